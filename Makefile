@@ -1,0 +1,70 @@
+# noused. `make` lists the targets.
+
+SHELL    := bash
+.SHELLFLAGS := -o pipefail -c
+PREFIX   ?= $(HOME)/.local
+UNITDIR  ?= $(or $(XDG_CONFIG_HOME),$(HOME)/.config)/systemd/user
+DESTDIR  ?=
+FUZZTIME ?= 30s
+BENCH    ?= .
+
+.DEFAULT_GOAL := help
+.PHONY: help run build check format vet staticcheck generated tidy test bench fuzz generate install clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: build ## start a daemon of its own, prompt it through the socket, show its events, stop it
+	@scripts/run
+
+build: ## build bin/noused and bin/nous
+	go build -trimpath -o bin/ ./cmd/noused ./cmd/nous
+
+check: format vet staticcheck generated tidy test ## everything below, as before a commit
+
+format: ## code that gofumpt would change
+	@files=$$(go tool gofumpt -l .); test -z "$$files" || { printf 'gofumpt would change:\n%s\n' "$$files" >&2; exit 1; }
+
+vet: ## go vet
+	go vet ./...
+
+staticcheck: ## staticcheck
+	go tool staticcheck ./...
+
+generated: ## generated documents that the code no longer says
+	@go run ./internal/protocol/gen | diff -u docs/protocol-openapi-like.json - || { echo 'run make generate' >&2; exit 1; }
+
+tidy: ## go.mod and go.sum that go mod tidy would change
+	go mod tidy -diff
+
+# A process built with the race detector sleeps for a second as it ends, unless
+# it is told otherwise; the tests start very many.
+test: ## all tests, with the race detector; the million steps of the machine without
+	GORACE=atexit_sleep_ms=50 go test -race -timeout 6m ./...
+	go test -run MillionSteps ./internal/runloop
+
+bench: ## benchmarks of the hot paths, each beside the raw limit (BENCH=regexp)
+	go test -run '^$$' -bench '$(BENCH)' -benchmem ./... | awk -f scripts/ratio.awk
+
+fuzz: ## every fuzz target for FUZZTIME (30s) each
+	@set -e; for pkg in $$(go list ./...); do \
+		for target in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			echo "$$pkg $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; \
+		done; \
+	done
+
+generate: ## write the generated documents anew
+	go generate ./...
+
+install: build ## binaries to PREFIX/bin (~/.local/bin), units to ~/.config/systemd/user (DESTDIR honoured)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(UNITDIR)
+	install -m 755 bin/noused bin/nous $(DESTDIR)$(PREFIX)/bin/
+	install -m 644 deploy/systemd/noused.socket deploy/systemd/noused-events.socket $(DESTDIR)$(UNITDIR)/
+	sed 's|%h/.local/bin/noused|$(PREFIX)/bin/noused|' deploy/systemd/noused.service >$(DESTDIR)$(UNITDIR)/noused.service
+	@echo
+	@echo 'To have clients wake the daemon:'
+	@echo '  systemctl --user daemon-reload && systemctl --user enable --now noused.socket noused-events.socket'
+
+clean: ## remove what was built
+	rm -rf bin

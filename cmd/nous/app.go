@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"noused/internal/client"
+	"noused/internal/protocol"
+)
+
+// patience is how long a stream waits for a daemon that went away.
+const patience = 10 * time.Second
+
+// app is what every command shares: the three streams and the global flags.
+type app struct {
+	in       io.Reader
+	out      *output
+	err      io.Writer
+	outStyle style
+	errStyle style
+	patience time.Duration
+
+	socket      string
+	socketGiven bool
+	session     string
+	json        bool
+}
+
+func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
+	return &app{
+		in: stdin, out: &output{w: stdout}, err: stderr,
+		outStyle: styleFor(stdout), errStyle: styleFor(stderr),
+		patience: patience,
+	}
+}
+
+// main runs one command line and returns its exit status.
+func (a *app) main(args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	err := root.Execute()
+	if err == nil {
+		err = a.out.failure()
+	}
+	return a.report(err)
+}
+
+// output is standard output with a memory: the first failed write is kept and
+// ends the program with an error.
+type output struct {
+	w   io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	if o.err != nil {
+		return 0, o.err
+	}
+	n, err := o.w.Write(p)
+	o.err = err
+	return n, err
+}
+
+func (o *output) failure() error {
+	if o.err != nil {
+		return fmt.Errorf("write output: %w", o.err)
+	}
+	return nil
+}
+
+func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.out, format, args...) }
+
+func (a *app) println(text string) { fmt.Fprintln(a.out, text) }
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "nous",
+		Short: "Talk to noused, the daemon that AI agents live in",
+		Long: `nous talks to noused, the daemon that AI agents live in.
+
+Runs belong to the daemon: they go on when nous, or the terminal, ends.
+
+Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
+4 run aborted, 130 left by a second Ctrl-C; nous help exit-status says more.`,
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			a.socketGiven = cmd.Flags().Changed("socket")
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			message := fmt.Sprintf("unknown command %q", args[0])
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				message += ", did you mean " + strings.Join(near, " or ") + "?"
+			}
+			return usagef("%s", message)
+		},
+	}
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	root.SetVersionTemplate("nous {{.Version}} (protocol v" + protocol.Version + ")\n")
+	root.SuggestionsMinimumDistance = 2
+
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.socket, "socket", client.DefaultSocket(), "the daemon's command `socket`; also NOUSED_SOCKET")
+	flags.StringVar(&a.session, "session", "", "the session's `id` (default: the active session)")
+	flags.BoolVar(&a.json, "json", false, "print what the daemon says, one JSON object per line")
+	a.completeSessions(root)
+
+	root.AddGroup(
+		&cobra.Group{ID: "run", Title: "Runs:"},
+		&cobra.Group{ID: "session", Title: "Sessions:"},
+		&cobra.Group{ID: "daemon", Title: "Tools and daemon:"},
+	)
+	for group, commands := range map[string][]*cobra.Command{
+		"run":     {a.promptCommand(), a.steerCommand(), a.followUpCommand(), a.abortCommand(), a.setModeCommand()},
+		"session": {a.sessionsCommand(), a.newCommand(), a.switchCommand(), a.branchCommand(), a.messagesCommand(), a.treeCommand(), a.setLeafCommand(), a.compactCommand()},
+		"daemon":  {a.pingCommand(), a.stateCommand(), a.toolsCommand(), a.setToolsCommand(), a.extCommand(), a.eventsCommand()},
+	} {
+		for _, cmd := range commands {
+			cmd.GroupID = group
+			root.AddCommand(cmd)
+		}
+	}
+	root.AddCommand(&cobra.Command{Use: "exit-status", Short: "What the exit status says", Long: exitHelp})
+	return root
+}
+
+func (a *app) scope() protocol.Scope { return protocol.Scope{SessionID: a.session} }
+
+// query sends one command and prints its reply: as it came with --json,
+// through show otherwise.
+func query[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P, show func(R)) error {
+	_, err := fetch(ctx, a, def, p, show)
+	return err
+}
+
+// fetch is query for those who want the reply too.
+func fetch[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P, show func(R)) (R, error) {
+	var r R
+	c, err := client.Dial(ctx, a.socket)
+	if err != nil {
+		return r, err
+	}
+	defer c.Close()
+	payload, err := client.Raw(ctx, c, def, p)
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(payload, &r); err != nil {
+		return r, fmt.Errorf("%s: decode reply: %w", def.Name(), err)
+	}
+	if a.json {
+		a.printf("%s\n", payload)
+	} else {
+		show(r)
+	}
+	return r, nil
+}
+
+// ask sends one command on a connection of its own and returns its reply.
+func ask[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P) (R, error) {
+	c, err := client.Dial(ctx, a.socket)
+	if err != nil {
+		var r R
+		return r, err
+	}
+	defer c.Close()
+	return client.Call(ctx, c, def, p)
+}
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "devel"
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"noused/internal/protocol"
+)
+
+type completer = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
+
+// completeWords offers a flag's words to the shell.
+func completeWords(cmd *cobra.Command, flag string, words ...string) {
+	must(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
+}
+
+func (a *app) completeSessions(root *cobra.Command) {
+	must(root.RegisterFlagCompletionFunc("session", completer(a.sessionIDs)))
+}
+
+// must is for registering what the line before it has defined.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func (a *app) sessionIDs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var words []string
+	reply, err := ask(cmd.Context(), a, protocol.ListSessions, protocol.ListSessionsParams{})
+	for _, s := range reply.Sessions {
+		words = append(words, s.SessionID+"\t"+oneLine(s.Title, 40))
+	}
+	return completions(words, err)
+}
+
+func (a *app) toolNames(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if cmd.Name() == "ext" && len(args) > 0 {
+		return completions(nil, nil)
+	}
+	var words []string
+	reply, err := ask(cmd.Context(), a, protocol.ListTools, protocol.ListToolsParams{Scope: a.scope()})
+	for _, t := range reply.Tools {
+		words = append(words, t.Name+"\t"+oneLine(t.Description, 40))
+	}
+	return completions(words, err)
+}
+
+func completions(words []string, err error) ([]string, cobra.ShellCompDirective) {
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return words, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"noused/internal/client"
+	"noused/internal/protocol"
+)
+
+func (a *app) eventsCommand() *cobra.Command {
+	var after uint64
+	var epoch string
+	var types []string
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "Follow what happens, live, until Ctrl-C",
+		Long: `Follow what happens in the daemon, live, until Ctrl-C. With --after, what the
+daemon still keeps from that event on comes first. --json prints the event
+lines as they are on the wire.`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p := protocol.SubscribeParams{Epoch: epoch, SessionID: a.session, Types: types}
+			if cmd.Flags().Changed("after") {
+				p.After = &after
+			}
+			return a.followEvents(cmd.Context(), p)
+		},
+	}
+	flags := cmd.Flags()
+	flags.Uint64Var(&after, "after", 0, "start after event `n` instead of now")
+	flags.StringVar(&epoch, "epoch", "", "the daemon's start that --after counts in, its `id`")
+	flags.StringSliceVar(&types, "types", nil, "only events of these `types`, comma-separated")
+	var names []string
+	for _, ev := range protocol.EventTypes() {
+		names = append(names, ev.Type())
+	}
+	completeWords(cmd, "types", names...)
+	return cmd
+}
+
+func (a *app) followEvents(ctx context.Context, p protocol.SubscribeParams) error {
+	keys := watchInterrupts(ctx)
+	defer keys.stop()
+	f, err := a.subscribe(keys.soft, p)
+	if err == nil {
+		switch {
+		case p.Epoch != "" && p.Epoch != f.events.Epoch():
+			a.notef("that was an earlier start of the daemon; here is what this one keeps")
+		case f.events.Gap():
+			a.notef("the events up to %d are gone", f.events.Last())
+		}
+		err = a.printEvents(keys.soft, f)
+		f.close()
+	}
+	if errors.Is(err, errInterrupted) {
+		return nil
+	}
+	return err
+}
+
+func (a *app) printEvents(ctx context.Context, f *feed) error {
+	for {
+		env, raw, err := f.events.Next(ctx)
+		switch {
+		case errors.Is(err, client.ErrLost):
+			err = f.resume(ctx)
+		case err == nil && a.json:
+			a.printf("%s\n", raw)
+			err = a.out.failure()
+		case err == nil:
+			a.printEvent(env)
+			err = a.out.failure()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (a *app) printEvent(env protocol.EventEnvelope) {
+	ev, err := client.Decode(env)
+	detail, where := "", protocol.Ref{}
+	if err != nil {
+		detail = oneLine(string(env.Payload), lineWidth)
+	} else {
+		detail, where = describeEvent(ev), ev.Where()
+	}
+	head := fmt.Sprintf("%6d %s %-8s", env.Seq, env.TS.Local().Format("15:04:05.000"), tail(where.RunID))
+	a.println(strings.TrimRight(fmt.Sprintf("%s %-21s %s", a.outStyle.dim(head), clean(env.Type), detail), " "))
+}
+
+// tail is the end of an id, which differs where its beginning, a time, does not.
+func tail(id string) string {
+	const n = 8
+	if len(id) <= n {
+		return id
+	}
+	return id[len(id)-n:]
+}
+
+// describeEvent is an event's payload in one line.
+func describeEvent(ev protocol.Event) string {
+	switch ev := ev.(type) {
+	case protocol.AgentStart:
+		return "session " + ev.SessionID
+	case protocol.AgentEnd:
+		text := fmt.Sprintf("%s after %s", ev.StopReason, plural(ev.Turns, "turn"))
+		if ev.Error != nil {
+			text += ": " + oneLine(describeError(ev.Error.Code, ev.Error.Message, ""), lineWidth)
+		}
+		return text
+	case protocol.TurnStart:
+		return "turn " + ev.TurnID + ": " + wordFor(ev.Kind)
+	case protocol.TurnEnd:
+		return "turn " + ev.TurnID + ": " + ev.StopReason
+	case protocol.MessageStart:
+		return strings.TrimSpace(ev.Role + " " + oneLine(ev.Text, lineWidth))
+	case protocol.MessageUpdate:
+		if ev.ThinkingDelta != "" {
+			return "thinking " + quoted(ev.ThinkingDelta)
+		}
+		return quoted(ev.Delta)
+	case protocol.MessageEnd:
+		text := ev.Role
+		if n := len(ev.ToolCalls); n > 0 {
+			text += ", " + plural(n, "tool call")
+		}
+		return text + " " + oneLine(ev.Text, lineWidth)
+	case protocol.ToolStart:
+		return ev.ToolName + " " + oneLine(string(ev.Arguments), lineWidth)
+	case protocol.ToolUpdate:
+		return ev.ToolName + " " + oneLine(ev.Delta, lineWidth)
+	case protocol.ToolEnd:
+		return fmt.Sprintf("%s %s in %d ms: %s", ev.ToolName, outcome(ev), ev.DurationMS, oneLine(ev.Result, lineWidth))
+	case protocol.Status:
+		return oneLine(ev.Code+": "+ev.Message, lineWidth)
+	case protocol.Warning:
+		return oneLine(ev.Code+": "+ev.Message, lineWidth)
+	case protocol.ErrorEvent:
+		return oneLine(describeError(ev.Code, ev.Message, ev.Cause), lineWidth)
+	default:
+		return ""
+	}
+}
+
+func outcome(ev protocol.ToolEnd) string {
+	switch {
+	case ev.Skipped:
+		return "skipped"
+	case ev.OK:
+		return "ok"
+	default:
+		return "failed"
+	}
+}
+
+// quoted keeps a delta's spaces and line breaks visible.
+func quoted(text string) string { return fmt.Sprintf("%.100q", text) }
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"noused/internal/client"
+	"noused/internal/protocol"
+)
+
+// The exit statuses, as `nous help exit-status` tells them.
+const (
+	exitOK       = 0
+	exitFailed   = 1
+	exitUsage    = 2
+	exitNoDaemon = 3
+	exitAborted  = 4
+	exitLeft     = 130
+)
+
+const exitHelp = `nous exits with
+
+    0  the command was done; for prompt: the run was completed
+    1  the daemon refused the command, the run ended in error, the tool
+       operation failed, or the output could not be written
+    2  the command line is wrong
+    3  no daemon answers, or it went away and did not come back in time
+    4  the run was aborted, by Ctrl-C here or by anybody else
+  130  left by a second Ctrl-C, without waiting for the aborted run's end
+
+A reader that closes the output early (nous prompt … | head) ends nous as it
+ends any command; the run goes on in the daemon.
+`
+
+// usageError is a wrong command line.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error {
+	return &usageError{fmt.Errorf(format, args...)}
+}
+
+// usageArgs makes what a check of the arguments finds a usageError.
+func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return &usageError{err}
+		}
+		return nil
+	}
+}
+
+// quietExit is a failure that has been told already.
+type quietExit struct{ status int }
+
+func (e *quietExit) Error() string { return fmt.Sprintf("exit status %d", e.status) }
+
+// report tells an error to standard error and returns its exit status.
+func (a *app) report(err error) int {
+	var (
+		quiet *quietExit
+		usage *usageError
+		wire  *protocol.Error
+		gone  *client.NoDaemonError
+	)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &quiet):
+		return quiet.status
+	case errors.As(err, &usage):
+		a.complain(err.Error())
+		a.notef("run `nous help` to see what there is")
+		return exitUsage
+	case errors.As(err, &gone):
+		a.complain(gone.Error())
+		a.notef("start one with `%s`, or with `systemctl --user start noused.socket`", a.startCommand())
+		return exitNoDaemon
+	case errors.Is(err, client.ErrLost):
+		a.complain(err.Error())
+		return exitNoDaemon
+	case errors.As(err, &wire):
+		a.complain(describeError(string(wire.Code), wire.Message, wire.Cause))
+		return exitFailed
+	default:
+		a.complain(err.Error())
+		return exitFailed
+	}
+}
+
+func (a *app) startCommand() string {
+	if a.socketGiven {
+		return "noused --socket " + a.socket + " &"
+	}
+	return "noused &"
+}
+
+// complain writes the one line an error gets.
+func (a *app) complain(message string) {
+	fmt.Fprintf(a.err, "nous: %s\n", a.errStyle.red(clean(message)))
+}
+
+// notef writes a quiet line to standard error.
+func (a *app) notef(format string, args ...any) {
+	fmt.Fprintln(a.err, a.errStyle.dim(clean(fmt.Sprintf(format, args...))))
+}
+
+func describeError(code, message, cause string) string {
+	text := code + ": " + message
+	if cause != "" {
+		text += " (" + cause + ")"
+	}
+	return text
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"noused/internal/client"
+	"noused/internal/protocol"
+)
+
+func (a *app) promptCommand() *cobra.Command {
+	var (
+		wait, async              bool
+		leaf, whileRunning, idem string
+	)
+	cmd := &cobra.Command{
+		Use:   "prompt [TEXT… | -]",
+		Short: "Start a run and follow it to its end",
+		Long: `Start a run with a text, from the arguments or from standard input, and follow
+it to its end: what the assistant says goes to standard output as it comes,
+everything else (tools, thinking, warnings) to standard error.
+
+Ctrl-C aborts the run and waits for its end; a second Ctrl-C does not wait.
+If the daemon is restarted meanwhile, nous connects again and goes on with the
+same run.`,
+		Example: `  nous prompt what is in this directory
+  git diff | nous prompt - | tee review.txt
+  nous prompt --if-running follow-up and then run the tests`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if wait && async {
+				return usagef("--wait and --async exclude each other")
+			}
+			behavior, err := behaviorOf(whileRunning)
+			if err != nil {
+				return err
+			}
+			text, err := a.readText(args)
+			if err != nil {
+				return err
+			}
+			p := protocol.PromptParams{
+				Scope: a.scope(), Text: text, Wait: &wait, LeafID: leaf,
+				StreamingBehavior: behavior, IdempotencyKey: idem,
+			}
+			switch {
+			case async:
+				return query(cmd.Context(), a, protocol.Prompt, p, a.printAnswer)
+			case wait:
+				return a.promptAndWait(cmd.Context(), p)
+			default:
+				return a.promptAndFollow(cmd.Context(), p)
+			}
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&wait, "wait", false, "print the last answer only, when the run has ended")
+	flags.BoolVar(&async, "async", false, "print the run's id and do not wait for it")
+	flags.StringVar(&leaf, "leaf", "", "continue from the entry with this `id`")
+	flags.StringVar(&whileRunning, "if-running", "", "while a run is active, queue the text as `steer|follow-up` of it")
+	flags.StringVar(&idem, "key", "", "idempotency `key`: the same again within 24 h starts nothing new")
+	completeWords(cmd, "if-running", "steer", "follow-up")
+	return cmd
+}
+
+// behaviorOf is the wire's word for what --if-running says.
+func behaviorOf(flag string) (string, error) {
+	switch flag {
+	case "", "steer":
+		return flag, nil
+	case "follow-up", "follow_up":
+		return "follow_up", nil
+	default:
+		return "", usagef("--if-running %s: want steer or follow-up", flag)
+	}
+}
+
+// promptAndFollow subscribes before it prompts, so that no event of the run
+// can be missed: those that come before the reply wait in the subscription.
+func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams) error {
+	keys := watchInterrupts(ctx)
+	defer keys.stop()
+	c, err := client.Dial(keys.hard, a.socket)
+	if err != nil {
+		return leftOr(err)
+	}
+	defer c.Close()
+	f, err := a.subscribe(keys.hard, protocol.SubscribeParams{})
+	if err != nil {
+		return leftOr(err)
+	}
+	w := &watch{a: a, keys: keys, feed: f, show: a.runView()}
+	defer func() { w.feed.close() }()
+	reply, err := client.Call(keys.hard, c, protocol.Prompt, p)
+	if err != nil {
+		if errors.Is(err, client.ErrLost) {
+			a.notef("the daemon went away before it answered; the prompt may have been accepted")
+		}
+		return leftOr(err)
+	}
+	w.run, w.session = reply.Accepted.RunID, reply.Accepted.SessionID
+	w.doubt = p.IdempotencyKey != "" // the run may be an old one
+	return leftOr(w.follow())
+}
+
+// promptAndWait lets the daemon wait, and still listens to Ctrl-C.
+func (a *app) promptAndWait(ctx context.Context, p protocol.PromptParams) error {
+	keys := watchInterrupts(ctx)
+	defer keys.stop()
+	answered := make(chan error, 1)
+	go func() {
+		reply, err := fetch(keys.hard, a, protocol.Prompt, p, a.printAnswer)
+		if err == nil && reply.Result != nil {
+			err = endOf(reply.Result)
+		}
+		answered <- leftOr(err)
+	}()
+	select {
+	case err := <-answered:
+		return err
+	case <-keys.soft.Done():
+	}
+	if err := a.abortRun(keys.hard, protocol.AbortParams{Scope: a.scope()}); err != nil {
+		return leftOr(err)
+	}
+	return <-answered
+}
+
+func (a *app) printAnswer(r protocol.PromptReply) {
+	switch {
+	case r.Accepted != nil:
+		a.println(r.Accepted.RunID)
+	case r.Result.Output != "":
+		a.println(a.forOutput(r.Result.Output))
+	}
+}
+
+// endOf is the exit that the last of a result's events asks for.
+func endOf(r *protocol.PromptResult) error {
+	if len(r.Events) == 0 {
+		return nil
+	}
+	var env protocol.EventEnvelope
+	if err := json.Unmarshal(r.Events[len(r.Events)-1], &env); err != nil {
+		return nil
+	}
+	if ev, err := client.Decode(env); err == nil {
+		if end, ok := ev.(protocol.AgentEnd); ok {
+			return exitOfRun(end.StopReason)
+		}
+	}
+	return nil
+}
+
+// exitOfRun turns a run's, or its last message's, stop reason into an exit.
+func exitOfRun(reason string) error {
+	switch reason {
+	case "aborted":
+		return &quietExit{exitAborted}
+	case "error":
+		return &quietExit{exitFailed}
+	default:
+		return nil
+	}
+}
+
+// leftOr replaces the error of a second Ctrl-C by its exit status.
+func leftOr(err error) error {
+	if errors.Is(err, errInterrupted) {
+		return &quietExit{exitLeft}
+	}
+	return err
+}
+
+// abortRun aborts, and tells what the daemon hands back. That the run has
+// ended already is no error.
+func (a *app) abortRun(ctx context.Context, p protocol.AbortParams) error {
+	what := "the run"
+	if p.RunID != "" {
+		what = p.RunID
+	}
+	a.notef("aborting %s; Ctrl-C again leaves without waiting for its end", what)
+	reply, err := ask(ctx, a, protocol.Abort, p)
+	var wire *protocol.Error
+	if errors.As(err, &wire) && wire.Code == protocol.CommandRejected {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	a.handBack(reply.Discarded)
+	return nil
+}
+
+func (a *app) handBack(texts []protocol.DiscardedInput) {
+	for _, d := range texts {
+		a.notef("not delivered (%s): %s", wordFor(d.Kind), d.Text)
+	}
+}
+
+// wordFor spells a wire word as the command line does.
+func wordFor(kind string) string {
+	if kind == "follow_up" {
+		return "follow-up"
+	}
+	return kind
+}

@@ -1,0 +1,467 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"noused/internal/client/clienttest"
+	"noused/internal/protocol"
+)
+
+// These tests play the daemon line by line, for what a real one does not do on
+// demand. What a real one does is in testdata/script.
+
+type result struct {
+	status      int
+	out, errout string
+}
+
+// nous runs the program against a scripted daemon, and the script beside it.
+func nous(t *testing.T, args []string, script func(*clienttest.Daemon)) result {
+	t.Helper()
+	return nousWaiting(t, patience, args, script)
+}
+
+func nousWaiting(t *testing.T, patience time.Duration, args []string, script func(*clienttest.Daemon)) result {
+	t.Helper()
+	d := clienttest.Listen(t)
+	played := make(chan struct{})
+	go func() {
+		defer close(played)
+		script(d)
+	}()
+	var out, errout bytes.Buffer
+	a := newApp(strings.NewReader(""), &out, &errout)
+	a.patience = patience
+	status := a.main(append([]string{"--socket", d.Socket}, args...))
+	<-played
+	return result{status, out.String(), errout.String()}
+}
+
+func accept(d *clienttest.Daemon, run string) {
+	commands := d.Commands()
+	defer commands.Close()
+	id, _ := commands.Want("prompt")
+	commands.Reply(id, "accepted", `{"command":"prompt","run_id":"`+run+`","session_id":"s","input_id":"i"}`)
+}
+
+// answer replies to one command on a connection of its own.
+func answer(d *clienttest.Daemon, command, typ, payload string) {
+	commands := d.Commands()
+	defer commands.Close()
+	id, _ := commands.Want(command)
+	commands.Reply(id, typ, payload)
+	commands.WantEOF()
+}
+
+const subscribedAt1 = `{"epoch":"e1","next_seq":1,"gap":false}`
+
+func runEnd(reason string) string {
+	return `{"run_id":"r","session_id":"s","stop_reason":"` + reason + `","turns":1,"usage":{"input_tokens":1,"output_tokens":1}}`
+}
+
+func delta(text string) string {
+	return fmt.Sprintf(`{"run_id":"r","session_id":"s","turn_id":"1","message_id":"m","delta":%q}`, text)
+}
+
+func TestPromptKeepsEventsThatOvertakeTheReply(t *testing.T) {
+	got := nous(t, []string{"prompt", "hello"}, func(d *clienttest.Daemon) {
+		events := d.Events()
+		defer events.Close()
+		events.Subscribed(subscribedAt1)
+		commands := d.Commands()
+		defer commands.Close()
+		id, payload := commands.Want("prompt")
+		if want := `{"text":"hello","wait":false}`; string(payload) != want {
+			t.Errorf("got payload %s, want %s", payload, want)
+		}
+		events.Event(1, "agent_start", `{"run_id":"other","session_id":"s2"}`)
+		events.Event(2, "agent_start", `{"run_id":"r","session_id":"s"}`)
+		events.Event(3, "message_start", `{"run_id":"r","message_id":"m","role":"assistant"}`)
+		events.Event(4, "message_update", delta("all "))
+		events.Event(5, "message_update", `{"run_id":"other","message_id":"x","delta":"not mine"}`)
+		events.Event(6, "message_update", delta("here"))
+		events.Event(7, "message_end", `{"run_id":"r","message_id":"m","role":"assistant","text":"all here"}`)
+		events.Event(8, "agent_end", runEnd("completed"))
+		commands.Reply(id, "accepted", `{"command":"prompt","run_id":"r","session_id":"s","input_id":"i"}`)
+	})
+	if diff := cmp.Diff(result{0, "all here\n", ""}, got, cmp.AllowUnexported(result{})); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
+	}
+}
+
+func TestPromptKeepsStandardOutputClean(t *testing.T) {
+	got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
+		events := d.Events()
+		defer events.Close()
+		events.Subscribed(subscribedAt1)
+		accept(d, "r")
+		for i, ev := range [][2]string{
+			{"agent_start", `{"run_id":"r"}`},
+			{"turn_start", `{"run_id":"r","kind":"prompt","input_ids":["i"]}`},
+			{"message_start", `{"run_id":"r","message_id":"u","role":"user","text":"x"}`},
+			{"message_end", `{"run_id":"r","message_id":"u","role":"user","text":"x"}`},
+			{"message_start", `{"run_id":"r","message_id":"m","role":"assistant"}`},
+			{"message_update", `{"run_id":"r","message_id":"m","thinking_delta":"hm\u001b[2J"}`},
+			{"message_update", delta("Let me look")},
+			{"message_end", `{"run_id":"r","message_id":"m","role":"assistant","text":"Let me look"}`},
+			{"tool_execution_start", `{"run_id":"r","tool_call_id":"t","tool_name":"files.read","arguments":{"path":"a"}}`},
+			{"tool_execution_update", `{"run_id":"r","tool_call_id":"t","tool_name":"files.read","delta":"half\nway\n"}`},
+			{"tool_execution_end", `{"run_id":"r","tool_call_id":"t","tool_name":"files.read","ok":true,"result":"text of a","duration_ms":1500}`},
+			{"tool_execution_start", `{"run_id":"r","tool_call_id":"t2","tool_name":"bad","arguments":{}}`},
+			{"tool_execution_end", `{"run_id":"r","tool_call_id":"t2","tool_name":"bad","ok":false,"result":"x","error":{"code":"tool_failed","message":"no"},"duration_ms":2}`},
+			{"tool_execution_start", `{"run_id":"r","tool_call_id":"t3","tool_name":"late","arguments":{}}`},
+			{"tool_execution_end", `{"run_id":"r","tool_call_id":"t3","tool_name":"late","ok":false,"skipped":true,"result":"skipped","duration_ms":0}`},
+			{"turn_end", `{"run_id":"r","stop_reason":"steered"}`},
+			{"turn_start", `{"run_id":"r","kind":"steer","input_ids":["i2"]}`},
+			{"message_start", `{"run_id":"r","message_id":"u2","role":"user","text":"rather this"}`},
+			{"message_start", `{"run_id":"r","message_id":"m","role":"assistant"}`},
+			{"message_update", delta("Done.\n")},
+			{"message_end", `{"run_id":"r","message_id":"m","role":"assistant","text":"Done.\n"}`},
+			{"warning", `{"run_id":"r","message":"odd","code":"x"}`},
+			{"agent_end", runEnd("completed")},
+		} {
+			events.Event(i+1, ev[0], ev[1])
+		}
+	})
+	want := result{0, "Let me look\nDone.\n", `hm
+→ files.read {"path":"a"}
+  half
+  way
+✓ files.read 1.5s text of a
+→ bad {}
+✗ bad 2ms tool_failed: no
+→ late {}
+- late skipped
+steer: rather this
+warning: odd
+`}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
+	}
+}
+
+func TestExitStatusTellsHowTheRunEnded(t *testing.T) {
+	for _, tc := range []struct {
+		reason, errout string
+		status         int
+	}{
+		{"completed", "", 0},
+		{"error", "nous: the run ended in error\n", 1},
+		{"aborted", "nous: the run was aborted\n", 4},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
+				events := d.Events()
+				defer events.Close()
+				events.Subscribed(subscribedAt1)
+				accept(d, "r")
+				events.Event(1, "agent_end", runEnd(tc.reason))
+			})
+			if got.status != tc.status || got.errout != tc.errout {
+				t.Errorf("got %d %q, want %d %q", got.status, got.errout, tc.status, tc.errout)
+			}
+		})
+		t.Run("wait "+tc.reason, func(t *testing.T) {
+			got := nous(t, []string{"prompt", "--json", "--wait", "x"}, func(d *clienttest.Daemon) {
+				answer(d, "prompt", "result", `{"output":"o","session_id":"s","run_id":"r","events":[{"type":"agent_end","payload":`+runEnd(tc.reason)+`}]}`)
+			})
+			if got.status != tc.status || !strings.HasPrefix(got.out, `{"output":"o",`) {
+				t.Errorf("got %d %q, want %d and the payload", got.status, got.out, tc.status)
+			}
+		})
+	}
+}
+
+func TestPromptJSONPrintsTheRunsLines(t *testing.T) {
+	got := nous(t, []string{"--json", "prompt", "x"}, func(d *clienttest.Daemon) {
+		events := d.Events()
+		defer events.Close()
+		events.Subscribed(subscribedAt1)
+		accept(d, "r")
+		events.Line(`{"v":"1","id":"evt-1","type":"agent_start","payload":{"run_id":"r"},"ts":"2026-02-12T10:00:00Z","seq":1}`)
+		events.Line(`{"v":"1","id":"evt-2","type":"status","payload":{"message":"m","code":"c"},"ts":"2026-02-12T10:00:00Z","seq":2}`)
+		events.Line(`{"v":"1","id":"evt-3","type":"agent_end","payload":{"run_id":"r","stop_reason":"completed"},"ts":"2026-02-12T10:00:00Z","seq":3}`)
+	})
+	want := `{"v":"1","id":"evt-1","type":"agent_start","payload":{"run_id":"r"},"ts":"2026-02-12T10:00:00Z","seq":1}
+{"v":"1","id":"evt-3","type":"agent_end","payload":{"run_id":"r","stop_reason":"completed"},"ts":"2026-02-12T10:00:00Z","seq":3}
+`
+	if diff := cmp.Diff(want, got.out); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+}
+
+func TestLostConnectionGoesOnWhereItWas(t *testing.T) {
+	got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
+		events := d.Events()
+		events.Subscribed(subscribedAt1)
+		accept(d, "r")
+		events.Event(1, "message_update", delta("one "))
+		events.Close()
+		again := d.Events()
+		defer again.Close()
+		params := again.Subscribed(`{"epoch":"e1","next_seq":2,"gap":false}`)
+		if want := `{"epoch":"e1","after":1}`; string(params) != want {
+			t.Errorf("got subscribe %s, want %s", params, want)
+		}
+		again.Event(2, "message_update", delta("two"))
+		again.Event(3, "agent_end", runEnd("completed"))
+	})
+	if got.status != 0 || got.out != "one two\n" || !strings.Contains(got.errout, "connected again\n") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestRestartedDaemonGoesOnWithTheRun(t *testing.T) {
+	got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
+		events := d.Events()
+		events.Subscribed(subscribedAt1)
+		accept(d, "r")
+		events.Event(1, "message_update", delta("cut of"))
+		d.Stop()
+		events.Close()
+		d.Start()
+		again := d.Events()
+		defer again.Close()
+		again.Subscribed(`{"epoch":"e2","next_seq":1,"gap":true}`)
+		answer(d, "get_state", "state", `{"run_id":"r","run_state":"running","session_id":"s","last_seq":1}`)
+		again.Event(1, "status", `{"run_id":"r","message":"the run goes on","code":"run_resumed"}`)
+		again.Event(2, "message_start", `{"run_id":"r","message_id":"m2","role":"assistant"}`)
+		again.Event(3, "message_update", delta("whole"))
+		again.Event(4, "agent_end", runEnd("completed"))
+	})
+	if got.status != 0 || got.out != "cut of\nwhole\n" {
+		t.Errorf("got %d %q, want 0 and both texts", got.status, got.out)
+	}
+	if !strings.Contains(got.errout, "the daemon was restarted") || !strings.Contains(got.errout, "the run goes on") {
+		t.Errorf("got stderr %q, want it to tell of the restart", got.errout)
+	}
+}
+
+// afterRestart plays a run that is over when its reader is back.
+func afterRestart(t *testing.T, lastSeq string, then func(*clienttest.Daemon, *clienttest.Conn)) result {
+	return nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
+		events := d.Events()
+		events.Subscribed(subscribedAt1)
+		accept(d, "r")
+		events.Close()
+		again := d.Events()
+		defer again.Close()
+		again.Subscribed(`{"epoch":"e2","next_seq":1,"gap":true}`)
+		for range 2 {
+			answer(d, "get_state", "state", `{"run_id":"","run_state":"idle","session_id":"s","last_seq":`+lastSeq+`}`)
+		}
+		then(d, again)
+	})
+}
+
+func TestEndSeenAfterTheRestart(t *testing.T) {
+	got := afterRestart(t, "2", func(_ *clienttest.Daemon, again *clienttest.Conn) {
+		again.Event(1, "status", `{"message":"m","code":"c"}`)
+		again.Event(2, "agent_end", runEnd("aborted"))
+	})
+	if got.status != exitAborted {
+		t.Errorf("got %+v, want status %d", got, exitAborted)
+	}
+}
+
+func TestEndMissedIsMadeUpFromTheSession(t *testing.T) {
+	got := afterRestart(t, "0", func(d *clienttest.Daemon, _ *clienttest.Conn) {
+		answer(d, "get_messages", "messages", `{"session_id":"s","messages":[
+			{"type":"message","role":"assistant","run_id":"r","text":"the answer","stop_reason":"end"},
+			{"type":"message","role":"user","run_id":"r2","text":"next"}]}`)
+	})
+	if got.status != 0 || got.out != "the answer\n" || !strings.Contains(got.errout, "r has ended") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestEndMissedAndNotRemembered(t *testing.T) {
+	got := afterRestart(t, "0", func(d *clienttest.Daemon, _ *clienttest.Conn) {
+		answer(d, "get_messages", "messages", `{"session_id":"s","messages":[]}`)
+	})
+	if got.status != exitFailed || got.out != "" {
+		t.Errorf("got %+v, want status %d", got, exitFailed)
+	}
+}
+
+func TestDaemonThatStaysAway(t *testing.T) {
+	got := nousWaiting(t, time.Nanosecond, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
+		events := d.Events()
+		events.Subscribed(subscribedAt1)
+		accept(d, "r")
+		d.Stop()
+		events.Close()
+	})
+	if got.status != exitNoDaemon {
+		t.Errorf("got %+v, want status %d", got, exitNoDaemon)
+	}
+}
+
+func TestDroppedEventsRaiseTheQuestion(t *testing.T) {
+	got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
+		events := d.Events()
+		defer events.Close()
+		events.Subscribed(subscribedAt1)
+		accept(d, "r")
+		events.Event(9, "warning", `{"message":"events 1 to 9 were dropped","code":"events_dropped","from_seq":1,"to_seq":9}`)
+		for range 2 {
+			answer(d, "get_state", "state", `{"run_id":"","session_id":"s","last_seq":9}`)
+		}
+		answer(d, "get_messages", "messages", `{"session_id":"s","messages":[{"type":"message","role":"assistant","run_id":"r","text":"a","stop_reason":"error"}]}`)
+	})
+	if got.status != exitFailed || got.out != "a\n" || !strings.Contains(got.errout, "were dropped") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestDaemonGoneBeforeItAnswered(t *testing.T) {
+	got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
+		events := d.Events()
+		defer events.Close()
+		events.Subscribed(subscribedAt1)
+		commands := d.Commands()
+		commands.Want("prompt")
+		commands.Close()
+	})
+	if got.status != exitNoDaemon || !strings.Contains(got.errout, "may have been accepted") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestErrorsNameCodeMessageAndCause(t *testing.T) {
+	got := nous(t, []string{"abort"}, func(d *clienttest.Daemon) {
+		commands := d.Commands()
+		defer commands.Close()
+		id, _ := commands.Want("abort")
+		commands.Fail(id, &protocol.Error{Code: "command_rejected", Message: "no_active_run: idle", Cause: "why"})
+	})
+	want := result{1, "", "nous: command_rejected: no_active_run: idle (why)\n"}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
+	}
+}
+
+// interrupt is a Ctrl-C.
+func interrupt(t *testing.T) {
+	if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFirstInterruptAbortsAndWaits(t *testing.T) {
+	got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
+		events := d.Events()
+		defer events.Close()
+		events.Subscribed(subscribedAt1)
+		accept(d, "r")
+		events.Event(1, "message_update", delta("so far"))
+		interrupt(t)
+		commands := d.Commands()
+		defer commands.Close()
+		id, payload := commands.Want("abort")
+		if want := `{"session_id":"s","run_id":"r"}`; string(payload) != want {
+			t.Errorf("got payload %s, want %s", payload, want)
+		}
+		commands.Reply(id, "accepted", `{"command":"abort","run_id":"r","discarded":[{"input_id":"i2","kind":"follow_up","text":"and then"}]}`)
+		events.Event(2, "agent_end", runEnd("aborted"))
+	})
+	if got.status != exitAborted || got.out != "so far\n" {
+		t.Errorf("got %+v, want status %d", got, exitAborted)
+	}
+	want := "aborting r; Ctrl-C again leaves without waiting for its end\nnot delivered (follow-up): and then\nnous: the run was aborted\n"
+	if got.errout != want {
+		t.Errorf("got stderr %q, want %q", got.errout, want)
+	}
+}
+
+func TestSecondInterruptLeaves(t *testing.T) {
+	for name, args := range map[string][]string{"following": {"prompt", "x"}, "waiting": {"prompt", "--wait", "x"}} {
+		t.Run(name, func(t *testing.T) {
+			got := nous(t, args, func(d *clienttest.Daemon) {
+				if name == "following" {
+					events := d.Events()
+					defer events.Close()
+					events.Subscribed(subscribedAt1)
+					accept(d, "r")
+				} else {
+					commands := d.Commands()
+					defer commands.Close()
+					commands.Want("prompt")
+				}
+				interrupt(t)
+				commands := d.Commands()
+				defer commands.Close()
+				commands.Want("abort")
+				interrupt(t)
+				commands.WantEOF()
+			})
+			if got.status != exitLeft {
+				t.Errorf("got %+v, want status %d", got, exitLeft)
+			}
+		})
+	}
+}
+
+func TestInterruptWhileTheDaemonIsAway(t *testing.T) {
+	got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
+		events := d.Events()
+		events.Subscribed(subscribedAt1)
+		accept(d, "r")
+		events.Close()
+		again := d.Events()
+		again.Want("subscribe")
+		d.Stop()
+		interrupt(t)
+		again.WantEOF()
+		again.Close()
+	})
+	if got.status != exitNoDaemon || !strings.Contains(got.errout, "aborting r") {
+		t.Errorf("got %+v, want status %d", got, exitNoDaemon)
+	}
+}
+
+func TestEventsGoesOnAfterARestart(t *testing.T) {
+	got := nous(t, []string{"events", "--types", "status"}, func(d *clienttest.Daemon) {
+		events := d.Events()
+		events.Subscribed(subscribedAt1)
+		events.Event(7, "status", `{"message":"before","code":"c"}`)
+		events.Close()
+		again := d.Events()
+		defer again.Close()
+		params := again.Subscribed(`{"epoch":"e2","next_seq":1,"gap":true}`)
+		if want := `{"epoch":"e1","after":7,"types":["status"]}`; string(params) != want {
+			t.Errorf("got subscribe %s, want %s", params, want)
+		}
+		again.Event(1, "status", `{"message":"after","code":"c"}`)
+		interrupt(t)
+		again.WantEOF()
+	})
+	if got.status != 0 || !strings.Contains(got.out, "c: before\n") {
+		t.Errorf("got %+v, want status 0 and the first event", got)
+	}
+}
+
+// fullDisk takes nothing.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, fmt.Errorf("no space left") }
+
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	d := clienttest.Listen(t)
+	go answer(d, "ping", "pong", `{"message":"pong"}`)
+	var errout bytes.Buffer
+	if got := run([]string{"--socket", d.Socket, "ping"}, strings.NewReader(""), fullDisk{}, &errout); got != exitFailed {
+		t.Errorf("got status %d, want %d", got, exitFailed)
+	}
+	if !strings.Contains(errout.String(), "write output: no space left") {
+		t.Errorf("got stderr %q", errout.String())
+	}
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"noused/internal/protocol"
+)
+
+func (a *app) steerCommand() *cobra.Command {
+	return a.inputCommand("steer", "Queue a text that goes before everything else in the running run",
+		func(cmd *cobra.Command, p protocol.SteerParams) error {
+			return query(cmd.Context(), a, protocol.Steer, p, a.printQueued)
+		})
+}
+
+func (a *app) followUpCommand() *cobra.Command {
+	return a.inputCommand("follow-up", "Queue a text for when the run would otherwise end",
+		func(cmd *cobra.Command, p protocol.SteerParams) error {
+			return query(cmd.Context(), a, protocol.FollowUp, protocol.FollowUpParams(p), a.printQueued)
+		})
+}
+
+func (a *app) inputCommand(name, short string, send func(*cobra.Command, protocol.SteerParams) error) *cobra.Command {
+	var ifIdle, key string
+	cmd := &cobra.Command{
+		Use:   name + " [TEXT… | -]",
+		Short: short,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if ifIdle != "" && ifIdle != "prompt" {
+				return usagef("--if-idle %s: want prompt", ifIdle)
+			}
+			text, err := a.readText(args)
+			if err != nil {
+				return err
+			}
+			return send(cmd, protocol.SteerParams{Scope: a.scope(), Text: text, IfIdle: ifIdle, IdempotencyKey: key})
+		},
+	}
+	cmd.Flags().StringVar(&ifIdle, "if-idle", "", "without an active run, start one: `prompt`")
+	cmd.Flags().StringVar(&key, "key", "", "idempotency `key`: the same again within 24 h queues nothing new")
+	completeWords(cmd, "if-idle", "prompt")
+	return cmd
+}
+
+func (a *app) printQueued(r protocol.InputAccepted) { a.println(r.RunID) }
+
+func (a *app) abortCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "abort [RUN]",
+		Short: "End the run and print the texts it hands back",
+		Args:  usageArgs(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p := protocol.AbortParams{Scope: a.scope()}
+			if len(args) > 0 {
+				p.RunID = args[0]
+			}
+			return query(cmd.Context(), a, protocol.Abort, p, func(r protocol.AbortAccepted) {
+				a.println(r.RunID)
+				a.handBack(r.Discarded)
+			})
+		},
+	}
+}
+
+func (a *app) setModeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:       "set-mode steering|follow-up one-at-a-time|all",
+		Short:     "Say how queued texts are taken",
+		Args:      usageArgs(cobra.ExactArgs(2)),
+		ValidArgs: []string{"steering", "follow-up", "one-at-a-time", "all"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			def := protocol.SetSteeringMode
+			switch args[0] {
+			case "steering":
+			case "follow-up", "follow_up":
+				def = protocol.SetFollowUpMode
+			default:
+				return usagef("%s: want steering or follow-up", args[0])
+			}
+			p := protocol.SetModeParams{Scope: a.scope(), Mode: args[1]}
+			return query(cmd.Context(), a, def, p, func(r protocol.ModeAccepted) { a.println(r.Mode) })
+		},
+	}
+}
+
+func (a *app) compactCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "compact [INSTRUCTION…]",
+		Short: "Summarise the older part of a session",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p := protocol.CompactSessionParams{Scope: a.scope(), Instruction: strings.Join(args, " ")}
+			return query(cmd.Context(), a, protocol.CompactSession, p, func(r protocol.Compaction) {
+				a.println(a.forOutput(r.Summary))
+				a.notef("%d tokens before; kept from %s on", r.TokensBefore, r.FirstKeptEntryID)
+			})
+		},
+	}
+}
+
+func (a *app) pingCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "ping",
+		Short: "Ask the daemon for a sign of life",
+		Args:  usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return query(cmd.Context(), a, protocol.Ping, protocol.PingParams{}, func(r protocol.Pong) { a.println(r.Message) })
+		},
+	}
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	if signal.Ignored(os.Interrupt) { // or the programs under test would ignore it too
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
+	}
+	testscript.Main(m, map[string]func(){"nous": main})
+}
+
+// The scripts run the real nous against a real noused, which has the tools of
+// testdata/tools and its two fifos. "daemon start" waits for the daemon's
+// READY=1; "daemon stop" and "daemon kill" for its end.
+func TestScripts(t *testing.T) {
+	noused := filepath.Join(t.TempDir(), "noused")
+	if out, err := exec.Command("go", "build", "-o", noused, "noused/cmd/noused").CombinedOutput(); err != nil {
+		t.Fatalf("build noused: %v\n%s", err, out)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Deadline:            time.Now().Add(2 * time.Minute), // ends a script that waits for a tool which never came
+		Setup: func(env *testscript.Env) error {
+			d := &daemon{program: noused, dir: env.WorkDir, env: env}
+			env.Values[daemonKey{}] = d
+			env.Defer(func() { d.end(os.Kill) })
+			env.Setenv("NOUSED_SOCKET", d.socket())
+			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
+			env.Setenv("TZ", "UTC")
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each program sleeps for a second under -race
+			return errors.Join(
+				os.CopyFS(filepath.Join(env.WorkDir, "tools"), os.DirFS("testdata/tools")),
+				syscall.Mkfifo(filepath.Join(env.WorkDir, "started"), 0o600),
+				syscall.Mkfifo(filepath.Join(env.WorkDir, "go"), 0o600),
+			)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"daemon": daemonCommand, "exits": exits},
+	})
+}
+
+type daemonKey struct{}
+
+func daemonCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: daemon start|stop|kill [flags]")
+	}
+	d := ts.Value(daemonKey{}).(*daemon)
+	switch args[0] {
+	case "start":
+		ts.Check(d.start(args[1:]))
+	case "stop":
+		ts.Check(d.end(syscall.SIGTERM))
+	case "kill":
+		_ = d.end(os.Kill) // it says that it was killed
+	default:
+		ts.Fatalf("daemon %s: want start, stop or kill", args[0])
+	}
+}
+
+// exits runs a program that must end with the status before its name.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits STATUS PROGRAM [ARGS]")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		ts.Fatalf("got exit status 0, want %s", args[0])
+	case !errors.As(err, &exit):
+		ts.Check(err)
+	case strconv.Itoa(exit.ExitCode()) != args[0]:
+		ts.Fatalf("got exit status %d, want %s", exit.ExitCode(), args[0])
+	}
+}
+
+// daemon is a script's noused.
+type daemon struct {
+	program, dir string
+	env          *testscript.Env
+	process      *os.Process // nil when none runs
+	ended        chan error
+	log          bytes.Buffer
+}
+
+func (d *daemon) socket() string { return filepath.Join(d.dir, "s") }
+
+func (d *daemon) start(args []string) error {
+	notify := filepath.Join(d.dir, "notify")
+	ready, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: notify, Net: "unixgram"})
+	if err != nil {
+		return err
+	}
+	defer os.Remove(notify)
+	defer ready.Close()
+
+	d.log.Reset()
+	cmd := exec.Command(d.program, append([]string{
+		"--socket", d.socket(), "--state-dir", filepath.Join(d.dir, "state"),
+		"--workdir", d.dir, "--tools-dir", filepath.Join(d.dir, "tools"),
+	}, args...)...)
+	cmd.Env = append([]string{"NOTIFY_SOCKET=" + notify}, d.env.Vars...)
+	cmd.Stdout, cmd.Stderr = &d.log, &d.log
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	d.process, d.ended = cmd.Process, make(chan error, 1)
+	go func() { // ends with the daemon
+		err := cmd.Wait()
+		ready.Close()
+		d.ended <- err
+	}()
+	for buf := make([]byte, 1<<10); ; {
+		n, err := ready.Read(buf)
+		if err != nil {
+			return fmt.Errorf("not ready: %v", d.end(os.Kill))
+		}
+		if strings.Contains(string(buf[:n]), "READY=1") {
+			return nil
+		}
+	}
+}
+
+// end signals the daemon and waits for its end.
+func (d *daemon) end(sig os.Signal) error {
+	if d.process == nil {
+		return nil
+	}
+	_ = d.process.Signal(sig)
+	d.process = nil
+	if err := <-d.ended; err != nil {
+		return fmt.Errorf("noused: %w\n%s", err, d.log.Bytes())
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"noused/internal/protocol"
+)
+
+func (a *app) sessionsCommand() *cobra.Command {
+	var limit int
+	var before string
+	cmd := &cobra.Command{
+		Use:   "sessions",
+		Short: "List sessions, newest first, the active one marked",
+		Args:  usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p := protocol.ListSessionsParams{Before: before}
+			if cmd.Flags().Changed("limit") {
+				p.Limit = &limit
+			}
+			return query(cmd.Context(), a, protocol.ListSessions, p, func(r protocol.Sessions) {
+				a.printSessions(r.Sessions, a.activeSession(cmd.Context(), r))
+			})
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 50, "list at most `n`")
+	cmd.Flags().StringVar(&before, "before", "", "list only sessions older than the one with this `id`")
+	return cmd
+}
+
+// activeSession does not ask where there is none: asking makes one.
+func (a *app) activeSession(ctx context.Context, r protocol.Sessions) string {
+	if len(r.Sessions) == 0 {
+		return ""
+	}
+	state, err := ask(ctx, a, protocol.GetState, protocol.GetStateParams{})
+	if err != nil {
+		return ""
+	}
+	return state.SessionID
+}
+
+func (a *app) printSessions(list []protocol.SessionInfo, active string) {
+	rows := make([][]string, len(list))
+	for i, s := range list {
+		mark := ""
+		if s.SessionID == active {
+			mark = "*"
+		}
+		rows[i] = []string{
+			mark, s.SessionID, s.UpdatedAt.Local().Format(time.DateTime), strconv.Itoa(s.Messages),
+			s.RunState, oneLine(s.Title, 60),
+		}
+	}
+	a.printTable([]string{"", "SESSION", "UPDATED", "MESSAGES", "STATE", "TITLE"}, rows)
+}
+
+func (a *app) newCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "new [TITLE…]",
+		Short: "Make a session and the active one, and print its id",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p := protocol.NewSessionParams{Title: strings.Join(args, " ")}
+			return query(cmd.Context(), a, protocol.NewSession, p, a.printSession)
+		},
+	}
+}
+
+func (a *app) printSession(r protocol.Session) { a.println(r.SessionID) }
+
+func (a *app) switchCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "switch SESSION",
+		Short:             "Make a session the active one",
+		Args:              usageArgs(cobra.ExactArgs(1)),
+		ValidArgsFunction: a.sessionIDs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return query(cmd.Context(), a, protocol.SwitchSession, protocol.SwitchSessionParams{SessionID: args[0]}, a.printSession)
+		},
+	}
+}
+
+func (a *app) branchCommand() *cobra.Command {
+	var leaf string
+	cmd := &cobra.Command{
+		Use:               "branch [SESSION]",
+		Short:             "Make a session that goes on from another one's leaf, and print its id",
+		Args:              usageArgs(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: a.sessionIDs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p := protocol.BranchSessionParams{SessionID: a.session, LeafID: leaf}
+			if len(args) > 0 {
+				p.SessionID = args[0]
+			}
+			if p.SessionID == "" {
+				state, err := ask(cmd.Context(), a, protocol.GetState, protocol.GetStateParams{})
+				if err != nil {
+					return err
+				}
+				p.SessionID = state.SessionID
+			}
+			return query(cmd.Context(), a, protocol.BranchSession, p, func(r protocol.Branch) { a.println(r.SessionID) })
+		},
+	}
+	cmd.Flags().StringVar(&leaf, "leaf", "", "branch at the entry with this `id`")
+	return cmd
+}
+
+func (a *app) setLeafCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "set-leaf ENTRY",
+		Short: "Move the entry a session goes on from",
+		Args:  usageArgs(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p := protocol.SetLeafParams{Scope: a.scope(), LeafID: args[0]}
+			return query(cmd.Context(), a, protocol.SetLeaf, p, func(r protocol.Leaf) { a.println(r.LeafID) })
+		},
+	}
+}
+
+func (a *app) treeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "tree",
+		Short: "Draw a session's entries as a tree, its leaf marked",
+		Args:  usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return query(cmd.Context(), a, protocol.GetTree, protocol.GetTreeParams{Scope: a.scope()}, a.printTree)
+		},
+	}
+}
+
+// printTree indents where the tree branches, not at every entry: a long
+// conversation without branches stays one column.
+func (a *app) printTree(r protocol.Tree) {
+	known := make(map[string]bool, len(r.Nodes))
+	for _, n := range r.Nodes {
+		known[n.ID] = true
+	}
+	children := make(map[string][]protocol.Node)
+	for _, n := range r.Nodes {
+		parent := n.ParentID
+		if !known[parent] {
+			parent = ""
+		}
+		children[parent] = append(children[parent], n)
+	}
+	type visit struct {
+		node  protocol.Node
+		depth int
+	}
+	var stack []visit
+	push := func(parent string, depth int) {
+		kids := children[parent]
+		if parent != "" && len(kids) > 1 {
+			depth++
+		}
+		for i := len(kids) - 1; i >= 0; i-- {
+			stack = append(stack, visit{kids[i], depth})
+		}
+	}
+	push("", 0)
+	var rows [][]string
+	var leafRow int
+	for len(stack) > 0 {
+		v := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		mark := ""
+		if v.node.ID == r.LeafID {
+			mark, leafRow = "*", len(rows)
+		}
+		rows = append(rows, []string{mark, v.node.ID, strings.Repeat("  ", v.depth) + v.node.Role + ": " + oneLine(v.node.Snippet, 80)})
+		push(v.node.ID, v.depth)
+	}
+	for i, line := range table(rows) {
+		if i == leafRow && rows[i][0] == "*" {
+			line = a.outStyle.bold(line)
+		}
+		a.println(line)
+	}
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"noused/internal/protocol"
+)
+
+func (a *app) stateCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "state",
+		Short: "Tell what a session and the daemon are doing",
+		Args:  usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return query(cmd.Context(), a, protocol.GetState, protocol.GetStateParams{Scope: a.scope()}, a.printState)
+		},
+	}
+}
+
+func (a *app) printState(s protocol.State) {
+	pairs := [][2]string{{"session", s.SessionID}, {"run state", s.RunState}}
+	add := func(key, value string) {
+		if value != "" {
+			pairs = append(pairs, [2]string{key, value})
+		}
+	}
+	add("run", s.RunID)
+	add("steering mode", s.SteeringMode)
+	add("follow-up mode", s.FollowUpMode)
+	add("pending", fmt.Sprintf("%d steer, %d follow-up", s.PendingCounts.Steer, s.PendingCounts.FollowUp))
+	for _, text := range s.Queued.Steer {
+		add("  steer", oneLine(text, lineWidth))
+	}
+	for _, text := range s.Queued.FollowUp {
+		add("  follow-up", oneLine(text, lineWidth))
+	}
+	if s.Partial != nil {
+		add("saying", oneLine(s.Partial.Text, lineWidth))
+	}
+	add("model", s.Model.Provider+"/"+s.Model.Name)
+	add("active tools", strings.Join(s.ActiveTools, ", "))
+	if kind := s.SessionState.Kind(); kind == jsontext.KindBeginObject && string(s.SessionState) != "{}" {
+		add("session state", oneLine(string(s.SessionState), lineWidth))
+	}
+	for _, asset := range s.Assets {
+		add("asset", clean(fmt.Sprintf("%s %s (%s)", asset.AssetID, asset.Path, asset.MediaType)))
+	}
+	add("usage", fmt.Sprintf("%d in, %d out", s.Usage.InputTokens, s.Usage.OutputTokens))
+	for _, run := range s.Runs {
+		if run.RunID != s.RunID {
+			add("also "+run.RunState, run.RunID+" in "+run.SessionID)
+		}
+	}
+	add("last event", fmt.Sprint(s.LastSeq))
+	add("daemon", fmt.Sprintf("%s, pid %d, since %s, epoch %s", s.Daemon.Version, s.Daemon.PID, s.Daemon.StartedAt.Local().Format(time.DateTime), s.Daemon.Epoch))
+	a.printPairs(pairs)
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"noused/internal/protocol"
+)
+
+func TestCleanTakesTerminalControlOut(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain\ttext\n":            "plain\ttext\n",
+		"\x1b[31mred\x1b[0m":       "red",
+		"\x1b]0;title\x07after":    "after",
+		"\x1b]8;;u\x1b\\link":      "link",
+		"bell\a back\b del\x7f":    "bell back del",
+		"c1 \u009b31m":             "c1 31m",
+		"over\rwrite":              "overwrite",
+		"right to left \u202e end": "right to left  end",
+		"emoji 👩‍💻 stay":           "emoji 👩‍💻 stay",
+	} {
+		if got := clean(in); got != want {
+			t.Errorf("%q: got %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	for _, tc := range []struct {
+		in, want string
+		width    int
+	}{
+		{"a\n  b\tc", "a b c", 10},
+		{"abcdef", "abcdef", 6},
+		{"abcdefg", "abcde…", 6},
+		{strings.Repeat("ä", 1000), "ää…", 3},
+		{"", "", 3},
+	} {
+		if got := oneLine(tc.in, tc.width); got != tc.want {
+			t.Errorf("%.20q in %d: got %q, want %q", tc.in, tc.width, got, tc.want)
+		}
+	}
+}
+
+func TestTableAlignsByRunes(t *testing.T) {
+	got := table([][]string{{"a", "long cell", "x"}, {"ää", "b", "y"}, {"", "c", ""}})
+	want := []string{"a   long cell  x", "ää  b          y", "    c"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("table (-want +got):\n%s", diff)
+	}
+}
+
+func TestTreeIndentsWhereItBranches(t *testing.T) {
+	var out bytes.Buffer
+	a := newApp(nil, &out, &out)
+	a.printTree(protocol.Tree{LeafID: "5", Nodes: []protocol.Node{
+		{ID: "1", Role: "user", Snippet: "root"},
+		{ID: "2", ParentID: "1", Role: "assistant", Snippet: "says"},
+		{ID: "3", ParentID: "2", Role: "user", Snippet: "one way"},
+		{ID: "4", ParentID: "3", Role: "assistant", Snippet: "went"},
+		{ID: "5", ParentID: "2", Role: "user", Snippet: "other way"},
+		{ID: "6", ParentID: "lost", Role: "user", Snippet: "orphan"},
+	}})
+	want := `   1  user: root
+   2  assistant: says
+   3    user: one way
+   4    assistant: went
+*  5    user: other way
+   6  user: orphan
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("tree (-want +got):\n%s", diff)
+	}
+}
+
+func TestToolArguments(t *testing.T) {
+	for _, tc := range []struct {
+		args  []string
+		stdin string
+		want  string // "" means refused
+	}{
+		{nil, "", `{}`},
+		{[]string{`{"b": 1, "a": [true]}`}, "", `{"b":1,"a":[true]}`},
+		{[]string{"-"}, "{\"a\":\n1}\n", `{"a":1}`},
+		{[]string{"path=a=b", "n:=5", "o:={\"x\":null}", "empty="}, "", `{"empty":"","n":5,"o":{"x":null},"path":"a=b"}`},
+		{[]string{`q="quoted"`}, "", `{"q":"\"quoted\""}`},
+		{[]string{"-"}, "[1]", ""},
+		{[]string{"{"}, "", ""},
+		{[]string{"word"}, "", ""},
+		{[]string{"=x"}, "", ""},
+		{[]string{"n:=five"}, "", ""},
+		{[]string{"a=1", "a=2"}, "", ""},
+		{[]string{"a=\xff"}, "", ""},
+	} {
+		a := newApp(strings.NewReader(tc.stdin), nil, nil)
+		got, err := a.toolArguments(tc.args)
+		if (err == nil) != (tc.want != "") || string(got) != tc.want {
+			t.Errorf("%q: got %s, %v, want %s", tc.args, got, err, tc.want)
+		}
+	}
+}
+
+func TestReadText(t *testing.T) {
+	for _, tc := range []struct {
+		args        []string
+		stdin, want string // "" means refused
+	}{
+		{[]string{"two", "words"}, "unread", "two words"},
+		{[]string{"-"}, "from\nstdin\n", "from\nstdin"},
+		{nil, "piped\r\n", "piped"},
+		{[]string{"-", "x"}, "", "- x"},
+		{nil, "", ""},
+		{[]string{""}, "", ""},
+		{[]string{"\xff"}, "", ""},
+		{nil, strings.Repeat("x", protocol.DefaultMaxLine+1), ""},
+	} {
+		a := newApp(strings.NewReader(tc.stdin), nil, nil)
+		got, err := a.readText(tc.args)
+		if (err == nil) != (tc.want != "") || got != tc.want {
+			t.Errorf("%q: got %.40q, %v, want %q", tc.args, got, err, tc.want)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"noused/internal/protocol"
+)
+
+func (a *app) toolsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "tools",
+		Short: "List the tools and whether they are active and healthy",
+		Args:  usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return query(cmd.Context(), a, protocol.ListTools, protocol.ListToolsParams{Scope: a.scope()}, func(r protocol.Tools) {
+				rows := make([][]string, len(r.Tools))
+				for i, t := range r.Tools {
+					about := oneLine(t.Description, 70)
+					if !t.Healthy {
+						about = oneLine(t.Problem, lineWidth)
+					}
+					rows[i] = []string{t.Name, yesNo(t.Active), yesNo(t.Healthy), t.Protocol, about}
+				}
+				a.printTable([]string{"TOOL", "ACTIVE", "HEALTHY", "PROTOCOL", "ABOUT"}, rows)
+			})
+		},
+	}
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func (a *app) setToolsCommand() *cobra.Command {
+	var none bool
+	cmd := &cobra.Command{
+		Use:               "set-tools TOOL…",
+		Short:             "Choose the tools a session offers to the model",
+		ValidArgsFunction: a.toolNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if none == (len(args) > 0) {
+				return usagef("want the names of tools, or --none")
+			}
+			p := protocol.SetActiveToolsParams{Scope: a.scope(), Tools: append([]string{}, args...)}
+			return query(cmd.Context(), a, protocol.SetActiveTools, p, func(r protocol.ToolsAccepted) {
+				a.printf("%d active\n", r.Count)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&none, "none", false, "offer no tools")
+	return cmd
+}
+
+func (a *app) extCommand() *cobra.Command {
+	var phase string
+	cmd := &cobra.Command{
+		Use:   "ext NAME [JSON | - | key=text… key:=json…]",
+		Short: "Run one tool operation without a model",
+		Long: `Run one tool operation without a model and print its result. The arguments are
+one JSON object, - for one on standard input, or pairs: key=text for a text,
+key:=json for anything else.`,
+		Example: `  nous ext read path=README.md limit:=20
+  nous ext read '{"path":"README.md"}'`,
+		Args:              usageArgs(cobra.MinimumNArgs(1)),
+		ValidArgsFunction: a.toolNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			payload, err := a.toolArguments(args[1:])
+			if err != nil {
+				return err
+			}
+			p := protocol.ExtensionCommandParams{Scope: a.scope(), Name: args[0], Payload: payload, Phase: phase}
+			reply, err := fetch(cmd.Context(), a, protocol.ExtensionCommand, p, a.printExtension)
+			if err == nil && !reply.OK {
+				err = &quietExit{exitFailed}
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&phase, "phase", "", "the gevals `phase`: setup, verify or cleanup")
+	completeWords(cmd, "phase", "setup", "verify", "cleanup")
+	return cmd
+}
+
+func (a *app) printExtension(r protocol.ExtensionResult) {
+	switch {
+	case r.OK && r.Result != "":
+		a.println(a.forOutput(strings.TrimSuffix(r.Result, "\n")))
+	case r.OK:
+	case r.Error != nil:
+		text := describeError(r.Error.Code, r.Error.Message, "")
+		// The result says more: what the tool reported, the end of its stderr.
+		if more := strings.TrimSpace(strings.TrimPrefix(r.Result, r.Error.Code+": "+r.Error.Message)); more != "" {
+			text += "\n" + more
+		}
+		a.complain(text)
+	default:
+		a.complain("the operation failed: " + r.Result)
+	}
+	var pairs [][2]string
+	for _, key := range slices.Sorted(maps.Keys(r.Outputs)) {
+		pairs = append(pairs, [2]string{key, a.forOutput(r.Outputs[key])})
+	}
+	a.printPairs(pairs)
+}
+
+// toolArguments reads the arguments of ext into one JSON object.
+func (a *app) toolArguments(args []string) (jsontext.Value, error) {
+	if len(args) == 1 && (args[0] == "-" || strings.HasPrefix(strings.TrimSpace(args[0]), "{")) {
+		text, err := a.readText(args)
+		if err != nil {
+			return nil, err
+		}
+		value := jsontext.Value(text)
+		if err := value.Compact(); err != nil || value.Kind() != jsontext.KindBeginObject {
+			return nil, usagef("the arguments are not one JSON object: %s", oneLine(text, 60))
+		}
+		return value, nil
+	}
+	object := make(map[string]jsontext.Value, len(args))
+	for _, arg := range args {
+		key, text, ok := strings.Cut(arg, "=")
+		key, isJSON := strings.CutSuffix(key, ":")
+		if !ok || key == "" {
+			return nil, usagef("%s: want key=text, key:=json or one JSON object", arg)
+		}
+		if _, twice := object[key]; twice {
+			return nil, usagef("%s is given twice", key)
+		}
+		value := jsontext.Value(text)
+		if !isJSON {
+			quoted, err := jsontext.AppendQuote(nil, text)
+			if err != nil {
+				return nil, usagef("%s: %v", key, err)
+			}
+			value = quoted
+		} else if !value.IsValid() {
+			return nil, usagef("%s: not JSON: %s", key, oneLine(text, 60))
+		}
+		object[key] = value
+	}
+	payload, err := json.Marshal(object, json.Deterministic(true))
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	return payload, nil
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"noused/internal/protocol"
+)
+
+// shortResult is how many lines of a tool's result a transcript shows.
+const shortResult = 5
+
+func (a *app) messagesCommand() *cobra.Command {
+	var leaf string
+	var full bool
+	cmd := &cobra.Command{
+		Use:   "messages",
+		Short: "Print a session's conversation, root to leaf",
+		Args:  usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p := protocol.GetMessagesParams{Scope: a.scope(), LeafID: leaf}
+			var unreadable error
+			_, err := fetch(cmd.Context(), a, protocol.GetMessages, p, func(r protocol.Messages) {
+				for i, entry := range r.Messages {
+					if i > 0 {
+						a.println("")
+					}
+					if unreadable = a.printEntry(entry, full); unreadable != nil {
+						return
+					}
+				}
+			})
+			if err != nil {
+				return err
+			}
+			return unreadable
+		},
+	}
+	cmd.Flags().StringVar(&leaf, "leaf", "", "end at the entry with this `id`")
+	cmd.Flags().BoolVar(&full, "full", false, "print tool calls and results whole")
+	return cmd
+}
+
+func (a *app) printEntry(entry jsontext.Value, full bool) error {
+	var kind struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(entry, &kind); err != nil {
+		return fmt.Errorf("decode entry: %w", err)
+	}
+	if kind.Type == "compaction" {
+		var c protocol.CompactionEntry
+		if err := json.Unmarshal(entry, &c); err != nil {
+			return fmt.Errorf("decode compaction: %w", err)
+		}
+		a.printHead("summary of what was before", c.CreatedAt, c.ID)
+		a.println(indent(a.forOutput(c.Summary), "  "))
+		return nil
+	}
+	var m protocol.Message
+	if err := json.Unmarshal(entry, &m); err != nil {
+		return fmt.Errorf("decode message: %w", err)
+	}
+	a.printMessage(m, full)
+	return nil
+}
+
+func (a *app) printMessage(m protocol.Message, full bool) {
+	width, lines := lineWidth, shortResult
+	if full {
+		width, lines = 1<<20, 1<<20
+	}
+	who := m.Role
+	if m.Role == "user" && m.TurnKind != "" && m.TurnKind != "prompt" {
+		who += " (" + wordFor(m.TurnKind) + ")"
+	}
+	if m.Role == "tool" {
+		who += " " + m.ToolName
+		if m.OK != nil && !*m.OK {
+			who += " failed"
+		}
+	}
+	if m.StopReason == "aborted" || m.StopReason == "error" || m.StopReason == "length" {
+		who += " (" + m.StopReason + ")"
+	}
+	a.printHead(who, m.CreatedAt, m.ID)
+	text, left := a.forOutput(m.Text), 0
+	if m.Role == "tool" {
+		text, left = firstLines(text, lines)
+	}
+	if text != "" {
+		a.println(indent(text, "  "))
+	}
+	if left > 0 {
+		a.println(a.outStyle.dim(fmt.Sprintf("  … %d more lines", left)))
+	}
+	for _, call := range m.ToolCalls {
+		a.println(a.outStyle.dim("  → " + clean(call.Name) + " " + oneLine(string(call.Arguments), width)))
+	}
+}
+
+func (a *app) printHead(who string, at time.Time, id string) {
+	a.println(a.outStyle.bold(clean(who)) + a.outStyle.dim("  "+at.Local().Format(time.DateTime)+"  "+id))
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"noused/internal/protocol"
+)
+
+const lineWidth = 100
+
+// runView is how prompt shows a run: event lines for scripts, text for people.
+func (a *app) runView() runView {
+	if a.json {
+		return jsonView{a}
+	}
+	return &textView{a: a}
+}
+
+// forOutput is text for standard output: cleaned for a terminal, as it is for
+// everything else.
+func (a *app) forOutput(text string) string {
+	if a.outStyle.terminal {
+		return clean(text)
+	}
+	return text
+}
+
+type jsonView struct{ a *app }
+
+func (v jsonView) event(_ protocol.Event, raw []byte) { v.a.printf("%s\n", raw) }
+
+// textView writes what the assistant says to standard output and nothing else;
+// the rest goes to standard error. open and thinking say on which of the two
+// a line is unfinished. A prompt's own text is not repeated.
+type textView struct {
+	a        *app
+	kind     string // of the turn
+	said     int    // bytes of the current message that were written
+	open     bool
+	thinking bool
+}
+
+func (v *textView) event(ev protocol.Event, _ []byte) {
+	switch ev := ev.(type) {
+	case protocol.TurnStart:
+		v.endMessage()
+		v.kind = wordFor(ev.Kind)
+	case protocol.MessageStart:
+		v.endMessage()
+		if ev.Role == "user" && v.kind != "prompt" {
+			v.note("%s: %s", v.kind, oneLine(ev.Text, lineWidth))
+		}
+	case protocol.MessageUpdate:
+		v.update(ev)
+	case protocol.MessageEnd:
+		if ev.Role == "assistant" {
+			if v.said == 0 && ev.Text != "" {
+				v.say(ev.Text)
+			}
+			v.endMessage()
+		}
+	case protocol.ToolStart:
+		v.note("→ %s %s", ev.ToolName, oneLine(string(ev.Arguments), lineWidth))
+	case protocol.ToolUpdate:
+		if text := strings.TrimRight(ev.Delta, "\n"); text != "" {
+			v.note("%s", indent(clean(text), "  "))
+		}
+	case protocol.ToolEnd:
+		v.toolEnd(ev)
+	case protocol.Status:
+		switch ev.Code {
+		case "abort_requested", "steer_queued", "follow_up_queued":
+		default:
+			v.note("%s", ev.Message)
+		}
+	case protocol.Warning:
+		v.note("warning: %s", ev.Message)
+	case protocol.ErrorEvent:
+		v.note("error: %s", describeError(ev.Code, ev.Message, ev.Cause))
+	case protocol.AgentEnd:
+		v.agentEnd(ev)
+	}
+}
+
+func (v *textView) update(ev protocol.MessageUpdate) {
+	if ev.ThinkingDelta != "" {
+		v.freshLine()
+		fmt.Fprint(v.a.err, v.a.errStyle.dim(clean(ev.ThinkingDelta)))
+		v.thinking = true
+	}
+	if ev.Delta != "" {
+		v.say(ev.Delta)
+	}
+}
+
+func (v *textView) say(text string) {
+	v.endThinking()
+	v.a.printf("%s", v.a.forOutput(text))
+	v.said += len(text)
+	v.open = !strings.HasSuffix(text, "\n")
+}
+
+// endMessage ends the line that a message left open.
+func (v *textView) endMessage() {
+	v.endThinking()
+	if v.open {
+		v.a.println("")
+	}
+	v.said, v.open = 0, false
+}
+
+func (v *textView) endThinking() {
+	if v.thinking {
+		fmt.Fprintln(v.a.err)
+		v.thinking = false
+	}
+}
+
+// freshLine keeps what goes to standard error off the end of the assistant's
+// line where both meet on a terminal.
+func (v *textView) freshLine() {
+	if v.open && v.a.outStyle.terminal && v.a.errStyle.terminal && !v.thinking {
+		fmt.Fprintln(v.a.err)
+		v.open = false
+	}
+}
+
+func (v *textView) note(format string, args ...any) {
+	v.endThinking()
+	v.freshLine()
+	v.a.notef(format, args...)
+}
+
+func (v *textView) mark(mark, format string, args ...any) {
+	v.endThinking()
+	v.freshLine()
+	fmt.Fprint(v.a.err, mark, " ")
+	v.a.notef(format, args...)
+}
+
+func (v *textView) toolEnd(ev protocol.ToolEnd) {
+	took := (time.Duration(ev.DurationMS) * time.Millisecond).String()
+	switch {
+	case ev.Skipped:
+		v.note("- %s skipped", ev.ToolName)
+	case ev.OK:
+		v.mark(v.a.errStyle.green("✓"), "%s %s %s", ev.ToolName, took, oneLine(ev.Result, lineWidth))
+	default:
+		why := ev.Result
+		if ev.Error != nil {
+			why = describeError(ev.Error.Code, ev.Error.Message, "")
+		}
+		v.mark(v.a.errStyle.red("✗"), "%s %s %s", ev.ToolName, took, oneLine(why, lineWidth))
+	}
+}
+
+func (v *textView) agentEnd(ev protocol.AgentEnd) {
+	v.endMessage()
+	v.a.handBack(ev.Discarded)
+	switch {
+	case ev.Error != nil:
+		v.a.complain(describeError(ev.Error.Code, ev.Error.Message, ""))
+	case ev.StopReason == "aborted":
+		v.a.complain("the run was aborted")
+	case ev.StopReason == "error":
+		v.a.complain("the run ended in error")
+	}
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+
+	"noused/internal/client"
+	"noused/internal/protocol"
+)
+
+// watch follows one run to its end, across a lost connection and a restarted
+// daemon.
+type watch struct {
+	a    *app
+	keys interrupts
+	feed *feed
+	show runView
+
+	run, session string
+	aborting     bool
+
+	// doubt says that the run's end may have been missed; horizon then is the
+	// event up to which it may still be found.
+	doubt   bool
+	horizon *uint64
+}
+
+// runView shows the events of one run.
+type runView interface {
+	event(ev protocol.Event, raw []byte)
+}
+
+// follow returns nil for a completed run, a *quietExit for another end. The
+// first Ctrl-C aborts the run, wherever in a step it falls.
+func (w *watch) follow() error {
+	for {
+		done, err := w.step()
+		if errors.Is(err, errInterrupted) && !w.aborting && w.keys.hard.Err() == nil {
+			err = w.abort()
+		}
+		if err != nil || done {
+			return err
+		}
+		if err := w.a.out.failure(); err != nil {
+			return err
+		}
+	}
+}
+
+// step goes on by one event, or by one question about lost ones.
+func (w *watch) step() (done bool, err error) {
+	if w.doubt {
+		return false, w.settle()
+	}
+	if w.horizon != nil && w.feed.events.Last() >= *w.horizon {
+		return true, w.endedUnseen()
+	}
+	env, raw, err := w.feed.events.Next(w.patient())
+	switch {
+	case errors.Is(err, client.ErrLost):
+		return false, w.reconnect()
+	case err != nil:
+		return false, err
+	}
+	if end := w.take(env, raw); end != nil {
+		return true, exitOfRun(end.StopReason)
+	}
+	return false, nil
+}
+
+// patient is the context that the next Ctrl-C ends.
+func (w *watch) patient() context.Context {
+	if w.aborting {
+		return w.keys.hard
+	}
+	return w.keys.soft
+}
+
+// take shows an event of the run, and returns the one that ends it.
+func (w *watch) take(env protocol.EventEnvelope, raw []byte) *protocol.AgentEnd {
+	ev, err := client.Decode(env)
+	if err != nil {
+		w.a.complain(err.Error())
+		return nil
+	}
+	if warning, ok := ev.(protocol.Warning); ok && warning.Code == "events_dropped" {
+		w.a.notef("%s", warning.Message)
+		w.doubt = true
+		return nil
+	}
+	if ev.Where().RunID != w.run {
+		return nil
+	}
+	w.show.event(ev, raw)
+	if end, ok := ev.(protocol.AgentEnd); ok {
+		return &end
+	}
+	return nil
+}
+
+func (w *watch) abort() error {
+	w.aborting = true
+	return w.a.abortRun(w.keys.hard, protocol.AbortParams{
+		Scope: protocol.Scope{SessionID: w.session}, RunID: w.run,
+	})
+}
+
+func (w *watch) reconnect() error {
+	if err := w.feed.resume(w.patient()); err != nil {
+		return err
+	}
+	w.doubt = w.doubt || w.feed.events.Gap()
+	return nil
+}
+
+// settle asks whether the run is still active. If it is not, its end is among
+// the events up to the horizon or was missed. The horizon is asked for after
+// the run is known to be over, so that its end cannot lie beyond it.
+func (w *watch) settle() error {
+	p := protocol.GetStateParams{Scope: protocol.Scope{SessionID: w.session}}
+	state, err := ask(w.keys.hard, w.a, protocol.GetState, p)
+	if err == nil && state.RunID != w.run {
+		state, err = ask(w.keys.hard, w.a, protocol.GetState, p)
+	}
+	if errors.Is(err, client.ErrLost) || isNoDaemon(err) {
+		return w.reconnect()
+	}
+	if err != nil {
+		return err
+	}
+	w.doubt, w.horizon = false, nil
+	if state.RunID != w.run {
+		w.horizon = &state.LastSeq
+	}
+	return nil
+}
+
+func isNoDaemon(err error) bool {
+	var gone *client.NoDaemonError
+	return errors.As(err, &gone)
+}
+
+// endedUnseen makes up for the missed end of a run with what the session
+// remembers of it.
+func (w *watch) endedUnseen() error {
+	w.a.notef("%s has ended; its last answer, from the session:", w.run)
+	all, err := ask(w.keys.hard, w.a, protocol.GetMessages, protocol.GetMessagesParams{
+		Scope: protocol.Scope{SessionID: w.session},
+	})
+	if err != nil {
+		return err
+	}
+	for i := len(all.Messages) - 1; i >= 0; i-- {
+		var m protocol.Message
+		if err := json.Unmarshal(all.Messages[i], &m); err != nil {
+			return fmt.Errorf("decode message: %w", err)
+		}
+		if m.RunID != w.run || m.Role != "assistant" {
+			continue
+		}
+		if w.a.json {
+			w.a.printf("%s\n", all.Messages[i])
+		} else {
+			w.a.println(w.a.forOutput(m.Text))
+		}
+		return exitOfRun(m.StopReason)
+	}
+	return fmt.Errorf("%s is not on the session's current branch", w.run)
+}

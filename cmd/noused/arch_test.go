@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// layer says what the packages of a pattern may import: which of ours, and
+// whether anything from outside the standard library, and the logger.
+type layer struct {
+	pattern    string // "/..." takes what is beneath, too
+	ours       []string
+	stdlibOnly bool
+	logs       bool
+}
+
+// layers are architecture.md's "Who may import whom". The first pattern that
+// fits a package is its rule; cmd/noused wires everything and has none.
+var layers = []layer{
+	{pattern: "internal/model", stdlibOnly: true},
+	{pattern: "internal/protocol"},
+	{pattern: "internal/protocol/gen", ours: []string{"internal/protocol"}},
+	{pattern: "internal/protocol/protocoltest", ours: []string{"internal/protocol"}},
+	{pattern: "internal/queue"},
+	{pattern: "internal/lock"},
+	{pattern: "internal/event", ours: []string{"internal/protocol"}},
+	{pattern: "internal/session", ours: []string{"internal/model", "internal/lock"}},
+	{pattern: "internal/runloop", ours: []string{"internal/protocol", "internal/model", "internal/queue", "internal/session"}},
+	{pattern: "internal/server", ours: []string{"internal/protocol", "internal/event", "internal/lock"}, logs: true},
+	{pattern: "internal/tool", ours: []string{"internal/model", "internal/protocol"}, logs: true},
+	{pattern: "internal/tool/...", ours: []string{"internal/tool", "internal/model", "internal/protocol"}, logs: true},
+	{pattern: "internal/model/...", ours: []string{"internal/model"}},
+	{pattern: "internal/client", ours: []string{"internal/protocol"}},
+	{pattern: "internal/client/clienttest", ours: []string{"internal/protocol"}},
+	{pattern: "cmd/nous", ours: []string{"internal/client", "internal/protocol"}},
+}
+
+const (
+	module = "noused/"
+	logger = "go.uber.org/zap"
+)
+
+func (l layer) fits(pkg string) bool {
+	above, beneath := strings.CutSuffix(l.pattern, "...")
+	return pkg == l.pattern || beneath && strings.HasPrefix(pkg, above)
+}
+
+// allows tells why the layer may not import a package, "" if it may.
+func (l layer) allows(imported string, standard bool) string {
+	ours, isOurs := strings.CutPrefix(imported, module)
+	switch {
+	case standard:
+	case isOurs && !slices.Contains(l.ours, ours):
+		return "of ours it may import only " + strings.Join(l.ours, ", ")
+	case isOurs:
+	case l.stdlibOnly:
+		return "it may import the standard library only"
+	case !l.logs && (imported == logger || strings.HasPrefix(imported, logger+"/")):
+		return "only the edges and main log"
+	}
+	return ""
+}
+
+func TestLayers(t *testing.T) {
+	type listed struct {
+		ImportPath string
+		Imports    []string
+		Standard   bool
+	}
+	var packages []listed
+	standard := map[string]bool{}
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,Standard", "-deps", "noused/...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderrOf(err))
+	}
+	for dec := jsontext.NewDecoder(bytes.NewReader(out)); dec.PeekKind() == jsontext.KindBeginObject; {
+		var p listed
+		if err := json.UnmarshalDecode(dec, &p); err != nil {
+			t.Fatal(err)
+		}
+		standard[p.ImportPath] = p.Standard
+		if strings.HasPrefix(p.ImportPath, module) {
+			packages = append(packages, p)
+		}
+	}
+	if len(packages) < len(layers)/2 {
+		t.Fatalf("go list found %d packages of ours, fewer than there are", len(packages))
+	}
+	for _, p := range packages {
+		pkg := strings.TrimPrefix(p.ImportPath, module)
+		if pkg == "cmd/noused" {
+			continue
+		}
+		i := slices.IndexFunc(layers, func(l layer) bool { return l.fits(pkg) })
+		if i < 0 {
+			t.Errorf("%s belongs to no layer: add a rule for it to arch_test.go, and to architecture.md", pkg)
+			continue
+		}
+		for _, imported := range p.Imports {
+			if why := layers[i].allows(imported, standard[imported]); why != "" {
+				t.Errorf("%s imports %s: %s", pkg, imported, why)
+			}
+		}
+	}
+}
+
+func stderrOf(err error) string {
+	if exit, ok := err.(*exec.ExitError); ok {
+		return string(exit.Stderr)
+	}
+	return ""
+}
+
+func TestLayerRules(t *testing.T) {
+	rule := func(pkg string) layer {
+		return layers[slices.IndexFunc(layers, func(l layer) bool { return l.fits(pkg) })]
+	}
+	for _, c := range []struct {
+		pkg, imported string
+		standard, ok  bool
+	}{
+		{"internal/event", module + "internal/protocol", false, true},
+		{"internal/event", module + "internal/server", false, false},
+		{"internal/event", "time", true, true},
+		{"internal/event", logger, false, false},
+		{"internal/event", logger + "/zapcore", false, false},
+		{"internal/server", logger, false, true},
+		{"internal/server", module + "internal/runloop", false, false},
+		{"internal/model", "encoding/json", true, true},
+		{"internal/model", "github.com/google/uuid", false, false},
+		{"internal/tool/gevals", module + "internal/tool", false, true},
+		{"internal/tool/gevals", module + "internal/tool/narratoria", false, false},
+		{"internal/model/offline", module + "internal/protocol", false, false},
+		{"cmd/nous", module + "internal/session", false, false},
+	} {
+		if why := rule(c.pkg).allows(c.imported, c.standard); (why == "") != c.ok {
+			t.Errorf("%s importing %s: got %q, want allowed %t", c.pkg, c.imported, why, c.ok)
+		}
+	}
+}

@@ -1,0 +1,352 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap/zapcore"
+
+	"noused/internal/model/offline"
+	"noused/internal/protocol"
+)
+
+// Config is everything the daemon can be told (wire-v1 §8). Paths are
+// absolute. resolveConfig makes it.
+type Config struct {
+	Socket       string // of commands; that of events has ".events" behind it
+	StateDir     string
+	Workdir      string
+	ToolsDirs    []string
+	Model        ModelConfig
+	MaxLine      int // bytes
+	EventBuffer  int // bytes
+	DrainTimeout time.Duration
+	LogLevel     zapcore.Level
+}
+
+// ModelConfig says which model answers prompts. Delay is the offline model's,
+// between deltas.
+type ModelConfig struct {
+	Provider, Name string
+	Delay          time.Duration
+}
+
+// Limits and defaults. A watchdog or a stop timeout of systemd's must outlast
+// the drain.
+const (
+	minMaxLine, maxMaxLine         = 1 << 10, 1 << 30
+	minEventBuffer, maxEventBuffer = 64 << 10, 16 << 30
+	maxDrainTimeout                = time.Hour
+	maxDelay                       = 24 * time.Hour
+	defaultEventBuffer             = 16 << 20
+	defaultDrainTimeout            = 10 * time.Second
+)
+
+// registerFlags adds the daemon's flags. None has a default of its own: an
+// absent flag leaves the say to the environment and the file.
+func registerFlags(fs *pflag.FlagSet) {
+	fs.String("socket", "", "the command socket's `path` (default $XDG_RUNTIME_DIR/noused/noused.sock)")
+	fs.String("state-dir", "", "`folder` of the sessions (default $XDG_STATE_HOME/noused)")
+	fs.String("workdir", "", "`folder` that tools work in (default the current one)")
+	fs.StringArray("tools-dir", nil, "`folder` of tool descriptors; repeatable (default $XDG_CONFIG_HOME/noused/tools.d)")
+	fs.String("config", "", "configuration `file` (default $XDG_CONFIG_HOME/noused/config.toml)")
+	fs.String("model", "", "the model, as `provider[/name]` (default offline)")
+	fs.String("max-line", "", "`size` of the longest line a client may send: 4194304, 4096KiB or 4MiB (default 16MiB)")
+	fs.String("event-buffer", "", "`size` of the events kept for readers that fall behind (default 16MiB)")
+	fs.String("drain-timeout", "", "`time` for runs to reach a boundary when the daemon stops (default 10s)")
+	fs.String("log-level", "", "`level` of the log: debug, info, warn or error (default info)")
+}
+
+// resolveConfig puts the configuration together: a flag beats the environment,
+// the environment beats the file, the file beats the default. An error names
+// the flag, the variable, or the file with line and key that it is about.
+func resolveConfig(fs *pflag.FlagSet, getenv func(string) string) (Config, error) {
+	r := &resolver{flags: fs, getenv: getenv}
+	r.readFile()
+	cfg := Config{
+		Socket:    r.path("socket", func() string { return protocol.DefaultSocket(r.getenv) }),
+		StateDir:  r.path("state-dir", func() string { return filepath.Join(r.base("XDG_STATE_HOME", ".local/state"), "noused") }),
+		Workdir:   r.path("workdir", func() string { return "." }),
+		ToolsDirs: r.toolsDirs(),
+		Model:     r.model(),
+		MaxLine:   r.size("max-line", minMaxLine, maxMaxLine, protocol.DefaultMaxLine),
+		EventBuffer: r.size("event-buffer", minEventBuffer, maxEventBuffer,
+			defaultEventBuffer),
+		DrainTimeout: r.duration("drain-timeout", maxDrainTimeout, defaultDrainTimeout),
+		LogLevel:     r.level("log-level"),
+	}
+	if info, err := os.Stat(cfg.Workdir); r.err == nil && (err != nil || !info.IsDir()) {
+		_, from := r.find("workdir")
+		r.fail(from, "%s is no folder", cfg.Workdir)
+	}
+	return cfg, r.err
+}
+
+// resolver looks settings up where they may be set. Its error is the first.
+type resolver struct {
+	flags  *pflag.FlagSet
+	getenv func(string) string
+	file   configFile
+	err    error
+}
+
+// origin is where a value was found, to be named in errors, and the folder its
+// relative paths start from.
+type origin struct{ name, dir string }
+
+func (r *resolver) fail(from origin, format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%s: "+format, append([]any{from.name}, args...)...)
+	}
+}
+
+// find returns a setting as the flag, the variable or the file has it: a
+// string, or what TOML makes of the file's value. nil means that it is nowhere.
+func (r *resolver) find(name string) (any, origin) {
+	if f := r.flags.Lookup(name); f != nil && f.Changed {
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			return list.GetSlice(), origin{name: "--" + name}
+		}
+		return f.Value.String(), origin{name: "--" + name}
+	}
+	variable := "NOUSED_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	if text := r.getenv(variable); text != "" {
+		return text, origin{name: variable}
+	}
+	if v, from := r.file.find(strings.ReplaceAll(name, "-", "_")); v != nil {
+		return v, from
+	}
+	return nil, origin{name: "--" + name}
+}
+
+// text is a setting that must be a string; ok is false where it is not set, or
+// wrong.
+func (r *resolver) text(name string) (text string, from origin, ok bool) {
+	v, from := r.find(name)
+	return r.asText(v, from)
+}
+
+func (r *resolver) asText(v any, from origin) (string, origin, bool) {
+	text, isText := v.(string)
+	switch {
+	case v == nil:
+		return "", from, false
+	case !isText:
+		r.fail(from, "got %v, want a string", v)
+	case text == "":
+		r.fail(from, "is empty")
+	}
+	return text, from, isText && text != ""
+}
+
+func (r *resolver) path(name string, otherwise func() string) string {
+	text, from, ok := r.text(name)
+	if !ok {
+		text = otherwise()
+	}
+	return r.absolute(text, from)
+}
+
+// absolute makes a path absolute: from the current folder, or for one in the
+// file from the file's. A leading ~/ is the home folder.
+func (r *resolver) absolute(path string, from origin) string {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok {
+		return filepath.Join(r.home(), rest)
+	}
+	if from.dir != "" && !filepath.IsAbs(path) {
+		path = filepath.Join(from.dir, path)
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		r.fail(from, "%v", err)
+	}
+	return abs
+}
+
+func (r *resolver) toolsDirs() (dirs []string) {
+	v, from := r.find("tools-dir")
+	var list []any
+	switch v := v.(type) {
+	case nil:
+		return []string{filepath.Join(r.configDir(), "tools.d")}
+	case []string:
+		for _, dir := range v {
+			list = append(list, dir)
+		}
+	case []any:
+		list = v
+	case string:
+		list = []any{v}
+		if from.dir == "" { // the variable
+			list = nil
+			for _, dir := range filepath.SplitList(v) {
+				if dir != "" {
+					list = append(list, dir)
+				}
+			}
+		}
+	default:
+		r.fail(from, "got %v, want an array of strings", v)
+	}
+	for _, element := range list {
+		if dir, from, ok := r.asText(element, from); ok {
+			dirs = append(dirs, r.absolute(dir, from))
+		}
+	}
+	return dirs
+}
+
+// model reads --model PROVIDER[/NAME], or the section [model] of the file. One
+// that is named replaces the other's provider and name together.
+func (r *resolver) model() ModelConfig {
+	m := ModelConfig{Provider: "offline"}
+	provider, from, ok := r.named("model")
+	if ok {
+		m.Provider, m.Name, _ = strings.Cut(provider, "/")
+	} else {
+		var v any
+		v, from = r.file.find("model.provider")
+		if provider, _, ok = r.asText(v, from); ok {
+			m.Provider = provider
+		}
+		v, nameFrom := r.file.find("model.name")
+		if name, _, ok := r.asText(v, nameFrom); ok {
+			m.Name, from = name, nameFrom
+		}
+	}
+	switch {
+	case m.Provider != "offline":
+		r.fail(from, "there is no provider %q, only offline", m.Provider)
+	case m.Name != "" && m.Name != offline.Name:
+		r.fail(from, "the offline model is called %q, not %q", offline.Name, m.Name)
+	}
+	m.Name = offline.Name
+	delay, from := r.file.find("model.delay")
+	m.Delay = r.asDuration(delay, from, maxDelay, 0)
+	return m
+}
+
+// named is text for a setting whose name in the file is a section.
+func (r *resolver) named(name string) (string, origin, bool) {
+	v, from := r.find(name)
+	if _, isSection := v.(map[string]any); isSection {
+		return "", from, false
+	}
+	return r.asText(v, from)
+}
+
+var units = []struct {
+	suffix string
+	bytes  int64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"", 1}}
+
+func (r *resolver) size(name string, least, most, otherwise int64) int {
+	v, from := r.find(name)
+	var n int64
+	switch v := v.(type) {
+	case nil:
+		return int(otherwise)
+	case int64:
+		n = v
+	case string:
+		var ok bool
+		if n, ok = parseSize(v); !ok {
+			r.fail(from, "%q is no size, want bytes as in 4194304, 4096KiB or 4MiB", v)
+			return 0
+		}
+	default:
+		r.fail(from, "got %v, want a size", v)
+		return 0
+	}
+	if n < least || n > most {
+		r.fail(from, "%v is out of bounds, want %s to %s", v, formatSize(least), formatSize(most))
+	}
+	return int(n)
+}
+
+func parseSize(text string) (n int64, ok bool) {
+	for _, u := range units {
+		if digits, found := strings.CutSuffix(text, u.suffix); found {
+			n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
+			if err != nil || n > (1<<62)/u.bytes || n < 0 {
+				return 0, false
+			}
+			return n * u.bytes, true
+		}
+	}
+	return 0, false
+}
+
+func formatSize(n int64) string {
+	best := units[len(units)-1]
+	for _, u := range units {
+		if n%u.bytes == 0 && u.bytes > best.bytes {
+			best = u
+		}
+	}
+	return strconv.FormatInt(n/best.bytes, 10) + best.suffix
+}
+
+func (r *resolver) duration(name string, most, otherwise time.Duration) time.Duration {
+	v, from := r.find(name)
+	return r.asDuration(v, from, most, otherwise)
+}
+
+func (r *resolver) asDuration(v any, from origin, most, otherwise time.Duration) time.Duration {
+	text, _, ok := r.asText(v, from)
+	if !ok {
+		return otherwise
+	}
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		r.fail(from, "%q is no duration, want one like 500ms, 10s or 1m30s", text)
+	case d < 0 || d > most:
+		r.fail(from, "%s is out of bounds, want 0s to %s", text, most)
+	}
+	return d
+}
+
+func (r *resolver) level(name string) zapcore.Level {
+	text, from, ok := r.text(name)
+	if !ok {
+		return zapcore.InfoLevel
+	}
+	for _, level := range []zapcore.Level{zapcore.DebugLevel, zapcore.InfoLevel, zapcore.WarnLevel, zapcore.ErrorLevel} {
+		if text == level.String() {
+			return level
+		}
+	}
+	r.fail(from, "there is no level %q, only debug, info, warn and error", text)
+	return zapcore.InfoLevel
+}
+
+func (r *resolver) configDir() string {
+	return filepath.Join(r.base("XDG_CONFIG_HOME", ".config"), "noused")
+}
+
+// base is one of the XDG base folders; its specification has relative ones
+// ignored.
+func (r *resolver) base(variable, underHome string) string {
+	if dir := r.getenv(variable); filepath.IsAbs(dir) {
+		return dir
+	}
+	return filepath.Join(r.home(), underHome)
+}
+
+// home is the home folder, from the user database where HOME is not set, as
+// for a service of the system.
+func (r *resolver) home() string {
+	fromDatabase := ""
+	if u, err := user.Current(); err == nil {
+		fromDatabase = u.HomeDir
+	}
+	return cmp.Or(r.getenv("HOME"), fromDatabase, "/")
+}

@@ -1,0 +1,281 @@
+package main
+
+import (
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	"go.uber.org/zap/zapcore"
+)
+
+// resolve runs resolveConfig on a command line, an environment and a file,
+// with the folders of a user whose name is no matter.
+func resolve(t *testing.T, args []string, env map[string]string, file string) (Config, string, error) {
+	t.Helper()
+	home := t.TempDir()
+	path := filepath.Join(home, ".config", "noused", "config.toml")
+	if file != "" {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fs := pflag.NewFlagSet("noused", pflag.ContinueOnError)
+	registerFlags(fs)
+	for i, arg := range args {
+		args[i] = strings.ReplaceAll(arg, "HOME", home)
+	}
+	if err := fs.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := resolveConfig(fs, func(name string) string {
+		if name == "HOME" {
+			return home
+		}
+		return strings.ReplaceAll(env[name], "HOME", home)
+	})
+	return cfg, home, err
+}
+
+func workdir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestConfigDefaults(t *testing.T) {
+	got, home, err := resolve(t, nil, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		Socket:       "/tmp/noused-" + strconv.Itoa(os.Getuid()) + "/noused.sock",
+		StateDir:     home + "/.local/state/noused",
+		Workdir:      workdir(t),
+		ToolsDirs:    []string{home + "/.config/noused/tools.d"},
+		Model:        ModelConfig{Provider: "offline", Name: "script"},
+		MaxLine:      16 << 20,
+		EventBuffer:  16 << 20,
+		DrainTimeout: 10 * time.Second,
+		LogLevel:     zapcore.InfoLevel,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestConfigFollowsXDG(t *testing.T) {
+	got, home, err := resolve(t, nil, map[string]string{
+		"XDG_RUNTIME_DIR": "/run/user/7", "XDG_STATE_HOME": "/s", "XDG_CONFIG_HOME": "relative/is/ignored",
+	}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := []string{got.Socket, got.StateDir, got.ToolsDirs[0]}
+	want := []string{"/run/user/7/noused/noused.sock", "/s/noused", home + "/.config/noused/tools.d"}
+	if diff := cmp.Diff(want, paths); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestConfigWithoutAHome(t *testing.T) {
+	fs := pflag.NewFlagSet("noused", pflag.ContinueOnError)
+	registerFlags(fs)
+	got, err := resolveConfig(fs, func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := filepath.Join(u.HomeDir, ".local/state/noused"); got.StateDir != want {
+		t.Errorf("got state in %s, want %s", got.StateDir, want)
+	}
+}
+
+const wholeFile = `
+socket = "file.sock"
+state_dir = "/file/state"
+workdir = "/"
+tools_dir = ["tools", "/file/tools", "~/tools"]
+max_line = 2097152
+event_buffer = "1MiB"
+drain_timeout = "3s"
+log_level = "warn"
+
+[model]
+provider = "offline"
+name = "script"
+delay = "20ms"
+`
+
+var wholeEnv = map[string]string{
+	"NOUSED_SOCKET": "env.sock", "NOUSED_STATE_DIR": "/env/state", "NOUSED_WORKDIR": "/usr", "NOUSED_TOOLS_DIR": "/env/a::b:",
+	"NOUSED_MAX_LINE": "3MiB", "NOUSED_EVENT_BUFFER": "131072", "NOUSED_DRAIN_TIMEOUT": "4s", "NOUSED_LOG_LEVEL": "error",
+	"NOUSED_MODEL": "offline",
+}
+
+func TestConfigFile(t *testing.T) {
+	got, home, err := resolve(t, nil, nil, wholeFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		Socket:       home + "/.config/noused/file.sock",
+		StateDir:     "/file/state",
+		Workdir:      "/",
+		ToolsDirs:    []string{home + "/.config/noused/tools", "/file/tools", home + "/tools"},
+		Model:        ModelConfig{Provider: "offline", Name: "script", Delay: 20 * time.Millisecond},
+		MaxLine:      2 << 20,
+		EventBuffer:  1 << 20,
+		DrainTimeout: 3 * time.Second,
+		LogLevel:     zapcore.WarnLevel,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestEnvironmentBeatsFile(t *testing.T) {
+	got, _, err := resolve(t, nil, wholeEnv, wholeFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		Socket:       workdir(t) + "/env.sock",
+		StateDir:     "/env/state",
+		Workdir:      "/usr",
+		ToolsDirs:    []string{"/env/a", workdir(t) + "/b"},
+		Model:        ModelConfig{Provider: "offline", Name: "script", Delay: 20 * time.Millisecond},
+		MaxLine:      3 << 20,
+		EventBuffer:  128 << 10,
+		DrainTimeout: 4 * time.Second,
+		LogLevel:     zapcore.ErrorLevel,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestFlagsBeatEnvironment(t *testing.T) {
+	got, _, err := resolve(t, []string{
+		"--socket=flag.sock", "--state-dir", "/flag/state", "--workdir", "/tmp", "--tools-dir", "/flag/a", "--tools-dir", "b:c",
+		"--max-line", "4096KiB", "--event-buffer", "1GiB", "--drain-timeout", "0s", "--log-level", "debug", "--model", "offline/script",
+	}, wholeEnv, wholeFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		Socket:      workdir(t) + "/flag.sock",
+		StateDir:    "/flag/state",
+		Workdir:     "/tmp",
+		ToolsDirs:   []string{"/flag/a", workdir(t) + "/b:c"},
+		Model:       ModelConfig{Provider: "offline", Name: "script", Delay: 20 * time.Millisecond},
+		MaxLine:     4 << 20,
+		EventBuffer: 1 << 30,
+		LogLevel:    zapcore.DebugLevel,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestConfigFileByName(t *testing.T) {
+	dir := t.TempDir()
+	other := filepath.Join(dir, "other.toml")
+	if err := os.WriteFile(other, []byte("log_level = \"debug\"\nsocket = \"here.sock\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		args []string
+		env  map[string]string
+	}{
+		{"flag", []string{"--config", other}, nil},
+		{"environment", nil, map[string]string{"NOUSED_CONFIG": other}},
+		{"flag over environment", []string{"--config", other}, map[string]string{"NOUSED_CONFIG": "/nowhere"}},
+	} {
+		got, _, err := resolve(t, c.args, c.env, wholeFile)
+		if err != nil || got.LogLevel != zapcore.DebugLevel || got.Socket != filepath.Join(dir, "here.sock") {
+			t.Errorf("%s: got level %s, socket %s, error %v, want those of %s", c.name, got.LogLevel, got.Socket, err, other)
+		}
+	}
+}
+
+func TestConfigErrors(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		env  map[string]string
+		file string
+		want string
+	}{
+		{"a named file that is missing", []string{"--config", "/nowhere/c.toml"}, nil, "", "--config: open /nowhere/c.toml: no such file or directory"},
+		{"a named file that is a folder", nil, map[string]string{"NOUSED_CONFIG": "/"}, "", "NOUSED_CONFIG: read /: is a directory"},
+		{"broken TOML", nil, nil, "\nsocket = \"x\n", "FILE:2: "},
+		{"a key twice", nil, nil, "socket = \"x\"\nsocket = \"y\"\n", "FILE:2: socket: key socket is already defined"},
+		{"an unknown key", nil, nil, "socket = \"x\"\ncolour = 1\n", "FILE:2: colour: there is no such key"},
+		{"an unknown section", nil, nil, "\n[policy]\nallow = []\n", "FILE:2: policy: there is no such key"},
+		{"an unknown key of a section", nil, nil, "[model]\nprovider = \"offline\"\nbase_url = \"http://x\"\n", "FILE:3: model.base_url: there is no such key"},
+		{"the flag's spelling in the file", nil, nil, "max-line = 5000\n", "FILE:1: max-line: there is no such key"},
+		{"the file's own name in the file", nil, nil, "config = \"x\"\n", "FILE:1: config: there is no such key"},
+		{"no section", nil, nil, "model = \"offline\"\n", "FILE:1: model: want a section"},
+		{"another type", nil, nil, "socket = 5\n", "FILE:1: socket: got 5, want a string"},
+		{"another type in a list", nil, nil, "tools_dir = [\"a\", 5]\n", "FILE:1: tools_dir: got 5, want a string"},
+		{"no list", nil, nil, "tools_dir = true\n", "FILE:1: tools_dir: got true, want an array of strings"},
+		{"empty in the file", nil, nil, "\nstate_dir = \"\"\n", "FILE:2: state_dir: is empty"},
+		{"empty flag", []string{"--socket", ""}, nil, "", "--socket: is empty"},
+		{"empty flag in a list", []string{"--tools-dir", ""}, nil, "", "--tools-dir: is empty"},
+		{"no size", []string{"--max-line", "16 megs"}, nil, "", `--max-line: "16 megs" is no size, want bytes as in 4194304, 4096KiB or 4MiB`},
+		{"a negative size", []string{"--max-line", "-1"}, nil, "", `--max-line: "-1" is no size`},
+		{"a size without number", nil, map[string]string{"NOUSED_MAX_LINE": "MiB"}, "", `NOUSED_MAX_LINE: "MiB" is no size`},
+		{"a size of the wrong suffix", []string{"--max-line", "16MB"}, nil, "", `--max-line: "16MB" is no size`},
+		{"a size beyond counting", []string{"--max-line", "9999999999GiB"}, nil, "", `--max-line: "9999999999GiB" is no size`},
+		{"a small size", []string{"--max-line", "1023"}, nil, "", "--max-line: 1023 is out of bounds, want 1KiB to 1GiB"},
+		{"a large size", nil, map[string]string{"NOUSED_MAX_LINE": "2GiB"}, "", "NOUSED_MAX_LINE: 2GiB is out of bounds, want 1KiB to 1GiB"},
+		{"a small size in the file", nil, nil, "event_buffer = 1\n", "FILE:1: event_buffer: 1 is out of bounds, want 64KiB to 16GiB"},
+		{"a fraction for a size", nil, nil, "event_buffer = 1.5\n", "FILE:1: event_buffer: got 1.5, want a size"},
+		{"no duration", []string{"--drain-timeout", "10"}, nil, "", `--drain-timeout: "10" is no duration, want one like 500ms, 10s or 1m30s`},
+		{"a number for a duration", nil, nil, "drain_timeout = 10\n", "FILE:1: drain_timeout: got 10, want a string"},
+		{"a long duration", nil, map[string]string{"NOUSED_DRAIN_TIMEOUT": "2h"}, "", "NOUSED_DRAIN_TIMEOUT: 2h is out of bounds, want 0s to 1h0m0s"},
+		{"a negative delay", nil, nil, "[model]\ndelay = \"-1s\"\n", "FILE:2: model.delay: -1s is out of bounds, want 0s to 24h0m0s"},
+		{"no level", []string{"--log-level", "loud"}, nil, "", `--log-level: there is no level "loud", only debug, info, warn and error`},
+		{"no provider", []string{"--model", "openai/gpt"}, nil, "", `--model: there is no provider "openai", only offline`},
+		{"no provider in the file", nil, nil, "[model]\nprovider = \"openai\"\n", `FILE:2: model.provider: there is no provider "openai", only offline`},
+		{"another name", nil, nil, "[model]\nname = \"gpt\"\n", `FILE:2: model.name: the offline model is called "script", not "gpt"`},
+		{"a workdir that is missing", []string{"--workdir", "/nowhere"}, nil, "", "--workdir: /nowhere is no folder"},
+		{"a workdir that is a file", nil, nil, "workdir = \"config.toml\"\n", "FILE:1: workdir: DIR/config.toml is no folder"},
+		{"two errors: the first", []string{"--max-line", "x"}, nil, "socket = 5\n", "FILE:1: socket: got 5, want a string"},
+	} {
+		cfg, home, err := resolve(t, c.args, c.env, c.file)
+		dir := filepath.Join(home, ".config", "noused")
+		want := strings.NewReplacer("FILE", filepath.Join(dir, "config.toml"), "DIR", dir).Replace(c.want)
+		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: got %+v, error %v\nwant error %s", c.name, cfg, err, want)
+		}
+	}
+}
+
+func TestUnreadableDefaultConfig(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "noused", "config.toml")
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := resolve(t, nil, map[string]string{"XDG_CONFIG_HOME": dir}, "")
+	if want := "configuration: read " + path + ": is a directory"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// fileKeys are what the configuration file may say. A key that does nothing is
+// an error, not a surprise.
+var fileKeys = []string{
+	"socket", "state_dir", "workdir", "tools_dir", "max_line", "event_buffer", "drain_timeout", "log_level",
+	"model", "model.provider", "model.name", "model.delay",
+}
+
+// configFile is a configuration file's values, and the lines they stand on.
+type configFile struct {
+	path   string
+	values map[string]any
+	lines  map[string]int
+}
+
+// readFile reads the file that is named, or the default one if it is there.
+func (r *resolver) readFile() {
+	path, from, named := r.text("config")
+	if !named {
+		path = filepath.Join(r.configDir(), "config.toml")
+	}
+	path = r.absolute(path, from)
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !named:
+		return
+	case err != nil && named:
+		r.fail(from, "%v", err)
+	case err != nil:
+		r.fail(origin{name: "configuration"}, "%v", err)
+	default:
+		if r.file, err = parseFile(path, text); err != nil && r.err == nil {
+			r.err = err
+		}
+	}
+}
+
+func parseFile(path string, text []byte) (configFile, error) {
+	f := configFile{path: path, lines: map[string]int{}}
+	if err := toml.Unmarshal(text, &f.values); err != nil {
+		return configFile{}, f.problem(err, "")
+	}
+	// A decoder that knows no key says where each of them is.
+	var nothing struct {
+		Model struct{} `toml:"model"`
+	}
+	dec := toml.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(&nothing)
+	var keys *toml.StrictMissingError
+	switch {
+	case errors.As(err, &keys):
+	case err != nil:
+		return configFile{}, f.problem(err, "want a section")
+	default:
+		return f, nil
+	}
+	for _, at := range keys.Errors {
+		key := strings.Join(at.Key(), ".")
+		if !slices.Contains(fileKeys, key) {
+			return configFile{}, f.problem(&at, "there is no such key")
+		}
+		f.lines[key], _ = at.Position()
+	}
+	return f, nil
+}
+
+// problem says where in the file an error of the decoder's is.
+func (f configFile) problem(err error, message string) error {
+	at := f.path
+	var bad *toml.DecodeError
+	if errors.As(err, &bad) {
+		line, _ := bad.Position()
+		at = fmt.Sprintf("%s:%d", f.path, line)
+		if len(bad.Key()) > 0 {
+			at += ": " + strings.Join(bad.Key(), ".")
+		}
+	}
+	if message == "" {
+		message = strings.TrimPrefix(err.Error(), "toml: ")
+	}
+	return fmt.Errorf("%s: %s", at, message)
+}
+
+// find returns the value of a key, or of a key in a section.
+func (f configFile) find(key string) (any, origin) {
+	from := origin{name: f.path + ": " + key, dir: filepath.Dir(f.path)}
+	if line, ok := f.lines[key]; ok {
+		from.name = fmt.Sprintf("%s:%d: %s", f.path, line, key)
+	}
+	section, name, inSection := strings.Cut(key, ".")
+	if !inSection {
+		return f.values[key], from
+	}
+	values, _ := f.values[section].(map[string]any)
+	return values[name], from
+}

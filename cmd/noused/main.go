@@ -1,0 +1,72 @@
+// Command noused is the agent daemon: what tmux is to terminals, it is to AI
+// agents. It owns the runs; clients attach over a Unix socket.
+//
+// This package is the only place where things are wired together: the
+// configuration, the sockets, the hub, the model, the tools and the log.
+//
+// It refuses to decide anything about a run.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func main() { os.Exit(execute(os.Args[1:], os.Getenv, os.Stdout, os.Stderr)) }
+
+// execute runs the command line and returns the exit status: 0 after a clean
+// stop, 1 for a start that failed, with one line on stderr that says why.
+func execute(args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	root := &cobra.Command{
+		Use:   "noused",
+		Short: "The agent daemon: runs that clients attach to over a Unix socket",
+		Long: `noused owns the runs of AI agents. Clients speak NDJSON over two Unix sockets:
+commands at the socket's path, events at the path with ".events" behind it.
+Every flag is also an environment variable (NOUSED_SOCKET for --socket) and a
+key of the configuration file; the flag beats the environment, the environment
+the file.`,
+		Args:          cobra.NoArgs,
+		Version:       version(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := resolveConfig(cmd.Flags(), getenv)
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), cfg, newLogger(os.Stderr, cfg.LogLevel))
+		},
+	}
+	registerFlags(root.Flags())
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	if err := root.ExecuteContext(context.Background()); err != nil {
+		fmt.Fprintf(stderr, "noused: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// version is the module's, or for a build from a checkout its commit.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	if v == "" {
+		v = "(devel)"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 && v == "(devel)" {
+			v = "devel-" + s.Value[:12]
+		}
+	}
+	return v
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	sd "github.com/coreos/go-systemd/v22/daemon"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"golang.org/x/sys/unix"
+)
+
+// notify tells systemd a state; without systemd it does nothing.
+func notify(log *zap.Logger, state string) {
+	if _, err := sd.SdNotify(false, state); err != nil {
+		log.Warn("systemd was not told", zap.String("state", state), zap.Error(err))
+	}
+}
+
+// watchdog tells systemd that the daemon is alive as long as ping makes its
+// round trip, until ctx ends. Without a watchdog it only waits.
+func watchdog(ctx context.Context, log *zap.Logger, ping func(context.Context) error) error {
+	interval, err := sd.SdWatchdogEnabled(false)
+	if err != nil {
+		return fmt.Errorf("systemd watchdog: %w", err)
+	}
+	if interval == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	tick := time.NewTicker(interval / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		within, cancel := context.WithTimeout(ctx, interval/3)
+		err := ping(within)
+		cancel()
+		if err == nil {
+			notify(log, sd.SdNotifyWatchdog)
+		} else if ctx.Err() == nil {
+			log.Error("the hub does not answer; systemd will restart the daemon", zap.Error(err))
+		}
+	}
+}
+
+// newLogger writes to stderr: for people on a terminal, JSON elsewhere.
+func newLogger(stderr *os.File, level zapcore.Level) *zap.Logger {
+	var enc zapcore.Encoder
+	if _, err := unix.IoctlGetTermios(int(stderr.Fd()), unix.TCGETS); err == nil {
+		cfg := zap.NewDevelopmentEncoderConfig()
+		cfg.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+		cfg.EncodeLevel = zapcore.CapitalColorLevelEncoder
+		enc = zapcore.NewConsoleEncoder(cfg)
+	} else {
+		cfg := zap.NewProductionEncoderConfig()
+		cfg.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+		enc = zapcore.NewJSONEncoder(cfg)
+	}
+	return zap.New(zapcore.NewCore(enc, zapcore.Lock(stderr), level))
+}

@@ -1,0 +1,74 @@
+// Package lock makes a path one process's own.
+//
+// Concurrency: a Lock may be released from any goroutine, once. The kernel
+// drops it with the process, kill -9 included, so nothing has to be cleaned up
+// by hand.
+//
+// It refuses to wait: a lock that is held is an error which says by whom.
+package lock
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Lock is a held lock. Its file stays when it is released, so that nobody
+// locks a file that another one is about to remove.
+type Lock struct{ f *os.File }
+
+// HeldError says who has the lock. PID is 0 where the holder has not said.
+type HeldError struct {
+	Path string
+	PID  int
+}
+
+func (e *HeldError) Error() string {
+	if e.PID == 0 {
+		return e.Path + " is held by another process"
+	}
+	return fmt.Sprintf("%s is held by process %d", e.Path, e.PID)
+}
+
+// Acquire takes the lock on path, making the file (mode 0600) if need be; a
+// symbolic link is not followed. It does not block; a lock held elsewhere, be it
+// in this very process, is a *HeldError.
+func Acquire(path string) (*Lock, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	l := &Lock{f}
+	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		text, _ := io.ReadAll(io.LimitReader(f, 32))
+		pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+		_ = l.Release()
+		return nil, &HeldError{path, pid}
+	case err != nil:
+		_ = l.Release()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	if err := l.sign(); err != nil {
+		_ = l.Release()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return l, nil
+}
+
+// sign writes whose the lock is.
+func (l *Lock) sign() error {
+	if err := l.f.Truncate(0); err != nil {
+		return err
+	}
+	_, err := l.f.WriteAt(strconv.AppendInt(nil, int64(os.Getpid()), 10), 0)
+	return err
+}
+
+// Release gives the lock up.
+func (l *Lock) Release() error { return l.f.Close() }

@@ -1,0 +1,168 @@
+// Package model is the vocabulary between the run loop, the model providers
+// and the tools: messages, tool calls, requests, deltas and tool results.
+//
+// Concurrency: plain values; whoever holds one may read it, nobody changes one
+// that was handed over.
+//
+// It refuses to do anything: no I/O, no provider, no tool, no third-party
+// import. Providers translate it to their own wire, the session keeps it.
+package model
+
+import "encoding/json"
+
+// Role of a message in a conversation.
+type Role string
+
+// The roles a conversation knows.
+const (
+	User      Role = "user"
+	Assistant Role = "assistant"
+	Tool      Role = "tool"
+)
+
+// StopReason says why an assistant message ended.
+type StopReason string
+
+// Reasons for an assistant message to end. Length means that the provider cut
+// it: its tool calls are failed, not run.
+const (
+	StopEnd       StopReason = "end"
+	StopToolCalls StopReason = "tool_calls"
+	StopLength    StopReason = "length"
+	StopAborted   StopReason = "aborted"
+	StopError     StopReason = "error"
+)
+
+// Usage counts tokens. Providers that do not report leave it zero.
+type Usage struct {
+	InputTokens  int64 `json:"input_tokens"`
+	OutputTokens int64 `json:"output_tokens"`
+	CachedTokens int64 `json:"cached_tokens,omitzero"`
+}
+
+// Add returns the sum of both.
+func (u Usage) Add(o Usage) Usage {
+	return Usage{u.InputTokens + o.InputTokens, u.OutputTokens + o.OutputTokens, u.CachedTokens + o.CachedTokens}
+}
+
+// ToolCall is one call that an assistant message makes. Name is the name the
+// model sees (tools.md §1), "module.operation" or a bare one; Arguments is a
+// JSON object, or whatever the model wrote where that was none.
+type ToolCall struct {
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+}
+
+// Message is one entry of a conversation as a model sees it. ToolCalls belong
+// to assistant messages; ToolCallID, ToolName and OK to tool results. With
+// Summary set, a user message is none that somebody wrote: it stands for a part
+// of the conversation that was compacted.
+type Message struct {
+	Role       Role       `json:"role"`
+	Text       string     `json:"text"`
+	Thinking   string     `json:"thinking,omitzero"`
+	ToolCalls  []ToolCall `json:"tool_calls,omitzero"`
+	ToolCallID string     `json:"tool_call_id,omitzero"`
+	ToolName   string     `json:"tool_name,omitzero"`
+	OK         bool       `json:"ok,omitzero"`
+	Summary    bool       `json:"summary,omitzero"`
+}
+
+// ToolSpec describes one callable operation to a model. Params is a JSON
+// Schema of an object.
+type ToolSpec struct {
+	Name        string
+	Description string
+	Params      json.RawMessage
+}
+
+// Request asks a model for one assistant message. Messages must not be
+// changed by the receiver. With Summary set the answer wanted is a summary of
+// Messages, guided by Instruction, and no tool may be called.
+type Request struct {
+	System      string
+	Messages    []Message
+	Tools       []ToolSpec
+	Summary     bool
+	Instruction string
+}
+
+// Delta is one piece of a streamed assistant message; exactly one of the
+// fields is set, but the last one carries Stop, and may carry Usage with it.
+type Delta struct {
+	Text     string
+	Thinking string
+	ToolCall *ToolCall
+	Stop     StopReason
+	Usage    Usage
+}
+
+// Invocation is one tool call on its way to a tool.
+type Invocation struct {
+	ToolCall
+	SessionID string
+	// Phase is the gevals phase: "setup", "verify" or "cleanup" (tools.md §3).
+	Phase string
+	// Prompt and Output are the session's last user and assistant texts; hosts
+	// hand them on where a phase asks for them.
+	Prompt, Output string
+}
+
+// ToolError is the wire's error of a tool call. Codes are the reserved ones of
+// the Amplifier error schema (§4) and those of tools.md.
+type ToolError struct {
+	Code    string          `json:"code"`
+	Message string          `json:"message"`
+	Details json.RawMessage `json:"details,omitzero"`
+}
+
+// ToolResult is the outcome of one tool call. Text is what the model reads, on
+// failure too. Outputs and Value are the tool's own, kept for clients.
+type ToolResult struct {
+	OK      bool
+	Text    string
+	Outputs map[string]string
+	Value   json.RawMessage
+	Error   *ToolError
+}
+
+// Failed returns the result of a call that went wrong, readable by the model.
+func Failed(code, message string) ToolResult {
+	return ToolResult{Text: code + ": " + message, Error: &ToolError{Code: code, Message: message}}
+}
+
+// Asset is a file a tool made known (narratoria §4.3). Path is as resolved
+// against the tool's working directory.
+type Asset struct {
+	ID        string          `json:"asset_id"`
+	Kind      string          `json:"kind"`
+	MediaType string          `json:"media_type"`
+	Path      string          `json:"path"`
+	Tool      string          `json:"tool"`
+	Supported bool            `json:"supported"`
+	Metadata  json.RawMessage `json:"metadata,omitzero"`
+}
+
+// ToolUpdate is something a tool said while it ran. Delta is text for people;
+// Update is the tool's own event, verbatim, a JSON object. Patch (a JSON
+// object, RFC 7396) and Asset change the session. With Warning set the update
+// is a refused event, told to people as a warning with that code.
+type ToolUpdate struct {
+	Delta   string
+	Update  json.RawMessage
+	Patch   json.RawMessage
+	Asset   *Asset
+	Warning string
+}
+
+// ToolInfo is one callable operation as the registry knows it. Module is the
+// descriptor's name; Name what the model calls. An unhealthy operation is not
+// offered to a model and says why in Problem.
+type ToolInfo struct {
+	ToolSpec
+	Module   string
+	Protocol string
+	Healthy  bool
+	Problem  string
+}

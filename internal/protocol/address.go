@@ -1,0 +1,22 @@
+package protocol
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// MaxSocketPath is the longest path that a Unix socket can have, in bytes.
+const MaxSocketPath = 107
+
+// DefaultSocket is where the command socket is unless somebody says otherwise
+// (wire-v1 §8).
+func DefaultSocket(getenv func(string) string) string {
+	if dir := getenv("XDG_RUNTIME_DIR"); dir != "" {
+		return filepath.Join(dir, "noused", "noused.sock")
+	}
+	return filepath.Join("/tmp", "noused-"+strconv.Itoa(os.Getuid()), "noused.sock")
+}
+
+// EventSocket is the event socket that belongs to a command socket.
+func EventSocket(path string) string { return path + ".events" }

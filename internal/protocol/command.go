@@ -1,0 +1,385 @@
+package protocol
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Since says how firmly a command is promised (wire-v1 §3).
+type Since string
+
+// Frozen is in the TUI's frozen list, Core in every v1 core, Added only ours.
+const (
+	Frozen Since = "frozen"
+	Core   Since = "core"
+	Added  Since = "added"
+)
+
+// Params is a command's decoded payload. A field is required when its tag has
+// no omitzero; the tag wire:"added" marks what v1 does not freeze. The tags
+// enum, min, max, type, items, alias and doc are for the schema only.
+type Params interface{ validate() *Error }
+
+// Reply is a response's payload, which knows the response type it goes under.
+type Reply interface{ replyType() string }
+
+// Def is one row of the command table, with the types of its payload and of
+// its reply.
+type Def[P Params, R Reply] struct{ name string }
+
+// Name is the command's type on the wire.
+func (d Def[P, R]) Name() string { return d.name }
+
+// Row is a table row without its types, for documents and completeness checks.
+type Row struct {
+	Name    string
+	Since   Since
+	Summary string
+	Params  Params
+	Replies []Reply // one for each response type
+}
+
+var table []Row
+
+// Table returns the sealed table of commands in the order of the contract.
+func Table() []Row { return table }
+
+func define[P Params, R Reply](name string, since Since, summary string, replies ...Reply) Def[P, R] {
+	var p P
+	if len(replies) == 0 {
+		var r R
+		replies = []Reply{r}
+	}
+	table = append(table, Row{name, since, summary, p, replies})
+	return Def[P, R]{name}
+}
+
+// The command table: every command is one line of it.
+var (
+	Ping             = define[PingParams, Pong]("ping", Frozen, "Answers pong.")
+	Prompt           = define[PromptParams, PromptReply]("prompt", Frozen, "Starts a run with a text.", PromptAccepted{}, PromptResult{})
+	Steer            = define[SteerParams, InputAccepted]("steer", Frozen, "Queues a text that goes before everything else in the running run.")
+	FollowUp         = define[FollowUpParams, InputAccepted]("follow_up", Frozen, "Queues a text for when the run would otherwise end.")
+	Abort            = define[AbortParams, AbortAccepted]("abort", Frozen, "Ends the run and hands back what was queued.")
+	SetActiveTools   = define[SetActiveToolsParams, ToolsAccepted]("set_active_tools", Frozen, "Chooses the tools a session offers to the model.")
+	SetSteeringMode  = define[SetModeParams, ModeAccepted]("set_steering_mode", Frozen, "Says how queued steers are taken.")
+	SetFollowUpMode  = define[SetModeParams, ModeAccepted]("set_follow_up_mode", Frozen, "Says how queued follow-ups are taken.")
+	GetState         = define[GetStateParams, State]("get_state", Frozen, "Tells what a session and the daemon are doing.")
+	GetMessages      = define[GetMessagesParams, Messages]("get_messages", Frozen, "Lists a session's messages from its root to a leaf.")
+	NewSession       = define[NewSessionParams, Session]("new_session", Frozen, "Makes a session and the active one.")
+	SwitchSession    = define[SwitchSessionParams, Session]("switch_session", Frozen, "Makes a session the active one.")
+	BranchSession    = define[BranchSessionParams, Branch]("branch_session", Frozen, "Makes a session that goes on from another one's leaf.")
+	ExtensionCommand = define[ExtensionCommandParams, ExtensionResult]("extension_command", Frozen, "Runs one tool operation without a model.")
+	CompactSession   = define[CompactSessionParams, Compaction]("compact_session", Core, "Summarises the older part of a session.")
+	SetLeaf          = define[SetLeafParams, Leaf]("set_leaf", Core, "Moves the entry a session goes on from.")
+	GetTree          = define[GetTreeParams, Tree]("get_tree", Core, "Lists every entry of a session with its parent.")
+	ListSessions     = define[ListSessionsParams, Sessions]("list_sessions", Added, "Lists sessions, newest first.")
+	ListTools        = define[ListToolsParams, Tools]("list_tools", Added, "Lists the tools and whether they are active and healthy.")
+)
+
+// Scope names the session a command is for; absent, the active one.
+type Scope struct {
+	SessionID string `json:"session_id,omitzero" wire:"added" doc:"absent: the active session"`
+}
+
+// PingParams is the payload of ping.
+type PingParams struct{}
+
+// Pong answers ping.
+type Pong struct {
+	Message string `json:"message"`
+}
+
+// PromptParams is the payload of prompt. Wait defaults to true. What a prompt
+// to a running session does is StreamingBehavior: absent it is refused,
+// "steer" or "follow_up" queues it.
+type PromptParams struct {
+	Scope
+	Text              string `json:"text" min:"1"`
+	Wait              *bool  `json:"wait,omitzero" doc:"answer when the run ends; default true"`
+	LeafID            string `json:"leaf_id,omitzero" doc:"continue from this entry"`
+	StreamingBehavior string `json:"streaming_behavior,omitzero" wire:"added" enum:"steer,follow_up" doc:"queue as this while a run is active"`
+	IdempotencyKey    string `json:"idempotency_key,omitzero" wire:"added" doc:"at most 256 bytes; the same key again within 24 h answers the same and does nothing"`
+}
+
+// PromptAccepted answers a prompt with wait false, or one that was queued.
+type PromptAccepted struct {
+	Command   string `json:"command"`
+	RunID     string `json:"run_id"`
+	SessionID string `json:"session_id"`
+	InputID   string `json:"input_id" wire:"added"`
+}
+
+// PromptResult answers a prompt with wait true when its run has ended. Events
+// holds whole event envelopes.
+type PromptResult struct {
+	Output          string           `json:"output" doc:"text of the run's last assistant message"`
+	Events          []jsontext.Value `json:"events" doc:"every event of the run, in order"`
+	EventsTruncated bool             `json:"events_truncated,omitzero" wire:"added" doc:"the run's later events were too many to hold"`
+	SessionID       string           `json:"session_id"`
+	RunID           string           `json:"run_id"`
+}
+
+// PromptReply is either answer to prompt; exactly one is set.
+type PromptReply struct {
+	Accepted *PromptAccepted
+	Result   *PromptResult
+}
+
+// MarshalJSONTo encodes the one that is set.
+func (r PromptReply) MarshalJSONTo(enc *jsontext.Encoder) error {
+	if r.Result != nil {
+		return json.MarshalEncode(enc, r.Result)
+	}
+	return json.MarshalEncode(enc, r.Accepted)
+}
+
+// UnmarshalJSONFrom tells the two apart by the result's required output.
+func (r *PromptReply) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	value, err := dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	var probe struct {
+		Output *string `json:"output"`
+	}
+	if err := json.Unmarshal(value, &probe); err != nil {
+		return err
+	}
+	if probe.Output != nil {
+		return json.Unmarshal(value, &r.Result)
+	}
+	return json.Unmarshal(value, &r.Accepted)
+}
+
+// SteerParams is the payload of steer.
+type SteerParams struct {
+	Scope
+	Text           string `json:"text" min:"1"`
+	IfIdle         string `json:"if_idle,omitzero" wire:"added" enum:"prompt" doc:"without an active run, start one with the text"`
+	IdempotencyKey string `json:"idempotency_key,omitzero" wire:"added"`
+}
+
+// FollowUpParams is the payload of follow_up.
+type FollowUpParams SteerParams
+
+// InputAccepted answers steer and follow_up.
+type InputAccepted struct {
+	Command   string `json:"command"`
+	RunID     string `json:"run_id"`
+	SessionID string `json:"session_id" wire:"added"`
+	InputID   string `json:"input_id" wire:"added"`
+}
+
+// AbortParams is the payload of abort.
+type AbortParams struct {
+	Scope
+	RunID string `json:"run_id,omitzero" doc:"refuse unless this run is the active one"`
+}
+
+// AbortAccepted answers abort with the texts it takes out of the queues.
+type AbortAccepted struct {
+	Command   string           `json:"command"`
+	RunID     string           `json:"run_id"`
+	Discarded []DiscardedInput `json:"discarded" wire:"added"`
+}
+
+// DiscardedInput is an accepted text that will not be delivered.
+type DiscardedInput struct {
+	InputID string `json:"input_id"`
+	Kind    string `json:"kind" enum:"steer,follow_up"`
+	Text    string `json:"text"`
+}
+
+// SetActiveToolsParams is the payload of set_active_tools.
+type SetActiveToolsParams struct {
+	Scope
+	Tools []string `json:"tools" doc:"operation or module names; [] means none"`
+}
+
+// ToolsAccepted answers set_active_tools; Count is the number of operations
+// now active.
+type ToolsAccepted struct {
+	Command string `json:"command"`
+	Count   int    `json:"count"`
+}
+
+// SetModeParams is the payload of set_steering_mode and set_follow_up_mode.
+type SetModeParams struct {
+	Scope
+	Mode string `json:"mode" enum:"one-at-a-time,all"`
+}
+
+// ModeAccepted answers set_steering_mode and set_follow_up_mode.
+type ModeAccepted struct {
+	Command string `json:"command"`
+	Mode    string `json:"mode" enum:"one-at-a-time,all"`
+}
+
+// GetStateParams is the payload of get_state.
+type GetStateParams struct{ Scope }
+
+// GetMessagesParams is the payload of get_messages.
+type GetMessagesParams struct {
+	Scope
+	LeafID string `json:"leaf_id,omitzero" doc:"end at this entry; absent: the session's leaf"`
+}
+
+// NewSessionParams is the payload of new_session.
+type NewSessionParams struct {
+	Title string `json:"title,omitzero" wire:"added"`
+}
+
+// SwitchSessionParams is the payload of switch_session.
+type SwitchSessionParams struct {
+	SessionID string `json:"session_id" min:"1"`
+}
+
+// BranchSessionParams is the payload of branch_session. ParentID is an alias
+// of SessionID.
+type BranchSessionParams struct {
+	SessionID string `json:"session_id" alias:"parent_id" doc:"the session to branch from"`
+	ParentID  string `json:"parent_id,omitzero" doc:"alias of session_id"`
+	LeafID    string `json:"leaf_id,omitzero" wire:"added" doc:"branch at this entry; absent: the session's leaf"`
+}
+
+// Parent is the session to branch from.
+func (p BranchSessionParams) Parent() string {
+	if p.SessionID != "" {
+		return p.SessionID
+	}
+	return p.ParentID
+}
+
+// ExtensionCommandParams is the payload of extension_command.
+type ExtensionCommandParams struct {
+	Scope
+	Name    string         `json:"name" min:"1" doc:"an operation's name"`
+	Payload jsontext.Value `json:"payload,omitzero" type:"object" doc:"the arguments"`
+	Phase   string         `json:"phase,omitzero" wire:"added" enum:"setup,verify,cleanup"`
+}
+
+// CompactSessionParams is the payload of compact_session.
+type CompactSessionParams struct {
+	Scope
+	Instruction string `json:"instruction,omitzero" doc:"what the summary should mind"`
+}
+
+// SetLeafParams is the payload of set_leaf.
+type SetLeafParams struct {
+	Scope
+	LeafID string `json:"leaf_id" min:"1"`
+}
+
+// GetTreeParams is the payload of get_tree.
+type GetTreeParams struct{ Scope }
+
+// ListSessionsParams is the payload of list_sessions.
+type ListSessionsParams struct {
+	Limit  *int   `json:"limit,omitzero" min:"1" max:"1000" doc:"at most so many; default 50"`
+	Before string `json:"before,omitzero" doc:"only sessions older than this session_id"`
+}
+
+// ListToolsParams is the payload of list_tools.
+type ListToolsParams struct{ Scope }
+
+func (Pong) replyType() string           { return "pong" }
+func (PromptAccepted) replyType() string { return "accepted" }
+func (PromptResult) replyType() string   { return "result" }
+func (InputAccepted) replyType() string  { return "accepted" }
+func (AbortAccepted) replyType() string  { return "accepted" }
+func (ToolsAccepted) replyType() string  { return "accepted" }
+func (ModeAccepted) replyType() string   { return "accepted" }
+func (r PromptReply) replyType() string {
+	if r.Result != nil {
+		return r.Result.replyType()
+	}
+	return PromptAccepted{}.replyType()
+}
+
+// maxIdempotencyKey bounds what a session has to remember, in bytes.
+const maxIdempotencyKey = 256
+
+func (PingParams) validate() *Error { return nil }
+func (p PromptParams) validate() *Error {
+	return firstOf(notEmpty("text", p.Text), oneOf("streaming_behavior", p.StreamingBehavior, "", "steer", "follow_up"), keyFits(p.IdempotencyKey))
+}
+
+func (p SteerParams) validate() *Error {
+	return firstOf(notEmpty("text", p.Text), oneOf("if_idle", p.IfIdle, "", "prompt"), keyFits(p.IdempotencyKey))
+}
+func (p FollowUpParams) validate() *Error { return SteerParams(p).validate() }
+func (AbortParams) validate() *Error      { return nil }
+func (p SetActiveToolsParams) validate() *Error {
+	if p.Tools == nil {
+		return badField("tools", "want an array of strings; [] means none")
+	}
+	if i := slices.Index(p.Tools, ""); i >= 0 {
+		return badField("tools."+strconv.Itoa(i), "want a non-empty string")
+	}
+	return nil
+}
+
+func (p SetModeParams) validate() *Error {
+	return oneOf("mode", p.Mode, "one-at-a-time", "all")
+}
+func (GetStateParams) validate() *Error        { return nil }
+func (GetMessagesParams) validate() *Error     { return nil }
+func (NewSessionParams) validate() *Error      { return nil }
+func (p SwitchSessionParams) validate() *Error { return notEmpty("session_id", p.SessionID) }
+func (p BranchSessionParams) validate() *Error { return notEmpty("session_id", p.Parent()) }
+func (p ExtensionCommandParams) validate() *Error {
+	if k := p.Payload.Kind(); k != jsontext.KindInvalid && k != jsontext.KindNull && k != jsontext.KindBeginObject {
+		return badField("payload", "want an object, the operation's arguments")
+	}
+	return firstOf(notEmpty("name", p.Name), oneOf("phase", p.Phase, "", "setup", "verify", "cleanup"))
+}
+func (CompactSessionParams) validate() *Error { return nil }
+func (p SetLeafParams) validate() *Error      { return notEmpty("leaf_id", p.LeafID) }
+func (GetTreeParams) validate() *Error        { return nil }
+func (p ListSessionsParams) validate() *Error {
+	if p.Limit != nil && (*p.Limit < 1 || *p.Limit > 1000) {
+		return badField("limit", "want 1 to 1000, got %d", *p.Limit)
+	}
+	return nil
+}
+func (ListToolsParams) validate() *Error { return nil }
+
+func firstOf(errs ...*Error) *Error {
+	for _, e := range errs {
+		if e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+func notEmpty(field, value string) *Error {
+	if value == "" {
+		return badField(field, "want a non-empty string")
+	}
+	return nil
+}
+
+func keyFits(key string) *Error {
+	if len(key) > maxIdempotencyKey {
+		return badField("idempotency_key", "is %d bytes long, at most %d are kept", len(key), maxIdempotencyKey)
+	}
+	return nil
+}
+
+func oneOf(field, value string, allowed ...string) *Error {
+	quoted := ""
+	for _, a := range allowed {
+		if value == a {
+			return nil
+		}
+		if a != "" {
+			quoted += ` "` + a + `"`
+		}
+	}
+	return badField(field, "got %.40q, want one of%s", value, quoted)
+}

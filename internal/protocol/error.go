@@ -1,0 +1,94 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Code is one of the wire's error codes (wire-v1 §2).
+type Code string
+
+// The error codes of v1.
+const (
+	InvalidCommand  Code = "invalid_command"
+	InvalidPayload  Code = "invalid_payload"
+	CommandRejected Code = "command_rejected"
+	SessionNotFound Code = "session_not_found"
+	SessionError    Code = "session_error"
+	ProviderError   Code = "provider_error"
+	Timeout         Code = "timeout"
+	InternalError   Code = "internal_error"
+)
+
+// Reason is the word that an invalid_command or command_rejected message
+// starts with, so that programs can tell them apart.
+type Reason string
+
+// Reasons of invalid_command, then those of command_rejected.
+const (
+	InvalidJSON    Reason = "invalid_json"
+	InvalidVersion Reason = "invalid_version"
+	MissingID      Reason = "missing_id"
+	MissingType    Reason = "missing_type"
+	UnknownCommand Reason = "unknown_command"
+	LineTooLong    Reason = "line_too_long"
+
+	NoActiveRun       Reason = "no_active_run"
+	RunInProgress     Reason = "run_in_progress"
+	ToolNotRegistered Reason = "tool_not_registered"
+	ExtensionNotFound Reason = "extension_command_not_found"
+	RejectedByHook    Reason = "rejected_by_hook"
+	ShuttingDown      Reason = "shutting_down"
+	QueueFull         Reason = "queue_full"
+	NothingToCompact  Reason = "nothing_to_compact"
+	TooManyPending    Reason = "too_many_pending"
+)
+
+// Error is the error object of a response. It is also the Go error that
+// handlers return and clients receive.
+type Error struct {
+	Code    Code   `json:"code"`
+	Message string `json:"message"`
+	Cause   string `json:"cause,omitzero"`
+}
+
+func (e *Error) Error() string {
+	if e.Cause == "" {
+		return string(e.Code) + ": " + e.Message
+	}
+	return string(e.Code) + ": " + e.Message + ": " + e.Cause
+}
+
+// Errorf makes an error of a code.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// Rejectf makes a command_rejected error whose message starts with reason.
+func Rejectf(reason Reason, format string, args ...any) *Error {
+	return &Error{Code: CommandRejected, Message: string(reason) + ": " + fmt.Sprintf(format, args...)}
+}
+
+func invalidf(reason Reason, format string, args ...any) *Error {
+	return &Error{Code: InvalidCommand, Message: string(reason) + ": " + fmt.Sprintf(format, args...)}
+}
+
+func badField(field, format string, args ...any) *Error {
+	return &Error{Code: InvalidPayload, Message: field + ": " + fmt.Sprintf(format, args...)}
+}
+
+// AsError is the one place where a Go error becomes a wire error. What is not
+// a wire error already is an internal_error without detail: the detail goes to
+// the log, never to the client.
+func AsError(err error) *Error {
+	var e *Error
+	switch {
+	case errors.As(err, &e):
+		return e
+	case errors.Is(err, context.DeadlineExceeded):
+		return Errorf(Timeout, "the command took too long")
+	default:
+		return Errorf(InternalError, "internal error; the daemon's log has the detail")
+	}
+}

@@ -1,0 +1,248 @@
+package protocol
+
+import (
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Event is one of the sealed set of v1 event payloads. No type is ever added
+// (wire-v1 §4): what is new rides in fields.
+type Event interface {
+	// Type is the event's type on the wire.
+	Type() string
+	// Where says which run, session and turn the event belongs to.
+	Where() Ref
+}
+
+// Ref ties an event to its run. All are empty on daemon-wide events; TurnID is
+// set inside a turn.
+type Ref struct {
+	RunID     string `json:"run_id,omitzero"`
+	SessionID string `json:"session_id,omitzero"`
+	TurnID    string `json:"turn_id,omitzero"`
+}
+
+// Where returns r itself, for the events that embed it.
+func (r Ref) Where() Ref { return r }
+
+// EventTypes is the frozen list, in the contract's order.
+func EventTypes() []Event {
+	return []Event{
+		AgentStart{},
+		AgentEnd{},
+		TurnStart{},
+		TurnEnd{},
+		MessageStart{},
+		MessageUpdate{},
+		MessageEnd{},
+		ToolStart{},
+		ToolUpdate{},
+		ToolEnd{},
+		Status{},
+		Warning{},
+		ErrorEvent{},
+	}
+}
+
+// Usage counts tokens.
+type Usage struct {
+	InputTokens  int64 `json:"input_tokens"`
+	OutputTokens int64 `json:"output_tokens"`
+	CachedTokens int64 `json:"cached_tokens,omitzero" wire:"added"`
+}
+
+// ToolCall is a call an assistant message makes.
+type ToolCall struct {
+	ID        string         `json:"id"`
+	Name      string         `json:"name"`
+	Arguments jsontext.Value `json:"arguments"`
+}
+
+// ToolError says why a tool call failed.
+type ToolError struct {
+	Code    string         `json:"code"`
+	Message string         `json:"message"`
+	Details jsontext.Value `json:"details,omitzero"`
+}
+
+// RunError says why a run ended in error.
+type RunError struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// AgentStart opens a run.
+type AgentStart struct{ Ref }
+
+// AgentEnd closes a run, exactly once.
+type AgentEnd struct {
+	Ref
+	StopReason string           `json:"stop_reason" enum:"completed,aborted,error"`
+	Turns      int              `json:"turns"`
+	Usage      Usage            `json:"usage"`
+	Error      *RunError        `json:"error,omitzero" wire:"added"`
+	Discarded  []DiscardedInput `json:"discarded,omitzero" wire:"added" doc:"accepted texts that the run was given up without delivering"`
+}
+
+// TurnStart opens a turn and names the inputs it delivers.
+type TurnStart struct {
+	Ref
+	Kind     string   `json:"kind" enum:"prompt,steer,follow_up"`
+	InputIDs []string `json:"input_ids"`
+}
+
+// TurnEnd closes a turn.
+type TurnEnd struct {
+	Ref
+	StopReason string `json:"stop_reason" enum:"end,steered,aborted,error"`
+}
+
+// MessageStart opens a message. Text is set for users.
+type MessageStart struct {
+	Ref
+	MessageID string `json:"message_id"`
+	Role      string `json:"role" enum:"user,assistant"`
+	Text      string `json:"text,omitzero"`
+}
+
+// MessageUpdate carries one of the two deltas of an assistant message.
+type MessageUpdate struct {
+	Ref
+	MessageID     string `json:"message_id"`
+	Delta         string `json:"delta,omitzero"`
+	ThinkingDelta string `json:"thinking_delta,omitzero"`
+}
+
+// MessageEnd closes a message with its whole text. The last three are set for
+// assistants.
+type MessageEnd struct {
+	Ref
+	MessageID  string     `json:"message_id"`
+	Role       string     `json:"role" enum:"user,assistant"`
+	Text       string     `json:"text"`
+	ToolCalls  []ToolCall `json:"tool_calls,omitzero" wire:"added"`
+	StopReason string     `json:"stop_reason,omitzero" enum:"end,tool_calls,length,aborted,error"`
+	Usage      *Usage     `json:"usage,omitzero"`
+}
+
+// ToolStart opens a tool execution.
+type ToolStart struct {
+	Ref
+	ToolCallID string         `json:"tool_call_id"`
+	ToolName   string         `json:"tool_name"`
+	Arguments  jsontext.Value `json:"arguments"`
+}
+
+// ToolUpdate is progress of a tool execution.
+type ToolUpdate struct {
+	Ref
+	ToolCallID string         `json:"tool_call_id"`
+	ToolName   string         `json:"tool_name"`
+	Delta      string         `json:"delta" doc:"text a person can read"`
+	Update     jsontext.Value `json:"update,omitzero" wire:"added" type:"object" doc:"the tool's own event, verbatim"`
+}
+
+// ToolEnd closes a tool execution.
+type ToolEnd struct {
+	Ref
+	ToolCallID string            `json:"tool_call_id"`
+	ToolName   string            `json:"tool_name"`
+	OK         bool              `json:"ok"`
+	Result     string            `json:"result" doc:"the text given to the model"`
+	Outputs    map[string]string `json:"outputs,omitzero" wire:"added"`
+	Value      jsontext.Value    `json:"value,omitzero" wire:"added"`
+	Skipped    bool              `json:"skipped,omitzero" wire:"added"`
+	Error      *ToolError        `json:"error,omitzero" wire:"added"`
+	DurationMS int64             `json:"duration_ms"`
+}
+
+// Status tells what is going on. InputID and PendingCounts belong to the codes
+// steer_queued and follow_up_queued.
+type Status struct {
+	Ref
+	Message       string         `json:"message"`
+	Code          string         `json:"code"`
+	InputID       string         `json:"input_id,omitzero"`
+	PendingCounts *PendingCounts `json:"pending_counts,omitzero"`
+}
+
+// Warning tells of something that went wrong and was got over. FromSeq and
+// ToSeq belong to the code events_dropped.
+type Warning struct {
+	Ref
+	Message    string `json:"message"`
+	Code       string `json:"code"`
+	FromSeq    uint64 `json:"from_seq,omitzero"`
+	ToSeq      uint64 `json:"to_seq,omitzero"`
+	ToolCallID string `json:"tool_call_id,omitzero"`
+}
+
+// ErrorEvent tells of something that failed.
+type ErrorEvent struct {
+	Ref
+	Message string `json:"message"`
+	Code    string `json:"code"`
+	Cause   string `json:"cause,omitzero"`
+}
+
+// The wire names of the events.
+func (AgentStart) Type() string    { return "agent_start" }
+func (AgentEnd) Type() string      { return "agent_end" }
+func (TurnStart) Type() string     { return "turn_start" }
+func (TurnEnd) Type() string       { return "turn_end" }
+func (MessageStart) Type() string  { return "message_start" }
+func (MessageUpdate) Type() string { return "message_update" }
+func (MessageEnd) Type() string    { return "message_end" }
+func (ToolStart) Type() string     { return "tool_execution_start" }
+func (ToolUpdate) Type() string    { return "tool_execution_update" }
+func (ToolEnd) Type() string       { return "tool_execution_end" }
+func (Status) Type() string        { return "status" }
+func (Warning) Type() string       { return "warning" }
+func (ErrorEvent) Type() string    { return "error" }
+
+// EventEnvelope is a decoded event line, for clients.
+type EventEnvelope struct {
+	V       string         `json:"v"`
+	ID      string         `json:"id"`
+	Type    string         `json:"type"`
+	Payload jsontext.Value `json:"payload"`
+	TS      time.Time      `json:"ts"`
+	Seq     uint64         `json:"seq"`
+}
+
+// SubscribeParams is the payload of subscribe, the one line a client may send
+// on the event socket (wire-v1 §5). A nil After means from now on.
+type SubscribeParams struct {
+	Epoch     string   `json:"epoch,omitzero"`
+	After     *uint64  `json:"after,omitzero"`
+	SessionID string   `json:"session_id,omitzero"`
+	Types     []string `json:"types,omitzero"`
+}
+
+// Subscribed answers subscribe.
+type Subscribed struct {
+	Epoch   string `json:"epoch"`
+	NextSeq uint64 `json:"next_seq"`
+	Gap     bool   `json:"gap"`
+}
+
+func (p SubscribeParams) validate() *Error {
+	for _, want := range p.Types {
+		if !isEventType(want) {
+			return badField("types", "%.40q is no event type", want)
+		}
+	}
+	return nil
+}
+
+func isEventType(name string) bool {
+	for _, ev := range EventTypes() {
+		if ev.Type() == name {
+			return true
+		}
+	}
+	return false
+}
+
+func (Subscribed) replyType() string { return "subscribed" }

@@ -1,0 +1,211 @@
+package protocol
+
+import (
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Session answers new_session and switch_session.
+type Session struct {
+	SessionID string `json:"session_id"`
+	Active    bool   `json:"active"`
+}
+
+// Branch answers branch_session; SessionID is the new one.
+type Branch struct {
+	SessionID string `json:"session_id"`
+	ParentID  string `json:"parent_id"`
+	Active    bool   `json:"active"`
+}
+
+// PendingCounts are the lengths of the two queues.
+type PendingCounts struct {
+	Steer    int `json:"steer"`
+	FollowUp int `json:"follow_up"`
+}
+
+// State answers get_state.
+type State struct {
+	RunState      string        `json:"run_state" enum:"idle,running,aborting"`
+	RunID         string        `json:"run_id" doc:"empty while idle"`
+	SessionID     string        `json:"session_id"`
+	SteeringMode  string        `json:"steering_mode" enum:"one-at-a-time,all"`
+	FollowUpMode  string        `json:"follow_up_mode" enum:"one-at-a-time,all"`
+	PendingCounts PendingCounts `json:"pending_counts"`
+
+	Daemon       DaemonInfo     `json:"daemon" wire:"added"`
+	LastSeq      uint64         `json:"last_seq" wire:"added" doc:"number of the newest event"`
+	Model        ModelInfo      `json:"model" wire:"added"`
+	ActiveTools  []string       `json:"active_tools" wire:"added"`
+	Queued       QueuedTexts    `json:"queued" wire:"added"`
+	SessionState jsontext.Value `json:"session_state" wire:"added" type:"object" doc:"what tools have patched together"`
+	Assets       []AssetInfo    `json:"assets" wire:"added"`
+	Usage        Usage          `json:"usage" wire:"added" doc:"of the whole session"`
+	Runs         []RunInfo      `json:"runs" wire:"added" doc:"every session with an active run"`
+	Partial      *Partial       `json:"partial,omitzero" wire:"added" doc:"the assistant message being streamed"`
+}
+
+// DaemonInfo says which daemon answers.
+type DaemonInfo struct {
+	Version   string    `json:"version"`
+	Epoch     string    `json:"epoch" doc:"made anew at every start; seq counts within it"`
+	PID       int       `json:"pid"`
+	StartedAt time.Time `json:"started_at"`
+}
+
+// ModelInfo says which model answers prompts.
+type ModelInfo struct {
+	Provider string `json:"provider"`
+	Name     string `json:"name"`
+}
+
+// QueuedTexts are the accepted texts that wait for delivery.
+type QueuedTexts struct {
+	Steer    []string `json:"steer"`
+	FollowUp []string `json:"follow_up"`
+}
+
+// AssetInfo is a file that a tool made known.
+type AssetInfo struct {
+	AssetID   string         `json:"asset_id"`
+	Kind      string         `json:"kind"`
+	MediaType string         `json:"media_type"`
+	Path      string         `json:"path"`
+	Tool      string         `json:"tool"`
+	Supported bool           `json:"supported"`
+	Metadata  jsontext.Value `json:"metadata,omitzero" type:"object"`
+}
+
+// RunInfo is an active run.
+type RunInfo struct {
+	SessionID string `json:"session_id"`
+	RunID     string `json:"run_id"`
+	RunState  string `json:"run_state" enum:"running,aborting"`
+}
+
+// Partial is the text of a message so far.
+type Partial struct {
+	MessageID string `json:"message_id"`
+	Text      string `json:"text"`
+}
+
+// Messages answers get_messages. Each entry is a Message or a
+// CompactionEntry, told apart by type.
+type Messages struct {
+	SessionID string           `json:"session_id"`
+	Messages  []jsontext.Value `json:"messages" items:"Message,CompactionEntry"`
+	LeafID    string           `json:"leaf_id,omitzero" wire:"added"`
+}
+
+// Message is one entry of get_messages.
+type Message struct {
+	Type       string            `json:"type" enum:"message"`
+	ID         string            `json:"id"`
+	ParentID   string            `json:"parent_id,omitzero"`
+	Role       string            `json:"role" enum:"user,assistant,tool"`
+	Text       string            `json:"text"`
+	RunID      string            `json:"run_id"`
+	TurnKind   string            `json:"turn_kind" enum:"prompt,steer,follow_up"`
+	CreatedAt  time.Time         `json:"created_at"`
+	ToolCalls  []ToolCall        `json:"tool_calls,omitzero"`
+	StopReason string            `json:"stop_reason,omitzero"`
+	Usage      *Usage            `json:"usage,omitzero"`
+	Model      string            `json:"model,omitzero"`
+	ToolCallID string            `json:"tool_call_id,omitzero"`
+	ToolName   string            `json:"tool_name,omitzero"`
+	OK         *bool             `json:"ok,omitzero"`
+	Outputs    map[string]string `json:"outputs,omitzero"`
+}
+
+// CompactionEntry stands in get_messages for the entries it summarises.
+type CompactionEntry struct {
+	Type             string    `json:"type" enum:"compaction"`
+	ID               string    `json:"id"`
+	ParentID         string    `json:"parent_id,omitzero"`
+	Summary          string    `json:"summary"`
+	FirstKeptEntryID string    `json:"first_kept_entry_id"`
+	CreatedAt        time.Time `json:"created_at"`
+}
+
+// ExtensionResult answers extension_command.
+type ExtensionResult struct {
+	OK      bool              `json:"ok" wire:"added"`
+	Result  string            `json:"result" wire:"added"`
+	Outputs map[string]string `json:"outputs,omitzero" wire:"added"`
+	Value   jsontext.Value    `json:"value,omitzero" wire:"added" doc:"the operation's own result as it came"`
+	Error   *ToolError        `json:"error,omitzero" wire:"added"`
+}
+
+// Compaction answers compact_session.
+type Compaction struct {
+	SessionID        string `json:"session_id"`
+	Summary          string `json:"summary"`
+	FirstKeptEntryID string `json:"first_kept_entry_id"`
+	TokensBefore     int64  `json:"tokens_before"`
+	Trigger          string `json:"trigger" enum:"manual,threshold,overflow"`
+}
+
+// Leaf answers set_leaf.
+type Leaf struct {
+	SessionID string `json:"session_id"`
+	LeafID    string `json:"leaf_id"`
+}
+
+// Tree answers get_tree.
+type Tree struct {
+	SessionID string `json:"session_id"`
+	LeafID    string `json:"leaf_id"`
+	Nodes     []Node `json:"nodes"`
+}
+
+// Node is one entry of a session's tree, without its full text.
+type Node struct {
+	ID       string `json:"id"`
+	ParentID string `json:"parent_id" doc:"empty on a root"`
+	Role     string `json:"role" enum:"user,assistant,tool,compaction"`
+	Snippet  string `json:"snippet"`
+}
+
+// Sessions answers list_sessions.
+type Sessions struct {
+	Sessions []SessionInfo `json:"sessions"`
+}
+
+// SessionInfo is one line of list_sessions.
+type SessionInfo struct {
+	SessionID string    `json:"session_id"`
+	Title     string    `json:"title"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+	Messages  int       `json:"messages"`
+	RunState  string    `json:"run_state" enum:"idle,running,aborting"`
+	ParentID  string    `json:"parent_id,omitzero"`
+}
+
+// Tools answers list_tools.
+type Tools struct {
+	Tools []ToolInfo `json:"tools"`
+}
+
+// ToolInfo is one operation that a model may call.
+type ToolInfo struct {
+	Name        string         `json:"name"`
+	Description string         `json:"description"`
+	Protocol    string         `json:"protocol"`
+	Active      bool           `json:"active"`
+	Healthy     bool           `json:"healthy"`
+	Problem     string         `json:"problem,omitzero" doc:"why it is not healthy"`
+	Params      jsontext.Value `json:"params" type:"object" doc:"JSON Schema of the arguments"`
+}
+
+func (Session) replyType() string         { return "session" }
+func (Branch) replyType() string          { return "session" }
+func (State) replyType() string           { return "state" }
+func (Messages) replyType() string        { return "messages" }
+func (ExtensionResult) replyType() string { return "extension_result" }
+func (Compaction) replyType() string      { return "compaction" }
+func (Leaf) replyType() string            { return "leaf" }
+func (Tree) replyType() string            { return "tree" }
+func (Sessions) replyType() string        { return "sessions" }
+func (Tools) replyType() string           { return "tools" }

@@ -1,0 +1,159 @@
+package protocol
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// One payload of each kind with every field set, and the small ones that
+// clients and daemon send most.
+
+var sampleTime = time.Date(2026, 2, 12, 0, 0, 0, 123456000, time.UTC)
+
+func ptr[T any](v T) *T { return &v }
+
+func sampleParams() []Params {
+	scope := Scope{SessionID: "ses-1"}
+	return []Params{
+		PingParams{},
+		PromptParams{Text: "hello"},
+		PromptParams{Scope: scope, Text: "hello", Wait: ptr(false), LeafID: "msg-1", StreamingBehavior: "steer", IdempotencyKey: "k1"},
+		SteerParams{Text: "no, this way"},
+		SteerParams{Scope: scope, Text: "no, this way", IfIdle: "prompt", IdempotencyKey: "k2"},
+		FollowUpParams{Scope: scope, Text: "then this", IfIdle: "prompt", IdempotencyKey: "k3"},
+		AbortParams{},
+		AbortParams{Scope: scope, RunID: "run-1"},
+		SetActiveToolsParams{Tools: []string{}},
+		SetActiveToolsParams{Scope: scope, Tools: []string{"read", "git.log"}},
+		SetModeParams{Scope: scope, Mode: "one-at-a-time"},
+		SetModeParams{Mode: "all"},
+		GetStateParams{},
+		GetStateParams{scope},
+		GetMessagesParams{Scope: scope, LeafID: "msg-1"},
+		NewSessionParams{},
+		NewSessionParams{Title: "a title"},
+		SwitchSessionParams{SessionID: "ses-1"},
+		BranchSessionParams{SessionID: "ses-1", LeafID: "msg-1"},
+		ExtensionCommandParams{Name: "git.log"},
+		ExtensionCommandParams{Scope: scope, Name: "git.log", Payload: jsontext.Value(`{"n":1}`), Phase: "verify"},
+		CompactSessionParams{Scope: scope, Instruction: "keep the names"},
+		SetLeafParams{Scope: scope, LeafID: "msg-1"},
+		GetTreeParams{scope},
+		ListSessionsParams{},
+		ListSessionsParams{Limit: ptr(10), Before: "ses-1"},
+		ListToolsParams{scope},
+		SubscribeParams{},
+		SubscribeParams{Epoch: "e1", After: ptr(uint64(17)), SessionID: "ses-1", Types: []string{"agent_end"}},
+	}
+}
+
+func sampleReplies() []Reply {
+	usage := Usage{InputTokens: 1, OutputTokens: 2, CachedTokens: 3}
+	toolError := &ToolError{Code: "tool_failed", Message: "it failed", Details: jsontext.Value(`{"exit":1}`)}
+	message := jsontext.Value(`{"type":"message","id":"msg-1","role":"user","text":"hi","run_id":"run-1","turn_kind":"prompt","created_at":"2026-02-12T00:00:00Z"}`)
+	compacted := jsontext.Value(`{"type":"compaction","id":"cmp-1","summary":"they greeted","first_kept_entry_id":"msg-7","created_at":"2026-02-12T00:00:00Z"}`)
+	return []Reply{
+		Pong{"pong"},
+		PromptAccepted{Command: "prompt", RunID: "run-1", SessionID: "ses-1", InputID: "in-1"},
+		PromptResult{Output: "hello", Events: []jsontext.Value{jsontext.Value(`{"v":"1"}`)}, EventsTruncated: true, SessionID: "ses-1", RunID: "run-1"},
+		PromptResult{SessionID: "ses-1", RunID: "run-1"},
+		InputAccepted{Command: "steer", RunID: "run-1", SessionID: "ses-1", InputID: "in-2"},
+		AbortAccepted{Command: "abort", RunID: "run-1"},
+		AbortAccepted{Command: "abort", RunID: "run-1", Discarded: []DiscardedInput{{InputID: "in-2", Kind: "follow_up", Text: "then this"}}},
+		ToolsAccepted{Command: "set_active_tools", Count: 2},
+		ModeAccepted{Command: "set_steering_mode", Mode: "all"},
+		State{
+			RunState: "idle", SessionID: "ses-1", SteeringMode: "one-at-a-time", FollowUpMode: "all",
+			Daemon: DaemonInfo{Version: "1.0.0", Epoch: "e1", PID: 7, StartedAt: sampleTime}, SessionState: jsontext.Value(`{}`),
+		},
+		State{
+			RunState: "running", RunID: "run-1", SessionID: "ses-1", SteeringMode: "all", FollowUpMode: "all",
+			PendingCounts: PendingCounts{Steer: 1, FollowUp: 2},
+			Daemon:        DaemonInfo{Version: "1.0.0", Epoch: "e1", PID: 7, StartedAt: sampleTime}, LastSeq: 17,
+			Model: ModelInfo{Provider: "offline", Name: "script"}, ActiveTools: []string{"read"},
+			Queued: QueuedTexts{Steer: []string{"a"}, FollowUp: []string{"b", "c"}}, SessionState: jsontext.Value(`{"weather":"fine"}`),
+			Assets: []AssetInfo{{AssetID: "a1", Kind: "image", MediaType: "image/png", Path: "/tmp/x.png", Tool: "draw.sun", Supported: true, Metadata: jsontext.Value(`{"w":1}`)}},
+			Usage:  usage, Runs: []RunInfo{{SessionID: "ses-1", RunID: "run-1", RunState: "running"}},
+			Partial: &Partial{MessageID: "msg-1", Text: "hel"},
+		},
+		Messages{SessionID: "ses-1"},
+		Messages{SessionID: "ses-1", Messages: []jsontext.Value{compacted, message}, LeafID: "msg-1"},
+		Session{SessionID: "ses-1", Active: true},
+		Branch{SessionID: "ses-2", ParentID: "ses-1", Active: true},
+		ExtensionResult{OK: true, Result: "fine", Outputs: map[string]string{"a": "b"}, Value: jsontext.Value(`[1]`)},
+		ExtensionResult{Result: "it failed", Error: toolError},
+		Compaction{SessionID: "ses-1", Summary: "they greeted", FirstKeptEntryID: "msg-7", TokensBefore: 100, Trigger: "manual"},
+		Leaf{SessionID: "ses-1", LeafID: "msg-1"},
+		Tree{SessionID: "ses-1"},
+		Tree{SessionID: "ses-1", LeafID: "msg-2", Nodes: []Node{{ID: "msg-1", Role: "user", Snippet: "hi"}, {ID: "msg-2", ParentID: "msg-1", Role: "assistant", Snippet: "hello"}}},
+		Sessions{},
+		Sessions{[]SessionInfo{{SessionID: "ses-1", Title: "t", CreatedAt: sampleTime, UpdatedAt: sampleTime, Messages: 2, RunState: "idle", ParentID: "ses-0"}}},
+		Tools{[]ToolInfo{{Name: "git.log", Description: "d", Protocol: "narratoria", Active: true, Problem: "git is missing", Params: jsontext.Value(`{"type":"object"}`)}}},
+		Subscribed{Epoch: "e1", NextSeq: 18, Gap: true},
+	}
+}
+
+func sampleEvents() []Event {
+	run := Ref{RunID: "run-1", SessionID: "ses-1"}
+	turn := Ref{RunID: "run-1", SessionID: "ses-1", TurnID: "1"}
+	usage := Usage{InputTokens: 1, OutputTokens: 2, CachedTokens: 3}
+	return []Event{
+		AgentStart{run},
+		AgentEnd{Ref: run, StopReason: "completed", Turns: 1, Usage: usage},
+		AgentEnd{
+			Ref: run, StopReason: "error", Turns: 1, Error: &RunError{Code: "provider_error", Message: "it broke"},
+			Discarded: []DiscardedInput{{InputID: "in-2", Kind: "steer", Text: "x"}},
+		},
+		TurnStart{Ref: turn, Kind: "prompt", InputIDs: []string{"in-1"}},
+		TurnEnd{Ref: turn, StopReason: "end"},
+		MessageStart{Ref: turn, MessageID: "msg-1", Role: "user", Text: "hi"},
+		MessageStart{Ref: turn, MessageID: "msg-2", Role: "assistant"},
+		MessageUpdate{Ref: turn, MessageID: "msg-2", Delta: "hel"},
+		MessageUpdate{Ref: turn, MessageID: "msg-2", ThinkingDelta: "hm"},
+		MessageEnd{Ref: turn, MessageID: "msg-1", Role: "user", Text: "hi"},
+		MessageEnd{
+			Ref: turn, MessageID: "msg-2", Role: "assistant", Text: "hello", StopReason: "tool_calls", Usage: &usage,
+			ToolCalls: []ToolCall{{ID: "call-1", Name: "git.log", Arguments: jsontext.Value(`{}`)}},
+		},
+		ToolStart{Ref: turn, ToolCallID: "call-1", ToolName: "git.log", Arguments: jsontext.Value(`{}`)},
+		ToolUpdate{Ref: turn, ToolCallID: "call-1", ToolName: "git.log", Delta: "reading", Update: jsontext.Value(`{"type":"log"}`)},
+		ToolEnd{Ref: turn, ToolCallID: "call-1", ToolName: "git.log", OK: true, Result: "ok", Outputs: map[string]string{"a": "b"}, Value: jsontext.Value(`null`), DurationMS: 3},
+		ToolEnd{Ref: turn, ToolCallID: "call-1", ToolName: "git.log", Result: "skipped", Skipped: true, Error: &ToolError{Code: "aborted", Message: "m", Details: jsontext.Value(`{}`)}},
+		Status{Ref: run, Message: "queued", Code: "steer_queued", InputID: "in-2", PendingCounts: &PendingCounts{Steer: 1}},
+		Status{Message: "reloaded", Code: "reloaded"},
+		Warning{Message: "events were dropped", Code: "events_dropped", FromSeq: 3, ToSeq: 9},
+		Warning{Ref: turn, Message: "bad patch", Code: "invalid_tool_event", ToolCallID: "call-1"},
+		ErrorEvent{Message: "the session's file cannot be written", Code: "session_error", Cause: "no space left"},
+	}
+}
+
+func TestSamplesCoverTheWire(t *testing.T) {
+	have := map[reflect.Type]bool{}
+	for _, p := range sampleParams() {
+		have[reflect.TypeOf(p)] = true
+	}
+	for _, r := range sampleReplies() {
+		have[reflect.TypeOf(r)] = true
+	}
+	for _, ev := range sampleEvents() {
+		have[reflect.TypeOf(ev)] = true
+	}
+	for _, row := range Table() {
+		if !have[reflect.TypeOf(row.Params)] {
+			t.Errorf("no sample of %s's payload", row.Name)
+		}
+		for _, r := range row.Replies {
+			if !have[reflect.TypeOf(r)] {
+				t.Errorf("no sample of %s's reply %T", row.Name, r)
+			}
+		}
+	}
+	for _, ev := range EventTypes() {
+		if !have[reflect.TypeOf(ev)] {
+			t.Errorf("no sample of the event %s", ev.Type())
+		}
+	}
+}

@@ -1,0 +1,386 @@
+// Package runloop runs sessions: for each one an actor that journals what it is
+// told, decides by a pure machine, and drives one model call or tool call at a
+// time.
+//
+// Concurrency: the Hub may be used by any number of goroutines. A session is
+// one goroutine's, its loop's; at most one piece of work (a model stream or a
+// tool call) runs for it beside the loop and reports through its mailbox.
+//
+// It refuses to know sockets, providers and child processes: it sees them
+// through the interfaces in ports.go. It does not log: what went wrong goes to
+// Options.Fault.
+package runloop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"noused/internal/protocol"
+	"noused/internal/session"
+)
+
+const (
+	idleTime  = 10 * time.Minute // after which an idle session is closed
+	maxIdle   = 64               // idle sessions kept open
+	sweepTime = time.Minute
+)
+
+// Options are what a Hub needs of the world. All are required.
+type Options struct {
+	Store     *session.Store
+	Model     Model
+	ModelInfo protocol.ModelInfo
+	Tools     Tools
+	Events    Events
+	Daemon    protocol.DaemonInfo
+	Now       func() time.Time
+	NewID     func(prefix string) string // unique for ever
+	// Fault is told what went wrong inside, for the log. It must not block.
+	Fault func(sessionID string, err error)
+}
+
+// env is what the loops share.
+type env struct {
+	Options
+	draining atomic.Bool
+	settle   func() // a draining loop may be closed
+}
+
+// Hub finds, opens and closes sessions. Make it with NewHub, give it its
+// goroutine with Run.
+type Hub struct {
+	env     *env
+	pings   chan chan struct{}
+	settled chan struct{} // a loop has settled; holds one
+
+	choosing sync.Mutex // held while the active session changes
+
+	mu      sync.Mutex
+	loops   map[string]*loop
+	opening map[string]chan struct{} // closed when the session is open or cannot be
+	closed  bool                     // no session is opened any more
+}
+
+// NewHub returns a hub whose sessions open as they are asked for.
+func NewHub(o Options) *Hub {
+	h := &Hub{pings: make(chan chan struct{}), settled: make(chan struct{}, 1), loops: map[string]*loop{}, opening: map[string]chan struct{}{}}
+	h.env = &env{Options: o, settle: func() {
+		select {
+		case h.settled <- struct{}{}:
+		default:
+		}
+	}}
+	return h
+}
+
+// Run takes up the runs that a former daemon left unfinished and then minds
+// the idle sessions, until ctx ends.
+func (h *Hub) Run(ctx context.Context) error {
+	var resuming sync.WaitGroup
+	defer resuming.Wait()
+	resuming.Go(func() {
+		if err := h.env.Store.Unfinished(ctx, h.resume); err != nil && ctx.Err() == nil {
+			h.env.Fault("", err)
+		}
+	})
+	sweep := time.NewTicker(sweepTime)
+	defer sweep.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-sweep.C:
+			h.evict(h.env.Now().Add(-idleTime))
+		case pong := <-h.pings:
+			close(pong)
+		}
+	}
+}
+
+// Ping makes a round trip through the hub's goroutine and fails when ctx ends
+// first: the watchdog's question.
+func (h *Hub) Ping(ctx context.Context) error {
+	pong := make(chan struct{})
+	select {
+	case h.pings <- pong:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	<-pong
+	return nil
+}
+
+// Drain lets every run reach its next boundary, for at most timeout, leaves it
+// there to be resumed, and closes all sessions. No session opens afterwards.
+func (h *Hub) Drain(timeout time.Duration) {
+	h.tellAll(drainIn{})
+	deadline := time.NewTimer(timeout)
+	defer deadline.Stop()
+	for waiting := true; waiting && !h.allSettled(); {
+		select {
+		case <-h.settled:
+		case <-deadline.C:
+			h.tellAll(drainNowIn{})
+			waiting = false
+		}
+	}
+	h.mu.Lock()
+	h.closed = true
+	var open []*loop
+	for _, l := range h.loops {
+		close(l.stop)
+		open = append(open, l)
+	}
+	clear(h.loops)
+	h.mu.Unlock()
+	for _, l := range open {
+		<-l.done
+	}
+}
+
+func (h *Hub) tellAll(in input) {
+	h.mu.Lock()
+	h.env.draining.Store(true)
+	open := make([]*loop, 0, len(h.loops))
+	for _, l := range h.loops {
+		open = append(open, l)
+	}
+	h.mu.Unlock()
+	for _, l := range open {
+		_ = l.post(context.Background(), in)
+	}
+}
+
+func (h *Hub) allSettled() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, l := range h.loops {
+		if !l.settled.Load() && !l.hasEnded() {
+			return false
+		}
+	}
+	return true
+}
+
+// resume opens a session so that its loop takes its run up.
+func (h *Hub) resume(id string) {
+	_, release, err := h.acquire(id)
+	if err != nil {
+		h.env.Fault(id, err)
+		return
+	}
+	release()
+}
+
+// acquire returns the loop of a session, opening it if need be, and keeps it
+// open until release is called.
+func (h *Hub) acquire(id string) (l *loop, release func(), err error) {
+	for {
+		h.mu.Lock()
+		if h.closed {
+			h.mu.Unlock()
+			return nil, nil, shuttingDown()
+		}
+		if l = h.loops[id]; l != nil && !l.hasEnded() {
+			l.users++
+			h.mu.Unlock()
+			return l, func() { h.release(l) }, nil
+		}
+		delete(h.loops, id) // its journal failed: open it again
+		others := h.opening[id]
+		if others == nil {
+			h.opening[id] = make(chan struct{})
+		}
+		h.mu.Unlock()
+		if others == nil {
+			return h.open(id)
+		}
+		<-others
+	}
+}
+
+// open reads a session's file; others who want the session wait meanwhile, and
+// nobody else does.
+func (h *Hub) open(id string) (*loop, func(), error) {
+	state, journal, problems, err := h.env.Store.Load(id)
+	for _, p := range problems {
+		h.env.Fault(id, p)
+		h.env.Events.Append(protocol.Status{Ref: protocol.Ref{SessionID: id}, Code: "journal_repaired", Message: p.Error()})
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	close(h.opening[id])
+	delete(h.opening, id)
+	switch {
+	case errors.Is(err, session.ErrNotFound):
+		return nil, nil, notFound(id)
+	case err != nil:
+		return nil, nil, &protocol.Error{Code: protocol.SessionError, Message: "the session cannot be opened", Cause: err.Error()}
+	case h.closed:
+		_ = journal.Close()
+		return nil, nil, shuttingDown()
+	}
+	l := h.admit(state, journal)
+	l.users++
+	return l, func() { h.release(l) }, nil
+}
+
+// admit gives an opened session its loop. The hub is locked.
+func (h *Hub) admit(s *session.State, j *session.Journal) *loop {
+	l := newLoop(h.env, s, j)
+	l.lastUsed = h.env.Now()
+	if h.env.draining.Load() {
+		l.m.draining = true
+		l.settled.Store(true)
+	}
+	h.loops[s.ID] = l
+	l.busy.Store(true)
+	l.mailbox <- resumeIn{}
+	go l.serve() // ended by Drain or evict, which wait for it, or by its journal
+	return l
+}
+
+func (h *Hub) release(l *loop) {
+	h.mu.Lock()
+	l.users--
+	l.lastUsed = h.env.Now()
+	crowded := len(h.loops) > 2*maxIdle
+	h.mu.Unlock()
+	if crowded {
+		h.evict(time.Time{})
+	}
+}
+
+// evict closes the idle sessions that were last used before then, and of the
+// others the oldest that are too many.
+func (h *Hub) evict(before time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var rest []*loop
+	for _, l := range h.loops {
+		switch {
+		case l.users > 0 || !l.evictable():
+		case l.lastUsed.Before(before):
+			h.close(l)
+		default:
+			rest = append(rest, l)
+		}
+	}
+	if len(rest) <= maxIdle {
+		return
+	}
+	slices.SortFunc(rest, func(a, b *loop) int { return a.lastUsed.Compare(b.lastUsed) })
+	for _, l := range rest[:len(rest)-maxIdle] {
+		h.close(l)
+	}
+}
+
+// close ends an idle loop and waits for it: its journal must be closed before
+// anybody opens the session again. The hub is locked; an idle loop ends at
+// once.
+func (h *Hub) close(l *loop) {
+	close(l.stop)
+	<-l.done
+	delete(h.loops, l.id)
+}
+
+// ask posts an input made from a new call and waits for its first reply. A
+// session whose loop ended without one is opened again, after a fault once.
+func (h *Hub) ask(ctx context.Context, id string, make func(ticket) input) (*loop, *call, any, error) {
+	for faults := 0; ; {
+		l, release, err := h.acquire(id)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		c := newCall()
+		r, err := l.ask(ctx, c, make(c))
+		release()
+		if !errors.Is(err, errStopped) {
+			return l, c, r.value, err
+		}
+		if l.failure != nil {
+			if faults++; faults > 1 {
+				return nil, nil, nil, l.failure
+			}
+		}
+	}
+}
+
+func (l *loop) ask(ctx context.Context, c *call, in input) (reply, error) {
+	if err := l.post(ctx, in); err != nil {
+		return reply{}, err
+	}
+	return l.await(ctx, c.reply)
+}
+
+func notFound(id string) error {
+	if !session.ValidID(id) {
+		return protocol.Errorf(protocol.SessionNotFound, "session_id: %.80q is no session id: those have letters, digits and '-' only", id)
+	}
+	return protocol.Errorf(protocol.SessionNotFound, "session_id: there is no session %s", id)
+}
+
+// create makes a session, durably, and the active one.
+func (h *Hub) create(id string, facts []session.Record) error {
+	h.choosing.Lock()
+	defer h.choosing.Unlock()
+	return h.createLocked(id, facts)
+}
+
+func (h *Hub) createLocked(id string, facts []session.Record) error {
+	state, journal, err := h.env.Store.Create(id, facts)
+	if err != nil {
+		return &protocol.Error{Code: protocol.SessionError, Message: "the session cannot be made", Cause: err.Error()}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		_ = journal.Close()
+		return shuttingDown()
+	}
+	h.admit(state, journal)
+	return nil
+}
+
+// sessionID is the session that a command is for; "" means the active one,
+// made on first need.
+func (h *Hub) sessionID(id string) (string, error) {
+	if id != "" {
+		return id, nil
+	}
+	if id, err := h.active(); id != "" || err != nil {
+		return id, err
+	}
+	h.choosing.Lock()
+	defer h.choosing.Unlock()
+	if id, err := h.active(); id != "" || err != nil {
+		return id, err
+	}
+	id = h.env.NewID("ses-")
+	return id, h.createLocked(id, h.fresh(id, "", ""))
+}
+
+func (h *Hub) active() (string, error) {
+	id, err := h.env.Store.Active()
+	if err != nil {
+		return "", &protocol.Error{Code: protocol.SessionError, Message: "the active session cannot be found out", Cause: err.Error()}
+	}
+	return id, nil
+}
+
+func (h *Hub) fresh(id, title, parent string) []session.Record {
+	return []session.Record{{At: h.env.Now(), Fact: session.Created{SessionID: id, Title: title, ParentID: parent}}}
+}
+
+// wrap names the session in an unexpected error.
+func wrap(id string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("session %s: %w", id, err)
+}

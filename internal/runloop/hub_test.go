@@ -1,0 +1,500 @@
+package runloop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"go.uber.org/goleak"
+
+	"noused/internal/model"
+	"noused/internal/model/offline"
+	"noused/internal/protocol"
+	"noused/internal/protocol/protocoltest"
+	"noused/internal/queue"
+	"noused/internal/session"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// recorder is an event log that checks the invariants as it goes.
+type recorder struct {
+	mu      sync.Mutex
+	checker *protocoltest.Checker
+	lines   map[string][][]byte
+	seq     uint64
+	err     error
+	ended   map[string]chan struct{}
+	onEvent func(protocol.Event)
+}
+
+func newRecorder() *recorder {
+	return &recorder{checker: protocoltest.NewChecker(), lines: map[string][][]byte{}, ended: map[string]chan struct{}{}}
+}
+
+func (r *recorder) Append(events ...protocol.Event) [][]byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out [][]byte
+	for _, ev := range events {
+		if err := r.checker.Event(ev); err != nil && r.err == nil {
+			r.err = err
+		}
+		payload, err := protocol.EncodePayload(ev)
+		if err != nil && r.err == nil {
+			r.err = err
+		}
+		r.seq++
+		line := protocol.AppendEvent(nil, ev.Type(), payload, time.Unix(0, 0), r.seq)
+		out = append(out, line)
+		run := ev.Where().RunID
+		r.lines[run] = append(r.lines[run], line)
+		if _, ok := ev.(protocol.AgentEnd); ok {
+			close(r.endLocked(run))
+		}
+		if r.onEvent != nil {
+			r.onEvent(ev)
+		}
+	}
+	return out
+}
+
+func (r *recorder) endLocked(run string) chan struct{} {
+	if r.ended[run] == nil {
+		r.ended[run] = make(chan struct{})
+	}
+	return r.ended[run]
+}
+
+// wait blocks until a run has ended.
+func (r *recorder) wait(run string) {
+	r.mu.Lock()
+	end := r.endLocked(run)
+	r.mu.Unlock()
+	<-end
+}
+
+func (r *recorder) Run(run string) [][]byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lines[run]
+}
+
+func (r *recorder) LastSeq() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.seq
+}
+
+func (r *recorder) done(t *testing.T) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := errors.Join(r.err, r.checker.Done()); err != nil {
+		t.Error(err)
+	}
+}
+
+// tools answers calls by a function.
+type tools func(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult
+
+func (tools) List(context.Context) []model.ToolInfo {
+	return []model.ToolInfo{{ToolSpec: model.ToolSpec{Name: "t.x"}, Module: "t", Healthy: true}}
+}
+
+func (f tools) Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
+	return f(ctx, inv, progress)
+}
+
+func echoTool(_ context.Context, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
+	progress(model.ToolUpdate{Delta: "working", Patch: []byte(`{"last":"` + inv.ID + `"}`)})
+	return model.ToolResult{OK: true, Text: "echo"}
+}
+
+// fixture is a hub over a real store.
+type fixture struct {
+	*Hub
+	t      *testing.T
+	events *recorder
+	dir    string
+	store  *session.Store
+	faults atomic.Int64
+	stop   func()
+}
+
+func newFixture(t *testing.T, dir string, m Model, call tools, events *recorder) *fixture {
+	t.Helper()
+	store, err := session.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{t: t, events: events, dir: dir, store: store}
+	var ids atomic.Int64
+	f.Hub = NewHub(Options{
+		Store: store, Model: m, ModelInfo: protocol.ModelInfo{Provider: "offline", Name: offline.Name}, Tools: call, Events: events,
+		Now: time.Now, Fault: func(string, error) { f.faults.Add(1) },
+		NewID: func(prefix string) string { return fmt.Sprintf("%s%d-%d", prefix, time.Now().UnixNano(), ids.Add(1)) },
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := f.Hub.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	f.stop = sync.OnceFunc(func() {
+		cancel()
+		<-done
+		f.Drain(time.Minute)
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(f.stop)
+	return f
+}
+
+func (f *fixture) session() string {
+	f.t.Helper()
+	s, err := f.newSession(context.Background(), protocol.NewSessionParams{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return s.SessionID
+}
+
+var no = new(bool)
+
+func (f *fixture) start(id, text string) (protocol.PromptAccepted, error) {
+	a, err := f.prompt(context.Background(), protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: text, Wait: no})
+	if err != nil {
+		return protocol.PromptAccepted{}, err
+	}
+	f.events.accepted(a.Reply.Accepted.InputID, a.Reply.Accepted.RunID)
+	return *a.Reply.Accepted, nil
+}
+
+func (r *recorder) accepted(inputID, runID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.checker.Accepted(inputID, runID)
+}
+
+func TestPromptAtTheInstantOfAgentEndIsNeverRefused(t *testing.T) {
+	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
+	id := f.session()
+	for range 500 {
+		a, err := f.start(id, "hello world")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.events.wait(a.RunID)
+	}
+	f.stop()
+	f.events.done(t)
+}
+
+func TestSessionsRunAtOnceUnderSteersAndAborts(t *testing.T) {
+	dir, events := t.TempDir(), newRecorder()
+	f := newFixture(t, dir, offline.Model{}, echoTool, events)
+	var clients sync.WaitGroup
+	for n := range 4 {
+		id := f.session()
+		for who := range 3 {
+			rng := rand.New(rand.NewPCG(uint64(n), uint64(who)))
+			clients.Go(func() {
+				for range 60 {
+					f.meddle(id, rng)
+				}
+			})
+		}
+	}
+	clients.Wait()
+	f.stop()
+
+	// What was parked is taken up by the next daemon and ends there.
+	f = newFixture(t, dir, offline.Model{}, echoTool, events)
+	for _, run := range f.unfinished() {
+		events.wait(run)
+	}
+	f.stop()
+	events.done(t)
+	if n := f.faults.Load(); n > 0 {
+		t.Errorf("%d faults were reported", n)
+	}
+}
+
+func (f *fixture) unfinished() []string {
+	f.events.mu.Lock()
+	defer f.events.mu.Unlock()
+	return f.events.checker.Open()
+}
+
+// meddle does one random thing to a session; refusals are part of the game.
+func (f *fixture) meddle(id string, rng *rand.Rand) {
+	ctx, scope := context.Background(), protocol.Scope{SessionID: id}
+	texts := []string{"hello there", "!t.x\n!t.x {\"a\":1}\ntext", "?hm"}
+	text := texts[rng.IntN(len(texts))]
+	switch rng.IntN(8) {
+	case 0, 1, 2:
+		_, _ = f.start(id, text)
+	case 3, 4:
+		a, err := f.queue(ctx, queue.Steer, protocol.SteerParams{Scope: scope, Text: text, IfIdle: "prompt"})
+		if err == nil {
+			f.events.accepted(a.InputID, a.RunID)
+		}
+	case 5:
+		a, err := f.queue(ctx, queue.FollowUp, protocol.SteerParams{Scope: scope, Text: text})
+		if err == nil {
+			f.events.accepted(a.InputID, a.RunID)
+		}
+	case 6:
+		a, err := ask[protocol.AbortAccepted](ctx, f.Hub, id, func(t ticket) input { return abortIn{t, ""} })
+		if err == nil {
+			f.events.mu.Lock()
+			f.events.err = errors.Join(f.events.err, f.events.checker.HandedBack(a.Discarded))
+			f.events.mu.Unlock()
+		}
+	case 7:
+		if _, err := f.getState(ctx, protocol.GetStateParams{Scope: scope}); err != nil {
+			f.t.Error(err)
+		}
+	}
+}
+
+func TestWaitingPromptGetsEveryEventOfItsRun(t *testing.T) {
+	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
+	ctx := context.Background()
+	p := protocol.PromptParams{Text: "say this\n!t.x", IdempotencyKey: "once"}
+	var first *protocol.PromptResult
+	for try := range 2 {
+		a, err := f.prompt(ctx, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply, err := a.Later(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := reply.Result
+		if try == 0 {
+			first = got
+		}
+		if got.Output != "t.x: echo" || got.RunID != first.RunID || len(got.Events) != len(first.Events) {
+			t.Errorf("try %d: got %q, run %s with %d events, want the first answer", try, got.Output, got.RunID, len(got.Events))
+		}
+	}
+	var types []string
+	for _, line := range first.Events {
+		var env protocol.EventEnvelope
+		if err := json.Unmarshal(line, &env); err != nil {
+			t.Fatal(err)
+		}
+		types = append(types, env.Type)
+	}
+	if types[0] != "agent_start" || types[len(types)-1] != "agent_end" || len(types) != len(f.events.Run(first.RunID)) {
+		t.Errorf("got %v, want the whole run", types)
+	}
+}
+
+// panicky is a model that breaks on the word panic.
+type panicky struct{ offline.Model }
+
+func (p panicky) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error] {
+	if strings.Contains(req.Messages[len(req.Messages)-1].Text, "panic") {
+		panic("oh no")
+	}
+	return p.Model.Stream(ctx, req)
+}
+
+func TestPanicsCostOnlyTheirRun(t *testing.T) {
+	f := newFixture(t, t.TempDir(), panicky{}, func(_ context.Context, inv model.Invocation, _ func(model.ToolUpdate)) model.ToolResult {
+		if inv.Phase == "setup" {
+			panic("oh no")
+		}
+		return model.ToolResult{OK: true}
+	}, newRecorder())
+	ctx := context.Background()
+	for text, want := range map[string]string{"panic": "internal error", "!t.x": "t.x: internal", "fine": "fine"} {
+		a, err := f.prompt(ctx, protocol.PromptParams{Text: text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply, err := a.Later(ctx)
+		got := fmt.Sprint(err)
+		if err == nil {
+			got = reply.Result.Output
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: got %q, want it to say %q", text, got, want)
+		}
+	}
+	if f.faults.Load() != 2 {
+		t.Errorf("%d panics reached the log, want 2", f.faults.Load())
+	}
+}
+
+func TestBrokenJournalIsAnErrorAndThenRecovers(t *testing.T) {
+	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
+	id := f.session()
+	l, release, err := f.acquire(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.journal.Close(); err != nil { // as a disk that fails would
+		t.Fatal(err)
+	}
+	release()
+	var wire *protocol.Error
+	if _, err := f.start(id, "lost?"); !errors.As(err, &wire) || wire.Code != protocol.SessionError || wire.Cause == "" {
+		t.Fatalf("got %v, want session_error with its cause", err)
+	}
+	a, err := f.start(id, "again")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.events.wait(a.RunID)
+	st, err := f.getMessages(context.Background(), protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: id}})
+	if err != nil || len(st.Messages) != 2 {
+		t.Errorf("got %d messages, %v; want only those of the prompt that was accepted", len(st.Messages), err)
+	}
+	f.stop()
+	f.events.done(t)
+}
+
+func TestIdleSessionsAreClosedAndComeBack(t *testing.T) {
+	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
+	first := f.session()
+	a, err := f.start(first, "remember me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.events.wait(a.RunID)
+	for range 3 * maxIdle {
+		id := f.session()
+		if _, err := f.getState(context.Background(), protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.mu.Lock()
+	open := len(f.loops)
+	_, isOpen := f.loops[first]
+	f.mu.Unlock()
+	if open > 2*maxIdle+1 || isOpen {
+		t.Errorf("%d sessions are open, the oldest: %t", open, isOpen)
+	}
+	got, err := f.getMessages(context.Background(), protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: first}})
+	if err != nil || len(got.Messages) != 2 {
+		t.Errorf("got %d messages, %v; want both of the closed session", len(got.Messages), err)
+	}
+}
+
+func TestBranchesLiveOnTheirOwn(t *testing.T) {
+	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
+	ctx := context.Background()
+	parent := f.session()
+	for _, text := range []string{"one", "two\n!t.x"} {
+		a, err := f.start(parent, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.events.wait(a.RunID)
+	}
+	tree, err := f.getTree(ctx, protocol.GetTreeParams{Scope: protocol.Scope{SessionID: parent}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := f.branchSession(ctx, protocol.BranchSessionParams{ParentID: parent, LeafID: tree.Nodes[1].ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := f.start(b.SessionID, "another two")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.events.wait(a.RunID)
+	for id, want := range map[string]int{parent: 6, b.SessionID: 4} {
+		got, err := f.getMessages(ctx, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: id}})
+		if err != nil || len(got.Messages) != want {
+			t.Errorf("%s: got %d messages, %v; want %d", id, len(got.Messages), err, want)
+		}
+	}
+	if _, err := f.branchSession(ctx, protocol.BranchSessionParams{SessionID: parent, LeafID: "msg-nowhere"}); err == nil {
+		t.Error("branched at a leaf that is not there")
+	}
+}
+
+// held is a model that waits until it is let go.
+type held struct{ enter, leave chan struct{} }
+
+func (h held) Stream(ctx context.Context, _ model.Request) iter.Seq2[model.Delta, error] {
+	return func(yield func(model.Delta, error) bool) {
+		if !yield(model.Delta{Text: "partly "}, nil) {
+			return
+		}
+		h.enter <- struct{}{}
+		select {
+		case <-h.leave:
+			yield(model.Delta{Stop: model.StopEnd}, nil)
+		case <-ctx.Done():
+			yield(model.Delta{}, context.Cause(ctx))
+		}
+	}
+}
+
+func TestStateInTheMiddleOfAMessage(t *testing.T) {
+	m := held{make(chan struct{}), make(chan struct{})}
+	f := newFixture(t, t.TempDir(), m, echoTool, newRecorder())
+	id := f.session()
+	a, err := f.start(id, "go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-m.enter
+	if _, err := f.start(id, "again"); err == nil || !strings.Contains(err.Error(), "run_in_progress") {
+		t.Errorf("got %v, want run_in_progress", err)
+	}
+	st, err := f.getState(context.Background(), protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.RunState != "running" || st.RunID != a.RunID || st.Partial == nil || st.Partial.Text != "partly " || len(st.Runs) != 1 {
+		t.Errorf("got %+v, want the run and what was said so far", st)
+	}
+	close(m.leave)
+	f.events.wait(a.RunID)
+}
+
+// A drain past its deadline leaves the run to the next daemon.
+func TestDrainParksWhatDoesNotEnd(t *testing.T) {
+	m := held{make(chan struct{}), make(chan struct{})}
+	dir, events := t.TempDir(), newRecorder()
+	f := newFixture(t, dir, m, echoTool, events)
+	id := f.session()
+	a, err := f.start(id, "go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-m.enter
+	f.Drain(0)
+	if _, err := f.start(id, "too late"); err == nil || !strings.Contains(err.Error(), "shutting_down") {
+		t.Errorf("got %v, want shutting_down", err)
+	}
+	f.stop()
+	events.mu.Lock()
+	events.checker.Restart("")
+	events.mu.Unlock()
+	f = newFixture(t, dir, offline.Model{}, echoTool, events)
+	events.wait(a.RunID)
+	f.stop()
+	events.done(t)
+}

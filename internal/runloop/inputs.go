@@ -1,0 +1,304 @@
+package runloop
+
+import (
+	"fmt"
+
+	"noused/internal/model"
+	"noused/internal/protocol"
+	"noused/internal/queue"
+	"noused/internal/session"
+)
+
+// The commands, as they reach the machine. A ticket may be nil.
+type (
+	promptIn struct {
+		ticket ticket
+		p      protocol.PromptParams
+		wait   bool
+	}
+	queueIn struct { // steer and follow_up
+		ticket ticket
+		kind   queue.Kind
+		p      protocol.SteerParams
+	}
+	abortIn struct {
+		ticket ticket
+		runID  string
+	}
+	toolsIn struct {
+		ticket ticket
+		tools  []string
+		count  int
+	}
+	modeIn struct {
+		ticket  ticket
+		command string
+		kind    queue.Kind
+		mode    string
+	}
+	leafIn struct {
+		ticket ticket
+		leafID string
+	}
+	compactIn struct {
+		ticket      ticket
+		instruction string
+	}
+	// queryIn reads the machine; its reply waits, as all do, until what was
+	// decided before it is on the disk.
+	queryIn struct {
+		ticket ticket
+		read   func(m *machine) (any, error)
+	}
+)
+
+func (in promptIn) step(m *machine) {
+	if m.answeredBefore(in.ticket, in.p.IdempotencyKey, in.wait) {
+		return
+	}
+	run := m.s.Run
+	kind := queue.Kind(in.p.StreamingBehavior)
+	switch {
+	case m.draining:
+		m.refuse(in.ticket, shuttingDown())
+	case m.phase == compacting, run != nil && run.Aborting && kind != "":
+		m.postpone(in.ticket, in)
+	case run != nil && kind == "":
+		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "session %s is running %s", m.s.ID, run.ID))
+	case run != nil:
+		if m.enqueue(in.ticket, kind, "prompt", in.p.Text, in.p.IdempotencyKey) && in.wait {
+			m.waiters = append(m.waiters, in.ticket)
+		}
+	default:
+		if in.p.LeafID != "" && m.s.Entry(in.p.LeafID) == nil {
+			m.refuse(in.ticket, unknownLeaf(m.s.ID, in.p.LeafID))
+			return
+		}
+		if in.p.LeafID != "" && in.p.LeafID != m.s.Leaf {
+			m.record(session.LeafSet{LeafID: in.p.LeafID})
+		}
+		runID := m.begin(in.ticket, "prompt", in.p.Text, in.p.IdempotencyKey)
+		if in.wait && m.s.Run != nil {
+			m.waiters = append(m.waiters, in.ticket)
+			m.out.captures = append(m.out.captures, runID)
+		}
+	}
+}
+
+func (in queueIn) step(m *machine) {
+	command := string(in.kind)
+	if m.answeredBefore(in.ticket, in.p.IdempotencyKey, false) {
+		return
+	}
+	run, orPrompt := m.s.Run, in.p.IfIdle == "prompt"
+	switch {
+	case run != nil && !run.Aborting:
+		m.enqueue(in.ticket, in.kind, command, in.p.Text, in.p.IdempotencyKey)
+	case !orPrompt && run != nil:
+		m.refuse(in.ticket, protocol.Rejectf(protocol.NoActiveRun, "run %s of session %s is being aborted", run.ID, m.s.ID))
+	case !orPrompt:
+		m.refuse(in.ticket, noActiveRun(m.s.ID))
+	case m.draining:
+		m.refuse(in.ticket, shuttingDown())
+	case run != nil || m.phase == compacting:
+		m.postpone(in.ticket, in)
+	default:
+		m.begin(in.ticket, command, in.p.Text, in.p.IdempotencyKey)
+	}
+}
+
+// begin starts a run with a text and answers the command that brought it.
+func (m *machine) begin(to ticket, command, text, key string) (runID string) {
+	in := session.Input{InputID: m.newID("in-"), Kind: string(queue.Prompt), Command: command, Text: text, RunID: m.newID("run-"), Key: key}
+	m.reply(to, accepted(in, m.s.ID))
+	m.record(in)
+	m.openRun(in)
+	return in.RunID
+}
+
+// enqueue owes a text to the active run. It tells whether it was accepted.
+func (m *machine) enqueue(to ticket, kind queue.Kind, command, text, key string) bool {
+	if len(m.s.Pending) >= maxPending || pendingBytes(m.s.Pending)+len(text) > maxPendingBytes {
+		m.refuse(to, protocol.Rejectf(protocol.QueueFull, "%d texts wait already, at most %d (%d MiB) may", len(m.s.Pending), maxPending, maxPendingBytes>>20))
+		return false
+	}
+	in := session.Input{InputID: m.newID("in-"), Kind: string(kind), Command: command, Text: text, RunID: m.s.Run.ID, Key: key}
+	m.record(in)
+	counts := m.counts()
+	m.publish(protocol.Status{
+		Ref: m.turnRef(), Code: string(kind) + "_queued", Message: fmt.Sprintf("queued: %d to steer, %d to follow up", counts.Steer, counts.FollowUp),
+		InputID: in.InputID, PendingCounts: &counts,
+	})
+	m.reply(to, accepted(in, m.s.ID))
+	return true
+}
+
+func accepted(in session.Input, sessionID string) protocol.PromptAccepted {
+	return protocol.PromptAccepted{Command: in.Command, RunID: in.RunID, SessionID: sessionID, InputID: in.InputID}
+}
+
+// answeredBefore gives the answer that an idempotency key was given already.
+func (m *machine) answeredBefore(to ticket, key string, wait bool) bool {
+	if key == "" {
+		return false
+	}
+	before, ok := m.s.Key(key, m.now)
+	if !ok {
+		return false
+	}
+	m.reply(to, accepted(before.Input, m.s.ID))
+	switch {
+	case !wait:
+	case before.Ended != nil:
+		m.out.replies = append(m.out.replies, reply{to: to, ended: endOf(*before.Ended, m.s.RunOutput(before.RunID))})
+	default:
+		m.waiters = append(m.waiters, to)
+	}
+	return true
+}
+
+// postpone keeps an input until the session is idle.
+func (m *machine) postpone(to ticket, in input) {
+	if len(m.deferred) >= maxPending {
+		m.refuse(to, protocol.Rejectf(protocol.QueueFull, "%d commands wait already", len(m.deferred)))
+		return
+	}
+	m.deferred = append(m.deferred, in)
+}
+
+func (in abortIn) step(m *machine) {
+	run := m.s.Run
+	switch {
+	case run == nil:
+		m.refuse(in.ticket, noActiveRun(m.s.ID))
+		return
+	case in.runID != "" && in.runID != run.ID:
+		m.refuse(in.ticket, protocol.Rejectf(protocol.NoActiveRun, "session %s is running %s, not %.80q", m.s.ID, run.ID, in.runID))
+		return
+	}
+	answer := protocol.AbortAccepted{Command: "abort", RunID: run.ID, Discarded: []protocol.DiscardedInput{}}
+	if run.Aborting {
+		m.reply(in.ticket, answer)
+		return
+	}
+	answer.Discarded = append(answer.Discarded, discarded(m.s.Pending)...)
+	m.record(session.AbortRequested{RunID: run.ID})
+	m.publish(protocol.Status{Ref: m.turnRef(), Code: "abort_requested", Message: "the run is being aborted"})
+	m.reply(in.ticket, answer)
+	switch m.phase {
+	case calling: // its result ends the run
+		m.out.work = append(m.out.work, work{gen: m.gen})
+	case streaming:
+		m.cancel()
+		if m.msg.started {
+			m.endMessage(model.StopAborted)
+		}
+		m.finishAbort()
+	default:
+		m.finishAbort()
+	}
+}
+
+// finishAbort ends an aborted run once nothing of it runs any more.
+func (m *machine) finishAbort() {
+	for _, call := range m.s.Run.Calls {
+		m.record(session.MessageAdded{
+			ID: m.newID("msg-"), ParentID: m.s.Leaf, RunID: m.s.Run.ID, TurnKind: m.s.Run.Kind,
+			Message: model.Message{Role: model.Tool, ToolCallID: call.ID, ToolName: call.Name, Text: "not run: the run was aborted"},
+		})
+	}
+	if m.s.Run.TurnOpen {
+		m.endTurn("aborted", nil)
+		return
+	}
+	m.endRun("aborted", nil)
+}
+
+func (in toolsIn) step(m *machine) {
+	m.record(session.ToolsSet{Tools: in.tools})
+	m.reply(in.ticket, protocol.ToolsAccepted{Command: "set_active_tools", Count: in.count})
+}
+
+func (in modeIn) step(m *machine) {
+	m.record(session.ModeSet{Kind: string(in.kind), Mode: in.mode})
+	m.reply(in.ticket, protocol.ModeAccepted{Command: in.command, Mode: in.mode})
+}
+
+func (in leafIn) step(m *machine) {
+	switch {
+	case m.s.Run != nil:
+		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "session %s is running %s", m.s.ID, m.s.Run.ID))
+	case m.phase == compacting:
+		m.postpone(in.ticket, in)
+	case m.s.Entry(in.leafID) == nil:
+		m.refuse(in.ticket, unknownLeaf(m.s.ID, in.leafID))
+	default:
+		m.record(session.LeafSet{LeafID: in.leafID})
+		m.reply(in.ticket, protocol.Leaf{SessionID: m.s.ID, LeafID: in.leafID})
+	}
+}
+
+func (in compactIn) step(m *machine) {
+	switch {
+	case m.draining:
+		m.refuse(in.ticket, shuttingDown())
+		return
+	case m.s.Run != nil:
+		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "session %s is running %s", m.s.ID, m.s.Run.ID))
+		return
+	case m.phase == compacting:
+		m.postpone(in.ticket, in)
+		return
+	}
+	before := m.s.Tokens()
+	firstKept, older, ok := m.s.Cut(min(keptTokens, before/2))
+	if !ok {
+		m.refuse(in.ticket, protocol.Rejectf(protocol.NothingToCompact, "session %s has nothing older than its newest turn", m.s.ID))
+		return
+	}
+	m.compact = &compaction{ticket: in.ticket, firstKept: firstKept, before: before}
+	m.await(compacting, work{call: &modelCall{req: model.Request{Messages: older, Summary: true, Instruction: in.instruction}}})
+}
+
+func (m *machine) endCompaction(err error) {
+	c := m.compact
+	m.compact = nil
+	summary := c.text.String()
+	switch {
+	case err != nil:
+		m.refuse(c.ticket, protocol.Errorf(protocol.ProviderError, "the summary failed: %v", err))
+	case summary == "":
+		m.refuse(c.ticket, protocol.Errorf(protocol.ProviderError, "the model gave an empty summary"))
+	default:
+		m.record(session.Compacted{
+			ID: m.newID("cmp-"), ParentID: m.s.Leaf, Summary: summary, FirstKeptEntryID: c.firstKept, TokensBefore: c.before, Trigger: "manual",
+		})
+		m.publish(protocol.Status{
+			Ref: protocol.Ref{SessionID: m.s.ID}, Code: "compacted",
+			Message: fmt.Sprintf("about %d tokens of history became %d", c.before, m.s.Tokens()),
+		})
+		m.reply(c.ticket, protocol.Compaction{
+			SessionID: m.s.ID, Summary: summary, FirstKeptEntryID: c.firstKept, TokensBefore: c.before, Trigger: "manual",
+		})
+	}
+	m.becomeIdle()
+}
+
+func (in queryIn) step(m *machine) {
+	value, err := in.read(m)
+	if err != nil {
+		m.refuse(in.ticket, err)
+		return
+	}
+	m.reply(in.ticket, value)
+}
+
+func noActiveRun(sessionID string) error {
+	return protocol.Rejectf(protocol.NoActiveRun, "session %s has no active run", sessionID)
+}
+
+func shuttingDown() error { return protocol.Rejectf(protocol.ShuttingDown, "the daemon is stopping") }
+
+func unknownLeaf(sessionID, leafID string) error {
+	return protocol.Errorf(protocol.SessionError, "leaf_id: session %s has no entry %.80q", sessionID, leafID)
+}

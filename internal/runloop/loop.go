@@ -1,0 +1,343 @@
+package runloop
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/protocol"
+	"noused/internal/session"
+)
+
+const (
+	mailboxSize = 256
+	batchSize   = 256
+	// maxCaptured bounds the events kept for the reply of a waiting prompt, in
+	// bytes.
+	maxCaptured = 64 << 20
+)
+
+// errStopped says that a loop ended before it took an input in: the session may
+// be opened again and asked once more.
+var errStopped = errors.New("the session's loop has stopped")
+
+// call is a client waiting for replies. Both channels hold one reply, so the
+// loop never waits for a client.
+type call struct {
+	reply chan reply
+	ended chan reply
+}
+
+func newCall() *call { return &call{make(chan reply, 1), make(chan reply, 1)} }
+
+// loop is the actor that owns one session: its machine, its journal, and the
+// one piece of work that runs for it.
+type loop struct {
+	id      string
+	env     *env
+	m       *machine
+	journal *session.Journal
+
+	mailbox chan input
+	stop    chan struct{} // closed by the hub: end now
+	done    chan struct{} // closed when the loop has ended
+
+	users    int       // posts under way; guarded by the hub
+	lastUsed time.Time // guarded by the hub
+
+	run     atomic.Pointer[protocol.RunInfo] // the active run, for get_state of others
+	settled atomic.Bool                      // a draining loop that may be closed
+	busy    atomic.Bool                      // the machine waits for something
+	working atomic.Int32                     // pieces of work that have not ended
+
+	cancel   context.CancelCauseFunc // of the running work, if any
+	running  sync.WaitGroup
+	captures map[string]*capture // by run
+	failure  error               // what ended the loop before its time; read it once done is closed
+}
+
+// capture holds the events of a run for the prompt that waits for its end.
+type capture struct {
+	lines     []jsontext.Value
+	size      int
+	truncated bool
+}
+
+// result is what a waiting prompt is answered with.
+type result struct {
+	*runEnd
+	events    []jsontext.Value
+	truncated bool
+}
+
+var (
+	errAborted  = errors.New("the run was aborted")
+	errShutdown = errors.New("the daemon is stopping")
+)
+
+func newLoop(e *env, s *session.State, j *session.Journal) *loop {
+	return &loop{
+		id: s.ID, env: e, journal: j,
+		m:        &machine{s: s, modelName: e.ModelInfo.Name, newID: e.NewID},
+		captures: map[string]*capture{},
+		mailbox:  make(chan input, mailboxSize), stop: make(chan struct{}), done: make(chan struct{}),
+	}
+}
+
+// post hands an input over; it blocks while the mailbox is full. False: the
+// loop has ended.
+func (l *loop) post(ctx context.Context, in input) error {
+	select {
+	case l.mailbox <- in:
+		return nil
+	case <-l.done:
+		return errStopped
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (l *loop) hasEnded() bool {
+	select {
+	case <-l.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// await returns the next reply of a channel, or why there will be none.
+func (l *loop) await(ctx context.Context, replies <-chan reply) (reply, error) {
+	select {
+	case r := <-replies:
+		return r, r.err
+	case <-ctx.Done():
+		return reply{}, context.Cause(ctx)
+	case <-l.done:
+	}
+	select {
+	case r := <-replies:
+		return r, r.err
+	default:
+		return reply{}, errStopped
+	}
+}
+
+// outcome returns the next reply of a channel for a client that cannot be
+// asked to come again.
+func (l *loop) outcome(ctx context.Context, replies <-chan reply) (reply, error) {
+	r, err := l.await(ctx, replies)
+	switch {
+	case !errors.Is(err, errStopped):
+	case l.failure != nil:
+		err = l.failure
+	default:
+		err = protocol.Rejectf(protocol.ShuttingDown, "the daemon stops; what was running goes on when it is started again")
+	}
+	return r, err
+}
+
+// serve runs the loop until stop is closed or its journal fails.
+func (l *loop) serve() {
+	defer close(l.done)
+	defer func() { _ = l.journal.Close() }()
+	defer l.abandon()
+	for {
+		select {
+		case <-l.stop:
+			return
+		case in := <-l.mailbox:
+			if err := l.batch(in); err != nil {
+				l.failure = err
+				return
+			}
+		}
+	}
+}
+
+// batch steps everything that waits and then does what was decided, with one
+// write and at most one sync for all of it. On an error the loop must end: what
+// the disk holds is found out by opening the session again.
+func (l *loop) batch(in input) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			l.env.Fault(l.id, fmt.Errorf("panic in the session's loop: %v\n%s", v, debug.Stack()))
+			err = protocol.Errorf(protocol.InternalError, "internal error; the daemon's log has the detail")
+		}
+	}()
+	now := l.env.Now()
+	l.m.step(now, in)
+	for range batchSize {
+		select {
+		case in = <-l.mailbox:
+			l.m.step(now, in)
+			continue
+		default:
+		}
+		break
+	}
+	return l.commit()
+}
+
+// commit journals, announces and replies, in that order. A model may start to
+// answer while the disk syncs; a tool starts when its start is on the disk.
+func (l *loop) commit() error {
+	out := l.m.take()
+	sync, err := l.journal.Write(out.records)
+	early := err == nil && !slices.ContainsFunc(out.work, func(w work) bool { return w.tool != nil })
+	if early {
+		l.startAll(out.work)
+	}
+	if err == nil && sync {
+		err = l.journal.Sync()
+	}
+	if err != nil {
+		l.env.Fault(l.id, err)
+		err := &protocol.Error{Code: protocol.SessionError, Message: "the session's journal cannot be written", Cause: err.Error()}
+		l.fail(out.replies, err)
+		return err
+	}
+	for _, runID := range out.captures {
+		l.captures[runID] = &capture{}
+	}
+	if len(out.events) > 0 {
+		l.keep(out.events, l.env.Events.Append(out.events...))
+	}
+	l.run.Store(l.runInfo())
+	l.busy.Store(l.m.phase != idle)
+	for _, r := range out.replies {
+		l.answer(r)
+	}
+	for _, r := range out.replies {
+		if r.ended != nil {
+			delete(l.captures, r.ended.runID)
+		}
+	}
+	if !early {
+		l.startAll(out.work)
+	}
+	if l.m.draining && l.m.settled() {
+		l.settled.Store(true)
+		l.env.settle()
+	}
+	return nil
+}
+
+// evictable reports that the session can be closed without anybody noticing.
+func (l *loop) evictable() bool {
+	return !l.busy.Load() && l.working.Load() == 0 && len(l.mailbox) == 0
+}
+
+func (l *loop) runInfo() *protocol.RunInfo {
+	if l.m.s.Run == nil {
+		return nil
+	}
+	return &protocol.RunInfo{SessionID: l.id, RunID: l.m.s.Run.ID, RunState: l.m.runState()}
+}
+
+// keep captures the events of runs that somebody waits for.
+func (l *loop) keep(events []protocol.Event, lines [][]byte) {
+	if len(l.captures) == 0 {
+		return
+	}
+	for i, ev := range events {
+		c := l.captures[ev.Where().RunID]
+		if c == nil {
+			continue
+		}
+		if c.size += len(lines[i]); c.size > maxCaptured {
+			c.truncated = true
+			continue
+		}
+		c.lines = append(c.lines, jsontext.Value(bytes.TrimSuffix(lines[i], []byte{'\n'})))
+	}
+}
+
+func (l *loop) answer(r reply) {
+	c, ok := r.to.(*call)
+	switch {
+	case !ok:
+	case r.ended == nil:
+		c.reply <- r
+	default:
+		r.value = l.result(r.ended)
+		c.ended <- r
+	}
+}
+
+// result joins a run's end with its events: the captured ones, or for a client
+// that came late the ones still kept.
+func (l *loop) result(end *runEnd) result {
+	if c := l.captures[end.runID]; c != nil {
+		return result{end, c.lines, c.truncated}
+	}
+	var lines []jsontext.Value
+	for _, line := range l.env.Events.Run(end.runID) {
+		lines = append(lines, jsontext.Value(bytes.TrimSuffix(line, []byte{'\n'})))
+	}
+	return result{end, lines, false}
+}
+
+// fail answers what a broken batch leaves unanswered.
+func (l *loop) fail(replies []reply, err error) {
+	for _, r := range replies {
+		if c, ok := r.to.(*call); ok && r.ended == nil {
+			c.reply <- reply{err: err}
+		}
+	}
+}
+
+func (l *loop) startAll(jobs []work) {
+	for _, w := range jobs {
+		l.start(w)
+	}
+}
+
+// start starts a piece of work, or cancels the running one.
+func (l *loop) start(w work) {
+	if w.call == nil && w.tool == nil {
+		if l.cancel != nil {
+			l.cancel(errAborted)
+		}
+		return
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	l.cancel = cancel
+	l.working.Add(1)
+	l.running.Go(func() {
+		defer l.working.Add(-1)
+		defer cancel(nil)
+		if w.call != nil {
+			l.callModel(ctx, w.gen, *w.call)
+		} else {
+			l.callTool(ctx, w.gen, *w.tool)
+		}
+	})
+}
+
+// abandon ends the running work and waits for it.
+func (l *loop) abandon() {
+	if l.cancel != nil {
+		l.cancel(errShutdown)
+	}
+	idle := make(chan struct{})
+	go func() {
+		l.running.Wait()
+		close(idle)
+	}()
+	for {
+		select {
+		case <-l.mailbox: // its poster learns from done that nobody answers
+		case <-idle:
+			return
+		}
+	}
+}

@@ -1,0 +1,472 @@
+package runloop
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"noused/internal/model"
+	"noused/internal/protocol"
+	"noused/internal/queue"
+	"noused/internal/session"
+)
+
+// Bounds of what one session may hold or do.
+const (
+	maxPending      = 1000     // texts waiting for delivery
+	maxPendingBytes = 64 << 20 // of those texts together
+	maxSteps        = 50       // model calls in one turn
+	maxCrashes      = 3        // resumptions of one run after crashes
+	keptTokens      = 20_000   // a compaction leaves about so many
+)
+
+// machine decides. It is a pure function of the facts folded so far and its
+// inputs: no clock, no I/O, no goroutine; every input appends to out what is to
+// be done about it. Facts are applied to the session the moment they are
+// recorded, so the session it reads is always the fold of its journal.
+type machine struct {
+	s         *session.State
+	modelName string
+	newID     func(prefix string) string
+
+	now      time.Time
+	out      effects
+	phase    phase
+	gen      int // of the model call or tool call being awaited; others are stale
+	msg      message
+	call     model.ToolCall
+	callAt   time.Time
+	compact  *compaction
+	waiters  []ticket // answered when the run ends
+	deferred []input  // stepped again once the session is idle
+	draining bool
+}
+
+// phase says what the machine waits for.
+type phase int
+
+const (
+	idle       phase = iota // nothing: the next command
+	streaming               // deltas of model call gen
+	calling                 // the result of tool call gen
+	compacting              // deltas of the summary gen
+	parked                  // nothing more: the daemon is stopping
+)
+
+// message is the assistant message being streamed.
+type message struct {
+	id             string
+	started        bool
+	text, thinking strings.Builder
+	calls          []model.ToolCall
+	stop           model.StopReason
+	usage          model.Usage
+}
+
+type compaction struct {
+	ticket    ticket
+	firstKept string
+	before    int64
+	text      strings.Builder
+}
+
+// ticket stands for a client that waits for replies.
+type ticket any
+
+// effects is what a batch of steps wants done, in this order: the records on
+// disk, the events published, the replies given, the work started.
+type effects struct {
+	records []session.Record
+	events  []protocol.Event
+	replies []reply
+	work    []work
+	// captures names the runs started for a client that waits for their events.
+	captures []string
+}
+
+// reply answers a ticket. With ended set it is the end of the run that a
+// waiting prompt asked for.
+type reply struct {
+	to    ticket
+	value any
+	err   error
+	ended *runEnd
+}
+
+type runEnd struct {
+	runID, output string
+	err           *protocol.Error
+}
+
+// work is a goroutine to start, or with neither set the running one to cancel.
+type work struct {
+	gen  int
+	call *modelCall
+	tool *model.Invocation
+}
+
+// modelCall is a request to the model. The tools it may use are those in
+// active, or with all set every one.
+type modelCall struct {
+	req    model.Request
+	all    bool
+	active []string
+}
+
+// input is one of the things that happen to a session.
+type input interface{ step(m *machine) }
+
+// step takes one input in.
+func (m *machine) step(now time.Time, in input) {
+	m.now = now
+	in.step(m)
+}
+
+// take hands over what is to be done and starts afresh.
+func (m *machine) take() effects {
+	out := m.out
+	m.out = effects{}
+	return out
+}
+
+// runState is the wire's run_state.
+func (m *machine) runState() string {
+	switch {
+	case m.s.Run == nil:
+		return "idle"
+	case m.s.Run.Aborting:
+		return "aborting"
+	default:
+		return "running"
+	}
+}
+
+func (m *machine) record(f session.Fact) {
+	r := session.Record{At: m.now, Fact: f}
+	if err := m.s.Apply(r); err != nil {
+		panic(fmt.Sprintf("a fact does not fit the session it was made from: %v", err))
+	}
+	m.out.records = append(m.out.records, r)
+}
+
+func (m *machine) publish(ev protocol.Event) { m.out.events = append(m.out.events, ev) }
+
+func (m *machine) reply(to ticket, value any) {
+	if to != nil {
+		m.out.replies = append(m.out.replies, reply{to: to, value: value})
+	}
+}
+
+func (m *machine) refuse(to ticket, err error) {
+	if to != nil {
+		m.out.replies = append(m.out.replies, reply{to: to, err: err})
+	}
+}
+
+// runRef ties an event to the run, turnRef to the open turn as well.
+func (m *machine) runRef() protocol.Ref {
+	return protocol.Ref{RunID: m.s.Run.ID, SessionID: m.s.ID}
+}
+
+func (m *machine) turnRef() protocol.Ref {
+	ref := m.runRef()
+	if m.s.Run.TurnOpen {
+		ref.TurnID = turnID(m.s.Run.Turn)
+	}
+	return ref
+}
+
+func turnID(n int) string { return fmt.Sprint(n) }
+
+func kindOf(in session.Input) queue.Kind { return queue.Kind(in.Kind) }
+
+func (m *machine) counts() protocol.PendingCounts {
+	return protocol.PendingCounts{
+		Steer:    queue.Count(m.s.Pending, kindOf, queue.Steer),
+		FollowUp: queue.Count(m.s.Pending, kindOf, queue.FollowUp),
+	}
+}
+
+// openRun opens the run that an accepted input is for.
+func (m *machine) openRun(in session.Input) {
+	m.record(session.RunStarted{RunID: in.RunID})
+	m.publish(protocol.AgentStart{Ref: m.runRef()})
+	m.startTurn(queue.Prompt, []session.Input{in})
+}
+
+// startTurn delivers inputs and asks the model.
+func (m *machine) startTurn(kind queue.Kind, inputs []session.Input) {
+	if m.park() {
+		return
+	}
+	run := m.s.Run
+	ids := make([]string, len(inputs))
+	for i, in := range inputs {
+		ids[i] = in.InputID
+	}
+	m.record(session.TurnStarted{RunID: run.ID, Turn: run.Turn + 1, Kind: string(kind), InputIDs: ids})
+	m.publish(protocol.TurnStart{Ref: m.turnRef(), Kind: string(kind), InputIDs: ids})
+	m.deliver(inputs)
+	m.callModel()
+}
+
+func (m *machine) deliver(inputs []session.Input) {
+	for _, in := range inputs {
+		id := m.newID("msg-")
+		m.record(session.MessageAdded{
+			ID: id, ParentID: m.s.Leaf, RunID: m.s.Run.ID, TurnKind: m.s.Run.Kind, InputID: in.InputID,
+			Message: model.Message{Role: model.User, Text: in.Text},
+		})
+		m.publish(protocol.MessageStart{Ref: m.turnRef(), MessageID: id, Role: string(model.User), Text: in.Text})
+		m.publish(protocol.MessageEnd{Ref: m.turnRef(), MessageID: id, Role: string(model.User), Text: in.Text})
+	}
+}
+
+func (m *machine) callModel() {
+	if m.park() {
+		return
+	}
+	if m.s.Run.Steps >= maxSteps {
+		m.endTurn("error", &protocol.Error{Code: "step_limit", Message: fmt.Sprintf("the turn took %d model calls", maxSteps)})
+		return
+	}
+	m.msg = message{id: m.newID("msg-")}
+	m.await(streaming, work{call: &modelCall{
+		req: model.Request{Messages: m.s.History()}, all: !m.s.ToolsChosen, active: m.s.Tools,
+	}})
+}
+
+// await starts a piece of work; only what carries its generation counts.
+func (m *machine) await(p phase, w work) {
+	m.gen++
+	w.gen = m.gen
+	m.phase = p
+	m.out.work = append(m.out.work, w)
+}
+
+// cancel ends the running piece of work and turns what it still says stale.
+func (m *machine) cancel() {
+	m.gen++
+	m.out.work = append(m.out.work, work{gen: m.gen})
+}
+
+func (m *machine) startMessage() {
+	if !m.msg.started {
+		m.msg.started = true
+		m.publish(protocol.MessageStart{Ref: m.turnRef(), MessageID: m.msg.id, Role: string(model.Assistant)})
+	}
+}
+
+// endMessage keeps the assistant message as it has come so far.
+func (m *machine) endMessage(stop model.StopReason) {
+	calls, usage := m.msg.calls, m.msg.usage
+	if stop == model.StopAborted || stop == model.StopError {
+		calls = nil
+	}
+	text := m.msg.text.String()
+	m.record(session.MessageAdded{
+		ID: m.msg.id, ParentID: m.s.Leaf, RunID: m.s.Run.ID, TurnKind: m.s.Run.Kind,
+		Message:    model.Message{Role: model.Assistant, Text: text, Thinking: m.msg.thinking.String(), ToolCalls: calls},
+		StopReason: stop, Usage: &usage, Model: m.modelName,
+	})
+	m.publish(protocol.MessageEnd{
+		Ref: m.turnRef(), MessageID: m.msg.id, Role: string(model.Assistant), Text: text,
+		ToolCalls: wireCalls(calls), StopReason: string(stop), Usage: (*protocol.Usage)(&usage),
+	})
+}
+
+// nextCall runs the next tool call of the last assistant message, or asks the
+// model again when all have their results.
+func (m *machine) nextCall() {
+	run := m.s.Run
+	if len(run.Calls) == 0 {
+		m.callModel()
+		return
+	}
+	if m.park() {
+		return
+	}
+	if why, ok := m.refusal(run.Calls[0]); ok {
+		m.failCall(run.Calls[0], why, false)
+		m.afterCall()
+		return
+	}
+	m.call, m.callAt = run.Calls[0], m.now
+	m.record(session.ToolStarted{RunID: run.ID, CallID: m.call.ID})
+	m.publish(m.toolStart(m.call))
+	m.await(calling, work{tool: m.invocation(m.call)})
+}
+
+// refusal is the result of a call that must not be run.
+func (m *machine) refusal(call model.ToolCall) (model.ToolResult, bool) {
+	switch {
+	case m.s.Run.Stop == model.StopLength:
+		return model.Failed("bad_request", "not run: the model's message was cut off at its length limit"), true
+	case m.s.ToolsChosen && !slices.Contains(m.s.Tools, call.Name):
+		return model.Failed("forbidden", call.Name+" is not active in this session"), true
+	}
+	return model.ToolResult{}, false
+}
+
+func (m *machine) invocation(call model.ToolCall) *model.Invocation {
+	return &model.Invocation{ToolCall: call, SessionID: m.s.ID, Phase: "setup"}
+}
+
+func (m *machine) toolStart(call model.ToolCall) protocol.Event {
+	return protocol.ToolStart{Ref: m.turnRef(), ToolCallID: call.ID, ToolName: call.Name, Arguments: rawObject(call.Arguments)}
+}
+
+// endCall keeps a call's result.
+func (m *machine) endCall(call model.ToolCall, res model.ToolResult, skipped bool, took time.Duration) {
+	m.record(session.MessageAdded{
+		ID: m.newID("msg-"), ParentID: m.s.Leaf, RunID: m.s.Run.ID, TurnKind: m.s.Run.Kind,
+		Message: model.Message{Role: model.Tool, Text: res.Text, ToolCallID: call.ID, ToolName: call.Name, OK: res.OK},
+		Outputs: res.Outputs,
+	})
+	m.publish(protocol.ToolEnd{
+		Ref: m.turnRef(), ToolCallID: call.ID, ToolName: call.Name, OK: res.OK, Result: res.Text, Outputs: res.Outputs,
+		Value: rawValue(res.Value), Skipped: skipped, Error: wireToolError(res.Error), DurationMS: took.Milliseconds(),
+	})
+}
+
+// failCall gives a result to a call that is not run.
+func (m *machine) failCall(call model.ToolCall, res model.ToolResult, skipped bool) {
+	m.publish(m.toolStart(call))
+	m.publish(protocol.ToolUpdate{Ref: m.turnRef(), ToolCallID: call.ID, ToolName: call.Name, Delta: res.Text})
+	m.endCall(call, res, skipped, 0)
+}
+
+// afterCall looks at the steers before anything else goes on (invariant 4).
+func (m *machine) afterCall() {
+	if queue.Count(m.s.Pending, kindOf, queue.Steer) == 0 {
+		m.nextCall()
+		return
+	}
+	for _, call := range m.s.Run.Calls {
+		m.failCall(call, model.ToolResult{Text: "skipped: the user steered the run before this call"}, true)
+	}
+	m.endTurn("steered", nil)
+}
+
+// endTurn closes the turn and takes the next one, or ends the run.
+func (m *machine) endTurn(stop string, why *protocol.Error) {
+	ended := session.TurnEnded{RunID: m.s.Run.ID, Turn: m.s.Run.Turn, StopReason: stop}
+	if why != nil {
+		ended.Code, ended.Error = string(why.Code), why.Message
+	}
+	ref := m.turnRef()
+	m.record(ended)
+	m.publish(protocol.TurnEnd{Ref: ref, StopReason: stop})
+	m.afterTurn()
+}
+
+func (m *machine) afterTurn() {
+	kind, batch := queue.Next(m.s.Pending, kindOf, queue.Mode(m.s.SteeringMode), queue.Mode(m.s.FollowUpMode))
+	last := m.s.Run.Ended
+	switch {
+	case len(batch) > 0:
+		m.startTurn(kind, batch)
+	case last.StopReason == "aborted":
+		m.endRun("aborted", nil)
+	case last.StopReason == "error":
+		m.endRun("error", &protocol.Error{Code: protocol.Code(last.Code), Message: last.Error})
+	default:
+		m.endRun("completed", nil)
+	}
+}
+
+// endRun closes the run, exactly once. What it still owes is handed back.
+func (m *machine) endRun(stop string, why *protocol.Error) {
+	run := m.s.Run
+	end := protocol.AgentEnd{
+		Ref: m.runRef(), StopReason: stop, Turns: run.Turn, Usage: protocol.Usage(run.Usage),
+		Discarded: discarded(m.s.Pending),
+	}
+	fact := session.RunEnded{RunID: run.ID, StopReason: stop}
+	if why != nil {
+		fact.Code, fact.Error = string(why.Code), why.Message
+		end.Error = &protocol.RunError{Code: fact.Code, Message: fact.Error}
+	}
+	m.record(fact)
+	m.publish(end)
+	for _, w := range m.waiters {
+		m.out.replies = append(m.out.replies, reply{to: w, ended: endOf(fact, run.Output)})
+	}
+	m.waiters = nil
+	m.becomeIdle()
+}
+
+func endOf(f session.RunEnded, output string) *runEnd {
+	end := &runEnd{runID: f.RunID, output: output}
+	if f.StopReason == "error" {
+		end.err = protocol.Errorf(protocol.ProviderError, "%s", f.Error)
+		if f.Code != string(protocol.ProviderError) {
+			end.err.Message = f.Code + ": " + f.Error
+		}
+	}
+	return end
+}
+
+// becomeIdle steps what was put off, until one of it makes the session busy.
+func (m *machine) becomeIdle() {
+	m.phase = idle
+	for len(m.deferred) > 0 && m.s.Run == nil && m.phase == idle {
+		next := m.deferred[0]
+		m.deferred = m.deferred[1:]
+		next.step(m)
+	}
+}
+
+// park leaves the run where it is when the daemon is stopping.
+func (m *machine) park() bool {
+	if !m.draining {
+		return false
+	}
+	m.phase = parked
+	m.record(session.RunParked{RunID: m.s.Run.ID})
+	return true
+}
+
+func discarded(inputs []session.Input) []protocol.DiscardedInput {
+	var out []protocol.DiscardedInput
+	for _, in := range inputs {
+		out = append(out, protocol.DiscardedInput{InputID: in.InputID, Kind: in.Kind, Text: in.Text})
+	}
+	return out
+}
+
+func wireCalls(calls []model.ToolCall) []protocol.ToolCall {
+	out := make([]protocol.ToolCall, len(calls))
+	for i, c := range calls {
+		out[i] = protocol.ToolCall{ID: c.ID, Name: c.Name, Arguments: rawObject(c.Arguments)}
+	}
+	return out
+}
+
+func wireToolError(e *model.ToolError) *protocol.ToolError {
+	if e == nil {
+		return nil
+	}
+	return &protocol.ToolError{Code: e.Code, Message: e.Message, Details: rawValue(e.Details)}
+}
+
+// pendingBytes is the size of the texts that wait.
+func pendingBytes(inputs []session.Input) int {
+	n := 0
+	for _, in := range inputs {
+		n += len(in.Text)
+	}
+	return n
+}
+
+// undelivered are the open turn's inputs that have no message yet.
+func (m *machine) undelivered() []session.Input {
+	var out []session.Input
+	for _, in := range m.s.Pending {
+		if slices.Contains(m.s.Run.Inputs, in.InputID) {
+			out = append(out, in)
+		}
+	}
+	return out
+}

@@ -1,0 +1,548 @@
+package runloop
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"noused/internal/model"
+	"noused/internal/protocol"
+	"noused/internal/protocol/protocoltest"
+	"noused/internal/queue"
+	"noused/internal/session"
+)
+
+// world is everything around one machine: it performs the effects at once,
+// keeps the journal, and notes what every client was told.
+type world struct {
+	t       *testing.T
+	m       *machine
+	records []session.Record
+	checker *protocoltest.Checker
+	events  []protocol.Event
+	work    work // the latest piece that was started and not cancelled
+	ids     int
+	clock   time.Time
+	asked   map[*client]bool // clients without their reply
+	waiting map[*client]bool // clients without their run's end
+}
+
+type client struct {
+	name string
+	wait bool
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{
+		t: t, checker: protocoltest.NewChecker(), clock: time.Unix(1e9, 0),
+		asked: map[*client]bool{}, waiting: map[*client]bool{},
+	}
+	w.records = []session.Record{{At: w.clock, Fact: session.Created{SessionID: "ses-1"}}}
+	w.boot()
+	return w
+}
+
+// boot starts a machine from the journal alone, as a daemon's start does.
+func (w *world) boot() {
+	s := session.NewState()
+	for _, r := range w.records {
+		if err := s.Apply(r); err != nil {
+			w.t.Fatalf("the journal does not fold: %v", err)
+		}
+	}
+	w.m = &machine{s: s, modelName: "test", newID: func(prefix string) string { w.ids++; return fmt.Sprint(prefix, w.ids) }}
+	w.work = work{}
+	w.step(resumeIn{})
+}
+
+func (w *world) step(in input) {
+	w.t.Helper()
+	w.clock = w.clock.Add(time.Second)
+	w.m.step(w.clock, in)
+	out := w.m.take()
+	w.records = append(w.records, out.records...)
+	for _, r := range out.replies {
+		w.answer(r)
+	}
+	for _, ev := range out.events {
+		w.events = append(w.events, ev)
+		if err := w.checker.Event(ev); err != nil {
+			w.t.Fatalf("after %d events: %v\n%s", len(w.events), err, w.story())
+		}
+	}
+	for _, job := range out.work {
+		w.work = job
+		if job.call == nil && job.tool == nil {
+			w.work = work{}
+			if w.m.phase == calling { // a cancelled tool still gives its result
+				w.work = work{gen: job.gen, tool: &model.Invocation{}}
+			}
+		}
+	}
+}
+
+func (w *world) answer(r reply) {
+	c, ok := r.to.(*client)
+	switch {
+	case !ok:
+		return
+	case r.ended != nil:
+		if !w.waiting[c] {
+			w.t.Fatalf("%s is told twice that its run ended", c.name)
+		}
+		delete(w.waiting, c)
+		return
+	case !w.asked[c]:
+		w.t.Fatalf("%s is answered twice", c.name)
+	}
+	delete(w.asked, c)
+	if r.err != nil {
+		return
+	}
+	switch v := r.value.(type) {
+	case protocol.PromptAccepted:
+		w.checker.Accepted(v.InputID, v.RunID)
+		if c.wait {
+			w.waiting[c] = true
+		}
+	case protocol.AbortAccepted:
+		if err := w.checker.HandedBack(v.Discarded); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func (w *world) client(name string) *client {
+	c := &client{name: name}
+	w.asked[c] = true
+	return c
+}
+
+// story is the tail of what was announced.
+func (w *world) story() string {
+	out := ""
+	for _, ev := range w.events[max(0, len(w.events)-25):] {
+		out += fmt.Sprintf("%s %+v\n", ev.Type(), ev)
+	}
+	return out
+}
+
+// finish plays a world's model and tools to the end, so that whatever was
+// promised can be asked for.
+func (w *world) finish() {
+	w.t.Helper()
+	for n := 0; !w.m.settled(); n++ {
+		if n > 100_000 {
+			w.t.Fatalf("the run does not end\n%s", w.story())
+		}
+		if w.work.tool != nil {
+			w.step(toolDoneIn{w.work.gen, model.ToolResult{OK: true}})
+			continue
+		}
+		w.step(deltaIn{w.work.gen, model.Delta{Text: "bye", Stop: model.StopEnd}})
+		w.step(modelDoneIn{w.work.gen, nil})
+	}
+	if err := w.checker.Done(); err != nil {
+		w.t.Fatalf("%v\n%s", err, w.story())
+	}
+	for c := range w.asked {
+		w.t.Fatalf("%s was never answered", c.name)
+	}
+	for c := range w.waiting {
+		w.t.Fatalf("%s never heard of its run's end", c.name)
+	}
+}
+
+// random does one random thing that can happen to a session.
+func (w *world) random(pick func(n int) int) {
+	w.t.Helper()
+	texts := []string{"a", "b\nc", "!t.x"}
+	text := texts[pick(len(texts))]
+	stale := w.work.gen - pick(2)*pick(3)
+	switch pick(24) {
+	case 0, 1, 2:
+		c := w.client("prompt")
+		c.wait = pick(2) == 0
+		p := protocol.PromptParams{Text: text, StreamingBehavior: []string{"", "steer", "follow_up"}[pick(3)]}
+		if pick(4) == 0 {
+			p.IdempotencyKey = fmt.Sprint("key", pick(5))
+		}
+		if entries := w.m.s.Entries(); len(entries) > 0 && pick(3) == 0 {
+			p.LeafID = entries[pick(len(entries))].ID
+		}
+		w.step(promptIn{c, p, c.wait})
+	case 3, 4, 5:
+		p := protocol.SteerParams{Text: text, IfIdle: []string{"", "prompt"}[pick(2)]}
+		w.step(queueIn{w.client("steer"), queue.Steer, p})
+	case 6, 7:
+		p := protocol.SteerParams{Text: text, IfIdle: []string{"", "prompt"}[pick(2)]}
+		w.step(queueIn{w.client("follow_up"), queue.FollowUp, p})
+	case 8:
+		w.step(abortIn{w.client("abort"), []string{"", "run-0"}[pick(2)]})
+	case 9:
+		kind := []queue.Kind{queue.Steer, queue.FollowUp}[pick(2)]
+		w.step(modeIn{w.client("mode"), "set", kind, []string{"one-at-a-time", "all"}[pick(2)]})
+	case 10:
+		w.step(toolsIn{w.client("tools"), []string{"t.x", "t.y"}[:pick(3)], 0})
+	case 11:
+		if entries := w.m.s.Entries(); len(entries) > 0 {
+			w.step(leafIn{w.client("leaf"), entries[pick(len(entries))].ID})
+		}
+	case 12:
+		w.step(compactIn{w.client("compact"), ""})
+	case 13:
+		w.step(toolUpdateIn{stale, model.ToolUpdate{Delta: "x", Patch: []byte(`{"a":{"b":1,"c":null}}`)}})
+	case 14:
+		w.step(toolUpdateIn{stale, model.ToolUpdate{Delta: "bad", Warning: "invalid_tool_event"}})
+	case 15, 16:
+		w.step(toolDoneIn{stale, model.ToolResult{OK: pick(2) == 0, Text: "r"}})
+	case 17:
+		w.step(modelDoneIn{stale, errors.New("overloaded")})
+	case 18:
+		w.step(deltaIn{stale, model.Delta{Thinking: "hm"}})
+	case 19, 20:
+		call := &model.ToolCall{ID: "call_0", Name: []string{"t.x", "t.y"}[pick(2)], Arguments: []byte(`{}`)}
+		w.step(deltaIn{stale, model.Delta{ToolCall: call}})
+	default:
+		stops := []model.StopReason{model.StopEnd, model.StopToolCalls, model.StopLength, ""}
+		w.step(deltaIn{stale, model.Delta{Text: text}})
+		w.step(deltaIn{stale, model.Delta{Stop: stops[pick(4)]}})
+		w.step(modelDoneIn{stale, nil})
+	}
+}
+
+// TestInvariantsOverAMillionSteps is the §4 oracle over random lives.
+func TestInvariantsOverAMillionSteps(t *testing.T) {
+	total := 1_000_000
+	if testing.Short() || raceEnabled {
+		total = 100_000
+	}
+	const life = 500
+	for seed := range total / life {
+		rng := rand.New(rand.NewPCG(uint64(seed), 7))
+		w := newWorld(t)
+		for range life {
+			w.random(rng.IntN)
+		}
+		w.finish()
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+// A daemon killed between any two steps goes on with the same runs, and no
+// text is lost or said twice.
+func TestInvariantsAcrossRestarts(t *testing.T) {
+	for seed := range 300 {
+		rng := rand.New(rand.NewPCG(uint64(seed), 11))
+		w := newWorld(t)
+		for range 300 {
+			w.random(rng.IntN)
+			if rng.IntN(40) == 0 {
+				w.restart(rng)
+			}
+		}
+		w.finish()
+	}
+}
+
+// restart loses everything but the journal, sometimes with its unsynced end.
+func (w *world) restart(rng *rand.Rand) {
+	w.t.Helper()
+	clear(w.asked) // the connections are gone
+	clear(w.waiting)
+	open := w.m.s.Run
+	w.checker.Restart(openCalls(w.m))
+	w.boot()
+	if open != nil && w.m.s.Run != nil && w.m.s.Run.ID != open.ID && rng != nil {
+		started, ended := w.checker.Run(open.ID)
+		if started && !ended {
+			w.t.Fatalf("run %s was replaced by %s", open.ID, w.m.s.Run.ID)
+		}
+	}
+}
+
+func openCalls(m *machine) string {
+	if m.phase == calling {
+		return m.call.ID
+	}
+	return ""
+}
+
+// everything lets a comparison see private fields as well.
+var everything = cmp.Exporter(func(reflect.Type) bool { return true })
+
+// The live session equals the fold of its journal, at every moment.
+func TestStateIsTheFoldOfTheJournal(t *testing.T) {
+	for seed := range 40 {
+		rng := rand.New(rand.NewPCG(uint64(seed), 13))
+		w := newWorld(t)
+		for range 200 {
+			w.random(rng.IntN)
+			again := session.NewState()
+			for _, r := range w.records {
+				if err := again.Apply(r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(again, w.m.s, everything); diff != "" {
+				t.Fatalf("seed %d: -fold +live:\n%s", seed, diff)
+			}
+		}
+	}
+}
+
+func FuzzMachine(f *testing.F) {
+	f.Add([]byte{0, 0, 3, 19, 0, 21, 3, 15, 8, 0, 6})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		w := newWorld(t)
+		next := 0
+		pick := func(n int) int {
+			if next >= len(data) {
+				return 0
+			}
+			next++
+			return int(data[next-1]) % n
+		}
+		for next < len(data) {
+			w.random(pick)
+			if pick(30) == 29 {
+				w.restart(nil)
+			}
+		}
+		w.finish()
+	})
+}
+
+// types lists what was announced, for the stories below.
+func (w *world) types() []string {
+	var out []string
+	for _, ev := range w.events {
+		s := ev.Type()
+		switch ev := ev.(type) {
+		case protocol.TurnStart:
+			s += " " + ev.Kind
+		case protocol.TurnEnd:
+			s += " " + ev.StopReason
+		case protocol.AgentEnd:
+			s += " " + ev.StopReason
+		case protocol.MessageStart:
+			s += " " + ev.Role
+		case protocol.MessageEnd:
+			s += " " + ev.Role + " " + ev.StopReason
+		case protocol.ToolEnd:
+			s += fmt.Sprintf(" ok=%t skipped=%t", ev.OK, ev.Skipped)
+		case protocol.Status:
+			s += " " + ev.Code
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func (w *world) prompt(text string) { w.step(promptIn{nil, protocol.PromptParams{Text: text}, false}) }
+
+func (w *world) say(d ...model.Delta) {
+	for _, d := range d {
+		w.step(deltaIn{w.work.gen, d})
+	}
+	w.step(modelDoneIn{w.work.gen, nil})
+}
+
+func toolCall(name string) model.Delta {
+	return model.Delta{ToolCall: &model.ToolCall{Name: name, Arguments: []byte(`{}`)}}
+}
+
+func (w *world) expect(want ...string) {
+	w.t.Helper()
+	if diff := cmp.Diff(want, w.types()); diff != "" {
+		w.t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestSteerDuringAToolSkipsTheRest(t *testing.T) {
+	w := newWorld(t)
+	w.prompt("go")
+	w.say(toolCall("t.x"), toolCall("t.y"), model.Delta{Stop: model.StopToolCalls})
+	w.step(queueIn{nil, queue.FollowUp, protocol.SteerParams{Text: "later"}})
+	w.step(queueIn{nil, queue.Steer, protocol.SteerParams{Text: "stop that"}})
+	w.step(toolDoneIn{w.work.gen, model.ToolResult{OK: true, Text: "done"}})
+	w.finish()
+	w.expect(
+		"agent_start", "turn_start prompt", "message_start user", "message_end user ",
+		"message_start assistant", "message_end assistant tool_calls",
+		"tool_execution_start", "status follow_up_queued", "status steer_queued", "tool_execution_end ok=true skipped=false",
+		"tool_execution_start", "tool_execution_update", "tool_execution_end ok=false skipped=true",
+		"turn_end steered",
+		"turn_start steer", "message_start user", "message_end user ", "message_start assistant", "message_update", "message_end assistant end", "turn_end end",
+		"turn_start follow_up", "message_start user", "message_end user ", "message_start assistant", "message_update", "message_end assistant end", "turn_end end",
+		"agent_end completed",
+	)
+}
+
+func TestAbortInTheMiddleOfAStreamKeepsWhatCame(t *testing.T) {
+	w := newWorld(t)
+	w.prompt("go")
+	w.step(deltaIn{w.work.gen, model.Delta{Text: "half a "}})
+	w.step(abortIn{})
+	w.expect("agent_start", "turn_start prompt", "message_start user", "message_end user ",
+		"message_start assistant", "message_update", "status abort_requested", "message_end assistant aborted", "turn_end aborted", "agent_end aborted")
+	path, _ := w.m.s.Path("")
+	if got := path[len(path)-1].Message.Text; got != "half a " {
+		t.Errorf("the session keeps %q, want what was streamed", got)
+	}
+}
+
+func TestFailedModelDeliversWhatWaits(t *testing.T) {
+	w := newWorld(t)
+	w.prompt("go")
+	w.step(queueIn{nil, queue.FollowUp, protocol.SteerParams{Text: "and then"}})
+	w.step(modelDoneIn{w.work.gen, errors.New("no route to host")})
+	w.step(modelDoneIn{w.work.gen, errors.New("no route to host")})
+	w.expect("agent_start", "turn_start prompt", "message_start user", "message_end user ", "status follow_up_queued", "turn_end error",
+		"turn_start follow_up", "message_start user", "message_end user ", "turn_end error", "agent_end error")
+	end := w.events[len(w.events)-1].(protocol.AgentEnd)
+	if want := (protocol.RunError{Code: "provider_error", Message: "no route to host"}); end.Error == nil || *end.Error != want {
+		t.Errorf("got %+v, want %+v", end.Error, want)
+	}
+}
+
+func TestSteerWhileAbortingStartsARunAfterwards(t *testing.T) {
+	w := newWorld(t)
+	w.prompt("go")
+	w.say(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
+	w.step(abortIn{})
+	c := w.client("steer")
+	w.step(queueIn{c, queue.Steer, protocol.SteerParams{Text: "instead", IfIdle: "prompt"}})
+	if !w.asked[c] {
+		t.Error("answered while the old run is still ending")
+	}
+	w.step(toolDoneIn{w.work.gen, model.ToolResult{}})
+	w.finish()
+	if got := w.types(); !slices.Contains(got, "agent_end aborted") || got[len(got)-1] != "agent_end completed" {
+		t.Errorf("got %v, want the aborted run and then a completed one", got)
+	}
+}
+
+func TestATurnOfTooManyStepsEnds(t *testing.T) {
+	w := newWorld(t)
+	w.prompt("go")
+	for range maxSteps {
+		w.say(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
+		w.step(toolDoneIn{w.work.gen, model.ToolResult{OK: true}})
+	}
+	end, ok := w.events[len(w.events)-1].(protocol.AgentEnd)
+	if !ok || end.Error == nil || end.Error.Code != "step_limit" {
+		t.Errorf("got %+v, want the run ended with step_limit", w.events[len(w.events)-1])
+	}
+}
+
+func TestARunThatKeepsCrashingTheDaemonIsEnded(t *testing.T) {
+	w := newWorld(t)
+	w.prompt("go")
+	w.step(queueIn{nil, queue.Steer, protocol.SteerParams{Text: "hold on"}})
+	for range maxCrashes {
+		w.checker.Restart("")
+		w.boot()
+	}
+	end, ok := w.events[len(w.events)-1].(protocol.AgentEnd)
+	if !ok || end.Error == nil || end.Error.Code != "crash_loop" {
+		t.Fatalf("got %+v, want the run ended with crash_loop", w.events[len(w.events)-1])
+	}
+	if len(end.Discarded) != 1 || end.Discarded[0].Text != "hold on" {
+		t.Errorf("got %+v, want the queued text handed back", end.Discarded)
+	}
+	w.finish()
+}
+
+func TestAnInterruptedToolIsNotRunAgain(t *testing.T) {
+	w := newWorld(t)
+	w.prompt("go")
+	w.say(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
+	w.checker.Restart(w.m.call.ID)
+	w.boot()
+	if w.work.tool != nil {
+		t.Error("the tool is run a second time")
+	}
+	history := w.m.s.History()
+	if got := history[len(history)-1]; got.Role != model.Tool || got.OK || got.Text == "" {
+		t.Errorf("the model reads %+v, want a result that says the effect is unknown", got)
+	}
+	w.finish()
+}
+
+// Whatever a model or a tool makes up, the session can be kept and read again.
+func TestHostileJSONIsKeptReadable(t *testing.T) {
+	deep := strings.Repeat("[", 9_990) + strings.Repeat("]", 9_990)
+	w := newWorld(t)
+	w.prompt("go")
+	for _, args := range []string{"{oops", "\xff", deep, `{"a":1,"a":2}`, `{"a":` + deep + `}`} {
+		w.step(deltaIn{w.work.gen, model.Delta{ToolCall: &model.ToolCall{Name: "t.x", Arguments: []byte(args)}}})
+	}
+	w.say(model.Delta{Text: "\xff", Stop: model.StopToolCalls})
+	for _, patch := range []string{"{oops", deep, `{"a":` + deep + `}`, `{"a":1,"a":2}`} {
+		w.step(toolUpdateIn{w.work.gen, model.ToolUpdate{Delta: "\xff", Update: []byte(patch), Patch: []byte(patch)}})
+		w.step(toolUpdateIn{w.work.gen, model.ToolUpdate{Asset: &model.Asset{ID: "\xff", Metadata: []byte(patch)}}})
+	}
+	w.finish()
+	for _, ev := range w.events {
+		if _, err := protocol.EncodePayload(ev); err != nil {
+			t.Errorf("%s cannot be announced: %v", ev.Type(), err)
+		}
+	}
+	store, err := session.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, j, err := store.Create("ses-1", w.records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, again, problems, err := store.Load("ses-1")
+	if err != nil || len(problems) > 0 {
+		t.Errorf("the journal cannot be read again: %v %v", err, problems)
+	}
+	if err := errors.Join(j.Close(), again.Close(), store.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCutOffToolCallsAreFailed(t *testing.T) {
+	w := newWorld(t)
+	w.prompt("go")
+	w.say(toolCall("t.x"), model.Delta{Stop: model.StopLength})
+	if w.work.tool != nil {
+		t.Error("a call out of a message that was cut off is run")
+	}
+	w.finish()
+}
+
+func TestAnsweredOnceForAnIdempotencyKey(t *testing.T) {
+	w := newWorld(t)
+	p := protocol.PromptParams{Text: "go", IdempotencyKey: "k"}
+	first, second := &client{name: "first"}, &client{name: "second"}
+	w.asked[first] = true
+	w.step(promptIn{first, p, false})
+	w.finish()
+	w.checker.Restart("")
+	w.boot()
+	before := len(w.events)
+	w.asked[second] = true
+	w.step(promptIn{second, p, false})
+	if len(w.asked) > 0 || len(w.events) != before {
+		t.Errorf("%d unanswered, %d new events; want an answer and nothing done", len(w.asked), len(w.events)-before)
+	}
+	w.clock = w.clock.Add(25 * time.Hour)
+	w.step(promptIn{nil, p, false})
+	if len(w.events) == before {
+		t.Error("the key still counts after a day")
+	}
+}

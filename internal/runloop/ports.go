@@ -1,0 +1,38 @@
+package runloop
+
+import (
+	"context"
+	"iter"
+
+	"noused/internal/model"
+	"noused/internal/protocol"
+)
+
+// Model streams one assistant message. The stream ends with a delta that
+// carries Stop, or with an error; it ends promptly when ctx does or the
+// consumer breaks.
+type Model interface {
+	Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error]
+}
+
+// Tools knows and runs the operations of all tools.
+type Tools interface {
+	// List returns every operation. It may wait for tools that have to be asked
+	// what they can do, never past their deadline.
+	List(ctx context.Context) []model.ToolInfo
+	// Call runs one operation and hands on what it says meanwhile, in order, from
+	// one goroutine at a time. No progress follows its return, and no child
+	// survives it beyond the grace. It never fails but through its result.
+	Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult
+}
+
+// Events is the daemon's numbered event log.
+type Events interface {
+	// Append publishes the events in order and returns their encoded lines,
+	// which must not be changed.
+	Append(events ...protocol.Event) [][]byte
+	// Run returns the kept lines of a run.
+	Run(runID string) [][]byte
+	// LastSeq is the number of the newest event.
+	LastSeq() uint64
+}

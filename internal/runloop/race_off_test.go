@@ -1,0 +1,5 @@
+//go:build !race
+
+package runloop
+
+const raceEnabled = false

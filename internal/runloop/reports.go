@@ -1,0 +1,194 @@
+package runloop
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/model"
+	"noused/internal/protocol"
+	"noused/internal/session"
+)
+
+// What the loop's own work reports. Reports of another generation are stale.
+type (
+	deltaIn struct {
+		gen   int
+		delta model.Delta
+	}
+	modelDoneIn struct {
+		gen int
+		err error
+	}
+	toolUpdateIn struct {
+		gen    int
+		update model.ToolUpdate
+	}
+	toolDoneIn struct {
+		gen    int
+		result model.ToolResult
+	}
+	// sideUpdateIn is what a tool says that runs outside any run.
+	sideUpdateIn struct{ update model.ToolUpdate }
+)
+
+func (in deltaIn) step(m *machine) {
+	if in.gen != m.gen {
+		return
+	}
+	d := in.delta
+	switch m.phase {
+	case compacting:
+		m.compact.text.WriteString(d.Text)
+	case streaming:
+		m.stream(d)
+	}
+}
+
+func (m *machine) stream(d model.Delta) {
+	switch {
+	case d.Text != "":
+		m.startMessage()
+		m.msg.text.WriteString(d.Text)
+		m.publish(protocol.MessageUpdate{Ref: m.turnRef(), MessageID: m.msg.id, Delta: d.Text})
+	case d.Thinking != "":
+		m.startMessage()
+		m.msg.thinking.WriteString(d.Thinking)
+		m.publish(protocol.MessageUpdate{Ref: m.turnRef(), MessageID: m.msg.id, ThinkingDelta: d.Thinking})
+	case d.ToolCall != nil:
+		m.startMessage()
+		call := *d.ToolCall
+		call.ID = m.newID("call-") // a provider's own need not be unique
+		if len(call.Arguments) == 0 {
+			call.Arguments = []byte("{}")
+		}
+		call.Arguments = []byte(rawObject(call.Arguments))
+		m.msg.calls = append(m.msg.calls, call)
+	}
+	if d.Stop != "" {
+		m.msg.stop = d.Stop
+	}
+	if d.Usage != (model.Usage{}) {
+		m.msg.usage = d.Usage
+	}
+}
+
+func (in modelDoneIn) step(m *machine) {
+	switch {
+	case in.gen != m.gen:
+		return
+	case m.phase == compacting:
+		m.endCompaction(in.err)
+		return
+	case m.phase != streaming:
+		return
+	}
+	err := in.err
+	if err == nil && m.msg.stop == "" {
+		err = fmt.Errorf("the model's stream broke off without a stop reason")
+	}
+	if err != nil {
+		if m.msg.started {
+			m.endMessage(model.StopError)
+		}
+		m.endTurn("error", &protocol.Error{Code: protocol.ProviderError, Message: err.Error()})
+		return
+	}
+	m.startMessage()
+	m.endMessage(m.msg.stop)
+	m.afterMessage()
+}
+
+// afterMessage goes on from a whole assistant message.
+func (m *machine) afterMessage() {
+	if len(m.s.Run.Calls) > 0 {
+		m.nextCall()
+		return
+	}
+	m.endTurn("end", nil)
+}
+
+func (in toolUpdateIn) step(m *machine) {
+	if in.gen != m.gen || m.phase != calling {
+		return
+	}
+	u := in.update
+	m.keepUpdate(u)
+	if u.Warning != "" {
+		m.publish(protocol.Warning{Ref: m.turnRef(), Code: u.Warning, Message: u.Delta, ToolCallID: m.call.ID})
+		return
+	}
+	m.publish(protocol.ToolUpdate{Ref: m.turnRef(), ToolCallID: m.call.ID, ToolName: m.call.Name, Delta: u.Delta, Update: rawValue(u.Update)})
+}
+
+func (in sideUpdateIn) step(m *machine) {
+	m.keepUpdate(in.update)
+	if in.update.Warning != "" {
+		m.publish(protocol.Warning{Ref: protocol.Ref{SessionID: m.s.ID}, Code: in.update.Warning, Message: in.update.Delta})
+	}
+}
+
+func (m *machine) keepUpdate(u model.ToolUpdate) {
+	if patch := rawValue(u.Patch); patch.Kind() == jsontext.KindBeginObject {
+		m.record(session.Patched{Patch: patch})
+	}
+	if u.Asset != nil {
+		asset := *u.Asset
+		asset.Metadata = []byte(rawValue(asset.Metadata))
+		m.record(session.AssetAdded{Asset: asset})
+	}
+}
+
+func (in toolDoneIn) step(m *machine) {
+	if in.gen != m.gen || m.phase != calling {
+		return
+	}
+	m.endCall(m.call, in.result, false, m.now.Sub(m.callAt))
+	if m.s.Run.Aborting {
+		m.finishAbort()
+		return
+	}
+	m.afterCall()
+}
+
+// maxDepth bounds the nesting of JSON that a model or a tool made: it is kept
+// and told inside other JSON, which has a limit of its own.
+const maxDepth = 1000
+
+// sound reports that v can be put into a record and an event.
+func sound(v jsontext.Value) bool {
+	dec := jsontext.NewDecoder(bytes.NewReader(v))
+	for {
+		switch _, err := dec.ReadToken(); {
+		case err != nil:
+			return false
+		case dec.StackDepth() > maxDepth:
+			return false
+		case dec.StackDepth() == 0:
+			_, err := dec.ReadToken()
+			return errors.Is(err, io.EOF)
+		}
+	}
+}
+
+// rawObject is a tool call's arguments; what is not sound JSON goes as a
+// string, so that people can read what the model wrote.
+func rawObject(arguments []byte) jsontext.Value {
+	if sound(arguments) {
+		return arguments
+	}
+	quoted, _ := jsontext.AppendQuote(nil, strings.ToValidUTF8(string(arguments), "\uFFFD"))
+	return quoted
+}
+
+// rawValue is a tool's own JSON, left out when it is not sound.
+func rawValue(v []byte) jsontext.Value {
+	if !sound(v) {
+		return nil
+	}
+	return v
+}

@@ -1,0 +1,130 @@
+package runloop
+
+import (
+	"fmt"
+	"slices"
+
+	"noused/internal/model"
+	"noused/internal/protocol"
+	"noused/internal/queue"
+	"noused/internal/session"
+)
+
+// What happens to the daemon.
+type (
+	// resumeIn takes up what a former daemon left in the middle.
+	resumeIn struct{}
+	// drainIn stops at the next boundary; drainNowIn does not wait for it.
+	drainIn    struct{}
+	drainNowIn struct{}
+)
+
+func (resumeIn) step(m *machine) {
+	run := m.s.Run
+	if run == nil { // a crash between a prompt's record and its run's
+		if prompts := m.prompts(); len(prompts) > 0 {
+			m.openRun(prompts[0])
+		}
+		return
+	}
+	m.record(session.RunResumed{RunID: run.ID})
+	m.publish(protocol.Status{Ref: m.turnRef(), Code: "run_resumed", Message: "the daemon was restarted and takes the run up again"})
+	interrupted := m.answerInterrupted()
+	switch {
+	case run.Aborting:
+		m.finishAbort()
+	case run.Crashes >= maxCrashes:
+		m.giveUp()
+	case run.Turn == 0:
+		m.startTurn(queue.Prompt, m.prompts())
+	case !run.TurnOpen:
+		m.afterTurn()
+	default:
+		m.resumeTurn(interrupted)
+	}
+}
+
+// prompts are the owed inputs that open a run.
+func (m *machine) prompts() []session.Input {
+	return slices.DeleteFunc(slices.Clone(m.s.Pending), func(in session.Input) bool { return kindOf(in) != queue.Prompt })
+}
+
+// answerInterrupted gives a result to the call that was running when a former
+// daemon ended, if any was. It is not run again.
+func (m *machine) answerInterrupted() bool {
+	i := slices.IndexFunc(m.s.Run.Calls, func(c model.ToolCall) bool { return c.ID == m.s.Run.Started })
+	if i < 0 {
+		return false
+	}
+	m.endCall(m.s.Run.Calls[i], model.Failed("interrupted", "the daemon stopped while this call ran; its effect is unknown"), false, 0)
+	return true
+}
+
+func (m *machine) giveUp() {
+	why := &protocol.Error{Code: "crash_loop", Message: fmt.Sprintf("the daemon crashed %d times during this run", m.s.Run.Crashes)}
+	if m.s.Run.TurnOpen {
+		ref := m.turnRef()
+		m.record(session.TurnEnded{RunID: m.s.Run.ID, Turn: m.s.Run.Turn, StopReason: "error", Code: string(why.Code), Error: why.Message})
+		m.publish(protocol.TurnEnd{Ref: ref, StopReason: "error"})
+	}
+	m.endRun("error", why)
+}
+
+// resumeTurn goes on inside an open turn, from the last entry that is kept.
+func (m *machine) resumeTurn(interrupted bool) {
+	m.deliver(m.undelivered())
+	last := m.s.Entry(m.s.Leaf)
+	switch {
+	case last == nil:
+		m.endTurn("error", &protocol.Error{Code: protocol.InternalError, Message: "the journal has lost the turn's text"})
+	case interrupted:
+		m.afterCall()
+	case last.Message.Role == model.Tool:
+		m.nextCall()
+	case last.Message.Role != model.Assistant:
+		m.callModel()
+	case last.StopReason == model.StopError:
+		m.endTurn("error", &protocol.Error{Code: protocol.ProviderError, Message: "the model's stream failed before the daemon was restarted"})
+	default:
+		m.afterMessage()
+	}
+}
+
+func (drainIn) step(m *machine) {
+	m.draining = true
+	m.refuseDeferred()
+}
+
+func (drainNowIn) step(m *machine) {
+	m.draining = true
+	m.refuseDeferred()
+	if m.phase == streaming || m.phase == calling || m.phase == compacting {
+		m.cancel()
+	}
+	if m.phase == compacting {
+		m.refuse(m.compact.ticket, shuttingDown())
+		m.compact, m.phase = nil, idle
+	}
+	if m.s.Run != nil && m.phase != parked {
+		m.park()
+	}
+}
+
+func (m *machine) refuseDeferred() {
+	for _, in := range m.deferred {
+		switch in := in.(type) {
+		case promptIn:
+			m.refuse(in.ticket, shuttingDown())
+		case queueIn:
+			m.refuse(in.ticket, shuttingDown())
+		case leafIn:
+			m.refuse(in.ticket, shuttingDown())
+		case compactIn:
+			m.refuse(in.ticket, shuttingDown())
+		}
+	}
+	m.deferred = nil
+}
+
+// settled reports that nothing is under way: a draining machine may be closed.
+func (m *machine) settled() bool { return m.phase == idle || m.phase == parked }

@@ -1,0 +1,92 @@
+package runloop
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"noused/internal/model"
+)
+
+// callModel streams one assistant message into the loop.
+func (l *loop) callModel(ctx context.Context, gen int, call modelCall) {
+	err := l.stream(ctx, gen, call)
+	_ = l.post(context.Background(), modelDoneIn{gen, err})
+}
+
+func (l *loop) stream(ctx context.Context, gen int, call modelCall) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			l.env.Fault(l.id, fmt.Errorf("panic in the model provider: %v\n%s", v, debug.Stack()))
+			err = fmt.Errorf("internal error; the daemon's log has the detail")
+		}
+	}()
+	req := call.req
+	if call.all || len(call.active) > 0 {
+		req.Tools = l.env.offered(ctx, call)
+	}
+	for delta, err := range l.env.Model.Stream(ctx, req) {
+		if err != nil {
+			return err
+		}
+		if err := l.post(ctx, deltaIn{gen, delta}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// callTool runs one tool operation and hands its progress to the loop.
+func (l *loop) callTool(ctx context.Context, gen int, inv model.Invocation) {
+	res := l.env.callTool(ctx, l.id, inv, func(u model.ToolUpdate) {
+		_ = l.post(ctx, toolUpdateIn{gen, u})
+	})
+	_ = l.post(context.Background(), toolDoneIn{gen, res})
+}
+
+// callTool runs a tool; a panic in it is a failed call.
+func (e *env) callTool(ctx context.Context, sessionID string, inv model.Invocation, progress func(model.ToolUpdate)) (res model.ToolResult) {
+	defer func() {
+		if v := recover(); v != nil {
+			e.Fault(sessionID, fmt.Errorf("panic in tool %s: %v\n%s", inv.Name, v, debug.Stack()))
+			res = model.Failed("internal", "the tool's host failed; the daemon's log has the detail")
+		}
+	}()
+	return e.Tools.Call(ctx, inv, progress)
+}
+
+// offered are the healthy operations among the active ones, as a model is told
+// of them.
+func (e *env) offered(ctx context.Context, call modelCall) []model.ToolSpec {
+	var specs []model.ToolSpec
+	for _, t := range e.Tools.List(ctx) {
+		if t.Healthy && (call.all || slices.Contains(call.active, t.Name)) {
+			specs = append(specs, t.ToolSpec)
+		}
+	}
+	return specs
+}
+
+// resolveTools turns the names of operations and modules into the operations'
+// names. The second result is a name that nothing has.
+func resolveTools(known []model.ToolInfo, names []string) (operations []string, unknown string) {
+	operations = []string{}
+	for _, name := range names {
+		found := false
+		for _, t := range known {
+			if t.Name != strings.Replace(name, "__", ".", 1) && t.Name != name && t.Module != name {
+				continue
+			}
+			found = true
+			if !slices.Contains(operations, t.Name) {
+				operations = append(operations, t.Name)
+			}
+		}
+		if !found {
+			return nil, name
+		}
+	}
+	return operations, ""
+}

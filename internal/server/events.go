@@ -1,0 +1,215 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"noused/internal/event"
+	"noused/internal/protocol"
+)
+
+const (
+	batchSize    = 256 << 10              // bytes written to a reader at a time
+	drainTimeout = 500 * time.Millisecond // for a reader to take that much while the daemon stops
+	drainGrace   = 5 * time.Second        // for a reader to take all that is left
+)
+
+// ServeEvents serves the event socket: what is published from the moment a
+// client is accepted, or what it subscribes to (wire-v1 §5). A line that a
+// client sends has at most maxLine bytes. It blocks until ctx ends; log must be
+// closed by then. Then it closes ln, gives every reader that goes on reading up
+// to five seconds to take what is left, and returns nil. The error is that of a
+// listener which fails before.
+func ServeEvents(ctx context.Context, ln *net.UnixListener, log *event.Log, maxLine int, zlog *zap.Logger) error {
+	zlog = zlog.With(zap.String("on", "events"))
+	c := &conns{log: zlog, max: maxConns, grace: drainGrace, open: func(conn *net.UnixConn) session {
+		s := &eventConn{conn: conn, log: log, maxLine: maxLine, zlog: zlog, requests: make(chan request), done: make(chan struct{})}
+		s.cursor, _, _ = log.Begin("", nil, event.Filter{})
+		return s
+	}}
+	return c.serve(ctx, ln)
+}
+
+// eventConn is one reader: a goroutine that writes, and one that listens for
+// subscribe and for the client's end.
+type eventConn struct {
+	conn    *net.UnixConn
+	log     *event.Log
+	maxLine int
+	zlog    *zap.Logger
+
+	requests chan request  // closed when the client is gone
+	done     chan struct{} // closed when the writing goroutine has ended
+	draining atomic.Bool   // writes have a deadline
+
+	// Of the writing goroutine.
+	cursor  event.Cursor
+	lines   [][]byte // memory for the next batch
+	buffers net.Buffers
+}
+
+// request is a line that the client sent.
+type request struct {
+	id     string
+	params protocol.SubscribeParams
+	err    error
+}
+
+func (s *eventConn) stop() {
+	s.draining.Store(true)
+	s.arm() // what is being written
+}
+
+// arm keeps a reader that does not read from holding a stop up.
+func (s *eventConn) arm() {
+	if s.draining.Load() {
+		_ = s.conn.SetWriteDeadline(time.Now().Add(drainTimeout))
+	}
+}
+
+func (s *eventConn) abort() { _ = s.conn.Close() }
+
+func (s *eventConn) serve() {
+	listening := make(chan struct{})
+	go func() { // ends with the client, or when writing has ended
+		defer close(listening)
+		defer survive(s.zlog)
+		defer close(s.requests)
+		s.listen()
+	}()
+	defer func() {
+		close(s.done)
+		_ = s.conn.SetReadDeadline(longAgo)
+		<-listening
+	}()
+	s.follow()
+}
+
+// listen hands the client's lines on until it is gone. The end of its lines is
+// not the end of its reading. Most clients never send one: no buffer is made
+// for them.
+func (s *eventConn) listen() {
+	if await(s.conn, unix.POLLIN) != nil {
+		return
+	}
+	in := protocol.NewLineReader(s.conn, s.maxLine)
+	for {
+		var r request
+		line, err := in.Next()
+		if err == nil {
+			r.id, r.params, r.err = protocol.DecodeSubscribe(line)
+		} else {
+			var long *protocol.LineTooLongError
+			if !errors.As(err, &long) {
+				break
+			}
+			var o protocol.Outcome
+			r.id, o = protocol.TooLong(long)
+			r.err = o.Err()
+		}
+		select {
+		case s.requests <- r:
+		case <-s.done:
+			return
+		}
+	}
+	_ = await(s.conn, 0)
+}
+
+// follow writes the log's events until it ends, or the client does.
+func (s *eventConn) follow() {
+	for {
+		select { // a request goes before more events
+		case r, ok := <-s.requests:
+			if !ok || !s.answer(r) {
+				return
+			}
+		default:
+		}
+		b := s.log.Read(&s.cursor, batchSize, s.lines)
+		switch {
+		case b.End:
+			return
+		case b.Wait == nil:
+			if !s.send(b) {
+				return
+			}
+			continue
+		}
+		select {
+		case r, ok := <-s.requests:
+			if !ok || !s.answer(r) {
+				return
+			}
+		case <-b.Wait.First:
+			b.Wait.Others()
+		case <-b.Wait.All:
+		}
+	}
+}
+
+// answer takes a subscription up: behind its reply follows exactly what it asks
+// for. False: the client cannot be written to.
+func (s *eventConn) answer(r request) bool {
+	if r.err != nil {
+		return s.write(protocol.AppendError(nil, r.id, protocol.AsError(r.err)))
+	}
+	p := r.params
+	c, next, gap := s.log.Begin(p.Epoch, p.After, event.Filter{SessionID: p.SessionID, Types: p.Types})
+	line, err := protocol.AppendResponse(nil, r.id, "subscribed", protocol.Subscribed{Epoch: s.log.Epoch(), NextSeq: next, Gap: gap})
+	if err != nil {
+		s.zlog.Error("subscribe failed", zap.String("id", r.id), zap.Error(err))
+		return s.write(protocol.AppendError(nil, r.id, protocol.AsError(err)))
+	}
+	s.cursor = c
+	return s.write(line)
+}
+
+// send writes a batch, and before it what is missing there.
+func (s *eventConn) send(b event.Batch) bool {
+	if b.To > 0 {
+		line, err := dropped(b.From, b.To)
+		if err != nil {
+			s.zlog.Error("connection closed: it cannot be told what it missed", zap.Error(err))
+			return false
+		}
+		if !s.write(line) {
+			return false
+		}
+	}
+	s.lines = b.Lines
+	defer clear(s.lines) // a reader that waits holds on to no old events
+	if len(b.Lines) == 1 {
+		return s.write(b.Lines[0])
+	}
+	s.arm()
+	s.buffers = b.Lines
+	_, err := s.buffers.WriteTo(s.conn)
+	return err == nil
+}
+
+func (s *eventConn) write(line []byte) bool {
+	s.arm()
+	_, err := s.conn.Write(line)
+	return err == nil
+}
+
+// dropped is the line for a reader that fell off the log's tail. It has the
+// last missed number: the next event's is one more.
+func dropped(from, to uint64) ([]byte, error) {
+	ev := protocol.Warning{
+		Code: "events_dropped", FromSeq: from, ToSeq: to,
+		Message: "this reader was too slow: some events are no longer kept",
+	}
+	payload, err := protocol.EncodePayload(ev)
+	if err != nil {
+		return nil, err
+	}
+	return protocol.AppendEvent(nil, ev.Type(), payload, time.Now(), to), nil
+}

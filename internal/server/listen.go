@@ -1,0 +1,223 @@
+// Package server is the edge to the clients: the two Unix sockets, a goroutine
+// for each command connection, one cursor for each event connection.
+//
+// Concurrency: every connection is served by goroutines of its own, which end
+// with it and are waited for; what one client does or leaves undone, a panic of
+// its commands included, costs no other client. What a stopping daemon waits for
+// is bounded, and an idle client does not hold it up.
+//
+// It refuses to know what a command does: that is bound to the protocol.Mux
+// that main hands in.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/coreos/go-systemd/v22/activation"
+	"golang.org/x/sys/unix"
+
+	"noused/internal/lock"
+	"noused/internal/protocol"
+)
+
+// The names (FileDescriptorName=) of the sockets that systemd may hand over.
+const (
+	commandsName = "commands"
+	eventsName   = "events"
+)
+
+// Sockets are the two listeners.
+type Sockets struct {
+	Commands, Events *net.UnixListener
+
+	lock *lock.Lock // nil when systemd holds the sockets
+}
+
+// Listen takes both sockets: those that systemd hands over, else those at path
+// and path.events, which are made with mode 0600 (wire-v1 §1, §8), together
+// with path.lock. A folder that is missing is made with mode 0700. It does not
+// wait. Errors say who holds a socket, or which rule its path breaks.
+func Listen(path string) (*Sockets, error) {
+	if pid, err := strconv.Atoi(os.Getenv("LISTEN_PID")); err == nil && pid == os.Getpid() {
+		return activated()
+	}
+	if path == "" || path[0] == '@' {
+		return nil, fmt.Errorf("socket path %q: want a file's path", path)
+	}
+	if longest := protocol.EventSocket(path); len(longest) > protocol.MaxSocketPath {
+		return nil, fmt.Errorf("socket path %s is %d bytes long, at most %d can be bound", longest, len(longest), protocol.MaxSocketPath)
+	}
+	if err := secureDir(filepath.Dir(path)); err != nil {
+		return nil, fmt.Errorf("socket directory: %w", err)
+	}
+	l, err := lock.Acquire(path + ".lock")
+	if err != nil {
+		return nil, fmt.Errorf("socket %s: %w", path, err)
+	}
+	s := &Sockets{lock: l}
+	if s.Commands, err = bind(path); err == nil {
+		s.Events, err = bind(protocol.EventSocket(path))
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close closes what is open, removes socket files of our own, and gives the
+// lock up.
+func (s *Sockets) Close() {
+	for _, ln := range []*net.UnixListener{s.Commands, s.Events} {
+		if ln != nil {
+			_ = ln.Close()
+		}
+	}
+	if s.lock != nil {
+		_ = s.lock.Release()
+	}
+}
+
+// secureDir makes the directory, and the default one private. Any other may be
+// as open as /tmp: others must only not be able to put something else in the
+// socket's place.
+func secureDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	ours := dir == filepath.Dir(protocol.DefaultSocket(os.Getenv))
+	look := os.Stat
+	if ours {
+		look = os.Lstat // in /tmp, a link is somebody else's idea
+	}
+	info, err := look(dir)
+	if err != nil {
+		return err
+	}
+	if err := replaceable(dir, info); err != nil {
+		return err
+	}
+	if ours && info.Mode().Perm() != 0o700 {
+		return os.Chmod(dir, 0o700)
+	}
+	return nil
+}
+
+// replaceable is an error where another user could replace the socket. Members
+// of the directory's group are trusted: it is commonly the user's own.
+func replaceable(dir string, info os.FileInfo) error {
+	if !info.IsDir() {
+		return fmt.Errorf("%s is none", dir)
+	}
+	if info.Mode()&os.ModeSticky != 0 { // as /tmp is
+		return nil
+	}
+	if info.Mode()&0o002 != 0 {
+		return fmt.Errorf("everybody may write to %s (mode %04o) and could replace the socket", dir, info.Mode().Perm())
+	}
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok && sys.Uid != 0 && int(sys.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s belongs to user %d, who could replace the socket", dir, sys.Uid)
+	}
+	return nil
+}
+
+// bind binds one socket. A file that is there already is removed only if it is
+// a socket that nobody answers on.
+func bind(path string) (*net.UnixListener, error) {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("socket: %w", err)
+	case info.Mode()&os.ModeSocket == 0:
+		return nil, fmt.Errorf("socket %s: there is a file that is no socket", path)
+	default:
+		if err := removeStale(path); err != nil {
+			return nil, err
+		}
+	}
+	ln, err := listenPrivate(path)
+	if err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	// Not every kernel takes the mode from the socket (gVisor does not); there
+	// the peer's uid alone decides until now.
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("socket: %w", err), ln.Close())
+	}
+	return ln, nil
+}
+
+// listenPrivate makes a socket whose file has mode 0600 from the first moment:
+// Linux gives it the mode that the socket has when it is bound. A umask would
+// do so too, and to whatever other goroutines create meanwhile.
+func listenPrivate(path string) (*net.UnixListener, error) {
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var err error
+		ctlErr := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(ctlErr, err)
+	}}
+	ln, err := config.Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	return ln.(*net.UnixListener), nil
+}
+
+func removeStale(path string) error {
+	conn, err := net.Dial("unix", path)
+	if err == nil {
+		_ = conn.Close()
+		return fmt.Errorf("socket %s: another process listens on it", path)
+	}
+	if !errors.Is(err, unix.ECONNREFUSED) {
+		return fmt.Errorf("socket %s is there and cannot be tried: %w", path, err)
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("stale socket: %w", err)
+	}
+	return nil
+}
+
+// activated takes the sockets from systemd, by name. What is passed along but
+// is no socket is left out of the listeners without a word, so all are counted.
+func activated() (*Sockets, error) {
+	names := strings.Split(os.Getenv("LISTEN_FDNAMES"), ":")
+	byName, err := activation.ListenersWithNames()
+	if err != nil {
+		return nil, fmt.Errorf("socket activation: %w", err)
+	}
+	s := &Sockets{}
+	if s.Commands, err = only(byName[commandsName]); err == nil {
+		s.Events, err = only(byName[eventsName])
+	}
+	if err == nil && len(names) == 2 && len(byName) == 2 {
+		s.Commands.SetUnlinkOnClose(false)
+		s.Events.SetUnlinkOnClose(false)
+		return s, nil
+	}
+	for _, all := range byName {
+		for _, ln := range all {
+			_ = ln.Close()
+		}
+	}
+	return nil, fmt.Errorf("socket activation: want two Unix stream sockets with FileDescriptorName= %s and %s, got %q",
+		commandsName, eventsName, names)
+}
+
+func only(all []net.Listener) (*net.UnixListener, error) {
+	if len(all) == 1 {
+		if ln, ok := all[0].(*net.UnixListener); ok && ln.Addr().Network() == "unix" {
+			return ln, nil
+		}
+	}
+	return nil, errors.ErrUnsupported
+}

@@ -1,0 +1,155 @@
+package session
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Journal is one session's file. It belongs to one goroutine.
+type Journal struct {
+	f    *os.File
+	size int64 // of what has been written whole
+	buf  []byte
+}
+
+// Problem is something that was wrong with a journal and has been got over.
+type Problem struct {
+	Path   string
+	Offset int64 // in bytes
+	Err    error
+}
+
+func (p Problem) Error() string { return fmt.Sprintf("%s at byte %d: %v", p.Path, p.Offset, p.Err) }
+
+var errTorn = errors.New("the last line was torn and has been cut off")
+
+// createJournal makes a session's file, durable with its first records.
+func createJournal(path string, records []Record) (*Journal, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	j := &Journal{f: f}
+	if err := errors.Join(j.Append(records), syncDir(filepath.Dir(path))); err != nil {
+		_ = f.Close()
+		_ = os.Remove(path)
+		return nil, err
+	}
+	return j, nil
+}
+
+// openJournal folds a session's file and makes it ready to be appended to: a
+// torn last line is cut off, a corrupt one elsewhere skipped and left as it
+// is; both are reported (wire-v1 §7).
+func openJournal(path string) (*State, *Journal, []Problem, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	state := NewState()
+	size, problems, err := fold(f, path, state)
+	if err == nil && state.ID == "" {
+		err = errors.New("the journal does not say which session it is")
+	}
+	if err == nil && len(problems) > 0 && errors.Is(problems[len(problems)-1].Err, errTorn) {
+		err = f.Truncate(size)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, nil, problems, err
+	}
+	return state, &Journal{f: f, size: size}, problems, nil
+}
+
+// fold applies every whole record of r to state and returns their length.
+func fold(r io.Reader, path string, state *State) (size int64, problems []Problem, err error) {
+	in := bufio.NewReaderSize(r, 64<<10)
+	for {
+		line, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			if len(line) > 0 {
+				problems = append(problems, Problem{path, size, errTorn})
+			}
+			return size, problems, nil
+		}
+		if err != nil {
+			return size, problems, err
+		}
+		rec, err := decodeRecord(line[:len(line)-1])
+		if err == nil {
+			err = state.Apply(rec)
+		}
+		if err != nil {
+			problems = append(problems, Problem{path, size, fmt.Errorf("line skipped: %w", err)})
+		}
+		size += int64(len(line))
+	}
+}
+
+// Append writes the records and, if one of them has to be durable, syncs.
+func (j *Journal) Append(records []Record) error {
+	sync, err := j.Write(records)
+	if err == nil && sync {
+		err = j.Sync()
+	}
+	return err
+}
+
+// Write writes the records in one write and tells whether one of them has to
+// be durable before anybody hears of them. After an error, of Write or Sync,
+// the journal must be closed: what the disk holds is found out by opening it
+// again.
+func (j *Journal) Write(records []Record) (sync bool, err error) {
+	out := j.buf[:0]
+	for _, r := range records {
+		if out, err = appendRecord(out, r); err != nil {
+			return false, err
+		}
+		sync = sync || r.Fact.durable()
+	}
+	if cap(out) <= 1<<20 {
+		j.buf = out
+	}
+	if len(out) == 0 {
+		return false, nil
+	}
+	if _, err := j.f.Write(out); err != nil {
+		_ = j.f.Truncate(j.size)
+		return false, fmt.Errorf("append to %s: %w", j.f.Name(), err)
+	}
+	j.size += int64(len(out))
+	return sync, nil
+}
+
+// Sync makes what has been written durable.
+func (j *Journal) Sync() error {
+	if err := fdatasync(j.f); err != nil {
+		return fmt.Errorf("sync %s: %w", j.f.Name(), err)
+	}
+	return nil
+}
+
+// Close closes the file.
+func (j *Journal) Close() error { return j.f.Close() }
+
+func fdatasync(f *os.File) error {
+	for {
+		if err := unix.Fdatasync(int(f.Fd())); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

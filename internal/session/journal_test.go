@@ -1,0 +1,410 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"noused/internal/lock"
+	"noused/internal/model"
+)
+
+var t0 = time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
+
+func user(id, parent, input, text string) MessageAdded {
+	return MessageAdded{ID: id, ParentID: parent, RunID: "run-1", TurnKind: "prompt", InputID: input, Message: model.Message{Role: model.User, Text: text}}
+}
+
+// life is a short life of a session, with a record of every kind.
+func life() []Record {
+	call := model.ToolCall{ID: "call-1", Name: "t.x", Arguments: []byte(`{"n":1}`)}
+	facts := []Fact{
+		Created{SessionID: "ses-1", ParentID: "ses-0"},
+		Input{InputID: "in-1", Kind: "prompt", Command: "prompt", Text: "hello\nthere", RunID: "run-1", Key: "k"},
+		RunStarted{RunID: "run-1"},
+		TurnStarted{RunID: "run-1", Turn: 1, Kind: "prompt", InputIDs: []string{"in-1"}},
+		user("m1", "", "in-1", "hello\nthere"),
+		Input{InputID: "in-2", Kind: "steer", Command: "steer", Text: "wait", RunID: "run-1"},
+		MessageAdded{
+			ID: "m2", ParentID: "m1", RunID: "run-1", TurnKind: "prompt", StopReason: model.StopToolCalls, Usage: &model.Usage{InputTokens: 2, OutputTokens: 1}, Model: "script",
+			Message: model.Message{Role: model.Assistant, ToolCalls: []model.ToolCall{call}},
+		},
+		ToolStarted{RunID: "run-1", CallID: "call-1"},
+		Patched{Patch: []byte(`{"flags":{"lit":true,"big":9007199254740993},"gone":1}`)},
+		Patched{Patch: []byte(`{"gone":null,"flags":{"list":[1,2]}}`)},
+		AssetAdded{Asset: model.Asset{ID: "a", Kind: "image", MediaType: "image/png", Path: "/tmp/a.png", Tool: "t", Supported: true}},
+		MessageAdded{
+			ID: "m3", ParentID: "m2", RunID: "run-1", TurnKind: "prompt",
+			Message: model.Message{Role: model.Tool, ToolCallID: "call-1", ToolName: "t.x", Text: "ok", OK: true}, Outputs: map[string]string{"a": "b"},
+		},
+		TurnEnded{RunID: "run-1", Turn: 1, StopReason: "steered"},
+		RunParked{RunID: "run-1"},
+		RunResumed{RunID: "run-1"},
+		AbortRequested{RunID: "run-1"},
+		RunEnded{RunID: "run-1", StopReason: "aborted"},
+		user("m4", "m3", "", "again"),
+		Compacted{ID: "c1", ParentID: "m4", Summary: "hello", FirstKeptEntryID: "m4", TokensBefore: 9, Trigger: "manual"},
+		LeafSet{LeafID: "m3"},
+		LeafSet{LeafID: "c1"},
+		ModeSet{Kind: "steer", Mode: "all"},
+		ModeSet{Kind: "follow_up", Mode: "all"},
+		ToolsSet{Tools: []string{"t.x"}},
+	}
+	var records []Record
+	for i, f := range facts {
+		records = append(records, Record{t0.Add(time.Duration(i) * time.Second), f})
+	}
+	return records
+}
+
+func foldOf(t *testing.T, records []Record) *State {
+	t.Helper()
+	s := NewState()
+	for _, r := range records {
+		if err := s.Apply(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func lines(t *testing.T, records []Record) []byte {
+	t.Helper()
+	var out []byte
+	var err error
+	for _, r := range records {
+		if out, err = appendRecord(out, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+// The journal of version 1 as it is on the disk: it can be read for ever.
+func TestReadsTheFrozenJournal(t *testing.T) {
+	path := filepath.Join("testdata", "v1.jsonl")
+	if _, err := os.Stat(path); os.IsNotExist(err) {
+		t.Fatalf("%s is gone: it is a frozen file, written by the first version", path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := lines(t, life()); !bytes.Equal(got, text) {
+		t.Errorf("today's records are written otherwise; the form of version 1 is frozen.\n%s", cmp.Diff(string(text), string(got)))
+	}
+	got := NewState()
+	if _, problems, err := fold(bytes.NewReader(text), path, got); err != nil || len(problems) > 0 {
+		t.Fatal(err, problems)
+	}
+	if diff := cmp.Diff(foldOf(t, life()), got, private); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// private lets a comparison see a session's private fields as well.
+var private = cmp.AllowUnexported(State{}, path{})
+
+func TestEveryRecordTypeIsInTheFrozenJournal(t *testing.T) {
+	seen := map[string]bool{}
+	for _, r := range life() {
+		seen[r.Fact.kind()] = true
+	}
+	for kind := range decoders {
+		if !seen[kind] {
+			t.Errorf("no record of type %s", kind)
+		}
+	}
+}
+
+// A kill in the middle of a write leaves a torn line: at every byte, what was
+// whole before it is found again, and the next append is whole too.
+func TestTornTailAtEveryByte(t *testing.T) {
+	records := life()
+	whole := lines(t, records[:len(records)-1])
+	last := lines(t, records[len(records)-1:])
+	want := foldOf(t, records[:len(records)-1])
+	path := filepath.Join(t.TempDir(), "ses-1.jsonl")
+	for cut := 1; cut < len(last); cut++ {
+		if err := os.WriteFile(path, append(bytes.Clone(whole), last[:cut]...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, j, problems, err := openJournal(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(problems) != 1 || !errors.Is(problems[0].Err, errTorn) || problems[0].Offset != int64(len(whole)) {
+			t.Fatalf("cut at %d: got problems %v, want the torn line at %d told", cut, problems, len(whole))
+		}
+		if diff := cmp.Diff(want, s, private); diff != "" {
+			t.Fatalf("cut at %d: -want +got:\n%s", cut, diff)
+		}
+		if err := errors.Join(j.Append(records[len(records)-1:]), j.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, append(bytes.Clone(whole), last...)) {
+			t.Fatalf("cut at %d: the journal is not whole after the next append (%v)", cut, err)
+		}
+	}
+}
+
+func TestCorruptLineIsSkippedToldAndKept(t *testing.T) {
+	records := life()
+	text := bytes.SplitAfter(lines(t, records), []byte("\n"))
+	text[10] = []byte("\x00\x00 not a record\n") // the asset
+	path := filepath.Join(t.TempDir(), "ses-1.jsonl")
+	if err := os.WriteFile(path, bytes.Join(text, nil), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, j, problems, err := openJournal(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(problems) != 1 || !strings.Contains(problems[0].Error(), "line skipped") {
+		t.Errorf("got %v, want one line told as skipped", problems)
+	}
+	if len(s.Assets) != 0 || s.Messages != 4 {
+		t.Errorf("got %d assets and %d messages, want everything but the asset", len(s.Assets), s.Messages)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := os.ReadFile(path); !bytes.Equal(got, bytes.Join(text, nil)) {
+		t.Error("the corrupt line was changed on the disk")
+	}
+}
+
+func TestPatchesFollowRFC7396(t *testing.T) {
+	got := string(foldOf(t, life()).Patched)
+	if want := `{"flags":{"big":9007199254740993,"list":[1,2],"lit":true}}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestHistoryAnswersEveryCall(t *testing.T) {
+	records := life()[:7] // up to the assistant's call
+	s := foldOf(t, records)
+	last := func() model.Message { h := s.History(); return h[len(h)-1] }
+	if got := last(); got.Role != model.Tool || got.ToolCallID != "call-1" {
+		t.Errorf("got %+v, want a result for the dangling call", got)
+	}
+	if err := s.Apply(life()[11]); err != nil {
+		t.Fatal(err)
+	}
+	if got := last(); got.Text != "ok" || len(s.History()) != 3 {
+		t.Errorf("got %+v, want the call's own result and no other", got)
+	}
+}
+
+func TestCompactionStandsForWhatItSummarises(t *testing.T) {
+	s := foldOf(t, life())
+	path, _ := s.Path("")
+	var ids []string
+	for _, e := range path {
+		ids = append(ids, e.ID)
+	}
+	if want := []string{"c1", "m4"}; !slices.Equal(ids, want) {
+		t.Errorf("got %v, want %v", ids, want)
+	}
+	if chain, _ := s.Chain(""); len(chain) != 5 {
+		t.Errorf("got %d entries, want all five still there", len(chain))
+	}
+	if older, _ := s.Path("m3"); len(older) != 3 {
+		t.Errorf("got %d entries at an older leaf, want what it was then", len(older))
+	}
+}
+
+func TestStore(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	store, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held *lock.HeldError
+	if _, err := Open(dir); !errors.As(err, &held) || held.PID != os.Getpid() {
+		t.Errorf("got %v, want that this process has the directory", err)
+	}
+	for _, id := range []string{"ses-1", "ses-2", "ses-3"} {
+		records := []Record{{t0, Created{SessionID: id}}}
+		if id == "ses-2" {
+			records = append(records, life()[1:4]...)
+		}
+		_, j, err := store.Create(id, records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := store.Create("ses-1", life()[:1]); err == nil {
+		t.Error("a session was made over another one")
+	}
+	for _, id := range []string{"", "ses-9", "../lock", "ses-1/../ses-1", strings.Repeat("x", 200)} {
+		if _, _, _, err := store.Load(id); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%q: got %v, want not found", id, err)
+		}
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	store, err = Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	if got, err := store.Active(); got != "ses-3" || err != nil {
+		t.Errorf("active after a restart: got %q, %v; want ses-3", got, err)
+	}
+	ids, err := store.IDs()
+	if err != nil || !slices.Equal(ids, []string{"ses-3", "ses-2", "ses-1"}) {
+		t.Errorf("got %v %v, want all three, newest first", ids, err)
+	}
+	var unfinished []string
+	if err := store.Unfinished(context.Background(), func(id string) { unfinished = append(unfinished, id) }); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(unfinished, []string{"ses-2"}) {
+		t.Errorf("got %v, want the one whose run has not ended", unfinished)
+	}
+}
+
+// Each step is a daemon of its own: it does one thing to the active session
+// and is gone; the next one knows.
+func TestActiveSessionSurvives(t *testing.T) {
+	dir := t.TempDir()
+	create := func(id string) func(*Store) error {
+		return func(s *Store) error {
+			_, j, err := s.Create(id, []Record{{t0, Created{SessionID: id}}})
+			if err != nil {
+				return err
+			}
+			return j.Close()
+		}
+	}
+	choose := func(id string) func(*Store) error {
+		return func(s *Store) error { return s.SetActive(id, t0) }
+	}
+	tear := func(*Store) error {
+		f, err := os.OpenFile(filepath.Join(dir, activeName), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteString(`{"v":1,"active":"ses`)
+		return errors.Join(err, f.Close())
+	}
+	remove := func(id string) func(*Store) error {
+		return func(s *Store) error { return os.Remove(s.path(id)) }
+	}
+	for i, step := range []struct {
+		do   func(*Store) error
+		want string
+	}{
+		{func(*Store) error { return nil }, ""},
+		{create("ses-2"), "ses-2"},
+		{create("ses-4"), "ses-4"},
+		{choose("ses-2"), "ses-2"},
+		{tear, "ses-2"},
+		{create("ses-6"), "ses-6"},
+		{create("ses-5"), "ses-5"}, // the clock was set back
+		{choose("ses-4"), "ses-4"},
+		{tear, "ses-4"},
+		{remove("ses-4"), "ses-6"},
+		{create("ses-7"), "ses-7"},
+	} {
+		store, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(step.do(store), store.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if store, err = Open(dir); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := store.Active(); got != step.want || err != nil {
+			t.Errorf("after step %d: got %q, %v; want %q", i, got, err, step.want)
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func FuzzFold(f *testing.F) {
+	records := life()
+	var text []byte
+	for _, r := range records {
+		text, _ = appendRecord(text, r)
+	}
+	f.Add(text)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s := NewState()
+		size, _, err := fold(bytes.NewReader(text), "x", s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size > int64(len(text)) || size < int64(len(text)) && bytes.HasSuffix(text, []byte("\n")) {
+			t.Errorf("says %d of %d bytes are whole lines", size, len(text))
+		}
+		if path, ok := s.Path(""); !ok && s.Leaf != "" {
+			t.Errorf("the leaf %q has no path %v", s.Leaf, path)
+		}
+		open := map[string]bool{}
+		for _, m := range s.History() {
+			if m.Role != model.Tool && len(open) > 0 {
+				t.Fatalf("a %s message comes before the results of %v", m.Role, open)
+			}
+			for _, c := range m.ToolCalls {
+				open[c.ID] = true
+			}
+			delete(open, m.ToolCallID)
+		}
+	})
+}
+
+// BenchmarkAppend sets an appended record, with and without its sync, beside
+// the same bytes written by hand.
+func BenchmarkAppend(b *testing.B) {
+	durable, written := life()[1:2], life()[4:5]
+	for name, records := range map[string][]Record{"written": written, "durable": durable} {
+		line, _ := appendRecord(nil, records[0])
+		b.Run(name+"/raw", func(b *testing.B) {
+			f, err := os.OpenFile(filepath.Join(b.TempDir(), "raw"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = f.Close() }()
+			for b.Loop() {
+				if _, err := f.Write(line); err != nil {
+					b.Fatal(err)
+				}
+				if name == "durable" {
+					if err := fdatasync(f); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+		b.Run(name+"/journal", func(b *testing.B) {
+			j, err := createJournal(filepath.Join(b.TempDir(), "ses-1.jsonl"), life()[:1])
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = j.Close() }()
+			for b.Loop() {
+				if err := j.Append(records); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

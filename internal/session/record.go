@@ -1,0 +1,265 @@
+// Package session keeps conversations: an append-only journal of facts, one
+// JSONL file for each session, and the fold that makes a session of them.
+//
+// Concurrency: a State and its Journal belong to one goroutine; the entries
+// and messages a State hands out are never changed afterwards and may be read
+// by others. A Store may be used by many.
+//
+// It refuses to decide: what a prompt or an abort means is the run loop's. A
+// State changes through Apply only, live as at start-up, so that the fold of
+// the journal and the live session cannot differ.
+package session
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/model"
+)
+
+// recordVersion is the version of the disk format.
+const recordVersion = 1
+
+// Record is one journal line: a fact and when it became one.
+type Record struct {
+	At   time.Time
+	Fact Fact
+}
+
+// Fact is one of the sealed set of things that can happen to a session. The
+// struct's JSON form is the disk format, frozen with recordVersion.
+type Fact interface {
+	kind() string
+	// durable facts are on the disk (fdatasync) before anybody hears of them;
+	// the others are written.
+	durable() bool
+}
+
+// Created opens every journal.
+type Created struct {
+	SessionID string `json:"session_id"`
+	Title     string `json:"title,omitzero"`
+	ParentID  string `json:"parent_id,omitzero"`
+}
+
+// Input is a text that was accepted and is now owed. Kind is "prompt", "steer"
+// or "follow_up"; Key is the client's idempotency key.
+type Input struct {
+	InputID string `json:"input_id"`
+	Kind    string `json:"kind"`
+	Command string `json:"command"`
+	Text    string `json:"text"`
+	RunID   string `json:"run_id"`
+	Key     string `json:"key,omitzero"`
+}
+
+// RunStarted opens a run.
+type RunStarted struct {
+	RunID string `json:"run_id"`
+}
+
+// TurnStarted opens a turn over some inputs. Each stays owed until its message
+// is there.
+type TurnStarted struct {
+	RunID    string   `json:"run_id"`
+	Turn     int      `json:"turn"`
+	Kind     string   `json:"kind"`
+	InputIDs []string `json:"input_ids"`
+}
+
+// MessageAdded appends a message to the tree, below ParentID, and moves the
+// leaf to it.
+type MessageAdded struct {
+	ID         string            `json:"id"`
+	ParentID   string            `json:"parent_id,omitzero"`
+	RunID      string            `json:"run_id"`
+	TurnKind   string            `json:"turn_kind"`
+	InputID    string            `json:"input_id,omitzero"` // the input that this message delivers
+	Message    model.Message     `json:"message"`
+	StopReason model.StopReason  `json:"stop_reason,omitzero"`
+	Usage      *model.Usage      `json:"usage,omitzero"`
+	Model      string            `json:"model,omitzero"`
+	Outputs    map[string]string `json:"outputs,omitzero"`
+}
+
+// ToolStarted says that a call is about to run: after a crash its effect is
+// unknown, and it is not run again.
+type ToolStarted struct {
+	RunID  string `json:"run_id"`
+	CallID string `json:"call_id"`
+}
+
+// TurnEnded closes a turn.
+type TurnEnded struct {
+	RunID      string `json:"run_id"`
+	Turn       int    `json:"turn"`
+	StopReason string `json:"stop_reason"`
+	Code       string `json:"code,omitzero"`
+	Error      string `json:"error,omitzero"`
+}
+
+// AbortRequested empties the queues; the run ends next.
+type AbortRequested struct {
+	RunID string `json:"run_id"`
+}
+
+// RunEnded closes a run and drops what it still owed.
+type RunEnded struct {
+	RunID      string `json:"run_id"`
+	StopReason string `json:"stop_reason"`
+	Code       string `json:"code,omitzero"`
+	Error      string `json:"error,omitzero"`
+}
+
+// RunParked says that the daemon stopped on purpose with the run at a
+// boundary, so that its resumption counts as no crash.
+type RunParked struct {
+	RunID string `json:"run_id"`
+}
+
+// RunResumed says that a daemon took the run up again.
+type RunResumed struct {
+	RunID string `json:"run_id"`
+}
+
+// ModeSet changes how a queue is taken. Kind is "steer" or "follow_up".
+type ModeSet struct {
+	Kind string `json:"kind"`
+	Mode string `json:"mode"`
+}
+
+// ToolsSet chooses the tools a session offers.
+type ToolsSet struct {
+	Tools []string `json:"tools"`
+}
+
+// LeafSet moves the leaf.
+type LeafSet struct {
+	LeafID string `json:"leaf_id"`
+}
+
+// Patched merges a tool's patch (RFC 7396) into the session's state.
+type Patched struct {
+	Patch jsontext.Value `json:"patch"`
+}
+
+// AssetAdded registers a tool's file.
+type AssetAdded struct {
+	Asset model.Asset `json:"asset"`
+}
+
+// Compacted appends a compaction entry, which stands for everything on its
+// path before FirstKeptEntryID, and moves the leaf to it.
+type Compacted struct {
+	ID               string `json:"id"`
+	ParentID         string `json:"parent_id"`
+	Summary          string `json:"summary"`
+	FirstKeptEntryID string `json:"first_kept_entry_id"`
+	TokensBefore     int64  `json:"tokens_before"`
+	Trigger          string `json:"trigger"`
+}
+
+func (Created) kind() string        { return "created" }
+func (Input) kind() string          { return "input" }
+func (RunStarted) kind() string     { return "run_started" }
+func (TurnStarted) kind() string    { return "turn_started" }
+func (MessageAdded) kind() string   { return "message" }
+func (ToolStarted) kind() string    { return "tool_started" }
+func (TurnEnded) kind() string      { return "turn_ended" }
+func (AbortRequested) kind() string { return "abort_requested" }
+func (RunEnded) kind() string       { return "run_ended" }
+func (RunParked) kind() string      { return "run_parked" }
+func (RunResumed) kind() string     { return "run_resumed" }
+func (ModeSet) kind() string        { return "mode_set" }
+func (ToolsSet) kind() string       { return "tools_set" }
+func (LeafSet) kind() string        { return "leaf_set" }
+func (Patched) kind() string        { return "patched" }
+func (AssetAdded) kind() string     { return "asset_added" }
+func (Compacted) kind() string      { return "compacted" }
+
+func (Created) durable() bool        { return true }
+func (Input) durable() bool          { return true }
+func (RunStarted) durable() bool     { return true }
+func (TurnStarted) durable() bool    { return false }
+func (MessageAdded) durable() bool   { return false }
+func (ToolStarted) durable() bool    { return true }
+func (TurnEnded) durable() bool      { return false }
+func (AbortRequested) durable() bool { return true }
+func (RunEnded) durable() bool       { return true }
+func (RunParked) durable() bool      { return true }
+func (RunResumed) durable() bool     { return true }
+func (ModeSet) durable() bool        { return true }
+func (ToolsSet) durable() bool       { return true }
+func (LeafSet) durable() bool        { return true }
+func (Patched) durable() bool        { return false }
+func (AssetAdded) durable() bool     { return false }
+func (Compacted) durable() bool      { return true }
+
+type recordLine struct {
+	V    int            `json:"v"`
+	At   time.Time      `json:"at"`
+	Type string         `json:"type"`
+	Data jsontext.Value `json:"data"`
+}
+
+// appendRecord appends the LF-ended line of r. Text that is not valid UTF-8 is
+// mended with U+FFFD.
+func appendRecord(out []byte, r Record) ([]byte, error) {
+	data, err := json.Marshal(r.Fact, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return out, fmt.Errorf("encode %s: %w", r.Fact.kind(), err)
+	}
+	out = append(out, `{"v":1,"at":"`...)
+	out = r.At.UTC().AppendFormat(out, time.RFC3339Nano)
+	out = append(out, `","type":"`...)
+	out = append(out, r.Fact.kind()...)
+	out = append(out, `","data":`...)
+	out = append(out, data...)
+	return append(out, "}\n"...), nil
+}
+
+// decodeRecord reads one line without its LF.
+func decodeRecord(line []byte) (Record, error) {
+	var l recordLine
+	if err := json.Unmarshal(line, &l); err != nil {
+		return Record{}, err
+	}
+	if l.V != recordVersion {
+		return Record{}, fmt.Errorf("record version %d is not known", l.V)
+	}
+	decode := decoders[l.Type]
+	if decode == nil {
+		return Record{}, fmt.Errorf("record type %.40q is not known", l.Type)
+	}
+	fact, err := decode(l.Data)
+	return Record{l.At, fact}, err
+}
+
+var decoders = map[string]func(jsontext.Value) (Fact, error){
+	"created":         decodeFact[Created],
+	"input":           decodeFact[Input],
+	"run_started":     decodeFact[RunStarted],
+	"turn_started":    decodeFact[TurnStarted],
+	"message":         decodeFact[MessageAdded],
+	"tool_started":    decodeFact[ToolStarted],
+	"turn_ended":      decodeFact[TurnEnded],
+	"abort_requested": decodeFact[AbortRequested],
+	"run_ended":       decodeFact[RunEnded],
+	"run_parked":      decodeFact[RunParked],
+	"run_resumed":     decodeFact[RunResumed],
+	"mode_set":        decodeFact[ModeSet],
+	"tools_set":       decodeFact[ToolsSet],
+	"leaf_set":        decodeFact[LeafSet],
+	"patched":         decodeFact[Patched],
+	"asset_added":     decodeFact[AssetAdded],
+	"compacted":       decodeFact[Compacted],
+}
+
+func decodeFact[F Fact](data jsontext.Value) (Fact, error) {
+	var f F
+	err := json.Unmarshal(data, &f)
+	return f, err
+}

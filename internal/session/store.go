@@ -1,0 +1,371 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/renameio/v2"
+
+	"noused/internal/lock"
+)
+
+// ErrNotFound says that there is no session with that id.
+var ErrNotFound = errors.New("session not found")
+
+const (
+	idPrefix     = "ses-"
+	journalExt   = ".jsonl"
+	activeName   = "active.jsonl"
+	activeLimit  = 1 << 20 // bytes before the file is written anew
+	tailLength   = 64 << 10
+	sessionsName = "sessions"
+)
+
+// Store is a state directory: the sessions' journals, which of them is the
+// active one, and the lock that makes it this daemon's. Safe for concurrent
+// use; each session is opened by one caller at a time.
+type Store struct {
+	dir  string
+	lock *lock.Lock
+
+	active atomic.Pointer[string]
+
+	mu       sync.Mutex // guards the rest; held while the active session changes
+	activeIn *os.File
+	newest   string // the greatest id, once listed
+	listed   bool
+}
+
+// Open takes a state directory, making it if need be. It fails with a
+// *lock.HeldError when another daemon has it.
+func Open(dir string) (*Store, error) {
+	if err := os.MkdirAll(filepath.Join(dir, sessionsName), 0o700); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	l, err := lock.Acquire(filepath.Join(dir, "lock"))
+	if err != nil {
+		return nil, fmt.Errorf("state directory %s: %w", dir, err)
+	}
+	return &Store{dir: dir, lock: l}, nil
+}
+
+// Close gives the directory up. Sessions must have been closed before.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.lock.Release()
+	if s.activeIn != nil {
+		err = errors.Join(err, s.activeIn.Close())
+	}
+	return err
+}
+
+// ValidID reports whether id has the form of a session's: letters, digits and
+// '-' only, so that it can be a file's name.
+func ValidID(id string) bool {
+	return len(id) > 0 && len(id) <= 128 && strings.IndexFunc(id, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-'
+	}) < 0
+}
+
+func (s *Store) path(id string) string {
+	return filepath.Join(s.dir, sessionsName, id+journalExt)
+}
+
+// Create makes a session's journal, durable with its first records, and the
+// active session of it. It returns the fold of the records.
+func (s *Store) Create(id string, records []Record) (*State, *Journal, error) {
+	state := NewState()
+	for _, r := range records {
+		if err := state.Apply(r); err != nil {
+			return nil, nil, fmt.Errorf("create session %s: %w", id, err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.list(); err != nil {
+		return nil, nil, err
+	}
+	j, err := createJournal(s.path(id), records)
+	if err != nil {
+		return nil, nil, fmt.Errorf("create session %s: %w", id, err)
+	}
+	if id <= s.newest { // the clock was set back
+		err = s.note(id, state.CreatedAt)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, j.Close())
+	}
+	s.newest = max(s.newest, id)
+	s.active.Store(&id)
+	return state, j, nil
+}
+
+// Load opens a session. ErrNotFound when there is none with that id. The
+// problems were got over and want to be told.
+func (s *Store) Load(id string) (*State, *Journal, []Problem, error) {
+	if !ValidID(id) {
+		return nil, nil, nil, ErrNotFound
+	}
+	state, j, problems, err := openJournal(s.path(id))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil, nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, nil, problems, fmt.Errorf("open session %s: %w", id, err)
+	}
+	return state, j, problems, nil
+}
+
+// Peek folds a session's journal as it is on the disk, without opening it for
+// writing.
+func (s *Store) Peek(id string) (*State, error) {
+	if !ValidID(id) {
+		return nil, ErrNotFound
+	}
+	f, err := os.Open(s.path(id))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read session %s: %w", id, err)
+	}
+	defer func() { _ = f.Close() }()
+	state := NewState()
+	if _, _, err := fold(f, f.Name(), state); err != nil {
+		return nil, fmt.Errorf("read session %s: %w", id, err)
+	}
+	return state, nil
+}
+
+// Exists reports whether there is a session with that id.
+func (s *Store) Exists(id string) bool {
+	if !ValidID(id) {
+		return false
+	}
+	_, err := os.Stat(s.path(id))
+	return err == nil
+}
+
+// IDs lists all sessions, newest first.
+func (s *Store) IDs() ([]string, error) {
+	d, err := os.Open(filepath.Join(s.dir, sessionsName))
+	if err != nil {
+		return nil, fmt.Errorf("list sessions: %w", err)
+	}
+	names, err := d.Readdirnames(-1)
+	if err = errors.Join(err, d.Close()); err != nil {
+		return nil, fmt.Errorf("list sessions: %w", err)
+	}
+	ids := names[:0]
+	for _, name := range names {
+		if id, ok := strings.CutSuffix(name, journalExt); ok && ValidID(id) {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b string) int { return strings.Compare(b, a) })
+	return ids, nil
+}
+
+// Unfinished calls found with each session whose journal may end inside a run,
+// newest first. It reads tails only, so it can name one whose run is over.
+func (s *Store) Unfinished(ctx context.Context, found func(id string)) error {
+	ids, err := s.IDs()
+	if err != nil {
+		return err
+	}
+	buf := make([]byte, tailLength)
+	for _, id := range ids {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if unfinishedTail(s.path(id), buf) {
+			found(id)
+		}
+	}
+	return nil
+}
+
+// unfinishedTail looks backwards for the last record of a run.
+func unfinishedTail(path string, buf []byte) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	// Most journals end in run_ended: a short look at the end tells.
+	for _, length := range []int64{512, tailLength} {
+		tail := buf[:min(length, info.Size())]
+		if _, err := f.ReadAt(tail, info.Size()-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
+			return false
+		}
+		whole := int64(len(tail)) == info.Size()
+		if unfinished, known := unfinishedLines(tail, whole); known {
+			return unfinished
+		}
+	}
+	return true // long records fill the tail: opening it tells
+}
+
+func unfinishedLines(tail []byte, whole bool) (unfinished, known bool) {
+	end := bytes.LastIndexByte(tail, '\n')
+	for end >= 0 {
+		start := bytes.LastIndexByte(tail[:end], '\n') + 1
+		if start == 0 && !whole {
+			return false, false
+		}
+		var l recordLine
+		if json.Unmarshal(tail[start:end], &l) == nil {
+			switch l.Type {
+			case RunEnded{}.kind(), Created{}.kind():
+				return false, true
+			case Input{}.kind(), RunStarted{}.kind(), TurnStarted{}.kind(), MessageAdded{}.kind(), ToolStarted{}.kind(),
+				TurnEnded{}.kind(), AbortRequested{}.kind(), RunParked{}.kind(), RunResumed{}.kind():
+				return true, true
+			}
+		}
+		end = start - 1
+	}
+	return false, whole
+}
+
+// activeLine says that a session was made the active one. Making a session
+// does that as well, and says it by its id: ids rise with time, so an id above
+// Newest was made later than this line was written.
+type activeLine struct {
+	V         int       `json:"v"`
+	At        time.Time `json:"at"`
+	SessionID string    `json:"active"`
+	Newest    string    `json:"newest"`
+}
+
+// Active returns the active session's id, "" before there is one.
+func (s *Store) Active() (string, error) {
+	if id := s.active.Load(); id != nil {
+		return *id, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.list(); err != nil {
+		return "", err
+	}
+	if id := s.active.Load(); id != nil {
+		return *id, nil
+	}
+	return "", nil
+}
+
+// SetActive makes a session the active one, durably.
+func (s *Store) SetActive(id string, at time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.list()
+	if err == nil {
+		err = s.note(id, at)
+	}
+	if err == nil {
+		s.active.Store(&id)
+	}
+	return err
+}
+
+func (s *Store) note(id string, at time.Time) error {
+	line, err := json.Marshal(activeLine{recordVersion, at.UTC(), id, s.newest})
+	if err == nil {
+		// A torn line before this one must not swallow it.
+		_, err = s.activeIn.Write(append(append([]byte{'\n'}, line...), '\n'))
+	}
+	if err == nil {
+		err = fdatasync(s.activeIn)
+	}
+	if err != nil {
+		return fmt.Errorf("set active session: %w", err)
+	}
+	return nil
+}
+
+// list looks once for the newest session, and so for the active one. It is put
+// off until somebody asks, so that a start does not wait for it.
+func (s *Store) list() error {
+	if s.listed {
+		return nil
+	}
+	ids, err := s.IDs()
+	if err != nil {
+		return err
+	}
+	last, err := s.openActive()
+	if err != nil {
+		return fmt.Errorf("active session: %w", err)
+	}
+	s.listed = true
+	active := last.SessionID
+	if len(ids) > 0 {
+		s.newest = ids[0]
+	}
+	if s.newest > last.Newest || !s.Exists(active) {
+		active = s.newest
+	}
+	if active != "" {
+		s.active.Store(&active)
+	}
+	return nil
+}
+
+// openActive returns the last whole line of the file that remembers the active
+// session, and starts the file anew when it has grown long.
+func (s *Store) openActive() (activeLine, error) {
+	path := filepath.Join(s.dir, activeName)
+	last, size, err := readActive(path)
+	if err == nil && size > activeLimit {
+		var line []byte
+		if line, err = json.Marshal(last); err == nil {
+			err = renameio.WriteFile(path, append(line, '\n'), 0o600)
+		}
+	}
+	if err == nil {
+		s.activeIn, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	}
+	return last, err
+}
+
+func readActive(path string) (last activeLine, size int64, err error) {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return last, 0, nil
+	}
+	if err != nil {
+		return last, 0, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return last, 0, err
+	}
+	tail := make([]byte, min(info.Size(), 4<<10))
+	if _, err := f.ReadAt(tail, info.Size()-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
+		return last, 0, err
+	}
+	for line := range bytes.Lines(tail) {
+		var l activeLine
+		if json.Unmarshal(line, &l) == nil {
+			last = l
+		}
+	}
+	return last, info.Size(), nil
+}

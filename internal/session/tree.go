@@ -1,0 +1,467 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/model"
+)
+
+// keyLifetime is how long an idempotency key answers (wire-v1 §3).
+const keyLifetime = 24 * time.Hour
+
+// Entry is one node of a session's tree: a message, or with Compaction set a
+// compaction. Never changed once made.
+type Entry struct {
+	MessageAdded
+	CreatedAt  time.Time
+	Compaction *Compacted
+}
+
+// Run is a run that has not ended.
+type Run struct {
+	ID       string
+	Turn     int    // of the latest turn, from 1
+	Kind     string // of the latest turn
+	TurnOpen bool
+	Ended    TurnEnded // the latest turn's end, once it has ended
+	Inputs   []string  // ids that the latest turn is to deliver
+	Steps    int       // assistant messages in the open turn
+	Aborting bool
+	Usage    model.Usage
+	// Calls are those of the latest assistant message that have no result yet;
+	// Started is the one of them whose start was recorded, if any.
+	Calls   []model.ToolCall
+	Started string
+	// Crashes counts resumptions without a parking before them; Parked says that
+	// the next one is none.
+	Crashes int
+	Parked  bool
+	// Output is the text of the latest assistant message, Stop why that ended.
+	Output string
+	Stop   model.StopReason
+}
+
+// Accepted is what an idempotency key answers. Ended is set once the run of a
+// prompt has.
+type Accepted struct {
+	Input
+	At    time.Time
+	Ended *RunEnded
+}
+
+// State is a session, folded from its facts. Read it as you like; change it
+// through Apply.
+type State struct {
+	ID, Title, ParentID  string
+	CreatedAt, UpdatedAt time.Time
+
+	Leaf         string
+	SteeringMode string
+	FollowUpMode string
+	Tools        []string // active tools; meaningful when ToolsChosen
+	ToolsChosen  bool
+	Pending      []Input        // accepted and not yet delivered, in order
+	Run          *Run           // nil while idle
+	Patched      jsontext.Value // the object that tools have patched together
+	Assets       []model.Asset
+	Usage        model.Usage
+	Messages     int
+
+	entries map[string]*Entry
+	order   []*Entry
+	keys    map[string]Accepted
+	path    path // of Leaf
+}
+
+// NewState returns the empty session that the first fact is applied to.
+func NewState() *State {
+	return &State{
+		SteeringMode: "one-at-a-time", FollowUpMode: "one-at-a-time",
+		Patched: jsontext.Value("{}"), entries: map[string]*Entry{}, keys: map[string]Accepted{},
+	}
+}
+
+// Apply folds one fact in. An error means that the fact does not fit what came
+// before it, and that nothing changed.
+func (s *State) Apply(r Record) error {
+	switch f := r.Fact.(type) {
+	case Created:
+		s.ID, s.Title, s.ParentID, s.CreatedAt = f.SessionID, f.Title, f.ParentID, r.At
+	case Input:
+		s.applyInput(f, r.At)
+	case MessageAdded:
+		if err := s.add(&Entry{MessageAdded: f, CreatedAt: r.At}); err != nil {
+			return err
+		}
+		s.applyMessage(f)
+	case Compacted:
+		if s.entries[f.FirstKeptEntryID] == nil {
+			return fmt.Errorf("compaction keeps unknown entry %q", f.FirstKeptEntryID)
+		}
+		e := &Entry{MessageAdded: MessageAdded{ID: f.ID, ParentID: f.ParentID}, CreatedAt: r.At, Compaction: &f}
+		if err := s.add(e); err != nil {
+			return err
+		}
+	case LeafSet:
+		if s.entries[f.LeafID] == nil {
+			return fmt.Errorf("leaf moved to unknown entry %q", f.LeafID)
+		}
+		s.Leaf, s.path = f.LeafID, s.pathTo(f.LeafID)
+	case ModeSet:
+		if f.Kind == "steer" {
+			s.SteeringMode = f.Mode
+		} else {
+			s.FollowUpMode = f.Mode
+		}
+	case ToolsSet:
+		s.Tools, s.ToolsChosen = f.Tools, true
+	case Patched:
+		merged, err := mergePatch(s.Patched, f.Patch)
+		if err != nil {
+			return fmt.Errorf("patch: %w", err)
+		}
+		s.Patched = merged
+	case AssetAdded:
+		s.Assets = append(s.Assets, f.Asset)
+	case RunStarted:
+		s.Run = &Run{ID: f.RunID}
+	default:
+		if err := s.applyRun(r.Fact); err != nil {
+			return err
+		}
+	}
+	if r.At.After(s.UpdatedAt) { // a branch's entries are older than itself
+		s.UpdatedAt = r.At
+	}
+	return nil
+}
+
+func (s *State) applyInput(f Input, at time.Time) {
+	s.Pending = append(s.Pending, f)
+	if s.Title == "" {
+		s.Title = FirstLine(f.Text, 60)
+	}
+	if f.Key == "" {
+		return
+	}
+	for k, old := range s.keys {
+		if at.Sub(old.At) > keyLifetime {
+			delete(s.keys, k)
+		}
+	}
+	s.keys[f.Key] = Accepted{Input: f, At: at}
+}
+
+func (s *State) applyMessage(f MessageAdded) {
+	s.Messages++
+	if f.InputID != "" {
+		s.Pending = slices.DeleteFunc(slices.Clone(s.Pending), func(in Input) bool { return in.InputID == f.InputID })
+	}
+	if f.Usage != nil {
+		s.Usage = s.Usage.Add(*f.Usage)
+	}
+	run := s.Run
+	if run == nil || run.ID != f.RunID {
+		return
+	}
+	switch f.Message.Role {
+	case model.Assistant:
+		run.Steps++
+		run.Calls, run.Output, run.Stop = f.Message.ToolCalls, f.Message.Text, f.StopReason
+		if f.Usage != nil {
+			run.Usage = run.Usage.Add(*f.Usage)
+		}
+	case model.Tool:
+		run.Started = ""
+		run.Calls = slices.DeleteFunc(slices.Clone(run.Calls), func(c model.ToolCall) bool { return c.ID == f.Message.ToolCallID })
+	}
+}
+
+// applyRun folds the facts that only make sense while a run is active.
+func (s *State) applyRun(fact Fact) error {
+	run := s.Run
+	if run == nil {
+		return fmt.Errorf("%s without an active run", fact.kind())
+	}
+	switch f := fact.(type) {
+	case TurnStarted:
+		run.Turn, run.Kind, run.TurnOpen, run.Inputs, run.Steps = f.Turn, f.Kind, true, f.InputIDs, 0
+		run.Calls, run.Started = nil, ""
+	case ToolStarted:
+		run.Started = f.CallID
+	case TurnEnded:
+		run.TurnOpen, run.Ended = false, f
+	case AbortRequested:
+		run.Aborting, s.Pending = true, nil
+	case RunParked:
+		run.Parked = true
+	case RunResumed:
+		if !run.Parked {
+			run.Crashes++
+		}
+		run.Parked = false
+	case RunEnded:
+		s.Run, s.Pending = nil, nil
+		for k, a := range s.keys {
+			if a.RunID == f.RunID {
+				a.Ended = &f
+				s.keys[k] = a
+			}
+		}
+	}
+	return nil
+}
+
+func (s *State) add(e *Entry) error {
+	if e.ParentID != "" && s.entries[e.ParentID] == nil {
+		return fmt.Errorf("entry %s hangs below unknown entry %q", e.ID, e.ParentID)
+	}
+	if s.entries[e.ID] != nil {
+		return fmt.Errorf("entry %s is there already", e.ID)
+	}
+	s.entries[e.ID] = e
+	s.order = append(s.order, e)
+	if e.ParentID == s.Leaf && e.Compaction == nil {
+		s.path.add(e)
+	} else {
+		s.path = s.pathTo(e.ID)
+	}
+	s.Leaf = e.ID
+	return nil
+}
+
+// Entry returns the entry with that id, or nil.
+func (s *State) Entry(id string) *Entry { return s.entries[id] }
+
+// Entries returns every entry in the order they were made.
+func (s *State) Entries() []*Entry { return s.order[:len(s.order):len(s.order)] }
+
+// Key returns what a client's idempotency key was answered with, if it still
+// counts at that time.
+func (s *State) Key(key string, now time.Time) (Accepted, bool) {
+	a, ok := s.keys[key]
+	return a, ok && now.Sub(a.At) <= keyLifetime
+}
+
+// Path returns the entries from the root to leaf ("" is the session's own), a
+// compaction standing for what it summarises. False: no such entry.
+func (s *State) Path(leaf string) ([]*Entry, bool) {
+	if leaf == "" || leaf == s.Leaf {
+		return s.path.entries[:len(s.path.entries):len(s.path.entries)], true
+	}
+	if s.entries[leaf] == nil {
+		return nil, false
+	}
+	return s.pathTo(leaf).entries, true
+}
+
+// History returns the path to the leaf as a model is to read it: every tool
+// call answered, in order.
+func (s *State) History() []model.Message {
+	h := s.path
+	if len(h.open) > 0 { // do not touch the cached messages
+		h.messages = slices.Clone(h.messages)
+		h.answerOpen()
+	}
+	return h.messages[:len(h.messages):len(h.messages)]
+}
+
+// RunOutput is the last assistant text on the tree of a run, for a client that
+// asks for an ended run by its idempotency key.
+func (s *State) RunOutput(runID string) string {
+	for _, e := range slices.Backward(s.order) {
+		if e.RunID == runID && e.Message.Role == model.Assistant {
+			return e.Message.Text
+		}
+	}
+	return ""
+}
+
+// Chain returns every entry from the root to leaf ("" is the session's own), as
+// they were made, with nothing summarised. False: no such entry.
+func (s *State) Chain(leaf string) ([]*Entry, bool) {
+	if leaf == "" {
+		leaf = s.Leaf
+	}
+	if leaf != "" && s.entries[leaf] == nil {
+		return nil, false
+	}
+	var chain []*Entry
+	for e := s.entries[leaf]; e != nil; e = s.entries[e.ParentID] {
+		chain = append(chain, e)
+	}
+	slices.Reverse(chain)
+	return chain, true
+}
+
+// Cut says where to compact: everything older than about keep tokens, cut at a
+// turn's start. It returns the first entry to keep and the older messages.
+// False: nothing is older than the newest turn.
+func (s *State) Cut(keep int64) (firstKept string, older []model.Message, ok bool) {
+	entries := s.path.entries
+	at, size := -1, int64(0)
+	for i, e := range slices.Backward(entries) {
+		if e.Compaction != nil {
+			break
+		}
+		size += Tokens([]model.Message{e.Message})
+		starts := e.Message.Role == model.User && (i == 0 || entries[i-1].Message.Role != model.User)
+		if starts && (at < 0 || size <= keep) {
+			at = i
+		}
+	}
+	if at < 1 || at == 1 && entries[0].Compaction != nil {
+		return "", nil, false
+	}
+	var before path
+	for _, e := range entries[:at] {
+		before.add(e)
+	}
+	return entries[at].ID, before.messages, true
+}
+
+// LastTexts are the last user text and the last assistant text of the path.
+func (s *State) LastTexts() (prompt, output string) {
+	for _, e := range slices.Backward(s.path.entries) {
+		switch e.Message.Role {
+		case model.User:
+			return e.Message.Text, output
+		case model.Assistant:
+			if output == "" {
+				output = e.Message.Text
+			}
+		}
+	}
+	return "", output
+}
+
+// Tokens estimates the size of the history, at four bytes a token.
+func (s *State) Tokens() int64 { return Tokens(s.path.messages) }
+
+// Tokens estimates the size of messages, at four bytes a token.
+func Tokens(messages []model.Message) int64 {
+	var n int64
+	for _, m := range messages {
+		n += int64(len(m.Text)+3) / 4
+		for _, c := range m.ToolCalls {
+			n += int64(len(c.Name)+len(c.Arguments)+3) / 4
+		}
+	}
+	return n
+}
+
+// path is a root-to-leaf view of the tree: as entries, and as messages with
+// dangling tool calls answered. It grows in place while the leaf does; views
+// handed out are cut at their length, so growth never shows in them.
+type path struct {
+	entries  []*Entry
+	messages []model.Message
+	open     []model.ToolCall // calls of the last assistant message without a result
+}
+
+func (s *State) pathTo(leaf string) path {
+	var chain []*Entry
+	var compaction *Compacted
+	for e := s.entries[leaf]; e != nil; e = s.entries[e.ParentID] {
+		if e.Compaction == nil {
+			chain = append(chain, e)
+		} else if compaction == nil {
+			compaction = e.Compaction
+			chain = append(chain, e)
+		}
+		if compaction != nil && e.ID == compaction.FirstKeptEntryID {
+			break
+		}
+	}
+	slices.Reverse(chain)
+	var p path
+	if compaction != nil {
+		i := slices.IndexFunc(chain, func(e *Entry) bool { return e.Compaction != nil })
+		p.add(chain[i])
+		chain = slices.Delete(chain, i, i+1)
+	}
+	for _, e := range chain {
+		p.add(e)
+	}
+	return p
+}
+
+func (p *path) add(e *Entry) {
+	p.entries = append(p.entries, e)
+	if e.Compaction != nil {
+		p.messages = append(p.messages, model.Message{Role: model.User, Text: e.Compaction.Summary, Summary: true})
+		return
+	}
+	switch e.Message.Role {
+	case model.Tool:
+		i := slices.IndexFunc(p.open, func(c model.ToolCall) bool { return c.ID == e.Message.ToolCallID })
+		if i < 0 {
+			return // the answer to a call that a compaction has taken away
+		}
+		p.open = slices.Delete(slices.Clone(p.open), i, i+1)
+	case model.Assistant:
+		p.answerOpen()
+		if e.Message.Text == "" && len(e.Message.ToolCalls) == 0 {
+			return
+		}
+		p.open = e.Message.ToolCalls
+	default:
+		p.answerOpen()
+	}
+	p.messages = append(p.messages, e.Message)
+}
+
+// answerOpen gives a result to every call that has none: a real provider
+// refuses a history in which one is missing, for ever.
+func (p *path) answerOpen() {
+	for _, c := range p.open {
+		p.messages = append(p.messages, model.Message{
+			Role: model.Tool, ToolCallID: c.ID, ToolName: c.Name, Text: "no result: the call was not completed",
+		})
+	}
+	p.open = nil
+}
+
+// mergePatch returns target with patch merged in (RFC 7396): objects deep,
+// arrays replaced, null deletes. Numbers keep their digits.
+func mergePatch(target, patch jsontext.Value) (jsontext.Value, error) {
+	if patch.Kind() != jsontext.KindBeginObject {
+		return patch, nil
+	}
+	merged, changes := map[string]jsontext.Value{}, map[string]jsontext.Value{}
+	if target.Kind() == jsontext.KindBeginObject {
+		if err := json.Unmarshal(target, &merged); err != nil {
+			return nil, err
+		}
+	}
+	if err := json.Unmarshal(patch, &changes); err != nil {
+		return nil, err
+	}
+	for k, v := range changes {
+		if v.Kind() == jsontext.KindNull {
+			delete(merged, k)
+			continue
+		}
+		value, err := mergePatch(merged[k], v)
+		if err != nil {
+			return nil, err
+		}
+		merged[k] = value
+	}
+	return json.Marshal(merged, json.Deterministic(true))
+}
+
+// FirstLine is the first line of a text, in at most so many characters.
+func FirstLine(text string, most int) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	if r := []rune(line); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return line
+}

@@ -1,0 +1,422 @@
+package tool
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+	"unicode"
+
+	jsonx "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Protocols, sandboxes and framings of a descriptor (tools.md §1).
+const (
+	Narratoria = "narratoria"
+	Gevals     = "gevals"
+	Module     = "module"
+
+	SandboxNone    = "none"
+	SandboxWorkdir = "workdir"
+
+	FramingFlat    = "flat"
+	FramingJSONRPC = "jsonrpc"
+)
+
+// Defaults of a descriptor.
+const (
+	DefaultTimeout   = 30 * time.Second
+	DefaultMaxOutput = 1 << 20
+)
+
+const (
+	maxDescriptor  = 4 << 20
+	maxConcurrency = 64
+	maxName        = 128
+)
+
+// Descriptor is a Module Descriptor v1 (amplifier-protocols §1, tools.md §1),
+// checked, with every default filled in and every path absolute.
+type Descriptor struct {
+	File         string // "" for one that was not read from a file
+	Name         string
+	Kind         string
+	Transport    Transport
+	Capabilities []string
+	Version      string
+	Protocol     string
+	Description  string
+	Operations   []Operation // sorted by name
+	Env          map[string]string
+	Config       json.RawMessage // a JSON object, or nil
+	Workdir      string
+	Timeout      time.Duration
+	Concurrency  int
+	Framing      string
+	MaxOutput    int // bytes of a line
+	Sandbox      string
+	SandboxWrite []string
+	// SandboxRequired is false only where the user accepts a tool without the
+	// sandbox it asks for.
+	SandboxRequired bool
+	// Bare makes the operations known without the module's name before them. It
+	// is not a field of the file.
+	Bare bool
+
+	environ []string // what the child inherits, Env included
+}
+
+// Transport says how a module is reached.
+type Transport struct {
+	Type    string   `json:"type"`
+	Command []string `json:"command"`
+	URL     string   `json:"url"`
+}
+
+// document is the file's shape; pointers tell absent from zero.
+type document struct {
+	Name            string                   `json:"name"`
+	Kind            string                   `json:"kind"`
+	Transport       *Transport               `json:"transport"`
+	Capabilities    []string                 `json:"capabilities"`
+	Version         string                   `json:"version"`
+	Protocol        *string                  `json:"protocol"`
+	Description     string                   `json:"description"`
+	Operations      map[string]*operationDoc `json:"operations"`
+	Env             map[string]string        `json:"env"`
+	Config          jsontext.Value           `json:"config"`
+	Workdir         string                   `json:"workdir"`
+	Timeout         *string                  `json:"timeout"`
+	Concurrency     *int                     `json:"concurrency"`
+	Framing         *string                  `json:"framing"`
+	MaxOutput       *int                     `json:"max_output"`
+	Sandbox         *string                  `json:"sandbox"`
+	SandboxWrite    []string                 `json:"sandbox_write"`
+	SandboxRequired *bool                    `json:"sandbox_required"`
+}
+
+type operationDoc struct {
+	Description string         `json:"description"`
+	Params      jsontext.Value `json:"params"`
+}
+
+// FieldError names the field of a descriptor that is wrong.
+type FieldError struct {
+	Field  string // dotted path, e.g. transport.command
+	Reason string
+}
+
+func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }
+
+func field(name, format string, args ...any) error {
+	return &FieldError{name, fmt.Sprintf(format, args...)}
+}
+
+// LoadDescriptor reads and checks a descriptor file. workdir is the default of
+// the field of that name, environ the daemon's environment. Errors name the
+// file, and the field where one is wrong.
+func LoadDescriptor(file, workdir string, environ []string) (*Descriptor, error) {
+	d, err := loadDescriptor(file, workdir, environ)
+	if err != nil {
+		return nil, fmt.Errorf("tool descriptor %s: %w", file, err)
+	}
+	return d, nil
+}
+
+func loadDescriptor(file, workdir string, environ []string) (*Descriptor, error) {
+	file, err := filepath.Abs(file)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errors.New("not a regular file")
+	case info.Size() > maxDescriptor:
+		return nil, fmt.Errorf("larger than %d bytes", maxDescriptor)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	real, err := filepath.EvalSymlinks(file) // a linked descriptor finds its program too
+	if err != nil {
+		return nil, err
+	}
+	d, err := ParseDescriptor(text, filepath.Dir(real), workdir, environ)
+	if err != nil {
+		return nil, err
+	}
+	d.File = file
+	return d, nil
+}
+
+// ParseDescriptor checks a descriptor whose relative paths are meant from dir.
+func ParseDescriptor(text []byte, dir, workdir string, environ []string) (*Descriptor, error) {
+	var doc document
+	if err := jsonx.Unmarshal(text, &doc); err != nil {
+		return nil, readable(err)
+	}
+	d := &Descriptor{
+		Name: doc.Name, Kind: doc.Kind, Capabilities: doc.Capabilities, Version: doc.Version,
+		Protocol: Module, Description: doc.Description, Workdir: workdir,
+		Timeout: DefaultTimeout, Concurrency: 1, Framing: FramingFlat, MaxOutput: DefaultMaxOutput,
+		Sandbox: SandboxNone, SandboxRequired: true,
+	}
+	for _, step := range []func() error{
+		func() error { return checkName(doc.Name) },
+		func() error {
+			return oneOf("kind", doc.Kind, "provider", "tool", "agent", "hook", "orchestrator", "context")
+		},
+		func() error { return override(&d.Protocol, "protocol", doc.Protocol, Narratoria, Gevals, Module) },
+		func() error { return d.checkKind() },
+		func() error { return d.setTransport(doc.Transport, dir) },
+		func() error {
+			if doc.Capabilities == nil {
+				return field("capabilities", "missing")
+			}
+			return nil
+		},
+		func() error { return d.setOperations(doc.Operations) },
+		func() error { return d.setEnv(doc.Env, environ) },
+		func() error { return d.setConfig(doc.Config) },
+		func() error { return d.setLimits(&doc) },
+		func() error { return override(&d.Framing, "framing", doc.Framing, FramingFlat, FramingJSONRPC) },
+		func() error { return override(&d.Sandbox, "sandbox", doc.Sandbox, SandboxNone, SandboxWorkdir) },
+	} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	if doc.Workdir != "" {
+		d.Workdir = within(dir, doc.Workdir)
+	}
+	for _, p := range doc.SandboxWrite {
+		d.SandboxWrite = append(d.SandboxWrite, within(dir, p))
+	}
+	if doc.SandboxRequired != nil {
+		d.SandboxRequired = *doc.SandboxRequired
+	}
+	return d, nil
+}
+
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return field("name", "missing")
+	case len(name) > maxName:
+		return field("name", "longer than %d bytes", maxName)
+	case strings.ContainsFunc(name, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }):
+		return field("name", "%q has a space or an unprintable character", name)
+	}
+	return nil
+}
+
+func (d *Descriptor) checkKind() error {
+	if d.Protocol != Module && d.Kind != "tool" {
+		return field("kind", "got %q, protocol %s has only tools", d.Kind, d.Protocol)
+	}
+	return nil
+}
+
+func (d *Descriptor) setTransport(t *Transport, dir string) error {
+	if t == nil {
+		return field("transport", "missing")
+	}
+	if err := oneOf("transport.type", t.Type, "stdio", "http"); err != nil {
+		return err
+	}
+	d.Transport = *t
+	if t.Type == "http" {
+		if d.Protocol != Module {
+			return field("transport.type", "protocol %s is spoken over stdio only", d.Protocol)
+		}
+		u, err := url.Parse(t.URL)
+		switch {
+		case t.URL == "":
+			return field("transport.url", "missing")
+		case err != nil:
+			return field("transport.url", "%v", err)
+		}
+		return oneOf("transport.url scheme", u.Scheme, "http", "https", "unix")
+	}
+	if len(t.Command) == 0 {
+		return field("transport.command", "missing")
+	}
+	for i, arg := range t.Command {
+		if strings.ContainsRune(arg, 0) || i == 0 && arg == "" {
+			return field(fmt.Sprintf("transport.command[%d]", i), "%q cannot be executed", arg)
+		}
+	}
+	d.Transport.Command = slices.Clone(t.Command)
+	if strings.ContainsRune(t.Command[0], '/') {
+		d.Transport.Command[0] = within(dir, t.Command[0])
+	}
+	return nil
+}
+
+func (d *Descriptor) setOperations(ops map[string]*operationDoc) error {
+	if len(ops) == 0 {
+		if d.Protocol == Narratoria {
+			return field("operations", "missing; a narratoria tool cannot describe itself")
+		}
+		return nil
+	}
+	for name, op := range ops {
+		where := "operations." + name
+		if name == "" {
+			return field("operations", "an operation has no name")
+		}
+		if op == nil {
+			op = &operationDoc{}
+		}
+		o := Operation{Name: name, Description: op.Description}
+		if op.Params != nil {
+			o.Params = json.RawMessage(op.Params)
+			if _, err := compileSchema(o.Params); err != nil {
+				return field(where+".params", "%v", err)
+			}
+		}
+		d.Operations = append(d.Operations, o)
+	}
+	sort.Slice(d.Operations, func(i, j int) bool { return d.Operations[i].Name < d.Operations[j].Name })
+	return nil
+}
+
+func (d *Descriptor) setEnv(env map[string]string, environ []string) error {
+	d.Env = make(map[string]string, len(env))
+	for name, value := range env {
+		switch {
+		case name == "" || strings.ContainsAny(name, "=\x00"):
+			return field("env", "%q is no name of a variable", name)
+		case reserved(name):
+			return field("env."+name, "belongs to the daemon and is never handed to a tool")
+		case strings.ContainsRune(value, 0):
+			return field("env."+name, "has a NUL byte")
+		}
+		d.Env[name] = expand(value, environ)
+	}
+	d.environ = childEnv(environ, d.Env)
+	return nil
+}
+
+func (d *Descriptor) setConfig(config jsontext.Value) error {
+	switch config.Kind() {
+	case 0, 'n':
+	case '{':
+		d.Config = json.RawMessage(config)
+	default:
+		return field("config", "want an object")
+	}
+	return nil
+}
+
+func (d *Descriptor) setLimits(doc *document) error {
+	if doc.Timeout != nil {
+		t, err := time.ParseDuration(*doc.Timeout)
+		if err != nil || t <= 0 {
+			return field("timeout", "got %q, want a duration like 30s or 5m", *doc.Timeout)
+		}
+		d.Timeout = t
+	}
+	if n := doc.Concurrency; n != nil {
+		if *n < 1 || *n > maxConcurrency {
+			return field("concurrency", "got %d, want 1 to %d", *n, maxConcurrency)
+		}
+		d.Concurrency = *n
+	}
+	if n := doc.MaxOutput; n != nil {
+		if *n < 1 || *n > 1<<30 {
+			return field("max_output", "got %d, want 1 to %d bytes", *n, 1<<30)
+		}
+		d.MaxOutput = *n
+	}
+	return nil
+}
+
+// Environ returns the child's whole environment, as NAME=value.
+func (d *Descriptor) Environ() []string { return slices.Clone(d.environ) }
+
+// LookPath finds a program as the module's own PATH says.
+func (d *Descriptor) LookPath(name string) (string, error) {
+	return lookPath(name, lookup(d.environ, "PATH"))
+}
+
+// Command returns what to start for a module over stdio. An error says, in
+// words for the user, why it cannot be.
+func (d *Descriptor) Command() (Command, error) {
+	if info, err := os.Stat(d.Workdir); err != nil || !info.IsDir() {
+		return Command{}, Faultf(Unreachable, "cannot start %s: workdir %s is not a directory", d.Name, d.Workdir)
+	}
+	path, err := d.LookPath(d.Transport.Command[0])
+	if err != nil {
+		return Command{}, Faultf(Unreachable, "cannot start %s: %v", d.Name, err)
+	}
+	return Command{
+		Name: d.Name, Path: path, Args: d.Transport.Command, Dir: d.Workdir,
+		Env: d.environ, MaxLine: d.MaxOutput,
+	}, nil
+}
+
+func within(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, path)
+}
+
+func oneOf(name, got string, want ...string) error {
+	switch {
+	case got == "":
+		return field(name, "missing")
+	case !slices.Contains(want, got):
+		return field(name, "got %q, want one of %s", got, strings.Join(want, ", "))
+	}
+	return nil
+}
+
+func override(dst *string, name string, got *string, want ...string) error {
+	if got == nil {
+		return nil
+	}
+	*dst = *got
+	return oneOf(name, *got, want...)
+}
+
+// readable says in the file's words what the decoder says in Go's.
+func readable(err error) error {
+	var s *jsonx.SemanticError
+	if errors.As(err, &s) && s.JSONPointer != "" && s.GoType != nil {
+		where := strings.ReplaceAll(strings.TrimPrefix(string(s.JSONPointer), "/"), "/", ".")
+		if s.Err != nil {
+			return field(where, "%v", s.Err)
+		}
+		return field(where, "cannot be a JSON %s", kindName(s.JSONKind))
+	}
+	var x *jsontext.SyntacticError
+	if errors.As(err, &x) {
+		return fmt.Errorf("not valid JSON: %w", err)
+	}
+	return err
+}
+
+func kindName(k jsontext.Kind) string {
+	switch k {
+	case '{':
+		return "object"
+	case '[':
+		return "array"
+	case 't', 'f':
+		return "boolean"
+	}
+	return k.String()
+}

@@ -1,0 +1,95 @@
+package tool
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// inherited are the variables a child gets from the daemon (tools.md §1); all
+// that begin with LC_ or XDG_ come with them.
+var inherited = []string{"PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "SHELL"}
+
+// reserved reports whether a variable speaks to the daemon's own service
+// manager, so that no descriptor can hand it on either.
+func reserved(name string) bool {
+	return name == "NOTIFY_SOCKET" || strings.HasPrefix(name, "LISTEN_") || strings.HasPrefix(name, "WATCHDOG_")
+}
+
+// childEnv returns the allowed part of environ, overlaid with extra, sorted.
+func childEnv(environ []string, extra map[string]string) []string {
+	vars := make(map[string]string)
+	for _, kv := range environ {
+		name, value, _ := strings.Cut(kv, "=")
+		if slices.Contains(inherited, name) || strings.HasPrefix(name, "LC_") || strings.HasPrefix(name, "XDG_") {
+			vars[name] = value
+		}
+	}
+	for name, value := range extra {
+		vars[name] = value
+	}
+	env := make([]string, 0, len(vars))
+	for name, value := range vars {
+		env = append(env, name+"="+value)
+	}
+	slices.Sort(env)
+	return env
+}
+
+var reference = regexp.MustCompile(`\{env\.([^{}=\x00]+)\}`)
+
+// expand replaces each {env.X} by the daemon's own X; an unset one is empty.
+func expand(value string, environ []string) string {
+	return reference.ReplaceAllStringFunc(value, func(ref string) string {
+		return lookup(environ, ref[len("{env."):len(ref)-1])
+	})
+}
+
+// lookup returns the last value of a variable, as exec does.
+func lookup(environ []string, name string) string {
+	for _, kv := range slices.Backward(environ) {
+		if value, ok := strings.CutPrefix(kv, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// lookPath is exec.LookPath with a PATH that is not this process's. Relative
+// entries of PATH are passed over, as the child's directory is not ours.
+func lookPath(name, path string) (string, error) {
+	if strings.ContainsRune(name, '/') {
+		if err := executable(name); err != nil {
+			return "", fmt.Errorf("%s: %w", name, err)
+		}
+		return name, nil
+	}
+	for _, dir := range filepath.SplitList(path) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		if file := filepath.Join(dir, name); executable(file) == nil {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("%s: not found in PATH", name)
+}
+
+func executable(file string) error {
+	info, err := os.Stat(file)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return errors.New("no such file")
+	case err != nil:
+		return errors.Unwrap(err)
+	case info.IsDir():
+		return errors.New("is a directory")
+	case info.Mode()&0o111 == 0:
+		return errors.New("is not executable")
+	}
+	return nil
+}

@@ -1,0 +1,272 @@
+package gevals
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	jsonx "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/model"
+	"noused/internal/tool"
+)
+
+// message is anything an extension may write: a reply has an id, a
+// notification a method. Values are kept as they came, so that one of a wrong
+// type does not make the line unreadable.
+type message struct {
+	ID     jsontext.Value `json:"id"`
+	Method jsontext.Value `json:"method"`
+	Params jsontext.Value `json:"params"`
+	Result jsontext.Value `json:"result"`
+	Error  jsontext.Value `json:"error"`
+}
+
+// decode reads one line, copying it. An error means that the line is no JSON
+// object.
+func decode(line []byte) (*message, error) {
+	if jsontext.Value(line).Kind() != '{' {
+		return nil, errors.New("the line is not a JSON object")
+	}
+	m := new(message)
+	if err := jsonx.Unmarshal(line, m); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// method is the name of a notification or request, "" for a reply.
+func (m *message) method() string {
+	s, _ := tool.Text(m.Method)
+	return s
+}
+
+// answers reports whether m is the reply to the request of that number.
+func (m *message) answers(id int64) bool {
+	if m.Method != nil || m.ID.Kind() != '0' {
+		return false
+	}
+	n, err := strconv.ParseFloat(string(m.ID), 64)
+	return err == nil && n == float64(id)
+}
+
+// outcome returns a reply's result, or its error as a fault. The error wins
+// where both are present, and null counts as absent.
+func (m *message) outcome() (jsontext.Value, error) {
+	if k := m.Error.Kind(); k != 0 && k != 'n' {
+		return nil, remoteError(m.Error)
+	}
+	if k := m.Result.Kind(); k == 0 || k == 'n' {
+		return nil, tool.Faultf(tool.ProtocolError, "the reply has neither a result nor an error")
+	}
+	return m.Result, nil
+}
+
+// remoteError keeps a JSON-RPC error's code as text (tools.md §3).
+func remoteError(v jsontext.Value) *tool.Fault {
+	var e struct {
+		Code    jsontext.Value `json:"code"`
+		Message jsontext.Value `json:"message"`
+		Data    jsontext.Value `json:"data"`
+	}
+	if v.Kind() != '{' || jsonx.Unmarshal(v, &e) != nil || e.Code.Kind() != '0' {
+		return tool.Faultf(tool.ProtocolError, "the reply's error is not a JSON-RPC error: %s", tool.Shorten(v))
+	}
+	f := &tool.Fault{Code: string(e.Code)}
+	if f.Message, _ = tool.Text(e.Message); f.Message == "" {
+		f.Message = "the extension gave no message"
+	}
+	if e.Data.Kind() == '{' {
+		f.Details = json.RawMessage(e.Data)
+	} else if e.Data != nil && e.Data.Kind() != 'n' {
+		f.Details = json.RawMessage(`{"data":` + string(e.Data) + `}`)
+	}
+	return f
+}
+
+// manifest is the reply to initialize.
+type manifest struct {
+	Name, Version   string
+	ProtocolVersion string
+	Requires        []string
+	Operations      []tool.Operation
+	Warnings        []string
+}
+
+type manifestDoc struct {
+	Name            string                    `json:"name"`
+	Version         string                    `json:"version"`
+	ProtocolVersion jsontext.Value            `json:"protocolVersion"`
+	Requires        []requirement             `json:"requires"`
+	Operations      map[string]*manifestOpDoc `json:"operations"`
+}
+
+type requirement struct {
+	Command string `json:"command"`
+}
+
+type manifestOpDoc struct {
+	Description string         `json:"description"`
+	Params      jsontext.Value `json:"params"`
+}
+
+// decodeManifest checks what initialize returned: name, version and operations
+// must be there; another protocolVersion is a warning (tools.md §3).
+func decodeManifest(v jsontext.Value) (*manifest, error) {
+	var doc manifestDoc
+	if err := jsonx.Unmarshal(v, &doc); err != nil {
+		return nil, tool.Faultf(tool.ProtocolError, "the manifest is wrong: %v", err)
+	}
+	for name, missing := range map[string]bool{
+		"name": doc.Name == "", "version": doc.Version == "", "operations": doc.Operations == nil,
+	} {
+		if missing {
+			return nil, tool.Faultf(tool.ProtocolError, "the manifest has no %s", name)
+		}
+	}
+	m := &manifest{Name: doc.Name, Version: doc.Version}
+	if m.ProtocolVersion, _ = tool.Text(doc.ProtocolVersion); m.ProtocolVersion != protocolVersion {
+		m.Warnings = append(m.Warnings, fmt.Sprintf("protocolVersion is %s, want %q", tool.Shorten(doc.ProtocolVersion), protocolVersion))
+	}
+	for _, r := range doc.Requires {
+		if r.Command != "" {
+			m.Requires = append(m.Requires, r.Command)
+		}
+	}
+	for name, op := range doc.Operations {
+		o := tool.Operation{Name: name}
+		if op != nil {
+			o.Description = op.Description
+			if k := op.Params.Kind(); k != 0 && k != 'n' {
+				o.Params = json.RawMessage(op.Params)
+			}
+		}
+		m.Operations = append(m.Operations, o)
+	}
+	slices.SortFunc(m.Operations, func(a, b tool.Operation) int { return strings.Compare(a.Name, b.Name) })
+	return m, nil
+}
+
+// same reports whether two manifests offer the same operations.
+func same(a, b []tool.Operation) bool {
+	return slices.EqualFunc(a, b, func(x, y tool.Operation) bool {
+		return x.Name == y.Name && x.Description == y.Description && string(x.Params) == string(y.Params)
+	})
+}
+
+// decodeResult turns the result of execute into ours, with a warning for each
+// thing in it that had to be bent.
+func decodeResult(v jsontext.Value) (model.ToolResult, []string) {
+	var doc struct {
+		Success jsontext.Value `json:"success"`
+		Message jsontext.Value `json:"message"`
+		Error   jsontext.Value `json:"error"`
+		Outputs jsontext.Value `json:"outputs"`
+	}
+	if v.Kind() != '{' || jsonx.Unmarshal(v, &doc) != nil {
+		return model.Failed(tool.ProtocolError, "the result is not an object: "+tool.Shorten(v)), nil
+	}
+	if k := doc.Success.Kind(); k != 't' && k != 'f' {
+		return model.Failed(tool.ProtocolError, "success is "+tool.Shorten(doc.Success)+", want true or false"), nil
+	}
+	var warnings []string
+	said := func(name string, v jsontext.Value) string {
+		s, ok := tool.Text(v)
+		if !ok && v != nil && v.Kind() != 'n' {
+			warnings = append(warnings, name+" is not a string: "+tool.Shorten(v))
+			s = string(v)
+		}
+		return s
+	}
+	summary, detail := said("message", doc.Message), said("error", doc.Error)
+	outputs, bent := decodeOutputs(doc.Outputs)
+	warnings = append(warnings, bent...)
+
+	r := model.ToolResult{OK: doc.Success.Kind() == 't', Outputs: outputs, Value: json.RawMessage(v)}
+	r.Text = summary
+	switch {
+	case !r.OK:
+		if detail == "" {
+			detail, summary = summary, ""
+		}
+		if detail == "" {
+			detail = "the extension reported a failure"
+		}
+		if summary != "" && summary != detail {
+			detail = summary + ": " + detail
+		}
+		failed := model.Failed(tool.ToolFailed, detail)
+		r.Text, r.Error = failed.Text, failed.Error
+	case r.Text == "":
+		r.Text = detail
+	}
+	r.Text = withOutputs(r.Text, outputs)
+	return r, warnings
+}
+
+// decodeOutputs keeps a value that is no string as its JSON text.
+func decodeOutputs(v jsontext.Value) (map[string]string, []string) {
+	switch v.Kind() {
+	case 0, 'n':
+		return nil, nil
+	case '{':
+	default:
+		return nil, []string{"outputs is not an object: " + tool.Shorten(v)}
+	}
+	var values map[string]jsontext.Value
+	if err := jsonx.Unmarshal(v, &values); err != nil || len(values) == 0 {
+		return nil, nil
+	}
+	var warnings []string
+	outputs := make(map[string]string, len(values))
+	for key, value := range values {
+		s, ok := tool.Text(value)
+		if !ok {
+			s = string(value)
+			warnings = append(warnings, fmt.Sprintf("output %q is not a string: %s", key, tool.Shorten(value)))
+		}
+		outputs[key] = s
+	}
+	slices.Sort(warnings)
+	return outputs, warnings
+}
+
+// withOutputs is the text a model reads.
+func withOutputs(head string, outputs map[string]string) string {
+	var lines []string
+	if head != "" {
+		lines = append(lines, head)
+	}
+	keys := make([]string, 0, len(outputs))
+	for key := range outputs {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		lines = append(lines, key+": "+outputs[key])
+	}
+	if len(lines) == 0 {
+		return "done"
+	}
+	return strings.Join(lines, "\n")
+}
+
+// logUpdate is what people see of a log notification.
+func logUpdate(params jsontext.Value) (model.ToolUpdate, bool) {
+	var doc struct {
+		Message jsontext.Value `json:"message"`
+	}
+	if params.Kind() != '{' || jsonx.Unmarshal(params, &doc) != nil {
+		return model.ToolUpdate{}, false
+	}
+	u := model.ToolUpdate{Update: json.RawMessage(params)}
+	var ok bool
+	if u.Delta, ok = tool.Text(doc.Message); !ok && doc.Message != nil {
+		u.Delta = string(doc.Message)
+	}
+	return u, true
+}

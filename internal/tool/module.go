@@ -1,0 +1,189 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"noused/internal/model"
+)
+
+// errUnheard stands for an answer that a List did not wait for.
+var errUnheard = errors.New("has not said yet what it can do")
+
+// module is a host with what it has said of itself.
+type module struct {
+	desc *Descriptor
+	host Host
+	ctx  context.Context // the registry's; a question outlives who asked it
+
+	mu       sync.Mutex
+	closed   bool
+	question chan struct{} // non-nil while the host is asked; closed after
+	manifest *Manifest     // what ops was made from
+	ops      []*operation
+	err      error // of the last answer
+	retry    Backoff
+}
+
+// defaultParams is the schema of an operation that did not say.
+var defaultParams = json.RawMessage(`{"type":"object"}`)
+
+// operation is an Operation with its schema compiled.
+type operation struct {
+	Operation
+	schema  *jsonschema.Schema
+	problem error
+}
+
+func newModule(ctx context.Context, d *Descriptor, h Host) *module {
+	return &module{
+		desc: d, host: h, ctx: ctx,
+		retry: Backoff{Base: time.Second, Max: time.Minute},
+	}
+}
+
+// callName is the name a model sees (tools.md §1).
+func (m *module) callName(op string) string {
+	if m.desc.Bare {
+		return op
+	}
+	return m.desc.Name + "." + op
+}
+
+func (m *module) mayHave(name string, spell func(string) string) bool {
+	return m.desc.Bare || strings.HasPrefix(name, spell(m.desc.Name+"."))
+}
+
+// operations asks the host, together with whoever else asks, and waits as long
+// as ctx. Known operations come back even where err says that they cannot be
+// called now. A host that failed is asked again only after a while, or at once
+// with insist.
+func (m *module) operations(ctx context.Context, insist bool) ([]*operation, error) {
+	m.mu.Lock()
+	if m.question == nil {
+		if m.closed {
+			defer m.mu.Unlock()
+			return nil, Faultf(Aborted, "the daemon is stopping")
+		}
+		if !insist && m.retry.Wait(time.Now()) > 0 {
+			defer m.mu.Unlock()
+			return m.ops, m.err
+		}
+		m.question = make(chan struct{})
+		go m.ask() // ends with the host's deadline; close waits for it
+	}
+	question := m.question
+	m.mu.Unlock()
+
+	select {
+	case <-question:
+	case <-ctx.Done():
+		return nil, errUnheard
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ops, m.err
+}
+
+func (m *module) ask() {
+	manifest, err := m.describe()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case manifest == nil:
+		if err == nil {
+			err = errUnheard
+		}
+		m.manifest, m.ops = nil, nil
+		m.retry.Fail(time.Now())
+	case manifest != m.manifest:
+		m.manifest, m.ops = manifest, compile(manifest)
+		m.retry.Succeed()
+	default:
+		m.retry.Succeed()
+	}
+	m.err = err
+	close(m.question)
+	m.question = nil
+}
+
+// close ends the host and waits for the answer to what it is being asked.
+func (m *module) close(ctx context.Context) {
+	m.mu.Lock()
+	m.closed = true
+	question := m.question
+	m.mu.Unlock()
+	m.host.Close(ctx)
+	if question != nil {
+		<-question
+	}
+}
+
+func (m *module) describe() (manifest *Manifest, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			manifest, err = nil, fmt.Errorf("describe %s: panic: %v", m.desc.Name, p)
+		}
+	}()
+	return m.host.Describe(m.ctx)
+}
+
+// compile makes each schema ready. An operation whose schema is invalid stays
+// known, and says so when it is called.
+func compile(manifest *Manifest) []*operation {
+	ops := make([]*operation, 0, len(manifest.Operations))
+	for _, o := range manifest.Operations {
+		op := &operation{Operation: o}
+		if len(o.Params) == 0 {
+			op.Params = defaultParams
+		} else if schema, err := compileSchema(o.Params); err != nil {
+			op.problem = Faultf(ProtocolError, "params of %s: %v", o.Name, err)
+			op.Params = defaultParams
+		} else {
+			op.schema = schema
+			op.Params = offeredSchema(o.Params)
+		}
+		ops = append(ops, op)
+	}
+	slices.SortFunc(ops, func(a, b *operation) int { return strings.Compare(a.Name, b.Name) })
+	return ops
+}
+
+func (m *module) list(ctx context.Context) []model.ToolInfo {
+	ops, err := m.operations(ctx, false)
+	if len(ops) == 0 {
+		problem := "has no operations"
+		if err != nil {
+			problem = err.Error()
+		}
+		return []model.ToolInfo{m.info(m.desc.Name, m.desc.Description, defaultParams, errors.New(problem))}
+	}
+	infos := make([]model.ToolInfo, 0, len(ops))
+	for _, op := range ops {
+		problem := err
+		if problem == nil {
+			problem = op.problem
+		}
+		infos = append(infos, m.info(m.callName(op.Name), op.Description, op.Params, problem))
+	}
+	return infos
+}
+
+func (m *module) info(name, description string, params json.RawMessage, problem error) model.ToolInfo {
+	i := model.ToolInfo{
+		ToolSpec: model.ToolSpec{Name: name, Description: description, Params: params},
+		Module:   m.desc.Name, Protocol: m.desc.Protocol, Healthy: problem == nil,
+	}
+	if problem != nil {
+		i.Problem = problem.Error()
+	}
+	return i
+}

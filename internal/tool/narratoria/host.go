@@ -1,0 +1,378 @@
+// Package narratoria runs tools that speak the Narratoria tool protocol
+// (Specification 001, version "0"): one process per call, one JSON line in,
+// events as JSON lines out, a done event and exit status 0 at the end.
+//
+// Concurrency properties: a host keeps no process and no state between calls;
+// any number may run at once. A call reads its tool in the caller's goroutine,
+// so that a progress function that blocks slows the tool down.
+//
+// It refuses to guess: a line that breaks the protocol ends the call, and an
+// event that breaks its own rules changes nothing and is reported. It applies
+// no patch and opens no asset but to see that it can be read.
+package narratoria
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	jsonx "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"go.uber.org/zap"
+
+	"noused/internal/model"
+	"noused/internal/protocol"
+	"noused/internal/tool"
+)
+
+const (
+	// exitGrace is how long a tool has to exit after done (tools.md §2).
+	exitGrace = 2 * time.Second
+	// shownStderr is how much of stderr goes into a failure's text, in bytes; its
+	// details have all that is kept.
+	shownStderr = 4 << 10
+	keptStderr  = 64 << 10
+	// These bound what a call remembers of its tool's events.
+	maxAssets = 10_000
+	maxErrors = 20
+	maxMade   = 100
+)
+
+// uiEvents are the ui_event names that clients of this daemon act on. All
+// others get a placeholder (narratoria §4.4).
+var uiEvents = []string{"notify"}
+
+// viewers are the media types that clients of this daemon can show. An asset
+// of any other is registered all the same (narratoria §4.3).
+var viewers = []string{
+	"application/json", "application/pdf",
+	"audio/mpeg", "audio/ogg", "audio/wav",
+	"image/gif", "image/jpeg", "image/png", "image/svg+xml", "image/webp",
+	"text/csv", "text/html", "text/markdown", "text/plain",
+	"video/mp4", "video/webm",
+}
+
+type host struct {
+	desc       *tool.Descriptor
+	supervisor *tool.Supervisor
+	log        *zap.Logger
+	manifest   *tool.Manifest
+	ctx        context.Context
+	stop       context.CancelFunc
+
+	mu     sync.Mutex
+	closed bool
+	calls  sync.WaitGroup
+}
+
+// Dialect makes the host of a narratoria tool. It is a [tool.Dialect].
+func Dialect(d *tool.Descriptor, s *tool.Supervisor, log *zap.Logger) tool.Host {
+	ctx, stop := context.WithCancel(context.Background())
+	return &host{
+		desc: d, supervisor: s, log: log, ctx: ctx, stop: stop,
+		manifest: &tool.Manifest{Operations: d.Operations},
+	}
+}
+
+// Describe returns the descriptor's operations, and an error while the
+// program cannot be found. It does not block.
+func (h *host) Describe(context.Context) (*tool.Manifest, error) {
+	_, err := h.desc.Command()
+	return h.manifest, err
+}
+
+// Close aborts running calls and waits for them.
+func (h *host) Close(context.Context) {
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
+	h.stop()
+	h.calls.Wait()
+}
+
+func (h *host) enter() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.closed {
+		h.calls.Add(1)
+	}
+	return !h.closed
+}
+
+// Call runs the tool once (narratoria §2, §5).
+func (h *host) Call(ctx context.Context, op string, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
+	if !h.enter() {
+		return model.Failed(tool.Aborted, "the daemon is stopping")
+	}
+	defer h.calls.Done()
+	ctx, cancel := tool.WithTimeout(ctx, h.desc.Timeout)
+	defer cancel()
+	ctx, abort := context.WithCancelCause(ctx)
+	defer context.AfterFunc(h.ctx, func() { abort(errors.New("the daemon is stopping")) })()
+	defer abort(nil)
+
+	cmd, err := h.desc.Command()
+	if err != nil {
+		return tool.Failure(err)
+	}
+	input, err := request(h.desc.Name, op, inv)
+	if err != nil {
+		return tool.Failure(tool.Faultf(tool.BadRequest, "arguments: %v", err))
+	}
+	p, err := h.supervisor.Start(ctx, cmd)
+	if err != nil {
+		return tool.Failure(err)
+	}
+	defer func() { // for a progress function that panics
+		p.Kill()
+		p.Wait()
+	}()
+	p.Send(input) // the first in its queue always has room
+	p.CloseInput()
+
+	c := &call{desc: h.desc, progress: progress, assets: make(map[string]bool)}
+	fault := c.read(ctx, p)
+	if fault != nil {
+		p.Stop()
+	}
+	exit := p.Finish(exitGrace)
+	stderr := p.Stderr(keptStderr)
+	r := c.result(ctx, fault, exit)
+	if !r.OK {
+		c.attach(&r, exit, stderr, p.Stderr(shownStderr))
+	}
+	h.report(op, inv.ID, r, exit, stderr)
+	return r
+}
+
+func (h *host) report(op, id string, r model.ToolResult, exit tool.Exit, stderr string) {
+	fields := []zap.Field{zap.String("operation", op), zap.String("tool_call_id", id), zap.Stringer("exit", exit)}
+	if stderr != "" {
+		fields = append(fields, zap.String("stderr", stderr))
+	}
+	switch {
+	case r.Error != nil:
+		h.log.Warn("tool failed", append(fields, zap.String("code", r.Error.Code), zap.String("error", r.Error.Message))...)
+	case stderr != "":
+		h.log.Debug("tool wrote to stderr", fields...)
+	}
+}
+
+// request is the line a tool gets (narratoria §6), with the input's own keys
+// at top level too, where real tools look for them.
+func request(name, op string, inv model.Invocation) ([]byte, error) {
+	var line map[string]jsontext.Value
+	if err := jsonx.Unmarshal(inv.Arguments, &line); err != nil {
+		return nil, err
+	}
+	for key, value := range map[string]string{"requestId": inv.ID, "tool": name, "operation": op} {
+		text, err := jsonx.Marshal(value, jsontext.AllowInvalidUTF8(true))
+		if err != nil {
+			return nil, err
+		}
+		line[key] = text
+	}
+	line["input"] = jsontext.Value(inv.Arguments)
+	text, err := jsonx.Marshal(line, jsonx.Deterministic(true))
+	return append(text, '\n'), err
+}
+
+// call is what is known of a running call.
+type call struct {
+	desc     *tool.Descriptor
+	progress func(model.ToolUpdate)
+	assets   map[string]bool
+	made     []string // lines about assets, for the model
+	errors   []string // error events
+	done     *event
+}
+
+// read handles each line as it comes until done, the end of the output, or
+// the end of ctx. A broken protocol is a fault.
+func (c *call) read(ctx context.Context, p *tool.Process) *tool.Fault {
+	for {
+		line, err := p.Next()
+		var long *protocol.LineTooLongError
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.As(err, &long):
+			return tool.Faultf(tool.ProtocolError, "%v", err)
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return tool.Faultf(tool.ProtocolError, "read the tool's output: %v", err)
+		}
+		if strings.TrimSpace(string(line)) == "" {
+			continue
+		}
+		ev, err := decode(line)
+		if err == nil {
+			err = c.handle(ev)
+		}
+		var invalid *invalidEvent
+		switch {
+		case errors.As(err, &invalid):
+			c.progress(model.ToolUpdate{Delta: invalid.Error(), Update: ev.Raw, Warning: tool.InvalidEvent})
+		case err != nil:
+			return tool.Faultf(tool.ProtocolError, "%v", err)
+		case c.done != nil:
+			return nil
+		}
+	}
+}
+
+// handle passes a valid event on; what only the file system knows to be wrong
+// is an *invalidEvent.
+func (c *call) handle(ev *event) error {
+	u := model.ToolUpdate{Update: ev.Raw}
+	switch ev.Type {
+	case typeLog:
+		u.Delta = ev.Message
+	case typeStatePatch:
+		u.Patch = ev.Patch
+	case typeAsset:
+		path, err := c.checkAsset(ev)
+		if err != nil {
+			return err
+		}
+		u.Asset = &model.Asset{
+			ID: ev.AssetID, Kind: ev.Kind, MediaType: ev.MediaType, Path: path,
+			Tool: c.desc.Name, Supported: viewable(ev.MediaType), Metadata: ev.Metadata,
+		}
+		u.Delta = ev.Kind + " " + path
+		c.assets[ev.AssetID] = true
+		if len(c.made) < maxMade {
+			c.made = append(c.made, fmt.Sprintf("asset %s (%s): %s", ev.AssetID, ev.MediaType, path))
+		}
+	case typeUIEvent:
+		u.Delta = ev.Name
+		if !slices.Contains(uiEvents, ev.Name) {
+			u.Delta = "unsupported ui_event: " + ev.Name
+		}
+	case typeError:
+		u.Delta = ev.ErrorCode + ": " + ev.ErrorDetail
+		if c.errors = append(c.errors, u.Delta); len(c.errors) > maxErrors {
+			c.errors = c.errors[1:]
+		}
+	case typeDone:
+		c.done = ev
+		u.Delta = ev.Summary
+	}
+	c.progress(u)
+	return nil
+}
+
+// checkAsset returns the asset's path, from the tool's working directory.
+func (c *call) checkAsset(ev *event) (string, error) {
+	if c.assets[ev.AssetID] {
+		return "", &invalidEvent{ev.Type, fmt.Sprintf("assetId %q is used twice", ev.AssetID)}
+	}
+	if len(c.assets) == maxAssets {
+		return "", &invalidEvent{ev.Type, fmt.Sprintf("more than %d assets in one call", maxAssets)}
+	}
+	path := ev.Path
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(c.desc.Workdir, path)
+	}
+	path = filepath.Clean(path)
+	if err := readable(path); err != nil {
+		return "", &invalidEvent{ev.Type, fmt.Sprintf("path %s: %v", ev.Path, err)}
+	}
+	return path, nil
+}
+
+// readable does not hang on a FIFO and does not take a directory for a file.
+func readable(path string) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return errors.Unwrap(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return errors.Unwrap(err)
+	}
+	if !info.Mode().IsRegular() {
+		return errors.New("not a regular file")
+	}
+	return nil
+}
+
+func viewable(mediaType string) bool {
+	t, _, _ := strings.Cut(mediaType, ";")
+	return slices.Contains(viewers, strings.ToLower(strings.TrimSpace(t)))
+}
+
+// result decides how the call ended (narratoria §4.6, §5.3): well only with
+// done.ok and exit status 0.
+func (c *call) result(ctx context.Context, fault *tool.Fault, exit tool.Exit) model.ToolResult {
+	switch {
+	case fault != nil:
+		return tool.Failure(fault)
+	case ctx.Err() != nil && (c.done == nil || exit.Stopped):
+		return tool.Failure(tool.Interrupted(ctx))
+	case c.done != nil && exit.Stopped:
+		return model.Failed(tool.ProtocolError, fmt.Sprintf("the tool did not exit within %v of done", exitGrace))
+	case exit.Stopped:
+		return model.Failed(tool.ProtocolError, "the tool closed its output without a done event and did not exit")
+	case !exit.OK():
+		return model.Failed(tool.ProtocolError, "the tool ended with "+exit.String())
+	case c.done == nil:
+		return model.Failed(tool.ProtocolError, "the tool exited without a done event")
+	}
+	r := model.ToolResult{OK: true, Value: c.done.Raw}
+	text := c.done.Summary
+	if !c.done.OK {
+		if text == "" && len(c.errors) > 0 {
+			text = c.errors[len(c.errors)-1]
+		}
+		if text == "" {
+			text = "the tool reported a failure"
+		}
+		r = model.Failed(tool.ToolFailed, text)
+		r.Value = c.done.Raw
+		text = r.Text
+	} else if text == "" {
+		text = "done"
+	}
+	r.Text = strings.Join(slices.Concat([]string{text}, c.said(text), c.made), "\n")
+	return r
+}
+
+// said are the error events that text does not have already.
+func (c *call) said(text string) []string {
+	return slices.DeleteFunc(slices.Clone(c.errors), func(e string) bool { return strings.Contains(text, e) })
+}
+
+// attach puts what explains a failure into its text and its details.
+func (c *call) attach(r *model.ToolResult, exit tool.Exit, stderr, shown string) {
+	if r.Error.Code != tool.ToolFailed {
+		for _, e := range c.errors {
+			r.Text += "\n" + e
+		}
+		if c.done != nil && c.done.Summary != "" {
+			r.Text += "\nsummary: " + c.done.Summary
+		}
+	}
+	if shown != "" {
+		r.Text += "\nstderr:\n" + shown
+	}
+	details := struct {
+		Exit   string   `json:"exit"`
+		Stderr string   `json:"stderr,omitzero"`
+		Errors []string `json:"errors,omitzero"`
+	}{exit.String(), stderr, c.errors}
+	if text, err := jsonx.Marshal(details); err == nil {
+		r.Error.Details = json.RawMessage(text)
+	}
+}

@@ -1,0 +1,414 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+
+	"noused/internal/model"
+	"noused/internal/tool/tooltest"
+)
+
+// fakeHost is a host without processes.
+type fakeHost struct {
+	describe func(context.Context) (*Manifest, error)
+	call     func(context.Context, string, model.Invocation, func(model.ToolUpdate)) model.ToolResult
+	asked    atomic.Int64
+	closed   atomic.Bool
+}
+
+func (h *fakeHost) Describe(ctx context.Context) (*Manifest, error) {
+	h.asked.Add(1)
+	return h.describe(ctx)
+}
+
+func (h *fakeHost) Call(ctx context.Context, op string, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
+	return h.call(ctx, op, inv, progress)
+}
+
+func (h *fakeHost) Close(context.Context) { h.closed.Store(true) }
+
+// offers is a host that says which operation was called with what.
+func offers(ops ...string) *fakeHost {
+	m := &Manifest{}
+	for _, op := range ops {
+		name, params, _ := strings.Cut(op, " ")
+		m.Operations = append(m.Operations, Operation{Name: name, Params: json.RawMessage(params)})
+	}
+	return &fakeHost{
+		describe: func(context.Context) (*Manifest, error) { return m, nil },
+		call: func(_ context.Context, op string, inv model.Invocation, _ func(model.ToolUpdate)) model.ToolResult {
+			return model.ToolResult{OK: true, Text: op + " " + string(inv.Arguments)}
+		},
+	}
+}
+
+func registry(t *testing.T, o Options, hosts map[string]*fakeHost) *Registry {
+	t.Helper()
+	for name := range hosts {
+		d := &Descriptor{Name: name, Kind: "tool", Protocol: "fake", Sandbox: SandboxNone, Bare: strings.HasPrefix(name, "bare")}
+		o.Descriptors = append(o.Descriptors, d)
+	}
+	o.Dialects = map[string]Dialect{"fake": func(d *Descriptor, _ *Supervisor, _ *zap.Logger) Host { return hosts[d.Name] }}
+	o.OutputDir = t.TempDir()
+	r := New(o)
+	t.Cleanup(func() { r.Close(context.Background()) })
+	return r
+}
+
+func call(t *testing.T, r *Registry, name, args string) model.ToolResult {
+	t.Helper()
+	return r.Call(t.Context(), tooltest.Invocation(name, args), nil)
+}
+
+func TestNamesLeadToTheirOperation(t *testing.T) {
+	r := registry(t, Options{}, map[string]*fakeHost{
+		"a": offers("x", "b.y", "only__a"), "a.b": offers("x", "c"), "a__b": offers("z"), "bare": offers("read", "a.x"),
+	})
+	for name, want := range map[string]string{
+		"a.x": "x {}", "a.b.y": "b.y {}", "a.b.x": "x {}", "a.b.c": "c {}", "a__x": "x {}", "a__b.z": "z {}",
+		"a__b__c": "c {}", "a__b__z": "z {}", "a__only__a": "only__a {}", "read": "read {}",
+		"a": UnsupportedOp, "a.": UnsupportedOp, "a.z": UnsupportedOp, "": UnsupportedOp, ".x": UnsupportedOp,
+		"b.x": UnsupportedOp, "bare.read": UnsupportedOp, "x": UnsupportedOp,
+	} {
+		got := call(t, r, name, "{}")
+		if got.OK && got.Text != want || !got.OK && got.Error.Code != want {
+			t.Errorf("%q: got %+v, want %s", name, got, want)
+		}
+	}
+}
+
+func TestArgumentsAreCheckedBeforeTheToolSeesThem(t *testing.T) {
+	schema := `{"type":"object","required":["city"],"properties":{
+		"city":{"type":"string","pattern":"^(?!x)"},
+		"days":{"type":"integer","minimum":1,"default":12345678901234567890},
+		"opts":{"$ref":"#/$defs/o"},
+		"list":{"type":"array","items":{"$ref":"#/$defs/o"}}},
+		"$defs":{"o":{"type":"object","properties":{"deep":{"default":{"a":"<&>"}}},"additionalProperties":false}},
+		"additionalProperties":false}`
+	r := registry(t, Options{}, map[string]*fakeHost{"m": offers("op "+schema, "any", `bad {"type":"strng"}`)})
+	for _, c := range []struct{ op, args, code, text string }{
+		{"m.op", `{"city":"x","days":2}`, "", `op {"city":"x","days":2}`},
+		{"m.op", `{"city":"x"}`, "", `op {"city":"x","days":12345678901234567890}`},
+		{"m.op", `{"city":"x","days":1,"opts":{}}`, "", `op {"city":"x","days":1,"opts":{"deep":{"a":"<&>"}}}`},
+		{"m.op", `{"city":"x","days":1,"list":[{}]}`, "", `op {"city":"x","days":1,"list":[{"deep":{"a":"<&>"}}]}`},
+		{"m.op", `{"city":"x", "days":1e0}`, "", `op {"city":"x", "days":1e0}`},
+		{"m.op", `{}`, BadRequest, "missing property 'city'"},
+		{"m.op", ``, BadRequest, "missing property 'city'"},
+		{"m.op", `{"city":7}`, BadRequest, "/city: got number, want string"},
+		{"m.op", `{"city":"x","days":0}`, BadRequest, "/days: "},
+		{"m.op", `{"city":"x","list":[{"a/b":1}]}`, BadRequest, "/list/0: additional properties 'a/b'"},
+		{"m.op", `{"city":"x","typo":1}`, BadRequest, "'typo'"},
+		{"m.op", `{"city":"x","city":"y"}`, BadRequest, "not a JSON object"},
+		{"m.op", `{"city":"x"`, BadRequest, "not a JSON object"},
+		{"m.op", "{\"city\":\"\xff\"}", BadRequest, "not a JSON object"},
+		{"m.op", `[]`, BadRequest, "not a JSON object but a JSON array"},
+		{"m.op", `"x"`, BadRequest, "not a JSON object but a JSON string"},
+		{"m.op", `null`, BadRequest, "not a JSON object but a JSON null"},
+		{"m.any", `{"whatever":[1]}`, "", `any {"whatever":[1]}`},
+		{"m.any", ``, "", `any {}`},
+		{"m.bad", `{}`, ProtocolError, "params of bad: not a JSON Schema"},
+	} {
+		got := call(t, r, c.op, c.args)
+		switch {
+		case c.code == "" && got.Text != c.text:
+			t.Errorf("%s %s: got %+v, want %s", c.op, c.args, got, c.text)
+		case c.code != "" && (got.Error == nil || got.Error.Code != c.code || !strings.Contains(got.Text, c.text)):
+			t.Errorf("%s %s: got %+v, want %s with %q", c.op, c.args, got, c.code, c.text)
+		}
+	}
+	for _, i := range r.List(t.Context()) {
+		if i.Name == "m.bad" && (i.Healthy || i.Problem == "") {
+			t.Errorf("got %+v, want it unhealthy", i)
+		}
+	}
+}
+
+func TestAListIsSortedAndSaysWhatIsWrong(t *testing.T) {
+	broken := &fakeHost{describe: func(context.Context) (*Manifest, error) {
+		return nil, Faultf(Unreachable, "no such program")
+	}}
+	half := offers("op")
+	whole := half.describe
+	half.describe = func(ctx context.Context) (*Manifest, error) {
+		m, _ := whole(ctx)
+		return m, errors.New("kubectl is missing")
+	}
+	r := registry(t, Options{}, map[string]*fakeHost{
+		"b": offers(`z {"properties":{}}`, "y"), "c": broken, "a": half, "bare": offers("x"),
+		"d": {describe: func(context.Context) (*Manifest, error) { panic("ouch") }},
+	})
+	type row struct{ Name, Params, Problem string }
+	var got []row
+	for _, i := range r.List(t.Context()) {
+		if i.Healthy != (i.Problem == "") {
+			t.Errorf("got %+v", i)
+		}
+		got = append(got, row{i.Name, string(i.Params), i.Problem})
+	}
+	object := `{"type":"object"}`
+	if diff := cmp.Diff([]row{
+		{"a.op", object, "kubectl is missing"},
+		{"b.y", object, ""},
+		{"b.z", `{"properties":{},"type":"object"}`, ""},
+		{"c", object, "no such program"},
+		{"d", object, "describe d: panic: ouch"},
+		{"x", object, ""},
+	}, got); diff != "" {
+		t.Error(diff)
+	}
+	if got := call(t, r, "c.op", "{}"); got.Error == nil || got.Error.Code != Unreachable {
+		t.Errorf("got %+v, want unreachable", got)
+	}
+	if got := call(t, r, "a.op", "{}"); !got.OK {
+		t.Errorf("got %+v, want the host itself to decide", got)
+	}
+}
+
+func TestAModuleThatFailedIsLeftAloneForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sick := true
+		h := offers("op")
+		well := h.describe
+		h.describe = func(ctx context.Context) (*Manifest, error) {
+			if sick {
+				return nil, errors.New("not yet")
+			}
+			return well(ctx)
+		}
+		r := registry(t, Options{}, map[string]*fakeHost{"m": h})
+		for range 100 {
+			r.List(t.Context())
+			time.Sleep(100 * time.Millisecond)
+		}
+		if got := h.asked.Load(); got != 4 { // after 0, 1, 3, 7 s
+			t.Errorf("asked %d times in 10 s, want 4", got)
+		}
+		sick = false
+		if list := r.List(t.Context()); list[0].Healthy {
+			t.Errorf("got %+v, want it still left alone", list)
+		}
+		if got := call(t, r, "m.op", "{}"); !got.OK {
+			t.Errorf("got %+v, want a call to try at once", got)
+		}
+		if list := r.List(t.Context()); !list[0].Healthy {
+			t.Errorf("got %+v, want it healthy", list)
+		}
+		r.Close(t.Context())
+	})
+}
+
+func TestModulesAreAskedAllAtOnceAndOncePerQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hosts := make(map[string]*fakeHost)
+		for _, name := range []string{"a", "b", "c"} {
+			h := offers("op")
+			well := h.describe
+			h.describe = func(ctx context.Context) (*Manifest, error) {
+				if h.asked.Load() == 1 {
+					time.Sleep(9 * time.Second)
+				}
+				return well(ctx)
+			}
+			hosts[name] = h
+		}
+		r := registry(t, Options{}, hosts)
+		start := time.Now()
+		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if list := r.List(impatient); time.Since(start) != time.Second || list[0].Healthy {
+			t.Errorf("got %+v after %v, want three unhealthy entries after 1s", list, time.Since(start))
+		}
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() { r.List(t.Context()) })
+		}
+		wg.Wait()
+		if took := time.Since(start); took != 9*time.Second {
+			t.Errorf("three modules took %v, want 9s", took)
+		}
+		if got := hosts["a"].asked.Load(); got != 1 {
+			t.Errorf("asked %d times, want once", got)
+		}
+		r.Close(t.Context())
+	})
+}
+
+func TestAPanicIsAResult(t *testing.T) {
+	h := offers("op")
+	h.call = func(context.Context, string, model.Invocation, func(model.ToolUpdate)) model.ToolResult {
+		panic("ouch")
+	}
+	r := registry(t, Options{}, map[string]*fakeHost{"m": h})
+	if got := call(t, r, "m.op", "{}"); got.OK || got.Error.Code != Internal || got.Text == "" {
+		t.Errorf("got %+v, want an internal error", got)
+	}
+}
+
+func TestACallThatIsAbortedBeforeItStartsDoesNotStart(t *testing.T) {
+	r := registry(t, Options{}, map[string]*fakeHost{"m": offers("op")})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got := r.Call(ctx, tooltest.Invocation("m.op", "{}"), nil); got.OK || got.Error.Code != Aborted {
+		t.Errorf("got %+v, want aborted", got)
+	}
+}
+
+func TestALongResultIsCutAndKept(t *testing.T) {
+	h := offers("op")
+	r := registry(t, Options{MaxText: 1000, MaxLines: 10}, map[string]*fakeHost{"m": h})
+	for _, c := range []struct{ name, text, cut string }{
+		{"short", "hello", ""},
+		{"just fits", strings.Repeat("x", 1000), ""},
+		{"ten lines", strings.Repeat("x\n", 10), ""},
+		{"many lines", strings.Repeat("x\n", 11), "20 of 22 bytes, 10 of 11 lines"},
+		{"long lines", strings.Repeat(strings.Repeat("x", 599)+"\n", 2), "600 of 1200 bytes, 1 of 2 lines"},
+		{"one long line", strings.Repeat("ä", 600), "1000 of 1200 bytes, 1 of 1 lines"},
+		{"cut character", "x" + strings.Repeat("ä", 600), "999 of 1201 bytes"},
+		{"not UTF-8", "a\xff", ""},
+	} {
+		h.call = func(context.Context, string, model.Invocation, func(model.ToolUpdate)) model.ToolResult {
+			return model.ToolResult{OK: true, Text: c.text}
+		}
+		want := strings.ToValidUTF8(c.text, "\uFFFD")
+		got := call(t, r, "m.op", "{}").Text
+		if c.cut == "" {
+			if got != want {
+				t.Errorf("%s: got %q, want %q", c.name, got, want)
+			}
+			continue
+		}
+		m := regexp.MustCompile(`(?s)^(.*)\n\n\[cut after (.*); the whole text is in (.*)\]$`).FindStringSubmatch(got)
+		if m == nil || !strings.HasPrefix(want, m[1]) || !strings.HasPrefix(m[2], c.cut) {
+			t.Errorf("%s: got %q, want it cut after %s", c.name, got, c.cut)
+			continue
+		}
+		if kept, err := os.ReadFile(m[3]); err != nil || string(kept) != want {
+			t.Errorf("%s: the file has %d bytes, %v, want all %d", c.name, len(kept), err, len(want))
+		}
+	}
+}
+
+func TestKeptResultsAreBounded(t *testing.T) {
+	k := newKeeper(filepath.Join(t.TempDir(), "new", "dir"), 10, 10)
+	for range maxKeptFiles + 20 {
+		if _, err := k.write("x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files, err := os.ReadDir(k.dir); err != nil || len(files) != maxKeptFiles {
+		t.Errorf("got %d files, %v, want the latest %d", len(files), err, maxKeptFiles)
+	}
+	got := k.bound(model.ToolResult{Text: strings.Repeat("x", maxKept+1)})
+	if !strings.Contains(got.Text, "the first 16777216 bytes are in ") {
+		t.Errorf("got %q", got.Text[:200])
+	}
+}
+
+func TestUpdatesCanBePutOnTheWire(t *testing.T) {
+	h := offers("op")
+	h.call = func(_ context.Context, _ string, _ model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
+		progress(model.ToolUpdate{Delta: "a\xff", Update: json.RawMessage(`{"x":`)})
+		return model.ToolResult{OK: true}
+	}
+	r := registry(t, Options{}, map[string]*fakeHost{"m": h})
+	var log tooltest.Log
+	r.Call(t.Context(), tooltest.Invocation("m.op", "{}"), log.Add)
+	if diff := cmp.Diff([]model.ToolUpdate{{Delta: "a\uFFFD"}}, log.Updates()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWhatCannotBeRunAsAskedForIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	tooltest.New(t, "caged", "narratoria", "early").Set("sandbox", "workdir").Write(t, dir)
+	tooltest.New(t, "modular", "module", "early").Write(t, dir)
+	tooltest.New(t, "hooked", "module", "early").Set("kind", "hook").Set("operations", nil).Write(t, dir)
+	fake := func(*Descriptor, *Supervisor, *zap.Logger) Host {
+		t.Error("a host was made")
+		return offers()
+	}
+	r := New(Options{Dirs: []string{dir}, Dialects: map[string]Dialect{Narratoria: fake, Gevals: fake}})
+	defer r.Close(t.Context())
+	var got []string
+	for _, i := range r.List(t.Context()) {
+		got = append(got, i.Name+": "+i.Problem)
+	}
+	if diff := cmp.Diff([]string{
+		"caged.run: sandbox workdir is not supported by this version",
+		"hooked: protocol module is not supported by this version",
+		"modular.run: protocol module is not supported by this version",
+	}, got); diff != "" {
+		t.Error(diff)
+	}
+	if got := call(t, r, "caged.run", "{}"); got.OK || got.Error.Code != Forbidden {
+		t.Errorf("got %+v, want it refused", got)
+	}
+	if got := call(t, r, "hooked.run", "{}"); got.OK || got.Error.Code != UnsupportedOp {
+		t.Errorf("got %+v, want it refused", got)
+	}
+}
+
+func TestCloseEndsEveryHost(t *testing.T) {
+	a, b := offers("op"), offers("op")
+	r := registry(t, Options{}, map[string]*fakeHost{"a": a, "b": b})
+	r.List(t.Context())
+	r.Close(t.Context())
+	if !a.closed.Load() || !b.closed.Load() {
+		t.Error("a host was left open")
+	}
+	if list := r.List(t.Context()); list[0].Healthy {
+		t.Errorf("got %+v after the end", list)
+	}
+}
+
+func TestBackoffDoublesUpToItsMaximum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := Backoff{Free: 2, Base: time.Second, Max: 10 * time.Second}
+		for i, want := range []time.Duration{0, 0, 1, 2, 4, 8, 10, 10} {
+			b.Fail(time.Now())
+			if got := b.Wait(time.Now()); got != want*time.Second {
+				t.Errorf("failure %d: got %v, want %ds", i+1, got, want)
+			}
+		}
+		time.Sleep(4 * time.Second)
+		if got := b.Wait(time.Now()); got != 6*time.Second {
+			t.Errorf("got %v, want 6s", got)
+		}
+		b.Succeed()
+		if b.Wait(time.Now()) != 0 || b.Failures() != 0 {
+			t.Errorf("got %+v, want it forgotten", b)
+		}
+	})
+}
+
+func TestACallsEndHasItsReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		inner, stop := context.WithCancel(ctx)
+		defer stop()
+		<-inner.Done()
+		if f := Interrupted(inner); f.Code != Timeout || f.Message != "no result within 1m0s" {
+			t.Errorf("got %+v, want a timeout", f)
+		}
+		plain, cancel2 := context.WithTimeout(t.Context(), time.Second)
+		defer cancel2()
+		<-plain.Done()
+		if f := Interrupted(plain); f.Code != Aborted {
+			t.Errorf("got %+v: the caller's own deadline is an abort", f)
+		}
+	})
+}
