@@ -13,9 +13,11 @@ import (
 
 // Journal is one session's file. It belongs to one goroutine.
 type Journal struct {
-	f    *os.File
-	size int64 // of what has been written whole
-	buf  []byte
+	f      *os.File
+	path   string
+	size   int64 // of what has been written whole
+	before int64 // the size before the latest write
+	buf    []byte
 }
 
 // Problem is something that was wrong with a journal and has been got over.
@@ -27,18 +29,30 @@ type Problem struct {
 
 func (p Problem) Error() string { return fmt.Sprintf("%s at byte %d: %v", p.Path, p.Offset, p.Err) }
 
-var errTorn = errors.New("the last line was torn and has been cut off")
+var (
+	errTorn     = errors.New("the last line was torn and has been cut off")
+	errNameless = errors.New("the journal does not say which session it is")
+)
 
-// createJournal makes a session's file, durable with its first records.
+// createJournal makes a session's file, durable with its first records. The
+// file has its name from the moment when it is whole.
 func createJournal(path string, records []Record) (*Journal, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND, 0o600)
+	draft := path + draftExt
+	f, err := os.OpenFile(draft, os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{f: f}
-	if err := errors.Join(j.Append(records), syncDir(filepath.Dir(path))); err != nil {
+	j := &Journal{f: f, path: path}
+	err = j.Append(records)
+	if err == nil {
+		err = os.Link(draft, path) // unlike a rename it never replaces a session
+	}
+	err = errors.Join(err, os.Remove(draft))
+	if err == nil {
+		err = syncDir(filepath.Dir(path))
+	}
+	if err != nil {
 		_ = f.Close()
-		_ = os.Remove(path)
 		return nil, err
 	}
 	return j, nil
@@ -55,7 +69,7 @@ func openJournal(path string) (*State, *Journal, []Problem, error) {
 	state := NewState()
 	size, problems, err := fold(f, path, state)
 	if err == nil && state.ID == "" {
-		err = errors.New("the journal does not say which session it is")
+		err = errNameless
 	}
 	if err == nil && len(problems) > 0 && errors.Is(problems[len(problems)-1].Err, errTorn) {
 		err = f.Truncate(size)
@@ -64,7 +78,7 @@ func openJournal(path string) (*State, *Journal, []Problem, error) {
 		_ = f.Close()
 		return nil, nil, problems, err
 	}
-	return state, &Journal{f: f, size: size}, problems, nil
+	return state, &Journal{f: f, path: path, size: size}, problems, nil
 }
 
 // fold applies every whole record of r to state and returns their length.
@@ -121,16 +135,18 @@ func (j *Journal) Write(records []Record) (sync bool, err error) {
 	}
 	if _, err := j.f.Write(out); err != nil {
 		_ = j.f.Truncate(j.size)
-		return false, fmt.Errorf("append to %s: %w", j.f.Name(), err)
+		return false, fmt.Errorf("append to %s: %w", j.path, err)
 	}
-	j.size += int64(len(out))
+	j.before, j.size = j.size, j.size+int64(len(out))
 	return sync, nil
 }
 
-// Sync makes what has been written durable.
+// Sync makes what has been written durable. Where that fails the latest write is
+// taken back, as nobody will hear of it.
 func (j *Journal) Sync() error {
 	if err := fdatasync(j.f); err != nil {
-		return fmt.Errorf("sync %s: %w", j.f.Name(), err)
+		_ = j.f.Truncate(j.before)
+		return fmt.Errorf("sync %s: %w", j.path, err)
 	}
 	return nil
 }

@@ -277,6 +277,46 @@ func TestStore(t *testing.T) {
 	}
 }
 
+// A crash while a session is made leaves no session behind, and a journal that
+// does not say whose it is costs only itself.
+func TestHalfMadeSessions(t *testing.T) {
+	dir := t.TempDir()
+	store, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, j, err := store.Create("ses-1", []Record{{t0, Created{SessionID: "ses-1"}}})
+	if err == nil {
+		err = errors.Join(j.Close(), store.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"ses-2.jsonl.new": `{"v":1,"at":"2026`, "ses-3.jsonl": "", "ses-4.jsonl": `{"v":1,"at":"2026`} {
+		if err := os.WriteFile(filepath.Join(dir, sessionsName, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if store, err = Open(dir); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	if got, err := store.Active(); got != "ses-1" || err != nil {
+		t.Errorf("active: got %q, %v; want the one that is whole", got, err)
+	}
+	if _, err := store.Peek("ses-3"); err == nil {
+		t.Error("an empty journal was taken for a session")
+	}
+	_, j, err = store.Create("ses-2", []Record{{t0, Created{SessionID: "ses-2"}}})
+	if err != nil {
+		t.Fatalf("after a crash in the middle of making it: %v", err)
+	}
+	_ = j.Close()
+	if drafts, _ := filepath.Glob(filepath.Join(dir, sessionsName, "*"+draftExt)); len(drafts) > 0 {
+		t.Errorf("left behind: %v", drafts)
+	}
+}
+
 // Each step is a daemon of its own: it does one thing to the active session
 // and is gone; the next one knows.
 func TestActiveSessionSurvives(t *testing.T) {

@@ -120,9 +120,11 @@ type RunParked struct {
 	RunID string `json:"run_id"`
 }
 
-// RunResumed says that a daemon took the run up again.
+// RunResumed says that the run was taken up again: after a restart, or with
+// Fault set by the same daemon after its disk had failed.
 type RunResumed struct {
 	RunID string `json:"run_id"`
+	Fault bool   `json:"fault,omitzero"`
 }
 
 // ModeSet changes how a queue is taken. Kind is "steer" or "follow_up".

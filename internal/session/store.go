@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -26,6 +27,7 @@ var ErrNotFound = errors.New("session not found")
 const (
 	idPrefix     = "ses-"
 	journalExt   = ".jsonl"
+	draftExt     = ".new" // behind journalExt, while a session is being made
 	activeName   = "active.jsonl"
 	activeLimit  = 1 << 20 // bytes before the file is written anew
 	tailLength   = 64 << 10
@@ -143,7 +145,11 @@ func (s *Store) Peek(id string) (*State, error) {
 	}
 	defer func() { _ = f.Close() }()
 	state := NewState()
-	if _, _, err := fold(f, f.Name(), state); err != nil {
+	_, _, err = fold(f, f.Name(), state)
+	if err == nil && state.ID == "" {
+		err = errNameless
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read session %s: %w", id, err)
 	}
 	return state, nil
@@ -309,6 +315,9 @@ func (s *Store) list() error {
 	if err != nil {
 		return err
 	}
+	if err := s.removeDrafts(); err != nil {
+		return err
+	}
 	last, err := s.openActive()
 	if err != nil {
 		return fmt.Errorf("active session: %w", err)
@@ -318,13 +327,44 @@ func (s *Store) list() error {
 	if len(ids) > 0 {
 		s.newest = ids[0]
 	}
-	if s.newest > last.Newest || !s.Exists(active) {
-		active = s.newest
+	if s.newest > last.Newest || !s.readable(active) {
+		active = ""
+		if i := slices.IndexFunc(ids, s.readable); i >= 0 {
+			active = ids[i]
+		}
 	}
 	if active != "" {
 		s.active.Store(&active)
 	}
 	return nil
+}
+
+// readable reports that a session's journal says whose it is.
+func (s *Store) readable(id string) bool {
+	if !ValidID(id) {
+		return false
+	}
+	f, err := os.Open(s.path(id))
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	line, err := bufio.NewReader(f).ReadBytes('\n')
+	if err != nil {
+		return false
+	}
+	rec, err := decodeRecord(bytes.TrimSuffix(line, []byte{'\n'}))
+	_, opens := rec.Fact.(Created)
+	return err == nil && opens
+}
+
+// removeDrafts clears away what a crash left of sessions that were being made.
+func (s *Store) removeDrafts() error {
+	drafts, err := filepath.Glob(filepath.Join(s.dir, sessionsName, "*"+journalExt+draftExt))
+	for _, path := range drafts {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
 }
 
 // openActive returns the last whole line of the file that remembers the active

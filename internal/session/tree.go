@@ -31,6 +31,7 @@ type Run struct {
 	TurnOpen bool
 	Ended    TurnEnded // the latest turn's end, once it has ended
 	Inputs   []string  // ids that the latest turn is to deliver
+	Fresh    bool      // the open turn has no message yet
 	Steps    int       // assistant messages in the open turn
 	Aborting bool
 	Usage    model.Usage
@@ -96,6 +97,7 @@ func (s *State) Apply(r Record) error {
 	case Input:
 		s.applyInput(f, r.At)
 	case MessageAdded:
+		f.Message.Opens = s.Run != nil && s.Run.Fresh
 		if err := s.add(&Entry{MessageAdded: f, CreatedAt: r.At}); err != nil {
 			return err
 		}
@@ -170,6 +172,7 @@ func (s *State) applyMessage(f MessageAdded) {
 	if run == nil || run.ID != f.RunID {
 		return
 	}
+	run.Fresh = false
 	switch f.Message.Role {
 	case model.Assistant:
 		run.Steps++
@@ -192,7 +195,7 @@ func (s *State) applyRun(fact Fact) error {
 	switch f := fact.(type) {
 	case TurnStarted:
 		run.Turn, run.Kind, run.TurnOpen, run.Inputs, run.Steps = f.Turn, f.Kind, true, f.InputIDs, 0
-		run.Calls, run.Started = nil, ""
+		run.Calls, run.Started, run.Fresh = nil, "", true
 	case ToolStarted:
 		run.Started = f.CallID
 	case TurnEnded:
@@ -202,7 +205,7 @@ func (s *State) applyRun(fact Fact) error {
 	case RunParked:
 		run.Parked = true
 	case RunResumed:
-		if !run.Parked {
+		if !run.Parked && !f.Fault {
 			run.Crashes++
 		}
 		run.Parked = false
