@@ -171,8 +171,9 @@ func (l *Log) trim() {
 	}
 }
 
-// Run returns the kept lines of a run, in order. They must not be changed.
-func (l *Log) Run(runID string) [][]byte {
+// Run returns the kept lines of a run, in order, and whether they begin with
+// its agent_start. They must not be changed.
+func (l *Log) Run(runID string) (lines [][]byte, whole bool) {
 	l.mu.Lock()
 	first := l.first
 	kept := make([]chunk, len(l.chunks))
@@ -180,15 +181,17 @@ func (l *Log) Run(runID string) [][]byte {
 		kept[i] = *c
 	}
 	l.mu.Unlock()
-	var lines [][]byte
+	start := protocol.AgentStart{}.Type()
 	for _, c := range kept {
 		for i := range c.lines {
-			if c.lines[i].run == runID && c.first+uint64(i) >= first {
-				lines = append(lines, c.text(i))
+			if c.lines[i].run != runID || c.first+uint64(i) < first {
+				continue
 			}
+			whole = whole || c.lines[i].typ == start
+			lines = append(lines, c.text(i))
 		}
 	}
-	return lines
+	return lines, whole
 }
 
 // Close tells readers that nothing will follow. They still get what is kept.

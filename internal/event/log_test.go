@@ -243,7 +243,7 @@ func TestBegin(t *testing.T) {
 
 func TestAnEmptyLog(t *testing.T) {
 	log := New("ep-1", 1<<20, time.Now)
-	if log.LastSeq() != 0 || log.Epoch() != "ep-1" || log.Append() != nil || log.Run("") != nil {
+	if log.LastSeq() != 0 || log.Epoch() != "ep-1" || log.Append() != nil {
 		t.Errorf("got last %d, epoch %q", log.LastSeq(), log.Epoch())
 	}
 	c, next, gap := log.Begin("ep-1", number(0), Filter{})
@@ -296,16 +296,22 @@ func TestRunKeepsItsLines(t *testing.T) {
 		lines := log.Append(delta("a", strings.Repeat("x", 500)), delta("b", fmt.Sprint(i)))
 		want = append(want, lines[1])
 	}
-	if diff := cmp.Diff(want, log.Run("run-b")); diff != "" {
-		t.Error(diff)
+	got, whole := log.Run("run-b")
+	if diff := cmp.Diff(want, got); diff != "" || whole {
+		t.Errorf("whole: %t %s", whole, diff)
 	}
-	if got := log.Run("run-c"); got != nil {
+	if got, whole := log.Run("run-c"); got != nil || whole {
 		t.Errorf("got %d lines of a run that is not there", len(got))
 	}
 	small := New("ep", 0, time.Now)
 	small.Append(delta("a", "gone"), delta("a", "kept"))
-	if got := parse(t, small.Run("run-a")); len(got) != 1 || got[0].Seq != 2 {
+	got, _ = small.Run("run-a")
+	if got := parse(t, got); len(got) != 1 || got[0].Seq != 2 {
 		t.Errorf("got %v, want event 2 alone", seqs(got))
+	}
+	log.Append(protocol.AgentStart{Ref: protocol.Ref{RunID: "run-d"}})
+	if got, whole := log.Run("run-d"); len(got) != 1 || !whole {
+		t.Errorf("got %d lines, whole: %t; want the start of the run", len(got), whole)
 	}
 }
 
@@ -316,7 +322,8 @@ func TestLinesCannotBeGrownOverEachOther(t *testing.T) {
 	c := begin(log, Filter{})
 	b := log.Read(&c, 1, nil)
 	_ = append(b.Lines[0], "overwritten"...)
-	if got := parse(t, log.Run("run-a")); len(got) != 2 {
+	kept, _ := log.Run("run-a")
+	if got := parse(t, kept); len(got) != 2 {
 		t.Errorf("got %d events, want 2", len(got))
 	}
 }

@@ -8,7 +8,10 @@
 // import. Providers translate it to their own wire, the session keeps it.
 package model
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Role of a message in a conversation.
 type Role string
@@ -57,7 +60,8 @@ type ToolCall struct {
 // Message is one entry of a conversation as a model sees it. ToolCalls belong
 // to assistant messages; ToolCallID, ToolName and OK to tool results. With
 // Summary set, a user message is none that somebody wrote: it stands for a part
-// of the conversation that was compacted.
+// of the conversation that was compacted. Opens marks the first message of a
+// turn, as far as that is known.
 type Message struct {
 	Role       Role       `json:"role"`
 	Text       string     `json:"text"`
@@ -67,6 +71,7 @@ type Message struct {
 	ToolName   string     `json:"tool_name,omitzero"`
 	OK         bool       `json:"ok,omitzero"`
 	Summary    bool       `json:"summary,omitzero"`
+	Opens      bool       `json:"-"`
 }
 
 // ToolSpec describes one callable operation to a model. Params is a JSON
@@ -165,4 +170,20 @@ type ToolInfo struct {
 	Protocol string
 	Healthy  bool
 	Problem  string
+}
+
+// AuditEvent is what the audit journal keeps of something that happened
+// (amplifier-protocols §3); the journal adds the id and the time. Names are
+// those of the taxonomy, "module:invoke" for one. Data and Error are JSON
+// objects or nil.
+type AuditEvent struct {
+	Event     string
+	Component string // "session", "tool", "policy": the part of the daemon
+	Module    string
+	Status    string // "ok", "error" or ""
+	Duration  time.Duration
+	SessionID string
+	RequestID string
+	Data      json.RawMessage
+	Error     *ToolError
 }

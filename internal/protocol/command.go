@@ -118,7 +118,7 @@ type PromptAccepted struct {
 type PromptResult struct {
 	Output          string           `json:"output" doc:"text of the run's last assistant message"`
 	Events          []jsontext.Value `json:"events" doc:"every event of the run, in order"`
-	EventsTruncated bool             `json:"events_truncated,omitzero" wire:"added" doc:"the run's later events were too many to hold"`
+	EventsTruncated bool             `json:"events_truncated,omitzero" wire:"added" doc:"events of the run are missing: the later ones where they were too many, the earlier ones where the daemon no longer had them"`
 	SessionID       string           `json:"session_id"`
 	RunID           string           `json:"run_id"`
 }

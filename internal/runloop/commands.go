@@ -55,17 +55,17 @@ func ask[R any](ctx context.Context, h *Hub, sessionID string, in func(ticket) i
 	if err != nil {
 		return r, err
 	}
-	_, _, value, err := h.ask(ctx, id, in)
+	reply, err := h.ask(ctx, id, in)
 	if err != nil {
 		return r, err
 	}
-	return value.(R), nil
+	return reply.value.(R), nil
 }
 
 // query reads a session on its loop.
 func query[R any](ctx context.Context, h *Hub, sessionID string, read func(m *machine) (R, error)) (R, error) {
 	return ask[R](ctx, h, sessionID, func(t ticket) input {
-		return queryIn{t, func(m *machine) (any, error) { return read(m) }}
+		return queryIn{ticket: t, read: func(m *machine) (any, error) { return read(m) }}
 	})
 }
 
@@ -75,17 +75,24 @@ func (h *Hub) prompt(ctx context.Context, p protocol.PromptParams) (a protocol.A
 	if err != nil {
 		return a, err
 	}
-	l, c, value, err := h.ask(ctx, id, func(t ticket) input { return promptIn{t, p, wait} })
+	s, err := h.send(ctx, id, func(t ticket) input { return promptIn{t, p, wait} })
 	if err != nil {
 		return a, err
 	}
-	acc := value.(protocol.PromptAccepted)
 	if !wait {
+		r, err := h.first(ctx, id, s)
+		if err != nil {
+			return a, err
+		}
+		acc := r.value.(protocol.PromptAccepted)
 		a.Reply.Accepted = &acc
 		return a, nil
 	}
 	a.Later = func(ctx context.Context) (protocol.PromptReply, error) {
-		r, err := l.outcome(ctx, c.ended)
+		if _, err := h.first(ctx, id, s); err != nil {
+			return protocol.PromptReply{}, err
+		}
+		r, err := s.loop.outcome(ctx, s.ended)
 		if err != nil {
 			return protocol.PromptReply{}, err
 		}
@@ -125,14 +132,22 @@ func (h *Hub) setMode(command string, kind queue.Kind) func(context.Context, pro
 }
 
 func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol.State, error) {
+	id, err := h.sessionID(p.SessionID)
+	if err != nil {
+		return protocol.State{}, err
+	}
+	var st protocol.State
 	var chosen bool
-	st, err := query(ctx, h, p.SessionID, func(m *machine) (protocol.State, error) {
-		chosen = m.s.ToolsChosen
-		return m.state(), nil
+	r, err := h.ask(ctx, id, func(t ticket) input {
+		return queryIn{ticket: t, last: true, read: func(m *machine) (any, error) {
+			st, chosen = m.state(), m.s.ToolsChosen
+			return nil, nil
+		}}
 	})
 	if err != nil {
-		return st, err
+		return protocol.State{}, err
 	}
+	st.LastSeq = r.seq
 	if !chosen {
 		ctx, cancel := context.WithTimeout(ctx, stateWait)
 		defer cancel()
@@ -141,7 +156,7 @@ func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol
 			st.ActiveTools = append(st.ActiveTools, t.Name)
 		}
 	}
-	st.Daemon, st.Model, st.LastSeq = h.env.Daemon, h.env.ModelInfo, h.env.Events.LastSeq()
+	st.Daemon, st.Model = h.env.Daemon, h.env.ModelInfo
 	st.Runs = h.runs()
 	return st, nil
 }
@@ -151,7 +166,7 @@ func (h *Hub) runs() []protocol.RunInfo {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, l := range h.loops {
-		if info := l.run.Load(); info != nil {
+		if info := l.run.Load(); info != nil && !l.hasEnded() {
 			runs = append(runs, *info)
 		}
 	}
@@ -318,18 +333,12 @@ func (h *Hub) compactSession(ctx context.Context, p protocol.CompactSessionParam
 	if err != nil {
 		return a, err
 	}
-	l, release, err := h.acquire(id)
+	s, err := h.send(ctx, id, func(t ticket) input { return compactIn{t, p.Instruction} })
 	if err != nil {
 		return a, err
 	}
-	c := newCall()
-	if err := l.post(ctx, compactIn{c, p.Instruction}); err != nil {
-		release()
-		return a, wrap(id, err)
-	}
 	a.Later = func(ctx context.Context) (protocol.Compaction, error) {
-		defer release()
-		r, err := l.outcome(ctx, c.reply)
+		r, err := h.first(ctx, id, s)
 		if err != nil {
 			return protocol.Compaction{}, wrap(id, err)
 		}

@@ -28,6 +28,9 @@ const (
 	idleTime  = 10 * time.Minute // after which an idle session is closed
 	maxIdle   = 64               // idle sessions kept open
 	sweepTime = time.Minute
+	parkTime  = time.Second // for runs that are told not to wait for a boundary
+	mendTime  = time.Second // between looks for sessions that failed
+	maxRepair = 30 * time.Second
 )
 
 // Options are what a Hub needs of the world. All are required.
@@ -48,7 +51,8 @@ type Options struct {
 type env struct {
 	Options
 	draining atomic.Bool
-	settle   func() // a draining loop may be closed
+	settle   func()      // a draining loop may be closed
+	broken   func(*loop) // a loop ends before its time; its failure is set
 }
 
 // Hub finds, opens and closes sessions. Make it with NewHub, give it its
@@ -57,25 +61,39 @@ type Hub struct {
 	env     *env
 	pings   chan chan struct{}
 	settled chan struct{} // a loop has settled; holds one
+	failed  chan struct{} // there are repairs; holds one
 
 	choosing sync.Mutex // held while the active session changes
 
 	mu      sync.Mutex
 	loops   map[string]*loop
 	opening map[string]chan struct{} // closed when the session is open or cannot be
+	repairs map[string]*repair       // sessions that failed and are opened again
 	closed  bool                     // no session is opened any more
+}
+
+// repair is the plan for a session whose loop has failed.
+type repair struct {
+	at   time.Time     // when it is opened next
+	wait time.Duration // after the next failure
+	disk bool          // it was the journal, not the daemon
 }
 
 // NewHub returns a hub whose sessions open as they are asked for.
 func NewHub(o Options) *Hub {
-	h := &Hub{pings: make(chan chan struct{}), settled: make(chan struct{}, 1), loops: map[string]*loop{}, opening: map[string]chan struct{}{}}
-	h.env = &env{Options: o, settle: func() {
-		select {
-		case h.settled <- struct{}{}:
-		default:
-		}
-	}}
+	h := &Hub{
+		pings: make(chan chan struct{}), settled: make(chan struct{}, 1), failed: make(chan struct{}, 1),
+		loops: map[string]*loop{}, opening: map[string]chan struct{}{}, repairs: map[string]*repair{},
+	}
+	h.env = &env{Options: o, broken: h.broken, settle: func() { signal(h.settled) }}
 	return h
+}
+
+func signal(to chan struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
+	}
 }
 
 // Run takes up the runs that a former daemon left unfinished and then minds
@@ -90,12 +108,17 @@ func (h *Hub) Run(ctx context.Context) error {
 	})
 	sweep := time.NewTicker(sweepTime)
 	defer sweep.Stop()
+	var mend <-chan time.Time // nil while nothing has failed
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-sweep.C:
 			h.evict(h.env.Now().Add(-idleTime))
+		case <-h.failed:
+			mend = time.After(mendTime)
+		case <-mend:
+			resuming.Go(h.mend)
 		case pong := <-h.pings:
 			close(pong)
 		}
@@ -119,15 +142,9 @@ func (h *Hub) Ping(ctx context.Context) error {
 // there to be resumed, and closes all sessions. No session opens afterwards.
 func (h *Hub) Drain(timeout time.Duration) {
 	h.tellAll(drainIn{})
-	deadline := time.NewTimer(timeout)
-	defer deadline.Stop()
-	for waiting := true; waiting && !h.allSettled(); {
-		select {
-		case <-h.settled:
-		case <-deadline.C:
-			h.tellAll(drainNowIn{})
-			waiting = false
-		}
+	if !h.settle(timeout) {
+		h.tellAll(drainNowIn{})
+		h.settle(parkTime)
 	}
 	h.mu.Lock()
 	h.closed = true
@@ -141,6 +158,20 @@ func (h *Hub) Drain(timeout time.Duration) {
 	for _, l := range open {
 		<-l.done
 	}
+}
+
+// settle waits until every session may be closed, for at most that long.
+func (h *Hub) settle(timeout time.Duration) bool {
+	deadline := time.NewTimer(timeout)
+	defer deadline.Stop()
+	for !h.allSettled() {
+		select {
+		case <-h.settled:
+		case <-deadline.C:
+			return false
+		}
+	}
+	return true
 }
 
 func (h *Hub) tellAll(in input) {
@@ -160,11 +191,59 @@ func (h *Hub) allSettled() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, l := range h.loops {
-		if !l.settled.Load() && !l.hasEnded() {
+		if !l.hasEnded() && (!l.settled.Load() || l.users > 0) {
 			return false
 		}
 	}
 	return true
+}
+
+// broken plans to open a session again whose loop has failed, as a run may be
+// in its middle.
+func (h *Hub) broken(l *loop) {
+	var wire *protocol.Error
+	disk := errors.As(l.failure, &wire) && wire.Code == protocol.SessionError
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.postpone(l.id, disk)
+}
+
+// postpone sets the time of the next attempt. The hub is locked.
+func (h *Hub) postpone(id string, disk bool) {
+	r := h.repairs[id]
+	if r == nil {
+		r = &repair{wait: mendTime}
+		h.repairs[id] = r
+	}
+	r.at, r.wait, r.disk = h.env.Now().Add(r.wait), min(2*r.wait, maxRepair), disk
+	signal(h.failed)
+}
+
+// mend opens the sessions whose time has come, and forgets those that have been
+// well since.
+func (h *Hub) mend() {
+	now := h.env.Now()
+	h.mu.Lock()
+	var due []string
+	for id, r := range h.repairs {
+		l := h.loops[id]
+		well := l != nil && !l.hasEnded()
+		switch {
+		case now.Before(r.at):
+		case !well:
+			due = append(due, id)
+			h.postpone(id, r.disk)
+		case now.Sub(r.at) > maxRepair:
+			delete(h.repairs, id)
+		}
+	}
+	if len(h.repairs) > 0 {
+		signal(h.failed)
+	}
+	h.mu.Unlock()
+	for _, id := range due {
+		h.resume(id)
+	}
 }
 
 // resume opens a session so that its loop takes its run up.
@@ -240,7 +319,8 @@ func (h *Hub) admit(s *session.State, j *session.Journal) *loop {
 	}
 	h.loops[s.ID] = l
 	l.busy.Store(true)
-	l.mailbox <- resumeIn{}
+	r := h.repairs[s.ID]
+	l.mailbox <- resumeIn{fault: r != nil && r.disk}
 	go l.serve() // ended by Drain or evict, which wait for it, or by its journal
 	return l
 }
@@ -249,6 +329,17 @@ func (h *Hub) release(l *loop) {
 	h.mu.Lock()
 	l.users--
 	l.lastUsed = h.env.Now()
+	idle := l.users == 0
+	h.mu.Unlock()
+	if idle && h.env.draining.Load() {
+		h.env.settle()
+	}
+	h.thin()
+}
+
+// thin closes idle sessions where too many are open.
+func (h *Hub) thin() {
+	h.mu.Lock()
 	crowded := len(h.loops) > 2*maxIdle
 	h.mu.Unlock()
 	if crowded {
@@ -289,33 +380,78 @@ func (h *Hub) close(l *loop) {
 	delete(h.loops, l.id)
 }
 
-// ask posts an input made from a new call and waits for its first reply. A
-// session whose loop ended without one is opened again, after a fault once.
-func (h *Hub) ask(ctx context.Context, id string, make func(ticket) input) (*loop, *call, any, error) {
-	for faults := 0; ; {
-		l, release, err := h.acquire(id)
-		if err != nil {
-			return nil, nil, nil, err
+// sent is an input that a loop has. It keeps the loop open until its first
+// reply is taken.
+type sent struct {
+	*call
+	loop    *loop
+	release func()
+	make    func(ticket) input
+	faults  int
+}
+
+// send posts an input made from a new call, in the order of the commands. Every
+// input that was sent must be awaited.
+func (h *Hub) send(ctx context.Context, id string, make func(ticket) input) (*sent, error) {
+	s := &sent{make: make}
+	return s, h.sendAgain(ctx, id, s)
+}
+
+func (h *Hub) sendAgain(ctx context.Context, id string, s *sent) (err error) {
+	for {
+		s.call = newCall()
+		if s.loop, s.release, err = h.acquire(id); err != nil {
+			return err
 		}
-		c := newCall()
-		r, err := l.ask(ctx, c, make(c))
-		release()
-		if !errors.Is(err, errStopped) {
-			return l, c, r.value, err
+		if err = s.loop.post(ctx, s.make(s.call)); err == nil {
+			return nil
 		}
-		if l.failure != nil {
-			if faults++; faults > 1 {
-				return nil, nil, nil, l.failure
-			}
+		s.release()
+		if err = s.stopped(err); err != nil {
+			return err
 		}
 	}
 }
 
-func (l *loop) ask(ctx context.Context, c *call, in input) (reply, error) {
-	if err := l.post(ctx, in); err != nil {
+// stopped is nil where the session may be opened again: its loop was closed, or
+// its journal has failed for the first time.
+func (s *sent) stopped(err error) error {
+	if errors.Is(err, errStopped) && s.loop.failure != nil {
+		if s.faults++; s.faults > 1 {
+			return s.loop.failure
+		}
+	}
+	if errors.Is(err, errStopped) {
+		return nil
+	}
+	return err
+}
+
+// first waits for an input's first reply, and sends it anew where its loop
+// ended without one.
+func (h *Hub) first(ctx context.Context, id string, s *sent) (reply, error) {
+	for {
+		r, err := s.loop.await(ctx, s.reply)
+		s.release()
+		if !errors.Is(err, errStopped) {
+			return r, err
+		}
+		if err := s.stopped(err); err != nil {
+			return reply{}, err
+		}
+		if err := h.sendAgain(ctx, id, s); err != nil {
+			return reply{}, err
+		}
+	}
+}
+
+// ask posts an input and waits for its first reply.
+func (h *Hub) ask(ctx context.Context, id string, make func(ticket) input) (reply, error) {
+	s, err := h.send(ctx, id, make)
+	if err != nil {
 		return reply{}, err
 	}
-	return l.await(ctx, c.reply)
+	return h.first(ctx, id, s)
 }
 
 func notFound(id string) error {
@@ -338,12 +474,14 @@ func (h *Hub) createLocked(id string, facts []session.Record) error {
 		return &protocol.Error{Code: protocol.SessionError, Message: "the session cannot be made", Cause: err.Error()}
 	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	if h.closed {
+		h.mu.Unlock()
 		_ = journal.Close()
 		return shuttingDown()
 	}
 	h.admit(state, journal)
+	h.mu.Unlock()
+	h.thin()
 	return nil
 }
 

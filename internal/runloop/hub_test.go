@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -34,6 +35,7 @@ type recorder struct {
 	err     error
 	ended   map[string]chan struct{}
 	onEvent func(protocol.Event)
+	forgot  bool // the log has no longer the start of any run
 }
 
 func newRecorder() *recorder {
@@ -82,10 +84,10 @@ func (r *recorder) wait(run string) {
 	<-end
 }
 
-func (r *recorder) Run(run string) [][]byte {
+func (r *recorder) Run(run string) ([][]byte, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.lines[run]
+	return r.lines[run], !r.forgot
 }
 
 func (r *recorder) LastSeq() uint64 {
@@ -301,8 +303,16 @@ func TestWaitingPromptGetsEveryEventOfItsRun(t *testing.T) {
 		}
 		types = append(types, env.Type)
 	}
-	if types[0] != "agent_start" || types[len(types)-1] != "agent_end" || len(types) != len(f.events.Run(first.RunID)) {
+	if types[0] != "agent_start" || types[len(types)-1] != "agent_end" || first.EventsTruncated {
 		t.Errorf("got %v, want the whole run", types)
+	}
+	f.events.forgot = true
+	a, err := f.prompt(ctx, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := a.Later(ctx); err != nil || !reply.Result.EventsTruncated {
+		t.Errorf("got %+v, %v; want to be told that events are missing", reply.Result, err)
 	}
 }
 
@@ -371,6 +381,41 @@ func TestBrokenJournalIsAnErrorAndThenRecovers(t *testing.T) {
 	f.events.done(t)
 }
 
+// A run whose journal failed goes on by itself once the disk is well, and says
+// what happened.
+func TestRunGoesOnAfterItsJournalFailed(t *testing.T) {
+	m := held{make(chan struct{}, 9), make(chan struct{})}
+	f := newFixture(t, t.TempDir(), m, echoTool, newRecorder())
+	told := make(chan protocol.ErrorEvent, 9)
+	f.events.onEvent = func(ev protocol.Event) {
+		if ev, ok := ev.(protocol.ErrorEvent); ok {
+			f.events.checker.Restart("")
+			told <- ev
+		}
+	}
+	id := f.session()
+	a, err := f.start(id, "go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-m.enter
+	l, release, err := f.acquire(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.journal.Close(); err != nil { // as a disk that fails would
+		t.Fatal(err)
+	}
+	release()
+	close(m.leave)
+	if ev := <-told; ev.RunID != a.RunID || ev.Code != "session_error" || ev.Cause == "" {
+		t.Errorf("got %+v, want the run's error with its cause", ev)
+	}
+	f.events.wait(a.RunID)
+	f.stop()
+	f.events.done(t)
+}
+
 func TestIdleSessionsAreClosedAndComeBack(t *testing.T) {
 	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
 	first := f.session()
@@ -396,6 +441,123 @@ func TestIdleSessionsAreClosedAndComeBack(t *testing.T) {
 	if err != nil || len(got.Messages) != 2 {
 		t.Errorf("got %d messages, %v; want both of the closed session", len(got.Messages), err)
 	}
+}
+
+// Sessions that are only made do not stay open either.
+func TestNewSessionsAreClosed(t *testing.T) {
+	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
+	for range 4 * maxIdle {
+		f.session()
+	}
+	f.mu.Lock()
+	var open []*loop
+	for _, l := range f.loops {
+		open = append(open, l)
+	}
+	f.mu.Unlock()
+	for _, l := range open { // until each has looked whether there is a run to resume
+		c := newCall()
+		if err := l.post(context.Background(), queryIn{ticket: c, read: func(*machine) (any, error) { return nil, nil }}); err == nil {
+			_, _ = l.await(context.Background(), c.reply)
+		}
+	}
+	f.session()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.loops) > 2*maxIdle+1 {
+		t.Errorf("%d sessions are open", len(f.loops))
+	}
+}
+
+// A waiting prompt does not hold up what its client sends next, even where it
+// has to wait itself.
+func TestWaitingPromptHoldsNobodyUp(t *testing.T) {
+	m := held{make(chan struct{}, 9), make(chan struct{}, 9)}
+	f := newFixture(t, t.TempDir(), m, echoTool, newRecorder())
+	id := f.session()
+	scope, ctx := protocol.Scope{SessionID: id}, context.Background()
+	for range 2 {
+		m.leave <- struct{}{}
+		a, err := f.start(id, "go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-m.enter
+		f.events.wait(a.RunID)
+	}
+	compacting, err := f.compactSession(ctx, protocol.CompactSessionParams{Scope: scope})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-m.enter
+	waiting, err := f.prompt(ctx, protocol.PromptParams{Scope: scope, Text: "and on"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.getState(ctx, protocol.GetStateParams{Scope: scope}); err != nil {
+		t.Fatal(err)
+	}
+	close(m.leave)
+	if _, err := compacting.Later(ctx); err != nil {
+		t.Error(err)
+	}
+	if r, err := waiting.Later(ctx); err != nil || r.Result.Output != "partly " {
+		t.Errorf("got %+v, %v", r.Result, err)
+	}
+}
+
+// What get_state shows is as of its last_seq: nothing that the session decides
+// in the same breath comes between.
+func TestStateIsAsOfItsSeq(t *testing.T) {
+	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
+	state, journal, err := f.store.Create("ses-a", f.fresh("ses-a", "", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = journal.Close() }()
+	l, c := newLoop(f.env, state, journal), newCall()
+	l.mailbox <- promptIn{nil, protocol.PromptParams{Text: "after it"}, false}
+	err = l.batch(queryIn{ticket: c, last: true, read: func(m *machine) (any, error) { return m.runState(), nil }})
+	if r := <-c.reply; err != nil || r.value != "idle" || r.seq != 0 {
+		t.Errorf("got %v as of event %d, %v; want idle before the first event", r.value, r.seq, err)
+	}
+}
+
+// A stop waits for a tool that a client runs outside any run.
+func TestDrainWaitsForExtensionCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		enter, leave := make(chan struct{}), make(chan struct{})
+		f := newFixture(t, t.TempDir(), offline.Model{}, func(context.Context, model.Invocation, func(model.ToolUpdate)) model.ToolResult {
+			close(enter)
+			<-leave
+			return model.ToolResult{OK: true}
+		}, newRecorder())
+		ctx := context.Background()
+		a, err := f.extensionCommand(ctx, protocol.ExtensionCommandParams{Name: "t.x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		drained := make(chan struct{})
+		go func() {
+			<-enter
+			f.Drain(time.Minute)
+			close(drained)
+		}()
+		go func() {
+			<-enter
+			synctest.Wait()
+			select {
+			case <-drained:
+				t.Error("the daemon did not wait for the tool")
+			default:
+			}
+			close(leave)
+		}()
+		if r, err := a.Later(ctx); err != nil || !r.OK {
+			t.Errorf("got %+v, %v", r, err)
+		}
+		<-drained
+	})
 }
 
 func TestBranchesLiveOnTheirOwn(t *testing.T) {

@@ -45,10 +45,12 @@ type (
 		instruction string
 	}
 	// queryIn reads the machine; its reply waits, as all do, until what was
-	// decided before it is on the disk.
+	// decided before it is on the disk. With last set nothing is decided between
+	// it and the reply, so that what it read is as of the reply's seq.
 	queryIn struct {
 		ticket ticket
 		read   func(m *machine) (any, error)
+		last   bool
 	}
 )
 
@@ -63,17 +65,17 @@ func (in promptIn) step(m *machine) {
 		m.refuse(in.ticket, shuttingDown())
 	case m.phase == compacting, run != nil && run.Aborting && kind != "":
 		m.postpone(in.ticket, in)
+	case in.p.LeafID != "" && m.s.Entry(in.p.LeafID) == nil:
+		m.refuse(in.ticket, unknownLeaf(m.s.ID, in.p.LeafID))
 	case run != nil && kind == "":
 		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "session %s is running %s", m.s.ID, run.ID))
+	case run != nil && in.p.LeafID != "" && in.p.LeafID != m.s.Leaf:
+		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "leaf_id: run %s of session %s has another leaf", run.ID, m.s.ID))
 	case run != nil:
 		if m.enqueue(in.ticket, kind, "prompt", in.p.Text, in.p.IdempotencyKey) && in.wait {
 			m.waiters = append(m.waiters, in.ticket)
 		}
 	default:
-		if in.p.LeafID != "" && m.s.Entry(in.p.LeafID) == nil {
-			m.refuse(in.ticket, unknownLeaf(m.s.ID, in.p.LeafID))
-			return
-		}
 		if in.p.LeafID != "" && in.p.LeafID != m.s.Leaf {
 			m.record(session.LeafSet{LeafID: in.p.LeafID})
 		}

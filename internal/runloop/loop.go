@@ -58,6 +58,7 @@ type loop struct {
 	busy    atomic.Bool                      // the machine waits for something
 	working atomic.Int32                     // pieces of work that have not ended
 
+	open     protocol.Ref            // the run and turn that have been announced and have not ended
 	cancel   context.CancelCauseFunc // of the running work, if any
 	running  sync.WaitGroup
 	captures map[string]*capture // by run
@@ -131,8 +132,8 @@ func (l *loop) await(ctx context.Context, replies <-chan reply) (reply, error) {
 	}
 }
 
-// outcome returns the next reply of a channel for a client that cannot be
-// asked to come again.
+// outcome returns the next reply of a channel for a client whose input was
+// accepted, and cannot be asked to come again.
 func (l *loop) outcome(ctx context.Context, replies <-chan reply) (reply, error) {
 	r, err := l.await(ctx, replies)
 	switch {
@@ -157,6 +158,7 @@ func (l *loop) serve() {
 		case in := <-l.mailbox:
 			if err := l.batch(in); err != nil {
 				l.failure = err
+				l.env.broken(l)
 				return
 			}
 		}
@@ -174,11 +176,13 @@ func (l *loop) batch(in input) (err error) {
 		}
 	}()
 	now := l.env.Now()
-	l.m.step(now, in)
 	for range batchSize {
+		l.m.step(now, in)
+		if q, ok := in.(queryIn); ok && q.last {
+			break
+		}
 		select {
 		case in = <-l.mailbox:
-			l.m.step(now, in)
 			continue
 		default:
 		}
@@ -201,9 +205,12 @@ func (l *loop) commit() error {
 	}
 	if err != nil {
 		l.env.Fault(l.id, err)
-		err := &protocol.Error{Code: protocol.SessionError, Message: "the session's journal cannot be written", Cause: err.Error()}
-		l.fail(out.replies, err)
-		return err
+		failure := &protocol.Error{Code: protocol.SessionError, Message: "the session's journal cannot be written", Cause: err.Error()}
+		if l.open.RunID != "" {
+			l.env.Events.Append(protocol.ErrorEvent{Ref: l.open, Code: string(failure.Code), Message: failure.Message, Cause: failure.Cause})
+		}
+		l.fail(out.replies, failure)
+		return failure
 	}
 	for _, runID := range out.captures {
 		l.captures[runID] = &capture{}
@@ -212,8 +219,13 @@ func (l *loop) commit() error {
 		l.keep(out.events, l.env.Events.Append(out.events...))
 	}
 	l.run.Store(l.runInfo())
+	l.open = protocol.Ref{}
+	if l.m.s.Run != nil {
+		l.open = l.m.turnRef()
+	}
 	l.busy.Store(l.m.phase != idle)
 	for _, r := range out.replies {
+		r.seq = l.env.Events.LastSeq()
 		l.answer(r)
 	}
 	for _, r := range out.replies {
@@ -279,11 +291,12 @@ func (l *loop) result(end *runEnd) result {
 	if c := l.captures[end.runID]; c != nil {
 		return result{end, c.lines, c.truncated}
 	}
-	var lines []jsontext.Value
-	for _, line := range l.env.Events.Run(end.runID) {
-		lines = append(lines, jsontext.Value(bytes.TrimSuffix(line, []byte{'\n'})))
+	kept, whole := l.env.Events.Run(end.runID)
+	lines := make([]jsontext.Value, len(kept))
+	for i, line := range kept {
+		lines[i] = jsontext.Value(bytes.TrimSuffix(line, []byte{'\n'}))
 	}
-	return result{end, lines, false}
+	return result{end, lines, !whole}
 }
 
 // fail answers what a broken batch leaves unanswered.

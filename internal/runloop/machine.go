@@ -39,7 +39,7 @@ type machine struct {
 	callAt   time.Time
 	compact  *compaction
 	waiters  []ticket // answered when the run ends
-	deferred []input  // stepped again once the session is idle
+	deferred []input  // stepped again when the session becomes idle
 	draining bool
 }
 
@@ -92,6 +92,7 @@ type reply struct {
 	value any
 	err   error
 	ended *runEnd
+	seq   uint64 // the last event before the reply
 }
 
 type runEnd struct {
@@ -408,13 +409,14 @@ func endOf(f session.RunEnded, output string) *runEnd {
 	return end
 }
 
-// becomeIdle steps what was put off, until one of it makes the session busy.
+// becomeIdle steps all that was put off, in order; what has to wait once more
+// puts itself off again.
 func (m *machine) becomeIdle() {
 	m.phase = idle
-	for len(m.deferred) > 0 && m.s.Run == nil && m.phase == idle {
-		next := m.deferred[0]
-		m.deferred = m.deferred[1:]
-		next.step(m)
+	list := m.deferred
+	m.deferred = nil
+	for _, in := range list {
+		in.step(m)
 	}
 }
 

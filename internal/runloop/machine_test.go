@@ -32,6 +32,7 @@ type world struct {
 	clock   time.Time
 	asked   map[*client]bool // clients without their reply
 	waiting map[*client]bool // clients without their run's end
+	refused error            // the latest refusal
 }
 
 type client struct {
@@ -104,6 +105,7 @@ func (w *world) answer(r reply) {
 	}
 	delete(w.asked, c)
 	if r.err != nil {
+		w.refused = r.err
 		return
 	}
 	switch v := r.value.(type) {
@@ -429,6 +431,54 @@ func TestSteerWhileAbortingStartsARunAfterwards(t *testing.T) {
 	w.finish()
 	if got := w.types(); !slices.Contains(got, "agent_end aborted") || got[len(got)-1] != "agent_end completed" {
 		t.Errorf("got %v, want the aborted run and then a completed one", got)
+	}
+}
+
+// What waits for the end of a run is taken up at once, all of it: the first
+// opens the next run, the others go to its queue.
+func TestEverythingPutOffIsTakenUpTogether(t *testing.T) {
+	w := newWorld(t)
+	w.prompt("go")
+	w.say(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
+	w.step(abortIn{})
+	for range 3 {
+		w.step(promptIn{w.client("prompt"), protocol.PromptParams{Text: "instead", StreamingBehavior: "steer"}, false})
+	}
+	w.step(toolDoneIn{w.work.gen, model.ToolResult{}})
+	if len(w.asked) > 0 {
+		t.Errorf("%d clients wait for their answer while the next run goes on", len(w.asked))
+	}
+	w.finish()
+	if err := w.checker.Done(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestALeafWhileARunIsActive(t *testing.T) {
+	w := newWorld(t)
+	w.prompt("one")
+	w.finish()
+	first := w.m.s.Entries()[0].ID
+	w.prompt("two")
+	for leaf, want := range map[string]string{"msg-nowhere": "session_error", first: "leaf_id: run"} {
+		w.refused = nil
+		w.step(promptIn{w.client(leaf), protocol.PromptParams{Text: "x", LeafID: leaf, StreamingBehavior: "steer"}, false})
+		if w.refused == nil || !strings.Contains(w.refused.Error(), want) {
+			t.Errorf("leaf %s: got %v, want %s", leaf, w.refused, want)
+		}
+	}
+}
+
+// A disk that fails again and again is no crash of the daemon.
+func TestARunOutlivesADiskThatFails(t *testing.T) {
+	w := newWorld(t)
+	w.prompt("go")
+	for range 2 * maxCrashes {
+		w.step(resumeIn{fault: true})
+	}
+	w.finish()
+	if got := w.types(); got[len(got)-1] != "agent_end completed" {
+		t.Errorf("got %v, want the run completed", got)
 	}
 }
 

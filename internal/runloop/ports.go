@@ -31,8 +31,8 @@ type Events interface {
 	// Append publishes the events in order and returns their encoded lines,
 	// which must not be changed.
 	Append(events ...protocol.Event) [][]byte
-	// Run returns the kept lines of a run.
-	Run(runID string) [][]byte
+	// Run returns the kept lines of a run, and whether they begin at its start.
+	Run(runID string) (lines [][]byte, whole bool)
 	// LastSeq is the number of the newest event.
 	LastSeq() uint64
 }

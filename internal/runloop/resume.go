@@ -12,14 +12,15 @@ import (
 
 // What happens to the daemon.
 type (
-	// resumeIn takes up what a former daemon left in the middle.
-	resumeIn struct{}
+	// resumeIn takes up what a former daemon left in the middle, or with fault set
+	// this one when its disk failed.
+	resumeIn struct{ fault bool }
 	// drainIn stops at the next boundary; drainNowIn does not wait for it.
 	drainIn    struct{}
 	drainNowIn struct{}
 )
 
-func (resumeIn) step(m *machine) {
+func (in resumeIn) step(m *machine) {
 	run := m.s.Run
 	if run == nil { // a crash between a prompt's record and its run's
 		if prompts := m.prompts(); len(prompts) > 0 {
@@ -27,8 +28,12 @@ func (resumeIn) step(m *machine) {
 		}
 		return
 	}
-	m.record(session.RunResumed{RunID: run.ID})
-	m.publish(protocol.Status{Ref: m.turnRef(), Code: "run_resumed", Message: "the daemon was restarted and takes the run up again"})
+	why := "the daemon was restarted and takes the run up again"
+	if in.fault {
+		why = "the session's journal can be written again, and the run goes on"
+	}
+	m.record(session.RunResumed{RunID: run.ID, Fault: in.fault})
+	m.publish(protocol.Status{Ref: m.turnRef(), Code: "run_resumed", Message: why})
 	interrupted := m.answerInterrupted()
 	switch {
 	case run.Aborting:

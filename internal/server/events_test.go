@@ -282,7 +282,8 @@ func TestBatchesAreWrittenWhole(t *testing.T) {
 	for i := range 4000 { // every other one: nothing can be joined
 		log.Append(delta([]string{"a", "b"}[i%2], fmt.Sprint(i)))
 	}
-	want := bytes.Count(bytes.Join(log.Run("run-1"), nil), []byte{'\n'}) / 2
+	kept, _ := log.Run("run-1")
+	want := len(kept) / 2
 	w, s := newReader(t, log)
 	done := follow(s)
 	w.subscribe("s1", `{"after":0,"session_id":"b"}`)

@@ -85,6 +85,9 @@ func respond(req model.Request) (read int, deltas []model.Delta) {
 	first := last
 	for first > 0 && req.Messages[first-1].Role == model.User && !req.Messages[first-1].Summary {
 		first--
+		if req.Messages[first].Opens {
+			break // what stands before it was said to a turn that came to nothing
+		}
 	}
 	var calls []model.Delta
 	said := false

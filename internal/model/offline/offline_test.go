@@ -54,6 +54,10 @@ func TestStream(t *testing.T) {
 		"a word a delta, the space stays with the word before it": {
 			model.Request{Messages: user("say  this back")}, []string{"say say  ", "say this ", "say back", "stop end"},
 		},
+		"not what was said to an earlier turn": {
+			model.Request{Messages: []model.Message{{Role: model.User, Text: "!a.b", Opens: true}, {Role: model.User, Text: "two", Opens: true}, {Role: model.User, Text: "three"}}},
+			[]string{"say two\n", "say three", "stop end"},
+		},
 		"lines keep their breaks": {
 			model.Request{Messages: user("one two\n\nthree")}, []string{"say one ", "say two\n\n", "say three", "stop end"},
 		},
