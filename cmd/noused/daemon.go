@@ -86,11 +86,14 @@ func runGroup(ctx context.Context, cfg Config, log *zap.Logger, sockets *server.
 	drained, finish := context.WithCancel(context.WithoutCancel(ctx))
 	defer finish()
 	{
-		signals := make(chan os.Signal, 1)
+		signals, ignored := make(chan os.Signal, 1), make(chan os.Signal, 1)
 		signal.Notify(signals, unix.SIGINT, unix.SIGTERM)
-		signal.Ignore(unix.SIGHUP) // the terminal it was started from may close
+		// The terminal it was started from may close, and what reads its log may
+		// end. Not signal.Ignore: children would inherit that.
+		signal.Notify(ignored, unix.SIGHUP, unix.SIGPIPE)
 		g.Add(func() error {
 			defer signal.Stop(signals)
+			defer signal.Stop(ignored)
 			select {
 			case s := <-signals:
 				log.Info("stopping", zap.Stringer("signal", s))

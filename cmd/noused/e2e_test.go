@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"noused/internal/client"
@@ -387,6 +389,27 @@ func TestSlowReaderIsToldWhatItMissed(t *testing.T) {
 	}
 	if !told {
 		t.Error("the reader missed nothing: the test asks for too little")
+	}
+}
+
+// What reads the daemon's log may end, and the terminal it was started from
+// may close: it goes on.
+func TestOutlivesItsLogAndItsTerminal(t *testing.T) {
+	d := newDaemon(t)
+	d.stop()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.stderr = write
+	d.start()
+	if err := errors.Join(read.Close(), write.Close(), d.cmd.Process.Signal(syscall.SIGHUP)); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := client.Call(context.Background(), d.dial(), protocol.Prompt, protocol.PromptParams{Text: "still there?"}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -33,6 +34,8 @@ type daemon struct {
 	dir  string
 	args []string
 	log  bytes.Buffer
+
+	stderr io.Writer // the daemon's, unless nil: then its log goes to log
 
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when the process is gone
@@ -71,6 +74,9 @@ func (d *daemon) start() {
 	}, d.args...)...)
 	d.cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+ready.LocalAddr().String(), "XDG_CONFIG_HOME="+d.dir, "XDG_RUNTIME_DIR="+d.dir)
 	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
+	if d.stderr != nil {
+		d.cmd.Stderr = d.stderr
+	}
 	if err := d.cmd.Start(); err != nil {
 		d.t.Fatal(err)
 	}
