@@ -1,0 +1,121 @@
+// Package module lets an Amplifier provider module be the model (tools.md §4):
+// one request, op "generate", and the whole message back.
+//
+// Concurrency: any number of streams may run at once, as far as the module
+// itself does.
+//
+// It refuses to retry: nobody knows what the first attempt cost.
+package module
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+
+	"noused/internal/model"
+)
+
+// Invoke asks the provider module: args and the result are JSON.
+type Invoke func(ctx context.Context, op string, args json.RawMessage) (json.RawMessage, error)
+
+// Model is a provider module.
+type Model struct {
+	Invoke Invoke
+}
+
+// request is the args of generate.
+type request struct {
+	Messages []model.Message `json:"messages"`
+	Tools    []spec          `json:"tools"`
+	System   string          `json:"system"`
+}
+
+type spec struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Params      json.RawMessage `json:"params"`
+}
+
+// answer is the result of generate. StopReason is "end", "tool_calls" or
+// "length"; absent, it follows from the calls.
+type answer struct {
+	Text       string           `json:"text"`
+	Thinking   string           `json:"thinking"`
+	ToolCalls  []model.ToolCall `json:"tool_calls"`
+	StopReason string           `json:"stop_reason"`
+	Usage      model.Usage      `json:"usage"`
+}
+
+const summaryPrompt = "Summarise the conversation, so that it can go on from the summary alone: " +
+	"what was asked, what was done and found, what is open. Say nothing else."
+
+// Stream yields the module's message: its thinking, its text, its calls.
+func (m Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error] {
+	return func(yield func(model.Delta, error) bool) {
+		got, err := m.generate(ctx, req)
+		if err != nil {
+			yield(model.Delta{}, err)
+			return
+		}
+		if got.Thinking != "" && !yield(model.Delta{Thinking: got.Thinking}, nil) {
+			return
+		}
+		if got.Text != "" && !yield(model.Delta{Text: got.Text}, nil) {
+			return
+		}
+		for _, call := range got.ToolCalls {
+			if !yield(model.Delta{ToolCall: &call}, nil) {
+				return
+			}
+		}
+		yield(model.Delta{Stop: model.StopReason(got.StopReason), Usage: got.Usage}, nil)
+	}
+}
+
+func (m Model) generate(ctx context.Context, req model.Request) (answer, error) {
+	out := request{Messages: req.Messages, Tools: []spec{}, System: req.System}
+	if out.Messages == nil {
+		out.Messages = []model.Message{}
+	}
+	for _, t := range req.Tools {
+		out.Tools = append(out.Tools, spec(t))
+	}
+	if req.Summary {
+		out.System = summaryPrompt
+		if req.Instruction != "" {
+			out.System += "\n" + req.Instruction
+		}
+	}
+	args, err := json.Marshal(out)
+	if err != nil {
+		return answer{}, err
+	}
+	result, err := m.Invoke(ctx, "generate", args)
+	if err != nil {
+		if ctx.Err() != nil {
+			return answer{}, context.Cause(ctx)
+		}
+		return answer{}, err
+	}
+	var got answer
+	if err := json.Unmarshal(result, &got); err != nil {
+		return answer{}, fmt.Errorf("the result of generate is not what it should be: %w", err)
+	}
+	for i, call := range got.ToolCalls {
+		if call.Name == "" {
+			return answer{}, fmt.Errorf("the result of generate is not what it should be: tool_calls.%d has no name", i)
+		}
+	}
+	switch model.StopReason(got.StopReason) {
+	case model.StopEnd, model.StopToolCalls, model.StopLength:
+	case "":
+		got.StopReason = string(model.StopEnd)
+	default:
+		return answer{}, fmt.Errorf("the result of generate is not what it should be: stop_reason is %.40q", got.StopReason)
+	}
+	if len(got.ToolCalls) > 0 && got.StopReason == string(model.StopEnd) {
+		got.StopReason = string(model.StopToolCalls)
+	}
+	return got, nil
+}
