@@ -75,6 +75,9 @@ func (h *Hub) prompt(ctx context.Context, p protocol.PromptParams) (a protocol.A
 	if err != nil {
 		return a, err
 	}
+	if p.Text, err = h.beforeTurn(ctx, id, p.Text, p.IdempotencyKey); err != nil {
+		return a, err
+	}
 	s, err := h.send(ctx, id, func(t ticket) input { return promptIn{t, p, wait} })
 	if err != nil {
 		return a, err
@@ -109,8 +112,41 @@ func (h *Hub) prompt(ctx context.Context, p protocol.PromptParams) (a protocol.A
 }
 
 func (h *Hub) queue(ctx context.Context, kind queue.Kind, p protocol.SteerParams) (protocol.InputAccepted, error) {
-	a, err := ask[protocol.PromptAccepted](ctx, h, p.SessionID, func(t ticket) input { return queueIn{t, kind, p} })
+	id, err := h.sessionID(p.SessionID)
+	if err != nil {
+		return protocol.InputAccepted{}, err
+	}
+	if p.Text, err = h.beforeTurn(ctx, id, p.Text, p.IdempotencyKey); err != nil {
+		return protocol.InputAccepted{}, err
+	}
+	a, err := ask[protocol.PromptAccepted](ctx, h, id, func(t ticket) input { return queueIn{t, kind, p} })
 	return protocol.InputAccepted(a), err
+}
+
+// beforeTurn asks the orchestrators about a text before it is accepted, so that
+// what is accepted is what will be delivered. A text that was accepted under
+// its key before is not shown to them again.
+func (h *Hub) beforeTurn(ctx context.Context, id, text, key string) (string, error) {
+	modules := h.env.Modules
+	if modules == nil || !modules.Orchestrated() {
+		return text, nil
+	}
+	type view struct {
+		patched  jsontext.Value
+		answered bool
+	}
+	v, err := query(ctx, h, id, func(m *machine) (view, error) {
+		_, answered := m.s.Key(key, m.now)
+		return view{m.s.Patched, answered && key != ""}, nil
+	})
+	if err != nil || v.answered {
+		return text, err
+	}
+	out, err := modules.BeforeTurn(ctx, id, text, []byte(v.patched))
+	if err != nil {
+		return "", protocol.Rejectf(protocol.RejectedByHook, "%v", err)
+	}
+	return out, nil
 }
 
 func (h *Hub) setActiveTools(ctx context.Context, p protocol.SetActiveToolsParams) (protocol.ToolsAccepted, error) {
@@ -302,7 +338,13 @@ func (h *Hub) branchSession(ctx context.Context, p protocol.BranchSessionParams)
 	if err != nil {
 		return protocol.Branch{}, err
 	}
-	return protocol.Branch{SessionID: id, ParentID: parent, Active: true}, h.create(id, facts)
+	if err := h.create(id, facts); err != nil {
+		return protocol.Branch{}, err
+	}
+	h.env.Audit(model.AuditEvent{
+		Event: "session:fork", Component: "session", SessionID: id, Data: []byte(`{"parent_id":"` + parent + `"}`),
+	})
+	return protocol.Branch{SessionID: id, ParentID: parent, Active: true}, nil
 }
 
 // copied are the facts that make a session's chain and settings again.

@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"noused/internal/model"
 	"noused/internal/protocol"
 	"noused/internal/session"
 )
@@ -33,18 +34,22 @@ const (
 	maxRepair = 30 * time.Second
 )
 
-// Options are what a Hub needs of the world. All are required.
+// Options are what a Hub needs of the world. All are required but Modules and
+// Audit.
 type Options struct {
 	Store     *session.Store
 	Model     Model
 	ModelInfo protocol.ModelInfo
 	Tools     Tools
+	Modules   Modules
 	Events    Events
 	Daemon    protocol.DaemonInfo
 	Now       func() time.Time
 	NewID     func(prefix string) string // unique for ever
 	// Fault is told what went wrong inside, for the log. It must not block.
 	Fault func(sessionID string, err error)
+	// Audit is told what the audit journal keeps. It must not block.
+	Audit func(model.AuditEvent)
 }
 
 // env is what the loops share.
@@ -81,6 +86,9 @@ type repair struct {
 
 // NewHub returns a hub whose sessions open as they are asked for.
 func NewHub(o Options) *Hub {
+	if o.Audit == nil {
+		o.Audit = func(model.AuditEvent) {}
+	}
 	h := &Hub{
 		pings: make(chan chan struct{}), settled: make(chan struct{}, 1), failed: make(chan struct{}, 1),
 		loops: map[string]*loop{}, opening: map[string]chan struct{}{}, repairs: map[string]*repair{},
@@ -318,6 +326,7 @@ func (h *Hub) admit(s *session.State, j *session.Journal) *loop {
 		l.settled.Store(true)
 	}
 	h.loops[s.ID] = l
+	h.env.Audit(model.AuditEvent{Event: "session:start", Component: "session", SessionID: s.ID})
 	l.busy.Store(true)
 	r := h.repairs[s.ID]
 	l.mailbox <- resumeIn{fault: r != nil && r.disk}

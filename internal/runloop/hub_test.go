@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -130,6 +131,37 @@ type fixture struct {
 	store  *session.Store
 	faults atomic.Int64
 	stop   func()
+
+	before    func(input string, state []byte) (string, error)
+	transform func([]model.Message) ([]model.Message, error)
+	audited   atomic.Pointer[[]string]
+}
+
+func (f *fixture) audit(ev model.AuditEvent) {
+	for {
+		old := f.audited.Load()
+		var list []string
+		if old != nil {
+			list = slices.Clone(*old)
+		}
+		list = append(list, ev.Event)
+		if f.audited.CompareAndSwap(old, &list) {
+			return
+		}
+	}
+}
+
+func (f *fixture) Orchestrated() bool { return f.before != nil }
+
+func (f *fixture) BeforeTurn(_ context.Context, _, input string, state []byte) (string, error) {
+	return f.before(input, state)
+}
+
+func (f *fixture) Transform(_ context.Context, _ string, messages []model.Message) ([]model.Message, error) {
+	if f.transform == nil {
+		return messages, nil
+	}
+	return f.transform(messages)
 }
 
 func newFixture(t *testing.T, dir string, m Model, call tools, events *recorder) *fixture {
@@ -141,7 +173,7 @@ func newFixture(t *testing.T, dir string, m Model, call tools, events *recorder)
 	f := &fixture{t: t, events: events, dir: dir, store: store}
 	var ids atomic.Int64
 	f.Hub = NewHub(Options{
-		Store: store, Model: m, ModelInfo: protocol.ModelInfo{Provider: "offline", Name: offline.Name}, Tools: call, Events: events,
+		Modules: f, Audit: f.audit, Store: store, Model: m, ModelInfo: protocol.ModelInfo{Provider: "offline", Name: offline.Name}, Tools: call, Events: events,
 		Now: time.Now, Fault: func(string, error) { f.faults.Add(1) },
 		NewID: func(prefix string) string { return fmt.Sprintf("%s%d-%d", prefix, time.Now().UnixNano(), ids.Add(1)) },
 	})
@@ -558,6 +590,90 @@ func TestDrainWaitsForExtensionCommands(t *testing.T) {
 		}
 		<-drained
 	})
+}
+
+func TestOrchestratorsHaveTheirSayBeforeATextIsAccepted(t *testing.T) {
+	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
+	id := f.session()
+	a, err := f.start(id, "!t.x") // patches the state
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.events.wait(a.RunID)
+	f.before = func(input string, state []byte) (string, error) {
+		if !strings.Contains(string(state), `"last"`) {
+			t.Errorf("got state %s, want what the tool patched", state)
+		}
+		if input == "secret" {
+			return "", errors.New("guard: not that")
+		}
+		return "say " + input, nil
+	}
+	scope, ctx := protocol.Scope{SessionID: id}, context.Background()
+	p := protocol.PromptParams{Scope: scope, Text: "hello", IdempotencyKey: "k"}
+	for range 2 {
+		r, err := f.prompt(ctx, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply, err := r.Later(ctx)
+		if err != nil || reply.Result.Output != "say hello" {
+			t.Fatalf("got %+v, %v; want what the orchestrator made of it", reply.Result, err)
+		}
+		f.before = func(string, []byte) (string, error) { return "", errors.New("guard: no") } // the key answers
+	}
+	for name, err := range map[string]error{
+		"prompt":    second(f.start(id, "secret")),
+		"steer":     second(f.queue(ctx, queue.Steer, protocol.SteerParams{Scope: scope, Text: "secret", IfIdle: "prompt"})),
+		"follow_up": second(f.queue(ctx, queue.FollowUp, protocol.SteerParams{Scope: scope, Text: "secret", IfIdle: "prompt"})),
+	} {
+		var wire *protocol.Error
+		if !errors.As(err, &wire) || wire.Code != protocol.CommandRejected || !strings.HasPrefix(wire.Message, "rejected_by_hook: guard: ") {
+			t.Errorf("%s: got %v, want rejected_by_hook with the reason", name, err)
+		}
+	}
+	f.stop()
+	f.events.done(t)
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestContextModulesShapeWhatTheModelReads(t *testing.T) {
+	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
+	var warned atomic.Int64
+	f.events.onEvent = func(ev protocol.Event) {
+		if w, ok := ev.(protocol.Warning); ok && w.Code == "context_failed" && w.TurnID != "" && strings.Contains(w.Message, "shaper") {
+			warned.Add(1)
+		}
+	}
+	id, ctx := f.session(), context.Background()
+	f.transform = func(messages []model.Message) ([]model.Message, error) {
+		return []model.Message{{Role: model.User, Text: "shaped " + messages[len(messages)-1].Text}}, nil
+	}
+	for _, want := range []string{"shaped hello", "hello"} {
+		r, err := f.prompt(ctx, protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: "hello"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply, err := r.Later(ctx)
+		if err != nil || reply.Result.Output != want {
+			t.Errorf("got %+v, %v; want %q", reply.Result, err, want)
+		}
+		f.transform = func(messages []model.Message) ([]model.Message, error) { return messages, errors.New("shaper: broke") }
+	}
+	if warned.Load() != 1 {
+		t.Errorf("%d warnings, want one that names the module", warned.Load())
+	}
+	if _, err := f.branchSession(ctx, protocol.BranchSessionParams{SessionID: id}); err != nil {
+		t.Fatal(err)
+	}
+	f.stop()
+	f.events.done(t)
+	got := *f.audited.Load()
+	slices.Sort(got)
+	if want := []string{"session:end", "session:end", "session:fork", "session:start", "session:start"}; !slices.Equal(got, want) {
+		t.Errorf("audited %v, want %v", got, want)
+	}
 }
 
 func TestBranchesLiveOnTheirOwn(t *testing.T) {

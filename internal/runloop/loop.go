@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/model"
 	"noused/internal/protocol"
 	"noused/internal/session"
 )
@@ -149,6 +150,7 @@ func (l *loop) outcome(ctx context.Context, replies <-chan reply) (reply, error)
 // serve runs the loop until stop is closed or its journal fails.
 func (l *loop) serve() {
 	defer close(l.done)
+	defer l.env.Audit(model.AuditEvent{Event: "session:end", Component: "session", SessionID: l.id})
 	defer func() { _ = l.journal.Close() }()
 	defer l.abandon()
 	for {

@@ -26,6 +26,19 @@ type Tools interface {
 	Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult
 }
 
+// Modules have a say in runs without being tools (tools.md §4).
+type Modules interface {
+	// Orchestrated reports whether BeforeTurn has anybody to ask.
+	Orchestrated() bool
+	// BeforeTurn returns what becomes of a text that somebody wants to give to a
+	// session, or why it may not have it. state is what tools have patched
+	// together, a JSON object.
+	BeforeTurn(ctx context.Context, sessionID, input string, state []byte) (string, error)
+	// Transform returns what a model is to read in place of the messages, which
+	// it must not change. An error tells which module was passed over.
+	Transform(ctx context.Context, sessionID string, messages []model.Message) ([]model.Message, error)
+}
+
 // Events is the daemon's numbered event log.
 type Events interface {
 	// Append publishes the events in order and returns their encoded lines,

@@ -24,6 +24,11 @@ type (
 		gen int
 		err error
 	}
+	// noticeIn warns of something that the model call got over.
+	noticeIn struct {
+		gen           int
+		code, message string
+	}
 	toolUpdateIn struct {
 		gen    int
 		update model.ToolUpdate
@@ -74,6 +79,12 @@ func (m *machine) stream(d model.Delta) {
 	}
 	if d.Usage != (model.Usage{}) {
 		m.msg.usage = d.Usage
+	}
+}
+
+func (in noticeIn) step(m *machine) {
+	if in.gen == m.gen && m.phase == streaming {
+		m.publish(protocol.Warning{Ref: m.turnRef(), Code: in.code, Message: in.message})
 	}
 }
 

@@ -61,7 +61,7 @@ func (m *machine) answerInterrupted() bool {
 	if i < 0 {
 		return false
 	}
-	m.endCall(m.s.Run.Calls[i], model.Failed("interrupted", "the daemon stopped while this call ran; its effect is unknown"), false, 0)
+	m.endCall(m.s.Run.Calls[i], model.Failed("interrupted", "the daemon stopped while this call ran; its effect is unknown"), false, m.now.Sub(m.s.Run.StartedAt))
 	return true
 }
 

@@ -8,11 +8,22 @@ import (
 	"strings"
 
 	"noused/internal/model"
+	"noused/internal/session"
 )
 
 // callModel streams one assistant message into the loop.
 func (l *loop) callModel(ctx context.Context, gen int, call modelCall) {
+	if call.req.Summary {
+		l.env.Audit(model.AuditEvent{Event: "context:pre_compact", Component: "context", SessionID: l.id})
+	}
 	err := l.stream(ctx, gen, call)
+	if call.req.Summary {
+		status := "ok"
+		if err != nil {
+			status = "error"
+		}
+		l.env.Audit(model.AuditEvent{Event: "context:post_compact", Component: "context", SessionID: l.id, Status: status})
+	}
 	_ = l.post(context.Background(), modelDoneIn{gen, err})
 }
 
@@ -26,6 +37,18 @@ func (l *loop) stream(ctx context.Context, gen int, call modelCall) (err error) 
 	req := call.req
 	if call.all || len(call.active) > 0 {
 		req.Tools = l.env.offered(ctx, call)
+	}
+	if modules := l.env.Modules; modules != nil && !req.Summary {
+		messages, err := modules.Transform(ctx, l.id, req.Messages)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			if err := l.post(ctx, noticeIn{gen, "context_failed", err.Error()}); err != nil {
+				return err
+			}
+		}
+		req.Messages = session.Answered(messages)
 	}
 	for delta, err := range l.env.Model.Stream(ctx, req) {
 		if err != nil {

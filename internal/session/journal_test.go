@@ -111,7 +111,7 @@ func TestReadsTheFrozenJournal(t *testing.T) {
 }
 
 // private lets a comparison see a session's private fields as well.
-var private = cmp.AllowUnexported(State{}, path{})
+var private = cmp.AllowUnexported(State{}, path{}, history{})
 
 func TestEveryRecordTypeIsInTheFrozenJournal(t *testing.T) {
 	seen := map[string]bool{}
@@ -201,6 +201,24 @@ func TestHistoryAnswersEveryCall(t *testing.T) {
 	}
 	if got := last(); got.Text != "ok" || len(s.History()) != 3 {
 		t.Errorf("got %+v, want the call's own result and no other", got)
+	}
+}
+
+// What a context module leaves of a conversation is made whole again.
+func TestAnsweredMakesAConversationWhole(t *testing.T) {
+	got := Answered([]model.Message{
+		{Role: model.Tool, ToolCallID: "c0", Text: "whose?"},
+		{Role: model.User, Text: "go"},
+		{Role: model.Assistant, ToolCalls: []model.ToolCall{{ID: "c1", Name: "a"}, {ID: "c2", Name: "b"}}},
+		{Role: model.Tool, ToolCallID: "c2", Text: "done"},
+		{Role: model.User, Text: "on"},
+	})
+	var roles []string
+	for _, m := range got {
+		roles = append(roles, string(m.Role)+" "+m.ToolCallID)
+	}
+	if want := "user , assistant , tool c2, tool c1, user "; strings.Join(roles, ", ") != want {
+		t.Errorf("got %q, want %q", strings.Join(roles, ", "), want)
 	}
 }
 

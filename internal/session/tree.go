@@ -37,8 +37,9 @@ type Run struct {
 	Usage    model.Usage
 	// Calls are those of the latest assistant message that have no result yet;
 	// Started is the one of them whose start was recorded, if any.
-	Calls   []model.ToolCall
-	Started string
+	Calls     []model.ToolCall
+	Started   string
+	StartedAt time.Time
 	// Crashes counts resumptions without a parking before them; Parked says that
 	// the next one is none.
 	Crashes int
@@ -134,7 +135,7 @@ func (s *State) Apply(r Record) error {
 	case RunStarted:
 		s.Run = &Run{ID: f.RunID}
 	default:
-		if err := s.applyRun(r.Fact); err != nil {
+		if err := s.applyRun(r.Fact, r.At); err != nil {
 			return err
 		}
 	}
@@ -187,7 +188,7 @@ func (s *State) applyMessage(f MessageAdded) {
 }
 
 // applyRun folds the facts that only make sense while a run is active.
-func (s *State) applyRun(fact Fact) error {
+func (s *State) applyRun(fact Fact, at time.Time) error {
 	run := s.Run
 	if run == nil {
 		return fmt.Errorf("%s without an active run", fact.kind())
@@ -197,7 +198,7 @@ func (s *State) applyRun(fact Fact) error {
 		run.Turn, run.Kind, run.TurnOpen, run.Inputs, run.Steps = f.Turn, f.Kind, true, f.InputIDs, 0
 		run.Calls, run.Started, run.Fresh = nil, "", true
 	case ToolStarted:
-		run.Started = f.CallID
+		run.Started, run.StartedAt = f.CallID, at
 	case TurnEnded:
 		run.TurnOpen, run.Ended = false, f
 	case AbortRequested:
@@ -267,7 +268,7 @@ func (s *State) Path(leaf string) ([]*Entry, bool) {
 // History returns the path to the leaf as a model is to read it: every tool
 // call answered, in order.
 func (s *State) History() []model.Message {
-	h := s.path
+	h := s.path.history
 	if len(h.open) > 0 { // do not touch the cached messages
 		h.messages = slices.Clone(h.messages)
 		h.answerOpen()
@@ -363,9 +364,25 @@ func Tokens(messages []model.Message) int64 {
 // dangling tool calls answered. It grows in place while the leaf does; views
 // handed out are cut at their length, so growth never shows in them.
 type path struct {
-	entries  []*Entry
+	entries []*Entry
+	history
+}
+
+// history is a conversation in which every tool call is answered, in order.
+type history struct {
 	messages []model.Message
 	open     []model.ToolCall // calls of the last assistant message without a result
+}
+
+// Answered returns the messages as a model can read them: every tool call
+// answered, and no answer without its call.
+func Answered(messages []model.Message) []model.Message {
+	var h history
+	for _, m := range messages {
+		h.append(m)
+	}
+	h.answerOpen()
+	return h.messages
 }
 
 func (s *State) pathTo(leaf string) path {
@@ -398,37 +415,41 @@ func (s *State) pathTo(leaf string) path {
 func (p *path) add(e *Entry) {
 	p.entries = append(p.entries, e)
 	if e.Compaction != nil {
-		p.messages = append(p.messages, model.Message{Role: model.User, Text: e.Compaction.Summary, Summary: true})
+		p.append(model.Message{Role: model.User, Text: e.Compaction.Summary, Summary: true})
 		return
 	}
-	switch e.Message.Role {
+	p.append(e.Message)
+}
+
+func (h *history) append(m model.Message) {
+	switch m.Role {
 	case model.Tool:
-		i := slices.IndexFunc(p.open, func(c model.ToolCall) bool { return c.ID == e.Message.ToolCallID })
+		i := slices.IndexFunc(h.open, func(c model.ToolCall) bool { return c.ID == m.ToolCallID })
 		if i < 0 {
-			return // the answer to a call that a compaction has taken away
+			return // the answer to a call that was taken away
 		}
-		p.open = slices.Delete(slices.Clone(p.open), i, i+1)
+		h.open = slices.Delete(slices.Clone(h.open), i, i+1)
 	case model.Assistant:
-		p.answerOpen()
-		if e.Message.Text == "" && len(e.Message.ToolCalls) == 0 {
+		h.answerOpen()
+		if m.Text == "" && len(m.ToolCalls) == 0 {
 			return
 		}
-		p.open = e.Message.ToolCalls
+		h.open = m.ToolCalls
 	default:
-		p.answerOpen()
+		h.answerOpen()
 	}
-	p.messages = append(p.messages, e.Message)
+	h.messages = append(h.messages, m)
 }
 
 // answerOpen gives a result to every call that has none: a real provider
 // refuses a history in which one is missing, for ever.
-func (p *path) answerOpen() {
-	for _, c := range p.open {
-		p.messages = append(p.messages, model.Message{
+func (h *history) answerOpen() {
+	for _, c := range h.open {
+		h.messages = append(h.messages, model.Message{
 			Role: model.Tool, ToolCallID: c.ID, ToolName: c.Name, Text: "no result: the call was not completed",
 		})
 	}
-	p.open = nil
+	h.open = nil
 }
 
 // mergePatch returns target with patch merged in (RFC 7396): objects deep,
