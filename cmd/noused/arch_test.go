@@ -33,6 +33,7 @@ var layers = []layer{
 	{pattern: "internal/session", ours: []string{"internal/model", "internal/lock"}},
 	{pattern: "internal/runloop", ours: []string{"internal/protocol", "internal/model", "internal/queue", "internal/session"}},
 	{pattern: "internal/server", ours: []string{"internal/protocol", "internal/event", "internal/lock"}, logs: true},
+	{pattern: "internal/audit", ours: []string{"internal/model"}, logs: true},
 	{pattern: "internal/tool", ours: []string{"internal/model", "internal/protocol"}, logs: true},
 	{pattern: "internal/tool/...", ours: []string{"internal/tool", "internal/model", "internal/protocol"}, logs: true},
 	{pattern: "internal/model/...", ours: []string{"internal/model"}},
@@ -42,7 +43,7 @@ var layers = []layer{
 }
 
 const (
-	module = "noused/"
+	ours   = "noused/"
 	logger = "go.uber.org/zap"
 )
 
@@ -53,10 +54,10 @@ func (l layer) fits(pkg string) bool {
 
 // allows tells why the layer may not import a package, "" if it may.
 func (l layer) allows(imported string, standard bool) string {
-	ours, isOurs := strings.CutPrefix(imported, module)
+	name, isOurs := strings.CutPrefix(imported, ours)
 	switch {
 	case standard:
-	case isOurs && !slices.Contains(l.ours, ours):
+	case isOurs && !slices.Contains(l.ours, name):
 		return "of ours it may import only " + strings.Join(l.ours, ", ")
 	case isOurs:
 	case l.stdlibOnly:
@@ -85,7 +86,7 @@ func TestLayers(t *testing.T) {
 			t.Fatal(err)
 		}
 		standard[p.ImportPath] = p.Standard
-		if strings.HasPrefix(p.ImportPath, module) {
+		if strings.HasPrefix(p.ImportPath, ours) {
 			packages = append(packages, p)
 		}
 	}
@@ -93,7 +94,7 @@ func TestLayers(t *testing.T) {
 		t.Fatalf("go list found %d packages of ours, fewer than there are", len(packages))
 	}
 	for _, p := range packages {
-		pkg := strings.TrimPrefix(p.ImportPath, module)
+		pkg := strings.TrimPrefix(p.ImportPath, ours)
 		if pkg == "cmd/noused" {
 			continue
 		}
@@ -125,19 +126,19 @@ func TestLayerRules(t *testing.T) {
 		pkg, imported string
 		standard, ok  bool
 	}{
-		{"internal/event", module + "internal/protocol", false, true},
-		{"internal/event", module + "internal/server", false, false},
+		{"internal/event", ours + "internal/protocol", false, true},
+		{"internal/event", ours + "internal/server", false, false},
 		{"internal/event", "time", true, true},
 		{"internal/event", logger, false, false},
 		{"internal/event", logger + "/zapcore", false, false},
 		{"internal/server", logger, false, true},
-		{"internal/server", module + "internal/runloop", false, false},
+		{"internal/server", ours + "internal/runloop", false, false},
 		{"internal/model", "encoding/json", true, true},
 		{"internal/model", "github.com/google/uuid", false, false},
-		{"internal/tool/gevals", module + "internal/tool", false, true},
-		{"internal/tool/gevals", module + "internal/tool/narratoria", false, false},
-		{"internal/model/offline", module + "internal/protocol", false, false},
-		{"cmd/nous", module + "internal/session", false, false},
+		{"internal/tool/gevals", ours + "internal/tool", false, true},
+		{"internal/tool/gevals", ours + "internal/tool/narratoria", false, false},
+		{"internal/model/offline", ours + "internal/protocol", false, false},
+		{"cmd/nous", ours + "internal/session", false, false},
 	} {
 		if why := rule(c.pkg).allows(c.imported, c.standard); (why == "") != c.ok {
 			t.Errorf("%s importing %s: got %q, want allowed %t", c.pkg, c.imported, why, c.ok)

@@ -17,11 +17,18 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Protocols, sandboxes and framings of a descriptor (tools.md §1).
+// Protocols, kinds, sandboxes and framings of a descriptor (tools.md §1).
 const (
 	Narratoria = "narratoria"
 	Gevals     = "gevals"
 	Module     = "module"
+
+	KindTool         = "tool"
+	KindAgent        = "agent"
+	KindProvider     = "provider"
+	KindContext      = "context"
+	KindOrchestrator = "orchestrator"
+	KindHook         = "hook"
 
 	SandboxNone    = "none"
 	SandboxWorkdir = "workdir"
@@ -71,7 +78,11 @@ type Descriptor struct {
 	Bare bool
 
 	environ []string // what the child inherits, Env included
+	source  string   // the text it was made from
 }
+
+// offers reports whether the module has operations for a model.
+func (d *Descriptor) offers() bool { return d.Kind == KindTool || d.Kind == KindAgent }
 
 // Transport says how a module is reached.
 type Transport struct {
@@ -167,7 +178,8 @@ func ParseDescriptor(text []byte, dir, workdir string, environ []string) (*Descr
 		return nil, readable(err)
 	}
 	d := &Descriptor{
-		Name: doc.Name, Kind: doc.Kind, Capabilities: doc.Capabilities, Version: doc.Version,
+		source: string(text),
+		Name:   doc.Name, Kind: doc.Kind, Capabilities: doc.Capabilities, Version: doc.Version,
 		Protocol: Module, Description: doc.Description, Workdir: workdir,
 		Timeout: DefaultTimeout, Concurrency: 1, Framing: FramingFlat, MaxOutput: DefaultMaxOutput,
 		Sandbox: SandboxNone, SandboxRequired: true,
@@ -175,7 +187,7 @@ func ParseDescriptor(text []byte, dir, workdir string, environ []string) (*Descr
 	for _, step := range []func() error{
 		func() error { return checkName(doc.Name) },
 		func() error {
-			return oneOf("kind", doc.Kind, "provider", "tool", "agent", "hook", "orchestrator", "context")
+			return oneOf("kind", doc.Kind, KindProvider, KindTool, KindAgent, KindHook, KindOrchestrator, KindContext)
 		},
 		func() error { return override(&d.Protocol, "protocol", doc.Protocol, Narratoria, Gevals, Module) },
 		func() error { return d.checkKind() },
@@ -222,7 +234,7 @@ func checkName(name string) error {
 }
 
 func (d *Descriptor) checkKind() error {
-	if d.Protocol != Module && d.Kind != "tool" {
+	if d.Protocol != Module && d.Kind != KindTool {
 		return field("kind", "got %q, protocol %s has only tools", d.Kind, d.Protocol)
 	}
 	return nil

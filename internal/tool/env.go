@@ -14,10 +14,22 @@ import (
 // that begin with LC_ or XDG_ come with them.
 var inherited = []string{"PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "SHELL"}
 
-// reserved reports whether a variable speaks to the daemon's own service
-// manager, so that no descriptor can hand it on either.
+// reserved reports whether a variable is between the daemon and its service
+// manager, or its children's mark: no descriptor can set it or hand it on.
 func reserved(name string) bool {
-	return name == "NOTIFY_SOCKET" || strings.HasPrefix(name, "LISTEN_") || strings.HasPrefix(name, "WATCHDOG_")
+	return name == "NOTIFY_SOCKET" || name == markName ||
+		strings.HasPrefix(name, "LISTEN_") || strings.HasPrefix(name, "WATCHDOG_")
+}
+
+// secret reports whether a variable looks like a key or a password, which only
+// a descriptor that names it can hand on.
+func secret(name string) bool {
+	for _, word := range []string{"KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIALS"} {
+		if strings.HasSuffix(strings.ToUpper(name), "_"+word) {
+			return true
+		}
+	}
+	return false
 }
 
 // childEnv returns the allowed part of environ, overlaid with extra, sorted.
@@ -25,12 +37,15 @@ func childEnv(environ []string, extra map[string]string) []string {
 	vars := make(map[string]string)
 	for _, kv := range environ {
 		name, value, _ := strings.Cut(kv, "=")
-		if slices.Contains(inherited, name) || strings.HasPrefix(name, "LC_") || strings.HasPrefix(name, "XDG_") {
+		if slices.Contains(inherited, name) ||
+			(strings.HasPrefix(name, "LC_") || strings.HasPrefix(name, "XDG_")) && !secret(name) {
 			vars[name] = value
 		}
 	}
 	for name, value := range extra {
-		vars[name] = value
+		if !reserved(name) {
+			vars[name] = value
+		}
 	}
 	env := make([]string, 0, len(vars))
 	for name, value := range vars {
@@ -42,10 +57,15 @@ func childEnv(environ []string, extra map[string]string) []string {
 
 var reference = regexp.MustCompile(`\{env\.([^{}=\x00]+)\}`)
 
-// expand replaces each {env.X} by the daemon's own X; an unset one is empty.
+// expand replaces each {env.X} by the daemon's own X; one that is unset or
+// reserved is empty. What is put in is not looked at again.
 func expand(value string, environ []string) string {
 	return reference.ReplaceAllStringFunc(value, func(ref string) string {
-		return lookup(environ, ref[len("{env."):len(ref)-1])
+		name := ref[len("{env.") : len(ref)-1]
+		if reserved(name) {
+			return ""
+		}
+		return lookup(environ, name)
 	})
 }
 

@@ -3,6 +3,7 @@ package tool
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -12,11 +13,21 @@ import (
 	"syscall"
 	"testing"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
 	"noused/internal/tool/tooltest"
 )
 
 func TestMain(m *testing.M) {
 	tooltest.Main(m, map[string]func() int{
+		tooltest.Daemon: func() int {
+			status, ok := Helper(os.Args)
+			if !ok {
+				return 2
+			}
+			return status
+		},
 		"echo": func() int {
 			if _, err := io.Copy(os.Stdout, os.Stdin); err != nil {
 				return 1
@@ -71,9 +82,30 @@ func TestMain(m *testing.M) {
 			return tooltest.Block()
 		},
 		"holder": func() int {
+			fmt.Println(os.Getpid())
 			tooltest.Hold()
 			return tooltest.Block()
 		},
+		"forker": func() int { // twice, each time into a session of its own
+			return spawnSelf("forker2", &syscall.SysProcAttr{Setsid: true}, true)
+		},
+		"forker2": func() int {
+			return spawnSelf("holder", &syscall.SysProcAttr{Setsid: true}, false)
+		},
+		"denier": func() int { // the same, without the mark
+			os.Unsetenv(markName)
+			return spawnSelf("forker2", &syscall.SysProcAttr{Setsid: true}, true)
+		},
+		"groupie": func() int { // without the mark, in the tool's group
+			os.Unsetenv(markName)
+			return spawnSelf("holder", &syscall.SysProcAttr{}, true)
+		},
+		"whoami": func() int {
+			dir, _ := os.Getwd()
+			fmt.Println(os.Args[0], dir, os.Getenv("COLOUR"), syscall.Getpgrp() == os.Getpid())
+			return 0
+		},
+		"daemon": daemonMain,
 		"parent": func() int {
 			return spawnSelf("holder", &syscall.SysProcAttr{}, true)
 		},
@@ -110,4 +142,35 @@ func spawnSelf(mode string, attr *syscall.SysProcAttr, read bool) int {
 		fmt.Println("last words")
 	}
 	return 0
+}
+
+// runVar names the fakes that a fake daemon runs, with spaces between.
+const runVar = "NOUSED_TEST_RUN"
+
+// daemonMain is a daemon with nothing but tools, until it is killed. It writes
+// its log to stdout, and what its tools say; "jail" is a tool in a sandbox that
+// says where its temporary files are.
+func daemonMain() int {
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(os.Stdout), zap.DebugLevel)
+	s := NewSupervisor("/proc/self/exe", zap.New(core))
+	for mode := range strings.FieldsSeq(os.Getenv(runVar)) {
+		self, dir := "/proc/self/exe", os.TempDir()
+		c := Command{Name: mode, Path: self, Args: []string{"tool"}, Dir: dir, Env: append(os.Environ(), tooltest.Mode+"="+mode), MaxLine: 1 << 16}
+		if mode == "jail" {
+			c.Path, c.Args = "/bin/sh", []string{"sh", "-c", "echo $TMPDIR; touch $TMPDIR/x; exec sleep 1000"}
+			var err error
+			if s, err = s.Sandboxed(&Descriptor{Sandbox: SandboxWorkdir, Workdir: dir, SandboxWrite: []string{dir}}); err != nil {
+				panic(err)
+			}
+		}
+		p, err := s.Start(context.Background(), c)
+		if err != nil {
+			panic(err)
+		}
+		if line, err := p.Next(); err == nil {
+			fmt.Println(string(line))
+		}
+	}
+	fmt.Println("ready")
+	return tooltest.Block()
 }

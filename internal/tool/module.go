@@ -15,6 +15,9 @@ import (
 	"noused/internal/model"
 )
 
+// retireTime is what a module that was changed or removed gets to end in order.
+const retireTime = 10 * time.Second
+
 // errUnheard stands for an answer that a List did not wait for.
 var errUnheard = errors.New("has not said yet what it can do")
 
@@ -26,6 +29,8 @@ type module struct {
 
 	mu       sync.Mutex
 	closed   bool
+	calls    int           // under way
+	idle     chan struct{} // non-nil once retired; closed when the last call has ended
 	question chan struct{} // non-nil while the host is asked; closed after
 	manifest *Manifest     // what ops was made from
 	ops      []*operation
@@ -58,8 +63,69 @@ func (m *module) callName(op string) string {
 	return m.desc.Name + "." + op
 }
 
-func (m *module) mayHave(name string, spell func(string) string) bool {
-	return m.desc.Bare || strings.HasPrefix(name, spell(m.desc.Name+"."))
+// mayHave reports whether a name could be one of the module's, and which
+// operation it would be.
+func (m *module) mayHave(name string, spell func(string) string) (op string, ok bool) {
+	if m.desc.Bare {
+		return name, true
+	}
+	return strings.CutPrefix(name, spell(m.desc.Name+"."))
+}
+
+// find returns the operation that a name means. With neither an operation nor
+// an error the module has none of that name.
+func (m *module) find(ctx context.Context, name string, spell func(string) string) (*operation, error) {
+	ops, err := m.operations(ctx, true)
+	for _, op := range ops {
+		if spell(m.callName(op.Name)) != name {
+			continue
+		}
+		if op.problem != nil {
+			return nil, op.problem
+		}
+		return op, nil
+	}
+	if ops == nil {
+		return nil, err
+	}
+	return nil, nil
+}
+
+// enter keeps the module for a call, unless it has been retired.
+func (m *module) enter() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.idle != nil {
+		return false
+	}
+	m.calls++
+	return true
+}
+
+func (m *module) leave() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.calls--; m.calls == 0 && m.idle != nil {
+		close(m.idle)
+	}
+}
+
+// retire ends the module once its calls have ended, or the registry has.
+func (m *module) retire() {
+	m.mu.Lock()
+	m.idle = make(chan struct{})
+	if m.calls == 0 {
+		close(m.idle)
+	}
+	idle := m.idle
+	m.mu.Unlock()
+	select {
+	case <-idle:
+	case <-m.ctx.Done():
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), retireTime)
+	defer cancel()
+	m.close(ctx)
 }
 
 // operations asks the host, together with whoever else asks, and waits as long
@@ -157,7 +223,7 @@ func compile(manifest *Manifest) []*operation {
 	return ops
 }
 
-func (m *module) list(ctx context.Context) []model.ToolInfo {
+func (m *module) list(ctx context.Context, policy Policy) []model.ToolInfo {
 	ops, err := m.operations(ctx, false)
 	if len(ops) == 0 {
 		problem := "has no operations"
@@ -172,7 +238,11 @@ func (m *module) list(ctx context.Context) []model.ToolInfo {
 		if problem == nil {
 			problem = op.problem
 		}
-		infos = append(infos, m.info(m.callName(op.Name), op.Description, op.Params, problem))
+		name := m.callName(op.Name)
+		if pattern, ok := policy.decide(name); !ok {
+			problem = denied(name, pattern)
+		}
+		infos = append(infos, m.info(name, op.Description, op.Params, problem))
 	}
 	return infos
 }

@@ -120,7 +120,7 @@ type tail struct {
 func (t *tail) write(b []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.buf = append(t.buf, b...); len(t.buf) > stderrTail {
+	if t.buf = append(t.buf, b...); len(t.buf) > 2*stderrTail { // moved seldom
 		t.buf = append(t.buf[:0], t.buf[len(t.buf)-stderrTail:]...)
 	}
 }
@@ -129,7 +129,7 @@ func (t *tail) text(limit int) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	b := t.buf
-	if len(b) > limit {
+	if limit = min(limit, stderrTail); len(b) > limit {
 		b = b[len(b)-limit:]
 		if i := bytes.IndexByte(b, '\n'); i >= 0 && i < len(b)-1 {
 			b = b[i+1:]

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"noused/internal/protocol"
@@ -40,12 +43,25 @@ type Command struct {
 
 // Supervisor starts every child process of the daemon, from one OS thread that
 // lives as long as the Supervisor: a child's parent-death signal is tied to
-// the thread that forked it (golang/go#27505). The zero value is not usable.
+// the thread that forked it (golang/go#27505). What its children leave behind
+// is adopted and ended with them, and a guardian process ends everything should
+// the daemon itself be killed (tools.md §5). The zero value is not usable.
 type Supervisor struct {
-	spawns chan spawn
-	quit   chan struct{}
-	done   chan struct{}
-	close  sync.Once
+	*nursery
+	box *sandbox // nil: its children are not confined
+}
+
+// nursery is what a Supervisor and its sandboxed views share.
+type nursery struct {
+	helper   string
+	log      *zap.Logger
+	spawns   chan spawn
+	quit     chan struct{}
+	work     sync.WaitGroup // the spawning thread
+	close    sync.Once
+	guardian *guardian // nil without a helper
+	orphans  *orphans
+	scratch  scratch
 }
 
 type spawn struct {
@@ -53,105 +69,165 @@ type spawn struct {
 	reply chan error
 }
 
-// NewSupervisor starts the spawning thread. Close ends it.
-func NewSupervisor() *Supervisor {
-	s := &Supervisor{spawns: make(chan spawn), quit: make(chan struct{}), done: make(chan struct{})}
-	go s.run()
-	return s
+// NewSupervisor starts the spawning thread, and makes this process the one that
+// adopts all orphans among its descendants. helper is a program whose main
+// calls [Helper] first; with "" there is neither guardian nor sandbox. Close
+// ends it.
+func NewSupervisor(helper string, log *zap.Logger) *Supervisor {
+	n := &nursery{helper: helper, log: log, spawns: make(chan spawn), quit: make(chan struct{})}
+	// No child gets what this process was started with and does not know of.
+	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
+	n.orphans = newOrphans()
+	n.work.Go(n.run)
+	if helper != "" {
+		n.guardian = newGuardian(helper, n.orphans.id, n.spawn, log)
+		n.scratch.made = n.guardian.keep
+	}
+	return &Supervisor{nursery: n}
 }
 
 // run never unlocks its thread, so that the thread ends with it and takes
-// whatever is still alive along.
-func (s *Supervisor) run() {
-	defer close(s.done)
+// whatever is still alive along. The main thread never ends, and its children
+// could not be told from adopted ones: it is left to wait for another.
+func (n *nursery) run() {
 	runtime.LockOSThread()
+	if unix.Gettid() == unix.Getpid() {
+		var other sync.WaitGroup
+		other.Go(n.run)
+		other.Wait()
+		runtime.UnlockOSThread()
+		return
+	}
 	for {
 		select {
-		case <-s.quit:
+		case <-n.quit:
 			return
-		case r := <-s.spawns:
+		case r := <-n.spawns:
 			r.reply <- r.cmd.Start()
 		}
 	}
 }
 
-// Close refuses further starts. Children that have not been waited for are
-// killed by the kernel.
-func (s *Supervisor) Close() {
-	s.close.Do(func() { close(s.quit) })
-	<-s.done
+// spawn starts a command on the spawning thread.
+func (n *nursery) spawn(cmd *exec.Cmd) error {
+	r := spawn{cmd, make(chan error, 1)}
+	select {
+	case n.spawns <- r:
+		return <-r.reply
+	case <-n.quit:
+		return errors.New("the daemon is stopping")
+	}
 }
 
-// Start runs a command in a process group of its own. The end of ctx stops it
-// as [Process.Stop] does. Every started process must be waited for with
-// [Process.Wait] or [Process.Finish]. A command that cannot be started is a
-// [Fault] with code unreachable.
+// Close refuses further starts. Children that have not been waited for are
+// killed by the kernel, and what they leave by the guardian, which is waited
+// for.
+func (s *Supervisor) Close() {
+	s.close.Do(func() {
+		if s.guardian != nil {
+			s.guardian.close()
+		}
+		close(s.quit)
+		s.work.Wait()
+		s.orphans.close()
+		s.scratch.remove()
+	})
+}
+
+// Start runs a command in a process group of its own, in the sandbox if this is
+// a view of one. The end of ctx stops it as [Process.Stop] does. Every started
+// process must be waited for with [Process.Wait] or [Process.Finish]. A command
+// that cannot be started is a [Fault] with code unreachable; one that cannot be
+// confined, forbidden. It blocks until the program itself has been executed.
 func (s *Supervisor) Start(ctx context.Context, c Command) (*Process, error) {
 	if ctx.Err() != nil {
 		return nil, Interrupted(ctx)
 	}
-	p, err := s.start(c)
+	p, report, err := s.start(c)
 	if err != nil {
 		return nil, Faultf(Unreachable, "cannot start %s: %v", c.Name, plain(err))
 	}
 	p.unwatch = context.AfterFunc(ctx, p.Stop)
+	if report == nil {
+		return p, nil
+	}
+	if f := readReport(report); f != nil {
+		p.Kill()
+		p.Wait()
+		if ctx.Err() != nil {
+			return nil, Interrupted(ctx)
+		}
+		f.Message = fmt.Sprintf("cannot start %s: %s", c.Name, f.Message)
+		return nil, f
+	}
 	return p, nil
 }
 
-func (s *Supervisor) start(c Command) (*Process, error) {
-	var ends []*os.File
-	ok := false
+// start returns the process and, of a sandboxed one, the pipe that its shim
+// reports on.
+func (s *Supervisor) start(c Command) (p *Process, report *os.File, err error) {
+	var theirs, ours []*os.File
 	defer func() {
-		for i, f := range ends {
-			if !ok || i%2 == 0 {
+		for _, f := range theirs {
+			f.Close()
+		}
+		if err != nil {
+			for _, f := range ours {
 				f.Close()
 			}
 		}
 	}()
-	pipe := func(childReads bool) (child, ours *os.File, err error) {
-		r, w, err := os.Pipe()
+	pipe := func(childReads bool) {
+		var r, w *os.File
 		if err != nil {
-			return nil, nil, err
+			return
 		}
-		child, ours = w, r
+		if r, w, err = os.Pipe(); err != nil {
+			return
+		}
 		if childReads {
-			child, ours = r, w
+			r, w = w, r
 		}
-		ends = append(ends, child, ours)
-		return child, ours, nil
+		theirs, ours = append(theirs, w), append(ours, r)
 	}
-	childIn, stdin, err := pipe(true)
+	pipe(true)
+	pipe(false)
+	pipe(false)
+	if s.box != nil {
+		pipe(false)
+	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	childOut, stdout, err := pipe(false)
-	if err != nil {
-		return nil, err
-	}
-	childErr, stderr, err := pipe(false)
-	if err != nil {
-		return nil, err
-	}
+	number, mark := s.orphans.next()
 	cmd := &exec.Cmd{
-		Path: c.Path, Args: c.Args, Dir: c.Dir, Env: c.Env,
-		Stdin: childIn, Stdout: childOut, Stderr: childErr,
+		Path: c.Path, Args: c.Args, Dir: c.Dir, Env: append(slices.Clip(c.Env), mark),
+		Stdin: theirs[0], Stdout: theirs[1], Stderr: theirs[2],
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	}
-	if cmd.Env == nil {
-		cmd.Env = []string{}
+	p = &Process{nursery: s.nursery, number: number}
+	if s.box != nil {
+		if p.tmp, err = s.scratch.make(); err != nil {
+			return nil, nil, err
+		}
+		s.box.confine(cmd, s.helper, p.tmp)
+		cmd.ExtraFiles, report = theirs[3:], ours[3]
 	}
-	r := spawn{cmd, make(chan error, 1)}
-	select {
-	case s.spawns <- r:
-		err = <-r.reply
-	case <-s.quit:
-		err = errors.New("the daemon is stopping")
+	if s.guardian != nil {
+		s.guardian.ensure()
 	}
-	if err != nil {
-		return nil, err
+	s.orphans.born(number, 0)
+	if err = s.spawn(cmd); err != nil {
+		s.orphans.died(number)
+		s.scratch.drop(p.tmp)
+		return nil, nil, err
 	}
-	ok = true
-	return adopt(cmd, stdin, stdout, stderr, c.MaxLine), nil
+	s.orphans.born(number, cmd.Process.Pid)
+	if s.guardian != nil {
+		s.guardian.watch(cmd.Process.Pid)
+	}
+	p.adopt(cmd, ours[0], ours[1], ours[2], c.MaxLine)
+	return p, report, nil
 }
 
 // plain strips the words that os/exec puts before the reason.
@@ -190,13 +266,16 @@ func (e Exit) String() string {
 // Process is a running child. Send, CloseInput, Stop, Exited and Stderr may be
 // called from any goroutine; Next, Wait and Finish belong to one at a time.
 type Process struct {
-	cmd    *exec.Cmd
-	pid    int
-	stdin  *os.File
-	out    *outlet
-	err    *outlet
-	lines  *protocol.LineReader
-	stderr tail
+	nursery *nursery
+	number  uint64 // in its mark
+	tmp     string // its private TMPDIR, "" for none
+	cmd     *exec.Cmd
+	pid     int
+	stdin   *os.File
+	out     *outlet
+	err     *outlet
+	lines   *protocol.LineReader
+	stderr  tail
 
 	input  chan []byte
 	exited chan struct{} // the process has ended, and may not be reaped yet
@@ -213,19 +292,14 @@ type Process struct {
 	killer      *time.Timer
 }
 
-func adopt(cmd *exec.Cmd, stdin, stdout, stderr *os.File, maxLine int) *Process {
-	p := &Process{
-		cmd: cmd, pid: cmd.Process.Pid, stdin: stdin,
-		out:    newOutlet(stdout, maxLine),
-		err:    newOutlet(stderr, 0),
-		input:  make(chan []byte, inputQueue),
-		exited: make(chan struct{}),
-	}
+func (p *Process) adopt(cmd *exec.Cmd, stdin, stdout, stderr *os.File, maxLine int) {
+	p.cmd, p.pid, p.stdin = cmd, cmd.Process.Pid, stdin
+	p.out, p.err = newOutlet(stdout, maxLine), newOutlet(stderr, 0)
+	p.input, p.exited = make(chan []byte, inputQueue), make(chan struct{})
 	p.lines = protocol.NewLineReader(p.out, maxLine)
 	p.work.Go(p.feed)
 	p.work.Go(p.reap)
 	p.work.Go(func() { p.err.drain(&p.stderr) })
-	return p
 }
 
 // feed writes the input until it is closed or the process has ended; its own
@@ -273,9 +347,23 @@ func (p *Process) reap() {
 	}
 	stopped := p.stopped
 	p.mu.Unlock()
+	if g := p.nursery.guardian; g != nil {
+		g.forget(p.pid) // while the zombie still holds the number
+	}
 
 	p.cmd.Wait() // the exit is read from ProcessState
-	p.exit = Exit{Code: p.cmd.ProcessState.ExitCode(), Stopped: stopped}
+	p.nursery.orphans.died(p.number)
+	if !p.nursery.orphans.clear() {
+		p.nursery.log.Warn("a process that a tool left behind does not die", zap.String("tool", p.cmd.Path))
+	}
+	if err := p.nursery.scratch.drop(p.tmp); err != nil {
+		p.nursery.log.Warn("a tool's temporary files stay", zap.Error(err))
+	}
+	p.exit = Exit{Code: -1, Stopped: stopped}
+	if p.cmd.ProcessState == nil { // somebody else reaped it
+		return
+	}
+	p.exit.Code = p.cmd.ProcessState.ExitCode()
 	if ws, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		p.exit.Signal, p.exit.Core = ws.Signal(), ws.CoreDump()
 	}

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 
+	"go.uber.org/zap/zaptest"
+
 	"noused/internal/protocol"
 	"noused/internal/tool/tooltest"
 )
@@ -23,7 +25,7 @@ type fixture struct {
 }
 
 func supervise(t *testing.T) fixture {
-	s := NewSupervisor()
+	s := NewSupervisor("/proc/self/exe", zaptest.NewLogger(t))
 	t.Cleanup(func() {
 		s.Close()
 		tooltest.NoChildren(t)
@@ -82,10 +84,11 @@ func TestNoOutputIsLostWhenTheToolExitsFirst(t *testing.T) {
 }
 
 func TestExitStatusIsReportedPrecisely(t *testing.T) {
+	f := supervise(t)
 	for mode, text := range map[string]string{
 		"early": "exit status 7", "suicide": "signal: killed", "lines": "exit status 0",
 	} {
-		p := supervise(t).start(t.Context(), mode)
+		p := f.start(t.Context(), mode)
 		if got := p.Wait(); got.String() != text || got.Stopped {
 			t.Errorf("%s: got %v (stopped by us: %v), want %s by itself", mode, got, got.Stopped, text)
 		}
@@ -145,6 +148,9 @@ func TestAGrandchildThatHoldsThePipesIsNotWaitedForAndDies(t *testing.T) {
 	fifo, held := tooltest.NewFIFO(t)
 	p := supervise(t).start(t.Context(), "parent", tooltest.FIFO+"="+fifo)
 	released := held()
+	if _, err := p.Next(); err != nil { // the grandchild's number
+		t.Fatal(err)
+	}
 	p.CloseInput()
 	want(t, p, "last words")
 	if _, err := p.Next(); !errors.Is(err, io.EOF) {
@@ -236,12 +242,12 @@ func TestNothingIsLeftOfManyCalls(t *testing.T) {
 	if after := tooltest.FDs(t); after != before {
 		t.Errorf("got %d open files after, %d before", after, before)
 	}
-	tooltest.NoChildren(t)
 }
 
 func TestChildrenDieWithTheSupervisor(t *testing.T) {
 	fifo, held := tooltest.NewFIFO(t)
 	f := supervise(t)
+	f.nursery.guardian = nil // the kernel alone has to do it
 	p := f.start(t.Context(), "deaf", tooltest.FIFO+"="+fifo)
 	released := held()
 	f.Close()
@@ -264,6 +270,7 @@ func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
 		}
 		return path
 	}
+	f.start(t.Context(), "early").Wait()
 	before := tooltest.FDs(t)
 	for _, c := range []struct{ path, reason string }{
 		{filepath.Join(dir, "missing"), "no such file"},

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -37,20 +39,49 @@ type Options struct {
 	Dialects map[string]Dialect
 	// Environ is the daemon's environment. Nil: the process's.
 	Environ []string
+	// Helper is a program whose main calls [Helper] first: the daemon's own.
+	// Empty: nothing ends the tools of a daemon that is killed, and a tool that
+	// asks for a sandbox is refused.
+	Helper string
+	// Policy says which operations may be called. The zero value: all.
+	Policy Policy
+	// Audit may be nil.
+	Audit Auditor
 	// Logger may be nil.
 	Logger *zap.Logger
 }
 
-// Registry knows the tools and runs them. It satisfies the run loop's Tools.
+type noAudit struct{}
+
+func (noAudit) Record(model.AuditEvent)                             {}
+func (noAudit) AddHook(string, func(context.Context, []byte) error) {}
+func (noAudit) RemoveHook(string)                                   {}
+
+// Auditor keeps the audit journal and feeds the hooks. None of its methods
+// waits for either.
+type Auditor interface {
+	Record(model.AuditEvent)
+	// AddHook hands every later event to deliver, in order.
+	AddHook(name string, deliver func(ctx context.Context, event []byte) error)
+	// RemoveHook waits a moment for deliver to take what it is owed.
+	RemoveHook(name string)
+}
+
+// Registry knows the tools and runs them. It satisfies the run loop's Tools and
+// Modules.
 type Registry struct {
+	o          Options
 	log        *zap.Logger
 	supervisor *Supervisor
-	modules    []*module // sorted by name, never changed
-	errs       []error
 	keep       keeper
+	ctx        context.Context
+	stop       context.CancelFunc
 
-	stop  context.CancelFunc
-	close sync.Once
+	reloading sync.Mutex
+	modules   atomic.Pointer[[]*module] // sorted by name; replaced, never changed
+	errs      []error                   // of the last reload
+	retiring  sync.WaitGroup
+	close     sync.Once
 }
 
 // New loads all descriptors. It starts no tool and does not fail: a descriptor
@@ -63,30 +94,123 @@ func New(o Options) *Registry {
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}
+	if o.Audit == nil {
+		o.Audit = noAudit{}
+	}
 	if abs, err := filepath.Abs(o.Workdir); err == nil {
 		o.Workdir = abs
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	r := &Registry{
-		log: o.Logger, supervisor: NewSupervisor(), stop: stop,
+		o: o, log: o.Logger, supervisor: NewSupervisor(o.Helper, o.Logger), ctx: ctx, stop: stop,
 		keep: newKeeper(o.OutputDir, o.MaxText, o.MaxLines),
 	}
-	found := slices.Clone(o.Descriptors)
-	for _, dir := range o.Dirs {
-		found = append(found, r.loadDir(dir, o.Workdir, o.Environ)...)
+	r.modules.Store(&[]*module{})
+	r.Reload()
+	return r
+}
+
+func (r *Registry) all() []*module { return *r.modules.Load() }
+
+// Change is what a reload did: the names of modules, sorted, and an error for
+// each descriptor that cannot be used.
+type Change struct {
+	Added, Changed, Removed []string
+	Errors                  []error
+}
+
+// Reload reads the descriptors again. What runs goes on: a module that was
+// changed or removed ends when its last call has. One whose file has become
+// unusable stays as it was. It waits for no process, but a moment for hooks.
+func (r *Registry) Reload() Change {
+	r.reloading.Lock()
+	defer r.reloading.Unlock()
+	var c Change
+	if r.ctx.Err() != nil {
+		return c
+	}
+	old := map[string]*module{}
+	for _, m := range r.all() {
+		old[m.desc.Name] = m
+	}
+	r.errs = nil
+	found := r.load(old)
+	next := make([]*module, 0, len(found))
+	var gone []*module
+	for _, d := range found {
+		m := old[d.Name]
+		delete(old, d.Name)
+		switch {
+		case m == nil:
+			c.Added = append(c.Added, d.Name)
+		case m.desc == d || m.desc.source == d.source && m.desc.File == d.File:
+			next = append(next, m)
+			continue
+		default:
+			c.Changed = append(c.Changed, d.Name)
+			r.unmount(m)
+			gone = append(gone, m)
+		}
+		next = append(next, r.mounted(d))
+	}
+	for name, m := range old {
+		c.Removed = append(c.Removed, name)
+		r.unmount(m)
+		gone = append(gone, m)
+	}
+	slices.SortFunc(next, func(a, b *module) int { return strings.Compare(a.desc.Name, b.desc.Name) })
+	r.modules.Store(&next)
+	for _, m := range gone {
+		r.retiring.Go(m.retire)
+	}
+	for _, names := range [][]string{c.Added, c.Changed, c.Removed} {
+		slices.Sort(names)
+	}
+	c.Errors = slices.Clone(r.errs)
+	return c
+}
+
+// load reads the descriptors of all directories, one for each name. For a file
+// that has become unusable it gives the descriptor that is mounted.
+func (r *Registry) load(mounted map[string]*module) []*Descriptor {
+	found := slices.Clone(r.o.Descriptors)
+	for _, dir := range r.o.Dirs {
+		found = append(found, r.loadDir(dir, mounted)...)
 	}
 	byName := make(map[string]*Descriptor)
-	for _, d := range found {
-		if first := byName[d.Name]; first != nil {
-			r.errs = append(r.errs, fmt.Errorf("tool descriptor %s: %w", d.File,
-				field("name", "%q is taken by %s", d.Name, origin(first))))
-			continue
+	return slices.DeleteFunc(found, func(d *Descriptor) bool {
+		first := byName[d.Name]
+		if first == nil {
+			byName[d.Name] = d
+			return false
 		}
-		byName[d.Name] = d
-		r.modules = append(r.modules, newModule(ctx, d, mount(d, o.Dialects, r.supervisor, r.log)))
+		r.errs = append(r.errs, fmt.Errorf("tool descriptor %s: %w", d.File, field("name", "%q is taken by %s", d.Name, origin(first))))
+		return true
+	})
+}
+
+// mounted makes the module of a descriptor and starts nothing.
+func (r *Registry) mounted(d *Descriptor) *module {
+	m := newModule(r.ctx, d, mount(d, r.o, r.supervisor, r.log))
+	r.o.Audit.Record(model.AuditEvent{
+		Event: "mount:add", Component: "tool", Module: d.Name,
+		Data: object("kind", d.Kind, "protocol", d.Protocol, "version", d.Version),
+	})
+	if hook, ok := m.host.(Invoker); ok && d.Kind == KindHook {
+		r.o.Audit.AddHook(d.Name, func(ctx context.Context, event []byte) error {
+			_, err := hook.Invoke(ctx, "on_event", event, "")
+			return err
+		})
+		r.o.Audit.Record(model.AuditEvent{Event: "hook:register", Component: "tool", Module: d.Name})
 	}
-	slices.SortFunc(r.modules, func(a, b *module) int { return strings.Compare(a.desc.Name, b.desc.Name) })
-	return r
+	return m
+}
+
+func (r *Registry) unmount(m *module) {
+	r.o.Audit.Record(model.AuditEvent{Event: "mount:remove", Component: "tool", Module: m.desc.Name})
+	if m.desc.Kind == KindHook {
+		r.o.Audit.RemoveHook(m.desc.Name)
+	}
 }
 
 func origin(d *Descriptor) string {
@@ -96,7 +220,7 @@ func origin(d *Descriptor) string {
 	return d.File
 }
 
-func (r *Registry) loadDir(dir, workdir string, environ []string) []*Descriptor {
+func (r *Registry) loadDir(dir string, mounted map[string]*module) []*Descriptor {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		if !os.IsNotExist(err) {
@@ -109,18 +233,28 @@ func (r *Registry) loadDir(dir, workdir string, environ []string) []*Descriptor 
 		if !strings.HasSuffix(e.Name(), ".json") || strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
-		d, err := LoadDescriptor(filepath.Join(dir, e.Name()), workdir, environ)
-		if err != nil {
-			r.errs = append(r.errs, err)
+		file := filepath.Join(dir, e.Name())
+		d, err := LoadDescriptor(file, r.o.Workdir, r.o.Environ)
+		if err == nil {
+			found = append(found, d)
 			continue
 		}
-		found = append(found, d)
+		r.errs = append(r.errs, err)
+		for _, m := range mounted {
+			if m.desc.File == file {
+				found = append(found, m.desc)
+			}
+		}
 	}
 	return found
 }
 
 // Errors returns why descriptors were left out, one error each.
-func (r *Registry) Errors() []error { return slices.Clone(r.errs) }
+func (r *Registry) Errors() []error {
+	r.reloading.Lock()
+	defer r.reloading.Unlock()
+	return slices.Clone(r.errs)
+}
 
 // List returns every operation, sorted by name. A module that has not said yet
 // what it can do is asked, all of them at once, within their own deadlines; one
@@ -128,10 +262,13 @@ func (r *Registry) Errors() []error { return slices.Clone(r.errs) }
 // with the module's name. When ctx ends first, those not heard of yet are
 // unhealthy too.
 func (r *Registry) List(ctx context.Context) []model.ToolInfo {
-	lists := make([][]model.ToolInfo, len(r.modules))
+	modules := r.all()
+	lists := make([][]model.ToolInfo, len(modules))
 	var wg sync.WaitGroup
-	for i, m := range r.modules {
-		wg.Go(func() { lists[i] = m.list(ctx) })
+	for i, m := range modules {
+		if m.desc.offers() {
+			wg.Go(func() { lists[i] = m.list(ctx, r.o.Policy) })
+		}
 	}
 	wg.Wait()
 	all := slices.Concat(lists...)
@@ -150,21 +287,48 @@ func (r *Registry) Call(ctx context.Context, inv model.Invocation, progress func
 			result = model.Failed(Internal, "the call failed inside the daemon; its log has the details")
 		}
 	}()
-	m, op, err := r.resolve(ctx, inv.Name)
+	m, op, err := r.resolve(ctx, inv)
 	if err != nil {
 		return r.keep.bound(Failure(err))
 	}
+	defer m.leave()
+	start := time.Now()
+	result = r.run(ctx, m, op, inv, progress)
+	r.invoked(m, op.Name, inv.SessionID, inv.ID, time.Since(start), result.Error)
+	return r.keep.bound(result)
+}
+
+func (r *Registry) run(ctx context.Context, m *module, op *operation, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
+	var err error
 	if inv.Arguments, err = prepareArguments(op.schema, inv.Arguments); err != nil {
-		return r.keep.bound(Failure(err))
+		return Failure(err)
 	}
 	if ctx.Err() != nil {
 		return Failure(Interrupted(ctx))
 	}
-	return r.keep.bound(m.host.Call(ctx, op.Name, inv, func(u model.ToolUpdate) {
+	return m.host.Call(ctx, op.Name, inv, func(u model.ToolUpdate) {
+		if a := u.Asset; a != nil {
+			r.o.Audit.Record(model.AuditEvent{
+				Event: "artifact:write", Component: "tool", Module: m.desc.Name, SessionID: inv.SessionID, RequestID: inv.ID,
+				Data: object("path", a.Path, "media_type", a.MediaType, "asset_id", a.ID),
+			})
+		}
 		if progress != nil {
 			progress(tidy(u))
 		}
-	}))
+	})
+}
+
+// invoked audits the call of a module (amplifier-protocols §3).
+func (r *Registry) invoked(m *module, op, sessionID, requestID string, took time.Duration, failure *model.ToolError) {
+	status := "ok"
+	if failure != nil {
+		status = "error"
+	}
+	r.o.Audit.Record(model.AuditEvent{
+		Event: "module:invoke", Component: "tool", Module: m.desc.Name, Status: status, Duration: took,
+		SessionID: sessionID, RequestID: requestID, Data: object("op", op), Error: failure,
+	})
 }
 
 // tidy makes sure that an update can be put on the wire.
@@ -178,38 +342,60 @@ func tidy(u model.ToolUpdate) model.ToolUpdate {
 	return u
 }
 
-// resolve finds the operation that a name means. Names as List gives them come
-// before those with "__"; a module that has not been heard of is asked only
-// when the name begins with its own.
-func (r *Registry) resolve(ctx context.Context, name string) (*module, *operation, error) {
+// resolve finds the operation that a name means, and keeps its module until
+// leave. Names as List gives them come before those with "__"; a module that
+// has not been heard of is asked only when the name begins with its own, and
+// not at all when the policy denies the call.
+func (r *Registry) resolve(ctx context.Context, inv model.Invocation) (*module, *operation, error) {
 	var problem error
 	for _, spell := range []func(string) string{asIs, undotted} {
-		for _, m := range r.modules {
-			if !m.mayHave(name, spell) {
+		for _, m := range r.all() {
+			rest, ok := m.mayHave(inv.Name, spell)
+			if !ok || !m.desc.offers() {
 				continue
 			}
-			ops, err := m.operations(ctx, true)
-			if ops == nil && err != nil {
-				if ctx.Err() != nil {
-					return nil, nil, Interrupted(ctx)
-				}
+			if err := r.judge(m.callName(rest), inv); err != nil {
+				return nil, nil, err
+			}
+			if !m.enter() {
+				return r.resolve(ctx, inv) // it has just been replaced
+			}
+			op, err := m.find(ctx, inv.Name, spell)
+			if op != nil {
+				return m, op, nil
+			}
+			m.leave()
+			if ctx.Err() != nil {
+				return nil, nil, Interrupted(ctx)
+			}
+			if err != nil {
 				problem = err
-				continue
-			}
-			for _, op := range ops {
-				if spell(m.callName(op.Name)) == name {
-					if op.problem != nil {
-						return nil, nil, op.problem
-					}
-					return m, op, nil
-				}
 			}
 		}
 	}
 	if problem != nil {
 		return nil, nil, problem
 	}
-	return nil, nil, Faultf(UnsupportedOp, "there is no tool %q", name)
+	return nil, nil, Faultf(UnsupportedOp, "there is no tool %q", inv.Name)
+}
+
+// judge asks the policy about a call, and audits what it says.
+func (r *Registry) judge(name string, inv model.Invocation) error {
+	pattern, ok := r.o.Policy.decide(name)
+	ev := model.AuditEvent{
+		Event: "policy:decision", Component: "policy", Status: "ok", SessionID: inv.SessionID, RequestID: inv.ID,
+		Data: object("tool", name, "decision", "allow", "pattern", pattern),
+	}
+	var err *Fault
+	if !ok {
+		err = denied(name, pattern)
+		ev.Status, ev.Data = "error", object("tool", name, "decision", "deny", "pattern", pattern)
+	}
+	r.o.Audit.Record(ev)
+	if err != nil {
+		return err
+	}
+	return nil
 }
 
 func asIs(name string) string { return name }
@@ -221,25 +407,39 @@ func undotted(name string) string { return strings.ReplaceAll(name, ".", "__") }
 // force then. No call may be made after it.
 func (r *Registry) Close(ctx context.Context) {
 	r.close.Do(func() {
+		r.reloading.Lock() // and no reload follows
+		defer r.reloading.Unlock()
+		for _, m := range r.all() {
+			r.unmount(m)
+		}
 		r.stop()
 		var wg sync.WaitGroup
-		for _, m := range r.modules {
+		for _, m := range r.all() {
 			wg.Go(func() { m.close(ctx) })
 		}
 		wg.Wait()
+		r.retiring.Wait()
 		r.supervisor.Close()
 	})
 }
 
 // mount makes a descriptor's host. What this version cannot run, or not with
 // the isolation asked for, is refused.
-func mount(d *Descriptor, dialects map[string]Dialect, s *Supervisor, log *zap.Logger) Host {
-	dialect := dialects[d.Protocol]
+func mount(d *Descriptor, o Options, s *Supervisor, log *zap.Logger) Host {
+	dialect := o.Dialects[d.Protocol]
+	pattern, excluded := o.Policy.excludes(d)
 	switch {
+	case excluded && d.offers():
+		f := denied(d.Name, pattern)
+		return refuse(d, f.Code, "%s", f.Message)
 	case dialect == nil:
 		return refuse(d, UnsupportedOp, "protocol %s is not supported by this version", d.Protocol)
 	case d.Sandbox != SandboxNone:
-		return refuse(d, Forbidden, "sandbox %s is not supported by this version", d.Sandbox)
+		confined, err := s.Sandboxed(d)
+		if err != nil {
+			return refuse(d, Forbidden, "%v", err)
+		}
+		s = confined
 	}
 	return dialect(d, s, log.Named(d.Protocol).With(zap.String("module", d.Name)))
 }

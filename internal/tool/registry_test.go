@@ -348,7 +348,6 @@ func TestWhatCannotBeRunAsAskedForIsRefused(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{
 		"caged.run: sandbox workdir is not supported by this version",
-		"hooked: protocol module is not supported by this version",
 		"modular.run: protocol module is not supported by this version",
 	}, got); diff != "" {
 		t.Error(diff)

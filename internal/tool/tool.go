@@ -85,6 +85,15 @@ type Host interface {
 	Close(ctx context.Context)
 }
 
+// Invoker is a Host whose module the daemon itself has work for: the Amplifier
+// kinds provider, context, orchestrator and hook (amplifier-protocols §2).
+type Invoker interface {
+	// Invoke runs an operation that no manifest has, within the descriptor's
+	// timeout, and returns its result, any JSON value. Errors are Faults: of the
+	// module's own making, or with one of the reserved codes.
+	Invoke(ctx context.Context, op string, args json.RawMessage, sessionID string) (json.RawMessage, error)
+}
+
 // Dialect makes the host of a descriptor. It starts nothing.
 type Dialect func(d *Descriptor, s *Supervisor, log *zap.Logger) Host
 

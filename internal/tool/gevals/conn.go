@@ -1,11 +1,11 @@
 package gevals
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -109,7 +109,7 @@ func (c *conn) readLines() *tool.Fault {
 		case err != nil:
 			return tool.Faultf(tool.ProtocolError, "read the extension's output: %v", err)
 		}
-		if strings.TrimSpace(string(line)) == "" {
+		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
 		m, err := decode(line)
@@ -180,9 +180,9 @@ func (c *conn) request(ctx context.Context, method string, params any, progress 
 			switch {
 			case m.answers(x.id):
 				return m.outcome()
-			case m.method() == "log" && m.ID == nil:
-				if u, ok := logUpdate(m.Params); ok && progress != nil && ctx.Err() == nil {
-					progress(u)
+			case m.isLog() && progress != nil:
+				if ctx.Err() == nil {
+					progress(logUpdate(m.Params))
 				}
 			default:
 				c.ignore(m)
@@ -219,12 +219,12 @@ func (c *conn) epitaph(size int) *tool.Fault {
 // kill ends the process without ceremony and does not wait for it.
 func (c *conn) kill() { c.proc.Stop() }
 
-// shutdown asks the process to end and waits until it has: ackTime for its
+// shutdown asks the process to end and waits until it has: so long for its
 // answer, exitGrace for the exit, then by force; by force at once when ctx is
 // done (gevals: Shutdown).
-func (c *conn) shutdown(ctx context.Context) {
+func (c *conn) shutdown(ctx context.Context, patience time.Duration) {
 	defer context.AfterFunc(ctx, c.proc.Kill)()
-	ack, cancel := context.WithTimeout(ctx, ackTime)
+	ack, cancel := context.WithTimeout(ctx, patience)
 	_, err := c.request(ack, "shutdown", struct{}{}, nil)
 	cancel()
 	if err != nil && c.alive() {

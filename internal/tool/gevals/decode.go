@@ -1,12 +1,15 @@
 package gevals
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	jsonx "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -26,17 +29,46 @@ type message struct {
 	Error  jsontext.Value `json:"error"`
 }
 
+// maxDepth is how deep a line may nest: far deeper than any use, and far from
+// what the readers and writers of the session can do.
+const maxDepth = 1000
+
 // decode reads one line, copying it. An error means that the line is no JSON
-// object.
+// object in UTF-8, or nests too deep. Half a surrogate pair as an escape, which
+// the JSON writers of Python and Node make of file names that are no text, is
+// both: it becomes U+FFFD.
 func decode(line []byte) (*message, error) {
-	if jsontext.Value(line).Kind() != '{' {
+	switch {
+	case !utf8.Valid(line):
+		return nil, errors.New("the line is not UTF-8")
+	case jsontext.Value(line).Kind() != '{':
 		return nil, errors.New("the line is not a JSON object")
+	case nestsDeeper(line, maxDepth):
+		return nil, fmt.Errorf("the line nests deeper than %d levels", maxDepth)
 	}
 	m := new(message)
-	if err := jsonx.Unmarshal(line, m); err != nil {
+	err := jsonx.Unmarshal(line, m)
+	if err == nil {
+		return m, nil
+	}
+	v := jsontext.Value(bytes.Clone(line))
+	if v.Format(jsontext.AllowInvalidUTF8(true)) != nil {
 		return nil, err
 	}
-	return m, nil
+	m = new(message)
+	return m, jsonx.Unmarshal(v, m)
+}
+
+func nestsDeeper(v jsontext.Value, limit int) bool {
+	if bytes.Count(v, []byte("{"))+bytes.Count(v, []byte("[")) <= limit {
+		return false
+	}
+	for d := jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowInvalidUTF8(true)); d.StackDepth() <= limit; {
+		if _, err := d.ReadToken(); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // method is the name of a notification or request, "" for a reply.
@@ -45,9 +77,13 @@ func (m *message) method() string {
 	return s
 }
 
-// answers reports whether m is the reply to the request of that number.
+// absent takes null for what is not there: some writers put every field.
+func absent(v jsontext.Value) bool { return v == nil || v.Kind() == 'n' }
+
+// answers reports whether m is the reply to the request of that number. An id
+// of another type, even the same number as a string, is another id.
 func (m *message) answers(id int64) bool {
-	if m.Method != nil || m.ID.Kind() != '0' {
+	if !absent(m.Method) || m.ID.Kind() != '0' {
 		return false
 	}
 	n, err := strconv.ParseFloat(string(m.ID), 64)
@@ -57,10 +93,10 @@ func (m *message) answers(id int64) bool {
 // outcome returns a reply's result, or its error as a fault. The error wins
 // where both are present, and null counts as absent.
 func (m *message) outcome() (jsontext.Value, error) {
-	if k := m.Error.Kind(); k != 0 && k != 'n' {
+	if !absent(m.Error) {
 		return nil, remoteError(m.Error)
 	}
-	if k := m.Result.Kind(); k == 0 || k == 'n' {
+	if absent(m.Result) {
 		return nil, tool.Faultf(tool.ProtocolError, "the reply has neither a result nor an error")
 	}
 	return m.Result, nil
@@ -77,12 +113,15 @@ func remoteError(v jsontext.Value) *tool.Fault {
 		return tool.Faultf(tool.ProtocolError, "the reply's error is not a JSON-RPC error: %s", tool.Shorten(v))
 	}
 	f := &tool.Fault{Code: string(e.Code)}
+	if n, err := strconv.ParseFloat(f.Code, 64); err == nil && n == math.Trunc(n) && math.Abs(n) < 1<<53 {
+		f.Code = strconv.FormatInt(int64(n), 10) // -32000.0 is that number too
+	}
 	if f.Message, _ = tool.Text(e.Message); f.Message == "" {
 		f.Message = "the extension gave no message"
 	}
 	if e.Data.Kind() == '{' {
 		f.Details = json.RawMessage(e.Data)
-	} else if e.Data != nil && e.Data.Kind() != 'n' {
+	} else if !absent(e.Data) {
 		f.Details = json.RawMessage(`{"data":` + string(e.Data) + `}`)
 	}
 	return f
@@ -141,7 +180,7 @@ func decodeManifest(v jsontext.Value) (*manifest, error) {
 		o := tool.Operation{Name: name}
 		if op != nil {
 			o.Description = op.Description
-			if k := op.Params.Kind(); k != 0 && k != 'n' {
+			if !absent(op.Params) {
 				o.Params = json.RawMessage(op.Params)
 			}
 		}
@@ -176,7 +215,7 @@ func decodeResult(v jsontext.Value) (model.ToolResult, []string) {
 	var warnings []string
 	said := func(name string, v jsontext.Value) string {
 		s, ok := tool.Text(v)
-		if !ok && v != nil && v.Kind() != 'n' {
+		if !ok && !absent(v) {
 			warnings = append(warnings, name+" is not a string: "+tool.Shorten(v))
 			s = string(v)
 		}
@@ -255,18 +294,25 @@ func withOutputs(head string, outputs map[string]string) string {
 	return strings.Join(lines, "\n")
 }
 
-// logUpdate is what people see of a log notification.
-func logUpdate(params jsontext.Value) (model.ToolUpdate, bool) {
+// isLog reports whether m is a log notification; some say so with an id of
+// null.
+func (m *message) isLog() bool {
+	return m.method() == "log" && absent(m.ID) && m.Params.Kind() == '{'
+}
+
+// logUpdate is what people see of a log (gevals: Log). Its level is the
+// client's business.
+func logUpdate(params jsontext.Value) model.ToolUpdate {
 	var doc struct {
 		Message jsontext.Value `json:"message"`
 	}
-	if params.Kind() != '{' || jsonx.Unmarshal(params, &doc) != nil {
-		return model.ToolUpdate{}, false
-	}
 	u := model.ToolUpdate{Update: json.RawMessage(params)}
+	if jsonx.Unmarshal(params, &doc) != nil || absent(doc.Message) {
+		return u
+	}
 	var ok bool
-	if u.Delta, ok = tool.Text(doc.Message); !ok && doc.Message != nil {
+	if u.Delta, ok = tool.Text(doc.Message); !ok {
 		u.Delta = string(doc.Message)
 	}
-	return u, true
+	return u
 }

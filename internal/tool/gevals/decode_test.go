@@ -1,175 +1,135 @@
 package gevals
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/go-cmp/cmp"
 
 	"noused/internal/model"
 	"noused/internal/tool"
 )
 
-func TestAResultBecomesTextAndOutputs(t *testing.T) {
-	type outcome struct {
-		OK      bool
-		Text    string
-		Outputs map[string]string
+// members says with another JSON reader what a line has to say: nil for one
+// that is no message.
+func members(line []byte) map[string]any {
+	var m map[string]any
+	numbers := json.NewDecoder(bytes.NewReader(line))
+	numbers.UseNumber()                                                    // they may be larger than any float
+	whole := jsontext.Value(line).IsValid(jsontext.AllowInvalidUTF8(true)) // no name twice
+	if !utf8.Valid(line) || !whole || numbers.Decode(&m) != nil || m == nil || depth(m) > maxDepth {
+		return nil
 	}
-	for _, c := range []struct {
-		result   string
-		want     outcome
-		warnings []string
-	}{
-		{`{"success":true,"message":"did it"}`, outcome{true, "did it", nil}, nil},
-		{`{"success":true}`, outcome{true, "done", nil}, nil},
-		{`{"success":true,"error":"odd"}`, outcome{true, "odd", nil}, nil},
-		{`{"success":true,"message":"m","outputs":{"b":"2","a":"1"}}`, outcome{true, "m\na: 1\nb: 2", map[string]string{"a": "1", "b": "2"}}, nil},
-		{
-			`{"success":true,"outputs":{"n":{"x":[1]}}}`,
-			outcome{true, `n: {"x":[1]}`, map[string]string{"n": `{"x":[1]}`}},
-			[]string{`output "n" is not a string: {"x":[1]}`},
-		},
-		{
-			`{"success":true,"message":7,"outputs":[]}`,
-			outcome{true, "7", nil},
-			[]string{"message is not a string: 7", "outputs is not an object: []"},
-		},
-		{`{"success":true,"message":null,"outputs":null,"error":null}`, outcome{true, "done", nil}, nil},
-		{`{"success":false,"message":"m","error":"e","outputs":{"a":"1"}}`, outcome{false, "tool_failed: m: e\na: 1", map[string]string{"a": "1"}}, nil},
-		{`{"success":false,"message":"m"}`, outcome{false, "tool_failed: m", nil}, nil},
-		{`{"success":false}`, outcome{false, "tool_failed: the extension reported a failure", nil}, nil},
-		{`{"message":"m"}`, outcome{false, "protocol_error: success is absent, want true or false", nil}, nil},
-		{`{"success":"yes"}`, outcome{false, `protocol_error: success is "yes", want true or false`, nil}, nil},
-		{`[]`, outcome{false, "protocol_error: the result is not an object: []", nil}, nil},
-	} {
-		r, warnings := decodeResult(jsontext.Value(c.result))
-		if diff := cmp.Diff(c.want, outcome{r.OK, r.Text, r.Outputs}); diff != "" {
-			t.Errorf("%s: %s", c.result, diff)
-		}
-		if diff := cmp.Diff(c.warnings, warnings); diff != "" {
-			t.Errorf("%s: warnings: %s", c.result, diff)
-		}
-		if r.OK != (r.Error == nil) {
-			t.Errorf("%s: got error %+v with ok %v", c.result, r.Error, r.OK)
-		}
-	}
+	return m
 }
 
-func TestAReplyIsAResultOrAnError(t *testing.T) {
-	for line, want := range map[string]string{
-		`{"id":2,"result":{"a":1}}`:                                        `{"a":1}`,
-		`{"id":2,"result":null,"error":{"code":-32601,"message":"no"}}`:    "-32601: no",
-		`{"id":2,"result":{"a":1},"error":{"code":-32000,"message":"no"}}`: "-32000: no",
-		`{"id":2,"result":{"a":1},"error":null}`:                           `{"a":1}`,
-		`{"id":2,"error":{"code":-32603}}`:                                 "-32603: the extension gave no message",
-		`{"id":2,"error":"no"}`:                                            `protocol_error: the reply's error is not a JSON-RPC error: "no"`,
-		`{"id":2,"error":{"code":"x"}}`:                                    `protocol_error: the reply's error is not a JSON-RPC error: {"code":"x"}`,
-		`{"id":2}`:                                                         "protocol_error: the reply has neither a result nor an error",
-		`{"id":2.0,"result":1}`:                                            "1",
-		`{"id":"2","result":1}`:                                            "another",
-		`{"id":3,"result":1}`:                                              "another",
-		`{"id":null,"error":{"code":-32700,"message":"x"}}`:                "another",
-		`{"id":2,"method":"sample","params":{}}`:                           "another",
-		`{"method":"log","params":{"message":"x"}}`:                        "another",
-
-		`{"id":2,"error":{"code":-32602,"message":"m","data":{"x":1}},"jsonrpc":"2.0"}`:    `-32602: m {"x":1}`,
-		`{"id":2,"error":{"code":-32602,"message":"m","data":"plain"},"jsonrpc":"2.0"}`:    `-32602: m {"data":"plain"}`,
-		`{"id":2,"error":{"code":-32602,"message":"m","data":null,"more":1},"jsonrpc":""}`: "-32602: m",
-	} {
-		m, err := decode([]byte(line))
-		if err != nil {
-			t.Errorf("%s: %v", line, err)
-			continue
+func depth(v any) int {
+	deepest := 0
+	switch v := v.(type) {
+	case map[string]any:
+		for _, w := range v {
+			deepest = max(deepest, depth(w))
 		}
-		got := "another"
-		if m.answers(2) {
-			result, err := m.outcome()
-			var f *tool.Fault
-			switch {
-			case err == nil:
-				got = string(result)
-			case errors.As(err, &f):
-				got = f.Code + ": " + f.Message
-				if f.Details != nil {
-					got += " " + string(f.Details)
-				}
-			}
+	case []any:
+		for _, w := range v {
+			deepest = max(deepest, depth(w))
 		}
-		if got != want {
-			t.Errorf("%s: got %s, want %s", line, got, want)
-		}
+	default:
+		return 0
 	}
-}
-
-func TestAManifestIsChecked(t *testing.T) {
-	for text, want := range map[string]string{
-		`{"name":"n","version":"1","protocolVersion":"0.0.1","operations":{}}`:                       "",
-		`{"name":"n","version":"1","protocolVersion":"0.0.1","operations":{"a":{}},"requires":[{}]}`: "",
-		`{"version":"1","operations":{}}`:                                                            "the manifest has no name",
-		`{"name":"n","operations":{}}`:                                                               "the manifest has no version",
-		`{"name":"n","version":"1"}`:                                                                 "the manifest has no operations",
-		`{"name":"n","version":"1","operations":[]}`:                                                 "the manifest is wrong",
-		`{"name":7}`: "the manifest is wrong",
-		`"x"`:        "the manifest is wrong",
-	} {
-		_, err := decodeManifest(jsontext.Value(text))
-		switch {
-		case want == "" && err != nil, want != "" && err == nil:
-			t.Errorf("%s: got %v, want %q", text, err, want)
-		case err != nil && err.Error()[:min(len(want), len(err.Error()))] != want:
-			t.Errorf("%s: got %v, want %q", text, err, want)
-		}
-	}
-	m, err := decodeManifest(jsontext.Value(`{"name":"n","version":"1","protocolVersion":"9","operations":{}}`))
-	if err != nil || len(m.Warnings) != 1 {
-		t.Errorf("got %+v, %v: another protocolVersion is a warning, not a refusal", m, err)
-	}
+	return deepest + 1
 }
 
 func FuzzDecode(f *testing.F) {
 	for _, line := range []string{
 		`{"jsonrpc":"2.0","id":1,"result":{"success":true,"message":"m","outputs":{"a":"1","b":2}}}`,
 		`{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":-32601,"message":"no","data":[1]}}`,
+		`{"jsonrpc":"2.0","id":1.0,"result":{"success":false,"message":"a\ud800b","error":"e"},"method":null}`,
 		`{"jsonrpc":"2.0","id":1,"result":{"name":"n","version":"1","operations":{"a":{"params":{}}},"requires":[{"command":"x"}]}}`,
 		`{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"hi","data":{}}}`,
-		`{"id":1e0}`, `{}`, `[]`, `{`,
+		`{"jsonrpc":"2.0","id":null,"method":"log","params":{"message":7}}`,
+		`{"id":1e0,"error":{"code":-3.2e4}}`, `{"id":1e999,"error":{"code":1e999}}`, `{"id":"1","result":{}}`, `{"id":1,"result":` + nested(maxDepth) + `}`,
+		`{}`, `[]`, `{`, "{\"\xff\":1}", `{"a":1,"a":2}`, "\ufeff{}",
 	} {
 		f.Add([]byte(line))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
 		before := string(line)
+		want := members(line)
 		m, err := decode(line)
 		if string(line) != before {
 			t.Fatal("the line was changed")
 		}
+		if (err == nil) != (want != nil) {
+			t.Fatalf("got %v, want a message: %v", err, want != nil)
+		}
 		if err != nil {
+			if len(err.Error()) > 1000 {
+				t.Fatalf("got a reason of %d bytes", len(err.Error()))
+			}
 			return
 		}
 		for i := range line {
 			line[i] = 'x' // the reader takes its buffer back
 		}
-		if u, ok := logUpdate(m.Params); ok && (!json.Valid(u.Update) || !utf8.ValidString(u.Delta)) {
-			t.Fatalf("got update %+v", u)
+		method, _ := want["method"].(string)
+		_, object := want["params"].(map[string]any)
+		if isLog := method == "log" && want["id"] == nil && object; m.isLog() != isLog {
+			t.Fatalf("%s: got a log: %v", before, !isLog)
+		} else if isLog {
+			if u := logUpdate(m.Params); !jsontext.Value(u.Update).IsValid() || !utf8.ValidString(u.Delta) || u.Patch != nil || u.Asset != nil {
+				t.Fatalf("got update %+v", u)
+			}
 		}
-		if m.answers(1) && (m.answers(2) || m.Method != nil) {
-			t.Fatalf("%s answers what it should not", before)
+		id, _ := want["id"].(json.Number)
+		n, _ := id.Float64()
+		if m.answers(1) != (n == 1 && want["method"] == nil) {
+			t.Fatalf("%s answers request 1: %v", before, m.answers(1))
 		}
 		result, err := m.outcome()
+		if (err == nil) != (want["error"] == nil && want["result"] != nil) {
+			t.Fatalf("%s: got %v", before, err)
+		}
 		if err != nil {
+			var fault *tool.Fault
+			if !errors.As(err, &fault) || fault.Code != tool.ProtocolError && (want["error"] == nil || !isNumber(fault.Code)) {
+				t.Fatalf("%s: got %+v", before, err)
+			}
 			check(t, tool.Failure(err))
 			return
 		}
 		if !result.IsValid() {
 			t.Fatalf("got result %q", result)
 		}
-		r, _ := decodeResult(result)
+		r, warnings := decodeResult(result)
 		check(t, r)
-		if mf, err := decodeManifest(result); err == nil && (mf.Name == "" || mf.Version == "") {
-			t.Fatalf("got manifest %+v", mf)
+		reply, _ := want["result"].(map[string]any)
+		if success, ok := reply["success"].(bool); r.OK != (ok && success) || ok == (r.Error != nil && r.Error.Code == tool.ProtocolError) {
+			t.Fatalf("%s: got %+v", before, r)
+		} else if outputs, _ := reply["outputs"].(map[string]any); ok && len(r.Outputs) != len(outputs) {
+			t.Fatalf("%s: got outputs %q", before, r.Outputs)
+		} else if ok && len(warnings) == 0 {
+			for name, value := range outputs {
+				if r.Outputs[name] != value {
+					t.Fatalf("%s: got outputs %q", before, r.Outputs)
+				}
+			}
+		}
+		mf, err := decodeManifest(result)
+		if err != nil {
+			return
+		}
+		operations, _ := reply["operations"].(map[string]any)
+		if mf.Name == "" || mf.Version == "" || operations == nil || len(mf.Operations) != len(operations) {
+			t.Fatalf("%s: got manifest %+v", before, mf)
+		}
+		for _, op := range mf.Operations {
+			if op.Params != nil && !jsontext.Value(op.Params).IsValid() {
+				t.Fatalf("got params %s", op.Params)
+			}
 		}
 	})
 }
@@ -182,7 +142,7 @@ func check(t *testing.T, r model.ToolResult) {
 		t.Fatalf("got %+v", r)
 	case r.Error != nil && (r.Error.Code == "" || r.Error.Message == ""):
 		t.Fatalf("got error %+v", r.Error)
-	case r.Error != nil && r.Error.Details != nil && !json.Valid(r.Error.Details):
+	case r.Error != nil && r.Error.Details != nil && !jsontext.Value(r.Error.Details).IsValid():
 		t.Fatalf("got details %s", r.Error.Details)
 	}
 }

@@ -16,10 +16,10 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
+	jsonx "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
@@ -31,11 +31,14 @@ const (
 	protocolVersion = "0.0.1"
 	// requirementNotMet is the protocol's code for a missing command.
 	requirementNotMet = "-32002"
-
-	initTime = 10 * time.Second // for initialize
-	idleTime = 10 * time.Minute // before an unused process is shut down
-	ackTime  = 5 * time.Second  // for the answer to shutdown
 )
+
+// waits are how long things may take (tools.md §3).
+type waits struct {
+	init time.Duration // for the manifest
+	idle time.Duration // before an unused process is shut down
+	ack  time.Duration // for the answer to shutdown
+}
 
 type host struct {
 	desc       *tool.Descriptor
@@ -44,8 +47,11 @@ type host struct {
 	slots      chan struct{} // one per process that may be in use
 	ctx        context.Context
 	stop       context.CancelFunc
-	idle       time.Duration
-	work       sync.WaitGroup // calls, and goroutines that end processes
+	waits      waits
+	// These go into every request.
+	env     jsontext.Value
+	timeout string
+	work    sync.WaitGroup // calls, and goroutines that end processes
 
 	mu       sync.Mutex
 	closed   bool
@@ -59,10 +65,25 @@ type host struct {
 func Dialect(d *tool.Descriptor, s *tool.Supervisor, log *zap.Logger) tool.Host {
 	ctx, stop := context.WithCancel(context.Background())
 	return &host{
-		desc: d, supervisor: s, log: log, ctx: ctx, stop: stop, idle: idleTime,
+		desc: d, supervisor: s, log: log, ctx: ctx, stop: stop,
+		env: encodeEnv(d.Env), timeout: d.Timeout.String(),
+		waits:   waits{init: 10 * time.Second, idle: 10 * time.Minute, ack: 5 * time.Second},
 		slots:   make(chan struct{}, d.Concurrency),
 		crashes: tool.Backoff{Free: 2, Base: time.Second, Max: time.Minute},
 	}
+}
+
+// encodeEnv is the env of every context. A value that is not UTF-8, which the
+// environment of the daemon may have, becomes what JSON can say of it.
+func encodeEnv(env map[string]string) jsontext.Value {
+	if len(env) == 0 {
+		return nil
+	}
+	text, err := jsonx.Marshal(env, jsontext.AllowInvalidUTF8(true), jsonx.Deterministic(true))
+	if err != nil {
+		return nil // a name that is the same as another once it is UTF-8
+	}
+	return text
 }
 
 // Describe returns the manifest of the latest process, starting the first one
@@ -168,11 +189,11 @@ type execute struct {
 }
 
 type execContext struct {
-	Workdir string            `json:"workdir"`
-	Phase   string            `json:"phase"`
-	Env     map[string]string `json:"env,omitempty"`
-	Timeout string            `json:"timeout"`
-	Agent   *agent            `json:"agent,omitzero"`
+	Workdir string         `json:"workdir"`
+	Phase   string         `json:"phase"`
+	Env     jsontext.Value `json:"env,omitzero"`
+	Timeout string         `json:"timeout"`
+	Agent   *agent         `json:"agent,omitzero"`
 }
 
 type agent struct {
@@ -182,7 +203,7 @@ type agent struct {
 
 func (h *host) params(op string, inv model.Invocation) execute {
 	e := execute{op, jsontext.Value(inv.Arguments), execContext{
-		Workdir: h.desc.Workdir, Phase: inv.Phase, Env: h.desc.Env, Timeout: h.desc.Timeout.String(),
+		Workdir: h.desc.Workdir, Phase: inv.Phase, Env: h.env, Timeout: h.timeout,
 	}}
 	switch e.Context.Phase {
 	case "":
@@ -207,9 +228,9 @@ func (h *host) count(err error) {
 	}
 }
 
+// isNumber tells a code of the extension's from one of ours.
 func isNumber(code string) bool {
-	_, err := strconv.ParseFloat(code, 64)
-	return err == nil
+	return code != "" && (code[0] == '-' || code[0] >= '0' && code[0] <= '9')
 }
 
 func (h *host) failure(c *conn, op, id string, err error) model.ToolResult {
@@ -270,7 +291,11 @@ func (h *host) release(c *conn) {
 		c.kill()
 	} else {
 		h.free = append(h.free, c)
-		c.idle = time.AfterFunc(h.idle, func() { h.retire(c) })
+		if c.idle == nil {
+			c.idle = time.AfterFunc(h.waits.idle, func() { h.retire(c) })
+		} else {
+			c.idle.Reset(h.waits.idle)
+		}
 	}
 	h.mu.Unlock()
 	<-h.slots
@@ -289,7 +314,7 @@ func (h *host) retire(c *conn) {
 	h.mu.Unlock()
 	defer h.work.Done()
 	h.log.Debug("shutting down an idle extension")
-	c.shutdown(h.ctx)
+	c.shutdown(h.ctx, h.waits.ack)
 }
 
 // spawn starts a process and initializes it (gevals: Initialize).
@@ -311,7 +336,7 @@ func (h *host) spawn(ctx context.Context) (*conn, error) {
 	}
 	c := newConn(p, h.log)
 	h.work.Go(func() { <-c.dead })
-	init, cancel := tool.WithTimeout(ctx, initTime)
+	init, cancel := tool.WithTimeout(ctx, h.waits.init)
 	defer cancel()
 	reply, err := c.request(init, "initialize", struct {
 		Version string         `json:"protocolVersion"`
@@ -374,7 +399,7 @@ func (h *host) Close(ctx context.Context) {
 	h.stop()
 	var wg sync.WaitGroup
 	for _, c := range free {
-		wg.Go(func() { c.shutdown(ctx) })
+		wg.Go(func() { c.shutdown(ctx, h.waits.ack) })
 	}
 	wg.Wait()
 	h.work.Wait()

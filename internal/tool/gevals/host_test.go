@@ -2,7 +2,6 @@ package gevals
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"noused/internal/model"
 	"noused/internal/tool"
@@ -23,23 +24,31 @@ type bench struct {
 	*tool.Registry
 	t       *testing.T
 	workdir string
+	scenes  []string
+	logged  *observer.ObservedLogs
 }
 
-func fake(t *testing.T, mode string) tooltest.Descriptor {
-	d := tooltest.New(t, "x", "gevals", mode)
+// script is the extension x, whose processes play these scenes.
+func script(t *testing.T, scenes ...string) tooltest.Descriptor {
+	d := tooltest.New(t, "x", "gevals", "player").Env("SCRIPT", strings.Join(scenes, "\n!next\n"))
 	delete(d, "operations")
 	return d
 }
 
-// mount makes a registry of one extension, and sees that nothing is left of it.
+var environ = []string{
+	"PATH=/usr/bin:/bin", "HOME=/home/me", "OPENAI_API_KEY=sk-secret-1", "ANTHROPIC_API_KEY=sk-secret-2",
+	"MY_TOKEN=sk-secret-3", "NOTIFY_SOCKET=/run/sk-secret-4", "LISTEN_FDS=2", "WATCHDOG_USEC=1", "LD_PRELOAD=sk-secret-5",
+}
+
+// mount makes a registry of one extension.
 func mount(t *testing.T, d tooltest.Descriptor, adapt ...func(*host)) *bench {
 	t.Helper()
 	dir := t.TempDir()
 	d.Write(t, dir)
-	b := &bench{t: t, workdir: t.TempDir()}
+	core, logged := observer.New(zapcore.DebugLevel)
+	b := &bench{t: t, workdir: t.TempDir(), logged: logged, scenes: []string{d["env"].(map[string]string)["SCRIPT"]}}
 	b.Registry = tool.New(tool.Options{
-		Dirs: []string{dir}, Workdir: b.workdir, OutputDir: t.TempDir(),
-		Environ: []string{"PATH=/usr/bin:/bin", "OPENAI_API_KEY=sk-secret", "HOME=/home/me"},
+		Dirs: []string{dir}, Workdir: b.workdir, OutputDir: t.TempDir(), Environ: environ, Logger: zap.New(core),
 		Dialects: map[string]tool.Dialect{tool.Gevals: func(d *tool.Descriptor, s *tool.Supervisor, log *zap.Logger) tool.Host {
 			h := Dialect(d, s, log)
 			for _, f := range adapt {
@@ -48,28 +57,30 @@ func mount(t *testing.T, d tooltest.Descriptor, adapt ...func(*host)) *bench {
 			return h
 		}},
 	})
+	t.Cleanup(func() { b.Close(context.Background()) })
 	if errs := b.Errors(); len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	t.Cleanup(func() {
-		b.Close(context.Background())
-		tooltest.NoChildren(t)
-	})
 	return b
 }
 
-func (b *bench) call(op string) model.ToolResult {
+// gone sees that nothing is left of the extension.
+func (b *bench) gone() {
 	b.t.Helper()
-	return b.Call(b.t.Context(), tooltest.Invocation("x."+op, `{}`), nil)
+	b.Close(context.Background())
+	tooltest.NoChildren(b.t)
 }
 
-func (b *bench) succeeds(op string) model.ToolResult {
+func (b *bench) call() model.ToolResult {
 	b.t.Helper()
-	r := b.call(op)
-	if !r.OK {
-		b.t.Fatalf("%s: got %+v, want ok", op, r)
+	return b.Call(b.t.Context(), tooltest.Invocation("x.run", `{}`), nil)
+}
+
+func (b *bench) succeeds(text string) {
+	b.t.Helper()
+	if r := b.call(); !r.OK || r.Text != text {
+		b.t.Fatalf("got %+v, want %q", r, text)
 	}
-	return r
 }
 
 func (b *bench) fails(r model.ToolResult, code string, texts ...string) {
@@ -84,70 +95,24 @@ func (b *bench) fails(r model.ToolResult, code string, texts ...string) {
 	}
 }
 
-// happened counts what the fakes noted.
-func (b *bench) happened(what string) int {
-	n := 0
-	for _, line := range tooltest.Lines(b.t, filepath.Join(b.workdir, trace)) {
-		if line == what {
-			n++
-		}
-	}
-	return n
-}
-
+// starts sees how many processes there were.
 func (b *bench) starts(want int) {
 	b.t.Helper()
-	if got := b.happened("start"); got != want {
+	got := 0
+	for _, word := range tooltest.Lines(b.t, filepath.Join(b.workdir, trace)) {
+		if word == "start" {
+			got++
+		}
+	}
+	if got != want {
 		b.t.Errorf("got %d processes, want %d", got, want)
 	}
 }
 
-func TestOneProcessAnswersManyCalls(t *testing.T) {
-	b := mount(t, fake(t, "fake").Set("config", map[string]any{"namespace": "app"}))
-	list := b.List(t.Context())
-	if len(list) != len(operations) || !list[0].Healthy || list[0].Name != "x.both" || list[0].Description != "does both" {
-		t.Fatalf("got %+v, want the operations of the manifest", list)
-	}
-	for range 5 {
-		r := b.succeeds("ok")
-		if diff := cmp.Diff(map[string]string{"n": "1"}, r.Outputs); diff != "" || r.Text != "did ok\nn: 1" {
-			t.Errorf("got %+v: %s", r, diff)
-		}
-		if got, want := string(r.Value), `{"success":true,"message":"did ok","outputs":{"n":"1"}}`; got != want {
-			t.Errorf("got value %s, want it verbatim", got)
-		}
-	}
-	b.starts(1)
-	if b.happened(`initialize:{"protocolVersion":"0.0.1","config":{"namespace":"app"}}`) != 1 {
-		t.Error("want exactly one initialize, with the config")
-	}
-	b.Close(t.Context())
-	if b.happened("shutdown") != 1 {
-		t.Error("the process was not shut down in order")
-	}
-}
-
-func TestFailuresKeepTheirKind(t *testing.T) {
-	b := mount(t, fake(t, "fake"))
-	r := b.call("fail")
-	b.fails(r, tool.ToolFailed, "not ready: timed out", "last: no")
-	if r.Outputs["last"] != "no" || r.Value == nil {
-		t.Errorf("got %+v, want the outputs and the value kept", r)
-	}
-	r = b.call("rpcerror")
-	b.fails(r, "-32000", "broken")
-	if string(r.Error.Details) != `{"x":1}` {
-		t.Errorf("got details %s", r.Error.Details)
-	}
-	b.fails(b.call("both"), "-32601", "Unknown operation")
-	b.succeeds("ok")
-	b.starts(1)
-}
-
 func TestLogsComeInOrderBeforeTheResult(t *testing.T) {
-	b := mount(t, fake(t, "fake"))
+	b := mount(t, script(t, "!get\n!logs 500\n!ok"))
 	var log tooltest.Log
-	r := b.Call(t.Context(), tooltest.Invocation("x.logs", `{}`), log.Add)
+	r := b.Call(t.Context(), tooltest.Invocation("x.run", `{}`), log.Add)
 	var want []string
 	for i := range 500 {
 		want = append(want, fmt.Sprint("line ", i))
@@ -155,127 +120,71 @@ func TestLogsComeInOrderBeforeTheResult(t *testing.T) {
 	if diff := cmp.Diff(want, log.Deltas()); diff != "" || !r.OK {
 		t.Errorf("got %+v: %s", r, diff)
 	}
-	if got := string(log.Updates()[0].Update); got != `{"level":"info","message":"line 0"}` {
-		t.Errorf("got update %s, want the log's params", got)
-	}
 }
 
-func TestTheExtensionGetsItsContext(t *testing.T) {
-	b := mount(t, fake(t, "fake").Env("KUBECONFIG", "{env.HOME}/.kube").Set("timeout", "5m"))
-	inv := tooltest.Invocation("x.echo", `{}`)
-	inv.Prompt, inv.Output = "make a pod", "made it"
-	for phase, want := range map[string]string{
-		"": `"phase":"setup"`, "cleanup": `"phase":"cleanup"`,
-		"verify": `"phase":"verify","env":{"KUBECONFIG":"/home/me/.kube","NOUSED_TEST_TOOL":"fake"},"timeout":"5m0s","agent":{"prompt":"make a pod","output":"made it"}`,
-	} {
-		inv.Phase = phase
-		var log tooltest.Log
-		r := b.Call(t.Context(), inv, log.Add)
-		if !r.OK || !strings.Contains(r.Text, want) || !strings.Contains(r.Text, `"workdir":"`+b.workdir+`"`) {
-			t.Errorf("phase %q: got %q, want %s in it", phase, r.Text, want)
-		}
-		if phase != "verify" && strings.Contains(r.Text, "agent") {
-			t.Errorf("phase %q: got %q, want no agent", phase, r.Text)
-		}
-		if diff := cmp.Diff([]string{`warning invalid_tool_event: output "odd" is not a string: [1, 2]`}, log.Deltas()); diff != "" || r.Outputs["odd"] != "[1, 2]" {
-			t.Errorf("got outputs %q: %s", r.Outputs, diff)
-		}
-	}
-}
-
-func TestTheExtensionDoesNotSeeTheDaemonsSecrets(t *testing.T) {
-	b := mount(t, fake(t, "fake").Env("TOKEN", "mine"))
-	got := strings.Split(b.succeeds("env").Text, "\n")
-	slices.Sort(got)
-	if diff := cmp.Diff([]string{"HOME=/home/me", "NOUSED_TEST_TOOL=fake", "PATH=/usr/bin:/bin", "TOKEN=mine"}, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestACrashFailsTheCallAndTheNextOneWorks(t *testing.T) {
-	b := mount(t, fake(t, "fake"))
+func TestLogsAreToldWhenTheyCome(t *testing.T) {
+	fifo, held := tooltest.NewFIFO(t)
+	b := mount(t, script(t, "!get\n"+logLine("waiting")+"\n!hold\n!ok\n!waits").Env(tooltest.FIFO, fifo))
 	var log tooltest.Log
-	r := b.Call(t.Context(), tooltest.Invocation("x.crash", `{}`), log.Add)
-	b.fails(r, tool.Crashed, "exit status 7", "panic: oh no")
-	if diff := cmp.Diff([]string{"about to crash"}, log.Deltas()); diff != "" {
-		t.Error(diff)
+	var released func()
+	log.On = func(model.ToolUpdate) { released = held() } // only now can it go on
+	if r := b.Call(t.Context(), tooltest.Invocation("x.run", `{}`), log.Add); !r.OK {
+		t.Errorf("got %+v, want ok", r)
 	}
-	var details struct{ Exit, Stderr string }
-	if err := json.Unmarshal(r.Error.Details, &details); err != nil || details.Exit != "exit status 7" || details.Stderr != "panic: oh no" {
-		t.Errorf("got details %s", r.Error.Details)
-	}
-	b.succeeds("ok")
-	b.starts(2)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	b.Close(ended)
+	released()
+	b.gone()
 }
 
-func TestAfterThreeCrashesInARowItIsLeftAlone(t *testing.T) {
-	b := mount(t, fake(t, "fake"), func(h *host) { h.crashes.Base, h.crashes.Max = time.Hour, time.Hour })
-	b.call("crash")
-	b.call("crash")
-	b.succeeds("ok")
-	for range 3 {
-		b.fails(b.call("crash"), tool.Crashed)
+func TestTheDaemonsSecretsReachNeitherTheExtensionNorTheLog(t *testing.T) {
+	b := mount(t, script(t, "!get\n!env\n!get\nnoise\n!stderr \"oops\"\n!exit 3").Env("TOKEN", "mine"))
+	r := b.call()
+	for _, want := range []string{"PATH=/usr/bin:/bin", "HOME=/home/me", "TOKEN=mine"} {
+		if !strings.Contains(r.Text, want) {
+			t.Errorf("got %q, want %s in it", r.Text, want)
+		}
 	}
-	for range 3 {
-		b.fails(b.call("ok"), tool.Unreachable, "crashed 3 times in a row")
+	crash := b.call()
+	b.fails(crash, tool.Crashed)
+	sent := strings.Join(tooltest.Lines(t, filepath.Join(b.workdir, trace)), " ")
+	if !strings.Contains(sent, `"TOKEN":"mine"`) {
+		t.Errorf("got %s, want the descriptor's own env in the context", sent)
 	}
-	b.starts(5)
-}
-
-func TestALongRequestThatKillsItSaysSo(t *testing.T) {
-	b := mount(t, fake(t, "fake"))
-	long := `{"text":"` + strings.Repeat("x", 70_000) + `"}`
-	r := b.Call(t.Context(), tooltest.Invocation("x.ok", long), nil)
-	b.fails(r, tool.Crashed, "exit status 1", "the request was a line of 70", "cannot read more than 65535")
-	b.succeeds("ok")
-}
-
-func TestATimeoutReplacesTheProcess(t *testing.T) {
-	b := mount(t, fake(t, "fake").Set("timeout", "1s"))
-	b.fails(b.call("hang"), tool.Timeout, "no result within 1s")
-	b.succeeds("ok")
-	b.starts(2)
+	said := r.Text + sent + crash.Text + string(crash.Error.Details)
+	if b.logged.Len() == 0 {
+		t.Error("want the failure in the log")
+	}
+	for _, e := range b.logged.All() {
+		said += e.Message + fmt.Sprint(e.ContextMap())
+	}
+	for _, secret := range []string{"sk-secret", "OPENAI", "ANTHROPIC", "MY_TOKEN", "NOTIFY_SOCKET", "LISTEN_FDS", "WATCHDOG_USEC", "LD_PRELOAD"} {
+		if strings.Contains(said, secret) {
+			t.Errorf("%s got out: %s", secret, said)
+		}
+	}
 }
 
 func TestALateAnswerReachesNobody(t *testing.T) {
-	b := mount(t, fake(t, "fake"))
+	b := mount(t, script(t, "!get\n!term\n"+result(`"success":true,"message":"late"`)+"\n"+
+		strings.Replace(result(`"success":true,"message":"late"`), "$ID", "$NEXT", 1)+"\n!exit 0", ""))
 	ctx, cancel := context.WithCancel(t.Context())
 	var log tooltest.Log
 	log.On = func(model.ToolUpdate) { cancel() }
-	b.fails(b.Call(ctx, tooltest.Invocation("x.late", `{}`), log.Add), tool.Aborted)
+	b.fails(b.Call(ctx, tooltest.Invocation("x.run", `{}`), log.Add), tool.Aborted)
 	for range 3 {
-		if r := b.succeeds("ok"); strings.Contains(r.Text, "late") {
-			t.Errorf("got %+v, the answer to another call", r)
-		}
+		b.succeeds("again")
 	}
 	b.starts(2)
-}
-
-func TestNoiseIsToleratedTwice(t *testing.T) {
-	b := mount(t, fake(t, "fake"))
-	b.succeeds("noise")
-	b.starts(1)
-	b.fails(b.call("noise"), tool.ProtocolError, "3 lines that are not JSON-RPC")
-	b.fails(b.call("garbage"), tool.ProtocolError, "3 lines that are not JSON-RPC")
-	b.fails(b.call("huge"), tool.ProtocolError, "line is longer than 1048576 bytes")
-	b.succeeds("ok")
-	b.starts(4)
-}
-
-func TestWhatNobodyAskedForIsIgnored(t *testing.T) {
-	b := mount(t, fake(t, "fake"))
-	if r := b.succeeds("strange"); r.Text != "did strange\nn: 1" {
-		t.Errorf("got %+v", r)
-	}
-	b.succeeds("stderr")
-	b.starts(1)
+	b.gone()
 }
 
 func TestAnExtensionThatLeavesBetweenCallsIsStartedAgain(t *testing.T) {
 	var h *host
-	b := mount(t, fake(t, "fake"), func(made *host) { h = made })
+	b := mount(t, script(t, "!get\n!ok\n!exit 0"), func(made *host) { h = made })
 	for range 4 {
-		b.succeeds("leave")
+		b.succeeds("did it")
 		h.mu.Lock()
 		free := slices.Clone(h.free)
 		h.mu.Unlock()
@@ -287,12 +196,14 @@ func TestAnExtensionThatLeavesBetweenCallsIsStartedAgain(t *testing.T) {
 }
 
 func TestOneProcessDoesOneThingAtATime(t *testing.T) {
-	b := mount(t, fake(t, "fake"))
+	b := mount(t, script(t, strings.Repeat("!get\n!logs 200\n!ok\n", 8)))
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if r := b.call("logs"); !r.OK {
-				t.Errorf("got %+v, want ok", r)
+			var log tooltest.Log
+			r := b.Call(t.Context(), tooltest.Invocation("x.run", `{}`), log.Add)
+			if got := log.Deltas(); !r.OK || len(got) != 200 || got[0] != "line 0" || got[199] != "line 199" {
+				t.Errorf("got %+v after %d logs, want ok after its own 200", r, len(got))
 			}
 		})
 	}
@@ -302,39 +213,43 @@ func TestOneProcessDoesOneThingAtATime(t *testing.T) {
 
 func TestMoreProcessesDoMoreAtATime(t *testing.T) {
 	fifo, held := tooltest.NewFIFO(t)
-	b := mount(t, fake(t, "fake").Set("concurrency", 2).Env(tooltest.FIFO, fifo))
-	b.List(t.Context())
+	b := mount(t, script(t, "!get\n"+logLine("waiting")+"\n!hold\n!ok", "").Set("concurrency", 2).Env(tooltest.FIFO, fifo))
+	waiting := make(chan struct{})
+	var log tooltest.Log
+	log.On = func(model.ToolUpdate) { close(waiting) }
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if r := b.call("meet"); !r.OK { // waits for us to read the FIFO
+		if r := b.Call(t.Context(), tooltest.Invocation("x.run", `{}`), log.Add); !r.OK { // waits for us to read the FIFO
 			t.Errorf("got %+v, want ok", r)
 		}
 	})
-	b.succeeds("ok")
+	<-waiting
+	b.succeeds("again")
 	released := held()
 	wg.Wait()
 	go b.Close(context.Background()) // its processes hold the FIFO
 	released()
+	b.starts(2)
 }
 
 func TestAWaitingCallCanBeAborted(t *testing.T) {
-	b := mount(t, fake(t, "fake"))
+	b := mount(t, script(t, "!get\n"+logLine("hanging")+"\n!blocks"))
 	hanging := make(chan struct{})
 	var log tooltest.Log
 	log.On = func(model.ToolUpdate) { close(hanging) }
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	wg.Go(func() { b.fails(b.Call(ctx, tooltest.Invocation("x.hang", `{}`), log.Add), tool.Aborted) })
+	wg.Go(func() { b.fails(b.Call(ctx, tooltest.Invocation("x.run", `{}`), log.Add), tool.Aborted) })
 	<-hanging
 	waiting, stop := context.WithCancel(t.Context())
-	wg.Go(func() { b.fails(b.Call(waiting, tooltest.Invocation("x.ok", `{}`), nil), tool.Aborted) })
+	wg.Go(func() { b.fails(b.Call(waiting, tooltest.Invocation("x.run", `{}`), nil), tool.Aborted) })
 	stop()
 	cancel()
 	wg.Wait()
 }
 
 func TestAFloodOfLogsCanBeAborted(t *testing.T) {
-	b := mount(t, fake(t, "fake"))
+	b := mount(t, script(t, "!get\n!floods", ""))
 	ctx, cancel := context.WithCancel(t.Context())
 	heard := 0
 	var log tooltest.Log
@@ -343,45 +258,18 @@ func TestAFloodOfLogsCanBeAborted(t *testing.T) {
 			cancel()
 		}
 	}
-	b.fails(b.Call(ctx, tooltest.Invocation("x.flood", `{}`), log.Add), tool.Aborted)
+	b.fails(b.Call(ctx, tooltest.Invocation("x.run", `{}`), log.Add), tool.Aborted)
 	if heard != 5000 {
 		t.Errorf("heard %d logs, want none after the abort", heard)
 	}
-	b.succeeds("ok")
-}
-
-func TestARequirementThatIsNotMetFailsEveryCall(t *testing.T) {
-	b := mount(t, fake(t, "needy"))
-	for _, i := range b.List(t.Context()) {
-		if i.Healthy || !strings.Contains(i.Problem, "no-such-command") {
-			t.Errorf("got %+v, want it unhealthy", i)
-		}
-	}
-	b.fails(b.call("ok"), "-32002", "no-such-command")
-	b.starts(1)
-}
-
-func TestAnExtensionThatDoesNotStartIsUnhealthyAndLeftAlone(t *testing.T) {
-	for mode, problem := range map[string]string{
-		"nameless":  "the manifest has no name",
-		"stillborn": "initialize: the extension ended before it answered: exit status 2",
-	} {
-		b := mount(t, fake(t, mode))
-		for range 3 {
-			list := b.List(t.Context())
-			if len(list) != 1 || list[0].Name != "x" || list[0].Healthy || !strings.Contains(list[0].Problem, problem) {
-				t.Errorf("%s: got %+v, want x, unhealthy: %s", mode, list, problem)
-			}
-		}
-		b.starts(1)
-	}
+	b.succeeds("again")
 }
 
 func TestStoppingTheDaemonDoesNotWaitForAnInitialize(t *testing.T) {
 	fifo, held := tooltest.NewFIFO(t)
-	b := mount(t, fake(t, "sleepy").Env(tooltest.FIFO, fifo))
+	b := mount(t, script(t, "!cold\n!hold\n!blocks").Env(tooltest.FIFO, fifo))
 	result := make(chan model.ToolResult, 1)
-	go func() { result <- b.call("ok") }()
+	go func() { result <- b.call() }()
 	released := held()
 	b.Close(t.Context())
 	b.fails(<-result, tool.Aborted)
@@ -389,7 +277,7 @@ func TestStoppingTheDaemonDoesNotWaitForAnInitialize(t *testing.T) {
 }
 
 func TestStoppingTheDaemonAbortsCalls(t *testing.T) {
-	b := mount(t, fake(t, "fake"))
+	b := mount(t, script(t, "!get\n"+logLine("hanging")+"\n!blocks"))
 	var log tooltest.Log
 	closed := make(chan struct{})
 	log.On = func(model.ToolUpdate) {
@@ -398,51 +286,75 @@ func TestStoppingTheDaemonAbortsCalls(t *testing.T) {
 			close(closed)
 		}()
 	}
-	r := b.Call(t.Context(), tooltest.Invocation("x.hang", `{}`), log.Add)
+	r := b.Call(t.Context(), tooltest.Invocation("x.run", `{}`), log.Add)
 	<-closed
 	b.fails(r, tool.Aborted, "the daemon is stopping")
+	b.gone()
 }
 
-func TestAnIdleExtensionIsShutDown(t *testing.T) {
+func TestStoppingInHasteKillsAtOnce(t *testing.T) {
+	b := mount(t, script(t, "!immortal\n!get\n!ok\n!blocks"), func(h *host) { h.waits.ack = time.Hour })
+	b.succeeds("did it")
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	b.Close(over)
+	b.gone()
+}
+
+func TestAnIdleExtensionIsShutDownAndStartedAgain(t *testing.T) {
 	fifo, held := tooltest.NewFIFO(t)
-	b := mount(t, fake(t, "fake").Env(tooltest.FIFO, fifo), func(h *host) { h.idle = time.Millisecond })
+	b := mount(t, script(t, "").Env(tooltest.FIFO, fifo), func(h *host) { h.waits.idle = time.Millisecond })
 	b.List(t.Context())
 	held()() // it holds the FIFO from its shutdown to its end
-	if b.happened("shutdown") != 1 {
-		t.Error("want one shutdown")
+	if sent := tooltest.Lines(t, filepath.Join(b.workdir, trace)); !strings.Contains(sent[len(sent)-1], `"method":"shutdown"`) {
+		t.Errorf("got %q, want a shutdown", sent)
 	}
-}
-
-func TestAnExtensionThatWillNotGoIsKilled(t *testing.T) {
-	b := mount(t, fake(t, "clingy"))
-	b.succeeds("ok")
-	b.Close(t.Context())
-	if b.happened("shutdown") != 1 || b.happened("clings") != 1 {
-		t.Error("want it asked first")
-	}
-	tooltest.NoChildren(t)
 }
 
 func TestAPanicOfTheListenerReplacesTheProcess(t *testing.T) {
-	b := mount(t, fake(t, "fake"))
+	b := mount(t, script(t, "!get\n!logs 10\n!ok", ""))
 	var log tooltest.Log
 	log.On = func(model.ToolUpdate) { panic("ouch") }
-	b.fails(b.Call(t.Context(), tooltest.Invocation("x.logs", `{}`), log.Add), tool.Internal)
-	b.succeeds("ok")
+	b.fails(b.Call(t.Context(), tooltest.Invocation("x.run", `{}`), log.Add), tool.Internal)
+	b.succeeds("again")
 	b.starts(2)
 }
 
 func TestNothingIsLeftOfManyProcesses(t *testing.T) {
-	b := mount(t, fake(t, "fake"), func(h *host) { h.crashes.Free = 100 })
-	b.succeeds("ok")
+	b := mount(t, script(t, "!get\n!ok\n!get\n!exit 1"), func(h *host) { h.crashes.Free = 100 })
+	b.succeeds("did it")
+	b.fails(b.call(), tool.Crashed)
 	before := tooltest.FDs(t)
 	for range 10 {
-		b.fails(b.call("crash"), tool.Crashed)
-		b.succeeds("ok")
+		b.succeeds("did it")
+		b.fails(b.call(), tool.Crashed)
 	}
 	if after := tooltest.FDs(t); after != before {
 		t.Errorf("got %d open files after, %d before", after, before)
 	}
+}
+
+func TestAHundredCallsAcrossTwentyExtensionsAllGetTheirTurn(t *testing.T) {
+	const extensions, calls = 20, 100
+	dir := t.TempDir()
+	for i := range extensions {
+		d := tooltest.New(t, fmt.Sprint("x", i), "gevals", "player").Env("SCRIPT", "").Set("workdir", t.TempDir())
+		delete(d, "operations")
+		d.Write(t, dir)
+	}
+	b := &bench{t: t, Registry: tool.New(tool.Options{Dirs: []string{dir}, OutputDir: t.TempDir(), Dialects: map[string]tool.Dialect{tool.Gevals: Dialect}})}
+	t.Cleanup(func() { b.Close(context.Background()) })
+	var wg sync.WaitGroup
+	for i := range calls {
+		wg.Go(func() {
+			r := b.Call(t.Context(), tooltest.Invocation(fmt.Sprintf("x%d.run", i%extensions), `{}`), nil)
+			if !r.OK || r.Text != "again" {
+				t.Errorf("call %d: got %+v, want ok", i, r)
+			}
+		})
+	}
+	wg.Wait()
+	b.gone()
 }
 
 func TestTheExampleExtension(t *testing.T) {

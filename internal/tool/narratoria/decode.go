@@ -1,6 +1,7 @@
 package narratoria
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	jsonx "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/tool"
@@ -25,6 +25,9 @@ const (
 )
 
 var eventTypes = []string{typeLog, typeStatePatch, typeAsset, typeUIEvent, typeError, typeDone}
+
+// maxDepth is how deep a line may nest.
+const maxDepth = tool.MaxDepth
 
 // event is a decoded line. Which fields are set depends on Type.
 type event struct {
@@ -74,16 +77,17 @@ type wire struct {
 	Summary      jsontext.Value `json:"summary"`
 }
 
-// decode reads one line (narratoria §3, §4). The line is copied. Unknown
-// fields are ignored.
+// decode reads one line (narratoria §2.3, §3, §4). The line is copied. Unknown
+// fields are ignored, as are requestId and timestamp, whatever they are: only
+// one call ever hears the process, and no rule of an event is about them.
 func decode(line []byte) (*event, error) {
-	raw := slices.Clone(line)
-	if jsontext.Value(raw).Kind() != '{' {
-		return nil, errors.New("the line is not a JSON object")
-	}
 	var w wire
-	if err := jsonx.Unmarshal(raw, &w); err != nil {
-		return nil, fmt.Errorf("the line is not a JSON object in UTF-8: %w", err)
+	raw, err := tool.DecodeObject(bytes.Clone(line), &w)
+	switch {
+	case errors.Is(err, tool.ErrTooDeep):
+		return nil, fmt.Errorf("the line nests deeper than %d levels", maxDepth)
+	case err != nil:
+		return nil, fmt.Errorf("the line is %w", err)
 	}
 	if v, ok := tool.Text(w.Version); !ok || v != "0" {
 		return nil, fmt.Errorf(`version is %s, want "0"`, tool.Shorten(w.Version))
@@ -92,7 +96,7 @@ func decode(line []byte) (*event, error) {
 	if !ok || !slices.Contains(eventTypes, kind) {
 		return nil, fmt.Errorf("unknown event type %s", tool.Shorten(w.Type))
 	}
-	ev := &event{Type: kind, Raw: raw}
+	ev := &event{Type: kind, Raw: json.RawMessage(raw)}
 	if reason := ev.fill(&w); reason != "" {
 		return ev, &invalidEvent{kind, reason}
 	}

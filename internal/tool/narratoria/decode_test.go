@@ -1,122 +1,148 @@
 package narratoria
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
 )
 
-func TestALineIsAnEventOrSaysWhyNot(t *testing.T) {
-	const valid, invalid, broken = "valid", "invalid", "broken"
-	for _, c := range []struct{ line, kind, reason string }{
-		{`{"version":"0","type":"log","level":"info","message":"hi"}`, valid, ""},
-		{`{"type":"log","version":"0","level":"warn","message":"hi","fields":{"a":1},"requestId":7,"zzz":[]}`, valid, ""},
-		{`{"version":"0","type":"log","level":"info","message":"hi","fields":null}`, valid, ""},
-		{`{"version":"0","type":"log","level":"loud","message":"hi"}`, invalid, "level is \"loud\""},
-		{`{"version":"0","type":"log","message":"hi"}`, invalid, "level is absent"},
-		{`{"version":"0","type":"log","level":"info","message":""}`, invalid, "message is \"\""},
-		{`{"version":"0","type":"log","level":"info","message":7}`, invalid, "message is 7"},
-		{`{"version":"0","type":"log","level":"info","message":"hi","fields":[]}`, invalid, "fields is []"},
-		{`{"version":"0","type":"state_patch","patch":{}}`, valid, ""},
-		{`{"version":"0","type":"state_patch","patch":null}`, invalid, "patch is null"},
-		{`{"version":"0","type":"state_patch","patch":[1]}`, invalid, "patch is [1]"},
-		{`{"version":"0","type":"state_patch"}`, invalid, "patch is absent"},
-		{`{"version":"0","type":"asset","assetId":"a","kind":"image","mediaType":"image/png; q=1","path":"x"}`, valid, ""},
-		{`{"version":"0","type":"asset","assetId":"a","kind":"image","mediaType":"png","path":"x"}`, invalid, "mediaType"},
-		{`{"version":"0","type":"asset","assetId":"a","kind":"image","mediaType":"image/","path":"x"}`, invalid, "mediaType"},
-		{`{"version":"0","type":"asset","assetId":"a","kind":"image","mediaType":"image/png;;","path":"x"}`, invalid, "mediaType"},
-		{`{"version":"0","type":"asset","assetId":"","kind":"image","mediaType":"image/png","path":"x"}`, invalid, "assetId"},
-		{`{"version":"0","type":"asset","assetId":"a","kind":"image","mediaType":"image/png"}`, invalid, "path"},
-		{`{"version":"0","type":"asset","assetId":"a","kind":"image","mediaType":"image/png","path":"x","metadata":1}`, invalid, "metadata"},
-		{`{"version":"0","type":"ui_event","event":"boom"}`, valid, ""},
-		{`{"version":"0","type":"ui_event","event":"boom","payload":"x"}`, invalid, "payload"},
-		{`{"version":"0","type":"ui_event"}`, invalid, "event"},
-		{`{"version":"0","type":"error","errorCode":"E","errorMessage":"m"}`, valid, ""},
-		{`{"version":"0","type":"error","errorCode":"E"}`, invalid, "errorMessage"},
-		{`{"version":"0","type":"done","ok":false}`, valid, ""},
-		{`{"version":"0","type":"done","ok":"yes"}`, invalid, "ok is \"yes\""},
-		{`{"version":"0","type":"done","ok":true,"summary":1}`, invalid, "summary is 1"},
-		{`{"version":0,"type":"done","ok":true}`, broken, "version is 0"},
-		{`{"version":"1","type":"done","ok":true}`, broken, `version is "1"`},
-		{`{"type":"done","ok":true}`, broken, "version is absent"},
-		{`{"version":"0","type":"dance"}`, broken, `unknown event type "dance"`},
-		{`{"version":"0","Type":"done","ok":true}`, broken, "unknown event type absent"},
-		{`{"version":"0"}`, broken, "unknown event type absent"},
-		{`{"version":"0","type":"done","ok":true} x`, broken, "not a JSON object"},
-		{`{"version":"0","type":"done","ok":true,"ok":false}`, broken, "duplicate"},
-		{`[{"version":"0"}]`, broken, "not a JSON object"},
-		{`"done"`, broken, "not a JSON object"},
-		{`Starting up...`, broken, "not a JSON object"},
-		{`{"version":"0","type":"log","level":"info","message":"hi"`, broken, "not a JSON object"},
-		{"{\"version\":\"0\",\"type\":\"log\",\"level\":\"info\",\"message\":\"\xff\"}", broken, "UTF-8"},
-		{"{\"version\":\"0\",\"type\":\"log\",\"level\":\"info\",\"message\":\"m\",\"x\":\"\xff\"}", broken, "UTF-8"},
-	} {
-		_, err := decode([]byte(c.line))
-		got := broken
-		var bad *invalidEvent
-		switch {
-		case err == nil:
-			got = valid
-		case errors.As(err, &bad):
-			got = invalid
+// members says with another JSON reader what a line has to say: nil for one
+// that breaks the protocol (narratoria §2.3, §3, §5.2; tools.md §2).
+func members(line []byte) map[string]any {
+	var m map[string]any
+	numbers := json.NewDecoder(bytes.NewReader(line))
+	numbers.UseNumber()                                                    // they may be larger than any float
+	whole := jsontext.Value(line).IsValid(jsontext.AllowInvalidUTF8(true)) // no name twice
+	if !utf8.Valid(line) || !whole || numbers.Decode(&m) != nil || m == nil || depth(m) > maxDepth ||
+		m["version"] != "0" || !slices.Contains(eventTypes, text(m["type"])) {
+		return nil
+	}
+	return m
+}
+
+func depth(v any) int {
+	deepest := 0
+	switch v := v.(type) {
+	case map[string]any:
+		for _, w := range v {
+			deepest = max(deepest, depth(w))
 		}
-		if got != c.kind || err != nil && !strings.Contains(err.Error(), c.reason) {
-			t.Errorf("%s: got %s (%v), want %s (%s)", c.line, got, err, c.kind, c.reason)
+	case []any:
+		for _, w := range v {
+			deepest = max(deepest, depth(w))
+		}
+	default:
+		return 0
+	}
+	return deepest + 1
+}
+
+func text(v any) string { s, _ := v.(string); return s }
+
+var plainMIME = regexp.MustCompile(`^[a-z]+/[a-z0-9.+-]+$`)
+
+// keepsItsRules is the data model's validation rules.
+func keepsItsRules(m map[string]any) bool {
+	var required, objects []string
+	switch m["type"] {
+	case "log":
+		if !slices.Contains([]any{"debug", "info", "warn", "error"}, m["level"]) {
+			return false
+		}
+		required, objects = []string{"message"}, []string{"fields"}
+	case "state_patch":
+		_, ok := m["patch"].(map[string]any)
+		return ok
+	case "asset":
+		required, objects = []string{"assetId", "kind", "mediaType", "path"}, []string{"metadata"}
+	case "ui_event":
+		required, objects = []string{"event"}, []string{"payload"}
+	case "error":
+		required, objects = []string{"errorCode", "errorMessage"}, []string{"details"}
+	case "done":
+		_, ok := m["ok"].(bool)
+		_, words := m["summary"].(string)
+		return ok && (words || m["summary"] == nil)
+	}
+	for _, name := range required {
+		if text(m[name]) == "" {
+			return false
 		}
 	}
+	for _, name := range objects {
+		if _, ok := m[name].(map[string]any); !ok && m[name] != nil {
+			return false
+		}
+	}
+	return true
 }
 
 func FuzzDecode(f *testing.F) {
 	for _, line := range []string{
 		`{"version":"0","type":"log","level":"info","message":"hi","fields":{}}`,
+		`{"version":"0","type":"log","level":"info","message":"a\ud800b","x\udfff":1e999}`,
 		`{"version":"0","type":"state_patch","patch":{"a":null}}`,
 		`{"version":"0","type":"asset","assetId":"a","kind":"image","mediaType":"image/png","path":"x","metadata":{"w":1}}`,
 		`{"version":"0","type":"ui_event","event":"boom","payload":{}}`,
 		`{"version":"0","type":"error","errorCode":"E","errorMessage":"m","details":{}}`,
 		`{"version":"0","type":"done","ok":true,"summary":"s"}`,
-		`{"version":"0","type":"done","ok":1}`, `{`, `[]`, ``,
+		`{"version":"0","type":"state_patch","patch":` + nested(maxDepth) + `}`,
+		` {"version":"\u0030","type":"done","ok":1,"ok":1}`, `{`, `[]`, ``, "\ufeff{}", "{\"\xff\":1}",
 	} {
 		f.Add([]byte(line))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
 		before := string(line)
+		want := members(line)
 		ev, err := decode(line)
 		if string(line) != before {
 			t.Fatal("the line was changed")
 		}
 		var bad *invalidEvent
-		if err != nil && !errors.As(err, &bad) {
-			if ev != nil {
-				t.Fatalf("an event came with %v", err)
+		refused := errors.As(err, &bad)
+		switch {
+		case (err == nil || refused) != (want != nil):
+			t.Fatalf("got %v, want it to break the protocol: %v", err, want == nil)
+		case want == nil:
+			if ev != nil || len(err.Error()) > 1000 {
+				t.Fatalf("got %+v with %v", ev, err)
+			}
+			return
+		case !jsontext.Value(ev.Raw).IsValid() || len(ev.Raw) > len(before):
+			t.Fatalf("got %q, want it fit for the wire", ev.Raw)
+		case jsontext.Value(before).IsValid() && string(ev.Raw) != before:
+			t.Fatalf("got %q, want the line itself", ev.Raw)
+		}
+		if rules := keepsItsRules(want); refused && rules {
+			if ev.Type != typeAsset || plainMIME.MatchString(ev.MediaType) {
+				t.Fatalf("got %v, want it valid", err)
+			}
+		} else if !refused && !rules {
+			t.Fatalf("got %+v, want it refused", ev)
+		}
+		if refused {
+			if len(err.Error()) > 1000 && len(ev.MediaType) < 100 {
+				t.Fatalf("got a reason of %d bytes", len(err.Error()))
 			}
 			return
 		}
-		if !json.Valid(ev.Raw) || !utf8.Valid(ev.Raw) || string(ev.Raw) != before {
-			t.Fatalf("got %q, want the line itself, valid", ev.Raw)
-		}
-		if err != nil {
-			return
+		if m := ev.MediaType; ev.Type == typeAsset && !strings.Contains(m, "/") {
+			t.Fatalf("got media type %q", m)
 		}
 		for i := range line {
 			line[i] = 'x' // the reader takes its buffer back
 		}
-		required := map[string][]string{
-			typeLog: {ev.Level, ev.Message}, typeStatePatch: {string(ev.Patch)}, typeUIEvent: {ev.Name},
-			typeAsset: {ev.AssetID, ev.Kind, ev.MediaType, ev.Path}, typeError: {ev.ErrorCode, ev.ErrorDetail}, typeDone: nil,
-		}
-		values, known := required[ev.Type]
-		if !known {
-			t.Fatalf("got type %q", ev.Type)
-		}
-		for i, v := range values {
-			if v == "" || !utf8.ValidString(v) {
-				t.Fatalf("%s: required value %d is %q", ev.Type, i, v)
-			}
-		}
-		if ev.Patch != nil && (!json.Valid(ev.Patch) || ev.Patch[0] != '{') {
-			t.Fatalf("got patch %s, want an object", ev.Patch)
+		again, err := decode(ev.Raw)
+		if diff := cmp.Diff(ev, again); err != nil || diff != "" {
+			t.Fatalf("got %v, want the same from what is passed on: %s", err, diff)
 		}
 	})
 }

@@ -12,7 +12,9 @@
 package narratoria
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,6 +47,7 @@ const (
 	maxAssets = 10_000
 	maxErrors = 20
 	maxMade   = 100
+	maxSaid   = 4 << 10 // bytes of one text
 )
 
 // uiEvents are the ui_event names that clients of this daemon act on. All
@@ -139,7 +142,7 @@ func (h *host) Call(ctx context.Context, op string, inv model.Invocation, progre
 	p.Send(input) // the first in its queue always has room
 	p.CloseInput()
 
-	c := &call{desc: h.desc, progress: progress, assets: make(map[string]bool)}
+	c := &call{desc: h.desc, progress: progress, assets: make(map[[sha256.Size]byte]bool)}
 	fault := c.read(ctx, p)
 	if fault != nil {
 		p.Stop()
@@ -150,18 +153,25 @@ func (h *host) Call(ctx context.Context, op string, inv model.Invocation, progre
 	if !r.OK {
 		c.attach(&r, exit, stderr, p.Stderr(shownStderr))
 	}
-	h.report(op, inv.ID, r, exit, stderr)
+	h.report(op, inv.ID, r, c.errors, exit, stderr)
 	return r
 }
 
-func (h *host) report(op, id string, r model.ToolResult, exit tool.Exit, stderr string) {
+// report logs what people who run the daemon want to know of a call: its
+// failure, and the errors that the tool spoke of (narratoria §4.5).
+func (h *host) report(op, id string, r model.ToolResult, errs []string, exit tool.Exit, stderr string) {
 	fields := []zap.Field{zap.String("operation", op), zap.String("tool_call_id", id), zap.Stringer("exit", exit)}
+	if len(errs) > 0 {
+		fields = append(fields, zap.Strings("errors", errs))
+	}
 	if stderr != "" {
 		fields = append(fields, zap.String("stderr", stderr))
 	}
 	switch {
 	case r.Error != nil:
 		h.log.Warn("tool failed", append(fields, zap.String("code", r.Error.Code), zap.String("error", r.Error.Message))...)
+	case len(errs) > 0:
+		h.log.Warn("tool reported errors", fields...)
 	case stderr != "":
 		h.log.Debug("tool wrote to stderr", fields...)
 	}
@@ -190,9 +200,9 @@ func request(name, op string, inv model.Invocation) ([]byte, error) {
 type call struct {
 	desc     *tool.Descriptor
 	progress func(model.ToolUpdate)
-	assets   map[string]bool
-	made     []string // lines about assets, for the model
-	errors   []string // error events
+	assets   map[[sha256.Size]byte]bool // by the hash of their id, as an id may be long
+	made     []string                   // lines about assets, for the model
+	errors   []string                   // error events
 	done     *event
 }
 
@@ -212,7 +222,7 @@ func (c *call) read(ctx context.Context, p *tool.Process) *tool.Fault {
 		case err != nil:
 			return tool.Faultf(tool.ProtocolError, "read the tool's output: %v", err)
 		}
-		if strings.TrimSpace(string(line)) == "" {
+		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
 		ev, err := decode(line)
@@ -250,9 +260,9 @@ func (c *call) handle(ev *event) error {
 			Tool: c.desc.Name, Supported: viewable(ev.MediaType), Metadata: ev.Metadata,
 		}
 		u.Delta = ev.Kind + " " + path
-		c.assets[ev.AssetID] = true
+		c.assets[sha256.Sum256([]byte(ev.AssetID))] = true
 		if len(c.made) < maxMade {
-			c.made = append(c.made, fmt.Sprintf("asset %s (%s): %s", ev.AssetID, ev.MediaType, path))
+			c.made = append(c.made, clip(fmt.Sprintf("asset %s (%s): %s", ev.AssetID, ev.MediaType, path)))
 		}
 	case typeUIEvent:
 		u.Delta = ev.Name
@@ -261,7 +271,7 @@ func (c *call) handle(ev *event) error {
 		}
 	case typeError:
 		u.Delta = ev.ErrorCode + ": " + ev.ErrorDetail
-		if c.errors = append(c.errors, u.Delta); len(c.errors) > maxErrors {
+		if c.errors = append(c.errors, clip(u.Delta)); len(c.errors) > maxErrors {
 			c.errors = c.errors[1:]
 		}
 	case typeDone:
@@ -272,9 +282,16 @@ func (c *call) handle(ev *event) error {
 	return nil
 }
 
+func clip(s string) string {
+	if len(s) <= maxSaid {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxSaid], "") + "…"
+}
+
 // checkAsset returns the asset's path, from the tool's working directory.
 func (c *call) checkAsset(ev *event) (string, error) {
-	if c.assets[ev.AssetID] {
+	if c.assets[sha256.Sum256([]byte(ev.AssetID))] {
 		return "", &invalidEvent{ev.Type, fmt.Sprintf("assetId %q is used twice", ev.AssetID)}
 	}
 	if len(c.assets) == maxAssets {

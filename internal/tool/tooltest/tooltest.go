@@ -32,9 +32,17 @@ const Mode = "NOUSED_TEST_TOOL"
 // FIFO is the variable that tells a tool which FIFO to hold open.
 const FIFO = "NOUSED_TEST_FIFO"
 
+// Daemon is the name of the fake that the test binary is when it is started as
+// the daemon starts itself, with "noused" as its own name: for [tool.Helper],
+// which this package cannot import.
+const Daemon = "noused"
+
 // Main runs the tests, or one of the fakes where the environment names it, and
 // fails when the tests leave a goroutine behind.
 func Main(m *testing.M, fakes map[string]func() int) {
+	if os.Args[0] == Daemon {
+		syscall.Exit(fakes[Daemon]())
+	}
 	if mode := os.Getenv(Mode); mode != "" {
 		// os.Exit sleeps for a second under the race detector.
 		syscall.Exit(fakes[mode]())

@@ -1,0 +1,160 @@
+// Package builtin has the daemon's own tools, read, write, edit, ls, find,
+// grep and bash (tools.md §6). They are a gevals extension like any other: a
+// child process, `noused extension files`, that speaks the protocol of
+// gevals-extension-protocol.md over its stdin and stdout.
+//
+// [Serve] is that child, [Descriptor] how the daemon starts it.
+//
+// # Concurrency properties
+//
+// A child answers one call at a time, in the order of the requests; whoever
+// wants calls side by side starts several. Files are replaced whole, so that
+// nobody sees half of one; two writers of the same file are not told of each
+// other.
+//
+// # What it refuses to do
+//
+// It keeps nobody in the workdir: the sandbox of the descriptor does that. It
+// keeps no state between two calls, gives no command a terminal or an input,
+// and reads no file that is not a regular one.
+package builtin
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	jsonx "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/tool"
+)
+
+const (
+	// Name is the extension's name in its manifest (tools.md §6).
+	Name = "files"
+
+	version         = "1.0.0"
+	protocolVersion = "0.0.1"
+	description     = "Files and commands in the working directory"
+
+	// callTimeout is the descriptor's: longer than bash may take.
+	callTimeout = maxBashTime + time.Minute
+	// processes is how many calls may run side by side.
+	processes = 8
+)
+
+// The text of a result stays within what the registry hands to a model
+// (tools.md §5), with room for a note on what was left out.
+const (
+	maxText  = tool.DefaultMaxText - 1<<10 // bytes
+	maxLines = tool.DefaultMaxLines - 5
+)
+
+// Descriptor returns the descriptor of the built-in tools, whose process is
+// self, a program's path or name, called with "extension files". The tools are
+// known under their bare names and run in the sandbox "workdir". environ is
+// the daemon's environment. Errors are those of [tool.ParseDescriptor].
+func Descriptor(self, workdir string, environ []string) (*tool.Descriptor, error) {
+	if strings.ContainsRune(self, filepath.Separator) {
+		abs, err := filepath.Abs(self)
+		if err != nil {
+			return nil, fmt.Errorf("built-in tools: %w", err)
+		}
+		self = abs
+	}
+	names := make([]string, 0, len(operations))
+	for _, op := range operations {
+		names = append(names, op.name)
+	}
+	text, err := jsonx.Marshal(map[string]any{
+		"name": Name, "kind": "tool", "protocol": tool.Gevals, "version": version, "description": description,
+		"transport":    tool.Transport{Type: "stdio", Command: []string{self, "extension", Name}},
+		"capabilities": names, "timeout": callTimeout.String(), "concurrency": processes,
+		"sandbox": tool.SandboxWorkdir,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("built-in tools: %w", err)
+	}
+	d, err := tool.ParseDescriptor(text, workdir, workdir, environ)
+	if err != nil {
+		return nil, fmt.Errorf("built-in tools: %w", err)
+	}
+	d.Bare = true
+	return d, nil
+}
+
+// operation is one tool. Its error is a *fault where the call itself is wrong,
+// and anything else where the call was right and could not be done.
+type operation struct {
+	name        string
+	description string
+	params      jsontext.Value
+	run         func(c *call, args jsontext.Value) (string, error)
+}
+
+var operations = []operation{
+	{
+		"read",
+		"Read a text file. Lines come numbered. A long file comes in parts: the end of each part says with which offset the next one begins.",
+		object(`"path":`+pathParam+`,
+			"offset":{"type":"integer","minimum":1,"description":"first line to read, counted from 1"},
+			"limit":{"type":"integer","minimum":1,"description":"how many lines to read at most"}`, "path"),
+		read,
+	},
+	{
+		"write",
+		"Write a file, replacing it if there is one. Missing folders are made.",
+		object(`"path":`+pathParam+`,"content":{"type":"string","description":"the whole content of the file"}`, "path", "content"),
+		write,
+	},
+	{
+		"edit",
+		"Replace text in a file. old_text must be exactly what the file has, without line numbers, and must be there only once unless replace_all is set.",
+		object(`"path":`+pathParam+`,
+			"old_text":{"type":"string","minLength":1,"description":"the text to replace"},
+			"new_text":{"type":"string","description":"the text to put in its place"},
+			"replace_all":{"type":"boolean","description":"replace every occurrence"}`, "path", "old_text", "new_text"),
+		edit,
+	},
+	{
+		"ls",
+		"List a folder, sorted by name, with sizes in bytes.",
+		object(`"path":{"type":"string","description":"the folder; without it, the working directory"}`),
+		ls,
+	},
+	{
+		"find",
+		"Find files and folders by name. Files that git ignores are left out.",
+		object(`"pattern":{"type":"string","minLength":1,"description":"a glob such as *.go, src/**/*.{js,ts} or cmd/; without a slash it fits at any depth, ending with one it finds only folders"},
+			"path":{"type":"string","description":"the folder to look in; without it, the working directory"}`, "pattern"),
+		find,
+	},
+	{
+		"grep",
+		"Search the lines of text files. Files that git ignores and binary files are left out.",
+		object(`"pattern":{"type":"string","minLength":1,"description":"a regular expression in RE2 syntax; (?i) before it ignores case"},
+			"path":{"type":"string","description":"the file or folder to search; without it, the working directory"},
+			"glob":{"type":"string","description":"search only files whose name fits, such as *.go or src/**/*.ts"}`, "pattern"),
+		grep,
+	},
+	{
+		"bash",
+		"Run a shell command in the working directory. It has no terminal and no input, and what it leaves in the background ends with it.",
+		object(`"command":{"type":"string","minLength":1,"description":"the command"},
+			"timeout":{"type":"number","exclusiveMinimum":0,"maximum":600,"description":"seconds after which it is stopped; 120 if not given"}`, "command"),
+		bash,
+	},
+}
+
+const pathParam = `{"type":"string","minLength":1,"description":"a path; a relative one is meant from the working directory"}`
+
+// object is the JSON Schema of an object with these properties and no others.
+func object(properties string, required ...string) jsontext.Value {
+	list := "[]"
+	if len(required) > 0 {
+		list = `["` + strings.Join(required, `","`) + `"]`
+	}
+	return jsontext.Value(`{"type":"object","properties":{` + properties + `},"required":` + list + `,"additionalProperties":false}`)
+}

@@ -1,0 +1,314 @@
+package tool
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// markName is the variable that all descendants of a child carry, unless
+	// they clear their environment.
+	markName = "NOUSED_CHILD"
+	// clearTime is how long the end of a process waits for what it left behind
+	// to be dead.
+	clearTime = 2 * time.Second
+	// lookTime is how long it waits before it looks again.
+	lookTime = 10 * time.Millisecond
+	// maxDoubts is how often an empty environment is looked at before it counts
+	// as one without a mark: it is empty for an instant while a program is
+	// executed.
+	maxDoubts = 3
+	// maxEnviron bounds what is read of a process's environment, in bytes.
+	maxEnviron = 8 << 20
+)
+
+// orphans are the processes that this one adopts when their parents end: the
+// kernel hands them to the nearest subreaper. An orphan lives for as long as
+// the child whose mark it carries. One without a mark, or with that of a child
+// that has ended, belongs to nobody and is killed; its own children then become
+// orphans in turn. So nothing outlives its call, whatever it did to its
+// process group, session or parents; and that there is nothing to do is one
+// small file of /proc.
+//
+// Processes of the daemon's own group are left alone: no tool starts in it.
+type orphans struct {
+	id    string // marks are id.number
+	group int
+	wake  chan os.Signal
+	quit  chan struct{}
+	work  sync.WaitGroup
+
+	mu   sync.Mutex
+	last uint64
+	live map[uint64]int // number → process, 0 while it is being started
+
+	// sweeping is held while the orphans are looked at, /proc and all: as nobody
+	// else reaps them, none of their numbers is used anew meanwhile.
+	sweeping sync.Mutex
+	doubts   map[int]int
+}
+
+func newOrphans() *orphans {
+	var random [8]byte
+	rand.Read(random[:]) // never fails
+	o := &orphans{
+		id:    fmt.Sprintf("%d-%s", os.Getpid(), hex.EncodeToString(random[:])),
+		group: unix.Getpgrp(), live: make(map[uint64]int),
+		wake: make(chan os.Signal, 1), quit: make(chan struct{}),
+	}
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // Linux 3.4
+	signal.Notify(o.wake, unix.SIGCHLD)
+	o.work.Go(o.reap)
+	return o
+}
+
+// reap takes away those that die while their child lives on. It ends with
+// close.
+func (o *orphans) reap() {
+	defer signal.Stop(o.wake)
+	for {
+		select {
+		case <-o.wake:
+			o.sweep()
+		case <-o.quit:
+			return
+		}
+	}
+}
+
+func (o *orphans) close() {
+	close(o.quit)
+	o.work.Wait()
+	o.clear()
+}
+
+// next returns a number and the variable that marks its child.
+func (o *orphans) next() (uint64, string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last++
+	return o.last, fmt.Sprintf("%s=%s.%d", markName, o.id, o.last)
+}
+
+// born is called before the child is started, with 0, and with its process
+// after.
+func (o *orphans) born(number uint64, pid int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.live[number] = pid
+}
+
+func (o *orphans) died(number uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.live, number)
+}
+
+// clear ends what nobody needs any more, and waits until it is dead. It returns
+// false when something is still not dead after clearTime.
+func (o *orphans) clear() bool {
+	for deadline := time.Now().Add(clearTime); ; {
+		left := o.sweep()
+		if len(left) == 0 {
+			return true
+		}
+		if time.Now().After(deadline) {
+			return false
+		}
+		await(left[0], lookTime)
+	}
+}
+
+// await returns when a process has ended, or later than d.
+func await(pid int, d time.Duration) {
+	fds := []unix.PollFd{}
+	if fd, err := unix.PidfdOpen(pid, 0); err == nil {
+		defer unix.Close(fd)
+		fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	} else if errors.Is(err, unix.ESRCH) {
+		return
+	}
+	_, _ = unix.Poll(fds, int(d.Milliseconds()))
+}
+
+// sweep looks at each orphan once: it reaps the dead and kills those that
+// belong to nobody. It returns those of the latter that are not gone yet.
+func (o *orphans) sweep() (left []int) {
+	o.sweeping.Lock()
+	defer o.sweeping.Unlock()
+	doubts := make(map[int]int)
+	for _, pid := range adopted() {
+		st, err := readStat(pid)
+		if err != nil || st.group == o.group || o.ours(pid) {
+			continue
+		}
+		if st.dead() {
+			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
+			continue
+		}
+		mark, err := readMark(pid)
+		if o.belongs(mark) {
+			continue
+		}
+		if errors.Is(err, errNoEnviron) && o.doubts[pid] < maxDoubts {
+			doubts[pid] = o.doubts[pid] + 1
+			left = append(left, pid)
+			continue
+		}
+		if unix.Kill(pid, unix.SIGKILL) == nil {
+			left = append(left, pid)
+		}
+	}
+	o.doubts = doubts
+	return left
+}
+
+// belongs reports whether a mark is that of a child which lives, or was given
+// by another Supervisor of this process.
+func (o *orphans) belongs(mark string) bool {
+	id, n, _ := strings.Cut(mark, ".")
+	if id != o.id {
+		ours, _, _ := strings.Cut(o.id, "-")
+		return strings.HasPrefix(id, ours+"-")
+	}
+	number, err := strconv.ParseUint(n, 10, 64)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, lives := o.live[number]
+	return err == nil && lives
+}
+
+// ours reports whether a process is a child itself, which [Process.Wait] reaps.
+// Those become the main thread's when the spawning thread has ended.
+func (o *orphans) ours(pid int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, child := range o.live {
+		if child == pid {
+			return true
+		}
+	}
+	return false
+}
+
+// adopted returns the children of the main thread, to which the kernel gives
+// the orphans; those that the Supervisor starts are the spawning thread's. On a
+// kernel that does not tell, it is all children, found the long way.
+func adopted() []int {
+	self := os.Getpid()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", self))
+	if err != nil {
+		var pids []int
+		for pid, st := range allProcesses() {
+			if st.parent == self && st.group != pid { // a child of ours leads its group
+				pids = append(pids, pid)
+			}
+		}
+		return pids
+	}
+	if len(text) == 0 {
+		return nil
+	}
+	var pids []int
+	for word := range strings.FieldsSeq(string(text)) {
+		if pid, err := strconv.Atoi(word); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// stat is what /proc/PID/stat says of a process.
+type stat struct {
+	state         byte
+	parent, group int
+	threads       int
+	start         int // in clock ticks since the boot
+}
+
+// dead reports a process that is only waiting to be reaped. A main thread may
+// end before the others do.
+func (s stat) dead() bool { return (s.state == 'Z' || s.state == 'X') && s.threads <= 1 }
+
+func readStat(pid int) (stat, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return stat{}, err
+	}
+	return parseStat(text)
+}
+
+// parseStat reads the fields after the name, which may hold anything.
+func parseStat(text []byte) (stat, error) {
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) < 20 || len(fields[0]) != 1 {
+		return stat{}, errors.New("not a process's stat")
+	}
+	s := stat{state: fields[0][0]}
+	for i, into := range map[int]*int{1: &s.parent, 2: &s.group, 17: &s.threads, 19: &s.start} {
+		n, err := strconv.Atoi(fields[i])
+		if err != nil {
+			return stat{}, err
+		}
+		*into = n
+	}
+	return s, nil
+}
+
+var errNoEnviron = errors.New("the environment is empty")
+
+// readMark returns the mark in a process's environment, "" for none.
+func readMark(pid int) (string, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxEnviron))
+	if len(text) == 0 && err == nil {
+		err = errNoEnviron
+	}
+	return findMark(text), err
+}
+
+func findMark(environ []byte) string {
+	for kv := range bytes.SplitSeq(environ, []byte{0}) {
+		if value, ok := bytes.CutPrefix(kv, []byte(markName+"=")); ok {
+			return string(value)
+		}
+	}
+	return ""
+}
+
+// allProcesses returns every process that /proc shows.
+func allProcesses() map[int]stat {
+	all := make(map[int]stat)
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return all
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if st, err := readStat(pid); err == nil {
+			all[pid] = st
+		}
+	}
+	return all
+}

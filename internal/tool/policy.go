@@ -1,0 +1,96 @@
+package tool
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+)
+
+// Policy says which operations may be called, by patterns over the names that
+// a model sees, in the manner of a shell: * and ? and [a-z]. What Deny has is
+// denied, whatever Allow says; an empty Allow is everything (tools.md §5).
+type Policy struct {
+	Allow, Deny []string
+}
+
+// Check reports the first pattern that is none.
+func (p Policy) Check() error {
+	for _, list := range [][]string{p.Allow, p.Deny} {
+		for _, pattern := range list {
+			if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
+				return fmt.Errorf("%q is no pattern", pattern)
+			}
+		}
+	}
+	return nil
+}
+
+// decide tells whether an operation may be called, and the pattern that says
+// so, "" where none does.
+func (p Policy) decide(name string) (pattern string, ok bool) {
+	for _, pattern := range p.Deny {
+		if matches(pattern, name) {
+			return pattern, false
+		}
+	}
+	for _, pattern := range p.Allow {
+		if matches(pattern, name) {
+			return pattern, true
+		}
+	}
+	return "", len(p.Allow) == 0
+}
+
+// excludes tells whether no operation of a module may be called, so that it
+// need not even be started to say which it has.
+func (p Policy) excludes(d *Descriptor) (pattern string, ok bool) {
+	if d.Bare {
+		return "", false
+	}
+	prefix := d.Name + "."
+	for _, pattern := range p.Deny {
+		if before, all := strings.CutSuffix(pattern, "*"); all && matches(before, prefix[:min(len(before), len(prefix))]) && len(before) <= len(prefix) {
+			return pattern, true
+		}
+	}
+	for _, pattern := range p.Allow {
+		literal := pattern
+		if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {
+			literal = pattern[:i]
+		}
+		if strings.HasPrefix(literal, prefix) || strings.HasPrefix(prefix, literal) {
+			return "", false
+		}
+	}
+	return "", len(p.Allow) > 0
+}
+
+// matches is path.Match without a separator that is special.
+func matches(pattern, name string) bool {
+	ok, err := path.Match(strings.ReplaceAll(pattern, "/", "\x00"), strings.ReplaceAll(name, "/", "\x00"))
+	return err == nil && ok
+}
+
+func denied(name, pattern string) *Fault {
+	if pattern == "" {
+		return Faultf(Forbidden, "the policy does not allow %s", name)
+	}
+	return Faultf(Forbidden, "the policy denies %s (%s)", name, pattern)
+}
+
+// object is a JSON object of strings, without those that are empty.
+func object(pairs ...string) []byte {
+	members := map[string]string{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			members[pairs[i]] = strings.ToValidUTF8(pairs[i+1], "\uFFFD")
+		}
+	}
+	text, err := json.Marshal(members, json.Deterministic(true))
+	if err != nil {
+		return nil // strings alone: nothing in it can fail
+	}
+	return text
+}

@@ -1,0 +1,263 @@
+package tool
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+
+	"noused/internal/model"
+	"noused/internal/tool/tooltest"
+)
+
+// auditLog keeps what it is told, a line an event.
+type auditLog struct {
+	mu    sync.Mutex
+	lines []string
+	hooks map[string]func(context.Context, []byte) error
+}
+
+func (a *auditLog) Record(ev model.AuditEvent) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	line := strings.TrimSpace(fmt.Sprint(ev.Event, " ", ev.Module, " ", ev.Status, " ", string(ev.Data)))
+	if ev.Error != nil {
+		line += " " + ev.Error.Code
+	}
+	a.lines = append(a.lines, strings.Join(strings.Fields(line), " "))
+}
+
+func (a *auditLog) AddHook(name string, deliver func(context.Context, []byte) error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.hooks == nil {
+		a.hooks = map[string]func(context.Context, []byte) error{}
+	}
+	a.hooks[name] = deliver
+}
+
+func (a *auditLog) RemoveHook(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.hooks, name)
+}
+
+// take returns what was kept since the last time.
+func (a *auditLog) take() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	lines := a.lines
+	a.lines = nil
+	return lines
+}
+
+func TestPolicy(t *testing.T) {
+	for _, c := range []struct {
+		allow, deny string
+		name        string
+		ok          bool
+	}{
+		{"", "", "a.b", true},
+		{"", "a.b", "a.b", false},
+		{"", "a.*", "a.b", false},
+		{"", "a.*", "ab.c", true},
+		{"", "*", "a.b", false},
+		{"", "a/*", "a/b.c", false},
+		{"", "?.[bc]", "a.c", false},
+		{"", "?.[bc]", "a.d", true},
+		{"a.*", "", "a.b", true},
+		{"a.*", "", "b.b", false},
+		{"read", "", "read", true},
+		{"read", "", "write", false},
+		{"a.*", "a.rm", "a.rm", false}, // deny wins
+		{"*", "a.rm", "a.ls", true},
+	} {
+		p := Policy{Allow: strings.Fields(c.allow), Deny: strings.Fields(c.deny)}
+		if _, ok := p.decide(c.name); ok != c.ok {
+			t.Errorf("allow %q deny %q: %s is allowed: %t, want %t", c.allow, c.deny, c.name, ok, c.ok)
+		}
+	}
+	for _, pattern := range []string{"", "[", `a\`} {
+		if err := (Policy{Deny: []string{pattern}}).Check(); err == nil {
+			t.Errorf("%q is taken for a pattern", pattern)
+		}
+	}
+}
+
+func TestPolicyKeepsModulesFromBeingStarted(t *testing.T) {
+	for _, c := range []struct {
+		allow, deny string
+		excluded    bool
+	}{
+		{"", "", false},
+		{"", "m.*", true},
+		{"", "m*", true},
+		{"", "*", true},
+		{"", "m.x*", false},
+		{"", "m.x", false},
+		{"", "n.*", false},
+		{"n.*", "", true},
+		{"n.* m.x", "", false},
+		{"?.x", "", false},
+		{"m*", "", false},
+	} {
+		p := Policy{Allow: strings.Fields(c.allow), Deny: strings.Fields(c.deny)}
+		if _, got := p.excludes(&Descriptor{Name: "m"}); got != c.excluded {
+			t.Errorf("allow %q deny %q: excluded %t, want %t", c.allow, c.deny, got, c.excluded)
+		}
+		if _, got := p.excludes(&Descriptor{Name: "m", Bare: true}); got {
+			t.Errorf("allow %q deny %q: a module of bare names is excluded", c.allow, c.deny)
+		}
+	}
+}
+
+// What the policy denies is never asked nor started, is a forbidden call, and
+// is audited, as is what it allows.
+func TestDeniedCallsReachNobody(t *testing.T) {
+	var audit auditLog
+	m, shut := offers("ls", "rm"), offers("op")
+	r := registry(t, Options{Policy: Policy{Deny: []string{"m.rm", "shut.*"}}, Audit: &audit}, map[string]*fakeHost{"m": m, "shut": shut})
+	audit.take()
+	for _, name := range []string{"m.rm", "m__rm", "shut.op"} {
+		if got := call(t, r, name, "{}"); got.OK || got.Error.Code != Forbidden {
+			t.Errorf("%s: got %+v, want it forbidden", name, got)
+		}
+	}
+	if m.asked.Load()+shut.asked.Load() > 0 {
+		t.Error("a module was asked what it can do for a call that is denied")
+	}
+	if got := call(t, r, "m.ls", "{}"); !got.OK {
+		t.Errorf("got %+v", got)
+	}
+	want := []string{
+		`policy:decision error {"decision":"deny","pattern":"m.rm","tool":"m.rm"}`,
+		`policy:decision error {"decision":"deny","pattern":"m.rm","tool":"m.rm"}`,
+		`policy:decision error {"decision":"deny","pattern":"shut.*","tool":"shut.op"}`,
+		`policy:decision ok {"decision":"allow","tool":"m.ls"}`,
+		`module:invoke m ok {"op":"ls"}`,
+	}
+	if diff := cmp.Diff(want, audit.take()); diff != "" {
+		t.Error(diff)
+	}
+	health := map[string]bool{}
+	for _, i := range r.List(t.Context()) {
+		health[i.Name] = i.Healthy
+	}
+	if diff := cmp.Diff(map[string]bool{"m.ls": true, "m.rm": false, "shut": false}, health); diff != "" {
+		t.Error(diff)
+	}
+	if shut.asked.Load() > 0 {
+		t.Error("a module was started that may not be called at all")
+	}
+}
+
+func TestCallsAreAudited(t *testing.T) {
+	var audit auditLog
+	m := offers("op")
+	m.call = func(_ context.Context, _ string, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
+		progress(model.ToolUpdate{Asset: &model.Asset{ID: "a", MediaType: "image/png", Path: "/x.png"}})
+		return model.Failed(ToolFailed, "no")
+	}
+	r := registry(t, Options{Audit: &audit}, map[string]*fakeHost{"m": m})
+	call(t, r, "m.op", `{"password":"hunter2"}`)
+	want := []string{
+		`mount:add m {"kind":"tool","protocol":"fake"}`,
+		`policy:decision ok {"decision":"allow","tool":"m.op"}`,
+		`artifact:write m {"asset_id":"a","media_type":"image/png","path":"/x.png"}`,
+		`module:invoke m error {"op":"op"} tool_failed`,
+	}
+	if diff := cmp.Diff(want, audit.take()); diff != "" {
+		t.Error(diff)
+	}
+	r.Close(t.Context())
+	if got := audit.take(); !slices.Equal(got, []string{"mount:remove m"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// What is reloaded while a call runs ends after that call, not with it.
+func TestReloadLeavesRunningCallsAlone(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, version string) {
+		tooltest.New(t, name, "gevals", "early").Set("version", version).Write(t, dir)
+	}
+	write("stays", "1")
+	write("changes", "1")
+	write("goes", "1")
+	var audit auditLog
+	var mu sync.Mutex
+	hosts := map[string]*fakeHost{}
+	enter, leave := make(chan struct{}), make(chan struct{})
+	dialect := func(d *Descriptor, _ *Supervisor, _ *zap.Logger) Host {
+		h := offers("op")
+		h.call = func(context.Context, string, model.Invocation, func(model.ToolUpdate)) model.ToolResult {
+			if d.Version == "1" && d.Name != "stays" {
+				enter <- struct{}{}
+				<-leave
+			}
+			return model.ToolResult{OK: true, Text: d.Version}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		hosts[d.Name+d.Version] = h
+		return h
+	}
+	r := New(Options{Dirs: []string{dir}, Dialects: map[string]Dialect{Gevals: dialect}, Audit: &audit, OutputDir: t.TempDir()})
+	defer r.Close(t.Context())
+	var running sync.WaitGroup
+	for _, name := range []string{"changes.op", "goes.op"} {
+		running.Go(func() {
+			if got := call(t, r, name, "{}"); got.Text != "1" {
+				t.Errorf("%s: got %+v, want the call to end as it began", name, got)
+			}
+		})
+		<-enter
+	}
+	audit.take()
+	write("changes", "2")
+	write("new", "1")
+	remove(t, dir, "goes.json")
+	put(t, dir, "stays.json", "{broken")
+	c := r.Reload()
+	if got := fmt.Sprint(c.Added, c.Changed, c.Removed, len(c.Errors)); got != "[new] [changes] [goes] 1" || !strings.Contains(c.Errors[0].Error(), "stays.json") {
+		t.Errorf("got %s %v", got, c.Errors)
+	}
+	slices.Sort(audit.lines)
+	if diff := cmp.Diff([]string{
+		`mount:add changes {"kind":"tool","protocol":"gevals","version":"2"}`,
+		`mount:add new {"kind":"tool","protocol":"gevals","version":"1"}`,
+		"mount:remove changes", "mount:remove goes",
+	}, audit.take()); diff != "" {
+		t.Error(diff)
+	}
+	for name, want := range map[string]string{"changes.op": "2", "stays.op": "1", "goes.op": UnsupportedOp} {
+		got := call(t, r, name, "{}")
+		if got.OK && got.Text != want || !got.OK && got.Error.Code != want {
+			t.Errorf("%s after the reload: got %+v, want %s", name, got, want)
+		}
+	}
+	if c := r.Reload(); len(c.Added)+len(c.Changed)+len(c.Removed) > 0 || len(c.Errors) != 1 {
+		t.Errorf("a reload of the same: got %+v", c)
+	}
+	mu.Lock()
+	old := []*fakeHost{hosts["changes1"], hosts["goes1"]}
+	mu.Unlock()
+	for _, h := range old {
+		if h.closed.Load() {
+			t.Error("a module was ended in the middle of its call")
+		}
+	}
+	close(leave)
+	running.Wait()
+	r.retiring.Wait()
+	for _, h := range old {
+		if !h.closed.Load() {
+			t.Error("a module was left running")
+		}
+	}
+}
