@@ -45,11 +45,11 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 func (a *app) main(args []string) int {
 	root := a.root()
 	root.SetArgs(args)
-	err := root.Execute()
+	cmd, err := root.ExecuteC()
 	if err == nil {
 		err = a.out.failure()
 	}
-	return a.report(err)
+	return a.report(cmd, err)
 }
 
 // output is standard output with a memory: the first failed write is kept and

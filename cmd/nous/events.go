@@ -46,9 +46,16 @@ lines as they are on the wire.`,
 func (a *app) followEvents(ctx context.Context, p protocol.SubscribeParams) error {
 	keys := watchInterrupts(ctx)
 	defer keys.stop()
+	if p.SessionID != "" { // the event socket would wait for it for ever
+		if _, err := ask(keys.soft, a, protocol.GetState, protocol.GetStateParams{Scope: a.scope()}); err != nil {
+			return err
+		}
+	}
 	f, err := a.subscribe(keys.soft, p)
 	if err == nil {
 		switch {
+		case p.After != nil && f.events.Gap() && *p.After > f.events.Last() && (p.Epoch == "" || p.Epoch == f.events.Epoch()):
+			a.notef("there is no event %d yet; here is what is kept", *p.After)
 		case p.Epoch != "" && p.Epoch != f.events.Epoch():
 			a.notef("that was an earlier start of the daemon; here is what this one keeps")
 		case f.events.Gap():

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
@@ -60,7 +61,8 @@ type quietExit struct{ status int }
 func (e *quietExit) Error() string { return fmt.Sprintf("exit status %d", e.status) }
 
 // report tells an error to standard error and returns its exit status.
-func (a *app) report(err error) int {
+// With --json what the daemon says is told to standard output, too.
+func (a *app) report(cmd *cobra.Command, err error) int {
 	var (
 		quiet *quietExit
 		usage *usageError
@@ -74,7 +76,7 @@ func (a *app) report(err error) int {
 		return quiet.status
 	case errors.As(err, &usage):
 		a.complain(err.Error())
-		a.notef("run `nous help` to see what there is")
+		a.notef("run `%s --help` to see what there is", cmd.CommandPath())
 		return exitUsage
 	case errors.As(err, &gone):
 		a.complain(gone.Error())
@@ -84,6 +86,11 @@ func (a *app) report(err error) int {
 		a.complain(err.Error())
 		return exitNoDaemon
 	case errors.As(err, &wire):
+		if a.json {
+			if line, err := json.Marshal(map[string]*protocol.Error{"error": wire}); err == nil {
+				a.printf("%s\n", line)
+			}
+		}
 		a.complain(describeError(string(wire.Code), wire.Message, wire.Cause))
 		return exitFailed
 	default:

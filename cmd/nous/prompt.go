@@ -41,17 +41,20 @@ same run.`,
 			if err != nil {
 				return err
 			}
+			held := wait && a.json // the answer is the daemon's, events and all
 			p := protocol.PromptParams{
-				Scope: a.scope(), Text: text, Wait: &wait, LeafID: leaf,
+				Scope: a.scope(), Text: text, Wait: &held, LeafID: leaf,
 				StreamingBehavior: behavior, IdempotencyKey: idem,
 			}
 			switch {
 			case async:
 				return query(cmd.Context(), a, protocol.Prompt, p, a.printAnswer)
-			case wait:
+			case wait && a.json:
 				return a.promptAndWait(cmd.Context(), p)
+			case wait:
+				return a.promptAndFollow(cmd.Context(), p, &lastView{a: a})
 			default:
-				return a.promptAndFollow(cmd.Context(), p)
+				return a.promptAndFollow(cmd.Context(), p, a.runView())
 			}
 		},
 	}
@@ -79,7 +82,7 @@ func behaviorOf(flag string) (string, error) {
 
 // promptAndFollow subscribes before it prompts, so that no event of the run
 // can be missed: those that come before the reply wait in the subscription.
-func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams) error {
+func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams, view runView) error {
 	keys := watchInterrupts(ctx)
 	defer keys.stop()
 	c, err := client.Dial(keys.hard, a.socket)
@@ -91,7 +94,7 @@ func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams) erro
 	if err != nil {
 		return leftOr(err)
 	}
-	w := &watch{a: a, keys: keys, feed: f, show: a.runView()}
+	w := &watch{a: a, keys: keys, feed: f, show: view}
 	defer func() { w.feed.close() }()
 	reply, err := client.Call(keys.hard, c, protocol.Prompt, p)
 	if err != nil {
@@ -105,7 +108,8 @@ func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams) erro
 	return leftOr(w.follow())
 }
 
-// promptAndWait lets the daemon wait, and still listens to Ctrl-C.
+// promptAndWait lets the daemon wait and prints its answer as it is on the wire;
+// it still listens to Ctrl-C.
 func (a *app) promptAndWait(ctx context.Context, p protocol.PromptParams) error {
 	keys := watchInterrupts(ctx)
 	defer keys.stop()

@@ -169,6 +169,21 @@ func TestExitStatusTellsHowTheRunEnded(t *testing.T) {
 				t.Errorf("got %d %q, want %d %q", got.status, got.errout, tc.status, tc.errout)
 			}
 		})
+		t.Run("last "+tc.reason, func(t *testing.T) {
+			got := nous(t, []string{"prompt", "--wait", "x"}, func(d *clienttest.Daemon) {
+				events := d.Events()
+				defer events.Close()
+				events.Subscribed(subscribedAt1)
+				accept(d, "r")
+				events.Event(1, "message_end", `{"run_id":"r","role":"assistant","text":"first"}`)
+				events.Event(2, "message_update", `{"run_id":"r","message_id":"m","delta":"la"}`)
+				events.Event(3, "message_end", `{"run_id":"r","role":"assistant","text":"last"}`)
+				events.Event(4, "agent_end", runEnd(tc.reason))
+			})
+			if got.status != tc.status || got.errout != tc.errout || got.out != "last\n" {
+				t.Errorf("got %d %q %q, want %d, the last answer alone and %q", got.status, got.out, got.errout, tc.status, tc.errout)
+			}
+		})
 		t.Run("wait "+tc.reason, func(t *testing.T) {
 			got := nous(t, []string{"prompt", "--json", "--wait", "x"}, func(d *clienttest.Daemon) {
 				answer(d, "prompt", "result", `{"output":"o","session_id":"s","run_id":"r","events":[{"type":"agent_end","payload":`+runEnd(tc.reason)+`}]}`)
@@ -383,7 +398,7 @@ func TestFirstInterruptAbortsAndWaits(t *testing.T) {
 }
 
 func TestSecondInterruptLeaves(t *testing.T) {
-	for name, args := range map[string][]string{"following": {"prompt", "x"}, "waiting": {"prompt", "--wait", "x"}} {
+	for name, args := range map[string][]string{"following": {"prompt", "x"}, "waiting": {"--json", "prompt", "--wait", "x"}} {
 		t.Run(name, func(t *testing.T) {
 			got := nous(t, args, func(d *clienttest.Daemon) {
 				if name == "following" {

@@ -53,11 +53,11 @@ func (a *app) printSessions(list []protocol.SessionInfo, active string) {
 			mark = "*"
 		}
 		rows[i] = []string{
-			mark, s.SessionID, s.UpdatedAt.Local().Format(time.DateTime), strconv.Itoa(s.Messages),
+			mark, s.SessionID, s.CreatedAt.Local().Format(time.DateTime), s.UpdatedAt.Local().Format(time.DateTime), strconv.Itoa(s.Messages),
 			s.RunState, oneLine(s.Title, 60),
 		}
 	}
-	a.printTable([]string{"", "SESSION", "UPDATED", "MESSAGES", "STATE", "TITLE"}, rows)
+	a.printTable([]string{"", "SESSION", "CREATED", "UPDATED", "MESSAGES", "STATE", "TITLE"}, rows)
 }
 
 func (a *app) newCommand() *cobra.Command {

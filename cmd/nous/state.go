@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -43,7 +44,7 @@ func (a *app) printState(s protocol.State) {
 		add("saying", oneLine(s.Partial.Text, lineWidth))
 	}
 	add("model", s.Model.Provider+"/"+s.Model.Name)
-	add("active tools", strings.Join(s.ActiveTools, ", "))
+	add("active tools", cmp.Or(strings.Join(s.ActiveTools, ", "), "none"))
 	if kind := s.SessionState.Kind(); kind == jsontext.KindBeginObject && string(s.SessionState) != "{}" {
 		add("session state", oneLine(string(s.SessionState), lineWidth))
 	}

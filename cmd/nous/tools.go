@@ -13,7 +13,7 @@ import (
 )
 
 func (a *app) toolsCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "tools",
 		Short: "List the tools and whether they are active and healthy",
 		Args:  usageArgs(cobra.NoArgs),
@@ -30,6 +30,40 @@ func (a *app) toolsCommand() *cobra.Command {
 				a.printTable([]string{"TOOL", "ACTIVE", "HEALTHY", "PROTOCOL", "ABOUT"}, rows)
 			})
 		},
+	}
+	cmd.AddCommand(a.reloadCommand())
+	return cmd
+}
+
+func (a *app) reloadCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "reload",
+		Short: "Have the daemon read the tool descriptors again; what runs goes on",
+		Args:  usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := fetch(cmd.Context(), a, protocol.ReloadTools, protocol.ReloadToolsParams{}, a.printReloaded)
+			if err == nil && len(r.Errors) > 0 {
+				err = &quietExit{exitFailed}
+			}
+			return err
+		},
+	}
+}
+
+func (a *app) printReloaded(r protocol.ToolsReloaded) {
+	for _, list := range []struct {
+		what  string
+		names []string
+	}{{"added", r.Added}, {"changed", r.Changed}, {"removed", r.Removed}} {
+		for _, name := range list.names {
+			a.printf("%s %s\n", list.what, name)
+		}
+	}
+	if len(r.Added)+len(r.Changed)+len(r.Removed) == 0 {
+		a.notef("nothing has changed")
+	}
+	for _, problem := range r.Errors {
+		a.complain(problem)
 	}
 }
 

@@ -31,6 +31,27 @@ type jsonView struct{ a *app }
 
 func (v jsonView) event(_ protocol.Event, raw []byte) { v.a.printf("%s\n", raw) }
 
+// lastView writes the run's last answer when the run has ended, and why it
+// ended where that was not by itself.
+type lastView struct {
+	a    *app
+	text string
+}
+
+func (v *lastView) event(ev protocol.Event, _ []byte) {
+	switch ev := ev.(type) {
+	case protocol.MessageEnd:
+		if ev.Role == "assistant" {
+			v.text = ev.Text
+		}
+	case protocol.AgentEnd:
+		if v.text != "" {
+			v.a.println(v.a.forOutput(v.text))
+		}
+		v.a.explainEnd(ev)
+	}
+}
+
 // textView writes what the assistant says to standard output and nothing else;
 // the rest goes to standard error. open and thinking say on which of the two
 // a line is unfinished. A prompt's own text is not repeated.
@@ -158,13 +179,18 @@ func (v *textView) toolEnd(ev protocol.ToolEnd) {
 
 func (v *textView) agentEnd(ev protocol.AgentEnd) {
 	v.endMessage()
-	v.a.handBack(ev.Discarded)
+	v.a.explainEnd(ev)
+}
+
+// explainEnd tells why a run did not end by itself.
+func (a *app) explainEnd(ev protocol.AgentEnd) {
+	a.handBack(ev.Discarded)
 	switch {
 	case ev.Error != nil:
-		v.a.complain(describeError(ev.Error.Code, ev.Error.Message, ""))
+		a.complain(describeError(ev.Error.Code, ev.Error.Message, ""))
 	case ev.StopReason == "aborted":
-		v.a.complain("the run was aborted")
+		a.complain("the run was aborted")
 	case ev.StopReason == "error":
-		v.a.complain("the run ended in error")
+		a.complain("the run ended in error")
 	}
 }

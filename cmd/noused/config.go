@@ -15,6 +15,7 @@ import (
 
 	"noused/internal/model/offline"
 	"noused/internal/protocol"
+	"noused/internal/tool"
 )
 
 // Config is everything the daemon can be told (wire-v1 §8). Paths are
@@ -29,6 +30,8 @@ type Config struct {
 	EventBuffer  int // bytes
 	DrainTimeout time.Duration
 	LogLevel     zapcore.Level
+	Policy       tool.Policy
+	BuiltinTools bool
 }
 
 // ModelConfig says which model answers prompts. Delay is the offline model's,
@@ -81,6 +84,8 @@ func resolveConfig(fs *pflag.FlagSet, getenv func(string) string) (Config, error
 			defaultEventBuffer),
 		DrainTimeout: r.duration("drain-timeout", maxDrainTimeout, defaultDrainTimeout),
 		LogLevel:     r.level("log-level"),
+		Policy:       tool.Policy{Allow: r.patterns("policy.allow"), Deny: r.patterns("policy.deny")},
+		BuiltinTools: r.boolean("builtin_tools", true),
 	}
 	if info, err := os.Stat(cfg.Workdir); r.err == nil && (err != nil || !info.IsDir()) {
 		_, from := r.find("workdir")
@@ -172,35 +177,70 @@ func (r *resolver) absolute(path string, from origin) string {
 
 func (r *resolver) toolsDirs() (dirs []string) {
 	v, from := r.find("tools-dir")
+	if v == nil {
+		return []string{filepath.Join(r.configDir(), "tools.d")}
+	}
+	if text, ok := v.(string); ok && from.dir == "" { // the variable
+		var list []any
+		for _, dir := range filepath.SplitList(text) {
+			if dir != "" {
+				list = append(list, dir)
+			}
+		}
+		v = list
+	}
+	for _, dir := range r.asTexts(v, from) {
+		dirs = append(dirs, r.absolute(dir, from))
+	}
+	return dirs
+}
+
+// asTexts is a list of strings, or one alone.
+func (r *resolver) asTexts(v any, from origin) (texts []string) {
 	var list []any
 	switch v := v.(type) {
-	case nil:
-		return []string{filepath.Join(r.configDir(), "tools.d")}
 	case []string:
-		for _, dir := range v {
-			list = append(list, dir)
+		for _, text := range v {
+			list = append(list, text)
 		}
 	case []any:
 		list = v
 	case string:
 		list = []any{v}
-		if from.dir == "" { // the variable
-			list = nil
-			for _, dir := range filepath.SplitList(v) {
-				if dir != "" {
-					list = append(list, dir)
-				}
-			}
-		}
 	default:
 		r.fail(from, "got %v, want an array of strings", v)
 	}
 	for _, element := range list {
-		if dir, from, ok := r.asText(element, from); ok {
-			dirs = append(dirs, r.absolute(dir, from))
+		if text, _, ok := r.asText(element, from); ok {
+			texts = append(texts, text)
 		}
 	}
-	return dirs
+	return texts
+}
+
+// patterns are the policy's, which only the file can have.
+func (r *resolver) patterns(key string) []string {
+	v, from := r.file.find(key)
+	if v == nil {
+		return nil
+	}
+	list := r.asTexts(v, from)
+	if err := (tool.Policy{Allow: list}).Check(); err != nil {
+		r.fail(from, "%v", err)
+	}
+	return list
+}
+
+func (r *resolver) boolean(key string, otherwise bool) bool {
+	v, from := r.file.find(key)
+	switch v := v.(type) {
+	case nil:
+	case bool:
+		return v
+	default:
+		r.fail(from, "got %v, want true or false", v)
+	}
+	return otherwise
 }
 
 // model reads --model PROVIDER[/NAME], or the section [model] of the file. One
@@ -222,12 +262,16 @@ func (r *resolver) model() ModelConfig {
 		}
 	}
 	switch {
+	case m.Provider == "module" && m.Name == "":
+		r.fail(from, "want module/NAME, the name of a provider module's descriptor")
+	case m.Provider == "module":
 	case m.Provider != "offline":
-		r.fail(from, "there is no provider %q, only offline", m.Provider)
+		r.fail(from, "there is no provider %q, only offline and module", m.Provider)
 	case m.Name != "" && m.Name != offline.Name:
 		r.fail(from, "the offline model is called %q, not %q", offline.Name, m.Name)
+	default:
+		m.Name = offline.Name
 	}
-	m.Name = offline.Name
 	delay, from := r.file.find("model.delay")
 	m.Delay = r.asDuration(delay, from, maxDelay, 0)
 	return m

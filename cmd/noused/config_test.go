@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
+
+	"noused/internal/tool"
 )
 
 // resolve runs resolveConfig on a command line, an environment and a file,
@@ -69,6 +71,7 @@ func TestConfigDefaults(t *testing.T) {
 		EventBuffer:  16 << 20,
 		DrainTimeout: 10 * time.Second,
 		LogLevel:     zapcore.InfoLevel,
+		BuiltinTools: true,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -114,11 +117,16 @@ max_line = 2097152
 event_buffer = "1MiB"
 drain_timeout = "3s"
 log_level = "warn"
+builtin_tools = false
 
 [model]
 provider = "offline"
 name = "script"
 delay = "20ms"
+
+[policy]
+allow = ["files.*", "read"]
+deny = "bash"
 `
 
 var wholeEnv = map[string]string{
@@ -142,6 +150,7 @@ func TestConfigFile(t *testing.T) {
 		EventBuffer:  1 << 20,
 		DrainTimeout: 3 * time.Second,
 		LogLevel:     zapcore.WarnLevel,
+		Policy:       tool.Policy{Allow: []string{"files.*", "read"}, Deny: []string{"bash"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -163,6 +172,7 @@ func TestEnvironmentBeatsFile(t *testing.T) {
 		EventBuffer:  128 << 10,
 		DrainTimeout: 4 * time.Second,
 		LogLevel:     zapcore.ErrorLevel,
+		Policy:       tool.Policy{Allow: []string{"files.*", "read"}, Deny: []string{"bash"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -186,6 +196,7 @@ func TestFlagsBeatEnvironment(t *testing.T) {
 		MaxLine:     4 << 20,
 		EventBuffer: 1 << 30,
 		LogLevel:    zapcore.DebugLevel,
+		Policy:      tool.Policy{Allow: []string{"files.*", "read"}, Deny: []string{"bash"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -227,10 +238,14 @@ func TestConfigErrors(t *testing.T) {
 		{"broken TOML", nil, nil, "\nsocket = \"x\n", "FILE:2: "},
 		{"a key twice", nil, nil, "socket = \"x\"\nsocket = \"y\"\n", "FILE:2: socket: key socket is already defined"},
 		{"an unknown key", nil, nil, "socket = \"x\"\ncolour = 1\n", "FILE:2: colour: there is no such key"},
-		{"an unknown section", nil, nil, "\n[policy]\nallow = []\n", "FILE:2: policy: there is no such key"},
+		{"an unknown section", nil, nil, "\n[sandbox]\nallow = []\n", "FILE:2: sandbox: there is no such key"},
 		{"an unknown key of a section", nil, nil, "[model]\nprovider = \"offline\"\nbase_url = \"http://x\"\n", "FILE:3: model.base_url: there is no such key"},
 		{"the flag's spelling in the file", nil, nil, "max-line = 5000\n", "FILE:1: max-line: there is no such key"},
 		{"the file's own name in the file", nil, nil, "config = \"x\"\n", "FILE:1: config: there is no such key"},
+		{"no pattern", nil, nil, "[policy]\ndeny = [\"a\", \"[\"]\n", `FILE:2: policy.deny: "[" is no pattern`},
+		{"no patterns", nil, nil, "[policy]\nallow = 1\n", "FILE:2: policy.allow: got 1, want an array of strings"},
+		{"no boolean", nil, nil, "builtin_tools = \"no\"\n", "FILE:1: builtin_tools: got no, want true or false"},
+		{"a module without a name", []string{"--model", "module"}, nil, "", "--model: want module/NAME, the name of a provider module's descriptor"},
 		{"no section", nil, nil, "model = \"offline\"\n", "FILE:1: model: want a section"},
 		{"another type", nil, nil, "socket = 5\n", "FILE:1: socket: got 5, want a string"},
 		{"another type in a list", nil, nil, "tools_dir = [\"a\", 5]\n", "FILE:1: tools_dir: got 5, want a string"},

@@ -17,7 +17,7 @@ import (
 // an error, not a surprise.
 var fileKeys = []string{
 	"socket", "state_dir", "workdir", "tools_dir", "max_line", "event_buffer", "drain_timeout", "log_level",
-	"model", "model.provider", "model.name", "model.delay",
+	"model", "model.provider", "model.name", "model.delay", "builtin_tools", "policy.allow", "policy.deny",
 }
 
 // configFile is a configuration file's values, and the lines they stand on.
@@ -56,7 +56,8 @@ func parseFile(path string, text []byte) (configFile, error) {
 	}
 	// A decoder that knows no key says where each of them is.
 	var nothing struct {
-		Model struct{} `toml:"model"`
+		Model  struct{} `toml:"model"`
+		Policy struct{} `toml:"policy"`
 	}
 	dec := toml.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,19 +16,27 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"noused/internal/audit"
 	"noused/internal/event"
+	provider "noused/internal/model/module"
 	"noused/internal/model/offline"
 	"noused/internal/protocol"
 	"noused/internal/runloop"
 	"noused/internal/server"
 	"noused/internal/session"
 	"noused/internal/tool"
+	"noused/internal/tool/builtin"
 	"noused/internal/tool/gevals"
+	"noused/internal/tool/module"
 	"noused/internal/tool/narratoria"
 )
 
 // newID makes an id that is unique for ever: a UUIDv7 behind a short prefix.
 func newID(prefix string) string { return prefix + uuid.Must(uuid.NewV7()).String() }
+
+// selfPath is this program as it runs, though another may have been installed
+// since.
+const selfPath = "/proc/self/exe"
 
 // serve runs the daemon until it is told to stop. An error means that it could
 // not start.
@@ -44,19 +53,22 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 	}
 	defer sockets.Close()
 
-	tools := tool.New(tool.Options{
-		Dirs: cfg.ToolsDirs, Workdir: cfg.Workdir, OutputDir: filepath.Join(cfg.StateDir, "tool-output"), Logger: log,
-		Dialects: map[string]tool.Dialect{"narratoria": narratoria.Dialect, "gevals": gevals.Dialect},
-	})
-	for _, err := range tools.Errors() {
-		log.Error("tool not loaded", zap.Error(err))
+	journal, err := audit.Open(filepath.Join(cfg.StateDir, "audit.jsonl"), log.Named("audit"))
+	if err != nil {
+		return err
+	}
+	defer journal.Close()
+	tools, err := openTools(cfg, journal, log)
+	if err != nil {
+		return err
 	}
 	info := protocol.DaemonInfo{Version: version(), Epoch: newID("ep-"), PID: os.Getpid(), StartedAt: time.Now().UTC()}
 	events := event.New(info.Epoch, cfg.EventBuffer, time.Now)
 	hub := runloop.NewHub(runloop.Options{
-		Store: store, Model: offline.Model{Delay: cfg.Model.Delay},
-		ModelInfo: protocol.ModelInfo{Provider: cfg.Model.Provider, Name: offline.Name},
-		Tools:     tools, Events: loggedEvents{events, log}, Daemon: info, Now: time.Now, NewID: newID,
+		Store: store, Model: newModel(cfg.Model, tools),
+		ModelInfo: protocol.ModelInfo{Provider: cfg.Model.Provider, Name: cfg.Model.Name},
+		Tools:     tools, Modules: tools, Events: loggedEvents{events, log}, Daemon: info, Now: time.Now, NewID: newID,
+		Audit: journal.Record,
 		Fault: func(sessionID string, err error) {
 			log.Error("session", zap.String("session_id", sessionID), zap.Error(err))
 		},
@@ -66,10 +78,64 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 	protocol.HandleFunc(mux, protocol.Ping, func(context.Context, protocol.PingParams) (protocol.Pong, error) {
 		return protocol.Pong{Message: "pong"}, nil
 	})
+	protocol.HandleFunc(mux, protocol.ReloadTools, func(context.Context, protocol.ReloadToolsParams) (protocol.ToolsReloaded, error) {
+		return reload(tools, log), nil
+	})
 	if missing := mux.Missing(); missing != nil {
 		return fmt.Errorf("commands without a handler: %v", missing)
 	}
 	return runGroup(ctx, cfg, log, sockets, mux, events, hub, tools)
+}
+
+// openTools loads the tools, the built-in ones first, and starts none.
+func openTools(cfg Config, journal *audit.Log, log *zap.Logger) (*tool.Registry, error) {
+	o := tool.Options{
+		Dirs: cfg.ToolsDirs, Workdir: cfg.Workdir, OutputDir: filepath.Join(cfg.StateDir, "tool-output"), Logger: log,
+		Dialects: map[string]tool.Dialect{tool.Narratoria: narratoria.Dialect, tool.Gevals: gevals.Dialect, tool.Module: module.Dialect},
+		Policy:   cfg.Policy, Audit: journal, Helper: selfPath,
+	}
+	if cfg.BuiltinTools {
+		files, err := builtin.Descriptor(selfPath, cfg.Workdir, os.Environ())
+		if err != nil {
+			return nil, err
+		}
+		o.Descriptors = append(o.Descriptors, files)
+	}
+	for _, dir := range cfg.ToolsDirs {
+		if _, err := os.Stat(dir); err != nil {
+			log.Info("no tools directory", zap.String("path", dir))
+		}
+	}
+	tools := tool.New(o)
+	for _, err := range tools.Errors() {
+		log.Error("tool not loaded", zap.Error(err))
+	}
+	return tools, nil
+}
+
+// reload reads the tool descriptors again.
+func reload(tools *tool.Registry, log *zap.Logger) protocol.ToolsReloaded {
+	c := tools.Reload()
+	log.Info("tools reloaded", zap.Strings("added", c.Added), zap.Strings("changed", c.Changed), zap.Strings("removed", c.Removed))
+	r := protocol.ToolsReloaded{
+		Added: append([]string{}, c.Added...), Changed: append([]string{}, c.Changed...), Removed: append([]string{}, c.Removed...),
+		Errors: []string{},
+	}
+	for _, err := range c.Errors {
+		log.Error("tool not loaded", zap.Error(err))
+		r.Errors = append(r.Errors, err.Error())
+	}
+	return r
+}
+
+// newModel makes the model that answers prompts.
+func newModel(cfg ModelConfig, tools *tool.Registry) runloop.Model {
+	if cfg.Provider == "module" {
+		return provider.Model{Invoke: func(ctx context.Context, op string, args json.RawMessage) (json.RawMessage, error) {
+			return tools.Invoke(ctx, cfg.Name, op, args)
+		}}
+	}
+	return offline.Model{Delay: cfg.Delay}
 }
 
 // runGroup runs the actors. A group has no order of its own, so the order of
@@ -86,18 +152,25 @@ func runGroup(ctx context.Context, cfg Config, log *zap.Logger, sockets *server.
 	drained, finish := context.WithCancel(context.WithoutCancel(ctx))
 	defer finish()
 	{
-		signals, ignored := make(chan os.Signal, 1), make(chan os.Signal, 1)
+		signals, hangups, ignored := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan os.Signal, 1)
 		signal.Notify(signals, unix.SIGINT, unix.SIGTERM)
-		// The terminal it was started from may close, and what reads its log may
-		// end. Not signal.Ignore: children would inherit that.
-		signal.Notify(ignored, unix.SIGHUP, unix.SIGPIPE)
+		signal.Notify(hangups, unix.SIGHUP)
+		// What reads its log may end. Not signal.Ignore: children would inherit that.
+		signal.Notify(ignored, unix.SIGPIPE)
 		g.Add(func() error {
 			defer signal.Stop(signals)
+			defer signal.Stop(hangups)
 			defer signal.Stop(ignored)
-			select {
-			case s := <-signals:
-				log.Info("stopping", zap.Stringer("signal", s))
-			case <-stopping.Done():
+			for waiting := true; waiting; {
+				select {
+				case <-hangups: // also the terminal it was started from has closed
+					reload(tools, log)
+				case s := <-signals:
+					log.Info("stopping", zap.Stringer("signal", s))
+					waiting = false
+				case <-stopping.Done():
+					waiting = false
+				}
 			}
 			notify(log, sd.SdNotifyStopping)
 			return nil
@@ -131,6 +204,7 @@ func runGroup(ctx context.Context, cfg Config, log *zap.Logger, sockets *server.
 	log.Info("ready", zap.String("socket", cfg.Socket), zap.String("state_dir", cfg.StateDir), zap.String("version", version()))
 	notify(log, sd.SdNotifyReady)
 	err := g.Run()
+	log.Info("stopped")
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}

@@ -24,6 +24,9 @@ import (
 // TestMain makes this test binary the daemon when it is called noused, so that
 // the tests start real processes which are built as the tests are.
 func TestMain(m *testing.M) {
+	if os.Args[0] == selfPath { // the daemon's own extension
+		os.Args[0] = "noused"
+	}
 	testscript.Main(m, map[string]func(){"noused": main})
 }
 

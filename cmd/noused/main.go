@@ -9,18 +9,30 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"runtime/debug"
+	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"noused/internal/tool"
 )
 
-func main() { os.Exit(execute(os.Args[1:], os.Getenv, os.Stdout, os.Stderr)) }
+func main() {
+	// The hidden sub-commands guardian and exec-sandboxed come before everything
+	// else: they start with every tool, and have nothing to clean up.
+	if status, ok := tool.Helper(os.Args); ok {
+		syscall.Exit(status)
+	}
+	os.Exit(execute(os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+}
 
 // execute runs the command line and returns the exit status: 0 after a clean
-// stop, 1 for a start that failed, with one line on stderr that says why.
+// stop, 1 for a start that failed, with one line on stderr that says why, 2 for
+// a tool that could not be checked.
 func execute(args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use:   "noused",
@@ -42,12 +54,16 @@ the file.`,
 			return serve(cmd.Context(), cfg, newLogger(os.Stderr, cfg.LogLevel))
 		},
 	}
+	root.AddCommand(extensionCommand())
 	registerFlags(root.Flags())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	if err := root.ExecuteContext(context.Background()); err != nil {
 		fmt.Fprintf(stderr, "noused: %v\n", err)
+		if no := (*impossible)(nil); errors.As(err, &no) {
+			return 2
+		}
 		return 1
 	}
 	return 0

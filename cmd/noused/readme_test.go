@@ -47,7 +47,7 @@ func TestReadmeTour(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "run"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("bash", "-e", "-o", "pipefail", "-c", strings.Join(lines, "\n"))
+	cmd := exec.Command("bash", "-e", "-o", "pipefail", "-c", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"+strings.Join(lines, "\n"))
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+filepath.Join(dir, "run"), "XDG_STATE_HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_CACHE_HOME="+dir)
 	text, err := cmd.CombinedOutput()
@@ -55,7 +55,7 @@ func TestReadmeTour(t *testing.T) {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	for _, want := range []string{
-		`"type":"pong"`, `"output":"hello there"`, "say this back", "torch.light", "dice.roll", "rolled",
+		`"type":"pong"`, `"output":"hello there"`, "say this back", "torch.light", "added dice", "rolled", "0 failed", "run: build",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the tour does not show %q:\n%s", want, text)

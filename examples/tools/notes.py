@@ -66,11 +66,13 @@ def find(file, word="", limit=20):
     return "\n".join(hits[-limit:]) or "No note has that.", {"count": str(len(hits))}
 
 
+OPERATIONS = {"add": add, "find": find}
+
+
 def execute(params):
-    operation = {"add": add, "find": find}[params["operation"]]
     file = Path(params["context"]["workdir"]) / "notes.md"
     try:
-        message, outputs = operation(file, **params["args"])
+        message, outputs = OPERATIONS[params["operation"]](file, **params["args"])
     except OSError as e:
         return {"success": False, "error": str(e)}
     return {"success": True, "message": message, "outputs": outputs}
@@ -81,16 +83,23 @@ def answer(method, params):
         return {"result": MANIFEST}
     if method == "shutdown":
         return {"result": {}}
-    if method != "execute" or params["operation"] not in MANIFEST["operations"]:
+    if method != "execute" or params.get("operation") not in OPERATIONS:
         return {"error": {"code": -32601, "message": f"Unknown method or operation: {params.get('operation', method)}"}}
     try:
         return {"result": execute(params)}
-    except TypeError as e:
+    except (KeyError, TypeError) as e:
         return {"error": {"code": -32602, "message": str(e)}}
 
 
 for line in sys.stdin:
-    request = json.loads(line)
-    send(id=request["id"], **answer(request["method"], request.get("params", {})))
-    if request["method"] == "shutdown":
+    if not line.strip():
+        continue
+    try:
+        request = json.loads(line)
+    except ValueError as e:
+        send(id=None, error={"code": -32700, "message": str(e)})
+        continue
+    if "id" in request:  # a message without one is a notification
+        send(id=request["id"], **answer(request["method"], request.get("params", {})))
+    if request.get("method") == "shutdown":
         break

@@ -3,6 +3,7 @@ package protocol
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -78,6 +79,7 @@ var (
 	GetTree          = define[GetTreeParams, Tree]("get_tree", Core, "Lists every entry of a session with its parent.")
 	ListSessions     = define[ListSessionsParams, Sessions]("list_sessions", Added, "Lists sessions, newest first.")
 	ListTools        = define[ListToolsParams, Tools]("list_tools", Added, "Lists the tools and whether they are active and healthy.")
+	ReloadTools      = define[ReloadToolsParams, ToolsReloaded]("reload_tools", Added, "Reads the tool descriptors again; what runs goes on.")
 )
 
 // Scope names the session a command is for; absent, the active one.
@@ -286,6 +288,9 @@ type ListSessionsParams struct {
 // ListToolsParams is the payload of list_tools.
 type ListToolsParams struct{ Scope }
 
+// ReloadToolsParams is the payload of reload_tools.
+type ReloadToolsParams struct{}
+
 func (Pong) replyType() string           { return "pong" }
 func (PromptAccepted) replyType() string { return "accepted" }
 func (PromptResult) replyType() string   { return "result" }
@@ -344,9 +349,13 @@ func (p ListSessionsParams) validate() *Error {
 	if p.Limit != nil && (*p.Limit < 1 || *p.Limit > 1000) {
 		return badField("limit", "want 1 to 1000, got %d", *p.Limit)
 	}
+	if p.Before != "" && !strings.HasPrefix(p.Before, "ses-") {
+		return badField("before", "%.80q is no session id", p.Before)
+	}
 	return nil
 }
-func (ListToolsParams) validate() *Error { return nil }
+func (ListToolsParams) validate() *Error   { return nil }
+func (ReloadToolsParams) validate() *Error { return nil }
 
 func firstOf(errs ...*Error) *Error {
 	for _, e := range errs {

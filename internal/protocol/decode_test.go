@@ -126,6 +126,7 @@ func newRecorder() *recorder {
 	record(r, GetTree)
 	record(r, ListSessions)
 	record(r, ListTools)
+	record(r, ReloadTools)
 	return r
 }
 

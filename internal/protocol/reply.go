@@ -199,6 +199,15 @@ type ToolInfo struct {
 	Params      jsontext.Value `json:"params" type:"object" doc:"JSON Schema of the arguments"`
 }
 
+// ToolsReloaded answers reload_tools with the modules that are new, changed and
+// gone. Errors name the descriptors that cannot be used, file and field.
+type ToolsReloaded struct {
+	Added   []string `json:"added"`
+	Changed []string `json:"changed"`
+	Removed []string `json:"removed"`
+	Errors  []string `json:"errors"`
+}
+
 func (Session) replyType() string         { return "session" }
 func (Branch) replyType() string          { return "session" }
 func (State) replyType() string           { return "state" }
@@ -209,3 +218,4 @@ func (Leaf) replyType() string            { return "leaf" }
 func (Tree) replyType() string            { return "tree" }
 func (Sessions) replyType() string        { return "sessions" }
 func (Tools) replyType() string           { return "tools" }
+func (ToolsReloaded) replyType() string   { return "tools_reloaded" }

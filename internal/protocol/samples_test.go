@@ -45,6 +45,7 @@ func sampleParams() []Params {
 		ListSessionsParams{},
 		ListSessionsParams{Limit: ptr(10), Before: "ses-1"},
 		ListToolsParams{scope},
+		ReloadToolsParams{},
 		SubscribeParams{},
 		SubscribeParams{Epoch: "e1", After: ptr(uint64(17)), SessionID: "ses-1", Types: []string{"agent_end"}},
 	}
@@ -92,6 +93,7 @@ func sampleReplies() []Reply {
 		Sessions{},
 		Sessions{[]SessionInfo{{SessionID: "ses-1", Title: "t", CreatedAt: sampleTime, UpdatedAt: sampleTime, Messages: 2, RunState: "idle", ParentID: "ses-0"}}},
 		Tools{[]ToolInfo{{Name: "git.log", Description: "d", Protocol: "narratoria", Active: true, Problem: "git is missing", Params: jsontext.Value(`{"type":"object"}`)}}},
+		ToolsReloaded{Added: []string{"a"}, Errors: []string{"tools.d/b.json: name: missing"}},
 		Subscribed{Epoch: "e1", NextSeq: 18, Gap: true},
 	}
 }

@@ -40,14 +40,14 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"set_active_tools": {"tools"}, "set_steering_mode": {"mode"}, "set_follow_up_mode": {"mode"},
 			"get_state": {}, "get_messages": {}, "new_session": {}, "switch_session": {"session_id"}, "branch_session": {"session_id"},
 			"extension_command": {"name"}, "compact_session": {}, "set_leaf": {"leaf_id"}, "get_tree": {},
-			"list_sessions": {}, "list_tools": {},
+			"list_sessions": {}, "list_tools": {}, "reload_tools": {},
 		},
 		Optional: map[string][]string{
 			"ping": {}, "prompt": {"wait", "leaf_id"}, "steer": {}, "follow_up": {}, "abort": {"run_id"},
 			"set_active_tools": {}, "set_steering_mode": {}, "set_follow_up_mode": {},
 			"get_state": {}, "get_messages": {"leaf_id"}, "new_session": {}, "switch_session": {}, "branch_session": {"parent_id"},
 			"extension_command": {"payload"}, "compact_session": {"instruction"}, "set_leaf": {}, "get_tree": {},
-			"list_sessions": {"limit", "before"}, "list_tools": {},
+			"list_sessions": {"limit", "before"}, "list_tools": {}, "reload_tools": {},
 		},
 		Response: map[string][]string{
 			"pong":                        {"message"},
@@ -68,6 +68,7 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"tree":                        {"session_id", "leaf_id", "nodes"},
 			"sessions":                    {"sessions"},
 			"tools":                       {"tools"},
+			"tools_reloaded":              {"added", "changed", "removed", "errors"},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -103,7 +104,7 @@ func TestDocumentEnvelopesNameEveryType(t *testing.T) {
 	commands := []string{
 		"ping", "prompt", "steer", "follow_up", "abort", "set_active_tools", "set_steering_mode", "set_follow_up_mode", "get_state",
 		"get_messages", "new_session", "switch_session", "branch_session", "extension_command", "compact_session", "set_leaf",
-		"get_tree", "list_sessions", "list_tools",
+		"get_tree", "list_sessions", "list_tools", "reload_tools",
 	}
 	schemas := got.Components.Schemas
 	if diff := cmp.Diff(commands, schemas.CommandEnvelope.AllOf[1].Properties.Type.Enum); diff != "" {

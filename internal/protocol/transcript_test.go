@@ -55,6 +55,7 @@ func willing(t *testing.T) *Mux {
 	agree(m, GetTree)
 	agree(m, ListSessions)
 	agree(m, ListTools)
+	agree(m, ReloadTools)
 	if missing := m.Missing(); len(missing) > 0 {
 		t.Fatalf("commands without a handler: %v", missing)
 	}

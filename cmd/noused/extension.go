@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"noused/internal/tool/builtin"
+)
+
+func extensionCommand() *cobra.Command {
+	parent := &cobra.Command{
+		Use:   "extension",
+		Short: "Serve the built-in tools, check those of others",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	parent.AddCommand(
+		filesCommand(),
+		checkCommand(),
+	)
+	return parent
+}
+
+// filesCommand is the child process of the built-in tools. SIGTERM ends it
+// after what it runs.
+func filesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   builtin.Name,
+		Short: "Serve read, write, edit, ls, find, grep and bash as a gevals extension over stdin and stdout",
+		Long: `Speaks the gevals extension protocol 0.0.1 over stdin and stdout. The daemon
+starts it by itself; by hand, one request on stdin is enough:
+
+  echo '{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"ls","args":{},"context":{"workdir":".","phase":"setup"}}}' |
+    noused extension files`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir, err := os.Getwd()
+			if err != nil {
+				return fmt.Errorf("find the working directory: %w", err)
+			}
+			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+			defer stop()
+			return builtin.Serve(ctx, cmd.InOrStdin(), cmd.OutOrStdout(), dir, os.Environ())
+		},
+	}
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/client"
+	"noused/internal/protocol"
+)
+
+// One module of each kind takes part in the same daemon.
+func TestModulesOfEveryKind(t *testing.T) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("the examples need python3")
+	}
+	modules, err := filepath.Abs("../../examples/modules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDaemon(t, "--tools-dir", modules, "--model", "module/parrot")
+	d.write("travel.md", "The harbour of Lisbon.\n", 0o600)
+	c, ctx := d.dial(), context.Background()
+	say := func(text string) (string, error) {
+		r, err := client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{Text: text})
+		if err != nil {
+			return "", err
+		}
+		return r.Result.Output, nil
+	}
+	if got, err := say("hello parrot"); got != "hello parrot" || err != nil {
+		t.Errorf("the provider: got %q, %v", got, err)
+	}
+	if _, err := say("the Swordfish, please"); err == nil || !strings.Contains(err.Error(), "rejected_by_hook: guard: ") {
+		t.Errorf("the orchestrator: got %v, want its rejection", err)
+	}
+	if got, err := say("call scout.run"); !strings.HasPrefix(got, "The tool says: bad_request: ") || err != nil {
+		t.Errorf("the agent, called by the provider without a goal: got %q, %v", got, err)
+	}
+	r, err := client.Call(ctx, c, protocol.ExtensionCommand, protocol.ExtensionCommandParams{
+		Name: "scout.run", Payload: jsontext.Value(`{"goal":"find Lisbon"}`),
+	})
+	if err != nil || !r.OK || !strings.Contains(r.Result, "travel.md") {
+		t.Errorf("the agent: got %+v, %v", r, err)
+	}
+	d.stop()
+	diary, err := os.ReadFile(filepath.Join(d.dir, "diary.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"session:start", "policy:decision ok", "module:invoke parrot ok", "module:invoke guard ok", "context:set forget", "module:invoke scout error", "session:end"} {
+		if !strings.Contains(string(diary), want) {
+			t.Errorf("the hook was not told of %s; it knows\n%s", want, diary)
+		}
+	}
+	journal, err := os.ReadFile(filepath.Join(d.dir, "state", "audit.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]bool{}
+	for line := range bytes.Lines(journal) {
+		var ev struct {
+			ID        *string  `json:"id"`
+			Ts        *float64 `json:"ts"`
+			Event     *string  `json:"event"`
+			Component *string  `json:"component"`
+			Module    string   `json:"module"`
+		}
+		if err := json.Unmarshal(line, &ev); err != nil || ev.ID == nil || ev.Ts == nil || ev.Event == nil || ev.Component == nil {
+			t.Fatalf("not an Amplifier Event v1: %s (%v)", line, err)
+		}
+		told[*ev.Event+" "+ev.Module] = true
+	}
+	for _, want := range []string{"mount:add diary", "hook:register diary", "mount:remove diary", "session:start "} {
+		if !told[want] {
+			t.Errorf("the audit journal does not have %s", want)
+		}
+	}
+}
+
+// A key in the daemon's environment is nobody else's business.
+func TestKeysStayWithTheDaemon(t *testing.T) {
+	const key = "sk-do-not-tell-4711"
+	for _, name := range []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "MY_PASSWORD"} {
+		t.Setenv(name, key)
+	}
+	d := newDaemon(t, "--log-level", "debug")
+	d.stop()
+	d.write("tools/sh.json", shellTool, 0o600)
+	d.write("tools/tool.sh", `#!/bin/sh
+cat >/dev/null
+env >&2
+printf '{"version":"0","type":"done","ok":true,"summary":"%s"}\n' "$(env | tr '\n"\\' '   ')"
+`, 0o700)
+	d.start()
+	events := dialWire(t, d.sock+".events")
+	c, ctx := d.dial(), context.Background()
+	r, err := client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{
+		Text: `!bash {"command":"env; cat /proc/$PPID/environ /proc/self/environ | tr '\\0' '\\n'"}` + "\n!sh.say",
+	})
+	if err != nil || strings.Count(r.Result.Output, "PATH=") < 3 {
+		t.Fatalf("got %+v, %v; want the environments of both tools", r.Result, err)
+	}
+	end := false
+	for !end {
+		line, err := events.in.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(line, []byte(key)) {
+			t.Errorf("an event tells it: %s", line)
+		}
+		end = bytes.Contains(line, []byte(`"agent_end"`))
+	}
+	d.stop()
+	if bytes.Contains(d.log.Bytes(), []byte(key)) {
+		t.Error("the log tells it")
+	}
+	if err := filepath.WalkDir(d.dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if bytes.Contains(text, []byte(key)) {
+			t.Errorf("%s tells it", path)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
