@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -31,6 +32,7 @@ func (p Problem) Error() string { return fmt.Sprintf("%s at byte %d: %v", p.Path
 
 var (
 	errTorn     = errors.New("the last line was torn and has been cut off")
+	errNewer    = errors.New("the journal was written by a newer version of noused")
 	errNameless = errors.New("the journal does not say which session it is")
 )
 
@@ -58,9 +60,13 @@ func createJournal(path string, records []Record) (*Journal, error) {
 	return j, nil
 }
 
+// damagedExt is behind a journal's name for the file that has what was cut off
+// it.
+const damagedExt = ".damaged"
+
 // openJournal folds a session's file and makes it ready to be appended to: a
-// torn last line is cut off, a corrupt one elsewhere skipped and left as it
-// is; both are reported (wire-v1 §7).
+// torn last line is cut off and kept aside, a corrupt one elsewhere skipped and
+// left as it is; both are reported (wire-v1 §7).
 func openJournal(path string) (*State, *Journal, []Problem, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {
@@ -72,13 +78,31 @@ func openJournal(path string) (*State, *Journal, []Problem, error) {
 		err = errNameless
 	}
 	if err == nil && len(problems) > 0 && errors.Is(problems[len(problems)-1].Err, errTorn) {
-		err = f.Truncate(size)
+		if err = keepAside(f, size, path+damagedExt); err == nil {
+			err = f.Truncate(size)
+		}
 	}
 	if err != nil {
 		_ = f.Close()
 		return nil, nil, problems, err
 	}
 	return state, &Journal{f: f, path: path, size: size}, problems, nil
+}
+
+// keepAside appends what f has from offset on to a file of its own, durably.
+func keepAside(f *os.File, offset int64, path string) error {
+	aside, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(aside, io.NewSectionReader(f, offset, math.MaxInt64-offset))
+	if err == nil {
+		_, err = aside.WriteString("\n")
+	}
+	if err == nil {
+		err = fdatasync(aside)
+	}
+	return errors.Join(err, aside.Close())
 }
 
 // fold applies every whole record of r to state and returns their length.
@@ -98,6 +122,9 @@ func fold(r io.Reader, path string, state *State) (size int64, problems []Proble
 		rec, err := decodeRecord(line[:len(line)-1])
 		if err == nil {
 			err = state.Apply(rec)
+		}
+		if errors.Is(err, errNewer) {
+			return size, problems, fmt.Errorf("%s at byte %d: %w", path, size, err)
 		}
 		if err != nil {
 			problems = append(problems, Problem{path, size, fmt.Errorf("line skipped: %w", err)})

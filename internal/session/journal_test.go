@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"noused/internal/lock"
 	"noused/internal/model"
@@ -111,14 +112,14 @@ func TestReadsTheFrozenJournal(t *testing.T) {
 }
 
 // private lets a comparison see a session's private fields as well.
-var private = cmp.AllowUnexported(State{}, path{}, history{})
+var private = cmp.Options{cmp.AllowUnexported(State{}, path{}, history{}), cmpopts.IgnoreUnexported(Entry{})}
 
 func TestEveryRecordTypeIsInTheFrozenJournal(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range life() {
 		seen[r.Fact.kind()] = true
 	}
-	for kind := range decoders {
+	for kind := range decoders[recordVersion] {
 		if !seen[kind] {
 			t.Errorf("no record of type %s", kind)
 		}
@@ -144,6 +145,10 @@ func TestTornTailAtEveryByte(t *testing.T) {
 		if len(problems) != 1 || !errors.Is(problems[0].Err, errTorn) || problems[0].Offset != int64(len(whole)) {
 			t.Fatalf("cut at %d: got problems %v, want the torn line at %d told", cut, problems, len(whole))
 		}
+		aside, err := os.ReadFile(path + damagedExt)
+		if err != nil || !bytes.HasSuffix(aside, append(bytes.Clone(last[:cut]), '\n')) {
+			t.Fatalf("cut at %d: what was cut off is not kept aside: %q, %v", cut, aside, err)
+		}
 		if diff := cmp.Diff(want, s, private); diff != "" {
 			t.Fatalf("cut at %d: -want +got:\n%s", cut, diff)
 		}
@@ -153,6 +158,21 @@ func TestTornTailAtEveryByte(t *testing.T) {
 		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, append(bytes.Clone(whole), last...)) {
 			t.Fatalf("cut at %d: the journal is not whole after the next append (%v)", cut, err)
 		}
+	}
+}
+
+// What a newer daemon wrote an older one does not touch.
+func TestJournalOfANewerVersionIsLeftAlone(t *testing.T) {
+	text := append(lines(t, life()[:3]), `{"v":2,"at":"2026-01-01T00:00:00Z","type":"created","data":{}}`+"\n"...)
+	path := filepath.Join(t.TempDir(), "ses-1.jsonl")
+	if err := os.WriteFile(path, append(text, "torn"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, err := openJournal(path); !errors.Is(err, errNewer) {
+		t.Errorf("got %v, want that it is newer", err)
+	}
+	if got, _ := os.ReadFile(path); !bytes.Equal(got, append(text, "torn"...)) {
+		t.Error("the journal was changed")
 	}
 }
 

@@ -229,18 +229,22 @@ func decodeRecord(line []byte) (Record, error) {
 	if err := json.Unmarshal(line, &l); err != nil {
 		return Record{}, err
 	}
-	if l.V != recordVersion {
-		return Record{}, fmt.Errorf("record version %d is not known", l.V)
+	if l.V > recordVersion {
+		return Record{}, fmt.Errorf("%w: its records have version %d", errNewer, l.V)
 	}
-	decode := decoders[l.Type]
+	decode := decoders[l.V][l.Type]
 	if decode == nil {
-		return Record{}, fmt.Errorf("record type %.40q is not known", l.Type)
+		return Record{}, fmt.Errorf("record type %.40q of version %d is not known", l.Type, l.V)
 	}
 	fact, err := decode(l.Data)
 	return Record{l.At, fact}, err
 }
 
-var decoders = map[string]func(jsontext.Value) (Fact, error){
+// decoders are those of every version there has been, by record type. A new
+// version gets a table of its own, in which what has changed is decoded into the
+// facts of today; the tables of old versions stay, and so do the journals in
+// testdata that they are tested with.
+var decoders = map[int]map[string]func(jsontext.Value) (Fact, error){1: {
 	"created":         decodeFact[Created],
 	"input":           decodeFact[Input],
 	"run_started":     decodeFact[RunStarted],
@@ -258,7 +262,7 @@ var decoders = map[string]func(jsontext.Value) (Fact, error){
 	"patched":         decodeFact[Patched],
 	"asset_added":     decodeFact[AssetAdded],
 	"compacted":       decodeFact[Compacted],
-}
+}}
 
 func decodeFact[F Fact](data jsontext.Value) (Fact, error) {
 	var f F

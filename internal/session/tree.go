@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -21,6 +22,21 @@ type Entry struct {
 	MessageAdded
 	CreatedAt  time.Time
 	Compaction *Compacted
+
+	encoded atomic.Pointer[[]byte]
+}
+
+// Encoded returns what encode makes of the entry. It is asked once, as the entry
+// never changes; whoever encodes entries has to do it in one way only.
+func (e *Entry) Encoded(encode func(*Entry) ([]byte, error)) ([]byte, error) {
+	if text := e.encoded.Load(); text != nil {
+		return *text, nil
+	}
+	text, err := encode(e)
+	if err == nil {
+		e.encoded.Store(&text)
+	}
+	return text, err
 }
 
 // Run is a run that has not ended.
