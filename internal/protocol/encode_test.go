@@ -21,6 +21,25 @@ func TestEncodeResponse(t *testing.T) {
 	}
 }
 
+// Lists that have been encoded already are not encoded again, and nobody can
+// tell the difference.
+func TestRepliesAreAppendedAsTheyAreMarshalled(t *testing.T) {
+	for _, r := range append(sampleReplies(), PromptReply{Accepted: &PromptAccepted{RunID: "run-1"}},
+		PromptReply{Result: &PromptResult{Output: string(placeholder), Events: []jsontext.Value{placeholder, jsontext.Value(`{"v":"1"}`)}}},
+		PromptReply{Result: &PromptResult{}}, Messages{SessionID: string(placeholder)},
+		Messages{Messages: []jsontext.Value{jsontext.Value(`1`), jsontext.Value(`[]`)}},
+	) {
+		want, err := json.Marshal(r, jsontext.AllowInvalidUTF8(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := AppendResponse([]byte("before"), "c1", r.replyType(), r)
+		if line := `before{"v":"1","id":"c1","type":"` + r.replyType() + `","payload":` + string(want) + ",\"ok\":true}\n"; string(got) != line || err != nil {
+			t.Errorf("got  %s, %v\nwant %s", got, err, line)
+		}
+	}
+}
+
 // A tool may say anything; its reply must come all the same, in one line that
 // every client can read.
 func TestReplyMendsBadUTF8(t *testing.T) {

@@ -11,7 +11,9 @@
 package protocol
 
 import (
+	"bytes"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -136,13 +138,54 @@ func AppendResponse(out []byte, id, typ string, payload any) ([]byte, error) {
 		out, _ = jsontext.AppendQuote(out, pong.Message)
 		return append(out, "},\"ok\":true}\n"...), nil
 	}
+	var values []jsontext.Value
+	switch p := payload.(type) {
+	case Messages:
+		values, p.Messages = p.Messages, []jsontext.Value{placeholder}
+		payload = p
+	case PromptReply:
+		if p.Result != nil {
+			r := *p.Result
+			values, r.Events = r.Events, []jsontext.Value{placeholder}
+			payload = r
+		}
+	}
 	body, err := json.Marshal(payload, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		return out, err
 	}
+	out = slices.Grow(out, len(body)+sizeOf(values)+len(id)+256)
 	out = appendHead(out, id, typ)
-	out = append(out, body...)
+	before, after, held := bytes.Cut(body, placeholder)
+	out = append(out, before...)
+	if held {
+		out = appendValues(out, values)
+		out = append(out, after...)
+	}
 	return append(out, ",\"ok\":true}\n"...), nil
+}
+
+// placeholder stands for a list of values that have been encoded already, while
+// what is around it is: to decode and encode thousands of them anew is most of
+// the work. No text can hold it, as its quotes would be escaped.
+var placeholder = jsontext.Value(`["\u0000"]`)
+
+func sizeOf(values []jsontext.Value) int {
+	n := 0
+	for _, v := range values {
+		n += len(v) + 1
+	}
+	return n
+}
+
+func appendValues(out []byte, values []jsontext.Value) []byte {
+	for i, v := range values {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, v...)
+	}
+	return out
 }
 
 // AppendError appends the LF-ended line of a failure.

@@ -259,11 +259,17 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 	}
 	out.Messages = make([]jsontext.Value, len(path))
 	for i, e := range path {
-		if out.Messages[i], err = json.Marshal(wireEntry(e), jsontext.AllowInvalidUTF8(true)); err != nil {
+		text, err := e.Encoded(encodeEntry)
+		if err != nil {
 			return out, wrap(out.SessionID, err)
 		}
+		out.Messages[i] = text
 	}
 	return out, nil
+}
+
+func encodeEntry(e *session.Entry) ([]byte, error) {
+	return json.Marshal(wireEntry(e), jsontext.AllowInvalidUTF8(true))
 }
 
 // wireEntry is an entry as get_messages shows it.

@@ -153,14 +153,13 @@ func (f *fixture) audit(ev model.AuditEvent) {
 
 func (f *fixture) Orchestrated() bool { return f.before != nil }
 
+func (f *fixture) Transforms() bool { return f.transform != nil }
+
 func (f *fixture) BeforeTurn(_ context.Context, _, input string, state []byte) (string, error) {
 	return f.before(input, state)
 }
 
 func (f *fixture) Transform(_ context.Context, _ string, messages []model.Message) ([]model.Message, error) {
-	if f.transform == nil {
-		return messages, nil
-	}
 	return f.transform(messages)
 }
 

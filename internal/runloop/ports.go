@@ -34,6 +34,8 @@ type Modules interface {
 	// session, or why it may not have it. state is what tools have patched
 	// together, a JSON object.
 	BeforeTurn(ctx context.Context, sessionID, input string, state []byte) (string, error)
+	// Transforms reports whether Transform has anybody to ask.
+	Transforms() bool
 	// Transform returns what a model is to read in place of the messages, which
 	// it must not change. An error tells which module was passed over.
 	Transform(ctx context.Context, sessionID string, messages []model.Message) ([]model.Message, error)

@@ -38,7 +38,7 @@ func (l *loop) stream(ctx context.Context, gen int, call modelCall) (err error) 
 	if call.all || len(call.active) > 0 {
 		req.Tools = l.env.offered(ctx, call)
 	}
-	if modules := l.env.Modules; modules != nil && !req.Summary {
+	if modules := l.env.Modules; modules != nil && modules.Transforms() && !req.Summary {
 		messages, err := modules.Transform(ctx, l.id, req.Messages)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

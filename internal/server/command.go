@@ -17,7 +17,8 @@ import (
 
 const (
 	maxLong      = 256              // long commands of one connection at a time
-	flushSize    = 64 << 10         // replies held back while more input waits, and written at a time
+	flushSize    = 64 << 10         // replies held back while more input waits
+	writeSize    = 1 << 20          // written at a time
 	writeTimeout = 30 * time.Second // for a client to read that much
 	stopGrace    = time.Second      // for the commands under way when the daemon stops
 )
@@ -184,6 +185,9 @@ func (s *commandConn) tell(cmd protocol.Command, o protocol.Outcome) {
 func (s *commandConn) reply(id string, o protocol.Outcome, flush bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.out == nil {
+		s.out = *large.Get().(*[]byte)
+	}
 	s.out = o.Append(s.out, id)
 	if flush || len(s.out) >= flushSize {
 		s.flush()
@@ -195,9 +199,14 @@ func (s *commandConn) reply(id string, o protocol.Outcome, flush bool) bool {
 func (s *commandConn) flush() {
 	s.write(s.out)
 	if s.out = s.out[:0]; cap(s.out) > 4*flushSize {
-		s.out = nil
+		buf := s.out
+		s.out = nil // a connection does not keep what one long answer took
+		large.Put(&buf)
 	}
 }
+
+// large has the buffers of long answers, for as long as the collector lets it.
+var large = sync.Pool{New: func() any { return new([]byte) }}
 
 // write gives a client that reads nothing up. mu is held.
 func (s *commandConn) write(p []byte) {
@@ -208,7 +217,7 @@ func (s *commandConn) write(p []byte) {
 			s.armed = now
 			_ = s.conn.SetWriteDeadline(now.Add(writeTimeout))
 		}
-		n := min(len(p), flushSize)
+		n := min(len(p), writeSize)
 		if _, err := s.conn.Write(p[:n]); err != nil {
 			s.dead = true
 			s.cancel(err)

@@ -58,6 +58,9 @@ func (r *Registry) BeforeTurn(ctx context.Context, sessionID, input string, stat
 // Orchestrated reports whether there is an orchestrator to ask.
 func (r *Registry) Orchestrated() bool { return r.mounts(KindOrchestrator) }
 
+// Transforms reports whether there is a context module to ask.
+func (r *Registry) Transforms() bool { return r.mounts(KindContext) }
+
 // Transform hands the messages that a model is to read to every context module,
 // in the order of their names. One that fails is passed over; the error says so
 // and comes with the messages as they are without it.
