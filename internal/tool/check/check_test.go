@@ -382,6 +382,7 @@ func TestAnAbortedCheckLeavesNothingBehind(t *testing.T) {
 }
 
 func TestAModuleOverHTTP(t *testing.T) {
+	t.Chdir(t.TempDir()) // its server is this process, and notes its calls
 	serve := func(t *testing.T, l net.Listener, status int) {
 		s := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var body struct{ Op string }
