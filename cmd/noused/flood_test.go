@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"noused/internal/protocol"
+	"noused/internal/tool/tooltest"
 )
 
 // hangTime only fails a test that would hang.
@@ -179,11 +180,7 @@ type footprint struct{ files, children, now, most int }
 func (tr *troop) footprint() (f footprint) {
 	tr.t.Helper()
 	proc := fmt.Sprintf("/proc/%d", tr.cmd.Process.Pid)
-	files, err := os.ReadDir(proc + "/fd")
-	if err != nil {
-		tr.t.Fatal(err)
-	}
-	f.files, f.children = len(files), len(tr.children())
+	f.files, f.children = tooltest.FDsOf(tr.t, strconv.Itoa(tr.cmd.Process.Pid)), len(tr.children())
 	status, err := os.ReadFile(proc + "/status")
 	if err != nil {
 		tr.t.Fatal(err)

@@ -137,3 +137,29 @@ printf '{"version":"0","type":"done","ok":true,"summary":"%s"}\n' "$(env | tr '\
 		t.Fatal(err)
 	}
 }
+
+// What a tool in the sandbox may not do itself, it must not have the daemon do.
+func TestSandboxedToolsCannotCommandTheDaemon(t *testing.T) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("needs python3 for its client")
+	}
+	d := newDaemon(t)
+	d.write("client.py", `
+import socket, sys
+s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])
+try:
+    s.sendall(b'{"v":"1","id":"x","type":"ping"}\n')
+    print("answer:", s.recv(99).decode() or "none")
+except OSError as e:
+    print("answer: none,", e)
+`, 0o600)
+	r, err := client.Call(context.Background(), d.dial(), protocol.ExtensionCommand, protocol.ExtensionCommandParams{
+		Name: "bash", Payload: jsontext.Value(`{"command":"python3 client.py ` + d.sock + `"}`),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(r.Result, "answer: none") {
+		t.Errorf("got %q, want no answer", r.Result)
+	}
+}

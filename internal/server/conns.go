@@ -107,14 +107,18 @@ func (c *conns) accept(ctx context.Context, ln *net.UnixListener) error {
 
 func (c *conns) take(conn *net.UnixConn) {
 	s := c.open(conn)
-	uid, err := peerUID(conn)
+	peer, err := peerOf(conn)
 	switch {
 	case err != nil:
 		c.log.Warn("connection refused: whose it is cannot be told", zap.Error(err))
 		_ = conn.Close()
 		return
-	case !allowed(uid, os.Geteuid()):
-		c.log.Warn("connection refused: another user's", zap.Int("uid", uid))
+	case !allowed(int(peer.Uid), os.Geteuid()):
+		c.log.Warn("connection refused: another user's", zap.Uint32("uid", peer.Uid))
+		_ = conn.Close()
+		return
+	case confined(int(peer.Pid)):
+		c.log.Warn("connection refused: a tool in a sandbox", zap.Int32("pid", peer.Pid))
 		_ = conn.Close()
 		return
 	}
@@ -146,26 +150,6 @@ func survive(log *zap.Logger) {
 	if v := recover(); v != nil {
 		log.Error("connection closed: panic", zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
 	}
-}
-
-// allowed says whose connections are served: our own user's, and root's
-// (wire-v1 §1).
-func allowed(peer, own int) bool { return peer == own || peer == 0 }
-
-// peerUID is the user who connected, as the kernel tells it.
-func peerUID(conn *net.UnixConn) (int, error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return -1, err
-	}
-	var cred *unix.Ucred
-	ctlErr := raw.Control(func(fd uintptr) {
-		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	if err = errors.Join(ctlErr, err); err != nil {
-		return -1, err
-	}
-	return int(cred.Uid), nil
 }
 
 // await blocks until poll(2) reports one of the events on conn's socket; a

@@ -147,7 +147,7 @@ func spawnSelf(mode string, attr *syscall.SysProcAttr, read bool) int {
 // runVar names the fakes that a fake daemon runs, with spaces between.
 const runVar = "NOUSED_TEST_RUN"
 
-// daemonMain is a daemon with nothing but tools, until it is killed. It writes
+// daemonMain is a daemon with nothing but tools, until its input ends. It writes
 // its log to stdout, and what its tools say; "jail" is a tool in a sandbox that
 // says where its temporary files are.
 func daemonMain() int {
@@ -172,5 +172,6 @@ func daemonMain() int {
 		}
 	}
 	fmt.Println("ready")
-	return tooltest.Block()
+	io.Copy(io.Discard, os.Stdin) // so that it ends with its test
+	return 0
 }

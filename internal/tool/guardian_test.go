@@ -158,6 +158,9 @@ func startDaemon(t *testing.T, tools string, env ...string) (*exec.Cmd, *bufio.S
 	cmd.Env = append(os.Environ(), append(env, tooltest.Mode+"=daemon", runVar+"="+tools)...)
 	cmd.ExtraFiles = []*os.File{leak}
 	cmd.Stderr = os.Stderr
+	if _, err := cmd.StdinPipe(); err != nil { // open until Wait
+		t.Fatal(err)
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

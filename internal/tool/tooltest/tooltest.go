@@ -189,14 +189,25 @@ func NoChildren(t testing.TB) {
 	}
 }
 
-// FDs counts the process's open files.
-func FDs(t testing.TB) int {
+// FDs counts the process's own open files.
+func FDs(t testing.TB) int { t.Helper(); return FDsOf(t, "self") }
+
+// FDsOf counts the open files of a process, by its name in /proc. Those in
+// /proc are not counted: they are open for an instant, whenever a child ends.
+func FDsOf(t testing.TB, process string) (n int) {
 	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
+	dir := filepath.Join("/proc", process, "fd")
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(entries)
+	for _, e := range entries {
+		to, err := os.Readlink(filepath.Join(dir, e.Name()))
+		if err == nil && !strings.HasPrefix(to, "/proc/") {
+			n++
+		}
+	}
+	return n
 }
 
 // Lines returns the lines of a file that tools append to, none if it is absent.
