@@ -36,8 +36,9 @@ type Dialogue[M any] struct {
 	// Decode reads one line, copying it. An error means that the line is noise.
 	Decode func(line []byte) (M, error)
 	// Noise and Noises complete what people are told of one such line, "wrote a
-	// line that cannot be read", and of several.
+	// line that cannot be read", and of several; Quote adds the last of them.
 	Noise, Noises string
+	Quote         bool
 	// Single says that every question has one line for its answer, and nothing in
 	// it tells which: a line too many ends the process.
 	Single bool
@@ -212,7 +213,11 @@ func (c *Conn[M]) readLines() *Fault {
 			return Faultf(d.Code, "the %s's answer cannot be read: %v: %s", d.Who, err, quote(line))
 		}
 		if noise == maxNoise {
-			return Faultf(d.Code, "the %s wrote %d lines that %s", d.Who, noise, d.Noises)
+			f := Faultf(d.Code, "the %s wrote %d lines that %s", d.Who, noise, d.Noises)
+			if d.Quote {
+				f.Message += ", the last one " + quote(line)
+			}
+			return f
 		}
 	}
 }

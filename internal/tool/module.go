@@ -131,8 +131,11 @@ func (m *module) retire() {
 // operations asks the host, together with whoever else asks, and waits as long
 // as ctx. Known operations come back even where err says that they cannot be
 // called now. A host that failed is asked again only after a while, or at once
-// with insist.
+// with insist. One that is well is asked right here: its answer is at hand.
 func (m *module) operations(ctx context.Context, insist bool) ([]*operation, error) {
+	if ops := m.unchanged(ctx); ops != nil {
+		return ops, nil
+	}
 	m.mu.Lock()
 	if m.question == nil {
 		if m.closed {
@@ -159,8 +162,26 @@ func (m *module) operations(ctx context.Context, insist bool) ([]*operation, err
 	return m.ops, m.err
 }
 
+// unchanged returns the operations of a module that was well and is, nil for
+// any other.
+func (m *module) unchanged(ctx context.Context) []*operation {
+	m.mu.Lock()
+	known, ops := m.manifest, m.ops
+	if m.question != nil || m.err != nil || m.closed {
+		known = nil
+	}
+	m.mu.Unlock()
+	if known == nil {
+		return nil
+	}
+	if now, err := m.describe(ctx); err != nil || now != known {
+		return nil
+	}
+	return ops
+}
+
 func (m *module) ask() {
-	manifest, err := m.describe()
+	manifest, err := m.describe(m.ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -193,13 +214,13 @@ func (m *module) close(ctx context.Context) {
 	}
 }
 
-func (m *module) describe() (manifest *Manifest, err error) {
+func (m *module) describe(ctx context.Context) (manifest *Manifest, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			manifest, err = nil, fmt.Errorf("describe %s: panic: %v", m.desc.Name, p)
 		}
 	}()
-	return m.host.Describe(m.ctx)
+	return m.host.Describe(ctx)
 }
 
 // compile makes each schema ready. An operation whose schema is invalid stays

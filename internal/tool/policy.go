@@ -5,7 +5,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Policy says which operations may be called, by patterns over the names that
@@ -82,15 +82,22 @@ func denied(name, pattern string) *Fault {
 
 // object is a JSON object of strings, without those that are empty.
 func object(pairs ...string) []byte {
-	members := map[string]string{}
+	out := []byte{'{'}
 	for i := 0; i+1 < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			members[pairs[i]] = strings.ToValidUTF8(pairs[i+1], "\uFFFD")
+		if pairs[i+1] == "" {
+			continue
 		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(appendText(out, pairs[i]), ':')
+		out = appendText(out, pairs[i+1])
 	}
-	text, err := json.Marshal(members, json.Deterministic(true))
-	if err != nil {
-		return nil // strings alone: nothing in it can fail
-	}
-	return text
+	return append(out, '}')
+}
+
+// appendText appends a JSON string, mended where it is not valid UTF-8.
+func appendText(out []byte, text string) []byte {
+	out, _ = jsontext.AppendQuote(out, strings.ToValidUTF8(text, "\uFFFD"))
+	return out
 }

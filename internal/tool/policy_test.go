@@ -135,10 +135,10 @@ func TestDeniedCallsReachNobody(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	want := []string{
-		`policy:decision error {"decision":"deny","pattern":"m.rm","tool":"m.rm"}`,
-		`policy:decision error {"decision":"deny","pattern":"m.rm","tool":"m.rm"}`,
-		`policy:decision error {"decision":"deny","pattern":"shut.*","tool":"shut.op"}`,
-		`policy:decision ok {"decision":"allow","tool":"m.ls"}`,
+		`policy:decision error {"tool":"m.rm","decision":"deny","pattern":"m.rm"}`,
+		`policy:decision error {"tool":"m.rm","decision":"deny","pattern":"m.rm"}`,
+		`policy:decision error {"tool":"shut.op","decision":"deny","pattern":"shut.*"}`,
+		`policy:decision ok {"tool":"m.ls","decision":"allow"}`,
 		`module:invoke m ok {"op":"ls"}`,
 	}
 	if diff := cmp.Diff(want, audit.take()); diff != "" {
@@ -167,8 +167,8 @@ func TestCallsAreAudited(t *testing.T) {
 	call(t, r, "m.op", `{"password":"hunter2"}`)
 	want := []string{
 		`mount:add m {"kind":"tool","protocol":"fake"}`,
-		`policy:decision ok {"decision":"allow","tool":"m.op"}`,
-		`artifact:write m {"asset_id":"a","media_type":"image/png","path":"/x.png"}`,
+		`policy:decision ok {"tool":"m.op","decision":"allow"}`,
+		`artifact:write m {"path":"/x.png","media_type":"image/png","asset_id":"a"}`,
 		`module:invoke m error {"op":"op"} tool_failed`,
 	}
 	if diff := cmp.Diff(want, audit.take()); diff != "" {

@@ -1,15 +1,12 @@
 package gevals
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	jsonx "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -29,46 +26,17 @@ type message struct {
 	Error  jsontext.Value `json:"error"`
 }
 
-// maxDepth is how deep a line may nest: far deeper than any use, and far from
-// what the readers and writers of the session can do.
-const maxDepth = 1000
+// maxDepth is how deep a line may nest.
+const maxDepth = tool.MaxDepth
 
 // decode reads one line, copying it. An error means that the line is no JSON
-// object in UTF-8, or nests too deep. Half a surrogate pair as an escape, which
-// the JSON writers of Python and Node make of file names that are no text, is
-// both: it becomes U+FFFD.
+// object in UTF-8, or nests deeper than maxDepth.
 func decode(line []byte) (*message, error) {
-	switch {
-	case !utf8.Valid(line):
-		return nil, errors.New("the line is not UTF-8")
-	case jsontext.Value(line).Kind() != '{':
-		return nil, errors.New("the line is not a JSON object")
-	case nestsDeeper(line, maxDepth):
-		return nil, fmt.Errorf("the line nests deeper than %d levels", maxDepth)
-	}
 	m := new(message)
-	err := jsonx.Unmarshal(line, m)
-	if err == nil {
-		return m, nil
-	}
-	v := jsontext.Value(bytes.Clone(line))
-	if v.Format(jsontext.AllowInvalidUTF8(true)) != nil {
+	if _, err := tool.DecodeObject(line, m); err != nil {
 		return nil, err
 	}
-	m = new(message)
-	return m, jsonx.Unmarshal(v, m)
-}
-
-func nestsDeeper(v jsontext.Value, limit int) bool {
-	if bytes.Count(v, []byte("{"))+bytes.Count(v, []byte("[")) <= limit {
-		return false
-	}
-	for d := jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowInvalidUTF8(true)); d.StackDepth() <= limit; {
-		if _, err := d.ReadToken(); err != nil {
-			return false
-		}
-	}
-	return true
+	return m, nil
 }
 
 // method is the name of a notification or request, "" for a reply.

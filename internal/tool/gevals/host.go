@@ -15,7 +15,6 @@ package gevals
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -33,44 +32,36 @@ const (
 	requirementNotMet = "-32002"
 )
 
-// waits are how long things may take (tools.md §3).
+// waits are how long answers may take (tools.md §3).
 type waits struct {
-	init time.Duration // for the manifest
-	idle time.Duration // before an unused process is shut down
-	ack  time.Duration // for the answer to shutdown
+	init time.Duration // the manifest
+	ack  time.Duration // that to shutdown
 }
 
 type host struct {
-	desc       *tool.Descriptor
-	supervisor *tool.Supervisor
-	log        *zap.Logger
-	slots      chan struct{} // one per process that may be in use
-	ctx        context.Context
-	stop       context.CancelFunc
-	waits      waits
+	desc    *tool.Descriptor
+	log     *zap.Logger
+	pool    *tool.Pool[*conn]
+	crashes *tool.Backoff // the pool's
+	waits   waits
 	// These go into every request.
 	env     jsontext.Value
 	timeout string
-	work    sync.WaitGroup // calls, and goroutines that end processes
 
 	mu       sync.Mutex
-	closed   bool
-	free     []*conn // the most recently used last
 	manifest *tool.Manifest
 	requires []string
-	crashes  tool.Backoff
 }
 
 // Dialect makes the host of a gevals extension. It is a [tool.Dialect].
 func Dialect(d *tool.Descriptor, s *tool.Supervisor, log *zap.Logger) tool.Host {
-	ctx, stop := context.WithCancel(context.Background())
-	return &host{
-		desc: d, supervisor: s, log: log, ctx: ctx, stop: stop,
+	h := &host{
+		desc: d, log: log, waits: waits{init: 10 * time.Second, ack: 5 * time.Second},
 		env: encodeEnv(d.Env), timeout: d.Timeout.String(),
-		waits:   waits{init: 10 * time.Second, idle: 10 * time.Minute, ack: 5 * time.Second},
-		slots:   make(chan struct{}, d.Concurrency),
-		crashes: tool.Backoff{Free: 2, Base: time.Second, Max: time.Minute},
 	}
+	h.pool = tool.NewPool(d.Name, d.Concurrency, log, func() (*conn, error) { return h.start(s) }, h.initialize)
+	h.crashes = &h.pool.Crashes
+	return h
 }
 
 // encodeEnv is the env of every context. A value that is not UTF-8, which the
@@ -92,16 +83,16 @@ func (h *host) Describe(ctx context.Context) (*tool.Manifest, error) {
 	if m := h.known(); m != nil {
 		return m, h.unmet()
 	}
-	ctx, leave, err := h.enter(ctx)
+	ctx, leave, err := h.pool.Enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	c, err := h.acquire(ctx)
+	l, err := h.pool.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	h.release(c)
+	h.pool.Release(l)
 	return h.known(), h.unmet()
 }
 
@@ -125,52 +116,35 @@ func (h *host) unmet() error {
 	return nil
 }
 
-// enter binds ctx to the host's life and counts the caller until leave.
-func (h *host) enter(ctx context.Context) (_ context.Context, leave func(), _ error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
-		return nil, nil, tool.Faultf(tool.Aborted, "the daemon is stopping")
-	}
-	h.work.Add(1)
-	ctx, abort := context.WithCancelCause(ctx)
-	unbind := context.AfterFunc(h.ctx, func() { abort(errors.New("the daemon is stopping")) })
-	return ctx, func() {
-		unbind()
-		abort(nil)
-		h.work.Done()
-	}, nil
-}
-
 // Call executes an operation (gevals: Execute). Its timeout does not count the
 // wait for a free process, nor the start of a new one.
 func (h *host) Call(ctx context.Context, op string, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
 	if err := h.unmet(); err != nil {
 		return tool.Failure(err)
 	}
-	ctx, leave, err := h.enter(ctx)
+	ctx, leave, err := h.pool.Enter(ctx)
 	if err != nil {
 		return tool.Failure(err)
 	}
 	defer leave()
-	c, err := h.acquire(ctx)
+	l, err := h.pool.Acquire(ctx)
 	if err != nil {
 		return tool.Failure(err)
 	}
 	healthy := false
 	defer func() { // also where progress panics
-		if !healthy {
-			c.kill()
-			<-h.slots
-			return
+		if healthy {
+			h.pool.Release(l)
+		} else {
+			h.pool.Discard(l)
 		}
-		h.release(c)
 	}()
 
 	ctx, cancel := tool.WithTimeout(ctx, h.desc.Timeout)
 	defer cancel()
+	c := l.Worker
 	reply, err := c.request(ctx, "execute", h.params(op, inv), progress)
-	healthy = ctx.Err() == nil && c.alive()
+	healthy = ctx.Err() == nil && c.Alive()
 	h.count(err)
 	if err != nil {
 		return h.failure(c, op, inv.ID, err)
@@ -217,14 +191,12 @@ func (h *host) params(op string, inv model.Invocation) execute {
 // count keeps score of crashes in a row. Only an answer ends the row: an
 // extension may well initialize and then die of every call.
 func (h *host) count(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	var f *tool.Fault
 	switch {
 	case !errors.As(err, &f) || isNumber(f.Code):
-		h.crashes.Succeed()
+		h.pool.Answered()
 	case f.Code == tool.Crashed:
-		h.crashes.Fail(time.Now())
+		h.pool.Crashed()
 	}
 }
 
@@ -239,7 +211,7 @@ func (h *host) failure(c *conn, op, id string, err error) model.ToolResult {
 		zap.String("operation", op), zap.String("tool_call_id", id),
 		zap.String("code", r.Error.Code), zap.String("error", r.Error.Message),
 	}
-	stderr := c.proc.Stderr(shownStderr)
+	stderr := c.Stderr(shownStderr)
 	if stderr != "" && !isNumber(r.Error.Code) {
 		fields = append(fields, zap.String("stderr", stderr))
 		r.Text += "\nstderr:\n" + stderr
@@ -248,97 +220,25 @@ func (h *host) failure(c *conn, op, id string, err error) model.ToolResult {
 	return r
 }
 
-// acquire waits for a slot and returns a process in it, ready for a request.
-// On success the slot is held until release, or until the caller gives it back.
-func (h *host) acquire(ctx context.Context) (*conn, error) {
-	select {
-	case h.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, tool.Interrupted(ctx)
-	}
-	if c := h.takeFree(); c != nil {
-		return c, nil
-	}
-	c, err := h.spawn(ctx)
-	if err != nil {
-		<-h.slots
-		return nil, err
-	}
-	return c, nil
-}
-
-// takeFree returns the most recently used process that still lives.
-func (h *host) takeFree() *conn {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for len(h.free) > 0 {
-		c := h.free[len(h.free)-1]
-		h.free = h.free[:len(h.free)-1]
-		c.idle.Stop()
-		if c.alive() {
-			return c
-		}
-		h.log.Info("extension ended while it was idle")
-		c.kill()
-	}
-	return nil
-}
-
-// release keeps the process for the next call and frees the slot.
-func (h *host) release(c *conn) {
-	h.mu.Lock()
-	if h.closed {
-		c.kill()
-	} else {
-		h.free = append(h.free, c)
-		if c.idle == nil {
-			c.idle = time.AfterFunc(h.waits.idle, func() { h.retire(c) })
-		} else {
-			c.idle.Reset(h.waits.idle)
-		}
-	}
-	h.mu.Unlock()
-	<-h.slots
-}
-
-// retire shuts a process down that nobody has taken for a long time.
-func (h *host) retire(c *conn) {
-	h.mu.Lock()
-	i := slices.Index(h.free, c)
-	if i < 0 || h.closed {
-		h.mu.Unlock()
-		return
-	}
-	h.free = slices.Delete(h.free, i, i+1)
-	h.work.Add(1)
-	h.mu.Unlock()
-	defer h.work.Done()
-	h.log.Debug("shutting down an idle extension")
-	c.shutdown(h.ctx, h.waits.ack)
-}
-
-// spawn starts a process and initializes it (gevals: Initialize).
-func (h *host) spawn(ctx context.Context) (*conn, error) {
-	h.mu.Lock()
-	wait, failures := h.crashes.Wait(time.Now()), h.crashes.Failures()
-	h.mu.Unlock()
-	if wait > 0 {
-		return nil, tool.Faultf(tool.Unreachable, "%s crashed %d times in a row; it can be started again in %v",
-			h.desc.Name, failures, wait.Round(100*time.Millisecond))
-	}
+// start starts a process.
+func (h *host) start(s *tool.Supervisor) (*conn, error) {
 	cmd, err := h.desc.Command()
 	if err != nil {
 		return nil, err
 	}
-	p, err := h.supervisor.Start(context.Background(), cmd)
+	p, err := s.Start(context.Background(), cmd)
 	if err != nil {
 		return nil, err
 	}
-	c := newConn(p, h.log)
-	h.work.Go(func() { <-c.dead })
-	init, cancel := tool.WithTimeout(ctx, h.waits.init)
+	return newConn(p, h.waits.ack, h.log), nil
+}
+
+// initialize makes a new process ready for requests (gevals: Initialize). That
+// it fails counts as a crash, unless the caller gave up.
+func (h *host) initialize(ctx context.Context, c *conn) error {
+	ctx, cancel := tool.WithTimeout(ctx, h.waits.init)
 	defer cancel()
-	reply, err := c.request(init, "initialize", struct {
+	reply, err := c.request(ctx, "initialize", struct {
 		Version string         `json:"protocolVersion"`
 		Config  jsontext.Value `json:"config,omitzero"`
 	}{protocolVersion, jsontext.Value(h.desc.Config)}, nil)
@@ -346,29 +246,17 @@ func (h *host) spawn(ctx context.Context) (*conn, error) {
 	if err == nil {
 		m, err = decodeManifest(reply)
 	}
-	if err != nil {
-		h.countStart(err)
-		c.kill()
-		var f *tool.Fault
-		if errors.As(err, &f) && f.Code != tool.Aborted {
-			err = &tool.Fault{Code: f.Code, Message: "initialize: " + f.Message, Details: f.Details}
-			h.log.Warn("extension did not start", zap.Error(err), zap.String("stderr", p.Stderr(shownStderr)))
-		}
-		return nil, err
-	}
-	h.learn(m)
-	return c, nil
-}
-
-// countStart counts a start that failed as a crash.
-func (h *host) countStart(err error) {
 	var f *tool.Fault
-	if errors.As(err, &f) && f.Code == tool.Aborted {
-		return
+	switch {
+	case err == nil:
+		h.learn(m)
+		return nil
+	case errors.As(err, &f) && f.Code != tool.Aborted:
+		h.pool.Crashed()
+		err = &tool.Fault{Code: f.Code, Message: "initialize: " + f.Message, Details: f.Details}
+		h.log.Warn("extension did not start", zap.Error(err), zap.String("stderr", c.Stderr(shownStderr)))
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.crashes.Fail(time.Now())
+	return err
 }
 
 // learn keeps the manifest of a new process; the old pointer where it offers
@@ -387,20 +275,4 @@ func (h *host) learn(m *manifest) {
 
 // Close aborts running calls, shuts the free processes down, all at once, and
 // waits for all to end.
-func (h *host) Close(ctx context.Context) {
-	h.mu.Lock()
-	h.closed = true
-	free := h.free
-	h.free = nil
-	for _, c := range free {
-		c.idle.Stop()
-	}
-	h.mu.Unlock()
-	h.stop()
-	var wg sync.WaitGroup
-	for _, c := range free {
-		wg.Go(func() { c.shutdown(ctx, h.waits.ack) })
-	}
-	wg.Wait()
-	h.work.Wait()
-}
+func (h *host) Close(ctx context.Context) { h.pool.Close(ctx) }

@@ -2,9 +2,9 @@ package gevals
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/sys/unix"
 
 	"noused/internal/model"
 	"noused/internal/tool"
@@ -181,15 +182,12 @@ func TestALateAnswerReachesNobody(t *testing.T) {
 }
 
 func TestAnExtensionThatLeavesBetweenCallsIsStartedAgain(t *testing.T) {
-	var h *host
-	b := mount(t, script(t, "!get\n!ok\n!exit 0"), func(made *host) { h = made })
+	b := mount(t, script(t, "!get\n!ok\n!exit 0"))
 	for range 4 {
 		b.succeeds("did it")
-		h.mu.Lock()
-		free := slices.Clone(h.free)
-		h.mu.Unlock()
-		for _, c := range free {
-			<-c.dead
+		var info unix.Siginfo
+		for err := error(nil); !errors.Is(err, unix.ECHILD); { // until it is gone
+			err = unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT, nil)
 		}
 	}
 	b.starts(4)
@@ -303,7 +301,7 @@ func TestStoppingInHasteKillsAtOnce(t *testing.T) {
 
 func TestAnIdleExtensionIsShutDownAndStartedAgain(t *testing.T) {
 	fifo, held := tooltest.NewFIFO(t)
-	b := mount(t, script(t, "").Env(tooltest.FIFO, fifo), func(h *host) { h.waits.idle = time.Millisecond })
+	b := mount(t, script(t, "").Env(tooltest.FIFO, fifo), func(h *host) { h.pool.Idle = time.Millisecond })
 	b.List(t.Context())
 	held()() // it holds the FIFO from its shutdown to its end
 	if sent := tooltest.Lines(t, filepath.Join(b.workdir, trace)); !strings.Contains(sent[len(sent)-1], `"method":"shutdown"`) {

@@ -21,8 +21,10 @@ type object map[string]jsontext.Value
 // decode reads one reply, copying it.
 func decode(text []byte) (object, error) {
 	var o object
-	_, err := tool.DecodeObject(text, &o)
-	return o, err
+	if _, err := tool.DecodeObject(text, &o); err != nil {
+		return nil, err
+	}
+	return o, nil
 }
 
 func (o object) String() string {

@@ -23,6 +23,7 @@ const (
 
 func TestMain(m *testing.M) {
 	tooltest.Main(m, map[string]func() int{
+		"rote":    rote,
 		"fake":    func() int { return serve(func(body string) string { return body }) },
 		"wrapped": func() int { return serve(func(body string) string { return `{"result":` + body + `,"v":1}` }) },
 		"banner": func() int {

@@ -65,7 +65,7 @@ func newProcess(p *tool.Process, rpc bool, log *zap.Logger) *process {
 	m := &process{rpc: rpc, log: log}
 	m.Conn = tool.NewConn(p, tool.Dialogue[object]{
 		Who: "module", Code: tool.Internal, Decode: decode,
-		Noise: "cannot be read", Noises: "cannot be read", Single: !rpc, Unasked: m.unasked,
+		Noise: "cannot be read", Noises: "cannot be read", Quote: true, Single: !rpc, Unasked: m.unasked,
 	}, log)
 	return m
 }
