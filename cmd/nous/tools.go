@@ -139,6 +139,9 @@ func (a *app) printExtension(r protocol.ExtensionResult) {
 	default:
 		a.complain("the operation failed: " + r.Result)
 	}
+	if r.Result != "" {
+		return // it has the outputs
+	}
 	var pairs [][2]string
 	for _, key := range slices.Sorted(maps.Keys(r.Outputs)) {
 		pairs = append(pairs, [2]string{key, a.forOutput(r.Outputs[key])})

@@ -196,7 +196,8 @@ func (r *resolver) toolsDirs() (dirs []string) {
 }
 
 // asTexts is a list of strings, or one alone.
-func (r *resolver) asTexts(v any, from origin) (texts []string) {
+func (r *resolver) asTexts(v any, from origin) []string {
+	texts := []string{}
 	var list []any
 	switch v := v.(type) {
 	case []string:

@@ -42,6 +42,11 @@ const selfPath = "/proc/self/exe"
 // not start.
 func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 	defer func() { _ = log.Sync() }()
+	// A tool that is the user's own, and in no sandbox, could else read the keys in
+	// this process's environment. Programs that it executes are as ever.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		log.Warn("the environment cannot be hidden from tools", zap.Error(err))
+	}
 	store, err := session.Open(cfg.StateDir)
 	if err != nil {
 		return err
@@ -63,6 +68,10 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 		return err
 	}
 	info := protocol.DaemonInfo{Version: version(), Epoch: newID("ep-"), PID: os.Getpid(), StartedAt: time.Now().UTC()}
+	if cfg.Model.Provider == "module" && !tools.Provides(cfg.Model.Name) {
+		tools.Close(ctx)
+		return fmt.Errorf("--model module/%s: no tools directory has a provider module of that name", cfg.Model.Name)
+	}
 	events := event.New(info.Epoch, cfg.EventBuffer, time.Now)
 	hub := runloop.NewHub(runloop.Options{
 		Store: store, Model: newModel(cfg.Model, tools),
@@ -106,6 +115,14 @@ func openTools(cfg Config, journal *audit.Log, log *zap.Logger) (*tool.Registry,
 			log.Info("no tools directory", zap.String("path", dir))
 		}
 	}
+	if cfg.BuiltinTools {
+		for _, path := range append([]string{cfg.StateDir, cfg.Socket}, cfg.ToolsDirs...) {
+			if rel, err := filepath.Rel(cfg.Workdir, path); err == nil && filepath.IsLocal(rel) {
+				log.Warn("the sandbox of the built-in tools does not keep them from the daemon's own files; a workdir beside them would",
+					zap.String("workdir", cfg.Workdir), zap.String("inside", path))
+			}
+		}
+	}
 	tools := tool.New(o)
 	for _, err := range tools.Errors() {
 		log.Error("tool not loaded", zap.Error(err))
@@ -132,7 +149,11 @@ func reload(tools *tool.Registry, log *zap.Logger) protocol.ToolsReloaded {
 func newModel(cfg ModelConfig, tools *tool.Registry) runloop.Model {
 	if cfg.Provider == "module" {
 		return provider.Model{Invoke: func(ctx context.Context, op string, args json.RawMessage) (json.RawMessage, error) {
-			return tools.Invoke(ctx, cfg.Name, op, args)
+			result, err := tools.Invoke(ctx, cfg.Name, op, args)
+			if err != nil {
+				err = fmt.Errorf("module %s: %s", cfg.Name, tool.Failure(err).Text)
+			}
+			return result, err
 		}}
 	}
 	return offline.Model{Delay: cfg.Delay}

@@ -155,6 +155,10 @@ type sink struct {
 	cancel  context.CancelFunc
 	done    chan struct{}
 
+	// Of the goroutine.
+	failed int
+	told   time.Time
+
 	// Guarded by the Log.
 	dropped int
 	warned  time.Time
@@ -169,11 +173,20 @@ func (l *Log) start(name string, deliver func(context.Context, []byte) error, fi
 		defer finish()
 		for line := range s.lines {
 			if err := s.try(line); err != nil && s.ctx.Err() == nil {
-				s.log.Warn(s.name+" failed", zap.Error(err))
+				s.complain(err)
 			}
 		}
 	}()
 	return s
+}
+
+// complain logs a failure, and of many in a row a few.
+func (s *sink) complain(err error) {
+	s.failed++
+	if now := time.Now(); now.Sub(s.told) >= warnTime {
+		s.log.Warn(s.name+" failed", zap.Error(err), zap.Int("times", s.failed))
+		s.told, s.failed = now, 0
+	}
 }
 
 // try delivers a line; a panic is an error.

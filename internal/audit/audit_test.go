@@ -106,8 +106,8 @@ func TestHooksGetEveryEventInOrder(t *testing.T) {
 	if fmt.Sprint(got) != "[0 1 2 3 4]" {
 		t.Errorf("got %v", got)
 	}
-	if n := seen.FilterMessage("hook h failed").Len(); n != 2 {
-		t.Errorf("%d failures reached the log, want 2", n)
+	if n := seen.FilterMessage("hook h failed").Len(); n != 1 {
+		t.Errorf("%d failures reached the log, want the first", n)
 	}
 }
 

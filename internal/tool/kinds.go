@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	jsonx "github.com/go-json-experiment/json"
@@ -46,11 +47,12 @@ func (r *Registry) BeforeTurn(ctx context.Context, sessionID, input string, stat
 		switch {
 		case answer.Reject != nil:
 			return "", &Rejection{m.desc.Name, *answer.Reject}
-		case answer.Input != nil && *answer.Input == "":
+		case answer.Input == nil:
+			return "", &Rejection{m.desc.Name, "the result of before_turn has neither input nor reject"}
+		case *answer.Input == "":
 			return "", &Rejection{m.desc.Name, "nothing is left of the text"}
-		case answer.Input != nil:
-			input = *answer.Input
 		}
+		input = *answer.Input
 	}
 	return input, nil
 }
@@ -117,6 +119,11 @@ func (r *Registry) Invoke(ctx context.Context, name, op string, args json.RawMes
 	return nil, Faultf(Unreachable, "there is no provider module %q; see the tools directories", name)
 }
 
+// Provides reports whether there is a provider module of that name.
+func (r *Registry) Provides(name string) bool {
+	return slices.ContainsFunc(r.all(), func(m *module) bool { return m.desc.Kind == KindProvider && m.desc.Name == name })
+}
+
 func (r *Registry) mounts(kind string) bool {
 	for _, m := range r.all() {
 		if m.desc.Kind == kind {
@@ -134,7 +141,7 @@ func (r *Registry) invoke(ctx context.Context, m *module, op string, args, answe
 		return err
 	}
 	if !m.enter() {
-		return Faultf(Unreachable, "%s was removed", m.desc.Name)
+		return r.invokeSuccessor(ctx, m, op, args, answer, sessionID)
 	}
 	defer m.leave()
 	request, err := jsonx.Marshal(args, jsontext.AllowInvalidUTF8(true))
@@ -152,6 +159,17 @@ func (r *Registry) invoke(ctx context.Context, m *module, op string, args, answe
 	if err != nil {
 		failure = Failure(err).Error
 	}
-	r.invoked(m, op, sessionID, "", time.Since(start), failure)
+	r.invoked(m.desc.Name, op, sessionID, "", time.Since(start), failure)
 	return err
+}
+
+// invokeSuccessor asks the module that a reload has just put in a module's
+// place.
+func (r *Registry) invokeSuccessor(ctx context.Context, old *module, op string, args, answer any, sessionID string) error {
+	for _, m := range r.all() {
+		if m != old && m.desc.Name == old.desc.Name && m.desc.Kind == old.desc.Kind {
+			return r.invoke(ctx, m, op, args, answer, sessionID)
+		}
+	}
+	return Faultf(Unreachable, "%s was removed", old.desc.Name)
 }

@@ -70,9 +70,9 @@ func TestOrchestratorsAreAskedOneAfterTheOther(t *testing.T) {
 		want, err     string
 	}{
 		"both rewrite":        {says(`{"input":"one"}`, nil), says(`{"input":"two ARGS"}`, nil), "two {'input':'one','state':{'k':1}}", ""},
-		"no opinion":          {says(`{}`, nil), says(`{"input":null}`, nil), "text", ""},
+		"no opinion":          {says(`{"input":"ok"}`, nil), says(`{"rejected":"a typo"}`, nil), "", "b: the result of before_turn has neither"},
 		"the first rejects":   {says(`{"reject":"not that"}`, nil), says(`{"input":"never"}`, nil), "", "a: not that"},
-		"the second fails":    {says(`{}`, nil), says("", Faultf(Timeout, "no result within 1s")), "", "b: no result within 1s"},
+		"the second fails":    {says(`{"input":"ok"}`, nil), says("", Faultf(Timeout, "no result within 1s")), "", "b: no result within 1s"},
 		"nonsense":            {says(`{"input":7}`, nil), says(`{}`, nil), "", "a: the result of before_turn is not what it should be"},
 		"nothing is left":     {says(`{"input":""}`, nil), says(`{}`, nil), "", "a: nothing is left of the text"},
 		"rejects for nothing": {says(`{"reject":""}`, nil), says(`{}`, nil), "", "a: "},

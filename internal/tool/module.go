@@ -63,13 +63,9 @@ func (m *module) callName(op string) string {
 	return m.desc.Name + "." + op
 }
 
-// mayHave reports whether a name could be one of the module's, and which
-// operation it would be.
-func (m *module) mayHave(name string, spell func(string) string) (op string, ok bool) {
-	if m.desc.Bare {
-		return name, true
-	}
-	return strings.CutPrefix(name, spell(m.desc.Name+"."))
+// mayHave reports whether a name could be one of the module's.
+func (m *module) mayHave(name string, spell func(string) string) bool {
+	return m.desc.Bare || strings.HasPrefix(name, spell(m.desc.Name+"."))
 }
 
 // find returns the operation that a name means. With neither an operation nor
@@ -77,13 +73,9 @@ func (m *module) mayHave(name string, spell func(string) string) (op string, ok 
 func (m *module) find(ctx context.Context, name string, spell func(string) string) (*operation, error) {
 	ops, err := m.operations(ctx, true)
 	for _, op := range ops {
-		if spell(m.callName(op.Name)) != name {
-			continue
+		if spell(m.callName(op.Name)) == name {
+			return op, nil
 		}
-		if op.problem != nil {
-			return nil, op.problem
-		}
-		return op, nil
 	}
 	if ops == nil {
 		return nil, err
@@ -260,7 +252,7 @@ func (m *module) list(ctx context.Context, policy Policy) []model.ToolInfo {
 			problem = op.problem
 		}
 		name := m.callName(op.Name)
-		if pattern, ok := policy.decide(name); !ok {
+		if pattern, ok := policy.decide(m.desc.Name, name); !ok {
 			problem = denied(name, pattern)
 		}
 		infos = append(infos, m.info(name, op.Description, op.Params, problem))

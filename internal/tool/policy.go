@@ -9,8 +9,9 @@ import (
 )
 
 // Policy says which operations may be called, by patterns over the names that
-// a model sees, in the manner of a shell: * and ? and [a-z]. What Deny has is
-// denied, whatever Allow says; an empty Allow is everything (tools.md §5).
+// list_tools gives them, in the manner of a shell: * and ? and [a-z]. A pattern
+// that fits a module's own name means all that it has. What Deny has is denied,
+// whatever Allow says; a nil Allow is everything (tools.md §5).
 type Policy struct {
 	Allow, Deny []string
 }
@@ -27,25 +28,41 @@ func (p Policy) Check() error {
 	return nil
 }
 
-// decide tells whether an operation may be called, and the pattern that says
-// so, "" where none does.
-func (p Policy) decide(name string) (pattern string, ok bool) {
+// decide tells whether a module's operation may be called, and the pattern that
+// says so, "" where none does.
+func (p Policy) decide(module, name string) (pattern string, ok bool) {
 	for _, pattern := range p.Deny {
-		if matches(pattern, name) {
+		if matches(pattern, name) || matches(pattern, module) {
 			return pattern, false
 		}
 	}
 	for _, pattern := range p.Allow {
-		if matches(pattern, name) {
+		if matches(pattern, name) || matches(pattern, module) {
 			return pattern, true
 		}
 	}
-	return "", len(p.Allow) == 0
+	return "", p.Allow == nil
+}
+
+// denies tells whether a call is denied whatever module it turns out to be for:
+// both the name and the patterns are taken in the spelling without dots.
+func (p Policy) denies(name string) (pattern string, ok bool) {
+	for _, pattern := range p.Deny {
+		if matches(undotted(pattern), undotted(name)) {
+			return pattern, true
+		}
+	}
+	return "", false
 }
 
 // excludes tells whether no operation of a module may be called, so that it
 // need not even be started to say which it has.
 func (p Policy) excludes(d *Descriptor) (pattern string, ok bool) {
+	for _, pattern := range p.Deny {
+		if matches(pattern, d.Name) {
+			return pattern, true
+		}
+	}
 	if d.Bare {
 		return "", false
 	}
@@ -64,7 +81,7 @@ func (p Policy) excludes(d *Descriptor) (pattern string, ok bool) {
 			return "", false
 		}
 	}
-	return "", len(p.Allow) > 0
+	return "", p.Allow != nil
 }
 
 // matches is path.Match without a separator that is special.

@@ -56,6 +56,20 @@ func (a *auditLog) take() []string {
 	return lines
 }
 
+// patterns are the words of a text, nil where there are none.
+func patterns(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Fields(text)
+}
+
+func TestAnEmptyAllowIsNothing(t *testing.T) {
+	if _, ok := (Policy{Allow: []string{}}).decide("a", "a.b"); ok {
+		t.Error("allowed by nobody")
+	}
+}
+
 func TestPolicy(t *testing.T) {
 	for _, c := range []struct {
 		allow, deny string
@@ -66,6 +80,9 @@ func TestPolicy(t *testing.T) {
 		{"", "a.b", "a.b", false},
 		{"", "a.*", "a.b", false},
 		{"", "a.*", "ab.c", true},
+		{"", "a", "a.b", false},
+		{"a", "", "a.b", true},
+		{"a", "a.c", "a.c", false},
 		{"", "*", "a.b", false},
 		{"", "a/*", "a/b.c", false},
 		{"", "?.[bc]", "a.c", false},
@@ -77,8 +94,9 @@ func TestPolicy(t *testing.T) {
 		{"a.*", "a.rm", "a.rm", false}, // deny wins
 		{"*", "a.rm", "a.ls", true},
 	} {
-		p := Policy{Allow: strings.Fields(c.allow), Deny: strings.Fields(c.deny)}
-		if _, ok := p.decide(c.name); ok != c.ok {
+		p := Policy{Allow: patterns(c.allow), Deny: patterns(c.deny)}
+		module, _, _ := strings.Cut(c.name, ".")
+		if _, ok := p.decide(module, c.name); ok != c.ok {
 			t.Errorf("allow %q deny %q: %s is allowed: %t, want %t", c.allow, c.deny, c.name, ok, c.ok)
 		}
 	}
@@ -106,11 +124,11 @@ func TestPolicyKeepsModulesFromBeingStarted(t *testing.T) {
 		{"?.x", "", false},
 		{"m*", "", false},
 	} {
-		p := Policy{Allow: strings.Fields(c.allow), Deny: strings.Fields(c.deny)}
+		p := Policy{Allow: patterns(c.allow), Deny: patterns(c.deny)}
 		if _, got := p.excludes(&Descriptor{Name: "m"}); got != c.excluded {
 			t.Errorf("allow %q deny %q: excluded %t, want %t", c.allow, c.deny, got, c.excluded)
 		}
-		if _, got := p.excludes(&Descriptor{Name: "m", Bare: true}); got {
+		if _, got := p.excludes(&Descriptor{Name: "bare", Bare: true}); got && c.deny != "*" {
 			t.Errorf("allow %q deny %q: a module of bare names is excluded", c.allow, c.deny)
 		}
 	}
@@ -135,9 +153,9 @@ func TestDeniedCallsReachNobody(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	want := []string{
-		`policy:decision error {"tool":"m.rm","decision":"deny","pattern":"m.rm"}`,
-		`policy:decision error {"tool":"m.rm","decision":"deny","pattern":"m.rm"}`,
-		`policy:decision error {"tool":"shut.op","decision":"deny","pattern":"shut.*"}`,
+		`policy:decision error {"tool":"m.rm","decision":"deny","pattern":"m.rm"}`, `module:invoke error {"op":"m.rm"} forbidden`,
+		`policy:decision error {"tool":"m__rm","decision":"deny","pattern":"m.rm"}`, `module:invoke error {"op":"m__rm"} forbidden`,
+		`policy:decision error {"tool":"shut.op","decision":"deny","pattern":"shut.*"}`, `module:invoke error {"op":"shut.op"} forbidden`,
 		`policy:decision ok {"tool":"m.ls","decision":"allow"}`,
 		`module:invoke m ok {"op":"ls"}`,
 	}
@@ -153,6 +171,34 @@ func TestDeniedCallsReachNobody(t *testing.T) {
 	}
 	if shut.asked.Load() > 0 {
 		t.Error("a module was started that may not be called at all")
+	}
+}
+
+// However a model spells a name, the policy means the operation.
+func TestPolicyAndTheSpellingOfNames(t *testing.T) {
+	hosts := func() map[string]*fakeHost {
+		return map[string]*fakeHost{"zeta": offers("fs.delete", "fs.read", "now"), "bare": offers("read")}
+	}
+	deny := registry(t, Options{Policy: Policy{Deny: []string{"zeta.fs.delete"}}}, hosts())
+	allow := registry(t, Options{Policy: Policy{Allow: []string{"zeta.*"}}}, hosts())
+	for _, c := range []struct {
+		r    *Registry
+		name string
+		code string
+	}{
+		{deny, "zeta.fs.delete", Forbidden},
+		{deny, "zeta__fs__delete", Forbidden},
+		{deny, "zeta.fs__delete", UnsupportedOp},
+		{deny, "zeta__fs__read", ""},
+		{allow, "zeta.now", ""},
+		{allow, "zeta__now", ""},
+		{allow, "zeta__fs__read", ""},
+		{allow, "read", Forbidden},
+	} {
+		got := call(t, c.r, c.name, "{}")
+		if got.OK != (c.code == "") || !got.OK && got.Error.Code != c.code && !(c.code == UnsupportedOp && got.Error.Code == Forbidden) {
+			t.Errorf("%s: got %+v, want %q", c.name, got, c.code)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -50,6 +51,9 @@ type Options struct {
 	// Logger may be nil.
 	Logger *zap.Logger
 }
+
+// maxAudited is how much of a failure's message the audit journal gets, in bytes.
+const maxAudited = 200
 
 type noAudit struct{}
 
@@ -134,29 +138,29 @@ func (r *Registry) Reload() Change {
 		old[m.desc.Name] = m
 	}
 	r.errs = nil
-	found := r.load(old)
-	next := make([]*module, 0, len(found))
-	var gone []*module
-	for _, d := range found {
+	var next, gone []*module
+	var fresh []*Descriptor
+	for _, d := range r.load(old) {
 		m := old[d.Name]
 		delete(old, d.Name)
 		switch {
 		case m == nil:
 			c.Added = append(c.Added, d.Name)
+			fresh = append(fresh, d)
 		case m.desc == d || m.desc.source == d.source && m.desc.File == d.File:
 			next = append(next, m)
-			continue
 		default:
 			c.Changed = append(c.Changed, d.Name)
-			r.unmount(m)
-			gone = append(gone, m)
+			fresh, gone = append(fresh, d), append(gone, m)
 		}
-		next = append(next, r.mounted(d))
 	}
 	for name, m := range old {
 		c.Removed = append(c.Removed, name)
-		r.unmount(m)
 		gone = append(gone, m)
+	}
+	r.unmount(gone)
+	for _, d := range fresh {
+		next = append(next, r.mounted(d))
 	}
 	slices.SortFunc(next, func(a, b *module) int { return strings.Compare(a.desc.Name, b.desc.Name) })
 	r.modules.Store(&next)
@@ -177,6 +181,8 @@ func (r *Registry) load(mounted map[string]*module) []*Descriptor {
 	for _, dir := range r.o.Dirs {
 		found = append(found, r.loadDir(dir, mounted)...)
 	}
+	// Of two with one name the one that is in use stays.
+	slices.SortStableFunc(found, func(a, b *Descriptor) int { return cmp.Compare(unmounted(a, mounted), unmounted(b, mounted)) })
 	byName := make(map[string]*Descriptor)
 	return slices.DeleteFunc(found, func(d *Descriptor) bool {
 		first := byName[d.Name]
@@ -187,6 +193,15 @@ func (r *Registry) load(mounted map[string]*module) []*Descriptor {
 		r.errs = append(r.errs, fmt.Errorf("tool descriptor %s: %w", d.File, field("name", "%q is taken by %s", d.Name, origin(first))))
 		return true
 	})
+}
+
+// unmounted is 0 for a descriptor of a file that a module is mounted from, else
+// 1.
+func unmounted(d *Descriptor, mounted map[string]*module) int {
+	if m := mounted[d.Name]; m != nil && m.desc.File == d.File {
+		return 0
+	}
+	return 1
 }
 
 // mounted makes the module of a descriptor and starts nothing.
@@ -203,13 +218,26 @@ func (r *Registry) mounted(d *Descriptor) *module {
 		})
 		r.o.Audit.Record(model.AuditEvent{Event: "hook:register", Component: "tool", Module: d.Name})
 	}
+	if d.Protocol == Module { // tools.md §4: health at mount
+		r.retiring.Go(func() {
+			if _, err := m.operations(r.ctx, false); err != nil && r.ctx.Err() == nil {
+				r.log.Warn("module is not healthy", zap.String("module", d.Name), zap.Error(err))
+			}
+		})
+	}
 	return m
 }
 
-func (r *Registry) unmount(m *module) {
-	r.o.Audit.Record(model.AuditEvent{Event: "mount:remove", Component: "tool", Module: m.desc.Name})
-	if m.desc.Kind == KindHook {
-		r.o.Audit.RemoveHook(m.desc.Name)
+// unmount takes the hooks among the modules out of the audit journal, all of
+// them at once.
+func (r *Registry) unmount(modules []*module) {
+	var hooks sync.WaitGroup
+	defer hooks.Wait()
+	for _, m := range modules {
+		r.o.Audit.Record(model.AuditEvent{Event: "mount:remove", Component: "tool", Module: m.desc.Name})
+		if m.desc.Kind == KindHook {
+			hooks.Go(func() { r.o.Audit.RemoveHook(m.desc.Name) })
+		}
 	}
 }
 
@@ -222,13 +250,15 @@ func origin(d *Descriptor) string {
 
 func (r *Registry) loadDir(dir string, mounted map[string]*module) []*Descriptor {
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		if !os.IsNotExist(err) {
-			r.errs = append(r.errs, fmt.Errorf("read tools directory: %w", err))
-		}
-		return nil
-	}
 	var found []*Descriptor
+	if err != nil && !os.IsNotExist(err) {
+		r.errs = append(r.errs, fmt.Errorf("read tools directory: %w", err))
+		for _, m := range mounted {
+			if filepath.Dir(m.desc.File) == filepath.Clean(dir) {
+				found = append(found, m.desc)
+			}
+		}
+	}
 	for _, e := range entries {
 		if !strings.HasSuffix(e.Name(), ".json") || strings.HasPrefix(e.Name(), ".") {
 			continue
@@ -287,14 +317,16 @@ func (r *Registry) Call(ctx context.Context, inv model.Invocation, progress func
 			result = model.Failed(Internal, "the call failed inside the daemon; its log has the details")
 		}
 	}()
+	start := time.Now()
 	m, op, err := r.resolve(ctx, inv)
 	if err != nil {
-		return r.keep.bound(Failure(err))
+		result = Failure(err)
+		r.invoked("", inv.Name, inv.SessionID, inv.ID, time.Since(start), result.Error)
+		return r.keep.bound(result)
 	}
 	defer m.leave()
-	start := time.Now()
 	result = r.run(ctx, m, op, inv, progress)
-	r.invoked(m, op.Name, inv.SessionID, inv.ID, time.Since(start), result.Error)
+	r.invoked(m.desc.Name, op.Name, inv.SessionID, inv.ID, time.Since(start), result.Error)
 	return r.keep.bound(result)
 }
 
@@ -319,14 +351,17 @@ func (r *Registry) run(ctx context.Context, m *module, op *operation, inv model.
 	})
 }
 
-// invoked audits the call of a module (amplifier-protocols §3).
-func (r *Registry) invoked(m *module, op, sessionID, requestID string, took time.Duration, failure *model.ToolError) {
+// invoked audits the call of a module (amplifier-protocols §3). Of a failure it
+// tells the code and how the message begins: the rest can be a tool's output.
+func (r *Registry) invoked(module, op, sessionID, requestID string, took time.Duration, failure *model.ToolError) {
 	status := "ok"
 	if failure != nil {
 		status = "error"
+		line, _, _ := strings.Cut(failure.Message, "\n")
+		failure = &model.ToolError{Code: failure.Code, Message: strings.ToValidUTF8(line[:min(len(line), maxAudited)], "")}
 	}
 	r.o.Audit.Record(model.AuditEvent{
-		Event: "module:invoke", Component: "tool", Module: m.desc.Name, Status: status, Duration: took,
+		Event: "module:invoke", Component: "tool", Module: module, Status: status, Duration: took,
 		SessionID: sessionID, RequestID: requestID, Data: object("op", op), Error: failure,
 	})
 }
@@ -350,21 +385,31 @@ func (r *Registry) resolve(ctx context.Context, inv model.Invocation) (*module, 
 	var problem error
 	for _, spell := range []func(string) string{asIs, undotted} {
 		for _, m := range r.all() {
-			rest, ok := m.mayHave(inv.Name, spell)
-			if !ok || !m.desc.offers() {
+			if !m.mayHave(inv.Name, spell) || !m.desc.offers() {
 				continue
 			}
-			if err := r.judge(m.callName(rest), inv); err != nil {
-				return nil, nil, err
+			// However it is spelled: what is denied is not even asked for.
+			if pattern, denies := r.o.Policy.denies(inv.Name); denies {
+				return nil, nil, r.judged(inv.Name, pattern, false, inv)
 			}
 			if !m.enter() {
 				return r.resolve(ctx, inv) // it has just been replaced
 			}
 			op, err := m.find(ctx, inv.Name, spell)
 			if op != nil {
-				return m, op, nil
+				name := m.callName(op.Name)
+				pattern, ok := r.o.Policy.decide(m.desc.Name, name)
+				if err = r.judged(name, pattern, ok, inv); err == nil {
+					err = op.problem
+				}
+				if err == nil {
+					return m, op, nil
+				}
 			}
 			m.leave()
+			if op != nil {
+				return nil, nil, err
+			}
 			if ctx.Err() != nil {
 				return nil, nil, Interrupted(ctx)
 			}
@@ -379,9 +424,8 @@ func (r *Registry) resolve(ctx context.Context, inv model.Invocation) (*module, 
 	return nil, nil, Faultf(UnsupportedOp, "there is no tool %q", inv.Name)
 }
 
-// judge asks the policy about a call, and audits what it says.
-func (r *Registry) judge(name string, inv model.Invocation) error {
-	pattern, ok := r.o.Policy.decide(name)
+// judged audits what the policy says of a call, and makes an error of a no.
+func (r *Registry) judged(name, pattern string, ok bool, inv model.Invocation) error {
 	ev := model.AuditEvent{
 		Event: "policy:decision", Component: "policy", Status: "ok", SessionID: inv.SessionID, RequestID: inv.ID,
 		Data: object("tool", name, "decision", "allow", "pattern", pattern),
@@ -409,9 +453,7 @@ func (r *Registry) Close(ctx context.Context) {
 	r.close.Do(func() {
 		r.reloading.Lock() // and no reload follows
 		defer r.reloading.Unlock()
-		for _, m := range r.all() {
-			r.unmount(m)
-		}
+		r.unmount(r.all())
 		r.stop()
 		var wg sync.WaitGroup
 		for _, m := range r.all() {

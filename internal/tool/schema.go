@@ -19,6 +19,8 @@ const (
 	schemaURL   = "noused:params"
 	maxProblems = 5
 	maxRefs     = 32
+	// maxExpansion bounds the schemas that one value is checked against.
+	maxExpansion = 100_000
 )
 
 // compileSchema compiles the JSON Schema of an operation's params. References
@@ -38,7 +40,41 @@ func compileSchema(text []byte) (*jsonschema.Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("not a JSON Schema: %w", brief(err))
 	}
+	if n := expansion(s, map[*jsonschema.Schema]int{}); n > maxExpansion {
+		return nil, fmt.Errorf("not a JSON Schema that can be checked: its references and combinations come to more than %d schemas for one value", maxExpansion)
+	}
 	return s, nil
+}
+
+// expansion counts the schemas that are applied to one value, each as often as
+// it is reached, up to a little more than the limit. A schema that reaches itself
+// that way has no end.
+func expansion(s *jsonschema.Schema, seen map[*jsonschema.Schema]int) int {
+	if s == nil {
+		return 0
+	}
+	if n, ok := seen[s]; ok {
+		return n
+	}
+	seen[s] = maxExpansion + 1 // while it is being counted
+	n := 1
+	for _, list := range [][]*jsonschema.Schema{{s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else}, s.AllOf, s.AnyOf, s.OneOf} {
+		for _, sub := range list {
+			n = min(n+expansion(sub, seen), maxExpansion+1)
+		}
+	}
+	seen[s] = n
+	for _, sub := range s.Properties { // a value of its own
+		if expansion(sub, seen) > maxExpansion {
+			return maxExpansion + 1
+		}
+	}
+	for _, sub := range []*jsonschema.Schema{itemSchema(s)} {
+		if expansion(sub, seen) > maxExpansion {
+			return maxExpansion + 1
+		}
+	}
+	return n
 }
 
 // noLoader keeps a tool's schema from making the daemon read files.

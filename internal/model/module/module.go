@@ -10,6 +10,7 @@ package module
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -73,6 +74,15 @@ func (m Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.De
 	}
 }
 
+// problem says in the module's words what the decoder says in Go's.
+func problem(err error) string {
+	var t *json.UnmarshalTypeError
+	if errors.As(err, &t) {
+		return t.Field + ": cannot be a JSON " + t.Value
+	}
+	return err.Error()
+}
+
 func (m Model) generate(ctx context.Context, req model.Request) (answer, error) {
 	out := request{Messages: req.Messages, Tools: []spec{}, System: req.System}
 	if out.Messages == nil {
@@ -100,7 +110,7 @@ func (m Model) generate(ctx context.Context, req model.Request) (answer, error) 
 	}
 	var got answer
 	if err := json.Unmarshal(result, &got); err != nil {
-		return answer{}, fmt.Errorf("the result of generate is not what it should be: %w", err)
+		return answer{}, fmt.Errorf("the result of generate is not what it should be: %s", problem(err))
 	}
 	for i, call := range got.ToolCalls {
 		if call.Name == "" {

@@ -26,7 +26,7 @@ func TestStream(t *testing.T) {
 		"no object":          {`[1]`, "not what it should be"},
 		"a call of nothing":  {`{"tool_calls":[{"arguments":{}}]}`, "tool_calls.0 has no name"},
 		"an unknown reason":  {`{"text":"x","stop_reason":"tired"}`, `stop_reason is "tired"`},
-		"text is no string":  {`{"text":7}`, "not what it should be"},
+		"text is no string":  {`{"text":7}`, "not what it should be: text: cannot be a JSON number"},
 		"the module's error": {``, "out of paper"},
 	} {
 		t.Run(name, func(t *testing.T) {
