@@ -6,10 +6,11 @@ PREFIX   ?= $(HOME)/.local
 UNITDIR  ?= $(or $(XDG_CONFIG_HOME),$(HOME)/.config)/systemd/user
 DESTDIR  ?=
 FUZZTIME ?= 30s
+CRASHTIME ?= 2m
 BENCH    ?= .
 
 .DEFAULT_GOAL := help
-.PHONY: help run build check format vet staticcheck generated tidy test bench fuzz generate install clean
+.PHONY: help run build check format vet staticcheck generated tidy test bench fuzz crash generate install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +54,9 @@ fuzz: ## every fuzz target for FUZZTIME (30s) each
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; \
 		done; \
 	done
+
+crash: ## kill a daemon under its clients, again and again, for CRASHTIME (2m)
+	NOUSED_CRASHTIME=$(CRASHTIME) go test -run KilledAtAnyMoment -timeout 24h -v ./cmd/noused
 
 generate: ## write the generated documents anew
 	go generate ./...

@@ -25,7 +25,8 @@ const exitHelp = `nous exits with
 
     0  the command was done; for prompt: the run was completed
     1  the daemon refused the command, the run ended in error, the tool
-       operation failed, or the output could not be written
+       operation failed, search found nothing, or the output could not be
+       written
     2  the command line is wrong
     3  no daemon answers, or it went away and did not come back in time
     4  the run was aborted, by Ctrl-C here or by anybody else

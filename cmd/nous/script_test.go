@@ -42,6 +42,7 @@ func TestScripts(t *testing.T) {
 			env.Values[daemonKey{}] = d
 			env.Defer(func() { d.end(os.Kill) })
 			env.Setenv("NOUSED_SOCKET", d.socket())
+			env.Setenv("NOUSED_BIN", filepath.Dir(noused))
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
 			env.Setenv("TZ", "UTC")
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each program sleeps for a second under -race

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -30,7 +31,37 @@ func (a *app) sessionsCommand() *cobra.Command {
 	}
 	cmd.Flags().IntVar(&limit, "limit", 50, "list at most `n`")
 	cmd.Flags().StringVar(&before, "before", "", "list only sessions older than the one with this `id`")
+	cmd.AddCommand(a.removeCommand())
 	return cmd
+}
+
+// removeCommand goes on after a session that cannot be deleted, as rm does.
+func (a *app) removeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rm SESSION…",
+		Short: "Delete sessions for good, without asking, and print their ids",
+		Long: `Delete sessions for good, without asking, and print their ids. One that runs
+is not deleted; branches of a session are sessions of their own and stay. When
+the active session is deleted, the newest of the others becomes that.`,
+		Args:              usageArgs(cobra.MinimumNArgs(1)),
+		ValidArgsFunction: a.sessionIDs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var failed error
+			for _, id := range args {
+				err := query(cmd.Context(), a, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id}, func(r protocol.SessionDeleted) {
+					a.println(r.SessionID)
+				})
+				var wire *protocol.Error
+				if err != nil && !errors.As(err, &wire) {
+					return err
+				}
+				if err != nil {
+					failed = &quietExit{a.report(cmd, err)}
+				}
+			}
+			return failed
+		},
+	}
 }
 
 // activeSession does not ask where there is none: asking makes one.

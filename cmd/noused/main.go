@@ -54,7 +54,7 @@ the file.`,
 			return serve(cmd.Context(), cfg, newLogger(os.Stderr, cfg.LogLevel))
 		},
 	}
-	root.AddCommand(extensionCommand())
+	root.AddCommand(extensionCommand(), doctorCommand(getenv))
 	registerFlags(root.Flags())
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -75,6 +75,10 @@ func version() string {
 	if !ok {
 		return "unknown"
 	}
+	return versionIn(info)
+}
+
+func versionIn(info *debug.BuildInfo) string {
 	v := info.Main.Version
 	if v == "" {
 		v = "(devel)"

@@ -78,6 +78,8 @@ var (
 	SetLeaf          = define[SetLeafParams, Leaf]("set_leaf", Core, "Moves the entry a session goes on from.")
 	GetTree          = define[GetTreeParams, Tree]("get_tree", Core, "Lists every entry of a session with its parent.")
 	ListSessions     = define[ListSessionsParams, Sessions]("list_sessions", Added, "Lists sessions, newest first.")
+	DeleteSession    = define[DeleteSessionParams, SessionDeleted]("delete_session", Added, "Removes a session for ever; refused while it runs.")
+	SearchSessions   = define[SearchSessionsParams, SearchResults]("search_sessions", Added, "Finds a text in the messages and summaries of all sessions.")
 	ListTools        = define[ListToolsParams, Tools]("list_tools", Added, "Lists the tools and whether they are active and healthy.")
 	ReloadTools      = define[ReloadToolsParams, ToolsReloaded]("reload_tools", Added, "Reads the tool descriptors again; what runs goes on.")
 )
@@ -285,6 +287,19 @@ type ListSessionsParams struct {
 	Before string `json:"before,omitzero" doc:"only sessions older than this session_id"`
 }
 
+// DeleteSessionParams is the payload of delete_session. There is no default:
+// the active session has to be named, too.
+type DeleteSessionParams struct {
+	SessionID string `json:"session_id" min:"1"`
+}
+
+// SearchSessionsParams is the payload of search_sessions. Text is looked for as
+// it is; only upper and lower case are the same.
+type SearchSessionsParams struct {
+	Text  string `json:"text" min:"1"`
+	Limit *int   `json:"limit,omitzero" min:"1" max:"1000" doc:"at most so many matches; default 50"`
+}
+
 // ListToolsParams is the payload of list_tools.
 type ListToolsParams struct{ Scope }
 
@@ -346,13 +361,17 @@ func (CompactSessionParams) validate() *Error { return nil }
 func (p SetLeafParams) validate() *Error      { return notEmpty("leaf_id", p.LeafID) }
 func (GetTreeParams) validate() *Error        { return nil }
 func (p ListSessionsParams) validate() *Error {
-	if p.Limit != nil && (*p.Limit < 1 || *p.Limit > 1000) {
-		return badField("limit", "want 1 to 1000, got %d", *p.Limit)
+	if e := limitFits(p.Limit); e != nil {
+		return e
 	}
 	if p.Before != "" && !strings.HasPrefix(p.Before, "ses-") {
 		return badField("before", "%.80q is no session id", p.Before)
 	}
 	return nil
+}
+func (p DeleteSessionParams) validate() *Error { return notEmpty("session_id", p.SessionID) }
+func (p SearchSessionsParams) validate() *Error {
+	return firstOf(notEmpty("text", p.Text), limitFits(p.Limit))
 }
 func (ListToolsParams) validate() *Error   { return nil }
 func (ReloadToolsParams) validate() *Error { return nil }
@@ -376,6 +395,13 @@ func notEmpty(field, value string) *Error {
 func keyFits(key string) *Error {
 	if len(key) > maxIdempotencyKey {
 		return badField("idempotency_key", "is %d bytes long, at most %d are kept", len(key), maxIdempotencyKey)
+	}
+	return nil
+}
+
+func limitFits(limit *int) *Error {
+	if limit != nil && (*limit < 1 || *limit > 1000) {
+		return badField("limit", "want 1 to 1000, got %d", *limit)
 	}
 	return nil
 }

@@ -125,6 +125,8 @@ func newRecorder() *recorder {
 	record(r, SetLeaf)
 	record(r, GetTree)
 	record(r, ListSessions)
+	record(r, DeleteSession)
+	record(r, SearchSessions)
 	record(r, ListTools)
 	record(r, ReloadTools)
 	return r
@@ -164,6 +166,9 @@ func TestPayloads(t *testing.T) {
 		{"extension_command", `{"name":"a.b","payload":{"x":[1.0]}}`, ExtensionCommandParams{Name: "a.b", Payload: jsontext.Value(`{"x":[1.0]}`)}},
 		{"extension_command", `{"name":"a.b","payload":null}`, ExtensionCommandParams{Name: "a.b", Payload: jsontext.Value(`null`)}},
 		{"list_sessions", `{"limit":1000}`, ListSessionsParams{Limit: ptr(1000)}},
+		{"delete_session", `{"session_id":"s"}`, DeleteSessionParams{SessionID: "s"}},
+		{"search_sessions", `{"text":" \n"}`, SearchSessionsParams{Text: " \n"}},
+		{"search_sessions", `{"text":"x","limit":1}`, SearchSessionsParams{Text: "x", Limit: ptr(1)}},
 	} {
 		got, err := r.run(c.typ, c.payload)
 		if err != nil {
@@ -223,6 +228,16 @@ func TestPayloadsRefused(t *testing.T) {
 		{"list_sessions", `{"limit":1.5}`, "limit: got a number, want an integer"},
 		{"list_sessions", `{"limit":1e99}`, "limit: got a number, want an integer"},
 		{"list_sessions", `{"limit":"10"}`, "limit: got a string, want an integer"},
+		{"delete_session", `{}`, "session_id: want a non-empty string"},
+		{"delete_session", `{"session_id":""}`, "session_id: want a non-empty string"},
+		{"delete_session", `{"session_id":null}`, "session_id: want a non-empty string"},
+		{"delete_session", `{"session_id":["s"]}`, "session_id: got an array, want a string"},
+		{"search_sessions", `{}`, "text: want a non-empty string"},
+		{"search_sessions", `{"text":""}`, "text: want a non-empty string"},
+		{"search_sessions", `{"text":7}`, "text: got a number, want a string"},
+		{"search_sessions", `{"text":"x","limit":0}`, "limit: want 1 to 1000, got 0"},
+		{"search_sessions", `{"text":"x","limit":1001}`, "limit: want 1 to 1000, got 1001"},
+		{"search_sessions", `{"text":"x","limit":"all"}`, "limit: got a string, want an integer"},
 	} {
 		got, err := r.run(c.typ, c.payload)
 		var wire *Error

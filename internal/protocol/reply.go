@@ -35,6 +35,7 @@ type State struct {
 	PendingCounts PendingCounts `json:"pending_counts"`
 
 	Daemon       DaemonInfo     `json:"daemon" wire:"added"`
+	Title        string         `json:"title,omitzero" wire:"added"`
 	LastSeq      uint64         `json:"last_seq" wire:"added" doc:"number of the newest event"`
 	Model        ModelInfo      `json:"model" wire:"added"`
 	ActiveTools  []string       `json:"active_tools" wire:"added"`
@@ -105,6 +106,7 @@ type Message struct {
 	ParentID   string            `json:"parent_id,omitzero"`
 	Role       string            `json:"role" enum:"user,assistant,tool"`
 	Text       string            `json:"text"`
+	Thinking   string            `json:"thinking,omitzero" doc:"what the model thought before it said the text"`
 	RunID      string            `json:"run_id"`
 	TurnKind   string            `json:"turn_kind" enum:"prompt,steer,follow_up"`
 	CreatedAt  time.Time         `json:"created_at"`
@@ -183,6 +185,29 @@ type SessionInfo struct {
 	ParentID  string    `json:"parent_id,omitzero"`
 }
 
+// SessionDeleted answers delete_session once the session is gone from the disk.
+type SessionDeleted struct {
+	SessionID string `json:"session_id"`
+}
+
+// SearchResults answers search_sessions: of the newest session first, within a
+// session in the order in which they were said. Truncated: there are more.
+type SearchResults struct {
+	Matches   []SearchMatch `json:"matches"`
+	Truncated bool          `json:"truncated"`
+}
+
+// SearchMatch is one message or compaction that holds the text. Snippet is the
+// line it stands on for the first time, in at most 160 characters.
+type SearchMatch struct {
+	SessionID string    `json:"session_id"`
+	Title     string    `json:"title"`
+	EntryID   string    `json:"entry_id"`
+	Role      string    `json:"role" enum:"user,assistant,tool,compaction"`
+	Snippet   string    `json:"snippet"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
 // Tools answers list_tools.
 type Tools struct {
 	Tools []ToolInfo `json:"tools"`
@@ -217,5 +242,7 @@ func (Compaction) replyType() string      { return "compaction" }
 func (Leaf) replyType() string            { return "leaf" }
 func (Tree) replyType() string            { return "tree" }
 func (Sessions) replyType() string        { return "sessions" }
+func (SessionDeleted) replyType() string  { return "session_deleted" }
+func (SearchResults) replyType() string   { return "search_results" }
 func (Tools) replyType() string           { return "tools" }
 func (ToolsReloaded) replyType() string   { return "tools_reloaded" }

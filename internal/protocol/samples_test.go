@@ -44,6 +44,9 @@ func sampleParams() []Params {
 		GetTreeParams{scope},
 		ListSessionsParams{},
 		ListSessionsParams{Limit: ptr(10), Before: "ses-1"},
+		DeleteSessionParams{SessionID: "ses-1"},
+		SearchSessionsParams{Text: "lantern"},
+		SearchSessionsParams{Text: "lantern", Limit: ptr(10)},
 		ListToolsParams{scope},
 		ReloadToolsParams{},
 		SubscribeParams{},
@@ -54,7 +57,7 @@ func sampleParams() []Params {
 func sampleReplies() []Reply {
 	usage := Usage{InputTokens: 1, OutputTokens: 2, CachedTokens: 3}
 	toolError := &ToolError{Code: "tool_failed", Message: "it failed", Details: jsontext.Value(`{"exit":1}`)}
-	message := jsontext.Value(`{"type":"message","id":"msg-1","role":"user","text":"hi","run_id":"run-1","turn_kind":"prompt","created_at":"2026-02-12T00:00:00Z"}`)
+	message := jsontext.Value(`{"type":"message","id":"msg-1","role":"assistant","text":"hi","thinking":"a greeting","run_id":"run-1","turn_kind":"prompt","created_at":"2026-02-12T00:00:00Z"}`)
 	compacted := jsontext.Value(`{"type":"compaction","id":"cmp-1","summary":"they greeted","first_kept_entry_id":"msg-7","created_at":"2026-02-12T00:00:00Z"}`)
 	return []Reply{
 		Pong{"pong"},
@@ -73,7 +76,7 @@ func sampleReplies() []Reply {
 		State{
 			RunState: "running", RunID: "run-1", SessionID: "ses-1", SteeringMode: "all", FollowUpMode: "all",
 			PendingCounts: PendingCounts{Steer: 1, FollowUp: 2},
-			Daemon:        DaemonInfo{Version: "1.0.0", Epoch: "e1", PID: 7, StartedAt: sampleTime}, LastSeq: 17,
+			Daemon:        DaemonInfo{Version: "1.0.0", Epoch: "e1", PID: 7, StartedAt: sampleTime}, Title: "a title", LastSeq: 17,
 			Model: ModelInfo{Provider: "offline", Name: "script"}, ActiveTools: []string{"read"},
 			Queued: QueuedTexts{Steer: []string{"a"}, FollowUp: []string{"b", "c"}}, SessionState: jsontext.Value(`{"weather":"fine"}`),
 			Assets: []AssetInfo{{AssetID: "a1", Kind: "image", MediaType: "image/png", Path: "/tmp/x.png", Tool: "draw.sun", Supported: true, Metadata: jsontext.Value(`{"w":1}`)}},
@@ -92,6 +95,9 @@ func sampleReplies() []Reply {
 		Tree{SessionID: "ses-1", LeafID: "msg-2", Nodes: []Node{{ID: "msg-1", Role: "user", Snippet: "hi"}, {ID: "msg-2", ParentID: "msg-1", Role: "assistant", Snippet: "hello"}}},
 		Sessions{},
 		Sessions{[]SessionInfo{{SessionID: "ses-1", Title: "t", CreatedAt: sampleTime, UpdatedAt: sampleTime, Messages: 2, RunState: "idle", ParentID: "ses-0"}}},
+		SessionDeleted{SessionID: "ses-1"},
+		SearchResults{},
+		SearchResults{Matches: []SearchMatch{{SessionID: "ses-1", Title: "t", EntryID: "cmp-1", Role: "compaction", Snippet: "a lantern", CreatedAt: sampleTime}}, Truncated: true},
 		Tools{[]ToolInfo{{Name: "git.log", Description: "d", Protocol: "narratoria", Active: true, Problem: "git is missing", Params: jsontext.Value(`{"type":"object"}`)}}},
 		ToolsReloaded{Added: []string{"a"}, Errors: []string{"tools.d/b.json: name: missing"}},
 		Subscribed{Epoch: "e1", NextSeq: 18, Gap: true},

@@ -40,14 +40,14 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"set_active_tools": {"tools"}, "set_steering_mode": {"mode"}, "set_follow_up_mode": {"mode"},
 			"get_state": {}, "get_messages": {}, "new_session": {}, "switch_session": {"session_id"}, "branch_session": {"session_id"},
 			"extension_command": {"name"}, "compact_session": {}, "set_leaf": {"leaf_id"}, "get_tree": {},
-			"list_sessions": {}, "list_tools": {}, "reload_tools": {},
+			"list_sessions": {}, "delete_session": {"session_id"}, "search_sessions": {"text"}, "list_tools": {}, "reload_tools": {},
 		},
 		Optional: map[string][]string{
 			"ping": {}, "prompt": {"wait", "leaf_id"}, "steer": {}, "follow_up": {}, "abort": {"run_id"},
 			"set_active_tools": {}, "set_steering_mode": {}, "set_follow_up_mode": {},
 			"get_state": {}, "get_messages": {"leaf_id"}, "new_session": {}, "switch_session": {}, "branch_session": {"parent_id"},
 			"extension_command": {"payload"}, "compact_session": {"instruction"}, "set_leaf": {}, "get_tree": {},
-			"list_sessions": {"limit", "before"}, "list_tools": {}, "reload_tools": {},
+			"list_sessions": {"limit", "before"}, "delete_session": {}, "search_sessions": {"limit"}, "list_tools": {}, "reload_tools": {},
 		},
 		Response: map[string][]string{
 			"pong":                        {"message"},
@@ -67,6 +67,8 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"leaf":                        {"session_id", "leaf_id"},
 			"tree":                        {"session_id", "leaf_id", "nodes"},
 			"sessions":                    {"sessions"},
+			"session_deleted":             {"session_id"},
+			"search_results":              {"matches", "truncated"},
 			"tools":                       {"tools"},
 			"tools_reloaded":              {"added", "changed", "removed", "errors"},
 		},
@@ -104,7 +106,7 @@ func TestDocumentEnvelopesNameEveryType(t *testing.T) {
 	commands := []string{
 		"ping", "prompt", "steer", "follow_up", "abort", "set_active_tools", "set_steering_mode", "set_follow_up_mode", "get_state",
 		"get_messages", "new_session", "switch_session", "branch_session", "extension_command", "compact_session", "set_leaf",
-		"get_tree", "list_sessions", "list_tools", "reload_tools",
+		"get_tree", "list_sessions", "delete_session", "search_sessions", "list_tools", "reload_tools",
 	}
 	schemas := got.Components.Schemas
 	if diff := cmp.Diff(commands, schemas.CommandEnvelope.AllOf[1].Properties.Type.Enum); diff != "" {
@@ -244,6 +246,9 @@ func TestSchemasRefuseWhatIsWrong(t *testing.T) {
 		{"ExtensionCommandParams", `{"name":"x","payload":[]}`},
 		{"ListSessionsParams", `{"limit":0}`},
 		{"ListSessionsParams", `{"limit":1001}`},
+		{"DeleteSessionParams", `{"session_id":""}`},
+		{"SearchSessionsParams", `{"text":""}`},
+		{"SearchSessionsParams", `{"text":"x","limit":1001}`},
 		{"AgentStart", `{"session_id":"ses-1"}`},
 		{"TurnStart", `{"run_id":"run-1","session_id":"ses-1","kind":"prompt","input_ids":[]}`},
 		{"MessageStart", `{"run_id":"run-1","session_id":"ses-1","turn_id":"1","message_id":"m","role":"user"}`},

@@ -54,6 +54,8 @@ func willing(t *testing.T) *Mux {
 	agree(m, SetLeaf)
 	agree(m, GetTree)
 	agree(m, ListSessions)
+	agree(m, DeleteSession)
+	agree(m, SearchSessions)
 	agree(m, ListTools)
 	agree(m, ReloadTools)
 	if missing := m.Missing(); len(missing) > 0 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -22,10 +23,10 @@ const stateWait = 100 * time.Millisecond
 // Bind binds every command but ping, which needs no session.
 func (h *Hub) Bind(mux *protocol.Mux) {
 	protocol.Handle(mux, protocol.Prompt, h.prompt)
-	protocol.HandleFunc(mux, protocol.Steer, func(ctx context.Context, p protocol.SteerParams) (protocol.InputAccepted, error) {
+	protocol.Handle(mux, protocol.Steer, func(ctx context.Context, p protocol.SteerParams) (protocol.Answer[protocol.InputAccepted], error) {
 		return h.queue(ctx, queue.Steer, p)
 	})
-	protocol.HandleFunc(mux, protocol.FollowUp, func(ctx context.Context, p protocol.FollowUpParams) (protocol.InputAccepted, error) {
+	protocol.Handle(mux, protocol.FollowUp, func(ctx context.Context, p protocol.FollowUpParams) (protocol.Answer[protocol.InputAccepted], error) {
 		return h.queue(ctx, queue.FollowUp, protocol.SteerParams(p))
 	})
 	protocol.HandleFunc(mux, protocol.Abort, func(ctx context.Context, p protocol.AbortParams) (protocol.AbortAccepted, error) {
@@ -46,6 +47,8 @@ func (h *Hub) Bind(mux *protocol.Mux) {
 	})
 	protocol.HandleFunc(mux, protocol.GetTree, h.getTree)
 	protocol.HandleFunc(mux, protocol.ListSessions, h.listSessions)
+	protocol.HandleFunc(mux, protocol.DeleteSession, h.deleteSession)
+	protocol.Handle(mux, protocol.SearchSessions, h.searchSessions)
 	protocol.HandleFunc(mux, protocol.ListTools, h.listTools)
 }
 
@@ -75,62 +78,89 @@ func (h *Hub) prompt(ctx context.Context, p protocol.PromptParams) (a protocol.A
 	if err != nil {
 		return a, err
 	}
-	if p.Text, err = h.beforeTurn(ctx, id, p.Text, p.IdempotencyKey); err != nil {
-		return a, err
+	if h.orchestrated() {
+		next := h.asking.take(id)
+		a.Later = func(ctx context.Context) (r protocol.PromptReply, err error) {
+			var s *sent
+			if err = next(ctx, func() error {
+				if p.Text, err = h.beforeTurn(ctx, id, p.Text, p.IdempotencyKey); err == nil {
+					s, err = h.send(ctx, id, func(t ticket) input { return promptIn{t, p, wait} })
+				}
+				return err
+			}); err != nil {
+				return r, err
+			}
+			return h.promptReply(ctx, id, s, wait)
+		}
+		return a, nil
 	}
 	s, err := h.send(ctx, id, func(t ticket) input { return promptIn{t, p, wait} })
 	if err != nil {
 		return a, err
 	}
-	if !wait {
-		r, err := h.first(ctx, id, s)
-		if err != nil {
-			return a, err
-		}
-		acc := r.value.(protocol.PromptAccepted)
-		a.Reply.Accepted = &acc
+	if wait {
+		a.Later = func(ctx context.Context) (protocol.PromptReply, error) { return h.promptReply(ctx, id, s, true) }
 		return a, nil
 	}
-	a.Later = func(ctx context.Context) (protocol.PromptReply, error) {
-		if _, err := h.first(ctx, id, s); err != nil {
-			return protocol.PromptReply{}, err
-		}
-		r, err := s.loop.outcome(ctx, s.ended)
-		if err != nil {
-			return protocol.PromptReply{}, err
-		}
-		res := r.value.(result)
-		if res.err != nil {
-			return protocol.PromptReply{}, res.err
-		}
-		return protocol.PromptReply{Result: &protocol.PromptResult{
-			Output: res.output, Events: res.events, EventsTruncated: res.truncated,
-			SessionID: id, RunID: res.runID,
-		}}, nil
+	a.Reply, err = h.promptReply(ctx, id, s, false)
+	return a, err
+}
+
+// promptReply waits for a prompt's acceptance, and with wait for its run's end.
+func (h *Hub) promptReply(ctx context.Context, id string, s *sent, wait bool) (reply protocol.PromptReply, err error) {
+	r, err := h.first(ctx, id, s)
+	if err != nil {
+		return reply, err
+	}
+	if !wait {
+		accepted := r.value.(protocol.PromptAccepted)
+		return protocol.PromptReply{Accepted: &accepted}, nil
+	}
+	if r, err = s.loop.outcome(ctx, s.ended); err != nil {
+		return reply, err
+	}
+	res := r.value.(result)
+	if res.err != nil {
+		return reply, res.err
+	}
+	return protocol.PromptReply{Result: &protocol.PromptResult{
+		Output: res.output, Events: res.events, EventsTruncated: res.truncated,
+		SessionID: id, RunID: res.runID,
+	}}, nil
+}
+
+func (h *Hub) queue(ctx context.Context, kind queue.Kind, p protocol.SteerParams) (a protocol.Answer[protocol.InputAccepted], err error) {
+	id, err := h.sessionID(p.SessionID)
+	if err != nil {
+		return a, err
+	}
+	enqueue := func(ctx context.Context) (protocol.InputAccepted, error) {
+		r, err := ask[protocol.PromptAccepted](ctx, h, id, func(t ticket) input { return queueIn{t, kind, p} })
+		return protocol.InputAccepted(r), err
+	}
+	if !h.orchestrated() {
+		a.Reply, err = enqueue(ctx)
+		return a, err
+	}
+	next := h.asking.take(id)
+	a.Later = func(ctx context.Context) (r protocol.InputAccepted, err error) {
+		err = next(ctx, func() error {
+			if p.Text, err = h.beforeTurn(ctx, id, p.Text, p.IdempotencyKey); err == nil {
+				r, err = enqueue(ctx)
+			}
+			return err
+		})
+		return r, err
 	}
 	return a, nil
 }
 
-func (h *Hub) queue(ctx context.Context, kind queue.Kind, p protocol.SteerParams) (protocol.InputAccepted, error) {
-	id, err := h.sessionID(p.SessionID)
-	if err != nil {
-		return protocol.InputAccepted{}, err
-	}
-	if p.Text, err = h.beforeTurn(ctx, id, p.Text, p.IdempotencyKey); err != nil {
-		return protocol.InputAccepted{}, err
-	}
-	a, err := ask[protocol.PromptAccepted](ctx, h, id, func(t ticket) input { return queueIn{t, kind, p} })
-	return protocol.InputAccepted(a), err
-}
+func (h *Hub) orchestrated() bool { return h.env.Modules != nil && h.env.Modules.Orchestrated() }
 
 // beforeTurn asks the orchestrators about a text before it is accepted, so that
 // what is accepted is what will be delivered. A text that was accepted under
 // its key before is not shown to them again.
 func (h *Hub) beforeTurn(ctx context.Context, id, text, key string) (string, error) {
-	modules := h.env.Modules
-	if modules == nil || !modules.Orchestrated() {
-		return text, nil
-	}
 	type view struct {
 		patched  jsontext.Value
 		answered bool
@@ -142,7 +172,7 @@ func (h *Hub) beforeTurn(ctx context.Context, id, text, key string) (string, err
 	if err != nil || v.answered {
 		return text, err
 	}
-	out, err := modules.BeforeTurn(ctx, id, text, []byte(v.patched))
+	out, err := h.env.Modules.BeforeTurn(ctx, id, text, []byte(v.patched))
 	if err != nil {
 		return "", protocol.Rejectf(protocol.RejectedByHook, "%v", err)
 	}
@@ -214,7 +244,7 @@ func (h *Hub) runs() []protocol.RunInfo {
 func (m *machine) state() protocol.State {
 	s := m.s
 	st := protocol.State{
-		RunState: m.runState(), SessionID: s.ID, SteeringMode: s.SteeringMode, FollowUpMode: s.FollowUpMode,
+		RunState: m.runState(), SessionID: s.ID, Title: s.Title, SteeringMode: s.SteeringMode, FollowUpMode: s.FollowUpMode,
 		PendingCounts: m.counts(), ActiveTools: append([]string{}, s.Tools...), SessionState: s.Patched,
 		Queued: protocol.QueuedTexts{Steer: []string{}, FollowUp: []string{}},
 		Assets: []protocol.AssetInfo{}, Usage: protocol.Usage(s.Usage),
@@ -287,6 +317,7 @@ func wireEntry(e *session.Entry) any {
 	switch msg.Role {
 	case model.Assistant:
 		out.ToolCalls, out.StopReason, out.Model = wireCalls(msg.ToolCalls), string(e.StopReason), e.Model
+		out.Thinking = msg.Thinking
 		out.Usage = (*protocol.Usage)(e.Usage)
 	case model.Tool:
 		out.ToolCallID, out.ToolName, out.OK, out.Outputs = msg.ToolCallID, msg.ToolName, &msg.OK, e.Outputs
@@ -319,11 +350,11 @@ func (h *Hub) newSession(_ context.Context, p protocol.NewSessionParams) (protoc
 }
 
 func (h *Hub) switchSession(_ context.Context, p protocol.SwitchSessionParams) (protocol.Session, error) {
+	h.choosing.Lock()
+	defer h.choosing.Unlock()
 	if !h.env.Store.Exists(p.SessionID) {
 		return protocol.Session{}, notFound(p.SessionID)
 	}
-	h.choosing.Lock()
-	defer h.choosing.Unlock()
 	if err := h.env.Store.SetActive(p.SessionID, h.env.Now()); err != nil {
 		return protocol.Session{}, &protocol.Error{Code: protocol.SessionError, Message: "the active session cannot be changed", Cause: err.Error()}
 	}
@@ -405,7 +436,10 @@ func (h *Hub) extensionCommand(_ context.Context, p protocol.ExtensionCommandPar
 }
 
 func (h *Hub) runExtension(ctx context.Context, id string, p protocol.ExtensionCommandParams) (protocol.ExtensionResult, error) {
-	known := slices.ContainsFunc(h.env.Tools.List(ctx), func(t model.ToolInfo) bool { return t.Name == p.Name })
+	known := slices.ContainsFunc(h.env.Tools.List(ctx), func(t model.ToolInfo) bool {
+		// A module that cannot say what it has says why when it is called.
+		return means(p.Name, t.Name) || !t.Healthy && t.Name == t.Module && strings.HasPrefix(p.Name, t.Module+".")
+	})
 	if !known {
 		return protocol.ExtensionResult{}, protocol.Rejectf(protocol.ExtensionNotFound, "name: there is no operation %.80q", p.Name)
 	}
@@ -484,6 +518,9 @@ func (h *Hub) listSessions(ctx context.Context, p protocol.ListSessionsParams) (
 			break
 		}
 		info, err := h.sessionInfo(ctx, id)
+		if gone(err) {
+			continue
+		}
 		if err != nil {
 			h.env.Fault(id, err)
 			continue

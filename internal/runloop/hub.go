@@ -68,7 +68,9 @@ type Hub struct {
 	settled chan struct{} // a loop has settled; holds one
 	failed  chan struct{} // there are repairs; holds one
 
-	choosing sync.Mutex // held while the active session changes
+	choosing  sync.Mutex    // held while the active session changes
+	searching chan struct{} // holds one while sessions are searched
+	asking    turnstile     // of texts that orchestrators are asked about
 
 	mu      sync.Mutex
 	loops   map[string]*loop
@@ -90,7 +92,7 @@ func NewHub(o Options) *Hub {
 		o.Audit = func(model.AuditEvent) {}
 	}
 	h := &Hub{
-		pings: make(chan chan struct{}), settled: make(chan struct{}, 1), failed: make(chan struct{}, 1),
+		pings: make(chan chan struct{}), settled: make(chan struct{}, 1), failed: make(chan struct{}, 1), searching: make(chan struct{}, 1),
 		loops: map[string]*loop{}, opening: map[string]chan struct{}{}, repairs: map[string]*repair{},
 	}
 	h.env = &env{Options: o, broken: h.broken, settle: func() { signal(h.settled) }}
@@ -258,7 +260,9 @@ func (h *Hub) mend() {
 func (h *Hub) resume(id string) {
 	_, release, err := h.acquire(id)
 	if err != nil {
-		h.env.Fault(id, err)
+		if !gone(err) {
+			h.env.Fault(id, err)
+		}
 		return
 	}
 	release()

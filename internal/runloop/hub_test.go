@@ -165,7 +165,12 @@ func (f *fixture) Transform(_ context.Context, _ string, messages []model.Messag
 
 func newFixture(t *testing.T, dir string, m Model, call tools, events *recorder) *fixture {
 	t.Helper()
-	store, err := session.Open(dir)
+	return newFixtureOn(t, session.OSDisk{}, dir, m, call, events)
+}
+
+func newFixtureOn(t *testing.T, disk session.Disk, dir string, m Model, call tools, events *recorder) *fixture {
+	t.Helper()
+	store, err := session.OpenOn(disk, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,13 +212,21 @@ func (f *fixture) session() string {
 
 var no = new(bool)
 
+// answered waits for an answer that comes later.
+func answered[R protocol.Reply](a protocol.Answer[R], err error) (R, error) {
+	if err == nil && a.Later != nil {
+		return a.Later(context.Background())
+	}
+	return a.Reply, err
+}
+
 func (f *fixture) start(id, text string) (protocol.PromptAccepted, error) {
-	a, err := f.prompt(context.Background(), protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: text, Wait: no})
+	r, err := answered(f.prompt(context.Background(), protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: text, Wait: no}))
 	if err != nil {
 		return protocol.PromptAccepted{}, err
 	}
-	f.events.accepted(a.Reply.Accepted.InputID, a.Reply.Accepted.RunID)
-	return *a.Reply.Accepted, nil
+	f.events.accepted(r.Accepted.InputID, r.Accepted.RunID)
+	return *r.Accepted, nil
 }
 
 func (r *recorder) accepted(inputID, runID string) {
@@ -281,12 +294,12 @@ func (f *fixture) meddle(id string, rng *rand.Rand) {
 	case 0, 1, 2:
 		_, _ = f.start(id, text)
 	case 3, 4:
-		a, err := f.queue(ctx, queue.Steer, protocol.SteerParams{Scope: scope, Text: text, IfIdle: "prompt"})
+		a, err := answered(f.queue(ctx, queue.Steer, protocol.SteerParams{Scope: scope, Text: text, IfIdle: "prompt"}))
 		if err == nil {
 			f.events.accepted(a.InputID, a.RunID)
 		}
 	case 5:
-		a, err := f.queue(ctx, queue.FollowUp, protocol.SteerParams{Scope: scope, Text: text})
+		a, err := answered(f.queue(ctx, queue.FollowUp, protocol.SteerParams{Scope: scope, Text: text}))
 		if err == nil {
 			f.events.accepted(a.InputID, a.RunID)
 		}
@@ -623,8 +636,8 @@ func TestOrchestratorsHaveTheirSayBeforeATextIsAccepted(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"prompt":    second(f.start(id, "secret")),
-		"steer":     second(f.queue(ctx, queue.Steer, protocol.SteerParams{Scope: scope, Text: "secret", IfIdle: "prompt"})),
-		"follow_up": second(f.queue(ctx, queue.FollowUp, protocol.SteerParams{Scope: scope, Text: "secret", IfIdle: "prompt"})),
+		"steer":     second(answered(f.queue(ctx, queue.Steer, protocol.SteerParams{Scope: scope, Text: "secret", IfIdle: "prompt"}))),
+		"follow_up": second(answered(f.queue(ctx, queue.FollowUp, protocol.SteerParams{Scope: scope, Text: "secret", IfIdle: "prompt"}))),
 	} {
 		var wire *protocol.Error
 		if !errors.As(err, &wire) || wire.Code != protocol.CommandRejected || !strings.HasPrefix(wire.Message, "rejected_by_hook: guard: ") {
@@ -774,4 +787,65 @@ func TestDrainParksWhatDoesNotEnd(t *testing.T) {
 	events.wait(a.RunID)
 	f.stop()
 	events.done(t)
+}
+
+// An orchestrator that takes its time holds up nobody but those who come after
+// it for the same session.
+func TestASlowOrchestratorHoldsUpOnlyItsSession(t *testing.T) {
+	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
+	id, other := f.session(), f.session()
+	asked, leave := make(chan string, 9), make(chan struct{})
+	f.before = func(input string, _ []byte) (string, error) {
+		asked <- input
+		if input != "quick" {
+			<-leave
+		}
+		return input, nil
+	}
+	ctx, scope := context.Background(), protocol.Scope{SessionID: id}
+	first, err := f.prompt(ctx, protocol.PromptParams{Scope: scope, Text: "first"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := f.queue(ctx, queue.FollowUp, protocol.SteerParams{Scope: scope, Text: "second", IfIdle: "prompt"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	third, err := f.queue(ctx, queue.FollowUp, protocol.SteerParams{Scope: scope, Text: "third"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() {
+		if r, err := second.Later(ctx); err != nil || r.InputID == "" {
+			t.Errorf("the second: got %+v, %v", r, err)
+		}
+	})
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := third.Later(gone); err == nil {
+		t.Error("a client that is gone is answered")
+	}
+	all.Go(func() {
+		if r, err := first.Later(ctx); err != nil || r.Result.Output == "" {
+			t.Errorf("the first: got %+v, %v", r, err)
+		}
+	})
+	if got := <-asked; got != "first" {
+		t.Errorf("%q was asked about first", got)
+	}
+	if _, err := f.start(other, "quick"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.getState(ctx, protocol.GetStateParams{Scope: scope}); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-asked; got != "quick" {
+		t.Errorf("then about %q", got)
+	}
+	close(leave)
+	if got := <-asked; got != "second" {
+		t.Errorf("and then about %q", got)
+	}
 }

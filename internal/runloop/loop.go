@@ -149,8 +149,13 @@ func (l *loop) outcome(ctx context.Context, replies <-chan reply) (reply, error)
 
 // serve runs the loop until stop is closed or its journal fails.
 func (l *loop) serve() {
+	defer l.env.settle() // a drain does not wait for a loop whose journal has failed
 	defer close(l.done)
-	defer l.env.Audit(model.AuditEvent{Event: "session:end", Component: "session", SessionID: l.id})
+	defer func() {
+		if !l.m.deleted || l.failure != nil { // else the hub tells, once the session is gone
+			l.env.Audit(model.AuditEvent{Event: "session:end", Component: "session", SessionID: l.id})
+		}
+	}()
 	defer func() { _ = l.journal.Close() }()
 	defer l.abandon()
 	for {
@@ -161,6 +166,9 @@ func (l *loop) serve() {
 			if err := l.batch(in); err != nil {
 				l.failure = err
 				l.env.broken(l)
+				return
+			}
+			if l.m.deleted {
 				return
 			}
 		}
@@ -180,7 +188,7 @@ func (l *loop) batch(in input) (err error) {
 	now := l.env.Now()
 	for range batchSize {
 		l.m.step(now, in)
-		if q, ok := in.(queryIn); ok && q.last {
+		if q, ok := in.(queryIn); ok && q.last || l.m.deleted {
 			break
 		}
 		select {

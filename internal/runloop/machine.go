@@ -41,6 +41,7 @@ type machine struct {
 	waiters  []ticket // answered when the run ends
 	deferred []input  // stepped again when the session becomes idle
 	draining bool
+	deleted  bool // takes no further input
 }
 
 // phase says what the machine waits for.
@@ -304,7 +305,7 @@ func (m *machine) refusal(call model.ToolCall) (model.ToolResult, bool) {
 	switch {
 	case m.s.Run.Stop == model.StopLength:
 		return model.Failed("bad_request", "not run: the model's message was cut off at its length limit"), true
-	case m.s.ToolsChosen && !slices.Contains(m.s.Tools, call.Name):
+	case m.s.ToolsChosen && !slices.ContainsFunc(m.s.Tools, func(name string) bool { return means(call.Name, name) }):
 		return model.Failed("forbidden", call.Name+" is not active in this session"), true
 	}
 	return model.ToolResult{}, false

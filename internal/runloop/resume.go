@@ -82,10 +82,8 @@ func (m *machine) resumeTurn(interrupted bool) {
 	switch {
 	case last == nil:
 		m.endTurn("error", &protocol.Error{Code: protocol.InternalError, Message: "the journal has lost the turn's text"})
-	case interrupted:
-		m.afterCall()
-	case last.Message.Role == model.Tool:
-		m.nextCall()
+	case interrupted, last.Message.Role == model.Tool:
+		m.afterCall() // a steer may have been waiting when the call ended
 	case last.Message.Role != model.Assistant:
 		m.callModel()
 	case last.StopReason == model.StopError:

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"noused/internal/model"
 	"noused/internal/session"
@@ -80,9 +81,15 @@ func (e *env) callTool(ctx context.Context, sessionID string, inv model.Invocati
 	return e.Tools.Call(ctx, inv, progress)
 }
 
+// offerWait is how long a model call waits for tools that have not yet said what
+// they can do; it goes without them then.
+const offerWait = 2 * time.Second
+
 // offered are the healthy operations among the active ones, as a model is told
 // of them.
 func (e *env) offered(ctx context.Context, call modelCall) []model.ToolSpec {
+	ctx, cancel := context.WithTimeout(ctx, offerWait)
+	defer cancel()
 	var specs []model.ToolSpec
 	for _, t := range e.Tools.List(ctx) {
 		if t.Healthy && (call.all || slices.Contains(call.active, t.Name)) {
@@ -92,6 +99,12 @@ func (e *env) offered(ctx context.Context, call modelCall) []model.ToolSpec {
 	return specs
 }
 
+// means tells whether somebody who says said means the operation of that name:
+// providers that forbid dots have "__" for each (tools.md §1).
+func means(said, name string) bool {
+	return said == name || said == strings.ReplaceAll(name, ".", "__")
+}
+
 // resolveTools turns the names of operations and modules into the operations'
 // names. The second result is a name that nothing has.
 func resolveTools(known []model.ToolInfo, names []string) (operations []string, unknown string) {
@@ -99,7 +112,7 @@ func resolveTools(known []model.ToolInfo, names []string) (operations []string, 
 	for _, name := range names {
 		found := false
 		for _, t := range known {
-			if t.Name != strings.Replace(name, "__", ".", 1) && t.Name != name && t.Module != name {
+			if !means(name, t.Name) && t.Module != name {
 				continue
 			}
 			found = true

@@ -24,7 +24,10 @@ const (
 )
 
 // longCommands are answered when they finish, beside the others (wire-v1 §1).
-var longCommands = []string{protocol.Prompt.Name(), protocol.ExtensionCommand.Name(), protocol.CompactSession.Name()}
+var longCommands = []string{
+	protocol.Prompt.Name(), protocol.Steer.Name(), protocol.FollowUp.Name(), protocol.ExtensionCommand.Name(), protocol.CompactSession.Name(),
+	protocol.SearchSessions.Name(),
+}
 
 // errStopping is why the context of the commands under way ends at a stop.
 var errStopping = errors.New("the daemon stops")

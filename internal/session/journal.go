@@ -8,12 +8,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
 )
 
 // Journal is one session's file. It belongs to one goroutine.
 type Journal struct {
+	disk   Disk
 	f      *os.File
 	path   string
 	size   int64 // of what has been written whole
@@ -38,20 +37,20 @@ var (
 
 // createJournal makes a session's file, durable with its first records. The
 // file has its name from the moment when it is whole.
-func createJournal(path string, records []Record) (*Journal, error) {
+func createJournal(disk Disk, path string, records []Record) (*Journal, error) {
 	draft := path + draftExt
 	f, err := os.OpenFile(draft, os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{f: f, path: path}
+	j := &Journal{disk: disk, f: f, path: path}
 	err = j.Append(records)
 	if err == nil {
-		err = os.Link(draft, path) // unlike a rename it never replaces a session
+		err = disk.Link(draft, path) // unlike a rename it never replaces a session
 	}
 	err = errors.Join(err, os.Remove(draft))
 	if err == nil {
-		err = syncDir(filepath.Dir(path))
+		err = disk.SyncDir(filepath.Dir(path))
 	}
 	if err != nil {
 		_ = f.Close()
@@ -67,7 +66,7 @@ const damagedExt = ".damaged"
 // openJournal folds a session's file and makes it ready to be appended to: a
 // torn last line is cut off and kept aside, a corrupt one elsewhere skipped and
 // left as it is; both are reported (wire-v1 §7).
-func openJournal(path string) (*State, *Journal, []Problem, error) {
+func openJournal(disk Disk, path string) (*State, *Journal, []Problem, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {
 		return nil, nil, nil, err
@@ -78,19 +77,19 @@ func openJournal(path string) (*State, *Journal, []Problem, error) {
 		err = errNameless
 	}
 	if err == nil && len(problems) > 0 && errors.Is(problems[len(problems)-1].Err, errTorn) {
-		if err = keepAside(f, size, path+damagedExt); err == nil {
-			err = f.Truncate(size)
+		if err = keepAside(disk, f, size, path+damagedExt); err == nil {
+			err = disk.Truncate(f, size)
 		}
 	}
 	if err != nil {
 		_ = f.Close()
 		return nil, nil, problems, err
 	}
-	return state, &Journal{f: f, path: path, size: size}, problems, nil
+	return state, &Journal{disk: disk, f: f, path: path, size: size}, problems, nil
 }
 
 // keepAside appends what f has from offset on to a file of its own, durably.
-func keepAside(f *os.File, offset int64, path string) error {
+func keepAside(disk Disk, f *os.File, offset int64, path string) error {
 	aside, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -100,7 +99,7 @@ func keepAside(f *os.File, offset int64, path string) error {
 		_, err = aside.WriteString("\n")
 	}
 	if err == nil {
-		err = fdatasync(aside)
+		err = disk.Sync(aside)
 	}
 	return errors.Join(err, aside.Close())
 }
@@ -160,8 +159,8 @@ func (j *Journal) Write(records []Record) (sync bool, err error) {
 	if len(out) == 0 {
 		return false, nil
 	}
-	if _, err := j.f.Write(out); err != nil {
-		_ = j.f.Truncate(j.size)
+	if _, err := j.disk.Write(j.f, out); err != nil {
+		_ = j.disk.Truncate(j.f, j.size)
 		return false, fmt.Errorf("append to %s: %w", j.path, err)
 	}
 	j.before, j.size = j.size, j.size+int64(len(out))
@@ -171,8 +170,8 @@ func (j *Journal) Write(records []Record) (sync bool, err error) {
 // Sync makes what has been written durable. Where that fails the latest write is
 // taken back, as nobody will hear of it.
 func (j *Journal) Sync() error {
-	if err := fdatasync(j.f); err != nil {
-		_ = j.f.Truncate(j.before)
+	if err := j.disk.Sync(j.f); err != nil {
+		_ = j.disk.Truncate(j.f, j.before)
 		return fmt.Errorf("sync %s: %w", j.path, err)
 	}
 	return nil
@@ -180,19 +179,3 @@ func (j *Journal) Sync() error {
 
 // Close closes the file.
 func (j *Journal) Close() error { return j.f.Close() }
-
-func fdatasync(f *os.File) error {
-	for {
-		if err := unix.Fdatasync(int(f.Fd())); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}

@@ -138,7 +138,7 @@ func TestTornTailAtEveryByte(t *testing.T) {
 		if err := os.WriteFile(path, append(bytes.Clone(whole), last[:cut]...), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, j, problems, err := openJournal(path)
+		s, j, problems, err := openJournal(OSDisk{}, path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +168,7 @@ func TestJournalOfANewerVersionIsLeftAlone(t *testing.T) {
 	if err := os.WriteFile(path, append(text, "torn"...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, _, err := openJournal(path); !errors.Is(err, errNewer) {
+	if _, _, _, err := openJournal(OSDisk{}, path); !errors.Is(err, errNewer) {
 		t.Errorf("got %v, want that it is newer", err)
 	}
 	if got, _ := os.ReadFile(path); !bytes.Equal(got, append(text, "torn"...)) {
@@ -184,7 +184,7 @@ func TestCorruptLineIsSkippedToldAndKept(t *testing.T) {
 	if err := os.WriteFile(path, bytes.Join(text, nil), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, j, problems, err := openJournal(path)
+	s, j, problems, err := openJournal(OSDisk{}, path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -466,14 +466,14 @@ func BenchmarkAppend(b *testing.B) {
 					b.Fatal(err)
 				}
 				if name == "durable" {
-					if err := fdatasync(f); err != nil {
+					if err := (OSDisk{}).Sync(f); err != nil {
 						b.Fatal(err)
 					}
 				}
 			}
 		})
 		b.Run(name+"/journal", func(b *testing.B) {
-			j, err := createJournal(filepath.Join(b.TempDir(), "ses-1.jsonl"), life()[:1])
+			j, err := createJournal(OSDisk{}, filepath.Join(b.TempDir(), "ses-1.jsonl"), life()[:1])
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -39,6 +39,7 @@ const (
 // use; each session is opened by one caller at a time.
 type Store struct {
 	dir  string
+	disk Disk
 	lock *lock.Lock
 
 	active atomic.Pointer[string]
@@ -51,7 +52,10 @@ type Store struct {
 
 // Open takes a state directory, making it if need be. It fails with a
 // *lock.HeldError when another daemon has it.
-func Open(dir string) (*Store, error) {
+func Open(dir string) (*Store, error) { return OpenOn(OSDisk{}, dir) }
+
+// OpenOn is Open for a directory that is changed through disk.
+func OpenOn(disk Disk, dir string) (*Store, error) {
 	if err := os.MkdirAll(filepath.Join(dir, sessionsName), 0o700); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
@@ -59,7 +63,7 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state directory %s: %w", dir, err)
 	}
-	return &Store{dir: dir, lock: l}, nil
+	return &Store{dir: dir, disk: disk, lock: l}, nil
 }
 
 // Close gives the directory up. Sessions must have been closed before.
@@ -99,7 +103,7 @@ func (s *Store) Create(id string, records []Record) (*State, *Journal, error) {
 	if err := s.list(); err != nil {
 		return nil, nil, err
 	}
-	j, err := createJournal(s.path(id), records)
+	j, err := createJournal(s.disk, s.path(id), records)
 	if err != nil {
 		return nil, nil, fmt.Errorf("create session %s: %w", id, err)
 	}
@@ -120,7 +124,7 @@ func (s *Store) Load(id string) (*State, *Journal, []Problem, error) {
 	if !ValidID(id) {
 		return nil, nil, nil, ErrNotFound
 	}
-	state, j, problems, err := openJournal(s.path(id))
+	state, j, problems, err := openJournal(s.disk, s.path(id))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil, nil, ErrNotFound
 	}
@@ -290,14 +294,65 @@ func (s *Store) SetActive(id string, at time.Time) error {
 	return err
 }
 
+// Delete removes a session's journal, and what else is kept under its id, for
+// good. Where it was the active session, the newest of the others becomes that
+// before. The session must not be open. ErrNotFound when there is none.
+func (s *Store) Delete(id string, at time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.list(); err != nil {
+		return err
+	}
+	if !s.Exists(id) {
+		return ErrNotFound
+	}
+	alone := false // the active session, and no other can take its place
+	if active := s.active.Load(); active != nil && *active == id {
+		ids, err := s.IDs()
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(ids, func(other string) bool { return other != id && s.readable(other) })
+		if alone = i < 0; !alone {
+			if err := s.note(ids[i], at); err != nil {
+				return err
+			}
+			s.active.Store(&ids[i])
+		}
+	}
+	if err := s.remove(id); err != nil {
+		return fmt.Errorf("delete session %s: %w", id, err)
+	}
+	if alone {
+		s.active.Store(nil)
+	}
+	return nil
+}
+
+// remove takes a session's files away, its journal last: as long as that is
+// there, deleting it again finishes what was begun.
+func (s *Store) remove(id string) error {
+	dir := filepath.Join(s.dir, sessionsName)
+	files, err := os.ReadDir(dir)
+	for _, file := range files {
+		if name := file.Name(); strings.HasPrefix(name, id+".") && name != id+journalExt {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, name)))
+		}
+	}
+	if err == nil {
+		err = os.Remove(s.path(id))
+	}
+	return errors.Join(err, s.disk.SyncDir(dir))
+}
+
 func (s *Store) note(id string, at time.Time) error {
 	line, err := json.Marshal(activeLine{recordVersion, at.UTC(), id, s.newest})
 	if err == nil {
 		// A torn line before this one must not swallow it.
-		_, err = s.activeIn.Write(append(append([]byte{'\n'}, line...), '\n'))
+		_, err = s.disk.Write(s.activeIn, append(append([]byte{'\n'}, line...), '\n'))
 	}
 	if err == nil {
-		err = fdatasync(s.activeIn)
+		err = s.disk.Sync(s.activeIn)
 	}
 	if err != nil {
 		return fmt.Errorf("set active session: %w", err)
@@ -333,6 +388,7 @@ func (s *Store) list() error {
 			active = ids[i]
 		}
 	}
+	s.newest = max(s.newest, last.Newest) // which has been deleted since, where it is the greater
 	if active != "" {
 		s.active.Store(&active)
 	}

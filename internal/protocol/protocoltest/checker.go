@@ -34,7 +34,8 @@ type track struct {
 	role      string
 	calls     []string // of the last assistant message, not yet executed
 	tool      string
-	skipping  bool // a steer waited when a tool finished
+	answered  bool // the latest whole thing is a tool's end
+	skipping  bool // a steer waited when a tool finished, or when the run was resumed after it
 	steered   bool // the last turn ended steered
 	aborting  bool
 	resumed   bool     // and nothing was started since
@@ -195,7 +196,7 @@ func (c *Checker) turnStart(t *track, ev protocol.TurnStart) error {
 	case len(ev.InputIDs) == 0:
 		return fmt.Errorf("the turn delivers nothing")
 	}
-	t.turn, t.calls, t.skipping, t.steered = ev.TurnID, nil, false, false
+	t.turn, t.calls, t.answered, t.skipping, t.steered = ev.TurnID, nil, false, false, false
 	for _, id := range ev.InputIDs {
 		if err := c.settle(id); err != nil {
 			return err
@@ -266,7 +267,7 @@ func (c *Checker) messageEnd(t *track, ev protocol.MessageEnd) error {
 	if err := t.expectMessage(ev.MessageID, ev.Role); err != nil {
 		return err
 	}
-	t.message, t.calls = "", nil
+	t.message, t.calls, t.answered = "", nil, false
 	for _, call := range ev.ToolCalls {
 		if c.ids[call.ID] {
 			return fmt.Errorf("invariant 6: id %s is used twice", call.ID)
@@ -289,7 +290,7 @@ func (t *track) toolStart(ev protocol.ToolStart) error {
 		return fmt.Errorf("a tool starts after the abort")
 	}
 	t.resumed = false
-	t.tool, t.calls = ev.ToolCallID, t.calls[1:]
+	t.tool, t.calls, t.answered = ev.ToolCallID, t.calls[1:], false
 	return nil
 }
 
@@ -304,7 +305,7 @@ func (t *track) toolEnd(ev protocol.ToolEnd) error {
 	if err := t.expectTool(ev.ToolCallID); err != nil {
 		return err
 	}
-	t.tool = ""
+	t.tool, t.answered = "", true
 	if ev.Skipped != t.skipping {
 		return fmt.Errorf("invariant 4: skipped is %t, a steer waited when a tool finished: %t", ev.Skipped, t.skipping)
 	}
@@ -325,6 +326,7 @@ func (t *track) status(ev protocol.Status) {
 		t.followUps = append(t.followUps, ev.InputID)
 	case "run_resumed":
 		t.resumed = true
+		t.skipping = t.skipping || t.turn != "" && t.tool == "" && t.answered && len(t.steers) > 0
 	case "abort_requested":
 		t.aborting, t.steers, t.followUps = true, nil, nil
 		t.skipping = false

@@ -1,0 +1,332 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"noused/internal/client"
+	"noused/internal/protocol"
+)
+
+func (a *app) exportCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "export [SESSION]",
+		Short: "Write a session's conversation as a document",
+		Long: `Write a session's conversation, root to leaf, to standard output: as Markdown
+(md), as one web page that needs nothing else (html), or as the daemon keeps it
+(json). In md and html what could drive a terminal is taken out of the texts.`,
+		Example: `  nous export > talk.md
+  nous export --format html ses-… > talk.html`,
+		Args:              usageArgs(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: a.sessionIDs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			write := exporters[format]
+			if write == nil {
+				return usagef("--format %s: want md, json or html", format)
+			}
+			if len(args) > 0 {
+				a.session = args[0]
+			}
+			doc, err := a.document(cmd)
+			if err != nil {
+				return err
+			}
+			return write(a.out, doc)
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", "md", "the document's `format`: md, json or html")
+	completeWords(cmd, "format", "md", "json", "html")
+	return cmd
+}
+
+var exporters = map[string]func(io.Writer, *document) error{"md": writeMarkdown, "json": writeJSON, "html": writeHTML}
+
+// document is a session as it is exported; its JSON form is that of the json
+// format.
+type document struct {
+	SessionID string               `json:"session_id"`
+	Title     string               `json:"title"`
+	LeafID    string               `json:"leaf_id"`
+	Usage     protocol.Usage       `json:"usage"`
+	Assets    []protocol.AssetInfo `json:"assets"`
+	Messages  []jsontext.Value     `json:"messages"`
+}
+
+func (a *app) document(cmd *cobra.Command) (*document, error) {
+	c, err := client.Dial(cmd.Context(), a.socket)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	messages, err := client.Call(cmd.Context(), c, protocol.GetMessages, protocol.GetMessagesParams{Scope: a.scope()})
+	if err != nil {
+		return nil, err
+	}
+	scope := protocol.Scope{SessionID: messages.SessionID}
+	state, err := client.Call(cmd.Context(), c, protocol.GetState, protocol.GetStateParams{Scope: scope})
+	if err != nil {
+		return nil, err
+	}
+	return &document{
+		SessionID: messages.SessionID, Title: state.Title, LeafID: messages.LeafID,
+		Usage: state.Usage, Assets: state.Assets, Messages: messages.Messages,
+	}, nil
+}
+
+func writeJSON(w io.Writer, doc *document) error {
+	text, err := json.Marshal(doc, jsontext.WithIndent("  "), jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return fmt.Errorf("encode: %w", err)
+	}
+	_, err = w.Write(append(text, '\n'))
+	return err
+}
+
+// page is a document for people. Its texts are valid UTF-8 without what could
+// drive a terminal.
+type page struct {
+	Title, SessionID string
+	Usage            string
+	Assets           []asset
+	Turns            []turn
+}
+
+type asset struct{ Path, About string }
+
+// turn has number 0 where it is what stands before the first text somebody gave.
+type turn struct {
+	Number int
+	Kind   string
+	Parts  []part
+}
+
+// part is one entry of the conversation.
+type part struct {
+	Role    string // "user", "assistant", "tool" or "compaction"
+	Who     string
+	Failed  bool
+	Notes   []string // model, failure, usage
+	At      time.Time
+	Tool    string
+	Text    string
+	Thought string
+	Calls   []toolCall
+	Outputs string // a JSON object, or ""
+}
+
+type toolCall struct{ Name, Arguments string }
+
+func newPage(doc *document) (*page, error) {
+	p := &page{Title: oneLine(doc.Title, 200), SessionID: printable(doc.SessionID), Usage: describeUsage(&doc.Usage)}
+	p.Title = cmp.Or(p.Title, "Session "+p.SessionID)
+	for _, a := range doc.Assets {
+		p.Assets = append(p.Assets, asset{printable(a.Path), printable(a.Kind + ", " + a.MediaType + ", of " + a.Tool)})
+	}
+	last := protocol.Message{}
+	for _, entry := range doc.Messages {
+		var m protocol.Message
+		if err := json.Unmarshal(entry, &m, jsontext.AllowInvalidUTF8(true)); err != nil {
+			return nil, fmt.Errorf("decode message: %w", err)
+		}
+		next, err := newPart(m, entry)
+		if err != nil {
+			return nil, err
+		}
+		// With mode "all" a turn opens with several texts.
+		opens := m.Role == "user" && (last.Role != "user" || last.RunID != m.RunID)
+		if opens || len(p.Turns) == 0 {
+			p.Turns = append(p.Turns, turn{})
+		}
+		if t := &p.Turns[len(p.Turns)-1]; opens {
+			t.Number, t.Kind = 1, printable(wordFor(m.TurnKind))
+			if len(p.Turns) > 1 {
+				t.Number += p.Turns[len(p.Turns)-2].Number
+			}
+		}
+		t := &p.Turns[len(p.Turns)-1]
+		t.Parts = append(t.Parts, next)
+		last = m
+	}
+	return p, nil
+}
+
+func newPart(m protocol.Message, entry jsontext.Value) (part, error) {
+	p := part{Role: m.Role, Who: m.Role, At: m.CreatedAt.UTC(), Text: printable(m.Text), Thought: printable(m.Thinking)}
+	if m.Type == "compaction" {
+		var c protocol.CompactionEntry
+		if err := json.Unmarshal(entry, &c, jsontext.AllowInvalidUTF8(true)); err != nil {
+			return p, fmt.Errorf("decode compaction: %w", err)
+		}
+		p.Role, p.Who, p.Text = "compaction", "summary of what was before", printable(c.Summary)
+		return p, nil
+	}
+	if m.Role == "tool" {
+		p.Tool = printable(m.ToolName)
+		if m.OK != nil && !*m.OK {
+			p.Failed, p.Notes = true, append(p.Notes, "failed")
+		}
+	}
+	if m.Model != "" {
+		p.Notes = append(p.Notes, printable(m.Model))
+	}
+	if m.StopReason == "aborted" || m.StopReason == "error" || m.StopReason == "length" {
+		p.Notes = append(p.Notes, m.StopReason)
+	}
+	if m.Usage != nil {
+		p.Notes = append(p.Notes, describeUsage(m.Usage))
+	}
+	for _, c := range m.ToolCalls {
+		p.Calls = append(p.Calls, toolCall{printable(c.Name), printable(indented(c.Arguments))})
+	}
+	if len(m.Outputs) > 0 {
+		text, err := json.Marshal(m.Outputs, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+		if err != nil {
+			return p, fmt.Errorf("encode outputs: %w", err)
+		}
+		p.Outputs = printable(indented(text))
+	}
+	return p, nil
+}
+
+// printable is text fit for a file that somebody may also look at in a
+// terminal.
+func printable(text string) string { return clean(strings.ToValidUTF8(text, "\uFFFD")) }
+
+// indented is a JSON value over several lines, or what is none as it is.
+func indented(value jsontext.Value) string {
+	value = slices.Clone(value)
+	_ = value.Indent(jsontext.WithIndent("  "))
+	return string(value)
+}
+
+func describeUsage(u *protocol.Usage) string {
+	text := fmt.Sprintf("%d tokens in, %d out", u.InputTokens, u.OutputTokens)
+	if u.CachedTokens > 0 {
+		text += fmt.Sprintf(", %d cached", u.CachedTokens)
+	}
+	return text
+}
+
+// writeMarkdown quotes all texts, so that a heading or an open fence in one of
+// them ends with it.
+func writeMarkdown(w io.Writer, doc *document) error {
+	p, err := newPage(doc)
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "# %s\n\n- Session: %s\n- Usage: %s\n", plain(p.Title), code(p.SessionID), p.Usage)
+	for _, a := range p.Assets {
+		fmt.Fprintf(&out, "- Asset: %s (%s)\n", code(a.Path), plain(a.About))
+	}
+	for _, t := range p.Turns {
+		if t.Number > 0 {
+			fmt.Fprintf(&out, "\n## Turn %d: %s\n", t.Number, plain(t.Kind))
+		}
+		for _, part := range t.Parts {
+			markdownPart(&out, part)
+		}
+	}
+	_, err = w.Write(out.Bytes())
+	return err
+}
+
+func markdownPart(out *bytes.Buffer, p part) {
+	head := plain(p.Who)
+	if p.Tool != "" {
+		head += " " + code(p.Tool)
+	}
+	for _, note := range append([]string{p.At.Format(time.DateTime + " MST")}, p.Notes...) {
+		head += " · " + plain(note)
+	}
+	fmt.Fprintf(out, "\n### %s\n", head)
+	if p.Thought != "" {
+		fmt.Fprintf(out, "\nThinking:\n\n%s\n", indentLines(p.Thought, "> "))
+	}
+	switch {
+	case p.Text == "":
+	case p.Role == "tool":
+		fmt.Fprintf(out, "\n%s\n", fenced("", p.Text))
+	default:
+		fmt.Fprintf(out, "\n%s\n", indentLines(p.Text, "> "))
+	}
+	for _, c := range p.Calls {
+		fmt.Fprintf(out, "\nCalls %s:\n\n%s\n", code(c.Name), fenced("json", c.Arguments))
+	}
+	if p.Outputs != "" {
+		fmt.Fprintf(out, "\nOutputs:\n\n%s\n", fenced("json", p.Outputs))
+	}
+}
+
+func indentLines(text, by string) string {
+	var out strings.Builder
+	for line := range strings.Lines(strings.TrimRight(text, "\n")) {
+		out.WriteString(strings.TrimRight(by+line, " \n") + "\n")
+	}
+	return strings.TrimSuffix(out.String(), "\n")
+}
+
+// fenced is text as a code block, whatever backticks it has.
+func fenced(language, text string) string {
+	fence := strings.Repeat("`", max(3, ticks(text)+1))
+	return fence + language + "\n" + strings.TrimRight(text, "\n") + "\n" + fence
+}
+
+// code is text as a code span on one line.
+func code(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	fence := strings.Repeat("`", ticks(text)+1)
+	if strings.HasPrefix(text, "`") || strings.HasSuffix(text, "`") {
+		text = " " + text + " "
+	}
+	return fence + text + fence
+}
+
+// ticks is the length of the longest run of backticks.
+func ticks(text string) int {
+	longest, run := 0, 0
+	for _, c := range []byte(text) {
+		if run++; c != '`' {
+			run = 0
+		}
+		longest = max(longest, run)
+	}
+	return longest
+}
+
+var escapeMarkdown = strings.NewReplacer(
+	`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "<", `\<`, ">", `\>`, "&", `\&`, "#", `\#`, "|", `\|`, "~", `\~`, "\n", " ",
+)
+
+// plain is text on one line that means nothing in Markdown.
+func plain(text string) string { return escapeMarkdown.Replace(text) }
+
+//go:embed export.html
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageText))
+
+func writeHTML(w io.Writer, doc *document) error {
+	p, err := newPage(doc)
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	if err := pageTemplate.Execute(&out, p); err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	_, err = w.Write(out.Bytes())
+	return err
+}

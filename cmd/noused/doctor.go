@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"debug/buildinfo"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"unicode"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"noused/internal/doctor"
+	"noused/internal/protocol"
+	"noused/internal/tool"
+	"noused/internal/tool/builtin"
+)
+
+// doctorCommand is `noused doctor`: what a daemon with the same flags would
+// find, told without one. getenv is the daemon's environment.
+func doctorCommand(getenv func(string) string) *cobra.Command {
+	var fix, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look at what the daemon needs: configuration, sockets, sessions, tools, model, service",
+		Long: `doctor looks at everything that a daemon with the same flags, environment and
+configuration file uses, and prints one line for each thing: ok, warn or FAIL,
+the area, and what was found. Below what is not in order stands what to do.
+
+It can be run at any time. A daemon that runs is asked whether it answers, and
+nothing else; tools are not started, and nothing is written.
+
+With --fix it mends what is safe to mend, and says what it did: socket files
+that nobody listens on are removed, and what crashes left of sessions that were
+being made; files and folders of yours that others may read are made private;
+the torn last line of a journal is cut off and kept in FILE.damaged. What lies
+in the state directory is mended only when no daemon has it, and no daemon can
+start in it meanwhile.
+
+The exit status is 1 if something FAILs, and 0 if all is well or there are only
+warnings.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
+			defer stop()
+			r := &report{out: cmd.OutOrStdout(), json: asJSON}
+			failed, err := examine(ctx, cmd, getenv, fix, r.tell)
+			if err == nil {
+				err = r.end()
+			}
+			if err == nil && failed > 0 {
+				err = fmt.Errorf("%d of %d checks failed", failed, r.told)
+			}
+			return err
+		},
+	}
+	registerFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&fix, "fix", false, "mend what is safe to mend")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	return cmd
+}
+
+// examine puts together what the daemon would be started with and has it looked
+// at. A configuration that is wrong is the only finding then: nobody knows what
+// the rest would be.
+func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string, fix bool, tell func(doctor.Finding)) (failed int, err error) {
+	cfg, err := resolveConfig(cmd.Flags(), getenv)
+	if err != nil {
+		tell(doctor.Finding{
+			Status: doctor.Fail, Area: doctor.Configuration, What: err.Error(),
+			Fix: "correct it and look again; nothing else was looked at, as all of it depends on this",
+		})
+		return 1, nil
+	}
+	r := &resolver{flags: cmd.Flags(), getenv: getenv}
+	r.readFile()
+	supervisor := tool.NewSupervisor(selfPath, zap.NewNop())
+	defer supervisor.Close()
+	o := doctor.Options{
+		Config: r.file.path, Socket: cfg.Socket, DefaultSocket: protocol.DefaultSocket(getenv), StateDir: cfg.StateDir,
+		Workdir: cfg.Workdir, ToolsDirs: cfg.ToolsDirs, Provider: cfg.Model.Provider, ModelName: cfg.Model.Name,
+		Environ: os.Environ(), Home: r.home(), RuntimeDir: getenv("XDG_RUNTIME_DIR"),
+		UnitDirs: []string{
+			filepath.Join(r.base("XDG_CONFIG_HOME", ".config"), "systemd/user"), "/etc/systemd/user",
+			filepath.Join(r.base("XDG_DATA_HOME", ".local/share"), "systemd/user"), "/usr/local/lib/systemd/user", "/usr/lib/systemd/user",
+		},
+		Version: version(), VersionOf: versionOf,
+		Sandbox: func(d *tool.Descriptor) error { _, err := supervisor.Sandboxed(d); return err },
+		Fix:     fix,
+	}
+	if cfg.BuiltinTools {
+		files, err := builtin.Descriptor(selfPath, cfg.Workdir, o.Environ)
+		if err != nil {
+			return 0, err
+		}
+		o.Builtin = append(o.Builtin, files)
+	}
+	return doctor.Run(ctx, o, tell)
+}
+
+// versionOf is the version of the noused that a process runs, "" where that
+// cannot be told: it is another's, or it is gone.
+func versionOf(pid int) string {
+	info, err := buildinfo.ReadFile(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		return ""
+	}
+	return versionIn(info)
+}
+
+// report prints findings as they come.
+type report struct {
+	out  io.Writer
+	json bool
+
+	told  int
+	count [3]int // ok, warnings, failed
+	err   error  // the first of writing
+}
+
+func (r *report) tell(f doctor.Finding) {
+	r.told++
+	var text []byte
+	switch f.Status {
+	case doctor.OK:
+		r.count[0]++
+	case doctor.Warn:
+		r.count[1]++
+	case doctor.Fail:
+		r.count[2]++
+	}
+	if r.json {
+		line, err := json.Marshal(f, jsontext.AllowInvalidUTF8(true))
+		r.err = errors.Join(r.err, err)
+		text = append(line, '\n')
+	} else {
+		status := string(f.Status)
+		if f.Status == doctor.Fail {
+			status = "FAIL"
+		}
+		text = fmt.Appendf(text, "%-4s  %-13s  %s\n", status, f.Area, printable(f.What))
+		if f.Fix != "" {
+			text = fmt.Appendf(text, "      fix:  %s\n", printable(f.Fix))
+		}
+		if f.Done != "" {
+			text = fmt.Appendf(text, "      done: %s\n", printable(f.Done))
+		}
+	}
+	if r.err == nil {
+		_, r.err = r.out.Write(text)
+	}
+}
+
+// end prints the sum and returns why something could not be printed.
+func (r *report) end() error {
+	if !r.json && r.err == nil {
+		warnings := "warnings"
+		if r.count[1] == 1 {
+			warnings = "warning"
+		}
+		_, r.err = fmt.Fprintf(r.out, "%d ok, %d %s, %d failed\n", r.count[0], r.count[1], warnings, r.count[2])
+	}
+	return r.err
+}
+
+// printable keeps what is in files' names, and line ends, from the terminal.
+func printable(text string) string {
+	return strings.Map(func(c rune) rune {
+		if c == '\n' {
+			return ' '
+		}
+		if unicode.IsControl(c) {
+			return unicode.ReplacementChar
+		}
+		return c
+	}, text)
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"noused/internal/client"
+	"noused/internal/protocol"
+)
+
+// doctor looks at what the daemon uses and returns what it says, and its exit
+// status.
+func (d *daemon) doctor(flags ...string) (out string, status int) {
+	d.t.Helper()
+	cmd := exec.Command("noused", append(append([]string{"doctor"}, flags...), append([]string{
+		"--socket", d.sock, "--state-dir", filepath.Join(d.dir, "state"), "--workdir", d.dir, "--tools-dir", filepath.Join(d.dir, "tools"),
+	}, d.args...)...)...)
+	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+d.dir, "XDG_RUNTIME_DIR="+d.dir, "XDG_DATA_HOME="+d.dir)
+	var text bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &text, &text
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		d.t.Fatal(err)
+	}
+	return text.String(), cmd.ProcessState.ExitCode()
+}
+
+func wantLines(t *testing.T, out string, want ...string) {
+	t.Helper()
+	for _, line := range want {
+		if !strings.Contains(out, line) {
+			t.Errorf("doctor does not say %q:\n%s", line, out)
+		}
+	}
+}
+
+// A daemon at work does not notice that it is looked at: no event, no session,
+// no tool's process comes of it, and what it holds is not mended.
+func TestDoctorDisturbsNoDaemon(t *testing.T) {
+	d := newDaemon(t)
+	d.write("noused/config.toml", "builtin_tools = false\n", 0o600) // not every kernel has a sandbox for them
+	lastSeq := func() uint64 { return d.events(protocol.SubscribeParams{}).Last() }
+	sessions := func() int {
+		return len(into[protocol.Sessions](t, d.commands().ask(`{"id":"1","type":"list_sessions"}`)).Sessions)
+	}
+	for round := range 2 {
+		before := lastSeq()
+		for _, flag := range []string{"--json=false", "--fix"} {
+			out, status := d.doctor(flag)
+			if status != 0 {
+				t.Errorf("got exit status %d, want 0:\n%s", status, out)
+			}
+			wantLines(t, out,
+				d.sock+": a daemon answers, protocol 1\n", d.sock+".events: a daemon sends its events, epoch ep-",
+				"the daemon is process "+strconv.Itoa(d.cmd.Process.Pid)+", version "+version()+"\n", strconv.Itoa(round)+" session",
+				"ok    state          process "+strconv.Itoa(d.cmd.Process.Pid)+" has it\n")
+			if strings.Contains(out, "done:") {
+				t.Errorf("something was changed:\n%s", out)
+			}
+		}
+		if got := lastSeq(); got != before {
+			t.Errorf("got %d events of it, want none", got-before)
+		}
+		if got := sessions(); got != round {
+			t.Errorf("got %d sessions, want %d", got, round)
+		}
+		if r := d.commands().ask(`{"id":"2","type":"prompt","payload":{"text":"hello"}}`); !r.OK {
+			t.Errorf("got %+v, want the daemon to go on", r.Error)
+		}
+	}
+}
+
+// After a crash doctor says what is left over, --fix clears it away, and the
+// next daemon takes the run up as ever.
+func TestDoctorAfterACrash(t *testing.T) {
+	d := newDaemon(t)
+	d.write("config.toml", "builtin_tools = false\n[model]\ndelay = \"1h\"\n", 0o600)
+	d.args = []string{"--config", filepath.Join(d.dir, "config.toml")}
+	d.stop()
+	d.start()
+	acc := into[protocol.PromptAccepted](t, d.commands().ask(`{"id":"1","type":"prompt","payload":{"text":"a b c","wait":false}}`))
+	d.kill()
+
+	out, status := d.doctor()
+	if status != 0 {
+		t.Errorf("got exit status %d, want 0: a daemon gets over all of it\n%s", status, out)
+	}
+	wantLines(t, out,
+		"warn  sockets        "+d.sock+" is left over", "fix:  rm "+d.sock+" (", d.sock+".events is left over",
+		"no daemon has it", "1 run has not ended, which a daemon takes up", "0 failed\n")
+	out, status = d.doctor("--fix")
+	if status != 0 {
+		t.Errorf("got exit status %d, want 0:\n%s", status, out)
+	}
+	wantLines(t, out, "is left over: nobody listens on it\n      done: removed\n", " 0 warnings, 0 failed\n")
+
+	d.write("config.toml", "", 0o600)
+	d.start()
+	events, err := client.Subscribe(t.Context(), d.sock, protocol.SubscribeParams{After: new(uint64)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = events.Close() }()
+	await(t, events, endOf(acc.RunID))
+}

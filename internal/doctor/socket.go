@@ -1,0 +1,245 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"golang.org/x/sys/unix"
+
+	"noused/internal/lock"
+	"noused/internal/protocol"
+)
+
+const (
+	// patience is how long a daemon may take to answer on one socket.
+	patience = 5 * time.Second
+	maxReply = 16 << 20 // bytes of a line
+)
+
+// sockets looks at the folder, at both sockets, and at who answers on them
+// (wire-v1 §1, §8).
+func (e *exam) sockets(ctx context.Context) {
+	longest := protocol.EventSocket(e.Socket)
+	if len(longest) > protocol.MaxSocketPath {
+		e.fail(Sockets, "choose a shorter path with --socket", "%s is %d bytes long, at most %d can be bound", longest, len(longest), protocol.MaxSocketPath)
+		return
+	}
+	if !e.socketDir(filepath.Dir(e.Socket)) {
+		return
+	}
+	running, err := heldBy(e.Socket + ".lock")
+	if err != nil {
+		e.fail(Sockets, "move it out of the way", "lock of the socket: %v", err)
+		return
+	}
+	if running == nil {
+		running = e.holder // under systemd the socket is not locked
+	}
+	for _, path := range []string{e.Socket, longest} {
+		e.socket(ctx, path, running)
+	}
+}
+
+// socketDir reports whether there is a folder to look into.
+func (e *exam) socketDir(dir string) bool {
+	own := dir == filepath.Dir(e.DefaultSocket)
+	look := os.Stat
+	if own {
+		look = os.Lstat // in /tmp, a link is somebody else's idea
+	}
+	info, err := look(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist) && e.holder != nil:
+		e.fail(Sockets, fmt.Sprintf("name the socket of %s with --socket, or restart it", e.holder),
+			"%s is not there, though %s runs with this state directory", dir, e.holder)
+		return false
+	case errors.Is(err, os.ErrNotExist):
+		if err := canWrite(nearest(dir)); err != nil {
+			e.fail(Sockets, "choose another path with --socket", "%s is not there and cannot be made: %v", dir, err)
+			return false
+		}
+		e.ok(Sockets, "%s is not there yet; a daemon makes it when it starts", dir)
+		return false
+	case err != nil:
+		e.fail(Sockets, "choose another path with --socket", "%v", err)
+		return false
+	case !info.IsDir():
+		e.fail(Sockets, "move it out of the way, or choose another path with --socket", "%s is no folder", dir)
+		return false
+	}
+	mode := info.Mode().Perm()
+	switch {
+	case info.Mode()&os.ModeSticky != 0: // as /tmp is: nobody removes what is another's
+	case !mine(info) && owner(info) != 0:
+		e.fail(Sockets, "choose another path with --socket", "%s belongs to user %d, who could replace the socket", dir, owner(info))
+		return true
+	case mode&0o002 != 0 && !own:
+		e.fail(Sockets, "chmod o-w "+quote(dir)+", or choose another path with --socket",
+			"everybody may write to %s (mode %04o) and could replace the socket", dir, mode)
+		return true
+	case mode != 0o700 && own:
+		e.mend(Finding{
+			Status: Warn, Area: Sockets, What: fmt.Sprintf("%s has mode %04o, and should be private", dir, mode),
+			Fix: "chmod 700 " + quote(dir) + " (a daemon does it when it starts)",
+		}, "its mode is 0700 now", func() error { return restrict(dir, 0o700) })
+		return true
+	}
+	e.ok(Sockets, "%s is safe from others (mode %04o)", dir, mode)
+	return true
+}
+
+// socket looks at one socket. Connecting is safe only where a daemon is known to
+// run, or nobody listens: systemd would start one for us.
+func (e *exam) socket(ctx context.Context, path string, running *process) {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist) && running != nil:
+		e.fail(Sockets, fmt.Sprintf("name the socket of %s with --socket, or restart it", running),
+			"%s is not there, though %s runs with this state directory or socket", path, running)
+		return
+	case errors.Is(err, os.ErrNotExist):
+		e.ok(Sockets, "%s is not there; no daemon runs", path)
+		return
+	case err != nil:
+		e.fail(Sockets, "choose another path with --socket", "%v", err)
+		return
+	case info.Mode()&os.ModeSocket == 0:
+		e.fail(Sockets, "move it out of the way: mv "+quote(path)+" "+quote(path+".old"), "%s is a file and no socket", path)
+		return
+	}
+	if running == nil && listening(path) {
+		e.ok(Sockets, "%s is listened on by systemd, or by a daemon with another state directory; it was not asked, as that could start one", path)
+		return
+	}
+	answer, err := e.ask(ctx, path)
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED):
+		e.stale(path)
+	case err != nil && running != nil && running.PID != 0:
+		e.fail(Sockets, fmt.Sprintf("look into its log (journalctl --user -u noused); kill %d and start it again", running.PID), "%s: %v", path, err)
+	case err != nil:
+		e.fail(Sockets, "find out who listens there: ss -xlp", "%s: %v", path, err)
+	default:
+		e.ok(Sockets, "%s: %s", path, answer)
+		if path == e.Socket && running != nil {
+			e.program(running)
+		}
+	}
+}
+
+// program compares the running daemon's program with this one.
+func (e *exam) program(running *process) {
+	version := e.VersionOf(running.PID)
+	switch version {
+	case "":
+		e.ok(Sockets, "the daemon is %s; which version it is cannot be told from here", running)
+	case e.Version:
+		e.ok(Sockets, "the daemon is %s, version %s", running, version)
+	default:
+		e.warn(Sockets, "restart the daemon, or use the program it was started from", "the daemon is %s, version %s; this is version %s", running, version, e.Version)
+	}
+}
+
+func (e *exam) stale(path string) {
+	e.mend(Finding{
+		Status: Warn, Area: Sockets, What: path + " is left over: nobody listens on it",
+		Fix: "rm " + quote(path) + " (a daemon does it when it starts)",
+	}, "removed", func() error {
+		l, err := lock.Acquire(e.Socket + ".lock")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = l.Release() }()
+		conn, err := net.DialTimeout("unix", path, patience)
+		if err == nil {
+			_ = conn.Close()
+			return errors.New("somebody listens on it by now")
+		}
+		if !errors.Is(err, unix.ECONNREFUSED) {
+			return err
+		}
+		return os.Remove(path)
+	})
+}
+
+// listening tells from the kernel's table whether somebody listens on a socket,
+// without connecting.
+func listening(path string) bool {
+	table, err := os.ReadFile("/proc/net/unix")
+	if err != nil {
+		return false
+	}
+	const accepting = "00010000" // __SO_ACCEPTCON
+	for line := range strings.Lines(string(table)) {
+		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 8)
+		if strings.HasSuffix(line, " "+path+"\n") && len(fields) > 3 && fields[3] == accepting {
+			return true
+		}
+	}
+	return false
+}
+
+// ask pings the command socket, or subscribes to the event socket and hangs up.
+// Neither makes a session, starts a tool, or is an event.
+func (e *exam) ask(ctx context.Context, path string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close() }()
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetDeadline(deadline); err != nil {
+		return "", err
+	}
+	request, want := "ping", "pong"
+	if path != e.Socket {
+		request, want = "subscribe", "subscribed"
+	}
+	if _, err := fmt.Fprintf(conn, `{"v":"1","id":"doctor","type":%q}`+"\n", request); err != nil {
+		return "", err
+	}
+	for in := protocol.NewLineReader(conn, maxReply); ; {
+		line, err := in.Next()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return "", fmt.Errorf("no answer to %s within %v", request, patience)
+		}
+		if err != nil {
+			return "", fmt.Errorf("no answer to %s: %w", request, err)
+		}
+		var reply struct {
+			V       string `json:"v"`
+			ID      string `json:"id"`
+			Type    string `json:"type"`
+			Payload struct {
+				Epoch string `json:"epoch"`
+			} `json:"payload"`
+			Error *protocol.Error `json:"error"`
+		}
+		err = json.Unmarshal(line, &reply)
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("the answer to %s is not of this protocol: %w", request, err)
+		case reply.ID != "doctor" && reply.Error == nil:
+			continue // an event of before
+		case reply.Error != nil:
+			return "", fmt.Errorf("%s is refused: %s: %s", request, reply.Error.Code, reply.Error.Message)
+		case reply.Type != want:
+			return "", fmt.Errorf("the answer to %s is %.40q, want %q", request, reply.Type, want)
+		case reply.V != "" && reply.V != protocol.Version:
+			return "", fmt.Errorf("it speaks protocol %.20q, not %q", reply.V, protocol.Version)
+		case reply.Payload.Epoch != "":
+			return "a daemon sends its events, epoch " + reply.Payload.Epoch, nil
+		}
+		return "a daemon answers, protocol " + protocol.Version, nil
+	}
+}

@@ -1,0 +1,183 @@
+package doctor
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"noused/internal/tool"
+)
+
+// tools looks at every descriptor as the daemon reads them (tools.md §1), and
+// starts none of the programs.
+func (e *exam) tools(ctx context.Context) {
+	if info, err := os.Stat(e.Workdir); err != nil || !info.IsDir() {
+		e.fail(Tools, "name a folder with --workdir", "the working folder %s is none", e.Workdir)
+	}
+	defer e.noSandbox()
+	taken := map[string]string{}
+	for _, d := range e.Builtin {
+		taken[d.Name] = "a built-in tool"
+		e.tool(d, "the built-in tools")
+	}
+	for _, dir := range e.ToolsDirs {
+		entries, err := os.ReadDir(dir)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			e.ok(Tools, "%s is not there, so no tools are in it", dir)
+			continue
+		case err != nil:
+			e.fail(Tools, "make it a folder that you can read, or name another with --tools-dir", "%v", err)
+			continue
+		}
+		e.replaceable(dir)
+		for _, entry := range entries {
+			if ctx.Err() != nil {
+				return
+			}
+			if !strings.HasSuffix(entry.Name(), ".json") || strings.HasPrefix(entry.Name(), ".") {
+				continue
+			}
+			e.descriptor(filepath.Join(dir, entry.Name()), taken)
+		}
+	}
+}
+
+// replaceable tells of a folder in which everybody could put a program that the
+// daemon starts.
+func (e *exam) replaceable(dir string) {
+	info, err := os.Stat(dir)
+	if err != nil || info.Mode().Perm()&0o002 == 0 {
+		return
+	}
+	e.mend(Finding{
+		Status: Fail, Area: Tools, What: fmt.Sprintf("everybody may put tools into %s (mode %04o)", dir, info.Mode().Perm()), Fix: "chmod o-w " + quote(dir),
+	}, "only you may now", func() error { return restrict(dir, info.Mode().Perm()&0o700) })
+}
+
+func (e *exam) descriptor(file string, taken map[string]string) {
+	d, err := tool.LoadDescriptor(file, e.Workdir, e.Environ)
+	if err != nil {
+		fix := "correct it; docs/tools.md describes every field"
+		if field := (*tool.FieldError)(nil); errors.As(err, &field) {
+			fix = "correct the field " + field.Field + "; docs/tools.md describes it"
+		}
+		e.fail(Tools, fix, "%v", err)
+		return
+	}
+	if first := taken[d.Name]; first != "" {
+		e.fail(Tools, "give it another name", "tool descriptor %s: name: %q is taken by %s", file, d.Name, first)
+		return
+	}
+	taken[d.Name] = file
+	e.found = append(e.found, d)
+	e.tool(d, fmt.Sprintf("%s %s (%s)", d.Kind, d.Name, file))
+}
+
+// tool looks whether a tool could be started, in the sandbox that it asks for.
+func (e *exam) tool(d *tool.Descriptor, who string) {
+	where := "at " + d.Transport.URL + ", which was not asked"
+	if d.Transport.Type == "stdio" {
+		command, err := d.Command()
+		if err == nil {
+			err = interpreter(d, command.Path)
+		}
+		if err != nil {
+			e.fail(Tools, "install the program, make it executable (chmod +x), or correct transport.command or workdir", "%s: %v", who, err)
+			return
+		}
+		where = command.Path
+		if d.File == "" {
+			where = "part of noused"
+		}
+	}
+	if d.Sandbox == tool.SandboxNone {
+		e.ok(Tools, "%s: %s", who, where)
+		return
+	}
+	e.boxed = true
+	err := e.sandbox(*d)
+	switch {
+	case err == nil:
+		e.ok(Tools, "%s: %s, in a sandbox", who, where)
+	case d.SandboxRequired:
+		e.fail(Tools, "use a kernel that has Landlock (Linux 6.2 or later, with landlock in the boot parameter lsm=), or do without the sandbox",
+			"%s cannot have its sandbox and is refused: %v", who, err)
+	default:
+		e.warn(Tools, "use a kernel that has Landlock (Linux 6.2 or later)", "%s runs with less of a sandbox than it asks for: %v", who, err)
+	}
+}
+
+// sandbox is an error where a tool cannot have its sandbox. It is asked for one
+// that is required, with a folder to write to of its own, so that the answer is
+// plain and no cache folder is made for it.
+func (e *exam) sandbox(d tool.Descriptor) error {
+	d.SandboxRequired, d.SandboxWrite = true, []string{d.Workdir}
+	return e.Sandbox(&d)
+}
+
+// noSandbox says whether there would be sandboxes, where no tool has told yet.
+func (e *exam) noSandbox() {
+	if e.boxed {
+		return
+	}
+	err := e.sandbox(tool.Descriptor{
+		Name: "any", Sandbox: tool.SandboxWorkdir, Workdir: e.Workdir, Transport: tool.Transport{Type: "stdio", Command: []string{"true"}},
+	})
+	if err != nil {
+		e.ok(Tools, "no tool asks for a sandbox, and none could be had: %v", err)
+		return
+	}
+	e.ok(Tools, "no tool asks for a sandbox; the kernel has what one needs")
+}
+
+// interpreter is an error where the program is a script whose interpreter is
+// missing.
+func interpreter(d *tool.Descriptor, program string) error {
+	f, err := os.Open(program)
+	if err != nil {
+		return nil // it may be executable and not readable
+	}
+	defer func() { _ = f.Close() }()
+	line, err := bufio.NewReader(io.LimitReader(f, 256)).ReadString('\n') // as much as the kernel reads
+	script, ok := strings.CutPrefix(line, "#!")
+	words := strings.Fields(script)
+	if !ok || err != nil || len(words) == 0 {
+		return nil
+	}
+	if filepath.Base(words[0]) == "env" {
+		if len(words) != 2 { // options of env
+			return nil
+		}
+		words = words[1:]
+	}
+	if _, err := d.LookPath(words[0]); err != nil {
+		return fmt.Errorf("the interpreter of %s: %w", program, err)
+	}
+	return nil
+}
+
+// model looks whether there is the model that answers prompts. No provider is
+// asked.
+func (e *exam) model(context.Context) {
+	switch e.Provider {
+	case "offline":
+		e.ok(Model, "offline: it is built in and needs nothing")
+	case "module":
+		for _, d := range e.found {
+			if d.Kind == tool.KindProvider && d.Name == e.ModelName {
+				e.ok(Model, "module/%s: %s describes it; it was not started", d.Name, d.File)
+				return
+			}
+		}
+		e.fail(Model, "put its descriptor into "+few(e.ToolsDirs)+", or choose another model with --model",
+			"module/%s: no usable descriptor in the tools directories has this name and kind provider", e.ModelName)
+	default:
+		e.ok(Model, "%s/%s: not checked", e.Provider, e.ModelName)
+	}
+}

@@ -1,0 +1,119 @@
+package runloop
+
+import (
+	"context"
+	"errors"
+
+	"noused/internal/model"
+	"noused/internal/protocol"
+	"noused/internal/session"
+)
+
+// deleteIn ends the loop of a session that is to be deleted, unless something
+// is going on in it. Its reply is the last thing the loop does.
+type deleteIn struct{ ticket ticket }
+
+func (in deleteIn) step(m *machine) {
+	switch {
+	case m.s.Run != nil:
+		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "session %s is running %s", m.s.ID, m.s.Run.ID))
+	case m.phase == compacting:
+		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "session %s is being compacted", m.s.ID))
+	default:
+		m.deleted = true
+		m.reply(in.ticket, nil)
+	}
+}
+
+// deleteSession closes a session and removes it from the disk. The session's own
+// loop says whether nothing is going on in it, and takes no input after that;
+// whoever asks for the session meanwhile waits, and is told that there is none.
+func (h *Hub) deleteSession(ctx context.Context, p protocol.DeleteSessionParams) (protocol.SessionDeleted, error) {
+	id := p.SessionID
+	l, unclaim, err := h.claim(id)
+	if err != nil {
+		return protocol.SessionDeleted{}, err
+	}
+	defer unclaim()
+	if err := l.finish(context.WithoutCancel(ctx)); err != nil {
+		return protocol.SessionDeleted{}, err
+	}
+	h.choosing.Lock()
+	err = h.env.Store.Delete(id, h.env.Now())
+	h.choosing.Unlock()
+	ended := model.AuditEvent{Event: "session:end", Component: "session", SessionID: id}
+	if err == nil {
+		ended.Data = []byte(`{"deleted":true}`)
+	}
+	h.env.Audit(ended)
+	switch {
+	case errors.Is(err, session.ErrNotFound): // somebody else took the file away
+		return protocol.SessionDeleted{}, notFound(id)
+	case err != nil:
+		return protocol.SessionDeleted{}, &protocol.Error{Code: protocol.SessionError, Message: "the session cannot be deleted", Cause: err.Error()}
+	}
+	return protocol.SessionDeleted{SessionID: id}, nil
+}
+
+// claim returns the loop of a session, and sees to it that nobody opens the
+// session again after that loop's end before unclaim is called.
+func (h *Hub) claim(id string) (l *loop, unclaim func(), err error) {
+	for {
+		l, release, err := h.acquire(id)
+		if err != nil {
+			return nil, nil, err
+		}
+		h.mu.Lock()
+		others := h.opening[id]
+		if others == nil {
+			h.opening[id] = make(chan struct{})
+		}
+		h.mu.Unlock()
+		if others == nil {
+			return l, func() {
+				release()
+				h.unclaim(l)
+			}, nil
+		}
+		release()
+		<-others
+	}
+}
+
+func (h *Hub) unclaim(l *loop) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l.hasEnded() && l.failure == nil {
+		if h.loops[l.id] == l {
+			delete(h.loops, l.id)
+		}
+		delete(h.repairs, l.id)
+	}
+	close(h.opening[l.id])
+	delete(h.opening, l.id)
+}
+
+// finish has the loop end for good, or tells why it may not.
+func (l *loop) finish(ctx context.Context) error {
+	c := newCall()
+	err := l.post(ctx, deleteIn{c})
+	if err == nil {
+		_, err = l.await(ctx, c.reply)
+	}
+	switch {
+	case errors.Is(err, errStopped) && l.failure != nil:
+		return l.failure
+	case errors.Is(err, errStopped):
+		return shuttingDown()
+	case err != nil:
+		return err
+	}
+	<-l.done
+	return nil
+}
+
+// gone reports that a session was deleted while somebody looked at it.
+func gone(err error) bool {
+	var wire *protocol.Error
+	return errors.Is(err, session.ErrNotFound) || errors.As(err, &wire) && wire.Code == protocol.SessionNotFound
+}

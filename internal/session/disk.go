@@ -1,0 +1,53 @@
+package session
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Disk is how a Store changes what is on the disk; reading is the operating
+// system's own. The methods block as those of os do and return their errors;
+// Sync is fdatasync, SyncDir makes the names in a directory durable (wire-v1
+// §7). Safe for concurrent use.
+//
+// It is there so that tests can have every one of these operations fail, be cut
+// short or be the last.
+type Disk interface {
+	Write(f *os.File, text []byte) (int, error)
+	Sync(f *os.File) error
+	Truncate(f *os.File, size int64) error
+	Link(from, to string) error
+	SyncDir(dir string) error
+}
+
+// OSDisk is the operating system's.
+type OSDisk struct{}
+
+// Write appends text to f.
+func (OSDisk) Write(f *os.File, text []byte) (int, error) { return f.Write(text) }
+
+// Sync returns when the file's content is durable.
+func (OSDisk) Sync(f *os.File) error {
+	for {
+		if err := unix.Fdatasync(int(f.Fd())); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// Truncate cuts f off at size bytes.
+func (OSDisk) Truncate(f *os.File, size int64) error { return f.Truncate(size) }
+
+// Link gives a file a second name. It never replaces another file.
+func (OSDisk) Link(from, to string) error { return os.Link(from, to) }
+
+// SyncDir returns when the names in the directory are durable.
+func (OSDisk) SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

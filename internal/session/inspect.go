@@ -1,0 +1,50 @@
+package session
+
+import (
+	"errors"
+	"os"
+)
+
+// Inspection is what a journal holds, as somebody finds it who only reads.
+type Inspection struct {
+	// State is the fold of what could be read. Its ID is "" where the journal
+	// does not say which session it is; such a session cannot be opened.
+	State *State
+	// Size is the length of all whole lines, Torn that of what follows the last
+	// one, both in bytes. A torn end is cut off when the session is opened.
+	Size, Torn int64
+	// Skipped are the whole lines that no record could be made of, or none that
+	// fits what came before it.
+	Skipped []Problem
+	// Newer says that a later version of the program wrote it, which is where the
+	// fold ends. Such a journal is left alone.
+	Newer bool
+}
+
+// Inspect folds the journal at path without changing anything, whoever has the
+// state directory (wire-v1 §7). What a daemon writes meanwhile may look torn. It
+// reads the whole file; an error means that it could not.
+func Inspect(path string) (Inspection, error) {
+	in := Inspection{State: NewState()}
+	f, err := os.Open(path)
+	if err != nil {
+		return in, err
+	}
+	defer func() { _ = f.Close() }()
+	if in.Size, in.Skipped, err = fold(f, path, in.State); err != nil {
+		in.Newer = errors.Is(err, errNewer)
+		if in.Newer {
+			err = nil
+		}
+		return in, err
+	}
+	if n := len(in.Skipped); n > 0 && errors.Is(in.Skipped[n-1].Err, errTorn) {
+		in.Skipped = in.Skipped[:n-1]
+		info, err := f.Stat()
+		if err != nil {
+			return in, err
+		}
+		in.Torn = max(info.Size()-in.Size, 1)
+	}
+	return in, nil
+}

@@ -1,0 +1,376 @@
+// Package sessiontest reads what the journals of sessions say, as an oracle for
+// tests that kill a daemon or fail its disk (wire-v1 §7).
+//
+// Concurrency: a Story belongs to one goroutine.
+//
+// It refuses to share code with the fold it is held against.
+package sessiontest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/model"
+	"noused/internal/protocol"
+	"noused/internal/protocol/protocoltest"
+	"noused/internal/session"
+)
+
+// Story is a session as its journal tells it, read anew so that the fold in
+// package session is not its own witness: each record stands for the events
+// that have to be announced with it, in that order, and those are held against
+// the invariants of wire-v1 §4. Make it with New.
+type Story struct {
+	ID        string
+	Events    []string // the essence of every event so far
+	Parent    string
+	Modes     map[string]string // by kind: "steer", "follow_up"
+	Tools     []string          // the active ones, if they were chosen
+	Chosen    bool
+	Leaf      string
+	Leaves    map[string]bool   // that a client ever moved to
+	Texts     map[string]string // of every entry, by id
+	Summaries map[string]bool   // of every compaction
+
+	Inputs    map[string]session.Input
+	Said      map[string]int      // how many inputs have that text
+	Keys      map[string]int      // how many inputs have that idempotency key
+	Delivered map[string]int      // how many messages deliver that input
+	Aborts    map[string][]string // what an abort took out of the queues, by run
+	Calls     map[string]bool     // every tool call that was started
+	Runs      map[string]string   // every run's stop reason, "" while it is active
+
+	Run     string          // the active one
+	Pending []session.Input // accepted and not yet delivered
+
+	Resumed int // how often runs were resumed
+	Cut     int // tool calls that a crash left without a result
+	GivenUp int // runs that ended in a crash loop
+
+	Wrong []string // what the journal says that cannot be
+
+	checker     *protocoltest.Checker
+	read        int    // bytes of the journal that were taken in
+	turn, turns int    // turn is 0 between turns
+	open        string // the tool call that runs
+	interrupted string // the tool call that a crash left without a result
+	aborting    bool
+	crashes     int
+	parked      bool
+}
+
+// New returns the story of a session of which nothing was read.
+func New(id string) *Story {
+	return &Story{
+		ID: id, checker: protocoltest.NewChecker(), Modes: map[string]string{"steer": "one-at-a-time", "follow_up": "one-at-a-time"},
+		Leaves: map[string]bool{}, Texts: map[string]string{}, Summaries: map[string]bool{},
+		Inputs: map[string]session.Input{}, Said: map[string]int{}, Keys: map[string]int{}, Delivered: map[string]int{},
+		Aborts: map[string][]string{}, Calls: map[string]bool{}, Runs: map[string]string{},
+	}
+}
+
+// Owed are the runs that have to end: the active one, or one that was promised
+// and not started.
+func (s *Story) Owed() map[string]bool {
+	runs := map[string]bool{}
+	if s.Run != "" {
+		runs[s.Run] = true
+	}
+	for _, in := range s.Pending {
+		runs[in.RunID] = true
+	}
+	return runs
+}
+
+// Done reports texts that were neither delivered nor handed back, and runs that
+// have not ended.
+func (s *Story) Done() error { return s.checker.Done() }
+
+// Take reads what the journal has gained since the last time. A torn last line
+// is nothing that anybody was told of.
+func (s *Story) Take(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if len(text) < s.read {
+		return fmt.Errorf("the journal has lost %d bytes of whole lines", s.read-len(text))
+	}
+	for {
+		line, _, whole := bytes.Cut(text[s.read:], []byte("\n"))
+		if !whole {
+			return nil
+		}
+		var r struct {
+			Type string         `json:"type"`
+			Data jsontext.Value `json:"data"`
+		}
+		if err := json.Unmarshal(line, &r); err != nil {
+			return fmt.Errorf("byte %d of the journal: %w in %.200s", s.read, err, line)
+		}
+		if err := s.record(r.Type, r.Data); err != nil {
+			return fmt.Errorf("byte %d of the journal: %w", s.read, err)
+		}
+		s.read += len(line) + 1
+	}
+}
+
+func (s *Story) bad(format string, args ...any) {
+	s.Wrong = append(s.Wrong, fmt.Sprintf(format, args...))
+}
+
+// happened is an event that the record stands for.
+func (s *Story) happened(ev protocol.Event) {
+	if err := s.checker.Event(ev); err != nil {
+		s.bad("the journal tells of events out of order: %v", err)
+	}
+	if e := Essence(ev); e != "" {
+		s.Events = append(s.Events, e)
+	}
+}
+
+func (s *Story) ref() protocol.Ref {
+	ref := protocol.Ref{RunID: s.Run, SessionID: s.ID}
+	if s.turn > 0 {
+		ref.TurnID = strconv.Itoa(s.turn)
+	}
+	return ref
+}
+
+func recordOf[F session.Fact](data jsontext.Value, take func(F)) error {
+	var f F
+	if err := json.Unmarshal(data, &f); err != nil {
+		return err
+	}
+	take(f)
+	return nil
+}
+
+func (s *Story) record(kind string, data jsontext.Value) error {
+	switch kind {
+	case "created":
+		return recordOf(data, func(f session.Created) { s.Parent = f.ParentID })
+	case "input":
+		return recordOf(data, s.input)
+	case "run_started":
+		return recordOf(data, s.runStarted)
+	case "turn_started":
+		return recordOf(data, func(f session.TurnStarted) {
+			s.turn, s.turns = f.Turn, s.turns+1
+			s.happened(protocol.TurnStart{Ref: s.ref(), Kind: f.Kind, InputIDs: f.InputIDs})
+		})
+	case "message":
+		return recordOf(data, s.message)
+	case "tool_started":
+		return recordOf(data, func(f session.ToolStarted) {
+			if s.Calls[f.CallID] {
+				s.bad("tool call %s was started twice", f.CallID)
+			}
+			s.Calls[f.CallID], s.open = true, f.CallID
+			s.happened(protocol.ToolStart{Ref: s.ref(), ToolCallID: f.CallID})
+		})
+	case "turn_ended":
+		return recordOf(data, func(f session.TurnEnded) {
+			s.happened(protocol.TurnEnd{Ref: s.ref(), StopReason: f.StopReason})
+			s.turn = 0
+		})
+	case "abort_requested":
+		return recordOf(data, func(f session.AbortRequested) {
+			s.Aborts[f.RunID] = s.handBack()
+			s.happened(protocol.Status{Ref: s.ref(), Code: "abort_requested"})
+			s.aborting = true
+		})
+	case "run_ended":
+		return recordOf(data, s.runEnded)
+	case "run_parked":
+		s.parked = true
+	case "run_resumed":
+		return recordOf(data, s.runResumed)
+	case "mode_set":
+		return recordOf(data, func(f session.ModeSet) { s.Modes[f.Kind] = f.Mode })
+	case "tools_set":
+		return recordOf(data, func(f session.ToolsSet) { s.Tools, s.Chosen = f.Tools, true })
+	case "leaf_set":
+		return recordOf(data, func(f session.LeafSet) { s.Leaf, s.Leaves[f.LeafID] = f.LeafID, true })
+	case "compacted":
+		return recordOf(data, func(f session.Compacted) {
+			s.entry(f.ID, f.Summary)
+			s.Summaries[f.Summary] = true
+		})
+	}
+	return nil
+}
+
+func (s *Story) input(f session.Input) {
+	if _, twice := s.Inputs[f.InputID]; twice {
+		s.bad("input %s was accepted twice", f.InputID)
+	}
+	s.Inputs[f.InputID] = f
+	s.Said[f.Text]++
+	if f.Key != "" {
+		s.Keys[f.Key]++
+	}
+	s.Pending = append(s.Pending, f)
+	s.checker.Accepted(f.InputID, f.RunID)
+	if f.Kind != "prompt" {
+		s.happened(protocol.Status{Ref: s.ref(), Code: f.Kind + "_queued", InputID: f.InputID})
+	}
+}
+
+func (s *Story) runStarted(f session.RunStarted) {
+	if _, twice := s.Runs[f.RunID]; twice {
+		s.bad("run %s was started twice", f.RunID)
+	}
+	s.Run, s.turn, s.turns, s.open, s.aborting, s.crashes, s.parked = f.RunID, 0, 0, "", false, 0, false
+	s.Runs[f.RunID] = ""
+	s.happened(protocol.AgentStart{Ref: s.ref()})
+}
+
+func (s *Story) entry(id, text string) {
+	if _, twice := s.Texts[id]; twice {
+		s.bad("entry %s is there twice", id)
+	}
+	s.Texts[id], s.Leaf = text, id
+}
+
+func (s *Story) message(f session.MessageAdded) {
+	s.entry(f.ID, f.Message.Text)
+	if s.Run != f.RunID {
+		return // copied from the parent
+	}
+	if f.InputID != "" {
+		s.Delivered[f.InputID]++
+		s.Pending = slices.DeleteFunc(s.Pending, func(in session.Input) bool { return in.InputID == f.InputID })
+	}
+	ref := s.ref()
+	switch f.Message.Role {
+	case model.User:
+		s.happened(protocol.MessageStart{Ref: ref, MessageID: f.ID, Role: "user", Text: f.Message.Text})
+		s.happened(protocol.MessageEnd{Ref: ref, MessageID: f.ID, Role: "user", Text: f.Message.Text})
+	case model.Assistant:
+		end := protocol.MessageEnd{Ref: ref, MessageID: f.ID, Role: "assistant", Text: f.Message.Text, StopReason: string(f.StopReason)}
+		for _, c := range f.Message.ToolCalls {
+			end.ToolCalls = append(end.ToolCalls, protocol.ToolCall{ID: c.ID, Name: c.Name, Arguments: jsontext.Value(c.Arguments)})
+		}
+		s.happened(protocol.MessageStart{Ref: ref, MessageID: f.ID, Role: "assistant"})
+		s.happened(end)
+	case model.Tool:
+		s.toolResult(f.Message)
+	}
+}
+
+func (s *Story) toolResult(m model.Message) {
+	ref := s.ref()
+	if s.interrupted != "" {
+		if s.interrupted != m.ToolCallID || !strings.Contains(m.Text, "its effect is unknown") {
+			s.bad("tool call %s was running at the crash; the next result is %q of %s", s.interrupted, m.Text, m.ToolCallID)
+		}
+		s.interrupted = ""
+	}
+	if s.open == "" {
+		if s.aborting {
+			return // it was never run, and is not told of
+		}
+		s.happened(protocol.ToolStart{Ref: ref, ToolCallID: m.ToolCallID})
+	}
+	s.open = ""
+	skipped := strings.HasPrefix(m.Text, "skipped:")
+	s.happened(protocol.ToolEnd{Ref: ref, ToolCallID: m.ToolCallID, ToolName: m.ToolName, OK: m.OK, Result: m.Text, Skipped: skipped})
+}
+
+// handBack takes everything that waits out of the queues.
+func (s *Story) handBack() []string {
+	ids := []string{}
+	for _, in := range s.discarded() {
+		ids = append(ids, in.InputID)
+		if err := s.checker.HandedBack([]protocol.DiscardedInput{in}); err != nil {
+			s.bad("%v", err)
+		}
+	}
+	s.Pending = nil
+	return ids
+}
+
+func (s *Story) discarded() []protocol.DiscardedInput {
+	var out []protocol.DiscardedInput
+	for _, in := range s.Pending {
+		out = append(out, protocol.DiscardedInput{InputID: in.InputID, Kind: in.Kind, Text: in.Text})
+	}
+	return out
+}
+
+func (s *Story) runEnded(f session.RunEnded) {
+	if s.Runs[f.RunID] != "" {
+		s.bad("run %s ended twice", f.RunID)
+	}
+	if f.Code == "crash_loop" {
+		if s.GivenUp++; s.crashes != 3 {
+			s.bad("run %s is given up after %d crashes", f.RunID, s.crashes)
+		}
+	}
+	end := protocol.AgentEnd{Ref: protocol.Ref{RunID: s.Run, SessionID: s.ID}, StopReason: f.StopReason, Turns: s.turns, Discarded: s.discarded()}
+	s.happened(end)
+	s.Runs[f.RunID], s.Run, s.Pending, s.open = f.StopReason, "", nil, ""
+}
+
+func (s *Story) runResumed(f session.RunResumed) {
+	switch {
+	case f.RunID != s.Run:
+		s.bad("run %s was resumed while %q was active", f.RunID, s.Run)
+	case !s.parked:
+		s.crashes++
+	}
+	if s.parked = false; s.crashes > 3 {
+		s.bad("run %s was resumed after %d crashes", f.RunID, s.crashes)
+	}
+	s.Resumed++
+	if s.interrupted = s.open; s.open != "" {
+		s.Cut++
+	}
+	s.happened(protocol.Status{Ref: s.ref(), Code: "run_resumed"})
+}
+
+// Essence is what of an event has to be in the journal, "" for one that need
+// not be.
+func Essence(ev protocol.Event) string {
+	at := ev.Where()
+	what := ""
+	switch ev := ev.(type) {
+	case protocol.AgentStart:
+	case protocol.AgentEnd:
+		what = fmt.Sprint(ev.StopReason, " after turns: ", ev.Turns, " discarded: ", ev.Discarded)
+	case protocol.TurnStart:
+		what = fmt.Sprint(ev.Kind, ev.InputIDs)
+	case protocol.TurnEnd:
+		what = ev.StopReason
+	case protocol.MessageStart:
+		if ev.Role != "user" {
+			return ""
+		}
+		what = fmt.Sprint(ev.MessageID, " ", ev.Text)
+	case protocol.MessageEnd:
+		what = fmt.Sprint(ev.MessageID, " ", ev.Role, " ", ev.StopReason, " ", ev.Text)
+		for _, c := range ev.ToolCalls {
+			what += fmt.Sprint("; ", c.ID, " ", c.Name, " ", c.Arguments)
+		}
+	case protocol.ToolStart:
+		what = ev.ToolCallID
+	case protocol.ToolEnd:
+		what = fmt.Sprint(ev.ToolCallID, " ", ev.ToolName, " ", ev.OK, " ", ev.Skipped, " ", ev.Result)
+	case protocol.Status:
+		if ev.Code == "compacted" || at.RunID == "" {
+			return ""
+		}
+		what = fmt.Sprint(ev.Code, " ", ev.InputID)
+	default:
+		return ""
+	}
+	return fmt.Sprintf("%s %s turn %s: %s", ev.Type(), at.RunID, at.TurnID, what)
+}
