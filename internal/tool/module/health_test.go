@@ -66,7 +66,7 @@ func TestAModuleThatIsNotUsedIsNotAsked(t *testing.T) {
 	b.succeeds("text")
 	for idle := false; !idle; { // the clock has found out
 		b.host.mu.Lock()
-		idle = b.host.timer == nil
+		idle = b.host.timer == nil && b.host.check == nil
 		b.host.mu.Unlock()
 	}
 	asked := b.happened("health")
