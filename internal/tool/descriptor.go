@@ -412,7 +412,7 @@ func readable(err error) error {
 		if s.Err != nil {
 			return field(where, "%v", s.Err)
 		}
-		return field(where, "cannot be a JSON %s", kindName(s.JSONKind))
+		return field(where, "cannot be a JSON %s", KindName(s.JSONKind))
 	}
 	var x *jsontext.SyntacticError
 	if errors.As(err, &x) {
@@ -421,7 +421,8 @@ func readable(err error) error {
 	return err
 }
 
-func kindName(k jsontext.Kind) string {
+// KindName is a kind of JSON value in words.
+func KindName(k jsontext.Kind) string {
 	switch k {
 	case '{':
 		return "object"

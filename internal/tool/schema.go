@@ -119,7 +119,7 @@ func prepareArguments(s *jsonschema.Schema, args json.RawMessage) (json.RawMessa
 		return nil, Faultf(BadRequest, "arguments are not a JSON object: not valid JSON")
 	}
 	if v.Kind() != '{' {
-		return nil, Faultf(BadRequest, "arguments are not a JSON object but a JSON %s", kindName(v.Kind()))
+		return nil, Faultf(BadRequest, "arguments are not a JSON object but a JSON %s", KindName(v.Kind()))
 	}
 	if s == nil {
 		return args, nil

@@ -8,6 +8,8 @@ import (
 
 	jsonx "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/tool"
 )
 
 // decode reads params or arguments into a struct. Absent ones are an empty
@@ -37,19 +39,7 @@ func decode(v jsontext.Value, prefix string, into any) *fault {
 	case s.JSONKind == 0 && s.Err != nil, errors.Is(s.Err, errNotWhole):
 		return faultf(invalidParams, "%s: %v", field, s.Err)
 	}
-	return faultf(invalidParams, "%s: cannot be a JSON %s", field, kindName(s.JSONKind))
-}
-
-func kindName(k jsontext.Kind) string {
-	switch k {
-	case '{':
-		return "object"
-	case '[':
-		return "array"
-	case 't', 'f':
-		return "boolean"
-	}
-	return k.String()
+	return faultf(invalidParams, "%s: cannot be a JSON %s", field, tool.KindName(s.JSONKind))
 }
 
 // arguments reads an operation's arguments.

@@ -2,10 +2,7 @@ package module
 
 import (
 	"bufio"
-	"context"
-	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -35,57 +32,16 @@ func rote() int {
 // read its answer.
 func BenchmarkCall(b *testing.B) {
 	b.Run("raw", func(b *testing.B) {
-		b.ReportAllocs()
-		cmd := exec.Command(tooltest.Self(b))
-		cmd.Env = append(os.Environ(), tooltest.Mode+"=rote")
-		in, out := pipes(b, cmd)
-		lines := bufio.NewReader(out)
-		request := []byte(`{"method":"invoke","op":"run","args":{"n":1}}` + "\n")
-		for b.Loop() {
-			if _, err := in.Write(request); err != nil {
-				b.Fatal(err)
-			}
-			if _, err := lines.ReadSlice('\n'); err != nil {
-				b.Fatal(err)
-			}
-		}
-		in.Close()
-		if err := cmd.Wait(); err != nil {
-			b.Fatal(err)
-		}
+		tooltest.BenchPipe(b, "rote", b.TempDir(), []byte(`{"method":"invoke","op":"run","args":{"n":1}}`+"\n"))
 	})
 	b.Run("registry", func(b *testing.B) {
-		b.ReportAllocs()
 		dir := b.TempDir()
 		d := tooltest.New(b, "x", "module", "rote")
 		delete(d, "operations")
 		d.Write(b, dir)
-		reg := tool.New(tool.Options{
+		tooltest.BenchCalls(b, tool.New(tool.Options{
 			Dirs: []string{dir}, Workdir: b.TempDir(), OutputDir: b.TempDir(),
 			Dialects: map[string]tool.Dialect{tool.Module: Dialect},
-		})
-		defer reg.Close(context.Background())
-		inv := tooltest.Invocation("x.run", `{"n":1}`)
-		reg.List(b.Context())
-		for b.Loop() {
-			if r := reg.Call(b.Context(), inv, nil); !r.OK {
-				b.Fatalf("got %+v, want ok", r)
-			}
-		}
+		}))
 	})
-}
-
-func pipes(b *testing.B, cmd *exec.Cmd) (io.WriteCloser, io.Reader) {
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	return in, out
 }
