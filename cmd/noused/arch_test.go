@@ -37,7 +37,7 @@ var layers = []layer{
 	{pattern: "internal/audit", ours: []string{"internal/model"}, logs: true},
 	{pattern: "internal/tool", ours: []string{"internal/model", "internal/protocol"}, logs: true},
 	{pattern: "internal/tool/...", ours: []string{"internal/tool", "internal/model", "internal/protocol"}, logs: true},
-	{pattern: "internal/model/...", ours: []string{"internal/model"}},
+	{pattern: "internal/model/...", ours: []string{"internal/model", "internal/model/wire"}},
 	{pattern: "internal/doctor", ours: []string{"internal/session", "internal/tool", "internal/protocol", "internal/lock"}},
 	{pattern: "internal/client", ours: []string{"internal/protocol"}},
 	{pattern: "internal/client/clienttest", ours: []string{"internal/protocol"}},

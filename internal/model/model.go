@@ -10,7 +10,18 @@ package model
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
+)
+
+// Errors of a stream that a caller may want to act on; providers wrap them.
+var (
+	// ErrTruncated: the answer broke off without a reason to stop. What was
+	// yielded before it stands.
+	ErrTruncated = errors.New("the model's answer broke off")
+	// ErrContextTooLong: the provider refused the request for its length. The
+	// same request will be refused again; a compacted one may not.
+	ErrContextTooLong = errors.New("the context is too long for the model")
 )
 
 // Role of a message in a conversation.
@@ -37,6 +48,7 @@ const (
 )
 
 // Usage counts tokens. Providers that do not report leave it zero.
+// CachedTokens are those of InputTokens that the provider had in its cache.
 type Usage struct {
 	InputTokens  int64 `json:"input_tokens"`
 	OutputTokens int64 `json:"output_tokens"`
@@ -58,8 +70,9 @@ type ToolCall struct {
 }
 
 // Message is one entry of a conversation as a model sees it. ToolCalls belong
-// to assistant messages; ToolCallID, ToolName and OK to tool results. With
-// Summary set, a user message is none that somebody wrote: it stands for a part
+// to assistant messages, and so do ThinkingBlocks, which repeat Thinking where
+// the provider wants it back; Attachments belong to user messages; ToolCallID,
+// ToolName and OK to tool results. With Summary set, a user message is none that somebody wrote: it stands for a part
 // of the conversation that was compacted. Opens marks the first message of a
 // turn, as far as that is known.
 type Message struct {
@@ -72,6 +85,26 @@ type Message struct {
 	OK         bool       `json:"ok,omitzero"`
 	Summary    bool       `json:"summary,omitzero"`
 	Opens      bool       `json:"-"`
+
+	ThinkingBlocks []ThinkingBlock `json:"thinking_blocks,omitzero"`
+	Attachments    []Attachment    `json:"attachments,omitzero"`
+}
+
+// ThinkingBlock is a piece of thinking that goes back, exactly as it was, to
+// the provider that made it and to no other. Maker names that provider; Text
+// and Signature, or Data alone where the thinking is hidden, are its own.
+type ThinkingBlock struct {
+	Maker     string `json:"maker"`
+	Text      string `json:"text,omitzero"`
+	Signature string `json:"signature,omitzero"`
+	Data      string `json:"data,omitzero"`
+}
+
+// Attachment is something that a user message shows beside its text, an image
+// for one. In JSON, Data is base64.
+type Attachment struct {
+	MediaType string `json:"media_type"`
+	Data      []byte `json:"data"`
 }
 
 // ToolSpec describes one callable operation to a model. Params is a JSON
@@ -95,13 +128,30 @@ type Request struct {
 
 // Delta is one piece of a streamed assistant message; exactly one of the
 // fields is set, but the last one carries Stop, and may carry Usage with it.
+// ToolCalls and ThinkingBlocks come whole, and only when the message is
+// complete. A Notice is no piece of the message.
 type Delta struct {
-	Text     string
-	Thinking string
-	ToolCall *ToolCall
-	Stop     StopReason
-	Usage    Usage
+	Text          string
+	Thinking      string
+	ThinkingBlock *ThinkingBlock
+	ToolCall      *ToolCall
+	Notice        *Notice
+	Stop          StopReason
+	Usage         Usage
 }
+
+// Notice tells people of something that a model call got over. Code is that of
+// a warning event. NoticeRetry: the request failed and is sent again, as the
+// attempt with that number, after Delay.
+type Notice struct {
+	Code    string
+	Message string
+	Attempt int
+	Delay   time.Duration
+}
+
+// NoticeRetry is the code of a Notice of a request that is sent again.
+const NoticeRetry = "provider_retry"
 
 // Invocation is one tool call on its way to a tool.
 type Invocation struct {

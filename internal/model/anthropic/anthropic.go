@@ -1,0 +1,64 @@
+// Package anthropic speaks Anthropic's messages (models.md).
+//
+// Concurrency: any number of streams may run at once.
+//
+// It refuses to take a message for complete that has no message_stop, and to
+// send thinking to anybody but the host that signed it.
+package anthropic
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"noused/internal/model"
+	"noused/internal/model/wire"
+)
+
+// BaseURL is Anthropic's own; /v1 need not be there.
+const BaseURL = "https://api.anthropic.com"
+
+// DefaultMaxOutputTokens is sent where nothing is configured: the API wants a
+// number, and a model that can do less refuses with one it can.
+const DefaultMaxOutputTokens = 32000
+
+// Model is one model of one server.
+type Model struct {
+	client *wire.Client
+}
+
+// New returns a model, or an error that names the option that is wrong. Without
+// a BaseURL it is Anthropic's.
+func New(o wire.Options) (*Model, error) {
+	if u, err := url.Parse(o.BaseURL); err == nil {
+		u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, "/"), "/v1")
+		o.BaseURL = u.String()
+	}
+	client, err := wire.New(o, wire.Defaults{BaseURL: BaseURL, Reserved: []string{"messages", "model", "stream", "system", "tools"}})
+	if err != nil {
+		return nil, err
+	}
+	return &Model{client: client}, nil
+}
+
+// Close closes the connections that are kept for later streams.
+func (m *Model) Close() { m.client.Close() }
+
+// Stream yields one assistant message: text and thinking as they come, then the
+// thinking blocks and the tool calls, then Stop with the usage. It ends when ctx
+// does, with its cause. Errors are *wire.Error; model.ErrContextTooLong and
+// model.ErrTruncated are told apart with errors.Is.
+func (m *Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error] {
+	names := wire.NewNames(req)
+	header := http.Header{"Anthropic-Version": {"2023-06-01"}}
+	if key := m.client.Options().APIKey; key != "" {
+		header.Set("X-Api-Key", key)
+	}
+	return m.client.Stream(ctx, "v1/messages", header, encode(m.client, req, names), decoder(names, maker(m.client)))
+}
+
+// maker is who signed the thinking of a server: another host cannot vouch for
+// it.
+func maker(c *wire.Client) string { return "anthropic " + c.Host() }

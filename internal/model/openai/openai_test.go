@@ -1,0 +1,282 @@
+package openai_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"noused/internal/model"
+	"noused/internal/model/openai"
+	"noused/internal/model/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func connect(t *testing.T, o wire.Options, h http.HandlerFunc) *openai.Model {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	o.BaseURL = server.URL + "/v1/"
+	m, err := openai.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	return m
+}
+
+// answer reads a stream to its end.
+func answer(t *testing.T, m *openai.Model, req model.Request) string {
+	t.Helper()
+	var b strings.Builder
+	for d, err := range m.Stream(t.Context(), req) {
+		switch {
+		case err != nil:
+			fmt.Fprintf(&b, " error: %v", err)
+		case d.ToolCall != nil:
+			fmt.Fprintf(&b, "[%s %s %s]", d.ToolCall.ID, d.ToolCall.Name, d.ToolCall.Arguments)
+		case d.Thinking != "":
+			fmt.Fprintf(&b, "<%s>", d.Thinking)
+		case d.Stop != "":
+			fmt.Fprintf(&b, " %s %d/%d", d.Stop, d.Usage.InputTokens, d.Usage.OutputTokens)
+		default:
+			b.WriteString(d.Text)
+		}
+	}
+	return b.String()
+}
+
+func stream(events ...string) string {
+	var b strings.Builder
+	for _, e := range events {
+		b.WriteString("data: " + e + "\n\n")
+	}
+	return b.String()
+}
+
+const stop = `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`
+
+// tidy is JSON with its lines as in the want of a test.
+func tidy(t *testing.T, text string) string {
+	t.Helper()
+	v := jsontext.Value(text)
+	if err := v.Indent(jsontext.WithIndent("  ")); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return string(v)
+}
+
+func TestRequest(t *testing.T) {
+	conversation := []model.Message{
+		{Role: model.User, Text: "one"},
+		{Role: model.User, Text: "look", Attachments: []model.Attachment{{MediaType: "image/png", Data: []byte("PNG")}, {MediaType: "audio/wav", Data: []byte("RIFF")}}},
+		{
+			Role: model.Assistant, Thinking: "hm", ThinkingBlocks: []model.ThinkingBlock{{Maker: "anthropic api.anthropic.com", Text: "hm", Signature: "s"}},
+			ToolCalls: []model.ToolCall{{ID: "call-0199", Name: "t.x", Arguments: []byte(`{"n": 1}`)}, {ID: "call-0200", Name: "y", Arguments: []byte(`"half{"`)}},
+		},
+		{Role: model.Tool, ToolCallID: "call-0199", ToolName: "t.x", Text: "1", OK: true},
+		{Role: model.Tool, ToolCallID: "call-0200", ToolName: "y", Text: "bad_request: no object"},
+		{Role: model.Assistant, Text: "done\xff"},
+		{Role: model.User, Text: "and?"},
+	}
+	for name, c := range map[string]struct {
+		options wire.Options
+		req     model.Request
+		want    string
+	}{
+		"plain": {wire.Options{Model: "m"}, model.Request{Messages: conversation[:1]}, `{
+			"model":"m","messages":[{"role":"user","content":"one"}],"stream":true,"stream_options":{"include_usage":true}}`},
+		"all of it": {
+			wire.Options{Model: "m", MaxOutputTokens: 9, APIKey: "sk-1234"},
+			model.Request{System: "be brief", Messages: conversation, Tools: []model.ToolSpec{
+				{Name: "t.x", Description: "does", Params: []byte(`{"type":"object","properties":{"n":{"type":"integer"}}}`)}, {Name: "y"},
+			}},
+			`{
+			"model":"m","messages":[
+				{"role":"system","content":"be brief"},
+				{"role":"user","content":"one"},
+				{"role":"user","content":[{"type":"text","text":"look"},{"type":"image_url","image_url":{"url":"data:image/png;base64,UE5H"}},
+					{"type":"text","text":"[an attachment of type audio/wav is not shown: this provider does not take it]"}]},
+				{"role":"assistant","content":null,"tool_calls":[
+					{"id":"call00001","type":"function","function":{"name":"t__x","arguments":"{\"n\": 1}"}},
+					{"id":"call00002","type":"function","function":{"name":"y","arguments":"{\"not_an_object\":\"half{\"}"}}]},
+				{"role":"tool","content":"1","tool_call_id":"call00001"},
+				{"role":"tool","content":"bad_request: no object","tool_call_id":"call00002"},
+				{"role":"assistant","content":"done` + "\uFFFD" + `"},
+				{"role":"user","content":"and?"}],
+			"tools":[
+				{"type":"function","function":{"name":"t__x","description":"does","parameters":{"type":"object","properties":{"n":{"type":"integer"}}}}},
+				{"type":"function","function":{"name":"y","parameters":{"properties":{},"type":"object"}}}],
+			"stream":true,"stream_options":{"include_usage":true},"max_tokens":9}`,
+		},
+		"extra": {
+			wire.Options{Model: "m", MaxOutputTokens: 9, Extra: map[string]any{"max_tokens": 5, "temperature": 0.5, "provider": map[string]any{"order": []string{"a"}}}},
+			model.Request{Messages: conversation[:1]},
+			`{
+			"max_tokens":5,"messages":[{"role":"user","content":"one"}],"model":"m","provider":{"order":["a"]},
+			"stream":true,"stream_options":{"include_usage":true},"temperature":0.5}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got, authorization, path string
+			m := connect(t, c.options, func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				got, authorization, path = string(body), r.Header.Get("Authorization"), r.URL.Path
+				_, _ = io.WriteString(w, stream(stop, "[DONE]"))
+			})
+			if said := answer(t, m, c.req); said != " end 0/0" {
+				t.Errorf("got %q", said)
+			}
+			if diff := cmp.Diff(tidy(t, c.want), tidy(t, got)); diff != "" {
+				t.Errorf("the request (-want +got):\n%s", diff)
+			}
+			want := ""
+			if c.options.APIKey != "" {
+				want = "Bearer " + c.options.APIKey
+			}
+			if authorization != want || path != "/v1/chat/completions" {
+				t.Errorf("asked %s with %q, want %q", path, authorization, want)
+			}
+		})
+	}
+}
+
+// OpenAI itself wants the newer name of the limit.
+func TestMaxCompletionTokens(t *testing.T) {
+	var got string
+	m, err := openai.New(wire.Options{Model: "m", MaxOutputTokens: 9, Transport: roundTrip(func(r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got = r.URL.String() + string(body)
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer(t, m, model.Request{})
+	if !strings.HasPrefix(got, "https://api.openai.com/v1/chat/completions{") || !strings.Contains(got, `"max_completion_tokens":9`) || strings.Contains(got, "max_tokens\"") {
+		t.Errorf("asked %s", got)
+	}
+}
+
+type roundTrip func(*http.Request)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
+	f(r)
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(stream(stop, "[DONE]")))}, nil
+}
+
+// A server that refuses to be asked for usage is asked without, from then on.
+func TestUsageRefused(t *testing.T) {
+	var bodies []string
+	m := connect(t, wire.Options{Model: "m"}, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		bodies = append(bodies, string(body))
+		if strings.Contains(string(body), "stream_options") {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			_, _ = io.WriteString(w, `{"detail":"stream_options: extra fields not permitted"}`)
+			return
+		}
+		_, _ = io.WriteString(w, stream(`{"choices":[{"delta":{"content":"so"}}]}`, stop, "[DONE]"))
+	})
+	for range 2 {
+		if got := answer(t, m, model.Request{}); got != "so end 0/0" {
+			t.Errorf("got %q", got)
+		}
+	}
+	if len(bodies) != 3 {
+		t.Errorf("asked %d times, want 3: %v", len(bodies), bodies)
+	}
+}
+
+// What servers have been seen to send.
+func TestServers(t *testing.T) {
+	call := func(fragments ...string) []string {
+		var events []string
+		for _, f := range fragments {
+			events = append(events, `{"choices":[{"index":0,"delta":{"tool_calls":[`+f+`]}}]}`)
+		}
+		return append(events, `{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}`)
+	}
+	for name, c := range map[string]struct {
+		events []string
+		want   string
+	}{
+		"interleaved": {call(
+			`{"index":0,"id":"a","function":{"name":"x","arguments":""}},{"index":1,"id":"b","function":{"name":"y","arguments":""}}`,
+			`{"index":1,"function":{"arguments":"{\"n\":"}},{"index":0,"function":{"arguments":"{\"m\":"}}`,
+			`{"index":0,"function":{"arguments":"1}"}},{"index":1,"function":{"arguments":"2}"}}`,
+		), `[a x {"m":1}][b y {"n":2}] tool_calls 0/0`},
+		"Ollama, all at index 0, whole": {call(
+			`{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":1}"}}`, `{"index":0,"id":"b","function":{"name":"x","arguments":"{\"n\":2}"}}`,
+		), `[a x {"n":1}][b x {"n":2}] tool_calls 0/0`},
+		"all at index 0, in pieces": {call(
+			`{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":"}}`, `{"index":0,"function":{"arguments":"1}"}}`,
+			`{"index":0,"id":"b","function":{"name":"x","arguments":"{\"n\":"}}`, `{"index":0,"function":{"arguments":"2}"}}`,
+		), `[a x {"n":1}][b x {"n":2}] tool_calls 0/0`},
+		"the id in each piece": {call(
+			`{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":"}}`, `{"index":0,"id":"a","function":{"name":"x","arguments":"1}"}}`,
+			`{"index":0,"id":"b","function":{"name":"x","arguments":"{}"}}`,
+		), `[a x {"n":1}][b x {}] tool_calls 0/0`},
+		"another id in each piece": {call(
+			`{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":"}}`, `{"index":0,"id":"b","function":{"arguments":"1}"}}`,
+		), `[a x {"n":1}] tool_calls 0/0`},
+		"the name in each piece, no id": {call(
+			`{"index":0,"function":{"name":"x","arguments":"{\"n\":"}}`, `{"index":0,"function":{"name":"x","arguments":"1}"}}`,
+			`{"index":0,"function":{"name":"x","arguments":"{\"n\":2}"}}`,
+		), `[ x {"n":1}][ x {"n":2}] tool_calls 0/0`},
+		"without an index": {call(
+			`{"id":"a","function":{"name":"x","arguments":"{\"n\":"}}`, `{"function":{"arguments":"1}"}}`, `{"id":"b","function":{"name":"y","arguments":"{}"}}`,
+		), `[a x {"n":1}][b y {}] tool_calls 0/0`},
+		"whole, without index and id": {call(
+			`{"function":{"name":"x","arguments":"{\"n\":1}"}},{"function":{"name":"x","arguments":"{\"n\":2}"}},{"function":{"name":"y","arguments":"{}"}}`,
+		), `[ x {"n":1}][ x {"n":2}][ y {}] tool_calls 0/0`},
+		"one id for all": {call(
+			`{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":1}"}}`, `{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":2}"}}`,
+			`{"index":1,"id":"a","function":{"name":"x","arguments":"{\"n\":3}"}}`,
+		), `[a x {"n":1}][a x {"n":2}][a x {"n":3}] tool_calls 0/0`},
+		"an object for arguments": {call(`{"index":0,"id":"a","function":{"name":"x","arguments":{"n": 1}}}`), `[a x {"n": 1}] tool_calls 0/0`},
+		"nulls":                   {call(`{"index":null,"id":"a","function":{"name":"x","arguments":null}}`, `{"id":null,"function":{"name":null,"arguments":"{}"}}`), `[a x {}] tool_calls 0/0`},
+		"stop in spite of a call": {append(call(`{"index":0,"id":"a","function":{"name":"x","arguments":"{}"}}`)[:1], stop), `[a x {}] tool_calls 0/0`},
+		"no [DONE]":               {[]string{`{"choices":[{"delta":{"content":"so"}}]}`, stop}, "so end 0/0"},
+		"reasoning":               {[]string{`{"choices":[{"delta":{"reasoning":"hm","reasoning_content":"hm"}}]}`, `{"choices":[{"delta":{"reasoning":"!"}}]}`, stop}, "<hm><!> end 0/0"},
+		"a refusal":               {[]string{`{"choices":[{"delta":{"refusal":"I must not"}}]}`, stop}, "I must not end 0/0"},
+		"usage in each event":     {[]string{`{"choices":[{"delta":{"content":"so"}}],"usage":{"prompt_tokens":4,"completion_tokens":1}}`, `{"choices":[{"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":4,"completion_tokens":2}}`}, "so end 4/2"},
+		"a second choice":         {[]string{`{"choices":[{"index":1,"delta":{"content":"no"}},{"index":0,"delta":{"content":"so"}}]}`, stop}, "so end 0/0"},
+		"a content filter":        {[]string{`{"choices":[{"delta":{"content":"so"},"finish_reason":"content_filter"}]}`}, "so error: HOST: the provider's content filter stopped the answer"},
+		"OpenRouter's error":      {[]string{`{"choices":[{"delta":{"content":"so"}}]}`, `{"error":{"code":502,"message":"Provider disconnected"},"choices":[{"delta":{},"finish_reason":"error"}]}`}, "so error: HOST: Provider disconnected"},
+		"an error as a text":      {[]string{`{"choices":[{"delta":{"content":"so"}}]}`, `{"error":"CUDA out of memory"}`}, "so error: HOST: CUDA out of memory"},
+		"[DONE] without a reason": {[]string{`{"choices":[{"delta":{"content":"so"}}]}`, "[DONE]"}, "so error: HOST: the model's answer broke off"},
+		"an empty name":           {call(`{"index":0,"id":"a","function":{"arguments":"{}"}}`), `[a  {}] tool_calls 0/0`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var host string
+			m := connect(t, wire.Options{Model: "m"}, func(w http.ResponseWriter, r *http.Request) {
+				host = r.Host
+				_, _ = io.WriteString(w, stream(c.events...))
+			})
+			got := strings.ReplaceAll(answer(t, m, model.Request{}), host, "HOST")
+			if got != c.want {
+				t.Errorf("got %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+// A tool is known to the model by a name that it may have, and is called by its
+// own.
+func TestToolNames(t *testing.T) {
+	m := connect(t, wire.Options{Model: "m"}, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, stream(`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"torch__light","arguments":"{}"}},`+
+			`{"index":1,"id":"b","function":{"name":"never__told","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}`))
+	})
+	got := answer(t, m, model.Request{Tools: []model.ToolSpec{{Name: "torch.light"}}})
+	if want := "[a torch.light {}][b never__told {}] tool_calls 0/0"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

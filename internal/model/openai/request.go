@@ -1,0 +1,128 @@
+package openai
+
+import (
+	"encoding/base64"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/model"
+	"noused/internal/model/wire"
+)
+
+type request struct {
+	Model         string         `json:"model"`
+	Messages      []message      `json:"messages"`
+	Tools         []tool         `json:"tools,omitempty"`
+	Stream        bool           `json:"stream"`
+	StreamOptions *streamOptions `json:"stream_options,omitzero"`
+	// OpenAI's newer models refuse max_tokens, most other servers know nothing else.
+	MaxTokens           int `json:"max_tokens,omitzero"`
+	MaxCompletionTokens int `json:"max_completion_tokens,omitzero"`
+}
+
+type streamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+// message has a string, a list of parts or null for its content.
+type message struct {
+	Role       string     `json:"role"`
+	Content    any        `json:"content"`
+	ToolCalls  []toolCall `json:"tool_calls,omitempty"`
+	ToolCallID string     `json:"tool_call_id,omitzero"`
+}
+
+type part struct {
+	Type     string    `json:"type"`
+	Text     string    `json:"text,omitzero"`
+	ImageURL *imageURL `json:"image_url,omitzero"`
+}
+
+type imageURL struct {
+	URL string `json:"url"`
+}
+
+type toolCall struct {
+	ID       string   `json:"id"`
+	Type     string   `json:"type"`
+	Function function `json:"function"`
+}
+
+// function has its arguments as a text.
+type function struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+type tool struct {
+	Type     string `json:"type"`
+	Function spec   `json:"function"`
+}
+
+type spec struct {
+	Name        string         `json:"name"`
+	Description string         `json:"description,omitzero"`
+	Parameters  jsontext.Value `json:"parameters"`
+}
+
+func encode(c *wire.Client, req model.Request, names wire.Names, usage bool) request {
+	o := c.Options()
+	system, messages, tools := wire.Ask(req)
+	out := request{Model: o.Model, Messages: []message{}, Stream: true}
+	if c.Host() == "api.openai.com" {
+		out.MaxCompletionTokens = o.MaxOutputTokens
+	} else {
+		out.MaxTokens = o.MaxOutputTokens
+	}
+	if usage {
+		out.StreamOptions = &streamOptions{IncludeUsage: true}
+	}
+	if system != "" {
+		out.Messages = append(out.Messages, message{Role: "system", Content: system})
+	}
+	for _, m := range messages {
+		out.Messages = append(out.Messages, encodeMessage(m, names))
+	}
+	for _, t := range tools {
+		out.Tools = append(out.Tools, tool{Type: "function", Function: spec{
+			Name: names.There(t.Name), Description: t.Description, Parameters: wire.Schema(t.Params),
+		}})
+	}
+	return out
+}
+
+func encodeMessage(m model.Message, names wire.Names) message {
+	switch m.Role {
+	case model.Tool:
+		return message{Role: "tool", Content: m.Text, ToolCallID: m.ToolCallID}
+	case model.Assistant:
+		out := message{Role: "assistant"}
+		if m.Text != "" {
+			out.Content = m.Text
+		}
+		for _, c := range m.ToolCalls {
+			out.ToolCalls = append(out.ToolCalls, toolCall{
+				ID: c.ID, Type: "function", Function: function{Name: names.There(c.Name), Arguments: string(c.Arguments)},
+			})
+		}
+		return out
+	}
+	if len(m.Attachments) == 0 {
+		return message{Role: "user", Content: m.Text}
+	}
+	var parts []part
+	if m.Text != "" {
+		parts = append(parts, part{Type: "text", Text: m.Text})
+	}
+	for _, a := range m.Attachments {
+		if !strings.HasPrefix(a.MediaType, "image/") {
+			parts = append(parts, part{Type: "text", Text: wire.LeftOut(a)})
+			continue
+		}
+		parts = append(parts, part{Type: "image_url", ImageURL: &imageURL{
+			URL: "data:" + a.MediaType + ";base64," + base64.StdEncoding.EncodeToString(a.Data),
+		}})
+	}
+	return message{Role: "user", Content: parts}
+}

@@ -1,0 +1,135 @@
+// Package wire is what the providers that speak HTTP share: one request, its
+// answer as server-sent events, retries, errors that a person can read and that
+// never hold a key, and a conversation made fit for any provider.
+//
+// Concurrency: a Client has no state of a stream; any number may run at once.
+// A stream runs in its caller's goroutine, reads no further than it is asked
+// to, and closes its connection when it ends, for whatever reason.
+//
+// It refuses to know a provider's vocabulary, to follow redirects (a key would
+// go along), and to send anything again once a delta was handed on.
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// DefaultTimeout is how long a provider may be silent.
+const DefaultTimeout = 5 * time.Minute
+
+// Options say where a provider is and how to ask it. The names in the errors
+// of New are those of the daemon's configuration.
+type Options struct {
+	BaseURL         string // http or https; "" is the provider's own
+	APIKey          string // sent if set; it is in no error
+	Model           string
+	MaxOutputTokens int            // 0: the provider's default
+	Timeout         time.Duration  // the longest silence; 0 is DefaultTimeout
+	Extra           map[string]any // put into the body of every request, over what stands there
+	// Transport carries the requests; nil is one of the Client's own, which goes
+	// through the proxies of the environment.
+	Transport http.RoundTripper
+}
+
+// Defaults are what a provider fills the gaps of Options with.
+type Defaults struct {
+	BaseURL string
+	// Reserved are the members of the body that Extra may not have.
+	Reserved []string
+}
+
+// Client asks one provider.
+type Client struct {
+	options Options
+	url     *url.URL
+	extra   map[string]jsontext.Value
+	secrets *strings.Replacer
+	http    *http.Client
+}
+
+// New returns a client, or an error that names the option that is wrong.
+func New(o Options, d Defaults) (*Client, error) {
+	if o.BaseURL == "" {
+		o.BaseURL = d.BaseURL
+	}
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	c := &Client{options: o, extra: map[string]jsontext.Value{}}
+	var err error
+	switch c.url, err = url.Parse(o.BaseURL); {
+	case err != nil: // its text repeats the address, and what is secret in it
+		return nil, errors.New("base_url is no URL")
+	case c.url.Scheme != "http" && c.url.Scheme != "https" || c.url.Host == "":
+		return nil, errors.New("base_url must begin with http:// or https:// and a host")
+	case o.Model == "":
+		return nil, errors.New("name is missing: which model?")
+	case o.MaxOutputTokens < 0:
+		return nil, fmt.Errorf("max_output_tokens is %d, less than none", o.MaxOutputTokens)
+	case o.Timeout < 0:
+		return nil, fmt.Errorf("timeout is %s, less than none", o.Timeout)
+	case strings.ContainsFunc(o.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return nil, errors.New("the API key has a character that no key can have: a space, a line's end or a letter beyond ASCII")
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Extra)) {
+		if slices.Contains(d.Reserved, name) {
+			return nil, fmt.Errorf("extra: %q is not for extra to set", name)
+		}
+		if c.extra[name], err = json.Marshal(o.Extra[name], json.Deterministic(true)); err != nil {
+			return nil, fmt.Errorf("extra: %q cannot be put into a request: %w", name, err)
+		}
+	}
+	c.secrets = redactor(o.APIKey, c.url)
+	transport := o.Transport
+	if transport == nil {
+		transport = newTransport()
+	}
+	c.http = &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c, nil
+}
+
+// newTransport returns a transport that notices a connection that died in
+// silence, and asks for no compression, which holds events back.
+func newTransport() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.DisableCompression = true
+	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second}
+	return t
+}
+
+// Close closes the connections that are kept for later streams.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Options returns what the client was made of, its gaps filled.
+func (c *Client) Options() Options { return c.options }
+
+// Host is the provider's host, with the port if there is one.
+func (c *Client) Host() string { return c.url.Host }
+
+// body is the request as JSON, with Extra in it.
+func (c *Client) body(request any) ([]byte, error) {
+	// A lone byte in a tool's result must not stop the session.
+	body, err := json.Marshal(request, jsontext.AllowInvalidUTF8(true))
+	if err != nil || len(c.extra) == 0 {
+		return body, err
+	}
+	var members map[string]jsontext.Value
+	if err := json.Unmarshal(body, &members); err != nil {
+		return nil, err
+	}
+	maps.Copy(members, c.extra)
+	return json.Marshal(members, json.Deterministic(true))
+}

@@ -1,0 +1,151 @@
+package wire
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/model"
+)
+
+// Conversation returns messages as every provider takes them: each tool call
+// has one result, in the calls' order, right after the message that makes them;
+// no result stands without its call, no assistant message without content; ids
+// of calls are short; arguments are objects; a summary says that it is one.
+// What is handed in stays as it is.
+func Conversation(messages []model.Message) []model.Message {
+	var out []model.Message
+	calls := 0
+	for i, m := range messages {
+		switch m.Role {
+		case model.Tool: // has been put after its call
+		case model.Assistant:
+			if strings.TrimSpace(m.Text) == "" && len(m.ToolCalls) == 0 {
+				continue
+			}
+			results := resultsAfter(messages[i+1:])
+			made := m.ToolCalls
+			m.ToolCalls = make([]model.ToolCall, len(made))
+			out = append(out, m)
+			for j, c := range made {
+				r, ok := results[c.ID]
+				if !ok {
+					r = model.Message{Role: model.Tool, ToolName: c.Name, Text: "no result: the call was not completed"}
+				}
+				calls++
+				id := callID(calls)
+				m.ToolCalls[j] = model.ToolCall{ID: id, Name: c.Name, Arguments: object(c.Arguments)}
+				r.ToolCallID = id
+				out = append(out, r)
+			}
+		default:
+			if m.Summary {
+				m.Text = "The conversation so far, in summary:\n\n" + m.Text
+			}
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// resultsAfter are the results up to the next assistant message, by the id of
+// their call; the first counts.
+func resultsAfter(messages []model.Message) map[string]model.Message {
+	results := map[string]model.Message{}
+	for _, m := range messages {
+		if m.Role == model.Assistant {
+			break
+		}
+		if _, twice := results[m.ToolCallID]; m.Role == model.Tool && !twice {
+			results[m.ToolCallID] = m
+		}
+	}
+	return results
+}
+
+// object is what a model wrote for arguments as an object, which is all that
+// some providers take back. Others refuse the whole conversation, for ever.
+func object(arguments []byte) []byte {
+	v := jsontext.Value(arguments)
+	switch {
+	case len(strings.TrimSpace(string(v))) == 0:
+		return []byte("{}")
+	case v.Kind() == jsontext.KindBeginObject && v.IsValid():
+		return arguments
+	}
+	written := string(arguments)
+	if v.Kind() == jsontext.KindString {
+		_ = json.Unmarshal(v, &written, lenient) // as it is, where it is no string after all
+	}
+	wrapped, _ := json.Marshal(map[string]string{"not_an_object": written}, lenient)
+	return wrapped
+}
+
+// Schema is a tool's parameters as every provider takes them: an object's
+// schema that has properties, if only none.
+func Schema(params []byte) jsontext.Value {
+	members := map[string]jsontext.Value{}
+	if len(params) > 0 && json.Unmarshal(params, &members) != nil || members == nil {
+		members = map[string]jsontext.Value{}
+	}
+	if members["type"] != nil && members["properties"] != nil {
+		return params
+	}
+	if members["type"] == nil {
+		members["type"] = jsontext.Value(`"object"`)
+	}
+	if members["properties"] == nil {
+		members["properties"] = jsontext.Value(`{}`)
+	}
+	schema, _ := json.Marshal(members, json.Deterministic(true))
+	return schema
+}
+
+const summaryPrompt = "Summarise the conversation, so that it can go on from the summary alone: " +
+	"what was asked, what was done and found, what is open. Say nothing else."
+
+// What a summary needs of arguments and results, in bytes.
+const (
+	summaryArguments = 1 << 10
+	summaryResult    = 4 << 10
+)
+
+// Ask returns the system prompt, the messages and the tools of a request. One
+// for a summary shows the conversation as a text, without tools: several
+// providers refuse calls in a conversation where there are none to call, and a
+// model that is shown turns goes on with them.
+func Ask(req model.Request) (system string, messages []model.Message, tools []model.ToolSpec) {
+	if !req.Summary {
+		return req.System, Conversation(req.Messages), req.Tools
+	}
+	system = summaryPrompt
+	if req.Instruction != "" {
+		system += "\n" + req.Instruction
+	}
+	var b strings.Builder
+	b.WriteString("The conversation:\n")
+	for _, m := range Conversation(req.Messages) {
+		switch m.Role {
+		case model.Tool:
+			fmt.Fprintf(&b, "\n[%s answered] %s\n", m.ToolName, clip(m.Text, summaryResult))
+		default:
+			if m.Text != "" {
+				fmt.Fprintf(&b, "\n[%s] %s\n", m.Role, m.Text)
+			}
+			for _, a := range m.Attachments {
+				fmt.Fprintf(&b, "\n[%s attached] %s\n", m.Role, a.MediaType)
+			}
+			for _, c := range m.ToolCalls {
+				fmt.Fprintf(&b, "\n[%s called %s] %s\n", m.Role, c.Name, clip(string(c.Arguments), summaryArguments))
+			}
+		}
+	}
+	return system, []model.Message{{Role: model.User, Text: b.String()}}, nil
+}
+
+// LeftOut stands for an attachment that a provider does not take.
+func LeftOut(a model.Attachment) string {
+	return fmt.Sprintf("[an attachment of type %s is not shown: this provider does not take it]", a.MediaType)
+}

@@ -1,0 +1,187 @@
+package wire_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"noused/internal/model"
+	"noused/internal/model/wire"
+)
+
+func TestNames(t *testing.T) {
+	long := strings.Repeat("long", 20)
+	names := []string{
+		"plain", "torch.light", "torch__light", "a.b", "a..b", "a.b.c", "", "9lives", "-x", "mit ümläut", "mit umlaut", "a b", "a_b",
+		long, long + "x", strings.Repeat("n", 64), strings.Repeat("n", 65), "m." + strings.Repeat("n", 61), "m." + strings.Repeat("n", 62),
+	}
+	valid := regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$`)
+	for round := range 2 { // offered, then only spoken of
+		var req model.Request
+		for _, name := range names {
+			if round == 0 {
+				req.Tools = append(req.Tools, model.ToolSpec{Name: name})
+			} else {
+				req.Messages = append(req.Messages, model.Message{Role: model.Assistant, ToolCalls: []model.ToolCall{{Name: name}}})
+			}
+		}
+		mapped := wire.NewNames(req)
+		seen := map[string]string{}
+		for _, name := range names {
+			there := mapped.There(name)
+			if !valid.MatchString(there) {
+				t.Errorf("%q becomes %q, which is refused", name, there)
+			}
+			if other, twice := seen[there]; twice {
+				t.Errorf("%q and %q both become %q", name, other, there)
+			}
+			seen[there] = name
+			if back := mapped.Ours(there); back != name {
+				t.Errorf("%q becomes %q and comes back as %q", name, there, back)
+			}
+		}
+		for name, want := range map[string]string{"plain": "plain", "a.b": "a__b", "a.b.c": "a__b__c", "torch__light": "torch__light"} {
+			if got := mapped.There(name); got != want {
+				t.Errorf("%q becomes %q, want %q", name, got, want)
+			}
+		}
+		if got := mapped.Ours("never__told"); got != "never__told" {
+			t.Errorf("an unknown name comes back as %q", got)
+		}
+	}
+}
+
+func TestConversation(t *testing.T) {
+	user := func(text string) model.Message { return model.Message{Role: model.User, Text: text} }
+	says := func(text string, calls ...string) model.Message {
+		m := model.Message{Role: model.Assistant, Text: text}
+		for _, id := range calls {
+			m.ToolCalls = append(m.ToolCalls, model.ToolCall{ID: id, Name: "x", Arguments: []byte(`{}`)})
+		}
+		return m
+	}
+	result := func(id, text string) model.Message {
+		return model.Message{Role: model.Tool, ToolCallID: id, ToolName: "x", Text: text, OK: true}
+	}
+	for name, c := range map[string]struct {
+		in   []model.Message
+		want string
+	}{
+		"in order":            {[]model.Message{user("a"), says("", "p", "q"), result("p", "1"), result("q", "2"), says("b")}, "user a|assistant call00001 call00002|tool call00001 1|tool call00002 2|assistant b"},
+		"out of order":        {[]model.Message{user("a"), says("", "p", "q"), result("q", "2"), result("p", "1")}, "user a|assistant call00001 call00002|tool call00001 1|tool call00002 2"},
+		"a steer in between":  {[]model.Message{user("a"), says("", "p", "q"), result("q", "2"), user("b"), result("p", "1")}, "user a|assistant call00001 call00002|tool call00001 1|tool call00002 2|user b"},
+		"one is missing":      {[]model.Message{user("a"), says("", "p", "q"), result("q", "2"), user("b")}, "user a|assistant call00001 call00002|tool call00001 no result: the call was not completed|tool call00002 2|user b"},
+		"one too many":        {[]model.Message{user("a"), result("z", "9"), says("b"), result("z", "9")}, "user a|assistant b"},
+		"one twice":           {[]model.Message{says("", "p"), result("p", "1"), result("p", "2")}, "assistant call00001|tool call00001 1"},
+		"the same id again":   {[]model.Message{says("", "p"), result("p", "1"), says("", "p"), result("p", "2")}, "assistant call00001|tool call00001 1|assistant call00002|tool call00002 2"},
+		"nothing said":        {[]model.Message{user("a"), says(" \n"), user("b")}, "user a|user b"},
+		"users stay separate": {[]model.Message{user("a"), user("b")}, "user a|user b"},
+		"a summary":           {[]model.Message{{Role: model.User, Text: "s", Summary: true}}, "user The conversation so far, in summary:\n\ns"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := fmt.Sprint(c.in)
+			var got []string
+			for _, m := range wire.Conversation(c.in) {
+				line := string(m.Role)
+				for _, call := range m.ToolCalls {
+					line += " " + call.ID
+				}
+				for _, word := range []string{m.ToolCallID, m.Text} {
+					if word != "" {
+						line += " " + word
+					}
+				}
+				got = append(got, line)
+			}
+			if all := strings.Join(got, "|"); all != c.want {
+				t.Errorf("got %s\nwant %s", all, c.want)
+			}
+			if after := fmt.Sprint(c.in); after != before {
+				t.Errorf("what was handed in was %s and is now %s", before, after)
+			}
+		})
+	}
+}
+
+// A provider that once gets arguments which are no object refuses the
+// conversation for ever.
+func TestArgumentsAreObjects(t *testing.T) {
+	for arguments, want := range map[string]string{
+		`{"n":1}`:         `{"n":1}`,
+		``:                `{}`,
+		` `:               `{}`,
+		`"{\"n\":"`:       `{"not_an_object":"{\"n\":"}`,
+		`{"n":`:           `{"not_an_object":"{\"n\":"}`,
+		`[1]`:             `{"not_an_object":"[1]"}`,
+		`{"n":1,"n":2}`:   `{"not_an_object":"{\"n\":1,\"n\":2}"}`,
+		"{\"n\":\"\xff\"": `{"not_an_object":"{\"n\":\"` + "\uFFFD" + `\""}`,
+	} {
+		got := wire.Conversation([]model.Message{{Role: model.Assistant, ToolCalls: []model.ToolCall{{ID: "a", Name: "x", Arguments: []byte(arguments)}}}})
+		if text := string(got[0].ToolCalls[0].Arguments); text != want {
+			t.Errorf("%q becomes %s, want %s", arguments, text, want)
+		}
+	}
+}
+
+func TestSchema(t *testing.T) {
+	for params, want := range map[string]string{
+		``:                   `{"properties":{},"type":"object"}`,
+		`true`:               `{"properties":{},"type":"object"}`,
+		`null`:               `{"properties":{},"type":"object"}`,
+		`{"type":"object"}`:  `{"properties":{},"type":"object"}`,
+		`{"required":["a"]}`: `{"properties":{},"required":["a"],"type":"object"}`,
+		`{"type":"object","properties":{"b":{},"a":{}}}`: `{"type":"object","properties":{"b":{},"a":{}}}`,
+	} {
+		if got := string(wire.Schema(json.RawMessage(params))); got != want {
+			t.Errorf("%s becomes %s, want %s", params, got, want)
+		}
+	}
+}
+
+func TestSummaryRequest(t *testing.T) {
+	system, messages, tools := wire.Ask(model.Request{
+		System: "be brief", Summary: true, Instruction: "keep the names", Tools: []model.ToolSpec{{Name: "x"}},
+		Messages: []model.Message{
+			{Role: model.User, Text: "earlier", Summary: true},
+			{Role: model.User, Text: "look", Attachments: []model.Attachment{{MediaType: "image/png"}}},
+			{Role: model.Assistant, Text: "so", ToolCalls: []model.ToolCall{{ID: "a", Name: "t.x", Arguments: []byte(`{"n":1}`)}}},
+			{Role: model.Tool, ToolCallID: "a", ToolName: "t.x", Text: strings.Repeat("é", 9999), OK: true},
+		},
+	})
+	if !strings.HasSuffix(system, "\nkeep the names") || strings.Contains(system, "brief") {
+		t.Errorf("the system prompt is %q", system)
+	}
+	if len(messages) != 1 || messages[0].Role != model.User || len(tools) != 0 {
+		t.Fatalf("got %d messages and %d tools, want one of the user and none", len(messages), len(tools))
+	}
+	want := "The conversation:\n\n[user] The conversation so far, in summary:\n\nearlier\n\n[user] look\n\n[user attached] image/png\n\n" +
+		"[assistant] so\n\n[assistant called t.x] {\"n\":1}\n\n[t.x answered] " + strings.Repeat("é", 2048) + "…\n"
+	if messages[0].Text != want {
+		t.Errorf("got %.300q", messages[0].Text)
+	}
+}
+
+func TestWrongOptions(t *testing.T) {
+	both(t, func(t *testing.T, d dialect) {
+		for want, o := range map[string]wire.Options{
+			"base_url must begin with http":   {BaseURL: "localhost:11434/v1", Model: "m"},
+			"base_url is no URL":              {BaseURL: "http://u:secret@%zz/", Model: "m"},
+			"name is missing":                 {},
+			"max_output_tokens is -1":         {Model: "m", MaxOutputTokens: -1},
+			"timeout is -1s":                  {Model: "m", Timeout: -1e9},
+			"the API key has a character":     {Model: "m", APIKey: "sk-\nX: y"},
+			`extra: "messages" is not for`:    {Model: "m", Extra: map[string]any{"messages": 1}},
+			`extra: "f" cannot be put into a`: {Model: "m", Extra: map[string]any{"f": func() {}}},
+		} {
+			_, err := d.make(o)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want an error with %q", err, want)
+			}
+			if err != nil && strings.Contains(err.Error(), "secret") {
+				t.Errorf("the password is in %v", err)
+			}
+		}
+	})
+}
