@@ -34,11 +34,17 @@ type Config struct {
 	BuiltinTools bool
 }
 
-// ModelConfig says which model answers prompts. Delay is the offline model's,
-// between deltas.
+// ModelConfig says which model answers prompts. APIKeyEnv names a variable: the
+// key itself is never in a file. Delay is the offline model's, between deltas.
 type ModelConfig struct {
-	Provider, Name string
-	Delay          time.Duration
+	Provider, Name  string
+	BaseURL         string
+	APIKeyEnv       string
+	System          string // said to the model after what AGENTS.md says
+	MaxOutputTokens int
+	Timeout         time.Duration // of silence
+	Extra           map[string]any
+	Delay           time.Duration
 }
 
 // Limits and defaults. A watchdog or a stop timeout of systemd's must outlast
@@ -48,6 +54,7 @@ const (
 	minEventBuffer, maxEventBuffer = 64 << 10, 16 << 30
 	maxDrainTimeout                = time.Hour
 	maxDelay                       = 24 * time.Hour
+	maxTokens                      = 10_000_000
 	defaultEventBuffer             = 16 << 20
 	defaultDrainTimeout            = 10 * time.Second
 )
@@ -266,15 +273,39 @@ func (r *resolver) model() ModelConfig {
 	case m.Provider == "module" && m.Name == "":
 		r.fail(from, "want module/NAME, the name of a provider module's descriptor")
 	case m.Provider == "module":
+	case m.Provider == "openai" || m.Provider == "anthropic":
+		if m.Name == "" {
+			r.fail(from, "want %s/NAME, the name of one of its models", m.Provider)
+		}
 	case m.Provider != "offline":
-		r.fail(from, "there is no provider %q, only offline and module", m.Provider)
+		r.fail(from, "there is no provider %q, only offline, openai, anthropic and module", m.Provider)
 	case m.Name != "" && m.Name != offline.Name:
 		r.fail(from, "the offline model is called %q, not %q", offline.Name, m.Name)
 	default:
 		m.Name = offline.Name
 	}
-	delay, from := r.file.find("model.delay")
-	m.Delay = r.asDuration(delay, from, maxDelay, 0)
+	for key, dst := range map[string]*string{"base_url": &m.BaseURL, "api_key_env": &m.APIKeyEnv, "system": &m.System} {
+		v, from := r.file.find("model." + key)
+		*dst, _, _ = r.asText(v, from)
+	}
+	for key, dst := range map[string]*time.Duration{"delay": &m.Delay, "timeout": &m.Timeout} {
+		v, from := r.file.find("model." + key)
+		*dst = r.asDuration(v, from, maxDelay, 0)
+	}
+	if v, from := r.file.find("model.max_output_tokens"); v != nil {
+		n, ok := v.(int64)
+		if !ok || n < 1 || n > maxTokens {
+			r.fail(from, "got %v, want 1 to %d", v, maxTokens)
+		}
+		m.MaxOutputTokens = int(n)
+	}
+	if v, from := r.file.find("model.extra"); v != nil {
+		table, ok := v.(map[string]any)
+		if !ok {
+			r.fail(from, "got %v, want a table", v)
+		}
+		m.Extra = table
+	}
 	return m
 }
 

@@ -203,6 +203,27 @@ func TestFlagsBeatEnvironment(t *testing.T) {
 	}
 }
 
+func TestConfigOfAModel(t *testing.T) {
+	got, _, err := resolve(t, nil, nil, `[model]
+provider = "openai"
+name = "qwen3:8b"
+base_url = "http://localhost:11434/v1"
+api_key_env = "MY_KEY"
+system = "Be brief."
+max_output_tokens = 4096
+timeout = "90s"
+[model.extra]
+temperature = 0.2
+`)
+	want := ModelConfig{
+		Provider: "openai", Name: "qwen3:8b", BaseURL: "http://localhost:11434/v1", APIKeyEnv: "MY_KEY", System: "Be brief.",
+		MaxOutputTokens: 4096, Timeout: 90 * time.Second, Extra: map[string]any{"temperature": 0.2},
+	}
+	if diff := cmp.Diff(want, got.Model); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
 func TestConfigFileByName(t *testing.T) {
 	dir := t.TempDir()
 	other := filepath.Join(dir, "other.toml")
@@ -239,10 +260,13 @@ func TestConfigErrors(t *testing.T) {
 		{"a key twice", nil, nil, "socket = \"x\"\nsocket = \"y\"\n", "FILE:2: socket: key socket is already defined"},
 		{"an unknown key", nil, nil, "socket = \"x\"\ncolour = 1\n", "FILE:2: colour: there is no such key"},
 		{"an unknown section", nil, nil, "\n[sandbox]\nallow = []\n", "FILE:2: sandbox: there is no such key"},
-		{"an unknown key of a section", nil, nil, "[model]\nprovider = \"offline\"\nbase_url = \"http://x\"\n", "FILE:3: model.base_url: there is no such key"},
+		{"an unknown key of a section", nil, nil, "[model]\nprovider = \"offline\"\napi_key = \"x\"\n", "FILE:3: model.api_key: there is no such key"},
 		{"the flag's spelling in the file", nil, nil, "max-line = 5000\n", "FILE:1: max-line: there is no such key"},
 		{"the file's own name in the file", nil, nil, "config = \"x\"\n", "FILE:1: config: there is no such key"},
 		{"no pattern", nil, nil, "[policy]\ndeny = [\"a\", \"[\"]\n", `FILE:2: policy.deny: "[" is no pattern`},
+		{"a provider without a model", []string{"--model", "openai"}, nil, "", "--model: want openai/NAME"},
+		{"tokens out of bounds", nil, nil, "[model]\nmax_output_tokens = 0\n", "FILE:2: model.max_output_tokens: got 0, want 1 to 10000000"},
+		{"extra is no table", nil, nil, "[model]\nextra = 1\n", "FILE:2: model.extra: got 1, want a table"},
 		{"no patterns", nil, nil, "[policy]\nallow = 1\n", "FILE:2: policy.allow: got 1, want an array of strings"},
 		{"no boolean", nil, nil, "builtin_tools = \"no\"\n", "FILE:1: builtin_tools: got no, want true or false"},
 		{"a module without a name", []string{"--model", "module"}, nil, "", "--model: want module/NAME, the name of a provider module's descriptor"},
@@ -267,8 +291,8 @@ func TestConfigErrors(t *testing.T) {
 		{"a long duration", nil, map[string]string{"NOUSED_DRAIN_TIMEOUT": "2h"}, "", "NOUSED_DRAIN_TIMEOUT: 2h is out of bounds, want 0s to 1h0m0s"},
 		{"a negative delay", nil, nil, "[model]\ndelay = \"-1s\"\n", "FILE:2: model.delay: -1s is out of bounds, want 0s to 24h0m0s"},
 		{"no level", []string{"--log-level", "loud"}, nil, "", `--log-level: there is no level "loud", only debug, info, warn and error`},
-		{"no provider", []string{"--model", "openai/gpt"}, nil, "", `--model: there is no provider "openai", only offline`},
-		{"no provider in the file", nil, nil, "[model]\nprovider = \"openai\"\n", `FILE:2: model.provider: there is no provider "openai", only offline`},
+		{"no provider", []string{"--model", "opnai/gpt"}, nil, "", `--model: there is no provider "opnai", only offline`},
+		{"no provider in the file", nil, nil, "[model]\nprovider = \"ollama\"\n", `FILE:2: model.provider: there is no provider "ollama", only offline`},
 		{"another name", nil, nil, "[model]\nname = \"gpt\"\n", `FILE:2: model.name: the offline model is called "script", not "gpt"`},
 		{"a workdir that is missing", []string{"--workdir", "/nowhere"}, nil, "", "--workdir: /nowhere is no folder"},
 		{"a workdir that is a file", nil, nil, "workdir = \"config.toml\"\n", "FILE:1: workdir: DIR/config.toml is no folder"},

@@ -17,7 +17,8 @@ import (
 // an error, not a surprise.
 var fileKeys = []string{
 	"socket", "state_dir", "workdir", "tools_dir", "max_line", "event_buffer", "drain_timeout", "log_level",
-	"model", "model.provider", "model.name", "model.delay", "builtin_tools", "policy.allow", "policy.deny",
+	"model", "model.provider", "model.name", "model.delay", "model.base_url", "model.api_key_env", "model.system",
+	"model.max_output_tokens", "model.timeout", "model.extra", "builtin_tools", "policy.allow", "policy.deny",
 }
 
 // configFile is a configuration file's values, and the lines they stand on.
@@ -72,7 +73,7 @@ func parseFile(path string, text []byte) (configFile, error) {
 	}
 	for _, at := range keys.Errors {
 		key := strings.Join(at.Key(), ".")
-		if !slices.Contains(fileKeys, key) {
+		if !slices.Contains(fileKeys, key) && !strings.HasPrefix(key, "model.extra.") {
 			return configFile{}, f.problem(&at, "there is no such key")
 		}
 		f.lines[key], _ = at.Position()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -18,8 +17,6 @@ import (
 
 	"noused/internal/audit"
 	"noused/internal/event"
-	provider "noused/internal/model/module"
-	"noused/internal/model/offline"
 	"noused/internal/protocol"
 	"noused/internal/runloop"
 	"noused/internal/server"
@@ -68,13 +65,16 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 		return err
 	}
 	info := protocol.DaemonInfo{Version: version(), Epoch: newID("ep-"), PID: os.Getpid(), StartedAt: time.Now().UTC()}
-	if cfg.Model.Provider == "module" && !tools.Provides(cfg.Model.Name) {
+	answering, hangUp, err := newModel(cfg.Model, tools, os.Getenv)
+	if err != nil {
 		tools.Close(ctx)
-		return fmt.Errorf("--model module/%s: no tools directory has a provider module of that name", cfg.Model.Name)
+		return err
 	}
+	defer hangUp()
 	events := event.New(info.Epoch, cfg.EventBuffer, time.Now)
 	hub := runloop.NewHub(runloop.Options{
-		Store: store, Model: newModel(cfg.Model, tools),
+		Store: store, Model: answering,
+		System:    func() (string, []string) { return instructions(cfg.Workdir, cfg.Model.System) },
 		ModelInfo: protocol.ModelInfo{Provider: cfg.Model.Provider, Name: cfg.Model.Name},
 		Tools:     tools, Modules: tools, Events: loggedEvents{events, log}, Daemon: info, Now: time.Now, NewID: newID,
 		Audit: journal.Record,
@@ -143,20 +143,6 @@ func reload(tools *tool.Registry, log *zap.Logger) protocol.ToolsReloaded {
 		r.Errors = append(r.Errors, err.Error())
 	}
 	return r
-}
-
-// newModel makes the model that answers prompts.
-func newModel(cfg ModelConfig, tools *tool.Registry) runloop.Model {
-	if cfg.Provider == "module" {
-		return provider.Model{Invoke: func(ctx context.Context, op string, args json.RawMessage) (json.RawMessage, error) {
-			result, err := tools.Invoke(ctx, cfg.Name, op, args)
-			if err != nil {
-				err = fmt.Errorf("module %s: %s", cfg.Name, tool.Failure(err).Text)
-			}
-			return result, err
-		}}
-	}
-	return offline.Model{Delay: cfg.Delay}
 }
 
 // runGroup runs the actors. A group has no order of its own, so the order of

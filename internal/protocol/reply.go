@@ -38,6 +38,7 @@ type State struct {
 	Title        string         `json:"title,omitzero" wire:"added"`
 	LastSeq      uint64         `json:"last_seq" wire:"added" doc:"number of the newest event"`
 	Model        ModelInfo      `json:"model" wire:"added"`
+	SystemFiles  []string       `json:"system_files,omitzero" wire:"added" doc:"the AGENTS.md files that the model is told"`
 	ActiveTools  []string       `json:"active_tools" wire:"added"`
 	Queued       QueuedTexts    `json:"queued" wire:"added"`
 	SessionState jsontext.Value `json:"session_state" wire:"added" type:"object" doc:"what tools have patched together"`

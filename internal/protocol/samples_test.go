@@ -77,7 +77,7 @@ func sampleReplies() []Reply {
 			RunState: "running", RunID: "run-1", SessionID: "ses-1", SteeringMode: "all", FollowUpMode: "all",
 			PendingCounts: PendingCounts{Steer: 1, FollowUp: 2},
 			Daemon:        DaemonInfo{Version: "1.0.0", Epoch: "e1", PID: 7, StartedAt: sampleTime}, Title: "a title", LastSeq: 17,
-			Model: ModelInfo{Provider: "offline", Name: "script"}, ActiveTools: []string{"read"},
+			Model: ModelInfo{Provider: "offline", Name: "script"}, SystemFiles: []string{"/src/AGENTS.md"}, ActiveTools: []string{"read"},
 			Queued: QueuedTexts{Steer: []string{"a"}, FollowUp: []string{"b", "c"}}, SessionState: jsontext.Value(`{"weather":"fine"}`),
 			Assets: []AssetInfo{{AssetID: "a1", Kind: "image", MediaType: "image/png", Path: "/tmp/x.png", Tool: "draw.sun", Supported: true, Metadata: jsontext.Value(`{"w":1}`)}},
 			Usage:  usage, Runs: []RunInfo{{SessionID: "ses-1", RunID: "run-1", RunState: "running"}},

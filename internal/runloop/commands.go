@@ -223,6 +223,9 @@ func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol
 		}
 	}
 	st.Daemon, st.Model = h.env.Daemon, h.env.ModelInfo
+	if h.env.System != nil {
+		_, st.SystemFiles = h.env.System()
+	}
 	st.Runs = h.runs()
 	return st, nil
 }

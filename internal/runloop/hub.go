@@ -34,12 +34,15 @@ const (
 	maxRepair = 30 * time.Second
 )
 
-// Options are what a Hub needs of the world. All are required but Modules and
-// Audit.
+// Options are what a Hub needs of the world. All are required but System,
+// Modules and Audit.
 type Options struct {
 	Store     *session.Store
 	Model     Model
 	ModelInfo protocol.ModelInfo
+	// System returns what the model is told before the conversation, and the files
+	// that it was read from. Nil: nothing.
+	System func() (text string, files []string)
 	Tools     Tools
 	Modules   Modules
 	Events    Events

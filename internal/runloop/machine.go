@@ -61,6 +61,7 @@ type message struct {
 	started        bool
 	text, thinking strings.Builder
 	calls          []model.ToolCall
+	blocks         []model.ThinkingBlock
 	stop           model.StopReason
 	usage          model.Usage
 }
@@ -262,14 +263,14 @@ func (m *machine) startMessage() {
 
 // endMessage keeps the assistant message as it has come so far.
 func (m *machine) endMessage(stop model.StopReason) {
-	calls, usage := m.msg.calls, m.msg.usage
+	calls, blocks, usage := m.msg.calls, m.msg.blocks, m.msg.usage
 	if stop == model.StopAborted || stop == model.StopError {
-		calls = nil
+		calls, blocks = nil, nil
 	}
 	text := m.msg.text.String()
 	m.record(session.MessageAdded{
 		ID: m.msg.id, ParentID: m.s.Leaf, RunID: m.s.Run.ID, TurnKind: m.s.Run.Kind,
-		Message:    model.Message{Role: model.Assistant, Text: text, Thinking: m.msg.thinking.String(), ToolCalls: calls},
+		Message:    model.Message{Role: model.Assistant, Text: text, Thinking: m.msg.thinking.String(), ThinkingBlocks: blocks, ToolCalls: calls},
 		StopReason: stop, Usage: &usage, Model: m.modelName,
 	})
 	m.publish(protocol.MessageEnd{

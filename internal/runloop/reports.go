@@ -64,6 +64,11 @@ func (m *machine) stream(d model.Delta) {
 		m.startMessage()
 		m.msg.thinking.WriteString(d.Thinking)
 		m.publish(protocol.MessageUpdate{Ref: m.turnRef(), MessageID: m.msg.id, ThinkingDelta: d.Thinking})
+	case d.ThinkingBlock != nil:
+		m.startMessage()
+		m.msg.blocks = append(m.msg.blocks, *d.ThinkingBlock)
+	case d.Notice != nil:
+		m.publish(protocol.Warning{Ref: m.turnRef(), Code: d.Notice.Code, Message: d.Notice.Message})
 	case d.ToolCall != nil:
 		m.startMessage()
 		call := *d.ToolCall

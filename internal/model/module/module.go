@@ -84,9 +84,10 @@ func problem(err error) string {
 }
 
 func (m Model) generate(ctx context.Context, req model.Request) (answer, error) {
-	out := request{Messages: req.Messages, Tools: []spec{}, System: req.System}
-	if out.Messages == nil {
-		out.Messages = []model.Message{}
+	out := request{Messages: make([]model.Message, len(req.Messages)), Tools: []spec{}, System: req.System}
+	for i, msg := range req.Messages {
+		msg.ThinkingBlocks = nil // they go to the provider that made them and to no other
+		out.Messages[i] = msg
 	}
 	for _, t := range req.Tools {
 		out.Tools = append(out.Tools, spec(t))
