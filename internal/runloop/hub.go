@@ -42,13 +42,13 @@ type Options struct {
 	ModelInfo protocol.ModelInfo
 	// System returns what the model is told before the conversation, and the files
 	// that it was read from. Nil: nothing.
-	System func() (text string, files []string)
-	Tools     Tools
-	Modules   Modules
-	Events    Events
-	Daemon    protocol.DaemonInfo
-	Now       func() time.Time
-	NewID     func(prefix string) string // unique for ever
+	System  func() (text string, files []string)
+	Tools   Tools
+	Modules Modules
+	Events  Events
+	Daemon  protocol.DaemonInfo
+	Now     func() time.Time
+	NewID   func(prefix string) string // unique for ever
 	// Fault is told what went wrong inside, for the log. It must not block.
 	Fault func(sessionID string, err error)
 	// Audit is told what the audit journal keeps. It must not block.
