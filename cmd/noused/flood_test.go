@@ -49,6 +49,10 @@ var misbehaviours = map[string]struct {
 	"held":     {script: `sleep 1000 & echo $$ $! >$SAY; wait`, hangs: true},
 	"gone": {script: `mkfifo f.$$; setsid sh -c 'echo $$ >$0; trap "" TERM; sleep 1000; sleep 1000' f.$$ & read pids <f.$$
 		echo $$ $pids >$SAY; sleep 1000`, hangs: true},
+	"naked": {script: `mkfifo f.$$; setsid env -i PATH="$PATH" sh -c 'echo $$ >$0; exec sleep 1000' f.$$ & read pids <f.$$
+		echo $$ $pids >$SAY; sleep 1000`, hangs: true},
+	"agent": {script: `mkfifo f.$$; (setsid env -i PATH="$PATH" sh -c 'setsid sh -c "echo \$\$ >$0; exec sleep 1000" &' f.$$ &); read pids <f.$$
+		echo $$ $pids >$SAY; sleep 1000`, hangs: true},
 	"shouting": {script: `yes shout >&2 & echo $$ $! >$SAY; exec yes '{"version":"0","type":"log","level":"info","message":"again"}'`, hangs: true},
 	"endless":  {script: `echo $$ >$SAY; done_ok; exec sleep 1000`, hangs: true},
 }

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"golang.org/x/sys/unix"
 
 	"noused/internal/tool/tooltest"
 )
@@ -95,6 +96,41 @@ func TestMain(m *testing.M) {
 		"denier": func() int { // the same, without the mark
 			os.Unsetenv(markName)
 			return spawnSelf("forker2", &syscall.SysProcAttr{Setsid: true}, true)
+		},
+		"keeper": func() int { // without the mark, its parent alive
+			os.Unsetenv(markName)
+			return spawnSelf("holder", &syscall.SysProcAttr{Setsid: true}, true)
+		},
+		"agent": func() int { // without the mark, and nobody can look into it
+			os.Unsetenv(markName)
+			return spawnSelf("agent2", &syscall.SysProcAttr{Setsid: true}, true)
+		},
+		"agent2": func() int {
+			return spawnSelf("secretive", &syscall.SysProcAttr{Setsid: true}, false)
+		},
+		"secretive": func() int {
+			if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+				return 1
+			}
+			fmt.Println(os.Getpid())
+			tooltest.Hold()
+			return tooltest.Block()
+		},
+		"lifter": func() int { // with limits of its own
+			own := unix.Rlimit{Cur: 1000, Max: 1000}
+			if err := unix.Setrlimit(unix.RLIMIT_LOCKS, &own); err != nil {
+				return 1
+			}
+			return spawnSelf("forker2", &syscall.SysProcAttr{Setsid: true}, true)
+		},
+		"terminal": func() int {
+			if f, err := os.OpenFile("/dev/tty", os.O_RDWR, 0); err == nil {
+				f.Close()
+				fmt.Println("a terminal")
+				return 0
+			}
+			fmt.Println("no terminal")
+			return 0
 		},
 		"groupie": func() int { // without the mark, in the tool's group
 			os.Unsetenv(markName)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -33,6 +34,10 @@ const (
 	sandboxCommand  = "exec-sandboxed"
 )
 
+// allEnded is the line that a daemon says when it ends in order and nothing of
+// its tools is left.
+const allEnded = "."
+
 // Helper runs one of the program's own sub-commands that a [Supervisor] needs,
 // where args (os.Args) name one, and returns its exit status; ok is false where
 // they do not. It is to be called before anything else, and the process should
@@ -59,8 +64,8 @@ func Helper(args []string) (status int, ok bool) {
 // readable when the daemon is gone.
 type guardian struct {
 	helper string
-	id     string
-	spawn  func(*exec.Cmd) error
+	id     uint32 // in the marks
+	spawn  func(*exec.Cmd, mark) error
 	log    *zap.Logger
 	quit   chan struct{}
 	work   sync.WaitGroup
@@ -74,7 +79,7 @@ type guardian struct {
 	facts   map[string]bool
 }
 
-func newGuardian(helper, id string, spawn func(*exec.Cmd) error, log *zap.Logger) *guardian {
+func newGuardian(helper string, id uint32, spawn func(*exec.Cmd, mark) error, log *zap.Logger) *guardian {
 	return &guardian{helper: helper, id: id, spawn: spawn, log: log, quit: make(chan struct{}), facts: make(map[string]bool)}
 }
 
@@ -93,7 +98,8 @@ func (g *guardian) ensure() {
 // returns nil where that fails. g.mu is held.
 func (g *guardian) launch() *exec.Cmd {
 	cmd := &exec.Cmd{
-		Path: g.helper, Args: []string{"noused", guardianCommand, g.id}, Env: []string{"GOMAXPROCS=1"}, Dir: "/",
+		Path: g.helper, Args: []string{"noused", guardianCommand, strconv.FormatUint(uint64(g.id), 10)},
+		Env: []string{"GOMAXPROCS=1"}, Dir: "/",
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	err := g.connect(cmd)
@@ -122,7 +128,7 @@ func (g *guardian) connect(cmd *exec.Cmd) error {
 	}
 	defer out.Close()
 	cmd.Stdin, cmd.Stdout = in, out
-	if err := g.spawn(cmd); err != nil {
+	if err := g.spawn(cmd, 0); err != nil {
 		pipe.Close()
 		ready.Close()
 		return err
@@ -214,11 +220,15 @@ func (g *guardian) say(line string) {
 	}
 }
 
-// close lets the guardian do its work and waits for its end.
-func (g *guardian) close() {
+// close lets the guardian do its work and waits for its end. Where nothing is
+// left to be ended, it need not look.
+func (g *guardian) close(nothingLeft bool) {
 	g.mu.Lock()
 	g.closed = true
 	close(g.quit)
+	if nothingLeft {
+		g.say(allEnded)
+	}
 	if g.pipe != nil {
 		g.pipe.Close()
 		g.pipe = nil
@@ -234,26 +244,22 @@ func (g *guardian) close() {
 // processes that carry the mark, and all their descendants, until none is left
 // or guardTime is over; then it removes the directories on it.
 func guard(args []string, in io.Reader) int {
-	if len(args) != 1 || args[0] == "" {
+	id, err := uint64(0), error(nil)
+	if len(args) == 1 {
+		id, err = strconv.ParseUint(args[0], 10, markBits-1)
+	}
+	if err != nil || id == 0 {
 		fmt.Fprintln(os.Stderr, "noused guardian: started by the daemon only")
 		return 2
 	}
 	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE)
 	closeInherited()
 	_, _ = unix.Write(unix.Stdout, []byte{'\n'}) // ready
-	groups, dirs := listen(in)
-	killed := make(map[int]stat)
-	for deadline, clean := time.Now().Add(guardTime), 0; clean < cleanPasses; {
-		left := killAll(args[0], groups, killed)
-		if clean++; left {
-			clean = 0
-		}
-		if time.Now().After(deadline) {
-			return 1
-		}
-		_, _ = unix.Poll(nil, int(lookTime.Milliseconds()))
+	left := listen(in)
+	if !left.nothing && !killAll(uint32(id), left.groups) {
+		return 1
 	}
-	for dir := range dirs {
+	for dir := range left.dirs {
 		_ = removeAll(dir)
 	}
 	return 0
@@ -279,40 +285,55 @@ func closeInherited() {
 	}
 }
 
+// legacy is what the daemon leaves.
+type legacy struct {
+	groups  map[int]bool
+	dirs    map[string]bool
+	nothing bool // no process, it says
+}
+
 // listen reads facts until the input ends: "+" and what begins to hold, "-" and
 // what no longer does; a number is a process group, a path a directory.
-func listen(in io.Reader) (groups map[int]bool, dirs map[string]bool) {
-	groups, dirs = make(map[int]bool), make(map[string]bool)
+func listen(in io.Reader) legacy {
+	left := legacy{groups: make(map[int]bool), dirs: make(map[string]bool)}
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
 		line := lines.Text()
-		if len(line) < 2 {
+		if left.nothing = line == allEnded; len(line) < 2 {
 			continue
 		}
 		holds, fact := line[0] == '+', line[1:]
 		if group, err := strconv.Atoi(fact); err == nil && group > 1 {
-			groups[group] = holds
+			left.groups[group] = holds
 		} else if strings.HasPrefix(fact, "/") && fact != "/" {
-			dirs[fact] = holds
+			left.dirs[fact] = holds
 		}
 	}
-	for group, holds := range groups {
-		if !holds {
-			delete(groups, group)
-		}
-	}
-	for dir, holds := range dirs {
-		if !holds {
-			delete(dirs, dir)
-		}
-	}
-	return groups, dirs
+	maps.DeleteFunc(left.groups, func(_ int, holds bool) bool { return !holds })
+	maps.DeleteFunc(left.dirs, func(_ string, holds bool) bool { return !holds })
+	return left
 }
 
-// killAll kills what there is now, notes it as killed, and returns whether any of
-// that, now or before, is not dead yet. A process that is ending has lost its
+// killAll kills until nothing is left, and reports whether it came so far
+// within guardTime.
+func killAll(id uint32, groups map[int]bool) bool {
+	killed := make(map[int]stat)
+	for deadline, clean := time.Now().Add(guardTime), 0; clean < cleanPasses; {
+		if clean++; killThose(id, groups, killed) {
+			clean = 0
+		}
+		if time.Now().After(deadline) {
+			return false
+		}
+		_, _ = unix.Poll(nil, int(lookTime.Milliseconds()))
+	}
+	return true
+}
+
+// killThose kills what there is now, notes it as killed, and returns whether any
+// of that, now or before, is not dead yet. A process that is ending has lost its
 // environment before it is dead.
-func killAll(id string, groups map[int]bool, killed map[int]stat) (left bool) {
+func killThose(id uint32, groups map[int]bool, killed map[int]stat) (left bool) {
 	all := allProcesses()
 	doomed := make(map[int]bool)
 	for pid, st := range all {
@@ -320,8 +341,9 @@ func killAll(id string, groups map[int]bool, killed map[int]stat) (left bool) {
 			delete(all, pid)
 			continue
 		}
-		mark, _ := readMark(pid)
-		if groups[st.group] || strings.HasPrefix(mark, id+".") {
+		if groups[st.group] {
+			doomed[pid] = true
+		} else if whose, _ := readMark(pid).parts(); whose == id {
 			doomed[pid] = true
 		}
 	}

@@ -3,10 +3,9 @@ package tool
 import (
 	"bytes"
 	"crypto/rand"
-	"encoding/hex"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"strconv"
@@ -18,54 +17,50 @@ import (
 )
 
 const (
-	// markName is the variable that all descendants of a child carry, unless
-	// they clear their environment.
+	// markName is the variable that has the mark.
 	markName = "NOUSED_CHILD"
 	// clearTime is how long the end of a process waits for what it left behind
 	// to be dead.
 	clearTime = 2 * time.Second
 	// lookTime is how long it waits before it looks again.
 	lookTime = 10 * time.Millisecond
-	// maxDoubts is how often an empty environment is looked at before it counts
-	// as one without a mark: it is empty for an instant while a program is
-	// executed.
-	maxDoubts = 3
 	// maxEnviron bounds what is read of a process's environment, in bytes.
 	maxEnviron = 8 << 20
 )
 
 // orphans are the processes that this one adopts when their parents end: the
 // kernel hands them to the nearest subreaper. An orphan lives for as long as
-// the child whose mark it carries. One without a mark, or with that of a child
-// that has ended, belongs to nobody and is killed; its own children then become
-// orphans in turn. So nothing outlives its call, whatever it did to its
-// process group, session or parents; and that there is nothing to do is one
-// small file of /proc.
+// the child whose mark it carries, and is killed when that has ended; its own
+// children then become orphans in turn. So nothing outlives its call, whatever
+// it did to its process group, session or parents; and that there is nothing to
+// do is one small file of /proc.
 //
-// Processes of the daemon's own group are left alone: no tool starts in it.
+// One without a mark of ours is somebody else's and left alone: a job of the
+// shell that became the daemon, or whatever there is when the daemon is process
+// 1. The same holds for processes of the daemon's own group: no tool starts in
+// it.
 type orphans struct {
-	id    string // marks are id.number
+	id    uint32
 	group int
 	wake  chan os.Signal
 	quit  chan struct{}
 	work  sync.WaitGroup
 
 	mu   sync.Mutex
-	last uint64
-	live map[uint64]int // number → process, 0 while it is being started
+	last uint32
+	live map[uint32]int // number → process, 0 while it is being started
 
 	// sweeping is held while the orphans are looked at, /proc and all: as nobody
 	// else reaps them, none of their numbers is used anew meanwhile.
 	sweeping sync.Mutex
-	doubts   map[int]int
 }
 
 func newOrphans() *orphans {
-	var random [8]byte
+	var random [4]byte
 	rand.Read(random[:]) // never fails
 	o := &orphans{
-		id:    fmt.Sprintf("%d-%s", os.Getpid(), hex.EncodeToString(random[:])),
-		group: unix.Getpgrp(), live: make(map[uint64]int),
+		id:    binary.NativeEndian.Uint32(random[:])>>1 | 1,
+		group: unix.Getpgrp(), live: make(map[uint32]int),
 		wake: make(chan os.Signal, 1), quit: make(chan struct{}),
 	}
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // Linux 3.4
@@ -94,23 +89,31 @@ func (o *orphans) close() {
 	o.clear()
 }
 
-// next returns a number and the variable that marks its child.
-func (o *orphans) next() (uint64, string) {
+// idle reports that no child lives, and nothing of one.
+func (o *orphans) idle() bool {
+	o.mu.Lock()
+	live := len(o.live)
+	o.mu.Unlock()
+	return live == 0 && o.clear()
+}
+
+// next returns the number and the mark of the next child.
+func (o *orphans) next() (uint32, mark) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.last++
-	return o.last, fmt.Sprintf("%s=%s.%d", markName, o.id, o.last)
+	return o.last, newMark(o.id, o.last)
 }
 
 // born is called before the child is started, with 0, and with its process
 // after.
-func (o *orphans) born(number uint64, pid int) {
+func (o *orphans) born(number uint32, pid int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.live[number] = pid
 }
 
-func (o *orphans) died(number uint64) {
+func (o *orphans) died(number uint32) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.live, number)
@@ -143,13 +146,12 @@ func await(pid int, d time.Duration) {
 	_, _ = unix.Poll(fds, int(d.Milliseconds()))
 }
 
-// sweep looks at each orphan once: it reaps the dead and kills those that
-// belong to nobody. It returns those of the latter that are not gone yet.
+// sweep looks at each orphan once: it reaps the dead and kills those whose
+// child has ended. It returns those of the latter that are not gone yet.
 func (o *orphans) sweep() (left []int) {
 	o.sweeping.Lock()
 	defer o.sweeping.Unlock()
-	doubts := make(map[int]int)
-	for _, pid := range adopted() {
+	for _, pid := range Adopted() {
 		st, err := readStat(pid)
 		if err != nil || st.group == o.group || o.ours(pid) {
 			continue
@@ -158,36 +160,20 @@ func (o *orphans) sweep() (left []int) {
 			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
 			continue
 		}
-		mark, err := readMark(pid)
-		if o.belongs(mark) {
-			continue
-		}
-		if errors.Is(err, errNoEnviron) && o.doubts[pid] < maxDoubts {
-			doubts[pid] = o.doubts[pid] + 1
-			left = append(left, pid)
-			continue
-		}
-		if unix.Kill(pid, unix.SIGKILL) == nil {
+		if o.ended(readMark(pid)) && unix.Kill(pid, unix.SIGKILL) == nil {
 			left = append(left, pid)
 		}
 	}
-	o.doubts = doubts
 	return left
 }
 
-// belongs reports whether a mark is that of a child which lives, or was given
-// by another Supervisor of this process.
-func (o *orphans) belongs(mark string) bool {
-	id, n, _ := strings.Cut(mark, ".")
-	if id != o.id {
-		ours, _, _ := strings.Cut(o.id, "-")
-		return strings.HasPrefix(id, ours+"-")
-	}
-	number, err := strconv.ParseUint(n, 10, 64)
+// ended reports whether a mark is that of a child which no longer lives.
+func (o *orphans) ended(m mark) bool {
+	id, number := m.parts()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	_, lives := o.live[number]
-	return err == nil && lives
+	return id == o.id && !lives
 }
 
 // ours reports whether a process is a child itself, which [Process.Wait] reaps.
@@ -203,10 +189,12 @@ func (o *orphans) ours(pid int) bool {
 	return false
 }
 
-// adopted returns the children of the main thread, to which the kernel gives
-// the orphans; those that the Supervisor starts are the spawning thread's. On a
-// kernel that does not tell, it is all children, found the long way.
-func adopted() []int {
+// Adopted returns the children of the main thread, to which the kernel gives
+// the orphans of a process that is a subreaper (tools.md §5). Among them may be
+// others that the main thread has started; those that a [Supervisor] starts are
+// its spawning thread's. On a kernel that does not tell, it is all children that
+// do not lead a process group, found the long way.
+func Adopted() []int {
 	self := os.Getpid()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", self))
 	if err != nil {
@@ -265,31 +253,6 @@ func parseStat(text []byte) (stat, error) {
 		*into = n
 	}
 	return s, nil
-}
-
-var errNoEnviron = errors.New("the environment is empty")
-
-// readMark returns the mark in a process's environment, "" for none.
-func readMark(pid int) (string, error) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/environ", pid))
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxEnviron))
-	if len(text) == 0 && err == nil {
-		err = errNoEnviron
-	}
-	return findMark(text), err
-}
-
-func findMark(environ []byte) string {
-	for kv := range bytes.SplitSeq(environ, []byte{0}) {
-		if value, ok := bytes.CutPrefix(kv, []byte(markName+"=")); ok {
-			return string(value)
-		}
-	}
-	return ""
 }
 
 // allProcesses returns every process that /proc shows.

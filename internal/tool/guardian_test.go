@@ -66,6 +66,9 @@ func TestNothingOutlivesItsCall(t *testing.T) {
 		"parent":  "a grandchild in the tool's group",
 		"forker":  "a grandchild of a double fork with a session of its own",
 		"denier":  "one that threw away its mark as well",
+		"keeper":  "one of these whose parent lives",
+		"agent":   "one that lets nobody look into it as well",
+		"lifter":  "one with limits of its own",
 		"groupie": "one in the tool's group without a mark",
 	} {
 		t.Run(mode, func(t *testing.T) {
@@ -85,6 +88,13 @@ func TestNothingOutlivesItsCall(t *testing.T) {
 	}
 }
 
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func must(line []byte, err error) []byte {
 	if err != nil {
 		panic(err)
@@ -93,19 +103,23 @@ func must(line []byte, err error) []byte {
 }
 
 func TestAHelperLivesAsLongAsItsModule(t *testing.T) {
-	f := supervise(t)
-	module := f.start(t.Context(), "forker")
-	helper := number(t, must(module.Next()), nil)
-	for range 3 {
-		f.start(t.Context(), "early").Wait()
-	}
-	if !alive(helper) {
-		t.Error("the end of another process ended it")
-	}
-	module.CloseInput()
-	module.Wait()
-	if alive(helper) {
-		t.Error("it is still there when its module has ended")
+	for _, mode := range []string{"forker", "denier", "keeper", "agent", "lifter"} {
+		t.Run(mode, func(t *testing.T) {
+			f := supervise(t)
+			module := f.start(t.Context(), mode)
+			helper := number(t, must(module.Next()), nil)
+			for range 3 {
+				f.start(t.Context(), "early").Wait()
+			}
+			if !alive(helper) {
+				t.Error("the end of another process ended it")
+			}
+			module.CloseInput()
+			module.Wait()
+			if alive(helper) {
+				t.Error("it is still there when its module has ended")
+			}
+		})
 	}
 }
 
@@ -149,12 +163,18 @@ func TestChildrenOfTheDaemonsOwnAreLeftAlone(t *testing.T) {
 // nothing of, and returns the lines it says.
 func startDaemon(t *testing.T, tools string, env ...string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
+	return startDaemonAfter(t, "", tools, env...)
+}
+
+// startDaemonAfter starts it from a shell that does something before.
+func startDaemonAfter(t *testing.T, before, tools string, env ...string) (*exec.Cmd, *bufio.Scanner) {
+	t.Helper()
 	leak, err := os.Open("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer leak.Close()
-	cmd := exec.Command(tooltest.Self(t))
+	cmd := exec.Command("/bin/sh", "-c", before+`exec "$0"`, tooltest.Self(t))
 	cmd.Env = append(os.Environ(), append(env, tooltest.Mode+"=daemon", runVar+"="+tools)...)
 	cmd.ExtraFiles = []*os.File{leak}
 	cmd.Stderr = os.Stderr
@@ -208,7 +228,10 @@ func ready(t *testing.T, lines *bufio.Scanner) (guardian int, said []string) {
 }
 
 func TestNothingOutlivesADaemonThatIsKilled(t *testing.T) {
-	for _, tools := range []string{"deaf", "parent", "forker", "groupie", "stubborn", "deaf parent forker groupie"} {
+	for _, tools := range []string{
+		"deaf", "parent", "forker", "groupie", "stubborn",
+		"denier", "keeper", "agent", "lifter", "deaf parent forker groupie denier keeper agent lifter",
+	} {
 		t.Run(tools, func(t *testing.T) {
 			fifo, held := tooltest.NewFIFO(t)
 			cmd, lines := startDaemon(t, tools, tooltest.FIFO+"="+fifo)
@@ -226,6 +249,77 @@ func TestNothingOutlivesADaemonThatIsKilled(t *testing.T) {
 			}
 			released()
 		})
+	}
+}
+
+// What the daemon found when it began is not its own, though the kernel makes
+// it its child.
+func TestAJobOfTheShellThatBecameTheDaemonIsLeftAlone(t *testing.T) {
+	for what, prefix := range map[string]string{"its child": "", "an orphan": "sh -c '\"$0\" \"$@\" & ' ", "without an environment": "env -i "} {
+		t.Run(what, func(t *testing.T) {
+			dir := t.TempDir()
+			check(t, syscall.Mkfifo(filepath.Join(dir, "pid"), 0o600))
+			before := prefix + "setsid sh -c 'echo $$ >" + dir + "/pid; exec sleep 1000 >/dev/null 2>&1' & read pid <" + dir + "/pid; echo $pid; "
+			cmd, lines := startDaemonAfter(t, before, "forker terminal forker")
+			guardian, said := ready(t, lines)
+			job := number(t, []byte(said[0]), nil)
+			defer unix.Kill(job, unix.SIGKILL)
+			if !alive(job) {
+				t.Error("the daemon killed it")
+			}
+			cmd.Process.Kill()
+			gone(t, guardian)
+			if !alive(job) {
+				t.Error("the guardian killed it")
+			}
+		})
+	}
+}
+
+func TestToolsDoNotHaveTheUsersTerminal(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer terminal.Close()
+	if err := unix.IoctlSetPointerInt(int(terminal.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	screen, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer screen.Close()
+	cmd := exec.Command(tooltest.Self(t))
+	cmd.Env = append(os.Environ(), tooltest.Mode+"=daemon", runVar+"=terminal")
+	cmd.Stdin, cmd.SysProcAttr = screen, &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	guardian, said := ready(t, bufio.NewScanner(out))
+	if want := []string{"no terminal"}; !cmp.Equal(said, want) {
+		t.Errorf("got %q, want %q", said, want)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	gone(t, guardian)
+}
+
+func TestTheDaemonKeepsItsOwnLimits(t *testing.T) {
+	var before, after unix.Rlimit
+	check(t, unix.Getrlimit(unix.RLIMIT_LOCKS, &before))
+	supervise(t).start(t.Context(), "early").Wait()
+	check(t, unix.Getrlimit(unix.RLIMIT_LOCKS, &after))
+	if before != after {
+		t.Errorf("got %v, want %v", after, before)
 	}
 }
 
@@ -295,13 +389,66 @@ func TestAGuardianThatDoesNotReadHoldsUpNobody(t *testing.T) {
 }
 
 func TestGuardianReadsWhatHolds(t *testing.T) {
-	groups, dirs := listen(strings.NewReader("+12\n+13\n-12\n\n+/tmp/a\n+/tmp/b\n-/tmp/b\n+1\n+0\n+-5\n+/\nnonsense\n+14"))
-	if got, want := slices.Sorted(maps.Keys(groups)), []int{13, 14}; !cmp.Equal(got, want) {
-		t.Errorf("got groups %v, want %v", got, want)
+	const facts = "+12\n+13\n-12\n\n+/tmp/a\n+/tmp/b\n-/tmp/b\n+1\n+0\n+-5\n+/\nnonsense\n+14"
+	for said, nothing := range map[string]bool{facts: false, facts + "\n.\n": true, ".\n" + facts: false} {
+		left := listen(strings.NewReader(said))
+		if got, want := slices.Sorted(maps.Keys(left.groups)), []int{13, 14}; !cmp.Equal(got, want) {
+			t.Errorf("got groups %v, want %v", got, want)
+		}
+		if got, want := slices.Sorted(maps.Keys(left.dirs)), []string{"/tmp/a"}; !cmp.Equal(got, want) {
+			t.Errorf("got directories %v, want %v", got, want)
+		}
+		if left.nothing != nothing {
+			t.Errorf("%q: got %t, want %t", said, left.nothing, nothing)
+		}
 	}
-	if got, want := slices.Sorted(maps.Keys(dirs)), []string{"/tmp/a"}; !cmp.Equal(got, want) {
-		t.Errorf("got directories %v, want %v", got, want)
+}
+
+func TestMarkIsReadWhereverItIs(t *testing.T) {
+	m := newMark(1<<31-1, 7)
+	for text, want := range map[string]mark{
+		"Limit                     Soft Limit           Hard Limit           Units     \n" +
+			"Max file locks            9223372032559808519  unlimited            locks     \n": m,
+		"Max file locks            unlimited            unlimited            locks     \n": 0,
+		"Max file locks            4096                 4096                 locks     \n": 0,
+		"Max file locks            99999999999999999999 unlimited            locks     \n": 0,
+		"Max file locks ": 0,
+		"":                0,
+	} {
+		if got := limitsMark([]byte(text)); got != want {
+			t.Errorf("got %d of the limits %q, want %d", got, text, want)
+		}
 	}
+	for text, want := range map[string]mark{
+		"A=1\x00" + m.variable() + "\x00B=2\x00": m,
+		m.variable():                             m,
+		markName + "=":                           0,
+		markName + "=7":                          0,
+		"X" + m.variable():                       0,
+		"A=" + m.variable():                      0,
+		"\x00\x00":                               0,
+	} {
+		if got := environMark([]byte(text)); got != want {
+			t.Errorf("got %d of the environment %q, want %d", got, text, want)
+		}
+	}
+}
+
+func FuzzMark(f *testing.F) {
+	own, err := os.ReadFile("/proc/self/limits")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(own)
+	f.Add([]byte("Max file locks            9223372032559808519  unlimited            locks     \n"))
+	f.Add([]byte(newMark(3, 4).variable()))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, m := range []mark{limitsMark(text), environMark(text)} {
+			if id, number := m.parts(); m != 0 && (id == 0 || newMark(id, number) != m) {
+				t.Errorf("got %d of %q, want none or one of a Supervisor's", m, text)
+			}
+		}
+	})
 }
 
 func FuzzStat(f *testing.F) {

@@ -66,6 +66,7 @@ type nursery struct {
 
 type spawn struct {
 	cmd   *exec.Cmd
+	mark  mark
 	reply chan error
 }
 
@@ -103,14 +104,14 @@ func (n *nursery) run() {
 		case <-n.quit:
 			return
 		case r := <-n.spawns:
-			r.reply <- r.cmd.Start()
+			r.reply <- r.mark.pass(r.cmd.Start)
 		}
 	}
 }
 
-// spawn starts a command on the spawning thread.
-func (n *nursery) spawn(cmd *exec.Cmd) error {
-	r := spawn{cmd, make(chan error, 1)}
+// spawn starts a command on the spawning thread, with a mark or 0.
+func (n *nursery) spawn(cmd *exec.Cmd, m mark) error {
+	r := spawn{cmd, m, make(chan error, 1)}
 	select {
 	case n.spawns <- r:
 		return <-r.reply
@@ -125,7 +126,7 @@ func (n *nursery) spawn(cmd *exec.Cmd) error {
 func (s *Supervisor) Close() {
 	s.close.Do(func() {
 		if s.guardian != nil {
-			s.guardian.close()
+			s.guardian.close(s.orphans.idle())
 		}
 		close(s.quit)
 		s.work.Wait()
@@ -134,11 +135,12 @@ func (s *Supervisor) Close() {
 	})
 }
 
-// Start runs a command in a process group of its own, in the sandbox if this is
-// a view of one. The end of ctx stops it as [Process.Stop] does. Every started
-// process must be waited for with [Process.Wait] or [Process.Finish]. A command
-// that cannot be started is a [Fault] with code unreachable; one that cannot be
-// confined, forbidden. It blocks until the program itself has been executed.
+// Start runs a command in a session and process group of its own, in the
+// sandbox if this is a view of one. The end of ctx stops it as [Process.Stop]
+// does. Every started process must be waited for with [Process.Wait] or
+// [Process.Finish]. A command that cannot be started is a [Fault] with code
+// unreachable; one that cannot be confined, forbidden. It blocks until the
+// program itself has been executed.
 func (s *Supervisor) Start(ctx context.Context, c Command) (*Process, error) {
 	if ctx.Err() != nil {
 		return nil, Interrupted(ctx)
@@ -199,11 +201,13 @@ func (s *Supervisor) start(c Command) (p *Process, report *os.File, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	number, mark := s.orphans.next()
+	number, m := s.orphans.next()
 	cmd := &exec.Cmd{
-		Path: c.Path, Args: c.Args, Dir: c.Dir, Env: append(slices.Clip(c.Env), mark),
+		Path: c.Path, Args: c.Args, Dir: c.Dir, Env: append(slices.Clip(c.Env), m.variable()),
 		Stdin: theirs[0], Stdout: theirs[1], Stderr: theirs[2],
-		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+		// A session has no terminal until it takes one: the user's is not the
+		// tools' to read from or write to.
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
 	}
 	p = &Process{nursery: s.nursery, number: number}
 	if s.box != nil {
@@ -217,7 +221,7 @@ func (s *Supervisor) start(c Command) (p *Process, report *os.File, err error) {
 		s.guardian.ensure()
 	}
 	s.orphans.born(number, 0)
-	if err = s.spawn(cmd); err != nil {
+	if err = s.spawn(cmd, m); err != nil {
 		s.orphans.died(number)
 		s.scratch.drop(p.tmp)
 		return nil, nil, err
@@ -267,7 +271,7 @@ func (e Exit) String() string {
 // called from any goroutine; Next, Wait and Finish belong to one at a time.
 type Process struct {
 	nursery *nursery
-	number  uint64 // in its mark
+	number  uint32 // in its mark
 	tmp     string // its private TMPDIR, "" for none
 	cmd     *exec.Cmd
 	pid     int

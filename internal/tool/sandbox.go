@@ -46,10 +46,11 @@ var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/d
 // Out of the kernel's reach, as of Landlock ABI 9: the mode, owner, times and
 // extended attributes of files that the user owns. Where the kernel offers it,
 // signals and abstract sockets (ABI 6) and sockets in the file system (ABI 9)
-// of processes outside are out of reach too; tracing them always is. Reading
+// of processes outside are protected; tracing them is always refused. Reading
 // and the network are not restricted.
 type sandbox struct {
 	write []string // absolute
+	cache string   // also written to where it can be had, "" for none
 }
 
 // Sandboxed returns a view of the Supervisor that starts processes in the
@@ -83,10 +84,7 @@ func sandboxFor(d *Descriptor, helper string, abi int, log *zap.Logger) (*sandbo
 	}
 	box := &sandbox{write: append([]string{d.Workdir}, d.SandboxWrite...)}
 	if len(d.SandboxWrite) == 0 {
-		if cache := cacheDir(d.Environ()); cache != "" {
-			_ = os.MkdirAll(cache, 0o700) // the shim tells if it is not there
-			box.write = append(box.write, cache)
-		}
+		box.cache = cacheDir(d.Environ())
 	}
 	return box, nil
 }
@@ -112,7 +110,12 @@ func cacheDir(environ []string) string {
 
 // confine has the shim run the command, with tmp for its temporary files.
 func (b *sandbox) confine(cmd *exec.Cmd, helper, tmp string) {
-	args := slices.Concat([]string{"noused", sandboxCommand, tmp}, b.write, []string{"--", cmd.Path}, cmd.Args)
+	write := slices.Clip(b.write)
+	// Nobody asked for the cache by name: where it cannot be, it is not missed.
+	if b.cache != "" && os.MkdirAll(b.cache, 0o700) == nil {
+		write = append(write, b.cache)
+	}
+	args := slices.Concat([]string{"noused", sandboxCommand, tmp}, write, []string{"--", cmd.Path}, cmd.Args)
 	cmd.Path, cmd.Args = helper, args
 	cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
 }

@@ -164,6 +164,29 @@ func TestASandboxedToolCannotReachOtherProcesses(t *testing.T) {
 	}
 }
 
+// The home may be missing from the start, or the cache be removed one day.
+func TestACacheThatCannotBeHadIsNotMissed(t *testing.T) {
+	j := imprison(t)
+	for _, home := range []string{filepath.Join(j.outside, "file", "home"), "/dev/null", j.home} {
+		view, err := j.Sandboxed(&Descriptor{
+			Sandbox: SandboxWorkdir, SandboxRequired: true, Workdir: j.work,
+			environ: []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.view = view
+		for range 2 {
+			if exit, said := j.run("echo x > file"); !exit.OK() {
+				t.Errorf("with the home %s: %v, it said %q", home, exit, said)
+			}
+			if err := os.RemoveAll(filepath.Join(j.home, ".cache")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 func TestSandboxWriteTakesThePlaceOfTheCache(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -231,7 +254,7 @@ func TestTheSandboxIsNotSeenByTheProgram(t *testing.T) {
 func TestASandboxedProcessDiesWithTheDaemonsThread(t *testing.T) {
 	fifo, held := tooltest.NewFIFO(t)
 	j := imprison(t, fifo)
-	j.guardian.close()
+	j.guardian.close(true)
 	j.nursery.guardian = nil
 	p, err := j.view.Start(t.Context(), Command{
 		Name: "deaf", Path: tooltest.Self(t), Args: []string{"deaf"}, Dir: j.work, MaxLine: 1 << 16,

@@ -12,6 +12,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/sys/unix"
+
+	"noused/internal/tool"
 )
 
 const (
@@ -23,6 +25,8 @@ const (
 	// drainTime is how long output is read after the end, where somebody outside
 	// the group still holds the pipe.
 	drainTime = 200 * time.Millisecond
+	// strayTime is how long what left the group is waited for to be dead.
+	strayTime = time.Second
 	// logEvery is the time between two logs.
 	logEvery = 100 * time.Millisecond
 )
@@ -58,12 +62,13 @@ func bash(c *call, args jsontext.Value) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	strays := newStrays()
 	g, err := newGroup()
 	if err != nil {
 		return "", fmt.Errorf("cannot start the shell: %w", err)
 	}
 	defer g.end()
-	return c.run(g, shell, command, limit)
+	return c.run(g, strays, shell, command, limit)
 }
 
 // shell is bash, or sh where there is none.
@@ -76,9 +81,9 @@ func (c *call) shell() (string, error) {
 	return "", faultf(requirementNotMet, "requires the command bash or sh")
 }
 
-// run runs a command in the group and blocks until nothing of the group but
-// its guard is left.
-func (c *call) run(g *group, shell, command string, limit time.Duration) (string, error) {
+// run runs a command in the group and blocks until nothing of it but the
+// group's guard is left.
+func (c *call) run(g *group, left *strays, shell, command string, limit time.Duration) (string, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return "", err
@@ -104,9 +109,11 @@ func (c *call) run(g *group, shell, command string, limit time.Duration) (string
 		defer close(exited)
 		cmd.Wait() // how it ended is in ProcessState
 	}()
-	timedOut := c.await(g, &out, limit, exited, read)
+	left.spare(g.pgid, cmd.Process.Pid)
+	timedOut := c.await(g, left, &out, limit, exited, read)
 	g.kill()
 	<-exited
+	left.end()
 	r.SetReadDeadline(time.Now().Add(drainTime))
 	<-read
 	c.say(out.rest())
@@ -123,7 +130,7 @@ func (c *call) run(g *group, shell, command string, limit time.Duration) (string
 // await tells the output until the shell has ended, and reports whether that
 // was for its timeout. When its time is up or the call is stopped, the shell
 // and what it started have a while to end in their own way.
-func (c *call) await(g *group, out *output, limit time.Duration, exited, read <-chan struct{}) (timedOut bool) {
+func (c *call) await(g *group, left *strays, out *output, limit time.Duration, exited, read <-chan struct{}) (timedOut bool) {
 	tick := time.NewTicker(logEvery)
 	defer tick.Stop()
 	timer := time.NewTimer(limit)
@@ -139,6 +146,7 @@ func (c *call) await(g *group, out *output, limit time.Duration, exited, read <-
 		case <-tick.C:
 			c.listen()
 			c.say(out.news())
+			left.reap()
 			continue
 		case <-timer.C:
 			timedOut = true
@@ -229,4 +237,49 @@ func (g *group) end() {
 	g.kill()
 	g.hold.Close()
 	g.guard.Wait() // it was killed, as it should be
+}
+
+// strays are what a command leaves behind in other groups and sessions. This
+// process adopts them when their parents end, as it makes itself a subreaper.
+// They belong to the one command that runs: all that is adopted and was not
+// there before.
+type strays struct{ spared map[int]bool }
+
+func newStrays() *strays {
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // Linux 3.4
+	s := &strays{make(map[int]bool)}
+	s.spare(tool.Adopted()...)
+	return s
+}
+
+func (s *strays) spare(pids ...int) {
+	for _, pid := range pids {
+		s.spared[pid] = true
+	}
+}
+
+// each calls f for each stray there is, and returns how many there are.
+func (s *strays) each(f func(pid int)) (n int) {
+	for _, pid := range tool.Adopted() {
+		if !s.spared[pid] {
+			f(pid)
+			n++
+		}
+	}
+	return n
+}
+
+// reap takes away those that are dead.
+func (s *strays) reap() {
+	s.each(func(pid int) { _, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil) })
+}
+
+// end kills them, and what they leave in turn, until there is none. What does
+// not die in time is left to the daemon.
+func (s *strays) end() {
+	deadline := time.Now().Add(strayTime)
+	for s.each(func(pid int) { _ = unix.Kill(pid, unix.SIGKILL) }) > 0 && time.Now().Before(deadline) {
+		s.reap()
+		_, _ = unix.Poll(nil, 1)
+	}
 }

@@ -49,7 +49,7 @@ func TestBash(t *testing.T) {
 		{"no input", `{"command":"cat; echo $?"}`, "0"},
 		{"no terminal", `{"command":"test -t 0 || test -t 1 || test -t 2 || echo none"}`, "none"},
 		{"no waiting for what is left behind", `{"command":"sleep 1000 & echo done"}`, "done"},
-		{"nor for what left the group", `{"command":"setsid sh -c 'echo $$ >escaped; exec sleep 1000' & while ! test -s escaped; do :; done; echo done"}`, "done"},
+		{"nor for what left the group", `{"command":"setsid sleep 1000 & echo done"}`, "done"},
 		{"its own group killed", `{"command":"echo before; kill -KILL 0"}`, "failed: ended by signal: killed\nbefore"},
 		{"its own group told to end", `{"command":"trap '' TERM; kill -TERM 0; echo still here"}`, "still here"},
 		{"not UTF-8", `{"command":"printf 'a\\377b'"}`, "a\uFFFDb"},
@@ -61,8 +61,44 @@ func TestBash(t *testing.T) {
 			tooltest.NoChildren(t)
 		})
 	}
-	if pid := strings.TrimSpace(content(t, filepath.Join(dir, "escaped"))); pid != "" {
-		must(t, exec.Command("kill", "-KILL", pid).Run())
+}
+
+// Whatever a command leaves behind ends with it, and nothing else does.
+func TestNothingOutlivesItsCommand(t *testing.T) {
+	dir := t.TempDir()
+	x := start(t, dir)
+	for what, command := range map[string]string{
+		"in the background":       `SAY >/dev/null 2>&1 &`,
+		"in a session":            `setsid SAY &`,
+		"an orphan in a session":  `(setsid SAY &)`,
+		"without an environment":  `(env -i setsid SAY &)`,
+		"minding no signal":       `(trap '' HUP TERM; setsid SAY &)`,
+		"one of one of an orphan": `(setsid sh -c 'setsid sh -c "SAY" & wait' &)`,
+		"several":                 `for i in 1 2 3; do (setsid sleep 1000 &); done; (setsid SAY &)`,
+	} {
+		t.Run(what, func(t *testing.T) {
+			fifo, held := tooltest.NewFIFO(t)
+			script := filepath.Join(dir, "say.sh")
+			must(t, os.WriteFile(script, []byte("#!/bin/sh\nexec 9>"+fifo+"\n: >"+fifo+".up\nsleep 1000\n"), 0o700))
+			command := strings.ReplaceAll(command, "SAY", script) + "\nwhile ! test -e " + fifo + ".up; do sleep 0.01; done; echo done"
+			args, err := jsonx.Marshal(map[string]string{"command": command})
+			must(t, err)
+			x.send(execLine(dir, "bash", string(args)))
+			released := held()
+			if got := x.outcome().text(); got != "done" {
+				t.Errorf("got %q, want it done", got)
+			}
+			released()
+		})
+	}
+	other := exec.Command("cat")
+	in, err := other.StdinPipe()
+	must(t, err)
+	must(t, other.Start())
+	do(t, dir, "bash", `{"command":"(setsid sleep 1000 &)"}`)
+	must(t, in.Close())
+	if err := other.Wait(); err != nil {
+		t.Errorf("a process that was there before: %v", err)
 	}
 }
 
@@ -85,17 +121,20 @@ func TestBashTimeout(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if got := do(t, t.TempDir(), "bash", c.args).text(); got != c.want {
+			dir := t.TempDir()
+			x := start(t, dir)
+			x.send(execLine(dir, "bash", c.args))
+			if got := x.outcome().text(); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
 	}
 	t.Run("the context's", func(t *testing.T) {
 		t.Parallel()
-		o := finish(t, serveLines(t, t.TempDir(),
-			`{"jsonrpc":"2.0","id":7,"method":"execute","params":{"operation":"bash","args":{"command":"echo begun; sleep 1000"},"context":{"timeout":"5s"}}}`))
-		if want := "failed: stopped after its timeout of 3.8s\nbegun"; o.text() != want {
-			t.Errorf("got %q, want %q", o.text(), want)
+		x := start(t, t.TempDir())
+		x.send(`{"jsonrpc":"2.0","id":7,"method":"execute","params":{"operation":"bash","args":{"command":"echo begun; sleep 1000"},"context":{"timeout":"5s"}}}`)
+		if got, want := x.outcome().text(), "failed: stopped after its timeout of 3.8s\nbegun"; got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	})
 }
@@ -198,6 +237,18 @@ func (x *extension) next() (s said) {
 	}
 	must(x.t, jsonx.Unmarshal(line, &s))
 	return s
+}
+
+// outcome is the end of the call that it was sent.
+func (x *extension) outcome() outcome {
+	x.t.Helper()
+	var all []said
+	for {
+		s := x.next()
+		if all = append(all, s); s.Method == "" {
+			return finish(x.t, all)
+		}
+	}
 }
 
 // However the extension ends, what it runs ends with it.

@@ -141,7 +141,7 @@ var operations = []operation{
 	},
 	{
 		"bash",
-		"Run a shell command in the working directory. It has no terminal and no input, and what it leaves in the background ends with it.",
+		"Run a shell command in the working directory. It has no terminal and no input, and whatever it leaves running ends with it.",
 		object(`"command":{"type":"string","minLength":1,"description":"the command"},
 			"timeout":{"type":"number","exclusiveMinimum":0,"maximum":600,"description":"seconds after which it is stopped; 120 if not given"}`, "command"),
 		bash,

@@ -61,8 +61,11 @@ var (
 // those of in and out.
 //
 // Relative paths are meant from dir unless the call's context has a workdir;
-// environ is what commands inherit. When Serve returns no command is left; a
-// goroutine may be that still waits for in.
+// environ is what commands inherit. When Serve returns nothing of a command is
+// left; a goroutine may be that still waits for in.
+//
+// A process can have one Serve at a time: it makes the process adopt what a
+// command leaves behind, and ends all that was adopted when the command ends.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, dir string, environ []string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

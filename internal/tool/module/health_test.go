@@ -38,9 +38,7 @@ func TestAModuleThatIsUnwellIsNotOfferedUntilItIsWellAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b, _ := way(t, func(h *host) { h.every = time.Millisecond })
 			b.feels(`{"status":"warming up"}`)
-			if got := b.problem(); got != `health: status is "warming up"` {
-				t.Errorf("at the start: got problem %q", got)
-			}
+			b.until("unwell at the start", func(p string) bool { return p == `health: status is "warming up"` })
 			b.succeeds("text") // it may well work
 			b.feels("")
 			b.until("well", well)
