@@ -100,6 +100,7 @@ func (c *call) run(g *group, left *strays, shell, command string, limit time.Dur
 		return "", fmt.Errorf("cannot start %s: %w", shell, err)
 	}
 	var out output
+	defer out.close()
 	read, exited := make(chan struct{}), make(chan struct{})
 	go func() { // ends with the pipe, or at the deadline set below
 		defer close(read)

@@ -162,8 +162,49 @@ func TestBashLogsWhileItRuns(t *testing.T) {
 	}
 }
 
+// What a result does not show is in a file that it names; of such files there
+// are never many.
+func TestBashKeepsWhatItCuts(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	var want bytes.Buffer
+	for i := range 100_000 {
+		fmt.Fprintln(&want, i+1)
+	}
+	for _, c := range []struct {
+		command string
+		want    []byte
+	}{
+		{"seq 1 100000", want.Bytes()},
+		{"seq 1 12000", want.Bytes()[:bytes.Index(want.Bytes(), []byte("\n12001\n"))+1]},
+	} {
+		text := do(t, t.TempDir(), "bash", map[string]any{"command": c.command}).text()
+		note, _, _ := strings.Cut(text, "]\n")
+		_, file, ok := strings.Cut(note, "all of it is in ")
+		if !ok {
+			t.Fatalf("%s: got %.200q, want to be told where all of it is", c.command, text)
+		}
+		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, c.want) {
+			t.Errorf("%s: %s has %d bytes, %v; want %d", c.command, file, len(got), err, len(c.want))
+		}
+	}
+	for range maxSpillFiles {
+		var s spill
+		s.write([]byte("x"))
+		s.close()
+	}
+	if files, err := os.ReadDir(filepath.Join(cache, "noused")); err != nil || len(files) != maxSpillFiles {
+		t.Errorf("%d files are kept, %v; want %d", len(files), err, maxSpillFiles)
+	}
+	t.Setenv("XDG_CACHE_HOME", "/dev/null/nowhere")
+	if text := do(t, t.TempDir(), "bash", map[string]any{"command": "seq 1 100000"}).text(); !strings.HasPrefix(text, "[the first ") {
+		t.Errorf("got %.100q where nothing can be kept", text)
+	}
+}
+
 // A flood is neither kept nor told in full; its end is.
 func TestBashFlood(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	for _, c := range []struct{ name, command string }{
 		{"many lines", "seq 1 300000; echo the end"},
 		{"one line", "head -c 3000000 /dev/zero | tr '\\0' 'x'; echo the end"},
@@ -176,7 +217,7 @@ func TestBashFlood(t *testing.T) {
 			if !strings.HasPrefix(text, "[the first ") || !strings.HasSuffix(text, "the end") {
 				t.Errorf("got %.80q…, want the end, and what was cut", text)
 			}
-			if c.name != "no text" && (len(text) > maxText+200 || strings.Contains(text, "\uFFFD")) {
+			if c.name != "no text" && (len(text) > maxText+400 || strings.Contains(text, "\uFFFD")) {
 				t.Errorf("got %d bytes, want at most %d, cut between characters", len(text), maxText)
 			}
 			if n := strings.Count(text, "\n"); n > maxLines {

@@ -20,6 +20,7 @@ type output struct {
 	tail  []byte // of what was written, more than maxText if there was more
 	size  int    // bytes written
 	lines int    // LF written
+	whole spill  // all of it, once tail is not
 
 	fresh   []byte // not told yet
 	skipped int    // bytes that will not be told, after fresh
@@ -40,6 +41,12 @@ func (o *output) readFrom(r io.Reader) {
 func (o *output) write(b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.size > len(o.tail) { // some is gone from the tail
+		o.whole.write(b)
+	} else if len(o.tail)+len(b) > 2*maxText {
+		o.whole.write(o.tail)
+		o.whole.write(b)
+	}
 	o.size += len(b)
 	o.lines += bytes.Count(b, []byte("\n"))
 	if o.tail = append(o.tail, b...); len(o.tail) > 2*maxText {
@@ -108,8 +115,17 @@ func (o *output) text() string {
 	if cut == 0 {
 		return all
 	}
-	return fmt.Sprintf("[the first %d of %d bytes are cut, %d of %d lines]\n%s",
-		cut, o.size, o.lines-bytes.Count(shown, []byte("\n")), o.lines, all)
+	if o.size == len(o.tail) {
+		o.whole.write(o.tail)
+	}
+	return fmt.Sprintf("[the first %d of %d bytes are cut, %d of %d lines%s]\n%s",
+		cut, o.size, o.lines-bytes.Count(shown, []byte("\n")), o.lines, o.whole.note(o.size), all)
+}
+
+func (o *output) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.whole.close()
 }
 
 // lastStart is where the part of b begins that is at most maxText bytes and
