@@ -224,6 +224,15 @@ func TestCallsAreAudited(t *testing.T) {
 	if got := audit.take(); !slices.Equal(got, []string{"mount:remove m"}) {
 		t.Errorf("got %q", got)
 	}
+	r = registry(t, Options{Audit: &audit}, map[string]*fakeHost{"bare": offers("read", "write")})
+	call(t, r, "read", `{"path":"a.txt"}`)
+	call(t, r, "write", `{"path":"b.txt","content":"secret"}`)
+	got := audit.take()
+	for _, want := range []string{`artifact:read bare {"path":"a.txt"}`, `artifact:write bare {"path":"b.txt"}`} {
+		if !slices.Contains(got, want) {
+			t.Errorf("got %q, want %s", got, want)
+		}
+	}
 }
 
 // What is reloaded while a call runs ends after that call, not with it.

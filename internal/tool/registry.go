@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
@@ -326,8 +327,25 @@ func (r *Registry) Call(ctx context.Context, inv model.Invocation, progress func
 	}
 	defer m.leave()
 	result = r.run(ctx, m, op, inv, progress)
+	if event := artifacts[op.Name]; event != "" && m.desc.Bare && result.OK {
+		r.o.Audit.Record(model.AuditEvent{
+			Event: event, Component: "tool", Module: m.desc.Name, SessionID: inv.SessionID, RequestID: inv.ID,
+			Data: object("path", pathOf(inv.Arguments)),
+		})
+	}
 	r.invoked(m.desc.Name, op.Name, inv.SessionID, inv.ID, time.Since(start), result.Error)
 	return r.keep.bound(result)
+}
+
+// artifacts are the built-in operations that read or write a file.
+var artifacts = map[string]string{"read": "artifact:read", "write": "artifact:write", "edit": "artifact:write"}
+
+func pathOf(arguments []byte) string {
+	var a struct {
+		Path string `json:"path"`
+	}
+	_ = json.Unmarshal(arguments, &a) // they fit the operation's schema
+	return a.Path
 }
 
 func (r *Registry) run(ctx context.Context, m *module, op *operation, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
