@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 const (
@@ -25,9 +26,10 @@ const (
 // while the daemon runs, and returns which it used.
 func instructions(workdir, extra string) (text string, files []string) {
 	parts := []string{basePrompt + "\nThe working directory is " + workdir + "."}
-	for _, dir := range repository(workdir) {
+	folders := repository(workdir)
+	for _, dir := range folders {
 		path := filepath.Join(dir, agentsName)
-		if said := readAgents(path); said != "" {
+		if said := readAgents(path, folders[0]); said != "" {
 			parts = append(parts, fmt.Sprintf("# %s\n\n%s", path, said))
 			files = append(files, path)
 		}
@@ -57,13 +59,29 @@ func repository(dir string) []string {
 	return []string{dir}
 }
 
-// readAgents is a file's text, cut at its limit, "" where there is none.
-func readAgents(path string) string {
-	info, err := os.Stat(path)
+// readAgents is a file's text, cut at its limit, "" where there is none. A link
+// out of the root, to a file of keys for one, and a file of another user are
+// none.
+func readAgents(path, root string) string {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return ""
+	}
+	root, err = filepath.EvalSymlinks(root)
+	if err != nil {
+		return ""
+	}
+	if rel, err := filepath.Rel(root, real); err != nil || !filepath.IsLocal(rel) {
+		return ""
+	}
+	info, err := os.Stat(real)
 	if err != nil || !info.Mode().IsRegular() {
 		return ""
 	}
-	f, err := os.Open(path)
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok && owner.Uid != 0 && int(owner.Uid) != os.Geteuid() {
+		return ""
+	}
+	f, err := os.Open(real)
 	if err != nil {
 		return ""
 	}

@@ -236,7 +236,7 @@ func (e *exam) journal(path string, t *tally) {
 		e.fail(Journals, "move it out of "+quote(filepath.Dir(path))+"; what it holds can be read with jq (docs/journal.md)",
 			"%s does not say which session it is, and cannot be opened", path)
 	case in.State.ID != name:
-		e.fail(Journals, "mv "+quote(path)+" "+quote(filepath.Join(filepath.Dir(path), in.State.ID+journalExt)),
+		e.fail(Journals, "move it out of "+quote(filepath.Dir(path))+": it is a copy, or was renamed, and is not opened",
 			"%s says that it is session %.128s", path, in.State.ID)
 	default:
 		bad = false
@@ -250,7 +250,7 @@ func (e *exam) journal(path string, t *tally) {
 	}
 	if n := len(in.Skipped); n > 0 {
 		first := in.Skipped[0]
-		e.warn(Journals, fmt.Sprintf("look at it: tail -c +%d %s | head -n 1; what it said is missing, nothing else is", first.Offset+1, quote(path)),
+		e.warn(Journals, fmt.Sprintf("look at it: tail -c +%d %s | head -n 1; what it said is missing; messages after it are put at the end of what is there", first.Offset+1, quote(path)),
 			"%s: %s skipped, at byte %d: %v", path, count(n, "line is", "lines are"), first.Offset, first.Err)
 	}
 	if in.Torn > 0 {

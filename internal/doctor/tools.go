@@ -178,6 +178,6 @@ func (e *exam) model(context.Context) {
 		e.fail(Model, "put its descriptor into "+few(e.ToolsDirs)+", or choose another model with --model",
 			"module/%s: no usable descriptor in the tools directories has this name and kind provider", e.ModelName)
 	default:
-		e.ok(Model, "%s/%s: not checked", e.Provider, e.ModelName)
+		e.ok(Model, "%s/%s: its server and its key are not checked", e.Provider, e.ModelName)
 	}
 }

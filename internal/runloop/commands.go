@@ -465,16 +465,22 @@ func (h *Hub) runExtension(ctx context.Context, id string, p protocol.ExtensionC
 		return protocol.ExtensionResult{}, err
 	}
 	inv.Prompt, inv.Output = last.prompt, last.output
-	l, release, err := h.acquire(id)
+	_, release, err := h.acquire(id) // it stays open meanwhile
 	if err != nil {
 		return protocol.ExtensionResult{}, err
 	}
 	defer release()
+	var lost error
 	res := h.env.callTool(ctx, id, inv, func(u model.ToolUpdate) {
 		if len(u.Patch) > 0 || u.Asset != nil || u.Warning != "" {
-			_ = l.post(ctx, sideUpdateIn{u})
+			if _, err := h.ask(ctx, id, func(t ticket) input { return sideUpdateIn{t, u} }); err != nil {
+				lost = err
+			}
 		}
 	})
+	if lost != nil && ctx.Err() == nil {
+		res = model.Failed("internal", "the session could not keep what the tool reported: "+lost.Error())
+	}
 	return protocol.ExtensionResult{
 		OK: res.OK, Result: res.Text, Outputs: res.Outputs, Value: rawValue(res.Value), Error: wireToolError(res.Error),
 	}, nil

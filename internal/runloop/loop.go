@@ -150,6 +150,11 @@ func (l *loop) outcome(ctx context.Context, replies <-chan reply) (reply, error)
 // serve runs the loop until stop is closed or its journal fails.
 func (l *loop) serve() {
 	defer l.env.settle() // a drain does not wait for a loop whose journal has failed
+	defer func() {
+		if l.failure != nil {
+			l.env.broken(l) // once it has ended: the hub may be waiting for that
+		}
+	}()
 	defer close(l.done)
 	defer func() {
 		if !l.m.deleted || l.failure != nil { // else the hub tells, once the session is gone
@@ -165,7 +170,6 @@ func (l *loop) serve() {
 		case in := <-l.mailbox:
 			if err := l.batch(in); err != nil {
 				l.failure = err
-				l.env.broken(l)
 				return
 			}
 			if l.m.deleted {

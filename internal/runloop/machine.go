@@ -18,6 +18,7 @@ const (
 	maxPendingBytes = 64 << 20 // of those texts together
 	maxSteps        = 50       // model calls in one turn
 	maxCrashes      = 3        // resumptions of one run after crashes
+	maxFaults       = 8        // and after disk faults, without getting on
 	keptTokens      = 20_000   // a compaction leaves about so many
 )
 

@@ -482,6 +482,19 @@ func TestARunOutlivesADiskThatFails(t *testing.T) {
 	}
 }
 
+// A disk that fails for good does not have the model asked for ever.
+func TestARunOnADiskThatNeverGetsWellIsEnded(t *testing.T) {
+	w := newWorld(t)
+	w.prompt("go")
+	for range maxFaults + 1 {
+		w.step(resumeIn{fault: true})
+	}
+	end, ok := w.events[len(w.events)-1].(protocol.AgentEnd)
+	if !ok || end.Error == nil || end.Error.Code != "session_error" {
+		t.Errorf("got %+v, want the run ended", w.events[len(w.events)-1])
+	}
+}
+
 func TestATurnOfTooManyStepsEnds(t *testing.T) {
 	w := newWorld(t)
 	w.prompt("go")

@@ -38,7 +38,10 @@ type (
 		result model.ToolResult
 	}
 	// sideUpdateIn is what a tool says that runs outside any run.
-	sideUpdateIn struct{ update model.ToolUpdate }
+	sideUpdateIn struct {
+		ticket ticket
+		update model.ToolUpdate
+	}
 )
 
 func (in deltaIn) step(m *machine) {
@@ -143,6 +146,7 @@ func (in toolUpdateIn) step(m *machine) {
 
 func (in sideUpdateIn) step(m *machine) {
 	m.keepUpdate(in.update)
+	m.reply(in.ticket, nil)
 	if in.update.Warning != "" {
 		m.publish(protocol.Warning{Ref: protocol.Ref{SessionID: m.s.ID}, Code: in.update.Warning, Message: in.update.Delta})
 	}

@@ -39,7 +39,9 @@ func (in resumeIn) step(m *machine) {
 	case run.Aborting:
 		m.finishAbort()
 	case run.Crashes >= maxCrashes:
-		m.giveUp()
+		m.giveUp(&protocol.Error{Code: "crash_loop", Message: fmt.Sprintf("the daemon crashed %d times during this run", run.Crashes)})
+	case run.Faults > maxFaults:
+		m.giveUp(&protocol.Error{Code: protocol.SessionError, Message: fmt.Sprintf("the session's journal failed %d times in a row", run.Faults)})
 	case run.Turn == 0:
 		m.startTurn(queue.Prompt, m.prompts())
 	case !run.TurnOpen:
@@ -65,8 +67,7 @@ func (m *machine) answerInterrupted() bool {
 	return true
 }
 
-func (m *machine) giveUp() {
-	why := &protocol.Error{Code: "crash_loop", Message: fmt.Sprintf("the daemon crashed %d times during this run", m.s.Run.Crashes)}
+func (m *machine) giveUp(why *protocol.Error) {
 	if m.s.Run.TurnOpen {
 		ref := m.turnRef()
 		m.record(session.TurnEnded{RunID: m.s.Run.ID, Turn: m.s.Run.Turn, StopReason: "error", Code: string(why.Code), Error: why.Message})

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Journal is one session's file. It belongs to one goroutine.
@@ -48,11 +49,15 @@ func createJournal(disk Disk, path string, records []Record) (*Journal, error) {
 	if err == nil {
 		err = disk.Link(draft, path) // unlike a rename it never replaces a session
 	}
+	linked := err == nil
 	err = errors.Join(err, os.Remove(draft))
 	if err == nil {
 		err = disk.SyncDir(filepath.Dir(path))
 	}
 	if err != nil {
+		if linked { // what was refused must not be there after the next start
+			_ = os.Remove(path)
+		}
 		_ = f.Close()
 		return nil, err
 	}
@@ -73,8 +78,8 @@ func openJournal(disk Disk, path string) (*State, *Journal, []Problem, error) {
 	}
 	state := NewState()
 	size, problems, err := fold(f, path, state)
-	if err == nil && state.ID == "" {
-		err = errNameless
+	if err == nil {
+		err = belongs(state, path)
 	}
 	if err == nil && len(problems) > 0 && errors.Is(problems[len(problems)-1].Err, errTorn) {
 		if err = keepAside(disk, f, size, path+damagedExt); err == nil {
@@ -86,6 +91,18 @@ func openJournal(disk Disk, path string) (*State, *Journal, []Problem, error) {
 		return nil, nil, problems, err
 	}
 	return state, &Journal{disk: disk, f: f, path: path, size: size}, problems, nil
+}
+
+// belongs refuses a journal that is not that of the session its name says: a
+// copy of another one would go on with that one's runs.
+func belongs(state *State, path string) error {
+	switch state.ID {
+	case "":
+		return errNameless
+	case strings.TrimSuffix(filepath.Base(path), journalExt):
+		return nil
+	}
+	return fmt.Errorf("the journal says that it is session %.128s", state.ID)
 }
 
 // keepAside appends what f has from offset on to a file of its own, durably.
@@ -121,6 +138,10 @@ func fold(r io.Reader, path string, state *State) (size int64, problems []Proble
 		rec, err := decodeRecord(line[:len(line)-1])
 		if err == nil {
 			err = state.Apply(rec)
+			if again, ok := state.adopt(rec); err != nil && ok {
+				problems = append(problems, Problem{path, size, fmt.Errorf("put at the end of what is there: %w", err)})
+				err = state.Apply(again)
+			}
 		}
 		if errors.Is(err, errNewer) {
 			return size, problems, fmt.Errorf("%s at byte %d: %w", path, size, err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -158,6 +159,61 @@ func TestTornTailAtEveryByte(t *testing.T) {
 		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, append(bytes.Clone(whole), last...)) {
 			t.Fatalf("cut at %d: the journal is not whole after the next append (%v)", cut, err)
 		}
+	}
+}
+
+// A line that cannot be read costs what it said, not what comes after it.
+func TestMessagesAfterACorruptLineAreThere(t *testing.T) {
+	state := NewState()
+	var text []byte
+	parent := ""
+	for i, r := range append([]Record{{t0, Created{SessionID: "ses-1"}}}, make([]Record, 6)...) {
+		if i > 0 {
+			id := fmt.Sprint("msg-", i)
+			r = Record{t0, MessageAdded{ID: id, ParentID: parent, RunID: "run-1", Message: model.Message{Role: model.User, Text: id}}}
+			parent = id
+		}
+		line := lines(t, []Record{r})
+		if i == 3 {
+			line[10] = 'x'
+		}
+		text = append(text, line...)
+	}
+	_, problems, err := fold(bytes.NewReader(text), "j", state)
+	if err != nil || len(problems) != 2 {
+		t.Errorf("got %v, %v; want the bad line told, and the one that hung from it", problems, err)
+	}
+	path, _ := state.Path("")
+	var got []string
+	for _, e := range path {
+		got = append(got, e.ID)
+	}
+	if want := []string{"msg-1", "msg-2", "msg-4", "msg-5", "msg-6"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// A copy of a journal is not taken for the session whose it was.
+func TestACopyIsNotTheSession(t *testing.T) {
+	dir := t.TempDir()
+	store, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	for _, id := range []string{"ses-1", "ses-1-copy"} {
+		if err := os.WriteFile(store.path(id), lines(t, []Record{{t0, Created{SessionID: "ses-1"}}}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := store.Active(); got != "ses-1" || err != nil {
+		t.Errorf("active: got %q, %v", got, err)
+	}
+	if _, _, _, err := store.Load("ses-1-copy"); err == nil || errors.Is(err, ErrNotFound) {
+		t.Errorf("opened: %v", err)
+	}
+	if _, err := store.Peek("ses-1-copy"); err == nil {
+		t.Error("read")
 	}
 }
 

@@ -111,7 +111,7 @@ func (s *Store) Create(id string, records []Record) (*State, *Journal, error) {
 		err = s.note(id, state.CreatedAt)
 	}
 	if err != nil {
-		return nil, nil, errors.Join(err, j.Close())
+		return nil, nil, errors.Join(err, j.Close(), os.Remove(s.path(id)))
 	}
 	s.newest = max(s.newest, id)
 	s.active.Store(&id)
@@ -150,8 +150,8 @@ func (s *Store) Peek(id string) (*State, error) {
 	defer func() { _ = f.Close() }()
 	state := NewState()
 	_, _, err = fold(f, f.Name(), state)
-	if err == nil && state.ID == "" {
-		err = errNameless
+	if err == nil {
+		err = belongs(state, f.Name())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read session %s: %w", id, err)
@@ -320,11 +320,12 @@ func (s *Store) Delete(id string, at time.Time) error {
 			s.active.Store(&ids[i])
 		}
 	}
-	if err := s.remove(id); err != nil {
-		return fmt.Errorf("delete session %s: %w", id, err)
-	}
-	if alone {
+	err := s.remove(id)
+	if alone && !s.Exists(id) {
 		s.active.Store(nil)
+	}
+	if err != nil {
+		return fmt.Errorf("delete session %s: %w", id, err)
 	}
 	return nil
 }
@@ -410,8 +411,8 @@ func (s *Store) readable(id string) bool {
 		return false
 	}
 	rec, err := decodeRecord(bytes.TrimSuffix(line, []byte{'\n'}))
-	_, opens := rec.Fact.(Created)
-	return err == nil && opens
+	created, _ := rec.Fact.(Created)
+	return err == nil && created.SessionID == id
 }
 
 // removeDrafts clears away what a crash left of sessions that were being made.

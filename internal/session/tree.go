@@ -57,8 +57,10 @@ type Run struct {
 	Started   string
 	StartedAt time.Time
 	// Crashes counts resumptions without a parking before them; Parked says that
-	// the next one is none.
+	// the next one is none. Faults counts those after a disk fault since the run
+	// has got on.
 	Crashes int
+	Faults  int
 	Parked  bool
 	// Output is the text of the latest assistant message, Stop why that ended.
 	Output string
@@ -189,7 +191,7 @@ func (s *State) applyMessage(f MessageAdded) {
 	if run == nil || run.ID != f.RunID {
 		return
 	}
-	run.Fresh = false
+	run.Fresh, run.Faults = false, 0
 	switch f.Message.Role {
 	case model.Assistant:
 		run.Steps++
@@ -222,7 +224,10 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 	case RunParked:
 		run.Parked = true
 	case RunResumed:
-		if !run.Parked && !f.Fault {
+		switch {
+		case f.Fault:
+			run.Faults++
+		case !run.Parked:
 			run.Crashes++
 		}
 		run.Parked = false
@@ -236,6 +241,25 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 		}
 	}
 	return nil
+}
+
+// adopt hangs a message or a compaction whose parent is missing, because the
+// parent's line cannot be read, below the leaf, so that one bad line does not
+// cost all that follows. False: that is not what is wrong.
+func (s *State) adopt(r Record) (Record, bool) {
+	switch f := r.Fact.(type) {
+	case MessageAdded:
+		if f.ParentID != "" && s.entries[f.ParentID] == nil {
+			f.ParentID = s.Leaf
+			return Record{r.At, f}, true
+		}
+	case Compacted:
+		if f.ParentID != "" && s.entries[f.ParentID] == nil {
+			f.ParentID = s.Leaf
+			return Record{r.At, f}, true
+		}
+	}
+	return r, false
 }
 
 func (s *State) add(e *Entry) error {
