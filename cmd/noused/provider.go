@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"noused/internal/model/anthropic"
 	provider "noused/internal/model/module"
@@ -19,13 +18,6 @@ import (
 // newModel makes the model that answers prompts, and what gives up its
 // connections. getenv tells the keys.
 func newModel(cfg ModelConfig, tools *tool.Registry, getenv func(string) string) (runloop.Model, func(), error) {
-	for vendor, variable := range map[string]string{"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"} {
-		o := cfg.options(strings.TrimSuffix(variable, "_API_KEY"), getenv)
-		if cfg.Provider == vendor && o.BaseURL == "" && o.APIKey == "" {
-			return nil, nil, fmt.Errorf("model %s/%s: the variable %s is not set, and no base_url names another server",
-				vendor, cfg.Name, cmp.Or(cfg.APIKeyEnv, variable))
-		}
-	}
 	switch cfg.Provider {
 	case "module":
 		if !tools.Provides(cfg.Name) {
@@ -39,27 +31,30 @@ func newModel(cfg ModelConfig, tools *tool.Registry, getenv func(string) string)
 			return result, err
 		}}, func() {}, nil
 	case "openai":
-		m, err := openai.New(cfg.options("OPENAI", getenv))
-		if err != nil {
-			return nil, nil, fmt.Errorf("model openai/%s: %w", cfg.Name, err)
-		}
-		return m, m.Close, nil
+		return vendor(openai.New, cfg, "OPENAI", getenv)
 	case "anthropic":
-		m, err := anthropic.New(cfg.options("ANTHROPIC", getenv))
-		if err != nil {
-			return nil, nil, fmt.Errorf("model anthropic/%s: %w", cfg.Name, err)
-		}
-		return m, m.Close, nil
+		return vendor(anthropic.New, cfg, "ANTHROPIC", getenv)
 	}
 	return offline.Model{Delay: cfg.Delay}, func() {}, nil
 }
 
-// options are a provider's options. What the configuration leaves open the
-// variables with the vendor's prefix fill in.
-func (c ModelConfig) options(prefix string, getenv func(string) string) modelwire.Options {
-	return modelwire.Options{
-		BaseURL: cmp.Or(c.BaseURL, getenv(prefix+"_BASE_URL")),
-		APIKey:  getenv(cmp.Or(c.APIKeyEnv, prefix+"_API_KEY")),
-		Model:   c.Name, MaxOutputTokens: c.MaxOutputTokens, Timeout: c.Timeout, Extra: c.Extra,
+// vendor makes the model of a provider over HTTP. What the configuration leaves
+// open the variables with the vendor's prefix fill in.
+func vendor[M interface {
+	runloop.Model
+	Close()
+}](make func(modelwire.Options) (M, error), cfg ModelConfig, prefix string, getenv func(string) string) (runloop.Model, func(), error) {
+	variable := cmp.Or(cfg.APIKeyEnv, prefix+"_API_KEY")
+	o := modelwire.Options{
+		BaseURL: cmp.Or(cfg.BaseURL, getenv(prefix+"_BASE_URL")), APIKey: getenv(variable),
+		Model: cfg.Name, MaxOutputTokens: cfg.MaxOutputTokens, Timeout: cfg.Timeout, Extra: cfg.Extra,
 	}
+	if o.BaseURL == "" && o.APIKey == "" {
+		return nil, nil, fmt.Errorf("model %s/%s: the variable %s is not set, and no base_url names another server", cfg.Provider, cfg.Name, variable)
+	}
+	m, err := make(o)
+	if err != nil {
+		return nil, nil, fmt.Errorf("model %s/%s: %w", cfg.Provider, cfg.Name, err)
+	}
+	return m, m.Close, nil
 }

@@ -417,7 +417,7 @@ func TestWhatIsBroken(t *testing.T) {
 		},
 		"tools folder that all may write to": {
 			breakIt: func(w *world) { w.must(os.Chmod(w.at("tools"), 0o777)) },
-			status:  Fail, area: Tools, what: "everybody may put tools into", done: "only you may now",
+			status:  Fail, area: Tools, what: "everybody may put tools into", done: "not everybody may now",
 		},
 		"provider that is not there": {
 			breakIt: func(w *world) { w.Provider, w.ModelName = "module", "good" },

@@ -57,7 +57,7 @@ func (e *exam) replaceable(dir string) {
 	}
 	e.mend(Finding{
 		Status: Fail, Area: Tools, What: fmt.Sprintf("everybody may put tools into %s (mode %04o)", dir, info.Mode().Perm()), Fix: "chmod o-w " + quote(dir),
-	}, "only you may now", func() error { return restrict(dir, info.Mode().Perm()&0o700) })
+	}, "not everybody may now", func() error { return restrict(dir, info.Mode().Perm()&^0o002) })
 }
 
 func (e *exam) descriptor(file string, taken map[string]string) {

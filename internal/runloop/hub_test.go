@@ -567,6 +567,24 @@ func TestStateIsAsOfItsSeq(t *testing.T) {
 	}
 }
 
+// What a tool reports outside a run is in the journal before its command is
+// answered.
+func TestExtensionCommandsAreJournaledBeforeTheyAreAnswered(t *testing.T) {
+	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
+	ctx := context.Background()
+	for range 20 {
+		id := f.session()
+		r, err := answered(f.extensionCommand(ctx, protocol.ExtensionCommandParams{Scope: protocol.Scope{SessionID: id}, Name: "t.x"}))
+		if err != nil || !r.OK {
+			t.Fatalf("got %+v, %v", r, err)
+		}
+		s, err := f.store.Peek(id)
+		if err != nil || !strings.Contains(string(s.Patched), `"last"`) {
+			t.Fatalf("the journal has %s, %v", s.Patched, err)
+		}
+	}
+}
+
 // A stop waits for a tool that a client runs outside any run.
 func TestDrainWaitsForExtensionCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

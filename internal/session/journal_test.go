@@ -193,6 +193,53 @@ func TestMessagesAfterACorruptLineAreThere(t *testing.T) {
 	}
 }
 
+// unsure is a disk on which names do not become durable.
+type unsure struct {
+	OSDisk
+	ill bool
+}
+
+func (d *unsure) SyncDir(dir string) error {
+	if d.ill {
+		return errors.New("input/output error")
+	}
+	return d.OSDisk.SyncDir(dir)
+}
+
+// What a disk refused to make is not there after the next start, and what it
+// half deleted is not the active session.
+func TestADiskThatLosesNames(t *testing.T) {
+	dir, disk := t.TempDir(), &unsure{}
+	store, err := OpenOn(disk, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, j, err := store.Create("ses-1", []Record{{t0, Created{SessionID: "ses-1"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk.ill = true
+	if _, _, err := store.Create("ses-2", []Record{{t0, Created{SessionID: "ses-2"}}}); err == nil {
+		t.Error("a session was made that may not last")
+	}
+	if err := errors.Join(j.Close(), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if store, err = OpenOn(disk, dir); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	if got, err := store.Active(); got != "ses-1" || err != nil {
+		t.Errorf("active after a restart: got %q, %v; want the one that was made", got, err)
+	}
+	if err := store.Delete("ses-1", t0); err == nil {
+		t.Error("deleting it is told as done")
+	}
+	if got, err := store.Active(); got != "" || err != nil {
+		t.Errorf("active: got %q, %v; want none, as its journal is gone", got, err)
+	}
+}
+
 // A copy of a journal is not taken for the session whose it was.
 func TestACopyIsNotTheSession(t *testing.T) {
 	dir := t.TempDir()
