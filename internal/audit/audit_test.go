@@ -114,7 +114,7 @@ func TestHooksGetEveryEventInOrder(t *testing.T) {
 // A hook that hangs delays nobody: what it has no room for is counted.
 func TestAHookThatHangsDelaysNobody(t *testing.T) {
 	l, path, seen := open(t)
-	entered := make(chan struct{})
+	entered := make(chan struct{}, 1)
 	l.AddHook("stuck", func(ctx context.Context, _ []byte) error {
 		select {
 		case entered <- struct{}{}:
