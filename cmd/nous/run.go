@@ -85,6 +85,27 @@ func (a *app) setModeCommand() *cobra.Command {
 	}
 }
 
+func (a *app) setModelCommand() *cobra.Command {
+	p := protocol.SetModelParams{}
+	cmd := &cobra.Command{
+		Use:   "set-model MODEL",
+		Short: "Choose the model that answers in a session, from its next call on",
+		Long: `Choose the model that answers in a session, from its next call on. MODEL is
+PROVIDER/NAME with the provider openai, anthropic or module, or offline, or
+default for the daemon's own.`,
+		Example: `  nous set-model anthropic/claude-sonnet-4-5
+  nous set-model openai/qwen3:8b --base-url http://localhost:11434/v1`,
+		Args: usageArgs(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p.Scope, p.Model = a.scope(), args[0]
+			return query(cmd.Context(), a, protocol.SetModel, p, func(r protocol.ModelAccepted) { a.println(a.forOutput(modelName(r.Model))) })
+		},
+	}
+	cmd.Flags().StringVar(&p.BaseURL, "base-url", "", "ask this `server`, without a key")
+	cmd.Flags().Int64Var(&p.ContextWindow, "context-window", 0, "`tokens` that the model can read")
+	return cmd
+}
+
 func (a *app) compactCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "compact [INSTRUCTION…]",

@@ -23,6 +23,23 @@ func (a *app) stateCommand() *cobra.Command {
 	}
 }
 
+// modelName is how set-model takes a model.
+func modelName(m protocol.ModelInfo) string {
+	name := m.Provider + "/" + m.Name
+	if m.BaseURL != "" {
+		name += " at " + m.BaseURL
+	}
+	return name
+}
+
+// contextFill says how much of the model's context the session fills.
+func contextFill(c protocol.ContextInfo) string {
+	if c.Window == 0 {
+		return fmt.Sprintf("about %d tokens", c.Tokens)
+	}
+	return fmt.Sprintf("about %d of %d tokens (%d %%)", c.Tokens, c.Window, 100*c.Tokens/c.Window)
+}
+
 func (a *app) printState(s protocol.State) {
 	pairs := [][2]string{{"session", s.SessionID}, {"run state", s.RunState}}
 	add := func(key, value string) {
@@ -43,7 +60,8 @@ func (a *app) printState(s protocol.State) {
 	if s.Partial != nil {
 		add("saying", oneLine(s.Partial.Text, lineWidth))
 	}
-	add("model", s.Model.Provider+"/"+s.Model.Name)
+	add("model", modelName(s.Model))
+	add("context", contextFill(s.Context))
 	add("active tools", cmp.Or(strings.Join(s.ActiveTools, ", "), "none"))
 	if kind := s.SessionState.Kind(); kind == jsontext.KindBeginObject && string(s.SessionState) != "{}" {
 		add("session state", oneLine(string(s.SessionState), lineWidth))

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
 
-	"noused/internal/model/offline"
 	"noused/internal/protocol"
 	"noused/internal/tool"
 )
@@ -42,6 +41,8 @@ type ModelConfig struct {
 	APIKeyEnv       string
 	System          string // said to the model after what AGENTS.md says
 	MaxOutputTokens int
+	ContextWindow   int64         // tokens; 0: not known
+	MaxSteps        int           // model calls in one turn; 0: the run loop's default
 	Timeout         time.Duration // of silence
 	Extra           map[string]any
 	Delay           time.Duration
@@ -55,6 +56,7 @@ const (
 	maxDrainTimeout                = time.Hour
 	maxDelay                       = 24 * time.Hour
 	maxTokens                      = 10_000_000
+	maxMaxSteps                    = 10_000
 	defaultEventBuffer             = 16 << 20
 	defaultDrainTimeout            = 10 * time.Second
 )
@@ -257,7 +259,7 @@ func (r *resolver) model() ModelConfig {
 	m := ModelConfig{Provider: "offline"}
 	provider, from, ok := r.named("model")
 	if ok {
-		m.Provider, m.Name, _ = strings.Cut(provider, "/")
+		m.Provider = provider
 	} else {
 		var v any
 		v, from = r.file.find("model.provider")
@@ -266,23 +268,12 @@ func (r *resolver) model() ModelConfig {
 		}
 		v, nameFrom := r.file.find("model.name")
 		if name, _, ok := r.asText(v, nameFrom); ok {
-			m.Name, from = name, nameFrom
+			m.Provider, from = m.Provider+"/"+name, nameFrom
 		}
 	}
-	switch {
-	case m.Provider == "module" && m.Name == "":
-		r.fail(from, "want module/NAME, the name of a provider module's descriptor")
-	case m.Provider == "module":
-	case m.Provider == "openai" || m.Provider == "anthropic":
-		if m.Name == "" {
-			r.fail(from, "want %s/NAME, the name of one of its models", m.Provider)
-		}
-	case m.Provider != "offline":
-		r.fail(from, "there is no provider %q, only offline, openai, anthropic and module", m.Provider)
-	case m.Name != "" && m.Name != offline.Name:
-		r.fail(from, "the offline model is called %q, not %q", offline.Name, m.Name)
-	default:
-		m.Name = offline.Name
+	var err error
+	if m.Provider, m.Name, err = parseModel(m.Provider); err != nil {
+		r.fail(from, "%v", err)
 	}
 	for key, dst := range map[string]*string{"base_url": &m.BaseURL, "api_key_env": &m.APIKeyEnv, "system": &m.System} {
 		v, from := r.file.find("model." + key)
@@ -292,13 +283,9 @@ func (r *resolver) model() ModelConfig {
 		v, from := r.file.find("model." + key)
 		*dst = r.asDuration(v, from, maxDelay, 0)
 	}
-	if v, from := r.file.find("model.max_output_tokens"); v != nil {
-		n, ok := v.(int64)
-		if !ok || n < 1 || n > maxTokens {
-			r.fail(from, "got %v, want 1 to %d", v, maxTokens)
-		}
-		m.MaxOutputTokens = int(n)
-	}
+	m.MaxOutputTokens = int(r.count("model.max_output_tokens", 1, maxTokens))
+	m.ContextWindow = r.count("model.context_window", protocol.MinContextWindow, protocol.MaxContextWindow)
+	m.MaxSteps = int(r.count("model.max_steps", 1, maxMaxSteps))
 	if v, from := r.file.find("model.extra"); v != nil {
 		table, ok := v.(map[string]any)
 		if !ok {
@@ -307,6 +294,16 @@ func (r *resolver) model() ModelConfig {
 		m.Extra = table
 	}
 	return m
+}
+
+// count is a number of the file's, 0 where it is not set.
+func (r *resolver) count(key string, least, most int64) int64 {
+	v, from := r.file.find(key)
+	n, ok := v.(int64)
+	if v != nil && (!ok || n < least || n > most) {
+		r.fail(from, "got %v, want %d to %d", v, least, most)
+	}
+	return n
 }
 
 // named is text for a setting whose name in the file is a section.

@@ -18,7 +18,7 @@ import (
 var fileKeys = []string{
 	"socket", "state_dir", "workdir", "tools_dir", "max_line", "event_buffer", "drain_timeout", "log_level",
 	"model", "model.provider", "model.name", "model.delay", "model.base_url", "model.api_key_env", "model.system",
-	"model.max_output_tokens", "model.timeout", "model.extra", "builtin_tools", "policy.allow", "policy.deny",
+	"model.max_output_tokens", "model.context_window", "model.max_steps", "model.timeout", "model.extra", "builtin_tools", "policy.allow", "policy.deny",
 }
 
 // configFile is a configuration file's values, and the lines they stand on.

@@ -65,18 +65,19 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 		return err
 	}
 	info := protocol.DaemonInfo{Version: version(), Epoch: newID("ep-"), PID: os.Getpid(), StartedAt: time.Now().UTC()}
-	answering, hangUp, err := newModel(cfg.Model, tools, os.Getenv)
+	models := newModels(cfg.Model, tools, os.Getenv)
+	defer models.Close()
+	own := models.own()
+	answering, err := models.Model(own)
 	if err != nil {
 		tools.Close(ctx)
-		return err
+		return fmt.Errorf("model %w", err)
 	}
-	defer hangUp()
 	events := event.New(info.Epoch, cfg.EventBuffer, time.Now)
 	hub := runloop.NewHub(runloop.Options{
-		Store: store, Model: answering,
-		System:    func() (string, []string) { return instructions(cfg.Workdir, cfg.Model.System) },
-		ModelInfo: protocol.ModelInfo{Provider: cfg.Model.Provider, Name: cfg.Model.Name},
-		Tools:     tools, Modules: tools, Events: loggedEvents{events, log}, Daemon: info, Now: time.Now, NewID: newID,
+		Store: store, Model: answering, ModelInfo: own, Models: models, MaxSteps: cfg.Model.MaxSteps,
+		System: func() (string, []string) { return instructions(cfg.Workdir, cfg.Model.System) },
+		Tools:  tools, Modules: tools, Events: loggedEvents{events, log}, Daemon: info, Workdir: cfg.Workdir, Now: time.Now, NewID: newID,
 		Audit: journal.Record,
 		Fault: func(sessionID string, err error) {
 			log.Error("session", zap.String("session_id", sessionID), zap.Error(err))

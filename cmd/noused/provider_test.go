@@ -30,7 +30,7 @@ type request struct {
 }
 
 // provided is a daemon whose model is served by serve, one call after the other.
-func provided(t *testing.T, name string, serve func(n int, r request, w http.ResponseWriter)) (*daemon, func(text string) (protocol.PromptReply, error)) {
+func provided(t *testing.T, name string, serve func(n int, r request, w http.ResponseWriter), more ...string) (*daemon, func(text string) (protocol.PromptReply, error)) {
 	t.Helper()
 	var calls atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -49,14 +49,13 @@ func provided(t *testing.T, name string, serve func(n int, r request, w http.Res
 	t.Setenv("TEST_KEY", "sk-never-tell")
 	config := filepath.Join(t.TempDir(), "config.toml")
 	provider, model, _ := strings.Cut(name, "/")
-	text := fmt.Sprintf("[model]\nprovider = %q\nname = %q\nbase_url = %q\napi_key_env = \"TEST_KEY\"\nsystem = \"Be brief.\"\n", provider, model, server.URL)
+	text := fmt.Sprintf("[model]\nprovider = %q\nname = %q\nbase_url = %q\napi_key_env = \"TEST_KEY\"\nsystem = \"Be brief.\"\n%s\n", provider, model, server.URL, strings.Join(more, "\n"))
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	d := newDaemon(t, "--config", config)
-	c := d.dial()
 	return d, func(text string) (protocol.PromptReply, error) {
-		return client.Call(context.Background(), c, protocol.Prompt, protocol.PromptParams{Text: text})
+		return client.Call(context.Background(), d.dial(), protocol.Prompt, protocol.PromptParams{Text: text})
 	}
 }
 
@@ -157,7 +156,7 @@ func TestAModelThatCannotBeStartsNoDaemon(t *testing.T) {
 	for model, want := range map[string]string{
 		"openai/gpt":       "model openai/gpt: the variable OPENAI_API_KEY is not set",
 		"anthropic/claude": "model anthropic/claude: the variable ANTHROPIC_API_KEY is not set",
-		"module/nobody":    "--model module/nobody: no tools directory has a provider module of that name",
+		"module/nobody":    "model module/nobody: no tools directory has a provider module of that name",
 	} {
 		t.Setenv("OPENAI_API_KEY", "")
 		t.Setenv("ANTHROPIC_API_KEY", "")
@@ -169,5 +168,119 @@ func TestAModelThatCannotBeStartsNoDaemon(t *testing.T) {
 		if status != 1 || !strings.Contains(errout.String(), want) {
 			t.Errorf("--model %s: got %d %s, want %s", model, status, errout, want)
 		}
+	}
+}
+
+// A session that changes its model in the middle of a conversation: the other
+// provider reads what was said, thought and called, at another server without
+// the key, and it stays chosen over a restart.
+func TestSetModel(t *testing.T) {
+	ctx := context.Background()
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Api-Key") != "" || r.Header.Get("Authorization") != "" {
+			t.Error("the key was sent to a server that it is not for")
+		}
+		body, _ := io.ReadAll(r.Body)
+		for _, want := range []string{`"model":"claude-test"`, `"type":"tool_use"`, `"type":"tool_result"`, "tabs or spaces?"} {
+			if !strings.Contains(string(body), want) {
+				t.Errorf("the other model's request has no %s: %s", want, body)
+			}
+		}
+		if strings.Contains(string(body), "tabs, surely") {
+			t.Errorf("one provider's thinking went to another: %s", body)
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		sse(w, `{"type":"message_start","message":{"usage":{"input_tokens":30}}}`,
+			`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Spaces."}}`, `{"type":"content_block_stop","index":0}`,
+			`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}`, `{"type":"message_stop"}`)
+	}))
+	t.Cleanup(other.Close)
+	d, prompt := provided(t, "openai/gpt-test", func(n int, _ request, w http.ResponseWriter) {
+		if n == 1 {
+			sse(w, `{"choices":[{"delta":{"reasoning_content":"tabs, surely"}}]}`,
+				`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","type":"function","function":{"name":"ls","arguments":"{}"}}]}}]}`,
+				`{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}`, "[DONE]")
+			return
+		}
+		sse(w, `{"choices":[{"delta":{"content":"Tabs."}}]}`, `{"choices":[{"delta":{},"finish_reason":"stop"}]}`, "[DONE]")
+	})
+	if _, err := prompt("tabs or spaces?"); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []struct {
+		p    protocol.SetModelParams
+		want string
+	}{
+		{protocol.SetModelParams{}, "model: want a non-empty string"},
+		{protocol.SetModelParams{Model: "ollama/x"}, `model: there is no provider "ollama", only offline, openai, anthropic and module`},
+		{protocol.SetModelParams{Model: "openai"}, "model: want openai/NAME"},
+		{protocol.SetModelParams{Model: "anthropic/claude"}, "model: anthropic/claude: the variable ANTHROPIC_API_KEY is not set"},
+		{protocol.SetModelParams{Model: "openai/x", BaseURL: "ftp://x"}, "model: openai/x: base_url must begin with http"},
+		{protocol.SetModelParams{Model: "module/nobody"}, "model: module/nobody: no tools directory has"},
+		{protocol.SetModelParams{Model: "offline", BaseURL: "http://x"}, "model: offline is asked at no server"},
+		{protocol.SetModelParams{Model: "default", ContextWindow: 5000}, "model: the daemon's own model"},
+		{protocol.SetModelParams{Model: "offline", ContextWindow: 7}, "context_window: want 1000 to 10000000 tokens, got 7"},
+	} {
+		if _, err := client.Call(ctx, d.dial(), protocol.SetModel, bad.p); err == nil || !strings.Contains(err.Error(), "invalid_payload: "+bad.want) {
+			t.Errorf("%+v: got %v, want %s", bad.p, err, bad.want)
+		}
+	}
+	set := func(p protocol.SetModelParams) {
+		t.Helper()
+		if _, err := client.Call(ctx, d.dial(), protocol.SetModel, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(protocol.SetModelParams{Model: "anthropic/claude-test", BaseURL: other.URL, ContextWindow: 50_000})
+	if r, err := prompt("are you sure?"); err != nil || r.Result.Output != "Spaces." {
+		t.Fatalf("got %+v, %v", r.Result, err)
+	}
+	d.stop()
+	d.start()
+	st, err := client.Call(ctx, d.dial(), protocol.GetState, protocol.GetStateParams{})
+	want := protocol.ModelInfo{Provider: "anthropic", Name: "claude-test", BaseURL: other.URL}
+	if err != nil || st.Model != want || st.Context.Window != 50_000 || st.Context.Tokens < 30 || st.Workdir != d.dir {
+		t.Errorf("after a restart: %+v, %+v, %s, %v", st.Model, st.Context, st.Workdir, err)
+	}
+	set(protocol.SetModelParams{Model: "default"})
+	if st, err := client.Call(ctx, d.dial(), protocol.GetState, protocol.GetStateParams{}); err != nil || st.Model.Name != "gpt-test" {
+		t.Errorf("got %+v, %v, want the daemon's own model again", st.Model, err)
+	}
+}
+
+// A context that the provider finds too long is summarised, and the turn tried
+// once more; max_steps ends a turn that does not come to an end.
+func TestOverflowAndSteps(t *testing.T) {
+	d, prompt := provided(t, "openai/gpt-test", func(n int, r request, w http.ResponseWriter) {
+		all := fmt.Sprint(r.Messages)
+		switch {
+		case strings.Contains(all, "call for ever"):
+			sse(w, `{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","type":"function","function":{"name":"ls","arguments":"{}"}}]}}]}`,
+				`{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}`, "[DONE]")
+		case len(all) > 40_000:
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `{"error":{"code":"context_length_exceeded","message":"This model's maximum context length is 8192 tokens."}}`)
+		case len(r.Tools) == 0:
+			sse(w, `{"choices":[{"delta":{"content":"they counted"}}]}`, `{"choices":[{"delta":{},"finish_reason":"stop"}]}`, "[DONE]")
+		default:
+			sse(w, `{"choices":[{"delta":{"content":"ok"}}]}`, `{"choices":[{"delta":{},"finish_reason":"stop"}]}`, "[DONE]")
+		}
+	}, "max_steps = 3")
+	for i := range 4 {
+		r, err := prompt(strings.Repeat("count ", 2500))
+		if err != nil || r.Result.Output != "ok" {
+			t.Fatalf("prompt %d: got %+v, %v", i, r.Result, err)
+		}
+		if told := fmt.Sprint(r.Result.Events); (i == 2) != strings.Contains(told, `"code":"compacted"`) {
+			t.Errorf("prompt %d: %s", i, told)
+		}
+	}
+	m, err := client.Call(context.Background(), d.dial(), protocol.GetMessages, protocol.GetMessagesParams{})
+	if err != nil || !strings.Contains(string(m.Messages[0]), `"summary":"they counted"`) {
+		t.Errorf("the messages begin with %s, %v", m.Messages[0], err)
+	}
+	if _, err := prompt("call for ever"); err == nil || !strings.Contains(err.Error(), "step_limit: the turn took 3 model calls") {
+		t.Errorf("got %v, want step_limit", err)
 	}
 }

@@ -107,6 +107,16 @@ type Attachment struct {
 	Data      []byte `json:"data"`
 }
 
+// Choice names a model and how much it can read, in tokens; a ContextWindow of 0
+// has no end. With BaseURL it is at another server than the configured one. The
+// zero Choice is the daemon's own model.
+type Choice struct {
+	Provider      string `json:"provider,omitzero"`
+	Name          string `json:"name,omitzero"`
+	BaseURL       string `json:"base_url,omitzero"`
+	ContextWindow int64  `json:"context_window,omitzero"`
+}
+
 // ToolSpec describes one callable operation to a model. Params is a JSON
 // Schema of an object.
 type ToolSpec struct {

@@ -81,6 +81,7 @@ var (
 	DeleteSession    = define[DeleteSessionParams, SessionDeleted]("delete_session", Added, "Removes a session for ever; refused while it runs.")
 	SearchSessions   = define[SearchSessionsParams, SearchResults]("search_sessions", Added, "Finds a text in the messages and summaries of all sessions.")
 	ListTools        = define[ListToolsParams, Tools]("list_tools", Added, "Lists the tools and whether they are active and healthy.")
+	SetModel         = define[SetModelParams, ModelAccepted]("set_model", Added, "Chooses the model that answers in a session, from its next call on.")
 	ReloadTools      = define[ReloadToolsParams, ToolsReloaded]("reload_tools", Added, "Reads the tool descriptors again; what runs goes on.")
 )
 
@@ -303,6 +304,22 @@ type SearchSessionsParams struct {
 // ListToolsParams is the payload of list_tools.
 type ListToolsParams struct{ Scope }
 
+// SetModelParams is the payload of set_model. Model is PROVIDER[/NAME] as the
+// daemon's --model has it, or "default" for the daemon's own. A key only goes to
+// the server that it is configured for, never to a BaseURL given here.
+type SetModelParams struct {
+	Scope
+	Model         string `json:"model" min:"1" doc:"PROVIDER[/NAME], or default"`
+	BaseURL       string `json:"base_url,omitzero" doc:"another server of the same kind; it gets no key"`
+	ContextWindow int64  `json:"context_window,omitzero" min:"1000" max:"10000000" doc:"tokens that the model can read; absent: as configured"`
+}
+
+// ModelAccepted answers set_model with the model that is now chosen.
+type ModelAccepted struct {
+	Command string    `json:"command"`
+	Model   ModelInfo `json:"model"`
+}
+
 // ReloadToolsParams is the payload of reload_tools.
 type ReloadToolsParams struct{}
 
@@ -313,6 +330,7 @@ func (InputAccepted) replyType() string  { return "accepted" }
 func (AbortAccepted) replyType() string  { return "accepted" }
 func (ToolsAccepted) replyType() string  { return "accepted" }
 func (ModeAccepted) replyType() string   { return "accepted" }
+func (ModelAccepted) replyType() string  { return "accepted" }
 func (r PromptReply) replyType() string {
 	if r.Result != nil {
 		return r.Result.replyType()
@@ -373,8 +391,20 @@ func (p DeleteSessionParams) validate() *Error { return notEmpty("session_id", p
 func (p SearchSessionsParams) validate() *Error {
 	return firstOf(notEmpty("text", p.Text), limitFits(p.Limit))
 }
-func (ListToolsParams) validate() *Error   { return nil }
+func (ListToolsParams) validate() *Error { return nil }
+func (p SetModelParams) validate() *Error {
+	if n := p.ContextWindow; n != 0 && (n < MinContextWindow || n > MaxContextWindow) {
+		return badField("context_window", "want %d to %d tokens, got %d", MinContextWindow, MaxContextWindow, n)
+	}
+	return notEmpty("model", p.Model)
+}
 func (ReloadToolsParams) validate() *Error { return nil }
+
+// Bounds of a context window, in tokens.
+const (
+	MinContextWindow = 1000
+	MaxContextWindow = 10_000_000
+)
 
 func firstOf(errs ...*Error) *Error {
 	for _, e := range errs {

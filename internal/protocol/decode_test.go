@@ -128,6 +128,7 @@ func newRecorder() *recorder {
 	record(r, DeleteSession)
 	record(r, SearchSessions)
 	record(r, ListTools)
+	record(r, SetModel)
 	record(r, ReloadTools)
 	return r
 }

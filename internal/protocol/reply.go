@@ -38,6 +38,8 @@ type State struct {
 	Title        string         `json:"title,omitzero" wire:"added"`
 	LastSeq      uint64         `json:"last_seq" wire:"added" doc:"number of the newest event"`
 	Model        ModelInfo      `json:"model" wire:"added"`
+	Context      ContextInfo    `json:"context" wire:"added" doc:"how much of the model's context the session fills"`
+	Workdir      string         `json:"workdir" wire:"added" doc:"the folder that relative paths start from"`
 	SystemFiles  []string       `json:"system_files,omitzero" wire:"added" doc:"the AGENTS.md files that the model is told"`
 	ActiveTools  []string       `json:"active_tools" wire:"added"`
 	Queued       QueuedTexts    `json:"queued" wire:"added"`
@@ -60,6 +62,14 @@ type DaemonInfo struct {
 type ModelInfo struct {
 	Provider string `json:"provider"`
 	Name     string `json:"name"`
+	BaseURL  string `json:"base_url,omitzero" doc:"the server, where set_model named one"`
+}
+
+// ContextInfo counts tokens: those that the next request has in about, and
+// those that the model can read; a Window of 0 is not known, and has no end.
+type ContextInfo struct {
+	Tokens int64 `json:"tokens"`
+	Window int64 `json:"window"`
 }
 
 // QueuedTexts are the accepted texts that wait for delivery.

@@ -48,6 +48,8 @@ func sampleParams() []Params {
 		SearchSessionsParams{Text: "lantern"},
 		SearchSessionsParams{Text: "lantern", Limit: ptr(10)},
 		ListToolsParams{scope},
+		SetModelParams{Model: "offline"},
+		SetModelParams{Scope: scope, Model: "openai/qwen3:8b", BaseURL: "http://localhost:11434/v1", ContextWindow: 32768},
 		ReloadToolsParams{},
 		SubscribeParams{},
 		SubscribeParams{Epoch: "e1", After: ptr(uint64(17)), SessionID: "ses-1", Types: []string{"agent_end"}},
@@ -69,6 +71,7 @@ func sampleReplies() []Reply {
 		AbortAccepted{Command: "abort", RunID: "run-1", Discarded: []DiscardedInput{{InputID: "in-2", Kind: "follow_up", Text: "then this"}}},
 		ToolsAccepted{Command: "set_active_tools", Count: 2},
 		ModeAccepted{Command: "set_steering_mode", Mode: "all"},
+		ModelAccepted{Command: "set_model", Model: ModelInfo{Provider: "openai", Name: "qwen3:8b", BaseURL: "http://localhost:11434/v1"}},
 		State{
 			RunState: "idle", SessionID: "ses-1", SteeringMode: "one-at-a-time", FollowUpMode: "all",
 			Daemon: DaemonInfo{Version: "1.0.0", Epoch: "e1", PID: 7, StartedAt: sampleTime}, SessionState: jsontext.Value(`{}`),

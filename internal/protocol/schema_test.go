@@ -40,14 +40,15 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"set_active_tools": {"tools"}, "set_steering_mode": {"mode"}, "set_follow_up_mode": {"mode"},
 			"get_state": {}, "get_messages": {}, "new_session": {}, "switch_session": {"session_id"}, "branch_session": {"session_id"},
 			"extension_command": {"name"}, "compact_session": {}, "set_leaf": {"leaf_id"}, "get_tree": {},
-			"list_sessions": {}, "delete_session": {"session_id"}, "search_sessions": {"text"}, "list_tools": {}, "reload_tools": {},
+			"list_sessions": {}, "delete_session": {"session_id"}, "search_sessions": {"text"}, "list_tools": {}, "set_model": {"model"}, "reload_tools": {},
 		},
 		Optional: map[string][]string{
 			"ping": {}, "prompt": {"wait", "leaf_id"}, "steer": {}, "follow_up": {}, "abort": {"run_id"},
 			"set_active_tools": {}, "set_steering_mode": {}, "set_follow_up_mode": {},
 			"get_state": {}, "get_messages": {"leaf_id"}, "new_session": {}, "switch_session": {}, "branch_session": {"parent_id"},
 			"extension_command": {"payload"}, "compact_session": {"instruction"}, "set_leaf": {}, "get_tree": {},
-			"list_sessions": {"limit", "before"}, "delete_session": {}, "search_sessions": {"limit"}, "list_tools": {}, "reload_tools": {},
+			"list_sessions": {"limit", "before"}, "delete_session": {}, "search_sessions": {"limit"}, "list_tools": {},
+			"set_model": {"base_url", "context_window"}, "reload_tools": {},
 		},
 		Response: map[string][]string{
 			"pong":                        {"message"},
@@ -59,6 +60,7 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"accepted:set_active_tools":   {"command", "count"},
 			"accepted:set_steering_mode":  {"command", "mode"},
 			"accepted:set_follow_up_mode": {"command", "mode"},
+			"accepted:set_model":          {"command", "model"},
 			"state":                       {"run_state", "run_id", "session_id", "steering_mode", "follow_up_mode", "pending_counts"},
 			"messages":                    {"session_id", "messages"},
 			"session":                     {"session_id", "active"},
@@ -106,7 +108,7 @@ func TestDocumentEnvelopesNameEveryType(t *testing.T) {
 	commands := []string{
 		"ping", "prompt", "steer", "follow_up", "abort", "set_active_tools", "set_steering_mode", "set_follow_up_mode", "get_state",
 		"get_messages", "new_session", "switch_session", "branch_session", "extension_command", "compact_session", "set_leaf",
-		"get_tree", "list_sessions", "delete_session", "search_sessions", "list_tools", "reload_tools",
+		"get_tree", "list_sessions", "delete_session", "search_sessions", "list_tools", "set_model", "reload_tools",
 	}
 	schemas := got.Components.Schemas
 	if diff := cmp.Diff(commands, schemas.CommandEnvelope.AllOf[1].Properties.Type.Enum); diff != "" {

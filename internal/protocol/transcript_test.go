@@ -57,6 +57,7 @@ func willing(t *testing.T) *Mux {
 	agree(m, DeleteSession)
 	agree(m, SearchSessions)
 	agree(m, ListTools)
+	agree(m, SetModel)
 	agree(m, ReloadTools)
 	if missing := m.Missing(); len(missing) > 0 {
 		t.Fatalf("commands without a handler: %v", missing)

@@ -35,6 +35,7 @@ func (h *Hub) Bind(mux *protocol.Mux) {
 	protocol.HandleFunc(mux, protocol.SetActiveTools, h.setActiveTools)
 	protocol.HandleFunc(mux, protocol.SetSteeringMode, h.setMode(protocol.SetSteeringMode.Name(), queue.Steer))
 	protocol.HandleFunc(mux, protocol.SetFollowUpMode, h.setMode(protocol.SetFollowUpMode.Name(), queue.FollowUp))
+	protocol.HandleFunc(mux, protocol.SetModel, h.setModel)
 	protocol.HandleFunc(mux, protocol.GetState, h.getState)
 	protocol.HandleFunc(mux, protocol.GetMessages, h.getMessages)
 	protocol.HandleFunc(mux, protocol.NewSession, h.newSession)
@@ -197,6 +198,27 @@ func (h *Hub) setMode(command string, kind queue.Kind) func(context.Context, pro
 	}
 }
 
+// ownModel is the name by which set_model takes the choice back.
+const ownModel = "default"
+
+func (h *Hub) setModel(ctx context.Context, p protocol.SetModelParams) (protocol.ModelAccepted, error) {
+	var choice model.Choice
+	switch {
+	case p.Model == ownModel && (p.BaseURL != "" || p.ContextWindow != 0):
+		return protocol.ModelAccepted{}, protocol.Errorf(protocol.InvalidPayload, "model: the daemon's own model is as it is configured: it takes no base_url and no context_window")
+	case p.Model == ownModel:
+	case h.env.Models == nil:
+		return protocol.ModelAccepted{}, protocol.Errorf(protocol.InvalidPayload, "model: this daemon has one model only")
+	default:
+		var err error
+		if choice, err = h.env.Models.Choose(p.Model, p.BaseURL); err != nil {
+			return protocol.ModelAccepted{}, protocol.Errorf(protocol.InvalidPayload, "model: %v", err)
+		}
+		choice.ContextWindow = cmp.Or(p.ContextWindow, choice.ContextWindow)
+	}
+	return ask[protocol.ModelAccepted](ctx, h, p.SessionID, func(t ticket) input { return modelIn{t, choice} })
+}
+
 func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol.State, error) {
 	id, err := h.sessionID(p.SessionID)
 	if err != nil {
@@ -222,7 +244,7 @@ func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol
 			st.ActiveTools = append(st.ActiveTools, t.Name)
 		}
 	}
-	st.Daemon, st.Model = h.env.Daemon, h.env.ModelInfo
+	st.Daemon, st.Workdir = h.env.Daemon, h.env.Workdir
 	if h.env.System != nil {
 		_, st.SystemFiles = h.env.System()
 	}
@@ -251,6 +273,7 @@ func (m *machine) state() protocol.State {
 		PendingCounts: m.counts(), ActiveTools: append([]string{}, s.Tools...), SessionState: s.Patched,
 		Queued: protocol.QueuedTexts{Steer: []string{}, FollowUp: []string{}},
 		Assets: []protocol.AssetInfo{}, Usage: protocol.Usage(s.Usage),
+		Model: wireModel(m.model()), Context: protocol.ContextInfo{Tokens: s.Tokens(), Window: m.model().ContextWindow},
 	}
 	if s.Run != nil {
 		st.RunID = s.Run.ID
@@ -402,6 +425,9 @@ func copied(s *session.State, chain []*session.Entry) []session.Record {
 	add(session.ModeSet{Kind: string(queue.FollowUp), Mode: s.FollowUpMode})
 	if s.ToolsChosen {
 		add(session.ToolsSet{Tools: s.Tools})
+	}
+	if s.Model != (model.Choice{}) {
+		add(session.ModelSet{Model: s.Model})
 	}
 	add(session.Patched{Patch: s.Patched})
 	for _, a := range s.Assets {

@@ -12,6 +12,7 @@
 package runloop
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,12 +35,15 @@ const (
 	maxRepair = 30 * time.Second
 )
 
-// Options are what a Hub needs of the world. All are required but System,
-// Modules and Audit.
+// Options are what a Hub needs of the world. All are required but Models,
+// MaxSteps, System, Modules and Audit.
 type Options struct {
-	Store     *session.Store
+	Store *session.Store
+	// Model answers, as ModelInfo says, in sessions that have chosen none of Models.
 	Model     Model
-	ModelInfo protocol.ModelInfo
+	ModelInfo model.Choice
+	Models    Models
+	MaxSteps  int // model calls in one turn; 0: 50
 	// System returns what the model is told before the conversation, and the files
 	// that it was read from. Nil: nothing.
 	System  func() (text string, files []string)
@@ -47,6 +51,7 @@ type Options struct {
 	Modules Modules
 	Events  Events
 	Daemon  protocol.DaemonInfo
+	Workdir string // of the tools
 	Now     func() time.Time
 	NewID   func(prefix string) string // unique for ever
 	// Fault is told what went wrong inside, for the log. It must not block.
@@ -94,6 +99,7 @@ func NewHub(o Options) *Hub {
 	if o.Audit == nil {
 		o.Audit = func(model.AuditEvent) {}
 	}
+	o.MaxSteps = cmp.Or(o.MaxSteps, maxSteps)
 	h := &Hub{
 		pings: make(chan chan struct{}), settled: make(chan struct{}, 1), failed: make(chan struct{}, 1), searching: make(chan struct{}, 1),
 		loops: map[string]*loop{}, opening: map[string]chan struct{}{}, repairs: map[string]*repair{},

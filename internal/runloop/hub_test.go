@@ -177,7 +177,7 @@ func newFixtureOn(t *testing.T, disk session.Disk, dir string, m Model, call too
 	f := &fixture{t: t, events: events, dir: dir, store: store}
 	var ids atomic.Int64
 	f.Hub = NewHub(Options{
-		Modules: f, Audit: f.audit, Store: store, Model: m, ModelInfo: protocol.ModelInfo{Provider: "offline", Name: offline.Name}, Tools: call, Events: events,
+		Modules: f, Audit: f.audit, Store: store, Model: m, ModelInfo: model.Choice{Provider: "offline", Name: offline.Name}, Tools: call, Events: events,
 		Now: time.Now, Fault: func(string, error) { f.faults.Add(1) },
 		NewID: func(prefix string) string { return fmt.Sprintf("%s%d-%d", prefix, time.Now().UnixNano(), ids.Add(1)) },
 	})

@@ -36,6 +36,10 @@ type (
 		kind    queue.Kind
 		mode    string
 	}
+	modelIn struct {
+		ticket ticket
+		choice model.Choice
+	}
 	leafIn struct {
 		ticket ticket
 		leafID string
@@ -63,7 +67,7 @@ func (in promptIn) step(m *machine) {
 	switch {
 	case m.draining:
 		m.refuse(in.ticket, shuttingDown())
-	case m.phase == compacting, run != nil && run.Aborting && kind != "":
+	case run == nil && m.phase == compacting, run != nil && run.Aborting && kind != "":
 		m.postpone(in.ticket, in)
 	case in.p.LeafID != "" && m.s.Entry(in.p.LeafID) == nil:
 		m.refuse(in.ticket, unknownLeaf(m.s.ID, in.p.LeafID))
@@ -196,6 +200,10 @@ func (in abortIn) step(m *machine) {
 			m.endMessage(model.StopAborted)
 		}
 		m.finishAbort()
+	case compacting:
+		m.cancel()
+		m.compact = nil
+		m.finishAbort()
 	default:
 		m.finishAbort()
 	}
@@ -221,6 +229,15 @@ func (in toolsIn) step(m *machine) {
 	m.reply(in.ticket, protocol.ToolsAccepted{Command: "set_active_tools", Count: in.count})
 }
 
+func (in modelIn) step(m *machine) {
+	m.record(session.ModelSet{Model: in.choice})
+	m.reply(in.ticket, protocol.ModelAccepted{Command: "set_model", Model: wireModel(m.model())})
+}
+
+func wireModel(c model.Choice) protocol.ModelInfo {
+	return protocol.ModelInfo{Provider: c.Provider, Name: c.Name, BaseURL: c.BaseURL}
+}
+
 func (in modeIn) step(m *machine) {
 	m.record(session.ModeSet{Kind: string(in.kind), Mode: in.mode})
 	m.reply(in.ticket, protocol.ModeAccepted{Command: in.command, Mode: in.mode})
@@ -238,52 +255,6 @@ func (in leafIn) step(m *machine) {
 		m.record(session.LeafSet{LeafID: in.leafID})
 		m.reply(in.ticket, protocol.Leaf{SessionID: m.s.ID, LeafID: in.leafID})
 	}
-}
-
-func (in compactIn) step(m *machine) {
-	switch {
-	case m.draining:
-		m.refuse(in.ticket, shuttingDown())
-		return
-	case m.s.Run != nil:
-		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "session %s is running %s", m.s.ID, m.s.Run.ID))
-		return
-	case m.phase == compacting:
-		m.postpone(in.ticket, in)
-		return
-	}
-	before := m.s.Tokens()
-	firstKept, older, ok := m.s.Cut(min(keptTokens, before/2))
-	if !ok {
-		m.refuse(in.ticket, protocol.Rejectf(protocol.NothingToCompact, "session %s has nothing older than its newest turn", m.s.ID))
-		return
-	}
-	m.compact = &compaction{ticket: in.ticket, firstKept: firstKept, before: before}
-	m.await(compacting, work{call: &modelCall{req: model.Request{Messages: older, Summary: true, Instruction: in.instruction}}})
-}
-
-func (m *machine) endCompaction(err error) {
-	c := m.compact
-	m.compact = nil
-	summary := c.text.String()
-	switch {
-	case err != nil:
-		m.refuse(c.ticket, protocol.Errorf(protocol.ProviderError, "the summary failed: %v", err))
-	case summary == "":
-		m.refuse(c.ticket, protocol.Errorf(protocol.ProviderError, "the model gave an empty summary"))
-	default:
-		m.record(session.Compacted{
-			ID: m.newID("cmp-"), ParentID: m.s.Leaf, Summary: summary, FirstKeptEntryID: c.firstKept, TokensBefore: c.before, Trigger: "manual",
-		})
-		m.publish(protocol.Status{
-			Ref: protocol.Ref{SessionID: m.s.ID}, Code: "compacted",
-			Message: fmt.Sprintf("about %d tokens of history became %d", c.before, m.s.Tokens()),
-		})
-		m.reply(c.ticket, protocol.Compaction{
-			SessionID: m.s.ID, Summary: summary, FirstKeptEntryID: c.firstKept, TokensBefore: c.before, Trigger: "manual",
-		})
-	}
-	m.becomeIdle()
 }
 
 func (in queryIn) step(m *machine) {

@@ -16,10 +16,12 @@ import (
 const (
 	maxPending      = 1000     // texts waiting for delivery
 	maxPendingBytes = 64 << 20 // of those texts together
-	maxSteps        = 50       // model calls in one turn
+	maxSteps        = 50       // model calls in one turn, unless configured
 	maxCrashes      = 3        // resumptions of one run after crashes
 	maxFaults       = 8        // and after disk faults, without getting on
 	keptTokens      = 20_000   // a compaction leaves about so many
+	fullPercent     = 80       // of its context window, and a session is compacted
+	readPercent     = 70       // of it is what a summary is made from at most
 )
 
 // machine decides. It is a pure function of the facts folded so far and its
@@ -27,9 +29,10 @@ const (
 // be done about it. Facts are applied to the session the moment they are
 // recorded, so the session it reads is always the fold of its journal.
 type machine struct {
-	s         *session.State
-	modelName string
-	newID     func(prefix string) string
+	s        *session.State
+	own      model.Choice // the daemon's model
+	maxSteps int          // model calls in one turn
+	newID    func(prefix string) string
 
 	now      time.Time
 	out      effects
@@ -39,6 +42,7 @@ type machine struct {
 	call     model.ToolCall
 	callAt   time.Time
 	compact  *compaction
+	retried  bool     // the open turn's overflow was met with a compaction
 	waiters  []ticket // answered when the run ends
 	deferred []input  // stepped again when the session becomes idle
 	draining bool
@@ -59,6 +63,7 @@ const (
 // message is the assistant message being streamed.
 type message struct {
 	id             string
+	model          string // that makes it
 	started        bool
 	text, thinking strings.Builder
 	calls          []model.ToolCall
@@ -67,11 +72,17 @@ type message struct {
 	usage          model.Usage
 }
 
+// compaction is a summary being made. Its trigger is "manual" and then it has a
+// ticket, or it is part of a run: "threshold" between two turns, "overflow" in
+// the place of the model call that was refused for why.
 type compaction struct {
 	ticket    ticket
+	trigger   string
+	why       *protocol.Error
 	firstKept string
 	before    int64
 	text      strings.Builder
+	usage     model.Usage
 }
 
 // ticket stands for a client that waits for replies.
@@ -113,6 +124,7 @@ type work struct {
 // modelCall is a request to the model. The tools it may use are those in
 // active, or with all set every one.
 type modelCall struct {
+	choice model.Choice
 	req    model.Request
 	all    bool
 	active []string
@@ -204,6 +216,7 @@ func (m *machine) startTurn(kind queue.Kind, inputs []session.Input) {
 	if m.park() {
 		return
 	}
+	m.retried = false
 	run := m.s.Run
 	ids := make([]string, len(inputs))
 	for i, in := range inputs {
@@ -231,13 +244,13 @@ func (m *machine) callModel() {
 	if m.park() {
 		return
 	}
-	if m.s.Run.Steps >= maxSteps {
-		m.endTurn("error", &protocol.Error{Code: "step_limit", Message: fmt.Sprintf("the turn took %d model calls", maxSteps)})
+	if m.s.Run.Steps >= m.maxSteps {
+		m.endTurn("error", &protocol.Error{Code: "step_limit", Message: fmt.Sprintf("the turn took %d model calls", m.maxSteps)})
 		return
 	}
-	m.msg = message{id: m.newID("msg-")}
+	m.msg = message{id: m.newID("msg-"), model: m.model().Name}
 	m.await(streaming, work{call: &modelCall{
-		req: model.Request{Messages: m.s.History()}, all: !m.s.ToolsChosen, active: m.s.Tools,
+		choice: m.s.Model, req: model.Request{Messages: m.s.History()}, all: !m.s.ToolsChosen, active: m.s.Tools,
 	}})
 }
 
@@ -272,7 +285,7 @@ func (m *machine) endMessage(stop model.StopReason) {
 	m.record(session.MessageAdded{
 		ID: m.msg.id, ParentID: m.s.Leaf, RunID: m.s.Run.ID, TurnKind: m.s.Run.Kind,
 		Message:    model.Message{Role: model.Assistant, Text: text, Thinking: m.msg.thinking.String(), ThinkingBlocks: blocks, ToolCalls: calls},
-		StopReason: stop, Usage: &usage, Model: m.modelName,
+		StopReason: stop, Usage: &usage, Model: m.msg.model,
 	})
 	m.publish(protocol.MessageEnd{
 		Ref: m.turnRef(), MessageID: m.msg.id, Role: string(model.Assistant), Text: text,
@@ -365,7 +378,15 @@ func (m *machine) endTurn(stop string, why *protocol.Error) {
 	m.afterTurn()
 }
 
+// afterTurn makes room for the next turn, if need be, and goes on.
 func (m *machine) afterTurn() {
+	if m.full() && m.summarise(&compaction{trigger: "threshold"}, "") {
+		return
+	}
+	m.nextTurn()
+}
+
+func (m *machine) nextTurn() {
 	kind, batch := queue.Next(m.s.Pending, kindOf, queue.Mode(m.s.SteeringMode), queue.Mode(m.s.FollowUpMode))
 	last := m.s.Run.Ended
 	switch {
@@ -421,6 +442,14 @@ func (m *machine) becomeIdle() {
 	for _, in := range list {
 		in.step(m)
 	}
+}
+
+// model is the session's choice, or the daemon's own.
+func (m *machine) model() model.Choice {
+	if m.s.Model != (model.Choice{}) {
+		return m.s.Model
+	}
+	return m.own
 }
 
 // park leaves the run where it is when the daemon is stopping.

@@ -58,7 +58,7 @@ func (w *world) boot() {
 			w.t.Fatalf("the journal does not fold: %v", err)
 		}
 	}
-	w.m = &machine{s: s, modelName: "test", newID: func(prefix string) string { w.ids++; return fmt.Sprint(prefix, w.ids) }}
+	w.m = &machine{s: s, own: model.Choice{Name: "test"}, maxSteps: 50, newID: func(prefix string) string { w.ids++; return fmt.Sprint(prefix, w.ids) }}
 	w.work = work{}
 	w.step(resumeIn{})
 }
@@ -168,7 +168,7 @@ func (w *world) random(pick func(n int) int) {
 	texts := []string{"a", "b\nc", "!t.x"}
 	text := texts[pick(len(texts))]
 	stale := w.work.gen - pick(2)*pick(3)
-	switch pick(24) {
+	switch pick(26) {
 	case 0, 1, 2:
 		c := w.client("prompt")
 		c.wait = pick(2) == 0
@@ -206,7 +206,10 @@ func (w *world) random(pick func(n int) int) {
 	case 15, 16:
 		w.step(toolDoneIn{stale, model.ToolResult{OK: pick(2) == 0, Text: "r"}})
 	case 17:
-		w.step(modelDoneIn{stale, errors.New("overloaded")})
+		err := []error{errors.New("overloaded"), tooLong()}[pick(2)]
+		w.step(modelDoneIn{stale, err})
+	case 24:
+		w.step(modelIn{w.client("model"), model.Choice{Name: "small", ContextWindow: int64(pick(3)) * 20}})
 	case 18:
 		w.step(deltaIn{stale, model.Delta{Thinking: "hm"}})
 	case 19, 20:

@@ -15,6 +15,15 @@ type Model interface {
 	Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error]
 }
 
+// Models makes the models that sessions may choose beside the daemon's own.
+type Models interface {
+	// Choose returns what a client means by PROVIDER[/NAME], at another server if
+	// baseURL is not empty, or what is wrong with it.
+	Choose(name, baseURL string) (model.Choice, error)
+	// Model returns a model that was chosen, now or by a former daemon.
+	Model(model.Choice) (Model, error)
+}
+
 // Tools knows and runs the operations of all tools.
 type Tools interface {
 	// List returns every operation. It may wait for tools that have to be asked

@@ -52,6 +52,9 @@ func (in deltaIn) step(m *machine) {
 	switch m.phase {
 	case compacting:
 		m.compact.text.WriteString(d.Text)
+		if d.Usage != (model.Usage{}) {
+			m.compact.usage = d.Usage
+		}
 	case streaming:
 		m.stream(d)
 	}
@@ -110,16 +113,26 @@ func (in modelDoneIn) step(m *machine) {
 	if err == nil && m.msg.stop == "" {
 		err = fmt.Errorf("the model's stream broke off without a stop reason")
 	}
+	if errors.Is(err, model.ErrContextTooLong) && !m.msg.started && !m.retried {
+		m.retried = true
+		if m.summarise(&compaction{trigger: "overflow", why: providerError(err)}, "") {
+			return
+		}
+	}
 	if err != nil {
 		if m.msg.started {
 			m.endMessage(model.StopError)
 		}
-		m.endTurn("error", &protocol.Error{Code: protocol.ProviderError, Message: err.Error()})
+		m.endTurn("error", providerError(err))
 		return
 	}
 	m.startMessage()
 	m.endMessage(m.msg.stop)
 	m.afterMessage()
+}
+
+func providerError(err error) *protocol.Error {
+	return &protocol.Error{Code: protocol.ProviderError, Message: err.Error()}
 }
 
 // afterMessage goes on from a whole assistant message.

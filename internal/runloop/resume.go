@@ -105,7 +105,7 @@ func (drainNowIn) step(m *machine) {
 	if m.phase == streaming || m.phase == calling || m.phase == compacting {
 		m.cancel()
 	}
-	if m.phase == compacting {
+	if m.phase == compacting { // of a run: it is asked for again
 		m.refuse(m.compact.ticket, shuttingDown())
 		m.compact, m.phase = nil, idle
 	}

@@ -54,7 +54,11 @@ func (l *loop) stream(ctx context.Context, gen int, call modelCall) (err error) 
 		}
 		req.Messages = session.Answered(messages)
 	}
-	for delta, err := range l.env.Model.Stream(ctx, req) {
+	answering, err := l.env.model(call.choice)
+	if err != nil {
+		return err
+	}
+	for delta, err := range answering.Stream(ctx, req) {
 		if err != nil {
 			return err
 		}
@@ -63,6 +67,17 @@ func (l *loop) stream(ctx context.Context, gen int, call modelCall) (err error) 
 		}
 	}
 	return nil
+}
+
+// model is the one that was chosen.
+func (e *env) model(choice model.Choice) (Model, error) {
+	switch {
+	case choice == model.Choice{}:
+		return e.Model, nil
+	case e.Models == nil:
+		return nil, fmt.Errorf("model %s/%s: this daemon has one model only", choice.Provider, choice.Name)
+	}
+	return e.Models.Model(choice)
 }
 
 // callTool runs one tool operation and hands its progress to the loop.

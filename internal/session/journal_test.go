@@ -59,6 +59,7 @@ func life() []Record {
 		ModeSet{Kind: "steer", Mode: "all"},
 		ModeSet{Kind: "follow_up", Mode: "all"},
 		ToolsSet{Tools: []string{"t.x"}},
+		ModelSet{Model: model.Choice{Provider: "openai", Name: "m", BaseURL: "http://localhost:1/v1", ContextWindow: 8000}},
 	}
 	var records []Record
 	for i, f := range facts {

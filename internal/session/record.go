@@ -138,6 +138,11 @@ type ToolsSet struct {
 	Tools []string `json:"tools"`
 }
 
+// ModelSet chooses the model that answers; the zero Choice is the daemon's own.
+type ModelSet struct {
+	Model model.Choice `json:"model"`
+}
+
 // LeafSet moves the leaf.
 type LeafSet struct {
 	LeafID string `json:"leaf_id"`
@@ -162,6 +167,9 @@ type Compacted struct {
 	FirstKeptEntryID string `json:"first_kept_entry_id"`
 	TokensBefore     int64  `json:"tokens_before"`
 	Trigger          string `json:"trigger"`
+	RunID            string `json:"run_id,omitzero"` // the run that it happened in
+
+	Usage *model.Usage `json:"usage,omitzero"` // of the call that made the summary
 }
 
 func (Created) kind() string        { return "created" }
@@ -177,6 +185,7 @@ func (RunParked) kind() string      { return "run_parked" }
 func (RunResumed) kind() string     { return "run_resumed" }
 func (ModeSet) kind() string        { return "mode_set" }
 func (ToolsSet) kind() string       { return "tools_set" }
+func (ModelSet) kind() string       { return "model_set" }
 func (LeafSet) kind() string        { return "leaf_set" }
 func (Patched) kind() string        { return "patched" }
 func (AssetAdded) kind() string     { return "asset_added" }
@@ -195,6 +204,7 @@ func (RunParked) durable() bool      { return true }
 func (RunResumed) durable() bool     { return true }
 func (ModeSet) durable() bool        { return true }
 func (ToolsSet) durable() bool       { return true }
+func (ModelSet) durable() bool       { return true }
 func (LeafSet) durable() bool        { return true }
 func (Patched) durable() bool        { return false }
 func (AssetAdded) durable() bool     { return false }
@@ -258,6 +268,7 @@ var decoders = map[int]map[string]func(jsontext.Value) (Fact, error){1: {
 	"run_resumed":     decodeFact[RunResumed],
 	"mode_set":        decodeFact[ModeSet],
 	"tools_set":       decodeFact[ToolsSet],
+	"model_set":       decodeFact[ModelSet],
 	"leaf_set":        decodeFact[LeafSet],
 	"patched":         decodeFact[Patched],
 	"asset_added":     decodeFact[AssetAdded],

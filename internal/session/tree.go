@@ -86,6 +86,7 @@ type State struct {
 	FollowUpMode string
 	Tools        []string // active tools; meaningful when ToolsChosen
 	ToolsChosen  bool
+	Model        model.Choice   // zero: the daemon's own
 	Pending      []Input        // accepted and not yet delivered, in order
 	Run          *Run           // nil while idle
 	Patched      jsontext.Value // the object that tools have patched together
@@ -129,6 +130,7 @@ func (s *State) Apply(r Record) error {
 		if err := s.add(e); err != nil {
 			return err
 		}
+		s.spend(f.RunID, f.Usage)
 	case LeafSet:
 		if s.entries[f.LeafID] == nil {
 			return fmt.Errorf("leaf moved to unknown entry %q", f.LeafID)
@@ -142,6 +144,8 @@ func (s *State) Apply(r Record) error {
 		}
 	case ToolsSet:
 		s.Tools, s.ToolsChosen = f.Tools, true
+	case ModelSet:
+		s.Model = f.Model
 	case Patched:
 		merged, err := mergePatch(s.Patched, f.Patch)
 		if err != nil {
@@ -184,9 +188,7 @@ func (s *State) applyMessage(f MessageAdded) {
 	if f.InputID != "" {
 		s.Pending = slices.DeleteFunc(slices.Clone(s.Pending), func(in Input) bool { return in.InputID == f.InputID })
 	}
-	if f.Usage != nil {
-		s.Usage = s.Usage.Add(*f.Usage)
-	}
+	s.spend(f.RunID, f.Usage)
 	run := s.Run
 	if run == nil || run.ID != f.RunID {
 		return
@@ -196,12 +198,20 @@ func (s *State) applyMessage(f MessageAdded) {
 	case model.Assistant:
 		run.Steps++
 		run.Calls, run.Output, run.Stop = f.Message.ToolCalls, f.Message.Text, f.StopReason
-		if f.Usage != nil {
-			run.Usage = run.Usage.Add(*f.Usage)
-		}
 	case model.Tool:
 		run.Started = ""
 		run.Calls = slices.DeleteFunc(slices.Clone(run.Calls), func(c model.ToolCall) bool { return c.ID == f.Message.ToolCallID })
+	}
+}
+
+// spend adds to what the session and its run have used.
+func (s *State) spend(runID string, used *model.Usage) {
+	if used == nil {
+		return
+	}
+	s.Usage = s.Usage.Add(*used)
+	if s.Run != nil && s.Run.ID == runID {
+		s.Run.Usage = s.Run.Usage.Add(*used)
 	}
 }
 
@@ -370,6 +380,62 @@ func (s *State) Cut(keep int64) (firstKept string, older []model.Message, ok boo
 	return entries[at].ID, before.messages, true
 }
 
+// After is what Tokens would be after a compaction that keeps what begins with
+// firstKept.
+func (s *State) After(firstKept, summary string) int64 {
+	n := Tokens([]model.Message{{Text: summary}})
+	for _, e := range slices.Backward(s.path.entries) {
+		n += Tokens([]model.Message{e.Message})
+		if e.ID == firstKept {
+			break
+		}
+	}
+	return n
+}
+
+// Fit returns messages in at most about so many tokens: of the longest texts
+// only the beginning and the end stay. What is handed in stays as it is.
+func Fit(messages []model.Message, most int64) []model.Message {
+	if Tokens(messages) <= most {
+		return messages
+	}
+	// the longest texts that may stay whole, by halving
+	short, long := 64, 0
+	for _, m := range messages {
+		long = max(long, len(m.Text))
+		for _, c := range m.ToolCalls {
+			long = max(long, len(c.Arguments))
+		}
+	}
+	for long-short > 64 {
+		half := (short + long) / 2
+		if Tokens(shortened(messages, half)) <= most {
+			short = half
+		} else {
+			long = half
+		}
+	}
+	return shortened(messages, short)
+}
+
+func shortened(messages []model.Message, most int) []model.Message {
+	out := slices.Clone(messages)
+	for i := range out {
+		m := &out[i]
+		if n := len(m.Text); n > most {
+			m.Text = strings.ToValidUTF8(m.Text[:most*2/3], "") + fmt.Sprintf("\n[… %d bytes left out …]\n", n-most) +
+				strings.ToValidUTF8(m.Text[n-most/3:], "")
+		}
+		m.ToolCalls = slices.Clone(m.ToolCalls)
+		for j, c := range m.ToolCalls {
+			if n := len(c.Arguments); n > most {
+				m.ToolCalls[j].Arguments = fmt.Appendf(nil, `{"left_out":"%d bytes"}`, n)
+			}
+		}
+	}
+	return out
+}
+
 // LastTexts are the last user text and the last assistant text of the path.
 func (s *State) LastTexts() (prompt, output string) {
 	for _, e := range slices.Backward(s.path.entries) {
@@ -385,14 +451,19 @@ func (s *State) LastTexts() (prompt, output string) {
 	return "", output
 }
 
-// Tokens estimates the size of the history, at four bytes a token.
-func (s *State) Tokens() int64 { return Tokens(s.path.messages) }
+// Tokens estimates the size of the context: four bytes a token, or what the
+// provider counted for the latest message that it did count and what came after,
+// whichever is more.
+func (s *State) Tokens() int64 { return max(s.path.estimated, s.path.counted) }
+
+// messageTokens is what a message costs beside its texts, about.
+const messageTokens = 4
 
 // Tokens estimates the size of messages, at four bytes a token.
 func Tokens(messages []model.Message) int64 {
 	var n int64
 	for _, m := range messages {
-		n += int64(len(m.Text)+3) / 4
+		n += messageTokens + int64(len(m.Text)+3)/4
 		for _, c := range m.ToolCalls {
 			n += int64(len(c.Name)+len(c.Arguments)+3) / 4
 		}
@@ -404,7 +475,8 @@ func Tokens(messages []model.Message) int64 {
 // dangling tool calls answered. It grows in place while the leaf does; views
 // handed out are cut at their length, so growth never shows in them.
 type path struct {
-	entries []*Entry
+	entries            []*Entry
+	estimated, counted int64 // tokens
 	history
 }
 
@@ -444,7 +516,11 @@ func (s *State) pathTo(leaf string) path {
 	if compaction != nil {
 		i := slices.IndexFunc(chain, func(e *Entry) bool { return e.Compaction != nil })
 		p.add(chain[i])
-		chain = slices.Delete(chain, i, i+1)
+		for _, e := range chain[:i] {
+			p.add(e)
+		}
+		p.counted = 0 // for them, with more before them
+		chain = chain[i+1:]
 	}
 	for _, e := range chain {
 		p.add(e)
@@ -456,9 +532,16 @@ func (p *path) add(e *Entry) {
 	p.entries = append(p.entries, e)
 	if e.Compaction != nil {
 		p.append(model.Message{Role: model.User, Text: e.Compaction.Summary, Summary: true})
+		p.estimated += Tokens(p.messages)
 		return
 	}
 	p.append(e.Message)
+	n := Tokens([]model.Message{e.Message})
+	p.estimated += n
+	p.counted += n
+	if e.Usage != nil && e.Usage.InputTokens > 0 {
+		p.counted = e.Usage.InputTokens + e.Usage.OutputTokens
+	}
 }
 
 func (h *history) append(m model.Message) {

@@ -365,7 +365,7 @@ func Essence(ev protocol.Event) string {
 	case protocol.ToolEnd:
 		what = fmt.Sprint(ev.ToolCallID, " ", ev.ToolName, " ", ev.OK, " ", ev.Skipped, " ", ev.Result)
 	case protocol.Status:
-		if ev.Code == "compacted" || at.RunID == "" {
+		if ev.Code == "compacting" || ev.Code == "compacted" || at.RunID == "" {
 			return ""
 		}
 		what = fmt.Sprint(ev.Code, " ", ev.InputID)

@@ -1,0 +1,79 @@
+package session
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"pgregory.net/rapid"
+
+	"noused/internal/model"
+)
+
+func TestTokensAreTheProvidersWhereItCountsMore(t *testing.T) {
+	s := NewState()
+	add := func(f Fact) {
+		t.Helper()
+		if err := s.Apply(Record{Fact: f}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say := func(id string, role model.Role, text string, usage *model.Usage) {
+		t.Helper()
+		add(MessageAdded{ID: id, ParentID: s.Leaf, Message: model.Message{Role: role, Text: text}, Usage: usage})
+	}
+	want := func(n int64) {
+		t.Helper()
+		if got := s.Tokens(); got != n {
+			t.Errorf("got %d tokens, want %d", got, n)
+		}
+	}
+	say("m1", model.User, strings.Repeat("x", 400), nil)
+	want(104)
+	say("m2", model.Assistant, "yes", &model.Usage{InputTokens: 900, OutputTokens: 100})
+	want(1000)
+	say("m3", model.User, strings.Repeat("x", 40), nil)
+	want(1014)
+	say("m4", model.Assistant, "no", &model.Usage{InputTokens: 1, OutputTokens: 1}) // of words, as the offline model counts
+	want(104 + 5 + 14 + 5)
+	add(Compacted{ID: "c1", ParentID: "m4", Summary: "hm", FirstKeptEntryID: "m3"})
+	want(5 + 14 + 5)
+	if got := s.After("m3", "hm"); got != s.Tokens() {
+		t.Errorf("After told %d", got)
+	}
+	say("m5", model.User, "and?", nil)
+	say("m6", model.Assistant, "well", &model.Usage{InputTokens: 300, OutputTokens: 10})
+	want(310)
+	add(LeafSet{LeafID: "m2"})
+	want(1000)
+}
+
+// What is made to fit does, keeps every message in its place, and is sound.
+func TestFit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var messages []model.Message
+		for range rapid.IntRange(1, 8).Draw(t, "messages") {
+			m := model.Message{Role: model.User, Text: strings.Repeat("é", rapid.IntRange(0, 5000).Draw(t, "text"))}
+			if rapid.Bool().Draw(t, "call") {
+				m.ToolCalls = []model.ToolCall{{Name: "t", Arguments: []byte(`{"x":"` + strings.Repeat("y", rapid.IntRange(0, 5000).Draw(t, "args")) + `"}`)}}
+			}
+			messages = append(messages, m)
+		}
+		before := Tokens(messages)
+		most := rapid.Int64Range(1000, 20_000).Draw(t, "most")
+		got := Fit(messages, most)
+		if n := Tokens(got); n > max(most, 8*80) {
+			t.Fatalf("%d tokens, at most %d were wanted", n, most)
+		}
+		if len(got) != len(messages) || Tokens(messages) != before {
+			t.Fatalf("%d messages became %d, %d tokens %d", len(messages), len(got), before, Tokens(messages))
+		}
+		for _, m := range got {
+			for _, c := range m.ToolCalls {
+				if !jsontext.Value(c.Arguments).IsValid() {
+					t.Fatalf("arguments %s", c.Arguments)
+				}
+			}
+		}
+	})
+}
