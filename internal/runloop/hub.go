@@ -160,9 +160,9 @@ func (h *Hub) Ping(ctx context.Context) error {
 // Drain lets every run reach its next boundary, for at most timeout, leaves it
 // there to be resumed, and closes all sessions. No session opens afterwards.
 func (h *Hub) Drain(timeout time.Duration) {
-	h.tellAll(drainIn{})
+	h.tellAll(drainIn{}, timeout)
 	if !h.settle(timeout) {
-		h.tellAll(drainNowIn{})
+		h.tellAll(drainNowIn{}, parkTime)
 		h.settle(parkTime)
 	}
 	h.mu.Lock()
@@ -193,7 +193,11 @@ func (h *Hub) settle(timeout time.Duration) bool {
 	return true
 }
 
-func (h *Hub) tellAll(in input) {
+// tellAll posts an input to every loop. One whose mailbox stays full, as its disk
+// hangs, is not waited for longer than that.
+func (h *Hub) tellAll(in input, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
 	h.mu.Lock()
 	h.env.draining.Store(true)
 	open := make([]*loop, 0, len(h.loops))
@@ -202,7 +206,7 @@ func (h *Hub) tellAll(in input) {
 	}
 	h.mu.Unlock()
 	for _, l := range open {
-		_ = l.post(context.Background(), in)
+		_ = l.post(ctx, in)
 	}
 }
 
