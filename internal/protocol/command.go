@@ -82,6 +82,7 @@ var (
 	SearchSessions   = define[SearchSessionsParams, SearchResults]("search_sessions", Added, "Finds a text in the messages and summaries of all sessions.")
 	ListTools        = define[ListToolsParams, Tools]("list_tools", Added, "Lists the tools and whether they are active and healthy.")
 	ReloadTools      = define[ReloadToolsParams, ToolsReloaded]("reload_tools", Added, "Reads the tool descriptors again; what runs goes on.")
+	ListModels       = define[ListModelsParams, Models]("list_models", Added, "Lists the models that could answer prompts; asks servers only if told to.")
 )
 
 // Scope names the session a command is for; absent, the active one.
@@ -306,6 +307,11 @@ type ListToolsParams struct{ Scope }
 // ReloadToolsParams is the payload of reload_tools.
 type ReloadToolsParams struct{}
 
+// ListModelsParams is the payload of list_models.
+type ListModelsParams struct {
+	Probe bool `json:"probe,omitzero" doc:"ask the servers that are known and those that may run on this machine; default false: nothing is contacted"`
+}
+
 func (Pong) replyType() string           { return "pong" }
 func (PromptAccepted) replyType() string { return "accepted" }
 func (PromptResult) replyType() string   { return "result" }
@@ -375,6 +381,7 @@ func (p SearchSessionsParams) validate() *Error {
 }
 func (ListToolsParams) validate() *Error   { return nil }
 func (ReloadToolsParams) validate() *Error { return nil }
+func (ListModelsParams) validate() *Error  { return nil }
 
 func firstOf(errs ...*Error) *Error {
 	for _, e := range errs {

@@ -129,6 +129,7 @@ func newRecorder() *recorder {
 	record(r, SearchSessions)
 	record(r, ListTools)
 	record(r, ReloadTools)
+	record(r, ListModels)
 	return r
 }
 

@@ -58,6 +58,7 @@ func willing(t *testing.T) *Mux {
 	agree(m, SearchSessions)
 	agree(m, ListTools)
 	agree(m, ReloadTools)
+	agree(m, ListModels)
 	if missing := m.Missing(); len(missing) > 0 {
 		t.Fatalf("commands without a handler: %v", missing)
 	}

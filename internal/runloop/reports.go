@@ -71,7 +71,7 @@ func (m *machine) stream(d model.Delta) {
 		m.startMessage()
 		m.msg.blocks = append(m.msg.blocks, *d.ThinkingBlock)
 	case d.Notice != nil:
-		m.publish(protocol.Warning{Ref: m.turnRef(), Code: d.Notice.Code, Message: d.Notice.Message})
+		m.publish(protocol.Warning{Ref: m.turnRef(), Code: d.Notice.Code, Message: d.Notice.Message, Attempt: d.Notice.Attempt, DelayMS: d.Notice.Delay.Milliseconds()})
 	case d.ToolCall != nil:
 		m.startMessage()
 		call := *d.ToolCall

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"noused/internal/protocol"
+)
+
+func (a *app) modelsCommand() *cobra.Command {
+	var probe bool
+	cmd := &cobra.Command{
+		Use:   "models",
+		Short: "List the models that could answer prompts",
+		Long: `List the models that could answer prompts: the daemon's own, marked *, the
+vendors that its environment has a key for, provider modules, and offline.
+
+With --probe their servers are asked which models they have, and so are the
+servers that may run on this machine: Ollama, LM Studio, llama.cpp and vLLM.
+Without it nobody is asked.`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return query(cmd.Context(), a, protocol.ListModels, protocol.ListModelsParams{Probe: probe}, func(r protocol.Models) {
+				a.printModels(r, probe)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&probe, "probe", false, "ask the servers, and those that may run on this machine")
+	return cmd
+}
+
+func (a *app) printModels(r protocol.Models, probed bool) {
+	rows := make([][]string, len(r.Models))
+	for i, m := range r.Models {
+		mark, name, reachable := "", m.Model, "-"
+		if m.Default {
+			mark = "*"
+		}
+		if m.Name == "" {
+			name += "/…"
+		}
+		if m.Reachable != nil {
+			reachable = yesNo(*m.Reachable)
+		}
+		about := oneLine(m.BaseURL, lineWidth)
+		if m.Problem != "" {
+			about = oneLine(about+"  "+m.Problem, 2*lineWidth)
+		}
+		rows[i] = []string{mark, oneLine(name, lineWidth), m.Source, reachable, about}
+	}
+	a.printTable([]string{"", "MODEL", "SOURCE", "REACHABLE", "SERVER"}, rows)
+	if r.Truncated {
+		a.notef("a server has more models than are listed")
+	}
+	a.notef("to use one: noused --model MODEL, or [model] in its config.toml, where base_url is its SERVER")
+	if !probed {
+		a.notef("nous models --probe asks the servers")
+	}
+}
