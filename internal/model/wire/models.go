@@ -123,6 +123,7 @@ var dated = regexp.MustCompile(`-20\d{6}$`)
 // is one of them, or the short form of one, as Anthropic ("-latest", or without
 // its date), Gemini (without "models/") and Ollama (without ":latest") have it.
 func Lists(names []string, name string) bool {
+	name = strings.TrimPrefix(name, "models/")
 	return slices.ContainsFunc(names, func(listed string) bool {
 		listed = strings.TrimPrefix(listed, "models/")
 		return name == listed || name == strings.TrimSuffix(listed, ":latest") ||
@@ -133,17 +134,18 @@ func Lists(names []string, name string) bool {
 // maxNearest is how many names Nearest returns at most.
 const maxNearest = 3
 
-// Nearest are the few names that take the fewest changes of a letter to become
-// the one that is meant, the nearest first.
+// Nearest are the few names that are most like the one that is meant, the
+// likest first: few letters to change, many that are the same from the start.
 func Nearest(names []string, name string) []string {
-	name = name[:min(len(name), maxName)]
+	name = strings.TrimPrefix(name[:min(len(name), maxName)], "models/")
 	type near struct {
 		name string
 		far  int
 	}
 	all := make([]near, len(names))
 	for i, n := range names {
-		all[i] = near{n, distance(n, name)}
+		short := strings.TrimPrefix(n, "models/")
+		all[i] = near{n, distance(short, name) - common(short, name)}
 	}
 	slices.SortStableFunc(all, func(a, b near) int { return cmp.Compare(a.far, b.far) })
 	nearest := []string{}
@@ -151,6 +153,14 @@ func Nearest(names []string, name string) []string {
 		nearest = append(nearest, n.name)
 	}
 	return nearest
+}
+
+// common is the length of what both begin with.
+func common(a, b string) (n int) {
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 // distance is Levenshtein's, in bytes.
