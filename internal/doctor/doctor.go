@@ -67,11 +67,11 @@ type Options struct {
 	KeyVariable   string // that has the provider's key, of one over HTTP
 	// Models asks the provider's server for the names of its models, of one over
 	// HTTP. Errors are *wire.Error, or about the configuration. It ends soon.
-	Models func(context.Context) ([]string, error)
-	Environ       []string // the daemon's environment
-	Home          string
-	RuntimeDir    string   // XDG_RUNTIME_DIR; may be ""
-	UnitDirs      []string // where systemd looks for a user's units, the first first
+	Models     func(context.Context) ([]string, error)
+	Environ    []string // the daemon's environment
+	Home       string
+	RuntimeDir string   // XDG_RUNTIME_DIR; may be ""
+	UnitDirs   []string // where systemd looks for a user's units, the first first
 
 	Version   string               // of this program
 	VersionOf func(pid int) string // of the program a process runs; "" where that cannot be told
