@@ -41,13 +41,9 @@ func (a *app) printModels(r protocol.Models, probed bool) {
 		if m.Reachable != nil {
 			reachable = yesNo(*m.Reachable)
 		}
-		about := oneLine(m.BaseURL, lineWidth)
-		if m.Problem != "" {
-			about = oneLine(about+"  "+m.Problem, 2*lineWidth)
-		}
-		rows[i] = []string{mark, oneLine(name, lineWidth), m.Source, reachable, about}
+		rows[i] = []string{mark, oneLine(name, lineWidth), m.Source, reachable, oneLine(m.BaseURL, lineWidth), oneLine(m.Problem, 2*lineWidth)}
 	}
-	a.printTable([]string{"", "MODEL", "SOURCE", "REACHABLE", "SERVER"}, rows)
+	a.printTable([]string{"", "MODEL", "SOURCE", "REACHABLE", "SERVER", "PROBLEM"}, rows)
 	if r.Truncated {
 		a.notef("a server has more models than are listed")
 	}
