@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"noused/internal/model/wire"
@@ -43,9 +44,9 @@ func TestModels(t *testing.T) {
 			}, nil, "302 Found: redirects are not followed", 302},
 		} {
 			t.Run(name, func(t *testing.T) {
-				asked := 0
+				var asked atomic.Int32
 				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					asked++
+					asked.Add(1)
 					if r.Method != http.MethodGet || r.RequestURI != d.listed {
 						t.Errorf("got %s %s, want GET %s", r.Method, r.RequestURI, d.listed)
 					}
@@ -56,8 +57,8 @@ func TestModels(t *testing.T) {
 				}))
 				defer server.Close()
 				got, err := d.list(t.Context(), wire.Options{BaseURL: server.URL + "/v1", APIKey: key})
-				if !slices.Equal(got, c.want) || (err != nil) != (c.problem != "") || asked != 1 {
-					t.Fatalf("got %.200q, %v, asked %d times; want %q, once", got, err, asked, c.want)
+				if !slices.Equal(got, c.want) || (err != nil) != (c.problem != "") || asked.Load() != 1 {
+					t.Fatalf("got %.200q, %v, asked %d times; want %q, once", got, err, asked.Load(), c.want)
 				}
 				if err == nil {
 					return
