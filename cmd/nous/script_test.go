@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,13 +30,23 @@ func TestMain(m *testing.M) {
 }
 
 // The scripts run the real nous against a real noused, which has the tools of
-// testdata/tools and its two fifos. "daemon start" waits for the daemon's
-// READY=1; "daemon stop" and "daemon kill" for its end.
+// testdata/tools and its two fifos. MODELS_URL is where a server of models is.
+// "daemon start [NAME=VALUE…] [FLAGS]" waits for the daemon's READY=1; "daemon
+// stop" and "daemon kill" for its end.
 func TestScripts(t *testing.T) {
 	noused := filepath.Join(t.TempDir(), "noused")
 	if out, err := exec.Command("go", "build", "-o", noused, "noused/cmd/noused").CombinedOutput(); err != nil {
 		t.Fatalf("build noused: %v\n%s", err, out)
 	}
+	// It has two models, and refuses every prompt in words that have the key.
+	models := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/models" {
+			io.WriteString(w, `{"data":[{"id":"gpt-6"},{"id":"gpt-5"}]}`)
+			return
+		}
+		http.Error(w, "not with "+r.Header.Get("Authorization"), http.StatusForbidden)
+	}))
+	t.Cleanup(models.Close)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
@@ -44,6 +58,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("NOUSED_SOCKET", d.socket())
 			env.Setenv("NOUSED_BIN", filepath.Dir(noused))
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
+			env.Setenv("MODELS_URL", models.URL+"/v1")
 			env.Setenv("TZ", "UTC")
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each program sleeps for a second under -race
 			return errors.Join(
@@ -60,7 +75,7 @@ type daemonKey struct{}
 
 func daemonCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
-		ts.Fatalf("usage: daemon start|stop|kill [flags]")
+		ts.Fatalf("usage: daemon start|stop|kill [NAME=VALUE…] [flags]")
 	}
 	d := ts.Value(daemonKey{}).(*daemon)
 	switch args[0] {
@@ -113,11 +128,15 @@ func (d *daemon) start(args []string) error {
 	defer ready.Close()
 
 	d.log.Reset()
+	flags := 0 // where they begin
+	for flags < len(args) && !strings.HasPrefix(args[flags], "-") {
+		flags++
+	}
 	cmd := exec.Command(d.program, append([]string{
 		"--socket", d.socket(), "--state-dir", filepath.Join(d.dir, "state"),
 		"--workdir", d.dir, "--tools-dir", filepath.Join(d.dir, "tools"),
-	}, args...)...)
-	cmd.Env = append([]string{"NOTIFY_SOCKET=" + notify}, d.env.Vars...)
+	}, args[flags:]...)...)
+	cmd.Env = slices.Concat([]string{"NOTIFY_SOCKET=" + notify}, d.env.Vars, args[:flags])
 	cmd.Stdout, cmd.Stderr = &d.log, &d.log
 	if err := cmd.Start(); err != nil {
 		return err

@@ -38,7 +38,7 @@ var layers = []layer{
 	{pattern: "internal/tool", ours: []string{"internal/model", "internal/protocol"}, logs: true},
 	{pattern: "internal/tool/...", ours: []string{"internal/tool", "internal/model", "internal/protocol"}, logs: true},
 	{pattern: "internal/model/...", ours: []string{"internal/model", "internal/model/wire"}},
-	{pattern: "internal/doctor", ours: []string{"internal/session", "internal/tool", "internal/protocol", "internal/lock"}},
+	{pattern: "internal/doctor", ours: []string{"internal/session", "internal/tool", "internal/protocol", "internal/lock", "internal/model/wire"}},
 	{pattern: "internal/client", ours: []string{"internal/protocol"}},
 	{pattern: "internal/client/clienttest", ours: []string{"internal/protocol"}},
 	{pattern: "cmd/nous", ours: []string{"internal/client", "internal/protocol"}},

@@ -91,6 +91,7 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 	protocol.HandleFunc(mux, protocol.ReloadTools, func(context.Context, protocol.ReloadToolsParams) (protocol.ToolsReloaded, error) {
 		return reload(tools, log), nil
 	})
+	protocol.Handle(mux, protocol.ListModels, catalog{cfg.Model, tools.Providers, os.Getenv, localServers}.handle)
 	if missing := mux.Missing(); missing != nil {
 		return fmt.Errorf("commands without a handler: %v", missing)
 	}

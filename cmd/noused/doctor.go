@@ -36,7 +36,8 @@ configuration file uses, and prints one line for each thing: ok, warn or FAIL,
 the area, and what was found. Below what is not in order stands what to do.
 
 It can be run at any time. A daemon that runs is asked whether it answers, and
-nothing else; tools are not started, and nothing is written.
+nothing else; the model's server is asked for the list of its models; tools are
+not started, and nothing is written.
 
 With --fix it mends what is safe to mend, and says what it did: socket files
 that nobody listens on are removed, and what crashes left of sessions that were
@@ -87,6 +88,14 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 	o := doctor.Options{
 		Config: r.file.path, Socket: cfg.Socket, DefaultSocket: protocol.DefaultSocket(getenv), StateDir: cfg.StateDir,
 		Workdir: cfg.Workdir, ToolsDirs: cfg.ToolsDirs, Provider: cfg.Model.Provider, ModelName: cfg.Model.Name,
+		KeyVariable: keyVariable(cfg.Model),
+		Models: func(ctx context.Context) ([]string, error) {
+			server, err := serverOf(cfg.Model, getenv)
+			if err != nil {
+				return nil, err
+			}
+			return askServer(ctx, cfg.Model.Provider, server, knownPatience)
+		},
 		Environ: os.Environ(), Home: r.home(), RuntimeDir: getenv("XDG_RUNTIME_DIR"),
 		UnitDirs: []string{
 			filepath.Join(r.base("XDG_CONFIG_HOME", ".config"), "systemd/user"), "/etc/systemd/user",

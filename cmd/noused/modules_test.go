@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,58 +82,6 @@ func TestModulesOfEveryKind(t *testing.T) {
 		if !told[want] {
 			t.Errorf("the audit journal does not have %s", want)
 		}
-	}
-}
-
-// A key in the daemon's environment is nobody else's business.
-func TestKeysStayWithTheDaemon(t *testing.T) {
-	const key = "sk-do-not-tell-4711"
-	for _, name := range []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "MY_PASSWORD"} {
-		t.Setenv(name, key)
-	}
-	d := newDaemon(t, "--log-level", "debug")
-	d.stop()
-	d.write("tools/sh.json", shellTool, 0o600)
-	d.write("tools/tool.sh", `#!/bin/sh
-cat >/dev/null
-env >&2
-printf '{"version":"0","type":"done","ok":true,"summary":"%s"}\n' "$(env | tr '\n"\\' '   ')"
-`, 0o700)
-	d.start()
-	events := dialWire(t, d.sock+".events")
-	c, ctx := d.dial(), context.Background()
-	r, err := client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{
-		Text: `!bash {"command":"env; cat /proc/$PPID/environ /proc/self/environ | tr '\\0' '\\n'"}` + "\n!sh.say",
-	})
-	if err != nil || strings.Count(r.Result.Output, "PATH=") < 3 {
-		t.Fatalf("got %+v, %v; want the environments of both tools", r.Result, err)
-	}
-	end := false
-	for !end {
-		line, err := events.in.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if bytes.Contains(line, []byte(key)) {
-			t.Errorf("an event tells it: %s", line)
-		}
-		end = bytes.Contains(line, []byte(`"agent_end"`))
-	}
-	d.stop()
-	if bytes.Contains(d.log.Bytes(), []byte(key)) {
-		t.Error("the log tells it")
-	}
-	if err := filepath.WalkDir(d.dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		if bytes.Contains(text, []byte(key)) {
-			t.Errorf("%s tells it", path)
-		}
-		return err
-	}); err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -132,9 +132,9 @@ func (m *models) make(c model.Choice) (runloop.Model, error) {
 	cfg.Name = c.Name
 	switch {
 	case c.Provider == "openai":
-		return vendor(openai.New, cfg, "OPENAI", c.BaseURL, m.getenv)
+		return vendor(openai.New, cfg, c.BaseURL, m.getenv)
 	case c.Provider == "anthropic":
-		return vendor(anthropic.New, cfg, "ANTHROPIC", c.BaseURL, m.getenv)
+		return vendor(anthropic.New, cfg, c.BaseURL, m.getenv)
 	case c.BaseURL != "":
 		return nil, fmt.Errorf("%s is asked at no server: it takes no base_url", c.Provider)
 	case c.Provider == "module":
@@ -156,24 +156,49 @@ func (m *models) module(name string) (runloop.Model, error) {
 	}}, nil
 }
 
-// vendor makes the model of a provider over HTTP. What the configuration leaves
-// open the variables with the vendor's prefix fill in. The key is for the
-// server that it was configured for: another one is asked without.
-func vendor[M runloop.Model](make func(modelwire.Options) (M, error), cfg ModelConfig, prefix, elsewhere string, getenv func(string) string) (runloop.Model, error) {
-	variable := cmp.Or(cfg.APIKeyEnv, prefix+"_API_KEY")
-	o := modelwire.Options{
-		BaseURL: cmp.Or(cfg.BaseURL, getenv(prefix+"_BASE_URL")), APIKey: getenv(variable),
-		Model: cfg.Name, MaxOutputTokens: cfg.MaxOutputTokens, Timeout: cfg.Timeout, Extra: cfg.Extra,
-	}
+// vendor makes the model of a provider over HTTP. The key is for the server that
+// it was configured for: one that is elsewhere is asked without.
+func vendor[M runloop.Model](make func(modelwire.Options) (M, error), cfg ModelConfig, elsewhere string, getenv func(string) string) (runloop.Model, error) {
+	o, err := serverOf(cfg, getenv)
 	if elsewhere != "" && elsewhere != o.BaseURL {
-		o.BaseURL, o.APIKey = elsewhere, ""
+		o.BaseURL, o.APIKey, err = elsewhere, "", nil
 	}
-	if o.BaseURL == "" && o.APIKey == "" {
-		return nil, fmt.Errorf("%s/%s: the variable %s is not set, and no base_url names another server", cfg.Provider, cfg.Name, variable)
+	var made M
+	if err == nil {
+		made, err = make(o)
 	}
-	made, err := make(o)
 	if err != nil {
 		return nil, fmt.Errorf("%s/%s: %w", cfg.Provider, cfg.Name, err)
 	}
 	return made, nil
+}
+
+// vendors are the providers over HTTP: the prefix of their variables, where
+// they are themselves, and what asks one for its models.
+var vendors = map[string]struct {
+	prefix, baseURL string
+	list            func(context.Context, modelwire.Options) ([]string, error)
+}{
+	"openai":    {"OPENAI", openai.BaseURL, openai.Models},
+	"anthropic": {"ANTHROPIC", anthropic.BaseURL, anthropic.Models},
+}
+
+// keyVariable is the name of the variable that has a vendor's key.
+func keyVariable(cfg ModelConfig) string {
+	return cmp.Or(cfg.APIKeyEnv, vendors[cfg.Provider].prefix+"_API_KEY")
+}
+
+// serverOf says where a vendor's model is and how to ask it. What the
+// configuration leaves open the variables with the vendor's prefix fill in.
+func serverOf(cfg ModelConfig, getenv func(string) string) (modelwire.Options, error) {
+	v := vendors[cfg.Provider]
+	o := modelwire.Options{
+		BaseURL: cmp.Or(cfg.BaseURL, getenv(v.prefix+"_BASE_URL")), APIKey: getenv(keyVariable(cfg)),
+		Model: cfg.Name, MaxOutputTokens: cfg.MaxOutputTokens, Timeout: cfg.Timeout, Extra: cfg.Extra,
+	}
+	if o.BaseURL == "" && o.APIKey == "" {
+		return o, fmt.Errorf("the variable %s is not set, and no base_url names another server", keyVariable(cfg))
+	}
+	o.BaseURL = cmp.Or(o.BaseURL, v.baseURL)
+	return o, nil
 }

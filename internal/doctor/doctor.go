@@ -6,8 +6,8 @@
 //
 // It refuses to be noticed: it starts no tool and no daemon, writes nothing
 // unless it is told to mend, holds a lock no longer than it takes to see
-// whether somebody has it, and asks a running daemon nothing that would make a
-// session or an event. It mends only what costs nobody anything.
+// whether somebody has it, asks a running daemon nothing that would make a
+// session or an event, and a model's server only for the list of its models. It mends only what costs nobody anything.
 package doctor
 
 import (
@@ -64,10 +64,14 @@ type Options struct {
 	Builtin       []*tool.Descriptor // the daemon's own, which no file describes
 	Provider      string             // of the model
 	ModelName     string
-	Environ       []string // the daemon's environment
-	Home          string
-	RuntimeDir    string   // XDG_RUNTIME_DIR; may be ""
-	UnitDirs      []string // where systemd looks for a user's units, the first first
+	KeyVariable   string // that has the provider's key, of one over HTTP
+	// Models asks the provider's server for the names of its models, of one over
+	// HTTP. Errors are *wire.Error, or about the configuration. It ends soon.
+	Models     func(context.Context) ([]string, error)
+	Environ    []string // the daemon's environment
+	Home       string
+	RuntimeDir string   // XDG_RUNTIME_DIR; may be ""
+	UnitDirs   []string // where systemd looks for a user's units, the first first
 
 	Version   string               // of this program
 	VersionOf func(pid int) string // of the program a process runs; "" where that cannot be told
@@ -82,7 +86,8 @@ type Options struct {
 
 // Run looks at everything, hands each finding to tell in a fixed order of areas,
 // and returns how many are a Fail that has not been mended. It waits a few
-// seconds at most for a daemon's answer, and for the disk. When ctx ends it
+// seconds at most for a daemon's answer, for the model's server as long as
+// Models does, and for the disk. When ctx ends it
 // stops early and returns ctx's error.
 func Run(ctx context.Context, o Options, tell func(Finding)) (failed int, err error) {
 	e := &exam{Options: o, tell: func(f Finding) {

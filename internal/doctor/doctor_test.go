@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +20,8 @@ import (
 
 	"noused/internal/lock"
 	"noused/internal/model"
+	"noused/internal/model/openai"
+	"noused/internal/model/wire"
 	"noused/internal/session"
 	"noused/internal/tool"
 )
@@ -539,9 +543,78 @@ func TestProviderModule(t *testing.T) {
 	if got := w.look(false); got != nil {
 		t.Errorf("got %+v, want nothing to tell", got)
 	}
-	w.Provider = "someone"
-	if got := w.look(false); got != nil {
-		t.Errorf("got %+v, want a model that is not checked to be no problem", got)
+}
+
+// The model's server is asked for its list, and what it says is told with what
+// to do about it, but never the key.
+func TestModelServer(t *testing.T) {
+	const key = "sk-do-not-tell"
+	has := func(names ...string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodGet || r.URL.Path != "/v1/models" || r.Header.Get("Authorization") != "Bearer "+key {
+				t.Errorf("got %s %s %v", r.Method, r.URL, r.Header)
+			}
+			list := []string{}
+			for _, name := range names {
+				list = append(list, fmt.Sprintf(`{"id":%q}`, name))
+			}
+			fmt.Fprintf(w, `{"data":[%s]}`, strings.Join(list, ","))
+		}
+	}
+	refuses := func(status int) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(status)
+			fmt.Fprint(w, "not with ", r.Header.Get("Authorization"))
+		}
+	}
+	for name, c := range map[string]struct {
+		answer    http.HandlerFunc
+		status    Status
+		what, fix string
+	}{
+		"has it":         {has("gpt-5", "gpt-6"), OK, "openai/gpt-5: its server answers and has it", ""},
+		"has others":     {has("a", "gpt-5-mini", "b", "c", "d"), Warn, "openai/gpt-5: its server answers, but does not list it; the nearest it has: gpt-5-mini, a, b", "correct the name"},
+		"has a like one": {has("claude-opus-4", "gpt5", "o3-deep-research", "whisper-large"), Warn, "the nearest it has: gpt5, ", "correct the name"},
+		"has none":       {has(), Warn, "openai/gpt-5: its server answers, but has no models", "ollama pull"},
+		"the wrong key":  {refuses(401), Fail, "openai/gpt-5: its server wants a key that it knows: 127.0.0.1", "set the variable MY_KEY"},
+		"no right":       {refuses(403), Fail, "403 Forbidden: not with Bearer [redacted]", "set the variable MY_KEY"},
+		"no list":        {refuses(404), Warn, "openai/gpt-5: its server answers, but does not tell which models it has: 127.0.0.1", "/v1"},
+		"no JSON":        {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, Warn, "does not tell which models", "/v1"},
+		"in trouble":     {refuses(503), Warn, "openai/gpt-5: its server is there, but in trouble: 127.0.0.1", "later"},
+		"nobody there":   {nil, Fail, "openai/gpt-5: its server cannot be reached: 127.0.0.1", "start the server"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(c.answer)
+			defer server.Close()
+			if c.answer == nil {
+				server.Close()
+			}
+			w := newWorld(t)
+			w.Provider, w.ModelName, w.KeyVariable = "openai", "gpt-5", "MY_KEY"
+			w.Models = func(ctx context.Context) ([]string, error) {
+				return openai.Models(ctx, wire.Options{BaseURL: server.URL + "/v1", APIKey: key})
+			}
+			var got Finding
+			if _, err := Run(t.Context(), w.Options, func(f Finding) {
+				if f.Area == Model {
+					got = f
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if got.Status != c.status || !strings.Contains(got.What, c.what) || !strings.Contains(got.Fix, c.fix) || (got.Fix == "") != (c.status == OK) {
+				t.Errorf("got %+v, want %s: %s; fix: %s", got, c.status, c.what, c.fix)
+			}
+			if strings.Contains(got.What+got.Fix, key) {
+				t.Errorf("got %+v, want nothing of the key", got)
+			}
+		})
+	}
+	w := newWorld(t)
+	w.Provider, w.ModelName = "openai", "gpt-5"
+	w.Models = func(context.Context) ([]string, error) { return nil, errors.New("the variable MY_KEY is not set") }
+	if got := w.look(false); len(got) != 1 || got[0].Status != Fail || got[0].What != "openai/gpt-5: the variable MY_KEY is not set" {
+		t.Errorf("got %+v, want that no daemon would start", got)
 	}
 }
 

@@ -161,23 +161,3 @@ func interpreter(d *tool.Descriptor, program string) error {
 	}
 	return nil
 }
-
-// model looks whether there is the model that answers prompts. No provider is
-// asked.
-func (e *exam) model(context.Context) {
-	switch e.Provider {
-	case "offline":
-		e.ok(Model, "offline: it is built in and needs nothing")
-	case "module":
-		for _, d := range e.found {
-			if d.Kind == tool.KindProvider && d.Name == e.ModelName {
-				e.ok(Model, "module/%s: %s describes it; it was not started", d.Name, d.File)
-				return
-			}
-		}
-		e.fail(Model, "put its descriptor into "+few(e.ToolsDirs)+", or choose another model with --model",
-			"module/%s: no usable descriptor in the tools directories has this name and kind provider", e.ModelName)
-	default:
-		e.ok(Model, "%s/%s: its server and its key are not checked", e.Provider, e.ModelName)
-	}
-}

@@ -83,6 +83,7 @@ var (
 	ListTools        = define[ListToolsParams, Tools]("list_tools", Added, "Lists the tools and whether they are active and healthy.")
 	SetModel         = define[SetModelParams, ModelAccepted]("set_model", Added, "Chooses the model that answers in a session, from its next call on.")
 	ReloadTools      = define[ReloadToolsParams, ToolsReloaded]("reload_tools", Added, "Reads the tool descriptors again; what runs goes on.")
+	ListModels       = define[ListModelsParams, Models]("list_models", Added, "Lists the models that could answer prompts; asks servers only if told to.")
 )
 
 // Scope names the session a command is for; absent, the active one.
@@ -323,6 +324,11 @@ type ModelAccepted struct {
 // ReloadToolsParams is the payload of reload_tools.
 type ReloadToolsParams struct{}
 
+// ListModelsParams is the payload of list_models.
+type ListModelsParams struct {
+	Probe bool `json:"probe,omitzero" doc:"ask the servers that are known and those that may run on this machine; default false: nothing is contacted"`
+}
+
 func (Pong) replyType() string           { return "pong" }
 func (PromptAccepted) replyType() string { return "accepted" }
 func (PromptResult) replyType() string   { return "result" }
@@ -399,6 +405,7 @@ func (p SetModelParams) validate() *Error {
 	return notEmpty("model", p.Model)
 }
 func (ReloadToolsParams) validate() *Error { return nil }
+func (ListModelsParams) validate() *Error  { return nil }
 
 // Bounds of a context window, in tokens.
 const (

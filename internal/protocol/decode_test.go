@@ -130,6 +130,7 @@ func newRecorder() *recorder {
 	record(r, ListTools)
 	record(r, SetModel)
 	record(r, ReloadTools)
+	record(r, ListModels)
 	return r
 }
 

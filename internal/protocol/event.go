@@ -168,7 +168,9 @@ type Status struct {
 }
 
 // Warning tells of something that went wrong and was got over. FromSeq and
-// ToSeq belong to the code events_dropped.
+// ToSeq belong to the code events_dropped, Attempt and DelayMS to
+// provider_retry: the request is sent again, as that attempt, after so many
+// milliseconds.
 type Warning struct {
 	Ref
 	Message    string `json:"message"`
@@ -176,6 +178,8 @@ type Warning struct {
 	FromSeq    uint64 `json:"from_seq,omitzero"`
 	ToSeq      uint64 `json:"to_seq,omitzero"`
 	ToolCallID string `json:"tool_call_id,omitzero"`
+	Attempt    int    `json:"attempt,omitzero" wire:"added" doc:"of provider_retry: the number of the attempt that follows, 2 for the first retry"`
+	DelayMS    int64  `json:"delay_ms,omitzero" wire:"added" doc:"of provider_retry: how long until then"`
 }
 
 // ErrorEvent tells of something that failed.

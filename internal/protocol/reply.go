@@ -244,6 +244,29 @@ type ToolsReloaded struct {
 	Errors  []string `json:"errors"`
 }
 
+// Models answers list_models: the daemon's own model first. Truncated: a server
+// that was asked has more models than are told of.
+type Models struct {
+	Models    []ListedModel `json:"models"`
+	Truncated bool          `json:"truncated"`
+}
+
+// ListedModel is one model that could answer prompts, or with an empty Name a
+// vendor whose models are not known. Source is where it is known from: "config",
+// what the daemon was started with; "environment", a vendor whose key is set;
+// "module", a provider module; "built-in"; "server", which was asked and has it.
+// BaseURL has no user, password or query.
+type ListedModel struct {
+	Model     string `json:"model" doc:"PROVIDER/NAME as --model takes it; PROVIDER alone for offline, and for a vendor whose models are not known"`
+	Provider  string `json:"provider"`
+	Name      string `json:"name"`
+	BaseURL   string `json:"base_url,omitzero" doc:"of providers over HTTP"`
+	Source    string `json:"source" enum:"config,environment,module,built-in,server"`
+	Default   bool   `json:"default" doc:"the daemon's own"`
+	Reachable *bool  `json:"reachable,omitzero" doc:"absent: nobody was asked"`
+	Problem   string `json:"problem,omitzero" doc:"why it is not usable, or may not be"`
+}
+
 func (Session) replyType() string         { return "session" }
 func (Branch) replyType() string          { return "session" }
 func (State) replyType() string           { return "state" }
@@ -257,3 +280,4 @@ func (SessionDeleted) replyType() string  { return "session_deleted" }
 func (SearchResults) replyType() string   { return "search_results" }
 func (Tools) replyType() string           { return "tools" }
 func (ToolsReloaded) replyType() string   { return "tools_reloaded" }
+func (Models) replyType() string          { return "models" }

@@ -51,6 +51,8 @@ func sampleParams() []Params {
 		SetModelParams{Model: "offline"},
 		SetModelParams{Scope: scope, Model: "openai/qwen3:8b", BaseURL: "http://localhost:11434/v1", ContextWindow: 32768},
 		ReloadToolsParams{},
+		ListModelsParams{},
+		ListModelsParams{Probe: true},
 		SubscribeParams{},
 		SubscribeParams{Epoch: "e1", After: ptr(uint64(17)), SessionID: "ses-1", Types: []string{"agent_end"}},
 	}
@@ -103,6 +105,11 @@ func sampleReplies() []Reply {
 		SearchResults{Matches: []SearchMatch{{SessionID: "ses-1", Title: "t", EntryID: "cmp-1", Role: "compaction", Snippet: "a lantern", CreatedAt: sampleTime}}, Truncated: true},
 		Tools{[]ToolInfo{{Name: "git.log", Description: "d", Protocol: "narratoria", Active: true, Problem: "git is missing", Params: jsontext.Value(`{"type":"object"}`)}}},
 		ToolsReloaded{Added: []string{"a"}, Errors: []string{"tools.d/b.json: name: missing"}},
+		Models{},
+		Models{Models: []ListedModel{
+			{Model: "openai/m", Provider: "openai", Name: "m", BaseURL: "http://127.0.0.1:11434/v1", Source: "config", Default: true, Reachable: ptr(false), Problem: "no answer"},
+			{Model: "offline", Provider: "offline", Name: "script", Source: "built-in"},
+		}, Truncated: true},
 		Subscribed{Epoch: "e1", NextSeq: 18, Gap: true},
 	}
 }
@@ -137,6 +144,7 @@ func sampleEvents() []Event {
 		Status{Message: "reloaded", Code: "reloaded"},
 		Warning{Message: "events were dropped", Code: "events_dropped", FromSeq: 3, ToSeq: 9},
 		Warning{Ref: turn, Message: "bad patch", Code: "invalid_tool_event", ToolCallID: "call-1"},
+		Warning{Ref: turn, Message: "attempt 2 of 5 in 1.5s", Code: "provider_retry", Attempt: 2, DelayMS: 1500},
 		ErrorEvent{Message: "the session's file cannot be written", Code: "session_error", Cause: "no space left"},
 	}
 }

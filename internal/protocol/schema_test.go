@@ -41,6 +41,7 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"get_state": {}, "get_messages": {}, "new_session": {}, "switch_session": {"session_id"}, "branch_session": {"session_id"},
 			"extension_command": {"name"}, "compact_session": {}, "set_leaf": {"leaf_id"}, "get_tree": {},
 			"list_sessions": {}, "delete_session": {"session_id"}, "search_sessions": {"text"}, "list_tools": {}, "set_model": {"model"}, "reload_tools": {},
+			"list_models": {},
 		},
 		Optional: map[string][]string{
 			"ping": {}, "prompt": {"wait", "leaf_id"}, "steer": {}, "follow_up": {}, "abort": {"run_id"},
@@ -48,7 +49,7 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"get_state": {}, "get_messages": {"leaf_id"}, "new_session": {}, "switch_session": {}, "branch_session": {"parent_id"},
 			"extension_command": {"payload"}, "compact_session": {"instruction"}, "set_leaf": {}, "get_tree": {},
 			"list_sessions": {"limit", "before"}, "delete_session": {}, "search_sessions": {"limit"}, "list_tools": {},
-			"set_model": {"base_url", "context_window"}, "reload_tools": {},
+			"set_model": {"base_url", "context_window"}, "reload_tools": {}, "list_models": {"probe"},
 		},
 		Response: map[string][]string{
 			"pong":                        {"message"},
@@ -73,6 +74,7 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"search_results":              {"matches", "truncated"},
 			"tools":                       {"tools"},
 			"tools_reloaded":              {"added", "changed", "removed", "errors"},
+			"models":                      {"models", "truncated"},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -108,7 +110,7 @@ func TestDocumentEnvelopesNameEveryType(t *testing.T) {
 	commands := []string{
 		"ping", "prompt", "steer", "follow_up", "abort", "set_active_tools", "set_steering_mode", "set_follow_up_mode", "get_state",
 		"get_messages", "new_session", "switch_session", "branch_session", "extension_command", "compact_session", "set_leaf",
-		"get_tree", "list_sessions", "delete_session", "search_sessions", "list_tools", "set_model", "reload_tools",
+		"get_tree", "list_sessions", "delete_session", "search_sessions", "list_tools", "set_model", "reload_tools", "list_models",
 	}
 	schemas := got.Components.Schemas
 	if diff := cmp.Diff(commands, schemas.CommandEnvelope.AllOf[1].Properties.Type.Enum); diff != "" {

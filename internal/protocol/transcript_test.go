@@ -59,6 +59,7 @@ func willing(t *testing.T) *Mux {
 	agree(m, ListTools)
 	agree(m, SetModel)
 	agree(m, ReloadTools)
+	agree(m, ListModels)
 	if missing := m.Missing(); len(missing) > 0 {
 		t.Fatalf("commands without a handler: %v", missing)
 	}

@@ -52,6 +52,9 @@ func (in deltaIn) step(m *machine) {
 	switch m.phase {
 	case compacting:
 		m.compact.text.WriteString(d.Text)
+		if d.Notice != nil {
+			m.notice(d.Notice)
+		}
 		if d.Usage != (model.Usage{}) {
 			m.compact.usage = d.Usage
 		}
@@ -74,7 +77,7 @@ func (m *machine) stream(d model.Delta) {
 		m.startMessage()
 		m.msg.blocks = append(m.msg.blocks, *d.ThinkingBlock)
 	case d.Notice != nil:
-		m.publish(protocol.Warning{Ref: m.turnRef(), Code: d.Notice.Code, Message: d.Notice.Message})
+		m.notice(d.Notice)
 	case d.ToolCall != nil:
 		m.startMessage()
 		call := *d.ToolCall
@@ -91,6 +94,14 @@ func (m *machine) stream(d model.Delta) {
 	if d.Usage != (model.Usage{}) {
 		m.msg.usage = d.Usage
 	}
+}
+
+func (m *machine) notice(n *model.Notice) {
+	ref := protocol.Ref{SessionID: m.s.ID}
+	if m.s.Run != nil {
+		ref = m.turnRef()
+	}
+	m.publish(protocol.Warning{Ref: ref, Code: n.Code, Message: n.Message, Attempt: n.Attempt, DelayMS: n.Delay.Milliseconds()})
 }
 
 func (in noticeIn) step(m *machine) {

@@ -26,7 +26,7 @@ const (
 // longCommands are answered when they finish, beside the others (wire-v1 §1).
 var longCommands = []string{
 	protocol.Prompt.Name(), protocol.Steer.Name(), protocol.FollowUp.Name(), protocol.ExtensionCommand.Name(), protocol.CompactSession.Name(),
-	protocol.SearchSessions.Name(),
+	protocol.SearchSessions.Name(), protocol.ListModels.Name(),
 }
 
 // errStopping is why the context of the commands under way ends at a stop.

@@ -124,6 +124,16 @@ func (r *Registry) Provides(name string) bool {
 	return slices.ContainsFunc(r.all(), func(m *module) bool { return m.desc.Kind == KindProvider && m.desc.Name == name })
 }
 
+// Providers are the names of all provider modules, sorted.
+func (r *Registry) Providers() (names []string) {
+	for _, m := range r.all() {
+		if m.desc.Kind == KindProvider {
+			names = append(names, m.desc.Name)
+		}
+	}
+	return names
+}
+
 func (r *Registry) mounts(kind string) bool {
 	for _, m := range r.all() {
 		if m.desc.Kind == kind {

@@ -24,6 +24,8 @@ const BaseURL = "https://api.anthropic.com"
 // number, and a model that can do less refuses with one it can.
 const DefaultMaxOutputTokens = 32000
 
+var defaults = wire.Defaults{BaseURL: BaseURL, Reserved: []string{"messages", "model", "stream", "system", "tools"}}
+
 // Model is one model of one server.
 type Model struct {
 	client *wire.Client
@@ -32,11 +34,7 @@ type Model struct {
 // New returns a model, or an error that names the option that is wrong. Without
 // a BaseURL it is Anthropic's.
 func New(o wire.Options) (*Model, error) {
-	if u, err := url.Parse(o.BaseURL); err == nil {
-		u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, "/"), "/v1")
-		o.BaseURL = u.String()
-	}
-	client, err := wire.New(o, wire.Defaults{BaseURL: BaseURL, Reserved: []string{"messages", "model", "stream", "system", "tools"}})
+	client, err := wire.New(root(o), defaults)
 	if err != nil {
 		return nil, err
 	}
@@ -52,11 +50,30 @@ func (m *Model) Close() { m.client.Close() }
 // model.ErrTruncated are told apart with errors.Is.
 func (m *Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error] {
 	names := wire.NewNames(req)
-	header := http.Header{"Anthropic-Version": {"2023-06-01"}}
-	if key := m.client.Options().APIKey; key != "" {
-		header.Set("X-Api-Key", key)
+	return m.client.Stream(ctx, "v1/messages", authorized(m.client.Options()), encode(m.client, req, names), decoder(names, maker(m.client)))
+}
+
+// Models asks a server for the names of its models, sorted; Model of the options
+// is not looked at. What bounds it, and its errors, are those of wire.Models.
+func Models(ctx context.Context, o wire.Options) ([]string, error) {
+	return wire.Models(ctx, root(o), defaults, "v1/models?limit=1000", authorized(o)) // 20 without a limit
+}
+
+// root has the base URL without its /v1.
+func root(o wire.Options) wire.Options {
+	if u, err := url.Parse(o.BaseURL); err == nil {
+		u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, "/"), "/v1")
+		o.BaseURL = u.String()
 	}
-	return m.client.Stream(ctx, "v1/messages", header, encode(m.client, req, names), decoder(names, maker(m.client)))
+	return o
+}
+
+func authorized(o wire.Options) http.Header {
+	header := http.Header{"Anthropic-Version": {"2023-06-01"}}
+	if o.APIKey != "" {
+		header.Set("X-Api-Key", o.APIKey)
+	}
+	return header
 }
 
 // maker is who signed the thinking of a server: another host cannot vouch for

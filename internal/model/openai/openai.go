@@ -24,6 +24,8 @@ import (
 // BaseURL is OpenAI's own.
 const BaseURL = "https://api.openai.com/v1"
 
+var defaults = wire.Defaults{BaseURL: BaseURL, Reserved: []string{"messages", "model", "stream", "tools"}}
+
 // Model is one model of one server.
 type Model struct {
 	client *wire.Client
@@ -34,7 +36,7 @@ type Model struct {
 // New returns a model, or an error that names the option that is wrong. Without
 // a BaseURL it is OpenAI's.
 func New(o wire.Options) (*Model, error) {
-	client, err := wire.New(o, wire.Defaults{BaseURL: BaseURL, Reserved: []string{"messages", "model", "stream", "tools"}})
+	client, err := wire.New(o, defaults)
 	if err != nil {
 		return nil, err
 	}
@@ -51,10 +53,7 @@ func (m *Model) Close() { m.client.Close() }
 func (m *Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error] {
 	return func(yield func(model.Delta, error) bool) {
 		names := wire.NewNames(req)
-		header := http.Header{}
-		if key := m.client.Options().APIKey; key != "" {
-			header.Set("Authorization", "Bearer "+key)
-		}
+		header := authorized(m.client.Options())
 		for {
 			usage, refused := !m.noUsage.Load(), false
 			body := encode(m.client, req, names, usage)
@@ -72,6 +71,20 @@ func (m *Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.D
 			}
 		}
 	}
+}
+
+// Models asks a server for the names of its models, sorted; Model of the options
+// is not looked at. What bounds it, and its errors, are those of wire.Models.
+func Models(ctx context.Context, o wire.Options) ([]string, error) {
+	return wire.Models(ctx, o, defaults, "models", authorized(o))
+}
+
+func authorized(o wire.Options) http.Header {
+	header := http.Header{}
+	if o.APIKey != "" {
+		header.Set("Authorization", "Bearer "+o.APIKey)
+	}
+	return header
 }
 
 // refusesUsage reports an error of a server that knows no stream_options.

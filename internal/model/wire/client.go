@@ -59,6 +59,14 @@ type Client struct {
 
 // New returns a client, or an error that names the option that is wrong.
 func New(o Options, d Defaults) (*Client, error) {
+	if o.Model == "" {
+		return nil, errors.New("name is missing: which model?")
+	}
+	return connect(o, d)
+}
+
+// connect is New for those who ask no model.
+func connect(o Options, d Defaults) (*Client, error) {
 	if o.BaseURL == "" {
 		o.BaseURL = d.BaseURL
 	}
@@ -72,8 +80,6 @@ func New(o Options, d Defaults) (*Client, error) {
 		return nil, errors.New("base_url is no URL")
 	case c.url.Scheme != "http" && c.url.Scheme != "https" || c.url.Host == "":
 		return nil, errors.New("base_url must begin with http:// or https:// and a host")
-	case o.Model == "":
-		return nil, errors.New("name is missing: which model?")
 	case o.MaxOutputTokens < 0:
 		return nil, fmt.Errorf("max_output_tokens is %d, less than none", o.MaxOutputTokens)
 	case o.Timeout < 0:

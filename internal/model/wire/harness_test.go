@@ -39,6 +39,8 @@ type dialect struct {
 	name   string
 	make   func(wire.Options) (provider, error)
 	path   string
+	list   func(context.Context, wire.Options) ([]string, error)
+	listed string // the path of list, and its query
 	start  string // what comes first
 	text   func(string) string
 	think  func(string) string
@@ -49,7 +51,7 @@ type dialect struct {
 
 var dialects = []dialect{
 	{
-		name: "openai", path: "/v1/chat/completions",
+		name: "openai", path: "/v1/chat/completions", list: openai.Models, listed: "/v1/models",
 		make:  func(o wire.Options) (provider, error) { return openai.New(o) },
 		start: `data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}` + "\n\n",
 		text: func(s string) string {
@@ -76,7 +78,7 @@ var dialects = []dialect{
 		},
 	},
 	{
-		name: "anthropic", path: "/v1/messages",
+		name: "anthropic", path: "/v1/messages", list: anthropic.Models, listed: "/v1/models?limit=1000",
 		make: func(o wire.Options) (provider, error) { return anthropic.New(o) },
 		start: "event: message_start\n" + `data: {"type":"message_start","message":{"id":"msg_1","usage":{"input_tokens":8,"cache_read_input_tokens":3,"output_tokens":1}}}` + "\n\n" +
 			"event: ping\ndata: {\"type\": \"ping\"}\n\n",

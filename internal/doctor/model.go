@@ -1,0 +1,61 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"noused/internal/model/wire"
+	"noused/internal/tool"
+)
+
+// model looks whether there is the model that answers prompts. A server is
+// asked for the list of its models, a provider module is not started.
+func (e *exam) model(ctx context.Context) {
+	switch e.Provider {
+	case "offline":
+		e.ok(Model, "offline: it is built in and needs nothing")
+	case "module":
+		for _, d := range e.found {
+			if d.Kind == tool.KindProvider && d.Name == e.ModelName {
+				e.ok(Model, "module/%s: %s describes it; it was not started", d.Name, d.File)
+				return
+			}
+		}
+		e.fail(Model, "put its descriptor into "+few(e.ToolsDirs)+", or choose another model with --model",
+			"module/%s: no usable descriptor in the tools directories has this name and kind provider", e.ModelName)
+	default:
+		e.server(ctx, e.Provider+"/"+e.ModelName)
+	}
+}
+
+// server asks a provider over HTTP for its models.
+func (e *exam) server(ctx context.Context, model string) {
+	names, err := e.Models(ctx)
+	var said *wire.Error
+	answered := errors.As(err, &said) && said.Status != 0
+	switch {
+	case ctx.Err() != nil:
+	case err == nil && wire.Lists(names, e.ModelName):
+		e.ok(Model, "%s: its server answers and has it", model)
+	case err == nil && len(names) == 0:
+		e.warn(Model, "have the server load one, or ollama pull it", "%s: its server answers, but has no models", model)
+	case err == nil:
+		near := strings.Join(wire.Nearest(names, e.ModelName), ", ")
+		e.warn(Model, "correct the name if it is wrong; nous models --probe lists all that it has",
+			"%s: its server answers, but does not list it; the nearest it has: %s", model, near)
+	case answered && (said.Status == http.StatusUnauthorized || said.Status == http.StatusForbidden):
+		e.fail(Model, "set the variable "+e.KeyVariable+" to one, in the daemon's environment too",
+			"%s: its server wants a key that it knows: %v", model, err)
+	case answered && (said.Status == http.StatusTooManyRequests || said.Status >= http.StatusInternalServerError):
+		e.warn(Model, "try again later", "%s: its server is there, but in trouble: %v", model, err)
+	case answered:
+		e.warn(Model, "see that base_url is right (most end in /v1); if it is, this server just has no such list",
+			"%s: its server answers, but does not tell which models it has: %v", model, err)
+	case said != nil:
+		e.fail(Model, "start the server or connect the network, or correct base_url", "%s: its server cannot be reached: %v", model, err)
+	default:
+		e.fail(Model, "correct the configuration or the environment; no daemon starts with this", "%s: %v", model, err)
+	}
+}
