@@ -76,7 +76,7 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 		Store: store, Model: answering,
 		System:    func() (string, []string) { return instructions(cfg.Workdir, cfg.Model.System) },
 		ModelInfo: protocol.ModelInfo{Provider: cfg.Model.Provider, Name: cfg.Model.Name},
-		Tools:     tools, Modules: tools, Events: loggedEvents{events, log}, Daemon: info, Now: time.Now, NewID: newID,
+		Tools:     tools, Modules: tools, Events: loggedEvents{events, log}, Daemon: info, Workdir: cfg.Workdir, Now: time.Now, NewID: newID,
 		Audit: journal.Record,
 		Fault: func(sessionID string, err error) {
 			log.Error("session", zap.String("session_id", sessionID), zap.Error(err))

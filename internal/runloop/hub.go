@@ -35,7 +35,7 @@ const (
 )
 
 // Options are what a Hub needs of the world. All are required but System,
-// Modules and Audit.
+// Modules, Workdir and Audit.
 type Options struct {
 	Store     *session.Store
 	Model     Model
@@ -47,6 +47,7 @@ type Options struct {
 	Modules Modules
 	Events  Events
 	Daemon  protocol.DaemonInfo
+	Workdir string // that relative paths of attachments start from; "" is the process's
 	Now     func() time.Time
 	NewID   func(prefix string) string // unique for ever
 	// Fault is told what went wrong inside, for the log. It must not block.

@@ -44,6 +44,8 @@ type Store struct {
 
 	active atomic.Pointer[string]
 
+	files sync.RWMutex // held to write while a session's files are removed; taken after mu
+
 	mu       sync.Mutex // guards the rest; held while the active session changes
 	activeIn *os.File
 	newest   string // the greatest id, once listed
@@ -90,7 +92,8 @@ func (s *Store) path(id string) string {
 }
 
 // Create makes a session's journal, durable with its first records, and the
-// active session of it. It returns the fold of the records.
+// active session of it. It returns the fold of the records. The images that these
+// name are those of the session's parent; ErrNotFound where that is gone.
 func (s *Store) Create(id string, records []Record) (*State, *Journal, error) {
 	state := NewState()
 	for _, r := range records {
@@ -103,15 +106,19 @@ func (s *Store) Create(id string, records []Record) (*State, *Journal, error) {
 	if err := s.list(); err != nil {
 		return nil, nil, err
 	}
-	j, err := createJournal(s.disk, s.path(id), records)
+	disown, err := s.inherit(state, id)
+	var j *Journal
+	if err == nil {
+		j, err = createJournal(s.disk, s.path(id), records)
+	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("create session %s: %w", id, err)
+		return nil, nil, fmt.Errorf("create session %s: %w", id, errors.Join(err, disown()))
 	}
 	if id <= s.newest { // the clock was set back
 		err = s.note(id, state.CreatedAt)
 	}
 	if err != nil {
-		return nil, nil, errors.Join(err, j.Close(), os.Remove(s.path(id)))
+		return nil, nil, errors.Join(err, j.Close(), os.Remove(s.path(id)), disown())
 	}
 	s.newest = max(s.newest, id)
 	s.active.Store(&id)
@@ -320,7 +327,9 @@ func (s *Store) Delete(id string, at time.Time) error {
 			s.active.Store(&ids[i])
 		}
 	}
+	s.files.Lock() // until images that are being kept are there, and none is after
 	err := s.remove(id)
+	s.files.Unlock()
 	if alone && !s.Exists(id) {
 		s.active.Store(nil)
 	}
@@ -334,7 +343,9 @@ func (s *Store) Delete(id string, at time.Time) error {
 // there, deleting it again finishes what was begun.
 func (s *Store) remove(id string) error {
 	dir := filepath.Join(s.dir, sessionsName)
-	files, err := os.ReadDir(dir)
+	err := os.RemoveAll(s.FilesDir(id))
+	files, failed := os.ReadDir(dir)
+	err = errors.Join(err, failed)
 	for _, file := range files {
 		if name := file.Name(); strings.HasPrefix(name, id+".") && name != id+journalExt {
 			err = errors.Join(err, os.Remove(filepath.Join(dir, name)))
@@ -371,7 +382,7 @@ func (s *Store) list() error {
 	if err != nil {
 		return err
 	}
-	if err := s.removeDrafts(); err != nil {
+	if err := errors.Join(s.removeDrafts(), s.removeUnfinished()); err != nil {
 		return err
 	}
 	last, err := s.openActive()

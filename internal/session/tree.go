@@ -388,11 +388,19 @@ func (s *State) LastTexts() (prompt, output string) {
 // Tokens estimates the size of the history, at four bytes a token.
 func (s *State) Tokens() int64 { return Tokens(s.path.messages) }
 
-// Tokens estimates the size of messages, at four bytes a token.
+// imageTokens is about what an image costs: those that are larger are made
+// smaller by the provider.
+const imageTokens = 1600
+
+// Tokens estimates the size of messages, at four bytes a token. Thinking counts
+// where it goes back to a provider, in blocks.
 func Tokens(messages []model.Message) int64 {
 	var n int64
 	for _, m := range messages {
-		n += int64(len(m.Text)+3) / 4
+		n += int64(len(m.Text)+3)/4 + imageTokens*int64(len(m.Attachments))
+		for _, b := range m.ThinkingBlocks {
+			n += int64(len(b.Text)+3) / 4
+		}
 		for _, c := range m.ToolCalls {
 			n += int64(len(c.Name)+len(c.Arguments)+3) / 4
 		}
