@@ -186,27 +186,24 @@ func (l *loop) show(ctx context.Context, gen int, messages []model.Message) ([]m
 			continue
 		}
 		var shown []model.Attachment
-		for _, a := range slices.Backward(m.Attachments) {
-			if len(a.Data) == 0 {
+		for _, a := range m.Attachments {
+			if a.Size > int64(room) {
+				m.Text += "\n\n[" + a.Title() + " is left out: the newer images fill the request]"
+				continue
+			}
+			if len(a.Data) == 0 { // else a module has put it there
 				var err error
-				note := ""
-				if a.Size > int64(room) {
-					note = "[" + a.Title() + " is left out: there are too many images]"
-				} else if a.Data, err = l.env.Store.Picture(l.id, a); err != nil {
-					note = "[" + a.Title() + " is missing]"
+				if a.Data, err = l.env.Store.Picture(l.id, a); err != nil {
+					m.Text += "\n\n[" + a.Title() + " is missing]"
 					if err := l.post(ctx, noticeIn{gen, "image_missing", a.Title() + ": " + err.Error()}); err != nil {
 						return nil, err
 					}
-				}
-				if note != "" {
-					m.Text += "\n\n" + note
 					continue
 				}
 			}
 			room = max(0, room-len(a.Data))
 			shown = append(shown, a)
 		}
-		slices.Reverse(shown)
 		m.Attachments = shown
 		out[i] = m
 	}

@@ -190,8 +190,8 @@ func (s *State) attachments() map[string]model.Attachment {
 
 // inherit gives a session that is being made the images of its parent that it
 // names, so that either may be deleted. One that the parent has lost stays lost.
-// The parent is not deleted meanwhile: s.mu is held. What was done, disown undoes;
-// it is never nil.
+// The parent is not deleted meanwhile: s.mu is held. What was done, disown undoes
+// where the session came to nothing; it is never nil.
 func (s *Store) inherit(state *State, id string) (disown func() error, err error) {
 	disown = func() error { return nil }
 	named := state.attachments()
@@ -205,7 +205,12 @@ func (s *Store) inherit(state *State, id string) (disown func() error, err error
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return disown, err
 	}
-	disown = func() error { return os.RemoveAll(dir) }
+	disown = func() error {
+		if s.Exists(id) { // a link may be made and fail all the same
+			return nil
+		}
+		return os.RemoveAll(dir)
+	}
 	for file, a := range named {
 		if !keptName(file) {
 			continue
