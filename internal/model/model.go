@@ -73,8 +73,8 @@ type ToolCall struct {
 // Message is one entry of a conversation as a model sees it. ToolCalls belong
 // to assistant messages, and so do ThinkingBlocks, which repeat Thinking where
 // the provider wants it back; Attachments belong to user messages; ToolCallID,
-// ToolName and OK to tool results. With Summary set, a user message is none that somebody wrote: it stands for a part
-// of the conversation that was compacted. Opens marks the first message of a
+// ToolName and OK to tool results. With Summary set, a user message is none that
+// somebody wrote: it stands for a part of the conversation that was compacted. Opens marks the first message of a
 // turn, as far as that is known.
 type Message struct {
 	Role       Role       `json:"role"`

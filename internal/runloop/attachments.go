@@ -83,6 +83,7 @@ func (h *Hub) openImage(i int, a protocol.AttachmentParams) (image session.Image
 		a.Name = cmp.Or(a.Name, filepath.Base(path))
 	} else {
 		field = "data"
+		// Line breaks are let pass, and so may be a part of it.
 		if most := base64.StdEncoding.EncodedLen(session.MaxImage) * 2; len(a.Data) > most {
 			return image, nil, bad("is %d bytes of base64, which is more than an image of %d bytes (5 MiB) has", len(a.Data), session.MaxImage)
 		}

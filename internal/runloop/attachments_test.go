@@ -1,7 +1,6 @@
 package runloop
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -396,18 +395,14 @@ func TestRequestsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer release()
-	whole := []byte(png + strings.Repeat("x", session.MaxImage-len(png)))
-	full := make([]session.Image, 16)
-	for i := range full {
-		full[i] = session.Image{MediaType: "image/png", Size: int64(len(whole)), Content: bytes.NewReader(whole)}
-	}
-	kept, err := f.store.Keep(id, full)
+	whole := png + strings.Repeat("x", session.MaxImage-len(png))
+	kept, err := f.store.Keep(id, []session.Image{{MediaType: "image/png", Size: int64(len(whole)), Content: strings.NewReader(whole)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	messages := []model.Message{
-		{Role: model.User, Text: "old", Attachments: []model.Attachment{kept[0]}},
-		{Role: model.User, Text: "new", Attachments: kept},
+		{Role: model.User, Text: "old", Attachments: kept},
+		{Role: model.User, Text: "new", Attachments: slices.Repeat(kept, 16)},
 	}
 	shown, err := l.show(context.Background(), 0, messages)
 	if err != nil || len(shown[1].Attachments) != 16 || len(shown[0].Attachments) != 0 || shown[0].Text != "old\n\n[image is left out: the newer images fill the request]" {

@@ -28,8 +28,8 @@ var imageExts = map[string]string{"image/png": ".png", "image/jpeg": ".jpg", "im
 // was kept.
 var ErrNoImage = errors.New("the image is missing")
 
-// Image is an image to keep: Content has Size bytes. MediaType is one of png,
-// jpeg, gif and webp.
+// Image is an image to keep: Content has Size bytes, at most MaxImage. MediaType
+// is one of png, jpeg, gif and webp.
 type Image struct {
 	MediaType, Name string
 	Size            int64
@@ -91,6 +91,9 @@ func keepOne(disk Disk, dir string, image Image) (file string, err error) {
 	ext := imageExts[image.MediaType]
 	if ext == "" {
 		return "", fmt.Errorf("no image of type %.40q is kept", image.MediaType)
+	}
+	if image.Size > MaxImage {
+		return "", fmt.Errorf("no image of %d bytes is kept, at most %d", image.Size, MaxImage)
 	}
 	f, err := os.CreateTemp(dir, "*"+freshExt)
 	if err != nil {

@@ -133,8 +133,8 @@ func TestRecordsThatNameImages(t *testing.T) {
 func TestImagesThatAreNotKept(t *testing.T) {
 	store := open(t, OSDisk{}, t.TempDir())
 	create(t, store, "ses-1")
-	short, long, other, broken := image("one"), image("one"), image("one"), image("one")
-	short.Size, long.Size, other.MediaType = 4, 2, "image/svg+xml"
+	short, long, other, broken, large := image("one"), image("one"), image("one"), image("one"), image("one")
+	short.Size, long.Size, other.MediaType, large.Size = 4, 2, "image/svg+xml", MaxImage+1
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -144,6 +144,7 @@ func TestImagesThatAreNotKept(t *testing.T) {
 	broken.Content = r
 	for want, image := range map[string]Image{
 		"changed while it was read": short, "was changed": long, `no image of type "image/svg+xml"`: other, "file already closed": broken,
+		"no image of 5242881 bytes": large,
 	} {
 		if _, err := store.Keep("ses-1", []Image{image}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
