@@ -309,7 +309,7 @@ func TestWhatIsBroken(t *testing.T) {
 		},
 		"draft": {
 			breakIt: func(w *world) { w.write("state/sessions/ses-3.jsonl.new", `{"v":1`, 0o600) },
-			status:  Warn, area: Journals, what: "1 draft of sessions that were never made", done: "removed",
+			status:  Warn, area: Journals, what: "1 draft of sessions and images that never came to be", done: "removed",
 			check: func(w *world) {
 				if _, err := os.Stat(w.at("state/sessions/ses-3.jsonl.new")); !errors.Is(err, fs.ErrNotExist) {
 					w.t.Errorf("the draft is still there (%v)", err)

@@ -21,7 +21,7 @@ const lowSpace = 64 << 20
 const (
 	sessionsName = "sessions"
 	journalExt   = ".jsonl"
-	draftExt     = ".jsonl.new"
+	draftExt     = ".new"
 	damagedExt   = ".jsonl.damaged"
 	filesExt     = ".files"
 	auditName    = "audit.jsonl"
@@ -298,7 +298,7 @@ func (e *exam) leftovers(t *tally) {
 	}
 	if len(t.drafts) > 0 && e.holder == nil { // else a session may just be made
 		e.mend(Finding{
-			Status: Warn, Area: Journals, What: fmt.Sprintf("%s of sessions that were never made: %s", count(len(t.drafts), "draft", "drafts"), few(t.drafts)),
+			Status: Warn, Area: Journals, What: fmt.Sprintf("%s of sessions and images that never came to be: %s", count(len(t.drafts), "draft", "drafts"), few(t.drafts)),
 			Fix: "rm " + quote(filepath.Join(e.StateDir, sessionsName)) + "/*" + draftExt + " (a daemon does it)",
 		}, "removed", e.inState(func() error {
 			var failed error

@@ -16,10 +16,8 @@ import (
 // MaxImage is the most bytes that one image may have.
 const MaxImage = 5 << 20
 
-const (
-	filesExt = ".files" // behind a session's id: the folder of its images
-	freshExt = ".new"   // of a file in it that is being written
-)
+// filesExt is behind a session's id in the name of the folder of its images.
+const filesExt = ".files"
 
 // imageExts are the types of image that are kept, and how their files' names end.
 var imageExts = map[string]string{"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
@@ -45,79 +43,87 @@ func filesDir(path string) string { return strings.TrimSuffix(path, journalExt) 
 // Keep copies images into a session's folder and returns how its records name
 // them, once they are durable: only then may a record do so (wire-v1 §7). A copy
 // that no record came to name, after a crash say, harms nobody; it goes when the
-// session is deleted. ErrNotFound when there is no such session.
-func (s *Store) Keep(id string, images []Image) ([]model.Attachment, error) {
+// session is deleted. ErrNotFound when there is no such session. It blocks for as
+// long as reading the images does, and holds up nobody meanwhile.
+func (s *Store) Keep(id string, images []Image) (kept []model.Attachment, err error) {
+	defer func() {
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			err = fmt.Errorf("keep images of session %s: %w", id, err)
+		}
+	}()
 	s.mu.Lock()
-	err := s.list() // clears away what a former daemon left, so before anything is written
+	err = s.list() // clears away what a former daemon left, so before anything is written
 	s.mu.Unlock()
 	if err != nil {
 		return nil, err
+	}
+	if !s.Exists(id) {
+		return nil, ErrNotFound
+	}
+	var drafts []string
+	defer func() {
+		for _, path := range drafts {
+			if failed := os.Remove(path); !errors.Is(failed, os.ErrNotExist) { // it goes with the session
+				err = errors.Join(err, failed)
+			}
+		}
+	}()
+	for _, image := range images {
+		path, file, err := s.draft(id, image)
+		if err != nil {
+			return nil, err
+		}
+		drafts = append(drafts, path)
+		kept = append(kept, model.Attachment{MediaType: image.MediaType, Name: image.Name, Size: image.Size, File: file})
 	}
 	s.files.RLock() // the session is not deleted meanwhile
 	defer s.files.RUnlock()
 	if !s.Exists(id) {
 		return nil, ErrNotFound
 	}
-	kept, err := keep(s.disk, s.FilesDir(id), images)
-	if err == nil {
-		err = s.disk.SyncDir(filepath.Join(s.dir, sessionsName))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("keep images of session %s: %w", id, err)
-	}
-	return kept, nil
-}
-
-// keep writes images to a folder, making it if need be. The folder's own name is
-// left to be synced.
-func keep(disk Disk, dir string, images []Image) ([]model.Attachment, error) {
+	dir := s.FilesDir(id)
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
-	kept := make([]model.Attachment, len(images))
-	for i, image := range images {
-		file, err := keepOne(disk, dir, image)
-		if err != nil {
+	for i, path := range drafts {
+		// The same image may be there, whole as all that have their names.
+		if err := s.disk.Link(path, filepath.Join(dir, kept[i].File)); err != nil && !errors.Is(err, os.ErrExist) {
 			return nil, err
 		}
-		kept[i] = model.Attachment{MediaType: image.MediaType, Name: image.Name, Size: image.Size, File: file}
 	}
-	return kept, disk.SyncDir(dir)
+	return kept, errors.Join(s.disk.SyncDir(dir), s.disk.SyncDir(filepath.Dir(dir)))
 }
 
-// keepOne writes an image to a file that is called by its content, and that has
-// its name from the moment when it is whole and durable.
-func keepOne(disk Disk, dir string, image Image) (file string, err error) {
+// draft writes an image to a file beside the session's journal, durably, and
+// returns that file's path and the name that the content gives it. After a crash
+// the next daemon removes it.
+func (s *Store) draft(id string, image Image) (path, file string, err error) {
 	ext := imageExts[image.MediaType]
-	if ext == "" {
-		return "", fmt.Errorf("no image of type %.40q is kept", image.MediaType)
+	switch {
+	case ext == "":
+		return "", "", fmt.Errorf("no image of type %.40q is kept", image.MediaType)
+	case image.Size > MaxImage:
+		return "", "", fmt.Errorf("no image of %d bytes is kept, at most %d", image.Size, MaxImage)
 	}
-	if image.Size > MaxImage {
-		return "", fmt.Errorf("no image of %d bytes is kept, at most %d", image.Size, MaxImage)
-	}
-	f, err := os.CreateTemp(dir, "*"+freshExt)
+	f, err := os.CreateTemp(filepath.Join(s.dir, sessionsName), id+".*"+draftExt)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(diskWriter{disk, f}, sum), io.LimitReader(image.Content, image.Size+1))
+	n, err := io.Copy(io.MultiWriter(diskWriter{s.disk, f}, sum), io.LimitReader(image.Content, image.Size+1))
 	if err == nil && n != image.Size {
-		err = fmt.Errorf("%w while it was read", errChanged)
+		err = errChanged
 	}
 	if err == nil {
-		err = disk.Sync(f)
+		err = s.disk.Sync(f)
 	}
-	err = errors.Join(err, f.Close())
-	file = hex.EncodeToString(sum.Sum(nil)) + ext
-	if err == nil {
-		if err = disk.Link(f.Name(), filepath.Join(dir, file)); errors.Is(err, os.ErrExist) {
-			err = nil // the same image, whole as all that have their names
-		}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", "", errors.Join(err, os.Remove(f.Name()))
 	}
-	return file, errors.Join(err, os.Remove(f.Name()))
+	return f.Name(), hex.EncodeToString(sum.Sum(nil)) + ext, nil
 }
 
-var errChanged = errors.New("the image was changed")
+var errChanged = errors.New("the image was changed while it was read")
 
 // diskWriter writes to a file through a Disk.
 type diskWriter struct {
@@ -158,7 +164,7 @@ func whole(path string, a model.Attachment) error {
 	return nil
 }
 
-// keptName reports that a file's name is one that keepOne gives, and so stays in
+// keptName reports that a file's name is one that Keep gives, and so stays in
 // its folder: a record, or a module that was shown it, could say anything.
 func keptName(file string) bool {
 	ext := filepath.Ext(file)
@@ -221,7 +227,7 @@ func (s *Store) inherit(state *State, id string) (disown func() error, err error
 		from := filepath.Join(s.FilesDir(state.ParentID), file)
 		err := s.disk.Link(from, filepath.Join(dir, file))
 		if err != nil && !errors.Is(err, os.ErrNotExist) { // too many links, or a file system that has none
-			err = s.copyImage(from, dir, a)
+			err = s.copyImage(from, id, a)
 		}
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return disown, err
@@ -230,33 +236,15 @@ func (s *Store) inherit(state *State, id string) (disown func() error, err error
 	return disown, s.disk.SyncDir(dir) // its own name is synced with the journal's
 }
 
-func (s *Store) copyImage(from, dir string, a model.Attachment) error {
+func (s *Store) copyImage(from, id string, a model.Attachment) error {
 	f, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	_, err = keepOne(s.disk, dir, Image{MediaType: a.MediaType, Size: a.Size, Content: f})
-	return err
-}
-
-// removeUnfinished clears away what a crash left of images that were being
-// written.
-func (s *Store) removeUnfinished() error {
-	sessions := filepath.Join(s.dir, sessionsName)
-	folders, err := os.ReadDir(sessions)
-	for _, folder := range folders {
-		if !strings.HasSuffix(folder.Name(), filesExt) || !folder.IsDir() {
-			continue
-		}
-		dir := filepath.Join(sessions, folder.Name())
-		files, failed := os.ReadDir(dir)
-		err = errors.Join(err, failed)
-		for _, file := range files {
-			if strings.HasSuffix(file.Name(), freshExt) {
-				err = errors.Join(err, os.Remove(filepath.Join(dir, file.Name())))
-			}
-		}
+	draft, file, err := s.draft(id, Image{MediaType: a.MediaType, Size: a.Size, Content: f})
+	if err != nil {
+		return err
 	}
-	return err
+	return errors.Join(s.disk.Link(draft, filepath.Join(s.FilesDir(id), file)), os.Remove(draft))
 }

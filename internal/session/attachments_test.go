@@ -150,8 +150,8 @@ func TestImagesThatAreNotKept(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	if left := under(t, store.FilesDir("ses-1")); len(left) != 0 {
-		t.Errorf("left: %v", left)
+	if left := under(t, filepath.Dir(store.FilesDir("ses-1"))); !slices.Equal(left, []string{"ses-1.jsonl"}) {
+		t.Errorf("left: %v, want the journal alone", left)
 	}
 }
 
@@ -165,7 +165,7 @@ func TestPartsOfImagesAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	folder := store.FilesDir("ses-1")
-	part := filepath.Join(folder, "123"+freshExt)
+	part := filepath.Join(filepath.Dir(folder), "ses-1.123"+draftExt)
 	if err := errors.Join(store.Close(), os.WriteFile(part, []byte("o"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -173,16 +173,19 @@ func TestPartsOfImagesAreRemoved(t *testing.T) {
 	if _, err := store.Keep("ses-1", []Image{image("two")}); err != nil {
 		t.Fatal(err)
 	}
-	if left := under(t, folder); len(left) != 2 || slices.Contains(left, "123"+freshExt) {
-		t.Errorf("left: %v, want two whole images", left)
+	if left := under(t, folder); len(left) != 2 {
+		t.Errorf("the folder has %v, want two whole images", left)
+	}
+	if left := under(t, filepath.Dir(folder)); !slices.Equal(left, []string{"ses-1.files", "ses-1.jsonl"}) {
+		t.Errorf("left: %v, want the session alone", left)
 	}
 }
 
-// apart is a disk on which no file has names in two folders.
-type apart struct{ OSDisk }
+// full is a disk on which kept images have as many names as there can be.
+type full struct{ OSDisk }
 
-func (d apart) Link(from, to string) error {
-	if filepath.Dir(from) != filepath.Dir(to) {
+func (d full) Link(from, to string) error {
+	if strings.HasSuffix(filepath.Dir(from), filesExt) {
 		return unix.EMLINK
 	}
 	return d.OSDisk.Link(from, to)
@@ -190,7 +193,7 @@ func (d apart) Link(from, to string) error {
 
 // A branch has the images that it shows, whatever becomes of its parent.
 func TestBranchesHaveTheirOwnImages(t *testing.T) {
-	for name, disk := range map[string]Disk{"linked": OSDisk{}, "copied": apart{}} {
+	for name, disk := range map[string]Disk{"linked": OSDisk{}, "copied": full{}} {
 		t.Run(name, func(t *testing.T) {
 			store := open(t, disk, t.TempDir())
 			create(t, store, "ses-1")

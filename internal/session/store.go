@@ -27,7 +27,7 @@ var ErrNotFound = errors.New("session not found")
 const (
 	idPrefix     = "ses-"
 	journalExt   = ".jsonl"
-	draftExt     = ".new" // behind journalExt, while a session is being made
+	draftExt     = ".new" // of a session that is being made, or an image that is being kept
 	activeName   = "active.jsonl"
 	activeLimit  = 1 << 20 // bytes before the file is written anew
 	tailLength   = 64 << 10
@@ -327,7 +327,7 @@ func (s *Store) Delete(id string, at time.Time) error {
 			s.active.Store(&ids[i])
 		}
 	}
-	s.files.Lock() // until images that are being kept are there, and none is after
+	s.files.Lock() // no image is given its name meanwhile
 	err := s.remove(id)
 	s.files.Unlock()
 	if alone && !s.Exists(id) {
@@ -339,17 +339,18 @@ func (s *Store) Delete(id string, at time.Time) error {
 	return nil
 }
 
-// remove takes a session's files away, its journal last: as long as that is
-// there, deleting it again finishes what was begun.
+// remove takes a session's files away, its images last but one and its journal
+// last: as long as that is there, deleting it again finishes what was begun.
 func (s *Store) remove(id string) error {
 	dir := filepath.Join(s.dir, sessionsName)
-	err := os.RemoveAll(s.FilesDir(id))
-	files, failed := os.ReadDir(dir)
-	err = errors.Join(err, failed)
+	files, err := os.ReadDir(dir)
 	for _, file := range files {
-		if name := file.Name(); strings.HasPrefix(name, id+".") && name != id+journalExt {
+		if name := file.Name(); strings.HasPrefix(name, id+".") && name != id+journalExt && name != id+filesExt {
 			err = errors.Join(err, os.Remove(filepath.Join(dir, name)))
 		}
+	}
+	if err == nil {
+		err = os.RemoveAll(s.FilesDir(id))
 	}
 	if err == nil {
 		err = os.Remove(s.path(id))
@@ -382,7 +383,7 @@ func (s *Store) list() error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(s.removeDrafts(), s.removeUnfinished()); err != nil {
+	if err := s.removeDrafts(); err != nil {
 		return err
 	}
 	last, err := s.openActive()
@@ -426,9 +427,10 @@ func (s *Store) readable(id string) bool {
 	return err == nil && created.SessionID == id
 }
 
-// removeDrafts clears away what a crash left of sessions that were being made.
+// removeDrafts clears away what a crash left of sessions that were being made,
+// and of images that were being kept.
 func (s *Store) removeDrafts() error {
-	drafts, err := filepath.Glob(filepath.Join(s.dir, sessionsName, "*"+journalExt+draftExt))
+	drafts, err := filepath.Glob(filepath.Join(s.dir, sessionsName, "*"+draftExt))
 	for _, path := range drafts {
 		err = errors.Join(err, os.Remove(path))
 	}
