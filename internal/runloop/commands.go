@@ -88,6 +88,7 @@ func (h *Hub) prompt(ctx context.Context, p protocol.PromptParams) (a protocol.A
 		if err != nil {
 			return nil, err
 		}
+		p.Attachments = nil // may be long, and may have to wait
 		return h.send(ctx, id, func(t ticket) input { return promptIn{t, p, wait, images} })
 	}
 	if h.orchestrated() {
@@ -156,6 +157,7 @@ func (h *Hub) queue(ctx context.Context, kind queue.Kind, p protocol.SteerParams
 		if err != nil {
 			return protocol.InputAccepted{}, err
 		}
+		p.Attachments = nil // may be long, and may have to wait
 		r, err := ask[protocol.PromptAccepted](ctx, h, id, func(t ticket) input { return queueIn{t, kind, p, images} })
 		return protocol.InputAccepted(r), err
 	}
