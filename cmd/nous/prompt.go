@@ -73,9 +73,13 @@ same run.`,
 	flags.StringVar(&leaf, "leaf", "", "continue from the entry with this `id`")
 	flags.StringVar(&whileRunning, "if-running", "", "while a run is active, queue the text as `steer|follow-up` of it")
 	flags.StringVar(&idem, "key", "", "idempotency `key`: the same again within 24 h starts nothing new")
-	flags.StringArrayVarP(&images, "image", "i", nil, "show the model this png, jpeg, gif or webp `file`; may be given again")
+	imageFlag(cmd, &images)
 	completeWords(cmd, "if-running", "steer", "follow-up")
 	return cmd
+}
+
+func imageFlag(cmd *cobra.Command, files *[]string) {
+	cmd.Flags().StringArrayVarP(files, "image", "i", nil, "show the model this png, jpeg, gif or webp `file`; may be given again")
 }
 
 // attachments names files as the daemon, which is on the same machine, finds
