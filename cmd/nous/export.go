@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	_ "embed"
+	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -25,8 +27,8 @@ func (a *app) exportCommand() *cobra.Command {
 		Use:   "export [SESSION]",
 		Short: "Write a session's conversation as a document",
 		Long: `Write a session's conversation, root to leaf, to standard output: as Markdown
-(md), as one web page that needs nothing else (html), or as the daemon keeps it
-(json). In md and html what could drive a terminal is taken out of the texts.`,
+(md), as one web page that needs nothing else, images and all (html), or as the
+daemon keeps it (json). In md and html what could drive a terminal is taken out of the texts.`,
 		Example: `  nous export > talk.md
   nous export --format html ses-… > talk.html`,
 		Args:              usageArgs(cobra.MaximumNArgs(1)),
@@ -105,6 +107,13 @@ type page struct {
 
 type asset struct{ Path, About string }
 
+// picture is an image of a message; File is where it is, Source the image itself.
+type picture struct {
+	asset
+	File, Type string
+	Source     template.URL // in the page only, "" where it cannot be read
+}
+
 // turn has number 0 where it is what stands before the first text somebody gave.
 type turn struct {
 	Number int
@@ -121,6 +130,7 @@ type part struct {
 	At      time.Time
 	Tool    string
 	Text    string
+	Images  []picture
 	Thought string
 	Calls   []toolCall
 	Outputs string // a JSON object, or ""
@@ -186,6 +196,11 @@ func newPart(m protocol.Message, entry jsontext.Value) (part, error) {
 	}
 	if m.Usage != nil {
 		p.Notes = append(p.Notes, describeUsage(m.Usage))
+	}
+	for _, image := range m.Attachments {
+		p.Images = append(p.Images, picture{
+			asset: asset{printable(image.Path), printable(describeImage(image))}, File: image.Path, Type: image.MediaType,
+		})
 	}
 	for _, c := range m.ToolCalls {
 		p.Calls = append(p.Calls, toolCall{printable(c.Name), printable(indented(c.Arguments))})
@@ -262,6 +277,9 @@ func markdownPart(out *bytes.Buffer, p part) {
 	default:
 		fmt.Fprintf(out, "\n%s\n", indentLines(p.Text, "> "))
 	}
+	for _, image := range p.Images {
+		fmt.Fprintf(out, "\n- Image: %s (%s)\n", code(image.Path), plain(image.About))
+	}
 	for _, c := range p.Calls {
 		fmt.Fprintf(out, "\nCalls %s:\n\n%s\n", code(c.Name), fenced("json", c.Arguments))
 	}
@@ -313,6 +331,28 @@ var escapeMarkdown = strings.NewReplacer(
 // plain is text on one line that means nothing in Markdown.
 func plain(text string) string { return escapeMarkdown.Replace(text) }
 
+// maxInline is the longest image that goes into a page, in bytes; the daemon
+// keeps none that is longer.
+const maxInline = 5 << 20
+
+// inline is the image as a URL that needs no file, "" where the daemon's copy is
+// not to be had.
+func (p picture) inline() template.URL {
+	switch p.Type {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+	default:
+		return ""
+	}
+	if info, err := os.Stat(p.File); err != nil || !info.Mode().IsRegular() || info.Size() > maxInline {
+		return ""
+	}
+	data, err := os.ReadFile(p.File)
+	if err != nil {
+		return ""
+	}
+	return template.URL("data:" + p.Type + ";base64," + base64.StdEncoding.EncodeToString(data))
+}
+
 //go:embed export.html
 var pageText string
 
@@ -322,6 +362,13 @@ func writeHTML(w io.Writer, doc *document) error {
 	p, err := newPage(doc)
 	if err != nil {
 		return err
+	}
+	for _, t := range p.Turns {
+		for _, part := range t.Parts {
+			for i := range part.Images {
+				part.Images[i].Source = part.Images[i].inline()
+			}
+		}
 	}
 	var out bytes.Buffer
 	if err := pageTemplate.Execute(&out, p); err != nil {

@@ -47,7 +47,9 @@ func hostile(t *testing.T) *document {
 			entryOf(t, protocol.CompactionEntry{
 				Type: "compaction", ID: "c1", Summary: "They spoke.\n\n# Not a heading", FirstKeptEntryID: "m1", CreatedAt: at.Add(-time.Hour),
 			}),
-			message("m1", "run-1", "user", "</p></article></script><script>alert(\"user\")</script>\n## Turn 9: prompt\n```\nnever closed", nil),
+			message("m1", "run-1", "user", "</p></article></script><script>alert(\"user\")</script>\n## Turn 9: prompt\n```\nnever closed", func(m *protocol.Message) {
+				m.Attachments = []protocol.Attachment{{MediaType: "image/png", Name: "*a* ]<b>\x1b[2J.png", Size: 123456, Path: "/nowhere/`a`<b>.png"}}
+			}),
 			message("m2", "run-1", "assistant", "\x1b[31mred\x1b[0m, \x1b]0;title\x07a bell, \u202eright to left, bad \xff\xfe bytes", func(m *protocol.Message) {
 				m.Thinking, m.Model, m.Usage, m.StopReason = "A *thought*\n</details>", "script_2", usage, "tool_calls"
 				m.ToolCalls = []protocol.ToolCall{

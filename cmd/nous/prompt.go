@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"path/filepath"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
@@ -15,6 +18,7 @@ func (a *app) promptCommand() *cobra.Command {
 	var (
 		wait, async              bool
 		leaf, whileRunning, idem string
+		images                   []string
 	)
 	cmd := &cobra.Command{
 		Use:   "prompt [TEXT… | -]",
@@ -28,7 +32,8 @@ If the daemon is restarted meanwhile, nous connects again and goes on with the
 same run.`,
 		Example: `  nous prompt what is in this directory
   git diff | nous prompt - | tee review.txt
-  nous prompt --if-running follow-up and then run the tests`,
+  nous prompt --if-running follow-up and then run the tests
+  nous prompt -i before.png -i after.png what is different`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if wait && async {
 				return usagef("--wait and --async exclude each other")
@@ -41,10 +46,14 @@ same run.`,
 			if err != nil {
 				return err
 			}
+			attached, err := attachments(images)
+			if err != nil {
+				return err
+			}
 			held := wait && a.json // the answer is the daemon's, events and all
 			p := protocol.PromptParams{
 				Scope: a.scope(), Text: text, Wait: &held, LeafID: leaf,
-				StreamingBehavior: behavior, IdempotencyKey: idem,
+				StreamingBehavior: behavior, IdempotencyKey: idem, Attachments: attached,
 			}
 			switch {
 			case async:
@@ -64,8 +73,30 @@ same run.`,
 	flags.StringVar(&leaf, "leaf", "", "continue from the entry with this `id`")
 	flags.StringVar(&whileRunning, "if-running", "", "while a run is active, queue the text as `steer|follow-up` of it")
 	flags.StringVar(&idem, "key", "", "idempotency `key`: the same again within 24 h starts nothing new")
+	imageFlag(cmd, &images)
 	completeWords(cmd, "if-running", "steer", "follow-up")
 	return cmd
+}
+
+func imageFlag(cmd *cobra.Command, files *[]string) {
+	cmd.Flags().StringArrayVarP(files, "image", "i", nil, "show the model this png, jpeg, gif or webp `file`; may be given again")
+}
+
+// attachments names files as the daemon, which is on the same machine, finds
+// them. They are the daemon's to read.
+func attachments(files []string) ([]protocol.AttachmentParams, error) {
+	var list []protocol.AttachmentParams
+	for _, file := range files {
+		path, err := filepath.Abs(file)
+		if err != nil {
+			return nil, fmt.Errorf("--image %s: %w", file, err)
+		}
+		if file == "" || !utf8.ValidString(path) {
+			return nil, usagef("--image %q: want the name of a file", file)
+		}
+		list = append(list, protocol.AttachmentParams{Path: path})
+	}
+	return list, nil
 }
 
 // behaviorOf is the wire's word for what --if-running says.

@@ -24,6 +24,7 @@ func (a *app) followUpCommand() *cobra.Command {
 
 func (a *app) inputCommand(name, short string, send func(*cobra.Command, protocol.SteerParams) error) *cobra.Command {
 	var ifIdle, key string
+	var images []string
 	cmd := &cobra.Command{
 		Use:   name + " [TEXT… | -]",
 		Short: short,
@@ -35,11 +36,16 @@ func (a *app) inputCommand(name, short string, send func(*cobra.Command, protoco
 			if err != nil {
 				return err
 			}
-			return send(cmd, protocol.SteerParams{Scope: a.scope(), Text: text, IfIdle: ifIdle, IdempotencyKey: key})
+			attached, err := attachments(images)
+			if err != nil {
+				return err
+			}
+			return send(cmd, protocol.SteerParams{Scope: a.scope(), Text: text, IfIdle: ifIdle, IdempotencyKey: key, Attachments: attached})
 		},
 	}
 	cmd.Flags().StringVar(&ifIdle, "if-idle", "", "without an active run, start one: `prompt`")
 	cmd.Flags().StringVar(&key, "key", "", "idempotency `key`: the same again within 24 h queues nothing new")
+	imageFlag(cmd, &images)
 	completeWords(cmd, "if-idle", "prompt")
 	return cmd
 }

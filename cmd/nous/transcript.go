@@ -98,9 +98,25 @@ func (a *app) printMessage(m protocol.Message, full bool) {
 	if left > 0 {
 		a.println(a.outStyle.dim(fmt.Sprintf("  … %d more lines", left)))
 	}
+	for _, image := range m.Attachments {
+		a.println(a.outStyle.dim("  [" + describeImage(image) + "]"))
+	}
 	for _, call := range m.ToolCalls {
 		a.println(a.outStyle.dim("  → " + clean(call.Name) + " " + oneLine(string(call.Arguments), width)))
 	}
+}
+
+// describeImage is an image in one line: "image shot.png, image/png, 120 KiB".
+func describeImage(a protocol.Attachment) string {
+	text := "image"
+	if name := oneLine(a.Name, lineWidth); name != "" {
+		text += " " + name
+	}
+	size := fmt.Sprintf("%d bytes", a.Size)
+	if a.Size >= 1<<10 {
+		size = fmt.Sprintf("%d KiB", (a.Size+1<<9)>>10)
+	}
+	return text + ", " + clean(a.MediaType) + ", " + size
 }
 
 func (a *app) printHead(who string, at time.Time, id string) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -95,6 +96,14 @@ type guest struct {
 
 // ask is a text that was sent.
 type ask struct{ kind, session, text, key string }
+
+// images go with one text in three.
+func (a ask) images() []protocol.AttachmentParams {
+	if len(a.text)%3 > 0 {
+		return nil
+	}
+	return []protocol.AttachmentParams{{Data: base64.StdEncoding.EncodeToString([]byte("\x89PNG\r\n\x1a\n" + a.text))}}
+}
 
 // work does one thing after the other until the daemon is gone.
 func (u *guest) work(c *client.Client) {
@@ -206,17 +215,17 @@ func (u *guest) send(c *client.Client, a ask, wait bool) bool {
 	switch a.kind {
 	case "steer":
 		var r protocol.InputAccepted
-		r, err = client.Call(ctx, c, protocol.Steer, protocol.SteerParams{Scope: scope, Text: a.text, IfIdle: idle, IdempotencyKey: a.key})
+		r, err = client.Call(ctx, c, protocol.Steer, protocol.SteerParams{Scope: scope, Text: a.text, IfIdle: idle, IdempotencyKey: a.key, Attachments: a.images()})
 		got.run, got.input = r.RunID, r.InputID
 	case "follow_up":
 		var r protocol.InputAccepted
-		r, err = client.Call(ctx, c, protocol.FollowUp, protocol.FollowUpParams{Scope: scope, Text: a.text, IfIdle: idle, IdempotencyKey: a.key})
+		r, err = client.Call(ctx, c, protocol.FollowUp, protocol.FollowUpParams{Scope: scope, Text: a.text, IfIdle: idle, IdempotencyKey: a.key, Attachments: a.images()})
 		got.run, got.input = r.RunID, r.InputID
 	default:
 		_, behaviour, _ := strings.Cut(a.kind, "prompt_as_")
 		var r protocol.PromptReply
 		r, err = client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{
-			Scope: scope, Text: a.text, Wait: &wait, StreamingBehavior: behaviour, IdempotencyKey: a.key,
+			Scope: scope, Text: a.text, Wait: &wait, StreamingBehavior: behaviour, IdempotencyKey: a.key, Attachments: a.images(),
 		})
 		switch {
 		case err != nil:

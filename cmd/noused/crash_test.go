@@ -21,6 +21,7 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/protocol"
+	"noused/internal/session"
 	"noused/internal/session/sessiontest"
 )
 
@@ -312,6 +313,9 @@ func (tr *trial) read() {
 		}
 		for _, w := range s.Wrong {
 			tr.bad("session %s: %s", id, w)
+		}
+		if in, err := session.Inspect(path); err != nil || len(in.Missing) > 0 {
+			tr.bad("session %s names images that are not there: %v, %v", id, in.Missing, err)
 		}
 		tr.compareEvents(s)
 		for in, n := range s.Delivered {

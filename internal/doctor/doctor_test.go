@@ -62,6 +62,7 @@ func newWorld(t *testing.T) *world {
 	for _, id := range []string{"ses-1", "ses-2"} {
 		w.session(store, id)
 	}
+	w.image(store, "ses-2")
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +92,30 @@ func (w *world) session(store *session.Store, id string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// image adds a message with an image to a session.
+func (w *world) image(store *session.Store, id string) {
+	w.t.Helper()
+	kept, err := store.Keep(id, []session.Image{{MediaType: "image/png", Size: 3, Content: strings.NewReader("png")}})
+	w.must(err)
+	_, j, _, err := store.Load(id)
+	w.must(err)
+	w.must(j.Append([]session.Record{{At: t0, Fact: session.MessageAdded{
+		ID: "m3", ParentID: "m2", RunID: "run-1", Message: model.Message{Role: model.User, Text: "look", Attachments: kept},
+	}}}))
+	w.must(j.Close())
+}
+
+// png is the file of that image.
+func (w *world) png() string {
+	w.t.Helper()
+	found, err := filepath.Glob(w.at("state/sessions/ses-2.files/*.png"))
+	w.must(err)
+	if len(found) != 1 {
+		w.t.Fatalf("got %v, want one image", found)
+	}
+	return found[0]
 }
 
 func descriptor(name, program string) string {
@@ -288,12 +313,28 @@ func TestWhatIsBroken(t *testing.T) {
 		},
 		"draft": {
 			breakIt: func(w *world) { w.write("state/sessions/ses-3.jsonl.new", `{"v":1`, 0o600) },
-			status:  Warn, area: Journals, what: "1 draft of sessions that were never made", done: "removed",
+			status:  Warn, area: Journals, what: "1 draft of sessions and images that never came to be", done: "removed",
 			check: func(w *world) {
 				if _, err := os.Stat(w.at("state/sessions/ses-3.jsonl.new")); !errors.Is(err, fs.ErrNotExist) {
 					w.t.Errorf("the draft is still there (%v)", err)
 				}
 			},
+		},
+		"missing image": {
+			breakIt: func(w *world) { w.must(os.Remove(w.png())) },
+			status:  Warn, area: Journals, what: "ses-2.jsonl: 1 image of it is missing, or not as long as it was: ",
+		},
+		"cut image": {
+			breakIt: func(w *world) { w.must(os.Truncate(w.png(), 2)) },
+			status:  Warn, area: Journals, what: ".png",
+		},
+		"image that others may read": {
+			breakIt: func(w *world) { w.must(os.Chmod(w.png(), 0o644)) },
+			status:  Warn, area: State, what: "1 file or folder in it others may read: ", done: "0600",
+		},
+		"images of no session": {
+			breakIt: func(w *world) { w.must(os.Mkdir(w.at("state/sessions/ses-3.files"), 0o700)) },
+			status:  Warn, area: Journals, what: "1 folder of images without a journal beside it: ",
 		},
 		"damaged parts": {
 			breakIt: func(w *world) { w.write(journal+".damaged", "x\n", 0o600) },

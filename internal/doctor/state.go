@@ -21,8 +21,9 @@ const lowSpace = 64 << 20
 const (
 	sessionsName = "sessions"
 	journalExt   = ".jsonl"
-	draftExt     = ".jsonl.new"
+	draftExt     = ".new"
 	damagedExt   = ".jsonl.damaged"
+	filesExt     = ".files"
 	auditName    = "audit.jsonl"
 )
 
@@ -113,7 +114,7 @@ func (e *exam) stateDir(info os.FileInfo) {
 // into it.
 func (e *exam) openFiles() {
 	var names []string
-	for _, pattern := range []string{"*", sessionsName + "/*"} {
+	for _, pattern := range []string{"*", sessionsName + "/*", sessionsName + "/*" + filesExt + "/*"} {
 		found, _ := filepath.Glob(filepath.Join(escape(e.StateDir), pattern)) // its error is for a bad pattern only
 		names = append(names, found...)
 	}
@@ -167,6 +168,7 @@ type tally struct {
 	journals, unended, bad int
 	bytes                  int64
 	drafts, damaged        []string
+	folders                []string // of images
 }
 
 // journals folds every session's file (wire-v1 §7).
@@ -188,6 +190,8 @@ func (e *exam) journals(ctx context.Context) {
 			t.drafts = append(t.drafts, path)
 		case strings.HasSuffix(path, damagedExt):
 			t.damaged = append(t.damaged, path)
+		case strings.HasSuffix(path, filesExt):
+			t.folders = append(t.folders, path)
 		case strings.HasSuffix(path, journalExt):
 			e.journal(path, &t)
 		}
@@ -245,8 +249,12 @@ func (e *exam) journal(path string, t *tally) {
 		t.bad++
 		return
 	}
-	if len(in.Skipped) > 0 || in.Torn > 0 {
+	if len(in.Skipped) > 0 || in.Torn > 0 || len(in.Missing) > 0 {
 		t.bad++
+	}
+	if n := len(in.Missing); n > 0 {
+		e.warn(Journals, "put them back from a backup; without them the model is told that they are missing",
+			"%s: %s missing, or not as long as it was: %s", path, count(n, "image of it is", "images of it are"), few(in.Missing))
 	}
 	if n := len(in.Skipped); n > 0 {
 		first := in.Skipped[0]
@@ -278,9 +286,19 @@ func (e *exam) torn(path, id string, in session.Inspection) {
 
 // leftovers tells of files that no session needs.
 func (e *exam) leftovers(t *tally) {
+	var orphans []string
+	for _, folder := range t.folders {
+		if _, err := os.Stat(strings.TrimSuffix(folder, filesExt) + journalExt); errors.Is(err, os.ErrNotExist) {
+			orphans = append(orphans, folder)
+		}
+	}
+	if len(orphans) > 0 && e.holder == nil { // else a session may just be made or deleted
+		e.warn(Journals, "put their journals back, or remove them",
+			"%s of images without a journal beside it: %s", count(len(orphans), "folder", "folders"), few(orphans))
+	}
 	if len(t.drafts) > 0 && e.holder == nil { // else a session may just be made
 		e.mend(Finding{
-			Status: Warn, Area: Journals, What: fmt.Sprintf("%s of sessions that were never made: %s", count(len(t.drafts), "draft", "drafts"), few(t.drafts)),
+			Status: Warn, Area: Journals, What: fmt.Sprintf("%s of sessions and images that never came to be: %s", count(len(t.drafts), "draft", "drafts"), few(t.drafts)),
 			Fix: "rm " + quote(filepath.Join(e.StateDir, sessionsName)) + "/*" + draftExt + " (a daemon does it)",
 		}, "removed", e.inState(func() error {
 			var failed error

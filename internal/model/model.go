@@ -11,6 +11,7 @@ package model
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -72,8 +73,8 @@ type ToolCall struct {
 // Message is one entry of a conversation as a model sees it. ToolCalls belong
 // to assistant messages, and so do ThinkingBlocks, which repeat Thinking where
 // the provider wants it back; Attachments belong to user messages; ToolCallID,
-// ToolName and OK to tool results. With Summary set, a user message is none that somebody wrote: it stands for a part
-// of the conversation that was compacted. Opens marks the first message of a
+// ToolName and OK to tool results. With Summary set, a user message is none that
+// somebody wrote: it stands for a part of the conversation that was compacted. Opens marks the first message of a
 // turn, as far as that is known.
 type Message struct {
 	Role       Role       `json:"role"`
@@ -101,10 +102,25 @@ type ThinkingBlock struct {
 }
 
 // Attachment is something that a user message shows beside its text, an image
-// for one. In JSON, Data is base64.
+// for one. A session has the first four fields only: File is its own copy's
+// name beside the journal, Size the length in bytes, Name what people call it.
+// Data, base64 in JSON, is there for as long as a request is made; a request
+// for a summary has none.
 type Attachment struct {
 	MediaType string `json:"media_type"`
-	Data      []byte `json:"data"`
+	Name      string `json:"name,omitzero"`
+	Size      int64  `json:"size,omitzero"`
+	File      string `json:"file,omitzero"`
+	Data      []byte `json:"data,omitzero"`
+}
+
+// Title is what to call an attachment in a text for people and models.
+func (a Attachment) Title() string {
+	kind, _, _ := strings.Cut(a.MediaType, "/")
+	if a.Name == "" {
+		return kind
+	}
+	return kind + " " + a.Name
 }
 
 // Choice names a model and how much it can read, in tokens; a ContextWindow of 0

@@ -109,6 +109,20 @@ type PromptParams struct {
 	LeafID            string `json:"leaf_id,omitzero" doc:"continue from this entry"`
 	StreamingBehavior string `json:"streaming_behavior,omitzero" wire:"added" enum:"steer,follow_up" doc:"queue as this while a run is active"`
 	IdempotencyKey    string `json:"idempotency_key,omitzero" wire:"added" doc:"at most 256 bytes; the same key again within 24 h answers the same and does nothing"`
+
+	Attachments []AttachmentParams `json:"attachments,omitzero" wire:"added" doc:"images to show with the text, at most 16"`
+}
+
+// AttachmentParams is an image to show with a text: a file on the daemon's
+// machine or the image itself, exactly one of the two. The daemon makes a copy
+// before it accepts the text and looks at neither again. What kind of image it
+// is, its first bytes say; a MediaType that is given must say the same. Name is
+// for people, at most 255 bytes; absent, it is the last part of Path.
+type AttachmentParams struct {
+	Path      string `json:"path,omitzero" doc:"a file of at most 5 MiB; a relative path starts from the daemon's workdir"`
+	Data      string `json:"data,omitzero" doc:"the image in base64, at most 5 MiB of it decoded; the command's line has a limit of its own"`
+	MediaType string `json:"media_type,omitzero" enum:"image/png,image/jpeg,image/gif,image/webp" doc:"absent: as the image's first bytes say"`
+	Name      string `json:"name,omitzero" doc:"for people; absent: the last part of path"`
 }
 
 // PromptAccepted answers a prompt with wait false, or one that was queued.
@@ -167,6 +181,8 @@ type SteerParams struct {
 	Text           string `json:"text" min:"1"`
 	IfIdle         string `json:"if_idle,omitzero" wire:"added" enum:"prompt" doc:"without an active run, start one with the text"`
 	IdempotencyKey string `json:"idempotency_key,omitzero" wire:"added"`
+
+	Attachments []AttachmentParams `json:"attachments,omitzero" wire:"added" doc:"images to show with the text, at most 16"`
 }
 
 // FollowUpParams is the payload of follow_up.
@@ -347,13 +363,20 @@ func (r PromptReply) replyType() string {
 // maxIdempotencyKey bounds what a session has to remember, in bytes.
 const maxIdempotencyKey = 256
 
+// Bounds of the attachments of one text: how many, and how long each one's name
+// may be, in bytes.
+const (
+	maxAttachments    = 16
+	maxAttachmentName = 255
+)
+
 func (PingParams) validate() *Error { return nil }
 func (p PromptParams) validate() *Error {
-	return firstOf(notEmpty("text", p.Text), oneOf("streaming_behavior", p.StreamingBehavior, "", "steer", "follow_up"), keyFits(p.IdempotencyKey))
+	return firstOf(notEmpty("text", p.Text), oneOf("streaming_behavior", p.StreamingBehavior, "", "steer", "follow_up"), keyFits(p.IdempotencyKey), attachmentsFit(p.Attachments))
 }
 
 func (p SteerParams) validate() *Error {
-	return firstOf(notEmpty("text", p.Text), oneOf("if_idle", p.IfIdle, "", "prompt"), keyFits(p.IdempotencyKey))
+	return firstOf(notEmpty("text", p.Text), oneOf("if_idle", p.IfIdle, "", "prompt"), keyFits(p.IdempotencyKey), attachmentsFit(p.Attachments))
 }
 func (p FollowUpParams) validate() *Error { return SteerParams(p).validate() }
 func (AbortParams) validate() *Error      { return nil }
@@ -432,6 +455,37 @@ func notEmpty(field, value string) *Error {
 func keyFits(key string) *Error {
 	if len(key) > maxIdempotencyKey {
 		return badField("idempotency_key", "is %d bytes long, at most %d are kept", len(key), maxIdempotencyKey)
+	}
+	return nil
+}
+
+// BadAttachment is the invalid_payload error of the attachment with that index;
+// field is one of its own, or "".
+func BadAttachment(index int, field, format string, args ...any) *Error {
+	name := "attachments[" + strconv.Itoa(index) + "]"
+	if field != "" {
+		name += "." + field
+	}
+	return badField(name, format, args...)
+}
+
+// attachmentsFit checks what can be told without looking at the images.
+func attachmentsFit(list []AttachmentParams) *Error {
+	if len(list) > maxAttachments {
+		return badField("attachments", "has %d elements, at most %d may go with one text", len(list), maxAttachments)
+	}
+	for i, a := range list {
+		switch {
+		case a.Path == "" && a.Data == "":
+			return BadAttachment(i, "", "want a path or data, got neither")
+		case a.Path != "" && a.Data != "":
+			return BadAttachment(i, "", "want a path or data, got both")
+		case len(a.Name) > maxAttachmentName:
+			return BadAttachment(i, "name", "is %d bytes long, at most %d are kept", len(a.Name), maxAttachmentName)
+		}
+		if e := oneOf("", a.MediaType, "", "image/png", "image/jpeg", "image/gif", "image/webp"); e != nil {
+			return BadAttachment(i, "media_type", "%s", strings.TrimPrefix(e.Message, ": "))
+		}
 	}
 	return nil
 }

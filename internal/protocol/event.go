@@ -98,12 +98,22 @@ type TurnEnd struct {
 	StopReason string `json:"stop_reason" enum:"end,steered,aborted,error"`
 }
 
-// MessageStart opens a message. Text is set for users.
+// MessageStart opens a message. Text and Attachments are those of users.
 type MessageStart struct {
 	Ref
-	MessageID string `json:"message_id"`
-	Role      string `json:"role" enum:"user,assistant"`
-	Text      string `json:"text,omitzero"`
+	MessageID   string       `json:"message_id"`
+	Role        string       `json:"role" enum:"user,assistant"`
+	Text        string       `json:"text,omitzero"`
+	Attachments []Attachment `json:"attachments,omitzero" wire:"added" doc:"images that were sent with the text"`
+}
+
+// Attachment is an image that was sent with a text. Path is the daemon's own
+// copy, which is there as long as the session is; Size is its length in bytes.
+type Attachment struct {
+	MediaType string `json:"media_type" enum:"image/png,image/jpeg,image/gif,image/webp"`
+	Name      string `json:"name,omitzero" doc:"for people"`
+	Size      int64  `json:"size" doc:"in bytes"`
+	Path      string `json:"path" doc:"the daemon's copy"`
 }
 
 // MessageUpdate carries one of the two deltas of an assistant message.

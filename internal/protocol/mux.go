@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"runtime/debug"
 	"strings"
 
@@ -169,12 +170,16 @@ func decodeParams[P Params](payload jsontext.Value, p *P) error {
 	return nil
 }
 
+// element is an attachment as a pointer names it; BadAttachment is the other way.
+var element = regexp.MustCompile(`^attachments\.(\d+)`)
+
 func fieldError(err error) *Error {
 	var sem *json.SemanticError
 	if !errors.As(err, &sem) {
 		return badField("payload", "%s", jsonProblem(err))
 	}
 	field := strings.ReplaceAll(strings.TrimPrefix(string(sem.JSONPointer), "/"), "/", ".")
+	field = element.ReplaceAllString(field, "attachments[$1]")
 	if field == "" {
 		field = "payload"
 	}

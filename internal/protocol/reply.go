@@ -112,23 +112,24 @@ type Messages struct {
 
 // Message is one entry of get_messages.
 type Message struct {
-	Type       string            `json:"type" enum:"message"`
-	ID         string            `json:"id"`
-	ParentID   string            `json:"parent_id,omitzero"`
-	Role       string            `json:"role" enum:"user,assistant,tool"`
-	Text       string            `json:"text"`
-	Thinking   string            `json:"thinking,omitzero" doc:"what the model thought before it said the text"`
-	RunID      string            `json:"run_id"`
-	TurnKind   string            `json:"turn_kind" enum:"prompt,steer,follow_up"`
-	CreatedAt  time.Time         `json:"created_at"`
-	ToolCalls  []ToolCall        `json:"tool_calls,omitzero"`
-	StopReason string            `json:"stop_reason,omitzero"`
-	Usage      *Usage            `json:"usage,omitzero"`
-	Model      string            `json:"model,omitzero"`
-	ToolCallID string            `json:"tool_call_id,omitzero"`
-	ToolName   string            `json:"tool_name,omitzero"`
-	OK         *bool             `json:"ok,omitzero"`
-	Outputs    map[string]string `json:"outputs,omitzero"`
+	Type        string            `json:"type" enum:"message"`
+	ID          string            `json:"id"`
+	ParentID    string            `json:"parent_id,omitzero"`
+	Role        string            `json:"role" enum:"user,assistant,tool"`
+	Text        string            `json:"text"`
+	Attachments []Attachment      `json:"attachments,omitzero" doc:"images that were sent with the text"`
+	Thinking    string            `json:"thinking,omitzero" doc:"what the model thought before it said the text"`
+	RunID       string            `json:"run_id"`
+	TurnKind    string            `json:"turn_kind" enum:"prompt,steer,follow_up"`
+	CreatedAt   time.Time         `json:"created_at"`
+	ToolCalls   []ToolCall        `json:"tool_calls,omitzero"`
+	StopReason  string            `json:"stop_reason,omitzero"`
+	Usage       *Usage            `json:"usage,omitzero"`
+	Model       string            `json:"model,omitzero"`
+	ToolCallID  string            `json:"tool_call_id,omitzero"`
+	ToolName    string            `json:"tool_name,omitzero"`
+	OK          *bool             `json:"ok,omitzero"`
+	Outputs     map[string]string `json:"outputs,omitzero"`
 }
 
 // CompactionEntry stands in get_messages for the entries it summarises.

@@ -17,12 +17,13 @@ func ptr[T any](v T) *T { return &v }
 
 func sampleParams() []Params {
 	scope := Scope{SessionID: "ses-1"}
+	images := []AttachmentParams{{Path: "shot.png"}, {Data: "iVBORw0KGgo=", MediaType: "image/png", Name: "a sketch"}}
 	return []Params{
 		PingParams{},
 		PromptParams{Text: "hello"},
-		PromptParams{Scope: scope, Text: "hello", Wait: ptr(false), LeafID: "msg-1", StreamingBehavior: "steer", IdempotencyKey: "k1"},
+		PromptParams{Scope: scope, Text: "hello", Wait: ptr(false), LeafID: "msg-1", StreamingBehavior: "steer", IdempotencyKey: "k1", Attachments: images},
 		SteerParams{Text: "no, this way"},
-		SteerParams{Scope: scope, Text: "no, this way", IfIdle: "prompt", IdempotencyKey: "k2"},
+		SteerParams{Scope: scope, Text: "no, this way", IfIdle: "prompt", IdempotencyKey: "k2", Attachments: images},
 		FollowUpParams{Scope: scope, Text: "then this", IfIdle: "prompt", IdempotencyKey: "k3"},
 		AbortParams{},
 		AbortParams{Scope: scope, RunID: "run-1"},
@@ -62,6 +63,7 @@ func sampleReplies() []Reply {
 	usage := Usage{InputTokens: 1, OutputTokens: 2, CachedTokens: 3}
 	toolError := &ToolError{Code: "tool_failed", Message: "it failed", Details: jsontext.Value(`{"exit":1}`)}
 	message := jsontext.Value(`{"type":"message","id":"msg-1","role":"assistant","text":"hi","thinking":"a greeting","run_id":"run-1","turn_kind":"prompt","created_at":"2026-02-12T00:00:00Z"}`)
+	shown := jsontext.Value(`{"type":"message","id":"msg-2","role":"user","text":"look","attachments":[{"media_type":"image/png","name":"a.png","size":70,"path":"/state/a.png"}],"run_id":"run-1","turn_kind":"prompt","created_at":"2026-02-12T00:00:00Z"}`)
 	compacted := jsontext.Value(`{"type":"compaction","id":"cmp-1","summary":"they greeted","first_kept_entry_id":"msg-7","created_at":"2026-02-12T00:00:00Z"}`)
 	return []Reply{
 		Pong{"pong"},
@@ -89,7 +91,7 @@ func sampleReplies() []Reply {
 			Partial: &Partial{MessageID: "msg-1", Text: "hel"},
 		},
 		Messages{SessionID: "ses-1"},
-		Messages{SessionID: "ses-1", Messages: []jsontext.Value{compacted, message}, LeafID: "msg-1"},
+		Messages{SessionID: "ses-1", Messages: []jsontext.Value{compacted, shown, message}, LeafID: "msg-1"},
 		Session{SessionID: "ses-1", Active: true},
 		Branch{SessionID: "ses-2", ParentID: "ses-1", Active: true},
 		ExtensionResult{OK: true, Result: "fine", Outputs: map[string]string{"a": "b"}, Value: jsontext.Value(`[1]`)},
@@ -128,6 +130,10 @@ func sampleEvents() []Event {
 		TurnStart{Ref: turn, Kind: "prompt", InputIDs: []string{"in-1"}},
 		TurnEnd{Ref: turn, StopReason: "end"},
 		MessageStart{Ref: turn, MessageID: "msg-1", Role: "user", Text: "hi"},
+		MessageStart{
+			Ref: turn, MessageID: "msg-3", Role: "user", Text: "look",
+			Attachments: []Attachment{{MediaType: "image/png", Name: "a.png", Size: 70, Path: "/state/a.png"}, {MediaType: "image/gif", Size: 7, Path: "/state/b.gif"}},
+		},
 		MessageStart{Ref: turn, MessageID: "msg-2", Role: "assistant"},
 		MessageUpdate{Ref: turn, MessageID: "msg-2", Delta: "hel"},
 		MessageUpdate{Ref: turn, MessageID: "msg-2", ThinkingDelta: "hm"},

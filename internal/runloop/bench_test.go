@@ -21,7 +21,7 @@ import (
 
 // benchRun steps one whole run of ten deltas.
 func benchRun(m *machine, now time.Time) effects {
-	m.step(now, promptIn{nil, protocol.PromptParams{Text: "List the three largest files in this folder, please."}, false})
+	m.step(now, promptIn{nil, protocol.PromptParams{Text: "List the three largest files in this folder, please."}, false, nil})
 	for range 10 {
 		m.step(now, deltaIn{m.gen, model.Delta{Text: "word "}})
 	}

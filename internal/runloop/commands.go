@@ -79,13 +79,26 @@ func (h *Hub) prompt(ctx context.Context, p protocol.PromptParams) (a protocol.A
 	if err != nil {
 		return a, err
 	}
+	send := func(ctx context.Context) (*sent, error) {
+		images, err := h.keep(ctx, id, p.Attachments, p.IdempotencyKey, func(m *machine) error {
+			if run := m.s.Run; run != nil && p.StreamingBehavior == "" {
+				return runInProgress(m.s.ID, run.ID)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		p.Attachments = nil // may be long, and may have to wait
+		return h.send(ctx, id, func(t ticket) input { return promptIn{t, p, wait, images} })
+	}
 	if h.orchestrated() {
 		next := h.asking.take(id)
 		a.Later = func(ctx context.Context) (r protocol.PromptReply, err error) {
 			var s *sent
 			if err = next(ctx, func() error {
 				if p.Text, err = h.beforeTurn(ctx, id, p.Text, p.IdempotencyKey); err == nil {
-					s, err = h.send(ctx, id, func(t ticket) input { return promptIn{t, p, wait} })
+					s, err = send(ctx)
 				}
 				return err
 			}); err != nil {
@@ -95,7 +108,7 @@ func (h *Hub) prompt(ctx context.Context, p protocol.PromptParams) (a protocol.A
 		}
 		return a, nil
 	}
-	s, err := h.send(ctx, id, func(t ticket) input { return promptIn{t, p, wait} })
+	s, err := send(ctx)
 	if err != nil {
 		return a, err
 	}
@@ -136,7 +149,17 @@ func (h *Hub) queue(ctx context.Context, kind queue.Kind, p protocol.SteerParams
 		return a, err
 	}
 	enqueue := func(ctx context.Context) (protocol.InputAccepted, error) {
-		r, err := ask[protocol.PromptAccepted](ctx, h, id, func(t ticket) input { return queueIn{t, kind, p} })
+		images, err := h.keep(ctx, id, p.Attachments, p.IdempotencyKey, func(m *machine) error {
+			if m.s.Run == nil && p.IfIdle != "prompt" {
+				return noActiveRun(m.s.ID)
+			}
+			return nil
+		})
+		if err != nil {
+			return protocol.InputAccepted{}, err
+		}
+		p.Attachments = nil // may be long, and may have to wait
+		r, err := ask[protocol.PromptAccepted](ctx, h, id, func(t ticket) input { return queueIn{t, kind, p, images} })
 		return protocol.InputAccepted(r), err
 	}
 	if !h.orchestrated() {
@@ -313,9 +336,13 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 	if err != nil {
 		return out, err
 	}
+	dir := h.env.Store.FilesDir(out.SessionID)
+	encode := func(e *session.Entry) ([]byte, error) {
+		return json.Marshal(wireEntry(dir, e), jsontext.AllowInvalidUTF8(true))
+	}
 	out.Messages = make([]jsontext.Value, len(path))
 	for i, e := range path {
-		text, err := e.Encoded(encodeEntry)
+		text, err := e.Encoded(encode)
 		if err != nil {
 			return out, wrap(out.SessionID, err)
 		}
@@ -324,12 +351,8 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 	return out, nil
 }
 
-func encodeEntry(e *session.Entry) ([]byte, error) {
-	return json.Marshal(wireEntry(e), jsontext.AllowInvalidUTF8(true))
-}
-
-// wireEntry is an entry as get_messages shows it.
-func wireEntry(e *session.Entry) any {
+// wireEntry is an entry as get_messages shows it; dir has the session's images.
+func wireEntry(dir string, e *session.Entry) any {
 	if c := e.Compaction; c != nil {
 		return protocol.CompactionEntry{
 			Type: "compaction", ID: e.ID, ParentID: e.ParentID, Summary: c.Summary, FirstKeptEntryID: c.FirstKeptEntryID, CreatedAt: e.CreatedAt.UTC(),
@@ -338,7 +361,7 @@ func wireEntry(e *session.Entry) any {
 	msg := e.Message
 	out := protocol.Message{
 		Type: "message", ID: e.ID, ParentID: e.ParentID, Role: string(msg.Role), Text: msg.Text, RunID: e.RunID,
-		TurnKind: e.TurnKind, CreatedAt: e.CreatedAt.UTC(),
+		TurnKind: e.TurnKind, CreatedAt: e.CreatedAt.UTC(), Attachments: wireAttachments(dir, msg.Attachments),
 	}
 	switch msg.Role {
 	case model.Assistant:

@@ -45,8 +45,8 @@ func TestAFullContextIsCompactedBeforeTheRunGoesOn(t *testing.T) {
 	w := small(t)
 	w.turn(400)
 	w.turn(300)
-	w.step(queueIn{w.client("none"), queue.FollowUp, protocol.SteerParams{Text: "x", IfIdle: "prompt"}})
-	w.step(queueIn{w.client("later"), queue.FollowUp, protocol.SteerParams{Text: "and then"}})
+	w.step(queueIn{w.client("none"), queue.FollowUp, protocol.SteerParams{Text: "x", IfIdle: "prompt"}, nil})
+	w.step(queueIn{w.client("later"), queue.FollowUp, protocol.SteerParams{Text: "and then"}, nil})
 	w.events = nil
 	w.say(model.Delta{Text: strings.Repeat("word", 200), Stop: model.StopEnd})
 	if got := w.summary().Messages; len(got) != 4 {
@@ -144,8 +144,8 @@ func TestAnAbortEndsACompactionOfARun(t *testing.T) {
 	w.turn(3000)
 	w.prompt("and now?")
 	w.step(modelDoneIn{w.work.gen, tooLong()})
-	w.step(queueIn{w.client("steer"), queue.Steer, protocol.SteerParams{Text: "no"}})
-	w.step(promptIn{w.client("prompt"), protocol.PromptParams{Text: "p"}, false})
+	w.step(queueIn{w.client("steer"), queue.Steer, protocol.SteerParams{Text: "no"}, nil})
+	w.step(promptIn{w.client("prompt"), protocol.PromptParams{Text: "p"}, false, nil})
 	if w.refused == nil || !strings.Contains(w.refused.Error(), "run_in_progress") {
 		t.Errorf("got %v, want run_in_progress", w.refused)
 	}

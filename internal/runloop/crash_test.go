@@ -96,11 +96,18 @@ func (d *mortal) Truncate(f *os.File, size int64) error {
 }
 
 func (d *mortal) Link(from, to string) error {
-	return d.op("link", nothing, func() error { d.links = append(d.links, to); return os.Link(from, to) })
+	return d.op("link", nothing, func() error {
+		d.links = append(d.links, to)
+		d.synced[to] = d.synced[strings.TrimSuffix(from, ".new")]
+		return os.Link(from, to)
+	})
 }
 
-func (d *mortal) SyncDir(string) error {
-	return d.op("sync of the directory", nothing, func() error { d.links = nil; return nil })
+func (d *mortal) SyncDir(dir string) error {
+	return d.op("sync of the directory", nothing, func() error {
+		d.links = slices.DeleteFunc(d.links, func(path string) bool { return filepath.Dir(path) == dir })
+		return nil
+	})
 }
 
 // fail takes away what a loss of power would have taken.
@@ -118,7 +125,11 @@ func (d *mortal) fail(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range append(files, filepath.Join(dir, "active.jsonl")) {
+	images, err := filepath.Glob(filepath.Join(dir, "sessions", "*.files", "*.png"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(append(files, images...), filepath.Join(dir, "active.jsonl")) {
 		if err := os.Truncate(path, d.synced[path]); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
@@ -178,9 +189,9 @@ func (l *scripted) accepted(text, key string, a protocol.PromptAccepted) {
 }
 
 // say prompts and waits for the run's end; false: the disk is dead.
-func (l *scripted) say(id, leaf, text, key string) bool {
+func (l *scripted) say(id, leaf, text, key string, images ...protocol.AttachmentParams) bool {
 	a, err := l.prompt(context.Background(), protocol.PromptParams{
-		Scope: protocol.Scope{SessionID: id}, Text: text, LeafID: leaf, IdempotencyKey: key, Wait: no,
+		Scope: protocol.Scope{SessionID: id}, Text: text, LeafID: leaf, IdempotencyKey: key, Wait: no, Attachments: images,
 	})
 	if err != nil {
 		return false
@@ -242,7 +253,7 @@ func (l *scripted) play() {
 	l.in = s.SessionID
 	scope := protocol.Scope{SessionID: l.in}
 	l.promised("made", func(all map[string]*sessiontest.Story) bool { return all[s.SessionID] != nil })
-	if !l.say(l.in, "", "first\n!t.x\n!t.x", "") || !l.say(l.in, "", "second\n!t.x\n!t.x", "key") {
+	if !l.say(l.in, "", "first\n!t.x\n!t.x", "") || !l.say(l.in, "", "second\n!t.x\n!t.x", "key", protocol.AttachmentParams{Data: inBase64(png + "second")}) {
 		return
 	}
 	for kind, set := range map[queue.Kind]string{queue.Steer: protocol.SetSteeringMode.Name(), queue.FollowUp: protocol.SetFollowUpMode.Name()} {
@@ -315,6 +326,10 @@ func readStories(t *testing.T, dir string, all map[string]*sessiontest.Story) {
 		}
 		for _, wrong := range all[id].Wrong {
 			t.Errorf("session %s: %s", id, wrong)
+		}
+		// What a record names is on the disk before the record is.
+		if in, err := session.Inspect(path); err != nil || len(in.Missing) > 0 {
+			t.Errorf("session %s names images that are not there: %v, %v", id, in.Missing, err)
 		}
 	}
 }

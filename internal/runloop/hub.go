@@ -36,7 +36,7 @@ const (
 )
 
 // Options are what a Hub needs of the world. All are required but Models,
-// MaxSteps, System, Modules and Audit.
+// MaxSteps, System, Modules, Workdir and Audit.
 type Options struct {
 	Store *session.Store
 	// Model answers, as ModelInfo says, in sessions that have chosen none of Models.
@@ -51,7 +51,7 @@ type Options struct {
 	Modules Modules
 	Events  Events
 	Daemon  protocol.DaemonInfo
-	Workdir string // of the tools
+	Workdir string // of the tools, and where relative paths of attachments start; "" is the process's
 	Now     func() time.Time
 	NewID   func(prefix string) string // unique for ever
 	// Fault is told what went wrong inside, for the log. It must not block.

@@ -15,11 +15,13 @@ type (
 		ticket ticket
 		p      protocol.PromptParams
 		wait   bool
+		images []model.Attachment // kept already
 	}
 	queueIn struct { // steer and follow_up
 		ticket ticket
 		kind   queue.Kind
 		p      protocol.SteerParams
+		images []model.Attachment // kept already
 	}
 	abortIn struct {
 		ticket ticket
@@ -72,18 +74,18 @@ func (in promptIn) step(m *machine) {
 	case in.p.LeafID != "" && m.s.Entry(in.p.LeafID) == nil:
 		m.refuse(in.ticket, unknownLeaf(m.s.ID, in.p.LeafID))
 	case run != nil && kind == "":
-		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "session %s is running %s", m.s.ID, run.ID))
+		m.refuse(in.ticket, runInProgress(m.s.ID, run.ID))
 	case run != nil && in.p.LeafID != "" && in.p.LeafID != m.s.Leaf:
 		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "leaf_id: run %s of session %s has another leaf", run.ID, m.s.ID))
 	case run != nil:
-		if m.enqueue(in.ticket, kind, "prompt", in.p.Text, in.p.IdempotencyKey) && in.wait {
+		if m.enqueue(in.ticket, kind, "prompt", in.p.Text, in.p.IdempotencyKey, in.images) && in.wait {
 			m.waiters = append(m.waiters, in.ticket)
 		}
 	default:
 		if in.p.LeafID != "" && in.p.LeafID != m.s.Leaf {
 			m.record(session.LeafSet{LeafID: in.p.LeafID})
 		}
-		runID := m.begin(in.ticket, "prompt", in.p.Text, in.p.IdempotencyKey)
+		runID := m.begin(in.ticket, "prompt", in.p.Text, in.p.IdempotencyKey, in.images)
 		if in.wait && m.s.Run != nil {
 			m.waiters = append(m.waiters, in.ticket)
 			m.out.captures = append(m.out.captures, runID)
@@ -99,7 +101,7 @@ func (in queueIn) step(m *machine) {
 	run, orPrompt := m.s.Run, in.p.IfIdle == "prompt"
 	switch {
 	case run != nil && !run.Aborting:
-		m.enqueue(in.ticket, in.kind, command, in.p.Text, in.p.IdempotencyKey)
+		m.enqueue(in.ticket, in.kind, command, in.p.Text, in.p.IdempotencyKey, in.images)
 	case !orPrompt && run != nil:
 		m.refuse(in.ticket, protocol.Rejectf(protocol.NoActiveRun, "run %s of session %s is being aborted", run.ID, m.s.ID))
 	case !orPrompt:
@@ -109,13 +111,13 @@ func (in queueIn) step(m *machine) {
 	case run != nil || m.phase == compacting:
 		m.postpone(in.ticket, in)
 	default:
-		m.begin(in.ticket, command, in.p.Text, in.p.IdempotencyKey)
+		m.begin(in.ticket, command, in.p.Text, in.p.IdempotencyKey, in.images)
 	}
 }
 
 // begin starts a run with a text and answers the command that brought it.
-func (m *machine) begin(to ticket, command, text, key string) (runID string) {
-	in := session.Input{InputID: m.newID("in-"), Kind: string(queue.Prompt), Command: command, Text: text, RunID: m.newID("run-"), Key: key}
+func (m *machine) begin(to ticket, command, text, key string, images []model.Attachment) (runID string) {
+	in := session.Input{InputID: m.newID("in-"), Kind: string(queue.Prompt), Command: command, Text: text, RunID: m.newID("run-"), Key: key, Attachments: images}
 	m.reply(to, accepted(in, m.s.ID))
 	m.record(in)
 	m.openRun(in)
@@ -123,12 +125,12 @@ func (m *machine) begin(to ticket, command, text, key string) (runID string) {
 }
 
 // enqueue owes a text to the active run. It tells whether it was accepted.
-func (m *machine) enqueue(to ticket, kind queue.Kind, command, text, key string) bool {
+func (m *machine) enqueue(to ticket, kind queue.Kind, command, text, key string, images []model.Attachment) bool {
 	if len(m.s.Pending) >= maxPending || pendingBytes(m.s.Pending)+len(text) > maxPendingBytes {
 		m.refuse(to, protocol.Rejectf(protocol.QueueFull, "%d texts wait already, at most %d (%d MiB) may", len(m.s.Pending), maxPending, maxPendingBytes>>20))
 		return false
 	}
-	in := session.Input{InputID: m.newID("in-"), Kind: string(kind), Command: command, Text: text, RunID: m.s.Run.ID, Key: key}
+	in := session.Input{InputID: m.newID("in-"), Kind: string(kind), Command: command, Text: text, RunID: m.s.Run.ID, Key: key, Attachments: images}
 	m.record(in)
 	counts := m.counts()
 	m.publish(protocol.Status{
@@ -268,6 +270,10 @@ func (in queryIn) step(m *machine) {
 
 func noActiveRun(sessionID string) error {
 	return protocol.Rejectf(protocol.NoActiveRun, "session %s has no active run", sessionID)
+}
+
+func runInProgress(sessionID, runID string) error {
+	return protocol.Rejectf(protocol.RunInProgress, "session %s is running %s", sessionID, runID)
 }
 
 func shuttingDown() error { return protocol.Rejectf(protocol.ShuttingDown, "the daemon is stopping") }

@@ -88,7 +88,7 @@ var (
 func newLoop(e *env, s *session.State, j *session.Journal) *loop {
 	return &loop{
 		id: s.ID, env: e, journal: j,
-		m:        &machine{s: s, own: e.ModelInfo, maxSteps: e.MaxSteps, newID: e.NewID},
+		m:        &machine{s: s, own: e.ModelInfo, maxSteps: e.MaxSteps, filesDir: e.Store.FilesDir(s.ID), newID: e.NewID},
 		captures: map[string]*capture{},
 		mailbox:  make(chan input, mailboxSize), stop: make(chan struct{}), done: make(chan struct{}),
 	}

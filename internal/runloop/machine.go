@@ -32,6 +32,7 @@ type machine struct {
 	s        *session.State
 	own      model.Choice // the daemon's model
 	maxSteps int          // model calls in one turn
+	filesDir string       // where the session's images are
 	newID    func(prefix string) string
 
 	now      time.Time
@@ -233,9 +234,11 @@ func (m *machine) deliver(inputs []session.Input) {
 		id := m.newID("msg-")
 		m.record(session.MessageAdded{
 			ID: id, ParentID: m.s.Leaf, RunID: m.s.Run.ID, TurnKind: m.s.Run.Kind, InputID: in.InputID,
-			Message: model.Message{Role: model.User, Text: in.Text},
+			Message: model.Message{Role: model.User, Text: in.Text, Attachments: in.Attachments},
 		})
-		m.publish(protocol.MessageStart{Ref: m.turnRef(), MessageID: id, Role: string(model.User), Text: in.Text})
+		m.publish(protocol.MessageStart{
+			Ref: m.turnRef(), MessageID: id, Role: string(model.User), Text: in.Text, Attachments: wireAttachments(m.filesDir, in.Attachments),
+		})
 		m.publish(protocol.MessageEnd{Ref: m.turnRef(), MessageID: id, Role: string(model.User), Text: in.Text})
 	}
 }

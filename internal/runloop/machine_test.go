@@ -179,13 +179,13 @@ func (w *world) random(pick func(n int) int) {
 		if entries := w.m.s.Entries(); len(entries) > 0 && pick(3) == 0 {
 			p.LeafID = entries[pick(len(entries))].ID
 		}
-		w.step(promptIn{c, p, c.wait})
+		w.step(promptIn{c, p, c.wait, nil})
 	case 3, 4, 5:
 		p := protocol.SteerParams{Text: text, IfIdle: []string{"", "prompt"}[pick(2)]}
-		w.step(queueIn{w.client("steer"), queue.Steer, p})
+		w.step(queueIn{w.client("steer"), queue.Steer, p, nil})
 	case 6, 7:
 		p := protocol.SteerParams{Text: text, IfIdle: []string{"", "prompt"}[pick(2)]}
-		w.step(queueIn{w.client("follow_up"), queue.FollowUp, p})
+		w.step(queueIn{w.client("follow_up"), queue.FollowUp, p, nil})
 	case 8:
 		w.step(abortIn{w.client("abort"), []string{"", "run-0"}[pick(2)]})
 	case 9:
@@ -353,7 +353,9 @@ func (w *world) types() []string {
 	return out
 }
 
-func (w *world) prompt(text string) { w.step(promptIn{nil, protocol.PromptParams{Text: text}, false}) }
+func (w *world) prompt(text string) {
+	w.step(promptIn{nil, protocol.PromptParams{Text: text}, false, nil})
+}
 
 func (w *world) say(d ...model.Delta) {
 	for _, d := range d {
@@ -377,8 +379,8 @@ func TestSteerDuringAToolSkipsTheRest(t *testing.T) {
 	w := newWorld(t)
 	w.prompt("go")
 	w.say(toolCall("t.x"), toolCall("t.y"), model.Delta{Stop: model.StopToolCalls})
-	w.step(queueIn{nil, queue.FollowUp, protocol.SteerParams{Text: "later"}})
-	w.step(queueIn{nil, queue.Steer, protocol.SteerParams{Text: "stop that"}})
+	w.step(queueIn{nil, queue.FollowUp, protocol.SteerParams{Text: "later"}, nil})
+	w.step(queueIn{nil, queue.Steer, protocol.SteerParams{Text: "stop that"}, nil})
 	w.step(toolDoneIn{w.work.gen, model.ToolResult{OK: true, Text: "done"}})
 	w.finish()
 	w.expect(
@@ -409,7 +411,7 @@ func TestAbortInTheMiddleOfAStreamKeepsWhatCame(t *testing.T) {
 func TestFailedModelDeliversWhatWaits(t *testing.T) {
 	w := newWorld(t)
 	w.prompt("go")
-	w.step(queueIn{nil, queue.FollowUp, protocol.SteerParams{Text: "and then"}})
+	w.step(queueIn{nil, queue.FollowUp, protocol.SteerParams{Text: "and then"}, nil})
 	w.step(modelDoneIn{w.work.gen, errors.New("no route to host")})
 	w.step(modelDoneIn{w.work.gen, errors.New("no route to host")})
 	w.expect("agent_start", "turn_start prompt", "message_start user", "message_end user ", "status follow_up_queued", "turn_end error",
@@ -426,7 +428,7 @@ func TestSteerWhileAbortingStartsARunAfterwards(t *testing.T) {
 	w.say(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
 	w.step(abortIn{})
 	c := w.client("steer")
-	w.step(queueIn{c, queue.Steer, protocol.SteerParams{Text: "instead", IfIdle: "prompt"}})
+	w.step(queueIn{c, queue.Steer, protocol.SteerParams{Text: "instead", IfIdle: "prompt"}, nil})
 	if !w.asked[c] {
 		t.Error("answered while the old run is still ending")
 	}
@@ -445,7 +447,7 @@ func TestEverythingPutOffIsTakenUpTogether(t *testing.T) {
 	w.say(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
 	w.step(abortIn{})
 	for range 3 {
-		w.step(promptIn{w.client("prompt"), protocol.PromptParams{Text: "instead", StreamingBehavior: "steer"}, false})
+		w.step(promptIn{w.client("prompt"), protocol.PromptParams{Text: "instead", StreamingBehavior: "steer"}, false, nil})
 	}
 	w.step(toolDoneIn{w.work.gen, model.ToolResult{}})
 	if len(w.asked) > 0 {
@@ -465,7 +467,7 @@ func TestALeafWhileARunIsActive(t *testing.T) {
 	w.prompt("two")
 	for leaf, want := range map[string]string{"msg-nowhere": "session_error", first: "leaf_id: run"} {
 		w.refused = nil
-		w.step(promptIn{w.client(leaf), protocol.PromptParams{Text: "x", LeafID: leaf, StreamingBehavior: "steer"}, false})
+		w.step(promptIn{w.client(leaf), protocol.PromptParams{Text: "x", LeafID: leaf, StreamingBehavior: "steer"}, false, nil})
 		if w.refused == nil || !strings.Contains(w.refused.Error(), want) {
 			t.Errorf("leaf %s: got %v, want %s", leaf, w.refused, want)
 		}
@@ -514,7 +516,7 @@ func TestATurnOfTooManyStepsEnds(t *testing.T) {
 func TestARunThatKeepsCrashingTheDaemonIsEnded(t *testing.T) {
 	w := newWorld(t)
 	w.prompt("go")
-	w.step(queueIn{nil, queue.Steer, protocol.SteerParams{Text: "hold on"}})
+	w.step(queueIn{nil, queue.Steer, protocol.SteerParams{Text: "hold on"}, nil})
 	for range maxCrashes {
 		w.checker.Restart("")
 		w.boot()
@@ -596,18 +598,18 @@ func TestAnsweredOnceForAnIdempotencyKey(t *testing.T) {
 	p := protocol.PromptParams{Text: "go", IdempotencyKey: "k"}
 	first, second := &client{name: "first"}, &client{name: "second"}
 	w.asked[first] = true
-	w.step(promptIn{first, p, false})
+	w.step(promptIn{first, p, false, nil})
 	w.finish()
 	w.checker.Restart("")
 	w.boot()
 	before := len(w.events)
 	w.asked[second] = true
-	w.step(promptIn{second, p, false})
+	w.step(promptIn{second, p, false, nil})
 	if len(w.asked) > 0 || len(w.events) != before {
 		t.Errorf("%d unanswered, %d new events; want an answer and nothing done", len(w.asked), len(w.events)-before)
 	}
 	w.clock = w.clock.Add(25 * time.Hour)
-	w.step(promptIn{nil, p, false})
+	w.step(promptIn{nil, p, false, nil})
 	if len(w.events) == before {
 		t.Error("the key still counts after a day")
 	}

@@ -54,6 +54,11 @@ func (l *loop) stream(ctx context.Context, gen int, call modelCall) (err error) 
 		}
 		req.Messages = session.Answered(messages)
 	}
+	if !req.Summary { // that is told of images, and shown none
+		if req.Messages, err = l.show(ctx, gen, req.Messages); err != nil {
+			return err
+		}
+	}
 	answering, err := l.env.model(call.choice)
 	if err != nil {
 		return err

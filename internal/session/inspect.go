@@ -3,6 +3,8 @@ package session
 import (
 	"errors"
 	"os"
+	"path/filepath"
+	"slices"
 )
 
 // Inspection is what a journal holds, as somebody finds it who only reads.
@@ -19,6 +21,9 @@ type Inspection struct {
 	// Newer says that a later version of the program wrote it, which is where the
 	// fold ends. Such a journal is left alone.
 	Newer bool
+	// Missing are the paths of images that the session names and does not have, or
+	// not as long as they were.
+	Missing []string
 }
 
 // Inspect folds the journal at path without changing anything, whoever has the
@@ -38,6 +43,12 @@ func Inspect(path string) (Inspection, error) {
 		}
 		return in, err
 	}
+	for file, a := range in.State.attachments() {
+		if path := filepath.Join(filesDir(path), filepath.Base(file)); !keptName(file) || whole(path, a) != nil {
+			in.Missing = append(in.Missing, path)
+		}
+	}
+	slices.Sort(in.Missing)
 	if n := len(in.Skipped); n > 0 && errors.Is(in.Skipped[n-1].Err, errTorn) {
 		in.Skipped = in.Skipped[:n-1]
 		info, err := f.Stat()

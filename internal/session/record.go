@@ -46,7 +46,8 @@ type Created struct {
 }
 
 // Input is a text that was accepted and is now owed. Kind is "prompt", "steer"
-// or "follow_up"; Key is the client's idempotency key.
+// or "follow_up"; Key is the client's idempotency key. The files that Attachments
+// name are on the disk before the record is (Store.Keep).
 type Input struct {
 	InputID string `json:"input_id"`
 	Kind    string `json:"kind"`
@@ -54,6 +55,8 @@ type Input struct {
 	Text    string `json:"text"`
 	RunID   string `json:"run_id"`
 	Key     string `json:"key,omitzero"`
+
+	Attachments []model.Attachment `json:"attachments,omitzero"`
 }
 
 // RunStarted opens a run.

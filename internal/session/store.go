@@ -27,7 +27,7 @@ var ErrNotFound = errors.New("session not found")
 const (
 	idPrefix     = "ses-"
 	journalExt   = ".jsonl"
-	draftExt     = ".new" // behind journalExt, while a session is being made
+	draftExt     = ".new" // of a session that is being made, or an image that is being kept
 	activeName   = "active.jsonl"
 	activeLimit  = 1 << 20 // bytes before the file is written anew
 	tailLength   = 64 << 10
@@ -43,6 +43,8 @@ type Store struct {
 	lock *lock.Lock
 
 	active atomic.Pointer[string]
+
+	files sync.RWMutex // held to write while a session's files are removed; taken after mu
 
 	mu       sync.Mutex // guards the rest; held while the active session changes
 	activeIn *os.File
@@ -90,7 +92,8 @@ func (s *Store) path(id string) string {
 }
 
 // Create makes a session's journal, durable with its first records, and the
-// active session of it. It returns the fold of the records.
+// active session of it. It returns the fold of the records. The images that these
+// name are those of the session's parent; ErrNotFound where that is gone.
 func (s *Store) Create(id string, records []Record) (*State, *Journal, error) {
 	state := NewState()
 	for _, r := range records {
@@ -103,15 +106,19 @@ func (s *Store) Create(id string, records []Record) (*State, *Journal, error) {
 	if err := s.list(); err != nil {
 		return nil, nil, err
 	}
-	j, err := createJournal(s.disk, s.path(id), records)
+	disown, err := s.inherit(state, id)
+	var j *Journal
+	if err == nil {
+		j, err = createJournal(s.disk, s.path(id), records)
+	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("create session %s: %w", id, err)
+		return nil, nil, fmt.Errorf("create session %s: %w", id, errors.Join(err, disown()))
 	}
 	if id <= s.newest { // the clock was set back
 		err = s.note(id, state.CreatedAt)
 	}
 	if err != nil {
-		return nil, nil, errors.Join(err, j.Close(), os.Remove(s.path(id)))
+		return nil, nil, errors.Join(err, j.Close(), os.Remove(s.path(id)), disown())
 	}
 	s.newest = max(s.newest, id)
 	s.active.Store(&id)
@@ -320,7 +327,9 @@ func (s *Store) Delete(id string, at time.Time) error {
 			s.active.Store(&ids[i])
 		}
 	}
+	s.files.Lock() // no image is given its name meanwhile
 	err := s.remove(id)
+	s.files.Unlock()
 	if alone && !s.Exists(id) {
 		s.active.Store(nil)
 	}
@@ -330,15 +339,18 @@ func (s *Store) Delete(id string, at time.Time) error {
 	return nil
 }
 
-// remove takes a session's files away, its journal last: as long as that is
-// there, deleting it again finishes what was begun.
+// remove takes a session's files away, its images last but one and its journal
+// last: as long as that is there, deleting it again finishes what was begun.
 func (s *Store) remove(id string) error {
 	dir := filepath.Join(s.dir, sessionsName)
 	files, err := os.ReadDir(dir)
 	for _, file := range files {
-		if name := file.Name(); strings.HasPrefix(name, id+".") && name != id+journalExt {
+		if name := file.Name(); strings.HasPrefix(name, id+".") && name != id+journalExt && name != id+filesExt {
 			err = errors.Join(err, os.Remove(filepath.Join(dir, name)))
 		}
+	}
+	if err == nil {
+		err = os.RemoveAll(s.FilesDir(id))
 	}
 	if err == nil {
 		err = os.Remove(s.path(id))
@@ -415,9 +427,10 @@ func (s *Store) readable(id string) bool {
 	return err == nil && created.SessionID == id
 }
 
-// removeDrafts clears away what a crash left of sessions that were being made.
+// removeDrafts clears away what a crash left of sessions that were being made,
+// and of images that were being kept.
 func (s *Store) removeDrafts() error {
-	drafts, err := filepath.Glob(filepath.Join(s.dir, sessionsName, "*"+journalExt+draftExt))
+	drafts, err := filepath.Glob(filepath.Join(s.dir, sessionsName, "*"+draftExt))
 	for _, path := range drafts {
 		err = errors.Join(err, os.Remove(path))
 	}

@@ -426,6 +426,7 @@ func shortened(messages []model.Message, most int) []model.Message {
 			m.Text = strings.ToValidUTF8(m.Text[:most*2/3], "") + fmt.Sprintf("\n[… %d bytes left out …]\n", n-most) +
 				strings.ToValidUTF8(m.Text[n-most/3:], "")
 		}
+		m.ThinkingBlocks = nil // may not be changed, and a summary can do without
 		m.ToolCalls = slices.Clone(m.ToolCalls)
 		for j, c := range m.ToolCalls {
 			if n := len(c.Arguments); n > most {
@@ -459,11 +460,19 @@ func (s *State) Tokens() int64 { return max(s.path.estimated, s.path.counted) }
 // messageTokens is what a message costs beside its texts, about.
 const messageTokens = 4
 
-// Tokens estimates the size of messages, at four bytes a token.
+// imageTokens is about what an image costs: those that are larger are made
+// smaller by the provider.
+const imageTokens = 1600
+
+// Tokens estimates the size of messages, at four bytes a token. Thinking counts
+// where it goes back to a provider, in blocks.
 func Tokens(messages []model.Message) int64 {
 	var n int64
 	for _, m := range messages {
-		n += messageTokens + int64(len(m.Text)+3)/4
+		n += messageTokens + int64(len(m.Text)+3)/4 + imageTokens*int64(len(m.Attachments))
+		for _, b := range m.ThinkingBlocks {
+			n += int64(len(b.Text)+3) / 4
+		}
 		for _, c := range m.ToolCalls {
 			n += int64(len(c.Name)+len(c.Arguments)+3) / 4
 		}

@@ -135,7 +135,7 @@ func Ask(req model.Request) (system string, messages []model.Message, tools []mo
 				fmt.Fprintf(&b, "\n[%s] %s\n", m.Role, m.Text)
 			}
 			for _, a := range m.Attachments {
-				fmt.Fprintf(&b, "\n[%s attached] %s\n", m.Role, a.MediaType)
+				fmt.Fprintf(&b, "\n[%s attached] %s (%s)\n", m.Role, a.Title(), a.MediaType)
 			}
 			for _, c := range m.ToolCalls {
 				fmt.Fprintf(&b, "\n[%s called %s] %s\n", m.Role, c.Name, clip(string(c.Arguments), summaryArguments))

@@ -145,7 +145,7 @@ func TestSummaryRequest(t *testing.T) {
 		System: "be brief", Summary: true, Instruction: "keep the names", Tools: []model.ToolSpec{{Name: "x"}},
 		Messages: []model.Message{
 			{Role: model.User, Text: "earlier", Summary: true},
-			{Role: model.User, Text: "look", Attachments: []model.Attachment{{MediaType: "image/png"}}},
+			{Role: model.User, Text: "look", Attachments: []model.Attachment{{MediaType: "image/png", Name: "shot.png"}}},
 			{Role: model.Assistant, Text: "so", ToolCalls: []model.ToolCall{{ID: "a", Name: "t.x", Arguments: []byte(`{"n":1}`)}}},
 			{Role: model.Tool, ToolCallID: "a", ToolName: "t.x", Text: strings.Repeat("é", 9999), OK: true},
 		},
@@ -156,7 +156,7 @@ func TestSummaryRequest(t *testing.T) {
 	if len(messages) != 1 || messages[0].Role != model.User || len(tools) != 0 {
 		t.Fatalf("got %d messages and %d tools, want one of the user and none", len(messages), len(tools))
 	}
-	want := "The conversation:\n\n[user] The conversation so far, in summary:\n\nearlier\n\n[user] look\n\n[user attached] image/png\n\n" +
+	want := "The conversation:\n\n[user] The conversation so far, in summary:\n\nearlier\n\n[user] look\n\n[user attached] image shot.png (image/png)\n\n" +
 		"[assistant] so\n\n[assistant called t.x] {\"n\":1}\n\n[t.x answered] " + strings.Repeat("é", 2048) + "…\n"
 	if messages[0].Text != want {
 		t.Errorf("got %.300q", messages[0].Text)

@@ -1,0 +1,221 @@
+package runloop
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"noused/internal/model"
+	"noused/internal/protocol"
+	"noused/internal/session"
+)
+
+// maxShown bounds the images of one request to a model, in bytes: as many as
+// one message may have. The newest go first.
+const maxShown = 16 * session.MaxImage
+
+// keep copies the images that go with a text beside the session's journal, which
+// is done before the text is accepted. A text that was accepted under its key
+// before brings none again; one that refused says cannot be accepted now leaves
+// nothing behind. It blocks for the disk.
+func (h *Hub) keep(ctx context.Context, id string, list []protocol.AttachmentParams, key string, refused func(m *machine) error) ([]model.Attachment, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	answered, err := query(ctx, h, id, func(m *machine) (bool, error) {
+		if _, before := m.s.Key(key, m.now); before && key != "" {
+			return true, nil
+		}
+		return false, refused(m)
+	})
+	if err != nil || answered {
+		return nil, err
+	}
+	images := make([]session.Image, len(list))
+	for i, a := range list {
+		image, closer, err := h.openImage(i, a)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = closer.Close() }()
+		images[i] = image
+	}
+	kept, err := h.env.Store.Keep(id, images)
+	switch {
+	case errors.Is(err, session.ErrNotFound):
+		return nil, notFound(id)
+	case err != nil:
+		return nil, &protocol.Error{Code: protocol.SessionError, Message: "the images cannot be kept", Cause: err.Error()}
+	}
+	return kept, nil
+}
+
+// openImage finds out what an attachment is; its content is still to be read.
+func (h *Hub) openImage(i int, a protocol.AttachmentParams) (image session.Image, closer io.Closer, err error) {
+	field, content, size := "path", io.ReaderAt(nil), int64(0)
+	bad := func(format string, args ...any) error { return protocol.BadAttachment(i, field, format, args...) }
+	if a.Path != "" {
+		path := a.Path
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(h.env.Workdir, path)
+		}
+		f, length, err := openRegular(path)
+		if err != nil {
+			return image, nil, bad("%.300q: %v", path, err)
+		}
+		content, closer, size = f, f, length
+		defer func() {
+			if err != nil {
+				_ = f.Close()
+			}
+		}()
+		a.Name = cmp.Or(a.Name, filepath.Base(path))
+	} else {
+		field = "data"
+		// Line breaks are let pass, and so may be a part of it.
+		if most := base64.StdEncoding.EncodedLen(session.MaxImage) * 2; len(a.Data) > most {
+			return image, nil, bad("is %d bytes of base64, which is more than an image of %d bytes (5 MiB) has", len(a.Data), session.MaxImage)
+		}
+		data, err := base64.StdEncoding.DecodeString(a.Data)
+		if err != nil {
+			return image, nil, bad("is not base64: %v", err)
+		}
+		content, closer, size = bytes.NewReader(data), io.NopCloser(nil), int64(len(data))
+	}
+	switch {
+	case size == 0:
+		return image, nil, bad("is empty, want an image")
+	case size > session.MaxImage:
+		return image, nil, bad("is %d bytes long, at most %d (5 MiB) may be", size, session.MaxImage)
+	}
+	kind, err := sniff(content)
+	switch {
+	case err != nil:
+		return image, nil, bad("%v", err)
+	case !slices.Contains(imageTypes, kind):
+		return image, nil, bad("is %s, want one of %s", kind, strings.Join(imageTypes, ", "))
+	case a.MediaType != "" && a.MediaType != kind:
+		field = "media_type"
+		return image, nil, bad("says %s, but the image is %s", a.MediaType, kind)
+	}
+	return session.Image{MediaType: kind, Name: a.Name, Size: size, Content: io.NewSectionReader(content, 0, size+1)}, closer, nil
+}
+
+var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
+
+// sniff is a content's media type, from its first bytes.
+func sniff(content io.ReaderAt) (string, error) {
+	head := make([]byte, 512)
+	n, err := content.ReadAt(head, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", reason(err)
+	}
+	kind, _, _ := strings.Cut(http.DetectContentType(head[:n]), ";")
+	if kind == "application/octet-stream" {
+		kind = "of no known type"
+	}
+	return kind, nil
+}
+
+// openRegular opens a regular file and nothing else: neither opening nor reading
+// one waits for another program.
+func openRegular(path string) (*os.File, int64, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("is %s, want a file", what(info.Mode()))
+	}
+	if err != nil {
+		return nil, 0, reason(err)
+	}
+	// It may be another one by now.
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, 0, reason(err)
+	}
+	if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("is %s, want a file", what(info.Mode()))
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, 0, reason(err)
+	}
+	return f, info.Size(), nil
+}
+
+// reason is an error of os without the operation and the path.
+func reason(err error) error {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+func what(mode os.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a directory"
+	case mode&os.ModeNamedPipe != 0:
+		return "a named pipe"
+	case mode&os.ModeSocket != 0:
+		return "a socket"
+	case mode&os.ModeDevice != 0:
+		return "a device"
+	default:
+		return "no regular file"
+	}
+}
+
+// show returns messages with the bytes of their images, which the session does
+// not have. What a model is not shown, it is told of.
+func (l *loop) show(ctx context.Context, gen int, messages []model.Message) ([]model.Message, error) {
+	out := slices.Clone(messages)
+	room := maxShown
+	for i, m := range slices.Backward(out) {
+		if len(m.Attachments) == 0 {
+			continue
+		}
+		var shown []model.Attachment
+		for _, a := range m.Attachments {
+			if a.Size > int64(room) {
+				m.Text += "\n\n[" + a.Title() + " is left out: the newer images fill the request]"
+				continue
+			}
+			if len(a.Data) == 0 { // else a module has put it there
+				var err error
+				if a.Data, err = l.env.Store.Picture(l.id, a); err != nil {
+					m.Text += "\n\n[" + a.Title() + " is missing]"
+					if err := l.post(ctx, noticeIn{gen, "image_missing", a.Title() + ": " + err.Error()}); err != nil {
+						return nil, err
+					}
+					continue
+				}
+			}
+			room = max(0, room-len(a.Data))
+			shown = append(shown, a)
+		}
+		m.Attachments = shown
+		out[i] = m
+	}
+	return out, nil
+}
+
+// wireAttachments are attachments as clients see them; dir has their files.
+func wireAttachments(dir string, list []model.Attachment) []protocol.Attachment {
+	var out []protocol.Attachment
+	for _, a := range list {
+		out = append(out, protocol.Attachment{MediaType: a.MediaType, Name: a.Name, Size: a.Size, Path: filepath.Join(dir, a.File)})
+	}
+	return out
+}
