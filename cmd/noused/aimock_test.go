@@ -77,7 +77,7 @@ func aimockProgram(t *testing.T) string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), fetchTime)
 	defer cancel()
-	npm := exec.CommandContext(ctx, "npm", "ci", "--engine-strict", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries", "1", "--fetch-timeout", "20000")
+	npm := exec.CommandContext(ctx, "npm", "ci", "--engine-strict", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries", "0", "--fetch-timeout", "20000")
 	npm.Dir, npm.WaitDelay = dir, time.Second
 	out, err := npm.CombinedOutput()
 	switch {
