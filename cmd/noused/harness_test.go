@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	if os.Args[0] == selfPath { // the daemon's own extension
 		os.Args[0] = "noused"
 	}
-	testscript.Main(m, map[string]func(){"noused": main})
+	testscript.Main(m, map[string]func(){"noused": main, relayCommand: rawRelay})
 }
 
 // daemon is a running noused with its own state.
