@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -29,7 +30,7 @@ type request struct {
 }
 
 // provided is a daemon whose model is served by serve, one call after the other.
-func provided(t *testing.T, provider string, serve func(n int, r request, w http.ResponseWriter)) (*daemon, func(text string) (protocol.PromptReply, error)) {
+func provided(t *testing.T, name string, serve func(n int, r request, w http.ResponseWriter)) (*daemon, func(text string) (protocol.PromptReply, error)) {
 	t.Helper()
 	var calls atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -46,7 +47,13 @@ func provided(t *testing.T, provider string, serve func(n int, r request, w http
 	}))
 	t.Cleanup(server.Close)
 	t.Setenv("TEST_KEY", "sk-never-tell")
-	d := newDaemon(t, "--config", modelConfig(t, provider, server.URL, testKey, `system = "Be brief."`))
+	config := filepath.Join(t.TempDir(), "config.toml")
+	provider, model, _ := strings.Cut(name, "/")
+	text := fmt.Sprintf("[model]\nprovider = %q\nname = %q\nbase_url = %q\napi_key_env = \"TEST_KEY\"\nsystem = \"Be brief.\"\n", provider, model, server.URL)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := newDaemon(t, "--config", config)
 	c := d.dial()
 	return d, func(text string) (protocol.PromptReply, error) {
 		return client.Call(context.Background(), c, protocol.Prompt, protocol.PromptParams{Text: text})
@@ -61,9 +68,9 @@ func sse(w io.Writer, events ...string) {
 
 // A run with a tool over the OpenAI wire, the daemon's own tool and all.
 func TestOpenAIRun(t *testing.T) {
-	d, prompt := provided(t, "openai", func(n int, r request, w http.ResponseWriter) {
+	d, prompt := provided(t, "openai/gpt-test", func(n int, r request, w http.ResponseWriter) {
 		system := fmt.Sprint(r.Messages[0].Content)
-		if r.Model != "test-model" || r.Messages[0].Role != "system" || !strings.Contains(system, "Use tabs.") || !strings.HasSuffix(system, "Be brief.") {
+		if r.Model != "gpt-test" || r.Messages[0].Role != "system" || !strings.Contains(system, "Use tabs.") || !strings.HasSuffix(system, "Be brief.") {
 			t.Errorf("got model %s, system prompt %q", r.Model, system)
 		}
 		switch n {
@@ -90,7 +97,7 @@ func TestOpenAIRun(t *testing.T) {
 		t.Fatalf("got %+v, %v", r.Result, err)
 	}
 	st, err := client.Call(context.Background(), d.dial(), protocol.GetState, protocol.GetStateParams{})
-	if err != nil || st.Usage.InputTokens != 31 || st.Usage.OutputTokens != 7 || st.Model.Provider != "openai" || st.Model.Name != "test-model" ||
+	if err != nil || st.Usage.InputTokens != 31 || st.Usage.OutputTokens != 7 || st.Model.Provider != "openai" || st.Model.Name != "gpt-test" ||
 		len(st.SystemFiles) != 1 || st.SystemFiles[0] != filepath.Join(d.dir, "AGENTS.md") {
 		t.Errorf("got %+v, %v", st, err)
 	}
@@ -99,7 +106,7 @@ func TestOpenAIRun(t *testing.T) {
 // Over the Anthropic wire: a retry is told, thinking comes in its own field and
 // goes back with its signature.
 func TestAnthropicRun(t *testing.T) {
-	d, prompt := provided(t, "anthropic", func(n int, r request, w http.ResponseWriter) {
+	d, prompt := provided(t, "anthropic/claude-test", func(n int, r request, w http.ResponseWriter) {
 		switch n {
 		case 1:
 			w.Header().Set("Retry-After", "0")
