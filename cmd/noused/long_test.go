@@ -53,7 +53,7 @@ func TestLongSession(t *testing.T) {
 			}
 			server := httptest.NewServer(strict)
 			t.Cleanup(server.Close)
-			d := newDaemon(t, "--config", modelConfig(t, provider, server.URL, testKey, fmt.Sprintf("context_window = %d", window)))
+			d := newDaemon(t, "--event-buffer", "1MiB", "--config", modelConfig(t, provider, server.URL, testKey, fmt.Sprintf("context_window = %d", window)))
 			d.write("page.txt", strings.Repeat("what the page says\n", 80), 0o600)
 			d.write("book.txt", strings.Repeat("what the book says\n", 1500), 0o600)
 			c, compacted, early := d.dial(), 0, int64(0)
@@ -86,9 +86,9 @@ func TestLongSession(t *testing.T) {
 			if window > longWindow && strict.refused == 0 {
 				t.Error("no request was too long: the test asks for too little")
 			}
-			// What the session says stays in memory, 3 KB a turn; a second copy of
-			// each request would be 100 KB a turn.
-			if limit := early + 64<<20 + int64(turns)*(16<<10); late > limit {
+			// What the session says stays in memory, about 5 KB a turn; each request is
+			// 100 KB.
+			if limit := early + 48<<20 + int64(turns)*(8<<10); late > limit {
 				t.Errorf("%d MB are resident, want at most %d", late>>20, limit>>20)
 			}
 		})
