@@ -167,15 +167,15 @@ func promptNow(b *testing.B, c *client.Client, scope protocol.Scope) {
 	}
 }
 
-// vendors are in one order.
-var vendors = []string{"openai", "anthropic"}
+// benchWires are in one order.
+var benchWires = []string{"openai", "anthropic"}
 
 // BenchmarkDelta is the time from the server's write to the client's read, its
 // median: of one delta after the other, and of one every 5 ms, as a model
 // writes, when the processors have gone to sleep in between.
 func BenchmarkDelta(b *testing.B) {
 	b.Setenv("TEST_KEY", "none")
-	for _, vendor := range vendors {
+	for _, vendor := range benchWires {
 		for _, pause := range []time.Duration{0, 5 * time.Millisecond} {
 			group := fmt.Sprintf("%s/every=%s/", vendor, pause)
 			// Each turn has a channel that is asked for deltas and closed at its end.
@@ -239,7 +239,7 @@ const streamsAtOnce = 50
 // over that of the one that was done first.
 func BenchmarkStreams(b *testing.B) {
 	b.Setenv("TEST_KEY", "none")
-	for _, vendor := range vendors {
+	for _, vendor := range benchWires {
 		// Every answer waits until all are asked for.
 		var mu sync.Mutex
 		var each, asked int
