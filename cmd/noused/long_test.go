@@ -25,7 +25,7 @@ import (
 // thirty of the turns.
 const longWindow = 32_000
 
-// A session of NOUSED_TURNS turns, 300 unless that is set, in each of which the
+// A session of NOUSED_TURNS turns, 120 unless that is set, in each of which the
 // model calls tools, against servers that refuse what the vendors refuse: it is
 // summarised as often as it has to be, every request is in order and fits, and
 // the daemon does not grow with what it no longer sends.
@@ -34,7 +34,7 @@ func TestLongSession(t *testing.T) {
 	if !slices.Contains(fileKeys, "model.context_window") {
 		t.Skip("needs automatic compaction, and its key [model] context_window")
 	}
-	turns := 300
+	turns := 120
 	if text := os.Getenv("NOUSED_TURNS"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 100 {
