@@ -78,6 +78,8 @@ func TestLongSession(t *testing.T) {
 				}
 			}
 			late := resident(t, d.cmd.Process.Pid)
+			strict.mu.Lock()
+			defer strict.mu.Unlock()
 			t.Logf("%d turns in %d requests, the longest of %d tokens; %d refused as too long, %d summaries; resident %d MB after a tenth of it, %d MB at the end",
 				turns, strict.requests, strict.longest, strict.refused, strict.summaries, early>>20, late>>20)
 			if compacted < turns/100 || compacted != strict.summaries {
