@@ -7,10 +7,11 @@ UNITDIR  ?= $(or $(XDG_CONFIG_HOME),$(HOME)/.config)/systemd/user
 DESTDIR  ?=
 FUZZTIME ?= 30s
 CRASHTIME ?= 2m
+TURNS    ?= 2000
 BENCH    ?= .
 
 .DEFAULT_GOAL := help
-.PHONY: help run build check format vet staticcheck generated tidy test bench fuzz crash generate install clean
+.PHONY: help run build check format vet staticcheck generated tidy test bench fuzz crash long generate install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +58,9 @@ fuzz: ## every fuzz target for FUZZTIME (30s) each
 
 crash: ## kill a daemon under its clients, again and again, for CRASHTIME (2m)
 	NOUSED_CRASHTIME=$(CRASHTIME) go test -run KilledAtAnyMoment -timeout 24h -v ./cmd/noused
+
+long: ## a session of TURNS (2000) turns with tools, over both wires
+	NOUSED_TURNS=$(TURNS) go test -run LongSession -timeout 24h -v ./cmd/noused
 
 generate: ## write the generated documents anew
 	go generate ./...

@@ -269,7 +269,7 @@ func (tr *trial) awaitEnd(pidfds []int) {
 }
 
 // orphans are pidfds of the processes that carry the tools' mark.
-func orphans(t *testing.T, dir string) (pidfds []int) {
+func orphans(t testing.TB, dir string) (pidfds []int) {
 	t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {

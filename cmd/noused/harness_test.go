@@ -27,12 +27,12 @@ func TestMain(m *testing.M) {
 	if os.Args[0] == selfPath { // the daemon's own extension
 		os.Args[0] = "noused"
 	}
-	testscript.Main(m, map[string]func(){"noused": main})
+	testscript.Main(m, map[string]func(){"noused": main, relayCommand: rawRelay})
 }
 
 // daemon is a running noused with its own state.
 type daemon struct {
-	t    *testing.T
+	t    testing.TB
 	sock string
 	dir  string
 	args []string
@@ -46,7 +46,7 @@ type daemon struct {
 
 // newDaemon starts a daemon in fresh folders and waits until it says that it
 // is ready.
-func newDaemon(t *testing.T, args ...string) *daemon {
+func newDaemon(t testing.TB, args ...string) *daemon {
 	t.Helper()
 	dir := t.TempDir()
 	d := &daemon{t: t, dir: dir, sock: filepath.Join(dir, "s"), args: args}
@@ -101,6 +101,21 @@ func (d *daemon) start() {
 	}
 }
 
+// modelConfig writes a configuration for a model of the provider at an address,
+// with further lines of its section, and returns the file.
+func modelConfig(t testing.TB, provider, url string, more ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.toml")
+	text := fmt.Sprintf("[model]\nprovider = %q\nname = \"test-model\"\nbase_url = %q\n%s\n", provider, url, strings.Join(more, "\n"))
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// testKey has a model take the key of the variable TEST_KEY.
+const testKey = `api_key_env = "TEST_KEY"`
+
 // kill ends the daemon as a crash does, stop as systemd does. Both return when
 // the process is gone.
 func (d *daemon) kill() { d.end(syscall.SIGKILL) }
@@ -113,12 +128,12 @@ func (d *daemon) end(sig syscall.Signal) {
 
 // wire is a client that knows nothing but lines.
 type wire struct {
-	t *testing.T
+	t testing.TB
 	net.Conn
 	in *protocol.LineReader
 }
 
-func dialWire(t *testing.T, path string) *wire {
+func dialWire(t testing.TB, path string) *wire {
 	t.Helper()
 	conn, err := net.Dial("unix", path)
 	if err != nil {
@@ -167,7 +182,7 @@ func (w *wire) ask(line string) response {
 }
 
 // into decodes a reply's payload.
-func into[T any](t *testing.T, r response) T {
+func into[T any](t testing.TB, r response) T {
 	t.Helper()
 	var v T
 	if !r.OK {
@@ -214,7 +229,7 @@ func next(events *client.Events) (protocol.Event, error) {
 }
 
 // await reads events until one is what is looked for.
-func await(t *testing.T, events *client.Events, what func(protocol.Event) bool) protocol.Event {
+func await(t testing.TB, events *client.Events, what func(protocol.Event) bool) protocol.Event {
 	t.Helper()
 	for {
 		ev, err := next(events)
@@ -245,7 +260,7 @@ func (d *daemon) write(name, text string, mode os.FileMode) {
 	}
 }
 
-func decode[T any](t *testing.T, text []byte) T {
+func decode[T any](t testing.TB, text []byte) T {
 	t.Helper()
 	var v T
 	if err := json.Unmarshal(text, &v); err != nil {
