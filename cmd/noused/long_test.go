@@ -30,10 +30,6 @@ const longWindow = 32_000
 // summarised as often as it has to be, every request is in order and fits, and
 // the daemon does not grow with what it no longer sends.
 func TestLongSession(t *testing.T) {
-	// To go when automatic compaction is in.
-	if !slices.Contains(fileKeys, "model.context_window") {
-		t.Skip("needs automatic compaction, and its key [model] context_window")
-	}
 	turns := 120
 	if text := os.Getenv("NOUSED_TURNS"); text != "" {
 		n, err := strconv.Atoi(text)

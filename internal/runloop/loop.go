@@ -190,19 +190,17 @@ func (l *loop) batch(in input) (err error) {
 		}
 	}()
 	now := l.env.Now()
-	for range batchSize {
+	for n := 1; ; n++ {
 		l.m.step(now, in)
-		if q, ok := in.(queryIn); ok && q.last || l.m.deleted {
-			break
+		if q, ok := in.(queryIn); ok && q.last || l.m.deleted || n == batchSize {
+			return l.commit()
 		}
 		select {
 		case in = <-l.mailbox:
-			continue
 		default:
+			return l.commit()
 		}
-		break
 	}
-	return l.commit()
 }
 
 // commit journals, announces and replies, in that order. A model may start to
