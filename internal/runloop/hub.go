@@ -87,13 +87,6 @@ type Hub struct {
 	closed  bool                     // no session is opened any more
 }
 
-// repair is the plan for a session whose loop has failed.
-type repair struct {
-	at   time.Time     // when it is opened next
-	wait time.Duration // after the next failure
-	disk bool          // it was the journal, not the daemon
-}
-
 // NewHub returns a hub whose sessions open as they are asked for.
 func NewHub(o Options) *Hub {
 	if o.Audit == nil {
@@ -221,66 +214,6 @@ func (h *Hub) allSettled() bool {
 	return true
 }
 
-// broken plans to open a session again whose loop has failed, as a run may be
-// in its middle.
-func (h *Hub) broken(l *loop) {
-	var wire *protocol.Error
-	disk := errors.As(l.failure, &wire) && wire.Code == protocol.SessionError
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.postpone(l.id, disk)
-}
-
-// postpone sets the time of the next attempt. The hub is locked.
-func (h *Hub) postpone(id string, disk bool) {
-	r := h.repairs[id]
-	if r == nil {
-		r = &repair{wait: mendTime}
-		h.repairs[id] = r
-	}
-	r.at, r.wait, r.disk = h.env.Now().Add(r.wait), min(2*r.wait, maxRepair), disk
-	signal(h.failed)
-}
-
-// mend opens the sessions whose time has come, and forgets those that have been
-// well since.
-func (h *Hub) mend() {
-	now := h.env.Now()
-	h.mu.Lock()
-	var due []string
-	for id, r := range h.repairs {
-		l := h.loops[id]
-		well := l != nil && !l.hasEnded()
-		switch {
-		case now.Before(r.at):
-		case !well:
-			due = append(due, id)
-			h.postpone(id, r.disk)
-		case now.Sub(r.at) > maxRepair:
-			delete(h.repairs, id)
-		}
-	}
-	if len(h.repairs) > 0 {
-		signal(h.failed)
-	}
-	h.mu.Unlock()
-	for _, id := range due {
-		h.resume(id)
-	}
-}
-
-// resume opens a session so that its loop takes its run up.
-func (h *Hub) resume(id string) {
-	_, release, err := h.acquire(id)
-	if err != nil {
-		if !gone(err) {
-			h.env.Fault(id, err)
-		}
-		return
-	}
-	release()
-}
-
 // acquire returns the loop of a session, opening it if need be, and keeps it
 // open until release is called.
 func (h *Hub) acquire(id string) (l *loop, release func(), err error) {
@@ -404,80 +337,6 @@ func (h *Hub) close(l *loop) {
 	close(l.stop)
 	<-l.done
 	delete(h.loops, l.id)
-}
-
-// sent is an input that a loop has. It keeps the loop open until its first
-// reply is taken.
-type sent struct {
-	*call
-	loop    *loop
-	release func()
-	make    func(ticket) input
-	faults  int
-}
-
-// send posts an input made from a new call, in the order of the commands. Every
-// input that was sent must be awaited.
-func (h *Hub) send(ctx context.Context, id string, make func(ticket) input) (*sent, error) {
-	s := &sent{make: make}
-	return s, h.sendAgain(ctx, id, s)
-}
-
-func (h *Hub) sendAgain(ctx context.Context, id string, s *sent) (err error) {
-	for {
-		s.call = newCall()
-		if s.loop, s.release, err = h.acquire(id); err != nil {
-			return err
-		}
-		if err = s.loop.post(ctx, s.make(s.call)); err == nil {
-			return nil
-		}
-		s.release()
-		if err = s.stopped(err); err != nil {
-			return err
-		}
-	}
-}
-
-// stopped is nil where the session may be opened again: its loop was closed, or
-// its journal has failed for the first time.
-func (s *sent) stopped(err error) error {
-	if errors.Is(err, errStopped) && s.loop.failure != nil {
-		if s.faults++; s.faults > 1 {
-			return s.loop.failure
-		}
-	}
-	if errors.Is(err, errStopped) {
-		return nil
-	}
-	return err
-}
-
-// first waits for an input's first reply, and sends it anew where its loop
-// ended without one.
-func (h *Hub) first(ctx context.Context, id string, s *sent) (reply, error) {
-	for {
-		r, err := s.loop.await(ctx, s.reply)
-		s.release()
-		if !errors.Is(err, errStopped) {
-			return r, err
-		}
-		if err := s.stopped(err); err != nil {
-			return reply{}, err
-		}
-		if err := h.sendAgain(ctx, id, s); err != nil {
-			return reply{}, err
-		}
-	}
-}
-
-// ask posts an input and waits for its first reply.
-func (h *Hub) ask(ctx context.Context, id string, make func(ticket) input) (reply, error) {
-	s, err := h.send(ctx, id, make)
-	if err != nil {
-		return reply{}, err
-	}
-	return h.first(ctx, id, s)
 }
 
 func notFound(id string) error {

@@ -272,24 +272,6 @@ func (s *State) adopt(r Record) (Record, bool) {
 	return r, false
 }
 
-func (s *State) add(e *Entry) error {
-	if e.ParentID != "" && s.entries[e.ParentID] == nil {
-		return fmt.Errorf("entry %s hangs below unknown entry %q", e.ID, e.ParentID)
-	}
-	if s.entries[e.ID] != nil {
-		return fmt.Errorf("entry %s is there already", e.ID)
-	}
-	s.entries[e.ID] = e
-	s.order = append(s.order, e)
-	if e.ParentID == s.Leaf && e.Compaction == nil {
-		s.path.add(e)
-	} else {
-		s.path = s.pathTo(e.ID)
-	}
-	s.Leaf = e.ID
-	return nil
-}
-
 // Entry returns the entry with that id, or nil.
 func (s *State) Entry(id string) *Entry { return s.entries[id] }
 
@@ -303,29 +285,6 @@ func (s *State) Key(key string, now time.Time) (Accepted, bool) {
 	return a, ok && now.Sub(a.At) <= keyLifetime
 }
 
-// Path returns the entries from the root to leaf ("" is the session's own), a
-// compaction standing for what it summarises. False: no such entry.
-func (s *State) Path(leaf string) ([]*Entry, bool) {
-	if leaf == "" || leaf == s.Leaf {
-		return s.path.entries[:len(s.path.entries):len(s.path.entries)], true
-	}
-	if s.entries[leaf] == nil {
-		return nil, false
-	}
-	return s.pathTo(leaf).entries, true
-}
-
-// History returns the path to the leaf as a model is to read it: every tool
-// call answered, in order.
-func (s *State) History() []model.Message {
-	h := s.path.history
-	if len(h.open) > 0 { // do not touch the cached messages
-		h.messages = slices.Clone(h.messages)
-		h.answerOpen()
-	}
-	return h.messages[:len(h.messages):len(h.messages)]
-}
-
 // RunOutput is the last assistant text on the tree of a run, for a client that
 // asks for an ended run by its idempotency key.
 func (s *State) RunOutput(runID string) string {
@@ -336,133 +295,6 @@ func (s *State) RunOutput(runID string) string {
 	}
 	return ""
 }
-
-// Chain returns every entry from the root to leaf ("" is the session's own), as
-// they were made, with nothing summarised. False: no such entry.
-func (s *State) Chain(leaf string) ([]*Entry, bool) {
-	if leaf == "" {
-		leaf = s.Leaf
-	}
-	if leaf != "" && s.entries[leaf] == nil {
-		return nil, false
-	}
-	var chain []*Entry
-	for e := s.entries[leaf]; e != nil; e = s.entries[e.ParentID] {
-		chain = append(chain, e)
-	}
-	slices.Reverse(chain)
-	return chain, true
-}
-
-// Cut says where to compact: everything older than about keep tokens, cut at a
-// turn's start. It returns the first entry to keep and the older messages.
-// False: nothing is older than the newest turn.
-func (s *State) Cut(keep int64) (firstKept string, older []model.Message, ok bool) {
-	entries := s.path.entries
-	at, size := -1, int64(0)
-	for i, e := range slices.Backward(entries) {
-		if e.Compaction != nil {
-			break
-		}
-		size += Tokens([]model.Message{e.Message})
-		starts := e.Message.Role == model.User && (i == 0 || entries[i-1].Message.Role != model.User)
-		if starts && (at < 0 || size <= keep) {
-			at = i
-		}
-	}
-	if at < 1 || at == 1 && entries[0].Compaction != nil {
-		return "", nil, false
-	}
-	var before path
-	for _, e := range entries[:at] {
-		before.add(e)
-	}
-	return entries[at].ID, before.messages, true
-}
-
-// After is what Tokens would be after a compaction that keeps what begins with
-// firstKept.
-func (s *State) After(firstKept, summary string) int64 {
-	n := Tokens([]model.Message{{Text: summary}})
-	for _, e := range slices.Backward(s.path.entries) {
-		n += Tokens([]model.Message{e.Message})
-		if e.ID == firstKept {
-			break
-		}
-	}
-	return n
-}
-
-// Fit returns messages in at most about so many tokens: of the longest texts
-// only the beginning and the end stay. What is handed in stays as it is.
-func Fit(messages []model.Message, most int64) []model.Message {
-	if Tokens(messages) <= most {
-		return messages
-	}
-	// the longest texts that may stay whole, by halving
-	short, long := 64, 0
-	for _, m := range messages {
-		long = max(long, len(m.Text))
-		for _, c := range m.ToolCalls {
-			long = max(long, len(c.Arguments))
-		}
-	}
-	for long-short > 64 {
-		half := (short + long) / 2
-		if Tokens(shortened(messages, half)) <= most {
-			short = half
-		} else {
-			long = half
-		}
-	}
-	return shortened(messages, short)
-}
-
-func shortened(messages []model.Message, most int) []model.Message {
-	out := slices.Clone(messages)
-	for i := range out {
-		m := &out[i]
-		if n := len(m.Text); n > most {
-			m.Text = strings.ToValidUTF8(m.Text[:most*2/3], "") + fmt.Sprintf("\n[… %d bytes left out …]\n", n-most) +
-				strings.ToValidUTF8(m.Text[n-most/3:], "")
-		}
-		m.ThinkingBlocks = nil // may not be changed, and a summary can do without
-		m.ToolCalls = slices.Clone(m.ToolCalls)
-		for j, c := range m.ToolCalls {
-			if n := len(c.Arguments); n > most {
-				m.ToolCalls[j].Arguments = fmt.Appendf(nil, `{"left_out":"%d bytes"}`, n)
-			}
-		}
-	}
-	return out
-}
-
-// LastTexts are the last user text and the last assistant text of the path.
-func (s *State) LastTexts() (prompt, output string) {
-	for _, e := range slices.Backward(s.path.entries) {
-		switch e.Message.Role {
-		case model.User:
-			return e.Message.Text, output
-		case model.Assistant:
-			if output == "" {
-				output = e.Message.Text
-			}
-		}
-	}
-	return "", output
-}
-
-// Tokens estimates the size of the context: four bytes a token, or what the
-// provider counted for the latest message that it did count and what came after,
-// whichever is more.
-func (s *State) Tokens() int64 { return max(s.path.estimated, s.path.counted) }
-
-// messageTokens is what a message costs beside its texts, about.
-const messageTokens = 4
-
-// imageTokens is about what an image costs: those that are larger are made
-// smaller by the provider.
-const imageTokens = 1600
 
 // Tokens estimates the size of messages, at four bytes a token. Thinking counts
 // where it goes back to a provider, in blocks.
@@ -480,63 +312,6 @@ func Tokens(messages []model.Message) int64 {
 	return n
 }
 
-// path is a root-to-leaf view of the tree: as entries, and as messages with
-// dangling tool calls answered. It grows in place while the leaf does; views
-// handed out are cut at their length, so growth never shows in them.
-type path struct {
-	entries            []*Entry
-	estimated, counted int64 // tokens
-	history
-}
-
-// history is a conversation in which every tool call is answered, in order.
-type history struct {
-	messages []model.Message
-	open     []model.ToolCall // calls of the last assistant message without a result
-}
-
-// Answered returns the messages as a model can read them: every tool call
-// answered, and no answer without its call.
-func Answered(messages []model.Message) []model.Message {
-	var h history
-	for _, m := range messages {
-		h.append(m)
-	}
-	h.answerOpen()
-	return h.messages
-}
-
-func (s *State) pathTo(leaf string) path {
-	var chain []*Entry
-	var compaction *Compacted
-	for e := s.entries[leaf]; e != nil; e = s.entries[e.ParentID] {
-		if e.Compaction == nil {
-			chain = append(chain, e)
-		} else if compaction == nil {
-			compaction = e.Compaction
-			chain = append(chain, e)
-		}
-		if compaction != nil && e.ID == compaction.FirstKeptEntryID {
-			break
-		}
-	}
-	slices.Reverse(chain)
-	var p path
-	if compaction != nil {
-		i := slices.IndexFunc(chain, func(e *Entry) bool { return e.Compaction != nil })
-		p.add(chain[i])
-		for _, e := range chain[:i] {
-			p.add(e)
-		}
-		p.counted = 0 // for them, with more before them
-		chain = chain[i+1:]
-	}
-	for _, e := range chain {
-		p.add(e)
-	}
-	return p
-}
-
 func (p *path) add(e *Entry) {
 	p.entries = append(p.entries, e)
 	if e.Compaction != nil {
@@ -551,37 +326,6 @@ func (p *path) add(e *Entry) {
 	if e.Usage != nil && e.Usage.InputTokens > 0 {
 		p.counted = e.Usage.InputTokens + e.Usage.OutputTokens
 	}
-}
-
-func (h *history) append(m model.Message) {
-	switch m.Role {
-	case model.Tool:
-		i := slices.IndexFunc(h.open, func(c model.ToolCall) bool { return c.ID == m.ToolCallID })
-		if i < 0 {
-			return // the answer to a call that was taken away
-		}
-		h.open = slices.Delete(slices.Clone(h.open), i, i+1)
-	case model.Assistant:
-		h.answerOpen()
-		if m.Text == "" && len(m.ToolCalls) == 0 {
-			return
-		}
-		h.open = m.ToolCalls
-	default:
-		h.answerOpen()
-	}
-	h.messages = append(h.messages, m)
-}
-
-// answerOpen gives a result to every call that has none: a real provider
-// refuses a history in which one is missing, for ever.
-func (h *history) answerOpen() {
-	for _, c := range h.open {
-		h.messages = append(h.messages, model.Message{
-			Role: model.Tool, ToolCallID: c.ID, ToolName: c.Name, Text: "no result: the call was not completed",
-		})
-	}
-	h.open = nil
 }
 
 // mergePatch returns target with patch merged in (RFC 7396): objects deep,

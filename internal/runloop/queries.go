@@ -1,0 +1,261 @@
+package runloop
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/model"
+	"noused/internal/protocol"
+	"noused/internal/queue"
+	"noused/internal/session"
+)
+
+// stateWait is how long get_state waits for tools that have not yet said what
+// they can do.
+const stateWait = 100 * time.Millisecond
+
+func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol.State, error) {
+	id, err := h.sessionID(p.SessionID)
+	if err != nil {
+		return protocol.State{}, err
+	}
+	var st protocol.State
+	var chosen bool
+	r, err := h.ask(ctx, id, func(t ticket) input {
+		return queryIn{ticket: t, last: true, read: func(m *machine) (any, error) {
+			st, chosen = m.state(), m.s.ToolsChosen
+			return nil, nil
+		}}
+	})
+	if err != nil {
+		return protocol.State{}, err
+	}
+	st.LastSeq = r.seq
+	if !chosen {
+		ctx, cancel := context.WithTimeout(ctx, stateWait)
+		defer cancel()
+		st.ActiveTools = []string{}
+		for _, t := range h.env.Tools.List(ctx) {
+			st.ActiveTools = append(st.ActiveTools, t.Name)
+		}
+	}
+	st.Daemon, st.Workdir = h.env.Daemon, h.env.Workdir
+	if h.env.System != nil {
+		_, st.SystemFiles = h.env.System()
+	}
+	st.Runs = h.runs()
+	return st, nil
+}
+
+func (h *Hub) runs() []protocol.RunInfo {
+	runs := []protocol.RunInfo{}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, l := range h.loops {
+		if info := l.run.Load(); info != nil && !l.hasEnded() {
+			runs = append(runs, *info)
+		}
+	}
+	slices.SortFunc(runs, func(a, b protocol.RunInfo) int { return cmp.Compare(a.SessionID, b.SessionID) })
+	return runs
+}
+
+// state is the session's own part of get_state.
+func (m *machine) state() protocol.State {
+	s := m.s
+	st := protocol.State{
+		RunState: m.runState(), SessionID: s.ID, Title: s.Title, SteeringMode: s.SteeringMode, FollowUpMode: s.FollowUpMode,
+		PendingCounts: m.counts(), ActiveTools: append([]string{}, s.Tools...), SessionState: s.Patched,
+		Queued: protocol.QueuedTexts{Steer: []string{}, FollowUp: []string{}},
+		Assets: []protocol.AssetInfo{}, Usage: protocol.Usage(s.Usage),
+		Model: wireModel(m.model()), Context: protocol.ContextInfo{Tokens: s.Tokens(), Window: m.model().ContextWindow},
+	}
+	if s.Run != nil {
+		st.RunID = s.Run.ID
+	}
+	for _, in := range s.Pending {
+		switch kindOf(in) {
+		case queue.Steer:
+			st.Queued.Steer = append(st.Queued.Steer, in.Text)
+		case queue.FollowUp:
+			st.Queued.FollowUp = append(st.Queued.FollowUp, in.Text)
+		}
+	}
+	for _, a := range s.Assets {
+		st.Assets = append(st.Assets, protocol.AssetInfo{
+			AssetID: a.ID, Kind: a.Kind, MediaType: a.MediaType, Path: a.Path, Tool: a.Tool, Supported: a.Supported, Metadata: rawValue(a.Metadata),
+		})
+	}
+	if m.phase == streaming && m.msg.started {
+		st.Partial = &protocol.Partial{MessageID: m.msg.id, Text: m.msg.text.String()}
+	}
+	return st
+}
+
+func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (out protocol.Messages, err error) {
+	var path []*session.Entry
+	out, err = query(ctx, h, p.SessionID, func(m *machine) (protocol.Messages, error) {
+		var ok bool
+		if path, ok = m.s.Path(p.LeafID); !ok {
+			return protocol.Messages{}, unknownLeaf(m.s.ID, p.LeafID)
+		}
+		out := protocol.Messages{SessionID: m.s.ID, LeafID: p.LeafID}
+		if out.LeafID == "" {
+			out.LeafID = m.s.Leaf
+		}
+		return out, nil
+	})
+	if err != nil {
+		return out, err
+	}
+	dir := h.env.Store.FilesDir(out.SessionID)
+	encode := func(e *session.Entry) ([]byte, error) {
+		return json.Marshal(wireEntry(dir, e), jsontext.AllowInvalidUTF8(true))
+	}
+	out.Messages = make([]jsontext.Value, len(path))
+	for i, e := range path {
+		text, err := e.Encoded(encode)
+		if err != nil {
+			return out, wrap(out.SessionID, err)
+		}
+		out.Messages[i] = text
+	}
+	return out, nil
+}
+
+// wireEntry is an entry as get_messages shows it; dir has the session's images.
+func wireEntry(dir string, e *session.Entry) any {
+	if c := e.Compaction; c != nil {
+		return protocol.CompactionEntry{
+			Type: "compaction", ID: e.ID, ParentID: e.ParentID, Summary: c.Summary, FirstKeptEntryID: c.FirstKeptEntryID, CreatedAt: e.CreatedAt.UTC(),
+		}
+	}
+	msg := e.Message
+	out := protocol.Message{
+		Type: "message", ID: e.ID, ParentID: e.ParentID, Role: string(msg.Role), Text: msg.Text, RunID: e.RunID,
+		TurnKind: e.TurnKind, CreatedAt: e.CreatedAt.UTC(), Attachments: wireAttachments(dir, msg.Attachments),
+	}
+	switch msg.Role {
+	case model.Assistant:
+		out.ToolCalls, out.StopReason, out.Model = wireCalls(msg.ToolCalls), string(e.StopReason), e.Model
+		out.Thinking = msg.Thinking
+		out.Usage = (*protocol.Usage)(e.Usage)
+	case model.Tool:
+		out.ToolCallID, out.ToolName, out.OK, out.Outputs = msg.ToolCallID, msg.ToolName, &msg.OK, e.Outputs
+	}
+	return out
+}
+
+func (h *Hub) getTree(ctx context.Context, p protocol.GetTreeParams) (protocol.Tree, error) {
+	var entries []*session.Entry
+	out, err := query(ctx, h, p.SessionID, func(m *machine) (protocol.Tree, error) {
+		entries = m.s.Entries()
+		return protocol.Tree{SessionID: m.s.ID, LeafID: m.s.Leaf}, nil
+	})
+	if err != nil {
+		return out, err
+	}
+	out.Nodes = make([]protocol.Node, len(entries))
+	for i, e := range entries {
+		out.Nodes[i] = protocol.Node{ID: e.ID, ParentID: e.ParentID, Role: string(e.Message.Role), Snippet: snippet(e.Message)}
+		if e.Compaction != nil {
+			out.Nodes[i].Role, out.Nodes[i].Snippet = "compaction", session.FirstLine(e.Compaction.Summary, snippetSize)
+		}
+	}
+	return out, nil
+}
+
+func (h *Hub) listTools(ctx context.Context, p protocol.ListToolsParams) (protocol.Tools, error) {
+	type choice struct {
+		chosen bool
+		tools  []string
+	}
+	c, err := query(ctx, h, p.SessionID, func(m *machine) (choice, error) { return choice{m.s.ToolsChosen, m.s.Tools}, nil })
+	if err != nil {
+		return protocol.Tools{}, err
+	}
+	out := protocol.Tools{Tools: []protocol.ToolInfo{}}
+	for _, t := range h.env.Tools.List(ctx) {
+		params := rawValue(t.Params)
+		if params == nil {
+			params = jsontext.Value(`{"type":"object"}`)
+		}
+		out.Tools = append(out.Tools, protocol.ToolInfo{
+			Name: t.Name, Description: t.Description, Protocol: t.Protocol, Healthy: t.Healthy, Problem: t.Problem,
+			Active: !c.chosen || slices.Contains(c.tools, t.Name), Params: params,
+		})
+	}
+	return out, nil
+}
+
+func (h *Hub) listSessions(ctx context.Context, p protocol.ListSessionsParams) (protocol.Sessions, error) {
+	limit := 50
+	if p.Limit != nil {
+		limit = *p.Limit
+	}
+	out := protocol.Sessions{Sessions: []protocol.SessionInfo{}}
+	ids, err := h.env.Store.IDs()
+	if err != nil {
+		return out, err
+	}
+	for _, id := range ids {
+		if p.Before != "" && id >= p.Before {
+			continue
+		}
+		if len(out.Sessions) == limit {
+			break
+		}
+		info, err := h.sessionInfo(ctx, id)
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			h.env.Fault(id, err)
+			continue
+		}
+		out.Sessions = append(out.Sessions, info)
+	}
+	return out, nil
+}
+
+// sessionInfo asks an open session's loop; of a closed one it reads the file.
+func (h *Hub) sessionInfo(ctx context.Context, id string) (protocol.SessionInfo, error) {
+	h.mu.Lock()
+	open := h.loops[id] != nil
+	h.mu.Unlock()
+	if open {
+		return query(ctx, h, id, func(m *machine) (protocol.SessionInfo, error) { return info(m.s, m.runState()), nil })
+	}
+	s, err := h.env.Store.Peek(id)
+	if err != nil {
+		return protocol.SessionInfo{}, err
+	}
+	state := "idle"
+	if s.Run != nil {
+		state = "running"
+	}
+	return info(s, state), nil
+}
+
+func info(s *session.State, runState string) protocol.SessionInfo {
+	return protocol.SessionInfo{
+		SessionID: s.ID, Title: s.Title, CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
+		Messages: s.Messages, RunState: runState, ParentID: s.ParentID,
+	}
+}
+
+// snippetSize is the most a tree shows of an entry, in characters.
+const snippetSize = 80
+
+// snippet is what a tree shows of a message.
+func snippet(m model.Message) string {
+	if m.Text != "" || len(m.ToolCalls) == 0 {
+		return session.FirstLine(m.Text, snippetSize)
+	}
+	return "→ " + m.ToolCalls[0].Name
+}

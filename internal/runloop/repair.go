@@ -1,0 +1,75 @@
+package runloop
+
+import (
+	"errors"
+	"time"
+
+	"noused/internal/protocol"
+)
+
+// repair is the plan for a session whose loop has failed.
+type repair struct {
+	at   time.Time     // when it is opened next
+	wait time.Duration // after the next failure
+	disk bool          // it was the journal, not the daemon
+}
+
+// broken plans to open a session again whose loop has failed, as a run may be
+// in its middle.
+func (h *Hub) broken(l *loop) {
+	var wire *protocol.Error
+	disk := errors.As(l.failure, &wire) && wire.Code == protocol.SessionError
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.postpone(l.id, disk)
+}
+
+// postpone sets the time of the next attempt. The hub is locked.
+func (h *Hub) postpone(id string, disk bool) {
+	r := h.repairs[id]
+	if r == nil {
+		r = &repair{wait: mendTime}
+		h.repairs[id] = r
+	}
+	r.at, r.wait, r.disk = h.env.Now().Add(r.wait), min(2*r.wait, maxRepair), disk
+	signal(h.failed)
+}
+
+// mend opens the sessions whose time has come, and forgets those that have been
+// well since.
+func (h *Hub) mend() {
+	now := h.env.Now()
+	h.mu.Lock()
+	var due []string
+	for id, r := range h.repairs {
+		l := h.loops[id]
+		well := l != nil && !l.hasEnded()
+		switch {
+		case now.Before(r.at):
+		case !well:
+			due = append(due, id)
+			h.postpone(id, r.disk)
+		case now.Sub(r.at) > maxRepair:
+			delete(h.repairs, id)
+		}
+	}
+	if len(h.repairs) > 0 {
+		signal(h.failed)
+	}
+	h.mu.Unlock()
+	for _, id := range due {
+		h.resume(id)
+	}
+}
+
+// resume opens a session so that its loop takes its run up.
+func (h *Hub) resume(id string) {
+	_, release, err := h.acquire(id)
+	if err != nil {
+		if !gone(err) {
+			h.env.Fault(id, err)
+		}
+		return
+	}
+	release()
+}

@@ -1,0 +1,169 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+
+	"noused/internal/model"
+)
+
+func (s *State) add(e *Entry) error {
+	if e.ParentID != "" && s.entries[e.ParentID] == nil {
+		return fmt.Errorf("entry %s hangs below unknown entry %q", e.ID, e.ParentID)
+	}
+	if s.entries[e.ID] != nil {
+		return fmt.Errorf("entry %s is there already", e.ID)
+	}
+	s.entries[e.ID] = e
+	s.order = append(s.order, e)
+	if e.ParentID == s.Leaf && e.Compaction == nil {
+		s.path.add(e)
+	} else {
+		s.path = s.pathTo(e.ID)
+	}
+	s.Leaf = e.ID
+	return nil
+}
+
+// Path returns the entries from the root to leaf ("" is the session's own), a
+// compaction standing for what it summarises. False: no such entry.
+func (s *State) Path(leaf string) ([]*Entry, bool) {
+	if leaf == "" || leaf == s.Leaf {
+		return s.path.entries[:len(s.path.entries):len(s.path.entries)], true
+	}
+	if s.entries[leaf] == nil {
+		return nil, false
+	}
+	return s.pathTo(leaf).entries, true
+}
+
+// History returns the path to the leaf as a model is to read it: every tool
+// call answered, in order.
+func (s *State) History() []model.Message {
+	h := s.path.history
+	if len(h.open) > 0 { // do not touch the cached messages
+		h.messages = slices.Clone(h.messages)
+		h.answerOpen()
+	}
+	return h.messages[:len(h.messages):len(h.messages)]
+}
+
+// Chain returns every entry from the root to leaf ("" is the session's own), as
+// they were made, with nothing summarised. False: no such entry.
+func (s *State) Chain(leaf string) ([]*Entry, bool) {
+	if leaf == "" {
+		leaf = s.Leaf
+	}
+	if leaf != "" && s.entries[leaf] == nil {
+		return nil, false
+	}
+	var chain []*Entry
+	for e := s.entries[leaf]; e != nil; e = s.entries[e.ParentID] {
+		chain = append(chain, e)
+	}
+	slices.Reverse(chain)
+	return chain, true
+}
+
+// LastTexts are the last user text and the last assistant text of the path.
+func (s *State) LastTexts() (prompt, output string) {
+	for _, e := range slices.Backward(s.path.entries) {
+		switch e.Message.Role {
+		case model.User:
+			return e.Message.Text, output
+		case model.Assistant:
+			if output == "" {
+				output = e.Message.Text
+			}
+		}
+	}
+	return "", output
+}
+
+// path is a root-to-leaf view of the tree: as entries, and as messages with
+// dangling tool calls answered. It grows in place while the leaf does; views
+// handed out are cut at their length, so growth never shows in them.
+type path struct {
+	entries            []*Entry
+	estimated, counted int64 // tokens
+	history
+}
+
+// history is a conversation in which every tool call is answered, in order.
+type history struct {
+	messages []model.Message
+	open     []model.ToolCall // calls of the last assistant message without a result
+}
+
+// Answered returns the messages as a model can read them: every tool call
+// answered, and no answer without its call.
+func Answered(messages []model.Message) []model.Message {
+	var h history
+	for _, m := range messages {
+		h.append(m)
+	}
+	h.answerOpen()
+	return h.messages
+}
+
+func (s *State) pathTo(leaf string) path {
+	var chain []*Entry
+	var compaction *Compacted
+	for e := s.entries[leaf]; e != nil; e = s.entries[e.ParentID] {
+		if e.Compaction == nil {
+			chain = append(chain, e)
+		} else if compaction == nil {
+			compaction = e.Compaction
+			chain = append(chain, e)
+		}
+		if compaction != nil && e.ID == compaction.FirstKeptEntryID {
+			break
+		}
+	}
+	slices.Reverse(chain)
+	var p path
+	if compaction != nil {
+		i := slices.IndexFunc(chain, func(e *Entry) bool { return e.Compaction != nil })
+		p.add(chain[i])
+		for _, e := range chain[:i] {
+			p.add(e)
+		}
+		p.counted = 0 // for them, with more before them
+		chain = chain[i+1:]
+	}
+	for _, e := range chain {
+		p.add(e)
+	}
+	return p
+}
+
+func (h *history) append(m model.Message) {
+	switch m.Role {
+	case model.Tool:
+		i := slices.IndexFunc(h.open, func(c model.ToolCall) bool { return c.ID == m.ToolCallID })
+		if i < 0 {
+			return // the answer to a call that was taken away
+		}
+		h.open = slices.Delete(slices.Clone(h.open), i, i+1)
+	case model.Assistant:
+		h.answerOpen()
+		if m.Text == "" && len(m.ToolCalls) == 0 {
+			return
+		}
+		h.open = m.ToolCalls
+	default:
+		h.answerOpen()
+	}
+	h.messages = append(h.messages, m)
+}
+
+// answerOpen gives a result to every call that has none: a real provider
+// refuses a history in which one is missing, for ever.
+func (h *history) answerOpen() {
+	for _, c := range h.open {
+		h.messages = append(h.messages, model.Message{
+			Role: model.Tool, ToolCallID: c.ID, ToolName: c.Name, Text: "no result: the call was not completed",
+		})
+	}
+	h.open = nil
+}
