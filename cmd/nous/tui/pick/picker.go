@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
 
 	"noused/cmd/nous/tui/cell"
 )
@@ -528,7 +529,7 @@ func (p *Picker) widthsFor(width int) (title int, columns []int) {
 
 func (p *Picker) row(e entry, selected bool, terms []string, title int, columns []int, width int) string {
 	t := p.look.Theme
-	paint := func(style interface{ Render(...string) string }, text string) string {
+	paint := func(style lipgloss.Style, text string) string {
 		if selected || p.look.Plain || text == "" {
 			return text // the row has one style
 		}
@@ -570,7 +571,7 @@ func (p *Picker) row(e entry, selected bool, terms []string, title int, columns 
 
 // titleCell is the title in exactly width cells, with what the filter found
 // elsewhere after it.
-func (p *Picker) titleCell(e entry, terms []string, width int, paint func(interface{ Render(...string) string }, string) string) string {
+func (p *Picker) titleCell(e entry, terms []string, width int, paint func(lipgloss.Style, string) string) string {
 	t := p.look.Theme
 	title := cell.Truncate(e.Title, width)
 	var why string
@@ -591,14 +592,15 @@ func (p *Picker) titleCell(e entry, terms []string, width int, paint func(interf
 	room := max(width-cell.Width(title)-len(gap), 0)
 	on := marks(terms, fold(title))
 	var b strings.Builder
-	i := 0
-	for _, r := range title {
-		if on[i] {
-			b.WriteString(paint(t.Match, string(r)))
-		} else {
-			b.WriteRune(r)
+	characters := []rune(title)
+	for from, to := 0, 0; from < len(characters); from = to {
+		for to = from + 1; to < len(characters) && on[to] == on[from]; to++ {
 		}
-		i++
+		part := string(characters[from:to])
+		if on[from] {
+			part = paint(t.Match, part)
+		}
+		b.WriteString(part)
 	}
 	return cell.Fit(b.String()+gap+paint(t.Dim, cell.Truncate(why, room)), width)
 }
