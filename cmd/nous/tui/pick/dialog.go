@@ -26,9 +26,9 @@ func (c *Confirm) SetLook(l Look) { c.look = l }
 // Update takes a key. Choose means yes, Leave no.
 func (c *Confirm) Update(msg tea.Msg) (Choice, bool) {
 	switch keyOf(msg) {
-	case "y", "shift+y":
+	case "y", "Y":
 		return Choice{Action: Choose}, true
-	case "n", "shift+n", "esc", "q", "ctrl+c", "ctrl+g":
+	case "n", "N", "esc", "q", "ctrl+c", "ctrl+g":
 		return leave, true
 	case "enter":
 		if c.yes {

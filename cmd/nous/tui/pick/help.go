@@ -65,7 +65,7 @@ func (h *Help) Update(msg tea.Msg) (Choice, bool) {
 		h.offset += page
 	case "home", "g", "ctrl+home":
 		h.offset = 0
-	case "end", "G", "shift+g", "ctrl+end":
+	case "end", "G", "ctrl+end":
 		h.offset = h.total
 	}
 	h.clamp()

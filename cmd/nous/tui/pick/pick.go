@@ -15,6 +15,7 @@ package pick
 
 import (
 	"strings"
+	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -174,10 +175,12 @@ func (s *list) window(n, height int) (from, to int) {
 	return s.offset, min(s.offset+height, n)
 }
 
-// keyOf is the name of a key, "" if msg is none.
+// keyOf is the name of a key, or the character it types; "" if msg is none, or
+// types several at once, as an input method does.
 func keyOf(msg tea.Msg) string {
-	if k, ok := msg.(tea.KeyPressMsg); ok {
-		return k.Keystroke()
+	k, ok := msg.(tea.KeyPressMsg)
+	if !ok || utf8.RuneCountInString(k.Text) > 1 {
+		return ""
 	}
-	return ""
+	return k.String()
 }

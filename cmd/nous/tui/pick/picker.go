@@ -87,7 +87,7 @@ func Previews() Option { return func(p *Picker) { p.preview = true } }
 
 // New makes a picker.
 func New(title string, items []Item, opts ...Option) *Picker {
-	p := &Picker{title: title, checked: map[string]bool{}, previews: map[string][]string{}}
+	p := &Picker{title: cell.Line(title, maxTitle), checked: map[string]bool{}, previews: map[string][]string{}}
 	for _, o := range opts {
 		o(p)
 	}
@@ -266,7 +266,7 @@ func (p *Picker) answer(key string) Choice {
 	switch key {
 	case "":
 		return Choice{} // a paste is no answer
-	case "y", "shift+y":
+	case "y", "Y":
 		p.deleting = false
 		return Choice{Action: Delete, IDs: []string{p.selected()}}
 	}

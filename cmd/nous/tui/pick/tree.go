@@ -47,7 +47,7 @@ type Tree struct {
 
 // NewTree makes the overlay of the answer of get_tree, the cursor on the leaf.
 func NewTree(title string, tree protocol.Tree, l Look) *Tree {
-	t := &Tree{look: l, title: title}
+	t := &Tree{look: l, title: cell.Line(title, maxTitle)}
 	t.list.rows = 10
 	t.SetTree(tree)
 	t.moveTo(slices.IndexFunc(t.nodes, func(n node) bool { return n.leaf }))
@@ -213,7 +213,7 @@ func (t *Tree) Update(msg tea.Msg) (Choice, bool) {
 		t.list.key("down", len(t.rows))
 	case "g", "home":
 		t.list.key("ctrl+home", len(t.rows))
-	case "G", "shift+g", "end":
+	case "G", "end":
 		t.list.key("ctrl+end", len(t.rows))
 	}
 	return Choice{}, false
@@ -329,11 +329,11 @@ func (t *Tree) row(r branchRow, selected bool, shift, width int) string {
 		return t.look.row(t.plainRow(r), selected, width)
 	}
 	lines := ""
-	if shown := r.depth - shift; shown > 0 {
+	if shown := min(r.depth-shift, width/levelWidth); shown > 0 {
 		// Wherever a side branch is drawn, those around it still go on below.
-		lines = strings.Repeat("│ ", min(shown, width/levelWidth)-1) + "│ "
+		lines = strings.Repeat("│ ", shown-1) + "│ "
 		if r.head {
-			lines = strings.TrimSuffix(lines, "│ ") + "├─"
+			lines = strings.Repeat("│ ", shown-1) + "├─"
 		}
 	}
 	if shift > 0 {
