@@ -47,7 +47,7 @@ func TestKeysReachTheProgramAndTheSizeToo(t *testing.T) {
 }
 
 func TestQuestionsToTheTerminalAreAnswered(t *testing.T) {
-	term := sh(t, `stty raw -echo; printf '\033]11;?\033\\\033[c'; dd bs=1 count=33 2>/dev/null | tr '\033' '^'; stty sane`)
+	term := sh(t, `stty raw -echo; printf '\033]11;?\033\\\033[c'; dd bs=1 count=34 2>/dev/null | tr '\033' '^'; stty sane`)
 	term.Wait(`^]11;rgb:0000/0000/0000^\^[?62;22c`)
 }
 
