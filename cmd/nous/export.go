@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -39,7 +40,7 @@ func (a *app) exportCommand() *cobra.Command {
 			if len(args) > 0 {
 				a.session = args[0]
 			}
-			doc, err := a.document(cmd)
+			doc, err := a.document(cmd.Context(), a.session)
 			if err != nil {
 				return err
 			}
@@ -64,18 +65,18 @@ type document struct {
 	Messages  []jsontext.Value     `json:"messages"`
 }
 
-func (a *app) document(cmd *cobra.Command) (*document, error) {
-	c, err := client.Dial(cmd.Context(), a.socket)
+func (a *app) document(ctx context.Context, session string) (*document, error) {
+	c, err := client.Dial(ctx, a.socket)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	messages, err := client.Call(cmd.Context(), c, protocol.GetMessages, protocol.GetMessagesParams{Scope: a.scope()})
+	messages, err := client.Call(ctx, c, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: session}})
 	if err != nil {
 		return nil, err
 	}
 	scope := protocol.Scope{SessionID: messages.SessionID}
-	state, err := client.Call(cmd.Context(), c, protocol.GetState, protocol.GetStateParams{Scope: scope})
+	state, err := client.Call(ctx, c, protocol.GetState, protocol.GetStateParams{Scope: scope})
 	if err != nil {
 		return nil, err
 	}
