@@ -30,6 +30,7 @@ type conn struct {
 	old      bool // a daemon without epochs, numbers and subscribe
 	epoch    string
 	start    uint64 // events are told from here on, where they are not resumed
+	sure     bool   // of an old daemon: no event can be missed any more
 	in       chan incoming
 
 	told  []byte          // the state told last, to see what changed
@@ -244,6 +245,13 @@ func (c *conn) look() error {
 	}
 	if c.old && state.SessionID != c.l.session {
 		return nil // another client's
+	}
+	if c.old && !c.sure && state.RunState == "idle" {
+		// It may not have had the event connection yet when the first snapshot was
+		// taken. By now it has. While a run goes on, a snapshot would lose what the
+		// model is saying.
+		c.sure = true
+		return c.show(c.l.session)
 	}
 	if !bytes.Equal(c.told, comparable(state)) {
 		c.after = &state
