@@ -120,18 +120,20 @@ type Model struct {
 func Models(list []Model) []Item {
 	items := make([]Item, len(list))
 	for i, m := range list {
-		item := Item{ID: m.Model, Title: m.Model, Detail: m.Source + "\t" + m.BaseURL}
+		item := Item{ID: m.Model, Title: m.Model}
+		about := m.BaseURL
 		if item.Title == "" {
 			item.Title = m.Provider
 		}
 		switch {
 		case m.Problem != "":
-			item.Mark, item.Bad, item.Detail = "problem", true, m.Problem
+			item.Mark, item.Bad, about = "problem", true, m.Problem
 		case m.Reachable != nil && !*m.Reachable:
 			item.Mark, item.Bad = "no answer", true
 		case m.Default:
 			item.Mark = "default"
 		}
+		item.Detail = m.Source + "\t" + about
 		items[i] = item
 	}
 	return items

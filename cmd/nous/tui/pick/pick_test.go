@@ -36,7 +36,7 @@ type overlay interface {
 var special = map[string]rune{
 	"up": tea.KeyUp, "down": tea.KeyDown, "left": tea.KeyLeft, "right": tea.KeyRight,
 	"pgup": tea.KeyPgUp, "pgdown": tea.KeyPgDown, "home": tea.KeyHome, "end": tea.KeyEnd,
-	"enter": tea.KeyEnter, "esc": tea.KeyEscape, "tab": tea.KeyTab, "backspace": tea.KeyBackspace, "delete": tea.KeyDelete,
+	"enter": tea.KeyEnter, "esc": tea.KeyEscape, "tab": tea.KeyTab, "backspace": tea.KeyBackspace, "delete": tea.KeyDelete, "space": tea.KeySpace,
 }
 
 // press is the message of a key as the terminal sends it.
@@ -52,6 +52,9 @@ func press(name string) tea.KeyPressMsg {
 	}
 	if code, ok := special[name]; ok {
 		k.Code = code
+		if code == tea.KeySpace {
+			k.Text = " "
+		}
 		return k
 	}
 	k.Code = []rune(name)[0]

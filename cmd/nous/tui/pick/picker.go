@@ -383,22 +383,20 @@ func (p *Picker) previewLines(room pane) []string {
 }
 
 func (p *Picker) count() string {
-	var parts []string
-	if p.several {
+	shown, all := len(p.shown), len(p.entries)
+	switch {
+	case p.several:
 		on := 0
 		for _, e := range p.entries {
 			if p.checked[e.ID] {
 				on++
 			}
 		}
-		parts = append(parts, fmt.Sprintf("%d on", on))
+		return fmt.Sprintf("%d of %d on", on, all)
+	case shown != all:
+		return fmt.Sprintf("%d of %d", shown, all)
 	}
-	if len(p.shown) != len(p.entries) {
-		parts = append(parts, fmt.Sprintf("%d of %d", len(p.shown), len(p.entries)))
-	} else {
-		parts = append(parts, strconv.Itoa(len(p.entries)))
-	}
-	return strings.Join(parts, ", ")
+	return strconv.Itoa(all)
 }
 
 // column is the filter, the list and the hints.
@@ -550,7 +548,12 @@ func (p *Picker) row(e entry, selected bool, terms []string, title int, columns 
 		}
 		b.WriteString(paint(t.Accent, star))
 	}
-	b.WriteString(p.titleCell(e, terms, title, paint))
+	why := e.why(terms)
+	if why != "" {
+		// What was found matters more than the columns.
+		title, columns = width-2-p.lead(), nil
+	}
+	b.WriteString(p.titleCell(e.Title, why, terms, title, paint))
 	for i, w := range columns {
 		var text string
 		if i < len(e.columns) {
@@ -569,20 +572,27 @@ func (p *Picker) row(e entry, selected bool, terms []string, title int, columns 
 	return p.look.row(b.String(), selected, width)
 }
 
-// titleCell is the title in exactly width cells, with what the filter found
-// elsewhere after it.
-func (p *Picker) titleCell(e entry, terms []string, width int, paint func(lipgloss.Style, string) string) string {
-	t := p.look.Theme
-	title := cell.Truncate(e.Title, width)
-	var why string
+// why is what the filter found in Search and nowhere that is seen anyway.
+func (e entry) why(terms []string) string {
+	if e.Search == "" {
+		return ""
+	}
 	for _, term := range terms {
-		if at, _ := within(e.title, term); at >= 0 || e.Search == "" {
+		if strings.Contains(e.title, term) || strings.Contains(fold(strings.Join(e.columns, "\n")), term) {
 			continue
 		}
-		if why = excerpt(e.Search, term); why != "" {
-			break
+		if found := excerpt(e.Search, term); found != "" {
+			return found
 		}
 	}
+	return ""
+}
+
+// titleCell is the title in exactly width cells, with what the filter found
+// elsewhere after it.
+func (p *Picker) titleCell(title, why string, terms []string, width int, paint func(lipgloss.Style, string) string) string {
+	t := p.look.Theme
+	title = cell.Truncate(title, width)
 	gap := ""
 	if why != "" {
 		// The title may not take the room of what was found.

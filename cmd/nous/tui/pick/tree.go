@@ -93,7 +93,10 @@ func (t *Tree) layout() {
 	terms := strings.Fields(fold(t.filter.text))
 	seen := func(n node) bool {
 		if len(terms) > 0 {
-			return score(terms, n.folded, n.role) > 0
+			// Not score: in long texts any few characters are found apart.
+			return !slices.ContainsFunc(terms, func(term string) bool {
+				return !strings.Contains(n.folded, term) && n.role != term
+			})
 		}
 		return n.role != "tool" || t.tools || n.leaf
 	}
@@ -347,8 +350,11 @@ func (t *Tree) row(r branchRow, selected bool, shift, width int) string {
 	if n.leaf {
 		after = " ← leaf"
 	}
-	room := max(width-2-cell.Width(lines)-2-cell.Width(after), 0)
-	text = cell.Truncate(text, room)
+	room := max(width-2-cell.Width(lines)-2, 0)
+	if room < 20 {
+		after = strings.TrimSuffix(after, " leaf")
+	}
+	text = cell.Truncate(text, max(room-cell.Width(after), 0))
 	if selected {
 		return t.look.row(lines+bullet+text+after, true, width)
 	}
@@ -368,8 +374,16 @@ func (t *Tree) plainRow(r branchRow) string {
 	case n.path:
 		b.WriteString("on the path, ")
 	}
-	b.WriteString(n.role + ": " + n.text)
+	b.WriteString(n.kind() + ": " + n.text)
 	return b.String()
+}
+
+// kind is what a node is, in a word.
+func (n node) kind() string {
+	if n.role == "compaction" {
+		return "summary"
+	}
+	return n.role
 }
 
 // roleText is a node's text, with what it is unless that is seen from its looks.
@@ -379,10 +393,8 @@ func roleText(n node) string {
 		return "› " + n.text
 	case "assistant":
 		return n.text
-	case "compaction":
-		return "summary: " + n.text
 	}
-	return n.role + ": " + n.text
+	return n.kind() + ": " + n.text
 }
 
 func (t *Tree) roleStyle(n node) lipgloss.Style {
