@@ -84,7 +84,7 @@ func (c *conn) open() error {
 	state, err := call(ctx, commands, protocol.GetState, protocol.GetStateParams{})
 	if err == nil {
 		c.old = state.Daemon.Epoch == ""
-		c.events, err = c.listen(ctx)
+		c.events, err = c.listen(ctx, len(state.Runs) > 0)
 	}
 	if err != nil {
 		commands.Close()
@@ -96,13 +96,17 @@ func (c *conn) open() error {
 
 // listen takes every session's events: those of the daemon as a whole come with
 // no session's, and the session that is followed may change without a hole.
-func (c *conn) listen(ctx context.Context) (*client.Events, error) {
+// While something runs it takes the old ones, too, for what they say of it.
+func (c *conn) listen(ctx context.Context, busy bool) (*client.Events, error) {
 	if c.old {
 		return client.Live(ctx, c.l.socket)
 	}
 	var p protocol.SubscribeParams
-	if c.l.synced && c.l.epoch != "" {
+	switch {
+	case c.l.synced && c.l.epoch != "":
 		p.Epoch, p.After = c.l.epoch, &c.l.last
+	case busy:
+		p.After = new(uint64)
 	}
 	return client.Subscribe(ctx, c.l.socket, p)
 }
@@ -148,6 +152,7 @@ func (c *conn) begin() error {
 	resumed := c.l.synced && !c.old && !c.events.Gap() && c.epoch == c.l.epoch
 	if !resumed {
 		c.l.last = c.start
+		clear(c.l.doing)
 	}
 	if id, ok := c.l.takeWant(); ok {
 		return c.show(id)
@@ -204,11 +209,13 @@ func (c *conn) take(next incoming) error {
 	case next.err != nil:
 		return next.err
 	case c.dropped(next):
+		clear(c.l.doing)
 		return errDropped
 	case !c.old && next.Seq <= c.l.last:
 		return nil // the snapshot has it
 	}
 	c.l.last = max(c.l.last, next.Seq)
+	c.l.doing.see(next)
 	if c.ours(next) && !c.l.out.event(next.Event, next.size) {
 		c.l.synced = false
 	}
@@ -371,6 +378,9 @@ func (c *conn) finish(s Snapshot, behind []incoming) {
 	l.session, l.epoch, l.known, l.synced = s.State.SessionID, c.epoch, true, true
 	c.told = comparable(s.State)
 	l.out.snapshot(s)
+	if behind == nil {
+		behind = l.doing.of(l.session)
+	}
 	for _, next := range behind {
 		if c.ours(next) && !l.out.event(next.Event, next.size) {
 			l.synced = false
@@ -393,7 +403,9 @@ func (c *conn) readTo(to, from uint64, id string) (between []incoming, moved boo
 			c.l.last = max(c.l.last, next.Seq)
 			if c.dropped(next) {
 				holes = true
+				clear(c.l.doing)
 			}
+			c.l.doing.see(next)
 			if next.Seq <= from || next.Event.Event == nil {
 				break
 			}

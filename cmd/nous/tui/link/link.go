@@ -48,7 +48,9 @@ type Snapshot struct {
 
 // Events happened since the last Snapshot or Events: those of the followed
 // session and those of the daemon as a whole, in order, none twice, none
-// missing. Dropped: there were more than the reader took; List is empty and a
+// missing. The first ones behind a Snapshot may be older than it: they say what
+// stands in neither its Messages nor its State, the thinking of the message that
+// is being said and the output of the tool call that runs. Dropped: there were more than the reader took; List is empty and a
 // Snapshot follows.
 type Events struct {
 	List    []Event
@@ -113,6 +115,7 @@ type Link struct {
 	last    uint64 // the newest event that was told, or is in the Snapshot
 	synced  bool   // what was told is whole up to last
 	known   bool   // there was a Snapshot
+	doing   doing
 	since   time.Time
 }
 
@@ -122,7 +125,7 @@ func Open(socket string) *Link {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Link{
 		socket: socket, ctx: ctx, cancel: cancel,
-		out: newOutbox(), asked: make(chan struct{}, 1), since: time.Now(),
+		out: newOutbox(), asked: make(chan struct{}, 1), doing: doing{}, since: time.Now(),
 	}
 	l.wg.Go(l.run)
 	l.wg.Go(func() { l.out.deliver(ctx) })

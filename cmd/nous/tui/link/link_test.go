@@ -64,6 +64,7 @@ type screen struct {
 	said    []said
 	ends    map[string]bool // runs
 	seq     uint64
+	output  string // of tools, since the last snapshot
 }
 
 type said struct{ id, role, text string }
@@ -85,7 +86,7 @@ func (s *screen) until(what string, wanted func() bool) {
 		case u := <-s.l.Updates():
 			s.take(u)
 		case <-timeout.C:
-			s.t.Fatalf("after %s no %s: %+v", patience, what, s.said)
+			s.t.Fatalf("after %s no %s: %.2000s", patience, what, fmt.Sprint(s.said))
 		}
 	}
 }
@@ -103,8 +104,8 @@ func (s *screen) take(u link.Update) {
 		s.state = u.State
 	case link.Snapshot:
 		s.snaps++
-		s.last, s.state, s.seq = u, u.State, u.State.LastSeq
-		s.said = nil
+		s.last, s.state, s.seq = u, u.State, 0
+		s.said, s.output = nil, ""
 		for _, raw := range u.Messages {
 			var m protocol.Message
 			if err := json.Unmarshal(raw, &m); err != nil {
@@ -123,7 +124,7 @@ func (s *screen) take(u link.Update) {
 			if ev.Seq > 0 && ev.Seq <= s.seq {
 				s.t.Errorf("event %d comes after %d", ev.Seq, s.seq)
 			}
-			s.seq = max(s.seq, ev.Seq)
+			s.seq = ev.Seq
 			s.event(ev)
 		}
 	}
@@ -147,6 +148,8 @@ func (s *screen) event(ev link.Event) {
 		if m := s.find(ev.MessageID); m == nil || m.text != ev.Text {
 			s.t.Errorf("got %+v, ends as %q", m, ev.Text)
 		}
+	case protocol.ToolUpdate:
+		s.output += ev.Delta
 	case protocol.AgentEnd:
 		s.ends[ev.RunID] = true
 	}
@@ -253,6 +256,47 @@ func TestComingInTheMiddleOfAnAnswer(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+func TestComingWhileAToolRuns(t *testing.T) {
+	t.Parallel()
+	d := tuitest.NewDaemon(t, noused, "")
+	d.Tool("hold", `read -r request
+echo '{"version":"0","type":"log","level":"info","message":"so far"}'
+read -r line < go
+echo '{"version":"0","type":"log","level":"info","message":"and on"}'
+echo '{"version":"0","type":"done","ok":true,"summary":"held"}'
+`)
+	d.Fifo("go")
+	d.Start()
+	s := open(t, d.Socket)
+	s.begin()
+	first := s.state.SessionID
+	run := s.prompt("!hold.run")
+	soFar := func(s *screen) func() bool {
+		return func() bool { return strings.Contains(s.output, "so far") }
+	}
+	s.until("the tool's output", soFar(s))
+	late := open(t, d.Socket)
+	late.until("what the tool said before", soFar(late))
+
+	// The same for one that turns away and comes back.
+	other, err := link.Do(t.Context(), s.l, protocol.NewSession, protocol.NewSessionParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.l.Follow(other.SessionID)
+	s.until("the other session", func() bool { return s.state.SessionID == other.SessionID })
+	s.l.Follow(first)
+	s.until("the tool's output again", soFar(s))
+
+	d.Write("go", "\n")
+	for _, s := range []*screen{s, late} {
+		s.ended(run)
+		if got := strings.Count(s.output, "so far"); got != 1 || !strings.Contains(s.output, "and on") {
+			t.Errorf("got output %q", s.output)
+		}
+	}
 }
 
 func TestAnotherSession(t *testing.T) {
@@ -443,9 +487,11 @@ func TestSlowReaderIsMadeGood(t *testing.T) {
 	other.begin()
 	// More events than the link keeps, and nobody takes them.
 	run := other.prompt(strings.Repeat("w ", 3*4096))
-	other.ended(run)
+	other.until("end of the run", func() bool { // it may have been too slow as well
+		return other.ends[run] || other.snaps > 1 && other.state.RunState == "idle"
+	})
 	s.until("word of the loss", func() bool { return s.dropped > 0 })
-	s.until("the whole again", func() bool { return s.snaps == 2 })
+	s.until("the whole again", func() bool { return s.snaps > 1 && s.state.RunState == "idle" })
 	s.same()
 	s.ended(s.prompt("and on"))
 	s.same()

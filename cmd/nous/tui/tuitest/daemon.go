@@ -65,6 +65,36 @@ func NewDaemon(t testing.TB, program, config string, args ...string) *Daemon {
 	return d
 }
 
+// Tool makes a tool with the one operation run, without parameters, out of a
+// shell script. It works in the daemon's folder and speaks the protocol
+// narratoria on its standard streams.
+func (d *Daemon) Tool(name, script string) {
+	d.t.Helper()
+	d.Write("tools/"+name+".json", `{"name":"`+name+`","kind":"tool","protocol":"narratoria","version":"1","capabilities":["run"],
+"transport":{"type":"stdio","command":["./`+name+`.sh"]},"operations":{"run":{"description":"`+name+`","params":{"type":"object"}}}}`)
+	d.Write("tools/"+name+".sh", "#!/bin/sh\n"+script)
+	if err := os.Chmod(filepath.Join(d.Dir, "tools", name+".sh"), 0o700); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// Write writes a file of the daemon's folder, or into a Fifo there.
+func (d *Daemon) Write(name, text string) {
+	d.t.Helper()
+	if err := os.WriteFile(filepath.Join(d.Dir, name), []byte(text), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// Fifo makes a pipe with a name in the daemon's folder. A Write to it waits for
+// its reader.
+func (d *Daemon) Fifo(name string) {
+	d.t.Helper()
+	if err := syscall.Mkfifo(filepath.Join(d.Dir, name), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
 // Env is the environment that keeps a program to the daemon's folder.
 func (d *Daemon) Env(more ...string) []string {
 	var env []string
