@@ -100,13 +100,46 @@ func Line(text string, limit int) string {
 }
 
 // Width is how many cells text takes, which may be styled and must be one line.
-func Width(text string) int { return ansi.StringWidth(text) }
+func Width(text string) int {
+	if w, ok := simpleWidth(text); ok {
+		return w
+	}
+	return ansi.StringWidth(text)
+}
+
+// simpleWidth is the width of printable ASCII, "…", lines of frames and styles,
+// which is nearly everything and needs no look at its grapheme clusters.
+func simpleWidth(text string) (width int, ok bool) {
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case ' ' <= c && c <= '~':
+			width++
+		case strings.HasPrefix(text[i:], "…"), strings.HasPrefix(text[i:], "\xe2\x94") && i+2 < len(text): // U+2500 to U+253F
+			i += len("…") - 1
+			width++
+		case strings.HasPrefix(text[i:], "\x1b["):
+			end := strings.IndexByte(text[i:], 'm')
+			if end < 0 || strings.Trim(text[i+2:i+end], "0123456789;:") != "" {
+				return 0, false
+			}
+			i += end
+		default:
+			return 0, false
+		}
+	}
+	return width, true
+}
 
 // Truncate is text in at most width cells, its end replaced by "…" if it does
 // not fit. It may be styled.
 func Truncate(text string, width int) string {
-	if width <= 0 {
+	switch {
+	case width <= 0:
 		return ""
+	case Width(text) <= width:
+		return text
+	case isPlain(text):
+		return text[:width-1] + "…"
 	}
 	return ansi.Truncate(text, width, "…")
 }
@@ -131,8 +164,12 @@ func TruncateLeft(text string, width int) string {
 
 // Fit is text in exactly width cells: truncated, or followed by spaces.
 func Fit(text string, width int) string {
-	text = Truncate(text, width)
-	return text + strings.Repeat(" ", max(width-Width(text), 0))
+	w := Width(text)
+	if w > width {
+		text = Truncate(text, width)
+		w = Width(text)
+	}
+	return text + strings.Repeat(" ", max(width-w, 0))
 }
 
 // Block is lines as exactly height lines of exactly width cells, joined by line

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/charmbracelet/x/ansi"
 	"pgregory.net/rapid"
 )
 
@@ -97,8 +98,23 @@ func TestTruncate(t *testing.T) {
 
 // words are texts as they come: narrow, wide, joined, combined, styled.
 func words() *rapid.Generator[string] {
-	word := rapid.SampledFrom([]string{"a", "word", "日本語", "é", "👩‍👩‍👧", " ", "  ", "-", "longer-than-the-line", "\x1b[31mred\x1b[0m", "🇩🇪", "❤️"})
+	word := rapid.SampledFrom([]string{"a", "word", "日本語", "é", "👩‍👩‍👧", " ", "  ", "-", "longer-than-the-line", "\x1b[31mred\x1b[0m", "🇩🇪", "❤️", "─", "│", "\u0301", "\x1b[1;38;2;1;2;3m", "\x1b[m", "…"})
 	return rapid.Map(rapid.SliceOfN(word, 0, 12), func(w []string) string { return strings.Join(w, "") })
+}
+
+// The short way to a width must come to the same as the long one.
+func TestWidth(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := words().Draw(t, "text") + rapid.SampledFrom([]string{"", "\x1b[", "\x1b[2", "\x1b[?m", "\xe2\x94"}).Draw(t, "end")
+		if got, want := Width(text), ansi.StringWidth(text); got != want {
+			t.Fatalf("%q: got %d, want %d", text, got, want)
+		}
+	})
+	for r := rune(0x24ff); r <= 0x2541; r++ {
+		if got, want := Width(string(r)), ansi.StringWidth(string(r)); got != want {
+			t.Errorf("%U: got %d, want %d", r, got, want)
+		}
+	}
 }
 
 func TestWidthsHold(t *testing.T) {
