@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"strings"
 	"sync"
@@ -382,95 +380,19 @@ func TestKilledDaemonComesBack(t *testing.T) {
 	s.same()
 }
 
-// A proxy stands before a daemon; its connections can be cut.
-type proxy struct {
-	socket string
-	wg     sync.WaitGroup
-
-	mu     sync.Mutex
-	conns  []net.Conn
-	blocks bool
-}
-
-func newProxy(t *testing.T, behind string) *proxy {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "proxy")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{socket: dir + "/s"}
-	var listeners []net.Listener
-	for _, suffix := range []string{"", ".events"} {
-		l, err := net.Listen("unix", p.socket+suffix)
-		if err != nil {
-			t.Fatal(err)
-		}
-		listeners = append(listeners, l)
-		p.wg.Go(func() {
-			for {
-				conn, err := l.Accept()
-				if err != nil {
-					return
-				}
-				p.join(conn, behind+suffix)
-			}
-		})
-	}
-	t.Cleanup(func() {
-		for _, l := range listeners {
-			l.Close()
-		}
-		p.cut(true)
-		p.wg.Wait()
-		os.RemoveAll(dir)
-	})
-	return p
-}
-
-func (p *proxy) join(front net.Conn, behind string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	back, err := net.Dial("unix", behind)
-	if err != nil || p.blocks {
-		front.Close()
-		if err == nil {
-			back.Close()
-		}
-		return
-	}
-	p.conns = append(p.conns, front, back)
-	for _, way := range [][2]net.Conn{{front, back}, {back, front}} {
-		p.wg.Go(func() {
-			_, _ = io.Copy(way[0], way[1])
-			way[0].Close()
-			way[1].Close()
-		})
-	}
-}
-
-// cut ends all connections; while it blocks, new ones end at once.
-func (p *proxy) cut(block bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.conns {
-		c.Close()
-	}
-	p.conns, p.blocks = nil, block
-}
-
 func TestCutConnectionGoesOnWhereItEnded(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
-	p := newProxy(t, d.Socket)
-	s, direct := open(t, p.socket), open(t, d.Socket)
+	p := tuitest.NewProxy(t, d.Socket)
+	s, direct := open(t, p.Socket), open(t, d.Socket)
 	s.begin()
 	direct.begin()
 	s.ended(s.prompt("before"))
-	p.cut(true)
+	p.Cut(true)
 	s.until("the loss", func() bool { return !s.online })
 	run := prompt(t, direct.l, s.state.SessionID, "meanwhile")
 	direct.ended(run)
-	p.cut(false)
+	p.Cut(false)
 	s.ended(run)
 	s.until("the state", func() bool { return s.changed > 0 })
 	s.same()
