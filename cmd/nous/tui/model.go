@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -59,6 +60,7 @@ type model struct {
 	offer   offer
 	notices []string // to be shown once the next Snapshot is
 
+	waiting []string // sent to the run of an older core, which hands nothing back
 	unsent  []unsent // being sent, the first one just now
 	retry   unsent   // what was sent last and failed
 	working []string // other commands that the daemon has not answered
@@ -259,7 +261,7 @@ func (m *model) restore(s link.Snapshot) {
 		m.talk.Notice("error", err.Error())
 	}
 	if first || other {
-		m.tools, m.ours = nil, nil
+		m.tools, m.ours, m.waiting = nil, nil, nil
 	}
 	m.setState(s.State)
 	m.since = beganAt(s.Messages, s.State.RunID)
@@ -320,6 +322,10 @@ func (m *model) event(ev link.Event) {
 	case protocol.AgentEnd:
 		m.state.RunState, m.state.RunID, m.since, m.tools = "idle", "", time.Time{}, nil
 		m.returned(e.Discarded)
+		if e.StopReason == "aborted" {
+			m.input.before(m.waiting...)
+		}
+		m.waiting = nil
 	case protocol.ToolStart:
 		m.tools = append(m.tools, tool{e.ToolCallID, e.ToolName})
 		return
@@ -333,7 +339,10 @@ func (m *model) event(ev link.Event) {
 		if e.Code == "abort_requested" {
 			m.state.RunState = "aborting"
 		}
-	case protocol.MessageStart, protocol.MessageUpdate, protocol.ToolUpdate:
+	case protocol.MessageStart:
+		m.waiting = slices.DeleteFunc(m.waiting, func(text string) bool { return e.Role == "user" && strings.Contains(e.Text, text) })
+		return
+	case protocol.MessageUpdate, protocol.ToolUpdate:
 		return
 	}
 	m.refresh()
@@ -492,6 +501,9 @@ func (m *model) answer(o outcome) tea.Cmd {
 	was := m.unsent[0]
 	m.unsent = m.unsent[1:]
 	m.retry = unsent{}
+	if o.err == nil && was.text != "" && len(m.missing) > 0 && m.running() {
+		m.waiting = append(m.waiting, was.text)
+	}
 	if o.err != nil && was.text != "" {
 		m.retry = was
 		texts := []string{o.text}

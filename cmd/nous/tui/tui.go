@@ -16,6 +16,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -92,6 +93,13 @@ func runScreen(ctx context.Context, o Options, l *link.Link) error {
 	_, err := program.Run()
 	cancel()
 	m.jobs.wg.Wait()
+	if err == nil && m.running() {
+		out := o.Out
+		if out == nil {
+			out = os.Stdout
+		}
+		fmt.Fprintf(out, "%s goes on: nous shows it, nous abort ends it\n", m.state.RunID)
+	}
 	switch {
 	case m.crash != nil:
 		return m.crash

@@ -149,6 +149,9 @@ func (m *model) queueLines(height int) []string {
 	for _, text := range m.state.Queued.FollowUp {
 		add("follow-up", text)
 	}
+	for _, text := range m.waiting {
+		add("queued", text)
+	}
 	waiting := m.state.PendingCounts.Steer + m.state.PendingCounts.FollowUp
 	if len(rows) == 0 && waiting > 0 { // an older core counts only
 		add("queued", plural(waiting, "text"))
