@@ -15,7 +15,12 @@ func TestConfirm(t *testing.T) {
 		keys string
 		want Choice
 	}{
-		{"y", yes}, {"Y", yes}, {"n", no}, {"N", no}, {"esc", no}, {"ctrl+c", no},
+		{"y", yes},
+		{"Y", yes},
+		{"n", no},
+		{"N", no},
+		{"esc", no},
+		{"ctrl+c", no},
 		{"enter", no}, // by habit
 		{"left enter", yes},
 		{"tab right enter", no},

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
@@ -505,14 +506,14 @@ func (p *Picker) lead() int {
 const columnGap = 2
 
 // widthsFor parts a width into that of the titles and those of the columns. The
-// columns on the left matter most; the last that has room may be cut.
+// columns on the left matter most; only what is long anyway may be cut.
 func (p *Picker) widthsFor(width int) (title int, columns []int) {
-	const worth = 8 // a column in fewer cells says nothing
+	const long, worth = 24, 12
 	used := 0
-	room := width - min(p.widest, max(12, width*2/5))
+	room := width - min(p.widest, max(12, width/2))
 	for _, w := range p.widths {
 		left := room - used - columnGap
-		if left < min(w, worth) {
+		if left < w && (w < long || left < worth) {
 			break
 		}
 		columns = append(columns, min(w, left))
@@ -549,9 +550,13 @@ func (p *Picker) row(e entry, selected bool, terms []string, title int, columns 
 		b.WriteString(paint(t.Accent, star))
 	}
 	why := e.why(terms)
-	if why != "" {
+	if why != "" || cell.Width(e.Title) > title && cut(terms, e.Title, title) {
 		// What was found matters more than the columns.
 		title, columns = width-2-p.lead(), nil
+	}
+	if e.Bad && len(columns) == 0 {
+		b.WriteString(paint(t.Error, "! ")) // there is no room to say why
+		title -= len("! ")
 	}
 	b.WriteString(p.titleCell(e.Title, why, terms, title, paint))
 	for i, w := range columns {
@@ -586,6 +591,17 @@ func (e entry) why(terms []string) string {
 		}
 	}
 	return ""
+}
+
+// cut tells whether one of the terms stands in a title where a width cuts it off.
+func cut(terms []string, title string, width int) bool {
+	seen := utf8.RuneCountInString(cell.Truncate(title, width)) - 1 // the "…"
+	for i := range marks(terms, fold(title)) {
+		if i >= seen {
+			return true
+		}
+	}
+	return false
 }
 
 // titleCell is the title in exactly width cells, with what the filter found

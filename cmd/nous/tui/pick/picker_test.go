@@ -246,6 +246,15 @@ func TestPickerKeepsFewPreviews(t *testing.T) {
 	}
 }
 
+// A title that is cut where the filter stands in it gets the room of the columns.
+func TestPickerShowsWhatMatches(t *testing.T) {
+	p := sessionPicker()
+	typed(t, p, "by whom")
+	if view := cell.Sanitize(p.View(88, 10)); !strings.Contains(view, "by whom?") {
+		t.Errorf("what matches is cut off:\n%s", view)
+	}
+}
+
 func TestMarksAreStyled(t *testing.T) {
 	p := sessionPicker(With(Look{Theme: theme.New(true, true)}))
 	typed(t, p, "mend")
