@@ -69,6 +69,7 @@ func TestHelp(t *testing.T) {
 		{"esc", "Abort the run", "Runs"},
 		{"ctrl+r", "The sessions: to look at another one, to begin a new one, to delete one of them for good", "Views"},
 		{"ctrl+t", "The tree of this session", "Views"},
+		{"alt+enter, shift+enter, ctrl+j", "Keys that are too long for their column", "Writing"},
 		{"tab", "Complete a command or the path of a file", "Writing"},
 	}, Look{})
 	for _, size := range sizes {
@@ -86,7 +87,7 @@ func TestHelp(t *testing.T) {
 	shows("The tree of this session")
 	keys(t, o, "pgup", "pgup", "pgup", "up")
 	shows("Send the text")
-	keys(t, o, "space", "down")
+	keys(t, o, "space", "down", "down")
 	shows("Abort the run")
 	for _, key := range []string{"esc", "q", "?", "enter"} {
 		chooses(t, o, key, Choice{Action: Leave}, true)

@@ -16,12 +16,15 @@ type Binding struct {
 	Group string // bindings of a group stand together under its name
 }
 
+// maxKeys is the width of the column of keys, at most: longer ones have a line.
+const maxKeys = 24
+
 // Help is the table of keys.
 type Help struct {
 	look     Look
 	title    string
 	bindings []Binding // by group
-	keys     int       // width of the widest
+	keys     int       // width of their column
 	offset   int
 	rows     int // that the last View showed
 	total    int // lines, in the last View
@@ -38,7 +41,9 @@ func NewHelp(title string, bindings []Binding, l Look) *Help {
 			groups = append(groups, b.Group)
 		}
 		of[b.Group] = append(of[b.Group], b)
-		h.keys = max(h.keys, cell.Width(b.Keys))
+		if w := cell.Width(b.Keys); w <= maxKeys {
+			h.keys = max(h.keys, w)
+		}
 	}
 	for _, g := range groups {
 		h.bindings = append(h.bindings, of[g]...)
@@ -87,12 +92,16 @@ func (h *Help) View(width, height int) string {
 	return h.look.frame(h.title, info, lines[min(h.offset, len(lines)):], width, height)
 }
 
-// lines is the whole table: the keys in a column, what they do beside it or, in
-// a narrow one, below.
+// lines is the whole table: the keys in a column and what they do beside it.
+// Where the keys are long or the table is narrow, that begins a line below.
 func (h *Help) lines(width int) []string {
 	t := h.look.Theme
 	const gap = 2
-	beside := width - h.keys - gap
+	column := h.keys
+	if width < 2*column {
+		column = 0
+	}
+	indent := strings.Repeat(" ", column+gap)
 	var lines []string
 	for i, b := range h.bindings {
 		if i == 0 && b.Group != "" || i > 0 && b.Group != h.bindings[i-1].Group {
@@ -101,17 +110,15 @@ func (h *Help) lines(width int) []string {
 			}
 			lines = append(lines, t.Title.Render(cell.Truncate(b.Group, width)))
 		}
-		if beside < 16 {
-			lines = append(lines, t.Accent.Render(cell.Truncate(b.Keys, width)))
-			for _, l := range cell.Wrap(b.What, max(width-gap, 1)) {
-				lines = append(lines, strings.Repeat(" ", gap)+l)
-			}
-			continue
+		what := cell.Wrap(b.What, max(width-len(indent), 1))
+		first := t.Accent.Render(cell.Truncate(b.Keys, width))
+		if w := cell.Width(b.Keys); w <= column {
+			first += strings.Repeat(" ", column-w+gap) + what[0]
+			what = what[1:]
 		}
-		keys := t.Accent.Render(cell.Fit(b.Keys, h.keys))
-		for _, l := range cell.Wrap(b.What, beside) {
-			lines = append(lines, keys+strings.Repeat(" ", gap)+l)
-			keys = strings.Repeat(" ", h.keys)
+		lines = append(lines, first)
+		for _, l := range what {
+			lines = append(lines, indent+l)
 		}
 	}
 	return lines
