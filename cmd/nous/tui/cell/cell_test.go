@@ -153,3 +153,18 @@ func TestWrapKeepsWordsAndStyles(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+func BenchmarkSanitize(b *testing.B) {
+	for name, text := range map[string]string{
+		"ascii":    strings.Repeat("a line of plain text, as most are\n", 1000),
+		"wide":     strings.Repeat("日本語の行 and some more text – here\n", 1000),
+		"coloured": strings.Repeat("\x1b[31mred\x1b[0m and \x1b[1mbold\x1b[0m\tx\n", 1000),
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				Sanitize(text)
+			}
+		})
+	}
+}
