@@ -40,6 +40,7 @@ type plain struct {
 	missing  []string
 	known    bool
 	offline  bool
+	noDaemon bool            // nobody listens; it was said
 	working  int             // commands that have not been answered
 	seen     map[string]bool // ids of the messages that were said
 	said     string          // text of the last prompt from here: the daemon repeats it
@@ -171,7 +172,7 @@ func (p *plain) place() place {
 
 func (p *plain) told(u link.Update) {
 	if _, off := u.(link.Offline); !off && p.offline {
-		p.offline = false
+		p.offline, p.noDaemon = false, false
 		p.sayf("connected again")
 	}
 	switch u := u.(type) {
@@ -187,15 +188,13 @@ func (p *plain) told(u link.Update) {
 		p.sayf("error: session %s cannot be shown: %s", u.SessionID, describe(u.Err))
 	case link.Offline:
 		p.child.reap()
-		if p.offline {
-			return
-		}
-		p.offline = true
-		if u.NoDaemon {
+		switch {
+		case u.NoDaemon && !p.noDaemon:
 			p.sayf("no daemon runs at %s; /start starts one", p.opts.Socket)
-		} else {
+		case !p.offline:
 			p.sayf("no connection: %s; trying again", u.Err)
 		}
+		p.offline, p.noDaemon = true, p.noDaemon || u.NoDaemon
 	}
 }
 
