@@ -168,3 +168,17 @@ func BenchmarkSanitize(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkWrap(b *testing.B) {
+	for name, text := range map[string]string{
+		"ascii": strings.Repeat("words of a plain text, as most are ", 1000),
+		"wide":  strings.Repeat("日本語の行 and some more text – here ", 1000),
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				Wrap(text, 80)
+			}
+		})
+	}
+}

@@ -84,12 +84,30 @@ func (h *Help) View(width, height int) string {
 	at := h.look.inner(width, height)
 	lines := h.lines(at.width)
 	h.rows, h.total = max(at.height, 0), len(lines)
+	hints := at.height >= 6
+	if hints {
+		h.rows--
+	}
 	h.clamp()
 	info := ""
 	if h.total > h.rows {
 		info = fmt.Sprintf("%d-%d of %d", h.offset+1, min(h.offset+h.rows, h.total), h.total)
 	}
-	return h.look.frame(h.title, info, lines[min(h.offset, len(lines)):], width, height)
+	lines = lines[h.offset:min(h.offset+h.rows, len(lines))]
+	if hints {
+		for len(lines) < h.rows {
+			lines = append(lines, "")
+		}
+		lines = append(lines, h.hints(at.width))
+	}
+	return h.look.frame(h.title, info, lines, width, height)
+}
+
+func (h *Help) hints(width int) string {
+	if h.total <= h.rows {
+		return h.look.hints(width, "esc", "leave")
+	}
+	return h.look.hints(width, "esc", "leave", "pgup, pgdown", "scroll")
 }
 
 // lines is the whole table: the keys in a column and what they do beside it.
