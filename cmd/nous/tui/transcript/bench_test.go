@@ -75,7 +75,9 @@ func BenchmarkPage(b *testing.B) {
 // appends the same bytes.
 func BenchmarkStream(b *testing.B) {
 	word := map[string]func(i int) string{
-		"prose": func(i int) string { return []string{"some ", "words ", "**and** ", "more "}[i%4] + []string{"", "\n\n"}[b2i(i%60 == 59)] },
+		"prose": func(i int) string {
+			return []string{"some ", "words ", "**and** ", "more "}[i%4] + []string{"", "\n\n"}[b2i(i%60 == 59)]
+		},
 		"code": func(i int) string {
 			if i == 0 {
 				return "```go\n"

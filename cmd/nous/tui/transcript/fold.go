@@ -65,6 +65,9 @@ func (t *Transcript) Load(entries []jsontext.Value, partial *protocol.Partial) e
 		b.live = true
 		b.body.add(partial.Text)
 	}
+	if old["r:"+t.run.id] != nil {
+		t.leaveRun(old)
+	}
 	for key, b := range t.known {
 		if was := old[key]; was != nil {
 			b.inherit(was)
@@ -345,6 +348,7 @@ func (t *Transcript) updateMessage(ev protocol.MessageUpdate, at time.Time) {
 	if t.said[ev.MessageID] {
 		return
 	}
+	t.enterRun(ev.RunID)
 	if ev.ThinkingDelta != "" {
 		b := t.message(thinking, ev.MessageID)
 		if !b.live {
