@@ -242,6 +242,7 @@ func (c *conn) look() error {
 	if !c.l.synced && !c.old {
 		return nil // a snapshot is on its way
 	}
+	touched := c.l.touched.Swap(false)
 	state, err := c.state(c.l.session)
 	var wire *protocol.Error
 	switch {
@@ -260,7 +261,7 @@ func (c *conn) look() error {
 		c.sure = true
 		return c.show(c.l.session)
 	}
-	if !bytes.Equal(c.told, comparable(state)) {
+	if touched || !bytes.Equal(c.told, comparable(state)) {
 		c.after = &state
 		c.tell()
 	}

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -105,6 +106,9 @@ type Link struct {
 	out    *outbox
 	asked  chan struct{} // cap 1: want has changed
 
+	// touched: a command may have changed the state, or told it to its caller.
+	touched atomic.Bool
+
 	mu       sync.Mutex
 	commands *client.Client // nil while offline
 	want     *string        // the session that Follow asked for, until it is taken up
@@ -180,6 +184,7 @@ func Do[P protocol.Params, R protocol.Reply](ctx context.Context, l *Link, def p
 		var none R
 		return none, fmt.Errorf("%s: %w", def.Name(), ErrOffline)
 	}
+	defer l.touched.Store(true)
 	return call(ctx, c, def, p)
 }
 
