@@ -275,11 +275,11 @@ func (t *Transcript) render(b *block, p *piece) []string {
 		if p.text == "" {
 			return nil
 		}
-		return styled(t.theme.Dim, wrap(p.text, width))
+		return styled(t.theme.Dim, hanging("  ", p.text, width))
 	case asNote:
-		return styled(t.noteStyle(b), wrap(trimBreak(t.notePrefix(b)+p.text), width))
+		return styled(t.noteStyle(b), hanging(t.notePrefix(b, p), trimBreak(p.text), width))
 	case asFailure:
-		return styled(t.theme.Error, wrap(trimBreak(t.failurePrefix(b, p)+p.text), width))
+		return styled(t.theme.Error, hanging(t.failurePrefix(b, p), trimBreak(p.text), width))
 	}
 	return t.headLines(b, width)
 }
@@ -364,14 +364,14 @@ func (t *Transcript) endLines(e *ending, width int) []string {
 	var out []string
 	switch {
 	case e.err != nil:
-		out = styled(t.theme.Error, wrap("✗ the run failed: "+trimBreak(coded(e.err.Code, e.err.Message)), width))
+		out = styled(t.theme.Error, hanging("✗ ", "the run failed: "+trimBreak(coded(e.err.Code, e.err.Message)), width))
 	case e.reason == "error":
 		out = []string{t.theme.Error.Render("✗ the run failed")}
 	case e.reason == "aborted":
 		out = []string{t.theme.Warn.Render("✗ the run was aborted")}
 	}
 	for _, d := range e.discarded {
-		out = append(out, styled(t.theme.Warn, wrap("  not delivered: "+trimBreak(bounded(d.Text)), width))...)
+		out = append(out, styled(t.theme.Warn, hanging("  ", "not delivered: "+trimBreak(bounded(d.Text)), width))...)
 	}
 	line := "── " + e.stats()
 	if e.stats() != "" {
@@ -408,7 +408,7 @@ func (t *Transcript) renderPlain(b *block, p *piece, width int) []string {
 		if p.text == "" {
 			return nil
 		}
-		return wrap(p.text, width)
+		return wrap(strings.TrimPrefix(p.text, "… "), width)
 	case asCut:
 		return cutLines(p.text, width)
 	case asDiff:
@@ -479,6 +479,17 @@ func styled(s interface{ Render(...string) string }, lines []string) []string {
 		if line != "" {
 			lines[i] = s.Render(line)
 		}
+	}
+	return lines
+}
+
+// hanging is a text after a mark; its other lines begin where it does.
+func hanging(mark, text string, width int) []string {
+	n := cell.Width(mark)
+	lines := wrap(text, max(width-n, 1))
+	for i := range lines {
+		lines[i] = mark + lines[i]
+		mark = strings.Repeat(" ", n)
 	}
 	return lines
 }

@@ -142,7 +142,9 @@ func styleOf(look Look) ansi.StyleConfig {
 	s.Document.Margin, s.Document.Color = &none, nil
 	s.Document.BlockPrefix, s.Document.BlockSuffix = "", ""
 	s.CodeBlock.Margin, s.CodeBlock.Chroma = &none, nil
-	if look.Color {
+	if !look.Color {
+		s.Code.Prefix, s.Code.Suffix = "`", "`"
+	} else {
 		s.CodeBlock.Theme = codeTheme(look)
 		s.H1.BackgroundColor, s.H1.Color = nil, nil
 		s.H1.Prefix, s.H1.Suffix = "# ", ""

@@ -267,7 +267,7 @@ func (t *Transcript) layTool(b *block) {
 	}
 	for i, n := range c.notes {
 		if !open && i == notesSeen {
-			add(asHint, "  … "+many(len(c.notes)-i, "more note"))
+			add(asHint, "… "+many(len(c.notes)-i, "more note"))
 			break
 		}
 		add(asNote, n)
@@ -285,7 +285,7 @@ func (c *toolCall) layArguments(list []argument, ok, isDiff bool, add, whole fun
 		switch {
 		case isDiff && (a.name == "old_text" || a.name == "new_text" || a.name == "content"):
 		case strings.Contains(a.text, "\n"):
-			add(asHint, "  "+cell.Line(a.name, 100)+":")
+			add(asHint, cell.Line(a.name, 100)+":")
 			whole(asOutput, bounded(a.text))
 		default:
 			whole(asOutput, cell.Line(a.name, 100)+": "+bounded(a.text))
@@ -297,7 +297,7 @@ func (c *toolCall) layOutput(isDiff bool, add, whole func(style, string)) {
 	live := strings.TrimRight(string(c.live), "\n")
 	if last := live[strings.LastIndexByte(live, '\n')+1:]; live != "" && (!c.state.over() || !strings.Contains(c.result, last)) {
 		if c.cut {
-			add(asHint, "  … the beginning of the output is not kept")
+			add(asHint, "… the beginning of the output is not kept")
 		}
 		whole(asOutput, live)
 	}
@@ -335,7 +335,7 @@ func (t *Transcript) short(as style, text string, n int, last bool, add func(sty
 	if len(shown) > maxHead {
 		shown = strings.ToValidUTF8(shown[:maxHead], "") + "…"
 	}
-	hint := fmt.Sprintf("  … %d more lines", more)
+	hint := fmt.Sprintf("… %d more lines", more)
 	if more > 0 && last {
 		add(asHint, hint)
 	}
@@ -412,10 +412,12 @@ func (t *Transcript) noteStyle(b *block) lipgloss.Style {
 	return t.theme.Accent
 }
 
-func (t *Transcript) notePrefix(b *block) string {
+func (t *Transcript) notePrefix(b *block, p *piece) string {
 	switch {
 	case b.kind != notice:
 		return "  ◆ "
+	case !p.first:
+		return "  "
 	case b.label == "warning":
 		return "! "
 	}
