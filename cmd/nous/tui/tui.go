@@ -67,11 +67,11 @@ func Run(ctx context.Context, o Options) error {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGTERM)
-	defer stop()
 	l := link.Open(o.Socket)
 	defer l.Close()
 	if o.Plain {
+		ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGTERM)
+		defer stop()
 		return runPlain(ctx, o, l)
 	}
 	return runScreen(ctx, o, l)
@@ -81,7 +81,8 @@ func runScreen(ctx context.Context, o Options, l *link.Link) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	m := newModel(o, l, &jobs{ctx: ctx})
-	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithFPS(framesPerSecond)}
+	// bubbletea's own signal handler knows no SIGHUP.
+	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithFPS(framesPerSecond), tea.WithoutSignalHandler()}
 	if o.In != nil {
 		options = append(options, tea.WithInput(o.In))
 	}
@@ -90,6 +91,15 @@ func runScreen(ctx context.Context, o Options, l *link.Link) error {
 	}
 	program := tea.NewProgram(m, options...)
 	m.jobs.send = program.Send
+	asked, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	m.jobs.start(func(ctx context.Context) tea.Msg {
+		<-asked.Done() // a signal, or the program's end
+		if ctx.Err() != nil {
+			return nil
+		}
+		return tea.QuitMsg{}
+	})
 	_, err := program.Run()
 	cancel()
 	m.jobs.wg.Wait()
