@@ -86,6 +86,19 @@ func (t *Transcript) Load(entries []jsontext.Value, partial *protocol.Partial) e
 	return first
 }
 
+// SetRunning tells of a session that was just loaded whether it has an active
+// run: then the first of its tool calls without a result is running, else none
+// of them gets one.
+func (t *Transcript) SetRunning(active bool) {
+	switch {
+	case !active:
+		t.loseCalls()
+	case len(t.open) > 0 && t.open[0].tool.state == waiting:
+		t.open[0].tool.state = running
+		t.open[0].dirty()
+	}
+}
+
 func (t *Transcript) loadEntry(i int, e entry, raw jsontext.Value, old map[string]*block) {
 	if e.RunID != "" && e.RunID != t.run.id {
 		t.leaveRun(old)

@@ -22,7 +22,8 @@ import (
 // long for each level of quotes, and long for text that is mostly marks.
 const (
 	maxNesting = 4
-	maxMarks   = 400
+	maxMarks   = 60 // and one of so many characters:
+	markEvery  = 8
 )
 
 // markdown renders the parts of a text for one look.
@@ -91,14 +92,15 @@ func (m *markdown) convert(text string, width int) (out string, ok bool) {
 		m.md = newMarkdown(m.look, width)
 	}
 	var buf bytes.Buffer
-	if err := m.md.Convert([]byte(text), &buf); err != nil {
+	if err := m.md.Convert([]byte(nameFences(text, isLanguage)), &buf); err != nil {
 		return "", false
 	}
 	return buf.String(), true
 }
 
 // newMarkdown is GitHub's Markdown without HTML, which would be left out:
-// people and models write <path> and vector<int> and mean the words.
+// people and models write <path> and vector<int> and mean the words. Code that
+// is only indented never comes here but within a list, where it is a text.
 func newMarkdown(look Look, width int) goldmark.Markdown {
 	render := ansi.NewRenderer(ansi.Options{WordWrap: width, PreserveNewLines: true, InlineTableLinks: true, Styles: styleOf(look)})
 	md := goldmark.New(
@@ -108,7 +110,6 @@ func newMarkdown(look Look, width int) goldmark.Markdown {
 				util.Prioritized(parser.NewThematicBreakParser(), 200),
 				util.Prioritized(parser.NewListParser(), 300),
 				util.Prioritized(parser.NewListItemParser(), 400),
-				util.Prioritized(parser.NewCodeBlockParser(), 500),
 				util.Prioritized(parser.NewATXHeadingParser(), 600),
 				util.Prioritized(parser.NewFencedCodeBlockParser(), 700),
 				util.Prioritized(parser.NewBlockquoteParser(), 800),
@@ -178,13 +179,16 @@ func (m *markdown) code(text, lang string, width int) []string {
 	return lines
 }
 
+// isLanguage tells whether the highlighter knows a language.
+func isLanguage(name string) bool { return name != "" && len(name) < 40 && lexers.Get(name) != nil }
+
 func highlight(text, lang, theme string) (out string, ok bool) {
 	defer func() {
 		if recover() != nil {
 			ok = false
 		}
 	}()
-	if lexers.Get(lang) == nil {
+	if !isLanguage(lang) {
 		return "", false
 	}
 	var buf bytes.Buffer
@@ -217,12 +221,15 @@ func tangled(text string) bool {
 		items := strings.Count(before, "- ") + strings.Count(before, "* ") + strings.Count(before, "+ ") + strings.Count(before, ". ")
 		indent, rest := indentOf(line)
 		deep := strings.Count(before, ">") + items + indent/4
-		if deep > maxNesting && (items == 0 || before != line || strings.Trim(line, "-* ") != "") && (indent < 4 || marked(rest) || rest[0] == '>') {
+		across := strings.Trim(line, "-* ") == ""
+		if deep > maxNesting && !across && (indent < 4 || marked(rest) || rest[0] == '>') {
 			return true
 		}
-		marks += strings.Count(line, "[") + strings.Count(line, "*") + strings.Count(line, "_") + strings.Count(line, "`")
+		for _, mark := range []string{"[", "*", "_", "~"} {
+			marks += strings.Count(line, mark)
+		}
 	}
-	return marks > maxMarks
+	return marks > maxMarks && marks > len(text)/markEvery
 }
 
 // onlyStyles is what a renderer made, without anything but text and colours: a

@@ -1,6 +1,7 @@
 package transcript
 
 import (
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -41,6 +42,7 @@ type open struct {
 	lines              int
 	blank              bool // the last line was blank
 	list, table, plain bool
+	indented           bool // code, by its indentation
 	joined             bool
 	fence              fence // within code, or within a list's item
 	code               bool
@@ -93,7 +95,14 @@ func (b *body) cut() (done []part, rest part, ok bool) {
 		b.line(text, b.seen, end)
 		b.seen = end
 	}
-	rest = b.partOf(text[b.start:])
+	left := text[b.start:]
+	if b.now.code { // the last line may be about to close it, or has nothing after it
+		last := left[strings.LastIndexByte(left, '\n')+1:]
+		if strings.Trim(last, string(b.now.fence.char)+" \r") == "" {
+			left = left[:len(left)-len(last)]
+		}
+	}
+	rest = b.partOf(left)
 	return b.parts, rest, strings.TrimSpace(rest.text) != ""
 }
 
@@ -117,7 +126,7 @@ func (b *body) force(text string, end int) {
 }
 
 func (b *body) partOf(text string) part {
-	return part{text: text, code: b.now.code, lang: b.now.lang, plain: b.plain || b.now.plain, joined: b.now.joined}
+	return part{text: text, code: b.now.code || b.now.indented, lang: b.now.lang, plain: b.plain || b.now.plain, joined: b.now.joined}
 }
 
 // emit ends the part at an offset. What is known of the next is set by the
@@ -149,6 +158,10 @@ func (b *body) line(text string, from, to int) {
 		s.lines++
 		return
 	}
+	if s.indented && indent < 4 {
+		b.emit(text, from)
+		*s = open{}
+	}
 	if s.fence.n > 0 { // in a list's item
 		if s.fence.closedBy(indent, rest) {
 			s.fence = fence{}
@@ -159,9 +172,12 @@ func (b *body) line(text string, from, to int) {
 		*s = open{code: true, fence: f, lang: lang}
 		return
 	} else {
-		if s.blank && s.lines > 0 && !(s.list && (indent > 0 || marked(rest))) {
+		if s.blank && s.lines > 0 && !s.indented && !(s.list && (indent > 0 || marked(rest))) {
 			b.emit(text, from)
 			*s = open{}
+		}
+		if s.lines == 0 && indent >= 4 && !s.joined {
+			s.indented = true
 		}
 		if ok && s.list {
 			s.fence = f
@@ -170,7 +186,7 @@ func (b *body) line(text string, from, to int) {
 	b.bound(text, from, indent, rest)
 	switch {
 	case s.lines == 0:
-		s.list = marked(rest)
+		s.list = !s.indented && marked(rest)
 	case delimiter(rest):
 		s.table = true
 	}
@@ -191,7 +207,7 @@ func (b *body) bound(text string, from, indent int, rest string) {
 		return
 	}
 	b.emit(text, from)
-	*s = open{joined: true, plain: s.table || s.plain || s.fence.n > 0}
+	*s = open{joined: true, indented: s.indented, plain: s.table || s.plain || s.fence.n > 0}
 }
 
 func (b *body) codeLine(text, line string, from, to int) {
@@ -224,6 +240,40 @@ func indentOf(line string) (n int, rest string) {
 	return n, ""
 }
 
+// containers are the marks of quotes and lists that a line begins with.
+var containers = regexp.MustCompile(`^(?:[ \t]|>|[-*+][ \t]|[0-9]{1,9}[.)][ \t])*`)
+
+// nameFences gives the code blocks of a text a language where they have none
+// that is known: a renderer would try to guess it, which takes long.
+func nameFences(text string, known func(string) bool) string {
+	if !strings.Contains(text, "```") && !strings.Contains(text, "~~~") {
+		return text
+	}
+	lines := strings.Split(text, "\n")
+	var in fence
+	for i, line := range lines {
+		before := containers.FindString(line)
+		rest := line[len(before):]
+		if rest == "" {
+			continue
+		}
+		if in.n > 0 && !strings.ContainsAny(before, "-*+.)") { // else an item begins, which ends the last one's code
+			if in.closedBy(0, strings.TrimRight(rest, " \t")) {
+				in = fence{}
+			}
+			continue
+		}
+		f, lang, ok := opening(rest)
+		if !ok {
+			continue
+		}
+		if in = f; !known(lang) {
+			lines[i] = before + strings.Repeat(string(f.char), f.n) + "text"
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
 // opening reads the line that opens a fenced code block.
 func opening(line string) (f fence, lang string, ok bool) {
 	if line[0] != '`' && line[0] != '~' {
@@ -247,6 +297,9 @@ func (f fence) closedBy(indent int, line string) bool {
 
 // marked tells whether a line begins a list's item.
 func marked(line string) bool {
+	if line == "" {
+		return false
+	}
 	switch line[0] {
 	case '-', '*', '+':
 		return len(line) == 1 || line[1] == ' ' || line[1] == '\t'

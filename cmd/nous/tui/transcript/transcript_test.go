@@ -436,7 +436,7 @@ func TestScrollingShowsTheWholeText(t *testing.T) {
 // hostile are texts to break a renderer with.
 func hostile() *rapid.Generator[string] {
 	word := rapid.SampledFrom([]string{
-		"word ", "日本語", "é", "👩‍👩‍👧", "🇩🇪", "❤️", "\t", "\n", "\n\n", "    ", "```", "```go\n", "~~~", "- ", "1. ", "> ", "# ", "|", "|---|---|\n", "**", "_", "`", "[", "](http://a.b/c)", "<b>", "&#27;[31m",
+		"word ", "日本語", "é", "👩‍👩‍👧", "🇩🇪", "❤️", "\t", "\n", "\n\n", "    ", strings.Repeat(" ", 30), "```", "```go\n", "~~~", "- ", "1. ", "> ", "# ", "|", "|---|---|\n", "**", "_", "`", "[", "](http://a.b/c)", "<b>", "&#27;[31m",
 		"\x1b[31m", "\x1b]0;x", "\r", "\xff", "\u202e", "\u200b", "https://example.org/a/very/long/path/that/goes/on", strings.Repeat("x", 130), "* * *\n", "\u0301", "===\n", "+", "@@ -1 +1 @@\n", "-", "--- a\n+++ b\n@@ ",
 	})
 	return rapid.OneOf(
@@ -501,7 +501,81 @@ func TestPartsDependOnTheTextAlone(t *testing.T) {
 		if plain && got.String() != text {
 			t.Fatalf("the parts are %q", got.String())
 		}
+		if want, got := words(text), words(got.String()); want != got {
+			t.Fatalf("the parts have the words %q, want %q", got, want)
+		}
 	})
+}
+
+// words is what a text says but for white space and the lines of fences.
+func words(text string) string {
+	var out []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if line = strings.TrimSpace(line); !strings.HasPrefix(line, "```") && !strings.HasPrefix(line, "~~~") {
+			out = append(out, strings.Fields(line)...)
+		}
+	}
+	return strings.Join(out, "")
+}
+
+func TestParts(t *testing.T) {
+	long := strings.Repeat("x := 1\n", partLines)
+	for _, c := range []struct {
+		name, text string
+		want       []part
+	}{
+		{"paragraphs", "a\nb\n\n\nc\n", []part{{text: "a\nb\n\n\n"}, {text: "c\n"}}},
+		{"code ends a paragraph", "a\n```go x\nb\n\nc\n```\nd\n", []part{{text: "a\n"}, {text: "b\n\nc\n", code: true, lang: "go"}, {text: "d\n"}}},
+		{"code that is not over", "~~~~\na\n~~~\n", []part{{text: "a\n~~~\n", code: true}}},
+		{"code at the end", "```go\na\n```", []part{{text: "a\n", code: true, lang: "go"}}},
+		{"long code", "```go\n" + long + "y\n```\n", []part{{text: long, code: true, lang: "go"}, {text: "y\n", code: true, lang: "go", joined: true}}},
+		{"indented code", "a\n\n    b\n\n    c\nd\n", []part{{text: "a\n\n"}, {text: "    b\n\n    c\n", code: true}, {text: "d\n"}}},
+		{"a loose list", "- a\n\n  more\n\n- b\n\nc\n", []part{{text: "- a\n\n  more\n\n- b\n\n"}, {text: "c\n"}}},
+		{"code in a list", "- a\n  ```\n  b\n\n  c\n  ```\n- d", []part{{text: "- a\n  ```\n  b\n\n  c\n  ```\n- d"}}},
+	} {
+		b := body{}
+		b.add(c.text)
+		got, rest, ok := b.cut()
+		if got = slices.Clone(got); ok {
+			got = append(got, rest)
+		}
+		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(part{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+func TestCodeOfAnUnknownLanguageIsNotGuessed(t *testing.T) {
+	known := func(name string) bool { return name == "go" }
+	for text, want := range map[string]string{
+		"- ```\n  x\n  ```\n":       "- ```text\n  x\n  ```\n",
+		"> ~~~go\n> x\n> ~~~":       "> ~~~go\n> x\n> ~~~",
+		"> ```what\n> ```go\n> ```": "> ```text\n> ```go\n> ```",
+		"- ```\n- ```\n":            "- ```text\n- ```text\n",
+		"a **```x":                  "a **```x",
+	} {
+		if got := nameFences(text, known); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestCallsOfALoadedSessionRunOrNeverWill(t *testing.T) {
+	entries := []jsontext.Value{
+		jsontext.Value(`{"type":"message","id":"m1","role":"user","text":"go","run_id":"run-1"}`),
+		jsontext.Value(`{"type":"message","id":"m2","role":"assistant","text":"","run_id":"run-1","tool_calls":[{"id":"a","name":"one","arguments":{}},{"id":"b","name":"two","arguments":{}}]}`),
+	}
+	for active, want := range map[bool][]string{true: {"tool one: running", "tool two: waiting"}, false: {"tool one: no result", "tool two: no result"}} {
+		tr := fresh(plain)
+		if err := tr.Load(entries, nil); err != nil {
+			t.Fatal(err)
+		}
+		tr.SetRunning(active)
+		got := all(tr)
+		if diff := cmp.Diff(want, got[len(got)-2:]); diff != "" {
+			t.Errorf("active %v (-want +got):\n%s", active, diff)
+		}
+	}
 }
 
 func TestHugeMessages(t *testing.T) {
