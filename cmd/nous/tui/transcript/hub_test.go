@@ -118,7 +118,7 @@ func TestEventsAndEntriesTellTheSame(t *testing.T) {
 		var s protocol.Session
 		h.ask("new_session", map[string]any{}, &s)
 		live := fresh(plain)
-		for range rapid.IntRange(1, 3).Draw(rt, "prompts") {
+		for range rapid.IntRange(1, 2).Draw(rt, "prompts") {
 			var text string
 			for strings.TrimSpace(text) == "" {
 				text = strings.Join(rapid.SliceOfN(line, 1, 8).Draw(rt, "lines"), "\n")

@@ -404,16 +404,16 @@ func TestTheViewStaysWhereItIsReadWhileMoreComes(t *testing.T) {
 
 // Scrolling shows windows of one and the same text, however one gets there.
 func TestScrollingShowsTheWholeText(t *testing.T) {
-	list := longSession(40)
+	list := longSession(12)
 	whole := func() []string {
-		tr := fresh(wide)
+		tr := fresh(Look{Width: 60})
 		if err := tr.Load(list, nil); err != nil {
 			t.Fatal(err)
 		}
 		return all(tr)
 	}()
 	rapid.Check(t, func(t *rapid.T) {
-		tr := fresh(wide)
+		tr := fresh(Look{Width: 60})
 		if err := tr.Load(list, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -596,7 +596,7 @@ func TestHugeMessages(t *testing.T) {
 			if text := ansi.Strip(strings.Join(tr.View(50), "\n")); !strings.Contains(text, c.last) {
 				t.Errorf("the end is not shown:\n%s", text)
 			}
-			for range 20 {
+			for range 5 {
 				tr.Page(-1)
 				tr.View(50)
 			}
@@ -611,8 +611,8 @@ func TestHugeMessages(t *testing.T) {
 
 func TestWhatIsKeptIsBounded(t *testing.T) {
 	tr := fresh(wide)
-	if err := tr.Load(longSession(6000), nil); err != nil {
-		t.Fatal(err)
+	for i := range 3000 {
+		apply(tr, protocol.MessageEnd{Ref: here, MessageID: fmt.Sprint(i), Role: "user", Text: strings.Repeat("line\n", 10)})
 	}
 	tr.View(50)
 	for !slices.Contains(tr.View(50), "") || tr.top != (place{}) {
@@ -629,8 +629,8 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	}
 	c := call("k", "bash", `{}`)
 	apply(tr, begun(c))
-	for range 1000 {
-		apply(tr, told(c, strings.Repeat("line\n", 1000), ""), told(c, "x", `{"type":"ui_event","event":"e"}`))
+	for range maxNotes + 50 {
+		apply(tr, told(c, strings.Repeat("line\n", 200), ""), told(c, "x", `{"type":"ui_event","event":"e"}`))
 	}
 	b := tr.known["k:k"]
 	if len(b.tool.live) > 2*maxLive || len(b.tool.notes) > maxNotes {
