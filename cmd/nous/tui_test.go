@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -357,9 +358,9 @@ func TestChecklist7WireShapes(t *testing.T) {
 	s.say("/branch")
 	s.Wait("branch of")
 	s.say("/switch shapes") // two are called so: a list
-	s.Wait("of 2", "shapes")
+	s.Wait("2 of 3", "shapes")
 	s.Press("enter")
-	s.WaitGone("of 2")
+	s.WaitGone("2 of 3")
 	s.say("a prompt")
 	s.WaitFor("the answer", func(screen string) bool { return strings.Count(screen, "a prompt") >= 2 })
 
@@ -474,7 +475,8 @@ func TestResizeWhileItStreams(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "[model]\ndelay = \"3ms\"\n")
 	s := openScreen(t, d, look{})
-	s.say("first " + strings.Repeat("word ", 300) + "last")
+	s.Paste("first " + strings.Repeat("word ", 300) + "last")
+	s.Press("enter")
 	s.Wait("running")
 	for _, size := range [][2]int{{60, 20}, {140, 40}, {19, 5}, {20, 6}, {40, 10}, {100, 30}} {
 		s.Resize(size[0], size[1])
@@ -507,16 +509,19 @@ func TestSuspendResumeAndLeave(t *testing.T) {
 	if s.Cooked() || !s.Mode(1049) || !s.Mode(2004) {
 		t.Errorf("nous runs: cooked %t, other screen %t, bracketed paste %t", s.Cooked(), s.Mode(1049), s.Mode(2004))
 	}
+	shell := func() {
+		t.Helper()
+		s.WaitFor("the shell's prompt", func(screen string) bool { return strings.HasSuffix(strings.TrimSpace(screen), "shell>") })
+	}
 	s.Press("ctrl+z")
-	s.Wait("Stopped")
+	shell()
 	s.Type("echo I am the shell\n")
 	s.WaitFor("the shell's answer", func(screen string) bool { return strings.Contains(screen, "\nI am the shell") })
 	s.asBefore()
 	s.Type("fg\n")
 	s.Wait("● connected", "hello there")
-	s.Type("/quit")
-	s.Press("enter")
-	s.WaitGone("● connected")
+	s.say("/quit")
+	shell()
 	s.Type("echo and $? was its status\n")
 	s.WaitFor("the shell's answer", func(screen string) bool { return strings.Contains(screen, "\nand 0 was its status") })
 	s.asBefore()
@@ -670,29 +675,46 @@ func TestOldCore(t *testing.T) {
 	s.Wait("good old days")
 }
 
-// goldens are screens as they are to look, at three sizes and in two ways.
+var update = flag.Bool("update-screens", false, "write the golden screens anew")
+
+// A screen of each size in all colours and in none, as testdata/screens has it:
+// {look|text} is a run of characters that do not have the terminal's own look.
+// nous is started anew for each, so they also say what a session looks like to
+// one who comes later.
 func TestGoldenScreens(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
-	first := openScreen(t, d, look{})
-	first.say("/new golden")
-	first.Wait("golden")
-	first.say("# A title")
-	first.Press("ctrl+j") // sends nothing: the line was sent
-	first.Wait("idle")
-	for _, size := range [][2]int{{44, 14}, {80, 24}, {132, 43}} {
+	talk := openScreen(t, d, look{})
+	talk.say("/new A day at the lake")
+	talk.Wait("A day at the lake")
+	talk.Paste("?where to begin\n# Plan\n\nFirst **pack**, then *go*:\n\n- `boat`\n- oars\n\n```go\nfunc row() error { return nil }\n```\n!shout.run\n")
+	talk.Press("enter")
+	talk.Wait("LOUD", "idle")
+	for _, size := range [][2]int{{44, 16}, {80, 24}, {132, 40}} {
 		for _, way := range []struct {
 			name string
 			look look
 		}{
 			{"dark", look{env: []string{"COLORTERM=truecolor"}}},
-			{"nocolor", look{env: []string{"NO_COLOR=1"}, light: true}},
+			{"light-nocolor", look{env: []string{"NO_COLOR=1"}, light: true}},
 		} {
-			t.Run(fmt.Sprintf("%dx%d-%s", size[0], size[1], way.name), func(t *testing.T) {
+			name := fmt.Sprintf("%dx%d-%s", size[0], size[1], way.name)
+			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				l := way.look
 				l.cols, l.rows = size[0], size[1]
-				openScreen(t, d, l)
+				s := openScreen(t, d, l)
+				path := filepath.Join("testdata", "screens", name+".txt")
+				if *update {
+					if err := os.WriteFile(path, []byte(steady(s.Styled())), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.WaitFor("look of "+path+"; it is\n"+steady(s.Styled()), func(string) bool { return steady(s.Styled()) == string(want) })
 			})
 		}
 	}

@@ -329,7 +329,7 @@ func (c *OldCore) say(ev protocol.Event) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	line := fmt.Appendf(nil, `{"v":"1","id":%q,"type":%q,"payload":%s,"ts":"2026-02-12T10:00:00Z"}`+"\n", c.id("evt"), ev.Type(), payload)
+	line := fmt.Appendf(nil, `{"v":"1","id":%q,"type":%q,"payload":%s,"ts":%q}`+"\n", c.id("evt"), ev.Type(), payload, time.Now().UTC().Format(time.RFC3339Nano))
 	for conn := range c.readers {
 		_ = conn.SetWriteDeadline(time.Now().Add(patience))
 		if _, err := conn.Write(line); err != nil && !errors.Is(err, net.ErrClosed) {

@@ -48,11 +48,14 @@ func (s *screen) resize(cols, rows int) { s.vt.Resize(cols, rows) }
 func (s *screen) write(data []byte) (answers []byte) {
 	data = append(s.rest, data...)
 	s.rest = nil
+	whole := wholeRunes(data)
+	defer func(cut []byte) { s.rest = append(s.rest, cut...) }(data[whole:])
+	data = data[:whole]
 	parser := ansi.GetParser()
 	defer ansi.PutParser(parser)
 	for len(data) > 0 {
 		seq, width, n, state := ansi.DecodeSequence(data, ansi.NormalState, parser)
-		if n == len(data) && (state != ansi.NormalState || !utf8.FullRune(data)) {
+		if n == len(data) && state != ansi.NormalState {
 			s.rest = bytes.Clone(data)
 			break
 		}
@@ -67,6 +70,20 @@ func (s *screen) write(data []byte) (answers []byte) {
 		}
 	}
 	return answers
+}
+
+// wholeRunes is the length of data without a character that is cut off at its
+// end.
+func wholeRunes(data []byte) int {
+	for i := len(data) - 1; i >= 0 && i >= len(data)-utf8.UTFMax; i-- {
+		if utf8.RuneStart(data[i]) {
+			if !utf8.FullRune(data[i:]) {
+				return i
+			}
+			break
+		}
+	}
+	return len(data)
 }
 
 // draw hands on to vt10x, at the frame's end while there is one.
