@@ -429,7 +429,7 @@ func (t *Transcript) endRun(ev protocol.AgentEnd) {
 	}
 	b := t.add(runEnd, "r:"+ev.RunID)
 	b.end = &ending{
-		reason: ev.StopReason, model: t.run.model, turns: ev.Turns, usage: ev.Usage, err: ev.Error, discarded: ev.Discarded,
+		reason: ev.StopReason, turns: ev.Turns, usage: ev.Usage, err: ev.Error, discarded: ev.Discarded,
 	}
 	t.run.closed = true
 }
