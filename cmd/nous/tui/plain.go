@@ -41,7 +41,7 @@ type plain struct {
 	known    bool
 	offline  bool
 	noDaemon bool            // nobody listens; it was said
-	working  int             // commands that have not been answered
+	sending  int             // texts and aborts that have not been answered
 	seen     map[string]bool // ids of the messages that were said
 	said     string          // text of the last prompt from here: the daemon repeats it
 	prompted bool            // the turn begins with a prompt
@@ -90,6 +90,10 @@ func runPlain(ctx context.Context, o Options, l *link.Link) error {
 		l.Follow(o.Session)
 	}
 	for !p.quit {
+		lines := lines
+		if p.sending > 0 {
+			lines = nil // what was typed before goes first
+		}
 		select {
 		case u := <-l.Updates():
 			p.told(u)
@@ -105,7 +109,9 @@ func runPlain(ctx context.Context, o Options, l *link.Link) error {
 		case msg := <-results:
 			switch msg := msg.(type) {
 			case finished:
-				p.working--
+				if msg.name == sendingName {
+					p.sending--
+				}
 				p.apply(msg.outcome)
 			case started:
 				p.child = msg.child
@@ -276,20 +282,29 @@ func (p *plain) typed(text string) {
 	case !p.known || p.offline:
 		p.sayf("error: not connected to the daemon; nothing was sent")
 	case cmd != nil:
-		p.do(func(ctx context.Context, at place) outcome { return cmd.run(ctx, at, rest) })
+		p.do(cmd.name, func(ctx context.Context, at place) outcome { return cmd.run(ctx, at, rest) })
 	default:
 		if p.place().running() {
 			p.sayf("steering the run; /follow-up TEXT waits for its end")
 		}
 		p.said = rest
-		p.do(func(ctx context.Context, at place) outcome { return say(ctx, at, rest, uuid.NewString()) })
+		p.do(sendingName, func(ctx context.Context, at place) outcome { return say(ctx, at, rest, uuid.NewString()) })
 	}
 }
 
-func (p *plain) do(f func(context.Context, place) outcome) {
+// sendingName is the name of what has to arrive in the order it was typed in.
+const sendingName = "send"
+
+// do runs a command beside the conversation.
+func (p *plain) do(name string, f func(context.Context, place) outcome) {
 	at := p.place()
-	p.working++
-	p.jobs.start(func(ctx context.Context) tea.Msg { return finished{f(ctx, at)} })
+	if name == "abort" || name == "follow-up" {
+		name = sendingName
+	}
+	if name == sendingName {
+		p.sending++
+	}
+	p.jobs.start(func(ctx context.Context) tea.Msg { return finished{f(ctx, at).of(name)} })
 }
 
 func (p *plain) apply(o outcome) {
@@ -385,7 +400,7 @@ func (p *plain) interrupt() {
 		p.quit = true
 	case p.place().running() && !p.offline:
 		p.sayf("ending the run; Ctrl+C again leaves")
-		p.do(abort)
+		p.do(sendingName, abort)
 	default:
 		p.sayf("Ctrl+C again leaves")
 	}
