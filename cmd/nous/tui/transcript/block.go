@@ -78,7 +78,6 @@ const (
 // ending is how a run ended.
 type ending struct {
 	reason    string // "" where that is not known
-	model     string
 	turns     int
 	usage     protocol.Usage
 	err       *protocol.RunError
@@ -383,9 +382,6 @@ func (t *Transcript) endLines(e *ending, width int) []string {
 
 func (e *ending) stats() string {
 	var parts []string
-	if e.model != "" {
-		parts = append(parts, cell.Line(e.model, 80))
-	}
 	if e.turns > 0 {
 		parts = append(parts, many(e.turns, "turn"))
 	}

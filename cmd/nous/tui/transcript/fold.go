@@ -30,7 +30,8 @@ type attachment struct {
 type runTotals struct {
 	id     string
 	kind   string // of its turn
-	model  string
+	turns  int
+	input  bool // the last entry was a user's: another one is of the same turn
 	usage  protocol.Usage
 	begun  bool // something of it was shown
 	closed bool // its end was
@@ -88,11 +89,12 @@ func (t *Transcript) Load(entries []jsontext.Value, partial *protocol.Partial) e
 
 // SetRunning tells of a session that was just loaded whether it has an active
 // run: then the first of its tool calls without a result is running, else none
-// of them gets one.
+// of them gets one and the last run is over.
 func (t *Transcript) SetRunning(active bool) {
 	switch {
 	case !active:
 		t.loseCalls()
+		t.leaveRun(nil)
 	case len(t.open) > 0 && t.open[0].tool.state == waiting:
 		t.open[0].tool.state = running
 		t.open[0].dirty()
@@ -112,6 +114,10 @@ func (t *Transcript) loadEntry(i int, e entry, raw jsontext.Value, old map[strin
 	case e.Role == "user":
 		t.enterRun(e.RunID)
 		t.loseCalls()
+		if !t.run.input {
+			t.run.input = true
+			t.run.turns++
+		}
 		b := t.message(user, keyOr(e.ID, i))
 		b.label, b.attached = e.TurnKind, e.Attachments
 		b.body.add(e.Text)
@@ -124,10 +130,11 @@ func (t *Transcript) loadEntry(i int, e entry, raw jsontext.Value, old map[strin
 			t.message(thinking, id).body.add(e.Thinking)
 		}
 		t.endAssistant(id, e.Text, e.StopReason, e.ToolCalls)
-		t.run.model = e.Model
+		t.run.input = false
 		t.count(e.Usage)
 	case e.Role == "tool":
 		t.enterRun(e.RunID)
+		t.run.input = false
 		b := t.call(e.ToolCallID, e.ToolName, nil)
 		b.tool.result, b.tool.outputs = bounded(e.Text), e.Outputs
 		switch {
@@ -239,7 +246,7 @@ func (t *Transcript) leaveRun(old map[string]*block) {
 	}
 	t.run.closed = true
 	b := t.add(runEnd, "r:"+t.run.id)
-	b.end = &ending{model: t.run.model, usage: t.run.usage}
+	b.end = &ending{turns: t.run.turns, usage: t.run.usage}
 	if was := old[b.key]; was != nil {
 		b.end = was.end
 	}
@@ -292,6 +299,7 @@ func (t *Transcript) Apply(ev protocol.Event, at time.Time) {
 	case protocol.TurnStart:
 		t.enterRun(ev.RunID)
 		t.run.kind = ev.Kind
+		t.run.turns++
 	case protocol.MessageStart:
 		t.startMessage(ev)
 	case protocol.MessageUpdate:

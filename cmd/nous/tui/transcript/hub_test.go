@@ -104,6 +104,17 @@ func (h *hub) ask(command string, params, into any) {
 	}
 }
 
+// endings are the last lines of the runs.
+func endings(t *Transcript) []string {
+	var out []string
+	for _, b := range t.blocks {
+		if b.kind == runEnd {
+			out = append(out, b.key+": "+b.end.stats())
+		}
+	}
+	return out
+}
+
 // Whoever watched a run sees what whoever loads it afterwards sees.
 func TestEventsAndEntriesTellTheSame(t *testing.T) {
 	h := newHub(t)
@@ -143,6 +154,10 @@ func TestEventsAndEntriesTellTheSame(t *testing.T) {
 		loaded := fresh(plain)
 		if err := loaded.Load(m.Messages, nil); err != nil {
 			rt.Fatal(err)
+		}
+		loaded.SetRunning(false)
+		if diff := cmp.Diff(endings(live), endings(loaded)); diff != "" {
+			rt.Fatalf("-watched +loaded:\n%s", diff)
 		}
 		if diff := cmp.Diff(digest(live), digest(loaded)); diff != "" {
 			rt.Fatalf("-watched +loaded:\n%s", diff)
