@@ -264,6 +264,7 @@ func (m *model) restore(s link.Snapshot) {
 		m.tools, m.ours, m.waiting = nil, nil, nil
 	}
 	m.setState(s.State)
+	m.talk.SetRunning(m.running())
 	m.since = beganAt(s.Messages, s.State.RunID)
 	switch {
 	case s.New:
