@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -125,6 +126,14 @@ func (s *screen) say(text string) {
 	s.t.Helper()
 	s.Type(text)
 	s.Press("enter")
+}
+
+// begin makes a session and waits until it is the one that is shown: what is
+// sent before goes to the one before.
+func (s *screen) begin(title string) {
+	s.t.Helper()
+	s.say("/new " + title)
+	s.Wait("script · " + title)
 }
 
 // noQueue waits until nothing waits.
@@ -276,13 +285,11 @@ func TestChecklist5Sessions(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
 	s := openScreen(t, d, look{})
-	s.say("/new first one")
-	s.Wait("first one")
+	s.begin("first one")
 	s.say("pears")
 	s.WaitFor("the answer", func(screen string) bool { return strings.Count(screen, "pears") >= 2 })
 	s.Wait("idle")
-	s.say("/new second one")
-	s.Wait("second one")
+	s.begin("second one")
 	s.WaitGone("pears")
 	s.say("plums")
 	s.WaitFor("the answer", func(screen string) bool { return strings.Count(screen, "plums") >= 2 })
@@ -337,8 +344,7 @@ func TestChecklist7WireShapes(t *testing.T) {
 	d := startDaemon(t, "")
 	p := tuitest.NewProxy(t, d.Socket)
 	s := openScreen(t, d, look{socket: p.Socket})
-	s.say("/new shapes")
-	s.Wait("shapes")
+	s.begin("shapes")
 	s.say("!hold.run")
 	s.Wait("holding on")
 	s.say("a steer")
@@ -436,8 +442,7 @@ func TestTwoScreensShowTheSame(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
 	one := openScreen(t, d, look{})
-	one.say("/new both")
-	one.Wait("both")
+	one.begin("both")
 	one.say("!hold.run")
 	one.Wait("running", "holding on")
 	two := startScreen(t, d, look{})
@@ -685,8 +690,7 @@ func TestGoldenScreens(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
 	talk := openScreen(t, d, look{})
-	talk.say("/new A day at the lake")
-	talk.Wait("A day at the lake")
+	talk.begin("A day at the lake")
 	talk.Paste("?where to begin\n# Plan\n\nFirst **pack**, then *go*:\n\n- `boat`\n- oars\n\n```go\nfunc row() error { return nil }\n```\n!shout.run\n")
 	talk.Press("enter")
 	talk.Wait("LOUD", "idle")
@@ -730,4 +734,111 @@ func TestClientFitsItsSize(t *testing.T) {
 	if most := int64(24 << 20); info.Size() > most {
 		t.Errorf("nous has %d bytes, at most %d are wanted", info.Size(), most)
 	}
+}
+
+// The first screen of a session comes within a tenth of a second; what the
+// ratio leaves is the start of a process.
+func BenchmarkStartToFirstScreen(b *testing.B) {
+	d := tuitest.NewDaemon(b, program(b, "noused"), "")
+	d.Start()
+	nous := program(b, "nous")
+	for b.Loop() {
+		cmd := exec.Command(nous)
+		cmd.Dir, cmd.Env = d.Dir, d.Env()
+		s := tuitest.Start(b, cmd, 100, 30, false)
+		s.Wait("connected", "idle")
+		b.StopTimer()
+		s.Press("ctrl+d")
+		s.Exit()
+		b.StartTimer()
+	}
+}
+
+func BenchmarkStartOfVersion(b *testing.B) {
+	nous := program(b, "nous")
+	for b.Loop() {
+		if err := exec.Command(nous, "--version").Run(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// A stream of a thousand deltas a second costs the terminal interface this
+// share of one core.
+func BenchmarkStreamOf1000DeltasASecond(b *testing.B) {
+	d := tuitest.NewDaemon(b, program(b, "noused"), "[model]\ndelay = \"1ms\"\n")
+	d.Start()
+	cmd := exec.Command(program(b, "nous"))
+	cmd.Dir, cmd.Env = d.Dir, d.Env("COLORTERM=truecolor")
+	s := tuitest.Start(b, cmd, 120, 40, false)
+	s.Wait("connected", "idle")
+	text := "begin " + strings.Repeat("some **words** of `text`, and on and on it goes\n", 500) + "done"
+	var cpu, wall time.Duration
+	for i := 0; b.Loop(); i++ {
+		before, start := cpuOf(b, s.PID()), time.Now()
+		s.Paste(fmt.Sprintf("%s%d", text, i))
+		s.Press("enter")
+		s.WaitFor("answer", func(screen string) bool {
+			return strings.Contains(screen, fmt.Sprintf("done%d", i)) && strings.Contains(screen, "idle") && time.Since(start) > time.Second
+		})
+		cpu += cpuOf(b, s.PID()) - before
+		wall += time.Since(start)
+	}
+	b.ReportMetric(100*cpu.Seconds()/wall.Seconds(), "%core")
+}
+
+// cpuOf is the time that a process has spent on a core.
+func cpuOf(b *testing.B, pid int) time.Duration {
+	b.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+2:]))
+	var ticks time.Duration
+	for _, f := range fields[11:13] { // utime, stime
+		n, err := strconv.Atoi(f)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ticks += time.Duration(n)
+	}
+	return ticks * 10 * time.Millisecond
+}
+
+// The pictures of docs/ are of a real session; NOUS_PICTURES=docs writes them.
+func TestPictures(t *testing.T) {
+	dir := os.Getenv("NOUS_PICTURES")
+	if dir == "" {
+		t.Skip("NOUS_PICTURES says where to write them")
+	}
+	d := tuitest.NewDaemon(t, program(t, "noused"), "", "--workdir", t.TempDir())
+	d.Start()
+	picture := func(s *screen, name string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name+".svg"), []byte(s.SVG()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := look{cols: 92, rows: 38, env: []string{"COLORTERM=truecolor"}}
+	s := openScreen(t, d, l)
+	for _, other := range []string{"Release notes", "Flaky test in the queue"} {
+		s.begin(other)
+		s.say("What do we know about it?")
+		s.Wait("idle")
+	}
+	s.begin("A greeting")
+	s.Paste("?The file has to exist before it can be run.\nI write **hello.sh**, then run it:\n\n1. greet the one who is named\n2. say goodbye\n" +
+		`!write {"path":"hello.sh","content":"#!/bin/sh\necho Bye, $1\n"}` + "\n" + `!edit {"path":"hello.sh","old_text":"Bye,","new_text":"Hello,"}` + "\n" + `!bash {"command":"sh hello.sh World"}`)
+	s.Press("enter")
+	s.Wait("idle", "A greeting")
+	s.WaitFor("the tool", func(screen string) bool { return strings.Contains(screen, "Hello, World") })
+	picture(s, "tui-conversation")
+	s.Press("ctrl+r")
+	s.Wait("Sessions", "Release notes")
+	picture(s, "tui-sessions")
+	l.light = true
+	light := openScreen(t, d, l)
+	light.Wait("Hello, World")
+	picture(light, "tui-light")
 }
