@@ -191,6 +191,7 @@ func TestDaemonThatDoesNotStartSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	t.Setenv("XDG_STATE_HOME", bin)
 	h := use(t, filepath.Join(bin, "s"))
 	h.sees("no daemon runs at")
 	h.write("s")
