@@ -80,10 +80,12 @@ func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.out, format, ar
 func (a *app) println(text string) { fmt.Fprintln(a.out, text) }
 
 func (a *app) root() *cobra.Command {
+	var plain bool
 	root := &cobra.Command{
 		Use:   "nous",
 		Short: "Talk to noused, the daemon that AI agents live in",
-		Long: `nous talks to noused, the daemon that AI agents live in.
+		Long: `nous talks to noused, the daemon that AI agents live in. Without a command, on
+a terminal, it shows a session: what is said, what tools do, and an input.
 
 Runs belong to the daemon: they go on when nous, or the terminal, ends.
 
@@ -98,7 +100,7 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return cmd.Help()
+				return a.openTUI(cmd, plain)
 			}
 			message := fmt.Sprintf("unknown command %q", args[0])
 			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
@@ -118,6 +120,7 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 	flags.StringVar(&a.socket, "socket", client.DefaultSocket(), "the daemon's command `socket`; also NOUSED_SOCKET")
 	flags.StringVar(&a.session, "session", "", "the session's `id` (default: the active session)")
 	flags.BoolVar(&a.json, "json", false, "print what the daemon says, one JSON object per line")
+	root.Flags().BoolVar(&plain, "plain", false, "show the session line by line, for screen readers; not with a command")
 	a.completeSessions(root)
 
 	root.AddGroup(

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	_ "embed"
 	"encoding/base64"
 	"fmt"
@@ -41,7 +42,7 @@ daemon keeps it (json). In md and html what could drive a terminal is taken out 
 			if len(args) > 0 {
 				a.session = args[0]
 			}
-			doc, err := a.document(cmd)
+			doc, err := a.document(cmd.Context(), a.session)
 			if err != nil {
 				return err
 			}
@@ -66,18 +67,18 @@ type document struct {
 	Messages  []jsontext.Value     `json:"messages"`
 }
 
-func (a *app) document(cmd *cobra.Command) (*document, error) {
-	c, err := client.Dial(cmd.Context(), a.socket)
+func (a *app) document(ctx context.Context, session string) (*document, error) {
+	c, err := client.Dial(ctx, a.socket)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	messages, err := client.Call(cmd.Context(), c, protocol.GetMessages, protocol.GetMessagesParams{Scope: a.scope()})
+	messages, err := client.Call(ctx, c, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: session}})
 	if err != nil {
 		return nil, err
 	}
 	scope := protocol.Scope{SessionID: messages.SessionID}
-	state, err := client.Call(cmd.Context(), c, protocol.GetState, protocol.GetStateParams{Scope: scope})
+	state, err := client.Call(ctx, c, protocol.GetState, protocol.GetStateParams{Scope: scope})
 	if err != nil {
 		return nil, err
 	}

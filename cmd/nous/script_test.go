@@ -26,7 +26,15 @@ func TestMain(m *testing.M) {
 	if signal.Ignored(os.Interrupt) { // or the programs under test would ignore it too
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
-	testscript.Main(m, map[string]func(){"nous": main})
+	testscript.Main(removing{m}, map[string]func(){"nous": main})
+}
+
+// removing removes what the tests have built.
+type removing struct{ *testing.M }
+
+func (m removing) Run() int {
+	defer func() { os.RemoveAll(built.dir) }()
+	return m.M.Run()
 }
 
 // The scripts run the real nous against a real noused, which has the tools of
@@ -34,10 +42,7 @@ func TestMain(m *testing.M) {
 // "daemon start [NAME=VALUE…] [FLAGS]" waits for the daemon's READY=1; "daemon
 // stop" and "daemon kill" for its end.
 func TestScripts(t *testing.T) {
-	noused := filepath.Join(t.TempDir(), "noused")
-	if out, err := exec.Command("go", "build", "-o", noused, "noused/cmd/noused").CombinedOutput(); err != nil {
-		t.Fatalf("build noused: %v\n%s", err, out)
-	}
+	noused := program(t, "noused")
 	// It has two models, and refuses every prompt in words that have the key.
 	models := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/models" {

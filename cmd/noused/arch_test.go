@@ -41,7 +41,14 @@ var layers = []layer{
 	{pattern: "internal/doctor", ours: []string{"internal/session", "internal/tool", "internal/protocol", "internal/lock", "internal/model/wire"}},
 	{pattern: "internal/client", ours: []string{"internal/protocol"}},
 	{pattern: "internal/client/clienttest", ours: []string{"internal/protocol"}},
-	{pattern: "cmd/nous", ours: []string{"internal/client", "internal/protocol"}},
+	{pattern: "cmd/nous", ours: []string{"cmd/nous/tui", "internal/client", "internal/protocol"}},
+	{pattern: "cmd/nous/tui", ours: []string{"cmd/nous/tui/link", "cmd/nous/tui/transcript", "cmd/nous/tui/pick", "cmd/nous/tui/theme", "cmd/nous/tui/cell", "internal/protocol"}},
+	{pattern: "cmd/nous/tui/link", ours: []string{"internal/client", "internal/protocol"}},
+	{pattern: "cmd/nous/tui/transcript", ours: []string{"cmd/nous/tui/theme", "cmd/nous/tui/cell", "internal/protocol"}},
+	{pattern: "cmd/nous/tui/pick", ours: []string{"cmd/nous/tui/theme", "cmd/nous/tui/cell", "internal/protocol"}},
+	{pattern: "cmd/nous/tui/theme"},
+	{pattern: "cmd/nous/tui/cell"},
+	{pattern: "cmd/nous/tui/tuitest", ours: []string{"internal/protocol"}},
 }
 
 const (

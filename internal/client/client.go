@@ -82,6 +82,9 @@ func (c *Client) Close() error {
 	return nil
 }
 
+// Gone is closed when the connection has ended, whichever side ended it.
+func (c *Client) Gone() <-chan struct{} { return c.gone }
+
 // Call sends a command of the protocol's table and waits for its reply, which
 // may overtake, or come after, those of other calls. An error reply is a
 // *protocol.Error, a connection that goes away ErrLost. When ctx ends the

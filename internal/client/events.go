@@ -64,6 +64,21 @@ func Subscribe(ctx context.Context, socket string, p protocol.SubscribeParams) (
 	return e, nil
 }
 
+// Live connects to the event socket that belongs to socket and asks for
+// nothing: every event from then on, as any v1 core gives them (wire-v1 §5).
+// It is for cores that know no subscribe. Those have no epoch, and their events
+// no numbers; an event published just after Live has returned may be missed.
+// Errors are those of Dial.
+func Live(ctx context.Context, socket string) (*Events, error) {
+	conn, err := dial(ctx, protocol.EventSocket(socket))
+	if err != nil {
+		return nil, err
+	}
+	e := &Events{conn: conn, lines: make(chan eventLine), stop: make(chan struct{})}
+	e.wg.Go(func() { e.read(protocol.NewLineReader(conn, maxReply)) })
+	return e, nil
+}
+
 func (e *Events) subscribe(p protocol.SubscribeParams) (*protocol.LineReader, error) {
 	payload, err := json.Marshal(p)
 	if err != nil {

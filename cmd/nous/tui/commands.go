@@ -1,0 +1,515 @@
+package tui
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"noused/cmd/nous/tui/cell"
+	"noused/cmd/nous/tui/link"
+	"noused/internal/protocol"
+)
+
+// place is what a job knows of where it works: a copy, and safe to read in any
+// goroutine.
+type place struct {
+	opts    *Options
+	link    *link.Link
+	state   protocol.State
+	missing []string
+}
+
+func (p place) scope() protocol.Scope { return protocol.Scope{SessionID: p.state.SessionID} }
+
+func (p place) running() bool { return p.state.RunState != "" && p.state.RunState != "idle" }
+
+// ask sends a command, unless the daemon is known not to have it.
+func ask[P protocol.Params, R protocol.Reply](ctx context.Context, p place, def protocol.Def[P, R], params P) (R, error) {
+	if slices.Contains(p.missing, def.Name()) {
+		var none R
+		return none, fmt.Errorf("%s: %w", def.Name(), link.ErrUnsupported)
+	}
+	return link.Do(ctx, p.link, def, params)
+}
+
+// outcome is what a job comes to. Both faces know how to show one.
+type outcome struct {
+	name string // of the command, where the screen shows that it is at work
+	info string // a line or more for the user
+	err  error
+
+	text   string   // goes back into the input: what was not accepted
+	back   []string // goes into the input before what is written: what the daemon handed back
+	sent   string   // id of the input that was accepted
+	follow *string  // the session to show from now on
+	show   any      // a list to choose from: sessionList, toolList, protocol.Tree
+	help   bool
+	mouse  bool // switch the mouse on or off
+	start  bool // start a daemon
+	quit   bool
+}
+
+// sessionList asks for a choice among sessions; query is the filter to begin
+// with.
+type sessionList struct {
+	sessions []protocol.SessionInfo
+	matches  []protocol.SearchMatch
+	query    string
+}
+
+type toolList struct{ tools []protocol.ToolInfo }
+
+func informed(format string, args ...any) outcome { return outcome{info: fmt.Sprintf(format, args...)} }
+
+func failed(err error) outcome { return outcome{err: err} }
+
+func following(id, format string, args ...any) outcome {
+	return outcome{follow: &id, info: fmt.Sprintf(format, args...)}
+}
+
+// command is one of the commands that begin with a slash.
+type command struct {
+	name  string
+	args  string // as help shows them
+	about string
+	takes string // what its argument completes to: "session", "tool", "mode", "format", "path"
+	must  bool   // it has to have an argument
+	local bool   // it asks nobody
+	run   func(ctx context.Context, p place, arg string) outcome
+}
+
+// commands are all slash commands in the order of help.
+var commands = []command{
+	{name: "new", args: "[TITLE]", about: "begin a session", run: newSession},
+	{name: "switch", args: "[ID or TEXT]", about: "show another session", takes: "session", run: switchSession},
+	{name: "branch", args: "[ENTRY]", about: "go on from here, or from an entry, in a session of its own", run: branchSession},
+	{name: "tree", about: "all branches of the session", run: showTree},
+	{name: "leaf", args: "ENTRY", about: "go on from another entry of this session", must: true, run: setLeaf},
+	{name: "search", args: "TEXT", about: "find a text in all sessions", must: true, run: searchSessions},
+	{name: "tools", args: "[NAMES | all | none]", about: "the tools the model is offered", takes: "tool", run: chooseTools},
+	{name: "model", args: "", about: "the model that answers", run: showModel},
+	{name: "mode", args: "[steering|follow-up one|all]", about: "how queued texts are taken", takes: "mode", run: chooseMode},
+	{name: "follow-up", args: "TEXT", about: "queue a text for when the run would otherwise end", must: true, run: followUp},
+	{name: "abort", about: "end the run; what was queued comes back", run: func(ctx context.Context, p place, _ string) outcome { return abort(ctx, p) }},
+	{name: "compact", args: "[INSTRUCTION]", about: "summarise the older part of the session", run: compact},
+	{name: "export", args: "[md|json|html] [FILE]", about: "write the conversation to a file", takes: "format", run: export},
+	{name: "state", about: "what the daemon is doing", run: showState},
+	{name: "reload", about: "have the daemon read its tools again", run: reloadTools},
+	{name: "start", local: true, about: "start a daemon where none runs", run: func(context.Context, place, string) outcome { return outcome{start: true} }},
+	{name: "mouse", local: true, about: "let the wheel scroll, or leave the mouse to the terminal", run: func(context.Context, place, string) outcome { return outcome{mouse: true} }},
+	{name: "help", local: true, about: "keys and commands", run: func(context.Context, place, string) outcome { return outcome{help: true} }},
+	{name: "quit", local: true, about: "leave; a run goes on", run: func(context.Context, place, string) outcome { return outcome{quit: true} }},
+}
+
+func commandNamed(name string) *command {
+	for i := range commands {
+		if commands[i].name == name {
+			return &commands[i]
+		}
+	}
+	return nil
+}
+
+// parseCommand tells a text that begins with a slash, which is a command, from
+// one for the model, whose leading "//" stands for "/". An error names what is
+// wrong with a command.
+func parseCommand(text string) (cmd *command, rest string, err error) {
+	if strings.HasPrefix(text, "//") {
+		return nil, text[1:], nil
+	}
+	line, isCommand := strings.CutPrefix(text, "/")
+	if !isCommand {
+		return nil, text, nil
+	}
+	name, rest := line, ""
+	if i := strings.IndexAny(line, " \t\n"); i >= 0 {
+		name, rest = line[:i], strings.TrimSpace(line[i:])
+	}
+	cmd = commandNamed(strings.ToLower(name))
+	switch {
+	case cmd == nil:
+		return nil, "", fmt.Errorf("there is no command /%s: /help lists them; to send a text that begins with a slash, begin it with two", cell.Line(name, 40))
+	case cmd.must && rest == "":
+		return nil, "", fmt.Errorf("want /%s %s", cmd.name, cmd.args)
+	case cmd.args == "" && rest != "":
+		return nil, "", fmt.Errorf("/%s takes no argument", cmd.name)
+	}
+	return cmd, rest, nil
+}
+
+// say sends a text to the model: as a prompt, or to the running run as a steer.
+// What the session does may have changed since it was told; then the other one
+// is sent. The key makes a second try the same as the first, should that have
+// been accepted all the same.
+func say(ctx context.Context, p place, text, key string) outcome {
+	send := []func() (string, error){
+		func() (string, error) {
+			wait := false
+			r, err := ask(ctx, p, protocol.Prompt, protocol.PromptParams{Scope: p.scope(), Text: text, Wait: &wait, StreamingBehavior: "steer", IdempotencyKey: key})
+			if err != nil || r.Accepted == nil {
+				return "", err
+			}
+			return r.Accepted.InputID, nil
+		},
+		func() (string, error) {
+			r, err := ask(ctx, p, protocol.Steer, protocol.SteerParams{Scope: p.scope(), Text: text, IfIdle: "prompt", IdempotencyKey: key})
+			return r.InputID, err
+		},
+	}
+	if p.running() {
+		slices.Reverse(send)
+	}
+	id, err := send[0]()
+	if isStateRejection(err) {
+		id, err = send[1]()
+	}
+	return outcome{sent: id, err: err, text: textIf(err, text)}
+}
+
+func followUp(ctx context.Context, p place, text string) outcome {
+	return queueFollowUp(ctx, p, text, uuid.NewString())
+}
+
+// queueFollowUp is say for a text that waits for the end of the run.
+func queueFollowUp(ctx context.Context, p place, text, key string) outcome {
+	r, err := ask(ctx, p, protocol.FollowUp, protocol.FollowUpParams{Scope: p.scope(), Text: text, IfIdle: "prompt", IdempotencyKey: key})
+	if isStateRejection(err) {
+		return say(ctx, p, text, key)
+	}
+	return outcome{sent: r.InputID, err: err, text: textIf(err, text)}
+}
+
+func textIf(err error, text string) string {
+	if err != nil {
+		return text
+	}
+	return ""
+}
+
+// isStateRejection tells whether a text was refused for the run it found, or
+// did not find: an older core does not know how to do the other thing by itself.
+func isStateRejection(err error) bool {
+	var wire *protocol.Error
+	if !errors.As(err, &wire) || wire.Code != protocol.CommandRejected {
+		return false
+	}
+	why := strings.ToLower(wire.Message)
+	return strings.Contains(why, string(protocol.NoActiveRun)) || strings.Contains(why, "no active run") ||
+		strings.Contains(why, string(protocol.RunInProgress)) || strings.Contains(why, "in progress")
+}
+
+func abort(ctx context.Context, p place) outcome {
+	r, err := ask(ctx, p, protocol.Abort, protocol.AbortParams{Scope: p.scope()})
+	if err != nil {
+		return failed(err)
+	}
+	var out outcome
+	for _, d := range r.Discarded {
+		out.back = append(out.back, d.Text)
+	}
+	if len(out.back) > 0 {
+		out.info = "what was queued is back in the input"
+	}
+	return out
+}
+
+func newSession(ctx context.Context, p place, title string) outcome {
+	r, err := ask(ctx, p, protocol.NewSession, protocol.NewSessionParams{Title: title})
+	if err != nil {
+		return failed(err)
+	}
+	return following(r.SessionID, "")
+}
+
+func switchSession(ctx context.Context, p place, arg string) outcome {
+	list, err := listSessions(ctx, p)
+	if err != nil && !(arg != "" && errors.Is(err, link.ErrUnsupported)) {
+		return failed(explain(err, "to see the sessions; /switch ID works"))
+	}
+	id := arg
+	if err == nil {
+		if arg == "" {
+			return outcome{show: sessionList{sessions: list}}
+		}
+		found := matching(list, arg)
+		switch len(found) {
+		case 0:
+			return failed(fmt.Errorf("no session has %q in its title or is called so", arg))
+		case 1:
+			id = found[0].SessionID
+		default:
+			return outcome{show: sessionList{sessions: list, query: arg}}
+		}
+	}
+	return enterSession(ctx, p, id)
+}
+
+func enterSession(ctx context.Context, p place, id string) outcome {
+	r, err := ask(ctx, p, protocol.SwitchSession, protocol.SwitchSessionParams{SessionID: id})
+	if err != nil {
+		return failed(err)
+	}
+	return following(r.SessionID, "")
+}
+
+func listSessions(ctx context.Context, p place) ([]protocol.SessionInfo, error) {
+	limit := 1000
+	r, err := ask(ctx, p, protocol.ListSessions, protocol.ListSessionsParams{Limit: &limit})
+	return r.Sessions, err
+}
+
+// matching are the sessions meant by a text: the one of that id, else those
+// whose id or title contains it.
+func matching(list []protocol.SessionInfo, text string) []protocol.SessionInfo {
+	var found []protocol.SessionInfo
+	text = strings.ToLower(text)
+	for _, s := range list {
+		if s.SessionID == text {
+			return []protocol.SessionInfo{s}
+		}
+		if strings.Contains(s.SessionID, text) || strings.Contains(strings.ToLower(s.Title), text) {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+func branchSession(ctx context.Context, p place, entry string) outcome {
+	r, err := ask(ctx, p, protocol.BranchSession, protocol.BranchSessionParams{SessionID: p.state.SessionID, LeafID: entry})
+	if err != nil {
+		return failed(err)
+	}
+	return following(r.SessionID, "this is a branch of %s", r.ParentID)
+}
+
+func showTree(ctx context.Context, p place, _ string) outcome {
+	r, err := ask(ctx, p, protocol.GetTree, protocol.GetTreeParams{Scope: p.scope()})
+	if err != nil {
+		return failed(explain(err, "to draw the tree; /branch works"))
+	}
+	return outcome{show: r}
+}
+
+func setLeaf(ctx context.Context, p place, entry string) outcome {
+	r, err := ask(ctx, p, protocol.SetLeaf, protocol.SetLeafParams{Scope: p.scope(), LeafID: entry})
+	if err != nil {
+		return failed(explain(err, "to move within a session; /branch works"))
+	}
+	return following(r.SessionID, "the session goes on from %s", r.LeafID)
+}
+
+func searchSessions(ctx context.Context, p place, text string) outcome {
+	limit := 200
+	r, err := ask(ctx, p, protocol.SearchSessions, protocol.SearchSessionsParams{Text: text, Limit: &limit})
+	switch {
+	case err != nil:
+		return failed(explain(err, "to search"))
+	case len(r.Matches) == 0:
+		return informed("no session says %q", text)
+	}
+	sessions, err := listSessions(ctx, p)
+	if err != nil {
+		return failed(err)
+	}
+	sessions = slices.DeleteFunc(sessions, func(s protocol.SessionInfo) bool {
+		return !slices.ContainsFunc(r.Matches, func(m protocol.SearchMatch) bool { return m.SessionID == s.SessionID })
+	})
+	return outcome{show: sessionList{sessions: sessions, matches: r.Matches}}
+}
+
+func chooseTools(ctx context.Context, p place, arg string) outcome {
+	names := strings.Fields(strings.ReplaceAll(arg, ",", " "))
+	if arg == "none" {
+		names = []string{}
+	} else if arg == "" || arg == "all" {
+		r, err := ask(ctx, p, protocol.ListTools, protocol.ListToolsParams{Scope: p.scope()})
+		if err != nil {
+			return failed(explain(err, "to list its tools; /tools NAMES and /tools none work"))
+		}
+		if arg == "" {
+			return outcome{show: toolList{r.Tools}}
+		}
+		for _, t := range r.Tools {
+			names = append(names, t.Name)
+		}
+	}
+	return setTools(ctx, p, names)
+}
+
+func setTools(ctx context.Context, p place, names []string) outcome {
+	r, err := ask(ctx, p, protocol.SetActiveTools, protocol.SetActiveToolsParams{Scope: p.scope(), Tools: append([]string{}, names...)})
+	if err != nil {
+		return failed(err)
+	}
+	return informed("%s active", plural(r.Count, "tool"))
+}
+
+func showModel(_ context.Context, p place, _ string) outcome {
+	if p.state.Model.Name == "" {
+		return informed("this core does not say which model answers")
+	}
+	return informed("%s/%s answers", p.state.Model.Provider, p.state.Model.Name)
+}
+
+func chooseMode(ctx context.Context, p place, arg string) outcome {
+	words := strings.Fields(arg)
+	if len(words) == 0 {
+		return informed("steering: %s, follow-up: %s", p.state.SteeringMode, p.state.FollowUpMode)
+	}
+	if len(words) != 2 {
+		return failed(errors.New("want /mode steering|follow-up one|all"))
+	}
+	mode := words[1]
+	if mode == "one" {
+		mode = "one-at-a-time"
+	}
+	if mode != "one-at-a-time" && mode != "all" {
+		return failed(fmt.Errorf("mode %s: want one or all", cell.Line(mode, 20)))
+	}
+	return setMode(ctx, p, words[0], mode)
+}
+
+func setMode(ctx context.Context, p place, queue, mode string) outcome {
+	def := protocol.SetSteeringMode
+	switch queue {
+	case "steering", "steer":
+	case "follow-up", "follow_up":
+		def = protocol.SetFollowUpMode
+	default:
+		return failed(fmt.Errorf("mode of %s: want steering or follow-up", cell.Line(queue, 20)))
+	}
+	r, err := ask(ctx, p, def, protocol.SetModeParams{Scope: p.scope(), Mode: mode})
+	if err != nil {
+		return failed(err)
+	}
+	return informed("%s: %s", queue, r.Mode)
+}
+
+func compact(ctx context.Context, p place, instruction string) outcome {
+	r, err := ask(ctx, p, protocol.CompactSession, protocol.CompactSessionParams{Scope: p.scope(), Instruction: instruction})
+	if err != nil {
+		return failed(explain(err, "to compact"))
+	}
+	return informed("compacted: %d tokens before", r.TokensBefore)
+}
+
+// export writes to a new file, readable by the user only, in the folder nous
+// was started in.
+func export(ctx context.Context, p place, arg string) outcome {
+	format, file, _ := strings.Cut(arg, " ")
+	file = strings.TrimSpace(file)
+	if !slices.Contains(exportFormats, format) {
+		file, format = arg, strings.TrimPrefix(filepath.Ext(arg), ".")
+		if !slices.Contains(exportFormats, format) {
+			format = "md"
+		}
+	}
+	if file == "" {
+		file = p.state.SessionID + "." + format
+	}
+	if rest, ok := strings.CutPrefix(file, "~/"); ok {
+		file = filepath.Join(p.opts.Getenv("HOME"), rest)
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return failed(fmt.Errorf("export: %w", err))
+	}
+	err = errors.Join(p.opts.Export(ctx, p.state.SessionID, format, f), f.Close())
+	if err != nil {
+		return failed(fmt.Errorf("export: %w", errors.Join(err, os.Remove(file))))
+	}
+	if whole, err := filepath.Abs(file); err == nil {
+		file = whole
+	}
+	return informed("written: %s", file)
+}
+
+var exportFormats = []string{"md", "json", "html"}
+
+func reloadTools(ctx context.Context, p place, _ string) outcome {
+	r, err := ask(ctx, p, protocol.ReloadTools, protocol.ReloadToolsParams{})
+	if err != nil {
+		return failed(explain(err, "to read tools again"))
+	}
+	var lines []string
+	for _, list := range []struct {
+		what  string
+		names []string
+	}{{"added", r.Added}, {"changed", r.Changed}, {"removed", r.Removed}, {"cannot be used", r.Errors}} {
+		if len(list.names) > 0 {
+			lines = append(lines, list.what+": "+strings.Join(list.names, ", "))
+		}
+	}
+	return informed("%s", cmp.Or(strings.Join(lines, "\n"), "nothing has changed"))
+}
+
+func showState(ctx context.Context, p place, _ string) outcome {
+	s, err := ask(ctx, p, protocol.GetState, protocol.GetStateParams{Scope: p.scope()})
+	if err != nil {
+		return failed(err)
+	}
+	lines := []string{"session: " + s.SessionID, "run state: " + s.RunState}
+	add := func(key, value string) {
+		if value != "" {
+			lines = append(lines, key+": "+value)
+		}
+	}
+	add("run", s.RunID)
+	add("title", s.Title)
+	add("steering mode", s.SteeringMode)
+	add("follow-up mode", s.FollowUpMode)
+	add("pending", fmt.Sprintf("%d steer, %d follow-up", s.PendingCounts.Steer, s.PendingCounts.FollowUp))
+	if s.Daemon.Version == "" {
+		add("daemon", "an older core that says no more")
+		return informed("%s", strings.Join(lines, "\n"))
+	}
+	add("model", s.Model.Provider+"/"+s.Model.Name)
+	add("active tools", cmp.Or(strings.Join(s.ActiveTools, ", "), "none"))
+	add("usage", fmt.Sprintf("%d tokens in, %d out", s.Usage.InputTokens, s.Usage.OutputTokens))
+	for _, a := range s.Assets {
+		add("asset", a.AssetID+" "+a.Path+" ("+a.MediaType+")")
+	}
+	for _, r := range s.Runs {
+		if r.RunID != s.RunID {
+			add("also "+r.RunState, r.RunID+" in "+r.SessionID)
+		}
+	}
+	add("daemon", fmt.Sprintf("%s, pid %d, since %s", s.Daemon.Version, s.Daemon.PID, s.Daemon.StartedAt.Local().Format("2006-01-02 15:04:05")))
+	return informed("%s", strings.Join(lines, "\n"))
+}
+
+// explain says what an older core lacks instead of how it put it.
+func explain(err error, what string) error {
+	if errors.Is(err, link.ErrUnsupported) {
+		return fmt.Errorf("this core is an older one and does not know how %s", what)
+	}
+	return err
+}
+
+// describe is an error as the user reads it: code, message and cause of a
+// daemon's, the text of any other.
+func describe(err error) string {
+	var wire *protocol.Error
+	switch {
+	case errors.Is(err, link.ErrUnsupported):
+		return explain(err, "to do this").Error()
+	case errors.As(err, &wire):
+		return wire.Error()
+	default:
+		return err.Error()
+	}
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

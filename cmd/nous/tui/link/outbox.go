@@ -1,0 +1,177 @@
+package link
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// What a reader may leave untaken before its events are dropped.
+const (
+	maxEvents = 4096
+	maxBytes  = 8 << 20
+)
+
+// outbox holds updates until their reader takes them. It never blocks those who
+// put something in.
+type outbox struct {
+	updates chan Update
+	filled  chan struct{} // cap 1
+	emptied chan struct{} // cap 1: the reader has taken all, after it was told that events were dropped
+
+	mu      sync.Mutex
+	queue   []Update
+	events  int // in the queue
+	bytes   int // of their lines
+	dropped bool
+}
+
+func newOutbox() *outbox {
+	return &outbox{updates: make(chan Update), filled: make(chan struct{}, 1), emptied: make(chan struct{}, 1)}
+}
+
+// deliver hands updates out until ctx ends.
+func (o *outbox) deliver(ctx context.Context) {
+	defer close(o.updates)
+	for {
+		next, ok := o.take()
+		if !ok {
+			select {
+			case <-o.filled:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		select {
+		case o.updates <- next:
+			o.delivered()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (o *outbox) take() (Update, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.queue) == 0 {
+		return nil, false
+	}
+	next := o.queue[0]
+	o.queue[0] = nil
+	o.queue = o.queue[1:]
+	if batch, ok := next.(Events); ok {
+		o.events -= len(batch.List)
+		if o.events == 0 {
+			o.bytes = 0
+		}
+	}
+	return next, true
+}
+
+// delivered tells of the moment when a reader that was too slow has caught up.
+func (o *outbox) delivered() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.dropped && len(o.queue) == 0 {
+		signal(o.emptied)
+	}
+}
+
+// snapshot replaces all that waits: it says the same and more. A refusal is an
+// answer and stays.
+func (o *outbox) snapshot(s Snapshot) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.keep(func(u Update) bool { _, refused := u.(Refused); return refused })
+	o.queue, o.dropped = append(o.queue, s), false
+	signal(o.filled)
+}
+
+// put adds what replaces the earlier ones of its type, and those that it makes
+// obsolete.
+func (o *outbox) put(next Update) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.keep(func(u Update) bool {
+		switch u.(type) {
+		case Offline:
+			_, offline := next.(Offline)
+			return !offline
+		case Changed:
+			_, refused := next.(Refused)
+			return refused
+		case Refused:
+			_, refused := next.(Refused)
+			return !refused
+		default:
+			return true
+		}
+	})
+	o.queue = append(o.queue, next)
+	signal(o.filled)
+}
+
+// keep throws out of the queue what is not wanted any more.
+func (o *outbox) keep(wanted func(Update) bool) {
+	o.queue = slices.DeleteFunc(o.queue, func(u Update) bool {
+		if wanted(u) {
+			return false
+		}
+		if batch, ok := u.(Events); ok {
+			o.events -= len(batch.List)
+		}
+		return true
+	})
+	if o.events == 0 {
+		o.bytes = 0
+	}
+}
+
+// event adds one event whose line has so many bytes. False: events had to be
+// dropped, this one with them; none are taken until a snapshot.
+func (o *outbox) event(ev Event, size int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.dropped {
+		return false
+	}
+	if o.events >= maxEvents || o.events > 0 && o.bytes+size > maxBytes {
+		o.drop()
+		return false
+	}
+	o.events++
+	o.bytes += size
+	if n := len(o.queue); n > 0 {
+		if batch, ok := o.queue[n-1].(Events); ok && !batch.Dropped {
+			batch.List = append(batch.List, ev)
+			o.queue[n-1] = batch
+			return true
+		}
+	}
+	o.queue = append(o.queue, Events{List: []Event{ev}})
+	signal(o.filled)
+	return true
+}
+
+// drop throws the waiting events away, and the states that follow from them.
+func (o *outbox) drop() {
+	o.keep(func(u Update) bool {
+		switch u.(type) {
+		case Events, Changed:
+			return false
+		default:
+			return true
+		}
+	})
+	o.queue, o.dropped = append(o.queue, Events{Dropped: true}), true
+	signal(o.filled)
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

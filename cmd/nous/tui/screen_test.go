@@ -1,0 +1,292 @@
+package tui
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	tea "charm.land/bubbletea/v2"
+
+	"noused/cmd/nous/tui/cell"
+	"noused/cmd/nous/tui/tuitest"
+)
+
+func TestPromptIsAnsweredAndTheInputEmptied(t *testing.T) {
+	h := useDaemon(t, startNoused(t, "").Socket)
+	h.write("what a day")
+	h.press("enter")
+	if !h.input.empty() {
+		t.Errorf("got %q in the input, want nothing", h.input.text())
+	}
+	h.until("end of the run", func() bool { return !h.running() && h.state.Usage.OutputTokens > 0 })
+	h.sees("what a day", "idle", "connected")
+}
+
+func TestSteerFollowUpAndAbortWhileRunning(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	h.held(d.Dir)
+	h.write("at once")
+	h.press("enter")
+	h.write("after that")
+	h.press("tab")
+	h.until("both in the queue", func() bool { return len(h.state.Queued.Steer) == 1 && len(h.state.Queued.FollowUp) == 1 })
+	h.sees("steer at once", "follow-up after that", "2 queued", "Esc ends the run")
+	h.write("being written")
+	h.press("esc")
+	h.until("end of the run", func() bool { return !h.running() && len(h.unsent) == 0 })
+	if got, want := h.input.text(), "at once\n\nafter that\n\nbeing written"; got != want {
+		t.Errorf("got %q in the input, want what was queued before what was written: %q", got, want)
+	}
+	h.until("empty queue", func() bool { return len(h.state.Queued.Steer) == 0 })
+}
+
+func TestTextsAreDeliveredInTheOrderTheyWereSent(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	release := h.held(d.Dir)
+	want := []string{"one", "two", "three", "four", "five"}
+	for _, text := range want {
+		h.write(text)
+		h.press("enter")
+	}
+	h.until("five in the queue", func() bool { return len(h.state.Queued.Steer) == len(want) })
+	if got := strings.Join(h.state.Queued.Steer, " "); got != strings.Join(want, " ") {
+		t.Errorf("got %s", got)
+	}
+	release()
+	h.until("end of the run", func() bool { return !h.running() })
+}
+
+func TestModesAreSeenAndSwitched(t *testing.T) {
+	h := useDaemon(t, startNoused(t, "").Socket)
+	h.sees("steer:one", "follow-up:one")
+	h.press("f2")
+	h.sees("steer:all")
+	h.write("/mode follow-up all")
+	h.press("enter")
+	h.sees("follow-up:all")
+}
+
+func TestTwoScreensOfOneSession(t *testing.T) {
+	d := startNoused(t, "")
+	one, two := useDaemon(t, d.Socket), useDaemon(t, d.Socket)
+	one.write("seen by both")
+	one.press("enter")
+	one.sees("seen by both")
+	two.sees("seen by both")
+	one.press("f3")
+	two.sees("follow-up:all")
+}
+
+func TestSessionsAreMadeSwitchedAndBranched(t *testing.T) {
+	h := useDaemon(t, startNoused(t, "").Socket)
+	first := h.state.SessionID
+	h.write("the first")
+	h.press("enter")
+	h.until("end of the run", func() bool { return !h.running() && h.state.Title != "" })
+	h.write("/new another one")
+	h.press("enter")
+	h.until("new session", func() bool { return h.state.SessionID != first })
+	h.sees("another one")
+	h.write("/switch the first")
+	h.press("enter")
+	h.until("the first session", func() bool { return h.state.SessionID == first })
+	h.write("/branch")
+	h.press("enter")
+	h.until("a branch", func() bool { return h.state.SessionID != first })
+	h.sees("the first", "branch of "+first)
+
+	h.press("ctrl+r")
+	h.sees("Sessions", "another one")
+	h.write("another")
+	h.press("enter")
+	h.until("chosen session", func() bool { return h.over == nil && h.state.Title == "another one" })
+}
+
+func TestTreeMovesTheLeaf(t *testing.T) {
+	h := useDaemon(t, startNoused(t, "").Socket)
+	for _, text := range []string{"alpha", "beta"} {
+		h.write(text)
+		h.press("enter")
+		h.until("answer", func() bool { return !h.running() && len(h.unsent) == 0 && strings.Count(h.screen(), text) >= 2 })
+	}
+	h.press("ctrl+t")
+	h.until("tree", func() bool { return h.over != nil })
+	h.sees("Tree of")
+	h.press("up", "up", "enter")
+	h.until("shorter conversation", func() bool { return h.over == nil && !strings.Contains(h.screen(), "beta") })
+}
+
+func TestRefusedTextStaysInTheInput(t *testing.T) {
+	h := useDaemon(t, startNoused(t, "").Socket)
+	h.write("/nonsense at all")
+	h.press("enter")
+	h.sees("there is no command /nonsense")
+	if got := h.input.text(); got != "/nonsense at all" {
+		t.Errorf("got %q in the input", got)
+	}
+}
+
+func TestErrorOfTheDaemonIsToldWhole(t *testing.T) {
+	h := useDaemon(t, startNoused(t, "").Socket)
+	h.write("/switch ses-none")
+	h.press("enter")
+	h.sees("no session has")
+	h.write("/leaf nowhere")
+	h.press("enter")
+	h.sees("session_error")
+}
+
+func TestKilledDaemonComesBack(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	h.write("before the fall")
+	h.press("enter")
+	h.until("answer", func() bool { return !h.running() && strings.Count(h.screen(), "before the fall") >= 2 })
+	d.Kill()
+	h.sees("the daemon is gone", "reconnecting")
+	h.write("kept")
+	h.press("enter")
+	h.sees("not connected")
+	if got := h.input.text(); got != "kept" {
+		t.Errorf("got %q in the input", got)
+	}
+	d.Start()
+	h.sees("connected", "before the fall", "the daemon was restarted")
+	h.press("enter")
+	h.until("answer", func() bool { return !h.running() && len(h.unsent) == 0 && h.input.empty() })
+}
+
+func TestOfferStartsADaemon(t *testing.T) {
+	dir, err := os.MkdirTemp("", "nous")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Setenv("PATH", binaries+":"+os.Getenv("PATH"))
+	t.Setenv("XDG_STATE_HOME", dir)
+	t.Setenv("XDG_CONFIG_HOME", dir)
+	h := use(t, filepath.Join(dir, "s"))
+	h.sees("no daemon runs at", "start one")
+	h.write("s")
+	h.until("the session", func() bool { return h.known && h.offer.child != 0 })
+	pid := h.offer.child
+	daemon, err := os.FindProcess(int(pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := daemon.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	h.until("the daemon's end", func() bool { return h.offer.child == 0 })
+}
+
+func TestDaemonThatDoesNotStartSaysWhy(t *testing.T) {
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "noused"), []byte("#!/bin/sh\necho the moon is wrong\nexit 3\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	t.Setenv("XDG_STATE_HOME", bin)
+	h := use(t, filepath.Join(bin, "s"))
+	h.sees("no daemon runs at")
+	h.write("s")
+	h.sees("status 3", "the moon is wrong", "start one")
+	h.write("q")
+	if !h.quit() {
+		t.Error("q did not leave")
+	}
+}
+
+func TestOldCore(t *testing.T) {
+	h := useDaemon(t, tuitest.StartOldCore(t).Socket)
+	h.sees("older one")
+	h.write("hold on")
+	h.press("enter")
+	h.until("run", h.running)
+	h.write("a steer")
+	h.press("enter")
+	h.until("answer", func() bool { return strings.Contains(h.screen(), "a steer") && len(h.unsent) == 0 })
+	h.write("/search x")
+	h.press("enter")
+	h.sees("does not know how to search")
+	h.write("/mode steering all")
+	h.press("enter")
+	h.sees("steer:all")
+	before := h.state.SessionID
+	h.write("/new")
+	h.press("enter")
+	h.until("new session", func() bool { return h.state.SessionID != before })
+}
+
+func TestExportWritesANewFile(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	h.opts.Export = func(_ context.Context, session, format string, w io.Writer) error {
+		_, err := io.WriteString(w, session+" as "+format)
+		return err
+	}
+	file := filepath.Join(d.Dir, "talk.html")
+	h.write("/export " + file)
+	h.press("enter")
+	h.sees("written: ")
+	got, err := os.ReadFile(file)
+	if want := h.state.SessionID + " as html"; err != nil || string(got) != want {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+	h.write("/export " + file)
+	h.press("enter")
+	h.sees("file exists")
+}
+
+func TestCtrlCEmptiesThenLeaves(t *testing.T) {
+	h := useDaemon(t, startNoused(t, "").Socket)
+	h.write("x")
+	h.press("ctrl+c", "ctrl+c")
+	h.sees("Ctrl+C again leaves")
+	h.write("y")
+	h.press("ctrl+c", "ctrl+c")
+	if h.quit() {
+		t.Fatal("left although something was written in between")
+	}
+	h.press("ctrl+c")
+	if !h.quit() {
+		t.Error("the second Ctrl+C did not leave")
+	}
+}
+
+func TestEveryViewHasTheSizeOfTheTerminal(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	h.held(d.Dir)
+	h.write("queued 漢字 👩‍👩‍👧 text")
+	h.press("enter")
+	h.until("queue", func() bool { return len(h.state.Queued.Steer) == 1 })
+	h.send(tea.PasteMsg{Content: "some\nlines\nof\ntext 漢字"})
+	for _, state := range []func(){func() {}, func() { h.press("ctrl+c"); h.write("/") }, func() { h.press("esc", "ctrl+c", "ctrl+r"); h.sees("Sessions") }} {
+		state()
+		for _, width := range []int{1, 10, 19, 20, 33, 80, 200} {
+			for _, height := range []int{1, 5, 6, 9, 10, 24, 60} {
+				h.send(tea.WindowSizeMsg{Width: width, Height: height})
+				v := h.View()
+				lines := strings.Split(v.Content, "\n")
+				if want := height; len(lines) != want && (width >= minWidth && height >= minHeight || len(lines) != 1) {
+					t.Errorf("%dx%d: got %d lines", width, height, len(lines))
+				}
+				for _, line := range lines {
+					if cell.Width(line) > width {
+						t.Errorf("%dx%d: %q is %d cells wide", width, height, line, cell.Width(line))
+					}
+				}
+				if c := v.Cursor; c != nil && (c.X < 0 || c.X >= width || c.Y < 0 || c.Y >= height) {
+					t.Errorf("%dx%d: the cursor is at %d,%d", width, height, c.X, c.Y)
+				}
+			}
+		}
+		h.send(tea.WindowSizeMsg{Width: 80, Height: 24})
+	}
+}

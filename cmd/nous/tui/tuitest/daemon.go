@@ -1,0 +1,164 @@
+package tuitest
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Build compiles a command of this module into dir and returns its path. It is
+// built as make build does, but without what a debugger needs.
+func Build(dir, command string) (string, error) {
+	path := filepath.Join(dir, command)
+	out, err := exec.Command("go", "build", "-trimpath", "-o", path, "noused/cmd/"+command).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", command, err, out)
+	}
+	return path, nil
+}
+
+// Daemon is a real noused with a folder of its own, which it works in.
+type Daemon struct {
+	Socket string
+	Dir    string
+
+	t       testing.TB
+	program string
+	args    []string
+	log     bytes.Buffer
+	process *os.Process
+	ended   chan struct{}
+}
+
+// NewDaemon prepares a daemon that is not started yet. Its configuration is what
+// stands in config, its tools are those of Dir/tools. The test ends it.
+func NewDaemon(t testing.TB, program, config string, args ...string) *Daemon {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "nous") // t.TempDir may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Daemon{t: t, Socket: filepath.Join(dir, "s"), Dir: dir, program: program}
+	d.args = append([]string{
+		"--socket", d.Socket, "--state-dir", filepath.Join(dir, "state"), "--workdir", dir,
+		"--tools-dir", filepath.Join(dir, "tools"), "--config", filepath.Join(dir, "noused.toml"),
+	}, args...)
+	t.Cleanup(func() {
+		d.Kill()
+		os.RemoveAll(dir)
+		if t.Failed() {
+			t.Logf("the daemon's log:\n%s", d.log.Bytes())
+		}
+	})
+	if err := os.WriteFile(filepath.Join(dir, "noused.toml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "tools"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// Tool makes a tool with the one operation run, without parameters, out of a
+// shell script. It works in the daemon's folder and speaks the protocol
+// narratoria on its standard streams.
+func (d *Daemon) Tool(name, script string) {
+	d.t.Helper()
+	d.Write("tools/"+name+".json", `{"name":"`+name+`","kind":"tool","protocol":"narratoria","version":"1","capabilities":["run"],
+"transport":{"type":"stdio","command":["./`+name+`.sh"]},"operations":{"run":{"description":"`+name+`","params":{"type":"object"}}}}`)
+	d.Write("tools/"+name+".sh", "#!/bin/sh\n"+script)
+	if err := os.Chmod(filepath.Join(d.Dir, "tools", name+".sh"), 0o700); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// Write writes a file of the daemon's folder, or into a Fifo there.
+func (d *Daemon) Write(name, text string) {
+	d.t.Helper()
+	if err := os.WriteFile(filepath.Join(d.Dir, name), []byte(text), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// Fifo makes a pipe with a name in the daemon's folder. A Write to it waits for
+// its reader.
+func (d *Daemon) Fifo(name string) {
+	d.t.Helper()
+	if err := syscall.Mkfifo(filepath.Join(d.Dir, name), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// Env is the environment that keeps a program to the daemon's folder.
+func (d *Daemon) Env(more ...string) []string {
+	var env []string
+	for _, v := range os.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		switch {
+		case strings.HasPrefix(name, "NOUSED_"), strings.HasPrefix(name, "XDG_"), strings.HasPrefix(name, "LC_"), strings.HasSuffix(name, "_API_KEY"):
+		case name == "NO_COLOR", name == "COLORTERM", name == "COLORFGBG", name == "TMUX", name == "TERM_PROGRAM", name == "LANG", name == "CI":
+		default:
+			env = append(env, v)
+		}
+	}
+	return append(env, append([]string{
+		"HOME=" + d.Dir, "XDG_CONFIG_HOME=" + filepath.Join(d.Dir, "config"), "XDG_STATE_HOME=" + filepath.Join(d.Dir, "xdgstate"),
+		"XDG_RUNTIME_DIR=" + d.Dir, "NOUSED_SOCKET=" + d.Socket, "LANG=C.UTF-8", "TZ=UTC", "TERM=xterm-256color",
+		"GORACE=atexit_sleep_ms=0",
+	}, more...)...)
+}
+
+// Start starts the daemon and returns when it is ready.
+func (d *Daemon) Start() {
+	d.t.Helper()
+	notify := filepath.Join(d.Dir, "ready")
+	ready, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: notify, Net: "unixgram"})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer os.Remove(notify)
+	defer ready.Close()
+	cmd := exec.Command(d.program, d.args...)
+	cmd.Env = d.Env("NOTIFY_SOCKET=" + notify)
+	cmd.Stdout, cmd.Stderr = &d.log, &d.log
+	if err := cmd.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	d.process, d.ended = cmd.Process, make(chan struct{})
+	go func(ended chan struct{}) { // ends with the daemon
+		_ = cmd.Wait()
+		ready.Close()
+		close(ended)
+	}(d.ended)
+	for buf := make([]byte, 1<<10); ; {
+		n, err := ready.Read(buf)
+		if err != nil {
+			d.t.Fatalf("noused ended before it was ready:\n%s", d.log.Bytes())
+		}
+		if strings.Contains(string(buf[:n]), "READY=1") {
+			return
+		}
+	}
+}
+
+// Kill ends the daemon as a crash does, Stop as systemd does. Both return when
+// it is gone.
+func (d *Daemon) Kill() { d.end(syscall.SIGKILL) }
+
+// Stop ends the daemon as systemd does.
+func (d *Daemon) Stop() { d.end(syscall.SIGTERM) }
+
+func (d *Daemon) end(sig os.Signal) {
+	if d.process == nil {
+		return
+	}
+	_ = d.process.Signal(sig)
+	<-d.ended
+	d.process = nil
+}

@@ -1,0 +1,218 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+
+	"noused/cmd/nous/tui/cell"
+)
+
+// The smallest terminal that has room for all that is needed at once.
+const (
+	minWidth  = 20
+	minHeight = 6
+)
+
+// queueRows bounds how many waiting texts are shown.
+const queueRows = 3
+
+// View is called by bubbletea.
+func (m *model) View() tea.View {
+	v := tea.NewView("")
+	v.AltScreen = true
+	v.WindowTitle = "nous"
+	if m.known {
+		v.WindowTitle = cell.Truncate("nous: "+m.title(), 60)
+	}
+	if m.mouse {
+		v.MouseMode = tea.MouseModeCellMotion
+	}
+	if m.width < minWidth || m.height < minHeight {
+		v.SetContent(cell.Truncate(fmt.Sprintf("nous: %s; want %dx%d", m.runWord(), minWidth, minHeight), m.width))
+		return v
+	}
+	hud := m.hud()
+	room := m.height - len(hud)
+	if m.over != nil {
+		v.SetContent(m.over.draw(m, m.width, room) + "\n" + strings.Join(hud, "\n"))
+		if x, y, ok := m.over.box.Cursor(); ok {
+			v.Cursor = tea.NewCursor(x, y)
+		}
+		return v
+	}
+	lower, cursorRow := m.lower(room)
+	lines := append(m.upper(room-len(lower)), lower...)
+	for i, line := range lines {
+		lines[i] = cell.Truncate(line, m.width)
+	}
+	v.SetContent(strings.Join(append(lines, hud...), "\n"))
+	if c := m.input.area.Cursor(); c != nil {
+		c.Y += room - len(lower) + cursorRow
+		v.Cursor = c
+	}
+	return v
+}
+
+// upper is the conversation, or, where there is none yet, why.
+func (m *model) upper(height int) []string {
+	if m.noDaemon() {
+		return fill(m.offerLines(), height)
+	}
+	if !m.known {
+		why := "connecting to " + m.opts.Socket
+		if m.offline != nil {
+			why = "no connection to " + m.opts.Socket + ": " + cell.Line(m.offline.Err.Error(), 500)
+		}
+		return fill(cell.Wrap(m.theme.Dim.Render(why), m.width), height)
+	}
+	return m.talk.View(height)
+}
+
+// fill is lines at the bottom of exactly height lines.
+func fill(lines []string, height int) []string {
+	if len(lines) > height {
+		return lines[:height]
+	}
+	return append(make([]string, height-len(lines)), lines...)
+}
+
+// lower is what stands between the conversation and the HUD, and the row in it
+// where the input begins. It leaves a row at least to the conversation.
+func (m *model) lower(room int) (lines []string, inputRow int) {
+	written := strings.Split(m.input.area.View(), "\n")
+	if most := max(room-2, 1); len(written) > most {
+		written = written[:most]
+	}
+	spare := room - len(written) - 1
+	if spare > 0 {
+		spare--
+		lines = append(lines, m.ruler())
+	}
+	above := m.aboveInput(min(spare, m.height/2))
+	lines = append(above, lines...)
+	return append(lines, written...), len(lines)
+}
+
+// ruler is the line above the input. It says where the conversation stands when
+// that is not its end.
+func (m *model) ruler() string {
+	text := ""
+	if m.known && !m.noDaemon() && !m.talk.AtEnd() {
+		text = fmt.Sprintf(" %d%%, End goes to the end ", m.talk.Position())
+	}
+	text = cell.Truncate(text, m.width)
+	return m.theme.Dim.Render(text) + m.theme.Border.Render(strings.Repeat("─", m.width-cell.Width(text)))
+}
+
+// aboveInput are a banner, the texts that wait and the menu, in at most height
+// lines; the menu matters most.
+func (m *model) aboveInput(height int) []string {
+	rows := m.menuLines(min(menuRows, height))
+	if banner := m.banner(); banner != "" && len(rows) < height {
+		rows = append([]string{banner}, rows...)
+	}
+	return append(m.queueLines(height-len(rows)), rows...)
+}
+
+func (m *model) banner() string {
+	switch {
+	case m.leaving && m.running():
+		return m.theme.Warn.Render("Ctrl+C again leaves nous; the run goes on (Esc ends it)")
+	case m.leaving:
+		return m.theme.Warn.Render("Ctrl+C again leaves nous")
+	case m.known && m.offline != nil && m.offline.NoDaemon:
+		return m.theme.Warn.Render("the daemon is gone; /start starts one, nous connects by itself")
+	case m.known && m.offline != nil:
+		return m.theme.Warn.Render("connection lost: " + cell.Line(m.offline.Err.Error(), 300))
+	}
+	return ""
+}
+
+// queueLines are the texts that wait, and how to get them back: the wire takes
+// them out all together, with the run's end.
+func (m *model) queueLines(height int) []string {
+	var rows []string
+	add := func(kind, text string) {
+		rows = append(rows, m.theme.Accent.Render(kind)+" "+m.theme.Dim.Render(cell.Line(text, 4*m.width)))
+	}
+	for _, u := range m.unsent {
+		if u.text != "" {
+			add("sending", u.text)
+		}
+	}
+	for _, text := range m.state.Queued.Steer {
+		add("steer", text)
+	}
+	for _, text := range m.state.Queued.FollowUp {
+		add("follow-up", text)
+	}
+	for _, text := range m.waiting {
+		add("queued", text)
+	}
+	waiting := m.state.PendingCounts.Steer + m.state.PendingCounts.FollowUp
+	if len(rows) == 0 && waiting > 0 { // an older core counts only
+		add("queued", plural(waiting, "text"))
+	}
+	if len(rows) == 0 || height <= 0 {
+		return nil
+	}
+	most := min(height, queueRows)
+	left := len(rows) - most
+	rows = rows[:min(len(rows), most)]
+	hint := " (Esc ends the run and gives back all)"
+	if left > 0 {
+		hint = fmt.Sprintf(" (+%d more; Esc ends the run and gives back all)", left)
+	}
+	last := len(rows) - 1
+	rows[last] = cell.Truncate(rows[last], max(m.width-cell.Width(hint), m.width/2)) + m.theme.Dim.Render(hint)
+	return rows
+}
+
+func (m *model) menuLines(height int) []string {
+	if height <= 0 {
+		return nil
+	}
+	if !m.menu.open() {
+		if m.menu.problem == "" {
+			return nil
+		}
+		return []string{m.theme.Warn.Render(cell.Line(m.menu.problem, 300))}
+	}
+	height = min(height, len(m.menu.rows))
+	from := max(min(m.menu.at-height/2, len(m.menu.rows)-height), 0)
+	widest := 0
+	for _, c := range m.menu.rows[from : from+height] {
+		widest = max(widest, cell.Width(cell.Line(c.text, 400)))
+	}
+	widest = min(widest, m.width-4)
+	lines := make([]string, height)
+	for i := range lines {
+		c := m.menu.rows[from+i]
+		text := cell.Line(c.text, 400)
+		if cell.Width(text) > widest {
+			text = cell.TruncateLeft(text, widest)
+		}
+		text = cell.Fit(text, widest)
+		about := ""
+		if c.about != "" {
+			about = "  " + cell.Truncate(c.about, max(m.width-widest-5, 0))
+		}
+		if from+i == m.menu.at {
+			lines[i] = m.theme.Selected.Render("› " + text + about)
+		} else {
+			lines[i] = "  " + m.theme.Text.Render(text) + m.theme.Dim.Render(about)
+		}
+	}
+	return lines
+}
+
+// part is a piece of a HUD line. The one with the highest rank goes first when
+// there is no room.
+type part struct {
+	text  string
+	style lipgloss.Style
+	rank  int
+}
