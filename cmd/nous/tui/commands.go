@@ -49,7 +49,8 @@ type outcome struct {
 	back   []string // goes into the input before what is written: what the daemon handed back
 	sent   string   // id of the input that was accepted
 	follow *string  // the session to show from now on
-	show   any      // a list to choose from: sessionList, toolList, protocol.Tree
+	show   any      // a list to choose from: sessionList, toolList, modelList, protocol.Tree
+	images []string // paths for the next text; empty and not nil: none of them
 	help   bool
 	mouse  bool // switch the mouse on or off
 	start  bool // start a daemon
@@ -65,6 +66,8 @@ type sessionList struct {
 }
 
 type toolList struct{ tools []protocol.ToolInfo }
+
+type modelList struct{ models []protocol.ListedModel }
 
 func informed(format string, args ...any) outcome { return outcome{info: fmt.Sprintf(format, args...)} }
 
@@ -94,7 +97,8 @@ var commands = []command{
 	{name: "leaf", args: "ENTRY", about: "go on from another entry of this session", must: true, run: setLeaf},
 	{name: "search", args: "TEXT", about: "find a text in all sessions", must: true, run: searchSessions},
 	{name: "tools", args: "[NAMES | all | none]", about: "the tools the model is offered", takes: "tool", run: chooseTools},
-	{name: "model", args: "", about: "the model that answers", run: showModel},
+	{name: "model", args: "[NAME [SERVER] | default | probe]", about: "the model that answers in this session; probe asks servers for theirs", takes: "model", run: chooseModel},
+	{name: "image", args: "PATH | none", about: "show an image with the next text", takes: "path", must: true, local: true, run: attachImage},
 	{name: "mode", args: "[steering|follow-up one|all]", about: "how queued texts are taken", takes: "mode", run: chooseMode},
 	{name: "follow-up", args: "TEXT", about: "queue a text for when the run would otherwise end", must: true, run: followUp},
 	{name: "abort", about: "end the run; what was queued comes back", run: func(ctx context.Context, p place, _ string) outcome { return abort(ctx, p) }},
@@ -148,18 +152,22 @@ func parseCommand(text string) (cmd *command, rest string, err error) {
 // What the session does may have changed since it was told; then the other one
 // is sent. The key makes a second try the same as the first, should that have
 // been accepted all the same.
-func say(ctx context.Context, p place, text, key string) outcome {
+func say(ctx context.Context, p place, u unsent) outcome {
 	send := []func() (string, error){
 		func() (string, error) {
 			wait := false
-			r, err := ask(ctx, p, protocol.Prompt, protocol.PromptParams{Scope: p.scope(), Text: text, Wait: &wait, StreamingBehavior: "steer", IdempotencyKey: key})
+			r, err := ask(ctx, p, protocol.Prompt, protocol.PromptParams{
+				Scope: p.scope(), Text: u.text, Wait: &wait, StreamingBehavior: "steer", IdempotencyKey: u.key, Attachments: u.attachments(),
+			})
 			if err != nil || r.Accepted == nil {
 				return "", err
 			}
 			return r.Accepted.InputID, nil
 		},
 		func() (string, error) {
-			r, err := ask(ctx, p, protocol.Steer, protocol.SteerParams{Scope: p.scope(), Text: text, IfIdle: "prompt", IdempotencyKey: key})
+			r, err := ask(ctx, p, protocol.Steer, protocol.SteerParams{
+				Scope: p.scope(), Text: u.text, IfIdle: "prompt", IdempotencyKey: u.key, Attachments: u.attachments(),
+			})
 			return r.InputID, err
 		},
 	}
@@ -170,20 +178,50 @@ func say(ctx context.Context, p place, text, key string) outcome {
 	if isStateRejection(err) {
 		id, err = send[1]()
 	}
-	return outcome{sent: id, err: err, text: textIf(err, text)}
+	return outcome{sent: id, err: err, text: textIf(err, u.text)}
+}
+
+func (u unsent) attachments() (list []protocol.AttachmentParams) {
+	for _, path := range u.images {
+		list = append(list, protocol.AttachmentParams{Path: path})
+	}
+	return list
+}
+
+// attached are the images for the next text after a command has named more, or
+// none.
+func attached(before, more []string) []string {
+	if len(more) == 0 {
+		return nil
+	}
+	return append(before, more...)
+}
+
+func attachImage(_ context.Context, p place, path string) outcome {
+	switch {
+	case path == "none":
+		return outcome{images: []string{}, info: "the next text goes without images"}
+	case len(p.missing) > 0:
+		return failed(errors.New("this core is an older one and takes no images"))
+	case strings.HasPrefix(path, "~/"):
+		path = filepath.Join(p.opts.Getenv("HOME"), path[2:])
+	}
+	return outcome{images: []string{path}}
 }
 
 func followUp(ctx context.Context, p place, text string) outcome {
-	return queueFollowUp(ctx, p, text, uuid.NewString())
+	return queueFollowUp(ctx, p, unsent{text: text, key: uuid.NewString()})
 }
 
 // queueFollowUp is say for a text that waits for the end of the run.
-func queueFollowUp(ctx context.Context, p place, text, key string) outcome {
-	r, err := ask(ctx, p, protocol.FollowUp, protocol.FollowUpParams{Scope: p.scope(), Text: text, IfIdle: "prompt", IdempotencyKey: key})
+func queueFollowUp(ctx context.Context, p place, u unsent) outcome {
+	r, err := ask(ctx, p, protocol.FollowUp, protocol.FollowUpParams{
+		Scope: p.scope(), Text: u.text, IfIdle: "prompt", IdempotencyKey: u.key, Attachments: u.attachments(),
+	})
 	if isStateRejection(err) {
-		return say(ctx, p, text, key)
+		return say(ctx, p, u)
 	}
-	return outcome{sent: r.InputID, err: err, text: textIf(err, text)}
+	return outcome{sent: r.InputID, err: err, text: textIf(err, u.text)}
 }
 
 func textIf(err error, text string) string {
@@ -351,11 +389,21 @@ func setTools(ctx context.Context, p place, names []string) outcome {
 	return informed("%s active", plural(r.Count, "tool"))
 }
 
-func showModel(_ context.Context, p place, _ string) outcome {
-	if p.state.Model.Name == "" {
-		return informed("this core does not say which model answers")
+// chooseModel sets the model that answers, or asks for a choice among them.
+func chooseModel(ctx context.Context, p place, arg string) outcome {
+	name, server, _ := strings.Cut(arg, " ")
+	if name == "" || name == "probe" {
+		r, err := ask(ctx, p, protocol.ListModels, protocol.ListModelsParams{Probe: name == "probe"})
+		if err != nil {
+			return failed(explain(err, "to list its models"))
+		}
+		return outcome{show: modelList{r.Models}}
 	}
-	return informed("%s/%s answers", p.state.Model.Provider, p.state.Model.Name)
+	r, err := ask(ctx, p, protocol.SetModel, protocol.SetModelParams{Scope: p.scope(), Model: name, BaseURL: strings.TrimSpace(server)})
+	if err != nil {
+		return failed(explain(err, "to change its model"))
+	}
+	return informed("%s/%s answers from the next call on", r.Model.Provider, r.Model.Name)
 }
 
 func chooseMode(ctx context.Context, p place, arg string) outcome {

@@ -156,6 +156,9 @@ func (m *model) completeArgument(line, word string) {
 	case c.takes == "format" && before != "":
 		m.completeFile("", word)
 	case !m.askMenu(query, word, true):
+	case c.takes == "path":
+		m.menu.query = ""
+		m.completeFile("", word)
 	case c.takes == "mode" && before == "":
 		m.menu.rows = starting(word, words("steering", "follow-up"))
 	case c.takes == "mode" && !strings.Contains(before, " "):
@@ -164,6 +167,8 @@ func (m *model) completeArgument(line, word string) {
 		m.menu.rows = starting(word, words(exportFormats...))
 	case c.takes == "session" && before == "":
 		m.offerFrom(query, word, sessionCandidates)
+	case c.takes == "model" && before == "":
+		m.offerFrom(query, word, modelCandidates)
 	case c.takes == "tool":
 		m.offerFrom(query, word, toolCandidates)
 	}
@@ -205,6 +210,15 @@ func sessionCandidates(ctx context.Context, p place) ([]candidate, error) {
 	return all, err
 }
 
+func modelCandidates(ctx context.Context, p place) ([]candidate, error) {
+	r, err := ask(ctx, p, protocol.ListModels, protocol.ListModelsParams{})
+	all := words("default", "probe")
+	for _, m := range r.Models {
+		all = append(all, candidate{text: m.Model, about: m.Source})
+	}
+	return all, err
+}
+
 func toolCandidates(ctx context.Context, p place) ([]candidate, error) {
 	r, err := ask(ctx, p, protocol.ListTools, protocol.ListToolsParams{Scope: p.scope()})
 	all := words("all", "none")
@@ -220,7 +234,7 @@ func (m *model) completeFile(mark, word string) {
 	if !m.askMenu(query, word, false) {
 		return
 	}
-	workdir, home := m.optional.Workdir, m.opts.Getenv("HOME")
+	workdir, home := m.state.Workdir, m.opts.Getenv("HOME")
 	m.jobs.start(func(ctx context.Context) tea.Msg {
 		paths, err := findFiles(ctx, workdir, home, strings.TrimPrefix(word, mark))
 		rows := make([]candidate, len(paths))

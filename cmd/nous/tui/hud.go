@@ -97,7 +97,7 @@ func (m *model) facts() []part {
 		parts = append(parts, part{fmt.Sprintf(format, args...), m.theme.Dim, rank})
 	}
 	add(1, "F2 steer:%s F3 follow-up:%s", shortMode(m.state.SteeringMode), shortMode(m.state.FollowUpMode))
-	if c := m.optional.Context; c.Window > 0 {
+	if c := m.state.Context; c.Window > 0 {
 		add(2, "context %d%%", min(100*c.Tokens/c.Window, 999))
 	} else if c.Tokens > 0 {
 		add(2, "context %s", short(c.Tokens))

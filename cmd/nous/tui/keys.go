@@ -207,7 +207,8 @@ func (m *model) send(written, text string, followUp bool) {
 	m.remember(written)
 	m.input.clear()
 	m.talk.End()
-	m.submit(unsent{text: text, followUp: followUp})
+	m.submit(unsent{text: text, images: m.images, followUp: followUp})
+	m.images = nil
 }
 
 func (m *model) remember(text string) {

@@ -43,14 +43,13 @@ type model struct {
 	mouse         bool
 
 	// What the daemon said.
-	state    protocol.State
-	optional optional // of state
-	missing  []string
-	known    bool          // there was a Snapshot
-	offline  *link.Offline // nil while connected
-	since    time.Time     // when the run began; zero where nobody said
-	tools    []tool        // that are running, in the order they began
-	ours     []string      // ids of inputs sent from here
+	state   protocol.State
+	missing []string
+	known   bool          // there was a Snapshot
+	offline *link.Offline // nil while connected
+	since   time.Time     // when the run began; zero where nobody said
+	tools   []tool        // that are running, in the order they began
+	ours    []string      // ids of inputs sent from here
 
 	talk    *transcript.Transcript
 	input   *input
@@ -60,6 +59,7 @@ type model struct {
 	offer   offer
 	notices []string // to be shown once the next Snapshot is
 
+	images  []string // paths of images that go with the next text
 	waiting []string // sent to the run of an older core, which hands nothing back
 	unsent  []unsent // being sent, the first one just now
 	retry   unsent   // what was sent last and failed
@@ -77,6 +77,7 @@ type tool struct{ id, name string }
 // which must not overtake the texts before it.
 type unsent struct {
 	text, key string
+	images    []string
 	followUp  bool
 }
 
@@ -304,7 +305,7 @@ func (m *model) setState(s protocol.State) {
 	if s.SessionID != m.state.SessionID {
 		m.menu.close()
 	}
-	m.state, m.optional = s, optionalOf(s)
+	m.state = s
 	if s.RunState == "idle" {
 		m.tools, m.since = nil, time.Time{}
 	}
@@ -463,6 +464,8 @@ func (m *model) apply(o outcome) tea.Cmd {
 		m.talk.Notice("info", map[bool]string{true: "the wheel scrolls", false: "the mouse is the terminal's"}[m.mouse])
 	case o.start:
 		m.startDaemon()
+	case o.images != nil:
+		m.images = attached(m.images, o.images)
 	}
 	return nil
 }
@@ -470,7 +473,7 @@ func (m *model) apply(o outcome) tea.Cmd {
 // submit sends a text, or an abort, behind those that are being sent already.
 func (m *model) submit(u unsent) {
 	if u.text != "" {
-		if m.retry.text == u.text && m.retry.followUp == u.followUp {
+		if m.retry.text == u.text && m.retry.followUp == u.followUp && slices.Equal(m.retry.images, u.images) {
 			u.key = m.retry.key
 		} else {
 			u.key = uuid.NewString()
@@ -489,9 +492,9 @@ func (m *model) sendNext() {
 		case u.text == "":
 			return answered{abort(ctx, p)}
 		case u.followUp:
-			return answered{queueFollowUp(ctx, p, u.text, u.key)}
+			return answered{queueFollowUp(ctx, p, u)}
 		default:
-			return answered{say(ctx, p, u.text, u.key)}
+			return answered{say(ctx, p, u)}
 		}
 	})
 }
@@ -507,12 +510,13 @@ func (m *model) answer(o outcome) tea.Cmd {
 	}
 	if o.err != nil && was.text != "" {
 		m.retry = was
-		texts := []string{o.text}
+		texts, images := []string{o.text}, was.images
 		for _, u := range m.unsent {
 			if u.text != "" {
-				texts = append(texts, u.text)
+				texts, images = append(texts, u.text), append(images, u.images...)
 			}
 		}
+		m.images = append(images, m.images...)
 		m.unsent, o.text, o.back = nil, "", texts
 	}
 	if len(m.unsent) > 0 {

@@ -104,6 +104,12 @@ func newChooser(m *model, list any) *overlay {
 			m.do("tools", func(ctx context.Context, p place) outcome { return setTools(ctx, p, c.IDs) })
 			return nil
 		}}
+	case modelList:
+		p := pick.New("Models (/model probe asks the servers)", pick.Models(list.models), pick.With(look), pick.Current(strings.TrimSpace(m.state.Model.Provider+"/"+m.state.Model.Name+" "+m.state.Model.BaseURL)))
+		return &overlay{box: p, picker: p, chosen: func(m *model, c pick.Choice) tea.Cmd {
+			m.do("model", func(ctx context.Context, p place) outcome { return chooseModel(ctx, p, c.IDs[0]) })
+			return nil
+		}}
 	case protocol.Tree:
 		return &overlay{box: pick.NewTree("Tree of "+cell.Truncate(m.title(), 40), list, look), chosen: (*model).chooseEntry}
 	default:

@@ -43,6 +43,7 @@ type plain struct {
 	noDaemon bool            // nobody listens; it was said
 	sending  int             // texts and aborts that have not been answered
 	seen     map[string]bool // ids of the messages that were said
+	images   []string        // paths of images that go with the next text
 	said     string          // text of the last prompt from here: the daemon repeats it
 	prompted bool            // the turn begins with a prompt
 	child    child
@@ -287,8 +288,9 @@ func (p *plain) typed(text string) {
 		if p.place().running() {
 			p.sayf("steering the run; /follow-up TEXT waits for its end")
 		}
-		p.said = rest
-		p.do(sendingName, func(ctx context.Context, at place) outcome { return say(ctx, at, rest, uuid.NewString()) })
+		u := unsent{text: rest, images: p.images, key: uuid.NewString()}
+		p.said, p.images = rest, nil
+		p.do(sendingName, func(ctx context.Context, at place) outcome { return say(ctx, at, u) })
 	}
 }
 
@@ -331,6 +333,8 @@ func (p *plain) apply(o outcome) {
 		p.sayf("the plain mode leaves the mouse to the terminal")
 	case o.start:
 		p.startDaemon()
+	case o.images != nil:
+		p.images = attached(p.images, o.images)
 	case o.quit:
 		p.quit = true
 	}
@@ -360,6 +364,11 @@ func (p *plain) list(show any) {
 			p.sayf("%s (%s): %s", t.Name, state, t.Description)
 		}
 		p.sayf("/tools NAMES, /tools all or /tools none chooses")
+	case modelList:
+		for _, item := range pick.Models(list.models) {
+			p.sayf("%s: %s %s", item.Title, strings.ReplaceAll(item.Detail, "\t", ", "), item.Mark)
+		}
+		p.sayf("/model NAME chooses, /model NAME SERVER one at another server; /model probe asks the servers")
 	case protocol.Tree:
 		depth := map[string]int{}
 		for _, n := range list.Nodes {

@@ -290,3 +290,51 @@ func TestEveryViewHasTheSizeOfTheTerminal(t *testing.T) {
 		h.send(tea.WindowSizeMsg{Width: 80, Height: 24})
 	}
 }
+
+func TestModelOfASession(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	h.write("/model nobody/x")
+	h.press("enter")
+	h.until("refusal", func() bool { return strings.Contains(h.screen(), "there is no provider") })
+	h.write("/model openai/tiny http://127.0.0.1:1/v1")
+	h.press("enter")
+	h.until("other model", func() bool { return h.state.Model.Name == "tiny" })
+	h.sees("openai/tiny")
+	h.write("/model")
+	h.press("enter")
+	h.until("list", func() bool { return h.over != nil })
+	h.sees("Models", "offline")
+	h.press("enter") // the only one: the daemon's own
+	h.until("the daemon's own", func() bool { return h.state.Model.Name != "tiny" })
+}
+
+func TestImagesGoWithTheNextText(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	shot := filepath.Join(t.TempDir(), "shot.png")
+	if err := os.WriteFile(shot, []byte("\x89PNG\r\n\x1a\n and more"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.write("/image " + shot)
+	h.press("enter")
+	h.sees("image shot.png", "with the next text")
+	h.write("/image none")
+	h.press("enter")
+	if strings.Contains(h.screen(), "(with the next text") {
+		t.Errorf("the image was taken back:\n%s", h.screen())
+	}
+	h.write("/image " + shot + ".missing")
+	h.press("enter")
+	h.write("look at this")
+	h.press("enter")
+	h.until("refusal", func() bool { return len(h.unsent) == 0 && len(h.images) == 1 })
+	h.sees("attachments[0].path", "look at this", "image shot.png.missing")
+	h.images = []string{shot}
+	h.press("enter")
+	h.until("end of the run", func() bool { return !h.running() && h.state.Usage.OutputTokens > 0 && len(h.unsent) == 0 })
+	h.sees("look at this", "shot.png")
+	if len(h.images) > 0 {
+		t.Errorf("%q would go with the next text, too", h.images)
+	}
+}

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -114,7 +115,21 @@ func (m *model) aboveInput(height int) []string {
 	if banner := m.banner(); banner != "" && len(rows) < height {
 		rows = append([]string{banner}, rows...)
 	}
+	if len(m.images) > 0 && len(rows) < height {
+		rows = append([]string{m.imageLine()}, rows...)
+	}
 	return append(m.queueLines(height-len(rows)), rows...)
+}
+
+// imageLine names what goes with the next text.
+func (m *model) imageLine() string {
+	names := make([]string, len(m.images))
+	for i, path := range m.images {
+		names[i] = filepath.Base(path)
+	}
+	const hint = " (with the next text; /image none takes it back)"
+	text := cell.Line("image "+strings.Join(names, ", "), 4*m.width)
+	return m.theme.Accent.Render(cell.Truncate(text, max(m.width-len(hint), m.width/2))) + m.theme.Dim.Render(cell.Truncate(hint, m.width/2))
 }
 
 func (m *model) banner() string {

@@ -103,25 +103,16 @@ func Age(t, now time.Time) string {
 	return t.In(now.Location()).Format(time.DateOnly)
 }
 
-// Model is one entry of list_models.
-type Model struct {
-	Model     string // PROVIDER/NAME
-	Provider  string
-	Name      string
-	BaseURL   string
-	Source    string
-	Default   bool
-	Reachable *bool // nil: nobody was asked
-	Problem   string
-}
-
-// Models makes items of the answer of list_models, each with what set_model
-// takes as its ID.
-func Models(list []Model) []Item {
+// Models makes items of the answer of list_models. The ID is what set_model
+// takes, with the server behind a space where that was found by asking.
+func Models(list []protocol.ListedModel) []Item {
 	items := make([]Item, len(list))
 	for i, m := range list {
 		item := Item{ID: m.Model, Title: m.Model}
 		about := m.BaseURL
+		if m.Source == "server" {
+			item.ID += " " + m.BaseURL
+		}
 		if item.Title == "" {
 			item.Title = m.Provider
 		}

@@ -59,7 +59,7 @@ func TestPickerViews(t *testing.T) {
 		plain := sessionPicker(With(Look{Plain: true}))
 		golden(t, plain, "sessions-plain", size[0], size[1])
 		golden(t, New("Tools", Tools(tools), Several()), "tools", size[0], size[1])
-		golden(t, New("Models", Models(models), Current("ollama/qwen3:8b")), "models", size[0], size[1])
+		golden(t, New("Models", Models(models), Current("ollama/qwen3:8b http://127.0.0.1:11434")), "models", size[0], size[1])
 	}
 	golden(t, sessionPicker(), "sessions", 10, 3)
 	golden(t, New("Sessions", nil), "nothing", 30, 8)
@@ -276,7 +276,7 @@ var tools = []protocol.ToolInfo{
 
 var no = false
 
-var models = []Model{
+var models = []protocol.ListedModel{
 	{Model: "offline", Provider: "offline", Source: "config", Default: true},
 	{Model: "ollama/qwen3:8b", Provider: "ollama", Name: "qwen3:8b", BaseURL: "http://127.0.0.1:11434", Source: "server"},
 	{Model: "ollama/gone", Provider: "ollama", Name: "gone", BaseURL: "http://127.0.0.1:11434", Source: "config", Reachable: &no},
@@ -297,7 +297,7 @@ func TestItems(t *testing.T) {
 	}
 	want = []Item{
 		{ID: "offline", Title: "offline", Mark: "default", Detail: "config\t"},
-		{ID: "ollama/qwen3:8b", Title: "ollama/qwen3:8b", Detail: "server\thttp://127.0.0.1:11434"},
+		{ID: "ollama/qwen3:8b http://127.0.0.1:11434", Title: "ollama/qwen3:8b", Detail: "server\thttp://127.0.0.1:11434"},
 		{ID: "ollama/gone", Title: "ollama/gone", Mark: "no answer", Bad: true, Detail: "config\thttp://127.0.0.1:11434"},
 		{ID: "mistral", Title: "mistral", Mark: "problem", Bad: true, Detail: "built-in\tMISTRAL_API_KEY is not set"},
 	}

@@ -361,6 +361,9 @@ func (t *Transcript) startMessage(ev protocol.MessageStart) {
 	}
 	b := t.message(user, ev.MessageID)
 	b.label = t.run.kind
+	for _, a := range ev.Attachments {
+		b.attached = append(b.attached, attachment{MediaType: a.MediaType, Name: a.Name, Size: a.Size, Path: a.Path})
+	}
 	b.body.set(ev.Text)
 	b.dirty()
 }
