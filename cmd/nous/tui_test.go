@@ -693,7 +693,7 @@ func TestGoldenScreens(t *testing.T) {
 	talk.begin("A day at the lake")
 	talk.Paste("?where to begin\n# Plan\n\nFirst **pack**, then *go*:\n\n- `boat`\n- oars\n\n```go\nfunc row() error { return nil }\n```\n!shout.run\n")
 	talk.Press("enter")
-	talk.Wait("LOUD", "idle")
+	talk.Wait("LOUD", "── 1 turn", "idle")
 	for _, size := range [][2]int{{44, 16}, {80, 24}, {132, 40}} {
 		for _, way := range []struct {
 			name string
@@ -831,7 +831,7 @@ func TestPictures(t *testing.T) {
 	s.Paste("?The file has to exist before it can be run.\nI write **hello.sh**, then run it:\n\n1. greet the one who is named\n2. say goodbye\n" +
 		`!write {"path":"hello.sh","content":"#!/bin/sh\necho Bye, $1\n"}` + "\n" + `!edit {"path":"hello.sh","old_text":"Bye,","new_text":"Hello,"}` + "\n" + `!bash {"command":"sh hello.sh World"}`)
 	s.Press("enter")
-	s.Wait("idle", "A greeting")
+	s.Wait("idle", "── 1 turn", "A greeting")
 	s.WaitFor("the tool", func(screen string) bool { return strings.Contains(screen, "Hello, World") })
 	picture(s, "tui-conversation")
 	s.Press("ctrl+r")
