@@ -107,7 +107,7 @@ default for the daemon's own.`,
 			return query(cmd.Context(), a, protocol.SetModel, p, func(r protocol.ModelAccepted) { a.println(a.forOutput(modelName(r.Model))) })
 		},
 	}
-	cmd.Flags().StringVar(&p.BaseURL, "base-url", "", "ask this `server`, without a key")
+	cmd.Flags().StringVar(&p.BaseURL, "base-url", "", "ask this `server`, without a key unless it is a configured one")
 	cmd.Flags().Int64Var(&p.ContextWindow, "context-window", 0, "`tokens` that the model can read")
 	return cmd
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync"
 
@@ -84,6 +85,9 @@ func (m *models) Choose(name, baseURL string) (c model.Choice, err error) {
 	if c.Provider, c.Name, err = parseModel(name); err != nil {
 		return c, err
 	}
+	if u, err := url.Parse(baseURL); err == nil && (u.User != nil || u.RawQuery != "" || u.Fragment != "") {
+		return c, errors.New("base_url may have no password, query or fragment: it is kept and shown")
+	}
 	c.BaseURL, c.ContextWindow = baseURL, m.window(c.Provider)
 	_, err = m.Model(c)
 	return c, err
@@ -125,22 +129,17 @@ func (m *models) close() {
 }
 
 func (m *models) make(c model.Choice) (runloop.Model, error) {
-	cfg := ModelConfig{Provider: c.Provider, MaxOutputTokens: m.cfg.MaxOutputTokens, Timeout: m.cfg.Timeout}
-	if c.Provider == m.cfg.Provider {
-		cfg = m.cfg
-	}
-	cfg.Name = c.Name
 	switch {
 	case c.Provider == "openai":
-		return vendor(openai.New, cfg, c.BaseURL, m.getenv)
+		return vendor(openai.New, m, c)
 	case c.Provider == "anthropic":
-		return vendor(anthropic.New, cfg, c.BaseURL, m.getenv)
+		return vendor(anthropic.New, m, c)
 	case c.BaseURL != "":
 		return nil, fmt.Errorf("%s is asked at no server: it takes no base_url", c.Provider)
 	case c.Provider == "module":
 		return m.module(c.Name)
 	}
-	return offline.Model{Delay: cfg.Delay}, nil
+	return offline.Model{Delay: m.cfg.Delay}, nil
 }
 
 func (m *models) module(name string) (runloop.Model, error) {
@@ -156,21 +155,47 @@ func (m *models) module(name string) (runloop.Model, error) {
 	}}, nil
 }
 
-// vendor makes the model of a provider over HTTP. The key is for the server that
-// it was configured for: one that is elsewhere is asked without.
-func vendor[M runloop.Model](make func(modelwire.Options) (M, error), cfg ModelConfig, elsewhere string, getenv func(string) string) (runloop.Model, error) {
-	o, err := serverOf(cfg, getenv)
-	if elsewhere != "" && elsewhere != o.BaseURL {
-		o.BaseURL, o.APIKey, err = elsewhere, "", nil
-	}
+// vendor makes the model of a provider over HTTP.
+func vendor[M runloop.Model](make func(modelwire.Options) (M, error), m *models, c model.Choice) (runloop.Model, error) {
 	var made M
+	o, err := m.server(c)
 	if err == nil {
 		made, err = make(o)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s/%s: %w", cfg.Provider, cfg.Name, err)
+		return nil, fmt.Errorf("%s/%s: %w", c.Provider, c.Name, err)
 	}
 	return made, nil
+}
+
+// server says where a vendor's model is and how to ask it. A key is for the
+// server that the configuration, or the environment, has it for: another one is
+// asked without.
+func (m *models) server(c model.Choice) (modelwire.Options, error) {
+	cfg := ModelConfig{Provider: c.Provider, Name: c.Name, MaxOutputTokens: m.cfg.MaxOutputTokens, Timeout: m.cfg.Timeout}
+	candidates := []ModelConfig{cfg}
+	if c.Provider == m.cfg.Provider {
+		own := m.cfg
+		own.Name = c.Name
+		candidates = []ModelConfig{own, cfg}
+	}
+	if c.BaseURL == "" {
+		return serverOf(candidates[0], m.getenv)
+	}
+	for _, cfg := range candidates {
+		if o, err := serverOf(cfg, m.getenv); err == nil && sameAddress(c.BaseURL, o.BaseURL) {
+			return o, nil
+		}
+	}
+	return modelwire.Options{
+		BaseURL: c.BaseURL, Model: c.Name, MaxOutputTokens: cfg.MaxOutputTokens, Timeout: cfg.Timeout, Extra: candidates[0].Extra,
+	}, nil
+}
+
+// sameAddress reports whether two base URLs mean the same, which a slash at the
+// end does not change.
+func sameAddress(a, b string) bool {
+	return strings.TrimRight(modelwire.Address(a), "/") == strings.TrimRight(modelwire.Address(b), "/")
 }
 
 // vendors are the providers over HTTP: the prefix of their variables, where

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"noused/internal/client"
+	"noused/internal/model"
 	"noused/internal/protocol"
 )
 
@@ -217,6 +218,8 @@ func TestSetModel(t *testing.T) {
 		{protocol.SetModelParams{Model: "openai"}, "model: want openai/NAME"},
 		{protocol.SetModelParams{Model: "anthropic/claude"}, "model: anthropic/claude: the variable ANTHROPIC_API_KEY is not set"},
 		{protocol.SetModelParams{Model: "openai/x", BaseURL: "ftp://x"}, "model: openai/x: base_url must begin with http"},
+		{protocol.SetModelParams{Model: "openai/x", BaseURL: "http://joe:secret@host/v1"}, "model: base_url may have no password"},
+		{protocol.SetModelParams{Model: "openai/x", BaseURL: "http://host/v1?key=secret"}, "model: base_url may have no password, query"},
 		{protocol.SetModelParams{Model: "module/nobody"}, "model: module/nobody: no tools directory has"},
 		{protocol.SetModelParams{Model: "offline", BaseURL: "http://x"}, "model: offline is asked at no server"},
 		{protocol.SetModelParams{Model: "default", ContextWindow: 5000}, "model: the daemon's own model"},
@@ -246,6 +249,22 @@ func TestSetModel(t *testing.T) {
 	set(protocol.SetModelParams{Model: "default"})
 	if st, err := client.Call(ctx, d.dial(), protocol.GetState, protocol.GetStateParams{}); err != nil || st.Model.Name != "gpt-test" {
 		t.Errorf("got %+v, %v, want the daemon's own model again", st.Model, err)
+	}
+}
+
+// A key goes to the server that the configuration or the environment has it
+// for, however its address is spelt, and nowhere else.
+func TestKeysOfChosenServers(t *testing.T) {
+	env := map[string]string{"OPENAI_API_KEY": "sk-openai", "MINE": "sk-mine"}
+	m := newModels(ModelConfig{Provider: "openai", Name: "tiny", BaseURL: "http://localhost:1/v1", APIKeyEnv: "MINE"}, nil, func(name string) string { return env[name] })
+	for url, want := range map[string]string{
+		"": "sk-mine", "http://localhost:1/v1": "sk-mine", "http://localhost:1/v1/": "sk-mine",
+		"https://api.openai.com/v1": "sk-openai", "http://localhost:2/v1": "", "http://localhost:1/v2": "", "https://localhost:1/v1": "",
+	} {
+		o, err := m.server(model.Choice{Provider: "openai", Name: "x", BaseURL: url})
+		if err != nil || o.APIKey != want {
+			t.Errorf("%q gets the key %q, %v; want %q", url, o.APIKey, err, want)
+		}
 	}
 }
 

@@ -323,11 +323,11 @@ type ListToolsParams struct{ Scope }
 
 // SetModelParams is the payload of set_model. Model is PROVIDER[/NAME] as the
 // daemon's --model has it, or "default" for the daemon's own. A key only goes to
-// the server that it is configured for, never to a BaseURL given here.
+// the server that it is configured for: another BaseURL gets none.
 type SetModelParams struct {
 	Scope
 	Model         string `json:"model" min:"1" doc:"PROVIDER[/NAME], or default"`
-	BaseURL       string `json:"base_url,omitzero" doc:"another server of the same kind; it gets no key"`
+	BaseURL       string `json:"base_url,omitzero" doc:"another server of the same kind; it gets no key unless it is configured"`
 	ContextWindow int64  `json:"context_window,omitzero" min:"1000" max:"10000000" doc:"tokens that the model can read; absent: as configured"`
 }
 

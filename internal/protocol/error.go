@@ -42,6 +42,7 @@ const (
 	ShuttingDown      Reason = "shutting_down"
 	QueueFull         Reason = "queue_full"
 	NothingToCompact  Reason = "nothing_to_compact"
+	Aborted           Reason = "aborted"
 	TooManyPending    Reason = "too_many_pending"
 )
 

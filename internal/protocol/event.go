@@ -168,13 +168,14 @@ type ToolEnd struct {
 }
 
 // Status tells what is going on. InputID and PendingCounts belong to the codes
-// steer_queued and follow_up_queued.
+// steer_queued and follow_up_queued; Usage, that of the summary, to compacted.
 type Status struct {
 	Ref
 	Message       string         `json:"message"`
 	Code          string         `json:"code"`
 	InputID       string         `json:"input_id,omitzero"`
 	PendingCounts *PendingCounts `json:"pending_counts,omitzero"`
+	Usage         *Usage         `json:"usage,omitzero" wire:"added"`
 }
 
 // Warning tells of something that went wrong and was got over. FromSeq and

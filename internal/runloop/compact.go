@@ -1,7 +1,9 @@
 package runloop
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 
 	"noused/internal/model"
 	"noused/internal/protocol"
@@ -25,7 +27,8 @@ func (in compactIn) step(m *machine) {
 func (m *machine) full() bool {
 	window := m.model().ContextWindow
 	done := m.s.Run.Ended.StopReason == "end" || m.s.Run.Ended.StopReason == "steered"
-	return done && window > 0 && m.s.Tokens() > window*fullPercent/100
+	// What is not conversation cannot be summarised.
+	return done && window > 0 && m.s.Tokens() > window*fullPercent/100 && m.s.Estimated() > window/10
 }
 
 // summarise asks for the summary that c wants. False: nothing is old enough.
@@ -34,21 +37,21 @@ func (m *machine) summarise(c *compaction, instruction string) bool {
 		return false
 	}
 	c.before = m.s.Tokens()
-	firstKept, older, ok := m.s.Cut(min(keptTokens, c.before/2))
+	firstKept, older, ok := m.s.Cut(keptTokens)
 	if !ok {
 		return false
 	}
 	c.firstKept = firstKept
+	most := int64(protocol.MaxContextWindow)
 	if window := m.model().ContextWindow; window > 0 {
-		older = session.Fit(older, window*readPercent/100)
+		most = window * readPercent / 100
 	}
 	if c.trigger == "overflow" {
-		older = session.Fit(older, c.before/2)
+		most = min(most, m.s.Estimated()/2)
 	}
+	older = session.Fit(older, most)
 	m.compact = c
-	if m.s.Run != nil {
-		m.publish(protocol.Status{Ref: m.turnRef(), Code: "compacting", Message: fmt.Sprintf("the context has about %d tokens and is being summarised", c.before)})
-	}
+	m.publish(protocol.Status{Ref: m.ref(), Code: "compacting", Message: fmt.Sprintf("the context has about %d tokens and is being summarised", c.before)})
 	m.await(compacting, work{call: &modelCall{choice: m.s.Model, req: model.Request{Messages: older, Summary: true, Instruction: instruction}}})
 	return true
 }
@@ -56,52 +59,70 @@ func (m *machine) summarise(c *compaction, instruction string) bool {
 // endCompaction keeps the summary, and goes on with what it was made for.
 func (m *machine) endCompaction(err error) {
 	c := m.compact
-	m.compact = nil
+	m.compact, m.phase = nil, idle
 	summary := c.text.String()
 	switch {
 	case err != nil:
-	case summary == "":
-		err = fmt.Errorf("the model gave an empty summary")
-	case m.s.After(c.firstKept, summary) >= c.before:
-		err = fmt.Errorf("the model's summary is no shorter than what it is for")
+	case c.stop == "":
+		err = errors.New("the model's stream broke off without a stop reason")
+	case c.stop == model.StopLength:
+		err = errors.New("the model's summary was cut off at its length limit")
+	case strings.TrimSpace(summary) == "":
+		err = errors.New("the model gave an empty summary")
+	case m.s.After(c.firstKept, summary) >= m.s.Estimated():
+		err = errors.New("the model's summary is no shorter than what it is for")
 	}
 	if err == nil {
 		m.keepSummary(c, summary)
-	}
-	if m.s.Run == nil {
-		if err != nil {
-			m.refuse(c.ticket, protocol.Errorf(protocol.ProviderError, "the summary failed: %v", err))
-		}
-		m.becomeIdle()
-		return
-	}
-	if err != nil {
-		m.publish(protocol.Warning{Ref: m.turnRef(), Code: "compaction_failed", Message: fmt.Sprintf("the context was not compacted: %v", err)})
+	} else {
+		m.publish(protocol.Warning{Ref: m.ref(), Code: "compaction_failed", Message: fmt.Sprintf("the context was not compacted: %v", err)})
+		m.refuse(c.ticket, protocol.Errorf(protocol.ProviderError, "the summary failed: %v", err))
 	}
 	switch {
+	case m.s.Run == nil:
+		m.becomeIdle()
 	case c.trigger == "threshold":
 		m.nextTurn()
-	case err != nil:
+	case c.trigger == "overflow" && err != nil:
 		m.endTurn("error", c.why)
 	default:
 		m.callModel()
 	}
 }
 
+// dropCompaction gives up the summary that is being made.
+func (m *machine) dropCompaction(why error) {
+	m.cancel()
+	m.refuse(m.compact.ticket, why)
+	m.compact, m.phase = nil, idle
+}
+
 func (m *machine) keepSummary(c *compaction, summary string) {
 	fact := session.Compacted{
 		ID: m.newID("cmp-"), ParentID: m.s.Leaf, Summary: summary, FirstKeptEntryID: c.firstKept, TokensBefore: c.before, Trigger: c.trigger,
+		FixedTokens: m.s.Fixed(),
 	}
-	ref := protocol.Ref{SessionID: m.s.ID}
 	if m.s.Run != nil {
-		ref, fact.RunID = m.turnRef(), m.s.Run.ID
+		fact.RunID = m.s.Run.ID
 	}
+	var usage *protocol.Usage
 	if c.usage != (model.Usage{}) {
-		fact.Usage = &c.usage
+		fact.Usage, usage = &c.usage, (*protocol.Usage)(&c.usage)
 	}
 	m.record(fact)
-	m.publish(protocol.Status{Ref: ref, Code: "compacted", Message: fmt.Sprintf("about %d tokens of context became %d", c.before, m.s.Tokens())})
+	m.publish(protocol.Status{
+		Ref: m.ref(), Code: "compacted", Usage: usage,
+		Message: fmt.Sprintf("about %d tokens of context became %d", c.before, m.s.Tokens()),
+	})
 	m.reply(c.ticket, protocol.Compaction{
 		SessionID: m.s.ID, Summary: summary, FirstKeptEntryID: c.firstKept, TokensBefore: c.before, Trigger: c.trigger,
 	})
+}
+
+// ref ties an event to the turn or the run, or else to the session alone.
+func (m *machine) ref() protocol.Ref {
+	if m.s.Run == nil {
+		return protocol.Ref{SessionID: m.s.ID}
+	}
+	return m.turnRef()
 }

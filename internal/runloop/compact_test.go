@@ -73,7 +73,9 @@ func TestAFullContextIsCompactedBeforeTheRunGoesOn(t *testing.T) {
 func TestACompactionThatFailsCostsTheRunNothing(t *testing.T) {
 	for name, say := range map[string]func(*world){
 		"error":    func(w *world) { w.step(modelDoneIn{w.work.gen, fmt.Errorf("overloaded")}) },
-		"empty":    func(w *world) { w.say(model.Delta{Stop: model.StopEnd}) },
+		"blank":    func(w *world) { w.say(model.Delta{Text: " \n", Stop: model.StopEnd}) },
+		"cut off":  func(w *world) { w.say(model.Delta{Text: "they sp", Stop: model.StopLength}) },
+		"broken":   func(w *world) { w.say(model.Delta{Text: "they sp"}) },
 		"too long": func(w *world) { w.say(model.Delta{Text: strings.Repeat("word", 2000), Stop: model.StopEnd}) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -137,6 +139,79 @@ func TestATurnThatIsTooLongTwiceEndsTheRun(t *testing.T) {
 	w.prompt("the first text of all")
 	w.step(modelDoneIn{w.work.gen, tooLong()}) // with nothing to summarise
 	w.expect("agent_start", "turn_start prompt", "message_start user", "message_end user ", "turn_end error", "agent_end error")
+}
+
+// A turn that came to nothing is a turn: the next one does not carry it for ever.
+func TestATurnThatWasTooLongDoesNotWedgeTheSession(t *testing.T) {
+	w := newWorld(t)
+	w.prompt(strings.Repeat("far too long", 1000))
+	w.step(modelDoneIn{w.work.gen, tooLong()})
+	w.prompt("and now?")
+	w.step(modelDoneIn{w.work.gen, tooLong()})
+	w.summary()
+	w.say(model.Delta{Text: "too much was said", Stop: model.StopEnd})
+	w.say(model.Delta{Text: "this", Stop: model.StopEnd})
+	if end := w.events[len(w.events)-1].(protocol.AgentEnd); end.StopReason != "completed" {
+		t.Errorf("got %+v", end)
+	}
+}
+
+// What a request has beside the conversation counts for the window, and not for
+// what of the conversation is kept.
+func TestALargeSystemPromptIsNoReasonNotToCompact(t *testing.T) {
+	w := small(t)
+	for range 3 {
+		w.prompt(strings.Repeat("word", 30))
+		w.say(model.Delta{Text: strings.Repeat("word", 30)}, model.Delta{Stop: model.StopEnd, Usage: model.Usage{InputTokens: 700, OutputTokens: 30}})
+	}
+	w.prompt(strings.Repeat("word", 30))
+	w.say(model.Delta{Text: strings.Repeat("word", 30)}, model.Delta{Stop: model.StopEnd, Usage: model.Usage{InputTokens: 900, OutputTokens: 30}})
+	w.summary()
+	before, fixed := w.m.s.Tokens(), w.m.s.Fixed()
+	w.say(model.Delta{Text: "they spoke", Stop: model.StopEnd})
+	if after := w.m.s.Tokens(); fixed < 600 || w.m.s.Fixed() != fixed || after >= before || after < fixed {
+		t.Errorf("%d tokens, %d of them fixed, became %d, %d of them fixed", before, fixed, after, w.m.s.Fixed())
+	}
+}
+
+func TestAnOverflowWhileTheDaemonStopsIsMetAtTheNextStart(t *testing.T) {
+	w := newWorld(t)
+	w.turn(3000)
+	w.prompt("and now?")
+	w.step(drainIn{})
+	w.step(modelDoneIn{w.work.gen, tooLong()})
+	if w.m.phase != parked {
+		t.Fatalf("the run is not parked:\n%s", w.story())
+	}
+	w.restart(nil)
+	w.step(modelDoneIn{w.work.gen, tooLong()})
+	w.summary()
+}
+
+// A compaction by hand holds nobody up: a prompt is accepted, and answered when
+// the summary is there; an abort ends it.
+func TestACompactionByHandHoldsNobodyUp(t *testing.T) {
+	w := newWorld(t)
+	w.turn(300)
+	w.turn(300)
+	w.step(compactIn{w.client("compact"), ""})
+	w.summary()
+	w.events = nil
+	w.step(promptIn{w.client("prompt"), protocol.PromptParams{Text: "go on"}, false, nil})
+	w.expect("agent_start", "turn_start prompt", "message_start user", "message_end user ")
+	w.say(model.Delta{Text: "they spoke", Stop: model.StopEnd})
+	if got := w.work.call.req.Messages; !got[0].Summary || got[len(got)-1].Text != "go on" {
+		t.Errorf("the model is asked with %+v", got)
+	}
+	w.finish()
+
+	w.step(compactIn{w.client("compact"), ""})
+	w.summary()
+	w.step(abortIn{w.client("abort"), ""})
+	if w.m.phase != idle || w.refused == nil || !strings.Contains(w.refused.Error(), "aborted: ") {
+		t.Errorf("phase %v, refused with %v", w.m.phase, w.refused)
+	}
+	w.finish()
 }
 
 func TestAnAbortEndsACompactionOfARun(t *testing.T) {

@@ -69,7 +69,7 @@ func (in promptIn) step(m *machine) {
 	switch {
 	case m.draining:
 		m.refuse(in.ticket, shuttingDown())
-	case run == nil && m.phase == compacting, run != nil && run.Aborting && kind != "":
+	case run == nil && m.phase == compacting && in.p.LeafID != "" && in.p.LeafID != m.s.Leaf, run != nil && run.Aborting && kind != "":
 		m.postpone(in.ticket, in)
 	case in.p.LeafID != "" && m.s.Entry(in.p.LeafID) == nil:
 		m.refuse(in.ticket, unknownLeaf(m.s.ID, in.p.LeafID))
@@ -108,7 +108,7 @@ func (in queueIn) step(m *machine) {
 		m.refuse(in.ticket, noActiveRun(m.s.ID))
 	case m.draining:
 		m.refuse(in.ticket, shuttingDown())
-	case run != nil || m.phase == compacting:
+	case run != nil:
 		m.postpone(in.ticket, in)
 	default:
 		m.begin(in.ticket, command, in.p.Text, in.p.IdempotencyKey, in.images)
@@ -177,6 +177,11 @@ func (m *machine) postpone(to ticket, in input) {
 func (in abortIn) step(m *machine) {
 	run := m.s.Run
 	switch {
+	case run == nil && m.phase == compacting && in.runID == "":
+		m.dropCompaction(aborted())
+		m.reply(in.ticket, protocol.AbortAccepted{Command: "abort", Discarded: []protocol.DiscardedInput{}})
+		m.becomeIdle()
+		return
 	case run == nil:
 		m.refuse(in.ticket, noActiveRun(m.s.ID))
 		return
@@ -203,8 +208,7 @@ func (in abortIn) step(m *machine) {
 		}
 		m.finishAbort()
 	case compacting:
-		m.cancel()
-		m.compact = nil
+		m.dropCompaction(aborted())
 		m.finishAbort()
 	default:
 		m.finishAbort()
@@ -277,6 +281,8 @@ func runInProgress(sessionID, runID string) error {
 }
 
 func shuttingDown() error { return protocol.Rejectf(protocol.ShuttingDown, "the daemon is stopping") }
+
+func aborted() error { return protocol.Rejectf(protocol.Aborted, "the compaction was given up") }
 
 func unknownLeaf(sessionID, leafID string) error {
 	return protocol.Errorf(protocol.SessionError, "leaf_id: session %s has no entry %.80q", sessionID, leafID)

@@ -73,8 +73,8 @@ type message struct {
 	usage          model.Usage
 }
 
-// compaction is a summary being made. Its trigger is "manual" and then it has a
-// ticket, or it is part of a run: "threshold" between two turns, "overflow" in
+// compaction is a summary being made. Its trigger is "manual", and then a run that
+// is begun meanwhile waits for it; or it is part of a run: "threshold" between two turns, "overflow" in
 // the place of the model call that was refused for why.
 type compaction struct {
 	ticket    ticket
@@ -83,6 +83,7 @@ type compaction struct {
 	firstKept string
 	before    int64
 	text      strings.Builder
+	stop      model.StopReason
 	usage     model.Usage
 }
 
@@ -244,6 +245,9 @@ func (m *machine) deliver(inputs []session.Input) {
 }
 
 func (m *machine) callModel() {
+	if m.phase == compacting { // by hand: endCompaction calls the model
+		return
+	}
 	if m.park() {
 		return
 	}

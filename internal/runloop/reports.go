@@ -55,6 +55,9 @@ func (in deltaIn) step(m *machine) {
 		if d.Notice != nil {
 			m.notice(d.Notice)
 		}
+		if d.Stop != "" {
+			m.compact.stop = d.Stop
+		}
 		if d.Usage != (model.Usage{}) {
 			m.compact.usage = d.Usage
 		}
@@ -97,11 +100,7 @@ func (m *machine) stream(d model.Delta) {
 }
 
 func (m *machine) notice(n *model.Notice) {
-	ref := protocol.Ref{SessionID: m.s.ID}
-	if m.s.Run != nil {
-		ref = m.turnRef()
-	}
-	m.publish(protocol.Warning{Ref: ref, Code: n.Code, Message: n.Message, Attempt: n.Attempt, DelayMS: n.Delay.Milliseconds()})
+	m.publish(protocol.Warning{Ref: m.ref(), Code: n.Code, Message: n.Message, Attempt: n.Attempt, DelayMS: n.Delay.Milliseconds()})
 }
 
 func (in noticeIn) step(m *machine) {
@@ -125,6 +124,9 @@ func (in modelDoneIn) step(m *machine) {
 		err = fmt.Errorf("the model's stream broke off without a stop reason")
 	}
 	if errors.Is(err, model.ErrContextTooLong) && !m.msg.started && !m.retried {
+		if m.park() { // and meet it at the next start
+			return
+		}
 		m.retried = true
 		if m.summarise(&compaction{trigger: "overflow", why: providerError(err)}, "") {
 			return

@@ -102,12 +102,11 @@ func (drainIn) step(m *machine) {
 func (drainNowIn) step(m *machine) {
 	m.draining = true
 	m.refuseDeferred()
-	if m.phase == streaming || m.phase == calling || m.phase == compacting {
+	switch m.phase {
+	case streaming, calling:
 		m.cancel()
-	}
-	if m.phase == compacting { // of a run: it is asked for again
-		m.refuse(m.compact.ticket, shuttingDown())
-		m.compact, m.phase = nil, idle
+	case compacting: // of a run: it is asked for again
+		m.dropCompaction(shuttingDown())
 	}
 	if m.s.Run != nil && m.phase != parked {
 		m.park()

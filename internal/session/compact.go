@@ -13,13 +13,16 @@ import (
 // False: nothing is older than the newest turn.
 func (s *State) Cut(keep int64) (firstKept string, older []model.Message, ok bool) {
 	entries := s.path.entries
+	keep = min(keep, s.path.estimated/2)
 	at, size := -1, int64(0)
 	for i, e := range slices.Backward(entries) {
 		if e.Compaction != nil {
 			break
 		}
 		size += Tokens([]model.Message{e.Message})
-		starts := e.Message.Role == model.User && (i == 0 || entries[i-1].Message.Role != model.User)
+		// A turn that came to nothing leaves a user message alone: the next one starts
+		// another turn all the same.
+		starts := e.Message.Role == model.User && (i == 0 || entries[i-1].Message.Role != model.User || entries[i-1].RunID != e.RunID || e.Message.Opens)
 		if starts && (at < 0 || size <= keep) {
 			at = i
 		}
@@ -34,8 +37,8 @@ func (s *State) Cut(keep int64) (firstKept string, older []model.Message, ok boo
 	return entries[at].ID, before.messages, true
 }
 
-// After is what Tokens would be after a compaction that keeps what begins with
-// firstKept.
+// After is what Estimated would be after a compaction that keeps what begins
+// with firstKept.
 func (s *State) After(firstKept, summary string) int64 {
 	n := Tokens([]model.Message{{Text: summary}})
 	for _, e := range slices.Backward(s.path.entries) {
@@ -47,23 +50,25 @@ func (s *State) After(firstKept, summary string) int64 {
 	return n
 }
 
-// Fit returns messages in at most about so many tokens: of the longest texts
-// only the beginning and the end stay. What is handed in stays as it is.
+// Fit returns what a summary is to be made from, in at most about so many
+// tokens: of the longest texts only the beginning and the end stay, of results
+// and arguments at most what a summary minds. Images are only named in it. What
+// is handed in stays as it is.
 func Fit(messages []model.Message, most int64) []model.Message {
-	if Tokens(messages) <= most {
-		return messages
-	}
 	// the longest texts that may stay whole, by halving
-	short, long := 64, 0
+	short, long := 64, maxResult
 	for _, m := range messages {
 		long = max(long, len(m.Text))
 		for _, c := range m.ToolCalls {
 			long = max(long, len(c.Arguments))
 		}
 	}
+	if whole := shortened(messages, long); textTokens(whole) <= most {
+		return whole
+	}
 	for long-short > 64 {
 		half := (short + long) / 2
-		if Tokens(shortened(messages, half)) <= most {
+		if textTokens(shortened(messages, half)) <= most {
 			short = half
 		} else {
 			long = half
@@ -72,18 +77,34 @@ func Fit(messages []model.Message, most int64) []model.Message {
 	return shortened(messages, short)
 }
 
+// textTokens is Tokens without the images.
+func textTokens(messages []model.Message) int64 {
+	n := Tokens(messages)
+	for _, m := range messages {
+		n -= (imageTokens - messageTokens) * int64(len(m.Attachments))
+	}
+	return n
+}
+
+// What a summary minds of a tool's result and of a call's arguments, in bytes.
+const maxResult, maxArguments = 4 << 10, 1 << 10
+
 func shortened(messages []model.Message, most int) []model.Message {
 	out := slices.Clone(messages)
 	for i := range out {
 		m := &out[i]
-		if n := len(m.Text); n > most {
-			m.Text = strings.ToValidUTF8(m.Text[:most*2/3], "") + fmt.Sprintf("\n[… %d bytes left out …]\n", n-most) +
-				strings.ToValidUTF8(m.Text[n-most/3:], "")
+		limit := most
+		if m.Role == model.Tool {
+			limit = min(most, maxResult)
+		}
+		if n := len(m.Text); n > limit {
+			m.Text = strings.ToValidUTF8(m.Text[:limit*2/3], "") + fmt.Sprintf("\n[… %d bytes left out …]\n", n-limit) +
+				strings.ToValidUTF8(m.Text[n-limit/3:], "")
 		}
 		m.ThinkingBlocks = nil // may not be changed, and a summary can do without
 		m.ToolCalls = slices.Clone(m.ToolCalls)
 		for j, c := range m.ToolCalls {
-			if n := len(c.Arguments); n > most {
+			if n := len(c.Arguments); n > min(most, maxArguments) {
 				m.ToolCalls[j].Arguments = fmt.Appendf(nil, `{"left_out":"%d bytes"}`, n)
 			}
 		}
@@ -91,10 +112,16 @@ func shortened(messages []model.Message, most int) []model.Message {
 	return out
 }
 
-// Tokens estimates the size of the context: four bytes a token, or what the
-// provider counted for the latest message that it did count and what came after,
-// whichever is more.
-func (s *State) Tokens() int64 { return max(s.path.estimated, s.path.counted) }
+// Tokens estimates the size of the context: the conversation's, and what is in a
+// request beside it.
+func (s *State) Tokens() int64 { return s.path.estimated + s.path.fixed }
+
+// Estimated is the size of the conversation, at four bytes a token.
+func (s *State) Estimated() int64 { return s.path.estimated }
+
+// Fixed is what a request has beside the conversation, the system prompt and the
+// tools: by how much the provider counted more, when it counted last.
+func (s *State) Fixed() int64 { return s.path.fixed }
 
 // messageTokens is what a message costs beside its texts, about.
 const messageTokens = 4

@@ -84,8 +84,9 @@ func (s *State) LastTexts() (prompt, output string) {
 // dangling tool calls answered. It grows in place while the leaf does; views
 // handed out are cut at their length, so growth never shows in them.
 type path struct {
-	entries            []*Entry
-	estimated, counted int64 // tokens
+	entries   []*Entry
+	estimated int64 // tokens
+	fixed     int64 // tokens
 	history
 }
 
@@ -128,7 +129,7 @@ func (s *State) pathTo(leaf string) path {
 		for _, e := range chain[:i] {
 			p.add(e)
 		}
-		p.counted = 0 // for them, with more before them
+		p.fixed = compaction.FixedTokens // what was counted for them was so with more before them
 		chain = chain[i+1:]
 	}
 	for _, e := range chain {

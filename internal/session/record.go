@@ -162,7 +162,8 @@ type AssetAdded struct {
 }
 
 // Compacted appends a compaction entry, which stands for everything on its
-// path before FirstKeptEntryID, and moves the leaf to it.
+// path before FirstKeptEntryID, and moves the leaf to it. FixedTokens are those
+// that the context has beside the conversation.
 type Compacted struct {
 	ID               string `json:"id"`
 	ParentID         string `json:"parent_id"`
@@ -171,6 +172,7 @@ type Compacted struct {
 	TokensBefore     int64  `json:"tokens_before"`
 	Trigger          string `json:"trigger"`
 	RunID            string `json:"run_id,omitzero"` // the run that it happened in
+	FixedTokens      int64  `json:"fixed_tokens,omitzero"`
 
 	Usage *model.Usage `json:"usage,omitzero"` // of the call that made the summary
 }

@@ -317,14 +317,13 @@ func (p *path) add(e *Entry) {
 	if e.Compaction != nil {
 		p.append(model.Message{Role: model.User, Text: e.Compaction.Summary, Summary: true})
 		p.estimated += Tokens(p.messages)
+		p.fixed = e.Compaction.FixedTokens
 		return
 	}
 	p.append(e.Message)
-	n := Tokens([]model.Message{e.Message})
-	p.estimated += n
-	p.counted += n
+	p.estimated += Tokens([]model.Message{e.Message})
 	if e.Usage != nil && e.Usage.InputTokens > 0 {
-		p.counted = e.Usage.InputTokens + e.Usage.OutputTokens
+		p.fixed = max(0, e.Usage.InputTokens+e.Usage.OutputTokens-p.estimated)
 	}
 }
 

@@ -48,6 +48,15 @@ func TestTokensAreTheProvidersWhereItCountsMore(t *testing.T) {
 	want(1000)
 }
 
+// A summary is shown no images, so that they are no reason to cut the texts.
+func TestFitDoesNotMindImages(t *testing.T) {
+	long := strings.Repeat("x", 400)
+	got := Fit([]model.Message{{Role: model.User, Text: long, Attachments: make([]model.Attachment, 16)}}, 1000)
+	if got[0].Text != long || len(got[0].Attachments) != 16 {
+		t.Errorf("%d bytes and %d images are left", len(got[0].Text), len(got[0].Attachments))
+	}
+}
+
 // What is made to fit does, keeps every message in its place, and is sound.
 func TestFit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"encoding/json"
 	"iter"
 	"strings"
@@ -108,7 +109,7 @@ func (s *state) take(e wire.Event) (d model.Delta, stopped bool, err error) {
 	if err := wire.Decode(e, &ev); err != nil {
 		return d, false, err
 	}
-	switch first(ev.Type, e.Type) {
+	switch cmp.Or(ev.Type, e.Type) {
 	case "message_start":
 		s.count(ev.Message.Usage)
 	case "content_block_start":
@@ -116,7 +117,7 @@ func (s *state) take(e wire.Event) (d model.Delta, stopped bool, err error) {
 	case "content_block_delta":
 		return s.extend(ev)
 	case "message_delta":
-		s.reason = first(ev.Delta.StopReason, s.reason)
+		s.reason = cmp.Or(ev.Delta.StopReason, s.reason)
 		s.count(ev.Usage)
 	case "message_stop":
 		return d, true, nil
@@ -127,13 +128,6 @@ func (s *state) take(e wire.Event) (d model.Delta, stopped bool, err error) {
 		return d, false, wire.Failure(jsontext.Value(e.Data))
 	}
 	return d, false, nil // pings, ends of blocks, and what will come to be
-}
-
-func first(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 func (s *state) count(u *usage) {

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"iter"
 	"strings"
@@ -77,6 +78,9 @@ func decoder(names wire.Names) wire.Decoder {
 					yield(model.Delta{}, err)
 					return
 				}
+				if s.finish != "" && s.usage != (model.Usage{}) {
+					break // some servers keep the stream open
+				}
 			}
 			s.end(names, yield)
 		}
@@ -114,7 +118,7 @@ func (s *state) take(e wire.Event) ([]model.Delta, error) {
 			continue
 		}
 		d := ch.Delta
-		if thinking := first(d.ReasoningContent, d.Reasoning); thinking != "" {
+		if thinking := cmp.Or(d.ReasoningContent, d.Reasoning); thinking != "" {
 			out = append(out, model.Delta{Thinking: thinking})
 		}
 		if text := d.Content + d.Refusal; text != "" {
@@ -125,16 +129,9 @@ func (s *state) take(e wire.Event) ([]model.Delta, error) {
 				return out, err
 			}
 		}
-		s.finish = first(ch.FinishReason, s.finish)
+		s.finish = cmp.Or(ch.FinishReason, s.finish)
 	}
 	return out, nil
-}
-
-func first(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // end hands on the calls and why the message stopped.
@@ -192,7 +189,7 @@ func (c *calls) add(f fragment) error {
 		to = &call{index: f.Index}
 		c.list = append(c.list, to)
 	}
-	to.id, to.name = first(to.id, f.ID), first(to.name, f.Function.Name)
+	to.id, to.name = cmp.Or(to.id, f.ID), cmp.Or(to.name, f.Function.Name)
 	to.arguments = append(to.arguments, arguments...)
 	return nil
 }
