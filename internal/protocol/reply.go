@@ -36,6 +36,7 @@ type State struct {
 
 	Daemon       DaemonInfo     `json:"daemon" wire:"added"`
 	Title        string         `json:"title,omitzero" wire:"added"`
+	LeafID       string         `json:"leaf_id,omitzero" wire:"added" doc:"the entry that the session goes on from"`
 	LastSeq      uint64         `json:"last_seq" wire:"added" doc:"number of the newest event"`
 	Model        ModelInfo      `json:"model" wire:"added"`
 	Context      ContextInfo    `json:"context" wire:"added" doc:"how much of the model's context the session fills"`

@@ -259,6 +259,7 @@ func (in leafIn) step(m *machine) {
 		m.refuse(in.ticket, unknownLeaf(m.s.ID, in.leafID))
 	default:
 		m.record(session.LeafSet{LeafID: in.leafID})
+		m.publish(protocol.Status{Ref: protocol.Ref{SessionID: m.s.ID}, Code: "leaf_set", Message: "the session goes on from " + in.leafID})
 		m.reply(in.ticket, protocol.Leaf{SessionID: m.s.ID, LeafID: in.leafID})
 	}
 }

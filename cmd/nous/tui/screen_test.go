@@ -11,7 +11,9 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"noused/cmd/nous/tui/cell"
+	"noused/cmd/nous/tui/link"
 	"noused/cmd/nous/tui/tuitest"
+	"noused/internal/protocol"
 )
 
 func TestPromptIsAnsweredAndTheInputEmptied(t *testing.T) {
@@ -80,6 +82,28 @@ func TestTwoScreensOfOneSession(t *testing.T) {
 	two.sees("seen by both")
 	one.press("f3")
 	two.sees("follow-up:all")
+}
+
+// Where one of two screens goes on from another entry, the other one follows.
+func TestTheLeafThatAnotherScreenMoves(t *testing.T) {
+	d := startNoused(t, "")
+	one := useDaemon(t, d.Socket)
+	for _, text := range []string{"first of all", "second of all"} {
+		one.write(text)
+		one.press("enter")
+		one.until("answer to "+text, func() bool { return strings.Count(one.screen(), text) >= 2 && !one.running() })
+	}
+	two := useDaemon(t, d.Socket)
+	two.until("both answers", func() bool { return strings.Count(two.screen(), "second of all") >= 2 })
+	tree, err := link.Do(context.Background(), one.link, protocol.GetTree, protocol.GetTreeParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one.write("/leaf " + tree.Nodes[1].ID)
+	one.press("enter")
+	two.until("the first answer alone", func() bool {
+		return strings.Contains(two.screen(), "first of all") && !strings.Contains(two.screen(), "second of all")
+	})
 }
 
 func TestSessionsAreMadeSwitchedAndBranched(t *testing.T) {

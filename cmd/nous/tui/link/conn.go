@@ -209,10 +209,14 @@ func (c *conn) take(next incoming) error {
 	case next.err != nil:
 		return next.err
 	case c.dropped(next):
+		c.l.last = max(c.l.last, next.Seq)
 		clear(c.l.doing)
 		return errDropped
 	case !c.old && next.Seq <= c.l.last:
 		return nil // the snapshot has it
+	case c.moved(next):
+		c.l.last = next.Seq
+		return errDropped
 	}
 	c.l.last = max(c.l.last, next.Seq)
 	c.l.doing.see(next)
@@ -226,6 +230,12 @@ func (c *conn) take(next incoming) error {
 func (c *conn) dropped(next incoming) bool {
 	warning, ok := next.Event.Event.(protocol.Warning)
 	return ok && warning.Code == "events_dropped" && !c.old
+}
+
+// moved tells whether the conversation goes on from another entry.
+func (c *conn) moved(next incoming) bool {
+	status, ok := next.Event.Event.(protocol.Status)
+	return ok && status.Code == "leaf_set" && c.ours(next)
 }
 
 func (c *conn) ours(next incoming) bool {
