@@ -70,13 +70,17 @@ func (m *machine) endCompaction(err error) {
 	case strings.TrimSpace(summary) == "":
 		err = errors.New("the model gave an empty summary")
 	case m.s.After(c.firstKept, summary) >= m.s.Estimated():
-		err = errors.New("the model's summary is no shorter than what it is for")
+		err = protocol.Rejectf(protocol.NothingToCompact, "the model's summary is no shorter than what it is for")
 	}
 	if err == nil {
 		m.keepSummary(c, summary)
 	} else {
 		m.publish(protocol.Warning{Ref: m.ref(), Code: "compaction_failed", Message: fmt.Sprintf("the context was not compacted: %v", err)})
-		m.refuse(c.ticket, protocol.Errorf(protocol.ProviderError, "the summary failed: %v", err))
+		var refusal *protocol.Error
+		if !errors.As(err, &refusal) {
+			refusal = protocol.Errorf(protocol.ProviderError, "the summary failed: %v", err)
+		}
+		m.refuse(c.ticket, refusal)
 	}
 	switch {
 	case m.s.Run == nil:

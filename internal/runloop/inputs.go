@@ -179,7 +179,7 @@ func (in abortIn) step(m *machine) {
 	switch {
 	case run == nil && m.phase == compacting && in.runID == "":
 		m.dropCompaction(aborted())
-		m.reply(in.ticket, protocol.AbortAccepted{Command: "abort", Discarded: []protocol.DiscardedInput{}})
+		m.refuse(in.ticket, protocol.Rejectf(protocol.NoActiveRun, "session %s has no active run; its compaction is given up", m.s.ID))
 		m.becomeIdle()
 		return
 	case run == nil:
