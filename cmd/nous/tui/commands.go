@@ -85,21 +85,23 @@ type command struct {
 	takes string // what its argument completes to: "session", "tool", "mode", "format", "path"
 	must  bool   // it has to have an argument
 	local bool   // it asks nobody
+	moves bool   // it changes what is shown: what is sent after it is meant for that
+	first bool   // what is sent after it waits until it is done
 	run   func(ctx context.Context, p place, arg string) outcome
 }
 
 // commands are all slash commands in the order of help.
 var commands = []command{
-	{name: "new", args: "[TITLE]", about: "begin a session", run: newSession},
-	{name: "switch", args: "[ID or TEXT]", about: "show another session", takes: "session", run: switchSession},
-	{name: "branch", args: "[ENTRY]", about: "go on from here, or from an entry, in a session of its own", run: branchSession},
+	{name: "new", args: "[TITLE]", about: "begin a session", moves: true, run: newSession},
+	{name: "switch", args: "[ID or TEXT]", about: "show another session", takes: "session", moves: true, run: switchSession},
+	{name: "branch", args: "[ENTRY]", about: "go on from here, or from an entry, in a session of its own", moves: true, run: branchSession},
 	{name: "tree", about: "all branches of the session", run: showTree},
-	{name: "leaf", args: "ENTRY", about: "go on from another entry of this session", must: true, run: setLeaf},
+	{name: "leaf", args: "ENTRY", about: "go on from another entry of this session", must: true, moves: true, run: setLeaf},
 	{name: "search", args: "TEXT", about: "find a text in all sessions", must: true, run: searchSessions},
-	{name: "tools", args: "[NAMES | all | none]", about: "the tools the model is offered", takes: "tool", run: chooseTools},
-	{name: "model", args: "[NAME [SERVER] | default | probe]", about: "the model that answers in this session; probe asks servers for theirs", takes: "model", run: chooseModel},
+	{name: "tools", args: "[NAMES | all | none]", about: "the tools the model is offered", takes: "tool", first: true, run: chooseTools},
+	{name: "model", args: "[NAME [SERVER] | default | probe]", about: "the model that answers in this session; probe asks servers for theirs", takes: "model", first: true, run: chooseModel},
 	{name: "image", args: "PATH | none", about: "show an image with the next text", takes: "path", must: true, local: true, run: attachImage},
-	{name: "mode", args: "[steering|follow-up one|all]", about: "how queued texts are taken", takes: "mode", run: chooseMode},
+	{name: "mode", args: "[steering|follow-up one|all]", about: "how queued texts are taken", takes: "mode", first: true, run: chooseMode},
 	{name: "follow-up", args: "TEXT", about: "queue a text for when the run would otherwise end", must: true, run: followUp},
 	{name: "abort", about: "end the run; what was queued comes back", run: func(ctx context.Context, p place, _ string) outcome { return abort(ctx, p) }},
 	{name: "compact", args: "[INSTRUCTION]", about: "summarise the older part of the session", run: compact},

@@ -154,6 +154,9 @@ func (in *input) before(texts ...string) {
 		return
 	}
 	back := strings.Join(texts, "\n\n")
+	if strings.HasPrefix(back, "/") {
+		back = "/" + back // it is a text, not a command
+	}
 	written := in.area.Value()
 	pastes := in.pastes
 	in.area.Reset()

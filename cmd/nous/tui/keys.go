@@ -303,11 +303,15 @@ func (m *model) command(line string) tea.Cmd {
 
 // run runs a command. Those that need no daemon are done at once.
 func (m *model) run(c *command, arg string) tea.Cmd {
-	if c.name == "abort" {
+	switch {
+	case c.name == "abort":
 		m.submit(unsent{})
 		return nil
-	}
-	if c.local {
+	case c.name == "follow-up":
+		m.submit(unsent{text: arg, images: m.images, followUp: true})
+		m.images = nil
+		return nil
+	case c.local:
 		return m.apply(c.run(m.jobs.ctx, m.place(), arg))
 	}
 	m.do(c.name, func(ctx context.Context, p place) outcome { return c.run(ctx, p, arg) })

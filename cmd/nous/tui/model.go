@@ -61,9 +61,12 @@ type model struct {
 
 	images  []string // paths of images that go with the next text
 	waiting []string // sent to the run of an older core, which hands nothing back
-	unsent  []unsent // being sent, the first one just now
+	unsent  []unsent // in the order they go in; see sending
+	sending bool     // the first of unsent is on its way
 	retry   unsent   // what was sent last and failed
 	working []string // other commands that the daemon has not answered
+	goal    *string  // the session that is to be shown, until it is
+	held    []job    // commands that wait until it is
 
 	refreshing, again bool
 	ticking           bool
@@ -72,6 +75,12 @@ type model struct {
 }
 
 type tool struct{ id, name string }
+
+// job is a command to be done beside the screen.
+type job struct {
+	name string
+	do   func(context.Context, place) outcome
+}
 
 // unsent is a text on its way to the daemon, or, as the zero unsent, an abort,
 // which must not overtake the texts before it.
@@ -127,7 +136,7 @@ type (
 // Init is called by bubbletea.
 func (m *model) Init() tea.Cmd {
 	if m.opts.Session != "" {
-		m.link.Follow(m.opts.Session)
+		m.follow(m.opts.Session)
 	}
 	m.jobs.start(m.listen)
 	return tea.RequestBackgroundColor
@@ -229,6 +238,7 @@ func (m *model) told(u link.Update) {
 	if _, off := u.(link.Offline); !off {
 		m.offline = nil
 	}
+	defer m.arrive(u)
 	switch u := u.(type) {
 	case link.Snapshot:
 		m.restore(u)
@@ -251,6 +261,78 @@ func (m *model) told(u link.Update) {
 			m.askForService()
 		}
 	}
+}
+
+// follow asks for a session to be shown.
+func (m *model) follow(id string) {
+	m.goal = &id
+	m.link.Follow(id)
+}
+
+// arrive goes on with what waited for the session that is to be shown, once it
+// is, or will not be.
+func (m *model) arrive(u link.Update) {
+	if m.goal == nil {
+		return
+	}
+	switch u := u.(type) {
+	case link.Snapshot:
+		if *m.goal != "" && *m.goal != u.State.SessionID {
+			return
+		}
+		m.goal = nil
+	case link.Refused:
+		m.goal = nil
+		m.stay()
+	}
+	m.goOn()
+}
+
+// goOn does what waited, if nothing is in its way any more.
+func (m *model) goOn() {
+	held := m.held
+	m.held = nil
+	for _, j := range held {
+		m.do(j.name, j.do) // or holds it again
+	}
+	m.sendNext()
+}
+
+// stay gives back what was meant for a session that is not shown.
+func (m *model) stay() {
+	m.giveBack()
+	for _, j := range m.held {
+		m.talk.Notice("error", "/"+j.name+" was not done: it was meant for another session")
+	}
+	m.held = nil
+}
+
+// giveBack puts the texts that are not on their way into the input again.
+func (m *model) giveBack() {
+	going := 0
+	if m.sending {
+		going = 1
+	}
+	var texts, images []string
+	for _, u := range m.unsent[going:] {
+		if u.text != "" {
+			texts, images = append(texts, u.text), append(images, u.images...)
+		}
+	}
+	m.unsent = m.unsent[:going]
+	m.images = append(images, m.images...)
+	m.input.before(texts...)
+}
+
+// moving tells whether another session is about to be shown, or another part of
+// this one; in order tells whether a text that is sent now finds things as the
+// commands before it left them.
+func (m *model) moving() bool {
+	return m.goal != nil || slices.ContainsFunc(m.working, func(name string) bool { return commandNamed(name).moves })
+}
+
+func (m *model) inOrder() bool {
+	return !m.moving() && !slices.ContainsFunc(m.working, func(name string) bool { return commandNamed(name).first })
 }
 
 // restore shows a session as it is at one moment.
@@ -400,8 +482,13 @@ func (m *model) refreshed(r refreshed) {
 	}
 }
 
-// do runs a command beside the screen.
+// do runs a command beside the screen, in the session that is shown or about to
+// be.
 func (m *model) do(name string, f func(context.Context, place) outcome) {
+	if m.moving() {
+		m.held = append(m.held, job{name, f})
+		return
+	}
 	p := m.place()
 	m.working = append(m.working, name)
 	m.jobs.start(func(ctx context.Context) tea.Msg {
@@ -420,7 +507,12 @@ func (m *model) finish(o outcome) tea.Cmd {
 	if i := slices.Index(m.working, o.name); i >= 0 {
 		m.working = slices.Delete(m.working, i, i+1)
 	}
-	return m.apply(o)
+	cmd := m.apply(o)
+	if commandNamed(o.name).moves && o.follow == nil { // it failed, or shows a list
+		m.stay()
+	}
+	m.goOn()
+	return cmd
 }
 
 func (m *model) apply(o outcome) tea.Cmd {
@@ -441,7 +533,7 @@ func (m *model) apply(o outcome) tea.Cmd {
 	}
 	switch {
 	case o.follow != nil:
-		m.link.Follow(*o.follow)
+		m.follow(*o.follow)
 		if o.info != "" {
 			m.notices = append(m.notices, o.info)
 		}
@@ -470,7 +562,8 @@ func (m *model) apply(o outcome) tea.Cmd {
 	return nil
 }
 
-// submit sends a text, or an abort, behind those that are being sent already.
+// submit sends a text, or an abort, behind those that are being sent already,
+// and behind the commands that decide where a text goes and what becomes of it.
 func (m *model) submit(u unsent) {
 	if u.text != "" {
 		if m.retry.text == u.text && m.retry.followUp == u.followUp && slices.Equal(m.retry.images, u.images) {
@@ -480,12 +573,14 @@ func (m *model) submit(u unsent) {
 		}
 	}
 	m.unsent = append(m.unsent, u)
-	if len(m.unsent) == 1 {
-		m.sendNext()
-	}
+	m.sendNext()
 }
 
 func (m *model) sendNext() {
+	if m.sending || len(m.unsent) == 0 || !m.inOrder() {
+		return
+	}
+	m.sending = true
 	u, p := m.unsent[0], m.place()
 	m.jobs.start(func(ctx context.Context) tea.Msg {
 		switch {
@@ -503,25 +598,15 @@ func (m *model) sendNext() {
 // back, too, rather than being said in the wrong place.
 func (m *model) answer(o outcome) tea.Cmd {
 	was := m.unsent[0]
-	m.unsent = m.unsent[1:]
-	m.retry = unsent{}
+	m.unsent, m.sending, m.retry = m.unsent[1:], false, unsent{}
 	if o.err == nil && was.text != "" && len(m.missing) > 0 && m.running() {
 		m.waiting = append(m.waiting, was.text)
 	}
 	if o.err != nil && was.text != "" {
-		m.retry = was
-		texts, images := []string{o.text}, was.images
-		for _, u := range m.unsent {
-			if u.text != "" {
-				texts, images = append(texts, u.text), append(images, u.images...)
-			}
-		}
-		m.images = append(images, m.images...)
-		m.unsent, o.text, o.back = nil, "", texts
+		m.retry, m.unsent, o.text = was, append([]unsent{was}, m.unsent...), ""
+		m.giveBack()
 	}
-	if len(m.unsent) > 0 {
-		m.sendNext()
-	}
+	m.sendNext()
 	return m.apply(o)
 }
 

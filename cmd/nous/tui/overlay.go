@@ -159,12 +159,12 @@ func (m *model) chooseSession(c pick.Choice) tea.Cmd {
 }
 
 func (m *model) chooseEntry(c pick.Choice) tea.Cmd {
-	id, f := c.IDs[0], setLeaf
+	id, name, f := c.IDs[0], "leaf", setLeaf
 	if c.Action == pick.Branch {
-		f = branchSession
+		name, f = "branch", branchSession
 	}
 	m.over = nil
-	m.do("tree", func(ctx context.Context, p place) outcome { return f(ctx, p, id) })
+	m.do(name, func(ctx context.Context, p place) outcome { return f(ctx, p, id) })
 	return nil
 }
 

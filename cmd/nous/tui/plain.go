@@ -41,7 +41,8 @@ type plain struct {
 	known    bool
 	offline  bool
 	noDaemon bool            // nobody listens; it was said
-	sending  int             // texts and aborts that have not been answered
+	sending  int             // texts and commands that have not been answered and that lines wait for
+	goal     *string         // the session that is to be shown, until it is
 	seen     map[string]bool // ids of the messages that were said
 	images   []string        // paths of images that go with the next text
 	said     string          // text of the last prompt from here: the daemon repeats it
@@ -88,11 +89,11 @@ func runPlain(ctx context.Context, o Options, l *link.Link) error {
 
 	p.sayf("nous, plain mode. /help lists the commands, /quit leaves.")
 	if o.Session != "" {
-		l.Follow(o.Session)
+		p.follow(o.Session)
 	}
 	for !p.quit {
 		lines := lines
-		if p.sending > 0 {
+		if p.sending > 0 || p.goal != nil || !p.known && !p.offline {
 			lines = nil // what was typed before goes first
 		}
 		select {
@@ -110,7 +111,7 @@ func runPlain(ctx context.Context, o Options, l *link.Link) error {
 		case msg := <-results:
 			switch msg := msg.(type) {
 			case finished:
-				if msg.name == sendingName {
+				if waitedFor(msg.name) {
 					p.sending--
 				}
 				p.apply(msg.outcome)
@@ -184,6 +185,9 @@ func (p *plain) told(u link.Update) {
 	}
 	switch u := u.(type) {
 	case link.Snapshot:
+		if p.goal != nil && (*p.goal == "" || *p.goal == u.State.SessionID) {
+			p.goal = nil
+		}
 		p.restore(u)
 	case link.Events:
 		for _, ev := range u.List {
@@ -192,6 +196,7 @@ func (p *plain) told(u link.Update) {
 	case link.Changed:
 		p.state = u.State
 	case link.Refused:
+		p.goal = nil
 		p.sayf("error: session %s cannot be shown: %s", u.SessionID, describe(u.Err))
 	case link.Offline:
 		p.child.reap()
@@ -201,6 +206,7 @@ func (p *plain) told(u link.Update) {
 		case !p.offline:
 			p.sayf("no connection: %s; trying again", u.Err)
 		}
+		p.goal = nil // or no line would be read until there is a daemon
 		p.offline, p.noDaemon = true, p.noDaemon || u.NoDaemon
 	}
 }
@@ -297,13 +303,24 @@ func (p *plain) typed(text string) {
 // sendingName is the name of what has to arrive in the order it was typed in.
 const sendingName = "send"
 
+// waitedFor tells whether the lines after a command wait for its answer.
+func waitedFor(name string) bool {
+	c := commandNamed(name)
+	return name == sendingName || c != nil && (c.moves || c.first)
+}
+
+func (p *plain) follow(id string) {
+	p.goal = &id
+	p.link.Follow(id)
+}
+
 // do runs a command beside the conversation.
 func (p *plain) do(name string, f func(context.Context, place) outcome) {
 	at := p.place()
 	if name == "abort" || name == "follow-up" {
 		name = sendingName
 	}
-	if name == sendingName {
+	if waitedFor(name) {
 		p.sending++
 	}
 	p.jobs.start(func(ctx context.Context) tea.Msg { return finished{f(ctx, at).of(name)} })
@@ -324,7 +341,7 @@ func (p *plain) apply(o outcome) {
 	}
 	switch {
 	case o.follow != nil:
-		p.link.Follow(*o.follow)
+		p.follow(*o.follow)
 	case o.show != nil:
 		p.list(o.show)
 	case o.help:

@@ -18,9 +18,10 @@ import (
 
 // talker uses the plain mode over two pipes.
 type talker struct {
-	t    *testing.T
-	in   *io.PipeWriter
-	done chan error
+	t      *testing.T
+	socket string
+	in     *io.PipeWriter
+	done   chan error
 
 	mu      sync.Mutex
 	said    strings.Builder
@@ -41,7 +42,7 @@ func (k *talker) Write(p []byte) (int, error) {
 func talk(t *testing.T, socket string) *talker {
 	t.Helper()
 	in, out := io.Pipe()
-	k := &talker{t: t, in: out, done: make(chan error, 1), changed: make(chan struct{}, 1)}
+	k := &talker{t: t, socket: socket, in: out, done: make(chan error, 1), changed: make(chan struct{}, 1)}
 	o := Options{
 		Socket: socket, Plain: true, In: in, Out: k,
 		Getenv: func(string) string { return t.TempDir() },
@@ -169,4 +170,13 @@ func TestPlainOldCore(t *testing.T) {
 func TestPlainWithoutADaemon(t *testing.T) {
 	k := talk(t, filepath.Join(t.TempDir(), "s"))
 	k.hears("no daemon runs at", "/start starts one")
+}
+
+func TestPlainLinesWaitForThoseBefore(t *testing.T) {
+	k := talk(t, startNoused(t, "").Socket)
+	k.types("/new other", "meant for the other", "/quit") // before there is a connection
+	k.ends()
+	k.hears("session other, idle")
+	again := talk(t, k.socket)
+	again.hears("session other", "meant for the other")
 }

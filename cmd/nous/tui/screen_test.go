@@ -362,3 +362,36 @@ func TestImagesGoWithTheNextText(t *testing.T) {
 		t.Errorf("%q would go with the next text, too", h.images)
 	}
 }
+
+func TestWhatIsSentAfterACommandFindsItDone(t *testing.T) {
+	h := useDaemon(t, startNoused(t, "").Socket)
+	first := h.state.SessionID
+	for _, line := range []string{"/new other", "/mode steering all", "meant for the other"} { // none is answered before the last
+		h.write(line)
+		h.press("enter")
+	}
+	h.sees("sending meant")
+	h.until("answer", func() bool { return !h.running() && strings.Count(h.screen(), "meant for the other") >= 2 })
+	h.sees("other", "steer:all")
+	if h.state.SessionID == first {
+		t.Error("the text was said in the session that was left")
+	}
+	h.write("/switch " + first)
+	h.press("enter")
+	h.until("the first session", func() bool { return h.state.SessionID == first })
+	h.sees("steer:one")
+}
+
+func TestWhatWasMeantForASessionThatIsNotShownComesBack(t *testing.T) {
+	h := useDaemon(t, startNoused(t, "").Socket)
+	for _, line := range []string{"/switch nowhere", "/mode steering all", "//meant for the other"} {
+		h.write(line)
+		h.press("enter")
+	}
+	h.sees("no session has", "/mode was not done")
+	if got, want := h.input.text(), "//meant for the other"; got != want || len(h.unsent) > 0 {
+		t.Errorf("got %q in the input and %d texts on their way, want %q", got, len(h.unsent), want)
+	}
+	h.press("enter")
+	h.until("answer", func() bool { return !h.running() && strings.Count(h.screen(), "/meant for the other") >= 2 })
+}

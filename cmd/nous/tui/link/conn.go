@@ -155,7 +155,7 @@ func (c *conn) begin() error {
 		clear(c.l.doing)
 	}
 	if id, ok := c.l.takeWant(); ok {
-		return c.show(id)
+		return c.turn(id)
 	}
 	if !resumed {
 		return c.show(c.l.session)
@@ -184,7 +184,7 @@ func (c *conn) follow() error {
 			}
 		case <-c.l.asked:
 			if id, ok := c.l.takeWant(); ok {
-				err = c.show(id)
+				err = c.turn(id)
 			}
 		case <-c.l.out.emptied:
 			if !c.l.synced {
@@ -296,6 +296,16 @@ func comparable(s protocol.State) []byte {
 		return nil
 	}
 	return text
+}
+
+// turn shows the session that Follow asked for. When the connection ends before
+// that is done the next one has to.
+func (c *conn) turn(id string) error {
+	err := c.show(id)
+	if err != nil {
+		c.l.wantAgain(id)
+	}
+	return err
 }
 
 // show tells a snapshot of the session. One that the daemon refuses to show is

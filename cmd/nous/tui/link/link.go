@@ -173,6 +173,15 @@ func (l *Link) takeWant() (string, bool) {
 	return id, true
 }
 
+// wantAgain puts back what takeWant took, unless there was a Follow since.
+func (l *Link) wantAgain(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.want == nil {
+		l.want = &id
+	}
+}
+
 // Do sends a command and waits for its reply until ctx ends. Errors are those
 // of client.Call, ErrOffline, and ErrUnsupported around the daemon's own
 // *protocol.Error. With client.ErrLost the daemon may have executed the command.

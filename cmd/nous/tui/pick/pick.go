@@ -1,6 +1,5 @@
 // Package pick holds what the terminal interface lays over the transcript: a
-// picker with a filter and a preview, the tree of a session, a question, a line
-// of input and the list of keys.
+// picker with a filter and a preview, the tree of a session and the list of keys.
 //
 // All of them work alike. Update takes a key or a paste and says what the user
 // chose, and whether the overlay is done; View draws it in exactly the cells it
@@ -37,7 +36,7 @@ type Action string
 // nothing.
 const (
 	Leave  Action = "leave"  // the overlay was left; nothing is chosen
-	Choose Action = "choose" // Enter, or yes
+	Choose Action = "choose" // Enter
 	Delete Action = "delete" // IDs[0], and the user confirmed it; the overlay stays
 	Branch Action = "branch" // a new session from IDs[0]
 )
@@ -46,7 +45,6 @@ const (
 type Choice struct {
 	Action Action
 	IDs    []string // of a picker that allows several: all that are on, in order
-	Text   string   // of an [Input]
 }
 
 var leave = Choice{Action: Leave}

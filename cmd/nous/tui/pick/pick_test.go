@@ -146,17 +146,13 @@ func overlays(t *rapid.T, l Look) overlay {
 		}
 		return list
 	}
-	switch rapid.SampledFrom([]string{"picker", "several", "tree", "confirm", "input", "help"}).Draw(t, "overlay") {
+	switch rapid.SampledFrom([]string{"picker", "several", "tree", "help"}).Draw(t, "overlay") {
 	case "picker":
 		p := New(text("title"), items(), With(l), Current("3"), Deletes("session"), Previews())
 		p.SetPreview("3", []string{text("preview"), text("preview"), text("preview")})
 		return p
 	case "several":
 		return New(text("title"), items(), With(l), Several())
-	case "confirm":
-		return NewConfirm(text("question"), text("detail"), l)
-	case "input":
-		return NewInput(text("title"), text("prompt"), text("text"), l)
 	case "help":
 		b := make([]Binding, rapid.IntRange(0, 10).Draw(t, "bindings"))
 		for i := range b {

@@ -332,7 +332,7 @@ func (t *Transcript) thoughtWords(b *block) string {
 		return fmt.Sprintf("thinking for %s, %s", duration(t.now().Sub(b.began)), words)
 	case b.live:
 		return "thinking, " + words
-	case b.timed:
+	case b.timed && b.took >= time.Millisecond:
 		return fmt.Sprintf("thought for %s, %s", duration(b.took), words)
 	}
 	return "thought, " + words

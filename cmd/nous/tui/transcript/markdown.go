@@ -98,9 +98,17 @@ func (m *markdown) convert(text string, width int) (out string, ok bool) {
 	return buf.String(), true
 }
 
-// newMarkdown is GitHub's Markdown without HTML, which would be left out:
-// people and models write <path> and vector<int> and mean the words. Code that
-// is only indented never comes here but within a list, where it is a text.
+// paragraphs begin with any indentation: a line of a list or a quote that only
+// code would be is a text, too, and would be left out otherwise.
+type paragraphs struct{ parser.BlockParser }
+
+func (paragraphs) CanAcceptIndentedLine() bool { return true }
+
+// newMarkdown is GitHub's Markdown without what would be left out: HTML, for
+// people and models write <path> and vector<int> and mean the words, and the
+// targets of links that stand apart ("[1]: https://…"), for the links to them
+// may be in other parts. Code that is only indented seldom comes here, and is a
+// text.
 func newMarkdown(look Look, width int) goldmark.Markdown {
 	render := ansi.NewRenderer(ansi.Options{WordWrap: width, PreserveNewLines: true, InlineTableLinks: true, Styles: styleOf(look)})
 	md := goldmark.New(
@@ -113,7 +121,7 @@ func newMarkdown(look Look, width int) goldmark.Markdown {
 				util.Prioritized(parser.NewATXHeadingParser(), 600),
 				util.Prioritized(parser.NewFencedCodeBlockParser(), 700),
 				util.Prioritized(parser.NewBlockquoteParser(), 800),
-				util.Prioritized(parser.NewParagraphParser(), 1000),
+				util.Prioritized(paragraphs{parser.NewParagraphParser()}, 1000),
 			),
 			parser.WithInlineParsers(
 				util.Prioritized(parser.NewCodeSpanParser(), 100),
@@ -121,7 +129,6 @@ func newMarkdown(look Look, width int) goldmark.Markdown {
 				util.Prioritized(parser.NewAutoLinkParser(), 300),
 				util.Prioritized(parser.NewEmphasisParser(), 500),
 			),
-			parser.WithParagraphTransformers(parser.DefaultParagraphTransformers()...),
 		)),
 		goldmark.WithExtensions(extension.GFM),
 	)

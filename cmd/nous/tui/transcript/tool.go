@@ -307,12 +307,17 @@ func (c *toolCall) layOutput(isDiff bool, add, whole func(style, string)) {
 			whole(asOutput, "details: "+bounded(string(c.err.Details)))
 		}
 	}
-	if text := strings.TrimRight(c.result, "\n"); text != "" && (c.err == nil || text != c.err.Message) && !(isDiff && c.state == succeeded) {
+	if text := strings.TrimRight(c.result, "\n"); text != "" && !c.saysError(text) && !(isDiff && c.state == succeeded) {
 		whole(asOutput, text)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.outputs)) {
 		whole(asOutput, cell.Line(name, 100)+" = "+bounded(c.outputs[name]))
 	}
+}
+
+// saysError tells whether a text is the call's error and no more.
+func (c *toolCall) saysError(text string) bool {
+	return c.err != nil && (text == c.err.Message || text == coded(c.err.Code, c.err.Message))
 }
 
 // short adds the first or the last lines of a text, and says how many more there

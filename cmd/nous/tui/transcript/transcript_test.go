@@ -668,3 +668,16 @@ func TestDiffOfAnEdit(t *testing.T) {
 		}
 	}
 }
+
+func TestAnErrorIsSaidOnce(t *testing.T) {
+	tr := fresh(plain)
+	c := call("k", "torch.light", `{}`)
+	apply(tr, begun(c), protocol.ToolEnd{
+		Ref: here, ToolCallID: c.ID, ToolName: c.Name, Result: "bad_request: no room",
+		Error: &protocol.ToolError{Code: "bad_request", Message: "no room"},
+	})
+	tr.ToggleAll()
+	if got := strings.Count(strings.Join(all(tr), "\n"), "no room"); got != 1 {
+		t.Errorf("said %d times, want once", got)
+	}
+}
