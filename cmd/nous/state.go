@@ -48,6 +48,9 @@ func (a *app) printState(s protocol.State) {
 		}
 	}
 	add("run", s.RunID)
+	if s.LastRun != nil && s.LastRun.Error != nil && s.RunID == "" {
+		add("last run", "failed: "+clean(describeError(s.LastRun.Error.Code, s.LastRun.Error.Message, "")))
+	}
 	add("steering mode", s.SteeringMode)
 	add("follow-up mode", s.FollowUpMode)
 	add("pending", fmt.Sprintf("%d steer, %d follow-up", s.PendingCounts.Steer, s.PendingCounts.FollowUp))

@@ -81,6 +81,12 @@ func (v *textView) event(ev protocol.Event, _ []byte) {
 				v.say(ev.Text)
 			}
 			v.endMessage()
+			switch {
+			case ev.StopReason == "length":
+				v.note("warning: the answer was cut off at the model's length limit")
+			case ev.StopReason == "end" && ev.Text == "" && len(ev.ToolCalls) == 0:
+				v.note("the model said nothing")
+			}
 		}
 	case protocol.ToolStart:
 		v.note("→ %s %s", ev.ToolName, oneLine(string(ev.Arguments), lineWidth))

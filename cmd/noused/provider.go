@@ -71,7 +71,7 @@ func parseModel(text string) (provider, name string, err error) {
 			err = fmt.Errorf("want %s/NAME, the name of one of its models", provider)
 		}
 	case provider != "offline":
-		err = fmt.Errorf("there is no provider %.40q, only offline, openai, anthropic and module", provider)
+		err = fmt.Errorf("there is no provider %.40q, only offline, openai (also for other servers that speak its wire, with base_url), anthropic and module", provider)
 	case name != "" && name != offline.Name:
 		err = fmt.Errorf("the offline model is called %q, not %.40q", offline.Name, name)
 	default:

@@ -214,7 +214,7 @@ func TestSetModel(t *testing.T) {
 		want string
 	}{
 		{protocol.SetModelParams{}, "model: want a non-empty string"},
-		{protocol.SetModelParams{Model: "ollama/x"}, `model: there is no provider "ollama", only offline, openai, anthropic and module`},
+		{protocol.SetModelParams{Model: "ollama/x"}, `model: there is no provider "ollama", only offline, openai (also for`},
 		{protocol.SetModelParams{Model: "openai"}, "model: want openai/NAME"},
 		{protocol.SetModelParams{Model: "anthropic/claude"}, "model: anthropic/claude: the variable ANTHROPIC_API_KEY is not set"},
 		{protocol.SetModelParams{Model: "openai/x", BaseURL: "ftp://x"}, "model: openai/x: base_url must begin with http"},

@@ -48,6 +48,7 @@ type State struct {
 	Assets       []AssetInfo    `json:"assets" wire:"added"`
 	Usage        Usage          `json:"usage" wire:"added" doc:"of the whole session"`
 	Runs         []RunInfo      `json:"runs" wire:"added" doc:"every session with an active run"`
+	LastRun      *LastRun       `json:"last_run,omitzero" wire:"added" doc:"how the session's latest run ended"`
 	Partial      *Partial       `json:"partial,omitzero" wire:"added" doc:"the assistant message being streamed"`
 }
 
@@ -95,6 +96,13 @@ type RunInfo struct {
 	SessionID string `json:"session_id"`
 	RunID     string `json:"run_id"`
 	RunState  string `json:"run_state" enum:"running,aborting"`
+}
+
+// LastRun says how a run ended, as its agent_end did.
+type LastRun struct {
+	RunID      string    `json:"run_id"`
+	StopReason string    `json:"stop_reason" enum:"completed,aborted,error"`
+	Error      *RunError `json:"error,omitzero"`
 }
 
 // Partial is the text of a message so far.

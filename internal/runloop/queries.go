@@ -91,6 +91,12 @@ func (m *machine) state() protocol.State {
 			AssetID: a.ID, Kind: a.Kind, MediaType: a.MediaType, Path: a.Path, Tool: a.Tool, Supported: a.Supported, Metadata: rawValue(a.Metadata),
 		})
 	}
+	if last := s.LastRun; last.RunID != "" {
+		st.LastRun = &protocol.LastRun{RunID: last.RunID, StopReason: last.StopReason}
+		if last.StopReason == "error" {
+			st.LastRun.Error = &protocol.RunError{Code: last.Code, Message: last.Error}
+		}
+	}
 	if m.phase == streaming && m.msg.started {
 		st.Partial = &protocol.Partial{MessageID: m.msg.id, Text: m.msg.text.String()}
 	}

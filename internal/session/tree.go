@@ -89,6 +89,7 @@ type State struct {
 	Model        model.Choice   // zero: the daemon's own
 	Pending      []Input        // accepted and not yet delivered, in order
 	Run          *Run           // nil while idle
+	LastRun      RunEnded       // the run that ended last, if any
 	Patched      jsontext.Value // the object that tools have patched together
 	Assets       []model.Asset
 	Usage        model.Usage
@@ -242,7 +243,7 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 		}
 		run.Parked = false
 	case RunEnded:
-		s.Run, s.Pending = nil, nil
+		s.Run, s.Pending, s.LastRun = nil, nil, f
 		for k, a := range s.keys {
 			if a.RunID == f.RunID {
 				a.Ended = &f

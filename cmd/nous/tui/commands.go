@@ -457,8 +457,11 @@ func export(ctx context.Context, p place, arg string) outcome {
 	file = strings.TrimSpace(file)
 	if !slices.Contains(exportFormats, format) {
 		file, format = arg, strings.TrimPrefix(filepath.Ext(arg), ".")
-		if !slices.Contains(exportFormats, format) {
-			format = "md"
+		switch {
+		case arg == "":
+			format = exportFormats[0]
+		case !slices.Contains(exportFormats, format):
+			return failed(fmt.Errorf("export: want md, json or html, or a file that is called so, got %s", cell.Line(arg, 80)))
 		}
 	}
 	if file == "" {

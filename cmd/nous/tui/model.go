@@ -348,6 +348,9 @@ func (m *model) restore(s link.Snapshot) {
 	}
 	m.setState(s.State)
 	m.talk.SetRunning(m.running())
+	if last := m.state.LastRun; last != nil && !m.running() {
+		m.talk.SetLastRun(*last)
+	}
 	m.since = beganAt(s.Messages, s.State.RunID)
 	switch {
 	case s.New:

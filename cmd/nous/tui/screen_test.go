@@ -395,3 +395,14 @@ func TestWhatWasMeantForASessionThatIsNotShownComesBack(t *testing.T) {
 	h.press("enter")
 	h.until("answer", func() bool { return !h.running() && strings.Count(h.screen(), "/meant for the other") >= 2 })
 }
+
+// Why a run failed is told to one who comes later, too.
+func TestFailedRunSaysWhyWhenItIsLoaded(t *testing.T) {
+	d := startNoused(t, "[model]\nmax_steps = 1\n")
+	one := useDaemon(t, d.Socket)
+	one.write("!bash {\"command\":\"true\"}")
+	one.press("enter")
+	one.until("failure", func() bool { return strings.Contains(one.screen(), "step_limit") && !one.running() })
+	two := useDaemon(t, d.Socket)
+	two.until("failure", func() bool { return strings.Contains(two.screen(), "step_limit") })
+}

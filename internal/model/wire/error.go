@@ -116,6 +116,8 @@ func (e *Error) classify() {
 		e.is = model.ErrContextTooLong
 	case status == http.StatusRequestTimeout, status == http.StatusTooManyRequests, status >= 500:
 		e.passing = true
+	case status >= 400: // Ollama calls a model that it does not have an "api_error"
+		e.passing = strings.Contains(e.Code, "overloaded")
 	default:
 		e.passing = slices.ContainsFunc(passing, func(s string) bool { return strings.Contains(e.Code, s) })
 	}

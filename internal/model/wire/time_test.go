@@ -56,6 +56,10 @@ func TestRetries(t *testing.T) {
 				[]http.HandlerFunc{refuses(400, "application/json", `{"error":{"type":"overloaded_error","message":"later"}}`), good},
 				"so end 11/7/3", "", 2, 500 * time.Millisecond, 1500 * time.Millisecond,
 			},
+			"no such model, as Ollama says it": {
+				[]http.HandlerFunc{refuses(404, "application/json", `{"error":{"type":"api_error","message":"model \"x\" not found"}}`)},
+				"", "404 Not Found: model \"x\" not found", 1, 0, 0,
+			},
 			"broken off, nothing said": {[]http.HandlerFunc{says(d.start), good}, "so end 11/7/3", "", 2, 500 * time.Millisecond, 1500 * time.Millisecond},
 			"an empty answer":          {[]http.HandlerFunc{says(""), good}, "so end 11/7/3", "", 2, 500 * time.Millisecond, 1500 * time.Millisecond},
 			"half a call":              {[]http.HandlerFunc{says(d.start + d.call(1, "a", "x", `{"n":`)), good}, "so end 11/7/3", "", 2, 500 * time.Millisecond, 1500 * time.Millisecond},

@@ -101,6 +101,15 @@ func (t *Transcript) SetRunning(active bool) {
 	}
 }
 
+// SetLastRun tells how the latest run of a session that was just loaded ended,
+// which no entry does.
+func (t *Transcript) SetLastRun(last protocol.LastRun) {
+	if b := t.known["r:"+last.RunID]; b != nil && b.end.err == nil {
+		b.end.reason, b.end.err = last.StopReason, last.Error
+		b.dirty()
+	}
+}
+
 func (t *Transcript) loadEntry(i int, e entry, raw jsontext.Value, old map[string]*block) {
 	if e.RunID != "" && e.RunID != t.run.id {
 		t.leaveRun(old)

@@ -29,15 +29,21 @@ const (
 // markdown renders the parts of a text for one look.
 type markdown struct {
 	look Look
-	md   goldmark.Markdown // nil until it is needed
+	md   map[int]goldmark.Markdown // by width
 }
 
-// render returns the lines of a part in at most width cells, which must be the
-// same for every call. The text is sanitised here.
+// maxWidths bounds the renderers that are kept.
+const maxWidths = 16
+
+// render returns the lines of a part in at most width cells. The text is
+// sanitised here.
 func (m *markdown) render(text string, width int) []string {
 	text = strings.Trim(cell.Sanitize(text), "\n")
 	if m.look.Plain || simple(text) || tangled(text) {
 		return wrap(text, width)
+	}
+	if isList(text) {
+		return fitted(m.list(text, width, 1), width)
 	}
 	out, ok := m.convert(text, width)
 	if !ok {
@@ -85,14 +91,18 @@ func wrap(text string, width int) []string {
 func (m *markdown) convert(text string, width int) (out string, ok bool) {
 	defer func() {
 		if recover() != nil {
-			m.md, out, ok = nil, "", false // its state may be anything
+			delete(m.md, width) // its state may be anything
+			out, ok = "", false
 		}
 	}()
-	if m.md == nil {
-		m.md = newMarkdown(m.look, width)
+	if m.md == nil || len(m.md) >= maxWidths {
+		m.md = map[int]goldmark.Markdown{}
+	}
+	if m.md[width] == nil {
+		m.md[width] = newMarkdown(m.look, width)
 	}
 	var buf bytes.Buffer
-	if err := m.md.Convert([]byte(nameFences(text, isLanguage)), &buf); err != nil {
+	if err := m.md[width].Convert([]byte(nameFences(text, isLanguage)), &buf); err != nil {
 		return "", false
 	}
 	return buf.String(), true

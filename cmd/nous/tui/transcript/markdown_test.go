@@ -43,6 +43,28 @@ func TestMarkdownLosesNoWord(t *testing.T) {
 	}
 }
 
+// The blocks of a list's item stand below each other beside its mark.
+func TestBlocksOfAListItem(t *testing.T) {
+	for text, want := range map[string]string{
+		"1. **Install**\n\n   Run it.\n\n   ```sh\n   make install\n   ```\n\n2. Done": "1. Install\n\n   Run it.\n\n     make install\n\n2. Done",
+		"- a\n\n  second\n\n  third":                        "• a\n\n  second\n\n  third",
+		"- a\n  b\n- c":                                     "• a\n  b\n• c",
+		"- a\n  - b\n    1. c\n  - d\n- e":                  "• a\n  • b\n    1. c\n  • d\n• e",
+		"- [ ] to do\n- [x] done":                           "[ ] to do\n[✓] done",
+		"- ```\n  code\n  ```\n\npara\n\n    code\n\nlast":  "•   code\n\npara\n\n  code\n\nlast",
+		"Run this:\n\n    make build\n\nThen look.":         "Run this:\n\n  make build\n\nThen look.",
+		"2. **Configure**\n\n       code = true\n\n   End.": "2. Configure\n\n     code = true\n\n   End.",
+	} {
+		var lines []string
+		for line := range strings.SplitSeq(strings.TrimRight(drawn(text), "\n "), "\n") {
+			lines = append(lines, strings.TrimPrefix(line, "  ")) // the margin of a message
+		}
+		if got := strings.TrimLeft(strings.Join(lines, "\n"), "\n"); got != want {
+			t.Errorf("%q is drawn as\n%s\nwant\n%s", text, got, want)
+		}
+	}
+}
+
 func drawn(text string) string {
 	tr := New(Look{Width: 200, Dark: true, Color: true})
 	tr.add(assistant, "m:1").body.add(text)

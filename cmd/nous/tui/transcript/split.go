@@ -95,6 +95,12 @@ func (b *body) cut() (done []part, rest part, ok bool) {
 		b.line(text, b.seen, end)
 		b.seen = end
 	}
+	if b.now.indented && !b.plain { // a line that is no such code ends it, whole or not
+		if indent, rest := indentOf(text[b.seen:]); rest != "" && indent < 4 {
+			b.emit(text, b.seen)
+			b.now = open{}
+		}
+	}
 	left := text[b.start:]
 	if b.now.code { // the last line may be about to close it, or has nothing after it
 		last := left[strings.LastIndexByte(left, '\n')+1:]
@@ -126,7 +132,19 @@ func (b *body) force(text string, end int) {
 }
 
 func (b *body) partOf(text string) part {
+	if b.now.indented {
+		text = undent(text)
+	}
 	return part{text: text, code: b.now.code || b.now.indented, lang: b.now.lang, plain: b.plain || b.now.plain, joined: b.now.joined}
+}
+
+// undent takes its indentation off indented code, and the blank lines behind it.
+func undent(text string) string {
+	lines := strings.Split(strings.TrimRight(text, " \t\r\n"), "\n")
+	for i, line := range lines {
+		lines[i] = dedent(line, 4)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // emit ends the part at an offset. What is known of the next is set by the
@@ -179,7 +197,10 @@ func (b *body) line(text string, from, to int) {
 		if s.lines == 0 && indent >= 4 && !s.joined {
 			s.indented = true
 		}
-		if ok && s.list {
+		if marked(rest) { // an item may begin with a fence
+			f, _, ok = openingOf(line[len(containers.FindString(line)):])
+		}
+		if ok && (s.list || marked(rest) && s.lines == 0 && !s.indented) {
 			s.fence = f
 		}
 	}

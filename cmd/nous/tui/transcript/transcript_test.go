@@ -529,7 +529,7 @@ func TestParts(t *testing.T) {
 		{"code that is not over", "~~~~\na\n~~~\n", []part{{text: "a\n~~~\n", code: true}}},
 		{"code at the end", "```go\na\n```", []part{{text: "a\n", code: true, lang: "go"}}},
 		{"long code", "```go\n" + long + "y\n```\n", []part{{text: long, code: true, lang: "go"}, {text: "y\n", code: true, lang: "go", joined: true}}},
-		{"indented code", "a\n\n    b\n\n    c\nd\n", []part{{text: "a\n\n"}, {text: "    b\n\n    c\n", code: true}, {text: "d\n"}}},
+		{"indented code", "a\n\n    b\n\n    c\nd\n", []part{{text: "a\n\n"}, {text: "b\n\nc", code: true}, {text: "d\n"}}},
 		{"a loose list", "- a\n\n  more\n\n- b\n\nc\n", []part{{text: "- a\n\n  more\n\n- b\n\n"}, {text: "c\n"}}},
 		{"code in a list", "- a\n  ```\n  b\n\n  c\n  ```\n- d", []part{{text: "- a\n  ```\n  b\n\n  c\n  ```\n- d"}}},
 	} {
