@@ -11,7 +11,6 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
-	"go.uber.org/goleak"
 
 	"noused/cmd/nous/tui/link"
 	"noused/cmd/nous/tui/tuitest"
@@ -22,26 +21,11 @@ const patience = 60 * time.Second
 
 var binaries, noused string
 
-func TestMain(m *testing.M) {
-	var err error
-	if binaries, err = os.MkdirTemp("", "tui"); err == nil {
-		noused, err = tuitest.Build(binaries, "noused")
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		os.RemoveAll(binaries)
-		os.Exit(code)
-	}))
-}
+func TestMain(m *testing.M) { tuitest.Main(m, &binaries, &noused) }
 
 func startNoused(t *testing.T, config string) *tuitest.Daemon {
 	t.Helper()
-	d := tuitest.NewDaemon(t, noused, config)
-	d.Start()
-	return d
+	return tuitest.StartDaemon(t, noused, config)
 }
 
 // hand is a user of the screen: it does bubbletea's part, without a terminal.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"noused/cmd/nous/tui/link"
 	"noused/cmd/nous/tui/tuitest"
@@ -25,26 +23,11 @@ const patience = 40 * time.Second
 
 var binaries, noused string
 
-func TestMain(m *testing.M) {
-	var err error
-	if binaries, err = os.MkdirTemp("", "link"); err == nil {
-		noused, err = tuitest.Build(binaries, "noused")
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		os.RemoveAll(binaries)
-		os.Exit(code)
-	}))
-}
+func TestMain(m *testing.M) { tuitest.Main(m, &binaries, &noused) }
 
 func startDaemon(t *testing.T, config string) *tuitest.Daemon {
 	t.Helper()
-	d := tuitest.NewDaemon(t, noused, config)
-	d.Start()
-	return d
+	return tuitest.StartDaemon(t, noused, config)
 }
 
 // screen is what a user would see, made of nothing but updates.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"go.uber.org/goleak"
 )
 
 // Build compiles a command of this module into dir and returns its path. It is
@@ -21,6 +23,31 @@ func Build(dir, command string) (string, error) {
 		return "", fmt.Errorf("build %s: %w\n%s", command, err, out)
 	}
 	return path, nil
+}
+
+// Main is TestMain of packages that need a noused: it is built into *dir first,
+// as *noused, and no goroutine may be left behind.
+func Main(m *testing.M, dir, noused *string) {
+	var err error
+	if *dir, err = os.MkdirTemp("", "tuitest"); err == nil {
+		*noused, err = Build(*dir, "noused")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.RemoveAll(*dir)
+		os.Exit(code)
+	}))
+}
+
+// StartDaemon starts a NewDaemon.
+func StartDaemon(t testing.TB, program, config string) *Daemon {
+	t.Helper()
+	d := NewDaemon(t, program, config)
+	d.Start()
+	return d
 }
 
 // Daemon is a real noused with a folder of its own, which it works in.
