@@ -208,6 +208,9 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 		return m.paste(msg)
 	case tea.MouseWheelMsg:
 		m.wheel(msg)
+	case link.Broken:
+		m.crash = msg.Err
+		return tea.Quit
 	case link.Update:
 		m.told(msg)
 	case finished:
