@@ -507,7 +507,7 @@ func TestSuspendResumeAndLeave(t *testing.T) {
 	cmd.Dir, cmd.Env = d.Dir, d.Env("PS1=shell> ", "ENV=")
 	s := &screen{tuitest.Start(t, cmd, 80, 20, false), t, d}
 	s.Wait("shell>")
-	s.Type("nous\n")
+	s.Type("sh -c 'echo its id is $$; exec nous'\n")
 	s.Wait("● connected")
 	s.say("hello there")
 	s.WaitFor("the answer", func(screen string) bool { return strings.Count(screen, "hello there") >= 2 })
@@ -525,6 +525,28 @@ func TestSuspendResumeAndLeave(t *testing.T) {
 	s.asBefore()
 	s.Type("fg\n")
 	s.Wait("● connected", "hello there")
+	var pid int
+	if _, id, ok := strings.Cut(s.Output(), "\nits id is "); !ok {
+		t.Fatal("no process id")
+	} else if _, err := fmt.Sscan(id, &pid); err != nil {
+		t.Fatal(err)
+	}
+	for _, signal := range []syscall.Signal{syscall.SIGTSTP, syscall.SIGSTOP} { // from elsewhere
+		if err := syscall.Kill(pid, signal); err != nil {
+			t.Fatal(err)
+		}
+		s.Wait("Stopped")
+		if signal == syscall.SIGTSTP {
+			shell()
+			s.asBefore()
+		}
+		s.Type("fg\n")
+		s.WaitGone("Stopped")
+		s.Wait("● connected", "hello there")
+		if s.Cooked() || !s.Mode(1049) {
+			t.Errorf("after %s: cooked %t, other screen %t", signal, s.Cooked(), s.Mode(1049))
+		}
+	}
 	s.say("/quit")
 	shell()
 	s.Type("echo and $? was its status\n")
@@ -532,6 +554,16 @@ func TestSuspendResumeAndLeave(t *testing.T) {
 	s.asBefore()
 	s.Type("exit\n")
 	s.Exit()
+}
+
+// In a terminal of its own nous has no shell that would let it go on.
+func TestNoShellNoSuspension(t *testing.T) {
+	t.Parallel()
+	s := openScreen(t, startDaemon(t, ""), look{})
+	s.Press("ctrl+z")
+	s.Wait("cannot be suspended here")
+	s.say("on we go")
+	s.WaitFor("the answer", func(screen string) bool { return strings.Count(screen, "on we go") >= 2 })
 }
 
 // asBefore fails unless the terminal is as a program finds it.

@@ -41,7 +41,7 @@ func (m *model) doing() []part {
 		return []part{{m.runWord(), m.theme.Dim, 0}}
 	}
 	state := part{m.runWord(), m.theme.Dim, 0}
-	if m.running() {
+	if m.running() && m.offline == nil {
 		state.style = m.theme.Accent
 		state.text = spinner[m.frame%len(spinner)] + " " + state.text
 		if len(m.tools) > 0 {
@@ -115,7 +115,7 @@ func (m *model) facts() []part {
 func (m *model) hint() []part {
 	text := "F1 help"
 	switch {
-	case m.over != nil || !m.known:
+	case m.over != nil || !m.known || m.offline != nil:
 	case m.running() && m.input.empty():
 		text = "Esc abort · F1 help"
 	case m.running():

@@ -41,7 +41,7 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 	}
 	switch key { // whatever is open
 	case "ctrl+z":
-		return tea.Suspend
+		return m.suspend()
 	case "ctrl+l":
 		return tea.ClearScreen
 	}

@@ -36,6 +36,7 @@ type model struct {
 	link  *link.Link
 	jobs  *jobs
 	crash error
+	stops stops
 
 	width, height int
 	dark, color   bool
@@ -94,7 +95,7 @@ func newModel(o Options, l *link.Link, j *jobs) *model {
 	color := o.Getenv("NO_COLOR") == "" && o.Getenv("TERM") != "dumb"
 	m := &model{
 		opts: o, link: l, jobs: j, dark: true, color: color, width: 80, height: 24,
-		input: newInput(),
+		input: newInput(), stops: make(stops, 1),
 	}
 	m.talk = transcript.New(m.look())
 	var err error
@@ -195,14 +196,21 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 			m.color = false
 			m.dress()
 		}
+	case stopped:
+		return m.suspend()
+	case continued:
+		return release(func() {})
 	case tea.ResumeMsg:
-		return tea.RequestBackgroundColor
+		return tea.Sequence(tea.ClearScreen, tea.RequestBackgroundColor)
 	case tea.KeyPressMsg:
 		return m.press(msg)
 	case tea.PasteMsg:
 		return m.paste(msg)
 	case tea.MouseWheelMsg:
 		m.wheel(msg)
+	case link.Broken:
+		m.crash = msg.Err
+		return tea.Quit
 	case link.Update:
 		m.told(msg)
 	case finished:

@@ -60,6 +60,7 @@ type (
 	}
 	removed struct {
 		over *overlay
+		id   string
 		list []protocol.SessionInfo
 		err  error
 	}
@@ -153,7 +154,7 @@ func (m *model) chooseSession(c pick.Choice) tea.Cmd {
 			return removed{over: o, err: err}
 		}
 		list, err := listSessions(ctx, p)
-		return removed{o, list, err}
+		return removed{o, id, list, err}
 	})
 	return nil
 }
@@ -197,9 +198,15 @@ func (m *model) found(f found) {
 }
 
 func (m *model) removed(r removed) {
+	if r.id == m.state.SessionID && r.id != "" {
+		m.notices = append(m.notices, "the session shown before was deleted")
+		m.follow("")
+	}
 	if r.err != nil {
 		m.talk.Notice("error", describe(r.err))
-		m.over = nil // or nobody would see it
+		if m.over == r.over {
+			m.over = nil // or nobody would see it
+		}
 		return
 	}
 	r.over.list = r.list

@@ -98,6 +98,9 @@ func runPlain(ctx context.Context, o Options, l *link.Link) error {
 		}
 		select {
 		case u := <-l.Updates():
+			if broken, ok := u.(link.Broken); ok {
+				return broken.Err
+			}
 			p.told(u)
 		case line := <-lines:
 			if line.err != nil {

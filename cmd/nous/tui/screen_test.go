@@ -406,3 +406,34 @@ func TestFailedRunSaysWhyWhenItIsLoaded(t *testing.T) {
 	two := useDaemon(t, d.Socket)
 	two.until("failure", func() bool { return strings.Contains(two.screen(), "step_limit") })
 }
+
+func TestAMistakeOfTheLinkEndsNous(t *testing.T) {
+	h := use(t, filepath.Join(t.TempDir(), "s"))
+	h.send(link.Broken{Err: io.ErrUnexpectedEOF})
+	if !h.quit() || h.crash == nil {
+		t.Errorf("left %t with %v", h.quit(), h.crash)
+	}
+}
+
+func TestWhatIsToldBeforeThereIsASessionIsSeen(t *testing.T) {
+	h := use(t, filepath.Join(t.TempDir(), "s"))
+	h.sees("no daemon runs at")
+	h.write("hello")
+	h.press("enter")
+	h.sees("not connected to the daemon: the text stays", "no daemon runs at")
+}
+
+func TestTheSessionThatIsShownIsDeleted(t *testing.T) {
+	h := useDaemon(t, startNoused(t, "").Socket)
+	h.write("a text")
+	h.press("enter")
+	h.until("answer", func() bool { return !h.running() && strings.Count(h.screen(), "a text") >= 2 })
+	gone := h.state.SessionID
+	h.press("ctrl+r")
+	h.sees("Sessions", "a text")
+	h.press("ctrl+d")
+	h.write("y")
+	h.until("another session", func() bool { return h.state.SessionID != gone })
+	h.press("esc")
+	h.sees("the session shown before was deleted")
+}

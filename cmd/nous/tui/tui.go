@@ -100,6 +100,10 @@ func runScreen(ctx context.Context, o Options, l *link.Link) error {
 		}
 		return tea.QuitMsg{}
 	})
+	m.jobs.start(func(ctx context.Context) tea.Msg {
+		m.stops.listen(ctx, program.Send)
+		return nil
+	})
 	_, err := program.Run()
 	cancel()
 	m.jobs.wg.Wait()

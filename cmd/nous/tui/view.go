@@ -60,16 +60,29 @@ func (m *model) View() tea.View {
 // upper is the conversation, or, where there is none yet, why.
 func (m *model) upper(height int) []string {
 	if m.noDaemon() {
-		return fill(m.offerLines(), height)
+		return m.below(m.offerLines(), height)
 	}
 	if !m.known {
 		why := "connecting to " + m.opts.Socket
 		if m.offline != nil {
 			why = "no connection to " + m.opts.Socket + ": " + cell.Line(m.offline.Err.Error(), 500)
 		}
-		return fill(cell.Wrap(m.theme.Dim.Render(why), m.width), height)
+		return m.below(cell.Wrap(m.theme.Dim.Render(why), m.width), height)
 	}
 	return m.talk.View(height)
+}
+
+// below is lines at the bottom of exactly height lines, with what was told above
+// them.
+func (m *model) below(lines []string, height int) []string {
+	told := m.talk.View(max(height-len(lines)-1, 0))
+	for len(told) > 0 && told[len(told)-1] == "" {
+		told = told[:len(told)-1]
+	}
+	if len(told) > 0 {
+		lines = append(append(told, ""), lines...)
+	}
+	return fill(lines, height)
 }
 
 // fill is lines at the bottom of exactly height lines.

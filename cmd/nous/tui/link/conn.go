@@ -57,7 +57,7 @@ func (l *Link) connect() (began bool, err error) {
 		return false, err
 	}
 	var pumping sync.WaitGroup
-	pumping.Go(c.pump)
+	pumping.Go(l.guarded(c.pump))
 	defer func() {
 		l.use(nil)
 		cancel()

@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -85,11 +86,16 @@ type Refused struct {
 	Err       error
 }
 
+// Broken says that the link came upon a mistake of its own and tells nothing any
+// more.
+type Broken struct{ Err error }
+
 func (Snapshot) update() {}
 func (Events) update()   {}
 func (Changed) update()  {}
 func (Offline) update()  {}
 func (Refused) update()  {}
+func (Broken) update()   {}
 
 // A daemon that comes back is found within maxPause.
 const (
@@ -131,9 +137,22 @@ func Open(socket string) *Link {
 		socket: socket, ctx: ctx, cancel: cancel,
 		out: newOutbox(), asked: make(chan struct{}, 1), doing: doing{}, since: time.Now(),
 	}
-	l.wg.Go(l.run)
+	l.wg.Go(l.guarded(l.run))
 	l.wg.Go(func() { l.out.deliver(ctx) })
 	return l
+}
+
+// guarded tells a panic of f instead of ending the program, whose terminal
+// nobody would put in order then.
+func (l *Link) guarded(f func()) func() {
+	return func() {
+		defer func() {
+			if r := recover(); r != nil {
+				l.out.put(Broken{fmt.Errorf("panic: %v\n%s", r, debug.Stack())})
+			}
+		}()
+		f()
+	}
 }
 
 // Close ends the connection and Updates, and waits for the link's goroutines.

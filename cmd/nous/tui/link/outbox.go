@@ -80,11 +80,18 @@ func (o *outbox) delivered() {
 }
 
 // snapshot replaces all that waits: it says the same and more. A refusal is an
-// answer and stays.
+// answer and stays, and so does the link's end.
 func (o *outbox) snapshot(s Snapshot) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.keep(func(u Update) bool { _, refused := u.(Refused); return refused })
+	o.keep(func(u Update) bool {
+		switch u.(type) {
+		case Refused, Broken:
+			return true
+		default:
+			return false
+		}
+	})
 	o.queue, o.dropped = append(o.queue, s), false
 	signal(o.filled)
 }
