@@ -865,12 +865,13 @@ func TestPictures(t *testing.T) {
 	s.Press("enter")
 	s.Wait("idle", "── 1 turn", "A greeting")
 	s.WaitFor("the tool", func(screen string) bool { return strings.Contains(screen, "Hello, World") })
+	s.Wait("62 in 45 out") // what was used is asked for a moment later
 	picture(s, "tui-conversation")
 	s.Press("ctrl+r")
-	s.Wait("Sessions", "Release notes")
+	s.Wait("Sessions", "Release notes", "assistant:")
 	picture(s, "tui-sessions")
 	l.light = true
 	light := openScreen(t, d, l)
-	light.Wait("Hello, World")
+	light.Wait("Hello, World", "62 in 45 out")
 	picture(light, "tui-light")
 }
