@@ -28,6 +28,10 @@ import (
 // patience ends a wait that is in vain. A loaded machine needs some seconds.
 const patience = 40 * time.Second
 
+// lookAgain is how often a screen is looked at that does not change: what is
+// waited for may be of another one, too.
+const lookAgain = 50 * time.Millisecond
+
 // maxOutput is how much of what the program wrote is kept, in bytes.
 const maxOutput = 8 << 20
 
@@ -125,6 +129,8 @@ func (t *Terminal) WaitFor(what string, wanted func(screen string) bool) {
 	t.t.Helper()
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
+	again := time.NewTicker(lookAgain)
+	defer again.Stop()
 	for {
 		screen := t.Screen()
 		if wanted(screen) {
@@ -132,6 +138,7 @@ func (t *Terminal) WaitFor(what string, wanted func(screen string) bool) {
 		}
 		select {
 		case <-t.drawn:
+		case <-again.C:
 		case <-t.ended:
 			if !wanted(t.Screen()) {
 				t.t.Fatalf("the program ended; the screen has no %s:\n%s", what, t.Screen())
