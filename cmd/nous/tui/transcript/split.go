@@ -118,7 +118,7 @@ func breakAt(text string, from int) int {
 	if i := strings.LastIndexByte(text[from:end], ' '); i > partBytes/2 {
 		return from + i + 1
 	}
-	for !utf8.RuneStart(text[end]) {
+	for end < len(text) && !utf8.RuneStart(text[end]) {
 		end--
 	}
 	return end
@@ -144,7 +144,7 @@ func undent(text string) string {
 	for i, line := range lines {
 		lines[i] = dedent(line, 4)
 	}
-	return strings.Join(lines, "\n")
+	return strings.Join(lines, "\n") + "\n"
 }
 
 // emit ends the part at an offset. What is known of the next is set by the

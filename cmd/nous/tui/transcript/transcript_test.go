@@ -472,6 +472,22 @@ func TestNoLineIsTooWide(t *testing.T) {
 	})
 }
 
+// A line without an end that is just as long as a part.
+func TestLineOfThePartsLength(t *testing.T) {
+	for n := partBytes - 1; n <= partBytes+1; n++ {
+		var b body
+		b.add(strings.Repeat("x", n))
+		parts, rest, _ := b.cut()
+		got := len(rest.text)
+		for _, p := range parts {
+			got += len(p.text)
+		}
+		if got != n {
+			t.Errorf("of %d bytes %d are there", n, got)
+		}
+	}
+}
+
 // Where a text is cut into parts depends on the text, not on its deltas, and
 // nothing of it is lost.
 func TestPartsDependOnTheTextAlone(t *testing.T) {
@@ -529,7 +545,7 @@ func TestParts(t *testing.T) {
 		{"code that is not over", "~~~~\na\n~~~\n", []part{{text: "a\n~~~\n", code: true}}},
 		{"code at the end", "```go\na\n```", []part{{text: "a\n", code: true, lang: "go"}}},
 		{"long code", "```go\n" + long + "y\n```\n", []part{{text: long, code: true, lang: "go"}, {text: "y\n", code: true, lang: "go", joined: true}}},
-		{"indented code", "a\n\n    b\n\n    c\nd\n", []part{{text: "a\n\n"}, {text: "b\n\nc", code: true}, {text: "d\n"}}},
+		{"indented code", "a\n\n    b\n\n    c\nd\n", []part{{text: "a\n\n"}, {text: "b\n\nc\n", code: true}, {text: "d\n"}}},
 		{"a loose list", "- a\n\n  more\n\n- b\n\nc\n", []part{{text: "- a\n\n  more\n\n- b\n\n"}, {text: "c\n"}}},
 		{"code in a list", "- a\n  ```\n  b\n\n  c\n  ```\n- d", []part{{text: "- a\n  ```\n  b\n\n  c\n  ```\n- d"}}},
 	} {
