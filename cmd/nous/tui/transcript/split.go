@@ -81,6 +81,7 @@ func (b *body) set(s string) {
 func (b *body) cut() (done []part, rest part, ok bool) {
 	text := b.text.String()
 	for b.seen < len(text) {
+		b.outdent(text)
 		end := strings.IndexByte(text[b.seen:], '\n')
 		if end >= 0 {
 			end += b.seen + 1
@@ -95,12 +96,7 @@ func (b *body) cut() (done []part, rest part, ok bool) {
 		b.line(text, b.seen, end)
 		b.seen = end
 	}
-	if b.now.indented && !b.plain { // a line that is no such code ends it, whole or not
-		if indent, rest := indentOf(text[b.seen:]); rest != "" && indent < 4 {
-			b.emit(text, b.seen)
-			b.now = open{}
-		}
-	}
+	b.outdent(text)
 	left := text[b.start:]
 	if b.now.code { // the last line may be about to close it, or has nothing after it
 		last := left[strings.LastIndexByte(left, '\n')+1:]
@@ -110,6 +106,18 @@ func (b *body) cut() (done []part, rest part, ok bool) {
 	}
 	rest = b.partOf(left)
 	return b.parts, rest, strings.TrimSpace(rest.text) != ""
+}
+
+// outdent ends indented code before a line that is none, be that whole or not.
+func (b *body) outdent(text string) {
+	if !b.now.indented {
+		return
+	}
+	line, _, _ := strings.Cut(text[b.seen:], "\n")
+	if indent, rest := indentOf(strings.TrimRight(line, "\r")); rest != "" && indent < 4 {
+		b.emit(text, b.seen)
+		b.now = open{}
+	}
 }
 
 // breakAt is where a line that is too long for a part is broken.
@@ -175,10 +183,6 @@ func (b *body) line(text string, from, to int) {
 		s.blank = true
 		s.lines++
 		return
-	}
-	if s.indented && indent < 4 {
-		b.emit(text, from)
-		*s = open{}
 	}
 	if s.fence.n > 0 { // in a list's item
 		if s.fence.closedBy(indent, rest) {
