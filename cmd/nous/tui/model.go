@@ -2,7 +2,6 @@ package tui
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime/debug"
@@ -14,7 +13,6 @@ import (
 	"github.com/charmbracelet/colorprofile"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/uuid"
 
 	"noused/cmd/nous/tui/cell"
 	"noused/cmd/nous/tui/link"
@@ -76,20 +74,6 @@ type model struct {
 }
 
 type tool struct{ id, name string }
-
-// job is a command to be done beside the screen.
-type job struct {
-	name string
-	do   func(context.Context, place) outcome
-}
-
-// unsent is a text on its way to the daemon, or, as the zero unsent, an abort,
-// which must not overtake the texts before it.
-type unsent struct {
-	text, key string
-	images    []string
-	followUp  bool
-}
 
 func newModel(o Options, l *link.Link, j *jobs) *model {
 	color := o.Getenv("NO_COLOR") == "" && o.Getenv("TERM") != "dumb"
@@ -296,53 +280,6 @@ func (m *model) arrive(u link.Update) {
 	m.goOn()
 }
 
-// goOn does what waited, if nothing is in its way any more.
-func (m *model) goOn() {
-	held := m.held
-	m.held = nil
-	for _, j := range held {
-		m.do(j.name, j.do) // or holds it again
-	}
-	m.sendNext()
-}
-
-// stay gives back what was meant for a session that is not shown.
-func (m *model) stay() {
-	m.giveBack()
-	for _, j := range m.held {
-		m.talk.Notice("error", "/"+j.name+" was not done: it was meant for another session")
-	}
-	m.held = nil
-}
-
-// giveBack puts the texts that are not on their way into the input again.
-func (m *model) giveBack() {
-	going := 0
-	if m.sending {
-		going = 1
-	}
-	var texts, images []string
-	for _, u := range m.unsent[going:] {
-		if u.text != "" {
-			texts, images = append(texts, u.text), append(images, u.images...)
-		}
-	}
-	m.unsent = m.unsent[:going]
-	m.images = append(images, m.images...)
-	m.input.before(texts...)
-}
-
-// moving tells whether another session is about to be shown, or another part of
-// this one; in order tells whether a text that is sent now finds things as the
-// commands before it left them.
-func (m *model) moving() bool {
-	return m.goal != nil || slices.ContainsFunc(m.working, func(name string) bool { return commandNamed(name).moves })
-}
-
-func (m *model) inOrder() bool {
-	return !m.moving() && !slices.ContainsFunc(m.working, func(name string) bool { return commandNamed(name).first })
-}
-
 // restore shows a session as it is at one moment.
 func (m *model) restore(s link.Snapshot) {
 	first, other := !m.known, m.state.SessionID != s.State.SessionID
@@ -491,134 +428,6 @@ func (m *model) refreshed(r refreshed) {
 		m.again = false
 		m.refresh()
 	}
-}
-
-// do runs a command beside the screen, in the session that is shown or about to
-// be.
-func (m *model) do(name string, f func(context.Context, place) outcome) {
-	if m.moving() {
-		m.held = append(m.held, job{name, f})
-		return
-	}
-	p := m.place()
-	m.working = append(m.working, name)
-	m.jobs.start(func(ctx context.Context) tea.Msg {
-		return finished{f(ctx, p).of(name)}
-	})
-}
-
-// of names the command that came to the outcome.
-func (o outcome) of(name string) outcome {
-	o.name = name
-	return o
-}
-
-// finish shows what a command came to.
-func (m *model) finish(o outcome) tea.Cmd {
-	if i := slices.Index(m.working, o.name); i >= 0 {
-		m.working = slices.Delete(m.working, i, i+1)
-	}
-	cmd := m.apply(o)
-	if commandNamed(o.name).moves && o.follow == nil { // it failed, or shows a list
-		m.stay()
-	}
-	m.goOn()
-	return cmd
-}
-
-func (m *model) apply(o outcome) tea.Cmd {
-	if errors.Is(o.err, context.Canceled) && m.jobs.ctx.Err() != nil {
-		return nil
-	}
-	if o.err != nil {
-		m.talk.Notice("error", describe(o.err))
-		m.talk.End()
-	}
-	if o.text != "" {
-		m.input.before(o.text)
-	}
-	m.input.before(o.back...)
-	if o.sent != "" {
-		m.ours = append(m.ours, o.sent)
-		m.ours = m.ours[max(0, len(m.ours)-maxUnsent):]
-	}
-	switch {
-	case o.follow != nil:
-		m.follow(*o.follow)
-		if o.info != "" {
-			m.notices = append(m.notices, o.info)
-		}
-	case o.info != "":
-		m.talk.Notice("info", o.info)
-		m.talk.End()
-	}
-	if o.follow == nil && o.err == nil && m.known {
-		m.refresh()
-	}
-	switch {
-	case o.quit:
-		return tea.Quit
-	case o.help:
-		m.open(newHelp(m))
-	case o.show != nil:
-		m.open(newChooser(m, o.show))
-	case o.mouse:
-		m.mouse = !m.mouse
-		m.talk.Notice("info", map[bool]string{true: "the wheel scrolls", false: "the mouse is the terminal's"}[m.mouse])
-	case o.start:
-		m.startDaemon()
-	case o.images != nil:
-		m.images = attached(m.images, o.images)
-	}
-	return nil
-}
-
-// submit sends a text, or an abort, behind those that are being sent already,
-// and behind the commands that decide where a text goes and what becomes of it.
-func (m *model) submit(u unsent) {
-	if u.text != "" {
-		if m.retry.text == u.text && m.retry.followUp == u.followUp && slices.Equal(m.retry.images, u.images) {
-			u.key = m.retry.key
-		} else {
-			u.key = uuid.NewString()
-		}
-	}
-	m.unsent = append(m.unsent, u)
-	m.sendNext()
-}
-
-func (m *model) sendNext() {
-	if m.sending || len(m.unsent) == 0 || !m.inOrder() {
-		return
-	}
-	m.sending = true
-	u, p := m.unsent[0], m.place()
-	m.jobs.start(func(ctx context.Context) tea.Msg {
-		switch {
-		case u.text == "":
-			return answered{abort(ctx, p)}
-		case u.followUp:
-			return answered{queueFollowUp(ctx, p, u)}
-		default:
-			return answered{say(ctx, p, u)}
-		}
-	})
-}
-
-// answer goes on with the next text; when one was refused, those behind it come
-// back, too, rather than being said in the wrong place.
-func (m *model) answer(o outcome) tea.Cmd {
-	was := m.unsent[0]
-	m.unsent, m.sending, m.retry = m.unsent[1:], false, unsent{}
-	if o.err == nil && was.text != "" && len(m.missing) > 0 && m.running() {
-		m.waiting = append(m.waiting, was.text)
-	}
-	if o.err != nil && was.text != "" {
-		m.retry, m.unsent, o.text = was, append([]unsent{was}, m.unsent...), ""
-		m.giveBack()
-	}
-	m.sendNext()
-	return m.apply(o)
 }
 
 // tick keeps the clock going while something on the screen moves by itself.

@@ -1,0 +1,159 @@
+package protocol
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Bounds of the attachments of one text: how many, and how long each one's name
+// may be, in bytes.
+const (
+	maxAttachments    = 16
+	maxAttachmentName = 255
+)
+
+// maxIdempotencyKey bounds what a session has to remember, in bytes.
+const maxIdempotencyKey = 256
+
+func (PingParams) validate() *Error { return nil }
+func (p PromptParams) validate() *Error {
+	return firstOf(notEmpty("text", p.Text), oneOf("streaming_behavior", p.StreamingBehavior, "", "steer", "follow_up"), keyFits(p.IdempotencyKey), attachmentsFit(p.Attachments))
+}
+
+func (p SteerParams) validate() *Error {
+	return firstOf(notEmpty("text", p.Text), oneOf("if_idle", p.IfIdle, "", "prompt"), keyFits(p.IdempotencyKey), attachmentsFit(p.Attachments))
+}
+func (p FollowUpParams) validate() *Error { return SteerParams(p).validate() }
+func (AbortParams) validate() *Error      { return nil }
+func (p SetActiveToolsParams) validate() *Error {
+	if p.Tools == nil {
+		return badField("tools", "want an array of strings; [] means none")
+	}
+	if i := slices.Index(p.Tools, ""); i >= 0 {
+		return badField("tools."+strconv.Itoa(i), "want a non-empty string")
+	}
+	return nil
+}
+
+func (p SetModeParams) validate() *Error {
+	return oneOf("mode", p.Mode, "one-at-a-time", "all")
+}
+func (GetStateParams) validate() *Error        { return nil }
+func (GetMessagesParams) validate() *Error     { return nil }
+func (NewSessionParams) validate() *Error      { return nil }
+func (p SwitchSessionParams) validate() *Error { return notEmpty("session_id", p.SessionID) }
+func (p BranchSessionParams) validate() *Error { return notEmpty("session_id", p.Parent()) }
+func (p ExtensionCommandParams) validate() *Error {
+	if k := p.Payload.Kind(); k != jsontext.KindInvalid && k != jsontext.KindNull && k != jsontext.KindBeginObject {
+		return badField("payload", "want an object, the operation's arguments")
+	}
+	return firstOf(notEmpty("name", p.Name), oneOf("phase", p.Phase, "", "setup", "verify", "cleanup"))
+}
+func (CompactSessionParams) validate() *Error { return nil }
+func (p SetLeafParams) validate() *Error      { return notEmpty("leaf_id", p.LeafID) }
+func (GetTreeParams) validate() *Error        { return nil }
+func (p ListSessionsParams) validate() *Error {
+	if e := limitFits(p.Limit); e != nil {
+		return e
+	}
+	if p.Before != "" && !strings.HasPrefix(p.Before, "ses-") {
+		return badField("before", "%.80q is no session id", p.Before)
+	}
+	return nil
+}
+func (p DeleteSessionParams) validate() *Error { return notEmpty("session_id", p.SessionID) }
+func (p SearchSessionsParams) validate() *Error {
+	return firstOf(notEmpty("text", p.Text), limitFits(p.Limit))
+}
+func (ListToolsParams) validate() *Error { return nil }
+func (p SetModelParams) validate() *Error {
+	if n := p.ContextWindow; n != 0 && (n < MinContextWindow || n > MaxContextWindow) {
+		return badField("context_window", "want %d to %d tokens, got %d", MinContextWindow, MaxContextWindow, n)
+	}
+	return notEmpty("model", p.Model)
+}
+func (ReloadToolsParams) validate() *Error { return nil }
+func (ListModelsParams) validate() *Error  { return nil }
+
+// Bounds of a context window, in tokens.
+const (
+	MinContextWindow = 1000
+	MaxContextWindow = 10_000_000
+)
+
+func firstOf(errs ...*Error) *Error {
+	for _, e := range errs {
+		if e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+func notEmpty(field, value string) *Error {
+	if value == "" {
+		return badField(field, "want a non-empty string")
+	}
+	return nil
+}
+
+func keyFits(key string) *Error {
+	if len(key) > maxIdempotencyKey {
+		return badField("idempotency_key", "is %d bytes long, at most %d are kept", len(key), maxIdempotencyKey)
+	}
+	return nil
+}
+
+// BadAttachment is the invalid_payload error of the attachment with that index;
+// field is one of its own, or "".
+func BadAttachment(index int, field, format string, args ...any) *Error {
+	name := "attachments[" + strconv.Itoa(index) + "]"
+	if field != "" {
+		name += "." + field
+	}
+	return badField(name, format, args...)
+}
+
+// attachmentsFit checks what can be told without looking at the images.
+func attachmentsFit(list []AttachmentParams) *Error {
+	if len(list) > maxAttachments {
+		return badField("attachments", "has %d elements, at most %d may go with one text", len(list), maxAttachments)
+	}
+	for i, a := range list {
+		switch {
+		case a.Path == "" && a.Data == "":
+			return BadAttachment(i, "", "want a path or data, got neither")
+		case a.Path != "" && a.Data != "":
+			return BadAttachment(i, "", "want a path or data, got both")
+		case len(a.Name) > maxAttachmentName:
+			return BadAttachment(i, "name", "is %d bytes long, at most %d are kept", len(a.Name), maxAttachmentName)
+		}
+		if e := oneOf("", a.MediaType, "", "image/png", "image/jpeg", "image/gif", "image/webp"); e != nil {
+			return BadAttachment(i, "media_type", "%s", strings.TrimPrefix(e.Message, ": "))
+		}
+	}
+	return nil
+}
+
+func limitFits(limit *int) *Error {
+	if limit != nil && (*limit < 1 || *limit > 1000) {
+		return badField("limit", "want 1 to 1000, got %d", *limit)
+	}
+	return nil
+}
+
+func oneOf(field, value string, allowed ...string) *Error {
+	quoted := ""
+	for _, a := range allowed {
+		if value == a {
+			return nil
+		}
+		if a != "" {
+			quoted += ` "` + a + `"`
+		}
+	}
+	return badField(field, "got %.40q, want one of%s", value, quoted)
+}

@@ -1,0 +1,52 @@
+package runloop
+
+import (
+	"noused/internal/model"
+	"noused/internal/protocol"
+	"noused/internal/session"
+)
+
+// ticket stands for a client that waits for replies.
+type ticket any
+
+// effects is what a batch of steps wants done, in this order: the records on
+// disk, the events published, the replies given, the work started.
+type effects struct {
+	records []session.Record
+	events  []protocol.Event
+	replies []reply
+	work    []work
+	// captures names the runs started for a client that waits for their events.
+	captures []string
+}
+
+// reply answers a ticket. With ended set it is the end of the run that a
+// waiting prompt asked for.
+type reply struct {
+	to    ticket
+	value any
+	err   error
+	ended *runEnd
+	seq   uint64 // the last event before the reply
+}
+
+type runEnd struct {
+	runID, output string
+	err           *protocol.Error
+}
+
+// work is a goroutine to start, or with neither set the running one to cancel.
+type work struct {
+	gen  int
+	call *modelCall
+	tool *model.Invocation
+}
+
+// modelCall is a request to the model. The tools it may use are those in
+// active, or with all set every one.
+type modelCall struct {
+	choice model.Choice
+	req    model.Request
+	all    bool
+	active []string
+}
