@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -255,7 +256,7 @@ func TestConfigErrors(t *testing.T) {
 		want string
 	}{
 		{"a named file that is missing", []string{"--config", "/nowhere/c.toml"}, nil, "", "--config: open /nowhere/c.toml: no such file or directory"},
-		{"a named file that is a folder", nil, map[string]string{"NOUSED_CONFIG": "/"}, "", "NOUSED_CONFIG: read /: is a directory"},
+		{"a named file that is a folder", nil, map[string]string{"NOUSED_CONFIG": "/"}, "", "NOUSED_CONFIG: open /: is not a regular file"},
 		{"broken TOML", nil, nil, "\nsocket = \"x\n", "FILE:2: "},
 		{"a key twice", nil, nil, "socket = \"x\"\nsocket = \"y\"\n", "FILE:2: socket: key socket is already defined"},
 		{"an unknown key", nil, nil, "socket = \"x\"\ncolour = 1\n", "FILE:2: colour: there is no such key"},
@@ -314,7 +315,32 @@ func TestUnreadableDefaultConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, err := resolve(t, nil, map[string]string{"XDG_CONFIG_HOME": dir}, "")
-	if want := "configuration: read " + path + ": is a directory"; err == nil || err.Error() != want {
+	if want := "configuration: open " + path + ": is not a regular file"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// A file that is none would be waited for at every start, or read for ever.
+func TestAConfigurationThatIsNoFileHoldsNothingUp(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "noused", "config.toml")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := resolve(t, nil, map[string]string{"XDG_CONFIG_HOME": dir}, "")
+	if want := "configuration: open " + path + ": is not a regular file"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/zero", path); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := resolve(t, nil, map[string]string{"XDG_CONFIG_HOME": dir}, ""); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+		t.Errorf("got %v for a link to /dev/zero", err)
 	}
 }

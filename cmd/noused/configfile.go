@@ -5,13 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"noused/internal/regular"
 )
+
+// maxConfig is the most bytes that the configuration file may have.
+const maxConfig = 1 << 20
 
 // fileKeys are what the configuration file may say. A key that does nothing is
 // an error, not a surprise.
@@ -35,7 +39,7 @@ func (r *resolver) readFile() {
 		path = filepath.Join(r.configDir(), "config.toml")
 	}
 	path = r.absolute(path, from)
-	text, err := os.ReadFile(path)
+	text, err := regular.Read(path, maxConfig)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !named:
 		return

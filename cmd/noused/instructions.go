@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
+
+	"noused/internal/regular"
 )
 
 const (
@@ -74,14 +75,7 @@ func readAgents(path, root string) string {
 	if rel, err := filepath.Rel(root, real); err != nil || !filepath.IsLocal(rel) {
 		return ""
 	}
-	info, err := os.Stat(real)
-	if err != nil || !info.Mode().IsRegular() {
-		return ""
-	}
-	if owner, ok := info.Sys().(*syscall.Stat_t); ok && owner.Uid != 0 && int(owner.Uid) != os.Geteuid() {
-		return ""
-	}
-	f, err := os.Open(real)
+	f, err := regular.Open(real, os.O_RDONLY)
 	if err != nil {
 		return ""
 	}

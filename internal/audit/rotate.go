@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+
+	"noused/internal/regular"
 )
 
 // Bounds of the journal on the disk: the file, and so many older ones.
@@ -27,7 +29,7 @@ func openRotated(path string) (*rotated, error) {
 }
 
 func (r *rotated) open() error {
-	f, err := os.OpenFile(r.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	f, err := regular.Open(r.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND)
 	if err != nil {
 		return err
 	}

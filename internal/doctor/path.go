@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"noused/internal/regular"
 )
 
 // process is one that has a lock; PID is 0 where it has not said.
@@ -25,7 +27,7 @@ func (h *process) String() string {
 // heldBy returns who has the lock of package lock on path, nil for nobody. It
 // makes no file, does not wait, and lets go at once.
 func heldBy(path string) (*process, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := regular.Open(path, os.O_RDONLY)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"noused/internal/regular"
 )
 
 // Lock is a held lock. Its file stays when it is released, so that nobody
@@ -39,7 +41,7 @@ func (e *HeldError) Error() string {
 // symbolic link is not followed. It does not block; a lock held elsewhere, be it
 // in this very process, is a *HeldError.
 func Acquire(path string) (*Lock, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	f, err := regular.Open(path, os.O_CREATE|os.O_RDWR)
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}

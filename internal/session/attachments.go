@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"noused/internal/model"
+	"noused/internal/regular"
 )
 
 // MaxImage is the most bytes that one image may have.
@@ -140,28 +141,45 @@ func (s *Store) Picture(id string, a model.Attachment) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %.100q is no kept image", ErrNoImage, a.File)
 	}
 	path := filepath.Join(s.FilesDir(id), a.File)
-	if err := whole(path, a); err != nil {
+	f, err := openWhole(path, a)
+	if err != nil {
 		return nil, err
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
+	defer func() { _ = f.Close() }()
+	data := make([]byte, a.Size)
+	if _, err := io.ReadFull(f, data); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoImage, err)
 	}
 	return data, nil
 }
 
-// whole reports why the file at path is not the kept copy of an attachment.
-func whole(path string, a model.Attachment) error {
-	info, err := os.Lstat(path)
+// openWhole opens the kept copy of an attachment, or reports why the file at
+// path is none.
+func openWhole(path string, a model.Attachment) (*os.File, error) {
+	f, err := regular.Open(path, os.O_RDONLY)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoImage, err)
+	}
+	info, err := f.Stat()
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: %w", ErrNoImage, err)
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("%w: %s is no regular file", ErrNoImage, path)
+		err = fmt.Errorf("%w: %w", ErrNoImage, err)
 	case info.Size() != a.Size || a.Size > MaxImage:
-		return fmt.Errorf("%w: %s has %d bytes, not %d", ErrNoImage, path, info.Size(), a.Size)
+		err = fmt.Errorf("%w: %s has %d bytes, not %d", ErrNoImage, path, info.Size(), a.Size)
+	default:
+		return f, nil
 	}
-	return nil
+	_ = f.Close()
+	return nil, err
+}
+
+// whole reports why the file at path is not the kept copy of an attachment.
+func whole(path string, a model.Attachment) error {
+	f, err := openWhole(path, a)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // keptName reports that a file's name is one that Keep gives, and so stays in
@@ -237,7 +255,7 @@ func (s *Store) inherit(state *State, id string) (disown func() error, err error
 }
 
 func (s *Store) copyImage(from, id string, a model.Attachment) error {
-	f, err := os.Open(from)
+	f, err := regular.Open(from, os.O_RDONLY)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"noused/internal/regular"
 )
 
 // Inspection is what a journal holds, as somebody finds it who only reads.
@@ -31,7 +33,7 @@ type Inspection struct {
 // reads the whole file; an error means that it could not.
 func Inspect(path string) (Inspection, error) {
 	in := Inspection{State: NewState()}
-	f, err := os.Open(path)
+	f, err := regular.Open(path, os.O_RDONLY)
 	if err != nil {
 		return in, err
 	}

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"noused/internal/regular"
 )
 
 // Journal is one session's file. It belongs to one goroutine.
@@ -40,7 +41,7 @@ var (
 // file has its name from the moment when it is whole.
 func createJournal(disk Disk, path string, records []Record) (*Journal, error) {
 	draft := path + draftExt
-	f, err := os.OpenFile(draft, os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND, 0o600)
+	f, err := regular.Open(draft, os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ const damagedExt = ".damaged"
 // torn last line is cut off and kept aside, a corrupt one elsewhere skipped and
 // left as it is; both are reported (wire-v1 §7).
 func openJournal(disk Disk, path string) (*State, *Journal, []Problem, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
+	f, err := regular.Open(path, os.O_RDWR|os.O_APPEND)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -107,7 +108,7 @@ func belongs(state *State, path string) error {
 
 // keepAside appends what f has from offset on to a file of its own, durably.
 func keepAside(disk Disk, f *os.File, offset int64, path string) error {
-	aside, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	aside, err := regular.Open(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND)
 	if err != nil {
 		return err
 	}
@@ -123,19 +124,22 @@ func keepAside(disk Disk, f *os.File, offset int64, path string) error {
 
 // fold applies every whole record of r to state and returns their length.
 func fold(r io.Reader, path string, state *State) (size int64, problems []Problem, err error) {
-	in := bufio.NewReaderSize(r, 64<<10)
+	in := newLineReader(r)
 	for {
-		line, err := in.ReadBytes('\n')
+		line, length, err := in.next()
 		if errors.Is(err, io.EOF) {
-			if len(line) > 0 {
+			if length > 0 {
 				problems = append(problems, Problem{path, size, errTorn})
 			}
 			return size, problems, nil
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, errLong) {
 			return size, problems, err
 		}
-		rec, err := decodeRecord(line[:len(line)-1])
+		var rec Record
+		if err == nil {
+			rec, err = decodeRecord(line)
+		}
 		if err == nil {
 			err = state.Apply(rec)
 			if again, ok := state.adopt(rec); err != nil && ok {
@@ -149,7 +153,7 @@ func fold(r io.Reader, path string, state *State) (size int64, problems []Proble
 		if err != nil {
 			problems = append(problems, Problem{path, size, fmt.Errorf("line skipped: %w", err)})
 		}
-		size += int64(len(line))
+		size += length
 	}
 }
 
@@ -169,8 +173,12 @@ func (j *Journal) Append(records []Record) error {
 func (j *Journal) Write(records []Record) (sync bool, err error) {
 	out := j.buf[:0]
 	for _, r := range records {
+		start := len(out)
 		if out, err = appendRecord(out, r); err != nil {
 			return false, err
+		}
+		if len(out)-start > maxRecord {
+			return false, fmt.Errorf("append %s to %s: %w", r.Fact.kind(), j.path, errLong)
 		}
 		sync = sync || r.Fact.durable()
 	}

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -13,10 +12,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
-)
 
-// maxSearched is the longest journal line that a search looks into, in bytes.
-const maxSearched = 64 << 20
+	"noused/internal/regular"
+)
 
 // Hit is an entry whose text holds what was looked for, for the first time from
 // byte Start on. Role is that of the message, or "compaction".
@@ -33,8 +31,7 @@ type Hit struct {
 type Search struct {
 	folded []byte // the text
 	raw    []byte // the same as a journal has it, in JSON
-	in     *bufio.Reader
-	long   []byte // a line that in has no room for
+	in     *lineReader
 	line   []byte // the latest line, folded
 }
 
@@ -48,7 +45,7 @@ func NewSearch(text string) (*Search, error) {
 	return &Search{
 		folded: appendFolded(nil, []byte(text)),
 		raw:    appendFolded(nil, quoted[1:len(quoted)-1]),
-		in:     bufio.NewReaderSize(nil, 64<<10),
+		in:     newLineReader(nil),
 	}, nil
 }
 
@@ -84,7 +81,7 @@ func (s *Store) scan(ctx context.Context, id string, search *Search, each func(l
 	if !ValidID(id) {
 		return ErrNotFound
 	}
-	f, err := os.Open(s.path(id))
+	f, err := regular.Open(s.path(id), os.O_RDONLY)
 	if errors.Is(err, os.ErrNotExist) {
 		return ErrNotFound
 	}
@@ -92,11 +89,14 @@ func (s *Store) scan(ctx context.Context, id string, search *Search, each func(l
 		return fmt.Errorf("search session %s: %w", id, err)
 	}
 	defer func() { _ = f.Close() }()
-	search.in.Reset(f)
+	search.in.reset(f)
 	for ctx.Err() == nil {
-		line, err := search.next()
+		line, _, err := search.in.next()
 		if errors.Is(err, io.EOF) {
 			return nil
+		}
+		if errors.Is(err, errLong) {
+			continue
 		}
 		if err != nil {
 			return fmt.Errorf("search session %s: %w", id, err)
@@ -106,34 +106,6 @@ func (s *Store) scan(ctx context.Context, id string, search *Search, each func(l
 		}
 	}
 	return context.Cause(ctx)
-}
-
-// next returns the next line that is not too long. What is at the end without an
-// LF is still being written.
-func (s *Search) next() ([]byte, error) {
-	if cap(s.long) > 1<<20 {
-		s.long = nil
-	}
-	s.long = s.long[:0]
-	tooLong := false
-	for {
-		part, err := s.in.ReadSlice('\n')
-		switch {
-		case err == nil && tooLong:
-			s.long, tooLong = nil, false
-		case err == nil && len(s.long) == 0:
-			return part[:len(part)-1], nil
-		case err == nil:
-			s.long = append(s.long, part...)
-			return s.long[:len(s.long)-1], nil
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return nil, err
-		case tooLong || len(s.long)+len(part) > maxSearched:
-			s.long, tooLong = nil, true
-		default:
-			s.long = append(s.long, part...)
-		}
-	}
 }
 
 const typeWithin = 80 // bytes of a line that hold its version, time and type

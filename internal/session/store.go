@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -19,6 +18,7 @@ import (
 	"github.com/google/renameio/v2"
 
 	"noused/internal/lock"
+	"noused/internal/regular"
 )
 
 // ErrNotFound says that there is no session with that id.
@@ -147,7 +147,7 @@ func (s *Store) Peek(id string) (*State, error) {
 	if !ValidID(id) {
 		return nil, ErrNotFound
 	}
-	f, err := os.Open(s.path(id))
+	f, err := regular.Open(s.path(id), os.O_RDONLY)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, ErrNotFound
 	}
@@ -216,7 +216,7 @@ func (s *Store) Unfinished(ctx context.Context, found func(id string)) error {
 
 // unfinishedTail looks backwards for the last record of a run.
 func unfinishedTail(path string, buf []byte) bool {
-	f, err := os.Open(path)
+	f, err := regular.Open(path, os.O_RDONLY)
 	if err != nil {
 		return false
 	}
@@ -413,16 +413,16 @@ func (s *Store) readable(id string) bool {
 	if !ValidID(id) {
 		return false
 	}
-	f, err := os.Open(s.path(id))
+	f, err := regular.Open(s.path(id), os.O_RDONLY)
 	if err != nil {
 		return false
 	}
 	defer func() { _ = f.Close() }()
-	line, err := bufio.NewReader(f).ReadBytes('\n')
+	line, _, err := newLineReader(f).next()
 	if err != nil {
 		return false
 	}
-	rec, err := decodeRecord(bytes.TrimSuffix(line, []byte{'\n'}))
+	rec, err := decodeRecord(line)
 	created, _ := rec.Fact.(Created)
 	return err == nil && created.SessionID == id
 }
@@ -449,13 +449,13 @@ func (s *Store) openActive() (activeLine, error) {
 		}
 	}
 	if err == nil {
-		s.activeIn, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		s.activeIn, err = regular.Open(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND)
 	}
 	return last, err
 }
 
 func readActive(path string) (last activeLine, size int64, err error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path, os.O_RDONLY)
 	if errors.Is(err, os.ErrNotExist) {
 		return last, 0, nil
 	}

@@ -15,6 +15,8 @@ import (
 
 	jsonx "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/regular"
 )
 
 // Protocols, kinds, sandboxes and framings of a descriptor (tools.md §1).
@@ -146,16 +148,7 @@ func loadDescriptor(file, workdir string, environ []string) (*Descriptor, error)
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Stat(file)
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, errors.New("not a regular file")
-	case info.Size() > maxDescriptor:
-		return nil, fmt.Errorf("larger than %d bytes", maxDescriptor)
-	}
-	text, err := os.ReadFile(file)
+	text, err := regular.Read(file, maxDescriptor)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,95 @@
+// Package regular opens regular files and nothing else, so that neither opening
+// nor reading one waits for another program, or never ends: no FIFO, no device,
+// no socket, no folder.
+//
+// Concurrency: its functions may be called from any number of goroutines.
+//
+// It refuses to guess: whose file it is, and how long it may be, is asked of the
+// file that was opened, not of its name.
+package regular
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Why a file is not opened, inside a *fs.PathError.
+var (
+	ErrLink    = errors.New("is a symbolic link")
+	ErrKind    = errors.New("is not a regular file")
+	ErrForeign = errors.New("belongs to another user")
+	ErrLong    = errors.New("is too long")
+)
+
+// careful: opening a FIFO does not wait for its other end, and a terminal does not
+// become the daemon's own.
+const careful = unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+
+// Open opens a file of the daemon's own state, as os.OpenFile does with that
+// flag; one that it makes has mode 0600. The file must belong to this user or to
+// root, and path itself must be no link. The error is a *fs.PathError.
+func Open(path string, flag int) (*os.File, error) {
+	f, info, err := open(path, flag|unix.O_NOFOLLOW)
+	if err != nil {
+		return nil, err
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; owner != 0 && int(owner) != os.Geteuid() {
+		_ = f.Close()
+		return nil, refuse(path, ErrForeign)
+	}
+	return f, nil
+}
+
+// Read returns the content of a file that the user wrote and named, of at most
+// most bytes. It may be a link, and anybody's. The error is a *fs.PathError.
+func Read(path string, most int64) ([]byte, error) {
+	f, info, err := open(path, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	if info.Size() > most {
+		return nil, refuse(path, long(most))
+	}
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(text)) > most { // it grew
+		err = refuse(path, long(most))
+	}
+	return text, err
+}
+
+func long(most int64) error { return fmt.Errorf("%w: more than %d bytes", ErrLong, most) }
+
+func open(path string, flag int) (*os.File, os.FileInfo, error) {
+	f, err := os.OpenFile(path, flag|careful, 0o600)
+	switch {
+	case errors.Is(err, unix.ELOOP) && flag&unix.O_NOFOLLOW != 0 && isLink(path):
+		return nil, nil, refuse(path, ErrLink)
+	case errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EISDIR): // a FIFO without a reader, a socket; a folder
+		return nil, nil, refuse(path, ErrKind)
+	case err != nil:
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = refuse(path, ErrKind)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+func isLink(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().Type() == fs.ModeSymlink
+}
+
+func refuse(path string, why error) error { return &fs.PathError{Op: "open", Path: path, Err: why} }

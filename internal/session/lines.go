@@ -1,0 +1,54 @@
+package session
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// maxRecord is the longest line that a journal may have, in bytes.
+const maxRecord = 64 << 20
+
+var errLong = fmt.Errorf("the line is longer than %d bytes", maxRecord)
+
+// lineReader reads a journal's lines one after the other, and holds at most one of
+// them, of at most maxRecord bytes. Make it with newLineReader.
+type lineReader struct {
+	in   *bufio.Reader
+	long []byte // a line that in has no room for
+}
+
+func newLineReader(r io.Reader) *lineReader { return &lineReader{in: bufio.NewReaderSize(r, 64<<10)} }
+
+func (l *lineReader) reset(r io.Reader) { l.in.Reset(r) }
+
+// next returns a line without its LF, valid until the next call, and how many
+// bytes it took. errLong comes in the place of one that is too long, io.EOF at
+// the end; what stands there without an LF has only a size.
+func (l *lineReader) next() (line []byte, size int64, err error) {
+	if cap(l.long) > 1<<20 {
+		l.long = nil
+	}
+	l.long = l.long[:0]
+	for {
+		part, err := l.in.ReadSlice('\n')
+		size += int64(len(part))
+		whole := err == nil
+		switch {
+		case !whole && !errors.Is(err, bufio.ErrBufferFull):
+			return nil, size, err
+		case whole && size > maxRecord:
+			return nil, size, errLong
+		case whole && size == int64(len(part)):
+			return part[:len(part)-1], size, nil
+		case size > maxRecord:
+			l.long = nil
+		default:
+			l.long = append(l.long, part...)
+		}
+		if whole {
+			return l.long[:len(l.long)-1], size, nil
+		}
+	}
+}
