@@ -21,6 +21,7 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/protocol"
+	"noused/internal/protocol/protocoltest"
 	"noused/internal/session"
 	"noused/internal/session/sessiontest"
 )
@@ -65,7 +66,8 @@ type trial struct {
 	book    *notebook
 	guests  []*guest
 	stories map[string]*sessiontest.Story
-	heard   map[string][]string // of the present epoch, by session
+	heard   map[string][]string   // of the present epoch, by session
+	nesting *protocoltest.Checker // of what was announced, over all epochs
 	lines   map[uint64][]byte
 	ended   map[string]bool // of the present epoch
 	from    map[string]int  // where in its story the present epoch begins
@@ -106,7 +108,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 }
 
 func crashTrial(t *testing.T, seed uint64) int {
-	tr := &trial{daemon: newDaemon(t), rng: rand.New(rand.NewPCG(seed, 2)), seed: seed, book: newNotebook(), stories: map[string]*sessiontest.Story{}}
+	tr := &trial{daemon: newDaemon(t), rng: rand.New(rand.NewPCG(seed, 2)), seed: seed, book: newNotebook(), nesting: protocoltest.NewChecker(), stories: map[string]*sessiontest.Story{}}
 	tr.stop()
 	tr.write("tools/sh.json", fmt.Sprintf(markTool, tr.dir), 0o600)
 	tr.write("tools/mark.sh", markScript, 0o700)
@@ -156,6 +158,11 @@ func (tr *trial) people() {
 
 // listen reads the epoch's events until the daemon is gone.
 func (tr *trial) listen(work *sync.WaitGroup) {
+	for id, s := range tr.stories { // what was journaled and not heard: the daemon was killed between the two
+		for _, ev := range s.Told[tr.from[id]+len(tr.heard[id]):] {
+			tr.nest(ev)
+		}
+	}
 	tr.heard, tr.lines, tr.ended = map[string][]string{}, map[uint64][]byte{}, map[string]bool{}
 	tr.from = map[string]int{}
 	for id, s := range tr.stories {
@@ -185,8 +192,16 @@ func (tr *trial) listen(work *sync.WaitGroup) {
 	})
 }
 
+// nest holds what a client that follows all epochs hears against the invariants.
+func (tr *trial) nest(ev protocol.Event) {
+	if err := tr.nesting.Event(ev); err != nil {
+		tr.book.wrong = append(tr.book.wrong, "over all epochs: "+err.Error())
+	}
+}
+
 func (tr *trial) hear(seq uint64, line []byte, ev protocol.Event) {
 	tr.lines[seq] = line
+	tr.nest(ev)
 	id := ev.Where().SessionID
 	if e := sessiontest.Essence(ev); e != "" {
 		tr.heard[id] = append(tr.heard[id], e)

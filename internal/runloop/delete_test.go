@@ -153,9 +153,6 @@ func TestDeleteRefusesAnUnfinishedRun(t *testing.T) {
 	<-m.enter
 	f.Drain(0)
 	f.stop()
-	events.mu.Lock()
-	events.checker.Restart("")
-	events.mu.Unlock()
 	f = newFixture(t, dir, m, echoTool, events)
 	if err := f.remove(id); !strings.Contains(err.Error(), "run_in_progress") {
 		t.Errorf("got %v, want run_in_progress", err)

@@ -433,7 +433,6 @@ func TestRunGoesOnAfterItsJournalFailed(t *testing.T) {
 	told := make(chan protocol.ErrorEvent, 9)
 	f.events.onEvent = func(ev protocol.Event) {
 		if ev, ok := ev.(protocol.ErrorEvent); ok {
-			f.events.checker.Restart("")
 			told <- ev
 		}
 	}
@@ -798,9 +797,6 @@ func TestDrainParksWhatDoesNotEnd(t *testing.T) {
 		t.Errorf("got %v, want shutting_down", err)
 	}
 	f.stop()
-	events.mu.Lock()
-	events.checker.Restart("")
-	events.mu.Unlock()
 	f = newFixture(t, dir, offline.Model{}, echoTool, events)
 	events.wait(a.RunID)
 	f.stop()

@@ -233,6 +233,7 @@ func (m *machine) cancel() {
 func (m *machine) startMessage() {
 	if !m.msg.started {
 		m.msg.started = true
+		m.record(session.MessageStarted{ID: m.msg.id, RunID: m.s.Run.ID, Model: m.msg.model})
 		m.publish(protocol.MessageStart{Ref: m.turnRef(), MessageID: m.msg.id, Role: string(model.Assistant)})
 	}
 }

@@ -265,7 +265,6 @@ func (w *world) restart(rng *rand.Rand) {
 	clear(w.asked) // the connections are gone
 	clear(w.waiting)
 	open := w.m.s.Run
-	w.checker.Restart(openCalls(w.m))
 	w.boot()
 	if open != nil && w.m.s.Run != nil && w.m.s.Run.ID != open.ID && rng != nil {
 		started, ended := w.checker.Run(open.ID)
@@ -273,13 +272,6 @@ func (w *world) restart(rng *rand.Rand) {
 			w.t.Fatalf("run %s was replaced by %s", open.ID, w.m.s.Run.ID)
 		}
 	}
-}
-
-func openCalls(m *machine) string {
-	if m.phase == calling {
-		return m.call.ID
-	}
-	return ""
 }
 
 // everything lets a comparison see private fields as well.
@@ -518,7 +510,6 @@ func TestARunThatKeepsCrashingTheDaemonIsEnded(t *testing.T) {
 	w.prompt("go")
 	w.step(queueIn{nil, queue.Steer, protocol.SteerParams{Text: "hold on"}, nil})
 	for range maxCrashes {
-		w.checker.Restart("")
 		w.boot()
 	}
 	end, ok := w.events[len(w.events)-1].(protocol.AgentEnd)
@@ -535,7 +526,6 @@ func TestAnInterruptedToolIsNotRunAgain(t *testing.T) {
 	w := newWorld(t)
 	w.prompt("go")
 	w.say(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
-	w.checker.Restart(w.m.call.ID)
 	w.boot()
 	if w.work.tool != nil {
 		t.Error("the tool is run a second time")
@@ -545,6 +535,54 @@ func TestAnInterruptedToolIsNotRunAgain(t *testing.T) {
 		t.Errorf("the model reads %+v, want a result that says the effect is unknown", got)
 	}
 	w.finish()
+}
+
+// Who followed a message that the daemon did not live to end hears of its end
+// from the next one, and sees it in the session; then the model is asked again.
+func TestAMessageThatWasOpenAtARestartIsEnded(t *testing.T) {
+	for name, stop := range map[string]func(*world){
+		"killed":              func(*world) {},
+		"killed twice":        func(w *world) { w.boot() },
+		"past the drain":      func(w *world) { w.step(drainIn{}); w.step(drainNowIn{}) },
+		"its disk had failed": func(w *world) { w.step(resumeIn{fault: true}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.prompt("go")
+			w.step(deltaIn{w.work.gen, model.Delta{Text: "half a "}})
+			id := w.events[len(w.events)-1].(protocol.MessageUpdate).MessageID
+			stop(w)
+			w.boot()
+			w.finish()
+			ends := slices.DeleteFunc(slices.Clone(w.events), func(ev protocol.Event) bool {
+				end, ok := ev.(protocol.MessageEnd)
+				return !ok || end.MessageID != id
+			})
+			if len(ends) != 1 || ends[0].(protocol.MessageEnd).StopReason != "error" {
+				t.Errorf("got %+v, want one end of %s with stop_reason error\n%s", ends, id, w.story())
+			}
+			if e := w.m.s.Entry(id); e == nil || e.StopReason != model.StopError {
+				t.Errorf("the session has %+v for it", e)
+			}
+			if got := w.types(); got[len(got)-1] != "agent_end completed" {
+				t.Errorf("got %v, want the run completed", got)
+			}
+		})
+	}
+}
+
+// A disk that fails in the same place again and again does not have the model
+// asked for ever, though every message it began is ended in the journal.
+func TestMessagesThatWereBrokenOffAreNoProgress(t *testing.T) {
+	w := newWorld(t)
+	w.prompt("go")
+	for range maxFaults + 1 {
+		w.step(deltaIn{w.work.gen, model.Delta{Text: "half a "}})
+		w.step(resumeIn{fault: true})
+	}
+	if got := w.types(); got[len(got)-1] != "agent_end error" {
+		t.Errorf("got %v, want the run ended", got)
+	}
 }
 
 // Whatever a model or a tool makes up, the session can be kept and read again.
@@ -600,7 +638,6 @@ func TestAnsweredOnceForAnIdempotencyKey(t *testing.T) {
 	w.asked[first] = true
 	w.step(promptIn{first, p, false, nil})
 	w.finish()
-	w.checker.Restart("")
 	w.boot()
 	before := len(w.events)
 	w.asked[second] = true

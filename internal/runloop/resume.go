@@ -34,6 +34,7 @@ func (in resumeIn) step(m *machine) {
 	}
 	m.record(session.RunResumed{RunID: run.ID, Fault: in.fault})
 	m.publish(protocol.Status{Ref: m.turnRef(), Code: "run_resumed", Message: why})
+	m.endInterrupted()
 	interrupted := m.answerInterrupted()
 	switch {
 	case run.Aborting:
@@ -54,6 +55,15 @@ func (in resumeIn) step(m *machine) {
 // prompts are the owed inputs that open a run.
 func (m *machine) prompts() []session.Input {
 	return slices.DeleteFunc(slices.Clone(m.s.Pending), func(in session.Input) bool { return kindOf(in) != queue.Prompt })
+}
+
+// endInterrupted ends the message that was being streamed when a former daemon
+// ended, if any was (wire-v1 §4.3). What had come of it is lost.
+func (m *machine) endInterrupted() {
+	if open := m.s.Run.Open; open.ID != "" {
+		m.msg = message{id: open.ID, model: open.Model}
+		m.endMessage(model.StopError)
+	}
 }
 
 // answerInterrupted gives a result to the call that was running when a former
@@ -85,10 +95,8 @@ func (m *machine) resumeTurn(interrupted bool) {
 		m.endTurn("error", &protocol.Error{Code: protocol.InternalError, Message: "the journal has lost the turn's text"})
 	case interrupted, last.Message.Role == model.Tool:
 		m.afterCall() // a steer may have been waiting when the call ended
-	case last.Message.Role != model.Assistant:
+	case last.Message.Role != model.Assistant, last.StopReason == model.StopError:
 		m.callModel()
-	case last.StopReason == model.StopError:
-		m.endTurn("error", &protocol.Error{Code: protocol.ProviderError, Message: "the model's stream failed before the daemon was restarted"})
 	default:
 		m.afterMessage()
 	}

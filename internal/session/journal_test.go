@@ -60,6 +60,9 @@ func life() []Record {
 		ModeSet{Kind: "follow_up", Mode: "all"},
 		ToolsSet{Tools: []string{"t.x"}},
 		ModelSet{Model: model.Choice{Provider: "openai", Name: "m", BaseURL: "http://localhost:1/v1", ContextWindow: 8000}},
+		RunStarted{RunID: "run-2"},
+		MessageStarted{ID: "m5", RunID: "run-2", Model: "script"},
+		RunEnded{RunID: "run-2", StopReason: "error", Code: "crash_loop", Error: "crashed"},
 	}
 	var records []Record
 	for i, f := range facts {

@@ -73,6 +73,14 @@ type TurnStarted struct {
 	InputIDs []string `json:"input_ids"`
 }
 
+// MessageStarted says that an assistant message is being streamed. It is ended by
+// the MessageAdded that has its id, after a crash as well.
+type MessageStarted struct {
+	ID    string `json:"id"`
+	RunID string `json:"run_id"`
+	Model string `json:"model,omitzero"`
+}
+
 // MessageAdded appends a message to the tree, below ParentID, and moves the
 // leaf to it.
 type MessageAdded struct {
@@ -181,6 +189,7 @@ func (Created) kind() string        { return "created" }
 func (Input) kind() string          { return "input" }
 func (RunStarted) kind() string     { return "run_started" }
 func (TurnStarted) kind() string    { return "turn_started" }
+func (MessageStarted) kind() string { return "message_started" }
 func (MessageAdded) kind() string   { return "message" }
 func (ToolStarted) kind() string    { return "tool_started" }
 func (TurnEnded) kind() string      { return "turn_ended" }
@@ -200,6 +209,7 @@ func (Created) durable() bool        { return true }
 func (Input) durable() bool          { return true }
 func (RunStarted) durable() bool     { return true }
 func (TurnStarted) durable() bool    { return false }
+func (MessageStarted) durable() bool { return false }
 func (MessageAdded) durable() bool   { return false }
 func (ToolStarted) durable() bool    { return true }
 func (TurnEnded) durable() bool      { return false }
@@ -264,6 +274,7 @@ var decoders = map[int]map[string]func(jsontext.Value) (Fact, error){1: {
 	"input":           decodeFact[Input],
 	"run_started":     decodeFact[RunStarted],
 	"turn_started":    decodeFact[TurnStarted],
+	"message_started": decodeFact[MessageStarted],
 	"message":         decodeFact[MessageAdded],
 	"tool_started":    decodeFact[ToolStarted],
 	"turn_ended":      decodeFact[TurnEnded],

@@ -251,7 +251,7 @@ func unfinishedLines(tail []byte, whole bool) (unfinished, known bool) {
 			switch l.Type {
 			case RunEnded{}.kind(), Created{}.kind():
 				return false, true
-			case Input{}.kind(), RunStarted{}.kind(), TurnStarted{}.kind(), MessageAdded{}.kind(), ToolStarted{}.kind(),
+			case Input{}.kind(), RunStarted{}.kind(), TurnStarted{}.kind(), MessageStarted{}.kind(), MessageAdded{}.kind(), ToolStarted{}.kind(),
 				TurnEnded{}.kind(), AbortRequested{}.kind(), RunParked{}.kind(), RunResumed{}.kind():
 				return true, true
 			}

@@ -45,10 +45,11 @@ type Run struct {
 	Turn     int    // of the latest turn, from 1
 	Kind     string // of the latest turn
 	TurnOpen bool
-	Ended    TurnEnded // the latest turn's end, once it has ended
-	Inputs   []string  // ids that the latest turn is to deliver
-	Fresh    bool      // the open turn has no message yet
-	Steps    int       // assistant messages in the open turn
+	Ended    TurnEnded      // the latest turn's end, once it has ended
+	Inputs   []string       // ids that the latest turn is to deliver
+	Fresh    bool           // the open turn has no message yet
+	Steps    int            // assistant messages in the open turn
+	Open     MessageStarted // the assistant message that was begun and has no end yet, if any
 	Aborting bool
 	Usage    model.Usage
 	// Calls are those of the latest assistant message that have no result yet;
@@ -194,9 +195,13 @@ func (s *State) applyMessage(f MessageAdded) {
 	if run == nil || run.ID != f.RunID {
 		return
 	}
-	run.Fresh, run.Faults = false, 0
+	run.Fresh = false
+	if f.StopReason != model.StopError { // else it may be the disk that does not let it end
+		run.Faults = 0
+	}
 	switch f.Message.Role {
 	case model.Assistant:
+		run.Open = MessageStarted{}
 		run.Steps++
 		run.Calls, run.Output, run.Stop = f.Message.ToolCalls, f.Message.Text, f.StopReason
 	case model.Tool:
@@ -226,6 +231,8 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 	case TurnStarted:
 		run.Turn, run.Kind, run.TurnOpen, run.Inputs, run.Steps = f.Turn, f.Kind, true, f.InputIDs, 0
 		run.Calls, run.Started, run.Fresh = nil, "", true
+	case MessageStarted:
+		run.Open = f
 	case ToolStarted:
 		run.Started, run.StartedAt = f.CallID, at
 	case TurnEnded:

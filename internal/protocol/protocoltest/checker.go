@@ -14,7 +14,8 @@ import (
 	"noused/internal/protocol"
 )
 
-// Checker follows the events of a daemon from its first. Feed it every event
+// Checker follows the events of a daemon from its first, across its restarts:
+// what was open when it was killed has to be ended by the next one. Feed it every event
 // with Event, every accepted text with Accepted, every one handed back with
 // HandedBack.
 type Checker struct {
@@ -326,19 +327,10 @@ func (t *track) status(ev protocol.Status) {
 		t.followUps = append(t.followUps, ev.InputID)
 	case "run_resumed":
 		t.resumed = true
-		t.skipping = t.skipping || t.turn != "" && t.tool == "" && t.answered && len(t.steers) > 0
+		t.skipping = t.skipping || t.turn != "" && t.message == "" && t.tool == "" && t.answered && len(t.steers) > 0
 	case "abort_requested":
 		t.aborting, t.steers, t.followUps = true, nil, nil
 		t.skipping = false
-	}
-}
-
-// Restart tells that the daemon was killed: messages that were open are gone,
-// and so is the unsaid part of everything. openCall is the tool call that was
-// running, "" for none; its end is still owed.
-func (c *Checker) Restart(openCall string) {
-	for _, t := range c.sessions {
-		t.message, t.tool = "", openCall
 	}
 }
 

@@ -29,7 +29,8 @@ import (
 // the invariants of wire-v1 §4. Make it with New.
 type Story struct {
 	ID        string
-	Events    []string // the essence of every event so far
+	Events    []string         // the essence of every event so far
+	Told      []protocol.Event // those events, as far as they are known from the journal
 	Parent    string
 	Modes     map[string]string // by kind: "steer", "follow_up"
 	Tools     []string          // the active ones, if they were chosen
@@ -60,6 +61,7 @@ type Story struct {
 	read        int    // bytes of the journal that were taken in
 	turn, turns int    // turn is 0 between turns
 	open        string // the tool call that runs
+	streams     string // the assistant message that is being streamed
 	interrupted string // the tool call that a crash left without a result
 	aborting    bool
 	crashes     int
@@ -132,7 +134,7 @@ func (s *Story) happened(ev protocol.Event) {
 		s.bad("the journal tells of events out of order: %v", err)
 	}
 	if e := Essence(ev); e != "" {
-		s.Events = append(s.Events, e)
+		s.Events, s.Told = append(s.Events, e), append(s.Told, ev)
 	}
 }
 
@@ -165,6 +167,11 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 		return recordOf(data, func(f session.TurnStarted) {
 			s.turn, s.turns = f.Turn, s.turns+1
 			s.happened(protocol.TurnStart{Ref: s.ref(), Kind: f.Kind, InputIDs: f.InputIDs})
+		})
+	case "message_started":
+		return recordOf(data, func(f session.MessageStarted) {
+			s.streams = f.ID
+			s.happened(protocol.MessageStart{Ref: s.ref(), MessageID: f.ID, Role: "assistant"})
 		})
 	case "message":
 		return recordOf(data, s.message)
@@ -259,7 +266,10 @@ func (s *Story) message(f session.MessageAdded) {
 		for _, c := range f.Message.ToolCalls {
 			end.ToolCalls = append(end.ToolCalls, protocol.ToolCall{ID: c.ID, Name: c.Name, Arguments: jsontext.Value(c.Arguments)})
 		}
-		s.happened(protocol.MessageStart{Ref: ref, MessageID: f.ID, Role: "assistant"})
+		if s.streams == "" { // of a journal older than message_started
+			s.happened(protocol.MessageStart{Ref: ref, MessageID: f.ID, Role: "assistant"})
+		}
+		s.streams = ""
 		s.happened(end)
 	case model.Tool:
 		s.toolResult(f.Message)
@@ -351,10 +361,7 @@ func Essence(ev protocol.Event) string {
 	case protocol.TurnEnd:
 		what = ev.StopReason
 	case protocol.MessageStart:
-		if ev.Role != "user" {
-			return ""
-		}
-		what = fmt.Sprint(ev.MessageID, " ", ev.Text)
+		what = fmt.Sprint(ev.MessageID, " ", ev.Role, " ", ev.Text)
 	case protocol.MessageEnd:
 		what = fmt.Sprint(ev.MessageID, " ", ev.Role, " ", ev.StopReason, " ", ev.Text)
 		for _, c := range ev.ToolCalls {
