@@ -87,7 +87,8 @@ func (h hunk) show(out *strings.Builder, before, behind []string) (growth int) {
 	behind = behind[:min(len(behind), diffContext)]
 	was, is = was[:len(was)-same], is[:len(is)-same]
 
-	fmt.Fprintf(out, "@@ -%d,%d +%d,%d @@\n", line, len(was), newLine, len(is))
+	around := len(before) + len(behind)
+	fmt.Fprintf(out, "@@ -%s +%s @@\n", span(line-len(before), len(was)+around), span(newLine-len(before), len(is)+around))
 	show := func(mark string, from int, rows []string) {
 		for i, row := range rows[:min(len(rows), diffLines)] {
 			fmt.Fprintf(out, "%s%6d\t%s\n", mark, from+i, clip(strings.TrimRight(row, "\r\n"), diffText))
@@ -101,6 +102,15 @@ func (h hunk) show(out *strings.Builder, before, behind []string) (growth int) {
 	show("+", newLine, is)
 	show(" ", newLine+len(is), behind)
 	return growth
+}
+
+// span is how a hunk's header names lines of a file: the first one and how many,
+// unchanged ones among them; the one before where there are none.
+func span(first, n int) string {
+	if n == 0 {
+		first--
+	}
+	return fmt.Sprintf("%d,%d", first, n)
 }
 
 // rows are the lines of a text with their ends.

@@ -91,7 +91,7 @@ func TestThroughTheRegistry(t *testing.T) {
 	for _, c := range []struct{ tool, args, want string }{
 		{"write", `{"path":"src/a.go","content":"package a\n// <&> ä\n"}`, "created src/a.go, 20 bytes"},
 		{"read", `{"path":"src/a.go"}`, "     1\tpackage a\n     2\t// <&> ä\n"},
-		{"edit", `{"path":"src/a.go","old_text":"package a","new_text":"package b"}`, "edited src/a.go, 1 place\n@@ -1,1 +1,1 @@\n-     1\tpackage a\n+     1\tpackage b\n      2\t// <&> ä"},
+		{"edit", `{"path":"src/a.go","old_text":"package a","new_text":"package b"}`, "edited src/a.go, 1 place\n@@ -1,2 +1,2 @@\n-     1\tpackage a\n+     1\tpackage b\n      2\t// <&> ä"},
 		{"grep", `{"pattern":"^package"}`, "src/a.go:1: package b"},
 		{"find", `{"pattern":"*.go"}`, "src/a.go"},
 		{"ls", `{}`, "         -  src/"},

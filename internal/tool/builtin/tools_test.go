@@ -209,19 +209,23 @@ func TestEdit(t *testing.T) {
 	for _, c := range []struct{ name, before, args, after, want string }{
 		{
 			"a line", "one\ntwo\nthree\nfour\nfive\nsix\n", `{"old_text":"four","new_text":"4"}`, "one\ntwo\nthree\n4\nfive\nsix\n",
-			"edited f, 1 place\n@@ -4,1 +4,1 @@\n      2\ttwo\n      3\tthree\n-     4\tfour\n+     4\t4\n      5\tfive\n      6\tsix",
+			"edited f, 1 place\n@@ -2,5 +2,5 @@\n      2\ttwo\n      3\tthree\n-     4\tfour\n+     4\t4\n      5\tfive\n      6\tsix",
 		},
 		{
 			"lines become more", "a\nb\nc\n", `{"old_text":"b\n","new_text":"b1\nb2\n"}`, "a\nb1\nb2\nc\n",
-			"edited f, 1 place\n@@ -2,1 +2,2 @@\n      1\ta\n-     2\tb\n+     2\tb1\n+     3\tb2\n      4\tc",
+			"edited f, 1 place\n@@ -1,3 +1,4 @@\n      1\ta\n-     2\tb\n+     2\tb1\n+     3\tb2\n      4\tc",
 		},
 		{
 			"a line goes", "a\nb\nc", `{"old_text":"b\n","new_text":""}`, "a\nc",
-			"edited f, 1 place\n@@ -2,1 +2,0 @@\n      1\ta\n-     2\tb\n      2\tc",
+			"edited f, 1 place\n@@ -1,3 +1,2 @@\n      1\ta\n-     2\tb\n      2\tc",
 		},
 		{
 			"everywhere", "x x\ny\nz\nz\nz\nx", `{"old_text":"x","new_text":"w\nw","replace_all":true}`, "w\nw w\nw\ny\nz\nz\nz\nw\nw",
-			"edited f, 3 places\n@@ -1,1 +1,3 @@\n-     1\tx x\n+     1\tw\n+     2\tw w\n+     3\tw\n      4\ty\n      5\tz\n@@ -6,1 +8,2 @@\n      6\tz\n      7\tz\n-     6\tx\n+     8\tw\n+     9\tw",
+			"edited f, 3 places\n@@ -1,3 +1,5 @@\n-     1\tx x\n+     1\tw\n+     2\tw w\n+     3\tw\n      4\ty\n      5\tz\n@@ -4,3 +6,4 @@\n      6\tz\n      7\tz\n-     6\tx\n+     8\tw\n+     9\tw",
+		},
+		{
+			"the only line goes", "a\n", `{"old_text":"a\n","new_text":""}`, "",
+			"edited f, 1 place\n@@ -1,1 +0,0 @@\n-     1\ta",
 		},
 		{"line ends stay", "a\r\nb\r\nc\r\n", `{"old_text":"a\nb\n","new_text":"x\ny\nz\n"}`, "x\r\ny\r\nz\r\nc\r\n", "edited f, 1 place\n…"},
 		{"line ends of new lines", "a\r\nb\r\n", `{"old_text":"a","new_text":"x\ny"}`, "x\r\ny\r\nb\r\n", "edited f, 1 place\n…"},
@@ -299,9 +303,11 @@ func FuzzEdit(f *testing.F) {
 	})
 }
 
-// checkDiff sees that each line of a diff is where it says.
+// checkDiff sees that each line of a diff is where it says, and that the headers
+// count the lines behind them.
 func checkDiff(t *testing.T, diff, text, got string) {
 	was, is := rows(text), rows(got)
+	checkHeaders(t, diff)
 	for line := range strings.Lines(diff) {
 		var n int
 		head, row, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
@@ -317,6 +323,32 @@ func checkDiff(t *testing.T, diff, text, got string) {
 		}
 		if n < 1 || n > len(from) || clip(strings.TrimRight(from[n-1], "\r\n"), diffText) != row {
 			t.Fatalf("got %q in the diff\n%s\nof %q\nand %q", line, diff, text, got)
+		}
+	}
+}
+
+func checkHeaders(t *testing.T, diff string) {
+	for _, hunk := range strings.Split("\n"+diff, "\n@@ ")[1:] {
+		var from, n, newFrom, newN int
+		head, lines, _ := strings.Cut(hunk, "\n")
+		if _, err := fmt.Sscanf(head, "-%d,%d +%d,%d @@", &from, &n, &newFrom, &newN); err != nil {
+			t.Fatalf("%v in the header %q of\n%s", err, head, diff)
+		}
+		var left, right, cut int
+		for line := range strings.SplitSeq(lines, "\n") {
+			switch {
+			case strings.Contains(line, "more lines]"):
+				cut++
+			case strings.HasPrefix(line, "-"):
+				left++
+			case strings.HasPrefix(line, "+"):
+				right++
+			case strings.HasPrefix(line, " "):
+				left, right = left+1, right+1
+			}
+		}
+		if cut == 0 && (left != n || right != newN) {
+			t.Fatalf("the header %q, but %d and %d lines, in\n%s", head, left, right, diff)
 		}
 	}
 }
