@@ -591,6 +591,8 @@ func TestEveryEndLeavesTheTerminalAsItWas(t *testing.T) {
 		{"Ctrl-C twice", func(s *screen) { s.Press("ctrl+c"); s.Wait("again leaves"); s.Press("ctrl+c") }, 0},
 		{"SIGTERM", func(s *screen) { s.Signal(syscall.SIGTERM) }, 0},
 		{"SIGHUP", func(s *screen) { s.Signal(syscall.SIGHUP) }, 0},
+		{"SIGQUIT", func(s *screen) { s.Signal(syscall.SIGQUIT) }, 0},
+		{"Ctrl-Backslash", func(s *screen) { s.Press("ctrl+\\") }, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

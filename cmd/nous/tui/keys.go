@@ -44,6 +44,8 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 		return m.suspend()
 	case "ctrl+l":
 		return tea.ClearScreen
+	case "ctrl+\\": // the terminal makes no signal of it
+		return tea.Quit
 	}
 	if m.over != nil && key != "ctrl+c" {
 		return m.choose(k)
@@ -258,6 +260,7 @@ func (m *model) interrupt() tea.Cmd {
 	case m.over != nil:
 		m.over = nil
 	case !m.input.empty():
+		m.remember(m.input.text()) // it may have been a slip
 		m.input.clear()
 		m.menu.close()
 	case m.leaving:

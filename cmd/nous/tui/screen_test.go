@@ -283,6 +283,24 @@ func TestCtrlCEmptiesThenLeaves(t *testing.T) {
 	}
 }
 
+// What was written for minutes is not lost to one key.
+func TestWhatCtrlCEmptiesIsInTheHistory(t *testing.T) {
+	h := useDaemon(t, startNoused(t, "").Socket)
+	h.write("a long letter")
+	h.press("ctrl+c")
+	if !h.input.empty() {
+		t.Fatalf("got %q in the input", h.input.text())
+	}
+	h.press("up")
+	if got := h.input.text(); got != "a long letter" {
+		t.Errorf("Up brings %q, want what was emptied", got)
+	}
+	again, err := loadHistory(h.history.path)
+	if err != nil || len(again.texts) != 1 {
+		t.Errorf("the next nous finds %q, %v", again.texts, err)
+	}
+}
+
 func TestEveryViewHasTheSizeOfTheTerminal(t *testing.T) {
 	d := startNoused(t, "")
 	h := useDaemon(t, d.Socket)

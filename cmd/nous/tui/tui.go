@@ -57,8 +57,8 @@ type Options struct {
 	Now    func() time.Time    // nil is time.Now
 }
 
-// Run shows a session until the user leaves, ctx ends, or a SIGHUP or SIGTERM
-// comes; the last three are no errors. It blocks. Runs of the daemon go on. The
+// Run shows a session until the user leaves, ctx ends, or a SIGHUP, SIGTERM or
+// SIGQUIT comes; none of these is an error. It blocks. Runs of the daemon go on. The
 // terminal is as it was when Run returns, after a panic too, which is an error.
 func Run(ctx context.Context, o Options) error {
 	if o.Getenv == nil {
@@ -70,7 +70,7 @@ func Run(ctx context.Context, o Options) error {
 	l := link.Open(o.Socket)
 	defer l.Close()
 	if o.Plain {
-		ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGTERM)
+		ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGQUIT)
 		defer stop()
 		return runPlain(ctx, o, l)
 	}
@@ -91,7 +91,7 @@ func runScreen(ctx context.Context, o Options, l *link.Link) error {
 	}
 	program := tea.NewProgram(m, options...)
 	m.jobs.send = program.Send
-	asked, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT)
+	asked, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT)
 	defer stop()
 	m.jobs.start(func(ctx context.Context) tea.Msg {
 		<-asked.Done() // a signal, or the program's end

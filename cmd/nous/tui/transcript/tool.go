@@ -258,10 +258,8 @@ func (t *Transcript) layTool(b *block) {
 		add(asCut, lastLines(string(c.live[max(0, len(c.live)-maxHead):]), liveLines))
 	case open:
 		c.layOutput(isDiff, add, whole)
-	case c.state == failed && c.err != nil:
-		t.short(asFailure, coded(c.err.Code, c.err.Message), preview, false, add)
 	case c.state == failed:
-		t.short(asFailure, c.result, preview, false, add)
+		t.layFailure(c, add)
 	case c.state == succeeded && !isDiff && c.base() != "read":
 		t.short(asCut, c.result, preview, c.base() == "bash", add)
 	}
@@ -272,6 +270,22 @@ func (t *Transcript) layTool(b *block) {
 		}
 		add(asNote, n)
 	}
+}
+
+// layFailure adds why a call failed. Of what a command has written the end says
+// that, behind the line with its status.
+func (t *Transcript) layFailure(c *toolCall, add func(style, string)) {
+	text := c.result
+	if c.err != nil {
+		text = coded(c.err.Code, c.err.Message)
+	}
+	isCommand := c.base() == "bash"
+	if isCommand {
+		status, output, _ := strings.Cut(text, "\n")
+		add(asFailure, cell.Line(status, maxHead))
+		text = output
+	}
+	t.short(asFailure, text, preview, isCommand, add)
 }
 
 func (c *toolCall) layArguments(list []argument, ok, isDiff bool, add, whole func(style, string)) {

@@ -697,3 +697,31 @@ func TestAnErrorIsSaidOnce(t *testing.T) {
 		t.Errorf("said %d times, want once", got)
 	}
 }
+
+// What a command wrote last says why it failed.
+func TestAFailedCommandShowsItsEnd(t *testing.T) {
+	tr := fresh(plain)
+	c := call("k", "bash", `{"command":"make"}`)
+	var out strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&out, "\nstep %d", i)
+	}
+	text := "exit status 2" + out.String() + "\nFAIL: the hull leaks"
+	apply(tr, begun(c), protocol.ToolEnd{Ref: here, ToolCallID: "k", ToolName: "bash", Result: text, Error: &protocol.ToolError{Code: "failed", Message: text}})
+	live := strings.Join(all(tr), "\n")
+	if err := tr.Load([]jsontext.Value{
+		jsontext.Value(fmt.Sprintf(`{"type":"message","id":"m5","role":"tool","text":%q,"run_id":"run-1","tool_call_id":"k","tool_name":"bash","ok":false}`, text)),
+	}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, shown := range []string{live, strings.Join(all(tr), "\n")} {
+		for _, want := range []string{"exit status 2", "36 more lines", "step 39", "FAIL: the hull leaks"} {
+			if !strings.Contains(shown, want) {
+				t.Errorf("no %q in\n%s", want, shown)
+			}
+		}
+		if strings.Contains(shown, "step 0") {
+			t.Errorf("the beginning is shown:\n%s", shown)
+		}
+	}
+}
