@@ -134,6 +134,9 @@ func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams, view
 		}
 		return leftOr(err)
 	}
+	if reply.Accepted == nil || reply.Accepted.RunID == "" {
+		return errors.New("prompt: the daemon's reply names no run")
+	}
 	w.run, w.session = reply.Accepted.RunID, reply.Accepted.SessionID
 	w.doubt = p.IdempotencyKey != "" // the run may be an old one
 	return leftOr(w.follow())

@@ -36,6 +36,10 @@ var ErrLost = errors.New("connection to the daemon lost")
 // ErrClosed is what they end with after Close.
 var ErrClosed = errors.New("connection closed")
 
+// errNoPayload is what a reply ends its call with that has no JSON object for a
+// payload, as every reply of the protocol has.
+var errNoPayload = errors.New("the daemon's reply has no payload")
+
 // Client is one connection to the command socket.
 type Client struct {
 	conn  net.Conn
@@ -145,6 +149,8 @@ func (c *Client) roundTrip(ctx context.Context, command string, params any) (jso
 
 func (r response) result() (jsontext.Value, error) {
 	switch {
+	case r.OK && r.Payload.Kind() != '{':
+		return nil, errNoPayload
 	case r.OK:
 		return r.Payload, nil
 	case r.Error != nil:

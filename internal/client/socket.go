@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"noused/internal/protocol"
+	"noused/internal/trust"
 )
 
 // DefaultSocket is the command socket a daemon listens on unless it is told
@@ -38,15 +41,46 @@ func (e *NoDaemonError) Error() string {
 // Unwrap returns the system's error.
 func (e *NoDaemonError) Unwrap() error { return e.Err }
 
+// DistrustError reports a socket that another user could listen on, or does.
+// Nothing has been sent to it.
+type DistrustError struct {
+	Socket string
+	Err    error
+}
+
+func (e *DistrustError) Error() string {
+	return fmt.Sprintf("%s is not trusted: %v", e.Socket, e.Err)
+}
+
+// Unwrap returns a *trust.FolderError or a *trust.PeerError.
+func (e *DistrustError) Unwrap() error { return e.Err }
+
+// dial connects where nobody but us or root can be listening: the folders tell,
+// and then the kernel.
 func dial(ctx context.Context, socket string) (net.Conn, error) {
 	if len(socket) > protocol.MaxSocketPath {
 		return nil, fmt.Errorf("connect to %s: the path is %d bytes long, a socket's has at most %d", socket, len(socket), protocol.MaxSocketPath)
 	}
+	if err := trust.Folder(filepath.Dir(socket)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, &DistrustError{socket, err}
+	}
+	conn, err := connect(ctx, socket)
+	if err != nil {
+		return nil, err
+	}
+	if err := trust.Peer(conn); err != nil {
+		_ = conn.Close()
+		return nil, &DistrustError{socket, err}
+	}
+	return conn, nil
+}
+
+func connect(ctx context.Context, socket string) (*net.UnixConn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", socket)
 	switch {
 	case err == nil:
-		return conn, nil
+		return conn.(*net.UnixConn), nil
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ECONNREFUSED):
 		return nil, &NoDaemonError{Socket: socket, Err: err}
 	case ctx.Err() != nil:

@@ -404,7 +404,7 @@ func TestWhatIsBroken(t *testing.T) {
 		},
 		"socket folder that all may write to": {
 			breakIt: func(w *world) { w.DefaultSocket = w.at("s"); w.must(os.Chmod(w.at("run"), 0o777)) },
-			status:  Fail, area: Sockets, what: "could replace the socket",
+			status:  Fail, area: Sockets, what: "run can be written to by everybody (mode 0777)",
 		},
 		"daemon that hangs up": {
 			breakIt: func(w *world) { w.answer("") },

@@ -15,6 +15,7 @@ import (
 
 	"noused/internal/lock"
 	"noused/internal/protocol"
+	"noused/internal/trust"
 )
 
 const (
@@ -49,12 +50,7 @@ func (e *exam) sockets(ctx context.Context) {
 
 // socketDir reports whether there is a folder to look into.
 func (e *exam) socketDir(dir string) bool {
-	own := dir == filepath.Dir(e.DefaultSocket)
-	look := os.Stat
-	if own {
-		look = os.Lstat // in /tmp, a link is somebody else's idea
-	}
-	info, err := look(dir)
+	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist) && e.holder != nil:
 		e.fail(Sockets, fmt.Sprintf("name the socket of %s with --socket, or restart it", e.holder),
@@ -70,20 +66,21 @@ func (e *exam) socketDir(dir string) bool {
 	case err != nil:
 		e.fail(Sockets, "choose another path with --socket", "%v", err)
 		return false
-	case !info.IsDir():
-		e.fail(Sockets, "move it out of the way, or choose another path with --socket", "%s is no folder", dir)
+	}
+	if err := trust.Folder(dir); err != nil {
+		fix := "choose another path with --socket"
+		if at := (*trust.FolderError)(nil); errors.As(err, &at) && at.Writable {
+			fix = "chmod go-w " + quote(at.Path) + ", or " + fix
+		}
+		e.fail(Sockets, fix, "%v", err)
 		return false
 	}
-	mode := info.Mode().Perm()
+	own, mode := dir == filepath.Dir(e.DefaultSocket), info.Mode().Perm()
+	_, notLink := os.Readlink(dir)
 	switch {
-	case info.Mode()&os.ModeSticky != 0: // as /tmp is: nobody removes what is another's
-	case !mine(info) && owner(info) != 0:
-		e.fail(Sockets, "choose another path with --socket", "%s belongs to user %d, who could replace the socket", dir, owner(info))
-		return true
-	case mode&0o002 != 0 && !own:
-		e.fail(Sockets, "chmod o-w "+quote(dir)+", or choose another path with --socket",
-			"everybody may write to %s (mode %04o) and could replace the socket", dir, mode)
-		return true
+	case own && notLink == nil: // in /tmp, a link is somebody else's idea
+		e.fail(Sockets, "move it out of the way, or choose another path with --socket", "%s is a link", dir)
+		return false
 	case mode != 0o700 && own:
 		e.mend(Finding{
 			Status: Warn, Area: Sockets, What: fmt.Sprintf("%s has mode %04o, and should be private", dir, mode),
@@ -197,6 +194,9 @@ func (e *exam) ask(ctx context.Context, path string) (string, error) {
 		return "", err
 	}
 	defer func() { _ = conn.Close() }()
+	if err := trust.Peer(conn.(*net.UnixConn)); err != nil {
+		return "", err
+	}
 	deadline, _ := ctx.Deadline()
 	if err := conn.SetDeadline(deadline); err != nil {
 		return "", err

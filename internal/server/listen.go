@@ -26,6 +26,7 @@ import (
 
 	"noused/internal/lock"
 	"noused/internal/protocol"
+	"noused/internal/trust"
 )
 
 // The names (FileDescriptorName=) of the sockets that systemd may hand over.
@@ -88,43 +89,25 @@ func (s *Sockets) Close() {
 
 // secureDir makes the directory, and the default one private. Any other may be
 // as open as /tmp: others must only not be able to put something else in the
-// socket's place.
+// socket's place, by it or by a folder above it.
 func secureDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	ours := dir == filepath.Dir(protocol.DefaultSocket(os.Getenv))
-	look := os.Stat
-	if ours {
-		look = os.Lstat // in /tmp, a link is somebody else's idea
-	}
-	info, err := look(dir)
-	if err != nil {
+	if err := trust.Folder(dir); err != nil {
 		return err
 	}
-	if err := replaceable(dir, info); err != nil {
-		return err
-	}
-	if ours && info.Mode().Perm() != 0o700 {
-		return os.Chmod(dir, 0o700)
-	}
-	return nil
-}
-
-// replaceable is an error where another user could replace the socket. Members
-// of the directory's group are trusted: it is commonly the user's own.
-func replaceable(dir string, info os.FileInfo) error {
-	if !info.IsDir() {
-		return fmt.Errorf("%s is none", dir)
-	}
-	if info.Mode()&os.ModeSticky != 0 { // as /tmp is
+	if dir != filepath.Dir(protocol.DefaultSocket(os.Getenv)) {
 		return nil
 	}
-	if info.Mode()&0o002 != 0 {
-		return fmt.Errorf("everybody may write to %s (mode %04o) and could replace the socket", dir, info.Mode().Perm())
-	}
-	if sys, ok := info.Sys().(*syscall.Stat_t); ok && sys.Uid != 0 && int(sys.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s belongs to user %d, who could replace the socket", dir, sys.Uid)
+	info, err := os.Lstat(dir)
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is no folder", dir)
+	case info.Mode().Perm() != 0o700:
+		return os.Chmod(dir, 0o700)
 	}
 	return nil
 }

@@ -160,7 +160,8 @@ func TestDirectories(t *testing.T) {
 		"the default one, open":   {own, 0o755, "", 0o700},
 		"another one, as it is":   {filepath.Join(runtime, "a"), 0o755, "", 0o755},
 		"one for a group":         {filepath.Join(runtime, "b"), 0o770, "", 0o770},
-		"one for everybody":       {filepath.Join(runtime, "c"), 0o777, "everybody may write to " + filepath.Join(runtime, "c"), 0o777},
+		"one for everybody":       {filepath.Join(runtime, "c"), 0o777, filepath.Join(runtime, "c") + " can be written to by everybody", 0o777},
+		"one below such a one":    {filepath.Join(runtime, "c", "below"), 0o700, filepath.Join(runtime, "c") + " can be written to by everybody", 0o700},
 		"one that is like /tmp":   {filepath.Join(runtime, "d"), 0o777 | os.ModeSticky, "", 0o777 | os.ModeSticky},
 		"the default one, sticky": {own, 0o777 | os.ModeSticky, "", 0o700},
 	} {
