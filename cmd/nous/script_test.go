@@ -20,17 +20,19 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"noused/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
 	if signal.Ignored(os.Interrupt) { // or the programs under test would ignore it too
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
-	testscript.Main(removing{m}, map[string]func(){"nous": main})
+	testscript.Main(removing{testenv.M{M: m}}, map[string]func(){"nous": main})
 }
 
 // removing removes what the tests have built.
-type removing struct{ *testing.M }
+type removing struct{ testenv.M }
 
 func (m removing) Run() int {
 	defer func() { os.RemoveAll(built.dir) }()

@@ -38,6 +38,7 @@ var layers = []layer{
 	{pattern: "internal/server", ours: []string{"internal/protocol", "internal/event", "internal/lock", "internal/trust"}, logs: true},
 	{pattern: "internal/audit", ours: []string{"internal/model", "internal/regular"}, logs: true},
 	{pattern: "internal/tool", ours: []string{"internal/model", "internal/protocol", "internal/regular"}, logs: true},
+	{pattern: "internal/tool/tooltest", ours: []string{"internal/model", "internal/testenv"}},
 	{pattern: "internal/tool/...", ours: []string{"internal/tool", "internal/model", "internal/protocol"}, logs: true},
 	{pattern: "internal/model/...", ours: []string{"internal/model", "internal/model/wire"}},
 	{pattern: "internal/doctor", ours: []string{"internal/session", "internal/tool", "internal/protocol", "internal/lock", "internal/regular", "internal/trust", "internal/model/wire"}},
@@ -50,7 +51,8 @@ var layers = []layer{
 	{pattern: "cmd/nous/tui/pick", ours: []string{"cmd/nous/tui/theme", "cmd/nous/tui/cell", "internal/protocol"}},
 	{pattern: "cmd/nous/tui/theme"},
 	{pattern: "cmd/nous/tui/cell"},
-	{pattern: "cmd/nous/tui/tuitest", ours: []string{"internal/protocol"}},
+	{pattern: "cmd/nous/tui/tuitest", ours: []string{"internal/protocol", "internal/testenv"}},
+	{pattern: "internal/testenv", stdlibOnly: true},
 }
 
 const (

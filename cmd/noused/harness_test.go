@@ -19,6 +19,7 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // TestMain makes this test binary the daemon when it is called noused, so that
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 	if os.Args[0] == selfPath { // the daemon's own extension
 		os.Args[0] = "noused"
 	}
-	testscript.Main(m, map[string]func(){"noused": main, relayCommand: rawRelay})
+	testscript.Main(testenv.M{M: m}, map[string]func(){"noused": main, relayCommand: rawRelay})
 }
 
 // daemon is a running noused with its own state.

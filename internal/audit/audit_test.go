@@ -18,9 +18,10 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"noused/internal/model"
+	"noused/internal/testenv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.M{M: m}) }
 
 func open(t *testing.T) (*Log, string, *observer.ObservedLogs) {
 	t.Helper()

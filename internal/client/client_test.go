@@ -18,9 +18,10 @@ import (
 	"noused/internal/client"
 	"noused/internal/client/clienttest"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.M{M: m}) }
 
 // dial connects a client to a scripted daemon.
 func dial(t *testing.T) (*client.Client, *clienttest.Daemon, *clienttest.Conn) {

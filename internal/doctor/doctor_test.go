@@ -23,10 +23,11 @@ import (
 	"noused/internal/model/openai"
 	"noused/internal/model/wire"
 	"noused/internal/session"
+	"noused/internal/testenv"
 	"noused/internal/tool"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.M{M: m}) }
 
 // world is a folder with all that a daemon uses, in order.
 type world struct {

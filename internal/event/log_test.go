@@ -16,9 +16,10 @@ import (
 	"pgregory.net/rapid"
 
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.M{M: m}) }
 
 func delta(session, text string) protocol.Event {
 	return protocol.MessageUpdate{Ref: protocol.Ref{RunID: "run-" + session, SessionID: session, TurnID: "1"}, MessageID: "msg-1", Delta: text}

@@ -7,13 +7,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"noused/internal/testenv"
 )
 
 // TestMain makes this binary a process that holds a lock until it is killed.
 func TestMain(m *testing.M) {
 	path := os.Getenv("LOCK_TEST_HOLD")
 	if path == "" {
-		os.Exit(m.Run())
+		os.Exit(testenv.M{M: m}.Run())
 	}
 	if _, err := Acquire(path); err != nil {
 		panic(err)

@@ -23,9 +23,10 @@ import (
 	"noused/internal/protocol/protocoltest"
 	"noused/internal/queue"
 	"noused/internal/session"
+	"noused/internal/testenv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.M{M: m}) }
 
 // recorder is an event log that checks the invariants as it goes.
 type recorder struct {

@@ -18,12 +18,13 @@ import (
 
 	"noused/internal/event"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // TestMain makes this binary what systemd starts, when it is told so.
 func TestMain(m *testing.M) {
 	if os.Getenv("SERVER_TEST_ACTIVATED") == "" {
-		goleak.VerifyTestMain(m)
+		goleak.VerifyTestMain(testenv.M{M: m})
 		return
 	}
 	s, err := Listen("unused")

@@ -14,9 +14,10 @@ import (
 	"noused/internal/model"
 	"noused/internal/model/anthropic"
 	"noused/internal/model/wire"
+	"noused/internal/testenv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.M{M: m}) }
 
 // asked is a provider that keeps the request and answers with the same events.
 type asked struct {

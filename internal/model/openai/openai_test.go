@@ -15,9 +15,10 @@ import (
 	"noused/internal/model"
 	"noused/internal/model/openai"
 	"noused/internal/model/wire"
+	"noused/internal/testenv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.M{M: m}) }
 
 func connect(t *testing.T, o wire.Options, h http.HandlerFunc) *openai.Model {
 	t.Helper()

@@ -21,9 +21,10 @@ import (
 	"noused/internal/model/anthropic"
 	"noused/internal/model/openai"
 	"noused/internal/model/wire"
+	"noused/internal/testenv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.M{M: m}) }
 
 const key = "sk-test-do/not+tell"
 

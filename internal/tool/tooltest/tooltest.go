@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"noused/internal/model"
+	"noused/internal/testenv"
 )
 
 // Mode is the variable that turns the test binary into a tool.
@@ -47,7 +48,7 @@ func Main(m *testing.M, fakes map[string]func() int) {
 		// os.Exit sleeps for a second under the race detector.
 		syscall.Exit(fakes[mode]())
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(testenv.M{M: m})
 }
 
 // Block waits to be killed.

@@ -19,11 +19,12 @@ import (
 	"noused/cmd/nous/tui/cell"
 	"noused/cmd/nous/tui/theme"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write the golden views")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.M{M: m}) }
 
 // overlay is what all of them have in common.
 type overlay interface {

@@ -19,6 +19,7 @@ import (
 
 	"noused/cmd/nous/tui/cell"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -26,7 +27,7 @@ var update = flag.Bool("update", false, "write the golden files")
 func TestMain(m *testing.M) {
 	// The clock of the syntax highlighter's patterns ends by itself, a second after
 	// the last one was matched.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock"))
+	goleak.VerifyTestMain(testenv.M{M: m}, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock"))
 }
 
 var (

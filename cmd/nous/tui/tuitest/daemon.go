@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"noused/internal/testenv"
 )
 
 // Build compiles a command of this module into dir and returns its path. It is
@@ -36,7 +38,7 @@ func Main(m *testing.M, dir, noused *string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(testenv.M{M: m}, goleak.Cleanup(func(code int) {
 		os.RemoveAll(*dir)
 		os.Exit(code)
 	}))

@@ -8,9 +8,10 @@ import (
 	"go.uber.org/goleak"
 
 	"noused/cmd/nous/tui/tuitest"
+	"noused/internal/testenv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.M{M: m}) }
 
 // sh starts a shell in a terminal of 40 by 6.
 func sh(t *testing.T, script string) *tuitest.Terminal {

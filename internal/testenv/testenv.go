@@ -1,0 +1,130 @@
+// Package testenv keeps the tests apart from the user who runs them, and lends
+// them a second one.
+//
+// Concurrency: [M.Run] changes the process's environment before any test runs;
+// the rest changes nothing.
+//
+// It refuses to let a test see the user's own configuration, sessions or keys.
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// M runs a package's tests in a home of their own: HOME and every XDG folder are
+// fresh, and removed afterwards, and what the user has set for noused, for
+// providers of models or for systemd is gone. It is for TestMain, in the place of
+// the [testing.M] that it holds:
+//
+//	func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.M{M: m}) }
+type M struct{ *testing.M }
+
+// Run is [testing.M.Run].
+func (m M) Run() int {
+	home, err := os.MkdirTemp("", "noused-test")
+	if err == nil {
+		defer func() { _ = os.RemoveAll(home) }()
+		err = enter(home)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.M.Run()
+}
+
+// folders of a home, by variable.
+var folders = map[string]string{
+	"HOME": "", "XDG_CONFIG_HOME": ".config", "XDG_STATE_HOME": ".local/state", "XDG_DATA_HOME": ".local/share",
+	"XDG_CACHE_HOME": ".cache", "XDG_RUNTIME_DIR": "run",
+}
+
+// enter makes home the user's home.
+func enter(home string) error {
+	keepGo()
+	for _, kv := range os.Environ() {
+		if name, _, _ := strings.Cut(kv, "="); foreign(name) {
+			if err := os.Unsetenv(name); err != nil {
+				return err
+			}
+		}
+	}
+	for name, folder := range folders {
+		path := filepath.Join(home, folder)
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			return err
+		}
+		if err := os.Setenv(name, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepGo has the go command find its caches, which it looks for in the home.
+// Tests that build programs would else build, and fetch, everything anew.
+func keepGo() {
+	names := []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV"}
+	out, err := exec.Command("go", append([]string{"env"}, names...)...).Output()
+	if err != nil {
+		return // such tests will say that there is no go
+	}
+	for i, value := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+		if i < len(names) {
+			_ = os.Setenv(names[i], value)
+		}
+	}
+}
+
+// foreign tells whether a variable is the user's own, and would change what the
+// programs under test do. NOUSED_TEST_ and what the Makefile passes on is ours.
+func foreign(name string) bool {
+	switch name {
+	case "NOUSED_CRASHTIME", "NOUSED_CRASHSEED", "NOUSED_TURNS":
+		return false
+	case "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "CREDENTIALS_DIRECTORY", "DBUS_SESSION_BUS_ADDRESS":
+		return true
+	}
+	if strings.HasPrefix(name, "NOUSED_TEST_") {
+		return false
+	}
+	for _, prefix := range []string{"NOUSED_", "OPENAI_", "ANTHROPIC_", "XDG_", "LISTEN_"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return strings.HasSuffix(name, "_API_KEY")
+}
+
+// SecondUser is a second real user of the machine, nobody, for a test of what
+// one user may do to another: the Credential of an [syscall.SysProcAttr]. It has
+// no home and no further groups; a program that it is to run, or a folder that it
+// is to see, must be open to it (the test binary itself is, as /proc/self/exe).
+//
+// Only root can become another, so the test is skipped for anybody else. Its name
+// ends in AsRoot: by that .ci/run finds the tests that it runs as root, after all
+// others were run as an ordinary user.
+func SecondUser(t testing.TB) *syscall.Credential {
+	t.Helper()
+	AsRoot(t)
+	const nobody = 65534 // on every Linux
+	return &syscall.Credential{Uid: nobody, Gid: nobody, Groups: []uint32{}}
+}
+
+// AsRoot skips a test that only root can do. Its name ends in AsRoot, see
+// [SecondUser].
+func AsRoot(t testing.TB) {
+	t.Helper()
+	if name, _, _ := strings.Cut(t.Name(), "/"); !strings.HasSuffix(name, "AsRoot") {
+		t.Fatalf("%s needs root: end its name in AsRoot, or nobody will run it", name)
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("only root can do this: sudo make root")
+	}
+}
