@@ -16,11 +16,11 @@ import (
 	"noused/internal/testenv"
 )
 
-// Build compiles a command of this module into dir and returns its path. It is
-// built as make build does, but without what a debugger needs.
+// Build compiles a command of this module into dir and returns its path: of
+// packages that go vet has compiled already, and without what a debugger needs.
 func Build(dir, command string) (string, error) {
 	path := filepath.Join(dir, command)
-	out, err := exec.Command("go", "build", "-trimpath", "-o", path, "noused/cmd/"+command).CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, "noused/cmd/"+command).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", command, err, out)
 	}
