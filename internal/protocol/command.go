@@ -1,6 +1,8 @@
 package protocol
 
 import (
+	"slices"
+
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -37,6 +39,10 @@ type Row struct {
 	Summary string
 	Params  Params
 	Replies []Reply // one for each response type
+	// Long commands may be answered when they finish, after the commands that were
+	// sent behind them; all others are answered in the order in which they were
+	// sent, and at once (wire-v1 §1).
+	Long bool
 }
 
 var table []Row
@@ -50,16 +56,28 @@ func define[P Params, R Reply](name string, since Since, summary string, replies
 		var r R
 		replies = []Reply{r}
 	}
-	table = append(table, Row{name, since, summary, p, replies})
+	table = append(table, Row{Name: name, Since: since, Summary: summary, Params: p, Replies: replies})
 	return Def[P, R]{name}
+}
+
+// defineLong defines a command that may be answered when it finishes.
+func defineLong[P Params, R Reply](name string, since Since, summary string, replies ...Reply) Def[P, R] {
+	d := define[P, R](name, since, summary, replies...)
+	table[len(table)-1].Long = true
+	return d
+}
+
+// Long reports that a command of that name may be answered when it finishes.
+func Long(name string) bool {
+	return slices.ContainsFunc(table, func(row Row) bool { return row.Long && row.Name == name })
 }
 
 // The command table: every command is one line of it.
 var (
 	Ping             = define[PingParams, Pong]("ping", Frozen, "Answers pong.")
-	Prompt           = define[PromptParams, PromptReply]("prompt", Frozen, "Starts a run with a text.", PromptAccepted{}, PromptResult{})
-	Steer            = define[SteerParams, InputAccepted]("steer", Frozen, "Queues a text that goes before everything else in the running run.")
-	FollowUp         = define[FollowUpParams, InputAccepted]("follow_up", Frozen, "Queues a text for when the run would otherwise end.")
+	Prompt           = defineLong[PromptParams, PromptReply]("prompt", Frozen, "Starts a run with a text.", PromptAccepted{}, PromptResult{})
+	Steer            = defineLong[SteerParams, InputAccepted]("steer", Frozen, "Queues a text that goes before everything else in the running run.")
+	FollowUp         = defineLong[FollowUpParams, InputAccepted]("follow_up", Frozen, "Queues a text for when the run would otherwise end.")
 	Abort            = define[AbortParams, AbortAccepted]("abort", Frozen, "Ends the run and hands back what was queued.")
 	SetActiveTools   = define[SetActiveToolsParams, ToolsAccepted]("set_active_tools", Frozen, "Chooses the tools a session offers to the model.")
 	SetSteeringMode  = define[SetModeParams, ModeAccepted]("set_steering_mode", Frozen, "Says how queued steers are taken.")
@@ -69,17 +87,17 @@ var (
 	NewSession       = define[NewSessionParams, Session]("new_session", Frozen, "Makes a session and the active one.")
 	SwitchSession    = define[SwitchSessionParams, Session]("switch_session", Frozen, "Makes a session the active one.")
 	BranchSession    = define[BranchSessionParams, Branch]("branch_session", Frozen, "Makes a session that goes on from another one's leaf.")
-	ExtensionCommand = define[ExtensionCommandParams, ExtensionResult]("extension_command", Frozen, "Runs one tool operation without a model.")
-	CompactSession   = define[CompactSessionParams, Compaction]("compact_session", Core, "Summarises the older part of a session.")
+	ExtensionCommand = defineLong[ExtensionCommandParams, ExtensionResult]("extension_command", Frozen, "Runs one tool operation without a model.")
+	CompactSession   = defineLong[CompactSessionParams, Compaction]("compact_session", Core, "Summarises the older part of a session.")
 	SetLeaf          = define[SetLeafParams, Leaf]("set_leaf", Core, "Moves the entry a session goes on from.")
 	GetTree          = define[GetTreeParams, Tree]("get_tree", Core, "Lists every entry of a session with its parent.")
-	ListSessions     = define[ListSessionsParams, Sessions]("list_sessions", Added, "Lists sessions, newest first.")
+	ListSessions     = defineLong[ListSessionsParams, Sessions]("list_sessions", Added, "Lists sessions, newest first.")
 	DeleteSession    = define[DeleteSessionParams, SessionDeleted]("delete_session", Added, "Removes a session for ever; refused while it runs.")
-	SearchSessions   = define[SearchSessionsParams, SearchResults]("search_sessions", Added, "Finds a text in the messages and summaries of all sessions.")
-	ListTools        = define[ListToolsParams, Tools]("list_tools", Added, "Lists the tools and whether they are active and healthy.")
+	SearchSessions   = defineLong[SearchSessionsParams, SearchResults]("search_sessions", Added, "Finds a text in the messages and summaries of all sessions.")
+	ListTools        = defineLong[ListToolsParams, Tools]("list_tools", Added, "Lists the tools and whether they are active and healthy.")
 	SetModel         = define[SetModelParams, ModelAccepted]("set_model", Added, "Chooses the model that answers in a session, from its next call on.")
 	ReloadTools      = define[ReloadToolsParams, ToolsReloaded]("reload_tools", Added, "Reads the tool descriptors again; what runs goes on.")
-	ListModels       = define[ListModelsParams, Models]("list_models", Added, "Lists the models that could answer prompts; asks servers only if told to.")
+	ListModels       = defineLong[ListModelsParams, Models]("list_models", Added, "Lists the models that could answer prompts; asks servers only if told to.")
 )
 
 // Scope names the session a command is for; absent, the active one.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,25 +92,49 @@ func TestErrorReplies(t *testing.T) {
 func TestPanicIsAnInternalError(t *testing.T) {
 	now, later := &Mux{}, &Mux{}
 	HandleFunc(now, Ping, func(context.Context, PingParams) (Pong, error) { panic("now") })
-	Handle(later, Ping, func(context.Context, PingParams) (Answer[Pong], error) {
-		return Answer[Pong]{Later: func(context.Context) (Pong, error) { panic("later") }}, nil
+	Handle(later, CompactSession, func(context.Context, CompactSessionParams) (Answer[Compaction], error) {
+		return Answer[Compaction]{Later: func(context.Context) (Compaction, error) { panic("later") }}, nil
 	})
-	cmd := Command{ID: "c1", Type: "ping", Payload: jsontext.Value("{}")}
+	ping := Command{ID: "c1", Type: "ping", Payload: jsontext.Value("{}")}
+	compact := Command{ID: "c1", Type: "compact_session", Payload: jsontext.Value("{}")}
 	for _, c := range []struct {
 		name    string
+		command string
 		outcome Outcome
 	}{
-		{"now", now.Run(context.Background(), cmd)},
-		{"later", later.Run(context.Background(), cmd).Later()(context.Background())},
+		{"now", "ping", now.Run(context.Background(), ping)},
+		{"later", "compact_session", later.Run(context.Background(), compact).Later()(context.Background())},
 	} {
 		var p *PanicError
-		if !errors.As(c.outcome.Err(), &p) || p.Value != c.name || p.Command != "ping" {
+		if !errors.As(c.outcome.Err(), &p) || p.Value != c.name || p.Command != c.command {
 			t.Errorf("%s: got error %v, want the panic", c.name, c.outcome.Err())
 		}
 		if line := c.outcome.Append(nil, "c1"); !bytes.Contains(line, []byte(`"code":"internal_error"`)) || bytes.Contains(line, []byte("panic")) {
 			t.Errorf("%s: got reply %s, want an internal_error without detail", c.name, line)
 		}
 	}
+}
+
+// Which commands may be answered out of order is said once: a handler for any
+// other one cannot be bound so, and the page for clients names them.
+func TestLongCommandsAreThoseOfTheTable(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("ping can be answered later")
+		}
+	}()
+	page, err := os.ReadFile("../../docs/protocol.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rule, _ := strings.Cut(string(page), "Replies come in the order of the commands")
+	rule, _, _ = strings.Cut(rule, "\n- ")
+	for _, row := range Table() {
+		if named := strings.Contains(rule, "`"+row.Name+"`"); named != row.Long || Long(row.Name) != row.Long {
+			t.Errorf("%s: long is %t, and docs/protocol.md says %t", row.Name, row.Long, named)
+		}
+	}
+	Handle(&Mux{}, Ping, func(context.Context, PingParams) (Answer[Pong], error) { return Answer[Pong]{}, nil })
 }
 
 func TestPromptReplyComesBack(t *testing.T) {

@@ -64,10 +64,26 @@ type Mux struct {
 	handlers map[string]func(context.Context, jsontext.Value) Outcome
 }
 
-// Handle binds the handler of a command. It runs on the connection's own
+// Handle binds the handler of a long command. It runs on the connection's own
 // goroutine, in the order of the commands; what it returns later does not hold
 // the next ones up.
 func Handle[P Params, R Reply](m *Mux, d Def[P, R], fn func(context.Context, P) (Answer[R], error)) {
+	if !Long(d.name) {
+		panic("no long command: " + d.name)
+	}
+	bind(m, d, fn)
+}
+
+// HandleFunc binds a handler that has its reply when it returns: the commands
+// that follow on its connection wait for it.
+func HandleFunc[P Params, R Reply](m *Mux, d Def[P, R], fn func(context.Context, P) (R, error)) {
+	bind(m, d, func(ctx context.Context, p P) (Answer[R], error) {
+		r, err := fn(ctx, p)
+		return Answer[R]{Reply: r}, err
+	})
+}
+
+func bind[P Params, R Reply](m *Mux, d Def[P, R], fn func(context.Context, P) (Answer[R], error)) {
 	if m.handlers == nil {
 		m.handlers = make(map[string]func(context.Context, jsontext.Value) Outcome)
 	}
@@ -92,14 +108,6 @@ func Handle[P Params, R Reply](m *Mux, d Def[P, R], fn func(context.Context, P) 
 			return Outcome{reply: r, err: err}
 		}}
 	}
-}
-
-// HandleFunc binds a handler that has its reply when it returns.
-func HandleFunc[P Params, R Reply](m *Mux, d Def[P, R], fn func(context.Context, P) (R, error)) {
-	Handle(m, d, func(ctx context.Context, p P) (Answer[R], error) {
-		r, err := fn(ctx, p)
-		return Answer[R]{Reply: r}, err
-	})
 }
 
 // Missing lists the commands of the table that have no handler.

@@ -39,7 +39,7 @@ func Document() ([]byte, error) {
 		}
 		commands[row.Name] = map[string]any{
 			"summary": row.Summary, "since": string(row.Since),
-			"payload": ref(params.Name()), "responses": replies,
+			"payload": ref(params.Name()), "responses": replies, "long": row.Long,
 		}
 	}
 	for _, ev := range EventTypes() {

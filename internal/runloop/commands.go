@@ -3,6 +3,7 @@ package runloop
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -41,7 +42,7 @@ func (h *Hub) Bind(mux *protocol.Mux) {
 	protocol.HandleFunc(mux, protocol.ListSessions, h.listSessions)
 	protocol.HandleFunc(mux, protocol.DeleteSession, h.deleteSession)
 	protocol.Handle(mux, protocol.SearchSessions, h.searchSessions)
-	protocol.HandleFunc(mux, protocol.ListTools, h.listTools)
+	protocol.Handle(mux, protocol.ListTools, h.listTools)
 }
 
 // ask sends one input to a session and returns its reply.
@@ -103,8 +104,8 @@ func (h *Hub) prompt(ctx context.Context, p protocol.PromptParams) (a protocol.A
 	if err != nil {
 		return a, err
 	}
-	if wait {
-		a.Later = func(ctx context.Context) (protocol.PromptReply, error) { return h.promptReply(ctx, id, s, true) }
+	if wait || s.isPostponed(ctx) {
+		a.Later = func(ctx context.Context) (protocol.PromptReply, error) { return h.promptReply(ctx, id, s, wait) }
 		return a, nil
 	}
 	a.Reply, err = h.promptReply(ctx, id, s, false)
@@ -139,7 +140,7 @@ func (h *Hub) queue(ctx context.Context, kind queue.Kind, p protocol.SteerParams
 	if err != nil {
 		return a, err
 	}
-	enqueue := func(ctx context.Context) (protocol.InputAccepted, error) {
+	enqueue := func(ctx context.Context) (*sent, error) {
 		images, err := h.keep(ctx, id, p.Attachments, p.IdempotencyKey, func(m *machine) error {
 			if m.s.Run == nil && p.IfIdle != "prompt" {
 				return noActiveRun(m.s.ID)
@@ -147,27 +148,48 @@ func (h *Hub) queue(ctx context.Context, kind queue.Kind, p protocol.SteerParams
 			return nil
 		})
 		if err != nil {
-			return protocol.InputAccepted{}, err
+			return nil, err
 		}
 		p.Attachments = nil // may be long, and may have to wait
-		r, err := ask[protocol.PromptAccepted](ctx, h, id, func(t ticket) input { return queueIn{t, kind, p, images} })
-		return protocol.InputAccepted(r), err
+		return h.send(ctx, id, func(t ticket) input { return queueIn{t, kind, p, images} })
 	}
-	if !h.orchestrated() {
-		a.Reply, err = enqueue(ctx)
+	if h.orchestrated() {
+		next := h.asking.take(id)
+		a.Later = func(ctx context.Context) (r protocol.InputAccepted, err error) {
+			err = next(ctx, func() error {
+				var s *sent
+				if p.Text, err = h.beforeTurn(ctx, id, p.Text, p.IdempotencyKey); err == nil {
+					s, err = enqueue(ctx)
+				}
+				if err == nil {
+					r, err = h.inputReply(ctx, id, s)
+				}
+				return err
+			})
+			return r, err
+		}
+		return a, nil
+	}
+	s, err := enqueue(ctx)
+	if err != nil {
 		return a, err
 	}
-	next := h.asking.take(id)
-	a.Later = func(ctx context.Context) (r protocol.InputAccepted, err error) {
-		err = next(ctx, func() error {
-			if p.Text, err = h.beforeTurn(ctx, id, p.Text, p.IdempotencyKey); err == nil {
-				r, err = enqueue(ctx)
-			}
-			return err
-		})
-		return r, err
+	reply := func(ctx context.Context) (protocol.InputAccepted, error) { return h.inputReply(ctx, id, s) }
+	if s.isPostponed(ctx) {
+		a.Later = reply
+		return a, nil
 	}
-	return a, nil
+	a.Reply, err = reply(ctx)
+	return a, err
+}
+
+// inputReply waits until a text is accepted.
+func (h *Hub) inputReply(ctx context.Context, id string, s *sent) (protocol.InputAccepted, error) {
+	r, err := h.first(ctx, id, s)
+	if err != nil {
+		return protocol.InputAccepted{}, err
+	}
+	return protocol.InputAccepted(r.value.(protocol.PromptAccepted)), nil
 }
 
 func (h *Hub) orchestrated() bool { return h.env.Modules != nil && h.env.Modules.Orchestrated() }
@@ -195,11 +217,12 @@ func (h *Hub) beforeTurn(ctx context.Context, id, text, key string) (string, err
 }
 
 func (h *Hub) setActiveTools(ctx context.Context, p protocol.SetActiveToolsParams) (protocol.ToolsAccepted, error) {
-	var known []model.ToolInfo
-	if len(p.Tools) > 0 {
-		known = h.env.Tools.List(ctx)
+	operations, unknown := resolveTools(nil, p.Tools)
+	for _, wait := range []time.Duration{0, offerWait} { // for tools that have not yet said what they can do
+		if unknown != "" {
+			operations, unknown = resolveTools(h.env.tools(ctx, wait), p.Tools)
+		}
 	}
-	operations, unknown := resolveTools(known, p.Tools)
 	if unknown != "" {
 		return protocol.ToolsAccepted{}, protocol.Rejectf(protocol.ToolNotRegistered, "tools: there is no tool %.80q", unknown)
 	}

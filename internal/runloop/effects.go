@@ -21,13 +21,15 @@ type effects struct {
 }
 
 // reply answers a ticket. With ended set it is the end of the run that a
-// waiting prompt asked for.
+// waiting prompt asked for; with postponed set it says that the answer has to
+// wait.
 type reply struct {
-	to    ticket
-	value any
-	err   error
-	ended *runEnd
-	seq   uint64 // the last event before the reply
+	to        ticket
+	value     any
+	err       error
+	ended     *runEnd
+	postponed bool
+	seq       uint64 // the last event before the reply
 }
 
 type runEnd struct {

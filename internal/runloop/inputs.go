@@ -172,6 +172,9 @@ func (m *machine) postpone(to ticket, in input) {
 		return
 	}
 	m.deferred = append(m.deferred, in)
+	if to != nil {
+		m.out.replies = append(m.out.replies, reply{to: to, postponed: true})
+	}
 }
 
 func (in abortIn) step(m *machine) {
@@ -253,8 +256,8 @@ func (in leafIn) step(m *machine) {
 	switch {
 	case m.s.Run != nil:
 		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "session %s is running %s", m.s.ID, m.s.Run.ID))
-	case m.phase == compacting:
-		m.postpone(in.ticket, in)
+	case m.phase == compacting: // it would hold up whatever its client sends next
+		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "session %s is being compacted", m.s.ID))
 	case m.s.Entry(in.leafID) == nil:
 		m.refuse(in.ticket, unknownLeaf(m.s.ID, in.leafID))
 	default:

@@ -30,14 +30,18 @@ const (
 // be opened again and asked once more.
 var errStopped = errors.New("the session's loop has stopped")
 
-// call is a client waiting for replies. Both channels hold one reply, so the
-// loop never waits for a client.
+// call is a client waiting for replies. Each channel holds one, so the loop
+// never waits for a client. What is in postponed says that the input waits for
+// something, and the reply with it.
 type call struct {
-	reply chan reply
-	ended chan reply
+	reply     chan reply
+	ended     chan reply
+	postponed chan struct{}
 }
 
-func newCall() *call { return &call{make(chan reply, 1), make(chan reply, 1)} }
+func newCall() *call {
+	return &call{make(chan reply, 1), make(chan reply, 1), make(chan struct{}, 1)}
+}
 
 // loop is the actor that owns one session: its machine, its journal, and the
 // one piece of work that runs for it.
@@ -289,6 +293,8 @@ func (l *loop) answer(r reply) {
 	c, ok := r.to.(*call)
 	switch {
 	case !ok:
+	case r.postponed:
+		signal(c.postponed)
 	case r.ended == nil:
 		c.reply <- r
 	default:
@@ -314,7 +320,7 @@ func (l *loop) result(end *runEnd) result {
 // fail answers what a broken batch leaves unanswered.
 func (l *loop) fail(replies []reply, err error) {
 	for _, r := range replies {
-		if c, ok := r.to.(*call); ok && r.ended == nil {
+		if c, ok := r.to.(*call); ok && r.ended == nil && !r.postponed {
 			c.reply <- reply{err: err}
 		}
 	}

@@ -92,7 +92,7 @@ func (w *world) step(in input) {
 func (w *world) answer(r reply) {
 	c, ok := r.to.(*client)
 	switch {
-	case !ok:
+	case !ok || r.postponed:
 		return
 	case r.ended != nil:
 		if !w.waiting[c] {

@@ -15,8 +15,8 @@ import (
 	"noused/internal/session"
 )
 
-// stateWait is how long get_state waits for tools that have not yet said what
-// they can do.
+// stateWait is how long get_state and list_tools wait for tools that have not yet
+// said what they can do.
 const stateWait = 100 * time.Millisecond
 
 func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol.State, error) {
@@ -37,10 +37,8 @@ func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol
 	}
 	st.LastSeq = r.seq
 	if !chosen {
-		ctx, cancel := context.WithTimeout(ctx, stateWait)
-		defer cancel()
 		st.ActiveTools = []string{}
-		for _, t := range h.env.Tools.List(ctx) {
+		for _, t := range h.env.tools(ctx, stateWait) {
 			st.ActiveTools = append(st.ActiveTools, t.Name)
 		}
 	}
@@ -176,27 +174,35 @@ func (h *Hub) getTree(ctx context.Context, p protocol.GetTreeParams) (protocol.T
 	return out, nil
 }
 
-func (h *Hub) listTools(ctx context.Context, p protocol.ListToolsParams) (protocol.Tools, error) {
+func (h *Hub) listTools(ctx context.Context, p protocol.ListToolsParams) (a protocol.Answer[protocol.Tools], err error) {
 	type choice struct {
 		chosen bool
 		tools  []string
 	}
 	c, err := query(ctx, h, p.SessionID, func(m *machine) (choice, error) { return choice{m.s.ToolsChosen, m.s.Tools}, nil })
 	if err != nil {
-		return protocol.Tools{}, err
+		return a, err
 	}
+	a.Later = func(ctx context.Context) (protocol.Tools, error) {
+		return toolsOf(h.env.tools(ctx, stateWait), c.chosen, c.tools), nil
+	}
+	return a, nil
+}
+
+// toolsOf tells of tools, and which of them are active.
+func toolsOf(known []model.ToolInfo, chosen bool, active []string) protocol.Tools {
 	out := protocol.Tools{Tools: []protocol.ToolInfo{}}
-	for _, t := range h.env.Tools.List(ctx) {
+	for _, t := range known {
 		params := rawValue(t.Params)
 		if params == nil {
 			params = jsontext.Value(`{"type":"object"}`)
 		}
 		out.Tools = append(out.Tools, protocol.ToolInfo{
 			Name: t.Name, Description: t.Description, Protocol: t.Protocol, Healthy: t.Healthy, Problem: t.Problem,
-			Active: !c.chosen || slices.Contains(c.tools, t.Name), Params: params,
+			Active: !chosen || slices.Contains(active, t.Name), Params: params,
 		})
 	}
-	return out, nil
+	return out
 }
 
 func (h *Hub) listSessions(ctx context.Context, p protocol.ListSessionsParams) (protocol.Sessions, error) {

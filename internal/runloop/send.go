@@ -52,6 +52,20 @@ func (s *sent) stopped(err error) error {
 	return err
 }
 
+// isPostponed waits until an input has its first reply, or it is known that this
+// has to wait for more than the disk.
+func (s *sent) isPostponed(ctx context.Context) bool {
+	select {
+	case r := <-s.reply:
+		s.reply <- r // there is room again, and nobody else takes it
+	case <-s.postponed:
+		return true
+	case <-s.loop.done: // first finds out
+	case <-ctx.Done():
+	}
+	return false
+}
+
 // first waits for an input's first reply, and sends it anew where its loop
 // ended without one.
 func (h *Hub) first(ctx context.Context, id string, s *sent) (reply, error) {

@@ -108,13 +108,19 @@ func (e *env) callTool(ctx context.Context, sessionID string, inv model.Invocati
 // they can do; it goes without them then.
 const offerWait = 2 * time.Second
 
+// tools lists the operations of all tools, and of one that has not yet said what
+// it can do within that time only that.
+func (e *env) tools(ctx context.Context, wait time.Duration) []model.ToolInfo {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	return e.Tools.List(ctx)
+}
+
 // offered are the healthy operations among the active ones, as a model is told
 // of them.
 func (e *env) offered(ctx context.Context, call modelCall) []model.ToolSpec {
-	ctx, cancel := context.WithTimeout(ctx, offerWait)
-	defer cancel()
 	var specs []model.ToolSpec
-	for _, t := range e.Tools.List(ctx) {
+	for _, t := range e.tools(ctx, offerWait) {
 		if t.Healthy && (call.all || slices.Contains(call.active, t.Name)) {
 			specs = append(specs, t.ToolSpec)
 		}

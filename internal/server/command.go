@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,12 +21,6 @@ const (
 	writeTimeout = 30 * time.Second // for a client to read that much
 	stopGrace    = time.Second      // for the commands under way when the daemon stops
 )
-
-// longCommands are answered when they finish, beside the others (wire-v1 §1).
-var longCommands = []string{
-	protocol.Prompt.Name(), protocol.Steer.Name(), protocol.FollowUp.Name(), protocol.ExtensionCommand.Name(), protocol.CompactSession.Name(),
-	protocol.SearchSessions.Name(), protocol.ListModels.Name(),
-}
 
 // errStopping is why the context of the commands under way ends at a stop.
 var errStopping = errors.New("the daemon stops")
@@ -120,7 +113,7 @@ func (s *commandConn) serve() {
 // run executes a command, unless it may be a long one and too many of these
 // have not ended: it must be refused before it has done anything.
 func (s *commandConn) run(cmd protocol.Command) protocol.Outcome {
-	if s.pending.Load() >= maxLong && slices.Contains(longCommands, cmd.Type) {
+	if s.pending.Load() >= maxLong && protocol.Long(cmd.Type) {
 		return protocol.Failure(protocol.Rejectf(protocol.TooManyPending, "%d commands of this connection have not ended", maxLong))
 	}
 	return s.mux.Run(s.ctx, cmd)

@@ -147,7 +147,9 @@ func (m *module) operations(ctx context.Context, insist bool) ([]*operation, err
 	select {
 	case <-question:
 	case <-ctx.Done():
-		return nil, errUnheard
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.ops, errUnheard
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
