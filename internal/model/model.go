@@ -71,11 +71,11 @@ type ToolCall struct {
 }
 
 // Message is one entry of a conversation as a model sees it. ToolCalls belong
-// to assistant messages, and so do ThinkingBlocks, which repeat Thinking where
-// the provider wants it back; Attachments belong to user messages; ToolCallID,
-// ToolName and OK to tool results. With Summary set, a user message is none that
-// somebody wrote: it stands for a part of the conversation that was compacted. Opens marks the first message of a
-// turn, as far as that is known.
+// to assistant messages, and so do Maker and Blocks, which say who made the
+// message and in what order it came; Attachments belong to user messages;
+// ToolCallID, ToolName and OK to tool results. A user message with Summary set
+// stands for a part of the conversation that was compacted. Opens marks the
+// first message of a turn, as far as that is known.
 type Message struct {
 	Role       Role       `json:"role"`
 	Text       string     `json:"text"`
@@ -87,18 +87,9 @@ type Message struct {
 	Summary    bool       `json:"summary,omitzero"`
 	Opens      bool       `json:"-"`
 
-	ThinkingBlocks []ThinkingBlock `json:"thinking_blocks,omitzero"`
-	Attachments    []Attachment    `json:"attachments,omitzero"`
-}
-
-// ThinkingBlock is a piece of thinking that goes back, exactly as it was, to
-// the provider that made it and to no other. Maker names that provider; Text
-// and Signature, or Data alone where the thinking is hidden, are its own.
-type ThinkingBlock struct {
-	Maker     string `json:"maker"`
-	Text      string `json:"text,omitzero"`
-	Signature string `json:"signature,omitzero"`
-	Data      string `json:"data,omitzero"`
+	Maker       string       `json:"maker,omitzero"`
+	Blocks      []Block      `json:"blocks,omitzero"`
+	Attachments []Attachment `json:"attachments,omitzero"`
 }
 
 // Attachment is something that a user message shows beside its text, an image
@@ -154,16 +145,18 @@ type Request struct {
 
 // Delta is one piece of a streamed assistant message; exactly one of the
 // fields is set, but the last one carries Stop, and may carry Usage with it.
-// ToolCalls and ThinkingBlocks come whole, and only when the message is
-// complete. A Notice is no piece of the message.
+// ToolCalls come whole, and only when the message is complete. Maker and Blocks
+// come with Stop, from those providers that want the message back as it was. A
+// Notice is no piece of the message.
 type Delta struct {
-	Text          string
-	Thinking      string
-	ThinkingBlock *ThinkingBlock
-	ToolCall      *ToolCall
-	Notice        *Notice
-	Stop          StopReason
-	Usage         Usage
+	Text     string
+	Thinking string
+	ToolCall *ToolCall
+	Notice   *Notice
+	Stop     StopReason
+	Usage    Usage
+	Maker    string
+	Blocks   []Block
 }
 
 // Notice tells people of something that a model call got over. Code is that of

@@ -68,7 +68,8 @@ type message struct {
 	started        bool
 	text, thinking strings.Builder
 	calls          []model.ToolCall
-	blocks         []model.ThinkingBlock
+	maker          string
+	blocks         []model.Block
 	stop           model.StopReason
 	usage          model.Usage
 }
@@ -240,19 +241,19 @@ func (m *machine) startMessage() {
 
 // endMessage keeps the assistant message as it has come so far.
 func (m *machine) endMessage(stop model.StopReason) {
-	calls, blocks, usage := m.msg.calls, m.msg.blocks, m.msg.usage
-	if stop == model.StopAborted || stop == model.StopError {
-		calls, blocks = nil, nil
+	usage, text := m.msg.usage, m.msg.text.String()
+	said := model.Message{Role: model.Assistant, Text: text, Thinking: m.msg.thinking.String()}
+	if stop != model.StopAborted && stop != model.StopError { // of what was cut only the text is kept
+		said.ToolCalls, said.Maker, said.Blocks = m.msg.calls, m.msg.maker, soundBlocks(m.msg.blocks)
 	}
-	text := m.msg.text.String()
 	m.record(session.MessageAdded{
 		ID: m.msg.id, ParentID: m.s.Leaf, RunID: m.s.Run.ID, TurnKind: m.s.Run.Kind,
-		Message:    model.Message{Role: model.Assistant, Text: text, Thinking: m.msg.thinking.String(), ThinkingBlocks: blocks, ToolCalls: calls},
+		Message:    said,
 		StopReason: stop, Usage: &usage, Model: m.msg.model,
 	})
 	m.publish(protocol.MessageEnd{
 		Ref: m.turnRef(), MessageID: m.msg.id, Role: string(model.Assistant), Text: text,
-		ToolCalls: wireCalls(calls), StopReason: string(stop), Usage: (*protocol.Usage)(&usage),
+		ToolCalls: wireCalls(said.ToolCalls), StopReason: string(stop), Usage: (*protocol.Usage)(&usage),
 	})
 }
 

@@ -76,9 +76,6 @@ func (m *machine) stream(d model.Delta) {
 		m.startMessage()
 		m.msg.thinking.WriteString(d.Thinking)
 		m.publish(protocol.MessageUpdate{Ref: m.turnRef(), MessageID: m.msg.id, ThinkingDelta: d.Thinking})
-	case d.ThinkingBlock != nil:
-		m.startMessage()
-		m.msg.blocks = append(m.msg.blocks, *d.ThinkingBlock)
 	case d.Notice != nil:
 		m.notice(d.Notice)
 	case d.ToolCall != nil:
@@ -92,7 +89,7 @@ func (m *machine) stream(d model.Delta) {
 		m.msg.calls = append(m.msg.calls, call)
 	}
 	if d.Stop != "" {
-		m.msg.stop = d.Stop
+		m.msg.stop, m.msg.maker, m.msg.blocks = d.Stop, d.Maker, d.Blocks
 	}
 	if d.Usage != (model.Usage{}) {
 		m.msg.usage = d.Usage
@@ -229,6 +226,17 @@ func rawObject(arguments []byte) jsontext.Value {
 	}
 	quoted, _ := jsontext.AppendQuote(nil, strings.ToValidUTF8(string(arguments), "\uFFFD"))
 	return quoted
+}
+
+// soundBlocks are the blocks of a message, none where a maker attached what
+// cannot be put into a record: the message is then its text and its calls.
+func soundBlocks(blocks []model.Block) []model.Block {
+	for _, b := range blocks {
+		if b.Data != nil && !sound(jsontext.Value(b.Data)) {
+			return nil
+		}
+	}
+	return blocks
 }
 
 // rawValue is a tool's own JSON, left out when it is not sound.

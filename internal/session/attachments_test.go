@@ -239,7 +239,7 @@ func TestTokensOfImagesAndThinking(t *testing.T) {
 		{model.Message{Role: model.User, Text: "12345678"}, 2},
 		{model.Message{Role: model.User, Text: "12345678", Attachments: make([]model.Attachment, 2)}, 3202},
 		{model.Message{Role: model.Assistant, Thinking: "it is sent to nobody"}, 0},
-		{model.Message{Role: model.Assistant, Thinking: "abcd", ThinkingBlocks: []model.ThinkingBlock{{Text: "abcd"}, {Data: "hidden"}}}, 1},
+		{model.Message{Role: model.Assistant, Thinking: "abcd", Blocks: []model.Block{{Kind: model.ThinkingBlock, Bytes: 4}, {Kind: model.OpaqueBlock, Data: []byte(`{"hidden":1}`)}}}, 1},
 	} {
 		if got := Tokens([]model.Message{c.m}) - messageTokens; got != c.want {
 			t.Errorf("%+v: got %d, want %d", c.m, got, c.want)

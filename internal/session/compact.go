@@ -101,7 +101,7 @@ func shortened(messages []model.Message, most int) []model.Message {
 			m.Text = strings.ToValidUTF8(m.Text[:limit*2/3], "") + fmt.Sprintf("\n[… %d bytes left out …]\n", n-limit) +
 				strings.ToValidUTF8(m.Text[n-limit/3:], "")
 		}
-		m.ThinkingBlocks = nil // may not be changed, and a summary can do without
+		m.Maker, m.Blocks = "", nil // may not be changed, and a summary can do without
 		m.ToolCalls = slices.Clone(m.ToolCalls)
 		for j, c := range m.ToolCalls {
 			if n := len(c.Arguments); n > min(most, maxArguments) {

@@ -235,7 +235,7 @@ type recordLine struct {
 // appendRecord appends the LF-ended line of r. Text that is not valid UTF-8 is
 // mended with U+FFFD.
 func appendRecord(out []byte, r Record) ([]byte, error) {
-	data, err := json.Marshal(r.Fact, jsontext.AllowInvalidUTF8(true))
+	data, err := json.Marshal(r.Fact, jsontext.AllowInvalidUTF8(true), jsontext.PreserveRawStrings(true))
 	if err != nil {
 		return out, fmt.Errorf("encode %s: %w", r.Fact.kind(), err)
 	}
@@ -275,7 +275,7 @@ var decoders = map[int]map[string]func(jsontext.Value) (Fact, error){1: {
 	"run_started":     decodeFact[RunStarted],
 	"turn_started":    decodeFact[TurnStarted],
 	"message_started": decodeFact[MessageStarted],
-	"message":         decodeFact[MessageAdded],
+	"message":         decodeMessage,
 	"tool_started":    decodeFact[ToolStarted],
 	"turn_ended":      decodeFact[TurnEnded],
 	"abort_requested": decodeFact[AbortRequested],

@@ -305,13 +305,13 @@ func (s *State) RunOutput(runID string) string {
 }
 
 // Tokens estimates the size of messages, at four bytes a token. Thinking counts
-// where it goes back to a provider, in blocks.
+// where it goes back to its maker, with the blocks.
 func Tokens(messages []model.Message) int64 {
 	var n int64
 	for _, m := range messages {
 		n += messageTokens + int64(len(m.Text)+3)/4 + imageTokens*int64(len(m.Attachments))
-		for _, b := range m.ThinkingBlocks {
-			n += int64(len(b.Text)+3) / 4
+		if len(m.Blocks) > 0 {
+			n += int64(len(m.Thinking)+3) / 4
 		}
 		for _, c := range m.ToolCalls {
 			n += int64(len(c.Name)+len(c.Arguments)+3) / 4

@@ -45,12 +45,12 @@ func New(o wire.Options) (*Model, error) {
 func (m *Model) Close() { m.client.Close() }
 
 // Stream yields one assistant message: text and thinking as they come, then the
-// thinking blocks and the tool calls, then Stop with the usage. It ends when ctx
+// tool calls, then Stop with the usage and the blocks. It ends when ctx
 // does, with its cause. Errors are *wire.Error; model.ErrContextTooLong and
 // model.ErrTruncated are told apart with errors.Is.
 func (m *Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error] {
 	names := wire.NewNames(req)
-	return m.client.Stream(ctx, "v1/messages", authorized(m.client.Options()), encode(m.client, req, names), decoder(names, maker(m.client)))
+	return m.client.Stream(ctx, "v1/messages", authorized(m.client.Options()), encode(m.client, req, names), decoder(names, m.client.Maker(wireName)))
 }
 
 // Models asks a server for the names of its models, sorted; Model of the options
@@ -76,6 +76,5 @@ func authorized(o wire.Options) http.Header {
 	return header
 }
 
-// maker is who signed the thinking of a server: another host cannot vouch for
-// it.
-func maker(c *wire.Client) string { return "anthropic " + c.Host() }
+// wireName is this wire's part of a maker's label.
+const wireName = "messages"

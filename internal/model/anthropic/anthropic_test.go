@@ -13,6 +13,7 @@ import (
 
 	"noused/internal/model"
 	"noused/internal/model/anthropic"
+	"noused/internal/model/modeltest"
 	"noused/internal/model/wire"
 	"noused/internal/testenv"
 )
@@ -50,8 +51,6 @@ func answer(t *testing.T, o wire.Options, req model.Request) string {
 			fmt.Fprintf(&b, " error: %v", err)
 		case d.ToolCall != nil:
 			fmt.Fprintf(&b, "[%s %s %s]", d.ToolCall.ID, d.ToolCall.Name, d.ToolCall.Arguments)
-		case d.ThinkingBlock != nil:
-			fmt.Fprintf(&b, "{%s: %s, %s, %s}", d.ThinkingBlock.Maker, d.ThinkingBlock.Text, d.ThinkingBlock.Signature, d.ThinkingBlock.Data)
 		case d.Thinking != "":
 			fmt.Fprintf(&b, "<%s>", d.Thinking)
 		case d.Stop != "":
@@ -82,11 +81,15 @@ func TestRequest(t *testing.T) {
 			{MediaType: "image/png", Data: []byte("PNG")}, {MediaType: "application/pdf", Data: []byte("PDF")}, {MediaType: "audio/wav", Data: []byte("RIFF")},
 		}},
 		{
-			Role: model.Assistant, Text: "so", Thinking: "hm!", ThinkingBlocks: []model.ThinkingBlock{
-				{Maker: "anthropic api.anthropic.com", Text: "hm", Signature: "sig"},
-				{Maker: "anthropic api.anthropic.com", Signature: "empty"},
-				{Maker: "anthropic api.anthropic.com", Data: "hidden"},
-				{Maker: "anthropic elsewhere", Text: "!", Signature: "foreign"},
+			Role: model.Assistant, Text: "so", Thinking: "hm", Maker: "messages api.anthropic.com m", Blocks: []model.Block{
+				{Kind: model.ThinkingBlock, Bytes: 2, Data: []byte(`{"signature":"sig"}`)},
+				{Kind: model.ThinkingBlock, Data: []byte(`{"signature":""}`)},
+				{Kind: model.ThinkingBlock},
+				{Kind: model.OpaqueBlock, Data: []byte(`{"type":"redacted_thinking","data":"hidden"}`)},
+				{Kind: model.TextBlock, Bytes: 1},
+				{Kind: model.CallBlock, ID: "toolu_1"},
+				{Kind: model.TextBlock, Bytes: 1},
+				{Kind: model.CallBlock},
 			},
 			ToolCalls: []model.ToolCall{{ID: "call-0199", Name: "t.x", Arguments: []byte(`{"n": 1}`)}, {ID: "call-0200", Name: "y", Arguments: []byte(`"half{"`)}},
 		},
@@ -100,11 +103,12 @@ func TestRequest(t *testing.T) {
 			{"type":"text","text":"[an attachment of type audio/wav is not shown: this provider does not take it]"},
 			{"type":"text","text":"look"}]},
 		{"role":"assistant","content":[
-			{"type":"thinking","thinking":"hm","signature":"sig"},{"type":"thinking","thinking":"","signature":"empty"},{"type":"redacted_thinking","data":"hidden"},
-			{"type":"text","text":"so"},
-			{"type":"tool_use","id":"call00001","name":"t__x","input":{"n":1}},{"type":"tool_use","id":"call00002","name":"y","input":{"not_an_object":"half{"}}]},
+			{"type":"thinking","thinking":"hm","signature":"sig"},{"type":"thinking","thinking":"","signature":""},{"type":"thinking","thinking":""},
+			{"type":"redacted_thinking","data":"hidden"},
+			{"type":"text","text":"s"},{"type":"tool_use","id":"toolu_1","name":"t__x","input":{"n":1}},
+			{"type":"text","text":"o"},{"type":"tool_use","id":"call00002","name":"y","input":{"not_an_object":"half{"}}]},
 		{"role":"user","content":[
-			{"type":"tool_result","tool_use_id":"call00001"},
+			{"type":"tool_result","tool_use_id":"toolu_1"},
 			{"type":"tool_result","tool_use_id":"call00002","content":"bad_request: no object","is_error":true},
 			{"type":"text","text":"wait",` + ephemeral + `}]}`
 	for name, c := range map[string]struct {
@@ -192,7 +196,7 @@ func TestAnswers(t *testing.T) {
 			begin, start(0, `{"type":"thinking","thinking":"","signature":""}`), delta(0, `{"type":"thinking_delta","thinking":"h"}`), delta(0, `{"type":"thinking_delta","thinking":"m"}`),
 			delta(0, `{"type":"signature_delta","signature":"sig"}`), `{"type":"content_block_stop","index":0}`, start(1, `{"type":"redacted_thinking","data":"hidden"}`),
 			start(2, `{"type":"text","text":""}`), delta(2, `{"type":"text_delta","text":"so"}`), ends("end_turn"), stop,
-		}, "<h><m>so{anthropic p.test: hm, sig, }{anthropic p.test: , , hidden} end 321/5/300"},
+		}, "<h><m>so end 321/5/300"},
 		"thinking without a signature": {[]string{start(0, `{"type":"thinking","thinking":"hm"}`), stop}, "<hm> end 0/0/0"},
 		"interleaved calls": {[]string{
 			begin, start(0, `{"type":"tool_use","id":"a","name":"t__x","input":{}}`), start(1, `{"type":"tool_use","id":"b","name":"y","input":{}}`),
@@ -218,4 +222,59 @@ func TestAnswers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What Claude said goes back as it came, with a signature that is empty or not
+// there, and nothing of it to another model.
+func TestWhatCameGoesBack(t *testing.T) {
+	blocks := []string{
+		`{"type":"thinking","thinking":"let me see","signature":"c2ln\/+"}`,
+		`{"type":"redacted_thinking","data":"hidden"}`,
+		`{"type":"text","text":"First","citations":[{"type":"page","n":1.0}]}`,
+		`{"type":"thinking","thinking":"and then","signature":""}`,
+		`{"type":"tool_use","id":"toolu_01","name":"y","input":{"n":1,"s":"\u00e9"},"caller":{"type":"direct"}}`,
+		`{"type":"thinking","thinking":"unsigned"}`,
+		`{"type":"server_tool_use","id":"s","name":"web","input":{"q":"x"}}`,
+		`{"type":"tool_use","id":"toolu_02","name":"t__x","input":{}}`,
+	}
+	a := &asked{}
+	for i, b := range blocks {
+		a.events = append(a.events, fmt.Sprintf(`{"type":"content_block_start","index":%d,"content_block":%s}`, i, b))
+	}
+	a.events = append(a.events, `{"type":"message_delta","delta":{"stop_reason":"tool_use"}}`, stop)
+	options := wire.Options{Model: "claude-opus", Transport: a}
+	tools := []model.ToolSpec{{Name: "t.x"}, {Name: "y"}}
+	m, err := anthropic.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := modeltest.Collect(t, m.Stream(t.Context(), model.Request{Tools: tools}))
+	again := func(name string) string {
+		options.Model = name
+		answer(t, options, model.Request{Tools: tools, Messages: []model.Message{{Role: model.User, Text: "go"}, said}})
+		return tidy(t, a.body)
+	}
+	for _, want := range blocks {
+		if got := again("claude-haiku"); !strings.Contains(compact(t, got), compact(t, want)) {
+			t.Errorf("%s is not in the next request:\n%s", want, got)
+		}
+	}
+	if got, want := compact(t, again("claude-opus")), strings.Join(blocks, ","); !strings.Contains(got, compact(t, "["+want+"]")) {
+		t.Errorf("the blocks are not in order:\n%s", got)
+	}
+	other := again("kimi-k3")
+	for _, foreign := range []string{"let me see", "hidden", "citations", "toolu_01", "caller", "server_tool_use"} {
+		if strings.Contains(other, foreign) {
+			t.Errorf("%q went to another model:\n%s", foreign, other)
+		}
+	}
+}
+
+func compact(t *testing.T, text string) string {
+	t.Helper()
+	v := jsontext.Value(text)
+	if err := v.Compact(jsontext.PreserveRawStrings(true)); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return string(v)
 }

@@ -3,6 +3,7 @@ package anthropic
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"strings"
 
@@ -14,46 +15,36 @@ import (
 
 // event is any of the stream's events; Type says which members it has.
 type event struct {
-	Type         string         `json:"type"`
-	Index        *int           `json:"index"`
-	ContentBlock contentBlock   `json:"content_block"`
-	Delta        delta          `json:"delta"`
-	Error        jsontext.Value `json:"error"`
-	Usage        *usage         `json:"usage"`
-	Message      struct {
-		Usage *usage `json:"usage"`
-	} `json:"message"`
-}
-
-type contentBlock struct {
-	Type      string         `json:"type"`
-	Text      string         `json:"text"`
-	Thinking  string         `json:"thinking"`
-	Signature string         `json:"signature"`
-	Data      string         `json:"data"`
-	ID        string         `json:"id"`
-	Name      string         `json:"name"`
-	Input     jsontext.Value `json:"input"`
+	Type         wire.Str                `json:"type"`
+	Index        wire.Maybe[*wire.Count] `json:"index"`
+	ContentBlock jsontext.Value          `json:"content_block"`
+	Delta        wire.Maybe[delta]       `json:"delta"`
+	Error        jsontext.Value          `json:"error"`
+	Usage        wire.Maybe[*usage]      `json:"usage"`
+	Message      wire.Maybe[struct {
+		Usage wire.Maybe[*usage] `json:"usage"`
+	}] `json:"message"`
 }
 
 type delta struct {
-	Type        string `json:"type"`
-	Text        string `json:"text"`
-	Thinking    string `json:"thinking"`
-	Signature   string `json:"signature"`
-	PartialJSON string `json:"partial_json"`
-	StopReason  string `json:"stop_reason"`
+	Type        wire.Str       `json:"type"`
+	Text        wire.Str       `json:"text"`
+	Thinking    wire.Str       `json:"thinking"`
+	Signature   wire.Str       `json:"signature"`
+	PartialJSON wire.Str       `json:"partial_json"`
+	Citation    jsontext.Value `json:"citation"`
+	StopReason  wire.Str       `json:"stop_reason"`
 }
 
 // usage is said in parts: what is absent later was said before.
 type usage struct {
-	InputTokens   *int64 `json:"input_tokens"`
-	CacheCreation *int64 `json:"cache_creation_input_tokens"`
-	CacheRead     *int64 `json:"cache_read_input_tokens"`
-	OutputTokens  *int64 `json:"output_tokens"`
+	InputTokens   *wire.Count `json:"input_tokens"`
+	CacheCreation *wire.Count `json:"cache_creation_input_tokens"`
+	CacheRead     *wire.Count `json:"cache_read_input_tokens"`
+	OutputTokens  *wire.Count `json:"output_tokens"`
 }
 
-// decoder decodes an answer; maker is put into its thinking blocks.
+// decoder decodes an answer of that maker.
 func decoder(names wire.Names, maker string) wire.Decoder {
 	return func(events iter.Seq2[wire.Event, error]) iter.Seq2[model.Delta, error] {
 		return func(yield func(model.Delta, error) bool) {
@@ -77,48 +68,63 @@ func decoder(names wire.Names, maker string) wire.Decoder {
 					}
 				}
 			}
-			yield(model.Delta{}, wire.Truncated(""))
+			err := s.odd
+			if err == nil {
+				err = wire.Truncated("")
+			}
+			yield(model.Delta{}, err)
 		}
 	}
 }
 
 // state is what has come of an answer.
 type state struct {
+	tally  wire.Tally
 	blocks []*open
-	size   int // bytes of arguments and signatures
+	size   int // bytes of arguments, signatures and what else was attached
+	mixed  bool
 	reason string
 	usage  usage
+	odd    error // of the first event that could not be read
 }
 
-// open is a content block: what of it is handed on at the end.
+// open is a content block. Its members are what it began with, but for its text.
 type open struct {
-	index *int
-	contentBlock
-	thinking  strings.Builder
+	index     *wire.Count
+	kind      string
+	members   wire.Object
 	signature strings.Builder
+	signed    bool // in pieces
+	citations []jsontext.Value
 	input     []byte
+	at        int // its place among the tally's blocks
 }
 
 // take returns what an event has to hand on at once, and whether it is the
-// last.
+// last. One that cannot be read is passed over.
 func (s *state) take(e wire.Event) (d model.Delta, stopped bool, err error) {
 	if strings.TrimSpace(e.Data) == "" {
 		return d, false, nil
 	}
 	var ev event
 	if err := wire.Decode(e, &ev); err != nil {
-		return d, false, err
+		if s.odd == nil {
+			s.odd = err
+		}
+		return d, false, nil
 	}
-	switch cmp.Or(ev.Type, e.Type) {
+	switch cmp.Or(string(ev.Type), e.Type) {
 	case "message_start":
-		s.count(ev.Message.Usage)
+		s.count(ev.Message.V.Usage.V)
 	case "content_block_start":
-		return s.begin(ev)
+		d, err = s.begin(ev)
+		return d, false, err
 	case "content_block_delta":
-		return s.extend(ev)
+		d, err = s.extend(ev)
+		return d, false, err
 	case "message_delta":
-		s.reason = cmp.Or(ev.Delta.StopReason, s.reason)
-		s.count(ev.Usage)
+		s.reason = cmp.Or(string(ev.Delta.V.StopReason), s.reason)
+		s.count(ev.Usage.V)
 	case "message_stop":
 		return d, true, nil
 	case "error":
@@ -134,7 +140,7 @@ func (s *state) count(u *usage) {
 	if u == nil {
 		return
 	}
-	for _, p := range []struct{ to, from **int64 }{
+	for _, p := range []struct{ to, from **wire.Count }{
 		{&s.usage.InputTokens, &u.InputTokens},
 		{&s.usage.CacheCreation, &u.CacheCreation},
 		{&s.usage.CacheRead, &u.CacheRead},
@@ -146,52 +152,79 @@ func (s *state) count(u *usage) {
 	}
 }
 
-func (s *state) begin(ev event) (d model.Delta, stopped bool, err error) {
+// kinds are those of the content blocks whose text we read; any other is its
+// maker's own.
+var kinds = map[string]model.BlockKind{"text": model.TextBlock, "thinking": model.ThinkingBlock, "tool_use": model.CallBlock}
+
+func (s *state) begin(ev event) (d model.Delta, err error) {
 	if len(s.blocks) == wire.MaxCalls {
-		return d, false, wire.TooMuch()
+		return d, wire.TooMuch()
 	}
-	b := &open{index: ev.Index, contentBlock: ev.ContentBlock}
+	members := wire.Members(ev.ContentBlock)
+	if s.size += len(ev.ContentBlock); s.size > wire.MaxContent {
+		return d, wire.TooMuch()
+	}
+	b := &open{index: ev.Index.V, kind: wire.Text(members.Get("type")), members: members, at: len(s.blocks)}
 	s.blocks = append(s.blocks, b)
-	b.thinking.WriteString(b.Thinking)
-	b.signature.WriteString(b.Signature)
-	if s.size += len(b.Input) + len(b.Signature) + len(b.Data); s.size > wire.MaxContent {
-		return d, false, wire.TooMuch()
+	kind, known := kinds[b.kind]
+	if !known {
+		kind = model.OpaqueBlock
 	}
-	if b.Thinking != "" {
-		return model.Delta{Thinking: b.Thinking}, false, nil
+	text, thinking := "", ""
+	switch kind {
+	case model.TextBlock:
+		text = wire.Text(members.Get("text"))
+	case model.ThinkingBlock:
+		thinking = wire.Text(members.Get("thinking"))
 	}
-	return model.Delta{Text: b.Text}, false, nil
+	s.tally.Open(model.Block{Kind: kind, Bytes: len(text) + len(thinking)})
+	return model.Delta{Text: text, Thinking: thinking}, nil
 }
 
-func (s *state) extend(ev event) (d model.Delta, stopped bool, err error) {
-	if s.size += len(ev.Delta.PartialJSON) + len(ev.Delta.Signature); s.size > wire.MaxContent {
-		return d, false, wire.TooMuch()
+func (s *state) extend(ev event) (d model.Delta, err error) {
+	delta := ev.Delta.V
+	if s.size += len(delta.PartialJSON) + len(delta.Signature) + len(delta.Citation); s.size > wire.MaxContent {
+		return d, wire.TooMuch()
 	}
-	b := s.find(ev.Index)
-	switch ev.Delta.Type {
+	b := s.find(ev.Index.V)
+	switch delta.Type {
 	case "text_delta":
-		return model.Delta{Text: ev.Delta.Text}, false, nil
+		s.add(b, model.TextBlock, string(delta.Text))
+		return model.Delta{Text: string(delta.Text)}, nil
 	case "thinking_delta":
-		if b != nil {
-			b.thinking.WriteString(ev.Delta.Thinking)
-		}
-		return model.Delta{Thinking: ev.Delta.Thinking}, false, nil
+		s.add(b, model.ThinkingBlock, string(delta.Thinking))
+		return model.Delta{Thinking: string(delta.Thinking)}, nil
 	case "signature_delta":
 		if b != nil {
-			b.signature.WriteString(ev.Delta.Signature)
+			b.signature.WriteString(string(delta.Signature))
+			b.signed = true
+		}
+	case "citations_delta":
+		if b != nil && len(delta.Citation) > 0 {
+			b.citations = append(b.citations, delta.Citation.Clone())
 		}
 	case "input_json_delta":
 		if b == nil {
-			return d, false, &wire.Error{Message: "an event of the answer is not what it should be: arguments of no tool call"}
+			return d, &wire.Error{Message: "an event of the answer is not what it should be: arguments of no tool call"}
 		}
-		b.input = append(b.input, ev.Delta.PartialJSON...)
+		b.input = append(b.input, delta.PartialJSON...)
 	}
-	return d, false, nil
+	return d, nil
+}
+
+// add counts a piece of text or thinking for its block. Pieces out of the order
+// of their blocks cannot be told apart afterwards.
+func (s *state) add(b *open, kind model.BlockKind, text string) {
+	if b == nil || b != s.blocks[len(s.blocks)-1] || kinds[b.kind] != kind {
+		s.mixed = s.mixed || text != ""
+		return
+	}
+	s.tally.Last().Bytes += len(text)
 }
 
 // find returns the last block with the index, or the last of all where the
 // server does not number them.
-func (s *state) find(index *int) *open {
+func (s *state) find(index *wire.Count) *open {
 	for i := len(s.blocks) - 1; i >= 0; i-- {
 		if b := s.blocks[i]; index == nil || b.index == nil || *b.index == *index {
 			return b
@@ -200,54 +233,95 @@ func (s *state) find(index *int) *open {
 	return nil
 }
 
-// end hands on the blocks and the calls, and why the message stopped.
+// end hands on the calls and why the message stopped, with the blocks as they
+// came.
 func (s *state) end(names wire.Names, maker string, yield func(model.Delta, error) bool) {
-	if s.reason == "refusal" {
-		yield(model.Delta{}, &wire.Error{Code: s.reason, Message: "the model refused to go on"})
+	stop, err := s.stop()
+	if err != nil {
+		yield(model.Delta{}, err)
 		return
 	}
-	var thinking, calls []model.Delta
+	blocks := s.tally.Blocks()
 	for _, b := range s.blocks {
-		switch b.Type {
-		case "thinking":
-			if signature := b.signature.String(); signature != "" {
-				thinking = append(thinking, model.Delta{ThinkingBlock: &model.ThinkingBlock{Maker: maker, Text: b.thinking.String(), Signature: signature}})
-			}
-		case "redacted_thinking":
-			thinking = append(thinking, model.Delta{ThinkingBlock: &model.ThinkingBlock{Maker: maker, Data: b.Data}})
-		case "tool_use":
-			arguments := b.input
-			if len(arguments) == 0 {
-				arguments = []byte(wire.Text(b.Input)) // sent whole
-			}
-			calls = append(calls, model.Delta{ToolCall: &model.ToolCall{ID: b.ID, Name: names.Ours(b.Name), Arguments: json.RawMessage(arguments)}})
+		to := &blocks[b.at]
+		to.Data = b.data()
+		if to.Kind != model.CallBlock {
+			continue
 		}
-	}
-	for _, d := range append(thinking, calls...) {
-		if !yield(d, nil) {
+		to.ID = wire.Text(b.members.Get("id"))
+		call := &model.ToolCall{ID: to.ID, Name: names.Ours(wire.Text(b.members.Get("name"))), Arguments: json.RawMessage(b.arguments())}
+		if !yield(model.Delta{ToolCall: call}, nil) {
 			return
 		}
 	}
-	stop := model.StopEnd
-	switch {
-	case s.reason == "max_tokens" || s.reason == "model_context_window_exceeded":
-		stop = model.StopLength
-	case len(calls) > 0:
-		stop = model.StopToolCalls
+	if s.mixed {
+		maker, blocks = "", nil
 	}
-	yield(model.Delta{Stop: stop, Usage: s.total()}, nil)
+	yield(model.Delta{Stop: stop, Usage: s.total(), Maker: maker, Blocks: blocks}, nil)
+}
+
+// arguments are a tool_use's, in pieces or sent whole.
+func (b *open) arguments() []byte {
+	if len(b.input) > 0 {
+		return b.input
+	}
+	return []byte(wire.Text(b.members.Get("input")))
+}
+
+// data is what the maker attached to a block: all its members but those that
+// the message has, and a block of a kind of its own whole.
+func (b *open) data() []byte {
+	members, out := b.members, wire.Object{}
+	if b.signed {
+		signature, _ := jsontext.AppendQuote(nil, wire.Text(members.Get("signature"))+b.signature.String())
+		members = members.Put(wire.Member{Name: "signature", Value: signature})
+	}
+	if b.citations != nil {
+		members = members.Put(wire.Member{Name: "citations", Value: wire.Array(b.citations)})
+	}
+	_, known := kinds[b.kind]
+	if !known && len(b.input) > 0 {
+		members = members.Put(wire.Member{Name: "input", Value: b.input})
+	}
+	for _, m := range members {
+		if own := m.Name == "type" || m.Name == "text" || m.Name == "thinking" || m.Name == "id" || m.Name == "name" || m.Name == "input"; !own || !known {
+			out = append(out, m)
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out.JSON()
+}
+
+// stop says why the message ended. A reason that is not known is no success.
+func (s *state) stop() (model.StopReason, error) {
+	switch s.reason {
+	case "refusal":
+		return "", &wire.Error{Code: s.reason, Message: "the model refused to go on"}
+	case "max_tokens", "model_context_window_exceeded":
+		return model.StopLength, nil
+	case "", "end_turn", "tool_use", "stop_sequence", "pause_turn", "stop":
+	default:
+		return "", &wire.Error{Code: s.reason, Message: fmt.Sprintf("the provider ended its answer with %q", s.reason)}
+	}
+	for _, b := range s.blocks {
+		if kinds[b.kind] == model.CallBlock {
+			return model.StopToolCalls, nil
+		}
+	}
+	return model.StopEnd, nil
 }
 
 // total is the usage, whose input counts what the cache held and took up too.
 func (s *state) total() model.Usage {
-	n := func(p *int64) int64 {
+	n := func(p *wire.Count) int64 {
 		if p == nil {
 			return 0
 		}
-		return *p
+		return int64(*p)
 	}
 	u := s.usage
-	return model.Usage{
-		InputTokens: n(u.InputTokens) + n(u.CacheCreation) + n(u.CacheRead), OutputTokens: n(u.OutputTokens), CachedTokens: n(u.CacheRead),
-	}
+	input := model.Usage{InputTokens: n(u.InputTokens)}.Add(model.Usage{InputTokens: n(u.CacheCreation)}).Add(model.Usage{InputTokens: n(u.CacheRead)})
+	return model.Usage{InputTokens: input.InputTokens, OutputTokens: n(u.OutputTokens), CachedTokens: n(u.CacheRead)}
 }

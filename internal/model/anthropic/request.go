@@ -26,9 +26,9 @@ type message struct {
 
 // block is a piece of content: Text; ID, Name and Input of a tool_use;
 // ToolUseID, Content and IsError of a tool_result; Source of an image or
-// document; Thinking and Signature, or Data of a redacted_thinking.
+// document; Thinking. Rest is what the maker attached, which may be all of it.
 type block struct {
-	Type         string         `json:"type"`
+	Type         string         `json:"type,omitzero"`
 	Text         string         `json:"text,omitzero"`
 	ID           string         `json:"id,omitzero"`
 	Name         string         `json:"name,omitzero"`
@@ -38,8 +38,7 @@ type block struct {
 	IsError      bool           `json:"is_error,omitzero"`
 	Source       *source        `json:"source,omitzero"`
 	Thinking     *string        `json:"thinking,omitzero"` // may be empty and has to be there
-	Signature    string         `json:"signature,omitzero"`
-	Data         string         `json:"data,omitzero"`
+	Rest         jsontext.Value `json:",embed"`
 	CacheControl *cacheControl  `json:"cache_control,omitzero"`
 }
 
@@ -65,13 +64,13 @@ type toolChoice struct {
 
 func encode(c *wire.Client, req model.Request, names wire.Names) request {
 	o := c.Options()
-	system, messages, tools := wire.Ask(req)
+	system, messages, tools := wire.Ask(req, c.Maker(wireName))
 	out := request{Model: o.Model, MaxTokens: o.MaxOutputTokens, Messages: []message{}, Stream: true}
 	if out.MaxTokens == 0 {
 		out.MaxTokens = DefaultMaxOutputTokens
 	}
 	for _, m := range messages {
-		out.add(m, names, maker(c))
+		out.add(m, names)
 	}
 	for _, t := range tools {
 		out.Tools = append(out.Tools, tool{names.There(t.Name), t.Description, wire.Schema(t.Params)})
@@ -92,15 +91,15 @@ func encode(c *wire.Client, req model.Request, names wire.Names) request {
 
 // add appends a message. User messages that follow each other, and the results
 // of tools before them, become one of several blocks: roles take turns here.
-func (r *request) add(m model.Message, names wire.Names, maker string) {
+func (r *request) add(m wire.Entry, names wire.Names) {
 	role, content := "user", []block(nil)
 	switch m.Role {
 	case model.Tool:
 		content = []block{{Type: "tool_result", ToolUseID: m.ToolCallID, Content: m.Text, IsError: !m.OK}}
 	case model.Assistant:
-		role, content = "assistant", said(m, names, maker)
+		role, content = "assistant", said(m, names)
 	default:
-		content = shown(m)
+		content = shown(m.Message)
 	}
 	if n := len(r.Messages); n > 0 && r.Messages[n-1].Role == role {
 		r.Messages[n-1].Content = append(r.Messages[n-1].Content, content...)
@@ -109,23 +108,23 @@ func (r *request) add(m model.Message, names wire.Names, maker string) {
 	r.Messages = append(r.Messages, message{role, content})
 }
 
-// said is the content of an assistant message: the thinking that this provider
-// made, the text, the calls. It is never empty (wire.Conversation).
-func said(m model.Message, names wire.Names, maker string) (content []block) {
-	for _, t := range m.ThinkingBlocks {
-		switch {
-		case t.Maker != maker:
-		case t.Data != "":
-			content = append(content, block{Type: "redacted_thinking", Data: t.Data})
-		default:
-			content = append(content, block{Type: "thinking", Thinking: &t.Text, Signature: t.Signature})
+// said is the content of an assistant message: its blocks in order, each with
+// what this provider attached to it. It is never empty (wire.Conversation).
+func said(e wire.Entry, names wire.Names) (content []block) {
+	for _, p := range e.Pieces {
+		b := block{Rest: jsontext.Value(p.Data)}
+		switch p.Kind {
+		case model.TextBlock:
+			if strings.TrimSpace(p.Text) == "" { // is refused
+				continue
+			}
+			b.Type, b.Text = "text", p.Text
+		case model.ThinkingBlock:
+			b.Type, b.Thinking = "thinking", &p.Text
+		case model.CallBlock:
+			b.Type, b.ID, b.Name, b.Input = "tool_use", p.Call.ID, names.There(p.Call.Name), jsontext.Value(p.Call.Arguments)
 		}
-	}
-	if strings.TrimSpace(m.Text) != "" { // a blank text is refused
-		content = append(content, block{Type: "text", Text: m.Text})
-	}
-	for _, c := range m.ToolCalls {
-		content = append(content, block{Type: "tool_use", ID: c.ID, Name: names.There(c.Name), Input: jsontext.Value(c.Arguments)})
+		content = append(content, b)
 	}
 	return content
 }
@@ -153,7 +152,7 @@ func shown(m model.Message) (content []block) {
 
 // recall names the tools that were called, where there are none to call now: a
 // conversation with calls is refused when there are no tools at all.
-func (r *request) recall(messages []model.Message, names wire.Names) {
+func (r *request) recall(messages []wire.Entry, names wire.Names) {
 	known := map[string]bool{}
 	for _, m := range messages {
 		for _, c := range m.ToolCalls {

@@ -86,7 +86,7 @@ func problem(err error) string {
 func (m Model) generate(ctx context.Context, req model.Request) (answer, error) {
 	out := request{Messages: make([]model.Message, len(req.Messages)), Tools: []spec{}, System: req.System}
 	for i, msg := range req.Messages {
-		msg.ThinkingBlocks = nil // they go to the provider that made them and to no other
+		msg.Maker, msg.Blocks = "", nil // they go to the provider that made them and to no other
 		out.Messages[i] = msg
 	}
 	for _, t := range req.Tools {

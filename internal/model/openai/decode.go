@@ -3,7 +3,9 @@ package openai
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -13,48 +15,70 @@ import (
 )
 
 type chunk struct {
-	Choices []choice       `json:"choices"`
-	Usage   *usage         `json:"usage"`
-	Error   jsontext.Value `json:"error"`
+	Choices wire.Maybe[[]wire.Maybe[choice]] `json:"choices"`
+	Usage   wire.Maybe[*usage]               `json:"usage"`
+	Groq    wire.Maybe[struct {
+		Usage wire.Maybe[*usage] `json:"usage"`
+	}] `json:"x_groq"`
+	Error jsontext.Value `json:"error"`
 }
 
 type choice struct {
-	Index        int    `json:"index"`
-	Delta        delta  `json:"delta"`
-	FinishReason string `json:"finish_reason"`
+	Index        wire.Count         `json:"index"`
+	Delta        wire.Maybe[delta]  `json:"delta"`
+	FinishReason wire.Str           `json:"finish_reason"`
+	Usage        wire.Maybe[*usage] `json:"usage"`
 }
 
+// delta has thinking under one name, or under several with the same in them.
 type delta struct {
-	Content string `json:"content"`
-	Refusal string `json:"refusal"`
-	// Thinking has one name or the other, or both with the same in them.
-	ReasoningContent string     `json:"reasoning_content"`
-	Reasoning        string     `json:"reasoning"`
-	ToolCalls        []fragment `json:"tool_calls"`
+	Content          jsontext.Value                     `json:"content"` // a text, or typed parts
+	Refusal          wire.Str                           `json:"refusal"`
+	ReasoningContent wire.Str                           `json:"reasoning_content"`
+	Reasoning        wire.Str                           `json:"reasoning"`
+	ReasoningText    wire.Str                           `json:"reasoning_text"`
+	ReasoningDetails wire.Maybe[[]jsontext.Value]       `json:"reasoning_details"`
+	ExtraContent     jsontext.Value                     `json:"extra_content"`
+	ToolCalls        wire.Maybe[[]wire.Maybe[fragment]] `json:"tool_calls"`
+}
+
+// thought is the thinking of a delta, and the member that has it.
+func (d *delta) thought() (member, text string) {
+	for _, m := range []struct {
+		name string
+		text wire.Str
+	}{{"reasoning_content", d.ReasoningContent}, {"reasoning", d.Reasoning}, {"reasoning_text", d.ReasoningText}} {
+		if m.text != "" {
+			return m.name, string(m.text)
+		}
+	}
+	return "", ""
 }
 
 // fragment is a piece of a tool call. Arguments are a piece of text; some
-// servers send the object itself.
+// servers send the object itself. What else is in it goes back with the call.
 type fragment struct {
-	Index    *int   `json:"index"`
-	ID       string `json:"id"`
-	Function struct {
-		Name      string         `json:"name"`
+	Index    wire.Maybe[*wire.Count] `json:"index"`
+	ID       wire.Str                `json:"id"`
+	Type     wire.Str                `json:"type"`
+	Function wire.Maybe[struct {
+		Name      wire.Str       `json:"name"`
 		Arguments jsontext.Value `json:"arguments"`
-	} `json:"function"`
+	}] `json:"function"`
+	Rest jsontext.Value `json:",embed"`
 }
 
 type usage struct {
-	PromptTokens     int64 `json:"prompt_tokens"`
-	CompletionTokens int64 `json:"completion_tokens"`
-	Details          struct {
-		CachedTokens int64 `json:"cached_tokens"`
-	} `json:"prompt_tokens_details"`
+	PromptTokens     wire.Count `json:"prompt_tokens"`
+	CompletionTokens wire.Count `json:"completion_tokens"`
+	Details          wire.Maybe[struct {
+		CachedTokens wire.Count `json:"cached_tokens"`
+	}] `json:"prompt_tokens_details"`
 }
 
-// decoder decodes an answer. After the finish reason only the usage is waited
-// for, and done without if the stream fails.
-func decoder(names wire.Names) wire.Decoder {
+// decoder decodes an answer of that maker. After the finish reason only the
+// usage is waited for, and done without if the stream fails.
+func decoder(names wire.Names, maker string) wire.Decoder {
 	return func(events iter.Seq2[wire.Event, error]) iter.Seq2[model.Delta, error] {
 		return func(yield func(model.Delta, error) bool) {
 			var s state
@@ -63,6 +87,7 @@ func decoder(names wire.Names) wire.Decoder {
 					break
 				}
 				if err == nil && strings.TrimSpace(e.Data) == "[DONE]" {
+					s.done = true
 					break
 				}
 				var deltas []model.Delta
@@ -82,148 +107,210 @@ func decoder(names wire.Names) wire.Decoder {
 					break // some servers keep the stream open
 				}
 			}
-			s.end(names, yield)
+			s.end(names, maker, yield)
 		}
 	}
 }
 
 // state is what has come of an answer.
 type state struct {
-	calls  calls
-	finish string
-	usage  model.Usage
+	tally   wire.Tally
+	think   splitter
+	member  string // that the open thinking came under
+	details details
+	extra   jsontext.Value // extra_content of the message
+	calls   calls
+	size    int // bytes of details and extra
+	finish  string
+	done    bool  // [DONE] came
+	odd     error // of the first event that could not be read
+	usage   model.Usage
 }
 
-// take returns what an event has to hand on at once.
+// take returns what an event has to hand on at once. One that cannot be read is
+// passed over.
 func (s *state) take(e wire.Event) ([]model.Delta, error) {
 	if strings.TrimSpace(e.Data) == "" {
 		return nil, nil
 	}
 	var c chunk
 	if err := wire.Decode(e, &c); err != nil {
-		return nil, err
+		if s.odd == nil {
+			s.odd = err
+		}
+		return nil, nil
 	}
 	if kind := c.Error.Kind(); kind == jsontext.KindBeginObject || kind == jsontext.KindString || e.Type == "error" {
+		if s.finish != "" {
+			return nil, nil
+		}
 		if kind == jsontext.KindInvalid {
 			return nil, wire.Failure(jsontext.Value(e.Data))
 		}
 		return nil, wire.Failure(c.Error)
 	}
-	if u := c.Usage; u != nil {
-		s.usage = model.Usage{InputTokens: u.PromptTokens, OutputTokens: u.CompletionTokens, CachedTokens: u.Details.CachedTokens}
-	}
+	s.count(c.Usage.V)
+	s.count(c.Groq.V.Usage.V)
 	var out []model.Delta
-	for _, ch := range c.Choices {
-		if ch.Index != 0 {
+	for _, ch := range c.Choices.V {
+		if ch.V.Index != 0 {
 			continue
 		}
-		d := ch.Delta
-		if thinking := cmp.Or(d.ReasoningContent, d.Reasoning); thinking != "" {
-			out = append(out, model.Delta{Thinking: thinking})
+		s.count(ch.V.Usage.V)
+		deltas, err := s.choose(&ch.V.Delta.V)
+		if out = append(out, deltas...); err != nil {
+			return out, err
 		}
-		if text := d.Content + d.Refusal; text != "" {
-			out = append(out, model.Delta{Text: text})
-		}
-		for _, f := range d.ToolCalls {
-			if err := s.calls.add(f); err != nil {
-				return out, err
-			}
-		}
-		s.finish = cmp.Or(ch.FinishReason, s.finish)
+		s.finish = cmp.Or(string(ch.V.FinishReason), s.finish)
 	}
 	return out, nil
 }
 
-// end hands on the calls and why the message stopped.
-func (s *state) end(names wire.Names, yield func(model.Delta, error) bool) {
-	stop := model.StopEnd
-	switch s.finish {
-	case "":
-		yield(model.Delta{}, wire.Truncated(""))
-		return
-	case "error":
-		yield(model.Delta{}, &wire.Error{Message: "the provider gave up in the middle of its answer"})
-		return
-	case "content_filter":
-		yield(model.Delta{}, &wire.Error{Code: s.finish, Message: "the provider's content filter stopped the answer"})
-		return
-	case "length", "max_tokens", "model_length":
-		stop = model.StopLength
-	default:
-		if len(s.calls.list) > 0 {
-			stop = model.StopToolCalls
+func (s *state) count(u *usage) {
+	if u != nil {
+		s.usage = model.Usage{
+			InputTokens: int64(u.PromptTokens), OutputTokens: int64(u.CompletionTokens), CachedTokens: int64(u.Details.V.CachedTokens),
 		}
 	}
+}
+
+func (s *state) choose(d *delta) (out []model.Delta, err error) {
+	if member, text := d.thought(); text != "" {
+		out = append(out, s.thought(member, text))
+	}
+	out = append(out, s.content(d.Content)...)
+	if d.Refusal != "" {
+		out = append(out, s.text(string(d.Refusal)))
+	}
+	s.size += len(d.ExtraContent)
+	for _, detail := range d.ReasoningDetails.V {
+		s.size += len(detail)
+		s.details.add(detail)
+	}
+	if d.ExtraContent.Kind() == jsontext.KindBeginObject {
+		s.extra = d.ExtraContent.Clone()
+	}
+	if s.size > wire.MaxContent {
+		return out, wire.TooMuch()
+	}
+	for _, f := range d.ToolCalls.V {
+		if err := s.calls.add(f.V, &s.tally); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// thought hands on thinking that came under the member.
+func (s *state) thought(member, text string) model.Delta {
+	if member != s.member {
+		s.tally.Close()
+		s.member = member
+	}
+	s.tally.Add(model.ThinkingBlock, text)
+	if b := s.tally.Last(); b.Data == nil {
+		b.Data = wire.Attach(thought{Member: member})
+	}
+	return model.Delta{Thinking: text}
+}
+
+func (s *state) text(text string) model.Delta {
+	s.tally.Add(model.TextBlock, text)
+	return model.Delta{Text: text}
+}
+
+// content hands on the content of a delta: a text, in which thinking may stand
+// at the beginning, or typed parts (Mistral).
+func (s *state) content(v jsontext.Value) (out []model.Delta) {
+	switch v.Kind() {
+	case jsontext.KindString:
+		for _, piece := range s.think.split(wire.Text(v)) {
+			if piece.thinking {
+				out = append(out, s.thought(inContent, piece.text))
+			} else {
+				out = append(out, s.text(piece.text))
+			}
+		}
+	case jsontext.KindBeginArray:
+		for _, p := range partsOf(v) {
+			if p.thinking {
+				out = append(out, s.thought(inParts, p.text))
+			} else {
+				out = append(out, s.text(p.text))
+			}
+		}
+	}
+	return out
+}
+
+// end hands on the calls and why the message stopped.
+func (s *state) end(names wire.Names, maker string, yield func(model.Delta, error) bool) {
+	for _, piece := range s.think.rest() {
+		d := s.text
+		if piece.thinking {
+			d = func(text string) model.Delta { return s.thought(inContent, text) }
+		}
+		if !yield(d(piece.text), nil) {
+			return
+		}
+	}
+	stop, err := s.stop()
+	if err != nil {
+		yield(model.Delta{}, err)
+		return
+	}
+	s.attach()
 	for _, c := range s.calls.list {
 		if !yield(model.Delta{ToolCall: &model.ToolCall{ID: c.id, Name: names.Ours(c.name), Arguments: json.RawMessage(c.arguments)}}, nil) {
 			return
 		}
 	}
-	yield(model.Delta{Stop: stop, Usage: s.usage}, nil)
+	yield(model.Delta{Stop: stop, Usage: s.usage, Maker: maker, Blocks: s.tally.Blocks()}, nil)
 }
 
-// calls are the tool calls of an answer, in the order in which they began.
-type calls struct {
-	list []*call
-	size int // bytes of arguments
-}
+// The finish reasons of a message that is complete, and of one that was cut.
+var (
+	complete = []string{"stop", "tool_calls", "tool_call", "function_call", "end_turn", "end", "eos", "eos_token", "stop_sequence", "tool_use", "complete", "completed"}
+	cut      = []string{"length", "max_tokens", "model_length", "max_output_tokens"}
+)
 
-type call struct {
-	index     *int
-	id, name  string
-	arguments []byte
-}
-
-// add puts a fragment where it belongs. Real servers number the calls, or give
-// each the number 0 and an id of its own, or neither, or send calls whole.
-func (c *calls) add(f fragment) error {
-	arguments := wire.Text(f.Function.Arguments)
-	if c.size += len(arguments); c.size > wire.MaxContent {
-		return wire.TooMuch()
-	}
-	to := c.open(f, arguments)
-	if to == nil {
-		if len(c.list) == wire.MaxCalls {
-			return wire.TooMuch()
-		}
-		to = &call{index: f.Index}
-		c.list = append(c.list, to)
-	}
-	to.id, to.name = cmp.Or(to.id, f.ID), cmp.Or(to.name, f.Function.Name)
-	to.arguments = append(to.arguments, arguments...)
-	return nil
-}
-
-// open returns the call that a fragment goes on with, nil if it begins one.
-func (c *calls) open(f fragment, arguments string) *call {
-	var to *call // with the fragment's id, else the last one
-	for i := len(c.list) - 1; i >= 0; i-- {
-		o := c.list[i]
-		if f.Index != nil && o.index != nil && *o.index != *f.Index {
-			continue
-		}
-		if f.ID != "" && o.id == f.ID {
-			to = o
-			break
-		}
-		if to == nil {
-			to = o
-		}
-	}
-	name := f.Function.Name
+// stop says why the message ended. A reason that is not known is no success.
+func (s *state) stop() (model.StopReason, error) {
+	finish := strings.ToLower(s.finish)
 	switch {
-	case to == nil || name == "" || to.name == "": // gateways make up an id for each fragment
-		return to
-	case f.ID != "" && to.id != "" && f.ID != to.id, name != to.name:
-		return nil
-	case whole(to.arguments) && strings.HasPrefix(strings.TrimLeft(arguments, " \t\r\n"), "{"):
-		return nil
+	case finish == "" && s.done && s.calls.whole():
+		finish = "stop" // the text is complete, and so are the calls
+	case finish == "" && s.odd != nil:
+		return "", s.odd
+	case finish == "":
+		return "", wire.Truncated("")
+	case finish == "error":
+		return "", &wire.Error{Message: "the provider gave up in the middle of its answer"}
+	case finish == "content_filter":
+		return "", &wire.Error{Code: finish, Message: "the provider's content filter stopped the answer"}
 	}
-	return to
+	switch {
+	case slices.Contains(cut, finish):
+		return model.StopLength, nil
+	case !slices.Contains(complete, finish):
+		return "", &wire.Error{Code: s.finish, Message: fmt.Sprintf("the provider ended its answer with %q", s.finish)}
+	case len(s.calls.list) > 0:
+		return model.StopToolCalls, nil
+	}
+	return model.StopEnd, nil
 }
 
-// whole reports that arguments need no more.
-func whole(arguments []byte) bool {
-	n := len(arguments)
-	return n > 0 && arguments[n-1] == '}' && jsontext.Value(arguments).IsValid()
+// attach puts what the maker attached to the blocks it belongs to.
+func (s *state) attach() {
+	blocks := s.tally.Blocks()
+	if at := s.think.block(blocks); at >= 0 {
+		blocks[at].Data = wire.Attach(thought{Member: inContent, Open: s.think.open, Close: s.think.close})
+	}
+	for _, c := range s.calls.list {
+		blocks[c.block].ID = c.id
+		blocks[c.block].Data = wire.Attach(called{Type: c.kind, Rest: c.rest})
+	}
+	if data := wire.Attach(attached{s.details.values(), s.extra}); data != nil {
+		s.tally.Open(model.Block{Kind: model.OpaqueBlock, Data: data})
+	}
 }

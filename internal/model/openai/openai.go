@@ -57,7 +57,7 @@ func (m *Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.D
 		for {
 			usage, refused := !m.noUsage.Load(), false
 			body := encode(m.client, req, names, usage)
-			for d, err := range m.client.Stream(ctx, "chat/completions", header, body, decoder(names)) {
+			for d, err := range m.client.Stream(ctx, "chat/completions", header, body, decoder(names, m.client.Maker(wireName))) {
 				if refused = usage && refusesUsage(err); refused {
 					m.noUsage.Store(true)
 					break

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"noused/internal/model"
+	"noused/internal/model/modeltest"
 	"noused/internal/model/openai"
 	"noused/internal/model/wire"
 	"noused/internal/testenv"
@@ -79,7 +80,7 @@ func TestRequest(t *testing.T) {
 		{Role: model.User, Text: "one"},
 		{Role: model.User, Text: "look", Attachments: []model.Attachment{{MediaType: "image/png", Data: []byte("PNG")}, {MediaType: "audio/wav", Data: []byte("RIFF")}}},
 		{
-			Role: model.Assistant, Thinking: "hm", ThinkingBlocks: []model.ThinkingBlock{{Maker: "anthropic api.anthropic.com", Text: "hm", Signature: "s"}},
+			Role: model.Assistant, Thinking: "hm", Maker: "messages api.anthropic.com claude", Blocks: []model.Block{{Kind: model.ThinkingBlock, Bytes: 2, Data: []byte(`{"signature":"s"}`)}},
 			ToolCalls: []model.ToolCall{{ID: "call-0199", Name: "t.x", Arguments: []byte(`{"n": 1}`)}, {ID: "call-0200", Name: "y", Arguments: []byte(`"half{"`)}},
 		},
 		{Role: model.Tool, ToolCallID: "call-0199", ToolName: "t.x", Text: "1", OK: true},
@@ -108,8 +109,8 @@ func TestRequest(t *testing.T) {
 				{"role":"assistant","content":null,"tool_calls":[
 					{"id":"call00001","type":"function","function":{"name":"t__x","arguments":"{\"n\": 1}"}},
 					{"id":"call00002","type":"function","function":{"name":"y","arguments":"{\"not_an_object\":\"half{\"}"}}]},
-				{"role":"tool","content":"1","tool_call_id":"call00001"},
-				{"role":"tool","content":"bad_request: no object","tool_call_id":"call00002"},
+				{"role":"tool","content":"1","tool_call_id":"call00001","name":"t__x"},
+				{"role":"tool","content":"bad_request: no object","tool_call_id":"call00002","name":"y"},
 				{"role":"assistant","content":"done` + "\uFFFD" + `"},
 				{"role":"user","content":"and?"}],
 			"tools":[
@@ -241,19 +242,31 @@ func TestServers(t *testing.T) {
 			`{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":1}"}}`, `{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":2}"}}`,
 			`{"index":1,"id":"a","function":{"name":"x","arguments":"{\"n\":3}"}}`,
 		), `[a x {"n":1}][a x {"n":2}][a x {"n":3}] tool_calls 0/0`},
-		"an object for arguments": {call(`{"index":0,"id":"a","function":{"name":"x","arguments":{"n": 1}}}`), `[a x {"n": 1}] tool_calls 0/0`},
-		"nulls":                   {call(`{"index":null,"id":"a","function":{"name":"x","arguments":null}}`, `{"id":null,"function":{"name":null,"arguments":"{}"}}`), `[a x {}] tool_calls 0/0`},
-		"stop in spite of a call": {append(call(`{"index":0,"id":"a","function":{"name":"x","arguments":"{}"}}`)[:1], stop), `[a x {}] tool_calls 0/0`},
-		"no [DONE]":               {[]string{`{"choices":[{"delta":{"content":"so"}}]}`, stop}, "so end 0/0"},
-		"reasoning":               {[]string{`{"choices":[{"delta":{"reasoning":"hm","reasoning_content":"hm"}}]}`, `{"choices":[{"delta":{"reasoning":"!"}}]}`, stop}, "<hm><!> end 0/0"},
-		"a refusal":               {[]string{`{"choices":[{"delta":{"refusal":"I must not"}}]}`, stop}, "I must not end 0/0"},
-		"usage in each event":     {[]string{`{"choices":[{"delta":{"content":"so"}}],"usage":{"prompt_tokens":4,"completion_tokens":1}}`, `{"choices":[{"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":4,"completion_tokens":2}}`}, "so end 4/2"},
-		"a second choice":         {[]string{`{"choices":[{"index":1,"delta":{"content":"no"}},{"index":0,"delta":{"content":"so"}}]}`, stop}, "so end 0/0"},
-		"a content filter":        {[]string{`{"choices":[{"delta":{"content":"so"},"finish_reason":"content_filter"}]}`}, "so error: HOST: the provider's content filter stopped the answer"},
-		"OpenRouter's error":      {[]string{`{"choices":[{"delta":{"content":"so"}}]}`, `{"error":{"code":502,"message":"Provider disconnected"},"choices":[{"delta":{},"finish_reason":"error"}]}`}, "so error: HOST: Provider disconnected"},
-		"an error as a text":      {[]string{`{"choices":[{"delta":{"content":"so"}}]}`, `{"error":"CUDA out of memory"}`}, "so error: HOST: CUDA out of memory"},
-		"[DONE] without a reason": {[]string{`{"choices":[{"delta":{"content":"so"}}]}`, "[DONE]"}, "so error: HOST: the model's answer broke off"},
-		"an empty name":           {call(`{"index":0,"id":"a","function":{"arguments":"{}"}}`), `[a  {}] tool_calls 0/0`},
+		"an object for arguments":        {call(`{"index":0,"id":"a","function":{"name":"x","arguments":{"n": 1}}}`), `[a x {"n": 1}] tool_calls 0/0`},
+		"nulls":                          {call(`{"index":null,"id":"a","function":{"name":"x","arguments":null}}`, `{"id":null,"function":{"name":null,"arguments":"{}"}}`), `[a x {}] tool_calls 0/0`},
+		"stop in spite of a call":        {append(call(`{"index":0,"id":"a","function":{"name":"x","arguments":"{}"}}`)[:1], stop), `[a x {}] tool_calls 0/0`},
+		"no [DONE]":                      {[]string{`{"choices":[{"delta":{"content":"so"}}]}`, stop}, "so end 0/0"},
+		"reasoning":                      {[]string{`{"choices":[{"delta":{"reasoning":"hm","reasoning_content":"hm"}}]}`, `{"choices":[{"delta":{"reasoning":"!"}}]}`, stop}, "<hm><!> end 0/0"},
+		"a refusal":                      {[]string{`{"choices":[{"delta":{"refusal":"I must not"}}]}`, stop}, "I must not end 0/0"},
+		"usage in each event":            {[]string{`{"choices":[{"delta":{"content":"so"}}],"usage":{"prompt_tokens":4,"completion_tokens":1}}`, `{"choices":[{"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":4,"completion_tokens":2}}`}, "so end 4/2"},
+		"a second choice":                {[]string{`{"choices":[{"index":1,"delta":{"content":"no"}},{"index":0,"delta":{"content":"so"}}]}`, stop}, "so end 0/0"},
+		"a content filter":               {[]string{`{"choices":[{"delta":{"content":"so"},"finish_reason":"content_filter"}]}`}, "so error: HOST: the provider's content filter stopped the answer"},
+		"OpenRouter's error":             {[]string{`{"choices":[{"delta":{"content":"so"}}]}`, `{"error":{"code":502,"message":"Provider disconnected"},"choices":[{"delta":{},"finish_reason":"error"}]}`}, "so error: HOST: Provider disconnected"},
+		"an error as a text":             {[]string{`{"choices":[{"delta":{"content":"so"}}]}`, `{"error":"CUDA out of memory"}`}, "so error: HOST: CUDA out of memory"},
+		"[DONE] without a reason":        {[]string{`{"choices":[{"delta":{"content":"so"}}]}`, "[DONE]"}, "so end 0/0"},
+		"[DONE] in the middle of a call": {append(append([]string{`{"choices":[{"delta":{"content":"so"}}]}`}, call(`{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":"}}`)[:1]...), "[DONE]"), "so error: HOST: the model's answer broke off"},
+		"[DONE] after a whole call":      {append(call(`{"index":0,"id":"a","function":{"name":"x","arguments":"{}"}}`)[:1], "[DONE]"), "[a x {}] tool_calls 0/0"},
+		"a reason of its own":            {[]string{`{"choices":[{"delta":{"content":"so"},"finish_reason":"insufficient_system_resource"}]}`}, `so error: HOST: the provider ended its answer with "insufficient_system_resource"`},
+		"numbers of other types":         {append(call(`{"index":"0","id":"a","function":{"name":"x","arguments":""}}`, `{"index":0.0,"function":{"arguments":"{}"}}`), `{"choices":[],"usage":{"prompt_tokens":12.0,"completion_tokens":"3","prompt_tokens_details":[]}}`), "[a x {}] tool_calls 12/3"},
+		"an object of reasoning":         {[]string{`{"choices":[{"delta":{"reasoning":{"x":1},"content":"so"}}]}`, stop}, "so end 0/0"},
+		"no JSON, also after the reason": {[]string{"ping", `{"choices":[{"delta":{"content":"so"}}]}`, `{"choices":7}`, stop, "oops", `{"usage":{"prompt_tokens":1,"completion_tokens":1}}`}, "so end 1/1"},
+		"usage in the choice":            {[]string{`{"choices":[{"delta":{"content":"so"},"finish_reason":"stop","usage":{"prompt_tokens":1,"completion_tokens":1}}]}`}, "so end 1/1"},
+		"Groq's usage":                   {[]string{`{"choices":[{"delta":{"content":"so"},"finish_reason":"stop"}],"x_groq":{"usage":{"prompt_tokens":1,"completion_tokens":1}}}`}, "so end 1/1"},
+		"typed parts":                    {[]string{`{"choices":[{"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"so"}]}}]}`, stop}, "<hm>so end 0/0"},
+		"tags":                           {[]string{`{"choices":[{"delta":{"content":"\n<th"}}]}`, `{"choices":[{"delta":{"content":"ink>hm</"}}]}`, `{"choices":[{"delta":{"content":"b></think"}}]}`, `{"choices":[{"delta":{"content":">\n\n"}}]}`, `{"choices":[{"delta":{"content":"so <think>"}}]}`, stop}, "<hm><</b>>so <think> end 0/0"},
+		"tags that never close":          {[]string{`{"choices":[{"delta":{"content":"<think>hm</th"}}]}`, stop}, "<hm><</th> end 0/0"},
+		"what looks like a tag":          {[]string{`{"choices":[{"delta":{"content":"<thi"}}]}`, stop}, "<thi end 0/0"},
+		"an empty name":                  {call(`{"index":0,"id":"a","function":{"arguments":"{}"}}`), `[a  {}] tool_calls 0/0`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var host string
@@ -279,5 +292,112 @@ func TestToolNames(t *testing.T) {
 	got := answer(t, m, model.Request{Tools: []model.ToolSpec{{Name: "torch.light"}}})
 	if want := "[a torch.light {}][b never__told {}] tool_calls 0/0"; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// What a server's model thought and signed goes back to it under the names that
+// it came with, and to no other.
+func TestWhatCameGoesBack(t *testing.T) {
+	delta := func(d string) string { return `{"choices":[{"index":0,"delta":` + d + `}]}` }
+	for name, c := range map[string]struct {
+		model  string
+		events []string
+		want   string // the assistant message of the next request
+	}{
+		"DeepSeek": {
+			"deepseek-v4",
+			[]string{delta(`{"reasoning_content":"let "}`), delta(`{"reasoning_content":"me"}`), delta(`{"content":"so"}`), delta(`{"tool_calls":[{"index":0,"id":"call_0_a","type":"function","function":{"name":"x","arguments":"{}"}}]}`)},
+			`{"role":"assistant","content":"so","reasoning_content":"let me","tool_calls":[{"id":"call_0_a","type":"function","function":{"name":"x","arguments":"{}"}}]}`,
+		},
+		"Kimi, ids of its own": {
+			"kimi-k3",
+			[]string{delta(`{"reasoning_content":"hm"}`), delta(`{"tool_calls":[{"index":0,"id":"functions.x:0","function":{"name":"x","arguments":"{\"n\":1}"}},{"index":1,"id":"functions.x:1","function":{"name":"x","arguments":"{}"}}]}`)},
+			`{"role":"assistant","content":null,"reasoning_content":"hm","tool_calls":[{"id":"functions.x:0","type":"function","function":{"name":"x","arguments":"{\"n\":1}"}},{"id":"functions.x:1","type":"function","function":{"name":"x","arguments":"{}"}}]}`,
+		},
+		"Ollama": {
+			"gpt-oss",
+			[]string{delta(`{"reasoning":"hm"}`), delta(`{"content":"so"}`)},
+			`{"role":"assistant","content":"so","reasoning":"hm"}`,
+		},
+		"reasoning_text": {
+			"m",
+			[]string{delta(`{"reasoning_text":"hm"}`), delta(`{"content":"so"}`)},
+			`{"role":"assistant","content":"so","reasoning_text":"hm"}`,
+		},
+		"OpenRouter": {"anthropic/claude", []string{
+			delta(`{"reasoning":"a","reasoning_details":[{"type":"reasoning.text","text":"a","format":"f","index":0}]}`),
+			delta(`{"reasoning":"b","reasoning_details":[{"type":"reasoning.text","text":"b","format":"f","index":0}]}`),
+			delta(`{"reasoning_details":[{"type":"reasoning.text","signature":"s\u00e9","index":0}]}`),
+			delta(`{"reasoning_details":[{"type":"reasoning.encrypted","data":"x","id":"call_1","index":1},{"type":"reasoning.encrypted","data":"y","id":"call_1","index":1}]}`),
+			delta(`{"tool_calls":[{"index":0,"id":"call_1","function":{"name":"x","arguments":"{}"}}]}`),
+		}, `{"role":"assistant","content":null,"reasoning":"ab","tool_calls":[{"id":"call_1","type":"function","function":{"name":"x","arguments":"{}"}}],` +
+			`"reasoning_details":[{"type":"reasoning.text","text":"ab","format":"f","index":0,"signature":"s\u00e9"},{"type":"reasoning.encrypted","data":"x","id":"call_1","index":1},{"type":"reasoning.encrypted","data":"y","id":"call_1","index":1}]}`},
+		"Gemini": {"gemini-3", []string{
+			delta(`{"content":"so","extra_content":{"google":{"thought_signature":"t"}}}`),
+			delta(`{"tool_calls":[{"index":0,"id":"function-call-1","type":"function","extra_content":{"google":{"thought_signature":"a\/b"}},"function":{"name":"x","arguments":"{}"}}]}`),
+			delta(`{"tool_calls":[{"index":1,"id":"","function":{"name":"x","arguments":"{}"},"x_new":[1.0]}]}`),
+		}, `{"role":"assistant","content":"so","tool_calls":[{"id":"function-call-1","type":"function","function":{"name":"x","arguments":"{}"},"extra_content":{"google":{"thought_signature":"a\/b"}}},` +
+			`{"id":"call00002","type":"function","function":{"name":"x","arguments":"{}"},"x_new":[1.0]}],"extra_content":{"google":{"thought_signature":"t"}}}`},
+		"tags": {
+			"minimax-m3",
+			[]string{delta(`{"content":"<think>\nhm</think>\n\nso"}`)},
+			`{"role":"assistant","content":"<think>\nhm</think>\n\nso"}`,
+		},
+		"Mistral": {
+			"magistral",
+			[]string{delta(`{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}`), delta(`{"content":"so"}`)},
+			`{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"so"}]}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var body string
+			serve := func(w http.ResponseWriter, r *http.Request) {
+				sent, _ := io.ReadAll(r.Body)
+				body = string(sent)
+				_, _ = io.WriteString(w, stream(append(c.events, stop)...))
+			}
+			server := httptest.NewServer(http.HandlerFunc(serve))
+			t.Cleanup(server.Close)
+			ask := func(name string, messages ...model.Message) model.Message {
+				m, err := openai.New(wire.Options{BaseURL: server.URL, Model: name})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(m.Close)
+				return modeltest.Collect(t, m.Stream(t.Context(), model.Request{Messages: messages}))
+			}
+			user := model.Message{Role: model.User, Text: "go"}
+			said := ask(c.model, user)
+			if ask(c.model, user, said); !strings.Contains(body, c.want) {
+				t.Errorf("the next request\n%s\nwant in it\n%s", body, c.want)
+			}
+			ask("another-model", user, said)
+			for _, foreign := range []string{"reasoning", "extra_content", "x_new", "hm", "functions.x", "call_0_a"} {
+				if strings.Contains(body, foreign) {
+					t.Errorf("%q went to another model: %s", foreign, body)
+				}
+			}
+		})
+	}
+}
+
+// DeepSeek and Kimi refuse a tool exchange without thinking in it, also one that
+// another model made.
+func TestForeignExchanges(t *testing.T) {
+	var body string
+	m := connect(t, wire.Options{Model: "deepseek-v4"}, func(w http.ResponseWriter, r *http.Request) {
+		sent, _ := io.ReadAll(r.Body)
+		body = string(sent)
+		_, _ = io.WriteString(w, stream(stop))
+	})
+	answer(t, m, model.Request{Messages: []model.Message{
+		{Role: model.User, Text: "go"},
+		{Role: model.Assistant, ToolCalls: []model.ToolCall{{ID: "c", Name: "x", Arguments: []byte("{}")}}},
+		{Role: model.Assistant, Text: "after"},
+		{Role: model.User, Text: "and?"},
+		{Role: model.Assistant, Text: "plain"},
+	}})
+	if n := strings.Count(body, `"reasoning_content":""`); n != 2 || strings.Contains(body, `"plain","reasoning_content"`) {
+		t.Errorf("%d empty thoughts, want one in the call and one after it: %s", n, body)
 	}
 }

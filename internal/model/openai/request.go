@@ -25,17 +25,24 @@ type streamOptions struct {
 	IncludeUsage bool `json:"include_usage"`
 }
 
-// message has a string, a list of parts or null for its content.
+// message has a string, a list of parts or null for its content. Thinking goes
+// back under the name that it came with, and may be empty.
 type message struct {
-	Role       string     `json:"role"`
-	Content    any        `json:"content"`
-	ToolCalls  []toolCall `json:"tool_calls,omitempty"`
-	ToolCallID string     `json:"tool_call_id,omitzero"`
+	Role             string     `json:"role"`
+	Content          any        `json:"content"`
+	ReasoningContent *string    `json:"reasoning_content,omitzero"`
+	Reasoning        *string    `json:"reasoning,omitzero"`
+	ReasoningText    *string    `json:"reasoning_text,omitzero"`
+	ToolCalls        []toolCall `json:"tool_calls,omitempty"`
+	ToolCallID       string     `json:"tool_call_id,omitzero"`
+	Name             string     `json:"name,omitzero"`
+	attached
 }
 
 type part struct {
 	Type     string    `json:"type"`
 	Text     string    `json:"text,omitzero"`
+	Thinking []part    `json:"thinking,omitempty"`
 	ImageURL *imageURL `json:"image_url,omitzero"`
 }
 
@@ -44,9 +51,10 @@ type imageURL struct {
 }
 
 type toolCall struct {
-	ID       string   `json:"id"`
-	Type     string   `json:"type"`
-	Function function `json:"function"`
+	ID       string         `json:"id"`
+	Type     string         `json:"type"`
+	Function function       `json:"function"`
+	Rest     jsontext.Value `json:",embed"`
 }
 
 // function has its arguments as a text.
@@ -68,7 +76,7 @@ type spec struct {
 
 func encode(c *wire.Client, req model.Request, names wire.Names, usage bool) request {
 	o := c.Options()
-	system, messages, tools := wire.Ask(req)
+	system, messages, tools := wire.Ask(req, c.Maker(wireName))
 	out := request{Model: o.Model, Messages: []message{}, Stream: true}
 	if c.Host() == "api.openai.com" {
 		out.MaxCompletionTokens = o.MaxOutputTokens
@@ -84,6 +92,7 @@ func encode(c *wire.Client, req model.Request, names wire.Names, usage bool) req
 	for _, m := range messages {
 		out.Messages = append(out.Messages, encodeMessage(m, names))
 	}
+	out.think(c.Options().Model, c.Host())
 	for _, t := range tools {
 		out.Tools = append(out.Tools, tool{Type: "function", Function: spec{
 			Name: names.There(t.Name), Description: t.Description, Parameters: wire.Schema(t.Params),
@@ -92,21 +101,12 @@ func encode(c *wire.Client, req model.Request, names wire.Names, usage bool) req
 	return out
 }
 
-func encodeMessage(m model.Message, names wire.Names) message {
+func encodeMessage(m wire.Entry, names wire.Names) message {
 	switch m.Role {
 	case model.Tool:
-		return message{Role: "tool", Content: m.Text, ToolCallID: m.ToolCallID}
+		return message{Role: "tool", Content: m.Text, ToolCallID: m.ToolCallID, Name: names.There(m.ToolName)}
 	case model.Assistant:
-		out := message{Role: "assistant"}
-		if m.Text != "" {
-			out.Content = m.Text
-		}
-		for _, c := range m.ToolCalls {
-			out.ToolCalls = append(out.ToolCalls, toolCall{
-				ID: c.ID, Type: "function", Function: function{Name: names.There(c.Name), Arguments: string(c.Arguments)},
-			})
-		}
-		return out
+		return said(m, names)
 	}
 	if len(m.Attachments) == 0 {
 		return message{Role: "user", Content: m.Text}

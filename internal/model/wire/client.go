@@ -127,8 +127,7 @@ func (c *Client) Host() string { return c.url.Host }
 
 // body is the request as JSON, with Extra in it.
 func (c *Client) body(request any) ([]byte, error) {
-	// A lone byte in a tool's result must not stop the session.
-	body, err := json.Marshal(request, jsontext.AllowInvalidUTF8(true))
+	body, err := json.Marshal(request, verbatim)
 	if err != nil || len(c.extra) == 0 {
 		return body, err
 	}
@@ -137,5 +136,5 @@ func (c *Client) body(request any) ([]byte, error) {
 		return nil, err
 	}
 	maps.Copy(members, c.extra)
-	return json.Marshal(members, json.Deterministic(true))
+	return json.Marshal(members, verbatim, json.Deterministic(true))
 }

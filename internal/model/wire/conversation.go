@@ -10,44 +10,75 @@ import (
 	"noused/internal/model"
 )
 
+// Entry is a message as a provider is to be sent it. The pieces of an assistant
+// message are in order, and their calls have the ids to send; Own says that the
+// one who is asked made it, so that each piece goes back with all it came with.
+type Entry struct {
+	model.Message
+	Own    bool
+	Pieces []model.Piece
+}
+
 // Conversation returns messages as every provider takes them: each tool call
 // has one result, in the calls' order, right after the message that makes them;
-// no result stands without its call, no assistant message without content; ids
-// of calls are short; arguments are objects; a summary says that it is one.
-// What is handed in stays as it is.
-func Conversation(messages []model.Message) []model.Message {
-	var out []model.Message
+// no result stands without its call, no assistant message without content;
+// arguments are objects; a summary says that it is one. What the maker itself
+// said goes back block by block, with the maker's ids; of what another one said
+// go the text and the calls, with ids that everybody takes. What is handed in
+// stays as it is.
+func Conversation(messages []model.Message, maker string) []Entry {
+	var out []Entry
 	calls := 0
 	for i, m := range messages {
 		switch m.Role {
 		case model.Tool: // has been put after its call
 		case model.Assistant:
-			if strings.TrimSpace(m.Text) == "" && len(m.ToolCalls) == 0 {
+			e := entry(m, maker)
+			if len(e.Pieces) == 0 {
 				continue
 			}
+			out = append(out, e)
 			results := resultsAfter(messages[i+1:])
-			made := m.ToolCalls
-			m.ToolCalls = make([]model.ToolCall, len(made))
-			out = append(out, m)
-			for j, c := range made {
-				r, ok := results[c.ID]
+			taken := map[string]bool{}
+			for j, p := range e.Pieces {
+				if p.Call == nil {
+					continue
+				}
+				r, ok := results[p.Call.ID]
 				if !ok {
-					r = model.Message{Role: model.Tool, ToolName: c.Name, Text: "no result: the call was not completed"}
+					r = model.Message{Role: model.Tool, ToolName: p.Call.Name, Text: "no result: the call was not completed"}
 				}
 				calls++
-				id := callID(calls)
-				m.ToolCalls[j] = model.ToolCall{ID: id, Name: c.Name, Arguments: object(c.Arguments)}
+				id := p.ID
+				if id == "" || taken[id] {
+					id = callID(calls)
+				}
+				taken[id] = true
+				e.Pieces[j].Call = &model.ToolCall{ID: id, Name: p.Call.Name, Arguments: object(p.Call.Arguments)}
 				r.ToolCallID = id
-				out = append(out, r)
+				out = append(out, Entry{Message: r})
 			}
 		default:
 			if m.Summary {
 				m.Text = "The conversation so far, in summary:\n\n" + m.Text
 			}
-			out = append(out, m)
+			out = append(out, Entry{Message: m})
 		}
 	}
 	return out
+}
+
+// entry is an assistant message with its pieces: none where nothing was said.
+func entry(m model.Message, maker string) Entry {
+	e := Entry{Message: m}
+	if strings.TrimSpace(m.Text) == "" && len(m.ToolCalls) == 0 {
+		return e // thinking alone is refused
+	}
+	if maker == "" || m.Maker != maker {
+		m.Blocks = nil
+	}
+	e.Pieces, e.Own = m.Pieces()
+	return e
 }
 
 // resultsAfter are the results up to the next assistant message, by the id of
@@ -112,13 +143,14 @@ const (
 	summaryResult    = 4 << 10
 )
 
-// Ask returns the system prompt, the messages and the tools of a request. One
+// Ask returns the system prompt, the messages and the tools of a request to a
+// maker. One
 // for a summary shows the conversation as a text, without tools: several
 // providers refuse calls in a conversation where there are none to call, and a
 // model that is shown turns goes on with them.
-func Ask(req model.Request) (system string, messages []model.Message, tools []model.ToolSpec) {
+func Ask(req model.Request, maker string) (system string, messages []Entry, tools []model.ToolSpec) {
 	if !req.Summary {
-		return req.System, Conversation(req.Messages), req.Tools
+		return req.System, Conversation(req.Messages, maker), req.Tools
 	}
 	system = summaryPrompt
 	if req.Instruction != "" {
@@ -126,7 +158,7 @@ func Ask(req model.Request) (system string, messages []model.Message, tools []mo
 	}
 	var b strings.Builder
 	b.WriteString("The conversation:\n")
-	for _, m := range Conversation(req.Messages) {
+	for _, m := range Conversation(req.Messages, "") {
 		switch m.Role {
 		case model.Tool:
 			fmt.Fprintf(&b, "\n[%s answered] %s\n", m.ToolName, clip(m.Text, summaryResult))
@@ -142,7 +174,7 @@ func Ask(req model.Request) (system string, messages []model.Message, tools []mo
 			}
 		}
 	}
-	return system, []model.Message{{Role: model.User, Text: b.String()}}, nil
+	return system, []Entry{{Message: model.Message{Role: model.User, Text: b.String()}}}, nil
 }
 
 // LeftOut stands for an attachment that a provider does not take.

@@ -83,10 +83,12 @@ func TestConversation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := fmt.Sprint(c.in)
 			var got []string
-			for _, m := range wire.Conversation(c.in) {
+			for _, m := range wire.Conversation(c.in, "") {
 				line := string(m.Role)
-				for _, call := range m.ToolCalls {
-					line += " " + call.ID
+				for _, p := range m.Pieces {
+					if p.Call != nil {
+						line += " " + p.Call.ID
+					}
 				}
 				for _, word := range []string{m.ToolCallID, m.Text} {
 					if word != "" {
@@ -118,8 +120,8 @@ func TestArgumentsAreObjects(t *testing.T) {
 		`{"n":1,"n":2}`:   `{"not_an_object":"{\"n\":1,\"n\":2}"}`,
 		"{\"n\":\"\xff\"": `{"not_an_object":"{\"n\":\"` + "\uFFFD" + `\""}`,
 	} {
-		got := wire.Conversation([]model.Message{{Role: model.Assistant, ToolCalls: []model.ToolCall{{ID: "a", Name: "x", Arguments: []byte(arguments)}}}})
-		if text := string(got[0].ToolCalls[0].Arguments); text != want {
+		got := wire.Conversation([]model.Message{{Role: model.Assistant, ToolCalls: []model.ToolCall{{ID: "a", Name: "x", Arguments: []byte(arguments)}}}}, "")
+		if text := string(got[0].Pieces[0].Call.Arguments); text != want {
 			t.Errorf("%q becomes %s, want %s", arguments, text, want)
 		}
 	}
@@ -149,7 +151,7 @@ func TestSummaryRequest(t *testing.T) {
 			{Role: model.Assistant, Text: "so", ToolCalls: []model.ToolCall{{ID: "a", Name: "t.x", Arguments: []byte(`{"n":1}`)}}},
 			{Role: model.Tool, ToolCallID: "a", ToolName: "t.x", Text: strings.Repeat("é", 9999), OK: true},
 		},
-	})
+	}, "")
 	if !strings.HasSuffix(system, "\nkeep the names") || strings.Contains(system, "brief") {
 		t.Errorf("the system prompt is %q", system)
 	}

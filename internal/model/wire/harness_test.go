@@ -263,8 +263,6 @@ func (g *told) add(d model.Delta, err error) {
 		g.said += d.Text
 	case d.Thinking != "":
 		g.said += "<" + d.Thinking + ">"
-	case d.ThinkingBlock != nil:
-		g.said += fmt.Sprintf("{%s %s %s %s}", d.ThinkingBlock.Maker, d.ThinkingBlock.Text, d.ThinkingBlock.Signature, d.ThinkingBlock.Data)
 	case d.ToolCall != nil:
 		g.said += fmt.Sprintf("[%s %s]", d.ToolCall.Name, d.ToolCall.Arguments)
 	default:

@@ -1,0 +1,114 @@
+package openai
+
+import (
+	"cmp"
+	"strings"
+
+	"noused/internal/model"
+	"noused/internal/model/wire"
+)
+
+// wireName is this wire's part of a maker's label.
+const wireName = "chat"
+
+// said is an assistant message. What this server made goes back as it came: the
+// thinking where it stood, and what was attached.
+func said(e wire.Entry, names wire.Names) message {
+	out := message{Role: "assistant"}
+	var text strings.Builder
+	var parts []part
+	typed := false
+	for _, p := range e.Pieces {
+		switch p.Kind {
+		case model.TextBlock:
+			text.WriteString(p.Text)
+			parts = append(parts, part{Type: "text", Text: p.Text})
+		case model.ThinkingBlock:
+			at := thought{}
+			wire.Attached(p.Data, &at)
+			switch member := out.thinking(at.Member); {
+			case member != nil:
+				thinking := p.Text
+				if *member != nil {
+					thinking = **member + thinking
+				}
+				*member = &thinking
+			case at.Member == inContent:
+				text.WriteString(at.Open + p.Text + at.Close)
+			case at.Member == inParts:
+				typed = true
+				parts = append(parts, part{Type: "thinking", Thinking: []part{{Type: "text", Text: p.Text}}})
+			}
+		case model.CallBlock:
+			out.ToolCalls = append(out.ToolCalls, made(p, names))
+		case model.OpaqueBlock:
+			wire.Attached(p.Data, &out.attached)
+		}
+	}
+	switch {
+	case typed:
+		out.Content = parts
+	case text.Len() > 0:
+		out.Content = text.String()
+	}
+	return out
+}
+
+// made is a tool call, with what its maker attached.
+func made(p model.Piece, names wire.Names) toolCall {
+	var with called
+	wire.Attached(p.Data, &with)
+	return toolCall{
+		ID: p.Call.ID, Type: cmp.Or(with.Type, "function"), Rest: with.Rest,
+		Function: function{Name: names.There(p.Call.Name), Arguments: string(p.Call.Arguments)},
+	}
+}
+
+// thinking is the member of that name, nil if it is not one for thinking.
+func (m *message) thinking(name string) **string {
+	switch name {
+	case "reasoning_content":
+		return &m.ReasoningContent
+	case "reasoning":
+		return &m.Reasoning
+	case "reasoning_text":
+		return &m.ReasoningText
+	}
+	return nil
+}
+
+// think gives an empty thought to the messages of tool exchanges that have none,
+// where the vendor refuses a history without: those of other makers.
+func (r *request) think(name, host string) {
+	member := r.thinksIn(name, host)
+	if member == "" {
+		return
+	}
+	empty, exchange := "", false
+	for i := range r.Messages {
+		m := &r.Messages[i]
+		switch exchange = exchange && m.Role != "user" || len(m.ToolCalls) > 0; {
+		case m.Role != "assistant" || !exchange:
+		case *m.thinking(member) == nil:
+			*m.thinking(member) = &empty
+		}
+	}
+}
+
+// thinksIn is the member that this server's own messages have their thinking
+// in, "" where nothing is known.
+func (r *request) thinksIn(name, host string) string {
+	for _, m := range r.Messages {
+		for _, member := range []string{"reasoning_content", "reasoning", "reasoning_text"} {
+			if *m.thinking(member) != nil {
+				return member
+			}
+		}
+	}
+	for _, vendor := range []string{"deepseek", "moonshot", "kimi"} {
+		if strings.Contains(strings.ToLower(name), vendor) || strings.Contains(host, vendor) {
+			return "reasoning_content"
+		}
+	}
+	return ""
+}
