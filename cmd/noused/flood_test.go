@@ -181,13 +181,13 @@ func ended(t *testing.T, pid int, d time.Duration) bool {
 // and at most.
 type footprint struct{ files, children, now, most int }
 
-func (tr *troop) footprint() (f footprint) {
-	tr.t.Helper()
-	proc := fmt.Sprintf("/proc/%d", tr.cmd.Process.Pid)
-	f.files, f.children = tooltest.FDsOf(tr.t, strconv.Itoa(tr.cmd.Process.Pid)), len(tr.children())
+func (d *daemon) footprint() (f footprint) {
+	d.t.Helper()
+	proc := fmt.Sprintf("/proc/%d", d.cmd.Process.Pid)
+	f.files, f.children = tooltest.FDsOf(d.t, strconv.Itoa(d.cmd.Process.Pid)), len(d.children())
 	status, err := os.ReadFile(proc + "/status")
 	if err != nil {
-		tr.t.Fatal(err)
+		d.t.Fatal(err)
 	}
 	for line := range strings.Lines(string(status)) {
 		_, _ = fmt.Sscanf(line, "VmRSS: %d", &f.now)
@@ -196,11 +196,11 @@ func (tr *troop) footprint() (f footprint) {
 	return f
 }
 
-func (tr *troop) children() (pids []int) {
-	tr.t.Helper()
-	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", tr.cmd.Process.Pid))
+func (d *daemon) children() (pids []int) {
+	d.t.Helper()
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", d.cmd.Process.Pid))
 	if err != nil || len(lists) == 0 {
-		tr.t.Fatalf("got %v, %v, want the daemon's threads", lists, err)
+		d.t.Fatalf("got %v, %v, want the daemon's threads", lists, err)
 	}
 	for _, list := range lists {
 		text, _ := os.ReadFile(list) // a thread may end

@@ -204,7 +204,7 @@ func (h *Hub) beforeTurn(ctx context.Context, id, text, key string) (string, err
 	}
 	v, err := query(ctx, h, id, func(m *machine) (view, error) {
 		_, answered := m.s.Key(key, m.now)
-		return view{m.s.Patched, answered && key != ""}, nil
+		return view{m.s.Patched(), answered && key != ""}, nil
 	})
 	if err != nil || v.answered {
 		return text, err

@@ -579,8 +579,8 @@ func TestExtensionCommandsAreJournaledBeforeTheyAreAnswered(t *testing.T) {
 			t.Fatalf("got %+v, %v", r, err)
 		}
 		s, err := f.store.Peek(id)
-		if err != nil || !strings.Contains(string(s.Patched), `"last"`) {
-			t.Fatalf("the journal has %s, %v", s.Patched, err)
+		if err != nil || !strings.Contains(string(s.Patched()), `"last"`) {
+			t.Fatalf("the journal has %s, %v", s.Patched(), err)
 		}
 	}
 }

@@ -16,6 +16,8 @@ import (
 const (
 	maxPending      = 1000     // texts waiting for delivery
 	maxPendingBytes = 64 << 20 // of those texts together
+	maxState        = 1 << 20  // bytes that tools have patched together
+	maxAssets       = 1 << 20  // bytes that are known of files that tools have made
 	maxSteps        = 50       // model calls in one turn, unless configured
 	maxCrashes      = 3        // resumptions of one run after crashes
 	maxFaults       = 8        // and after disk faults, without getting on

@@ -621,6 +621,71 @@ func TestHostileJSONIsKeptReadable(t *testing.T) {
 	}
 }
 
+// What tools keep in a session is bounded: what is too much is told and not kept,
+// whether a run called the tool or a client did. What makes it less is kept.
+func TestWhatToolsKeepInASessionIsBounded(t *testing.T) {
+	big := func(name string, n int) model.ToolUpdate {
+		return model.ToolUpdate{Delta: "patched", Update: []byte(`{"type":"state_patch"}`), Patch: fmt.Appendf(nil, `{%q:%q}`, name, strings.Repeat("x", n))}
+	}
+	asset := func(n int) model.ToolUpdate {
+		return model.ToolUpdate{Delta: "made", Asset: &model.Asset{ID: "a", Path: "/tmp/a", Metadata: fmt.Appendf(nil, "%q", strings.Repeat("x", n))}}
+	}
+	for name, say := range map[string]func(*world, model.ToolUpdate){
+		"in a run":    func(w *world, u model.ToolUpdate) { w.step(toolUpdateIn{w.work.gen, u}) },
+		"outside one": func(w *world, u model.ToolUpdate) { w.step(sideUpdateIn{nil, u}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.prompt("go")
+			w.say(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
+			say(w, big("a", 600_000))
+			say(w, asset(600_000))
+			size, records := w.m.s.PatchedSize(), len(w.records)
+			for _, u := range []model.ToolUpdate{big("b", 500_000), asset(500_000), big("a", 2_000_000)} {
+				before := len(w.events)
+				say(w, u)
+				warning, ok := w.events[len(w.events)-1].(protocol.Warning)
+				if !ok || len(w.events) != before+1 || !strings.Contains(warning.Message, "1 MiB") {
+					t.Errorf("got %+v, want one warning that names the limit", w.events[before:])
+				}
+				if want := map[bool]string{true: "assets_too_large", false: "state_too_large"}[u.Asset != nil]; warning.Code != want {
+					t.Errorf("got %s, want %s", warning.Code, want)
+				}
+			}
+			if len(w.records) != records || w.m.s.PatchedSize() != size || len(w.m.s.Assets) != 1 {
+				t.Errorf("what was refused was kept: %d records more, %d assets", len(w.records)-records, len(w.m.s.Assets))
+			}
+			say(w, model.ToolUpdate{Patch: []byte(`{"a":null}`)})
+			say(w, big("b", 500_000))
+			if got := w.m.s.PatchedSize(); got < 500_000 || got > 501_000 {
+				t.Errorf("the state has %d bytes, want the new value in the place of the old one", got)
+			}
+		})
+	}
+}
+
+// A session of a daemon that knew no bounds is read as it is, and takes no more.
+func TestASessionThatHoldsMoreThanItMay(t *testing.T) {
+	w := newWorld(t)
+	for n := range 3 {
+		patch := fmt.Appendf(nil, `{"%d":%q}`, n, strings.Repeat("x", 1_000_000))
+		w.records = append(w.records, session.Record{At: w.clock, Fact: session.Patched{Patch: patch}})
+	}
+	w.boot()
+	if got := len(w.m.s.Patched()); got < 3_000_000 {
+		t.Fatalf("the state has %d bytes", got)
+	}
+	records := len(w.records)
+	w.step(sideUpdateIn{nil, model.ToolUpdate{Patch: []byte(`{"more":1}`)}})
+	if len(w.records) != records {
+		t.Error("it took more")
+	}
+	w.step(sideUpdateIn{nil, model.ToolUpdate{Patch: []byte(`{"0":"less"}`)}})
+	if got := w.m.s.PatchedSize(); got > 2_100_000 {
+		t.Errorf("the state has %d bytes, want it to have become less", got)
+	}
+}
+
 func TestCutOffToolCallsAreFailed(t *testing.T) {
 	w := newWorld(t)
 	w.prompt("go")

@@ -68,7 +68,7 @@ func (m *machine) state() protocol.State {
 	s := m.s
 	st := protocol.State{
 		RunState: m.runState(), SessionID: s.ID, Title: s.Title, LeafID: s.Leaf, SteeringMode: s.SteeringMode, FollowUpMode: s.FollowUpMode,
-		PendingCounts: m.counts(), ActiveTools: append([]string{}, s.Tools...), SessionState: s.Patched,
+		PendingCounts: m.counts(), ActiveTools: append([]string{}, s.Tools...), SessionState: s.Patched(),
 		Queued: protocol.QueuedTexts{Steer: []string{}, FollowUp: []string{}},
 		Assets: []protocol.AssetInfo{}, Usage: protocol.Usage(s.Usage),
 		Model: wireModel(m.model()), Context: protocol.ContextInfo{Tokens: s.Tokens(), Window: m.model().ContextWindow},

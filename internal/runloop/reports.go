@@ -159,31 +159,52 @@ func (in toolUpdateIn) step(m *machine) {
 		return
 	}
 	u := in.update
-	m.keepUpdate(u)
-	if u.Warning != "" {
-		m.publish(protocol.Warning{Ref: m.turnRef(), Code: u.Warning, Message: u.Delta, ToolCallID: m.call.ID})
+	if m.warned(m.turnRef(), m.call.ID, u) {
 		return
 	}
 	m.publish(protocol.ToolUpdate{Ref: m.turnRef(), ToolCallID: m.call.ID, ToolName: m.call.Name, Delta: u.Delta, Update: rawValue(u.Update)})
 }
 
 func (in sideUpdateIn) step(m *machine) {
-	m.keepUpdate(in.update)
+	m.warned(protocol.Ref{SessionID: m.s.ID}, "", in.update)
 	m.reply(in.ticket, nil)
-	if in.update.Warning != "" {
-		m.publish(protocol.Warning{Ref: protocol.Ref{SessionID: m.s.ID}, Code: in.update.Warning, Message: in.update.Delta})
-	}
 }
 
-func (m *machine) keepUpdate(u model.ToolUpdate) {
+// warned keeps what an update changes in the session, and tells in a warning what
+// of it is refused.
+func (m *machine) warned(at protocol.Ref, callID string, u model.ToolUpdate) bool {
+	code, why := m.keepUpdate(u)
+	if u.Warning != "" {
+		m.publish(protocol.Warning{Ref: at, Code: u.Warning, Message: u.Delta, ToolCallID: callID})
+	}
+	if code != "" {
+		m.publish(protocol.Warning{Ref: at, Code: code, Message: why, ToolCallID: callID})
+	}
+	return u.Warning != "" || code != ""
+}
+
+// keepUpdate records what an update changes, or returns why it does not: the
+// session would hold too much. What makes a state smaller is always kept.
+func (m *machine) keepUpdate(u model.ToolUpdate) (code, why string) {
 	if patch := rawValue(u.Patch); patch.Kind() == jsontext.KindBeginObject {
+		size, err := m.s.AfterPatch(patch)
+		switch {
+		case err != nil:
+			return "state_patch_invalid", fmt.Sprintf("the patch of the session's state is not kept: %v", err)
+		case size > max(maxState, m.s.PatchedSize()):
+			return "state_too_large", fmt.Sprintf("the patch of the session's state is not kept: the state would have %d bytes, at most %d (%d MiB) it may have", size, maxState, maxState>>20)
+		}
 		m.record(session.Patched{Patch: patch})
 	}
 	if u.Asset != nil {
 		asset := *u.Asset
 		asset.Metadata = []byte(rawValue(asset.Metadata))
+		if size := m.s.AssetsSize() + session.AssetSize(asset); size > maxAssets {
+			return "assets_too_large", fmt.Sprintf("the asset %.80q is not kept: what is known of the session's assets, their metadata included, would have %d bytes, at most %d (%d MiB) it may have", asset.ID, size, maxAssets, maxAssets>>20)
+		}
 		m.record(session.AssetAdded{Asset: asset})
 	}
+	return "", ""
 }
 
 func (in toolDoneIn) step(m *machine) {

@@ -68,7 +68,7 @@ func copied(s *session.State, chain []*session.Entry) []session.Record {
 	if s.Model != (model.Choice{}) {
 		add(session.ModelSet{Model: s.Model})
 	}
-	add(session.Patched{Patch: s.Patched})
+	add(session.Patched{Patch: s.Patched()})
 	for _, a := range s.Assets {
 		add(session.AssetAdded{Asset: a})
 	}

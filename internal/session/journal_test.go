@@ -117,7 +117,7 @@ func TestReadsTheFrozenJournal(t *testing.T) {
 }
 
 // private lets a comparison see a session's private fields as well.
-var private = cmp.Options{cmp.AllowUnexported(State{}, path{}, history{}), cmpopts.IgnoreUnexported(Entry{})}
+var private = cmp.Options{cmp.AllowUnexported(State{}, path{}, history{}, document{}, value{}), cmpopts.IgnoreUnexported(Entry{})}
 
 func TestEveryRecordTypeIsInTheFrozenJournal(t *testing.T) {
 	seen := map[string]bool{}
@@ -310,7 +310,7 @@ func TestCorruptLineIsSkippedToldAndKept(t *testing.T) {
 }
 
 func TestPatchesFollowRFC7396(t *testing.T) {
-	got := string(foldOf(t, life()).Patched)
+	got := string(foldOf(t, life()).Patched())
 	if want := `{"flags":{"big":9007199254740993,"list":[1,2],"lit":true}}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

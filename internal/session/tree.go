@@ -7,9 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	"noused/internal/model"
 )
 
@@ -87,11 +84,10 @@ type State struct {
 	FollowUpMode string
 	Tools        []string // active tools; meaningful when ToolsChosen
 	ToolsChosen  bool
-	Model        model.Choice   // zero: the daemon's own
-	Pending      []Input        // accepted and not yet delivered, in order
-	Run          *Run           // nil while idle
-	LastRun      RunEnded       // the run that ended last, if any
-	Patched      jsontext.Value // the object that tools have patched together
+	Model        model.Choice // zero: the daemon's own
+	Pending      []Input      // accepted and not yet delivered, in order
+	Run          *Run         // nil while idle
+	LastRun      RunEnded     // the run that ended last, if any
 	Assets       []model.Asset
 	Usage        model.Usage
 	Messages     int
@@ -100,13 +96,16 @@ type State struct {
 	order   []*Entry
 	keys    map[string]Accepted
 	path    path // of Leaf
+
+	patched    document
+	assetsSize int
 }
 
 // NewState returns the empty session that the first fact is applied to.
 func NewState() *State {
 	return &State{
 		SteeringMode: "one-at-a-time", FollowUpMode: "one-at-a-time",
-		Patched: jsontext.Value("{}"), entries: map[string]*Entry{}, keys: map[string]Accepted{},
+		entries: map[string]*Entry{}, keys: map[string]Accepted{},
 	}
 }
 
@@ -149,13 +148,11 @@ func (s *State) Apply(r Record) error {
 	case ModelSet:
 		s.Model = f.Model
 	case Patched:
-		merged, err := mergePatch(s.Patched, f.Patch)
-		if err != nil {
-			return fmt.Errorf("patch: %w", err)
+		if err := s.patched.merge(f.Patch); err != nil {
+			return err
 		}
-		s.Patched = merged
 	case AssetAdded:
-		s.Assets = append(s.Assets, f.Asset)
+		s.Assets, s.assetsSize = append(s.Assets, f.Asset), s.assetsSize+AssetSize(f.Asset)
 	case RunStarted:
 		s.Run = &Run{ID: f.RunID}
 	default:
@@ -333,35 +330,6 @@ func (p *path) add(e *Entry) {
 	if e.Usage != nil && e.Usage.InputTokens > 0 {
 		p.fixed = max(0, e.Usage.InputTokens+e.Usage.OutputTokens-p.estimated)
 	}
-}
-
-// mergePatch returns target with patch merged in (RFC 7396): objects deep,
-// arrays replaced, null deletes. Numbers keep their digits.
-func mergePatch(target, patch jsontext.Value) (jsontext.Value, error) {
-	if patch.Kind() != jsontext.KindBeginObject {
-		return patch, nil
-	}
-	merged, changes := map[string]jsontext.Value{}, map[string]jsontext.Value{}
-	if target.Kind() == jsontext.KindBeginObject {
-		if err := json.Unmarshal(target, &merged); err != nil {
-			return nil, err
-		}
-	}
-	if err := json.Unmarshal(patch, &changes); err != nil {
-		return nil, err
-	}
-	for k, v := range changes {
-		if v.Kind() == jsontext.KindNull {
-			delete(merged, k)
-			continue
-		}
-		value, err := mergePatch(merged[k], v)
-		if err != nil {
-			return nil, err
-		}
-		merged[k] = value
-	}
-	return json.Marshal(merged, json.Deterministic(true))
 }
 
 // FirstLine is the first line of a text, in at most so many characters.
