@@ -40,7 +40,9 @@ const selfPath = "/proc/self/exe"
 func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 	defer func() { _ = log.Sync() }()
 	// A tool that is the user's own, and in no sandbox, could else read the keys in
-	// this process's environment. Programs that it executes are as ever.
+	// this process's environment. Programs that it executes are as ever. It hides
+	// the daemon's open files and program from the user, too: whoever needs to know
+	// about the daemon asks it.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		log.Warn("the environment cannot be hidden from tools", zap.Error(err))
 	}
@@ -86,7 +88,7 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 	mux := new(protocol.Mux)
 	hub.Bind(mux)
 	protocol.HandleFunc(mux, protocol.Ping, func(context.Context, protocol.PingParams) (protocol.Pong, error) {
-		return protocol.Pong{Message: "pong"}, nil
+		return protocol.Pong{Message: "pong", Version: info.Version}, nil
 	})
 	protocol.HandleFunc(mux, protocol.ReloadTools, func(context.Context, protocol.ReloadToolsParams) (protocol.ToolsReloaded, error) {
 		return reload(tools, log), nil

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"io"
@@ -101,7 +100,7 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 			filepath.Join(r.base("XDG_CONFIG_HOME", ".config"), "systemd/user"), "/etc/systemd/user",
 			filepath.Join(r.base("XDG_DATA_HOME", ".local/share"), "systemd/user"), "/usr/local/lib/systemd/user", "/usr/lib/systemd/user",
 		},
-		Version: version(), VersionOf: versionOf,
+		Version: version(),
 		Sandbox: func(d *tool.Descriptor) error { _, err := supervisor.Sandboxed(d); return err },
 		Fix:     fix,
 	}
@@ -113,16 +112,6 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 		o.Builtin = append(o.Builtin, files)
 	}
 	return doctor.Run(ctx, o, tell)
-}
-
-// versionOf is the version of the noused that a process runs, "" where that
-// cannot be told: it is another's, or it is gone.
-func versionOf(pid int) string {
-	info, err := buildinfo.ReadFile(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil {
-		return ""
-	}
-	return versionIn(info)
 }
 
 // report prints findings as they come.

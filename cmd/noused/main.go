@@ -75,10 +75,6 @@ func version() string {
 	if !ok {
 		return "unknown"
 	}
-	return versionIn(info)
-}
-
-func versionIn(info *debug.BuildInfo) string {
 	v := info.Main.Version
 	if v == "" {
 		v = "(devel)"

@@ -73,8 +73,7 @@ type Options struct {
 	RuntimeDir string   // XDG_RUNTIME_DIR; may be ""
 	UnitDirs   []string // where systemd looks for a user's units, the first first
 
-	Version   string               // of this program
-	VersionOf func(pid int) string // of the program a process runs; "" where that cannot be told
+	Version string // of this program
 	// Sandbox says why a tool cannot have the sandbox it asks for. It starts
 	// nothing and makes nothing.
 	Sandbox func(*tool.Descriptor) error

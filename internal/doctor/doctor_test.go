@@ -49,7 +49,7 @@ func newWorld(t *testing.T) *world {
 	w.Options = Options{
 		Config: w.at("config.toml"), Socket: w.at("run/s"), DefaultSocket: w.at("run/s"), StateDir: w.at("state"), Workdir: dir,
 		ToolsDirs: []string{w.at("tools")}, Provider: "offline", ModelName: "offline", Environ: []string{"PATH=" + w.at("bin") + ":" + os.Getenv("PATH")},
-		Home: w.at("home"), UnitDirs: []string{w.at("units"), w.at("more-units")}, Version: "v1", VersionOf: func(int) string { return "v1" },
+		Home: w.at("home"), UnitDirs: []string{w.at("units"), w.at("more-units")}, Version: "v1",
 		Sandbox: func(*tool.Descriptor) error { return nil },
 	}
 	w.write("config.toml", "log_level = 'info'\n", 0o600)
@@ -414,6 +414,12 @@ func TestWhatIsBroken(t *testing.T) {
 		"daemon of another protocol": {
 			breakIt: func(w *world) { w.answer(`{"v":"2","id":"doctor","type":"pong","payload":{},"ok":true}` + "\n") },
 			status:  Fail, area: Sockets, what: `it speaks protocol "2"`,
+		},
+		"daemon of another version": {
+			breakIt: func(w *world) {
+				w.answer(`{"v":"1","id":"doctor","type":"pong","payload":{"message":"pong","version":"v0"},"ok":true}` + "\n")
+			},
+			status: Warn, area: Sockets, what: "version v0; this is version v1",
 		},
 		"something that is no daemon": {
 			breakIt: func(w *world) { w.answer("220 mail.example.org ESMTP\n") },

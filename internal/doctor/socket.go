@@ -115,7 +115,7 @@ func (e *exam) socket(ctx context.Context, path string, running *process) {
 		e.ok(Sockets, "%s is listened on by systemd, or by a daemon with another state directory; it was not asked, as that could start one", path)
 		return
 	}
-	answer, err := e.ask(ctx, path)
+	answer, version, err := e.ask(ctx, path)
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED):
 		e.stale(path)
@@ -126,17 +126,17 @@ func (e *exam) socket(ctx context.Context, path string, running *process) {
 	default:
 		e.ok(Sockets, "%s: %s", path, answer)
 		if path == e.Socket && running != nil {
-			e.program(running)
+			e.program(running, version)
 		}
 	}
 }
 
-// program compares the running daemon's program with this one.
-func (e *exam) program(running *process) {
-	version := e.VersionOf(running.PID)
+// program compares the version that the running daemon says it has with this
+// one's. A daemon of before pong told it says none.
+func (e *exam) program(running *process, version string) {
 	switch version {
 	case "":
-		e.ok(Sockets, "the daemon is %s; which version it is cannot be told from here", running)
+		e.ok(Sockets, "the daemon is %s, of a version that does not say which it is", running)
 	case e.Version:
 		e.ok(Sockets, "the daemon is %s, version %s", running, version)
 	default:
@@ -184,62 +184,64 @@ func listening(path string) bool {
 }
 
 // ask pings the command socket, or subscribes to the event socket and hangs up.
-// Neither makes a session, starts a tool, or is an event.
-func (e *exam) ask(ctx context.Context, path string) (string, error) {
+// Neither makes a session, starts a tool, or is an event. The version is the
+// daemon's, "" where it does not say.
+func (e *exam) ask(ctx context.Context, path string) (answer, version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", path)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer func() { _ = conn.Close() }()
 	if err := trust.Peer(conn.(*net.UnixConn)); err != nil {
-		return "", err
+		return "", "", err
 	}
 	deadline, _ := ctx.Deadline()
 	if err := conn.SetDeadline(deadline); err != nil {
-		return "", err
+		return "", "", err
 	}
 	request, want := "ping", "pong"
 	if path != e.Socket {
 		request, want = "subscribe", "subscribed"
 	}
 	if _, err := fmt.Fprintf(conn, `{"v":"1","id":"doctor","type":%q}`+"\n", request); err != nil {
-		return "", err
+		return "", "", err
 	}
 	for in := protocol.NewLineReader(conn, maxReply); ; {
 		line, err := in.Next()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return "", fmt.Errorf("no answer to %s within %v", request, patience)
+			return "", "", fmt.Errorf("no answer to %s within %v", request, patience)
 		}
 		if err != nil {
-			return "", fmt.Errorf("no answer to %s: %w", request, err)
+			return "", "", fmt.Errorf("no answer to %s: %w", request, err)
 		}
 		var reply struct {
 			V       string `json:"v"`
 			ID      string `json:"id"`
 			Type    string `json:"type"`
 			Payload struct {
-				Epoch string `json:"epoch"`
+				Epoch   string `json:"epoch"`
+				Version string `json:"version"`
 			} `json:"payload"`
 			Error *protocol.Error `json:"error"`
 		}
 		err = json.Unmarshal(line, &reply)
 		switch {
 		case err != nil:
-			return "", fmt.Errorf("the answer to %s is not of this protocol: %w", request, err)
+			return "", "", fmt.Errorf("the answer to %s is not of this protocol: %w", request, err)
 		case reply.ID != "doctor" && reply.Error == nil:
 			continue // an event of before
 		case reply.Error != nil:
-			return "", fmt.Errorf("%s is refused: %s: %s", request, reply.Error.Code, reply.Error.Message)
+			return "", "", fmt.Errorf("%s is refused: %s: %s", request, reply.Error.Code, reply.Error.Message)
 		case reply.Type != want:
-			return "", fmt.Errorf("the answer to %s is %.40q, want %q", request, reply.Type, want)
+			return "", "", fmt.Errorf("the answer to %s is %.40q, want %q", request, reply.Type, want)
 		case reply.V != "" && reply.V != protocol.Version:
-			return "", fmt.Errorf("it speaks protocol %.20q, not %q", reply.V, protocol.Version)
+			return "", "", fmt.Errorf("it speaks protocol %.20q, not %q", reply.V, protocol.Version)
 		case reply.Payload.Epoch != "":
-			return "a daemon sends its events, epoch " + reply.Payload.Epoch, nil
+			return "a daemon sends its events, epoch " + reply.Payload.Epoch, "", nil
 		}
-		return "a daemon answers, protocol " + protocol.Version, nil
+		return "a daemon answers, protocol " + protocol.Version, reply.Payload.Version, nil
 	}
 }

@@ -111,6 +111,7 @@ type PingParams struct{}
 // Pong answers ping.
 type Pong struct {
 	Message string `json:"message"`
+	Version string `json:"version,omitzero" wire:"added" doc:"the daemon's own, as get_state tells it"`
 }
 
 // PromptParams is the payload of prompt. Wait defaults to true. What a prompt

@@ -136,6 +136,9 @@ func AppendResponse(out []byte, id, typ string, payload any) ([]byte, error) {
 	if pong, ok := payload.(Pong); ok { // for a ping, encoding is most of the work
 		out = append(appendHead(out, id, typ), `{"message":`...)
 		out, _ = jsontext.AppendQuote(out, pong.Message)
+		if pong.Version != "" {
+			out, _ = jsontext.AppendQuote(append(out, `,"version":`...), pong.Version)
+		}
 		return append(out, "},\"ok\":true}\n"...), nil
 	}
 	var values []jsontext.Value

@@ -66,7 +66,7 @@ func sampleReplies() []Reply {
 	shown := jsontext.Value(`{"type":"message","id":"msg-2","role":"user","text":"look","attachments":[{"media_type":"image/png","name":"a.png","size":70,"path":"/state/a.png"}],"run_id":"run-1","turn_kind":"prompt","created_at":"2026-02-12T00:00:00Z"}`)
 	compacted := jsontext.Value(`{"type":"compaction","id":"cmp-1","summary":"they greeted","first_kept_entry_id":"msg-7","created_at":"2026-02-12T00:00:00Z"}`)
 	return []Reply{
-		Pong{"pong"},
+		Pong{"pong", "1.0.0"},
 		PromptAccepted{Command: "prompt", RunID: "run-1", SessionID: "ses-1", InputID: "in-1"},
 		PromptResult{Output: "hello", Events: []jsontext.Value{jsontext.Value(`{"v":"1"}`)}, EventsTruncated: true, SessionID: "ses-1", RunID: "run-1"},
 		PromptResult{SessionID: "ses-1", RunID: "run-1"},
