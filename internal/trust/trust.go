@@ -80,7 +80,28 @@ func Folder(dir string) error {
 		}
 		rest = append(strings.Split(target, "/"), rest...)
 	}
+	return checkLast(at)
+}
+
+// checkLast is for the folder itself, which has passed: one that may be root's,
+// and may be anybody's, will not do.
+func checkLast(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if st := info.Sys().(*syscall.Stat_t); !ours(st) && info.Mode()&os.ModeSticky == 0 {
+		return &FolderError{Path: dir, Reason: fmt.Sprintf("belongs to user %d, who may be anybody", st.Uid)}
+	}
 	return nil
+}
+
+// likeRoot tells the owner of /, who could replace everything: root, but in a
+// user namespace that does not know root. There all whom it does not know have
+// one number.
+func likeRoot(st *syscall.Stat_t) bool {
+	var root syscall.Stat_t
+	return syscall.Lstat("/", &root) == nil && st.Uid == root.Uid
 }
 
 func check(dir string) error {
@@ -92,7 +113,7 @@ func check(dir string) error {
 	switch {
 	case !info.IsDir():
 		return &FolderError{Path: dir, Reason: "is no folder"}
-	case !ours(st):
+	case !ours(st) && !likeRoot(st):
 		return &FolderError{Path: dir, Reason: fmt.Sprintf("belongs to user %d, who could replace what is in it", st.Uid)}
 	case mode&os.ModeSticky != 0:
 		return nil
