@@ -9,7 +9,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
-	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"noused/internal/doctor"
+	"noused/internal/plaintext"
 	"noused/internal/protocol"
 	"noused/internal/tool"
 	"noused/internal/tool/builtin"
@@ -138,7 +138,7 @@ func (r *report) tell(f doctor.Finding) {
 	if r.json {
 		line, err := json.Marshal(f, jsontext.AllowInvalidUTF8(true))
 		r.err = errors.Join(r.err, err)
-		text = append(line, '\n')
+		text = append(plaintext.JSON(line), '\n')
 	} else {
 		status := string(f.Status)
 		if f.Status == doctor.Fail {
@@ -170,14 +170,4 @@ func (r *report) end() error {
 }
 
 // printable keeps what is in files' names, and line ends, from the terminal.
-func printable(text string) string {
-	return strings.Map(func(c rune) rune {
-		if c == '\n' {
-			return ' '
-		}
-		if unicode.IsControl(c) {
-			return unicode.ReplacementChar
-		}
-		return c
-	}, text)
-}
+func printable(text string) string { return strings.ReplaceAll(plaintext.Clean(text), "\n", " ") }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"noused/internal/client"
+	"noused/internal/doctor"
 	"noused/internal/protocol"
 )
 
@@ -27,6 +28,26 @@ func (d *daemon) doctor(flags ...string) (out string, status int) {
 		d.t.Fatal(err)
 	}
 	return text.String(), cmd.ProcessState.ExitCode()
+}
+
+// A file's name must not drive the terminal that doctor is read on, and it is
+// the whole name for a program that reads the JSON.
+func TestDoctorPrintsNoControls(t *testing.T) {
+	const name = "a\x1b[2J\u009b1m\u202e\x07\nb"
+	for _, tc := range []struct {
+		json bool
+		want string
+	}{
+		{false, "warn  state          a b\n      fix:  mend a b\n"},
+		{true, `{"status":"warn","area":"state","what":"a\u001b[2J\u009b1m\u202e\u0007\nb","fix":"mend a\u001b[2J\u009b1m\u202e\u0007\nb"}` + "\n"},
+	} {
+		var out bytes.Buffer
+		r := &report{out: &out, json: tc.json}
+		r.tell(doctor.Finding{Status: doctor.Warn, Area: doctor.State, What: name, Fix: "mend " + name})
+		if got := out.String(); got != tc.want || r.err != nil {
+			t.Errorf("json %t: got %q, %v, want %q", tc.json, got, r.err, tc.want)
+		}
+	}
 }
 
 func wantLines(t *testing.T, out string, want ...string) {
