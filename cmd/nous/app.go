@@ -31,6 +31,7 @@ type app struct {
 	socketGiven bool
 	session     string
 	json        bool
+	raw         bool
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
@@ -75,10 +76,6 @@ func (o *output) failure() error {
 	return nil
 }
 
-func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.out, format, args...) }
-
-func (a *app) println(text string) { fmt.Fprintln(a.out, text) }
-
 func (a *app) root() *cobra.Command {
 	var plain bool
 	root := &cobra.Command{
@@ -88,6 +85,11 @@ func (a *app) root() *cobra.Command {
 a terminal, it shows a session: what is said, what tools do, and an input.
 
 Runs belong to the daemon: they go on when nous, or the terminal, ends.
+
+Texts of models, tools and servers are printed without what could drive a
+terminal: escape sequences, control characters other than tab and line feed,
+and characters that reorder a line. --raw, where a command has it, prints them
+as they are; --json writes them \uXXXX, which changes no value.
 
 Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 4 run aborted, 130 left by a second Ctrl-C; nous help exit-status says more.`,
@@ -167,7 +169,7 @@ func fetch[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def
 		return r, fmt.Errorf("%s: decode reply: %w", def.Name(), err)
 	}
 	if a.json {
-		a.printf("%s\n", payload)
+		a.printJSON(payload)
 	} else {
 		show(r)
 	}

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
+	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
 
@@ -48,6 +51,9 @@ func (a *app) toolNames(cmd *cobra.Command, args []string, _ string) ([]string, 
 func completions(words []string, err error) ([]string, cobra.ShellCompDirective) {
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
+	}
+	for i, word := range words {
+		words[i] = strings.ReplaceAll(plaintext.Clean(word), "\n", " ")
 	}
 	return words, cobra.ShellCompDirectiveNoFileComp
 }

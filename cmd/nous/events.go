@@ -77,7 +77,7 @@ func (a *app) printEvents(ctx context.Context, f *feed) error {
 		case errors.Is(err, client.ErrLost):
 			err = f.resume(ctx)
 		case err == nil && a.json:
-			a.printf("%s\n", raw)
+			a.printJSON(raw)
 			err = a.out.failure()
 		case err == nil:
 			a.printEvent(env)
@@ -97,8 +97,8 @@ func (a *app) printEvent(env protocol.EventEnvelope) {
 	} else {
 		detail, where = describeEvent(ev), ev.Where()
 	}
-	head := fmt.Sprintf("%6d %s %-8s", env.Seq, env.TS.Local().Format("15:04:05.000"), tail(where.RunID))
-	a.println(strings.TrimRight(fmt.Sprintf("%s %-21s %s", a.outStyle.dim(head), clean(env.Type), detail), " "))
+	head := fmt.Sprintf("%6d %s %-8s", env.Seq, env.TS.Local().Format("15:04:05.000"), tail(cellText(where.RunID)))
+	a.printSpans(span{head, asDim}, span{text: strings.TrimRight(fmt.Sprintf(" %-21s %s", env.Type, cellText(detail)), " ")})
 }
 
 // tail is the end of an id, which differs where its beginning, a time, does not.

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
 
@@ -89,7 +90,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 	case errors.As(err, &wire):
 		if a.json {
 			if line, err := json.Marshal(map[string]*protocol.Error{"error": wire}); err == nil {
-				a.printf("%s\n", line)
+				a.printJSON(line)
 			}
 		}
 		a.complain(describeError(string(wire.Code), wire.Message, wire.Cause))
@@ -109,12 +110,12 @@ func (a *app) startCommand() string {
 
 // complain writes the one line an error gets.
 func (a *app) complain(message string) {
-	fmt.Fprintf(a.err, "nous: %s\n", a.errStyle.red(clean(message)))
+	fmt.Fprintf(a.err, "nous: %s\n", a.errStyle.paint(asRed, plaintext.Clean(message)))
 }
 
 // notef writes a quiet line to standard error.
 func (a *app) notef(format string, args ...any) {
-	fmt.Fprintln(a.err, a.errStyle.dim(clean(fmt.Sprintf(format, args...))))
+	fmt.Fprintln(a.err, a.errStyle.paint(asDim, plaintext.Clean(fmt.Sprintf(format, args...))))
 }
 
 func describeError(code, message, cause string) string {

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
 
@@ -218,7 +219,7 @@ func newPart(m protocol.Message, entry jsontext.Value) (part, error) {
 
 // printable is text fit for a file that somebody may also look at in a
 // terminal.
-func printable(text string) string { return clean(strings.ToValidUTF8(text, "\uFFFD")) }
+func printable(text string) string { return plaintext.Clean(text) }
 
 // indented is a JSON value over several lines, or what is none as it is.
 func indented(value jsontext.Value) string {

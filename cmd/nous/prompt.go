@@ -74,6 +74,7 @@ same run.`,
 	flags.StringVar(&whileRunning, "if-running", "", "while a run is active, queue the text as `steer|follow-up` of it")
 	flags.StringVar(&idem, "key", "", "idempotency `key`: the same again within 24 h starts nothing new")
 	imageFlag(cmd, &images)
+	a.rawFlag(cmd)
 	completeWords(cmd, "if-running", "steer", "follow-up")
 	return cmd
 }
@@ -171,7 +172,7 @@ func (a *app) printAnswer(r protocol.PromptReply) {
 	case r.Accepted != nil:
 		a.println(r.Accepted.RunID)
 	case r.Result.Output != "":
-		a.println(a.forOutput(r.Result.Output))
+		a.println(r.Result.Output)
 	}
 }
 

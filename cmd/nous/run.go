@@ -104,7 +104,7 @@ default for the daemon's own.`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.Scope, p.Model = a.scope(), args[0]
-			return query(cmd.Context(), a, protocol.SetModel, p, func(r protocol.ModelAccepted) { a.println(a.forOutput(modelName(r.Model))) })
+			return query(cmd.Context(), a, protocol.SetModel, p, func(r protocol.ModelAccepted) { a.println(modelName(r.Model)) })
 		},
 	}
 	cmd.Flags().StringVar(&p.BaseURL, "base-url", "", "ask this `server`, without a key unless it is a configured one")
@@ -113,17 +113,19 @@ default for the daemon's own.`,
 }
 
 func (a *app) compactCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "compact [INSTRUCTION…]",
 		Short: "Summarise the older part of a session",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p := protocol.CompactSessionParams{Scope: a.scope(), Instruction: strings.Join(args, " ")}
 			return query(cmd.Context(), a, protocol.CompactSession, p, func(r protocol.Compaction) {
-				a.println(a.forOutput(r.Summary))
+				a.println(r.Summary)
 				a.notef("%d tokens before; kept from %s on", r.TokensBefore, r.FirstKeptEntryID)
 			})
 		},
 	}
+	a.rawFlag(cmd)
+	return cmd
 }
 
 func (a *app) pingCommand() *cobra.Command {

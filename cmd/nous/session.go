@@ -208,9 +208,10 @@ func (a *app) printTree(r protocol.Tree) {
 		push(v.node.ID, v.depth)
 	}
 	for i, line := range table(rows) {
+		look := ""
 		if i == leafRow && rows[i][0] == "*" {
-			line = a.outStyle.bold(line)
+			look = asBold
 		}
-		a.println(line)
+		a.printSpans(span{line, look})
 	}
 }

@@ -49,7 +49,7 @@ func (a *app) printState(s protocol.State) {
 	}
 	add("run", s.RunID)
 	if s.LastRun != nil && s.LastRun.Error != nil && s.RunID == "" {
-		add("last run", "failed: "+clean(describeError(s.LastRun.Error.Code, s.LastRun.Error.Message, "")))
+		add("last run", "failed: "+describeError(s.LastRun.Error.Code, s.LastRun.Error.Message, ""))
 	}
 	add("steering mode", s.SteeringMode)
 	add("follow-up mode", s.FollowUpMode)
@@ -70,7 +70,7 @@ func (a *app) printState(s protocol.State) {
 		add("session state", oneLine(string(s.SessionState), lineWidth))
 	}
 	for _, asset := range s.Assets {
-		add("asset", clean(fmt.Sprintf("%s %s (%s)", asset.AssetID, asset.Path, asset.MediaType)))
+		add("asset", fmt.Sprintf("%s %s (%s)", asset.AssetID, asset.Path, asset.MediaType))
 	}
 	add("usage", fmt.Sprintf("%d in, %d out", s.Usage.InputTokens, s.Usage.OutputTokens))
 	for _, run := range s.Runs {

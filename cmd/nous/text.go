@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
 
@@ -61,41 +61,54 @@ func styleFor(w io.Writer) style {
 	return style{terminal, terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 
-func (s style) paint(code, text string) string {
-	if !s.colour || text == "" {
+// The looks that a text may have on a terminal.
+const (
+	asBold  = "1"
+	asDim   = "2"
+	asRed   = "31"
+	asGreen = "32"
+)
+
+func (s style) paint(look, text string) string {
+	if !s.colour || text == "" || look == "" {
 		return text
 	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
+	return "\x1b[" + look + "m" + text + "\x1b[0m"
 }
 
-func (s style) bold(text string) string  { return s.paint("1", text) }
-func (s style) dim(text string) string   { return s.paint("2", text) }
-func (s style) red(text string) string   { return s.paint("31", text) }
-func (s style) green(text string) string { return s.paint("32", text) }
+// span is a piece of a line, and its look.
+type span struct{ text, look string }
 
-// escapes are the terminal sequences tools and models like to send.
-var escapes = regexp.MustCompile("\x1b\\[[0-9;?]*[ -/]*[@-~]|\x1b\\][^\x07\x1b]*(\x07|\x1b\\\\)?|\x1b[@-Z\\\\^_]")
-
-// clean takes out what would let somebody else's text drive the terminal.
-func clean(text string) string {
-	if strings.IndexFunc(text, forbidden) < 0 {
+// fit is text as it goes to standard output: without what would let somebody
+// else's text drive the terminal, unless --raw asks for it.
+func (a *app) fit(text string) string {
+	if a.raw {
 		return text
 	}
-	text = escapes.ReplaceAllString(text, "")
-	return strings.Map(func(r rune) rune {
-		if forbidden(r) {
-			return -1
-		}
-		return r
-	}, text)
+	return plaintext.Clean(text)
 }
 
-// forbidden are control characters, and those that reorder a line.
-func forbidden(r rune) bool {
-	if r == '\n' || r == '\t' {
-		return false
+func (a *app) print(text string) { io.WriteString(a.out, a.fit(text)) }
+
+func (a *app) println(text string) { a.printSpans(span{text: text}) }
+
+func (a *app) printSpans(spans ...span) {
+	var line strings.Builder
+	for _, s := range spans {
+		line.WriteString(a.outStyle.paint(s.look, a.fit(s.text)))
 	}
-	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
+	io.WriteString(a.out, line.String()+"\n")
+}
+
+// printJSON prints a JSON text of equal value on a line of its own.
+func (a *app) printJSON(value []byte) {
+	a.out.Write(plaintext.JSON(value))
+	io.WriteString(a.out, "\n")
+}
+
+// rawFlag is for commands that print whole texts.
+func (a *app) rawFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&a.raw, "raw", false, "print texts as they are, with what could drive a terminal")
 }
 
 // oneLine is text without line breaks, cut to at most width runes.
@@ -104,7 +117,7 @@ func oneLine(text string, width int) string {
 	if cut := (width + 1) * perRune * 2; len(text) > cut {
 		text = text[:cut]
 	}
-	text = strings.Join(strings.Fields(clean(strings.ToValidUTF8(text, ""))), " ")
+	text = strings.Join(strings.Fields(plaintext.Clean(text)), " ")
 	if utf8.RuneCountInString(text) <= width {
 		return text
 	}
@@ -124,12 +137,19 @@ func indent(text, by string) string {
 	return by + strings.ReplaceAll(text, "\n", "\n"+by)
 }
 
+// cellText is what a table has in a cell: one line.
+func cellText(text string) string {
+	return strings.NewReplacer("\n", " ", "\t", " ").Replace(plaintext.Clean(text))
+}
+
 // table aligns rows in columns two spaces apart; the last column is as long as
-// it likes.
+// it likes. The rows' cells become one line each.
 func table(rows [][]string) []string {
 	var widths []int
 	for _, row := range rows {
 		for i, cell := range row {
+			row[i] = cellText(cell)
+			cell = row[i]
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
@@ -153,20 +173,21 @@ func table(rows [][]string) []string {
 // printTable prints rows under a header.
 func (a *app) printTable(header []string, rows [][]string) {
 	for i, line := range table(append([][]string{header}, rows...)) {
+		look := ""
 		if i == 0 {
-			line = a.outStyle.dim(line)
+			look = asDim
 		}
-		a.println(line)
+		a.printSpans(span{line, look})
 	}
 }
 
-// printPairs prints aligned key: value lines.
+// printPairs prints aligned key: value lines; a value may go over several.
 func (a *app) printPairs(pairs [][2]string) {
-	rows := make([][]string, len(pairs))
+	keys := make([][]string, len(pairs))
 	for i, p := range pairs {
-		rows[i] = []string{p[0] + ":", p[1]}
+		keys[i] = []string{p[0] + ":", "|"}
 	}
-	for _, line := range table(rows) {
-		a.println(line)
+	for i, line := range table(keys) {
+		a.println(strings.TrimRight(strings.TrimSuffix(line, "|")+pairs[i][1], " "))
 	}
 }

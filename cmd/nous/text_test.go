@@ -10,24 +10,6 @@ import (
 	"noused/internal/protocol"
 )
 
-func TestCleanTakesTerminalControlOut(t *testing.T) {
-	for in, want := range map[string]string{
-		"plain\ttext\n":            "plain\ttext\n",
-		"\x1b[31mred\x1b[0m":       "red",
-		"\x1b]0;title\x07after":    "after",
-		"\x1b]8;;u\x1b\\link":      "link",
-		"bell\a back\b del\x7f":    "bell back del",
-		"c1 \u009b31m":             "c1 31m",
-		"over\rwrite":              "overwrite",
-		"right to left \u202e end": "right to left  end",
-		"emoji 👩‍💻 stay":           "emoji 👩‍💻 stay",
-	} {
-		if got := clean(in); got != want {
-			t.Errorf("%q: got %q, want %q", in, got, want)
-		}
-	}
-}
-
 func TestOneLine(t *testing.T) {
 	for _, tc := range []struct {
 		in, want string

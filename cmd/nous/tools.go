@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -56,7 +57,7 @@ func (a *app) printReloaded(r protocol.ToolsReloaded) {
 		names []string
 	}{{"added", r.Added}, {"changed", r.Changed}, {"removed", r.Removed}} {
 		for _, name := range list.names {
-			a.printf("%s %s\n", list.what, name)
+			a.println(list.what + " " + name)
 		}
 	}
 	if len(r.Added)+len(r.Changed)+len(r.Removed) == 0 {
@@ -86,7 +87,7 @@ func (a *app) setToolsCommand() *cobra.Command {
 			}
 			p := protocol.SetActiveToolsParams{Scope: a.scope(), Tools: append([]string{}, args...)}
 			return query(cmd.Context(), a, protocol.SetActiveTools, p, func(r protocol.ToolsAccepted) {
-				a.printf("%d active\n", r.Count)
+				a.println(fmt.Sprintf("%d active", r.Count))
 			})
 		},
 	}
@@ -119,6 +120,7 @@ key:=json for anything else.`,
 			return err
 		},
 	}
+	a.rawFlag(cmd)
 	cmd.Flags().StringVar(&phase, "phase", "", "the gevals `phase`: setup, verify or cleanup")
 	completeWords(cmd, "phase", "setup", "verify", "cleanup")
 	return cmd
@@ -127,7 +129,7 @@ key:=json for anything else.`,
 func (a *app) printExtension(r protocol.ExtensionResult) {
 	switch {
 	case r.OK && r.Result != "":
-		a.println(a.forOutput(strings.TrimSuffix(r.Result, "\n")))
+		a.println(strings.TrimSuffix(r.Result, "\n"))
 	case r.OK:
 	case r.Error != nil:
 		text := describeError(r.Error.Code, r.Error.Message, "")
@@ -144,7 +146,7 @@ func (a *app) printExtension(r protocol.ExtensionResult) {
 	}
 	var pairs [][2]string
 	for _, key := range slices.Sorted(maps.Keys(r.Outputs)) {
-		pairs = append(pairs, [2]string{key, a.forOutput(r.Outputs[key])})
+		pairs = append(pairs, [2]string{key, r.Outputs[key]})
 	}
 	a.printPairs(pairs)
 }

@@ -41,6 +41,7 @@ func (a *app) messagesCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&leaf, "leaf", "", "end at the entry with this `id`")
+	a.rawFlag(cmd)
 	cmd.Flags().BoolVar(&full, "full", false, "print tool calls and results whole")
 	return cmd
 }
@@ -58,7 +59,7 @@ func (a *app) printEntry(entry jsontext.Value, full bool) error {
 			return fmt.Errorf("decode compaction: %w", err)
 		}
 		a.printHead("summary of what was before", c.CreatedAt, c.ID)
-		a.println(indent(a.forOutput(c.Summary), "  "))
+		a.println(indent(a.fit(c.Summary), "  "))
 		return nil
 	}
 	var m protocol.Message
@@ -88,7 +89,7 @@ func (a *app) printMessage(m protocol.Message, full bool) {
 		who += " (" + m.StopReason + ")"
 	}
 	a.printHead(who, m.CreatedAt, m.ID)
-	text, left := a.forOutput(m.Text), 0
+	text, left := a.fit(m.Text), 0
 	if m.Role == "tool" {
 		text, left = firstLines(text, lines)
 	}
@@ -96,13 +97,13 @@ func (a *app) printMessage(m protocol.Message, full bool) {
 		a.println(indent(text, "  "))
 	}
 	if left > 0 {
-		a.println(a.outStyle.dim(fmt.Sprintf("  … %d more lines", left)))
+		a.printSpans(span{fmt.Sprintf("  … %d more lines", left), asDim})
 	}
 	for _, image := range m.Attachments {
-		a.println(a.outStyle.dim("  [" + describeImage(image) + "]"))
+		a.printSpans(span{"  [" + describeImage(image) + "]", asDim})
 	}
 	for _, call := range m.ToolCalls {
-		a.println(a.outStyle.dim("  → " + clean(call.Name) + " " + oneLine(string(call.Arguments), width)))
+		a.printSpans(span{"  → " + call.Name + " " + oneLine(string(call.Arguments), width), asDim})
 	}
 }
 
@@ -116,9 +117,9 @@ func describeImage(a protocol.Attachment) string {
 	if a.Size >= 1<<10 {
 		size = fmt.Sprintf("%d KiB", (a.Size+1<<9)>>10)
 	}
-	return text + ", " + clean(a.MediaType) + ", " + size
+	return text + ", " + cellText(a.MediaType) + ", " + size
 }
 
 func (a *app) printHead(who string, at time.Time, id string) {
-	a.println(a.outStyle.bold(clean(who)) + a.outStyle.dim("  "+at.Local().Format(time.DateTime)+"  "+id))
+	a.printSpans(span{cellText(who), asBold}, span{"  " + at.Local().Format(time.DateTime) + "  " + cellText(id), asDim})
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
 
@@ -18,18 +19,9 @@ func (a *app) runView() runView {
 	return &textView{a: a}
 }
 
-// forOutput is text for standard output: cleaned for a terminal, as it is for
-// everything else.
-func (a *app) forOutput(text string) string {
-	if a.outStyle.terminal {
-		return clean(text)
-	}
-	return text
-}
-
 type jsonView struct{ a *app }
 
-func (v jsonView) event(_ protocol.Event, raw []byte) { v.a.printf("%s\n", raw) }
+func (v jsonView) event(_ protocol.Event, raw []byte) { v.a.printJSON(raw) }
 
 // lastView writes the run's last answer when the run has ended, and why it
 // ended where that was not by itself.
@@ -46,7 +38,7 @@ func (v *lastView) event(ev protocol.Event, _ []byte) {
 		}
 	case protocol.AgentEnd:
 		if v.text != "" {
-			v.a.println(v.a.forOutput(v.text))
+			v.a.println(v.text)
 		}
 		v.a.explainEnd(ev)
 	}
@@ -92,7 +84,7 @@ func (v *textView) event(ev protocol.Event, _ []byte) {
 		v.note("→ %s %s", ev.ToolName, oneLine(string(ev.Arguments), lineWidth))
 	case protocol.ToolUpdate:
 		if text := strings.TrimRight(ev.Delta, "\n"); text != "" {
-			v.note("%s", indent(clean(text), "  "))
+			v.note("%s", indent(plaintext.Clean(text), "  "))
 		}
 	case protocol.ToolEnd:
 		v.toolEnd(ev)
@@ -114,7 +106,7 @@ func (v *textView) event(ev protocol.Event, _ []byte) {
 func (v *textView) update(ev protocol.MessageUpdate) {
 	if ev.ThinkingDelta != "" {
 		v.freshLine()
-		fmt.Fprint(v.a.err, v.a.errStyle.dim(clean(ev.ThinkingDelta)))
+		fmt.Fprint(v.a.err, v.a.errStyle.paint(asDim, plaintext.Clean(ev.ThinkingDelta)))
 		v.thinking = true
 	}
 	if ev.Delta != "" {
@@ -124,7 +116,7 @@ func (v *textView) update(ev protocol.MessageUpdate) {
 
 func (v *textView) say(text string) {
 	v.endThinking()
-	v.a.printf("%s", v.a.forOutput(text))
+	v.a.print(text)
 	v.said += len(text)
 	v.open = !strings.HasSuffix(text, "\n")
 }
@@ -173,13 +165,13 @@ func (v *textView) toolEnd(ev protocol.ToolEnd) {
 	case ev.Skipped:
 		v.note("- %s skipped", ev.ToolName)
 	case ev.OK:
-		v.mark(v.a.errStyle.green("✓"), "%s %s %s", ev.ToolName, took, oneLine(ev.Result, lineWidth))
+		v.mark(v.a.errStyle.paint(asGreen, "✓"), "%s %s %s", ev.ToolName, took, oneLine(ev.Result, lineWidth))
 	default:
 		why := ev.Result
 		if ev.Error != nil {
 			why = describeError(ev.Error.Code, ev.Error.Message, "")
 		}
-		v.mark(v.a.errStyle.red("✗"), "%s %s %s", ev.ToolName, took, oneLine(why, lineWidth))
+		v.mark(v.a.errStyle.paint(asRed, "✗"), "%s %s %s", ev.ToolName, took, oneLine(why, lineWidth))
 	}
 }
 

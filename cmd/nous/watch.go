@@ -162,9 +162,9 @@ func (w *watch) endedUnseen() error {
 			continue
 		}
 		if w.a.json {
-			w.a.printf("%s\n", all.Messages[i])
+			w.a.printJSON(all.Messages[i])
 		} else {
-			w.a.println(w.a.forOutput(m.Text))
+			w.a.println(m.Text)
 		}
 		return exitOfRun(m.StopReason)
 	}
