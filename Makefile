@@ -9,6 +9,7 @@ FUZZTIME ?= 30s
 CRASHTIME ?= 2m
 TURNS    ?= 2000
 BENCH    ?= .
+BUILDFLAGS ?= -trimpath
 
 .DEFAULT_GOAL := help
 .PHONY: help run build check format vet staticcheck generated tidy test bench fuzz crash long generate install clean
@@ -20,7 +21,7 @@ run: build ## start a daemon of its own, prompt it through the socket, show its 
 	@scripts/run
 
 build: ## build bin/noused and bin/nous
-	go build -trimpath -o bin/ ./cmd/noused ./cmd/nous
+	go build $(BUILDFLAGS) -o bin/ ./cmd/noused ./cmd/nous
 
 check: format vet staticcheck generated tidy test ## everything below, as before a commit
 

@@ -47,7 +47,7 @@ var folders = map[string]string{
 
 // enter makes home the user's home.
 func enter(home string) error {
-	keepGo()
+	cache := keepGo()
 	for _, kv := range os.Environ() {
 		if name, _, _ := strings.Cut(kv, "="); foreign(name) {
 			if err := os.Unsetenv(name); err != nil {
@@ -64,22 +64,27 @@ func enter(home string) error {
 			return err
 		}
 	}
-	return nil
+	if cache == "" {
+		return nil
+	}
+	return os.Symlink(cache, filepath.Join(home, folders["XDG_CACHE_HOME"], "go-build"))
 }
 
 // keepGo has the go command find its caches, which it looks for in the home.
-// Tests that build programs would else build, and fetch, everything anew.
-func keepGo() {
+// Tests that build programs would else build, and fetch, everything anew. It
+// returns the build cache, which tools without these variables look for in the
+// home; "" where there is no go, as such tests will say.
+func keepGo() (cache string) {
 	names := []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV"}
 	out, err := exec.Command("go", append([]string{"env"}, names...)...).Output()
 	if err != nil {
-		return // such tests will say that there is no go
+		return ""
 	}
-	for i, value := range strings.Split(strings.TrimSpace(string(out)), "\n") {
-		if i < len(names) {
-			_ = os.Setenv(names[i], value)
-		}
+	values := strings.Split(string(out), "\n")
+	for i, name := range names {
+		_ = os.Setenv(name, values[i])
 	}
+	return values[0]
 }
 
 // foreign tells whether a variable is the user's own, and would change what the
