@@ -190,14 +190,11 @@ func NoChildren(t testing.TB) {
 	}
 }
 
-// FDs counts the process's own open files.
-func FDs(t testing.TB) int { t.Helper(); return FDsOf(t, "self") }
-
-// FDsOf counts the open files of a process, by its name in /proc. Those in
-// /proc are not counted: they are open for an instant, whenever a child ends.
-func FDsOf(t testing.TB, process string) (n int) {
+// FDs counts the process's own open files. Those in /proc are not counted: they
+// are open for an instant, whenever a child ends.
+func FDs(t testing.TB) (n int) {
 	t.Helper()
-	dir := filepath.Join("/proc", process, "fd")
+	const dir = "/proc/self/fd"
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
