@@ -11,6 +11,7 @@ package model
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"strings"
 	"time"
 )
@@ -49,16 +50,28 @@ const (
 )
 
 // Usage counts tokens. Providers that do not report leave it zero.
-// CachedTokens are those of InputTokens that the provider had in its cache.
+// CachedTokens are those of InputTokens that the provider had in its cache,
+// ReasoningTokens those of OutputTokens that the model thought.
 type Usage struct {
-	InputTokens  int64 `json:"input_tokens"`
-	OutputTokens int64 `json:"output_tokens"`
-	CachedTokens int64 `json:"cached_tokens,omitzero"`
+	InputTokens     int64 `json:"input_tokens"`
+	OutputTokens    int64 `json:"output_tokens"`
+	CachedTokens    int64 `json:"cached_tokens,omitzero"`
+	ReasoningTokens int64 `json:"reasoning_tokens,omitzero"`
 }
 
 // Add returns the sum of both.
 func (u Usage) Add(o Usage) Usage {
-	return Usage{u.InputTokens + o.InputTokens, u.OutputTokens + o.OutputTokens, u.CachedTokens + o.CachedTokens}
+	return Usage{
+		sum(u.InputTokens, o.InputTokens), sum(u.OutputTokens, o.OutputTokens), sum(u.CachedTokens, o.CachedTokens), sum(u.ReasoningTokens, o.ReasoningTokens),
+	}
+}
+
+// sum is of two counts; what does not fit is the most that does.
+func sum(a, b int64) int64 {
+	if b > math.MaxInt64-a {
+		return math.MaxInt64
+	}
+	return a + b
 }
 
 // ToolCall is one call that an assistant message makes. Name is the name the
@@ -136,6 +149,7 @@ type ToolSpec struct {
 // changed by the receiver. With Summary set the answer wanted is a summary of
 // Messages, guided by Instruction, and no tool may be called.
 type Request struct {
+	SessionID   string // for a provider's cache
 	System      string
 	Messages    []Message
 	Tools       []ToolSpec

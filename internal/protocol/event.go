@@ -50,6 +50,8 @@ type Usage struct {
 	InputTokens  int64 `json:"input_tokens"`
 	OutputTokens int64 `json:"output_tokens"`
 	CachedTokens int64 `json:"cached_tokens,omitzero" wire:"added"`
+	// ReasoningTokens are those of OutputTokens that the model thought.
+	ReasoningTokens int64 `json:"reasoning_tokens,omitzero" wire:"added"`
 }
 
 // ToolCall is a call an assistant message makes.

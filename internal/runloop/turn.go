@@ -36,6 +36,7 @@ func (l *loop) stream(ctx context.Context, gen int, call modelCall) (err error) 
 		}
 	}()
 	req := call.req
+	req.SessionID = l.id
 	if call.all || len(call.active) > 0 {
 		req.Tools = l.env.offered(ctx, call)
 	}

@@ -74,6 +74,9 @@ type usage struct {
 	Details          wire.Maybe[struct {
 		CachedTokens wire.Count `json:"cached_tokens"`
 	}] `json:"prompt_tokens_details"`
+	Output wire.Maybe[struct {
+		ReasoningTokens wire.Count `json:"reasoning_tokens"`
+	}] `json:"completion_tokens_details"`
 }
 
 // decoder decodes an answer of that maker. After the finish reason only the
@@ -169,7 +172,8 @@ func (s *state) take(e wire.Event) ([]model.Delta, error) {
 func (s *state) count(u *usage) {
 	if u != nil {
 		s.usage = model.Usage{
-			InputTokens: int64(u.PromptTokens), OutputTokens: int64(u.CompletionTokens), CachedTokens: int64(u.Details.V.CachedTokens),
+			InputTokens: int64(u.PromptTokens), OutputTokens: int64(u.CompletionTokens),
+			CachedTokens: int64(u.Details.V.CachedTokens), ReasoningTokens: int64(u.Output.V.ReasoningTokens),
 		}
 	}
 }

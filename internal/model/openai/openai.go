@@ -53,7 +53,7 @@ func (m *Model) Close() { m.client.Close() }
 func (m *Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error] {
 	return func(yield func(model.Delta, error) bool) {
 		names := wire.NewNames(req)
-		header := authorized(m.client.Options())
+		header := wire.Bearer(m.client.Options())
 		for {
 			usage, refused := !m.noUsage.Load(), false
 			body := encode(m.client, req, names, usage)
@@ -76,15 +76,7 @@ func (m *Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.D
 // Models asks a server for the names of its models, sorted; Model of the options
 // is not looked at. What bounds it, and its errors, are those of wire.Models.
 func Models(ctx context.Context, o wire.Options) ([]string, error) {
-	return wire.Models(ctx, o, defaults, "models", authorized(o))
-}
-
-func authorized(o wire.Options) http.Header {
-	header := http.Header{}
-	if o.APIKey != "" {
-		header.Set("Authorization", "Bearer "+o.APIKey)
-	}
-	return header
+	return wire.Models(ctx, o, defaults, "models", wire.Bearer(o))
 }
 
 // refusesUsage reports an error of a server that knows no stream_options.

@@ -122,6 +122,15 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Options returns what the client was made of, its gaps filled.
 func (c *Client) Options() Options { return c.options }
 
+// Bearer is the header that has the key as most providers want it.
+func Bearer(o Options) http.Header {
+	header := http.Header{}
+	if o.APIKey != "" {
+		header.Set("Authorization", "Bearer "+o.APIKey)
+	}
+	return header
+}
+
 // Host is the provider's host, with the port if there is one.
 func (c *Client) Host() string { return c.url.Host }
 
