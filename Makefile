@@ -12,7 +12,7 @@ BENCH    ?= .
 BUILDFLAGS ?= -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help run build check format vet staticcheck generated tidy test bench fuzz crash long generate install clean
+.PHONY: help run build check format vet staticcheck generated tidy test short root bench fuzz crash long generate install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,13 @@ tidy: ## go.mod and go.sum that go mod tidy would change
 test: ## all tests, with the race detector; the million steps of the machine without
 	GORACE=atexit_sleep_ms=50 go test -race -timeout 6m ./...
 	go test -run MillionSteps ./internal/runloop
+
+short: ## the tests that are done in a minute, without the race detector
+	go test -short -timeout 5m ./...
+
+# They end in AsRoot (internal/testenv), and skip themselves for anybody else.
+root: ## the few tests that need root, to be run by root
+	go test -v -timeout 5m -run AsRoot $$(grep -rl --include='*_test.go' 'AsRoot(t \*testing' . | xargs -n1 dirname | sort -u)
 
 bench: ## benchmarks of the hot paths, each beside the raw limit (BENCH=regexp)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem ./... | awk -f scripts/ratio.awk

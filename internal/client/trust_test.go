@@ -14,6 +14,7 @@ import (
 	"noused/internal/client"
 	"noused/internal/client/clienttest"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 	"noused/internal/trust"
 )
 
@@ -72,9 +73,7 @@ func dialBoth(t *testing.T, socket string) (commands, subscribe, live error) {
 }
 
 func TestNothingIsSaidToAnotherUserAsRoot(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can be two users")
-	}
+	testenv.AsRoot(t)
 	dir, err := os.MkdirTemp("", "nous")
 	if err != nil {
 		t.Fatal(err)
@@ -98,9 +97,7 @@ func TestNothingIsSaidToAnotherUserAsRoot(t *testing.T) {
 }
 
 func TestNobodyIsAskedInAFolderOfAnotherUserAsRoot(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can be two users")
-	}
+	testenv.AsRoot(t)
 	d := clienttest.Listen(t)
 	if err := os.Chown(filepath.Dir(d.Socket), her, her); err != nil {
 		t.Fatal(err)

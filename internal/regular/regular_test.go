@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"noused/internal/testenv"
 )
 
 func write(t *testing.T, path, text string) string {
@@ -86,10 +88,8 @@ func TestOpenMakesReadsAndAppends(t *testing.T) {
 	}
 }
 
-func TestAnotherUsersFileIsNotOpened(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give a file away")
-	}
+func TestAnotherUsersFileIsNotOpenedAsRoot(t *testing.T) {
+	testenv.AsRoot(t)
 	path := write(t, filepath.Join(t.TempDir(), "theirs"), "x")
 	if err := os.Chown(path, 12345, 12345); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	"noused/internal/lock"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 func listen(t *testing.T, path string) *Sockets {
@@ -181,10 +182,8 @@ func TestDirectories(t *testing.T) {
 	}
 }
 
-func TestDirectoriesOfOthers(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can make a directory somebody else's")
-	}
+func TestDirectoriesOfOthersAsRoot(t *testing.T) {
+	testenv.AsRoot(t)
 	dir := filepath.Join(t.TempDir(), "theirs")
 	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, 65534, 65534)); err != nil {
 		t.Fatal(err)

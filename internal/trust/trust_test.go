@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"noused/internal/testenv"
 )
 
 // tree makes base/a/b and the modes of a and b.
@@ -93,9 +95,7 @@ func TestLinksOnTheWayAreFollowed(t *testing.T) {
 }
 
 func TestAFolderOfAnotherUserIsRefusedAsRoot(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can make another user's folder")
-	}
+	testenv.AsRoot(t)
 	dir := tree(t, 0o755, 0o755)
 	if err := os.Chown(filepath.Dir(dir), 65534, 65534); err != nil {
 		t.Fatal(err)

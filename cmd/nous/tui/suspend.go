@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -61,14 +62,27 @@ func (m *model) suspend() tea.Cmd {
 	})
 }
 
-// rendererEnds is time for the goroutine that draws to end. Had it still to do so
-// when bubbletea starts the next one, it would stop that one's clock.
-const rendererEnds = 20 * time.Millisecond
-
 // release gives the terminal back while f runs, and draws everything anew.
 func release(f func()) tea.Cmd {
-	return tea.Exec(meanwhile(func() { time.Sleep(rendererEnds); f() }), func(error) tea.Msg { return tea.ResumeMsg{} })
+	return tea.Exec(meanwhile(func() { drawn(); f() }), func(error) tea.Msg { return tea.ResumeMsg{} })
 }
+
+// drawn returns when the goroutine that draws has ended, which it is told to
+// before. Had it still to do so when bubbletea starts the next one, it would stop
+// that one's clock. Nothing but the stacks tells.
+func drawn() {
+	for drawing() {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func drawing() bool {
+	stacks := make([]byte, 1<<20)
+	return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte(drawer))
+}
+
+// drawer is the function of that goroutine.
+const drawer = "bubbletea/v2.(*Program).startRenderer.func1("
 
 // stop stops the process and its group, as Ctrl+Z does in other programs, and
 // returns when they go on. A program that has asked for SIGTSTP once is not
