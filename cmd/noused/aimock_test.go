@@ -487,7 +487,7 @@ func (m *mocked) errors(t *testing.T) {
 		told         string // what an event says on the way
 		statuses     string
 	}{
-		{text: "Are you busy?", output: "Not any more.", told: "attempt 2 of 5 in 1s: ", statuses: "[429 200]"},
+		{text: "Are you busy?", output: "Not any more.", told: "attempt 2 in 1s: ", statuses: "[429 200]"},
 		{text: "Are you well?", output: "Well again.", told: "something broke", statuses: "[500 200]"},
 		{text: "Are you allowed?", err: "this is not for you", statuses: "[400]"},
 		{text: "Are you there?", err: "broke off", statuses: "[200]"},

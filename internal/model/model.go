@@ -24,6 +24,11 @@ var (
 	// ErrContextTooLong: the provider refused the request for its length. The
 	// same request will be refused again; a compacted one may not.
 	ErrContextTooLong = errors.New("the context is too long for the model")
+	// ErrRejected: the provider finds something wrong with the request. The same
+	// one will be refused again; one that is put differently may not.
+	ErrRejected = errors.New("the provider refuses the request as it is")
+	// ErrPassing: what went wrong may go well the next time.
+	ErrPassing = errors.New("the provider may answer later")
 )
 
 // Role of a message in a conversation.

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -26,8 +27,8 @@ const (
 )
 
 // Error is what a provider said in place of an answer, or what went wrong on
-// the way to it. It wraps model.ErrTruncated or model.ErrContextTooLong where
-// it is one of these.
+// the way to it. It wraps those of model.ErrTruncated, model.ErrContextTooLong,
+// model.ErrRejected and model.ErrPassing that it is.
 type Error struct {
 	Status  int    // of the response; 0 where there was none, and inside a stream
 	Code    string // the provider's own word for it, "overloaded_error" for one
@@ -36,6 +37,8 @@ type Error struct {
 	host     string
 	attempts int           // how many were made, where that is more than one
 	passing  bool          // the same request may go well later
+	busy     bool          // it will, as soon as there is less to do
+	garbled  bool          // the model's own answer was refused: it may answer better
 	after    time.Duration // when, where the provider says so
 	is       error
 }
@@ -55,8 +58,16 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Unwrap returns the condition that the error is, nil for most.
-func (e *Error) Unwrap() error { return e.is }
+// Unwrap returns the conditions that the error is.
+func (e *Error) Unwrap() (is []error) {
+	if e.is != nil {
+		is = append(is, e.is)
+	}
+	if e.passing {
+		is = append(is, model.ErrPassing)
+	}
+	return is
+}
 
 // Truncated is the error of an answer that ended without a reason to stop. why
 // may be empty.
@@ -85,7 +96,7 @@ func Failure(v jsontext.Value) *Error {
 // refusal is the error that a response is which is not an answer.
 func refusal(resp *http.Response, in io.Reader, now time.Time) *Error {
 	body, _ := io.ReadAll(io.LimitReader(in, maxRefusal)) // what came of it has to do
-	e := &Error{Status: resp.StatusCode, after: retryAfter(resp.Header.Get("Retry-After"), now)}
+	e := &Error{Status: resp.StatusCode, after: retryAfter(resp.Header, body, now)}
 	e.Code, e.Message = said(body)
 	if e.Code == "" && e.Message == "" {
 		e.Message = page(resp.Header.Get("Content-Type"), body)
@@ -111,40 +122,88 @@ func (e *Error) classify() {
 	if n, err := strconv.Atoi(e.Code); err == nil && n >= 400 && n < 600 && status < 400 {
 		status = n // some gateways tell of an HTTP status inside a stream
 	}
+	text := strings.ToLower(e.Code + " " + e.Message)
 	switch {
-	case status != http.StatusTooManyRequests && tooLong(e.Code+" "+e.Message):
+	case status != http.StatusTooManyRequests && tooLong(text), tooLarge(text):
 		e.is = model.ErrContextTooLong
-	case status == http.StatusRequestTimeout, status == http.StatusTooManyRequests, status >= 500:
+	case contains(text, hopeless) && e.after == 0:
+	case status == http.StatusTooManyRequests, status == statusOverloaded, contains(strings.ToLower(e.Code), overloaded):
+		e.passing, e.busy = true, true
+	case status == http.StatusRequestTimeout, status >= 500:
 		e.passing = true
+	case strings.Contains(text, "tool_use_failed"):
+		e.garbled = true
+	case status == http.StatusBadRequest, status == http.StatusUnprocessableEntity:
+		e.is = model.ErrRejected
 	case status >= 400: // Ollama calls a model that it does not have an "api_error"
-		e.passing = strings.Contains(e.Code, "overloaded")
 	default:
-		e.passing = slices.ContainsFunc(passing, func(s string) bool { return strings.Contains(e.Code, s) })
+		e.passing = contains(e.Code, passing)
 	}
 }
 
-// passing are parts of the codes of errors that pass.
-var passing = []string{"overloaded", "rate_limit", "server_error", "api_error", "timeout", "unavailable"}
+// statusOverloaded is Anthropic's.
+const statusOverloaded = 529
 
-// longContext are the ways of saying that a request is too long for the model:
-// Anthropic, Bedrock, OpenAI (its code and its text), vLLM and OpenRouter,
-// Gemini, xAI, Groq, llama.cpp (its code and its text), LM Studio.
+var (
+	// overloaded are parts of the codes of servers that have too much to do.
+	overloaded = []string{"overloaded", "rate_limit"}
+	// passing are parts of the codes of other errors that pass.
+	passing = []string{"server_error", "api_error", "timeout", "unavailable"}
+	// hopeless are parts of errors that only a person can do something about.
+	hopeless = []string{
+		"insufficient_quota", "insufficient quota", "insufficient balance", "insufficient credit", "credit balance", "billing", "invalid_api_key", "api key not valid",
+	}
+)
+
+func contains(text string, any []string) bool {
+	return slices.ContainsFunc(any, func(s string) bool { return strings.Contains(text, s) })
+}
+
+// longContext are the ways of saying that a request is too long for the model;
+// of one with a "*" both parts are in the text.
 var longContext = []string{
-	"prompt is too long", "exceed context limit", "request_too_large", "input is too long for",
-	"context_length_exceeded", "exceeds the context window", "maximum context length",
-	"exceeds the maximum number of tokens", "maximum prompt length", "reduce the length of the messages",
-	"exceed_context_size", "exceeds the available context size", "greater than the context length",
+	"prompt is too long", "exceed context limit", "request_too_large", // Anthropic
+	"input is too long for",                                                           // Bedrock
+	"context_length_exceeded", "exceeds the context window", "maximum context length", // OpenAI, OpenRouter
+	"string_above_max_length",                                   // OpenAI
+	"exceeds the maximum number of tokens",                      // Gemini
+	"maximum prompt length",                                     // xAI
+	"reduce the length of the messages",                         // Groq
+	"exceed_context_size", "exceeds the available context size", // llama.cpp
+	"greater than the context length", "trying to keep the first", // LM Studio
+	"prompt too long; exceeded max context length",                      // Ollama
+	"you passed * input tokens", "longer than the maximum model length", // vLLM
+	"longer than the model's context length", "must have less than * tokens", // SGLang, Together
+	"inputs tokens + max_new_tokens must be",       // TGI
+	"too_many_prompt_tokens",                       // Perplexity
+	"exceeded model token limit",                   // Kimi
+	"context window exceeds limit",                 // MiniMax
+	"prompt exceeds max length",                    // z.ai, 1261
+	"range of input length should be",              // Qwen
+	"prompt token count of * exceeds the limit of", // Copilot
+	"too many tokens",                              // Cohere
 	"model_context_window_exceeded",
 }
 
 func tooLong(text string) bool {
-	text = strings.ToLower(text)
-	return slices.ContainsFunc(longContext, func(s string) bool { return strings.Contains(text, s) })
+	text = strings.ReplaceAll(text, "`", "")
+	return slices.ContainsFunc(longContext, func(s string) bool {
+		head, tail, _ := strings.Cut(s, "*")
+		_, rest, found := strings.Cut(text, head)
+		return found && strings.Contains(rest, tail)
+	})
+}
+
+// tooLarge reports a request that is more than a minute's tokens: waiting does
+// not help it (OpenAI, Groq).
+func tooLarge(text string) bool {
+	return strings.Contains(text, "request too large") && (strings.Contains(text, "tpm") || strings.Contains(text, "tokens per min"))
 }
 
 // said finds the code and the message in what servers send as an error:
 // {"error":{"message","type","code"}}, the same without the outer object or in
-// an array, {"error":"…"}, {"message":"…"}, {"detail":…}.
+// an array, {"error":"…"}, {"message":"…"}, {"detail":…}. What a gateway hands on
+// (metadata.raw) says more than its own words.
 func said(body []byte) (code, message string) {
 	v := jsontext.Value(body)
 	for range 3 {
@@ -170,6 +229,11 @@ func said(body []byte) (code, message string) {
 			Type    jsontext.Value `json:"type"`
 			Code    jsontext.Value `json:"code"`
 			Status  jsontext.Value `json:"status"`
+
+			Metadata Maybe[struct {
+				Raw      jsontext.Value `json:"raw"`
+				Provider Str            `json:"provider_name"`
+			}] `json:"metadata"`
 		}
 		if json.Unmarshal(v, &o, lenient) != nil {
 			return "", ""
@@ -190,9 +254,22 @@ func said(body []byte) (code, message string) {
 				code = strings.Join(slices.Compact(codes), " ")
 			}
 		}
+		if why, cause := said([]byte(handedOn(o.Metadata.V.Raw))); cause != "" || why != "" {
+			message = strings.TrimPrefix(string(o.Metadata.V.Provider)+": ", ": ") + cmp.Or(cause, why)
+			code = strings.TrimSpace(code + " " + why)
+		}
 		return code, message
 	}
 	return "", ""
+}
+
+// handedOn is what another server said: JSON, or its text as a JSON string.
+func handedOn(raw jsontext.Value) string {
+	text := Text(raw)
+	if raw.Kind() == jsontext.KindString && !jsontext.Value(text).IsValid(lenient) {
+		return string(raw)
+	}
+	return text
 }
 
 var (
@@ -213,16 +290,29 @@ func page(contentType string, body []byte) string {
 	return "a web page"
 }
 
-// retryAfter is how long the header wants us to wait, 0 if it does not say:
-// seconds, or a date.
-func retryAfter(header string, now time.Time) time.Duration {
+// retryAfter is how long a refusal wants us to wait, 0 if it does not say:
+// Retry-After has seconds or a date, Retry-After-Ms milliseconds, and Gemini has
+// its retryDelay in the body.
+func retryAfter(header http.Header, body []byte, now time.Time) time.Duration {
 	wait := time.Duration(0)
-	if seconds, err := strconv.ParseFloat(header, 64); err == nil && seconds > 0 {
-		wait = time.Duration(min(seconds, maxRetryAfter.Seconds()) * float64(time.Second))
-	} else if at, err := http.ParseTime(header); err == nil {
+	after := header.Get("Retry-After")
+	if ms, err := strconv.ParseFloat(header.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
+		wait = seconds(ms / 1000)
+	} else if s, err := strconv.ParseFloat(after, 64); err == nil && s > 0 {
+		wait = seconds(s)
+	} else if at, err := http.ParseTime(after); err == nil {
 		wait = at.Sub(now)
+	} else if m := retryDelay.FindSubmatch(body); m != nil {
+		s, _ := strconv.ParseFloat(string(m[1]), 64) // digits
+		wait = seconds(s)
 	}
 	return max(0, min(wait, maxRetryAfter))
+}
+
+var retryDelay = regexp.MustCompile(`"retryDelay"\s*:\s*"([0-9]+(?:\.[0-9]+)?)s"`)
+
+func seconds(s float64) time.Duration {
+	return time.Duration(min(s, maxRetryAfter.Seconds()) * float64(time.Second))
 }
 
 // unreachable is the error of a request that got no response.

@@ -17,13 +17,16 @@ import (
 const (
 	maxRetries    = 4
 	maxRetryAfter = time.Minute
+	patience      = 5 * time.Minute  // with a provider that has too much to do
 	refusalTime   = 10 * time.Second // the longest silence in the body of an error
 )
 
 // Stream posts the request, a struct that becomes a JSON object, to the path
 // below the base URL, and yields what decode makes of the answer (models.md).
 // A request that fails before the first delta, in a way that may pass, is sent
-// again up to four times; a Notice says so before each wait. Stream ends as
+// again up to four times, or for five minutes where the provider has too much to
+// do; a Notice says so before each wait. An answer that the provider itself
+// refused is asked for once more. Stream ends as
 // soon as ctx does, with its cause, and when the consumer breaks. Every other
 // error is an *Error.
 func (c *Client) Stream(ctx context.Context, path string, header http.Header, request any, decode Decoder) iter.Seq2[model.Delta, error] {
@@ -45,6 +48,7 @@ func (c *Client) Stream(ctx context.Context, path string, header http.Header, re
 			return req, nil
 		}
 		waits := backoff.ExponentialBackOff{InitialInterval: time.Second, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: maxRetryAfter}
+		waited, garbled := time.Duration(0), false
 		for attempt := 1; ; attempt++ {
 			a := attempted{yield: yield}
 			err := c.attempt(ctx, post, decode, &a)
@@ -56,14 +60,18 @@ func (c *Client) Stream(ctx context.Context, path string, header http.Header, re
 				return
 			}
 			told := c.tell(err, attempt)
-			if a.delivered > 0 || !told.passing || attempt > maxRetries {
+			delay := waits.NextBackOff()
+			switch {
+			case told.after > 0:
+				delay = told.after
+			case told.garbled:
+				delay = 0
+			}
+			if again := told.again(attempt, waited+delay) || told.garbled && !garbled; a.delivered > 0 || !again {
 				yield(model.Delta{}, told)
 				return
 			}
-			delay := waits.NextBackOff()
-			if told.after > 0 {
-				delay = told.after
-			}
+			waited, garbled = waited+delay, garbled || told.garbled
 			if !yield(model.Delta{Notice: retryNotice(told, attempt+1, delay)}, nil) {
 				return
 			}
@@ -75,11 +83,20 @@ func (c *Client) Stream(ctx context.Context, path string, header http.Header, re
 	}
 }
 
+// again reports whether a request is sent once more after so many attempts and
+// so long a wait.
+func (e *Error) again(attempts int, waited time.Duration) bool {
+	if e.busy {
+		return waited <= patience
+	}
+	return e.passing && attempts <= maxRetries
+}
+
 func retryNotice(e *Error, attempt int, delay time.Duration) *model.Notice {
 	e.attempts = 0
 	return &model.Notice{
 		Code: model.NoticeRetry, Attempt: attempt, Delay: delay,
-		Message: fmt.Sprintf("attempt %d of %d in %s: %s", attempt, maxRetries+1, delay.Round(10*time.Millisecond), e),
+		Message: fmt.Sprintf("attempt %d in %s: %s", attempt, delay.Round(10*time.Millisecond), e),
 	}
 }
 
