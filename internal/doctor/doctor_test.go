@@ -100,7 +100,7 @@ func (w *world) image(store *session.Store, id string) {
 	w.t.Helper()
 	kept, err := store.Keep(id, []session.Image{{MediaType: "image/png", Size: 3, Content: strings.NewReader("png")}})
 	w.must(err)
-	_, j, _, err := store.Load(id)
+	_, j, _, err := store.Load(context.Background(), id)
 	w.must(err)
 	w.must(j.Append([]session.Record{{At: t0, Fact: session.MessageAdded{
 		ID: "m3", ParentID: "m2", RunID: "run-1", Message: model.Message{Role: model.User, Text: "look", Attachments: kept},

@@ -276,7 +276,7 @@ func (e *exam) torn(path, id string, in session.Inspection) {
 	e.mend(Finding{
 		Status: Warn, Area: Journals, What: what, Fix: "noused doctor --fix cuts it off and keeps it aside, as a daemon does when it opens the session",
 	}, "cut off; it is kept in "+path+strings.TrimPrefix(damagedExt, journalExt), e.inState(func() error {
-		_, j, _, err := e.store.Load(id)
+		_, j, _, err := e.store.Load(context.Background(), id)
 		if err != nil {
 			return err
 		}

@@ -390,7 +390,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	v := &viewer{}
 	f := newFixture(t, t.TempDir(), v, echoTool, newRecorder())
 	id := f.session()
-	l, release, err := f.acquire(id)
+	l, release, err := f.acquire(context.Background(), id)
 	if err != nil {
 		t.Fatal(err)
 	}

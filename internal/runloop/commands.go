@@ -39,7 +39,7 @@ func (h *Hub) Bind(mux *protocol.Mux) {
 		return ask[protocol.Leaf](ctx, h, p.SessionID, func(t ticket) input { return leafIn{t, p.LeafID} })
 	})
 	protocol.HandleFunc(mux, protocol.GetTree, h.getTree)
-	protocol.HandleFunc(mux, protocol.ListSessions, h.listSessions)
+	protocol.Handle(mux, protocol.ListSessions, h.listSessions)
 	protocol.HandleFunc(mux, protocol.DeleteSession, h.deleteSession)
 	protocol.Handle(mux, protocol.SearchSessions, h.searchSessions)
 	protocol.Handle(mux, protocol.ListTools, h.listTools)

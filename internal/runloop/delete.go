@@ -30,7 +30,7 @@ func (in deleteIn) step(m *machine) {
 // whoever asks for the session meanwhile waits, and is told that there is none.
 func (h *Hub) deleteSession(ctx context.Context, p protocol.DeleteSessionParams) (protocol.SessionDeleted, error) {
 	id := p.SessionID
-	l, unclaim, err := h.claim(id)
+	l, unclaim, err := h.claim(ctx, id)
 	if err != nil {
 		return protocol.SessionDeleted{}, err
 	}
@@ -57,9 +57,9 @@ func (h *Hub) deleteSession(ctx context.Context, p protocol.DeleteSessionParams)
 
 // claim returns the loop of a session, and sees to it that nobody opens the
 // session again after that loop's end before unclaim is called.
-func (h *Hub) claim(id string) (l *loop, unclaim func(), err error) {
+func (h *Hub) claim(ctx context.Context, id string) (l *loop, unclaim func(), err error) {
 	for {
-		l, release, err := h.acquire(id)
+		l, release, err := h.acquire(ctx, id)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -76,7 +76,9 @@ func (h *Hub) claim(id string) (l *loop, unclaim func(), err error) {
 			}, nil
 		}
 		release()
-		<-others
+		if err := waited(ctx, others); err != nil {
+			return nil, nil, err
+		}
 	}
 }
 

@@ -89,7 +89,7 @@ func TestDeletedSessionsAreGoneForGood(t *testing.T) {
 		if err != nil || len(got.Messages) != 2 {
 			t.Errorf("the branch: got %d messages, %v; want 2", len(got.Messages), err)
 		}
-		list, err := f.listSessions(ctx, protocol.ListSessionsParams{})
+		list, err := answered(f.listSessions(ctx, protocol.ListSessionsParams{}))
 		if err != nil || len(list.Sessions) != 1 {
 			t.Errorf("the list: got %v, %v; want the branch only", list.Sessions, err)
 		}

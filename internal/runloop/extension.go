@@ -47,7 +47,7 @@ func (h *Hub) runExtension(ctx context.Context, id string, p protocol.ExtensionC
 		return protocol.ExtensionResult{}, err
 	}
 	inv.Prompt, inv.Output = last.prompt, last.output
-	_, release, err := h.acquire(id) // it stays open meanwhile
+	_, release, err := h.acquire(ctx, id) // it stays open meanwhile
 	if err != nil {
 		return protocol.ExtensionResult{}, err
 	}

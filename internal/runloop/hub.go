@@ -33,6 +33,8 @@ const (
 	parkTime  = time.Second // for runs that are told not to wait for a boundary
 	mendTime  = time.Second // between looks for sessions that failed
 	maxRepair = 30 * time.Second
+
+	maxResumes = 16 // sessions that are opened at a time to go on with their runs
 )
 
 // Options are what a Hub needs of the world. All are required but Models,
@@ -78,6 +80,8 @@ type Hub struct {
 
 	choosing  sync.Mutex    // held while the active session changes
 	searching chan struct{} // holds one while sessions are searched
+	resuming  sync.WaitGroup
+	resumes   chan struct{} // holds one for each session that is opened to go on
 	asking    turnstile     // of texts that orchestrators are asked about
 
 	mu      sync.Mutex
@@ -95,7 +99,8 @@ func NewHub(o Options) *Hub {
 	o.MaxSteps = cmp.Or(o.MaxSteps, maxSteps)
 	h := &Hub{
 		pings: make(chan chan struct{}), settled: make(chan struct{}, 1), failed: make(chan struct{}, 1), searching: make(chan struct{}, 1),
-		loops: map[string]*loop{}, opening: map[string]chan struct{}{}, repairs: map[string]*repair{},
+		resumes: make(chan struct{}, maxResumes),
+		loops:   map[string]*loop{}, opening: map[string]chan struct{}{}, repairs: map[string]*repair{},
 	}
 	h.env = &env{Options: o, broken: h.broken, settle: func() { signal(h.settled) }}
 	return h
@@ -111,10 +116,9 @@ func signal(to chan struct{}) {
 // Run takes up the runs that a former daemon left unfinished and then minds
 // the idle sessions, until ctx ends.
 func (h *Hub) Run(ctx context.Context) error {
-	var resuming sync.WaitGroup
-	defer resuming.Wait()
-	resuming.Go(func() {
-		if err := h.env.Store.Unfinished(ctx, h.resume); err != nil && ctx.Err() == nil {
+	defer h.resuming.Wait()
+	h.resuming.Go(func() {
+		if err := h.env.Store.Unfinished(ctx, func(id string, sure bool) { h.resumeSoon(ctx, id, sure) }); err != nil && ctx.Err() == nil {
 			h.env.Fault("", err)
 		}
 	})
@@ -130,7 +134,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		case <-h.failed:
 			mend = time.After(mendTime)
 		case <-mend:
-			resuming.Go(h.mend)
+			h.resuming.Go(func() { h.mend(ctx) })
 		case pong := <-h.pings:
 			close(pong)
 		}
@@ -215,8 +219,9 @@ func (h *Hub) allSettled() bool {
 }
 
 // acquire returns the loop of a session, opening it if need be, and keeps it
-// open until release is called.
-func (h *Hub) acquire(id string) (l *loop, release func(), err error) {
+// open until release is called. It blocks while the session's journal is read,
+// until ctx ends.
+func (h *Hub) acquire(ctx context.Context, id string) (l *loop, release func(), err error) {
 	for {
 		h.mu.Lock()
 		if h.closed {
@@ -235,16 +240,28 @@ func (h *Hub) acquire(id string) (l *loop, release func(), err error) {
 		}
 		h.mu.Unlock()
 		if others == nil {
-			return h.open(id)
+			return h.open(ctx, id)
 		}
-		<-others
+		if err := waited(ctx, others); err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+// waited returns nil once done is closed, or why ctx ended first.
+func waited(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
 // open reads a session's file; others who want the session wait meanwhile, and
 // nobody else does.
-func (h *Hub) open(id string) (*loop, func(), error) {
-	state, journal, problems, err := h.env.Store.Load(id)
+func (h *Hub) open(ctx context.Context, id string) (*loop, func(), error) {
+	state, journal, problems, err := h.env.Store.Load(ctx, id)
 	for _, p := range problems {
 		h.env.Fault(id, p)
 		h.env.Events.Append(protocol.Status{Ref: protocol.Ref{SessionID: id}, Code: "journal_repaired", Message: p.Error()})
@@ -256,8 +273,10 @@ func (h *Hub) open(id string) (*loop, func(), error) {
 	switch {
 	case errors.Is(err, session.ErrNotFound):
 		return nil, nil, notFound(id)
+	case err != nil && ctx.Err() != nil:
+		return nil, nil, context.Cause(ctx)
 	case err != nil:
-		return nil, nil, &protocol.Error{Code: protocol.SessionError, Message: "the session cannot be opened", Cause: err.Error()}
+		return nil, nil, cannotOpen(err)
 	case h.closed:
 		_ = journal.Close()
 		return nil, nil, shuttingDown()
@@ -337,6 +356,10 @@ func (h *Hub) close(l *loop) {
 	close(l.stop)
 	<-l.done
 	delete(h.loops, l.id)
+}
+
+func cannotOpen(err error) error {
+	return &protocol.Error{Code: protocol.SessionError, Message: "the session cannot be opened", Cause: err.Error()}
 }
 
 func notFound(id string) error {

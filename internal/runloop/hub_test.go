@@ -401,7 +401,7 @@ func TestPanicsCostOnlyTheirRun(t *testing.T) {
 func TestBrokenJournalIsAnErrorAndThenRecovers(t *testing.T) {
 	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
 	id := f.session()
-	l, release, err := f.acquire(id)
+	l, release, err := f.acquire(context.Background(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -443,7 +443,7 @@ func TestRunGoesOnAfterItsJournalFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-m.enter
-	l, release, err := f.acquire(id)
+	l, release, err := f.acquire(context.Background(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -578,7 +578,7 @@ func TestExtensionCommandsAreJournaledBeforeTheyAreAnswered(t *testing.T) {
 		if err != nil || !r.OK {
 			t.Fatalf("got %+v, %v", r, err)
 		}
-		s, err := f.store.Peek(id)
+		s, err := f.store.Peek(context.Background(), id)
 		if err != nil || !strings.Contains(string(s.Patched()), `"last"`) {
 			t.Fatalf("the journal has %s, %v", s.Patched(), err)
 		}

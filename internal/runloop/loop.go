@@ -58,10 +58,11 @@ type loop struct {
 	users    int       // posts under way; guarded by the hub
 	lastUsed time.Time // guarded by the hub
 
-	run     atomic.Pointer[protocol.RunInfo] // the active run, for get_state of others
-	settled atomic.Bool                      // a draining loop that may be closed
-	busy    atomic.Bool                      // the machine waits for something
-	working atomic.Int32                     // pieces of work that have not ended
+	run     atomic.Pointer[protocol.RunInfo]     // the active run, for get_state of others
+	shown   atomic.Pointer[protocol.SessionInfo] // as of the latest commit, for list_sessions
+	settled atomic.Bool                          // a draining loop that may be closed
+	busy    atomic.Bool                          // the machine waits for something
+	working atomic.Int32                         // pieces of work that have not ended
 
 	open     protocol.Ref            // the run and turn that have been announced and have not ended
 	cancel   context.CancelCauseFunc // of the running work, if any
@@ -90,12 +91,14 @@ var (
 )
 
 func newLoop(e *env, s *session.State, j *session.Journal) *loop {
-	return &loop{
+	l := &loop{
 		id: s.ID, env: e, journal: j,
 		m:        &machine{s: s, own: e.ModelInfo, maxSteps: e.MaxSteps, filesDir: e.Store.FilesDir(s.ID), newID: e.NewID},
 		captures: map[string]*capture{},
 		mailbox:  make(chan input, mailboxSize), stop: make(chan struct{}), done: make(chan struct{}),
 	}
+	l.announce()
+	return l
 }
 
 // post hands an input over; it blocks while the mailbox is full. False: the
@@ -235,6 +238,7 @@ func (l *loop) commit() error {
 		l.keep(out.events, l.env.Events.Append(out.events...))
 	}
 	l.run.Store(l.runInfo())
+	l.announce()
 	l.open = protocol.Ref{}
 	if l.m.s.Run != nil {
 		l.open = l.m.turnRef()
@@ -262,6 +266,12 @@ func (l *loop) commit() error {
 // evictable reports that the session can be closed without anybody noticing.
 func (l *loop) evictable() bool {
 	return !l.busy.Load() && l.working.Load() == 0 && len(l.mailbox) == 0
+}
+
+// announce has others see what the session has come to.
+func (l *loop) announce() {
+	now := info(l.m.s, l.m.runState())
+	l.shown.Store(&now)
 }
 
 func (l *loop) runInfo() *protocol.RunInfo {

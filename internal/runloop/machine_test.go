@@ -1,6 +1,7 @@
 package runloop
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -612,7 +613,7 @@ func TestHostileJSONIsKeptReadable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, again, problems, err := store.Load("ses-1")
+	_, again, problems, err := store.Load(context.Background(), "ses-1")
 	if err != nil || len(problems) > 0 {
 		t.Errorf("the journal cannot be read again: %v %v", err, problems)
 	}

@@ -3,7 +3,10 @@ package runloop
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -18,6 +21,9 @@ import (
 // stateWait is how long get_state and list_tools wait for tools that have not yet
 // said what they can do.
 const stateWait = 100 * time.Millisecond
+
+// listReaders is how many journals one list_sessions reads at a time.
+const listReaders = 2
 
 func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol.State, error) {
 	id, err := h.sessionID(p.SessionID)
@@ -205,53 +211,120 @@ func toolsOf(known []model.ToolInfo, chosen bool, active []string) protocol.Tool
 	return out
 }
 
-func (h *Hub) listSessions(ctx context.Context, p protocol.ListSessionsParams) (protocol.Sessions, error) {
+// listSessions answers at once where every session is open or known; else when the
+// journals of the others have been read.
+func (h *Hub) listSessions(_ context.Context, p protocol.ListSessionsParams) (a protocol.Answer[protocol.Sessions], err error) {
 	limit := 50
 	if p.Limit != nil {
 		limit = *p.Limit
 	}
-	out := protocol.Sessions{Sessions: []protocol.SessionInfo{}}
 	ids, err := h.env.Store.IDs()
 	if err != nil {
-		return out, err
+		return a, err
 	}
-	for _, id := range ids {
-		if p.Before != "" && id >= p.Before {
-			continue
-		}
-		if len(out.Sessions) == limit {
+	if p.Before != "" {
+		ids = slices.DeleteFunc(ids, func(id string) bool { return id >= p.Before })
+	}
+	l := listing{hub: h, limit: limit, ids: ids}
+	if a.Reply, err = l.list(h.known); err == nil {
+		return a, nil
+	}
+	a.Later = func(ctx context.Context) (protocol.Sessions, error) { return l.read(ctx) }
+	return a, nil
+}
+
+// listing is a list of sessions that is being made.
+type listing struct {
+	hub   *Hub
+	limit int
+	ids   []string
+}
+
+// errUnread says that a session's journal has to be read first.
+var errUnread = errors.New("not read yet")
+
+// list asks about the sessions one after the other, until there are enough.
+// Those that are gone or cannot be read are passed over.
+func (l listing) list(about func(id string) (protocol.SessionInfo, error)) (protocol.Sessions, error) {
+	out := protocol.Sessions{Sessions: make([]protocol.SessionInfo, 0, min(l.limit, len(l.ids)))}
+	for _, id := range l.ids {
+		if len(out.Sessions) == l.limit {
 			break
 		}
-		info, err := h.sessionInfo(ctx, id)
-		if gone(err) {
-			continue
+		info, err := about(id)
+		switch {
+		case errors.Is(err, errUnread):
+			return out, err
+		case err == nil:
+			out.Sessions = append(out.Sessions, info)
+		case !gone(err):
+			l.hub.env.Fault(id, err)
 		}
-		if err != nil {
-			h.env.Fault(id, err)
-			continue
-		}
-		out.Sessions = append(out.Sessions, info)
 	}
 	return out, nil
 }
 
-// sessionInfo asks an open session's loop; of a closed one it reads the file.
+// read reads the journals that it takes, a few at a time, and lists then.
+func (l listing) read(ctx context.Context) (protocol.Sessions, error) {
+	errs := make([]error, min(l.limit, len(l.ids)))
+	var next atomic.Int64
+	var readers sync.WaitGroup
+	for range listReaders {
+		readers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(errs)); i = next.Add(1) - 1 {
+				_, errs[i] = l.hub.sessionInfo(ctx, l.ids[i])
+			}
+		})
+	}
+	readers.Wait()
+	if ctx.Err() != nil {
+		return protocol.Sessions{}, context.Cause(ctx)
+	}
+	next.Store(0)
+	return l.list(func(id string) (protocol.SessionInfo, error) {
+		if i := next.Add(1) - 1; i < int64(len(errs)) && errs[i] != nil {
+			return protocol.SessionInfo{}, errs[i]
+		}
+		return l.hub.sessionInfo(ctx, id)
+	})
+}
+
+// sessionInfo tells of a session, reading its journal where it is neither open
+// nor known.
 func (h *Hub) sessionInfo(ctx context.Context, id string) (protocol.SessionInfo, error) {
+	info, err := h.known(id)
+	if errors.Is(err, errUnread) {
+		var s session.Summary
+		s, err = h.env.Store.Summary(ctx, id)
+		info = summaryInfo(s)
+	}
+	return info, err
+}
+
+// known is what an open session has announced last, or what is known of a closed
+// one; else errUnread. It waits for nobody's disk.
+func (h *Hub) known(id string) (protocol.SessionInfo, error) {
 	h.mu.Lock()
-	open := h.loops[id] != nil
+	l := h.loops[id]
 	h.mu.Unlock()
-	if open {
-		return query(ctx, h, id, func(m *machine) (protocol.SessionInfo, error) { return info(m.s, m.runState()), nil })
+	if l != nil && !l.hasEnded() {
+		return *l.shown.Load(), nil
 	}
-	s, err := h.env.Store.Peek(id)
-	if err != nil {
-		return protocol.SessionInfo{}, err
+	if s, ok := h.env.Store.Known(id); ok {
+		return summaryInfo(s), nil
 	}
+	return protocol.SessionInfo{}, errUnread
+}
+
+func summaryInfo(s session.Summary) protocol.SessionInfo {
 	state := "idle"
-	if s.Run != nil {
+	if s.Running {
 		state = "running"
 	}
-	return info(s, state), nil
+	return protocol.SessionInfo{
+		SessionID: s.ID, Title: s.Title, CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
+		Messages: s.Messages, RunState: state, ParentID: s.ParentID,
+	}
 }
 
 func info(s *session.State, runState string) protocol.SessionInfo {

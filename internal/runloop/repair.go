@@ -1,6 +1,7 @@
 package runloop
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -37,7 +38,7 @@ func (h *Hub) postpone(id string, disk bool) {
 
 // mend opens the sessions whose time has come, and forgets those that have been
 // well since.
-func (h *Hub) mend() {
+func (h *Hub) mend(ctx context.Context) {
 	now := h.env.Now()
 	h.mu.Lock()
 	var due []string
@@ -58,15 +59,34 @@ func (h *Hub) mend() {
 	}
 	h.mu.Unlock()
 	for _, id := range due {
-		h.resume(id)
+		h.resumeSoon(ctx, id, true)
 	}
 }
 
-// resume opens a session so that its loop takes its run up.
-func (h *Hub) resume(id string) {
-	_, release, err := h.acquire(id)
+// resumeSoon opens a session, so that its loop takes its run up, beside others:
+// one that takes long holds up none of them. Where it is not sure that there is a
+// run, it looks before. It waits while many are opened.
+func (h *Hub) resumeSoon(ctx context.Context, id string, sure bool) {
+	select {
+	case h.resumes <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	h.resuming.Go(func() { // ends with the opening, or with ctx
+		defer func() { <-h.resumes }()
+		if !sure {
+			if sum, err := h.env.Store.Summary(ctx, id); err == nil && !sum.Running {
+				return
+			}
+		}
+		h.resume(ctx, id)
+	})
+}
+
+func (h *Hub) resume(ctx context.Context, id string) {
+	_, release, err := h.acquire(ctx, id)
 	if err != nil {
-		if !gone(err) {
+		if !gone(err) && ctx.Err() == nil {
 			h.env.Fault(id, err)
 		}
 		return

@@ -128,8 +128,6 @@ func (m *machine) refuseDeferred() {
 			m.refuse(in.ticket, shuttingDown())
 		case queueIn:
 			m.refuse(in.ticket, shuttingDown())
-		case leafIn:
-			m.refuse(in.ticket, shuttingDown())
 		case compactIn:
 			m.refuse(in.ticket, shuttingDown())
 		}

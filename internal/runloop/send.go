@@ -25,7 +25,7 @@ func (h *Hub) send(ctx context.Context, id string, make func(ticket) input) (*se
 func (h *Hub) sendAgain(ctx context.Context, id string, s *sent) (err error) {
 	for {
 		s.call = newCall()
-		if s.loop, s.release, err = h.acquire(id); err != nil {
+		if s.loop, s.release, err = h.acquire(ctx, id); err != nil {
 			return err
 		}
 		if err = s.loop.post(ctx, s.make(s.call)); err == nil {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -25,7 +26,7 @@ func TestCutAtEveryByteOfTheLastRecords(t *testing.T) {
 			if err := os.WriteFile(store.path("ses-1"), append(bytes.Clone(whole), torn[:cut]...), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			s, j, problems, err := store.Load("ses-1")
+			s, j, problems, err := store.Load(context.Background(), "ses-1")
 			if err != nil || len(problems) != min(cut, 1) {
 				t.Fatalf("record %d cut at %d: %v, %v; want it opened, and told once of the torn line", n, cut, err, problems)
 			}
@@ -38,7 +39,7 @@ func TestCutAtEveryByteOfTheLastRecords(t *testing.T) {
 			if err := j.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := store.Peek("ses-1"); err != nil || !cmp.Equal(foldOf(t, records), got, private) {
+			if got, err := store.Peek(context.Background(), "ses-1"); err != nil || !cmp.Equal(foldOf(t, records), got, private) {
 				t.Fatalf("record %d cut at %d: what was appended afterwards is not there (%v)", n, cut, err)
 			}
 		}

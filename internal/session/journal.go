@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -72,13 +73,13 @@ const damagedExt = ".damaged"
 // openJournal folds a session's file and makes it ready to be appended to: a
 // torn last line is cut off and kept aside, a corrupt one elsewhere skipped and
 // left as it is; both are reported (wire-v1 §7).
-func openJournal(disk Disk, path string) (*State, *Journal, []Problem, error) {
+func openJournal(ctx context.Context, disk Disk, path string) (*State, *Journal, []Problem, error) {
 	f, err := regular.Open(path, os.O_RDWR|os.O_APPEND)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	state := NewState()
-	size, problems, err := fold(f, path, state)
+	size, problems, err := fold(untilDone{ctx, f}, path, state)
 	if err == nil {
 		err = belongs(state, path)
 	}

@@ -143,7 +143,7 @@ func TestTornTailAtEveryByte(t *testing.T) {
 		if err := os.WriteFile(path, append(bytes.Clone(whole), last[:cut]...), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, j, problems, err := openJournal(OSDisk{}, path)
+		s, j, problems, err := openJournal(context.Background(), OSDisk{}, path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,10 +260,10 @@ func TestACopyIsNotTheSession(t *testing.T) {
 	if got, err := store.Active(); got != "ses-1" || err != nil {
 		t.Errorf("active: got %q, %v", got, err)
 	}
-	if _, _, _, err := store.Load("ses-1-copy"); err == nil || errors.Is(err, ErrNotFound) {
+	if _, _, _, err := store.Load(context.Background(), "ses-1-copy"); err == nil || errors.Is(err, ErrNotFound) {
 		t.Errorf("opened: %v", err)
 	}
-	if _, err := store.Peek("ses-1-copy"); err == nil {
+	if _, err := store.Peek(context.Background(), "ses-1-copy"); err == nil {
 		t.Error("read")
 	}
 }
@@ -275,7 +275,7 @@ func TestJournalOfANewerVersionIsLeftAlone(t *testing.T) {
 	if err := os.WriteFile(path, append(text, "torn"...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, _, err := openJournal(OSDisk{}, path); !errors.Is(err, errNewer) {
+	if _, _, _, err := openJournal(context.Background(), OSDisk{}, path); !errors.Is(err, errNewer) {
 		t.Errorf("got %v, want that it is newer", err)
 	}
 	if got, _ := os.ReadFile(path); !bytes.Equal(got, append(text, "torn"...)) {
@@ -291,7 +291,7 @@ func TestCorruptLineIsSkippedToldAndKept(t *testing.T) {
 	if err := os.WriteFile(path, bytes.Join(text, nil), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, j, problems, err := openJournal(OSDisk{}, path)
+	s, j, problems, err := openJournal(context.Background(), OSDisk{}, path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -394,7 +394,7 @@ func TestStore(t *testing.T) {
 		t.Error("a session was made over another one")
 	}
 	for _, id := range []string{"", "ses-9", "../lock", "ses-1/../ses-1", strings.Repeat("x", 200)} {
-		if _, _, _, err := store.Load(id); !errors.Is(err, ErrNotFound) {
+		if _, _, _, err := store.Load(context.Background(), id); !errors.Is(err, ErrNotFound) {
 			t.Errorf("%q: got %v, want not found", id, err)
 		}
 	}
@@ -414,7 +414,7 @@ func TestStore(t *testing.T) {
 		t.Errorf("got %v %v, want all three, newest first", ids, err)
 	}
 	var unfinished []string
-	if err := store.Unfinished(context.Background(), func(id string) { unfinished = append(unfinished, id) }); err != nil {
+	if err := store.Unfinished(context.Background(), func(id string, _ bool) { unfinished = append(unfinished, id) }); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(unfinished, []string{"ses-2"}) {
@@ -449,7 +449,7 @@ func TestHalfMadeSessions(t *testing.T) {
 	if got, err := store.Active(); got != "ses-1" || err != nil {
 		t.Errorf("active: got %q, %v; want the one that is whole", got, err)
 	}
-	if _, err := store.Peek("ses-3"); err == nil {
+	if _, err := store.Peek(context.Background(), "ses-3"); err == nil {
 		t.Error("an empty journal was taken for a session")
 	}
 	_, j, err = store.Create("ses-2", []Record{{t0, Created{SessionID: "ses-2"}}})

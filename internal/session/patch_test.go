@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -101,7 +102,7 @@ func BenchmarkOpenPatched(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		s, again, _, err := openJournal(OSDisk{}, path)
+		s, again, _, err := openJournal(context.Background(), OSDisk{}, path)
 		if err != nil || len(s.Patched()) < 20_000_000 {
 			b.Fatal(err)
 		}

@@ -38,7 +38,7 @@ func TestWhatIsPlantedAmongTheSessionsIsNotFollowed(t *testing.T) {
 			store := open(t, OSDisk{}, t.TempDir())
 			create(t, store, "ses-1")
 			plant(t, store.path("ses-9"), what)
-			_, _, _, err := store.Load("ses-9")
+			_, _, _, err := store.Load(context.Background(), "ses-9")
 			refused := func(by string, err error) {
 				t.Helper()
 				if !errors.Is(err, regular.ErrLink) && !errors.Is(err, regular.ErrKind) {
@@ -46,7 +46,7 @@ func TestWhatIsPlantedAmongTheSessionsIsNotFollowed(t *testing.T) {
 				}
 			}
 			refused("Load", err)
-			_, err = store.Peek("ses-9")
+			_, err = store.Peek(context.Background(), "ses-9")
 			refused("Peek", err)
 			search, err := NewSearch("x")
 			if err != nil {
@@ -55,7 +55,7 @@ func TestWhatIsPlantedAmongTheSessionsIsNotFollowed(t *testing.T) {
 			refused("Find", store.Find(context.Background(), "ses-9", search, func(Hit) bool { return true }))
 			_, err = Inspect(store.path("ses-9"))
 			refused("Inspect", err)
-			if err := store.Unfinished(context.Background(), func(id string) {
+			if err := store.Unfinished(context.Background(), func(id string, _ bool) {
 				if id == "ses-9" {
 					t.Error("it is taken for a run to resume")
 				}
@@ -112,11 +112,11 @@ func TestALineThatIsTooLongIsSkipped(t *testing.T) {
 	if _, err := f.WriteAt(after, end+maxRecord+1); err != nil { // a hole of zeroes
 		t.Fatal(err)
 	}
-	state, err := store.Peek("ses-1")
+	state, err := store.Peek(context.Background(), "ses-1")
 	if err != nil || state.SteeringMode != "all" {
 		t.Errorf("got mode %v, %v: what came after the line is lost", state, err)
 	}
-	_, j, problems, err := store.Load("ses-1")
+	_, j, problems, err := store.Load(context.Background(), "ses-1")
 	if err != nil || len(problems) != 1 || !errors.Is(problems[0].Err, errLong) || problems[0].Offset != end {
 		t.Fatalf("got %v, %v", problems, err)
 	}

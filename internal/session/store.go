@@ -44,6 +44,9 @@ type Store struct {
 
 	active atomic.Pointer[string]
 
+	readers   chan struct{} // holds one for each journal that is being read
+	summaries summaries
+
 	files sync.RWMutex // held to write while a session's files are removed; taken after mu
 
 	mu       sync.Mutex // guards the rest; held while the active session changes
@@ -65,7 +68,7 @@ func OpenOn(disk Disk, dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state directory %s: %w", dir, err)
 	}
-	return &Store{dir: dir, disk: disk, lock: l}, nil
+	return &Store{dir: dir, disk: disk, lock: l, readers: make(chan struct{}, maxReaders)}, nil
 }
 
 // Close gives the directory up. Sessions must have been closed before.
@@ -126,12 +129,13 @@ func (s *Store) Create(id string, records []Record) (*State, *Journal, error) {
 }
 
 // Load opens a session. ErrNotFound when there is none with that id. The
-// problems were got over and want to be told.
-func (s *Store) Load(id string) (*State, *Journal, []Problem, error) {
+// problems were got over and want to be told. It blocks for as long as the whole
+// journal takes to be read, until ctx ends.
+func (s *Store) Load(ctx context.Context, id string) (*State, *Journal, []Problem, error) {
 	if !ValidID(id) {
 		return nil, nil, nil, ErrNotFound
 	}
-	state, j, problems, err := openJournal(s.disk, s.path(id))
+	state, j, problems, err := openJournal(ctx, s.disk, s.path(id))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil, nil, ErrNotFound
 	}
@@ -142,28 +146,16 @@ func (s *Store) Load(id string) (*State, *Journal, []Problem, error) {
 }
 
 // Peek folds a session's journal as it is on the disk, without opening it for
-// writing.
-func (s *Store) Peek(id string) (*State, error) {
-	if !ValidID(id) {
-		return nil, ErrNotFound
-	}
-	f, err := regular.Open(s.path(id), os.O_RDONLY)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, ErrNotFound
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read session %s: %w", id, err)
-	}
-	defer func() { _ = f.Close() }()
+// writing. ErrNotFound when there is none. It blocks as Load does, and while many
+// others are read.
+func (s *Store) Peek(ctx context.Context, id string) (*State, error) {
 	state := NewState()
-	_, _, err = fold(f, f.Name(), state)
-	if err == nil {
-		err = belongs(state, f.Name())
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read session %s: %w", id, err)
-	}
-	return state, nil
+	return state, s.reading(ctx, id, func(f *os.File, in io.Reader) error {
+		if _, _, err := fold(in, f.Name(), state); err != nil {
+			return err
+		}
+		return belongs(state, f.Name())
+	})
 }
 
 // Exists reports whether there is a session with that id.
@@ -195,9 +187,10 @@ func (s *Store) IDs() ([]string, error) {
 	return ids, nil
 }
 
-// Unfinished calls found with each session whose journal may end inside a run,
-// newest first. It reads tails only, so it can name one whose run is over.
-func (s *Store) Unfinished(ctx context.Context, found func(id string)) error {
+// Unfinished calls found with each session whose journal ends inside a run, newest
+// first. It reads the ends of the journals only: where that does not tell, sure is
+// false, and the session's Summary does.
+func (s *Store) Unfinished(ctx context.Context, found func(id string, sure bool)) error {
 	ids, err := s.IDs()
 	if err != nil {
 		return err
@@ -207,36 +200,37 @@ func (s *Store) Unfinished(ctx context.Context, found func(id string)) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if unfinishedTail(s.path(id), buf) {
-			found(id)
+		if unfinished, known := unfinishedTail(s.path(id), buf); unfinished || !known {
+			found(id, known)
 		}
 	}
 	return nil
 }
 
-// unfinishedTail looks backwards for the last record of a run.
-func unfinishedTail(path string, buf []byte) bool {
+// unfinishedTail looks backwards for the last record of a run. What cannot be
+// read has none.
+func unfinishedTail(path string, buf []byte) (unfinished, known bool) {
 	f, err := regular.Open(path, os.O_RDONLY)
 	if err != nil {
-		return false
+		return false, true
 	}
 	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
 	if err != nil {
-		return false
+		return false, true
 	}
 	// Most journals end in run_ended: a short look at the end tells.
 	for _, length := range []int64{512, tailLength} {
 		tail := buf[:min(length, info.Size())]
 		if _, err := f.ReadAt(tail, info.Size()-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
-			return false
+			return false, true
 		}
 		whole := int64(len(tail)) == info.Size()
 		if unfinished, known := unfinishedLines(tail, whole); known {
-			return unfinished
+			return unfinished, true
 		}
 	}
-	return true // long records fill the tail: opening it tells
+	return false, false // long records fill the tail
 }
 
 func unfinishedLines(tail []byte, whole bool) (unfinished, known bool) {
@@ -246,12 +240,12 @@ func unfinishedLines(tail []byte, whole bool) (unfinished, known bool) {
 		if start == 0 && !whole {
 			return false, false
 		}
-		var l recordLine
+		var l recordLine // a message may be that of another session, from which this one was branched
 		if json.Unmarshal(tail[start:end], &l) == nil {
 			switch l.Type {
 			case RunEnded{}.kind(), Created{}.kind():
 				return false, true
-			case Input{}.kind(), RunStarted{}.kind(), TurnStarted{}.kind(), MessageStarted{}.kind(), MessageAdded{}.kind(), ToolStarted{}.kind(),
+			case Input{}.kind(), RunStarted{}.kind(), TurnStarted{}.kind(), MessageStarted{}.kind(), ToolStarted{}.kind(),
 				TurnEnded{}.kind(), AbortRequested{}.kind(), RunParked{}.kind(), RunResumed{}.kind():
 				return true, true
 			}

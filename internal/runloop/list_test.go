@@ -1,0 +1,81 @@
+package runloop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"noused/internal/model"
+	"noused/internal/model/offline"
+	"noused/internal/protocol"
+)
+
+// A list reads what it does not know beside the connection's other commands, and
+// each journal once; a session that is open it does not read at all.
+func TestAListReadsAJournalOnceAndHoldsNobodyUp(t *testing.T) {
+	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
+	mux, ctx := f.mux(), context.Background()
+	for i := range 5 {
+		f.put(fmt.Sprint("ses-", i), said("m1", "", model.User, "one"))
+	}
+	first := f.run(mux, "list_sessions", protocol.ListSessionsParams{}).Later()
+	if first == nil {
+		t.Fatal("the journals are read on the connection's own goroutine")
+	}
+	if err := first(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if f.run(mux, "list_sessions", protocol.ListSessionsParams{}).Later() != nil {
+		t.Error("journals that have not changed are read again")
+	}
+	a, err := f.start("ses-3", "two")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.events.wait(a.RunID)
+	list, err := f.listSessions(ctx, protocol.ListSessionsParams{})
+	if err != nil || list.Later != nil {
+		t.Fatalf("a session that is open is read: %v", err)
+	}
+	for _, s := range list.Reply.Sessions {
+		if want := map[bool]int{true: 3, false: 1}[s.SessionID == "ses-3"]; s.Messages != want {
+			t.Errorf("%s: got %d messages, want %d", s.SessionID, s.Messages, want)
+		}
+	}
+	f.evict(time.Now().Add(time.Hour))
+	again, err := answered(f.listSessions(ctx, protocol.ListSessionsParams{}))
+	if err != nil || fmt.Sprint(again.Sessions) != fmt.Sprint(list.Reply.Sessions) {
+		t.Errorf("closed, they are %+v, %v\nopen, they were %+v", again.Sessions, err, list.Reply.Sessions)
+	}
+}
+
+// A session that takes long to open, as its journal is long, costs nobody else
+// anything: no other session, no list, no stop.
+func TestOpeningASessionHoldsNoOtherUp(t *testing.T) {
+	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
+	ctx := context.Background()
+	id := f.session()
+	f.put("ses-long", said("m1", "", model.User, "one"))
+	opened := make(chan struct{})
+	f.mu.Lock()
+	f.opening["ses-long"] = opened // somebody reads its journal
+	f.mu.Unlock()
+	a, err := f.start(id, "go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.events.wait(a.RunID)
+	if list, err := answered(f.listSessions(ctx, protocol.ListSessionsParams{})); err != nil || len(list.Sessions) != 2 {
+		t.Errorf("got %v, %v", list.Sessions, err)
+	}
+	leaving, leave := context.WithCancelCause(ctx)
+	gone := errors.New("gone")
+	leave(gone)
+	if _, _, err := f.acquire(leaving, "ses-long"); !errors.Is(err, gone) {
+		t.Errorf("who is gone still waits: %v", err)
+	}
+	f.stop() // a drain, too
+	close(opened)
+}

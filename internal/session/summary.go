@@ -1,0 +1,235 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"noused/internal/regular"
+)
+
+const (
+	// maxSummaries bounds what is kept of sessions that are not open, in bytes: at
+	// some 400 each, those of 10,000 sessions.
+	maxSummaries = 4 << 20
+	summaryBytes = 300 // of one beside its texts
+	maxReaders   = 4   // journals that are read at a time, beside those being opened
+)
+
+// Summary is what a list of sessions shows of one that is not open.
+type Summary struct {
+	ID, Title, ParentID  string
+	CreatedAt, UpdatedAt time.Time
+	Messages             int
+	Running              bool // a text is owed, or its run has not ended
+}
+
+// summaries are those of journals that have not changed since they were read.
+type summaries struct {
+	mu    sync.Mutex
+	of    map[string]summarised
+	bytes int
+}
+
+// summarised is a summary of the first size bytes of a file.
+type summarised struct {
+	Summary
+	size int64
+	at   time.Time
+}
+
+func (s summarised) bytes() int { return summaryBytes + 2*len(s.ID) + len(s.Title) + len(s.ParentID) }
+
+func (c *summaries) get(id string, info os.FileInfo) (Summary, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.of[id]
+	if ok && s.size == info.Size() && s.at.Equal(info.ModTime()) {
+		return s.Summary, true
+	}
+	c.drop(id)
+	return Summary{}, false
+}
+
+func (c *summaries) put(s summarised) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop(s.ID)
+	if s.bytes() > maxSummaries {
+		return
+	}
+	for id := range c.of { // any of them: each can be had again
+		if c.bytes+s.bytes() <= maxSummaries {
+			break
+		}
+		c.drop(id)
+	}
+	if c.of == nil {
+		c.of = map[string]summarised{}
+	}
+	c.of[s.ID] = s
+	c.bytes += s.bytes()
+}
+
+// drop forgets a summary. c is locked.
+func (c *summaries) drop(id string) {
+	if s, ok := c.of[id]; ok {
+		delete(c.of, id)
+		c.bytes -= s.bytes()
+	}
+}
+
+// Known returns the summary of a session where it is at hand, as the journal has
+// not changed since it was read. It opens no file.
+func (s *Store) Known(id string) (Summary, bool) {
+	if !ValidID(id) {
+		return Summary{}, false
+	}
+	info, err := os.Lstat(s.path(id))
+	if err != nil {
+		return Summary{}, false
+	}
+	return s.summaries.get(id, info)
+}
+
+// Summary returns a session's summary, reading its journal as it is on the disk
+// where it is not at hand. It fails as Peek does, but for a message that cannot be
+// read: that counts. It blocks for the disk, and while many others are read.
+func (s *Store) Summary(ctx context.Context, id string) (Summary, error) {
+	if known, ok := s.Known(id); ok {
+		return known, nil
+	}
+	var sum summarised
+	err := s.reading(ctx, id, func(f *os.File, in io.Reader) error {
+		info, err := f.Stat()
+		if err == nil {
+			sum.size, sum.at = info.Size(), info.ModTime()
+			sum.Summary, err = summarise(in)
+		}
+		if err == nil {
+			err = belongs(&State{ID: sum.ID}, f.Name())
+		}
+		return err
+	})
+	if err != nil {
+		return Summary{}, err
+	}
+	s.summaries.put(sum)
+	return sum.Summary, nil
+}
+
+// reading calls do with a session's journal, of which in reads until ctx ends;
+// few at a time, so that many clients cannot take all the memory.
+func (s *Store) reading(ctx context.Context, id string, do func(f *os.File, in io.Reader) error) error {
+	if !ValidID(id) {
+		return ErrNotFound
+	}
+	select {
+	case s.readers <- struct{}{}:
+		defer func() { <-s.readers }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	f, err := regular.Open(s.path(id), os.O_RDONLY)
+	if errors.Is(err, os.ErrNotExist) {
+		return ErrNotFound
+	}
+	if err == nil {
+		defer func() { _ = f.Close() }()
+		err = do(f, untilDone{ctx, f})
+	}
+	if err != nil {
+		return fmt.Errorf("read session %s: %w", id, err)
+	}
+	return nil
+}
+
+// untilDone reads until a context ends.
+type untilDone struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (u untilDone) Read(p []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, context.Cause(u.ctx)
+	}
+	return u.r.Read(p)
+}
+
+// summarise makes a summary of a journal, of whose lines it decodes only those
+// that it takes a text from.
+func summarise(r io.Reader) (Summary, error) {
+	state := NewState()
+	messages, running := 0, false
+	for in := newLineReader(r); ; {
+		line, _, err := in.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return Summary{
+				ID: state.ID, Title: state.Title, ParentID: state.ParentID, CreatedAt: state.CreatedAt, UpdatedAt: state.UpdatedAt,
+				Messages: messages, Running: running,
+			}, nil
+		case errors.Is(err, errLong):
+			continue
+		case err != nil:
+			return Summary{}, err
+		}
+		at, kind, ok := headOf(line)
+		if !ok {
+			rec, err := decodeRecord(line)
+			if errors.Is(err, errNewer) {
+				return Summary{}, err
+			}
+			if err != nil {
+				continue
+			}
+			at, kind = rec.At, rec.Fact.kind()
+		}
+		running = running || kind == Input{}.kind() || kind == RunStarted{}.kind()
+		switch kind {
+		case Created{}.kind(), Input{}.kind():
+			if state.ID != "" && state.Title != "" {
+				break
+			}
+			if rec, err := decodeRecord(line); err == nil {
+				_ = state.Apply(rec) // neither is ever refused
+			}
+		case MessageAdded{}.kind():
+			messages++
+		case RunEnded{}.kind():
+			running = false
+		}
+		if at.After(state.UpdatedAt) {
+			state.UpdatedAt = at
+		}
+	}
+}
+
+var (
+	headBegins = []byte(`{"v":1,"at":"`)
+	headGoesOn = []byte(`","type":"`)
+)
+
+// headOf reads when a record was made and of what type it is, from a line as
+// appendRecord writes it. False: it is another line.
+func headOf(line []byte) (at time.Time, kind string, ok bool) {
+	rest, ok := bytes.CutPrefix(line[:min(len(line), typeWithin)], headBegins)
+	if !ok || line[len(line)-1] != '}' {
+		return at, "", false
+	}
+	stamp, rest, ok := bytes.Cut(rest, headGoesOn)
+	if !ok {
+		return at, "", false
+	}
+	name, _, ok := bytes.Cut(rest, []byte(`"`))
+	if !ok || at.UnmarshalText(stamp) != nil || decoders[recordVersion][string(name)] == nil {
+		return at, "", false
+	}
+	return at, string(name), true
+}
