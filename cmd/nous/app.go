@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -81,6 +80,9 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "nous",
 		Short: "Talk to noused, the daemon that AI agents live in",
+		Example: `  nous prompt what is in this directory
+  nous --session ses-0198c5f2
+  nous help prompt`,
 		Long: `nous talks to noused, the daemon that AI agents live in. Without a command, on
 a terminal, it shows a session: what is said, what tools do, and an input.
 
@@ -97,26 +99,23 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
-		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
 			a.socketGiven = cmd.Flags().Changed("socket")
+			return checkEncoding(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return a.openTUI(cmd, plain)
 			}
-			message := fmt.Sprintf("unknown command %q", args[0])
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				message += ", did you mean " + strings.Join(near, " or ") + "?"
-			}
-			return usagef("%s", message)
+			return unknownCommand(cmd, args[0])
 		},
 	}
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpCommand(helpCommand())
 	root.SetVersionTemplate("nous {{.Version}} (protocol v" + protocol.Version + ")\n")
-	root.SuggestionsMinimumDistance = 2
 
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.socket, "socket", client.DefaultSocket(), "the daemon's command `socket`; also NOUSED_SOCKET")
@@ -141,6 +140,7 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 		}
 	}
 	root.AddCommand(&cobra.Command{Use: "exit-status", Short: "What the exit status says", Long: exitHelp})
+	completionCommand(root)
 	return root
 }
 

@@ -37,26 +37,6 @@ A reader that closes the output early (nous prompt … | head) ends nous as it
 ends any command; the run goes on in the daemon.
 `
 
-// usageError is a wrong command line.
-type usageError struct{ err error }
-
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
-
-func usagef(format string, args ...any) error {
-	return &usageError{fmt.Errorf(format, args...)}
-}
-
-// usageArgs makes what a check of the arguments finds a usageError.
-func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return &usageError{err}
-		}
-		return nil
-	}
-}
-
 // quietExit is a failure that has been told already.
 type quietExit struct{ status int }
 
@@ -78,7 +58,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		return quiet.status
 	case errors.As(err, &usage):
 		a.complain(err.Error())
-		a.notef("run `%s --help` to see what there is", cmd.CommandPath())
+		a.notef("for example: %s\n%s --help says more", exampleOf(cmd), cmd.CommandPath())
 		return exitUsage
 	case errors.As(err, &gone):
 		a.complain(gone.Error())

@@ -30,15 +30,19 @@ func (a *app) exportCommand() *cobra.Command {
 		Short: "Write a session's conversation as a document",
 		Long: `Write a session's conversation, root to leaf, to standard output: as Markdown
 (md), as one web page that needs nothing else, images and all (html), or as the
-daemon keeps it (json). In md and html what could drive a terminal is taken out of the texts.`,
+daemon keeps it (json). --json is json on one line. In md and html what could
+drive a terminal is taken out of the texts, in json it is escaped.`,
 		Example: `  nous export > talk.md
   nous export --format html ses-… > talk.html`,
-		Args:              usageArgs(cobra.MaximumNArgs(1)),
+		Args:              wants(0, 1, "SESSION, the id of a session, or nothing"),
 		ValidArgsFunction: a.sessionIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			write := exporters[format]
 			if write == nil {
 				return usagef("--format %s: want md, json or html", format)
+			}
+			if a.json && cmd.Flags().Changed("format") && format != "json" {
+				return usagef("--json and --format %s exclude each other", format)
 			}
 			if len(args) > 0 {
 				a.session = args[0]
@@ -46,6 +50,9 @@ daemon keeps it (json). In md and html what could drive a terminal is taken out 
 			doc, err := a.document(cmd.Context(), a.session)
 			if err != nil {
 				return err
+			}
+			if a.json {
+				write = writeJSONLine
 			}
 			return write(a.out, doc)
 		},
@@ -90,11 +97,20 @@ func (a *app) document(ctx context.Context, session string) (*document, error) {
 }
 
 func writeJSON(w io.Writer, doc *document) error {
-	text, err := json.Marshal(doc, jsontext.WithIndent("  "), jsontext.AllowInvalidUTF8(true))
+	return encode(w, doc, jsontext.WithIndent("  "))
+}
+
+// writeJSONLine is what --json prints: the same document on one line.
+func writeJSONLine(w io.Writer, doc *document) error {
+	return encode(w, doc, jsontext.Multiline(false))
+}
+
+func encode(w io.Writer, doc *document, form json.Options) error {
+	text, err := json.Marshal(doc, form, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		return fmt.Errorf("encode: %w", err)
 	}
-	_, err = w.Write(append(text, '\n'))
+	_, err = w.Write(append(plaintext.JSON(text), '\n'))
 	return err
 }
 

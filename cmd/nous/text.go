@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,7 +21,7 @@ func (a *app) readText(args []string) (string, error) {
 		return checkText(strings.Join(args, " "))
 	}
 	if len(args) == 0 && isTerminal(a.in) {
-		return "", usagef("no text: give it as arguments or on standard input")
+		return "", usagef("there is no text: give it as arguments or on standard input")
 	}
 	data, err := io.ReadAll(io.LimitReader(a.in, protocol.DefaultMaxLine+1))
 	if err != nil {
@@ -36,10 +35,10 @@ func (a *app) readText(args []string) (string, error) {
 
 func checkText(text string) (string, error) {
 	if !utf8.ValidString(text) {
-		return "", &usageError{errors.New("the text is not valid UTF-8")}
+		return "", usagef("the text is not valid UTF-8")
 	}
 	if text == "" {
-		return "", &usageError{errors.New("the text is empty")}
+		return "", usagef("there is no text: give it as arguments or on standard input")
 	}
 	return text, nil
 }

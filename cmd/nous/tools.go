@@ -17,7 +17,7 @@ func (a *app) toolsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tools",
 		Short: "List the tools and whether they are active and healthy",
-		Args:  usageArgs(cobra.NoArgs),
+		Args:  wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return query(cmd.Context(), a, protocol.ListTools, protocol.ListToolsParams{Scope: a.scope()}, func(r protocol.Tools) {
 				rows := make([][]string, len(r.Tools))
@@ -40,7 +40,7 @@ func (a *app) reloadCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "reload",
 		Short: "Have the daemon read the tool descriptors again; what runs goes on",
-		Args:  usageArgs(cobra.NoArgs),
+		Args:  wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := fetch(cmd.Context(), a, protocol.ReloadTools, protocol.ReloadToolsParams{}, a.printReloaded)
 			if err == nil && len(r.Errors) > 0 {
@@ -80,10 +80,11 @@ func (a *app) setToolsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "set-tools TOOL…",
 		Short:             "Choose the tools a session offers to the model",
+		Example:           "  nous set-tools files bash",
 		ValidArgsFunction: a.toolNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if none == (len(args) > 0) {
-				return usagef("want the names of tools, or --none")
+				return usagef("set-tools wants the names of tools, or --none")
 			}
 			p := protocol.SetActiveToolsParams{Scope: a.scope(), Tools: append([]string{}, args...)}
 			return query(cmd.Context(), a, protocol.SetActiveTools, p, func(r protocol.ToolsAccepted) {
@@ -105,9 +106,14 @@ one JSON object, - for one on standard input, or pairs: key=text for a text,
 key:=json for anything else.`,
 		Example: `  nous ext read path=README.md limit:=20
   nous ext read '{"path":"README.md"}'`,
-		Args:              usageArgs(cobra.MinimumNArgs(1)),
+		Args:              wants(1, -1, "NAME, the name of an operation, and then its arguments"),
 		ValidArgsFunction: a.toolNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch phase {
+			case "", "setup", "verify", "cleanup":
+			default:
+				return usagef("--phase %s: want setup, verify or cleanup", phase)
+			}
 			payload, err := a.toolArguments(args[1:])
 			if err != nil {
 				return err
@@ -178,7 +184,7 @@ func (a *app) toolArguments(args []string) (jsontext.Value, error) {
 		if !isJSON {
 			quoted, err := jsontext.AppendQuote(nil, text)
 			if err != nil {
-				return nil, usagef("%s: %v", key, err)
+				return nil, usagef("%s: the text is not valid UTF-8", key)
 			}
 			value = quoted
 		} else if !value.IsValid() {
@@ -188,7 +194,7 @@ func (a *app) toolArguments(args []string) (jsontext.Value, error) {
 	}
 	payload, err := json.Marshal(object, json.Deterministic(true))
 	if err != nil {
-		return nil, &usageError{err}
+		return nil, usagef("the arguments are not one JSON object: %v", err)
 	}
 	return payload, nil
 }

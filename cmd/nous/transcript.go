@@ -20,7 +20,7 @@ func (a *app) messagesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "messages",
 		Short: "Print a session's conversation, root to leaf",
-		Args:  usageArgs(cobra.NoArgs),
+		Args:  wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p := protocol.GetMessagesParams{Scope: a.scope(), LeafID: leaf}
 			var unreadable error

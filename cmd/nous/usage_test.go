@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// wrongLines are command lines that are wrong, each with what is said of it. A
+// "·" stands for a space in an argument.
+var wrongLines = []struct{ line, want string }{
+	{"promt", `unknown command "promt", did you mean prompt?`},
+	{"--nonsense", `nous has no flag --nonsense; it has --`},
+	{"--json=perhaps", `--json perhaps: want true or false`},
+	{"--session", `--session wants a value: id`},
+	{"--=x", `--=x is no flag: want --NAME or --NAME=VALUE`},
+	{"help nope", `unknown command "nope"`},
+	{"help promt", `unknown command "promt", did you mean prompt?`},
+	{"help sessions mr", `sessions has no command "mr", did you mean rm?`},
+	{"completion nope", `completion has no command "nope"`},
+	{"completion bash extra", `completion bash takes no arguments, and got "extra"`},
+	{"completion zsh extra", `completion zsh takes no arguments, and got "extra"`},
+	{"completion fish extra", `completion fish takes no arguments, and got "extra"`},
+	{"completion powershell extra", `completion powershell takes no arguments, and got "extra"`},
+
+	{"prompt", `there is no text: give it as arguments or on standard input`},
+	{"prompt -", `there is no text: give it as arguments or on standard input`},
+	{"prompt -x", `prompt has no flag -x; it has --async, --help, --if-running,`},
+	{"prompt --wait --async x", `--wait and --async exclude each other`},
+	{"prompt --if-running later x", `--if-running later: want steer or follow-up`},
+	{"prompt --if-running", `--if-running wants a value: steer or follow-up`},
+	{"prompt --image= x", `--image "": want the name of a file`},
+	{"prompt --wait=maybe x", `--wait maybe: want true or false`},
+	{"prompt \xff", `the argument "\xff" is not valid UTF-8`},
+	{"steer", `there is no text:`},
+	{"steer --if-idle wait x", `--if-idle wait: want prompt`},
+	{"follow-up", `there is no text:`},
+	{"follow-up --if-idle wait x", `--if-idle wait: want prompt`},
+	{"abort one two", `abort takes 1 argument, and got "two" besides: it wants RUN, the id of a run, or nothing`},
+	{"set-mode", `set-mode wants which texts, steering or follow-up, and how, one-at-a-time or all`},
+	{"set-mode steering", `set-mode wants which texts,`},
+	{"set-mode steering all extra", `set-mode takes 2 arguments, and got "extra" besides: it wants which texts,`},
+	{"set-mode sideways all", `sideways: want steering or follow-up`},
+	{"set-mode steering some", `some: want one-at-a-time or all`},
+	{"set-model", `set-model wants MODEL, as in openai/gpt-5`},
+	{"set-model a b", `set-model takes 1 argument, and got "b" besides: it wants MODEL,`},
+	{"set-model offline --context-window many", `--context-window many: want a whole number`},
+	{"sessions extra", `sessions has no command "extra"`},
+	{"sessions mr ses-1", `sessions has no command "mr", did you mean rm?`},
+	{"sessions --limit few", `--limit few: want a whole number`},
+	{"sessions --limit", `--limit wants a value: a whole number`},
+	{"sessions --limit 99999999999999999999", `--limit 99999999999999999999: the number is out of range`},
+	{"sessions rm", `sessions rm wants SESSION, the id of a session`},
+	{"new --title x", `new has no flag --title; it has --help, --json, --session, --socket`},
+	{"switch", `switch wants SESSION, the id of a session`},
+	{"switch one two", `switch takes 1 argument, and got "two" besides: it wants SESSION, the id of a session`},
+	{"branch one two", `branch takes 1 argument, and got "two" besides: it wants SESSION, the id of a session, or nothing`},
+	{"messages extra", `messages takes no arguments, and got "extra"`},
+	{"tree extra", `tree takes no arguments, and got "extra"`},
+	{"set-leaf", `set-leaf wants ENTRY, the id of an entry; nous tree shows them`},
+	{"set-leaf one two", `set-leaf takes 1 argument, and got "two" besides: it wants ENTRY,`},
+	{"compact \xff", `the argument "\xff" is not valid UTF-8`},
+	{"search", `search wants TEXT, what to look for`},
+	{"search --limit few x", `--limit few: want a whole number`},
+	{"export one two", `export takes 1 argument, and got "two" besides: it wants SESSION, the id of a session, or nothing`},
+	{"export --format pdf", `--format pdf: want md, json or html`},
+	{"export --format html --json", `--json and --format html exclude each other`},
+	{"ping extra", `ping takes no arguments, and got "extra"`},
+	{"state extra", `state takes no arguments, and got "extra"`},
+	{"tools extra", `tools has no command "extra"`},
+	{"tools reload extra", `tools reload takes no arguments, and got "extra"`},
+	{"set-tools", `set-tools wants the names of tools, or --none`},
+	{"set-tools --none files", `set-tools wants the names of tools, or --none`},
+	{"ext", `ext wants NAME, the name of an operation, and then its arguments`},
+	{"ext a nonsense", `nonsense: want key=text, key:=json or one JSON object`},
+	{"ext a n:=five", `n: not JSON: five`},
+	{"ext a a=1 a=2", `a is given twice`},
+	{"ext a {", `the arguments are not one JSON object: {`},
+	{"ext a --phase later", `--phase later: want setup, verify or cleanup`},
+	{"models extra", `models takes no arguments, and got "extra"`},
+	{"events extra", `events takes no arguments, and got "extra"`},
+	{"events --after soon", `--after soon: want a whole number that is not negative`},
+	{"events --after -1", `--after -1: want a whole number that is not negative`},
+	{`events --types "a`, `--types "a: want types, separated by commas`},
+}
+
+// foreign are the words of the libraries that read the command line.
+var foreign = regexp.MustCompile(`arg\(s\)|strconv|parsing|invalid argument|unknown (shorthand )?flag|needs an argument|bad flag syntax|jsontext|json:`)
+
+func TestWrongCommandLinesAreToldInPlainWords(t *testing.T) {
+	told := map[string]bool{}
+	for _, tc := range wrongLines {
+		t.Run(tc.line, func(t *testing.T) {
+			var out, errout bytes.Buffer
+			a := newApp(strings.NewReader(""), &out, &errout)
+			args := append([]string{"--socket", "/nonexistent/s"}, strings.Fields(tc.line)...)
+			status := a.main(args)
+			lines := strings.SplitAfter(errout.String(), "\n")
+			if status != exitUsage || out.Len() > 0 || !strings.HasPrefix(lines[0], "nous: "+tc.want) {
+				t.Errorf("got status %d, output %q, errors %q, want %d and %q", status, out.String(), errout.String(), exitUsage, tc.want)
+			}
+			if len(lines) != 4 || !strings.HasPrefix(lines[1], "for example: nous") || !strings.HasSuffix(lines[2], " --help says more\n") {
+				t.Errorf("got %q, want what is wrong, an example, and where there is more", errout.String())
+			}
+			if words := foreign.FindString(errout.String()); words != "" {
+				t.Errorf("%q is a library's way to say it: %s", words, errout.String())
+			}
+			if cmd, _, err := newApp(nil, nil, nil).root().Find(strings.Fields(tc.line)); err == nil {
+				told[cmd.CommandPath()] = true
+			}
+		})
+	}
+	everyCommand(func(cmd *cobra.Command) {
+		if !told[cmd.CommandPath()] {
+			t.Errorf("no wrong line of %q is tried", cmd.CommandPath())
+		}
+	})
+}
+
+// everyCommand is called with every command that does something, but doctor,
+// whose flags are noused's.
+func everyCommand(f func(*cobra.Command)) {
+	todo := []*cobra.Command{newApp(strings.NewReader(""), nil, nil).root()}
+	for len(todo) > 0 {
+		cmd := todo[0]
+		todo = append(todo[1:], cmd.Commands()...)
+		if cmd.Runnable() && !cmd.DisableFlagParsing {
+			f(cmd)
+		}
+	}
+}
+
+// What is shown as an example is right: all that it lacks is a daemon.
+func TestExamplesAreRightCommandLines(t *testing.T) {
+	everyCommand(func(cmd *cobra.Command) {
+		if top := strings.Fields(cmd.CommandPath() + " -")[1]; top == "-" || top == "help" || top == "completion" {
+			return
+		}
+		line, _, _ := strings.Cut(strings.TrimPrefix(exampleOf(cmd), "nous "), " > ")
+		var errout bytes.Buffer
+		a := newApp(strings.NewReader(""), &bytes.Buffer{}, &errout)
+		if status := a.main(append([]string{"--socket", "/nonexistent/s"}, strings.Fields(line)...)); status != exitNoDaemon {
+			t.Errorf("nous %s: got status %d and %q, want %d", line, status, errout.String(), exitNoDaemon)
+		}
+	})
+}
+
+func TestHelpTellsOfCommands(t *testing.T) {
+	for line, want := range map[string]string{
+		"help":                      "Sessions:",
+		"help prompt":               "Start a run",
+		"help sessions rm":          "Delete sessions",
+		"help exit-status":          "130  left by a second Ctrl-C",
+		"__complete help sessions ": "rm\tDelete",
+	} {
+		var out, errout bytes.Buffer
+		args := strings.Split(line, " ")
+		if status := newApp(strings.NewReader(""), &out, &errout).main(args); status != 0 || !strings.Contains(out.String(), want) {
+			t.Errorf("%s: got status %d, %q, %q, want %q", line, status, out.String(), errout.String(), want)
+		}
+	}
+}
