@@ -23,15 +23,17 @@ func (a *app) promptCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prompt [TEXT… | -]",
 		Short: "Start a run and follow it to its end",
-		Long: `Start a run with a text, from the arguments or from standard input, and follow
-it to its end: what the assistant says goes to standard output as it comes,
-everything else (tools, thinking, warnings) to standard error.
+		Long: `Start a run with a text and follow it to its end: what the assistant says goes
+to standard output as it comes, everything else (tools, thinking, warnings) to
+standard error.
+
+` + inputHelp + `
 
 Ctrl-C aborts the run and waits for its end; a second Ctrl-C does not wait.
 If the daemon is restarted meanwhile, nous connects again and goes on with the
 same run.`,
 		Example: `  nous prompt what is in this directory
-  git diff | nous prompt - | tee review.txt
+  git diff | nous prompt review this | tee review.txt
   nous prompt --if-running follow-up and then run the tests
   nous prompt -i before.png -i after.png what is different`,
 		RunE: func(cmd *cobra.Command, args []string) error {

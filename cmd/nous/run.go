@@ -29,6 +29,7 @@ func (a *app) inputCommand(name, short string, send func(*cobra.Command, protoco
 	cmd := &cobra.Command{
 		Use:   name + " [TEXT… | -]",
 		Short: short,
+		Long:  short + ".\n\n" + inputHelp,
 		Example: fmt.Sprintf(`  nous %[1]s and look at the tests, too
   git diff | nous %[1]s this is what has changed`, name),
 		RunE: func(cmd *cobra.Command, args []string) error {

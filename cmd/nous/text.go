@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -11,37 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"noused/internal/plaintext"
-	"noused/internal/protocol"
 )
-
-// readText joins the arguments, or reads standard input when they are "-" or
-// when there are none and it is no terminal.
-func (a *app) readText(args []string) (string, error) {
-	if len(args) > 0 && !(len(args) == 1 && args[0] == "-") {
-		return checkText(strings.Join(args, " "))
-	}
-	if len(args) == 0 && isTerminal(a.in) {
-		return "", usagef("there is no text: give it as arguments or on standard input")
-	}
-	data, err := io.ReadAll(io.LimitReader(a.in, protocol.DefaultMaxLine+1))
-	if err != nil {
-		return "", fmt.Errorf("read standard input: %w", err)
-	}
-	if len(data) > protocol.DefaultMaxLine {
-		return "", usagef("the text on standard input is longer than %d bytes", protocol.DefaultMaxLine)
-	}
-	return checkText(strings.TrimRight(string(data), "\r\n"))
-}
-
-func checkText(text string) (string, error) {
-	if !utf8.ValidString(text) {
-		return "", usagef("the text is not valid UTF-8")
-	}
-	if text == "" {
-		return "", usagef("there is no text: give it as arguments or on standard input")
-	}
-	return text, nil
-}
 
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)

@@ -84,25 +84,3 @@ func TestToolArguments(t *testing.T) {
 		}
 	}
 }
-
-func TestReadText(t *testing.T) {
-	for _, tc := range []struct {
-		args        []string
-		stdin, want string // "" means refused
-	}{
-		{[]string{"two", "words"}, "unread", "two words"},
-		{[]string{"-"}, "from\nstdin\n", "from\nstdin"},
-		{nil, "piped\r\n", "piped"},
-		{[]string{"-", "x"}, "", "- x"},
-		{nil, "", ""},
-		{[]string{""}, "", ""},
-		{[]string{"\xff"}, "", ""},
-		{nil, strings.Repeat("x", protocol.DefaultMaxLine+1), ""},
-	} {
-		a := newApp(strings.NewReader(tc.stdin), nil, nil)
-		got, err := a.readText(tc.args)
-		if (err == nil) != (tc.want != "") || got != tc.want {
-			t.Errorf("%q: got %.40q, %v, want %q", tc.args, got, err, tc.want)
-		}
-	}
-}

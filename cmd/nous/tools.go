@@ -160,9 +160,12 @@ func (a *app) printExtension(r protocol.ExtensionResult) {
 // toolArguments reads the arguments of ext into one JSON object.
 func (a *app) toolArguments(args []string) (jsontext.Value, error) {
 	if len(args) == 1 && (args[0] == "-" || strings.HasPrefix(strings.TrimSpace(args[0]), "{")) {
-		text, err := a.readText(args)
-		if err != nil {
-			return nil, err
+		text := args[0]
+		if text == "-" {
+			var err error
+			if text, err = a.readInput(); err != nil {
+				return nil, err
+			}
 		}
 		value := jsontext.Value(text)
 		if err := value.Compact(); err != nil || value.Kind() != jsontext.KindBeginObject {

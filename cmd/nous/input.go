@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/protocol"
+)
+
+// inputHelp is said in the help of the commands that take a text.
+const inputHelp = `The text is that of the arguments. What is piped to standard input, or
+redirected from a file, follows it after a blank line; without arguments, or
+with -, it is the whole text. A terminal, a device such as /dev/null, and a
+socket add nothing to a text of the arguments. A pipe is read to its end: where
+something else is on standard input, as in a loop that reads lines from it,
+say </dev/null.`
+
+// maxText is how long a text may be, in bytes of JSON: it goes to the daemon on
+// one line, which has more on it.
+const maxText = protocol.DefaultMaxLine - 64<<10
+
+// readText joins the arguments and standard input as inputHelp says. It blocks
+// until the end of what is read.
+func (a *app) readText(args []string) (string, error) {
+	alone := len(args) == 0 || len(args) == 1 && args[0] == "-"
+	var parts []string
+	if text := strings.Join(args, " "); !alone && text != "" {
+		parts = append(parts, text)
+	}
+	if alone && !(len(args) == 0 && isTerminal(a.in)) || !alone && a.inputFollows() {
+		text, err := a.readInput()
+		if err != nil {
+			return "", err
+		}
+		if text != "" {
+			parts = append(parts, text)
+		}
+	}
+	if alone && len(parts) == 0 {
+		return "", usagef("there is no text: give it as arguments or on standard input")
+	}
+	return checkText(strings.Join(parts, "\n\n"))
+}
+
+// inputFollows tells whether standard input is read where there is a text
+// already. Only of a pipe and of a file it is sure that they are meant for nous
+// and have an end: a socket may be what another program started nous with, and
+// nobody writes to it.
+func (a *app) inputFollows() bool {
+	f, ok := a.in.(*os.File)
+	if !ok {
+		return true
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	if info.Mode()&os.ModeSocket != 0 {
+		a.notef("standard input is a socket: it is not added to the text")
+	}
+	return info.Mode().IsRegular() || info.Mode()&os.ModeNamedPipe != 0
+}
+
+// silence is how long standard input may take before nous says what it waits for.
+const silence = 3 * time.Second
+
+// readInput is standard input to its end, without the last line's end.
+func (a *app) readInput() (string, error) {
+	defer a.tellAfter(silence, "waiting for the end of standard input, which is a part of the text")()
+	data, err := io.ReadAll(io.LimitReader(a.in, maxText+1))
+	if err != nil {
+		return "", fmt.Errorf("read standard input: %w", err)
+	}
+	if len(data) > maxText {
+		return "", usagef("standard input has more than the %d bytes that a text may have", maxText)
+	}
+	return strings.TrimRight(string(data), "\r\n"), nil
+}
+
+// tellAfter writes a line to standard error unless what it returns is called
+// within a time.
+func (a *app) tellAfter(wait time.Duration, line string) (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() { // ends with stop
+		defer close(ended)
+		select {
+		case <-time.After(wait):
+			a.notef("%s", line)
+		case <-done:
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+	}
+}
+
+// checkText refuses what cannot be said on the wire.
+func checkText(text string) (string, error) {
+	if !utf8.ValidString(text) {
+		return "", usagef("the text is not valid UTF-8")
+	}
+	if text == "" {
+		return "", usagef("the text is empty")
+	}
+	const longest = 6 // bytes of JSON that a byte may become
+	if len(text) > maxText/longest {
+		if quoted, err := jsontext.AppendQuote(nil, text); err != nil || len(quoted) > maxText {
+			return "", usagef("the text is too long: it has %d bytes as JSON, and may have %d", len(quoted), maxText)
+		}
+	}
+	return text, nil
+}
