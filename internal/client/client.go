@@ -17,6 +17,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/go-json-experiment/json"
@@ -40,6 +41,10 @@ var ErrClosed = errors.New("connection closed")
 // payload, as every reply of the protocol has.
 var errNoPayload = errors.New("the daemon's reply has no payload")
 
+// ErrUnsupported is what calls answer, around the daemon's own *protocol.Error,
+// when it does not know the command: it is an older core.
+var ErrUnsupported = errors.New("the daemon does not know this command")
+
 // Client is one connection to the command socket.
 type Client struct {
 	conn  net.Conn
@@ -49,9 +54,15 @@ type Client struct {
 
 	mu      sync.Mutex
 	last    uint64
-	pending map[string]chan response
+	pending map[string]call
 	stray   *protocol.Error // what the daemon said last to nobody
 	err     error
+}
+
+// call waits for its reply.
+type call struct {
+	number uint64
+	answer chan response // cap 1
 }
 
 type response struct {
@@ -71,7 +82,7 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 	}
 	c := &Client{
 		conn: conn, lines: make(chan []byte), gone: make(chan struct{}),
-		pending: make(map[string]chan response),
+		pending: make(map[string]call),
 	}
 	c.wg.Go(c.write)
 	c.wg.Go(c.read)
@@ -108,10 +119,24 @@ func Call[P protocol.Params, R protocol.Reply](ctx context.Context, c *Client, d
 // Raw is Call for those who want the reply's payload as the daemon wrote it.
 func Raw[P protocol.Params, R protocol.Reply](ctx context.Context, c *Client, def protocol.Def[P, R], p P) (jsontext.Value, error) {
 	payload, err := c.roundTrip(ctx, def.Name(), p)
+	if isUnknown(err) {
+		err = fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", def.Name(), err)
 	}
 	return payload, nil
+}
+
+// isUnknown tells whether a daemon does not know a command, however it says so.
+func isUnknown(err error) bool {
+	var wire *protocol.Error
+	if !errors.As(err, &wire) {
+		return false
+	}
+	why := strings.ReplaceAll(strings.ToLower(wire.Message), " ", "_")
+	return wire.Code == protocol.InvalidCommand && strings.Contains(why, string(protocol.UnknownCommand)) ||
+		string(wire.Code) == string(protocol.UnknownCommand)
 }
 
 func (c *Client) roundTrip(ctx context.Context, command string, params any) (jsontext.Value, error) {
@@ -179,7 +204,7 @@ func (c *Client) expect() (string, <-chan response) {
 	c.last++
 	id := "c" + strconv.FormatUint(c.last, 10)
 	answer := make(chan response, 1)
-	c.pending[id] = answer
+	c.pending[id] = call{c.last, answer}
 	return id, answer
 }
 
@@ -192,11 +217,38 @@ func (c *Client) forget(id string) {
 func (c *Client) deliver(r response) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if answer, ok := c.pending[r.ID]; ok {
+	if waits, ok := c.pending[r.ID]; ok {
 		delete(c.pending, r.ID)
-		answer <- r
+		waits.answer <- r
 	} else if r.ID == "" && r.Error != nil {
 		c.stray = r.Error
+		if len(c.pending) > 0 {
+			last := c.last
+			c.wg.Go(func() { c.assign(r, last) })
+		}
+	}
+}
+
+// assign finds the call that an error without an id answers: cores answer the
+// commands of a connection in order, so it is the oldest one up to number last.
+// A daemon may also say such a thing to nobody and hang up; hence it is asked for
+// a sign of life first.
+func (c *Client) assign(r response, last uint64) {
+	if _, err := c.roundTrip(context.Background(), "ping", protocol.PingParams{}); err != nil {
+		return // lossOf tells it
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	oldest, first := "", last+1
+	for id, waits := range c.pending {
+		if waits.number < first {
+			oldest, first = id, waits.number
+		}
+	}
+	if oldest != "" {
+		c.pending[oldest].answer <- r
+		delete(c.pending, oldest)
+		c.stray = nil
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -163,6 +164,40 @@ func TestLossNamesWhatTheDaemonSaidLast(t *testing.T) {
 	var wire *protocol.Error
 	if !errors.Is(err, client.ErrLost) || !errors.As(err, &wire) || wire.Code != protocol.CommandRejected {
 		t.Errorf("got %v, want ErrLost with the daemon's reason", err)
+	}
+}
+
+// A v1 core may leave the id out of its errors: the command that it refuses is
+// told all the same, and the connection goes on.
+func TestErrorWithoutAnIDFindsItsCommand(t *testing.T) {
+	c, _, conn := dial(t)
+	go func() {
+		conn.Want("get_tree")
+		conn.Line(`{"v":"1","id":"","type":"error","payload":{},"ok":false,"error":{"code":"invalid_command","message":"unknown_command: get_tree"}}`)
+		for range 2 {
+			id, _ := conn.Want("ping")
+			conn.Reply(id, "pong", `{"message":"pong"}`)
+		}
+	}()
+	_, err := client.Call(t.Context(), c, protocol.GetTree, protocol.GetTreeParams{})
+	var wire *protocol.Error
+	if !errors.Is(err, client.ErrUnsupported) || !errors.As(err, &wire) || wire.Code != protocol.InvalidCommand {
+		t.Errorf("got %v, want ErrUnsupported with the daemon's words", err)
+	}
+	if got, err := client.Call(t.Context(), c, protocol.Ping, protocol.PingParams{}); err != nil || got.Message != "pong" {
+		t.Errorf("got %+v, %v, want pong", got, err)
+	}
+}
+
+func TestSilentDaemonIsNotWaitedForForever(t *testing.T) {
+	c, _, _ := dial(t)
+	p := protocol.GetTreeParams{}
+	ctx, cancel := client.Bounded(t.Context(), p, time.Nanosecond)
+	defer cancel()
+	_, err := client.Call(ctx, c, protocol.GetTree, p)
+	var silent *client.SilentError
+	if !errors.As(err, &silent) || !strings.Contains(err.Error(), "get_tree: the daemon has not answered for") {
+		t.Errorf("got %v, want a SilentError that names the command", err)
 	}
 }
 

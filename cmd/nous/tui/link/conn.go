@@ -27,7 +27,8 @@ type conn struct {
 	ctx      context.Context
 	commands *client.Client
 	events   *client.Events
-	old      bool // a daemon without epochs, numbers and subscribe
+	old      bool   // a daemon without epochs, numbers and subscribe
+	active   string // its active session, where it does not say in its state
 	epoch    string
 	start    uint64 // events are told from here on, where they are not resumed
 	sure     bool   // of an old daemon: no event can be missed any more
@@ -42,6 +43,7 @@ type conn struct {
 type incoming struct {
 	Event
 	size int
+	lost bool // a part of what its run said
 	err  error
 }
 
@@ -81,9 +83,10 @@ func (c *conn) open() error {
 	if err != nil {
 		return err
 	}
-	state, err := call(ctx, commands, protocol.GetState, protocol.GetStateParams{})
+	state, err := client.Call(ctx, commands, protocol.GetState, protocol.GetStateParams{})
 	if err == nil {
 		c.old = state.Daemon.Epoch == ""
+		c.l.older.Store(c.old)
 		c.events, err = c.listen(ctx, len(state.Runs) > 0)
 	}
 	if err != nil {
@@ -122,6 +125,11 @@ func (c *conn) pump() {
 			next.size = len(raw)
 			next.At, next.Seq = env.TS, env.Seq
 			next.Event.Event = decode(env)
+			if c.old && next.Event.Event != nil {
+				next.Event.Event = c.l.fill.Fill(env, next.Event.Event)
+				user, answer := c.l.fill.Lost()
+				next.lost = user || answer
+			}
 		}
 		select {
 		case c.in <- next:
@@ -224,6 +232,9 @@ func (c *conn) take(next incoming) error {
 		c.l.synced = false
 	}
 	c.tell()
+	if _, over := next.Event.Event.(protocol.AgentEnd); over && next.lost && c.ours(next) {
+		return errDropped // the messages have it
+	}
 	return nil
 }
 
@@ -243,7 +254,7 @@ func (c *conn) ours(next incoming) bool {
 		return false
 	}
 	id := next.Where().SessionID
-	return id == "" || id == c.l.session
+	return id == "" || id == c.l.session || c.old && c.l.session == ""
 }
 
 // look asks for the state, which holds what no event tells: a mode, the tools
@@ -377,15 +388,20 @@ func (c *conn) snapshot(id string) error {
 // enter asks for the session's state. An old daemon tells that of the active
 // session whatever it is asked for: there the session is made the active one.
 func (c *conn) enter(id string) (protocol.State, error) {
+	if c.old && id == "" {
+		c.active = "" // it may be another one by now
+	}
 	state, err := c.state(id)
 	if err != nil || !c.old || id == "" || state.SessionID == id {
 		return state, err
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, callTimeout)
+	p := protocol.SwitchSessionParams{SessionID: id}
+	ctx, cancel := client.Bounded(c.ctx, p, callTimeout)
 	defer cancel()
-	if _, err := call(ctx, c.commands, protocol.SwitchSession, protocol.SwitchSessionParams{SessionID: id}); err != nil {
+	if _, err := client.Call(ctx, c.commands, protocol.SwitchSession, p); err != nil {
 		return state, err
 	}
+	c.active = id
 	if state, err = c.state(id); err == nil && state.SessionID != id {
 		err = protocol.Errorf(protocol.SessionError, "the daemon shows %s instead", state.SessionID)
 	}
@@ -453,14 +469,30 @@ func changesMessages(ev protocol.Event) bool {
 	}
 }
 
+// state asks for the state. An old daemon may leave out which session it is of:
+// the one that was made the active one, or that its messages are of.
 func (c *conn) state(id string) (protocol.State, error) {
-	ctx, cancel := context.WithTimeout(c.ctx, callTimeout)
+	p := protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}}
+	ctx, cancel := client.Bounded(c.ctx, p, callTimeout)
 	defer cancel()
-	return call(ctx, c.commands, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}})
+	state, err := client.Call(ctx, c.commands, protocol.GetState, p)
+	if err != nil || !c.old || state.SessionID != "" {
+		return state, err
+	}
+	if c.active == "" {
+		all, err := c.messages("")
+		if err != nil {
+			return state, err
+		}
+		c.active = all.SessionID
+	}
+	state.SessionID = c.active
+	return state, nil
 }
 
 func (c *conn) messages(id string) (protocol.Messages, error) {
-	ctx, cancel := context.WithTimeout(c.ctx, callTimeout)
+	p := protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: id}}
+	ctx, cancel := client.Bounded(c.ctx, p, callTimeout)
 	defer cancel()
-	return call(ctx, c.commands, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: id}})
+	return client.Call(ctx, c.commands, protocol.GetMessages, p)
 }

@@ -16,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,7 +32,7 @@ var ErrOffline = errors.New("not connected to the daemon")
 
 // ErrUnsupported is what Do answers when the daemon does not know the command:
 // it is an older one.
-var ErrUnsupported = errors.New("the daemon does not know this command")
+var ErrUnsupported = client.ErrUnsupported
 
 // Update is what a Link tells. Every update but Offline and Refused means that
 // the link is connected.
@@ -114,6 +113,8 @@ type Link struct {
 
 	// touched: a command may have changed the state, or told it to its caller.
 	touched atomic.Bool
+	older   atomic.Bool    // the daemon is one without what was added
+	fill    *client.Filler // of an older one: what its events leave out
 
 	mu       sync.Mutex
 	commands *client.Client // nil while offline
@@ -135,7 +136,7 @@ func Open(socket string) *Link {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Link{
 		socket: socket, ctx: ctx, cancel: cancel,
-		out: newOutbox(), asked: make(chan struct{}, 1), doing: doing{}, since: time.Now(),
+		out: newOutbox(), asked: make(chan struct{}, 1), doing: doing{}, since: time.Now(), fill: &client.Filler{},
 	}
 	l.wg.Go(l.guarded(l.run))
 	l.wg.Go(func() { l.out.deliver(ctx) })
@@ -213,16 +214,30 @@ func Do[P protocol.Params, R protocol.Reply](ctx context.Context, l *Link, def p
 		return none, fmt.Errorf("%s: %w", def.Name(), ErrOffline)
 	}
 	defer l.touched.Store(true)
-	return call(ctx, c, def, p)
-}
-
-func call[P protocol.Params, R protocol.Reply](ctx context.Context, c *client.Client, def protocol.Def[P, R], p P) (R, error) {
+	command, text := sends(p)
+	if l.older.Load() && command != "" {
+		l.fill.Sent(command, text)
+	}
 	r, err := client.Call(ctx, c, def, p)
-	var wire *protocol.Error
-	if errors.As(err, &wire) && wire.Code == protocol.InvalidCommand && strings.HasPrefix(wire.Message, string(protocol.UnknownCommand)) {
-		err = fmt.Errorf("%w: %w", ErrUnsupported, err)
+	var refused *protocol.Error
+	if l.older.Load() && command != "" && errors.As(err, &refused) {
+		l.fill.Unsent(command)
 	}
 	return r, err
+}
+
+// sends returns the text that a command sends, and the command's name.
+func sends(params protocol.Params) (command, text string) {
+	switch p := params.(type) {
+	case protocol.PromptParams:
+		return "prompt", p.Text
+	case protocol.SteerParams:
+		return "steer", p.Text
+	case protocol.FollowUpParams:
+		return "follow_up", p.Text
+	default:
+		return "", ""
+	}
 }
 
 func (l *Link) use(c *client.Client) {
