@@ -683,7 +683,7 @@ func TestNoDaemonIsOfferedOne(t *testing.T) {
 // lacks is said.
 func TestOldCore(t *testing.T) {
 	t.Parallel()
-	c := tuitest.StartOldCore(t)
+	c := tuitest.StartOldCore(t, tuitest.Habits{})
 	d := tuitest.NewDaemon(t, "", "") // its folder only
 	s := openScreen(t, d, look{socket: c.Socket})
 	s.Wait("older one")

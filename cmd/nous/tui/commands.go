@@ -292,7 +292,7 @@ func showState(ctx context.Context, p place, _ string) outcome {
 	if err != nil {
 		return failed(err)
 	}
-	lines := []string{"session: " + s.SessionID, "run state: " + s.RunState}
+	lines := []string{"session: " + cmp.Or(s.SessionID, p.state.SessionID), "run state: " + s.RunState}
 	add := func(key, value string) {
 		if value != "" {
 			lines = append(lines, key+": "+value)

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -60,6 +61,7 @@ type model struct {
 
 	images  []string // paths of images that go with the next text
 	waiting []string // sent to the run of an older core, which hands nothing back
+	heard   []string // said by users in that run: one may be before its reply
 	unsent  []unsent // in the order they go in; see sending
 	sending bool     // the first of unsent is on its way
 	retry   unsent   // what was sent last and failed
@@ -292,6 +294,9 @@ func (m *model) restore(s link.Snapshot) {
 		m.tools, m.ours, m.waiting = nil, nil, nil
 	}
 	m.setState(s.State)
+	if !m.running() {
+		m.settle(s.Messages)
+	}
 	m.talk.SetRunning(m.running())
 	if last := m.state.LastRun; last != nil && !m.running() {
 		m.talk.SetLastRun(*last)
@@ -310,6 +315,27 @@ func (m *model) restore(s link.Snapshot) {
 	if other {
 		m.talk.End()
 	}
+}
+
+// settle gives back the texts that an older core has neither delivered nor will:
+// its run is over, and the end of it was not seen.
+func (m *model) settle(entries []jsontext.Value) {
+	var said []string
+	for _, raw := range entries {
+		var e struct {
+			Role string `json:"role"`
+			Text string `json:"text"`
+		}
+		if json.Unmarshal(raw, &e) == nil && e.Role == "user" {
+			said = append(said, e.Text)
+		}
+	}
+	for _, text := range m.waiting {
+		if !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, text) }) {
+			m.input.before(text)
+		}
+	}
+	m.waiting = nil
 }
 
 // beganAt is when a run said its first word: no core tells when it began.
@@ -332,6 +358,7 @@ func beganAt(entries []jsontext.Value, run string) time.Time {
 }
 
 func (m *model) setState(s protocol.State) {
+	s.SessionID = cmp.Or(s.SessionID, m.state.SessionID) // an older core may leave it out
 	if s.SessionID != m.state.SessionID {
 		m.menu.close()
 	}
@@ -357,7 +384,7 @@ func (m *model) event(ev link.Event) {
 		if e.StopReason == "aborted" {
 			m.input.before(m.waiting...)
 		}
-		m.waiting = nil
+		m.waiting, m.heard = nil, nil
 	case protocol.ToolStart:
 		m.tools = append(m.tools, tool{e.ToolCallID, e.ToolName})
 		return
@@ -372,12 +399,25 @@ func (m *model) event(ev link.Event) {
 			m.state.RunState = "aborting"
 		}
 	case protocol.MessageStart:
-		m.waiting = slices.DeleteFunc(m.waiting, func(text string) bool { return e.Role == "user" && strings.Contains(e.Text, text) })
+		m.delivered(e)
 		return
 	case protocol.MessageUpdate, protocol.ToolUpdate:
 		return
 	}
 	m.refresh()
+}
+
+// delivered notes for an older core, which does not name inputs, that a text does
+// not wait any more.
+func (m *model) delivered(e protocol.MessageStart) {
+	if e.Role != "user" || len(m.missing) == 0 {
+		return
+	}
+	before := len(m.waiting)
+	m.waiting = slices.DeleteFunc(m.waiting, func(text string) bool { return strings.Contains(e.Text, text) })
+	if len(m.waiting) == before && len(m.heard) < maxUnsent {
+		m.heard = append(m.heard, e.Text)
+	}
 }
 
 // returned puts texts that were sent from here, and given up by the daemon, into
@@ -417,7 +457,7 @@ func (m *model) refresh() {
 
 func (m *model) refreshed(r refreshed) {
 	m.refreshing = false
-	if r.err == nil && r.state.SessionID == m.state.SessionID {
+	if r.err == nil && cmp.Or(r.state.SessionID, r.session) == m.state.SessionID {
 		if !m.again { // else it is old already
 			m.setState(r.state)
 		} else {

@@ -265,7 +265,7 @@ func (p *plain) event(ev link.Event) {
 	case protocol.TurnStart:
 		p.prompted = e.Kind == "prompt"
 	case protocol.MessageStart:
-		if e.Role == "user" && p.prompted && e.Text != p.said {
+		if e.Role == "user" && p.prompted && e.Text != "" && e.Text != p.said {
 			p.sayf("another client asks: %s", e.Text)
 		}
 	case protocol.MessageEnd:

@@ -170,8 +170,10 @@ func TestPlainReadsOutTheEndOfASession(t *testing.T) {
 	again.ends()
 }
 
-func TestPlainOldCore(t *testing.T) {
-	k := talk(t, tuitest.StartOldCore(t).Socket)
+func TestPlainOldCore(t *testing.T) { tuitest.EachHabit(t, testPlainOldCore) }
+
+func testPlainOldCore(t *testing.T, habits tuitest.Habits) {
+	k := talk(t, tuitest.StartOldCore(t, habits).Socket)
 	k.hears("an older one")
 	k.types("hold it")
 	k.types("/search x")

@@ -226,25 +226,58 @@ func TestDaemonThatDoesNotStartSaysWhy(t *testing.T) {
 	}
 }
 
+// Whatever a v1 core leaves out, what is said is shown and stays, nothing stays
+// queued that was delivered, sessions are made, branched and switched, and what
+// such a core cannot do is told in one line.
 func TestOldCore(t *testing.T) {
-	h := useDaemon(t, tuitest.StartOldCore(t).Socket)
-	h.sees("older one")
-	h.write("hold on")
-	h.press("enter")
-	h.until("run", h.running)
-	h.write("a steer")
-	h.press("enter")
-	h.until("answer", func() bool { return strings.Contains(h.screen(), "a steer") && len(h.unsent) == 0 })
-	h.write("/search x")
-	h.press("enter")
-	h.sees("does not know how to search")
-	h.write("/mode steering all")
-	h.press("enter")
-	h.sees("steer:all")
-	before := h.state.SessionID
-	h.write("/new")
-	h.press("enter")
-	h.until("new session", func() bool { return h.state.SessionID != before })
+	tuitest.EachHabit(t, func(t *testing.T, habits tuitest.Habits) {
+		h := useDaemon(t, tuitest.StartOldCore(t, habits).Socket)
+		h.send(tea.WindowSizeMsg{Width: 80, Height: 100})
+		h.sees("older one")
+		answered := func(text string) {
+			t.Helper()
+			h.until("the answer to "+text, func() bool {
+				screen := h.screen()
+				return strings.Count(screen, text) >= 2 && strings.Contains(screen, "idle") && !strings.Contains(screen, "queued")
+			})
+		}
+		command := func(line string) {
+			h.write(line)
+			h.press("enter")
+		}
+		command("good old days")
+		answered("good old days")
+		command("hold on")
+		h.until("run", h.running)
+		command("now turn left")
+		answered("now turn left")
+		command("tool please")
+		answered("tool please")
+		h.sees("✓ look", "there is a door", "and a window")
+		for line, want := range map[string]string{
+			"/search x": "how to search", "/tree": "how to draw the tree", "/tools": "how to list its tools", "/model": "how to list its models",
+			"/model a/b": "how to change its model", "/compact": "how to compact", "/leaf x": "how to move within", "/reload": "how to read tools",
+			"/switch": "how to see the sessions", "/image a.png": "takes no images", "/branch msg-1": "branches at the end only", "/state": "says no more",
+		} {
+			command(line)
+			h.sees(want)
+		}
+		command("/mode steering all")
+		h.sees("steer:all")
+		first := h.state.SessionID
+		command("/branch")
+		h.until("branch", func() bool { return h.state.SessionID != first })
+		h.sees("this is a branch of "+first, "good old days")
+		command("/new")
+		h.until("new session", func() bool { return h.known && !strings.Contains(h.screen(), "good old days") })
+		command("of the new one")
+		answered("of the new one")
+		command("/switch " + first)
+		h.until("the first session", func() bool { return h.state.SessionID == first })
+		h.sees("good old days")
+		command("on we go")
+		answered("on we go")
+	})
 }
 
 func TestExportWritesANewFile(t *testing.T) {

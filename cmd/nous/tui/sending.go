@@ -187,7 +187,9 @@ func (m *model) sendNext() {
 func (m *model) answer(o outcome) tea.Cmd {
 	was := m.unsent[0]
 	m.unsent, m.sending, m.retry = m.unsent[1:], false, unsent{}
-	if o.err == nil && was.text != "" && len(m.missing) > 0 && m.running() {
+	if i := slices.Index(m.heard, was.text); i >= 0 {
+		m.heard = slices.Delete(m.heard, i, i+1)
+	} else if o.err == nil && was.text != "" && len(m.missing) > 0 && m.running() {
 		m.waiting = append(m.waiting, was.text)
 	}
 	if o.err != nil && was.text != "" {

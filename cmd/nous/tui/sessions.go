@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,11 +74,14 @@ func matching(list []protocol.SessionInfo, text string) []protocol.SessionInfo {
 }
 
 func branchSession(ctx context.Context, p place, entry string) outcome {
+	if entry != "" && len(p.missing) > 0 {
+		return failed(errors.New("this core is an older one and branches at the end only: /branch works"))
+	}
 	r, err := ask(ctx, p, protocol.BranchSession, protocol.BranchSessionParams{SessionID: p.state.SessionID, LeafID: entry})
 	if err != nil {
 		return failed(err)
 	}
-	return following(r.SessionID, "this is a branch of %s", r.ParentID)
+	return following(r.SessionID, "this is a branch of %s", cmp.Or(r.ParentID, p.state.SessionID))
 }
 
 func showTree(ctx context.Context, p place, _ string) outcome {

@@ -16,7 +16,7 @@ import (
 
 const (
 	dialTimeout = 5 * time.Second
-	callTimeout = 30 * time.Second // for a reply to the link's own questions
+	callTimeout = 30 * time.Second // for a reply to what is answered at once
 	stateEvery  = 2 * time.Second  // between looks for what no event tells
 	maxTries    = 8                // to take a snapshot between two changes
 )

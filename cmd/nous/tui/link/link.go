@@ -202,9 +202,10 @@ func (l *Link) wantAgain(id string) {
 	}
 }
 
-// Do sends a command and waits for its reply until ctx ends. Errors are those
-// of client.Call, ErrOffline, and ErrUnsupported around the daemon's own
-// *protocol.Error. With client.ErrLost the daemon may have executed the command.
+// Do sends a command and waits for its reply until ctx ends, and half a minute
+// where the command is one that is answered at once. Errors are those of
+// client.Call, ErrOffline and *client.SilentError. With the last, and with
+// client.ErrLost, the daemon may have executed the command.
 func Do[P protocol.Params, R protocol.Reply](ctx context.Context, l *Link, def protocol.Def[P, R], p P) (R, error) {
 	l.mu.Lock()
 	c := l.commands
@@ -218,6 +219,8 @@ func Do[P protocol.Params, R protocol.Reply](ctx context.Context, l *Link, def p
 	if l.older.Load() && command != "" {
 		l.fill.Sent(command, text)
 	}
+	ctx, cancel := client.Bounded(ctx, p, callTimeout)
+	defer cancel()
 	r, err := client.Call(ctx, c, def, p)
 	var refused *protocol.Error
 	if l.older.Load() && command != "" && errors.As(err, &refused) {

@@ -421,9 +421,10 @@ func TestNoDaemonThenOne(t *testing.T) {
 	s.same()
 }
 
-func TestOldCore(t *testing.T) {
-	t.Parallel()
-	c := tuitest.StartOldCore(t)
+func TestOldCore(t *testing.T) { tuitest.EachHabit(t, testOldCore) }
+
+func testOldCore(t *testing.T, habits tuitest.Habits) {
+	c := tuitest.StartOldCore(t, habits)
 	s := open(t, c.Socket)
 	s.begin()
 	// An event that comes before the event connection does may be missed; then a

@@ -118,7 +118,7 @@ func (t *Transcript) loadEntry(i int, e entry, raw jsontext.Value, old map[strin
 	case e.Type == "compaction":
 		b := t.add(compaction, "c:"+keyOr(e.ID, i))
 		b.body.add(e.Summary)
-	case e.Type != "message":
+	case e.Type != "message" && (e.Type != "" || e.Role == ""):
 		t.addUnknown(i, raw)
 	case e.Role == "user":
 		t.enterRun(e.RunID)
@@ -365,8 +365,8 @@ func coded(code, message string) string {
 
 func (t *Transcript) startMessage(ev protocol.MessageStart) {
 	t.enterRun(ev.RunID)
-	if ev.Role != "user" || t.said[ev.MessageID] {
-		return
+	if ev.Role != "user" || t.said[ev.MessageID] || ev.Text == "" && len(ev.Attachments) == 0 {
+		return // an older core may say the text later, or not at all
 	}
 	b := t.message(user, ev.MessageID)
 	b.label = t.run.kind
@@ -405,6 +405,9 @@ func (t *Transcript) endMessage(ev protocol.MessageEnd, at time.Time) {
 		return
 	}
 	t.enterRun(ev.RunID)
+	if ev.Role == "user" && ev.Text == "" && t.known["m:"+ev.MessageID] == nil {
+		return
+	}
 	if ev.Role == "user" {
 		b := t.message(user, ev.MessageID)
 		b.label = t.run.kind

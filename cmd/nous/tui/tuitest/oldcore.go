@@ -22,10 +22,11 @@ import (
 // commands and their frozen keys only, numbers no events, and leaves alone what
 // is sent to its event socket. Its model says back what it is told, a word at a
 // time. A text that starts with "hold" is answered only when the run is steered,
-// gets a follow-up, or is aborted.
+// gets a follow-up, or is aborted; one that starts with "tool" runs a tool first.
 type OldCore struct {
 	Socket string
 
+	habits    Habits
 	t         testing.TB
 	listeners []net.Listener
 	wg        sync.WaitGroup
@@ -39,10 +40,44 @@ type OldCore struct {
 	closed   bool
 }
 
+// Habits are what a v1 core may leave out, as the contract does not ask for it.
+type Habits struct {
+	NoEnds       bool // message_end says neither who nor what
+	NoUserTexts  bool // message_start of a user has no text
+	NoSession    bool // the state has session_id ""
+	NoErrorIDs   bool // errors have id ""
+	NoToolResult bool // the end of a tool has its ids only: what it said is in the updates
+	NoIDs        bool // of an event's ids there are its own and the run's; it has no time
+	NoRoles      bool // message_start does not say who
+	Mute         bool // commands that it does not know are not answered
+}
+
+// AllHabits leaves out everything at once, but answers.
+var AllHabits = Habits{NoEnds: true, NoUserTexts: true, NoSession: true, NoErrorIDs: true, NoToolResult: true, NoIDs: true, NoRoles: true}
+
+// EachHabit runs a test for a core that leaves out nothing, one for each thing
+// that a core may leave out, and one for all of them together.
+func EachHabit(t *testing.T, test func(*testing.T, Habits)) {
+	t.Helper()
+	for name, habits := range map[string]Habits{
+		"none": {}, "NoEnds": {NoEnds: true}, "NoUserTexts": {NoUserTexts: true}, "NoSession": {NoSession: true},
+		"NoErrorIDs": {NoErrorIDs: true}, "NoToolResult": {NoToolResult: true}, "NoIDs": {NoIDs: true},
+		"NoRoles": {NoRoles: true}, "all": AllHabits,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, habits)
+		})
+	}
+}
+
 type oldSession struct {
 	id       string
+	done     chan struct{}    // closed when the run ends
+	said     []jsontext.Value // by the run
 	entries  []oldEntry
 	run      string // "" while idle
+	last     string
 	steers   []string
 	follows  []string
 	modes    map[string]string
@@ -60,14 +95,14 @@ type oldEntry struct {
 }
 
 // StartOldCore listens on a socket of its own until the test ends.
-func StartOldCore(t testing.TB) *OldCore {
+func StartOldCore(t testing.TB, habits Habits) *OldCore {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "old") // t.TempDir may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &OldCore{
-		Socket: filepath.Join(dir, "s"), t: t,
+		Socket: filepath.Join(dir, "s"), t: t, habits: habits,
 		conns: map[net.Conn]bool{}, readers: map[net.Conn]bool{}, sessions: map[string]*oldSession{},
 	}
 	c.active = c.newSession()
@@ -150,7 +185,17 @@ func (c *OldCore) serve(conn net.Conn, events bool) {
 		if wrong == nil {
 			typ, reply, wrong = c.execute(cmd.Type, p)
 		}
-		out := protocol.AppendError(nil, cmd.ID, wrong)
+		if typ == "accepted" && cmd.Type == "prompt" && (p.Wait == nil || *p.Wait) {
+			typ, reply = c.result()
+		}
+		if wrong != nil && c.habits.Mute && wrong.Code == protocol.InvalidCommand {
+			continue
+		}
+		id := cmd.ID
+		if c.habits.NoErrorIDs {
+			id = ""
+		}
+		out := protocol.AppendError(nil, id, wrong)
 		if wrong == nil {
 			if out, err = protocol.AppendResponse(nil, cmd.ID, typ, jsontext.Value(reply)); err != nil {
 				c.t.Errorf("%s: %v in %s", cmd.Type, err, reply)
@@ -165,6 +210,7 @@ func (c *OldCore) serve(conn net.Conn, events bool) {
 
 // oldParams are the frozen keys of all commands; others are ignored.
 type oldParams struct {
+	Wait      *bool    `json:"wait"`
 	Text      string   `json:"text"`
 	Mode      string   `json:"mode"`
 	SessionID string   `json:"session_id"`
@@ -191,7 +237,7 @@ func (c *OldCore) execute(command string, p oldParams) (typ, reply string, e *pr
 	case "extension_command":
 		return "", "", protocol.Rejectf(protocol.ExtensionNotFound, "there is none")
 	case "get_state":
-		return "state", s.state(), nil
+		return "state", s.state(c.habits), nil
 	case "new_session":
 		c.active = c.newSession()
 		return "session", fmt.Sprintf(`{"session_id":%q,"active":true}`, c.active.id), nil
@@ -221,9 +267,30 @@ func (c *OldCore) prompt(s *oldSession, text string) (typ, reply string, e *prot
 		return "", "", protocol.Rejectf(protocol.RunInProgress, "%s", s.run)
 	}
 	s.run = c.id("run")
-	s.aborting = false
+	s.last = s.run
+	s.aborting, s.done, s.said = false, make(chan struct{}), nil
 	c.wg.Go(func() { c.work(s, s.run, text) })
 	return "accepted", object("command", "prompt", "run_id", s.run, "session_id", s.id), nil
+}
+
+// result waits for the end of the run and is the answer to one who did, too.
+func (c *OldCore) result() (typ, reply string) {
+	c.mu.Lock()
+	s := c.active
+	run, done := s.last, s.done
+	c.mu.Unlock()
+	<-done
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	output := ""
+	if n := len(s.entries); n > 0 {
+		output = s.entries[n-1].Text
+	}
+	events, err := json.Marshal(s.said)
+	if err != nil {
+		c.t.Error(err)
+	}
+	return "result", fmt.Sprintf(`{"output":%q,"events":%s,"session_id":%q,"run_id":%q}`, output, events, s.id, run)
 }
 
 func (c *OldCore) during(s *oldSession, command, text string) (typ, reply string, e *protocol.Error) {
@@ -262,6 +329,9 @@ func (c *OldCore) work(s *oldSession, run, text string) {
 		if strings.HasPrefix(text, "hold") {
 			c.hold(s)
 		}
+		if strings.HasPrefix(text, "tool") {
+			c.tool(s, ref)
+		}
 		c.message(s, ref, "assistant", text)
 		c.mu.Lock()
 		switch {
@@ -277,11 +347,24 @@ func (c *OldCore) work(s *oldSession, run, text string) {
 		c.mu.Unlock()
 		c.say(protocol.TurnEnd{Ref: ref, StopReason: "end"})
 	}
+	ref.TurnID = ""
 	c.mu.Lock()
 	s.run = ""
 	c.mu.Unlock()
-	ref.TurnID = ""
 	c.say(protocol.AgentEnd{Ref: ref, StopReason: stop, Turns: turns})
+	close(s.done)
+}
+
+// tool is a tool that says two lines, and is done.
+func (c *OldCore) tool(s *oldSession, ref protocol.Ref) {
+	c.message(s, ref, "assistant", "Let me look.")
+	c.mu.Lock()
+	id := c.id("call")
+	c.mu.Unlock()
+	c.say(protocol.ToolStart{Ref: ref, ToolCallID: id, ToolName: "look", Arguments: jsontext.Value(`{"path":"here"}`)})
+	c.say(protocol.ToolUpdate{Ref: ref, ToolCallID: id, ToolName: "look", Delta: "there is a door"})
+	c.say(protocol.ToolUpdate{Ref: ref, ToolCallID: id, ToolName: "look", Delta: "and a window"})
+	c.say(protocol.ToolEnd{Ref: ref, ToolCallID: id, ToolName: "look", OK: true, Result: "there is a door\nand a window"})
 }
 
 // hold waits until there is something else to do than to answer.
@@ -320,22 +403,63 @@ func (c *OldCore) message(s *oldSession, ref protocol.Ref, role, text string) {
 	c.say(protocol.MessageEnd{Ref: ref, MessageID: e.ID, Role: role, Text: text})
 }
 
-// say writes an event to all that listen, without a number.
+// say writes an event to all that listen, without a number, and without what
+// the core leaves out.
 func (c *OldCore) say(ev protocol.Event) {
 	payload, err := protocol.EncodePayload(ev)
+	if err == nil {
+		payload, err = c.habits.without(ev, payload)
+	}
 	if err != nil {
 		c.t.Error(err)
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	line := fmt.Appendf(nil, `{"v":"1","id":%q,"type":%q,"payload":%s,"ts":%q}`+"\n", c.id("evt"), ev.Type(), payload, time.Now().UTC().Format(time.RFC3339Nano))
+	at := fmt.Sprintf(`,"ts":%q`, time.Now().UTC().Format(time.RFC3339Nano))
+	if c.habits.NoIDs {
+		at = ""
+	}
+	line := fmt.Appendf(nil, `{"v":"1","id":%q,"type":%q,"payload":%s%s}`+"\n", c.id("evt"), ev.Type(), payload, at)
+	for _, s := range c.sessions {
+		if s.id == ev.Where().SessionID {
+			s.said = append(s.said, line[:len(line)-1])
+		}
+	}
 	for conn := range c.readers {
 		_ = conn.SetWriteDeadline(time.Now().Add(patience))
 		if _, err := conn.Write(line); err != nil && !errors.Is(err, net.ErrClosed) {
 			conn.Close()
 		}
 	}
+}
+
+// without is a payload without what the core leaves out.
+func (h Habits) without(ev protocol.Event, payload jsontext.Value) (jsontext.Value, error) {
+	var members map[string]jsontext.Value
+	if err := json.Unmarshal(payload, &members); err != nil {
+		return nil, err
+	}
+	leave := func(yes bool, names ...string) {
+		for _, name := range names {
+			if yes {
+				delete(members, name)
+			}
+		}
+	}
+	leave(h.NoIDs, "session_id", "turn_id", "message_id", "tool_call_id", "input_ids")
+	switch ev.(type) {
+	case protocol.MessageStart:
+		leave(h.NoUserTexts, "text")
+		leave(h.NoRoles, "role")
+	case protocol.MessageEnd:
+		leave(h.NoEnds, "role", "text")
+	case protocol.ToolEnd:
+		leave(h.NoToolResult, "ok", "result", "tool_name", "duration_ms")
+	case protocol.AgentEnd:
+		leave(h.NoEnds, "turns", "usage")
+	}
+	return json.Marshal(members, json.Deterministic(true))
 }
 
 func (c *OldCore) id(kind string) string {
@@ -349,7 +473,7 @@ func (c *OldCore) newSession() *oldSession {
 	return s
 }
 
-func (s *oldSession) state() string {
+func (s *oldSession) state(h Habits) string {
 	mode := func(command string) string {
 		if m := s.modes[command]; m != "" {
 			return m
@@ -360,8 +484,12 @@ func (s *oldSession) state() string {
 	if s.run != "" {
 		state = "running"
 	}
+	id := s.id
+	if h.NoSession {
+		id = ""
+	}
 	return fmt.Sprintf(`{"run_state":%q,"run_id":%q,"session_id":%q,"steering_mode":%q,"follow_up_mode":%q,"pending_counts":{"steer":%d,"follow_up":%d}}`,
-		state, s.run, s.id, mode("set_steering_mode"), mode("set_follow_up_mode"), len(s.steers), len(s.follows))
+		state, s.run, id, mode("set_steering_mode"), mode("set_follow_up_mode"), len(s.steers), len(s.follows))
 }
 
 func (s *oldSession) messages() string {
