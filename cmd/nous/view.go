@@ -83,7 +83,7 @@ func (v *textView) event(ev protocol.Event, _ []byte) {
 	case protocol.ToolStart:
 		v.note("→ %s %s", ev.ToolName, oneLine(string(ev.Arguments), lineWidth))
 	case protocol.ToolUpdate:
-		if text := strings.TrimRight(ev.Delta, "\n"); text != "" {
+		if text := strings.TrimRight(ev.Delta, "\n"); text != "" && !ev.OfResult {
 			v.note("%s", indent(plaintext.Clean(text), "  "))
 		}
 	case protocol.ToolEnd:

@@ -79,6 +79,20 @@ func sum(a, b int64) int64 {
 	return a + b
 }
 
+// maxTokens is more than any model call takes.
+const maxTokens = 1 << 40
+
+// Believed returns the usage without the counts that no model call can have, so
+// that sums of them do not overflow.
+func (u Usage) Believed() Usage {
+	for _, n := range []*int64{&u.InputTokens, &u.OutputTokens, &u.CachedTokens} {
+		if *n < 0 || *n > maxTokens {
+			*n = 0
+		}
+	}
+	return u
+}
+
 // ToolCall is one call that an assistant message makes. Name is the name the
 // model sees (tools.md §1), "module.operation" or a bare one; Arguments is a
 // JSON object, or whatever the model wrote where that was none.

@@ -153,6 +153,7 @@ type ToolUpdate struct {
 	ToolName   string         `json:"tool_name"`
 	Delta      string         `json:"delta" doc:"text a person can read"`
 	Update     jsontext.Value `json:"update,omitzero" wire:"added" type:"object" doc:"the tool's own event, verbatim"`
+	OfResult   bool           `json:"of_result,omitzero" wire:"added" doc:"the tool said nothing: delta is the beginning of the result that follows"`
 }
 
 // ToolEnd closes a tool execution.

@@ -146,6 +146,8 @@ type CompactionEntry struct {
 	Type             string    `json:"type" enum:"compaction"`
 	ID               string    `json:"id"`
 	ParentID         string    `json:"parent_id,omitzero"`
+	Role             string    `json:"role,omitzero" enum:"assistant" wire:"added"`
+	Text             string    `json:"text,omitzero" wire:"added" doc:"the summary, for clients that know messages only"`
 	Summary          string    `json:"summary"`
 	FirstKeptEntryID string    `json:"first_kept_entry_id"`
 	CreatedAt        time.Time `json:"created_at"`

@@ -64,7 +64,7 @@ func sampleReplies() []Reply {
 	toolError := &ToolError{Code: "tool_failed", Message: "it failed", Details: jsontext.Value(`{"exit":1}`)}
 	message := jsontext.Value(`{"type":"message","id":"msg-1","role":"assistant","text":"hi","thinking":"a greeting","run_id":"run-1","turn_kind":"prompt","created_at":"2026-02-12T00:00:00Z"}`)
 	shown := jsontext.Value(`{"type":"message","id":"msg-2","role":"user","text":"look","attachments":[{"media_type":"image/png","name":"a.png","size":70,"path":"/state/a.png"}],"run_id":"run-1","turn_kind":"prompt","created_at":"2026-02-12T00:00:00Z"}`)
-	compacted := jsontext.Value(`{"type":"compaction","id":"cmp-1","summary":"they greeted","first_kept_entry_id":"msg-7","created_at":"2026-02-12T00:00:00Z"}`)
+	compacted := jsontext.Value(`{"type":"compaction","id":"cmp-1","role":"assistant","text":"they greeted","summary":"they greeted","first_kept_entry_id":"msg-7","created_at":"2026-02-12T00:00:00Z"}`)
 	return []Reply{
 		Pong{"pong", "1.0.0"},
 		PromptAccepted{Command: "prompt", RunID: "run-1", SessionID: "ses-1", InputID: "in-1"},

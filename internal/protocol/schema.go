@@ -84,9 +84,9 @@ func frozenFields(t reflect.Type) (required, optional []string) {
 	required, optional = []string{}, []string{}
 	for name, f := range wireFields(t) {
 		switch {
-		case f.Tag.Get("wire") == "added":
-		case isOptional(f):
+		case isOptional(f) && (f.Tag.Get("wire") != "added" || name == "session_id"): // which is ours, and everywhere
 			optional = append(optional, name)
+		case f.Tag.Get("wire") == "added":
 		default:
 			required = append(required, name)
 		}

@@ -44,12 +44,12 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"list_models": {},
 		},
 		Optional: map[string][]string{
-			"ping": {}, "prompt": {"wait", "leaf_id"}, "steer": {}, "follow_up": {}, "abort": {"run_id"},
-			"set_active_tools": {}, "set_steering_mode": {}, "set_follow_up_mode": {},
-			"get_state": {}, "get_messages": {"leaf_id"}, "new_session": {}, "switch_session": {}, "branch_session": {"parent_id"},
-			"extension_command": {"payload"}, "compact_session": {"instruction"}, "set_leaf": {}, "get_tree": {},
-			"list_sessions": {"limit", "before"}, "delete_session": {}, "search_sessions": {"limit"}, "list_tools": {},
-			"set_model": {"base_url", "context_window"}, "reload_tools": {}, "list_models": {"probe"},
+			"ping": {}, "prompt": {"session_id", "wait", "leaf_id"}, "steer": {"session_id"}, "follow_up": {"session_id"}, "abort": {"session_id", "run_id"},
+			"set_active_tools": {"session_id"}, "set_steering_mode": {"session_id"}, "set_follow_up_mode": {"session_id"},
+			"get_state": {"session_id"}, "get_messages": {"session_id", "leaf_id"}, "new_session": {}, "switch_session": {}, "branch_session": {"parent_id"},
+			"extension_command": {"session_id", "payload"}, "compact_session": {"session_id", "instruction"}, "set_leaf": {"session_id"}, "get_tree": {"session_id"},
+			"list_sessions": {"limit", "before"}, "delete_session": {}, "search_sessions": {"limit"}, "list_tools": {"session_id"},
+			"set_model": {"session_id", "base_url", "context_window"}, "reload_tools": {}, "list_models": {"probe"},
 		},
 		Response: map[string][]string{
 			"pong":                        {"message"},

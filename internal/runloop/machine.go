@@ -1,6 +1,7 @@
 package runloop
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,6 +45,7 @@ type machine struct {
 	msg      message
 	call     model.ToolCall
 	callAt   time.Time
+	said     bool // the call has had an update that people can read
 	compact  *compaction
 	retried  bool     // the open turn's overflow was met with a compaction
 	waiters  []ticket // answered when the run ends
@@ -275,7 +277,7 @@ func (m *machine) nextCall() {
 		m.afterCall()
 		return
 	}
-	m.call, m.callAt = run.Calls[0], m.now
+	m.call, m.callAt, m.said = run.Calls[0], m.now, false
 	m.record(session.ToolStarted{RunID: run.ID, CallID: m.call.ID})
 	m.publish(m.toolStart(m.call))
 	m.await(calling, work{tool: m.invocation(m.call)})
@@ -300,8 +302,25 @@ func (m *machine) toolStart(call model.ToolCall) protocol.Event {
 	return protocol.ToolStart{Ref: m.turnRef(), ToolCallID: call.ID, ToolName: call.Name, Arguments: rawObject(call.Arguments)}
 }
 
+// maxResultHead is how much of a result stands for what its tool did not say, in
+// bytes.
+const maxResultHead = 4 << 10
+
+// sayResult has the head of a result told as an update, for clients that show
+// nothing else of a tool.
+func (m *machine) sayResult(call model.ToolCall, res model.ToolResult) {
+	head := cmp.Or(res.Text, "no output")
+	if len(head) > maxResultHead {
+		head = strings.ToValidUTF8(head[:maxResultHead], "")
+	}
+	m.publish(protocol.ToolUpdate{Ref: m.turnRef(), ToolCallID: call.ID, ToolName: call.Name, Delta: head, OfResult: true})
+}
+
 // endCall keeps a call's result.
 func (m *machine) endCall(call model.ToolCall, res model.ToolResult, skipped bool, took time.Duration) {
+	if !m.said {
+		m.sayResult(call, res)
+	}
 	m.record(session.MessageAdded{
 		ID: m.newID("msg-"), ParentID: m.s.Leaf, RunID: m.s.Run.ID, TurnKind: m.s.Run.Kind,
 		Message: model.Message{Role: model.Tool, Text: res.Text, ToolCallID: call.ID, ToolName: call.Name, OK: res.OK},
@@ -316,7 +335,7 @@ func (m *machine) endCall(call model.ToolCall, res model.ToolResult, skipped boo
 // failCall gives a result to a call that is not run.
 func (m *machine) failCall(call model.ToolCall, res model.ToolResult, skipped bool) {
 	m.publish(m.toolStart(call))
-	m.publish(protocol.ToolUpdate{Ref: m.turnRef(), ToolCallID: call.ID, ToolName: call.Name, Delta: res.Text})
+	m.said = false
 	m.endCall(call, res, skipped, 0)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -379,7 +380,8 @@ func TestSteerDuringAToolSkipsTheRest(t *testing.T) {
 	w.expect(
 		"agent_start", "turn_start prompt", "message_start user", "message_end user ",
 		"message_start assistant", "message_end assistant tool_calls",
-		"tool_execution_start", "status follow_up_queued", "status steer_queued", "tool_execution_end ok=true skipped=false",
+		"tool_execution_start", "status follow_up_queued", "status steer_queued",
+		"tool_execution_update", "tool_execution_end ok=true skipped=false",
 		"tool_execution_start", "tool_execution_update", "tool_execution_end ok=false skipped=true",
 		"turn_end steered",
 		"turn_start steer", "message_start user", "message_end user ", "message_start assistant", "message_update", "message_end assistant end", "turn_end end",
@@ -684,6 +686,62 @@ func TestASessionThatHoldsMoreThanItMay(t *testing.T) {
 	w.step(sideUpdateIn{nil, model.ToolUpdate{Patch: []byte(`{"0":"less"}`)}})
 	if got := w.m.s.PatchedSize(); got > 2_100_000 {
 		t.Errorf("the state has %d bytes, want it to have become less", got)
+	}
+}
+
+// A provider that counts more tokens than there can be has not counted: what the
+// session has used, and how full its context is, stays what can be believed.
+func TestCountsThatCannotBe(t *testing.T) {
+	w := newWorld(t)
+	for range 3 {
+		w.prompt("go")
+		w.say(model.Delta{Text: "so"}, model.Delta{Stop: model.StopEnd, Usage: model.Usage{InputTokens: math.MaxInt64, OutputTokens: 2, CachedTokens: -1}})
+	}
+	if want := (model.Usage{OutputTokens: 6}); w.m.s.Usage != want {
+		t.Errorf("the session has used %+v, want %+v", w.m.s.Usage, want)
+	}
+	if got := w.m.s.Tokens(); got < 0 || got > 1000 {
+		t.Errorf("the context has %d tokens", got)
+	}
+}
+
+// Clients of other v1 cores show of a tool only what it said while it ran: one that
+// said nothing has said the beginning of its result.
+func TestAToolThatSaysNothingIsShown(t *testing.T) {
+	long := strings.Repeat("é", 5000)
+	for name, c := range map[string]struct {
+		updates []model.ToolUpdate
+		result  model.ToolResult
+		want    []string // deltas
+	}{
+		"a result":        {nil, model.ToolResult{OK: true, Text: "found it"}, []string{"found it"}},
+		"an error":        {nil, model.Failed("timeout", "too slow"), []string{"timeout: too slow"}},
+		"a long result":   {nil, model.ToolResult{OK: true, Text: "x" + long}, []string{"x" + long[:maxResultHead-2]}},
+		"nothing at all":  {nil, model.ToolResult{OK: true}, []string{"no output"}},
+		"only a patch":    {[]model.ToolUpdate{{Patch: []byte(`{"a":1}`)}}, model.ToolResult{OK: true, Text: "found it"}, []string{"", "found it"}},
+		"said for itself": {[]model.ToolUpdate{{Delta: "at work"}}, model.ToolResult{OK: true, Text: "found it"}, []string{"at work"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.prompt("go")
+			w.say(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
+			for _, u := range c.updates {
+				w.step(toolUpdateIn{w.work.gen, u})
+			}
+			w.step(toolDoneIn{w.work.gen, c.result})
+			var got []string
+			for _, ev := range w.events {
+				if u, ok := ev.(protocol.ToolUpdate); ok {
+					got = append(got, u.Delta)
+					if own := len(got) <= len(c.updates); u.OfResult == own {
+						t.Errorf("of_result is %t in update %d", u.OfResult, len(got))
+					}
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
 	}
 }
 

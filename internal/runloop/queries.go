@@ -142,7 +142,7 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 func wireEntry(dir string, e *session.Entry) any {
 	if c := e.Compaction; c != nil {
 		return protocol.CompactionEntry{
-			Type: "compaction", ID: e.ID, ParentID: e.ParentID, Summary: c.Summary, FirstKeptEntryID: c.FirstKeptEntryID, CreatedAt: e.CreatedAt.UTC(),
+			Type: "compaction", ID: e.ID, ParentID: e.ParentID, Role: string(model.Assistant), Text: c.Summary, Summary: c.Summary, FirstKeptEntryID: c.FirstKeptEntryID, CreatedAt: e.CreatedAt.UTC(),
 		}
 	}
 	msg := e.Message

@@ -59,7 +59,7 @@ func (in deltaIn) step(m *machine) {
 			m.compact.stop = d.Stop
 		}
 		if d.Usage != (model.Usage{}) {
-			m.compact.usage = d.Usage
+			m.compact.usage = d.Usage.Believed()
 		}
 	case streaming:
 		m.stream(d)
@@ -92,7 +92,7 @@ func (m *machine) stream(d model.Delta) {
 		m.msg.stop, m.msg.maker, m.msg.blocks = d.Stop, d.Maker, d.Blocks
 	}
 	if d.Usage != (model.Usage{}) {
-		m.msg.usage = d.Usage
+		m.msg.usage = d.Usage.Believed()
 	}
 }
 
@@ -162,6 +162,7 @@ func (in toolUpdateIn) step(m *machine) {
 	if m.warned(m.turnRef(), m.call.ID, u) {
 		return
 	}
+	m.said = m.said || u.Delta != ""
 	m.publish(protocol.ToolUpdate{Ref: m.turnRef(), ToolCallID: m.call.ID, ToolName: m.call.Name, Delta: u.Delta, Update: rawValue(u.Update)})
 }
 

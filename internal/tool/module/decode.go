@@ -170,14 +170,15 @@ func detailsOf(name string, v jsontext.Value) json.RawMessage {
 // resultOf is what a model gets: a string as it is, anything else as compact
 // JSON.
 func resultOf(v json.RawMessage) model.ToolResult {
-	if s, ok := tool.Text(jsontext.Value(v)); ok {
-		return model.ToolResult{OK: true, Text: s}
-	}
 	value := jsontext.Value(v).Clone()
 	if err := value.Compact(); err != nil {
 		return model.Failed(tool.Internal, "the result is not JSON: "+err.Error())
 	}
-	return model.ToolResult{OK: true, Text: string(value), Value: json.RawMessage(value)}
+	text, ok := tool.Text(value)
+	if !ok {
+		text = string(value)
+	}
+	return model.ToolResult{OK: true, Text: text, Value: json.RawMessage(value)}
 }
 
 // planSchema describes the one operation of an agent (amplifier-protocols §5).

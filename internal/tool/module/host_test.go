@@ -163,10 +163,10 @@ func TestAModuleIsTheSameInEveryTransport(t *testing.T) {
 				t.Error(diff)
 			}
 			for _, c := range []struct{ op, args, code, text, value, details string }{
-				{op: "text", text: "hello\nworld"},
+				{op: "text", text: "hello\nworld", value: `"hello\nworld"`},
 				{op: "object", text: `{"a":[1,2]}`, value: `{"a":[1,2]}`},
 				{op: "null", text: "null", value: "null"},
-				{op: "health", text: "the operation, not the method"},
+				{op: "health", text: "the operation, not the method", value: `"the operation, not the method"`},
 				{op: "count", args: `{"n":12345678901234567890}`, text: "12345678901234567890", value: "12345678901234567890"},
 				{op: "count", args: `{}`, code: tool.BadRequest, text: "missing property 'n'"},
 				{op: "fail", code: "no_such_city", text: "never heard of it", details: `{"city":"X"}`},

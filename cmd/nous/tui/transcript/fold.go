@@ -324,7 +324,9 @@ func (t *Transcript) Apply(ev protocol.Event, at time.Time) {
 	case protocol.ToolUpdate:
 		if b := t.call(ev.ToolCallID, ev.ToolName, nil); !b.tool.state.over() {
 			b.tool.state = running
-			b.tool.update(ev.Delta, ev.Update)
+			if !ev.OfResult { // which comes whole
+				b.tool.update(ev.Delta, ev.Update)
+			}
 			b.dirty()
 		}
 	case protocol.ToolEnd:
