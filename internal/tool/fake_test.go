@@ -149,7 +149,9 @@ func TestMain(m *testing.M) {
 			return spawnSelf("flood", &syscall.SysProcAttr{Setsid: true}, true)
 		},
 		"abandon": func() int {
-			return spawnSelf("flood", &syscall.SysProcAttr{Setsid: true}, false)
+			status := spawnSelf("flood", &syscall.SysProcAttr{Setsid: true}, false)
+			tooltest.Hold() // until the grandchild has been heard
+			return status
 		},
 		"env": func() int {
 			for _, kv := range os.Environ() {

@@ -172,14 +172,17 @@ func TestAFloodingGrandchildOutsideTheGroupIsNotWaitedFor(t *testing.T) {
 }
 
 func TestInputThatOnlyAGrandchildHoldsIsGivenUp(t *testing.T) {
-	p := supervise(t).start(t.Context(), "abandon")
+	fifo, held := tooltest.NewFIFO(t)
+	p := supervise(t).start(t.Context(), "abandon", tooltest.FIFO+"="+fifo)
 	if err := p.Send(bytes.Repeat([]byte("x"), 4<<20)); err != nil {
 		t.Fatal(err)
 	}
 	want(t, p, strings.Repeat("x", 99))
+	released := held()
 	if exit := p.Wait(); !exit.OK() {
 		t.Errorf("got %v, want exit status 0", exit)
 	}
+	released()
 }
 
 func TestAFloodIsNotBuffered(t *testing.T) {

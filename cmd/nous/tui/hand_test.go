@@ -17,7 +17,7 @@ import (
 )
 
 // patience ends a wait that is in vain.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 var binaries, noused string
 

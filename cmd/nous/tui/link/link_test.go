@@ -20,7 +20,7 @@ import (
 )
 
 // patience ends a wait that is in vain.
-const patience = 40 * time.Second
+const patience = 2 * time.Minute
 
 var binaries, noused string
 

@@ -26,7 +26,7 @@ import (
 )
 
 // patience ends a wait that is in vain. A loaded machine needs some seconds.
-const patience = 40 * time.Second
+const patience = 2 * time.Minute
 
 // lookAgain is how often a screen is looked at that does not change: what is
 // waited for may be of another one, too.
