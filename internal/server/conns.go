@@ -107,18 +107,7 @@ func (c *conns) accept(ctx context.Context, ln *net.UnixListener) error {
 
 func (c *conns) take(conn *net.UnixConn) {
 	s := c.open(conn)
-	peer, err := peerOf(conn)
-	switch {
-	case err != nil:
-		c.log.Warn("connection refused: whose it is cannot be told", zap.Error(err))
-		_ = conn.Close()
-		return
-	case !allowed(int(peer.Uid), os.Geteuid()):
-		c.log.Warn("connection refused: another user's", zap.Uint32("uid", peer.Uid))
-		_ = conn.Close()
-		return
-	case confined(int(peer.Pid)):
-		c.log.Warn("connection refused: a tool in a sandbox", zap.Int32("pid", peer.Pid))
+	if p, err := identify(conn); !c.welcome(p, err) {
 		_ = conn.Close()
 		return
 	}
@@ -143,6 +132,22 @@ func (c *conns) take(conn *net.UnixConn) {
 		defer survive(c.log)
 		s.serve()
 	})
+}
+
+// welcome reports whether a peer is served, and logs why not.
+func (c *conns) welcome(p peer, err error) bool {
+	who := []zap.Field{zap.Int("pid", p.pid), zap.Int("uid", p.uid)}
+	switch {
+	case err != nil:
+		c.log.Warn("connection refused: whose it is cannot be told", append(who, zap.Error(err))...)
+	case !allowed(p.uid, os.Geteuid()):
+		c.log.Warn("connection refused: another user's", who...)
+	case p.kin == confined:
+		c.log.Warn("connection refused: a tool in a sandbox", who...)
+	default:
+		return true
+	}
+	return false
 }
 
 // survive keeps a panic within its connection.

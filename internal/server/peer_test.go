@@ -1,52 +1,402 @@
 package server
 
 import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
+	"unsafe"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"noused/internal/protocol"
 )
 
-// A tool in the sandbox of this process, and what it starts, is told from one
-// that is not, and from everybody else.
-func TestConfinedPeers(t *testing.T) {
-	if own, ok := statusOf(os.Getpid()); !ok || own.locked {
-		t.Skip("this test itself can gain no privileges")
+// What makes the test binary another process, and what it is told then.
+const (
+	modeVar   = "SERVER_TEST_MODE"
+	socketVar = "SERVER_TEST_SOCKET"
+	triesVar  = "SERVER_TEST_TRIES"
+	self      = "/proc/self/exe"
+)
+
+// fakes are the processes that the test binary can be.
+var fakes = map[string]func() int{
+	"daemon": fakeDaemon,
+	"locked": func() int { renounce(false); return again("daemon") },
+	"boxed":  func() int { renounce(true); return again(os.Getenv(wayVar)) },
+	"leave":  func() int { return abandon("boxed") },
+}
+
+func init() {
+	for name, way := range ways {
+		fakes[name] = func() int { return try(way) }
 	}
-	setpriv, err := exec.LookPath("setpriv")
+}
+
+// What it is told besides.
+const (
+	startVar = "SERVER_TEST_START" // the fake that the daemon starts
+	wayVar   = "SERVER_TEST_WAY"   // how a tool tries to get in
+)
+
+// ways are how a tool in a sandbox may try to get in. Each returns a descriptor
+// that something has connected to the socket.
+var ways = map[string]func() int{
+	"it connects":                     func() int { fd := stream(); connect(fd); return fd },
+	"its child connects and ends":     func() int { fd := stream(); reap(fork(connect, fd)); return fd },
+	"its child connects and executes": func() int { return unreaped(connectAndExecute) },
+	"its child is a zombie":           func() int { return unreaped(connect) },
+	"an orphan connects and ends":     func() int { fd := stream(); reap(fork(orphan, fd)); hear(); return fd },
+	"an orphan connects and stays":    func() int { fd := stream(); reap(fork(stayingOrphan, fd)); hear(); return fd },
+	"its child hands a connection on": func() int {
+		fd := stream()
+		rights = unix.UnixRights(fd)
+		reap(fork(connectAndSend, fd))
+		unix.Close(fd)
+		oob := make([]byte, unix.CmsgSpace(4))
+		_, n, _, _, err := unix.Recvmsg(rendezvous[0], make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
+		check(err)
+		messages, err := unix.ParseSocketControlMessage(oob[:n])
+		check(err)
+		fds, err := unix.ParseUnixRights(&messages[0])
+		check(err)
+		return fds[0]
+	},
+}
+
+// What a forked child needs: it has one thread, and may do nothing but system
+// calls: not even be asked to let another goroutine run, hence nosplit.
+var (
+	address    unix.RawSockaddrUnix
+	program    *byte
+	nothing    [1]*byte
+	rights     []byte
+	one        [1]byte
+	rendezvous [2]int // what the child hands on
+	told       [2]int // a byte of it says that an orphan has connected
+	stay       [2]int // an orphan stays until it is closed
+	zombies    []int
+)
+
+func check(err error) {
 	if err != nil {
-		t.Skip("setpriv is not installed")
+		panic(err)
 	}
-	start := func(args ...string) int {
-		cmd := exec.Command(args[0], args[1:]...)
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
+}
+
+func stream() int {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	check(err)
+	return fd
+}
+
+func hear() {
+	for {
+		if _, err := unix.Read(told[0], make([]byte, 1)); !errors.Is(err, unix.EINTR) {
+			return
 		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			_ = in.Close()
-			_ = cmd.Wait()
-		})
-		if _, err := out.Read(make([]byte, 1)); err != nil { // it runs
-			t.Fatal(err)
-		}
-		return cmd.Process.Pid
 	}
-	if pid := start("sh", "-c", "echo; read x"); confined(pid) {
-		t.Error("a tool without a sandbox is taken for confined")
+}
+
+//go:norace
+//go:nosplit
+func raw(call, a, b, c uintptr) uintptr {
+	r, _, _ := unix.RawSyscall6(call, a, b, c, 0, 0, 0)
+	return r
+}
+
+//go:norace
+//go:nosplit
+func connect(fd int) {
+	raw(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&address)), unsafe.Sizeof(address))
+}
+
+//go:norace
+//go:nosplit
+func connectAndExecute(fd int) {
+	connect(fd)
+	raw(unix.SYS_EXECVE, uintptr(unsafe.Pointer(program)), uintptr(unsafe.Pointer(&nothing)), uintptr(unsafe.Pointer(&nothing)))
+}
+
+//go:norace
+//go:nosplit
+func connectAndSend(fd int) {
+	connect(fd)
+	iov := unix.Iovec{Base: &one[0], Len: 1}
+	msg := unix.Msghdr{Iov: &iov, Iovlen: 1, Control: &rights[0], Controllen: uint64(len(rights))}
+	raw(unix.SYS_SENDMSG, uintptr(rendezvous[1]), uintptr(unsafe.Pointer(&msg)), 0)
+}
+
+//go:norace
+//go:nosplit
+func orphan(fd int) {
+	if raw(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0) != 0 {
+		return
 	}
-	if pid := start(setpriv, "--no-new-privs", "sh", "-c", "echo; read x"); !confined(pid) {
-		t.Error("a tool in a sandbox is not recognised")
+	raw(unix.SYS_SETSID, 0, 0, 0)
+	connect(fd)
+	raw(unix.SYS_WRITE, uintptr(told[1]), uintptr(unsafe.Pointer(&one)), 1)
+}
+
+//go:norace
+//go:nosplit
+func stayingOrphan(fd int) {
+	if raw(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0) != 0 {
+		return
 	}
-	for name, pid := range map[string]int{"this process": os.Getpid(), "its parent": os.Getppid(), "init": 1, "nobody": 1 << 22} {
-		if confined(pid) {
-			t.Errorf("%s is taken for confined", name)
+	raw(unix.SYS_CLOSE, uintptr(stay[1]), 0, 0)
+	raw(unix.SYS_SETSID, 0, 0, 0)
+	connect(fd)
+	raw(unix.SYS_WRITE, uintptr(told[1]), uintptr(unsafe.Pointer(&one)), 1)
+	raw(unix.SYS_READ, uintptr(stay[0]), uintptr(unsafe.Pointer(&one)), 1)
+}
+
+// fork returns the child, which does something and ends.
+//
+//go:norace
+//go:nosplit
+func fork(do func(int), fd int) int {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	pid := raw(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0)
+	if pid == 0 {
+		do(fd)
+		raw(unix.SYS_EXIT_GROUP, 0, 0, 0)
+	}
+	return int(pid)
+}
+
+func reap(pid int) {
+	for {
+		if _, err := unix.Wait4(pid, nil, 0, nil); !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+func unreaped(do func(int)) int {
+	fd := stream()
+	pid := fork(do, fd)
+	zombies = append(zombies, pid)
+	for errors.Is(unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
+	}
+	return fd
+}
+
+// try tries to get in, and says how often it did, and connected.
+func try(way func() int) int {
+	path := os.Getenv(socketVar)
+	address.Family = unix.AF_UNIX
+	for i := range len(path) {
+		address.Path[i] = int8(path[i])
+	}
+	program, _ = unix.BytePtrFromString("/bin/true")
+	rendezvous, _ = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	check(unix.Pipe(told[:]))
+	tries, err := strconv.Atoi(os.Getenv(triesVar))
+	check(err)
+	in, connected := 0, 0
+	for range tries {
+		check(unix.Pipe(stay[:]))
+		fd := way()
+		if speaks(fd, &connected) {
+			in++
+		}
+		for _, fd := range []int{fd, stay[0], stay[1]} {
+			unix.Close(fd)
+		}
+		for _, pid := range zombies {
+			reap(pid)
+		}
+		zombies = nil
+	}
+	fmt.Println("result", in, connected)
+	return 0
+}
+
+// speaks reports whether a command is answered. It counts the connections that
+// could be made.
+func speaks(fd int, connected *int) bool {
+	if _, err := unix.Getpeername(fd); err == nil {
+		*connected++
+	}
+	const ping = `{"v":"1","id":"1","type":"ping","payload":{}}` + "\n"
+	for sent := 0; sent < len(ping); {
+		n, err := unix.SendmsgN(fd, []byte(ping[sent:]), nil, nil, unix.MSG_NOSIGNAL)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			break
+		}
+		sent += max(n, 0)
+	}
+	for {
+		n, err := unix.Read(fd, make([]byte, 1024))
+		if !errors.Is(err, unix.EINTR) {
+			return n > 0
+		}
+	}
+}
+
+// renounce takes new privileges away, for good; with filter, one more sign: what
+// the shim of package tool does to a sandbox.
+func renounce(filter bool) {
+	runtime.LockOSThread()
+	if n, _ := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); n == 1 && filter {
+		allow := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0x7fff0000}
+		prog := unix.SockFprog{Len: 1, Filter: &allow}
+		if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0); err != nil {
+			panic(err)
+		}
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		panic(err)
+	}
+}
+
+// again becomes another fake.
+func again(mode string) int {
+	_ = os.Setenv(modeVar, mode)
+	panic(unix.Exec(self, []string{mode}, os.Environ()))
+}
+
+// abandon starts a fake in a session of its own and ends.
+func abandon(mode string) int {
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), modeVar+"="+mode)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		panic(err)
+	}
+	return 0
+}
+
+// fakeDaemon serves the socket and runs a tool with nothing but our own
+// variables, until that has said what became of it.
+func fakeDaemon() int {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		panic(err)
+	}
+	path := filepath.Join(os.TempDir(), "s")
+	sockets, err := Listen(path)
+	if err != nil {
+		panic(err)
+	}
+	defer sockets.Close()
+	mux := new(protocol.Mux)
+	protocol.HandleFunc(mux, protocol.Ping, func(context.Context, protocol.PingParams) (protocol.Pong, error) {
+		return protocol.Pong{Message: "pong"}, nil
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- ServeCommands(ctx, sockets.Commands, mux, maxLine, zap.NewNop()) }()
+	r, w, err := os.Pipe()
+	if err != nil {
+		panic(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Stdout, cmd.Stderr = w, os.Stderr
+	cmd.Env = []string{modeVar + "=" + os.Getenv(startVar), socketVar + "=" + path}
+	for _, name := range []string{wayVar, triesVar} {
+		cmd.Env = append(cmd.Env, name+"="+os.Getenv(name))
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		panic(err)
+	}
+	w.Close()
+	for lines := bufio.NewScanner(r); lines.Scan(); {
+		if fmt.Println(lines.Text()); strings.HasPrefix(lines.Text(), "result") {
+			break
+		}
+	}
+	_ = cmd.Wait()
+	cancel()
+	<-done
+	return 0
+}
+
+// attack runs a daemon and a tool of its, in a process that is started so, and
+// returns how many of the tries got in, and could connect.
+func attack(t *testing.T, daemon, start, way string, tries, uid int) (in, connected int) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "peer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chown(dir, uid, uid); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = []string{
+		modeVar + "=" + daemon, startVar + "=" + start, wayVar + "=" + way, triesVar + "=" + strconv.Itoa(tries), "TMPDIR=" + dir,
+	}
+	cmd.Dir, cmd.Stderr = "/", os.Stderr
+	if uid != os.Getuid() {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	}
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if _, err := fmt.Sscanf(string(out), "result %d %d", &in, &connected); err != nil {
+		t.Fatalf("%v: %q", err, out)
+	}
+	return in, connected
+}
+
+// users are who the daemon is in a test: ourselves, and as root an ordinary
+// user, too.
+func users() map[string]int {
+	if os.Getuid() == 0 {
+		return map[string]int{"root": 0, "an ordinary user": 54321}
+	}
+	return map[string]int{"an ordinary user": os.Getuid()}
+}
+
+func TestNoToolInASandboxGetsIn(t *testing.T) {
+	tries := 1000
+	if testing.Short() {
+		tries = 50
+	}
+	for user, uid := range users() {
+		for daemon, how := range map[string]string{"daemon": "", "locked": ", whose daemon can gain no privileges"} {
+			for start, where := range map[string]string{"boxed": "", "leave": ", left by its parent"} {
+				for way := range ways {
+					t.Run(user+how+where+"/"+way, func(t *testing.T) {
+						t.Parallel()
+						in, connected := attack(t, daemon, start, way, tries, uid)
+						if in != 0 {
+							t.Errorf("%d of %d got in", in, tries)
+						}
+						t.Logf("%d of %d got in, %d connected", in, tries, connected)
+					})
+				}
+			}
+		}
+	}
+}
+
+// The same tries tell something only if they can succeed.
+func TestAToolWithoutASandboxGetsIn(t *testing.T) {
+	const tries = 20
+	for user, uid := range users() {
+		for _, daemon := range []string{"daemon", "locked"} {
+			for _, way := range []string{"it connects", "an orphan connects and stays"} {
+				if in, _ := attack(t, daemon, way, way, tries, uid); in != tries {
+					t.Errorf("%s, %s: %s: %d of %d got in", user, daemon, way, in, tries)
+				}
+			}
 		}
 	}
 }

@@ -134,7 +134,9 @@ func execSandboxed(args []string) int {
 	runtime.LockOSThread()
 	err := error(nil)
 	code := Forbidden
-	if err = confineSelf(args[:end]); err == nil {
+	if err = sign(); err != nil {
+		err = fmt.Errorf("sandbox: the daemon itself can gain no privileges, and its tools cannot be told by another sign: %w", err)
+	} else if err = confineSelf(args[:end]); err == nil {
 		code = Unreachable
 		if err = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err == nil {
 			err = plain(&os.PathError{Op: "exec", Path: args[end+1], Err: unix.Exec(args[end+1], args[end+2:], os.Environ())})
