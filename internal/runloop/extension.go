@@ -2,8 +2,6 @@ package runloop
 
 import (
 	"context"
-	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -21,11 +19,7 @@ func (h *Hub) extensionCommand(_ context.Context, p protocol.ExtensionCommandPar
 }
 
 func (h *Hub) runExtension(ctx context.Context, id string, p protocol.ExtensionCommandParams) (protocol.ExtensionResult, error) {
-	known := slices.ContainsFunc(h.env.Tools.List(ctx), func(t model.ToolInfo) bool {
-		// A module that cannot say what it has says why when it is called.
-		return means(p.Name, t.Name) || !t.Healthy && t.Name == t.Module && strings.HasPrefix(p.Name, t.Module+".")
-	})
-	if !known {
+	if !h.env.Tools.Has(ctx, p.Name) {
 		return protocol.ExtensionResult{}, protocol.Rejectf(protocol.ExtensionNotFound, "name: there is no operation %.80q", p.Name)
 	}
 	inv := model.Invocation{

@@ -114,6 +114,8 @@ func (tools) List(context.Context) []model.ToolInfo {
 	return []model.ToolInfo{{ToolSpec: model.ToolSpec{Name: "t.x"}, Module: "t", Healthy: true}}
 }
 
+func (tools) Has(_ context.Context, name string) bool { return name == "t.x" || name == "t__x" }
+
 func (f tools) Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
 	return f(ctx, inv, progress)
 }

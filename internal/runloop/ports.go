@@ -29,6 +29,9 @@ type Tools interface {
 	// List returns every operation. It may wait for tools that have to be asked
 	// what they can do, never past their deadline.
 	List(ctx context.Context) []model.ToolInfo
+	// Has reports whether Call knows the name: an operation's, or one of a module
+	// that cannot say what it has. It may wait for that module, and for no other.
+	Has(ctx context.Context, name string) bool
 	// Call runs one operation and hands on what it says meanwhile, in order, from
 	// one goroutine at a time. No progress follows its return, and no child
 	// survives it beyond the grace. It never fails but through its result.

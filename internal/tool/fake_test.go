@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -185,17 +186,30 @@ func spawnSelf(mode string, attr *syscall.SysProcAttr, read bool) int {
 // runVar names the fakes that a fake daemon runs, with spaces between.
 const runVar = "NOUSED_TEST_RUN"
 
+// jailed are tools in a sandbox.
+var jailed = map[string]string{
+	"jail":  "echo $TMPDIR; touch $TMPDIR/x; exec sleep 1000",
+	"signs": `tr "\n" " " </proc/self/status; echo`,
+}
+
 // daemonMain is a daemon with nothing but tools, until its input ends. It writes
-// its log to stdout, and what its tools say; "jail" is a tool in a sandbox that
-// says where its temporary files are.
+// its log to stdout, and what its tools say.
 func daemonMain() int {
 	core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(os.Stdout), zap.DebugLevel)
+	if strings.HasPrefix(os.Getenv(runVar), "locked ") { // all threads to come
+		runtime.LockOSThread()
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			panic(err)
+		}
+		os.Setenv(runVar, strings.TrimPrefix(os.Getenv(runVar), "locked "))
+		panic(unix.Exec("/proc/self/exe", os.Args, os.Environ()))
+	}
 	s := NewSupervisor("/proc/self/exe", zap.New(core))
 	for mode := range strings.FieldsSeq(os.Getenv(runVar)) {
 		self, dir := "/proc/self/exe", os.TempDir()
 		c := Command{Name: mode, Path: self, Args: []string{"tool"}, Dir: dir, Env: append(os.Environ(), tooltest.Mode+"="+mode), MaxLine: 1 << 16}
-		if mode == "jail" {
-			c.Path, c.Args = "/bin/sh", []string{"sh", "-c", "echo $TMPDIR; touch $TMPDIR/x; exec sleep 1000"}
+		if script := jailed[mode]; script != "" {
+			c.Path, c.Args = "/bin/sh", []string{"sh", "-c", script}
 			var err error
 			if s, err = s.Sandboxed(&Descriptor{Sandbox: SandboxWorkdir, Workdir: dir, SandboxWrite: []string{dir}}); err != nil {
 				panic(err)

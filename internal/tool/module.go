@@ -83,6 +83,13 @@ func (m *module) find(ctx context.Context, name string, spell func(string) strin
 	return nil, nil
 }
 
+// has reports whether a name is, or may be, that of an operation.
+func (m *module) has(ctx context.Context, name string, spell func(string) string) bool {
+	ops, err := m.operations(ctx, false)
+	return err != nil && ops == nil && !m.desc.Bare ||
+		slices.ContainsFunc(ops, func(op *operation) bool { return spell(m.callName(op.Name)) == name })
+}
+
 // enter keeps the module for a call, unless it has been retired.
 func (m *module) enter() bool {
 	m.mu.Lock()

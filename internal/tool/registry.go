@@ -142,6 +142,23 @@ func (r *Registry) List(ctx context.Context) []model.ToolInfo {
 	return all
 }
 
+// Has reports whether Call knows a name: that of an operation, of a module that
+// cannot say now what it has, or one that the policy denies. It asks no module
+// that the name cannot belong to.
+func (r *Registry) Has(ctx context.Context, name string) bool {
+	if _, denies := r.o.Policy.denies(name); denies {
+		return true
+	}
+	for _, spell := range []func(string) string{asIs, undotted} {
+		for _, m := range r.all() {
+			if m.mayHave(name, spell) && m.desc.offers() && m.has(ctx, name, spell) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Call runs one operation, by the name that List gives it or that name with
 // "__" for each dot, and blocks until it has ended and its progress is told.
 // Whatever goes wrong is in the result.

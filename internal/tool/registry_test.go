@@ -411,3 +411,33 @@ func TestACallsEndHasItsReason(t *testing.T) {
 		}
 	})
 }
+
+// A tool that hangs holds up its own calls only.
+func TestWhetherThereIsANameWaitsForNoOtherTool(t *testing.T) {
+	hang := make(chan struct{})
+	defer close(hang)
+	silent := offers("x")
+	silent.describe = func(ctx context.Context) (*Manifest, error) {
+		select {
+		case <-hang:
+		case <-ctx.Done():
+		}
+		return nil, errors.New("hangs")
+	}
+	failing := offers("x")
+	failing.describe = func(context.Context) (*Manifest, error) { return nil, errors.New("does not start") }
+	r := registry(t, Options{Policy: Policy{Deny: []string{"a.z"}}}, map[string]*fakeHost{
+		"a": offers("x", "y.z"), "silent": silent, "failing": failing, "bare": offers("read"),
+	})
+	for name, want := range map[string]bool{
+		"a.x": true, "a__x": true, "a__y__z": true, "read": true, "failing.any": true, "a.z": true,
+		"a.y": false, "nobody.x": false, "write": false, "": false,
+	} {
+		if got := r.Has(t.Context(), name); got != want {
+			t.Errorf("%q: got %t, want %t", name, got, want)
+		}
+	}
+	if n := silent.asked.Load(); n != 0 {
+		t.Errorf("the silent one was asked %d times", n)
+	}
+}

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -249,6 +251,20 @@ func TestTheSandboxIsNotSeenByTheProgram(t *testing.T) {
 	}
 	want(t, p, "my-own-name "+j.work+" blue true")
 	p.Wait()
+}
+
+// The daemon's socket knows a tool in a sandbox by this.
+func TestAToolInASandboxShowsIt(t *testing.T) {
+	signs := regexp.MustCompile(`(NoNewPrivs|Seccomp_filters):\t\d+`)
+	for locked, want := range map[string][]string{"": {"NoNewPrivs:\t1", "Seccomp_filters:\t0"}, "locked ": {"NoNewPrivs:\t1", "Seccomp_filters:\t1"}} {
+		cmd, lines := startDaemon(t, locked+"signs")
+		_, said := ready(t, lines)
+		if got := signs.FindAllString(strings.Join(said, " "), -1); !cmp.Equal(got, want) {
+			t.Errorf("%sdaemon: got %q, want %q", locked, got, want)
+		}
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
 }
 
 func TestASandboxedProcessDiesWithTheDaemonsThread(t *testing.T) {

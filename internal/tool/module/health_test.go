@@ -39,13 +39,37 @@ func TestAModuleThatIsUnwellIsNotOfferedUntilItIsWellAgain(t *testing.T) {
 			b, _ := way(t, func(h *host) { h.every = time.Millisecond })
 			b.feels(`{"status":"warming up"}`)
 			b.until("unwell at the start", func(p string) bool { return p == `health: status is "warming up"` })
-			b.succeeds("text") // it may well work
 			b.feels("")
 			b.until("well", well)
 			b.feels(`{"ok":false,"error":{"code":"oom","message":"too hot"}}`)
 			b.until("ill", func(p string) bool { return p == "health: too hot" })
 			b.feels("")
 			b.until("well", well)
+		})
+	}
+}
+
+func TestAModuleThatIsUnwellIsAskedAgainBeforeACall(t *testing.T) {
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			b, _ := way(t, func(h *host) { h.every = time.Hour })
+			b.feels(`{"status":"warming up"}`)
+			b.until("unwell", func(p string) bool { return p != "" })
+			for range 2 {
+				asked := b.happened("health")
+				b.fails(b.call("text"), tool.Unreachable, "x is not well", `status is "warming up"`)
+				if again := b.happened("health") - asked; again != 1 {
+					t.Errorf("it was asked for its health %d times more, want once", again)
+				}
+			}
+			if n := b.happened("invoke"); n != 0 {
+				t.Errorf("it was called %d times all the same", n)
+			}
+			b.feels("")
+			b.succeeds("text")
+			if got := b.problem(); got != "" {
+				t.Errorf("got %q, want it offered again", got)
+			}
 		})
 	}
 }

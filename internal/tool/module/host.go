@@ -5,7 +5,8 @@
 // A module is asked for its health when its first process starts or its
 // address is first used, and every 30 seconds for as long as it has been used
 // within the last 10 minutes. One that is not well is described together with
-// what is wrong; that it is well again is noticed by itself.
+// what is wrong; that it is well again is noticed by itself, and by a call, which
+// asks again before it is made.
 //
 // Concurrency properties: a host keeps at most the descriptor's concurrency in
 // processes, each of which answers one call at a time; over HTTP it bounds the
@@ -123,7 +124,7 @@ func (h *host) dial(s *tool.Supervisor) (link, error) {
 }
 
 // ready asks a new link for its health, and a tool for its operations. A module
-// that says it is not well can be used all the same.
+// that says it is not well is kept, to be asked again.
 func (h *host) ready(ctx context.Context, l link) error {
 	ctx, cancel := tool.WithTimeout(ctx, h.start)
 	defer cancel()
@@ -326,18 +327,53 @@ func (h *host) run(ctx context.Context, c *check, acquire func(context.Context) 
 		h.pool.Return(l)
 		return
 	}
+	if _, usable := h.examine(ctx, l); !usable {
+		h.pool.Discard(l)
+		return
+	}
+	h.pool.Return(l)
+}
+
+// examine asks a worker for the module's health. One that does not answer cannot
+// be asked anything more.
+func (h *host) examine(ctx context.Context, l *tool.Lease[link]) (problem error, usable bool) {
 	ctx, cancel := tool.WithTimeout(ctx, h.health)
 	defer cancel()
 	o, err := l.Worker.ask(ctx, request{Method: methodHealth})
 	if err == nil {
 		err = o.healthy()
 	}
-	h.judge(prefixed(methodHealth, err))
-	if ctx.Err() != nil || !l.Worker.Alive() {
-		h.pool.Discard(l)
-		return
+	err = prefixed(methodHealth, err)
+	h.judge(err)
+	return err, ctx.Err() == nil && l.Worker.Alive()
+}
+
+// recheck asks the worker for a call, taken since, for the module's health again
+// where that was bad before. Where it still is, the error says so, and the
+// worker is given back.
+func (h *host) recheck(ctx context.Context, l *tool.Lease[link], since time.Time) error {
+	h.mu.Lock()
+	problem, fresh := h.problem, h.checked.After(since)
+	h.mu.Unlock()
+	if problem == nil {
+		return nil
 	}
-	h.pool.Return(l)
+	usable := true
+	if !fresh {
+		problem, usable = h.examine(ctx, l)
+	}
+	switch {
+	case problem == nil:
+		return nil
+	case usable:
+		h.pool.Return(l)
+	default:
+		h.pool.Discard(l)
+	}
+	if aborted(problem) {
+		return problem
+	}
+	return tool.Faultf(tool.Unreachable, "%s is not well, and was not called: %v", h.desc.Name, problem)
 }
 
 func (h *host) judgedSince(t time.Time) bool {
@@ -429,7 +465,11 @@ func (h *host) invoke(ctx context.Context, op string, args json.RawMessage, sess
 	h.mu.Lock()
 	h.inUse()
 	h.mu.Unlock()
+	since := time.Now()
 	l, err := h.pool.Acquire(ctx)
+	if err == nil {
+		err = h.recheck(ctx, l, since)
+	}
 	if err != nil {
 		return nil, "", err
 	}

@@ -29,6 +29,8 @@ func (textTools) List(context.Context) []model.ToolInfo {
 	return []model.ToolInfo{{ToolSpec: model.ToolSpec{Name: "text.upper"}, Module: "text", Healthy: true}}
 }
 
+func (textTools) Has(_ context.Context, name string) bool { return name == "text.upper" }
+
 func (textTools) Call(_ context.Context, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
 	var a struct {
 		Text string `json:"text"`
