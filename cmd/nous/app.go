@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"runtime/debug"
@@ -101,7 +102,10 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 		Args:          cobra.ArbitraryArgs,
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
 			a.socketGiven = cmd.Flags().Changed("socket")
-			return checkEncoding(cmd, args)
+			if err := checkEncoding(cmd, args); err != nil || !namesNoSession(cmd) {
+				return err
+			}
+			return a.findSession(cmd)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -144,7 +148,31 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 	return root
 }
 
+// findSession refuses a --session that does not exist, for commands of which
+// the daemon would not be told it. Only a daemon can say that there is none.
+func (a *app) findSession(cmd *cobra.Command) error {
+	if a.session == "" {
+		return nil
+	}
+	_, err := ask(cmd.Context(), a, protocol.GetState, protocol.GetStateParams{Scope: a.scope()})
+	var wire *protocol.Error
+	if errors.As(err, &wire) && wire.Code == protocol.SessionNotFound {
+		return err
+	}
+	return nil
+}
+
 func (a *app) scope() protocol.Scope { return protocol.Scope{SessionID: a.session} }
+
+// namesNoSession tells whether a command may do its work without telling the
+// daemon --session.
+func namesNoSession(cmd *cobra.Command) bool {
+	switch nameOf(cmd) {
+	case "sessions", "sessions rm", "new", "switch", "branch", "search", "export", "ping", "tools reload", "models":
+		return true
+	}
+	return false
+}
 
 // query sends one command and prints its reply: as it came with --json,
 // through show otherwise.

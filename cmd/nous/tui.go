@@ -20,6 +20,9 @@ func (a *app) openTUI(cmd *cobra.Command, plain bool) error {
 	if !plain && !terminal {
 		return cmd.Help()
 	}
+	if err := a.findSession(cmd); err != nil {
+		return err
+	}
 	if os.Getenv("TERM") == "dumb" && !plain {
 		a.notef("this terminal is a dumb one: plain mode")
 		plain = true
