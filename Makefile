@@ -17,7 +17,7 @@ BUILDFLAGS ?= -trimpath
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: build ## start a daemon of its own, prompt it through the socket, show its events, stop it
+run: build ## start a daemon of its own, prompt it through the socket, show the conversation, stop it
 	@scripts/run
 
 build: ## build bin/noused and bin/nous
