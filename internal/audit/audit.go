@@ -14,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -158,10 +159,9 @@ type sink struct {
 	// Of the goroutine.
 	failed int
 	told   time.Time
+	warned time.Time
 
-	// Guarded by the Log.
-	dropped int
-	warned  time.Time
+	dropped atomic.Int64
 	ended   sync.Once
 }
 
@@ -175,7 +175,11 @@ func (l *Log) start(name string, deliver func(context.Context, []byte) error, fi
 			if err := s.try(line); err != nil && s.ctx.Err() == nil {
 				s.complain(err)
 			}
+			if time.Since(s.warned) >= warnTime {
+				s.warn()
+			}
 		}
+		s.warn()
 	}()
 	return s
 }
@@ -202,16 +206,21 @@ func (s *sink) try(line []byte) (err error) {
 	return s.deliver(s.ctx, line)
 }
 
-// put queues a line, or counts it as dropped. The Log is locked.
+// put queues a line, or counts it as dropped: whoever records waits for nothing,
+// the program's own log included.
 func (s *sink) put(line []byte) {
 	select {
 	case s.lines <- line:
 	default:
-		s.dropped++
-		if now := time.Now(); now.Sub(s.warned) >= warnTime {
-			s.log.Warn(s.name+" is too slow: events dropped", zap.Int("dropped", s.dropped))
-			s.warned, s.dropped = now, 0
-		}
+		s.dropped.Add(1)
+	}
+}
+
+// warn logs how many lines were dropped, if any were.
+func (s *sink) warn() {
+	if n := s.dropped.Swap(0); n > 0 {
+		s.log.Warn(s.name+" is too slow: events dropped", zap.Int64("dropped", n))
+		s.warned = time.Now()
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
 	"noused/internal/model"
@@ -173,4 +174,38 @@ func TestRotation(t *testing.T) {
 			want--
 		}
 	}
+}
+
+// stuckLog is a log whose output hangs, as a pipe that nobody reads does.
+type stuckLog struct{ entered, leave chan struct{} }
+
+func (w stuckLog) Write(p []byte) (int, error) {
+	select {
+	case <-w.entered:
+	default:
+		close(w.entered)
+	}
+	<-w.leave
+	return len(p), nil
+}
+
+func (stuckLog) Sync() error { return nil }
+
+// A log that hangs delays nobody who records.
+func TestALogThatHangsDelaysNobody(t *testing.T) {
+	out := stuckLog{make(chan struct{}), make(chan struct{})}
+	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), out, zap.InfoLevel))
+	l, err := Open(filepath.Join(t.TempDir(), "audit.jsonl"), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.AddHook("broken", func(context.Context, []byte) error { return errors.New("no") })
+	l.Record(model.AuditEvent{Event: "first", Component: "test"})
+	<-out.entered // it complains, for ever
+	for range 2 * queueSize {
+		l.Record(model.AuditEvent{Event: "next", Component: "test"})
+	}
+	close(out.leave)
+	l.RemoveHook("broken")
+	l.Close()
 }

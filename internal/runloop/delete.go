@@ -91,8 +91,7 @@ func (h *Hub) unclaim(l *loop) {
 		}
 		delete(h.repairs, l.id)
 	}
-	close(h.opening[l.id])
-	delete(h.opening, l.id)
+	h.opened(l.id)
 }
 
 // finish has the loop end for good, or tells why it may not.

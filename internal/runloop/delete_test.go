@@ -178,7 +178,7 @@ func TestDeleteOfWhatIsNoSession(t *testing.T) {
 func TestDeleteThatFailsLeavesTheSession(t *testing.T) {
 	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
 	id := f.session()
-	blocked := filepath.Join(f.dir, "sessions", id+".d") // not even root removes it as if it were a file
+	blocked := filepath.Join(f.dir, "sessions", id+".deleted") // not even root moves a file there
 	if err := os.MkdirAll(filepath.Join(blocked, "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -30,8 +30,9 @@ const (
 	idleTime  = 10 * time.Minute // after which an idle session is closed
 	maxIdle   = 64               // idle sessions kept open
 	sweepTime = time.Minute
-	parkTime  = time.Second // for runs that are told not to wait for a boundary
-	mendTime  = time.Second // between looks for sessions that failed
+	parkTime  = time.Second     // for runs that are told not to wait for a boundary
+	closeTime = 5 * time.Second // for all sessions to close in the end
+	mendTime  = time.Second     // between looks for sessions that failed
 	maxRepair = 30 * time.Second
 
 	maxResumes = 16 // sessions that are opened at a time to go on with their runs
@@ -155,7 +156,8 @@ func (h *Hub) Ping(ctx context.Context) error {
 }
 
 // Drain lets every run reach its next boundary, for at most timeout, leaves it
-// there to be resumed, and closes all sessions. No session opens afterwards.
+// there to be resumed, and closes all sessions. No session opens afterwards. One
+// whose disk hangs it waits for no longer than a few seconds more.
 func (h *Hub) Drain(timeout time.Duration) {
 	h.tellAll(drainIn{}, timeout)
 	if !h.settle(timeout) {
@@ -171,8 +173,12 @@ func (h *Hub) Drain(timeout time.Duration) {
 	}
 	clear(h.loops)
 	h.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
 	for _, l := range open {
-		<-l.done
+		if waited(ctx, l.done) != nil {
+			h.env.Fault(l.id, fmt.Errorf("the session was not closed within %v: its disk hangs, or a tool does", closeTime))
+		}
 	}
 }
 
@@ -268,8 +274,7 @@ func (h *Hub) open(ctx context.Context, id string) (*loop, func(), error) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	close(h.opening[id])
-	delete(h.opening, id)
+	h.opened(id)
 	switch {
 	case errors.Is(err, session.ErrNotFound):
 		return nil, nil, notFound(id)
@@ -326,36 +331,48 @@ func (h *Hub) thin() {
 }
 
 // evict closes the idle sessions that were last used before then, and of the
-// others the oldest that are too many.
+// others the oldest that are too many. Whoever wants one of them waits until its
+// journal is closed, and nobody else does.
 func (h *Hub) evict(before time.Time) {
+	leaving := h.dismiss(before)
+	for _, l := range leaving {
+		close(l.stop)
+	}
+	for _, l := range leaving {
+		<-l.done // an idle loop ends at once
+		h.mu.Lock()
+		h.opened(l.id)
+		h.mu.Unlock()
+	}
+}
+
+// dismiss takes the loops that are to be closed out of those that are open.
+func (h *Hub) dismiss(before time.Time) (leaving []*loop) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var rest []*loop
 	for _, l := range h.loops {
 		switch {
-		case l.users > 0 || !l.evictable():
+		case l.users > 0 || !l.evictable() || h.opening[l.id] != nil:
 		case l.lastUsed.Before(before):
-			h.close(l)
+			leaving = append(leaving, l)
 		default:
 			rest = append(rest, l)
 		}
 	}
-	if len(rest) <= maxIdle {
-		return
-	}
 	slices.SortFunc(rest, func(a, b *loop) int { return a.lastUsed.Compare(b.lastUsed) })
-	for _, l := range rest[:len(rest)-maxIdle] {
-		h.close(l)
+	leaving = append(leaving, rest[:max(0, len(rest)-maxIdle)]...)
+	for _, l := range leaving {
+		delete(h.loops, l.id)
+		h.opening[l.id] = make(chan struct{})
 	}
+	return leaving
 }
 
-// close ends an idle loop and waits for it: its journal must be closed before
-// anybody opens the session again. The hub is locked; an idle loop ends at
-// once.
-func (h *Hub) close(l *loop) {
-	close(l.stop)
-	<-l.done
-	delete(h.loops, l.id)
+// opened lets those in who wait for a session. The hub is locked.
+func (h *Hub) opened(id string) {
+	close(h.opening[id])
+	delete(h.opening, id)
 }
 
 func cannotOpen(err error) error {

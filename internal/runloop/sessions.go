@@ -14,10 +14,17 @@ func (h *Hub) newSession(_ context.Context, p protocol.NewSessionParams) (protoc
 	return protocol.Session{SessionID: id, Active: true}, h.create(id, h.fresh(id, p.Title, ""))
 }
 
-func (h *Hub) switchSession(_ context.Context, p protocol.SwitchSessionParams) (protocol.Session, error) {
+// switchSession takes only a session that can be opened.
+func (h *Hub) switchSession(ctx context.Context, p protocol.SwitchSessionParams) (protocol.Session, error) {
+	switch _, err := h.sessionInfo(ctx, p.SessionID); {
+	case gone(err):
+		return protocol.Session{}, notFound(p.SessionID)
+	case err != nil:
+		return protocol.Session{}, cannotOpen(err)
+	}
 	h.choosing.Lock()
 	defer h.choosing.Unlock()
-	if !h.env.Store.Exists(p.SessionID) {
+	if !h.env.Store.Exists(p.SessionID) { // it was deleted meanwhile
 		return protocol.Session{}, notFound(p.SessionID)
 	}
 	if err := h.env.Store.SetActive(p.SessionID, h.env.Now()); err != nil {

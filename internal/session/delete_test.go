@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -118,5 +119,94 @@ func TestDeleteTakesWhatIsTheSessionsAndNothingElse(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "lock")); err != nil {
 		t.Error(err)
+	}
+}
+
+// onSync calls a function each time that a directory is to be made durable.
+type onSync struct {
+	OSDisk
+	call func()
+}
+
+func (d *onSync) SyncDir(dir string) error {
+	d.call()
+	return d.OSDisk.SyncDir(dir)
+}
+
+// A daemon that is killed while it deletes a session leaves the whole of it, or
+// none of it: never the texts without their images.
+func TestAKillInsideADeletionLeavesNoHalfSession(t *testing.T) {
+	disk, dir := &onSync{call: func() {}}, t.TempDir()
+	store := open(t, disk, dir)
+	create(t, store, "ses-1")
+	if _, err := store.Keep("ses-1", []Image{image("one")}); err != nil {
+		t.Fatal(err)
+	}
+	crash := t.TempDir()
+	disk.call = func() {
+		disk.call = func() {}
+		if err := os.CopyFS(filepath.Join(crash, sessionsName), os.DirFS(filepath.Join(dir, sessionsName))); err != nil {
+			t.Error(err)
+		}
+		if len(under(t, store.FilesDir("ses-1"))) == 0 {
+			t.Error("the images are gone before it is durable that the session is")
+		}
+	}
+	if err := store.Delete("ses-1", t0); err != nil {
+		t.Fatal(err)
+	}
+	if left := under(t, filepath.Join(dir, sessionsName)); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	next := open(t, OSDisk{}, crash)
+	if active, err := next.Active(); active != "" || err != nil {
+		t.Errorf("the next daemon has the session %q, %v", active, err)
+	}
+	if left := under(t, filepath.Join(crash, sessionsName)); len(left) > 0 {
+		t.Errorf("the next daemon leaves %v", left)
+	}
+}
+
+// deleting deletes a session while its image is read.
+type deleting struct {
+	store *Store
+	err   error
+	text  *strings.Reader
+}
+
+func (d *deleting) Read(p []byte) (int, error) {
+	if d.store != nil {
+		d.err = d.store.Delete("ses-1", t0)
+		d.store = nil
+	}
+	return d.text.Read(p)
+}
+
+// A session that is deleted while images are kept for it is gone, with them, and
+// nobody hears of files that were removed twice.
+func TestDeletingRacesWithImages(t *testing.T) {
+	store := open(t, OSDisk{}, t.TempDir())
+	create(t, store, "ses-1")
+	content := &deleting{store: store, text: strings.NewReader("one")}
+	_, err := store.Keep("ses-1", []Image{{MediaType: "image/png", Size: 3, Content: content}})
+	if !errors.Is(err, ErrNotFound) || content.err != nil {
+		t.Errorf("Keep: got %v, Delete: %v", err, content.err)
+	}
+	for range 100 {
+		create(t, store, "ses-1")
+		kept := make(chan error)
+		go func() {
+			_, err := store.Keep("ses-1", []Image{image("one"), image("two")})
+			kept <- err
+		}()
+		if err := store.Delete("ses-1", t0); err != nil {
+			t.Fatalf("Delete: %v", err)
+		}
+		if err := <-kept; err != nil && err.Error() != ErrNotFound.Error() {
+			t.Fatalf("Keep: %v", err)
+		}
+		if left := under(t, filepath.Join(store.dir, sessionsName)); len(left) > 0 {
+			t.Fatalf("left: %v", left)
+		}
 	}
 }

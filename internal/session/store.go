@@ -163,7 +163,7 @@ func (s *Store) Exists(id string) bool {
 	if !ValidID(id) {
 		return false
 	}
-	_, err := os.Stat(s.path(id))
+	_, err := os.Lstat(s.path(id))
 	return err == nil
 }
 
@@ -295,63 +295,6 @@ func (s *Store) SetActive(id string, at time.Time) error {
 	return err
 }
 
-// Delete removes a session's journal, and what else is kept under its id, for
-// good. Where it was the active session, the newest of the others becomes that
-// before. The session must not be open. ErrNotFound when there is none.
-func (s *Store) Delete(id string, at time.Time) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.list(); err != nil {
-		return err
-	}
-	if !s.Exists(id) {
-		return ErrNotFound
-	}
-	alone := false // the active session, and no other can take its place
-	if active := s.active.Load(); active != nil && *active == id {
-		ids, err := s.IDs()
-		if err != nil {
-			return err
-		}
-		i := slices.IndexFunc(ids, func(other string) bool { return other != id && s.readable(other) })
-		if alone = i < 0; !alone {
-			if err := s.note(ids[i], at); err != nil {
-				return err
-			}
-			s.active.Store(&ids[i])
-		}
-	}
-	s.files.Lock() // no image is given its name meanwhile
-	err := s.remove(id)
-	s.files.Unlock()
-	if alone && !s.Exists(id) {
-		s.active.Store(nil)
-	}
-	if err != nil {
-		return fmt.Errorf("delete session %s: %w", id, err)
-	}
-	return nil
-}
-
-// remove takes a session's files away, its images last but one and its journal
-// last: as long as that is there, deleting it again finishes what was begun.
-func (s *Store) remove(id string) error {
-	dir := filepath.Join(s.dir, sessionsName)
-	files, err := os.ReadDir(dir)
-	for _, file := range files {
-		if name := file.Name(); strings.HasPrefix(name, id+".") && name != id+journalExt && name != id+filesExt {
-			err = errors.Join(err, os.Remove(filepath.Join(dir, name)))
-		}
-	}
-	if err == nil {
-		err = os.RemoveAll(s.FilesDir(id))
-	}
-	if err == nil {
-		err = os.Remove(s.path(id))
-	}
-	return errors.Join(err, s.disk.SyncDir(dir))
-}
-
 func (s *Store) note(id string, at time.Time) error {
 	line, err := json.Marshal(activeLine{recordVersion, at.UTC(), id, s.newest})
 	if err == nil {
@@ -380,6 +323,7 @@ func (s *Store) list() error {
 	if err := s.removeDrafts(); err != nil {
 		return err
 	}
+	s.finishDeletions()
 	last, err := s.openActive()
 	if err != nil {
 		return fmt.Errorf("active session: %w", err)

@@ -1,0 +1,90 @@
+package runloop
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"noused/internal/model/offline"
+	"noused/internal/protocol"
+	"noused/internal/session"
+)
+
+// hanging is a disk whose syncs, once it hangs, end when it is let go.
+type hanging struct {
+	session.OSDisk
+	hangs atomic.Bool
+	let   chan struct{}
+}
+
+func (d *hanging) Sync(f *os.File) error {
+	if d.hangs.Load() {
+		<-d.let
+	}
+	return d.OSDisk.Sync(f)
+}
+
+// A daemon that is told to stop ends though the disk under one of its sessions
+// hangs, and says which.
+func TestADrainEndsThoughADiskHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &hanging{let: make(chan struct{})}
+		f := newFixtureOn(t, disk, t.TempDir(), offline.Model{}, echoTool, newRecorder())
+		id := f.session()
+		synctest.Wait()
+		disk.hangs.Store(true)
+		go func() { _, _ = f.start(id, "go") }()
+		synctest.Wait()
+		before := time.Now()
+		f.Drain(time.Second)
+		if took := time.Since(before); took > time.Minute {
+			t.Errorf("it took %v", took)
+		}
+		if f.faults.Load() == 0 {
+			t.Error("nobody is told which session was not closed")
+		}
+		close(disk.let)
+	})
+}
+
+// What cannot be opened does not become the active session, whatever it is.
+func TestOnlyASessionThatCanBeOpenedBecomesTheActiveOne(t *testing.T) {
+	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
+	id, ctx := f.session(), context.Background()
+	dir := filepath.Join(f.dir, "sessions")
+	for name, make := range map[string]func(path string) error{
+		"ses-zero":  func(path string) error { return os.Symlink("/dev/zero", path) },
+		"ses-link":  func(path string) error { return os.Symlink(id+".jsonl", path) },
+		"ses-noise": func(path string) error { return os.WriteFile(path, []byte("noise\n"), 0o600) },
+		"ses-newer": func(path string) error {
+			return os.WriteFile(path, []byte(`{"v":9,"at":"2026-01-01T00:00:00Z","type":"created","data":{"session_id":"ses-newer"}}`+"\n"), 0o600)
+		},
+	} {
+		if err := make(filepath.Join(dir, name+".jsonl")); err != nil {
+			t.Fatal(err)
+		}
+		var wire *protocol.Error
+		_, err := f.switchSession(ctx, protocol.SwitchSessionParams{SessionID: name})
+		if !errors.As(err, &wire) || wire.Code != protocol.SessionError {
+			t.Errorf("switch to %s: got %v", name, err)
+		}
+		_, err = f.getMessages(ctx, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: name}})
+		if !errors.As(err, &wire) || wire.Code != protocol.SessionError {
+			t.Errorf("messages of %s: got %v", name, err)
+		}
+	}
+	if active, err := f.store.Active(); active != id || err != nil {
+		t.Errorf("the active session is %q, %v", active, err)
+	}
+	if list, err := answered(f.listSessions(ctx, protocol.ListSessionsParams{})); err != nil || len(list.Sessions) != 1 {
+		t.Errorf("listed: %v, %v", list.Sessions, err)
+	}
+	if _, err := f.switchSession(ctx, protocol.SwitchSessionParams{SessionID: "ses-none"}); !gone(err) {
+		t.Errorf("got %v", err)
+	}
+}
