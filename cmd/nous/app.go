@@ -26,6 +26,8 @@ type app struct {
 	outStyle style
 	errStyle style
 	patience time.Duration
+	answer   time.Duration // how long an answer is waited for that is given at once
+	look     time.Duration // between looks at an older core that is silent
 
 	socket      string
 	socketGiven bool
@@ -38,7 +40,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	return &app{
 		in: stdin, out: &output{w: stdout}, err: stderr,
 		outStyle: styleFor(stdout), errStyle: styleFor(stderr),
-		patience: patience,
+		patience: patience, answer: 3 * patience, look: time.Second,
 	}
 }
 
@@ -189,6 +191,11 @@ func fetch[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def
 		return r, err
 	}
 	defer c.Close()
+	if err := a.checkSession(ctx, c, p); err != nil {
+		return r, err
+	}
+	ctx, done := a.bounded(ctx, p)
+	defer done()
 	payload, err := client.Raw(ctx, c, def, p)
 	if err != nil {
 		return r, err
@@ -212,7 +219,7 @@ func ask[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def p
 		return r, err
 	}
 	defer c.Close()
-	return client.Call(ctx, c, def, p)
+	return call(ctx, a, c, def, p)
 }
 
 func version() string {

@@ -51,9 +51,17 @@ func (a *app) followEvents(ctx context.Context, p protocol.SubscribeParams) erro
 			return err
 		}
 	}
-	f, err := a.subscribe(keys.soft, p)
+	one := 1
+	_, err := ask(keys.soft, a, protocol.ListSessions, protocol.ListSessionsParams{Limit: &one}) // get_state would make one
+	old := errors.Is(err, client.ErrUnsupported)
+	if err != nil && !old {
+		return leftOr(err)
+	}
+	f, err := a.subscribe(keys.soft, p, old)
 	if err == nil {
 		switch {
+		case old:
+			a.notef("this core is an older one: all its events, from now on")
 		case p.After != nil && f.events.Gap() && *p.After > f.events.Last() && (p.Epoch == "" || p.Epoch == f.events.Epoch()):
 			a.notef("there is no event %d yet; here is what is kept", *p.After)
 		case p.Epoch != "" && p.Epoch != f.events.Epoch():
@@ -80,7 +88,7 @@ func (a *app) printEvents(ctx context.Context, f *feed) error {
 			a.printJSON(raw)
 			err = a.out.failure()
 		case err == nil:
-			a.printEvent(env)
+			a.printEvent(f, env)
 			err = a.out.failure()
 		}
 		if err != nil {
@@ -89,8 +97,8 @@ func (a *app) printEvents(ctx context.Context, f *feed) error {
 	}
 }
 
-func (a *app) printEvent(env protocol.EventEnvelope) {
-	ev, err := client.Decode(env)
+func (a *app) printEvent(f *feed, env protocol.EventEnvelope) {
+	ev, err := f.decode(env)
 	detail, where := "", protocol.Ref{}
 	if err != nil {
 		detail = oneLine(string(env.Payload), lineWidth)

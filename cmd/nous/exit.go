@@ -29,7 +29,8 @@ const exitHelp = `nous exits with
        operation failed, search found nothing, or the output could not be
        written
     2  the command line is wrong
-    3  no daemon answers, or it went away and did not come back in time
+    3  no daemon answers (within half a minute), or it went away and did not
+       come back in time
     4  the run was aborted, by Ctrl-C here or by anybody else
   130  left by a second Ctrl-C, without waiting for the aborted run's end
 
@@ -50,6 +51,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		usage *usageError
 		wire  *protocol.Error
 		gone  *client.NoDaemonError
+		mute  *client.SilentError
 	)
 	switch {
 	case err == nil:
@@ -64,7 +66,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		a.complain(gone.Error())
 		a.notef("start one with `%s`, or with `systemctl --user start noused.socket`", a.startCommand())
 		return exitNoDaemon
-	case errors.Is(err, client.ErrLost):
+	case errors.Is(err, client.ErrLost), errors.As(err, &mute):
 		a.complain(err.Error())
 		return exitNoDaemon
 	case errors.As(err, &wire):
@@ -72,6 +74,10 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 			if line, err := json.Marshal(map[string]*protocol.Error{"error": wire}); err == nil {
 				a.printJSON(line)
 			}
+		}
+		if errors.Is(err, client.ErrUnsupported) {
+			a.complain("this core is an older one and has no `" + cmd.CommandPath() + "`: " + wire.Message)
+			return exitFailed
 		}
 		a.complain(describeError(string(wire.Code), wire.Message, wire.Cause))
 		return exitFailed

@@ -81,12 +81,12 @@ func (a *app) document(ctx context.Context, session string) (*document, error) {
 		return nil, err
 	}
 	defer c.Close()
-	messages, err := client.Call(ctx, c, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: session}})
+	messages, err := call(ctx, a, c, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: session}})
 	if err != nil {
 		return nil, err
 	}
 	scope := protocol.Scope{SessionID: messages.SessionID}
-	state, err := client.Call(ctx, c, protocol.GetState, protocol.GetStateParams{Scope: scope})
+	state, err := call(ctx, a, c, protocol.GetState, protocol.GetStateParams{Scope: scope})
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +281,11 @@ func markdownPart(out *bytes.Buffer, p part) {
 	if p.Tool != "" {
 		head += " " + code(p.Tool)
 	}
-	for _, note := range append([]string{p.At.Format(time.DateTime + " MST")}, p.Notes...) {
+	notes := p.Notes
+	if !p.At.IsZero() { // as an older core leaves it
+		notes = append([]string{p.At.Format(time.DateTime + " MST")}, notes...)
+	}
+	for _, note := range notes {
 		head += " · " + plain(note)
 	}
 	fmt.Fprintf(out, "\n### %s\n", head)

@@ -17,15 +17,39 @@ type feed struct {
 	a      *app
 	filter protocol.SubscribeParams // without a place to start
 	events *client.Events
+	old    bool // of an older core, which answers no subscribe
+	fill   client.Filler
 }
 
-func (a *app) subscribe(ctx context.Context, p protocol.SubscribeParams) (*feed, error) {
-	events, err := client.Subscribe(ctx, a.socket, p)
+// subscribe listens to a daemon; old says that it is an older core, whose events
+// come without being asked for, all of them.
+func (a *app) subscribe(ctx context.Context, p protocol.SubscribeParams, old bool) (*feed, error) {
+	f := &feed{a: a, old: old}
+	events, err := f.listen(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	p.Epoch, p.After = "", nil
-	return &feed{a: a, filter: p, events: events}, nil
+	f.filter, f.events = p, events
+	return f, nil
+}
+
+func (f *feed) listen(ctx context.Context, p protocol.SubscribeParams) (*client.Events, error) {
+	if f.old {
+		return client.Live(ctx, f.a.socket)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, f.a.answer, &client.SilentError{For: f.a.answer})
+	defer cancel()
+	return client.Subscribe(ctx, f.a.socket, p)
+}
+
+// decode is client.Decode, with what an older core leaves out.
+func (f *feed) decode(env protocol.EventEnvelope) (protocol.Event, error) {
+	ev, err := client.Decode(env)
+	if err == nil && f.old {
+		ev = f.fill.Fill(env, ev)
+	}
+	return ev, err
 }
 
 func (f *feed) close() { f.events.Close() }
@@ -40,7 +64,7 @@ func (f *feed) resume(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, f.a.patience)
 	defer cancel()
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		events, err := client.Subscribe(limited, f.a.socket, p)
+		events, err := f.listen(limited, p)
 		var refused *protocol.Error
 		switch {
 		case err == nil:
@@ -69,6 +93,8 @@ func (f *feed) resume(ctx context.Context) error {
 
 func (f *feed) announce(events *client.Events) {
 	switch {
+	case f.old:
+		f.a.notef("connected again; what happened meanwhile is not known to this older core")
 	case events.Epoch() != f.events.Epoch():
 		f.a.notef("connected again: the daemon was restarted")
 	case events.Gap():

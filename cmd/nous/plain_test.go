@@ -97,10 +97,8 @@ func wantEqualJSON(t *testing.T, got, want string) {
 
 // evilRun is a run in which everybody is evil.
 func evilRun(d *clienttest.Daemon) {
-	events := d.Events()
+	events := begin(d, "r")
 	defer events.Close()
-	events.Subscribed(subscribedAt1)
-	accept(d, "r")
 	for i, ev := range [][2]string{
 		{"turn_start", `{"run_id":"r","kind":E}`},
 		{"message_start", `{"run_id":"r","role":"user","text":E}`},
@@ -166,6 +164,7 @@ func TestServersErrorsDriveNoTerminal(t *testing.T) {
 func TestEventsPrintNoControls(t *testing.T) {
 	for _, flags := range []string{"", "--json "} {
 		got := nousWaiting(t, time.Nanosecond, strings.Fields(flags+"events"), func(d *clienttest.Daemon) {
+			answer(d, "list_sessions", "sessions", `{"sessions":[]}`)
 			events := d.Events()
 			events.Subscribed(subscribedAt1)
 			for i, typ := range []string{"agent_start", "agent_end", "turn_start", "turn_end", "message_update", "tool_execution_start", "warning", "of_tomorrow"} {

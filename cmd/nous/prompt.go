@@ -124,13 +124,17 @@ func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams, view
 		return leftOr(err)
 	}
 	defer c.Close()
-	f, err := a.subscribe(keys.hard, protocol.SubscribeParams{})
+	old, err := a.meet(keys.hard, c, &p)
+	if err != nil {
+		return leftOr(err)
+	}
+	f, err := a.subscribe(keys.hard, protocol.SubscribeParams{}, old)
 	if err != nil {
 		return leftOr(err)
 	}
 	w := &watch{a: a, keys: keys, feed: f, show: view}
 	defer func() { w.feed.close() }()
-	reply, err := client.Call(keys.hard, c, protocol.Prompt, p)
+	reply, err := a.sendPrompt(keys.hard, c, p, old)
 	if err != nil {
 		if errors.Is(err, client.ErrLost) {
 			a.notef("the daemon went away before it answered; the prompt may have been accepted")

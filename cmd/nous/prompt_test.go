@@ -45,11 +45,23 @@ func nousWaiting(t *testing.T, patience time.Duration, args []string, script fun
 	return result{status, out.String(), errout.String()}
 }
 
-func accept(d *clienttest.Daemon, run string) {
-	commands := d.Commands()
+// meet is the beginning of a prompt: nous asks which daemon it has, and listens.
+func meet(d *clienttest.Daemon) (events, commands *clienttest.Conn) {
+	commands = d.Commands()
+	id, _ := commands.Want("get_state")
+	commands.Reply(id, "state", `{"run_state":"idle","run_id":"","session_id":"s","daemon":{"epoch":"e1"}}`)
+	events = d.Events()
+	events.Subscribed(subscribedAt1)
+	return events, commands
+}
+
+// begin accepts the prompt, too.
+func begin(d *clienttest.Daemon, run string) (events *clienttest.Conn) {
+	events, commands := meet(d)
 	defer commands.Close()
 	id, _ := commands.Want("prompt")
 	commands.Reply(id, "accepted", `{"command":"prompt","run_id":"`+run+`","session_id":"s","input_id":"i"}`)
+	return events
 }
 
 // answer replies to one command on a connection of its own.
@@ -73,10 +85,8 @@ func delta(text string) string {
 
 func TestPromptKeepsEventsThatOvertakeTheReply(t *testing.T) {
 	got := nous(t, []string{"prompt", "hello"}, func(d *clienttest.Daemon) {
-		events := d.Events()
+		events, commands := meet(d)
 		defer events.Close()
-		events.Subscribed(subscribedAt1)
-		commands := d.Commands()
 		defer commands.Close()
 		id, payload := commands.Want("prompt")
 		if want := `{"text":"hello","wait":false}`; string(payload) != want {
@@ -99,10 +109,8 @@ func TestPromptKeepsEventsThatOvertakeTheReply(t *testing.T) {
 
 func TestPromptKeepsStandardOutputClean(t *testing.T) {
 	got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
-		events := d.Events()
+		events := begin(d, "r")
 		defer events.Close()
-		events.Subscribed(subscribedAt1)
-		accept(d, "r")
 		for i, ev := range [][2]string{
 			{"agent_start", `{"run_id":"r"}`},
 			{"turn_start", `{"run_id":"r","kind":"prompt","input_ids":["i"]}`},
@@ -159,10 +167,8 @@ func TestExitStatusTellsHowTheRunEnded(t *testing.T) {
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
-				events := d.Events()
+				events := begin(d, "r")
 				defer events.Close()
-				events.Subscribed(subscribedAt1)
-				accept(d, "r")
 				events.Event(1, "agent_end", runEnd(tc.reason))
 			})
 			if got.status != tc.status || got.errout != tc.errout {
@@ -171,10 +177,8 @@ func TestExitStatusTellsHowTheRunEnded(t *testing.T) {
 		})
 		t.Run("last "+tc.reason, func(t *testing.T) {
 			got := nous(t, []string{"prompt", "--wait", "x"}, func(d *clienttest.Daemon) {
-				events := d.Events()
+				events := begin(d, "r")
 				defer events.Close()
-				events.Subscribed(subscribedAt1)
-				accept(d, "r")
 				events.Event(1, "message_end", `{"run_id":"r","role":"assistant","text":"first"}`)
 				events.Event(2, "message_update", `{"run_id":"r","message_id":"m","delta":"la"}`)
 				events.Event(3, "message_end", `{"run_id":"r","role":"assistant","text":"last"}`)
@@ -197,10 +201,8 @@ func TestExitStatusTellsHowTheRunEnded(t *testing.T) {
 
 func TestPromptJSONPrintsTheRunsLines(t *testing.T) {
 	got := nous(t, []string{"--json", "prompt", "x"}, func(d *clienttest.Daemon) {
-		events := d.Events()
+		events := begin(d, "r")
 		defer events.Close()
-		events.Subscribed(subscribedAt1)
-		accept(d, "r")
 		events.Line(`{"v":"1","id":"evt-1","type":"agent_start","payload":{"run_id":"r"},"ts":"2026-02-12T10:00:00Z","seq":1}`)
 		events.Line(`{"v":"1","id":"evt-2","type":"status","payload":{"message":"m","code":"c"},"ts":"2026-02-12T10:00:00Z","seq":2}`)
 		events.Line(`{"v":"1","id":"evt-3","type":"agent_end","payload":{"run_id":"r","stop_reason":"completed"},"ts":"2026-02-12T10:00:00Z","seq":3}`)
@@ -215,9 +217,7 @@ func TestPromptJSONPrintsTheRunsLines(t *testing.T) {
 
 func TestLostConnectionGoesOnWhereItWas(t *testing.T) {
 	got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
-		events := d.Events()
-		events.Subscribed(subscribedAt1)
-		accept(d, "r")
+		events := begin(d, "r")
 		events.Event(1, "message_update", delta("one "))
 		events.Close()
 		again := d.Events()
@@ -236,9 +236,7 @@ func TestLostConnectionGoesOnWhereItWas(t *testing.T) {
 
 func TestRestartedDaemonGoesOnWithTheRun(t *testing.T) {
 	got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
-		events := d.Events()
-		events.Subscribed(subscribedAt1)
-		accept(d, "r")
+		events := begin(d, "r")
 		events.Event(1, "message_update", delta("cut of"))
 		d.Stop()
 		events.Close()
@@ -263,9 +261,7 @@ func TestRestartedDaemonGoesOnWithTheRun(t *testing.T) {
 // afterRestart plays a run that is over when its reader is back.
 func afterRestart(t *testing.T, lastSeq string, then func(*clienttest.Daemon, *clienttest.Conn)) result {
 	return nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
-		events := d.Events()
-		events.Subscribed(subscribedAt1)
-		accept(d, "r")
+		events := begin(d, "r")
 		events.Close()
 		again := d.Events()
 		defer again.Close()
@@ -309,9 +305,7 @@ func TestEndMissedAndNotRemembered(t *testing.T) {
 
 func TestDaemonThatStaysAway(t *testing.T) {
 	got := nousWaiting(t, time.Nanosecond, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
-		events := d.Events()
-		events.Subscribed(subscribedAt1)
-		accept(d, "r")
+		events := begin(d, "r")
 		d.Stop()
 		events.Close()
 	})
@@ -322,10 +316,8 @@ func TestDaemonThatStaysAway(t *testing.T) {
 
 func TestDroppedEventsRaiseTheQuestion(t *testing.T) {
 	got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
-		events := d.Events()
+		events := begin(d, "r")
 		defer events.Close()
-		events.Subscribed(subscribedAt1)
-		accept(d, "r")
 		events.Event(9, "warning", `{"message":"events 1 to 9 were dropped","code":"events_dropped","from_seq":1,"to_seq":9}`)
 		for range 2 {
 			answer(d, "get_state", "state", `{"run_id":"","session_id":"s","last_seq":9}`)
@@ -339,10 +331,8 @@ func TestDroppedEventsRaiseTheQuestion(t *testing.T) {
 
 func TestDaemonGoneBeforeItAnswered(t *testing.T) {
 	got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
-		events := d.Events()
+		events, commands := meet(d)
 		defer events.Close()
-		events.Subscribed(subscribedAt1)
-		commands := d.Commands()
 		commands.Want("prompt")
 		commands.Close()
 	})
@@ -373,10 +363,8 @@ func interrupt(t *testing.T) {
 
 func TestFirstInterruptAbortsAndWaits(t *testing.T) {
 	got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
-		events := d.Events()
+		events := begin(d, "r")
 		defer events.Close()
-		events.Subscribed(subscribedAt1)
-		accept(d, "r")
 		events.Event(1, "message_update", delta("so far"))
 		interrupt(t)
 		commands := d.Commands()
@@ -402,10 +390,8 @@ func TestSecondInterruptLeaves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := nous(t, args, func(d *clienttest.Daemon) {
 				if name == "following" {
-					events := d.Events()
+					events := begin(d, "r")
 					defer events.Close()
-					events.Subscribed(subscribedAt1)
-					accept(d, "r")
 				} else {
 					commands := d.Commands()
 					defer commands.Close()
@@ -427,9 +413,7 @@ func TestSecondInterruptLeaves(t *testing.T) {
 
 func TestInterruptWhileTheDaemonIsAway(t *testing.T) {
 	got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
-		events := d.Events()
-		events.Subscribed(subscribedAt1)
-		accept(d, "r")
+		events := begin(d, "r")
 		events.Close()
 		again := d.Events()
 		again.Want("subscribe")
@@ -445,6 +429,7 @@ func TestInterruptWhileTheDaemonIsAway(t *testing.T) {
 
 func TestEventsGoesOnAfterARestart(t *testing.T) {
 	got := nous(t, []string{"events", "--types", "status"}, func(d *clienttest.Daemon) {
+		answer(d, "list_sessions", "sessions", `{"sessions":[]}`)
 		events := d.Events()
 		events.Subscribed(subscribedAt1)
 		events.Event(7, "status", `{"message":"before","code":"c"}`)

@@ -33,10 +33,11 @@ func TestCommandsEndWithRepliesThatAreNone(t *testing.T) {
 func TestAPromptThatIsAnsweredWithoutARun(t *testing.T) {
 	for _, payload := range []string{`{}`, `{"run_id":""}`, `{"output":"done"}`} {
 		got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
-			events := d.Events()
+			events, commands := meet(d)
 			defer events.Close()
-			events.Subscribed(subscribedAt1)
-			answer(d, "prompt", "accepted", payload)
+			defer commands.Close()
+			id, _ := commands.Want("prompt")
+			commands.Reply(id, "accepted", payload)
 		})
 		if got.status != exitFailed || !strings.Contains(got.errout, "names no run") {
 			t.Errorf("%s: got %+v", payload, got)

@@ -41,7 +41,7 @@ func contextFill(c protocol.ContextInfo) string {
 }
 
 func (a *app) printState(s protocol.State) {
-	pairs := [][2]string{{"session", s.SessionID}, {"run state", s.RunState}}
+	pairs := [][2]string{{"session", cmp.Or(s.SessionID, "the active one")}, {"run state", s.RunState}}
 	add := func(key, value string) {
 		if value != "" {
 			pairs = append(pairs, [2]string{key, value})
@@ -62,6 +62,11 @@ func (a *app) printState(s protocol.State) {
 	}
 	if s.Partial != nil {
 		add("saying", oneLine(s.Partial.Text, lineWidth))
+	}
+	if s.Daemon.Epoch == "" {
+		add("daemon", "an older core, which says no more")
+		a.printPairs(pairs)
+		return
 	}
 	add("model", modelName(s.Model))
 	add("context", contextFill(s.Context))

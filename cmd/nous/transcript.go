@@ -121,5 +121,9 @@ func describeImage(a protocol.Attachment) string {
 }
 
 func (a *app) printHead(who string, at time.Time, id string) {
-	a.printSpans(span{cellText(who), asBold}, span{"  " + at.Local().Format(time.DateTime) + "  " + cellText(id), asDim})
+	when := ""
+	if !at.IsZero() { // as an older core leaves it
+		when = "  " + at.Local().Format(time.DateTime)
+	}
+	a.printSpans(span{cellText(who), asBold}, span{when + "  " + cellText(id), asDim})
 }

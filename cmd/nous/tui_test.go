@@ -682,8 +682,16 @@ func TestNoDaemonIsOfferedOne(t *testing.T) {
 // An old core gets everything done that the frozen commands can do; what it
 // lacks is said.
 func TestOldCore(t *testing.T) {
-	t.Parallel()
-	c := tuitest.StartOldCore(t, tuitest.Habits{})
+	for name, habits := range map[string]tuitest.Habits{"none": {}, "all": tuitest.AllHabits} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testOldCore(t, habits)
+		})
+	}
+}
+
+func testOldCore(t *testing.T, habits tuitest.Habits) {
+	c := tuitest.StartOldCore(t, habits)
 	d := tuitest.NewDaemon(t, "", "") // its folder only
 	s := openScreen(t, d, look{socket: c.Socket})
 	s.Wait("older one")

@@ -62,7 +62,7 @@ func (v *textView) event(ev protocol.Event, _ []byte) {
 		v.kind = wordFor(ev.Kind)
 	case protocol.MessageStart:
 		v.endMessage()
-		if ev.Role == "user" && v.kind != "prompt" {
+		if ev.Role == "user" && v.kind != "prompt" && ev.Text != "" {
 			v.note("%s: %s", v.kind, oneLine(ev.Text, lineWidth))
 		}
 	case protocol.MessageUpdate:

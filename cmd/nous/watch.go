@@ -26,7 +26,14 @@ type watch struct {
 	// event up to which it may still be found.
 	doubt   bool
 	horizon *uint64
+
+	// Of an older core, which may have ended the run before it had this reader.
+	answered bool // an answer was shown whole
+	gone     bool // the run was not there at the last look
 }
+
+// errLook says that an older core has been silent for a while.
+var errLook = errors.New("look again")
 
 // runView shows the events of one run.
 type runView interface {
@@ -58,16 +65,46 @@ func (w *watch) step() (done bool, err error) {
 	if w.horizon != nil && w.feed.events.Last() >= *w.horizon {
 		return true, w.endedUnseen()
 	}
-	env, raw, err := w.feed.events.Next(w.patient())
+	env, raw, err := w.next()
 	switch {
+	case errors.Is(err, errLook):
+		return w.look()
 	case errors.Is(err, client.ErrLost):
 		return false, w.reconnect()
 	case err != nil:
 		return false, err
 	}
 	if end := w.take(env, raw); end != nil {
+		if _, lost := w.feed.fill.Lost(); w.feed.old && end.StopReason == "completed" && (lost || !w.answered) {
+			return true, w.endedUnseen()
+		}
 		return true, exitOfRun(end.StopReason)
 	}
+	return false, nil
+}
+
+func (w *watch) next() (protocol.EventEnvelope, []byte, error) {
+	if !w.feed.old {
+		return w.feed.events.Next(w.patient())
+	}
+	ctx, cancel := context.WithTimeoutCause(w.patient(), w.a.look, errLook)
+	defer cancel()
+	return w.feed.events.Next(ctx)
+}
+
+// look asks an older core that is silent whether the run is still there. Its end
+// may be on its way when it is not; at the second look it is not any more.
+func (w *watch) look() (done bool, err error) {
+	state, err := ask(w.keys.hard, w.a, protocol.GetState, protocol.GetStateParams{})
+	switch {
+	case err != nil:
+		return false, err
+	case state.RunID == w.run:
+		return false, nil
+	case w.gone:
+		return true, w.endedUnseen()
+	}
+	w.gone = true
 	return false, nil
 }
 
@@ -81,7 +118,7 @@ func (w *watch) patient() context.Context {
 
 // take shows an event of the run, and returns the one that ends it.
 func (w *watch) take(env protocol.EventEnvelope, raw []byte) *protocol.AgentEnd {
-	ev, err := client.Decode(env)
+	ev, err := w.feed.decode(env)
 	if err != nil {
 		w.a.complain(err.Error())
 		return nil
@@ -95,6 +132,9 @@ func (w *watch) take(env protocol.EventEnvelope, raw []byte) *protocol.AgentEnd 
 		return nil
 	}
 	w.show.event(ev, raw)
+	if message, ok := ev.(protocol.MessageEnd); ok && message.Role == "assistant" {
+		w.answered = true
+	}
 	if end, ok := ev.(protocol.AgentEnd); ok {
 		return &end
 	}
@@ -158,7 +198,7 @@ func (w *watch) endedUnseen() error {
 		if err := json.Unmarshal(all.Messages[i], &m); err != nil {
 			return fmt.Errorf("decode message: %w", err)
 		}
-		if m.RunID != w.run || m.Role != "assistant" {
+		if m.RunID != w.run && !(w.feed.old && m.RunID == "") || m.Role != "assistant" {
 			continue
 		}
 		if w.a.json {

@@ -31,13 +31,14 @@ type OldCore struct {
 	listeners []net.Listener
 	wg        sync.WaitGroup
 
-	mu       sync.Mutex
-	conns    map[net.Conn]bool
-	readers  map[net.Conn]bool // of events
-	sessions map[string]*oldSession
-	active   *oldSession
-	ids      int
-	closed   bool
+	mu        sync.Mutex
+	conns     map[net.Conn]bool
+	readers   map[net.Conn]bool // of events
+	listening chan struct{}     // cap 1: there is a reader
+	sessions  map[string]*oldSession
+	active    *oldSession
+	ids       int
+	closed    bool
 }
 
 // Habits are what a v1 core may leave out, as the contract does not ask for it.
@@ -103,7 +104,8 @@ func StartOldCore(t testing.TB, habits Habits) *OldCore {
 	}
 	c := &OldCore{
 		Socket: filepath.Join(dir, "s"), t: t, habits: habits,
-		conns: map[net.Conn]bool{}, readers: map[net.Conn]bool{}, sessions: map[string]*oldSession{},
+		listening: make(chan struct{}, 1),
+		conns:     map[net.Conn]bool{}, readers: map[net.Conn]bool{}, sessions: map[string]*oldSession{},
 	}
 	c.active = c.newSession()
 	for i, path := range []string{c.Socket, protocol.EventSocket(c.Socket)} {
@@ -119,6 +121,11 @@ func StartOldCore(t testing.TB, habits Habits) *OldCore {
 		os.RemoveAll(dir)
 	})
 	return c
+}
+
+// Listened waits until somebody reads events.
+func (c *OldCore) Listened() {
+	<-c.listening
 }
 
 func (c *OldCore) stop() {
@@ -149,6 +156,10 @@ func (c *OldCore) accept(l net.Listener, events bool) {
 		c.conns[conn] = true
 		if events {
 			c.readers[conn] = true
+			select {
+			case c.listening <- struct{}{}:
+			default:
+			}
 		}
 		if c.closed {
 			conn.Close()
@@ -242,6 +253,9 @@ func (c *OldCore) execute(command string, p oldParams) (typ, reply string, e *pr
 		c.active = c.newSession()
 		return "session", fmt.Sprintf(`{"session_id":%q,"active":true}`, c.active.id), nil
 	}
+	if !slices.Contains([]string{"get_messages", "switch_session", "branch_session"}, command) {
+		return "", "", &protocol.Error{Code: protocol.InvalidCommand, Message: fmt.Sprintf("unknown_command: %q", command)}
+	}
 	if p.SessionID != "" {
 		s = c.sessions[p.SessionID]
 	}
@@ -254,12 +268,11 @@ func (c *OldCore) execute(command string, p oldParams) (typ, reply string, e *pr
 	case "switch_session":
 		c.active = s
 		return "session", fmt.Sprintf(`{"session_id":%q,"active":true}`, s.id), nil
-	case "branch_session":
+	default: // branch_session
 		c.active = c.newSession()
 		c.active.entries = slices.Clone(s.entries)
 		return "session", fmt.Sprintf(`{"session_id":%q,"parent_id":%q,"active":true}`, c.active.id, s.id), nil
 	}
-	return "", "", &protocol.Error{Code: protocol.InvalidCommand, Message: fmt.Sprintf("unknown_command: %q", command)}
 }
 
 func (c *OldCore) prompt(s *oldSession, text string) (typ, reply string, e *protocol.Error) {
