@@ -31,6 +31,7 @@ type Config struct {
 	LogLevel     zapcore.Level
 	Policy       tool.Policy
 	BuiltinTools bool
+	Private      []string // no sandboxed tool can read them: configuration, state, keys
 }
 
 // ModelConfig says which model answers prompts. APIKeyEnv names a variable: the
@@ -96,6 +97,7 @@ func resolveConfig(fs *pflag.FlagSet, getenv func(string) string) (Config, error
 		Policy:       tool.Policy{Allow: r.patterns("policy.allow"), Deny: r.patterns("policy.deny")},
 		BuiltinTools: r.boolean("builtin_tools", true),
 	}
+	cfg.Private = r.private(cfg.StateDir)
 	if info, err := os.Stat(cfg.Workdir); r.err == nil && (err != nil || !info.IsDir()) {
 		_, from := r.find("workdir")
 		r.fail(from, "%s is no folder", cfg.Workdir)
@@ -399,6 +401,16 @@ func (r *resolver) level(name string) zapcore.Level {
 	}
 	r.fail(from, "there is no level %q, only debug, info, warn and error", text)
 	return zapcore.InfoLevel
+}
+
+// private are the folders of the daemon's own that may hold keys or what was
+// said, and the file with keys itself, which may be a link.
+func (r *resolver) private(stateDir string) []string {
+	paths := []string{r.configDir(), filepath.Join(r.configDir(), "environment"), stateDir}
+	if dir := r.getenv(credentialsVariable); filepath.IsAbs(dir) {
+		paths = append(paths, filepath.Clean(dir))
+	}
+	return paths
 }
 
 func (r *resolver) configDir() string {

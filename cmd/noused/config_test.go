@@ -73,6 +73,7 @@ func TestConfigDefaults(t *testing.T) {
 		DrainTimeout: 10 * time.Second,
 		LogLevel:     zapcore.InfoLevel,
 		BuiltinTools: true,
+		Private:      []string{home + "/.config/noused", home + "/.config/noused/environment", home + "/.local/state/noused"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -90,6 +91,16 @@ func TestConfigFollowsXDG(t *testing.T) {
 	want := []string{"/run/user/7/noused/noused.sock", "/s/noused", home + "/.config/noused/tools.d"}
 	if diff := cmp.Diff(want, paths); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestKeysStateAndConfigurationArePrivate(t *testing.T) {
+	got, _, err := resolve(t, []string{"--state-dir", "/elsewhere"}, map[string]string{
+		"XDG_CONFIG_HOME": "/c", "CREDENTIALS_DIRECTORY": "/run/credentials/noused.service",
+	}, "")
+	want := []string{"/c/noused", "/c/noused/environment", "/elsewhere", "/run/credentials/noused.service"}
+	if diff := cmp.Diff(want, got.Private); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }
 
@@ -152,6 +163,7 @@ func TestConfigFile(t *testing.T) {
 		DrainTimeout: 3 * time.Second,
 		LogLevel:     zapcore.WarnLevel,
 		Policy:       tool.Policy{Allow: []string{"files.*", "read"}, Deny: []string{"bash"}},
+		Private:      got.Private,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -174,6 +186,7 @@ func TestEnvironmentBeatsFile(t *testing.T) {
 		DrainTimeout: 4 * time.Second,
 		LogLevel:     zapcore.ErrorLevel,
 		Policy:       tool.Policy{Allow: []string{"files.*", "read"}, Deny: []string{"bash"}},
+		Private:      got.Private,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -198,6 +211,7 @@ func TestFlagsBeatEnvironment(t *testing.T) {
 		EventBuffer: 1 << 30,
 		LogLevel:    zapcore.DebugLevel,
 		Policy:      tool.Policy{Allow: []string{"files.*", "read"}, Deny: []string{"bash"}},
+		Private:     got.Private,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -17,6 +17,7 @@ import (
 
 	"noused/internal/audit"
 	"noused/internal/event"
+	"noused/internal/lock"
 	"noused/internal/protocol"
 	"noused/internal/runloop"
 	"noused/internal/server"
@@ -48,12 +49,12 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 	}
 	store, err := session.Open(cfg.StateDir)
 	if err != nil {
-		return err
+		return running(err)
 	}
 	defer func() { _ = store.Close() }()
 	sockets, err := server.Listen(cfg.Socket)
 	if err != nil {
-		return err
+		return running(err)
 	}
 	defer sockets.Close()
 
@@ -100,10 +101,27 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 	return runGroup(ctx, cfg, log, sockets, mux, events, hub, tools)
 }
 
+// running says in the user's words that a lock of the daemon's is held.
+func running(err error) error {
+	var held *lock.HeldError
+	if !errors.As(err, &held) {
+		return err
+	}
+	who := "another process"
+	if held.PID != 0 {
+		who = fmt.Sprintf("process %d", held.PID)
+	}
+	return fmt.Errorf("a daemon runs already as %s, and nous talks to it; a second one needs a --state-dir and a --socket of its own (%w)", who, err)
+}
+
 // openTools loads the tools, the built-in ones first, and starts none.
 func openTools(cfg Config, journal *audit.Log, log *zap.Logger) (*tool.Registry, error) {
+	output := filepath.Join(cfg.StateDir, "tool-output")
 	o := tool.Options{
-		Dirs: cfg.ToolsDirs, Workdir: cfg.Workdir, OutputDir: filepath.Join(cfg.StateDir, "tool-output"), Logger: log,
+		Dirs: cfg.ToolsDirs, Workdir: cfg.Workdir, OutputDir: output, Logger: log,
+		// Tools are programs to be read, and what was too long for a model is for it
+		// to read on.
+		Hidden:   tool.Hidden{Paths: cfg.Private, Except: append([]string{output}, cfg.ToolsDirs...)},
 		Dialects: map[string]tool.Dialect{tool.Narratoria: narratoria.Dialect, tool.Gevals: gevals.Dialect, tool.Module: module.Dialect},
 		Policy:   cfg.Policy, Audit: journal, Helper: selfPath,
 	}
@@ -120,7 +138,7 @@ func openTools(cfg Config, journal *audit.Log, log *zap.Logger) (*tool.Registry,
 		}
 	}
 	if cfg.BuiltinTools {
-		for _, path := range append([]string{cfg.StateDir, cfg.Socket}, cfg.ToolsDirs...) {
+		for _, path := range append([]string{cfg.Socket}, cfg.ToolsDirs...) {
 			if rel, err := filepath.Rel(cfg.Workdir, path); err == nil && filepath.IsLocal(rel) {
 				log.Warn("the sandbox of the built-in tools does not keep them from the daemon's own files; a workdir beside them would",
 					zap.String("workdir", cfg.Workdir), zap.String("inside", path))
@@ -128,15 +146,24 @@ func openTools(cfg Config, journal *audit.Log, log *zap.Logger) (*tool.Registry,
 		}
 	}
 	tools := tool.New(o)
+	unused(tools, log)
 	for _, err := range tools.Errors() {
 		log.Error("tool not loaded", zap.Error(err))
 	}
 	return tools, nil
 }
 
+// unused warns of what the policy says and nothing fits: it may be misspelt.
+func unused(tools *tool.Registry, log *zap.Logger) {
+	for _, pattern := range tools.Unused() {
+		log.Warn("a pattern of the policy fits no tool", zap.String("pattern", pattern))
+	}
+}
+
 // reload reads the tool descriptors again.
 func reload(tools *tool.Registry, log *zap.Logger) protocol.ToolsReloaded {
 	c := tools.Reload()
+	unused(tools, log)
 	log.Info("tools reloaded", zap.Strings("added", c.Added), zap.Strings("changed", c.Changed), zap.Strings("removed", c.Removed))
 	r := protocol.ToolsReloaded{
 		Added: append([]string{}, c.Added...), Changed: append([]string{}, c.Changed...), Removed: append([]string{}, c.Removed...),

@@ -77,7 +77,7 @@ func (c catalog) known() []known {
 	for _, provider := range slices.Sorted(maps.Keys(vendors)) {
 		cfg := ModelConfig{Provider: provider}
 		k := c.entry(cfg, "environment")
-		has := c.getenv(keyVariable(cfg)) != "" || c.getenv(vendors[provider].prefix+"_BASE_URL") != ""
+		has := key(keyVariable(cfg), c.getenv) != "" || c.getenv(vendors[provider].prefix+"_BASE_URL") != ""
 		if has && (k.Provider != own.Provider || k.BaseURL != own.BaseURL) {
 			all = append(all, k)
 		}

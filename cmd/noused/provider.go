@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -16,6 +17,7 @@ import (
 	"noused/internal/model/offline"
 	"noused/internal/model/openai"
 	modelwire "noused/internal/model/wire"
+	"noused/internal/regular"
 	"noused/internal/runloop"
 	"noused/internal/tool"
 )
@@ -213,16 +215,37 @@ func keyVariable(cfg ModelConfig) string {
 	return cmp.Or(cfg.APIKeyEnv, vendors[cfg.Provider].prefix+"_API_KEY")
 }
 
+// credentialsVariable names the folder in which systemd puts the credentials of
+// a service (LoadCredential=, ImportCredential=).
+const credentialsVariable = "CREDENTIALS_DIRECTORY"
+
+// maxKey bounds a key that is a credential, in bytes.
+const maxKey = 64 << 10
+
+// key is a variable's value, or, where it is not set, the credential of that
+// name that systemd has for the daemon. "" is none.
+func key(name string, getenv func(string) string) string {
+	value, dir := getenv(name), getenv(credentialsVariable)
+	if value != "" || !filepath.IsAbs(dir) || !filepath.IsLocal(name) {
+		return value
+	}
+	text, err := regular.Read(filepath.Join(dir, name), maxKey)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
 // serverOf says where a vendor's model is and how to ask it. What the
 // configuration leaves open the variables with the vendor's prefix fill in.
 func serverOf(cfg ModelConfig, getenv func(string) string) (modelwire.Options, error) {
 	v := vendors[cfg.Provider]
 	o := modelwire.Options{
-		BaseURL: cmp.Or(cfg.BaseURL, getenv(v.prefix+"_BASE_URL")), APIKey: getenv(keyVariable(cfg)),
+		BaseURL: cmp.Or(cfg.BaseURL, getenv(v.prefix+"_BASE_URL")), APIKey: key(keyVariable(cfg), getenv),
 		Model: cfg.Name, MaxOutputTokens: cfg.MaxOutputTokens, Timeout: cfg.Timeout, Extra: cfg.Extra,
 	}
 	if o.BaseURL == "" && o.APIKey == "" {
-		return o, fmt.Errorf("the variable %s is not set, and no base_url names another server", keyVariable(cfg))
+		return o, fmt.Errorf("the variable %s is not set, nor a credential of that name, and no base_url names another server", keyVariable(cfg))
 	}
 	o.BaseURL = cmp.Or(o.BaseURL, v.baseURL)
 	return o, nil

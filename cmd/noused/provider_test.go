@@ -254,6 +254,32 @@ func TestSetModel(t *testing.T) {
 
 // A key goes to the server that the configuration or the environment has it
 // for, however its address is spelt, and nowhere else.
+// systemd puts a credential into a file that has its name.
+func TestAKeyMayBeACredential(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"MINE": "sk-file\n", "OTHER": "sk-other"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o400); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for what, c := range map[string]struct {
+		env  map[string]string
+		name string
+		want string
+	}{
+		"the file":           {map[string]string{"CREDENTIALS_DIRECTORY": dir}, "MINE", "sk-file"},
+		"the variable first": {map[string]string{"CREDENTIALS_DIRECTORY": dir, "MINE": "sk-env"}, "MINE", "sk-env"},
+		"another's":          {map[string]string{"CREDENTIALS_DIRECTORY": dir}, "YOURS", ""},
+		"no folder":          {nil, "MINE", ""},
+		"a path":             {map[string]string{"CREDENTIALS_DIRECTORY": dir + "/sub"}, "../MINE", ""},
+	} {
+		cfg := ModelConfig{Provider: "openai", Name: "m", BaseURL: "http://localhost:1/v1", APIKeyEnv: c.name}
+		if o, err := serverOf(cfg, func(name string) string { return c.env[name] }); err != nil || o.APIKey != c.want {
+			t.Errorf("%s: got %q, %v, want %q", what, o.APIKey, err, c.want)
+		}
+	}
+}
+
 func TestKeysOfChosenServers(t *testing.T) {
 	env := map[string]string{"OPENAI_API_KEY": "sk-openai", "MINE": "sk-mine"}
 	m := newModels(ModelConfig{Provider: "openai", Name: "tiny", BaseURL: "http://localhost:1/v1", APIKeyEnv: "MINE"}, nil, func(name string) string { return env[name] })

@@ -17,7 +17,7 @@ var inherited = []string{"PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "SHELL"
 // reserved reports whether a variable is between the daemon and its service
 // manager, or its children's mark: no descriptor can set it or hand it on.
 func reserved(name string) bool {
-	return name == "NOTIFY_SOCKET" || name == markName ||
+	return name == "NOTIFY_SOCKET" || name == markName || name == HiddenVariable ||
 		strings.HasPrefix(name, "LISTEN_") || strings.HasPrefix(name, "WATCHDOG_")
 }
 

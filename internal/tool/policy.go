@@ -3,6 +3,7 @@ package tool
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -82,6 +83,41 @@ func (p Policy) excludes(d *Descriptor) (pattern string, ok bool) {
 		}
 	}
 	return "", p.Allow != nil
+}
+
+// Unused returns the patterns that fit none of these modules and none of their
+// operations. What a module that is not asked has is not known: a pattern that
+// could fit it is not among them.
+func (p Policy) Unused(modules []*Descriptor) (unused []string) {
+	for _, pattern := range slices.Concat(p.Deny, p.Allow) {
+		fits := func(d *Descriptor) bool { return d.offers() && d.fits(pattern) }
+		if !slices.Contains(unused, pattern) && !slices.ContainsFunc(modules, fits) {
+			unused = append(unused, pattern)
+		}
+	}
+	return unused
+}
+
+// fits reports whether a pattern means the module or, as far as the descriptor
+// tells, one of its operations.
+func (d *Descriptor) fits(pattern string) bool {
+	if matches(pattern, d.Name) {
+		return true
+	}
+	names, prefix := d.Capabilities, ""
+	if !d.Bare {
+		names, prefix = nil, d.Name+"."
+		for _, op := range d.Operations {
+			names = append(names, op.Name)
+		}
+		if names == nil {
+			literal, _, _ := strings.Cut(undotted(pattern), "*")
+			return strings.HasPrefix(literal, undotted(prefix)) || strings.ContainsAny(pattern, `*?[\`) && strings.HasPrefix(undotted(prefix), literal)
+		}
+	}
+	return slices.ContainsFunc(names, func(name string) bool {
+		return matches(pattern, prefix+name) || matches(undotted(pattern), undotted(prefix+name))
+	})
 }
 
 // matches is path.Match without a separator that is special.

@@ -62,6 +62,9 @@ type nursery struct {
 	guardian *guardian // nil without a helper
 	orphans  *orphans
 	scratch  scratch
+	hidden   Hidden // from all that are sandboxed
+	covering sync.Once
+	covers   bool
 }
 
 type spawn struct {

@@ -43,6 +43,8 @@ type Options struct {
 	// Empty: nothing ends the tools of a daemon that is killed, and a tool that
 	// asks for a sandbox is refused.
 	Helper string
+	// Hidden is what no sandboxed tool can read.
+	Hidden Hidden
 	// Policy says which operations may be called. The zero value: all.
 	Policy Policy
 	// Audit may be nil.
@@ -108,6 +110,7 @@ func New(o Options) *Registry {
 		o: o, log: o.Logger, supervisor: NewSupervisor(o.Helper, o.Logger), ctx: ctx, stop: stop,
 		keep: newKeeper(o.OutputDir, o.MaxText, o.MaxLines),
 	}
+	r.supervisor.hidden = o.Hidden
 	r.modules.Store(&[]*module{})
 	r.Reload()
 	return r
@@ -120,6 +123,16 @@ func (r *Registry) Errors() []error {
 	r.reloading.Lock()
 	defer r.reloading.Unlock()
 	return slices.Clone(r.errs)
+}
+
+// Unused returns the policy's patterns that no tool fits, as [Policy.Unused]
+// has it.
+func (r *Registry) Unused() []string {
+	var all []*Descriptor
+	for _, m := range r.all() {
+		all = append(all, m.desc)
+	}
+	return r.o.Policy.Unused(all)
 }
 
 // List returns every operation, sorted by name. A module that has not said yet

@@ -49,8 +49,10 @@ var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/d
 // of processes outside are protected; tracing them is always refused. Reading
 // and the network are not restricted.
 type sandbox struct {
-	write []string // absolute
-	cache string   // also written to where it can be had, "" for none
+	write  []string // absolute
+	cache  string   // also written to where it can be had, "" for none
+	hidden Hidden
+	cover  bool // what is hidden, rather than leave it out of what may be read
 }
 
 // Sandboxed returns a view of the Supervisor that starts processes in the
@@ -64,6 +66,18 @@ func (s *Supervisor) Sandboxed(d *Descriptor) (*Supervisor, error) {
 	box, err := sandboxFor(d, s.helper, abi, s.log)
 	if err != nil {
 		return nil, err
+	}
+	if box.hidden = s.hidden; s.hidden.resolved().Covers(Resolve(d.Workdir)) {
+		if box.hidden = s.hidden.resolved(d.Workdir); box.hidden.Covers(Resolve(d.Workdir)) {
+			return nil, Faultf(Forbidden, "the workdir %s is a folder of the daemon's own, which tools may not read", d.Workdir)
+		}
+	}
+	if h := box.hidden.resolved(); slices.ContainsFunc(box.write, func(dir string) bool { return h.leadsTo(Resolve(dir)) }) {
+		if box.cover = s.canCover(); !box.cover {
+			s.log.Warn("what the daemon hides from tools lies in a folder that they may write to, and this system lets nobody but root cover it: "+
+				"they can write only to the folders beside it; a workdir beside it would have no such limit",
+				zap.String("module", d.Name), zap.Strings("folders", box.write))
+		}
 	}
 	return &Supervisor{s.nursery, box}, nil
 }
@@ -115,17 +129,28 @@ func (b *sandbox) confine(cmd *exec.Cmd, helper, tmp string) {
 	if b.cache != "" && os.MkdirAll(b.cache, 0o700) == nil {
 		write = append(write, b.cache)
 	}
-	args := slices.Concat([]string{"noused", sandboxCommand, tmp}, write, []string{"--", cmd.Path}, cmd.Args)
+	mode := uncovered
+	if b.cover {
+		mode = coverer()
+		inNamespace(cmd.SysProcAttr)
+	}
+	args := slices.Concat([]string{"noused", sandboxCommand, mode, tmp}, write, []string{"--", cmd.Path}, cmd.Args)
 	cmd.Path, cmd.Args = helper, args
 	cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
+	if len(b.hidden.Paths) > 0 {
+		cmd.Env = append(cmd.Env, HiddenVariable+"="+b.hidden.resolved(append(b.write, tmp)...).String())
+	}
 }
 
-// execSandboxed is the shim: PATH… -- PROGRAM ARGV0 ARG…. It does not return
+// execSandboxed is the shim: COVERER PATH… -- PROGRAM ARGV0 ARG…. It does not return
 // but with a failure, which it has reported.
 func execSandboxed(args []string) int {
+	if len(args) == 2 && args[0] == "probe" {
+		return probe(args[1])
+	}
 	unix.CloseOnExec(reportFD)
 	end := slices.Index(args, "--")
-	if end < 0 || len(args) < end+3 {
+	if end < 1 || len(args) < end+3 {
 		fmt.Fprintln(os.Stderr, "noused exec-sandboxed: started by the daemon only")
 		return 2
 	}
@@ -136,7 +161,7 @@ func execSandboxed(args []string) int {
 	code := Forbidden
 	if err = sign(); err != nil {
 		err = fmt.Errorf("sandbox: the daemon itself can gain no privileges, and its tools cannot be told by another sign: %w", err)
-	} else if err = confineSelf(args[:end]); err == nil {
+	} else if err = confineSelf(args[0], args[1:end], ParseHidden(os.Getenv(HiddenVariable))); err == nil {
 		code = Unreachable
 		if err = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err == nil {
 			err = plain(&os.PathError{Op: "exec", Path: args[end+1], Err: unix.Exec(args[end+1], args[end+2:], os.Environ())})
@@ -146,8 +171,18 @@ func execSandboxed(args []string) int {
 	return 126
 }
 
-// confineSelf restricts this process, for good, to writing to these paths.
-func confineSelf(paths []string) error {
+// confineSelf restricts this process, for good, to writing to these paths, and
+// to reading files that are not hidden. Landlock only knows what is allowed, and
+// with a folder all that is in it: what is not hidden is allowed entry by entry.
+// The names in a hidden folder can be listed. With who, it is covered.
+func confineSelf(who string, paths []string, hidden Hidden) error {
+	if who != uncovered {
+		if err := errors.Join(cover(who, hidden, paths), uncap()); err != nil {
+			return fmt.Errorf("sandbox: %w", err)
+		}
+		hidden = Hidden{}
+	}
+
 	const (
 		reading = ll.AccessFSExecute | ll.AccessFSReadFile | ll.AccessFSReadDir
 		onFile  = landlock.AccessFSSet(ll.AccessFSWriteFile | ll.AccessFSTruncate)
@@ -156,15 +191,25 @@ func confineSelf(paths []string) error {
 	config.HandledAccessNet = 0
 	config.HandledAccessFS &^= reading
 	rules := []landlock.Rule{landlock.PathAccess(onFile, devices...).IgnoreIfMissing()}
-	for _, path := range paths {
+	if len(hidden.Paths) > 0 {
+		config.HandledAccessFS |= ll.AccessFSReadFile
+		rules = append(rules, landlock.PathAccess(ll.AccessFSReadFile, hidden.readable()...).IgnoreIfMissing())
+	}
+	for i, path := range slices.Concat(paths, hidden.beneath(paths)) {
 		info, err := os.Stat(path)
+		if i >= len(paths) && errors.Is(err, fs.ErrNotExist) { // gone meanwhile
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("sandbox: %w", err)
+		}
+		if hidden.leadsTo(Resolve(path)) {
+			continue
 		}
 		rights := onFile
 		if info.IsDir() {
 			// All there is, but for devices: no driver's ioctl, no new node.
-			rights = config.HandledAccessFS &^ (ll.AccessFSIoctlDev | ll.AccessFSMakeBlock | ll.AccessFSMakeChar)
+			rights = config.HandledAccessFS &^ (ll.AccessFSReadFile | ll.AccessFSIoctlDev | ll.AccessFSMakeBlock | ll.AccessFSMakeChar)
 		}
 		rules = append(rules, landlock.PathAccess(rights, path))
 	}

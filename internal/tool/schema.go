@@ -18,6 +18,7 @@ import (
 const (
 	schemaURL   = "noused:params"
 	maxProblems = 5
+	maxProblem  = 200 // bytes of one, and of its place
 	maxRefs     = 32
 	// maxExpansion bounds the schemas that one value is checked against.
 	maxExpansion = 100_000
@@ -218,9 +219,9 @@ func brief(err error) error {
 		case len(places) == maxProblems:
 			more++
 		default:
-			text := e.ErrorKind.LocalizedString(printer)
+			text := shortened(e.ErrorKind.LocalizedString(printer)) // it may repeat the value
 			if at := pointer(e.InstanceLocation); at != "" {
-				text = at + ": " + text
+				text = shortened(at) + ": " + text
 			}
 			places = append(places, text)
 		}
@@ -230,6 +231,14 @@ func brief(err error) error {
 		places = append(places, fmt.Sprintf("and %d more", more))
 	}
 	return errors.New(strings.Join(places, "; "))
+}
+
+// shortened is a text, or its beginning and its end.
+func shortened(text string) string {
+	if len(text) <= maxProblem {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxProblem/2], "") + "…" + strings.ToValidUTF8(text[len(text)-maxProblem/2:], "")
 }
 
 func pointer(tokens []string) string {

@@ -16,6 +16,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -37,7 +38,8 @@ type Options struct {
 	Timeout         time.Duration  // the longest silence; 0 is DefaultTimeout
 	Extra           map[string]any // put into the body of every request, over what stands there
 	// Transport carries the requests; nil is one of the Client's own, which goes
-	// through the proxies of the environment.
+	// through the proxies of the environment, unless it has a key to send and
+	// nothing keeps the proxy from reading it.
 	Transport http.RoundTripper
 }
 
@@ -55,6 +57,7 @@ type Client struct {
 	extra   map[string]jsontext.Value
 	secrets *strings.Replacer
 	http    *http.Client
+	hint    string // what may be wrong where the server knows no such path
 }
 
 // New returns a client, or an error that names the option that is wrong.
@@ -95,10 +98,13 @@ func connect(o Options, d Defaults) (*Client, error) {
 			return nil, fmt.Errorf("extra: %q cannot be put into a request: %w", name, err)
 		}
 	}
+	if strings.HasSuffix(d.BaseURL, "/v1") && !versioned.MatchString(c.url.Path) {
+		c.hint = "base_url commonly ends in /v1, as in " + c.url.Scheme + "://" + c.url.Host + "/v1"
+	}
 	c.secrets = redactor(o.APIKey, c.url)
 	transport := o.Transport
 	if transport == nil {
-		transport = newTransport()
+		transport = newTransport(o.APIKey != "" || c.url.User != nil)
 	}
 	c.http = &http.Client{
 		Transport:     transport,
@@ -107,10 +113,22 @@ func connect(o Options, d Defaults) (*Client, error) {
 	return c, nil
 }
 
+// versioned is the path of a base URL with a version in it.
+var versioned = regexp.MustCompile(`/v[0-9]+[a-z0-9]*(/|$)`)
+
 // newTransport returns a transport that notices a connection that died in
-// silence, and asks for no compression, which holds events back.
-func newTransport() *http.Transport {
+// silence, and asks for no compression, which holds events back. What is secret
+// goes through no proxy that could read it.
+func newTransport(secret bool) *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
+	if proxy := t.Proxy; secret {
+		t.Proxy = func(r *http.Request) (*url.URL, error) {
+			if r.URL.Scheme == "http" {
+				return nil, nil
+			}
+			return proxy(r)
+		}
+	}
 	t.DisableCompression = true
 	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second}
 	return t

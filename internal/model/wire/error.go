@@ -364,6 +364,12 @@ func (c *Client) tell(err error, attempts int) *Error {
 	if told.Message == "" {
 		told.Message = told.Code
 	}
+	switch told.Status {
+	case http.StatusOK, http.StatusNotFound, http.StatusMethodNotAllowed:
+		if c.hint != "" {
+			told.Message = strings.TrimPrefix(told.Message+"; "+c.hint, "; ")
+		}
+	}
 	told.host, told.attempts = c.url.Host, attempts
 	return &told
 }

@@ -30,6 +30,9 @@ func find(c *call, args jsontext.Value) (string, error) {
 	}
 	path := orHere(a.Path)
 	abs := c.resolve(path)
+	if err := c.concealed(path, abs); err != nil {
+		return "", err
+	}
 	info, err := os.Stat(abs)
 	switch {
 	case err != nil:

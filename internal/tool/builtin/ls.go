@@ -23,6 +23,9 @@ func ls(c *call, args jsontext.Value) (string, error) {
 	}
 	path := orHere(a.Path)
 	abs := c.resolve(path)
+	if err := c.concealed(path, abs); err != nil {
+		return "", err
+	}
 	info, err := os.Stat(abs)
 	if err != nil {
 		return "", c.missing(path, err)

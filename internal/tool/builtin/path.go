@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 	"unicode"
+
+	"noused/internal/tool"
 )
 
 const (
@@ -65,10 +67,24 @@ func (c *call) resolve(path string) string {
 	return filepath.Join(c.dir, path)
 }
 
+// concealed is why a path may not be looked at: it is one of the daemon's own. The
+// sandbox sees to that for every program; this says it in words.
+func (c *call) concealed(path, abs string) error {
+	if c.hidden().Covers(tool.Resolve(abs)) {
+		return fmt.Errorf("%s is the daemon's own: tools may not read its configuration, its keys and its sessions", path)
+	}
+	return nil
+}
+
+func (c *call) hidden() tool.Hidden { return tool.ParseHidden(c.getenv(tool.HiddenVariable)) }
+
 // open opens a regular file to read. Other kinds are refused unopened, as one
 // could wait for ever to be read.
 func (c *call) open(path string) (*os.File, fs.FileInfo, error) {
 	abs := c.resolve(path)
+	if err := c.concealed(path, abs); err != nil {
+		return nil, nil, err
+	}
 	info, err := os.Stat(abs)
 	if err != nil {
 		return nil, nil, c.missing(path, err)
