@@ -22,7 +22,20 @@ import (
 
 // Lock is a held lock. Its file stays when it is released, so that nobody
 // locks a file that another one is about to remove.
-type Lock struct{ f *os.File }
+type Lock struct {
+	f    *os.File
+	path string
+	is   unix.Stat_t
+}
+
+// LostError says that the file which was locked is at its path no longer: another
+// process may have a lock on another file there.
+type LostError struct{ Path string }
+
+func (e *LostError) Error() string {
+	return e.Path + " has been removed or replaced while process " + strconv.Itoa(os.Getpid()) +
+		" held it: nothing is accepted any more; put it back, or stop the process and start it again"
+}
 
 // HeldError says who has the lock. PID is 0 where the holder has not said.
 type HeldError struct {
@@ -45,7 +58,7 @@ func Acquire(path string) (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	l := &Lock{f}
+	l := &Lock{f: f, path: path}
 	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		text, _ := io.ReadAll(io.LimitReader(f, 32))
@@ -56,7 +69,7 @@ func Acquire(path string) (*Lock, error) {
 		_ = l.Release()
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	if err := l.sign(); err != nil {
+	if err := errors.Join(l.sign(), unix.Fstat(int(f.Fd()), &l.is)); err != nil {
 		_ = l.Release()
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
@@ -70,6 +83,16 @@ func (l *Lock) sign() error {
 	}
 	_, err := l.f.WriteAt(strconv.AppendInt(nil, int64(os.Getpid()), 10), 0)
 	return err
+}
+
+// Check is a *LostError where the file that is locked is at its path no longer. It
+// looks at the path once.
+func (l *Lock) Check() error {
+	var is unix.Stat_t
+	if err := unix.Lstat(l.path, &is); err != nil || is.Dev != l.is.Dev || is.Ino != l.is.Ino {
+		return &LostError{l.path}
+	}
+	return nil
 }
 
 // Release gives the lock up.

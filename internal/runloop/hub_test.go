@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -864,5 +866,33 @@ func TestASlowOrchestratorHoldsUpOnlyItsSession(t *testing.T) {
 	close(leave)
 	if got := <-asked; got != "second" {
 		t.Errorf("and then about %q", got)
+	}
+}
+
+// A text is not acknowledged when there is nothing left that could keep it, and
+// the model is not asked about it.
+func TestNothingIsAcceptedInAFolderThatIsGone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	m := held{make(chan struct{}, 9), make(chan struct{})}
+	f := newFixture(t, dir, m, echoTool, newRecorder())
+	id := f.session()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // by the loop that was open, and by one that would have to be opened
+		var wire *protocol.Error
+		_, err := f.start(id, "go")
+		if !errors.As(err, &wire) || wire.Code != protocol.SessionError || !strings.Contains(wire.Cause, "removed or replaced") {
+			t.Errorf("got %v, want session_error that says what happened", err)
+		}
+	}
+	if _, err := f.newSession(context.Background(), protocol.NewSessionParams{}); err == nil {
+		t.Errorf("got %v, want no session made", err)
+	}
+	if len(m.enter) > 0 {
+		t.Error("the model was asked")
+	}
+	if f.faults.Load() == 0 {
+		t.Error("the log does not say it")
 	}
 }

@@ -85,11 +85,14 @@ func (h *Hub) resumeSoon(ctx context.Context, id string, sure bool) {
 
 func (h *Hub) resume(ctx context.Context, id string) {
 	_, release, err := h.acquire(ctx, id)
-	if err != nil {
-		if !gone(err) && ctx.Err() == nil {
-			h.env.Fault(id, err)
-		}
-		return
+	switch {
+	case err == nil:
+		release()
+	case gone(err):
+		h.mu.Lock()
+		delete(h.repairs, id)
+		h.mu.Unlock()
+	case ctx.Err() == nil:
+		h.env.Fault(id, err)
 	}
-	release()
 }

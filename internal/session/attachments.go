@@ -53,7 +53,7 @@ func (s *Store) Keep(id string, images []Image) (kept []model.Attachment, err er
 		}
 	}()
 	s.mu.Lock()
-	err = s.list() // clears away what a former daemon left, so before anything is written
+	err = s.held() // clears away what a former daemon left, so before anything is written
 	s.mu.Unlock()
 	if err != nil {
 		return nil, err

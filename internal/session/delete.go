@@ -16,7 +16,7 @@ import (
 func (s *Store) Delete(id string, at time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.list(); err != nil {
+	if err := s.held(); err != nil {
 		return err
 	}
 	if !s.Exists(id) {

@@ -16,6 +16,7 @@ import (
 // Journal is one session's file. It belongs to one goroutine.
 type Journal struct {
 	disk   Disk
+	guard  *guard
 	f      *os.File
 	path   string
 	size   int64 // of what has been written whole
@@ -189,8 +190,11 @@ func (j *Journal) Write(records []Record) (sync bool, err error) {
 	if len(out) == 0 {
 		return false, nil
 	}
+	if err := j.guard.check(j.f); err != nil {
+		return false, fmt.Errorf("append to %s: %w", j.path, err)
+	}
 	if _, err := j.disk.Write(j.f, out); err != nil {
-		_ = j.disk.Truncate(j.f, j.size)
+		j.takeBack(j.size)
 		return false, fmt.Errorf("append to %s: %w", j.path, err)
 	}
 	j.before, j.size = j.size, j.size+int64(len(out))
@@ -201,10 +205,18 @@ func (j *Journal) Write(records []Record) (sync bool, err error) {
 // taken back, as nobody will hear of it.
 func (j *Journal) Sync() error {
 	if err := j.disk.Sync(j.f); err != nil {
-		_ = j.disk.Truncate(j.f, j.before)
+		j.takeBack(j.before)
 		return fmt.Errorf("sync %s: %w", j.path, err)
 	}
 	return nil
+}
+
+// takeBack cuts off what nobody will hear of, or has it cut off before the journal
+// is opened again.
+func (j *Journal) takeBack(size int64) {
+	if err := j.disk.Truncate(j.f, size); err != nil {
+		j.guard.leave(j.path, size)
+	}
 }
 
 // Close closes the file.

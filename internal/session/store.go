@@ -38,9 +38,10 @@ const (
 // active one, and the lock that makes it this daemon's. Safe for concurrent
 // use; each session is opened by one caller at a time.
 type Store struct {
-	dir  string
-	disk Disk
-	lock *lock.Lock
+	dir   string
+	disk  Disk
+	lock  *lock.Lock
+	guard guard
 
 	active atomic.Pointer[string]
 
@@ -68,7 +69,7 @@ func OpenOn(disk Disk, dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state directory %s: %w", dir, err)
 	}
-	return &Store{dir: dir, disk: disk, lock: l, readers: make(chan struct{}, maxReaders)}, nil
+	return &Store{dir: dir, disk: disk, lock: l, guard: guard{lock: l}, readers: make(chan struct{}, maxReaders)}, nil
 }
 
 // Close gives the directory up. Sessions must have been closed before.
@@ -106,7 +107,7 @@ func (s *Store) Create(id string, records []Record) (*State, *Journal, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.list(); err != nil {
+	if err := s.held(); err != nil {
 		return nil, nil, err
 	}
 	disown, err := s.inherit(state, id)
@@ -123,6 +124,7 @@ func (s *Store) Create(id string, records []Record) (*State, *Journal, error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, j.Close(), os.Remove(s.path(id)), disown())
 	}
+	j.guard = &s.guard
 	s.newest = max(s.newest, id)
 	s.active.Store(&id)
 	return state, j, nil
@@ -135,6 +137,13 @@ func (s *Store) Load(ctx context.Context, id string) (*State, *Journal, []Proble
 	if !ValidID(id) {
 		return nil, nil, nil, ErrNotFound
 	}
+	err := s.lock.Check()
+	if err == nil {
+		err = s.guard.settle(s.disk, s.path(id))
+	}
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("open session %s: %w", id, err)
+	}
 	state, j, problems, err := openJournal(ctx, s.disk, s.path(id))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil, nil, ErrNotFound
@@ -142,6 +151,7 @@ func (s *Store) Load(ctx context.Context, id string) (*State, *Journal, []Proble
 	if err != nil {
 		return nil, nil, problems, fmt.Errorf("open session %s: %w", id, err)
 	}
+	j.guard = &s.guard
 	return state, j, problems, nil
 }
 
@@ -285,7 +295,7 @@ func (s *Store) Active() (string, error) {
 func (s *Store) SetActive(id string, at time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := s.list()
+	err := s.held()
 	if err == nil {
 		err = s.note(id, at)
 	}
@@ -308,6 +318,15 @@ func (s *Store) note(id string, at time.Time) error {
 		return fmt.Errorf("set active session: %w", err)
 	}
 	return nil
+}
+
+// held is list for somebody who is about to change the directory: it must still be
+// this daemon's.
+func (s *Store) held() error {
+	if err := s.lock.Check(); err != nil {
+		return err
+	}
+	return s.list()
 }
 
 // list looks once for the newest session, and so for the active one. It is put
