@@ -31,7 +31,10 @@ func (a *app) exportCommand() *cobra.Command {
 		Long: `Write a session's conversation, root to leaf, to standard output: as Markdown
 (md), as one web page that needs nothing else, images and all (html), or as the
 daemon keeps it (json). --json is json on one line. In md and html what could
-drive a terminal is taken out of the texts, in json it is escaped.`,
+drive a terminal is taken out of the texts, in json it is escaped. The page has
+what assistants say as their Markdown means it, without HTML of theirs, and
+links to the web only. In md a text with other links, or with HTML that does
+something, is in a code block.`,
 		Example: `  nous export > talk.md
   nous export --format html ses-… > talk.html`,
 		Args:              wants(0, 1, "SESSION, the id of a session, or nothing"),
@@ -148,6 +151,7 @@ type part struct {
 	At      time.Time
 	Tool    string
 	Text    string
+	Rich    template.HTML // the text as Markdown says, in the page only; or ""
 	Images  []picture
 	Thought string
 	Calls   []toolCall
@@ -290,14 +294,14 @@ func markdownPart(out *bytes.Buffer, p part) {
 	}
 	fmt.Fprintf(out, "\n### %s\n", head)
 	if p.Thought != "" {
-		fmt.Fprintf(out, "\nThinking:\n\n%s\n", indentLines(p.Thought, "> "))
+		fmt.Fprintf(out, "\nThinking:\n\n%s\n", quotedText(p.Thought))
 	}
 	switch {
 	case p.Text == "":
 	case p.Role == "tool":
 		fmt.Fprintf(out, "\n%s\n", fenced("", p.Text))
 	default:
-		fmt.Fprintf(out, "\n%s\n", indentLines(p.Text, "> "))
+		fmt.Fprintf(out, "\n%s\n", quotedText(p.Text))
 	}
 	for _, image := range p.Images {
 		fmt.Fprintf(out, "\n- Image: %s (%s)\n", code(image.Path), plain(image.About))
@@ -308,6 +312,15 @@ func markdownPart(out *bytes.Buffer, p part) {
 	if p.Outputs != "" {
 		fmt.Fprintf(out, "\nOutputs:\n\n%s\n", fenced("json", p.Outputs))
 	}
+}
+
+// quotedText is a text in a quote: as it is, which is Markdown, or as code where
+// that would be dangerous to look at.
+func quotedText(text string) string {
+	if loaded(text) {
+		text = fenced("", text)
+	}
+	return indentLines(text, "> ")
 }
 
 func indentLines(text, by string) string {
@@ -386,7 +399,10 @@ func writeHTML(w io.Writer, doc *document) error {
 		return err
 	}
 	for _, t := range p.Turns {
-		for _, part := range t.Parts {
+		for n, part := range t.Parts {
+			if part.Role == "assistant" || part.Role == "compaction" {
+				t.Parts[n].Rich = richText(part.Text)
+			}
 			for i := range part.Images {
 				part.Images[i].Source = part.Images[i].inline()
 			}
