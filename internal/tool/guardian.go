@@ -100,7 +100,8 @@ func (g *guardian) launch() *exec.Cmd {
 	cmd := &exec.Cmd{
 		Path: g.helper, Args: []string{"noused", guardianCommand, strconv.FormatUint(uint64(g.id), 10)},
 		Env: []string{"GOMAXPROCS=1"}, Dir: "/",
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+		// Should somebody have stopped it, the daemon's end has it go on.
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGCONT},
 	}
 	err := g.connect(cmd)
 	if err != nil {
@@ -140,7 +141,7 @@ func (g *guardian) connect(cmd *exec.Cmd) error {
 // attend waits for the guardian's end and starts the next, with growing pauses
 // where it keeps ending. It ends with close.
 func (g *guardian) attend(cmd *exec.Cmd) {
-	again := Backoff{Free: 2, Base: time.Second, Max: time.Minute}
+	again := Backoff{Free: 2, Base: 100 * time.Millisecond, Max: time.Second}
 	for {
 		began := time.Now()
 		if cmd != nil {
@@ -347,14 +348,7 @@ func killThose(id uint32, groups map[int]bool, killed map[int]stat) (left bool) 
 			doomed[pid] = true
 		}
 	}
-	for grown := true; grown; {
-		grown = false
-		for pid, st := range all {
-			if doomed[st.parent] && !doomed[pid] {
-				doomed[pid], grown = true, true
-			}
-		}
-	}
+	descendants(all, doomed)
 	for pid := range doomed {
 		if unix.Kill(pid, unix.SIGKILL) == nil {
 			killed[pid] = all[pid]

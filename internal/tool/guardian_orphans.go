@@ -35,16 +35,19 @@ const (
 // it did to its process group, session or parents; and that there is nothing to
 // do is one small file of /proc.
 //
-// One without a mark of ours is somebody else's and left alone: a job of the
-// shell that became the daemon, or whatever there is when the daemon is process
-// 1. The same holds for processes of the daemon's own group: no tool starts in
-// it.
+// One without any mark has thrown it away, and is ended as soon as that is sure:
+// nobody can tell whose it was. Left alone is what bears somebody else's mark,
+// and what is in a session that there was before the first tool: a job of the
+// shell that became the daemon. Every tool starts in a session of its own, and
+// no process can join another. As process 1 the daemon adopts everybody's
+// orphans, and leaves those without a mark alone: nothing outlives process 1.
 type orphans struct {
-	id    uint32
-	group int
-	wake  chan os.Signal
-	quit  chan struct{}
-	work  sync.WaitGroup
+	id      uint32
+	group   int
+	foreign map[int]bool // sessions
+	wake    chan os.Signal
+	quit    chan struct{}
+	work    sync.WaitGroup
 
 	mu   sync.Mutex
 	last uint32
@@ -53,14 +56,18 @@ type orphans struct {
 	// sweeping is held while the orphans are looked at, /proc and all: as nobody
 	// else reaps them, none of their numbers is used anew meanwhile.
 	sweeping sync.Mutex
+	unmarked map[int]suspect // by process
 }
+
+// suspect is an orphan in which no mark was found, looks times in a row.
+type suspect struct{ start, looks int }
 
 func newOrphans() *orphans {
 	var random [4]byte
 	rand.Read(random[:]) // never fails
 	o := &orphans{
 		id:    binary.NativeEndian.Uint32(random[:])>>1 | 1,
-		group: unix.Getpgrp(), live: make(map[uint32]int),
+		group: unix.Getpgrp(), foreign: sessions(), live: make(map[uint32]int), unmarked: make(map[int]suspect),
 		wake: make(chan os.Signal, 1), quit: make(chan struct{}),
 	}
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // Linux 3.4
@@ -69,16 +76,45 @@ func newOrphans() *orphans {
 	return o
 }
 
-// reap takes away those that die while their child lives on. It ends with
-// close.
+// sessions are those of this process and of all its descendants.
+func sessions() map[int]bool {
+	all := allProcesses()
+	family := map[int]bool{os.Getpid(): true}
+	descendants(all, family)
+	found := make(map[int]bool)
+	for pid := range family {
+		found[all[pid].session] = true
+	}
+	return found
+}
+
+// descendants adds to some processes all that descend from them.
+func descendants(all map[int]stat, of map[int]bool) {
+	for grown := true; grown; {
+		grown = false
+		for pid, st := range all {
+			if of[st.parent] && !of[pid] {
+				of[pid], grown = true, true
+			}
+		}
+	}
+}
+
+// reap takes away those that die while their child lives on, and ends those
+// that nobody knows. It ends with close.
 func (o *orphans) reap() {
 	defer signal.Stop(o.wake)
+	look := time.NewTimer(0)
+	defer look.Stop()
 	for {
 		select {
 		case <-o.wake:
-			o.sweep()
+		case <-look.C:
 		case <-o.quit:
 			return
+		}
+		if len(o.sweep()) > 0 {
+			look.Reset(lookTime)
 		}
 	}
 }
@@ -146,11 +182,13 @@ func await(pid int, d time.Duration) {
 	_, _ = unix.Poll(fds, int(d.Milliseconds()))
 }
 
-// sweep looks at each orphan once: it reaps the dead and kills those whose
-// child has ended. It returns those of the latter that are not gone yet.
+// sweep looks at each orphan once: it reaps the dead, and kills those whose
+// child has ended and those that are surely without a mark. It returns those
+// that are to go and are not gone yet.
 func (o *orphans) sweep() (left []int) {
 	o.sweeping.Lock()
 	defer o.sweeping.Unlock()
+	suspects := make(map[int]suspect)
 	for _, pid := range Adopted() {
 		st, err := readStat(pid)
 		if err != nil || st.group == o.group || o.ours(pid) {
@@ -160,10 +198,27 @@ func (o *orphans) sweep() (left []int) {
 			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
 			continue
 		}
-		if o.ended(readMark(pid)) && unix.Kill(pid, unix.SIGKILL) == nil {
+		if o.foreign[st.session] {
+			continue
+		}
+		m := readMark(pid)
+		if m == 0 && os.Getpid() != 1 {
+			s := suspect{st.start, 1}
+			if before := o.unmarked[pid]; before.start == st.start {
+				s.looks += before.looks
+			}
+			if suspects[pid] = s; s.looks < cleanPasses {
+				left = append(left, pid)
+				continue
+			}
+		} else if !o.ended(m) {
+			continue
+		}
+		if unix.Kill(pid, unix.SIGKILL) == nil {
 			left = append(left, pid)
 		}
 	}
+	o.unmarked = suspects
 	return left
 }
 
@@ -220,10 +275,10 @@ func Adopted() []int {
 
 // stat is what /proc/PID/stat says of a process.
 type stat struct {
-	state         byte
-	parent, group int
-	threads       int
-	start         int // in clock ticks since the boot
+	state                  byte
+	parent, group, session int
+	threads                int
+	start                  int // in clock ticks since the boot
 }
 
 // dead reports a process that is only waiting to be reaped. A main thread may
@@ -245,7 +300,7 @@ func parseStat(text []byte) (stat, error) {
 		return stat{}, errors.New("not a process's stat")
 	}
 	s := stat{state: fields[0][0]}
-	for i, into := range map[int]*int{1: &s.parent, 2: &s.group, 17: &s.threads, 19: &s.start} {
+	for i, into := range map[int]*int{1: &s.parent, 2: &s.group, 3: &s.session, 17: &s.threads, 19: &s.start} {
 		n, err := strconv.Atoi(fields[i])
 		if err != nil {
 			return stat{}, err

@@ -70,6 +70,7 @@ func TestNothingOutlivesItsCall(t *testing.T) {
 		"agent":   "one that lets nobody look into it as well",
 		"lifter":  "one with limits of its own",
 		"groupie": "one in the tool's group without a mark",
+		"traitor": "one that threw away both its marks",
 	} {
 		t.Run(mode, func(t *testing.T) {
 			fifo, held := tooltest.NewFIFO(t)
@@ -377,6 +378,21 @@ func TestAGuardianThatIsKilledIsReplaced(t *testing.T) {
 	gone(t, second)
 }
 
+func TestAGuardianThatIsStoppedGoesOnWhenTheDaemonIsKilled(t *testing.T) {
+	for _, tools := range []string{"groupie", "denier", "lifter", "stubborn"} {
+		cmd, lines := startDaemon(t, tools)
+		guardian, said := ready(t, lines)
+		check(t, unix.Kill(guardian, unix.SIGSTOP))
+		cmd.Process.Kill()
+		gone(t, guardian)
+		for _, line := range said {
+			if pid, err := strconv.Atoi(line); err == nil && alive(pid) {
+				t.Errorf("%s: process %d is still there when the guardian has ended", tools, pid)
+			}
+		}
+	}
+}
+
 func TestAGuardianThatDoesNotReadHoldsUpNobody(t *testing.T) {
 	f := supervise(t)
 	f.start(t.Context(), "early").Wait()
@@ -474,7 +490,7 @@ func FuzzStat(f *testing.F) {
 
 func TestStatOfAProcessWithAStrangeName(t *testing.T) {
 	got, err := parseStat([]byte("7 (a) b) (c) Z 1 7 7 0 -1 4 0 0 0 0 0 0 0 0 20 0 3 0 1"))
-	if want := (stat{'Z', 1, 7, 3, 1}); err != nil || got != want {
+	if want := (stat{'Z', 1, 7, 7, 3, 1}); err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 	if got.dead() {

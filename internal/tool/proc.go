@@ -85,7 +85,8 @@ func NewSupervisor(helper string, log *zap.Logger) *Supervisor {
 	n.work.Go(n.run)
 	if helper != "" {
 		n.guardian = newGuardian(helper, n.orphans.id, n.spawn, log)
-		n.scratch.made = n.guardian.keep
+		n.scratch.told = n.guardian.keep
+		n.work.Go(sweepScratch)
 	}
 	return &Supervisor{nursery: n}
 }
@@ -213,15 +214,15 @@ func (s *Supervisor) start(c Command) (p *Process, report *os.File, err error) {
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
 	}
 	p = &Process{nursery: s.nursery, number: number}
+	if s.guardian != nil {
+		s.guardian.ensure()
+	}
 	if s.box != nil {
 		if p.tmp, err = s.scratch.make(); err != nil {
 			return nil, nil, err
 		}
 		s.box.confine(cmd, s.helper, p.tmp)
 		cmd.ExtraFiles, report = theirs[3:], ours[3]
-	}
-	if s.guardian != nil {
-		s.guardian.ensure()
 	}
 	s.orphans.born(number, 0)
 	if err = s.spawn(cmd, m); err != nil {

@@ -10,9 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/landlock-lsm/go-landlock/landlock"
@@ -233,49 +231,6 @@ func readReport(r *os.File) *Fault {
 	}
 	code, message, _ := strings.Cut(string(text), " ")
 	return &Fault{Code: code, Message: message}
-}
-
-// scratch holds the private temporary directories of sandboxed processes, in
-// one directory of the Supervisor's that is made with the first.
-type scratch struct {
-	made func(dir string) // told of the directory, if set
-
-	mu   sync.Mutex
-	dir  string
-	last int
-}
-
-func (s *scratch) make() (string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.dir == "" {
-		dir, err := os.MkdirTemp("", "noused-")
-		if err != nil {
-			return "", err
-		}
-		if s.dir = dir; s.made != nil {
-			s.made(dir)
-		}
-	}
-	s.last++
-	dir := filepath.Join(s.dir, strconv.Itoa(s.last))
-	return dir, os.Mkdir(dir, 0o700)
-}
-
-// drop removes one of them; "" is none.
-func (s *scratch) drop(dir string) error {
-	if dir == "" {
-		return nil
-	}
-	return removeAll(dir)
-}
-
-func (s *scratch) remove() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.dir != "" {
-		_ = removeAll(s.dir)
-	}
 }
 
 // removeAll is os.RemoveAll for a tree whose owner may have locked parts of it.

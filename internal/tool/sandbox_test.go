@@ -240,6 +240,27 @@ func TestASandboxedProcessDoesNotOutliveADaemonThatIsKilled(t *testing.T) {
 	}
 }
 
+func TestTemporaryFilesThatADaemonLeftAreSweptByTheNext(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	j := imprison(t) // another daemon, that lives
+	_, said := j.run("echo $TMPDIR")
+	lives := filepath.Dir(strings.TrimSpace(said))
+	check(t, os.MkdirAll(filepath.Join(tmp, scratchPrefix+"dead", "1", "x"), 0o700))
+	check(t, os.Chmod(filepath.Join(tmp, scratchPrefix+"dead", "1"), 0))
+	check(t, os.Mkdir(filepath.Join(tmp, "noused-1000"), 0o700)) // that of the sockets
+	check(t, os.Symlink(j.outside, filepath.Join(tmp, scratchPrefix+"link")))
+	NewSupervisor("/proc/self/exe", zap.NewNop()).Close()
+	if _, err := os.Lstat(filepath.Join(tmp, scratchPrefix+"dead")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what a dead daemon left is still there: %v", err)
+	}
+	for _, path := range []string{lives, filepath.Join(tmp, "noused-1000"), filepath.Join(j.outside, "file")} {
+		if _, err := os.Lstat(path); err != nil {
+			t.Errorf("what is in use is gone: %v", err)
+		}
+	}
+}
+
 func TestTheSandboxIsNotSeenByTheProgram(t *testing.T) {
 	j := imprison(t)
 	p, err := j.view.Start(t.Context(), Command{
@@ -258,12 +279,12 @@ func TestAToolInASandboxShowsIt(t *testing.T) {
 	signs := regexp.MustCompile(`(NoNewPrivs|Seccomp_filters):\t\d+`)
 	for locked, want := range map[string][]string{"": {"NoNewPrivs:\t1", "Seccomp_filters:\t0"}, "locked ": {"NoNewPrivs:\t1", "Seccomp_filters:\t1"}} {
 		cmd, lines := startDaemon(t, locked+"signs")
-		_, said := ready(t, lines)
+		guardian, said := ready(t, lines)
 		if got := signs.FindAllString(strings.Join(said, " "), -1); !cmp.Equal(got, want) {
 			t.Errorf("%sdaemon: got %q, want %q", locked, got, want)
 		}
 		cmd.Process.Kill()
-		cmd.Wait()
+		gone(t, guardian)
 	}
 }
 
