@@ -11,6 +11,7 @@ package model
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -27,6 +28,8 @@ var (
 	// ErrRejected: the provider finds something wrong with the request. The same
 	// one will be refused again; one that is put differently may not.
 	ErrRejected = errors.New("the provider refuses the request as it is")
+	// ErrRoleOrder is an ErrRejected about who may speak after whom.
+	ErrRoleOrder = fmt.Errorf("%w: the roles are in the wrong order", ErrRejected)
 	// ErrPassing: what went wrong may go well the next time.
 	ErrPassing = errors.New("the provider may answer later")
 )
@@ -146,6 +149,9 @@ func (a Attachment) Title() string {
 	return kind + " " + a.Name
 }
 
+// Key names the model of a Choice, for what is learned of it.
+func (c Choice) Key() string { return strings.TrimSuffix(c.Provider+"/"+c.Name+" "+c.BaseURL, " ") }
+
 // Choice names a model and how much it can read, in tokens; a ContextWindow of 0
 // has no end. With BaseURL it is at another server than the configured one. The
 // zero Choice is the daemon's own model.
@@ -174,6 +180,36 @@ type Request struct {
 	Tools       []ToolSpec
 	Summary     bool
 	Instruction string
+	Repair      Repair
+}
+
+// Repair says how a request is put differently for a provider that refuses it as
+// it is (models-today.md §4). The zero Repair changes nothing.
+type Repair struct {
+	NoImages     bool `json:"no_images,omitzero"`     // images are told of in words
+	PlainSchemas bool `json:"plain_schemas,omitzero"` // of tools, with what every vendor takes
+	NoOpaque     bool `json:"no_opaque,omitzero"`     // nothing that a maker attached goes back
+	PlainCalls   bool `json:"plain_calls,omitzero"`   // calls and results are told as text
+	Bridged      bool `json:"bridged,omitzero"`       // the assistant speaks between a result and the user
+}
+
+// SummaryPrompt is the system prompt of a request for a summary. Instruction may
+// be empty.
+func SummaryPrompt(instruction string) string {
+	const prompt = `Summarise the conversation. Another model goes on from your summary alone, so it must find everything there that it needs. Write these sections, each as short as it can be, in at most 1000 words together:
+
+Goal: what the user wants, with their own words for every constraint they named.
+Decisions: what was decided, and why.
+Files: each file that was read or changed, by its path, and the state it is in.
+Commands: those that work here, as they were typed.
+Failed: what was tried and did not work, and why.
+Next: the next step, and what is still open.
+
+Leave out a section that would be empty. Say nothing else.`
+	if instruction == "" {
+		return prompt
+	}
+	return prompt + "\n\n" + instruction
 }
 
 // Delta is one piece of a streamed assistant message; exactly one of the

@@ -25,10 +25,15 @@ func (in compactIn) step(m *machine) {
 
 // full reports that the context should be compacted before the next turn.
 func (m *machine) full() bool {
-	window := m.model().ContextWindow
 	done := m.s.Run.Ended.StopReason == "end" || m.s.Run.Ended.StopReason == "steered"
-	// What is not conversation cannot be summarised.
-	return done && window > 0 && m.s.Tokens() > window*fullPercent/100 && m.s.Estimated() > window/10
+	return done && m.overThreshold()
+}
+
+// overThreshold reports that too much of the window is in use, and that it is
+// conversation: nothing else can be summarised.
+func (m *machine) overThreshold() bool {
+	window := m.model().ContextWindow
+	return window > 0 && m.s.Tokens() > window*fullPercent/100 && m.s.Estimated() > window/10
 }
 
 // summarise asks for the summary that c wants. False: nothing is old enough.
@@ -37,15 +42,15 @@ func (m *machine) summarise(c *compaction, instruction string) bool {
 		return false
 	}
 	c.before = m.s.Tokens()
-	firstKept, older, ok := m.s.Cut(keptTokens)
+	keep, most := int64(keptTokens), int64(protocol.MaxContextWindow)
+	if window := m.model().ContextWindow; window > 0 {
+		keep, most = min(keep, window/2), window*readPercent/100
+	}
+	firstKept, older, ok := m.s.Cut(keep)
 	if !ok {
 		return false
 	}
 	c.firstKept = firstKept
-	most := int64(protocol.MaxContextWindow)
-	if window := m.model().ContextWindow; window > 0 {
-		most = window * readPercent / 100
-	}
 	if c.trigger == "overflow" {
 		most = min(most, m.s.Estimated()/2)
 	}
@@ -75,6 +80,7 @@ func (m *machine) endCompaction(err error) {
 	if err == nil {
 		m.keepSummary(c, summary)
 	} else {
+		m.trouble.gaveUp = true
 		m.publish(protocol.Warning{Ref: m.ref(), Code: "compaction_failed", Message: fmt.Sprintf("the context was not compacted: %v", err)})
 		var refusal *protocol.Error
 		if !errors.As(err, &refusal) {
@@ -85,7 +91,7 @@ func (m *machine) endCompaction(err error) {
 	switch {
 	case m.s.Run == nil:
 		m.becomeIdle()
-	case c.trigger == "threshold":
+	case c.trigger == "threshold" && !m.s.Run.TurnOpen:
 		m.nextTurn()
 	case c.trigger == "overflow" && err != nil:
 		m.endTurn("error", c.why)

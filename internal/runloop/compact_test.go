@@ -234,7 +234,7 @@ func TestACompactionThatACrashInterruptsIsMadeAgain(t *testing.T) {
 	for _, full := range []bool{true, false} {
 		w := small(t)
 		w.turn(500)
-		if w.prompt(strings.Repeat("word", 300)); full {
+		if w.prompt(strings.Repeat("word", 250)); full {
 			w.say(model.Delta{Text: strings.Repeat("word", 300), Stop: model.StopEnd})
 		} else {
 			w.step(modelDoneIn{w.work.gen, tooLong()})

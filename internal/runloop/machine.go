@@ -19,12 +19,15 @@ const (
 	maxPendingBytes = 64 << 20 // of those texts together
 	maxState        = 1 << 20  // bytes that tools have patched together
 	maxAssets       = 1 << 20  // bytes that are known of files that tools have made
-	maxSteps        = 50       // model calls in one turn, unless configured
+	maxSteps        = 500      // model calls in one turn, unless configured
 	maxCrashes      = 3        // resumptions of one run after crashes
 	maxFaults       = 8        // and after disk faults, without getting on
 	keptTokens      = 20_000   // a compaction leaves about so many
 	fullPercent     = 80       // of its context window, and a session is compacted
 	readPercent     = 70       // of it is what a summary is made from at most
+	sentPercent     = 90       // of it is what a request has at most, as far as results can be cut
+	maxOverflows    = 3        // compactions in one turn because the provider refused its length
+	maxAgain        = 2        // times in one turn that an answer which broke off is asked for again
 )
 
 // machine decides. It is a pure function of the facts folded so far and its
@@ -47,7 +50,8 @@ type machine struct {
 	callAt   time.Time
 	said     bool // the call has had an update that people can read
 	compact  *compaction
-	retried  bool     // the open turn's overflow was met with a compaction
+	trouble  trouble  // with the model, in the open turn
+	ladder   ladder   // of the run
 	waiters  []ticket // answered when the run ends
 	deferred []input  // stepped again when the session becomes idle
 	draining bool
@@ -168,6 +172,7 @@ func (m *machine) counts() protocol.PendingCounts {
 
 // openRun opens the run that an accepted input is for.
 func (m *machine) openRun(in session.Input) {
+	m.ladder = ladder{}
 	m.record(session.RunStarted{RunID: in.RunID})
 	m.publish(protocol.AgentStart{Ref: m.runRef()})
 	m.startTurn(queue.Prompt, []session.Input{in})
@@ -178,7 +183,7 @@ func (m *machine) startTurn(kind queue.Kind, inputs []session.Input) {
 	if m.park() {
 		return
 	}
-	m.retried = false
+	m.trouble = trouble{}
 	run := m.s.Run
 	ids := make([]string, len(inputs))
 	for i, in := range inputs {
@@ -215,9 +220,15 @@ func (m *machine) callModel() {
 		m.endTurn("error", &protocol.Error{Code: "step_limit", Message: fmt.Sprintf("the turn took %d model calls", m.maxSteps)})
 		return
 	}
+	if m.crowded() {
+		m.trouble.triedAt = m.s.Messages
+		if m.summarise(&compaction{trigger: "threshold"}, "") {
+			return
+		}
+	}
 	m.msg = message{id: m.newID("msg-"), model: m.model().Name}
 	m.await(streaming, work{call: &modelCall{
-		choice: m.s.Model, req: model.Request{Messages: m.s.History()}, all: !m.s.ToolsChosen, active: m.s.Tools,
+		choice: m.s.Model, req: model.Request{Messages: m.history(), Repair: m.repair()}, all: !m.s.ToolsChosen, active: m.s.Tools,
 	}})
 }
 

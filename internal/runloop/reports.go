@@ -120,25 +120,20 @@ func (in modelDoneIn) step(m *machine) {
 	if err == nil && m.msg.stop == "" {
 		err = fmt.Errorf("the model's stream broke off without a stop reason")
 	}
-	if errors.Is(err, model.ErrContextTooLong) && !m.msg.started && !m.retried {
-		if m.park() { // and meet it at the next start
-			return
-		}
-		m.retried = true
-		if m.summarise(&compaction{trigger: "overflow", why: providerError(err)}, "") {
-			return
-		}
-	}
-	if err != nil {
+	switch {
+	case err != nil:
+		m.failed(err)
+	case m.saidNothing() && !m.trouble.empty:
+		m.trouble.empty = true
 		if m.msg.started {
-			m.endMessage(model.StopError)
+			m.endMessage(m.msg.stop)
 		}
-		m.endTurn("error", providerError(err))
-		return
+		m.callModel()
+	default:
+		m.startMessage()
+		m.endMessage(m.msg.stop)
+		m.afterMessage()
 	}
-	m.startMessage()
-	m.endMessage(m.msg.stop)
-	m.afterMessage()
 }
 
 func providerError(err error) *protocol.Error {
@@ -147,9 +142,13 @@ func providerError(err error) *protocol.Error {
 
 // afterMessage goes on from a whole assistant message.
 func (m *machine) afterMessage() {
+	m.accepted()
 	if len(m.s.Run.Calls) > 0 {
 		m.nextCall()
 		return
+	}
+	if m.saidNothing() {
+		m.publish(protocol.Warning{Ref: m.turnRef(), Code: "empty_answer", Message: "the model answered twice with nothing"})
 	}
 	m.endTurn("end", nil)
 }

@@ -3,31 +3,39 @@ package session
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"noused/internal/model"
 )
 
 // Cut says where to compact: everything older than about keep tokens, cut at a
-// turn's start. It returns the first entry to keep and the older messages.
-// False: nothing is older than the newest turn.
+// turn's start, or where the newest turn alone is longer, at one of its steps. It
+// returns the first entry to keep and the older messages. False: nothing is
+// older than the newest step.
 func (s *State) Cut(keep int64) (firstKept string, older []model.Message, ok bool) {
 	entries := s.path.entries
 	keep = min(keep, s.path.estimated/2)
-	at, size := -1, int64(0)
+	turn, step, size := -1, -1, int64(0)
 	for i, e := range slices.Backward(entries) {
 		if e.Compaction != nil {
 			break
 		}
 		size += Tokens([]model.Message{e.Message})
-		// A turn that came to nothing leaves a user message alone: the next one starts
-		// another turn all the same.
-		starts := e.Message.Role == model.User && (i == 0 || entries[i-1].Message.Role != model.User || entries[i-1].RunID != e.RunID || e.Message.Opens)
-		if starts && (at < 0 || size <= keep) {
-			at = i
+		switch {
+		case opens(entries, i):
+			if turn < 0 || size <= keep {
+				turn = i
+			}
+		case e.Message.Role == model.Assistant && turn < 0 && (step < 0 || size <= keep):
+			step = i
 		}
 	}
-	if at < 1 || at == 1 && entries[0].Compaction != nil {
+	at := turn
+	if s.older(turn) < 1 || s.longer(turn, keep) && step > turn {
+		at = step
+	}
+	if s.older(at) < 1 {
 		return "", nil, false
 	}
 	var before path
@@ -35,6 +43,70 @@ func (s *State) Cut(keep int64) (firstKept string, older []model.Message, ok boo
 		before.add(e)
 	}
 	return entries[at].ID, before.messages, true
+}
+
+// opens reports whether an entry starts a turn. A turn that came to nothing
+// leaves a user message alone: the next one starts another turn all the same.
+func opens(entries []*Entry, i int) bool {
+	e := entries[i]
+	return e.Message.Role == model.User && (i == 0 || entries[i-1].Message.Role != model.User || entries[i-1].RunID != e.RunID || e.Message.Opens)
+}
+
+// older is how many entries before that one are not in a summary yet.
+func (s *State) older(at int) int {
+	if at > 0 && s.path.entries[0].Compaction != nil {
+		return at - 1
+	}
+	return at
+}
+
+// longer reports whether what begins with that entry has more tokens.
+func (s *State) longer(at int, keep int64) bool {
+	size := int64(0)
+	for _, e := range s.path.entries[at:] {
+		size += Tokens([]model.Message{e.Message})
+	}
+	return size > keep
+}
+
+// Squeeze returns the messages with the results of tools cut, where all of it is
+// more than so many tokens: of the longest only the beginning and the end stay.
+// What is handed in stays as it is.
+func Squeeze(messages []model.Message, most int64) []model.Message {
+	if Tokens(messages) <= most {
+		return messages
+	}
+	long := 0
+	for _, m := range messages {
+		if m.Role == model.Tool {
+			long = max(long, len(m.Text))
+		}
+	}
+	limit := sort.Search(long, func(n int) bool { return Tokens(squeezed(messages, n+1)) > most })
+	return squeezed(messages, max(limit, minResult))
+}
+
+// minResult is what stays of a tool's result in any case, in bytes.
+const minResult = 200
+
+func squeezed(messages []model.Message, limit int) []model.Message {
+	out := slices.Clone(messages)
+	for i := range out {
+		if out[i].Role == model.Tool {
+			out[i].Text = ends(out[i].Text, limit)
+		}
+	}
+	return out
+}
+
+// ends is a text's beginning and end, of so many bytes together.
+func ends(text string, limit int) string {
+	n := len(text)
+	if n <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit*2/3], "") + fmt.Sprintf("\n[… %d bytes left out …]\n", n-limit) +
+		strings.ToValidUTF8(text[n-limit/3:], "")
 }
 
 // After is what Estimated would be after a compaction that keeps what begins
@@ -97,10 +169,7 @@ func shortened(messages []model.Message, most int) []model.Message {
 		if m.Role == model.Tool {
 			limit = min(most, maxResult)
 		}
-		if n := len(m.Text); n > limit {
-			m.Text = strings.ToValidUTF8(m.Text[:limit*2/3], "") + fmt.Sprintf("\n[… %d bytes left out …]\n", n-limit) +
-				strings.ToValidUTF8(m.Text[n-limit/3:], "")
-		}
+		m.Text = ends(m.Text, limit)
 		m.Maker, m.Blocks = "", nil // may not be changed, and a summary can do without
 		m.ToolCalls = slices.Clone(m.ToolCalls)
 		for j, c := range m.ToolCalls {

@@ -63,6 +63,7 @@ func life() []Record {
 		RunStarted{RunID: "run-2"},
 		MessageStarted{ID: "m5", RunID: "run-2", Model: "script"},
 		RunEnded{RunID: "run-2", StopReason: "error", Code: "crash_loop", Error: "crashed"},
+		RequestRepaired{Model: "openai/m http://h/v1", Repair: model.Repair{NoImages: true, PlainSchemas: true, NoOpaque: true, PlainCalls: true, Bridged: true}},
 	}
 	var records []Record
 	for i, f := range facts {

@@ -39,8 +39,13 @@ func (s *State) Path(leaf string) ([]*Entry, bool) {
 
 // History returns the path to the leaf as a model is to read it: every tool
 // call answered, in order.
+//
+// An answer at the end that broke off is left out: it is to be given anew.
 func (s *State) History() []model.Message {
 	h := s.path.history
+	if s.path.broken {
+		h.messages = h.messages[:len(h.messages)-1]
+	}
 	if len(h.open) > 0 { // do not touch the cached messages
 		h.messages = slices.Clone(h.messages)
 		h.answerOpen()
@@ -87,6 +92,7 @@ type path struct {
 	entries   []*Entry
 	estimated int64 // tokens
 	fixed     int64 // tokens
+	broken    bool  // the last message is an answer that broke off
 	history
 }
 

@@ -154,6 +154,13 @@ type ModelSet struct {
 	Model model.Choice `json:"model"`
 }
 
+// RequestRepaired says how requests to a model (Key of its Choice) have to be put
+// for it to take them.
+type RequestRepaired struct {
+	Model  string       `json:"model"`
+	Repair model.Repair `json:"repair"`
+}
+
 // LeafSet moves the leaf.
 type LeafSet struct {
 	LeafID string `json:"leaf_id"`
@@ -185,45 +192,47 @@ type Compacted struct {
 	Usage *model.Usage `json:"usage,omitzero"` // of the call that made the summary
 }
 
-func (Created) kind() string        { return "created" }
-func (Input) kind() string          { return "input" }
-func (RunStarted) kind() string     { return "run_started" }
-func (TurnStarted) kind() string    { return "turn_started" }
-func (MessageStarted) kind() string { return "message_started" }
-func (MessageAdded) kind() string   { return "message" }
-func (ToolStarted) kind() string    { return "tool_started" }
-func (TurnEnded) kind() string      { return "turn_ended" }
-func (AbortRequested) kind() string { return "abort_requested" }
-func (RunEnded) kind() string       { return "run_ended" }
-func (RunParked) kind() string      { return "run_parked" }
-func (RunResumed) kind() string     { return "run_resumed" }
-func (ModeSet) kind() string        { return "mode_set" }
-func (ToolsSet) kind() string       { return "tools_set" }
-func (ModelSet) kind() string       { return "model_set" }
-func (LeafSet) kind() string        { return "leaf_set" }
-func (Patched) kind() string        { return "patched" }
-func (AssetAdded) kind() string     { return "asset_added" }
-func (Compacted) kind() string      { return "compacted" }
+func (Created) kind() string         { return "created" }
+func (Input) kind() string           { return "input" }
+func (RunStarted) kind() string      { return "run_started" }
+func (TurnStarted) kind() string     { return "turn_started" }
+func (MessageStarted) kind() string  { return "message_started" }
+func (MessageAdded) kind() string    { return "message" }
+func (ToolStarted) kind() string     { return "tool_started" }
+func (TurnEnded) kind() string       { return "turn_ended" }
+func (AbortRequested) kind() string  { return "abort_requested" }
+func (RunEnded) kind() string        { return "run_ended" }
+func (RunParked) kind() string       { return "run_parked" }
+func (RunResumed) kind() string      { return "run_resumed" }
+func (ModeSet) kind() string         { return "mode_set" }
+func (ToolsSet) kind() string        { return "tools_set" }
+func (ModelSet) kind() string        { return "model_set" }
+func (RequestRepaired) kind() string { return "request_repaired" }
+func (LeafSet) kind() string         { return "leaf_set" }
+func (Patched) kind() string         { return "patched" }
+func (AssetAdded) kind() string      { return "asset_added" }
+func (Compacted) kind() string       { return "compacted" }
 
-func (Created) durable() bool        { return true }
-func (Input) durable() bool          { return true }
-func (RunStarted) durable() bool     { return true }
-func (TurnStarted) durable() bool    { return false }
-func (MessageStarted) durable() bool { return false }
-func (MessageAdded) durable() bool   { return false }
-func (ToolStarted) durable() bool    { return true }
-func (TurnEnded) durable() bool      { return false }
-func (AbortRequested) durable() bool { return true }
-func (RunEnded) durable() bool       { return true }
-func (RunParked) durable() bool      { return true }
-func (RunResumed) durable() bool     { return true }
-func (ModeSet) durable() bool        { return true }
-func (ToolsSet) durable() bool       { return true }
-func (ModelSet) durable() bool       { return true }
-func (LeafSet) durable() bool        { return true }
-func (Patched) durable() bool        { return false }
-func (AssetAdded) durable() bool     { return false }
-func (Compacted) durable() bool      { return true }
+func (Created) durable() bool         { return true }
+func (Input) durable() bool           { return true }
+func (RunStarted) durable() bool      { return true }
+func (TurnStarted) durable() bool     { return false }
+func (MessageStarted) durable() bool  { return false }
+func (MessageAdded) durable() bool    { return false }
+func (ToolStarted) durable() bool     { return true }
+func (TurnEnded) durable() bool       { return false }
+func (AbortRequested) durable() bool  { return true }
+func (RunEnded) durable() bool        { return true }
+func (RunParked) durable() bool       { return true }
+func (RunResumed) durable() bool      { return true }
+func (ModeSet) durable() bool         { return true }
+func (ToolsSet) durable() bool        { return true }
+func (ModelSet) durable() bool        { return true }
+func (RequestRepaired) durable() bool { return false }
+func (LeafSet) durable() bool         { return true }
+func (Patched) durable() bool         { return false }
+func (AssetAdded) durable() bool      { return false }
+func (Compacted) durable() bool       { return true }
 
 type recordLine struct {
 	V    int            `json:"v"`
@@ -270,25 +279,26 @@ func decodeRecord(line []byte) (Record, error) {
 // facts of today; the tables of old versions stay, and so do the journals in
 // testdata that they are tested with.
 var decoders = map[int]map[string]func(jsontext.Value) (Fact, error){1: {
-	"created":         decodeFact[Created],
-	"input":           decodeFact[Input],
-	"run_started":     decodeFact[RunStarted],
-	"turn_started":    decodeFact[TurnStarted],
-	"message_started": decodeFact[MessageStarted],
-	"message":         decodeMessage,
-	"tool_started":    decodeFact[ToolStarted],
-	"turn_ended":      decodeFact[TurnEnded],
-	"abort_requested": decodeFact[AbortRequested],
-	"run_ended":       decodeFact[RunEnded],
-	"run_parked":      decodeFact[RunParked],
-	"run_resumed":     decodeFact[RunResumed],
-	"mode_set":        decodeFact[ModeSet],
-	"tools_set":       decodeFact[ToolsSet],
-	"model_set":       decodeFact[ModelSet],
-	"leaf_set":        decodeFact[LeafSet],
-	"patched":         decodeFact[Patched],
-	"asset_added":     decodeFact[AssetAdded],
-	"compacted":       decodeFact[Compacted],
+	"created":          decodeFact[Created],
+	"input":            decodeFact[Input],
+	"run_started":      decodeFact[RunStarted],
+	"turn_started":     decodeFact[TurnStarted],
+	"message_started":  decodeFact[MessageStarted],
+	"message":          decodeMessage,
+	"tool_started":     decodeFact[ToolStarted],
+	"turn_ended":       decodeFact[TurnEnded],
+	"abort_requested":  decodeFact[AbortRequested],
+	"run_ended":        decodeFact[RunEnded],
+	"run_parked":       decodeFact[RunParked],
+	"run_resumed":      decodeFact[RunResumed],
+	"mode_set":         decodeFact[ModeSet],
+	"tools_set":        decodeFact[ToolsSet],
+	"model_set":        decodeFact[ModelSet],
+	"request_repaired": decodeFact[RequestRepaired],
+	"leaf_set":         decodeFact[LeafSet],
+	"patched":          decodeFact[Patched],
+	"asset_added":      decodeFact[AssetAdded],
+	"compacted":        decodeFact[Compacted],
 }}
 
 func decodeFact[F Fact](data jsontext.Value) (Fact, error) {

@@ -91,6 +91,7 @@ type State struct {
 	Assets       []model.Asset
 	Usage        model.Usage
 	Messages     int
+	Repairs      map[string]model.Repair // by the model's Key
 
 	entries map[string]*Entry
 	order   []*Entry
@@ -147,6 +148,11 @@ func (s *State) Apply(r Record) error {
 		s.Tools, s.ToolsChosen = f.Tools, true
 	case ModelSet:
 		s.Model = f.Model
+	case RequestRepaired:
+		if s.Repairs == nil {
+			s.Repairs = map[string]model.Repair{}
+		}
+		s.Repairs[f.Model] = f.Repair
 	case Patched:
 		if err := s.patched.merge(f.Patch); err != nil {
 			return err
@@ -325,7 +331,14 @@ func (p *path) add(e *Entry) {
 		p.fixed = e.Compaction.FixedTokens
 		return
 	}
+	if p.broken && e.Message.Role == model.Assistant { // the answer that is given in its place
+		n := len(p.messages) - 1
+		p.estimated -= Tokens(p.messages[n:])
+		p.messages = slices.Clone(p.messages[:n]) // others may look at what was there
+	}
+	before := len(p.messages)
 	p.append(e.Message)
+	p.broken = e.StopReason == model.StopError && e.Message.Role == model.Assistant && len(p.messages) > before
 	p.estimated += Tokens([]model.Message{e.Message})
 	if e.Usage != nil && e.Usage.InputTokens > 0 {
 		p.fixed = max(0, e.Usage.InputTokens+e.Usage.OutputTokens-p.estimated)

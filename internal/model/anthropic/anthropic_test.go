@@ -97,11 +97,11 @@ func TestRequest(t *testing.T) {
 		{Role: model.Tool, ToolCallID: "call-0199", ToolName: "t.x", OK: true},
 		{Role: model.User, Text: "wait"},
 	}
-	asIs := `{"role":"user","content":[{"type":"text","text":"one"},
+	asIs := `{"role":"user","content":[
 			{"type":"image","source":{"type":"base64","media_type":"image/png","data":"UE5H"}},
 			{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"UERG"}},
 			{"type":"text","text":"[an attachment of type audio/wav is not shown: this provider does not take it]"},
-			{"type":"text","text":"look"}]},
+			{"type":"text","text":"one\n\nlook"}]},
 		{"role":"assistant","content":[
 			{"type":"thinking","thinking":"hm","signature":"sig"},{"type":"thinking","thinking":"","signature":""},{"type":"thinking","thinking":""},
 			{"type":"redacted_thinking","data":"hidden"},

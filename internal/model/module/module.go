@@ -48,9 +48,6 @@ type answer struct {
 	Usage      model.Usage      `json:"usage"`
 }
 
-const summaryPrompt = "Summarise the conversation, so that it can go on from the summary alone: " +
-	"what was asked, what was done and found, what is open. Say nothing else."
-
 // Stream yields the module's message: its thinking, its text, its calls.
 func (m Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error] {
 	return func(yield func(model.Delta, error) bool) {
@@ -93,10 +90,7 @@ func (m Model) generate(ctx context.Context, req model.Request) (answer, error) 
 		out.Tools = append(out.Tools, spec(t))
 	}
 	if req.Summary {
-		out.System = summaryPrompt
-		if req.Instruction != "" {
-			out.System += "\n" + req.Instruction
-		}
+		out.System = model.SummaryPrompt(req.Instruction)
 	}
 	args, err := json.Marshal(out)
 	if err != nil {

@@ -103,8 +103,7 @@ func TestRequest(t *testing.T) {
 			`{
 			"model":"m","messages":[
 				{"role":"system","content":"be brief"},
-				{"role":"user","content":"one"},
-				{"role":"user","content":[{"type":"text","text":"look"},{"type":"image_url","image_url":{"url":"data:image/png;base64,UE5H"}},
+				{"role":"user","content":[{"type":"text","text":"one\n\nlook"},{"type":"image_url","image_url":{"url":"data:image/png;base64,UE5H"}},
 					{"type":"text","text":"[an attachment of type audio/wav is not shown: this provider does not take it]"}]},
 				{"role":"assistant","content":null,"tool_calls":[
 					{"id":"call00001","type":"function","function":{"name":"t__x","arguments":"{\"n\": 1}"}},

@@ -112,3 +112,15 @@ func (r *request) thinksIn(name, host string) string {
 	}
 	return ""
 }
+
+// mistral reports a server that wants a word of the assistant's between a tool's
+// result and the user.
+func mistral(name, host string) bool {
+	name = strings.ToLower(name)
+	for _, family := range []string{"mistral", "ministral", "magistral", "codestral", "devstral", "pixtral"} {
+		if strings.Contains(name, family) || strings.Contains(host, family) {
+			return true
+		}
+	}
+	return false
+}

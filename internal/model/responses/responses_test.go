@@ -147,8 +147,7 @@ func TestRequest(t *testing.T) {
 		},
 	})
 	want := `{"model":"gpt-5","instructions":"be brief","input":[
-		{"role":"user","content":"one"},
-		{"role":"user","content":[{"type":"input_text","text":"look"},{"type":"input_image","image_url":"data:image/png;base64,UE5H"},
+		{"role":"user","content":[{"type":"input_text","text":"one\n\nlook"},{"type":"input_image","image_url":"data:image/png;base64,UE5H"},
 			{"type":"input_text","text":"[an attachment of type audio/wav is not shown: this provider does not take it]"}]},
 		{"role":"assistant","content":"so"},
 		{"type":"function_call","call_id":"call00001","name":"t__x","arguments":"{\"n\": 1}"},

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -21,7 +22,8 @@ type Entry struct {
 
 // Conversation returns messages as every provider takes them: each tool call
 // has one result, in the calls' order, right after the message that makes them;
-// no result stands without its call, no assistant message without content;
+// no result stands without its call, no assistant message without content; what
+// the user says in a row is one message;
 // arguments are objects; a summary says that it is one. What the maker itself
 // said goes back block by block, with the maker's ids; of what another one said
 // go the text and the calls, with ids that everybody takes. What is handed in
@@ -62,6 +64,10 @@ func Conversation(messages []model.Message, maker string) []Entry {
 			if m.Summary {
 				m.Text = "The conversation so far, in summary:\n\n" + m.Text
 			}
+			if n := len(out); n > 0 && out[n-1].Role == model.User {
+				out[n-1].Message = merged(out[n-1].Message, m)
+				continue
+			}
 			out = append(out, Entry{Message: m})
 		}
 	}
@@ -79,6 +85,13 @@ func entry(m model.Message, maker string) Entry {
 	}
 	e.Pieces, e.Own = m.Pieces()
 	return e
+}
+
+// merged is one user message of two.
+func merged(a, b model.Message) model.Message {
+	a.Text = strings.TrimPrefix(a.Text+"\n\n"+b.Text, "\n\n")
+	a.Attachments = append(slices.Clip(a.Attachments), b.Attachments...)
+	return a
 }
 
 // resultsAfter are the results up to the next assistant message, by the id of
@@ -134,9 +147,6 @@ func Schema(params []byte) jsontext.Value {
 	return schema
 }
 
-const summaryPrompt = "Summarise the conversation, so that it can go on from the summary alone: " +
-	"what was asked, what was done and found, what is open. Say nothing else."
-
 // What a summary needs of arguments and results, in bytes.
 const (
 	summaryArguments = 1 << 10
@@ -150,11 +160,12 @@ const (
 // model that is shown turns goes on with them.
 func Ask(req model.Request, maker string) (system string, messages []Entry, tools []model.ToolSpec) {
 	if !req.Summary {
-		return req.System, Conversation(req.Messages, maker), req.Tools
-	}
-	system = summaryPrompt
-	if req.Instruction != "" {
-		system += "\n" + req.Instruction
+		messages, tools, maker := repaired(req, maker)
+		entries := Conversation(messages, maker)
+		if req.Repair.Bridged {
+			entries = bridged(entries)
+		}
+		return req.System, entries, tools
 	}
 	var b strings.Builder
 	b.WriteString("The conversation:\n")
@@ -174,7 +185,7 @@ func Ask(req model.Request, maker string) (system string, messages []Entry, tool
 			}
 		}
 	}
-	return system, []Entry{{Message: model.Message{Role: model.User, Text: b.String()}}}, nil
+	return model.SummaryPrompt(req.Instruction), []Entry{{Message: model.Message{Role: model.User, Text: b.String()}}}, nil
 }
 
 // LeftOut stands for an attachment that a provider does not take.

@@ -134,7 +134,9 @@ func (e *Error) classify() {
 	case strings.Contains(text, "tool_use_failed"):
 		e.garbled = true
 	case status == http.StatusBadRequest, status == http.StatusUnprocessableEntity:
-		e.is = model.ErrRejected
+		if e.is = model.ErrRejected; strings.Contains(text, "role") && contains(text, roleOrder) {
+			e.is = model.ErrRoleOrder
+		}
 	case status >= 400: // Ollama calls a model that it does not have an "api_error"
 	default:
 		e.passing = contains(e.Code, passing)
@@ -154,6 +156,9 @@ var (
 		"insufficient_quota", "insufficient quota", "insufficient balance", "insufficient credit", "credit balance", "billing", "invalid_api_key", "api key not valid",
 	}
 )
+
+// roleOrder are the ways of saying that somebody else should speak.
+var roleOrder = []string{"alternat", "after role", "unexpected role", "must be followed", "last role", "last message role", "order"}
 
 func contains(text string, any []string) bool {
 	return slices.ContainsFunc(any, func(s string) bool { return strings.Contains(text, s) })

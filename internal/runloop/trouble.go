@@ -1,0 +1,153 @@
+package runloop
+
+import (
+	"errors"
+	"fmt"
+
+	"noused/internal/model"
+	"noused/internal/protocol"
+	"noused/internal/session"
+)
+
+// trouble is what the open turn has had with its model (models-today.md §4).
+type trouble struct {
+	overflows int  // refusals for the request's length that were met with a compaction
+	again     int  // answers that broke off and were asked for again
+	empty     bool // an empty answer was asked for again
+	triedAt   int  // messages that the session had when a compaction was tried last
+	gaveUp    bool // a summary failed: no other is tried
+}
+
+// ladder is how far a run went to have its request accepted by one model. Each
+// rung is stepped on once.
+type ladder struct {
+	model    string // Key of the Choice that it is about
+	repair   model.Repair
+	climbed  bool
+	rejected error // the first refusal
+}
+
+// failed meets an error of the model call: with a compaction, another way to put
+// the request, another try, or the end of the turn.
+func (m *machine) failed(err error) {
+	untouched := !m.msg.started
+	switch {
+	case errors.Is(err, model.ErrContextTooLong) && untouched && m.trouble.overflows < maxOverflows:
+		if m.park() { // and meet it at the next start
+			return
+		}
+		m.trouble.overflows++
+		if m.summarise(&compaction{trigger: "overflow", why: providerError(err)}, "") {
+			return
+		}
+	case errors.Is(err, model.ErrRejected) && untouched && m.climb(err):
+		m.callModel()
+		return
+	case m.askAgain(err):
+		m.callModel()
+		return
+	}
+	if m.msg.started {
+		m.endMessage(model.StopError)
+	}
+	if m.ladder.climbed && errors.Is(err, model.ErrRejected) {
+		err = m.ladder.rejected // the others are about requests that nobody made
+	}
+	m.endTurn("error", providerError(err))
+}
+
+// askAgain ends an answer that broke off before any tool call, and reports
+// whether it is asked for once more.
+func (m *machine) askAgain(err error) bool {
+	passes := errors.Is(err, model.ErrTruncated) || errors.Is(err, model.ErrPassing)
+	if !passes || !m.msg.started || len(m.msg.calls) > 0 || m.trouble.again >= maxAgain || m.draining {
+		return false
+	}
+	m.trouble.again++
+	m.endMessage(model.StopError)
+	m.publish(protocol.Warning{
+		Ref: m.turnRef(), Code: model.NoticeRetry, Attempt: m.trouble.again + 1, Message: fmt.Sprintf("the answer is asked for again: %v", err),
+	})
+	return true
+}
+
+// saidNothing reports an answer of a provider that has neither text nor calls.
+func (m *machine) saidNothing() bool {
+	return m.msg.maker != "" && m.msg.text.Len() == 0 && len(m.msg.calls) == 0 && m.msg.stop != model.StopLength
+}
+
+// climb puts the request in the next way, and says so. False: there is none
+// left.
+func (m *machine) climb(err error) bool {
+	was := m.repair()
+	next, how := rung(was, m.s.History(), errors.Is(err, model.ErrRoleOrder), !m.s.ToolsChosen || len(m.s.Tools) > 0)
+	if next == was || m.draining {
+		return false
+	}
+	if !m.ladder.climbed {
+		m.ladder.rejected = err
+	}
+	m.ladder.repair, m.ladder.climbed = next, true
+	m.publish(protocol.Warning{Ref: m.turnRef(), Code: "request_repaired", Message: fmt.Sprintf("the provider refused the request; it is sent again %s: %v", how, err)})
+	return true
+}
+
+// rung is the next way to put a request with those messages.
+func rung(r model.Repair, history []model.Message, order, tools bool) (next model.Repair, how string) {
+	var has struct{ images, blocks, calls, answered bool }
+	for i, msg := range history {
+		has.images = has.images || len(msg.Attachments) > 0
+		has.blocks = has.blocks || len(msg.Blocks) > 0
+		has.calls = has.calls || len(msg.ToolCalls) > 0
+		has.answered = has.answered || i > 0 && msg.Role == model.User && history[i-1].Role == model.Tool
+	}
+	for _, step := range []struct {
+		applies bool
+		done    *bool
+		how     string
+	}{
+		{order && has.answered, &r.Bridged, "with a word of the assistant's before the user's"},
+		{has.images, &r.NoImages, "without images"},
+		{tools, &r.PlainSchemas, "with reduced schemas of tools"},
+		{has.blocks, &r.NoOpaque, "without what models attached to their answers"},
+		{has.calls, &r.PlainCalls, "with tool calls told as text"},
+	} {
+		if step.applies && !*step.done {
+			*step.done = true
+			return r, step.how
+		}
+	}
+	return r, ""
+}
+
+// repair is how the next request is put: as the run has found out, or as the
+// session knows of its model.
+func (m *machine) repair() model.Repair {
+	if key := m.model().Key(); m.ladder.model != key {
+		m.ladder = ladder{model: key, repair: m.s.Repairs[key]}
+	}
+	return m.ladder.repair
+}
+
+// accepted keeps how the request had to be put for this model.
+func (m *machine) accepted() {
+	if m.ladder.climbed && m.ladder.repair != m.s.Repairs[m.ladder.model] {
+		m.record(session.RequestRepaired{Model: m.ladder.model, Repair: m.ladder.repair})
+	}
+}
+
+// crowded reports that the context should be compacted before the model is
+// called, and that it has grown since that was tried.
+func (m *machine) crowded() bool {
+	return m.overThreshold() && !m.trouble.gaveUp && m.trouble.triedAt < m.s.Messages
+}
+
+// history is what the model is to read. What cannot be summarised any more, the
+// results of one step, is cut so that the request fits.
+func (m *machine) history() []model.Message {
+	messages := m.s.History()
+	if window := m.model().ContextWindow; window > 0 {
+		return session.Squeeze(messages, window*sentPercent/100-m.s.Fixed())
+	}
+	return messages
+}

@@ -1,0 +1,270 @@
+package runloop
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"noused/internal/model"
+	"noused/internal/protocol"
+	"noused/internal/session"
+)
+
+const maker = "chat h m"
+
+// answers is a whole answer of a provider.
+func (w *world) answers(deltas ...model.Delta) {
+	w.t.Helper()
+	deltas[len(deltas)-1].Maker = maker
+	w.say(deltas...)
+}
+
+func (w *world) fails(err error) { w.step(modelDoneIn{w.work.gen, err}) }
+
+func rejected(why string) error { return fmt.Errorf("400: %s: %w", why, model.ErrRejected) }
+
+// repairs are what the run was warned of.
+func (w *world) warnings(code string) (told []string) {
+	for _, ev := range w.events {
+		if warning, ok := ev.(protocol.Warning); ok && warning.Code == code {
+			told = append(told, warning.Message)
+		}
+	}
+	return told
+}
+
+// withEverything is a session whose history has all that a provider may refuse.
+func withEverything(t *testing.T) *world {
+	w := newWorld(t)
+	w.step(promptIn{w.client("p"), protocol.PromptParams{Text: "look"}, false, []model.Attachment{{MediaType: "image/png", File: "f"}}})
+	w.answers(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls, Blocks: []model.Block{{Kind: model.CallBlock, ID: "v1"}}})
+	w.step(toolDoneIn{w.work.gen, model.ToolResult{OK: true, Text: "1"}})
+	return w
+}
+
+func TestEveryRungOfTheLadder(t *testing.T) {
+	steps := []model.Repair{
+		{},
+		{NoImages: true},
+		{NoImages: true, PlainSchemas: true},
+		{NoImages: true, PlainSchemas: true, NoOpaque: true},
+		{NoImages: true, PlainSchemas: true, NoOpaque: true, PlainCalls: true},
+	}
+	for accepted := range steps {
+		t.Run(fmt.Sprint(accepted), func(t *testing.T) {
+			w := withEverything(t)
+			for i := range accepted {
+				if got := w.work.call.req.Repair; got != steps[i] {
+					t.Fatalf("request %d is put as %+v, want %+v", i, got, steps[i])
+				}
+				w.fails(rejected("first " + fmt.Sprint(i)))
+			}
+			if got := w.work.call.req.Repair; got != steps[accepted] {
+				t.Fatalf("the last request is put as %+v, want %+v", got, steps[accepted])
+			}
+			w.answers(model.Delta{Text: "so"}, model.Delta{Stop: model.StopEnd})
+			if told := w.warnings("request_repaired"); len(told) != accepted {
+				t.Errorf("warned %q, want one for each of %d rungs", told, accepted)
+			}
+			w.restart(nil) // what was learned is a fact
+			w.prompt("and?")
+			if got := w.work.call.req.Repair; got != steps[accepted] {
+				t.Errorf("the next run's request is put as %+v, want %+v", got, steps[accepted])
+			}
+			w.step(modelIn{nil, model.Choice{Provider: "openai", Name: "other"}})
+			w.answers(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
+			w.step(toolDoneIn{w.work.gen, model.ToolResult{OK: true, Text: "1"}})
+			if got := w.work.call.req.Repair; got != (model.Repair{}) {
+				t.Errorf("another model's request is put as %+v", got)
+			}
+		})
+	}
+}
+
+// A refusal of everything ends the run in the server's first words; the next
+// prompt begins anew.
+func TestATotalRefusalBricksNothing(t *testing.T) {
+	w := withEverything(t)
+	for i := range 5 {
+		w.fails(rejected(fmt.Sprintf("word %d", i)))
+	}
+	end, ok := w.events[len(w.events)-1].(protocol.AgentEnd)
+	if !ok || end.Error == nil || !strings.Contains(end.Error.Message, "word 0") {
+		t.Fatalf("got %+v, want the run ended with the first refusal", w.events[len(w.events)-1])
+	}
+	w.prompt("again")
+	if got := w.work.call.req.Repair; got != (model.Repair{}) {
+		t.Errorf("the next request is put as %+v", got)
+	}
+	w.answers(model.Delta{Text: "so"}, model.Delta{Stop: model.StopEnd})
+	if end := w.events[len(w.events)-1].(protocol.AgentEnd); end.StopReason != "completed" {
+		t.Errorf("got %+v", end)
+	}
+}
+
+// Who may speak after whom is learned from one refusal.
+func TestRolesInOrder(t *testing.T) {
+	w := newWorld(t)
+	w.prompt("go")
+	w.answers(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
+	w.step(toolDoneIn{w.work.gen, model.ToolResult{OK: true, Text: "1"}})
+	w.step(abortIn{w.client("abort"), ""})
+	w.finish()
+	w.prompt("and now?")
+	w.fails(fmt.Errorf("400: Unexpected role 'user' after role 'tool': %w", model.ErrRoleOrder))
+	if got := w.work.call.req.Repair; got != (model.Repair{Bridged: true}) {
+		t.Errorf("the request is put as %+v, want it bridged", got)
+	}
+	w.answers(model.Delta{Text: "so"}, model.Delta{Stop: model.StopEnd})
+	w.prompt("again")
+	if got := w.work.call.req.Repair; got != (model.Repair{Bridged: true}) {
+		t.Errorf("the next request is put as %+v, want it bridged", got)
+	}
+}
+
+// An answer that breaks off after words is ended, and given anew: the model does
+// not read its broken words.
+func TestAnAnswerThatBrokeOffIsAskedForAgain(t *testing.T) {
+	for name, first := range map[string]model.Delta{"text": {Text: "half a "}, "thinking": {Thinking: "hm"}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.prompt("go")
+			w.events = nil
+			for range 2 {
+				w.step(deltaIn{w.work.gen, first})
+				w.fails(fmt.Errorf("cut: %w", model.ErrTruncated))
+				if got := w.work.call.req.Messages; len(got) != 1 || got[0].Text != "go" {
+					t.Fatalf("asked again with %+v, want the prompt alone", got)
+				}
+			}
+			w.answers(model.Delta{Text: "whole"}, model.Delta{Stop: model.StopEnd})
+			broken := []string{"message_start assistant", "message_update", "message_end assistant error", "warning"}
+			w.expect(append(append(broken, broken...), "message_start assistant", "message_update", "message_end assistant end", "turn_end end", "agent_end completed")...)
+			w.prompt("and?")
+			if got := w.work.call.req.Messages; len(got) != 3 || got[1].Text != "whole" {
+				t.Errorf("the next request has %+v, want the whole answer alone", got)
+			}
+		})
+	}
+	for name, play := range map[string]func(w *world){
+		"a third time": func(w *world) {
+			for range 3 {
+				w.step(deltaIn{w.work.gen, model.Delta{Text: "half a "}})
+				w.fails(fmt.Errorf("cut: %w", model.ErrTruncated))
+			}
+		},
+		"after a tool call": func(w *world) {
+			w.step(deltaIn{w.work.gen, toolCall("t.x")})
+			w.fails(fmt.Errorf("cut: %w", model.ErrTruncated))
+		},
+		"for good": func(w *world) {
+			w.step(deltaIn{w.work.gen, model.Delta{Text: "half a "}})
+			w.fails(fmt.Errorf("content filter"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.prompt("go")
+			play(w)
+			if end, ok := w.events[len(w.events)-1].(protocol.AgentEnd); !ok || end.StopReason != "error" {
+				t.Errorf("got %+v, want the run ended in error", w.events[len(w.events)-1])
+			}
+		})
+	}
+}
+
+func TestAnEmptyAnswerIsAskedForOnceMore(t *testing.T) {
+	w := newWorld(t)
+	w.prompt("go")
+	w.answers(model.Delta{Stop: model.StopToolCalls})
+	w.answers(model.Delta{Text: "so"}, model.Delta{Stop: model.StopEnd})
+	if told := w.warnings("empty_answer"); len(told) != 0 || w.m.s.Run != nil {
+		t.Errorf("warned %q", told)
+	}
+	w.prompt("again")
+	w.answers(model.Delta{Thinking: "hm"}, model.Delta{Stop: model.StopEnd})
+	w.answers(model.Delta{Stop: model.StopEnd})
+	if end := w.events[len(w.events)-1].(protocol.AgentEnd); len(w.warnings("empty_answer")) != 1 || end.StopReason != "completed" {
+		t.Errorf("got %+v with the warnings %q", end, w.warnings("empty_answer"))
+	}
+}
+
+// One prompt with many large results never asks for more than the window has.
+func TestATurnIsCompactedInItsMiddle(t *testing.T) {
+	for name, play := range map[string]func(w *world){
+		"one after the other": func(w *world) {
+			for range 40 {
+				w.answers(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
+				w.step(toolDoneIn{w.work.gen, model.ToolResult{OK: true, Text: strings.Repeat("word", 8000)}})
+				for w.work.call.req.Summary {
+					w.say(model.Delta{Text: "read so far", Stop: model.StopEnd})
+				}
+				w.fits(32_000)
+			}
+		},
+		"all at once": func(w *world) {
+			var calls []model.Delta
+			for range 40 {
+				calls = append(calls, toolCall("t.x"))
+			}
+			w.answers(append(calls, model.Delta{Stop: model.StopToolCalls})...)
+			for range 40 {
+				w.step(toolDoneIn{w.work.gen, model.ToolResult{OK: true, Text: strings.Repeat("word", 8000)}})
+			}
+			for w.work.call.req.Summary {
+				w.say(model.Delta{Text: "read so far", Stop: model.StopEnd})
+			}
+			w.fits(32_000)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.step(modelIn{nil, model.Choice{Provider: "openai", Name: "m", ContextWindow: 32_000}})
+			w.prompt("read it all")
+			play(w)
+			w.answers(model.Delta{Text: "done"}, model.Delta{Stop: model.StopEnd})
+			w.finish()
+			if end := w.events[len(w.events)-1].(protocol.AgentEnd); end.StopReason != "completed" {
+				t.Errorf("got %+v", end)
+			}
+		})
+	}
+}
+
+// fits checks the request that the machine waits for against a window.
+func (w *world) fits(window int64) {
+	w.t.Helper()
+	if n := session.Tokens(w.work.call.req.Messages); n > window*sentPercent/100 {
+		w.t.Fatalf("the request has %d tokens", n)
+	}
+	open := map[string]bool{}
+	for _, msg := range w.work.call.req.Messages {
+		for _, c := range msg.ToolCalls {
+			open[c.ID] = true
+		}
+		if msg.Role == model.Tool && !open[msg.ToolCallID] {
+			w.t.Fatalf("a result without its call: %.80q", msg.Text)
+		}
+	}
+}
+
+// A summary that fails in the middle of a turn is not asked for after every
+// step.
+func TestAFailingSummaryIsTriedOnceATurn(t *testing.T) {
+	w := newWorld(t)
+	w.step(modelIn{nil, model.Choice{Provider: "openai", Name: "m", ContextWindow: 32_000}})
+	w.prompt("read it all")
+	summaries := 0
+	for range 10 {
+		w.answers(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
+		w.step(toolDoneIn{w.work.gen, model.ToolResult{OK: true, Text: strings.Repeat("word", 8000)}})
+		if w.work.call.req.Summary {
+			summaries++
+			w.fails(fmt.Errorf("out of order"))
+		}
+		w.fits(32_000)
+	}
+	if summaries != 1 {
+		t.Errorf("%d summaries were asked for, want one", summaries)
+	}
+}
