@@ -263,6 +263,7 @@ type GetStateParams struct{ Scope }
 type GetMessagesParams struct {
 	Scope
 	LeafID string `json:"leaf_id,omitzero" doc:"end at this entry; absent: the session's leaf"`
+	Limit  *int   `json:"limit,omitzero" wire:"added" min:"1" max:"1000" doc:"only the newest so many; absent: all"`
 }
 
 // NewSessionParams is the payload of new_session.

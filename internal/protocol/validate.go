@@ -42,7 +42,7 @@ func (p SetModeParams) validate() *Error {
 	return oneOf("mode", p.Mode, "one-at-a-time", "all")
 }
 func (GetStateParams) validate() *Error        { return nil }
-func (GetMessagesParams) validate() *Error     { return nil }
+func (p GetMessagesParams) validate() *Error   { return limitFits(p.Limit) }
 func (NewSessionParams) validate() *Error      { return nil }
 func (p SwitchSessionParams) validate() *Error { return notEmpty("session_id", p.SessionID) }
 func (p BranchSessionParams) validate() *Error { return notEmpty("session_id", p.Parent()) }

@@ -231,3 +231,76 @@ func reportMedian(b *testing.B, waits []time.Duration) {
 	slices.Sort(waits)
 	b.ReportMetric(float64(waits[len(waits)/2])/1e3, "us/accept")
 }
+
+// BenchmarkListSessions lists 1,000 sessions of 40 messages beside the least that
+// has to happen: their names and sizes where they are known, their bytes where a
+// daemon has just started.
+func BenchmarkListSessions(b *testing.B) {
+	dir := b.TempDir()
+	fill, err := session.Open(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	text := string(bytes.Repeat([]byte("some words of a message "), 20))
+	for i := range 1000 {
+		id := fmt.Sprintf("ses-01a1f0d0-0000-7000-8000-%012d", i)
+		records := []session.Record{{At: time.Now(), Fact: session.Created{SessionID: id, Title: "A session"}}}
+		for n := range 40 {
+			records = append(records, session.Record{At: time.Now(), Fact: session.MessageAdded{
+				ID: fmt.Sprint("m", n+1), ParentID: map[bool]string{true: fmt.Sprint("m", n)}[n > 0], RunID: "run-1", TurnKind: "prompt",
+				Message: model.Message{Role: model.User, Text: text},
+			}})
+		}
+		_, j, err := fill.Create(id, records)
+		if err != nil {
+			b.Fatal(err)
+		}
+		_ = j.Close()
+	}
+	if err := fill.Close(); err != nil {
+		b.Fatal(err)
+	}
+	raw := func(b *testing.B, look func(path string) error) {
+		for b.Loop() {
+			entries, err := os.ReadDir(filepath.Join(dir, "sessions"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			for _, e := range entries {
+				if err := look(filepath.Join(dir, "sessions", e.Name())); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	}
+	list := func(b *testing.B, h *Hub) {
+		limit := 1000
+		r, err := answered(h.listSessions(b.Context(), protocol.ListSessionsParams{Limit: &limit}))
+		if err != nil || len(r.Sessions) != limit {
+			b.Fatal(len(r.Sessions), err)
+		}
+	}
+	start := func(b *testing.B) (*Hub, *session.Store) {
+		store, err := session.Open(dir)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return NewHub(Options{Store: store, Events: newRecorder(), Now: time.Now, Fault: func(_ string, err error) { b.Error(err) }}), store
+	}
+	b.Run("warm/raw", func(b *testing.B) { raw(b, func(path string) error { _, err := os.Lstat(path); return err }) })
+	b.Run("warm/hub", func(b *testing.B) {
+		h, store := start(b)
+		defer func() { _ = store.Close() }()
+		for list(b, h); b.Loop(); {
+			list(b, h)
+		}
+	})
+	b.Run("cold/raw", func(b *testing.B) { raw(b, func(path string) error { _, err := os.ReadFile(path); return err }) })
+	b.Run("cold/hub", func(b *testing.B) {
+		for b.Loop() {
+			h, store := start(b)
+			list(b, h)
+			_ = store.Close()
+		}
+	})
+}

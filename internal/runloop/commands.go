@@ -3,6 +3,7 @@ package runloop
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -10,6 +11,7 @@ import (
 	"noused/internal/model"
 	"noused/internal/protocol"
 	"noused/internal/queue"
+	"noused/internal/session"
 )
 
 // Bind binds every command but ping, which needs no session.
@@ -63,6 +65,31 @@ func query[R any](ctx context.Context, h *Hub, sessionID string, read func(m *ma
 	return ask[R](ctx, h, sessionID, func(t ticket) input {
 		return queryIn{ticket: t, read: func(m *machine) (any, error) { return read(m) }}
 	})
+}
+
+// look reads a session without opening it: an open one on its loop, a closed one
+// as its journal has it.
+func look[R any](ctx context.Context, h *Hub, sessionID string, read func(m *machine) (R, error)) (r R, err error) {
+	id, err := h.sessionID(sessionID)
+	if err != nil {
+		return r, err
+	}
+	h.mu.Lock()
+	open := h.loops[id] != nil || h.opening[id] != nil
+	h.mu.Unlock()
+	if open {
+		return query(ctx, h, id, read)
+	}
+	s, err := h.env.Store.Peek(ctx, id)
+	switch {
+	case errors.Is(err, session.ErrNotFound):
+		return r, notFound(id)
+	case err != nil && ctx.Err() != nil:
+		return r, context.Cause(ctx)
+	case err != nil:
+		return r, cannotOpen(err)
+	}
+	return read(&machine{s: s, own: h.env.ModelInfo})
 }
 
 func (h *Hub) prompt(ctx context.Context, p protocol.PromptParams) (a protocol.Answer[protocol.PromptReply], err error) {

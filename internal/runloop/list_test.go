@@ -79,3 +79,37 @@ func TestOpeningASessionHoldsNoOtherUp(t *testing.T) {
 	f.stop() // a drain, too
 	close(opened)
 }
+
+// Looking at a session, or branching from it, does not open it: nothing is
+// announced and nothing is kept of it.
+func TestLookingAtASessionDoesNotOpenIt(t *testing.T) {
+	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
+	f.put("ses-1", said("m1", "", model.User, "one"), said("m2", "m1", model.Assistant, "two"), said("m3", "m2", model.User, "three"))
+	ctx, scope, limit := context.Background(), protocol.Scope{SessionID: "ses-1"}, 2
+	all, err := f.getMessages(ctx, protocol.GetMessagesParams{Scope: scope})
+	if err != nil || len(all.Messages) != 3 || all.LeafID != "m3" {
+		t.Errorf("got %s, %v", all.Messages, err)
+	}
+	newest, err := f.getMessages(ctx, protocol.GetMessagesParams{Scope: scope, Limit: &limit})
+	if err != nil || fmt.Sprintf("%s", newest.Messages) != fmt.Sprintf("%s", all.Messages[1:]) {
+		t.Errorf("the newest 2 are %s, %v", newest.Messages, err)
+	}
+	if tree, err := f.getTree(ctx, protocol.GetTreeParams{Scope: scope}); err != nil || len(tree.Nodes) != 3 {
+		t.Errorf("got %v, %v", tree, err)
+	}
+	if _, err := f.branchSession(ctx, protocol.BranchSessionParams{SessionID: "ses-1"}); err != nil {
+		t.Error(err)
+	}
+	f.mu.Lock()
+	if f.loops["ses-1"] != nil {
+		t.Error("the session was opened")
+	}
+	f.mu.Unlock()
+	if _, err := f.getState(ctx, protocol.GetStateParams{Scope: scope}); err != nil { // which opens it
+		t.Fatal(err)
+	}
+	open, err := f.getMessages(ctx, protocol.GetMessagesParams{Scope: scope})
+	if err != nil || fmt.Sprintf("%s", open.Messages) != fmt.Sprintf("%s", all.Messages) {
+		t.Errorf("open, it has %s, %v", open.Messages, err)
+	}
+}

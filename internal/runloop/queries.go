@@ -109,7 +109,7 @@ func (m *machine) state() protocol.State {
 
 func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (out protocol.Messages, err error) {
 	var path []*session.Entry
-	out, err = query(ctx, h, p.SessionID, func(m *machine) (protocol.Messages, error) {
+	out, err = look(ctx, h, p.SessionID, func(m *machine) (protocol.Messages, error) {
 		var ok bool
 		if path, ok = m.s.Path(p.LeafID); !ok {
 			return protocol.Messages{}, unknownLeaf(m.s.ID, p.LeafID)
@@ -122,6 +122,9 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 	})
 	if err != nil {
 		return out, err
+	}
+	if p.Limit != nil {
+		path = path[max(0, len(path)-*p.Limit):]
 	}
 	dir := h.env.Store.FilesDir(out.SessionID)
 	encode := func(e *session.Entry) ([]byte, error) {
@@ -163,7 +166,7 @@ func wireEntry(dir string, e *session.Entry) any {
 
 func (h *Hub) getTree(ctx context.Context, p protocol.GetTreeParams) (protocol.Tree, error) {
 	var entries []*session.Entry
-	out, err := query(ctx, h, p.SessionID, func(m *machine) (protocol.Tree, error) {
+	out, err := look(ctx, h, p.SessionID, func(m *machine) (protocol.Tree, error) {
 		entries = m.s.Entries()
 		return protocol.Tree{SessionID: m.s.ID, LeafID: m.s.Leaf}, nil
 	})

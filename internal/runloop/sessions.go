@@ -37,7 +37,7 @@ func (h *Hub) switchSession(ctx context.Context, p protocol.SwitchSessionParams)
 // changed or deleted without a thought for the other.
 func (h *Hub) branchSession(ctx context.Context, p protocol.BranchSessionParams) (protocol.Branch, error) {
 	parent, id := p.Parent(), h.env.NewID("ses-")
-	facts, err := query(ctx, h, parent, func(m *machine) ([]session.Record, error) {
+	facts, err := look(ctx, h, parent, func(m *machine) ([]session.Record, error) {
 		chain, ok := m.s.Chain(p.LeafID)
 		if !ok {
 			return nil, unknownLeaf(m.s.ID, p.LeafID)
