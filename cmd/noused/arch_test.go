@@ -24,7 +24,8 @@ type layer struct {
 // fits a package is its rule; cmd/noused wires everything and has none.
 var layers = []layer{
 	{pattern: "internal/model", stdlibOnly: true},
-	{pattern: "internal/protocol"},
+	{pattern: "internal/budget", stdlibOnly: true},
+	{pattern: "internal/protocol", ours: []string{"internal/budget"}},
 	{pattern: "internal/protocol/gen", ours: []string{"internal/protocol"}},
 	{pattern: "internal/protocol/protocoltest", ours: []string{"internal/protocol"}},
 	{pattern: "internal/queue"},
@@ -35,8 +36,8 @@ var layers = []layer{
 	{pattern: "internal/event", ours: []string{"internal/protocol"}},
 	{pattern: "internal/session", ours: []string{"internal/model", "internal/lock", "internal/regular"}},
 	{pattern: "internal/session/sessiontest", ours: []string{"internal/protocol", "internal/protocol/protocoltest", "internal/model", "internal/session"}},
-	{pattern: "internal/runloop", ours: []string{"internal/protocol", "internal/model", "internal/queue", "internal/session"}},
-	{pattern: "internal/server", ours: []string{"internal/protocol", "internal/event", "internal/lock", "internal/trust"}, logs: true},
+	{pattern: "internal/runloop", ours: []string{"internal/budget", "internal/protocol", "internal/model", "internal/queue", "internal/session"}},
+	{pattern: "internal/server", ours: []string{"internal/budget", "internal/protocol", "internal/event", "internal/lock", "internal/trust"}, logs: true},
 	{pattern: "internal/audit", ours: []string{"internal/model", "internal/regular"}, logs: true},
 	{pattern: "internal/tool", ours: []string{"internal/model", "internal/protocol", "internal/regular"}, logs: true},
 	{pattern: "internal/tool/tooltest", ours: []string{"internal/model", "internal/testenv"}},

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"noused/internal/audit"
+	"noused/internal/budget"
 	"noused/internal/event"
 	"noused/internal/lock"
 	"noused/internal/protocol"
@@ -32,6 +33,10 @@ import (
 // newID makes an id that is unique for ever: a UUIDv7 behind a short prefix.
 func newID(prefix string) string { return prefix + uuid.Must(uuid.NewV7()).String() }
 
+// shared is the memory, in bytes, that all clients have together beside the
+// longest line.
+const shared = 8 << 20
+
 // selfPath is this program as it runs, though another may have been installed
 // since.
 const selfPath = "/proc/self/exe"
@@ -47,6 +52,7 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		log.Warn("the environment cannot be hidden from tools", zap.Error(err))
 	}
+	boundMemory()
 	store, err := session.Open(cfg.StateDir)
 	if err != nil {
 		return running(err)
@@ -77,11 +83,12 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 		return fmt.Errorf("model %w", err)
 	}
 	events := event.New(info.Epoch, cfg.EventBuffer, time.Now)
+	held := budget.New(cfg.MaxLine + shared)
 	hub := runloop.NewHub(runloop.Options{
 		Store: store, Model: answering, ModelInfo: own, Models: models, MaxSteps: cfg.Model.MaxSteps,
 		System: func() (string, []string) { return instructions(cfg.Workdir, cfg.Model.System) },
 		Tools:  tools, Modules: tools, Events: loggedEvents{events, log}, Daemon: info, Workdir: cfg.Workdir, Now: time.Now, NewID: newID,
-		Audit: journal.Record,
+		Held: held, Audit: journal.Record,
 		Fault: func(sessionID string, err error) {
 			log.Error("session", zap.String("session_id", sessionID), zap.Error(err))
 		},
@@ -98,7 +105,7 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 	if missing := mux.Missing(); missing != nil {
 		return fmt.Errorf("commands without a handler: %v", missing)
 	}
-	return runGroup(ctx, cfg, log, sockets, mux, events, hub, tools)
+	return runGroup(ctx, cfg, log, sockets, mux, events, hub, tools, held)
 }
 
 // running says in the user's words that a lock of the daemon's is held.
@@ -182,7 +189,7 @@ func reload(tools *tool.Registry, log *zap.Logger) protocol.ToolsReloaded {
 // event connections end when they have drained that; only then do the command
 // connections end.
 func runGroup(ctx context.Context, cfg Config, log *zap.Logger, sockets *server.Sockets, mux *protocol.Mux,
-	events *event.Log, hub *runloop.Hub, tools *tool.Registry,
+	events *event.Log, hub *runloop.Hub, tools *tool.Registry, held *budget.Budget,
 ) error {
 	var g run.Group
 	stopping, stop := context.WithCancel(ctx)
@@ -226,12 +233,12 @@ func runGroup(ctx context.Context, cfg Config, log *zap.Logger, sockets *server.
 	}
 	{
 		g.Add(func() error {
-			return server.ServeCommands(drained, sockets.Commands, mux, cfg.MaxLine, log)
+			return server.ServeCommands(drained, sockets.Commands, mux, cfg.MaxLine, held, log)
 		}, func(error) { stop() })
 	}
 	{
 		g.Add(func() error {
-			return server.ServeEvents(drained, sockets.Events, events, cfg.MaxLine, log)
+			return server.ServeEvents(drained, sockets.Events, events, cfg.MaxLine, held, log)
 		}, func(error) { stop() })
 	}
 	{

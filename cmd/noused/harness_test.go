@@ -39,7 +39,8 @@ type daemon struct {
 	args []string
 	log  bytes.Buffer
 
-	stderr io.Writer // the daemon's, unless nil: then its log goes to log
+	program string    // "noused", built as the tests are
+	stderr  io.Writer // the daemon's, unless nil: then its log goes to log
 
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when the process is gone
@@ -49,8 +50,14 @@ type daemon struct {
 // is ready.
 func newDaemon(t testing.TB, args ...string) *daemon {
 	t.Helper()
+	return newDaemonOf(t, "noused", args...)
+}
+
+// newDaemonOf starts another program.
+func newDaemonOf(t testing.TB, program string, args ...string) *daemon {
+	t.Helper()
 	dir := t.TempDir()
-	d := &daemon{t: t, dir: dir, sock: filepath.Join(dir, "s"), args: args}
+	d := &daemon{t: t, program: program, dir: dir, sock: filepath.Join(dir, "s"), args: args}
 	t.Cleanup(func() {
 		if d.cmd != nil {
 			d.kill()
@@ -73,7 +80,7 @@ func (d *daemon) start() {
 		_ = ready.Close()
 		_ = os.Remove(filepath.Join(d.dir, "ready"))
 	}()
-	d.cmd = exec.Command("noused", append([]string{
+	d.cmd = exec.Command(d.program, append([]string{
 		"--socket", d.sock, "--state-dir", filepath.Join(d.dir, "state"), "--workdir", d.dir, "--tools-dir", filepath.Join(d.dir, "tools"),
 	}, d.args...)...)
 	d.cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+ready.LocalAddr().String(), "XDG_CONFIG_HOME="+d.dir, "XDG_RUNTIME_DIR="+d.dir)

@@ -43,6 +43,9 @@ func (l *Log) Begin(epoch string, after *uint64, f Filter) (c Cursor, next uint6
 	return c, c.after + 1, gap
 }
 
+// Rewind sets the cursor back behind event seq, one that it has passed.
+func (c *Cursor) Rewind(seq uint64) { c.after = seq }
+
 // Batch is what a reader gets at a time: missed events, then lines; or neither
 // and then Wait or End.
 type Batch struct {

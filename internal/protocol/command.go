@@ -156,6 +156,7 @@ type PromptResult struct {
 	EventsTruncated bool             `json:"events_truncated,omitzero" wire:"added" doc:"events of the run are missing: the later ones where they were too many, the earlier ones where the daemon no longer had them"`
 	SessionID       string           `json:"session_id"`
 	RunID           string           `json:"run_id"`
+	Release         func()           `json:"-"` // as in Response
 }
 
 // PromptReply is either answer to prompt; exactly one is set.

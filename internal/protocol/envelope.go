@@ -129,66 +129,102 @@ func jsonProblem(err error) string {
 	}
 }
 
-// AppendResponse appends the LF-ended line of a success. typ and payload are
-// those of the command's table entry. Text that is not valid UTF-8 (a tool's,
-// say) is mended with U+FFFD, never refused.
-func AppendResponse(out []byte, id, typ string, payload any) ([]byte, error) {
+// Response is the LF-ended line of a reply: Head, Values with commas between
+// them, Tail. What is long is in Values, and nobody else's copy of it.
+type Response struct {
+	Head    []byte
+	Values  []jsontext.Value // not to be changed
+	Tail    []byte
+	Release func() // not nil: the bytes of Values are counted elsewhere; call it when the line is written
+}
+
+// Size is how many bytes of the line, with commas, nobody else counts.
+func (r Response) Size() int {
+	n := len(r.Head) + len(r.Tail)
+	if r.Release == nil {
+		n += r.long()
+	}
+	return n
+}
+
+func (r Response) long() int {
+	n := 0
+	for _, v := range r.Values {
+		n += len(v) + 1
+	}
+	return n
+}
+
+// longBody is a payload of which no copy is made, in bytes.
+const longBody = 16 << 10
+
+// encodeResponse makes the line of a success, whose Head is appended to out. On
+// an error it has the Release that must be called.
+func encodeResponse(out []byte, id, typ string, payload any) (r Response, err error) {
 	if pong, ok := payload.(Pong); ok { // for a ping, encoding is most of the work
 		out = append(appendHead(out, id, typ), `{"message":`...)
 		out, _ = jsontext.AppendQuote(out, pong.Message)
 		if pong.Version != "" {
 			out, _ = jsontext.AppendQuote(append(out, `,"version":`...), pong.Version)
 		}
-		return append(out, "},\"ok\":true}\n"...), nil
+		return Response{Head: append(out, "},\"ok\":true}\n"...)}, nil
 	}
-	var values []jsontext.Value
 	switch p := payload.(type) {
 	case Messages:
-		values, p.Messages = p.Messages, []jsontext.Value{placeholder}
+		r.Values, r.Release, p.Messages = p.Messages, p.Release, []jsontext.Value{placeholder}
 		payload = p
 	case PromptReply:
 		if p.Result != nil {
-			r := *p.Result
-			values, r.Events = r.Events, []jsontext.Value{placeholder}
-			payload = r
+			res := *p.Result
+			r.Values, r.Release, res.Events = res.Events, res.Release, []jsontext.Value{placeholder}
+			payload = PromptReply{Result: &res}
 		}
 	}
 	body, err := json.Marshal(payload, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
-		return out, err
+		return Response{Release: r.Release}, err
 	}
-	out = slices.Grow(out, len(body)+sizeOf(values)+len(id)+256)
-	out = appendHead(out, id, typ)
+	r.Head = appendHead(out, id, typ)
 	before, after, held := bytes.Cut(body, placeholder)
-	out = append(out, before...)
-	if held {
-		out = appendValues(out, values)
-		out = append(out, after...)
+	switch {
+	case held:
+		r.Head, r.Tail = append(r.Head, before...), append(after, ending...)
+	case len(body) > longBody:
+		r.Values, r.Tail = []jsontext.Value{body}, []byte(ending)
+	default:
+		r.Head = append(append(r.Head, body...), ending...)
 	}
-	return append(out, ",\"ok\":true}\n"...), nil
+	return r, nil
 }
+
+const ending = ",\"ok\":true}\n"
 
 // placeholder stands for a list of values that have been encoded already, while
 // what is around it is: to decode and encode thousands of them anew is most of
 // the work. No text can hold it, as its quotes would be escaped.
 var placeholder = jsontext.Value(`["\u0000"]`)
 
-func sizeOf(values []jsontext.Value) int {
-	n := 0
-	for _, v := range values {
-		n += len(v) + 1
+// AppendResponse appends the LF-ended line of a success. typ and payload are
+// those of the command's table entry. Text that is not valid UTF-8 (a tool's,
+// say) is mended with U+FFFD, never refused.
+func AppendResponse(out []byte, id, typ string, payload any) ([]byte, error) {
+	r, err := encodeResponse(out, id, typ, payload)
+	if err != nil {
+		return out, err
 	}
-	return n
+	return r.join(), nil
 }
 
-func appendValues(out []byte, values []jsontext.Value) []byte {
-	for i, v := range values {
+// join makes one piece of the line.
+func (r Response) join() []byte {
+	out := slices.Grow(r.Head, r.long()+len(r.Tail))
+	for i, v := range r.Values {
 		if i > 0 {
 			out = append(out, ',')
 		}
 		out = append(out, v...)
 	}
-	return out
+	return append(out, r.Tail...)
 }
 
 // AppendError appends the LF-ended line of a failure.
@@ -231,4 +267,16 @@ func AppendEvent(out []byte, typ string, payload []byte, ts time.Time, seq uint6
 	out = append(out, `","seq":`...)
 	out = strconv.AppendUint(out, seq, 10)
 	return append(out, "}\n"...)
+}
+
+// SeqOf is the number of an event in the line that AppendEvent made of it, 0
+// for another line.
+func SeqOf(line []byte) uint64 {
+	i := bytes.LastIndexByte(line, ':')
+	digits, ok := bytes.CutSuffix(line[i+1:], []byte("}\n"))
+	if !ok {
+		return 0
+	}
+	seq, _ := strconv.ParseUint(string(digits), 10, 64)
+	return seq
 }

@@ -4,20 +4,27 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+
+	"noused/internal/budget"
 )
 
 // DefaultMaxLine is the longest line accepted unless configured otherwise, in
 // bytes without its end (wire-v1 §1).
 const DefaultMaxLine = 16 << 20
 
-// LineTooLongError reports a line over the limit. The line has been discarded
-// up to its LF; reading goes on with the next one.
+// LineTooLongError reports a line over the limit, or one that there is no room
+// for now. The line has been discarded up to its LF; reading goes on with the
+// next one.
 type LineTooLongError struct {
 	Limit  int
+	NoRoom bool   // the budget has not so many bytes left
 	Prefix []byte // the first bytes of the line, valid until the next read
 }
 
 func (e *LineTooLongError) Error() string {
+	if e.NoRoom {
+		return fmt.Sprintf("there is no room for a line of more than %d bytes now: others have taken it", len(e.Prefix))
+	}
 	return fmt.Sprintf("line is longer than %d bytes", e.Limit)
 }
 
@@ -28,6 +35,8 @@ func (e *LineTooLongError) Error() string {
 type LineReader struct {
 	src     io.Reader
 	max     int
+	budget  *budget.Budget // nil: none
+	held    int            // bytes of it
 	buf     []byte
 	r, w    int // unread bytes are buf[r:w]
 	scanned int // buf[r:scanned] holds no LF
@@ -42,6 +51,32 @@ const (
 // NewLineReader reads lines of at most limit bytes from src.
 func NewLineReader(src io.Reader, limit int) *LineReader {
 	return &LineReader{src: src, max: limit}
+}
+
+// Within has the reader take from b what it needs beyond its first 8 KiB, and
+// no longer than it needs it. A line that b has nothing left for is a
+// *LineTooLongError. Close must be called when reading is over.
+func (l *LineReader) Within(b *budget.Budget) *LineReader {
+	l.budget = b
+	return l
+}
+
+// Close gives the memory back. Nothing can be read any more.
+func (l *LineReader) Close() {
+	l.hold(0)
+	l.buf, l.r, l.w, l.scanned, l.err = nil, 0, 0, 0, io.ErrClosedPipe
+}
+
+// Shrink gives up the memory of a long line that is no longer used, unless much
+// has been read behind it. The last line is not valid any more.
+func (l *LineReader) Shrink() {
+	if len(l.buf) > lineBuffer && l.w-l.r <= lineBuffer {
+		rest := make([]byte, lineBuffer)
+		l.scanned -= l.r
+		l.w, l.r = copy(rest, l.buf[l.r:l.w]), 0
+		l.buf = rest
+		l.hold(0)
+	}
 }
 
 // Next returns the next line, valid until the following call. It blocks as src
@@ -63,7 +98,7 @@ func (l *LineReader) Next() ([]byte, error) {
 		}
 		l.scanned = l.w
 		if l.w-l.r > l.max+1 { // one more for a CR
-			return nil, l.discard()
+			return nil, l.discard(false)
 		}
 		if l.err != nil {
 			line := bytes.TrimSuffix(l.buf[l.r:l.w], []byte{'\r'})
@@ -76,7 +111,9 @@ func (l *LineReader) Next() ([]byte, error) {
 			}
 			return nil, l.err
 		}
-		l.fill()
+		if !l.fill() {
+			return nil, l.discard(true)
+		}
 	}
 }
 
@@ -100,8 +137,9 @@ func (l *LineReader) tooLong(line []byte) *LineTooLongError {
 	return &LineTooLongError{Limit: l.max, Prefix: line[:min(len(line), 1<<10)]}
 }
 
-func (l *LineReader) discard() error {
+func (l *LineReader) discard(noRoom bool) error {
 	e := l.tooLong(bytes.Clone(l.buf[l.r:min(l.w, l.r+1<<10)]))
+	e.NoRoom = noRoom
 	for l.err == nil {
 		l.r, l.w, l.scanned = 0, 0, 0
 		l.fill()
@@ -114,21 +152,43 @@ func (l *LineReader) discard() error {
 	return e
 }
 
-// fill makes room and reads once.
-func (l *LineReader) fill() {
+// fill makes room and reads once. False: there is no room.
+func (l *LineReader) fill() bool {
 	if l.r > 0 {
 		l.w = copy(l.buf, l.buf[l.r:l.w])
 		l.scanned -= l.r
 		l.r = 0
 	}
 	switch {
-	case l.w == 0 && len(l.buf) > keepBuffer:
-		l.buf = make([]byte, lineBuffer)
+	case l.w == 0 && (len(l.buf) > keepBuffer || l.held > 0): // others may need it
+		l.Shrink()
 	case l.w == len(l.buf):
-		grown := make([]byte, max(lineBuffer, min(2*len(l.buf), l.max+lineBuffer)))
+		size := max(lineBuffer, min(2*len(l.buf), l.max+lineBuffer))
+		if !l.hold(size - lineBuffer) {
+			return false
+		}
+		grown := make([]byte, size)
 		copy(grown, l.buf)
 		l.buf = grown
 	}
+	l.read()
+	return true
+}
+
+// hold has n bytes of the budget taken.
+func (l *LineReader) hold(n int) bool {
+	if n > l.held {
+		if !l.budget.Take(n - l.held) {
+			return false
+		}
+	} else {
+		l.budget.Give(l.held - n)
+	}
+	l.held = n
+	return true
+}
+
+func (l *LineReader) read() {
 	for tries := 0; ; tries++ {
 		n, err := l.src.Read(l.buf[l.w:])
 		l.w += n

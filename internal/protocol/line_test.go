@@ -10,6 +10,8 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"noused/internal/budget"
 )
 
 // read is what a reader yields of a source: lines, and "too long: " with the
@@ -228,4 +230,34 @@ func FuzzLineReader(f *testing.F) {
 			t.Errorf("limit %d, %q (-want +got):\n%s", limit, text, diff)
 		}
 	})
+}
+
+// What a line takes beyond the first 8 KiB is taken from the budget as it comes,
+// and given back when the line is done with.
+func TestLinesShareABudget(t *testing.T) {
+	const limit = 64 << 10
+	b := budget.New(limit)
+	long := strings.Repeat("x", limit/2)
+	one := NewLineReader(strings.NewReader(long+"\nnext\n"), limit).Within(b)
+	other := NewLineReader(strings.NewReader(long+"\nnext\n"), limit).Within(b)
+	if line, err := one.Next(); len(line) != len(long) || err != nil || b.Used() == 0 {
+		t.Fatalf("got %d bytes, %v, %d in use", len(line), err, b.Used())
+	}
+	var refused *LineTooLongError
+	if _, err := other.Next(); !errors.As(err, &refused) || !refused.NoRoom || len(refused.Prefix) == 0 {
+		t.Errorf("got %v, want that there is no room", err)
+	}
+	if _, o := TooLong(refused); AsError(o.Err()).Code != CommandRejected {
+		t.Errorf("got %v", o.Err())
+	}
+	one.Shrink()
+	for _, l := range []*LineReader{one, other} {
+		if line, err := l.Next(); string(line) != "next" || err != nil {
+			t.Errorf("got %q, %v, want the next line", line, err)
+		}
+		l.Close()
+	}
+	if b.Used() != 0 {
+		t.Errorf("%d bytes are still in use", b.Used())
+	}
 }

@@ -37,16 +37,21 @@ func (o Outcome) Pending() bool { return o.reply == nil && o.err == nil }
 // Err is the Go error behind an error reply, for the log.
 func (o Outcome) Err() error { return o.err }
 
-// Append appends the LF-ended response line for the command with that id.
-func (o Outcome) Append(out []byte, id string) []byte {
+// Encode makes the response line for the command with that id. Its Head is
+// appended to out.
+func (o Outcome) Encode(out []byte, id string) Response {
+	var r Response
 	err := o.err
 	if err == nil {
-		if out, err = AppendResponse(out, id, o.reply.replyType(), o.reply); err == nil {
-			return out
+		if r, err = encodeResponse(out, id, o.reply.replyType(), o.reply); err == nil {
+			return r
 		}
 	}
-	return AppendError(out, id, AsError(err))
+	return Response{Head: AppendError(out, id, AsError(err)), Release: r.Release}
 }
+
+// Append appends the whole response line, as one piece.
+func (o Outcome) Append(out []byte, id string) []byte { return o.Encode(out, id).join() }
 
 // PanicError is a handler's panic turned into an error.
 type PanicError struct {
@@ -145,6 +150,9 @@ func Failure(err error) Outcome { return Outcome{err: err} }
 // that can still be read.
 func TooLong(e *LineTooLongError) (id string, o Outcome) {
 	cmd, _ := DecodeCommand(e.Prefix)
+	if e.NoRoom {
+		return cmd.ID, Outcome{err: Rejectf(TooManyPending, "%s", e.Error())}
+	}
 	return cmd.ID, Outcome{err: invalidf(LineTooLong, "%s", e.Error())}
 }
 

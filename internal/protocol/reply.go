@@ -117,6 +117,7 @@ type Messages struct {
 	SessionID string           `json:"session_id"`
 	Messages  []jsontext.Value `json:"messages" items:"Message,CompactionEntry"`
 	LeafID    string           `json:"leaf_id,omitzero" wire:"added"`
+	Release   func()           `json:"-"` // as in Response
 }
 
 // Message is one entry of get_messages.

@@ -102,6 +102,9 @@ func wireFields(t reflect.Type) func(func(string, reflect.StructField) bool) {
 				continue
 			}
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == "-" {
+				continue
+			}
 			if !yield(name, f) {
 				return
 			}

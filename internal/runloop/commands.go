@@ -141,6 +141,7 @@ func (h *Hub) prompt(ctx context.Context, p protocol.PromptParams) (a protocol.A
 
 // promptReply waits for a prompt's acceptance, and with wait for its run's end.
 func (h *Hub) promptReply(ctx context.Context, id string, s *sent, wait bool) (reply protocol.PromptReply, err error) {
+	defer func() { s.leave() }() // of the latest call
 	r, err := h.first(ctx, id, s)
 	if err != nil {
 		return reply, err
@@ -154,11 +155,12 @@ func (h *Hub) promptReply(ctx context.Context, id string, s *sent, wait bool) (r
 	}
 	res := r.value.(result)
 	if res.err != nil {
+		res.release()
 		return reply, res.err
 	}
 	return protocol.PromptReply{Result: &protocol.PromptResult{
 		Output: res.output, Events: res.events, EventsTruncated: res.truncated,
-		SessionID: id, RunID: res.runID,
+		SessionID: id, RunID: res.runID, Release: res.release,
 	}}, nil
 }
 

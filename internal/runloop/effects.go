@@ -17,7 +17,13 @@ type effects struct {
 	replies []reply
 	work    []work
 	// captures names the runs started for a client that waits for their events.
-	captures []string
+	captures []capturing
+}
+
+// capturing is a run whose events are kept for a ticket.
+type capturing struct {
+	to    ticket
+	runID string
 }
 
 // reply answers a ticket. With ended set it is the end of the run that a

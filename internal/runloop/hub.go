@@ -21,6 +21,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
+	"noused/internal/budget"
 	"noused/internal/model"
 	"noused/internal/protocol"
 	"noused/internal/session"
@@ -39,7 +42,7 @@ const (
 )
 
 // Options are what a Hub needs of the world. All are required but Models,
-// MaxSteps, System, Modules, Workdir and Audit.
+// MaxSteps, System, Modules, Workdir, Held and Audit.
 type Options struct {
 	Store *session.Store
 	// Model answers, as ModelInfo says, in sessions that have chosen none of Models.
@@ -59,6 +62,8 @@ type Options struct {
 	NewID   func(prefix string) string // unique for ever
 	// Fault is told what went wrong inside, for the log. It must not block.
 	Fault func(sessionID string, err error)
+	// Held counts the events kept for prompts that wait; nil: without a limit.
+	Held *budget.Budget
 	// Audit is told what the audit journal keeps. It must not block.
 	Audit func(model.AuditEvent)
 }
@@ -67,8 +72,9 @@ type Options struct {
 type env struct {
 	Options
 	draining atomic.Bool
-	settle   func()      // a draining loop may be closed
-	broken   func(*loop) // a loop ends before its time; its failure is set
+	reports  *semaphore.Weighted // bytes of maxReports
+	settle   func()              // a draining loop may be closed
+	broken   func(*loop)         // a loop ends before its time; its failure is set
 }
 
 // Hub finds, opens and closes sessions. Make it with NewHub, give it its
@@ -103,7 +109,7 @@ func NewHub(o Options) *Hub {
 		resumes: make(chan struct{}, maxResumes),
 		loops:   map[string]*loop{}, opening: map[string]chan struct{}{}, repairs: map[string]*repair{},
 	}
-	h.env = &env{Options: o, broken: h.broken, settle: func() { signal(h.settled) }}
+	h.env = &env{Options: o, reports: semaphore.NewWeighted(maxReports), broken: h.broken, settle: func() { signal(h.settled) }}
 	return h
 }
 

@@ -88,7 +88,7 @@ func (in promptIn) step(m *machine) {
 		runID := m.begin(in.ticket, "prompt", in.p.Text, in.p.IdempotencyKey, in.images)
 		if in.wait && m.s.Run != nil {
 			m.waiters = append(m.waiters, in.ticket)
-			m.out.captures = append(m.out.captures, runID)
+			m.out.captures = append(m.out.captures, capturing{in.ticket, runID})
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package runloop
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"noused/internal/model"
 	"noused/internal/protocol"
 	"noused/internal/session"
@@ -21,9 +18,9 @@ import (
 const (
 	mailboxSize = 256
 	batchSize   = 256
-	// maxCaptured bounds the events kept for the reply of a waiting prompt, in
-	// bytes.
-	maxCaptured = 64 << 20
+	// maxReports bounds what models and tools say that has not been taken in, in
+	// all sessions together, in bytes.
+	maxReports = 4 << 20
 )
 
 // errStopped says that a loop ended before it took an input in: the session may
@@ -37,10 +34,11 @@ type call struct {
 	reply     chan reply
 	ended     chan reply
 	postponed chan struct{}
+	left      atomic.Bool // nobody takes what ended has
 }
 
 func newCall() *call {
-	return &call{make(chan reply, 1), make(chan reply, 1), make(chan struct{}, 1)}
+	return &call{reply: make(chan reply, 1), ended: make(chan reply, 1), postponed: make(chan struct{}, 1)}
 }
 
 // loop is the actor that owns one session: its machine, its journal, and the
@@ -71,20 +69,6 @@ type loop struct {
 	failure  error               // what ended the loop before its time; read it once done is closed
 }
 
-// capture holds the events of a run for the prompt that waits for its end.
-type capture struct {
-	lines     []jsontext.Value
-	size      int
-	truncated bool
-}
-
-// result is what a waiting prompt is answered with.
-type result struct {
-	*runEnd
-	events    []jsontext.Value
-	truncated bool
-}
-
 var (
 	errAborted  = errors.New("the run was aborted")
 	errShutdown = errors.New("the daemon is stopping")
@@ -101,16 +85,38 @@ func newLoop(e *env, s *session.State, j *session.Journal) *loop {
 	return l
 }
 
-// post hands an input over; it blocks while the mailbox is full. False: the
-// loop has ended.
+// post hands an input over; it blocks while the mailbox is full, or too much
+// waits in all of them. The error is errStopped where the loop has ended.
 func (l *loop) post(ctx context.Context, in input) error {
+	size := weight(in)
+	if err := l.env.reports.Acquire(ctx, size); err != nil {
+		return context.Cause(ctx)
+	}
 	select {
 	case l.mailbox <- in:
+		if l.hasEnded() {
+			l.empty() // nobody else does
+		}
 		return nil
 	case <-l.done:
+		l.env.reports.Release(size)
 		return errStopped
 	case <-ctx.Done():
+		l.env.reports.Release(size)
 		return context.Cause(ctx)
+	}
+}
+
+// empty forgets what is in the mailbox: its posters learn from done that nobody
+// answers.
+func (l *loop) empty() {
+	for {
+		select {
+		case in := <-l.mailbox:
+			l.env.reports.Release(weight(in))
+		default:
+			return
+		}
 	}
 }
 
@@ -162,7 +168,13 @@ func (l *loop) serve() {
 			l.env.broken(l) // once it has ended: the hub may be waiting for that
 		}
 	}()
+	defer l.empty()
 	defer close(l.done)
+	defer func() {
+		for runID := range l.captures {
+			l.drop(runID)
+		}
+	}()
 	defer func() {
 		if !l.m.deleted || l.failure != nil { // else the hub tells, once the session is gone
 			l.env.Audit(model.AuditEvent{Event: "session:end", Component: "session", SessionID: l.id})
@@ -196,8 +208,10 @@ func (l *loop) batch(in input) (err error) {
 			err = protocol.Errorf(protocol.InternalError, "internal error; the daemon's log has the detail")
 		}
 	}()
-	now := l.env.Now()
+	now, size := l.env.Now(), int64(0)
+	defer func() { l.env.reports.Release(size) }()
 	for n := 1; ; n++ {
+		size += weight(in)
 		l.m.step(now, in)
 		if q, ok := in.(queryIn); ok && q.last || l.m.deleted || n == batchSize {
 			return l.commit()
@@ -231,11 +245,18 @@ func (l *loop) commit() error {
 		l.fail(out.replies, failure)
 		return failure
 	}
-	for _, runID := range out.captures {
-		l.captures[runID] = &capture{}
+	for _, c := range out.captures {
+		if to, ok := c.to.(*call); ok {
+			l.captures[c.runID] = newCapture(l.env.Held, to)
+		}
 	}
 	if len(out.events) > 0 {
-		l.keep(out.events, l.env.Events.Append(out.events...))
+		lines := l.env.Events.Append(out.events...)
+		if len(l.captures) > 0 {
+			for i, ev := range out.events {
+				l.keep(ev.Where().RunID, lines[i])
+			}
+		}
 	}
 	l.run.Store(l.runInfo())
 	l.announce()
@@ -250,7 +271,7 @@ func (l *loop) commit() error {
 	}
 	for _, r := range out.replies {
 		if r.ended != nil {
-			delete(l.captures, r.ended.runID)
+			l.drop(r.ended.runID)
 		}
 	}
 	if !early {
@@ -281,24 +302,6 @@ func (l *loop) runInfo() *protocol.RunInfo {
 	return &protocol.RunInfo{SessionID: l.id, RunID: l.m.s.Run.ID, RunState: l.m.runState()}
 }
 
-// keep captures the events of runs that somebody waits for.
-func (l *loop) keep(events []protocol.Event, lines [][]byte) {
-	if len(l.captures) == 0 {
-		return
-	}
-	for i, ev := range events {
-		c := l.captures[ev.Where().RunID]
-		if c == nil {
-			continue
-		}
-		if c.size += len(lines[i]); c.size > maxCaptured {
-			c.truncated = true
-			continue
-		}
-		c.lines = append(c.lines, jsontext.Value(bytes.TrimSuffix(lines[i], []byte{'\n'})))
-	}
-}
-
 func (l *loop) answer(r reply) {
 	c, ok := r.to.(*call)
 	switch {
@@ -309,22 +312,8 @@ func (l *loop) answer(r reply) {
 		c.reply <- r
 	default:
 		r.value = l.result(r.ended)
-		c.ended <- r
+		c.finish(r)
 	}
-}
-
-// result joins a run's end with its events: the captured ones, or for a client
-// that came late the ones still kept.
-func (l *loop) result(end *runEnd) result {
-	if c := l.captures[end.runID]; c != nil {
-		return result{end, c.lines, c.truncated}
-	}
-	kept, whole := l.env.Events.Run(end.runID)
-	lines := make([]jsontext.Value, len(kept))
-	for i, line := range kept {
-		lines[i] = jsontext.Value(bytes.TrimSuffix(line, []byte{'\n'}))
-	}
-	return result{end, lines, !whole}
 }
 
 // fail answers what a broken batch leaves unanswered.
@@ -376,7 +365,8 @@ func (l *loop) abandon() {
 	}()
 	for {
 		select {
-		case <-l.mailbox: // its poster learns from done that nobody answers
+		case in := <-l.mailbox: // its poster learns from done that nobody answers
+			l.env.reports.Release(weight(in))
 		case <-idle:
 			return
 		}

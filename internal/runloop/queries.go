@@ -138,6 +138,7 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 		}
 		out.Messages[i] = text
 	}
+	out.Release = func() {} // the session has them, and keeps them
 	return out, nil
 }
 

@@ -44,6 +44,34 @@ type (
 	}
 )
 
+// weight is how many bytes an input brings that a model or a tool made, as far
+// as maxReports counts them.
+func weight(in input) int64 {
+	n := 0
+	switch in := in.(type) {
+	case deltaIn:
+		n = len(in.delta.Text) + len(in.delta.Thinking)
+		if in.delta.ToolCall != nil {
+			n += len(in.delta.ToolCall.Arguments)
+		}
+	case toolUpdateIn:
+		n = weightOf(in.update)
+	case sideUpdateIn:
+		n = weightOf(in.update)
+	case toolDoneIn:
+		n = len(in.result.Text) + len(in.result.Value)
+	}
+	return int64(min(n, maxReports))
+}
+
+func weightOf(u model.ToolUpdate) int {
+	n := len(u.Delta) + len(u.Update) + len(u.Patch)
+	if u.Asset != nil {
+		n += len(u.Asset.Metadata)
+	}
+	return n
+}
+
 func (in deltaIn) step(m *machine) {
 	if in.gen != m.gen {
 		return

@@ -11,12 +11,15 @@ import (
 
 	"go.uber.org/zap"
 
+	"noused/internal/budget"
 	"noused/internal/protocol"
 )
 
 const (
 	maxLong      = 256              // long commands of one connection at a time
-	flushSize    = 64 << 10         // replies held back while more input waits
+	longCost     = 4 << 10          // bytes that one of them takes beside its payload, and that a reply may have uncounted
+	flushSize    = 16 << 10         // replies held back while more input waits
+	keepSize     = 4 << 10          // of the buffers that a connection keeps
 	writeSize    = 1 << 20          // written at a time
 	writeTimeout = 30 * time.Second // for a client to read that much
 	stopGrace    = time.Second      // for the commands under way when the daemon stops
@@ -26,14 +29,14 @@ const (
 var errStopping = errors.New("the daemon stops")
 
 // ServeCommands serves the command socket: every line is run by mux, in order
-// for each connection. Lines have at most maxLine bytes. It blocks until ctx
-// ends; then it closes ln, reads no more, gives the commands under way a second
+// for each connection. Lines have at most maxLine bytes; what lines, commands and
+// replies take together is counted in held. It blocks until ctx ends; then it closes ln, reads no more, gives the commands under way a second
 // to finish, and returns nil. The error is that of a listener which fails
 // before.
-func ServeCommands(ctx context.Context, ln *net.UnixListener, mux *protocol.Mux, maxLine int, log *zap.Logger) error {
+func ServeCommands(ctx context.Context, ln *net.UnixListener, mux *protocol.Mux, maxLine int, held *budget.Budget, log *zap.Logger) error {
 	log = log.With(zap.String("on", "commands"))
 	c := &conns{log: log, max: maxConns, grace: stopGrace, open: func(conn *net.UnixConn) session {
-		s := &commandConn{conn: conn, mux: mux, maxLine: maxLine, log: log}
+		s := &commandConn{conn: conn, mux: mux, maxLine: maxLine, held: held, log: log}
 		s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 		return s
 	}}
@@ -46,7 +49,9 @@ type commandConn struct {
 	conn    *net.UnixConn
 	mux     *protocol.Mux
 	maxLine int
+	held    *budget.Budget
 	log     *zap.Logger
+	scratch []byte // of its goroutine, for short replies
 
 	ctx    context.Context // ends when nobody is left to hear a reply
 	cancel context.CancelCauseFunc
@@ -77,7 +82,8 @@ func (s *commandConn) abort() {
 
 func (s *commandConn) serve() {
 	defer s.cancel(nil)
-	in := protocol.NewLineReader(s.conn, s.maxLine)
+	in := protocol.NewLineReader(s.conn, s.maxLine).Within(s.held)
+	defer in.Close()
 	for {
 		line, err := in.Next()
 		if err != nil {
@@ -87,41 +93,66 @@ func (s *commandConn) serve() {
 				return
 			}
 			id, outcome := protocol.TooLong(long)
-			s.reply(id, outcome, !in.More())
+			s.answer(id, outcome, !in.More())
 			continue
 		}
 		cmd, bad := protocol.DecodeCommand(line)
 		if bad != nil && s.stopping.Load() {
 			continue // the half of a line at which reading was stopped
 		}
+		in.Shrink()
 		outcome := protocol.Failure(bad)
 		if bad == nil {
-			outcome = s.run(cmd)
-		}
-		if later := outcome.Later(); later != nil {
-			s.begin(cmd, later)
-			continue
+			cost := s.costOf(cmd)
+			outcome = s.run(cmd, cost)
+			if later := outcome.Later(); later != nil {
+				s.begin(cmd, cost, later)
+				continue
+			}
 		}
 		s.tell(cmd, outcome)
-		if !s.reply(cmd.ID, outcome, !in.More()) {
+		if !s.answer(cmd.ID, outcome, !in.More()) {
 			s.end(net.ErrClosed)
 			return
 		}
 	}
 }
 
-// run executes a command, unless it may be a long one and too many of these
-// have not ended: it must be refused before it has done anything.
-func (s *commandConn) run(cmd protocol.Command) protocol.Outcome {
+// run executes a command, unless there is no room for it, or it may be a long one
+// and too many of these have not ended: it must be refused before it has done
+// anything. A long one keeps its cost.
+func (s *commandConn) run(cmd protocol.Command, cost int) protocol.Outcome {
 	if s.pending.Load() >= maxLong && protocol.Long(cmd.Type) {
 		return protocol.Failure(protocol.Rejectf(protocol.TooManyPending, "%d commands of this connection have not ended", maxLong))
 	}
-	return s.mux.Run(s.ctx, cmd)
+	if !s.held.Take(cost) {
+		return protocol.Failure(noRoom("command", cost))
+	}
+	outcome := s.mux.Run(s.ctx, cmd)
+	if outcome.Later() == nil {
+		s.held.Give(cost)
+	}
+	return outcome
+}
+
+// costOf is how many bytes of the budget a command takes until it ends. A short
+// one takes none: a connection has one of these at a time.
+func (s *commandConn) costOf(cmd protocol.Command) int {
+	if len(cmd.Payload) <= longCost && !protocol.Long(cmd.Type) {
+		return 0
+	}
+	return s.held.Clip(longCost + len(cmd.Payload))
+}
+
+// noRoom is the error for what the budget has not enough left for.
+func noRoom(what string, size int) error {
+	return protocol.Rejectf(protocol.TooManyPending, "there is no room for a %s of %d bytes now: others have taken it", what, size)
 }
 
 // begin runs the second half of a long command beside the others. The replies
 // to what came before it do not wait for it.
-func (s *commandConn) begin(cmd protocol.Command, later func(context.Context) protocol.Outcome) {
+func (s *commandConn) begin(cmd protocol.Command, cost int, later func(context.Context) protocol.Outcome) {
+	cmd.Payload = nil // decoded
 	s.mu.Lock()
 	s.flush()
 	s.mu.Unlock()
@@ -129,12 +160,13 @@ func (s *commandConn) begin(cmd protocol.Command, later func(context.Context) pr
 	s.long.Go(func() { // ends with the command, or with the connection's context
 		defer survive(s.log)
 		defer s.pending.Add(-1)
+		defer s.held.Give(cost)
 		outcome := later(s.ctx)
 		if errors.Is(outcome.Err(), context.Canceled) && context.Cause(s.ctx) == errStopping {
 			outcome = protocol.Failure(protocol.Rejectf(protocol.ShuttingDown, "%v", errStopping))
 		}
 		s.tell(cmd, outcome)
-		s.reply(cmd.ID, outcome, true)
+		s.reply(nil, cmd.ID, outcome, true)
 	})
 }
 
@@ -176,33 +208,71 @@ func (s *commandConn) tell(cmd protocol.Command, o protocol.Outcome) {
 	s.log.Error("command failed", zap.String("command", cmd.Type), zap.String("id", cmd.ID), zap.Error(err))
 }
 
-// reply appends an outcome's line, and writes all there is if flush says so or
-// much waits. False: the client cannot be written to.
-func (s *commandConn) reply(id string, o protocol.Outcome, flush bool) bool {
+// answer is reply of the connection's own goroutine.
+func (s *commandConn) answer(id string, o protocol.Outcome, flush bool) bool {
+	if s.scratch == nil {
+		s.scratch = make([]byte, 0, keepSize/4)
+	}
+	return s.reply(s.scratch, id, o, flush)
+}
+
+// reply encodes an outcome in the memory of into, and writes its line and all
+// that has been held back, if flush says so or much waits. What the line takes
+// is counted while it waits to be written. False: the client cannot be written
+// to.
+func (s *commandConn) reply(into []byte, id string, o protocol.Outcome, flush bool) bool {
+	r := o.Encode(into[:0], id)
+	if r.Release != nil {
+		defer r.Release()
+	}
+	if size := s.held.Clip(r.Size()); size > longCost {
+		if s.held.Take(size) {
+			defer s.held.Give(size)
+		} else {
+			r = protocol.Response{Head: protocol.AppendError(into[:0], id, protocol.AsError(noRoom("reply", size)))}
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.out == nil {
-		s.out = *large.Get().(*[]byte)
-	}
-	s.out = o.Append(s.out, id)
+	s.append(r)
 	if flush || len(s.out) >= flushSize {
 		s.flush()
 	}
 	return !s.dead
 }
 
+// append holds a line back, or writes it where it is long. mu is held.
+func (s *commandConn) append(r protocol.Response) {
+	s.put(r.Head)
+	for i, v := range r.Values {
+		if i > 0 {
+			s.out = append(s.out, ',')
+		}
+		s.put(v)
+	}
+	s.put(r.Tail)
+}
+
+// put holds a piece of a line back, or writes it where it is long: no copy is
+// made of that. mu is held.
+func (s *commandConn) put(piece []byte) {
+	if len(s.out)+len(piece) > flushSize {
+		s.flush()
+	}
+	if len(piece) > flushSize {
+		s.write(piece)
+		return
+	}
+	s.out = append(s.out, piece...)
+}
+
 // flush writes what has been held back. mu is held.
 func (s *commandConn) flush() {
 	s.write(s.out)
-	if s.out = s.out[:0]; cap(s.out) > 4*flushSize {
-		buf := s.out
-		s.out = nil // a connection does not keep what one long answer took
-		large.Put(&buf)
+	if s.out = s.out[:0]; cap(s.out) > keepSize {
+		s.out = nil
 	}
 }
-
-// large has the buffers of long answers, for as long as the collector lets it.
-var large = sync.Pool{New: func() any { return new([]byte) }}
 
 // write gives a client that reads nothing up. mu is held.
 func (s *commandConn) write(p []byte) {

@@ -197,6 +197,34 @@ func TestLargeReplies(t *testing.T) {
 	}
 }
 
+// Clients that do not read hold no more than the budget has; who finds nothing
+// left is told so, and all is given back when they have gone.
+func TestRepliesThatAreNotReadAreCounted(t *testing.T) {
+	b := serve(t, testMux(t).Mux, 0)
+	var stalled []*wire
+	for range 3 {
+		w := dial(t, b.path)
+		w.send(cmd("s", "new_session", fmt.Sprintf(`{"title":"%d"}`, room/3-1000)))
+		if _, err := w.Read(make([]byte, 1)); err != nil { // it is being answered
+			t.Fatal(err)
+		}
+		stalled = append(stalled, w)
+	}
+	w := dial(t, b.path)
+	w.send(cmd("c", "new_session", `{"title":"100000"}`) + cmd("p", "ping", `{}`))
+	if l := w.want("c", "error"); !strings.Contains(l.Error.Message, string(protocol.TooManyPending)) {
+		t.Errorf("got %+v", l.Error)
+	}
+	w.want("p", "pong")
+	for _, w := range stalled {
+		_ = w.Close()
+	}
+	b.stop()
+	if n := b.held.Used(); n != 0 {
+		t.Errorf("%d bytes are still counted", n)
+	}
+}
+
 func TestStopAnswersWhatIsUnderWay(t *testing.T) {
 	f := testMux(t)
 	b := serve(t, f.Mux, 0)

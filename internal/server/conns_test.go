@@ -120,7 +120,7 @@ func TestAcceptFailuresAreNotTheEnd(t *testing.T) {
 		return nil
 	}))
 	done := make(chan error)
-	go func() { done <- ServeCommands(ctx, sockets.Commands, b.Mux, maxLine, log) }()
+	go func() { done <- ServeCommands(ctx, sockets.Commands, b.Mux, maxLine, nil, log) }()
 	<-tries
 	<-tries
 	cancel()
@@ -132,7 +132,7 @@ func TestAcceptFailuresAreNotTheEnd(t *testing.T) {
 func TestAListenerThatIsClosedIsAnError(t *testing.T) {
 	sockets := listen(t, filepath.Join(t.TempDir(), "s"))
 	_ = sockets.Commands.Close()
-	if err := ServeCommands(t.Context(), sockets.Commands, new(protocol.Mux), maxLine, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "closed") {
+	if err := ServeCommands(t.Context(), sockets.Commands, new(protocol.Mux), maxLine, nil, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("got %v", err)
 	}
 }

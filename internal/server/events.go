@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -10,26 +11,29 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"noused/internal/budget"
 	"noused/internal/event"
 	"noused/internal/protocol"
 )
 
 const (
 	batchSize    = 256 << 10              // bytes written to a reader at a time
+	maxVector    = 1024                   // slices written at a time: the kernel takes no more
 	drainTimeout = 500 * time.Millisecond // for a reader to take that much while the daemon stops
 	drainGrace   = 5 * time.Second        // for a reader to take all that is left
 )
 
 // ServeEvents serves the event socket: what is published from the moment a
 // client is accepted, or what it subscribes to (wire-v1 §5). A line that a
-// client sends has at most maxLine bytes. It blocks until ctx ends; log must be
+// client sends has at most maxLine bytes, which are counted in held as what
+// waits to be written is. It blocks until ctx ends; log must be
 // closed by then. Then it closes ln, gives every reader that goes on reading up
 // to five seconds to take what is left, and returns nil. The error is that of a
 // listener which fails before.
-func ServeEvents(ctx context.Context, ln *net.UnixListener, log *event.Log, maxLine int, zlog *zap.Logger) error {
+func ServeEvents(ctx context.Context, ln *net.UnixListener, log *event.Log, maxLine int, held *budget.Budget, zlog *zap.Logger) error {
 	zlog = zlog.With(zap.String("on", "events"))
 	c := &conns{log: zlog, max: maxConns, grace: drainGrace, open: func(conn *net.UnixConn) session {
-		s := &eventConn{conn: conn, log: log, maxLine: maxLine, zlog: zlog, requests: make(chan request), done: make(chan struct{})}
+		s := &eventConn{conn: conn, log: log, maxLine: maxLine, held: held, zlog: zlog, requests: make(chan request), done: make(chan struct{})}
 		s.cursor, _, _ = log.Begin("", nil, event.Filter{})
 		return s
 	}}
@@ -42,6 +46,7 @@ type eventConn struct {
 	conn    *net.UnixConn
 	log     *event.Log
 	maxLine int
+	held    *budget.Budget
 	zlog    *zap.Logger
 
 	requests chan request  // closed when the client is gone
@@ -49,9 +54,9 @@ type eventConn struct {
 	draining atomic.Bool   // writes have a deadline
 
 	// Of the writing goroutine.
-	cursor  event.Cursor
-	lines   [][]byte // memory for the next batch
-	buffers net.Buffers
+	cursor event.Cursor
+	lines  [][]byte // memory for the next batch
+	vector [][]byte // memory for the next write
 }
 
 // request is a line that the client sent.
@@ -98,7 +103,8 @@ func (s *eventConn) listen() {
 	if await(s.conn, unix.POLLIN) != nil {
 		return
 	}
-	in := protocol.NewLineReader(s.conn, s.maxLine)
+	in := protocol.NewLineReader(s.conn, s.maxLine).Within(s.held)
+	defer in.Close()
 	for {
 		var r request
 		line, err := in.Next()
@@ -184,14 +190,65 @@ func (s *eventConn) send(b event.Batch) bool {
 		}
 	}
 	s.lines = b.Lines
-	defer clear(s.lines) // a reader that waits holds on to no old events
-	if len(b.Lines) == 1 {
-		return s.write(b.Lines[0])
-	}
 	s.arm()
-	s.buffers = b.Lines
-	_, err := s.buffers.WriteTo(s.conn)
-	return err == nil
+	rest, seq, err := s.try(b.Lines)
+	clear(s.lines) // a reader that waits holds on to no old events
+	if err != nil || rest == nil {
+		return err == nil
+	}
+	s.cursor.Rewind(seq)
+	return s.finish(rest)
+}
+
+// try writes as much of whole lines as the socket takes at once. rest is a copy
+// of what is left of the line that it stopped in, number seq; nil: none is.
+func (s *eventConn) try(lines [][]byte) (rest []byte, seq uint64, err error) {
+	raw, err := s.conn.SyscallConn()
+	if err != nil {
+		return nil, 0, err
+	}
+	i, n := 0, 0 // lines[i][n:] is what comes next
+	var failed error
+	err = raw.Write(func(fd uintptr) bool {
+		for i < len(lines) && failed == nil {
+			s.vector = append(s.vector[:0], lines[i:min(len(lines), i+maxVector)]...)
+			s.vector[0] = s.vector[0][n:]
+			var wrote int
+			wrote, failed = unix.Writev(int(fd), s.vector)
+			for n += max(wrote, 0); i < len(lines) && n >= len(lines[i]); i++ {
+				n -= len(lines[i])
+			}
+			if failed == unix.EINTR {
+				failed = nil
+			}
+		}
+		return true
+	})
+	clear(s.vector)
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case failed == nil:
+		return nil, 0, nil
+	case failed != unix.EAGAIN:
+		return nil, 0, failed
+	}
+	start := bytes.LastIndexByte(lines[i][:n], '\n') + 1
+	end := n + bytes.IndexByte(lines[i][n:], '\n') + 1
+	return bytes.Clone(lines[i][n:end]), protocol.SeqOf(lines[i][start:end]), nil
+}
+
+// finish writes the rest of a line and waits for the client to take it. So long
+// it holds nothing but that.
+func (s *eventConn) finish(rest []byte) bool {
+	if len(rest) > longCost {
+		if len(rest) > s.held.Spare() || !s.held.Take(len(rest)) {
+			s.zlog.Warn("connection closed: there is no room for an event that the client does not take", zap.Int("bytes", len(rest)))
+			return false
+		}
+		defer s.held.Give(len(rest))
+	}
+	return s.write(rest)
 }
 
 func (s *eventConn) write(line []byte) bool {

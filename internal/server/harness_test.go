@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"noused/internal/budget"
 	"noused/internal/event"
 	"noused/internal/protocol"
 	"noused/internal/testenv"
@@ -39,13 +40,17 @@ func TestMain(m *testing.M) {
 	s.Close()
 }
 
-const maxLine = protocol.DefaultMaxLine
+const (
+	maxLine = protocol.DefaultMaxLine
+	room    = maxLine + 8<<20 // for all connections together
+)
 
 // bench is a server with sockets of its own.
 type bench struct {
 	path string
 	log  *event.Log
 	seen *observer.ObservedLogs
+	held *budget.Budget
 	stop func() // ends it and waits; may be called twice
 }
 
@@ -58,11 +63,11 @@ func serve(t testing.TB, mux *protocol.Mux, keep int) *bench {
 		t.Fatal(err)
 	}
 	core, seen := observer.New(zap.DebugLevel)
-	b := &bench{path: path, log: event.New("ep-1", keep, time.Now), seen: seen}
+	b := &bench{path: path, log: event.New("ep-1", keep, time.Now), seen: seen, held: budget.New(room)}
 	ctx, cancel := context.WithCancel(context.Background())
 	errs := make(chan error, 2)
-	go func() { errs <- ServeCommands(ctx, sockets.Commands, mux, maxLine, zap.New(core)) }()
-	go func() { errs <- ServeEvents(ctx, sockets.Events, b.log, maxLine, zap.New(core)) }()
+	go func() { errs <- ServeCommands(ctx, sockets.Commands, mux, maxLine, b.held, zap.New(core)) }()
+	go func() { errs <- ServeEvents(ctx, sockets.Events, b.log, maxLine, b.held, zap.New(core)) }()
 	stopped := false
 	b.stop = func() {
 		if stopped {

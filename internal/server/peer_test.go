@@ -298,7 +298,7 @@ func fakeDaemon() int {
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
-	go func() { done <- ServeCommands(ctx, sockets.Commands, mux, maxLine, zap.NewNop()) }()
+	go func() { done <- ServeCommands(ctx, sockets.Commands, mux, maxLine, nil, zap.NewNop()) }()
 	r, w, err := os.Pipe()
 	if err != nil {
 		panic(err)

@@ -196,14 +196,12 @@ func (c *Conn[M]) readLines() *Fault {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		m, err := d.Decode(line)
+		err = c.take(line)
+		var fault *Fault
+		if errors.As(err, &fault) {
+			return fault
+		}
 		if err == nil {
-			if d.Single && c.proc.lines.More() {
-				c.spoilt.Store(true) // before the asker can ask again
-			}
-			if !c.hand(m) || c.spoilt.Load() {
-				return Faultf(d.Code, "the %s wrote more lines than it was asked for", d.Who)
-			}
 			continue
 		}
 		noise++
@@ -220,6 +218,23 @@ func (c *Conn[M]) readLines() *Fault {
 			return f
 		}
 	}
+}
+
+// take hands on what a line says. An error that is no [Fault] means that the line
+// is noise.
+func (c *Conn[M]) take(line []byte) error {
+	defer c.proc.Turn(line)()
+	m, err := c.dialogue.Decode(line)
+	if err != nil {
+		return err
+	}
+	if c.dialogue.Single && c.proc.lines.More() {
+		c.spoilt.Store(true) // before the asker can ask again
+	}
+	if !c.hand(m) || c.spoilt.Load() {
+		return Faultf(c.dialogue.Code, "the %s wrote more lines than it was asked for", c.dialogue.Who)
+	}
+	return nil
 }
 
 // hand passes a message to whoever waits for it. False: nobody does, and what

@@ -57,6 +57,7 @@ type nursery struct {
 	log      *zap.Logger
 	spawns   chan spawn
 	quit     chan struct{}
+	long     chan struct{}  // holds one while a long line is taken in
 	work     sync.WaitGroup // the spawning thread
 	close    sync.Once
 	guardian *guardian // nil without a helper
@@ -78,7 +79,7 @@ type spawn struct {
 // calls [Helper] first; with "" there is neither guardian nor sandbox. Close
 // ends it.
 func NewSupervisor(helper string, log *zap.Logger) *Supervisor {
-	n := &nursery{helper: helper, log: log, spawns: make(chan spawn), quit: make(chan struct{})}
+	n := &nursery{helper: helper, log: log, spawns: make(chan spawn), quit: make(chan struct{}), long: make(chan struct{}, 1)}
 	// No child gets what this process was started with and does not know of.
 	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
 	n.orphans = newOrphans()
@@ -412,6 +413,21 @@ func (p *Process) CloseInput() {
 // process has ended and what it left in the pipe is read. After a
 // *[protocol.LineTooLongError] no further line comes.
 func (p *Process) Next() ([]byte, error) { return p.lines.Next() }
+
+// longLine is the size, in bytes, from which on lines are taken in one at a time.
+const longLine = 64 << 10
+
+// Turn is called with a line of stdout before something is made of it, and done
+// is to be called when that has been handed on. What is made of a long line takes
+// several times its memory: so it waits until other children's long lines have
+// been taken in.
+func (p *Process) Turn(line []byte) (done func()) {
+	if len(line) < longLine {
+		return func() {}
+	}
+	p.nursery.long <- struct{}{}
+	return func() { <-p.nursery.long }
+}
 
 // Stop sends SIGTERM to the process group, and SIGKILL after [KillGrace]. It
 // does not block; only the first call counts.

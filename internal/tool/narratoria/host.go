@@ -225,20 +225,28 @@ func (c *call) read(ctx context.Context, p *tool.Process) *tool.Fault {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		ev, err := decode(line)
-		if err == nil {
-			err = c.handle(ev)
-		}
-		var invalid *invalidEvent
-		switch {
-		case errors.As(err, &invalid):
-			c.progress(model.ToolUpdate{Delta: invalid.Error(), Update: ev.Raw, Warning: tool.InvalidEvent})
-		case err != nil:
+		if err := c.take(p, line); err != nil {
 			return tool.Faultf(tool.ProtocolError, "%v", err)
-		case c.done != nil:
+		}
+		if c.done != nil {
 			return nil
 		}
 	}
+}
+
+// take handles a line. An error means that it breaks the protocol.
+func (c *call) take(p *tool.Process, line []byte) error {
+	defer p.Turn(line)()
+	ev, err := decode(line)
+	if err == nil {
+		err = c.handle(ev)
+	}
+	var invalid *invalidEvent
+	if errors.As(err, &invalid) {
+		c.progress(model.ToolUpdate{Delta: invalid.Error(), Update: ev.Raw, Warning: tool.InvalidEvent})
+		return nil
+	}
+	return err
 }
 
 // handle passes a valid event on; what only the file system knows to be wrong

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"noused/internal/protocol"
+)
+
+// floods are tools that say much: many lines, and long ones.
+var floods = map[string]string{
+	"many": `yes '{"version":"0","type":"log","level":"info","message":"a line as tools write them, one of very many"}' | head -n $LINES`,
+	"long": `line=$(head -c 1000000 /dev/zero | tr '\0' x)
+		while [ $LINES -gt 0 ]; do LINES=$((LINES-1)); echo '{"version":"0","type":"log","level":"info","message":"'"$line"'"}'; done`,
+}
+
+// swamp is a daemon with tools that flood, and the memory that it had before.
+type swamp struct {
+	*daemon
+	idle int // KiB
+}
+
+// newSwamp starts a daemon that is built without the race detector, which has a
+// memory of its own.
+func newSwamp(t *testing.T, program string, lines map[string]int) *swamp {
+	t.Helper()
+	dir := t.TempDir()
+	for name, script := range floods {
+		script = fmt.Sprintf("#!/bin/sh\nLINES=%d\n%s\necho '{\"version\":\"0\",\"type\":\"done\",\"ok\":true}'\n", lines[name], script)
+		descriptor := fmt.Sprintf(`{"name":%q,"kind":"tool","protocol":"narratoria","capabilities":[],"timeout":"10m",
+			"transport":{"type":"stdio","command":["./%[1]s.sh"]},"operations":{"run":{}}}`, name)
+		for file, text := range map[string]string{name + ".sh": script, name + ".json": descriptor} {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s := &swamp{daemon: newDaemonOf(t, program, "--tools-dir", dir)}
+	if r := s.commands().ask(`{"v":"1","id":"p","type":"prompt","payload":{"text":"hello"}}`); !r.OK {
+		t.Fatalf("got %+v", r)
+	}
+	s.idle = s.footprint().now
+	return s
+}
+
+// plainDaemon is the program, built without the race detector.
+func plainDaemon(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
+	path := filepath.Join(t.TempDir(), "noused")
+	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return path
+}
+
+// resident is the memory that the daemon has now, and had at most, in KiB.
+func (s *swamp) resident() (now, most int) {
+	f := s.footprint()
+	return f.now, f.most
+}
+
+// check says how much the daemon grew.
+func (s *swamp) check() {
+	s.t.Helper()
+	now, most := s.resident()
+	s.t.Logf("idle %d KiB, at most %d KiB more, now %d KiB more", s.idle, most-s.idle, now-s.idle)
+	if most-s.idle > maxGrowth {
+		s.t.Errorf("the daemon grew by %d KiB, want at most %d", most-s.idle, maxGrowth)
+	}
+}
+
+// rests waits until the daemon has given back what it no longer needs.
+func (s *swamp) rests() {
+	s.t.Helper()
+	w := s.commands()
+	for deadline := time.Now().Add(hangTime); ; {
+		now, _ := s.resident()
+		if now-s.idle < maxGrowth/2 {
+			s.t.Logf("afterwards %d KiB more", now-s.idle)
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("it keeps %d KiB more than before", now-s.idle)
+		}
+		w.ask(`{"v":"1","id":"p","type":"ping"}`)
+	}
+}
+
+// session makes one.
+func (s *swamp) session(w *wire) string {
+	s.t.Helper()
+	return into[protocol.Session](s.t, w.ask(`{"v":"1","id":"n","type":"new_session","payload":{}}`)).SessionID
+}
+
+func TestAFloodOfAToolIsBounded(t *testing.T) {
+	program := plainDaemon(t)
+	for _, c := range []struct {
+		tool            string
+		lines, sessions int
+		waiting         int // prompts that wait, of as many sessions
+		stalled         int // event readers that do not read
+	}{
+		{"many", 60_000, 4, 0, 0},
+		{"many", 60_000, 4, 1, 0},
+		{"many", 15_000, 20, 20, 0},
+		{"many", 40_000, 4, 1, 100},
+		{"long", 60, 4, 0, 0},
+		{"long", 60, 4, 1, 0},
+		{"long", 40, 8, 8, 0},
+		{"long", 60, 4, 1, 50},
+	} {
+		t.Run(fmt.Sprintf("%s lines of %d tools, %d waiting, %d stalled", c.tool, c.sessions, c.waiting, c.stalled), func(t *testing.T) {
+			s := newSwamp(t, program, map[string]int{c.tool: c.lines})
+			events := s.events(protocol.SubscribeParams{Types: []string{protocol.AgentEnd{}.Type()}})
+			for range c.stalled {
+				w := dialWire(t, protocol.EventSocket(s.sock))
+				if r := w.ask(`{"v":"1","id":"s","type":"subscribe","payload":{}}`); !r.OK {
+					t.Fatalf("got %+v", r)
+				}
+			}
+			var waiting []*wire
+			for i := range c.sessions {
+				w := s.commands()
+				prompt := fmt.Sprintf(`{"v":"1","id":"p","type":"prompt","payload":{"text":"!%s.run {}","session_id":%q,"wait":%t}}`,
+					c.tool, s.session(w), i < c.waiting)
+				if i < c.waiting {
+					w.send(prompt)
+					waiting = append(waiting, w)
+				} else if r := w.ask(prompt); !r.OK {
+					t.Fatalf("got %+v", r)
+				}
+			}
+			for range c.sessions {
+				await(t, events, func(ev protocol.Event) bool {
+					_, ended := ev.(protocol.AgentEnd)
+					return ended
+				})
+			}
+			for _, w := range waiting {
+				got := into[protocol.PromptResult](t, w.recv())
+				if got.Output == "" || len(got.Events) == 0 || !got.EventsTruncated {
+					t.Errorf("got output %.80q and %d events, truncated %t", got.Output, len(got.Events), got.EventsTruncated)
+				}
+			}
+			s.check()
+		})
+	}
+}
+
+func TestLinesWithoutAnEndAreBoundedTogether(t *testing.T) {
+	s := newSwamp(t, plainDaemon(t), nil)
+	half := `{"v":"1","id":"h","type":"prompt","payload":{"text":"` + strings.Repeat("x", 15<<20)
+	var all []*wire
+	for range 60 {
+		w := s.commands()
+		if _, err := io.WriteString(w, half); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, w)
+	}
+	if r := s.commands().ask(`{"v":"1","id":"p","type":"ping"}`); !r.OK {
+		t.Errorf("a ping beside them gets %+v", r)
+	}
+	s.check()
+	refused := 0
+	for _, w := range all {
+		w.send("") // the end of its line
+		if strings.Contains(w.recv().Error.Message, string(protocol.TooManyPending)) {
+			refused++
+		}
+	}
+	if refused < len(all)-2 {
+		t.Errorf("%d of %d lines were refused", refused, len(all))
+	}
+	for _, w := range all {
+		_ = w.Close()
+	}
+	s.rests()
+}
+
+func TestRepliesThatNobodyReadsAreBoundedTogether(t *testing.T) {
+	program := plainDaemon(t)
+	s := newSwamp(t, program, nil)
+	w := s.commands()
+	text := strings.Repeat("x", 512<<10)
+	for range 8 {
+		if r := w.ask(fmt.Sprintf(`{"v":"1","id":"p","type":"prompt","payload":{"text":%q}}`, text)); !r.OK {
+			t.Fatalf("got %+v", r.Error)
+		}
+	}
+	s.idle = s.footprint().now
+	for range 100 {
+		w := s.commands()
+		w.send(strings.Repeat(`{"v":"1","id":"m","type":"get_messages"}`+"\n"+`{"v":"1","id":"t","type":"get_tree"}`+"\n", 20))
+		if _, err := w.Read(make([]byte, 1)); err != nil { // it has begun to answer
+			t.Fatal(err)
+		}
+	}
+	s.check()
+	s.rests()
+}
+
+func TestALineAsLongAsAllowedIsTaken(t *testing.T) {
+	s := newSwamp(t, plainDaemon(t), nil)
+	head, tail := `{"v":"1","id":"p","type":"prompt","payload":{"text":"`, `","wait":false}}`
+	text := strings.Repeat("x", protocol.DefaultMaxLine-len(head)-len(tail))
+	events := s.events(protocol.SubscribeParams{Types: []string{protocol.AgentEnd{}.Type()}})
+	for range 2 {
+		if r := s.commands().ask(head + text + tail); !r.OK {
+			t.Fatalf("got %+v", r.Error)
+		}
+		await(t, events, func(protocol.Event) bool { return true })
+	}
+	now, most := s.resident()
+	t.Logf("idle %d KiB, at most %d KiB more, now %d KiB more", s.idle, most-s.idle, now-s.idle)
+}
