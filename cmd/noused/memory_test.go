@@ -109,14 +109,14 @@ func TestAFloodOfAToolIsBounded(t *testing.T) {
 		waiting         int // prompts that wait, of as many sessions
 		stalled         int // event readers that do not read
 	}{
-		{"many", 60_000, 4, 0, 0},
-		{"many", 60_000, 4, 1, 0},
-		{"many", 15_000, 20, 20, 0},
-		{"many", 40_000, 4, 1, 100},
-		{"long", 60, 4, 0, 0},
-		{"long", 60, 4, 1, 0},
-		{"long", 40, 8, 8, 0},
-		{"long", 60, 4, 1, 50},
+		{"many", 40_000, 4, 0, 0},
+		{"many", 40_000, 4, 1, 0},
+		{"many", 12_000, 20, 20, 0},
+		{"many", 30_000, 4, 1, 100},
+		{"long", 25, 4, 0, 0},
+		{"long", 25, 4, 1, 0},
+		{"long", 15, 8, 8, 0},
+		{"long", 25, 4, 1, 50},
 	} {
 		t.Run(fmt.Sprintf("%s lines of %d tools, %d waiting, %d stalled", c.tool, c.sessions, c.waiting, c.stalled), func(t *testing.T) {
 			s := newSwamp(t, program, map[string]int{c.tool: c.lines})
