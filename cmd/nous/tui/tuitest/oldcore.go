@@ -282,7 +282,8 @@ func (c *OldCore) prompt(s *oldSession, text string) (typ, reply string, e *prot
 	s.run = c.id("run")
 	s.last = s.run
 	s.aborting, s.done, s.said = false, make(chan struct{}), nil
-	c.wg.Go(func() { c.work(s, s.run, text) })
+	done, run := s.done, s.run
+	c.wg.Go(func() { c.work(s, run, text, done) })
 	return "accepted", object("command", "prompt", "run_id", s.run, "session_id", s.id), nil
 }
 
@@ -330,7 +331,7 @@ func (s *oldSession) wake() {
 }
 
 // work is one run.
-func (c *OldCore) work(s *oldSession, run, text string) {
+func (c *OldCore) work(s *oldSession, run, text string, done chan<- struct{}) {
 	ref := protocol.Ref{RunID: run, SessionID: s.id}
 	c.say(protocol.AgentStart{Ref: ref})
 	kind, stop, turns := "prompt", "completed", 0
@@ -365,7 +366,7 @@ func (c *OldCore) work(s *oldSession, run, text string) {
 	s.run = ""
 	c.mu.Unlock()
 	c.say(protocol.AgentEnd{Ref: ref, StopReason: stop, Turns: turns})
-	close(s.done)
+	close(done)
 }
 
 // tool is a tool that says two lines, and is done.
