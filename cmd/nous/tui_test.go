@@ -464,6 +464,41 @@ func TestTwoScreensShowTheSame(t *testing.T) {
 	one.WaitFor("the same as the other screen", func(string) bool { return steady(one.Screen()) == steady(two.Screen()) })
 }
 
+// A branch that is made while a run is active shows the same in the terminal that
+// made it and in one that comes later; and so does the session it was made of.
+func TestTwoScreensShowTheSameAfterABranch(t *testing.T) {
+	t.Parallel()
+	d := startDaemon(t, "")
+	one := openScreen(t, d, look{})
+	one.begin("both")
+	one.say("!hold.run")
+	one.Wait("running", "holding on")
+	parent := state(t, d.Socket).SessionID
+	one.say("/branch")
+	one.Wait("this is a branch of")
+	one.Wait("idle")
+	branch := state(t, d.Socket).SessionID
+	two := openScreen(t, d, look{args: []string{"--session", branch}})
+	one.say("/switch " + parent)
+	one.Wait("running", "holding on")
+	two.say("/switch " + parent)
+	two.Wait("running", "holding on")
+	for _, s := range []*screen{one, two} {
+		if screen := s.Screen(); strings.Count(screen, "holding on") != 1 || strings.Contains(screen, "1 turn") {
+			t.Errorf("the run is shown as over, or its output twice:\n%s", screen)
+		}
+	}
+	d.Write("go", "\n")
+	late := openScreen(t, d, look{args: []string{"--session", parent}})
+	for _, s := range []*screen{one, two, late} {
+		s.Wait("hold.run: let go", "── 1 turn", "idle")
+		if screen := s.Screen(); strings.Index(screen, "── 1 turn") < strings.Index(screen, "hold.run: let go") {
+			t.Errorf("the run ends before its answer:\n%s", screen)
+		}
+	}
+	one.WaitFor("the same as the other screen", func(string) bool { return steady(one.Screen()) == steady(two.Screen()) })
+}
+
 var changing = regexp.MustCompile(`\b[0-9.]+ ?(ms|s|m[0-9]+s)\b|ses-[0-9a-f-]+|run-[0-9a-f-]+`)
 
 // steady is a screen without times and ids.

@@ -287,6 +287,9 @@ func (m *model) restore(s link.Snapshot) {
 	first, other := !m.known, m.state.SessionID != s.State.SessionID
 	m.known, m.missing = true, s.Missing
 	m.offer = offer{child: m.offer.child}
+	if other {
+		m.talk.Clear()
+	}
 	if err := m.talk.Load(s.Messages, s.State.Partial); err != nil {
 		m.talk.Notice("error", err.Error())
 	}

@@ -60,7 +60,9 @@ func (s callState) String() string {
 func (s callState) symbol() string { return [...]string{"·", "⟳", "✓", "✗", "⤼", "?"}[s] }
 
 func (c *toolCall) inherit(was *toolCall) {
-	c.live, c.cut, c.notes = was.live, was.cut, was.notes
+	if was.state.over() { // else its events are told again
+		c.live, c.cut, c.notes = was.live, was.cut, was.notes
+	}
 	if c.err == nil {
 		c.err = was.err
 	}

@@ -78,6 +78,10 @@ func New(look Look) *Transcript {
 	return t
 }
 
+// Clear forgets everything: the next Load is of another session, which may have
+// the same runs and calls and another end of them.
+func (t *Transcript) Clear() { t.clear() }
+
 func (t *Transcript) clear() {
 	t.blocks, t.open, t.run = nil, nil, runTotals{}
 	t.known, t.said = map[string]*block{}, map[string]bool{}
