@@ -43,7 +43,7 @@ tidy: ## go.mod and go.sum that go mod tidy would change
 # A process built with the race detector sleeps for a second as it ends, unless
 # it is told otherwise; the tests start very many.
 test: ## all tests, with the race detector; the million steps of the machine without
-	GORACE=atexit_sleep_ms=50 go test -race -timeout 6m ./...
+	GORACE=atexit_sleep_ms=50 go test -race -timeout 20m ./...
 	go test -run MillionSteps ./internal/runloop
 
 short: ## the tests that are done in a minute, without the race detector

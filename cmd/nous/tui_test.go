@@ -799,6 +799,9 @@ func TestGoldenScreens(t *testing.T) {
 
 // The client is small enough to be copied around.
 func TestClientFitsItsSize(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	info, err := os.Stat(program(t, "nous"))
 	if err != nil {
 		t.Fatal(err)

@@ -341,6 +341,9 @@ func (m *mocked) heard(t *testing.T, first string) (of []exchange) {
 // The scenarios of a person's day against a server that is not ours, over both
 // wires. It refuses a request without the key, or one that it has no answer for.
 func TestAimock(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	program := aimockProgram(t)
 	t.Setenv("TEST_KEY", aimockKey)
 	t.Setenv("OPENAI_API_KEY", "sk-the-wrong-one")

@@ -78,6 +78,9 @@ type trial struct {
 // moment, and started again (wire-v1 §7). NOUSED_CRASHTIME (a duration) makes it
 // long, NOUSED_CRASHSEED tries one seed again.
 func TestKilledAtAnyMoment(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	rng := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
 	trials := func(n int) bool { return n < 2 }
 	if text := os.Getenv("NOUSED_CRASHTIME"); text != "" {

@@ -133,6 +133,9 @@ func keepsProtocol(t *testing.T, d *tool.Descriptor, o check.Options) {
 }
 
 func TestExamplesKeepTheirProtocol(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	all := maps.Clone(exampleTools)
 	maps.Copy(all, exampleModules)
 	for file, e := range all {

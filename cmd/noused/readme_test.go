@@ -12,6 +12,9 @@ import (
 // The README's tour works as it stands: its lines are run in one shell, in a
 // copy of the tree, by somebody who has nothing yet.
 func TestReadmeTour(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	for _, program := range []string{"bash", "make", "socat", "python3"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("the README's tour needs %s, which is not installed", program)

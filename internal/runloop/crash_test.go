@@ -405,6 +405,9 @@ func die(t *testing.T, last int, how end) int {
 // A machine that dies at any write and any sync has told nobody anything that
 // the next start does not find, and what was under way goes on (wire-v1 §7).
 func TestDyingAtEveryWriteAndSync(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	ops := die(t, 0, "")
 	if ops < 60 {
 		t.Fatalf("%d operations: the script has become too short", ops)

@@ -281,6 +281,9 @@ var everything = cmp.Exporter(func(reflect.Type) bool { return true })
 
 // The live session equals the fold of its journal, at every moment.
 func TestStateIsTheFoldOfTheJournal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	for seed := range 40 {
 		rng := rand.New(rand.NewPCG(uint64(seed), 13))
 		w := newWorld(t)

@@ -245,6 +245,9 @@ func text(clauses ...*clause) []string {
 }
 
 func TestAToolIsToldExactlyWhatItDoesWrong(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
 	script := func(lines ...string) tooltest.Descriptor {
 		return tooltest.New(t, "t", "narratoria", "script").Env("SCRIPT", strings.Join(append(lines, ""), "\n"))
 	}
