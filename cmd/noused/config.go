@@ -38,6 +38,7 @@ type Config struct {
 // key itself is never in a file. Delay is the offline model's, between deltas.
 type ModelConfig struct {
 	Provider, Name  string
+	Wire            string // of openai: "chat" or "responses"; "": as its server has it
 	BaseURL         string
 	APIKeyEnv       string
 	System          string // said to the model after what AGENTS.md says
@@ -276,6 +277,11 @@ func (r *resolver) model() ModelConfig {
 	var err error
 	if m.Provider, m.Name, err = parseModel(m.Provider); err != nil {
 		r.fail(from, "%v", err)
+	}
+	if v, from := r.file.find("model.wire"); v != nil {
+		if m.Wire, _, _ = r.asText(v, from); m.Wire != "chat" && m.Wire != "responses" {
+			r.fail(from, "there is no wire %v, only chat and responses", v)
+		}
 	}
 	for key, dst := range map[string]*string{"base_url": &m.BaseURL, "api_key_env": &m.APIKeyEnv, "system": &m.System} {
 		v, from := r.file.find("model." + key)

@@ -282,6 +282,7 @@ func TestConfigErrors(t *testing.T) {
 		{"a provider without a model", []string{"--model", "openai"}, nil, "", "--model: want openai/NAME"},
 		{"tokens out of bounds", nil, nil, "[model]\nmax_output_tokens = 0\n", "FILE:2: model.max_output_tokens: got 0, want 1 to 10000000"},
 		{"extra is no table", nil, nil, "[model]\nextra = 1\n", "FILE:2: model.extra: got 1, want a table"},
+		{"no such wire", nil, nil, "[model]\nwire = \"messages\"\n", "FILE:2: model.wire: there is no wire messages, only chat and responses"},
 		{"no patterns", nil, nil, "[policy]\nallow = 1\n", "FILE:2: policy.allow: got 1, want an array of strings"},
 		{"no boolean", nil, nil, "builtin_tools = \"no\"\n", "FILE:1: builtin_tools: got no, want true or false"},
 		{"a module without a name", []string{"--model", "module"}, nil, "", "--model: want module/NAME, the name of a provider module's descriptor"},

@@ -21,7 +21,7 @@ const maxConfig = 1 << 20
 // an error, not a surprise.
 var fileKeys = []string{
 	"socket", "state_dir", "workdir", "tools_dir", "max_line", "event_buffer", "drain_timeout", "log_level",
-	"model", "model.provider", "model.name", "model.delay", "model.base_url", "model.api_key_env", "model.system",
+	"model", "model.provider", "model.name", "model.wire", "model.delay", "model.base_url", "model.api_key_env", "model.system",
 	"model.max_output_tokens", "model.context_window", "model.max_steps", "model.timeout", "model.extra", "builtin_tools", "policy.allow", "policy.deny",
 }
 

@@ -16,6 +16,7 @@ import (
 	provider "noused/internal/model/module"
 	"noused/internal/model/offline"
 	"noused/internal/model/openai"
+	"noused/internal/model/responses"
 	modelwire "noused/internal/model/wire"
 	"noused/internal/regular"
 	"noused/internal/runloop"
@@ -133,7 +134,7 @@ func (m *models) close() {
 func (m *models) make(c model.Choice) (runloop.Model, error) {
 	switch {
 	case c.Provider == "openai":
-		return vendor(openai.New, m, c)
+		return vendor(m.openai, m, c)
 	case c.Provider == "anthropic":
 		return vendor(anthropic.New, m, c)
 	case c.BaseURL != "":
@@ -168,6 +169,38 @@ func vendor[M runloop.Model](make func(modelwire.Options) (M, error), m *models,
 		return nil, fmt.Errorf("%s/%s: %w", c.Provider, c.Name, err)
 	}
 	return made, nil
+}
+
+// openai makes a model over the wire that its server speaks.
+func (m *models) openai(o modelwire.Options) (runloop.Model, error) {
+	wire := wireOf(o.BaseURL)
+	if own, err := serverOf(m.cfg, m.getenv); m.cfg.Provider == "openai" && err == nil && sameAddress(own.BaseURL, o.BaseURL) {
+		wire = cmp.Or(m.cfg.Wire, wire)
+	}
+	if wire == "responses" {
+		return responses.New(o)
+	}
+	return openai.New(o)
+}
+
+// wireOf is the wire that the provider openai speaks with a server: OpenAI's own
+// and Azure's current models take tools over the Responses API only; elsewhere
+// it is chat completions.
+func wireOf(baseURL string) string {
+	u, err := url.Parse(baseURL)
+	if err != nil {
+		return "chat"
+	}
+	host := strings.ToLower(u.Hostname())
+	for _, suffix := range []string{".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com"} {
+		if strings.HasSuffix(host, suffix) {
+			return "responses"
+		}
+	}
+	if host == "api.openai.com" {
+		return "responses"
+	}
+	return "chat"
 }
 
 // server says where a vendor's model is and how to ask it. A key is for the

@@ -24,7 +24,10 @@ import (
 // BaseURL is OpenAI's own.
 const BaseURL = "https://api.openai.com/v1"
 
-var defaults = wire.Defaults{BaseURL: BaseURL, Reserved: []string{"messages", "model", "stream", "tools"}}
+var defaults = wire.Defaults{
+	BaseURL: BaseURL, Reserved: []string{"messages", "model", "stream", "tools"},
+	Other: `this was asked over chat completions; wire = "responses" asks over the Responses API`,
+}
 
 // Model is one model of one server.
 type Model struct {
@@ -76,7 +79,9 @@ func (m *Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.D
 // Models asks a server for the names of its models, sorted; Model of the options
 // is not looked at. What bounds it, and its errors, are those of wire.Models.
 func Models(ctx context.Context, o wire.Options) ([]string, error) {
-	return wire.Models(ctx, o, defaults, "models", wire.Bearer(o))
+	list := defaults
+	list.Other = ""
+	return wire.Models(ctx, o, list, "models", wire.Bearer(o))
 }
 
 // refusesUsage reports an error of a server that knows no stream_options.

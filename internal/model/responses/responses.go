@@ -26,7 +26,10 @@ const BaseURL = "https://api.openai.com/v1"
 // wireName is this wire's part of a maker's label.
 const wireName = "responses"
 
-var defaults = wire.Defaults{BaseURL: BaseURL, Reserved: []string{"include", "input", "instructions", "model", "store", "stream", "tools"}}
+var defaults = wire.Defaults{
+	BaseURL: BaseURL, Reserved: []string{"include", "input", "instructions", "model", "store", "stream", "tools"},
+	Other: `this was asked over the Responses API; wire = "chat" asks over chat completions`,
+}
 
 // Model is one model of one server.
 type Model struct {
@@ -73,12 +76,6 @@ func (m *Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.D
 			}
 		}
 	}
-}
-
-// Models asks a server for the names of its models, sorted; Model of the options
-// is not looked at. What bounds it, and its errors, are those of wire.Models.
-func Models(ctx context.Context, o wire.Options) ([]string, error) {
-	return wire.Models(ctx, o, defaults, "models", wire.Bearer(o))
 }
 
 // learn reports whether a refusal was about something that the next request is

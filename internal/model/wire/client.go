@@ -48,6 +48,9 @@ type Defaults struct {
 	BaseURL string
 	// Reserved are the members of the body that Extra may not have.
 	Reserved []string
+	// Other is what a 404 is told with: how a server is asked that speaks another
+	// wire.
+	Other string
 }
 
 // Client asks one provider.
@@ -57,7 +60,8 @@ type Client struct {
 	extra   map[string]jsontext.Value
 	secrets *strings.Replacer
 	http    *http.Client
-	hint    string // what may be wrong where the server knows no such path
+	hint    string // what may be wrong where the server's answer is none
+	other   string // what may be wrong where it knows no such path
 }
 
 // New returns a client, or an error that names the option that is wrong.
@@ -76,7 +80,7 @@ func connect(o Options, d Defaults) (*Client, error) {
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
 	}
-	c := &Client{options: o, extra: map[string]jsontext.Value{}}
+	c := &Client{options: o, other: d.Other, extra: map[string]jsontext.Value{}}
 	var err error
 	switch c.url, err = url.Parse(o.BaseURL); {
 	case err != nil: // its text repeats the address, and what is secret in it

@@ -370,13 +370,21 @@ func (c *Client) tell(err error, attempts int) *Error {
 		told.Message = told.Code
 	}
 	switch told.Status {
-	case http.StatusOK, http.StatusNotFound, http.StatusMethodNotAllowed:
-		if c.hint != "" {
-			told.Message = strings.TrimPrefix(told.Message+"; "+c.hint, "; ")
-		}
+	case http.StatusOK, http.StatusMethodNotAllowed:
+		told.add(c.hint)
+	case http.StatusNotFound:
+		told.add(c.hint)
+		told.add(c.other)
 	}
 	told.host, told.attempts = c.url.Host, attempts
 	return &told
+}
+
+// add puts a hint behind the message; it may be empty.
+func (e *Error) add(hint string) {
+	if hint != "" {
+		e.Message = strings.TrimPrefix(e.Message+"; "+hint, "; ")
+	}
 }
 
 // line is a text as one line of bounded length, without control characters.
