@@ -124,3 +124,9 @@ func mistral(name, host string) bool {
 	}
 	return false
 }
+
+// gemini reports a server that knows a part of JSON Schema only, and refuses
+// every request with more of it in a tool.
+func gemini(name, host string) bool {
+	return strings.Contains(strings.ToLower(name), "gemini") || strings.HasSuffix(host, ".googleapis.com")
+}

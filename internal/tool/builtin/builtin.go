@@ -111,11 +111,9 @@ var operations = []operation{
 	},
 	{
 		"edit",
-		"Replace text in a file. old_text must be exactly what the file has, without line numbers, and must be there only once unless replace_all is set.",
-		object(`"path":`+pathParam+`,
-			"old_text":{"type":"string","minLength":1,"description":"the text to replace"},
-			"new_text":{"type":"string","description":"the text to put in its place"},
-			"replace_all":{"type":"boolean","description":"replace every occurrence"}`, "path", "old_text", "new_text"),
+		"Replace text in a file: one text by old_text and new_text, or several by edits, which are made one after another, all or none. old_text must be exactly what the file has, without line numbers, and must be there only once unless replace_all is set.",
+		object(`"path":`+pathParam+`,`+replacementParams+`,
+			"edits":{"type":"array","description":"several replacements, in place of old_text and new_text","items":`+string(object(replacementParams, "old_text", "new_text"))+`}`, "path"),
 		edit,
 	},
 	{
@@ -143,12 +141,16 @@ var operations = []operation{
 		"bash",
 		"Run a shell command in the working directory. It has no terminal and no input, and whatever it leaves running ends with it.",
 		object(`"command":{"type":"string","minLength":1,"description":"the command"},
-			"timeout":{"type":"number","exclusiveMinimum":0,"maximum":600,"description":"seconds after which it is stopped; 120 if not given"}`, "command"),
+			"timeout":{"type":"number","minimum":0,"maximum":600,"description":"seconds, more than 0, after which it is stopped; 120 if not given"}`, "command"),
 		bash,
 	},
 }
 
 const pathParam = `{"type":"string","minLength":1,"description":"a path; a relative one is meant from the working directory"}`
+
+const replacementParams = `"old_text":{"type":"string","minLength":1,"description":"the text to replace"},
+			"new_text":{"type":"string","description":"the text to put in its place"},
+			"replace_all":{"type":"boolean","description":"replace every occurrence"}`
 
 // object is the JSON Schema of an object with these properties and no others.
 func object(properties string, required ...string) jsontext.Value {

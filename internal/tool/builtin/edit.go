@@ -13,20 +13,26 @@ const (
 	// maxEdit is the largest file that edit takes and leaves, in bytes, and
 	// maxPlaces how often it replaces in one.
 	maxEdit, maxPlaces = 64 << 20, 100_000
+	// maxEdits is how many edits one call makes.
+	maxEdits = 100
 	// shownPlaces is how many line numbers an error has.
 	shownPlaces = 10
-	// compared bounds the search for a similar line: lines, and characters of
-	// each.
-	comparedLines, comparedText = 5000, 160
 )
 
-// edit replaces text in a file (tools.md §6).
+// replacement is one change of a file.
+type replacement struct {
+	Old        *string `json:"old_text"`
+	New        *string `json:"new_text"`
+	ReplaceAll bool    `json:"replace_all"`
+}
+
+// edit replaces text in a file, in one place or by several edits, all or none
+// (tools.md §6).
 func edit(c *call, args jsontext.Value) (string, error) {
 	var a struct {
-		Path       *string `json:"path"`
-		Old        *string `json:"old_text"`
-		New        *string `json:"new_text"`
-		ReplaceAll bool    `json:"replace_all"`
+		Path *string `json:"path"`
+		replacement
+		Edits []replacement `json:"edits"`
 	}
 	if err := arguments(args, &a); err != nil {
 		return "", err
@@ -35,11 +41,7 @@ func edit(c *call, args jsontext.Value) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	before, err := word("old_text", a.Old)
-	if err != nil {
-		return "", err
-	}
-	after, err := text("new_text", a.New)
+	list, err := wanted(a.replacement, a.Edits)
 	if err != nil {
 		return "", err
 	}
@@ -47,17 +49,70 @@ func edit(c *call, args jsontext.Value) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	ch, err := change(content, before, after, a.ReplaceAll)
+	content, told, err := changeAll(content, list)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	if err := c.stopped(); err != nil {
 		return "", err
 	}
-	if _, err := replace(path, c.resolve(path), []byte(ch.apply())); err != nil {
+	if _, err := replace(path, c.resolve(path), []byte(content)); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("edited %s, %s\n%s", path, many(len(ch.at), "place"), ch.diff()), nil
+	return "edited " + path + ", " + told, nil
+}
+
+// wanted are the edits of a call: those of the list, or the one beside it.
+func wanted(one replacement, list []replacement) ([]replacement, error) {
+	single := one.Old != nil || one.New != nil || one.ReplaceAll
+	switch {
+	case single && len(list) > 0:
+		return nil, wrong("edits", "give either edits, or old_text and new_text beside path")
+	case !single && list != nil && len(list) == 0:
+		return nil, wrong("edits", "empty")
+	case len(list) > maxEdits:
+		return nil, wrong("edits", "has %d elements, at most %d may be", len(list), maxEdits)
+	case len(list) == 0:
+		return []replacement{one}, one.check("")
+	}
+	for i, r := range list {
+		if err := r.check(fmt.Sprintf("edits.%d.", i)); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func (r replacement) check(at string) error {
+	if _, err := word(at+"old_text", r.Old); err != nil {
+		return err
+	}
+	_, err := text(at+"new_text", r.New)
+	return err
+}
+
+// changeAll makes one edit after the other and returns what the file is then,
+// and what is told of it. An error says which edit it was; none is made then.
+func changeAll(content string, list []replacement) (after, told string, err error) {
+	places, diffs := 0, ""
+	for i, r := range list {
+		e, err := change(content, *r.Old, *r.New, r.ReplaceAll)
+		if err != nil && len(list) > 1 {
+			err = fmt.Errorf("no edit was made: edit %d of %d: %w", i+1, len(list), err)
+		}
+		if err != nil {
+			return "", "", err
+		}
+		places += len(e.at)
+		if len(diffs) < maxText/2 {
+			diffs += "\n" + e.diff()
+		}
+		content = e.apply()
+	}
+	if len(diffs) >= maxText/2 {
+		diffs += "\n[and more]"
+	}
+	return content, many(places, "place") + diffs, nil
 }
 
 func (c *call) load(path string) (string, error) {
@@ -165,83 +220,6 @@ func ambiguous(content string, places []int) error {
 		list += " and more"
 	}
 	return fmt.Errorf("old_text is there more than once, at lines %s; give more of the text around it, or set replace_all", list)
-}
-
-// notFound says where something similar is.
-func notFound(content, before string) error {
-	const failure = "old_text was not found"
-	rows, want := strings.Split(content, "\n"), strings.Split(strings.Trim(before, "\r\n"), "\n")
-	if n := looseMatch(rows, want); n > 0 {
-		return fmt.Errorf("%s; line %d has it with other white space: %q", failure, n, clip(strings.TrimSuffix(rows[n-1], "\r"), comparedText))
-	}
-	first, skipped := "", 0
-	for skipped = range want {
-		if first = strings.TrimSpace(want[skipped]); first != "" {
-			break
-		}
-	}
-	if first == "" {
-		return errors.New(failure)
-	}
-	n, far := nearest(rows, first)
-	switch {
-	case n == 0:
-		return errors.New(failure)
-	case far > 0:
-		return fmt.Errorf("%s; the most similar line is %d: %q", failure, n, clip(strings.TrimSuffix(rows[n-1], "\r"), comparedText))
-	}
-	at := n
-	for i := skipped; i < len(want) && at <= len(rows) && squeeze(want[i]) == squeeze(rows[at-1]); i++ {
-		at++
-	}
-	if at > len(rows) {
-		return fmt.Errorf("%s; it begins like line %d, but the file ends before it does", failure, n)
-	}
-	return fmt.Errorf("%s; it begins like line %d, but line %d is %q", failure, n, at, clip(strings.TrimSuffix(rows[at-1], "\r"), comparedText))
-}
-
-// looseMatch returns the number of the line where the wanted lines are, white
-// space aside, or 0.
-func looseMatch(rows, want []string) int {
-	loose := make([]string, len(want))
-	for i, w := range want {
-		loose[i] = squeeze(w)
-	}
-	if strings.Join(loose, "") == "" {
-		return 0
-	}
-	for n := range rows {
-		if len(rows)-n < len(want) {
-			break
-		}
-		fits := true
-		for i := 0; i < len(want) && fits; i++ {
-			fits = squeeze(rows[n+i]) == loose[i]
-		}
-		if fits {
-			return n + 1
-		}
-	}
-	return 0
-}
-
-func squeeze(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-// nearest returns the number of the line most similar to text and how far it
-// is from it, or 0.
-func nearest(rows []string, text string) (n, far int) {
-	want := []rune(clip(squeeze(text), comparedText))
-	far = len(want)/3 + 1
-	for i, row := range rows[:min(len(rows), comparedLines)] {
-		got := []rune(clip(squeeze(row), comparedText))
-		if d := distance(want, got, far-1); d < far {
-			n, far = i+1, d
-		}
-		if far == 0 {
-			break
-		}
-	}
-	return n, far
 }
 
 func lineOf(content string, at int) int { return strings.Count(content[:at], "\n") + 1 }

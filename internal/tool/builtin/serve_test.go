@@ -180,7 +180,7 @@ func TestSession(t *testing.T) {
 		t.Errorf("got manifest %s %s %s", m.Name, m.Version, m.ProtocolVersion)
 	}
 	want := map[string]string{
-		"read": "path offset? limit?", "write": "path content", "edit": "path old_text new_text replace_all?",
+		"read": "path offset? limit?", "write": "path content", "edit": "path old_text? new_text? replace_all? edits?",
 		"ls": "path?", "find": "pattern path?", "grep": "pattern path? glob?", "bash": "command timeout?",
 	}
 	for name, arguments := range want {

@@ -233,10 +233,10 @@ func TestEdit(t *testing.T) {
 		{"other bytes", "caf\xe9 x\n", `{"old_text":"x","new_text":"y"}`, "caf\xe9 y\n", "edited f, 1 place\n…"},
 		{"not there", "alpha\nbeta\n", `{"old_text":"completely different","new_text":""}`, "", "failed: f: old_text was not found"},
 		{"in an empty file", "", `{"old_text":"a","new_text":""}`, "", "failed: f: old_text was not found"},
-		{"white space", "a\n\tif x  {\n", `{"old_text":"    if x {","new_text":""}`, "", `failed: f: old_text was not found; line 2 has it with other white space: "\tif x  {"`},
-		{"similar", "a\nfunc serve(ctx) {\n", `{"old_text":"func server(ctx) {","new_text":""}`, "", `failed: f: old_text was not found; the most similar line is 2: "func serve(ctx) {"`},
-		{"begins alike", "a\nb\nc\n", `{"old_text":"a\nb\nd","new_text":""}`, "", `failed: f: old_text was not found; it begins like line 1, but line 3 is "c"`},
-		{"too long", "a\nb", `{"old_text":"b\nc","new_text":""}`, "", "failed: f: old_text was not found; it begins like line 2, but the file ends before it does"},
+		{"white space", "a\n\tif x  {\n", `{"old_text":"    if x {","new_text":""}`, "", `failed: f: old_text was not found; line 2 has it with other white space: "\tif x  {"` + "\nthe file has there:\n     2\t\tif x  {"},
+		{"similar", "a\nfunc serve(ctx) {\n", `{"old_text":"func server(ctx) {","new_text":""}`, "", `failed: f: old_text was not found; the most similar line is 2: "func serve(ctx) {"` + "\nthe file has there:\n     2\tfunc serve(ctx) {"},
+		{"begins alike", "a\nb\nc\n", `{"old_text":"a\nb\nd","new_text":""}`, "", `failed: f: old_text was not found; it begins like line 1, but line 3 is "c"` + "\nthe file has there:\n     1\ta\n     2\tb\n     3\tc"},
+		{"too long", "a\nb", `{"old_text":"b\nc","new_text":""}`, "", "failed: f: old_text was not found; it begins like line 2, but the file ends before it does\nthe file has there:\n     2\tb"},
 		{"twice", "x\ny\nx\n", `{"old_text":"x","new_text":"z"}`, "", "failed: f: old_text is there more than once, at lines 1, 3; give more of the text around it, or set replace_all"},
 		{"twice, one over the other", "aaa\n", `{"old_text":"aa","new_text":"z"}`, "", "failed: f: old_text is there more than once, at lines 1, 1; …"},
 		{"very often", strings.Repeat("x\n", 50), `{"old_text":"x","new_text":"z"}`, "", "failed: f: old_text is there more than once, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and more; …"},
@@ -263,6 +263,39 @@ func TestEdit(t *testing.T) {
 	expect(t, do(t, dir, "edit", `{"path":"often","old_text":"xy","new_text":"y"}`).text(), "failed: often has 67108865 bytes; edit takes files of at most 67108864")
 	expect(t, do(t, dir, "edit", `{"path":"Main.go","old_text":"x","new_text":"y"}`).text(), "failed: Main.go does not exist; did you mean main.go?")
 	expect(t, do(t, dir, "edit", `{"path":".","old_text":"x","new_text":"y"}`).text(), "failed: . is a folder; …")
+}
+
+// Several edits are made one after another, and where one of them does not fit,
+// none is.
+func TestEditSeveralPlaces(t *testing.T) {
+	const before = "one\ntwo\nthree\nfour\nfour\n"
+	for _, c := range []struct{ name, edits, after, want string }{
+		{
+			"in order", `[{"old_text":"three","new_text":"3"},{"old_text":"one\n","new_text":""},{"old_text":"four","new_text":"4","replace_all":true}]`, "two\n3\n4\n4\n",
+			"edited f, 4 places\n@@ -1,5 +1,5 @@\n      1\tone\n      2\ttwo\n-     3\tthree\n+     3\t3\n      4\tfour\n      5\tfour\n@@ -1,3 +1,2 @@\n-     1\tone\n      1\ttwo\n      2\t3\n@@ …",
+		},
+		{"one on the other", `[{"old_text":"two","new_text":"2"},{"old_text":"2\nthree","new_text":"2 3"}]`, "one\n2 3\nfour\nfour\n", "edited f, 2 places\n…"},
+		{
+			"the last does not fit", `[{"old_text":"one","new_text":"1"},{"old_text":"  two","new_text":"2"}]`, before,
+			"failed: f: no edit was made: edit 2 of 2: old_text was not found; line 2 has it with other white space: \"two\"\nthe file has there:\n     2\ttwo",
+		},
+		{"none", `[]`, before, "-32602 args.edits: empty"},
+		{"an edit without its text", `[{"old_text":"one","new_text":"1"},{"new_text":"2"}]`, before, "-32602 args.edits.1.old_text: missing"},
+		{"an edit with more", `[{"old_text":"one","new_text":"1","path":"g"}]`, before, "-32602 args.edits.0.path: there is no such argument"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := files(t, map[string]string{"f": before})
+			expect(t, do(t, dir, "edit", `{"path":"f","edits":`+c.edits+`}`).text(), c.want)
+			if got := content(t, filepath.Join(dir, "f")); got != c.after {
+				t.Errorf("got %q, want %q", got, c.after)
+			}
+		})
+	}
+	dir := files(t, map[string]string{"f": before})
+	expect(t, do(t, dir, "edit", `{"path":"f","old_text":"one","new_text":"1","edits":[{"old_text":"two","new_text":"2"}]}`).text(), "-32602 args.edits: give either edits, or old_text and new_text beside path")
+	expect(t, do(t, dir, "edit", `{"path":"f"}`).text(), "-32602 args.old_text: missing")
+	many := strings.Repeat(`,{"old_text":"one","new_text":"1"}`, maxEdits+1)[1:]
+	expect(t, do(t, dir, "edit", `{"path":"f","edits":[`+many+`]}`).text(), "-32602 args.edits: has 101 elements, at most 100 may be")
 }
 
 // An edition and the one that takes it back leave the file as it was, its diff

@@ -16,11 +16,12 @@ func (c *toolCall) diff(list []argument) (string, bool) {
 	before, hasBefore := get(list, "old_text")
 	after, hasAfter := get(list, "new_text")
 	content, hasContent := get(list, "content")
+	_, hasEdits := get(list, "edits")
+	own := strings.Index(c.result, "\n@@ ")
 	switch {
+	case (hasBefore && hasAfter || hasEdits) && own >= 0 && c.state == succeeded:
+		return c.result[own+1:], true
 	case hasBefore && hasAfter:
-		if i := strings.Index(c.result, "\n@@ "); i >= 0 && c.state == succeeded {
-			return c.result[i+1:], true
-		}
 		return lineDiff(bounded(before), bounded(after)), true
 	case c.base() == "write" && hasContent:
 		return prefixed("+", splitLines(bounded(content))), true

@@ -299,7 +299,7 @@ func (c *toolCall) layArguments(list []argument, ok, isDiff bool, add, whole fun
 	}
 	for _, a := range list {
 		switch {
-		case isDiff && (a.name == "old_text" || a.name == "new_text" || a.name == "content"):
+		case isDiff && (a.name == "old_text" || a.name == "new_text" || a.name == "edits" || a.name == "content"):
 		case strings.Contains(a.text, "\n"):
 			add(asHint, cell.Line(a.name, 100)+":")
 			whole(asOutput, bounded(a.text))
