@@ -16,7 +16,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -102,7 +101,7 @@ func connect(o Options, d Defaults) (*Client, error) {
 			return nil, fmt.Errorf("extra: %q cannot be put into a request: %w", name, err)
 		}
 	}
-	if strings.HasSuffix(d.BaseURL, "/v1") && !versioned.MatchString(c.url.Path) {
+	if strings.HasSuffix(d.BaseURL, "/v1") && !versioned().MatchString(c.url.Path) {
 		c.hint = "base_url commonly ends in /v1, as in " + c.url.Scheme + "://" + c.url.Host + "/v1"
 	}
 	c.secrets = redactor(o.APIKey, c.url)
@@ -118,7 +117,7 @@ func connect(o Options, d Defaults) (*Client, error) {
 }
 
 // versioned is the path of a base URL with a version in it.
-var versioned = regexp.MustCompile(`/v[0-9]+[a-z0-9]*(/|$)`)
+var versioned = pattern(`/v[0-9]+[a-z0-9]*(/|$)`)
 
 // newTransport returns a transport that notices a connection that died in
 // silence, and asks for no compression, which holds events back. What is secret

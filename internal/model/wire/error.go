@@ -8,7 +8,6 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -278,18 +277,18 @@ func handedOn(raw jsontext.Value) string {
 }
 
 var (
-	title  = regexp.MustCompile(`(?is)<title[^>]*>([^<]{0,300})`)
-	tagged = regexp.MustCompile(`(?i)^\s*(<!--|<!doctype|<html|<head|<body)`)
+	title  = pattern(`(?is)<title[^>]*>([^<]{0,300})`)
+	tagged = pattern(`(?i)^\s*(<!--|<!doctype|<html|<head|<body)`)
 )
 
 // page is what a body says that is no JSON: the title of a web page, or a
 // text's beginning.
 func page(contentType string, body []byte) string {
 	kind, _, _ := mime.ParseMediaType(contentType)
-	if kind != "text/html" && !tagged.Match(body) {
+	if kind != "text/html" && !tagged().Match(body) {
 		return string(body)
 	}
-	if m := title.FindSubmatch(body); m != nil && strings.TrimSpace(string(m[1])) != "" {
+	if m := title().FindSubmatch(body); m != nil && strings.TrimSpace(string(m[1])) != "" {
 		return fmt.Sprintf("a web page, %q", strings.Join(strings.Fields(string(m[1])), " "))
 	}
 	return "a web page"
@@ -307,14 +306,14 @@ func retryAfter(header http.Header, body []byte, now time.Time) time.Duration {
 		wait = seconds(s)
 	} else if at, err := http.ParseTime(after); err == nil {
 		wait = at.Sub(now)
-	} else if m := retryDelay.FindSubmatch(body); m != nil {
+	} else if m := retryDelay().FindSubmatch(body); m != nil {
 		s, _ := strconv.ParseFloat(string(m[1]), 64) // digits
 		wait = seconds(s)
 	}
 	return max(0, min(wait, maxRetryAfter))
 }
 
-var retryDelay = regexp.MustCompile(`"retryDelay"\s*:\s*"([0-9]+(?:\.[0-9]+)?)s"`)
+var retryDelay = pattern(`"retryDelay"\s*:\s*"([0-9]+(?:\.[0-9]+)?)s"`)
 
 func seconds(s float64) time.Duration {
 	return time.Duration(min(s, maxRetryAfter.Seconds()) * float64(time.Second))

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -117,7 +116,7 @@ func Address(baseURL string) string {
 }
 
 // dated is the end of a name that says which of its versions a model is.
-var dated = regexp.MustCompile(`-20\d{6}$`)
+var dated = pattern(`-20\d{6}$`)
 
 // Lists reports whether a server that tells of these models takes the name: it
 // is one of them, or the short form of one, as Anthropic ("-latest", or without
@@ -127,7 +126,7 @@ func Lists(names []string, name string) bool {
 	return slices.ContainsFunc(names, func(listed string) bool {
 		listed = strings.TrimPrefix(listed, "models/")
 		return name == listed || name == strings.TrimSuffix(listed, ":latest") ||
-			strings.TrimSuffix(name, "-latest") == dated.ReplaceAllString(listed, "")
+			strings.TrimSuffix(name, "-latest") == dated().ReplaceAllString(listed, "")
 	})
 }
 

@@ -3,7 +3,6 @@ package wire
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -18,8 +17,8 @@ type Names struct {
 }
 
 var (
-	plain   = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$`)
-	foreign = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+	plain   = pattern(`^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$`)
+	foreign = pattern(`[^a-zA-Z0-9_-]`)
 )
 
 // NewNames returns the names of the tools of a request, those that it offers
@@ -28,7 +27,7 @@ func NewNames(req model.Request) Names {
 	n := Names{map[string]string{}, map[string]string{}}
 	var mapped []string
 	see := func(name string) {
-		if plain.MatchString(name) {
+		if plain().MatchString(name) {
 			n.put(name, name) // it has the first claim
 		} else {
 			mapped = append(mapped, name)
@@ -54,10 +53,10 @@ func (n Names) put(ours, there string) { n.there[ours], n.back[there] = there, o
 
 // free finds a name that nobody has.
 func (n Names) free(name string) string {
-	if dotted := strings.ReplaceAll(name, ".", "__"); plain.MatchString(dotted) && n.back[dotted] == "" {
+	if dotted := strings.ReplaceAll(name, ".", "__"); plain().MatchString(dotted) && n.back[dotted] == "" {
 		return dotted
 	}
-	stem := foreign.ReplaceAllString(strings.ReplaceAll(name, ".", "__"), "_")
+	stem := foreign().ReplaceAllString(strings.ReplaceAll(name, ".", "__"), "_")
 	stem = "t_" + stem[:min(len(stem), 48)]
 	for i := 0; ; i++ {
 		sum := sha256.Sum256([]byte(name + strings.Repeat("\x00", i)))
