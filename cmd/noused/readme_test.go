@@ -9,31 +9,70 @@ import (
 	"testing"
 )
 
-// The README's tour works as it stands: its lines are run in one shell, in a
+// The README's commands work as they stand: they are run in one shell, in a
 // copy of the tree, by somebody who has nothing yet.
-func TestReadmeTour(t *testing.T) {
+func TestReadme(t *testing.T) {
+	testPage(t, "README.md", []string{"python3"}, []string{
+		"say this back", "run: build", "added dice", "rolled a", "0 failed", "### user",
+	})
+}
+
+// So do those of the tour.
+func TestTour(t *testing.T) {
+	testPage(t, filepath.Join("docs", "tour.md"), []string{"python3", "socat"}, []string{
+		`"type":"pong"`, `"output":"hello there"`, `"gap":false`, `"seq":4`, "say this back", "torch.light",
+	})
+}
+
+// testPage runs the lines of a page's sh blocks, and looks for texts in what
+// they print.
+func testPage(t *testing.T, page string, programs, want []string) {
 	if testing.Short() {
 		t.Skip("long")
 	}
-	for _, program := range []string{"bash", "make", "socat", "python3"} {
+	for _, program := range append(programs, "bash", "make") {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("the README's tour needs %s, which is not installed", program)
+			t.Skipf("%s needs %s, which is not installed", page, program)
 		}
 	}
-	root := filepath.Join("..", "..")
-	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	cmd := exec.Command("bash", "-e", "-o", "pipefail", "-c", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"+shellLines(t, page))
+	cmd.Dir = copyTree(t)
+	cmd.Env = append(freshHome(t), "BUILDFLAGS=") // what was built for these tests is not built anew
+	text, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	for _, w := range want {
+		if !strings.Contains(string(text), w) {
+			t.Errorf("the commands of %s do not show %q:\n%s", page, w, text)
+		}
+	}
+}
+
+// shellLines are those of a page's sh blocks. Whoever starts a daemon in one of
+// them has it running before the next line is typed.
+func shellLines(t *testing.T, page string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", page))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var lines []string
-	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllSubmatch(readme, -1) {
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllSubmatch(text, -1) {
 		lines = append(lines, string(block[1]))
 	}
-	if len(lines) < 5 {
-		t.Fatalf("the README has %d blocks of shell lines; where is the tour?", len(lines))
+	if len(lines) < 3 {
+		t.Fatalf("%s has %d blocks of shell lines", page, len(lines))
 	}
-	dir := t.TempDir()
-	for _, name := range []string{"cmd", "internal", "examples"} {
+	return regexp.MustCompile(`(?m)^noused .*&.*$`).ReplaceAllString(strings.Join(lines, "\n"),
+		"$0\nuntil nous ping >/dev/null 2>&1; do sleep 0.1; done")
+}
+
+// copyTree is a folder with what building takes.
+func copyTree(t *testing.T) string {
+	t.Helper()
+	root, dir := filepath.Join("..", ".."), t.TempDir()
+	for _, name := range []string{"cmd", "internal", "examples", "deploy"} {
 		if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(root, name))); err != nil {
 			t.Fatal(err)
 		}
@@ -47,22 +86,17 @@ func TestReadmeTour(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Mkdir(filepath.Join(dir, "run"), 0o700); err != nil {
+	return dir
+}
+
+// freshHome is the environment of somebody whose home is empty.
+func freshHome(t *testing.T) []string {
+	t.Helper()
+	home := t.TempDir()
+	runtime := filepath.Join(home, "run")
+	if err := os.Mkdir(runtime, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("bash", "-e", "-o", "pipefail", "-c", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"+strings.Join(lines, "\n"))
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+filepath.Join(dir, "run"), "XDG_STATE_HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_CACHE_HOME="+dir,
-		"BUILDFLAGS=") // what was built for these tests is not built anew
-	text, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	for _, want := range []string{
-		`"type":"pong"`, `"output":"hello there"`, "say this back", "torch.light", "added dice", "rolled", "0 failed", "run: build",
-	} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("the tour does not show %q:\n%s", want, text)
-		}
-	}
+	return append(os.Environ(), "HOME="+home, "XDG_RUNTIME_DIR="+runtime, "XDG_CONFIG_HOME="+filepath.Join(home, ".config"),
+		"XDG_STATE_HOME="+filepath.Join(home, ".local", "state"), "XDG_CACHE_HOME="+filepath.Join(home, ".cache"))
 }
