@@ -250,6 +250,9 @@ type Invocation struct {
 	// Prompt and Output are the session's last user and assistant texts; hosts
 	// hand them on where a phase asks for them.
 	Prompt, Output string
+	// MaxResult bounds the text of the result beside what bounds every one, in
+	// bytes; 0: not at all.
+	MaxResult int
 }
 
 // ToolError is the wire's error of a tool call. Codes are the reserved ones of

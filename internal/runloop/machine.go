@@ -306,7 +306,13 @@ func (m *machine) refusal(call model.ToolCall) (model.ToolResult, bool) {
 }
 
 func (m *machine) invocation(call model.ToolCall) *model.Invocation {
-	return &model.Invocation{ToolCall: call, SessionID: m.s.ID, Phase: "setup"}
+	return &model.Invocation{ToolCall: call, SessionID: m.s.ID, Phase: "setup", MaxResult: m.maxResult()}
+}
+
+// maxResult is how long a result may be, in bytes: as long as takes a quarter of
+// the model's window, at four bytes a token.
+func (m *machine) maxResult() int {
+	return int(min(m.model().ContextWindow, protocol.MaxContextWindow))
 }
 
 func (m *machine) toolStart(call model.ToolCall) protocol.Event {

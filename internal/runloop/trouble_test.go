@@ -268,3 +268,25 @@ func TestAFailingSummaryIsTriedOnceATurn(t *testing.T) {
 		t.Errorf("%d summaries were asked for, want one", summaries)
 	}
 }
+
+// One result takes at most a quarter of the model's window.
+func TestAResultIsForTheModelsWindow(t *testing.T) {
+	w := newWorld(t)
+	w.prompt("read")
+	w.answers(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
+	if n := w.work.tool.MaxResult; n != 0 {
+		t.Errorf("got at most %d bytes for a window that is not known", n)
+	}
+	w.step(toolDoneIn{w.work.gen, model.ToolResult{OK: true}})
+	w.answers(model.Delta{Text: "done"}, model.Delta{Stop: model.StopEnd})
+	w.finish()
+	w.step(modelIn{nil, model.Choice{Provider: "openai", Name: "m", ContextWindow: 8192}})
+	w.prompt("read")
+	w.answers(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
+	if n := w.work.tool.MaxResult; n != 8192 {
+		t.Errorf("got at most %d bytes, want 8192: a quarter of 8192 tokens of 4 bytes", n)
+	}
+	w.step(toolDoneIn{w.work.gen, model.ToolResult{OK: true}})
+	w.answers(model.Delta{Text: "done"}, model.Delta{Stop: model.StopEnd})
+	w.finish()
+}

@@ -188,7 +188,7 @@ func (r *Registry) Call(ctx context.Context, inv model.Invocation, progress func
 	if err != nil {
 		result = Failure(err)
 		r.invoked("", inv.Name, inv.SessionID, inv.ID, time.Since(start), result.Error)
-		return r.keep.bound(result)
+		return r.keep.bound(result, inv.MaxResult)
 	}
 	defer m.leave()
 	result = r.run(ctx, m, op, inv, progress)
@@ -199,7 +199,7 @@ func (r *Registry) Call(ctx context.Context, inv model.Invocation, progress func
 		})
 	}
 	r.invoked(m.desc.Name, op.Name, inv.SessionID, inv.ID, time.Since(start), result.Error)
-	return r.keep.bound(result)
+	return r.keep.bound(result, inv.MaxResult)
 }
 
 // artifacts are the built-in operations that read or write a file.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
@@ -273,10 +274,11 @@ func TestALongResultIsCutAndKept(t *testing.T) {
 		{"short", "hello", ""},
 		{"just fits", strings.Repeat("x", 1000), ""},
 		{"ten lines", strings.Repeat("x\n", 10), ""},
-		{"many lines", strings.Repeat("x\n", 11), "20 of 22 bytes, 10 of 11 lines"},
-		{"long lines", strings.Repeat(strings.Repeat("x", 599)+"\n", 2), "600 of 1200 bytes, 1 of 2 lines"},
-		{"one long line", strings.Repeat("ä", 600), "1000 of 1200 bytes, 1 of 1 lines"},
-		{"cut character", "x" + strings.Repeat("ä", 600), "999 of 1201 bytes"},
+		{"many lines", strings.Repeat("x\n", 11), "2 of 22 bytes, 1 of 11 lines"},
+		{"long lines", strings.Repeat(strings.Repeat("x", 599)+"\n", 2), "266 of 1200 bytes"},
+		{"lines", strings.Repeat(strings.Repeat("x", 99)+"\n", 11), "200 of 1100 bytes, 2 of 11 lines"},
+		{"one long line", strings.Repeat("ä", 600), "200 of 1200 bytes"},
+		{"cut characters", "x" + strings.Repeat("ä", 600), "202 of 1201 bytes"},
 		{"not UTF-8", "a\xff", ""},
 	} {
 		h.call = func(context.Context, string, model.Invocation, func(model.ToolUpdate)) model.ToolResult {
@@ -290,15 +292,63 @@ func TestALongResultIsCutAndKept(t *testing.T) {
 			}
 			continue
 		}
-		m := regexp.MustCompile(`(?s)^(.*)\n\n\[cut after (.*); the whole text is in (.*)\]$`).FindStringSubmatch(got)
-		if m == nil || !strings.HasPrefix(want, m[1]) || !strings.HasPrefix(m[2], c.cut) {
-			t.Errorf("%s: got %q, want it cut after %s", c.name, got, c.cut)
+		m := regexp.MustCompile(`(?s)^(.*?)\n+\[… (.*) left out here; the whole text is in (.*) …\]\n\n(.*)$`).FindStringSubmatch(got)
+		if m == nil || m[1] == "" || !strings.HasPrefix(want, m[1]) || m[2] != c.cut || m[4] == "" || !strings.HasSuffix(want, m[4]) || !utf8.ValidString(got) {
+			t.Errorf("%s: got %q, want %s left out", c.name, got, c.cut)
 			continue
 		}
 		if kept, err := os.ReadFile(m[3]); err != nil || string(kept) != want {
 			t.Errorf("%s: the file has %d bytes, %v, want all %d", c.name, len(kept), err, len(want))
 		}
 	}
+}
+
+// One result does not take more of a small window than was given, and a window
+// that is larger than need be lets no more through.
+func TestAResultFitsTheModel(t *testing.T) {
+	text := strings.Repeat(strings.Repeat("x", 79)+"\n", 1000) // of 80,000 bytes
+	h := offers("op")
+	r := registry(t, Options{}, map[string]*fakeHost{"m": h})
+	for most, want := range map[int]int{0: DefaultMaxText, 8192: 8192, 1 << 20: DefaultMaxText, 1: minText} {
+		for _, failed := range []bool{false, true} {
+			h.call = func(context.Context, string, model.Invocation, func(model.ToolUpdate)) model.ToolResult {
+				if failed {
+					return model.Failed("tool_failed", text)
+				}
+				return model.ToolResult{OK: true, Text: text}
+			}
+			inv := tooltest.Invocation("m.op", "{}")
+			inv.MaxResult = most
+			got := r.Call(t.Context(), inv, nil)
+			if n := len(got.Text); n > want+500 || n < want-500 {
+				t.Errorf("with at most %d: got %d bytes, want about %d", most, n, want)
+			}
+			if failed && len(got.Error.Message) > want+100 {
+				t.Errorf("with at most %d: got an error of %d bytes, want at most %d", most, len(got.Error.Message), want)
+			}
+		}
+	}
+}
+
+// Whatever is said, what is shown of it is within the bounds, valid, and its
+// beginning and its end.
+func FuzzEnds(f *testing.F) {
+	f.Add("one\ntwo\nthree\n", 7, 2)
+	f.Add("ääääää", 4, 3)
+	f.Fuzz(func(t *testing.T, text string, size, rows int) {
+		text = strings.ToValidUTF8(text, "")
+		k := keeper{maxText: max(size%1000, 12), maxRow: max(rows%100, 3)}
+		if k.fits(text) {
+			t.Skip()
+		}
+		head, tail := k.ends(text)
+		if len(head)+len(tail) > k.maxText || lines(head)+lines(tail) > k.maxRow {
+			t.Errorf("got %d and %d bytes, %d and %d lines, within %+v", len(head), len(tail), lines(head), lines(tail), k)
+		}
+		if len(head)+len(tail) > len(text) || !strings.HasPrefix(text, head) || !strings.HasSuffix(text, tail) || !utf8.ValidString(head+tail) {
+			t.Errorf("got %q and %q of %q", head, tail, text)
+		}
+	})
 }
 
 func TestKeptResultsAreBounded(t *testing.T) {
@@ -311,7 +361,7 @@ func TestKeptResultsAreBounded(t *testing.T) {
 	if files, err := os.ReadDir(k.dir); err != nil || len(files) != maxKeptFiles {
 		t.Errorf("got %d files, %v, want the latest %d", len(files), err, maxKeptFiles)
 	}
-	got := k.bound(model.ToolResult{Text: strings.Repeat("x", maxKept+1)})
+	got := k.bound(model.ToolResult{Text: strings.Repeat("x", maxKept+1)}, 0)
 	if !strings.Contains(got.Text, "the first 16777216 bytes are in ") {
 		t.Errorf("got %q", got.Text[:200])
 	}

@@ -20,6 +20,7 @@ import (
 const (
 	DefaultMaxText  = 50 << 10
 	DefaultMaxLines = 2000
+	minText         = 1 << 10 // however small a model's window is
 	maxKept         = 16 << 20
 	maxKeptFiles    = 256
 	keptPrefix      = "result-"
@@ -40,35 +41,65 @@ func newKeeper(dir string, maxText, maxLines int) keeper {
 	return keeper{dir, cmp.Or(maxText, DefaultMaxText), cmp.Or(maxLines, DefaultMaxLines), new(sync.Mutex)}
 }
 
-// bound makes a result's text valid UTF-8 of bounded length. The error's
-// message is bounded with it, as it says the same.
-func (k keeper) bound(r model.ToolResult) model.ToolResult {
-	r.Text = strings.ToValidUTF8(r.Text, "\uFFFD")
+// bound makes a result's text valid UTF-8 of bounded length: at most most bytes,
+// where that is given and less than it is for all. Of what is longer the
+// beginning and the end stay. The error's message is bounded with it, as it says
+// the same.
+func (k keeper) bound(r model.ToolResult, most int) model.ToolResult {
+	if most > 0 {
+		k.maxText = min(k.maxText, max(most, minText))
+	}
 	if r.Error != nil {
 		e := *r.Error
-		e.Message, _ = k.cut(strings.ToValidUTF8(e.Message, "\uFFFD"))
+		if text := strings.ToValidUTF8(e.Message, "\uFFFD"); !k.fits(text) {
+			head, tail := k.ends(text)
+			e.Message = head + "\n[…]\n" + tail
+		} else {
+			e.Message = text
+		}
 		r.Error = &e
 	}
-	head, whole := k.cut(r.Text)
-	if whole {
-		return r
+	r.Text = strings.ToValidUTF8(r.Text, "\uFFFD")
+	if !k.fits(r.Text) {
+		r.Text = k.shorten(r.Text)
 	}
-	where := "the rest is lost"
-	if file, err := k.write(r.Text); err != nil {
-		where += ": " + err.Error()
-	} else if where = "the whole text is in " + file; len(r.Text) > maxKept {
-		where = fmt.Sprintf("the first %d bytes are in %s", maxKept, file)
-	}
-	r.Text = fmt.Sprintf("%s\n\n[cut after %d of %d bytes, %d of %d lines; %s]",
-		head, len(head), len(r.Text), lines(head), lines(r.Text), where)
 	return r
 }
 
-// cut returns the start of text within the bounds, at a line's end where one
-// is not far, and whether that is all of it.
-func (k keeper) cut(text string) (string, bool) {
+// shorten is the beginning and the end of a text, with what was left out and
+// where it is between them.
+func (k keeper) shorten(text string) string {
+	head, tail := k.ends(text)
+	where := "the rest is lost"
+	if file, err := k.write(text); err != nil {
+		where += ": " + err.Error()
+	} else if where = "the whole text is in " + file; len(text) > maxKept {
+		where = fmt.Sprintf("the first %d bytes are in %s", maxKept, file)
+	}
+	left := fmt.Sprintf("%d of %d bytes", len(text)-len(head)-len(tail), len(text))
+	if n := lines(text) - lines(head) - lines(tail); n > 0 {
+		left += fmt.Sprintf(", %d of %d lines", n, lines(text))
+	}
+	if !strings.HasSuffix(head, "\n") {
+		head += "\n"
+	}
+	return fmt.Sprintf("%s\n[… %s left out here; %s …]\n\n%s", head, left, where, tail)
+}
+
+// fits reports that a text is within the bounds.
+func (k keeper) fits(text string) bool { return len(text) <= k.maxText && lines(text) <= k.maxRow }
+
+// ends are two thirds of the bounds of the beginning of a text and one of its
+// end, at a line's end where one is not far.
+func (k keeper) ends(text string) (head, tail string) {
+	size, rows := (k.maxText+2)/3, (k.maxRow+2)/3
+	head = beginning(text, k.maxText-size, k.maxRow-rows)
+	return head, ending(text[len(head):], size, rows)
+}
+
+func beginning(text string, size, rows int) string {
 	end := 0
-	for row := 0; row < k.maxRow && end < len(text); row++ {
+	for row := 0; row < rows && end < len(text); row++ {
 		i := strings.IndexByte(text[end:], '\n')
 		if i < 0 {
 			end = len(text)
@@ -76,17 +107,36 @@ func (k keeper) cut(text string) (string, bool) {
 		}
 		end += i + 1
 	}
-	if end <= k.maxText {
-		return text[:end], end == len(text)
+	if end <= size {
+		return text[:end]
 	}
-	end = k.maxText
+	end = size
 	for end > 0 && !utf8.RuneStart(text[end]) {
 		end--
 	}
 	if i := strings.LastIndexByte(text[:end], '\n'); i > end/2 {
 		end = i + 1
 	}
-	return text[:end], false
+	return text[:end]
+}
+
+func ending(text string, size, rows int) string {
+	start := len(strings.TrimSuffix(text, "\n"))
+	for row := 0; row < rows && start > 0; row++ {
+		start = strings.LastIndexByte(text[:start], '\n')
+	}
+	start = max(start+1, 0)
+	if len(text)-start <= size {
+		return text[start:]
+	}
+	start = len(text) - size
+	for start < len(text) && !utf8.RuneStart(text[start]) {
+		start++
+	}
+	if i := strings.IndexByte(text[start:], '\n'); i >= 0 && i < size/2 {
+		start += i + 1
+	}
+	return text[start:]
 }
 
 func lines(text string) int {
