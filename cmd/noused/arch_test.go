@@ -2,7 +2,11 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -20,8 +24,8 @@ type layer struct {
 	logs       bool
 }
 
-// layers are architecture.md's "Who may import whom". The first pattern that
-// fits a package is its rule; cmd/noused wires everything and has none.
+// layers are those of docs/architecture.md. The first pattern that fits a
+// package is its rule; cmd/noused wires everything and has none.
 var layers = []layer{
 	{pattern: "internal/model", stdlibOnly: true},
 	{pattern: "internal/budget", stdlibOnly: true},
@@ -115,7 +119,7 @@ func TestLayers(t *testing.T) {
 		}
 		i := slices.IndexFunc(layers, func(l layer) bool { return l.fits(pkg) })
 		if i < 0 {
-			t.Errorf("%s belongs to no layer: add a rule for it to arch_test.go, and to architecture.md", pkg)
+			t.Errorf("%s belongs to no layer: add a rule for it to arch_test.go", pkg)
 			continue
 		}
 		for _, imported := range p.Imports {
@@ -131,6 +135,39 @@ func stderrOf(err error) string {
 		return string(exit.Stderr)
 	}
 	return ""
+}
+
+// docs/architecture.md draws the layers that are checked here.
+func TestLayersAreDrawn(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want strings.Builder
+	for _, l := range layers {
+		fmt.Fprintln(&want, l)
+	}
+	_, rest, _ := strings.Cut(string(page), "```layers\n")
+	if got, _, _ := strings.Cut(rest, "```"); got != want.String() {
+		t.Errorf("docs/architecture.md draws other layers; put these between ```layers and ```:\n%s", want.String())
+	}
+}
+
+// String is the layer's line in docs/architecture.md.
+func (l layer) String() string {
+	short := func(pkg string) string { return strings.TrimPrefix(pkg, "internal/") }
+	may := make([]string, len(l.ours))
+	for i, pkg := range l.ours {
+		may[i] = short(pkg)
+	}
+	line := fmt.Sprintf("%-24s%s", short(l.pattern), cmp.Or(strings.Join(may, " "), "-"))
+	if l.stdlibOnly {
+		line += "; standard library only"
+	}
+	if l.logs {
+		line += "; logs"
+	}
+	return line
 }
 
 func TestLayerRules(t *testing.T) {
