@@ -252,6 +252,7 @@ func (s *state) finish(index *wire.Count, v jsontext.Value) ([]model.Delta, erro
 	}
 	o.done, o.item = true, it
 	if kind, known := kinds[it.Type]; known && o.kind != kind {
+		s.mixed = s.mixed || o.said // it turned out to be something else
 		o.kind, s.tally.Blocks()[o.at].Kind = kind, kind
 	}
 	if it.Status != "incomplete" { // such a one is not taken back

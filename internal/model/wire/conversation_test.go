@@ -166,7 +166,7 @@ func TestSummaryRequest(t *testing.T) {
 }
 
 func TestWrongOptions(t *testing.T) {
-	both(t, func(t *testing.T, d dialect) {
+	each(t, func(t *testing.T, d dialect) {
 		for want, o := range map[string]wire.Options{
 			"base_url must begin with http":   {BaseURL: "localhost:11434/v1", Model: "m"},
 			"base_url is no URL":              {BaseURL: "http://u:secret@%zz/", Model: "m"},
@@ -174,7 +174,7 @@ func TestWrongOptions(t *testing.T) {
 			"max_output_tokens is -1":         {Model: "m", MaxOutputTokens: -1},
 			"timeout is -1s":                  {Model: "m", Timeout: -1e9},
 			"the API key has a character":     {Model: "m", APIKey: "sk-\nX: y"},
-			`extra: "messages" is not for`:    {Model: "m", Extra: map[string]any{"messages": 1}},
+			`extra: "model" is not for`:       {Model: "m", Extra: map[string]any{"model": 1}},
 			`extra: "f" cannot be put into a`: {Model: "m", Extra: map[string]any{"f": func() {}}},
 		} {
 			_, err := d.make(o)

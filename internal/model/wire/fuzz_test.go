@@ -9,6 +9,7 @@ import (
 	"testing/iotest"
 	"unicode/utf8"
 
+	"noused/internal/model"
 	"noused/internal/model/wire"
 )
 
@@ -35,6 +36,7 @@ func fuzzAnswer(f *testing.F, d dialect) {
 		} {
 			p := d.at(t, "http://provider.test", func(o *wire.Options) { o.Transport = canned{body} })
 			var got told
+			kept := model.Message{Role: model.Assistant}
 			ends := 0
 			for delta, err := range p.Stream(t.Context(), hello) {
 				if ends > 0 {
@@ -47,6 +49,15 @@ func fuzzAnswer(f *testing.F, d dialect) {
 					t.Fatalf("not UTF-8: %+v", delta)
 				}
 				got.add(delta, err)
+				kept.Text, kept.Thinking = kept.Text+delta.Text, kept.Thinking+delta.Thinking
+				if delta.ToolCall != nil {
+					kept.ToolCalls = append(kept.ToolCalls, *delta.ToolCall)
+				}
+				if kept.Blocks = delta.Blocks; delta.Stop != "" && len(delta.Blocks) > 0 {
+					if _, fits := kept.Pieces(); !fits {
+						t.Fatalf("the blocks do not fit the message: %+v", kept)
+					}
+				}
 				if delta.Notice != nil { // do not wait for the next attempt
 					ends++
 					break
@@ -68,3 +79,4 @@ func fuzzAnswer(f *testing.F, d dialect) {
 
 func FuzzOpenAI(f *testing.F)    { fuzzAnswer(f, dialects[0]) }
 func FuzzAnthropic(f *testing.F) { fuzzAnswer(f, dialects[1]) }
+func FuzzResponses(f *testing.F) { fuzzAnswer(f, dialects[2]) }

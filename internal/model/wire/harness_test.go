@@ -20,6 +20,7 @@ import (
 	"noused/internal/model"
 	"noused/internal/model/anthropic"
 	"noused/internal/model/openai"
+	"noused/internal/model/responses"
 	"noused/internal/model/wire"
 	"noused/internal/testenv"
 )
@@ -28,13 +29,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.M{M: m}) }
 
 const key = "sk-test-do/not+tell"
 
-// provider is a model of either package.
+// provider is a model of one of the packages.
 type provider interface {
 	Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error]
 	Close()
 }
 
-// dialect says the same things on one wire or the other, each as one event with
+// dialect says the same things on one of the wires, each as one event with
 // LF at the ends of its lines.
 type dialect struct {
 	name   string
@@ -108,6 +109,38 @@ var dialects = []dialect{
 			return fmt.Sprintf("event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":%q,\"message\":%q}}\n\n", code, message)
 		},
 	},
+	{
+		name: "responses", path: "/v1/responses", list: openai.Models, listed: "/v1/models",
+		make:  func(o wire.Options) (provider, error) { return responses.New(o) },
+		start: `data: {"type":"response.created","response":{"id":"resp_1","status":"in_progress","output":[],"usage":null}}` + "\n\n",
+		text: func(s string) string {
+			return `data: {"type":"response.output_item.added","output_index":100,"item":{"type":"message","role":"assistant","content":[]}}` + "\n\n" +
+				fmt.Sprintf("data: {\"type\":\"response.output_text.delta\",\"output_index\":100,\"delta\":%s}\n\n", quote(s)) +
+				fmt.Sprintf("data: {\"type\":\"response.output_item.done\",\"output_index\":100,\"item\":{\"type\":\"message\",\"content\":[{\"type\":\"output_text\",\"text\":%s}]}}\n\n", quote(s))
+		},
+		think: func(s string) string {
+			return `data: {"type":"response.output_item.added","output_index":99,"item":{"type":"reasoning","summary":[]}}` + "\n\n" +
+				fmt.Sprintf("data: {\"type\":\"response.reasoning_summary_text.delta\",\"output_index\":99,\"delta\":%s}\n\n", quote(s))
+		},
+		call: func(index int, id, name string, arguments ...string) string {
+			const item = `{"type":"function_call","call_id":%q,"name":%q,"arguments":%s}`
+			out := fmt.Sprintf("data: {\"type\":\"response.output_item.added\",\"output_index\":%d,\"item\":"+item+"}\n\n", index, id, name, `""`)
+			for _, a := range arguments {
+				out += fmt.Sprintf("data: {\"type\":\"response.function_call_arguments.delta\",\"output_index\":%d,\"delta\":%s}\n\n", index, quote(a))
+			}
+			return out + fmt.Sprintf("data: {\"type\":\"response.output_item.done\",\"output_index\":%d,\"item\":"+item+"}\n\n", index, id, name, quote(strings.Join(arguments, "")))
+		},
+		finish: func(reason string) string {
+			status, why := "completed", "null"
+			if reason == "length" {
+				status, why = "incomplete", `{"reason":"max_output_tokens"}`
+			}
+			return fmt.Sprintf(`data: {"type":"response.%s","response":{"status":%q,"incomplete_details":%s,"usage":{"input_tokens":11,"output_tokens":7,"input_tokens_details":{"cached_tokens":3}}}}`, status, status, why) + "\n\n"
+		},
+		fail: func(code, message string) string {
+			return fmt.Sprintf("data: {\"type\":\"error\",\"code\":%q,\"message\":%q,\"param\":null}\n\n", code, message)
+		},
+	},
 }
 
 func quote(s string) string {
@@ -115,8 +148,8 @@ func quote(s string) string {
 	return string(q)
 }
 
-// both runs a test on both wires.
-func both(t *testing.T, test func(t *testing.T, d dialect)) {
+// each runs a test on each wire.
+func each(t *testing.T, test func(t *testing.T, d dialect)) {
 	t.Helper()
 	for _, d := range dialects {
 		t.Run(d.name, func(t *testing.T) { test(t, d) })

@@ -12,7 +12,7 @@ import (
 )
 
 func TestAnswers(t *testing.T) {
-	both(t, func(t *testing.T, d dialect) {
+	each(t, func(t *testing.T, d dialect) {
 		whole := d.start + d.think("hm") + d.text("Grüße, 世界 🌍") + d.call(1, "a", "t__x", `{"n":`, `"ü"}`) + d.finish("calls")
 		const said = `<hm>Grüße, 世界 🌍[t__x {"n":"ü"}] tool_calls 11/7/3`
 		for name, c := range map[string]struct{ stream, said, problem string }{
@@ -35,7 +35,7 @@ func TestAnswers(t *testing.T) {
 			"half a character":   {d.start + strings.Replace(d.text("?"), "?", `\ud83d`, 1) + d.finish("stop"), "\uFFFD end 11/7/3", ""},
 			"cut at its length":  {d.start + d.text("so") + d.call(1, "a", "x", `{"n":`) + d.finish("length"), `so[x {"n":] length 11/7/3`, ""},
 			"no object":          {d.start + d.call(1, "a", "x", `[1, oops`) + d.finish("calls"), `[x [1, oops] tool_calls 11/7/3`, ""},
-			"no arguments":       {d.start + d.call(1, "a", "x") + d.finish("calls"), map[string]string{"openai": `[x ]`, "anthropic": `[x {}]`}[d.name] + " tool_calls 11/7/3", ""},
+			"no arguments":       {d.start + d.call(1, "a", "x") + d.finish("calls"), map[string]string{"openai": `[x ]`, "responses": `[x ]`, "anthropic": `[x {}]`}[d.name] + " tool_calls 11/7/3", ""},
 			"two calls":          {d.start + d.call(1, "a", "x", `{"n":1}`) + d.call(2, "b", "x", `{"n":2}`) + d.finish("calls"), `[x {"n":1}][x {"n":2}] tool_calls 11/7/3`, ""},
 			"all at index 0":     {d.start + d.call(0, "a", "x", `{"n":1}`) + d.call(0, "b", "x", `{"n":2}`) + d.finish("calls"), `[x {"n":1}][x {"n":2}] tool_calls 11/7/3`, ""},
 			"without an index":   {d.start + unnumbered(d.call(7, "a", "x", `{"n":`, `1}`)+d.call(7, "b", "x", `{"n":2}`)) + d.finish("calls"), `[x {"n":1}][x {"n":2}] tool_calls 11/7/3`, ""},
@@ -75,7 +75,7 @@ func unnumbered(events string) string { return strings.ReplaceAll(events, `"inde
 
 // Whatever the pieces are in which an answer comes, it says the same.
 func TestByteByByte(t *testing.T) {
-	both(t, func(t *testing.T, d dialect) {
+	each(t, func(t *testing.T, d dialect) {
 		stream := d.start + d.think("hm") + d.text("Grüße, 世界 🌍") + d.call(1, "a", "x", `{"n":`, `"ü"}`) + d.finish("calls")
 		p := d.connect(t, func(w http.ResponseWriter, _ *http.Request) {
 			for i := range len(stream) {
@@ -88,7 +88,7 @@ func TestByteByByte(t *testing.T) {
 
 // A large event that comes in single bytes takes the time that its bytes take.
 func TestSlowLargeEvent(t *testing.T) {
-	both(t, func(t *testing.T, d dialect) {
+	each(t, func(t *testing.T, d dialect) {
 		stream := d.start + d.text(strings.Repeat("x", 300<<10)) + d.finish("stop")
 		synctest.Test(t, func(t *testing.T) {
 			o := func(w http.ResponseWriter, _ *http.Request) {
@@ -106,7 +106,7 @@ func TestSlowLargeEvent(t *testing.T) {
 // A connection that ends anywhere, cleanly or not, costs a retry if nothing was
 // handed on yet, else the message: there is no third way, and nothing comes twice.
 func TestCutAtEveryByte(t *testing.T) {
-	both(t, func(t *testing.T, d dialect) {
+	each(t, func(t *testing.T, d dialect) {
 		stream := d.start + d.text("a") + d.text("b") + d.call(1, "i", "x", `{"n":`, `1}`) + d.finish("calls")
 		const whole = `ab[x {"n":1}] tool_calls 11/7/3`
 		for _, clean := range []bool{true, false} {

@@ -15,7 +15,7 @@ import (
 )
 
 func TestModels(t *testing.T) {
-	both(t, func(t *testing.T, d dialect) {
+	each(t, func(t *testing.T, d dialect) {
 		long := strings.Repeat("m", 201)
 		for name, c := range map[string]struct {
 			answer  http.HandlerFunc
@@ -83,7 +83,7 @@ func halfAnswer(w http.ResponseWriter, _ *http.Request) {
 }
 
 func TestModelsOfAddressWithQuery(t *testing.T) {
-	both(t, func(t *testing.T, d dialect) {
+	each(t, func(t *testing.T, d dialect) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			user, password, _ := r.BasicAuth()
 			if r.URL.Path != "/v1/models" || r.FormValue("version") != "2" || user != "me" || password != "secret" {
@@ -107,7 +107,7 @@ func TestModelsOfAddressWithQuery(t *testing.T) {
 
 // Who asks says for how long, in whatever the server is slow.
 func TestModelsOfSlowServer(t *testing.T) {
-	both(t, func(t *testing.T, d dialect) {
+	each(t, func(t *testing.T, d dialect) {
 		for name, begin := range map[string]string{"headers": "", "body": `{"data":[`} {
 			t.Run(name, func(t *testing.T) {
 				enough := errors.New("that is long enough")

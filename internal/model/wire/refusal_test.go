@@ -45,7 +45,7 @@ func TestTooLong(t *testing.T) {
 		"passed on":          {400, message("You passed the wrong tokens"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			both(t, func(t *testing.T, d dialect) {
+			each(t, func(t *testing.T, d dialect) {
 				asked := 0
 				p := d.connect(t, func(w http.ResponseWriter, r *http.Request) {
 					asked++
@@ -72,7 +72,7 @@ func TestTheRealCause(t *testing.T) {
 		`""`:                                                        "400 Bad Request: Provider returned error",
 		`7`:                                                         "400 Bad Request: Provider returned error",
 	} {
-		both(t, func(t *testing.T, d dialect) {
+		each(t, func(t *testing.T, d dialect) {
 			p := d.connect(t, refuses(400, "application/json",
 				`{"error":{"code":400,"message":"Provider returned error","metadata":{"provider_name":"Vendor","raw":`+raw+`}}}`))
 			read(t.Context(), p, hello).want(t, "", want)
@@ -109,7 +109,7 @@ func TestPatience(t *testing.T) {
 		"a request nobody took": {with("", "", 400, `{"error":{"message":"no"}}`), 1, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			both(t, func(t *testing.T, d dialect) {
+			each(t, func(t *testing.T, d dialect) {
 				synctest.Test(t, func(t *testing.T) {
 					asked := 0
 					p, end := d.piped(t, func(w http.ResponseWriter, r *http.Request) {

@@ -22,7 +22,7 @@ func took(p provider) (told, time.Duration) {
 }
 
 func TestRetries(t *testing.T) {
-	both(t, func(t *testing.T, d dialect) {
+	each(t, func(t *testing.T, d dialect) {
 		good := says(d.start + d.text("so") + d.finish("stop"))
 		after := func(value string, status int) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) {
@@ -112,7 +112,7 @@ func TestRetries(t *testing.T) {
 }
 
 func TestNobodyThere(t *testing.T) {
-	both(t, func(t *testing.T, d dialect) {
+	each(t, func(t *testing.T, d dialect) {
 		synctest.Test(t, func(t *testing.T) {
 			p, end := d.piped(t, nil)
 			end() // before it is asked
@@ -123,7 +123,7 @@ func TestNobodyThere(t *testing.T) {
 }
 
 func TestSilence(t *testing.T) {
-	both(t, func(t *testing.T, d dialect) {
+	each(t, func(t *testing.T, d dialect) {
 		until := func(r *http.Request) { <-r.Context().Done() }
 		for name, c := range map[string]struct {
 			answer        http.HandlerFunc
@@ -182,7 +182,7 @@ func TestSilence(t *testing.T) {
 
 // What a consumer takes its time with is not the provider's silence.
 func TestSlowConsumer(t *testing.T) {
-	both(t, func(t *testing.T, d dialect) {
+	each(t, func(t *testing.T, d dialect) {
 		synctest.Test(t, func(t *testing.T) {
 			p, end := d.piped(t, says(d.start+d.text("a")+d.text("b")+d.finish("stop")), limit(time.Minute))
 			defer end()
@@ -200,7 +200,7 @@ var errStop = errors.New("the user said stop")
 
 // An abort ends a stream at once, with its cause, wherever the stream is.
 func TestAbort(t *testing.T) {
-	both(t, func(t *testing.T, d dialect) {
+	each(t, func(t *testing.T, d dialect) {
 		for name, answer := range map[string]http.HandlerFunc{
 			"while it is silent": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 			"in the middle": func(w http.ResponseWriter, r *http.Request) {
@@ -235,7 +235,7 @@ func TestAbort(t *testing.T) {
 
 // The server of a stream that is given up sees its connection closed, over TCP.
 func TestClosesConnection(t *testing.T) {
-	both(t, func(t *testing.T, d dialect) {
+	each(t, func(t *testing.T, d dialect) {
 		for _, breaks := range []bool{false, true} {
 			gone := make(chan struct{})
 			p := d.connect(t, func(w http.ResponseWriter, r *http.Request) {
@@ -265,7 +265,7 @@ func TestClosesConnection(t *testing.T) {
 
 // A consumer that breaks at a notice is not asked again, nor is the provider.
 func TestBreakAtNotice(t *testing.T) {
-	both(t, func(t *testing.T, d dialect) {
+	each(t, func(t *testing.T, d dialect) {
 		synctest.Test(t, func(t *testing.T) {
 			var asked atomic.Int32
 			p, end := d.piped(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -284,7 +284,7 @@ func TestBreakAtNotice(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	both(t, func(t *testing.T, d dialect) {
+	each(t, func(t *testing.T, d dialect) {
 		for name, c := range map[string]struct {
 			answer  http.HandlerFunc
 			problem string
