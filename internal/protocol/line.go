@@ -38,8 +38,9 @@ type LineReader struct {
 	budget  *budget.Budget // nil: none
 	held    int            // bytes of it
 	buf     []byte
-	r, w    int // unread bytes are buf[r:w]
-	scanned int // buf[r:scanned] holds no LF
+	r, w    int  // unread bytes are buf[r:w]
+	scanned int  // buf[r:scanned] holds no LF
+	cut     bool // the last line has no end
 	err     error
 }
 
@@ -87,7 +88,7 @@ func (l *LineReader) Next() ([]byte, error) {
 		if i := bytes.IndexByte(l.buf[l.scanned:l.w], '\n'); i >= 0 {
 			end := l.scanned + i
 			line := bytes.TrimSuffix(l.buf[l.r:end], []byte{'\r'})
-			l.r, l.scanned = end+1, end+1
+			l.r, l.scanned, l.cut = end+1, end+1, false
 			switch {
 			case len(line) > l.max:
 				return nil, l.tooLong(line)
@@ -102,7 +103,7 @@ func (l *LineReader) Next() ([]byte, error) {
 		}
 		if l.err != nil {
 			line := bytes.TrimSuffix(l.buf[l.r:l.w], []byte{'\r'})
-			l.r = l.w
+			l.r, l.cut = l.w, true
 			switch {
 			case len(line) > l.max:
 				return nil, l.tooLong(line)
@@ -116,6 +117,9 @@ func (l *LineReader) Next() ([]byte, error) {
 		}
 	}
 }
+
+// Cut reports whether the line that Next returned last is an unfinished one.
+func (l *LineReader) Cut() bool { return l.cut }
 
 // More reports whether a further whole line is in memory, so that Next will
 // not block. An empty line is none.

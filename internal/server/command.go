@@ -30,10 +30,11 @@ var errStopping = errors.New("the daemon stops")
 
 // ServeCommands serves the command socket: every line is run by mux, in order
 // for each connection. Lines have at most maxLine bytes; what lines, commands and
-// replies take together is counted in held. It blocks until ctx ends; then it closes ln, reads no more, gives the commands under way a second
-// to finish, and returns nil. The error is that of a listener which fails
-// before.
-func ServeCommands(ctx context.Context, ln *net.UnixListener, mux *protocol.Mux, maxLine int, held *budget.Budget, log *zap.Logger) error {
+// replies take together is counted in held. It blocks until ctx ends; then it
+// takes no more, answers every line that clients had sent by then, those that
+// waited to be accepted included, gives the commands under way a second to
+// finish, and returns nil. The error is that of a listener which fails before.
+func ServeCommands(ctx context.Context, ln *Listener, mux *protocol.Mux, maxLine int, held *budget.Budget, log *zap.Logger) error {
 	log = log.With(zap.String("on", "commands"))
 	c := &conns{log: log, max: maxConns, grace: stopGrace, open: func(conn *net.UnixConn) session {
 		s := &commandConn{conn: conn, mux: mux, maxLine: maxLine, held: held, log: log}
@@ -69,9 +70,13 @@ type commandConn struct {
 	dead  bool      // a write failed
 }
 
+// stop has the client's writes fail from here on. What it has written before is
+// read to its end.
 func (s *commandConn) stop() {
 	s.stopping.Store(true)
-	_ = s.conn.SetReadDeadline(longAgo)
+	if s.conn.CloseRead() != nil {
+		_ = s.conn.SetReadDeadline(longAgo)
+	}
 }
 
 func (s *commandConn) abort() {
@@ -97,7 +102,7 @@ func (s *commandConn) serve() {
 			continue
 		}
 		cmd, bad := protocol.DecodeCommand(line)
-		if bad != nil && s.stopping.Load() {
+		if bad != nil && in.Cut() && s.stopping.Load() {
 			continue // the half of a line at which reading was stopped
 		}
 		in.Shrink()

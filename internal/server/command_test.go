@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -261,6 +263,35 @@ func TestStopGivesUpWhatDoesNotFinish(t *testing.T) {
 		t.Errorf("got %v", l.Error)
 	}
 	w.wantEnd()
+}
+
+// What clients have sent is answered, though nobody has taken their connections
+// yet; who has sent nothing holds nothing up.
+func TestStopAnswersWhatWasSent(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	sockets := listen(t, path)
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	var clients []*wire
+	for range 50 {
+		w := dial(t, path)
+		w.send(cmd("c1", "ping", "{}") + "{broken\n" + cmd("c2", "ping", "{}") + `{"v":"1","id":"c3",`)
+		clients = append(clients, w)
+		dial(t, path)
+	}
+	if err := ServeCommands(stopped, sockets.Commands, testMux(t).Mux, maxLine, nil, zap.NewNop()); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range clients {
+		w.want("c1", "pong")
+		w.want("", "error")
+		w.want("c2", "pong")
+		w.wantEnd()
+	}
+	if conn, err := net.Dial("unix", path); err == nil {
+		_ = conn.Close()
+		t.Error("a daemon that has stopped is connected to")
+	}
 }
 
 func TestStopDoesNotTakeHalfALineForACommand(t *testing.T) {

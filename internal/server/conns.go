@@ -40,12 +40,12 @@ type conns struct {
 	live map[session]struct{}
 }
 
-// serve accepts until ctx ends, then stops every session and returns when they
+// serve accepts until ctx ends, and what waits to be accepted then. It stops every session and returns when they
 // have ended, or have been given up: what has not ended after the grace is
 // aborted, and what does not end even so for as long again is left behind.
-func (c *conns) serve(ctx context.Context, ln *net.UnixListener) error {
+func (c *conns) serve(ctx context.Context, ln *Listener) error {
 	c.live = map[session]struct{}{}
-	stopped := context.AfterFunc(ctx, func() { _ = ln.Close() })
+	stopped := context.AfterFunc(ctx, ln.drain)
 	err := c.accept(ctx, ln)
 	stopped()
 	_ = ln.Close()
@@ -81,7 +81,7 @@ func (c *conns) count() int {
 }
 
 // accept returns nil when ctx has ended, else what is wrong with the listener.
-func (c *conns) accept(ctx context.Context, ln *net.UnixListener) error {
+func (c *conns) accept(ctx context.Context, ln *Listener) error {
 	pause := time.Duration(0)
 	for {
 		conn, err := ln.AcceptUnix()
@@ -90,6 +90,7 @@ func (c *conns) accept(ctx context.Context, ln *net.UnixListener) error {
 			pause = 0
 			c.take(conn)
 		case ctx.Err() != nil:
+			c.finish(ln)
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return err
@@ -98,10 +99,21 @@ func (c *conns) accept(ctx context.Context, ln *net.UnixListener) error {
 			c.log.Warn("accept failed", zap.Error(err), zap.Duration("pause", pause))
 			select {
 			case <-time.After(pause):
-			case <-ctx.Done():
-				return nil
+			case <-ctx.Done(): // once more
 			}
 		}
+	}
+}
+
+// finish takes those that wait, and no others.
+func (c *conns) finish(ln *Listener) {
+	ln.drain()
+	for {
+		conn, err := ln.waiting()
+		if err != nil {
+			return
+		}
+		c.take(conn)
 	}
 }
 

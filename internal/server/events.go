@@ -30,7 +30,7 @@ const (
 // closed by then. Then it closes ln, gives every reader that goes on reading up
 // to five seconds to take what is left, and returns nil. The error is that of a
 // listener which fails before.
-func ServeEvents(ctx context.Context, ln *net.UnixListener, log *event.Log, maxLine int, held *budget.Budget, zlog *zap.Logger) error {
+func ServeEvents(ctx context.Context, ln *Listener, log *event.Log, maxLine int, held *budget.Budget, zlog *zap.Logger) error {
 	zlog = zlog.With(zap.String("on", "events"))
 	c := &conns{log: zlog, max: maxConns, grace: drainGrace, open: func(conn *net.UnixConn) session {
 		s := &eventConn{conn: conn, log: log, maxLine: maxLine, held: held, zlog: zlog, requests: make(chan request), done: make(chan struct{})}

@@ -37,9 +37,62 @@ const (
 
 // Sockets are the two listeners.
 type Sockets struct {
-	Commands, Events *net.UnixListener
+	Commands, Events *Listener
 
 	lock *lock.Lock // nil when systemd holds the sockets
+}
+
+// Listener listens on one of the two sockets.
+type Listener struct {
+	*net.UnixListener
+
+	shared bool // with systemd, which keeps it for the next daemon
+}
+
+// drain refuses new connections from here on, and ends Accept. What waits already
+// is had from waiting; at systemd's socket it is the next daemon's.
+func (l *Listener) drain() {
+	err := errors.ErrUnsupported
+	if !l.shared {
+		err = l.control(func(fd int) error { return unix.Shutdown(fd, unix.SHUT_RD) })
+	}
+	if err != nil {
+		_ = l.Close()
+	}
+	_ = l.SetDeadline(longAgo)
+}
+
+// waiting accepts a connection that has waited since before drain. Accept cannot:
+// to the kernel, a socket that is shut is one where nothing has come yet.
+func (l *Listener) waiting() (*net.UnixConn, error) {
+	fd := -1
+	err := l.control(func(of int) (err error) {
+		fd, _, err = unix.Accept4(of, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), "connection")
+	defer file.Close()
+	conn, err := net.FileConn(file)
+	if err != nil {
+		return nil, err
+	}
+	return conn.(*net.UnixConn), nil
+}
+
+func (l *Listener) control(do func(fd int) error) error {
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return err
+	}
+	ctlErr := raw.Control(func(fd uintptr) {
+		for err = unix.EINTR; err == unix.EINTR; {
+			err = do(int(fd))
+		}
+	})
+	return errors.Join(ctlErr, err)
 }
 
 // Listen takes both sockets: those that systemd hands over, else those at path
@@ -77,7 +130,7 @@ func Listen(path string) (*Sockets, error) {
 // Close closes what is open, removes socket files of our own, and gives the
 // lock up.
 func (s *Sockets) Close() {
-	for _, ln := range []*net.UnixListener{s.Commands, s.Events} {
+	for _, ln := range []*Listener{s.Commands, s.Events} {
 		if ln != nil {
 			_ = ln.Close()
 		}
@@ -114,7 +167,7 @@ func secureDir(dir string) error {
 
 // bind binds one socket. A file that is there already is removed only if it is
 // a socket that nobody answers on.
-func bind(path string) (*net.UnixListener, error) {
+func bind(path string) (*Listener, error) {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -136,7 +189,7 @@ func bind(path string) (*net.UnixListener, error) {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("socket: %w", err), ln.Close())
 	}
-	return ln, nil
+	return &Listener{UnixListener: ln}, nil
 }
 
 // listenPrivate makes a socket whose file has mode 0600 from the first moment:
@@ -196,10 +249,10 @@ func activated() (*Sockets, error) {
 		commandsName, eventsName, names)
 }
 
-func only(all []net.Listener) (*net.UnixListener, error) {
+func only(all []net.Listener) (*Listener, error) {
 	if len(all) == 1 {
 		if ln, ok := all[0].(*net.UnixListener); ok && ln.Addr().Network() == "unix" {
-			return ln, nil
+			return &Listener{ln, true}, nil
 		}
 	}
 	return nil, errors.ErrUnsupported
