@@ -28,8 +28,9 @@ check: format vet staticcheck generated tidy test ## everything below, as before
 format: ## code that gofumpt would change
 	@files=$$(go tool gofumpt -l .); test -z "$$files" || { printf 'gofumpt would change:\n%s\n' "$$files" >&2; exit 1; }
 
-vet: ## go vet
+vet: ## go vet, for this machine and for arm64
 	go vet ./...
+	GOARCH=arm64 CGO_ENABLED=0 go vet ./...
 
 staticcheck: ## staticcheck
 	go tool staticcheck ./...

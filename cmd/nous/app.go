@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
+	"noused/internal/buildinfo"
 	"noused/internal/client"
 	"noused/internal/protocol"
 )
@@ -98,7 +98,7 @@ as they are; --json writes them \uXXXX, which changes no value.
 
 Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 4 run aborted, 130 left by a second Ctrl-C; nous help exit-status says more.`,
-		Version:       version(),
+		Version:       buildinfo.Version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
@@ -121,7 +121,7 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand())
-	root.SetVersionTemplate("nous {{.Version}} (protocol v" + protocol.Version + ")\n")
+	root.SetVersionTemplate(buildinfo.Line("nous") + "\n")
 
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.socket, "socket", client.DefaultSocket(), "the daemon's command `socket`; also NOUSED_SOCKET")
@@ -220,11 +220,4 @@ func ask[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def p
 	}
 	defer c.Close()
 	return call(ctx, a, c, def, p)
-}
-
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "devel"
 }

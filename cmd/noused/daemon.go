@@ -17,6 +17,7 @@ import (
 
 	"noused/internal/audit"
 	"noused/internal/budget"
+	"noused/internal/buildinfo"
 	"noused/internal/event"
 	"noused/internal/lock"
 	"noused/internal/protocol"
@@ -73,7 +74,7 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	info := protocol.DaemonInfo{Version: version(), Epoch: newID("ep-"), PID: os.Getpid(), StartedAt: time.Now().UTC()}
+	info := protocol.DaemonInfo{Version: buildinfo.Version(), Epoch: newID("ep-"), PID: os.Getpid(), StartedAt: time.Now().UTC()}
 	models := newModels(cfg.Model, tools, os.Getenv)
 	defer models.Close()
 	own := models.own()
@@ -246,7 +247,7 @@ func runGroup(ctx context.Context, cfg Config, log *zap.Logger, sockets *server.
 			return watchdog(drained, log, hub.Ping)
 		}, func(error) { stop() })
 	}
-	log.Info("ready", zap.String("socket", cfg.Socket), zap.String("state_dir", cfg.StateDir), zap.String("version", version()))
+	log.Info("ready", zap.String("socket", cfg.Socket), zap.String("state_dir", cfg.StateDir), zap.String("version", buildinfo.Version()))
 	notify(log, sd.SdNotifyReady)
 	err := g.Run()
 	log.Info("stopped")

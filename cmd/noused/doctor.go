@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"noused/internal/buildinfo"
 	"noused/internal/doctor"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
@@ -100,7 +101,7 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 			filepath.Join(r.base("XDG_CONFIG_HOME", ".config"), "systemd/user"), "/etc/systemd/user",
 			filepath.Join(r.base("XDG_DATA_HOME", ".local/share"), "systemd/user"), "/usr/local/lib/systemd/user", "/usr/lib/systemd/user",
 		},
-		Version: version(),
+		Version: buildinfo.Version(),
 		Sandbox: func(d *tool.Descriptor) error { _, err := supervisor.Sandboxed(d); return err },
 		Fix:     fix,
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"noused/internal/buildinfo"
 	"noused/internal/client"
 	"noused/internal/doctor"
 	"noused/internal/protocol"
@@ -77,7 +78,7 @@ func TestDoctorDisturbsNoDaemon(t *testing.T) {
 			}
 			wantLines(t, out,
 				d.sock+": a daemon answers, protocol 1\n", d.sock+".events: a daemon sends its events, epoch ep-",
-				"the daemon is process "+strconv.Itoa(d.cmd.Process.Pid)+", version "+version()+"\n", strconv.Itoa(round)+" session",
+				"the daemon is process "+strconv.Itoa(d.cmd.Process.Pid)+", version "+buildinfo.Version()+"\n", strconv.Itoa(round)+" session",
 				"ok    state          process "+strconv.Itoa(d.cmd.Process.Pid)+" has it\n")
 			if strings.Contains(out, "done:") {
 				t.Errorf("something was changed:\n%s", out)

@@ -13,11 +13,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/buildinfo"
 	"noused/internal/tool"
 )
 
@@ -43,7 +43,7 @@ Every flag is also an environment variable (NOUSED_SOCKET for --socket) and a
 key of the configuration file; the flag beats the environment, the environment
 the file.`,
 		Args:          cobra.NoArgs,
-		Version:       version(),
+		Version:       buildinfo.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,6 +54,7 @@ the file.`,
 			return serve(cmd.Context(), cfg, newLogger(os.Stderr, cfg.LogLevel))
 		},
 	}
+	root.SetVersionTemplate(buildinfo.Line("noused") + "\n")
 	root.AddCommand(extensionCommand(), doctorCommand(getenv))
 	registerFlags(root.Flags())
 	root.SetArgs(args)
@@ -67,22 +68,4 @@ the file.`,
 		return 1
 	}
 	return 0
-}
-
-// version is the module's, or for a build from a checkout its commit.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	v := info.Main.Version
-	if v == "" {
-		v = "(devel)"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 && v == "(devel)" {
-			v = "devel-" + s.Value[:12]
-		}
-	}
-	return v
 }
