@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strings"
 	"time"
@@ -107,8 +108,8 @@ type ToolCall struct {
 
 // Message is one entry of a conversation as a model sees it. ToolCalls belong
 // to assistant messages, and so do Maker and Blocks, which say who made the
-// message and in what order it came; Attachments belong to user messages;
-// ToolCallID, ToolName and OK to tool results. A user message with Summary set
+// message and in what order it came; Attachments belong to user messages and to
+// tool results; ToolCallID, ToolName and OK to tool results. A user message with Summary set
 // stands for a part of the conversation that was compacted. Opens marks the
 // first message of a turn, as far as that is known.
 type Message struct {
@@ -127,7 +128,7 @@ type Message struct {
 	Attachments []Attachment `json:"attachments,omitzero"`
 }
 
-// Attachment is something that a user message shows beside its text, an image
+// Attachment is something that a message shows beside its text, an image
 // for one. A session has the first four fields only: File is its own copy's
 // name beside the journal, Size the length in bytes, Name what people call it.
 // Data, base64 in JSON, is there for as long as a request is made; a request
@@ -253,6 +254,9 @@ type Invocation struct {
 	// MaxResult bounds the text of the result beside what bounds every one, in
 	// bytes; 0: not at all.
 	MaxResult int
+	// Keep takes an image that the tool gives with its result, before Call
+	// returns; the error says why not. Nil: nobody looks at images.
+	Keep func(name string, content io.ReaderAt, size int64) error
 }
 
 // ToolError is the wire's error of a tool call. Codes are the reserved ones of
@@ -264,13 +268,18 @@ type ToolError struct {
 }
 
 // ToolResult is the outcome of one tool call. Text is what the model reads, on
-// failure too. Outputs and Value are the tool's own, kept for clients.
+// failure too. Outputs and Value are the tool's own, kept for clients. Images are
+// paths that the tool names, absolute or from its workdir, Attachments what has
+// been kept of them.
 type ToolResult struct {
 	OK      bool
 	Text    string
 	Outputs map[string]string
 	Value   json.RawMessage
 	Error   *ToolError
+
+	Images      []string
+	Attachments []Attachment
 }
 
 // Failed returns the result of a call that went wrong, readable by the model.

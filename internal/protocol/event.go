@@ -168,6 +168,8 @@ type ToolEnd struct {
 	Skipped    bool              `json:"skipped,omitzero" wire:"added"`
 	Error      *ToolError        `json:"error,omitzero" wire:"added"`
 	DurationMS int64             `json:"duration_ms"`
+
+	Attachments []Attachment `json:"attachments,omitzero" wire:"added" doc:"images that the model is shown with the result"`
 }
 
 // Status tells what is going on. InputID and PendingCounts belong to the codes

@@ -127,7 +127,7 @@ type Message struct {
 	ParentID    string            `json:"parent_id,omitzero"`
 	Role        string            `json:"role" enum:"user,assistant,tool"`
 	Text        string            `json:"text"`
-	Attachments []Attachment      `json:"attachments,omitzero" doc:"images that were sent with the text"`
+	Attachments []Attachment      `json:"attachments,omitzero" doc:"images that were sent with the text, or that the model is shown with a tool's result"`
 	Thinking    string            `json:"thinking,omitzero" doc:"what the model thought before it said the text"`
 	RunID       string            `json:"run_id"`
 	TurnKind    string            `json:"turn_kind" enum:"prompt,steer,follow_up"`

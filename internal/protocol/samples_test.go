@@ -144,7 +144,7 @@ func sampleEvents() []Event {
 		},
 		ToolStart{Ref: turn, ToolCallID: "call-1", ToolName: "git.log", Arguments: jsontext.Value(`{}`)},
 		ToolUpdate{Ref: turn, ToolCallID: "call-1", ToolName: "git.log", Delta: "reading", Update: jsontext.Value(`{"type":"log"}`)},
-		ToolEnd{Ref: turn, ToolCallID: "call-1", ToolName: "git.log", OK: true, Result: "ok", Outputs: map[string]string{"a": "b"}, Value: jsontext.Value(`null`), DurationMS: 3},
+		ToolEnd{Ref: turn, ToolCallID: "call-1", ToolName: "git.log", OK: true, Result: "ok", Outputs: map[string]string{"a": "b"}, Value: jsontext.Value(`null`), DurationMS: 3, Attachments: []Attachment{{MediaType: "image/png", Name: "a.png", Size: 70, Path: "/state/a.png"}}},
 		ToolEnd{Ref: turn, ToolCallID: "call-1", ToolName: "git.log", Result: "skipped", Skipped: true, Error: &ToolError{Code: "aborted", Message: "m", Details: jsontext.Value(`{}`)}},
 		Status{Ref: run, Message: "queued", Code: "steer_queued", InputID: "in-2", PendingCounts: &PendingCounts{Steer: 1}},
 		Status{Message: "reloaded", Code: "reloaded"},

@@ -46,6 +46,13 @@ func Open(path string, flag int) (*os.File, error) {
 	return f, nil
 }
 
+// Follow opens a file to read that somebody named. It may be a link, and
+// anybody's. The error is a *fs.PathError.
+func Follow(path string) (*os.File, error) {
+	f, _, err := open(path, os.O_RDONLY)
+	return f, err
+}
+
 // Read returns the content of a file that the user wrote and named, of at most
 // most bytes. It may be a link, and anybody's. The error is a *fs.PathError.
 func Read(path string, most int64) ([]byte, error) {

@@ -93,23 +93,51 @@ func (h *Hub) openImage(i int, a protocol.AttachmentParams) (image session.Image
 		}
 		content, closer, size = bytes.NewReader(data), io.NopCloser(nil), int64(len(data))
 	}
+	if image, err = imageFrom(a.Name, content, size); err != nil {
+		return image, nil, bad("%v", err)
+	}
+	if a.MediaType != "" && a.MediaType != image.MediaType {
+		field = "media_type"
+		return image, nil, bad("says %s, but the image is %s", a.MediaType, image.MediaType)
+	}
+	return image, closer, nil
+}
+
+// imageFrom finds out what a content of that many bytes is, or why it is no image
+// that a session keeps.
+func imageFrom(name string, content io.ReaderAt, size int64) (session.Image, error) {
 	switch {
 	case size == 0:
-		return image, nil, bad("is empty, want an image")
+		return session.Image{}, errors.New("is empty, want an image")
 	case size > session.MaxImage:
-		return image, nil, bad("is %d bytes long, at most %d (5 MiB) may be", size, session.MaxImage)
+		return session.Image{}, fmt.Errorf("is %d bytes long, at most %d (5 MiB) may be", size, session.MaxImage)
 	}
 	kind, err := sniff(content)
 	switch {
 	case err != nil:
-		return image, nil, bad("%v", err)
+		return session.Image{}, err
 	case !slices.Contains(imageTypes, kind):
-		return image, nil, bad("is %s, want one of %s", kind, strings.Join(imageTypes, ", "))
-	case a.MediaType != "" && a.MediaType != kind:
-		field = "media_type"
-		return image, nil, bad("says %s, but the image is %s", a.MediaType, kind)
+		return session.Image{}, fmt.Errorf("is %s, want one of %s", kind, strings.Join(imageTypes, ", "))
 	}
-	return session.Image{MediaType: kind, Name: a.Name, Size: size, Content: io.NewSectionReader(content, 0, size+1)}, closer, nil
+	return session.Image{MediaType: kind, Name: name, Size: size, Content: io.NewSectionReader(content, 0, size+1)}, nil
+}
+
+// keeper has the images of a tool's result copied beside the session's journal,
+// as those of its users are, and adds them to a list.
+func (l *loop) keeper(list *[]model.Attachment) func(name string, content io.ReaderAt, size int64) error {
+	return func(name string, content io.ReaderAt, size int64) error {
+		image, err := imageFrom(name, content, size)
+		if err != nil {
+			return err
+		}
+		kept, err := l.env.Store.Keep(l.id, []session.Image{image})
+		if err != nil {
+			l.env.Fault(l.id, err)
+			return errors.New("the session cannot keep it; the daemon's log has the detail")
+		}
+		*list = append(*list, kept...)
+		return nil
+	}
 }
 
 var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}

@@ -309,12 +309,6 @@ func (m *machine) invocation(call model.ToolCall) *model.Invocation {
 	return &model.Invocation{ToolCall: call, SessionID: m.s.ID, Phase: "setup", MaxResult: m.maxResult()}
 }
 
-// maxResult is how long a result may be, in bytes: as long as takes a quarter of
-// the model's window, at four bytes a token.
-func (m *machine) maxResult() int {
-	return int(min(m.model().ContextWindow, protocol.MaxContextWindow))
-}
-
 func (m *machine) toolStart(call model.ToolCall) protocol.Event {
 	return protocol.ToolStart{Ref: m.turnRef(), ToolCallID: call.ID, ToolName: call.Name, Arguments: rawObject(call.Arguments)}
 }
@@ -340,12 +334,13 @@ func (m *machine) endCall(call model.ToolCall, res model.ToolResult, skipped boo
 	}
 	m.record(session.MessageAdded{
 		ID: m.newID("msg-"), ParentID: m.s.Leaf, RunID: m.s.Run.ID, TurnKind: m.s.Run.Kind,
-		Message: model.Message{Role: model.Tool, Text: res.Text, ToolCallID: call.ID, ToolName: call.Name, OK: res.OK},
+		Message: model.Message{Role: model.Tool, Text: res.Text, ToolCallID: call.ID, ToolName: call.Name, OK: res.OK, Attachments: res.Attachments},
 		Outputs: res.Outputs,
 	})
 	m.publish(protocol.ToolEnd{
 		Ref: m.turnRef(), ToolCallID: call.ID, ToolName: call.Name, OK: res.OK, Result: res.Text, Outputs: res.Outputs,
 		Value: rawValue(res.Value), Skipped: skipped, Error: wireToolError(res.Error), DurationMS: took.Milliseconds(),
+		Attachments: wireAttachments(m.filesDir, res.Attachments),
 	})
 }
 

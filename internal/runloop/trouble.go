@@ -151,3 +151,9 @@ func (m *machine) history() []model.Message {
 	}
 	return messages
 }
+
+// maxResult is how long a tool's result may be, in bytes: as long as takes a
+// quarter of the model's window, at four bytes a token.
+func (m *machine) maxResult() int {
+	return int(min(m.model().ContextWindow, protocol.MaxContextWindow))
+}

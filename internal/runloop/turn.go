@@ -88,9 +88,12 @@ func (e *env) model(choice model.Choice) (Model, error) {
 
 // callTool runs one tool operation and hands its progress to the loop.
 func (l *loop) callTool(ctx context.Context, gen int, inv model.Invocation) {
+	var images []model.Attachment
+	inv.Keep = l.keeper(&images)
 	res := l.env.callTool(ctx, l.id, inv, func(u model.ToolUpdate) {
 		_ = l.post(ctx, toolUpdateIn{gen, u})
 	})
+	res.Attachments = images
 	_ = l.post(context.Background(), toolDoneIn{gen, res})
 }
 

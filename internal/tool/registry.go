@@ -192,6 +192,7 @@ func (r *Registry) Call(ctx context.Context, inv model.Invocation, progress func
 	}
 	defer m.leave()
 	result = r.run(ctx, m, op, inv, progress)
+	r.show(m, inv, &result)
 	if event := artifacts[op.Name]; event != "" && m.desc.Bare && result.OK {
 		r.o.Audit.Record(model.AuditEvent{
 			Event: event, Component: "tool", Module: m.desc.Name, SessionID: inv.SessionID, RequestID: inv.ID,

@@ -59,7 +59,7 @@ func offers(ops ...string) *fakeHost {
 func registry(t *testing.T, o Options, hosts map[string]*fakeHost) *Registry {
 	t.Helper()
 	for name := range hosts {
-		d := &Descriptor{Name: name, Kind: "tool", Protocol: "fake", Sandbox: SandboxNone, Bare: strings.HasPrefix(name, "bare")}
+		d := &Descriptor{Name: name, Kind: "tool", Protocol: "fake", Sandbox: SandboxNone, Workdir: o.Workdir, Bare: strings.HasPrefix(name, "bare")}
 		o.Descriptors = append(o.Descriptors, d)
 	}
 	o.Dialects = map[string]Dialect{"fake": func(d *Descriptor, _ *Supervisor, _ *zap.Logger) Host { return hosts[d.Name] }}

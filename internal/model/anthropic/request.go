@@ -34,7 +34,7 @@ type block struct {
 	Name         string         `json:"name,omitzero"`
 	Input        jsontext.Value `json:"input,omitzero"`
 	ToolUseID    string         `json:"tool_use_id,omitzero"`
-	Content      string         `json:"content,omitzero"`
+	Content      any            `json:"content,omitzero"` // a text, or blocks where there are images
 	IsError      bool           `json:"is_error,omitzero"`
 	Source       *source        `json:"source,omitzero"`
 	Thinking     *string        `json:"thinking,omitzero"` // may be empty and has to be there
@@ -95,7 +95,7 @@ func (r *request) add(m wire.Entry, names wire.Names) {
 	role, content := "user", []block(nil)
 	switch m.Role {
 	case model.Tool:
-		content = []block{{Type: "tool_result", ToolUseID: m.ToolCallID, Content: m.Text, IsError: !m.OK}}
+		content = []block{{Type: "tool_result", ToolUseID: m.ToolCallID, Content: answered(m.Message), IsError: !m.OK}}
 	case model.Assistant:
 		role, content = "assistant", said(m, names)
 	default:
@@ -127,6 +127,18 @@ func said(e wire.Entry, names wire.Names) (content []block) {
 		content = append(content, b)
 	}
 	return content
+}
+
+// answered is the content of a tool's result: nothing, its text, or its images and
+// its text.
+func answered(m model.Message) any {
+	switch {
+	case len(m.Attachments) > 0:
+		return shown(m)
+	case m.Text == "":
+		return nil
+	}
+	return m.Text
 }
 
 // shown is the content of a user message, never empty.

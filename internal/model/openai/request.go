@@ -78,6 +78,7 @@ func encode(c *wire.Client, req model.Request, names wire.Names, usage bool) req
 	o := c.Options()
 	req.Repair.Bridged = req.Repair.Bridged || mistral(o.Model, c.Host())
 	req.Repair.PlainSchemas = req.Repair.PlainSchemas || gemini(o.Model, c.Host())
+	req.Messages = shownAfter(req)
 	system, messages, tools := wire.Ask(req, c.Maker(wireName))
 	out := request{Model: o.Model, Messages: []message{}, Stream: true}
 	if c.Host() == "api.openai.com" {

@@ -58,7 +58,7 @@ type functionCall struct {
 type functionOutput struct {
 	Type   string `json:"type"`
 	CallID string `json:"call_id"`
-	Output string `json:"output"`
+	Output any    `json:"output"` // a text, or a list of parts
 }
 
 func (m *Model) encode(req model.Request, names wire.Names) request {
@@ -97,7 +97,7 @@ func (r *request) put(item any) {
 func (r *request) add(e wire.Entry, names wire.Names) {
 	switch e.Role {
 	case model.Tool:
-		r.put(functionOutput{"function_call_output", e.ToolCallID, e.Text})
+		r.put(functionOutput{"function_call_output", e.ToolCallID, shown(e.Message)})
 	case model.Assistant:
 		r.said(e, names)
 	default:
@@ -120,7 +120,7 @@ func (r *request) said(e wire.Entry, names wire.Names) {
 	}
 }
 
-// shown is what a user message has: its text, or the text and what goes with it.
+// shown is what a user message or a result has: its text, or the text and what goes with it.
 func shown(m model.Message) any {
 	if len(m.Attachments) == 0 {
 		return m.Text

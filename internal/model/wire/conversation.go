@@ -173,6 +173,9 @@ func Ask(req model.Request, maker string) (system string, messages []Entry, tool
 		switch m.Role {
 		case model.Tool:
 			fmt.Fprintf(&b, "\n[%s answered] %s\n", m.ToolName, clip(m.Text, summaryResult))
+			for _, a := range m.Attachments {
+				fmt.Fprintf(&b, "\n[%s showed] %s (%s)\n", m.ToolName, a.Title(), a.MediaType)
+			}
 		default:
 			if m.Text != "" {
 				fmt.Fprintf(&b, "\n[%s] %s\n", m.Role, m.Text)

@@ -97,7 +97,7 @@ type operation struct {
 var operations = []operation{
 	{
 		"read",
-		"Read a text file. Lines come numbered. A long file comes in parts: the end of each part says with which offset the next one begins.",
+		"Read a text file, or look at an image (png, jpeg, gif, webp of at most 5 MiB). Lines come numbered. A long file comes in parts: the end of each part says with which offset the next one begins.",
 		object(`"path":`+pathParam+`,
 			"offset":{"type":"integer","minimum":1,"description":"first line to read, counted from 1"},
 			"limit":{"type":"integer","minimum":1,"description":"how many lines to read at most"}`, "path"),

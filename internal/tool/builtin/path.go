@@ -32,7 +32,8 @@ type call struct {
 	dir     string
 	environ []string
 	log     func(message string)
-	listen  func() // ends the call if the client is gone
+	listen  func()   // ends the call if the client is gone
+	images  []string // to be shown with the result
 }
 
 // addEnv puts the context's variables over the inherited ones.

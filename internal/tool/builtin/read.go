@@ -11,6 +11,7 @@ import (
 	_ "image/png"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -60,7 +61,7 @@ func read(c *call, args jsontext.Value) (string, error) {
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
 			return "", because(path, err)
 		}
-		return picture(path, kind, info.Size(), f), nil
+		return c.picture(path, kind, info.Size(), f), nil
 	}
 	if bytes.IndexByte(head, 0) >= 0 {
 		return "", notText(path, kind, info.Size())
@@ -78,14 +79,27 @@ func read(c *call, args jsontext.Value) (string, error) {
 	return page, nil
 }
 
-// picture tells what can be told of an image in words.
-func picture(path, kind string, size int64, r io.Reader) string {
+// maxPicture is the largest image that is shown, in bytes: what the daemon keeps.
+const maxPicture = 5 << 20
+
+// picture tells what can be told of an image in words, and has it shown.
+func (c *call) picture(path, kind string, size int64, r io.Reader) string {
 	text := fmt.Sprintf("%s is an image: %s, %d bytes", path, kind, size)
 	if cfg, _, err := image.DecodeConfig(r); err == nil {
 		text += fmt.Sprintf(", %d x %d pixels", cfg.Width, cfg.Height)
 	}
+	switch {
+	case !slices.Contains(pictures, kind):
+		text += "; it is not shown: only " + strings.Join(pictures, ", ") + " are"
+	case size > maxPicture:
+		text += fmt.Sprintf("; it is not shown: it has more than %d bytes", maxPicture)
+	default:
+		c.images = append(c.images, c.resolve(path))
+	}
 	return text
 }
+
+var pictures = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 var errNotText = errors.New("not UTF-8 text")
 

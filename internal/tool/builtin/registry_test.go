@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -108,6 +109,30 @@ func TestThroughTheRegistry(t *testing.T) {
 	invoke(t, r, "bash", `{"command":"echo one; echo two"}`, &said)
 	if got := strings.Join(said.Deltas(), "\n"); got != "one\ntwo" {
 		t.Errorf("got %q told while it ran", got)
+	}
+}
+
+// read gives an image of those that models see, and says of others that it does not.
+func TestReadGivesImages(t *testing.T) {
+	dir := files(t, map[string]string{"a.png": "\x89PNG\r\n\x1a\n...", "b.bmp": "BM......", "src/c.gif": "GIF89a", "large.png": "\x89PNG\r\n\x1a\n"})
+	must(t, os.Truncate(filepath.Join(dir, "large.png"), maxPicture+1))
+	r := registry(t, dir)
+	var kept []string
+	for path, want := range map[string]string{
+		"a.png": "a.png is an image: image/png, 11 bytes", "src/c.gif": "src/c.gif is an image: image/gif, 6 bytes",
+		"b.bmp":     "b.bmp is an image: image/bmp, 8 bytes; it is not shown: only image/png, image/jpeg, image/gif, image/webp are",
+		"large.png": "large.png is an image: image/png, 5242881 bytes; it is not shown: it has more than 5242880 bytes",
+	} {
+		inv := tooltest.Invocation("read", `{"path":"`+path+`"}`)
+		inv.Keep = func(name string, content io.ReaderAt, size int64) error {
+			kept = append(kept, fmt.Sprint(name, " ", size))
+			return nil
+		}
+		expect(t, r.Call(t.Context(), inv, new(tooltest.Log).Add).Text, want)
+	}
+	slices.Sort(kept)
+	if got := strings.Join(kept, ", "); got != "a.png 11, c.gif 6" {
+		t.Errorf("got images %s", got)
 	}
 }
 

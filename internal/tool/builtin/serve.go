@@ -218,6 +218,8 @@ type result struct {
 	Success bool   `json:"success"`
 	Message string `json:"message,omitzero"`
 	Error   string `json:"error,omitzero"`
+	// Images are the paths of those that a model is to see (docs/tools.md).
+	Images []string `json:"images,omitempty"`
 }
 
 // answer replies to one request and reports whether it was the last.
@@ -328,7 +330,7 @@ func (s *server) execute(ctx context.Context, params jsontext.Value) (res result
 	text, err := op.run(c, args)
 	switch {
 	case err == nil:
-		return result{Success: true, Message: text}, nil
+		return result{Success: true, Message: text, Images: c.images}, nil
 	case errors.As(err, &f):
 		return result{}, f
 	case errors.Is(err, errNoMoreTime):

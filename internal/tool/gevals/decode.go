@@ -173,6 +173,7 @@ func decodeResult(v jsontext.Value) (model.ToolResult, []string) {
 		Message jsontext.Value `json:"message"`
 		Error   jsontext.Value `json:"error"`
 		Outputs jsontext.Value `json:"outputs"`
+		Images  jsontext.Value `json:"images"`
 	}
 	if v.Kind() != '{' || jsonx.Unmarshal(v, &doc) != nil {
 		return model.Failed(tool.ProtocolError, "the result is not an object: "+tool.Shorten(v)), nil
@@ -194,6 +195,9 @@ func decodeResult(v jsontext.Value) (model.ToolResult, []string) {
 	warnings = append(warnings, bent...)
 
 	r := model.ToolResult{OK: doc.Success.Kind() == 't', Outputs: outputs, Value: json.RawMessage(v)}
+	if !absent(doc.Images) && jsonx.Unmarshal(doc.Images, &r.Images) != nil {
+		r.Images, warnings = nil, append(warnings, "images is not an array of paths: "+tool.Shorten(doc.Images))
+	}
 	r.Text = summary
 	switch {
 	case !r.OK:
