@@ -115,7 +115,7 @@ func TestAFloodOfAToolIsBounded(t *testing.T) {
 		{"many", 30_000, 4, 1, 100},
 		{"long", 25, 4, 0, 0},
 		{"long", 25, 4, 1, 0},
-		{"long", 15, 8, 8, 0},
+		{"long", 8, 20, 20, 0},
 		{"long", 25, 4, 1, 50},
 	} {
 		t.Run(fmt.Sprintf("%s lines of %d tools, %d waiting, %d stalled", c.tool, c.sessions, c.waiting, c.stalled), func(t *testing.T) {

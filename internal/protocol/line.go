@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-
-	"noused/internal/budget"
 )
 
 // DefaultMaxLine is the longest line accepted unless configured otherwise, in
@@ -28,6 +26,13 @@ func (e *LineTooLongError) Error() string {
 	return fmt.Sprintf("line is longer than %d bytes", e.Limit)
 }
 
+// Room is memory that readers share, in bytes. Take may wait until there is some;
+// false: there is none, and none is taken.
+type Room interface {
+	Take(n int) bool
+	Give(n int)
+}
+
 // LineReader yields LF-ended lines of bounded length. A trailing CR is
 // stripped, empty lines are skipped, and an unfinished last line counts as a
 // line. It holds at most the limit plus one read in memory, and gives a large
@@ -35,8 +40,8 @@ func (e *LineTooLongError) Error() string {
 type LineReader struct {
 	src     io.Reader
 	max     int
-	budget  *budget.Budget // nil: none
-	held    int            // bytes of it
+	room    Room // nil: as much as it needs
+	held    int  // bytes of it
 	buf     []byte
 	r, w    int  // unread bytes are buf[r:w]
 	scanned int  // buf[r:scanned] holds no LF
@@ -47,6 +52,9 @@ type LineReader struct {
 const (
 	lineBuffer = 8 << 10
 	keepBuffer = 256 << 10
+	// readSize is the most that is read at once into a buffer of that size, so that
+	// no more than that lies behind a long line.
+	readSize = 64 << 10
 )
 
 // NewLineReader reads lines of at most limit bytes from src.
@@ -54,11 +62,11 @@ func NewLineReader(src io.Reader, limit int) *LineReader {
 	return &LineReader{src: src, max: limit}
 }
 
-// Within has the reader take from b what it needs beyond its first 8 KiB, and
-// no longer than it needs it. A line that b has nothing left for is a
+// Within has the reader take from room what it needs beyond its first 8 KiB, and
+// no longer than it needs it. A line that there is no room for is a
 // *LineTooLongError. Close must be called when reading is over.
-func (l *LineReader) Within(b *budget.Budget) *LineReader {
-	l.budget = b
+func (l *LineReader) Within(room Room) *LineReader {
+	l.room = room
 	return l
 }
 
@@ -72,12 +80,18 @@ func (l *LineReader) Close() {
 // has been read behind it. The last line is not valid any more.
 func (l *LineReader) Shrink() {
 	if len(l.buf) > lineBuffer && l.w-l.r <= lineBuffer {
-		rest := make([]byte, lineBuffer)
-		l.scanned -= l.r
-		l.w, l.r = copy(rest, l.buf[l.r:l.w]), 0
-		l.buf = rest
-		l.hold(0)
+		l.shrinkTo(lineBuffer)
 	}
+}
+
+// shrinkTo moves what is unread into a buffer of that size, which is no more than
+// the reader has.
+func (l *LineReader) shrinkTo(size int) {
+	rest := make([]byte, size)
+	l.scanned -= l.r
+	l.w, l.r = copy(rest, l.buf[l.r:l.w]), 0
+	l.buf = rest
+	l.hold(size - lineBuffer)
 }
 
 // Next returns the next line, valid until the following call. It blocks as src
@@ -158,13 +172,16 @@ func (l *LineReader) discard(noRoom bool) error {
 
 // fill makes room and reads once. False: there is no room.
 func (l *LineReader) fill() bool {
-	if l.r > 0 {
+	switch {
+	case l.held > 0 && len(l.buf) > readSize && l.r > 0 && l.w > l.r && l.w-l.r <= readSize: // others may need it
+		l.shrinkTo(readSize)
+	case l.r > 0:
 		l.w = copy(l.buf, l.buf[l.r:l.w])
 		l.scanned -= l.r
 		l.r = 0
 	}
 	switch {
-	case l.w == 0 && (len(l.buf) > keepBuffer || l.held > 0): // others may need it
+	case l.w == 0 && (len(l.buf) > keepBuffer || l.held > 0):
 		l.Shrink()
 	case l.w == len(l.buf):
 		size := max(lineBuffer, min(2*len(l.buf), l.max+lineBuffer))
@@ -179,14 +196,14 @@ func (l *LineReader) fill() bool {
 	return true
 }
 
-// hold has n bytes of the budget taken.
+// hold has n bytes of the room taken.
 func (l *LineReader) hold(n int) bool {
 	if n > l.held {
-		if !l.budget.Take(n - l.held) {
+		if l.room != nil && !l.room.Take(n-l.held) {
 			return false
 		}
-	} else {
-		l.budget.Give(l.held - n)
+	} else if l.room != nil && n < l.held {
+		l.room.Give(l.held - n)
 	}
 	l.held = n
 	return true
@@ -194,7 +211,7 @@ func (l *LineReader) hold(n int) bool {
 
 func (l *LineReader) read() {
 	for tries := 0; ; tries++ {
-		n, err := l.src.Read(l.buf[l.w:])
+		n, err := l.src.Read(l.buf[l.w:min(len(l.buf), l.w+readSize)])
 		l.w += n
 		if err != nil {
 			l.err = err

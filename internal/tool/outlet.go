@@ -42,6 +42,9 @@ func newOutlet(f *os.File, maxLine int) *outlet {
 	return &outlet{file: f, maxLine: maxLine, rest: maxPipe, ended: make(chan struct{})}
 }
 
+// giveUp takes what is in the pipe for all that there will be.
+func (o *outlet) giveUp() { o.file.SetReadDeadline(time.Now()) }
+
 // expire gives the pipe that long to reach its EOF.
 func (o *outlet) expire(d time.Duration) { o.file.SetReadDeadline(time.Now().Add(d)) }
 

@@ -57,7 +57,7 @@ type nursery struct {
 	log      *zap.Logger
 	spawns   chan spawn
 	quit     chan struct{}
-	long     chan struct{}  // holds one while a long line is taken in
+	lines    *longLines
 	work     sync.WaitGroup // the spawning thread
 	close    sync.Once
 	guardian *guardian // nil without a helper
@@ -79,7 +79,7 @@ type spawn struct {
 // calls [Helper] first; with "" there is neither guardian nor sandbox. Close
 // ends it.
 func NewSupervisor(helper string, log *zap.Logger) *Supervisor {
-	n := &nursery{helper: helper, log: log, spawns: make(chan spawn), quit: make(chan struct{}), long: make(chan struct{}, 1)}
+	n := &nursery{helper: helper, log: log, spawns: make(chan spawn), quit: make(chan struct{}), lines: newLongLines()}
 	// No child gets what this process was started with and does not know of.
 	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
 	n.orphans = newOrphans()
@@ -284,6 +284,7 @@ type Process struct {
 	out     *outlet
 	err     *outlet
 	lines   *protocol.LineReader
+	room    *lineRoom // for lines
 	stderr  tail
 
 	input  chan []byte
@@ -305,7 +306,8 @@ func (p *Process) adopt(cmd *exec.Cmd, stdin, stdout, stderr *os.File, maxLine i
 	p.cmd, p.pid, p.stdin = cmd, cmd.Process.Pid, stdin
 	p.out, p.err = newOutlet(stdout, maxLine), newOutlet(stderr, 0)
 	p.input, p.exited = make(chan []byte, inputQueue), make(chan struct{})
-	p.lines = protocol.NewLineReader(p.out, maxLine)
+	p.room = p.nursery.lines.room(maxLine, p.out.giveUp)
+	p.lines = protocol.NewLineReader(p.out, maxLine).Within(p.room)
 	p.work.Go(p.feed)
 	p.work.Go(p.reap)
 	p.work.Go(func() { p.err.drain(&p.stderr) })
@@ -409,24 +411,22 @@ func (p *Process) CloseInput() {
 }
 
 // Next returns the next line of stdout, valid until the following call. It
-// blocks until there is one, and returns io.EOF once the pipe is closed or the
-// process has ended and what it left in the pipe is read. After a
-// *[protocol.LineTooLongError] no further line comes.
-func (p *Process) Next() ([]byte, error) { return p.lines.Next() }
-
-// longLine is the size, in bytes, from which on lines are taken in one at a time.
-const longLine = 64 << 10
+// blocks until there is one, and room for it if it is long, and returns io.EOF
+// once the pipe is closed or the process has ended and what it left in the pipe
+// is read. After a *[protocol.LineTooLongError] no further line comes.
+func (p *Process) Next() ([]byte, error) {
+	return p.room.next(p.lines)
+}
 
 // Turn is called with a line of stdout before something is made of it, and done
 // is to be called when that has been handed on. What is made of a long line takes
 // several times its memory: so it waits until other children's long lines have
 // been taken in.
 func (p *Process) Turn(line []byte) (done func()) {
-	if len(line) < longLine {
+	if len(line) < freeLine {
 		return func() {}
 	}
-	p.nursery.long <- struct{}{}
-	return func() { <-p.nursery.long }
+	return p.nursery.lines.turn()
 }
 
 // Stop sends SIGTERM to the process group, and SIGKILL after [KillGrace]. It
@@ -443,6 +443,7 @@ func (p *Process) Stop() {
 	default:
 	}
 	p.stopped = true
+	p.room.stop()
 	unix.Kill(-p.pid, unix.SIGTERM)
 	p.killer = time.AfterFunc(KillGrace, p.Kill)
 }
@@ -453,6 +454,7 @@ func (p *Process) Kill() {
 	defer p.mu.Unlock()
 	if !p.reaped {
 		p.stopped = true
+		p.room.stop()
 		unix.Kill(-p.pid, unix.SIGKILL)
 	}
 }
@@ -465,6 +467,7 @@ func (p *Process) Exited() <-chan struct{} { return p.exited }
 // not end the process.
 func (p *Process) Wait() Exit {
 	p.waited.Do(func() {
+		p.lines.Close()
 		p.out.drain(nil)
 		p.work.Wait()
 		p.out.file.Close()
