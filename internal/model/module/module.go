@@ -15,6 +15,7 @@ import (
 	"iter"
 
 	"noused/internal/model"
+	"noused/internal/model/wire"
 )
 
 // Invoke asks the provider module: args and the result are JSON.
@@ -45,7 +46,25 @@ type answer struct {
 	Thinking   string           `json:"thinking"`
 	ToolCalls  []model.ToolCall `json:"tool_calls"`
 	StopReason string           `json:"stop_reason"`
-	Usage      model.Usage      `json:"usage"`
+	Usage      usage            `json:"usage"`
+}
+
+// usage is model.Usage as far as it can be read: what is odd in it must not cost
+// the message.
+type usage model.Usage
+
+// UnmarshalJSON reads any value.
+func (u *usage) UnmarshalJSON(text []byte) error {
+	var n struct {
+		Input     wire.Count `json:"input_tokens"`
+		Output    wire.Count `json:"output_tokens"`
+		Cached    wire.Count `json:"cached_tokens"`
+		Reasoning wire.Count `json:"reasoning_tokens"`
+	}
+	if wire.Read(text, &n) == nil {
+		*u = usage{int64(n.Input), int64(n.Output), int64(n.Cached), int64(n.Reasoning)}
+	}
+	return nil
 }
 
 // Stream yields the module's message: its thinking, its text, its calls.
@@ -67,7 +86,7 @@ func (m Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.De
 				return
 			}
 		}
-		yield(model.Delta{Stop: model.StopReason(got.StopReason), Usage: got.Usage}, nil)
+		yield(model.Delta{Stop: model.StopReason(got.StopReason), Usage: model.Usage(got.Usage)}, nil)
 	}
 }
 
