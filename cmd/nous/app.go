@@ -12,6 +12,7 @@ import (
 
 	"noused/internal/buildinfo"
 	"noused/internal/client"
+	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
 
@@ -104,7 +105,7 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 		Args:          cobra.ArbitraryArgs,
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
 			a.socketGiven = cmd.Flags().Changed("socket")
-			if err := checkEncoding(cmd, args); err != nil || !namesNoSession(cmd) {
+			if err := cmdline.CheckEncoding(cmd, args); err != nil || !namesNoSession(cmd) {
 				return err
 			}
 			return a.findSession(cmd)
@@ -113,14 +114,14 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 			if len(args) == 0 {
 				return a.openTUI(cmd, plain)
 			}
-			return unknownCommand(cmd, args[0])
+			return cmdline.Unknown(cmd, args[0])
 		},
 	}
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	root.SetFlagErrorFunc(flagError)
-	root.SetHelpCommand(helpCommand())
+	root.SetFlagErrorFunc(cmdline.FlagError)
+	root.SetHelpCommand(cmdline.Help("  nous help prompt\n  nous help exit-status"))
 	root.SetVersionTemplate(buildinfo.Line("nous") + "\n")
 
 	flags := root.PersistentFlags()
@@ -146,7 +147,7 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 		}
 	}
 	root.AddCommand(&cobra.Command{Use: "exit-status", Short: "What the exit status says", Long: exitHelp})
-	completionCommand(root)
+	cmdline.Completion(root)
 	return root
 }
 
@@ -169,7 +170,7 @@ func (a *app) scope() protocol.Scope { return protocol.Scope{SessionID: a.sessio
 // namesNoSession tells whether a command may do its work without telling the
 // daemon --session.
 func namesNoSession(cmd *cobra.Command) bool {
-	switch nameOf(cmd) {
+	switch cmdline.Name(cmd) {
 	case "sessions", "sessions rm", "new", "switch", "branch", "search", "export", "ping", "tools reload", "models":
 		return true
 	}

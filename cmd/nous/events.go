@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
 
@@ -22,7 +23,7 @@ func (a *app) eventsCommand() *cobra.Command {
 		Long: `Follow what happens in the daemon, live, until Ctrl-C. With --after, what the
 daemon still keeps from that event on comes first. --json prints the event
 lines as they are on the wire.`,
-		Args: wants(0, 0, ""),
+		Args: cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p := protocol.SubscribeParams{Epoch: epoch, SessionID: a.session, Types: types}
 			if cmd.Flags().Changed("after") {

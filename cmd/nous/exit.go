@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/cmdline"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
@@ -48,7 +49,7 @@ func (e *quietExit) Error() string { return fmt.Sprintf("exit status %d", e.stat
 func (a *app) report(cmd *cobra.Command, err error) int {
 	var (
 		quiet *quietExit
-		usage *usageError
+		usage *cmdline.Error
 		wire  *protocol.Error
 		gone  *client.NoDaemonError
 		mute  *client.SilentError
@@ -60,7 +61,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		return quiet.status
 	case errors.As(err, &usage):
 		a.complain(err.Error())
-		a.notef("for example: %s\n%s --help says more", exampleOf(cmd), cmd.CommandPath())
+		a.notef("%s", cmdline.Hint(cmd))
 		return exitUsage
 	case errors.As(err, &gone):
 		a.complain(gone.Error())

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/cmdline"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
@@ -37,15 +38,15 @@ links to the web only. In md a text with other links, or with HTML that does
 something, is in a code block.`,
 		Example: `  nous export > talk.md
   nous export --format html ses-… > talk.html`,
-		Args:              wants(0, 1, "SESSION, the id of a session, or nothing"),
+		Args:              cmdline.Wants(0, 1, "SESSION, the id of a session, or nothing"),
 		ValidArgsFunction: a.sessionIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			write := exporters[format]
 			if write == nil {
-				return usagef("--format %s: want md, json or html", format)
+				return cmdline.Errorf("--format %s: want md, json or html", format)
 			}
 			if a.json && cmd.Flags().Changed("format") && format != "json" {
-				return usagef("--json and --format %s exclude each other", format)
+				return cmdline.Errorf("--json and --format %s exclude each other", format)
 			}
 			if len(args) > 0 {
 				a.session = args[0]

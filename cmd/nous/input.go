@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
 
@@ -43,7 +44,7 @@ func (a *app) readText(args []string) (string, error) {
 		}
 	}
 	if alone && len(parts) == 0 {
-		return "", usagef("there is no text: give it as arguments or on standard input")
+		return "", cmdline.Errorf("there is no text: give it as arguments or on standard input")
 	}
 	return checkText(strings.Join(parts, "\n\n"))
 }
@@ -78,7 +79,7 @@ func (a *app) readInput() (string, error) {
 		return "", fmt.Errorf("read standard input: %w", err)
 	}
 	if len(data) > maxText {
-		return "", usagef("standard input has more than the %d bytes that a text may have", maxText)
+		return "", cmdline.Errorf("standard input has more than the %d bytes that a text may have", maxText)
 	}
 	return strings.TrimRight(string(data), "\r\n"), nil
 }
@@ -104,15 +105,15 @@ func (a *app) tellAfter(wait time.Duration, line string) (stop func()) {
 // checkText refuses what cannot be said on the wire.
 func checkText(text string) (string, error) {
 	if !utf8.ValidString(text) {
-		return "", usagef("the text is not valid UTF-8")
+		return "", cmdline.Errorf("the text is not valid UTF-8")
 	}
 	if text == "" {
-		return "", usagef("the text is empty")
+		return "", cmdline.Errorf("the text is empty")
 	}
 	const longest = 6 // bytes of JSON that a byte may become
 	if len(text) > maxText/longest {
 		if quoted, err := jsontext.AppendQuote(nil, text); err != nil || len(quoted) > maxText {
-			return "", usagef("the text is too long: it has %d bytes as JSON, and may have %d", len(quoted), maxText)
+			return "", cmdline.Errorf("the text is too long: it has %d bytes as JSON, and may have %d", len(quoted), maxText)
 		}
 	}
 	return text, nil

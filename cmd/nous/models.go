@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
 
@@ -17,7 +18,7 @@ vendors that its environment has a key for, provider modules, and offline.
 With --probe their servers are asked which models they have, and so are the
 servers that may run on this machine: Ollama, LM Studio, llama.cpp and vLLM.
 Without it nobody is asked.`,
-		Args: wants(0, 0, ""),
+		Args: cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return query(cmd.Context(), a, protocol.ListModels, protocol.ListModelsParams{Probe: probe}, func(r protocol.Models) {
 				a.printModels(r, probe)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
 
@@ -38,7 +39,7 @@ same run.`,
   nous prompt -i before.png -i after.png what is different`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if wait && async {
-				return usagef("--wait and --async exclude each other")
+				return cmdline.Errorf("--wait and --async exclude each other")
 			}
 			behavior, err := behaviorOf(whileRunning)
 			if err != nil {
@@ -95,7 +96,7 @@ func attachments(files []string) ([]protocol.AttachmentParams, error) {
 			return nil, fmt.Errorf("--image %s: %w", file, err)
 		}
 		if file == "" || !utf8.ValidString(path) {
-			return nil, usagef("--image %q: want the name of a file", file)
+			return nil, cmdline.Errorf("--image %q: want the name of a file", file)
 		}
 		list = append(list, protocol.AttachmentParams{Path: path})
 	}
@@ -110,7 +111,7 @@ func behaviorOf(flag string) (string, error) {
 	case "follow-up", "follow_up":
 		return "follow_up", nil
 	default:
-		return "", usagef("--if-running %s: want steer or follow-up", flag)
+		return "", cmdline.Errorf("--if-running %s: want steer or follow-up", flag)
 	}
 }
 

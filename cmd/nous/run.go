@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
 
@@ -34,7 +35,7 @@ func (a *app) inputCommand(name, short string, send func(*cobra.Command, protoco
   git diff | nous %[1]s this is what has changed`, name),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if ifIdle != "" && ifIdle != "prompt" {
-				return usagef("--if-idle %s: want prompt", ifIdle)
+				return cmdline.Errorf("--if-idle %s: want prompt", ifIdle)
 			}
 			text, err := a.readText(args)
 			if err != nil {
@@ -60,7 +61,7 @@ func (a *app) abortCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "abort [RUN]",
 		Short: "End the run and print the texts it hands back",
-		Args:  wants(0, 1, "RUN, the id of a run, or nothing"),
+		Args:  cmdline.Wants(0, 1, "RUN, the id of a run, or nothing"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p := protocol.AbortParams{Scope: a.scope()}
 			if len(args) > 0 {
@@ -79,7 +80,7 @@ func (a *app) setModeCommand() *cobra.Command {
 		Use:       "set-mode steering|follow-up one-at-a-time|all",
 		Short:     "Say how queued texts are taken",
 		Example:   "  nous set-mode follow-up all",
-		Args:      wants(2, 2, "which texts, steering or follow-up, and how, one-at-a-time or all"),
+		Args:      cmdline.Wants(2, 2, "which texts, steering or follow-up, and how, one-at-a-time or all"),
 		ValidArgs: []string{"steering", "follow-up", "one-at-a-time", "all"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			def := protocol.SetSteeringMode
@@ -88,10 +89,10 @@ func (a *app) setModeCommand() *cobra.Command {
 			case "follow-up", "follow_up":
 				def = protocol.SetFollowUpMode
 			default:
-				return usagef("%s: want steering or follow-up", args[0])
+				return cmdline.Errorf("%s: want steering or follow-up", args[0])
 			}
 			if args[1] != "one-at-a-time" && args[1] != "all" {
-				return usagef("%s: want one-at-a-time or all", args[1])
+				return cmdline.Errorf("%s: want one-at-a-time or all", args[1])
 			}
 			p := protocol.SetModeParams{Scope: a.scope(), Mode: args[1]}
 			return query(cmd.Context(), a, def, p, func(r protocol.ModeAccepted) { a.println(r.Mode) })
@@ -109,7 +110,7 @@ PROVIDER/NAME with the provider openai, anthropic or module, or offline, or
 default for the daemon's own.`,
 		Example: `  nous set-model anthropic/claude-sonnet-4-5
   nous set-model openai/qwen3:8b --base-url http://localhost:11434/v1`,
-		Args: wants(1, 1, "MODEL, as in openai/gpt-5"),
+		Args: cmdline.Wants(1, 1, "MODEL, as in openai/gpt-5"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.Scope, p.Model = a.scope(), args[0]
 			return query(cmd.Context(), a, protocol.SetModel, p, func(r protocol.ModelAccepted) { a.println(modelName(r.Model)) })
@@ -140,7 +141,7 @@ func (a *app) pingCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ping",
 		Short: "Ask the daemon for a sign of life",
-		Args:  wants(0, 0, ""),
+		Args:  cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return query(cmd.Context(), a, protocol.Ping, protocol.PingParams{}, func(r protocol.Pong) { a.println(r.Message) })
 		},

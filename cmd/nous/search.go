@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
 
@@ -19,7 +20,7 @@ them, the newest session first. Upper and lower case are the same. Exit status
 1 says that nothing was found, as with grep.`,
 		Example: `  nous search the lantern
   nous search --json --limit 1 lantern`,
-		Args: wants(1, -1, "TEXT, what to look for"),
+		Args: cmdline.Wants(1, -1, "TEXT, what to look for"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := checkText(strings.Join(args, " "))
 			if err != nil {

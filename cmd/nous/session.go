@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
 
@@ -18,7 +19,7 @@ func (a *app) sessionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions",
 		Short: "List sessions, newest first, the active one marked",
-		Args:  wants(0, 0, ""),
+		Args:  cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p := protocol.ListSessionsParams{Before: before}
 			if cmd.Flags().Changed("limit") {
@@ -44,7 +45,7 @@ func (a *app) removeCommand() *cobra.Command {
 is not deleted; branches of a session are sessions of their own and stay. When
 the active session is deleted, the newest of the others becomes that.`,
 		Example:           "  nous sessions rm ses-0198c5f2",
-		Args:              wants(1, -1, "SESSION, the id of a session"),
+		Args:              cmdline.Wants(1, -1, "SESSION, the id of a session"),
 		ValidArgsFunction: a.sessionIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var failed error
@@ -110,7 +111,7 @@ func (a *app) switchCommand() *cobra.Command {
 		Use:               "switch SESSION",
 		Short:             "Make a session the active one",
 		Example:           "  nous switch ses-0198c5f2",
-		Args:              wants(1, 1, "SESSION, the id of a session"),
+		Args:              cmdline.Wants(1, 1, "SESSION, the id of a session"),
 		ValidArgsFunction: a.sessionIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return query(cmd.Context(), a, protocol.SwitchSession, protocol.SwitchSessionParams{SessionID: args[0]}, a.printSession)
@@ -124,7 +125,7 @@ func (a *app) branchCommand() *cobra.Command {
 		Use:               "branch [SESSION]",
 		Short:             "Make a session that goes on from another one's leaf, and print its id",
 		Example:           "  nous branch ses-0198c5f2",
-		Args:              wants(0, 1, "SESSION, the id of a session, or nothing"),
+		Args:              cmdline.Wants(0, 1, "SESSION, the id of a session, or nothing"),
 		ValidArgsFunction: a.sessionIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p := protocol.BranchSessionParams{SessionID: a.session, LeafID: leaf}
@@ -155,7 +156,7 @@ func (a *app) setLeafCommand() *cobra.Command {
 		Use:     "set-leaf ENTRY",
 		Short:   "Move the entry a session goes on from",
 		Example: "  nous set-leaf 0198c5f2",
-		Args:    wants(1, 1, "ENTRY, the id of an entry; nous tree shows them"),
+		Args:    cmdline.Wants(1, 1, "ENTRY, the id of an entry; nous tree shows them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p := protocol.SetLeafParams{Scope: a.scope(), LeafID: args[0]}
 			return query(cmd.Context(), a, protocol.SetLeaf, p, func(r protocol.Leaf) { a.println(r.LeafID) })
@@ -167,7 +168,7 @@ func (a *app) treeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "tree",
 		Short: "Draw a session's entries as a tree, its leaf marked",
-		Args:  wants(0, 0, ""),
+		Args:  cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return query(cmd.Context(), a, protocol.GetTree, protocol.GetTreeParams{Scope: a.scope()}, a.printTree)
 		},

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
 
@@ -16,7 +17,7 @@ func (a *app) stateCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "state",
 		Short: "Tell what a session and the daemon are doing",
-		Args:  wants(0, 0, ""),
+		Args:  cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return query(cmd.Context(), a, protocol.GetState, protocol.GetStateParams{Scope: a.scope()}, a.printState)
 		},

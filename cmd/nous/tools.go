@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
 
@@ -17,7 +18,7 @@ func (a *app) toolsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tools",
 		Short: "List the tools and whether they are active and healthy",
-		Args:  wants(0, 0, ""),
+		Args:  cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return query(cmd.Context(), a, protocol.ListTools, protocol.ListToolsParams{Scope: a.scope()}, func(r protocol.Tools) {
 				rows := make([][]string, len(r.Tools))
@@ -40,7 +41,7 @@ func (a *app) reloadCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "reload",
 		Short: "Have the daemon read the tool descriptors again; what runs goes on",
-		Args:  wants(0, 0, ""),
+		Args:  cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := fetch(cmd.Context(), a, protocol.ReloadTools, protocol.ReloadToolsParams{}, a.printReloaded)
 			if err == nil && len(r.Errors) > 0 {
@@ -84,7 +85,7 @@ func (a *app) setToolsCommand() *cobra.Command {
 		ValidArgsFunction: a.toolNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if none == (len(args) > 0) {
-				return usagef("set-tools wants the names of tools, or --none")
+				return cmdline.Errorf("set-tools wants the names of tools, or --none")
 			}
 			p := protocol.SetActiveToolsParams{Scope: a.scope(), Tools: append([]string{}, args...)}
 			return query(cmd.Context(), a, protocol.SetActiveTools, p, func(r protocol.ToolsAccepted) {
@@ -106,13 +107,13 @@ one JSON object, - for one on standard input, or pairs: key=text for a text,
 key:=json for anything else.`,
 		Example: `  nous ext read path=README.md limit:=20
   nous ext read '{"path":"README.md"}'`,
-		Args:              wants(1, -1, "NAME, the name of an operation, and then its arguments"),
+		Args:              cmdline.Wants(1, -1, "NAME, the name of an operation, and then its arguments"),
 		ValidArgsFunction: a.toolNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch phase {
 			case "", "setup", "verify", "cleanup":
 			default:
-				return usagef("--phase %s: want setup, verify or cleanup", phase)
+				return cmdline.Errorf("--phase %s: want setup, verify or cleanup", phase)
 			}
 			payload, err := a.toolArguments(args[1:])
 			if err != nil {
@@ -169,7 +170,7 @@ func (a *app) toolArguments(args []string) (jsontext.Value, error) {
 		}
 		value := jsontext.Value(text)
 		if err := value.Compact(); err != nil || value.Kind() != jsontext.KindBeginObject {
-			return nil, usagef("the arguments are not one JSON object: %s", oneLine(text, 60))
+			return nil, cmdline.Errorf("the arguments are not one JSON object: %s", oneLine(text, 60))
 		}
 		return value, nil
 	}
@@ -178,26 +179,26 @@ func (a *app) toolArguments(args []string) (jsontext.Value, error) {
 		key, text, ok := strings.Cut(arg, "=")
 		key, isJSON := strings.CutSuffix(key, ":")
 		if !ok || key == "" {
-			return nil, usagef("%s: want key=text, key:=json or one JSON object", arg)
+			return nil, cmdline.Errorf("%s: want key=text, key:=json or one JSON object", arg)
 		}
 		if _, twice := object[key]; twice {
-			return nil, usagef("%s is given twice", key)
+			return nil, cmdline.Errorf("%s is given twice", key)
 		}
 		value := jsontext.Value(text)
 		if !isJSON {
 			quoted, err := jsontext.AppendQuote(nil, text)
 			if err != nil {
-				return nil, usagef("%s: the text is not valid UTF-8", key)
+				return nil, cmdline.Errorf("%s: the text is not valid UTF-8", key)
 			}
 			value = quoted
 		} else if !value.IsValid() {
-			return nil, usagef("%s: not JSON: %s", key, oneLine(text, 60))
+			return nil, cmdline.Errorf("%s: not JSON: %s", key, oneLine(text, 60))
 		}
 		object[key] = value
 	}
 	payload, err := json.Marshal(object, json.Deterministic(true))
 	if err != nil {
-		return nil, usagef("the arguments are not one JSON object: %v", err)
+		return nil, cmdline.Errorf("the arguments are not one JSON object: %v", err)
 	}
 	return payload, nil
 }

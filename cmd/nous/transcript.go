@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
 
@@ -20,7 +21,7 @@ func (a *app) messagesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "messages",
 		Short: "Print a session's conversation, root to leaf",
-		Args:  wants(0, 0, ""),
+		Args:  cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p := protocol.GetMessagesParams{Scope: a.scope(), LeafID: leaf}
 			var unreadable error

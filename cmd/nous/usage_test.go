@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"noused/internal/cmdline"
 )
 
 // wrongLines are command lines that are wrong, each with what is said of it. A
@@ -139,7 +141,7 @@ func TestExamplesAreRightCommandLines(t *testing.T) {
 		if top := strings.Fields(cmd.CommandPath() + " -")[1]; top == "-" || top == "help" || top == "completion" {
 			return
 		}
-		line, _, _ := strings.Cut(strings.TrimPrefix(exampleOf(cmd), "nous "), " > ")
+		line, _, _ := strings.Cut(strings.TrimPrefix(cmdline.Example(cmd), "nous "), " > ")
 		var errout bytes.Buffer
 		a := newApp(strings.NewReader(""), &bytes.Buffer{}, &errout)
 		if status := a.main(append([]string{"--socket", "/nonexistent/s"}, strings.Fields(line)...)); status != exitNoDaemon {

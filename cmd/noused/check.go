@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"noused/internal/cmdline"
 	"noused/internal/tool"
 	"noused/internal/tool/check"
 )
@@ -49,8 +49,11 @@ could be checked: the descriptor is wrong, or the program cannot be started.`,
 		Example: `  noused extension check examples/tools/notes.json
   noused extension check examples/tools/torch.json --operation light --args '{"where":"hall"}'
   noused extension check examples/tools/torch.json --all --workdir /tmp/try`,
-		Args: cobra.ExactArgs(1),
+		Args: cmdline.Wants(1, 1, "FILE, the descriptor of a tool"),
 		RunE: func(cmd *cobra.Command, files []string) error {
+			if options.All && options.Operation != "" {
+				return cmdline.Errorf("--all and --operation exclude each other")
+			}
 			options.Args = json.RawMessage(args)
 			if args == "" {
 				options.Args = nil
@@ -69,7 +72,6 @@ could be checked: the descriptor is wrong, or the program cannot be started.`,
 	cmd.Flags().StringVar(&args, "args", "", "its arguments, a `JSON` object (default: made up from its schema)")
 	cmd.Flags().BoolVar(&options.All, "all", false, "call every operation, with arguments that are made up")
 	cmd.Flags().StringVar(&workdir, "workdir", ".", "`folder` that the tool works in, unless its descriptor names one")
-	cmd.MarkFlagsMutuallyExclusive("operation", "all")
 	return cmd
 }
 
@@ -77,7 +79,7 @@ could be checked: the descriptor is wrong, or the program cannot be started.`,
 // be checked.
 func runCheck(cmd *cobra.Command, file, workdir string, o check.Options) (failed int, err error) {
 	if o.Args != nil && (o.Operation == "" || jsontext.Value(o.Args).Kind() != '{' || !jsontext.Value(o.Args).IsValid()) {
-		return 0, errors.New("--args: want a JSON object, and --operation with it")
+		return 0, cmdline.Errorf("--args: want a JSON object, and --operation with it")
 	}
 	if workdir, err = filepath.Abs(workdir); err != nil {
 		return 0, err

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"noused/internal/buildinfo"
+	"noused/internal/cmdline"
 	"noused/internal/doctor"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
@@ -48,7 +49,8 @@ start in it meanwhile.
 
 The exit status is 1 if something FAILs, and 0 if all is well or there are only
 warnings.`,
-		Args: cobra.NoArgs,
+		Example: "  noused doctor --fix",
+		Args:    cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
 			defer stop()

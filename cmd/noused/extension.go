@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/cmdline"
 	"noused/internal/tool/builtin"
 )
 
@@ -16,7 +17,7 @@ func extensionCommand() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "extension",
 		Short: "Serve the built-in tools, check those of others",
-		Args:  cobra.NoArgs,
+		Args:  cmdline.Wants(0, 0, ""),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	parent.AddCommand(
@@ -37,7 +38,7 @@ starts it by itself; by hand, one request on stdin is enough:
 
   echo '{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"ls","args":{},"context":{"workdir":".","phase":"setup"}}}' |
     noused extension files`,
-		Args: cobra.NoArgs,
+		Args: cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir, err := os.Getwd()
 			if err != nil {

@@ -18,6 +18,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/buildinfo"
+	"noused/internal/cmdline"
+	"noused/internal/plaintext"
 	"noused/internal/tool"
 )
 
@@ -32,7 +34,7 @@ func main() {
 
 // execute runs the command line and returns the exit status: 0 after a clean
 // stop, 1 for a start that failed, with one line on stderr that says why, 2 for
-// a tool that could not be checked.
+// a command line that is wrong and for a tool that could not be checked.
 func execute(args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use:   "noused",
@@ -42,7 +44,8 @@ commands at the socket's path, events at the path with ".events" behind it.
 Every flag is also an environment variable (NOUSED_SOCKET for --socket) and a
 key of the configuration file; the flag beats the environment, the environment
 the file.`,
-		Args:          cobra.NoArgs,
+		Example:       "  noused --workdir ~/project --model openai/gpt-5",
+		Args:          cmdline.Wants(0, 0, ""),
 		Version:       buildinfo.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -60,12 +63,23 @@ the file.`,
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	if err := root.ExecuteContext(context.Background()); err != nil {
-		fmt.Fprintf(stderr, "noused: %v\n", err)
-		if no := (*impossible)(nil); errors.As(err, &no) {
-			return 2
-		}
-		return 1
+	root.SetFlagErrorFunc(cmdline.FlagError)
+	root.SetHelpCommand(cmdline.Help("  noused help doctor\n  noused help extension check"))
+	cmdline.Completion(root)
+	cmd, err := root.ExecuteContextC(context.Background())
+	if err == nil {
+		return 0
 	}
-	return 0
+	fmt.Fprintf(stderr, "noused: %s\n", plaintext.Clean(err.Error()))
+	var (
+		wrong *cmdline.Error
+		no    *impossible
+	)
+	if errors.As(err, &wrong) {
+		fmt.Fprintln(stderr, cmdline.Hint(cmd))
+	}
+	if wrong != nil || errors.As(err, &no) {
+		return 2
+	}
+	return 1
 }

@@ -1,4 +1,10 @@
-package main
+// Package cmdline says what is wrong with a command line, in the same plain words
+// for every program of the project: what was given, what is wanted, an example.
+//
+// Concurrency: the functions belong to the goroutine that runs a command.
+//
+// It refuses to know any command.
+package cmdline
 
 import (
 	"errors"
@@ -12,17 +18,23 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// usageError is a wrong command line: what is wrong with it, and what is wanted.
-type usageError struct{ text string }
+// Error is a wrong command line: what is wrong with it, and what is wanted.
+type Error struct{ text string }
 
-func (e *usageError) Error() string { return e.text }
+func (e *Error) Error() string { return e.text }
 
-func usagef(format string, args ...any) error {
-	return &usageError{fmt.Sprintf(format, args...)}
+// Errorf makes one.
+func Errorf(format string, args ...any) error {
+	return &Error{fmt.Sprintf(format, args...)}
 }
 
-// exampleOf is a right command line.
-func exampleOf(cmd *cobra.Command) string {
+// Hint is what is told after an [Error] of a command, in two lines.
+func Hint(cmd *cobra.Command) string {
+	return fmt.Sprintf("for example: %s\n%s --help says more", Example(cmd), cmd.CommandPath())
+}
+
+// Example is a right command line.
+func Example(cmd *cobra.Command) string {
 	for line := range strings.Lines(cmd.Example) {
 		if line = strings.TrimSpace(line); line != "" {
 			return line
@@ -31,43 +43,44 @@ func exampleOf(cmd *cobra.Command) string {
 	return cmd.CommandPath()
 }
 
-// wants checks the number of arguments. What says in words what they are; any
+// Wants checks the number of arguments. What says in words what they are; any
 // number is fine where most is negative.
-func wants(least, most int, what string) cobra.PositionalArgs {
+func Wants(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < least:
-			return usagef("%s wants %s", nameOf(cmd), what)
+			return Errorf("%s wants %s", Name(cmd), what)
 		case most == 0 && len(args) > 0 && cmd.HasSubCommands():
-			return unknownCommand(cmd, args[0])
+			return Unknown(cmd, args[0])
 		case most == 0 && len(args) > 0:
-			return usagef("%s takes no arguments, and got %q", nameOf(cmd), args[0])
+			return Errorf("%s takes no arguments, and got %q", Name(cmd), args[0])
 		case most > 0 && len(args) > most:
-			return usagef("%s takes %s, and got %q besides: it wants %s", nameOf(cmd), plural(most, "argument"), args[most], what)
+			return Errorf("%s takes %s, and got %q besides: it wants %s", Name(cmd), arguments(most), args[most], what)
 		}
 		return nil
 	}
 }
 
-// nameOf is a command as it is called after nous.
-func nameOf(cmd *cobra.Command) string {
+// Name is a command as it is called after the program.
+func Name(cmd *cobra.Command) string {
 	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 }
 
-func unknownCommand(parent *cobra.Command, name string) error {
+// Unknown is the error for a name that no command below parent has.
+func Unknown(parent *cobra.Command, name string) error {
 	text := fmt.Sprintf("unknown command %q", name)
 	if parent.HasParent() {
-		text = fmt.Sprintf("%s has no command %q", nameOf(parent), name)
+		text = fmt.Sprintf("%s has no command %q", Name(parent), name)
 	}
 	parent.SuggestionsMinimumDistance = 2
 	if near := parent.SuggestionsFor(name); len(near) > 0 {
 		text += ", did you mean " + strings.Join(near, " or ") + "?"
 	}
-	return usagef("%s", text)
+	return Errorf("%s", text)
 }
 
-// flagError puts what the flags' parser finds into words of our own.
-func flagError(cmd *cobra.Command, err error) error {
+// FlagError puts what the flags' parser finds into words of our own.
+func FlagError(cmd *cobra.Command, err error) error {
 	var (
 		unknown *pflag.NotExistError
 		missing *pflag.ValueRequiredError
@@ -80,17 +93,17 @@ func flagError(cmd *cobra.Command, err error) error {
 		if unknown.GetSpecifiedShortnames() != "" {
 			flag = "-" + unknown.GetSpecifiedName()
 		}
-		return usagef("%s has no flag %s; it has %s", nameOf(cmd), flag, flagsOf(cmd))
+		return Errorf("%s has no flag %s; it has %s", Name(cmd), flag, flagsOf(cmd))
 	case errors.As(err, &missing):
-		return usagef("--%s wants a value: %s", missing.GetFlag().Name, valueOf(missing.GetFlag()))
+		return Errorf("--%s wants a value: %s", missing.GetFlag().Name, valueOf(missing.GetFlag()))
 	case errors.As(err, &invalid) && errors.Is(err, strconv.ErrRange):
-		return usagef("--%s %s: the number is out of range", invalid.GetFlag().Name, invalid.GetValue())
+		return Errorf("--%s %s: the number is out of range", invalid.GetFlag().Name, invalid.GetValue())
 	case errors.As(err, &invalid):
-		return usagef("--%s %s: want %s", invalid.GetFlag().Name, invalid.GetValue(), valueOf(invalid.GetFlag()))
+		return Errorf("--%s %s: want %s", invalid.GetFlag().Name, invalid.GetValue(), valueOf(invalid.GetFlag()))
 	case errors.As(err, &syntax):
-		return usagef("%s is no flag: want --NAME or --NAME=VALUE", syntax.GetSpecifiedFlag())
+		return Errorf("%s is no flag: want --NAME or --NAME=VALUE", syntax.GetSpecifiedFlag())
 	default:
-		return usagef("%v", err)
+		return Errorf("%v", err)
 	}
 }
 
@@ -122,29 +135,28 @@ func flagsOf(cmd *cobra.Command) string {
 	return strings.Join(names, ", ")
 }
 
-// checkEncoding refuses what could not be said on the wire. A path need not be
+// CheckEncoding refuses what could not be said on the wire. A path need not be
 // UTF-8.
-func checkEncoding(cmd *cobra.Command, args []string) (err error) {
+func CheckEncoding(cmd *cobra.Command, args []string) (err error) {
 	for _, arg := range args {
 		if !utf8.ValidString(arg) {
-			return usagef("the argument %q is not valid UTF-8", arg)
+			return Errorf("the argument %q is not valid UTF-8", arg)
 		}
 	}
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
 		if value := flag.Value.String(); flag.Name != "socket" && !utf8.ValidString(value) {
-			err = usagef("--%s %q: not valid UTF-8", flag.Name, value)
+			err = Errorf("--%s %q: not valid UTF-8", flag.Name, value)
 		}
 	})
 	return err
 }
 
-// helpCommand is nous help, which knows what is no command.
-func helpCommand() *cobra.Command {
+// Help is the help command, which knows what is no command.
+func Help(examples string) *cobra.Command {
 	return &cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Tell about a command",
-		Example: `  nous help prompt
-  nous help exit-status`,
+		Use:     "help [COMMAND]",
+		Short:   "Tell about a command",
+		Example: examples,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			var words []string
 			if about, rest, err := cmd.Root().Find(args); err == nil && len(rest) == 0 {
@@ -152,12 +164,12 @@ func helpCommand() *cobra.Command {
 					words = append(words, c.Name()+"\t"+c.Short)
 				}
 			}
-			return completions(words, nil)
+			return words, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				return unknownCommand(about, append(rest, args...)[0])
+				return Unknown(about, append(rest, args...)[0])
 			}
 			about.InitDefaultHelpFlag()
 			about.InitDefaultVersionFlag()
@@ -166,18 +178,26 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// completionCommand is cobra's own, with our words for what is wrong.
-func completionCommand(root *cobra.Command) {
+// Completion adds cobra's own command for shells, with our words for what is
+// wrong.
+func Completion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.Name() != "completion" {
 			continue
 		}
-		cmd.Args = wants(0, 0, "")
-		cmd.Example = "  nous completion bash"
+		cmd.Args = Wants(0, 0, "")
+		cmd.Example = "  " + root.Name() + " completion bash"
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		for _, shell := range cmd.Commands() {
-			shell.Args = wants(0, 0, "")
+			shell.Args = Wants(0, 0, "")
 		}
 	}
+}
+
+func arguments(n int) string {
+	if n == 1 {
+		return "1 argument"
+	}
+	return fmt.Sprintf("%d arguments", n)
 }
