@@ -152,19 +152,20 @@ func TestDirectories(t *testing.T) {
 	runtime := t.TempDir()
 	t.Setenv("XDG_RUNTIME_DIR", runtime)
 	own := filepath.Dir(protocol.DefaultSocket(os.Getenv))
-	for name, c := range map[string]struct {
+	for _, c := range []struct { // one after the other
+		name      string
 		dir       string
 		mode      os.FileMode
 		want      string // an error
 		wantAfter os.FileMode
 	}{
-		"the default one, open":   {own, 0o755, "", 0o700},
-		"another one, as it is":   {filepath.Join(runtime, "a"), 0o755, "", 0o755},
-		"one for a group":         {filepath.Join(runtime, "b"), 0o770, "", 0o770},
-		"one for everybody":       {filepath.Join(runtime, "c"), 0o777, filepath.Join(runtime, "c") + " can be written to by everybody", 0o777},
-		"one below such a one":    {filepath.Join(runtime, "c", "below"), 0o700, filepath.Join(runtime, "c") + " can be written to by everybody", 0o700},
-		"one that is like /tmp":   {filepath.Join(runtime, "d"), 0o777 | os.ModeSticky, "", 0o777 | os.ModeSticky},
-		"the default one, sticky": {own, 0o777 | os.ModeSticky, "", 0o700},
+		{"the default one, open", own, 0o755, "", 0o700},
+		{"another one, as it is", filepath.Join(runtime, "a"), 0o755, "", 0o755},
+		{"one for a group", filepath.Join(runtime, "b"), 0o770, "", 0o770},
+		{"one for everybody", filepath.Join(runtime, "c"), 0o777, filepath.Join(runtime, "c") + " can be written to by everybody", 0o777},
+		{"one below such a one", filepath.Join(runtime, "c", "below"), 0o700, filepath.Join(runtime, "c") + " can be written to by everybody", 0o700},
+		{"one that is like /tmp", filepath.Join(runtime, "d"), 0o777 | os.ModeSticky, "", 0o777 | os.ModeSticky},
+		{"the default one, sticky", own, 0o777 | os.ModeSticky, "", 0o700},
 	} {
 		if err := errors.Join(os.MkdirAll(c.dir, 0o700), os.Chmod(c.dir, c.mode)); err != nil {
 			t.Fatal(err)
@@ -174,10 +175,10 @@ func TestDirectories(t *testing.T) {
 		case err == nil && c.want == "":
 			s.Close()
 		case err == nil || c.want == "" || !strings.Contains(err.Error(), c.want):
-			t.Errorf("%s: got %v, want %q", name, err, c.want)
+			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}
 		if got := mode(t, c.dir); got != os.ModeDir|c.wantAfter {
-			t.Errorf("%s: got mode %v afterwards, want %v", name, got, c.wantAfter)
+			t.Errorf("%s: got mode %v afterwards, want %v", c.name, got, c.wantAfter)
 		}
 	}
 }

@@ -127,7 +127,7 @@ func kinOf(pid int) (kin, error) {
 	if err != nil {
 		return confined, err
 	}
-	ours, err := descends(pid)
+	ours, err := descends(pid, linkOf)
 	switch {
 	case err == nil && !ours:
 		return stranger, nil
@@ -181,8 +181,10 @@ func signsOf(pid int) (signs, error) {
 // one adopts the orphans among its descendants (tools.md §5), none leaves it.
 //
 // Processes may end meanwhile and their numbers be used anew. A parent is
-// believed only if, after it was looked at, its child is still its child.
-func descends(pid int) (bool, error) {
+// believed only if, after it was looked at, its child is still its child. One
+// that is just ending may seem to have no parent: that there is none is believed
+// of a process that is still there.
+func descends(pid int, linkOf func(int) (link, error)) (bool, error) {
 	child, at := pid, link{}
 	for range maxLinks {
 		now, err := linkOf(child)
@@ -196,7 +198,10 @@ func descends(pid int) (bool, error) {
 		case now.parent == os.Getpid():
 			return true, nil
 		case now.parent == 0:
-			return false, nil
+			if again, e := linkOf(child); e == nil && again == now {
+				return false, nil
+			}
+			continue
 		}
 		up, err := linkOf(now.parent)
 		foreign := err != nil && errors.Is(unix.Kill(now.parent, 0), unix.EPERM)

@@ -387,6 +387,29 @@ func TestNoToolInASandboxGetsIn(t *testing.T) {
 	}
 }
 
+// A process that ends while it is looked at shows no parent for an instant.
+func TestAnEndingParentIsNoFirstProcess(t *testing.T) {
+	const tool, parent = 5_000_002, 5_000_001
+	looks := map[int]int{}
+	ours, err := descends(tool, func(pid int) (link, error) {
+		looks[pid]++
+		switch {
+		case pid == tool && looks[parent] < 2:
+			return link{parent, 20}, nil
+		case pid == tool:
+			return link{os.Getpid(), 20}, nil // which adopts orphans
+		case looks[parent] == 1:
+			return link{os.Getpid(), 10}, nil
+		case looks[parent] == 2:
+			return link{0, 10}, nil
+		}
+		return link{}, os.ErrNotExist
+	})
+	if err != nil || !ours {
+		t.Errorf("got %t, %v, want a descendant", ours, err)
+	}
+}
+
 // The same tries tell something only if they can succeed.
 func TestAToolWithoutASandboxGetsIn(t *testing.T) {
 	const tries = 20
