@@ -83,19 +83,19 @@ func (a *app) root() *cobra.Command {
 	var plain bool
 	root := &cobra.Command{
 		Use:   "nous",
-		Short: "Talk to noused, the daemon that AI agents live in",
+		Short: "Talk to noused, the agent daemon",
 		Example: `  nous prompt what is in this directory
   nous --session ses-0198c5f2
   nous help prompt`,
-		Long: `nous talks to noused, the daemon that AI agents live in. Without a command, on
-a terminal, it shows a session: what is said, what tools do, and an input.
+		Long: `nous talks to noused, the agent daemon. Without a command it opens the terminal
+interface: the conversation, what tools do, and an input.
 
-Runs belong to the daemon: they go on when nous, or the terminal, ends.
+Runs belong to the daemon. They go on when nous ends, or the terminal.
 
-Texts of models, tools and servers are printed without what could drive a
-terminal: escape sequences, control characters other than tab and line feed,
-and characters that reorder a line. --raw, where a command has it, prints them
-as they are; --json writes them \uXXXX, which changes no value.
+What models, tools and servers say could hold escape sequences, control
+characters, or characters that reorder a line. nous removes them from texts. Commands
+that have --raw print texts unchanged with it; --json writes such characters as
+\uXXXX.
 
 Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 4 run aborted, 130 left by a second Ctrl-C; nous help exit-status says more.`,
@@ -146,7 +146,7 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 			root.AddCommand(cmd)
 		}
 	}
-	root.AddCommand(&cobra.Command{Use: "exit-status", Short: "What the exit status says", Long: exitHelp})
+	root.AddCommand(&cobra.Command{Use: "exit-status", Short: "The exit status", Long: exitHelp})
 	cmdline.Completion(root)
 	return root
 }

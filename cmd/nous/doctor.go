@@ -15,7 +15,7 @@ import (
 func (a *app) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:                "doctor [flags]",
-		Short:              "Look at what the daemon needs, running or not: noused doctor",
+		Short:              "Check the installation and say what to do: noused doctor",
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			program, err := findDaemon()
@@ -48,7 +48,7 @@ func findDaemon() (string, error) {
 	}
 	program, err := exec.LookPath(name)
 	if err != nil {
-		return "", fmt.Errorf("there is no %s beside this program or in PATH, and it is what looks", name)
+		return "", fmt.Errorf("there is no %s beside this program or in PATH; doctor is a part of it", name)
 	}
 	return program, nil
 }

@@ -19,10 +19,10 @@ func (a *app) eventsCommand() *cobra.Command {
 	var types []string
 	cmd := &cobra.Command{
 		Use:   "events",
-		Short: "Follow what happens, live, until Ctrl-C",
-		Long: `Follow what happens in the daemon, live, until Ctrl-C. With --after, what the
-daemon still keeps from that event on comes first. --json prints the event
-lines as they are on the wire.`,
+		Short: "Print events as they happen, until Ctrl-C",
+		Long: `Print the daemon's events as they happen, until Ctrl-C. With --after, the events
+after that one come first, as far as the daemon still has them. --json prints
+the event lines as they are on the wire.`,
 		Args: cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p := protocol.SubscribeParams{Epoch: epoch, SessionID: a.session, Types: types}
@@ -33,8 +33,8 @@ lines as they are on the wire.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.Uint64Var(&after, "after", 0, "start after event `n` instead of now")
-	flags.StringVar(&epoch, "epoch", "", "the daemon's start that --after counts in, its `id`")
+	flags.Uint64Var(&after, "after", 0, "begin with the event after number `n` instead of now")
+	flags.StringVar(&epoch, "epoch", "", "`id` of the epoch that --after counts in; nous state shows it")
 	flags.StringSliceVar(&types, "types", nil, "only events of these `types`, comma-separated")
 	var names []string
 	for _, ev := range protocol.EventTypes() {

@@ -29,13 +29,16 @@ func (a *app) exportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export [SESSION]",
 		Short: "Write a session's conversation as a document",
-		Long: `Write a session's conversation, root to leaf, to standard output: as Markdown
-(md), as one web page that needs nothing else, images and all (html), or as the
-daemon keeps it (json). --json is json on one line. In md and html what could
-drive a terminal is taken out of the texts, in json it is escaped. The page has
-what assistants say as their Markdown means it, without HTML of theirs, and
-links to the web only. In md a text with other links, or with HTML that does
-something, is in a code block.`,
+		Long: `Write a session's conversation, from its root to its leaf, to standard output.
+
+  md    Markdown. A text with dangerous links or active HTML is put into a code
+        block.
+  html  One web page that needs no other file; images are in it. The Markdown
+        of assistants is rendered, without HTML of theirs.
+  json  What the daemon has, indented. --json prints it on one line.
+
+Characters that could control a terminal are removed from md and html, and
+escaped in json.`,
 		Example: `  nous export > talk.md
   nous export --format html ses-… > talk.html`,
 		Args:              cmdline.Wants(0, 1, "SESSION, the id of a session, or nothing"),

@@ -15,12 +15,12 @@ import (
 )
 
 // inputHelp is said in the help of the commands that take a text.
-const inputHelp = `The text is that of the arguments. What is piped to standard input, or
-redirected from a file, follows it after a blank line; without arguments, or
-with -, it is the whole text. A terminal, a device such as /dev/null, and a
-socket add nothing to a text of the arguments. A pipe is read to its end: where
-something else is on standard input, as in a loop that reads lines from it,
-say </dev/null.`
+const inputHelp = `The arguments are the text. If standard input is a pipe or a file, what it holds
+follows after a blank line. Without arguments, or with -, standard input is the
+whole text. A terminal, a device or a socket adds nothing to the arguments.
+
+A pipe is read to its end. In a loop that reads its lines from standard input,
+add </dev/null.`
 
 // maxText is how long a text may be, in bytes of JSON: it goes to the daemon on
 // one line, which has more on it.

@@ -17,7 +17,7 @@ vendors that its environment has a key for, provider modules, and offline.
 
 With --probe their servers are asked which models they have, and so are the
 servers that may run on this machine: Ollama, LM Studio, llama.cpp and vLLM.
-Without it nobody is asked.`,
+Without --probe no server is asked.`,
 		Args: cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return query(cmd.Context(), a, protocol.ListModels, protocol.ListModelsParams{Probe: probe}, func(r protocol.Models) {

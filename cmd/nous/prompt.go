@@ -24,9 +24,9 @@ func (a *app) promptCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prompt [TEXT… | -]",
 		Short: "Start a run and follow it to its end",
-		Long: `Start a run with a text and follow it to its end: what the assistant says goes
-to standard output as it comes, everything else (tools, thinking, warnings) to
-standard error.
+		Long: `Start a run with a text and follow it to its end. What the assistant says goes
+to standard output as it comes. Everything else (tools, thinking, warnings) goes
+to standard error.
 
 ` + inputHelp + `
 

@@ -11,14 +11,14 @@ import (
 )
 
 func (a *app) steerCommand() *cobra.Command {
-	return a.inputCommand("steer", "Queue a text that goes before everything else in the running run",
+	return a.inputCommand("steer", "Queue a text that the active run gets before everything else",
 		func(cmd *cobra.Command, p protocol.SteerParams) error {
 			return query(cmd.Context(), a, protocol.Steer, p, a.printQueued)
 		})
 }
 
 func (a *app) followUpCommand() *cobra.Command {
-	return a.inputCommand("follow-up", "Queue a text for when the run would otherwise end",
+	return a.inputCommand("follow-up", "Queue a text that is delivered when the run would otherwise end",
 		func(cmd *cobra.Command, p protocol.SteerParams) error {
 			return query(cmd.Context(), a, protocol.FollowUp, protocol.FollowUpParams(p), a.printQueued)
 		})
@@ -60,7 +60,7 @@ func (a *app) printQueued(r protocol.InputAccepted) { a.println(r.RunID) }
 func (a *app) abortCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "abort [RUN]",
-		Short: "End the run and print the texts it hands back",
+		Short: "Abort the run, and print the queued texts that it hands back",
 		Args:  cmdline.Wants(0, 1, "RUN, the id of a run, or nothing"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p := protocol.AbortParams{Scope: a.scope()}
@@ -78,7 +78,7 @@ func (a *app) abortCommand() *cobra.Command {
 func (a *app) setModeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:       "set-mode steering|follow-up one-at-a-time|all",
-		Short:     "Say how queued texts are taken",
+		Short:     "Choose whether queued texts are delivered one at a time or all at once",
 		Example:   "  nous set-mode follow-up all",
 		Args:      cmdline.Wants(2, 2, "which texts, steering or follow-up, and how, one-at-a-time or all"),
 		ValidArgs: []string{"steering", "follow-up", "one-at-a-time", "all"},
@@ -116,7 +116,7 @@ default for the daemon's own.`,
 			return query(cmd.Context(), a, protocol.SetModel, p, func(r protocol.ModelAccepted) { a.println(modelName(r.Model)) })
 		},
 	}
-	cmd.Flags().StringVar(&p.BaseURL, "base-url", "", "ask this `server`, without a key unless it is a configured one")
+	cmd.Flags().StringVar(&p.BaseURL, "base-url", "", "ask this `server`; a key is sent only to a configured one")
 	cmd.Flags().Int64Var(&p.ContextWindow, "context-window", 0, "`tokens` that the model can read")
 	return cmd
 }
@@ -140,7 +140,7 @@ func (a *app) compactCommand() *cobra.Command {
 func (a *app) pingCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ping",
-		Short: "Ask the daemon for a sign of life",
+		Short: "Check whether the daemon answers",
 		Args:  cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return query(cmd.Context(), a, protocol.Ping, protocol.PingParams{}, func(r protocol.Pong) { a.println(r.Message) })

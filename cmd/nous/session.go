@@ -18,7 +18,7 @@ func (a *app) sessionsCommand() *cobra.Command {
 	var before string
 	cmd := &cobra.Command{
 		Use:   "sessions",
-		Short: "List sessions, newest first, the active one marked",
+		Short: "List sessions, newest first, with the active one marked",
 		Args:  cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p := protocol.ListSessionsParams{Before: before}
@@ -96,7 +96,7 @@ func (a *app) printSessions(list []protocol.SessionInfo, active string) {
 func (a *app) newCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "new [TITLE…]",
-		Short: "Make a session and the active one, and print its id",
+		Short: "Make a session, make it the active one, and print its id",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p := protocol.NewSessionParams{Title: strings.Join(args, " ")}
 			return query(cmd.Context(), a, protocol.NewSession, p, a.printSession)
@@ -123,7 +123,7 @@ func (a *app) branchCommand() *cobra.Command {
 	var leaf string
 	cmd := &cobra.Command{
 		Use:               "branch [SESSION]",
-		Short:             "Make a session that goes on from another one's leaf, and print its id",
+		Short:             "Copy a session up to its leaf into a new one, and print the new id",
 		Example:           "  nous branch ses-0198c5f2",
 		Args:              cmdline.Wants(0, 1, "SESSION, the id of a session, or nothing"),
 		ValidArgsFunction: a.sessionIDs,
@@ -154,7 +154,7 @@ func (a *app) branchCommand() *cobra.Command {
 func (a *app) setLeafCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "set-leaf ENTRY",
-		Short:   "Move the entry a session goes on from",
+		Short:   "Choose the entry that the next prompt continues from",
 		Example: "  nous set-leaf 0198c5f2",
 		Args:    cmdline.Wants(1, 1, "ENTRY, the id of an entry; nous tree shows them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -167,7 +167,7 @@ func (a *app) setLeafCommand() *cobra.Command {
 func (a *app) treeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "tree",
-		Short: "Draw a session's entries as a tree, its leaf marked",
+		Short: "Draw a session's entries as a tree, with the leaf marked",
 		Args:  cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return query(cmd.Context(), a, protocol.GetTree, protocol.GetTreeParams{Scope: a.scope()}, a.printTree)

@@ -16,7 +16,7 @@ import (
 func (a *app) stateCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "state",
-		Short: "Tell what a session and the daemon are doing",
+		Short: "Show what a session and the daemon are doing",
 		Args:  cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return query(cmd.Context(), a, protocol.GetState, protocol.GetStateParams{Scope: a.scope()}, a.printState)

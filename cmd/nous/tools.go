@@ -40,7 +40,7 @@ func (a *app) toolsCommand() *cobra.Command {
 func (a *app) reloadCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "reload",
-		Short: "Have the daemon read the tool descriptors again; what runs goes on",
+		Short: "Read the tool descriptors again; calls that run are not disturbed",
 		Args:  cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := fetch(cmd.Context(), a, protocol.ReloadTools, protocol.ReloadToolsParams{}, a.printReloaded)
@@ -80,7 +80,7 @@ func (a *app) setToolsCommand() *cobra.Command {
 	var none bool
 	cmd := &cobra.Command{
 		Use:               "set-tools TOOL…",
-		Short:             "Choose the tools a session offers to the model",
+		Short:             "Choose the tools that a session offers to the model",
 		Example:           "  nous set-tools files bash",
 		ValidArgsFunction: a.toolNames,
 		RunE: func(cmd *cobra.Command, args []string) error {

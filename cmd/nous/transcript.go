@@ -20,7 +20,7 @@ func (a *app) messagesCommand() *cobra.Command {
 	var full bool
 	cmd := &cobra.Command{
 		Use:   "messages",
-		Short: "Print a session's conversation, root to leaf",
+		Short: "Print a session's conversation, from its root to its leaf",
 		Args:  cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p := protocol.GetMessagesParams{Scope: a.scope(), LeafID: leaf}

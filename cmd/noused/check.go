@@ -33,14 +33,15 @@ func checkCommand() *cobra.Command {
 		Short: "Check a tool against the specification of its protocol",
 		Long: `check runs the program of a tool descriptor as the daemon does, and prints one
 line for each clause of its protocol: ok, FAIL or skip, the clause, and what it
-asks for. Below a failure stand what was seen and what to do about it.
+asks for. Below a failure it shows what was seen and what to do about it.
 
-Calling an operation may have effects, so none is called unless you ask for it.
-What is checked without: starting and describing, requests that have to be
-refused, and the end; of a Narratoria tool, which can only be called, nothing.
-Each operation that you ask for is called twice with the same arguments; a
-gevals extension gets a third call, which it has to refuse, without one of the
-arguments that are required. Try it in a folder where nothing can be lost.
+A call may have effects, so check makes none unless you ask for it. Without a
+call it checks the start, the description, requests that the tool must refuse,
+and the end. A Narratoria tool can only be called, so nothing is checked without.
+
+Each operation that you ask for is called twice with the same arguments. A
+gevals extension gets a third call that it must refuse: a required argument is
+missing. Try it in a folder where nothing can be lost.
 
 A module over http must be running already.
 

@@ -67,14 +67,14 @@ const (
 // absent flag leaves the say to the environment and the file.
 func registerFlags(fs *pflag.FlagSet) {
 	fs.String("socket", "", "the command socket's `path` (default $XDG_RUNTIME_DIR/noused/noused.sock)")
-	fs.String("state-dir", "", "`folder` of the sessions (default $XDG_STATE_HOME/noused)")
+	fs.String("state-dir", "", "`folder` that sessions are kept in (default $XDG_STATE_HOME/noused)")
 	fs.String("workdir", "", "`folder` that tools work in (default the current one)")
 	fs.StringArray("tools-dir", nil, "`folder` of tool descriptors; repeatable (default $XDG_CONFIG_HOME/noused/tools.d)")
 	fs.String("config", "", "configuration `file` (default $XDG_CONFIG_HOME/noused/config.toml)")
 	fs.String("model", "", "the model, as `provider[/name]` (default offline)")
 	fs.String("max-line", "", "`size` of the longest line a client may send: 4194304, 4096KiB or 4MiB (default 16MiB)")
-	fs.String("event-buffer", "", "`size` of the events kept for readers that fall behind (default 16MiB)")
-	fs.String("drain-timeout", "", "`time` for runs to reach a boundary when the daemon stops (default 10s)")
+	fs.String("event-buffer", "", "`size` of the event log, from which slow readers catch up (default 16MiB)")
+	fs.String("drain-timeout", "", "`time` that runs get to reach a boundary when the daemon stops (default 10s)")
 	fs.String("log-level", "", "`level` of the log: debug, info, warn or error (default info)")
 }
 
@@ -101,7 +101,7 @@ func resolveConfig(fs *pflag.FlagSet, getenv func(string) string) (Config, error
 	cfg.Private = r.private(cfg.StateDir)
 	if info, err := os.Stat(cfg.Workdir); r.err == nil && (err != nil || !info.IsDir()) {
 		_, from := r.find("workdir")
-		r.fail(from, "%s is no folder", cfg.Workdir)
+		r.fail(from, "%s is not a folder", cfg.Workdir)
 	}
 	return cfg, r.err
 }

@@ -310,8 +310,8 @@ func TestConfigErrors(t *testing.T) {
 		{"no provider", []string{"--model", "opnai/gpt"}, nil, "", `--model: there is no provider "opnai", only offline`},
 		{"no provider in the file", nil, nil, "[model]\nprovider = \"ollama\"\n", `FILE:2: model.provider: there is no provider "ollama", only offline`},
 		{"another name", nil, nil, "[model]\nname = \"gpt\"\n", `FILE:2: model.name: the offline model is called "script", not "gpt"`},
-		{"a workdir that is missing", []string{"--workdir", "/nowhere"}, nil, "", "--workdir: /nowhere is no folder"},
-		{"a workdir that is a file", nil, nil, "workdir = \"config.toml\"\n", "FILE:1: workdir: DIR/config.toml is no folder"},
+		{"a workdir that is missing", []string{"--workdir", "/nowhere"}, nil, "", "--workdir: /nowhere is not a folder"},
+		{"a workdir that is a file", nil, nil, "workdir = \"config.toml\"\n", "FILE:1: workdir: DIR/config.toml is not a folder"},
 		{"two errors: the first", []string{"--max-line", "x"}, nil, "socket = 5\n", "FILE:1: socket: got 5, want a string"},
 	} {
 		cfg, home, err := resolve(t, c.args, c.env, c.file)

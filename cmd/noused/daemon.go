@@ -148,7 +148,7 @@ func openTools(cfg Config, journal *audit.Log, log *zap.Logger) (*tool.Registry,
 	if cfg.BuiltinTools {
 		for _, path := range append([]string{cfg.Socket}, cfg.ToolsDirs...) {
 			if rel, err := filepath.Rel(cfg.Workdir, path); err == nil && filepath.IsLocal(rel) {
-				log.Warn("the sandbox of the built-in tools does not keep them from the daemon's own files; a workdir beside them would",
+				log.Warn("the working directory holds files of the daemon, which the built-in tools can change; choose a workdir that does not hold them",
 					zap.String("workdir", cfg.Workdir), zap.String("inside", path))
 			}
 		}

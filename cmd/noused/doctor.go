@@ -31,24 +31,26 @@ func doctorCommand(getenv func(string) string) *cobra.Command {
 	var fix, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look at what the daemon needs: configuration, sockets, sessions, tools, model, service",
-		Long: `doctor looks at everything that a daemon with the same flags, environment and
-configuration file uses, and prints one line for each thing: ok, warn or FAIL,
-the area, and what was found. Below what is not in order stands what to do.
+		Short: "Check configuration, sockets, sessions, tools, model and service",
+		Long: `doctor checks everything that a daemon with the same flags, environment and
+configuration file uses. It prints one line for each check: ok, warn or FAIL,
+the area, and what was found. Below a warning or a failure it says what to do.
 
-It can be run at any time. A daemon that runs is asked whether it answers, and
-nothing else; the model's server is asked for the list of its models; tools are
-not started, and nothing is written.
+It can be run at any time. It asks a running daemon only whether it answers, and
+the model's server only for the list of its models. It starts no tools and
+writes nothing.
 
-With --fix it mends what is safe to mend, and says what it did: socket files
-that nobody listens on are removed, and what crashes left of sessions that were
-being made; files and folders of yours that others may read are made private;
-the torn last line of a journal is cut off and kept in FILE.damaged. What lies
-in the state directory is mended only when no daemon has it, and no daemon can
-start in it meanwhile.
+With --fix it repairs what is safe to repair, and says what it did:
 
-The exit status is 1 if something FAILs, and 0 if all is well or there are only
-warnings.`,
+  - it removes socket files that nobody listens on, and what a crash left of
+    unfinished sessions
+  - it makes your files and folders private where others may read them
+  - it cuts off the torn last line of a journal, and keeps it in FILE.damaged
+
+The state directory is repaired only if no daemon uses it. No daemon can start
+in it meanwhile.
+
+The exit status is 1 if a check FAILs, else 0.`,
 		Example: "  noused doctor --fix",
 		Args:    cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -79,7 +81,7 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 	if err != nil {
 		tell(doctor.Finding{
 			Status: doctor.Fail, Area: doctor.Configuration, What: err.Error(),
-			Fix: "correct it and look again; nothing else was looked at, as all of it depends on this",
+			Fix: "correct it and run doctor again; all other checks depend on it",
 		})
 		return 1, nil
 	}

@@ -79,7 +79,7 @@ func TestDoctorDisturbsNoDaemon(t *testing.T) {
 			wantLines(t, out,
 				d.sock+": a daemon answers, protocol 1\n", d.sock+".events: a daemon sends its events, epoch ep-",
 				"the daemon is process "+strconv.Itoa(d.cmd.Process.Pid)+", version "+buildinfo.Version()+"\n", strconv.Itoa(round)+" session",
-				"ok    state          process "+strconv.Itoa(d.cmd.Process.Pid)+" has it\n")
+				"ok    state          process "+strconv.Itoa(d.cmd.Process.Pid)+" uses it\n")
 			if strings.Contains(out, "done:") {
 				t.Errorf("something was changed:\n%s", out)
 			}
@@ -113,7 +113,7 @@ func TestDoctorAfterACrash(t *testing.T) {
 	}
 	wantLines(t, out,
 		"warn  sockets        "+d.sock+" is left over", "fix:  rm "+d.sock+" (", d.sock+".events is left over",
-		"no daemon has it", "1 run has not ended, which a daemon takes up", "0 failed\n")
+		"no daemon uses it", "1 run has not ended and will be resumed by a daemon", "0 failed\n")
 	out, status = d.doctor("--fix")
 	if status != 0 {
 		t.Errorf("got exit status %d, want 0:\n%s", status, out)

@@ -16,7 +16,7 @@ import (
 func extensionCommand() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "extension",
-		Short: "Serve the built-in tools, check those of others",
+		Short: "Check a tool, or serve the built-in ones",
 		Args:  cmdline.Wants(0, 0, ""),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -34,7 +34,7 @@ func filesCommand() *cobra.Command {
 		Use:   builtin.Name,
 		Short: "Serve read, write, edit, ls, find, grep and bash as a gevals extension over stdin and stdout",
 		Long: `Speaks the gevals extension protocol 0.0.1 over stdin and stdout. The daemon
-starts it by itself; by hand, one request on stdin is enough:
+starts it. You can try it with one request on stdin:
 
   echo '{"jsonrpc":"2.0","id":1,"method":"execute","params":{"operation":"ls","args":{},"context":{"workdir":".","phase":"setup"}}}' |
     noused extension files`,

@@ -38,12 +38,12 @@ func main() {
 func execute(args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use:   "noused",
-		Short: "The agent daemon: runs that clients attach to over a Unix socket",
+		Short: "Run the agent daemon",
 		Long: `noused owns the runs of AI agents. Clients speak NDJSON over two Unix sockets:
 commands at the socket's path, events at the path with ".events" behind it.
 Every flag is also an environment variable (NOUSED_SOCKET for --socket) and a
-key of the configuration file; the flag beats the environment, the environment
-the file.`,
+key of the configuration file. A flag comes before the environment, and the
+environment before the file.`,
 		Example:       "  noused --workdir ~/project --model openai/gpt-5",
 		Args:          cmdline.Wants(0, 0, ""),
 		Version:       buildinfo.Version(),

@@ -155,7 +155,7 @@ func CheckEncoding(cmd *cobra.Command, args []string) (err error) {
 func Help(examples string) *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",
-		Short:   "Tell about a command",
+		Short:   "Show the help of a command",
 		Example: examples,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			var words []string

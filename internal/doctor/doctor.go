@@ -145,11 +145,11 @@ func (e *exam) mend(f Finding, done string, do func() error) {
 // is known by now.
 func (e *exam) configuration() {
 	if e.Config == "" {
-		e.ok(Configuration, "there is no configuration file: flags, environment and defaults hold")
+		e.ok(Configuration, "there is no configuration file; flags, environment and defaults apply")
 		return
 	}
 	if e.private(Configuration, e.Config, "tells where the daemon looks for programs to start") {
-		e.ok(Configuration, "%s says nothing wrong", e.Config)
+		e.ok(Configuration, "%s has no errors", e.Config)
 	}
 }
 
@@ -165,7 +165,7 @@ func (e *exam) private(area, path, why string) bool {
 	f := Finding{Area: area, Fix: "chmod 600 " + quote(path)}
 	switch {
 	case !mine(info) && owner(info) != 0:
-		e.fail(area, "have a file of your own there", "%s belongs to user %d, and %s", path, owner(info), why)
+		e.fail(area, "put a file of your own there", "%s belongs to user %d, and %s", path, owner(info), why)
 		return false
 	case mode&0o002 != 0:
 		f.Status, f.What = Fail, fmt.Sprintf("everybody may write to %s (mode %04o), which %s", path, mode, why)

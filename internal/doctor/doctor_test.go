@@ -314,7 +314,7 @@ func TestWhatIsBroken(t *testing.T) {
 		},
 		"draft": {
 			breakIt: func(w *world) { w.write("state/sessions/ses-3.jsonl.new", `{"v":1`, 0o600) },
-			status:  Warn, area: Journals, what: "1 draft of sessions and images that never came to be", done: "removed",
+			status:  Warn, area: Journals, what: "1 draft of unfinished sessions and images", done: "removed",
 			check: func(w *world) {
 				if _, err := os.Stat(w.at("state/sessions/ses-3.jsonl.new")); !errors.Is(err, fs.ErrNotExist) {
 					w.t.Errorf("the draft is still there (%v)", err)
@@ -331,7 +331,7 @@ func TestWhatIsBroken(t *testing.T) {
 		},
 		"image that others may read": {
 			breakIt: func(w *world) { w.must(os.Chmod(w.png(), 0o644)) },
-			status:  Warn, area: State, what: "1 file or folder in it others may read: ", done: "0600",
+			status:  Warn, area: State, what: "1 file or folder in it can be read by others: ", done: "0600",
 		},
 		"images of no session": {
 			breakIt: func(w *world) { w.must(os.Mkdir(w.at("state/sessions/ses-3.files"), 0o700)) },
@@ -350,7 +350,7 @@ func TestWhatIsBroken(t *testing.T) {
 				w.must(os.Chmod(w.at(journal), 0o644))
 				w.must(os.Chmod(w.at("state/sessions"), 0o755))
 			},
-			status: Warn, area: State, what: "2 files and folders in it others may read", done: "0600",
+			status: Warn, area: State, what: "2 files and folders in it can be read by others", done: "0600",
 			check: func(w *world) {
 				for path, want := range map[string]os.FileMode{journal: 0o600, "state/sessions": 0o700} {
 					if info, err := os.Stat(w.at(path)); err != nil || info.Mode().Perm() != want {
@@ -361,7 +361,7 @@ func TestWhatIsBroken(t *testing.T) {
 		},
 		"state directory that is a file": {
 			breakIt: func(w *world) { w.StateDir = w.at("config.toml") },
-			status:  Fail, area: State, what: "is no folder",
+			status:  Fail, area: State, what: "is not a folder",
 		},
 		"lock that is a link": {
 			breakIt: func(w *world) {
@@ -389,7 +389,7 @@ func TestWhatIsBroken(t *testing.T) {
 		},
 		"socket that is a file": {
 			breakIt: func(w *world) { w.write("run/s", "", 0o600) },
-			status:  Fail, area: Sockets, what: "is a file and no socket",
+			status:  Fail, area: Sockets, what: "is not a socket",
 		},
 		"socket path that is too long": {
 			breakIt: func(w *world) { w.Socket = w.at(strings.Repeat("long/", 20) + "s") },
@@ -458,18 +458,18 @@ func TestWhatIsBroken(t *testing.T) {
 				w.write("tools/boxed.json", strings.Replace(descriptor("boxed", "../bin/good"), "{", `{"sandbox":"workdir",`, 1), 0o600)
 				w.Sandbox = func(*tool.Descriptor) error { return errors.New("the kernel has no Landlock") }
 			},
-			status: Fail, area: Tools, what: "is refused: the kernel has no Landlock",
+			status: Fail, area: Tools, what: "is refused, because its sandbox is not possible: the kernel has no Landlock",
 		},
 		"tool that may do without its sandbox": {
 			breakIt: func(w *world) {
 				w.write("tools/boxed.json", strings.Replace(descriptor("boxed", "../bin/good"), "{", `{"sandbox":"workdir","sandbox_required":false,`, 1), 0o600)
 				w.Sandbox = func(*tool.Descriptor) error { return errors.New("the kernel has no Landlock") }
 			},
-			status: Warn, area: Tools, what: "less of a sandbox",
+			status: Warn, area: Tools, what: "a weaker sandbox",
 		},
 		"tools folder that all may write to": {
 			breakIt: func(w *world) { w.must(os.Chmod(w.at("tools"), 0o777)) },
-			status:  Fail, area: Tools, what: "everybody may put tools into", done: "not everybody may now",
+			status:  Fail, area: Tools, what: "every user may put tools into", done: "others cannot any more",
 		},
 		"provider that is not there": {
 			breakIt: func(w *world) { w.Provider, w.ModelName = "module", "good" },
@@ -620,7 +620,7 @@ func TestModelServer(t *testing.T) {
 		status    Status
 		what, fix string
 	}{
-		"has it":         {has("gpt-5", "gpt-6"), OK, "openai/gpt-5: its server answers and has it", ""},
+		"has it":         {has("gpt-5", "gpt-6"), OK, "openai/gpt-5: its server answers and has the model", ""},
 		"has others":     {has("a", "gpt-5-mini", "b", "c", "d"), Warn, "openai/gpt-5: its server answers, but does not list it; the nearest it has: gpt-5-mini, a, b", "correct the name"},
 		"has a like one": {has("claude-opus-4", "gpt5", "o3-deep-research", "whisper-large"), Warn, "the nearest it has: gpt5, ", "correct the name"},
 		"has none":       {has(), Warn, "openai/gpt-5: its server answers, but has no models", "ollama pull"},
@@ -628,7 +628,7 @@ func TestModelServer(t *testing.T) {
 		"no right":       {refuses(403), Fail, "403 Forbidden: not with Bearer [redacted]", "set the variable MY_KEY"},
 		"no list":        {refuses(404), Warn, "openai/gpt-5: its server answers, but does not tell which models it has: 127.0.0.1", "/v1"},
 		"no JSON":        {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, Warn, "does not tell which models", "/v1"},
-		"in trouble":     {refuses(503), Warn, "openai/gpt-5: its server is there, but in trouble: 127.0.0.1", "later"},
+		"in trouble":     {refuses(503), Warn, "openai/gpt-5: its server answers with a failure of its own: 127.0.0.1", "later"},
 		"nobody there":   {nil, Fail, "openai/gpt-5: its server cannot be reached: 127.0.0.1", "start the server"},
 	} {
 		t.Run(name, func(t *testing.T) {

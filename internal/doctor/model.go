@@ -38,7 +38,7 @@ func (e *exam) server(ctx context.Context, model string) {
 	switch {
 	case ctx.Err() != nil:
 	case err == nil && wire.Lists(names, e.ModelName):
-		e.ok(Model, "%s: its server answers and has it", model)
+		e.ok(Model, "%s: its server answers and has the model", model)
 	case err == nil && len(names) == 0:
 		e.warn(Model, "have the server load one, or ollama pull it", "%s: its server answers, but has no models", model)
 	case err == nil:
@@ -49,9 +49,9 @@ func (e *exam) server(ctx context.Context, model string) {
 		e.fail(Model, "set the variable "+e.KeyVariable+" to one, in the daemon's environment too",
 			"%s: its server wants a key that it knows: %v", model, err)
 	case answered && (said.Status == http.StatusTooManyRequests || said.Status >= http.StatusInternalServerError):
-		e.warn(Model, "try again later", "%s: its server is there, but in trouble: %v", model, err)
+		e.warn(Model, "try again later", "%s: its server answers with a failure of its own: %v", model, err)
 	case answered:
-		e.warn(Model, "see that base_url is right (most end in /v1); if it is, this server just has no such list",
+		e.warn(Model, "check base_url (most end in /v1); if it is right, this server cannot list its models",
 			"%s: its server answers, but does not tell which models it has: %v", model, err)
 	case said != nil:
 		e.fail(Model, "start the server or connect the network, or correct base_url", "%s: its server cannot be reached: %v", model, err)

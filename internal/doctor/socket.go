@@ -58,10 +58,10 @@ func (e *exam) socketDir(dir string) bool {
 		return false
 	case errors.Is(err, os.ErrNotExist):
 		if err := canWrite(nearest(dir)); err != nil {
-			e.fail(Sockets, "choose another path with --socket", "%s is not there and cannot be made: %v", dir, err)
+			e.fail(Sockets, "choose another path with --socket", "%s does not exist and cannot be made: %v", dir, err)
 			return false
 		}
-		e.ok(Sockets, "%s is not there yet; a daemon makes it when it starts", dir)
+		e.ok(Sockets, "%s does not exist yet; a daemon makes it when it starts", dir)
 		return false
 	case err != nil:
 		e.fail(Sockets, "choose another path with --socket", "%v", err)
@@ -102,17 +102,17 @@ func (e *exam) socket(ctx context.Context, path string, running *process) {
 			"%s is not there, though %s runs with this state directory or socket", path, running)
 		return
 	case errors.Is(err, os.ErrNotExist):
-		e.ok(Sockets, "%s is not there; no daemon runs", path)
+		e.ok(Sockets, "%s does not exist; no daemon runs", path)
 		return
 	case err != nil:
 		e.fail(Sockets, "choose another path with --socket", "%v", err)
 		return
 	case info.Mode()&os.ModeSocket == 0:
-		e.fail(Sockets, "move it out of the way: mv "+quote(path)+" "+quote(path+".old"), "%s is a file and no socket", path)
+		e.fail(Sockets, "move it out of the way: mv "+quote(path)+" "+quote(path+".old"), "%s is not a socket", path)
 		return
 	}
 	if running == nil && listening(path) {
-		e.ok(Sockets, "%s is listened on by systemd, or by a daemon with another state directory; it was not asked, as that could start one", path)
+		e.ok(Sockets, "systemd listens on %s, or a daemon with another state directory; it was not contacted, because that could start a daemon", path)
 		return
 	}
 	answer, version, err := e.ask(ctx, path)
@@ -136,7 +136,7 @@ func (e *exam) socket(ctx context.Context, path string, running *process) {
 func (e *exam) program(running *process, version string) {
 	switch version {
 	case "":
-		e.ok(Sockets, "the daemon is %s, of a version that does not say which it is", running)
+		e.ok(Sockets, "the daemon is %s; it does not say its version", running)
 	case e.Version:
 		e.ok(Sockets, "the daemon is %s, version %s", running, version)
 	default:

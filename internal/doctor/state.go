@@ -34,16 +34,16 @@ func (e *exam) state(ctx context.Context) {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		if err := canWrite(nearest(e.StateDir)); err != nil {
-			e.fail(State, "choose another folder with --state-dir", "%s is not there and cannot be made: %v", e.StateDir, err)
+			e.fail(State, "choose another folder with --state-dir", "%s does not exist and cannot be made: %v", e.StateDir, err)
 			return
 		}
-		e.ok(State, "%s is not there yet; a daemon makes it when it starts", e.StateDir)
+		e.ok(State, "%s does not exist yet; a daemon makes it when it starts", e.StateDir)
 		return
 	case err != nil:
 		e.fail(State, "choose another folder with --state-dir", "%v", err)
 		return
 	case !info.IsDir():
-		e.fail(State, "move it out of the way, or choose another folder with --state-dir", "%s is no folder", e.StateDir)
+		e.fail(State, "move it out of the way, or choose another folder with --state-dir", "%s is not a folder", e.StateDir)
 		return
 	}
 	if !e.ownLock() {
@@ -100,12 +100,12 @@ func (e *exam) stateDir(info os.FileInfo) {
 			Fix: "chmod 700 " + quote(e.StateDir),
 		}, "its mode is 0700 now", e.inState(func() error { return restrict(e.StateDir, 0o700) }))
 	default:
-		e.ok(State, "%s is yours alone", e.StateDir)
+		e.ok(State, "only you can read %s", e.StateDir)
 	}
 	if e.holder != nil {
-		e.ok(State, "%s has it", e.holder)
+		e.ok(State, "%s uses it", e.holder)
 	} else {
-		e.ok(State, "no daemon has it")
+		e.ok(State, "no daemon uses it")
 	}
 	e.openFiles()
 }
@@ -129,7 +129,7 @@ func (e *exam) openFiles() {
 		return
 	}
 	e.mend(Finding{
-		Status: Warn, Area: State, What: fmt.Sprintf("%s in it others may read: %s", count(len(open), "file or folder", "files and folders"), few(open)),
+		Status: Warn, Area: State, What: fmt.Sprintf("%s in it can be read by others: %s", count(len(open), "file or folder", "files and folders"), few(open)),
 		Fix: "chmod -R go-rwx " + quote(e.StateDir),
 	}, "their modes are 0600 and 0700 now", e.inState(func() error {
 		var failed error
@@ -197,14 +197,14 @@ func (e *exam) journals(ctx context.Context) {
 		}
 	}
 	e.leftovers(&t)
-	what := fmt.Sprintf("%s, %s, folded", count(t.journals, "session", "sessions"), size(t.bytes))
+	what := fmt.Sprintf("%s, %s, read", count(t.journals, "session", "sessions"), size(t.bytes))
 	if t.bad > 0 {
-		what += fmt.Sprintf("; %d as told above", t.bad)
+		what += fmt.Sprintf("; %d with problems, see above", t.bad)
 	} else {
 		what += " without a problem"
 	}
 	if t.unended > 0 {
-		what += fmt.Sprintf("; %s not ended, which a daemon takes up", count(t.unended, "run has", "runs have"))
+		what += fmt.Sprintf("; %s not ended and will be resumed by a daemon", count(t.unended, "run has", "runs have"))
 	}
 	e.ok(Journals, "%s", what)
 }
@@ -231,7 +231,7 @@ func (e *exam) journal(path string, t *tally) {
 	bad := true
 	switch {
 	case !session.ValidID(name):
-		e.warn(Journals, "move it out of "+quote(filepath.Dir(path)), "%s: the name is no session's id, so the file is never read", path)
+		e.warn(Journals, "move it out of "+quote(filepath.Dir(path)), "%s: the name is not a session id; the file is never read", path)
 	case err != nil:
 		e.fail(Journals, "move it out of "+quote(filepath.Dir(path)), "the session cannot be opened: %v", err)
 	case in.Newer:
@@ -270,7 +270,7 @@ func (e *exam) journal(path string, t *tally) {
 func (e *exam) torn(path, id string, in session.Inspection) {
 	what := fmt.Sprintf("%s: the last line is torn, %d bytes from byte %d on", path, in.Torn, in.Size)
 	if e.holder != nil {
-		e.warn(Journals, "look again in a while", "%s; %s may be writing it", what, e.holder)
+		e.warn(Journals, "run doctor again in a minute", "%s; %s may be writing it", what, e.holder)
 		return
 	}
 	e.mend(Finding{
@@ -298,7 +298,7 @@ func (e *exam) leftovers(t *tally) {
 	}
 	if len(t.drafts) > 0 && e.holder == nil { // else a session may just be made
 		e.mend(Finding{
-			Status: Warn, Area: Journals, What: fmt.Sprintf("%s of sessions and images that never came to be: %s", count(len(t.drafts), "draft", "drafts"), few(t.drafts)),
+			Status: Warn, Area: Journals, What: fmt.Sprintf("%s of unfinished sessions and images: %s", count(len(t.drafts), "draft", "drafts"), few(t.drafts)),
 			Fix: "rm " + quote(filepath.Join(e.StateDir, sessionsName)) + "/*" + draftExt + " (a daemon does it)",
 		}, "removed", e.inState(func() error {
 			var failed error
@@ -320,7 +320,7 @@ func (e *exam) audit() {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		e.ok(Audit, "%s is not there yet; a daemon makes it when it starts", path)
+		e.ok(Audit, "%s does not exist yet; a daemon makes it when it starts", path)
 		return
 	case err == nil && !info.Mode().IsRegular():
 		err = fmt.Errorf("%s is no regular file", path)

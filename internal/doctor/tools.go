@@ -17,7 +17,7 @@ import (
 // starts none of the programs.
 func (e *exam) tools(ctx context.Context) {
 	if info, err := os.Stat(e.Workdir); err != nil || !info.IsDir() {
-		e.fail(Tools, "name a folder with --workdir", "the working folder %s is none", e.Workdir)
+		e.fail(Tools, "name a folder with --workdir", "the working folder %s is not a folder", e.Workdir)
 	}
 	defer e.noSandbox()
 	taken := map[string]string{}
@@ -29,7 +29,7 @@ func (e *exam) tools(ctx context.Context) {
 		entries, err := os.ReadDir(dir)
 		switch {
 		case errors.Is(err, os.ErrNotExist):
-			e.ok(Tools, "%s is not there, so no tools are in it", dir)
+			e.ok(Tools, "%s does not exist; no tools are loaded from it", dir)
 			continue
 		case err != nil:
 			e.fail(Tools, "make it a folder that you can read, or name another with --tools-dir", "%v", err)
@@ -56,8 +56,8 @@ func (e *exam) replaceable(dir string) {
 		return
 	}
 	e.mend(Finding{
-		Status: Fail, Area: Tools, What: fmt.Sprintf("everybody may put tools into %s (mode %04o)", dir, info.Mode().Perm()), Fix: "chmod o-w " + quote(dir),
-	}, "not everybody may now", func() error { return restrict(dir, info.Mode().Perm()&^0o002) })
+		Status: Fail, Area: Tools, What: fmt.Sprintf("every user may put tools into %s (mode %04o)", dir, info.Mode().Perm()), Fix: "chmod o-w " + quote(dir),
+	}, "others cannot any more", func() error { return restrict(dir, info.Mode().Perm()&^0o002) })
 }
 
 func (e *exam) descriptor(file string, taken map[string]string) {
@@ -81,7 +81,7 @@ func (e *exam) descriptor(file string, taken map[string]string) {
 
 // tool looks whether a tool could be started, in the sandbox that it asks for.
 func (e *exam) tool(d *tool.Descriptor, who string) {
-	where := "at " + d.Transport.URL + ", which was not asked"
+	where := "at " + d.Transport.URL + " (not contacted)"
 	if d.Transport.Type == "stdio" {
 		command, err := d.Command()
 		if err == nil {
@@ -107,9 +107,9 @@ func (e *exam) tool(d *tool.Descriptor, who string) {
 		e.ok(Tools, "%s: %s, in a sandbox", who, where)
 	case d.SandboxRequired:
 		e.fail(Tools, "use a kernel that has Landlock (Linux 6.2 or later, with landlock in the boot parameter lsm=), or do without the sandbox",
-			"%s cannot have its sandbox and is refused: %v", who, err)
+			"%s is refused, because its sandbox is not possible: %v", who, err)
 	default:
-		e.warn(Tools, "use a kernel that has Landlock (Linux 6.2 or later)", "%s runs with less of a sandbox than it asks for: %v", who, err)
+		e.warn(Tools, "use a kernel that has Landlock (Linux 6.2 or later)", "%s runs with a weaker sandbox than it asks for: %v", who, err)
 	}
 }
 
@@ -130,10 +130,10 @@ func (e *exam) noSandbox() {
 		Name: "any", Sandbox: tool.SandboxWorkdir, Workdir: e.Workdir, Transport: tool.Transport{Type: "stdio", Command: []string{"true"}},
 	})
 	if err != nil {
-		e.ok(Tools, "no tool asks for a sandbox, and none could be had: %v", err)
+		e.ok(Tools, "no tool asks for a sandbox; none is possible here: %v", err)
 		return
 	}
-	e.ok(Tools, "no tool asks for a sandbox; the kernel has what one needs")
+	e.ok(Tools, "no tool asks for a sandbox; the kernel supports it")
 }
 
 // interpreter is an error where the program is a script whose interpreter is

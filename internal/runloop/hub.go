@@ -392,7 +392,7 @@ func notFound(id string) error {
 	return protocol.Errorf(protocol.SessionNotFound, "session_id: there is no session %s", id)
 }
 
-// create makes a session, durably, and the active one.
+// create makes a session durably, and makes it the active one.
 func (h *Hub) create(id string, facts []session.Record) error {
 	h.choosing.Lock()
 	defer h.choosing.Unlock()

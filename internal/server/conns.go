@@ -151,7 +151,7 @@ func (c *conns) welcome(p peer, err error) bool {
 	who := []zap.Field{zap.Int("pid", p.pid), zap.Int("uid", p.uid)}
 	switch {
 	case err != nil:
-		c.log.Warn("connection refused: whose it is cannot be told", append(who, zap.Error(err))...)
+		c.log.Warn("connection refused: its user cannot be determined", append(who, zap.Error(err))...)
 	case !allowed(p.uid, os.Geteuid()):
 		c.log.Warn("connection refused: another user's", who...)
 	case p.kin == confined:

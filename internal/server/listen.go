@@ -158,7 +158,7 @@ func secureDir(dir string) error {
 	case err != nil:
 		return err
 	case !info.IsDir():
-		return fmt.Errorf("%s is no folder", dir)
+		return fmt.Errorf("%s is not a folder", dir)
 	case info.Mode().Perm() != 0o700:
 		return os.Chmod(dir, 0o700)
 	}

@@ -112,7 +112,7 @@ func check(dir string) error {
 	mode, st := info.Mode(), info.Sys().(*syscall.Stat_t)
 	switch {
 	case !info.IsDir():
-		return &FolderError{Path: dir, Reason: "is no folder"}
+		return &FolderError{Path: dir, Reason: "is not a folder"}
 	case !ours(st) && !likeRoot(st):
 		return &FolderError{Path: dir, Reason: fmt.Sprintf("belongs to user %d, who could replace what is in it", st.Uid)}
 	case mode&os.ModeSticky != 0:

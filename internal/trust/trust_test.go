@@ -53,7 +53,7 @@ func TestAFolderIsAsSafeAsTheWayToIt(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Folder(file); err == nil || !strings.HasSuffix(err.Error(), "is no folder") {
+	if err := Folder(file); err == nil || !strings.HasSuffix(err.Error(), "is not a folder") {
 		t.Errorf("a file: got %v", err)
 	}
 }

@@ -20,7 +20,7 @@ var bindings = []pick.Binding{
 	{Keys: "Ctrl+C", What: "empty the input; twice, leave: a run goes on", Group: "Input"},
 	{Keys: "Ctrl+D", What: "leave, when the input is empty", Group: "Input"},
 	{Keys: "Esc", What: "close the menu; abort the run, what was queued comes back", Group: "Run"},
-	{Keys: "F2, F3", What: "how steers, how follow-ups are taken: one at a time or all", Group: "Run"},
+	{Keys: "F2, F3", What: "deliver steers, follow-ups one at a time or all at once", Group: "Run"},
 	{Keys: "PgUp, PgDn", What: "scroll a page; Shift+Up, Shift+Down a line", Group: "Conversation"},
 	{Keys: "Home, End", What: "the beginning, the end, when the input is empty; else with Ctrl", Group: "Conversation"},
 	{Keys: "Ctrl+O", What: "unfold or fold all thinking and tools", Group: "Conversation"},

@@ -29,7 +29,7 @@ var (
 	}
 	nUTF8    = &clause{"narratoria §2.3", "stdout is UTF-8", "encode as UTF-8, whatever the locale says"}
 	nLong    = &clause{"tools.md Limits", "no line is longer than max_output", "write large data to a file and announce it as an asset, or raise max_output"}
-	nVersion = &clause{"narratoria §3", `version is the string "0" in every event`, `put "version":"0" into every event; the number 0 is none`}
+	nVersion = &clause{"narratoria §3", `version is the string "0" in every event`, `put "version":"0" into every event: a string, not the number 0`}
 	nType    = &clause{"narratoria §3, §5.2", "every type is log, state_patch, asset, ui_event, error or done", "use these types only; what is yours goes into further fields"}
 	nOptions = &clause{
 		"narratoria §3", "requestId is the one of the call, timestamp is ISO 8601, where they are given",
