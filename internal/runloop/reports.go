@@ -267,11 +267,12 @@ func sound(v jsontext.Value) bool {
 	}
 }
 
-// rawObject is a tool call's arguments; what is not sound JSON goes as a
-// string, so that people can read what the model wrote.
+// rawObject is a tool call's arguments as the journal keeps them, so that they
+// are the same after a restart; what is not sound JSON goes as a string, so that
+// people can read what the model wrote.
 func rawObject(arguments []byte) jsontext.Value {
-	if sound(arguments) {
-		return arguments
+	if v := jsontext.Value(arguments).Clone(); sound(v) && v.Compact() == nil {
+		return v
 	}
 	quoted, _ := jsontext.AppendQuote(nil, strings.ToValidUTF8(string(arguments), "\uFFFD"))
 	return quoted

@@ -101,7 +101,7 @@ func TestRequest(t *testing.T) {
 			{"type":"image","source":{"type":"base64","media_type":"image/png","data":"UE5H"}},
 			{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"UERG"}},
 			{"type":"text","text":"[an attachment of type audio/wav is not shown: this provider does not take it]"},
-			{"type":"text","text":"one\n\nlook"}]},
+			{"type":"text","text":"one\n\nlook",` + ephemeral + `}]},
 		{"role":"assistant","content":[
 			{"type":"thinking","thinking":"hm","signature":"sig"},{"type":"thinking","thinking":"","signature":""},{"type":"thinking","thinking":""},
 			{"type":"redacted_thinking","data":"hidden"},
@@ -126,14 +126,14 @@ func TestRequest(t *testing.T) {
 			`{
 			"model":"m","max_tokens":9,"system":[{"type":"text","text":"be brief",` + ephemeral + `}],"messages":[` + asIs + `],
 			"tools":[{"name":"t__x","description":"does","input_schema":{"type":"object","properties":{"n":{"type":"integer"}}}},
-				{"name":"y","input_schema":{"properties":{},"type":"object"}}],
+				{"name":"y","input_schema":{"properties":{},"type":"object"},` + ephemeral + `}],
 			"stream":true}`,
 		},
 		"no tools any more": {
 			wire.Options{MaxOutputTokens: 9}, model.Request{Messages: calls}, `{
 			"model":"m","max_tokens":9,"messages":[` + asIs + `],
 			"tools":[{"name":"t__x","description":"Not available any more.","input_schema":{"properties":{},"type":"object"}},
-				{"name":"y","description":"Not available any more.","input_schema":{"properties":{},"type":"object"}}],
+				{"name":"y","description":"Not available any more.","input_schema":{"properties":{},"type":"object"},` + ephemeral + `}],
 			"tool_choice":{"type":"none"},"stream":true}`,
 		},
 		"blank texts": {

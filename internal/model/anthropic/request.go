@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -53,9 +54,10 @@ type cacheControl struct {
 }
 
 type tool struct {
-	Name        string         `json:"name"`
-	Description string         `json:"description,omitzero"`
-	InputSchema jsontext.Value `json:"input_schema"`
+	Name         string         `json:"name"`
+	Description  string         `json:"description,omitzero"`
+	InputSchema  jsontext.Value `json:"input_schema"`
+	CacheControl *cacheControl  `json:"cache_control,omitzero"`
 }
 
 type toolChoice struct {
@@ -73,20 +75,38 @@ func encode(c *wire.Client, req model.Request, names wire.Names) request {
 		out.add(m, names)
 	}
 	for _, t := range tools {
-		out.Tools = append(out.Tools, tool{names.There(t.Name), t.Description, wire.Schema(t.Params)})
+		out.Tools = append(out.Tools, tool{Name: names.There(t.Name), Description: t.Description, InputSchema: wire.Schema(t.Params)})
 	}
 	if len(tools) == 0 {
 		out.recall(messages, names)
 	}
-	// The next request begins like this one: what is marked need not be read anew.
 	if system != "" {
-		out.System = []block{{Type: "text", Text: system, CacheControl: &cacheControl{"ephemeral"}}}
+		out.System = []block{{Type: "text", Text: system}}
 	}
-	if n := len(out.Messages); n > 0 {
-		content := out.Messages[n-1].Content
-		content[len(content)-1].CacheControl = &cacheControl{"ephemeral"}
-	}
+	out.mark()
 	return out
+}
+
+// mark marks what the next request begins with too, so that it is not read anew:
+// the tools, the system prompt, and what the user's side said last and before
+// that, since the server looks for what it knows in the twenty blocks before a
+// mark only. These are the four marks that a request may have. An answer of the
+// model, and so its thinking, has none.
+func (r *request) mark() {
+	keep := &cacheControl{"ephemeral"}
+	if n := len(r.Tools); n > 0 {
+		r.Tools[n-1].CacheControl = keep
+	}
+	if n := len(r.System); n > 0 {
+		r.System[n-1].CacheControl = keep
+	}
+	left := 2
+	for _, m := range slices.Backward(r.Messages) {
+		if n := len(m.Content); m.Role == "user" && left > 0 {
+			m.Content[n-1].CacheControl = keep
+			left--
+		}
+	}
 }
 
 // add appends a message. User messages that follow each other, and the results
@@ -170,7 +190,7 @@ func (r *request) recall(messages []wire.Entry, names wire.Names) {
 		for _, c := range m.ToolCalls {
 			if name := names.There(c.Name); !known[name] {
 				known[name] = true
-				r.Tools = append(r.Tools, tool{name, "Not available any more.", wire.Schema(nil)})
+				r.Tools = append(r.Tools, tool{Name: name, Description: "Not available any more.", InputSchema: wire.Schema(nil)})
 				r.ToolChoice = &toolChoice{"none"}
 			}
 		}

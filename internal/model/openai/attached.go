@@ -18,10 +18,13 @@ type (
 		Open   string `json:"open,omitzero"`
 		Close  string `json:"close,omitzero"`
 	}
-	// called are the members of a tool call that we do not use.
+	// called are the members of a tool call that we do not use. Written are its
+	// arguments as the model wrote them, where that is more than their JSON says:
+	// with spaces between the values.
 	called struct {
-		Type string         `json:"type,omitzero"`
-		Rest jsontext.Value `json:",embed"`
+		Type    string         `json:"type,omitzero"`
+		Written string         `json:"written_arguments,omitzero"`
+		Rest    jsontext.Value `json:",embed"`
 	}
 	// attached is what came with a message as a whole: reasoning that is signed or
 	// encrypted (OpenRouter, Vercel), a signature of the text (Gemini).

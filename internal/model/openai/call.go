@@ -89,3 +89,17 @@ func whole(arguments []byte) bool {
 	n := len(arguments)
 	return n > 0 && arguments[n-1] == '}' && jsontext.Value(arguments).IsValid()
 }
+
+// written are arguments whose JSON has blanks around its values, which a journal
+// does not keep; "" where there are none.
+func written(arguments []byte) string {
+	v := jsontext.Value(arguments)
+	if v.Kind() != jsontext.KindBeginObject || !v.IsValid() {
+		return ""
+	}
+	compact := v.Clone()
+	if compact.Compact() != nil || len(compact) == len(v) {
+		return ""
+	}
+	return string(v)
+}

@@ -312,7 +312,7 @@ func (s *state) attach() {
 	}
 	for _, c := range s.calls.list {
 		blocks[c.block].ID = c.id
-		blocks[c.block].Data = wire.Attach(called{Type: c.kind, Rest: c.rest})
+		blocks[c.block].Data = wire.Attach(called{Type: c.kind, Written: written(c.arguments), Rest: c.rest})
 	}
 	if data := wire.Attach(attached{s.details.values(), s.extra}); data != nil {
 		s.tally.Open(model.Block{Kind: model.OpaqueBlock, Data: data})

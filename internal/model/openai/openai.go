@@ -32,8 +32,8 @@ var defaults = wire.Defaults{
 // Model is one model of one server.
 type Model struct {
 	client *wire.Client
-	// noUsage is set when the server refused to be asked for usage.
-	noUsage atomic.Bool
+	// What the server refused: to be asked for usage, and marks for its cache.
+	noUsage, noMarks atomic.Bool
 }
 
 // New returns a model, or an error that names the option that is wrong. Without
@@ -58,18 +58,17 @@ func (m *Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.D
 		names := wire.NewNames(req)
 		header := wire.Bearer(m.client.Options())
 		for {
-			usage, refused := !m.noUsage.Load(), false
-			body := encode(m.client, req, names, usage)
+			again := false
+			body := m.encode(req, names)
 			for d, err := range m.client.Stream(ctx, "chat/completions", header, body, decoder(names, m.client.Maker(wireName))) {
-				if refused = usage && refusesUsage(err); refused {
-					m.noUsage.Store(true)
+				if again = m.learn(err, body); again {
 					break
 				}
 				if !yield(d, err) {
 					return
 				}
 			}
-			if !refused {
+			if !again {
 				return
 			}
 		}
@@ -84,9 +83,20 @@ func Models(ctx context.Context, o wire.Options) ([]string, error) {
 	return wire.Models(ctx, o, list, "models", wire.Bearer(o))
 }
 
-// refusesUsage reports an error of a server that knows no stream_options.
-func refusesUsage(err error) bool {
+// learn reports whether a refusal was about something that the next request is
+// made without.
+func (m *Model) learn(err error, sent request) bool {
 	var e *wire.Error
-	return errors.As(err, &e) && (e.Status == http.StatusBadRequest || e.Status == http.StatusUnprocessableEntity) &&
-		(strings.Contains(e.Message, "stream_options") || strings.Contains(e.Message, "include_usage"))
+	if !errors.As(err, &e) || e.Status != http.StatusBadRequest && e.Status != http.StatusUnprocessableEntity {
+		return false
+	}
+	switch {
+	case sent.StreamOptions != nil && (strings.Contains(e.Message, "stream_options") || strings.Contains(e.Message, "include_usage")):
+		m.noUsage.Store(true)
+	case sent.marked && strings.Contains(e.Message, "cache_control"):
+		m.noMarks.Store(true)
+	default:
+		return false
+	}
+	return true
 }

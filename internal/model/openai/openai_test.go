@@ -308,6 +308,11 @@ func TestWhatCameGoesBack(t *testing.T) {
 			[]string{delta(`{"reasoning_content":"let "}`), delta(`{"reasoning_content":"me"}`), delta(`{"content":"so"}`), delta(`{"tool_calls":[{"index":0,"id":"call_0_a","type":"function","function":{"name":"x","arguments":"{}"}}]}`)},
 			`{"role":"assistant","content":"so","reasoning_content":"let me","tool_calls":[{"id":"call_0_a","type":"function","function":{"name":"x","arguments":"{}"}}]}`,
 		},
+		"arguments with blanks": {
+			"glm-5",
+			[]string{delta(`{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"x","arguments":"{ \"n\":  \"\\u00e9 é\"}"}}]}`)},
+			`{"role":"assistant","content":null,"reasoning_content":"","tool_calls":[{"id":"a","type":"function","function":{"name":"x","arguments":"{ \"n\":  \"\\u00e9 é\"}"}}]}`,
+		},
 		"Kimi, ids of its own": {
 			"kimi-k3",
 			[]string{delta(`{"reasoning_content":"hm"}`), delta(`{"tool_calls":[{"index":0,"id":"functions.x:0","function":{"name":"x","arguments":"{\"n\":1}"}},{"index":1,"id":"functions.x:1","function":{"name":"x","arguments":"{}"}}]}`)},

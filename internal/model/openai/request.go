@@ -19,6 +19,8 @@ type request struct {
 	// OpenAI's newer models refuse max_tokens, most other servers know nothing else.
 	MaxTokens           int `json:"max_tokens,omitzero"`
 	MaxCompletionTokens int `json:"max_completion_tokens,omitzero"`
+
+	marked bool // for a cache
 }
 
 type streamOptions struct {
@@ -40,10 +42,15 @@ type message struct {
 }
 
 type part struct {
-	Type     string    `json:"type"`
-	Text     string    `json:"text,omitzero"`
-	Thinking []part    `json:"thinking,omitempty"`
-	ImageURL *imageURL `json:"image_url,omitzero"`
+	Type         string        `json:"type"`
+	Text         string        `json:"text,omitzero"`
+	Thinking     []part        `json:"thinking,omitempty"`
+	ImageURL     *imageURL     `json:"image_url,omitzero"`
+	CacheControl *cacheControl `json:"cache_control,omitzero"`
+}
+
+type cacheControl struct {
+	Type string `json:"type"`
 }
 
 type imageURL struct {
@@ -74,7 +81,8 @@ type spec struct {
 	Parameters  jsontext.Value `json:"parameters"`
 }
 
-func encode(c *wire.Client, req model.Request, names wire.Names, usage bool) request {
+func (m *Model) encode(req model.Request, names wire.Names) request {
+	c := m.client
 	o := c.Options()
 	req.Repair.Bridged = req.Repair.Bridged || mistral(o.Model, c.Host())
 	req.Repair.PlainSchemas = req.Repair.PlainSchemas || gemini(o.Model, c.Host())
@@ -86,7 +94,7 @@ func encode(c *wire.Client, req model.Request, names wire.Names, usage bool) req
 	} else {
 		out.MaxTokens = o.MaxOutputTokens
 	}
-	if usage {
+	if !m.noUsage.Load() {
 		out.StreamOptions = &streamOptions{IncludeUsage: true}
 	}
 	if system != "" {
@@ -96,6 +104,9 @@ func encode(c *wire.Client, req model.Request, names wire.Names, usage bool) req
 		out.Messages = append(out.Messages, encodeMessage(m, names))
 	}
 	out.think(c.Options().Model, c.Host())
+	if out.marked = marks(c) && !m.noMarks.Load(); out.marked {
+		out.mark()
+	}
 	for _, t := range tools {
 		out.Tools = append(out.Tools, tool{Type: "function", Function: spec{
 			Name: names.There(t.Name), Description: t.Description, Parameters: wire.Schema(t.Params),

@@ -60,7 +60,7 @@ func made(p model.Piece, names wire.Names) toolCall {
 	wire.Attached(p.Data, &with)
 	return toolCall{
 		ID: p.Call.ID, Type: cmp.Or(with.Type, "function"), Rest: with.Rest,
-		Function: function{Name: names.There(p.Call.Name), Arguments: string(p.Call.Arguments)},
+		Function: function{Name: names.There(p.Call.Name), Arguments: cmp.Or(with.Written, string(p.Call.Arguments))},
 	}
 }
 
@@ -78,37 +78,42 @@ func (m *message) thinking(name string) **string {
 }
 
 // think gives an empty thought to the messages of tool exchanges that have none,
-// where the vendor refuses a history without: those of other makers.
+// where the vendor refuses a history without: those of other makers. What was
+// sent before this server said under which name it thinks stays as it was, so
+// that requests begin alike; it has taken that.
 func (r *request) think(name, host string) {
-	member := r.thinksIn(name, host)
-	if member == "" {
-		return
-	}
-	empty, exchange := "", false
+	member, empty, exchange := thinksIn(name, host), "", false
 	for i := range r.Messages {
 		m := &r.Messages[i]
+		member = cmp.Or(m.thinksIn(), member)
 		switch exchange = exchange && m.Role != "user" || len(m.ToolCalls) > 0; {
-		case m.Role != "assistant" || !exchange:
+		case m.Role != "assistant" || !exchange || member == "":
 		case *m.thinking(member) == nil:
 			*m.thinking(member) = &empty
 		}
 	}
 }
 
-// thinksIn is the member that this server's own messages have their thinking
-// in, "" where nothing is known.
-func (r *request) thinksIn(name, host string) string {
-	for _, m := range r.Messages {
-		for _, member := range []string{"reasoning_content", "reasoning", "reasoning_text"} {
-			if *m.thinking(member) != nil {
-				return member
-			}
+// thinksIn is the member that the message has its thinking in, "" if none.
+func (m *message) thinksIn() string {
+	for _, member := range []string{"reasoning_content", "reasoning", "reasoning_text"} {
+		if *m.thinking(member) != nil {
+			return member
 		}
 	}
-	for _, vendor := range []string{"deepseek", "moonshot", "kimi"} {
+	return ""
+}
+
+// thinksIn is the member that a vendor wants thinking in, "" where nothing is
+// known.
+func thinksIn(name, host string) string {
+	for _, vendor := range []string{"deepseek", "moonshot", "kimi", "glm", "grok"} {
 		if strings.Contains(strings.ToLower(name), vendor) || strings.Contains(host, vendor) {
 			return "reasoning_content"
 		}
+	}
+	if strings.HasSuffix(host, "z.ai") || strings.HasSuffix(host, "bigmodel.cn") || strings.HasSuffix(host, "x.ai") {
+		return "reasoning_content"
 	}
 	return ""
 }
