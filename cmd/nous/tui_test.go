@@ -714,6 +714,26 @@ func TestNoDaemonIsOfferedOne(t *testing.T) {
 	}
 }
 
+// A session that was named and does not exist is told, though a daemon is there
+// only later; another one is not shown in its place.
+func TestASessionThatIsNoneIsNotReplacedByAnother(t *testing.T) {
+	for name, args := range map[string][]string{"screen": nil, "plain": {"--plain"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDaemon(t, "")
+			s := startScreen(t, d, look{args: append(args, "--session", "ses-nope")})
+			s.Wait("no daemon runs")
+			d.Start()
+			if got := s.Exit(); got != 1 {
+				t.Errorf("got exit status %d, want 1", got)
+			}
+			if screen := s.Screen(); !strings.Contains(screen, "session_not_found") || strings.Contains(screen, "session ses-0") {
+				t.Errorf("got:\n%s", screen)
+			}
+		})
+	}
+}
+
 // An old core gets everything done that the frozen commands can do; what it
 // lacks is said.
 func TestOldCore(t *testing.T) {

@@ -42,7 +42,7 @@ func use(t *testing.T, socket string) *hand {
 	state := t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &hand{t: t, msgs: make(chan tea.Msg)}
-	l := link.Open(socket)
+	l := link.Open(socket, "")
 	j := &jobs{ctx: ctx, send: func(msg tea.Msg) {
 		select {
 		case h.msgs <- msg:

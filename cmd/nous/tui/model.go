@@ -35,6 +35,7 @@ type model struct {
 	link  *link.Link
 	jobs  *jobs
 	crash error
+	none  error // why the session that the user named cannot be shown
 	stops stops
 
 	width, height int
@@ -123,7 +124,7 @@ type (
 // Init is called by bubbletea.
 func (m *model) Init() tea.Cmd {
 	if m.opts.Session != "" {
-		m.follow(m.opts.Session)
+		m.goal = &m.opts.Session // the link has been told
 	}
 	m.jobs.start(m.listen)
 	return tea.RequestBackgroundColor
@@ -198,6 +199,10 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 		m.crash = msg.Err
 		return tea.Quit
 	case link.Update:
+		if refused, ok := msg.(link.Refused); ok && m.opts.refused(refused, m.known) {
+			m.none = refused.Err
+			return tea.Quit
+		}
 		m.told(msg)
 	case finished:
 		return m.finish(msg.outcome)

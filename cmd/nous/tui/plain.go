@@ -50,6 +50,7 @@ type plain struct {
 	child    child
 	leaving  bool // Ctrl+C was pressed once
 	quit     bool
+	none     error // why the session that the user named cannot be shown
 }
 
 func runPlain(ctx context.Context, o Options, l *link.Link) error {
@@ -89,7 +90,7 @@ func runPlain(ctx context.Context, o Options, l *link.Link) error {
 
 	p.sayf("nous, plain mode. /help lists the commands, /quit leaves.")
 	if o.Session != "" {
-		p.follow(o.Session)
+		p.goal = &o.Session // the link has been told
 	}
 	for !p.quit {
 		lines := lines
@@ -132,7 +133,7 @@ func runPlain(ctx context.Context, o Options, l *link.Link) error {
 			return nil
 		}
 	}
-	return nil
+	return p.none
 }
 
 type typed struct {
@@ -199,7 +200,10 @@ func (p *plain) told(u link.Update) {
 	case link.Changed:
 		p.state = u.State
 	case link.Refused:
-		p.goal = nil
+		if p.goal = nil; p.opts.refused(u, p.known) {
+			p.none, p.quit = u.Err, true
+			return
+		}
 		p.sayf("error: session %s cannot be shown: %s", u.SessionID, describe(u.Err))
 	case link.Offline:
 		p.child.reap()

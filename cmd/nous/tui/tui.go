@@ -57,8 +57,14 @@ type Options struct {
 	Now    func() time.Time    // nil is time.Now
 }
 
+// refused tells whether the session that the user named cannot be shown, before
+// any has been: to show another in its place would be a surprise.
+func (o *Options) refused(r link.Refused, known bool) bool {
+	return !known && o.Session != "" && r.SessionID == o.Session
+}
+
 // Run shows a session until the user leaves, ctx ends, or a SIGHUP, SIGTERM or
-// SIGQUIT comes; none of these is an error. It blocks. Runs of the daemon go on. The
+// SIGQUIT comes; none of these is an error. That there is no such session is one. It blocks. Runs of the daemon go on. The
 // terminal is as it was when Run returns, after a panic too, which is an error.
 func Run(ctx context.Context, o Options) error {
 	if o.Getenv == nil {
@@ -67,7 +73,7 @@ func Run(ctx context.Context, o Options) error {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	l := link.Open(o.Socket)
+	l := link.Open(o.Socket, o.Session)
 	defer l.Close()
 	if o.Plain {
 		ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGQUIT)
@@ -117,6 +123,8 @@ func runScreen(ctx context.Context, o Options, l *link.Link) error {
 	switch {
 	case m.crash != nil:
 		return m.crash
+	case m.none != nil:
+		return m.none
 	case errors.Is(err, tea.ErrProgramPanic), err != nil && ctx.Err() == nil:
 		return err
 	default:

@@ -130,13 +130,16 @@ type Link struct {
 	since   time.Time
 }
 
-// Open starts to connect to the daemon at socket, and to follow its active
-// session. It does not block; the first Update says how it went.
-func Open(socket string) *Link {
+// Open starts to connect to the daemon at socket, and to follow a session as
+// Follow does. It does not block; the first Update says how it went.
+func Open(socket, sessionID string) *Link {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Link{
 		socket: socket, ctx: ctx, cancel: cancel,
 		out: newOutbox(), asked: make(chan struct{}, 1), doing: doing{}, since: time.Now(), fill: &client.Filler{},
+	}
+	if sessionID != "" {
+		l.want = &sessionID
 	}
 	l.wg.Go(l.guarded(l.run))
 	l.wg.Go(func() { l.out.deliver(ctx) })

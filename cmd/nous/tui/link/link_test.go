@@ -54,7 +54,7 @@ type said struct{ id, role, text string }
 
 func open(t *testing.T, socket string) *screen {
 	t.Helper()
-	l := link.Open(socket)
+	l := link.Open(socket, "")
 	t.Cleanup(l.Close)
 	return &screen{t: t, l: l, ends: map[string]bool{}}
 }
