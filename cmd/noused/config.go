@@ -410,9 +410,13 @@ func (r *resolver) level(name string) zapcore.Level {
 }
 
 // private are the folders of the daemon's own that may hold keys or what was
-// said, and the file with keys itself, which may be a link.
+// said, and the files with keys and configuration themselves, which may be links
+// or lie elsewhere.
 func (r *resolver) private(stateDir string) []string {
 	paths := []string{r.configDir(), filepath.Join(r.configDir(), "environment"), stateDir}
+	if r.file.path != "" {
+		paths = append(paths, r.file.path)
+	}
 	if dir := r.getenv(credentialsVariable); filepath.IsAbs(dir) {
 		paths = append(paths, filepath.Clean(dir))
 	}

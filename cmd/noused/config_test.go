@@ -104,6 +104,25 @@ func TestKeysStateAndConfigurationArePrivate(t *testing.T) {
 	}
 }
 
+// A configuration file may lie anywhere, and be a link.
+func TestTheConfigurationFileInUseIsPrivate(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "agents.toml")
+	if err := os.WriteFile(file, []byte("log_level = \"warn\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, env := range map[string]map[string]string{"by the flag": nil, "by the variable": {"NOUSED_CONFIG": file}} {
+		args := []string{"--config", file}
+		if env != nil {
+			args = nil
+		}
+		got, home, err := resolve(t, args, env, "")
+		want := []string{home + "/.config/noused", home + "/.config/noused/environment", home + "/.local/state/noused", file}
+		if diff := cmp.Diff(want, got.Private); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+	}
+}
+
 func TestConfigWithoutAHome(t *testing.T) {
 	fs := pflag.NewFlagSet("noused", pflag.ContinueOnError)
 	registerFlags(fs)

@@ -124,12 +124,9 @@ func running(err error) error {
 
 // openTools loads the tools, the built-in ones first, and starts none.
 func openTools(cfg Config, journal *audit.Log, log *zap.Logger) (*tool.Registry, error) {
-	output := filepath.Join(cfg.StateDir, "tool-output")
 	o := tool.Options{
-		Dirs: cfg.ToolsDirs, Workdir: cfg.Workdir, OutputDir: output, Logger: log,
-		// Tools are programs to be read, and what was too long for a model is for it
-		// to read on.
-		Hidden:   tool.Hidden{Paths: cfg.Private, Except: append([]string{output}, cfg.ToolsDirs...)},
+		Dirs: cfg.ToolsDirs, Workdir: cfg.Workdir, OutputDir: outputDir(cfg), Logger: log,
+		Hidden:   hidden(cfg),
 		Dialects: map[string]tool.Dialect{tool.Narratoria: narratoria.Dialect, tool.Gevals: gevals.Dialect, tool.Module: module.Dialect},
 		Policy:   cfg.Policy, Audit: journal, Helper: selfPath,
 	}
@@ -159,6 +156,15 @@ func openTools(cfg Config, journal *audit.Log, log *zap.Logger) (*tool.Registry,
 		log.Error("tool not loaded", zap.Error(err))
 	}
 	return tools, nil
+}
+
+// outputDir has what was too long for a model.
+func outputDir(cfg Config) string { return filepath.Join(cfg.StateDir, "tool-output") }
+
+// hidden is what sandboxed tools must not read. Tools are programs to be read,
+// and what was too long for a model is for it to read on.
+func hidden(cfg Config) tool.Hidden {
+	return tool.Hidden{Paths: cfg.Private, Except: append([]string{outputDir(cfg)}, cfg.ToolsDirs...)}
 }
 
 // unused warns of what the policy says and nothing fits: it may be misspelt.

@@ -88,6 +88,7 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 	r := &resolver{flags: cmd.Flags(), getenv: getenv}
 	r.readFile()
 	supervisor := tool.NewSupervisor(selfPath, zap.NewNop())
+	supervisor.Hide(hidden(cfg))
 	defer supervisor.Close()
 	o := doctor.Options{
 		Config: r.file.path, Socket: cfg.Socket, DefaultSocket: protocol.DefaultSocket(getenv), StateDir: cfg.StateDir,
@@ -107,6 +108,7 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 		},
 		Version: buildinfo.Version(),
 		Sandbox: func(d *tool.Descriptor) error { _, err := supervisor.Sandboxed(d); return err },
+		Policy:  cfg.Policy,
 		Fix:     fix,
 	}
 	if cfg.BuiltinTools {

@@ -96,6 +96,25 @@ func TestDoctorDisturbsNoDaemon(t *testing.T) {
 	}
 }
 
+// What doctor says of tools holds for the daemon: it hides the same from them, and
+// knows the policy.
+func TestDoctorLooksAtToolsAsTheDaemonStartsThem(t *testing.T) {
+	d := newDaemon(t)
+	d.write("noused/config.toml", "[policy]\ndeny = [\"bash\", \"bsh\", \"say.*\", \"sey.*\"]\n", 0o600)
+	d.write("tools/say.json", `{"name":"say","kind":"tool","protocol":"narratoria","capabilities":[],"sandbox":"workdir","workdir":"../noused",
+		"transport":{"type":"stdio","command":["/bin/true"]},"operations":{"x":{}}}`, 0o600)
+	out, status := d.doctor()
+	wantLines(t, out,
+		`warn  tools          the policy's pattern "bsh" fits no tool`, `warn  tools          the policy's pattern "sey.*" fits no tool`,
+		"is a folder of the daemon's own, which tools may not read")
+	if strings.Contains(out, `"bash" fits`) || strings.Contains(out, `"say.*" fits`) {
+		t.Errorf("it tells of a pattern that fits:\n%s", out)
+	}
+	if status != 1 {
+		t.Errorf("got exit status %d, want 1", status)
+	}
+}
+
 // After a crash doctor says what is left over, --fix clears it away, and the
 // next daemon takes the run up as ever.
 func TestDoctorAfterACrash(t *testing.T) {

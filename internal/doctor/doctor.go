@@ -74,9 +74,11 @@ type Options struct {
 	UnitDirs   []string // where systemd looks for a user's units, the first first
 
 	Version string // of this program
-	// Sandbox says why a tool cannot have the sandbox it asks for. It starts
-	// nothing and makes nothing.
+	// Sandbox says why a tool cannot have the sandbox it asks for. It starts no
+	// tool and makes nothing.
 	Sandbox func(*tool.Descriptor) error
+
+	Policy  tool.Policy
 
 	// Fix mends what is safe to mend. While the state directory is looked at it
 	// is locked, so that no daemon starts in it.

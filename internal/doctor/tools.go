@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"noused/internal/tool"
@@ -20,6 +21,7 @@ func (e *exam) tools(ctx context.Context) {
 		e.fail(Tools, "name a folder with --workdir", "the working folder %s is not a folder", e.Workdir)
 	}
 	defer e.noSandbox()
+	defer e.unused()
 	taken := map[string]string{}
 	for _, d := range e.Builtin {
 		taken[d.Name] = "a built-in tool"
@@ -45,6 +47,13 @@ func (e *exam) tools(ctx context.Context) {
 			}
 			e.descriptor(filepath.Join(dir, entry.Name()), taken)
 		}
+	}
+}
+
+// unused tells of what the policy says and nothing fits: it may be misspelt.
+func (e *exam) unused() {
+	for _, pattern := range e.Policy.Unused(slices.Concat(e.Builtin, e.found)) {
+		e.warn(Tools, "correct it in [policy] of the configuration file; nous tools shows the names", "the policy's pattern %q fits no tool", pattern)
 	}
 }
 

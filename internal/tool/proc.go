@@ -92,6 +92,10 @@ func NewSupervisor(helper string, log *zap.Logger) *Supervisor {
 	return &Supervisor{nursery: n}
 }
 
+// Hide has everything that is started in a sandbox from here on not read what is
+// hidden. It is to be called before the first is.
+func (s *Supervisor) Hide(what Hidden) { s.hidden = what }
+
 // run never unlocks its thread, so that the thread ends with it and takes
 // whatever is still alive along. The main thread never ends, and its children
 // could not be told from adopted ones: it is left to wait for another.

@@ -110,7 +110,7 @@ func New(o Options) *Registry {
 		o: o, log: o.Logger, supervisor: NewSupervisor(o.Helper, o.Logger), ctx: ctx, stop: stop,
 		keep: newKeeper(o.OutputDir, o.MaxText, o.MaxLines),
 	}
-	r.supervisor.hidden = o.Hidden
+	r.supervisor.Hide(o.Hidden)
 	r.modules.Store(&[]*module{})
 	r.Reload()
 	return r
