@@ -78,7 +78,7 @@ type Options struct {
 	// tool and makes nothing.
 	Sandbox func(*tool.Descriptor) error
 
-	Policy  tool.Policy
+	Policy tool.Policy
 
 	// Fix mends what is safe to mend. While the state directory is looked at it
 	// is locked, so that no daemon starts in it.
