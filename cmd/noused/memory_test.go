@@ -211,12 +211,13 @@ func TestRepliesThatNobodyReadsAreBoundedTogether(t *testing.T) {
 
 func TestALineAsLongAsAllowedIsTaken(t *testing.T) {
 	s := newSwamp(t, plainDaemon(t), nil)
-	head, tail := `{"v":"1","id":"p","type":"prompt","payload":{"text":"`, `","wait":false}}`
-	text := strings.Repeat("x", protocol.DefaultMaxLine-len(head)-len(tail))
 	events := s.events(protocol.SubscribeParams{Types: []string{protocol.AgentEnd{}.Type()}})
-	for range 2 {
-		if r := s.commands().ask(head + text + tail); !r.OK {
-			t.Fatalf("got %+v", r.Error)
+	for _, wait := range []bool{false, true} { // the reply, which has the answer, is as long
+		head, tail := `{"v":"1","id":"p","type":"prompt","payload":{"text":"`, fmt.Sprintf(`","wait":%t}}`, wait)
+		text := strings.Repeat("x", protocol.DefaultMaxLine-len(head)-len(tail))
+		r := s.commands().ask(head + text + tail)
+		if !r.OK || wait && into[protocol.PromptResult](t, r).Output != text {
+			t.Fatalf("wait %t: got %+v", wait, r.Error)
 		}
 		await(t, events, func(protocol.Event) bool { return true })
 	}

@@ -250,7 +250,21 @@ func appendHead(out []byte, id, typ string) []byte {
 // EncodePayload encodes an event's payload. Text that is not valid UTF-8 (a
 // tool's, say) is mended with U+FFFD, never refused.
 func EncodePayload(ev Event) ([]byte, error) {
-	return json.Marshal(ev, jsontext.AllowInvalidUTF8(true))
+	size := 0
+	switch ev := ev.(type) {
+	case MessageStart:
+		size = len(ev.Text)
+	case MessageUpdate:
+		size = len(ev.Delta)
+	case MessageEnd:
+		size = len(ev.Text)
+	}
+	if size <= longBody {
+		return json.Marshal(ev, jsontext.AllowInvalidUTF8(true))
+	}
+	out := bytes.NewBuffer(make([]byte, 0, size+size/2+longBody)) // enough not to be copied
+	err := json.MarshalWrite(out, ev, jsontext.AllowInvalidUTF8(true))
+	return out.Bytes(), err
 }
 
 // AppendEvent appends the LF-ended envelope of event number seq, published at

@@ -250,6 +250,8 @@ func (l *loop) commit() error {
 			l.captures[c.runID] = newCapture(l.env.Held, to)
 		}
 	}
+	l.run.Store(l.runInfo())
+	l.announce() // whoever hears of the events finds in lists what they tell
 	if len(out.events) > 0 {
 		lines := l.env.Events.Append(out.events...)
 		if len(l.captures) > 0 {
@@ -258,8 +260,6 @@ func (l *loop) commit() error {
 			}
 		}
 	}
-	l.run.Store(l.runInfo())
-	l.announce()
 	l.open = protocol.Ref{}
 	if l.m.s.Run != nil {
 		l.open = l.m.turnRef()

@@ -109,7 +109,9 @@ func (s *commandConn) serve() {
 		outcome := protocol.Failure(bad)
 		if bad == nil {
 			cost := s.costOf(cmd)
-			outcome = s.run(cmd, cost)
+			payload := cmd.Payload
+			cmd.Payload = nil // it is decoded soon, and nobody keeps it then
+			outcome = s.run(protocol.Command{ID: cmd.ID, Type: cmd.Type, Payload: payload}, cost)
 			if later := outcome.Later(); later != nil {
 				s.begin(cmd, cost, later)
 				continue
@@ -157,7 +159,6 @@ func noRoom(what string, size int) error {
 // begin runs the second half of a long command beside the others. The replies
 // to what came before it do not wait for it.
 func (s *commandConn) begin(cmd protocol.Command, cost int, later func(context.Context) protocol.Outcome) {
-	cmd.Payload = nil // decoded
 	s.mu.Lock()
 	s.flush()
 	s.mu.Unlock()
@@ -165,8 +166,10 @@ func (s *commandConn) begin(cmd protocol.Command, cost int, later func(context.C
 	s.long.Go(func() { // ends with the command, or with the connection's context
 		defer survive(s.log)
 		defer s.pending.Add(-1)
-		defer s.held.Give(cost)
+		done := sync.OnceFunc(func() { s.held.Give(cost) })
+		defer done()
 		outcome := later(s.ctx)
+		done() // before there has to be room for the reply, which may be as long
 		if errors.Is(outcome.Err(), context.Canceled) && context.Cause(s.ctx) == errStopping {
 			outcome = protocol.Failure(protocol.Rejectf(protocol.ShuttingDown, "%v", errStopping))
 		}

@@ -11,7 +11,9 @@
 package session
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -244,17 +246,37 @@ type recordLine struct {
 // appendRecord appends the LF-ended line of r. Text that is not valid UTF-8 is
 // mended with U+FFFD.
 func appendRecord(out []byte, r Record) ([]byte, error) {
-	data, err := json.Marshal(r.Fact, jsontext.AllowInvalidUTF8(true), jsontext.PreserveRawStrings(true))
-	if err != nil {
-		return out, fmt.Errorf("encode %s: %w", r.Fact.kind(), err)
-	}
+	before := len(out)
 	out = append(out, `{"v":1,"at":"`...)
 	out = r.At.UTC().AppendFormat(out, time.RFC3339Nano)
 	out = append(out, `","type":"`...)
 	out = append(out, r.Fact.kind()...)
 	out = append(out, `","data":`...)
-	out = append(out, data...)
+	out, err := appendFact(out, r.Fact)
+	if err != nil {
+		return out[:before], fmt.Errorf("encode %s: %w", r.Fact.kind(), err)
+	}
 	return append(out, "}\n"...), nil
+}
+
+// longText is the size, in bytes, of a text that is worth no further copy.
+const longText = 16 << 10
+
+func appendFact(out []byte, f Fact) ([]byte, error) {
+	size := 0
+	switch f := f.(type) {
+	case Input:
+		size = len(f.Text)
+	case MessageAdded:
+		size = len(f.Message.Text)
+	}
+	if size > longText {
+		buf := bytes.NewBuffer(slices.Grow(out, size+size/2+longText))
+		err := json.MarshalWrite(buf, f, jsontext.AllowInvalidUTF8(true), jsontext.PreserveRawStrings(true))
+		return buf.Bytes(), err
+	}
+	data, err := json.Marshal(f, jsontext.AllowInvalidUTF8(true), jsontext.PreserveRawStrings(true))
+	return append(out, data...), err
 }
 
 // decodeRecord reads one line without its LF.
