@@ -482,7 +482,9 @@ func (m *mocked) abortInTheMiddle(t *testing.T) {
 	}
 }
 
-// Errors that pass, which are told and tried again, and errors that do not.
+// Errors that pass, which are told and tried again, and errors that do not: a
+// refusal is tried once more, with simpler schemas of tools, an answer that breaks
+// off twice.
 func (m *mocked) errors(t *testing.T) {
 	cases := []struct {
 		text, output string
@@ -492,8 +494,8 @@ func (m *mocked) errors(t *testing.T) {
 	}{
 		{text: "Are you busy?", output: "Not any more.", told: "attempt 2 in 1s: ", statuses: "[429 200]"},
 		{text: "Are you well?", output: "Well again.", told: "something broke", statuses: "[500 200]"},
-		{text: "Are you allowed?", err: "this is not for you", statuses: "[400]"},
-		{text: "Are you there?", err: "broke off", statuses: "[200]"},
+		{text: "Are you allowed?", err: "this is not for you", statuses: "[400 400]"},
+		{text: "Are you there?", err: "broke off", statuses: "[200 200 200]"},
 	}
 	type ended struct {
 		r   protocol.PromptReply

@@ -276,7 +276,7 @@ func (m *model) arrive(u link.Update) {
 	}
 	switch u := u.(type) {
 	case link.Snapshot:
-		if *m.goal != "" && *m.goal != u.State.SessionID {
+		if !m.reached(u) {
 			return
 		}
 		m.goal = nil
@@ -285,6 +285,12 @@ func (m *model) arrive(u link.Update) {
 		m.stay()
 	}
 	m.goOn()
+}
+
+// reached tells whether the session that is shown is the one asked for. The one
+// before may be read once more on the way there.
+func (m *model) reached(s link.Snapshot) bool {
+	return m.goal == nil || *m.goal == "" || *m.goal == s.State.SessionID
 }
 
 // restore shows a session as it is at one moment.
@@ -316,10 +322,12 @@ func (m *model) restore(s link.Snapshot) {
 	case first && len(s.Missing) > 0:
 		m.talk.Notice("info", "this core is an older one: it has no list of sessions or tools, no search and no model to choose")
 	}
-	for _, text := range m.notices {
-		m.talk.Notice("info", text)
+	if m.reached(s) { // they are of that session
+		for _, text := range m.notices {
+			m.talk.Notice("info", text)
+		}
+		m.notices = nil
 	}
-	m.notices = nil
 	if other {
 		m.talk.End()
 	}

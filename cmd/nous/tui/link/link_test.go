@@ -228,14 +228,17 @@ func TestSnapshotThenEvents(t *testing.T) {
 
 // Whenever a client comes in the middle of an answer, the snapshot and the
 // events behind it make the answer up exactly: nothing twice, nothing missing.
+// The answer has no end before all have come, and heard more of it.
 func TestComingInTheMiddleOfAnAnswer(t *testing.T) {
 	t.Parallel()
-	d := startDaemon(t, "[model]\ndelay = \"2ms\"\n")
+	d := startDaemon(t, "[model]\ndelay = \"20ms\"\n")
 	s := open(t, d.Socket)
 	s.begin()
-	run := s.prompt(strings.Repeat("a word and ", 60))
-	s.until("the answer's beginning", func() bool { return len(s.said) == 2 && s.said[1].text != "" })
-	var all sync.WaitGroup
+	run := s.prompt(strings.Repeat("a word and ", 20_000))
+	answering := func(s *screen, from int) func() bool {
+		return func() bool { return len(s.said) == 2 && len(s.said[1].text) > from }
+	}
+	s.until("the answer's beginning", answering(s, 0))
 	late := make([]*screen, 8)
 	for i := range late {
 		late[i] = open(t, d.Socket)
@@ -244,6 +247,13 @@ func TestComingInTheMiddleOfAnAnswer(t *testing.T) {
 			t.Errorf("client %d came when the run was over", i)
 		}
 	}
+	for _, s := range late {
+		s.until("more of the answer", answering(s, len(s.said[1].text)))
+	}
+	if _, err := link.Do(t.Context(), s.l, protocol.Abort, protocol.AbortParams{}); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
 	for _, s := range append(late, s) {
 		all.Go(func() {
 			s.ended(run)
