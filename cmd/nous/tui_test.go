@@ -168,14 +168,15 @@ func state(t *testing.T, socket string) protocol.State {
 // one is answered the input goes on.
 func TestChecklist1PromptDoesNotWait(t *testing.T) {
 	t.Parallel()
-	d := startDaemon(t, wordSlowly)
+	d := startDaemon(t, "")
 	p := tuitest.NewProxy(t, d.Socket)
 	s := openScreen(t, d, look{socket: p.Socket})
-	s.say("alpha " + strings.Repeat("and ", 60) + "omega")
-	s.Wait("running")
+	s.say("!hold.run")
+	s.Wait("running", "holding on")
 	s.Type("written meanwhile")
 	s.Wait("written meanwhile", "running")
-	s.Wait("idle", "written meanwhile")
+	d.Write("go", "\n")
+	s.Wait("idle", "let go", "written meanwhile")
 	prompts := 0
 	for _, line := range p.Commands() {
 		cmd, e := protocol.DecodeCommand(line)
@@ -198,14 +199,15 @@ func TestChecklist1PromptDoesNotWait(t *testing.T) {
 // and tools from their start over their output to their end.
 func TestChecklist2LifecycleIsShown(t *testing.T) {
 	t.Parallel()
-	d := startDaemon(t, wordSlowly)
+	d := startDaemon(t, "[model]\ndelay = \"500ms\"\n")
 	s := openScreen(t, d, look{})
 	long := strings.Repeat("and so on ", 20)
 	s.say("first " + long + "last")
 	s.WaitFor("half an answer", func(screen string) bool {
 		said := strings.Count(screen, "and so on")
-		return strings.Contains(screen, "running") && said > 21 && said < 40
+		return strings.Contains(screen, "running") && said > 20 && said < 40
 	})
+	s.Press("esc") // who waits for the whole of it waits for half a minute
 	s.Wait("idle")
 	s.say("!hold.run")
 	s.Wait("running", "hold.run", "holding on")

@@ -92,7 +92,7 @@ func journalOf(t *testing.T) *daemon {
 	if err := os.Symlink(filepath.Join(dir, "noused"), filepath.Join(dir, "state")); err != nil {
 		t.Fatal(err)
 	}
-	d := &daemon{t: t, dir: dir, sock: filepath.Join(dir, "s")}
+	d := &daemon{t: t, program: "noused", dir: dir, sock: filepath.Join(dir, "s")}
 	t.Cleanup(func() {
 		if d.cmd != nil {
 			d.kill()

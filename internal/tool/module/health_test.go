@@ -53,8 +53,12 @@ func TestAModuleThatIsUnwellIsAskedAgainBeforeACall(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
 			b, _ := way(t, func(h *host) { h.every = time.Hour })
+			b.until("well", well)
 			b.feels(`{"status":"warming up"}`)
-			b.until("unwell", func(p string) bool { return p != "" })
+			b.host.run(t.Context(), b.host.locked(), b.host.pool.Spare) // the clock's hour is over
+			if b.problem() == "" {
+				t.Fatal("it is well, want it unwell")
+			}
 			for range 2 {
 				asked := b.happened("health")
 				b.fails(b.call("text"), tool.Unreachable, "x is not well", `status is "warming up"`)
