@@ -39,17 +39,18 @@ func TestLongSession(t *testing.T) {
 		turns = n
 	}
 	t.Setenv("TEST_KEY", "none")
-	for provider, read := range map[string]func([]byte) (heardRequest, error){"openai": readOpenAI, "anthropic": readAnthropic} {
-		t.Run(provider, func(t *testing.T) {
+	for wire, read := range map[string]func([]byte) (heardRequest, error){"chat": readOpenAI, "messages": readAnthropic, "responses": readItems} {
+		t.Run(wire, func(t *testing.T) {
 			t.Parallel()
-			strict := &strictServer{provider: provider, read: read}
+			strict := &strictServer{wire: wire, read: read}
 			window := longWindow
-			if provider == "openai" { // it is told of more than there is, as happens with local servers
+			if wire == "chat" { // it is told of more than there is, as happens with local servers
 				window += window / 4
 			}
 			server := httptest.NewServer(strict)
 			t.Cleanup(server.Close)
-			d := newDaemon(t, "--event-buffer", "1MiB", "--config", modelConfig(t, provider, server.URL, testKey, fmt.Sprintf("context_window = %d", window)))
+			v := strictVendor{wire: wire}
+			d := newDaemon(t, "--event-buffer", "1MiB", "--config", modelConfig(t, v.provider(), server.URL, testKey, v.wireLine(), fmt.Sprintf("context_window = %d", window)))
 			d.write("page.txt", strings.Repeat("what the page says\n", 80), 0o600)
 			d.write("book.txt", strings.Repeat("what the book says\n", 1500), 0o600)
 			c, compacted, early := d.dial(), 0, int64(0)
@@ -62,7 +63,7 @@ func TestLongSession(t *testing.T) {
 					t.Fatalf("got %q, want %q", r.Result.Output, want)
 				}
 				for _, ev := range r.Result.Events {
-					if strings.Contains(string(ev), `"code":"compaction_failed"`) {
+					if strings.Contains(string(ev), `"code":"compaction_failed"`) || strings.Contains(string(ev), `"code":"request_repaired"`) {
 						t.Fatalf("turn %d: %s", n, ev)
 					}
 					if strings.Contains(string(ev), `"code":"compacted"`) {
@@ -122,8 +123,8 @@ type heardRequest struct {
 // strictServer refuses what the vendors refuse. It has the daemon call a tool in
 // each turn, two in every third, with a long result in every fortieth.
 type strictServer struct {
-	provider string
-	read     func([]byte) (heardRequest, error)
+	wire string
+	read func([]byte) (heardRequest, error)
 
 	mu                                    sync.Mutex
 	requests, refused, summaries, longest int
@@ -198,8 +199,8 @@ func turnOf(messages []heardMessage) int {
 func (s *strictServer) refuse(w http.ResponseWriter, code, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusBadRequest)
-	switch s.provider {
-	case "openai":
+	switch s.wire {
+	case "chat", "responses":
 		_, _ = fmt.Fprintf(w, `{"error":{"message":%q,"type":"invalid_request_error","param":"messages","code":%q}}`, message, code)
 	default:
 		_, _ = fmt.Fprintf(w, `{"type":"error","error":{"type":"invalid_request_error","message":%q}}`, message)
@@ -208,10 +209,15 @@ func (s *strictServer) refuse(w http.ResponseWriter, code, message string) {
 
 func (s *strictServer) say(w http.ResponseWriter, size int, text string) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	switch s.provider {
-	case "openai":
+	switch s.wire {
+	case "chat":
 		sse(w, fmt.Sprintf(`{"choices":[{"delta":{"content":%q}}]}`, text), `{"choices":[{"delta":{},"finish_reason":"stop"}]}`,
 			fmt.Sprintf(`{"choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":%d}}`, size, len(text)/4), "[DONE]")
+	case "responses":
+		item := fmt.Sprintf(`{"type":"message","id":"m%d","role":"assistant","status":"completed","content":[{"type":"output_text","text":%q}]}`, s.requests, text)
+		sse(w, `{"type":"response.output_item.added","output_index":0,"item":{"type":"message","role":"assistant","content":[]}}`,
+			fmt.Sprintf(`{"type":"response.output_text.delta","output_index":0,"delta":%q}`, text), fmt.Sprintf(`{"type":"response.output_item.done","output_index":0,"item":%s}`, item),
+			fmt.Sprintf(`{"type":"response.completed","response":{"status":"completed","usage":{"input_tokens":%d,"output_tokens":%d}}}`, size, len(text)/4))
 	default:
 		sse(w, fmt.Sprintf(`{"type":"message_start","message":{"usage":{"input_tokens":%d,"output_tokens":1}}}`, size),
 			`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`,
@@ -223,17 +229,23 @@ func (s *strictServer) say(w http.ResponseWriter, size int, text string) {
 
 func (s *strictServer) call(w http.ResponseWriter, size int, arguments []string) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	switch s.provider {
-	case "openai":
+	switch s.wire {
+	case "chat":
 		for i, a := range arguments {
-			sse(w, fmt.Sprintf(`{"choices":[{"delta":{"tool_calls":[{"index":%d,"id":"c%[1]d","type":"function","function":{"name":"read","arguments":%q}}]}}]}`, i, a))
+			sse(w, fmt.Sprintf(`{"choices":[{"delta":{"tool_calls":[{"index":%d,"id":"c%d-%[1]d","type":"function","function":{"name":"read","arguments":%[3]q}}]}}]}`, i, s.requests, a))
 		}
 		sse(w, `{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}`,
 			fmt.Sprintf(`{"choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":9}}`, size), "[DONE]")
+	case "responses":
+		for i, a := range arguments {
+			sse(w, fmt.Sprintf(`{"type":"response.output_item.done","output_index":%d,"item":{"type":"reasoning","id":"rs_%d_%[1]d","encrypted_content":"gAAA","summary":[]}}`, 2*i, s.requests),
+				fmt.Sprintf(`{"type":"response.output_item.done","output_index":%d,"item":{"type":"function_call","id":"fc_%d_%[1]d","call_id":"call_%[2]d_%[1]d","name":"read","arguments":%[3]q,"status":"completed"}}`, 2*i+1, s.requests, a))
+		}
+		sse(w, fmt.Sprintf(`{"type":"response.completed","response":{"status":"completed","usage":{"input_tokens":%d,"output_tokens":9}}}`, size))
 	default:
 		sse(w, fmt.Sprintf(`{"type":"message_start","message":{"usage":{"input_tokens":%d,"output_tokens":1}}}`, size))
 		for i, a := range arguments {
-			sse(w, fmt.Sprintf(`{"type":"content_block_start","index":%d,"content_block":{"type":"tool_use","id":"toolu_%[1]d","name":"read","input":{}}}`, i),
+			sse(w, fmt.Sprintf(`{"type":"content_block_start","index":%d,"content_block":{"type":"tool_use","id":"toolu_%d_%[1]d","name":"read","input":{}}}`, i, s.requests),
 				fmt.Sprintf(`{"type":"content_block_delta","index":%d,"delta":{"type":"input_json_delta","partial_json":%q}}`, i, a),
 				fmt.Sprintf(`{"type":"content_block_stop","index":%d}`, i))
 		}
@@ -333,6 +345,27 @@ func readOpenAI(body []byte) (h heardRequest, err error) {
 		h.messages = append(h.messages, said)
 	}
 	return h, nil
+}
+
+func readItems(body []byte) (h heardRequest, err error) {
+	r, err := of[struct {
+		Instructions string           `json:"instructions"`
+		Input        []responsesItem  `json:"input"`
+		Tools        []jsontext.Value `json:"tools"`
+	}](body)
+	var a asked
+	for i, it := range r.Input {
+		if it.Type == "function_call" {
+			if err := anObject(jsontext.Value(it.Arguments)); err != nil {
+				return h, fmt.Errorf("input[%d]: %w", i, err)
+			}
+		}
+		if i > 0 && r.Input[i-1].Type == "reasoning" && it.Type != "function_call" {
+			return h, fmt.Errorf("input[%d]: a reasoning item without its required following item", i)
+		}
+		a.hear(it)
+	}
+	return heardRequest{a.heard, len(r.Tools)}, err
 }
 
 func readAnthropic(body []byte) (h heardRequest, err error) {

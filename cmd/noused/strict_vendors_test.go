@@ -73,6 +73,14 @@ func (v strictVendor) provider() string {
 	return "openai"
 }
 
+// wireLine is what the configuration says of the wire.
+func (v strictVendor) wireLine() string {
+	if v.wire == "messages" {
+		return ""
+	}
+	return fmt.Sprintf("wire = %q", v.wire)
+}
+
 // talk is a session of a daemon with a vendor.
 type talk struct {
 	*daemon
@@ -88,10 +96,7 @@ func newTalk(t *testing.T, s *vendorServer) *talk {
 	if s.host != "" {
 		more = nil // what goes through a proxy without TLS has no key
 	}
-	if s.wire != "messages" {
-		more = append(more, fmt.Sprintf("wire = %q", s.wire))
-	}
-	config := modelConfig(t, s.provider(), s.url, more...)
+	config := modelConfig(t, s.provider(), s.url, append(more, s.wireLine())...)
 	d := newDaemon(t, "--config", config, "--model", s.provider()+"/"+s.model)
 	d.write("page.txt", strings.Repeat("what the page says\n", 20), 0o600)
 	k := &talk{daemon: d, t: t}
