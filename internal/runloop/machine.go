@@ -25,7 +25,7 @@ const (
 	keptTokens      = 20_000   // a compaction leaves about so many
 	fullPercent     = 80       // of its context window, and a session is compacted
 	readPercent     = 70       // of it is what a summary is made from at most
-	sentPercent     = 90       // of it is what a request has at most, as far as results can be cut
+	sentPercent     = 80       // of it is what a request has at most, as far as results can be cut: what JSON adds is not counted
 	maxOverflows    = 3        // compactions in one turn because the provider refused its length
 	maxAgain        = 2        // times in one turn that an answer which broke off is asked for again
 )

@@ -10,46 +10,30 @@ import (
 	"time"
 
 	"noused/internal/model"
+	"noused/internal/model/modeltest"
 )
 
 // Every vendor says in its own way that a request is too long; only what is
 // learned from it makes room.
 func TestTooLong(t *testing.T) {
-	message := func(text string) string {
-		return `{"error":{"message":` + `"` + text + `","type":"invalid_request_error"}}`
+	type refused struct {
+		modeltest.Refusal
+		long bool
 	}
-	for name, c := range map[string]struct {
-		status int
-		body   string
-		long   bool
-	}{
-		"Ollama":             {400, `{"error":"prompt too long; exceeded max context length by 12 tokens"}`, true},
-		"vLLM":               {400, message("You passed 9000 input tokens and requested 100 output tokens"), true},
-		"vLLM, older":        {400, message("The decoder prompt (length 9000) is longer than the maximum model length of 8192"), true},
-		"Perplexity":         {400, `{"error":{"type":"too_many_prompt_tokens","message":"too long"}}`, true},
-		"Kimi":               {400, message("Invalid request: Your request exceeded model token limit: 262144"), true},
-		"MiniMax":            {400, message("invalid params, context window exceeds limit (2013)"), true},
-		"z.ai":               {400, `{"error":{"code":"1261","message":"Prompt exceeds max length"}}`, true},
-		"Qwen":               {400, message("<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 129024]"), true},
-		"Copilot":            {400, message("prompt token count of 170000 exceeds the limit of 128000"), true},
-		"SGLang":             {400, message("The input (9000 tokens) is longer than the model's context length (8192 tokens)."), true},
-		"Together":           {422, message("Input validation error: must have less than 8192 tokens"), true},
-		"TGI":                {422, `{"error":"Input validation error: ` + "`inputs` tokens + `max_new_tokens` must be <= 4096" + `"}`, true},
-		"LM Studio":          {400, `{"error":"Trying to keep the first 9000 tokens when context the overflows."}`, true},
-		"Cohere":             {400, `{"message":"too many tokens: size limit exceeded"}`, true},
-		"OpenAI, one string": {400, `{"error":{"code":"string_above_max_length","message":"Invalid 'input[0].content': string too long."}}`, true},
-		"OpenAI, TPM":        {429, message("Request too large for gpt-5 in organization o on tokens per min (TPM): Limit 30000, Requested 45000."), true},
-		"Groq, TPM":          {413, message("Request too large for model x on tokens per minute (TPM): Limit 6000, Requested 7000"), true},
-		"OpenRouter":         {400, `{"error":{"code":400,"message":"Provider returned error","metadata":{"provider_name":"Z.AI","raw":"{\"error\":{\"code\":\"1261\",\"message\":\"Prompt exceeds max length\"}}"}}}`, true},
-		"a wrong field":      {400, message("tools.0.name: must be a string"), false},
-		"passed on":          {400, message("You passed the wrong tokens"), false},
-	} {
+	cases := map[string]refused{
+		"a wrong field": {modeltest.Refusal{Status: 400, Body: `{"error":{"message":"tools.0.name: must be a string"}}`}, false},
+		"passed on":     {modeltest.Refusal{Status: 400, Body: `{"error":{"message":"You passed the wrong tokens"}}`}, false},
+	}
+	for name, r := range modeltest.TooLong {
+		cases[name] = refused{r, true}
+	}
+	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, d dialect) {
 				asked := 0
 				p := d.connect(t, func(w http.ResponseWriter, r *http.Request) {
 					asked++
-					refuses(c.status, "application/json", c.body)(w, r)
+					refuses(c.Status, "application/json", c.Body)(w, r)
 				})
 				got := read(t.Context(), p, hello)
 				if long := errors.Is(got.err, model.ErrContextTooLong); long != c.long || asked != 1 {
