@@ -161,8 +161,11 @@ var firstAnswers = map[string]string{
 // has says what of a request a vendor may refuse: image, schema, opaque, calls.
 func has(body string) (all string) {
 	for _, part := range []struct{ name, mark string }{
-		{"image", base64.StdEncoding.EncodeToString([]byte("\x89PNG\r\n\x1a\npixels"))}, {"schema", `"exclusiveMinimum"`}, {"opaque", "SECRET"},
-		{"calls", `"c1"`}, {"calls", `"call00001"`},
+		{"image", base64.StdEncoding.EncodeToString([]byte("\x89PNG\r\n\x1a\npixels"))},
+		{"schema", `"exclusiveMinimum"`},
+		{"opaque", "SECRET"},
+		{"calls", `"c1"`},
+		{"calls", `"call00001"`},
 	} {
 		if strings.Contains(body, part.mark) {
 			all += part.name + " "
