@@ -430,11 +430,24 @@ func TestBrokenJournalIsAnErrorAndThenRecovers(t *testing.T) {
 	f.events.done(t)
 }
 
+// failing is a disk whose next write fails when it is told so.
+type failing struct {
+	session.OSDisk
+	next atomic.Bool
+}
+
+func (d *failing) Write(f *os.File, text []byte) (int, error) {
+	if d.next.Swap(false) {
+		return 0, errors.New("the disk fails")
+	}
+	return d.OSDisk.Write(f, text)
+}
+
 // A run whose journal failed goes on by itself once the disk is well, and says
 // what happened.
 func TestRunGoesOnAfterItsJournalFailed(t *testing.T) {
-	m := held{make(chan struct{}, 9), make(chan struct{})}
-	f := newFixture(t, t.TempDir(), m, echoTool, newRecorder())
+	m, disk := held{make(chan struct{}, 9), make(chan struct{})}, new(failing)
+	f := newFixtureOn(t, disk, t.TempDir(), m, echoTool, newRecorder())
 	told := make(chan protocol.ErrorEvent, 9)
 	f.events.onEvent = func(ev protocol.Event) {
 		if ev, ok := ev.(protocol.ErrorEvent); ok {
@@ -447,14 +460,7 @@ func TestRunGoesOnAfterItsJournalFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-m.enter
-	l, release, err := f.acquire(context.Background(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.journal.Close(); err != nil { // as a disk that fails would
-		t.Fatal(err)
-	}
-	release()
+	disk.next.Store(true)
 	close(m.leave)
 	if ev := <-told; ev.RunID != a.RunID || ev.Code != "session_error" || ev.Cause == "" {
 		t.Errorf("got %+v, want the run's error with its cause", ev)

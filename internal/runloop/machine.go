@@ -80,6 +80,7 @@ type message struct {
 	blocks         []model.Block
 	stop           model.StopReason
 	usage          model.Usage
+	size           int // of what has come, as JSON
 }
 
 // compaction is a summary being made. Its trigger is "manual", and then a run that
@@ -92,6 +93,7 @@ type compaction struct {
 	firstKept string
 	before    int64
 	text      strings.Builder
+	size      int // of the text, as JSON
 	stop      model.StopReason
 	usage     model.Usage
 }

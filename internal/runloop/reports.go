@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -79,6 +80,11 @@ func (in deltaIn) step(m *machine) {
 	d := in.delta
 	switch m.phase {
 	case compacting:
+		if m.compact.size += sizeOf(d); m.compact.size > maxAnswer {
+			m.cancel()
+			m.endCompaction(errTooMuch)
+			return
+		}
 		m.compact.text.WriteString(d.Text)
 		if d.Notice != nil {
 			m.notice(d.Notice)
@@ -90,8 +96,48 @@ func (in deltaIn) step(m *machine) {
 			m.compact.usage = d.Usage.Believed()
 		}
 	case streaming:
+		if m.msg.size += sizeOf(d); m.msg.size > maxAnswer {
+			m.cancel()
+			m.failed(errTooMuch)
+			return
+		}
 		m.stream(d)
 	}
+}
+
+// maxAnswer bounds a model's answer as JSON, in bytes: with what a record says
+// beside it, it fits into a line of the journal (session's maxRecord).
+const maxAnswer = 60 << 20
+
+var errTooMuch = fmt.Errorf("the model's answer would take more than %d MiB in the session's journal", maxAnswer>>20)
+
+// sizeOf is how much a delta takes as JSON, in bytes, or a little more. Text is
+// six times as long where every character has to be escaped.
+func sizeOf(d model.Delta) int {
+	n := quotedSize(d.Text) + quotedSize(d.Thinking)
+	if c := d.ToolCall; c != nil {
+		n += len(rawObject(c.Arguments)) + len(c.ID) + quotedSize(c.Name)
+	}
+	for _, b := range d.Blocks {
+		n += len(b.Data) + quotedSize(b.ID)
+	}
+	return n
+}
+
+func quotedSize(s string) int {
+	n := len(s)
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c < ' ':
+			n += 5
+		case c == '"', c == '\\':
+			n++
+		}
+	}
+	if !utf8.ValidString(s) {
+		n *= utf8.UTFMax // U+FFFD for each wrong byte
+	}
+	return n
 }
 
 func (m *machine) stream(d model.Delta) {

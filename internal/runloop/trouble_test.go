@@ -1,9 +1,12 @@
 package runloop
 
 import (
+	"context"
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
+	"time"
 
 	"noused/internal/model"
 	"noused/internal/protocol"
@@ -289,4 +292,43 @@ func TestAResultIsForTheModelsWindow(t *testing.T) {
 	w.step(toolDoneIn{w.work.gen, model.ToolResult{OK: true}})
 	w.answers(model.Delta{Text: "done"}, model.Delta{Stop: model.StopEnd})
 	w.finish()
+}
+
+// noisy is a model whose answers are allowed, and take six times as much in JSON.
+type noisy struct{}
+
+func (noisy) Stream(context.Context, model.Request) iter.Seq2[model.Delta, error] {
+	return func(yield func(model.Delta, error) bool) {
+		noise := strings.Repeat("\x01", 1<<20)
+		for range 16 {
+			if !yield(model.Delta{Text: noise}, nil) {
+				return
+			}
+		}
+		yield(model.Delta{Stop: model.StopEnd}, nil)
+	}
+}
+
+// An answer that no line of the journal can hold ends its run, and is not asked
+// for again and again.
+func TestAnAnswerThatTheJournalCannotHoldEndsTheRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
+	}
+	f := newFixture(t, t.TempDir(), noisy{}, echoTool, newRecorder())
+	id := f.session()
+	a, err := f.start(id, "go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.events.wait(a.RunID)
+	st, err := f.getState(context.Background(), protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}})
+	if err != nil || st.LastRun == nil || st.LastRun.Error == nil || st.LastRun.Error.Message != errTooMuch.Error() {
+		t.Errorf("the run ended so: %+v, %v", st.LastRun, err)
+	}
+	f.evict(time.Now().Add(time.Hour))
+	got, err := f.getMessages(context.Background(), protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: id}})
+	if err != nil || len(got.Messages) != 2 || len(got.Messages[1]) < 40<<20 || f.faults.Load() != 0 {
+		t.Errorf("%d messages are kept, %d faults, %v", len(got.Messages), f.faults.Load(), err)
+	}
 }
