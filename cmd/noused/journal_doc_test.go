@@ -54,7 +54,7 @@ func TestJournalDocLines(t *testing.T) {
 		{"The session's state", "{\n  \"lamps\": {\n    \"hall\": \"lit\"\n  }\n}\n"},
 		{"Which session was branched", " from ses-"},
 		{"How long tools took", "\tlamp\tlight\tok\n"},
-		{"Lines that are no JSON", "sessions/ses-0.jsonl: rubbish\n"},
+		{"Lines that are not JSON", "sessions/ses-0.jsonl: rubbish\n"},
 	}
 	if len(setup) == 0 || len(blocks) != len(wanted) {
 		t.Fatalf("docs/journal.md has %d lines for jq, %d are tested here", len(blocks), len(wanted))
