@@ -132,6 +132,14 @@ func TestMain(m *testing.M) {
 			os.Unsetenv(markName)
 			return spawnSelf("forker2", &syscall.SysProcAttr{Setsid: true}, true)
 		},
+		"betrayer": func() int { // the same, its parent alive
+			own := unix.Rlimit{Cur: 1000, Max: 1000}
+			if err := unix.Setrlimit(unix.RLIMIT_LOCKS, &own); err != nil {
+				return 1
+			}
+			os.Unsetenv(markName)
+			return spawnSelf("keeper", &syscall.SysProcAttr{Setsid: true}, true)
+		},
 		"terminal": func() int {
 			if f, err := os.OpenFile("/dev/tty", os.O_RDWR, 0); err == nil {
 				f.Close()

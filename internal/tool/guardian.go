@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -24,6 +23,8 @@ const (
 	// cleanPasses is how often in a row it must find nothing: a process that is
 	// executing a program has no environment for an instant.
 	cleanPasses = 3
+	// beatTime is how long a guardian may be stopped before it is noticed.
+	beatTime = time.Second
 	// partTime is how long the daemon waits for its guardian when it stops.
 	partTime = guardTime + 2*time.Second
 )
@@ -37,6 +38,9 @@ const (
 // allEnded is the line that a daemon says when it ends in order and nothing of
 // its tools is left.
 const allEnded = "."
+
+// foreignSign stands before a session that is none of the tools'.
+const foreignSign = "~"
 
 // Helper runs one of the program's own sub-commands that a [Supervisor] needs,
 // where args (os.Args) name one, and returns its exit status; ok is false where
@@ -60,8 +64,9 @@ func Helper(args []string) (status int, ok bool) {
 // started with the first child; another takes its place should it end.
 //
 // The pipe is written without blocking: a guardian that has stopped reading is
-// replaced too. It is not asked whether it has read; what is in the pipe stays
-// readable when the daemon is gone.
+// replaced too, and one that somebody has stopped, at which is looked before each
+// start and every second while there are children. It is not asked whether it has
+// read; what is in the pipe stays readable when the daemon is gone.
 type guardian struct {
 	helper string
 	id     uint32 // in the marks
@@ -77,16 +82,24 @@ type guardian struct {
 	pipe    *os.File // nil: none is running
 	ready   *os.File // a byte comes when it is; attend's
 	facts   map[string]bool
+	groups  int         // among them
+	next    *time.Timer // until the next look; nil before the first
 }
 
-func newGuardian(helper string, id uint32, spawn func(*exec.Cmd, mark) error, log *zap.Logger) *guardian {
-	return &guardian{helper: helper, id: id, spawn: spawn, log: log, quit: make(chan struct{}), facts: make(map[string]bool)}
+// newGuardian makes a guardian, which leaves processes in foreign sessions alone.
+func newGuardian(helper string, id uint32, foreign map[int]bool, spawn func(*exec.Cmd, mark) error, log *zap.Logger) *guardian {
+	g := &guardian{helper: helper, id: id, spawn: spawn, log: log, quit: make(chan struct{}), facts: make(map[string]bool)}
+	for session := range foreign {
+		g.facts[foreignSign+strconv.Itoa(session)] = true
+	}
+	return g
 }
 
 // ensure starts the guardian unless it has been before.
 func (g *guardian) ensure() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.inspect()
 	if !g.started && !g.closed {
 		g.started = true
 		cmd := g.launch()
@@ -94,11 +107,45 @@ func (g *guardian) ensure() {
 	}
 }
 
+// inspect ends a guardian that somebody has stopped; attend replaces it. g.mu is
+// held.
+func (g *guardian) inspect() {
+	if g.pipe == nil {
+		return
+	}
+	if st, err := readStat(g.cmd.Process.Pid); err == nil && (st.state == 'T' || st.state == 't') {
+		g.log.Warn("the guardian has been stopped")
+		g.cmd.Process.Kill()
+	}
+}
+
+// beat inspects the guardian as long as there are children.
+func (g *guardian) beat() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.groups > 0 && !g.closed {
+		g.inspect()
+		g.next.Reset(beatTime)
+	}
+}
+
+// count notes how many children there are. g.mu is held.
+func (g *guardian) count(more int) {
+	g.groups += more
+	switch {
+	case g.closed || more <= 0 || g.groups > 1:
+	case g.next == nil:
+		g.next = time.AfterFunc(beatTime, g.beat)
+	default:
+		g.next.Reset(beatTime)
+	}
+}
+
 // launch starts a guardian process, tells it everything that holds, and
 // returns nil where that fails. g.mu is held.
 func (g *guardian) launch() *exec.Cmd {
 	cmd := &exec.Cmd{
-		Path: g.helper, Args: []string{"noused", guardianCommand, strconv.FormatUint(uint64(g.id), 10)},
+		Path: g.helper, Args: []string{"noused", guardianCommand, strconv.FormatUint(uint64(g.id), 10), strconv.Itoa(os.Getpid())},
 		Env: []string{"GOMAXPROCS=1"}, Dir: "/",
 		// Should somebody have stopped it, the daemon's end has it go on.
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGCONT},
@@ -184,15 +231,17 @@ func (g *guardian) attend(cmd *exec.Cmd) {
 }
 
 // watch tells of a new process group, forget that it is gone.
-func (g *guardian) watch(group int)  { g.tell(strconv.Itoa(group), true) }
-func (g *guardian) forget(group int) { g.tell(strconv.Itoa(group), false) }
+func (g *guardian) watch(group int)  { g.tell(strconv.Itoa(group), true, 1) }
+func (g *guardian) forget(group int) { g.tell(strconv.Itoa(group), false, -1) }
 
 // keep tells of a directory to be removed at the end.
-func (g *guardian) keep(dir string) { g.tell(dir, true) }
+func (g *guardian) keep(dir string) { g.tell(dir, true, 0) }
 
-func (g *guardian) tell(fact string, holds bool) {
+// tell notes a fact, and how many children more there are, and says it.
+func (g *guardian) tell(fact string, holds bool, children int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.count(children)
 	if holds {
 		g.facts[fact] = true
 		g.say("+" + fact)
@@ -227,6 +276,9 @@ func (g *guardian) close(nothingLeft bool) {
 	g.mu.Lock()
 	g.closed = true
 	close(g.quit)
+	if g.next != nil {
+		g.next.Stop()
+	}
 	if nothingLeft {
 		g.say(allEnded)
 	}
@@ -241,23 +293,26 @@ func (g *guardian) close(nothingLeft bool) {
 }
 
 // guard is the guardian process. It keeps a list of what it is told on its
-// standard input, and once that ends, kills the process groups on it, all
-// processes that carry the mark, and all their descendants, until none is left
-// or guardTime is over; then it removes the directories on it.
+// standard input, and while there are groups on it, looks at what descends from the
+// daemon. Once the input ends, it kills these groups, all processes that carry the
+// mark or that it saw last, and all their descendants, until none is left
+// or guardTime is over; then it removes the directories on the list.
 func guard(args []string, in io.Reader) int {
-	id, err := uint64(0), error(nil)
-	if len(args) == 1 {
+	id, daemon, err := uint64(0), 0, error(nil)
+	if len(args) == 2 {
 		id, err = strconv.ParseUint(args[0], 10, markBits-1)
+		daemon, _ = strconv.Atoi(args[1])
 	}
-	if err != nil || id == 0 {
+	if err != nil || id == 0 || daemon == 0 {
 		fmt.Fprintln(os.Stderr, "noused guardian: started by the daemon only")
 		return 2
 	}
 	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE)
 	closeInherited()
 	_, _ = unix.Write(unix.Stdout, []byte{'\n'}) // ready
-	left := listen(in)
-	if !left.nothing && !killAll(uint32(id), left.groups) {
+	kin := &family{daemon: daemon}
+	left := listen(in, kin)
+	if !left.nothing && !killAll(uint32(id), left.groups, kin) {
 		return 1
 	}
 	for dir := range left.dirs {
@@ -290,37 +345,82 @@ func closeInherited() {
 type legacy struct {
 	groups  map[int]bool
 	dirs    map[string]bool
-	nothing bool // no process, it says
+	foreign map[int]bool // sessions
+	nothing bool         // no process, it says
 }
 
 // listen reads facts until the input ends: "+" and what begins to hold, "-" and
-// what no longer does; a number is a process group, a path a directory.
-func listen(in io.Reader) legacy {
-	left := legacy{groups: make(map[int]bool), dirs: make(map[string]bool)}
-	lines := bufio.NewScanner(in)
-	for lines.Scan() {
-		line := lines.Text()
-		if left.nothing = line == allEnded; len(line) < 2 {
-			continue
+// what no longer does; a number is a process group, a path a directory, a number
+// behind foreignSign a session of others. While there are groups it looks at the
+// family.
+func listen(in io.Reader, kin *family) legacy {
+	left := legacy{groups: make(map[int]bool), dirs: make(map[string]bool), foreign: make(map[int]bool)}
+	kin.foreign = left.foreign
+	lines := make(chan string)
+	go func() { // ends with the input
+		defer close(lines)
+		for in := bufio.NewScanner(in); in.Scan(); {
+			lines <- in.Text()
 		}
-		holds, fact := line[0] == '+', line[1:]
-		if group, err := strconv.Atoi(fact); err == nil && group > 1 {
-			left.groups[group] = holds
-		} else if strings.HasPrefix(fact, "/") && fact != "/" {
-			left.dirs[fact] = holds
+	}()
+	look := time.NewTimer(familyTime)
+	for watched := false; ; {
+		select {
+		case line, more := <-lines:
+			if !more {
+				return left
+			}
+			left.hold(line)
+			if some := len(left.groups) > 0; some && !watched {
+				watched = true
+				look.Reset(familyTime)
+			}
+		case <-look.C:
+			if watched = len(left.groups) > 0; !watched {
+				kin.seen = nil // the daemon has ended what there was
+				continue
+			}
+			kin.look()
+			look.Reset(familyTime)
 		}
 	}
-	maps.DeleteFunc(left.groups, func(_ int, holds bool) bool { return !holds })
-	maps.DeleteFunc(left.dirs, func(_ string, holds bool) bool { return !holds })
-	return left
+}
+
+// hold takes a line in.
+func (l *legacy) hold(line string) {
+	if l.nothing = line == allEnded; len(line) < 2 {
+		return
+	}
+	fact := line[1:]
+	if session, ok := strings.CutPrefix(fact, foreignSign); ok {
+		note(l.foreign, line, session)
+	} else if strings.HasPrefix(fact, "/") && fact != "/" {
+		if l.dirs[fact] = true; line[0] != '+' {
+			delete(l.dirs, fact)
+		}
+	} else {
+		note(l.groups, line, fact)
+	}
+}
+
+// note notes whether a number holds, as the line that it is from says.
+func note(numbers map[int]bool, line, number string) {
+	n, err := strconv.Atoi(number)
+	switch {
+	case err != nil || n <= 1:
+	case line[0] == '+':
+		numbers[n] = true
+	default:
+		delete(numbers, n)
+	}
 }
 
 // killAll kills until nothing is left, and reports whether it came so far
 // within guardTime.
-func killAll(id uint32, groups map[int]bool) bool {
+func killAll(id uint32, groups map[int]bool, kin *family) bool {
 	killed := make(map[int]stat)
 	for deadline, clean := time.Now().Add(guardTime), 0; clean < cleanPasses; {
-		if clean++; killThose(id, groups, killed) {
+		if clean++; killThose(id, groups, kin, killed) {
 			clean = 0
 		}
 		if time.Now().After(deadline) {
@@ -334,7 +434,7 @@ func killAll(id uint32, groups map[int]bool) bool {
 // killThose kills what there is now, notes it as killed, and returns whether any
 // of that, now or before, is not dead yet. A process that is ending has lost its
 // environment before it is dead.
-func killThose(id uint32, groups map[int]bool, killed map[int]stat) (left bool) {
+func killThose(id uint32, groups map[int]bool, kin *family, killed map[int]stat) (left bool) {
 	all := allProcesses()
 	doomed := make(map[int]bool)
 	for pid, st := range all {
@@ -344,7 +444,7 @@ func killThose(id uint32, groups map[int]bool, killed map[int]stat) (left bool) 
 		}
 		if groups[st.group] {
 			doomed[pid] = true
-		} else if whose, _ := readMark(pid).parts(); whose == id {
+		} else if whose, _ := readMark(pid).parts(); whose == id || whose == 0 && kin.has(pid, st) {
 			doomed[pid] = true
 		}
 	}

@@ -378,6 +378,56 @@ func TestAGuardianThatIsKilledIsReplaced(t *testing.T) {
 	gone(t, second)
 }
 
+func TestAGuardianThatIsStoppedIsReplaced(t *testing.T) {
+	cmd, lines := startDaemon(t, "groupie")
+	first, _ := ready(t, lines)
+	check(t, unix.Kill(first, unix.SIGSTOP))
+	second := 0
+	for second == 0 && lines.Scan() {
+		second = guardianOf(lines.Bytes())
+	}
+	gone(t, first)
+	cmd.Process.Kill()
+	gone(t, second)
+}
+
+// looked waits until a guardian has looked at the family a few times: one look is
+// some dozens of reads.
+func looked(t *testing.T, guardian int) {
+	t.Helper()
+	reads := func() (n int) {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", guardian))
+		check(t, err)
+		_, after, _ := strings.Cut(string(text), "syscr: ")
+		fmt.Sscan(after, &n)
+		return n
+	}
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for first, deadline := reads(), time.Now().Add(hangTime); reads() < first+200; <-again.C {
+		if time.Now().After(deadline) {
+			t.Fatal("the guardian does not look")
+		}
+	}
+}
+
+// What has thrown away both its marks, and whose parent lives when the daemon is
+// killed, was seen before.
+func TestATraitorWhoseParentLivesIsEndedWithTheDaemon(t *testing.T) {
+	for range 20 {
+		cmd, lines := startDaemon(t, "betrayer")
+		guardian, said := ready(t, lines)
+		traitor := number(t, []byte(said[0]), nil)
+		looked(t, guardian)
+		cmd.Process.Kill()
+		gone(t, guardian)
+		if alive(traitor) {
+			t.Errorf("process %d is still there when the guardian has ended", traitor)
+			unix.Kill(traitor, unix.SIGKILL)
+		}
+	}
+}
+
 func TestAGuardianThatIsStoppedGoesOnWhenTheDaemonIsKilled(t *testing.T) {
 	for _, tools := range []string{"groupie", "denier", "lifter", "stubborn"} {
 		cmd, lines := startDaemon(t, tools)
@@ -410,14 +460,17 @@ func TestAGuardianThatDoesNotReadHoldsUpNobody(t *testing.T) {
 }
 
 func TestGuardianReadsWhatHolds(t *testing.T) {
-	const facts = "+12\n+13\n-12\n\n+/tmp/a\n+/tmp/b\n-/tmp/b\n+1\n+0\n+-5\n+/\nnonsense\n+14"
+	const facts = "+12\n+~7\n+~8\n-~8\n+~x\n+13\n-12\n\n+/tmp/a\n+/tmp/b\n-/tmp/b\n+1\n+0\n+-5\n+/\nnonsense\n+14"
 	for said, nothing := range map[string]bool{facts: false, facts + "\n.\n": true, ".\n" + facts: false} {
-		left := listen(strings.NewReader(said))
+		left := listen(strings.NewReader(said), &family{})
 		if got, want := slices.Sorted(maps.Keys(left.groups)), []int{13, 14}; !cmp.Equal(got, want) {
 			t.Errorf("got groups %v, want %v", got, want)
 		}
 		if got, want := slices.Sorted(maps.Keys(left.dirs)), []string{"/tmp/a"}; !cmp.Equal(got, want) {
 			t.Errorf("got directories %v, want %v", got, want)
+		}
+		if got, want := slices.Sorted(maps.Keys(left.foreign)), []int{7}; !cmp.Equal(got, want) {
+			t.Errorf("got sessions %v, want %v", got, want)
 		}
 		if left.nothing != nothing {
 			t.Errorf("%q: got %t, want %t", said, left.nothing, nothing)

@@ -85,7 +85,7 @@ func NewSupervisor(helper string, log *zap.Logger) *Supervisor {
 	n.orphans = newOrphans()
 	n.work.Go(n.run)
 	if helper != "" {
-		n.guardian = newGuardian(helper, n.orphans.id, n.spawn, log)
+		n.guardian = newGuardian(helper, n.orphans.id, n.orphans.foreign, n.spawn, log)
 		n.scratch.told = n.guardian.keep
 		n.work.Go(sweepScratch)
 	}
