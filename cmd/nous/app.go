@@ -139,7 +139,7 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 	for group, commands := range map[string][]*cobra.Command{
 		"run":     {a.promptCommand(), a.steerCommand(), a.followUpCommand(), a.abortCommand(), a.setModeCommand(), a.setModelCommand()},
 		"session": {a.sessionsCommand(), a.newCommand(), a.switchCommand(), a.branchCommand(), a.messagesCommand(), a.treeCommand(), a.setLeafCommand(), a.compactCommand(), a.searchCommand(), a.exportCommand()},
-		"daemon":  {a.pingCommand(), a.stateCommand(), a.toolsCommand(), a.setToolsCommand(), a.extCommand(), a.modelsCommand(), a.eventsCommand(), a.doctorCommand()},
+		"daemon":  {a.pingCommand(), a.stateCommand(), a.systemCommand(), a.toolsCommand(), a.setToolsCommand(), a.extCommand(), a.modelsCommand(), a.eventsCommand(), a.doctorCommand()},
 	} {
 		for _, cmd := range commands {
 			cmd.GroupID = group

@@ -38,6 +38,7 @@ var layers = []layer{
 	{pattern: "internal/cmdline"},
 	{pattern: "internal/regular"},
 	{pattern: "internal/trust"},
+	{pattern: "internal/instructions", ours: []string{"internal/regular"}},
 	{pattern: "internal/lock", ours: []string{"internal/regular"}},
 	{pattern: "internal/event", ours: []string{"internal/protocol"}},
 	{pattern: "internal/session", ours: []string{"internal/model", "internal/lock", "internal/regular"}},

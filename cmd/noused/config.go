@@ -31,6 +31,8 @@ type Config struct {
 	LogLevel     zapcore.Level
 	Policy       tool.Policy
 	BuiltinTools bool
+	ConfigDir    string   // has the user's instructions and skills, and what is private
+	Home         string   // of the user
 	Private      []string // no sandboxed tool can read them: configuration, state, keys
 }
 
@@ -98,6 +100,7 @@ func resolveConfig(fs *pflag.FlagSet, getenv func(string) string) (Config, error
 		Policy:       tool.Policy{Allow: r.patterns("policy.allow"), Deny: r.patterns("policy.deny")},
 		BuiltinTools: r.boolean("builtin_tools", true),
 	}
+	cfg.ConfigDir, cfg.Home = r.configDir(), r.home()
 	cfg.Private = r.private(cfg.StateDir)
 	if info, err := os.Stat(cfg.Workdir); r.err == nil && (err != nil || !info.IsDir()) {
 		_, from := r.find("workdir")

@@ -73,7 +73,8 @@ func TestConfigDefaults(t *testing.T) {
 		DrainTimeout: 10 * time.Second,
 		LogLevel:     zapcore.InfoLevel,
 		BuiltinTools: true,
-		Private:      []string{home + "/.config/noused", home + "/.config/noused/environment", home + "/.local/state/noused"},
+		ConfigDir:    home + "/.config/noused", Home: home,
+		Private: []string{home + "/.config/noused", home + "/.config/noused/environment", home + "/.local/state/noused"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -182,7 +183,7 @@ func TestConfigFile(t *testing.T) {
 		DrainTimeout: 3 * time.Second,
 		LogLevel:     zapcore.WarnLevel,
 		Policy:       tool.Policy{Allow: []string{"files.*", "read"}, Deny: []string{"bash"}},
-		Private:      got.Private,
+		Private:      got.Private, ConfigDir: home + "/.config/noused", Home: home,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -205,7 +206,7 @@ func TestEnvironmentBeatsFile(t *testing.T) {
 		DrainTimeout: 4 * time.Second,
 		LogLevel:     zapcore.ErrorLevel,
 		Policy:       tool.Policy{Allow: []string{"files.*", "read"}, Deny: []string{"bash"}},
-		Private:      got.Private,
+		Private:      got.Private, ConfigDir: got.ConfigDir, Home: got.Home,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -230,7 +231,7 @@ func TestFlagsBeatEnvironment(t *testing.T) {
 		EventBuffer: 1 << 30,
 		LogLevel:    zapcore.DebugLevel,
 		Policy:      tool.Policy{Allow: []string{"files.*", "read"}, Deny: []string{"bash"}},
-		Private:     got.Private,
+		Private:     got.Private, ConfigDir: got.ConfigDir, Home: got.Home,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

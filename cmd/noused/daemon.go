@@ -19,6 +19,7 @@ import (
 	"noused/internal/budget"
 	"noused/internal/buildinfo"
 	"noused/internal/event"
+	"noused/internal/instructions"
 	"noused/internal/lock"
 	"noused/internal/protocol"
 	"noused/internal/runloop"
@@ -83,12 +84,16 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 		tools.Close(ctx)
 		return fmt.Errorf("model %w", err)
 	}
+	told, err := openInstructions(cfg)
+	if err != nil {
+		tools.Close(ctx)
+		return err
+	}
 	events := event.New(info.Epoch, cfg.EventBuffer, time.Now)
 	held := budget.New(cfg.MaxLine + shared)
 	hub := runloop.NewHub(runloop.Options{
 		Store: store, Model: answering, ModelInfo: own, Models: models, MaxSteps: cfg.Model.MaxSteps,
-		System: func() (string, []string) { return instructions(cfg.Workdir, cfg.Model.System) },
-		Tools:  tools, Modules: tools, Events: loggedEvents{events, log}, Daemon: info, Workdir: cfg.Workdir, Now: time.Now, NewID: newID,
+		Instructions: told, Tools: tools, Modules: tools, Events: loggedEvents{events, log}, Daemon: info, Workdir: cfg.Workdir, Now: time.Now, NewID: newID,
 		Held: held, Audit: journal.Record,
 		Fault: func(sessionID string, err error) {
 			log.Error("session", zap.String("session_id", sessionID), zap.Error(err))
@@ -103,6 +108,7 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 		return reload(tools, log), nil
 	})
 	protocol.Handle(mux, protocol.ListModels, catalog{cfg.Model, tools.Providers, os.Getenv, localServers}.handle)
+	protocol.Handle(mux, protocol.ListSkills, skills{told}.handle)
 	if missing := mux.Missing(); missing != nil {
 		return fmt.Errorf("commands without a handler: %v", missing)
 	}
@@ -161,10 +167,13 @@ func openTools(cfg Config, journal *audit.Log, log *zap.Logger) (*tool.Registry,
 // outputDir has what was too long for a model.
 func outputDir(cfg Config) string { return filepath.Join(cfg.StateDir, "tool-output") }
 
-// hidden is what sandboxed tools must not read. Tools are programs to be read,
-// and what was too long for a model is for it to read on.
+// hidden is what sandboxed tools must not read. Tools are programs to be read;
+// what was too long for a model is for it to read on, and so are the user's
+// instructions and skills.
 func hidden(cfg Config) tool.Hidden {
-	return tool.Hidden{Paths: cfg.Private, Except: append([]string{outputDir(cfg)}, cfg.ToolsDirs...)}
+	return tool.Hidden{Paths: cfg.Private, Except: append([]string{
+		outputDir(cfg), instructions.AgentsFile(cfg.ConfigDir), instructions.SkillsDir(cfg.ConfigDir),
+	}, cfg.ToolsDirs...)}
 }
 
 // unused warns of what the policy says and nothing fits: it may be misspelt.

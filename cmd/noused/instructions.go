@@ -1,92 +1,75 @@
 package main
 
 import (
-	"fmt"
-	"io"
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
-	"noused/internal/regular"
+	"noused/internal/instructions"
+	"noused/internal/protocol"
+	"noused/internal/tool/builtin"
 )
 
-const (
-	// basePrompt is what every model is told first.
-	basePrompt = "You are an agent that works through tools, for the user whose machine they run on. " +
-		"Do what is asked, look before you change something, and say briefly what you did and what you found. " +
-		"Relative paths start at the working directory."
-	agentsName = "AGENTS.md"
-	maxAgents  = 32 << 10 // bytes of one file that a model is told
-	maxParents = 64
-)
-
-// instructions is the system prompt: the built-in one, the AGENTS.md files of
-// the workdir and its parents up to the repository's root, outermost first, and
-// what the configuration adds. It reads the files anew, since they may change
-// while the daemon runs, and returns which it used.
-func instructions(workdir, extra string) (text string, files []string) {
-	parts := []string{basePrompt + "\nThe working directory is " + workdir + "."}
-	folders := repository(workdir)
-	for _, dir := range folders {
-		path := filepath.Join(dir, agentsName)
-		if said := readAgents(path, folders[0]); said != "" {
-			parts = append(parts, fmt.Sprintf("# %s\n\n%s", path, said))
-			files = append(files, path)
+// openInstructions finds what models are told before a conversation.
+func openInstructions(cfg Config) (*instructions.Instructions, error) {
+	o := instructions.Options{
+		Workdir: cfg.Workdir, Home: cfg.Home, ConfigDir: cfg.ConfigDir, Scratch: filepath.Join(cfg.StateDir, "git"), Extra: cfg.Model.System,
+		Getenv: os.Getenv,
+	}
+	if cfg.BuiltinTools {
+		files, err := builtin.Descriptor(selfPath, cfg.Workdir, os.Environ())
+		if err != nil {
+			return nil, err
 		}
+		o.Writable = files.Writable()
 	}
-	if extra != "" {
-		parts = append(parts, extra)
-	}
-	return strings.Join(parts, "\n\n"), files
+	return instructions.New(o)
 }
 
-// repository lists the folders from the repository's root down to dir; outside a
-// repository dir alone.
-func repository(dir string) []string {
-	up := []string{dir}
-	for d := dir; len(up) < maxParents; {
-		if _, err := os.Stat(filepath.Join(d, ".git")); err == nil {
-			slices.Reverse(up)
-			return up
+// skills answers list_skills.
+type skills struct{ from *instructions.Instructions }
+
+func (s skills) handle(_ context.Context, p protocol.ListSkillsParams) (protocol.Answer[protocol.Skills], error) {
+	return protocol.Answer[protocol.Skills]{Later: func(context.Context) (protocol.Skills, error) {
+		if p.Name != "" {
+			return s.one(p.Name)
 		}
-		parent := filepath.Dir(d)
-		if parent == d {
-			break
+		found, problems := s.from.Skills()
+		out := protocol.Skills{Skills: []protocol.Skill{}, LeftOut: append([]string{}, problems...)}
+		for _, k := range found {
+			out.Skills = append(out.Skills, protocol.Skill{Name: k.Name, Description: k.Description, Path: k.Path})
 		}
-		d = parent
-		up = append(up, d)
-	}
-	return []string{dir}
+		return out, nil
+	}}, nil
 }
 
-// readAgents is a file's text, cut at its limit, "" where there is none. A link
-// out of the root, to a file of keys for one, and a file of another user are
-// none.
-func readAgents(path, root string) string {
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return ""
+// one is the skill of that name, with its text.
+func (s skills) one(name string) (protocol.Skills, error) {
+	k, text, err := s.from.Skill(name)
+	switch {
+	case errors.Is(err, instructions.ErrNoSkill):
+		return protocol.Skills{}, protocol.Errorf(protocol.InvalidPayload, "name: there is no skill %.80q; %s", name, s.names())
+	case err != nil:
+		return protocol.Skills{}, protocol.Errorf(protocol.InvalidPayload, "name: %v", err)
 	}
-	root, err = filepath.EvalSymlinks(root)
-	if err != nil {
-		return ""
+	return protocol.Skills{Skills: []protocol.Skill{{Name: k.Name, Description: k.Description, Path: k.Path, Text: text}}, LeftOut: []string{}}, nil
+}
+
+// names says which skills there are.
+func (s skills) names() string {
+	found, _ := s.from.Skills()
+	if len(found) == 0 {
+		return "there are none"
 	}
-	if rel, err := filepath.Rel(root, real); err != nil || !filepath.IsLocal(rel) {
-		return ""
+	const most = 20
+	var names []string
+	for _, k := range found[:min(len(found), most)] {
+		names = append(names, k.Name)
 	}
-	f, err := regular.Open(real, os.O_RDONLY)
-	if err != nil {
-		return ""
+	if len(found) > most {
+		names = append(names, "and others")
 	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, maxAgents+1))
-	if err != nil {
-		return ""
-	}
-	said := strings.TrimSpace(strings.ToValidUTF8(string(text[:min(len(text), maxAgents)]), ""))
-	if len(text) > maxAgents {
-		said += fmt.Sprintf("\n[cut after %d bytes; the rest is in %s]", maxAgents, path)
-	}
-	return said
+	return "there are " + strings.Join(names, ", ")
 }

@@ -98,6 +98,8 @@ var (
 	SetModel         = define[SetModelParams, ModelAccepted]("set_model", Added, "Chooses the model that answers in a session, from its next call on.")
 	ReloadTools      = define[ReloadToolsParams, ToolsReloaded]("reload_tools", Added, "Reads the tool descriptors again; calls that run are not disturbed.")
 	ListModels       = defineLong[ListModelsParams, Models]("list_models", Added, "Lists the models that could answer prompts; asks servers only if told to.")
+	GetSystem        = defineLong[GetSystemParams, System]("get_system", Added, "Tells what a session's model is told before the conversation.")
+	ListSkills       = defineLong[ListSkillsParams, Skills]("list_skills", Added, "Lists the skills; with a name, what that one says.")
 )
 
 // Scope names the session a command is for; absent, the active one.
@@ -259,6 +261,14 @@ type ModeAccepted struct {
 
 // GetStateParams is the payload of get_state.
 type GetStateParams struct{ Scope }
+
+// GetSystemParams is the payload of get_system.
+type GetSystemParams struct{ Scope }
+
+// ListSkillsParams is the payload of list_skills.
+type ListSkillsParams struct {
+	Name string `json:"name,omitzero" doc:"only this skill, and its text; refused if there is none"`
+}
 
 // GetMessagesParams is the payload of get_messages.
 type GetMessagesParams struct {

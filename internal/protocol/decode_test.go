@@ -131,6 +131,8 @@ func newRecorder() *recorder {
 	record(r, SetModel)
 	record(r, ReloadTools)
 	record(r, ListModels)
+	record(r, GetSystem)
+	record(r, ListSkills)
 	return r
 }
 

@@ -41,7 +41,7 @@ type State struct {
 	Model        ModelInfo      `json:"model" wire:"added"`
 	Context      ContextInfo    `json:"context" wire:"added" doc:"how much of the model's context the session fills"`
 	Workdir      string         `json:"workdir" wire:"added" doc:"the folder that relative paths start from"`
-	SystemFiles  []string       `json:"system_files,omitzero" wire:"added" doc:"the AGENTS.md files that the model is told"`
+	SystemFiles  []string       `json:"system_files,omitzero" wire:"added" doc:"the files that the model is told of before the conversation: AGENTS.md or CLAUDE.md, and skills"`
 	ActiveTools  []string       `json:"active_tools" wire:"added"`
 	Queued       QueuedTexts    `json:"queued" wire:"added"`
 	SessionState jsontext.Value `json:"session_state" wire:"added" type:"object" doc:"what tools have patched together"`
@@ -109,6 +109,29 @@ type LastRun struct {
 type Partial struct {
 	MessageID string `json:"message_id"`
 	Text      string `json:"text"`
+}
+
+// System answers get_system: the text as it is sent to the model. A session whose
+// model was not asked yet is told of its surroundings as they are now.
+type System struct {
+	SessionID string   `json:"session_id"`
+	Text      string   `json:"text"`
+	Files     []string `json:"files" doc:"those that the text is from, or tells of"`
+	LeftOut   []string `json:"left_out" doc:"files that cannot be used, each with the reason"`
+}
+
+// Skills answers list_skills, the nearest first.
+type Skills struct {
+	Skills  []Skill  `json:"skills"`
+	LeftOut []string `json:"left_out" doc:"files that cannot be used, each with the reason"`
+}
+
+// Skill is instructions for one kind of task.
+type Skill struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Path        string `json:"path" doc:"its SKILL.md; relative paths in the text start at its folder"`
+	Text        string `json:"text,omitzero" doc:"what the file says, where the skill was asked for by name; at most 64 KiB"`
 }
 
 // Messages answers get_messages. Each entry is a Message or a
@@ -283,6 +306,8 @@ type ListedModel struct {
 func (Session) replyType() string         { return "session" }
 func (Branch) replyType() string          { return "session" }
 func (State) replyType() string           { return "state" }
+func (System) replyType() string          { return "system" }
+func (Skills) replyType() string          { return "skills" }
 func (Messages) replyType() string        { return "messages" }
 func (ExtensionResult) replyType() string { return "extension_result" }
 func (Compaction) replyType() string      { return "compaction" }

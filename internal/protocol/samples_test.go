@@ -54,6 +54,9 @@ func sampleParams() []Params {
 		ReloadToolsParams{},
 		ListModelsParams{},
 		ListModelsParams{Probe: true},
+		GetSystemParams{scope},
+		ListSkillsParams{},
+		ListSkillsParams{Name: "review"},
 		SubscribeParams{},
 		SubscribeParams{Epoch: "e1", After: ptr(uint64(17)), SessionID: "ses-1", Types: []string{"agent_end"}},
 	}
@@ -112,6 +115,10 @@ func sampleReplies() []Reply {
 			{Model: "openai/m", Provider: "openai", Name: "m", BaseURL: "http://127.0.0.1:11434/v1", Source: "config", Default: true, Reachable: ptr(false), Problem: "no answer"},
 			{Model: "offline", Provider: "offline", Name: "script", Source: "built-in"},
 		}, Truncated: true},
+		System{SessionID: "ses-1"},
+		System{SessionID: "ses-1", Text: "You are noused.", Files: []string{"/src/AGENTS.md"}, LeftOut: []string{"/src/.agents/skills/x/SKILL.md: has no description"}},
+		Skills{},
+		Skills{Skills: []Skill{{Name: "review", Description: "Read a change.", Path: "/src/.agents/skills/review/SKILL.md", Text: "Look at the tests first."}}, LeftOut: []string{"a: has no name"}},
 		Subscribed{Epoch: "e1", NextSeq: 18, Gap: true},
 	}
 }

@@ -41,7 +41,7 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"get_state": {}, "get_messages": {}, "new_session": {}, "switch_session": {"session_id"}, "branch_session": {"session_id"},
 			"extension_command": {"name"}, "compact_session": {}, "set_leaf": {"leaf_id"}, "get_tree": {},
 			"list_sessions": {}, "delete_session": {"session_id"}, "search_sessions": {"text"}, "list_tools": {}, "set_model": {"model"}, "reload_tools": {},
-			"list_models": {},
+			"list_models": {}, "get_system": {}, "list_skills": {},
 		},
 		Optional: map[string][]string{
 			"ping": {}, "prompt": {"session_id", "wait", "leaf_id"}, "steer": {"session_id"}, "follow_up": {"session_id"}, "abort": {"session_id", "run_id"},
@@ -50,6 +50,7 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"extension_command": {"session_id", "payload"}, "compact_session": {"session_id", "instruction"}, "set_leaf": {"session_id"}, "get_tree": {"session_id"},
 			"list_sessions": {"limit", "before"}, "delete_session": {}, "search_sessions": {"limit"}, "list_tools": {"session_id"},
 			"set_model": {"session_id", "base_url", "context_window"}, "reload_tools": {}, "list_models": {"probe"},
+			"get_system": {"session_id"}, "list_skills": {"name"},
 		},
 		Response: map[string][]string{
 			"pong":                        {"message"},
@@ -75,6 +76,8 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"tools":                       {"tools"},
 			"tools_reloaded":              {"added", "changed", "removed", "errors"},
 			"models":                      {"models", "truncated"},
+			"system":                      {"session_id", "text", "files", "left_out"},
+			"skills":                      {"skills", "left_out"},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -111,6 +114,7 @@ func TestDocumentEnvelopesNameEveryType(t *testing.T) {
 		"ping", "prompt", "steer", "follow_up", "abort", "set_active_tools", "set_steering_mode", "set_follow_up_mode", "get_state",
 		"get_messages", "new_session", "switch_session", "branch_session", "extension_command", "compact_session", "set_leaf",
 		"get_tree", "list_sessions", "delete_session", "search_sessions", "list_tools", "set_model", "reload_tools", "list_models",
+		"get_system", "list_skills",
 	}
 	schemas := got.Components.Schemas
 	if diff := cmp.Diff(commands, schemas.CommandEnvelope.AllOf[1].Properties.Type.Enum); diff != "" {

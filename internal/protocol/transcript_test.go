@@ -60,6 +60,8 @@ func willing(t *testing.T) *Mux {
 	agree(m, SetModel)
 	agree(m, ReloadTools)
 	agree(m, ListModels)
+	agree(m, GetSystem)
+	agree(m, ListSkills)
 	if missing := m.Missing(); len(missing) > 0 {
 		t.Fatalf("commands without a handler: %v", missing)
 	}

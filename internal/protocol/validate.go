@@ -77,6 +77,8 @@ func (p SetModelParams) validate() *Error {
 }
 func (ReloadToolsParams) validate() *Error { return nil }
 func (ListModelsParams) validate() *Error  { return nil }
+func (GetSystemParams) validate() *Error   { return nil }
+func (ListSkillsParams) validate() *Error  { return nil }
 
 // Bounds of a context window, in tokens.
 const (

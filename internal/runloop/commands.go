@@ -31,6 +31,7 @@ func (h *Hub) Bind(mux *protocol.Mux) {
 	protocol.HandleFunc(mux, protocol.SetFollowUpMode, h.setMode(protocol.SetFollowUpMode.Name(), queue.FollowUp))
 	protocol.HandleFunc(mux, protocol.SetModel, h.setModel)
 	protocol.HandleFunc(mux, protocol.GetState, h.getState)
+	protocol.Handle(mux, protocol.GetSystem, h.getSystem)
 	protocol.HandleFunc(mux, protocol.GetMessages, h.getMessages)
 	protocol.HandleFunc(mux, protocol.NewSession, h.newSession)
 	protocol.HandleFunc(mux, protocol.SwitchSession, h.switchSession)

@@ -57,4 +57,7 @@ type modelCall struct {
 	req    model.Request
 	all    bool
 	active []string
+
+	environment session.EnvironmentTaken // zero: not taken yet
+	window      int64                    // of the model, in tokens
 }

@@ -42,7 +42,7 @@ const (
 )
 
 // Options are what a Hub needs of the world. All are required but Models,
-// MaxSteps, System, Modules, Workdir, Held and Audit.
+// MaxSteps, Instructions, Modules, Workdir, Held and Audit.
 type Options struct {
 	Store *session.Store
 	// Model answers, as ModelInfo says, in sessions that have chosen none of Models.
@@ -50,9 +50,9 @@ type Options struct {
 	ModelInfo model.Choice
 	Models    Models
 	MaxSteps  int // model calls in one turn; 0: 50
-	// System returns what the model is told before the conversation, and the files
-	// that it was read from. Nil: nothing.
-	System  func() (text string, files []string)
+	// Instructions are what models are told before the conversation. Nil: nothing.
+	Instructions Instructions
+
 	Tools   Tools
 	Modules Modules
 	Events  Events

@@ -52,6 +52,7 @@ type machine struct {
 	compact  *compaction
 	trouble  trouble  // with the model, in the open turn
 	ladder   ladder   // of the run
+	leftOut  []string // of the instructions, as people have been told
 	waiters  []ticket // answered when the run ends
 	deferred []input  // stepped again when the session becomes idle
 	draining bool
@@ -231,6 +232,7 @@ func (m *machine) callModel() {
 	m.msg = message{id: m.newID("msg-"), model: m.model().Name}
 	m.await(streaming, work{call: &modelCall{
 		choice: m.s.Model, req: model.Request{Messages: m.history(), Repair: m.repair()}, all: !m.s.ToolsChosen, active: m.s.Tools,
+		environment: m.s.Environment, window: m.model().ContextWindow,
 	}})
 }
 

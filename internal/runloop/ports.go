@@ -24,6 +24,18 @@ type Models interface {
 	Model(model.Choice) (Model, error)
 }
 
+// Instructions are what a model is told before a conversation. None of its
+// methods runs anything that a repository names.
+type Instructions interface {
+	// Environment describes where a conversation begins. It differs from one call
+	// to the next, and may take a second, or until ctx ends.
+	Environment(ctx context.Context) string
+	// System returns all that a model is told in an environment that was described
+	// before, if it reads so many tokens, 0 where that is not known. It tells which
+	// files it is from, and which were left out and why.
+	System(environment string, window int64) (text string, files, problems []string)
+}
+
 // Tools knows and runs the operations of all tools.
 type Tools interface {
 	// List returns every operation. It may wait for tools that have to be asked

@@ -49,8 +49,8 @@ func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol
 		}
 	}
 	st.Daemon, st.Workdir = h.env.Daemon, h.env.Workdir
-	if h.env.System != nil {
-		_, st.SystemFiles = h.env.System()
+	if h.env.Instructions != nil {
+		_, st.SystemFiles, _ = h.env.Instructions.System("", st.Context.Window)
 	}
 	st.Runs = h.runs()
 	return st, nil

@@ -75,6 +75,9 @@ func copied(s *session.State, chain []*session.Entry) []session.Record {
 	if s.Model != (model.Choice{}) {
 		add(session.ModelSet{Model: s.Model})
 	}
+	if s.Environment != (session.EnvironmentTaken{}) { // the prefix stays, for the provider's cache
+		add(s.Environment)
+	}
 	add(session.Patched{Patch: s.Patched()})
 	for _, a := range s.Assets {
 		add(session.AssetAdded{Asset: a})

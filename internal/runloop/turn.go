@@ -40,8 +40,10 @@ func (l *loop) stream(ctx context.Context, gen int, call modelCall) (err error) 
 	if call.all || len(call.active) > 0 {
 		req.Tools = l.env.offered(ctx, call)
 	}
-	if l.env.System != nil && !req.Summary {
-		req.System, _ = l.env.System()
+	if l.env.Instructions != nil && !req.Summary {
+		if req.System, err = l.system(ctx, gen, call); err != nil {
+			return err
+		}
 	}
 	if modules := l.env.Modules; modules != nil && modules.Transforms() && !req.Summary {
 		messages, err := modules.Transform(ctx, l.id, req.Messages)

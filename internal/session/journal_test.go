@@ -64,6 +64,7 @@ func life() []Record {
 		MessageStarted{ID: "m5", RunID: "run-2", Model: "script"},
 		RunEnded{RunID: "run-2", StopReason: "error", Code: "crash_loop", Error: "crashed"},
 		RequestRepaired{Model: "openai/m http://h/v1", Repair: model.Repair{NoImages: true, PlainSchemas: true, NoOpaque: true, PlainCalls: true, Bridged: true}},
+		EnvironmentTaken{Workdir: "/src", Text: "the branch is main"},
 	}
 	var records []Record
 	for i, f := range facts {

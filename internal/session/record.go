@@ -163,6 +163,16 @@ type RequestRepaired struct {
 	Repair model.Repair `json:"repair"`
 }
 
+// EnvironmentTaken is what models are told of where the session takes place, from
+// here on until it is compacted. Workdir is the folder that the text is about.
+type EnvironmentTaken struct {
+	Workdir string `json:"workdir,omitzero"`
+	Text    string `json:"text"`
+}
+
+// Of reports that one was taken, of that folder.
+func (e EnvironmentTaken) Of(workdir string) bool { return e.Text != "" && e.Workdir == workdir }
+
 // LeafSet moves the leaf.
 type LeafSet struct {
 	LeafID string `json:"leaf_id"`
@@ -194,47 +204,49 @@ type Compacted struct {
 	Usage *model.Usage `json:"usage,omitzero"` // of the call that made the summary
 }
 
-func (Created) kind() string         { return "created" }
-func (Input) kind() string           { return "input" }
-func (RunStarted) kind() string      { return "run_started" }
-func (TurnStarted) kind() string     { return "turn_started" }
-func (MessageStarted) kind() string  { return "message_started" }
-func (MessageAdded) kind() string    { return "message" }
-func (ToolStarted) kind() string     { return "tool_started" }
-func (TurnEnded) kind() string       { return "turn_ended" }
-func (AbortRequested) kind() string  { return "abort_requested" }
-func (RunEnded) kind() string        { return "run_ended" }
-func (RunParked) kind() string       { return "run_parked" }
-func (RunResumed) kind() string      { return "run_resumed" }
-func (ModeSet) kind() string         { return "mode_set" }
-func (ToolsSet) kind() string        { return "tools_set" }
-func (ModelSet) kind() string        { return "model_set" }
-func (RequestRepaired) kind() string { return "request_repaired" }
-func (LeafSet) kind() string         { return "leaf_set" }
-func (Patched) kind() string         { return "patched" }
-func (AssetAdded) kind() string      { return "asset_added" }
-func (Compacted) kind() string       { return "compacted" }
+func (Created) kind() string          { return "created" }
+func (Input) kind() string            { return "input" }
+func (RunStarted) kind() string       { return "run_started" }
+func (TurnStarted) kind() string      { return "turn_started" }
+func (MessageStarted) kind() string   { return "message_started" }
+func (MessageAdded) kind() string     { return "message" }
+func (ToolStarted) kind() string      { return "tool_started" }
+func (TurnEnded) kind() string        { return "turn_ended" }
+func (AbortRequested) kind() string   { return "abort_requested" }
+func (RunEnded) kind() string         { return "run_ended" }
+func (RunParked) kind() string        { return "run_parked" }
+func (RunResumed) kind() string       { return "run_resumed" }
+func (ModeSet) kind() string          { return "mode_set" }
+func (ToolsSet) kind() string         { return "tools_set" }
+func (ModelSet) kind() string         { return "model_set" }
+func (RequestRepaired) kind() string  { return "request_repaired" }
+func (EnvironmentTaken) kind() string { return "environment" }
+func (LeafSet) kind() string          { return "leaf_set" }
+func (Patched) kind() string          { return "patched" }
+func (AssetAdded) kind() string       { return "asset_added" }
+func (Compacted) kind() string        { return "compacted" }
 
-func (Created) durable() bool         { return true }
-func (Input) durable() bool           { return true }
-func (RunStarted) durable() bool      { return true }
-func (TurnStarted) durable() bool     { return false }
-func (MessageStarted) durable() bool  { return false }
-func (MessageAdded) durable() bool    { return false }
-func (ToolStarted) durable() bool     { return true }
-func (TurnEnded) durable() bool       { return false }
-func (AbortRequested) durable() bool  { return true }
-func (RunEnded) durable() bool        { return true }
-func (RunParked) durable() bool       { return true }
-func (RunResumed) durable() bool      { return true }
-func (ModeSet) durable() bool         { return true }
-func (ToolsSet) durable() bool        { return true }
-func (ModelSet) durable() bool        { return true }
-func (RequestRepaired) durable() bool { return false }
-func (LeafSet) durable() bool         { return true }
-func (Patched) durable() bool         { return false }
-func (AssetAdded) durable() bool      { return false }
-func (Compacted) durable() bool       { return true }
+func (Created) durable() bool          { return true }
+func (Input) durable() bool            { return true }
+func (RunStarted) durable() bool       { return true }
+func (TurnStarted) durable() bool      { return false }
+func (MessageStarted) durable() bool   { return false }
+func (MessageAdded) durable() bool     { return false }
+func (ToolStarted) durable() bool      { return true }
+func (TurnEnded) durable() bool        { return false }
+func (AbortRequested) durable() bool   { return true }
+func (RunEnded) durable() bool         { return true }
+func (RunParked) durable() bool        { return true }
+func (RunResumed) durable() bool       { return true }
+func (ModeSet) durable() bool          { return true }
+func (ToolsSet) durable() bool         { return true }
+func (ModelSet) durable() bool         { return true }
+func (RequestRepaired) durable() bool  { return false }
+func (EnvironmentTaken) durable() bool { return false }
+func (LeafSet) durable() bool          { return true }
+func (Patched) durable() bool          { return false }
+func (AssetAdded) durable() bool       { return false }
+func (Compacted) durable() bool        { return true }
 
 type recordLine struct {
 	V    int            `json:"v"`
@@ -317,6 +329,7 @@ var decoders = map[int]map[string]func(jsontext.Value) (Fact, error){1: {
 	"tools_set":        decodeFact[ToolsSet],
 	"model_set":        decodeFact[ModelSet],
 	"request_repaired": decodeFact[RequestRepaired],
+	"environment":      decodeFact[EnvironmentTaken],
 	"leaf_set":         decodeFact[LeafSet],
 	"patched":          decodeFact[Patched],
 	"asset_added":      decodeFact[AssetAdded],

@@ -92,6 +92,7 @@ type State struct {
 	Usage        model.Usage
 	Messages     int
 	Repairs      map[string]model.Repair // by the model's Key
+	Environment  EnvironmentTaken        // zero where none was taken since the session began, or was compacted
 
 	entries map[string]*Entry
 	order   []*Entry
@@ -133,6 +134,9 @@ func (s *State) Apply(r Record) error {
 			return err
 		}
 		s.spend(f.RunID, f.Usage)
+		s.Environment = EnvironmentTaken{}
+	case EnvironmentTaken:
+		s.Environment = f
 	case LeafSet:
 		if s.entries[f.LeafID] == nil {
 			return fmt.Errorf("leaf moved to unknown entry %q", f.LeafID)

@@ -101,6 +101,16 @@ func sandboxFor(d *Descriptor, helper string, abi int, log *zap.Logger) (*sandbo
 	return box, nil
 }
 
+// Writable are the folders that a module in the sandbox "workdir" may write to,
+// beside a temporary one.
+func (d *Descriptor) Writable() []string {
+	write := append([]string{d.Workdir}, d.SandboxWrite...)
+	if cache := cacheDir(d.Environ()); len(d.SandboxWrite) == 0 && cache != "" {
+		write = append(write, cache)
+	}
+	return write
+}
+
 func shortcoming(abi int) string {
 	if abi < 1 {
 		return "the kernel has no Landlock, or it is switched off"

@@ -136,6 +136,12 @@ func parseCommand(text string) (cmd *command, rest string, err error) {
 	if i := strings.IndexAny(line, " \t\n"); i >= 0 {
 		name, rest = line[:i], strings.TrimSpace(line[i:])
 	}
+	if strings.HasPrefix(name, skillPrefix[1:]) {
+		if name == skillPrefix[1:] {
+			return nil, "", errors.New("want /skill:NAME [TEXT]")
+		}
+		return nil, text, nil
+	}
 	cmd = commandNamed(strings.ToLower(name))
 	switch {
 	case cmd == nil:

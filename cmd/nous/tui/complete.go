@@ -87,7 +87,7 @@ func (m *model) takeChoice() {
 	m.input.replaceWord(word, c.text)
 	m.menu.runs = c.runs
 	if !c.runs {
-		if strings.HasPrefix(c.text, "/") && commandNamed(c.text[1:]) != nil {
+		if skillOf(c.text) != "" || strings.HasPrefix(c.text, "/") && commandNamed(c.text[1:]) != nil {
 			m.input.area.InsertString(" ")
 		}
 		m.complete()
@@ -130,8 +130,18 @@ func (m *model) askMenu(query, word string, loose bool) bool {
 }
 
 func (m *model) completeCommand(word string) {
-	if !m.askMenu("command "+word, word, false) {
+	query := "command " + word
+	if !m.askMenu(query, word, false) {
 		return
+	}
+	if strings.HasPrefix(word, skillPrefix) {
+		m.offerFrom(query, word, skillCandidates)
+		return
+	}
+	if strings.HasPrefix(skillPrefix, word) {
+		defer func() {
+			m.menu.rows = append(m.menu.rows, candidate{text: skillPrefix, about: "NAME [TEXT]  send what a skill says, and the text behind it"})
+		}()
 	}
 	for _, c := range commands {
 		if strings.HasPrefix(c.name, strings.ToLower(word[1:])) {

@@ -157,6 +157,11 @@ func (in *input) before(texts ...string) {
 	if strings.HasPrefix(back, "/") {
 		back = "/" + back // it is a text, not a command
 	}
+	in.prepend(back)
+}
+
+// prepend puts what was written before what is written.
+func (in *input) prepend(back string) {
 	written := in.area.Value()
 	pastes := in.pastes
 	in.area.Reset()

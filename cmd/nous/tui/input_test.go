@@ -26,6 +26,8 @@ func TestCommandsAreToldFromTexts(t *testing.T) {
 		{"/etc/passwd is odd", "", "", "no command /etc/passwd"},
 		{"/quit now", "", "", "/quit takes no argument"},
 		{"/search", "", "", "want /search TEXT"},
+		{"/skill:review it\nall", "", "/skill:review it\nall", ""},
+		{"/skill: review", "", "", "want /skill:NAME"},
 	} {
 		cmd, rest, err := parseCommand(tc.text)
 		name := ""

@@ -17,6 +17,7 @@ var bindings = []pick.Binding{
 	{Keys: "Up, Down", What: "move; at the first and last row, what was sent before", Group: "Input"},
 	{Keys: "@", What: "the path of a file", Group: "Input"},
 	{Keys: "/", What: "a command; // sends a text that begins with a slash", Group: "Input"},
+	{Keys: "/skill:NAME", What: "send what a skill says, and the text behind it", Group: "Input"},
 	{Keys: "Ctrl+C", What: "empty the input; twice, leave: a run goes on", Group: "Input"},
 	{Keys: "Ctrl+D", What: "leave, when the input is empty", Group: "Input"},
 	{Keys: "Esc", What: "close the menu; abort the run, what was queued comes back", Group: "Run"},
@@ -209,7 +210,7 @@ func (m *model) send(written, text string, followUp bool) {
 	m.remember(written)
 	m.input.clear()
 	m.talk.End()
-	m.submit(unsent{text: text, images: m.images, followUp: followUp})
+	m.submit(unsent{text: text, skill: skillOf(written), images: m.images, followUp: followUp})
 	m.images = nil
 }
 

@@ -301,9 +301,15 @@ func (p *plain) typed(text string) {
 		if p.place().running() {
 			p.sayf("steering the run; /follow-up TEXT waits for its end")
 		}
-		u := unsent{text: rest, images: p.images, key: uuid.NewString()}
+		u := unsent{text: rest, skill: skillOf(text), images: p.images, key: uuid.NewString()}
 		p.said, p.images = rest, nil
-		p.do(sendingName, func(ctx context.Context, at place) outcome { return say(ctx, at, u) })
+		p.do(sendingName, func(ctx context.Context, at place) outcome {
+			u, err := u.withSkill(ctx, at)
+			if err != nil {
+				return failed(err)
+			}
+			return say(ctx, at, u)
+		})
 	}
 }
 
@@ -411,6 +417,7 @@ func (p *plain) help() {
 	for _, c := range commands {
 		p.sayf("%s: %s", strings.TrimSpace("/"+c.name+" "+c.args), c.about)
 	}
+	p.sayf("/skill:NAME [TEXT]: send what a skill says, and the text behind it")
 	p.sayf("Any other line is sent; // begins one with a slash, a backslash at its end goes on in the next.\nCtrl+C ends the run; Ctrl+D or /quit leaves, and the run goes on.")
 }
 

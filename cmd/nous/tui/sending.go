@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/google/uuid"
@@ -19,6 +20,7 @@ type job struct {
 // which must not overtake the texts before it.
 type unsent struct {
 	text, key string
+	skill     string // what it says goes with the text
 	images    []string
 	followUp  bool
 }
@@ -54,8 +56,13 @@ func (m *model) giveBack() {
 			texts, images = append(texts, u.text), append(images, u.images...)
 		}
 	}
+	asWritten := len(m.unsent) > going && m.unsent[going].skill != ""
 	m.unsent = m.unsent[:going]
 	m.images = append(images, m.images...)
+	if asWritten {
+		m.input.prepend(strings.Join(texts, "\n\n"))
+		return
+	}
 	m.input.before(texts...)
 }
 
@@ -154,7 +161,7 @@ func (m *model) apply(o outcome) tea.Cmd {
 // and behind the commands that decide where a text goes and what becomes of it.
 func (m *model) submit(u unsent) {
 	if u.text != "" {
-		if m.retry.text == u.text && m.retry.followUp == u.followUp && slices.Equal(m.retry.images, u.images) {
+		if m.retry.text == u.text && m.retry.skill == u.skill && m.retry.followUp == u.followUp && slices.Equal(m.retry.images, u.images) {
 			u.key = m.retry.key
 		} else {
 			u.key = uuid.NewString()
@@ -171,7 +178,10 @@ func (m *model) sendNext() {
 	m.sending = true
 	u, p := m.unsent[0], m.place()
 	m.jobs.start(func(ctx context.Context) tea.Msg {
+		u, err := u.withSkill(ctx, p)
 		switch {
+		case err != nil:
+			return answered{failed(err)}
 		case u.text == "":
 			return answered{abort(ctx, p)}
 		case u.followUp:

@@ -1,0 +1,100 @@
+package instructions
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// split parts a SKILL.md into its front matter, between two lines of three
+// hyphens, and what follows.
+func split(text string) (front, body string, err error) {
+	text = strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")
+	rest, ok := strings.CutPrefix(text, "---\n")
+	if !ok {
+		return "", "", errors.New("has no front matter: it does not begin with a line ---")
+	}
+	for at := 0; at < len(rest); {
+		line, _, _ := strings.Cut(rest[at:], "\n")
+		if strings.TrimRight(line, " \t") == "---" {
+			return rest[:at], strings.TrimPrefix(rest[at+len(line):], "\n"), nil
+		}
+		at += len(line) + 1
+	}
+	return "", "", fmt.Errorf("has no end of its front matter, a line ---, in its first %d bytes", maxSkill)
+}
+
+// parse returns the two fields of a front matter that count. Those that it does
+// not know may be anything but an alias, of which a few can stand for very much.
+func parse(front string) (name, description string, err error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(front), &doc); err != nil {
+		return "", "", fmt.Errorf("has a broken front matter: %s", oneLine(err.Error()))
+	}
+	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
+		return "", "", errors.New("has a front matter without fields")
+	}
+	if aliased(&doc) {
+		return "", "", errors.New("has an alias in its front matter")
+	}
+	fields := doc.Content[0].Content
+	for i := 0; i+1 < len(fields); i += 2 {
+		to := map[string]*string{"name": &name, "description": &description}[fields[i].Value]
+		if to == nil {
+			continue
+		}
+		if fields[i+1].Kind != yaml.ScalarNode {
+			return "", "", fmt.Errorf("has a %s that is no text", fields[i].Value)
+		}
+		*to = oneLine(fields[i+1].Value)
+	}
+	return name, description, nil
+}
+
+func aliased(n *yaml.Node) bool {
+	if n.Kind == yaml.AliasNode {
+		return true
+	}
+	for _, child := range n.Content {
+		if aliased(child) {
+			return true
+		}
+	}
+	return false
+}
+
+var skillNames = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+
+// valid tells what is wrong with a skill in that folder.
+func valid(name, folder, description string) error {
+	switch {
+	case name == "":
+		return errors.New("has no name")
+	case len(name) > 64 || !skillNames.MatchString(name):
+		return fmt.Errorf("has the name %.80q: a name has at most 64 small letters and digits, with single hyphens between them", name)
+	case name != folder:
+		return fmt.Errorf("has the name %s, but its folder has another", name)
+	case description == "":
+		return errors.New("has no description")
+	}
+	return nil
+}
+
+// oneLine is a text on one line, in what a description may have.
+func oneLine(text string) string {
+	clean := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+			return ' '
+		}
+		return r
+	}, text)
+	clean = strings.Join(strings.Fields(clean), " ")
+	if len(clean) > maxDescription {
+		clean = cutText(clean, maxDescription) + "…"
+	}
+	return clean
+}

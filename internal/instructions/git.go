@@ -1,0 +1,174 @@
+package instructions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"noused/internal/regular"
+)
+
+const (
+	gitTime   = time.Second
+	gitGrace  = 100 * time.Millisecond // for its output to close once it is killed
+	maxRef    = 4 << 10                // bytes of HEAD and other files of one line
+	maxIndex  = 64 << 20               // bytes of an index that git is asked about
+	gitConfig = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tfsmonitor = false\n\thooksPath = /dev/null\n"
+)
+
+// repo is a git repository as its files have it.
+type repo struct {
+	root    string // the working tree
+	dir     string // has HEAD and the index
+	common  string // has the objects and the branches
+	branch  string // "" where HEAD is at a commit
+	commit  string // "" where HEAD is at a branch
+	rawHead string // as HEAD has it
+}
+
+var (
+	branchNames = regexp.MustCompile(`^[\pL\pN][\pL\pN._/+@#=-]{0,199}$`)
+	commitNames = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
+)
+
+var errNoRepository = errors.New("no repository that can be read")
+
+// openRepository reads what a repository has checked out. Nothing of git's runs.
+func openRepository(root string) (repo, error) {
+	r := repo{root: root, dir: filepath.Join(root, ".git")}
+	if info, err := os.Lstat(r.dir); err == nil && info.Mode().IsRegular() { // a linked worktree
+		line, err := readLine(r.dir)
+		to, ok := strings.CutPrefix(line, "gitdir: ")
+		if err != nil || !ok {
+			return r, errNoRepository
+		}
+		r.dir = from(root, to)
+	}
+	r.common = r.dir
+	if line, err := readLine(filepath.Join(r.dir, "commondir")); err == nil {
+		r.common = from(r.dir, line)
+	}
+	line, err := readLine(filepath.Join(r.dir, "HEAD"))
+	if err != nil {
+		return r, errNoRepository
+	}
+	r.rawHead = line
+	branch, isRef := strings.CutPrefix(line, "ref: refs/heads/")
+	switch {
+	case isRef && branchNames.MatchString(branch) && !strings.Contains(branch, ".."):
+		r.branch = branch
+	case commitNames.MatchString(line):
+		r.commit = line
+	default:
+		return r, errNoRepository
+	}
+	return r, nil
+}
+
+func from(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, path)
+}
+
+// readLine is the line of a file that has one.
+func readLine(path string) (string, error) {
+	f, err := regular.Open(path, os.O_RDONLY)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, maxRef))
+	return strings.TrimSpace(string(text)), err
+}
+
+// changes says whether there is anything that is not committed. git is given a
+// folder of its own that borrows the repository's data and none of its
+// configuration, so that nothing which a repository can name is run: no monitor,
+// no filter, no hook.
+func (r repo) changes(ctx context.Context, scratch string, getenv func(string) string) string {
+	const unknown = "not known whether anything is uncommitted"
+	program, err := exec.LookPath("git")
+	if err != nil {
+		return unknown
+	}
+	dir, err := r.borrow(scratch)
+	if dir != "" {
+		defer func() { _ = os.RemoveAll(dir) }()
+	}
+	if err != nil {
+		return unknown
+	}
+	ctx, cancel := context.WithTimeout(ctx, gitTime)
+	defer cancel()
+	said, err := r.status(ctx, program, dir, getenv)
+	switch {
+	case said:
+		return "with uncommitted changes"
+	case err != nil:
+		return unknown
+	}
+	return "nothing uncommitted"
+}
+
+// borrow makes the folder for git.
+func (r repo) borrow(scratch string) (dir string, err error) {
+	index := filepath.Join(r.dir, "index")
+	if info, err := os.Lstat(index); err == nil && (!info.Mode().IsRegular() || info.Size() > maxIndex) {
+		return "", errNoRepository
+	}
+	if err := os.MkdirAll(scratch, 0o700); err != nil {
+		return "", err
+	}
+	if dir, err = os.MkdirTemp(scratch, ""); err != nil {
+		return "", err
+	}
+	err = errors.Join(
+		os.WriteFile(filepath.Join(dir, "HEAD"), []byte(r.rawHead+"\n"), 0o600),
+		os.WriteFile(filepath.Join(dir, "config"), []byte(gitConfig), 0o600),
+		os.Symlink(index, filepath.Join(dir, "index")),
+	)
+	for _, name := range []string{"objects", "refs", "packed-refs", "info", "shallow"} {
+		err = errors.Join(err, os.Symlink(filepath.Join(r.common, name), filepath.Join(dir, name)))
+	}
+	return dir, err
+}
+
+// status asks git for what is not committed, and reports whether it named anything.
+func (r repo) status(ctx context.Context, program, dir string, getenv func(string) string) (said bool, err error) {
+	cmd := exec.CommandContext(ctx, program, "--no-optional-locks", "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all", "--no-renames")
+	cmd.Dir, cmd.WaitDelay = r.root, gitGrace
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.Env = []string{
+		"GIT_DIR=" + dir, "GIT_WORK_TREE=" + r.root, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_NO_LAZY_FETCH=1",
+		"GIT_ALLOW_PROTOCOL=", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C",
+	}
+	for _, name := range []string{"PATH", "HOME", "XDG_CONFIG_HOME"} {
+		if value := getenv(name); value != "" {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return false, fmt.Errorf("git: %w", err)
+	}
+	n, _ := io.ReadFull(out, make([]byte, 1))
+	if n > 0 { // that is all that was asked
+		_ = cmd.Cancel()
+	}
+	return n > 0, cmd.Wait()
+}
