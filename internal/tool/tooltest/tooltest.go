@@ -186,6 +186,15 @@ func NoChildren(t testing.TB) {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
 	if !errors.Is(err, unix.ECHILD) {
+		lists, _ := filepath.Glob("/proc/self/task/*/children")
+		for _, list := range lists {
+			pids, _ := os.ReadFile(list)
+			for pid := range strings.FieldsSeq(string(pids)) {
+				stat, _ := os.ReadFile("/proc/" + pid + "/stat")
+				args, _ := os.ReadFile("/proc/" + pid + "/cmdline")
+				t.Logf("%q: %s", args, stat)
+			}
+		}
 		t.Errorf("a child process is left (waitid says %v)", err)
 	}
 }
