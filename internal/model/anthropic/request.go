@@ -67,7 +67,7 @@ type toolChoice struct {
 func encode(c *wire.Client, req model.Request, names wire.Names) request {
 	o := c.Options()
 	system, messages, tools := wire.Ask(req, c.Maker(wireName))
-	out := request{Model: o.Model, MaxTokens: o.MaxOutputTokens, Messages: []message{}, Stream: true}
+	out := request{Model: o.Model, MaxTokens: o.MaxOutputTokens, Messages: make([]message, 0, len(messages)), Stream: true}
 	if out.MaxTokens == 0 {
 		out.MaxTokens = DefaultMaxOutputTokens
 	}

@@ -88,7 +88,7 @@ func (m *Model) encode(req model.Request, names wire.Names) request {
 	req.Repair.PlainSchemas = req.Repair.PlainSchemas || gemini(o.Model, c.Host())
 	req.Messages = shownAfter(req)
 	system, messages, tools := wire.Ask(req, c.Maker(wireName))
-	out := request{Model: o.Model, Messages: []message{}, Stream: true}
+	out := request{Model: o.Model, Messages: make([]message, 0, len(messages)+1), Stream: true}
 	if c.Host() == "api.openai.com" {
 		out.MaxCompletionTokens = o.MaxOutputTokens
 	} else {
@@ -100,8 +100,8 @@ func (m *Model) encode(req model.Request, names wire.Names) request {
 	if system != "" {
 		out.Messages = append(out.Messages, message{Role: "system", Content: system})
 	}
-	for _, m := range messages {
-		out.Messages = append(out.Messages, encodeMessage(m, names))
+	for i := range messages {
+		out.Messages = append(out.Messages, encodeMessage(&messages[i], names))
 	}
 	out.think(c.Options().Model, c.Host())
 	if out.marked = marks(c) && !m.noMarks.Load(); out.marked {
@@ -115,7 +115,7 @@ func (m *Model) encode(req model.Request, names wire.Names) request {
 	return out
 }
 
-func encodeMessage(m wire.Entry, names wire.Names) message {
+func encodeMessage(m *wire.Entry, names wire.Names) message {
 	switch m.Role {
 	case model.Tool:
 		return message{Role: "tool", Content: m.Text, ToolCallID: m.ToolCallID, Name: names.There(m.ToolName)}

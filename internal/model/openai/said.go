@@ -13,16 +13,18 @@ const wireName = "chat"
 
 // said is an assistant message. What this server made goes back as it came: the
 // thinking where it stood, and what was attached.
-func said(e wire.Entry, names wire.Names) message {
+func said(e *wire.Entry, names wire.Names) message {
 	out := message{Role: "assistant"}
-	var text strings.Builder
+	var text string
 	var parts []part
 	typed := false
 	for _, p := range e.Pieces {
 		switch p.Kind {
 		case model.TextBlock:
-			text.WriteString(p.Text)
-			parts = append(parts, part{Type: "text", Text: p.Text})
+			text += p.Text // the only one, mostly
+			if len(e.Pieces) > 1 {
+				parts = append(parts, part{Type: "text", Text: p.Text})
+			}
 		case model.ThinkingBlock:
 			at := thought{}
 			wire.Attached(p.Data, &at)
@@ -34,7 +36,7 @@ func said(e wire.Entry, names wire.Names) message {
 				}
 				*member = &thinking
 			case at.Member == inContent:
-				text.WriteString(at.Open + p.Text + at.Close)
+				text += at.Open + p.Text + at.Close
 			case at.Member == inParts:
 				typed = true
 				parts = append(parts, part{Type: "thinking", Thinking: []part{{Type: "text", Text: p.Text}}})
@@ -48,8 +50,8 @@ func said(e wire.Entry, names wire.Names) message {
 	switch {
 	case typed:
 		out.Content = parts
-	case text.Len() > 0:
-		out.Content = text.String()
+	case text != "":
+		out.Content = text
 	}
 	return out
 }

@@ -11,16 +11,16 @@ import (
 )
 
 type request struct {
-	Model           string           `json:"model"`
-	Instructions    string           `json:"instructions,omitzero"`
-	Input           []jsontext.Value `json:"input"`
-	Tools           []tool           `json:"tools,omitempty"`
-	Reasoning       *reasoning       `json:"reasoning,omitzero"`
-	Include         []string         `json:"include,omitempty"`
-	MaxOutputTokens int              `json:"max_output_tokens,omitzero"`
-	PromptCacheKey  string           `json:"prompt_cache_key,omitzero"`
-	Store           bool             `json:"store"`
-	Stream          bool             `json:"stream"`
+	Model           string     `json:"model"`
+	Instructions    string     `json:"instructions,omitzero"`
+	Input           []any      `json:"input"`
+	Tools           []tool     `json:"tools,omitempty"`
+	Reasoning       *reasoning `json:"reasoning,omitzero"`
+	Include         []string   `json:"include,omitempty"`
+	MaxOutputTokens int        `json:"max_output_tokens,omitzero"`
+	PromptCacheKey  string     `json:"prompt_cache_key,omitzero"`
+	Store           bool       `json:"store"`
+	Stream          bool       `json:"stream"`
 }
 
 type reasoning struct {
@@ -65,7 +65,7 @@ func (m *Model) encode(req model.Request, names wire.Names) request {
 	o := m.client.Options()
 	system, messages, tools := wire.Ask(req, m.client.Maker(wireName))
 	out := request{
-		Model: o.Model, Instructions: system, Input: []jsontext.Value{}, MaxOutputTokens: o.MaxOutputTokens,
+		Model: o.Model, Instructions: system, Input: make([]any, 0, len(messages)), MaxOutputTokens: o.MaxOutputTokens,
 		PromptCacheKey: req.SessionID, Stream: true,
 	}
 	if !m.noReasoning.Load() {
@@ -90,9 +90,7 @@ func (m *Model) encode(req model.Request, names wire.Names) request {
 }
 
 // put appends an item.
-func (r *request) put(item any) {
-	r.Input = append(r.Input, wire.Attach(item)) // never empty
-}
+func (r *request) put(item any) { r.Input = append(r.Input, item) }
 
 func (r *request) add(e wire.Entry, names wire.Names) {
 	switch e.Role {
@@ -111,7 +109,7 @@ func (r *request) said(e wire.Entry, names wire.Names) {
 	for _, p := range e.Pieces {
 		switch {
 		case len(p.Data) > 0:
-			r.Input = append(r.Input, jsontext.Value(p.Data))
+			r.put(jsontext.Value(p.Data))
 		case p.Kind == model.TextBlock && strings.TrimSpace(p.Text) != "":
 			r.put(message{"assistant", p.Text})
 		case p.Kind == model.CallBlock:

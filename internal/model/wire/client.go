@@ -11,6 +11,7 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,6 +19,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -59,6 +61,7 @@ type Client struct {
 	extra   map[string]jsontext.Value
 	secrets *strings.Replacer
 	http    *http.Client
+	size    atomic.Int64 // that a body may have, in bytes
 	hint    string // what may be wrong where the server's answer is none
 	other   string // what may be wrong where it knows no such path
 }
@@ -157,7 +160,10 @@ func (c *Client) Host() string { return c.url.Host }
 
 // body is the request as JSON, with Extra in it.
 func (c *Client) body(request any) ([]byte, error) {
-	body, err := json.Marshal(request, verbatim)
+	out := bytes.NewBuffer(make([]byte, 0, c.size.Load()))
+	err := json.MarshalWrite(out, request, verbatim)
+	body := out.Bytes()
+	c.size.Store(int64(len(body) + len(body)/2)) // the next one begins like this one; the encoder wants room
 	if err != nil || len(c.extra) == 0 {
 		return body, err
 	}

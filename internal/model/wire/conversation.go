@@ -29,9 +29,10 @@ type Entry struct {
 // go the text and the calls, with ids that everybody takes. What is handed in
 // stays as it is.
 func Conversation(messages []model.Message, maker string) []Entry {
-	var out []Entry
+	out := make([]Entry, 0, len(messages))
 	calls := 0
-	for i, m := range messages {
+	for i := range messages {
+		m := messages[i]
 		switch m.Role {
 		case model.Tool: // has been put after its call
 		case model.Assistant:
@@ -41,22 +42,21 @@ func Conversation(messages []model.Message, maker string) []Entry {
 			}
 			out = append(out, e)
 			results := resultsAfter(messages[i+1:])
-			taken := map[string]bool{}
-			for j, p := range e.Pieces {
+			for j := range e.Pieces {
+				p := &e.Pieces[j]
 				if p.Call == nil {
 					continue
 				}
-				r, ok := results[p.Call.ID]
+				r, ok := results.of(p.Call.ID)
 				if !ok {
 					r = model.Message{Role: model.Tool, ToolName: p.Call.Name, Text: "no result: the call was not completed"}
 				}
 				calls++
 				id := p.ID
-				if id == "" || taken[id] {
+				if id == "" || slices.ContainsFunc(e.Pieces[:j], func(o model.Piece) bool { return o.Call != nil && o.Call.ID == id }) {
 					id = callID(calls)
 				}
-				taken[id] = true
-				e.Pieces[j].Call = &model.ToolCall{ID: id, Name: p.Call.Name, Arguments: object(p.Call.Arguments)}
+				p.Call = &model.ToolCall{ID: id, Name: p.Call.Name, Arguments: object(p.Call.Arguments)}
 				r.ToolCallID = id
 				out = append(out, Entry{Message: r})
 			}
@@ -94,19 +94,27 @@ func merged(a, b model.Message) model.Message {
 	return a
 }
 
-// resultsAfter are the results up to the next assistant message, by the id of
-// their call; the first counts.
-func resultsAfter(messages []model.Message) map[string]model.Message {
-	results := map[string]model.Message{}
-	for _, m := range messages {
-		if m.Role == model.Assistant {
-			break
-		}
-		if _, twice := results[m.ToolCallID]; m.Role == model.Tool && !twice {
-			results[m.ToolCallID] = m
+// results are messages with the results of calls.
+type results []model.Message
+
+// resultsAfter are those up to the next assistant message.
+func resultsAfter(messages []model.Message) results {
+	for i := range messages {
+		if messages[i].Role == model.Assistant {
+			return messages[:i]
 		}
 	}
-	return results
+	return messages
+}
+
+// of is the first result of a call.
+func (r results) of(id string) (model.Message, bool) {
+	for i := range r {
+		if r[i].Role == model.Tool && r[i].ToolCallID == id {
+			return r[i], true
+		}
+	}
+	return model.Message{}, false
 }
 
 // object is what a model wrote for arguments as an object, which is all that

@@ -27,6 +27,9 @@ func NewNames(req model.Request) Names {
 	n := Names{map[string]string{}, map[string]string{}}
 	var mapped []string
 	see := func(name string) {
+		if n.there[name] != "" {
+			return
+		}
 		if plain().MatchString(name) {
 			n.put(name, name) // it has the first claim
 		} else {
@@ -36,8 +39,8 @@ func NewNames(req model.Request) Names {
 	for _, t := range req.Tools {
 		see(t.Name)
 	}
-	for _, m := range req.Messages {
-		for _, c := range m.ToolCalls {
+	for i := range req.Messages {
+		for _, c := range req.Messages[i].ToolCalls {
 			see(c.Name)
 		}
 	}
