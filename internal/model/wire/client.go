@@ -62,8 +62,8 @@ type Client struct {
 	secrets *strings.Replacer
 	http    *http.Client
 	size    atomic.Int64 // that a body may have, in bytes
-	hint    string // what may be wrong where the server's answer is none
-	other   string // what may be wrong where it knows no such path
+	hint    string       // what may be wrong where the server's answer is none
+	other   string       // what may be wrong where it knows no such path
 }
 
 // New returns a client, or an error that names the option that is wrong.
