@@ -299,6 +299,24 @@ type Asset struct {
 	Metadata  json.RawMessage `json:"metadata,omitzero"`
 }
 
+// What a job does.
+const (
+	JobRunning = "running"
+	JobExited  = "exited"
+	JobStopped = "stopped" // by somebody, or with its daemon
+)
+
+// Job is a command that goes on in the background for a session. Command is as
+// much of it as is told, ExitCode that of one that has ended by itself, OutputPath
+// the file of what it prints.
+type Job struct {
+	ID         string `json:"id"`
+	Command    string `json:"command"`
+	Status     string `json:"status,omitzero"`
+	ExitCode   *int   `json:"exit_code,omitzero"`
+	OutputPath string `json:"output_path"`
+}
+
 // ToolUpdate is something a tool said while it ran. Delta is text for people;
 // Update is the tool's own event, verbatim, a JSON object. Patch (a JSON
 // object, RFC 7396) and Asset change the session. With Warning set the update
@@ -308,6 +326,7 @@ type ToolUpdate struct {
 	Update  json.RawMessage
 	Patch   json.RawMessage
 	Asset   *Asset
+	Job     *Job // was started
 	Warning string
 }
 

@@ -49,7 +49,18 @@ type State struct {
 	Usage        Usage          `json:"usage" wire:"added" doc:"of the whole session"`
 	Runs         []RunInfo      `json:"runs" wire:"added" doc:"every session with an active run"`
 	LastRun      *LastRun       `json:"last_run,omitzero" wire:"added" doc:"how the session's latest run ended"`
+	Jobs         []JobInfo      `json:"jobs" wire:"added" doc:"the session's commands in the background, the oldest first"`
 	Partial      *Partial       `json:"partial,omitzero" wire:"added" doc:"the assistant message being streamed"`
+}
+
+// JobInfo is a command in the background. ExitCode is that of one that has ended by
+// itself; a job of a daemon that has ended was stopped with it.
+type JobInfo struct {
+	ID         string `json:"id"`
+	Command    string `json:"command" doc:"its beginning, at most 1 KiB"`
+	Status     string `json:"status" enum:"running,exited,stopped"`
+	ExitCode   *int   `json:"exit_code,omitzero"`
+	OutputPath string `json:"output_path" doc:"the file of what it prints"`
 }
 
 // DaemonInfo says which daemon answers.

@@ -91,6 +91,10 @@ func sampleReplies() []Reply {
 			Queued: QueuedTexts{Steer: []string{"a"}, FollowUp: []string{"b", "c"}}, SessionState: jsontext.Value(`{"weather":"fine"}`),
 			Assets: []AssetInfo{{AssetID: "a1", Kind: "image", MediaType: "image/png", Path: "/tmp/x.png", Tool: "draw.sun", Supported: true, Metadata: jsontext.Value(`{"w":1}`)}},
 			Usage:  usage, Runs: []RunInfo{{SessionID: "ses-1", RunID: "run-1", RunState: "running"}},
+			Jobs: []JobInfo{
+				{ID: "job-1", Command: "make", Status: "exited", ExitCode: new(int), OutputPath: "/state/job-1.txt"},
+				{ID: "job-2", Command: "serve", Status: "running", OutputPath: "/state/job-2.txt"},
+			},
 			Partial: &Partial{MessageID: "msg-1", Text: "hel"},
 		},
 		Messages{SessionID: "ses-1"},

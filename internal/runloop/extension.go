@@ -48,12 +48,15 @@ func (h *Hub) runExtension(ctx context.Context, id string, p protocol.ExtensionC
 	defer release()
 	var lost error
 	res := h.env.callTool(ctx, id, inv, func(u model.ToolUpdate) {
-		if len(u.Patch) > 0 || u.Asset != nil || u.Warning != "" {
+		if len(u.Patch) > 0 || u.Asset != nil || u.Job != nil || u.Warning != "" {
 			if _, err := h.ask(ctx, id, func(t ticket) input { return sideUpdateIn{t, u} }); err != nil {
 				lost = err
 			}
 		}
 	})
+	if gone(lost) { // with its jobs, but for one that was started just now
+		h.env.Tools.EndJobs(context.WithoutCancel(ctx), id)
+	}
 	if lost != nil && ctx.Err() == nil {
 		res = model.Failed("internal", "the session could not keep what the tool reported: "+lost.Error())
 	}

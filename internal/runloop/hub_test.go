@@ -118,6 +118,10 @@ func (tools) List(context.Context) []model.ToolInfo {
 
 func (tools) Has(_ context.Context, name string) bool { return name == "t.x" || name == "t__x" }
 
+func (tools) Jobs(string) []model.Job { return nil }
+
+func (tools) EndJobs(context.Context, string) {}
+
 func (f tools) Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
 	return f(ctx, inv, progress)
 }

@@ -48,6 +48,12 @@ type Tools interface {
 	// one goroutine at a time. No progress follows its return, and no child
 	// survives it beyond the grace. It never fails but through its result.
 	Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult
+	// Jobs are the commands that go on in the background for a session, and those
+	// that have, by age. It does not block.
+	Jobs(sessionID string) []model.Job
+	// EndJobs ends those of a session and blocks until nothing is left of them, or
+	// ctx ends.
+	EndJobs(ctx context.Context, sessionID string)
 }
 
 // Modules have a say in runs without being tools (tools.md §4).

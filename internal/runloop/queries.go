@@ -32,9 +32,10 @@ func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol
 	}
 	var st protocol.State
 	var chosen bool
+	var started []model.Job
 	r, err := h.ask(ctx, id, func(t ticket) input {
 		return queryIn{ticket: t, last: true, read: func(m *machine) (any, error) {
-			st, chosen = m.state(), m.s.ToolsChosen
+			st, chosen, started = m.state(), m.s.ToolsChosen, m.s.Jobs
 			return nil, nil
 		}}
 	})
@@ -53,7 +54,24 @@ func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol
 		_, st.SystemFiles, _ = h.env.Instructions.System("", st.Context.Window)
 	}
 	st.Runs = h.runs()
+	st.Jobs = jobs(started, h.env.Tools.Jobs(id))
 	return st, nil
+}
+
+// jobs are those that a session remembers and those that are known. One that is
+// not known any more was stopped with its daemon.
+func jobs(started, known []model.Job) []protocol.JobInfo {
+	out := []protocol.JobInfo{}
+	for _, j := range started {
+		if !slices.ContainsFunc(known, func(k model.Job) bool { return k.ID == j.ID }) {
+			j.Status = model.JobStopped
+			out = append(out, protocol.JobInfo(j))
+		}
+	}
+	for _, j := range known {
+		out = append(out, protocol.JobInfo(j))
+	}
+	return out
 }
 
 func (h *Hub) runs() []protocol.RunInfo {

@@ -270,6 +270,9 @@ func (m *machine) keepUpdate(u model.ToolUpdate) (code, why string) {
 		}
 		m.record(session.Patched{Patch: patch})
 	}
+	if u.Job != nil {
+		m.record(session.JobStarted{Job: model.Job{ID: u.Job.ID, Command: u.Job.Command, OutputPath: u.Job.OutputPath}})
+	}
 	if u.Asset != nil {
 		asset := *u.Asset
 		asset.Metadata = []byte(rawValue(asset.Metadata))

@@ -65,6 +65,7 @@ func life() []Record {
 		RunEnded{RunID: "run-2", StopReason: "error", Code: "crash_loop", Error: "crashed"},
 		RequestRepaired{Model: "openai/m http://h/v1", Repair: model.Repair{NoImages: true, PlainSchemas: true, NoOpaque: true, PlainCalls: true, Bridged: true}},
 		EnvironmentTaken{Workdir: "/src", Text: "the branch is main"},
+		JobStarted{Job: model.Job{ID: "job-1", Command: "serve", OutputPath: "/tmp/job-1.txt"}},
 	}
 	var records []Record
 	for i, f := range facts {

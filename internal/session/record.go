@@ -188,6 +188,12 @@ type AssetAdded struct {
 	Asset model.Asset `json:"asset"`
 }
 
+// JobStarted says that a command goes on in the background. How it ended is not
+// kept: what a later daemon finds was stopped with its own.
+type JobStarted struct {
+	Job model.Job `json:"job"`
+}
+
 // Compacted appends a compaction entry, which stands for everything on its
 // path before FirstKeptEntryID, and moves the leaf to it. FixedTokens are those
 // that the context has beside the conversation.
@@ -224,6 +230,7 @@ func (EnvironmentTaken) kind() string { return "environment" }
 func (LeafSet) kind() string          { return "leaf_set" }
 func (Patched) kind() string          { return "patched" }
 func (AssetAdded) kind() string       { return "asset_added" }
+func (JobStarted) kind() string       { return "job_started" }
 func (Compacted) kind() string        { return "compacted" }
 
 func (Created) durable() bool          { return true }
@@ -246,6 +253,7 @@ func (EnvironmentTaken) durable() bool { return false }
 func (LeafSet) durable() bool          { return true }
 func (Patched) durable() bool          { return false }
 func (AssetAdded) durable() bool       { return false }
+func (JobStarted) durable() bool       { return false }
 func (Compacted) durable() bool        { return true }
 
 type recordLine struct {
@@ -333,6 +341,7 @@ var decoders = map[int]map[string]func(jsontext.Value) (Fact, error){1: {
 	"leaf_set":         decodeFact[LeafSet],
 	"patched":          decodeFact[Patched],
 	"asset_added":      decodeFact[AssetAdded],
+	"job_started":      decodeFact[JobStarted],
 	"compacted":        decodeFact[Compacted],
 }}
 

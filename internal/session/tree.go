@@ -89,6 +89,7 @@ type State struct {
 	Run          *Run         // nil while idle
 	LastRun      RunEnded     // the run that ended last, if any
 	Assets       []model.Asset
+	Jobs         []model.Job // that were started, the newest of them
 	Usage        model.Usage
 	Messages     int
 	Repairs      map[string]model.Repair // by the model's Key
@@ -161,6 +162,8 @@ func (s *State) Apply(r Record) error {
 		if err := s.patched.merge(f.Patch); err != nil {
 			return err
 		}
+	case JobStarted:
+		s.addJob(f.Job)
 	case AssetAdded:
 		s.Assets, s.assetsSize = append(s.Assets, f.Asset), s.assetsSize+AssetSize(f.Asset)
 	case RunStarted:
@@ -356,4 +359,13 @@ func FirstLine(text string, most int) string {
 		return string(r[:most-1]) + "…"
 	}
 	return line
+}
+
+// maxJobs is how many of its jobs a session remembers.
+const maxJobs = 16
+
+// addJob remembers a job, in place of one that had its id before.
+func (s *State) addJob(j model.Job) {
+	s.Jobs = slices.DeleteFunc(slices.Clone(s.Jobs), func(old model.Job) bool { return old.ID == j.ID })
+	s.Jobs = append(s.Jobs[max(0, len(s.Jobs)-maxJobs+1):], j)
 }

@@ -78,6 +78,9 @@ type Descriptor struct {
 	// Bare makes the operations known without the module's name before them. It
 	// is not a field of the file.
 	Bare bool
+	// Jobs has the daemon itself run the operation job, and bash where it is to go
+	// on in the background.
+	Jobs bool
 
 	environ []string // what the child inherits, Env included
 	source  string   // the text it was made from

@@ -422,6 +422,9 @@ func (p *Process) Next() ([]byte, error) {
 	return p.room.next(p.lines)
 }
 
+// Read reads stdout as it comes, for those who do not call Next.
+func (p *Process) Read(b []byte) (int, error) { return p.out.Read(b) }
+
 // Turn is called with a line of stdout before something is made of it, and done
 // is to be called when that has been handed on. What is made of a long line takes
 // several times its memory: so it waits until other children's long lines have

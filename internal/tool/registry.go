@@ -79,6 +79,7 @@ type Registry struct {
 	log        *zap.Logger
 	supervisor *Supervisor
 	keep       keeper
+	jobs       *jobs
 	ctx        context.Context
 	stop       context.CancelFunc
 
@@ -111,6 +112,7 @@ func New(o Options) *Registry {
 		keep: newKeeper(o.OutputDir, o.MaxText, o.MaxLines),
 	}
 	r.supervisor.Hide(o.Hidden)
+	r.jobs = newJobs(r.keep.dir, r.supervisor)
 	r.modules.Store(&[]*module{})
 	r.Reload()
 	return r
@@ -222,7 +224,7 @@ func (r *Registry) run(ctx context.Context, m *module, op *operation, inv model.
 	if ctx.Err() != nil {
 		return Failure(Interrupted(ctx))
 	}
-	return m.host.Call(ctx, op.Name, inv, func(u model.ToolUpdate) {
+	told := func(u model.ToolUpdate) {
 		if a := u.Asset; a != nil {
 			r.o.Audit.Record(model.AuditEvent{
 				Event: "artifact:write", Component: "tool", Module: m.desc.Name, SessionID: inv.SessionID, RequestID: inv.ID,
@@ -232,7 +234,11 @@ func (r *Registry) run(ctx context.Context, m *module, op *operation, inv model.
 		if progress != nil {
 			progress(tidy(u))
 		}
-	})
+	}
+	if result, ok := r.jobs.call(ctx, m.desc, op.Name, inv, told); ok {
+		return result
+	}
+	return m.host.Call(ctx, op.Name, inv, told)
 }
 
 // invoked audits the call of a module (amplifier-protocols §3). Of a failure it
@@ -343,6 +349,7 @@ func (r *Registry) Close(ctx context.Context) {
 		for _, m := range r.all() {
 			wg.Go(func() { m.close(ctx) })
 		}
+		wg.Go(func() { r.jobs.close(ctx) })
 		wg.Wait()
 		r.retiring.Wait()
 		r.supervisor.Close()

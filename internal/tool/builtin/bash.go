@@ -37,6 +37,8 @@ func bash(c *call, args jsontext.Value) (string, error) {
 	var a struct {
 		Command *string  `json:"command"`
 		Timeout *float64 `json:"timeout"`
+
+		Background bool `json:"background"`
 	}
 	if err := arguments(args, &a); err != nil {
 		return "", err
@@ -44,6 +46,9 @@ func bash(c *call, args jsontext.Value) (string, error) {
 	command, err := word("command", a.Command)
 	if err != nil {
 		return "", err
+	}
+	if a.Background {
+		return noJobs(c, nil)
 	}
 	if strings.ContainsRune(command, 0) {
 		return "", wrong("command", "has a NUL character")
@@ -69,6 +74,12 @@ func bash(c *call, args jsontext.Value) (string, error) {
 	}
 	defer g.end()
 	return c.run(g, strays, shell, command, limit)
+}
+
+// noJobs says that a job outlives this process: the daemon runs jobs itself, and
+// does not ask us.
+func noJobs(*call, jsontext.Value) (string, error) {
+	return "", errors.New("jobs are for a daemon to run; this extension alone has none")
 }
 
 // shell is bash, or sh where there is none.

@@ -81,7 +81,7 @@ func Descriptor(self, workdir string, environ []string) (*tool.Descriptor, error
 	if err != nil {
 		return nil, fmt.Errorf("built-in tools: %w", err)
 	}
-	d.Bare = true
+	d.Bare, d.Jobs = true, true
 	return d, nil
 }
 
@@ -139,10 +139,21 @@ var operations = []operation{
 	},
 	{
 		"bash",
-		"Run a shell command in the working directory. It has no terminal and no input, and whatever it leaves running ends with it.",
+		"Run a shell command in the working directory. It has no terminal and no input, and whatever it leaves running ends with it. " +
+			"Of a long output the result has the last 49 KiB or 2000 lines, and says in which file all of it is. " +
+			"With background it is a job: the call ends at once, and the command, a server for example, goes on until it ends, is stopped with the tool job, or the session ends.",
 		object(`"command":{"type":"string","minLength":1,"description":"the command"},
-			"timeout":{"type":"number","minimum":0,"maximum":600,"description":"seconds, more than 0, after which it is stopped; 120 if not given"}`, "command"),
+			"timeout":{"type":"number","minimum":0,"maximum":600,"description":"seconds, more than 0, after which it is stopped; 120 if not given; none for a job"},
+			"background":{"type":"boolean","description":"go on after the call, as a job"}`, "command"),
 		bash,
+	},
+	{
+		"job",
+		"Look after a job, a command that bash has started in the background: output shows the last of what it has printed, wait waits for its end first, stop ends it. Its whole output, of which the middle is left out when it is more than 4 MiB, is in a file that the result names.",
+		object(`"id":{"type":"string","minLength":1,"description":"the job, such as job-1"},
+			"action":{"type":"string","enum":["output","wait","stop"],"description":"what to do"},
+			"timeout":{"type":"number","minimum":0,"maximum":600,"description":"seconds that wait waits at most; 60 if not given"}`, "id", "action"),
+		noJobs,
 	},
 }
 

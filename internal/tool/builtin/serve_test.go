@@ -181,7 +181,7 @@ func TestSession(t *testing.T) {
 	}
 	want := map[string]string{
 		"read": "path offset? limit?", "write": "path content", "edit": "path old_text? new_text? replace_all? edits?",
-		"ls": "path?", "find": "pattern path?", "grep": "pattern path? glob?", "bash": "command timeout?",
+		"ls": "path?", "find": "pattern path?", "grep": "pattern path? glob?", "bash": "command timeout? background?", "job": "id action timeout?",
 	}
 	for name, arguments := range want {
 		op := m.Operations[name]

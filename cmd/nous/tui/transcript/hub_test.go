@@ -29,6 +29,10 @@ func (textTools) List(context.Context) []model.ToolInfo {
 	return []model.ToolInfo{{ToolSpec: model.ToolSpec{Name: "text.upper"}, Module: "text", Healthy: true}}
 }
 
+func (textTools) Jobs(string) []model.Job { return nil }
+
+func (textTools) EndJobs(context.Context, string) {}
+
 func (textTools) Has(_ context.Context, name string) bool { return name == "text.upper" }
 
 func (textTools) Call(_ context.Context, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
