@@ -57,7 +57,7 @@ func (a *app) older(ctx context.Context, c *client.Client, session string) (bool
 	}
 	active, err := a.activeOf(ctx, c, state)
 	if err == nil && active != session {
-		err = fmt.Errorf("this core is an older one and works in its active session only, which is %s; first: nous switch %s", active, session)
+		err = fmt.Errorf("this core is an older one and works in its active session only, which is %s; run nous switch %s first", active, session)
 	}
 	return true, err
 }

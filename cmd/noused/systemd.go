@@ -15,7 +15,7 @@ import (
 // notify tells systemd a state; without systemd it does nothing.
 func notify(log *zap.Logger, state string) {
 	if _, err := sd.SdNotify(false, state); err != nil {
-		log.Warn("systemd was not told", zap.String("state", state), zap.Error(err))
+		log.Warn("systemd could not be notified", zap.String("state", state), zap.Error(err))
 	}
 }
 

@@ -258,7 +258,7 @@ func (e *exam) journal(path string, t *tally) {
 	}
 	if n := len(in.Skipped); n > 0 {
 		first := in.Skipped[0]
-		e.warn(Journals, fmt.Sprintf("look at it: tail -c +%d %s | head -n 1; what it said is missing; messages after it are put at the end of what is there", first.Offset+1, quote(path)),
+		e.warn(Journals, fmt.Sprintf("look at the line: tail -c +%d %s | head -n 1; the session lacks what it said", first.Offset+1, quote(path)),
 			"%s: %s skipped, at byte %d: %v", path, count(n, "line is", "lines are"), first.Offset, first.Err)
 	}
 	if in.Torn > 0 {

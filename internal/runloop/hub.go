@@ -437,7 +437,7 @@ func (h *Hub) sessionID(id string) (string, error) {
 func (h *Hub) active() (string, error) {
 	id, err := h.env.Store.Active()
 	if err != nil {
-		return "", &protocol.Error{Code: protocol.SessionError, Message: "the active session cannot be found out", Cause: err.Error()}
+		return "", &protocol.Error{Code: protocol.SessionError, Message: "the active session cannot be determined", Cause: err.Error()}
 	}
 	return id, nil
 }

@@ -222,7 +222,7 @@ func (m *machine) afterMessage() {
 		return
 	}
 	if m.saidNothing() {
-		m.publish(protocol.Warning{Ref: m.turnRef(), Code: "empty_answer", Message: "the model answered twice with nothing"})
+		m.publish(protocol.Warning{Ref: m.turnRef(), Code: "empty_answer", Message: "the model gave an empty answer twice"})
 	}
 	m.endTurn("end", nil)
 }

@@ -182,7 +182,7 @@ func (s *eventConn) send(b event.Batch) bool {
 	if b.To > 0 {
 		line, err := dropped(b.From, b.To)
 		if err != nil {
-			s.zlog.Error("connection closed: it cannot be told what it missed", zap.Error(err))
+			s.zlog.Error("connection closed: the events that it missed could not be announced", zap.Error(err))
 			return false
 		}
 		if !s.write(line) {

@@ -145,7 +145,7 @@ func fold(r io.Reader, path string, state *State) (size int64, problems []Proble
 		if err == nil {
 			err = state.Apply(rec)
 			if again, ok := state.adopt(rec); err != nil && ok {
-				problems = append(problems, Problem{path, size, fmt.Errorf("put at the end of what is there: %w", err)})
+				problems = append(problems, Problem{path, size, fmt.Errorf("put after the last entry: %w", err)})
 				err = state.Apply(again)
 			}
 		}

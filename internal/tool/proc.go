@@ -372,7 +372,7 @@ func (p *Process) reap() {
 		p.nursery.log.Warn("a process that a tool left behind does not die", zap.String("tool", p.cmd.Path))
 	}
 	if err := p.nursery.scratch.drop(p.tmp); err != nil {
-		p.nursery.log.Warn("a tool's temporary files stay", zap.Error(err))
+		p.nursery.log.Warn("the temporary files of a tool could not be removed", zap.Error(err))
 	}
 	p.exit = Exit{Code: -1, Stopped: stopped}
 	if p.cmd.ProcessState == nil { // somebody else reaped it

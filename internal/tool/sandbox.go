@@ -72,8 +72,8 @@ func (s *Supervisor) Sandboxed(d *Descriptor) (*Supervisor, error) {
 	}
 	if h := box.hidden.resolved(); slices.ContainsFunc(box.write, func(dir string) bool { return h.leadsTo(Resolve(dir)) }) {
 		if box.cover = s.canCover(); !box.cover {
-			s.log.Warn("what the daemon hides from tools lies in a folder that they may write to, and this system lets nobody but root cover it: "+
-				"they can write only to the folders beside it; a workdir beside it would have no such limit",
+			s.log.Warn("the working directory holds folders that the daemon hides from tools, and this system lets only root hide them there: "+
+				"tools can write only to the folders beside them; choose a workdir that does not hold them",
 				zap.String("module", d.Name), zap.Strings("folders", box.write))
 		}
 	}
@@ -91,7 +91,7 @@ func sandboxFor(d *Descriptor, helper string, abi int, log *zap.Logger) (*sandbo
 	case abi < neededABI && d.SandboxRequired:
 		return nil, Faultf(Forbidden, "%s; sandbox_required=false runs the tool without", shortcoming(abi))
 	case abi < neededABI:
-		log.Warn("tool runs with less of a sandbox than it asks for", zap.String("module", d.Name),
+		log.Warn("tool runs with a weaker sandbox than it asks for", zap.String("module", d.Name),
 			zap.String("reason", shortcoming(abi)))
 	}
 	box := &sandbox{write: append([]string{d.Workdir}, d.SandboxWrite...)}
