@@ -12,7 +12,7 @@ BENCH    ?= .
 BUILDFLAGS ?= -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help run build check format vet staticcheck generated tidy test short root bench fuzz crash long generate install clean
+.PHONY: help run build check format vet staticcheck generated tidy test short root bench fuzz crash long generate catalogue install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,14 @@ long: ## a session of TURNS (2000) turns with tools, over both wires
 
 generate: ## write the generated documents anew
 	go generate ./...
+
+CATALOGUE ?= latest
+catalogue: ## write the catalogue of models anew, from what is published now (CATALOGUE=version)
+	@set -e; dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	(cd "$$dir" && npm pack --silent @earendil-works/pi-ai@$(CATALOGUE) >/dev/null && tar xzf *.tgz); \
+	version=$$(sed -n 's/^ *"version": "\(.*\)",*/\1/p' "$$dir/package/package.json"); \
+	go run ./internal/model/catalogue/gen "$$dir/package/dist/providers/data" @earendil-works/pi-ai "$$version" >"$$dir/table.tsv"; \
+	mv "$$dir/table.tsv" internal/model/catalogue/table.tsv; go test ./internal/model/catalogue
 
 install: build ## binaries to PREFIX/bin (~/.local/bin), units to ~/.config/systemd/user (DESTDIR honoured)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(UNITDIR)

@@ -48,6 +48,23 @@ func (a *app) toolNames(cmd *cobra.Command, args []string, _ string) ([]string, 
 	return completions(words, err)
 }
 
+// modelNames offers the models that the daemon knows without asking anybody, and
+// of a provider whose models it does not know its name.
+func (a *app) modelNames(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return completions(nil, nil)
+	}
+	words := []string{"default"}
+	reply, err := ask(cmd.Context(), a, protocol.ListModels, protocol.ListModelsParams{})
+	for _, m := range reply.Models {
+		if m.Name == "" {
+			m.Model += "/"
+		}
+		words = append(words, m.Model)
+	}
+	return completions(words, err)
+}
+
 func completions(words []string, err error) ([]string, cobra.ShellCompDirective) {
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError

@@ -13,7 +13,8 @@ func (a *app) modelsCommand() *cobra.Command {
 		Use:   "models",
 		Short: "List the models that could answer prompts",
 		Long: `List the models that could answer prompts: the daemon's own, marked *, the
-vendors that its environment has a key for, provider modules, and offline.
+providers of its configuration and those that its environment has a key for,
+provider modules, and offline.
 
 With --probe their servers are asked which models they have, and so are the
 servers that may run on this machine: Ollama, LM Studio, llama.cpp and vLLM.

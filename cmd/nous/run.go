@@ -106,8 +106,8 @@ func (a *app) setModelCommand() *cobra.Command {
 		Use:   "set-model MODEL",
 		Short: "Choose the model that answers in a session, from its next call on",
 		Long: `Choose the model that answers in a session, from its next call on. MODEL is
-PROVIDER/NAME with the provider openai, anthropic or module, or offline, or
-default for the daemon's own.`,
+PROVIDER/NAME with a provider that the daemon knows, module or offline, or
+default for the daemon's own. With --effort it is told how hard to think.`,
 		Example: `  nous set-model anthropic/claude-sonnet-4-5
   nous set-model openai/qwen3:8b --base-url http://localhost:11434/v1`,
 		Args: cmdline.Wants(1, 1, "MODEL, as in openai/gpt-5"),
@@ -117,6 +117,9 @@ default for the daemon's own.`,
 		},
 	}
 	cmd.Flags().StringVar(&p.BaseURL, "base-url", "", "ask this `server`; a key is sent only to a configured one")
+	cmd.Flags().StringVar(&p.Effort, "effort", "", "how hard to think: `level` none, minimal, low, medium, high, xhigh or max")
+	completeWords(cmd, "effort", protocol.Efforts...)
+	cmd.ValidArgsFunction = a.modelNames
 	cmd.Flags().Int64Var(&p.ContextWindow, "context-window", 0, "`tokens` that the model can read")
 	return cmd
 }

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"noused/internal/protocol"
+	"noused/internal/runloop"
 	"noused/internal/tool"
 )
 
@@ -25,6 +26,9 @@ type Config struct {
 	Workdir      string
 	ToolsDirs    []string
 	Model        ModelConfig
+	Providers    map[string]ProviderConfig // by name; nil: none
+	Facts        map[string]fact           // of models.toml, by provider/name; nil: none
+	Limits       runloop.Limits
 	MaxLine      int // bytes
 	EventBuffer  int // bytes
 	DrainTimeout time.Duration
@@ -45,7 +49,8 @@ type ModelConfig struct {
 	APIKeyEnv       string
 	System          string // said to the model after what AGENTS.md says
 	MaxOutputTokens int
-	ContextWindow   int64         // tokens; 0: not known
+	ContextWindow   int64         // tokens; 0: not said
+	Effort          string        // how hard to think; "": as the model does by itself
 	MaxSteps        int           // model calls in one turn; 0: the run loop's default
 	Timeout         time.Duration // of silence
 	Extra           map[string]any
@@ -74,6 +79,7 @@ func registerFlags(fs *pflag.FlagSet) {
 	fs.StringArray("tools-dir", nil, "`folder` of tool descriptors; repeatable (default $XDG_CONFIG_HOME/noused/tools.d)")
 	fs.String("config", "", "configuration `file` (default $XDG_CONFIG_HOME/noused/config.toml)")
 	fs.String("model", "", "the model, as `provider[/name]` (default offline)")
+	fs.String("effort", "", "how hard the model is to think: `level` none, minimal, low, medium, high, xhigh or max")
 	fs.String("max-line", "", "`size` of the longest line a client may send: 4194304, 4096KiB or 4MiB (default 16MiB)")
 	fs.String("event-buffer", "", "`size` of the event log, from which slow readers catch up (default 16MiB)")
 	fs.String("drain-timeout", "", "`time` that runs get to reach a boundary when the daemon stops (default 10s)")
@@ -91,7 +97,7 @@ func resolveConfig(fs *pflag.FlagSet, getenv func(string) string) (Config, error
 		StateDir:  r.path("state-dir", func() string { return filepath.Join(r.base("XDG_STATE_HOME", ".local/state"), "noused") }),
 		Workdir:   r.path("workdir", func() string { return "." }),
 		ToolsDirs: r.toolsDirs(),
-		Model:     r.model(),
+		Providers: r.providers(),
 		MaxLine:   r.size("max-line", minMaxLine, maxMaxLine, protocol.DefaultMaxLine),
 		EventBuffer: r.size("event-buffer", minEventBuffer, maxEventBuffer,
 			defaultEventBuffer),
@@ -101,6 +107,9 @@ func resolveConfig(fs *pflag.FlagSet, getenv func(string) string) (Config, error
 		BuiltinTools: r.boolean("builtin_tools", true),
 	}
 	cfg.ConfigDir, cfg.Home = r.configDir(), r.home()
+	cfg.Facts = r.facts(cfg.vendors(r.getenv))
+	cfg.Model = r.model(cfg.vendors(r.getenv))
+	cfg.Limits = r.limits()
 	cfg.Private = r.private(cfg.StateDir)
 	if info, err := os.Stat(cfg.Workdir); r.err == nil && (err != nil || !info.IsDir()) {
 		_, from := r.find("workdir")
@@ -259,57 +268,13 @@ func (r *resolver) boolean(key string, otherwise bool) bool {
 	return otherwise
 }
 
-// model reads --model PROVIDER[/NAME], or the section [model] of the file. One
-// that is named replaces the other's provider and name together.
-func (r *resolver) model() ModelConfig {
-	m := ModelConfig{Provider: "offline"}
-	provider, from, ok := r.named("model")
-	if ok {
-		m.Provider = provider
-	} else {
-		var v any
-		v, from = r.file.find("model.provider")
-		if provider, _, ok = r.asText(v, from); ok {
-			m.Provider = provider
-		}
-		v, nameFrom := r.file.find("model.name")
-		if name, _, ok := r.asText(v, nameFrom); ok {
-			m.Provider, from = m.Provider+"/"+name, nameFrom
-		}
-	}
-	var err error
-	if m.Provider, m.Name, err = parseModel(m.Provider); err != nil {
-		r.fail(from, "%v", err)
-	}
-	if v, from := r.file.find("model.wire"); v != nil {
-		if m.Wire, _, _ = r.asText(v, from); m.Wire != "chat" && m.Wire != "responses" {
-			r.fail(from, "there is no wire %v, only chat and responses", v)
-		}
-	}
-	for key, dst := range map[string]*string{"base_url": &m.BaseURL, "api_key_env": &m.APIKeyEnv, "system": &m.System} {
-		v, from := r.file.find("model." + key)
-		*dst, _, _ = r.asText(v, from)
-	}
-	for key, dst := range map[string]*time.Duration{"delay": &m.Delay, "timeout": &m.Timeout} {
-		v, from := r.file.find("model." + key)
-		*dst = r.asDuration(v, from, maxDelay, 0)
-	}
-	m.MaxOutputTokens = int(r.count("model.max_output_tokens", 1, maxTokens))
-	m.ContextWindow = r.count("model.context_window", protocol.MinContextWindow, protocol.MaxContextWindow)
-	m.MaxSteps = int(r.count("model.max_steps", 1, maxMaxSteps))
-	if v, from := r.file.find("model.extra"); v != nil {
-		table, ok := v.(map[string]any)
-		if !ok {
-			r.fail(from, "got %v, want a table", v)
-		}
-		m.Extra = table
-	}
-	return m
-}
-
 // count is a number of the file's, 0 where it is not set.
 func (r *resolver) count(key string, least, most int64) int64 {
 	v, from := r.file.find(key)
+	return r.asCount(v, from, least, most)
+}
+
+func (r *resolver) asCount(v any, from origin, least, most int64) int64 {
 	n, ok := v.(int64)
 	if v != nil && (!ok || n < least || n > most) {
 		r.fail(from, "got %v, want %d to %d", v, least, most)

@@ -328,7 +328,7 @@ func TestConfigErrors(t *testing.T) {
 		{"a negative delay", nil, nil, "[model]\ndelay = \"-1s\"\n", "FILE:2: model.delay: -1s is out of bounds, want 0s to 24h0m0s"},
 		{"no level", []string{"--log-level", "loud"}, nil, "", `--log-level: there is no level "loud", only debug, info, warn and error`},
 		{"no provider", []string{"--model", "opnai/gpt"}, nil, "", `--model: there is no provider "opnai", only offline`},
-		{"no provider in the file", nil, nil, "[model]\nprovider = \"ollama\"\n", `FILE:2: model.provider: there is no provider "ollama", only offline`},
+		{"no provider in the file", nil, nil, "[model]\nprovider = \"nobody\"\n", `FILE:2: model.provider: there is no provider "nobody", only offline, module, and anthropic`},
 		{"another name", nil, nil, "[model]\nname = \"gpt\"\n", `FILE:2: model.name: the offline model is called "script", not "gpt"`},
 		{"a workdir that is missing", []string{"--workdir", "/nowhere"}, nil, "", "--workdir: /nowhere is not a folder"},
 		{"a workdir that is a file", nil, nil, "workdir = \"config.toml\"\n", "FILE:1: workdir: DIR/config.toml is not a folder"},

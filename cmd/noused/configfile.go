@@ -21,8 +21,28 @@ const maxConfig = 1 << 20
 // an error, not a surprise.
 var fileKeys = []string{
 	"socket", "state_dir", "workdir", "tools_dir", "max_line", "event_buffer", "drain_timeout", "log_level",
-	"model", "model.provider", "model.name", "model.wire", "model.delay", "model.base_url", "model.api_key_env", "model.system",
+	"model", "model.provider", "model.name", "model.wire", "model.effort", "model.delay", "model.base_url", "model.api_key_env", "model.system",
 	"model.max_output_tokens", "model.context_window", "model.max_steps", "model.timeout", "model.extra", "builtin_tools", "policy.allow", "policy.deny",
+	"limits.run_tokens", "limits.run_cost", "limits.day_cost",
+}
+
+// providerKeys are what a section [providers.NAME] may say.
+var providerKeys = []string{"wire", "base_url", "api_key_env", "headers", "extra", "models"}
+
+// isFileKey reports whether the configuration file may have a key.
+func isFileKey(key []string) bool {
+	if len(key) > 2 && key[0] == "providers" {
+		return slices.Contains(providerKeys, key[2])
+	}
+	return slices.Contains(fileKeys, strings.Join(key, ".")) || len(key) > 2 && key[0] == "model" && key[1] == "extra"
+}
+
+// fileSections are the sections of the configuration file that have keys.
+type fileSections struct {
+	Model     struct{}            `toml:"model"`
+	Policy    struct{}            `toml:"policy"`
+	Limits    struct{}            `toml:"limits"`
+	Providers map[string]struct{} `toml:"providers"`
 }
 
 // configFile is a configuration file's values, and the lines they stand on.
@@ -48,25 +68,23 @@ func (r *resolver) readFile() {
 	case err != nil:
 		r.fail(origin{name: "configuration"}, "%v", err)
 	default:
-		if r.file, err = parseFile(path, text); err != nil && r.err == nil {
+		if r.file, err = parseFile(path, text, &fileSections{}, isFileKey); err != nil && r.err == nil {
 			r.err = err
 		}
 	}
 }
 
-func parseFile(path string, text []byte) (configFile, error) {
+// parseFile reads a file of TOML. sections is a struct, or a map, of its sections
+// and nothing in them; may says which keys there are.
+func parseFile(path string, text []byte, sections any, may func(key []string) bool) (configFile, error) {
 	f := configFile{path: path, lines: map[string]int{}}
 	if err := toml.Unmarshal(text, &f.values); err != nil {
 		return configFile{}, f.problem(err, "")
 	}
 	// A decoder that knows no key says where each of them is.
-	var nothing struct {
-		Model  struct{} `toml:"model"`
-		Policy struct{} `toml:"policy"`
-	}
 	dec := toml.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
-	err := dec.Decode(&nothing)
+	err := dec.Decode(sections)
 	var keys *toml.StrictMissingError
 	switch {
 	case errors.As(err, &keys):
@@ -77,7 +95,7 @@ func parseFile(path string, text []byte) (configFile, error) {
 	}
 	for _, at := range keys.Errors {
 		key := strings.Join(at.Key(), ".")
-		if !slices.Contains(fileKeys, key) && !strings.HasPrefix(key, "model.extra.") {
+		if !may(at.Key()) {
 			return configFile{}, f.problem(&at, "there is no such key")
 		}
 		f.lines[key], _ = at.Position()
@@ -112,6 +130,20 @@ func (f configFile) find(key string) (any, origin) {
 	if !inSection {
 		return f.values[key], from
 	}
-	values, _ := f.values[section].(map[string]any)
-	return values[name], from
+	return f.in(section, name)
+}
+
+// in returns the value of a key in a section, whose name may have dots.
+func (f configFile) in(path ...string) (any, origin) {
+	key := strings.Join(path, ".")
+	from := origin{name: f.path + ": " + key, dir: filepath.Dir(f.path)}
+	if line, ok := f.lines[key]; ok {
+		from.name = fmt.Sprintf("%s:%d: %s", f.path, line, key)
+	}
+	var v any = f.values
+	for _, name := range path {
+		values, _ := v.(map[string]any)
+		v = values[name]
+	}
+	return v, from
 }

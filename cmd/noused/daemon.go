@@ -76,13 +76,17 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 		return err
 	}
 	info := protocol.DaemonInfo{Version: buildinfo.Version(), Epoch: newID("ep-"), PID: os.Getpid(), StartedAt: time.Now().UTC()}
-	models := newModels(cfg.Model, tools, os.Getenv)
+	models := newModels(cfg.vendors(os.Getenv), tools)
 	defer models.Close()
-	own := models.own()
+	own := models.choice()
 	answering, err := models.Model(own)
 	if err != nil {
 		tools.Close(ctx)
 		return fmt.Errorf("model %w", err)
+	}
+	if err := models.keepSpending(cfg, log); err != nil {
+		tools.Close(ctx)
+		return err
 	}
 	told, err := openInstructions(cfg)
 	if err != nil {
@@ -92,7 +96,7 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 	events := event.New(info.Epoch, cfg.EventBuffer, time.Now)
 	held := budget.New(cfg.MaxLine + shared)
 	hub := runloop.NewHub(runloop.Options{
-		Store: store, Model: answering, ModelInfo: own, Models: models, MaxSteps: cfg.Model.MaxSteps,
+		Store: store, Model: answering, ModelInfo: own, Models: models, MaxSteps: cfg.Model.MaxSteps, Limits: cfg.Limits, Spent: models.today,
 		Instructions: told, Tools: tools, Modules: tools, Events: loggedEvents{events, log}, Daemon: info, Workdir: cfg.Workdir, Now: time.Now, NewID: newID,
 		Held: held, Audit: journal.Record,
 		Fault: func(sessionID string, err error) {
@@ -107,7 +111,7 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 	protocol.HandleFunc(mux, protocol.ReloadTools, func(context.Context, protocol.ReloadToolsParams) (protocol.ToolsReloaded, error) {
 		return reload(tools, log), nil
 	})
-	protocol.Handle(mux, protocol.ListModels, catalog{cfg.Model, tools.Providers, os.Getenv, localServers}.handle)
+	protocol.Handle(mux, protocol.ListModels, catalog{models.vendors, tools.Providers, localServers}.handle)
 	protocol.Handle(mux, protocol.ListSkills, skills{told}.handle)
 	if missing := mux.Missing(); missing != nil {
 		return fmt.Errorf("commands without a handler: %v", missing)

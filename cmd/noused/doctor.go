@@ -19,6 +19,7 @@ import (
 	"noused/internal/buildinfo"
 	"noused/internal/cmdline"
 	"noused/internal/doctor"
+	modelwire "noused/internal/model/wire"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
 	"noused/internal/tool"
@@ -90,17 +91,13 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 	supervisor := tool.NewSupervisor(selfPath, zap.NewNop())
 	supervisor.Hide(hidden(cfg))
 	defer supervisor.Close()
+	ask := &asked{made: newModels(cfg.vendors(getenv), nil)}
+	defer ask.made.Close()
 	o := doctor.Options{
 		Config: r.file.path, Socket: cfg.Socket, DefaultSocket: protocol.DefaultSocket(getenv), StateDir: cfg.StateDir,
 		Workdir: cfg.Workdir, ToolsDirs: cfg.ToolsDirs, Provider: cfg.Model.Provider, ModelName: cfg.Model.Name,
-		KeyVariable: keyVariable(cfg.Model),
-		Models: func(ctx context.Context) ([]string, error) {
-			server, err := serverOf(cfg.Model, getenv)
-			if err != nil {
-				return nil, err
-			}
-			return askServer(ctx, cfg.Model.Provider, server, knownPatience)
-		},
+		KeyVariable: cfg.vendors(getenv).config(cfg.Model.Provider, true).APIKeyEnv,
+		Models:      ask.models, Window: ask.window,
 		Environ: os.Environ(), Home: r.home(), RuntimeDir: getenv("XDG_RUNTIME_DIR"),
 		UnitDirs: []string{
 			filepath.Join(r.base("XDG_CONFIG_HOME", ".config"), "systemd/user"), "/etc/systemd/user",
@@ -120,6 +117,25 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 	}
 	return doctor.Run(ctx, o, tell)
 }
+
+// asked is the daemon's model and what its server says.
+type asked struct{ made *models }
+
+// models are those that the server lists.
+func (a *asked) models(ctx context.Context) ([]string, error) {
+	s, err := a.made.at(a.made.choice())
+	if err != nil {
+		return nil, err
+	}
+	listed, err := askServer(ctx, s, knownPatience)
+	if err == nil {
+		a.made.heard(a.made.choice(), modelwire.WindowOf(listed, s.Model))
+	}
+	return modelwire.NamesOf(listed), err
+}
+
+// window is how many tokens the model can read, and who says so.
+func (a *asked) window() (int64, string) { return a.made.window(a.made.choice()) }
 
 // report prints findings as they come.
 type report struct {

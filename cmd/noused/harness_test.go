@@ -56,6 +56,14 @@ func newDaemon(t testing.TB, args ...string) *daemon {
 // newDaemonOf starts another program.
 func newDaemonOf(t testing.TB, program string, args ...string) *daemon {
 	t.Helper()
+	d := unstarted(t, program, args...)
+	d.start()
+	return d
+}
+
+// unstarted is a daemon that start starts.
+func unstarted(t testing.TB, program string, args ...string) *daemon {
+	t.Helper()
 	dir := t.TempDir()
 	d := &daemon{t: t, program: program, dir: dir, sock: filepath.Join(dir, "s"), args: args}
 	t.Cleanup(func() {
@@ -66,7 +74,6 @@ func newDaemonOf(t testing.TB, program string, args ...string) *daemon {
 			t.Logf("the daemon's log:\n%s", d.log.Bytes())
 		}
 	})
-	d.start()
 	return d
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/url"
 	"slices"
@@ -37,9 +36,8 @@ const maxListed = 200
 // catalog lists the models that could answer prompts. Any number of lists may
 // be made at once.
 type catalog struct {
-	model     ModelConfig // the daemon's own
+	vendors
 	providers func() []string
-	getenv    func(string) string
 	local     []string
 }
 
@@ -55,16 +53,17 @@ func (c catalog) handle(_ context.Context, p protocol.ListModelsParams) (protoco
 // be asked for, if it can.
 type known struct {
 	protocol.ListedModel
-	server modelwire.Options
+	server endpoint
 	asks   bool
 	guess  bool // there may be nobody
 	models []string
 }
 
-// known are the daemon's own model, the vendors that the environment has a key
-// or a server for, the provider modules, and the offline model.
+// known are the daemon's own model, the vendors of the configuration and those
+// that the environment has a key or a server for, the provider modules, and the
+// offline model.
 func (c catalog) known() []known {
-	own := c.entry(c.model, "config")
+	own := c.entry(c.own.Provider, c.own.Name, "config", true)
 	own.Default = true
 	modules := c.providers()
 	switch {
@@ -74,33 +73,49 @@ func (c catalog) known() []known {
 		own.Problem = "no tools directory has a provider module of that name any more"
 	}
 	all := []known{own}
-	for _, provider := range slices.Sorted(maps.Keys(vendors)) {
-		cfg := ModelConfig{Provider: provider}
-		k := c.entry(cfg, "environment")
-		has := key(keyVariable(cfg), c.getenv) != "" || c.getenv(vendors[provider].prefix+"_BASE_URL") != ""
-		if has && (k.Provider != own.Provider || k.BaseURL != own.BaseURL) {
+	for _, provider := range c.names() {
+		cfg, named := c.named[provider]
+		for _, name := range cfg.Models {
+			if provider != own.Provider || name != own.Name {
+				k := c.entry(provider, name, "config", false)
+				k.asks = false // the provider's own line is
+				all = append(all, k)
+			}
+		}
+		source := "environment"
+		if named {
+			source = "config"
+		}
+		if k := c.entry(provider, "", source, false); (named || c.provided(provider)) && (k.Provider != own.Provider || k.BaseURL != own.BaseURL) {
 			all = append(all, k)
 		}
 	}
 	for _, name := range modules {
 		if own.Provider != "module" || own.Name != name {
-			all = append(all, c.entry(ModelConfig{Provider: "module", Name: name}, "module"))
+			all = append(all, c.entry("module", name, "module", false))
 		}
 	}
 	if own.Provider != "offline" {
-		all = append(all, c.entry(ModelConfig{Provider: "offline", Name: offline.Name}, "built-in"))
+		all = append(all, c.entry("offline", offline.Name, "built-in", false))
 	}
 	return all
 }
 
-// entry is a line about a model, or about a vendor where it has no name.
-func (c catalog) entry(cfg ModelConfig, source string) known {
+// provided reports whether the environment has a key or a server for a vendor.
+func (v vendors) provided(provider string) bool {
+	cfg := v.config(provider, false)
+	return cfg.BaseURL != "" || key(cfg.APIKeyEnv, v.getenv) != ""
+}
+
+// entry is a line about a model, or about a vendor where it has no name; own: as
+// [model] has it.
+func (c catalog) entry(provider, name, source string, own bool) known {
 	k := known{ListedModel: protocol.ListedModel{
-		Model: modelText(cfg.Provider, cfg.Name), Provider: cfg.Provider, Name: cfg.Name, Source: source,
+		Model: modelText(provider, name), Provider: provider, Name: name, Source: source,
 	}}
-	if _, ok := vendors[cfg.Provider]; ok {
+	if provider != "offline" && provider != "module" {
 		var err error
-		if k.server, err = serverOf(cfg, c.getenv); err != nil {
+		if k.server, err = c.server(provider, name, own); err != nil {
 			k.Problem = err.Error()
 			return k
 		}
@@ -133,7 +148,7 @@ func (c catalog) probe(ctx context.Context) (protocol.Models, error) {
 		if !slices.ContainsFunc(all, func(k known) bool { return sameServer(k.BaseURL, local) }) {
 			all = append(all, known{
 				ListedModel: protocol.ListedModel{Provider: "openai", BaseURL: local, Source: "server"},
-				server:      modelwire.Options{BaseURL: local}, asks: true, guess: true,
+				server:      endpoint{wire: chatWire, Options: modelwire.Options{BaseURL: local}}, asks: true, guess: true,
 			})
 		}
 	}
@@ -175,8 +190,8 @@ func (k *known) ask(ctx context.Context) {
 	if k.guess {
 		patience = localPatience
 	}
-	var err error
-	k.models, err = askServer(ctx, k.Provider, k.server, patience)
+	listed, err := askServer(ctx, k.server, patience)
+	k.models = modelwire.NamesOf(listed)
 	var answer *modelwire.Error
 	k.Reachable = new(err == nil || errors.As(err, &answer) && answer.Status != 0)
 	switch {
@@ -190,12 +205,12 @@ func (k *known) ask(ctx context.Context) {
 	}
 }
 
-// askServer asks a vendor's server for its models, for so long at most. Errors
-// are *modelwire.Error, or about the options.
-func askServer(ctx context.Context, provider string, server modelwire.Options, patience time.Duration) ([]string, error) {
+// askServer asks a server for its models, for so long at most. Errors are
+// *modelwire.Error, or about the options.
+func askServer(ctx context.Context, s endpoint, patience time.Duration) ([]modelwire.Listed, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, &modelwire.Error{Message: fmt.Sprintf("no answer within %s", patience)})
 	defer cancel()
-	return vendors[provider].list(ctx, server)
+	return s.list(ctx)
 }
 
 // sameServer reports whether two addresses are one server of this machine.

@@ -68,9 +68,8 @@ func TestListModels(t *testing.T) {
 	gone.Close()
 	base := strings.Replace(own.URL, "//", "//me:secret@", 1) + "/v1?token=secret"
 	c := catalog{
-		model:     ModelConfig{Provider: "openai", Name: "gpt-5", BaseURL: base, APIKeyEnv: "MY_KEY"},
+		vendors:   vendors{own: ModelConfig{Provider: "openai", Name: "gpt-5", BaseURL: base, APIKeyEnv: "MY_KEY"}, getenv: environ(map[string]string{"MY_KEY": "sk-mine", "ANTHROPIC_API_KEY": "sk-ant", "ANTHROPIC_BASE_URL": other.URL, "OPENAI_API_KEY": "sk-openai", "OPENAI_BASE_URL": gone.URL})},
 		providers: func() []string { return []string{"parrot"} },
-		getenv:    environ(map[string]string{"MY_KEY": "sk-mine", "ANTHROPIC_API_KEY": "sk-ant", "ANTHROPIC_BASE_URL": other.URL, "OPENAI_API_KEY": "sk-openai", "OPENAI_BASE_URL": gone.URL}),
 		local:     []string{local.URL + "/v1", page.URL + "/v1", gone.URL + "/v1", strings.Replace(own.URL, "127.0.0.1", "localhost", 1) + "/v1"},
 	}
 	known := []protocol.ListedModel{
@@ -124,9 +123,8 @@ func TestListModelsProblems(t *testing.T) {
 	}))
 	defer refusing.Close()
 	c := catalog{
-		model:     ModelConfig{Provider: "openai", Name: "m24", BaseURL: server.URL + "/v1"},
+		vendors:   vendors{own: ModelConfig{Provider: "openai", Name: "m24", BaseURL: server.URL + "/v1"}, getenv: environ(map[string]string{"ANTHROPIC_API_KEY": "sk-ant", "ANTHROPIC_BASE_URL": refusing.URL})},
 		providers: func() []string { return nil },
-		getenv:    environ(map[string]string{"ANTHROPIC_API_KEY": "sk-ant", "ANTHROPIC_BASE_URL": refusing.URL}),
 	}
 	got := c.list(t, true)
 	if own := got.Models[0]; !*own.Reachable || own.Problem != "the server does not list m24, but m240, m241, m242" {
@@ -140,7 +138,7 @@ func TestListModelsProblems(t *testing.T) {
 		t.Errorf("got %+v, want a server that refuses the key", refused)
 	}
 
-	c = catalog{model: ModelConfig{Provider: "module", Name: "parrot"}, providers: func() []string { return nil }, getenv: environ(nil)}
+	c = catalog{vendors: vendors{own: ModelConfig{Provider: "module", Name: "parrot"}, getenv: environ(nil)}, providers: func() []string { return nil }}
 	if own := c.list(t, false).Models[0]; own.Model != "module/parrot" || own.Source != "config" || !own.Default || !strings.Contains(own.Problem, "no tools directory") {
 		t.Errorf("got %+v, want that its module is gone", own)
 	}
@@ -149,7 +147,7 @@ func TestListModelsProblems(t *testing.T) {
 		t.Errorf("got %+v, want each once", got)
 	}
 
-	c = catalog{model: ModelConfig{Provider: "offline", Name: "script"}, providers: func() []string { return nil }, getenv: environ(nil)}
+	c = catalog{vendors: vendors{own: ModelConfig{Provider: "offline", Name: "script"}, getenv: environ(nil)}, providers: func() []string { return nil }}
 	want := protocol.Models{Models: []protocol.ListedModel{{Model: "offline", Provider: "offline", Name: "script", Source: "built-in", Default: true}}}
 	for _, probe := range []bool{false, true} {
 		if diff := cmp.Diff(want, c.list(t, probe)); diff != "" {
@@ -169,7 +167,7 @@ func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestListModelsWaitsForNobodyLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for guess, want := range map[bool]time.Duration{false: 10 * time.Second, true: 2 * time.Second} {
-			k := known{server: modelwire.Options{Transport: silent{}}, guess: guess}
+			k := known{server: endpoint{Options: modelwire.Options{Transport: silent{}}}, guess: guess}
 			k.Provider = "openai"
 			begin := time.Now()
 			k.ask(t.Context())

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"sync"
 
@@ -17,88 +15,82 @@ import (
 	"noused/internal/model/offline"
 	"noused/internal/model/openai"
 	"noused/internal/model/responses"
-	modelwire "noused/internal/model/wire"
-	"noused/internal/regular"
 	"noused/internal/runloop"
 	"noused/internal/tool"
 )
 
-// defaultWindow is the context window of a model over HTTP of which nobody says
-// how much it can read: few that people run agents with read less.
-const defaultWindow = 128_000
-
-// maxModels bounds the models that are kept with their connections.
+// maxModels bounds the models that are kept with their connections, and what
+// servers have said of theirs.
 const maxModels = 32
 
 // models makes the daemon's own model and those that sessions choose, each once
 // while it is in use.
 type models struct {
-	cfg    ModelConfig // of the daemon's own
+	vendors
 	tools  *tool.Registry
-	getenv func(string) string // tells the keys
+	ledger *ledger // nil where no limit counts what a day costs
 
 	mu   sync.Mutex
 	made map[model.Choice]runloop.Model
+	said map[model.Choice]int64 // what servers say that a model can read, 0 for nothing
 }
 
-func newModels(cfg ModelConfig, tools *tool.Registry, getenv func(string) string) *models {
-	return &models{cfg: cfg, tools: tools, getenv: getenv, made: map[model.Choice]runloop.Model{}}
+func newModels(v vendors, tools *tool.Registry) *models {
+	return &models{vendors: v, tools: tools, made: map[model.Choice]runloop.Model{}, said: map[model.Choice]int64{}}
 }
 
-// own is the daemon's model, as get_state names it.
-func (m *models) own() model.Choice {
-	return model.Choice{Provider: m.cfg.Provider, Name: m.cfg.Name, ContextWindow: m.window(m.cfg.Provider)}
+// choice is the daemon's model, as get_state names it.
+func (v vendors) choice() model.Choice {
+	return model.Choice{Provider: v.own.Provider, Name: v.own.Name, ContextWindow: v.own.ContextWindow, Effort: v.own.Effort}
 }
 
-// window is that of a provider's models: the configured one counts for all of
-// them, as nothing better is known.
-func (m *models) window(provider string) int64 {
-	switch {
-	case provider == m.cfg.Provider && m.cfg.ContextWindow > 0:
-		return m.cfg.ContextWindow
-	case provider == "openai" || provider == "anthropic":
-		return defaultWindow
-	}
-	return 0
-}
-
-// parseModel reads PROVIDER[/NAME].
-func parseModel(text string) (provider, name string, err error) {
+// parse reads PROVIDER[/NAME].
+func (v vendors) parse(text string) (provider, name string, err error) {
 	provider, name, _ = strings.Cut(text, "/")
 	switch {
 	case provider == "module" && name == "":
 		err = errors.New("want module/NAME, the name of a provider module's descriptor")
 	case provider == "module":
-	case provider == "openai" || provider == "anthropic":
-		if name == "" {
-			err = fmt.Errorf("want %s/NAME, the name of one of its models", provider)
-		}
-	case provider != "offline":
-		err = fmt.Errorf("there is no provider %.40q, only offline, openai (also for other servers that speak its wire, with base_url), anthropic and module", provider)
-	case name != "" && name != offline.Name:
+	case provider == "offline" && name != "" && name != offline.Name:
 		err = fmt.Errorf("the offline model is called %q, not %.40q", offline.Name, name)
-	default:
+	case provider == "offline":
 		name = offline.Name
+	case !v.has(provider):
+		err = fmt.Errorf("there is no provider %.40q, only offline, module, and %s; another is a section [providers.NAME] of config.toml",
+			provider, strings.Join(v.names(), ", "))
+	case name == "":
+		err = fmt.Errorf("want %s/NAME, the name of one of its models", provider)
 	}
 	return provider, name, err
 }
 
-// Choose returns the model that PROVIDER[/NAME] means.
-func (m *models) Choose(name, baseURL string) (c model.Choice, err error) {
-	if c.Provider, c.Name, err = parseModel(name); err != nil {
+// Choose returns the model that PROVIDER[/NAME] means, "" the daemon's own.
+func (m *models) Choose(name, baseURL, effort string) (c model.Choice, err error) {
+	if name == "" {
+		return model.Choice{Effort: effort}, m.checkEffort(m.choice(), effort)
+	}
+	if c.Provider, c.Name, err = m.parse(name); err != nil {
 		return c, err
 	}
 	if u, err := url.Parse(baseURL); err == nil && (u.User != nil || u.RawQuery != "" || u.Fragment != "") {
 		return c, errors.New("base_url may have no password, query or fragment: it is kept and shown")
 	}
-	c.BaseURL, c.ContextWindow = baseURL, m.window(c.Provider)
-	_, err = m.Model(c)
+	c.BaseURL, c.Effort = baseURL, effort
+	if _, err = m.Model(c); err == nil {
+		err = m.checkEffort(c, effort)
+	}
 	return c, err
+}
+
+// plain is a choice without what makes no other model of it.
+func plain(c model.Choice) model.Choice {
+	c.ContextWindow, c.Effort = 0, ""
+	return c
 }
 
 // Model returns a model that was chosen. The error says why it cannot be.
 func (m *models) Model(c model.Choice) (runloop.Model, error) {
-	c.ContextWindow = 0
+	c = plain(c)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if made, ok := m.made[c]; ok {
@@ -133,16 +125,14 @@ func (m *models) close() {
 
 func (m *models) make(c model.Choice) (runloop.Model, error) {
 	switch {
-	case c.Provider == "openai":
-		return vendor(m.openai, m, c)
-	case c.Provider == "anthropic":
-		return vendor(anthropic.New, m, c)
+	case c.Provider != "offline" && c.Provider != "module":
+		return m.vendor(c)
 	case c.BaseURL != "":
 		return nil, fmt.Errorf("%s is asked at no server: it takes no base_url", c.Provider)
 	case c.Provider == "module":
 		return m.module(c.Name)
 	}
-	return offline.Model{Delay: m.cfg.Delay}, nil
+	return offline.Model{Delay: m.own.Delay}, nil
 }
 
 func (m *models) module(name string) (runloop.Model, error) {
@@ -159,127 +149,51 @@ func (m *models) module(name string) (runloop.Model, error) {
 }
 
 // vendor makes the model of a provider over HTTP.
-func vendor[M runloop.Model](make func(modelwire.Options) (M, error), m *models, c model.Choice) (runloop.Model, error) {
-	var made M
-	o, err := m.server(c)
+func (m *models) vendor(c model.Choice) (runloop.Model, error) {
+	s, err := m.at(c)
+	var made httpModel
 	if err == nil {
-		made, err = make(o)
+		made, err = s.model()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s/%s: %w", c.Provider, c.Name, err)
 	}
-	return made, nil
+	return newAnswering(m, c, s, made), nil
 }
 
-// openai makes a model over the wire that its server speaks.
-func (m *models) openai(o modelwire.Options) (runloop.Model, error) {
-	wire := wireOf(o.BaseURL)
-	if own, err := serverOf(m.cfg, m.getenv); m.cfg.Provider == "openai" && err == nil && sameAddress(own.BaseURL, o.BaseURL) {
-		wire = cmp.Or(m.cfg.Wire, wire)
+// at says where a model that was chosen is asked. A provider that is gone from
+// the configuration is an error.
+func (v vendors) at(c model.Choice) (endpoint, error) {
+	switch {
+	case !v.has(c.Provider):
+		return endpoint{}, fmt.Errorf("the configuration has no provider %q any more", c.Provider)
+	case c.BaseURL != "":
+		return v.elsewhere(c.Provider, c.Name, c.BaseURL), nil
 	}
-	if wire == "responses" {
-		return responses.New(o)
-	}
-	return openai.New(o)
+	return v.server(c.Provider, c.Name, true)
 }
 
-// wireOf is the wire that the provider openai speaks with a server: OpenAI's own
-// and Azure's current models take tools over the Responses API only; elsewhere
-// it is chat completions.
-func wireOf(baseURL string) string {
-	u, err := url.Parse(baseURL)
+// httpModel is a model of a server.
+type httpModel interface {
+	runloop.Model
+	Close()
+}
+
+// model makes the model over the wire that its server speaks.
+func (s endpoint) model() (httpModel, error) {
+	switch s.wire {
+	case responsesWire:
+		return made(responses.New(s.Options))
+	case messagesWire:
+		return made(anthropic.New(s.Options))
+	}
+	return made(openai.New(s.Options))
+}
+
+// made is a model, or a nil one that is no interface with nothing in it.
+func made[M httpModel](m M, err error) (httpModel, error) {
 	if err != nil {
-		return "chat"
+		return nil, err
 	}
-	host := strings.ToLower(u.Hostname())
-	for _, suffix := range []string{".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com"} {
-		if strings.HasSuffix(host, suffix) {
-			return "responses"
-		}
-	}
-	if host == "api.openai.com" {
-		return "responses"
-	}
-	return "chat"
-}
-
-// server says where a vendor's model is and how to ask it. A key is for the
-// server that the configuration, or the environment, has it for: another one is
-// asked without.
-func (m *models) server(c model.Choice) (modelwire.Options, error) {
-	cfg := ModelConfig{Provider: c.Provider, Name: c.Name, MaxOutputTokens: m.cfg.MaxOutputTokens, Timeout: m.cfg.Timeout}
-	candidates := []ModelConfig{cfg}
-	if c.Provider == m.cfg.Provider {
-		own := m.cfg
-		own.Name = c.Name
-		candidates = []ModelConfig{own, cfg}
-	}
-	if c.BaseURL == "" {
-		return serverOf(candidates[0], m.getenv)
-	}
-	for _, cfg := range candidates {
-		if o, err := serverOf(cfg, m.getenv); err == nil && sameAddress(c.BaseURL, o.BaseURL) {
-			return o, nil
-		}
-	}
-	return modelwire.Options{
-		BaseURL: c.BaseURL, Model: c.Name, MaxOutputTokens: cfg.MaxOutputTokens, Timeout: cfg.Timeout, Extra: candidates[0].Extra,
-	}, nil
-}
-
-// sameAddress reports whether two base URLs mean the same, which a slash at the
-// end does not change.
-func sameAddress(a, b string) bool {
-	return strings.TrimRight(modelwire.Address(a), "/") == strings.TrimRight(modelwire.Address(b), "/")
-}
-
-// vendors are the providers over HTTP: the prefix of their variables, where
-// they are themselves, and what asks one for its models.
-var vendors = map[string]struct {
-	prefix, baseURL string
-	list            func(context.Context, modelwire.Options) ([]string, error)
-}{
-	"openai":    {"OPENAI", openai.BaseURL, openai.Models},
-	"anthropic": {"ANTHROPIC", anthropic.BaseURL, anthropic.Models},
-}
-
-// keyVariable is the name of the variable that has a vendor's key.
-func keyVariable(cfg ModelConfig) string {
-	return cmp.Or(cfg.APIKeyEnv, vendors[cfg.Provider].prefix+"_API_KEY")
-}
-
-// credentialsVariable names the folder in which systemd puts the credentials of
-// a service (LoadCredential=, ImportCredential=).
-const credentialsVariable = "CREDENTIALS_DIRECTORY"
-
-// maxKey bounds a key that is a credential, in bytes.
-const maxKey = 64 << 10
-
-// key is a variable's value, or, where it is not set, the credential of that
-// name that systemd has for the daemon. "" is none.
-func key(name string, getenv func(string) string) string {
-	value, dir := getenv(name), getenv(credentialsVariable)
-	if value != "" || !filepath.IsAbs(dir) || !filepath.IsLocal(name) {
-		return value
-	}
-	text, err := regular.Read(filepath.Join(dir, name), maxKey)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(text))
-}
-
-// serverOf says where a vendor's model is and how to ask it. What the
-// configuration leaves open the variables with the vendor's prefix fill in.
-func serverOf(cfg ModelConfig, getenv func(string) string) (modelwire.Options, error) {
-	v := vendors[cfg.Provider]
-	o := modelwire.Options{
-		BaseURL: cmp.Or(cfg.BaseURL, getenv(v.prefix+"_BASE_URL")), APIKey: key(keyVariable(cfg), getenv),
-		Model: cfg.Name, MaxOutputTokens: cfg.MaxOutputTokens, Timeout: cfg.Timeout, Extra: cfg.Extra,
-	}
-	if o.BaseURL == "" && o.APIKey == "" {
-		return o, fmt.Errorf("the variable %s is not set, nor a credential of that name, and no base_url names another server", keyVariable(cfg))
-	}
-	o.BaseURL = cmp.Or(o.BaseURL, v.baseURL)
-	return o, nil
+	return m, nil
 }

@@ -35,6 +35,10 @@ func provided(t *testing.T, name string, serve func(n int, r request, w http.Res
 	t.Helper()
 	var calls atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet { // it has no list of its models
+			http.NotFound(w, r)
+			return
+		}
 		body, err := io.ReadAll(r.Body)
 		var got request
 		if err == nil {
@@ -181,6 +185,10 @@ func TestSetModel(t *testing.T) {
 		if r.Header.Get("X-Api-Key") != "" || r.Header.Get("Authorization") != "" {
 			t.Error("the key was sent to a server that it is not for")
 		}
+		if r.Method == http.MethodGet {
+			http.NotFound(w, r)
+			return
+		}
 		body, _ := io.ReadAll(r.Body)
 		for _, want := range []string{`"model":"claude-test"`, `"type":"tool_use"`, `"type":"tool_result"`, "tabs or spaces?"} {
 			if !strings.Contains(string(body), want) {
@@ -214,7 +222,7 @@ func TestSetModel(t *testing.T) {
 		want string
 	}{
 		{protocol.SetModelParams{}, "model: want a non-empty string"},
-		{protocol.SetModelParams{Model: "ollama/x"}, `model: there is no provider "ollama", only offline, openai (also for`},
+		{protocol.SetModelParams{Model: "nobody/x"}, `model: there is no provider "nobody", only offline, module, and anthropic, azure, `},
 		{protocol.SetModelParams{Model: "openai"}, "model: want openai/NAME"},
 		{protocol.SetModelParams{Model: "anthropic/claude"}, "model: anthropic/claude: the variable ANTHROPIC_API_KEY is not set"},
 		{protocol.SetModelParams{Model: "openai/x", BaseURL: "ftp://x"}, "model: openai/x: base_url must begin with http"},
@@ -223,6 +231,8 @@ func TestSetModel(t *testing.T) {
 		{protocol.SetModelParams{Model: "module/nobody"}, "model: module/nobody: no tools directory has"},
 		{protocol.SetModelParams{Model: "offline", BaseURL: "http://x"}, "model: offline is asked at no server"},
 		{protocol.SetModelParams{Model: "default", ContextWindow: 5000}, "model: the daemon's own model"},
+		{protocol.SetModelParams{Model: "openai/x", Effort: "much"}, `effort: there is no level "much", only none, minimal, low, medium, high, xhigh, max`},
+		{protocol.SetModelParams{Model: "offline", Effort: "high"}, "effort: the provider offline cannot be told how hard to think"},
 		{protocol.SetModelParams{Model: "offline", ContextWindow: 7}, "context_window: want 1000 to 10000000 tokens, got 7"},
 	} {
 		if _, err := client.Call(ctx, d.dial(), protocol.SetModel, bad.p); err == nil || !strings.Contains(err.Error(), "invalid_payload: "+bad.want) {
@@ -274,7 +284,8 @@ func TestAKeyMayBeACredential(t *testing.T) {
 		"a path":             {map[string]string{"CREDENTIALS_DIRECTORY": dir + "/sub"}, "../MINE", ""},
 	} {
 		cfg := ModelConfig{Provider: "openai", Name: "m", BaseURL: "http://localhost:1/v1", APIKeyEnv: c.name}
-		if o, err := serverOf(cfg, func(name string) string { return c.env[name] }); err != nil || o.APIKey != c.want {
+		v := vendors{own: cfg, getenv: func(name string) string { return c.env[name] }}
+		if o, err := v.server("openai", "m", true); err != nil || o.APIKey != c.want {
 			t.Errorf("%s: got %q, %v, want %q", what, o.APIKey, err, c.want)
 		}
 	}
@@ -282,12 +293,12 @@ func TestAKeyMayBeACredential(t *testing.T) {
 
 func TestKeysOfChosenServers(t *testing.T) {
 	env := map[string]string{"OPENAI_API_KEY": "sk-openai", "MINE": "sk-mine"}
-	m := newModels(ModelConfig{Provider: "openai", Name: "tiny", BaseURL: "http://localhost:1/v1", APIKeyEnv: "MINE"}, nil, func(name string) string { return env[name] })
+	m := vendors{own: ModelConfig{Provider: "openai", Name: "tiny", BaseURL: "http://localhost:1/v1", APIKeyEnv: "MINE"}, getenv: func(name string) string { return env[name] }}
 	for url, want := range map[string]string{
 		"": "sk-mine", "http://localhost:1/v1": "sk-mine", "http://localhost:1/v1/": "sk-mine",
 		"https://api.openai.com/v1": "sk-openai", "http://localhost:2/v1": "", "http://localhost:1/v2": "", "https://localhost:1/v1": "",
 	} {
-		o, err := m.server(model.Choice{Provider: "openai", Name: "x", BaseURL: url})
+		o, err := m.at(model.Choice{Provider: "openai", Name: "x", BaseURL: url})
 		if err != nil || o.APIKey != want {
 			t.Errorf("%q gets the key %q, %v; want %q", url, o.APIKey, err, want)
 		}

@@ -67,7 +67,10 @@ type Options struct {
 	KeyVariable   string // that has the provider's key, of one over HTTP
 	// Models asks the provider's server for the names of its models, of one over
 	// HTTP. Errors are *wire.Error, or about the configuration. It ends soon.
-	Models     func(context.Context) ([]string, error)
+	Models func(context.Context) ([]string, error)
+	// Window is how many tokens the model can read, and who says so, of one over
+	// HTTP. It is asked after Models.
+	Window     func() (tokens int64, whence string)
 	Environ    []string // the daemon's environment
 	Home       string
 	RuntimeDir string   // XDG_RUNTIME_DIR; may be ""

@@ -620,7 +620,7 @@ func TestModelServer(t *testing.T) {
 		status    Status
 		what, fix string
 	}{
-		"has it":         {has("gpt-5", "gpt-6"), OK, "openai/gpt-5: its server answers and has the model", ""},
+		"has it":         {has("gpt-5", "gpt-6"), OK, "openai/gpt-5: its server answers and has the model, which reads 400000 tokens, says the catalogue", ""},
 		"has others":     {has("a", "gpt-5-mini", "b", "c", "d"), Warn, "openai/gpt-5: its server answers, but does not list it; the nearest it has: gpt-5-mini, a, b", "correct the name"},
 		"has a like one": {has("claude-opus-4", "gpt5", "o3-deep-research", "whisper-large"), Warn, "the nearest it has: gpt5, ", "correct the name"},
 		"has none":       {has(), Warn, "openai/gpt-5: its server answers, but has no models", "ollama pull"},
@@ -640,8 +640,10 @@ func TestModelServer(t *testing.T) {
 			w := newWorld(t)
 			w.Provider, w.ModelName, w.KeyVariable = "openai", "gpt-5", "MY_KEY"
 			w.Models = func(ctx context.Context) ([]string, error) {
-				return openai.Models(ctx, wire.Options{BaseURL: server.URL + "/v1", APIKey: key})
+				listed, err := openai.Models(ctx, wire.Options{BaseURL: server.URL + "/v1", APIKey: key})
+				return wire.NamesOf(listed), err
 			}
+			w.Window = func() (int64, string) { return 400_000, "the catalogue" }
 			var got Finding
 			if _, err := Run(t.Context(), w.Options, func(f Finding) {
 				if f.Area == Model {

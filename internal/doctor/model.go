@@ -38,7 +38,8 @@ func (e *exam) server(ctx context.Context, model string) {
 	switch {
 	case ctx.Err() != nil:
 	case err == nil && wire.Lists(names, e.ModelName):
-		e.ok(Model, "%s: its server answers and has the model", model)
+		tokens, whence := e.Window()
+		e.ok(Model, "%s: its server answers and has the model, which reads %d tokens, says %s", model, tokens, whence)
 	case err == nil && len(names) == 0:
 		e.warn(Model, "have the server load one, or ollama pull it", "%s: its server answers, but has no models", model)
 	case err == nil:

@@ -31,6 +31,8 @@ var (
 	ErrRejected = errors.New("the provider refuses the request as it is")
 	// ErrRoleOrder is an ErrRejected about who may speak after whom.
 	ErrRoleOrder = fmt.Errorf("%w: the roles are in the wrong order", ErrRejected)
+	// ErrEffort: a model cannot be told to think as hard as that.
+	ErrEffort = errors.New("the model has no such effort")
 	// ErrPassing: what went wrong may go well the next time.
 	ErrPassing = errors.New("the provider may answer later")
 )
@@ -60,18 +62,23 @@ const (
 
 // Usage counts tokens. Providers that do not report leave it zero.
 // CachedTokens are those of InputTokens that the provider had in its cache,
-// ReasoningTokens those of OutputTokens that the model thought.
+// CacheWriteTokens those that it took up into it; ReasoningTokens those of
+// OutputTokens that the model thought. Cost is in billionths of a US dollar, as
+// far as prices are known.
 type Usage struct {
-	InputTokens     int64 `json:"input_tokens"`
-	OutputTokens    int64 `json:"output_tokens"`
-	CachedTokens    int64 `json:"cached_tokens,omitzero"`
-	ReasoningTokens int64 `json:"reasoning_tokens,omitzero"`
+	InputTokens      int64 `json:"input_tokens"`
+	OutputTokens     int64 `json:"output_tokens"`
+	CachedTokens     int64 `json:"cached_tokens,omitzero"`
+	CacheWriteTokens int64 `json:"cache_write_tokens,omitzero"`
+	ReasoningTokens  int64 `json:"reasoning_tokens,omitzero"`
+	Cost             int64 `json:"cost_nano_usd,omitzero"`
 }
 
 // Add returns the sum of both.
 func (u Usage) Add(o Usage) Usage {
 	return Usage{
-		sum(u.InputTokens, o.InputTokens), sum(u.OutputTokens, o.OutputTokens), sum(u.CachedTokens, o.CachedTokens), sum(u.ReasoningTokens, o.ReasoningTokens),
+		sum(u.InputTokens, o.InputTokens), sum(u.OutputTokens, o.OutputTokens), sum(u.CachedTokens, o.CachedTokens),
+		sum(u.CacheWriteTokens, o.CacheWriteTokens), sum(u.ReasoningTokens, o.ReasoningTokens), sum(u.Cost, o.Cost),
 	}
 }
 
@@ -89,7 +96,7 @@ const maxTokens = 1 << 40
 // Believed returns the usage without the counts that no model call can have, so
 // that sums of them do not overflow.
 func (u Usage) Believed() Usage {
-	for _, n := range []*int64{&u.InputTokens, &u.OutputTokens, &u.CachedTokens} {
+	for _, n := range []*int64{&u.InputTokens, &u.OutputTokens, &u.CachedTokens, &u.CacheWriteTokens, &u.ReasoningTokens} {
 		if *n < 0 || *n > maxTokens {
 			*n = 0
 		}
@@ -154,13 +161,15 @@ func (a Attachment) Title() string {
 func (c Choice) Key() string { return strings.TrimSuffix(c.Provider+"/"+c.Name+" "+c.BaseURL, " ") }
 
 // Choice names a model and how much it can read, in tokens; a ContextWindow of 0
-// has no end. With BaseURL it is at another server than the configured one. The
-// zero Choice is the daemon's own model.
+// has no end, or is not known yet. With BaseURL it is at another server than the
+// configured one. Effort is how hard it is to think, one of the wire's levels, or
+// as the model does by itself. Without a Provider it is the daemon's own model.
 type Choice struct {
 	Provider      string `json:"provider,omitzero"`
 	Name          string `json:"name,omitzero"`
 	BaseURL       string `json:"base_url,omitzero"`
 	ContextWindow int64  `json:"context_window,omitzero"`
+	Effort        string `json:"effort,omitzero"`
 }
 
 // ToolSpec describes one callable operation to a model. Params is a JSON
@@ -182,7 +191,29 @@ type Request struct {
 	Summary     bool
 	Instruction string
 	Repair      Repair
+	Effort      Effort
+	OutputLimit int64 // tokens that the model can say at most, as far as that is known; else 0
 }
+
+// Effort is how hard a model is to think: Level, one of the wire's, or "" as it
+// does by itself. Word is what the model calls that level, "" the same. Form is
+// how it is told, where its wire has several ways, "" the wire's own:
+//   - openrouter: an object with the word;
+//   - thinking, qwen, together: a switch of their own and the word, and with a "!"
+//     behind it the switch alone;
+//   - adaptive, budget: Anthropic's two, as much as is needed or so many tokens.
+type Effort struct{ Level, Word, Form string }
+
+// Said is the word for the level, "" where the model decides.
+func (e Effort) Said() string {
+	if e.Word == "" {
+		return e.Level
+	}
+	return e.Word
+}
+
+// NoEffort is the level of a model that is not to think.
+const NoEffort = "none"
 
 // Repair says how a request is put differently for a provider that refuses it as
 // it is (models-today.md §4). The zero Repair changes nothing.

@@ -355,7 +355,8 @@ type SetModelParams struct {
 	Scope
 	Model         string `json:"model" min:"1" doc:"PROVIDER[/NAME], or default"`
 	BaseURL       string `json:"base_url,omitzero" doc:"another server of the same kind; it gets no key unless it is configured"`
-	ContextWindow int64  `json:"context_window,omitzero" min:"1000" max:"10000000" doc:"tokens that the model can read; absent: as configured"`
+	ContextWindow int64  `json:"context_window,omitzero" min:"1000" max:"10000000" doc:"tokens that the model can read; absent: as configured or known"`
+	Effort        string `json:"effort,omitzero" enum:"none,minimal,low,medium,high,xhigh,max" doc:"how hard the model is to think; absent: as configured, for another model than the daemon's own as it does by itself"`
 }
 
 // ModelAccepted answers set_model with the model that is now chosen.

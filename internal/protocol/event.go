@@ -52,6 +52,17 @@ type Usage struct {
 	CachedTokens int64 `json:"cached_tokens,omitzero" wire:"added"`
 	// ReasoningTokens are those of OutputTokens that the model thought.
 	ReasoningTokens int64 `json:"reasoning_tokens,omitzero" wire:"added"`
+	// CacheWriteTokens are those of InputTokens that the provider took up into its
+	// cache.
+	CacheWriteTokens int64 `json:"cache_write_tokens,omitzero" wire:"added"`
+	Cost             *Cost `json:"cost,omitzero" wire:"added" doc:"as far as prices are known"`
+}
+
+// Cost is what model calls cost, by the prices that were known when they were
+// made.
+type Cost struct {
+	Amount   float64 `json:"amount" doc:"each call rounded to a billionth, half up"`
+	Currency string  `json:"currency" enum:"USD"`
 }
 
 // ToolCall is a call an assistant message makes.

@@ -76,6 +76,7 @@ type ModelInfo struct {
 	Provider string `json:"provider"`
 	Name     string `json:"name"`
 	BaseURL  string `json:"base_url,omitzero" doc:"the server, where set_model named one"`
+	Effort   string `json:"effort,omitzero" wire:"added" doc:"how hard it is to think, where anybody chose"`
 }
 
 // ContextInfo counts tokens: those that the next request has in about, and
@@ -241,6 +242,7 @@ type SessionInfo struct {
 	Messages  int       `json:"messages"`
 	RunState  string    `json:"run_state" enum:"idle,running,aborting"`
 	ParentID  string    `json:"parent_id,omitzero"`
+	Usage     Usage     `json:"usage,omitzero" wire:"added" doc:"of the whole session; absent where it is nothing"`
 }
 
 // SessionDeleted answers delete_session once the session is gone from the disk.

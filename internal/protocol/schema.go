@@ -122,6 +122,8 @@ func schemaOf(t reflect.Type) map[string]any {
 		return s
 	}
 	switch t.Kind() {
+	case reflect.Float64:
+		return map[string]any{"type": "number"}
 	case reflect.Slice:
 		return map[string]any{"type": "array", "items": schemaOf(t.Elem())}
 	case reflect.Map:

@@ -49,7 +49,7 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"get_state": {"session_id"}, "get_messages": {"session_id", "leaf_id"}, "new_session": {}, "switch_session": {}, "branch_session": {"parent_id"},
 			"extension_command": {"session_id", "payload"}, "compact_session": {"session_id", "instruction"}, "set_leaf": {"session_id"}, "get_tree": {"session_id"},
 			"list_sessions": {"limit", "before"}, "delete_session": {}, "search_sessions": {"limit"}, "list_tools": {"session_id"},
-			"set_model": {"session_id", "base_url", "context_window"}, "reload_tools": {}, "list_models": {"probe"},
+			"set_model": {"session_id", "base_url", "context_window", "effort"}, "reload_tools": {}, "list_models": {"probe"},
 			"get_system": {"session_id"}, "list_skills": {"name"},
 		},
 		Response: map[string][]string{

@@ -73,8 +73,15 @@ func (p SetModelParams) validate() *Error {
 	if n := p.ContextWindow; n != 0 && (n < MinContextWindow || n > MaxContextWindow) {
 		return badField("context_window", "want %d to %d tokens, got %d", MinContextWindow, MaxContextWindow, n)
 	}
+	if p.Effort != "" && !slices.Contains(Efforts, p.Effort) {
+		return badField("effort", "there is no level %.40q, only %s", p.Effort, strings.Join(Efforts, ", "))
+	}
 	return notEmpty("model", p.Model)
 }
+
+// Efforts are the levels of how hard a model is to think, the least first.
+var Efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max"}
+
 func (ReloadToolsParams) validate() *Error { return nil }
 func (ListModelsParams) validate() *Error  { return nil }
 func (GetSystemParams) validate() *Error   { return nil }

@@ -1,7 +1,6 @@
 package runloop
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -273,15 +272,23 @@ func (h *Hub) setModel(ctx context.Context, p protocol.SetModelParams) (protocol
 	switch {
 	case p.Model == ownModel && (p.BaseURL != "" || p.ContextWindow != 0):
 		return protocol.ModelAccepted{}, protocol.Errorf(protocol.InvalidPayload, "model: the daemon's own model is as it is configured: it takes no base_url and no context_window")
-	case p.Model == ownModel:
+	case p.Model == ownModel && p.Effort == "":
 	case h.env.Models == nil:
 		return protocol.ModelAccepted{}, protocol.Errorf(protocol.InvalidPayload, "model: this daemon has one model only")
 	default:
 		var err error
-		if choice, err = h.env.Models.Choose(p.Model, p.BaseURL); err != nil {
-			return protocol.ModelAccepted{}, protocol.Errorf(protocol.InvalidPayload, "model: %v", err)
+		name := p.Model
+		if name == ownModel {
+			name = ""
 		}
-		choice.ContextWindow = cmp.Or(p.ContextWindow, choice.ContextWindow)
+		if choice, err = h.env.Models.Choose(name, p.BaseURL, p.Effort); err != nil {
+			field := "model"
+			if errors.Is(err, model.ErrEffort) {
+				field = "effort"
+			}
+			return protocol.ModelAccepted{}, protocol.Errorf(protocol.InvalidPayload, "%s: %v", field, err)
+		}
+		choice.ContextWindow = p.ContextWindow
 	}
 	return ask[protocol.ModelAccepted](ctx, h, p.SessionID, func(t ticket) input { return modelIn{t, choice} })
 }

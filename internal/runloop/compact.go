@@ -32,7 +32,7 @@ func (m *machine) full() bool {
 // overThreshold reports that too much of the window is in use, and that it is
 // conversation: nothing else can be summarised.
 func (m *machine) overThreshold() bool {
-	window := m.model().ContextWindow
+	window := m.window()
 	return window > 0 && m.s.Tokens() > window*fullPercent/100 && m.s.Estimated() > window/10
 }
 
@@ -43,7 +43,7 @@ func (m *machine) summarise(c *compaction, instruction string) bool {
 	}
 	c.before = m.s.Tokens()
 	keep, most := int64(keptTokens), int64(protocol.MaxContextWindow)
-	if window := m.model().ContextWindow; window > 0 {
+	if window := m.window(); window > 0 {
 		keep, most = min(keep, window/2), window*readPercent/100
 	}
 	firstKept, older, ok := m.s.Cut(keep)
@@ -57,7 +57,9 @@ func (m *machine) summarise(c *compaction, instruction string) bool {
 	older = session.Fit(older, most)
 	m.compact = c
 	m.publish(protocol.Status{Ref: m.ref(), Code: "compacting", Message: fmt.Sprintf("the context has about %d tokens and is being summarised", c.before)})
-	m.await(compacting, work{call: &modelCall{choice: m.s.Model, req: model.Request{Messages: older, Summary: true, Instruction: instruction}}})
+	m.await(compacting, work{call: &modelCall{choice: m.s.Model, req: model.Request{
+		Messages: older, Summary: true, Instruction: instruction, Effort: model.Effort{Level: m.model().Effort},
+	}}})
 	return true
 }
 
@@ -117,7 +119,7 @@ func (m *machine) keepSummary(c *compaction, summary string) {
 	}
 	var usage *protocol.Usage
 	if c.usage != (model.Usage{}) {
-		fact.Usage, usage = &c.usage, (*protocol.Usage)(&c.usage)
+		fact.Usage, usage = &c.usage, wireUsage(&c.usage)
 	}
 	m.record(fact)
 	m.publish(protocol.Status{

@@ -42,14 +42,18 @@ const (
 )
 
 // Options are what a Hub needs of the world. All are required but Models,
-// MaxSteps, Instructions, Modules, Workdir, Held and Audit.
+// MaxSteps, Limits, Spent, Instructions, Modules, Workdir, Held and Audit.
 type Options struct {
 	Store *session.Store
 	// Model answers, as ModelInfo says, in sessions that have chosen none of Models.
 	Model     Model
 	ModelInfo model.Choice
 	Models    Models
-	MaxSteps  int // model calls in one turn; 0: 50
+	MaxSteps  int // model calls in one turn; 0: 500
+	Limits    Limits
+	// Spent is what all sessions have cost on the day of that time, in billionths
+	// of a US dollar. Nil: nothing is known.
+	Spent func(time.Time) int64
 	// Instructions are what models are told before the conversation. Nil: nothing.
 	Instructions Instructions
 

@@ -86,9 +86,9 @@ func (in promptIn) step(m *machine) {
 			m.record(session.LeafSet{LeafID: in.p.LeafID})
 		}
 		runID := m.begin(in.ticket, "prompt", in.p.Text, in.p.IdempotencyKey, in.images)
-		if in.wait && m.s.Run != nil {
-			m.waiters = append(m.waiters, in.ticket)
+		if in.wait {
 			m.out.captures = append(m.out.captures, capturing{in.ticket, runID})
+			m.waitFor(in.ticket)
 		}
 	}
 }
@@ -113,6 +113,16 @@ func (in queueIn) step(m *machine) {
 	default:
 		m.begin(in.ticket, command, in.p.Text, in.p.IdempotencyKey, in.images)
 	}
+}
+
+// waitFor answers when the run ends that was begun just now, which may have been
+// at once.
+func (m *machine) waitFor(to ticket) {
+	if m.s.Run == nil {
+		m.out.replies = append(m.out.replies, reply{to: to, ended: endOf(m.s.LastRun, "")})
+		return
+	}
+	m.waiters = append(m.waiters, to)
 }
 
 // begin starts a run with a text and answers the command that brought it.
@@ -244,7 +254,7 @@ func (in modelIn) step(m *machine) {
 }
 
 func wireModel(c model.Choice) protocol.ModelInfo {
-	return protocol.ModelInfo{Provider: c.Provider, Name: c.Name, BaseURL: c.BaseURL}
+	return protocol.ModelInfo{Provider: c.Provider, Name: c.Name, BaseURL: c.BaseURL, Effort: c.Effort}
 }
 
 func (in modeIn) step(m *machine) {

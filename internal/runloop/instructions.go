@@ -73,7 +73,7 @@ func (h *Hub) getSystem(ctx context.Context, p protocol.GetSystemParams) (a prot
 		window int64
 	}
 	v, err := look(ctx, h, p.SessionID, func(m *machine) (view, error) {
-		return view{m.s.ID, m.s.Environment, m.model().ContextWindow}, nil
+		return view{m.s.ID, m.s.Environment, m.window()}, nil
 	})
 	if err != nil {
 		return a, err

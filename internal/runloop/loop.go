@@ -77,9 +77,12 @@ var (
 func newLoop(e *env, s *session.State, j *session.Journal) *loop {
 	l := &loop{
 		id: s.ID, env: e, journal: j,
-		m:        &machine{s: s, own: e.ModelInfo, maxSteps: e.MaxSteps, filesDir: e.Store.FilesDir(s.ID), newID: e.NewID},
+		m:        &machine{s: s, own: e.ModelInfo, maxSteps: e.MaxSteps, limits: e.Limits, filesDir: e.Store.FilesDir(s.ID), newID: e.NewID},
 		captures: map[string]*capture{},
 		mailbox:  make(chan input, mailboxSize), stop: make(chan struct{}), done: make(chan struct{}),
+	}
+	if e.Models != nil {
+		l.m.windowOf = e.Models.Window
 	}
 	l.announce()
 	return l
@@ -212,6 +215,9 @@ func (l *loop) batch(in input) (err error) {
 	defer func() { l.env.reports.Release(size) }()
 	for n := 1; ; n++ {
 		size += weight(in)
+		if l.env.Spent != nil {
+			l.m.today = l.env.Spent(now)
+		}
 		l.m.step(now, in)
 		if q, ok := in.(queryIn); ok && q.last || l.m.deleted || n == batchSize {
 			return l.commit()

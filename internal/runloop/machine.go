@@ -38,7 +38,10 @@ type machine struct {
 	s        *session.State
 	own      model.Choice // the daemon's model
 	maxSteps int          // model calls in one turn
-	filesDir string       // where the session's images are
+	limits   Limits
+	today    int64                    // spent by all sessions, as of now
+	windowOf func(model.Choice) int64 // what a model can read of which nobody has said it
+	filesDir string                   // where the session's images are
 	newID    func(prefix string) string
 
 	now      time.Time
@@ -223,6 +226,10 @@ func (m *machine) callModel() {
 		m.endTurn("error", &protocol.Error{Code: "step_limit", Message: fmt.Sprintf("the turn took %d model calls", m.maxSteps)})
 		return
 	}
+	if why := m.overLimit(); why != nil {
+		m.endTurn("error", why)
+		return
+	}
 	if m.crowded() {
 		m.trouble.triedAt = m.s.Messages
 		if m.summarise(&compaction{trigger: "threshold"}, "") {
@@ -231,8 +238,10 @@ func (m *machine) callModel() {
 	}
 	m.msg = message{id: m.newID("msg-"), model: m.model().Name}
 	m.await(streaming, work{call: &modelCall{
-		choice: m.s.Model, req: model.Request{Messages: m.history(), Repair: m.repair()}, all: !m.s.ToolsChosen, active: m.s.Tools,
-		environment: m.s.Environment, window: m.model().ContextWindow,
+		choice: m.s.Model, req: model.Request{
+			Messages: m.history(), Repair: m.repair(), Effort: model.Effort{Level: m.model().Effort},
+		}, all: !m.s.ToolsChosen, active: m.s.Tools,
+		environment: m.s.Environment, window: m.window(),
 	}})
 }
 
@@ -272,7 +281,7 @@ func (m *machine) endMessage(stop model.StopReason) {
 	})
 	m.publish(protocol.MessageEnd{
 		Ref: m.turnRef(), MessageID: m.msg.id, Role: string(model.Assistant), Text: text,
-		ToolCalls: wireCalls(said.ToolCalls), StopReason: string(stop), Usage: (*protocol.Usage)(&usage),
+		ToolCalls: wireCalls(said.ToolCalls), StopReason: string(stop), Usage: wireUsage(&usage),
 	})
 }
 
@@ -381,7 +390,7 @@ func (m *machine) endTurn(stop string, why *protocol.Error) {
 
 // afterTurn makes room for the next turn, if need be, and goes on.
 func (m *machine) afterTurn() {
-	if m.full() && m.summarise(&compaction{trigger: "threshold"}, "") {
+	if m.full() && m.overLimit() == nil && m.summarise(&compaction{trigger: "threshold"}, "") {
 		return
 	}
 	m.nextTurn()
@@ -391,7 +400,7 @@ func (m *machine) nextTurn() {
 	kind, batch := queue.Next(m.s.Pending, kindOf, queue.Mode(m.s.SteeringMode), queue.Mode(m.s.FollowUpMode))
 	last := m.s.Run.Ended
 	switch {
-	case len(batch) > 0:
+	case len(batch) > 0 && last.Code != overBudget:
 		m.startTurn(kind, batch)
 	case last.StopReason == "aborted":
 		m.endRun("aborted", nil)
@@ -406,7 +415,7 @@ func (m *machine) nextTurn() {
 func (m *machine) endRun(stop string, why *protocol.Error) {
 	run := m.s.Run
 	end := protocol.AgentEnd{
-		Ref: m.runRef(), StopReason: stop, Turns: run.Turn, Usage: protocol.Usage(run.Usage),
+		Ref: m.runRef(), StopReason: stop, Turns: run.Turn, Usage: *wireUsage(&run.Usage),
 		Discarded: discarded(m.s.Pending),
 	}
 	fact := session.RunEnded{RunID: run.ID, StopReason: stop}
@@ -447,10 +456,21 @@ func (m *machine) becomeIdle() {
 
 // model is the session's choice, or the daemon's own.
 func (m *machine) model() model.Choice {
-	if m.s.Model != (model.Choice{}) {
+	if m.s.Model.Provider != "" {
 		return m.s.Model
 	}
-	return m.own
+	own := m.own
+	own.Effort = cmp.Or(m.s.Model.Effort, own.Effort)
+	return own
+}
+
+// window is how many tokens the session's model can read; 0 has no end.
+func (m *machine) window() int64 {
+	c := m.model()
+	if c.ContextWindow == 0 && m.windowOf != nil {
+		return m.windowOf(c)
+	}
+	return c.ContextWindow
 }
 
 // park leaves the run where it is when the daemon is stopping.

@@ -18,8 +18,12 @@ type Model interface {
 // Models makes the models that sessions may choose beside the daemon's own.
 type Models interface {
 	// Choose returns what a client means by PROVIDER[/NAME], at another server if
-	// baseURL is not empty, or what is wrong with it.
-	Choose(name, baseURL string) (model.Choice, error)
+	// baseURL is not empty, and thinking as hard as effort says, or what is wrong
+	// with it. A name of "" is the daemon's own model, and so is the Choice then.
+	Choose(name, baseURL, effort string) (model.Choice, error)
+	// Window is how many tokens a model can read of which its Choice does not say
+	// it, as far as is known by now; 0 has no end. It does not block.
+	Window(model.Choice) int64
 	// Model returns a model that was chosen, now or by a former daemon.
 	Model(model.Choice) (Model, error)
 }

@@ -94,8 +94,8 @@ func (m *machine) state() protocol.State {
 		RunState: m.runState(), SessionID: s.ID, Title: s.Title, LeafID: s.Leaf, SteeringMode: s.SteeringMode, FollowUpMode: s.FollowUpMode,
 		PendingCounts: m.counts(), ActiveTools: append([]string{}, s.Tools...), SessionState: s.Patched(),
 		Queued: protocol.QueuedTexts{Steer: []string{}, FollowUp: []string{}},
-		Assets: []protocol.AssetInfo{}, Usage: protocol.Usage(s.Usage),
-		Model: wireModel(m.model()), Context: protocol.ContextInfo{Tokens: s.Tokens(), Window: m.model().ContextWindow},
+		Assets: []protocol.AssetInfo{}, Usage: *wireUsage(&s.Usage),
+		Model: wireModel(m.model()), Context: protocol.ContextInfo{Tokens: s.Tokens(), Window: m.window()},
 	}
 	if s.Run != nil {
 		st.RunID = s.Run.ID
@@ -176,7 +176,7 @@ func wireEntry(dir string, e *session.Entry) any {
 	case model.Assistant:
 		out.ToolCalls, out.StopReason, out.Model = wireCalls(msg.ToolCalls), string(e.StopReason), e.Model
 		out.Thinking = msg.Thinking
-		out.Usage = (*protocol.Usage)(e.Usage)
+		out.Usage = wireUsage(e.Usage)
 	case model.Tool:
 		out.ToolCallID, out.ToolName, out.OK, out.Outputs = msg.ToolCallID, msg.ToolName, &msg.OK, e.Outputs
 	}
@@ -338,6 +338,24 @@ func (h *Hub) known(id string) (protocol.SessionInfo, error) {
 	return protocol.SessionInfo{}, errUnread
 }
 
+// wireUsage is a usage as the wire has it; nil stays nil.
+func wireUsage(u *model.Usage) *protocol.Usage {
+	if u == nil {
+		return nil
+	}
+	out := protocol.Usage{
+		InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CachedTokens: u.CachedTokens, CacheWriteTokens: u.CacheWriteTokens,
+		ReasoningTokens: u.ReasoningTokens,
+	}
+	if u.Cost > 0 {
+		out.Cost = &protocol.Cost{Amount: float64(u.Cost) / nano, Currency: "USD"}
+	}
+	return &out
+}
+
+// nano is how many of a usage's cost one dollar is.
+const nano = 1e9
+
 func summaryInfo(s session.Summary) protocol.SessionInfo {
 	state := "idle"
 	if s.Running {
@@ -345,14 +363,14 @@ func summaryInfo(s session.Summary) protocol.SessionInfo {
 	}
 	return protocol.SessionInfo{
 		SessionID: s.ID, Title: s.Title, CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
-		Messages: s.Messages, RunState: state, ParentID: s.ParentID,
+		Messages: s.Messages, RunState: state, ParentID: s.ParentID, Usage: *wireUsage(&s.Usage),
 	}
 }
 
 func info(s *session.State, runState string) protocol.SessionInfo {
 	return protocol.SessionInfo{
 		SessionID: s.ID, Title: s.Title, CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
-		Messages: s.Messages, RunState: runState, ParentID: s.ParentID,
+		Messages: s.Messages, RunState: runState, ParentID: s.ParentID, Usage: *wireUsage(&s.Usage),
 	}
 }
 

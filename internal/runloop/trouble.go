@@ -36,6 +36,10 @@ func (m *machine) failed(err error) {
 		if m.park() { // and meet it at the next start
 			return
 		}
+		if why := m.overLimit(); why != nil {
+			m.endTurn("error", why)
+			return
+		}
 		m.trouble.overflows++
 		if m.summarise(&compaction{trigger: "overflow", why: providerError(err)}, "") {
 			return
@@ -146,7 +150,7 @@ func (m *machine) crowded() bool {
 // results of one step, is cut so that the request fits.
 func (m *machine) history() []model.Message {
 	messages := m.s.History()
-	if window := m.model().ContextWindow; window > 0 {
+	if window := m.window(); window > 0 {
 		return session.Squeeze(messages, window*sentPercent/100-m.s.Fixed())
 	}
 	return messages
@@ -155,5 +159,5 @@ func (m *machine) history() []model.Message {
 // maxResult is how long a tool's result may be, in bytes: as long as takes a
 // quarter of the model's window, at four bytes a token.
 func (m *machine) maxResult() int {
-	return int(min(m.model().ContextWindow, protocol.MaxContextWindow))
+	return int(min(m.window(), protocol.MaxContextWindow))
 }

@@ -80,7 +80,7 @@ func (l *loop) stream(ctx context.Context, gen int, call modelCall) (err error) 
 // model is the one that was chosen.
 func (e *env) model(choice model.Choice) (Model, error) {
 	switch {
-	case choice == model.Choice{}:
+	case choice.Provider == "":
 		return e.Model, nil
 	case e.Models == nil:
 		return nil, fmt.Errorf("model %s/%s: this daemon has one model only", choice.Provider, choice.Name)

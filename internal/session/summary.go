@@ -10,14 +10,18 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/model"
 	"noused/internal/regular"
 )
 
 const (
 	// maxSummaries bounds what is kept of sessions that are not open, in bytes: at
-	// some 400 each, those of 10,000 sessions.
+	// some 450 each, those of 9,000 sessions.
 	maxSummaries = 4 << 20
-	summaryBytes = 300 // of one beside its texts
+	summaryBytes = 350 // of one beside its texts
 	maxReaders   = 4   // journals that are read at a time, beside those being opened
 )
 
@@ -26,6 +30,7 @@ type Summary struct {
 	ID, Title, ParentID  string
 	CreatedAt, UpdatedAt time.Time
 	Messages             int
+	Usage                model.Usage
 	Running              bool // a text is owed, or its run has not ended
 }
 
@@ -166,14 +171,14 @@ func (u untilDone) Read(p []byte) (int, error) {
 // that it takes a text from.
 func summarise(r io.Reader) (Summary, error) {
 	state := NewState()
-	messages, running := 0, false
+	messages, running, used := 0, false, model.Usage{}
 	for in := newLineReader(r); ; {
 		line, _, err := in.next()
 		switch {
 		case errors.Is(err, io.EOF):
 			return Summary{
 				ID: state.ID, Title: state.Title, ParentID: state.ParentID, CreatedAt: state.CreatedAt, UpdatedAt: state.UpdatedAt,
-				Messages: messages, Running: running,
+				Messages: messages, Usage: used, Running: running,
 			}, nil
 		case errors.Is(err, errLong):
 			continue
@@ -202,6 +207,9 @@ func summarise(r io.Reader) (Summary, error) {
 			}
 		case MessageAdded{}.kind():
 			messages++
+			used = used.Add(usageOf(line))
+		case Compacted{}.kind():
+			used = used.Add(usageOf(line))
 		case RunEnded{}.kind():
 			running = false
 		}
@@ -209,6 +217,23 @@ func summarise(r io.Reader) (Summary, error) {
 			state.UpdatedAt = at
 		}
 	}
+}
+
+var usageBegins = []byte(`,"usage":{"input_tokens":`)
+
+// usageOf reads what a model call used from the line of what it made, as
+// appendRecord writes it: nothing behind it is JSON that a model wrote.
+func usageOf(line []byte) (u model.Usage) {
+	i := bytes.LastIndex(line, usageBegins)
+	if i < 0 {
+		return u
+	}
+	_, text, _ := bytes.Cut(line[i:], []byte(":"))
+	v, err := jsontext.NewDecoder(bytes.NewReader(text)).ReadValue()
+	if err != nil || json.Unmarshal(v, &u) != nil {
+		return model.Usage{}
+	}
+	return u
 }
 
 var (

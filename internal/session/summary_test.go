@@ -16,7 +16,7 @@ import (
 func summaryOf(s *State) Summary {
 	return Summary{
 		ID: s.ID, Title: s.Title, ParentID: s.ParentID, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
-		Messages: s.Messages, Running: s.Run != nil || len(s.Pending) > 0,
+		Messages: s.Messages, Usage: s.Usage, Running: s.Run != nil || len(s.Pending) > 0,
 	}
 }
 

@@ -53,9 +53,9 @@ func (m *Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.D
 	return m.client.Stream(ctx, "v1/messages", authorized(m.client.Options()), encode(m.client, req, names), decoder(names, m.client.Maker(wireName)))
 }
 
-// Models asks a server for the names of its models, sorted; Model of the options
+// Models asks a server for its models, sorted by their names; Model of the options
 // is not looked at. What bounds it, and its errors, are those of wire.Models.
-func Models(ctx context.Context, o wire.Options) ([]string, error) {
+func Models(ctx context.Context, o wire.Options) ([]wire.Listed, error) {
 	return wire.Models(ctx, root(o), defaults, "v1/models?limit=1000", authorized(o)) // 20 without a limit
 }
 

@@ -323,5 +323,5 @@ func (s *state) total() model.Usage {
 	}
 	u := s.usage
 	input := model.Usage{InputTokens: n(u.InputTokens)}.Add(model.Usage{InputTokens: n(u.CacheCreation)}).Add(model.Usage{InputTokens: n(u.CacheRead)})
-	return model.Usage{InputTokens: input.InputTokens, OutputTokens: n(u.OutputTokens), CachedTokens: n(u.CacheRead)}
+	return model.Usage{InputTokens: input.InputTokens, OutputTokens: n(u.OutputTokens), CachedTokens: n(u.CacheRead), CacheWriteTokens: n(u.CacheCreation)}
 }

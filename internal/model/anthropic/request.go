@@ -18,6 +18,9 @@ type request struct {
 	Tools      []tool      `json:"tools,omitempty"`
 	ToolChoice *toolChoice `json:"tool_choice,omitzero"`
 	Stream     bool        `json:"stream"`
+
+	Thinking     *thinking     `json:"thinking,omitzero"`
+	OutputConfig *outputConfig `json:"output_config,omitzero"`
 }
 
 type message struct {
@@ -68,12 +71,10 @@ func encode(c *wire.Client, req model.Request, names wire.Names) request {
 	o := c.Options()
 	system, messages, tools := wire.Ask(req, c.Maker(wireName))
 	out := request{Model: o.Model, MaxTokens: o.MaxOutputTokens, Messages: make([]message, 0, len(messages)), Stream: true}
-	if out.MaxTokens == 0 {
-		out.MaxTokens = DefaultMaxOutputTokens
-	}
 	for _, m := range messages {
 		out.add(m, names)
 	}
+	out.think(req.Effort, req.OutputLimit)
 	for _, t := range tools {
 		out.Tools = append(out.Tools, tool{Name: names.There(t.Name), Description: t.Description, InputSchema: wire.Schema(t.Params)})
 	}

@@ -62,7 +62,7 @@ func (u *usage) UnmarshalJSON(text []byte) error {
 		Reasoning wire.Count `json:"reasoning_tokens"`
 	}
 	if wire.Read(text, &n) == nil {
-		*u = usage{int64(n.Input), int64(n.Output), int64(n.Cached), int64(n.Reasoning)}
+		*u = usage{InputTokens: int64(n.Input), OutputTokens: int64(n.Output), CachedTokens: int64(n.Cached), ReasoningTokens: int64(n.Reasoning)}
 	}
 	return nil
 }

@@ -72,7 +72,8 @@ type usage struct {
 	PromptTokens     wire.Count `json:"prompt_tokens"`
 	CompletionTokens wire.Count `json:"completion_tokens"`
 	Details          wire.Maybe[struct {
-		CachedTokens wire.Count `json:"cached_tokens"`
+		CachedTokens     wire.Count `json:"cached_tokens"`
+		CacheWriteTokens wire.Count `json:"cache_write_tokens"`
 	}] `json:"prompt_tokens_details"`
 	Output wire.Maybe[struct {
 		ReasoningTokens wire.Count `json:"reasoning_tokens"`
@@ -174,6 +175,7 @@ func (s *state) count(u *usage) {
 		s.usage = model.Usage{
 			InputTokens: int64(u.PromptTokens), OutputTokens: int64(u.CompletionTokens),
 			CachedTokens: int64(u.Details.V.CachedTokens), ReasoningTokens: int64(u.Output.V.ReasoningTokens),
+			CacheWriteTokens: int64(u.Details.V.CacheWriteTokens),
 		}
 	}
 }

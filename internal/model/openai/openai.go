@@ -75,9 +75,9 @@ func (m *Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.D
 	}
 }
 
-// Models asks a server for the names of its models, sorted; Model of the options
+// Models asks a server for its models, sorted by their names; Model of the options
 // is not looked at. What bounds it, and its errors, are those of wire.Models.
-func Models(ctx context.Context, o wire.Options) ([]string, error) {
+func Models(ctx context.Context, o wire.Options) ([]wire.Listed, error) {
 	list := defaults
 	list.Other = ""
 	return wire.Models(ctx, o, list, "models", wire.Bearer(o))

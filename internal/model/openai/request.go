@@ -19,6 +19,7 @@ type request struct {
 	// OpenAI's newer models refuse max_tokens, most other servers know nothing else.
 	MaxTokens           int `json:"max_tokens,omitzero"`
 	MaxCompletionTokens int `json:"max_completion_tokens,omitzero"`
+	effort
 
 	marked bool // for a cache
 }
@@ -104,6 +105,7 @@ func (m *Model) encode(req model.Request, names wire.Names) request {
 		out.Messages = append(out.Messages, encodeMessage(&messages[i], names))
 	}
 	out.think(c.Options().Model, c.Host())
+	out.effort = effortOf(req.Effort)
 	if out.marked = marks(c) && !m.noMarks.Load(); out.marked {
 		out.mark()
 	}

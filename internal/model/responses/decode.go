@@ -37,7 +37,8 @@ type usage struct {
 	InputTokens  wire.Count `json:"input_tokens"`
 	OutputTokens wire.Count `json:"output_tokens"`
 	Input        wire.Maybe[struct {
-		CachedTokens wire.Count `json:"cached_tokens"`
+		CachedTokens     wire.Count `json:"cached_tokens"`
+		CacheWriteTokens wire.Count `json:"cache_write_tokens"`
 	}] `json:"input_tokens_details"`
 	Output wire.Maybe[struct {
 		ReasoningTokens wire.Count `json:"reasoning_tokens"`
@@ -310,6 +311,7 @@ func (s *state) end(r response) (out []model.Delta, err error) {
 		last.Usage = model.Usage{
 			InputTokens: int64(u.InputTokens), OutputTokens: int64(u.OutputTokens),
 			CachedTokens: int64(u.Input.V.CachedTokens), ReasoningTokens: int64(u.Output.V.ReasoningTokens),
+			CacheWriteTokens: int64(u.Input.V.CacheWriteTokens),
 		}
 	}
 	if s.mixed {

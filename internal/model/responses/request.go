@@ -68,8 +68,8 @@ func (m *Model) encode(req model.Request, names wire.Names) request {
 		Model: o.Model, Instructions: system, Input: make([]any, 0, len(messages)), MaxOutputTokens: o.MaxOutputTokens,
 		PromptCacheKey: req.SessionID, Stream: true,
 	}
-	if !m.noReasoning.Load() {
-		out.Reasoning = &reasoning{}
+	if !m.noReasoning.Load() || req.Effort.Level != "" {
+		out.Reasoning = &reasoning{Effort: req.Effort.Said()}
 		if !m.noSummary.Load() && !req.Summary {
 			out.Reasoning.Summary = "auto"
 		}

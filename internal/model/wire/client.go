@@ -38,6 +38,9 @@ type Options struct {
 	MaxOutputTokens int            // 0: the provider's default
 	Timeout         time.Duration  // the longest silence; 0 is DefaultTimeout
 	Extra           map[string]any // put into the body of every request, over what stands there
+	// Headers go along with every request; CheckHeaders says which may. Their values
+	// are as secret as the key.
+	Headers map[string]string
 	// Transport carries the requests; nil is one of the Client's own, which goes
 	// through the proxies of the environment, unless it has a key to send and
 	// nothing keeps the proxy from reading it.
@@ -96,6 +99,9 @@ func connect(o Options, d Defaults) (*Client, error) {
 	case strings.ContainsFunc(o.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return nil, errors.New("the API key has a character that no key can have: a space, a line's end or a letter beyond ASCII")
 	}
+	if err := CheckHeaders(o.Headers); err != nil {
+		return nil, fmt.Errorf("headers: %w", err)
+	}
 	for _, name := range slices.Sorted(maps.Keys(o.Extra)) {
 		if slices.Contains(d.Reserved, name) {
 			return nil, fmt.Errorf("extra: %q is not for extra to set", name)
@@ -107,10 +113,10 @@ func connect(o Options, d Defaults) (*Client, error) {
 	if strings.HasSuffix(d.BaseURL, "/v1") && !versioned().MatchString(c.url.Path) {
 		c.hint = "base_url commonly ends in /v1, as in " + c.url.Scheme + "://" + c.url.Host + "/v1"
 	}
-	c.secrets = redactor(o.APIKey, c.url)
+	c.secrets = redactor(append(slices.Collect(maps.Values(o.Headers)), o.APIKey), c.url)
 	transport := o.Transport
 	if transport == nil {
-		transport = newTransport(o.APIKey != "" || c.url.User != nil)
+		transport = newTransport(o.APIKey != "" || len(o.Headers) > 0 || c.url.User != nil)
 	}
 	c.http = &http.Client{
 		Transport:     transport,

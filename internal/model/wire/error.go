@@ -42,6 +42,10 @@ type Error struct {
 	is       error
 }
 
+// Unreachable reports that there was no answer at all, and that nobody ran out of
+// patience with one.
+func (e *Error) Unreachable() bool { return e.Status == 0 && e.passing && e.is == nil }
+
 func (e *Error) Error() string {
 	text := e.Message
 	if e.Status != 0 {
@@ -328,10 +332,9 @@ func unreachable(err error) *Error {
 	return &Error{Message: "no answer: " + err.Error(), passing: true}
 }
 
-// redactor takes the key, and what is secret in the address, out of texts, also
+// redactor takes keys, and what is secret in the address, out of texts, also
 // as they stand in an address or in JSON.
-func redactor(key string, u *url.URL) *strings.Replacer {
-	secrets := []string{key}
+func redactor(secrets []string, u *url.URL) *strings.Replacer {
 	if password, ok := u.User.Password(); ok {
 		secrets = append(secrets, password)
 	}

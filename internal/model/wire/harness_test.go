@@ -41,7 +41,7 @@ type dialect struct {
 	name   string
 	make   func(wire.Options) (provider, error)
 	path   string
-	list   func(context.Context, wire.Options) ([]string, error)
+	list   func(context.Context, wire.Options) ([]wire.Listed, error)
 	listed string // the path of list, and its query
 	start  string // what comes first
 	text   func(string) string

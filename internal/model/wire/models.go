@@ -23,12 +23,41 @@ const (
 	maxName  = 200 // bytes
 )
 
-// Models asks the server once for the names of its models with a GET of path
-// (which may have a query) below the base URL, and returns them sorted. What
-// can be no name is left out. It blocks until the answer is there or ctx ends,
-// whose cause is the error then; errors of the server are *Error, any other is
-// about the options.
-func Models(ctx context.Context, o Options, d Defaults, path string, header http.Header) ([]string, error) {
+// Listed is a model as its server lists it. Window is how many tokens it reads,
+// 0 where the server does not say.
+type Listed struct {
+	Name   string
+	Window int64
+}
+
+// WindowOf is what a list says of how many tokens the model of that name reads, 0
+// for nothing.
+func WindowOf(listed []Listed, name string) int64 {
+	for _, exact := range []bool{true, false} {
+		for _, l := range listed {
+			if l.Name == name || !exact && Lists([]string{l.Name}, name) {
+				return l.Window
+			}
+		}
+	}
+	return 0
+}
+
+// NamesOf are the names in a list.
+func NamesOf(listed []Listed) []string {
+	names := make([]string, len(listed))
+	for i, l := range listed {
+		names[i] = l.Name
+	}
+	return names
+}
+
+// Models asks the server once for its models with a GET of path (which may have a
+// query) below the base URL, and returns them sorted by their names. What can be
+// no name is left out. It blocks until the answer is there or ctx ends, whose
+// cause is the error then; errors of the server are *Error, any other is about
+// the options.
+func Models(ctx context.Context, o Options, d Defaults, path string, header http.Header) ([]Listed, error) {
 	c, err := connect(o, d)
 	if err != nil {
 		return nil, err
@@ -46,6 +75,7 @@ func Models(ctx context.Context, o Options, d Defaults, path string, header http
 	req.Header = header
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "noused")
+	c.addHeaders(req.Header)
 	listed, err := c.list(req)
 	switch {
 	case ctx.Err() != nil:
@@ -53,17 +83,41 @@ func Models(ctx context.Context, o Options, d Defaults, path string, header http
 	case err != nil:
 		return nil, c.tell(err, 1)
 	}
-	names := []string{}
-	for _, name := range listed[:min(len(listed), maxNames)] {
-		if name != "" && len(name) <= maxName && name == line(c.secrets.Replace(name)) {
-			names = append(names, name)
+	sound := []Listed{}
+	for _, l := range listed[:min(len(listed), maxNames)] {
+		if l.Name != "" && len(l.Name) <= maxName && l.Name == line(c.secrets.Replace(l.Name)) {
+			sound = append(sound, l)
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
+	slices.SortFunc(sound, func(a, b Listed) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(sound, func(a, b Listed) bool { return a.Name == b.Name }), nil
 }
 
-func (c *Client) list(req *http.Request) ([]string, error) {
+// listing is what servers list of a model. Each has another name for how much it
+// reads; what it was loaded with counts more than what it could read.
+type listing struct {
+	ID     jsontext.Value `json:"id"`
+	Loaded Count          `json:"loaded_context_length"` // LM Studio
+	VLLM   Count          `json:"max_model_len"`         // vLLM, SGLang
+	Length Count          `json:"context_length"`        // OpenRouter, Together, Moonshot
+	Window Count          `json:"context_window"`        // Groq
+	Max    Count          `json:"max_context_length"`    // Mistral, LM Studio
+	Input  Count          `json:"max_input_tokens"`      // Anthropic, gateways
+}
+
+// What can be a window, in tokens.
+const leastWindow, mostWindow = 1000, 10_000_000
+
+func (e listing) window() int64 {
+	for _, n := range []Count{e.Loaded, e.VLLM, e.Length, e.Window, e.Max, e.Input} {
+		if n >= leastWindow && n <= mostWindow {
+			return int64(n)
+		}
+	}
+	return 0
+}
+
+func (c *Client) list(req *http.Request) ([]Listed, error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, unreachable(err)
@@ -79,14 +133,11 @@ func (c *Client) list(req *http.Request) ([]string, error) {
 	case len(body) > maxList:
 		return nil, &Error{Message: fmt.Sprintf("its list of models is longer than %d MiB", maxList>>20)}
 	}
-	type entry struct {
-		ID jsontext.Value `json:"id"`
-	}
 	var list struct {
-		Data *[]entry `json:"data"`
+		Data *[]listing `json:"data"`
 	}
 	if jsontext.Value(body).Kind() == jsontext.KindBeginArray {
-		list.Data = &[]entry{}
+		list.Data = &[]listing{}
 		err = json.Unmarshal(body, list.Data, lenient)
 	} else {
 		err = json.Unmarshal(body, &list, lenient)
@@ -98,11 +149,11 @@ func (c *Client) list(req *http.Request) ([]string, error) {
 		}
 		return nil, &Error{Status: resp.StatusCode, Message: "an answer that is no list of models: " + what}
 	}
-	names := make([]string, len(*list.Data))
+	listed := make([]Listed, len(*list.Data))
 	for i, e := range *list.Data {
-		names[i] = Text(e.ID)
+		listed[i] = Listed{Text(e.ID), e.window()}
 	}
-	return names, nil
+	return listed, nil
 }
 
 // Address is a base URL without what may be secret in it: user, password, query

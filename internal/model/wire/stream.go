@@ -45,6 +45,7 @@ func (c *Client) Stream(ctx context.Context, path string, header http.Header, re
 			req.Header.Set("Content-Type", "application/json")
 			req.Header.Set("Accept", "text/event-stream")
 			req.Header.Set("User-Agent", "noused")
+			c.addHeaders(req.Header)
 			return req, nil
 		}
 		waits := backoff.ExponentialBackOff{InitialInterval: time.Second, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: maxRetryAfter}
