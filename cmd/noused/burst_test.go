@@ -22,7 +22,7 @@ func TestBurstsOfDeltasAreWhole(t *testing.T) {
 		fmt.Fprintf(&want, "%d ", n)
 	}
 	sse(&answer, `{"choices":[{"delta":{},"finish_reason":"stop"}]}`, "[DONE]")
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(unlisted(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = w.Write([]byte(answer.String()))
 	}))

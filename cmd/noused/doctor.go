@@ -91,7 +91,7 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 	supervisor := tool.NewSupervisor(selfPath, zap.NewNop())
 	supervisor.Hide(hidden(cfg))
 	defer supervisor.Close()
-	ask := &asked{made: newModels(cfg.vendors(getenv), nil)}
+	ask := &ownModel{made: newModels(cfg.vendors(getenv), nil)}
 	defer ask.made.Close()
 	o := doctor.Options{
 		Config: r.file.path, Socket: cfg.Socket, DefaultSocket: protocol.DefaultSocket(getenv), StateDir: cfg.StateDir,
@@ -118,11 +118,11 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 	return doctor.Run(ctx, o, tell)
 }
 
-// asked is the daemon's model and what its server says.
-type asked struct{ made *models }
+// ownModel is the daemon's model and what its server says.
+type ownModel struct{ made *models }
 
 // models are those that the server lists.
-func (a *asked) models(ctx context.Context) ([]string, error) {
+func (a *ownModel) models(ctx context.Context) ([]string, error) {
 	s, err := a.made.at(a.made.choice())
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (a *asked) models(ctx context.Context) ([]string, error) {
 }
 
 // window is how many tokens the model can read, and who says so.
-func (a *asked) window() (int64, string) { return a.made.window(a.made.choice()) }
+func (a *ownModel) window() (int64, string) { return a.made.window(a.made.choice()) }
 
 // report prints findings as they come.
 type report struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -282,4 +283,15 @@ func decode[T any](t testing.TB, text []byte) T {
 		t.Fatalf("%v in %.200s", err, text)
 	}
 	return v
+}
+
+// unlisted is a server of models that has no list of them, as some have none.
+func unlisted(serve http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			http.NotFound(w, r)
+			return
+		}
+		serve(w, r)
+	})
 }

@@ -47,7 +47,7 @@ func TestLongSession(t *testing.T) {
 			if wire == "chat" { // it is told of more than there is, as happens with local servers
 				window += window / 4
 			}
-			server := httptest.NewServer(strict)
+			server := httptest.NewServer(unlisted(strict.ServeHTTP))
 			t.Cleanup(server.Close)
 			v := strictVendor{wire: wire}
 			d := newDaemon(t, "--event-buffer", "1MiB", "--config", modelConfig(t, v.provider(), server.URL, testKey, v.wireLine(), fmt.Sprintf("context_window = %d", window)))

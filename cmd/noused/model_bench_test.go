@@ -117,7 +117,7 @@ var vendorStreams = map[string]vendorStream{
 // written at once.
 func serveStream(b *testing.B, s vendorStream, say func(ctx context.Context, delta func(text string))) string {
 	b.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(unlisted(func(w http.ResponseWriter, r *http.Request) {
 		say := say
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("Content-Type", "text/event-stream")

@@ -69,7 +69,7 @@ func TestFortyLargeResults(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/together=%t", wire, together), func(t *testing.T) {
 				t.Parallel()
 				s := &reader{strictServer: &strictServer{wire: wire, read: read}, together: together}
-				server := httptest.NewServer(s)
+				server := httptest.NewServer(unlisted(s.ServeHTTP))
 				t.Cleanup(server.Close)
 				v := strictVendor{wire: wire}
 				d := newDaemon(t, "--config", modelConfig(t, v.provider(), server.URL, testKey, v.wireLine(), fmt.Sprintf("context_window = %d", longWindow)))
@@ -98,7 +98,7 @@ func TestTooLongForEachVendor(t *testing.T) {
 			t.Parallel()
 			s := &strictServer{wire: wire, read: read}
 			refused := map[string]int{} // by vendor
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			server := httptest.NewServer(unlisted(func(w http.ResponseWriter, r *http.Request) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				body, _ := io.ReadAll(r.Body)
@@ -187,7 +187,7 @@ func TestEveryRungOverHTTP(t *testing.T) {
 				s := &strictServer{wire: wire}
 				var asked []string
 				refuses := false
-				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				server := httptest.NewServer(unlisted(func(w http.ResponseWriter, r *http.Request) {
 					s.mu.Lock()
 					defer s.mu.Unlock()
 					body, _ := io.ReadAll(r.Body)

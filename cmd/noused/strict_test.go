@@ -67,7 +67,7 @@ type vendorServer struct {
 func serveVendor(t *testing.T, v strictVendor) *vendorServer {
 	t.Helper()
 	s := &vendorServer{strictVendor: v, given: map[string][]jsontext.Value{}, held: map[string]bool{}, release: make(chan struct{})}
-	server := httptest.NewServer(s)
+	server := httptest.NewServer(unlisted(s.ServeHTTP))
 	t.Cleanup(server.Close)
 	s.url = server.URL + v.path + "/v1"
 	if v.host != "" {

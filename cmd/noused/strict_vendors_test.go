@@ -177,7 +177,7 @@ func TestStrictVendors(t *testing.T) {
 	t.Setenv("TEST_KEY", "none")
 	t.Setenv("OPENAI_API_KEY", "")
 	var hosts sync.Map // the servers that stand for a real host
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	proxy := httptest.NewServer(unlisted(func(w http.ResponseWriter, r *http.Request) {
 		if s, ok := hosts.Load(r.Host); ok {
 			s.(*vendorServer).ServeHTTP(w, r)
 		}

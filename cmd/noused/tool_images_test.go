@@ -141,7 +141,7 @@ func TestToolImagesOverAllWires(t *testing.T) {
 		t.Run(wire, func(t *testing.T) {
 			var mu sync.Mutex
 			var seen [][]string // of each request
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			server := httptest.NewServer(unlisted(func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
 				var doc map[string]any
 				err := json.Unmarshal(body, &doc)

@@ -40,7 +40,7 @@ func TestWireOf(t *testing.T) {
 // A server that speaks the other wire only answers 404, and the error says what
 // to write into the configuration; written there, it works.
 func TestTheOtherWire(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(unlisted(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		switch {
 		case r.URL.Path != "/v1/responses" && r.URL.Path != "/only-chat/v1/chat/completions":
