@@ -62,7 +62,7 @@ func (b *bodies) take() []sentBody {
 func toldDaemon(t *testing.T) (*daemon, *bodies) {
 	t.Helper()
 	said := new(bodies)
-	server := httptest.NewServer(said)
+	server := httptest.NewServer(unlisted(said.ServeHTTP))
 	t.Cleanup(server.Close)
 	d := newDaemon(t, "--config", modelConfig(t, "openai", server.URL))
 	d.write(".gitignore", "*\n!/kept\n", 0o600)

@@ -69,7 +69,7 @@ func configured(t *testing.T, text, facts string, args ...string) *daemon {
 	return d
 }
 
-func (d *daemon) prompt(text string) (protocol.PromptReply, error) {
+func (d *daemon) answered(text string) (protocol.PromptReply, error) {
 	return client.Call(context.Background(), d.dial(), protocol.Prompt, protocol.PromptParams{Text: text})
 }
 
@@ -112,7 +112,7 @@ base_url = %q
 		t.Errorf("got the window %d before anybody was asked, want 128000", got.Context.Window)
 	}
 	for range 2 {
-		if r, err := d.prompt("hello"); err != nil || r.Result.Output != "Hello." {
+		if r, err := d.answered("hello"); err != nil || r.Result.Output != "Hello." {
 			t.Fatalf("got %+v, %v", r.Result, err)
 		}
 	}
@@ -124,7 +124,7 @@ base_url = %q
 		t.Errorf("got the window %d and the cost %v, want what the server says, and none", st.Context.Window, st.Usage.Cost)
 	}
 	d.set(t, protocol.SetModelParams{Model: "zai/glm-4.7", Effort: "high"})
-	if _, err := d.prompt("hello"); err != nil {
+	if _, err := d.answered("hello"); err != nil {
 		t.Fatal(err)
 	}
 	body, header, lists = zai.last()
@@ -221,7 +221,7 @@ price = { input = 0.000001, output = 0 }
 	if st.Context.Window != 50_000 {
 		t.Errorf("got the window %d", st.Context.Window)
 	}
-	if _, err := d.prompt("again"); err != nil {
+	if _, err := d.answered("again"); err != nil {
 		t.Fatal(err)
 	}
 	d.stop()
@@ -232,7 +232,7 @@ price = { input = 0.000001, output = 0 }
 		t.Fatalf("got %+v, %v", list, err)
 	}
 	same("the list", list.Sessions[0].Usage.Cost, 2*cost)
-	if _, err := d.prompt("and again"); err == nil || !strings.Contains(err.Error(), "budget: today has cost 0.00338 USD, and day_cost in [limits] is 0.003") {
+	if _, err := d.answered("and again"); err == nil || !strings.Contains(err.Error(), "budget: today has cost 0.00338 USD, and day_cost in [limits] is 0.003") {
 		t.Errorf("got %v, want the day's limit", err)
 	}
 	d.stop()
