@@ -231,7 +231,7 @@ type mocked struct {
 	url   string // aimock's own
 }
 
-func newMocked(t *testing.T, program, provider string) *mocked {
+func newMocked(t *testing.T, program string, v strictVendor) *mocked {
 	t.Helper()
 	examples, err := filepath.Abs("../../examples/tools")
 	if err != nil {
@@ -239,7 +239,7 @@ func newMocked(t *testing.T, program, provider string) *mocked {
 	}
 	m := &mocked{url: startAimock(t, program)}
 	m.relay = newRelay(t, m.url, "HOLD")
-	m.daemon = newDaemon(t, "--tools-dir", examples, "--config", modelConfig(t, provider, m.relay.url+"/v1", testKey))
+	m.daemon = newDaemon(t, "--tools-dir", examples, "--config", modelConfig(t, v.provider(), m.relay.url+"/v1", testKey, v.wireLine()))
 	m.c = m.dial()
 	return m
 }
@@ -274,7 +274,7 @@ func (m *mocked) begin(t *testing.T, scope protocol.Scope, text string) string {
 	return r.Accepted.RunID
 }
 
-// exchange is a request as aimock understood it, in OpenAI's words for both
+// exchange is a request as aimock understood it, in OpenAI's words for all
 // wires, and what it answered.
 type exchange struct {
 	Body struct {
@@ -308,6 +308,20 @@ func (e exchange) roles() (all string) {
 	return all
 }
 
+// merge makes one message of what the assistant says in a row: items of the
+// Responses API come one by one.
+func (e *exchange) merge() {
+	var out []exchanged
+	for _, m := range e.Body.Messages {
+		if n := len(out) - 1; n >= 0 && m.Role == "assistant" && out[n].Role == m.Role {
+			out[n].ToolCalls = append(out[n].ToolCalls, m.ToolCalls...)
+			continue
+		}
+		out = append(out, m)
+	}
+	e.Body.Messages = out
+}
+
 // heard are the requests of the session that began with a text.
 func (m *mocked) heard(t *testing.T, first string) (of []exchange) {
 	t.Helper()
@@ -326,6 +340,7 @@ func (m *mocked) heard(t *testing.T, first string) (of []exchange) {
 		t.Fatal(err)
 	}
 	for _, e := range all {
+		e.merge()
 		for _, said := range e.Body.Messages {
 			if said.Role == "user" {
 				if said.Content == first {
@@ -338,7 +353,7 @@ func (m *mocked) heard(t *testing.T, first string) (of []exchange) {
 	return of
 }
 
-// The scenarios of a person's day against a server that is not ours, over both
+// The scenarios of a person's day against a server that is not ours, over all
 // wires. It refuses a request without the key, or one that it has no answer for.
 func TestAimock(t *testing.T) {
 	if testing.Short() {
@@ -348,16 +363,16 @@ func TestAimock(t *testing.T) {
 	t.Setenv("TEST_KEY", aimockKey)
 	t.Setenv("OPENAI_API_KEY", "sk-the-wrong-one")
 	t.Setenv("ANTHROPIC_API_KEY", "sk-the-wrong-one")
-	for _, provider := range []string{"openai", "anthropic"} {
-		t.Run(provider, func(t *testing.T) {
+	for _, v := range []strictVendor{{wire: "chat"}, {wire: "messages"}, {wire: "responses"}} {
+		t.Run(v.wire, func(t *testing.T) {
 			t.Parallel()
-			m := newMocked(t, program, provider)
+			m := newMocked(t, program, v)
 			t.Run("turns with tools", m.turnsWithTools)
 			t.Run("several calls at once", m.severalCalls)
 			t.Run("steer in the middle", m.steerInTheMiddle)
 			t.Run("abort in the middle", m.abortInTheMiddle)
 			t.Run("errors", m.errors)
-			t.Run("wrong key", func(t *testing.T) { m.wrongKey(t, provider) })
+			t.Run("wrong key", func(t *testing.T) { m.wrongKey(t, v) })
 		})
 	}
 }
@@ -546,8 +561,8 @@ func (m *mocked) errors(t *testing.T) {
 }
 
 // A key that the server does not know: what it says is told, the key is not.
-func (m *mocked) wrongKey(t *testing.T, provider string) {
-	d := newDaemon(t, "--config", modelConfig(t, provider, m.url+"/v1"))
+func (m *mocked) wrongKey(t *testing.T, v strictVendor) {
+	d := newDaemon(t, "--config", modelConfig(t, v.provider(), m.url+"/v1", v.wireLine()))
 	_, err := client.Call(context.Background(), d.dial(), protocol.Prompt, protocol.PromptParams{Text: "Let me in"})
 	if err == nil || !strings.Contains(err.Error(), "Invalid API key") || strings.Contains(err.Error(), "wrong-one") {
 		t.Errorf("got %v", err)
