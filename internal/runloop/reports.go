@@ -119,10 +119,14 @@ func sizeOf(d model.Delta) int {
 		n += len(rawObject(c.Arguments)) + len(c.ID) + quotedSize(c.Name)
 	}
 	for _, b := range d.Blocks {
-		n += len(b.Data) + quotedSize(b.ID)
+		n += len(b.Data) + quotedSize(b.ID) + blockSize
 	}
 	return n
 }
+
+// blockSize is how much a block takes as JSON beside its id and its data, in
+// bytes, or a little more.
+const blockSize = 80
 
 func quotedSize(s string) int {
 	n := len(s)
@@ -199,9 +203,8 @@ func (in modelDoneIn) step(m *machine) {
 		m.failed(err)
 	case m.saidNothing() && !m.trouble.empty:
 		m.trouble.empty = true
-		if m.msg.started {
-			m.endMessage(m.msg.stop)
-		}
+		m.startMessage() // for its usage
+		m.endMessage(m.msg.stop)
 		m.callModel()
 	default:
 		m.startMessage()

@@ -64,7 +64,7 @@ func (m *machine) failed(err error) {
 // whether it is asked for once more.
 func (m *machine) askAgain(err error) bool {
 	passes := errors.Is(err, model.ErrTruncated) || errors.Is(err, model.ErrPassing)
-	if !passes || !m.msg.started || len(m.msg.calls) > 0 || m.trouble.again >= maxAgain || m.draining {
+	if !passes || !m.msg.started || len(m.msg.calls) > 0 || m.trouble.again >= maxAgain {
 		return false
 	}
 	m.trouble.again++
@@ -81,11 +81,15 @@ func (m *machine) saidNothing() bool {
 }
 
 // climb puts the request in the next way, and says so. False: there is none
-// left.
+// left. What another model refused, before the session's was changed, says
+// nothing about this one.
 func (m *machine) climb(err error) bool {
+	if m.ladder.model != m.model().Key() {
+		return true
+	}
 	was := m.repair()
 	next, how := rung(was, m.s.History(), errors.Is(err, model.ErrRoleOrder), !m.s.ToolsChosen || len(m.s.Tools) > 0)
-	if next == was || m.draining {
+	if next == was {
 		return false
 	}
 	if !m.ladder.climbed {

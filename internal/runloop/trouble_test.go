@@ -2,6 +2,7 @@ package runloop
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"iter"
 	"strings"
@@ -125,6 +126,53 @@ func TestRolesInOrder(t *testing.T) {
 	}
 }
 
+// What one model refuses is not held against the model that is chosen meanwhile.
+func TestARefusalIsOfTheModelThatWasAsked(t *testing.T) {
+	w := withEverything(t)
+	w.step(modelIn{nil, model.Choice{Provider: "openai", Name: "other"}})
+	w.fails(rejected("no images here"))
+	if got := w.work.call; got.choice.Name != "other" || got.req.Repair != (model.Repair{}) {
+		t.Fatalf("%+v is asked with %+v, want the new model asked as if nothing was", got.choice, got.req.Repair)
+	}
+	w.answers(model.Delta{Text: "so"}, model.Delta{Stop: model.StopEnd})
+	if told := w.warnings("request_repaired"); len(told) != 0 || len(w.m.s.Repairs) != 0 {
+		t.Errorf("warned %q, kept %+v", told, w.m.s.Repairs)
+	}
+}
+
+// A run whose model can be asked again is not lost because the daemon stops: the
+// next one asks.
+func TestWhatIsToBeAskedAgainWaitsForTheNextDaemon(t *testing.T) {
+	for name, err := range map[string]error{"refused": rejected("no"), "broken off": fmt.Errorf("cut: %w", model.ErrTruncated)} {
+		t.Run(name, func(t *testing.T) {
+			w := withEverything(t)
+			if name == "broken off" {
+				w.step(deltaIn{w.work.gen, model.Delta{Text: "half a "}})
+			}
+			w.step(drainIn{})
+			w.fails(err)
+			if w.m.phase != parked {
+				t.Fatalf("the run is not parked:\n%s", w.story())
+			}
+			w.restart(nil)
+			w.answers(model.Delta{Text: "so"}, model.Delta{Stop: model.StopEnd})
+			if end := w.events[len(w.events)-1].(protocol.AgentEnd); end.StopReason != "completed" {
+				t.Errorf("got %+v", end)
+			}
+		})
+	}
+}
+
+// Blocks without data count for what the journal can hold: there may be many.
+func TestTheSizeOfBlocks(t *testing.T) {
+	b := model.Block{Kind: model.ThinkingBlock, Bytes: 1 << 24, ID: "i", Data: []byte(`{"a":"b"}`)}
+	for _, b := range []model.Block{b, {Kind: model.TextBlock, Bytes: 1}} {
+		if text, err := json.Marshal(b); err != nil || sizeOf(model.Delta{Blocks: []model.Block{b}}) < len(text) {
+			t.Errorf("%s counts %d bytes (%v)", text, sizeOf(model.Delta{Blocks: []model.Block{b}}), err)
+		}
+	}
+}
+
 // An answer that breaks off after words is ended, and given anew: the model does
 // not read its broken words.
 func TestAnAnswerThatBrokeOffIsAskedForAgain(t *testing.T) {
@@ -179,8 +227,11 @@ func TestAnAnswerThatBrokeOffIsAskedForAgain(t *testing.T) {
 func TestAnEmptyAnswerIsAskedForOnceMore(t *testing.T) {
 	w := newWorld(t)
 	w.prompt("go")
-	w.answers(model.Delta{Stop: model.StopToolCalls})
+	w.answers(model.Delta{Stop: model.StopToolCalls, Usage: model.Usage{InputTokens: 7}})
 	w.answers(model.Delta{Text: "so"}, model.Delta{Stop: model.StopEnd})
+	if used := w.m.s.Usage.InputTokens; used != 7 {
+		t.Errorf("the session has used %d tokens, want those of the empty answer", used)
+	}
 	if told := w.warnings("empty_answer"); len(told) != 0 || w.m.s.Run != nil {
 		t.Errorf("warned %q", told)
 	}
