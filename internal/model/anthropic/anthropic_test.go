@@ -270,6 +270,22 @@ func TestWhatCameGoesBack(t *testing.T) {
 	}
 }
 
+// A block without a type cannot go back: the message is its text then.
+func TestABlockOfNoType(t *testing.T) {
+	a := &asked{events: []string{
+		`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"so"}}`, `{"type":"content_block_start","index":1}`, stop,
+	}}
+	m, err := anthropic.New(wire.Options{Model: "m", Transport: a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := modeltest.Collect(t, m.Stream(t.Context(), model.Request{}))
+	modeltest.Collect(t, m.Stream(t.Context(), model.Request{Messages: []model.Message{{Role: model.User, Text: "go"}, said}}))
+	if want := `{"role":"assistant","content":[{"type":"text","text":"so"}]}`; !strings.Contains(a.body, want) {
+		t.Errorf("the next request\n%s\nwant in it\n%s", a.body, want)
+	}
+}
+
 func compact(t *testing.T, text string) string {
 	t.Helper()
 	v := jsontext.Value(text)

@@ -169,6 +169,7 @@ func (s *state) begin(ev event) (d model.Delta, err error) {
 	kind, known := kinds[b.kind]
 	if !known {
 		kind = model.OpaqueBlock
+		s.mixed = s.mixed || b.kind == "" // goes back to nobody
 	}
 	text, thinking := "", ""
 	switch kind {

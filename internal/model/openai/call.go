@@ -22,8 +22,8 @@ type call struct {
 	id, name  string
 	kind      string
 	arguments []byte
-	rest      jsontext.Value // its other members
-	block     int            // its place among the blocks
+	rest      wire.Object // its other members
+	block     int         // its place among the blocks
 }
 
 // add puts a fragment where it belongs. Real servers number the calls, or give
@@ -44,8 +44,8 @@ func (c *calls) add(f fragment, tally *wire.Tally) error {
 	}
 	to.id, to.name = cmp.Or(to.id, string(f.ID)), cmp.Or(to.name, string(f.Function.V.Name))
 	to.kind = cmp.Or(to.kind, string(f.Type))
-	if rest := slices.Clone(f.Rest); len(rest) > len("{}") {
-		to.rest = rest
+	for _, m := range wire.Members(f.Rest) {
+		to.rest = to.rest.Put(m)
 	}
 	to.arguments = append(to.arguments, arguments...)
 	return nil

@@ -196,7 +196,7 @@ func (s *state) choose(d *delta) (out []model.Delta, err error) {
 	if d.ExtraContent.Kind() == jsontext.KindBeginObject {
 		s.extra = d.ExtraContent.Clone()
 	}
-	if s.size > wire.MaxContent {
+	if s.size > wire.MaxContent || len(s.tally.Blocks())+len(s.details.list) > wire.MaxBlocks {
 		return out, wire.TooMuch()
 	}
 	for _, f := range d.ToolCalls.V {
@@ -314,7 +314,7 @@ func (s *state) attach() {
 	}
 	for _, c := range s.calls.list {
 		blocks[c.block].ID = c.id
-		blocks[c.block].Data = wire.Attach(called{Type: c.kind, Written: written(c.arguments), Rest: c.rest})
+		blocks[c.block].Data = wire.Attach(called{Type: c.kind, Written: written(c.arguments), Rest: c.rest.JSON()})
 	}
 	if data := wire.Attach(attached{s.details.values(), s.extra}); data != nil {
 		s.tally.Open(model.Block{Kind: model.OpaqueBlock, Data: data})

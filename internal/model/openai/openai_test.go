@@ -342,6 +342,10 @@ func TestWhatCameGoesBack(t *testing.T) {
 			delta(`{"tool_calls":[{"index":1,"id":"","function":{"name":"x","arguments":"{}"},"x_new":[1.0]}]}`),
 		}, `{"role":"assistant","content":"so","tool_calls":[{"id":"function-call-1","type":"function","function":{"name":"x","arguments":"{}"},"extra_content":{"google":{"thought_signature":"a\/b"}}},` +
 			`{"id":"call00002","type":"function","function":{"name":"x","arguments":"{}"},"x_new":[1.0]}],"extra_content":{"google":{"thought_signature":"t"}}}`},
+		"Gemini, through a gateway that tells in every piece what is missing": {"gemini-3", []string{
+			delta(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"x","arguments":""},"extra_content":{"google":{"thought_signature":"t"}}}]}`),
+			delta(`{"tool_calls":[{"index":0,"function":{"arguments":"{}"},"extra_content":null}]}`),
+		}, `{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"x","arguments":"{}"},"extra_content":{"google":{"thought_signature":"t"}}}]}`},
 		"tags": {
 			"minimax-m3",
 			[]string{delta(`{"content":"<think>\nhm</think>\n\nso"}`)},
@@ -382,6 +386,16 @@ func TestWhatCameGoesBack(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Text and thinking that take turns without end are refused before they fill the
+// memory.
+func TestTooManyBlocks(t *testing.T) {
+	turns := strings.Repeat("data: "+`{"choices":[{"index":0,"delta":{"reasoning":"a","content":"b"}}]}`+"\n\n", wire.MaxBlocks)
+	m := connect(t, wire.Options{Model: "m"}, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, turns+stream(stop)) })
+	if got := answer(t, m, model.Request{}); !strings.Contains(got, "holds more than") {
+		t.Errorf("got an answer that ends with %.100q", got[max(0, len(got)-100):])
 	}
 }
 

@@ -104,11 +104,11 @@ func (r *request) add(e wire.Entry, names wire.Names) {
 }
 
 // said appends the items of an assistant message: those of this server as they
-// came.
+// came, but for a call whose id its result cannot name.
 func (r *request) said(e wire.Entry, names wire.Names) {
 	for _, p := range e.Pieces {
 		switch {
-		case len(p.Data) > 0:
+		case len(p.Data) > 0 && (p.Call == nil || wire.Text(wire.Members(jsontext.Value(p.Data)).Get("call_id")) == p.Call.ID):
 			r.put(jsontext.Value(p.Data))
 		case p.Kind == model.TextBlock && strings.TrimSpace(p.Text) != "":
 			r.put(message{"assistant", p.Text})

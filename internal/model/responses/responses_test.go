@@ -202,6 +202,21 @@ func TestWhatCameGoesBack(t *testing.T) {
 	}
 }
 
+// A result names its call, also where a server gave a call no id, or two the same.
+func TestCallsWithoutIDsOfTheirOwn(t *testing.T) {
+	s := serve(t, done(0, `{"type":"function_call","id":"fc_1","name":"x","arguments":"{}"}`),
+		done(1, `{"type":"function_call","call_id":"a","name":"x","arguments":"{}"}`),
+		done(2, `{"type":"function_call","call_id":"a","name":"x","arguments":"{}"}`), completed)
+	user := model.Message{Role: model.User, Text: "go"}
+	said := modeltest.Collect(t, s.model(t, "m").Stream(t.Context(), model.Request{Messages: []model.Message{user}}))
+	answer(t, s.model(t, "m"), model.Request{Messages: []model.Message{user, said}})
+	for _, id := range []string{"fc_1", "a", "call00003"} {
+		if n := strings.Count(s.body, `"call_id":"`+id+`"`); n != 2 {
+			t.Errorf("%s is there %d times, want it in a call and in its result: %s", id, n, s.body)
+		}
+	}
+}
+
 // Models that do not reason refuse to be asked for what reasoning leaves.
 func TestModelsWithoutReasoning(t *testing.T) {
 	for name, c := range map[string]struct{ refused, why string }{

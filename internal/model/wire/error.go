@@ -84,7 +84,7 @@ func Truncated(why string) *Error {
 
 // TooMuch is the error of an answer that holds more than it may.
 func TooMuch() *Error {
-	return &Error{Message: fmt.Sprintf("the message holds more than %d MiB or %d tool calls", MaxContent>>20, MaxCalls)}
+	return &Error{Message: fmt.Sprintf("the message holds more than %d MiB, %d tool calls or %d blocks", MaxContent>>20, MaxCalls, MaxBlocks)}
 }
 
 // Failure is the error that a provider told of in the middle of an answer: an

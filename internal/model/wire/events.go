@@ -22,11 +22,13 @@ const (
 	maxStream = 256 << 20 // all that comes: some servers wrap each token in 300 bytes
 )
 
-// What a message may hold at most: bytes of text, as many of arguments, and
-// tool calls or other blocks. A decoder that collects keeps to it.
+// What a message may hold at most: bytes of text, as many of arguments, tool
+// calls or other blocks, and blocks where text and thinking take turns. A decoder
+// that collects keeps to it.
 const (
 	MaxContent = 16 << 20
 	MaxCalls   = 256
+	MaxBlocks  = 16 << 10
 )
 
 // Event is one server-sent event: the name of its type, where it has one, and
