@@ -204,7 +204,7 @@ func (in modelDoneIn) step(m *machine) {
 	case m.saidNothing() && !m.trouble.empty:
 		m.trouble.empty = true
 		m.startMessage() // for its usage
-		m.endMessage(m.msg.stop)
+		m.endMessage(model.StopError)
 		m.callModel()
 	default:
 		m.startMessage()

@@ -143,14 +143,18 @@ func TestARefusalIsOfTheModelThatWasAsked(t *testing.T) {
 // A run whose model can be asked again is not lost because the daemon stops: the
 // next one asks.
 func TestWhatIsToBeAskedAgainWaitsForTheNextDaemon(t *testing.T) {
-	for name, err := range map[string]error{"refused": rejected("no"), "broken off": fmt.Errorf("cut: %w", model.ErrTruncated)} {
+	for name, play := range map[string]func(w *world){
+		"refused": func(w *world) { w.fails(rejected("no")) },
+		"broken off": func(w *world) {
+			w.step(deltaIn{w.work.gen, model.Delta{Text: "half a "}})
+			w.fails(fmt.Errorf("cut: %w", model.ErrTruncated))
+		},
+		"empty": func(w *world) { w.answers(model.Delta{Thinking: "hm"}, model.Delta{Stop: model.StopEnd}) },
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := withEverything(t)
-			if name == "broken off" {
-				w.step(deltaIn{w.work.gen, model.Delta{Text: "half a "}})
-			}
 			w.step(drainIn{})
-			w.fails(err)
+			play(w)
 			if w.m.phase != parked {
 				t.Fatalf("the run is not parked:\n%s", w.story())
 			}
