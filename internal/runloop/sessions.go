@@ -2,6 +2,8 @@ package runloop
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"noused/internal/model"
 	"noused/internal/protocol"
@@ -74,6 +76,9 @@ func copied(s *session.State, chain []*session.Entry) []session.Record {
 	}
 	if s.Model != (model.Choice{}) {
 		add(session.ModelSet{Model: s.Model})
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Repairs)) { // the model would refuse what the chain has once more
+		add(session.RequestRepaired{Model: key, Repair: s.Repairs[key]})
 	}
 	if s.Environment != (session.EnvironmentTaken{}) { // the prefix stays, for the provider's cache
 		add(s.Environment)

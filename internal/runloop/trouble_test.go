@@ -167,6 +167,23 @@ func TestWhatIsToBeAskedAgainWaitsForTheNextDaemon(t *testing.T) {
 	}
 }
 
+// A branch has what was learned of its models.
+func TestABranchKnowsTheRepairs(t *testing.T) {
+	w := withEverything(t)
+	w.fails(rejected("no images here"))
+	w.answers(model.Delta{Text: "so"}, model.Delta{Stop: model.StopEnd})
+	chain, _ := w.m.s.Chain("")
+	branch := session.NewState()
+	for _, r := range copied(w.m.s, chain) {
+		if err := branch.Apply(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := branch.Repairs[w.m.model().Key()]; got != (model.Repair{NoImages: true}) {
+		t.Errorf("the branch puts requests as %+v", got)
+	}
+}
+
 // Blocks without data count for what the journal can hold: there may be many.
 func TestTheSizeOfBlocks(t *testing.T) {
 	b := model.Block{Kind: model.ThinkingBlock, Bytes: 1 << 24, ID: "i", Data: []byte(`{"a":"b"}`)}

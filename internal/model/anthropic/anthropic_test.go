@@ -270,19 +270,26 @@ func TestWhatCameGoesBack(t *testing.T) {
 	}
 }
 
-// A block without a type cannot go back: the message is its text then.
-func TestABlockOfNoType(t *testing.T) {
-	a := &asked{events: []string{
-		`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"so"}}`, `{"type":"content_block_start","index":1}`, stop,
-	}}
-	m, err := anthropic.New(wire.Options{Model: "m", Transport: a})
-	if err != nil {
-		t.Fatal(err)
-	}
-	said := modeltest.Collect(t, m.Stream(t.Context(), model.Request{}))
-	modeltest.Collect(t, m.Stream(t.Context(), model.Request{Messages: []model.Message{{Role: model.User, Text: "go"}, said}}))
-	if want := `{"role":"assistant","content":[{"type":"text","text":"so"}]}`; !strings.Contains(a.body, want) {
-		t.Errorf("the next request\n%s\nwant in it\n%s", a.body, want)
+// A block that has no type, or that was cut before it was signed, cannot go back:
+// the message is its text then.
+func TestBlocksThatAreNotWhole(t *testing.T) {
+	for name, events := range map[string][]string{
+		"no type": {`{"type":"content_block_start","index":1}`},
+		"cut":     {`{"type":"content_block_start","index":1,"content_block":{"type":"thinking","thinking":"h"}}`, `{"type":"message_delta","delta":{"stop_reason":"max_tokens"}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"so"}}`
+			a := &asked{events: append(append([]string{text}, events...), stop)}
+			m, err := anthropic.New(wire.Options{Model: "m", Transport: a})
+			if err != nil {
+				t.Fatal(err)
+			}
+			said := modeltest.Collect(t, m.Stream(t.Context(), model.Request{}))
+			modeltest.Collect(t, m.Stream(t.Context(), model.Request{Messages: []model.Message{{Role: model.User, Text: "go"}, said}}))
+			if want := `{"role":"assistant","content":[{"type":"text","text":"so"}]}`; !strings.Contains(a.body, want) {
+				t.Errorf("the next request\n%s\nwant in it\n%s", a.body, want)
+			}
+		})
 	}
 }
 

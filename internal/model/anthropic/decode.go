@@ -243,6 +243,9 @@ func (s *state) end(names wire.Names, maker string, yield func(model.Delta, erro
 		return
 	}
 	blocks := s.tally.Blocks()
+	if last := s.tally.Last(); stop == model.StopLength && last != nil && last.Kind == model.ThinkingBlock {
+		s.mixed = true // it was cut before it was signed, and would be refused
+	}
 	for _, b := range s.blocks {
 		to := &blocks[b.at]
 		to.Data = b.data()
