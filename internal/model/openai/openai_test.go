@@ -1,6 +1,7 @@
 package openai_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -386,6 +387,20 @@ func TestWhatCameGoesBack(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A server that refuses its own model's call may do so behind the thinking that
+// led to it; the run asks again then, as for an answer that broke off.
+func TestARefusedCallBehindThinking(t *testing.T) {
+	answer := stream(`{"choices":[{"index":0,"delta":{"reasoning":"hm"}}]}`, `{"error":{"message":"Failed to call a function.","type":"invalid_request_error","code":"tool_use_failed"}}`)
+	m := connect(t, wire.Options{Model: "m"}, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) })
+	var last error
+	for _, err := range m.Stream(t.Context(), model.Request{}) {
+		last = err
+	}
+	if !errors.Is(last, model.ErrPassing) {
+		t.Errorf("got %v, want an error after which an answer is asked for again", last)
 	}
 }
 

@@ -66,7 +66,7 @@ func (e *Error) Unwrap() (is []error) {
 	if e.is != nil {
 		is = append(is, e.is)
 	}
-	if e.passing {
+	if e.passing || e.garbled {
 		is = append(is, model.ErrPassing)
 	}
 	return is
