@@ -16,7 +16,7 @@ import (
 func openInstructions(cfg Config) (*instructions.Instructions, error) {
 	o := instructions.Options{
 		Workdir: cfg.Workdir, Home: cfg.Home, ConfigDir: cfg.ConfigDir, Scratch: filepath.Join(cfg.StateDir, "git"), Extra: cfg.Model.System,
-		Getenv: os.Getenv,
+		Getenv: os.Getenv, Hidden: func(path string) bool { return hidden(cfg).HidesFrom(cfg.Workdir, path) },
 	}
 	if cfg.BuiltinTools {
 		files, err := builtin.Descriptor(selfPath, cfg.Workdir, os.Environ())

@@ -32,8 +32,11 @@ type reading struct {
 	err  error
 }
 
-// errOutside says that a link leads out of the folder that it may not leave.
-var errOutside = errors.New("is a link that leads out of the folder where it was found")
+var (
+	// errOutside says that a link leads out of the folder that it may not leave.
+	errOutside = errors.New("is a link that leads out of the folder where it was found")
+	errHidden  = errors.New("is a link to what tools may not read")
+)
 
 // agents returns what the AGENTS.md files say, the user's own first, then those of
 // the folders, which begin at the repository's root; and their paths.
@@ -42,7 +45,7 @@ func (in *Instructions) agents(folders []string) (told, files []string) {
 	tell := func(root, dir string, names ...string) {
 		for _, name := range names {
 			path := filepath.Join(dir, name)
-			r, ok := in.texts.get(root, path, readAgents)
+			r, ok := in.texts.get(root, path, in.readAgents)
 			if !ok || r.err != nil || r.text == "" {
 				continue
 			}
@@ -65,15 +68,17 @@ func (in *Instructions) agents(folders []string) (told, files []string) {
 	return told, files
 }
 
-func readAgents(root, path string) reading {
-	r := readFile(root, path, maxAgents)
+func (in *Instructions) readAgents(root, path string) reading {
+	r := in.readFile(root, path, maxAgents)
 	r.text = strings.TrimSpace(r.text)
 	return r
 }
 
 // readFile returns the first bytes of a regular file of this user's or root's. It
-// may be a link, but with a root not one that leads out of there.
-func readFile(root, path string, most int) reading {
+// may be a link, but with a root not one that leads out of there, or to what is
+// hidden: whoever can write in a repository is not to have the daemon read for
+// them.
+func (in *Instructions) readFile(root, path string, most int) reading {
 	real, err := inside(root, path)
 	if err != nil {
 		return reading{err: err}
@@ -83,11 +88,30 @@ func readFile(root, path string, most int) reading {
 		return reading{err: err}
 	}
 	defer func() { _ = f.Close() }()
+	if err := in.mayTell(root, f); err != nil {
+		return reading{err: err}
+	}
 	text, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
 	if err != nil {
 		return reading{err: err}
 	}
 	return reading{text: cutText(string(text), most), cut: len(text) > most}
+}
+
+// mayTell looks at the file that was opened: a folder on the way to it may have
+// been replaced by a link since the path was resolved.
+func (in *Instructions) mayTell(root string, f *os.File) error {
+	if root == "" {
+		return nil
+	}
+	real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err != nil {
+		return err
+	}
+	if in.Hidden != nil && in.Hidden(real) {
+		return errHidden
+	}
+	return within(root, real)
 }
 
 // inside resolves the links of a path. With a root it must not lead out of there.
@@ -96,14 +120,19 @@ func inside(root, path string) (string, error) {
 	if err != nil || root == "" {
 		return real, err
 	}
-	root, err = filepath.EvalSymlinks(root)
+	return real, within(root, real)
+}
+
+// within is errOutside for a path, its links resolved, that is not in root.
+func within(root, real string) error {
+	root, err := filepath.EvalSymlinks(root)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if rel, err := filepath.Rel(root, real); err != nil || !filepath.IsLocal(rel) {
-		return "", errOutside
+		return errOutside
 	}
-	return real, nil
+	return nil
 }
 
 // cutText is the valid beginning of a text, of so many bytes at most.

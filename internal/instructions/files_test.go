@@ -116,6 +116,36 @@ func TestInstructionsOfAHostileRepository(t *testing.T) {
 	}
 }
 
+// A folder of the user's may have the daemon's own in it: a home that is a
+// repository. A link from there leads out of nothing, and yet to the keys.
+func TestWhatToolsMayNotReadIsNotTold(t *testing.T) {
+	w := newWorld(t)
+	own := filepath.Join(w.root, ".config")
+	keys := w.write(filepath.Join(own, "environment"), "secret")
+	w.write(filepath.Join(own, "SKILL.md"), "---\nname: planted\ndescription: secret\n---\nsecret")
+	w.in.Hidden = func(path string) bool { return strings.HasPrefix(path, own+"/") }
+	w.link(keys, filepath.Join(w.root, "AGENTS.md"))
+	w.link("../../.config/environment", filepath.Join(w.dir, "CLAUDE.md"))
+	w.link(own, filepath.Join(w.root, ".agents", "skills", "planted"))
+	w.want()
+	if _, text, err := w.in.Skill("planted"); !errors.Is(err, ErrNoSkill) {
+		t.Errorf("got %q, %v", text, err)
+	}
+}
+
+// A tool may put a link in the place of a folder just when its file is read.
+func TestALinkThatComesLateLeadsNowhere(t *testing.T) {
+	w := newWorld(t)
+	f, err := os.Open(filepath.Join(w.outside, "keys")) // what would be opened then
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	if err := w.in.mayTell(w.root, f); !errors.Is(err, errOutside) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestInstructionsAreBoundedTogether(t *testing.T) {
 	w := newWorld(t)
 	dir := w.root

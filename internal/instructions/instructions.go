@@ -28,6 +28,9 @@ type Options struct {
 	// Writable are the folders that the built-in tools can write to; nil where there
 	// are no such tools.
 	Writable []string
+	// Hidden reports what tools may not read, and models are not told, of a path
+	// without links: a tool can put a link to it into the repository. May be nil.
+	Hidden func(path string) bool
 	Getenv   func(string) string
 }
 

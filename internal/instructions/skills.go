@@ -57,7 +57,7 @@ func (in *Instructions) Skill(name string) (Skill, string, error) {
 		return Skill{}, "", ErrNoSkill
 	}
 	s := skills[i]
-	r := readFile(in.rootOf(s.Path, folders), s.Path, maxSkill)
+	r := in.readFile(in.rootOf(s.Path, folders), s.Path, maxSkill)
 	if r.err != nil {
 		return Skill{}, "", fmt.Errorf("%s: %w", s.Path, r.err)
 	}
@@ -112,7 +112,7 @@ func (in *Instructions) find(folders []string) (skills []Skill, problems []strin
 		}
 		for _, name := range list.names {
 			path := filepath.Join(p.dir, name, skillName)
-			file, ok := in.skills.get(p.root, path, readSkill)
+			file, ok := in.skills.get(p.root, path, in.readSkill)
 			switch {
 			case !ok || slices.ContainsFunc(skills, func(s Skill) bool { return s.Name == file.Name }):
 			case len(skills)+len(problems) >= maxSkills:
@@ -168,8 +168,8 @@ func entries(root, dir string) (names []string, err error) {
 }
 
 // readSkill reads the front matter of a SKILL.md.
-func readSkill(root, path string) skillFile {
-	r := readFile(root, path, maxSkill)
+func (in *Instructions) readSkill(root, path string) skillFile {
+	r := in.readFile(root, path, maxSkill)
 	if r.err != nil {
 		return skillFile{err: r.err}
 	}

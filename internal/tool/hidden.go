@@ -26,6 +26,10 @@ func (h Hidden) Covers(path string) bool {
 	return slices.ContainsFunc(h.Paths, in) && !slices.ContainsFunc(h.Except, in)
 }
 
+// HidesFrom reports whether a path, links resolved, is hidden from a module with
+// that workdir.
+func (h Hidden) HidesFrom(workdir, path string) bool { return h.resolved(workdir).Covers(path) }
+
 // leadsTo reports whether a folder that is not hidden has something hidden
 // below it.
 func (h Hidden) leadsTo(dir string) bool {

@@ -64,7 +64,7 @@ func (r *Registry) mayShow(m *module, f *os.File) error {
 	if err != nil {
 		return err
 	}
-	if r.o.Hidden.resolved(m.desc.Workdir).Covers(real) {
+	if r.o.Hidden.HidesFrom(m.desc.Workdir, real) {
 		return errors.New("it is the daemon's own")
 	}
 	return nil
