@@ -31,7 +31,7 @@ type Options struct {
 	// Hidden reports what tools may not read, and models are not told, of a path
 	// without links: a tool can put a link to it into the repository. May be nil.
 	Hidden func(path string) bool
-	Getenv   func(string) string
+	Getenv func(string) string
 }
 
 // Instructions reads what models are told. Make it with New.

@@ -239,7 +239,8 @@ func TestTokensOfImagesAndThinking(t *testing.T) {
 		{model.Message{Role: model.User, Text: "12345678"}, 2},
 		{model.Message{Role: model.User, Text: "12345678", Attachments: make([]model.Attachment, 2)}, 3202},
 		{model.Message{Role: model.Assistant, Thinking: "it is sent to nobody"}, 0},
-		{model.Message{Role: model.Assistant, Thinking: "abcd", Blocks: []model.Block{{Kind: model.ThinkingBlock, Bytes: 4}, {Kind: model.OpaqueBlock, Data: []byte(`{"hidden":1}`)}}}, 1},
+		{model.Message{Role: model.Assistant, Thinking: "abcd", Blocks: []model.Block{{Kind: model.ThinkingBlock, Bytes: 4}, {Kind: model.OpaqueBlock, Data: []byte(`{"hidden":1}`)}}}, 2},
+		{model.Message{Role: model.Assistant, Text: "abcd", Blocks: []model.Block{{Kind: model.OpaqueBlock, Data: []byte(`"` + strings.Repeat("x", 8002) + `"`)}}}, 1001},
 	} {
 		if got := Tokens([]model.Message{c.m}) - messageTokens; got != c.want {
 			t.Errorf("%+v: got %d, want %d", c.m, got, c.want)

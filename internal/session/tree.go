@@ -315,11 +315,12 @@ func (s *State) RunOutput(runID string) string {
 }
 
 // Tokens estimates the size of messages, at four bytes a token. Thinking counts
-// where it goes back to its maker, with the blocks.
+// where it goes back to its maker, with the blocks; what the maker attached to
+// those, encrypted and encoded, at eight bytes.
 func Tokens(messages []model.Message) int64 {
 	var n int64
 	for _, m := range messages {
-		n += messageTokens + int64(len(m.Text)+3)/4 + imageTokens*int64(len(m.Attachments))
+		n += attachedTokens(&m) + messageTokens + int64(len(m.Text)+3)/4 + imageTokens*int64(len(m.Attachments))
 		if len(m.Blocks) > 0 {
 			n += int64(len(m.Thinking)+3) / 4
 		}
@@ -328,6 +329,19 @@ func Tokens(messages []model.Message) int64 {
 		}
 	}
 	return n
+}
+
+// attachedTokens is for what a maker attached beyond what the message says
+// anyway: some attach a whole item to its text.
+func attachedTokens(m *model.Message) int64 {
+	n := -len(m.Text) - len(m.Thinking)
+	for _, b := range m.Blocks {
+		n += len(b.Data)
+	}
+	for _, c := range m.ToolCalls {
+		n -= len(c.Arguments)
+	}
+	return int64(max(0, n)) / 8
 }
 
 func (p *path) add(e *Entry) {

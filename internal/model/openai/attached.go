@@ -40,6 +40,9 @@ const (
 	inParts   = "parts"
 )
 
+// maxMembers is how many members an entry of reasoning_details has at most.
+const maxMembers = 64
+
 // details are the entries of reasoning_details, as they come in pieces.
 type details struct{ list []*detail }
 
@@ -50,16 +53,20 @@ type detail struct {
 }
 
 // add puts a piece where it belongs. Pieces that follow each other and have one
-// type and index are one entry.
-func (d *details) add(v jsontext.Value) {
+// type and index are one entry. False: there are too many entries, or members of
+// one.
+func (d *details) add(v jsontext.Value) bool {
 	piece := wire.Members(v)
 	if piece == nil {
-		return
+		return true
 	}
 	if n := len(d.list); n == 0 || !d.list[n-1].goesOn(piece) {
 		d.list = append(d.list, &detail{texts: map[string]*strings.Builder{}})
 	}
 	to := d.list[len(d.list)-1]
+	if len(d.list) > wire.MaxBlocks || len(to.members)+len(piece) > 2*maxMembers {
+		return false
+	}
 	for _, m := range piece {
 		if (m.Name != "text" && m.Name != "summary") || m.Value.Kind() != jsontext.KindString {
 			to.members = to.members.Put(m)
@@ -71,6 +78,7 @@ func (d *details) add(v jsontext.Value) {
 		}
 		to.texts[m.Name].WriteString(wire.Text(m.Value))
 	}
+	return len(to.members) <= maxMembers
 }
 
 func (d *detail) goesOn(piece wire.Object) bool {
@@ -97,30 +105,39 @@ type piece struct {
 	thinking bool
 }
 
+// typed is a typed part of a content that comes.
+type typed struct {
+	Type     wire.Str       `json:"type"`
+	Text     wire.Str       `json:"text"`
+	Thinking jsontext.Value `json:"thinking"`
+}
+
 // partsOf reads typed parts: {"type":"text","text":…} and
-// {"type":"thinking","thinking":[parts] or a text}.
+// {"type":"thinking","thinking":[parts] or a text}. Of parts inside of those only
+// texts count.
 func partsOf(v jsontext.Value) (out []piece) {
-	var parts []wire.Maybe[struct {
-		Type     wire.Str       `json:"type"`
-		Text     wire.Str       `json:"text"`
-		Thinking jsontext.Value `json:"thinking"`
-	}]
-	if wire.Read(v, &parts) != nil {
-		return nil
-	}
-	for _, p := range parts {
-		switch p := p.V; {
-		case p.Text != "" && p.Type != "thinking":
-			out = append(out, piece{string(p.Text), false})
-		case p.Thinking.Kind() == jsontext.KindString:
-			out = append(out, piece{wire.Text(p.Thinking), true})
-		case p.Thinking.Kind() == jsontext.KindBeginArray:
-			for _, inner := range partsOf(p.Thinking) {
-				out = append(out, piece{inner.text, true})
+	for _, p := range partList(v) {
+		switch {
+		case p.V.Text != "" && p.V.Type != "thinking":
+			out = append(out, piece{string(p.V.Text), false})
+		case p.V.Thinking.Kind() == jsontext.KindString:
+			out = append(out, piece{wire.Text(p.V.Thinking), true})
+		case p.V.Thinking.Kind() == jsontext.KindBeginArray:
+			for _, inner := range partList(p.V.Thinking) {
+				if text := string(inner.V.Text); text != "" {
+					out = append(out, piece{text, true})
+				}
 			}
 		}
 	}
 	return out
+}
+
+func partList(v jsontext.Value) (parts []wire.Maybe[typed]) {
+	if wire.Read(v, &parts) != nil {
+		return nil
+	}
+	return parts
 }
 
 const thinkOpen, thinkClose = "<think>", "</think>"

@@ -30,7 +30,7 @@ type call struct {
 // each the number 0 and an id of its own, or neither, or send calls whole.
 func (c *calls) add(f fragment, tally *wire.Tally) error {
 	arguments := wire.Text(f.Function.V.Arguments)
-	if c.size += len(arguments) + len(f.Rest); c.size > wire.MaxContent {
+	if c.size += len(f.ID) + len(f.Function.V.Name) + len(arguments) + len(f.Rest); c.size > wire.MaxContent {
 		return wire.TooMuch()
 	}
 	to := c.open(f, arguments)

@@ -190,8 +190,9 @@ func (s *state) choose(d *delta) (out []model.Delta, err error) {
 	}
 	s.size += len(d.ExtraContent)
 	for _, detail := range d.ReasoningDetails.V {
-		s.size += len(detail)
-		s.details.add(detail)
+		if s.size += len(detail); !s.details.add(detail) {
+			return out, wire.TooMuch()
+		}
 	}
 	if d.ExtraContent.Kind() == jsontext.KindBeginObject {
 		s.extra = d.ExtraContent.Clone()

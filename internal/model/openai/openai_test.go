@@ -64,6 +64,8 @@ func stream(events ...string) string {
 	return b.String()
 }
 
+func delta(d string) string { return `{"choices":[{"index":0,"delta":` + d + `}]}` }
+
 const stop = `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`
 
 // tidy is JSON with its lines as in the want of a test.
@@ -298,7 +300,6 @@ func TestToolNames(t *testing.T) {
 // What a server's model thought and signed goes back to it under the names that
 // it came with, and to no other.
 func TestWhatCameGoesBack(t *testing.T) {
-	delta := func(d string) string { return `{"choices":[{"index":0,"delta":` + d + `}]}` }
 	for name, c := range map[string]struct {
 		model  string
 		events []string
@@ -432,5 +433,40 @@ func TestForeignExchanges(t *testing.T) {
 	}})
 	if n := strings.Count(body, `"reasoning_content":""`); n != 2 || strings.Contains(body, `"plain","reasoning_content"`) {
 		t.Errorf("%d empty thoughts, want one in the call and one after it: %s", n, body)
+	}
+}
+
+// A server may put anything into its answer. What would take memory or time out
+// of proportion ends it.
+func TestAnswersOutOfProportion(t *testing.T) {
+	repeated := func(n int, item string) string { return strings.TrimSuffix(strings.Repeat(item+",", n), ",") }
+	numbered := func(n int, format string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, format, i)
+		}
+		return strings.TrimSuffix(b.String(), ",")
+	}
+	const tooMuch = "the message holds more than 16 MiB, 256 tool calls or 16384 blocks"
+	for name, c := range map[string]struct{ stream, said string }{
+		"members": {stream(delta(`{"reasoning_details":[{` + numbered(40_000, `"m%d":1,`) + `}]}`)), tooMuch},
+		"entries": {stream(delta(`{"reasoning_details":[` + numbered(40_000, `{"index":%d},`) + `]}`)), tooMuch},
+		"turns":   {stream(delta(`{"content":[` + repeated(40_000, `{"text":"a"},{"type":"thinking","thinking":"b"}`) + `]}`)), tooMuch},
+		"names": {
+			strings.Repeat(stream(delta(`{"tool_calls":[{"id":"`+strings.Repeat("i", 1<<20)+`","function":{"name":"`+strings.Repeat("n", 1<<20)+`"}}]}`)), 10),
+			tooMuch,
+		},
+		"depth": {stream(delta(`{"content":[`+strings.Repeat(`{"thinking":[`, 1000)+`{"text":"`+strings.Repeat("x", 3<<20)+`"}`+strings.Repeat(`]}`, 1000)+`]}`),
+			delta(`{"content":"so"}`), stop), "so end 0/0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := connect(t, wire.Options{Model: "m"}, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				_, _ = io.WriteString(w, c.stream)
+			})
+			if got := answer(t, m, model.Request{}); !strings.HasSuffix(got, c.said) {
+				t.Errorf("got …%s, want %s", got[max(0, len(got)-200):], c.said)
+			}
+		})
 	}
 }

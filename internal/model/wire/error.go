@@ -212,7 +212,15 @@ func tooLarge(text string) bool {
 // {"error":{"message","type","code"}}, the same without the outer object or in
 // an array, {"error":"…"}, {"message":"…"}, {"detail":…}. What a gateway hands on
 // (metadata.raw) says more than its own words.
-func said(body []byte) (code, message string) {
+func said(body []byte) (code, message string) { return saidAt(body, 0) }
+
+// maxGateways is how many servers' words are looked for inside of each other.
+const maxGateways = 4
+
+func saidAt(body []byte, depth int) (code, message string) {
+	if depth > maxGateways {
+		return "", ""
+	}
 	v := jsontext.Value(body)
 	for range 3 {
 		switch v.Kind() {
@@ -262,7 +270,7 @@ func said(body []byte) (code, message string) {
 				code = strings.Join(slices.Compact(codes), " ")
 			}
 		}
-		if why, cause := said([]byte(handedOn(o.Metadata.V.Raw))); cause != "" || why != "" {
+		if why, cause := saidAt([]byte(handedOn(o.Metadata.V.Raw)), depth+1); cause != "" || why != "" {
 			message = strings.TrimPrefix(string(o.Metadata.V.Provider)+": ", ": ") + cmp.Or(cause, why)
 			code = strings.TrimSpace(code + " " + why)
 		}

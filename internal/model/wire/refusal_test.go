@@ -64,6 +64,19 @@ func TestTheRealCause(t *testing.T) {
 	}
 }
 
+// Words inside of words are looked for as deep as there are gateways: each level
+// is a copy of all that is in it.
+func TestACauseInsideOfMany(t *testing.T) {
+	const levels = 1000
+	raw := strings.Repeat(`{"metadata":{"raw":`, levels) + quote("the innermost") + strings.Repeat(`}}`, levels)
+	each(t, func(t *testing.T, d dialect) {
+		p := d.connect(t, refuses(400, "application/json", `{"error":{"message":"refused","metadata":{"raw":`+raw+`}}}`))
+		if got := read(t.Context(), p, hello); got.err == nil || strings.Contains(got.err.Error(), "innermost") || !strings.Contains(got.err.Error(), "refused") {
+			t.Errorf("got %v", got.err)
+		}
+	})
+}
+
 // How long a provider that has too much to do is waited for, and what nobody
 // waits for.
 func TestPatience(t *testing.T) {
@@ -85,6 +98,7 @@ func TestPatience(t *testing.T) {
 		"429 for ever":          {with("Retry-After", "50", 429, ""), 7, 300 * time.Second, 300 * time.Second},
 		"529 for ever":          {with("", "", 529, `{"error":{"type":"overloaded_error","message":"Overloaded"}}`), 0, 150 * time.Second, 300 * time.Second},
 		"milliseconds":          {with("Retry-After-Ms", "30000", 429, ""), 11, 300 * time.Second, 300 * time.Second},
+		"a wait of nothing":     {with("Retry-After-Ms", "0.001", 429, ""), 64, 295 * time.Second, 300 * time.Second},
 		"Gemini's retryDelay":   {with("", "", 429, `[{"error":{"code":429,"message":"You exceeded your current quota, please check your plan and billing details.","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"37.5s"}]}}]`), 9, 300 * time.Second, 300 * time.Second},
 		"no quota left":         {with("", "", 429, `{"error":{"code":"insufficient_quota","message":"You exceeded your current quota"}}`), 1, 0, 0},
 		"a bill to pay":         {with("", "", 429, `{"error":{"code":"billing_hard_limit_reached","message":"no"}}`), 1, 0, 0},

@@ -18,6 +18,7 @@ const (
 	maxRetries    = 4
 	maxRetryAfter = time.Minute
 	patience      = 5 * time.Minute  // with a provider that has too much to do
+	leastWait     = 5 * time.Second  // after maxRetries, whatever the provider says
 	refusalTime   = 10 * time.Second // the longest silence in the body of an error
 )
 
@@ -63,8 +64,10 @@ func (c *Client) Stream(ctx context.Context, path string, header http.Header, re
 			told := c.tell(err, attempt)
 			delay := waits.NextBackOff()
 			switch {
-			case told.after > 0:
+			case told.after > 0 && attempt <= maxRetries:
 				delay = told.after
+			case told.after > 0:
+				delay = max(told.after, leastWait)
 			case told.garbled:
 				delay = 0
 			}
