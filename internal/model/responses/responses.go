@@ -13,6 +13,7 @@ import (
 	"errors"
 	"iter"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -78,6 +79,10 @@ func (m *Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.D
 	}
 }
 
+// noInclude are the ways of saying that encrypted reasoning cannot be asked for.
+// The word alone is in other refusals.
+var noInclude = []string{"encrypted content is not supported", "'include", `"include`, "`include", "include:", "include["}
+
 // learn reports whether a refusal was about something that the next request is
 // made without.
 func (m *Model) learn(err error, sent request) bool {
@@ -89,7 +94,7 @@ func (m *Model) learn(err error, sent request) bool {
 	switch {
 	case strings.Contains(text, "summar") && sent.Reasoning != nil && sent.Reasoning.Summary != "":
 		m.noSummary.Store(true)
-	case strings.Contains(text, "encrypted content is not supported") && len(sent.Include) > 0, strings.Contains(text, "include") && len(sent.Include) > 0:
+	case len(sent.Include) > 0 && slices.ContainsFunc(noInclude, func(s string) bool { return strings.Contains(text, s) }):
 		m.noSecrets.Store(true)
 	case strings.Contains(text, "reasoning") && strings.Contains(text, "support") && sent.Reasoning != nil && sent.Reasoning.Effort == "":
 		m.noReasoning.Store(true)

@@ -221,6 +221,7 @@ func TestCallsWithoutIDsOfTheirOwn(t *testing.T) {
 func TestModelsWithoutReasoning(t *testing.T) {
 	for name, c := range map[string]struct{ refused, why string }{
 		"nothing to encrypt": {"encrypted_content", "Encrypted content is not supported with this model."},
+		"no such member":     {"encrypted_content", "Unknown parameter: 'include'."},
 		"no summaries":       {`"summary"`, "Your organization must be verified to generate reasoning summaries."},
 		"no reasoning":       {`"reasoning":{`, "Unsupported parameter: 'reasoning' is not supported with this model."},
 	} {
@@ -243,5 +244,25 @@ func TestModelsWithoutReasoning(t *testing.T) {
 				t.Errorf("asked %d times, want 3: the refusal is learned from", asked)
 			}
 		})
+	}
+}
+
+// A refusal that only has the word in it costs no later request its reasoning.
+func TestARefusalThatIncludesTheWord(t *testing.T) {
+	s := serve(t, delta(0, "output_text", "so"), completed)
+	refused := false
+	s.refuse = func(string) string {
+		if refused {
+			return ""
+		}
+		refused = true
+		return "The messages must include at least one text part."
+	}
+	m := s.model(t, "gpt-5")
+	if got := answer(t, m, model.Request{}); !strings.Contains(got, "must include") {
+		t.Errorf("got %q, want the refusal", got)
+	}
+	if answer(t, m, model.Request{}); !strings.Contains(s.body, "reasoning.encrypted_content") {
+		t.Errorf("the next request asks for no reasoning: %s", s.body)
 	}
 }
