@@ -8,6 +8,7 @@ DESTDIR  ?=
 FUZZTIME ?= 30s
 CRASHTIME ?= 2m
 TURNS    ?= 2000
+PROMPTS  ?= 10000
 BENCH    ?= .
 BUILDFLAGS ?= -trimpath
 
@@ -23,7 +24,7 @@ run: build ## start a daemon of its own, prompt it through the socket, show the 
 build: ## build bin/noused and bin/nous
 	go build $(BUILDFLAGS) -o bin/ ./cmd/noused ./cmd/nous
 
-check: format vet staticcheck generated tidy test ## everything below, as before a commit
+check: format generated tidy vet staticcheck test ## everything below, as before a commit
 
 format: ## code that gofumpt would change
 	@files=$$(go tool gofumpt -l .); test -z "$$files" || { printf 'gofumpt would change:\n%s\n' "$$files" >&2; exit 1; }
@@ -68,8 +69,8 @@ fuzz: ## every fuzz target for FUZZTIME (30s) each
 crash: ## kill a daemon under its clients, again and again, for CRASHTIME (2m)
 	NOUSED_CRASHTIME=$(CRASHTIME) go test -run KilledAtAnyMoment -timeout 24h -v ./cmd/noused
 
-long: ## a session of TURNS (2000) turns with tools, over both wires
-	NOUSED_TURNS=$(TURNS) go test -run LongSession -timeout 24h -v ./cmd/noused
+long: ## a session of TURNS (2000) turns with tools, over both wires, and PROMPTS (10000) one upon the other
+	NOUSED_TURNS=$(TURNS) NOUSED_PROMPTS=$(PROMPTS) go test -run 'LongSession|ManyPrompts' -timeout 24h -v ./cmd/noused
 
 generate: ## write the generated documents anew
 	go generate ./...

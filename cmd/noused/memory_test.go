@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,12 +56,22 @@ func plainDaemon(t *testing.T) string {
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
-	path := filepath.Join(t.TempDir(), "noused")
-	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	path, err := builtPlain()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return path
 }
+
+// builtPlain builds it once; it goes with the tests' home.
+var builtPlain = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(os.Getenv("HOME"), "bin", "noused")
+	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, out)
+	}
+	return path, err
+})
 
 // resident is the memory that the daemon has now, and had at most, in KiB.
 func (s *swamp) resident() (now, most int) {
