@@ -39,6 +39,23 @@ A reader that closes the output early (nous prompt … | head) ends nous as it
 ends any command; the run goes on in the daemon.
 `
 
+// whatNext says what can be done about a command that was refused; "" where
+// the refusal says all there is.
+func whatNext(cmd *cobra.Command, why protocol.Reason) string {
+	has := func(flag string) bool { return cmd.Flags().Lookup(flag) != nil }
+	switch {
+	case why == protocol.RunInProgress && has("if-running"):
+		return "--if-running follow-up queues the text for it; nous new begins another session"
+	case why == protocol.RunInProgress:
+		return "wait for its end, or end it with nous abort"
+	case why == protocol.NoActiveRun && has("if-idle"):
+		return "--if-idle prompt starts one with the text"
+	case why == protocol.ToolNotRegistered, why == protocol.ExtensionNotFound:
+		return "nous tools lists what there is; nous tools reload reads new descriptors"
+	}
+	return ""
+}
+
 // quietExit is a failure that has been told already.
 type quietExit struct{ status int }
 
@@ -81,6 +98,9 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 			return exitFailed
 		}
 		a.complain(describeError(string(wire.Code), wire.Message, wire.Cause))
+		if next := whatNext(cmd, wire.Reason()); next != "" {
+			a.notef("%s", next)
+		}
 		return exitFailed
 	default:
 		a.complain(err.Error())

@@ -81,7 +81,7 @@ func (a *app) setToolsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "set-tools TOOL…",
 		Short:             "Choose the tools that a session offers to the model",
-		Example:           "  nous set-tools files bash",
+		Example:           "  nous set-tools read grep",
 		ValidArgsFunction: a.toolNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if none == (len(args) > 0) {

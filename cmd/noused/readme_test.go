@@ -24,6 +24,26 @@ func TestTour(t *testing.T) {
 	})
 }
 
+// The README's lines for a real model work for somebody who has no folder for
+// the configuration yet, and nobody else can read the key.
+func TestReadmeKey(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)```\n([^`]*sk-ant-[^`]*)systemctl[^`]*```").FindSubmatch(text)
+	if block == nil {
+		t.Fatal("README.md has no lines for a key")
+	}
+	cmd := exec.Command("bash", "-e", "-c", "umask 022\n"+string(block[1])+"stat -c %a ~/.config/noused/environment; cat ~/.config/noused/environment")
+	cmd.Env = freshHome(t)
+	got, err := cmd.CombinedOutput()
+	want := "600\nANTHROPIC_API_KEY=sk-ant-…\nNOUSED_MODEL=anthropic/claude-sonnet-4-5\n"
+	if err != nil || string(got) != want {
+		t.Errorf("got %v:\n%s\nwant:\n%s", err, got, want)
+	}
+}
+
 // testPage runs the lines of a page's sh blocks, and looks for texts in what
 // they print.
 func testPage(t *testing.T, page string, programs, want []string) {

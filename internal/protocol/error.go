@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Code is one of the wire's error codes (wire-v1 §2).
@@ -59,6 +60,16 @@ func (e *Error) Error() string {
 		return string(e.Code) + ": " + e.Message
 	}
 	return string(e.Code) + ": " + e.Message + ": " + e.Cause
+}
+
+// Reason is the word that the message of an invalid_command or command_rejected
+// starts with; "" for other codes.
+func (e *Error) Reason() Reason {
+	if e.Code != CommandRejected && e.Code != InvalidCommand {
+		return ""
+	}
+	word, _, _ := strings.Cut(e.Message, ":")
+	return Reason(word)
 }
 
 // Errorf makes an error of a code.
