@@ -32,6 +32,7 @@ func TestAFloodOfStatePatches(t *testing.T) {
 		t.Run(fmt.Sprintf("%dx%d", flood.patches, flood.size), func(t *testing.T) {
 			d := newDaemon(t)
 			d.stop()
+			d.program = plainDaemon(t) // the race detector takes memory of its own
 			d.write("tools/flood.json", `{"name":"flood","kind":"tool","protocol":"narratoria","capabilities":[],"timeout":"5m",
 				"transport":{"type":"stdio","command":["./flood.sh"]},"operations":{"run":{}}}`, 0o600)
 			d.write("tools/flood.sh", fmt.Sprintf(patchTool, flood.patches, flood.size), 0o700)
