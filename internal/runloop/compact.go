@@ -18,7 +18,7 @@ func (in compactIn) step(m *machine) {
 		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "session %s is running %s", m.s.ID, m.s.Run.ID))
 	case m.phase == compacting:
 		m.postpone(in.ticket, in)
-	case !m.summarise(&compaction{ticket: in.ticket, trigger: "manual"}, in.instruction):
+	case !m.summarise(&compaction{ticket: in.ticket, trigger: "manual", instruction: in.instruction}):
 		m.refuse(in.ticket, protocol.Rejectf(protocol.NothingToCompact, "session %s has nothing older than its newest turn", m.s.ID))
 	}
 }
@@ -36,8 +36,9 @@ func (m *machine) overThreshold() bool {
 	return window > 0 && m.s.Tokens() > window*fullPercent/100 && m.s.Estimated() > window/10
 }
 
-// summarise asks for the summary that c wants. False: nothing is old enough.
-func (m *machine) summarise(c *compaction, instruction string) bool {
+// summarise asks for the summary that c wants, from a quarter as much each time
+// that the provider refused its length. False: nothing is old enough.
+func (m *machine) summarise(c *compaction) bool {
 	if m.draining {
 		return false
 	}
@@ -54,11 +55,11 @@ func (m *machine) summarise(c *compaction, instruction string) bool {
 	if c.trigger == "overflow" {
 		most = min(most, m.s.Estimated()/2)
 	}
-	older = session.Fit(older, most)
+	older = session.Fit(older, most>>(2*c.refused))
 	m.compact = c
 	m.publish(protocol.Status{Ref: m.ref(), Code: "compacting", Message: fmt.Sprintf("the context has about %d tokens and is being summarised", c.before)})
 	m.await(compacting, work{call: &modelCall{choice: m.s.Model, req: model.Request{
-		Messages: older, Summary: true, Instruction: instruction, Effort: model.Effort{Level: m.model().Effort},
+		Messages: older, Summary: true, Instruction: c.instruction, Effort: model.Effort{Level: m.model().Effort},
 	}}})
 	return true
 }
@@ -67,6 +68,12 @@ func (m *machine) summarise(c *compaction, instruction string) bool {
 func (m *machine) endCompaction(err error) {
 	c := m.compact
 	m.compact, m.phase = nil, idle
+	if errors.Is(err, model.ErrContextTooLong) && c.refused < maxOverflows {
+		c.refused++
+		if m.summarise(c) {
+			return
+		}
+	}
 	summary := c.text.String()
 	switch {
 	case err != nil:

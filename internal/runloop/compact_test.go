@@ -121,7 +121,11 @@ func TestATurnThatIsTooLongTwiceEndsTheRun(t *testing.T) {
 			w.say(model.Delta{Text: "they spoke", Stop: model.StopEnd})
 			w.step(modelDoneIn{w.work.gen, tooLong()})
 		},
-		"no summary": func(w *world) { w.step(modelDoneIn{w.work.gen, tooLong()}) },
+		"no summary": func(w *world) {
+			for range 1 + maxOverflows {
+				w.step(modelDoneIn{w.work.gen, tooLong()})
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -139,6 +143,29 @@ func TestATurnThatIsTooLongTwiceEndsTheRun(t *testing.T) {
 	w.prompt("the first text of all")
 	w.step(modelDoneIn{w.work.gen, tooLong()}) // with nothing to summarise
 	w.expect("agent_start", "turn_start prompt", "message_start user", "message_end user ", "turn_end error", "agent_end error")
+}
+
+// A summary that the provider refuses for its length is asked for from less: a
+// model may read far less than anybody said.
+func TestASummaryThatIsTooLongIsMadeFromLess(t *testing.T) {
+	w := newWorld(t)
+	for range 20 {
+		w.turn(3000)
+	}
+	w.prompt("and now?")
+	w.step(modelDoneIn{w.work.gen, tooLong()})
+	for range maxOverflows {
+		before := session.Tokens(w.summary().Messages)
+		w.step(modelDoneIn{w.work.gen, tooLong()})
+		if n := session.Tokens(w.summary().Messages); n > before/2 {
+			t.Fatalf("asked for a summary of %d tokens when %d were refused", n, before)
+		}
+	}
+	w.say(model.Delta{Text: "they spoke", Stop: model.StopEnd})
+	w.say(model.Delta{Text: "this", Stop: model.StopEnd})
+	if end, ok := w.events[len(w.events)-1].(protocol.AgentEnd); !ok || end.StopReason != "completed" {
+		t.Errorf("got %+v", w.events[len(w.events)-1])
+	}
 }
 
 // A turn that came to nothing is a turn: the next one does not carry it for ever.

@@ -26,7 +26,7 @@ const (
 	fullPercent     = 80       // of its context window, and a session is compacted
 	readPercent     = 70       // of it is what a summary is made from at most
 	sentPercent     = 80       // of it is what a request has at most, as far as results can be cut: what JSON adds is not counted
-	maxOverflows    = 3        // compactions in one turn because the provider refused its length
+	maxOverflows    = 3        // compactions in one turn because the provider refused its length, and shorter requests for one summary
 	maxAgain        = 2        // times in one turn that an answer which broke off is asked for again
 )
 
@@ -91,15 +91,17 @@ type message struct {
 // is begun meanwhile waits for it; or it is part of a run: "threshold" between two turns, "overflow" in
 // the place of the model call that was refused for why.
 type compaction struct {
-	ticket    ticket
-	trigger   string
-	why       *protocol.Error
-	firstKept string
-	before    int64
-	text      strings.Builder
-	size      int // of the text, as JSON
-	stop      model.StopReason
-	usage     model.Usage
+	ticket      ticket
+	trigger     string
+	instruction string
+	why         *protocol.Error
+	firstKept   string
+	before      int64
+	refused     int // times that it was to be made from too much
+	text        strings.Builder
+	size        int // of the text, as JSON
+	stop        model.StopReason
+	usage       model.Usage
 }
 
 // input is one of the things that happen to a session.
@@ -232,7 +234,7 @@ func (m *machine) callModel() {
 	}
 	if m.crowded() {
 		m.trouble.triedAt = m.s.Messages
-		if m.summarise(&compaction{trigger: "threshold"}, "") {
+		if m.summarise(&compaction{trigger: "threshold"}) {
 			return
 		}
 	}
@@ -390,7 +392,7 @@ func (m *machine) endTurn(stop string, why *protocol.Error) {
 
 // afterTurn makes room for the next turn, if need be, and goes on.
 func (m *machine) afterTurn() {
-	if m.full() && m.overLimit() == nil && m.summarise(&compaction{trigger: "threshold"}, "") {
+	if m.full() && m.overLimit() == nil && m.summarise(&compaction{trigger: "threshold"}) {
 		return
 	}
 	m.nextTurn()

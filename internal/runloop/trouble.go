@@ -41,7 +41,7 @@ func (m *machine) failed(err error) {
 			return
 		}
 		m.trouble.overflows++
-		if m.summarise(&compaction{trigger: "overflow", why: providerError(err)}, "") {
+		if m.summarise(&compaction{trigger: "overflow", why: providerError(err)}) {
 			return
 		}
 	case errors.Is(err, model.ErrRejected) && untouched && m.climb(err):
