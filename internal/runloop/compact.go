@@ -70,6 +70,8 @@ func (m *machine) endCompaction(err error) {
 	m.compact, m.phase = nil, idle
 	if errors.Is(err, model.ErrContextTooLong) && c.refused < maxOverflows {
 		c.refused++
+		c.text.Reset()
+		c.size = 0
 		if m.summarise(c) {
 			return
 		}
