@@ -37,9 +37,9 @@ func doctorCommand(getenv func(string) string) *cobra.Command {
 configuration file uses. It prints one line for each check: ok, warn or FAIL,
 the area, and what was found. Below a warning or a failure it says what to do.
 
-It can be run at any time. It asks a running daemon only whether it answers, and
-the model's server only for the list of its models. It starts no tools and
-writes nothing.
+It can be run at any time. It asks a running daemon only whether it answers and
+which model it has, and the model's server only for the list of its models. It
+starts no tools and writes nothing.
 
 With --fix it repairs what is safe to repair, and says what it did:
 

@@ -96,6 +96,17 @@ func TestDoctorDisturbsNoDaemon(t *testing.T) {
 	}
 }
 
+// A daemon has the environment that it was started with, which is seldom that
+// of the shell where doctor is called: nothing is said to be well of a model
+// that nobody uses.
+func TestDoctorKnowsTheDaemonsModel(t *testing.T) {
+	d := newDaemon(t)
+	out, _ := d.doctor("--model=module/other")
+	wantLines(t, out, "warn  model          the running daemon has offline, ", "which has module/other\n", "nous models --probe")
+	out, _ = d.doctor()
+	wantLines(t, out, "ok    model          offline: ")
+}
+
 // What doctor says of tools holds for the daemon: it hides the same from them, and
 // knows the policy.
 func TestDoctorLooksAtToolsAsTheDaemonStartsThem(t *testing.T) {

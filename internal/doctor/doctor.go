@@ -120,6 +120,8 @@ type exam struct {
 	store  *session.Store // the state directory, while it is ours to mend
 	found  []*tool.Descriptor
 	boxed  bool // a tool has asked for a sandbox
+	// running is the model of the daemon that answers, as --model takes it; "" where it is not known.
+	running string
 }
 
 func (e *exam) ok(area, format string, args ...any) {

@@ -13,6 +13,15 @@ import (
 // model looks whether there is the model that answers prompts. A server is
 // asked for the list of its models, a provider module is not started.
 func (e *exam) model(ctx context.Context) {
+	own := e.Provider
+	if own != "offline" {
+		own += "/" + e.ModelName
+	}
+	if e.running != "" && e.running != own {
+		e.warn(Model, "nous models --probe asks the daemon's server with the daemon's key; or restart the daemon with what is meant",
+			"the running daemon has %s, started with other variables or flags than this check, which has %s", e.running, own)
+		return
+	}
 	switch e.Provider {
 	case "offline":
 		e.ok(Model, "offline: it is built in and needs nothing")

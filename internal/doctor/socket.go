@@ -127,6 +127,7 @@ func (e *exam) socket(ctx context.Context, path string, running *process) {
 		e.ok(Sockets, "%s: %s", path, answer)
 		if path == e.Socket && running != nil {
 			e.program(running, version)
+			e.askModel(ctx)
 		}
 	}
 }
@@ -187,61 +188,84 @@ func listening(path string) bool {
 // Neither makes a session, starts a tool, or is an event. The version is the
 // daemon's, "" where it does not say.
 func (e *exam) ask(ctx context.Context, path string) (answer, version string, err error) {
+	request, want := "ping", "pong"
+	if path != e.Socket {
+		request, want = "subscribe", "subscribed"
+	}
+	said, err := exchange(ctx, path, request, want)
+	switch {
+	case err != nil:
+		return "", "", err
+	case said.Epoch != "":
+		return "a daemon sends its events, epoch " + said.Epoch, "", nil
+	}
+	return "a daemon answers, protocol " + protocol.Version, said.Version, nil
+}
+
+// askModel asks the running daemon which model is its own, without having it
+// ask any server. A daemon that does not know the command leaves it unknown.
+func (e *exam) askModel(ctx context.Context) {
+	if said, err := exchange(ctx, e.Socket, "list_models", "models"); err == nil && len(said.Models) > 0 && said.Models[0].Default {
+		e.running = said.Models[0].Model
+	}
+}
+
+// payload is what the replies that doctor asks for have in them.
+type payload struct {
+	Epoch   string                 `json:"epoch"`
+	Version string                 `json:"version"`
+	Models  []protocol.ListedModel `json:"models"`
+}
+
+// exchange connects to a socket, makes one request without a payload, and
+// returns what the reply of type want says. It takes patience at most.
+func exchange(ctx context.Context, path, request, want string) (payload, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", path)
 	if err != nil {
-		return "", "", err
+		return payload{}, err
 	}
 	defer func() { _ = conn.Close() }()
 	if err := trust.Peer(conn.(*net.UnixConn)); err != nil {
-		return "", "", err
+		return payload{}, err
 	}
 	deadline, _ := ctx.Deadline()
 	if err := conn.SetDeadline(deadline); err != nil {
-		return "", "", err
-	}
-	request, want := "ping", "pong"
-	if path != e.Socket {
-		request, want = "subscribe", "subscribed"
+		return payload{}, err
 	}
 	if _, err := fmt.Fprintf(conn, `{"v":"1","id":"doctor","type":%q}`+"\n", request); err != nil {
-		return "", "", err
+		return payload{}, err
 	}
 	for in := protocol.NewLineReader(conn, maxReply); ; {
 		line, err := in.Next()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return "", "", fmt.Errorf("no answer to %s within %v", request, patience)
+			return payload{}, fmt.Errorf("no answer to %s within %v", request, patience)
 		}
 		if err != nil {
-			return "", "", fmt.Errorf("no answer to %s: %w", request, err)
+			return payload{}, fmt.Errorf("no answer to %s: %w", request, err)
 		}
 		var reply struct {
-			V       string `json:"v"`
-			ID      string `json:"id"`
-			Type    string `json:"type"`
-			Payload struct {
-				Epoch   string `json:"epoch"`
-				Version string `json:"version"`
-			} `json:"payload"`
-			Error *protocol.Error `json:"error"`
+			V       string          `json:"v"`
+			ID      string          `json:"id"`
+			Type    string          `json:"type"`
+			Payload payload         `json:"payload"`
+			Error   *protocol.Error `json:"error"`
 		}
 		err = json.Unmarshal(line, &reply)
 		switch {
 		case err != nil:
-			return "", "", fmt.Errorf("the answer to %s is not of this protocol: %w", request, err)
+			return payload{}, fmt.Errorf("the answer to %s is not of this protocol: %w", request, err)
 		case reply.ID != "doctor" && reply.Error == nil:
 			continue // an event of before
 		case reply.Error != nil:
-			return "", "", fmt.Errorf("%s is refused: %s: %s", request, reply.Error.Code, reply.Error.Message)
+			return payload{}, fmt.Errorf("%s is refused: %s: %s", request, reply.Error.Code, reply.Error.Message)
 		case reply.Type != want:
-			return "", "", fmt.Errorf("the answer to %s is %.40q, want %q", request, reply.Type, want)
+			return payload{}, fmt.Errorf("the answer to %s is %.40q, want %q", request, reply.Type, want)
 		case reply.V != "" && reply.V != protocol.Version:
-			return "", "", fmt.Errorf("it speaks protocol %.20q, not %q", reply.V, protocol.Version)
-		case reply.Payload.Epoch != "":
-			return "a daemon sends its events, epoch " + reply.Payload.Epoch, "", nil
+			return payload{}, fmt.Errorf("it speaks protocol %.20q, not %q", reply.V, protocol.Version)
 		}
-		return "a daemon answers, protocol " + protocol.Version, reply.Payload.Version, nil
+		return reply.Payload, nil
 	}
 }
