@@ -2,15 +2,16 @@ package instructions
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 
@@ -35,10 +36,25 @@ type repo struct {
 	rawHead string // as HEAD has it
 }
 
-var (
-	branchNames = regexp.MustCompile(`^[\pL\pN][\pL\pN._/+@#=-]{0,199}$`)
-	commitNames = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
-)
+// isBranch reports whether a name is one that can be told to a model: letters,
+// digits and few other characters, 200 at most. A pattern for it would take 8 MB
+// at every start.
+func isBranch(name string) bool {
+	letters := 0
+	for i, r := range name {
+		if !unicode.IsLetter(r) && !unicode.IsNumber(r) && (i == 0 || !strings.ContainsRune("._/+@#=-", r)) {
+			return false
+		}
+		letters++
+	}
+	return letters > 0 && letters <= 200 && !strings.Contains(name, "..")
+}
+
+// isCommit reports whether a line is the name of a commit, by SHA-1 or SHA-256.
+func isCommit(line string) bool {
+	_, err := hex.DecodeString(line)
+	return err == nil && (len(line) == 40 || len(line) == 64) && line == strings.ToLower(line)
+}
 
 var errNoRepository = errors.New("no repository that can be read")
 
@@ -64,9 +80,9 @@ func openRepository(root string) (repo, error) {
 	r.rawHead = line
 	branch, isRef := strings.CutPrefix(line, "ref: refs/heads/")
 	switch {
-	case isRef && branchNames.MatchString(branch) && !strings.Contains(branch, ".."):
+	case isRef && isBranch(branch):
 		r.branch = branch
-	case commitNames.MatchString(line):
+	case isCommit(line):
 		r.commit = line
 	default:
 		return r, errNoRepository

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -26,7 +25,7 @@ var (
 	keys = []string{"Api-Key", "Authorization", "Cookie", "Proxy-Authorization", "X-Api-Key"}
 )
 
-var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")
+var headerName = pattern("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")
 
 // CheckHeaders says which of the headers may not be sent, without its value.
 func CheckHeaders(headers map[string]string) error {
@@ -35,7 +34,7 @@ func CheckHeaders(headers map[string]string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		switch value, canonical := headers[name], http.CanonicalHeaderKey(name); {
-		case !headerName.MatchString(name):
+		case !headerName().MatchString(name):
 			return fmt.Errorf("%.40q is no name of a header", name)
 		case slices.Contains(keys, canonical):
 			return fmt.Errorf("%s is not for headers to set: api_key_env names the variable that has the key", canonical)
