@@ -26,6 +26,7 @@ const (
 	fullPercent     = 80       // of its context window, and a session is compacted
 	readPercent     = 70       // of it is what a summary is made from at most
 	sentPercent     = 80       // of it is what a request has at most, as far as results can be cut: what JSON adds is not counted
+	maxRequest      = 64 << 20 // bytes of the conversation in a request, images aside: no window is as large
 	maxOverflows    = 3        // compactions in one turn because the provider refused its length, and shorter requests for one summary
 	maxAgain        = 2        // times in one turn that an answer which broke off is asked for again
 )
@@ -238,10 +239,15 @@ func (m *machine) callModel() {
 			return
 		}
 	}
+	messages := m.history()
+	if n := session.Bytes(messages); n > maxRequest {
+		m.endTurn("error", providerError(fmt.Errorf("the conversation has %d MiB, more than the %d MiB that a request may have, and could not be summarised: choose another model, or go on in a branch from an earlier message", n>>20, maxRequest>>20)))
+		return
+	}
 	m.msg = message{id: m.newID("msg-"), model: m.model().Name}
 	m.await(streaming, work{call: &modelCall{
 		choice: m.s.Model, req: model.Request{
-			Messages: m.history(), Repair: m.repair(), Effort: model.Effort{Level: m.model().Effort},
+			Messages: messages, Repair: m.repair(), Effort: model.Effort{Level: m.model().Effort},
 		}, all: !m.s.ToolsChosen, active: m.s.Tools,
 		environment: m.s.Environment, window: m.window(),
 	}})

@@ -367,6 +367,39 @@ func TestAResultIsForTheModelsWindow(t *testing.T) {
 }
 
 // noisy is a model whose answers are allowed, and take six times as much in JSON.
+// A provider that refuses nothing, answers at any length and makes no summary is
+// not sent more and more: the daemon has to hold it all.
+func TestAConversationDoesNotGrowWithoutEnd(t *testing.T) {
+	w := newWorld(t)
+	w.m.own.ContextWindow = 1000
+	w.prompt("go")
+	hidden := []byte(`"` + strings.Repeat("x", 15<<20) + `"`)
+	sent := 0
+	for range 40 {
+		if _, ended := w.events[len(w.events)-1].(protocol.AgentEnd); ended {
+			break
+		}
+		switch {
+		case w.work.tool != nil:
+			w.step(toolDoneIn{w.work.gen, model.ToolResult{Text: "ok"}})
+			continue
+		case w.work.call.req.Summary:
+			w.answers(model.Delta{Stop: model.StopEnd, Maker: "x"})
+			continue
+		}
+		sent++
+		w.answers(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls, Maker: "x", Blocks: []model.Block{{Kind: model.CallBlock}, {Kind: model.OpaqueBlock, Data: hidden}}})
+	}
+	end, ok := w.events[len(w.events)-1].(protocol.AgentEnd)
+	if !ok || end.Error == nil || !strings.Contains(end.Error.Message, "75 MiB, more than the 64 MiB") {
+		t.Errorf("after %d requests got %+v, want the run ended", sent, w.events[len(w.events)-1])
+	}
+	w.prompt("and now?")
+	if !w.work.call.req.Summary {
+		t.Error("the next prompt does not begin with another try to summarise")
+	}
+}
+
 type noisy struct{}
 
 func (noisy) Stream(context.Context, model.Request) iter.Seq2[model.Delta, error] {

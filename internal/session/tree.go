@@ -331,6 +331,21 @@ func Tokens(messages []model.Message) int64 {
 	return n
 }
 
+// Bytes is how much messages hold, images aside.
+func Bytes(messages []model.Message) (n int) {
+	for i := range messages {
+		m := &messages[i]
+		n += len(m.Text) + len(m.Thinking)
+		for _, b := range m.Blocks {
+			n += len(b.Data)
+		}
+		for _, c := range m.ToolCalls {
+			n += len(c.Name) + len(c.Arguments)
+		}
+	}
+	return n
+}
+
 // attachedTokens is for what a maker attached beyond what the message says
 // anyway: some attach a whole item to its text.
 func attachedTokens(m *model.Message) int64 {
