@@ -81,6 +81,9 @@ type Descriptor struct {
 	// Jobs has the daemon itself run the operation job, and bash where it is to go
 	// on in the background.
 	Jobs bool
+	// Stateless has a living process keep nothing between calls: it is replaced
+	// where a new one could read more files.
+	Stateless bool
 
 	environ []string // what the child inherits, Env included
 	source  string   // the text it was made from

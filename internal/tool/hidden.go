@@ -2,6 +2,7 @@ package tool
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -104,6 +105,24 @@ func ParseHidden(text string) (h Hidden) {
 // not be listed has only what is known to be in it.
 func (h Hidden) readable() []string {
 	return append(h.beside("/", nil), h.Except...)
+}
+
+// view is when something was last put into, or taken from, the folders that have
+// something hidden below them. What may be read beside it is told to the kernel
+// entry by entry when a process starts: a later entry is none of them. Folders
+// that everybody may write to, as /tmp, are left out: they change all the time.
+func (h Hidden) view() string {
+	var b strings.Builder
+	seen := map[string]bool{}
+	for _, path := range h.Paths {
+		for dir := filepath.Dir(path); !seen[dir]; dir = filepath.Dir(dir) {
+			seen[dir] = true
+			if info, err := os.Stat(dir); err == nil && info.Mode()&os.ModeSticky == 0 {
+				fmt.Fprintf(&b, "%s %d\n", dir, info.ModTime().UnixNano())
+			}
+		}
+	}
+	return b.String()
 }
 
 func (h Hidden) beside(dir string, list []string) []string {

@@ -35,6 +35,7 @@ type Worker interface {
 type Lease[W Worker] struct {
 	Worker W
 	used   time.Time   // the holder's, as the worker is
+	view   string      // what Pool.View said before it was started
 	timer  *time.Timer // the pool's
 }
 
@@ -47,6 +48,10 @@ type Pool[W Worker] struct {
 	// by the pool from then on.
 	Idle    time.Duration
 	Crashes Backoff
+	// View, where it is set, tells what a new worker would see. One that was
+	// started when it said something else is shut down, not used again. It may be
+	// set before the first use.
+	View func() string
 
 	name  string
 	log   *zap.Logger
@@ -128,19 +133,31 @@ func (p *Pool[W]) Spare(ctx context.Context) (*Lease[W], error) {
 
 // take returns the most recently used worker that still lives.
 func (p *Pool[W]) take() *Lease[W] {
+	view := p.view()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.free) > 0 {
 		l := p.free[len(p.free)-1]
 		p.free = p.free[:len(p.free)-1]
 		l.timer.Stop()
-		if l.Worker.Alive() {
+		switch alive := l.Worker.Alive(); {
+		case alive && l.view == view:
 			return l
+		case alive:
+			p.work.Go(func() { l.Worker.Shutdown(p.ctx) })
+			continue
 		}
 		p.log.Info("process ended while it was idle")
 		l.Worker.Kill()
 	}
 	return nil
+}
+
+func (p *Pool[W]) view() string {
+	if p.View == nil {
+		return ""
+	}
+	return p.View()
 }
 
 // spawn fills a slot that the caller holds, or gives it back.
@@ -157,6 +174,7 @@ func (p *Pool[W]) spawn(ctx context.Context) (l *Lease[W], err error) {
 		return nil, Faultf(Unreachable, "%s crashed %d times in a row; it can be started again in %v",
 			p.name, failures, wait.Round(100*time.Millisecond))
 	}
+	view := p.view() // before the worker has it
 	w, err := p.start()
 	if err != nil {
 		return nil, err
@@ -166,7 +184,7 @@ func (p *Pool[W]) spawn(ctx context.Context) (l *Lease[W], err error) {
 		w.Kill()
 		return nil, err
 	}
-	return &Lease[W]{Worker: w, used: time.Now()}, nil
+	return &Lease[W]{Worker: w, used: time.Now(), view: view}, nil
 }
 
 // Release keeps a worker that has been used for the next caller.

@@ -80,6 +80,15 @@ func (s *Supervisor) Sandboxed(d *Descriptor) (*Supervisor, error) {
 	return &Supervisor{s.nursery, box}, nil
 }
 
+// View tells what the processes of a sandbox can see of the file system: one that
+// was started when it said something else may lack what came later.
+func (s *Supervisor) View() string {
+	if s.box == nil || s.box.cover {
+		return ""
+	}
+	return s.box.hidden.resolved().view()
+}
+
 func sandboxFor(d *Descriptor, helper string, abi int, log *zap.Logger) (*sandbox, error) {
 	switch {
 	case d.Sandbox != SandboxWorkdir:

@@ -172,7 +172,7 @@ func (s *state) take(e wire.Event) ([]model.Delta, error) {
 
 // begin opens the block of an item.
 func (s *state) begin(index *wire.Count, v jsontext.Value) (*output, error) {
-	if len(s.items) == wire.MaxCalls {
+	if s.size += len(v); len(s.items) == wire.MaxCalls || s.size > wire.MaxContent {
 		return nil, wire.TooMuch()
 	}
 	var it item

@@ -81,7 +81,7 @@ func Descriptor(self, workdir string, environ []string) (*tool.Descriptor, error
 	if err != nil {
 		return nil, fmt.Errorf("built-in tools: %w", err)
 	}
-	d.Bare, d.Jobs = true, true
+	d.Bare, d.Jobs, d.Stateless = true, true, true
 	return d, nil
 }
 

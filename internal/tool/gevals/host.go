@@ -61,6 +61,9 @@ func Dialect(d *tool.Descriptor, s *tool.Supervisor, log *zap.Logger) tool.Host 
 	}
 	h.pool = tool.NewPool(d.Name, d.Concurrency, log, func() (*conn, error) { return h.start(s) }, h.initialize)
 	h.crashes = &h.pool.Crashes
+	if d.Stateless {
+		h.pool.View = s.View
+	}
 	return h
 }
 
