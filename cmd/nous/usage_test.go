@@ -61,6 +61,7 @@ var wrongLines = []struct{ line, want string }{
 	{"switch one two", `switch takes 1 argument, and got "two" besides: it wants SESSION, the id of a session`},
 	{"branch one two", `branch takes 1 argument, and got "two" besides: it wants SESSION, the id of a session, or nothing`},
 	{"messages extra", `messages takes no arguments, and got "extra"`},
+	{"system one two", `system takes 1 argument, and got "two" besides: it wants SESSION, the id of a session, or nothing`},
 	{"tree extra", `tree takes no arguments, and got "extra"`},
 	{"set-leaf", `set-leaf wants ENTRY, the id of an entry; nous tree shows them`},
 	{"set-leaf one two", `set-leaf takes 1 argument, and got "two" besides: it wants ENTRY,`},
