@@ -45,7 +45,7 @@ func TestLongSession(t *testing.T) {
 			strict := &strictServer{wire: wire, read: read}
 			window := longWindow
 			if wire == "chat" { // it is told of more than there is, as happens with local servers
-				window += window / 4
+				window += window / 2
 			}
 			server := httptest.NewServer(unlisted(strict.ServeHTTP))
 			t.Cleanup(server.Close)
