@@ -440,17 +440,6 @@ func (m *machine) endRun(stop string, why *protocol.Error) {
 	m.becomeIdle()
 }
 
-func endOf(f session.RunEnded, output string) *runEnd {
-	end := &runEnd{runID: f.RunID, output: output}
-	if f.StopReason == "error" {
-		end.err = protocol.Errorf(protocol.ProviderError, "%s", f.Error)
-		if f.Code != string(protocol.ProviderError) {
-			end.err.Message = f.Code + ": " + f.Error
-		}
-	}
-	return end
-}
-
 // becomeIdle steps all that was put off, in order; what has to wait once more
 // puts itself off again.
 func (m *machine) becomeIdle() {
@@ -489,38 +478,6 @@ func (m *machine) park() bool {
 	m.phase = parked
 	m.record(session.RunParked{RunID: m.s.Run.ID})
 	return true
-}
-
-func discarded(inputs []session.Input) []protocol.DiscardedInput {
-	var out []protocol.DiscardedInput
-	for _, in := range inputs {
-		out = append(out, protocol.DiscardedInput{InputID: in.InputID, Kind: in.Kind, Text: in.Text})
-	}
-	return out
-}
-
-func wireCalls(calls []model.ToolCall) []protocol.ToolCall {
-	out := make([]protocol.ToolCall, len(calls))
-	for i, c := range calls {
-		out[i] = protocol.ToolCall{ID: c.ID, Name: c.Name, Arguments: rawObject(c.Arguments)}
-	}
-	return out
-}
-
-func wireToolError(e *model.ToolError) *protocol.ToolError {
-	if e == nil {
-		return nil
-	}
-	return &protocol.ToolError{Code: e.Code, Message: e.Message, Details: rawValue(e.Details)}
-}
-
-// pendingBytes is the size of the texts that wait.
-func pendingBytes(inputs []session.Input) int {
-	n := 0
-	for _, in := range inputs {
-		n += len(in.Text)
-	}
-	return n
 }
 
 // undelivered are the open turn's inputs that have no message yet.

@@ -65,17 +65,17 @@ func TestRepairedRequests(t *testing.T) {
 }
 
 func TestPlainSchemas(t *testing.T) {
-	for schema, want := range map[string]string{
-		``: `{"properties":{},"type":"object"}`,
-		`{"$schema":"x","type":"object","additionalProperties":false,"properties":{"a":{"type":"string","minLength":1,"format":"uri","description":"d"}},"required":["a","b"]}`: `{"type":"object","properties":{"a":{"type":"string","description":"d"}},"required":["a"]}`,
-		`{"properties":{"a":{"anyOf":[{"type":"null"},{"type":"integer"}],"description":"d"}}}`:                                                                                 `{"properties":{"a":{"type":"integer","description":"d"}},"type":"object"}`,
-		`{"properties":{"a":{"type":["null","array"]}}}`:                                                                                                                        `{"properties":{"a":{"type":"array","items":{"type":"string"}}},"type":"object"}`,
-		`{"properties":{"a":{"$ref":"#/$defs/x~1y"}},"$defs":{"x/y":{"type":"string","enum":["p","q"]}}}`:                                                                       `{"properties":{"a":{"type":"string","enum":["p","q"]}},"type":"object"}`,
-		`{"properties":{"a":{"const":"p"},"b":{"enum":[1,2],"type":"integer"}}}`:                                                                                                `{"properties":{"a":{"enum":["p"]},"b":{"type":"integer"}},"type":"object"}`,
-		`{"properties":{"a":{"$ref":"http://elsewhere.test"},"b":{"type":"array","items":{"type":"object"}}}}`:                                                                  `{"properties":{"a":{},"b":{"type":"array","items":{"type":"object"}}},"type":"object"}`,
+	for _, c := range []struct{ schema, want string }{
+		{``, `{"properties":{},"type":"object"}`},
+		{`{"$schema":"x","type":"object","additionalProperties":false,"properties":{"a":{"type":"string","minLength":1,"format":"uri","description":"d"}},"required":["a","b"]}`, `{"type":"object","properties":{"a":{"type":"string","description":"d"}},"required":["a"]}`},
+		{`{"properties":{"a":{"anyOf":[{"type":"null"},{"type":"integer"}],"description":"d"}}}`, `{"properties":{"a":{"type":"integer","description":"d"}},"type":"object"}`},
+		{`{"properties":{"a":{"type":["null","array"]}}}`, `{"properties":{"a":{"type":"array","items":{"type":"string"}}},"type":"object"}`},
+		{`{"properties":{"a":{"$ref":"#/$defs/x~1y"}},"$defs":{"x/y":{"type":"string","enum":["p","q"]}}}`, `{"properties":{"a":{"type":"string","enum":["p","q"]}},"type":"object"}`},
+		{`{"properties":{"a":{"const":"p"},"b":{"enum":[1,2],"type":"integer"}}}`, `{"properties":{"a":{"enum":["p"]},"b":{"type":"integer"}},"type":"object"}`},
+		{`{"properties":{"a":{"$ref":"http://elsewhere.test"},"b":{"type":"array","items":{"type":"object"}}}}`, `{"properties":{"a":{},"b":{"type":"array","items":{"type":"object"}}},"type":"object"}`},
 	} {
-		if got := string(wire.PlainSchema([]byte(schema))); got != want {
-			t.Errorf("%s\nbecomes %s\nwant    %s", schema, got, want)
+		if got := string(wire.PlainSchema([]byte(c.schema))); got != c.want {
+			t.Errorf("%s\nbecomes %s\nwant    %s", c.schema, got, c.want)
 		}
 	}
 	// One that refers to itself comes to an end.
