@@ -21,7 +21,8 @@ help: ## list the targets
 run: build ## start a daemon of its own, prompt it through the socket, show the conversation, stop it
 	@scripts/run
 
-build: ## build bin/noused and bin/nous
+build: export CGO_ENABLED ?= 0
+build: ## build bin/noused and bin/nous (CGO_ENABLED=1: names of hosts and users come from the C library)
 	go build $(BUILDFLAGS) -o bin/ ./cmd/noused ./cmd/nous
 
 check: format generated tidy vet staticcheck test ## everything below, as before a commit
@@ -67,10 +68,11 @@ fuzz: ## every fuzz target for FUZZTIME (30s) each
 	done
 
 crash: ## kill a daemon under its clients, again and again, for CRASHTIME (2m)
-	NOUSED_CRASHTIME=$(CRASHTIME) go test -run KilledAtAnyMoment -timeout 24h -v ./cmd/noused
+	NOUSED_CRASHTIME=$(CRASHTIME) go test -run "KilledAtAnyMoment|KilledWhileRunsAsk" -timeout 24h -v ./cmd/noused
 
-long: ## a session of TURNS (2000) turns with tools, over both wires, and PROMPTS (10000) one upon the other
+long: ## a session of TURNS (2000) turns with tools, over both wires, PROMPTS (10000) one upon the other, and 500 actions seen on two screens
 	NOUSED_TURNS=$(TURNS) NOUSED_PROMPTS=$(PROMPTS) go test -run 'LongSession|ManyPrompts' -timeout 24h -v ./cmd/noused
+	go test -run AfterEveryAction -timeout 1h ./cmd/nous -walk-steps 500
 
 generate: ## write the generated documents anew
 	go generate ./...

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -32,9 +31,12 @@ type app struct {
 
 	socket      string
 	socketGiven bool
-	session     string
+	session     string // what --session says; once it was found, the id, and "" is the active one
+	found       bool
+	active      bool
 	json        bool
 	raw         bool
+	board       bool // the screen begins with the board
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
@@ -99,16 +101,15 @@ that have --raw print texts unchanged with it; --json writes such characters as
 
 Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 4 run aborted, 130 left by a second Ctrl-C; nous help exit-status says more.`,
-		Version:       buildinfo.Version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
 			a.socketGiven = cmd.Flags().Changed("socket")
-			if err := cmdline.CheckEncoding(cmd, args); err != nil || !namesNoSession(cmd) {
+			if err := cmdline.CheckEncoding(cmd, args); err != nil {
 				return err
 			}
-			return a.findSession(cmd)
+			return a.checkFlag(cmd)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -122,11 +123,12 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(cmdline.FlagError)
 	root.SetHelpCommand(cmdline.Help("  nous help prompt\n  nous help exit-status"))
-	root.SetVersionTemplate(buildinfo.Line("nous") + "\n")
+	cmdline.Version(root, func() string { return buildinfo.Line("nous") })
 
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.socket, "socket", client.DefaultSocket(), "the daemon's command `socket`; also NOUSED_SOCKET")
-	flags.StringVar(&a.session, "session", "", "the session's `id` (default: the active session)")
+	flags.StringVar(&a.session, "session", "", "the session's `id`, the beginning of it, or its title; also NOUS_SESSION\n(default: the one of the current folder that was used last)")
+	flags.BoolVar(&a.active, "active", false, "the daemon's active session, whatever its folder is")
 	flags.BoolVar(&a.json, "json", false, "print what the daemon says, one JSON object per line")
 	root.Flags().BoolVar(&plain, "plain", false, "show the session line by line, for screen readers; not with a command")
 	a.completeSessions(root)
@@ -137,8 +139,8 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 		&cobra.Group{ID: "daemon", Title: "Tools and daemon:"},
 	)
 	for group, commands := range map[string][]*cobra.Command{
-		"run":     {a.promptCommand(), a.steerCommand(), a.followUpCommand(), a.abortCommand(), a.setModeCommand(), a.setModelCommand()},
-		"session": {a.sessionsCommand(), a.newCommand(), a.switchCommand(), a.branchCommand(), a.messagesCommand(), a.treeCommand(), a.setLeafCommand(), a.compactCommand(), a.searchCommand(), a.exportCommand()},
+		"run":     {a.promptCommand(), a.steerCommand(), a.followUpCommand(), a.withdrawCommand(), a.abortCommand(), a.setModeCommand(), a.setModelCommand(), a.approvalsCommand(), a.approveCommand(), a.denyCommand(), a.setApprovalModeCommand()},
+		"session": {a.boardCommand(), a.sessionsCommand(), a.newCommand(), a.switchCommand(), a.branchCommand(), a.renameCommand(), a.deleteCommand(), a.messagesCommand(), a.treeCommand(), a.setLeafCommand(), a.compactCommand(), a.searchCommand(), a.showCommand(), a.exportCommand()},
 		"daemon":  {a.pingCommand(), a.stateCommand(), a.systemCommand(), a.toolsCommand(), a.setToolsCommand(), a.extCommand(), a.modelsCommand(), a.eventsCommand(), a.doctorCommand()},
 	} {
 		for _, cmd := range commands {
@@ -149,32 +151,6 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 	root.AddCommand(&cobra.Command{Use: "exit-status", Short: "The exit status", Long: exitHelp})
 	cmdline.Completion(root)
 	return root
-}
-
-// findSession refuses a --session that does not exist, for commands of which
-// the daemon would not be told it. Only a daemon can say that there is none.
-func (a *app) findSession(cmd *cobra.Command) error {
-	if a.session == "" {
-		return nil
-	}
-	_, err := ask(cmd.Context(), a, protocol.GetState, protocol.GetStateParams{Scope: a.scope()})
-	var wire *protocol.Error
-	if errors.As(err, &wire) && wire.Code == protocol.SessionNotFound {
-		return err
-	}
-	return nil
-}
-
-func (a *app) scope() protocol.Scope { return protocol.Scope{SessionID: a.session} }
-
-// namesNoSession tells whether a command may do its work without telling the
-// daemon --session.
-func namesNoSession(cmd *cobra.Command) bool {
-	switch cmdline.Name(cmd) {
-	case "sessions", "sessions rm", "new", "switch", "branch", "search", "export", "ping", "tools reload", "models":
-		return true
-	}
-	return false
 }
 
 // query sends one command and prints its reply: as it came with --json,

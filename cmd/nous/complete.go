@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -40,17 +41,19 @@ func (a *app) toolNames(cmd *cobra.Command, args []string, _ string) ([]string, 
 	if cmd.Name() == "ext" && len(args) > 0 {
 		return completions(nil, nil)
 	}
+	scope, _ := a.scope(cmd.Context(), needIfAny)
 	var words []string
-	reply, err := ask(cmd.Context(), a, protocol.ListTools, protocol.ListToolsParams{Scope: a.scope()})
+	reply, err := ask(cmd.Context(), a, protocol.ListTools, protocol.ListToolsParams{Scope: scope})
 	for _, t := range reply.Tools {
 		words = append(words, t.Name+"\t"+oneLine(t.Description, 40))
 	}
 	return completions(words, err)
 }
 
-// modelNames offers the models that the daemon knows without asking anybody, and
-// of a provider whose models it does not know its name.
-func (a *app) modelNames(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+// modelNames offers the models that begin with what is typed, of those that the
+// daemon knows without asking anybody, and of a provider whose models it does not
+// know its name.
+func (a *app) modelNames(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return completions(nil, nil)
 	}
@@ -62,7 +65,9 @@ func (a *app) modelNames(cmd *cobra.Command, args []string, _ string) ([]string,
 		}
 		words = append(words, m.Model)
 	}
-	return completions(words, err)
+	words = slices.DeleteFunc(words, func(word string) bool { return !strings.HasPrefix(word, typed) })
+	slices.Sort(words)
+	return completions(slices.Compact(words), err)
 }
 
 func completions(words []string, err error) ([]string, cobra.ShellCompDirective) {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/follow"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
@@ -48,9 +49,14 @@ func (a *app) followEvents(ctx context.Context, p protocol.SubscribeParams) erro
 	keys := watchInterrupts(ctx)
 	defer keys.stop()
 	if p.SessionID != "" { // the event socket would wait for it for ever
-		if _, err := ask(keys.soft, a, protocol.GetState, protocol.GetStateParams{Scope: a.scope()}); err != nil {
+		scope, err := a.scope(keys.soft, needOne)
+		if err == nil {
+			_, err = ask(keys.soft, a, protocol.GetState, protocol.GetStateParams{Scope: scope})
+		}
+		if err != nil {
 			return err
 		}
+		p.SessionID = scope.SessionID
 	}
 	one := 1
 	_, err := ask(keys.soft, a, protocol.ListSessions, protocol.ListSessionsParams{Limit: &one}) // get_state would make one
@@ -60,18 +66,9 @@ func (a *app) followEvents(ctx context.Context, p protocol.SubscribeParams) erro
 	}
 	f, err := a.subscribe(keys.soft, p, old)
 	if err == nil {
-		switch {
-		case old:
-			a.notef("this core is an older one: all its events, from now on")
-		case p.After != nil && f.events.Gap() && *p.After > f.events.Last() && (p.Epoch == "" || p.Epoch == f.events.Epoch()):
-			a.notef("there is no event %d yet; here is what is kept", *p.After)
-		case p.Epoch != "" && p.Epoch != f.events.Epoch():
-			a.notef("that was an earlier start of the daemon; here is what this one keeps")
-		case f.events.Gap():
-			a.notef("the events up to %d are gone", f.events.Last())
-		}
+		a.noteStart(p, f.first)
 		err = a.printEvents(keys.soft, f)
-		f.close()
+		f.events.Close()
 	}
 	if errors.Is(err, errInterrupted) {
 		return nil
@@ -79,18 +76,31 @@ func (a *app) followEvents(ctx context.Context, p protocol.SubscribeParams) erro
 	return err
 }
 
+// noteStart says where the events begin, if that is not where they were asked to.
+func (a *app) noteStart(p protocol.SubscribeParams, c follow.Connected) {
+	switch {
+	case c.Older:
+		a.notef("this core is an older one: all its events, from now on")
+	case p.After != nil && c.Gap && *p.After > c.After && (p.Epoch == "" || p.Epoch == c.Epoch):
+		a.notef("there is no event %d yet; here is what is kept", *p.After)
+	case p.Epoch != "" && p.Epoch != c.Epoch:
+		a.notef("that was an earlier start of the daemon; here is what this one keeps")
+	case c.Gap:
+		a.notef("the events up to %d are gone", c.After)
+	}
+}
+
 func (a *app) printEvents(ctx context.Context, f *feed) error {
 	for {
-		env, raw, err := f.events.Next(ctx)
-		switch {
-		case errors.Is(err, client.ErrLost):
-			err = f.resume(ctx)
-		case err == nil && a.json:
-			a.printJSON(raw)
-			err = a.out.failure()
-		case err == nil:
-			a.printEvent(f, env)
-			err = a.out.failure()
+		h, err := f.next(ctx, 0)
+		if err != nil {
+			return err
+		}
+		switch h := h.(type) {
+		case follow.Line:
+			err = a.printLine(h)
+		case follow.Gap:
+			err = a.printLine(h.Line)
 		}
 		if err != nil {
 			return err
@@ -98,16 +108,20 @@ func (a *app) printEvents(ctx context.Context, f *feed) error {
 	}
 }
 
-func (a *app) printEvent(f *feed, env protocol.EventEnvelope) {
-	ev, err := f.decode(env)
-	detail, where := "", protocol.Ref{}
-	if err != nil {
-		detail = oneLine(string(env.Payload), lineWidth)
-	} else {
-		detail, where = describeEvent(ev), ev.Where()
+func (a *app) printLine(line follow.Line) error {
+	if a.json {
+		a.printJSON(line.Raw)
+		return a.out.failure()
 	}
-	head := fmt.Sprintf("%6d %s %-8s", env.Seq, env.TS.Local().Format("15:04:05.000"), tail(cellText(where.RunID)))
-	a.printSpans(span{head, asDim}, span{text: strings.TrimRight(fmt.Sprintf(" %-21s %s", env.Type, cellText(detail)), " ")})
+	detail, where := "", protocol.Ref{}
+	if line.Err != nil {
+		detail = oneLine(string(line.Payload), lineWidth)
+	} else {
+		detail, where = describeEvent(line.Event.Event), line.Where()
+	}
+	head := fmt.Sprintf("%6d %s %-8s", line.Seq, line.At.Local().Format("15:04:05.000"), tail(cellText(where.RunID)))
+	a.printSpans(span{head, asDim}, span{text: strings.TrimRight(fmt.Sprintf(" %-21s %s", line.Type, cellText(detail)), " ")})
+	return a.out.failure()
 }
 
 // tail is the end of an id, which differs where its beginning, a time, does not.
@@ -133,7 +147,7 @@ func describeEvent(ev protocol.Event) string {
 	case protocol.TurnStart:
 		return "turn " + ev.TurnID + ": " + wordFor(ev.Kind)
 	case protocol.TurnEnd:
-		return "turn " + ev.TurnID + ": " + ev.StopReason
+		return "turn " + ev.TurnID + ": " + string(ev.StopReason)
 	case protocol.MessageStart:
 		return strings.TrimSpace(ev.Role + " " + oneLine(ev.Text, lineWidth))
 	case protocol.MessageUpdate:
@@ -154,9 +168,15 @@ func describeEvent(ev protocol.Event) string {
 	case protocol.ToolEnd:
 		return fmt.Sprintf("%s %s in %d ms: %s", ev.ToolName, outcome(ev), ev.DurationMS, oneLine(ev.Result, lineWidth))
 	case protocol.Status:
-		return oneLine(ev.Code+": "+ev.Message, lineWidth)
+		switch {
+		case ev.Approval != nil:
+			return string(ev.Code) + ": " + ev.Approval.ApprovalID + " " + asksFor(*ev.Approval, lineWidth)
+		case ev.Code == protocol.StatusApprovalResolved:
+			return string(ev.Code) + ": " + ev.ApprovalID + " " + resolvedText(ev)
+		}
+		return oneLine(string(ev.Code)+": "+ev.Message, lineWidth)
 	case protocol.Warning:
-		return oneLine(ev.Code+": "+ev.Message, lineWidth)
+		return oneLine(string(ev.Code)+": "+ev.Message, lineWidth)
 	case protocol.ErrorEvent:
 		return oneLine(describeError(ev.Code, ev.Message, ev.Cause), lineWidth)
 	default:

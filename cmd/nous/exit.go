@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
@@ -50,6 +51,10 @@ func whatNext(cmd *cobra.Command, why protocol.Reason) string {
 		return "wait for its end, or end it with nous abort"
 	case why == protocol.NoActiveRun && has("if-idle"):
 		return "--if-idle prompt starts one with the text"
+	case why == protocol.ApprovalResolved, why == protocol.NoSuchApproval:
+		return "nous approvals lists the questions that wait"
+	case why == protocol.Forbidden && slices.Contains([]string{"approve", "deny", "set-approval-mode"}, cmd.Name()):
+		return "run it in a terminal of your own: what a run has started cannot answer for you"
 	case why == protocol.ToolNotRegistered, why == protocol.ExtensionNotFound:
 		return "nous tools lists what there is; nous tools reload reads new descriptors"
 	}
@@ -97,7 +102,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 			a.complain("this core is an older one and has no `" + cmd.CommandPath() + "`: " + wire.Message)
 			return exitFailed
 		}
-		a.complain(describeError(string(wire.Code), wire.Message, wire.Cause))
+		a.complain(describeError(wire.Code, wire.Message, wire.Cause))
 		if next := whatNext(cmd, wire.Reason()); next != "" {
 			a.notef("%s", next)
 		}
@@ -125,8 +130,8 @@ func (a *app) notef(format string, args ...any) {
 	fmt.Fprintln(a.err, a.errStyle.paint(asDim, plaintext.Clean(fmt.Sprintf(format, args...))))
 }
 
-func describeError(code, message, cause string) string {
-	text := code + ": " + message
+func describeError[S ~string](code S, message, cause string) string {
+	text := string(code) + ": " + message
 	if cause != "" {
 		text += " (" + cause + ")"
 	}

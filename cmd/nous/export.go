@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	_ "embed"
-	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -34,7 +31,8 @@ func (a *app) exportCommand() *cobra.Command {
   md    Markdown. A text with dangerous links or active HTML is put into a code
         block.
   html  One web page that needs no other file; images are in it. The Markdown
-        of assistants is rendered, without HTML of theirs.
+        of assistants is rendered, without HTML of theirs. It also has the
+        session's tree and its other branches, and can be searched.
   json  What the daemon has, indented. --json prints it on one line.
 
 Characters that could control a terminal are removed from md and html, and
@@ -51,10 +49,11 @@ escaped in json.`,
 			if a.json && cmd.Flags().Changed("format") && format != "json" {
 				return cmdline.Errorf("--json and --format %s exclude each other", format)
 			}
-			if len(args) > 0 {
-				a.session = args[0]
+			scope, err := a.scopeOf(cmd.Context(), args)
+			if err != nil {
+				return err
 			}
-			doc, err := a.document(cmd.Context(), a.session)
+			doc, err := a.document(cmd.Context(), scope.SessionID, format)
 			if err != nil {
 				return err
 			}
@@ -80,9 +79,11 @@ type document struct {
 	Usage     protocol.Usage       `json:"usage"`
 	Assets    []protocol.AssetInfo `json:"assets"`
 	Messages  []jsontext.Value     `json:"messages"`
+
+	branches branches // of the html format
 }
 
-func (a *app) document(ctx context.Context, session string) (*document, error) {
+func (a *app) document(ctx context.Context, session, format string) (*document, error) {
 	c, err := client.Dial(ctx, a.socket)
 	if err != nil {
 		return nil, err
@@ -97,10 +98,14 @@ func (a *app) document(ctx context.Context, session string) (*document, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &document{
+	doc := &document{
 		SessionID: messages.SessionID, Title: state.Title, LeafID: messages.LeafID,
 		Usage: state.Usage, Assets: state.Assets, Messages: messages.Messages,
-	}, nil
+	}
+	if format == "html" {
+		doc.branches, err = a.branchesOf(ctx, c, messages)
+	}
+	return doc, err
 }
 
 func writeJSON(w io.Writer, doc *document) error {
@@ -128,6 +133,9 @@ type page struct {
 	Usage            string
 	Assets           []asset
 	Turns            []turn
+	Tree             []treeRow // in the page only, as are Branches
+	Branches         []branch
+	Left             int // branches that are not in it
 }
 
 type asset struct{ Path, About string }
@@ -148,6 +156,7 @@ type turn struct {
 
 // part is one entry of the conversation.
 type part struct {
+	ID      string
 	Role    string // "user", "assistant", "tool" or "compaction"
 	Who     string
 	Failed  bool
@@ -170,8 +179,15 @@ func newPage(doc *document) (*page, error) {
 	for _, a := range doc.Assets {
 		p.Assets = append(p.Assets, asset{printable(a.Path), printable(a.Kind + ", " + a.MediaType + ", of " + a.Tool)})
 	}
+	var err error
+	p.Turns, err = turnsOf(doc.Messages)
+	return p, err
+}
+
+func turnsOf(entries []jsontext.Value) ([]turn, error) {
+	var turns []turn
 	last := protocol.Message{}
-	for _, entry := range doc.Messages {
+	for _, entry := range entries {
 		var m protocol.Message
 		if err := json.Unmarshal(entry, &m, jsontext.AllowInvalidUTF8(true)); err != nil {
 			return nil, fmt.Errorf("decode message: %w", err)
@@ -182,24 +198,24 @@ func newPage(doc *document) (*page, error) {
 		}
 		// With mode "all" a turn opens with several texts.
 		opens := m.Role == "user" && (last.Role != "user" || last.RunID != m.RunID)
-		if opens || len(p.Turns) == 0 {
-			p.Turns = append(p.Turns, turn{})
+		if opens || len(turns) == 0 {
+			turns = append(turns, turn{})
 		}
-		if t := &p.Turns[len(p.Turns)-1]; opens {
+		t := &turns[len(turns)-1]
+		if opens {
 			t.Number, t.Kind = 1, printable(wordFor(m.TurnKind))
-			if len(p.Turns) > 1 {
-				t.Number += p.Turns[len(p.Turns)-2].Number
+			if len(turns) > 1 {
+				t.Number += turns[len(turns)-2].Number
 			}
 		}
-		t := &p.Turns[len(p.Turns)-1]
 		t.Parts = append(t.Parts, next)
 		last = m
 	}
-	return p, nil
+	return turns, nil
 }
 
 func newPart(m protocol.Message, entry jsontext.Value) (part, error) {
-	p := part{Role: m.Role, Who: m.Role, At: m.CreatedAt.UTC(), Text: printable(m.Text), Thought: printable(m.Thinking)}
+	p := part{ID: printable(m.ID), Role: m.Role, Who: m.Role, At: m.CreatedAt.UTC(), Text: printable(m.Text), Thought: printable(m.Thinking)}
 	if m.Type == "compaction" {
 		var c protocol.CompactionEntry
 		if err := json.Unmarshal(entry, &c, jsontext.AllowInvalidUTF8(true)); err != nil {
@@ -217,8 +233,8 @@ func newPart(m protocol.Message, entry jsontext.Value) (part, error) {
 	if m.Model != "" {
 		p.Notes = append(p.Notes, printable(m.Model))
 	}
-	if m.StopReason == "aborted" || m.StopReason == "error" || m.StopReason == "length" {
-		p.Notes = append(p.Notes, m.StopReason)
+	if m.StopReason == protocol.StopAborted || m.StopReason == protocol.StopError || m.StopReason == protocol.StopLength {
+		p.Notes = append(p.Notes, string(m.StopReason))
 	}
 	if m.Usage != nil {
 		p.Notes = append(p.Notes, describeUsage(m.Usage))
@@ -369,53 +385,3 @@ var escapeMarkdown = strings.NewReplacer(
 
 // plain is text on one line that means nothing in Markdown.
 func plain(text string) string { return escapeMarkdown.Replace(text) }
-
-// maxInline is the longest image that goes into a page, in bytes; the daemon
-// keeps none that is longer.
-const maxInline = 5 << 20
-
-// inline is the image as a URL that needs no file, "" where the daemon's copy is
-// not to be had.
-func (p picture) inline() template.URL {
-	switch p.Type {
-	case "image/png", "image/jpeg", "image/gif", "image/webp":
-	default:
-		return ""
-	}
-	if info, err := os.Stat(p.File); err != nil || !info.Mode().IsRegular() || info.Size() > maxInline {
-		return ""
-	}
-	data, err := os.ReadFile(p.File)
-	if err != nil {
-		return ""
-	}
-	return template.URL("data:" + p.Type + ";base64," + base64.StdEncoding.EncodeToString(data))
-}
-
-//go:embed export.html
-var pageText string
-
-var pageTemplate = template.Must(template.New("page").Parse(pageText))
-
-func writeHTML(w io.Writer, doc *document) error {
-	p, err := newPage(doc)
-	if err != nil {
-		return err
-	}
-	for _, t := range p.Turns {
-		for n, part := range t.Parts {
-			if part.Role == "assistant" || part.Role == "compaction" {
-				t.Parts[n].Rich = richText(part.Text)
-			}
-			for i := range part.Images {
-				part.Images[i].Source = part.Images[i].inline()
-			}
-		}
-	}
-	var out bytes.Buffer
-	if err := pageTemplate.Execute(&out, p); err != nil {
-		return fmt.Errorf("write the page: %w", err)
-	}
-	_, err = w.Write(out.Bytes())
-	return err
-}

@@ -66,6 +66,18 @@ func hostile(t *testing.T) *document {
 			message("m7", "run-1", "assistant", "", func(m *protocol.Message) { m.StopReason = "aborted" }),
 			message("m8", "run-2", "user", "last", nil),
 		},
+		branches: branches{
+			tree: protocol.Tree{LeafID: "m8", Nodes: []protocol.Node{
+				{ID: "m1", Role: "user", Snippet: "</ul><script>alert(\"tree\")</script>\x1b[2J"},
+				{ID: "m8", ParentID: "m1", Role: "user", Snippet: "last"},
+				{ID: "\"><b>m9", ParentID: "m1", Role: "user", Snippet: "aside"},
+			}},
+			side: []sideBranch{{From: "\" onclick=\"x", Entries: []jsontext.Value{
+				message("\"><b>m9", "run-3", "user", "aside </details><script>alert(\"branch\")</script>", nil),
+				message("m10", "run-3", "tool", strings.Repeat("</details><b>long</b>\n", 10), func(m *protocol.Message) { m.ToolName = "ls" }),
+			}}},
+			left: 2,
+		},
 	}
 }
 
@@ -106,8 +118,17 @@ func TestExportsLetNothingOut(t *testing.T) {
 	if err := writeMarkdown(&markdown, doc); err != nil {
 		t.Fatal(err)
 	}
+	// One script is ours; a browser runs none that is another.
+	shown, ours, ok := strings.Cut(page.String(), "<script>")
+	code, rest, _ := strings.Cut(ours, "</script>")
+	if shown += rest; !ok || code != pageScript {
+		t.Errorf("got the script %q, want the page's own", code)
+	}
+	if want := "script-src '" + strings.ReplaceAll(scriptHash(), "+", "&#43;") + "';"; !strings.Contains(shown, want) {
+		t.Errorf("the policy does not have %s", want)
+	}
 	for _, tag := range []string{"<script", "</script", "<b>", "src=", "href=\"javascript", "href=\"data", "url("} {
-		if strings.Contains(page.String(), tag) {
+		if strings.Contains(shown, tag) {
 			t.Errorf("the page has %s", tag)
 		}
 	}

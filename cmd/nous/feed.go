@@ -9,96 +9,96 @@ import (
 	"time"
 
 	"noused/internal/client"
+	"noused/internal/client/follow"
 	"noused/internal/protocol"
 )
 
-// feed is a subscription that can outlive its connection, and its daemon.
+// feed is a stream of the daemon's events that gives up after a while without a
+// daemon, and says on standard error what becomes of its connection.
 type feed struct {
 	a      *app
-	filter protocol.SubscribeParams // without a place to start
-	events *client.Events
-	old    bool // of an older core, which answers no subscribe
-	fill   client.Filler
+	events *follow.Stream
+	first  follow.Connected
 }
 
 // subscribe listens to a daemon; old says that it is an older core, whose events
-// come without being asked for, all of them.
+// come without being asked for, all of them. It fails where there is no
+// connection at once.
 func (a *app) subscribe(ctx context.Context, p protocol.SubscribeParams, old bool) (*feed, error) {
-	f := &feed{a: a, old: old}
-	events, err := f.listen(ctx, p)
-	if err != nil {
-		return nil, err
+	f := &feed{a: a, events: follow.NewStream(follow.Socket(a.socket), follow.Options{Filter: p, Older: &old, Answer: a.answer})}
+	h, err := f.events.Next(ctx)
+	switch h := h.(type) {
+	case follow.Connected:
+		f.first = h
+	case follow.Disconnected:
+		err = h.Err
 	}
-	p.Epoch, p.After = "", nil
-	f.filter, f.events = p, events
-	return f, nil
+	return f, err
 }
 
-func (f *feed) listen(ctx context.Context, p protocol.SubscribeParams) (*client.Events, error) {
-	if f.old {
-		return client.Live(ctx, f.a.socket)
+// next is the next Line or Gap, or the Connected after a loss. ErrLost or a
+// *client.NoDaemonError says that the daemon did not come back, errLook that
+// nothing has happened for a while: 0 is for ever.
+func (f *feed) next(ctx context.Context, look time.Duration) (follow.Happening, error) {
+	bounded, cancel := ctx, context.CancelFunc(func() {})
+	if look > 0 {
+		bounded, cancel = context.WithTimeoutCause(ctx, look, errLook)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, f.a.answer, &client.SilentError{For: f.a.answer})
 	defer cancel()
-	return client.Subscribe(ctx, f.a.socket, p)
-}
-
-// decode is client.Decode, with what an older core leaves out.
-func (f *feed) decode(env protocol.EventEnvelope) (protocol.Event, error) {
-	ev, err := client.Decode(env)
-	if err == nil && f.old {
-		ev = f.fill.Fill(env, ev)
+	h, err := f.events.Next(bounded)
+	switch h := h.(type) {
+	case follow.Disconnected:
+		return f.await(ctx, h.Err)
+	case follow.Connected: // after a wait that was cut short
+		f.announce(h)
 	}
-	return ev, err
+	return h, err
 }
 
-func (f *feed) close() { f.events.Close() }
-
-// resume subscribes again from the last event on, trying for as long as the
-// app is patient. ErrLost or a *client.NoDaemonError says that it was in vain.
-func (f *feed) resume(ctx context.Context) error {
+// reconnect gives the connection up for a reason and makes another one.
+func (f *feed) reconnect(ctx context.Context, why error) (follow.Happening, error) {
 	f.events.Close()
-	p, last := f.filter, f.events.Last()
-	p.Epoch, p.After = f.events.Epoch(), &last
+	return f.await(ctx, why)
+}
+
+// await tries to come back for as long as the app is patient.
+func (f *feed) await(ctx context.Context, why error) (follow.Happening, error) {
 	f.a.notef("connection to the daemon lost; trying again for %s", f.a.patience)
 	limited, cancel := context.WithTimeout(ctx, f.a.patience)
 	defer cancel()
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		events, err := f.listen(limited, p)
+	for {
+		h, err := f.events.Next(limited)
 		var refused *protocol.Error
-		switch {
-		case err == nil:
-			f.announce(events)
-			f.events = events
-			return nil
-		case errors.As(err, &refused):
-			return err
-		}
-		select {
-		case <-time.After(pause):
-			continue
-		case <-limited.Done():
+		switch h := h.(type) {
+		case follow.Connected:
+			f.announce(h)
+			return h, nil
+		case follow.Disconnected:
+			why = h.Err
 		}
 		var gone *client.NoDaemonError
 		switch {
+		case errors.As(why, &refused):
+			return nil, why
+		case err == nil:
 		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case errors.As(err, &gone):
-			return err
+			return nil, context.Cause(ctx)
+		case errors.As(why, &gone):
+			return nil, why
 		default:
-			return fmt.Errorf("%w, not back after %s", client.ErrLost, f.a.patience)
+			return nil, fmt.Errorf("%w, not back after %s", client.ErrLost, f.a.patience)
 		}
 	}
 }
 
-func (f *feed) announce(events *client.Events) {
+func (f *feed) announce(c follow.Connected) {
 	switch {
-	case f.old:
+	case c.Older:
 		f.a.notef("connected again; what happened meanwhile is not known to this older core")
-	case events.Epoch() != f.events.Epoch():
+	case c.Restarted:
 		f.a.notef("connected again: the daemon was restarted")
-	case events.Gap():
-		f.a.notef("connected again: the events up to %d are gone", events.Last())
+	case c.Gap:
+		f.a.notef("connected again: the events up to %d are gone", c.After)
 	default:
 		f.a.notef("connected again")
 	}

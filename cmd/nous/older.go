@@ -91,7 +91,7 @@ func (a *app) sendPrompt(ctx context.Context, c *client.Client, p protocol.Promp
 	}
 	queue := protocol.SteerParams{Scope: p.Scope, Text: p.Text}
 	var queued protocol.InputAccepted
-	if p.StreamingBehavior == "steer" {
+	if p.StreamingBehavior == protocol.KindSteer {
 		queued, err = call(ctx, a, c, protocol.Steer, queue)
 	} else {
 		queued, err = call(ctx, a, c, protocol.FollowUp, protocol.FollowUpParams(queue))

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"noused/cmd/nous/tui/tuitest"
 	"noused/internal/protocol"
+	"noused/internal/tui/tuitest"
 )
 
 // older runs the program on an older core.
@@ -62,8 +62,9 @@ func TestCommandsOnAnOlderCore(t *testing.T) {
 		lacks("works in its active session only", "--session", branch, "steer", "x")
 		lacks("takes no images", "prompt", "-i", "a.png", "x")
 		lacks("knows no --key", "prompt", "--key", "k", "x")
+		lacks("asks nobody", "prompt", "--approvals", "deny", "x")
 		lacks("branches at the end of a session only", "branch", "--leaf", "msg-1")
-		for _, args := range []string{"sessions", "tree", "tools", "models", "compact", "search x", "set-model a/b", "set-leaf x", "sessions rm x"} {
+		for _, args := range []string{"sessions", "tree", "tools", "models", "compact", "search x", "set-model a/b", "set-leaf x", "sessions rm x", "approvals", "approve", "deny apr-1", "set-approval-mode auto"} {
 			lacks("this core is an older one and has no", strings.Fields(args)...)
 		}
 		lacks("extension_command_not_found", "ext", "files.read")
@@ -78,7 +79,7 @@ func TestACoreThatDoesNotAnswer(t *testing.T) {
 	var out, errout bytes.Buffer
 	a := newApp(strings.NewReader(""), &out, &errout)
 	a.answer = time.Nanosecond
-	status := a.main([]string{"--socket", core.Socket, "tree"})
+	status := a.main([]string{"--socket", core.Socket, "--active", "tree"})
 	if want := "get_tree: the daemon has not answered for 1ns"; status != exitNoDaemon || !strings.Contains(errout.String(), want) {
 		t.Errorf("got %d %q, want %d and %q", status, errout.String(), exitNoDaemon, want)
 	}

@@ -20,6 +20,9 @@ func (a *app) promptCommand() *cobra.Command {
 		wait, async              bool
 		leaf, whileRunning, idem string
 		images                   []string
+		title                    string
+		activate                 bool
+		approvals                string
 	)
 	cmd := &cobra.Command{
 		Use:   "prompt [TEXT… | -]",
@@ -32,16 +35,32 @@ to standard error.
 
 Ctrl-C aborts the run and waits for its end; a second Ctrl-C does not wait.
 If the daemon is restarted meanwhile, nous connects again and goes on with the
-same run.`,
+same run.
+
+What your rules ask about is shown on standard error, and asked there too if that
+and standard input are a terminal. nous approve answers from anywhere. Without a
+terminal it is denied at once, whatever the session's mode is; with --approvals
+ask the mode counts, and the run waits.
+
+The run is in the session of the current folder that was used last. Where there
+is none yet, nous makes one.`,
 		Example: `  nous prompt what is in this directory
   git diff | nous prompt review this | tee review.txt
   nous prompt --if-running follow-up and then run the tests
+  nous prompt --new='fix the parser' the tests fail, see why
   nous prompt -i before.png -i after.png what is different`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if activate && !cmd.Flags().Changed("new") {
+				return cmdline.Errorf("--switch goes with --new")
+			}
 			if wait && async {
 				return cmdline.Errorf("--wait and --async exclude each other")
 			}
 			behavior, err := behaviorOf(whileRunning)
+			if err != nil {
+				return err
+			}
+			mode, err := a.approvalsOf(approvals)
 			if err != nil {
 				return err
 			}
@@ -53,10 +72,24 @@ same run.`,
 			if err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("new") {
+				if err := a.newHere(cmd.Context(), title, activate); err != nil {
+					return err
+				}
+			}
+			scope, err := a.scope(cmd.Context(), needOrMake)
+			if err != nil {
+				return err
+			}
+			if approvals != "" {
+				if err := a.mustAsk(cmd.Context(), scope); err != nil {
+					return err
+				}
+			}
 			held := wait && a.json // the answer is the daemon's, events and all
 			p := protocol.PromptParams{
-				Scope: a.scope(), Text: text, Wait: &held, LeafID: leaf,
-				StreamingBehavior: behavior, IdempotencyKey: idem, Attachments: attached,
+				Scope: scope, Text: text, Wait: &held, LeafID: leaf,
+				StreamingBehavior: behavior, IdempotencyKey: idem, Attachments: attached, Approvals: mode,
 			}
 			switch {
 			case async:
@@ -76,10 +109,30 @@ same run.`,
 	flags.StringVar(&leaf, "leaf", "", "continue from the entry with this `id`")
 	flags.StringVar(&whileRunning, "if-running", "", "while a run is active, queue the text as `steer|follow-up` of it")
 	flags.StringVar(&idem, "key", "", "idempotency `key`: the same again within 24 h starts nothing new")
+	flags.StringVar(&approvals, "approvals", "", "`ask|deny` what the rules ask about\n(default: ask, and deny where standard input or error is no terminal)")
+	flags.StringVar(&title, "new", "", "in a new session of the current folder, with this `title`")
+	flags.Lookup("new").NoOptDefVal = noTitle
+	switchFlag(cmd, &activate)
 	imageFlag(cmd, &images)
 	a.rawFlag(cmd)
 	completeWords(cmd, "if-running", "steer", "follow-up")
+	completeWords(cmd, "approvals", "ask", "deny")
 	return cmd
+}
+
+// noTitle is what --new has without a title: the daemon makes one of the text.
+const noTitle = "the prompt"
+
+// newHere makes a session in the current folder, in which the command goes on.
+func (a *app) newHere(ctx context.Context, title string, activate bool) error {
+	dir, err := currentFolder()
+	if err != nil {
+		return err
+	}
+	if title == noTitle {
+		title = ""
+	}
+	return a.makeSession(ctx, protocol.NewSessionParams{Title: title, Workdir: dir, Activate: &activate})
 }
 
 func imageFlag(cmd *cobra.Command, files *[]string) {
@@ -104,12 +157,12 @@ func attachments(files []string) ([]protocol.AttachmentParams, error) {
 }
 
 // behaviorOf is the wire's word for what --if-running says.
-func behaviorOf(flag string) (string, error) {
+func behaviorOf(flag string) (protocol.Kind, error) {
 	switch flag {
 	case "", "steer":
-		return flag, nil
+		return protocol.Kind(flag), nil
 	case "follow-up", "follow_up":
-		return "follow_up", nil
+		return protocol.KindFollowUp, nil
 	default:
 		return "", cmdline.Errorf("--if-running %s: want steer or follow-up", flag)
 	}
@@ -133,8 +186,8 @@ func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams, view
 	if err != nil {
 		return leftOr(err)
 	}
-	w := &watch{a: a, keys: keys, feed: f, show: view}
-	defer func() { w.feed.close() }()
+	w := &watch{a: a, keys: keys, feed: f, show: view, asks: a.newAsking()}
+	defer f.events.Close()
 	reply, err := a.sendPrompt(keys.hard, c, p, old)
 	if err != nil {
 		if errors.Is(err, client.ErrLost) {
@@ -147,7 +200,11 @@ func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams, view
 	}
 	w.run, w.session = reply.Accepted.RunID, reply.Accepted.SessionID
 	w.doubt = p.IdempotencyKey != "" // the run may be an old one
-	return leftOr(w.follow())
+	err = w.follow()
+	if !errors.Is(err, errInterrupted) && !errors.Is(err, client.ErrLost) {
+		a.seen(keys.hard, w.session)
+	}
+	return leftOr(err)
 }
 
 // promptAndWait lets the daemon wait and prints its answer as it is on the wire;
@@ -168,7 +225,7 @@ func (a *app) promptAndWait(ctx context.Context, p protocol.PromptParams) error 
 		return err
 	case <-keys.soft.Done():
 	}
-	if err := a.abortRun(keys.hard, protocol.AbortParams{Scope: a.scope()}); err != nil {
+	if err := a.abortRun(keys.hard, protocol.AbortParams{Scope: p.Scope}); err != nil {
 		return leftOr(err)
 	}
 	return <-answered
@@ -201,11 +258,11 @@ func endOf(r *protocol.PromptResult) error {
 }
 
 // exitOfRun turns a run's, or its last message's, stop reason into an exit.
-func exitOfRun(reason string) error {
+func exitOfRun(reason protocol.StopReason) error {
 	switch reason {
-	case "aborted":
+	case protocol.StopAborted:
 		return &quietExit{exitAborted}
-	case "error":
+	case protocol.StopError:
 		return &quietExit{exitFailed}
 	default:
 		return nil
@@ -247,9 +304,9 @@ func (a *app) handBack(texts []protocol.DiscardedInput) {
 }
 
 // wordFor spells a wire word as the command line does.
-func wordFor(kind string) string {
-	if kind == "follow_up" {
+func wordFor(kind protocol.Kind) string {
+	if kind == protocol.KindFollowUp {
 		return "follow-up"
 	}
-	return kind
+	return string(kind)
 }

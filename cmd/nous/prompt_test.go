@@ -40,7 +40,7 @@ func nousWaiting(t *testing.T, patience time.Duration, args []string, script fun
 	var out, errout bytes.Buffer
 	a := newApp(strings.NewReader(""), &out, &errout)
 	a.patience = patience
-	status := a.main(append([]string{"--socket", d.Socket}, args...))
+	status := a.main(append([]string{"--socket", d.Socket, "--active"}, args...))
 	<-played
 	return result{status, out.String(), errout.String()}
 }
@@ -89,7 +89,7 @@ func TestPromptKeepsEventsThatOvertakeTheReply(t *testing.T) {
 		defer events.Close()
 		defer commands.Close()
 		id, payload := commands.Want("prompt")
-		if want := `{"text":"hello","wait":false}`; string(payload) != want {
+		if want := `{"text":"hello","wait":false,"approvals":"deny"}`; string(payload) != want {
 			t.Errorf("got payload %s, want %s", payload, want)
 		}
 		events.Event(1, "agent_start", `{"run_id":"other","session_id":"s2"}`)

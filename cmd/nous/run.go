@@ -45,7 +45,11 @@ func (a *app) inputCommand(name, short string, send func(*cobra.Command, protoco
 			if err != nil {
 				return err
 			}
-			return send(cmd, protocol.SteerParams{Scope: a.scope(), Text: text, IfIdle: ifIdle, IdempotencyKey: key, Attachments: attached})
+			scope, err := a.scope(cmd.Context(), needOne)
+			if err != nil {
+				return err
+			}
+			return send(cmd, protocol.SteerParams{Scope: scope, Text: text, IfIdle: protocol.Kind(ifIdle), IdempotencyKey: key, Attachments: attached})
 		},
 	}
 	cmd.Flags().StringVar(&ifIdle, "if-idle", "", "without an active run, start one: `prompt`")
@@ -57,13 +61,35 @@ func (a *app) inputCommand(name, short string, send func(*cobra.Command, protoco
 
 func (a *app) printQueued(r protocol.InputAccepted) { a.println(r.RunID) }
 
+func (a *app) withdrawCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "withdraw INPUT",
+		Short:   "Take a queued text back before it is delivered, and print it",
+		Long:    "Take a queued text back before it is delivered, and print it. nous state shows the\nwhole ids of those that wait. Exit status 1 says that it does not wait any more.",
+		Example: "  nous withdraw in-0198c5f2-8b5e-7c3a-9d41-2f6e0a7b1c93",
+		Args:    cmdline.Wants(1, 1, "INPUT, the whole id of a queued text; nous state shows them"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			scope, err := a.scope(cmd.Context(), needOne)
+			if err != nil {
+				return err
+			}
+			p := protocol.WithdrawParams{Scope: scope, InputID: args[0]}
+			return query(cmd.Context(), a, protocol.Withdraw, p, func(r protocol.Withdrawn) { a.println(r.Text) })
+		},
+	}
+}
+
 func (a *app) abortCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "abort [RUN]",
 		Short: "Abort the run, and print the queued texts that it hands back",
 		Args:  cmdline.Wants(0, 1, "RUN, the id of a run, or nothing"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p := protocol.AbortParams{Scope: a.scope()}
+			scope, err := a.scope(cmd.Context(), needOne)
+			if err != nil {
+				return err
+			}
+			p := protocol.AbortParams{Scope: scope}
 			if len(args) > 0 {
 				p.RunID = args[0]
 			}
@@ -91,11 +117,16 @@ func (a *app) setModeCommand() *cobra.Command {
 			default:
 				return cmdline.Errorf("%s: want steering or follow-up", args[0])
 			}
-			if args[1] != "one-at-a-time" && args[1] != "all" {
-				return cmdline.Errorf("%s: want one-at-a-time or all", args[1])
+			mode := protocol.Mode(args[1])
+			if mode != protocol.ModeOneAtATime && mode != protocol.ModeAll {
+				return cmdline.Errorf("%s: want one-at-a-time or all", mode)
 			}
-			p := protocol.SetModeParams{Scope: a.scope(), Mode: args[1]}
-			return query(cmd.Context(), a, def, p, func(r protocol.ModeAccepted) { a.println(r.Mode) })
+			scope, err := a.scope(cmd.Context(), needOne)
+			if err != nil {
+				return err
+			}
+			p := protocol.SetModeParams{Scope: scope, Mode: mode}
+			return query(cmd.Context(), a, def, p, func(r protocol.ModeAccepted) { a.println(string(r.Mode)) })
 		},
 	}
 }
@@ -112,7 +143,11 @@ default for the daemon's own. With --effort it is told how hard to think.`,
   nous set-model openai/qwen3:8b --base-url http://localhost:11434/v1`,
 		Args: cmdline.Wants(1, 1, "MODEL, as in openai/gpt-5"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p.Scope, p.Model = a.scope(), args[0]
+			scope, err := a.scope(cmd.Context(), needOne)
+			if err != nil {
+				return err
+			}
+			p.Scope, p.Model = scope, args[0]
 			return query(cmd.Context(), a, protocol.SetModel, p, func(r protocol.ModelAccepted) { a.println(modelName(r.Model)) })
 		},
 	}
@@ -129,7 +164,11 @@ func (a *app) compactCommand() *cobra.Command {
 		Use:   "compact [INSTRUCTION…]",
 		Short: "Summarise the older part of a session",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p := protocol.CompactSessionParams{Scope: a.scope(), Instruction: strings.Join(args, " ")}
+			scope, err := a.scope(cmd.Context(), needOne)
+			if err != nil {
+				return err
+			}
+			p := protocol.CompactSessionParams{Scope: scope, Instruction: strings.Join(args, " ")}
 			return query(cmd.Context(), a, protocol.CompactSession, p, func(r protocol.Compaction) {
 				a.println(r.Summary)
 				a.notef("%d tokens before; kept from %s on", r.TokensBefore, r.FirstKeptEntryID)

@@ -54,6 +54,7 @@ func TestScripts(t *testing.T) {
 		http.Error(w, "not with "+r.Header.Get("Authorization"), http.StatusForbidden)
 	}))
 	t.Cleanup(models.Close)
+	home := t.TempDir() // testscript's own is one for all users of the machine: root's daemons make it, and then it is root's
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
@@ -62,6 +63,7 @@ func TestScripts(t *testing.T) {
 			d := &daemon{program: noused, dir: env.WorkDir, env: env}
 			env.Values[daemonKey{}] = d
 			env.Defer(func() { d.end(os.Kill) })
+			env.Setenv("HOME", home)
 			env.Setenv("NOUSED_SOCKET", d.socket())
 			env.Setenv("NOUSED_BIN", filepath.Dir(noused))
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))

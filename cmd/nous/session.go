@@ -3,58 +3,101 @@ package main
 import (
 	"context"
 	"errors"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/client"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
 
 func (a *app) sessionsCommand() *cobra.Command {
-	var limit int
-	var before string
+	var (
+		limit  int
+		before string
+		all    bool
+		watch  bool
+	)
 	cmd := &cobra.Command{
 		Use:   "sessions",
-		Short: "List sessions, newest first, with the active one marked",
-		Args:  cmdline.Wants(0, 0, ""),
+		Short: "List the sessions of this folder, those that need you first",
+		Long: `List the sessions whose folder is the current one: those that need you first,
+then those that work, then those with something unread, then the others; of
+each kind those that changed last first. --all lists those of all folders, folder by folder.
+
+--watch goes on until Ctrl-C and shows what changes: the table on a terminal, and
+in a pipe a line for each change. With --json a line is the session as the daemon
+tells it, with "deleted":true when it is no more. Sessions that are made or
+deleted show within five seconds, all else at once.`,
+		Example: `  nous sessions --all
+  nous sessions --watch --all
+  nous sessions --json`,
+		Args: cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p := protocol.ListSessionsParams{Before: before}
 			if cmd.Flags().Changed("limit") {
 				p.Limit = &limit
 			}
-			return query(cmd.Context(), a, protocol.ListSessions, p, func(r protocol.Sessions) {
-				a.printSessions(r.Sessions, a.activeSession(cmd.Context(), r))
-			})
+			return a.listSessions(cmd.Context(), p, all, watch)
 		},
 	}
+	cmd.Flags().BoolVar(&watch, "watch", false, "go on and show what changes")
 	cmd.Flags().IntVar(&limit, "limit", 50, "list at most `n`")
-	cmd.Flags().StringVar(&before, "before", "", "list only sessions older than the one with this `id`")
-	cmd.AddCommand(a.removeCommand())
+	cmd.Flags().StringVar(&before, "before", "", "list only sessions made before the one with this `id`")
+	cmd.Flags().BoolVar(&all, "all", false, "list the sessions of all folders")
+	remove := a.deleteCommand()
+	remove.Use, remove.Aliases = "rm SESSION…", nil
+	cmd.AddCommand(remove)
 	return cmd
 }
 
-// removeCommand goes on after a session that cannot be deleted, as rm does.
-func (a *app) removeCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "rm SESSION…",
-		Short: "Delete sessions for good, without asking, and print their ids",
+// listSessions prints sessions. A core that has no folders lists all it has.
+func (a *app) listSessions(ctx context.Context, p protocol.ListSessionsParams, all, watch bool) error {
+	if !all {
+		dir, err := currentFolder()
+		if err != nil {
+			return err
+		}
+		p.Workdir = dir
+	}
+	if watch {
+		return a.watchSessions(ctx, p, all)
+	}
+	r, err := fetch(ctx, a, protocol.ListSessions, p, func(r protocol.Sessions) {
+		a.printSessions(r.Sessions, r.ActiveSessionID, all)
+	})
+	if err == nil && len(r.Sessions) == 0 && !all && !a.json {
+		a.notef("no session has this folder; nous sessions --all lists those of all folders")
+	}
+	return err
+}
+
+// deleteCommand goes on after a session that cannot be deleted, as rm does.
+func (a *app) deleteCommand() *cobra.Command {
+	var tree bool
+	cmd := &cobra.Command{
+		Use:     "delete SESSION…",
+		Aliases: []string{"rm"},
+		Short:   "Delete sessions for good, without asking, and print their ids",
 		Long: `Delete sessions for good, without asking, and print their ids. One that runs
 is not deleted; branches of a session are sessions of their own and stay. When
-the active session is deleted, the newest of the others becomes that.`,
-		Example:           "  nous sessions rm ses-0198c5f2",
+the active session is deleted, the newest of the others becomes that.
+
+With --worktree the folder of a session goes, too, where it is a git worktree,
+and the branch stays. That is refused while something there is not committed,
+ignored files aside, while a commit is on no other branch and no remote, while
+another session has a folder there, and for a main checkout.`,
+		Example: `  nous delete ses-0198c5f2
+  nous delete --worktree ses-0198c5f2`,
 		Args:              cmdline.Wants(1, -1, "SESSION, the id of a session"),
 		ValidArgsFunction: a.sessionIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var failed error
-			for _, id := range args {
-				err := query(cmd.Context(), a, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id}, func(r protocol.SessionDeleted) {
-					a.println(r.SessionID)
-				})
-				var wire *protocol.Error
-				if err != nil && !errors.As(err, &wire) {
+			for _, name := range args {
+				err := a.deleteSession(cmd.Context(), name, tree)
+				var gone *client.NoDaemonError
+				if errors.As(err, &gone) || errors.Is(err, client.ErrLost) {
 					return err
 				}
 				if err != nil {
@@ -64,44 +107,68 @@ the active session is deleted, the newest of the others becomes that.`,
 			return failed
 		},
 	}
+	cmd.Flags().BoolVar(&tree, "worktree", false, "remove the session's git worktree, too, if nothing is lost")
+	return cmd
 }
 
-// activeSession does not ask where there is none: asking makes one.
-func (a *app) activeSession(ctx context.Context, r protocol.Sessions) string {
-	if len(r.Sessions) == 0 {
-		return ""
-	}
-	state, err := ask(ctx, a, protocol.GetState, protocol.GetStateParams{})
+func (a *app) deleteSession(ctx context.Context, name string, tree bool) error {
+	id, err := a.sessionNamed(ctx, name)
 	if err != nil {
-		return ""
+		return err
 	}
-	return state.SessionID
+	if tree {
+		return a.deleteInWorktree(ctx, id)
+	}
+	return query(ctx, a, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id}, func(r protocol.SessionDeleted) {
+		a.println(r.SessionID)
+	})
 }
 
-func (a *app) printSessions(list []protocol.SessionInfo, active string) {
-	rows := make([][]string, len(list))
-	for i, s := range list {
-		mark := ""
-		if s.SessionID == active {
-			mark = "*"
-		}
-		rows[i] = []string{
-			mark, s.SessionID, s.CreatedAt.Local().Format(time.DateTime), s.UpdatedAt.Local().Format(time.DateTime), strconv.Itoa(s.Messages),
-			s.RunState, oneLine(s.Title, 60),
-		}
+// printSessions prints a list of sessions.
+func (a *app) printSessions(list []protocol.SessionInfo, active string, all bool) {
+	for _, line := range sessionTable(list, active, all) {
+		a.printSpans(line)
 	}
-	a.printTable([]string{"", "SESSION", "CREATED", "UPDATED", "MESSAGES", "STATE", "TITLE"}, rows)
 }
 
 func (a *app) newCommand() *cobra.Command {
-	return &cobra.Command{
+	var activate bool
+	var branch string
+	cmd := &cobra.Command{
 		Use:   "new [TITLE…]",
-		Short: "Make a session, make it the active one, and print its id",
+		Short: "Make a session in the current folder, and print its id",
+		Long: `Make a session in the current folder, and print its id. It is what nous means in
+this folder from now on; the daemon's active session stays the one it is,
+unless --switch says otherwise.
+
+With --worktree the session gets a git worktree of its own, of the repository
+that the current folder is in, under $XDG_DATA_HOME/noused/worktrees. A branch
+that does not exist is made from HEAD; without BRANCH it is named after TITLE.
+The repository's hooks are not run.`,
+		Example: `  nous new
+  nous new --switch fix the parser
+  nous new --worktree=parser fix the parser`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p := protocol.NewSessionParams{Title: strings.Join(args, " ")}
+			p := protocol.NewSessionParams{Title: strings.Join(args, " "), Activate: &activate}
+			if cmd.Flags().Changed("worktree") {
+				return a.newInWorktree(cmd.Context(), branch, p)
+			}
+			dir, err := currentFolder()
+			if err != nil {
+				return err
+			}
+			p.Workdir = dir
 			return query(cmd.Context(), a, protocol.NewSession, p, a.printSession)
 		},
 	}
+	switchFlag(cmd, &activate)
+	cmd.Flags().StringVar(&branch, "worktree", "", "in a new git worktree, on this `branch`")
+	cmd.Flags().Lookup("worktree").NoOptDefVal = noBranch
+	return cmd
+}
+
+func switchFlag(cmd *cobra.Command, activate *bool) {
+	cmd.Flags().BoolVar(activate, "switch", false, "make it the daemon's active session, too")
 }
 
 func (a *app) printSession(r protocol.Session) { a.println(r.SessionID) }
@@ -109,18 +176,25 @@ func (a *app) printSession(r protocol.Session) { a.println(r.SessionID) }
 func (a *app) switchCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "switch SESSION",
-		Short:             "Make a session the active one",
+		Short:             "Make a session the daemon's active one",
 		Example:           "  nous switch ses-0198c5f2",
 		Args:              cmdline.Wants(1, 1, "SESSION, the id of a session"),
 		ValidArgsFunction: a.sessionIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return query(cmd.Context(), a, protocol.SwitchSession, protocol.SwitchSessionParams{SessionID: args[0]}, a.printSession)
+			id, err := a.sessionNamed(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return query(cmd.Context(), a, protocol.SwitchSession, protocol.SwitchSessionParams{SessionID: id}, a.printSession)
 		},
 	}
 }
 
 func (a *app) branchCommand() *cobra.Command {
-	var leaf string
+	var (
+		leaf     string
+		activate bool
+	)
 	cmd := &cobra.Command{
 		Use:               "branch [SESSION]",
 		Short:             "Copy a session up to its leaf into a new one, and print the new id",
@@ -128,10 +202,11 @@ func (a *app) branchCommand() *cobra.Command {
 		Args:              cmdline.Wants(0, 1, "SESSION, the id of a session, or nothing"),
 		ValidArgsFunction: a.sessionIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p := protocol.BranchSessionParams{SessionID: a.session, LeafID: leaf}
-			if len(args) > 0 {
-				p.SessionID = args[0]
+			scope, err := a.scopeOf(cmd.Context(), args)
+			if err != nil {
+				return err
 			}
+			p := protocol.BranchSessionParams{SessionID: scope.SessionID, LeafID: leaf, Activate: &activate}
 			if p.SessionID == "" {
 				state, err := ask(cmd.Context(), a, protocol.GetState, protocol.GetStateParams{})
 				if err != nil {
@@ -148,7 +223,36 @@ func (a *app) branchCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&leaf, "leaf", "", "branch at the entry with this `id`")
+	switchFlag(cmd, &activate)
 	return cmd
+}
+
+// scopeOf is the session that an argument names, or that the command means
+// without one.
+func (a *app) scopeOf(ctx context.Context, args []string) (protocol.Scope, error) {
+	if len(args) > 0 {
+		err := a.findNamed(ctx, args[0], false)
+		a.found = err == nil
+		return protocol.Scope{SessionID: a.session}, err
+	}
+	return a.scope(ctx, needOne)
+}
+
+func (a *app) renameCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "rename TITLE…",
+		Short:   "Give a session another title",
+		Example: "  nous rename fix the parser",
+		Args:    cmdline.Wants(1, -1, "TITLE, one line of at most 200 characters"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			scope, err := a.scope(cmd.Context(), needOne)
+			if err != nil {
+				return err
+			}
+			p := protocol.SetTitleParams{Scope: scope, Title: strings.Join(args, " ")}
+			return query(cmd.Context(), a, protocol.SetTitle, p, func(r protocol.TitleAccepted) { a.println(r.Title) })
+		},
+	}
 }
 
 func (a *app) setLeafCommand() *cobra.Command {
@@ -158,7 +262,11 @@ func (a *app) setLeafCommand() *cobra.Command {
 		Example: "  nous set-leaf 0198c5f2",
 		Args:    cmdline.Wants(1, 1, "ENTRY, the id of an entry; nous tree shows them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p := protocol.SetLeafParams{Scope: a.scope(), LeafID: args[0]}
+			scope, err := a.scope(cmd.Context(), needOne)
+			if err != nil {
+				return err
+			}
+			p := protocol.SetLeafParams{Scope: scope, LeafID: args[0]}
 			return query(cmd.Context(), a, protocol.SetLeaf, p, func(r protocol.Leaf) { a.println(r.LeafID) })
 		},
 	}
@@ -170,56 +278,29 @@ func (a *app) treeCommand() *cobra.Command {
 		Short: "Draw a session's entries as a tree, with the leaf marked",
 		Args:  cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return query(cmd.Context(), a, protocol.GetTree, protocol.GetTreeParams{Scope: a.scope()}, a.printTree)
+			scope, err := a.scope(cmd.Context(), needOne)
+			if err != nil {
+				return err
+			}
+			return query(cmd.Context(), a, protocol.GetTree, protocol.GetTreeParams{Scope: scope}, a.printTree)
 		},
 	}
 }
 
-// printTree indents where the tree branches, not at every entry: a long
-// conversation without branches stays one column.
+// printTree draws a tree, with the leaf marked.
 func (a *app) printTree(r protocol.Tree) {
-	known := make(map[string]bool, len(r.Nodes))
-	for _, n := range r.Nodes {
-		known[n.ID] = true
-	}
-	children := make(map[string][]protocol.Node)
-	for _, n := range r.Nodes {
-		parent := n.ParentID
-		if !known[parent] {
-			parent = ""
-		}
-		children[parent] = append(children[parent], n)
-	}
-	type visit struct {
-		node  protocol.Node
-		depth int
-	}
-	var stack []visit
-	push := func(parent string, depth int) {
-		kids := children[parent]
-		if parent != "" && len(kids) > 1 {
-			depth++
-		}
-		for i := len(kids) - 1; i >= 0; i-- {
-			stack = append(stack, visit{kids[i], depth})
-		}
-	}
-	push("", 0)
 	var rows [][]string
-	var leafRow int
-	for len(stack) > 0 {
-		v := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
+	leaf := -1
+	for i, row := range treeRows(r) {
 		mark := ""
-		if v.node.ID == r.LeafID {
-			mark, leafRow = "*", len(rows)
+		if row.Leaf {
+			mark, leaf = "*", i
 		}
-		rows = append(rows, []string{mark, v.node.ID, strings.Repeat("  ", v.depth) + v.node.Role + ": " + oneLine(v.node.Snippet, 80)})
-		push(v.node.ID, v.depth)
+		rows = append(rows, []string{mark, row.ID, strings.Repeat("  ", row.Depth) + row.Role + ": " + oneLine(row.Snippet, 80)})
 	}
 	for i, line := range table(rows) {
 		look := ""
-		if i == leafRow && rows[i][0] == "*" {
+		if i == leaf {
 			look = asBold
 		}
 		a.printSpans(span{line, look})

@@ -11,6 +11,7 @@ import (
 
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
+	"noused/internal/worktree"
 )
 
 func (a *app) stateCommand() *cobra.Command {
@@ -19,7 +20,11 @@ func (a *app) stateCommand() *cobra.Command {
 		Short: "Show what a session and the daemon are doing",
 		Args:  cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return query(cmd.Context(), a, protocol.GetState, protocol.GetStateParams{Scope: a.scope()}, a.printState)
+			scope, err := a.scope(cmd.Context(), needOne)
+			if err != nil {
+				return err
+			}
+			return query(cmd.Context(), a, protocol.GetState, protocol.GetStateParams{Scope: scope}, a.printState)
 		},
 	}
 }
@@ -42,24 +47,33 @@ func contextFill(c protocol.ContextInfo) string {
 }
 
 func (a *app) printState(s protocol.State) {
-	pairs := [][2]string{{"session", cmp.Or(s.SessionID, "the active one")}, {"run state", s.RunState}}
+	pairs := [][2]string{{"session", cmp.Or(s.SessionID, "the active one")}, {"run state", string(s.RunState)}}
 	add := func(key, value string) {
 		if value != "" {
 			pairs = append(pairs, [2]string{key, value})
 		}
 	}
+	add("folder", oneLine(s.Workdir, 4096))
+	if repo, branch, ok := worktree.Of(s.Workdir); ok {
+		add("worktree", describeWorktree(repo, branch))
+	}
 	add("run", s.RunID)
 	if s.LastRun != nil && s.LastRun.Error != nil && s.RunID == "" {
 		add("last run", "failed: "+describeError(s.LastRun.Error.Code, s.LastRun.Error.Message, ""))
 	}
-	add("steering mode", s.SteeringMode)
-	add("follow-up mode", s.FollowUpMode)
+	add("steering mode", string(s.SteeringMode))
+	add("follow-up mode", string(s.FollowUpMode))
 	add("pending", fmt.Sprintf("%d steer, %d follow-up", s.PendingCounts.Steer, s.PendingCounts.FollowUp))
-	for _, text := range s.Queued.Steer {
-		add("  steer", oneLine(text, lineWidth))
+	for _, in := range s.Queued.Inputs {
+		add("  "+wordFor(in.Kind), in.InputID+"  "+oneLine(in.Text, lineWidth))
 	}
-	for _, text := range s.Queued.FollowUp {
-		add("  follow-up", oneLine(text, lineWidth))
+	if len(s.Queued.Inputs) == 0 { // an older core has no ids
+		for _, text := range s.Queued.Steer {
+			add("  steer", oneLine(text, lineWidth))
+		}
+		for _, text := range s.Queued.FollowUp {
+			add("  follow-up", oneLine(text, lineWidth))
+		}
 	}
 	if s.Partial != nil {
 		add("saying", oneLine(s.Partial.Text, lineWidth))
@@ -68,6 +82,14 @@ func (a *app) printState(s protocol.State) {
 		add("daemon", "an older core, which says no more")
 		a.printPairs(pairs)
 		return
+	}
+	add("approvals", string(s.ApprovalMode))
+	for _, q := range s.PendingApprovals {
+		key := "  waits"
+		if q.SessionID != s.SessionID {
+			key = "  elsewhere"
+		}
+		add(key, q.ApprovalID+"  "+asksFor(q, lineWidth))
 	}
 	add("model", modelName(s.Model))
 	add("context", contextFill(s.Context))
@@ -81,7 +103,7 @@ func (a *app) printState(s protocol.State) {
 	add("usage", fmt.Sprintf("%d in, %d out", s.Usage.InputTokens, s.Usage.OutputTokens))
 	for _, run := range s.Runs {
 		if run.RunID != s.RunID {
-			add("also "+run.RunState, run.RunID+" in "+run.SessionID)
+			add("also "+string(run.RunState), run.RunID+" in "+run.SessionID)
 		}
 	}
 	add("last event", fmt.Sprint(s.LastSeq))

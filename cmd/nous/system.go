@@ -18,10 +18,11 @@ as it is now. Files that cannot be used are named on standard error.`,
 		Args:              cmdline.Wants(0, 1, "SESSION, the id of a session, or nothing"),
 		ValidArgsFunction: completer(a.sessionIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p := protocol.GetSystemParams{Scope: a.scope()}
-			if len(args) > 0 {
-				p.SessionID = args[0]
+			scope, err := a.scopeOf(cmd.Context(), args)
+			if err != nil {
+				return err
 			}
+			p := protocol.GetSystemParams{Scope: scope}
 			return query(cmd.Context(), a, protocol.GetSystem, p, func(r protocol.System) {
 				a.println(r.Text)
 				for _, problem := range r.LeftOut {

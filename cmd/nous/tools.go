@@ -20,7 +20,11 @@ func (a *app) toolsCommand() *cobra.Command {
 		Short: "List the tools and whether they are active and healthy",
 		Args:  cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return query(cmd.Context(), a, protocol.ListTools, protocol.ListToolsParams{Scope: a.scope()}, func(r protocol.Tools) {
+			scope, err := a.scope(cmd.Context(), needIfAny)
+			if err != nil {
+				return err
+			}
+			return query(cmd.Context(), a, protocol.ListTools, protocol.ListToolsParams{Scope: scope}, func(r protocol.Tools) {
 				rows := make([][]string, len(r.Tools))
 				for i, t := range r.Tools {
 					about := oneLine(t.Description, 70)
@@ -62,7 +66,7 @@ func (a *app) printReloaded(r protocol.ToolsReloaded) {
 		}
 	}
 	if len(r.Added)+len(r.Changed)+len(r.Removed) == 0 {
-		a.notef("nothing has changed")
+		a.notef("no tool has changed")
 	}
 	for _, problem := range r.Errors {
 		a.complain(problem)
@@ -87,7 +91,11 @@ func (a *app) setToolsCommand() *cobra.Command {
 			if none == (len(args) > 0) {
 				return cmdline.Errorf("set-tools wants the names of tools, or --none")
 			}
-			p := protocol.SetActiveToolsParams{Scope: a.scope(), Tools: append([]string{}, args...)}
+			scope, err := a.scope(cmd.Context(), needOne)
+			if err != nil {
+				return err
+			}
+			p := protocol.SetActiveToolsParams{Scope: scope, Tools: append([]string{}, args...)}
 			return query(cmd.Context(), a, protocol.SetActiveTools, p, func(r protocol.ToolsAccepted) {
 				a.println(fmt.Sprintf("%d active", r.Count))
 			})
@@ -119,7 +127,11 @@ key:=json for anything else.`,
 			if err != nil {
 				return err
 			}
-			p := protocol.ExtensionCommandParams{Scope: a.scope(), Name: args[0], Payload: payload, Phase: phase}
+			scope, err := a.scope(cmd.Context(), needOne)
+			if err != nil {
+				return err
+			}
+			p := protocol.ExtensionCommandParams{Scope: scope, Name: args[0], Payload: payload, Phase: phase}
 			reply, err := fetch(cmd.Context(), a, protocol.ExtensionCommand, p, a.printExtension)
 			if err == nil && !reply.OK {
 				err = &quietExit{exitFailed}

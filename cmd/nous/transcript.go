@@ -23,9 +23,13 @@ func (a *app) messagesCommand() *cobra.Command {
 		Short: "Print a session's conversation, from its root to its leaf",
 		Args:  cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p := protocol.GetMessagesParams{Scope: a.scope(), LeafID: leaf}
+			scope, err := a.scope(cmd.Context(), needOne)
+			if err != nil {
+				return err
+			}
+			p := protocol.GetMessagesParams{Scope: scope, LeafID: leaf}
 			var unreadable error
-			_, err := fetch(cmd.Context(), a, protocol.GetMessages, p, func(r protocol.Messages) {
+			all, err := fetch(cmd.Context(), a, protocol.GetMessages, p, func(r protocol.Messages) {
 				for i, entry := range r.Messages {
 					if i > 0 {
 						a.println("")
@@ -38,6 +42,7 @@ func (a *app) messagesCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			a.seen(cmd.Context(), all.SessionID)
 			return unreadable
 		},
 	}
@@ -77,7 +82,7 @@ func (a *app) printMessage(m protocol.Message, full bool) {
 		width, lines = 1<<20, 1<<20
 	}
 	who := m.Role
-	if m.Role == "user" && m.TurnKind != "" && m.TurnKind != "prompt" {
+	if m.Role == "user" && m.TurnKind != "" && m.TurnKind != protocol.KindPrompt {
 		who += " (" + wordFor(m.TurnKind) + ")"
 	}
 	if m.Role == "tool" {
@@ -86,8 +91,8 @@ func (a *app) printMessage(m protocol.Message, full bool) {
 			who += " failed"
 		}
 	}
-	if m.StopReason == "aborted" || m.StopReason == "error" || m.StopReason == "length" {
-		who += " (" + m.StopReason + ")"
+	if m.StopReason == protocol.StopAborted || m.StopReason == protocol.StopError || m.StopReason == protocol.StopLength {
+		who += " (" + string(m.StopReason) + ")"
 	}
 	a.printHead(who, m.CreatedAt, m.ID)
 	text, left := a.fit(m.Text), 0
@@ -98,7 +103,7 @@ func (a *app) printMessage(m protocol.Message, full bool) {
 		a.println(indent(text, "  "))
 	}
 	if left > 0 {
-		a.printSpans(span{fmt.Sprintf("  … %d more lines", left), asDim})
+		a.printSpans(span{"  … " + plural(left, "more line"), asDim})
 	}
 	for _, image := range m.Attachments {
 		a.printSpans(span{"  [" + describeImage(image) + "]", asDim})

@@ -2,14 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
-	"noused/cmd/nous/tui"
+	"noused/internal/client"
 	"noused/internal/protocol"
+	"noused/internal/tui"
 )
 
 // openTUI shows a session where there is a terminal to show it on, and help
@@ -20,9 +22,6 @@ func (a *app) openTUI(cmd *cobra.Command, plain bool) error {
 	if !plain && !terminal {
 		return cmd.Help()
 	}
-	if err := a.findSession(cmd); err != nil {
-		return err
-	}
 	if os.Getenv("TERM") == "dumb" && !plain {
 		a.notef("this terminal is a dumb one: plain mode")
 		plain = true
@@ -30,11 +29,15 @@ func (a *app) openTUI(cmd *cobra.Command, plain bool) error {
 	if plain {
 		a.outStyle.colour, a.errStyle.colour = false, false
 	}
+	later, err := a.findForScreen(cmd.Context())
+	if err != nil {
+		return err
+	}
 	view := &textView{a: a}
 	return tui.Run(cmd.Context(), tui.Options{
-		Socket: a.socket, Session: a.session, Plain: plain, In: a.in, Out: a.out.w,
+		Socket: a.socket, Session: a.session, Find: later, Plain: plain, Board: a.board, In: a.in, Out: a.out.w,
 		Export: func(ctx context.Context, session, format string, w io.Writer) error {
-			doc, err := a.document(ctx, session)
+			doc, err := a.document(ctx, session, format)
 			if err != nil {
 				return err
 			}
@@ -43,4 +46,25 @@ func (a *app) openTUI(cmd *cobra.Command, plain bool) error {
 		Event: func(ev protocol.Event) { view.event(ev, nil) },
 		Entry: func(entry jsontext.Value) error { return a.printEntry(entry, false) },
 	})
+}
+
+// findForScreen finds the session that is shown first. Where no daemon answers
+// yet, later finds it when one does.
+func (a *app) findForScreen(ctx context.Context) (later func(context.Context) (string, error), err error) {
+	what := needOrMake
+	if a.board {
+		what = needIfAny
+	}
+	_, err = a.scope(ctx, what)
+	var (
+		gone *client.NoDaemonError
+		mute *client.SilentError
+	)
+	if errors.As(err, &gone) || errors.As(err, &mute) || errors.Is(err, client.ErrLost) {
+		return func(ctx context.Context) (string, error) {
+			scope, err := a.scope(ctx, what)
+			return scope.SessionID, err
+		}, nil
+	}
+	return nil, err
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"noused/cmd/nous/tui/tuitest"
 	"noused/internal/client"
 	"noused/internal/protocol"
+	"noused/internal/tui/tuitest"
 )
 
 // These tests see what a user sees: the real nous in a terminal of its own,
@@ -124,6 +124,9 @@ echo '{"version":"0","type":"done","ok":true,"summary":"LOUD"}'
 // say types a line and sends it, as fast as can be.
 func (s *screen) say(text string) {
 	s.t.Helper()
+	if strings.HasPrefix(text, "!") { // for the model, not for the shell
+		text = " " + text
+	}
 	s.Type(text)
 	s.Press("enter")
 }
@@ -262,7 +265,7 @@ func TestChecklist3SteerFollowUpAbort(t *testing.T) {
 func TestChecklist4QueueModes(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
-	s := openScreen(t, d, look{})
+	s := openScreen(t, d, look{args: []string{"--active"}})
 	s.Wait("steer:one", "follow-up:one")
 	s.Type("\x1bOQ") // F2
 	s.Wait("steer:all", "follow-up:one")
@@ -475,11 +478,11 @@ func TestTwoScreensShowTheSameAfterABranch(t *testing.T) {
 	one.begin("both")
 	one.say("!hold.run")
 	one.Wait("running", "holding on")
-	parent := state(t, d.Socket).SessionID
+	parent := newest(t, d.Socket)
 	one.say("/branch")
 	one.Wait("this is a branch of")
 	one.Wait("idle")
-	branch := state(t, d.Socket).SessionID
+	branch := newest(t, d.Socket)
 	two := openScreen(t, d, look{args: []string{"--session", branch}})
 	one.say("/switch " + parent)
 	one.Wait("running", "holding on")
@@ -501,17 +504,27 @@ func TestTwoScreensShowTheSameAfterABranch(t *testing.T) {
 	one.WaitFor("the same as the other screen", func(string) bool { return steady(one.Screen()) == steady(two.Screen()) })
 }
 
+// newest is the session that was made last.
+func newest(t *testing.T, socket string) string {
+	t.Helper()
+	return askDaemon(t, socket, protocol.ListSessions, protocol.ListSessionsParams{}).Sessions[0].SessionID
+}
+
 var changing = regexp.MustCompile(`\b[0-9.]+ ?(ms|s|m[0-9]+s)\b|ses-[0-9a-f-]+|run-[0-9a-f-]+`)
 
 // steady is a screen without times and ids.
 func steady(screen string) string {
-	return changing.ReplaceAllStringFunc(screen, func(s string) string {
+	screen = changing.ReplaceAllStringFunc(screen, func(s string) string {
 		if strings.HasPrefix(s, "ses-") || strings.HasPrefix(s, "run-") {
 			return s[:4] + strings.Repeat("0", len(s)-4)
 		}
 		return "TIME"
 	})
+	return ruled.ReplaceAllString(screen, "$1─")
 }
+
+// ruled is the line under a run, which is longer where its time is shorter.
+var ruled = regexp.MustCompile(`(TIME [^\n]* )─+`)
 
 func TestResizeWhileItStreams(t *testing.T) {
 	t.Parallel()
@@ -640,6 +653,28 @@ func TestEveryEndLeavesTheTerminalAsItWas(t *testing.T) {
 			}
 			s.asBefore()
 		})
+	}
+}
+
+var comesBack = regexp.MustCompile(`to come back: nous --session ses-[0-9a-f-]{36}\b`)
+
+// Who leaves is told, on the shell's own screen, how to come back and whether the
+// run goes on.
+func TestLeavingSaysHowToComeBack(t *testing.T) {
+	t.Parallel()
+	d := startDaemon(t, "")
+	for _, during := range []bool{false, true} {
+		s := openScreen(t, d, look{})
+		if during {
+			s.say("!hold.run")
+			s.Wait("holding on")
+		}
+		s.Press("ctrl+d")
+		s.Exit()
+		_, after, _ := strings.Cut(s.Output(), "\x1b[?1049l")
+		if !comesBack.MatchString(after) || during != strings.Contains(after, "the run goes on; ") {
+			t.Errorf("during a run %t: the shell's screen has %q", during, after)
+		}
 	}
 }
 
@@ -902,42 +937,4 @@ func cpuOf(b *testing.B, pid int) time.Duration {
 		ticks += time.Duration(n)
 	}
 	return ticks * 10 * time.Millisecond
-}
-
-// The pictures of docs/ are of a real session; NOUS_PICTURES=docs writes them.
-func TestPictures(t *testing.T) {
-	dir := os.Getenv("NOUS_PICTURES")
-	if dir == "" {
-		t.Skip("NOUS_PICTURES says where to write them")
-	}
-	d := tuitest.NewDaemon(t, program(t, "noused"), "", "--workdir", t.TempDir())
-	d.Start()
-	picture := func(s *screen, name string) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name+".svg"), []byte(s.SVG()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	l := look{cols: 92, rows: 38, env: []string{"COLORTERM=truecolor"}}
-	s := openScreen(t, d, l)
-	for _, other := range []string{"Release notes", "Flaky test in the queue"} {
-		s.begin(other)
-		s.say("What do we know about it?")
-		s.Wait("idle")
-	}
-	s.begin("A greeting")
-	s.Paste("?The file has to exist before it can be run.\nI write **hello.sh**, then run it:\n\n1. greet the one who is named\n2. say goodbye\n" +
-		`!write {"path":"hello.sh","content":"#!/bin/sh\necho Bye, $1\n"}` + "\n" + `!edit {"path":"hello.sh","old_text":"Bye,","new_text":"Hello,"}` + "\n" + `!bash {"command":"sh hello.sh World"}`)
-	s.Press("enter")
-	s.Wait("idle", "── 1 turn", "A greeting")
-	s.WaitFor("the tool", func(screen string) bool { return strings.Contains(screen, "Hello, World") })
-	s.Wait("62 in 45 out") // what was used is asked for a moment later
-	picture(s, "tui-conversation")
-	s.Press("ctrl+r")
-	s.Wait("Sessions", "Release notes", "assistant:")
-	picture(s, "tui-sessions")
-	l.light = true
-	light := openScreen(t, d, l)
-	light.Wait("Hello, World", "62 in 45 out")
-	picture(light, "tui-light")
 }

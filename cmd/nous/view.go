@@ -74,9 +74,9 @@ func (v *textView) event(ev protocol.Event, _ []byte) {
 			}
 			v.endMessage()
 			switch {
-			case ev.StopReason == "length":
+			case ev.StopReason == protocol.StopLength:
 				v.note("warning: the answer was cut off at the model's length limit")
-			case ev.StopReason == "end" && ev.Text == "" && len(ev.ToolCalls) == 0:
+			case ev.StopReason == protocol.StopEnd && ev.Text == "" && len(ev.ToolCalls) == 0:
 				v.note("the model said nothing")
 			}
 		}
@@ -90,7 +90,8 @@ func (v *textView) event(ev protocol.Event, _ []byte) {
 		v.toolEnd(ev)
 	case protocol.Status:
 		switch ev.Code {
-		case "abort_requested", "steer_queued", "follow_up_queued":
+		case protocol.StatusAbortRequested, protocol.StatusSteerQueued, protocol.StatusFollowUpQueued:
+		case protocol.StatusApprovalRequested, protocol.StatusApprovalResolved: // asking tells of them
 		default:
 			v.note("%s", ev.Message)
 		}
@@ -186,9 +187,9 @@ func (a *app) explainEnd(ev protocol.AgentEnd) {
 	switch {
 	case ev.Error != nil:
 		a.complain(describeError(ev.Error.Code, ev.Error.Message, ""))
-	case ev.StopReason == "aborted":
+	case ev.StopReason == protocol.StopAborted:
 		a.complain("the run was aborted")
-	case ev.StopReason == "error":
+	case ev.StopReason == protocol.StopError:
 		a.complain("the run ended in error")
 	}
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"noused/internal/client"
+	"noused/internal/client/follow"
 	"noused/internal/protocol"
 )
 
@@ -18,6 +20,7 @@ type watch struct {
 	keys interrupts
 	feed *feed
 	show runView
+	asks *asking
 
 	run, session string
 	aborting     bool
@@ -60,36 +63,47 @@ func (w *watch) follow() error {
 // step goes on by one event, or by one question about lost ones.
 func (w *watch) step() (done bool, err error) {
 	if w.doubt {
-		return false, w.settle()
+		return false, w.askWhetherActive()
 	}
 	if w.horizon != nil && w.feed.events.Last() >= *w.horizon {
 		return true, w.endedUnseen()
 	}
-	env, raw, err := w.next()
+	look := time.Duration(0)
+	if w.feed.first.Older {
+		look = w.a.look
+	}
+	var h follow.Happening
+	err = w.asks.typed(w.patient(), func(ctx context.Context) (err error) {
+		h, err = w.feed.next(ctx, look)
+		return err
+	})
 	switch {
 	case errors.Is(err, errLook):
 		return w.look()
-	case errors.Is(err, client.ErrLost):
-		return false, w.reconnect()
 	case err != nil:
 		return false, err
 	}
-	if end := w.take(env, raw); end != nil {
-		if _, lost := w.feed.fill.Lost(); w.feed.old && end.StopReason == "completed" && (lost || !w.answered) {
-			return true, w.endedUnseen()
+	switch h := h.(type) {
+	case follow.Connected:
+		w.doubt = w.doubt || h.Gap
+	case follow.Gap:
+		w.a.notef("%s", h.Message)
+		w.doubt = true
+	case follow.Line:
+		if end := w.take(h); end != nil {
+			return w.ended(end)
 		}
-		return true, exitOfRun(end.StopReason)
 	}
 	return false, nil
 }
 
-func (w *watch) next() (protocol.EventEnvelope, []byte, error) {
-	if !w.feed.old {
-		return w.feed.events.Next(w.patient())
+// ended is the end of a run that was seen. Of an older core it may be all that
+// was.
+func (w *watch) ended(end *protocol.AgentEnd) (done bool, err error) {
+	if w.feed.first.Older && end.StopReason == protocol.StopCompleted && (w.feed.events.LostAnswer() || !w.answered) {
+		return true, w.endedUnseen()
 	}
-	ctx, cancel := context.WithTimeoutCause(w.patient(), w.a.look, errLook)
-	defer cancel()
-	return w.feed.events.Next(ctx)
+	return true, exitOfRun(end.StopReason)
 }
 
 // look asks an older core that is silent whether the run is still there. Its end
@@ -117,21 +131,17 @@ func (w *watch) patient() context.Context {
 }
 
 // take shows an event of the run, and returns the one that ends it.
-func (w *watch) take(env protocol.EventEnvelope, raw []byte) *protocol.AgentEnd {
-	ev, err := w.feed.decode(env)
-	if err != nil {
-		w.a.complain(err.Error())
+func (w *watch) take(line follow.Line) *protocol.AgentEnd {
+	if line.Err != nil {
+		w.a.complain(line.Err.Error())
 		return nil
 	}
-	if warning, ok := ev.(protocol.Warning); ok && warning.Code == "events_dropped" {
-		w.a.notef("%s", warning.Message)
-		w.doubt = true
-		return nil
-	}
+	ev := line.Event.Event
 	if ev.Where().RunID != w.run {
 		return nil
 	}
-	w.show.event(ev, raw)
+	w.show.event(ev, line.Raw)
+	w.asks.see(ev)
 	if message, ok := ev.(protocol.MessageEnd); ok && message.Role == "assistant" {
 		w.answered = true
 	}
@@ -148,30 +158,24 @@ func (w *watch) abort() error {
 	})
 }
 
-func (w *watch) reconnect() error {
-	if err := w.feed.resume(w.patient()); err != nil {
-		return err
-	}
-	w.doubt = w.doubt || w.feed.events.Gap()
-	return nil
-}
-
-// settle asks whether the run is still active. If it is not, its end is among
+// askWhetherActive asks whether the run is still active. If it is not, its end is among
 // the events up to the horizon or was missed. The horizon is asked for after
 // the run is known to be over, so that its end cannot lie beyond it.
-func (w *watch) settle() error {
+func (w *watch) askWhetherActive() error {
 	p := protocol.GetStateParams{Scope: protocol.Scope{SessionID: w.session}}
 	state, err := ask(w.keys.hard, w.a, protocol.GetState, p)
 	if err == nil && state.RunID != w.run {
 		state, err = ask(w.keys.hard, w.a, protocol.GetState, p)
 	}
 	if errors.Is(err, client.ErrLost) || isNoDaemon(err) {
-		return w.reconnect()
+		_, err := w.feed.reconnect(w.patient(), err)
+		return err // in doubt still
 	}
 	if err != nil {
 		return err
 	}
 	w.doubt, w.horizon = false, nil
+	w.asks.catchUp(w.run, state.PendingApprovals)
 	if state.RunID != w.run {
 		w.horizon = &state.LastSeq
 	}
@@ -198,7 +202,7 @@ func (w *watch) endedUnseen() error {
 		if err := json.Unmarshal(all.Messages[i], &m); err != nil {
 			return fmt.Errorf("decode message: %w", err)
 		}
-		if m.RunID != w.run && !(w.feed.old && m.RunID == "") || m.Role != "assistant" {
+		if m.RunID != w.run && !(w.feed.first.Older && m.RunID == "") || m.Role != "assistant" {
 			continue
 		}
 		if w.a.json {

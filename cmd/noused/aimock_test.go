@@ -441,7 +441,7 @@ func (m *mocked) steerInTheMiddle(t *testing.T) {
 	kinds := ""
 	end := await(t, events, func(ev protocol.Event) bool {
 		if start, ok := ev.(protocol.TurnStart); ok {
-			kinds += start.Kind
+			kinds += string(start.Kind)
 		}
 		return endOf(run)(ev)
 	}).(protocol.AgentEnd)

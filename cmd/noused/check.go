@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"noused/internal/cmdline"
+	"noused/internal/proc"
 	"noused/internal/tool"
 	"noused/internal/tool/check"
 )
@@ -55,7 +55,7 @@ could be checked: the descriptor is wrong, or the program cannot be started.`,
 			if options.All && options.Operation != "" {
 				return cmdline.Errorf("--all and --operation exclude each other")
 			}
-			options.Args = json.RawMessage(args)
+			options.Args = jsontext.Value(args)
 			if args == "" {
 				options.Args = nil
 			}
@@ -91,7 +91,7 @@ func runCheck(cmd *cobra.Command, file, workdir string, o check.Options) (failed
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
-	supervisor := tool.NewSupervisor(selfPath, zap.NewNop())
+	supervisor := proc.NewSupervisor(selfPath, zap.NewNop())
 	defer supervisor.Close()
 	findings, err := check.Run(ctx, d, supervisor, o)
 	if err != nil {

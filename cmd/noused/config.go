@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
 
+	"noused/internal/notify"
 	"noused/internal/protocol"
 	"noused/internal/runloop"
-	"noused/internal/tool"
 )
 
 // Config is everything the daemon can be told (wire-v1 §8). Paths are
@@ -29,15 +29,17 @@ type Config struct {
 	Providers    map[string]ProviderConfig // by name; nil: none
 	Facts        map[string]fact           // of models.toml, by provider/name; nil: none
 	Limits       runloop.Limits
-	MaxLine      int // bytes
-	EventBuffer  int // bytes
+	Notify       notify.Options // as far as the file says
+	MaxLine      int            // bytes
+	EventBuffer  int            // bytes
 	DrainTimeout time.Duration
 	LogLevel     zapcore.Level
-	Policy       tool.Policy
+	Policy       policySettings
 	BuiltinTools bool
 	ConfigDir    string   // has the user's instructions and skills, and what is private
 	Home         string   // of the user
 	Private      []string // no sandboxed tool can read them: configuration, state, keys
+	Sandbox      sandboxSettings
 }
 
 // ModelConfig says which model answers prompts. APIKeyEnv names a variable: the
@@ -103,14 +105,16 @@ func resolveConfig(fs *pflag.FlagSet, getenv func(string) string) (Config, error
 			defaultEventBuffer),
 		DrainTimeout: r.duration("drain-timeout", maxDrainTimeout, defaultDrainTimeout),
 		LogLevel:     r.level("log-level"),
-		Policy:       tool.Policy{Allow: r.patterns("policy.allow"), Deny: r.patterns("policy.deny")},
 		BuiltinTools: r.boolean("builtin_tools", true),
 	}
 	cfg.ConfigDir, cfg.Home = r.configDir(), r.home()
 	cfg.Facts = r.facts(cfg.vendors(r.getenv))
 	cfg.Model = r.model(cfg.vendors(r.getenv))
 	cfg.Limits = r.limits()
+	cfg.Notify = r.notify()
 	cfg.Private = r.private(cfg.StateDir)
+	cfg.Sandbox = r.sandbox()
+	cfg.Policy = r.policy()
 	if info, err := os.Stat(cfg.Workdir); r.err == nil && (err != nil || !info.IsDir()) {
 		_, from := r.find("workdir")
 		r.fail(from, "%s is not a folder", cfg.Workdir)
@@ -123,6 +127,7 @@ type resolver struct {
 	flags  *pflag.FlagSet
 	getenv func(string) string
 	file   configFile
+	used   string // the configuration file, if it is there
 	err    error
 }
 
@@ -186,7 +191,7 @@ func (r *resolver) path(name string, otherwise func() string) string {
 // absolute makes a path absolute: from the current folder, or for one in the
 // file from the file's. A leading ~/ is the home folder.
 func (r *resolver) absolute(path string, from origin) string {
-	if rest, ok := strings.CutPrefix(path, "~/"); ok {
+	if rest, ok := strings.CutPrefix(path+"/", "~/"); ok {
 		return filepath.Join(r.home(), rest)
 	}
 	if from.dir != "" && !filepath.IsAbs(path) {
@@ -241,19 +246,6 @@ func (r *resolver) asTexts(v any, from origin) []string {
 		}
 	}
 	return texts
-}
-
-// patterns are the policy's, which only the file can have.
-func (r *resolver) patterns(key string) []string {
-	v, from := r.file.find(key)
-	if v == nil {
-		return nil
-	}
-	list := r.asTexts(v, from)
-	if err := (tool.Policy{Allow: list}).Check(); err != nil {
-		r.fail(from, "%v", err)
-	}
-	return list
 }
 
 func (r *resolver) boolean(key string, otherwise bool) bool {
@@ -407,9 +399,11 @@ func (r *resolver) base(variable, underHome string) string {
 // home is the home folder, from the user database where HOME is not set, as
 // for a service of the system.
 func (r *resolver) home() string {
-	fromDatabase := ""
-	if u, err := user.Current(); err == nil {
-		fromDatabase = u.HomeDir
+	if home := r.getenv("HOME"); home != "" {
+		return home
 	}
-	return cmp.Or(r.getenv("HOME"), fromDatabase, "/")
+	if u, err := user.Current(); err == nil {
+		return cmp.Or(u.HomeDir, "/")
+	}
+	return "/"
 }

@@ -13,8 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
-
-	"noused/internal/tool"
 )
 
 // resolve runs resolveConfig on a command line, an environment and a file,
@@ -72,9 +70,14 @@ func TestConfigDefaults(t *testing.T) {
 		EventBuffer:  16 << 20,
 		DrainTimeout: 10 * time.Second,
 		LogLevel:     zapcore.InfoLevel,
+		Policy:       policySettings{Config: home + "/.config/noused/config.toml", Rules: home + "/.config/noused/rules.toml"},
 		BuiltinTools: true,
 		ConfigDir:    home + "/.config/noused", Home: home,
 		Private: []string{home + "/.config/noused", home + "/.config/noused/environment", home + "/.local/state/noused"},
+		Sandbox: sandboxSettings{Network: true},
+	}
+	for _, name := range usuallyHidden {
+		want.Sandbox.Hide = append(want.Sandbox.Hide, filepath.Join(home, name))
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -102,6 +105,26 @@ func TestKeysStateAndConfigurationArePrivate(t *testing.T) {
 	want := []string{"/c/noused", "/c/noused/environment", "/elsewhere", "/run/credentials/noused.service"}
 	if diff := cmp.Diff(want, got.Private); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestConfigOfTheSandbox(t *testing.T) {
+	got, home, err := resolve(t, nil, nil, "[sandbox]\nhide = [\"~/keys\", \"~\", \"/srv/x/\", \"beside\"]\nnetwork = false\n")
+	want := sandboxSettings{Hide: []string{home + "/keys", home, "/srv/x", home + "/.config/noused/beside"}}
+	if diff := cmp.Diff(want, got.Sandbox); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	own := []string{home + "/.config/noused", home + "/.config/noused/environment", home + "/.local/state/noused"}
+	for what, file := range map[string]string{"another list": "hide = [\"~/keys\"]", "none": "hide = []"} {
+		got, home2, err := resolve(t, nil, nil, "[sandbox]\n"+file+"\n")
+		for _, path := range own {
+			if path = strings.Replace(path, home, home2, 1); err != nil || !hidden(got).Covers(path) {
+				t.Errorf("%s: %s is not hidden: %v", what, path, err)
+			}
+		}
+		if hidden(got).Covers(home2 + "/.ssh/id") {
+			t.Errorf("%s does not take the place of the usual", what)
+		}
 	}
 }
 
@@ -182,8 +205,8 @@ func TestConfigFile(t *testing.T) {
 		EventBuffer:  1 << 20,
 		DrainTimeout: 3 * time.Second,
 		LogLevel:     zapcore.WarnLevel,
-		Policy:       tool.Policy{Allow: []string{"files.*", "read"}, Deny: []string{"bash"}},
-		Private:      got.Private, ConfigDir: home + "/.config/noused", Home: home,
+		Policy:       got.Policy,
+		Private:      got.Private, ConfigDir: home + "/.config/noused", Home: home, Sandbox: got.Sandbox,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -205,8 +228,8 @@ func TestEnvironmentBeatsFile(t *testing.T) {
 		EventBuffer:  128 << 10,
 		DrainTimeout: 4 * time.Second,
 		LogLevel:     zapcore.ErrorLevel,
-		Policy:       tool.Policy{Allow: []string{"files.*", "read"}, Deny: []string{"bash"}},
-		Private:      got.Private, ConfigDir: got.ConfigDir, Home: got.Home,
+		Policy:       got.Policy,
+		Private:      got.Private, ConfigDir: got.ConfigDir, Home: got.Home, Sandbox: got.Sandbox,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -230,8 +253,8 @@ func TestFlagsBeatEnvironment(t *testing.T) {
 		MaxLine:     4 << 20,
 		EventBuffer: 1 << 30,
 		LogLevel:    zapcore.DebugLevel,
-		Policy:      tool.Policy{Allow: []string{"files.*", "read"}, Deny: []string{"bash"}},
-		Private:     got.Private, ConfigDir: got.ConfigDir, Home: got.Home,
+		Policy:      got.Policy,
+		Private:     got.Private, ConfigDir: got.ConfigDir, Home: got.Home, Sandbox: got.Sandbox,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -294,7 +317,7 @@ func TestConfigErrors(t *testing.T) {
 		{"broken TOML", nil, nil, "\nsocket = \"x\n", "FILE:2: "},
 		{"a key twice", nil, nil, "socket = \"x\"\nsocket = \"y\"\n", "FILE:2: socket: key socket is already defined"},
 		{"an unknown key", nil, nil, "socket = \"x\"\ncolour = 1\n", "FILE:2: colour: there is no such key"},
-		{"an unknown section", nil, nil, "\n[sandbox]\nallow = []\n", "FILE:2: sandbox: there is no such key"},
+		{"an unknown section", nil, nil, "\n[sandboxes]\nallow = []\n", "FILE:2: sandboxes: there is no such key"},
 		{"an unknown key of a section", nil, nil, "[model]\nprovider = \"offline\"\napi_key = \"x\"\n", "FILE:3: model.api_key: there is no such key"},
 		{"the flag's spelling in the file", nil, nil, "max-line = 5000\n", "FILE:1: max-line: there is no such key"},
 		{"the file's own name in the file", nil, nil, "config = \"x\"\n", "FILE:1: config: there is no such key"},
@@ -303,7 +326,14 @@ func TestConfigErrors(t *testing.T) {
 		{"tokens out of bounds", nil, nil, "[model]\nmax_output_tokens = 0\n", "FILE:2: model.max_output_tokens: got 0, want 1 to 10000000"},
 		{"extra is no table", nil, nil, "[model]\nextra = 1\n", "FILE:2: model.extra: got 1, want a table"},
 		{"no such wire", nil, nil, "[model]\nwire = \"messages\"\n", "FILE:2: model.wire: there is no wire messages, only chat and responses"},
+		{"a rule with another key", nil, nil, "[[policy.rule]]\ntool = \"bash\"\ndecison = \"deny\"\n", "FILE:3: rule 1: decison: there is no such key"},
+		{"a rule against its example", nil, nil, "[[policy.rule]]\ntool = \"bash\"\ndecision = \"allow\"\ncommand = [\"git\"]\nmatch = [\"ls\"]\n", "FILE:5: rule 1: match"},
+		{"a wait that is none", nil, nil, "[policy]\napproval_timeout = \"soon\"\n", "FILE:2: policy.approval_timeout: got soon, want a time"},
 		{"no patterns", nil, nil, "[policy]\nallow = 1\n", "FILE:2: policy.allow: got 1, want an array of strings"},
+		{"hiding nothing", nil, nil, "[sandbox]\nhide = [\"\"]\n", "FILE:2: sandbox.hide: is empty"},
+		{"hiding everything", nil, nil, "[sandbox]\nhide = [\"/\"]\n", "FILE:2: sandbox.hide: nothing could be read without /"},
+		{"no network", nil, nil, "[sandbox]\nnetwork = 0\n", "FILE:2: sandbox.network: got 0, want true or false"},
+		{"a key of the sandbox", nil, nil, "[sandbox]\nread = []\n", "FILE:2: sandbox.read: there is no such key"},
 		{"no boolean", nil, nil, "builtin_tools = \"no\"\n", "FILE:1: builtin_tools: got no, want true or false"},
 		{"a module without a name", []string{"--model", "module"}, nil, "", "--model: want module/NAME, the name of a provider module's descriptor"},
 		{"no section", nil, nil, "model = \"offline\"\n", "FILE:1: model: want a section"},
@@ -377,5 +407,29 @@ func TestAConfigurationThatIsNoFileHoldsNothingUp(t *testing.T) {
 	}
 	if _, _, err := resolve(t, nil, map[string]string{"XDG_CONFIG_HOME": dir}, ""); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
 		t.Errorf("got %v for a link to /dev/zero", err)
+	}
+}
+
+// What is wrong with [notify] is said with its place.
+func TestConfigOfNotify(t *testing.T) {
+	for text, want := range map[string]string{
+		`command = "notify-send"`:                 "notify.command: got notify-send, want an array",
+		`command = []`:                            "notify.command: got [], want an array",
+		`command = ["x"]` + "\n" + `on = ["end"]`: `notify.on: there is no event "end", only approval, run_end, run_error`,
+		`command = ["x"]` + "\n" + `after = "1"`:  `notify.after: "1" is no duration`,
+		`shell = "x"`:                             "notify.shell: there is no such key",
+	} {
+		path := filepath.Join(t.TempDir(), "config.toml")
+		if err := os.WriteFile(path, []byte("[notify]\n"+text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		fs := pflag.NewFlagSet("noused", pflag.ContinueOnError)
+		registerFlags(fs)
+		if err := fs.Parse([]string{"--config", path}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := resolveConfig(fs, func(string) string { return "" }); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
 	}
 }

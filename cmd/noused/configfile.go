@@ -22,8 +22,9 @@ const maxConfig = 1 << 20
 var fileKeys = []string{
 	"socket", "state_dir", "workdir", "tools_dir", "max_line", "event_buffer", "drain_timeout", "log_level",
 	"model", "model.provider", "model.name", "model.wire", "model.effort", "model.delay", "model.base_url", "model.api_key_env", "model.system",
-	"model.max_output_tokens", "model.context_window", "model.max_steps", "model.timeout", "model.extra", "builtin_tools", "policy.allow", "policy.deny",
-	"limits.run_tokens", "limits.run_cost", "limits.day_cost",
+	"model.max_output_tokens", "model.context_window", "model.max_steps", "model.timeout", "model.extra", "builtin_tools", "policy.allow", "policy.ask", "policy.deny", "policy.approval_timeout",
+	"notify.command", "notify.on", "notify.after", "limits.run_tokens", "limits.run_cost", "limits.day_cost",
+	"sandbox.hide", "sandbox.network",
 }
 
 // providerKeys are what a section [providers.NAME] may say.
@@ -34,6 +35,9 @@ func isFileKey(key []string) bool {
 	if len(key) > 2 && key[0] == "providers" {
 		return slices.Contains(providerKeys, key[2])
 	}
+	if len(key) > 1 && key[0] == "policy" && key[1] == "rule" {
+		return true // package policy says which
+	}
 	return slices.Contains(fileKeys, strings.Join(key, ".")) || len(key) > 2 && key[0] == "model" && key[1] == "extra"
 }
 
@@ -42,6 +46,8 @@ type fileSections struct {
 	Model     struct{}            `toml:"model"`
 	Policy    struct{}            `toml:"policy"`
 	Limits    struct{}            `toml:"limits"`
+	Notify    struct{}            `toml:"notify"`
+	Sandbox   struct{}            `toml:"sandbox"`
 	Providers map[string]struct{} `toml:"providers"`
 }
 
@@ -59,6 +65,7 @@ func (r *resolver) readFile() {
 		path = filepath.Join(r.configDir(), "config.toml")
 	}
 	path = r.absolute(path, from)
+	r.used = path
 	text, err := regular.Read(path, maxConfig)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !named:

@@ -20,6 +20,7 @@ type notebook struct {
 	mu       sync.Mutex
 	accepted []acceptance
 	aborts   []protocol.AbortAccepted
+	withdraw []protocol.Withdrawn
 	results  []protocol.PromptResult
 	made     map[string]string // sessions, with their parent
 	order    []string          // sessions as they were made
@@ -90,6 +91,7 @@ type guest struct {
 	owner   bool // the only one that changes the session's settings
 	first   bool // the only one that changes which session is the active one
 	texts   int
+	latest  acceptance   // that it may take back
 	keyed   []acceptance // those it may ask for again
 	unsure  []ask        // those it got no answer to
 }
@@ -144,7 +146,7 @@ func (u *guest) text() string {
 // act does one random thing. False: the daemon is gone.
 func (u *guest) act(c *client.Client) bool {
 	ctx, scope := context.Background(), protocol.Scope{SessionID: u.session}
-	switch u.rng.IntN(20) {
+	switch u.rng.IntN(22) {
 	case 0, 1, 2, 3:
 		return u.send(c, u.ask("prompt"), u.rng.IntN(2) == 0)
 	case 4, 5, 6:
@@ -158,6 +160,8 @@ func (u *guest) act(c *client.Client) bool {
 		return u.over(err, func() { u.book.aborts = append(u.book.aborts, r) })
 	case 12, 13:
 		return u.again(c)
+	case 19, 20:
+		return u.takeBack(c)
 	case 14, 15:
 		return !u.owner || u.set(c)
 	case 16:
@@ -210,7 +214,7 @@ func unheard(err error) bool {
 func (u *guest) send(c *client.Client, a ask, wait bool) bool {
 	got := acceptance{session: a.session, text: a.text, key: a.key}
 	var result *protocol.PromptResult
-	ctx, scope, idle := context.Background(), protocol.Scope{SessionID: a.session}, []string{"", "prompt"}[len(a.text)%2]
+	ctx, scope, idle := context.Background(), protocol.Scope{SessionID: a.session}, []protocol.Kind{"", "prompt"}[len(a.text)%2]
 	var err error
 	switch a.kind {
 	case "steer":
@@ -225,7 +229,7 @@ func (u *guest) send(c *client.Client, a ask, wait bool) bool {
 		_, behaviour, _ := strings.Cut(a.kind, "prompt_as_")
 		var r protocol.PromptReply
 		r, err = client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{
-			Scope: scope, Text: a.text, Wait: &wait, StreamingBehavior: behaviour, IdempotencyKey: a.key, Attachments: a.images(),
+			Scope: scope, Text: a.text, Wait: &wait, StreamingBehavior: protocol.Kind(behaviour), IdempotencyKey: a.key, Attachments: a.images(),
 		})
 		switch {
 		case err != nil:
@@ -240,6 +244,7 @@ func (u *guest) send(c *client.Client, a ask, wait bool) bool {
 	}
 	return u.over(err, func() {
 		u.book.accepted = append(u.book.accepted, got)
+		u.latest = got
 		if result != nil {
 			u.book.results = append(u.book.results, *result)
 		}
@@ -247,6 +252,15 @@ func (u *guest) send(c *client.Client, a ask, wait bool) bool {
 			u.keyed = append(u.keyed, got)
 		}
 	})
+}
+
+// takeBack takes a text back, or comes too late.
+func (u *guest) takeBack(c *client.Client) bool {
+	if u.latest.input == "" {
+		return true
+	}
+	r, err := client.Call(context.Background(), c, protocol.Withdraw, protocol.WithdrawParams{Scope: protocol.Scope{SessionID: u.latest.session}, InputID: u.latest.input})
+	return u.over(err, func() { u.book.withdraw = append(u.book.withdraw, r) })
 }
 
 // again asks with a key that was answered before.
@@ -282,17 +296,17 @@ func (u *guest) asked(what, want string) *value {
 
 func (u *guest) set(c *client.Client) bool {
 	ctx, scope := context.Background(), protocol.Scope{SessionID: u.session}
-	modes := protocol.SetModeParams{Scope: scope, Mode: []string{"one-at-a-time", "all"}[u.rng.IntN(2)]}
+	modes := protocol.SetModeParams{Scope: scope, Mode: []protocol.Mode{"one-at-a-time", "all"}[u.rng.IntN(2)]}
 	var v *value
 	var want string
 	var err error
 	switch u.rng.IntN(3) {
 	case 0:
-		want = modes.Mode
+		want = string(modes.Mode)
 		v = u.asked("steer", want)
 		_, err = client.Call(ctx, c, protocol.SetSteeringMode, modes)
 	case 1:
-		want = modes.Mode
+		want = string(modes.Mode)
 		v = u.asked("follow_up", want)
 		_, err = client.Call(ctx, c, protocol.SetFollowUpMode, modes)
 	case 2:

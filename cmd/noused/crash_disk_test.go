@@ -203,7 +203,7 @@ func TestRunGoesOnWhenTheDiskHasRoomAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	broke := await(t, events, func(ev protocol.Event) bool { _, ok := ev.(protocol.ErrorEvent); return ok }).(protocol.ErrorEvent)
-	if broke.RunID != r.Accepted.RunID || broke.Code != string(protocol.SessionError) || !strings.Contains(broke.Cause, "no space left") {
+	if broke.RunID != r.Accepted.RunID || broke.Code != protocol.SessionError || !strings.Contains(broke.Cause, "no space left") {
 		t.Errorf("got %+v, want a session_error of the run with its cause", broke)
 	}
 	if err := os.Remove(d.state("ballast")); err != nil {

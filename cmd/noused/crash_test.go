@@ -393,6 +393,11 @@ func (tr *trial) compareNotes() {
 			tr.bad("run %s of %+v is not in the journal", a.run, a)
 		}
 	}
+	for _, w := range tr.book.withdraw {
+		if s := tr.stories[w.SessionID]; s == nil || !s.Withdrawn[w.InputID] || s.Delivered[w.InputID] > 0 || s.Inputs[w.InputID].Text != w.Text {
+			tr.bad("%+v was withdrawn, and the journal says otherwise", w)
+		}
+	}
 	for _, a := range tr.book.aborts {
 		found := false
 		for _, s := range tr.stories {
@@ -438,7 +443,7 @@ func (tr *trial) compareNotes() {
 	}
 	tr.compareResults()
 	// What was compared once does not change: the journals only grow.
-	tr.book.accepted, tr.book.aborts, tr.book.results = nil, nil, nil
+	tr.book.accepted, tr.book.aborts, tr.book.results, tr.book.withdraw = nil, nil, nil, nil
 }
 
 // compareResults holds the events in the replies of waiting prompts against
@@ -510,7 +515,7 @@ func (tr *trial) askOne(ctx context.Context, c *client.Client, scope protocol.Sc
 		tr.bad("session %s: %v", s.ID, err)
 		return
 	}
-	if st.SteeringMode != s.Modes["steer"] || st.FollowUpMode != s.Modes["follow_up"] || st.RunID != "" && !s.Owed()[st.RunID] {
+	if string(st.SteeringMode) != s.Modes["steer"] || string(st.FollowUpMode) != s.Modes["follow_up"] || st.RunID != "" && !s.Owed()[st.RunID] {
 		tr.bad("session %s: modes %v, run %q; the state is %+v", s.ID, s.Modes, s.Run, st)
 	}
 	if want := slices.Sorted(slices.Values(s.Tools)); s.Chosen && !slices.Equal(slices.Sorted(slices.Values(st.ActiveTools)), want) {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
@@ -21,15 +23,18 @@ import (
 	"noused/internal/event"
 	"noused/internal/instructions"
 	"noused/internal/lock"
+	"noused/internal/notify"
+	"noused/internal/proc"
 	"noused/internal/protocol"
 	"noused/internal/runloop"
 	"noused/internal/server"
 	"noused/internal/session"
 	"noused/internal/tool"
+	"noused/internal/tool/amplifier"
 	"noused/internal/tool/builtin"
 	"noused/internal/tool/gevals"
-	"noused/internal/tool/module"
 	"noused/internal/tool/narratoria"
+	"noused/internal/tool/registry"
 )
 
 // newID makes an id that is unique for ever: a UUIDv7 behind a short prefix.
@@ -71,7 +76,11 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 		return err
 	}
 	defer journal.Close()
-	tools, err := openTools(cfg, journal, log)
+	allowed, err := openRules(cfg.Policy)
+	if err != nil {
+		return err
+	}
+	tools, err := openTools(cfg, allowed, journal, log)
 	if err != nil {
 		return err
 	}
@@ -95,9 +104,15 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 	}
 	events := event.New(info.Epoch, cfg.EventBuffer, time.Now)
 	held := budget.New(cfg.MaxLine + shared)
-	hub := runloop.NewHub(runloop.Options{
+	var hub *runloop.Hub
+	word := cfg.Notify
+	word.Session = func(id string) (protocol.SessionInfo, bool) { return hub.Known(id) }
+	word.Start, word.Log, word.Environ = tools.Start, log.Named("notify"), notifyEnviron()
+	notifier := notify.New(word)
+	defer notifier.Close()
+	hub = runloop.NewHub(runloop.Options{
 		Store: store, Model: answering, ModelInfo: own, Models: models, MaxSteps: cfg.Model.MaxSteps, Limits: cfg.Limits, Spent: models.today,
-		Instructions: told, Tools: tools, Modules: tools, Events: loggedEvents{events, log}, Daemon: info, Workdir: cfg.Workdir, Now: time.Now, NewID: newID,
+		Instructions: surroundings{told}, Tools: tools, Modules: tools, Policy: judge{tools, allowed}, ApprovalTimeout: cfg.Policy.ApprovalTimeout, Events: loggedEvents{events, log, notifier}, Daemon: info, Workdir: cfg.Workdir, Now: time.Now, NewID: newID,
 		Held: held, Audit: journal.Record,
 		Fault: func(sessionID string, err error) {
 			log.Error("session", zap.String("session_id", sessionID), zap.Error(err))
@@ -109,14 +124,14 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 		return protocol.Pong{Message: "pong", Version: info.Version}, nil
 	})
 	protocol.HandleFunc(mux, protocol.ReloadTools, func(context.Context, protocol.ReloadToolsParams) (protocol.ToolsReloaded, error) {
-		return reload(tools, log), nil
+		return reload(tools, allowed, log), nil
 	})
 	protocol.Handle(mux, protocol.ListModels, catalog{models.vendors, tools.Providers, localServers}.handle)
-	protocol.Handle(mux, protocol.ListSkills, skills{told}.handle)
+	protocol.Handle(mux, protocol.ListSkills, skills{told, hub.Workdir}.handle)
 	if missing := mux.Missing(); missing != nil {
 		return fmt.Errorf("commands without a handler: %v", missing)
 	}
-	return runGroup(ctx, cfg, log, sockets, mux, events, hub, tools, held)
+	return runGroup(ctx, cfg, log, sockets, mux, events, hub, tools, allowed, held, notifier)
 }
 
 // running says in the user's words that a lock of the daemon's is held.
@@ -133,12 +148,12 @@ func running(err error) error {
 }
 
 // openTools loads the tools, the built-in ones first, and starts none.
-func openTools(cfg Config, journal *audit.Log, log *zap.Logger) (*tool.Registry, error) {
-	o := tool.Options{
+func openTools(cfg Config, allowed *rules, journal *audit.Log, log *zap.Logger) (*registry.Registry, error) {
+	o := registry.Options{
 		Dirs: cfg.ToolsDirs, Workdir: cfg.Workdir, OutputDir: outputDir(cfg), Logger: log,
-		Hidden:   hidden(cfg),
-		Dialects: map[string]tool.Dialect{tool.Narratoria: narratoria.Dialect, tool.Gevals: gevals.Dialect, tool.Module: module.Dialect},
-		Policy:   cfg.Policy, Audit: journal, Helper: selfPath,
+		Hidden: hidden(cfg), Offline: !cfg.Sandbox.Network,
+		Dialects: map[string]tool.Dialect{tool.Narratoria: narratoria.Dialect, tool.Gevals: gevals.Dialect, tool.Amplifier: amplifier.Dialect},
+		Policy:   allowed.Set, Audit: journal, Helper: selfPath,
 	}
 	if cfg.BuiltinTools {
 		files, err := builtin.Descriptor(selfPath, cfg.Workdir, os.Environ())
@@ -160,7 +175,7 @@ func openTools(cfg Config, journal *audit.Log, log *zap.Logger) (*tool.Registry,
 			}
 		}
 	}
-	tools := tool.New(o)
+	tools := registry.New(o)
 	unused(tools, log)
 	for _, err := range tools.Errors() {
 		log.Error("tool not loaded", zap.Error(err))
@@ -174,27 +189,32 @@ func outputDir(cfg Config) string { return filepath.Join(cfg.StateDir, "tool-out
 // hidden is what sandboxed tools must not read. Tools are programs to be read;
 // what was too long for a model is for it to read on, and so are the user's
 // instructions and skills.
-func hidden(cfg Config) tool.Hidden {
-	return tool.Hidden{Paths: cfg.Private, Except: append([]string{
+func hidden(cfg Config) proc.Hidden {
+	return proc.Hidden{Paths: slices.Concat(cfg.Private, cfg.Sandbox.Hide), Except: append([]string{
 		outputDir(cfg), instructions.AgentsFile(cfg.ConfigDir), instructions.SkillsDir(cfg.ConfigDir),
 	}, cfg.ToolsDirs...)}
 }
 
 // unused warns of what the policy says and nothing fits: it may be misspelt.
-func unused(tools *tool.Registry, log *zap.Logger) {
-	for _, pattern := range tools.Unused() {
-		log.Warn("a pattern of the policy fits no tool", zap.String("pattern", pattern))
+func unused(tools *registry.Registry, log *zap.Logger) {
+	for _, rule := range tools.Unused() {
+		log.Warn("a pattern of the policy fits no tool", zap.String("pattern", rule.Tool), zap.Stringer("at", rule.Place))
 	}
 }
 
-// reload reads the tool descriptors again.
-func reload(tools *tool.Registry, log *zap.Logger) protocol.ToolsReloaded {
+// reload reads the rules and the tool descriptors again.
+func reload(tools *registry.Registry, allowed *rules, log *zap.Logger) protocol.ToolsReloaded {
+	bad := allowed.Reload()
 	c := tools.Reload()
 	unused(tools, log)
 	log.Info("tools reloaded", zap.Strings("added", c.Added), zap.Strings("changed", c.Changed), zap.Strings("removed", c.Removed))
 	r := protocol.ToolsReloaded{
 		Added: append([]string{}, c.Added...), Changed: append([]string{}, c.Changed...), Removed: append([]string{}, c.Removed...),
 		Errors: []string{},
+	}
+	if bad != nil {
+		log.Error("rules not loaded; those from before hold", zap.Error(bad))
+		r.Errors = append(r.Errors, bad.Error())
 	}
 	for _, err := range c.Errors {
 		log.Error("tool not loaded", zap.Error(err))
@@ -209,7 +229,7 @@ func reload(tools *tool.Registry, log *zap.Logger) protocol.ToolsReloaded {
 // event connections end when they have drained that; only then do the command
 // connections end.
 func runGroup(ctx context.Context, cfg Config, log *zap.Logger, sockets *server.Sockets, mux *protocol.Mux,
-	events *event.Log, hub *runloop.Hub, tools *tool.Registry, held *budget.Budget,
+	events *event.Log, hub *runloop.Hub, tools *registry.Registry, allowed *rules, held *budget.Budget, notifier *notify.Notifier,
 ) error {
 	var g run.Group
 	stopping, stop := context.WithCancel(ctx)
@@ -229,7 +249,7 @@ func runGroup(ctx context.Context, cfg Config, log *zap.Logger, sockets *server.
 			for waiting := true; waiting; {
 				select {
 				case <-hangups: // also the terminal it was started from has closed
-					reload(tools, log)
+					reload(tools, allowed, log)
 				case s := <-signals:
 					log.Info("stopping", zap.Stringer("signal", s))
 					waiting = false
@@ -237,7 +257,7 @@ func runGroup(ctx context.Context, cfg Config, log *zap.Logger, sockets *server.
 					waiting = false
 				}
 			}
-			notify(log, sd.SdNotifyStopping)
+			sdNotify(log, sd.SdNotifyStopping)
 			return nil
 		}, func(error) { stop() })
 	}
@@ -246,6 +266,7 @@ func runGroup(ctx context.Context, cfg Config, log *zap.Logger, sockets *server.
 			err := hub.Run(stopping)
 			hub.Drain(cfg.DrainTimeout)
 			events.Close()
+			notifier.Close()
 			tools.Close(context.WithoutCancel(ctx))
 			finish()
 			return err
@@ -267,7 +288,7 @@ func runGroup(ctx context.Context, cfg Config, log *zap.Logger, sockets *server.
 		}, func(error) { stop() })
 	}
 	log.Info("ready", zap.String("socket", cfg.Socket), zap.String("state_dir", cfg.StateDir), zap.String("version", buildinfo.Version()))
-	notify(log, sd.SdNotifyReady)
+	sdNotify(log, sd.SdNotifyReady)
 	err := g.Run()
 	log.Info("stopped")
 	if errors.Is(err, context.Canceled) {
@@ -280,32 +301,43 @@ func runGroup(ctx context.Context, cfg Config, log *zap.Logger, sockets *server.
 // runs: a line for each start and end, warning and error, none for a delta.
 type loggedEvents struct {
 	*event.Log
-	log *zap.Logger
+	log  *zap.Logger
+	word *notify.Notifier
+}
+
+// notifyEnviron is the daemon's environment for a program of the user's, without
+// what is between the daemon and systemd.
+func notifyEnviron() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return name == "NOTIFY_SOCKET" || strings.HasPrefix(name, "LISTEN_") || strings.HasPrefix(name, "WATCHDOG_") || proc.Reserved(name)
+	})
 }
 
 // Append publishes the events.
 func (l loggedEvents) Append(events ...protocol.Event) [][]byte {
 	lines := l.Log.Append(events...)
 	for _, ev := range events {
+		l.word.Tell(ev)
 		ref := ev.Where()
 		fields := []zap.Field{zap.String("run_id", ref.RunID), zap.String("session_id", ref.SessionID)}
 		switch ev := ev.(type) {
 		case protocol.AgentStart:
 			l.log.Info("run started", fields...)
 		case protocol.AgentEnd:
-			fields = append(fields, zap.String("stop_reason", ev.StopReason), zap.Int("turns", ev.Turns))
+			fields = append(fields, zap.String("stop_reason", string(ev.StopReason)), zap.Int("turns", ev.Turns))
 			if ev.Error != nil {
-				fields = append(fields, zap.String("code", ev.Error.Code), zap.String("error", ev.Error.Message))
+				fields = append(fields, zap.String("code", string(ev.Error.Code)), zap.String("error", ev.Error.Message))
 			}
 			l.log.Info("run ended", fields...)
 		case protocol.Status:
-			if ev.Code == "run_resumed" {
+			if ev.Code == protocol.StatusRunResumed {
 				l.log.Info("run resumed", fields...)
 			}
 		case protocol.Warning:
-			l.log.Warn(ev.Message, append(fields, zap.String("code", ev.Code))...)
+			l.log.Warn(ev.Message, append(fields, zap.String("code", string(ev.Code)))...)
 		case protocol.ErrorEvent:
-			l.log.Error(ev.Message, append(fields, zap.String("code", ev.Code), zap.String("cause", ev.Cause))...)
+			l.log.Error(ev.Message, append(fields, zap.String("code", string(ev.Code)), zap.String("cause", ev.Cause))...)
 		}
 	}
 	return lines

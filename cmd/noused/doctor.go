@@ -21,6 +21,7 @@ import (
 	"noused/internal/doctor"
 	modelwire "noused/internal/model/wire"
 	"noused/internal/plaintext"
+	"noused/internal/proc"
 	"noused/internal/protocol"
 	"noused/internal/tool"
 	"noused/internal/tool/builtin"
@@ -88,8 +89,15 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 	}
 	r := &resolver{flags: cmd.Flags(), getenv: getenv}
 	r.readFile()
-	supervisor := tool.NewSupervisor(selfPath, zap.NewNop())
+	rules, err := loadRules(cfg.Policy)
+	if err != nil {
+		return 0, err
+	}
+	supervisor := proc.NewSupervisor(selfPath, zap.NewNop())
 	supervisor.Hide(hidden(cfg))
+	if !cfg.Sandbox.Network {
+		supervisor.CloseNetwork()
+	}
 	defer supervisor.Close()
 	ask := &ownModel{made: newModels(cfg.vendors(getenv), nil)}
 	defer ask.made.Close()
@@ -104,9 +112,10 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 			filepath.Join(r.base("XDG_DATA_HOME", ".local/share"), "systemd/user"), "/usr/local/lib/systemd/user", "/usr/lib/systemd/user",
 		},
 		Version: buildinfo.Version(),
-		Sandbox: func(d *tool.Descriptor) error { _, err := supervisor.Sandboxed(d); return err },
-		Policy:  cfg.Policy,
-		Fix:     fix,
+		Sandbox: func(d *tool.Descriptor) error { _, err := d.Confine(supervisor); return err },
+		Policy:  rules,
+		Hidden:  hidden(cfg).Paths, Offline: !cfg.Sandbox.Network,
+		Fix: fix,
 	}
 	if cfg.BuiltinTools {
 		files, err := builtin.Descriptor(selfPath, cfg.Workdir, o.Environ)

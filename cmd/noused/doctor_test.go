@@ -117,7 +117,7 @@ func TestDoctorLooksAtToolsAsTheDaemonStartsThem(t *testing.T) {
 	out, status := d.doctor()
 	wantLines(t, out,
 		`warn  tools          the policy's pattern "bsh" fits no tool`, `warn  tools          the policy's pattern "sey.*" fits no tool`,
-		"is a folder of the daemon's own, which tools may not read")
+		"is hidden, as the daemon's own folders")
 	if strings.Contains(out, `"bash" fits`) || strings.Contains(out, `"say.*" fits`) {
 		t.Errorf("it tells of a pattern that fits:\n%s", out)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"cmp"
-	"encoding/json"
 	"maps"
 	"os"
 	"os/exec"
@@ -13,15 +12,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 
 	"noused/internal/model"
+	"noused/internal/proc"
 	"noused/internal/tool"
+	"noused/internal/tool/amplifier"
 	"noused/internal/tool/check"
 	"noused/internal/tool/gevals"
-	modules "noused/internal/tool/module"
 	"noused/internal/tool/narratoria"
+	"noused/internal/tool/registry"
 )
 
 // example is a call of a program below examples. What is said in return has all
@@ -115,7 +118,7 @@ func serveExample(t *testing.T, program string) string {
 // keepsProtocol checks a tool, calls included.
 func keepsProtocol(t *testing.T, d *tool.Descriptor, o check.Options) {
 	t.Helper()
-	s := tool.NewSupervisor("", zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel)))
+	s := proc.NewSupervisor("", zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel)))
 	defer s.Close()
 	findings, err := check.Run(t.Context(), d, s, o)
 	if err != nil {
@@ -141,7 +144,7 @@ func TestExamplesKeepTheirProtocol(t *testing.T) {
 	for file, e := range all {
 		t.Run(file, func(t *testing.T) {
 			d := loadExample(t, file, exampleDir(t), e.needs)
-			keepsProtocol(t, d, check.Options{Operation: e.op, Args: json.RawMessage(e.args)})
+			keepsProtocol(t, d, check.Options{Operation: e.op, Args: jsontext.Value(e.args)})
 		})
 	}
 	files, err := filepath.Glob("../../examples/*/*.json")
@@ -159,11 +162,11 @@ func TestExamplesKeepTheirProtocol(t *testing.T) {
 // call runs an operation through a registry that has just this tool.
 func call(t *testing.T, d *tool.Descriptor, op, args string) model.ToolResult {
 	t.Helper()
-	r := tool.New(tool.Options{
+	r := registry.New(registry.Options{
 		Descriptors: []*tool.Descriptor{d}, Workdir: d.Workdir, OutputDir: t.TempDir(),
 		Logger: zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel)),
 		Dialects: map[string]tool.Dialect{
-			tool.Narratoria: narratoria.Dialect, tool.Gevals: gevals.Dialect, tool.Module: modules.Dialect,
+			tool.Narratoria: narratoria.Dialect, tool.Gevals: gevals.Dialect, tool.Amplifier: amplifier.Dialect,
 		},
 	})
 	defer r.Close(t.Context())
@@ -171,7 +174,7 @@ func call(t *testing.T, d *tool.Descriptor, op, args string) model.ToolResult {
 	if list := r.List(t.Context()); !slices.ContainsFunc(list, func(i model.ToolInfo) bool { return i.Name == name && i.Healthy }) {
 		t.Fatalf("%s is not offered: %+v", name, list)
 	}
-	return r.Call(t.Context(), model.Invocation{ToolCall: model.ToolCall{ID: "1", Name: name, Arguments: json.RawMessage(args)}}, nil)
+	return r.Call(t.Context(), model.Invocation{ToolCall: model.ToolCall{ID: "1", Name: name, Arguments: []byte(args)}}, nil)
 }
 
 func TestExampleToolsWorkInTheDaemon(t *testing.T) {
@@ -194,11 +197,11 @@ func TestExampleModulesAnswerTheDaemon(t *testing.T) {
 	for file, e := range exampleModules {
 		t.Run(file, func(t *testing.T) {
 			d := loadExample(t, file, exampleDir(t), e.needs)
-			s := tool.NewSupervisor("", zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel)))
+			s := proc.NewSupervisor("", zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel)))
 			defer s.Close()
-			host := modules.Dialect(d, s, zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel)))
+			host := amplifier.Dialect(d, s, zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel)))
 			defer host.Close(t.Context())
-			result, err := host.(tool.Invoker).Invoke(t.Context(), e.op, json.RawMessage(e.args), "s-1")
+			result, err := host.(tool.Invoker).Invoke(t.Context(), e.op, jsontext.Value(e.args), "s-1")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,22 +16,41 @@ import (
 func openInstructions(cfg Config) (*instructions.Instructions, error) {
 	o := instructions.Options{
 		Workdir: cfg.Workdir, Home: cfg.Home, ConfigDir: cfg.ConfigDir, Scratch: filepath.Join(cfg.StateDir, "git"), Extra: cfg.Model.System,
-		Getenv: os.Getenv, Hidden: func(path string) bool { return hidden(cfg).HidesFrom(cfg.Workdir, path) },
+		Getenv: os.Getenv, Hidden: func(workdir, path string) bool { return hidden(cfg).HidesFrom(workdir, path) },
 	}
 	if cfg.BuiltinTools {
 		files, err := builtin.Descriptor(selfPath, cfg.Workdir, os.Environ())
 		if err != nil {
 			return nil, err
 		}
-		o.Writable = files.Writable()
+		o.Writable = func(workdir string) []string { return files.In(workdir).Writable() }
 	}
 	return instructions.New(o)
 }
 
-// skills answers list_skills.
-type skills struct{ from *instructions.Instructions }
+// surroundings are the instructions as the run loop asks for them, in a folder.
+type surroundings struct{ of *instructions.Instructions }
 
-func (s skills) handle(_ context.Context, p protocol.ListSkillsParams) (protocol.Answer[protocol.Skills], error) {
+func (s surroundings) Environment(ctx context.Context, workdir string) string {
+	return s.of.In(workdir).Environment(ctx)
+}
+
+func (s surroundings) System(workdir, environment string, window int64) (text string, files, problems []string) {
+	return s.of.In(workdir).System(environment, window)
+}
+
+// skills answers list_skills.
+type skills struct {
+	from    *instructions.Instructions
+	workdir func(ctx context.Context, sessionID string) (string, error)
+}
+
+func (s skills) handle(ctx context.Context, p protocol.ListSkillsParams) (a protocol.Answer[protocol.Skills], err error) {
+	workdir, err := s.workdir(ctx, p.SessionID)
+	if err != nil {
+		return a, err
+	}
+	s.from = s.from.In(workdir)
 	return protocol.Answer[protocol.Skills]{Later: func(context.Context) (protocol.Skills, error) {
 		if p.Name != "" {
 			return s.one(p.Name)

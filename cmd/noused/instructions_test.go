@@ -15,14 +15,16 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"noused/internal/client"
 	"noused/internal/protocol"
 )
 
 // sentBody is what a request to a chat server begins with, as it was sent.
 type sentBody struct {
-	Messages []json.RawMessage `json:"messages"`
-	Tools    json.RawMessage   `json:"tools"`
+	Messages []jsontext.Value `json:"messages"`
+	Tools    jsontext.Value   `json:"tools"`
 }
 
 func (b sentBody) system(t *testing.T) string {
@@ -141,7 +143,7 @@ func TestThePrefixOfASessionStays(t *testing.T) {
 	}
 }
 
-func sameBytes(a, b json.RawMessage) bool { return string(a) == string(b) }
+func sameBytes(a, b jsontext.Value) bool { return string(a) == string(b) }
 
 // A branch is sent to the model with the prefix that the provider has in its
 // cache; another session is told what is now.
@@ -200,7 +202,7 @@ func TestSkillsAreToldAndRead(t *testing.T) {
 		}
 		switch ev := ev.(type) {
 		case protocol.Warning:
-			warnings = append(warnings, ev.Code+" "+ev.Message)
+			warnings = append(warnings, string(ev.Code)+" "+ev.Message)
 		case protocol.AgentEnd:
 			ends++
 		}

@@ -20,13 +20,13 @@ import (
 	"noused/internal/buildinfo"
 	"noused/internal/cmdline"
 	"noused/internal/plaintext"
-	"noused/internal/tool"
+	"noused/internal/proc"
 )
 
 func main() {
 	// The hidden sub-commands guardian and exec-sandboxed come before everything
 	// else: they start with every tool, and have nothing to clean up.
-	if status, ok := tool.Helper(os.Args); ok {
+	if status, ok := proc.Helper(os.Args); ok {
 		syscall.Exit(status)
 	}
 	os.Exit(execute(os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
@@ -46,7 +46,6 @@ key of the configuration file. A flag comes before the environment, and the
 environment before the file.`,
 		Example:       "  noused --workdir ~/project --model openai/gpt-5",
 		Args:          cmdline.Wants(0, 0, ""),
-		Version:       buildinfo.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -57,7 +56,7 @@ environment before the file.`,
 			return serve(cmd.Context(), cfg, newLogger(os.Stderr, cfg.LogLevel))
 		},
 	}
-	root.SetVersionTemplate(buildinfo.Line("noused") + "\n")
+	cmdline.Version(root, func() string { return buildinfo.Line("noused") })
 	root.AddCommand(extensionCommand(), doctorCommand(getenv))
 	registerFlags(root.Flags())
 	root.SetArgs(args)

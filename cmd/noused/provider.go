@@ -2,12 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"strings"
 	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/model"
 	"noused/internal/model/anthropic"
@@ -17,6 +18,7 @@ import (
 	"noused/internal/model/responses"
 	"noused/internal/runloop"
 	"noused/internal/tool"
+	"noused/internal/tool/registry"
 )
 
 // maxModels bounds the models that are kept with their connections, and what
@@ -27,7 +29,7 @@ const maxModels = 32
 // while it is in use.
 type models struct {
 	vendors
-	tools  *tool.Registry
+	tools  *registry.Registry
 	ledger *ledger // nil where no limit counts what a day costs
 
 	mu   sync.Mutex
@@ -35,7 +37,7 @@ type models struct {
 	said map[model.Choice]int64 // what servers say that a model can read, 0 for nothing
 }
 
-func newModels(v vendors, tools *tool.Registry) *models {
+func newModels(v vendors, tools *registry.Registry) *models {
 	return &models{vendors: v, tools: tools, made: map[model.Choice]runloop.Model{}, said: map[model.Choice]int64{}}
 }
 
@@ -139,7 +141,7 @@ func (m *models) module(name string) (runloop.Model, error) {
 	if !m.tools.Provides(name) {
 		return nil, fmt.Errorf("module/%s: no tools directory has a provider module of that name", name)
 	}
-	return provider.Model{Invoke: func(ctx context.Context, op string, args json.RawMessage) (json.RawMessage, error) {
+	return provider.Model{Invoke: func(ctx context.Context, op string, args jsontext.Value) (jsontext.Value, error) {
 		result, err := m.tools.Invoke(ctx, name, op, args)
 		if err != nil {
 			err = fmt.Errorf("module %s: %s", name, tool.Failure(err).Text)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,6 +42,39 @@ func TestReadmeKey(t *testing.T) {
 	want := "600\nANTHROPIC_API_KEY=sk-ant-…\nNOUSED_MODEL=anthropic/claude-sonnet-4-5\n"
 	if err != nil || string(got) != want {
 		t.Errorf("got %v:\n%s\nwant:\n%s", err, got, want)
+	}
+}
+
+// What the page on security claims is shown by tests: all that it names are there.
+func TestSecurityPageNamesTestsThatExist(t *testing.T) {
+	root := filepath.Join("..", "..")
+	page, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{}
+	for _, dir := range []string{"cmd", "internal"} {
+		if err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(text, -1) {
+				there[string(m[1])] = true
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	named := regexp.MustCompile(`\bTest\w+`).FindAllString(string(page), -1)
+	for _, name := range named {
+		if !there[name] {
+			t.Errorf("docs/security.md names %s, which is no test", name)
+		}
+	}
+	if len(named) < 30 {
+		t.Errorf("docs/security.md names %d tests", len(named))
 	}
 }
 

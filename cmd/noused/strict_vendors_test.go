@@ -135,7 +135,7 @@ func (k *talk) end(run, reason string) {
 		}
 		return endOf(run)(ev)
 	}).(protocol.AgentEnd)
-	if end.StopReason != reason {
+	if string(end.StopReason) != reason {
 		k.t.Fatalf("the run ended %s, %+v, want %s", end.StopReason, end.Error, reason)
 	}
 }

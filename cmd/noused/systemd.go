@@ -13,7 +13,7 @@ import (
 )
 
 // notify tells systemd a state; without systemd it does nothing.
-func notify(log *zap.Logger, state string) {
+func sdNotify(log *zap.Logger, state string) {
 	if _, err := sd.SdNotify(false, state); err != nil {
 		log.Warn("systemd could not be notified", zap.String("state", state), zap.Error(err))
 	}
@@ -42,7 +42,7 @@ func watchdog(ctx context.Context, log *zap.Logger, ping func(context.Context) e
 		err := ping(within)
 		cancel()
 		if err == nil {
-			notify(log, sd.SdNotifyWatchdog)
+			sdNotify(log, sd.SdNotifyWatchdog)
 		} else if ctx.Err() == nil {
 			log.Error("the hub does not answer; systemd will restart the daemon", zap.Error(err))
 		}

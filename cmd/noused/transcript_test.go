@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -35,6 +36,38 @@ func TestFrozenTranscripts(t *testing.T) {
 	}
 }
 
+// TestAddedTranscripts plays conversations about what we add to the protocol.
+func TestAddedTranscripts(t *testing.T) {
+	transcripts, err := protocoltest.ReadTranscripts("../../internal/protocol/testdata/added/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tr := range transcripts {
+		t.Run(tr.Name, func(t *testing.T) {
+			t.Parallel()
+			play(t, tr)
+		})
+	}
+}
+
+// folders are what the placeholders for paths in transcripts stand for.
+func folders(t *testing.T, dir string) protocoltest.Bindings {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := protocoltest.Bindings{}
+	for _, name := range []string{"project", "other", "link", "file", "gone"} {
+		b[name] = filepath.Join(dir, name)
+	}
+	err = errors.Join(os.Mkdir(b["project"], 0o700), os.Mkdir(b["other"], 0o700), os.Symlink("project", b["link"]), os.WriteFile(b["file"], nil, 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 func play(t *testing.T, tr *protocoltest.Transcript) {
 	dir := t.TempDir()
 	args := []string{"--tools-dir", filepath.Join(dir, "tools")}
@@ -51,7 +84,7 @@ func play(t *testing.T, tr *protocoltest.Transcript) {
 		}
 	}
 	d := newDaemon(t, args...)
-	p := &player{t: t, commands: d.commands(), events: dialWire(t, d.sock+".events"), bound: protocoltest.Bindings{}, replies: tr.Replies, want: tr.Events}
+	p := &player{t: t, commands: d.commands(), events: dialWire(t, d.sock+".events"), bound: folders(t, t.TempDir()), replies: tr.Replies, want: tr.Events}
 	p.events.send(`{"v":"1","id":"s1","type":"subscribe"}`)
 	if sub := p.events.recv(); sub.Type != "subscribed" || !sub.OK {
 		t.Fatalf("subscribing: got %+v", sub)

@@ -70,7 +70,7 @@ func configured(t *testing.T, text, facts string, args ...string) *daemon {
 }
 
 func (d *daemon) answered(text string) (protocol.PromptReply, error) {
-	return client.Call(context.Background(), d.dial(), protocol.Prompt, protocol.PromptParams{Text: text})
+	return client.Call(context.Background(), d.dial(), protocol.Prompt, protocol.PromptParams{Text: text, Approvals: "deny"})
 }
 
 func (d *daemon) now(t *testing.T) protocol.State {

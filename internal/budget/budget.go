@@ -26,11 +26,11 @@ const (
 // Budget is a number of bytes to be taken and given back. A nil *Budget has no
 // limit. Make it with New.
 type Budget struct {
-	limit   int64
-	used    atomic.Int64
-	peak    atomic.Bool // more than 1/peakShare has been used, or asked for
-	resting atomic.Bool // settle will be called
-	free    func()      // gives free memory back to the system
+	limit  int64
+	used   atomic.Int64
+	peak   atomic.Bool // more than 1/peakShare has been used, or asked for
+	ending atomic.Bool // endPeak will be called
+	free   func()      // gives free memory back to the system
 }
 
 // New returns a budget of limit bytes. Once a peak is over, the memory that is
@@ -41,7 +41,7 @@ func New(limit int) *Budget {
 
 // Take takes n bytes. False: that many are not left, and none is taken.
 func (b *Budget) Take(n int) bool {
-	if b == nil {
+	if b == nil || n == 0 {
 		return true
 	}
 	used := b.used.Add(int64(n))
@@ -75,20 +75,20 @@ func (b *Budget) Clip(n int) int {
 
 // Give gives n bytes back.
 func (b *Budget) Give(n int) {
-	if b == nil {
+	if b == nil || n == 0 {
 		return
 	}
-	if b.used.Add(-int64(n)) <= b.limit/peakShare/2 && b.peak.Load() && b.resting.CompareAndSwap(false, true) {
-		time.AfterFunc(restTime, b.settle)
+	if b.used.Add(-int64(n)) <= b.limit/peakShare/2 && b.peak.Load() && b.ending.CompareAndSwap(false, true) {
+		time.AfterFunc(restTime, b.endPeak)
 	}
 }
 
 // Used is how many bytes are taken.
 func (b *Budget) Used() int { return int(b.used.Load()) }
 
-// settle ends a peak. One that is not over yet comes here again.
-func (b *Budget) settle() {
-	b.resting.Store(false)
+// endPeak ends a peak. One that is not over yet comes here again.
+func (b *Budget) endPeak() {
+	b.ending.Store(false)
 	if b.Used() <= int(b.limit/peakShare/2) && b.peak.Swap(false) {
 		b.free()
 	}

@@ -73,20 +73,26 @@ type response struct {
 	Error   *protocol.Error `json:"error"`
 }
 
-// Dial connects to the command socket. The error is a *NoDaemonError when
-// nobody listens there. ctx bounds the connecting only.
+// Dial connects to the command socket: New over Connect, with the errors of
+// Connect. ctx bounds the connecting only.
 func Dial(ctx context.Context, socket string) (*Client, error) {
-	conn, err := dial(ctx, socket)
+	conn, err := Connect(ctx, socket)
 	if err != nil {
 		return nil, err
 	}
+	return New(conn), nil
+}
+
+// New sends commands over a connection that stands, whatever it is made of. The
+// connection is the Client's from then on: Close closes it.
+func New(conn net.Conn) *Client {
 	c := &Client{
 		conn: conn, lines: make(chan []byte), gone: make(chan struct{}),
 		pending: make(map[string]call),
 	}
 	c.wg.Go(c.write)
 	c.wg.Go(c.read)
-	return c, nil
+	return c
 }
 
 // Close ends the connection and every call on it, and waits for its

@@ -38,16 +38,23 @@ type eventLine struct {
 	err error
 }
 
-// Subscribe connects to the event socket that belongs to socket, and returns
-// once the daemon has confirmed the subscription; what came before that is
-// thrown away (wire-v1 §5). Events published after Subscribe has returned are
-// not missed. Errors are those of Dial, ErrLost, and *protocol.Error.
+// Subscribe connects to the event socket that belongs to socket and does
+// SubscribeOver. Errors are those of Connect, too.
 func Subscribe(ctx context.Context, socket string, p protocol.SubscribeParams) (*Events, error) {
-	conn, err := dial(ctx, protocol.EventSocket(socket))
+	conn, err := Connect(ctx, protocol.EventSocket(socket))
 	if err != nil {
 		return nil, err
 	}
-	e := &Events{conn: conn, lines: make(chan eventLine), stop: make(chan struct{})}
+	return SubscribeOver(ctx, conn, p)
+}
+
+// SubscribeOver subscribes on a connection to an event socket, and returns once
+// the daemon has confirmed it; what came before that is thrown away (wire-v1
+// §5). Events published after it has returned are not missed. The connection is
+// the Events' from then on, and closed where there is an error. ctx bounds the
+// wait for the confirmation. Errors are ErrLost, *protocol.Error, and ctx's.
+func SubscribeOver(ctx context.Context, conn net.Conn, p protocol.SubscribeParams) (*Events, error) {
+	e := newEvents(conn)
 	cut := context.AfterFunc(ctx, func() { conn.Close() })
 	lines, err := e.subscribe(p)
 	if !cut() && err == nil {
@@ -64,19 +71,18 @@ func Subscribe(ctx context.Context, socket string, p protocol.SubscribeParams) (
 	return e, nil
 }
 
-// Live connects to the event socket that belongs to socket and asks for
-// nothing: every event from then on, as any v1 core gives them (wire-v1 §5).
-// It is for cores that know no subscribe. Those have no epoch, and their events
-// no numbers; an event published just after Live has returned may be missed.
-// Errors are those of Dial.
-func Live(ctx context.Context, socket string) (*Events, error) {
-	conn, err := dial(ctx, protocol.EventSocket(socket))
-	if err != nil {
-		return nil, err
-	}
-	e := &Events{conn: conn, lines: make(chan eventLine), stop: make(chan struct{})}
+// LiveOver reads what a connection to an event socket says and asks for nothing:
+// every event from then on, as any v1 core gives them (wire-v1 §5). It is for
+// cores that know no subscribe. Those have no epoch, and their events no numbers;
+// an event published just after LiveOver has returned may be missed.
+func LiveOver(conn net.Conn) *Events {
+	e := newEvents(conn)
 	e.wg.Go(func() { e.read(protocol.NewLineReader(conn, maxReply)) })
-	return e, nil
+	return e
+}
+
+func newEvents(conn net.Conn) *Events {
+	return &Events{conn: conn, lines: make(chan eventLine), stop: make(chan struct{})}
 }
 
 func (e *Events) subscribe(p protocol.SubscribeParams) (*protocol.LineReader, error) {

@@ -28,16 +28,17 @@ const (
 //
 // Concurrency: Fill and Lost belong to one goroutine; any may call Sent.
 type Filler struct {
-	run, kind string
-	message   filled
-	tools     map[string]*filled // that run
-	tool      string             // the one that began last
-	spoken    bool               // somebody has spoken in this turn
-	lostUser  bool
-	lostTail  bool
+	run      string
+	kind     protocol.Kind
+	message  filled
+	tools    map[string]*filled // that run
+	tool     string             // the one that began last
+	spoken   bool               // somebody has spoken in this turn
+	lostUser bool
+	lostTail bool
 
 	mu   sync.Mutex
-	sent map[string][]string // by command
+	sent map[protocol.Kind][]string // by kind
 }
 
 // filled is a message or a tool call that is not over. Began: its beginning was
@@ -57,13 +58,13 @@ func (f *filled) add(text string, most int) (whole bool) {
 }
 
 // Sent notes a text that is sent now with prompt, steer or follow_up.
-func (f *Filler) Sent(command, text string) {
+func (f *Filler) Sent(command protocol.Kind, text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.sent == nil {
-		f.sent = map[string][]string{}
+		f.sent = map[protocol.Kind][]string{}
 	}
-	if command == "prompt" { // there is one at a time
+	if command == protocol.KindPrompt { // there is one at a time
 		f.sent[command] = nil
 	}
 	if len(f.sent[command]) < maxSent {
@@ -72,7 +73,7 @@ func (f *Filler) Sent(command, text string) {
 }
 
 // Unsent takes back what Sent noted last: it was refused.
-func (f *Filler) Unsent(command string) {
+func (f *Filler) Unsent(command protocol.Kind) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if n := len(f.sent[command]); n > 0 {
@@ -81,10 +82,10 @@ func (f *Filler) Unsent(command string) {
 }
 
 // take returns the text that a turn of some kind delivers; kind "" is not known.
-func (f *Filler) take(kind string) (string, bool) {
+func (f *Filler) take(kind protocol.Kind) (string, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, command := range []string{"prompt", "steer", "follow_up"} {
+	for _, command := range []protocol.Kind{protocol.KindPrompt, protocol.KindSteer, protocol.KindFollowUp} {
 		if texts := f.sent[command]; len(texts) > 0 && (kind == "" || kind == command) {
 			f.sent[command] = texts[1:]
 			return texts[0], true
@@ -109,8 +110,8 @@ func (f *Filler) told(text string) {
 func (f *Filler) forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.sent, "steer")
-	delete(f.sent, "follow_up")
+	delete(f.sent, protocol.KindSteer)
+	delete(f.sent, protocol.KindFollowUp)
 }
 
 // Lost tells of the run that the last Fill was of whether the text of a user,
@@ -149,9 +150,9 @@ func (f *Filler) Fill(env protocol.EventEnvelope, ev protocol.Event) protocol.Ev
 	case protocol.AgentEnd:
 		f.forget()
 		if e.StopReason == "" {
-			e.StopReason = "completed"
+			e.StopReason = protocol.StopCompleted
 			if e.Error != nil {
-				e.StopReason = "error"
+				e.StopReason = protocol.StopError
 			}
 			return e
 		}

@@ -55,9 +55,11 @@ func (e *DistrustError) Error() string {
 // Unwrap returns a *trust.FolderError or a *trust.PeerError.
 func (e *DistrustError) Unwrap() error { return e.Err }
 
-// dial connects where nobody but us or root can be listening: the folders tell,
-// and then the kernel.
-func dial(ctx context.Context, socket string) (net.Conn, error) {
+// Connect opens a connection to a socket where nobody but us or root can be
+// listening: the folders tell, and then the kernel. Errors are a *NoDaemonError
+// when nobody listens there, a *DistrustError, and ctx's, which bounds the
+// connecting only.
+func Connect(ctx context.Context, socket string) (net.Conn, error) {
 	if len(socket) > protocol.MaxSocketPath {
 		return nil, fmt.Errorf("connect to %s: the path is %d bytes long, a socket's has at most %d", socket, len(socket), protocol.MaxSocketPath)
 	}

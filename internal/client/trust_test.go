@@ -65,9 +65,9 @@ func dialBoth(t *testing.T, socket string) (commands, subscribe, live error) {
 	if subscribe == nil {
 		_ = e.Close()
 	}
-	e, live = client.Live(t.Context(), socket)
+	conn, live := client.Connect(t.Context(), protocol.EventSocket(socket))
 	if live == nil {
-		_ = e.Close()
+		_ = client.LiveOver(conn).Close()
 	}
 	return commands, subscribe, live
 }

@@ -16,6 +16,7 @@ import (
 	"os"
 	"syscall"
 
+	"noused/internal/policy"
 	"noused/internal/session"
 	"noused/internal/tool"
 )
@@ -80,8 +81,10 @@ type Options struct {
 	// Sandbox says why a tool cannot have the sandbox it asks for. It starts no
 	// tool and makes nothing.
 	Sandbox func(*tool.Descriptor) error
+	Hidden  []string // what sandboxed tools cannot read
+	Offline bool     // they cannot use TCP
 
-	Policy tool.Policy
+	Policy *policy.Set
 
 	// Fix mends what is safe to mend. While the state directory is looked at it
 	// is locked, so that no daemon starts in it.

@@ -98,7 +98,7 @@ func (w *world) session(store *session.Store, id string) {
 // image adds a message with an image to a session.
 func (w *world) image(store *session.Store, id string) {
 	w.t.Helper()
-	kept, err := store.Keep(id, []session.Image{{MediaType: "image/png", Size: 3, Content: strings.NewReader("png")}})
+	kept, err := store.KeepImages(id, []session.Image{{MediaType: "image/png", Size: 3, Content: strings.NewReader("png")}})
 	w.must(err)
 	_, j, _, err := store.Load(context.Background(), id)
 	w.must(err)
@@ -318,6 +318,15 @@ func TestWhatIsBroken(t *testing.T) {
 			check: func(w *world) {
 				if _, err := os.Stat(w.at("state/sessions/ses-3.jsonl.new")); !errors.Is(err, fs.ErrNotExist) {
 					w.t.Errorf("the draft is still there (%v)", err)
+				}
+			},
+		},
+		"session that was being made": {
+			breakIt: func(w *world) { w.write("state/sessions/ses-3.jsonl", "", 0o600) },
+			status:  Warn, area: Journals, what: "1 draft of unfinished sessions and images", done: "removed",
+			check: func(w *world) {
+				if _, err := os.Stat(w.at("state/sessions/ses-3.jsonl")); !errors.Is(err, fs.ErrNotExist) {
+					w.t.Errorf("the journal is still there (%v)", err)
 				}
 			},
 		},

@@ -167,6 +167,7 @@ func (e *exam) space() {
 type tally struct {
 	journals, unended, bad int
 	bytes                  int64
+	newest                 string // session's id; only its making can have been ended by a crash
 	drafts, damaged        []string
 	folders                []string // of images
 }
@@ -180,6 +181,11 @@ func (e *exam) journals(ctx context.Context) {
 		return
 	}
 	var t tally
+	for _, entry := range entries {
+		if id, ok := strings.CutSuffix(entry.Name(), journalExt); ok && session.ValidID(id) {
+			t.newest = max(t.newest, id)
+		}
+	}
 	for _, entry := range entries {
 		if ctx.Err() != nil {
 			return
@@ -222,6 +228,10 @@ func (e *exam) journal(path string, t *tally) {
 	}
 	if errors.Is(err, os.ErrNotExist) && e.holder != nil {
 		return // deleted meanwhile
+	}
+	if err == nil && in.Unmade && name == t.newest {
+		t.drafts = append(t.drafts, path)
+		return
 	}
 	t.journals++
 	t.bytes += in.Size
@@ -299,7 +309,7 @@ func (e *exam) leftovers(t *tally) {
 	if len(t.drafts) > 0 && e.holder == nil { // else a session may just be made
 		e.mend(Finding{
 			Status: Warn, Area: Journals, What: fmt.Sprintf("%s of unfinished sessions and images: %s", count(len(t.drafts), "draft", "drafts"), few(t.drafts)),
-			Fix: "rm " + quote(filepath.Join(e.StateDir, sessionsName)) + "/*" + draftExt + " (a daemon does it)",
+			Fix: "start a daemon, or noused doctor --fix: it removes them",
 		}, "removed", e.inState(func() error {
 			var failed error
 			for _, path := range t.drafts {

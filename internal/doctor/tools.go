@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ func (e *exam) tools(ctx context.Context) {
 	if info, err := os.Stat(e.Workdir); err != nil || !info.IsDir() {
 		e.fail(Tools, "name a folder with --workdir", "the working folder %s is not a folder", e.Workdir)
 	}
+	defer e.hidden()
 	defer e.noSandbox()
 	defer e.unused()
 	taken := map[string]string{}
@@ -50,10 +52,25 @@ func (e *exam) tools(ctx context.Context) {
 	}
 }
 
+// hidden tells what sandboxed tools cannot read, of what is there, and whether they
+// have the network.
+func (e *exam) hidden() {
+	var there []string
+	for _, path := range e.Hidden {
+		if _, err := os.Stat(path); err == nil && !slices.Contains(there, path) {
+			there = append(there, path)
+		}
+	}
+	e.ok(Tools, "tools in the sandbox cannot read, of what is there: %s", cmp.Or(strings.Join(there, ", "), "nothing"))
+	if e.Offline {
+		e.ok(Tools, "tools in the sandbox cannot use TCP")
+	}
+}
+
 // unused tells of what the policy says and nothing fits: it may be misspelt.
 func (e *exam) unused() {
-	for _, pattern := range e.Policy.Unused(slices.Concat(e.Builtin, e.found)) {
-		e.warn(Tools, "correct it in [policy] of the configuration file; nous tools shows the names", "the policy's pattern %q fits no tool", pattern)
+	for _, rule := range tool.Unused(e.Policy, slices.Concat(e.Builtin, e.found)) {
+		e.warn(Tools, "correct it there; nous tools shows the names", "the policy's pattern %q fits no tool: %s", rule.Tool, rule.Place)
 	}
 }
 

@@ -57,7 +57,7 @@ func BenchmarkAppend(b *testing.B) {
 						case batch.End:
 							return
 						case batch.Wait != nil:
-							block(batch.Wait)
+							<-batch.Wait
 						}
 					}
 				})

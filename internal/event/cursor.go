@@ -55,8 +55,10 @@ type Batch struct {
 	// Lines are slices of one or many whole lines, to be written as they are and
 	// not to be changed.
 	Lines [][]byte
-	// Wait is set when there is nothing to read yet.
-	Wait *Wait
+	// Wait is set when there is nothing to read yet. It is closed when there is, or
+	// when nothing will follow. Readers that woke each other in turn would save the
+	// one who publishes 0.1 ms with 1000 of them waiting, which nobody feels.
+	Wait <-chan struct{}
 	// End is set when nothing will ever follow.
 	End bool
 }
@@ -96,7 +98,7 @@ func (l *Log) look(c *Cursor, b *Batch) (chunk, bool) {
 		b.End = true
 	default:
 		if l.wait == nil {
-			l.wait = newWait()
+			l.wait = make(chan struct{})
 		}
 		b.Wait = l.wait
 	}
@@ -147,31 +149,3 @@ func (c *chunk) takeAll(cur *Cursor, i, limit int, b *Batch) int {
 	}
 	return limit - (end - start)
 }
-
-// Wait is what readers that have caught up wait on, all on the same one. It has
-// two channels so that an Append wakes one reader only, and that one the
-// others: whoever receives from First must call Others at once.
-//
-//	select {
-//	case <-w.First:
-//		w.Others()
-//	case <-w.All:
-//	}
-//
-// A single channel that Append closes is the simpler way. It was measured: with
-// 1000 readers waiting it costs the one who publishes 0.1 ms.
-type Wait struct {
-	First, All <-chan struct{}
-	first, all chan struct{}
-}
-
-func newWait() *Wait {
-	first, all := make(chan struct{}, 1), make(chan struct{})
-	return &Wait{first, all, first, all}
-}
-
-// wake is called once, by whoever takes the Wait out of its log.
-func (w *Wait) wake() { w.first <- struct{}{} }
-
-// Others wakes the readers that wait on All.
-func (w *Wait) Others() { close(w.all) }

@@ -34,11 +34,11 @@ type Log struct {
 	now   func() time.Time
 
 	mu     sync.Mutex
-	chunks []*chunk // in order; what stands before first in chunks[0] is no longer kept
-	first  uint64   // the oldest kept event
-	next   uint64   // the event to come
-	size   int      // bytes of the kept lines
-	wait   *Wait    // nil while nobody waits
+	chunks []*chunk      // in order; what stands before first in chunks[0] is no longer kept
+	first  uint64        // the oldest kept event
+	next   uint64        // the event to come
+	size   int           // bytes of the kept lines
+	wait   chan struct{} // nil while nobody waits
 	closed bool
 }
 
@@ -99,7 +99,7 @@ func encode(ev protocol.Event) encoded {
 	payload, err := protocol.EncodePayload(ev)
 	if err != nil {
 		ev = protocol.ErrorEvent{
-			Ref: ev.Where(), Code: string(protocol.InternalError),
+			Ref: ev.Where(), Code: protocol.InternalError,
 			Message: "a " + ev.Type() + " event could not be encoded", Cause: err.Error(),
 		}
 		payload, _ = protocol.EncodePayload(ev) // strings alone: nothing in it can fail
@@ -108,8 +108,8 @@ func encode(ev protocol.Event) encoded {
 }
 
 // Append publishes the events in order, numbered without a gap between them,
-// and returns their lines, which must not be changed. It does not block, and
-// what it costs does not depend on how many read.
+// and returns their lines, which must not be changed. It does not block;
+// whoever waits is woken, which costs a tenth of a microsecond for each.
 func (l *Log) Append(events ...protocol.Event) [][]byte {
 	if len(events) == 0 {
 		return nil
@@ -130,7 +130,7 @@ func (l *Log) Append(events ...protocol.Event) [][]byte {
 	l.wait = nil
 	l.mu.Unlock()
 	if wait != nil {
-		wait.wake()
+		close(wait)
 	}
 	return lines
 }
@@ -204,7 +204,7 @@ func (l *Log) Close() {
 	l.wait = nil
 	l.mu.Unlock()
 	if wait != nil {
-		wait.wake()
+		close(wait)
 	}
 }
 

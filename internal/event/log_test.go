@@ -33,15 +33,6 @@ func begin(log *Log, f Filter) Cursor {
 	return c
 }
 
-// block waits as the reader of a connection does.
-func block(w *Wait) {
-	select {
-	case <-w.First:
-		w.Others()
-	case <-w.All:
-	}
-}
-
 // parse puts batches back into envelopes.
 func parse(t interface{ Fatal(...any) }, lines [][]byte) []protocol.EventEnvelope {
 	var out []protocol.EventEnvelope
@@ -192,7 +183,7 @@ func TestReaderWaitsForTheNextEvent(t *testing.T) {
 						return
 					}
 					if b.Wait != nil {
-						block(b.Wait)
+						<-b.Wait
 					}
 				}
 			})
@@ -370,7 +361,7 @@ func TestConcurrentAppendsAndReaders(t *testing.T) {
 			for seq < writers*each {
 				b := log.Read(&c, 4<<10, nil)
 				if b.Wait != nil {
-					block(b.Wait)
+					<-b.Wait
 				}
 				for _, env := range parse(t, b.Lines) {
 					if env.Seq != seq+1 {

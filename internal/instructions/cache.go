@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// settled is how long a file has to be unchanged for its content to be kept: the
+	// unchangedFor is how long a file has to be unchanged for its content to be kept: the
 	// clock of a file system may not tell two changes apart that follow each other
 	// at once.
-	settled = 2 * time.Second
+	unchangedFor = 2 * time.Second
 	// maxCached is how many files are kept of. Those of one folder are fewer.
 	maxCached = 512
 )
@@ -55,7 +55,7 @@ func (c *cache[T]) get(root, path string, read func(root, path string) T) (value
 		return before.value, true
 	}
 	value = read(root, path)
-	if time.Since(time.Unix(now.changed.Unix())) > settled {
+	if time.Since(time.Unix(now.changed.Unix())) > unchangedFor {
 		c.put(key, kept[T]{now, value})
 	}
 	return value, true

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -28,30 +27,47 @@ As it was when this conversation began, or was summarised last:
 - shell of bash: %s
 - working directory: %s; relative paths start there
 - git: %s`,
-		time.Now().Format("2006-01-02, Monday, MST"), system(), shell(), oneLine(in.Workdir), in.git(ctx))
+		time.Now().Format("2006-01-02, Monday, MST"), in.system(), in.shell(), oneLine(in.Workdir), in.git(ctx))
 }
 
 // system is the kernel and the distribution.
-func system() string {
+func (in *Instructions) system() string {
 	name := runtime.GOOS
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {
 		name = unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
 	}
-	text, _ := regular.Read("/etc/os-release", 64<<10)
-	for line := range strings.Lines(string(text)) {
-		if pretty, ok := strings.CutPrefix(line, "PRETTY_NAME="); ok {
-			name += ", " + oneLine(strings.Trim(strings.TrimSpace(pretty), `"'`))
-		}
+	if pretty, _ := in.release.get("", "/etc/os-release", distribution); pretty != "" {
+		name += ", " + pretty
 	}
 	return name + ", " + runtime.GOARCH
 }
 
-// shell is what bash runs commands with.
-func shell() string {
+// distribution is what an os-release file calls it.
+func distribution(_, path string) string {
+	text, _ := regular.Read(path, 64<<10)
+	for line := range strings.Lines(string(text)) {
+		if pretty, ok := strings.CutPrefix(line, "PRETTY_NAME="); ok {
+			return oneLine(strings.Trim(strings.TrimSpace(pretty), `"'`))
+		}
+	}
+	return ""
+}
+
+// shell is what bash runs commands with. While bash is where it was found, no
+// other folder is looked into.
+func (in *Instructions) shell() string {
+	if at := in.bash.Load(); at != nil {
+		if _, err := exec.LookPath(*at); err == nil {
+			return "bash"
+		}
+	}
 	for _, name := range []string{"bash", "sh"} {
 		if path, err := exec.LookPath(name); err == nil {
-			return filepath.Base(path)
+			if name == "bash" {
+				in.bash.Store(&path)
+			}
+			return name
 		}
 	}
 	return "none"

@@ -108,7 +108,7 @@ func (in *Instructions) mayTell(root string, f *os.File) error {
 	if err != nil {
 		return err
 	}
-	if in.Hidden != nil && in.Hidden(real) {
+	if in.Hidden != nil && in.Hidden(in.Workdir, real) {
 		return errHidden
 	}
 	return within(root, real)

@@ -123,7 +123,7 @@ func TestWhatToolsMayNotReadIsNotTold(t *testing.T) {
 	own := filepath.Join(w.root, ".config")
 	keys := w.write(filepath.Join(own, "environment"), "secret")
 	w.write(filepath.Join(own, "SKILL.md"), "---\nname: planted\ndescription: secret\n---\nsecret")
-	w.in.Hidden = func(path string) bool { return strings.HasPrefix(path, own+"/") }
+	w.in.Hidden = func(_, path string) bool { return strings.HasPrefix(path, own+"/") }
 	w.link(keys, filepath.Join(w.root, "AGENTS.md"))
 	w.link("../../.config/environment", filepath.Join(w.dir, "CLAUDE.md"))
 	w.link(own, filepath.Join(w.root, ".agents", "skills", "planted"))
@@ -178,7 +178,7 @@ func TestInstructionsAreReadAgainWhenTheyChange(t *testing.T) {
 
 func TestTheBuiltInPromptIsShortAndComplete(t *testing.T) {
 	w := newWorld(t)
-	w.in.Writable = []string{w.dir, filepath.Join(w.home, ".cache")}
+	w.in.Writable = func(workdir string) []string { return []string{workdir, filepath.Join(w.home, ".cache")} }
 	text, _, _ := w.in.System(w.in.Environment(t.Context()), 0)
 	if len(text) < 2<<10 || len(text) > 4<<10 {
 		t.Errorf("it has %d bytes, want 2 to 4 KiB:\n%s", len(text), text)
@@ -194,7 +194,7 @@ func BenchmarkSystem(b *testing.B) {
 	w := newWorld(b)
 	w.write(filepath.Join(w.root, "AGENTS.md"), strings.Repeat("Run make check.\n", 500))
 	w.write(filepath.Join(w.dir, "AGENTS.md"), strings.Repeat("Tabs.\n", 200))
-	time.Sleep(settled) // as files are that were not written just now
+	time.Sleep(unchangedFor) // as files are that were not written just now
 	for b.Loop() {
 		w.in.System("", 0)
 	}
@@ -205,7 +205,7 @@ func BenchmarkSystemWith50Skills(b *testing.B) {
 	for i := range 50 {
 		w.skill(filepath.Join(w.root, ".agents", "skills"), "skill-"+string(rune('a'+i/26))+string(rune('a'+i%26)), "Does something useful with files.")
 	}
-	time.Sleep(settled) // as files are that were not written just now
+	time.Sleep(unchangedFor) // as files are that were not written just now
 	for b.Loop() {
 		w.in.System("", 0)
 	}

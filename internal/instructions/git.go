@@ -61,7 +61,11 @@ var errNoRepository = errors.New("no repository that can be read")
 // openRepository reads what a repository has checked out. Nothing of git's runs.
 func openRepository(root string) (repo, error) {
 	r := repo{root: root, dir: filepath.Join(root, ".git")}
-	if info, err := os.Lstat(r.dir); err == nil && info.Mode().IsRegular() { // a linked worktree
+	info, err := os.Lstat(r.dir)
+	if err != nil {
+		return r, errNoRepository
+	}
+	if info.Mode().IsRegular() { // a linked worktree
 		line, err := readLine(r.dir)
 		to, ok := strings.CutPrefix(line, "gitdir: ")
 		if err != nil || !ok {

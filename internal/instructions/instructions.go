@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 )
 
 // Options say where to look. Paths are absolute.
@@ -25,21 +26,29 @@ type Options struct {
 	ConfigDir string // has AGENTS.md and skills
 	Scratch   string // a folder that nobody else writes to; git gets one in it
 	Extra     string // said after everything else
-	// Writable are the folders that the built-in tools can write to; nil where there
-	// are no such tools.
-	Writable []string
-	// Hidden reports what tools may not read, and models are not told, of a path
-	// without links: a tool can put a link to it into the repository. May be nil.
-	Hidden func(path string) bool
+	// Writable returns the folders that the built-in tools can write to in a session
+	// that lives in workdir; nil where there are no such tools.
+	Writable func(workdir string) []string
+	// Hidden reports what tools in that workdir may not read, and models are not
+	// told, of a path without links: a tool can put a link to it into the
+	// repository. May be nil.
+	Hidden func(workdir, path string) bool
 	Getenv func(string) string
 }
 
 // Instructions reads what models are told. Make it with New.
 type Instructions struct {
 	Options
+	*shared
+}
+
+// shared is what was found out for all folders.
+type shared struct {
 	texts    cache[reading]
 	listings cache[listing]
 	skills   cache[skillFile]
+	release  cache[string]          // what the distribution is called
+	bash     atomic.Pointer[string] // where it was found
 }
 
 // New returns Instructions. Those that a former process left in the Scratch folder
@@ -48,7 +57,14 @@ func New(o Options) (*Instructions, error) {
 	if err := os.RemoveAll(o.Scratch); err != nil {
 		return nil, fmt.Errorf("instructions: %w", err)
 	}
-	return &Instructions{Options: o}, nil
+	return &Instructions{Options: o, shared: &shared{}}, nil
+}
+
+// In returns the Instructions for conversations in another folder.
+func (in *Instructions) In(workdir string) *Instructions {
+	there := *in
+	there.Workdir = workdir
+	return &there
 }
 
 // System returns what a model is told that reads so many tokens, 0 where that is
@@ -59,7 +75,7 @@ func New(o Options) (*Instructions, error) {
 func (in *Instructions) System(environment string, window int64) (text string, files, problems []string) {
 	parts := []string{basePrompt}
 	if in.Writable != nil {
-		parts = append(parts, sandbox(in.Writable))
+		parts = append(parts, sandbox(in.Writable(in.Workdir)))
 	}
 	folders := repository(in.Workdir)
 	told, files := in.agents(folders)

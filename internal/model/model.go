@@ -180,16 +180,15 @@ type ToolSpec struct {
 	Params      json.RawMessage
 }
 
-// Request asks a model for one assistant message. Messages must not be
-// changed by the receiver. With Summary set the answer wanted is a summary of
-// Messages, guided by Instruction, and no tool may be called.
+// Request asks a model for one assistant message. Messages must not be changed by
+// the receiver; every tool call in them is answered (session.Answered). With
+// Summary set, System asks for a summary of Messages, and no tool may be called.
 type Request struct {
 	SessionID   string // for a provider's cache
 	System      string
 	Messages    []Message
 	Tools       []ToolSpec
 	Summary     bool
-	Instruction string
 	Repair      Repair
 	Effort      Effort
 	OutputLimit int64 // tokens that the model can say at most, as far as that is known; else 0
@@ -225,25 +224,6 @@ type Repair struct {
 	Bridged      bool `json:"bridged,omitzero"`       // the assistant speaks between a result and the user
 }
 
-// SummaryPrompt is the system prompt of a request for a summary. Instruction may
-// be empty.
-func SummaryPrompt(instruction string) string {
-	const prompt = `Summarise the conversation. Another model goes on from your summary alone, so it must find everything there that it needs. Write these sections, each as short as it can be, in at most 1000 words together:
-
-Goal: what the user wants, with their own words for every constraint they named.
-Decisions: what was decided, and why.
-Files: each file that was read or changed, by its path, and the state it is in.
-Commands: those that work here, as they were typed.
-Failed: what was tried and did not work, and why.
-Next: the next step, and what is still open.
-
-Leave out a section that would be empty. Say nothing else.`
-	if instruction == "" {
-		return prompt
-	}
-	return prompt + "\n\n" + instruction
-}
-
 // Delta is one piece of a streamed assistant message; exactly one of the
 // fields is set, but the last one carries Stop, and may carry Usage with it.
 // ToolCalls come whole, and only when the message is complete. Maker and Blocks
@@ -273,6 +253,13 @@ type Notice struct {
 // NoticeRetry is the code of a Notice of a request that is sent again.
 const NoticeRetry = "provider_retry"
 
+// Undotted is a tool's name as those spell it that take no dots in names
+// (tools.md §1).
+func Undotted(name string) string { return strings.ReplaceAll(name, ".", "__") }
+
+// Means reports whether somebody who says said means the tool of that name.
+func Means(said, name string) bool { return said == name || said == Undotted(name) }
+
 // Invocation is one tool call on its way to a tool.
 type Invocation struct {
 	ToolCall
@@ -282,12 +269,47 @@ type Invocation struct {
 	// Prompt and Output are the session's last user and assistant texts; hosts
 	// hand them on where a phase asks for them.
 	Prompt, Output string
+	// Workdir is the folder of the session, where the tool is to run; "" is the
+	// daemon's.
+	Workdir string
+	// Allowed: the rules, or a person, let this call be made; without it whoever makes
+	// it asks the rules, and what they do not allow is not made.
+	Allowed bool
 	// MaxResult bounds the text of the result beside what bounds every one, in
 	// bytes; 0: not at all.
 	MaxResult int
-	// Keep takes an image that the tool gives with its result, before Call
+	// KeepImage takes an image that the tool gives with its result, before Call
 	// returns; the error says why not. Nil: nobody looks at images.
-	Keep func(name string, content io.ReaderAt, size int64) error
+	KeepImage func(name string, content io.ReaderAt, size int64) error
+}
+
+// The decisions of a Verdict. The zero one is whoever's who makes the call.
+const (
+	Allow = "allow"
+	Ask   = "ask"
+	Deny  = "deny"
+)
+
+// Verdict is what is to be done with a call (approvals.md §1). Rule says whence it
+// is, Pattern the rule's own, Why more words for a person, Reason what the model
+// said for it. Code is that of a denied call. With Failure set the call cannot be
+// made whatever anybody says, and that is its result. Offer is what else a person
+// may allow, nil for nothing.
+type Verdict struct {
+	Decision           string
+	Rule, Pattern, Why string
+	Reason             string
+	Code               string
+	Failure            *ToolResult
+	Offer              *Offer
+	Changes            bool // a file, which can be shown before
+	Guarded            bool // orchestrators have a say, too
+}
+
+// Offer is a rule, as JSON, that allows a call from then on, and what it says.
+type Offer struct {
+	Pattern string
+	Rule    json.RawMessage
 }
 
 // ToolError is the wire's error of a tool call. Codes are the reserved ones of
@@ -312,6 +334,15 @@ type ToolResult struct {
 	Images      []string
 	Attachments []Attachment
 }
+
+// Codes of calls that the run loop itself fails; tools have more (package tool).
+const (
+	BadRequest  = "bad_request"
+	Forbidden   = "forbidden"
+	Internal    = "internal"
+	Denied      = "denied"      // by a person, their mode, or since nobody answered
+	Interrupted = "interrupted" // the daemon stopped while the call ran
+)
 
 // Failed returns the result of a call that went wrong, readable by the model.
 func Failed(code, message string) ToolResult {

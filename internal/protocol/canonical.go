@@ -69,10 +69,8 @@ var emptyObject = jsontext.Value("{}")
 
 // commandName avoids a copy of a name that the table has.
 func commandName(name []byte) string {
-	for i := range table {
-		if table[i].Name == string(name) {
-			return table[i].Name
-		}
+	if i, ok := rowOf[string(name)]; ok {
+		return table[i].Name
 	}
 	return string(name)
 }

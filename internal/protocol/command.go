@@ -1,8 +1,6 @@
 package protocol
 
 import (
-	"slices"
-
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -45,7 +43,10 @@ type Row struct {
 	Long bool
 }
 
-var table []Row
+var (
+	table []Row
+	rowOf = map[string]int{} // by name
+)
 
 // Table returns the sealed table of commands in the order of the contract.
 func Table() []Row { return table }
@@ -56,6 +57,7 @@ func define[P Params, R Reply](name string, since Since, summary string, replies
 		var r R
 		replies = []Reply{r}
 	}
+	rowOf[name] = len(table)
 	table = append(table, Row{Name: name, Since: since, Summary: summary, Params: p, Replies: replies})
 	return Def[P, R]{name}
 }
@@ -69,7 +71,8 @@ func defineLong[P Params, R Reply](name string, since Since, summary string, rep
 
 // Long reports that a command of that name may be answered when it finishes.
 func Long(name string) bool {
-	return slices.ContainsFunc(table, func(row Row) bool { return row.Long && row.Name == name })
+	i, ok := rowOf[name]
+	return ok && table[i].Long
 }
 
 // The command table: every command is one line of it.
@@ -100,6 +103,11 @@ var (
 	ListModels       = defineLong[ListModelsParams, Models]("list_models", Added, "Lists the models that could answer prompts; asks servers only if told to.")
 	GetSystem        = defineLong[GetSystemParams, System]("get_system", Added, "Tells what a session's model is told before the conversation.")
 	ListSkills       = defineLong[ListSkillsParams, Skills]("list_skills", Added, "Lists the skills; with a name, what that one says.")
+	Withdraw         = define[WithdrawParams, Withdrawn]("withdraw", Added, "Takes a queued text back, before it is delivered.")
+	SetTitle         = define[SetTitleParams, TitleAccepted]("set_title", Added, "Gives a session another title.")
+	MarkRead         = define[MarkReadParams, MarkedRead]("mark_read", Added, "Says that a session has been seen up to now.")
+	Approve          = define[ApproveParams, ApproveAccepted]("approve", Added, "Answers the question whether something may be done; refused to the daemon's own descendants.")
+	SetApprovalMode  = define[SetApprovalModeParams, ApprovalModeAccepted]("set_approval_mode", Added, "Chooses what becomes of a session's questions; refused to the daemon's own descendants.")
 )
 
 // Scope names the session a command is for; absent, the active one.
@@ -116,16 +124,27 @@ type Pong struct {
 	Version string `json:"version,omitzero" wire:"added" doc:"the daemon's own, as get_state tells it"`
 }
 
+// appendTo is for pings that come many at a time: encoding is most of the work.
+func (p Pong) appendTo(out []byte) []byte {
+	out, _ = jsontext.AppendQuote(append(out, `{"message":`...), p.Message)
+	if p.Version != "" {
+		out, _ = jsontext.AppendQuote(append(out, `,"version":`...), p.Version)
+	}
+	return append(out, '}')
+}
+
 // PromptParams is the payload of prompt. Wait defaults to true. What a prompt
 // to a running session does is StreamingBehavior: absent it is refused,
 // "steer" or "follow_up" queues it.
 type PromptParams struct {
 	Scope
-	Text              string `json:"text" min:"1"`
-	Wait              *bool  `json:"wait,omitzero" doc:"answer when the run ends; default true"`
-	LeafID            string `json:"leaf_id,omitzero" doc:"continue from this entry"`
-	StreamingBehavior string `json:"streaming_behavior,omitzero" wire:"added" enum:"steer,follow_up" doc:"queue as this while a run is active"`
-	IdempotencyKey    string `json:"idempotency_key,omitzero" wire:"added" doc:"at most 256 bytes; the same key again within 24 h answers the same and does nothing"`
+	Text              string       `json:"text" min:"1"`
+	Wait              *bool        `json:"wait,omitzero" doc:"answer when the run ends; default true"`
+	LeafID            string       `json:"leaf_id,omitzero" doc:"continue from this entry"`
+	StreamingBehavior Kind         `json:"streaming_behavior,omitzero" wire:"added" enum:"steer,follow_up" doc:"queue as this while a run is active"`
+	Approvals         ApprovalMode `json:"approvals,omitzero" wire:"added" enum:"ask,deny" doc:"of the run that it starts; deny: what would be asked is denied, and nobody waits; default ask"`
+
+	IdempotencyKey string `json:"idempotency_key,omitzero" wire:"added" doc:"at most 256 bytes; the same key again within 24 h answers the same and does nothing"`
 
 	Attachments []AttachmentParams `json:"attachments,omitzero" wire:"added" doc:"images to show with the text, at most 16"`
 }
@@ -136,7 +155,7 @@ type PromptParams struct {
 // is, its first bytes say; a MediaType that is given must say the same. Name is
 // for people, at most 255 bytes; absent, it is the last part of Path.
 type AttachmentParams struct {
-	Path      string `json:"path,omitzero" doc:"a file of at most 5 MiB; a relative path starts from the daemon's workdir"`
+	Path      string `json:"path,omitzero" doc:"a file of at most 5 MiB; a relative path starts from the session's workdir"`
 	Data      string `json:"data,omitzero" doc:"the image in base64, at most 5 MiB of it decoded; the command's line has a limit of its own"`
 	MediaType string `json:"media_type,omitzero" enum:"image/png,image/jpeg,image/gif,image/webp" doc:"absent: as the image's first bytes say"`
 	Name      string `json:"name,omitzero" doc:"for people; absent: the last part of path"`
@@ -197,7 +216,7 @@ func (r *PromptReply) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 type SteerParams struct {
 	Scope
 	Text           string `json:"text" min:"1"`
-	IfIdle         string `json:"if_idle,omitzero" wire:"added" enum:"prompt" doc:"without an active run, start one with the text"`
+	IfIdle         Kind   `json:"if_idle,omitzero" wire:"added" enum:"prompt" doc:"without an active run, start one with the text"`
 	IdempotencyKey string `json:"idempotency_key,omitzero" wire:"added"`
 
 	Attachments []AttachmentParams `json:"attachments,omitzero" wire:"added" doc:"images to show with the text, at most 16"`
@@ -230,7 +249,7 @@ type AbortAccepted struct {
 // DiscardedInput is an accepted text that will not be delivered.
 type DiscardedInput struct {
 	InputID string `json:"input_id"`
-	Kind    string `json:"kind" enum:"steer,follow_up"`
+	Kind    Kind   `json:"kind" enum:"steer,follow_up"`
 	Text    string `json:"text"`
 }
 
@@ -250,13 +269,13 @@ type ToolsAccepted struct {
 // SetModeParams is the payload of set_steering_mode and set_follow_up_mode.
 type SetModeParams struct {
 	Scope
-	Mode string `json:"mode" enum:"one-at-a-time,all"`
+	Mode Mode `json:"mode" enum:"one-at-a-time,all"`
 }
 
 // ModeAccepted answers set_steering_mode and set_follow_up_mode.
 type ModeAccepted struct {
 	Command string `json:"command"`
-	Mode    string `json:"mode" enum:"one-at-a-time,all"`
+	Mode    Mode   `json:"mode" enum:"one-at-a-time,all"`
 }
 
 // GetStateParams is the payload of get_state.
@@ -267,6 +286,7 @@ type GetSystemParams struct{ Scope }
 
 // ListSkillsParams is the payload of list_skills.
 type ListSkillsParams struct {
+	Scope
 	Name string `json:"name,omitzero" doc:"only this skill, and its text; refused if there is none"`
 }
 
@@ -277,9 +297,11 @@ type GetMessagesParams struct {
 	Limit  *int   `json:"limit,omitzero" wire:"added" min:"1" max:"1000" doc:"only the newest so many; absent: all"`
 }
 
-// NewSessionParams is the payload of new_session.
+// NewSessionParams is the payload of new_session. Activate defaults to true.
 type NewSessionParams struct {
-	Title string `json:"title,omitzero" wire:"added"`
+	Title    string `json:"title,omitzero" wire:"added"`
+	Workdir  string `json:"workdir,omitzero" wire:"added" doc:"absolute path of the folder that the session lives in; it must exist and may be entered; default: the daemon's"`
+	Activate *bool  `json:"activate,omitzero" wire:"added" doc:"make it the active session; default true"`
 }
 
 // SwitchSessionParams is the payload of switch_session.
@@ -293,6 +315,8 @@ type BranchSessionParams struct {
 	SessionID string `json:"session_id" alias:"parent_id" doc:"the session to branch from"`
 	ParentID  string `json:"parent_id,omitzero" doc:"alias of session_id"`
 	LeafID    string `json:"leaf_id,omitzero" wire:"added" doc:"branch at this entry; absent: the session's leaf"`
+	Workdir   string `json:"workdir,omitzero" wire:"added" doc:"absolute path of the folder that the new session lives in; default: the parent's"`
+	Activate  *bool  `json:"activate,omitzero" wire:"added" doc:"make it the active session; default true"`
 }
 
 // Parent is the session to branch from.
@@ -309,6 +333,7 @@ type ExtensionCommandParams struct {
 	Name    string         `json:"name" min:"1" doc:"an operation's name"`
 	Payload jsontext.Value `json:"payload,omitzero" type:"object" doc:"the arguments"`
 	Phase   string         `json:"phase,omitzero" wire:"added" enum:"setup,verify,cleanup"`
+	Note    string         `json:"note,omitzero" wire:"added" doc:"with it the result joins the conversation: the session goes on from a message of the user, this text and the result below it. Refused while a run is active"`
 }
 
 // CompactSessionParams is the payload of compact_session.
@@ -330,6 +355,8 @@ type GetTreeParams struct{ Scope }
 type ListSessionsParams struct {
 	Limit  *int   `json:"limit,omitzero" min:"1" max:"1000" doc:"at most so many; default 50"`
 	Before string `json:"before,omitzero" doc:"only sessions older than this session_id"`
+
+	Workdir string `json:"workdir,omitzero" doc:"absolute path: only sessions of exactly that folder"`
 }
 
 // DeleteSessionParams is the payload of delete_session. There is no default:
@@ -365,6 +392,41 @@ type ModelAccepted struct {
 	Model   ModelInfo `json:"model"`
 }
 
+// WithdrawParams is the payload of withdraw.
+type WithdrawParams struct {
+	Scope
+	InputID string `json:"input_id" min:"1"`
+}
+
+// Withdrawn answers withdraw with the text, which will not be delivered.
+type Withdrawn struct {
+	Command   string `json:"command"`
+	InputID   string `json:"input_id"`
+	Kind      Kind   `json:"kind" enum:"steer,follow_up"`
+	Text      string `json:"text"`
+	SessionID string `json:"session_id"`
+}
+
+// SetTitleParams is the payload of set_title.
+type SetTitleParams struct {
+	Scope
+	Title string `json:"title" min:"1" doc:"one line of at most 200 characters, none of them a control character"`
+}
+
+// TitleAccepted answers set_title.
+type TitleAccepted struct {
+	Command string `json:"command"`
+	Title   string `json:"title"`
+}
+
+// MarkReadParams is the payload of mark_read.
+type MarkReadParams struct{ Scope }
+
+// MarkedRead answers mark_read.
+type MarkedRead struct {
+	Command string `json:"command"`
+}
+
 // ReloadToolsParams is the payload of reload_tools.
 type ReloadToolsParams struct{}
 
@@ -381,6 +443,9 @@ func (AbortAccepted) replyType() string  { return "accepted" }
 func (ToolsAccepted) replyType() string  { return "accepted" }
 func (ModeAccepted) replyType() string   { return "accepted" }
 func (ModelAccepted) replyType() string  { return "accepted" }
+func (Withdrawn) replyType() string      { return "accepted" }
+func (TitleAccepted) replyType() string  { return "accepted" }
+func (MarkedRead) replyType() string     { return "accepted" }
 func (r PromptReply) replyType() string {
 	if r.Result != nil {
 		return r.Result.replyType()

@@ -133,6 +133,11 @@ func newRecorder() *recorder {
 	record(r, ListModels)
 	record(r, GetSystem)
 	record(r, ListSkills)
+	record(r, Withdraw)
+	record(r, SetTitle)
+	record(r, MarkRead)
+	record(r, Approve)
+	record(r, SetApprovalMode)
 	return r
 }
 
@@ -177,6 +182,14 @@ func TestPayloads(t *testing.T) {
 		{"delete_session", `{"session_id":"s"}`, DeleteSessionParams{SessionID: "s"}},
 		{"search_sessions", `{"text":" \n"}`, SearchSessionsParams{Text: " \n"}},
 		{"search_sessions", `{"text":"x","limit":1}`, SearchSessionsParams{Text: "x", Limit: ptr(1)}},
+		{"new_session", `{"workdir":"/no/such folder","activate":false}`, NewSessionParams{Workdir: "/no/such folder", Activate: ptr(false)}},
+		{"list_sessions", `{"workdir":"/src"}`, ListSessionsParams{Workdir: "/src"}},
+		{"set_title", `{"title":"` + strings.Repeat("ü", 200) + `"}`, SetTitleParams{Title: strings.Repeat("ü", 200)}},
+		{"mark_read", `{}`, MarkReadParams{}},
+		{"withdraw", `{"input_id":"in-1"}`, WithdrawParams{InputID: "in-1"}},
+		{"approve", `{"approval_id":"a","option":"once"}`, ApproveParams{ApprovalID: "a", Option: "once"}},
+		{"set_approval_mode", `{"mode":"auto"}`, SetApprovalModeParams{Mode: "auto"}},
+		{"prompt", `{"text":"hi","approvals":"deny"}`, PromptParams{Text: "hi", Approvals: "deny"}},
 	} {
 		got, err := r.run(c.typ, c.payload)
 		if err != nil {
@@ -257,6 +270,28 @@ func TestPayloadsRefused(t *testing.T) {
 		{"search_sessions", `{"text":"x","limit":0}`, "limit: want 1 to 1000, got 0"},
 		{"search_sessions", `{"text":"x","limit":1001}`, "limit: want 1 to 1000, got 1001"},
 		{"search_sessions", `{"text":"x","limit":"all"}`, "limit: got a string, want an integer"},
+		{"new_session", `{"workdir":7}`, "workdir: got a number, want a string"},
+		{"new_session", `{"workdir":"src"}`, `workdir: "src" is no absolute path`},
+		{"new_session", `{"activate":"no"}`, "activate: got a string, want a boolean"},
+		{"branch_session", `{"session_id":"s","workdir":"./src"}`, `workdir: "./src" is no absolute path`},
+		{"list_sessions", `{"workdir":"~"}`, `workdir: "~" is no absolute path`},
+		{"withdraw", `{}`, "input_id: want a non-empty string"},
+		{"withdraw", `{"input_id":["in-1"]}`, "input_id: got an array, want a string"},
+		{"set_title", `{}`, "title: want some text"},
+		{"set_title", `{"title":" "}`, "title: want some text"},
+		{"set_title", `{"title":7}`, "title: got a number, want a string"},
+		{"set_title", `{"title":"a\nb"}`, `title: "a\nb" has a control character`},
+		{"set_title", `{"title":"\u001b[31mred"}`, `title: "\x1b[31mred" has a control character`},
+		{"set_title", `{"title":"a\u0085b"}`, `title: "a\u0085b" has a control character`},
+		{"set_title", `{"title":"` + strings.Repeat("ü", 201) + `"}`, "title: has 201 characters, at most 200 it may have"},
+		{"approve", `{"option":"once"}`, "approval_id: want a non-empty string"},
+		{"approve", `{"approval_id":"a"}`, "option: want a non-empty string"},
+		{"approve", `{"approval_id":"a","option":true}`, "option: got a boolean, want a string"},
+		{"approve", `{"approval_id":"a","option":"deny","reason":"` + strings.Repeat("x", 4097) + `"}`, "reason: is 4097 bytes long, at most 4096 it may be"},
+		{"set_approval_mode", `{}`, `mode: got "", want one of "ask" "auto" "deny"`},
+		{"set_approval_mode", `{"mode":"never"}`, `mode: got "never", want one of "ask" "auto" "deny"`},
+		{"prompt", `{"text":"hi","approvals":"auto"}`, `approvals: got "auto", want one of "ask" "deny"`},
+		{"mark_read", `{"session_id":[]}`, "session_id: got an array, want a string"},
 	} {
 		got, err := r.run(c.typ, c.payload)
 		var wire *Error

@@ -158,18 +158,15 @@ func (r Response) long() int {
 // longBody is a payload of which no copy is made, in bytes.
 const longBody = 16 << 10
 
+// appender is a payload that is quicker at encoding itself.
+type appender interface{ appendTo(out []byte) []byte }
+
 // encodeResponse makes the line of a success, whose Head is appended to out. On
 // an error it has the Release that must be called.
 func encodeResponse(out []byte, id, typ string, payload any) (r Response, err error) {
-	if pong, ok := payload.(Pong); ok { // for a ping, encoding is most of the work
-		out = append(appendHead(out, id, typ), `{"message":`...)
-		out, _ = jsontext.AppendQuote(out, pong.Message)
-		if pong.Version != "" {
-			out, _ = jsontext.AppendQuote(append(out, `,"version":`...), pong.Version)
-		}
-		return Response{Head: append(out, "},\"ok\":true}\n"...)}, nil
-	}
 	switch p := payload.(type) {
+	case appender:
+		return Response{Head: append(p.appendTo(appendHead(out, id, typ)), ending...)}, nil
 	case Messages:
 		r.Values, r.Release, p.Messages = p.Messages, p.Release, []jsontext.Value{placeholder}
 		payload = p

@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// Code is one of the wire's error codes (wire-v1 §2).
+// Code is one of the wire's codes: of an error (wire-v1 §2), or of a status,
+// warning or error event (wire-v1 §4).
 type Code string
 
-// The error codes of v1.
+// The codes of responses that are errors.
 const (
 	InvalidCommand  Code = "invalid_command"
 	InvalidPayload  Code = "invalid_payload"
@@ -42,9 +43,13 @@ const (
 	RejectedByHook    Reason = "rejected_by_hook"
 	ShuttingDown      Reason = "shutting_down"
 	QueueFull         Reason = "queue_full"
+	NotPending        Reason = "not_pending"
 	NothingToCompact  Reason = "nothing_to_compact"
 	Aborted           Reason = "aborted"
 	TooManyPending    Reason = "too_many_pending"
+	ApprovalResolved  Reason = "approval_resolved"
+	NoSuchApproval    Reason = "no_such_approval"
+	Forbidden         Reason = "forbidden"
 )
 
 // Error is the error object of a response. It is also the Go error that

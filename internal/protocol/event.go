@@ -81,7 +81,7 @@ type ToolError struct {
 
 // RunError says why a run ended in error.
 type RunError struct {
-	Code    string `json:"code"`
+	Code    Code   `json:"code"`
 	Message string `json:"message"`
 }
 
@@ -91,24 +91,25 @@ type AgentStart struct{ Ref }
 // AgentEnd closes a run, exactly once.
 type AgentEnd struct {
 	Ref
-	StopReason string           `json:"stop_reason" enum:"completed,aborted,error"`
+	StopReason StopReason       `json:"stop_reason" enum:"completed,aborted,error"`
 	Turns      int              `json:"turns"`
 	Usage      Usage            `json:"usage"`
 	Error      *RunError        `json:"error,omitzero" wire:"added"`
 	Discarded  []DiscardedInput `json:"discarded,omitzero" wire:"added" doc:"accepted texts that the run was given up without delivering"`
+	DurationMS int64            `json:"duration_ms,omitzero" wire:"added" doc:"from agent_start on, the time in which the daemon was away included"`
 }
 
 // TurnStart opens a turn and names the inputs it delivers.
 type TurnStart struct {
 	Ref
-	Kind     string   `json:"kind" enum:"prompt,steer,follow_up"`
+	Kind     Kind     `json:"kind" enum:"prompt,steer,follow_up"`
 	InputIDs []string `json:"input_ids"`
 }
 
 // TurnEnd closes a turn.
 type TurnEnd struct {
 	Ref
-	StopReason string `json:"stop_reason" enum:"end,steered,aborted,error"`
+	StopReason StopReason `json:"stop_reason" enum:"end,steered,aborted,error"`
 }
 
 // MessageStart opens a message. Text and Attachments are those of users.
@@ -145,7 +146,7 @@ type MessageEnd struct {
 	Role       string     `json:"role" enum:"user,assistant"`
 	Text       string     `json:"text"`
 	ToolCalls  []ToolCall `json:"tool_calls,omitzero" wire:"added"`
-	StopReason string     `json:"stop_reason,omitzero" enum:"end,tool_calls,length,aborted,error"`
+	StopReason StopReason `json:"stop_reason,omitzero" enum:"end,tool_calls,length,aborted,error"`
 	Usage      *Usage     `json:"usage,omitzero"`
 }
 
@@ -184,14 +185,23 @@ type ToolEnd struct {
 }
 
 // Status tells what is going on. InputID and PendingCounts belong to the codes
-// steer_queued and follow_up_queued; Usage, that of the summary, to compacted.
+// steer_queued, follow_up_queued and input_withdrawn; Usage, that of the summary, to compacted;
+// Title to title_set; Approval to approval_requested, what follows it to
+// approval_resolved.
 type Status struct {
 	Ref
 	Message       string         `json:"message"`
-	Code          string         `json:"code"`
+	Code          Code           `json:"code"`
 	InputID       string         `json:"input_id,omitzero"`
 	PendingCounts *PendingCounts `json:"pending_counts,omitzero"`
 	Usage         *Usage         `json:"usage,omitzero" wire:"added"`
+	Title         string         `json:"title,omitzero" wire:"added" doc:"of title_set"`
+
+	Approval   *Approval       `json:"approval,omitzero" wire:"added" doc:"of approval_requested"`
+	ApprovalID string          `json:"approval_id,omitzero" wire:"added" doc:"of approval_resolved"`
+	Outcome    ApprovalOutcome `json:"outcome,omitzero" wire:"added" enum:"allowed,denied,withdrawn" doc:"of approval_resolved"`
+	Option     string          `json:"option,omitzero" wire:"added" doc:"of approval_resolved: the option's id, where one was taken"`
+	By         jsontext.Value  `json:"by,omitzero" wire:"added" doc:"of approval_resolved: an object with the pid and comm of the process that answered, or one of the strings timeout, abort, steer, delete"`
 }
 
 // Warning tells of something that went wrong and was got over. FromSeq and
@@ -201,7 +211,7 @@ type Status struct {
 type Warning struct {
 	Ref
 	Message    string `json:"message"`
-	Code       string `json:"code"`
+	Code       Code   `json:"code"`
 	FromSeq    uint64 `json:"from_seq,omitzero"`
 	ToSeq      uint64 `json:"to_seq,omitzero"`
 	ToolCallID string `json:"tool_call_id,omitzero"`
@@ -213,7 +223,7 @@ type Warning struct {
 type ErrorEvent struct {
 	Ref
 	Message string `json:"message"`
-	Code    string `json:"code"`
+	Code    Code   `json:"code"`
 	Cause   string `json:"cause,omitzero"`
 }
 

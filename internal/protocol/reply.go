@@ -27,11 +27,11 @@ type PendingCounts struct {
 
 // State answers get_state.
 type State struct {
-	RunState      string        `json:"run_state" enum:"idle,running,aborting"`
+	RunState      RunState      `json:"run_state" enum:"idle,running,aborting"`
 	RunID         string        `json:"run_id" doc:"empty while idle"`
 	SessionID     string        `json:"session_id"`
-	SteeringMode  string        `json:"steering_mode" enum:"one-at-a-time,all"`
-	FollowUpMode  string        `json:"follow_up_mode" enum:"one-at-a-time,all"`
+	SteeringMode  Mode          `json:"steering_mode" enum:"one-at-a-time,all"`
+	FollowUpMode  Mode          `json:"follow_up_mode" enum:"one-at-a-time,all"`
 	PendingCounts PendingCounts `json:"pending_counts"`
 
 	Daemon       DaemonInfo     `json:"daemon" wire:"added"`
@@ -51,6 +51,9 @@ type State struct {
 	LastRun      *LastRun       `json:"last_run,omitzero" wire:"added" doc:"how the session's latest run ended"`
 	Jobs         []JobInfo      `json:"jobs" wire:"added" doc:"the session's commands in the background, the oldest first"`
 	Partial      *Partial       `json:"partial,omitzero" wire:"added" doc:"the assistant message being streamed"`
+
+	ApprovalMode     ApprovalMode `json:"approval_mode" wire:"added" enum:"ask,auto,deny"`
+	PendingApprovals []Approval   `json:"pending_approvals" wire:"added" doc:"of all sessions, the oldest first"`
 }
 
 // JobInfo is a command in the background. ExitCode is that of one that has ended by
@@ -88,8 +91,16 @@ type ContextInfo struct {
 
 // QueuedTexts are the accepted texts that wait for delivery.
 type QueuedTexts struct {
-	Steer    []string `json:"steer"`
-	FollowUp []string `json:"follow_up"`
+	Steer    []string      `json:"steer"`
+	FollowUp []string      `json:"follow_up"`
+	Inputs   []QueuedInput `json:"inputs" wire:"added" doc:"all of them, in the order in which they will be delivered"`
+}
+
+// QueuedInput is an accepted text that withdraw takes back.
+type QueuedInput struct {
+	InputID string `json:"input_id"`
+	Kind    Kind   `json:"kind" enum:"steer,follow_up"`
+	Text    string `json:"text"`
 }
 
 // AssetInfo is a file that a tool made known.
@@ -105,16 +116,16 @@ type AssetInfo struct {
 
 // RunInfo is an active run.
 type RunInfo struct {
-	SessionID string `json:"session_id"`
-	RunID     string `json:"run_id"`
-	RunState  string `json:"run_state" enum:"running,aborting"`
+	SessionID string   `json:"session_id"`
+	RunID     string   `json:"run_id"`
+	RunState  RunState `json:"run_state" enum:"running,aborting"`
 }
 
 // LastRun says how a run ended, as its agent_end did.
 type LastRun struct {
-	RunID      string    `json:"run_id"`
-	StopReason string    `json:"stop_reason" enum:"completed,aborted,error"`
-	Error      *RunError `json:"error,omitzero"`
+	RunID      string     `json:"run_id"`
+	StopReason StopReason `json:"stop_reason" enum:"completed,aborted,error"`
+	Error      *RunError  `json:"error,omitzero"`
 }
 
 // Partial is the text of a message so far.
@@ -152,7 +163,19 @@ type Messages struct {
 	SessionID string           `json:"session_id"`
 	Messages  []jsontext.Value `json:"messages" items:"Message,CompactionEntry"`
 	LeafID    string           `json:"leaf_id,omitzero" wire:"added"`
+	Runs      []EndedRun       `json:"runs,omitzero" wire:"added" doc:"the runs of these messages that have ended in this session, in the order of their messages"`
 	Release   func()           `json:"-"` // as in Response
+}
+
+// EndedRun says of a run what its agent_end did. Its DurationMS is in
+// milliseconds.
+type EndedRun struct {
+	RunID      string     `json:"run_id"`
+	StopReason StopReason `json:"stop_reason" enum:"completed,aborted,error"`
+	Turns      int        `json:"turns"`
+	Usage      Usage      `json:"usage"`
+	DurationMS int64      `json:"duration_ms"`
+	Error      *RunError  `json:"error,omitzero"`
 }
 
 // Message is one entry of get_messages.
@@ -165,16 +188,17 @@ type Message struct {
 	Attachments []Attachment      `json:"attachments,omitzero" doc:"images that were sent with the text, or that the model is shown with a tool's result"`
 	Thinking    string            `json:"thinking,omitzero" doc:"what the model thought before it said the text"`
 	RunID       string            `json:"run_id"`
-	TurnKind    string            `json:"turn_kind" enum:"prompt,steer,follow_up"`
+	TurnKind    Kind              `json:"turn_kind" enum:"prompt,steer,follow_up"`
 	CreatedAt   time.Time         `json:"created_at"`
 	ToolCalls   []ToolCall        `json:"tool_calls,omitzero"`
-	StopReason  string            `json:"stop_reason,omitzero"`
+	StopReason  StopReason        `json:"stop_reason,omitzero"`
 	Usage       *Usage            `json:"usage,omitzero"`
 	Model       string            `json:"model,omitzero"`
 	ToolCallID  string            `json:"tool_call_id,omitzero"`
 	ToolName    string            `json:"tool_name,omitzero"`
 	OK          *bool             `json:"ok,omitzero"`
 	Outputs     map[string]string `json:"outputs,omitzero"`
+	DurationMS  int64             `json:"duration_ms,omitzero" wire:"added" doc:"of the tool call, as its tool_end told it"`
 }
 
 // CompactionEntry stands in get_messages for the entries it summarises.
@@ -196,15 +220,17 @@ type ExtensionResult struct {
 	Outputs map[string]string `json:"outputs,omitzero" wire:"added"`
 	Value   jsontext.Value    `json:"value,omitzero" wire:"added" doc:"the operation's own result as it came"`
 	Error   *ToolError        `json:"error,omitzero" wire:"added"`
+
+	MessageID string `json:"message_id,omitzero" wire:"added" doc:"of the message that keeps the result, where the command has a note"`
 }
 
 // Compaction answers compact_session.
 type Compaction struct {
-	SessionID        string `json:"session_id"`
-	Summary          string `json:"summary"`
-	FirstKeptEntryID string `json:"first_kept_entry_id"`
-	TokensBefore     int64  `json:"tokens_before"`
-	Trigger          string `json:"trigger" enum:"manual,threshold,overflow"`
+	SessionID        string  `json:"session_id"`
+	Summary          string  `json:"summary"`
+	FirstKeptEntryID string  `json:"first_kept_entry_id"`
+	TokensBefore     int64   `json:"tokens_before"`
+	Trigger          Trigger `json:"trigger" enum:"manual,threshold,overflow"`
 }
 
 // Leaf answers set_leaf.
@@ -230,7 +256,8 @@ type Node struct {
 
 // Sessions answers list_sessions.
 type Sessions struct {
-	Sessions []SessionInfo `json:"sessions"`
+	Sessions        []SessionInfo `json:"sessions"`
+	ActiveSessionID string        `json:"active_session_id,omitzero" wire:"added" doc:"the daemon's active session; absent: none has been made yet"`
 }
 
 // SessionInfo is one line of list_sessions.
@@ -240,9 +267,26 @@ type SessionInfo struct {
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 	Messages  int       `json:"messages"`
-	RunState  string    `json:"run_state" enum:"idle,running,aborting"`
+	RunState  RunState  `json:"run_state" enum:"idle,running,aborting"`
 	ParentID  string    `json:"parent_id,omitzero"`
 	Usage     Usage     `json:"usage,omitzero" wire:"added" doc:"of the whole session; absent where it is nothing"`
+
+	Workdir        string     `json:"workdir" wire:"added" doc:"the folder that the session lives in"`
+	WaitingFor     Wait       `json:"waiting_for" wire:"added" enum:",approval" doc:"what the run waits for a person to give; empty: nothing"`
+	LastStopReason StopReason `json:"last_stop_reason" wire:"added" enum:",completed,aborted,error" doc:"how the run ended that ended last; empty: none has"`
+	Unread         bool       `json:"unread" wire:"added" doc:"a run has ended since mark_read"`
+	Model          ModelInfo  `json:"model" wire:"added" doc:"what answers its prompts"`
+	LastText       string     `json:"last_text,omitzero" wire:"added" doc:"the last line of the latest answer, in at most 120 characters; of one that is being streamed the last line so far"`
+	Working        *Working   `json:"working,omitzero" wire:"added" doc:"what its run is doing; absent while it is idle, or was not taken up again yet"`
+}
+
+// Working says what a run is doing. ToolName is that of the call that runs, ""
+// while the model answers.
+type Working struct {
+	RunID     string    `json:"run_id"`
+	StartedAt time.Time `json:"started_at" doc:"when the run began"`
+	ToolName  string    `json:"tool_name,omitzero" doc:"the tool that runs; absent while the model answers"`
+	Since     time.Time `json:"since" doc:"when that call began, or the model was asked"`
 }
 
 // SessionDeleted answers delete_session once the session is gone from the disk.

@@ -35,16 +35,22 @@ func sampleParams() []Params {
 		GetStateParams{scope},
 		GetMessagesParams{Scope: scope, LeafID: "msg-1"},
 		NewSessionParams{},
-		NewSessionParams{Title: "a title"},
+		NewSessionParams{Title: "a title", Workdir: "/src", Activate: ptr(false)},
 		SwitchSessionParams{SessionID: "ses-1"},
-		BranchSessionParams{SessionID: "ses-1", LeafID: "msg-1"},
+		BranchSessionParams{SessionID: "ses-1", LeafID: "msg-1", Workdir: "/src", Activate: ptr(false)},
 		ExtensionCommandParams{Name: "git.log"},
 		ExtensionCommandParams{Scope: scope, Name: "git.log", Payload: jsontext.Value(`{"n":1}`), Phase: "verify"},
 		CompactSessionParams{Scope: scope, Instruction: "keep the names"},
 		SetLeafParams{Scope: scope, LeafID: "msg-1"},
 		GetTreeParams{scope},
 		ListSessionsParams{},
-		ListSessionsParams{Limit: ptr(10), Before: "ses-1"},
+		ListSessionsParams{Limit: ptr(10), Before: "ses-1", Workdir: "/src"},
+		WithdrawParams{Scope: scope, InputID: "in-1"},
+		SetTitleParams{Scope: scope, Title: "a title"},
+		MarkReadParams{scope},
+		ApproveParams{ApprovalID: "apr-1-ses-1", Option: "deny", Reason: "not today"},
+		SetApprovalModeParams{Scope: scope, Mode: "auto"},
+		PromptParams{Text: "hi", Approvals: "deny"},
 		DeleteSessionParams{SessionID: "ses-1"},
 		SearchSessionsParams{Text: "lantern"},
 		SearchSessionsParams{Text: "lantern", Limit: ptr(10)},
@@ -56,7 +62,7 @@ func sampleParams() []Params {
 		ListModelsParams{Probe: true},
 		GetSystemParams{scope},
 		ListSkillsParams{},
-		ListSkillsParams{Name: "review"},
+		ListSkillsParams{Scope: scope, Name: "review"},
 		SubscribeParams{},
 		SubscribeParams{Epoch: "e1", After: ptr(uint64(17)), SessionID: "ses-1", Types: []string{"agent_end"}},
 	}
@@ -80,15 +86,15 @@ func sampleReplies() []Reply {
 		ModeAccepted{Command: "set_steering_mode", Mode: "all"},
 		ModelAccepted{Command: "set_model", Model: ModelInfo{Provider: "openai", Name: "qwen3:8b", BaseURL: "http://localhost:11434/v1"}},
 		State{
-			RunState: "idle", SessionID: "ses-1", SteeringMode: "one-at-a-time", FollowUpMode: "all",
+			RunState: "idle", SessionID: "ses-1", SteeringMode: "one-at-a-time", FollowUpMode: "all", ApprovalMode: "ask",
 			Daemon: DaemonInfo{Version: "1.0.0", Epoch: "e1", PID: 7, StartedAt: sampleTime}, SessionState: jsontext.Value(`{}`),
 		},
 		State{
-			RunState: "running", RunID: "run-1", SessionID: "ses-1", SteeringMode: "all", FollowUpMode: "all",
+			RunState: "running", RunID: "run-1", SessionID: "ses-1", SteeringMode: "all", FollowUpMode: "all", ApprovalMode: "auto", PendingApprovals: []Approval{sampleApproval("ses-1", "run-1")},
 			PendingCounts: PendingCounts{Steer: 1, FollowUp: 2},
 			Daemon:        DaemonInfo{Version: "1.0.0", Epoch: "e1", PID: 7, StartedAt: sampleTime}, Title: "a title", LastSeq: 17,
 			Model: ModelInfo{Provider: "offline", Name: "script"}, SystemFiles: []string{"/src/AGENTS.md"}, ActiveTools: []string{"read"},
-			Queued: QueuedTexts{Steer: []string{"a"}, FollowUp: []string{"b", "c"}}, SessionState: jsontext.Value(`{"weather":"fine"}`),
+			Queued: QueuedTexts{Steer: []string{"a"}, FollowUp: []string{"b", "c"}, Inputs: []QueuedInput{{InputID: "in-1", Kind: "steer", Text: "a"}}}, SessionState: jsontext.Value(`{"weather":"fine"}`),
 			Assets: []AssetInfo{{AssetID: "a1", Kind: "image", MediaType: "image/png", Path: "/tmp/x.png", Tool: "draw.sun", Supported: true, Metadata: jsontext.Value(`{"w":1}`)}},
 			Usage:  usage, Runs: []RunInfo{{SessionID: "ses-1", RunID: "run-1", RunState: "running"}},
 			Jobs: []JobInfo{
@@ -108,7 +114,17 @@ func sampleReplies() []Reply {
 		Tree{SessionID: "ses-1"},
 		Tree{SessionID: "ses-1", LeafID: "msg-2", Nodes: []Node{{ID: "msg-1", Role: "user", Snippet: "hi"}, {ID: "msg-2", ParentID: "msg-1", Role: "assistant", Snippet: "hello"}}},
 		Sessions{},
-		Sessions{[]SessionInfo{{SessionID: "ses-1", Title: "t", CreatedAt: sampleTime, UpdatedAt: sampleTime, Messages: 2, RunState: "idle", ParentID: "ses-0"}}},
+		Sessions{ActiveSessionID: "ses-1", Sessions: []SessionInfo{{SessionID: "ses-1", Title: "t", CreatedAt: sampleTime, UpdatedAt: sampleTime, Messages: 2, RunState: "idle", ParentID: "ses-0"}}},
+		Sessions{Sessions: []SessionInfo{{
+			SessionID: "ses-1", Title: "t", CreatedAt: sampleTime, UpdatedAt: sampleTime, Messages: 2, RunState: "running",
+			Workdir: "/src", WaitingFor: "approval", LastStopReason: "error", Unread: true, Model: ModelInfo{Provider: "offline", Name: "script"}, LastText: "done",
+			Working: &Working{RunID: "run-1", StartedAt: sampleTime, ToolName: "bash", Since: sampleTime},
+		}}},
+		Withdrawn{Command: "withdraw", InputID: "in-1", Kind: "steer", Text: "no", SessionID: "ses-1"},
+		TitleAccepted{Command: "set_title", Title: "a title"},
+		MarkedRead{Command: "mark_read"},
+		ApproveAccepted{Command: "approve", ApprovalID: "apr-1-ses-1", Outcome: "allowed"},
+		ApprovalModeAccepted{Command: "set_approval_mode", Mode: "deny"},
 		SessionDeleted{SessionID: "ses-1"},
 		SearchResults{},
 		SearchResults{Matches: []SearchMatch{{SessionID: "ses-1", Title: "t", EntryID: "cmp-1", Role: "compaction", Snippet: "a lantern", CreatedAt: sampleTime}}, Truncated: true},
@@ -124,6 +140,15 @@ func sampleReplies() []Reply {
 		Skills{},
 		Skills{Skills: []Skill{{Name: "review", Description: "Read a change.", Path: "/src/.agents/skills/review/SKILL.md", Text: "Look at the tests first."}}, LeftOut: []string{"a: has no name"}},
 		Subscribed{Epoch: "e1", NextSeq: 18, Gap: true},
+	}
+}
+
+func sampleApproval(session, run string) Approval {
+	return Approval{
+		ApprovalID: "apr-1-ses-1", SessionID: session, RunID: run, Kind: "tool", ToolCallID: "call-1", ToolName: "bash",
+		Arguments: jsontext.Value(`{"command":"git push","outside_sandbox":true,"reason":"needs the network"}`), Reason: "needs the network",
+		Rule: "ask: bash outside the sandbox", Workdir: "/src", CreatedAt: sampleTime, Diff: "-a\n+b\n",
+		Options: []ApprovalOption{{ID: "once", Decision: "allow"}, {ID: "session", Decision: "allow", Pattern: "bash: git push …"}, {ID: "deny", Decision: "deny"}},
 	}
 }
 
@@ -159,6 +184,9 @@ func sampleEvents() []Event {
 		ToolEnd{Ref: turn, ToolCallID: "call-1", ToolName: "git.log", Result: "skipped", Skipped: true, Error: &ToolError{Code: "aborted", Message: "m", Details: jsontext.Value(`{}`)}},
 		Status{Ref: run, Message: "queued", Code: "steer_queued", InputID: "in-2", PendingCounts: &PendingCounts{Steer: 1}},
 		Status{Message: "reloaded", Code: "reloaded"},
+		Status{Ref: turn, Message: "bash wants to run outside the sandbox", Code: StatusApprovalRequested, Approval: ptr(sampleApproval("", ""))},
+		Status{Ref: turn, Message: "allowed", Code: StatusApprovalResolved, ApprovalID: "apr-1-ses-1", Outcome: "allowed", Option: "once", By: ByProcess(7, "nous")},
+		Status{Ref: turn, Message: "withdrawn", Code: StatusApprovalResolved, ApprovalID: "apr-1-ses-1", Outcome: "withdrawn", By: ByWord(ByAbort)},
 		Warning{Message: "events were dropped", Code: "events_dropped", FromSeq: 3, ToSeq: 9},
 		Warning{Ref: turn, Message: "bad patch", Code: "invalid_tool_event", ToolCallID: "call-1"},
 		Warning{Ref: turn, Message: "attempt 2 of 5 in 1.5s", Code: "provider_retry", Attempt: 2, DelayMS: 1500},

@@ -41,16 +41,18 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"get_state": {}, "get_messages": {}, "new_session": {}, "switch_session": {"session_id"}, "branch_session": {"session_id"},
 			"extension_command": {"name"}, "compact_session": {}, "set_leaf": {"leaf_id"}, "get_tree": {},
 			"list_sessions": {}, "delete_session": {"session_id"}, "search_sessions": {"text"}, "list_tools": {}, "set_model": {"model"}, "reload_tools": {},
-			"list_models": {}, "get_system": {}, "list_skills": {},
+			"list_models": {}, "get_system": {}, "list_skills": {}, "withdraw": {"input_id"}, "set_title": {"title"}, "mark_read": {},
+			"approve": {"approval_id", "option"}, "set_approval_mode": {"mode"},
 		},
 		Optional: map[string][]string{
 			"ping": {}, "prompt": {"session_id", "wait", "leaf_id"}, "steer": {"session_id"}, "follow_up": {"session_id"}, "abort": {"session_id", "run_id"},
 			"set_active_tools": {"session_id"}, "set_steering_mode": {"session_id"}, "set_follow_up_mode": {"session_id"},
 			"get_state": {"session_id"}, "get_messages": {"session_id", "leaf_id"}, "new_session": {}, "switch_session": {}, "branch_session": {"parent_id"},
 			"extension_command": {"session_id", "payload"}, "compact_session": {"session_id", "instruction"}, "set_leaf": {"session_id"}, "get_tree": {"session_id"},
-			"list_sessions": {"limit", "before"}, "delete_session": {}, "search_sessions": {"limit"}, "list_tools": {"session_id"},
+			"list_sessions": {"limit", "before", "workdir"}, "delete_session": {}, "search_sessions": {"limit"}, "list_tools": {"session_id"},
 			"set_model": {"session_id", "base_url", "context_window", "effort"}, "reload_tools": {}, "list_models": {"probe"},
-			"get_system": {"session_id"}, "list_skills": {"name"},
+			"get_system": {"session_id"}, "list_skills": {"session_id", "name"}, "withdraw": {"session_id"}, "set_title": {"session_id"}, "mark_read": {"session_id"},
+			"approve": {"reason"}, "set_approval_mode": {"session_id"},
 		},
 		Response: map[string][]string{
 			"pong":                        {"message"},
@@ -63,6 +65,11 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"accepted:set_steering_mode":  {"command", "mode"},
 			"accepted:set_follow_up_mode": {"command", "mode"},
 			"accepted:set_model":          {"command", "model"},
+			"accepted:withdraw":           {"command", "input_id", "kind", "text", "session_id"},
+			"accepted:set_title":          {"command", "title"},
+			"accepted:mark_read":          {"command"},
+			"accepted:approve":            {"command", "approval_id", "outcome"},
+			"accepted:set_approval_mode":  {"command", "mode"},
 			"state":                       {"run_state", "run_id", "session_id", "steering_mode", "follow_up_mode", "pending_counts"},
 			"messages":                    {"session_id", "messages"},
 			"session":                     {"session_id", "active"},
@@ -114,7 +121,7 @@ func TestDocumentEnvelopesNameEveryType(t *testing.T) {
 		"ping", "prompt", "steer", "follow_up", "abort", "set_active_tools", "set_steering_mode", "set_follow_up_mode", "get_state",
 		"get_messages", "new_session", "switch_session", "branch_session", "extension_command", "compact_session", "set_leaf",
 		"get_tree", "list_sessions", "delete_session", "search_sessions", "list_tools", "set_model", "reload_tools", "list_models",
-		"get_system", "list_skills",
+		"get_system", "list_skills", "withdraw", "set_title", "mark_read", "approve", "set_approval_mode",
 	}
 	schemas := got.Components.Schemas
 	if diff := cmp.Diff(commands, schemas.CommandEnvelope.AllOf[1].Properties.Type.Enum); diff != "" {

@@ -62,6 +62,11 @@ func willing(t *testing.T) *Mux {
 	agree(m, ListModels)
 	agree(m, GetSystem)
 	agree(m, ListSkills)
+	agree(m, Withdraw)
+	agree(m, SetTitle)
+	agree(m, MarkRead)
+	agree(m, Approve)
+	agree(m, SetApprovalMode)
 	if missing := m.Missing(); len(missing) > 0 {
 		t.Fatalf("commands without a handler: %v", missing)
 	}

@@ -1,9 +1,12 @@
 package protocol
 
 import (
+	"path"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -20,11 +23,11 @@ const maxIdempotencyKey = 256
 
 func (PingParams) validate() *Error { return nil }
 func (p PromptParams) validate() *Error {
-	return firstOf(notEmpty("text", p.Text), oneOf("streaming_behavior", p.StreamingBehavior, "", "steer", "follow_up"), keyFits(p.IdempotencyKey), attachmentsFit(p.Attachments))
+	return firstOf(notEmpty("text", p.Text), oneOf("streaming_behavior", p.StreamingBehavior, "", KindSteer, KindFollowUp), oneOf("approvals", p.Approvals, "", ApprovalsAsk, ApprovalsDeny), keyFits(p.IdempotencyKey), attachmentsFit(p.Attachments))
 }
 
 func (p SteerParams) validate() *Error {
-	return firstOf(notEmpty("text", p.Text), oneOf("if_idle", p.IfIdle, "", "prompt"), keyFits(p.IdempotencyKey), attachmentsFit(p.Attachments))
+	return firstOf(notEmpty("text", p.Text), oneOf("if_idle", p.IfIdle, "", KindPrompt), keyFits(p.IdempotencyKey), attachmentsFit(p.Attachments))
 }
 func (p FollowUpParams) validate() *Error { return SteerParams(p).validate() }
 func (AbortParams) validate() *Error      { return nil }
@@ -39,13 +42,16 @@ func (p SetActiveToolsParams) validate() *Error {
 }
 
 func (p SetModeParams) validate() *Error {
-	return oneOf("mode", p.Mode, "one-at-a-time", "all")
+	return oneOf("mode", p.Mode, ModeOneAtATime, ModeAll)
 }
 func (GetStateParams) validate() *Error        { return nil }
 func (p GetMessagesParams) validate() *Error   { return limitFits(p.Limit) }
-func (NewSessionParams) validate() *Error      { return nil }
+func (p NewSessionParams) validate() *Error    { return absolute(p.Workdir) }
 func (p SwitchSessionParams) validate() *Error { return notEmpty("session_id", p.SessionID) }
-func (p BranchSessionParams) validate() *Error { return notEmpty("session_id", p.Parent()) }
+func (p BranchSessionParams) validate() *Error {
+	return firstOf(notEmpty("session_id", p.Parent()), absolute(p.Workdir))
+}
+
 func (p ExtensionCommandParams) validate() *Error {
 	if k := p.Payload.Kind(); k != jsontext.KindInvalid && k != jsontext.KindNull && k != jsontext.KindBeginObject {
 		return badField("payload", "want an object, the operation's arguments")
@@ -62,7 +68,7 @@ func (p ListSessionsParams) validate() *Error {
 	if p.Before != "" && !strings.HasPrefix(p.Before, "ses-") {
 		return badField("before", "%.80q is no session id", p.Before)
 	}
-	return nil
+	return absolute(p.Workdir)
 }
 func (p DeleteSessionParams) validate() *Error { return notEmpty("session_id", p.SessionID) }
 func (p SearchSessionsParams) validate() *Error {
@@ -81,6 +87,24 @@ func (p SetModelParams) validate() *Error {
 
 // Efforts are the levels of how hard a model is to think, the least first.
 var Efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max"}
+
+func (p WithdrawParams) validate() *Error { return notEmpty("input_id", p.InputID) }
+
+// maxTitle bounds a title that somebody gives, in characters.
+const maxTitle = 200
+
+func (p SetTitleParams) validate() *Error {
+	switch n := utf8.RuneCountInString(p.Title); {
+	case strings.TrimSpace(p.Title) == "":
+		return badField("title", "want some text")
+	case n > maxTitle:
+		return badField("title", "has %d characters, at most %d it may have", n, maxTitle)
+	case strings.ContainsFunc(p.Title, unicode.IsControl):
+		return badField("title", "%.80q has a control character", p.Title)
+	}
+	return nil
+}
+func (MarkReadParams) validate() *Error { return nil }
 
 func (ReloadToolsParams) validate() *Error { return nil }
 func (ListModelsParams) validate() *Error  { return nil }
@@ -105,6 +129,15 @@ func firstOf(errs ...*Error) *Error {
 func notEmpty(field, value string) *Error {
 	if value == "" {
 		return badField(field, "want a non-empty string")
+	}
+	return nil
+}
+
+// absolute is for a path that may be left out. Whether there is such a folder, the
+// session's own handler finds out.
+func absolute(workdir string) *Error {
+	if workdir != "" && !path.IsAbs(workdir) {
+		return badField("workdir", "%.300q is no absolute path", workdir)
 	}
 	return nil
 }
@@ -154,14 +187,14 @@ func limitFits(limit *int) *Error {
 	return nil
 }
 
-func oneOf(field, value string, allowed ...string) *Error {
+func oneOf[S ~string](field string, value S, allowed ...S) *Error {
 	quoted := ""
 	for _, a := range allowed {
 		if value == a {
 			return nil
 		}
 		if a != "" {
-			quoted += ` "` + a + `"`
+			quoted += ` "` + string(a) + `"`
 		}
 	}
 	return badField(field, "got %.40q, want one of%s", value, quoted)

@@ -8,37 +8,20 @@
 // acceptance is the order of delivery.
 package queue
 
-// Kind says how a text is to reach the run.
-type Kind string
-
-// The kinds of a text. A Prompt starts a run and never waits in a queue.
-const (
-	Prompt   Kind = "prompt"
-	Steer    Kind = "steer"
-	FollowUp Kind = "follow_up"
-)
-
-// Mode says how many waiting texts of a kind one turn takes.
-type Mode string
-
-// OneAtATime takes the oldest, All takes the whole queue.
-const (
-	OneAtATime Mode = "one-at-a-time"
-	All        Mode = "all"
-)
+import "noused/internal/protocol"
 
 // Next returns what the next turn takes from pending, oldest first: of the
 // steers if one waits, else of the follow-ups, as many as the kind's mode
 // says. It returns nil when nothing waits.
-func Next[T any](pending []T, kindOf func(T) Kind, steering, followUp Mode) (Kind, []T) {
-	if batch := take(pending, kindOf, Steer, steering); batch != nil {
-		return Steer, batch
+func Next[T any](pending []T, kindOf func(T) protocol.Kind, steering, followUp protocol.Mode) (protocol.Kind, []T) {
+	if batch := take(pending, kindOf, protocol.KindSteer, steering); batch != nil {
+		return protocol.KindSteer, batch
 	}
-	return FollowUp, take(pending, kindOf, FollowUp, followUp)
+	return protocol.KindFollowUp, take(pending, kindOf, protocol.KindFollowUp, followUp)
 }
 
 // Count returns how many of pending are of a kind.
-func Count[T any](pending []T, kindOf func(T) Kind, kind Kind) int {
+func Count[T any](pending []T, kindOf func(T) protocol.Kind, kind protocol.Kind) int {
 	n := 0
 	for _, item := range pending {
 		if kindOf(item) == kind {
@@ -48,14 +31,14 @@ func Count[T any](pending []T, kindOf func(T) Kind, kind Kind) int {
 	return n
 }
 
-func take[T any](pending []T, kindOf func(T) Kind, kind Kind, mode Mode) []T {
+func take[T any](pending []T, kindOf func(T) protocol.Kind, kind protocol.Kind, mode protocol.Mode) []T {
 	var batch []T
 	for _, item := range pending {
 		if kindOf(item) != kind {
 			continue
 		}
 		batch = append(batch, item)
-		if mode != All {
+		if mode != protocol.ModeAll {
 			break
 		}
 	}

@@ -25,15 +25,17 @@ import (
 // one message may have. The newest go first.
 const maxShown = 16 * session.MaxImage
 
-// keep copies the images that go with a text beside the session's journal, which
+// keepImages copies the images that go with a text beside the session's journal, which
 // is done before the text is accepted. A text that was accepted under its key
 // before brings none again; one that refused says cannot be accepted now leaves
 // nothing behind. It blocks for the disk.
-func (h *Hub) keep(ctx context.Context, id string, list []protocol.AttachmentParams, key string, refused func(m *machine) error) ([]model.Attachment, error) {
+func (h *Hub) keepImages(ctx context.Context, id string, list []protocol.AttachmentParams, key string, refused func(m *machine) error) ([]model.Attachment, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
+	workdir := ""
 	answered, err := query(ctx, h, id, func(m *machine) (bool, error) {
+		workdir = m.workdir()
 		if _, before := m.s.Key(key, m.now); before && key != "" {
 			return true, nil
 		}
@@ -44,14 +46,14 @@ func (h *Hub) keep(ctx context.Context, id string, list []protocol.AttachmentPar
 	}
 	images := make([]session.Image, len(list))
 	for i, a := range list {
-		image, closer, err := h.openImage(i, a)
+		image, closer, err := openImage(i, workdir, a)
 		if err != nil {
 			return nil, err
 		}
 		defer func() { _ = closer.Close() }()
 		images[i] = image
 	}
-	kept, err := h.env.Store.Keep(id, images)
+	kept, err := h.env.Store.KeepImages(id, images)
 	switch {
 	case errors.Is(err, session.ErrNotFound):
 		return nil, notFound(id)
@@ -61,14 +63,15 @@ func (h *Hub) keep(ctx context.Context, id string, list []protocol.AttachmentPar
 	return kept, nil
 }
 
-// openImage finds out what an attachment is; its content is still to be read.
-func (h *Hub) openImage(i int, a protocol.AttachmentParams) (image session.Image, closer io.Closer, err error) {
+// openImage finds out what an attachment is; its content is still to be read. A
+// relative path starts from workdir.
+func openImage(i int, workdir string, a protocol.AttachmentParams) (image session.Image, closer io.Closer, err error) {
 	field, content, size := "path", io.ReaderAt(nil), int64(0)
 	bad := func(format string, args ...any) error { return protocol.BadAttachment(i, field, format, args...) }
 	if a.Path != "" {
 		path := a.Path
 		if !filepath.IsAbs(path) {
-			path = filepath.Join(h.env.Workdir, path)
+			path = filepath.Join(workdir, path)
 		}
 		f, length, err := openRegular(path)
 		if err != nil {
@@ -130,7 +133,7 @@ func (l *loop) keeper(list *[]model.Attachment) func(name string, content io.Rea
 		if err != nil {
 			return err
 		}
-		kept, err := l.env.Store.Keep(l.id, []session.Image{image})
+		kept, err := l.env.Store.KeepImages(l.id, []session.Image{image})
 		if err != nil {
 			l.env.Fault(l.id, err)
 			return errors.New("the session cannot keep it; the daemon's log has the detail")
@@ -201,7 +204,7 @@ func what(mode os.FileMode) string {
 	case mode&os.ModeDevice != 0:
 		return "a device"
 	default:
-		return "no regular file"
+		return "a file"
 	}
 }
 

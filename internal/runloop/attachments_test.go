@@ -20,7 +20,6 @@ import (
 	"noused/internal/model"
 	"noused/internal/model/offline"
 	"noused/internal/protocol"
-	"noused/internal/queue"
 	"noused/internal/session"
 )
 
@@ -260,7 +259,7 @@ func TestImagesOfQueuedTexts(t *testing.T) {
 		return []protocol.AttachmentParams{{Data: inBase64(png + text), Name: name}}
 	}
 	later := protocol.SteerParams{Scope: scope, Text: "later", Attachments: image("l", "later")}
-	if _, err := answered(f.queue(ctx, queue.Steer, later)); codeOf(err) != protocol.CommandRejected {
+	if _, err := answered(f.queue(ctx, protocol.KindSteer, later)); codeOf(err) != protocol.CommandRejected {
 		t.Errorf("got %v, want no_active_run", err)
 	}
 	a, err := f.start(id, "!t.x")
@@ -274,7 +273,7 @@ func TestImagesOfQueuedTexts(t *testing.T) {
 	if left := f.files(id); len(left) != 1 {
 		t.Errorf("the session has %v, want its journal alone", left)
 	}
-	if _, err := answered(f.queue(ctx, queue.FollowUp, later)); err != nil {
+	if _, err := answered(f.queue(ctx, protocol.KindFollowUp, later)); err != nil {
 		t.Fatal(err)
 	}
 	p := protocol.PromptParams{Scope: scope, Text: "now", Wait: no, StreamingBehavior: "steer", Attachments: image("n", "now")}
@@ -286,7 +285,7 @@ func TestImagesOfQueuedTexts(t *testing.T) {
 	same(t, "the model saw", v.saw(), "!t.x", "now +image/png n:"+png+"now", "later +image/png l:"+png+"later")
 
 	later.IfIdle, later.Text = "prompt", "at last"
-	r, err := answered(f.queue(ctx, queue.Steer, later))
+	r, err := answered(f.queue(ctx, protocol.KindSteer, later))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -362,7 +361,7 @@ func TestMissingImagesAreToldAndDoNotFailTheRun(t *testing.T) {
 				paths = append(paths, a.Path)
 			}
 		case protocol.Warning:
-			warnings = append(warnings, ev.Code+" "+ev.TurnID+" "+ev.Message)
+			warnings = append(warnings, string(ev.Code)+" "+ev.TurnID+" "+ev.Message)
 		}
 	}
 	image := func(text string) protocol.AttachmentParams {
@@ -396,7 +395,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	}
 	defer release()
 	whole := png + strings.Repeat("x", session.MaxImage-len(png))
-	kept, err := f.store.Keep(id, []session.Image{{MediaType: "image/png", Size: int64(len(whole)), Content: strings.NewReader(whole)}})
+	kept, err := f.store.KeepImages(id, []session.Image{{MediaType: "image/png", Size: int64(len(whole)), Content: strings.NewReader(whole)}})
 	if err != nil {
 		t.Fatal(err)
 	}

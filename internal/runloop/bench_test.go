@@ -83,7 +83,7 @@ func BenchmarkMessages(b *testing.B) {
 		Store: store, Events: newRecorder(), Now: time.Now,
 		NewID: func(prefix string) string { return prefix + "1" }, Fault: func(string, error) {},
 	})
-	records := h.fresh("ses-1", "", "")
+	records := h.fresh(session.Created{SessionID: "ses-1"})
 	parent := ""
 	for i := range 5000 {
 		m := session.MessageAdded{
@@ -93,7 +93,7 @@ func BenchmarkMessages(b *testing.B) {
 		parent = m.ID
 		records = append(records, session.Record{At: time.Now(), Fact: m})
 	}
-	if err := h.create("ses-1", records); err != nil {
+	if err := h.create(records, true); err != nil {
 		b.Fatal(err)
 	}
 	defer h.Drain(0)

@@ -74,8 +74,8 @@ type result struct {
 	release   func() // of the events; to be called once
 }
 
-// keep captures the events of a batch for those who wait for their runs.
-func (l *loop) keep(runID string, line []byte) {
+// captureLine gives an event of a batch to those who wait for its run.
+func (l *loop) captureLine(runID string, line []byte) {
 	switch k := l.captures[runID]; {
 	case k == nil:
 	case k.call.left.Load():

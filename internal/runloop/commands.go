@@ -9,25 +9,25 @@ import (
 
 	"noused/internal/model"
 	"noused/internal/protocol"
-	"noused/internal/queue"
 	"noused/internal/session"
 )
 
-// Bind binds every command but ping, which needs no session.
+// Bind binds the handler of every command but ping, which needs no session. Call
+// it once, before the mux runs a command.
 func (h *Hub) Bind(mux *protocol.Mux) {
 	protocol.Handle(mux, protocol.Prompt, h.prompt)
 	protocol.Handle(mux, protocol.Steer, func(ctx context.Context, p protocol.SteerParams) (protocol.Answer[protocol.InputAccepted], error) {
-		return h.queue(ctx, queue.Steer, p)
+		return h.queue(ctx, protocol.KindSteer, p)
 	})
 	protocol.Handle(mux, protocol.FollowUp, func(ctx context.Context, p protocol.FollowUpParams) (protocol.Answer[protocol.InputAccepted], error) {
-		return h.queue(ctx, queue.FollowUp, protocol.SteerParams(p))
+		return h.queue(ctx, protocol.KindFollowUp, protocol.SteerParams(p))
 	})
 	protocol.HandleFunc(mux, protocol.Abort, func(ctx context.Context, p protocol.AbortParams) (protocol.AbortAccepted, error) {
 		return ask[protocol.AbortAccepted](ctx, h, p.SessionID, func(t ticket) input { return abortIn{t, p.RunID} })
 	})
 	protocol.HandleFunc(mux, protocol.SetActiveTools, h.setActiveTools)
-	protocol.HandleFunc(mux, protocol.SetSteeringMode, h.setMode(protocol.SetSteeringMode.Name(), queue.Steer))
-	protocol.HandleFunc(mux, protocol.SetFollowUpMode, h.setMode(protocol.SetFollowUpMode.Name(), queue.FollowUp))
+	protocol.HandleFunc(mux, protocol.SetSteeringMode, h.setMode(protocol.SetSteeringMode.Name(), protocol.KindSteer))
+	protocol.HandleFunc(mux, protocol.SetFollowUpMode, h.setMode(protocol.SetFollowUpMode.Name(), protocol.KindFollowUp))
 	protocol.HandleFunc(mux, protocol.SetModel, h.setModel)
 	protocol.HandleFunc(mux, protocol.GetState, h.getState)
 	protocol.Handle(mux, protocol.GetSystem, h.getSystem)
@@ -45,6 +45,17 @@ func (h *Hub) Bind(mux *protocol.Mux) {
 	protocol.HandleFunc(mux, protocol.DeleteSession, h.deleteSession)
 	protocol.Handle(mux, protocol.SearchSessions, h.searchSessions)
 	protocol.Handle(mux, protocol.ListTools, h.listTools)
+	protocol.HandleFunc(mux, protocol.Withdraw, func(ctx context.Context, p protocol.WithdrawParams) (protocol.Withdrawn, error) {
+		return ask[protocol.Withdrawn](ctx, h, p.SessionID, func(t ticket) input { return withdrawIn{t, p.InputID} })
+	})
+	protocol.HandleFunc(mux, protocol.SetTitle, func(ctx context.Context, p protocol.SetTitleParams) (protocol.TitleAccepted, error) {
+		return ask[protocol.TitleAccepted](ctx, h, p.SessionID, func(t ticket) input { return titleIn{t, p.Title} })
+	})
+	protocol.HandleFunc(mux, protocol.Approve, h.approve)
+	protocol.HandleFunc(mux, protocol.SetApprovalMode, h.setApprovalMode)
+	protocol.HandleFunc(mux, protocol.MarkRead, func(ctx context.Context, p protocol.MarkReadParams) (protocol.MarkedRead, error) {
+		return ask[protocol.MarkedRead](ctx, h, p.SessionID, func(t ticket) input { return readIn{t} })
+	})
 }
 
 // ask sends one input to a session and returns its reply.
@@ -74,10 +85,8 @@ func look[R any](ctx context.Context, h *Hub, sessionID string, read func(m *mac
 	if err != nil {
 		return r, err
 	}
-	h.mu.Lock()
-	open := h.loops[id] != nil || h.opening[id] != nil
-	h.mu.Unlock()
-	if open {
+	open := false
+	if h.look(func(s *lifecycle) { open = s.loops[id] != nil || s.taken[id] != nil }); open {
 		return query(ctx, h, id, read)
 	}
 	s, err := h.env.Store.Peek(ctx, id)
@@ -89,7 +98,7 @@ func look[R any](ctx context.Context, h *Hub, sessionID string, read func(m *mac
 	case err != nil:
 		return r, cannotOpen(err)
 	}
-	return read(&machine{s: s, own: h.env.ModelInfo})
+	return read(&machine{s: s, own: h.env.ModelInfo, home: h.env.Workdir})
 }
 
 func (h *Hub) prompt(ctx context.Context, p protocol.PromptParams) (a protocol.Answer[protocol.PromptReply], err error) {
@@ -99,7 +108,7 @@ func (h *Hub) prompt(ctx context.Context, p protocol.PromptParams) (a protocol.A
 		return a, err
 	}
 	send := func(ctx context.Context) (*sent, error) {
-		images, err := h.keep(ctx, id, p.Attachments, p.IdempotencyKey, func(m *machine) error {
+		images, err := h.keepImages(ctx, id, p.Attachments, p.IdempotencyKey, func(m *machine) error {
 			if run := m.s.Run; run != nil && p.StreamingBehavior == "" {
 				return runInProgress(m.s.ID, run.ID)
 			}
@@ -164,14 +173,14 @@ func (h *Hub) promptReply(ctx context.Context, id string, s *sent, wait bool) (r
 	}}, nil
 }
 
-func (h *Hub) queue(ctx context.Context, kind queue.Kind, p protocol.SteerParams) (a protocol.Answer[protocol.InputAccepted], err error) {
+func (h *Hub) queue(ctx context.Context, kind protocol.Kind, p protocol.SteerParams) (a protocol.Answer[protocol.InputAccepted], err error) {
 	id, err := h.sessionID(p.SessionID)
 	if err != nil {
 		return a, err
 	}
 	enqueue := func(ctx context.Context) (*sent, error) {
-		images, err := h.keep(ctx, id, p.Attachments, p.IdempotencyKey, func(m *machine) error {
-			if m.s.Run == nil && p.IfIdle != "prompt" {
+		images, err := h.keepImages(ctx, id, p.Attachments, p.IdempotencyKey, func(m *machine) error {
+			if m.s.Run == nil && p.IfIdle != protocol.KindPrompt {
 				return noActiveRun(m.s.ID)
 			}
 			return nil
@@ -229,16 +238,17 @@ func (h *Hub) orchestrated() bool { return h.env.Modules != nil && h.env.Modules
 func (h *Hub) beforeTurn(ctx context.Context, id, text, key string) (string, error) {
 	type view struct {
 		patched  jsontext.Value
+		workdir  string
 		answered bool
 	}
 	v, err := query(ctx, h, id, func(m *machine) (view, error) {
 		_, answered := m.s.Key(key, m.now)
-		return view{m.s.Patched(), answered && key != ""}, nil
+		return view{m.s.Patched(), m.workdir(), answered && key != ""}, nil
 	})
 	if err != nil || v.answered {
 		return text, err
 	}
-	out, err := h.env.Modules.BeforeTurn(ctx, id, text, []byte(v.patched))
+	out, err := h.env.Modules.BeforeTurn(ctx, id, v.workdir, text, []byte(v.patched))
 	if err != nil {
 		return "", protocol.Rejectf(protocol.RejectedByHook, "%v", err)
 	}
@@ -258,7 +268,7 @@ func (h *Hub) setActiveTools(ctx context.Context, p protocol.SetActiveToolsParam
 	return ask[protocol.ToolsAccepted](ctx, h, p.SessionID, func(t ticket) input { return toolsIn{t, operations, len(operations)} })
 }
 
-func (h *Hub) setMode(command string, kind queue.Kind) func(context.Context, protocol.SetModeParams) (protocol.ModeAccepted, error) {
+func (h *Hub) setMode(command string, kind protocol.Kind) func(context.Context, protocol.SetModeParams) (protocol.ModeAccepted, error) {
 	return func(ctx context.Context, p protocol.SetModeParams) (protocol.ModeAccepted, error) {
 		return ask[protocol.ModeAccepted](ctx, h, p.SessionID, func(t ticket) input { return modeIn{t, command, kind, p.Mode} })
 	}

@@ -18,14 +18,14 @@ func (in compactIn) step(m *machine) {
 		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "session %s is running %s", m.s.ID, m.s.Run.ID))
 	case m.phase == compacting:
 		m.postpone(in.ticket, in)
-	case !m.summarise(&compaction{ticket: in.ticket, trigger: "manual", instruction: in.instruction}):
+	case !m.summarise(&compaction{ticket: in.ticket, trigger: protocol.TriggerManual, instruction: in.instruction}):
 		m.refuse(in.ticket, protocol.Rejectf(protocol.NothingToCompact, "session %s has nothing older than its newest turn", m.s.ID))
 	}
 }
 
 // full reports that the context should be compacted before the next turn.
 func (m *machine) full() bool {
-	done := m.s.Run.Ended.StopReason == "end" || m.s.Run.Ended.StopReason == "steered"
+	done := m.s.Run.Ended.StopReason == protocol.StopEnd || m.s.Run.Ended.StopReason == protocol.StopSteered
 	return done && m.overThreshold()
 }
 
@@ -52,16 +52,35 @@ func (m *machine) summarise(c *compaction) bool {
 		return false
 	}
 	c.firstKept = firstKept
-	if c.trigger == "overflow" {
+	if c.trigger == protocol.TriggerOverflow {
 		most = min(most, m.s.Estimated()/2)
 	}
 	older = session.Fit(older, most>>(2*c.refused))
 	m.compact = c
-	m.publish(protocol.Status{Ref: m.ref(), Code: "compacting", Message: fmt.Sprintf("the context has about %d tokens and is being summarised", c.before)})
+	m.publish(protocol.Status{Ref: m.ref(), Code: protocol.StatusCompacting, Message: fmt.Sprintf("the context has about %d tokens and is being summarised", c.before)})
 	m.await(compacting, work{call: &modelCall{choice: m.s.Model, req: model.Request{
-		Messages: older, Summary: true, Instruction: c.instruction, Effort: model.Effort{Level: m.model().Effort},
+		System: summaryPrompt(c.instruction), Messages: older, Summary: true, Effort: model.Effort{Level: m.model().Effort},
 	}}})
 	return true
+}
+
+// summaryPrompt is the system prompt of a request for a summary. Instruction may
+// be empty.
+func summaryPrompt(instruction string) string {
+	const prompt = `Summarise the conversation. Another model goes on from your summary alone, so it must find everything there that it needs. Write these sections, each as short as it can be, in at most 1000 words together:
+
+Goal: what the user wants, with their own words for every constraint they named.
+Decisions: what was decided, and why.
+Files: each file that was read or changed, by its path, and the state it is in.
+Commands: those that work here, as they were typed.
+Failed: what was tried and did not work, and why.
+Next: the next step, and what is still open.
+
+Leave out a section that would be empty. Say nothing else.`
+	if instruction == "" {
+		return prompt
+	}
+	return prompt + "\n\n" + instruction
 }
 
 // endCompaction keeps the summary, and goes on with what it was made for.
@@ -92,7 +111,7 @@ func (m *machine) endCompaction(err error) {
 		m.keepSummary(c, summary)
 	} else {
 		m.trouble.gaveUp = true
-		m.publish(protocol.Warning{Ref: m.ref(), Code: "compaction_failed", Message: fmt.Sprintf("the context was not compacted: %v", err)})
+		m.publish(protocol.Warning{Ref: m.ref(), Code: protocol.WarningCompactionFailed, Message: fmt.Sprintf("the context was not compacted: %v", err)})
 		var refusal *protocol.Error
 		if !errors.As(err, &refusal) {
 			refusal = protocol.Errorf(protocol.ProviderError, "the summary failed: %v", err)
@@ -102,10 +121,10 @@ func (m *machine) endCompaction(err error) {
 	switch {
 	case m.s.Run == nil:
 		m.becomeIdle()
-	case c.trigger == "threshold" && !m.s.Run.TurnOpen:
+	case c.trigger == protocol.TriggerThreshold && !m.s.Run.TurnOpen:
 		m.nextTurn()
-	case c.trigger == "overflow" && err != nil:
-		m.endTurn("error", c.why)
+	case c.trigger == protocol.TriggerOverflow && err != nil:
+		m.endTurn(protocol.StopError, c.why)
 	default:
 		m.callModel()
 	}
@@ -132,7 +151,7 @@ func (m *machine) keepSummary(c *compaction, summary string) {
 	}
 	m.record(fact)
 	m.publish(protocol.Status{
-		Ref: m.ref(), Code: "compacted", Usage: usage,
+		Ref: m.ref(), Code: protocol.StatusCompacted, Usage: usage,
 		Message: fmt.Sprintf("about %d tokens of context became %d", c.before, m.s.Tokens()),
 	})
 	m.reply(c.ticket, protocol.Compaction{

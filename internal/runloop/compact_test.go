@@ -7,7 +7,6 @@ import (
 
 	"noused/internal/model"
 	"noused/internal/protocol"
-	"noused/internal/queue"
 	"noused/internal/session"
 )
 
@@ -45,8 +44,8 @@ func TestAFullContextIsCompactedBeforeTheRunGoesOn(t *testing.T) {
 	w := small(t)
 	w.turn(400)
 	w.turn(300)
-	w.step(queueIn{w.client("none"), queue.FollowUp, protocol.SteerParams{Text: "x", IfIdle: "prompt"}, nil})
-	w.step(queueIn{w.client("later"), queue.FollowUp, protocol.SteerParams{Text: "and then"}, nil})
+	w.step(queueIn{w.client("none"), protocol.KindFollowUp, protocol.SteerParams{Text: "x", IfIdle: "prompt"}, nil})
+	w.step(queueIn{w.client("later"), protocol.KindFollowUp, protocol.SteerParams{Text: "and then"}, nil})
 	w.events = nil
 	w.say(model.Delta{Text: strings.Repeat("word", 200), Stop: model.StopEnd})
 	if got := w.summary().Messages; len(got) != 4 {
@@ -246,7 +245,7 @@ func TestAnAbortEndsACompactionOfARun(t *testing.T) {
 	w.turn(3000)
 	w.prompt("and now?")
 	w.step(modelDoneIn{w.work.gen, tooLong()})
-	w.step(queueIn{w.client("steer"), queue.Steer, protocol.SteerParams{Text: "no"}, nil})
+	w.step(queueIn{w.client("steer"), protocol.KindSteer, protocol.SteerParams{Text: "no"}, nil})
 	w.step(promptIn{w.client("prompt"), protocol.PromptParams{Text: "p"}, false, nil})
 	if w.refused == nil || !strings.Contains(w.refused.Error(), "run_in_progress") {
 		t.Errorf("got %v, want run_in_progress", w.refused)
@@ -308,5 +307,15 @@ func TestTheModelOfASession(t *testing.T) {
 	w.step(modelIn{w.client("model"), model.Choice{}})
 	if st := w.m.state(); st.Model.Name != "test" {
 		t.Errorf("taken back: %+v", st.Model)
+	}
+}
+
+func TestASummaryMindsTheInstruction(t *testing.T) {
+	w := small(t)
+	w.turn(400)
+	w.turn(300)
+	w.step(compactIn{w.client("compact"), "keep the names"})
+	if system := w.summary().System; !strings.HasPrefix(system, "Summarise the conversation.") || !strings.HasSuffix(system, "\n\nkeep the names") {
+		t.Errorf("got %q, want the instruction below what every summary is asked for with", system)
 	}
 }

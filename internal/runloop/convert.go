@@ -40,10 +40,10 @@ func pendingBytes(inputs []session.Input) int {
 
 func endOf(f session.RunEnded, output string) *runEnd {
 	end := &runEnd{runID: f.RunID, output: output}
-	if f.StopReason == "error" {
+	if f.StopReason == protocol.StopError {
 		end.err = protocol.Errorf(protocol.ProviderError, "%s", f.Error)
-		if f.Code != string(protocol.ProviderError) {
-			end.err.Message = f.Code + ": " + f.Error
+		if f.Code != protocol.ProviderError {
+			end.err.Message = string(f.Code) + ": " + f.Error
 		}
 	}
 	return end

@@ -14,7 +14,6 @@ import (
 	"noused/internal/model"
 	"noused/internal/model/offline"
 	"noused/internal/protocol"
-	"noused/internal/queue"
 	"noused/internal/session"
 	"noused/internal/session/sessiontest"
 )
@@ -69,6 +68,19 @@ func (d *mortal) op(name string, half, whole func() error) error {
 		_ = whole()
 	}
 	return errDead
+}
+
+func (d *mortal) Create(path string) (f *os.File, err error) {
+	create := func() error {
+		if f, err = d.OSDisk.Create(path); err == nil {
+			d.links = append(d.links, path)
+		}
+		return err
+	}
+	if err := d.op("create "+filepath.Base(path), create, create); err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
 func (d *mortal) Write(f *os.File, text []byte) (n int, err error) {
@@ -209,10 +221,30 @@ func (l *scripted) say(id, leaf, text, key string, images ...protocol.Attachment
 	}
 }
 
-func (l *scripted) wait(ctx context.Context, kind queue.Kind, text, key string) {
+func (l *scripted) wait(ctx context.Context, kind protocol.Kind, text, key string) {
 	a, err := answered(l.queue(ctx, kind, protocol.SteerParams{Scope: protocol.Scope{SessionID: l.in}, Text: text, IdempotencyKey: key}))
 	if err == nil {
 		l.accepted(text, key, protocol.PromptAccepted(a))
+	}
+}
+
+// takeBack queues a text and takes it back.
+func (l *scripted) takeBack(ctx context.Context) {
+	scope := protocol.Scope{SessionID: l.in}
+	a, err := answered(l.queue(ctx, protocol.KindSteer, protocol.SteerParams{Scope: scope, Text: "no", IdempotencyKey: "taken back"}))
+	if err != nil {
+		return
+	}
+	l.accepted("no", "taken back", protocol.PromptAccepted(a))
+	if _, err := ask[protocol.Withdrawn](ctx, l.Hub, l.in, func(t ticket) input { return withdrawIn{t, a.InputID} }); err != nil {
+		return
+	}
+	l.promised("withdrawn", func(all map[string]*sessiontest.Story) bool {
+		return all[l.in].Withdrawn[a.InputID] && all[l.in].Delivered[a.InputID] == 0
+	})
+	again, err := answered(l.queue(ctx, protocol.KindSteer, protocol.SteerParams{Scope: scope, Text: "no", IdempotencyKey: "taken back"}))
+	if err == nil && again != a {
+		l.t.Errorf("the same key is answered %+v, at first it was %+v", again, a)
 	}
 }
 
@@ -226,10 +258,11 @@ func (l *scripted) tool(ctx context.Context, inv model.Invocation, progress func
 	progress(model.ToolUpdate{Delta: "working", Patch: []byte(`{"n":1}`)})
 	switch n {
 	case 1:
-		l.wait(ctx, queue.FollowUp, "later", "")
-		l.wait(ctx, queue.Steer, "look", "steered")
+		l.wait(ctx, protocol.KindFollowUp, "later", "")
+		l.takeBack(ctx)
+		l.wait(ctx, protocol.KindSteer, "look", "steered")
 	case 2:
-		l.wait(ctx, queue.FollowUp, "never", "")
+		l.wait(ctx, protocol.KindFollowUp, "never", "")
 		a, err := ask[protocol.AbortAccepted](ctx, l.Hub, l.in, func(t ticket) input { return abortIn{t, ""} })
 		if err != nil {
 			break
@@ -252,11 +285,13 @@ func (l *scripted) play() {
 	}
 	l.in = s.SessionID
 	scope := protocol.Scope{SessionID: l.in}
-	l.promised("made", func(all map[string]*sessiontest.Story) bool { return all[s.SessionID] != nil })
+	l.promised("made", func(all map[string]*sessiontest.Story) bool {
+		return all[s.SessionID] != nil && all[s.SessionID].Workdir == l.env.Workdir
+	})
 	if !l.say(l.in, "", "first\n!t.x\n!t.x", "") || !l.say(l.in, "", "second\n!t.x\n!t.x", "key", protocol.AttachmentParams{Data: inBase64(png + "second")}) {
 		return
 	}
-	for kind, set := range map[queue.Kind]string{queue.Steer: protocol.SetSteeringMode.Name(), queue.FollowUp: protocol.SetFollowUpMode.Name()} {
+	for kind, set := range map[protocol.Kind]string{protocol.KindSteer: protocol.SetSteeringMode.Name(), protocol.KindFollowUp: protocol.SetFollowUpMode.Name()} {
 		if _, err := l.setMode(set, kind)(ctx, protocol.SetModeParams{Scope: scope, Mode: "all"}); err != nil {
 			return
 		}
@@ -266,6 +301,14 @@ func (l *scripted) play() {
 		return
 	}
 	l.promised("tools", func(all map[string]*sessiontest.Story) bool { return slices.Equal(all[l.in].Tools, []string{"t.x"}) })
+	if _, err := ask[protocol.TitleAccepted](ctx, l.Hub, l.in, func(t ticket) input { return titleIn{t, "A life"} }); err != nil {
+		return
+	}
+	l.promised("called", func(all map[string]*sessiontest.Story) bool { return all[l.in].Title == "A life" })
+	if _, err := ask[protocol.MarkedRead](ctx, l.Hub, l.in, func(t ticket) input { return readIn{t} }); err != nil {
+		return
+	}
+	l.promised("read", func(all map[string]*sessiontest.Story) bool { return all[l.in].Reads == 1 })
 	if c, err := l.compactSession(ctx, protocol.CompactSessionParams{Scope: scope}); err != nil {
 		return
 	} else if r, err := c.Later(ctx); err != nil {
@@ -299,6 +342,11 @@ func (l *scripted) play() {
 		id, err := l.peekActive()
 		return err == nil && id == l.in
 	})
+	aside, err := l.newSession(ctx, protocol.NewSessionParams{Activate: no})
+	if err != nil {
+		return
+	}
+	l.promised("made aside", func(all map[string]*sessiontest.Story) bool { return all[aside.SessionID] != nil })
 }
 
 func (l *scripted) peekActive() (string, error) {
@@ -331,6 +379,24 @@ func readStories(t *testing.T, dir string, all map[string]*sessiontest.Story) {
 		if in, err := session.Inspect(path); err != nil || len(in.Missing) > 0 {
 			t.Errorf("session %s names images that are not there: %v, %v", id, in.Missing, err)
 		}
+	}
+}
+
+// readable looks whether every session that is listed is one.
+func readable(t *testing.T, dir string) {
+	t.Helper()
+	store, err := session.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := store.IDs()
+	for _, id := range ids {
+		if _, e := store.Peek(t.Context(), id); e != nil {
+			err = errors.Join(err, e)
+		}
+	}
+	if err := errors.Join(err, store.Close()); err != nil {
+		t.Errorf("the sessions that are listed: %v", err)
 	}
 }
 
@@ -382,6 +448,7 @@ func die(t *testing.T, last int, how end) int {
 	}
 	next.stop()
 	readStories(t, dir, all)
+	readable(t, dir)
 	for id, s := range all {
 		if err := s.Done(); err != nil {
 			t.Errorf("session %s: %v", id, err)

@@ -64,13 +64,8 @@ func (h *Hub) claim(ctx context.Context, id string) (l *loop, unclaim func(), er
 		if err != nil {
 			return nil, nil, err
 		}
-		h.mu.Lock()
-		others := h.opening[id]
-		if others == nil {
-			h.opening[id] = make(chan struct{})
-		}
-		h.mu.Unlock()
-		if others == nil {
+		var others chan struct{}
+		if h.update(func(s *lifecycle) { others = s.take(id) }); others == nil {
 			return l, func() {
 				release()
 				h.unclaim(l)
@@ -84,15 +79,15 @@ func (h *Hub) claim(ctx context.Context, id string) (l *loop, unclaim func(), er
 }
 
 func (h *Hub) unclaim(l *loop) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if l.hasEnded() && l.failure == nil {
-		if h.loops[l.id] == l {
-			delete(h.loops, l.id)
+	h.update(func(s *lifecycle) {
+		if l.hasEnded() && l.failure == nil {
+			if s.loops[l.id] == l {
+				delete(s.loops, l.id)
+			}
+			delete(s.repairs, l.id)
 		}
-		delete(h.repairs, l.id)
-	}
-	h.opened(l.id)
+		s.give(l.id)
+	})
 }
 
 // finish has the loop end for good, or tells why it may not.

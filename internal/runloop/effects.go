@@ -16,6 +16,8 @@ type effects struct {
 	events  []protocol.Event
 	replies []reply
 	work    []work
+	rules   []keptRule         // to be kept for good, before anybody hears of it
+	audits  []model.AuditEvent // of what is on the disk
 	// captures names the runs started for a client that waits for their events.
 	captures []capturing
 }
@@ -43,11 +45,19 @@ type runEnd struct {
 	err           *protocol.Error
 }
 
-// work is a goroutine to start, or with neither set the running one to cancel.
+// work is a goroutine to start, or with none set the running one to cancel.
 type work struct {
 	gen  int
 	call *modelCall
 	tool *model.Invocation
+	look *inquiry
+}
+
+// inquiry finds out more of a call before it is decided: what orchestrators say, and
+// what it would change.
+type inquiry struct {
+	inv             model.Invocation
+	guarded, change bool
 }
 
 // modelCall is a request to the model. The tools it may use are those in
@@ -58,6 +68,7 @@ type modelCall struct {
 	all    bool
 	active []string
 
+	workdir     string                   // of the session
 	environment session.EnvironmentTaken // zero: not taken yet
 	window      int64                    // of the model, in tokens
 }

@@ -7,6 +7,7 @@ import (
 
 	"noused/internal/model"
 	"noused/internal/protocol"
+	"noused/internal/session"
 )
 
 func (h *Hub) extensionCommand(_ context.Context, p protocol.ExtensionCommandParams) (a protocol.Answer[protocol.ExtensionResult], err error) {
@@ -32,22 +33,32 @@ func (h *Hub) runExtension(ctx context.Context, id string, p protocol.ExtensionC
 	if inv.Phase == "" {
 		inv.Phase = "setup"
 	}
-	type texts struct{ prompt, output string }
-	last, err := query(ctx, h, id, func(m *machine) (texts, error) {
-		prompt, output := m.s.LastTexts()
-		return texts{prompt, output}, nil
+	type view struct {
+		prompt, output, workdir string
+		most                    int
+	}
+	last, err := query(ctx, h, id, func(m *machine) (v view, err error) {
+		if run := m.s.Run; run != nil && p.Note != "" {
+			return v, runInProgress(m.s.ID, run.ID)
+		}
+		v.workdir, v.most = m.workdir(), m.maxResult()
+		v.prompt, v.output = m.s.LastTexts()
+		return v, nil
 	})
 	if err != nil {
 		return protocol.ExtensionResult{}, err
 	}
-	inv.Prompt, inv.Output = last.prompt, last.output
+	inv.Prompt, inv.Output, inv.Workdir = last.prompt, last.output, last.workdir
+	if p.Note != "" {
+		inv.MaxResult = last.most
+	}
 	_, release, err := h.acquire(ctx, id) // it stays open meanwhile
 	if err != nil {
 		return protocol.ExtensionResult{}, err
 	}
 	defer release()
 	var lost error
-	res := h.env.callTool(ctx, id, inv, func(u model.ToolUpdate) {
+	res := h.env.callByUser(ctx, id, inv, func(u model.ToolUpdate) {
 		if len(u.Patch) > 0 || u.Asset != nil || u.Job != nil || u.Warning != "" {
 			if _, err := h.ask(ctx, id, func(t ticket) input { return sideUpdateIn{t, u} }); err != nil {
 				lost = err
@@ -58,9 +69,52 @@ func (h *Hub) runExtension(ctx context.Context, id string, p protocol.ExtensionC
 		h.env.Tools.EndJobs(context.WithoutCancel(ctx), id)
 	}
 	if lost != nil && ctx.Err() == nil {
-		res = model.Failed("internal", "the session could not keep what the tool reported: "+lost.Error())
+		res = model.Failed(model.Internal, "the session could not keep what the tool reported: "+lost.Error())
 	}
-	return protocol.ExtensionResult{
+	out := protocol.ExtensionResult{
 		OK: res.OK, Result: res.Text, Outputs: res.Outputs, Value: rawValue(res.Value), Error: wireToolError(res.Error),
-	}, nil
+	}
+	if p.Note != "" && ctx.Err() == nil {
+		out.MessageID, err = ask[string](ctx, h, id, func(t ticket) input { return noteIn{t, p.Note + "\n\n" + res.Text} })
+	}
+	return out, err
+}
+
+// callByUser makes a call that is the user's own act: nobody is asked, but what a
+// rule denies stays denied (approvals.md §2).
+func (e *env) callByUser(ctx context.Context, id string, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
+	inv.Allowed = true
+	if e.Policy != nil {
+		v := e.Policy.Judge(inv, string(protocol.ApprovalsAsk), nil)
+		if v.Decision == model.Ask {
+			v.Decision, v.Rule = model.Allow, "allow: extension_command ("+v.Rule+")"
+		}
+		if v.Decision != "" {
+			e.Audit(ruleAudit(id, inv.ToolCall, v))
+		}
+		if v.Decision == model.Deny {
+			return model.Failed(v.Code, v.Why)
+		}
+	}
+	return e.callTool(ctx, id, inv, progress)
+}
+
+// noteIn keeps a text as a message of the user that nobody has to answer. Where
+// a run has begun meanwhile it comes after that.
+type noteIn struct {
+	ticket ticket
+	text   string
+}
+
+func (in noteIn) step(m *machine) {
+	if m.s.Run != nil || m.phase == compacting {
+		m.postpone(in.ticket, in)
+		return
+	}
+	id := m.newID("msg-")
+	m.record(session.MessageAdded{
+		ID: id, ParentID: m.s.Leaf, TurnKind: protocol.KindPrompt, Message: model.Message{Role: model.User, Text: in.text},
+	})
+	m.moveLeaf(id) // which is durable
+	m.reply(in.ticket, id)
 }

@@ -16,9 +16,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -42,7 +41,7 @@ const (
 )
 
 // Options are what a Hub needs of the world. All are required but Models,
-// MaxSteps, Limits, Spent, Instructions, Modules, Workdir, Held and Audit.
+// MaxSteps, Limits, Spent, Instructions, Modules, Policy, Workdir, Held and Audit.
 type Options struct {
 	Store *session.Store
 	// Model answers, as ModelInfo says, in sessions that have chosen none of Models.
@@ -59,9 +58,14 @@ type Options struct {
 
 	Tools   Tools
 	Modules Modules
+	// Policy says which calls may be made. Nil: whoever makes them asks nobody.
+	Policy Policy
+	// ApprovalTimeout is how long a question waits; 0: as long as its run.
+	ApprovalTimeout time.Duration
+
 	Events  Events
 	Daemon  protocol.DaemonInfo
-	Workdir string // of the tools, and where relative paths of attachments start; "" is the process's
+	Workdir string // of sessions that name none; "" is the process's
 	Now     func() time.Time
 	NewID   func(prefix string) string // unique for ever
 	// Fault is told what went wrong inside, for the log. It must not block.
@@ -75,10 +79,9 @@ type Options struct {
 // env is what the loops share.
 type env struct {
 	Options
-	draining atomic.Bool
-	reports  *semaphore.Weighted // bytes of maxReports
-	settle   func()              // a draining loop may be closed
-	broken   func(*loop)         // a loop ends before its time; its failure is set
+	reports *semaphore.Weighted // bytes of maxReports
+	rested  func()              // a loop has ended, or may be closed while it drains
+	broken  func(*loop)         // a loop ends before its time; its failure is set
 }
 
 // Hub finds, opens and closes sessions. Make it with NewHub, give it its
@@ -86,7 +89,7 @@ type env struct {
 type Hub struct {
 	env     *env
 	pings   chan chan struct{}
-	settled chan struct{} // a loop has settled; holds one
+	drained chan struct{} // every loop rests; holds one
 	failed  chan struct{} // there are repairs; holds one
 
 	choosing  sync.Mutex    // held while the active session changes
@@ -95,11 +98,8 @@ type Hub struct {
 	resumes   chan struct{} // holds one for each session that is opened to go on
 	asking    turnstile     // of texts that orchestrators are asked about
 
-	mu      sync.Mutex
-	loops   map[string]*loop
-	opening map[string]chan struct{} // closed when the session is open or cannot be
-	repairs map[string]*repair       // sessions that failed and are opened again
-	closed  bool                     // no session is opened any more
+	mu    sync.Mutex
+	state lifecycle
 }
 
 // NewHub returns a hub whose sessions open as they are asked for.
@@ -108,12 +108,15 @@ func NewHub(o Options) *Hub {
 		o.Audit = func(model.AuditEvent) {}
 	}
 	o.MaxSteps = cmp.Or(o.MaxSteps, maxSteps)
-	h := &Hub{
-		pings: make(chan chan struct{}), settled: make(chan struct{}, 1), failed: make(chan struct{}, 1), searching: make(chan struct{}, 1),
-		resumes: make(chan struct{}, maxResumes),
-		loops:   map[string]*loop{}, opening: map[string]chan struct{}{}, repairs: map[string]*repair{},
+	if abs, err := filepath.Abs(o.Workdir); err == nil {
+		o.Workdir = resolved(abs) // as that of every session is
 	}
-	h.env = &env{Options: o, reports: semaphore.NewWeighted(maxReports), broken: h.broken, settle: func() { signal(h.settled) }}
+	h := &Hub{
+		pings: make(chan chan struct{}), drained: make(chan struct{}, 1), failed: make(chan struct{}, 1), searching: make(chan struct{}, 1),
+		resumes: make(chan struct{}, maxResumes),
+		state:   lifecycle{loops: map[string]*loop{}, taken: map[string]chan struct{}{}, repairs: map[string]*repair{}},
+	}
+	h.env = &env{Options: o, reports: semaphore.NewWeighted(maxReports), broken: h.broken, rested: func() { h.update(func(*lifecycle) {}) }}
 	return h
 }
 
@@ -125,7 +128,8 @@ func signal(to chan struct{}) {
 }
 
 // Run takes up the runs that a former daemon left unfinished and then minds
-// the idle sessions, until ctx ends.
+// the idle sessions and those that failed. It blocks until ctx ends, and its error
+// is nil.
 func (h *Hub) Run(ctx context.Context) error {
 	defer h.resuming.Wait()
 	h.resuming.Go(func() {
@@ -143,8 +147,11 @@ func (h *Hub) Run(ctx context.Context) error {
 		case <-sweep.C:
 			h.evict(h.env.Now().Add(-idleTime))
 		case <-h.failed:
-			mend = time.After(mendTime)
+			if mend == nil {
+				mend = time.After(mendTime)
+			}
 		case <-mend:
+			mend = nil
 			h.resuming.Go(func() { h.mend(ctx) })
 		case pong := <-h.pings:
 			close(pong)
@@ -165,45 +172,43 @@ func (h *Hub) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Drain lets every run reach its next boundary, for at most timeout, leaves it
+// Drain blocks. It lets every run reach its next boundary, for at most timeout, leaves it
 // there to be resumed, and closes all sessions. No session opens afterwards. One
 // whose disk hangs it waits for no longer than a few seconds more.
 func (h *Hub) Drain(timeout time.Duration) {
 	h.tellAll(drainIn{}, timeout)
-	if !h.settle(timeout) {
+	if !h.rest(timeout) {
 		h.tellAll(drainNowIn{}, parkTime)
-		h.settle(parkTime)
+		h.rest(parkTime)
 	}
-	h.mu.Lock()
-	h.closed = true
-	var open []*loop
-	for _, l := range h.loops {
+	var left []*loop
+	h.update(func(s *lifecycle) { left = s.stop() })
+	for _, l := range left {
 		close(l.stop)
-		open = append(open, l)
 	}
-	clear(h.loops)
-	h.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
-	for _, l := range open {
+	for _, l := range left {
 		if waited(ctx, l.done) != nil {
 			h.env.Fault(l.id, fmt.Errorf("the session was not closed within %v: its disk hangs, or a tool does", closeTime))
 		}
 	}
 }
 
-// settle waits until every session may be closed, for at most that long.
-func (h *Hub) settle(timeout time.Duration) bool {
+// rest waits until every session may be closed, for at most that long.
+func (h *Hub) rest(timeout time.Duration) (all bool) {
 	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
-	for !h.allSettled() {
+	for {
+		if h.look(func(s *lifecycle) { all = s.resting() }); all {
+			return true
+		}
 		select {
-		case <-h.settled:
+		case <-h.drained:
 		case <-deadline.C:
 			return false
 		}
 	}
-	return true
 }
 
 // tellAll posts an input to every loop. One whose mailbox stays full, as its disk
@@ -211,27 +216,11 @@ func (h *Hub) settle(timeout time.Duration) bool {
 func (h *Hub) tellAll(in input, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	h.mu.Lock()
-	h.env.draining.Store(true)
-	open := make([]*loop, 0, len(h.loops))
-	for _, l := range h.loops {
-		open = append(open, l)
-	}
-	h.mu.Unlock()
+	var open []*loop
+	h.update(func(s *lifecycle) { s.stage, open = max(s.stage, draining), s.all() })
 	for _, l := range open {
 		_ = l.post(ctx, in)
 	}
-}
-
-func (h *Hub) allSettled() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, l := range h.loops {
-		if !l.hasEnded() && (!l.settled.Load() || l.users > 0) {
-			return false
-		}
-	}
-	return true
 }
 
 // acquire returns the loop of a session, opening it if need be, and keeps it
@@ -239,23 +228,25 @@ func (h *Hub) allSettled() bool {
 // until ctx ends.
 func (h *Hub) acquire(ctx context.Context, id string) (l *loop, release func(), err error) {
 	for {
-		h.mu.Lock()
-		if h.closed {
-			h.mu.Unlock()
+		var others chan struct{}
+		stopped := false
+		h.update(func(s *lifecycle) {
+			stopped, l = s.stage == closed, s.open(id)
+			switch {
+			case stopped:
+			case l != nil:
+				s.use(l)
+			default:
+				delete(s.loops, id) // its journal failed: open it again
+				others = s.take(id)
+			}
+		})
+		switch {
+		case stopped:
 			return nil, nil, shuttingDown()
-		}
-		if l = h.loops[id]; l != nil && !l.hasEnded() {
-			l.users++
-			h.mu.Unlock()
+		case l != nil:
 			return l, func() { h.release(l) }, nil
-		}
-		delete(h.loops, id) // its journal failed: open it again
-		others := h.opening[id]
-		if others == nil {
-			h.opening[id] = make(chan struct{})
-		}
-		h.mu.Unlock()
-		if others == nil {
+		case others == nil:
 			return h.open(ctx, id)
 		}
 		if err := waited(ctx, others); err != nil {
@@ -280,11 +271,17 @@ func (h *Hub) open(ctx context.Context, id string) (*loop, func(), error) {
 	state, journal, problems, err := h.env.Store.Load(ctx, id)
 	for _, p := range problems {
 		h.env.Fault(id, p)
-		h.env.Events.Append(protocol.Status{Ref: protocol.Ref{SessionID: id}, Code: "journal_repaired", Message: p.Error()})
+		h.env.Events.Append(protocol.Status{Ref: protocol.Ref{SessionID: id}, Code: protocol.StatusJournalRepaired, Message: p.Error()})
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.opened(id)
+	var l *loop
+	h.update(func(s *lifecycle) {
+		if s.give(id); err == nil {
+			l = h.admit(s, state, journal)
+		}
+		if l != nil {
+			s.use(l)
+		}
+	})
 	switch {
 	case errors.Is(err, session.ErrNotFound):
 		return nil, nil, notFound(id)
@@ -292,50 +289,43 @@ func (h *Hub) open(ctx context.Context, id string) (*loop, func(), error) {
 		return nil, nil, context.Cause(ctx)
 	case err != nil:
 		return nil, nil, cannotOpen(err)
-	case h.closed:
+	case l == nil:
 		_ = journal.Close()
 		return nil, nil, shuttingDown()
 	}
-	l := h.admit(state, journal)
-	l.users++
 	return l, func() { h.release(l) }, nil
 }
 
-// admit gives an opened session its loop. The hub is locked.
-func (h *Hub) admit(s *session.State, j *session.Journal) *loop {
+// admit gives an opened session its loop, unless the hub is closed: then it is
+// nil, and the journal still its opener's to close. It is a change of update's.
+func (h *Hub) admit(now *lifecycle, s *session.State, j *session.Journal) *loop {
+	if now.stage == closed {
+		return nil
+	}
 	l := newLoop(h.env, s, j)
 	l.lastUsed = h.env.Now()
-	if h.env.draining.Load() {
+	if now.stage == draining {
 		l.m.draining = true
-		l.settled.Store(true)
+		l.resting.Store(true)
 	}
-	h.loops[s.ID] = l
+	now.loops[s.ID] = l
 	h.env.Audit(model.AuditEvent{Event: "session:start", Component: "session", SessionID: s.ID})
 	l.busy.Store(true)
-	r := h.repairs[s.ID]
+	r := now.repairs[s.ID]
 	l.mailbox <- resumeIn{fault: r != nil && r.disk}
 	go l.serve() // ended by Drain or evict, which wait for it, or by its journal
 	return l
 }
 
 func (h *Hub) release(l *loop) {
-	h.mu.Lock()
-	l.users--
-	l.lastUsed = h.env.Now()
-	idle := l.users == 0
-	h.mu.Unlock()
-	if idle && h.env.draining.Load() {
-		h.env.settle()
-	}
+	h.update(func(s *lifecycle) { s.leave(l, h.env.Now()) })
 	h.thin()
 }
 
 // thin closes idle sessions where too many are open.
 func (h *Hub) thin() {
-	h.mu.Lock()
-	crowded := len(h.loops) > 2*maxIdle
-	h.mu.Unlock()
-	if crowded {
+	crowded := false
+	if h.look(func(s *lifecycle) { crowded = len(s.loops) > 2*maxIdle }); crowded {
 		h.evict(time.Time{})
 	}
 }
@@ -344,45 +334,15 @@ func (h *Hub) thin() {
 // others the oldest that are too many. Whoever wants one of them waits until its
 // journal is closed, and nobody else does.
 func (h *Hub) evict(before time.Time) {
-	leaving := h.dismiss(before)
+	var leaving []*loop
+	h.update(func(s *lifecycle) { leaving = s.dismiss(before) })
 	for _, l := range leaving {
 		close(l.stop)
 	}
 	for _, l := range leaving {
 		<-l.done // an idle loop ends at once
-		h.mu.Lock()
-		h.opened(l.id)
-		h.mu.Unlock()
+		h.update(func(s *lifecycle) { s.give(l.id) })
 	}
-}
-
-// dismiss takes the loops that are to be closed out of those that are open.
-func (h *Hub) dismiss(before time.Time) (leaving []*loop) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var rest []*loop
-	for _, l := range h.loops {
-		switch {
-		case l.users > 0 || !l.evictable() || h.opening[l.id] != nil:
-		case l.lastUsed.Before(before):
-			leaving = append(leaving, l)
-		default:
-			rest = append(rest, l)
-		}
-	}
-	slices.SortFunc(rest, func(a, b *loop) int { return a.lastUsed.Compare(b.lastUsed) })
-	leaving = append(leaving, rest[:max(0, len(rest)-maxIdle)]...)
-	for _, l := range leaving {
-		delete(h.loops, l.id)
-		h.opening[l.id] = make(chan struct{})
-	}
-	return leaving
-}
-
-// opened lets those in who wait for a session. The hub is locked.
-func (h *Hub) opened(id string) {
-	close(h.opening[id])
-	delete(h.opening, id)
 }
 
 func cannotOpen(err error) error {
@@ -396,26 +356,27 @@ func notFound(id string) error {
 	return protocol.Errorf(protocol.SessionNotFound, "session_id: there is no session %s", id)
 }
 
-// create makes a session durably, and makes it the active one.
-func (h *Hub) create(id string, facts []session.Record) error {
+// create makes a session durably, and with activate makes it the active one.
+func (h *Hub) create(facts []session.Record, activate bool) error {
 	h.choosing.Lock()
 	defer h.choosing.Unlock()
-	return h.createLocked(id, facts)
+	return h.createLocked(facts, activate)
 }
 
-func (h *Hub) createLocked(id string, facts []session.Record) error {
-	state, journal, err := h.env.Store.Create(id, facts)
+func (h *Hub) createLocked(facts []session.Record, activate bool) error {
+	create := h.env.Store.CreateAside
+	if activate {
+		create = h.env.Store.Create
+	}
+	state, journal, err := create(facts[0].Fact.(session.Created).SessionID, facts)
 	if err != nil {
 		return &protocol.Error{Code: protocol.SessionError, Message: "the session cannot be made", Cause: err.Error()}
 	}
-	h.mu.Lock()
-	if h.closed {
-		h.mu.Unlock()
+	var l *loop
+	if h.update(func(s *lifecycle) { l = h.admit(s, state, journal) }); l == nil {
 		_ = journal.Close()
 		return shuttingDown()
 	}
-	h.admit(state, journal)
-	h.mu.Unlock()
 	h.thin()
 	return nil
 }
@@ -435,7 +396,7 @@ func (h *Hub) sessionID(id string) (string, error) {
 		return id, err
 	}
 	id = h.env.NewID("ses-")
-	return id, h.createLocked(id, h.fresh(id, "", ""))
+	return id, h.createLocked(h.fresh(session.Created{SessionID: id, Workdir: resolved(h.env.Workdir)}), true)
 }
 
 func (h *Hub) active() (string, error) {
@@ -446,8 +407,8 @@ func (h *Hub) active() (string, error) {
 	return id, nil
 }
 
-func (h *Hub) fresh(id, title, parent string) []session.Record {
-	return []session.Record{{At: h.env.Now(), Fact: session.Created{SessionID: id, Title: title, ParentID: parent}}}
+func (h *Hub) fresh(c session.Created) []session.Record {
+	return []session.Record{{At: h.env.Now(), Fact: c}}
 }
 
 // wrap names the session in an unexpected error.

@@ -23,7 +23,6 @@ import (
 	"noused/internal/model/offline"
 	"noused/internal/protocol"
 	"noused/internal/protocol/protocoltest"
-	"noused/internal/queue"
 	"noused/internal/session"
 	"noused/internal/testenv"
 )
@@ -164,11 +163,11 @@ func (f *fixture) Orchestrated() bool { return f.before != nil }
 
 func (f *fixture) Transforms() bool { return f.transform != nil }
 
-func (f *fixture) BeforeTurn(_ context.Context, _, input string, state []byte) (string, error) {
+func (f *fixture) BeforeTurn(_ context.Context, _, _, input string, state []byte) (string, error) {
 	return f.before(input, state)
 }
 
-func (f *fixture) Transform(_ context.Context, _ string, messages []model.Message) ([]model.Message, error) {
+func (f *fixture) Transform(_ context.Context, _, _ string, messages []model.Message) ([]model.Message, error) {
 	return f.transform(messages)
 }
 
@@ -179,17 +178,24 @@ func newFixture(t *testing.T, dir string, m Model, call tools, events *recorder)
 
 func newFixtureOn(t *testing.T, disk session.Disk, dir string, m Model, call tools, events *recorder) *fixture {
 	t.Helper()
+	return newFixtureWith(t, disk, dir, m, call, events, func(*Options) {})
+}
+
+func newFixtureWith(t *testing.T, disk session.Disk, dir string, m Model, call tools, events *recorder, change func(*Options)) *fixture {
+	t.Helper()
 	store, err := session.OpenOn(disk, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := &fixture{t: t, events: events, dir: dir, store: store}
 	var ids atomic.Int64
-	f.Hub = NewHub(Options{
+	o := Options{
 		Modules: f, Audit: f.audit, Store: store, Model: m, ModelInfo: model.Choice{Provider: "offline", Name: offline.Name}, Tools: call, Events: events,
 		Now: time.Now, Fault: func(string, error) { f.faults.Add(1) },
 		NewID: func(prefix string) string { return fmt.Sprintf("%s%d-%d", prefix, time.Now().UnixNano(), ids.Add(1)) },
-	})
+	}
+	change(&o)
+	f.Hub = NewHub(o)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -299,16 +305,22 @@ func (f *fixture) meddle(id string, rng *rand.Rand) {
 	ctx, scope := context.Background(), protocol.Scope{SessionID: id}
 	texts := []string{"hello there", "!t.x\n!t.x {\"a\":1}\ntext", "?hm"}
 	text := texts[rng.IntN(len(texts))]
-	switch rng.IntN(8) {
+	switch rng.IntN(9) {
+	case 8:
+		a, err := answered(f.queue(ctx, protocol.KindFollowUp, protocol.SteerParams{Scope: scope, Text: text}))
+		if err == nil {
+			f.events.accepted(a.InputID, a.RunID)
+			_, _ = ask[protocol.Withdrawn](ctx, f.Hub, id, func(t ticket) input { return withdrawIn{t, a.InputID} })
+		}
 	case 0, 1, 2:
 		_, _ = f.start(id, text)
 	case 3, 4:
-		a, err := answered(f.queue(ctx, queue.Steer, protocol.SteerParams{Scope: scope, Text: text, IfIdle: "prompt"}))
+		a, err := answered(f.queue(ctx, protocol.KindSteer, protocol.SteerParams{Scope: scope, Text: text, IfIdle: "prompt"}))
 		if err == nil {
 			f.events.accepted(a.InputID, a.RunID)
 		}
 	case 5:
-		a, err := answered(f.queue(ctx, queue.FollowUp, protocol.SteerParams{Scope: scope, Text: text}))
+		a, err := answered(f.queue(ctx, protocol.KindFollowUp, protocol.SteerParams{Scope: scope, Text: text}))
 		if err == nil {
 			f.events.accepted(a.InputID, a.RunID)
 		}
@@ -489,8 +501,8 @@ func TestIdleSessionsAreClosedAndComeBack(t *testing.T) {
 		}
 	}
 	f.mu.Lock()
-	open := len(f.loops)
-	_, isOpen := f.loops[first]
+	open := len(f.state.loops)
+	_, isOpen := f.state.loops[first]
 	f.mu.Unlock()
 	if open > 2*maxIdle+1 || isOpen {
 		t.Errorf("%d sessions are open, the oldest: %t", open, isOpen)
@@ -509,7 +521,7 @@ func TestNewSessionsAreClosed(t *testing.T) {
 	}
 	f.mu.Lock()
 	var open []*loop
-	for _, l := range f.loops {
+	for _, l := range f.state.loops {
 		open = append(open, l)
 	}
 	f.mu.Unlock()
@@ -522,8 +534,8 @@ func TestNewSessionsAreClosed(t *testing.T) {
 	f.session()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.loops) > 2*maxIdle+1 {
-		t.Errorf("%d sessions are open", len(f.loops))
+	if len(f.state.loops) > 2*maxIdle+1 {
+		t.Errorf("%d sessions are open", len(f.state.loops))
 	}
 }
 
@@ -568,7 +580,7 @@ func TestWaitingPromptHoldsNobodyUp(t *testing.T) {
 // in the same breath comes between.
 func TestStateIsAsOfItsSeq(t *testing.T) {
 	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
-	state, journal, err := f.store.Create("ses-a", f.fresh("ses-a", "", ""))
+	state, journal, err := f.store.Create("ses-a", f.fresh(session.Created{SessionID: "ses-a"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -576,7 +588,7 @@ func TestStateIsAsOfItsSeq(t *testing.T) {
 	l, c := newLoop(f.env, state, journal), newCall()
 	l.mailbox <- promptIn{nil, protocol.PromptParams{Text: "after it"}, false, nil}
 	err = l.batch(queryIn{ticket: c, last: true, read: func(m *machine) (any, error) { return m.runState(), nil }})
-	if r := <-c.reply; err != nil || r.value != "idle" || r.seq != 0 {
+	if r := <-c.reply; err != nil || r.value != protocol.StateIdle || r.seq != 0 {
 		t.Errorf("got %v as of event %d, %v; want idle before the first event", r.value, r.seq, err)
 	}
 }
@@ -668,8 +680,8 @@ func TestOrchestratorsHaveTheirSayBeforeATextIsAccepted(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"prompt":    second(f.start(id, "secret")),
-		"steer":     second(answered(f.queue(ctx, queue.Steer, protocol.SteerParams{Scope: scope, Text: "secret", IfIdle: "prompt"}))),
-		"follow_up": second(answered(f.queue(ctx, queue.FollowUp, protocol.SteerParams{Scope: scope, Text: "secret", IfIdle: "prompt"}))),
+		"steer":     second(answered(f.queue(ctx, protocol.KindSteer, protocol.SteerParams{Scope: scope, Text: "secret", IfIdle: "prompt"}))),
+		"follow_up": second(answered(f.queue(ctx, protocol.KindFollowUp, protocol.SteerParams{Scope: scope, Text: "secret", IfIdle: "prompt"}))),
 	} {
 		var wire *protocol.Error
 		if !errors.As(err, &wire) || wire.Code != protocol.CommandRejected || !strings.HasPrefix(wire.Message, "rejected_by_hook: guard: ") {
@@ -836,11 +848,11 @@ func TestASlowOrchestratorHoldsUpOnlyItsSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := f.queue(ctx, queue.FollowUp, protocol.SteerParams{Scope: scope, Text: "second", IfIdle: "prompt"})
+	second, err := f.queue(ctx, protocol.KindFollowUp, protocol.SteerParams{Scope: scope, Text: "second", IfIdle: "prompt"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	third, err := f.queue(ctx, queue.FollowUp, protocol.SteerParams{Scope: scope, Text: "third"})
+	third, err := f.queue(ctx, protocol.KindFollowUp, protocol.SteerParams{Scope: scope, Text: "third"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 
 	"noused/internal/model"
 	"noused/internal/protocol"
-	"noused/internal/queue"
 	"noused/internal/session"
 )
 
@@ -19,7 +18,7 @@ type (
 	}
 	queueIn struct { // steer and follow_up
 		ticket ticket
-		kind   queue.Kind
+		kind   protocol.Kind
 		p      protocol.SteerParams
 		images []model.Attachment // kept already
 	}
@@ -35,8 +34,8 @@ type (
 	modeIn struct {
 		ticket  ticket
 		command string
-		kind    queue.Kind
-		mode    string
+		kind    protocol.Kind
+		mode    protocol.Mode
 	}
 	modelIn struct {
 		ticket ticket
@@ -46,6 +45,11 @@ type (
 		ticket ticket
 		leafID string
 	}
+	titleIn struct {
+		ticket ticket
+		title  string
+	}
+	readIn    struct{ ticket ticket } // mark_read
 	compactIn struct {
 		ticket      ticket
 		instruction string
@@ -65,7 +69,7 @@ func (in promptIn) step(m *machine) {
 		return
 	}
 	run := m.s.Run
-	kind := queue.Kind(in.p.StreamingBehavior)
+	kind := protocol.Kind(in.p.StreamingBehavior)
 	switch {
 	case m.draining:
 		m.refuse(in.ticket, shuttingDown())
@@ -78,14 +82,14 @@ func (in promptIn) step(m *machine) {
 	case run != nil && in.p.LeafID != "" && in.p.LeafID != m.s.Leaf:
 		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "leaf_id: run %s of session %s has another leaf", run.ID, m.s.ID))
 	case run != nil:
-		if m.enqueue(in.ticket, kind, "prompt", in.p.Text, in.p.IdempotencyKey, in.images) && in.wait {
+		if m.enqueue(in.ticket, kind, protocol.Prompt.Name(), in.p.Text, in.p.IdempotencyKey, in.images) && in.wait {
 			m.waiters = append(m.waiters, in.ticket)
 		}
 	default:
 		if in.p.LeafID != "" && in.p.LeafID != m.s.Leaf {
 			m.record(session.LeafSet{LeafID: in.p.LeafID})
 		}
-		runID := m.begin(in.ticket, "prompt", in.p.Text, in.p.IdempotencyKey, in.images)
+		runID := m.begin(in.ticket, protocol.Prompt.Name(), in.p.Text, in.p.IdempotencyKey, in.images, in.p.Approvals)
 		if in.wait {
 			m.out.captures = append(m.out.captures, capturing{in.ticket, runID})
 			m.waitFor(in.ticket)
@@ -98,7 +102,7 @@ func (in queueIn) step(m *machine) {
 	if m.answeredBefore(in.ticket, in.p.IdempotencyKey, false) {
 		return
 	}
-	run, orPrompt := m.s.Run, in.p.IfIdle == "prompt"
+	run, orPrompt := m.s.Run, in.p.IfIdle == protocol.KindPrompt
 	switch {
 	case run != nil && !run.Aborting:
 		m.enqueue(in.ticket, in.kind, command, in.p.Text, in.p.IdempotencyKey, in.images)
@@ -111,7 +115,7 @@ func (in queueIn) step(m *machine) {
 	case run != nil:
 		m.postpone(in.ticket, in)
 	default:
-		m.begin(in.ticket, command, in.p.Text, in.p.IdempotencyKey, in.images)
+		m.begin(in.ticket, command, in.p.Text, in.p.IdempotencyKey, in.images, "")
 	}
 }
 
@@ -126,8 +130,8 @@ func (m *machine) waitFor(to ticket) {
 }
 
 // begin starts a run with a text and answers the command that brought it.
-func (m *machine) begin(to ticket, command, text, key string, images []model.Attachment) (runID string) {
-	in := session.Input{InputID: m.newID("in-"), Kind: string(queue.Prompt), Command: command, Text: text, RunID: m.newID("run-"), Key: key, Attachments: images}
+func (m *machine) begin(to ticket, command, text, key string, images []model.Attachment, approvals protocol.ApprovalMode) (runID string) {
+	in := session.Input{InputID: m.newID("in-"), Kind: protocol.KindPrompt, Command: command, Text: text, RunID: m.newID("run-"), Key: key, Attachments: images, Approvals: approvals}
 	m.reply(to, accepted(in, m.s.ID))
 	m.record(in)
 	m.openRun(in)
@@ -135,19 +139,20 @@ func (m *machine) begin(to ticket, command, text, key string, images []model.Att
 }
 
 // enqueue owes a text to the active run. It tells whether it was accepted.
-func (m *machine) enqueue(to ticket, kind queue.Kind, command, text, key string, images []model.Attachment) bool {
+func (m *machine) enqueue(to ticket, kind protocol.Kind, command, text, key string, images []model.Attachment) bool {
 	if len(m.s.Pending) >= maxPending || pendingBytes(m.s.Pending)+len(text) > maxPendingBytes {
 		m.refuse(to, protocol.Rejectf(protocol.QueueFull, "%d texts wait already, at most %d (%d MiB) may", len(m.s.Pending), maxPending, maxPendingBytes>>20))
 		return false
 	}
-	in := session.Input{InputID: m.newID("in-"), Kind: string(kind), Command: command, Text: text, RunID: m.s.Run.ID, Key: key, Attachments: images}
+	in := session.Input{InputID: m.newID("in-"), Kind: kind, Command: command, Text: text, RunID: m.s.Run.ID, Key: key, Attachments: images}
 	m.record(in)
 	counts := m.counts()
 	m.publish(protocol.Status{
-		Ref: m.turnRef(), Code: string(kind) + "_queued", Message: fmt.Sprintf("queued: %d to steer, %d to follow up", counts.Steer, counts.FollowUp),
+		Ref: m.turnRef(), Code: protocol.Code(kind + "_queued"), Message: fmt.Sprintf("queued: %d to steer, %d to follow up", counts.Steer, counts.FollowUp),
 		InputID: in.InputID, PendingCounts: &counts,
 	})
 	m.reply(to, accepted(in, m.s.ID))
+	m.steered()
 	return true
 }
 
@@ -177,11 +182,11 @@ func (m *machine) answeredBefore(to ticket, key string, wait bool) bool {
 
 // postpone keeps an input until the session is idle.
 func (m *machine) postpone(to ticket, in input) {
-	if len(m.deferred) >= maxPending {
-		m.refuse(to, protocol.Rejectf(protocol.QueueFull, "%d commands wait already", len(m.deferred)))
+	if len(m.postponed) >= maxPending {
+		m.refuse(to, protocol.Rejectf(protocol.QueueFull, "%d commands wait already", len(m.postponed)))
 		return
 	}
-	m.deferred = append(m.deferred, in)
+	m.postponed = append(m.postponed, in)
 	if to != nil {
 		m.out.replies = append(m.out.replies, reply{to: to, postponed: true})
 	}
@@ -202,14 +207,14 @@ func (in abortIn) step(m *machine) {
 		m.refuse(in.ticket, protocol.Rejectf(protocol.NoActiveRun, "session %s is running %s, not %.80q", m.s.ID, run.ID, in.runID))
 		return
 	}
-	answer := protocol.AbortAccepted{Command: "abort", RunID: run.ID, Discarded: []protocol.DiscardedInput{}}
+	answer := protocol.AbortAccepted{Command: protocol.Abort.Name(), RunID: run.ID, Discarded: []protocol.DiscardedInput{}}
 	if run.Aborting {
 		m.reply(in.ticket, answer)
 		return
 	}
 	answer.Discarded = append(answer.Discarded, discarded(m.s.Pending)...)
 	m.record(session.AbortRequested{RunID: run.ID})
-	m.publish(protocol.Status{Ref: m.turnRef(), Code: "abort_requested", Message: "the run is being aborted"})
+	m.publish(protocol.Status{Ref: m.turnRef(), Code: protocol.StatusAbortRequested, Message: "the run is being aborted"})
 	m.reply(in.ticket, answer)
 	switch m.phase {
 	case calling: // its result ends the run
@@ -219,6 +224,9 @@ func (in abortIn) step(m *machine) {
 		if m.msg.started {
 			m.endMessage(model.StopAborted)
 		}
+		m.finishAbort()
+	case looking:
+		m.cancel()
 		m.finishAbort()
 	case compacting:
 		m.dropCompaction(aborted())
@@ -230,6 +238,7 @@ func (in abortIn) step(m *machine) {
 
 // finishAbort ends an aborted run once nothing of it runs any more.
 func (m *machine) finishAbort() {
+	m.withdraw(protocol.ByAbort)
 	for _, call := range m.s.Run.Calls {
 		m.record(session.MessageAdded{
 			ID: m.newID("msg-"), ParentID: m.s.Leaf, RunID: m.s.Run.ID, TurnKind: m.s.Run.Kind,
@@ -237,20 +246,20 @@ func (m *machine) finishAbort() {
 		})
 	}
 	if m.s.Run.TurnOpen {
-		m.endTurn("aborted", nil)
+		m.endTurn(protocol.StopAborted, nil)
 		return
 	}
-	m.endRun("aborted", nil)
+	m.endRun(protocol.StopAborted, nil)
 }
 
 func (in toolsIn) step(m *machine) {
 	m.record(session.ToolsSet{Tools: in.tools})
-	m.reply(in.ticket, protocol.ToolsAccepted{Command: "set_active_tools", Count: in.count})
+	m.reply(in.ticket, protocol.ToolsAccepted{Command: protocol.SetActiveTools.Name(), Count: in.count})
 }
 
 func (in modelIn) step(m *machine) {
 	m.record(session.ModelSet{Model: in.choice})
-	m.reply(in.ticket, protocol.ModelAccepted{Command: "set_model", Model: wireModel(m.model())})
+	m.reply(in.ticket, protocol.ModelAccepted{Command: protocol.SetModel.Name(), Model: wireModel(m.model())})
 }
 
 func wireModel(c model.Choice) protocol.ModelInfo {
@@ -258,8 +267,26 @@ func wireModel(c model.Choice) protocol.ModelInfo {
 }
 
 func (in modeIn) step(m *machine) {
-	m.record(session.ModeSet{Kind: string(in.kind), Mode: in.mode})
+	m.record(session.ModeSet{Kind: in.kind, Mode: in.mode})
 	m.reply(in.ticket, protocol.ModeAccepted{Command: in.command, Mode: in.mode})
+}
+
+func (in titleIn) step(m *machine) {
+	if in.title != m.s.Title {
+		m.record(session.TitleSet{Title: in.title})
+		m.publish(protocol.Status{
+			Ref: protocol.Ref{SessionID: m.s.ID}, Code: protocol.StatusTitleSet, Message: "the session is called " + in.title, Title: in.title,
+		})
+	}
+	m.reply(in.ticket, protocol.TitleAccepted{Command: "set_title", Title: in.title})
+}
+
+func (in readIn) step(m *machine) {
+	if m.s.Unread {
+		m.record(session.MarkedRead{})
+		m.publish(protocol.Status{Ref: protocol.Ref{SessionID: m.s.ID}, Code: protocol.StatusMarkedRead, Message: "the session has been read"})
+	}
+	m.reply(in.ticket, protocol.MarkedRead{Command: "mark_read"})
 }
 
 func (in leafIn) step(m *machine) {
@@ -271,10 +298,15 @@ func (in leafIn) step(m *machine) {
 	case m.s.Entry(in.leafID) == nil:
 		m.refuse(in.ticket, unknownLeaf(m.s.ID, in.leafID))
 	default:
-		m.record(session.LeafSet{LeafID: in.leafID})
-		m.publish(protocol.Status{Ref: protocol.Ref{SessionID: m.s.ID}, Code: "leaf_set", Message: "the session goes on from " + in.leafID})
+		m.moveLeaf(in.leafID)
 		m.reply(in.ticket, protocol.Leaf{SessionID: m.s.ID, LeafID: in.leafID})
 	}
+}
+
+// moveLeaf has the session go on from an entry, and tells every screen.
+func (m *machine) moveLeaf(id string) {
+	m.record(session.LeafSet{LeafID: id})
+	m.publish(protocol.Status{Ref: protocol.Ref{SessionID: m.s.ID}, Code: protocol.StatusLeafSet, Message: "the session goes on from " + id})
 }
 
 func (in queryIn) step(m *machine) {

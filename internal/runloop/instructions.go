@@ -36,7 +36,7 @@ func (in leftOutIn) step(m *machine) {
 	}
 	for _, problem := range in.problems {
 		if !slices.Contains(m.leftOut, problem) {
-			m.publish(protocol.Warning{Ref: m.turnRef(), Code: "skill_left_out", Message: problem})
+			m.publish(protocol.Warning{Ref: m.turnRef(), Code: protocol.WarningSkillLeftOut, Message: problem})
 		}
 	}
 	m.leftOut = in.problems
@@ -47,8 +47,8 @@ func (in leftOutIn) step(m *machine) {
 // the next request begins with the same bytes, after a restart as well.
 func (l *loop) system(ctx context.Context, gen int, call modelCall) (string, error) {
 	taken := call.environment
-	if !taken.Of(l.env.Workdir) {
-		taken = session.EnvironmentTaken{Workdir: l.env.Workdir, Text: l.env.Instructions.Environment(ctx)}
+	if !taken.Of(call.workdir) {
+		taken = session.EnvironmentTaken{Workdir: call.workdir, Text: l.env.Instructions.Environment(ctx, call.workdir)}
 		c := newCall()
 		if err := l.post(ctx, environmentIn{c, gen, taken}); err != nil {
 			return "", err
@@ -57,7 +57,7 @@ func (l *loop) system(ctx context.Context, gen int, call modelCall) (string, err
 			return "", err
 		}
 	}
-	text, _, problems := l.env.Instructions.System(taken.Text, call.window)
+	text, _, problems := l.env.Instructions.System(call.workdir, taken.Text, call.window)
 	if len(problems) > 0 {
 		if err := l.post(ctx, leftOutIn{gen, problems}); err != nil {
 			return "", err
@@ -69,11 +69,12 @@ func (l *loop) system(ctx context.Context, gen int, call modelCall) (string, err
 func (h *Hub) getSystem(ctx context.Context, p protocol.GetSystemParams) (a protocol.Answer[protocol.System], err error) {
 	type view struct {
 		id     string
+		at     string
 		taken  session.EnvironmentTaken
 		window int64
 	}
 	v, err := look(ctx, h, p.SessionID, func(m *machine) (view, error) {
-		return view{m.s.ID, m.s.Environment, m.window()}, nil
+		return view{m.s.ID, m.workdir(), m.s.Environment, m.window()}, nil
 	})
 	if err != nil {
 		return a, err
@@ -83,10 +84,10 @@ func (h *Hub) getSystem(ctx context.Context, p protocol.GetSystemParams) (a prot
 		if h.env.Instructions == nil {
 			return out, nil
 		}
-		if !v.taken.Of(h.env.Workdir) {
-			v.taken.Text = h.env.Instructions.Environment(ctx)
+		if !v.taken.Of(v.at) {
+			v.taken.Text = h.env.Instructions.Environment(ctx, v.at)
 		}
-		text, files, problems := h.env.Instructions.System(v.taken.Text, v.window)
+		text, files, problems := h.env.Instructions.System(v.at, v.taken.Text, v.window)
 		out.Text, out.Files, out.LeftOut = text, append(out.Files, files...), append(out.LeftOut, problems...)
 		return out, nil
 	}

@@ -16,28 +16,27 @@ type Limits struct {
 	DayCost   int64 // of all runs and summaries of one day
 }
 
-// overBudget is the code of the error that a run ends with which has reached a
-// limit.
-const overBudget = "budget"
-
 // overLimit tells which limit lets no further call of the model be made.
 func (m *machine) overLimit() *protocol.Error {
-	used := m.s.Run.Usage
+	used, granted := m.s.Run.Usage, m.s.Run.Granted
 	tokens := used.InputTokens + used.OutputTokens
+	if granted.DayCost > m.today { // it was yesterday's
+		granted.DayCost = 0
+	}
 	const again = "; the next prompt starts a run that may use as much again, and a higher limit in config.toml lets one run do more"
 	var why string
 	switch l := m.limits; {
-	case l.RunTokens > 0 && tokens >= l.RunTokens:
+	case l.RunTokens > 0 && tokens-granted.Tokens >= l.RunTokens:
 		why = fmt.Sprintf("the run has used %d tokens, and run_tokens in [limits] is %d%s", tokens, l.RunTokens, again)
-	case l.RunCost > 0 && used.Cost >= l.RunCost:
+	case l.RunCost > 0 && used.Cost-granted.Cost >= l.RunCost:
 		why = fmt.Sprintf("the run has cost %s USD, and run_cost in [limits] is %s%s", dollars(used.Cost), dollars(l.RunCost), again)
-	case l.DayCost > 0 && m.today >= l.DayCost:
+	case l.DayCost > 0 && m.today-granted.DayCost >= l.DayCost:
 		why = fmt.Sprintf("today has cost %s USD, and day_cost in [limits] is %s; go on tomorrow, or set a higher limit in config.toml and start the daemon again",
 			dollars(m.today), dollars(l.DayCost))
 	default:
 		return nil
 	}
-	return &protocol.Error{Code: overBudget, Message: why}
+	return &protocol.Error{Code: protocol.OverBudget, Message: why}
 }
 
 // dollars is a number of billionths as people write it.

@@ -9,8 +9,8 @@ import (
 	"noused/internal/session"
 )
 
-// A run that has reached a limit ends before its next call of the model, with
-// words that say which and what to do; texts that waited are handed back, and the
+// A run that has reached a limit asks before its next call of the model; without a
+// yes it ends, with words that say which and what to do; texts that waited are handed back, and the
 // next prompt may use as much again, unless it was the day's.
 func TestLimits(t *testing.T) {
 	used := model.Usage{InputTokens: 900, OutputTokens: 100, Cost: 25_000_000}
@@ -43,6 +43,11 @@ func TestLimits(t *testing.T) {
 				}
 				return
 			}
+			asked := w.m.question()
+			if asked == nil || asked.Kind != protocol.ApprovalBudget || !strings.Contains(asked.Reason, c.want) {
+				t.Fatalf("asks %+v, want whether the run goes on: %s", asked, c.want)
+			}
+			w.step(answerIn{approvalID: asked.ApprovalID, option: optionDeny})
 			end, ok := w.events[len(w.events)-1].(protocol.AgentEnd)
 			if !ok || end.Error == nil || end.Error.Code != "budget" || !strings.Contains(end.Error.Message, c.want) {
 				t.Fatalf("got %+v, want the error budget with %s\n%s", end.Error, c.want, w.story())
@@ -55,6 +60,43 @@ func TestLimits(t *testing.T) {
 				t.Errorf("the next prompt calls the model: %t, want %t", called, c.next)
 			}
 		})
+	}
+}
+
+// A run that may go on may use as much again, after a restart too, and is asked
+// again then; where nobody is to be asked it ends at once.
+func TestARunGoesOnPastALimit(t *testing.T) {
+	w := newWorld(t)
+	w.m.limits = Limits{RunTokens: 100}
+	spend := func() {
+		w.step(deltaIn{w.m.gen, model.Delta{ToolCall: &model.ToolCall{ID: "c", Name: "t.x"}}})
+		w.step(deltaIn{w.m.gen, model.Delta{Stop: model.StopToolCalls, Usage: model.Usage{InputTokens: 60}}})
+		w.step(modelDoneIn{gen: w.m.gen})
+		w.step(toolDoneIn{w.m.gen, model.ToolResult{OK: true, Text: "a"}})
+	}
+	w.prompt("go on")
+	spend()
+	spend()
+	w.step(answerIn{approvalID: w.m.question().ApprovalID, option: optionContinue})
+	if w.m.phase != streaming {
+		t.Fatalf("the run does not go on\n%s", w.story())
+	}
+	w.boot()
+	w.m.limits = Limits{RunTokens: 100}
+	spend()
+	if w.m.phase != streaming {
+		t.Fatalf("asks at 180 tokens, and had leave to use 100 more at 120\n%s", w.story())
+	}
+	spend()
+	if w.m.question() == nil {
+		t.Fatalf("does not ask at 240 tokens\n%s", w.story())
+	}
+	w.step(approvalModeIn{mode: protocol.ApprovalsDeny})
+	w.step(answerIn{approvalID: w.m.question().ApprovalID, option: optionContinue})
+	spend()
+	spend()
+	if w.m.s.Run != nil || w.m.s.LastRun.Code != protocol.OverBudget {
+		t.Errorf("waits for somebody in a session that asks nobody\n%s", w.story())
 	}
 }
 
@@ -74,6 +116,7 @@ func TestALimitOutlivesARestart(t *testing.T) {
 	}
 	w.m = &machine{s: s, maxSteps: 50, limits: Limits{RunCost: 7}, newID: w.m.newID}
 	w.step(resumeIn{})
+	w.step(answerIn{approvalID: w.m.question().ApprovalID, option: optionDeny})
 	if end, ok := w.events[len(w.events)-1].(protocol.AgentEnd); !ok || end.Error == nil || end.Error.Code != "budget" {
 		t.Errorf("got %s, want the run to end at its limit", w.story())
 	}

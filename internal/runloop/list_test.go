@@ -60,7 +60,7 @@ func TestOpeningASessionHoldsNoOtherUp(t *testing.T) {
 	f.put("ses-long", said("m1", "", model.User, "one"))
 	opened := make(chan struct{})
 	f.mu.Lock()
-	f.opening["ses-long"] = opened // somebody reads its journal
+	f.state.taken["ses-long"] = opened // somebody reads its journal
 	f.mu.Unlock()
 	a, err := f.start(id, "go")
 	if err != nil {
@@ -101,7 +101,7 @@ func TestLookingAtASessionDoesNotOpenIt(t *testing.T) {
 		t.Error(err)
 	}
 	f.mu.Lock()
-	if f.loops["ses-1"] != nil {
+	if f.state.loops["ses-1"] != nil {
 		t.Error("the session was opened")
 	}
 	f.mu.Unlock()

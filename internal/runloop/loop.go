@@ -58,7 +58,8 @@ type loop struct {
 
 	run     atomic.Pointer[protocol.RunInfo]     // the active run, for get_state of others
 	shown   atomic.Pointer[protocol.SessionInfo] // as of the latest commit, for list_sessions
-	settled atomic.Bool                          // a draining loop that may be closed
+	asked   atomic.Pointer[protocol.Approval]    // the open question, for get_state of others
+	resting atomic.Bool                          // a draining loop that may be closed
 	busy    atomic.Bool                          // the machine waits for something
 	working atomic.Int32                         // pieces of work that have not ended
 
@@ -66,6 +67,8 @@ type loop struct {
 	cancel   context.CancelCauseFunc // of the running work, if any
 	running  sync.WaitGroup
 	captures map[string]*capture // by run
+	question *session.Question   // that asked is made from
+	late     *time.Timer         // for it, where it may not wait for ever
 	failure  error               // what ended the loop before its time; read it once done is closed
 }
 
@@ -77,12 +80,15 @@ var (
 func newLoop(e *env, s *session.State, j *session.Journal) *loop {
 	l := &loop{
 		id: s.ID, env: e, journal: j,
-		m:        &machine{s: s, own: e.ModelInfo, maxSteps: e.MaxSteps, limits: e.Limits, filesDir: e.Store.FilesDir(s.ID), newID: e.NewID},
+		m:        &machine{s: s, own: e.ModelInfo, maxSteps: e.MaxSteps, limits: e.Limits, filesDir: e.Store.FilesDir(s.ID), home: e.Workdir, newID: e.NewID},
 		captures: map[string]*capture{},
 		mailbox:  make(chan input, mailboxSize), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	if e.Models != nil {
 		l.m.windowOf = e.Models.Window
+	}
+	if e.Policy != nil {
+		l.m.judge = e.Policy.Judge
 	}
 	l.announce()
 	return l
@@ -165,7 +171,7 @@ func (l *loop) outcome(ctx context.Context, replies <-chan reply) (reply, error)
 
 // serve runs the loop until stop is closed or its journal fails.
 func (l *loop) serve() {
-	defer l.env.settle() // a drain does not wait for a loop whose journal has failed
+	defer l.env.rested() // a drain does not wait for a loop whose journal has failed
 	defer func() {
 		if l.failure != nil {
 			l.env.broken(l) // once it has ended: the hub may be waiting for that
@@ -185,6 +191,11 @@ func (l *loop) serve() {
 	}()
 	defer func() { _ = l.journal.Close() }()
 	defer l.abandon()
+	defer func() {
+		if l.late != nil {
+			l.late.Stop()
+		}
+	}()
 	for {
 		select {
 		case <-l.stop:
@@ -246,11 +257,21 @@ func (l *loop) commit() error {
 		l.env.Fault(l.id, err)
 		failure := &protocol.Error{Code: protocol.SessionError, Message: "the session's journal cannot be written", Cause: err.Error()}
 		if l.open.RunID != "" {
-			l.env.Events.Append(protocol.ErrorEvent{Ref: l.open, Code: string(failure.Code), Message: failure.Message, Cause: failure.Cause})
+			l.env.Events.Append(protocol.ErrorEvent{Ref: l.open, Code: failure.Code, Message: failure.Message, Cause: failure.Cause})
 		}
 		l.fail(out.replies, failure)
 		return failure
 	}
+	for _, kept := range out.rules {
+		if err := l.keepRule(kept); err != nil {
+			l.env.Fault(l.id, err)
+			out.events = append(out.events, protocol.Warning{Ref: protocol.Ref{SessionID: l.id}, Code: protocol.WarningRuleNotKept, Message: "the rule is not kept: " + err.Error()})
+		}
+	}
+	for _, ev := range out.audits {
+		l.env.Audit(ev)
+	}
+	l.tellQuestion()
 	for _, c := range out.captures {
 		if to, ok := c.to.(*call); ok {
 			l.captures[c.runID] = newCapture(l.env.Held, to)
@@ -262,7 +283,7 @@ func (l *loop) commit() error {
 		lines := l.env.Events.Append(out.events...)
 		if len(l.captures) > 0 {
 			for i, ev := range out.events {
-				l.keep(ev.Where().RunID, lines[i])
+				l.captureLine(ev.Where().RunID, lines[i])
 			}
 		}
 	}
@@ -283,11 +304,45 @@ func (l *loop) commit() error {
 	if !early {
 		l.startAll(out.work)
 	}
-	if l.m.draining && l.m.settled() {
-		l.settled.Store(true)
-		l.env.settle()
+	if l.m.draining && l.m.resting() {
+		l.resting.Store(true)
+		l.env.rested()
 	}
 	return nil
+}
+
+// keepRule adds a rule to the user's own.
+func (l *loop) keepRule(kept keptRule) error {
+	if l.env.Policy == nil {
+		return fmt.Errorf("this daemon has no rules")
+	}
+	return l.env.Policy.Keep(kept.rule, l.env.Now(), l.id, kept.title)
+}
+
+// tellQuestion has others see what the run waits for, and sees to it that it does
+// not wait for longer than it may.
+func (l *loop) tellQuestion() {
+	var q *session.Question
+	if run := l.m.s.Run; run != nil && run.Question.Open() {
+		q = run.Question
+	}
+	if q == l.question {
+		return
+	}
+	l.question = q
+	if l.late != nil {
+		l.late.Stop()
+		l.late = nil
+	}
+	shown := l.m.question()
+	if shown != nil {
+		shown.SessionID, shown.RunID = l.id, q.RunID
+		if most := l.env.ApprovalTimeout; most > 0 {
+			id := q.ApprovalID
+			l.late = time.AfterFunc(q.At.Add(most).Sub(l.env.Now()), func() { _ = l.post(context.Background(), lateIn{id}) })
+		}
+	}
+	l.asked.Store(shown)
 }
 
 // evictable reports that the session can be closed without anybody noticing.
@@ -297,7 +352,7 @@ func (l *loop) evictable() bool {
 
 // announce has others see what the session has come to.
 func (l *loop) announce() {
-	now := info(l.m.s, l.m.runState())
+	now := l.m.info()
 	l.shown.Store(&now)
 }
 
@@ -339,7 +394,7 @@ func (l *loop) startAll(jobs []work) {
 
 // start starts a piece of work, or cancels the running one.
 func (l *loop) start(w work) {
-	if w.call == nil && w.tool == nil {
+	if w.call == nil && w.tool == nil && w.look == nil {
 		if l.cancel != nil {
 			l.cancel(errAborted)
 		}
@@ -351,10 +406,13 @@ func (l *loop) start(w work) {
 	l.running.Go(func() {
 		defer l.working.Add(-1)
 		defer cancel(nil)
-		if w.call != nil {
+		switch {
+		case w.call != nil:
 			l.callModel(ctx, w.gen, *w.call)
-		} else {
+		case w.tool != nil:
 			l.callTool(ctx, w.gen, *w.tool)
+		default:
+			l.look(ctx, w.gen, *w.look)
 		}
 	})
 }

@@ -40,27 +40,29 @@ type machine struct {
 	own      model.Choice // the daemon's model
 	maxSteps int          // model calls in one turn
 	limits   Limits
-	today    int64                    // spent by all sessions, as of now
-	windowOf func(model.Choice) int64 // what a model can read of which nobody has said it
-	filesDir string                   // where the session's images are
+	today    int64                                                                   // spent by all sessions, as of now
+	judge    func(inv model.Invocation, mode string, answers [][]byte) model.Verdict // nil: whoever makes the call does
+	windowOf func(model.Choice) int64                                                // what a model can read of which nobody has said it
+	filesDir string                                                                  // where the session's images are
+	home     string                                                                  // the daemon's folder, for a session that names none
 	newID    func(prefix string) string
 
-	now      time.Time
-	out      effects
-	phase    phase
-	gen      int // of the model call or tool call being awaited; others are stale
-	msg      message
-	call     model.ToolCall
-	callAt   time.Time
-	said     bool // the call has had an update that people can read
-	compact  *compaction
-	trouble  trouble  // with the model, in the open turn
-	ladder   ladder   // of the run
-	leftOut  []string // of the instructions, as people have been told
-	waiters  []ticket // answered when the run ends
-	deferred []input  // stepped again when the session becomes idle
-	draining bool
-	deleted  bool // takes no further input
+	now       time.Time
+	out       effects
+	phase     phase
+	gen       int // of the model call or tool call being awaited; others are stale
+	msg       message
+	call      model.ToolCall
+	since     time.Time // when what is awaited was begun
+	said      bool      // the call has had an update that people can read
+	compact   *compaction
+	trouble   trouble  // with the model, in the open turn
+	ladder    ladder   // of the run
+	leftOut   []string // of the instructions, as people have been told
+	waiters   []ticket // answered when the run ends
+	postponed []input  // stepped again when the session becomes idle
+	draining  bool
+	deleted   bool // takes no further input
 }
 
 // phase says what the machine waits for.
@@ -70,6 +72,8 @@ const (
 	idle       phase = iota // nothing: the next command
 	streaming               // deltas of model call gen
 	calling                 // the result of tool call gen
+	looking                 // what the call would change, to ask about it
+	waiting                 // the answer to the run's question
 	compacting              // deltas of the summary gen
 	parked                  // nothing more: the daemon is stopping
 )
@@ -88,12 +92,12 @@ type message struct {
 	size           int // of what has come, as JSON
 }
 
-// compaction is a summary being made. Its trigger is "manual", and then a run that
-// is begun meanwhile waits for it; or it is part of a run: "threshold" between two turns, "overflow" in
-// the place of the model call that was refused for why.
+// compaction is a summary being made. A run that is begun meanwhile waits for a
+// manual one; the others are part of a run, between two turns or in the place of the
+// model call that was refused for why.
 type compaction struct {
 	ticket      ticket
-	trigger     string
+	trigger     protocol.Trigger
 	instruction string
 	why         *protocol.Error
 	firstKept   string
@@ -122,14 +126,14 @@ func (m *machine) take() effects {
 }
 
 // runState is the wire's run_state.
-func (m *machine) runState() string {
+func (m *machine) runState() protocol.RunState {
 	switch {
 	case m.s.Run == nil:
-		return "idle"
+		return protocol.StateIdle
 	case m.s.Run.Aborting:
-		return "aborting"
+		return protocol.StateAborting
 	default:
-		return "running"
+		return protocol.StateRunning
 	}
 }
 
@@ -170,25 +174,25 @@ func (m *machine) turnRef() protocol.Ref {
 
 func turnID(n int) string { return fmt.Sprint(n) }
 
-func kindOf(in session.Input) queue.Kind { return queue.Kind(in.Kind) }
+func kindOf(in session.Input) protocol.Kind { return in.Kind }
 
 func (m *machine) counts() protocol.PendingCounts {
 	return protocol.PendingCounts{
-		Steer:    queue.Count(m.s.Pending, kindOf, queue.Steer),
-		FollowUp: queue.Count(m.s.Pending, kindOf, queue.FollowUp),
+		Steer:    queue.Count(m.s.Pending, kindOf, protocol.KindSteer),
+		FollowUp: queue.Count(m.s.Pending, kindOf, protocol.KindFollowUp),
 	}
 }
 
 // openRun opens the run that an accepted input is for.
 func (m *machine) openRun(in session.Input) {
 	m.ladder = ladder{}
-	m.record(session.RunStarted{RunID: in.RunID})
+	m.record(session.RunStarted{RunID: in.RunID, Approvals: in.Approvals})
 	m.publish(protocol.AgentStart{Ref: m.runRef()})
-	m.startTurn(queue.Prompt, []session.Input{in})
+	m.startTurn(protocol.KindPrompt, []session.Input{in})
 }
 
 // startTurn delivers inputs and asks the model.
-func (m *machine) startTurn(kind queue.Kind, inputs []session.Input) {
+func (m *machine) startTurn(kind protocol.Kind, inputs []session.Input) {
 	if m.park() {
 		return
 	}
@@ -198,8 +202,8 @@ func (m *machine) startTurn(kind queue.Kind, inputs []session.Input) {
 	for i, in := range inputs {
 		ids[i] = in.InputID
 	}
-	m.record(session.TurnStarted{RunID: run.ID, Turn: run.Turn + 1, Kind: string(kind), InputIDs: ids})
-	m.publish(protocol.TurnStart{Ref: m.turnRef(), Kind: string(kind), InputIDs: ids})
+	m.record(session.TurnStarted{RunID: run.ID, Turn: run.Turn + 1, Kind: kind, InputIDs: ids})
+	m.publish(protocol.TurnStart{Ref: m.turnRef(), Kind: kind, InputIDs: ids})
 	m.deliver(inputs)
 	m.callModel()
 }
@@ -226,22 +230,22 @@ func (m *machine) callModel() {
 		return
 	}
 	if m.s.Run.Steps >= m.maxSteps {
-		m.endTurn("error", &protocol.Error{Code: "step_limit", Message: fmt.Sprintf("the turn took %d model calls", m.maxSteps)})
+		m.endTurn(protocol.StopError, &protocol.Error{Code: protocol.StepLimit, Message: fmt.Sprintf("the turn took %d model calls", m.maxSteps)})
 		return
 	}
 	if why := m.overLimit(); why != nil {
-		m.endTurn("error", why)
+		m.overBudget(why)
 		return
 	}
 	if m.crowded() {
 		m.trouble.triedAt = m.s.Messages
-		if m.summarise(&compaction{trigger: "threshold"}) {
+		if m.summarise(&compaction{trigger: protocol.TriggerThreshold}) {
 			return
 		}
 	}
 	messages := m.history()
 	if n := session.Bytes(messages); n > maxRequest {
-		m.endTurn("error", providerError(fmt.Errorf("the conversation has %d MiB, more than the %d MiB that a request may have, and could not be summarised: choose another model, or go on in a branch from an earlier message", n>>20, maxRequest>>20)))
+		m.endTurn(protocol.StopError, providerError(fmt.Errorf("the conversation has %d MiB, more than the %d MiB that a request may have, and could not be summarised: choose another model, or go on in a branch from an earlier message", n>>20, maxRequest>>20)))
 		return
 	}
 	m.msg = message{id: m.newID("msg-"), model: m.model().Name}
@@ -249,7 +253,7 @@ func (m *machine) callModel() {
 		choice: m.s.Model, req: model.Request{
 			Messages: messages, Repair: m.repair(), Effort: model.Effort{Level: m.model().Effort},
 		}, all: !m.s.ToolsChosen, active: m.s.Tools,
-		environment: m.s.Environment, window: m.window(),
+		workdir: m.workdir(), environment: m.s.Environment, window: m.window(),
 	}})
 }
 
@@ -257,7 +261,7 @@ func (m *machine) callModel() {
 func (m *machine) await(p phase, w work) {
 	m.gen++
 	w.gen = m.gen
-	m.phase = p
+	m.phase, m.since = p, m.now
 	m.out.work = append(m.out.work, w)
 }
 
@@ -289,7 +293,7 @@ func (m *machine) endMessage(stop model.StopReason) {
 	})
 	m.publish(protocol.MessageEnd{
 		Ref: m.turnRef(), MessageID: m.msg.id, Role: string(model.Assistant), Text: text,
-		ToolCalls: wireCalls(said.ToolCalls), StopReason: string(stop), Usage: wireUsage(&usage),
+		ToolCalls: wireCalls(said.ToolCalls), StopReason: protocol.StopReason(stop), Usage: wireUsage(&usage),
 	})
 }
 
@@ -309,25 +313,22 @@ func (m *machine) nextCall() {
 		m.afterCall()
 		return
 	}
-	m.call, m.callAt, m.said = run.Calls[0], m.now, false
-	m.record(session.ToolStarted{RunID: run.ID, CallID: m.call.ID})
-	m.publish(m.toolStart(m.call))
-	m.await(calling, work{tool: m.invocation(m.call)})
+	m.decideCall(run.Calls[0])
 }
 
 // refusal is the result of a call that must not be run.
 func (m *machine) refusal(call model.ToolCall) (model.ToolResult, bool) {
 	switch {
 	case m.s.Run.Stop == model.StopLength:
-		return model.Failed("bad_request", "not run: the model's message was cut off at its length limit"), true
-	case m.s.ToolsChosen && !slices.ContainsFunc(m.s.Tools, func(name string) bool { return means(call.Name, name) }):
-		return model.Failed("forbidden", call.Name+" is not active in this session"), true
+		return model.Failed(model.BadRequest, "not run: the model's message was cut off at its length limit"), true
+	case m.s.ToolsChosen && !slices.ContainsFunc(m.s.Tools, func(name string) bool { return model.Means(call.Name, name) }):
+		return model.Failed(model.Forbidden, call.Name+" is not active in this session"), true
 	}
 	return model.ToolResult{}, false
 }
 
 func (m *machine) invocation(call model.ToolCall) *model.Invocation {
-	return &model.Invocation{ToolCall: call, SessionID: m.s.ID, Phase: "setup", MaxResult: m.maxResult()}
+	return &model.Invocation{ToolCall: call, SessionID: m.s.ID, Phase: "setup", Workdir: m.workdir(), MaxResult: m.maxResult()}
 }
 
 func (m *machine) toolStart(call model.ToolCall) protocol.Event {
@@ -356,7 +357,7 @@ func (m *machine) endCall(call model.ToolCall, res model.ToolResult, skipped boo
 	m.record(session.MessageAdded{
 		ID: m.newID("msg-"), ParentID: m.s.Leaf, RunID: m.s.Run.ID, TurnKind: m.s.Run.Kind,
 		Message: model.Message{Role: model.Tool, Text: res.Text, ToolCallID: call.ID, ToolName: call.Name, OK: res.OK, Attachments: res.Attachments},
-		Outputs: res.Outputs,
+		Outputs: res.Outputs, DurationMS: took.Milliseconds(),
 	})
 	m.publish(protocol.ToolEnd{
 		Ref: m.turnRef(), ToolCallID: call.ID, ToolName: call.Name, OK: res.OK, Result: res.Text, Outputs: res.Outputs,
@@ -374,21 +375,21 @@ func (m *machine) failCall(call model.ToolCall, res model.ToolResult, skipped bo
 
 // afterCall looks at the steers before anything else goes on (invariant 4).
 func (m *machine) afterCall() {
-	if queue.Count(m.s.Pending, kindOf, queue.Steer) == 0 {
+	if queue.Count(m.s.Pending, kindOf, protocol.KindSteer) == 0 {
 		m.nextCall()
 		return
 	}
 	for _, call := range m.s.Run.Calls {
 		m.failCall(call, model.ToolResult{Text: "skipped: the user steered the run before this call"}, true)
 	}
-	m.endTurn("steered", nil)
+	m.endTurn(protocol.StopSteered, nil)
 }
 
 // endTurn closes the turn and takes the next one, or ends the run.
-func (m *machine) endTurn(stop string, why *protocol.Error) {
+func (m *machine) endTurn(stop protocol.StopReason, why *protocol.Error) {
 	ended := session.TurnEnded{RunID: m.s.Run.ID, Turn: m.s.Run.Turn, StopReason: stop}
 	if why != nil {
-		ended.Code, ended.Error = string(why.Code), why.Message
+		ended.Code, ended.Error = why.Code, why.Message
 	}
 	ref := m.turnRef()
 	m.record(ended)
@@ -398,37 +399,37 @@ func (m *machine) endTurn(stop string, why *protocol.Error) {
 
 // afterTurn makes room for the next turn, if need be, and goes on.
 func (m *machine) afterTurn() {
-	if m.full() && m.overLimit() == nil && m.summarise(&compaction{trigger: "threshold"}) {
+	if m.full() && m.overLimit() == nil && m.summarise(&compaction{trigger: protocol.TriggerThreshold}) {
 		return
 	}
 	m.nextTurn()
 }
 
 func (m *machine) nextTurn() {
-	kind, batch := queue.Next(m.s.Pending, kindOf, queue.Mode(m.s.SteeringMode), queue.Mode(m.s.FollowUpMode))
+	kind, batch := queue.Next(m.s.Pending, kindOf, m.s.SteeringMode, m.s.FollowUpMode)
 	last := m.s.Run.Ended
 	switch {
-	case len(batch) > 0 && last.Code != overBudget:
+	case len(batch) > 0 && last.Code != protocol.OverBudget:
 		m.startTurn(kind, batch)
-	case last.StopReason == "aborted":
-		m.endRun("aborted", nil)
-	case last.StopReason == "error":
-		m.endRun("error", &protocol.Error{Code: protocol.Code(last.Code), Message: last.Error})
+	case last.StopReason == protocol.StopAborted:
+		m.endRun(protocol.StopAborted, nil)
+	case last.StopReason == protocol.StopError:
+		m.endRun(protocol.StopError, &protocol.Error{Code: last.Code, Message: last.Error})
 	default:
-		m.endRun("completed", nil)
+		m.endRun(protocol.StopCompleted, nil)
 	}
 }
 
 // endRun closes the run, exactly once. What it still owes is handed back.
-func (m *machine) endRun(stop string, why *protocol.Error) {
+func (m *machine) endRun(stop protocol.StopReason, why *protocol.Error) {
 	run := m.s.Run
 	end := protocol.AgentEnd{
 		Ref: m.runRef(), StopReason: stop, Turns: run.Turn, Usage: *wireUsage(&run.Usage),
-		Discarded: discarded(m.s.Pending),
+		Discarded: discarded(m.s.Pending), DurationMS: m.now.Sub(run.Began).Milliseconds(),
 	}
-	fact := session.RunEnded{RunID: run.ID, StopReason: stop}
+	fact := session.RunEnded{RunID: run.ID, StopReason: stop, Unread: true}
 	if why != nil {
-		fact.Code, fact.Error = string(why.Code), why.Message
+		fact.Code, fact.Error = why.Code, why.Message
 		end.Error = &protocol.RunError{Code: fact.Code, Message: fact.Error}
 	}
 	m.record(fact)
@@ -444,22 +445,27 @@ func (m *machine) endRun(stop string, why *protocol.Error) {
 // puts itself off again.
 func (m *machine) becomeIdle() {
 	m.phase = idle
-	list := m.deferred
-	m.deferred = nil
+	list := m.postponed
+	m.postponed = nil
 	for _, in := range list {
 		in.step(m)
 	}
 }
 
 // model is the session's choice, or the daemon's own.
-func (m *machine) model() model.Choice {
-	if m.s.Model.Provider != "" {
-		return m.s.Model
+func (m *machine) model() model.Choice { return chosen(m.s.Model, m.own) }
+
+// chosen is what answers in a session that has chosen that.
+func chosen(choice, own model.Choice) model.Choice {
+	if choice.Provider != "" {
+		return choice
 	}
-	own := m.own
-	own.Effort = cmp.Or(m.s.Model.Effort, own.Effort)
+	own.Effort = cmp.Or(choice.Effort, own.Effort)
 	return own
 }
+
+// workdir is the folder that the session lives in.
+func (m *machine) workdir() string { return cmp.Or(m.s.Workdir, m.home) }
 
 // window is how many tokens the session's model can read; 0 has no end.
 func (m *machine) window() int64 {

@@ -17,7 +17,6 @@ import (
 	"noused/internal/model"
 	"noused/internal/protocol"
 	"noused/internal/protocol/protocoltest"
-	"noused/internal/queue"
 	"noused/internal/session"
 )
 
@@ -35,6 +34,15 @@ type world struct {
 	asked   map[*client]bool // clients without their reply
 	waiting map[*client]bool // clients without their run's end
 	refused error            // the latest refusal
+
+	accepted   []string // inputs
+	handedBack []protocol.DiscardedInput
+	withdrawn  protocol.Withdrawn // the latest
+
+	may  map[string]string // by tool: the decision on its calls; others ask a little of everything
+	runs map[string]int    // calls that were made, by their ids
+
+	guarded bool // orchestrators are asked now and then
 }
 
 type client struct {
@@ -45,7 +53,8 @@ type client struct {
 func newWorld(t *testing.T) *world {
 	w := &world{
 		t: t, checker: protocoltest.NewChecker(), clock: time.Unix(1e9, 0),
-		asked: map[*client]bool{}, waiting: map[*client]bool{},
+		asked: map[*client]bool{}, waiting: map[*client]bool{}, runs: map[string]int{},
+		may: map[string]string{"t.y": model.Ask, "t.z": model.Deny},
 	}
 	w.records = []session.Record{{At: w.clock, Fact: session.Created{SessionID: "ses-1"}}}
 	w.boot()
@@ -61,6 +70,7 @@ func (w *world) boot() {
 		}
 	}
 	w.m = &machine{s: s, own: model.Choice{Name: "test"}, maxSteps: 50, newID: func(prefix string) string { w.ids++; return fmt.Sprint(prefix, w.ids) }}
+	w.m.judge = w.judge
 	w.work = work{}
 	w.step(resumeIn{})
 }
@@ -76,19 +86,89 @@ func (w *world) step(in input) {
 	}
 	for _, ev := range out.events {
 		w.events = append(w.events, ev)
+		if w.checker == nil {
+			continue
+		}
 		if err := w.checker.Event(ev); err != nil {
 			w.t.Fatalf("after %d events: %v\n%s", len(w.events), err, w.story())
 		}
 	}
 	for _, job := range out.work {
+		if job.tool != nil {
+			w.started(job.tool)
+		}
 		w.work = job
-		if job.call == nil && job.tool == nil {
+		if job.call == nil && job.tool == nil && job.look == nil {
 			w.work = work{}
 			if w.m.phase == calling { // a cancelled tool still gives its result
 				w.work = work{gen: job.gen, tool: &model.Invocation{}}
 			}
 		}
 	}
+}
+
+// judge is by the tool's name.
+func (w *world) judge(inv model.Invocation, mode string, answers [][]byte) model.Verdict {
+	v := model.Verdict{Decision: cmpOr(w.may[inv.Name], model.Allow), Rule: "by name", Code: model.Forbidden}
+	switch {
+	case v.Decision == model.Deny:
+	case slices.ContainsFunc(answers, func(rule []byte) bool { return string(rule) == `"`+inv.Name+`"` }):
+		v.Decision = model.Allow
+	case v.Decision == model.Ask:
+		v.Changes = w.m.s.Asked%2 == 1
+		v.Offer = &model.Offer{Pattern: inv.Name, Rule: []byte(`"` + inv.Name + `"`)}
+		if mode != "ask" {
+			v.Decision, v.Code = map[string]string{"auto": model.Allow, "deny": model.Deny}[mode], model.Denied
+		}
+	}
+	v.Guarded = w.guarded && w.m.s.Messages%3 == 0
+	return v
+}
+
+// started holds a call against what allows it: no call without a yes, none twice,
+// none with other arguments.
+func (w *world) started(inv *model.Invocation) {
+	w.t.Helper()
+	if w.runs[inv.ID]++; w.runs[inv.ID] > 1 {
+		w.t.Fatalf("call %s is made %d times\n%s", inv.ID, w.runs[inv.ID], w.story())
+	}
+	if w.may[inv.Name] == model.Deny {
+		w.t.Fatalf("%s is made, and denied\n%s", inv.Name, w.story())
+	}
+	if w.may[inv.Name] != model.Ask {
+		return
+	}
+	mode, allowed := protocol.ApprovalsAsk, false
+	for _, r := range w.records {
+		switch f := r.Fact.(type) {
+		case session.ApprovalModeSet:
+			mode = f.Mode
+		case session.ApprovalAsked:
+			allowed = false
+			if f.CallID == inv.ID {
+				defer func() {
+					if !allowed {
+						w.t.Fatalf("%s was asked about and is made without a yes\n%s", inv.ID, w.story())
+					}
+				}()
+			}
+		case session.ApprovalDecided:
+			allowed = f.Outcome == protocol.OutcomeAllowed
+			if f.Rule != nil {
+				mode = protocol.ApprovalsAuto // for this tool, which is the only one that asks
+			}
+		}
+	}
+	if mode != protocol.ApprovalsAuto && !allowed {
+		w.t.Fatalf("%s of %s is made, and nobody has allowed it\n%s", inv.ID, inv.Name, w.story())
+	}
+}
+
+func cmpOr(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a
 }
 
 func (w *world) answer(r reply) {
@@ -113,10 +193,16 @@ func (w *world) answer(r reply) {
 	switch v := r.value.(type) {
 	case protocol.PromptAccepted:
 		w.checker.Accepted(v.InputID, v.RunID)
+		if !slices.Contains(w.accepted, v.InputID) {
+			w.accepted = append(w.accepted, v.InputID)
+		}
 		if c.wait {
 			w.waiting[c] = true
 		}
+	case protocol.Withdrawn:
+		w.withdrawn = v
 	case protocol.AbortAccepted:
+		w.handedBack = append(w.handedBack, v.Discarded...)
 		if err := w.checker.HandedBack(v.Discarded); err != nil {
 			w.t.Fatal(err)
 		}
@@ -142,9 +228,18 @@ func (w *world) story() string {
 // promised can be asked for.
 func (w *world) finish() {
 	w.t.Helper()
-	for n := 0; !w.m.settled(); n++ {
+	for n := 0; !w.m.resting(); n++ {
 		if n > 100_000 {
 			w.t.Fatalf("the run does not end\n%s", w.story())
+		}
+		if w.m.phase == waiting {
+			q := w.m.s.Run.Question
+			w.step(answerIn{nil, q.ApprovalID, q.Options[n%len(q.Options)].ID, "", person{}})
+			continue
+		}
+		if w.m.phase == looking {
+			w.step(lookedIn{w.work.gen, "-a", model.Verdict{}})
+			continue
 		}
 		if w.work.tool != nil {
 			w.step(toolDoneIn{w.work.gen, model.ToolResult{OK: true}})
@@ -152,6 +247,9 @@ func (w *world) finish() {
 		}
 		w.step(deltaIn{w.work.gen, model.Delta{Text: "bye", Stop: model.StopEnd}})
 		w.step(modelDoneIn{w.work.gen, nil})
+	}
+	if w.checker == nil {
+		return
 	}
 	if err := w.checker.Done(); err != nil {
 		w.t.Fatalf("%v\n%s", err, w.story())
@@ -167,14 +265,28 @@ func (w *world) finish() {
 // random does one random thing that can happen to a session.
 func (w *world) random(pick func(n int) int) {
 	w.t.Helper()
+	w.guarded = true
 	texts := []string{"a", "b\nc", "!t.x"}
 	text := texts[pick(len(texts))]
 	stale := w.work.gen - pick(2)*pick(3)
-	switch pick(26) {
+	switch pick(34) {
+	case 30, 31:
+		id := fmt.Sprintf("apr-%d-ses-1", max(0, w.m.s.Asked-pick(3)))
+		option := []string{optionOnce, optionDeny, optionSession, optionAlways, optionContinue, "never"}[pick(6)]
+		w.step(answerIn{w.client("approve"), id, option, "", person{pid: 7, uid: 1, comm: "nous"}})
+	case 32:
+		guards := []model.Verdict{{}, {Decision: model.Deny, Code: model.Forbidden}}
+		w.step(lookedIn{stale, "-a", guards[pick(2)]})
+		w.step(lateIn{fmt.Sprintf("apr-%d-ses-1", w.m.s.Asked)})
+	case 33:
+		if pick(4) == 0 {
+			w.step(approvalModeIn{w.client("approvals"), []protocol.ApprovalMode{"ask", "auto", "deny"}[pick(3)]})
+		}
+		w.m.limits = Limits{RunTokens: int64(pick(3)) * 50}
 	case 0, 1, 2:
 		c := w.client("prompt")
 		c.wait = pick(2) == 0
-		p := protocol.PromptParams{Text: text, StreamingBehavior: []string{"", "steer", "follow_up"}[pick(3)]}
+		p := protocol.PromptParams{Text: text, StreamingBehavior: []protocol.Kind{"", "steer", "follow_up"}[pick(3)], Approvals: []protocol.ApprovalMode{"", "deny"}[pick(8)/7]}
 		if pick(4) == 0 {
 			p.IdempotencyKey = fmt.Sprint("key", pick(5))
 		}
@@ -183,18 +295,18 @@ func (w *world) random(pick func(n int) int) {
 		}
 		w.step(promptIn{c, p, c.wait, nil})
 	case 3, 4, 5:
-		p := protocol.SteerParams{Text: text, IfIdle: []string{"", "prompt"}[pick(2)]}
-		w.step(queueIn{w.client("steer"), queue.Steer, p, nil})
+		p := protocol.SteerParams{Text: text, IfIdle: []protocol.Kind{"", "prompt"}[pick(2)]}
+		w.step(queueIn{w.client("steer"), protocol.KindSteer, p, nil})
 	case 6, 7:
-		p := protocol.SteerParams{Text: text, IfIdle: []string{"", "prompt"}[pick(2)]}
-		w.step(queueIn{w.client("follow_up"), queue.FollowUp, p, nil})
+		p := protocol.SteerParams{Text: text, IfIdle: []protocol.Kind{"", "prompt"}[pick(2)]}
+		w.step(queueIn{w.client("follow_up"), protocol.KindFollowUp, p, nil})
 	case 8:
 		w.step(abortIn{w.client("abort"), []string{"", "run-0"}[pick(2)]})
 	case 9:
-		kind := []queue.Kind{queue.Steer, queue.FollowUp}[pick(2)]
-		w.step(modeIn{w.client("mode"), "set", kind, []string{"one-at-a-time", "all"}[pick(2)]})
+		kind := []protocol.Kind{protocol.KindSteer, protocol.KindFollowUp}[pick(2)]
+		w.step(modeIn{w.client("mode"), "set", kind, []protocol.Mode{protocol.ModeOneAtATime, protocol.ModeAll}[pick(2)]})
 	case 10:
-		w.step(toolsIn{w.client("tools"), []string{"t.x", "t.y"}[:pick(3)], 0})
+		w.step(toolsIn{w.client("tools"), []string{"t.x", "t.y", "t.z"}[:pick(4)], 0})
 	case 11:
 		if entries := w.m.s.Entries(); len(entries) > 0 {
 			w.step(leafIn{w.client("leaf"), entries[pick(len(entries))].ID})
@@ -212,15 +324,23 @@ func (w *world) random(pick func(n int) int) {
 		w.step(modelDoneIn{stale, err})
 	case 24:
 		w.step(modelIn{w.client("model"), model.Choice{Name: "small", ContextWindow: int64(pick(3)) * 20}})
+	case 25:
+		w.step(titleIn{w.client("title"), text})
+	case 26:
+		w.step(readIn{w.client("read")})
+	case 27, 28:
+		if n := len(w.accepted); n > 0 {
+			w.step(withdrawIn{w.client("withdraw"), w.accepted[n-1-pick(min(n, 4))]})
+		}
 	case 18:
 		w.step(deltaIn{stale, model.Delta{Thinking: "hm"}})
 	case 19, 20:
-		call := &model.ToolCall{ID: "call_0", Name: []string{"t.x", "t.y"}[pick(2)], Arguments: []byte(`{}`)}
+		call := &model.ToolCall{ID: "call_0", Name: []string{"t.x", "t.y", "t.y", "t.z"}[pick(4)], Arguments: []byte(`{ "n":  1.0 }`)}
 		w.step(deltaIn{stale, model.Delta{ToolCall: call}})
 	default:
 		stops := []model.StopReason{model.StopEnd, model.StopToolCalls, model.StopLength, ""}
 		w.step(deltaIn{stale, model.Delta{Text: text}})
-		w.step(deltaIn{stale, model.Delta{Stop: stops[pick(4)]}})
+		w.step(deltaIn{stale, model.Delta{Stop: stops[pick(4)], Usage: model.Usage{InputTokens: int64(pick(20))}}})
 		w.step(modelDoneIn{stale, nil})
 	}
 }
@@ -341,19 +461,19 @@ func (w *world) types() []string {
 		s := ev.Type()
 		switch ev := ev.(type) {
 		case protocol.TurnStart:
-			s += " " + ev.Kind
+			s += " " + string(ev.Kind)
 		case protocol.TurnEnd:
-			s += " " + ev.StopReason
+			s += " " + string(ev.StopReason)
 		case protocol.AgentEnd:
-			s += " " + ev.StopReason
+			s += " " + string(ev.StopReason)
 		case protocol.MessageStart:
 			s += " " + ev.Role
 		case protocol.MessageEnd:
-			s += " " + ev.Role + " " + ev.StopReason
+			s += " " + ev.Role + " " + string(ev.StopReason)
 		case protocol.ToolEnd:
 			s += fmt.Sprintf(" ok=%t skipped=%t", ev.OK, ev.Skipped)
 		case protocol.Status:
-			s += " " + ev.Code
+			s += " " + string(ev.Code)
 		}
 		out = append(out, s)
 	}
@@ -386,8 +506,8 @@ func TestSteerDuringAToolSkipsTheRest(t *testing.T) {
 	w := newWorld(t)
 	w.prompt("go")
 	w.say(toolCall("t.x"), toolCall("t.y"), model.Delta{Stop: model.StopToolCalls})
-	w.step(queueIn{nil, queue.FollowUp, protocol.SteerParams{Text: "later"}, nil})
-	w.step(queueIn{nil, queue.Steer, protocol.SteerParams{Text: "stop that"}, nil})
+	w.step(queueIn{nil, protocol.KindFollowUp, protocol.SteerParams{Text: "later"}, nil})
+	w.step(queueIn{nil, protocol.KindSteer, protocol.SteerParams{Text: "stop that"}, nil})
 	w.step(toolDoneIn{w.work.gen, model.ToolResult{OK: true, Text: "done"}})
 	w.finish()
 	w.expect(
@@ -419,7 +539,7 @@ func TestAbortInTheMiddleOfAStreamKeepsWhatCame(t *testing.T) {
 func TestFailedModelDeliversWhatWaits(t *testing.T) {
 	w := newWorld(t)
 	w.prompt("go")
-	w.step(queueIn{nil, queue.FollowUp, protocol.SteerParams{Text: "and then"}, nil})
+	w.step(queueIn{nil, protocol.KindFollowUp, protocol.SteerParams{Text: "and then"}, nil})
 	w.step(modelDoneIn{w.work.gen, errors.New("no route to host")})
 	w.step(modelDoneIn{w.work.gen, errors.New("no route to host")})
 	w.expect("agent_start", "turn_start prompt", "message_start user", "message_end user ", "status follow_up_queued", "turn_end error",
@@ -436,7 +556,7 @@ func TestSteerWhileAbortingStartsARunAfterwards(t *testing.T) {
 	w.say(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})
 	w.step(abortIn{})
 	c := w.client("steer")
-	w.step(queueIn{c, queue.Steer, protocol.SteerParams{Text: "instead", IfIdle: "prompt"}, nil})
+	w.step(queueIn{c, protocol.KindSteer, protocol.SteerParams{Text: "instead", IfIdle: "prompt"}, nil})
 	if !w.asked[c] {
 		t.Error("answered while the old run is still ending")
 	}
@@ -462,6 +582,9 @@ func TestEverythingPutOffIsTakenUpTogether(t *testing.T) {
 		t.Errorf("%d clients wait for their answer while the next run goes on", len(w.asked))
 	}
 	w.finish()
+	if w.checker == nil {
+		return
+	}
 	if err := w.checker.Done(); err != nil {
 		t.Error(err)
 	}
@@ -524,7 +647,7 @@ func TestATurnOfTooManyStepsEnds(t *testing.T) {
 func TestARunThatKeepsCrashingTheDaemonIsEnded(t *testing.T) {
 	w := newWorld(t)
 	w.prompt("go")
-	w.step(queueIn{nil, queue.Steer, protocol.SteerParams{Text: "hold on"}, nil})
+	w.step(queueIn{nil, protocol.KindSteer, protocol.SteerParams{Text: "hold on"}, nil})
 	for range maxCrashes {
 		w.boot()
 	}
@@ -664,7 +787,7 @@ func TestWhatToolsKeepInASessionIsBounded(t *testing.T) {
 				if !ok || len(w.events) != before+1 || !strings.Contains(warning.Message, "1 MiB") {
 					t.Errorf("got %+v, want one warning that names the limit", w.events[before:])
 				}
-				if want := map[bool]string{true: "assets_too_large", false: "state_too_large"}[u.Asset != nil]; warning.Code != want {
+				if want := map[bool]protocol.Code{true: protocol.WarningAssetsTooLarge, false: protocol.WarningStateTooLarge}[u.Asset != nil]; warning.Code != want {
 					t.Errorf("got %s, want %s", warning.Code, want)
 				}
 			}
@@ -786,5 +909,17 @@ func TestAnsweredOnceForAnIdempotencyKey(t *testing.T) {
 	w.step(promptIn{nil, p, false, nil})
 	if len(w.events) == before {
 		t.Error("the key still counts after a day")
+	}
+}
+
+// A message's stop reason goes onto the wire as the model's word.
+func TestStopReasonsOfModelsAreTheWires(t *testing.T) {
+	for ours, wire := range map[model.StopReason]protocol.StopReason{
+		model.StopEnd: protocol.StopEnd, model.StopToolCalls: protocol.StopToolCalls, model.StopLength: protocol.StopLength,
+		model.StopAborted: protocol.StopAborted, model.StopError: protocol.StopError,
+	} {
+		if string(ours) != string(wire) {
+			t.Errorf("got %q on the wire, want %q as models have it", wire, ours)
+		}
 	}
 }

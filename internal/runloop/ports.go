@@ -3,6 +3,7 @@ package runloop
 import (
 	"context"
 	"iter"
+	"time"
 
 	"noused/internal/model"
 	"noused/internal/protocol"
@@ -31,13 +32,13 @@ type Models interface {
 // Instructions are what a model is told before a conversation. None of its
 // methods runs anything that a repository names.
 type Instructions interface {
-	// Environment describes where a conversation begins. It differs from one call
-	// to the next, and may take a second, or until ctx ends.
-	Environment(ctx context.Context) string
-	// System returns all that a model is told in an environment that was described
+	// Environment describes where a conversation in that folder begins. It differs
+	// from one call to the next, and may take a second, or until ctx ends.
+	Environment(ctx context.Context, workdir string) string
+	// System returns all that a model is told in that folder, in an environment that was described
 	// before, if it reads so many tokens, 0 where that is not known. It tells which
 	// files it is from, and which were left out and why.
-	System(environment string, window int64) (text string, files, problems []string)
+	System(workdir, environment string, window int64) (text string, files, problems []string)
 }
 
 // Tools knows and runs the operations of all tools.
@@ -60,6 +61,21 @@ type Tools interface {
 	EndJobs(ctx context.Context, sessionID string)
 }
 
+// Policy decides whether calls may be made (approvals.md §1).
+type Policy interface {
+	// Judge says what the rules and a session's answers, rules as JSON, make of a
+	// call in an approval mode of the wire's. It does not block.
+	Judge(inv model.Invocation, mode string, answers [][]byte) model.Verdict
+	// Guard says what orchestrators make of a call, whatever the mode is. It blocks
+	// while they are asked, until ctx ends.
+	Guard(ctx context.Context, inv model.Invocation) model.Verdict
+	// Preview shows what a call would change in a file, "" where nobody can tell. It
+	// blocks for the disk.
+	Preview(inv model.Invocation) string
+	// Keep adds a rule to the user's own, for good. It blocks for the disk.
+	Keep(rule []byte, at time.Time, sessionID, title string) error
+}
+
 // Modules have a say in runs without being tools (tools.md §4).
 type Modules interface {
 	// Orchestrated reports whether BeforeTurn has anybody to ask.
@@ -67,12 +83,12 @@ type Modules interface {
 	// BeforeTurn returns what becomes of a text that somebody wants to give to a
 	// session, or why it may not have it. state is what tools have patched
 	// together, a JSON object.
-	BeforeTurn(ctx context.Context, sessionID, input string, state []byte) (string, error)
+	BeforeTurn(ctx context.Context, sessionID, workdir, input string, state []byte) (string, error)
 	// Transforms reports whether Transform has anybody to ask.
 	Transforms() bool
 	// Transform returns what a model is to read in place of the messages, which
 	// it must not change. An error tells which module was passed over.
-	Transform(ctx context.Context, sessionID string, messages []model.Message) ([]model.Message, error)
+	Transform(ctx context.Context, sessionID, workdir string, messages []model.Message) ([]model.Message, error)
 }
 
 // Events is the daemon's numbered event log.

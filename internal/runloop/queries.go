@@ -3,10 +3,7 @@ package runloop
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -14,16 +11,12 @@ import (
 
 	"noused/internal/model"
 	"noused/internal/protocol"
-	"noused/internal/queue"
 	"noused/internal/session"
 )
 
 // stateWait is how long get_state and list_tools wait for tools that have not yet
 // said what they can do.
 const stateWait = 100 * time.Millisecond
-
-// listReaders is how many journals one list_sessions reads at a time.
-const listReaders = 2
 
 func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol.State, error) {
 	id, err := h.sessionID(p.SessionID)
@@ -49,11 +42,12 @@ func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol
 			st.ActiveTools = append(st.ActiveTools, t.Name)
 		}
 	}
-	st.Daemon, st.Workdir = h.env.Daemon, h.env.Workdir
+	st.Daemon = h.env.Daemon
 	if h.env.Instructions != nil {
-		_, st.SystemFiles, _ = h.env.Instructions.System("", st.Context.Window)
+		_, st.SystemFiles, _ = h.env.Instructions.System(st.Workdir, "", st.Context.Window)
 	}
 	st.Runs = h.runs()
+	st.PendingApprovals = h.pendingApprovals(id)
 	st.Jobs = jobs(started, h.env.Tools.Jobs(id))
 	return st, nil
 }
@@ -76,13 +70,13 @@ func jobs(started, known []model.Job) []protocol.JobInfo {
 
 func (h *Hub) runs() []protocol.RunInfo {
 	runs := []protocol.RunInfo{}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, l := range h.loops {
-		if info := l.run.Load(); info != nil && !l.hasEnded() {
-			runs = append(runs, *info)
+	h.look(func(s *lifecycle) {
+		for _, l := range s.loops {
+			if info := l.run.Load(); info != nil && !l.hasEnded() {
+				runs = append(runs, *info)
+			}
 		}
-	}
+	})
 	slices.SortFunc(runs, func(a, b protocol.RunInfo) int { return cmp.Compare(a.SessionID, b.SessionID) })
 	return runs
 }
@@ -91,22 +85,14 @@ func (h *Hub) runs() []protocol.RunInfo {
 func (m *machine) state() protocol.State {
 	s := m.s
 	st := protocol.State{
-		RunState: m.runState(), SessionID: s.ID, Title: s.Title, LeafID: s.Leaf, SteeringMode: s.SteeringMode, FollowUpMode: s.FollowUpMode,
+		RunState: m.runState(), SessionID: s.ID, Title: s.Title, Workdir: m.workdir(), LeafID: s.Leaf, SteeringMode: s.SteeringMode, FollowUpMode: s.FollowUpMode,
 		PendingCounts: m.counts(), ActiveTools: append([]string{}, s.Tools...), SessionState: s.Patched(),
-		Queued: protocol.QueuedTexts{Steer: []string{}, FollowUp: []string{}},
+		Queued: m.queued(),
 		Assets: []protocol.AssetInfo{}, Usage: *wireUsage(&s.Usage),
-		Model: wireModel(m.model()), Context: protocol.ContextInfo{Tokens: s.Tokens(), Window: m.window()},
+		Model: wireModel(m.model()), Context: protocol.ContextInfo{Tokens: s.Tokens(), Window: m.window()}, ApprovalMode: s.ApprovalMode,
 	}
 	if s.Run != nil {
 		st.RunID = s.Run.ID
-	}
-	for _, in := range s.Pending {
-		switch kindOf(in) {
-		case queue.Steer:
-			st.Queued.Steer = append(st.Queued.Steer, in.Text)
-		case queue.FollowUp:
-			st.Queued.FollowUp = append(st.Queued.FollowUp, in.Text)
-		}
 	}
 	for _, a := range s.Assets {
 		st.Assets = append(st.Assets, protocol.AssetInfo{
@@ -115,7 +101,7 @@ func (m *machine) state() protocol.State {
 	}
 	if last := s.LastRun; last.RunID != "" {
 		st.LastRun = &protocol.LastRun{RunID: last.RunID, StopReason: last.StopReason}
-		if last.StopReason == "error" {
+		if last.StopReason == protocol.StopError {
 			st.LastRun.Error = &protocol.RunError{Code: last.Code, Message: last.Error}
 		}
 	}
@@ -132,7 +118,10 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 		if path, ok = m.s.Path(p.LeafID); !ok {
 			return protocol.Messages{}, unknownLeaf(m.s.ID, p.LeafID)
 		}
-		out := protocol.Messages{SessionID: m.s.ID, LeafID: p.LeafID}
+		if p.Limit != nil {
+			path = path[max(0, len(path)-*p.Limit):]
+		}
+		out := protocol.Messages{SessionID: m.s.ID, LeafID: p.LeafID, Runs: endedRuns(m.s, path)}
 		if out.LeafID == "" {
 			out.LeafID = m.s.Leaf
 		}
@@ -140,9 +129,6 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 	})
 	if err != nil {
 		return out, err
-	}
-	if p.Limit != nil {
-		path = path[max(0, len(path)-*p.Limit):]
 	}
 	dir := h.env.Store.FilesDir(out.SessionID)
 	encode := func(e *session.Entry) ([]byte, error) {
@@ -160,6 +146,31 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 	return out, nil
 }
 
+// endedRuns are the runs of a path that have ended, in its order.
+func endedRuns(s *session.State, path []*session.Entry) (runs []protocol.EndedRun) {
+	last := ""
+	for _, e := range path {
+		if e.RunID == "" || e.RunID == last {
+			continue
+		}
+		last = e.RunID
+		if run, ok := s.Ended(e.RunID); ok {
+			runs = append(runs, wireEnded(run))
+		}
+	}
+	return runs
+}
+
+func wireEnded(run session.Ended) protocol.EndedRun {
+	out := protocol.EndedRun{
+		RunID: run.RunID, StopReason: run.StopReason, Turns: run.Turns, Usage: *wireUsage(&run.Usage), DurationMS: run.Took.Milliseconds(),
+	}
+	if run.StopReason == protocol.StopError {
+		out.Error = &protocol.RunError{Code: run.Code, Message: run.Error}
+	}
+	return out
+}
+
 // wireEntry is an entry as get_messages shows it; dir has the session's images.
 func wireEntry(dir string, e *session.Entry) any {
 	if c := e.Compaction; c != nil {
@@ -174,11 +185,12 @@ func wireEntry(dir string, e *session.Entry) any {
 	}
 	switch msg.Role {
 	case model.Assistant:
-		out.ToolCalls, out.StopReason, out.Model = wireCalls(msg.ToolCalls), string(e.StopReason), e.Model
+		out.ToolCalls, out.StopReason, out.Model = wireCalls(msg.ToolCalls), protocol.StopReason(e.StopReason), e.Model
 		out.Thinking = msg.Thinking
 		out.Usage = wireUsage(e.Usage)
 	case model.Tool:
 		out.ToolCallID, out.ToolName, out.OK, out.Outputs = msg.ToolCallID, msg.ToolName, &msg.OK, e.Outputs
+		out.DurationMS = e.DurationMS
 	}
 	return out
 }
@@ -233,111 +245,6 @@ func toolsOf(known []model.ToolInfo, chosen bool, active []string) protocol.Tool
 	return out
 }
 
-// listSessions answers at once where every session is open or known; else when the
-// journals of the others have been read.
-func (h *Hub) listSessions(_ context.Context, p protocol.ListSessionsParams) (a protocol.Answer[protocol.Sessions], err error) {
-	limit := 50
-	if p.Limit != nil {
-		limit = *p.Limit
-	}
-	ids, err := h.env.Store.IDs()
-	if err != nil {
-		return a, err
-	}
-	if p.Before != "" {
-		ids = slices.DeleteFunc(ids, func(id string) bool { return id >= p.Before })
-	}
-	l := listing{hub: h, limit: limit, ids: ids}
-	if a.Reply, err = l.list(h.known); err == nil {
-		return a, nil
-	}
-	a.Later = func(ctx context.Context) (protocol.Sessions, error) { return l.read(ctx) }
-	return a, nil
-}
-
-// listing is a list of sessions that is being made.
-type listing struct {
-	hub   *Hub
-	limit int
-	ids   []string
-}
-
-// errUnread says that a session's journal has to be read first.
-var errUnread = errors.New("not read yet")
-
-// list asks about the sessions one after the other, until there are enough.
-// Those that are gone or cannot be read are passed over.
-func (l listing) list(about func(id string) (protocol.SessionInfo, error)) (protocol.Sessions, error) {
-	out := protocol.Sessions{Sessions: make([]protocol.SessionInfo, 0, min(l.limit, len(l.ids)))}
-	for _, id := range l.ids {
-		if len(out.Sessions) == l.limit {
-			break
-		}
-		info, err := about(id)
-		switch {
-		case errors.Is(err, errUnread):
-			return out, err
-		case err == nil:
-			out.Sessions = append(out.Sessions, info)
-		case !gone(err):
-			l.hub.env.Fault(id, err)
-		}
-	}
-	return out, nil
-}
-
-// read reads the journals that it takes, a few at a time, and lists then.
-func (l listing) read(ctx context.Context) (protocol.Sessions, error) {
-	errs := make([]error, min(l.limit, len(l.ids)))
-	var next atomic.Int64
-	var readers sync.WaitGroup
-	for range listReaders {
-		readers.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(errs)); i = next.Add(1) - 1 {
-				_, errs[i] = l.hub.sessionInfo(ctx, l.ids[i])
-			}
-		})
-	}
-	readers.Wait()
-	if ctx.Err() != nil {
-		return protocol.Sessions{}, context.Cause(ctx)
-	}
-	next.Store(0)
-	return l.list(func(id string) (protocol.SessionInfo, error) {
-		if i := next.Add(1) - 1; i < int64(len(errs)) && errs[i] != nil {
-			return protocol.SessionInfo{}, errs[i]
-		}
-		return l.hub.sessionInfo(ctx, id)
-	})
-}
-
-// sessionInfo tells of a session, reading its journal where it is neither open
-// nor known.
-func (h *Hub) sessionInfo(ctx context.Context, id string) (protocol.SessionInfo, error) {
-	info, err := h.known(id)
-	if errors.Is(err, errUnread) {
-		var s session.Summary
-		s, err = h.env.Store.Summary(ctx, id)
-		info = summaryInfo(s)
-	}
-	return info, err
-}
-
-// known is what an open session has announced last, or what is known of a closed
-// one; else errUnread. It waits for nobody's disk.
-func (h *Hub) known(id string) (protocol.SessionInfo, error) {
-	h.mu.Lock()
-	l := h.loops[id]
-	h.mu.Unlock()
-	if l != nil && !l.hasEnded() {
-		return *l.shown.Load(), nil
-	}
-	if s, ok := h.env.Store.Known(id); ok {
-		return summaryInfo(s), nil
-	}
-	return protocol.SessionInfo{}, errUnread
-}
-
 // wireUsage is a usage as the wire has it; nil stays nil.
 func wireUsage(u *model.Usage) *protocol.Usage {
 	if u == nil {
@@ -355,24 +262,6 @@ func wireUsage(u *model.Usage) *protocol.Usage {
 
 // nano is how many of a usage's cost one dollar is.
 const nano = 1e9
-
-func summaryInfo(s session.Summary) protocol.SessionInfo {
-	state := "idle"
-	if s.Running {
-		state = "running"
-	}
-	return protocol.SessionInfo{
-		SessionID: s.ID, Title: s.Title, CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
-		Messages: s.Messages, RunState: state, ParentID: s.ParentID, Usage: *wireUsage(&s.Usage),
-	}
-}
-
-func info(s *session.State, runState string) protocol.SessionInfo {
-	return protocol.SessionInfo{
-		SessionID: s.ID, Title: s.Title, CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
-		Messages: s.Messages, RunState: runState, ParentID: s.ParentID, Usage: *wireUsage(&s.Usage),
-	}
-}
 
 // snippetSize is the most a tree shows of an entry, in characters.
 const snippetSize = 80

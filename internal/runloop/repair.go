@@ -20,47 +20,42 @@ type repair struct {
 func (h *Hub) broken(l *loop) {
 	var wire *protocol.Error
 	disk := errors.As(l.failure, &wire) && wire.Code == protocol.SessionError
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.postpone(l.id, disk)
+	h.update(func(s *lifecycle) { s.retry(l.id, disk, h.env.Now()) })
 }
 
-// postpone sets the time of the next attempt. The hub is locked.
-func (h *Hub) postpone(id string, disk bool) {
-	r := h.repairs[id]
+// retry sets the time of the next attempt to open a session.
+func (s *lifecycle) retry(id string, disk bool, now time.Time) {
+	r := s.repairs[id]
 	if r == nil {
 		r = &repair{wait: mendTime}
-		h.repairs[id] = r
+		s.repairs[id] = r
 	}
-	r.at, r.wait, r.disk = h.env.Now().Add(r.wait), min(2*r.wait, maxRepair), disk
-	signal(h.failed)
+	r.at, r.wait, r.disk = now.Add(r.wait), min(2*r.wait, maxRepair), disk
 }
 
-// mend opens the sessions whose time has come, and forgets those that have been
-// well since.
+// mend opens the sessions whose time has come.
 func (h *Hub) mend(ctx context.Context) {
-	now := h.env.Now()
-	h.mu.Lock()
 	var due []string
-	for id, r := range h.repairs {
-		l := h.loops[id]
-		well := l != nil && !l.hasEnded()
-		switch {
-		case now.Before(r.at):
-		case !well:
-			due = append(due, id)
-			h.postpone(id, r.disk)
-		case now.Sub(r.at) > maxRepair:
-			delete(h.repairs, id)
-		}
-	}
-	if len(h.repairs) > 0 {
-		signal(h.failed)
-	}
-	h.mu.Unlock()
+	h.update(func(s *lifecycle) { due = s.due(h.env.Now()) })
 	for _, id := range due {
 		h.resumeSoon(ctx, id, true)
 	}
+}
+
+// due returns the failed sessions whose time has come, and forgets those that
+// have been well since.
+func (s *lifecycle) due(now time.Time) (ids []string) {
+	for id, r := range s.repairs {
+		switch {
+		case now.Before(r.at):
+		case s.open(id) == nil:
+			ids = append(ids, id)
+			s.retry(id, r.disk, now)
+		case now.Sub(r.at) > maxRepair:
+			delete(s.repairs, id)
+		}
+	}
+	return ids
 }
 
 // resumeSoon opens a session, so that its loop takes its run up, beside others:
@@ -89,9 +84,7 @@ func (h *Hub) resume(ctx context.Context, id string) {
 	case err == nil:
 		release()
 	case gone(err):
-		h.mu.Lock()
-		delete(h.repairs, id)
-		h.mu.Unlock()
+		h.update(func(s *lifecycle) { delete(s.repairs, id) })
 	case ctx.Err() == nil:
 		h.env.Fault(id, err)
 	}

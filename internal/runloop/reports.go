@@ -27,8 +27,9 @@ type (
 	}
 	// noticeIn warns of something that the model call got over.
 	noticeIn struct {
-		gen           int
-		code, message string
+		gen     int
+		code    protocol.Code
+		message string
 	}
 	toolUpdateIn struct {
 		gen    int
@@ -175,7 +176,7 @@ func (m *machine) stream(d model.Delta) {
 }
 
 func (m *machine) notice(n *model.Notice) {
-	m.publish(protocol.Warning{Ref: m.ref(), Code: n.Code, Message: n.Message, Attempt: n.Attempt, DelayMS: n.Delay.Milliseconds()})
+	m.publish(protocol.Warning{Ref: m.ref(), Code: protocol.Code(n.Code), Message: n.Message, Attempt: n.Attempt, DelayMS: n.Delay.Milliseconds()})
 }
 
 func (in noticeIn) step(m *machine) {
@@ -225,9 +226,9 @@ func (m *machine) afterMessage() {
 		return
 	}
 	if m.saidNothing() {
-		m.publish(protocol.Warning{Ref: m.turnRef(), Code: "empty_answer", Message: "the model gave an empty answer twice"})
+		m.publish(protocol.Warning{Ref: m.turnRef(), Code: protocol.WarningEmptyAnswer, Message: "the model gave an empty answer twice"})
 	}
-	m.endTurn("end", nil)
+	m.endTurn(protocol.StopEnd, nil)
 }
 
 func (in toolUpdateIn) step(m *machine) {
@@ -252,7 +253,7 @@ func (in sideUpdateIn) step(m *machine) {
 func (m *machine) warned(at protocol.Ref, callID string, u model.ToolUpdate) bool {
 	code, why := m.keepUpdate(u)
 	if u.Warning != "" {
-		m.publish(protocol.Warning{Ref: at, Code: u.Warning, Message: u.Delta, ToolCallID: callID})
+		m.publish(protocol.Warning{Ref: at, Code: protocol.Code(u.Warning), Message: u.Delta, ToolCallID: callID})
 	}
 	if code != "" {
 		m.publish(protocol.Warning{Ref: at, Code: code, Message: why, ToolCallID: callID})
@@ -262,14 +263,14 @@ func (m *machine) warned(at protocol.Ref, callID string, u model.ToolUpdate) boo
 
 // keepUpdate records what an update changes, or returns why it does not: the
 // session would hold too much. What makes a state smaller is always kept.
-func (m *machine) keepUpdate(u model.ToolUpdate) (code, why string) {
+func (m *machine) keepUpdate(u model.ToolUpdate) (code protocol.Code, why string) {
 	if patch := rawValue(u.Patch); patch.Kind() == jsontext.KindBeginObject {
 		size, err := m.s.AfterPatch(patch)
 		switch {
 		case err != nil:
-			return "state_patch_invalid", fmt.Sprintf("the patch of the session's state is not kept: %v", err)
+			return protocol.WarningStatePatchInvalid, fmt.Sprintf("the patch of the session's state is not kept: %v", err)
 		case size > max(maxState, m.s.PatchedSize()):
-			return "state_too_large", fmt.Sprintf("the patch of the session's state is not kept: the state would have %d bytes, at most %d (%d MiB) it may have", size, maxState, maxState>>20)
+			return protocol.WarningStateTooLarge, fmt.Sprintf("the patch of the session's state is not kept: the state would have %d bytes, at most %d (%d MiB) it may have", size, maxState, maxState>>20)
 		}
 		m.record(session.Patched{Patch: patch})
 	}
@@ -280,7 +281,7 @@ func (m *machine) keepUpdate(u model.ToolUpdate) (code, why string) {
 		asset := *u.Asset
 		asset.Metadata = []byte(rawValue(asset.Metadata))
 		if size := m.s.AssetsSize() + session.AssetSize(asset); size > maxAssets {
-			return "assets_too_large", fmt.Sprintf("the asset %.80q is not kept: what is known of the session's assets, their metadata included, would have %d bytes, at most %d (%d MiB) it may have", asset.ID, size, maxAssets, maxAssets>>20)
+			return protocol.WarningAssetsTooLarge, fmt.Sprintf("the asset %.80q is not kept: what is known of the session's assets, their metadata included, would have %d bytes, at most %d (%d MiB) it may have", asset.ID, size, maxAssets, maxAssets>>20)
 		}
 		m.record(session.AssetAdded{Asset: asset})
 	}
@@ -291,7 +292,7 @@ func (in toolDoneIn) step(m *machine) {
 	if in.gen != m.gen || m.phase != calling {
 		return
 	}
-	m.endCall(m.call, in.result, false, m.now.Sub(m.callAt))
+	m.endCall(m.call, in.result, false, m.now.Sub(m.since))
 	if m.s.Run.Aborting {
 		m.finishAbort()
 		return

@@ -6,7 +6,6 @@ import (
 
 	"noused/internal/model"
 	"noused/internal/protocol"
-	"noused/internal/queue"
 	"noused/internal/session"
 )
 
@@ -33,18 +32,20 @@ func (in resumeIn) step(m *machine) {
 		why = "the session's journal can be written again, and the run goes on"
 	}
 	m.record(session.RunResumed{RunID: run.ID, Fault: in.fault})
-	m.publish(protocol.Status{Ref: m.turnRef(), Code: "run_resumed", Message: why})
+	m.publish(protocol.Status{Ref: m.turnRef(), Code: protocol.StatusRunResumed, Message: why})
 	m.endInterrupted()
 	interrupted := m.answerInterrupted()
 	switch {
 	case run.Aborting:
 		m.finishAbort()
 	case run.Crashes >= maxCrashes:
-		m.giveUp(&protocol.Error{Code: "crash_loop", Message: fmt.Sprintf("the daemon crashed %d times during this run", run.Crashes)})
+		m.giveUp(&protocol.Error{Code: protocol.CrashLoop, Message: fmt.Sprintf("the daemon crashed %d times during this run", run.Crashes)})
 	case run.Faults > maxFaults:
 		m.giveUp(&protocol.Error{Code: protocol.SessionError, Message: fmt.Sprintf("the session's journal failed %d times in a row", run.Faults)})
+	case run.Question != nil:
+		m.resumeQuestion()
 	case run.Turn == 0:
-		m.startTurn(queue.Prompt, m.prompts())
+		m.startTurn(protocol.KindPrompt, m.prompts())
 	case !run.TurnOpen:
 		m.afterTurn()
 	default:
@@ -54,7 +55,7 @@ func (in resumeIn) step(m *machine) {
 
 // prompts are the owed inputs that open a run.
 func (m *machine) prompts() []session.Input {
-	return slices.DeleteFunc(slices.Clone(m.s.Pending), func(in session.Input) bool { return kindOf(in) != queue.Prompt })
+	return slices.DeleteFunc(slices.Clone(m.s.Pending), func(in session.Input) bool { return kindOf(in) != protocol.KindPrompt })
 }
 
 // endInterrupted ends the message that was being streamed when a former daemon
@@ -73,17 +74,18 @@ func (m *machine) answerInterrupted() bool {
 	if i < 0 {
 		return false
 	}
-	m.endCall(m.s.Run.Calls[i], model.Failed("interrupted", "the daemon stopped while this call ran; its effect is unknown"), false, m.now.Sub(m.s.Run.StartedAt))
+	m.endCall(m.s.Run.Calls[i], model.Failed(model.Interrupted, "the daemon stopped while this call ran; its effect is unknown"), false, m.now.Sub(m.s.Run.StartedAt))
 	return true
 }
 
 func (m *machine) giveUp(why *protocol.Error) {
+	m.withdraw(protocol.ByAbort)
 	if m.s.Run.TurnOpen {
 		ref := m.turnRef()
-		m.record(session.TurnEnded{RunID: m.s.Run.ID, Turn: m.s.Run.Turn, StopReason: "error", Code: string(why.Code), Error: why.Message})
-		m.publish(protocol.TurnEnd{Ref: ref, StopReason: "error"})
+		m.record(session.TurnEnded{RunID: m.s.Run.ID, Turn: m.s.Run.Turn, StopReason: protocol.StopError, Code: why.Code, Error: why.Message})
+		m.publish(protocol.TurnEnd{Ref: ref, StopReason: protocol.StopError})
 	}
-	m.endRun("error", why)
+	m.endRun(protocol.StopError, why)
 }
 
 // resumeTurn goes on inside an open turn, from the last entry that is kept.
@@ -92,7 +94,7 @@ func (m *machine) resumeTurn(interrupted bool) {
 	last := m.s.Entry(m.s.Leaf)
 	switch {
 	case last == nil:
-		m.endTurn("error", &protocol.Error{Code: protocol.InternalError, Message: "the journal has lost the turn's text"})
+		m.endTurn(protocol.StopError, &protocol.Error{Code: protocol.InternalError, Message: "the journal has lost the turn's text"})
 	case interrupted, last.Message.Role == model.Tool:
 		m.afterCall() // a steer may have been waiting when the call ended
 	case last.Message.Role != model.Assistant, last.StopReason == model.StopError:
@@ -104,14 +106,17 @@ func (m *machine) resumeTurn(interrupted bool) {
 
 func (drainIn) step(m *machine) {
 	m.draining = true
-	m.refuseDeferred()
+	m.refusePostponed()
+	if m.phase == waiting {
+		m.park()
+	}
 }
 
 func (drainNowIn) step(m *machine) {
 	m.draining = true
-	m.refuseDeferred()
+	m.refusePostponed()
 	switch m.phase {
-	case streaming, calling:
+	case streaming, calling, looking:
 		m.cancel()
 	case compacting: // of a run: it is asked for again
 		m.dropCompaction(shuttingDown())
@@ -121,8 +126,8 @@ func (drainNowIn) step(m *machine) {
 	}
 }
 
-func (m *machine) refuseDeferred() {
-	for _, in := range m.deferred {
+func (m *machine) refusePostponed() {
+	for _, in := range m.postponed {
 		switch in := in.(type) {
 		case promptIn:
 			m.refuse(in.ticket, shuttingDown())
@@ -132,8 +137,8 @@ func (m *machine) refuseDeferred() {
 			m.refuse(in.ticket, shuttingDown())
 		}
 	}
-	m.deferred = nil
+	m.postponed = nil
 }
 
-// settled reports that nothing is under way: a draining machine may be closed.
-func (m *machine) settled() bool { return m.phase == idle || m.phase == parked }
+// resting reports that nothing is under way: a draining machine may be closed.
+func (m *machine) resting() bool { return m.phase == idle || m.phase == parked }

@@ -64,9 +64,10 @@ func said(id, parent string, role model.Role, text string) session.MessageAdded 
 
 func TestSearchFindsWhatWasSaidOnEveryBranch(t *testing.T) {
 	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
+	asked := said("m1", "", model.User, "Where is the Lantern?\nsecond")
+	asked.InputID = "in-1" // else the hub may find that it owes the session a run
 	f.put(
-		"ses-1", session.Input{InputID: "in-1", Kind: "prompt", Text: "Where is the Lantern?\nsecond", RunID: "run-1"},
-		said("m1", "", model.User, "Where is the Lantern?\nsecond"),
+		"ses-1", session.Input{InputID: "in-1", Kind: "prompt", Text: "Where is the Lantern?\nsecond", RunID: "run-1"}, asked,
 		said("m2", "m1", model.Assistant, "first line\n  here: a LANTERN, and another lantern \r\nlast line"),
 		said("m3", "m1", model.Assistant, `C:\lantern "quoted"`+"\ttab"),
 		session.Compacted{ID: "c1", ParentID: "m3", Summary: "of lanterns", FirstKeptEntryID: "m3"},

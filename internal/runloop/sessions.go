@@ -1,19 +1,85 @@
 package runloop
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"noused/internal/model"
 	"noused/internal/protocol"
-	"noused/internal/queue"
 	"noused/internal/session"
 )
 
 func (h *Hub) newSession(_ context.Context, p protocol.NewSessionParams) (protocol.Session, error) {
-	id := h.env.NewID("ses-")
-	return protocol.Session{SessionID: id, Active: true}, h.create(id, h.fresh(id, p.Title, ""))
+	created := session.Created{SessionID: h.env.NewID("ses-"), Title: p.Title, Workdir: resolved(h.env.Workdir)}
+	if p.Workdir != "" {
+		var err error
+		if created.Workdir, err = h.folder(p.Workdir); err != nil {
+			return protocol.Session{}, err
+		}
+	}
+	activate := p.Activate == nil || *p.Activate
+	return protocol.Session{SessionID: created.SessionID, Active: activate}, h.create(h.fresh(created), activate)
+}
+
+// Workdir is the folder that a session lives in. With "" it is that of the active
+// session, the daemon's own before there is one.
+func (h *Hub) Workdir(ctx context.Context, sessionID string) (string, error) {
+	if sessionID == "" {
+		var err error
+		if sessionID, err = h.active(); sessionID == "" || err != nil {
+			return h.env.Workdir, err
+		}
+	}
+	info, err := h.sessionInfo(ctx, sessionID)
+	switch {
+	case gone(err):
+		return "", notFound(sessionID)
+	case err != nil:
+		return "", cannotOpen(err)
+	}
+	return info.Workdir, nil
+}
+
+// folder is a folder that somebody wants a session to live in, without symlinks.
+// Its tools may write there: it cannot be among the sessions themselves.
+func (h *Hub) folder(path string) (string, error) {
+	bad := func(err error) error {
+		return protocol.Errorf(protocol.InvalidPayload, "workdir: %.300q: %v", path, reason(err))
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", bad(err)
+	}
+	info, err := os.Stat(real)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("is %s, want a folder", what(info.Mode()))
+	}
+	if err == nil {
+		err = unix.Faccessat(unix.AT_FDCWD, real, unix.X_OK, unix.AT_EACCESS)
+	}
+	if err == nil && h.env.Store.Holds(real) {
+		err = errors.New("is in the daemon's state folder")
+	}
+	if err != nil {
+		return "", bad(err)
+	}
+	return real, nil
+}
+
+// resolved is a path without symlinks, as far as that can be told.
+func resolved(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return filepath.Clean(path)
 }
 
 // switchSession takes only a session that can be opened.
@@ -39,23 +105,32 @@ func (h *Hub) switchSession(ctx context.Context, p protocol.SwitchSessionParams)
 // changed or deleted without a thought for the other.
 func (h *Hub) branchSession(ctx context.Context, p protocol.BranchSessionParams) (protocol.Branch, error) {
 	parent, id := p.Parent(), h.env.NewID("ses-")
+	activate := p.Activate == nil || *p.Activate
+	workdir := ""
+	if p.Workdir != "" {
+		var err error
+		if workdir, err = h.folder(p.Workdir); err != nil {
+			return protocol.Branch{}, err
+		}
+	}
 	facts, err := look(ctx, h, parent, func(m *machine) ([]session.Record, error) {
 		chain, ok := m.s.Chain(p.LeafID)
 		if !ok {
 			return nil, unknownLeaf(m.s.ID, p.LeafID)
 		}
-		return append(h.fresh(id, m.s.Title, parent), copied(m.s, chain)...), nil
+		created := session.Created{SessionID: id, Title: m.s.Title, ParentID: parent, Workdir: cmp.Or(workdir, m.workdir())}
+		return append(h.fresh(created), copied(m.s, chain)...), nil
 	})
 	if err != nil {
 		return protocol.Branch{}, err
 	}
-	if err := h.create(id, facts); err != nil {
+	if err := h.create(facts, activate); err != nil {
 		return protocol.Branch{}, err
 	}
 	h.env.Audit(model.AuditEvent{
 		Event: "session:fork", Component: "session", SessionID: id, Data: []byte(`{"parent_id":"` + parent + `"}`),
 	})
-	return protocol.Branch{SessionID: id, ParentID: parent, Active: true}, nil
+	return protocol.Branch{SessionID: id, ParentID: parent, Active: activate}, nil
 }
 
 // copied are the facts that make a session's chain and settings again.
@@ -69,10 +144,13 @@ func copied(s *session.State, chain []*session.Entry) []session.Record {
 		facts = append(facts, session.Record{At: e.CreatedAt, Fact: e.MessageAdded})
 	}
 	add := func(f session.Fact) { facts = append(facts, session.Record{At: s.UpdatedAt, Fact: f}) }
-	add(session.ModeSet{Kind: string(queue.Steer), Mode: s.SteeringMode})
-	add(session.ModeSet{Kind: string(queue.FollowUp), Mode: s.FollowUpMode})
+	add(session.ModeSet{Kind: protocol.KindSteer, Mode: s.SteeringMode})
+	add(session.ModeSet{Kind: protocol.KindFollowUp, Mode: s.FollowUpMode})
 	if s.ToolsChosen {
 		add(session.ToolsSet{Tools: s.Tools})
+	}
+	if s.ApprovalMode == protocol.ApprovalsDeny { // what somebody allowed was allowed there
+		add(session.ApprovalModeSet{Mode: s.ApprovalMode})
 	}
 	if s.Model != (model.Choice{}) {
 		add(session.ModelSet{Model: s.Model})

@@ -37,11 +37,11 @@ func (m *machine) failed(err error) {
 			return
 		}
 		if why := m.overLimit(); why != nil {
-			m.endTurn("error", why)
+			m.endTurn(protocol.StopError, why)
 			return
 		}
 		m.trouble.overflows++
-		if m.summarise(&compaction{trigger: "overflow", why: providerError(err)}) {
+		if m.summarise(&compaction{trigger: protocol.TriggerOverflow, why: providerError(err)}) {
 			return
 		}
 	case errors.Is(err, model.ErrRejected) && untouched && m.climb(err):
@@ -57,7 +57,7 @@ func (m *machine) failed(err error) {
 	if m.ladder.climbed && errors.Is(err, model.ErrRejected) {
 		err = m.ladder.rejected // the others are about requests that nobody made
 	}
-	m.endTurn("error", providerError(err))
+	m.endTurn(protocol.StopError, providerError(err))
 }
 
 // askAgain ends an answer that broke off before any tool call, and reports
@@ -96,7 +96,7 @@ func (m *machine) climb(err error) bool {
 		m.ladder.rejected = err
 	}
 	m.ladder.repair, m.ladder.climbed = next, true
-	m.publish(protocol.Warning{Ref: m.turnRef(), Code: "request_repaired", Message: fmt.Sprintf("the provider refused the request; it is sent again %s: %v", how, err)})
+	m.publish(protocol.Warning{Ref: m.turnRef(), Code: protocol.WarningRequestRepaired, Message: fmt.Sprintf("the provider refused the request; it is sent again %s: %v", how, err)})
 	return true
 }
 

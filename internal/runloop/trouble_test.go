@@ -28,7 +28,7 @@ func (w *world) fails(err error) { w.step(modelDoneIn{w.work.gen, err}) }
 func rejected(why string) error { return fmt.Errorf("400: %s: %w", why, model.ErrRejected) }
 
 // repairs are what the run was warned of.
-func (w *world) warnings(code string) (told []string) {
+func (w *world) warnings(code protocol.Code) (told []string) {
 	for _, ev := range w.events {
 		if warning, ok := ev.(protocol.Warning); ok && warning.Code == code {
 			told = append(told, warning.Message)

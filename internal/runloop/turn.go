@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"time"
 
 	"noused/internal/model"
+	"noused/internal/protocol"
 	"noused/internal/session"
 )
 
@@ -46,12 +46,12 @@ func (l *loop) stream(ctx context.Context, gen int, call modelCall) (err error) 
 		}
 	}
 	if modules := l.env.Modules; modules != nil && modules.Transforms() && !req.Summary {
-		messages, err := modules.Transform(ctx, l.id, req.Messages)
+		messages, err := modules.Transform(ctx, l.id, call.workdir, req.Messages)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			if err := l.post(ctx, noticeIn{gen, "context_failed", err.Error()}); err != nil {
+			if err := l.post(ctx, noticeIn{gen, protocol.WarningContextFailed, err.Error()}); err != nil {
 				return err
 			}
 		}
@@ -91,7 +91,7 @@ func (e *env) model(choice model.Choice) (Model, error) {
 // callTool runs one tool operation and hands its progress to the loop.
 func (l *loop) callTool(ctx context.Context, gen int, inv model.Invocation) {
 	var images []model.Attachment
-	inv.Keep = l.keeper(&images)
+	inv.KeepImage = l.keeper(&images)
 	res := l.env.callTool(ctx, l.id, inv, func(u model.ToolUpdate) {
 		_ = l.post(ctx, toolUpdateIn{gen, u})
 	})
@@ -99,12 +99,50 @@ func (l *loop) callTool(ctx context.Context, gen int, inv model.Invocation) {
 	_ = l.post(context.Background(), toolDoneIn{gen, res})
 }
 
+// lookTime is how long a question waits for the disk to say what it is about.
+const lookTime = 2 * time.Second
+
+// look finds out what has to be known of a call before it is decided.
+func (l *loop) look(ctx context.Context, gen int, at inquiry) {
+	in := lookedIn{gen: gen}
+	if at.guarded {
+		in.guard = l.env.Policy.Guard(ctx, at.inv)
+	}
+	if at.change {
+		in.diff = l.preview(ctx, at.inv)
+	}
+	_ = l.post(context.Background(), in)
+}
+
+// preview is what a call would change in a file. A disk that hangs is not waited
+// for.
+func (l *loop) preview(ctx context.Context, inv model.Invocation) string {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	seen := make(chan string, 1)
+	go func() { // ends when the disk answers
+		defer func() {
+			if v := recover(); v != nil {
+				l.env.Fault(l.id, fmt.Errorf("panic in the preview of %s: %v\n%s", inv.Name, v, debug.Stack()))
+				seen <- ""
+			}
+		}()
+		seen <- l.env.Policy.Preview(inv)
+	}()
+	select {
+	case diff := <-seen:
+		return diff
+	case <-ctx.Done():
+		return ""
+	}
+}
+
 // callTool runs a tool; a panic in it is a failed call.
 func (e *env) callTool(ctx context.Context, sessionID string, inv model.Invocation, progress func(model.ToolUpdate)) (res model.ToolResult) {
 	defer func() {
 		if v := recover(); v != nil {
 			e.Fault(sessionID, fmt.Errorf("panic in tool %s: %v\n%s", inv.Name, v, debug.Stack()))
-			res = model.Failed("internal", "the tool's host failed; the daemon's log has the detail")
+			res = model.Failed(model.Internal, "the tool's host failed; the daemon's log has the detail")
 		}
 	}()
 	return e.Tools.Call(ctx, inv, progress)
@@ -134,12 +172,6 @@ func (e *env) offered(ctx context.Context, call modelCall) []model.ToolSpec {
 	return specs
 }
 
-// means tells whether somebody who says said means the operation of that name:
-// providers that forbid dots have "__" for each (tools.md §1).
-func means(said, name string) bool {
-	return said == name || said == strings.ReplaceAll(name, ".", "__")
-}
-
 // resolveTools turns the names of operations and modules into the operations'
 // names. The second result is a name that nothing has.
 func resolveTools(known []model.ToolInfo, names []string) (operations []string, unknown string) {
@@ -147,7 +179,7 @@ func resolveTools(known []model.ToolInfo, names []string) (operations []string, 
 	for _, name := range names {
 		found := false
 		for _, t := range known {
-			if !means(name, t.Name) && t.Module != name {
+			if !model.Means(name, t.Name) && t.Module != name {
 				continue
 			}
 			found = true

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -85,6 +86,26 @@ func BenchmarkPing(b *testing.B) {
 		b.Run(fmt.Sprintf("raw/%d", at), run(rawServer(b, len(request), []byte(reply))))
 		b.Run(fmt.Sprintf("server/%d", at), run(serve(b, testMux(b).Mux, 0).path))
 	}
+}
+
+// BenchmarkKin is one op per connection: whether the process that started this one
+// is a descendant, which it is not. raw reads one file of it.
+func BenchmarkKin(b *testing.B) {
+	b.Run("raw", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", os.Getppid())); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("server", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if is, err := kinOf(os.Getppid()); is != stranger || err != nil {
+				b.Fatal(is, err)
+			}
+		}
+	})
 }
 
 // BenchmarkFanout is one op per event published, to so many readers who all get

@@ -19,7 +19,7 @@ const (
 	maxLong      = 256              // long commands of one connection at a time
 	longCost     = 4 << 10          // bytes that one of them takes beside its payload, and that a reply may have uncounted
 	flushSize    = 16 << 10         // replies held back while more input waits
-	keepSize     = 4 << 10          // of the buffers that a connection keeps
+	shortSize    = 1 << 10          // of the memory that a connection keeps to encode its replies in
 	writeSize    = 1 << 20          // written at a time
 	writeTimeout = 30 * time.Second // for a client to read that much
 	stopGrace    = time.Second      // for the commands under way when the daemon stops
@@ -65,9 +65,15 @@ type commandConn struct {
 	// waits for it is this client's own replies, which hold back this client's
 	// own commands until it reads.
 	mu    sync.Mutex
-	out   []byte
-	armed time.Time // when the write deadline was set
-	dead  bool      // a write failed
+	out   []byte           // held back, in buf
+	buf   *[flushSize]byte // of buffers, while something is held back
+	armed time.Time        // when the write deadline was set
+	dead  bool             // a write failed
+}
+
+// meet has handlers know who sends the commands.
+func (s *commandConn) meet(p peer) {
+	s.ctx = protocol.WithCaller(s.ctx, protocol.Caller{PID: p.pid, UID: p.uid, Descendant: p.kin != stranger, Comm: p.comm})
 }
 
 // stop has the client's writes fail from here on. What it has written before is
@@ -219,7 +225,7 @@ func (s *commandConn) tell(cmd protocol.Command, o protocol.Outcome) {
 // answer is reply of the connection's own goroutine.
 func (s *commandConn) answer(id string, o protocol.Outcome, flush bool) bool {
 	if s.scratch == nil {
-		s.scratch = make([]byte, 0, keepSize/4)
+		s.scratch = make([]byte, 0, shortSize)
 	}
 	return s.reply(s.scratch, id, o, flush)
 }
@@ -254,12 +260,18 @@ func (s *commandConn) append(r protocol.Response) {
 	s.put(r.Head)
 	for i, v := range r.Values {
 		if i > 0 {
-			s.out = append(s.out, ',')
+			s.put(comma)
 		}
 		s.put(v)
 	}
 	s.put(r.Tail)
 }
+
+var comma = []byte{','}
+
+// buffers have what connections hold back, so that one which waits for its client
+// has none.
+var buffers = sync.Pool{New: func() any { return new([flushSize]byte) }}
 
 // put holds a piece of a line back, or writes it where it is long: no copy is
 // made of that. mu is held.
@@ -271,14 +283,19 @@ func (s *commandConn) put(piece []byte) {
 		s.write(piece)
 		return
 	}
+	if s.buf == nil {
+		s.buf = buffers.Get().(*[flushSize]byte)
+		s.out = s.buf[:0]
+	}
 	s.out = append(s.out, piece...)
 }
 
 // flush writes what has been held back. mu is held.
 func (s *commandConn) flush() {
 	s.write(s.out)
-	if s.out = s.out[:0]; cap(s.out) > keepSize {
-		s.out = nil
+	if s.buf != nil {
+		buffers.Put(s.buf)
+		s.out, s.buf = nil, nil
 	}
 }
 

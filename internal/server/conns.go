@@ -19,9 +19,11 @@ const (
 	minPause = 5 * time.Millisecond
 )
 
-// session is one connection being served. serve blocks until it is over; stop,
-// from another goroutine, makes it end soon, and abort at once.
+// session is one connection being served. meet tells it whose it is, before serve,
+// which blocks until it is over; stop, from another goroutine, makes it end soon,
+// and abort at once.
 type session interface {
+	meet(peer)
 	serve()
 	stop()
 	abort()
@@ -119,10 +121,12 @@ func (c *conns) finish(ln *Listener) {
 
 func (c *conns) take(conn *net.UnixConn) {
 	s := c.open(conn)
-	if p, err := identify(conn); !c.welcome(p, err) {
+	p, err := identify(conn)
+	if !c.welcome(p, err) {
 		_ = conn.Close()
 		return
 	}
+	s.meet(p)
 	c.mu.Lock()
 	crowded := len(c.live) >= c.max
 	if !crowded {

@@ -149,8 +149,9 @@ func (s *stubborn) serve() {
 	<-s.release
 	panic("a broken session")
 }
-func (s *stubborn) stop()  {}
-func (s *stubborn) abort() { close(s.aborted) }
+func (s *stubborn) meet(peer) {}
+func (s *stubborn) stop()     {}
+func (s *stubborn) abort()    { close(s.aborted) }
 
 func TestASessionThatDoesNotEndIsLeftBehind(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")

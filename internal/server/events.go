@@ -66,6 +66,8 @@ type request struct {
 	err    error
 }
 
+func (s *eventConn) meet(peer) {}
+
 func (s *eventConn) stop() {
 	s.draining.Store(true)
 	s.arm() // what is being written
@@ -153,9 +155,7 @@ func (s *eventConn) follow() {
 			if !ok || !s.answer(r) {
 				return
 			}
-		case <-b.Wait.First:
-			b.Wait.Others()
-		case <-b.Wait.All:
+		case <-b.Wait:
 		}
 	}
 }
@@ -261,7 +261,7 @@ func (s *eventConn) write(line []byte) bool {
 // last missed number: the next event's is one more.
 func dropped(from, to uint64) ([]byte, error) {
 	ev := protocol.Warning{
-		Code: "events_dropped", FromSeq: from, ToSeq: to,
+		Code: protocol.WarningEventsDropped, FromSeq: from, ToSeq: to,
 		Message: "this reader was too slow: some events are no longer kept",
 	}
 	payload, err := protocol.EncodePayload(ev)

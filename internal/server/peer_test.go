@@ -293,7 +293,12 @@ func fakeDaemon() int {
 	}
 	defer sockets.Close()
 	mux := new(protocol.Mux)
-	protocol.HandleFunc(mux, protocol.Ping, func(context.Context, protocol.PingParams) (protocol.Pong, error) {
+	protocol.HandleFunc(mux, protocol.Ping, func(ctx context.Context, _ protocol.PingParams) (protocol.Pong, error) {
+		// Whoever is served here is a tool, and must not pass for a person.
+		if who, known := protocol.CallerOf(ctx); !known || !who.Descendant || who.UID != os.Getuid() {
+			fmt.Fprintf(os.Stderr, "%+v is taken for a person\n", who)
+			os.Exit(1)
+		}
 		return protocol.Pong{Message: "pong"}, nil
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -387,26 +392,57 @@ func TestNoToolInASandboxGetsIn(t *testing.T) {
 	}
 }
 
-// A process that ends while it is looked at shows no parent for an instant.
+// A process that ends while it is looked at shows no parent for an instant. Its
+// child may have another one already by then, or only soon after.
 func TestAnEndingParentIsNoFirstProcess(t *testing.T) {
 	const tool, parent = 5_000_002, 5_000_001
-	looks := map[int]int{}
-	ours, err := descends(tool, func(pid int) (link, error) {
-		looks[pid]++
-		switch {
-		case pid == tool && looks[parent] < 2:
-			return link{parent, 20}, nil
-		case pid == tool:
-			return link{os.Getpid(), 20}, nil // which adopts orphans
-		case looks[parent] == 1:
-			return link{os.Getpid(), 10}, nil
-		case looks[parent] == 2:
-			return link{0, 10}, nil
+	for adopted := range 3 {
+		looks := 0 // at the parent
+		ours, err := descends(tool, func(pid int) (link, error) {
+			if pid == tool && looks < adopted {
+				return link{parent, 20}, nil
+			}
+			if pid == tool {
+				return link{os.Getpid(), 20}, nil // which adopts orphans
+			}
+			if looks++; looks == 1 {
+				return link{0, 10}, nil
+			}
+			return link{}, os.ErrNotExist
+		})
+		if err != nil || !ours {
+			t.Errorf("adopted after %d looks at its parent: got %t, %v, want a descendant", adopted, ours, err)
 		}
-		return link{}, os.ErrNotExist
-	})
-	if err != nil || !ours {
-		t.Errorf("got %t, %v, want a descendant", ours, err)
+	}
+}
+
+// A process whose number was another's before, or that has another parent by now,
+// is looked at anew; the process that connected must not have ended.
+func TestAncestorsThatChangeAreLookedAtAnew(t *testing.T) {
+	const tool, parent, other = 5_000_003, 5_000_002, 5_000_001
+	for name, c := range map[string]struct {
+		links map[int][]link // by look; the last stays
+		ours  bool
+		err   error
+	}{
+		"it has ended": {map[int][]link{tool: {{parent, 30}, {parent, 31}}, parent: {{1, 20}}}, false, errGone},
+		"its parent's number is another's": {map[int][]link{
+			tool: {{parent, 30}, {parent, 30}, {os.Getpid(), 30}}, parent: {{other, 20}, {1, 99}}, other: {{1, 10}}, 1: {{0, 1}},
+		}, true, nil},
+		"its parent has another parent": {map[int][]link{
+			tool: {{parent, 30}}, parent: {{other, 20}, {os.Getpid(), 20}}, other: {{1, 10}}, 1: {{0, 1}},
+		}, true, nil},
+		"a stranger": {map[int][]link{tool: {{parent, 30}}, parent: {{1, 20}}, 1: {{0, 1}}}, false, nil},
+	} {
+		looks := map[int]int{}
+		ours, err := descends(tool, func(pid int) (link, error) {
+			all := c.links[pid]
+			looks[pid]++
+			return all[min(looks[pid], len(all))-1], nil
+		})
+		if ours != c.ours || !errors.Is(err, c.err) {
+			t.Errorf("%s: got %t, %v", name, ours, err)
+		}
 	}
 }
 

@@ -41,12 +41,12 @@ func (s *Store) FilesDir(id string) string { return filesDir(s.path(id)) }
 // filesDir is the folder that belongs to the journal at path.
 func filesDir(path string) string { return strings.TrimSuffix(path, journalExt) + filesExt }
 
-// Keep copies images into a session's folder and returns how its records name
+// KeepImages copies images into a session's folder and returns how its records name
 // them, once they are durable: only then may a record do so (wire-v1 §7). A copy
 // that no record came to name, after a crash say, harms nobody; it goes when the
 // session is deleted. ErrNotFound when there is no such session. It blocks for as
 // long as reading the images does, and holds up nobody meanwhile.
-func (s *Store) Keep(id string, images []Image) (kept []model.Attachment, err error) {
+func (s *Store) KeepImages(id string, images []Image) (kept []model.Attachment, err error) {
 	defer func() {
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			err = fmt.Errorf("keep images of session %s: %w", id, err)

@@ -65,7 +65,7 @@ func TestImagesAreKeptByTheirContent(t *testing.T) {
 	create(t, store, "ses-1")
 	second := image("one")
 	second.Name = "again"
-	kept, err := store.Keep("ses-1", []Image{image("one"), image("two"), second})
+	kept, err := store.KeepImages("ses-1", []Image{image("one"), image("two"), second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestImagesAreKeptByTheirContent(t *testing.T) {
 			t.Errorf("%d: got %q, %v; want %s", i, got, err, text)
 		}
 	}
-	if _, err := store.Keep("ses-2", []Image{image("one")}); !errors.Is(err, ErrNotFound) {
+	if _, err := store.KeepImages("ses-2", []Image{image("one")}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("got %v, want that there is no such session", err)
 	}
 	if got := under(t, store.FilesDir("ses-2")); got != nil {
@@ -146,7 +146,7 @@ func TestImagesThatAreNotKept(t *testing.T) {
 		"changed while it was read": short, "was changed": long, `no image of type "image/svg+xml"`: other, "file already closed": broken,
 		"no image of 5242881 bytes": large,
 	} {
-		if _, err := store.Keep("ses-1", []Image{image}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := store.KeepImages("ses-1", []Image{image}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
@@ -161,7 +161,7 @@ func TestPartsOfImagesAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	store := open(t, OSDisk{}, dir)
 	create(t, store, "ses-1")
-	if _, err := store.Keep("ses-1", []Image{image("one")}); err != nil {
+	if _, err := store.KeepImages("ses-1", []Image{image("one")}); err != nil {
 		t.Fatal(err)
 	}
 	folder := store.FilesDir("ses-1")
@@ -170,7 +170,7 @@ func TestPartsOfImagesAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	store = open(t, OSDisk{}, dir)
-	if _, err := store.Keep("ses-1", []Image{image("two")}); err != nil {
+	if _, err := store.KeepImages("ses-1", []Image{image("two")}); err != nil {
 		t.Fatal(err)
 	}
 	if left := under(t, folder); len(left) != 2 {
@@ -197,7 +197,7 @@ func TestBranchesHaveTheirOwnImages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store := open(t, disk, t.TempDir())
 			create(t, store, "ses-1")
-			kept, err := store.Keep("ses-1", []Image{image("one"), image("two"), image("lost")})
+			kept, err := store.KeepImages("ses-1", []Image{image("one"), image("two"), image("lost")})
 			if err == nil {
 				err = os.Remove(filepath.Join(store.FilesDir("ses-1"), kept[2].File))
 			}

@@ -42,7 +42,7 @@ func (s *State) Cut(keep int64) (firstKept string, older []model.Message, ok boo
 	for _, e := range entries[:at] {
 		before.add(e)
 	}
-	return entries[at].ID, before.messages, true
+	return entries[at].ID, before.whole(), true
 }
 
 // opens reports whether an entry starts a turn. A turn that came to nothing

@@ -139,7 +139,7 @@ func TestAKillInsideADeletionLeavesNoHalfSession(t *testing.T) {
 	disk, dir := &onSync{call: func() {}}, t.TempDir()
 	store := open(t, disk, dir)
 	create(t, store, "ses-1")
-	if _, err := store.Keep("ses-1", []Image{image("one")}); err != nil {
+	if _, err := store.KeepImages("ses-1", []Image{image("one")}); err != nil {
 		t.Fatal(err)
 	}
 	crash := t.TempDir()
@@ -188,22 +188,22 @@ func TestDeletingRacesWithImages(t *testing.T) {
 	store := open(t, OSDisk{}, t.TempDir())
 	create(t, store, "ses-1")
 	content := &deleting{store: store, text: strings.NewReader("one")}
-	_, err := store.Keep("ses-1", []Image{{MediaType: "image/png", Size: 3, Content: content}})
+	_, err := store.KeepImages("ses-1", []Image{{MediaType: "image/png", Size: 3, Content: content}})
 	if !errors.Is(err, ErrNotFound) || content.err != nil {
-		t.Errorf("Keep: got %v, Delete: %v", err, content.err)
+		t.Errorf("KeepImages: got %v, Delete: %v", err, content.err)
 	}
 	for range 100 {
 		create(t, store, "ses-1")
 		kept := make(chan error)
 		go func() {
-			_, err := store.Keep("ses-1", []Image{image("one"), image("two")})
+			_, err := store.KeepImages("ses-1", []Image{image("one"), image("two")})
 			kept <- err
 		}()
 		if err := store.Delete("ses-1", t0); err != nil {
 			t.Fatalf("Delete: %v", err)
 		}
 		if err := <-kept; err != nil && err.Error() != ErrNotFound.Error() {
-			t.Fatalf("Keep: %v", err)
+			t.Fatalf("KeepImages: %v", err)
 		}
 		if left := under(t, filepath.Join(store.dir, sessionsName)); len(left) > 0 {
 			t.Fatalf("left: %v", left)

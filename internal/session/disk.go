@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"noused/internal/regular"
 )
 
 // Disk is how a Store changes what is on the disk; reading is the operating
@@ -15,6 +17,7 @@ import (
 // It is there so that tests can have every one of these operations fail, be cut
 // short or be the last.
 type Disk interface {
+	Create(path string) (*os.File, error)
 	Write(f *os.File, text []byte) (int, error)
 	Sync(f *os.File) error
 	Truncate(f *os.File, size int64) error
@@ -24,6 +27,11 @@ type Disk interface {
 
 // OSDisk is the operating system's.
 type OSDisk struct{}
+
+// Create makes a file to be appended to. It never takes one that is there.
+func (OSDisk) Create(path string) (*os.File, error) {
+	return regular.Open(path, os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND)
+}
 
 // Write appends text to f.
 func (OSDisk) Write(f *os.File, text []byte) (int, error) { return f.Write(text) }
@@ -45,9 +53,14 @@ func (OSDisk) Link(from, to string) error { return os.Link(from, to) }
 
 // SyncDir returns when the names in the directory are durable.
 func (OSDisk) SyncDir(dir string) error {
-	d, err := os.Open(dir)
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return &os.PathError{Op: "open", Path: dir, Err: err}
 	}
-	return errors.Join(d.Sync(), d.Close())
+	defer unix.Close(fd)
+	for {
+		if err := unix.Fsync(fd); err == nil || !errors.Is(err, unix.EINTR) {
+			return os.NewSyscallError("fsync "+dir, err)
+		}
+	}
 }

@@ -58,8 +58,8 @@ func (g *guard) leave(path string, size int64) {
 	g.refused[path] = size
 }
 
-// settle takes what was refused out of a journal that is to be opened.
-func (g *guard) settle(disk Disk, path string) error {
+// undo takes what was refused out of a journal that is to be opened.
+func (g *guard) undo(disk Disk, path string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	size, left := g.refused[path]

@@ -17,6 +17,9 @@ type Inspection struct {
 	// Size is the length of all whole lines, Torn that of what follows the last
 	// one, both in bytes. A torn end is cut off when the session is opened.
 	Size, Torn int64
+	// Unmade says that there is no whole line: the session is being made, or a crash
+	// has ended that. The next daemon removes the journal.
+	Unmade bool
 	// Skipped are the whole lines that no record could be made of, or none that
 	// fits what came before it.
 	Skipped []Problem
@@ -59,5 +62,6 @@ func Inspect(path string) (Inspection, error) {
 		}
 		in.Torn = max(info.Size()-in.Size, 1)
 	}
+	in.Unmade = in.Size == 0 && in.Torn <= maxUnmade
 	return in, nil
 }

@@ -39,32 +39,59 @@ var (
 	errNameless = errors.New("the journal does not say which session it is")
 )
 
-// createJournal makes a session's file, durable with its first records. The
-// file has its name from the moment when it is whole.
-func createJournal(disk Disk, path string, records []Record) (*Journal, error) {
-	draft := path + draftExt
-	f, err := regular.Open(draft, os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND)
+// createJournal makes a session's file, durable with its first records. With one
+// record it has its name from the beginning, if the next start will know it for
+// one that was not made; else from the moment when it is whole.
+func createJournal(disk Disk, path string, records []Record, newest bool) (*Journal, error) {
+	name := path
+	if len(records) != 1 || !newest {
+		name = path + draftExt
+	}
+	f, err := disk.Create(name)
 	if err != nil {
 		return nil, err
 	}
 	j := &Journal{disk: disk, f: f, path: path}
 	err = j.Append(records)
-	if err == nil {
-		err = disk.Link(draft, path) // unlike a rename it never replaces a session
+	made := name == path
+	if !made {
+		if err == nil {
+			err = disk.Link(name, path) // unlike a rename it never replaces a session
+		}
+		made = err == nil
+		err = errors.Join(err, os.Remove(name))
 	}
-	linked := err == nil
-	err = errors.Join(err, os.Remove(draft))
 	if err == nil {
 		err = disk.SyncDir(filepath.Dir(path))
 	}
 	if err != nil {
-		if linked { // what was refused must not be there after the next start
+		if made { // what was refused must not be there after the next start
 			_ = os.Remove(path)
 		}
 		_ = f.Close()
 		return nil, err
 	}
 	return j, nil
+}
+
+// maxUnmade is the longest journal, in bytes, that may be one without a whole
+// line.
+const maxUnmade = 64 << 10
+
+// unmade reports that the journal at path has no whole line: a crash has ended the
+// making of its session, or it is being made. Nobody was told of that.
+func unmade(path string) bool {
+	f, err := regular.Open(path, os.O_RDONLY)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil || info.Size() > maxUnmade {
+		return false
+	}
+	_, _, err = newLineReader(f).next()
+	return errors.Is(err, io.EOF)
 }
 
 // damagedExt is behind a journal's name for the file that has what was cut off

@@ -66,6 +66,40 @@ func life() []Record {
 		RequestRepaired{Model: "openai/m http://h/v1", Repair: model.Repair{NoImages: true, PlainSchemas: true, NoOpaque: true, PlainCalls: true, Bridged: true}},
 		EnvironmentTaken{Workdir: "/src", Text: "the branch is main"},
 		JobStarted{Job: model.Job{ID: "job-1", Command: "serve", OutputPath: "/tmp/job-1.txt"}},
+		Input{InputID: "in-3", Kind: "prompt", Command: "prompt", Text: "more", RunID: "run-3"},
+		RunStarted{RunID: "run-3"},
+		MessageAdded{
+			ID: "m6", ParentID: "c1", RunID: "run-3", TurnKind: "prompt", StopReason: model.StopEnd, Model: "script",
+			Message: model.Message{Role: model.Assistant, Text: "It is done:\nall of it.\n"},
+		},
+		RunEnded{RunID: "run-3", StopReason: "completed", Unread: true},
+		MarkedRead{},
+		TitleSet{Title: "another"},
+		RunStarted{RunID: "run-4"},
+		Input{InputID: "in-4", Kind: "steer", Command: "steer", Text: "never mind", RunID: "run-4"},
+		Withdrawn{InputID: "in-4"},
+		RunEnded{RunID: "run-4", StopReason: "completed", Unread: true},
+		ApprovalModeSet{Mode: "deny"},
+		ApprovalModeSet{Mode: "ask"},
+		Input{InputID: "in-5", Kind: "prompt", Command: "prompt", Text: "push", RunID: "run-5", Approvals: "ask"},
+		RunStarted{RunID: "run-5", Approvals: "ask"},
+		TurnStarted{RunID: "run-5", Turn: 1, Kind: "prompt", InputIDs: []string{"in-5"}},
+		ApprovalAsked{
+			ApprovalID: "apr-1-ses-1", RunID: "run-5", Kind: "tool", CallID: "call-2", Reason: "needs the network", Rule: "ask: bash outside the sandbox", Workdir: "/src", Diff: "+a\n",
+			Options: []ApprovalOption{
+				{ID: "once", Decision: "allow"},
+				{ID: "session", Decision: "allow", Pattern: "bash: git push …", Rule: []byte(`{"tool":"bash","decision":"allow","command":[["git"],["push"]]}`)},
+				{ID: "deny", Decision: "deny"},
+			},
+		},
+		ApprovalDecided{
+			ApprovalID: "apr-1-ses-1", RunID: "run-5", Outcome: "allowed", Option: "session", PID: 7, UID: 1000, Comm: "nous",
+			Rule: []byte(`{"tool":"bash","decision":"allow","command":[["git"],["push"]]}`),
+		},
+		ToolStarted{RunID: "run-5", CallID: "call-2"},
+		ApprovalAsked{ApprovalID: "apr-2-ses-1", RunID: "run-5", Kind: "budget", Reason: "so many tokens", Options: []ApprovalOption{{ID: "continue", Decision: "allow"}}, Used: Used{Tokens: 9, Cost: 8, DayCost: 7}},
+		ApprovalDecided{ApprovalID: "apr-2-ses-1", RunID: "run-5", Outcome: "denied", By: "timeout", Reason: "nobody answered"},
+		ApprovalAsked{ApprovalID: "apr-3-ses-1", RunID: "run-5", Kind: "budget", Reason: "so many tokens", Options: []ApprovalOption{{ID: "continue", Decision: "allow"}}, Used: Used{Tokens: 9, Cost: 8, DayCost: 7}},
 	}
 	var records []Record
 	for i, f := range facts {
@@ -301,7 +335,7 @@ func TestCorruptLineIsSkippedToldAndKept(t *testing.T) {
 	if len(problems) != 1 || !strings.Contains(problems[0].Error(), "line skipped") {
 		t.Errorf("got %v, want one line told as skipped", problems)
 	}
-	if len(s.Assets) != 0 || s.Messages != 4 {
+	if len(s.Assets) != 0 || s.Messages != 5 {
 		t.Errorf("got %d assets and %d messages, want everything but the asset", len(s.Assets), s.Messages)
 	}
 	if err := j.Close(); err != nil {
@@ -336,19 +370,49 @@ func TestHistoryAnswersEveryCall(t *testing.T) {
 
 // What a context module leaves of a conversation is made whole again.
 func TestAnsweredMakesAConversationWhole(t *testing.T) {
-	got := Answered([]model.Message{
-		{Role: model.Tool, ToolCallID: "c0", Text: "whose?"},
-		{Role: model.User, Text: "go"},
-		{Role: model.Assistant, ToolCalls: []model.ToolCall{{ID: "c1", Name: "a"}, {ID: "c2", Name: "b"}}},
-		{Role: model.Tool, ToolCallID: "c2", Text: "done"},
-		{Role: model.User, Text: "on"},
-	})
-	var roles []string
-	for _, m := range got {
-		roles = append(roles, string(m.Role)+" "+m.ToolCallID)
+	user := model.Message{Role: model.User, Text: "u"}
+	calls := func(ids ...string) model.Message {
+		m := model.Message{Role: model.Assistant}
+		for _, id := range ids {
+			m.ToolCalls = append(m.ToolCalls, model.ToolCall{ID: id, Name: "x"})
+		}
+		return m
 	}
-	if want := "user , assistant , tool c2, tool c1, user "; strings.Join(roles, ", ") != want {
-		t.Errorf("got %q, want %q", strings.Join(roles, ", "), want)
+	result := func(id, text string) model.Message {
+		return model.Message{Role: model.Tool, ToolCallID: id, Text: text}
+	}
+	for name, c := range map[string]struct {
+		in   []model.Message
+		want string
+	}{
+		"in order":          {[]model.Message{user, calls("p", "q"), result("p", "1"), result("q", "2"), user}, "user, assistant, tool p 1, tool q 2, user"},
+		"out of order":      {[]model.Message{user, calls("p", "q"), result("q", "2"), result("p", "1")}, "user, assistant, tool p 1, tool q 2"},
+		"one is missing":    {[]model.Message{user, calls("p", "q"), result("q", "2"), user}, "user, assistant, tool p no, tool q 2, user"},
+		"the last one is":   {[]model.Message{user, calls("p", "q"), result("p", "1")}, "user, assistant, tool p 1, tool q no"},
+		"one too many":      {[]model.Message{result("z", "9"), user, result("z", "9")}, "user"},
+		"one twice":         {[]model.Message{calls("p"), result("p", "1"), result("p", "2"), user}, "assistant, tool p 1, user"},
+		"the same id again": {[]model.Message{calls("p"), result("p", "1"), calls("p"), result("p", "2")}, "assistant, tool p 1, assistant, tool p 2"},
+		"one id for two":    {[]model.Message{calls("p", "p"), result("p", "1"), result("p", "2")}, "assistant, tool p 1, tool p 2"},
+		"too late":          {[]model.Message{calls("p"), user, result("p", "1")}, "assistant, tool p no, user"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := fmt.Sprint(c.in)
+			var got []string
+			for _, m := range Answered(c.in) {
+				line := string(m.Role)
+				if m.Role == model.Tool {
+					text, _, _ := strings.Cut(m.Text, " ")
+					line += " " + m.ToolCallID + " " + strings.TrimSuffix(text, ":")
+				}
+				got = append(got, line)
+			}
+			if all := strings.Join(got, ", "); all != c.want {
+				t.Errorf("got  %s\nwant %s", all, c.want)
+			}
+			if after := fmt.Sprint(c.in); after != before {
+				t.Errorf("what was handed in was %s and is now %s", before, after)
+			}
+		})
 	}
 }
 
@@ -359,11 +423,11 @@ func TestCompactionStandsForWhatItSummarises(t *testing.T) {
 	for _, e := range path {
 		ids = append(ids, e.ID)
 	}
-	if want := []string{"c1", "m4"}; !slices.Equal(ids, want) {
+	if want := []string{"c1", "m4", "m6"}; !slices.Equal(ids, want) {
 		t.Errorf("got %v, want %v", ids, want)
 	}
-	if chain, _ := s.Chain(""); len(chain) != 5 {
-		t.Errorf("got %d entries, want all five still there", len(chain))
+	if chain, _ := s.Chain(""); len(chain) != 6 {
+		t.Errorf("got %d entries, want all six still there", len(chain))
 	}
 	if older, _ := s.Path("m3"); len(older) != 3 {
 		t.Errorf("got %d entries at an older leaf, want what it was then", len(older))
@@ -425,45 +489,124 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// A crash while a session is made leaves no session behind, and a journal that
-// does not say whose it is costs only itself.
-func TestHalfMadeSessions(t *testing.T) {
+// A session that was made aside is not the active one, nor after a restart for
+// being the newest; the next one that is made is.
+func TestCreateAside(t *testing.T) {
 	dir := t.TempDir()
-	store, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, j, err := store.Create("ses-1", []Record{{t0, Created{SessionID: "ses-1"}}})
-	if err == nil {
-		err = errors.Join(j.Close(), store.Close())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{"ses-2.jsonl.new": `{"v":1,"at":"2026`, "ses-3.jsonl": "", "ses-4.jsonl": `{"v":1,"at":"2026`} {
-		if err := os.WriteFile(filepath.Join(dir, sessionsName, name), []byte(text), 0o600); err != nil {
+	store := open(t, OSDisk{}, dir)
+	for _, made := range []struct {
+		create     func(*Store, string, []Record) (*State, *Journal, error)
+		id, active string
+	}{
+		{(*Store).CreateAside, "ses-1", ""},
+		{(*Store).Create, "ses-2", "ses-2"},
+		{(*Store).CreateAside, "ses-3", "ses-2"},
+		{(*Store).Create, "ses-4", "ses-4"},
+	} {
+		_, j, err := made.create(store, made.id, []Record{{t0, Created{SessionID: made.id}}})
+		if err == nil {
+			err = j.Close()
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	if store, err = Open(dir); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = store.Close() }()
-	if got, err := store.Active(); got != "ses-1" || err != nil {
-		t.Errorf("active: got %q, %v; want the one that is whole", got, err)
-	}
-	if _, err := store.Peek(context.Background(), "ses-3"); err == nil {
-		t.Error("an empty journal was taken for a session")
-	}
-	_, j, err = store.Create("ses-2", []Record{{t0, Created{SessionID: "ses-2"}}})
-	if err != nil {
-		t.Fatalf("after a crash in the middle of making it: %v", err)
-	}
-	_ = j.Close()
-	if drafts, _ := filepath.Glob(filepath.Join(dir, sessionsName, "*"+draftExt)); len(drafts) > 0 {
-		t.Errorf("left behind: %v", drafts)
+		for _, when := range []string{"at once", "after a restart"} {
+			if got, err := store.Active(); got != made.active || err != nil {
+				t.Errorf("%s made, %s: the active session is %q, %v; want %q", made.id, when, got, err, made.active)
+			}
+			if err := store.Close(); err != nil {
+				t.Fatal(err)
+			}
+			store = open(t, OSDisk{}, dir)
+		}
 	}
 }
+
+// A crash while a session is made leaves no session behind, whatever of its first
+// line is on the disk: it is not listed, does not become the active one, and is
+// gone once somebody asks. A journal that does not say whose it is costs only
+// itself.
+func TestHalfMadeSessions(t *testing.T) {
+	line := string(lines(t, []Record{{t0, Created{SessionID: "ses-4"}}}))
+	for _, text := range []string{"", line[:1], line[:len(line)-1], strings.Repeat("\x00", len(line))} {
+		dir := t.TempDir()
+		store := open(t, OSDisk{}, dir)
+		for _, id := range []string{"ses-1", "ses-3"} {
+			create(t, store, id)
+		}
+		if err := errors.Join(store.SetActive("ses-1", t0), store.Close()); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range map[string]string{
+			"ses-2.jsonl": `{"v":1,"at":"2026`, "ses-2.jsonl.new": `{"v":1`, "ses-4.jsonl": text, "ses-5.jsonl": text,
+		} {
+			if err := os.WriteFile(filepath.Join(dir, sessionsName, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		store = open(t, OSDisk{}, dir)
+		if ids, err := store.IDs(); !slices.Equal(ids, []string{"ses-3", "ses-2", "ses-1"}) || err != nil {
+			t.Errorf("%q: listed are %v, %v; want those that were made", text, ids, err)
+		}
+		if got, err := store.Active(); got != "ses-1" || err != nil {
+			t.Errorf("%q: active: got %q, %v; want the one that was chosen", text, got, err)
+		}
+		if _, err := store.Peek(context.Background(), "ses-2"); err == nil {
+			t.Error("a journal without a line was taken for a session")
+		}
+		create(t, store, "ses-4")
+		if left, _ := filepath.Glob(filepath.Join(dir, sessionsName, "*")); len(left) != 4 {
+			t.Errorf("%q: there are %v", text, left)
+		}
+	}
+}
+
+// A session's journal has its name before it has its record. Where making it was
+// refused, at whatever step, nothing is left.
+func TestASessionThatCannotBeMadeLeavesNothing(t *testing.T) {
+	for step := range 4 {
+		disk := &failing{step: step}
+		store := open(t, disk, t.TempDir())
+		_, _, err := store.Create("ses-1", life()[:1])
+		if err == nil {
+			t.Errorf("step %d: it was made", step)
+		}
+		if left, _ := filepath.Glob(filepath.Join(store.dir, sessionsName, "*")); len(left) > 0 {
+			t.Errorf("step %d: %v is left", step, left)
+		}
+		disk.step = 9
+		create(t, store, "ses-1")
+	}
+}
+
+// failing is a disk that refuses one step of making a session.
+type failing struct {
+	OSDisk
+	step int
+}
+
+func (d *failing) refuse(step int) error {
+	if step == d.step {
+		return errors.New("refused")
+	}
+	return nil
+}
+
+func (d *failing) Create(path string) (*os.File, error) {
+	if err := d.refuse(0); err != nil {
+		return nil, err
+	}
+	return d.OSDisk.Create(path)
+}
+
+func (d *failing) Write(f *os.File, text []byte) (int, error) {
+	n, err := d.OSDisk.Write(f, text)
+	return n, errors.Join(err, d.refuse(1))
+}
+
+func (d *failing) Sync(f *os.File) error { return errors.Join(d.OSDisk.Sync(f), d.refuse(2)) }
+
+func (d *failing) SyncDir(dir string) error { return errors.Join(d.OSDisk.SyncDir(dir), d.refuse(3)) }
 
 // Each step is a daemon of its own: it does one thing to the active session
 // and is gone; the next one knows.
@@ -583,7 +726,7 @@ func BenchmarkAppend(b *testing.B) {
 			}
 		})
 		b.Run(name+"/journal", func(b *testing.B) {
-			j, err := createJournal(OSDisk{}, filepath.Join(b.TempDir(), "ses-1.jsonl"), life()[:1])
+			j, err := createJournal(OSDisk{}, filepath.Join(b.TempDir(), "ses-1.jsonl"), life()[:1], true)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -89,7 +89,7 @@ func TestTheSizeOfADocument(t *testing.T) {
 // as a daemon without a bound has let them.
 func BenchmarkOpenPatched(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "ses-1.jsonl")
-	j, err := createJournal(OSDisk{}, path, life()[:1])
+	j, err := createJournal(OSDisk{}, path, life()[:1], true)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -38,7 +39,8 @@ func (s *State) Path(leaf string) ([]*Entry, bool) {
 }
 
 // History returns the path to the leaf as a model is to read it: every tool
-// call answered, in order.
+// call answered, in the order of the calls. It is valid for as long as its
+// caller wants and must not be changed.
 //
 // An answer at the end that broke off is left out: it is to be given anew.
 func (s *State) History() []model.Message {
@@ -46,11 +48,7 @@ func (s *State) History() []model.Message {
 	if s.path.broken {
 		h.messages = h.messages[:len(h.messages)-1]
 	}
-	if len(h.open) > 0 { // do not touch the cached messages
-		h.messages = slices.Clone(h.messages)
-		h.answerOpen()
-	}
-	return h.messages[:len(h.messages):len(h.messages)]
+	return h.whole()
 }
 
 // Chain returns every entry from the root to leaf ("" is the session's own), as
@@ -96,21 +94,24 @@ type path struct {
 	history
 }
 
-// history is a conversation in which every tool call is answered, in order.
+// history is a conversation in which every tool call is answered, in order. It
+// is the one place that sees to that: whoever sends a conversation to a model
+// relies on it. A real provider refuses one with an unanswered call, for ever.
 type history struct {
 	messages []model.Message
-	open     []model.ToolCall // calls of the last assistant message without a result
+	calls    []model.ToolCall // of the last assistant message
+	open     []model.ToolCall // those of them without a result
 }
 
-// Answered returns the messages as a model can read them: every tool call
-// answered, and no answer without its call.
+// Answered returns messages as a model can read them: after each message with
+// tool calls their results in the order of the calls, one for each, and no result
+// without its call. What is handed in stays as it is.
 func Answered(messages []model.Message) []model.Message {
 	var h history
 	for _, m := range messages {
 		h.append(m)
 	}
-	h.answerOpen()
-	return h.messages
+	return h.whole()
 }
 
 func (s *State) pathTo(leaf string) path {
@@ -157,20 +158,39 @@ func (h *history) append(m model.Message) {
 		if m.Text == "" && len(m.ToolCalls) == 0 {
 			return
 		}
-		h.open = m.ToolCalls
+		h.calls, h.open = m.ToolCalls, m.ToolCalls
 	default:
 		h.answerOpen()
 	}
 	h.messages = append(h.messages, m)
 }
 
-// answerOpen gives a result to every call that has none: a real provider
-// refuses a history in which one is missing, for ever.
+// whole are the messages with what the last calls lack. h is a copy: what it
+// shares with the history that it is of does not change.
+func (h history) whole() []model.Message {
+	if len(h.open) > 0 {
+		h.messages = slices.Clone(h.messages)
+	}
+	h.answerOpen()
+	return h.messages[:len(h.messages):len(h.messages)]
+}
+
+// answerOpen gives a result to every call that has none, and puts the results
+// into the order of the calls.
 func (h *history) answerOpen() {
 	for _, c := range h.open {
 		h.messages = append(h.messages, model.Message{
 			Role: model.Tool, ToolCallID: c.ID, ToolName: c.Name, Text: "no result: the call was not completed",
 		})
 	}
-	h.open = nil
+	behind := len(h.messages) - len(h.calls)
+	place := func(m model.Message) int {
+		return slices.IndexFunc(h.calls, func(c model.ToolCall) bool { return c.ID == m.ToolCallID })
+	}
+	inOrder := func(a, b model.Message) int { return cmp.Compare(place(a), place(b)) }
+	if !slices.IsSortedFunc(h.messages[behind:], inOrder) {
+		h.messages = slices.Clone(h.messages)
+		slices.SortStableFunc(h.messages[behind:], inOrder)
+	}
+	h.calls, h.open = nil, nil
 }

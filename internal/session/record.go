@@ -20,6 +20,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/model"
+	"noused/internal/protocol"
 )
 
 // recordVersion is the version of the disk format.
@@ -40,39 +41,59 @@ type Fact interface {
 	durable() bool
 }
 
-// Created opens every journal.
+// Created opens every journal. Workdir is the folder that the session lives in, an
+// absolute path without symlinks; journals of older daemons have none, and their
+// sessions live in that of the daemon that opens them.
 type Created struct {
 	SessionID string `json:"session_id"`
 	Title     string `json:"title,omitzero"`
 	ParentID  string `json:"parent_id,omitzero"`
+	Workdir   string `json:"workdir,omitzero"`
 }
+
+// TitleSet gives the session another title.
+type TitleSet struct {
+	Title string `json:"title"`
+}
+
+// MarkedRead says that somebody has seen what the session has come to.
+type MarkedRead struct{}
 
 // Input is a text that was accepted and is now owed. Kind is "prompt", "steer"
 // or "follow_up"; Key is the client's idempotency key. The files that Attachments
-// name are on the disk before the record is (Store.Keep).
+// name are on the disk before the record is (Store.KeepImages).
 type Input struct {
-	InputID string `json:"input_id"`
-	Kind    string `json:"kind"`
-	Command string `json:"command"`
-	Text    string `json:"text"`
-	RunID   string `json:"run_id"`
-	Key     string `json:"key,omitzero"`
+	InputID string        `json:"input_id"`
+	Kind    protocol.Kind `json:"kind"`
+	Command string        `json:"command"`
+	Text    string        `json:"text"`
+	RunID   string        `json:"run_id"`
+	Key     string        `json:"key,omitzero"`
 
 	Attachments []model.Attachment `json:"attachments,omitzero"`
+
+	Approvals protocol.ApprovalMode `json:"approvals,omitzero"` // of the run that it starts
 }
 
-// RunStarted opens a run.
+// Withdrawn takes back an input that was not delivered yet.
+type Withdrawn struct {
+	InputID string `json:"input_id"`
+}
+
+// RunStarted opens a run. Approvals says what becomes of its questions beside the
+// session's mode.
 type RunStarted struct {
-	RunID string `json:"run_id"`
+	RunID     string                `json:"run_id"`
+	Approvals protocol.ApprovalMode `json:"approvals,omitzero"`
 }
 
 // TurnStarted opens a turn over some inputs. Each stays owed until its message
 // is there.
 type TurnStarted struct {
-	RunID    string   `json:"run_id"`
-	Turn     int      `json:"turn"`
-	Kind     string   `json:"kind"`
-	InputIDs []string `json:"input_ids"`
+	RunID    string        `json:"run_id"`
+	Turn     int           `json:"turn"`
+	Kind     protocol.Kind `json:"kind"`
+	InputIDs []string      `json:"input_ids"`
 }
 
 // MessageStarted says that an assistant message is being streamed. It is ended by
@@ -89,13 +110,14 @@ type MessageAdded struct {
 	ID         string            `json:"id"`
 	ParentID   string            `json:"parent_id,omitzero"`
 	RunID      string            `json:"run_id"`
-	TurnKind   string            `json:"turn_kind"`
+	TurnKind   protocol.Kind     `json:"turn_kind"`
 	InputID    string            `json:"input_id,omitzero"` // the input that this message delivers
 	Message    model.Message     `json:"message"`
 	StopReason model.StopReason  `json:"stop_reason,omitzero"`
 	Usage      *model.Usage      `json:"usage,omitzero"`
 	Model      string            `json:"model,omitzero"`
 	Outputs    map[string]string `json:"outputs,omitzero"`
+	DurationMS int64             `json:"duration_ms,omitzero"` // of the tool call that it is the result of
 }
 
 // ToolStarted says that a call is about to run: after a crash its effect is
@@ -107,11 +129,11 @@ type ToolStarted struct {
 
 // TurnEnded closes a turn.
 type TurnEnded struct {
-	RunID      string `json:"run_id"`
-	Turn       int    `json:"turn"`
-	StopReason string `json:"stop_reason"`
-	Code       string `json:"code,omitzero"`
-	Error      string `json:"error,omitzero"`
+	RunID      string              `json:"run_id"`
+	Turn       int                 `json:"turn"`
+	StopReason protocol.StopReason `json:"stop_reason"`
+	Code       protocol.Code       `json:"code,omitzero"`
+	Error      string              `json:"error,omitzero"`
 }
 
 // AbortRequested empties the queues; the run ends next.
@@ -119,12 +141,14 @@ type AbortRequested struct {
 	RunID string `json:"run_id"`
 }
 
-// RunEnded closes a run and drops what it still owed.
+// RunEnded closes a run and drops what it still owed. Unread is always set now;
+// daemons that kept no account of what was seen did not.
 type RunEnded struct {
-	RunID      string `json:"run_id"`
-	StopReason string `json:"stop_reason"`
-	Code       string `json:"code,omitzero"`
-	Error      string `json:"error,omitzero"`
+	RunID      string              `json:"run_id"`
+	StopReason protocol.StopReason `json:"stop_reason"`
+	Code       protocol.Code       `json:"code,omitzero"`
+	Error      string              `json:"error,omitzero"`
+	Unread     bool                `json:"unread,omitzero"`
 }
 
 // RunParked says that the daemon stopped on purpose with the run at a
@@ -142,8 +166,8 @@ type RunResumed struct {
 
 // ModeSet changes how a queue is taken. Kind is "steer" or "follow_up".
 type ModeSet struct {
-	Kind string `json:"kind"`
-	Mode string `json:"mode"`
+	Kind protocol.Kind `json:"kind"`
+	Mode protocol.Mode `json:"mode"`
 }
 
 // ToolsSet chooses the tools a session offers.
@@ -198,20 +222,23 @@ type JobStarted struct {
 // path before FirstKeptEntryID, and moves the leaf to it. FixedTokens are those
 // that the context has beside the conversation.
 type Compacted struct {
-	ID               string `json:"id"`
-	ParentID         string `json:"parent_id"`
-	Summary          string `json:"summary"`
-	FirstKeptEntryID string `json:"first_kept_entry_id"`
-	TokensBefore     int64  `json:"tokens_before"`
-	Trigger          string `json:"trigger"`
-	RunID            string `json:"run_id,omitzero"` // the run that it happened in
-	FixedTokens      int64  `json:"fixed_tokens,omitzero"`
+	ID               string           `json:"id"`
+	ParentID         string           `json:"parent_id"`
+	Summary          string           `json:"summary"`
+	FirstKeptEntryID string           `json:"first_kept_entry_id"`
+	TokensBefore     int64            `json:"tokens_before"`
+	Trigger          protocol.Trigger `json:"trigger"`
+	RunID            string           `json:"run_id,omitzero"` // the run that it happened in
+	FixedTokens      int64            `json:"fixed_tokens,omitzero"`
 
 	Usage *model.Usage `json:"usage,omitzero"` // of the call that made the summary
 }
 
 func (Created) kind() string          { return "created" }
+func (TitleSet) kind() string         { return "title_set" }
+func (MarkedRead) kind() string       { return "marked_read" }
 func (Input) kind() string            { return "input" }
+func (Withdrawn) kind() string        { return "input_withdrawn" }
 func (RunStarted) kind() string       { return "run_started" }
 func (TurnStarted) kind() string      { return "turn_started" }
 func (MessageStarted) kind() string   { return "message_started" }
@@ -234,7 +261,10 @@ func (JobStarted) kind() string       { return "job_started" }
 func (Compacted) kind() string        { return "compacted" }
 
 func (Created) durable() bool          { return true }
+func (TitleSet) durable() bool         { return true }
+func (MarkedRead) durable() bool       { return true }
 func (Input) durable() bool            { return true }
+func (Withdrawn) durable() bool        { return true }
 func (RunStarted) durable() bool       { return true }
 func (TurnStarted) durable() bool      { return false }
 func (MessageStarted) durable() bool   { return false }
@@ -322,7 +352,10 @@ func decodeRecord(line []byte) (Record, error) {
 // testdata that they are tested with.
 var decoders = map[int]map[string]func(jsontext.Value) (Fact, error){1: {
 	"created":          decodeFact[Created],
+	"title_set":        decodeFact[TitleSet],
+	"marked_read":      decodeFact[MarkedRead],
 	"input":            decodeFact[Input],
+	"input_withdrawn":  decodeFact[Withdrawn],
 	"run_started":      decodeFact[RunStarted],
 	"turn_started":     decodeFact[TurnStarted],
 	"message_started":  decodeFact[MessageStarted],
@@ -343,6 +376,10 @@ var decoders = map[int]map[string]func(jsontext.Value) (Fact, error){1: {
 	"asset_added":      decodeFact[AssetAdded],
 	"job_started":      decodeFact[JobStarted],
 	"compacted":        decodeFact[Compacted],
+
+	"approval_asked":    decodeFact[ApprovalAsked],
+	"approval_decided":  decodeFact[ApprovalDecided],
+	"approval_mode_set": decodeFact[ApprovalModeSet],
 }}
 
 func decodeFact[F Fact](data jsontext.Value) (Fact, error) {

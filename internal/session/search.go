@@ -60,17 +60,21 @@ func (s *Store) Find(ctx context.Context, id string, search *Search, found func(
 	})
 }
 
-// Title returns a session's title without folding it.
+// Title returns a session's title without folding it. It blocks and fails as Find
+// does.
 func (s *Store) Title(ctx context.Context, id string, search *Search) (string, error) {
 	state := NewState()
 	err := s.scan(ctx, id, search, func(line []byte) bool {
+		if _, kind, ok := headOf(line); ok && !(kind == TitleSet{}.kind() || state.Title == "" && kind != MessageAdded{}.kind()) {
+			return true
+		}
 		if rec, err := decodeRecord(line); err == nil {
 			switch rec.Fact.(type) {
-			case Created, Input:
-				_ = state.Apply(rec) // neither is ever refused
+			case Created, Input, TitleSet:
+				_ = state.Apply(rec) // none is ever refused
 			}
 		}
-		return state.Title == ""
+		return true
 	})
 	return state.Title, err
 }

@@ -27,7 +27,7 @@ var ErrNotFound = errors.New("session not found")
 const (
 	idPrefix     = "ses-"
 	journalExt   = ".jsonl"
-	draftExt     = ".new" // of a session that is being made, or an image that is being kept
+	draftExt     = ".new" // of a session that is being branched, or an image that is being kept
 	activeName   = "active.jsonl"
 	activeLimit  = 1 << 20 // bytes before the file is written anew
 	tailLength   = 64 << 10
@@ -83,6 +83,20 @@ func (s *Store) Close() error {
 	return err
 }
 
+// Holds reports whether a path, absolute and without links, is that of the state
+// directory or leads into it.
+func (s *Store) Holds(path string) bool {
+	dir, err := filepath.Abs(s.dir)
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return false
+	}
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
 // ValidID reports whether id has the form of a session's: letters, digits and
 // '-' only, so that it can be a file's name.
 func ValidID(id string) bool {
@@ -99,6 +113,15 @@ func (s *Store) path(id string) string {
 // active session of it. It returns the fold of the records. The images that these
 // name are those of the session's parent; ErrNotFound where that is gone.
 func (s *Store) Create(id string, records []Record) (*State, *Journal, error) {
+	return s.create(id, records, true)
+}
+
+// CreateAside is Create for a session that does not become the active one.
+func (s *Store) CreateAside(id string, records []Record) (*State, *Journal, error) {
+	return s.create(id, records, false)
+}
+
+func (s *Store) create(id string, records []Record, activate bool) (*State, *Journal, error) {
 	state := NewState()
 	for _, r := range records {
 		if err := state.Apply(r); err != nil {
@@ -110,15 +133,20 @@ func (s *Store) Create(id string, records []Record) (*State, *Journal, error) {
 	if err := s.held(); err != nil {
 		return nil, nil, err
 	}
+	if !activate {
+		if err := s.passOver(id, state.CreatedAt); err != nil {
+			return nil, nil, err
+		}
+	}
 	disown, err := s.inherit(state, id)
 	var j *Journal
 	if err == nil {
-		j, err = createJournal(s.disk, s.path(id), records)
+		j, err = createJournal(s.disk, s.path(id), records, id > s.newest)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("create session %s: %w", id, errors.Join(err, disown()))
 	}
-	if id <= s.newest { // the clock was set back
+	if activate && id <= s.newest { // the clock was set back
 		err = s.note(id, state.CreatedAt)
 	}
 	if err != nil {
@@ -126,8 +154,21 @@ func (s *Store) Create(id string, records []Record) (*State, *Journal, error) {
 	}
 	j.guard = &s.guard
 	s.newest = max(s.newest, id)
-	s.active.Store(&id)
+	if activate {
+		s.active.Store(&id)
+	}
 	return state, j, nil
+}
+
+// passOver notes, before a session is made, that it will not be the active one
+// for being the newest. s is locked.
+func (s *Store) passOver(id string, at time.Time) error {
+	s.newest = max(s.newest, id)
+	active := ""
+	if a := s.active.Load(); a != nil {
+		active = *a
+	}
+	return s.note(active, at)
 }
 
 // Load opens a session. ErrNotFound when there is none with that id. The
@@ -139,7 +180,7 @@ func (s *Store) Load(ctx context.Context, id string) (*State, *Journal, []Proble
 	}
 	err := s.lock.Check()
 	if err == nil {
-		err = s.guard.settle(s.disk, s.path(id))
+		err = s.guard.undo(s.disk, s.path(id))
 	}
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("open session %s: %w", id, err)
@@ -168,7 +209,7 @@ func (s *Store) Peek(ctx context.Context, id string) (*State, error) {
 	})
 }
 
-// Exists reports whether there is a session with that id.
+// Exists reports whether there is a session with that id. It asks the disk.
 func (s *Store) Exists(id string) bool {
 	if !ValidID(id) {
 		return false
@@ -177,8 +218,18 @@ func (s *Store) Exists(id string) bool {
 	return err == nil
 }
 
-// IDs lists all sessions, newest first.
+// IDs lists the ids of all sessions, newest first. It reads the folder, and fails
+// where that cannot be read.
 func (s *Store) IDs() ([]string, error) {
+	ids, err := s.names()
+	for len(ids) > 0 && unmade(s.path(ids[0])) { // no other can be: see createJournal
+		ids = ids[1:]
+	}
+	return ids, err
+}
+
+// names lists the journals there are by their sessions, newest first.
+func (s *Store) names() ([]string, error) {
 	d, err := os.Open(filepath.Join(s.dir, sessionsName))
 	if err != nil {
 		return nil, fmt.Errorf("list sessions: %w", err)
@@ -256,7 +307,7 @@ func unfinishedLines(tail []byte, whole bool) (unfinished, known bool) {
 			case RunEnded{}.kind(), Created{}.kind():
 				return false, true
 			case Input{}.kind(), RunStarted{}.kind(), TurnStarted{}.kind(), MessageStarted{}.kind(), ToolStarted{}.kind(),
-				TurnEnded{}.kind(), AbortRequested{}.kind(), RunParked{}.kind(), RunResumed{}.kind():
+				TurnEnded{}.kind(), Withdrawn{}.kind(), AbortRequested{}.kind(), RunParked{}.kind(), RunResumed{}.kind():
 				return true, true
 			}
 		}
@@ -267,7 +318,8 @@ func unfinishedLines(tail []byte, whole bool) (unfinished, known bool) {
 
 // activeLine says that a session was made the active one. Making a session
 // does that as well, and says it by its id: ids rise with time, so an id above
-// Newest was made later than this line was written.
+// Newest was made later than this line was written. SessionID is "" while there is
+// no active session.
 type activeLine struct {
 	V         int       `json:"v"`
 	At        time.Time `json:"at"`
@@ -275,7 +327,8 @@ type activeLine struct {
 	Newest    string    `json:"newest"`
 }
 
-// Active returns the active session's id, "" before there is one.
+// Active returns the active session's id, "" before there is one. It may read the
+// disk; an error is the disk's.
 func (s *Store) Active() (string, error) {
 	if id := s.active.Load(); id != nil {
 		return *id, nil
@@ -291,7 +344,8 @@ func (s *Store) Active() (string, error) {
 	return "", nil
 }
 
-// SetActive makes a session the active one, durably.
+// SetActive makes a session the active one. It blocks until that is on the disk;
+// on an error the former one still is.
 func (s *Store) SetActive(id string, at time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -335,9 +389,15 @@ func (s *Store) list() error {
 	if s.listed {
 		return nil
 	}
-	ids, err := s.IDs()
+	ids, err := s.names()
 	if err != nil {
 		return err
+	}
+	for len(ids) > 0 && unmade(s.path(ids[0])) {
+		if err := os.Remove(s.path(ids[0])); err != nil {
+			return err
+		}
+		ids = ids[1:]
 	}
 	if err := s.removeDrafts(); err != nil {
 		return err
@@ -352,7 +412,8 @@ func (s *Store) list() error {
 	if len(ids) > 0 {
 		s.newest = ids[0]
 	}
-	if s.newest > last.Newest || !s.readable(active) {
+	none := last.V != 0 && active == "" && s.newest <= last.Newest
+	if !none && (s.newest > last.Newest || !s.readable(active)) {
 		active = ""
 		if i := slices.IndexFunc(ids, s.readable); i >= 0 {
 			active = ids[i]

@@ -14,24 +14,31 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/model"
+	"noused/internal/protocol"
 	"noused/internal/regular"
 )
 
 const (
 	// maxSummaries bounds what is kept of sessions that are not open, in bytes: at
-	// some 450 each, those of 9,000 sessions.
-	maxSummaries = 4 << 20
-	summaryBytes = 350 // of one beside its texts
+	// some 700 each, those of 9,000 sessions.
+	maxSummaries = 6 << 20
+	summaryBytes = 470 // of one beside its texts
 	maxReaders   = 4   // journals that are read at a time, beside those being opened
 )
 
 // Summary is what a list of sessions shows of one that is not open.
 type Summary struct {
 	ID, Title, ParentID  string
+	Workdir              string // "": that of the daemon
 	CreatedAt, UpdatedAt time.Time
 	Messages             int
 	Usage                model.Usage
-	Running              bool // a text is owed, or its run has not ended
+	Running              bool                // a text is owed, or its run has not ended
+	Unread               bool                // a run has ended since somebody looked
+	LastStop             protocol.StopReason // why the run ended that ended last
+	Said                 string              // the last line of the latest answer, shortened
+	Model                model.Choice        // zero: the daemon's own
+	Waiting              bool                // the run has asked something that nobody has answered
 }
 
 // summaries are those of journals that have not changed since they were read.
@@ -48,7 +55,10 @@ type summarised struct {
 	at   time.Time
 }
 
-func (s summarised) bytes() int { return summaryBytes + 2*len(s.ID) + len(s.Title) + len(s.ParentID) }
+func (s summarised) bytes() int {
+	return summaryBytes + 2*len(s.ID) + len(s.Title) + len(s.ParentID) + len(s.Workdir) + len(s.Said) +
+		len(s.Model.Provider) + len(s.Model.Name) + len(s.Model.BaseURL)
+}
 
 func (c *summaries) get(id string, info os.FileInfo) (Summary, bool) {
 	c.mu.Lock()
@@ -170,53 +180,112 @@ func (u untilDone) Read(p []byte) (int, error) {
 // summarise makes a summary of a journal, of whose lines it decodes only those
 // that it takes a text from.
 func summarise(r io.Reader) (Summary, error) {
-	state := NewState()
-	messages, running, used := 0, false, model.Usage{}
+	var g gist
 	for in := newLineReader(r); ; {
 		line, _, err := in.next()
 		switch {
 		case errors.Is(err, io.EOF):
-			return Summary{
-				ID: state.ID, Title: state.Title, ParentID: state.ParentID, CreatedAt: state.CreatedAt, UpdatedAt: state.UpdatedAt,
-				Messages: messages, Usage: used, Running: running,
-			}, nil
+			return g.summary(), nil
 		case errors.Is(err, errLong):
-			continue
 		case err != nil:
 			return Summary{}, err
-		}
-		at, kind, ok := headOf(line)
-		if !ok {
-			rec, err := decodeRecord(line)
-			if errors.Is(err, errNewer) {
+		default:
+			if err := g.take(line); err != nil {
 				return Summary{}, err
 			}
-			if err != nil {
-				continue
-			}
-			at, kind = rec.At, rec.Fact.kind()
-		}
-		running = running || kind == Input{}.kind() || kind == RunStarted{}.kind()
-		switch kind {
-		case Created{}.kind(), Input{}.kind():
-			if state.ID != "" && state.Title != "" {
-				break
-			}
-			if rec, err := decodeRecord(line); err == nil {
-				_ = state.Apply(rec) // neither is ever refused
-			}
-		case MessageAdded{}.kind():
-			messages++
-			used = used.Add(usageOf(line))
-		case Compacted{}.kind():
-			used = used.Add(usageOf(line))
-		case RunEnded{}.kind():
-			running = false
-		}
-		if at.After(state.UpdatedAt) {
-			state.UpdatedAt = at
 		}
 	}
+}
+
+// gist is a summary that is being made.
+type gist struct {
+	Summary
+	said []byte // the record of the latest answer
+}
+
+// take takes a line in, decoding it only if it has to. The error is errNewer.
+func (g *gist) take(line []byte) error {
+	at, kind, ok := headOf(line)
+	var fact Fact
+	switch kind {
+	case Created{}.kind(), TitleSet{}.kind(), ModelSet{}.kind(), RunEnded{}.kind():
+		ok = false
+	case Input{}.kind():
+		ok = g.ID != "" && g.Title != ""
+	}
+	if !ok {
+		rec, err := decodeRecord(line)
+		if errors.Is(err, errNewer) {
+			return err
+		}
+		if err != nil {
+			return nil
+		}
+		at, kind, fact = rec.At, rec.Fact.kind(), rec.Fact
+	}
+	g.fact(kind, fact, at)
+	switch kind {
+	case MessageAdded{}.kind():
+		g.Messages++
+		g.Usage = g.Usage.Add(usageOf(line))
+		if f, ok := fact.(MessageAdded); answers(line) || ok && f.Message.Role == model.Assistant && f.Message.Text != "" {
+			g.said = append(g.said[:0], line...)
+		}
+	case Compacted{}.kind():
+		g.Usage = g.Usage.Add(usageOf(line))
+	}
+	if at.After(g.UpdatedAt) && kind != (MarkedRead{}).kind() {
+		g.UpdatedAt = at
+	}
+	return nil
+}
+
+// fact folds a fact in, as State.Apply does; nil is one that says no more than of
+// what kind it is.
+func (g *gist) fact(kind string, fact Fact, at time.Time) {
+	switch f := fact.(type) {
+	case Created:
+		g.ID, g.Title, g.ParentID, g.Workdir, g.CreatedAt = f.SessionID, f.Title, f.ParentID, f.Workdir, at
+	case TitleSet:
+		g.Title = f.Title
+	case ModelSet:
+		g.Model = f.Model
+	case RunEnded:
+		g.Running, g.Unread, g.LastStop = false, f.Unread, f.StopReason
+	case Input:
+		if g.Title == "" {
+			g.Title = FirstLine(f.Text, 60)
+		}
+	}
+	switch kind {
+	case Input{}.kind(), RunStarted{}.kind():
+		g.Running = true
+	case ApprovalAsked{}.kind():
+		g.Waiting = true
+	case ApprovalDecided{}.kind(), RunEnded{}.kind():
+		g.Waiting = false
+	case MarkedRead{}.kind():
+		g.Unread = false
+	}
+}
+
+func (g *gist) summary() Summary {
+	if rec, err := decodeRecord(g.said); err == nil {
+		g.Said = LastLine(rec.Fact.(MessageAdded).Message.Text)
+	}
+	return g.Summary
+}
+
+var (
+	answerBegins = []byte(`"message":{"role":"assistant","text":"`)
+	answerWithin = 1 << 10 // bytes of a record that hold the ids before it
+)
+
+// answers reports that a record, as appendRecord writes it, is an answer that has a
+// text.
+func answers(line []byte) bool {
+	_, text, ok := bytes.Cut(line[:min(len(line), answerWithin)], answerBegins)
+	return ok && len(text) > 0 && text[0] != '"'
 }
 
 var usageBegins = []byte(`,"usage":{"input_tokens":`)

@@ -7,7 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"noused/internal/model"
+	"noused/internal/protocol"
 )
 
 // keyLifetime is how long an idempotency key answers (wire-v1 §3).
@@ -39,8 +42,9 @@ func (e *Entry) Encoded(encode func(*Entry) ([]byte, error)) ([]byte, error) {
 // Run is a run that has not ended.
 type Run struct {
 	ID       string
-	Turn     int    // of the latest turn, from 1
-	Kind     string // of the latest turn
+	Began    time.Time
+	Turn     int           // of the latest turn, from 1
+	Kind     protocol.Kind // of the latest turn
 	TurnOpen bool
 	Ended    TurnEnded      // the latest turn's end, once it has ended
 	Inputs   []string       // ids that the latest turn is to deliver
@@ -63,6 +67,18 @@ type Run struct {
 	// Output is the text of the latest assistant message, Stop why that ended.
 	Output string
 	Stop   model.StopReason
+
+	Approvals protocol.ApprovalMode // of this run; "": the session's mode alone
+	Question  *Question             // that was asked, until what it is about has begun or will not
+	Granted   Used                  // when somebody last let it go on past a limit
+}
+
+// Ended is a run that has ended: what its agent_end said of it.
+type Ended struct {
+	RunEnded
+	Turns int
+	Usage model.Usage
+	Took  time.Duration // from its start on, the time without a daemon included
 }
 
 // Accepted is what an idempotency key answers. Ended is set once the run of a
@@ -77,11 +93,14 @@ type Accepted struct {
 // through Apply.
 type State struct {
 	ID, Title, ParentID  string
+	Workdir              string // "": that of the daemon
 	CreatedAt, UpdatedAt time.Time
+	Unread               bool   // a run has ended since somebody looked
+	Said                 string // the last line of the latest answer, shortened
 
 	Leaf         string
-	SteeringMode string
-	FollowUpMode string
+	SteeringMode protocol.Mode
+	FollowUpMode protocol.Mode
 	Tools        []string // active tools; meaningful when ToolsChosen
 	ToolsChosen  bool
 	Model        model.Choice // zero: the daemon's own
@@ -97,18 +116,24 @@ type State struct {
 
 	entries map[string]*Entry
 	order   []*Entry
+	ended   map[string]Ended // by run
 	keys    map[string]Accepted
 	path    path // of Leaf
 
+	ApprovalMode protocol.ApprovalMode
+	Answers      []jsontext.Value // rules that questions were answered with for this session
+	Asked        int              // questions
+
 	patched    document
 	assetsSize int
+	decided    []ApprovalDecided // the newest
 }
 
 // NewState returns the empty session that the first fact is applied to.
 func NewState() *State {
 	return &State{
-		SteeringMode: "one-at-a-time", FollowUpMode: "one-at-a-time",
-		entries: map[string]*Entry{}, keys: map[string]Accepted{},
+		SteeringMode: protocol.ModeOneAtATime, FollowUpMode: protocol.ModeOneAtATime, ApprovalMode: protocol.ApprovalsAsk,
+		entries: map[string]*Entry{}, ended: map[string]Ended{}, keys: map[string]Accepted{},
 	}
 }
 
@@ -117,7 +142,12 @@ func NewState() *State {
 func (s *State) Apply(r Record) error {
 	switch f := r.Fact.(type) {
 	case Created:
-		s.ID, s.Title, s.ParentID, s.CreatedAt = f.SessionID, f.Title, f.ParentID, r.At
+		s.ID, s.Title, s.ParentID, s.Workdir, s.CreatedAt = f.SessionID, f.Title, f.ParentID, f.Workdir, r.At
+	case TitleSet:
+		s.Title = f.Title
+	case MarkedRead:
+		s.Unread = false
+		return nil // the session is as it was
 	case Input:
 		s.applyInput(f, r.At)
 	case MessageAdded:
@@ -144,7 +174,7 @@ func (s *State) Apply(r Record) error {
 		}
 		s.Leaf, s.path = f.LeafID, s.pathTo(f.LeafID)
 	case ModeSet:
-		if f.Kind == "steer" {
+		if f.Kind == protocol.KindSteer {
 			s.SteeringMode = f.Mode
 		} else {
 			s.FollowUpMode = f.Mode
@@ -167,7 +197,9 @@ func (s *State) Apply(r Record) error {
 	case AssetAdded:
 		s.Assets, s.assetsSize = append(s.Assets, f.Asset), s.assetsSize+AssetSize(f.Asset)
 	case RunStarted:
-		s.Run = &Run{ID: f.RunID}
+		s.Run = &Run{ID: f.RunID, Began: r.At, Approvals: f.Approvals}
+	case ApprovalModeSet:
+		s.ApprovalMode = f.Mode
 	default:
 		if err := s.applyRun(r.Fact, r.At); err != nil {
 			return err
@@ -198,7 +230,10 @@ func (s *State) applyInput(f Input, at time.Time) {
 func (s *State) applyMessage(f MessageAdded) {
 	s.Messages++
 	if f.InputID != "" {
-		s.Pending = slices.DeleteFunc(slices.Clone(s.Pending), func(in Input) bool { return in.InputID == f.InputID })
+		s.settle(f.InputID)
+	}
+	if f.Message.Role == model.Assistant && f.Message.Text != "" {
+		s.Said = LastLine(f.Message.Text)
 	}
 	s.spend(f.RunID, f.Usage)
 	run := s.Run
@@ -216,8 +251,14 @@ func (s *State) applyMessage(f MessageAdded) {
 		run.Calls, run.Output, run.Stop = f.Message.ToolCalls, f.Message.Text, f.StopReason
 	case model.Tool:
 		run.Started = ""
+		run.past(f.Message.ToolCallID)
 		run.Calls = slices.DeleteFunc(slices.Clone(run.Calls), func(c model.ToolCall) bool { return c.ID == f.Message.ToolCallID })
 	}
+}
+
+// settle ends the waiting of an input.
+func (s *State) settle(inputID string) {
+	s.Pending = slices.DeleteFunc(slices.Clone(s.Pending), func(in Input) bool { return in.InputID == inputID })
 }
 
 // spend adds to what the session and its run have used.
@@ -240,13 +281,20 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 	switch f := fact.(type) {
 	case TurnStarted:
 		run.Turn, run.Kind, run.TurnOpen, run.Inputs, run.Steps = f.Turn, f.Kind, true, f.InputIDs, 0
-		run.Calls, run.Started, run.Fresh = nil, "", true
+		run.Calls, run.Started, run.Fresh, run.Question = nil, "", true, nil
 	case MessageStarted:
 		run.Open = f
 	case ToolStarted:
 		run.Started, run.StartedAt = f.CallID, at
+		run.past(f.CallID)
+	case ApprovalAsked:
+		return s.ask(f, at)
+	case ApprovalDecided:
+		return s.decide(f)
 	case TurnEnded:
-		run.TurnOpen, run.Ended = false, f
+		run.TurnOpen, run.Ended, run.Question = false, f, nil
+	case Withdrawn:
+		s.settle(f.InputID)
 	case AbortRequested:
 		run.Aborting, s.Pending = true, nil
 	case RunParked:
@@ -255,12 +303,13 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 		switch {
 		case f.Fault:
 			run.Faults++
-		case !run.Parked:
+		case !run.Parked && run.Question == nil: // a run that waits has done nothing that could crash a daemon
 			run.Crashes++
 		}
 		run.Parked = false
 	case RunEnded:
-		s.Run, s.Pending, s.LastRun = nil, nil, f
+		s.ended[f.RunID] = Ended{RunEnded: f, Turns: run.Turn, Usage: run.Usage, Took: at.Sub(run.Began)}
+		s.Run, s.Pending, s.LastRun, s.Unread = nil, nil, f, f.Unread
 		for k, a := range s.keys {
 			if a.RunID == f.RunID {
 				a.Ended = &f
@@ -292,6 +341,13 @@ func (s *State) adopt(r Record) (Record, bool) {
 
 // Entry returns the entry with that id, or nil.
 func (s *State) Entry(id string) *Entry { return s.entries[id] }
+
+// Ended returns how a run of this session ended; false where it has not, or was
+// one of the session that this one was branched from.
+func (s *State) Ended(runID string) (Ended, bool) {
+	e, ok := s.ended[runID]
+	return e, ok
+}
 
 // Entries returns every entry in the order they were made.
 func (s *State) Entries() []*Entry { return s.order[:len(s.order):len(s.order)] }
@@ -388,6 +444,20 @@ func FirstLine(text string, most int) string {
 		return string(r[:most-1]) + "…"
 	}
 	return line
+}
+
+// lastLine bounds what a list shows of an answer, in characters, and how far back
+// LastLine looks, in bytes.
+const (
+	lastLine     = 120
+	lastLineLook = 4 << 10
+)
+
+// LastLine is the last line of a text that says something, in at most 120
+// characters. It costs the same however long the text is.
+func LastLine(text string) string {
+	text = strings.TrimSpace(strings.ToValidUTF8(text[max(0, len(text)-lastLineLook):], ""))
+	return FirstLine(text[strings.LastIndexByte(text, '\n')+1:], lastLine)
 }
 
 // maxJobs is how many of its jobs a session remembers.

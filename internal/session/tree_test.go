@@ -3,6 +3,7 @@ package session
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"pgregory.net/rapid"
@@ -85,4 +86,27 @@ func TestFit(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What a run's end says of it is kept, also when the journal is read again.
+func TestEndedRunsAreKept(t *testing.T) {
+	s, began := NewState(), time.Unix(100, 0)
+	for i, f := range []Fact{
+		RunStarted{RunID: "r1"},
+		TurnStarted{RunID: "r1", Turn: 1},
+		TurnStarted{RunID: "r1", Turn: 2},
+		MessageAdded{ID: "m1", RunID: "r1", Message: model.Message{Role: model.Assistant}, Usage: &model.Usage{InputTokens: 3, OutputTokens: 2, Cost: 7}},
+		RunEnded{RunID: "r1", StopReason: "error", Code: "step_limit", Error: "too many"},
+	} {
+		if _, ok := s.Ended("r1"); ok {
+			t.Errorf("the run has ended before %T", f)
+		}
+		if err := s.Apply(Record{At: began.Add(time.Duration(i) * time.Second), Fact: f}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, _ := s.Ended("r1")
+	if got.Turns != 2 || got.Took != 4*time.Second || got.Usage.Cost != 7 || got.Code != "step_limit" {
+		t.Errorf("got %+v", got)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	jsonx "github.com/go-json-experiment/json"
@@ -56,4 +57,54 @@ func nestsDeeper(v jsontext.Value, limit int) bool {
 		}
 	}
 	return true
+}
+
+// Text reads a JSON string. False: v is something else.
+func Text(v jsontext.Value) (s string, ok bool) {
+	if v.Kind() != '"' {
+		return "", false
+	}
+	return s, jsonx.Unmarshal(v, &s) == nil
+}
+
+// Shorten is a value from a tool as an error message quotes it.
+func Shorten(v jsontext.Value) string {
+	const most = 120
+	switch {
+	case v == nil:
+		return "absent"
+	case len(v) > most:
+		return strings.ToValidUTF8(string(v[:most]), "") + "…"
+	}
+	return string(v)
+}
+
+// Readable says in the file's words what the decoder says in Go's.
+func Readable(err error) error {
+	var s *jsonx.SemanticError
+	if errors.As(err, &s) && s.JSONPointer != "" && s.GoType != nil {
+		where := strings.ReplaceAll(strings.TrimPrefix(string(s.JSONPointer), "/"), "/", ".")
+		if s.Err != nil {
+			return field(where, "%v", s.Err)
+		}
+		return field(where, "cannot be a JSON %s", KindName(s.JSONKind))
+	}
+	var x *jsontext.SyntacticError
+	if errors.As(err, &x) {
+		return fmt.Errorf("not valid JSON: %w", err)
+	}
+	return err
+}
+
+// KindName is a kind of JSON value in words.
+func KindName(k jsontext.Kind) string {
+	switch k {
+	case '{':
+		return "object"
+	case '[':
+		return "array"
+	case 't', 'f':
+		return "boolean"
+	}
+	return k.String()
 }

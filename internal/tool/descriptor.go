@@ -1,11 +1,8 @@
 package tool
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -16,6 +13,7 @@ import (
 	jsonx "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/proc"
 	"noused/internal/regular"
 )
 
@@ -23,7 +21,7 @@ import (
 const (
 	Narratoria = "narratoria"
 	Gevals     = "gevals"
-	Module     = "module"
+	Amplifier  = "module"
 
 	KindTool         = "tool"
 	KindAgent        = "agent"
@@ -64,8 +62,14 @@ type Descriptor struct {
 	Description  string
 	Operations   []Operation // sorted by name
 	Env          map[string]string
-	Config       json.RawMessage // a JSON object, or nil
-	Workdir      string
+	Config       jsontext.Value // a JSON object, or nil
+	// Workdir is where its processes run, unless a session has another folder; with
+	// OwnWorkdir set it is the descriptor's own, and holds for all sessions.
+	Workdir    string
+	OwnWorkdir bool
+	// Fixed says that Workdir has no links on the way: where it has some later, it is
+	// not that folder any more.
+	Fixed        bool
 	Timeout      time.Duration
 	Concurrency  int
 	Framing      string
@@ -89,8 +93,24 @@ type Descriptor struct {
 	source  string   // the text it was made from
 }
 
-// offers reports whether the module has operations for a model.
-func (d *Descriptor) offers() bool { return d.Kind == KindTool || d.Kind == KindAgent }
+// Offers reports whether the module has operations for a model.
+func (d *Descriptor) Offers() bool { return d.Kind == KindTool || d.Kind == KindAgent }
+
+// Everywhere reports whether the module is the same in every session's folder.
+func (d *Descriptor) Everywhere() bool {
+	return d.OwnWorkdir || d.Transport.Type == "http"
+}
+
+// Builtin reports whether the module is the daemon's own.
+func (d *Descriptor) Builtin() bool { return d.Bare && d.File == "" }
+
+// In is the descriptor of the same module in a session's folder, whose path has no
+// links.
+func (d *Descriptor) In(workdir string) *Descriptor {
+	there := *d
+	there.Workdir, there.Fixed = workdir, true
+	return &there
+}
 
 // Transport says how a module is reached.
 type Transport struct {
@@ -174,12 +194,12 @@ func loadDescriptor(file, workdir string, environ []string) (*Descriptor, error)
 func ParseDescriptor(text []byte, dir, workdir string, environ []string) (*Descriptor, error) {
 	var doc document
 	if err := jsonx.Unmarshal(text, &doc); err != nil {
-		return nil, readable(err)
+		return nil, Readable(err)
 	}
 	d := &Descriptor{
 		source: string(text),
 		Name:   doc.Name, Kind: doc.Kind, Capabilities: doc.Capabilities, Version: doc.Version,
-		Protocol: Module, Description: doc.Description, Workdir: workdir,
+		Protocol: Amplifier, Description: doc.Description, Workdir: workdir,
 		Timeout: DefaultTimeout, Concurrency: 1, Framing: FramingFlat, MaxOutput: DefaultMaxOutput,
 		Sandbox: SandboxNone, SandboxRequired: true,
 	}
@@ -188,7 +208,7 @@ func ParseDescriptor(text []byte, dir, workdir string, environ []string) (*Descr
 		func() error {
 			return oneOf("kind", doc.Kind, KindProvider, KindTool, KindAgent, KindHook, KindOrchestrator, KindContext)
 		},
-		func() error { return override(&d.Protocol, "protocol", doc.Protocol, Narratoria, Gevals, Module) },
+		func() error { return override(&d.Protocol, "protocol", doc.Protocol, Narratoria, Gevals, Amplifier) },
 		func() error { return d.checkKind() },
 		func() error { return d.setTransport(doc.Transport, dir) },
 		func() error {
@@ -209,8 +229,9 @@ func ParseDescriptor(text []byte, dir, workdir string, environ []string) (*Descr
 		}
 	}
 	if doc.Workdir != "" {
-		d.Workdir = within(dir, doc.Workdir)
+		d.Workdir, d.OwnWorkdir = within(dir, doc.Workdir), true
 	}
+	d.Fixed = !d.OwnWorkdir && proc.Resolve(d.Workdir) == d.Workdir
 	for _, p := range doc.SandboxWrite {
 		d.SandboxWrite = append(d.SandboxWrite, within(dir, p))
 	}
@@ -233,7 +254,7 @@ func checkName(name string) error {
 }
 
 func (d *Descriptor) checkKind() error {
-	if d.Protocol != Module && d.Kind != KindTool {
+	if d.Protocol != Amplifier && d.Kind != KindTool {
 		return field("kind", "got %q, protocol %s has only tools", d.Kind, d.Protocol)
 	}
 	return nil
@@ -248,7 +269,7 @@ func (d *Descriptor) setTransport(t *Transport, dir string) error {
 	}
 	d.Transport = *t
 	if t.Type == "http" {
-		if d.Protocol != Module {
+		if d.Protocol != Amplifier {
 			return field("transport.type", "protocol %s is spoken over stdio only", d.Protocol)
 		}
 		u, err := url.Parse(t.URL)
@@ -292,7 +313,7 @@ func (d *Descriptor) setOperations(ops map[string]*operationDoc) error {
 		}
 		o := Operation{Name: name, Description: op.Description}
 		if op.Params != nil {
-			o.Params = json.RawMessage(op.Params)
+			o.Params = jsontext.Value(op.Params)
 			if _, err := compileSchema(o.Params); err != nil {
 				return field(where+".params", "%v", err)
 			}
@@ -324,7 +345,7 @@ func (d *Descriptor) setConfig(config jsontext.Value) error {
 	switch config.Kind() {
 	case 0, 'n':
 	case '{':
-		d.Config = json.RawMessage(config)
+		d.Config = jsontext.Value(config)
 	default:
 		return field("config", "want an object")
 	}
@@ -354,28 +375,18 @@ func (d *Descriptor) setLimits(doc *document) error {
 	return nil
 }
 
+// Same reports whether a descriptor was read from the same text of the same
+// file.
+func (d *Descriptor) Same(other *Descriptor) bool {
+	return d == other || d.source == other.source && d.File == other.File
+}
+
 // Environ returns the child's whole environment, as NAME=value.
 func (d *Descriptor) Environ() []string { return slices.Clone(d.environ) }
 
 // LookPath finds a program as the module's own PATH says.
 func (d *Descriptor) LookPath(name string) (string, error) {
 	return lookPath(name, lookup(d.environ, "PATH"))
-}
-
-// Command returns what to start for a module over stdio. An error says, in
-// words for the user, why it cannot be.
-func (d *Descriptor) Command() (Command, error) {
-	if info, err := os.Stat(d.Workdir); err != nil || !info.IsDir() {
-		return Command{}, Faultf(Unreachable, "cannot start %s: workdir %s is not a directory", d.Name, d.Workdir)
-	}
-	path, err := d.LookPath(d.Transport.Command[0])
-	if err != nil {
-		return Command{}, Faultf(Unreachable, "cannot start %s: %v", d.Name, err)
-	}
-	return Command{
-		Name: d.Name, Path: path, Args: d.Transport.Command, Dir: d.Workdir,
-		Env: d.environ, MaxLine: d.MaxOutput,
-	}, nil
 }
 
 func within(dir, path string) string {
@@ -401,34 +412,4 @@ func override(dst *string, name string, got *string, want ...string) error {
 	}
 	*dst = *got
 	return oneOf(name, *got, want...)
-}
-
-// readable says in the file's words what the decoder says in Go's.
-func readable(err error) error {
-	var s *jsonx.SemanticError
-	if errors.As(err, &s) && s.JSONPointer != "" && s.GoType != nil {
-		where := strings.ReplaceAll(strings.TrimPrefix(string(s.JSONPointer), "/"), "/", ".")
-		if s.Err != nil {
-			return field(where, "%v", s.Err)
-		}
-		return field(where, "cannot be a JSON %s", KindName(s.JSONKind))
-	}
-	var x *jsontext.SyntacticError
-	if errors.As(err, &x) {
-		return fmt.Errorf("not valid JSON: %w", err)
-	}
-	return err
-}
-
-// KindName is a kind of JSON value in words.
-func KindName(k jsontext.Kind) string {
-	switch k {
-	case '{':
-		return "object"
-	case '[':
-		return "array"
-	case 't', 'f':
-		return "boolean"
-	}
-	return k.String()
 }

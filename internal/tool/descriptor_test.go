@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
+	"noused/internal/proc"
 	"noused/internal/tool/tooltest"
 )
 
@@ -78,7 +81,7 @@ func TestADescriptorsDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.Protocol != Module || d.Timeout != 30*time.Second || d.MaxOutput != 1<<20 || d.Concurrency != 1 ||
+	if d.Protocol != Amplifier || d.Timeout != 30*time.Second || d.MaxOutput != 1<<20 || d.Concurrency != 1 ||
 		d.Framing != FramingFlat || d.Sandbox != SandboxNone || d.Workdir != "/work" || !d.SandboxRequired {
 		t.Errorf("got %+v, want the defaults", d)
 	}
@@ -98,7 +101,7 @@ func TestCommandsAreFoundInTheModulesOwnPath(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "text"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	load := func(command string) (Command, error) {
+	load := func(command string) (proc.Command, error) {
 		d, err := ParseDescriptor([]byte(`{"name":"t","kind":"tool","capabilities":[],"transport":{"type":"stdio","command":["`+
 			command+`"]},"env":{"PATH":"`+dir+`"}}`), dir, dir, []string{"PATH=/bin"})
 		if err != nil {
@@ -131,38 +134,6 @@ func TestALinkedDescriptorFindsItsProgram(t *testing.T) {
 	}
 }
 
-func TestOneBadFileDoesNotKeepTheOthersOut(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("bad.json", `{"name":"bad","kind":"spoon"}`)
-	write("readme.txt", `not a descriptor`)
-	write(".hidden.json", `{`)
-	tooltest.New(t, "good", "narratoria", "early").Write(t, dir)
-	twin := tooltest.New(t, "good", "narratoria", "early")
-	twin.Write(t, dir+"/")
-	if err := os.Rename(filepath.Join(dir, "good.json"), filepath.Join(dir, "z.json")); err != nil {
-		t.Fatal(err)
-	}
-	twin.Write(t, dir)
-
-	r := New(Options{Dirs: []string{dir, filepath.Join(dir, "missing")}, Environ: []string{}})
-	defer r.Close(t.Context())
-	var got []string
-	for _, err := range r.Errors() {
-		got = append(got, err.Error())
-	}
-	if len(got) != 2 || !strings.Contains(got[0], "bad.json: kind: ") || !strings.Contains(got[1], "z.json: name: ") {
-		t.Errorf("got errors %q, want one for bad.json and one for the second good", got)
-	}
-	if list := r.List(t.Context()); len(list) != 1 || list[0].Module != "good" {
-		t.Errorf("got %+v, want the good one", list)
-	}
-}
-
 func TestAToolSeesOnlyTheAllowedEnvironment(t *testing.T) {
 	d, err := parse(`{`+minimal+`,"env":{"`+tooltest.Mode+`":"env"}}`,
 		"ANTHROPIC_API_KEY=sk-secret", "NOTIFY_SOCKET=/run/x", "LISTEN_FDS=2", "WATCHDOG_USEC=1",
@@ -170,14 +141,15 @@ func TestAToolSeesOnlyTheAllowedEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	self := tooltest.Self(t)
-	p, err := supervise(t).Start(t.Context(), Command{Name: "env", Path: self, Args: []string{self}, Env: d.Environ(), MaxLine: 1 << 16})
+	self, s := tooltest.Self(t), proc.NewSupervisor("", zap.NewNop())
+	defer s.Close()
+	p, err := s.Start(t.Context(), proc.Command{Name: "env", Path: self, Args: []string{self}, Env: d.Environ(), MaxLine: 1 << 16})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
 	for line, err := p.Next(); err == nil; line, err = p.Next() {
-		if !strings.HasPrefix(string(line), markName+"=") {
+		if !strings.HasPrefix(string(line), marked+"=") {
 			got = append(got, string(line))
 		}
 	}

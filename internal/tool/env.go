@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"noused/internal/proc"
 )
 
 // inherited are the variables a child gets from the daemon (tools.md §1); all
@@ -17,7 +19,7 @@ var inherited = []string{"PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "SHELL"
 // reserved reports whether a variable is between the daemon and its service
 // manager, or its children's mark: no descriptor can set it or hand it on.
 func reserved(name string) bool {
-	return name == "NOTIFY_SOCKET" || name == markName || name == HiddenVariable ||
+	return name == "NOTIFY_SOCKET" || proc.Reserved(name) ||
 		strings.HasPrefix(name, "LISTEN_") || strings.HasPrefix(name, "WATCHDOG_")
 }
 

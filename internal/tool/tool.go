@@ -1,38 +1,40 @@
-// Package tool runs the daemon's tools: it loads their Module Descriptors,
-// knows their operations, checks arguments, supervises their processes and
-// turns whatever happens into one result that a model can read.
+// Package tool is the vocabulary of the daemon's tools: a [Descriptor] and its
+// checks, the [Host] that runs a module's operations and the [Dialect] that makes
+// one, the [Fault] that a failed call ends with, the [Policy] of what may be
+// called, and how JSON from a tool is read.
 //
-// A [Registry] holds one [Host] per descriptor. A host speaks one protocol and
-// is made by a [Dialect]; the dialects live in packages of their own
-// (narratoria, gevals), which main hands in. Child processes are started by
-// one [Supervisor], whatever they speak.
+// The registry, which knows all modules, is in the package registry; living
+// processes are kept by the package worker; each protocol has a package of its
+// own (narratoria, gevals, amplifier). They start processes with the package
+// proc.
 //
 // # Concurrency properties
 //
-// A Registry, its hosts and the Supervisor may be used from any goroutine. The
+// Descriptors, manifests, schemas and policies are never changed once handed
+// over, and may be read from any goroutine. A host may be used from any. The
 // progress function of a call is called from one goroutine at a time and never
 // after the call returned; while it blocks, the tool is not read, and stops at
-// its full pipe. Descriptors and manifests are never changed once handed over.
-// Every goroutine is waited for by [Registry.Close].
+// its full pipe.
 //
 // # What it refuses to do
 //
 // It knows no session, no model and no wire: patches and assets are handed on,
-// not applied. It does not decide what may be called. It never runs a tool
-// with less isolation than its descriptor asks for, and it never gives a tool
-// the daemon's own environment.
+// not applied. It never has a tool run with less isolation than its descriptor
+// asks for, and it never gives a tool the daemon's own environment.
 package tool
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"go.uber.org/zap"
 
 	"noused/internal/model"
+	"noused/internal/proc"
 )
 
 // Wire codes of a failed call: the reserved ones of the Amplifier error schema
@@ -41,26 +43,35 @@ const (
 	Timeout       = "timeout"
 	OOM           = "oom"
 	Unreachable   = "unreachable"
-	BadRequest    = "bad_request"
-	Forbidden     = "forbidden"
-	Internal      = "internal"
+	BadRequest    = model.BadRequest
+	Forbidden     = model.Forbidden
+	Internal      = model.Internal
 	UnsupportedOp = "unsupported_op"
 	ProtocolError = "protocol_error"
 	ToolFailed    = "tool_failed"
 	Crashed       = "crashed"
 	Aborted       = "aborted"
+	// WorkdirMissing: the folder of the session is gone, or cannot be entered.
+	WorkdirMissing = "workdir_missing"
 )
 
 // InvalidEvent is the warning code of something a tool said that was refused
 // without ending the call (tools.md §2).
 const InvalidEvent = "invalid_tool_event"
 
+// DefaultMaxText and DefaultMaxLines bound the text of a result that a model is
+// given, in bytes and in lines, unless the configuration says otherwise.
+const (
+	DefaultMaxText  = 50 << 10
+	DefaultMaxLines = 2000
+)
+
 // Operation is one thing a module can do. Params is a JSON Schema; empty means
 // any object.
 type Operation struct {
 	Name        string
 	Description string
-	Params      json.RawMessage
+	Params      jsontext.Value
 }
 
 // Manifest is what a module can do.
@@ -80,8 +91,9 @@ type Host interface {
 	// satisfies the operation's schema. Cancelling ctx ends the call; its result
 	// then has the code that [Interrupted] finds.
 	Call(ctx context.Context, op string, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult
-	// Close ends the module's processes, in order while ctx lasts, by force then.
-	// Calls still running are aborted.
+	// Close ends the module's processes, in order while ctx lasts, by force then,
+	// and waits for that. By then no call is under way, and none follows. Describe
+	// may still be asked, and starts nothing.
 	Close(ctx context.Context)
 }
 
@@ -91,17 +103,17 @@ type Invoker interface {
 	// Invoke runs an operation that no manifest has, within the descriptor's
 	// timeout, and returns its result, any JSON value. Errors are Faults: of the
 	// module's own making, or with one of the reserved codes.
-	Invoke(ctx context.Context, op string, args json.RawMessage, sessionID string) (json.RawMessage, error)
+	Invoke(ctx context.Context, op string, args jsontext.Value, sessionID string) (jsontext.Value, error)
 }
 
 // Dialect makes the host of a descriptor. It starts nothing.
-type Dialect func(d *Descriptor, s *Supervisor, log *zap.Logger) Host
+type Dialect func(d *Descriptor, s *proc.Supervisor, log *zap.Logger) Host
 
 // Fault is an error that has a wire code.
 type Fault struct {
 	Code    string
 	Message string
-	Details json.RawMessage // a JSON object, or nil
+	Details jsontext.Value // a JSON object, or nil
 }
 
 func (f *Fault) Error() string { return f.Message }
@@ -119,7 +131,7 @@ func Failure(err error) model.ToolResult {
 		return model.Failed(Internal, err.Error())
 	}
 	r := model.Failed(f.Code, err.Error())
-	r.Error.Details = f.Details
+	r.Error.Details = []byte(f.Details)
 	return r
 }
 

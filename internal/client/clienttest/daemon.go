@@ -76,7 +76,7 @@ func (d *Daemon) accept(l net.Listener) *Conn {
 		d.t.Errorf("accept: %v", err)
 		return &Conn{t: d.t}
 	}
-	return &Conn{t: d.t, conn: conn, lines: protocol.NewLineReader(conn, 1<<30)}
+	return NewConn(d.t, conn)
 }
 
 // Conn is the daemon's end of a connection.
@@ -84,6 +84,11 @@ type Conn struct {
 	t     testing.TB
 	conn  net.Conn
 	lines *protocol.LineReader
+}
+
+// NewConn is the daemon's end of a connection that was made otherwise.
+func NewConn(t testing.TB, conn net.Conn) *Conn {
+	return &Conn{t: t, conn: conn, lines: protocol.NewLineReader(conn, 1<<30)}
 }
 
 // Want reads a command, which must be of that type, and returns its id and

@@ -30,11 +30,7 @@ type asked struct {
 func (a *asked) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
 	a.Request, a.body = r, string(body)
-	var b strings.Builder
-	for _, e := range a.events {
-		b.WriteString("data: " + e + "\n\n")
-	}
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(b.String()))}, err
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(modeltest.Events(a.events...)))}, err
 }
 
 func answer(t *testing.T, o wire.Options, req model.Request) string {
@@ -44,34 +40,12 @@ func answer(t *testing.T, o wire.Options, req model.Request) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(m.Close)
-	var b strings.Builder
-	for d, err := range m.Stream(t.Context(), req) {
-		switch {
-		case err != nil:
-			fmt.Fprintf(&b, " error: %v", err)
-		case d.ToolCall != nil:
-			fmt.Fprintf(&b, "[%s %s %s]", d.ToolCall.ID, d.ToolCall.Name, d.ToolCall.Arguments)
-		case d.Thinking != "":
-			fmt.Fprintf(&b, "<%s>", d.Thinking)
-		case d.Stop != "":
-			fmt.Fprintf(&b, " %s %d/%d/%d", d.Stop, d.Usage.InputTokens, d.Usage.OutputTokens, d.Usage.CachedTokens)
-		default:
-			b.WriteString(d.Text)
-		}
-	}
-	return b.String()
+	return modeltest.Told(m.Stream(t.Context(), req), func(u model.Usage) string {
+		return fmt.Sprintf("%d/%d/%d", u.InputTokens, u.OutputTokens, u.CachedTokens)
+	})
 }
 
 const stop = `{"type":"message_stop"}`
-
-func tidy(t *testing.T, text string) string {
-	t.Helper()
-	v := jsontext.Value(text)
-	if err := v.Indent(jsontext.WithIndent("  ")); err != nil {
-		t.Fatalf("%v in %s", err, text)
-	}
-	return string(v)
-}
 
 func TestRequest(t *testing.T) {
 	const ephemeral = `"cache_control":{"type":"ephemeral"}`
@@ -93,8 +67,8 @@ func TestRequest(t *testing.T) {
 			},
 			ToolCalls: []model.ToolCall{{ID: "call-0199", Name: "t.x", Arguments: []byte(`{"n": 1}`)}, {ID: "call-0200", Name: "y", Arguments: []byte(`"half{"`)}},
 		},
-		{Role: model.Tool, ToolCallID: "call-0200", ToolName: "y", Text: "bad_request: no object"},
 		{Role: model.Tool, ToolCallID: "call-0199", ToolName: "t.x", OK: true},
+		{Role: model.Tool, ToolCallID: "call-0200", ToolName: "y", Text: "bad_request: no object"},
 		{Role: model.User, Text: "wait"},
 	}
 	asIs := `{"role":"user","content":[
@@ -152,7 +126,7 @@ func TestRequest(t *testing.T) {
 			if said := answer(t, c.options, c.req); said != " end 0/0/0" {
 				t.Errorf("got %q", said)
 			}
-			if diff := cmp.Diff(tidy(t, c.want), tidy(t, a.body)); diff != "" {
+			if diff := cmp.Diff(modeltest.Tidy(t, c.want), modeltest.Tidy(t, a.body)); diff != "" {
 				t.Errorf("the request (-want +got):\n%s", diff)
 			}
 			if h := a.Header; h.Get("X-Api-Key") != c.options.APIKey || h.Get("Anthropic-Version") != "2023-06-01" {
@@ -252,7 +226,7 @@ func TestWhatCameGoesBack(t *testing.T) {
 	again := func(name string) string {
 		options.Model = name
 		answer(t, options, model.Request{Tools: tools, Messages: []model.Message{{Role: model.User, Text: "go"}, said}})
-		return tidy(t, a.body)
+		return modeltest.Tidy(t, a.body)
 	}
 	for _, want := range blocks {
 		if got := again("claude-haiku"); !strings.Contains(compact(t, got), compact(t, want)) {

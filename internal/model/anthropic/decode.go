@@ -2,7 +2,6 @@ package anthropic
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"strings"
@@ -253,7 +252,7 @@ func (s *state) end(names wire.Names, maker string, yield func(model.Delta, erro
 			continue
 		}
 		to.ID = wire.Text(b.members.Get("id"))
-		call := &model.ToolCall{ID: to.ID, Name: names.Ours(wire.Text(b.members.Get("name"))), Arguments: json.RawMessage(b.arguments())}
+		call := &model.ToolCall{ID: to.ID, Name: names.Ours(wire.Text(b.members.Get("name"))), Arguments: b.arguments()}
 		if !yield(model.Delta{ToolCall: call}, nil) {
 			return
 		}

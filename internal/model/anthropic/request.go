@@ -94,17 +94,17 @@ func encode(c *wire.Client, req model.Request, names wire.Names) request {
 // mark only. These are the four marks that a request may have. An answer of the
 // model, and so its thinking, has none.
 func (r *request) mark() {
-	keep := &cacheControl{"ephemeral"}
+	mark := &cacheControl{"ephemeral"}
 	if n := len(r.Tools); n > 0 {
-		r.Tools[n-1].CacheControl = keep
+		r.Tools[n-1].CacheControl = mark
 	}
 	if n := len(r.System); n > 0 {
-		r.System[n-1].CacheControl = keep
+		r.System[n-1].CacheControl = mark
 	}
 	left := 2
 	for _, m := range slices.Backward(r.Messages) {
 		if n := len(m.Content); m.Role == "user" && left > 0 {
-			m.Content[n-1].CacheControl = keep
+			m.Content[n-1].CacheControl = mark
 			left--
 		}
 	}

@@ -14,12 +14,14 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"noused/internal/model"
 	"noused/internal/model/wire"
 )
 
 // Invoke asks the provider module: args and the result are JSON.
-type Invoke func(ctx context.Context, op string, args json.RawMessage) (json.RawMessage, error)
+type Invoke func(ctx context.Context, op string, args jsontext.Value) (jsontext.Value, error)
 
 // Model is a provider module.
 type Model struct {
@@ -34,9 +36,9 @@ type request struct {
 }
 
 type spec struct {
-	Name        string          `json:"name"`
-	Description string          `json:"description"`
-	Params      json.RawMessage `json:"params"`
+	Name        string         `json:"name"`
+	Description string         `json:"description"`
+	Params      jsontext.Value `json:"params"`
 }
 
 // answer is the result of generate. StopReason is "end", "tool_calls" or
@@ -106,10 +108,7 @@ func (m Model) generate(ctx context.Context, req model.Request) (answer, error) 
 		out.Messages[i] = msg
 	}
 	for _, t := range req.Tools {
-		out.Tools = append(out.Tools, spec(t))
-	}
-	if req.Summary {
-		out.System = model.SummaryPrompt(req.Instruction)
+		out.Tools = append(out.Tools, spec{t.Name, t.Description, jsontext.Value(t.Params)})
 	}
 	args, err := json.Marshal(out)
 	if err != nil {

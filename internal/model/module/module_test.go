@@ -2,11 +2,12 @@ package module
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/model"
 )
@@ -34,7 +35,7 @@ func TestStream(t *testing.T) {
 		"the module's error": {``, "out of paper"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := Model{func(_ context.Context, op string, args json.RawMessage) (json.RawMessage, error) {
+			m := Model{func(_ context.Context, op string, args jsontext.Value) (jsontext.Value, error) {
 				want := `{"messages":[{"role":"user","text":"hello"}],"tools":[{"name":"a.b","description":"does","params":{"type":"object"}}],"system":"be brief"}`
 				if op != "generate" || string(args) != want {
 					t.Errorf("asked %s %s", op, args)
@@ -42,7 +43,7 @@ func TestStream(t *testing.T) {
 				if c.result == "" {
 					return nil, errors.New("out of paper")
 				}
-				return json.RawMessage(c.result), nil
+				return jsontext.Value(c.result), nil
 			}}
 			var got []string
 			for d, err := range m.Stream(t.Context(), req) {

@@ -9,7 +9,6 @@ package offline
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"strings"
 	"time"
@@ -125,7 +124,7 @@ func parseCall(line string) (*model.ToolCall, bool) {
 	if args == "" {
 		args = "{}"
 	}
-	return &model.ToolCall{Name: name, Arguments: json.RawMessage(args)}, true
+	return &model.ToolCall{Name: name, Arguments: []byte(args)}, true
 }
 
 // words appends a text as one delta for each word; the space after a word

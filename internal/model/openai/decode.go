@@ -2,7 +2,6 @@ package openai
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"slices"
@@ -268,7 +267,7 @@ func (s *state) end(names wire.Names, maker string, yield func(model.Delta, erro
 	}
 	s.attach()
 	for _, c := range s.calls.list {
-		if !yield(model.Delta{ToolCall: &model.ToolCall{ID: c.id, Name: names.Ours(c.name), Arguments: json.RawMessage(c.arguments)}}, nil) {
+		if !yield(model.Delta{ToolCall: &model.ToolCall{ID: c.id, Name: names.Ours(c.name), Arguments: c.arguments}}, nil) {
 			return
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"noused/internal/model"
+	"noused/internal/model/modeltest"
 	"noused/internal/model/wire"
 )
 
@@ -33,7 +34,7 @@ func TestEffort(t *testing.T) {
 			m := connect(t, wire.Options{Model: "m"}, func(w http.ResponseWriter, r *http.Request) {
 				text, _ := io.ReadAll(r.Body)
 				body = string(text)
-				_, _ = io.WriteString(w, stream(`{"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}`, `[DONE]`))
+				_, _ = io.WriteString(w, modeltest.Events(`{"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}`, `[DONE]`))
 			})
 			answer(t, m, model.Request{Messages: []model.Message{{Role: model.User, Text: "hello"}}, Effort: c.effort})
 			_, got, _ := strings.Cut(body, `"include_usage":true}`)

@@ -30,7 +30,7 @@ func TestGeminiSchemas(t *testing.T) {
 			case !strict && word == nil:
 				t.Error("the schema was reduced for a server that takes all of it")
 			}
-			_, _ = io.WriteString(w, stream(`{"choices":[{"index":0,"delta":{"content":"so"}}]}`, stop))
+			_, _ = io.WriteString(w, modeltest.Events(`{"choices":[{"index":0,"delta":{"content":"so"}}]}`, stop))
 		}
 		server := httptest.NewServer(http.HandlerFunc(serve))
 		t.Cleanup(server.Close)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"noused/internal/model"
+	"noused/internal/model/modeltest"
 	"noused/internal/model/openai"
 	"noused/internal/model/wire"
 )
@@ -59,7 +60,7 @@ func TestCacheMarks(t *testing.T) {
 					!strings.Contains(body, `{"type":"text","text":"1",`+mark+`}`) || !strings.Contains(body, `[{"type":"text","text":"one"}]`)) {
 					t.Errorf("got %s", body)
 				}
-				return http.StatusOK, stream(stop)
+				return http.StatusOK, modeltest.Events(stop)
 			})})
 			if err != nil {
 				t.Fatal(err)

@@ -11,9 +11,7 @@ package openai
 
 import (
 	"context"
-	"errors"
 	"iter"
-	"net/http"
 	"strings"
 	"sync/atomic"
 
@@ -54,25 +52,9 @@ func (m *Model) Close() { m.client.Close() }
 // Errors are *wire.Error; model.ErrContextTooLong and model.ErrTruncated are
 // told apart with errors.Is.
 func (m *Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error] {
-	return func(yield func(model.Delta, error) bool) {
-		names := wire.NewNames(req)
-		header := wire.Bearer(m.client.Options())
-		for {
-			again := false
-			body := m.encode(req, names)
-			for d, err := range m.client.Stream(ctx, "chat/completions", header, body, decoder(names, m.client.Maker(wireName))) {
-				if again = m.learn(err, body); again {
-					break
-				}
-				if !yield(d, err) {
-					return
-				}
-			}
-			if !again {
-				return
-			}
-		}
-	}
+	names := wire.NewNames(req)
+	return wire.StreamLearning(ctx, m.client, "chat/completions", wire.Bearer(m.client.Options()),
+		func() request { return m.encode(req, names) }, decoder(names, m.client.Maker(wireName)), m.learn)
 }
 
 // Models asks a server for its models, sorted by their names; Model of the options
@@ -85,15 +67,11 @@ func Models(ctx context.Context, o wire.Options) ([]wire.Listed, error) {
 
 // learn reports whether a refusal was about something that the next request is
 // made without.
-func (m *Model) learn(err error, sent request) bool {
-	var e *wire.Error
-	if !errors.As(err, &e) || e.Status != http.StatusBadRequest && e.Status != http.StatusUnprocessableEntity {
-		return false
-	}
+func (m *Model) learn(why *wire.Error, sent request) bool {
 	switch {
-	case sent.StreamOptions != nil && (strings.Contains(e.Message, "stream_options") || strings.Contains(e.Message, "include_usage")):
+	case sent.StreamOptions != nil && (strings.Contains(why.Message, "stream_options") || strings.Contains(why.Message, "include_usage")):
 		m.noUsage.Store(true)
-	case sent.marked && strings.Contains(e.Message, "cache_control"):
+	case sent.marked && strings.Contains(why.Message, "cache_control"):
 		m.noMarks.Store(true)
 	default:
 		return false

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
@@ -38,45 +37,14 @@ func connect(t *testing.T, o wire.Options, h http.HandlerFunc) *openai.Model {
 // answer reads a stream to its end.
 func answer(t *testing.T, m *openai.Model, req model.Request) string {
 	t.Helper()
-	var b strings.Builder
-	for d, err := range m.Stream(t.Context(), req) {
-		switch {
-		case err != nil:
-			fmt.Fprintf(&b, " error: %v", err)
-		case d.ToolCall != nil:
-			fmt.Fprintf(&b, "[%s %s %s]", d.ToolCall.ID, d.ToolCall.Name, d.ToolCall.Arguments)
-		case d.Thinking != "":
-			fmt.Fprintf(&b, "<%s>", d.Thinking)
-		case d.Stop != "":
-			fmt.Fprintf(&b, " %s %d/%d", d.Stop, d.Usage.InputTokens, d.Usage.OutputTokens)
-		default:
-			b.WriteString(d.Text)
-		}
-	}
-	return b.String()
-}
-
-func stream(events ...string) string {
-	var b strings.Builder
-	for _, e := range events {
-		b.WriteString("data: " + e + "\n\n")
-	}
-	return b.String()
+	return modeltest.Told(m.Stream(t.Context(), req), func(u model.Usage) string {
+		return fmt.Sprintf("%d/%d", u.InputTokens, u.OutputTokens)
+	})
 }
 
 func delta(d string) string { return `{"choices":[{"index":0,"delta":` + d + `}]}` }
 
 const stop = `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`
-
-// tidy is JSON with its lines as in the want of a test.
-func tidy(t *testing.T, text string) string {
-	t.Helper()
-	v := jsontext.Value(text)
-	if err := v.Indent(jsontext.WithIndent("  ")); err != nil {
-		t.Fatalf("%v in %s", err, text)
-	}
-	return string(v)
-}
 
 func TestRequest(t *testing.T) {
 	conversation := []model.Message{
@@ -133,12 +101,12 @@ func TestRequest(t *testing.T) {
 			m := connect(t, c.options, func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
 				got, authorization, path = string(body), r.Header.Get("Authorization"), r.URL.Path
-				_, _ = io.WriteString(w, stream(stop, "[DONE]"))
+				_, _ = io.WriteString(w, modeltest.Events(stop, "[DONE]"))
 			})
 			if said := answer(t, m, c.req); said != " end 0/0" {
 				t.Errorf("got %q", said)
 			}
-			if diff := cmp.Diff(tidy(t, c.want), tidy(t, got)); diff != "" {
+			if diff := cmp.Diff(modeltest.Tidy(t, c.want), modeltest.Tidy(t, got)); diff != "" {
 				t.Errorf("the request (-want +got):\n%s", diff)
 			}
 			want := ""
@@ -172,7 +140,7 @@ type roundTrip func(*http.Request)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
 	f(r)
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(stream(stop, "[DONE]")))}, nil
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(modeltest.Events(stop, "[DONE]")))}, nil
 }
 
 // A server that refuses to be asked for usage is asked without, from then on.
@@ -186,7 +154,7 @@ func TestUsageRefused(t *testing.T) {
 			_, _ = io.WriteString(w, `{"detail":"stream_options: extra fields not permitted"}`)
 			return
 		}
-		_, _ = io.WriteString(w, stream(`{"choices":[{"delta":{"content":"so"}}]}`, stop, "[DONE]"))
+		_, _ = io.WriteString(w, modeltest.Events(`{"choices":[{"delta":{"content":"so"}}]}`, stop, "[DONE]"))
 	})
 	for range 2 {
 		if got := answer(t, m, model.Request{}); got != "so end 0/0" {
@@ -274,7 +242,7 @@ func TestServers(t *testing.T) {
 			var host string
 			m := connect(t, wire.Options{Model: "m"}, func(w http.ResponseWriter, r *http.Request) {
 				host = r.Host
-				_, _ = io.WriteString(w, stream(c.events...))
+				_, _ = io.WriteString(w, modeltest.Events(c.events...))
 			})
 			got := strings.ReplaceAll(answer(t, m, model.Request{}), host, "HOST")
 			if got != c.want {
@@ -288,7 +256,7 @@ func TestServers(t *testing.T) {
 // own.
 func TestToolNames(t *testing.T) {
 	m := connect(t, wire.Options{Model: "m"}, func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, stream(`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"torch__light","arguments":"{}"}},`+
+		_, _ = io.WriteString(w, modeltest.Events(`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"torch__light","arguments":"{}"}},`+
 			`{"index":1,"id":"b","function":{"name":"never__told","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}`))
 	})
 	got := answer(t, m, model.Request{Tools: []model.ToolSpec{{Name: "torch.light"}}})
@@ -364,7 +332,7 @@ func TestWhatCameGoesBack(t *testing.T) {
 			serve := func(w http.ResponseWriter, r *http.Request) {
 				sent, _ := io.ReadAll(r.Body)
 				body = string(sent)
-				_, _ = io.WriteString(w, stream(append(c.events, stop)...))
+				_, _ = io.WriteString(w, modeltest.Events(append(c.events, stop)...))
 			}
 			server := httptest.NewServer(http.HandlerFunc(serve))
 			t.Cleanup(server.Close)
@@ -394,7 +362,7 @@ func TestWhatCameGoesBack(t *testing.T) {
 // A server that refuses its own model's call may do so behind the thinking that
 // led to it; the run asks again then, as for an answer that broke off.
 func TestARefusedCallBehindThinking(t *testing.T) {
-	answer := stream(`{"choices":[{"index":0,"delta":{"reasoning":"hm"}}]}`, `{"error":{"message":"Failed to call a function.","type":"invalid_request_error","code":"tool_use_failed"}}`)
+	answer := modeltest.Events(`{"choices":[{"index":0,"delta":{"reasoning":"hm"}}]}`, `{"error":{"message":"Failed to call a function.","type":"invalid_request_error","code":"tool_use_failed"}}`)
 	m := connect(t, wire.Options{Model: "m"}, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) })
 	var last error
 	for _, err := range m.Stream(t.Context(), model.Request{}) {
@@ -409,7 +377,7 @@ func TestARefusedCallBehindThinking(t *testing.T) {
 // memory.
 func TestTooManyBlocks(t *testing.T) {
 	turns := strings.Repeat("data: "+`{"choices":[{"index":0,"delta":{"reasoning":"a","content":"b"}}]}`+"\n\n", wire.MaxBlocks)
-	m := connect(t, wire.Options{Model: "m"}, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, turns+stream(stop)) })
+	m := connect(t, wire.Options{Model: "m"}, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, turns+modeltest.Events(stop)) })
 	if got := answer(t, m, model.Request{}); !strings.Contains(got, "holds more than") {
 		t.Errorf("got an answer that ends with %.100q", got[max(0, len(got)-100):])
 	}
@@ -422,7 +390,7 @@ func TestForeignExchanges(t *testing.T) {
 	m := connect(t, wire.Options{Model: "deepseek-v4"}, func(w http.ResponseWriter, r *http.Request) {
 		sent, _ := io.ReadAll(r.Body)
 		body = string(sent)
-		_, _ = io.WriteString(w, stream(stop))
+		_, _ = io.WriteString(w, modeltest.Events(stop))
 	})
 	answer(t, m, model.Request{Messages: []model.Message{
 		{Role: model.User, Text: "go"},
@@ -449,14 +417,14 @@ func TestAnswersOutOfProportion(t *testing.T) {
 	}
 	const tooMuch = "the message holds more than 16 MiB, 256 tool calls or 16384 blocks"
 	for name, c := range map[string]struct{ stream, said string }{
-		"members": {stream(delta(`{"reasoning_details":[{` + numbered(40_000, `"m%d":1,`) + `}]}`)), tooMuch},
-		"entries": {stream(delta(`{"reasoning_details":[` + numbered(40_000, `{"index":%d},`) + `]}`)), tooMuch},
-		"turns":   {stream(delta(`{"content":[` + repeated(40_000, `{"text":"a"},{"type":"thinking","thinking":"b"}`) + `]}`)), tooMuch},
+		"members": {modeltest.Events(delta(`{"reasoning_details":[{` + numbered(40_000, `"m%d":1,`) + `}]}`)), tooMuch},
+		"entries": {modeltest.Events(delta(`{"reasoning_details":[` + numbered(40_000, `{"index":%d},`) + `]}`)), tooMuch},
+		"turns":   {modeltest.Events(delta(`{"content":[` + repeated(40_000, `{"text":"a"},{"type":"thinking","thinking":"b"}`) + `]}`)), tooMuch},
 		"names": {
-			strings.Repeat(stream(delta(`{"tool_calls":[{"id":"`+strings.Repeat("i", 1<<20)+`","function":{"name":"`+strings.Repeat("n", 1<<20)+`"}}]}`)), 10),
+			strings.Repeat(modeltest.Events(delta(`{"tool_calls":[{"id":"`+strings.Repeat("i", 1<<20)+`","function":{"name":"`+strings.Repeat("n", 1<<20)+`"}}]}`)), 10),
 			tooMuch,
 		},
-		"depth": {stream(delta(`{"content":[`+strings.Repeat(`{"thinking":[`, 1000)+`{"text":"`+strings.Repeat("x", 3<<20)+`"}`+strings.Repeat(`]}`, 1000)+`]}`),
+		"depth": {modeltest.Events(delta(`{"content":[`+strings.Repeat(`{"thinking":[`, 1000)+`{"text":"`+strings.Repeat("x", 3<<20)+`"}`+strings.Repeat(`]}`, 1000)+`]}`),
 			delta(`{"content":"so"}`), stop), "so end 0/0"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,7 +2,6 @@ package responses
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"strings"
@@ -257,7 +256,7 @@ func (s *state) finish(index *wire.Count, v jsontext.Value) ([]model.Delta, erro
 		o.kind, s.tally.Blocks()[o.at].Kind = kind, kind
 	}
 	if it.Status != "incomplete" { // such a one is not taken back
-		s.tally.Blocks()[o.at].Data = json.RawMessage(v.Clone())
+		s.tally.Blocks()[o.at].Data = []byte(v.Clone())
 	}
 	switch {
 	case o.said:

@@ -10,9 +10,7 @@ package responses
 
 import (
 	"context"
-	"errors"
 	"iter"
-	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -58,25 +56,9 @@ func (m *Model) Close() { m.client.Close() }
 // ends when ctx does, with its cause. Errors are *wire.Error;
 // model.ErrContextTooLong and model.ErrTruncated are told apart with errors.Is.
 func (m *Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error] {
-	return func(yield func(model.Delta, error) bool) {
-		names := wire.NewNames(req)
-		header := wire.Bearer(m.client.Options())
-		for {
-			again := false
-			body := m.encode(req, names)
-			for d, err := range m.client.Stream(ctx, "responses", header, body, decoder(names, m.client.Maker(wireName))) {
-				if again = m.learn(err, body); again {
-					break
-				}
-				if !yield(d, err) {
-					return
-				}
-			}
-			if !again {
-				return
-			}
-		}
-	}
+	names := wire.NewNames(req)
+	return wire.StreamLearning(ctx, m.client, "responses", wire.Bearer(m.client.Options()),
+		func() request { return m.encode(req, names) }, decoder(names, m.client.Maker(wireName)), m.learn)
 }
 
 // noInclude are the ways of saying that encrypted reasoning cannot be asked for.
@@ -85,12 +67,8 @@ var noInclude = []string{"encrypted content is not supported", "'include", `"inc
 
 // learn reports whether a refusal was about something that the next request is
 // made without.
-func (m *Model) learn(err error, sent request) bool {
-	var e *wire.Error
-	if !errors.As(err, &e) || e.Status != http.StatusBadRequest && e.Status != http.StatusUnprocessableEntity {
-		return false
-	}
-	text := strings.ToLower(e.Message)
+func (m *Model) learn(why *wire.Error, sent request) bool {
+	text := strings.ToLower(why.Message)
 	switch {
 	case strings.Contains(text, "summar") && sent.Reasoning != nil && sent.Reasoning.Summary != "":
 		m.noSummary.Store(true)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
@@ -45,9 +44,7 @@ func serve(t *testing.T, events ...string) *server {
 		if r.URL.Path != "/v1/responses" {
 			w.WriteHeader(http.StatusNotFound)
 		}
-		for _, e := range s.events {
-			_, _ = io.WriteString(w, "event: x\ndata: "+e+"\n\n")
-		}
+		_, _ = io.WriteString(w, strings.ReplaceAll(modeltest.Events(s.events...), "data: ", "event: x\ndata: "))
 	}))
 	t.Cleanup(s.Close)
 	return s
@@ -65,22 +62,9 @@ func (s *server) model(t *testing.T, name string) *responses.Model {
 
 func answer(t *testing.T, m *responses.Model, req model.Request) string {
 	t.Helper()
-	var b strings.Builder
-	for d, err := range m.Stream(t.Context(), req) {
-		switch {
-		case err != nil:
-			fmt.Fprintf(&b, " error: %v", err)
-		case d.ToolCall != nil:
-			fmt.Fprintf(&b, "[%s %s %s]", d.ToolCall.ID, d.ToolCall.Name, d.ToolCall.Arguments)
-		case d.Thinking != "":
-			fmt.Fprintf(&b, "<%s>", d.Thinking)
-		case d.Stop != "":
-			fmt.Fprintf(&b, " %s %d/%d/%d/%d", d.Stop, d.Usage.InputTokens, d.Usage.OutputTokens, d.Usage.CachedTokens, d.Usage.ReasoningTokens)
-		default:
-			b.WriteString(d.Text)
-		}
-	}
-	return b.String()
+	return modeltest.Told(m.Stream(t.Context(), req), func(u model.Usage) string {
+		return fmt.Sprintf("%d/%d/%d/%d", u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens)
+	})
 }
 
 const completed = `{"type":"response.completed","response":{"status":"completed","usage":{"input_tokens":9,"output_tokens":5,"input_tokens_details":{"cached_tokens":3},"output_tokens_details":{"reasoning_tokens":2}}}}`
@@ -154,21 +138,12 @@ func TestRequest(t *testing.T) {
 		{"type":"function_call_output","call_id":"call00001","output":"1"}],
 		"tools":[{"type":"function","name":"t__x","description":"does","parameters":{"type":"object","properties":{}},"strict":false}],
 		"reasoning":{"summary":"auto"},"include":["reasoning.encrypted_content"],"prompt_cache_key":"ses-1","store":false,"stream":true}`
-	if diff := cmp.Diff(tidy(t, want), tidy(t, s.body)); diff != "" {
+	if diff := cmp.Diff(modeltest.Tidy(t, want), modeltest.Tidy(t, s.body)); diff != "" {
 		t.Errorf("the request (-want +got):\n%s", diff)
 	}
 	if got := s.header.Get("Authorization"); got != "Bearer sk-1234" {
 		t.Errorf("asked with the authorization %q", got)
 	}
-}
-
-func tidy(t *testing.T, text string) string {
-	t.Helper()
-	v := jsontext.Value(text)
-	if err := v.Indent(jsontext.WithIndent("  ")); err != nil {
-		t.Fatalf("%v in %s", err, text)
-	}
-	return string(v)
 }
 
 // Every item goes back byte for byte and in order, and nothing of it to another
@@ -189,8 +164,10 @@ func TestWhatCameGoesBack(t *testing.T) {
 	s := serve(t, append(events, completed)...)
 	user := model.Message{Role: model.User, Text: "go"}
 	said := modeltest.Collect(t, s.model(t, "gpt-5.1").Stream(t.Context(), model.Request{Messages: []model.Message{user}}))
-	answer(t, s.model(t, "gpt-5.2"), model.Request{Messages: []model.Message{user, said, {Role: model.Tool, ToolCallID: "call_b", Text: "2", OK: true}}})
-	want := strings.Join(items, ",") + `,{"type":"function_call_output","call_id":"call_a","output":"no result: the call was not completed"},{"type":"function_call_output","call_id":"call_b","output":"2"}]`
+	answer(t, s.model(t, "gpt-5.2"), model.Request{Messages: []model.Message{
+		user, said, {Role: model.Tool, ToolCallID: "call_a", Text: "1", OK: true}, {Role: model.Tool, ToolCallID: "call_b", Text: "2", OK: true},
+	}})
+	want := strings.Join(items, ",") + `,{"type":"function_call_output","call_id":"call_a","output":"1"},{"type":"function_call_output","call_id":"call_b","output":"2"}]`
 	if !strings.Contains(s.body, want) {
 		t.Errorf("the next request\n%s\nwant in it\n%s", s.body, want)
 	}
@@ -209,7 +186,12 @@ func TestCallsWithoutIDsOfTheirOwn(t *testing.T) {
 		done(2, `{"type":"function_call","call_id":"a","name":"x","arguments":"{}"}`), completed)
 	user := model.Message{Role: model.User, Text: "go"}
 	said := modeltest.Collect(t, s.model(t, "m").Stream(t.Context(), model.Request{Messages: []model.Message{user}}))
-	answer(t, s.model(t, "m"), model.Request{Messages: []model.Message{user, said}})
+	next := []model.Message{user, said}
+	for i := range said.ToolCalls {
+		said.ToolCalls[i].ID = fmt.Sprint("call-", i) // as the session does
+		next = append(next, model.Message{Role: model.Tool, ToolCallID: said.ToolCalls[i].ID, Text: "done", OK: true})
+	}
+	answer(t, s.model(t, "m"), model.Request{Messages: next})
 	for _, id := range []string{"fc_1", "a", "call00003"} {
 		if n := strings.Count(s.body, `"call_id":"`+id+`"`); n != 2 {
 			t.Errorf("%s is there %d times, want it in a call and in its result: %s", id, n, s.body)

@@ -146,7 +146,8 @@ func newTransport(secret bool) *http.Transport {
 	return t
 }
 
-// Close closes the connections that are kept for later streams.
+// Close closes the connections that are kept for later streams. It does not wait
+// for those that run.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Options returns what the client was made of, its gaps filled.

@@ -20,45 +20,29 @@ type Entry struct {
 	Pieces []model.Piece
 }
 
-// Conversation returns messages as every provider takes them: each tool call
-// has one result, in the calls' order, right after the message that makes them;
-// no result stands without its call, no assistant message without content; what
-// the user says in a row is one message;
-// arguments are objects; a summary says that it is one. What the maker itself
-// said goes back block by block, with the maker's ids; of what another one said
-// go the text and the calls, with ids that everybody takes. What is handed in
-// stays as it is.
+// Conversation returns messages as every provider takes them. What comes in is
+// whole already (session.Answered): after each message with tool calls their
+// results, in the order of the calls. No assistant message is without content;
+// what the user says in a row is one message; arguments are objects; a summary
+// says that it is one. What the maker itself said goes back block by block, with
+// the maker's ids; of what another one said go the text and the calls, with ids
+// that everybody takes. What is handed in stays as it is.
 func Conversation(messages []model.Message, maker string) []Entry {
 	out := make([]Entry, 0, len(messages))
+	var open []sent // calls whose results follow
 	calls := 0
-	for i := range messages {
-		m := messages[i]
+	for _, m := range messages {
 		switch m.Role {
-		case model.Tool: // has been put after its call
+		case model.Tool:
+			if i := slices.IndexFunc(open, func(c sent) bool { return c.ours == m.ToolCallID }); i >= 0 {
+				m.ToolCallID = open[i].there
+				open = slices.Delete(open, i, i+1)
+				out = append(out, Entry{Message: m})
+			}
 		case model.Assistant:
 			e := entry(m, maker)
-			if len(e.Pieces) == 0 {
-				continue
-			}
-			out = append(out, e)
-			results := resultsAfter(messages[i+1:])
-			for j := range e.Pieces {
-				p := &e.Pieces[j]
-				if p.Call == nil {
-					continue
-				}
-				r, ok := results.of(p.Call.ID)
-				if !ok {
-					r = model.Message{Role: model.Tool, ToolName: p.Call.Name, Text: "no result: the call was not completed"}
-				}
-				calls++
-				id := p.ID
-				if id == "" || slices.ContainsFunc(e.Pieces[:j], func(o model.Piece) bool { return o.Call != nil && o.Call.ID == id }) {
-					id = callID(calls)
-				}
-				p.Call = &model.ToolCall{ID: id, Name: p.Call.Name, Arguments: object(p.Call.Arguments)}
-				r.ToolCallID = id
-				out = append(out, Entry{Message: r})
+			if open = e.address(&calls); len(e.Pieces) > 0 {
+				out = append(out, e)
 			}
 		default:
 			if m.Summary {
@@ -72,6 +56,28 @@ func Conversation(messages []model.Message, maker string) []Entry {
 		}
 	}
 	return out
+}
+
+// sent is a call by the session's id and by the one that is sent.
+type sent struct{ ours, there string }
+
+// address gives the calls the ids to send: the maker's own, or one that everybody
+// takes, of which so many have been given.
+func (e *Entry) address(given *int) (calls []sent) {
+	for i := range e.Pieces {
+		p := &e.Pieces[i]
+		if p.Call == nil {
+			continue
+		}
+		*given++
+		id := p.ID
+		if id == "" || slices.ContainsFunc(calls, func(c sent) bool { return c.there == id }) {
+			id = callID(*given)
+		}
+		calls = append(calls, sent{p.Call.ID, id})
+		p.Call = &model.ToolCall{ID: id, Name: p.Call.Name, Arguments: object(p.Call.Arguments)}
+	}
+	return calls
 }
 
 // entry is an assistant message with its pieces: none where nothing was said.
@@ -92,29 +98,6 @@ func merged(a, b model.Message) model.Message {
 	a.Text = strings.TrimPrefix(a.Text+"\n\n"+b.Text, "\n\n")
 	a.Attachments = append(slices.Clip(a.Attachments), b.Attachments...)
 	return a
-}
-
-// results are messages with the results of calls.
-type results []model.Message
-
-// resultsAfter are those up to the next assistant message.
-func resultsAfter(messages []model.Message) results {
-	for i := range messages {
-		if messages[i].Role == model.Assistant {
-			return messages[:i]
-		}
-	}
-	return messages
-}
-
-// of is the first result of a call.
-func (r results) of(id string) (model.Message, bool) {
-	for i := range r {
-		if r[i].Role == model.Tool && r[i].ToolCallID == id {
-			return r[i], true
-		}
-	}
-	return model.Message{}, false
 }
 
 // object is what a model wrote for arguments as an object, which is all that
@@ -155,17 +138,11 @@ func Schema(params []byte) jsontext.Value {
 	return schema
 }
 
-// What a summary needs of arguments and results, in bytes.
-const (
-	summaryArguments = 1 << 10
-	summaryResult    = 4 << 10
-)
-
 // Ask returns the system prompt, the messages and the tools of a request to a
-// maker. One
-// for a summary shows the conversation as a text, without tools: several
-// providers refuse calls in a conversation where there are none to call, and a
-// model that is shown turns goes on with them.
+// maker. One for a summary shows the conversation as a text, without tools:
+// several providers refuse calls in a conversation where there are none to call,
+// and a model that is shown turns goes on with them. How long that text may be,
+// session.Fit has seen to.
 func Ask(req model.Request, maker string) (system string, messages []Entry, tools []model.ToolSpec) {
 	if !req.Summary {
 		messages, tools, maker := repaired(req, maker)
@@ -180,7 +157,7 @@ func Ask(req model.Request, maker string) (system string, messages []Entry, tool
 	for _, m := range Conversation(req.Messages, "") {
 		switch m.Role {
 		case model.Tool:
-			fmt.Fprintf(&b, "\n[%s answered] %s\n", m.ToolName, clip(m.Text, summaryResult))
+			fmt.Fprintf(&b, "\n[%s answered] %s\n", m.ToolName, m.Text)
 			for _, a := range m.Attachments {
 				fmt.Fprintf(&b, "\n[%s showed] %s (%s)\n", m.ToolName, a.Title(), a.MediaType)
 			}
@@ -192,11 +169,11 @@ func Ask(req model.Request, maker string) (system string, messages []Entry, tool
 				fmt.Fprintf(&b, "\n[%s attached] %s (%s)\n", m.Role, a.Title(), a.MediaType)
 			}
 			for _, c := range m.ToolCalls {
-				fmt.Fprintf(&b, "\n[%s called %s] %s\n", m.Role, c.Name, clip(string(c.Arguments), summaryArguments))
+				fmt.Fprintf(&b, "\n[%s called %s] %s\n", m.Role, c.Name, c.Arguments)
 			}
 		}
 	}
-	return model.SummaryPrompt(req.Instruction), []Entry{{Message: model.Message{Role: model.User, Text: b.String()}}}, nil
+	return req.System, []Entry{{Message: model.Message{Role: model.User, Text: b.String()}}}, nil
 }
 
 // LeftOut stands for an attachment that a provider does not take.

@@ -1,7 +1,6 @@
 package wire_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -69,16 +68,11 @@ func TestConversation(t *testing.T) {
 		in   []model.Message
 		want string
 	}{
-		"in order":           {[]model.Message{user("a"), says("", "p", "q"), result("p", "1"), result("q", "2"), says("b")}, "user a|assistant call00001 call00002|tool call00001 1|tool call00002 2|assistant b"},
-		"out of order":       {[]model.Message{user("a"), says("", "p", "q"), result("q", "2"), result("p", "1")}, "user a|assistant call00001 call00002|tool call00001 1|tool call00002 2"},
-		"a steer in between": {[]model.Message{user("a"), says("", "p", "q"), result("q", "2"), user("b"), result("p", "1")}, "user a|assistant call00001 call00002|tool call00001 1|tool call00002 2|user b"},
-		"one is missing":     {[]model.Message{user("a"), says("", "p", "q"), result("q", "2"), user("b")}, "user a|assistant call00001 call00002|tool call00001 no result: the call was not completed|tool call00002 2|user b"},
-		"one too many":       {[]model.Message{user("a"), result("z", "9"), says("b"), result("z", "9")}, "user a|assistant b"},
-		"one twice":          {[]model.Message{says("", "p"), result("p", "1"), result("p", "2")}, "assistant call00001|tool call00001 1"},
-		"the same id again":  {[]model.Message{says("", "p"), result("p", "1"), says("", "p"), result("p", "2")}, "assistant call00001|tool call00001 1|assistant call00002|tool call00002 2"},
-		"nothing said":       {[]model.Message{user("a"), says(" \n"), user("b")}, "user a\n\nb"},
-		"a user twice":       {[]model.Message{user("a"), user("b")}, "user a\n\nb"},
-		"a summary":          {[]model.Message{{Role: model.User, Text: "s", Summary: true}}, "user The conversation so far, in summary:\n\ns"},
+		"in order":          {[]model.Message{user("a"), says("", "p", "q"), result("p", "1"), result("q", "2"), says("b")}, "user a|assistant call00001 call00002|tool call00001 1|tool call00002 2|assistant b"},
+		"the same id again": {[]model.Message{says("", "p"), result("p", "1"), says("", "p"), result("p", "2")}, "assistant call00001|tool call00001 1|assistant call00002|tool call00002 2"},
+		"nothing said":      {[]model.Message{user("a"), says(" \n"), user("b")}, "user a\n\nb"},
+		"a user twice":      {[]model.Message{user("a"), user("b")}, "user a\n\nb"},
+		"a summary":         {[]model.Message{{Role: model.User, Text: "s", Summary: true}}, "user The conversation so far, in summary:\n\ns"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := fmt.Sprint(c.in)
@@ -136,7 +130,7 @@ func TestSchema(t *testing.T) {
 		`{"required":["a"]}`: `{"properties":{},"required":["a"],"type":"object"}`,
 		`{"type":"object","properties":{"b":{},"a":{}}}`: `{"type":"object","properties":{"b":{},"a":{}}}`,
 	} {
-		if got := string(wire.Schema(json.RawMessage(params))); got != want {
+		if got := string(wire.Schema([]byte(params))); got != want {
 			t.Errorf("%s becomes %s, want %s", params, got, want)
 		}
 	}
@@ -144,22 +138,22 @@ func TestSchema(t *testing.T) {
 
 func TestSummaryRequest(t *testing.T) {
 	system, messages, tools := wire.Ask(model.Request{
-		System: "be brief", Summary: true, Instruction: "keep the names", Tools: []model.ToolSpec{{Name: "x"}},
+		System: "summarise", Summary: true, Tools: []model.ToolSpec{{Name: "x"}},
 		Messages: []model.Message{
 			{Role: model.User, Text: "earlier", Summary: true},
 			{Role: model.User, Text: "look", Attachments: []model.Attachment{{MediaType: "image/png", Name: "shot.png"}}},
 			{Role: model.Assistant, Text: "so", ToolCalls: []model.ToolCall{{ID: "a", Name: "t.x", Arguments: []byte(`{"n":1}`)}}},
-			{Role: model.Tool, ToolCallID: "a", ToolName: "t.x", Text: strings.Repeat("é", 9999), OK: true},
+			{Role: model.Tool, ToolCallID: "a", ToolName: "t.x", Text: "é", OK: true},
 		},
 	}, "")
-	if !strings.HasSuffix(system, "\nkeep the names") || strings.Contains(system, "brief") {
+	if system != "summarise" {
 		t.Errorf("the system prompt is %q", system)
 	}
 	if len(messages) != 1 || messages[0].Role != model.User || len(tools) != 0 {
 		t.Fatalf("got %d messages and %d tools, want one of the user and none", len(messages), len(tools))
 	}
 	want := "The conversation:\n\n[user] The conversation so far, in summary:\n\nearlier\n\nlook\n\n[user attached] image shot.png (image/png)\n\n" +
-		"[assistant] so\n\n[assistant called t.x] {\"n\":1}\n\n[t.x answered] " + strings.Repeat("é", 2048) + "…\n"
+		"[assistant] so\n\n[assistant called t.x] {\"n\":1}\n\n[t.x answered] é\n"
 	if messages[0].Text != want {
 		t.Errorf("got %.300q", messages[0].Text)
 	}

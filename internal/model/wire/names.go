@@ -10,8 +10,8 @@ import (
 )
 
 // Names maps the names of tools to names that every provider takes, and back:
-// letters, digits, "_" and "-", at most 64, no digit first. A dot becomes "__"
-// (tools.md §1); a name that cannot be told apart that way gets a hash.
+// letters, digits, "_" and "-", at most 64, no digit first. Most are undotted; a
+// name that cannot be told apart that way gets a hash.
 type Names struct {
 	there, back map[string]string
 }
@@ -56,10 +56,10 @@ func (n Names) put(ours, there string) { n.there[ours], n.back[there] = there, o
 
 // free finds a name that nobody has.
 func (n Names) free(name string) string {
-	if dotted := strings.ReplaceAll(name, ".", "__"); plain().MatchString(dotted) && n.back[dotted] == "" {
-		return dotted
+	if undotted := model.Undotted(name); plain().MatchString(undotted) && n.back[undotted] == "" {
+		return undotted
 	}
-	stem := foreign().ReplaceAllString(strings.ReplaceAll(name, ".", "__"), "_")
+	stem := foreign().ReplaceAllString(model.Undotted(name), "_")
 	stem = "t_" + stem[:min(len(stem), 48)]
 	for i := 0; ; i++ {
 		sum := sha256.Sum256([]byte(name + strings.Repeat("\x00", i)))

@@ -9,6 +9,7 @@ package protocoltest
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"noused/internal/protocol"
@@ -23,7 +24,15 @@ type Checker struct {
 	runs     map[string]bool // seen; true once ended
 	ids      map[string]bool // message and tool call ids
 	owed     map[string]string
-	settled  map[string]bool // inputs delivered or handed back
+	settled  map[string]bool   // inputs delivered, handed back or withdrawn
+	asked    map[string]*asked // by their ids
+	about    map[string]*asked // by the call, the latest
+}
+
+// asked is a question, and what became of it.
+type asked struct {
+	session, call, arguments string
+	outcome                  protocol.ApprovalOutcome // "" while it waits
 }
 
 // track is where one session stands.
@@ -39,6 +48,7 @@ type track struct {
 	skipping  bool // a steer waited when a tool finished, or when the run was resumed after it
 	steered   bool // the last turn ended steered
 	aborting  bool
+	question  string   // that is open
 	resumed   bool     // and nothing was started since
 	steers    []string // queued and not delivered
 	followUps []string
@@ -48,7 +58,7 @@ type track struct {
 func NewChecker() *Checker {
 	return &Checker{
 		sessions: map[string]*track{}, runs: map[string]bool{}, ids: map[string]bool{},
-		owed: map[string]string{}, settled: map[string]bool{},
+		owed: map[string]string{}, settled: map[string]bool{}, asked: map[string]*asked{}, about: map[string]*asked{},
 	}
 }
 
@@ -71,7 +81,7 @@ func (c *Checker) HandedBack(inputs []protocol.DiscardedInput) error {
 
 func (c *Checker) settle(inputID string) error {
 	if c.settled[inputID] {
-		return fmt.Errorf("input %s was delivered or handed back twice", inputID)
+		return fmt.Errorf("input %s was delivered, handed back or withdrawn twice", inputID)
 	}
 	c.settled[inputID] = true
 	delete(c.owed, inputID)
@@ -137,12 +147,28 @@ func (c *Checker) event(t *track, ev protocol.Event, ref protocol.Ref) error {
 	case protocol.MessageEnd:
 		return c.messageEnd(t, ev)
 	case protocol.ToolStart:
+		if err := c.mayStart(ev); err != nil {
+			return err
+		}
 		return t.toolStart(ev)
 	case protocol.ToolUpdate:
 		return t.expectTool(ev.ToolCallID)
 	case protocol.ToolEnd:
+		if a := c.about[ev.ToolCallID]; a != nil && ev.OK && a.outcome != protocol.OutcomeAllowed && a.outcome != lost {
+			return fmt.Errorf("approvals: the call went well, and its question was %q", a.outcome)
+		}
 		return t.toolEnd(ev)
 	case protocol.Status:
+		switch ev.Code {
+		case protocol.StatusInputWithdrawn:
+			return c.withdrawn(t, ev.InputID)
+		case protocol.StatusApprovalRequested:
+			return c.requested(t, ev)
+		case protocol.StatusApprovalResolved:
+			return c.resolved(t, ev)
+		case protocol.StatusRunResumed:
+			c.lose(t)
+		}
 		t.status(ev)
 	}
 	return nil
@@ -164,11 +190,13 @@ func (c *Checker) agentEnd(t *track, ev protocol.AgentEnd) error {
 	switch {
 	case t.turn != "":
 		return fmt.Errorf("invariant 3: turn %s is open", t.turn)
+	case t.question != "":
+		return fmt.Errorf("approvals: question %s was never answered", t.question)
 	case ev.Turns != t.turns:
 		return fmt.Errorf("invariant 2: says %d turns, there were %d", ev.Turns, t.turns)
-	case t.aborting != (ev.StopReason == "aborted"):
+	case t.aborting != (ev.StopReason == protocol.StopAborted):
 		return fmt.Errorf("stop reason %s, abort requested: %t", ev.StopReason, t.aborting)
-	case ev.StopReason == "completed" && len(t.steers)+len(t.followUps) > 0:
+	case ev.StopReason == protocol.StopCompleted && len(t.steers)+len(t.followUps) > 0:
 		return fmt.Errorf("%d steers and %d follow-ups still wait", len(t.steers), len(t.followUps))
 	}
 	if err := c.HandedBack(ev.Discarded); err != nil {
@@ -186,11 +214,11 @@ func (c *Checker) turnStart(t *track, ev protocol.TurnStart) error {
 		return fmt.Errorf("invariant 3: turn %s is open", t.turn)
 	case ev.TurnID != strconv.Itoa(t.turns):
 		return fmt.Errorf("invariant 2: turn %q, want %d", ev.TurnID, t.turns)
-	case (ev.Kind == "prompt") != (t.turns == 1):
+	case (ev.Kind == protocol.KindPrompt) != (t.turns == 1):
 		return fmt.Errorf("invariant 2: turn %d is a %s", t.turns, ev.Kind)
-	case ev.Kind == "follow_up" && len(t.steers) > 0:
+	case ev.Kind == protocol.KindFollowUp && len(t.steers) > 0:
 		return fmt.Errorf("invariant 4: a follow-up goes while %d steers wait", len(t.steers))
-	case t.steered && ev.Kind != "steer":
+	case t.steered && ev.Kind != protocol.KindSteer:
 		return fmt.Errorf("invariant 4: a %s follows a steered turn", ev.Kind)
 	case t.aborting:
 		return fmt.Errorf("a turn starts after the abort")
@@ -203,10 +231,10 @@ func (c *Checker) turnStart(t *track, ev protocol.TurnStart) error {
 			return err
 		}
 		queue := &t.steers
-		if ev.Kind == "follow_up" {
+		if ev.Kind == protocol.KindFollowUp {
 			queue = &t.followUps
 		}
-		if ev.Kind == "prompt" {
+		if ev.Kind == protocol.KindPrompt {
 			continue
 		}
 		if len(*queue) == 0 || (*queue)[0] != id {
@@ -225,11 +253,13 @@ func (t *track) turnEnd(ev protocol.TurnEnd) error {
 		return fmt.Errorf("invariant 3: message %s is open", t.message)
 	case t.tool != "":
 		return fmt.Errorf("invariant 3: tool call %s is open", t.tool)
-	case t.skipping != (ev.StopReason == "steered") && !(t.resumed && ev.StopReason == "error"): // a crash loop is given up
+	case t.question != "":
+		return fmt.Errorf("approvals: question %s is open", t.question)
+	case t.skipping != (ev.StopReason == protocol.StopSteered) && !(t.resumed && ev.StopReason == protocol.StopError): // a crash loop is given up
 		return fmt.Errorf("invariant 4: stop reason %s, a steer waited when a tool finished: %t", ev.StopReason, t.skipping)
-	case len(t.calls) > 0 && (ev.StopReason == "end" || ev.StopReason == "steered"):
+	case len(t.calls) > 0 && (ev.StopReason == protocol.StopEnd || ev.StopReason == protocol.StopSteered):
 		return fmt.Errorf("invariant 2: tool calls %v have not been executed", t.calls)
-	case t.aborting != (ev.StopReason == "aborted"):
+	case t.aborting != (ev.StopReason == protocol.StopAborted):
 		return fmt.Errorf("stop reason %s, abort requested: %t", ev.StopReason, t.aborting)
 	}
 	t.turn, t.skipping, t.steered = "", false, t.skipping
@@ -319,16 +349,33 @@ func (t *track) toolEnd(ev protocol.ToolEnd) error {
 	return nil
 }
 
+// withdrawn takes a text out of the queue. One that is there no more was delivered
+// or handed back.
+func (c *Checker) withdrawn(t *track, inputID string) error {
+	waits := len(t.steers) + len(t.followUps)
+	other := func(id string) bool { return id == inputID }
+	t.steers, t.followUps = slices.DeleteFunc(t.steers, other), slices.DeleteFunc(t.followUps, other)
+	if len(t.steers)+len(t.followUps) != waits-1 {
+		return fmt.Errorf("input %s is withdrawn and does not wait", inputID)
+	}
+	if len(t.steers) == 0 {
+		t.steered = false // no turn needs to be its
+	}
+	return c.settle(inputID)
+}
+
 func (t *track) status(ev protocol.Status) {
 	switch ev.Code {
-	case "steer_queued":
+	case protocol.StatusSteerQueued:
 		t.steers = append(t.steers, ev.InputID)
-	case "follow_up_queued":
+	case protocol.StatusFollowUpQueued:
 		t.followUps = append(t.followUps, ev.InputID)
-	case "run_resumed":
+	case protocol.StatusRunResumed:
 		t.resumed = true
 		t.skipping = t.skipping || t.turn != "" && t.message == "" && t.tool == "" && t.answered && len(t.steers) > 0
-	case "abort_requested":
+	case protocol.StatusCompacted: // the steers were looked at before it
+		t.answered = false
+	case protocol.StatusAbortRequested:
 		t.aborting, t.steers, t.followUps = true, nil, nil
 		t.skipping = false
 	}

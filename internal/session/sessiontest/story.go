@@ -32,6 +32,9 @@ type Story struct {
 	Events    []string         // the essence of every event so far
 	Told      []protocol.Event // those events, as far as they are known from the journal
 	Parent    string
+	Workdir   string
+	Title     string            // that somebody gave
+	Reads     int               // how often it was marked as read
 	Modes     map[string]string // by kind: "steer", "follow_up"
 	Tools     []string          // the active ones, if they were chosen
 	Chosen    bool
@@ -44,6 +47,7 @@ type Story struct {
 	Said      map[string]int      // how many inputs have that text
 	Keys      map[string]int      // how many inputs have that idempotency key
 	Delivered map[string]int      // how many messages deliver that input
+	Withdrawn map[string]bool     // every input that was taken back
 	Aborts    map[string][]string // what an abort took out of the queues, by run
 	Calls     map[string]bool     // every tool call that was started
 	Runs      map[string]string   // every run's stop reason, "" while it is active
@@ -72,7 +76,7 @@ type Story struct {
 func New(id string) *Story {
 	return &Story{
 		ID: id, checker: protocoltest.NewChecker(), Modes: map[string]string{"steer": "one-at-a-time", "follow_up": "one-at-a-time"},
-		Leaves: map[string]bool{}, Texts: map[string]string{}, Summaries: map[string]bool{},
+		Withdrawn: map[string]bool{}, Leaves: map[string]bool{}, Texts: map[string]string{}, Summaries: map[string]bool{},
 		Inputs: map[string]session.Input{}, Said: map[string]int{}, Keys: map[string]int{}, Delivered: map[string]int{},
 		Aborts: map[string][]string{}, Calls: map[string]bool{}, Runs: map[string]string{},
 	}
@@ -158,9 +162,15 @@ func recordOf[F session.Fact](data jsontext.Value, take func(F)) error {
 func (s *Story) record(kind string, data jsontext.Value) error {
 	switch kind {
 	case "created":
-		return recordOf(data, func(f session.Created) { s.Parent = f.ParentID })
+		return recordOf(data, func(f session.Created) { s.Parent, s.Workdir = f.ParentID, f.Workdir })
+	case "title_set":
+		return recordOf(data, func(f session.TitleSet) { s.Title = f.Title })
+	case "marked_read":
+		s.Reads++
 	case "input":
 		return recordOf(data, s.input)
+	case "input_withdrawn":
+		return recordOf(data, s.withdrawn)
 	case "run_started":
 		return recordOf(data, s.runStarted)
 	case "turn_started":
@@ -191,7 +201,7 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 	case "abort_requested":
 		return recordOf(data, func(f session.AbortRequested) {
 			s.Aborts[f.RunID] = s.handBack()
-			s.happened(protocol.Status{Ref: s.ref(), Code: "abort_requested"})
+			s.happened(protocol.Status{Ref: s.ref(), Code: protocol.StatusAbortRequested})
 			s.aborting = true
 		})
 	case "run_ended":
@@ -201,7 +211,7 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 	case "run_resumed":
 		return recordOf(data, s.runResumed)
 	case "mode_set":
-		return recordOf(data, func(f session.ModeSet) { s.Modes[f.Kind] = f.Mode })
+		return recordOf(data, func(f session.ModeSet) { s.Modes[string(f.Kind)] = string(f.Mode) })
 	case "tools_set":
 		return recordOf(data, func(f session.ToolsSet) { s.Tools, s.Chosen = f.Tools, true })
 	case "leaf_set":
@@ -226,9 +236,20 @@ func (s *Story) input(f session.Input) {
 	}
 	s.Pending = append(s.Pending, f)
 	s.checker.Accepted(f.InputID, f.RunID)
-	if f.Kind != "prompt" {
-		s.happened(protocol.Status{Ref: s.ref(), Code: f.Kind + "_queued", InputID: f.InputID})
+	if f.Kind != protocol.KindPrompt {
+		s.happened(protocol.Status{Ref: s.ref(), Code: protocol.Code(f.Kind + "_queued"), InputID: f.InputID})
 	}
+}
+
+func (s *Story) withdrawn(f session.Withdrawn) {
+	i := slices.IndexFunc(s.Pending, func(in session.Input) bool { return in.InputID == f.InputID })
+	if i < 0 || s.Pending[i].Kind == "prompt" {
+		s.bad("input %s was withdrawn and did not wait", f.InputID)
+		return
+	}
+	s.Pending = slices.Delete(s.Pending, i, i+1)
+	s.Withdrawn[f.InputID] = true
+	s.happened(protocol.Status{Ref: s.ref(), Code: protocol.StatusInputWithdrawn, InputID: f.InputID})
 }
 
 func (s *Story) runStarted(f session.RunStarted) {
@@ -262,7 +283,7 @@ func (s *Story) message(f session.MessageAdded) {
 		s.happened(protocol.MessageStart{Ref: ref, MessageID: f.ID, Role: "user", Text: f.Message.Text})
 		s.happened(protocol.MessageEnd{Ref: ref, MessageID: f.ID, Role: "user", Text: f.Message.Text})
 	case model.Assistant:
-		end := protocol.MessageEnd{Ref: ref, MessageID: f.ID, Role: "assistant", Text: f.Message.Text, StopReason: string(f.StopReason)}
+		end := protocol.MessageEnd{Ref: ref, MessageID: f.ID, Role: "assistant", Text: f.Message.Text, StopReason: protocol.StopReason(f.StopReason)}
 		for _, c := range f.Message.ToolCalls {
 			end.ToolCalls = append(end.ToolCalls, protocol.ToolCall{ID: c.ID, Name: c.Name, Arguments: jsontext.Value(c.Arguments)})
 		}
@@ -320,14 +341,14 @@ func (s *Story) runEnded(f session.RunEnded) {
 	if s.Runs[f.RunID] != "" {
 		s.bad("run %s ended twice", f.RunID)
 	}
-	if f.Code == "crash_loop" {
+	if f.Code == protocol.CrashLoop {
 		if s.GivenUp++; s.crashes != 3 {
 			s.bad("run %s is given up after %d crashes", f.RunID, s.crashes)
 		}
 	}
 	end := protocol.AgentEnd{Ref: protocol.Ref{RunID: s.Run, SessionID: s.ID}, StopReason: f.StopReason, Turns: s.turns, Discarded: s.discarded()}
 	s.happened(end)
-	s.Runs[f.RunID], s.Run, s.Pending, s.open = f.StopReason, "", nil, ""
+	s.Runs[f.RunID], s.Run, s.Pending, s.open = string(f.StopReason), "", nil, ""
 }
 
 func (s *Story) runResumed(f session.RunResumed) {
@@ -344,7 +365,7 @@ func (s *Story) runResumed(f session.RunResumed) {
 	if s.interrupted = s.open; s.open != "" {
 		s.Cut++
 	}
-	s.happened(protocol.Status{Ref: s.ref(), Code: "run_resumed"})
+	s.happened(protocol.Status{Ref: s.ref(), Code: protocol.StatusRunResumed})
 }
 
 // Essence is what of an event has to be in the journal, "" for one that need
@@ -359,7 +380,7 @@ func Essence(ev protocol.Event) string {
 	case protocol.TurnStart:
 		what = fmt.Sprint(ev.Kind, ev.InputIDs)
 	case protocol.TurnEnd:
-		what = ev.StopReason
+		what = string(ev.StopReason)
 	case protocol.MessageStart:
 		what = fmt.Sprint(ev.MessageID, " ", ev.Role, " ", ev.Text)
 	case protocol.MessageEnd:
@@ -372,7 +393,7 @@ func Essence(ev protocol.Event) string {
 	case protocol.ToolEnd:
 		what = fmt.Sprint(ev.ToolCallID, " ", ev.ToolName, " ", ev.OK, " ", ev.Skipped, " ", ev.Result)
 	case protocol.Status:
-		if ev.Code == "compacting" || ev.Code == "compacted" || at.RunID == "" {
+		if ev.Code == protocol.StatusCompacting || ev.Code == protocol.StatusCompacted || at.RunID == "" {
 			return ""
 		}
 		what = fmt.Sprint(ev.Code, " ", ev.InputID)

@@ -141,10 +141,13 @@ var operations = []operation{
 		"bash",
 		"Run a shell command in the working directory. It has no terminal and no input, and whatever it leaves running ends with it. " +
 			"Of a long output the result has the last 49 KiB or 2000 lines, and says in which file all of it is. " +
-			"With background it is a job: the call ends at once, and the command, a server for example, goes on until it ends, is stopped with the tool job, or the session ends.",
+			"With background it is a job: the call ends at once, and the command, a server for example, goes on until it ends, is stopped with the tool job, or the session ends. " +
+			"With outside_sandbox it runs without the sandbox, after the user has said yes: only for what the sandbox has refused and the work needs, and with a reason.",
 		object(`"command":{"type":"string","minLength":1,"description":"the command"},
 			"timeout":{"type":"number","minimum":0,"maximum":600,"description":"seconds, more than 0, after which it is stopped; 120 if not given; none for a job"},
-			"background":{"type":"boolean","description":"go on after the call, as a job"}`, "command"),
+			"background":{"type":"boolean","description":"go on after the call, as a job"},
+			"outside_sandbox":{"type":"boolean","description":"run without the sandbox; the user is asked first, unless a rule of theirs allows it"},
+			"reason":{"type":"string","description":"with outside_sandbox: one line for the user that says why"}`, "command"),
 		bash,
 	},
 	{

@@ -6,16 +6,21 @@ import (
 	"strings"
 )
 
-const (
-	diffContext = 2   // lines around a change
-	diffHunks   = 10  // changes shown
-	diffLines   = 40  // lines shown of each side of a change
-	diffText    = 200 // characters of a line
+// diffContext is how many lines around a change are shown.
+const diffContext = 2
+
+// detail is how much of a diff is shown: changes, lines of each side of one, and
+// characters of a line.
+type detail struct{ hunks, lines, text int }
+
+var (
+	brief = detail{10, 40, 200}          // for who knows what it wanted
+	whole = detail{10_000, 10_000, 2000} // for who is to judge it
 )
 
 // diff shows what an edition changes: whole lines with their numbers, old ones
 // after "-", new ones after "+", some around them after a blank.
-func (e *edition) diff() string {
+func (e *edition) diff(most detail) string {
 	var out strings.Builder
 	// The number of the line at offset seen, up to where all is shown; lines and
 	// hunks so far.
@@ -36,7 +41,7 @@ func (e *edition) diff() string {
 		changed.WriteString(e.text[end:rest])
 		line += strings.Count(e.text[seen:start], "\n")
 		seen = start
-		if hunks == diffHunks {
+		if hunks == most.hunks {
 			fmt.Fprintf(&out, "[and more]\n")
 			break
 		}
@@ -45,7 +50,7 @@ func (e *edition) diff() string {
 			next = strings.LastIndexByte(e.text[:e.at[i]], '\n') + 1
 		}
 		h := hunk{rows(e.text[start:rest]), rows(changed.String()), line, line + grown}
-		grown += h.show(&out, rows(lastLines(e.text[shown:start], diffContext)), rows(firstLines(e.text[rest:next], diffContext)))
+		grown += h.show(&out, most, rows(lastLines(e.text[shown:start], diffContext)), rows(firstLines(e.text[rest:next], diffContext)))
 		shown = rest
 	}
 	return strings.TrimSuffix(out.String(), "\n")
@@ -68,7 +73,7 @@ type hunk struct {
 
 // show writes a hunk, with some of the unchanged lines before and behind it,
 // and returns by how many lines it makes the file longer.
-func (h hunk) show(out *strings.Builder, before, behind []string) (growth int) {
+func (h hunk) show(out *strings.Builder, most detail, before, behind []string) (growth int) {
 	was, is, line, newLine := h.was, h.is, h.line, h.newLine
 	growth = len(is) - len(was)
 	same := 0
@@ -90,11 +95,11 @@ func (h hunk) show(out *strings.Builder, before, behind []string) (growth int) {
 	around := len(before) + len(behind)
 	fmt.Fprintf(out, "@@ -%s +%s @@\n", span(line-len(before), len(was)+around), span(newLine-len(before), len(is)+around))
 	show := func(mark string, from int, rows []string) {
-		for i, row := range rows[:min(len(rows), diffLines)] {
-			fmt.Fprintf(out, "%s%6d\t%s\n", mark, from+i, clip(strings.TrimRight(row, "\r\n"), diffText))
+		for i, row := range rows[:min(len(rows), most.lines)] {
+			fmt.Fprintf(out, "%s%6d\t%s\n", mark, from+i, clip(strings.TrimRight(row, "\r\n"), most.text))
 		}
-		if len(rows) > diffLines {
-			fmt.Fprintf(out, "%s      \t[and %d more lines]\n", mark, len(rows)-diffLines)
+		if len(rows) > most.lines {
+			fmt.Fprintf(out, "%s      \t[and %d more lines]\n", mark, len(rows)-most.lines)
 		}
 	}
 	show(" ", newLine-len(before), before)

@@ -49,7 +49,7 @@ func edit(c *call, args jsontext.Value) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	content, told, err := changeAll(content, list)
+	content, told, err := changeAll(content, list, brief)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
@@ -93,7 +93,7 @@ func (r replacement) check(at string) error {
 
 // changeAll makes one edit after the other and returns what the file is then,
 // and what is told of it. An error says which edit it was; none is made then.
-func changeAll(content string, list []replacement) (after, told string, err error) {
+func changeAll(content string, list []replacement, most detail) (after, told string, err error) {
 	places, diffs := 0, ""
 	for i, r := range list {
 		e, err := change(content, *r.Old, *r.New, r.ReplaceAll)
@@ -105,7 +105,7 @@ func changeAll(content string, list []replacement) (after, told string, err erro
 		}
 		places += len(e.at)
 		if len(diffs) < maxText/2 {
-			diffs += "\n" + e.diff()
+			diffs += "\n" + e.diff(most)
 		}
 		content = e.apply()
 	}

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"noused/internal/tool"
+	"noused/internal/proc"
 )
 
 // What the sandbox hides is refused in words, by whatever name it is asked for.
@@ -15,10 +15,10 @@ func TestTheDaemonsOwnIsRefused(t *testing.T) {
 	})
 	must(t, os.Symlink("../config", filepath.Join(dir, "here", "link")))
 	must(t, os.Symlink("../config/environment", filepath.Join(dir, "here", "env")))
-	t.Setenv(tool.HiddenVariable, tool.Hidden{
-		Paths: []string{tool.Resolve(filepath.Join(dir, "config"))}, Except: []string{tool.Resolve(filepath.Join(dir, "config/tools.d"))},
+	t.Setenv(proc.HiddenVariable, proc.Hidden{
+		Paths: []string{proc.Resolve(filepath.Join(dir, "config"))}, Except: []string{proc.Resolve(filepath.Join(dir, "config/tools.d"))},
 	}.String())
-	const refusal = " is the daemon's own: tools may not read its configuration, its keys and its sessions"
+	const refusal = " is hidden from tools in the sandbox: it may hold keys, or is the daemon's own"
 	for _, c := range []struct{ op, args, want string }{
 		{"read", `{"path":"../config/environment"}`, "failed: ../config/environment" + refusal},
 		{"read", `{"path":"link/environment"}`, "failed: link/environment" + refusal},

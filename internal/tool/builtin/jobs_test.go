@@ -14,11 +14,12 @@ import (
 
 	"noused/internal/model"
 	"noused/internal/tool"
+	"noused/internal/tool/registry"
 	"noused/internal/tool/tooltest"
 )
 
 // asked calls a tool for a session.
-func asked(t *testing.T, ctx context.Context, r *tool.Registry, session, name string, args map[string]any) model.ToolResult {
+func asked(t *testing.T, ctx context.Context, r *registry.Registry, session, name string, args map[string]any) model.ToolResult {
 	t.Helper()
 	text, err := jsonx.Marshal(args)
 	must(t, err)
@@ -27,12 +28,12 @@ func asked(t *testing.T, ctx context.Context, r *tool.Registry, session, name st
 	return r.Call(ctx, inv, new(tooltest.Log).Add)
 }
 
-func background(t *testing.T, r *tool.Registry, session, command string) model.ToolResult {
+func background(t *testing.T, r *registry.Registry, session, command string) model.ToolResult {
 	t.Helper()
 	return asked(t, t.Context(), r, session, "bash", map[string]any{"command": command, "background": true})
 }
 
-func look(t *testing.T, r *tool.Registry, session, id, action string) string {
+func look(t *testing.T, r *registry.Registry, session, id, action string) string {
 	t.Helper()
 	return asked(t, t.Context(), r, session, "job", map[string]any{"id": id, "action": action, "timeout": 60}).Text
 }
@@ -59,7 +60,7 @@ func fifo(t *testing.T, dir, name string) (path string, held func() (released fu
 // asked and stopped, with all that it has started.
 func TestAJobOutlivesItsCall(t *testing.T) {
 	dir := t.TempDir()
-	r := registry(t, dir)
+	r := newRegistry(t, dir)
 	pipe, held := fifo(t, dir, "pipe")
 	ctx, abort := context.WithCancel(t.Context())
 	text := asked(t, ctx, r, "ses-1", "bash", map[string]any{
@@ -86,12 +87,13 @@ func TestAJobOutlivesItsCall(t *testing.T) {
 
 // A job that ends by itself says how, and its output is whole and in order.
 func TestAJobEnds(t *testing.T) {
-	r := registry(t, t.TempDir())
+	r := newRegistry(t, t.TempDir())
 	for i, c := range []struct{ command, want string }{
 		{"echo 1; echo 2 >&2; echo 3; exit 4", "job-1 has ended with exit status 4; what it has printed, also in PATH:\n1\n2\n3\n"},
 		{"true", "job-2 has ended with exit status 0; it has printed nothing"},
 		{"kill -KILL $$", "job-3 has ended with exit status 137; it has printed nothing"},
-		{"cat; test -t 0 || echo \"no 'terminal'\"", "job-4 has ended with exit status 0; what it has printed, also in PATH:\nno 'terminal'\n"},
+		{"test -p /dev/stdin || echo 'no pipe'", "job-4 has ended with exit status 0; what it has printed, also in PATH:\nno pipe\n"},
+		{"cat; test -t 0 || echo \"no 'terminal'\"", "job-5 has ended with exit status 0; what it has printed, also in PATH:\nno 'terminal'\n"},
 	} {
 		id := fmt.Sprint("job-", i+1)
 		if res := background(t, r, "ses-1", c.command); !res.OK {
@@ -114,7 +116,7 @@ func TestAJobEnds(t *testing.T) {
 // Of a job that prints without end the beginning and the last are kept, in a file
 // that does not grow, and no memory but that.
 func TestAJobThatFloods(t *testing.T) {
-	r := registry(t, t.TempDir())
+	r := newRegistry(t, t.TempDir())
 	background(t, r, "ses-1", "echo first; seq 1000000 2000000; echo last")
 	got := look(t, r, "ses-1", "job-1", "wait")
 	path := r.Jobs("ses-1")[0].OutputPath
@@ -137,7 +139,7 @@ func TestAJobThatFloods(t *testing.T) {
 // A session has no more than its share.
 func TestJobsEndWithTheirSession(t *testing.T) {
 	work := t.TempDir()
-	r := registry(t, work)
+	r := newRegistry(t, work)
 	pipe, held := fifo(t, work, "pipe")
 	other, otherHeld := fifo(t, work, "other")
 	background(t, r, "ses-1", "true")

@@ -15,7 +15,7 @@ import (
 	"time"
 	"unicode"
 
-	"noused/internal/tool"
+	"noused/internal/proc"
 )
 
 const (
@@ -34,6 +34,8 @@ type call struct {
 	log     func(message string)
 	listen  func()   // ends the call if the client is gone
 	images  []string // to be shown with the result
+
+	commands func() *proc.Supervisor // starts them
 }
 
 // addEnv puts the context's variables over the inherited ones.
@@ -71,13 +73,13 @@ func (c *call) resolve(path string) string {
 // concealed is why a path may not be looked at: it is one of the daemon's own. The
 // sandbox sees to that for every program; this says it in words.
 func (c *call) concealed(path, abs string) error {
-	if c.hidden().Covers(tool.Resolve(abs)) {
-		return fmt.Errorf("%s is the daemon's own: tools may not read its configuration, its keys and its sessions", path)
+	if c.hidden().Covers(proc.Resolve(abs)) {
+		return fmt.Errorf("%s is hidden from tools in the sandbox: it may hold keys, or is the daemon's own", path)
 	}
 	return nil
 }
 
-func (c *call) hidden() tool.Hidden { return tool.ParseHidden(c.getenv(tool.HiddenVariable)) }
+func (c *call) hidden() proc.Hidden { return proc.ParseHidden(c.getenv(proc.HiddenVariable)) }
 
 // open opens a regular file to read. Other kinds are refused unopened, as one
 // could wait for ever to be read.

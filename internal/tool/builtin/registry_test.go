@@ -19,20 +19,21 @@ import (
 	"noused/internal/model"
 	"noused/internal/tool"
 	"noused/internal/tool/gevals"
+	"noused/internal/tool/registry"
 	"noused/internal/tool/tooltest"
 )
 
 // patience is how long a test waits for what must come.
 const patience = time.Minute
 
-// registry has the built-in tools as the daemon has them, in a sandbox where
+// newRegistry has the built-in tools as the daemon has them, in a sandbox where
 // the kernel can make one.
-func registry(t *testing.T, workdir string) *tool.Registry {
+func newRegistry(t *testing.T, workdir string) *registry.Registry {
 	t.Helper()
 	d, err := Descriptor(tooltest.Self(t), workdir, os.Environ())
 	must(t, err)
 	d.SandboxRequired = false
-	r := tool.New(tool.Options{
+	r := registry.New(registry.Options{
 		Descriptors: []*tool.Descriptor{d}, Workdir: workdir, OutputDir: t.TempDir(), Helper: tooltest.Self(t),
 		Dialects: map[string]tool.Dialect{tool.Gevals: gevals.Dialect},
 	})
@@ -50,7 +51,7 @@ func registry(t *testing.T, workdir string) *tool.Registry {
 	return r
 }
 
-func invoke(t *testing.T, r *tool.Registry, name, args string, said *tooltest.Log) model.ToolResult {
+func invoke(t *testing.T, r *registry.Registry, name, args string, said *tooltest.Log) model.ToolResult {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -78,7 +79,7 @@ func TestDescriptor(t *testing.T) {
 
 func TestThroughTheRegistry(t *testing.T) {
 	dir := t.TempDir()
-	r := registry(t, dir)
+	r := newRegistry(t, dir)
 	var names []string
 	for _, info := range r.List(context.Background()) {
 		if !info.Healthy || info.Module != Name {
@@ -116,7 +117,7 @@ func TestThroughTheRegistry(t *testing.T) {
 func TestReadGivesImages(t *testing.T) {
 	dir := files(t, map[string]string{"a.png": "\x89PNG\r\n\x1a\n...", "b.bmp": "BM......", "src/c.gif": "GIF89a", "large.png": "\x89PNG\r\n\x1a\n"})
 	must(t, os.Truncate(filepath.Join(dir, "large.png"), maxPicture+1))
-	r := registry(t, dir)
+	r := newRegistry(t, dir)
 	var kept []string
 	for path, want := range map[string]string{
 		"a.png": "a.png is an image: image/png, 11 bytes", "src/c.gif": "src/c.gif is an image: image/gif, 6 bytes",
@@ -124,7 +125,7 @@ func TestReadGivesImages(t *testing.T) {
 		"large.png": "large.png is an image: image/png, 5242881 bytes; it is not shown: it has more than 5242880 bytes",
 	} {
 		inv := tooltest.Invocation("read", `{"path":"`+path+`"}`)
-		inv.Keep = func(name string, content io.ReaderAt, size int64) error {
+		inv.KeepImage = func(name string, content io.ReaderAt, size int64) error {
 			kept = append(kept, fmt.Sprint(name, " ", size))
 			return nil
 		}
@@ -140,7 +141,7 @@ func TestReadGivesImages(t *testing.T) {
 func TestNothingIsCutTwice(t *testing.T) {
 	wide := strings.Repeat(strings.Repeat("x", 99)+"\n", 3000)
 	dir := files(t, map[string]string{"rows": strings.Repeat("x\n", 9000), "wide": wide})
-	r := registry(t, dir)
+	r := newRegistry(t, dir)
 	for _, file := range []string{"rows", "wide"} {
 		for _, c := range []struct{ tool, args string }{
 			{"read", `{"path":"` + file + `"}`}, {"bash", `{"command":"cat ` + file + `"}`}, {"grep", `{"pattern":"x","path":"` + file + `"}`},
@@ -161,7 +162,7 @@ func TestAbort(t *testing.T) {
 	held, err := os.OpenFile(fifo, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	must(t, err)
 	defer held.Close()
-	r := registry(t, dir)
+	r := newRegistry(t, dir)
 	ctx, abort := context.WithTimeout(context.Background(), patience)
 	defer abort()
 	log := tooltest.Log{On: func(u model.ToolUpdate) {
@@ -182,7 +183,7 @@ func TestAbort(t *testing.T) {
 // Calls that run side by side do not wait for each other.
 func TestSideBySide(t *testing.T) {
 	dir := t.TempDir()
-	r := registry(t, dir)
+	r := newRegistry(t, dir)
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {
@@ -201,7 +202,7 @@ func TestSandbox(t *testing.T) {
 	}
 	outside := files(t, map[string]string{"f": "old\n"})
 	dir := t.TempDir()
-	r := registry(t, dir)
+	r := newRegistry(t, dir)
 	out := filepath.Join(outside, "f")
 	expect(t, invoke(t, r, "read", `{"path":"`+out+`"}`, new(tooltest.Log)).Text, "     1\told\n")
 	for _, c := range []struct{ tool, args string }{

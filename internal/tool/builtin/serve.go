@@ -13,8 +13,10 @@ import (
 
 	jsonx "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"noused/internal/proc"
 	"noused/internal/protocol"
 )
 
@@ -64,12 +66,14 @@ var (
 // environ is what commands inherit. When Serve returns nothing of a command is
 // left; a goroutine may be that still waits for in.
 //
-// A process can have one Serve at a time: it makes the process adopt what a
-// command leaves behind, and ends all that was adopted when the command ends.
+// A process can have one Serve at a time: with the first command it makes the
+// process adopt what a command leaves behind, and ends all that was adopted when
+// the command ends. Its main must call [proc.Helper] first.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, dir string, environ []string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s := &server{out: out, dir: dir, environ: environ, cancel: cancel}
+	defer s.close()
 	requests := make(chan request)
 	var readErr error // valid once requests is closed
 	go func() {       // ends with in, or with ctx and the line after it
@@ -178,6 +182,22 @@ type server struct {
 	dir     string
 	environ []string
 	cancel  context.CancelCauseFunc
+
+	supervisor *proc.Supervisor // nil before the first command
+}
+
+// commands starts them.
+func (s *server) commands() *proc.Supervisor {
+	if s.supervisor == nil {
+		s.supervisor = proc.NewNested("/proc/self/exe", zap.NewNop())
+	}
+	return s.supervisor
+}
+
+func (s *server) close() {
+	if s.supervisor != nil {
+		s.supervisor.Close()
+	}
 }
 
 // write sends one message as a line.
@@ -358,7 +378,7 @@ func (s *server) prepare(params jsontext.Value) (*operation, *call, jsontext.Val
 	default:
 		return nil, nil, nil, faultf(invalidParams, "context.phase: got %q, want setup, verify or cleanup", p.Context.Phase)
 	}
-	c := &call{dir: s.dir, environ: s.environ, log: s.log, listen: s.listen}
+	c := &call{dir: s.dir, environ: s.environ, log: s.log, listen: s.listen, commands: s.commands}
 	if p.Context.Timeout != "" {
 		d, err := time.ParseDuration(p.Context.Timeout)
 		if err != nil || d <= 0 {

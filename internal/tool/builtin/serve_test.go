@@ -14,7 +14,7 @@ import (
 	jsonx "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"noused/internal/tool"
+	"noused/internal/proc"
 	"noused/internal/tool/tooltest"
 )
 
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		syscall.Exit(runExtension()) // os.Exit sleeps for a second under the race detector
 	}
 	tooltest.Main(m, map[string]func() int{tooltest.Daemon: func() int {
-		status, _ := tool.Helper(os.Args)
+		status, _ := proc.Helper(os.Args)
 		return status
 	}})
 }
@@ -181,7 +181,7 @@ func TestSession(t *testing.T) {
 	}
 	want := map[string]string{
 		"read": "path offset? limit?", "write": "path content", "edit": "path old_text? new_text? replace_all? edits?",
-		"ls": "path?", "find": "pattern path?", "grep": "pattern path? glob?", "bash": "command timeout? background?", "job": "id action timeout?",
+		"ls": "path?", "find": "pattern path?", "grep": "pattern path? glob?", "bash": "command timeout? background? outside_sandbox? reason?", "job": "id action timeout?",
 	}
 	for name, arguments := range want {
 		op := m.Operations[name]

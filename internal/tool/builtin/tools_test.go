@@ -328,8 +328,8 @@ func FuzzEdit(f *testing.F) {
 				t.Fatalf("got %q back, want %q", back.apply(), text)
 			}
 		}
-		diff := e.diff()
-		if n := strings.Count(diff, "\n"); n > (diffHunks+1)*(2*diffLines+2*diffContext+4) {
+		diff := e.diff(brief)
+		if n := strings.Count(diff, "\n"); n > (brief.hunks+1)*(2*brief.lines+2*diffContext+4) {
 			t.Fatalf("got a diff of %d lines", n)
 		}
 		checkDiff(t, diff, text, got)
@@ -354,7 +354,7 @@ func checkDiff(t *testing.T, diff, text, got string) {
 		if head[0] == '-' {
 			from = was
 		}
-		if n < 1 || n > len(from) || clip(strings.TrimRight(from[n-1], "\r\n"), diffText) != row {
+		if n < 1 || n > len(from) || clip(strings.TrimRight(from[n-1], "\r\n"), brief.text) != row {
 			t.Fatalf("got %q in the diff\n%s\nof %q\nand %q", line, diff, text, got)
 		}
 	}

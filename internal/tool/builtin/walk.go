@@ -14,7 +14,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 
-	"noused/internal/tool"
+	"noused/internal/proc"
 )
 
 const (
@@ -32,7 +32,7 @@ type walker struct {
 	// visit gets each entry's path from the folder on, with slashes.
 	visit func(rel string, e fs.DirEntry) error
 
-	hidden  tool.Hidden
+	hidden  proc.Hidden
 	root    string // where the ignore patterns count from
 	visited int
 	blind   int // folders that could not be read
@@ -43,7 +43,7 @@ var errVisited = fmt.Errorf("[stopped after %d entries; look in a smaller folder
 
 // walk goes through the folder at abs. The note says what was not looked at.
 func (w *walker) walk(abs string) (note string, err error) {
-	abs, w.hidden = tool.Resolve(abs), w.c.hidden()
+	abs, w.hidden = proc.Resolve(abs), w.c.hidden()
 	patterns, prefix := w.above(abs)
 	err = w.folder(abs, "", prefix, patterns)
 	var notes []string

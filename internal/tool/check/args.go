@@ -1,51 +1,30 @@
 package check
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/jsonschema"
 )
 
 const (
-	schemaURL = "noused:check"
-	maxDepth  = 16
-	maxItems  = 64
-	maxSteps  = 1000
+	maxDepth = 16
+	maxItems = 64
+	maxSteps = 1000
 )
-
-// compileSchema compiles an operation's JSON Schema, which must not refer to
-// anything outside it.
-func compileSchema(text []byte) (*jsonschema.Schema, error) {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		return nil, err
-	}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(noLoader{})
-	if err := c.AddResource(schemaURL, doc); err != nil {
-		return nil, err
-	}
-	return c.Compile(schemaURL)
-}
-
-type noLoader struct{}
-
-func (noLoader) Load(url string) (any, error) {
-	return nil, fmt.Errorf("%s lies outside the schema", url)
-}
 
 // arguments returns an object that satisfies the schema. Defaults are filled
 // in, as the daemon does; without given, the properties that are required are
 // made up of const, enum, examples and type. An error says why there is none.
-func arguments(schema, given json.RawMessage) (json.RawMessage, error) {
+func arguments(schema, given jsontext.Value) (jsontext.Value, error) {
 	value := any(map[string]any{})
 	if given != nil {
-		v, err := jsonschema.UnmarshalJSON(bytes.NewReader(given))
+		v, err := jsonschema.Decode(given)
 		if err != nil {
 			return nil, err
 		}
@@ -55,31 +34,22 @@ func arguments(schema, given json.RawMessage) (json.RawMessage, error) {
 		value = v
 	}
 	if len(schema) > 0 {
-		compiled, err := compileSchema(schema)
+		compiled, err := jsonschema.Compile(schema)
 		if err != nil {
-			return nil, oneLine(err)
+			return nil, err
 		}
-		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
+		doc, err := jsonschema.Decode(schema)
 		if err != nil {
 			return nil, err
 		}
 		a := author{root: doc, invent: given == nil}
 		a.complete(doc, value, 0)
-		if err := compiled.Validate(value); err != nil {
-			return nil, oneLine(err)
+		if err := compiled.Check(value); err != nil {
+			return nil, err
 		}
 	}
 	// encoding/json, as only it writes a json.Number back the way it came.
 	return json.Marshal(value)
-}
-
-// oneLine drops the first line, which names our own URL.
-func oneLine(err error) error {
-	_, rest, _ := strings.Cut(err.Error(), "\n")
-	if rest == "" {
-		rest = err.Error()
-	}
-	return errors.New(strings.Join(strings.Fields(rest), " "))
 }
 
 // author completes values after a schema.
@@ -212,12 +182,12 @@ func whole(v any) int {
 
 // lacking returns args without one property that the schema requires and gives
 // no default. False: there is no such property.
-func lacking(schema, args json.RawMessage) (json.RawMessage, string, bool) {
+func lacking(schema, args jsontext.Value) (jsontext.Value, string, bool) {
 	var s struct {
-		Required   []string                   `json:"required"`
-		Properties map[string]json.RawMessage `json:"properties"`
+		Required   []string                  `json:"required"`
+		Properties map[string]jsontext.Value `json:"properties"`
 	}
-	var object map[string]json.RawMessage
+	var object map[string]jsontext.Value
 	if json.Unmarshal(schema, &s) != nil || json.Unmarshal(args, &object) != nil {
 		return nil, "", false
 	}

@@ -17,12 +17,14 @@ package check
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/proc"
 	"noused/internal/tool"
 )
 
@@ -42,7 +44,7 @@ type Options struct {
 	// Operation is called, each time with Args. Args is a JSON object; nil makes
 	// one up from the operation's schema.
 	Operation string
-	Args      json.RawMessage
+	Args      jsontext.Value
 	// All calls every operation, with arguments that are made up.
 	All bool
 }
@@ -73,10 +75,10 @@ type Finding struct {
 // takes, within the descriptor's timeout for each call; the end of ctx stops
 // the program. An error means that nothing could be checked: the program cannot
 // be started or reached, or the options do not fit it.
-func Run(ctx context.Context, d *tool.Descriptor, s *tool.Supervisor, o Options) ([]Finding, error) {
+func Run(ctx context.Context, d *tool.Descriptor, s *proc.Supervisor, o Options) ([]Finding, error) {
 	if d.Sandbox != tool.SandboxNone {
 		var err error
-		if s, err = s.Sandboxed(d); err != nil {
+		if s, err = d.Confine(s); err != nil {
 			return nil, err
 		}
 	}
@@ -99,16 +101,16 @@ func Run(ctx context.Context, d *tool.Descriptor, s *tool.Supervisor, o Options)
 
 type runner struct {
 	desc       *tool.Descriptor
-	supervisor *tool.Supervisor
+	supervisor *proc.Supervisor
 	options    Options
 }
 
 // target is an operation to be called.
 type target struct {
 	name   string
-	schema json.RawMessage // may be nil
-	args   json.RawMessage // an object that satisfies schema; nil: none was found
-	reason string          // why args is nil
+	schema jsontext.Value // may be nil
+	args   jsontext.Value // an object that satisfies schema; nil: none was found
+	reason string         // why args is nil
 }
 
 // uncalled tells how to have operations called.
@@ -116,7 +118,7 @@ const uncalled = "no operation was called: --operation NAME calls one, --all eve
 
 // targets are the operations that the options ask to call. sample, if there is
 // one, makes up the arguments in the schema's stead.
-func (r *runner) targets(ops []tool.Operation, sample json.RawMessage) ([]target, error) {
+func (r *runner) targets(ops []tool.Operation, sample jsontext.Value) ([]target, error) {
 	if r.options.Operation == "" && !r.options.All {
 		return nil, nil
 	}

@@ -16,9 +16,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap/zaptest"
 
+	"noused/internal/proc"
 	"noused/internal/tool"
 	"noused/internal/tool/tooltest"
 )
@@ -217,7 +220,7 @@ func examineContext(t *testing.T, ctx context.Context, d tooltest.Descriptor, o 
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := tool.NewSupervisor("", zaptest.NewLogger(t))
+	s := proc.NewSupervisor("", zaptest.NewLogger(t))
 	findings, err = Run(ctx, desc, s, o)
 	s.Close()
 	tooltest.NoChildren(t)
@@ -333,7 +336,7 @@ func TestOneOperationIsCalledTwice(t *testing.T) {
 		t.Run(protocol, func(t *testing.T) {
 			mode := strings.Replace(protocol, "narratoria", "script", 1)
 			d := tooltest.New(t, "t", protocol, mode).Env("SCRIPT", done+"\n")
-			_, workdir, err := examine(t, d, Options{Operation: "run", Args: json.RawMessage(`{"n":7}`)})
+			_, workdir, err := examine(t, d, Options{Operation: "run", Args: jsontext.Value(`{"n":7}`)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -357,7 +360,7 @@ func TestWhatCannotBeCheckedSaysWhy(t *testing.T) {
 		"module without a program":     {tooltest.New(t, "t", "module", "").Set("transport", missing), Options{}, "no such file"},
 		"module that does not listen":  {tooltest.New(t, "t", "module", "").Set("transport", closed), Options{}, "cannot reach"},
 		"no such operation":            {tooltest.New(t, "t", "gevals", "gevals"), Options{Operation: "fly"}, `no operation "fly"; there are: run`},
-		"wrong arguments":              {tooltest.New(t, "t", "gevals", "gevals"), Options{Operation: "run", Args: json.RawMessage(`{"n":"x"}`)}, "want integer"},
+		"wrong arguments":              {tooltest.New(t, "t", "gevals", "gevals"), Options{Operation: "run", Args: jsontext.Value(`{"n":"x"}`)}, "want integer"},
 		"a sandbox we do not have":     {tooltest.New(t, "t", "gevals", "gevals").Set("sandbox", "workdir"), Options{}, "sandbox"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -444,10 +447,10 @@ func TestAModuleOverHTTP(t *testing.T) {
 }
 
 func TestWhatAProcessLeavesRunningIsFound(t *testing.T) {
-	s := tool.NewSupervisor("", zaptest.NewLogger(t))
+	s := proc.NewSupervisor("", zaptest.NewLogger(t))
 	defer s.Close()
 	const mark = marker + "=found"
-	p, err := s.Start(t.Context(), tool.Command{
+	p, err := s.Start(t.Context(), proc.Command{
 		Name: "t", Path: tooltest.Self(t), Args: []string{"some", "name"}, Dir: t.TempDir(),
 		Env: []string{mark, tooltest.Mode + "=lingerer"}, MaxLine: 1 << 10,
 	})

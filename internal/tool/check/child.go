@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"noused/internal/proc"
 	"noused/internal/tool"
 )
 
@@ -27,7 +28,7 @@ const lingerTime = 50 * time.Millisecond
 
 // child is one process of the program.
 type child struct {
-	proc  *tool.Process
+	proc  *proc.Process
 	mark  string
 	lines chan []byte   // unbuffered; closed when the output has ended
 	left  chan struct{} // closed when no more lines are wanted
@@ -45,7 +46,7 @@ func (r *runner) start(ctx context.Context) (*child, error) {
 	}
 	c := &child{mark: marker + "=" + rand.Text(), lines: make(chan []byte), left: make(chan struct{}), looked: make(chan struct{})}
 	cmd.Env = append(slices.Clone(cmd.Env), c.mark)
-	if c.proc, err = r.supervisor.Start(ctx, cmd); err != nil {
+	if c.proc, err = tool.Start(ctx, r.supervisor, cmd); err != nil {
 		return nil, err
 	}
 	go c.read() // ends with the process's output; finish waits for it
@@ -104,7 +105,7 @@ func (c *child) next(ctx context.Context) ([]byte, error) {
 
 // ending is how a process came to its end.
 type ending struct {
-	exit   tool.Exit
+	exit   proc.Exit
 	stderr string
 	left   []string // processes it left running, which have been ended
 }

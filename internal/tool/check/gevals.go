@@ -2,7 +2,6 @@ package check
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -13,6 +12,7 @@ import (
 	jsonx "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/jsonschema"
 	"noused/internal/tool"
 )
 
@@ -76,9 +76,9 @@ func checkManifest(s *sheet, v jsontext.Value, lookPath func(string) (string, er
 		op, ok := object(v)
 		reason := first(ifNot(ok, "it is "+quote(tool.Shorten(v))), mayText(op, "description"), needObject(op, "params"))
 		if reason == "" {
-			o.Params = json.RawMessage(op["params"])
-			if _, err := compileSchema(o.Params); err != nil {
-				reason = oneLine(err).Error()
+			o.Params = jsontext.Value(op["params"])
+			if _, err := jsonschema.Compile(o.Params); err != nil {
+				reason = err.Error()
 			}
 		}
 		s.test(gParams, ifNot(reason == "", quote(name)+": "+reason))
@@ -319,13 +319,13 @@ func (x *exchange) outcome() string {
 	return fmt.Sprintf("error %s: %s", x.code, quote(tool.Shorten(x.failure["message"])))
 }
 
-func (g *gevalsRun) execute(ctx context.Context, c *child, op string, args json.RawMessage, s *sheet) (*exchange, error) {
+func (g *gevalsRun) execute(ctx context.Context, c *child, op string, args jsontext.Value, s *sheet) (*exchange, error) {
 	g.calls, g.last = s, s
 	defer func() { g.calls = nil }()
 	return g.ask(ctx, c, "execute", g.params(op, args), g.desc.Timeout)
 }
 
-func (g *gevalsRun) params(op string, args json.RawMessage) any {
+func (g *gevalsRun) params(op string, args jsontext.Value) any {
 	type callContext struct {
 		Workdir string            `json:"workdir"`
 		Phase   string            `json:"phase"`
@@ -382,7 +382,7 @@ func (g *gevalsRun) unknown(ctx context.Context) error {
 	} else {
 		g.wants(gMethod, x, "-32601")
 	}
-	x, err = g.ask(ctx, c, "execute", g.params(unknownName, json.RawMessage("{}")), startTime)
+	x, err = g.ask(ctx, c, "execute", g.params(unknownName, jsontext.Value("{}")), startTime)
 	if err != nil {
 		g.sheet.fail(gUnknown, "%s", g.end(c, 0, err))
 		return nil
@@ -442,7 +442,7 @@ func (g *gevalsRun) oneShot(ctx context.Context) error {
 		return err
 	}
 	x := g.exchange()
-	if err := c.send(wire{"2.0", x.id, "execute", g.params(unknownName, json.RawMessage("{}"))}); err != nil {
+	if err := c.send(wire{"2.0", x.id, "execute", g.params(unknownName, jsontext.Value("{}"))}); err != nil {
 		return err
 	}
 	c.proc.CloseInput()

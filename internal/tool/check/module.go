@@ -2,7 +2,6 @@ package check
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	jsonx "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/jsonschema"
 	"noused/internal/tool"
 )
 
@@ -111,26 +111,26 @@ func checkDescribe(s *sheet, reply jsontext.Value, kind string) []tool.Operation
 
 // checkSchemas reads inputs or outputs: a schema for each operation by its
 // name, or one schema where there is one operation.
-func checkSchemas(s *sheet, field string, v jsontext.Value, ops []string) map[string]json.RawMessage {
+func checkSchemas(s *sheet, field string, v jsontext.Value, ops []string) map[string]jsontext.Value {
 	m, ok := object(v)
 	if !ok || len(m) == 0 {
 		return nil
 	}
-	schemas := make(map[string]json.RawMessage)
+	schemas := make(map[string]jsontext.Value)
 	for _, op := range ops {
 		if schema, ok := m[op]; ok {
-			schemas[op] = json.RawMessage(schema)
+			schemas[op] = jsontext.Value(schema)
 		}
 	}
 	if len(schemas) == 0 && len(ops) == 1 {
-		schemas[ops[0]] = json.RawMessage(v)
+		schemas[ops[0]] = jsontext.Value(v)
 	}
 	if len(schemas) == 0 {
 		s.fail(mSchemas, "%s names none of the capabilities: %s", field, quote(tool.Shorten(v)))
 	}
 	for op, schema := range schemas {
-		if _, err := compileSchema(schema); err != nil {
-			s.fail(mSchemas, "%s of %s: %s", field, quote(op), quote(oneLine(err).Error()))
+		if _, err := jsonschema.Compile(schema); err != nil {
+			s.fail(mSchemas, "%s of %s: %s", field, quote(op), quote(err.Error()))
 			delete(schemas, op)
 			continue
 		}
@@ -282,10 +282,10 @@ func (m *moduleRun) converse(ctx context.Context) ([]Finding, error) {
 	m.health(ctx)
 	m.unknown(ctx)
 	sample, ok := samples[m.desc.Kind]
-	var args json.RawMessage
+	var args jsontext.Value
 	switch {
 	case ok: // the daemon knows what it asks of these kinds
-		ops, args = []tool.Operation{{Name: sample.op}}, json.RawMessage(sample.args)
+		ops, args = []tool.Operation{{Name: sample.op}}, jsontext.Value(sample.args)
 	case len(ops) == 0:
 		ops = m.desc.Operations
 	}
@@ -318,7 +318,7 @@ func (m *moduleRun) health(ctx context.Context) {
 
 // unknown invokes an operation that there is not.
 func (m *moduleRun) unknown(ctx context.Context) {
-	reply, err := m.link.ask(ctx, "invoke", invocation(unknownName, json.RawMessage("{}")), startTime)
+	reply, err := m.link.ask(ctx, "invoke", invocation(unknownName, jsontext.Value("{}")), startTime)
 	if err != nil {
 		m.fail(mUnknown, "%v", err)
 		return
@@ -357,6 +357,6 @@ type invoke struct {
 	SessionID string         `json:"session_id"`
 }
 
-func invocation(op string, args json.RawMessage) *invoke {
+func invocation(op string, args jsontext.Value) *invoke {
 	return &invoke{op, jsontext.Value(args), "check"}
 }

@@ -2,7 +2,6 @@ package check
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"mime"
@@ -238,7 +237,7 @@ func (r *runner) narratoria(ctx context.Context) ([]Finding, error) {
 		}
 		if !said.completed() {
 			said.skip(nFuture, "the plain call failed already")
-		} else if again, err := r.narrate(ctx, t, json.RawMessage(`{"since":"a later version","list":[1,null]}`)); err != nil {
+		} else if again, err := r.narrate(ctx, t, jsontext.Value(`{"since":"a later version","list":[1,null]}`)); err != nil {
 			return nil, err
 		} else {
 			said.test(nFuture, ifNot(again.completed(), "a call with one more field beside input failed: "+again.reason()))
@@ -260,7 +259,7 @@ func (n *narration) reason() string {
 
 // request is the line that a call gets (tools.md §2): the envelope, and the
 // input's own keys beside it.
-func (r *runner) request(t target, future json.RawMessage) ([]byte, error) {
+func (r *runner) request(t target, future jsontext.Value) ([]byte, error) {
 	fields, ok := object(t.args)
 	if !ok {
 		return nil, errors.New("arguments are not a JSON object")
@@ -281,7 +280,7 @@ func (r *runner) request(t target, future json.RawMessage) ([]byte, error) {
 const requestID = "check-1"
 
 // narrate makes one call and reads it.
-func (r *runner) narrate(ctx context.Context, t target, future json.RawMessage) (*narration, error) {
+func (r *runner) narrate(ctx context.Context, t target, future jsontext.Value) (*narration, error) {
 	line, err := r.request(t, future)
 	if err != nil {
 		return nil, err

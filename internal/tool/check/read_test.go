@@ -1,7 +1,6 @@
 package check
 
 import (
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -12,8 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
+	"noused/internal/proc"
 	"noused/internal/protocol"
-	"noused/internal/tool"
 )
 
 func newNarration() *narration {
@@ -95,9 +94,9 @@ func TestTheEndOfANarratoriaCallIsRead(t *testing.T) {
 		want []*clause
 	}{
 		"well":            {callEnd{}, nil},
-		"status 1":        {callEnd{ending: ending{exit: tool.Exit{Code: 1}}}, []*clause{nExit}},
-		"a signal":        {callEnd{ending: ending{exit: tool.Exit{Code: -1, Signal: 11}}}, []*clause{nExit}},
-		"too late":        {callEnd{late: true, ending: ending{exit: tool.Exit{Stopped: true, Signal: 15}}}, []*clause{nPrompt}},
+		"status 1":        {callEnd{ending: ending{exit: proc.Exit{Code: 1}}}, []*clause{nExit}},
+		"a signal":        {callEnd{ending: ending{exit: proc.Exit{Code: -1, Signal: 11}}}, []*clause{nExit}},
+		"too late":        {callEnd{late: true, ending: ending{exit: proc.Exit{Stopped: true, Signal: 15}}}, []*clause{nPrompt}},
 		"a child is left": {callEnd{ending: ending{left: []string{"process 1 (sleep)"}}}, []*clause{nLeft}},
 		"a line too long": {callEnd{err: &protocol.LineTooLongError{Limit: 1}}, []*clause{nLong}},
 	} {
@@ -284,11 +283,11 @@ func TestArgumentsAreMadeUpFromTheSchema(t *testing.T) {
 		"endless":             {`{"$ref":"#"}`, ``, ``, "cycle"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var given json.RawMessage
+			var given jsontext.Value
 			if c.given != "" {
-				given = json.RawMessage(c.given)
+				given = jsontext.Value(c.given)
 			}
-			got, err := arguments(json.RawMessage(c.schema), given)
+			got, err := arguments(jsontext.Value(c.schema), given)
 			if c.err == "" && (err != nil || string(got) != c.want) || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
 				t.Errorf("got %s, %v, want %s, %q", got, err, c.want, c.err)
 			}
@@ -337,13 +336,13 @@ func FuzzArguments(f *testing.F) {
 	const itself = `{"$ref":"#/$defs/a"}`
 	f.Add(`{"properties":{"a":` + itself + `},"required":["a"],"$defs":{"a":{"type":"array","minItems":60,"items":` + itself + `}}}`)
 	f.Fuzz(func(t *testing.T, schema string) {
-		args, err := arguments(json.RawMessage(schema), nil)
+		args, err := arguments(jsontext.Value(schema), nil)
 		if err != nil {
 			return
 		}
-		if _, err := arguments(json.RawMessage(schema), args); err != nil {
+		if _, err := arguments(jsontext.Value(schema), args); err != nil {
 			t.Errorf("made %s of %s, which it refuses: %v", args, schema, err)
 		}
-		lacking(json.RawMessage(schema), args)
+		lacking(jsontext.Value(schema), args)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"noused/internal/tool"
+	"noused/internal/tool/registry"
 	"noused/internal/tool/tooltest"
 )
 
@@ -24,7 +25,7 @@ func BenchmarkCall(b *testing.B) {
 		d := tooltest.New(b, "x", "gevals", "echo")
 		delete(d, "operations")
 		d.Write(b, dir)
-		tooltest.BenchCalls(b, tool.New(tool.Options{
+		tooltest.BenchCalls(b, registry.New(registry.Options{
 			Dirs: []string{dir}, Workdir: b.TempDir(), OutputDir: b.TempDir(),
 			Dialects: map[string]tool.Dialect{tool.Gevals: Dialect},
 		}))

@@ -11,7 +11,9 @@ import (
 	"go.uber.org/zap"
 
 	"noused/internal/model"
+	"noused/internal/proc"
 	"noused/internal/tool"
+	"noused/internal/tool/worker"
 )
 
 const (
@@ -31,16 +33,16 @@ const (
 // read also stops the timeout of the call. With both worked around in the
 // channel nothing was left for it to do but to count.
 type conn struct {
-	*tool.Conn[*message]
+	*worker.Conn[*message]
 	log *zap.Logger
 	ack time.Duration // how long the answer to shutdown is waited for
 
 	nextID int64 // the requester's
 }
 
-func newConn(p *tool.Process, ack time.Duration, log *zap.Logger) *conn {
+func newConn(p *proc.Process, ack time.Duration, log *zap.Logger) *conn {
 	c := &conn{log: log, ack: ack}
-	c.Conn = tool.NewConn(p, tool.Dialogue[*message]{
+	c.Conn = worker.NewConn(p, worker.Dialogue[*message]{
 		Who: "extension", Code: tool.ProtocolError, Decode: decode,
 		Noise: "is not JSON-RPC", Noises: "are not JSON-RPC", Unasked: c.ignore,
 	}, log)
@@ -97,7 +99,7 @@ func (c *conn) tooLong(err error, size int) error {
 }
 
 // Shutdown asks the process to end and waits until it has: so long for its
-// answer, [tool.ExitGrace] for the exit, then by force; by force at once when
+// answer, [worker.ExitGrace] for the exit, then by force; by force at once when
 // ctx is done (gevals: Shutdown).
 func (c *conn) Shutdown(ctx context.Context) {
 	ack, cancel := context.WithTimeout(ctx, c.ack)

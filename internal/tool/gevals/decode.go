@@ -1,7 +1,6 @@
 package gevals
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -88,9 +87,9 @@ func remoteError(v jsontext.Value) *tool.Fault {
 		f.Message = "the extension gave no message"
 	}
 	if e.Data.Kind() == '{' {
-		f.Details = json.RawMessage(e.Data)
+		f.Details = jsontext.Value(e.Data)
 	} else if !absent(e.Data) {
-		f.Details = json.RawMessage(`{"data":` + string(e.Data) + `}`)
+		f.Details = jsontext.Value(`{"data":` + string(e.Data) + `}`)
 	}
 	return f
 }
@@ -149,7 +148,7 @@ func decodeManifest(v jsontext.Value) (*manifest, error) {
 		if op != nil {
 			o.Description = op.Description
 			if !absent(op.Params) {
-				o.Params = json.RawMessage(op.Params)
+				o.Params = jsontext.Value(op.Params)
 			}
 		}
 		m.Operations = append(m.Operations, o)
@@ -194,7 +193,7 @@ func decodeResult(v jsontext.Value) (model.ToolResult, []string) {
 	outputs, bent := decodeOutputs(doc.Outputs)
 	warnings = append(warnings, bent...)
 
-	r := model.ToolResult{OK: doc.Success.Kind() == 't', Outputs: outputs, Value: json.RawMessage(v)}
+	r := model.ToolResult{OK: doc.Success.Kind() == 't', Outputs: outputs, Value: []byte(v)}
 	if !absent(doc.Images) && jsonx.Unmarshal(doc.Images, &r.Images) != nil {
 		r.Images, warnings = nil, append(warnings, "images is not an array of paths: "+tool.Shorten(doc.Images))
 	}
@@ -278,7 +277,7 @@ func logUpdate(params jsontext.Value) model.ToolUpdate {
 	var doc struct {
 		Message jsontext.Value `json:"message"`
 	}
-	u := model.ToolUpdate{Update: json.RawMessage(params)}
+	u := model.ToolUpdate{Update: []byte(params)}
 	if jsonx.Unmarshal(params, &doc) != nil || absent(doc.Message) {
 		return u
 	}

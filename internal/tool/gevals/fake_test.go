@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"noused/internal/tool/tooltest"
 )
 
@@ -66,7 +68,7 @@ func TestMain(m *testing.M) {
 type player struct {
 	in    *bufio.Scanner
 	steps []string
-	id    json.RawMessage
+	id    jsontext.Value
 	size  int
 	down  bool // a shutdown is the latest request
 }
@@ -97,8 +99,8 @@ func (p *player) get() bool {
 		return false
 	}
 	var r struct {
-		ID     json.RawMessage `json:"id"`
-		Method string          `json:"method"`
+		ID     jsontext.Value `json:"id"`
+		Method string         `json:"method"`
 	}
 	if err := json.Unmarshal(p.in.Bytes(), &r); err != nil {
 		panic(err)

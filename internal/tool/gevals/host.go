@@ -23,7 +23,9 @@ import (
 	"go.uber.org/zap"
 
 	"noused/internal/model"
+	"noused/internal/proc"
 	"noused/internal/tool"
+	"noused/internal/tool/worker"
 )
 
 const (
@@ -41,8 +43,8 @@ type waits struct {
 type host struct {
 	desc    *tool.Descriptor
 	log     *zap.Logger
-	pool    *tool.Pool[*conn]
-	crashes *tool.Backoff // the pool's
+	pool    *worker.Pool[*conn]
+	crashes *worker.Backoff // the pool's
 	waits   waits
 	// These go into every request.
 	env     jsontext.Value
@@ -54,12 +56,12 @@ type host struct {
 }
 
 // Dialect makes the host of a gevals extension. It is a [tool.Dialect].
-func Dialect(d *tool.Descriptor, s *tool.Supervisor, log *zap.Logger) tool.Host {
+func Dialect(d *tool.Descriptor, s *proc.Supervisor, log *zap.Logger) tool.Host {
 	h := &host{
 		desc: d, log: log, waits: waits{init: 10 * time.Second, ack: 5 * time.Second},
 		env: encodeEnv(d.Env), timeout: d.Timeout.String(),
 	}
-	h.pool = tool.NewPool(d.Name, d.Concurrency, log, func() (*conn, error) { return h.start(s) }, h.initialize)
+	h.pool = worker.NewPool(d.Name, d.Concurrency, log, func() (*conn, error) { return h.start(s) }, h.initialize)
 	h.crashes = &h.pool.Crashes
 	if d.Stateless {
 		h.pool.View = s.View
@@ -86,11 +88,6 @@ func (h *host) Describe(ctx context.Context) (*tool.Manifest, error) {
 	if m := h.known(); m != nil {
 		return m, h.unmet()
 	}
-	ctx, leave, err := h.pool.Enter(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
 	l, err := h.pool.Acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -125,11 +122,6 @@ func (h *host) Call(ctx context.Context, op string, inv model.Invocation, progre
 	if err := h.unmet(); err != nil {
 		return tool.Failure(err)
 	}
-	ctx, leave, err := h.pool.Enter(ctx)
-	if err != nil {
-		return tool.Failure(err)
-	}
-	defer leave()
 	l, err := h.pool.Acquire(ctx)
 	if err != nil {
 		return tool.Failure(err)
@@ -224,12 +216,12 @@ func (h *host) failure(c *conn, op, id string, err error) model.ToolResult {
 }
 
 // start starts a process.
-func (h *host) start(s *tool.Supervisor) (*conn, error) {
+func (h *host) start(s *proc.Supervisor) (*conn, error) {
 	cmd, err := h.desc.Command()
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.Start(context.Background(), cmd)
+	p, err := tool.Start(context.Background(), s, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -276,6 +268,9 @@ func (h *host) learn(m *manifest) {
 	}
 }
 
-// Close aborts running calls, shuts the free processes down, all at once, and
-// waits for all to end.
+// Share has the host's processes count among those of others. It may be called
+// before the first use.
+func (h *host) Share(c *worker.Crowd) { h.pool.Crowd = c }
+
+// Close shuts the processes down, all at once, and waits for all to end.
 func (h *host) Close(ctx context.Context) { h.pool.Close(ctx) }

@@ -17,12 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"noused/internal/model"
+	"noused/internal/proc"
 	"noused/internal/tool"
+	"noused/internal/tool/registry"
 	"noused/internal/tool/tooltest"
 )
 
 type bench struct {
-	*tool.Registry
+	*registry.Registry
 	t       *testing.T
 	workdir string
 	scenes  []string
@@ -48,9 +50,9 @@ func mount(t *testing.T, d tooltest.Descriptor, adapt ...func(*host)) *bench {
 	d.Write(t, dir)
 	core, logged := observer.New(zapcore.DebugLevel)
 	b := &bench{t: t, workdir: t.TempDir(), logged: logged, scenes: []string{d["env"].(map[string]string)["SCRIPT"]}}
-	b.Registry = tool.New(tool.Options{
+	b.Registry = registry.New(registry.Options{
 		Dirs: []string{dir}, Workdir: b.workdir, OutputDir: t.TempDir(), Environ: environ, Logger: zap.New(core),
-		Dialects: map[string]tool.Dialect{tool.Gevals: func(d *tool.Descriptor, s *tool.Supervisor, log *zap.Logger) tool.Host {
+		Dialects: map[string]tool.Dialect{tool.Gevals: func(d *tool.Descriptor, s *proc.Supervisor, log *zap.Logger) tool.Host {
 			h := Dialect(d, s, log)
 			for _, f := range adapt {
 				f(h.(*host))
@@ -340,7 +342,7 @@ func TestAHundredCallsAcrossTwentyExtensionsAllGetTheirTurn(t *testing.T) {
 		delete(d, "operations")
 		d.Write(t, dir)
 	}
-	b := &bench{t: t, Registry: tool.New(tool.Options{Dirs: []string{dir}, OutputDir: t.TempDir(), Dialects: map[string]tool.Dialect{tool.Gevals: Dialect}})}
+	b := &bench{t: t, Registry: registry.New(registry.Options{Dirs: []string{dir}, OutputDir: t.TempDir(), Dialects: map[string]tool.Dialect{tool.Gevals: Dialect}})}
 	t.Cleanup(func() { b.Close(context.Background()) })
 	var wg sync.WaitGroup
 	for i := range calls {
@@ -357,7 +359,7 @@ func TestAHundredCallsAcrossTwentyExtensionsAllGetTheirTurn(t *testing.T) {
 
 func TestTheExampleExtension(t *testing.T) {
 	workdir := t.TempDir()
-	reg := tool.New(tool.Options{
+	reg := registry.New(registry.Options{
 		Dirs: []string{"../../../examples/tools"}, Workdir: workdir, OutputDir: t.TempDir(),
 		Dialects: map[string]tool.Dialect{tool.Gevals: Dialect},
 	})

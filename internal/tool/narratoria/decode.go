@@ -2,7 +2,6 @@ package narratoria
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"mime"
@@ -32,13 +31,13 @@ const maxDepth = tool.MaxDepth
 // event is a decoded line. Which fields are set depends on Type.
 type event struct {
 	Type string
-	Raw  json.RawMessage // the whole object
+	Raw  jsontext.Value // the whole object
 
 	Level, Message         string // log
-	Patch                  json.RawMessage
+	Patch                  jsontext.Value
 	AssetID, Kind          string
 	MediaType, Path        string
-	Metadata               json.RawMessage
+	Metadata               jsontext.Value
 	Name                   string // ui_event
 	ErrorCode, ErrorDetail string
 	OK                     bool // done
@@ -96,7 +95,7 @@ func decode(line []byte) (*event, error) {
 	if !ok || !slices.Contains(eventTypes, kind) {
 		return nil, fmt.Errorf("unknown event type %s", tool.Shorten(w.Type))
 	}
-	ev := &event{Type: kind, Raw: json.RawMessage(raw)}
+	ev := &event{Type: kind, Raw: jsontext.Value(raw)}
 	if reason := ev.fill(&w); reason != "" {
 		return ev, &invalidEvent{kind, reason}
 	}
@@ -116,7 +115,7 @@ func (ev *event) fill(w *wire) string {
 		if w.Patch.Kind() != '{' {
 			return "patch is " + tool.Shorten(w.Patch) + ", want an object"
 		}
-		ev.Patch = json.RawMessage(w.Patch)
+		ev.Patch = jsontext.Value(w.Patch)
 		return ""
 	case typeAsset: // §4.3
 		if reason := first(
@@ -170,12 +169,12 @@ func need(name string, v jsontext.Value, dst *string) string {
 	return ""
 }
 
-func optional(name string, v jsontext.Value, dst *json.RawMessage) string {
+func optional(name string, v jsontext.Value, dst *jsontext.Value) string {
 	switch v.Kind() {
 	case 0, 'n':
 	case '{':
 		if dst != nil {
-			*dst = json.RawMessage(v)
+			*dst = jsontext.Value(v)
 		}
 	default:
 		return name + " is " + tool.Shorten(v) + ", want an object"

@@ -15,7 +15,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,7 +22,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -32,6 +30,7 @@ import (
 	"go.uber.org/zap"
 
 	"noused/internal/model"
+	"noused/internal/proc"
 	"noused/internal/protocol"
 	"noused/internal/tool"
 )
@@ -66,24 +65,14 @@ var viewers = []string{
 
 type host struct {
 	desc       *tool.Descriptor
-	supervisor *tool.Supervisor
+	supervisor *proc.Supervisor
 	log        *zap.Logger
 	manifest   *tool.Manifest
-	ctx        context.Context
-	stop       context.CancelFunc
-
-	mu     sync.Mutex
-	closed bool
-	calls  sync.WaitGroup
 }
 
 // Dialect makes the host of a narratoria tool. It is a [tool.Dialect].
-func Dialect(d *tool.Descriptor, s *tool.Supervisor, log *zap.Logger) tool.Host {
-	ctx, stop := context.WithCancel(context.Background())
-	return &host{
-		desc: d, supervisor: s, log: log, ctx: ctx, stop: stop,
-		manifest: &tool.Manifest{Operations: d.Operations},
-	}
+func Dialect(d *tool.Descriptor, s *proc.Supervisor, log *zap.Logger) tool.Host {
+	return &host{desc: d, supervisor: s, log: log, manifest: &tool.Manifest{Operations: d.Operations}}
 }
 
 // Describe returns the descriptor's operations, and an error while the
@@ -93,36 +82,13 @@ func (h *host) Describe(context.Context) (*tool.Manifest, error) {
 	return h.manifest, err
 }
 
-// Close aborts running calls and waits for them.
-func (h *host) Close(context.Context) {
-	h.mu.Lock()
-	h.closed = true
-	h.mu.Unlock()
-	h.stop()
-	h.calls.Wait()
-}
-
-func (h *host) enter() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.closed {
-		h.calls.Add(1)
-	}
-	return !h.closed
-}
+// Close has nothing to end: a process belongs to its call.
+func (h *host) Close(context.Context) {}
 
 // Call runs the tool once (narratoria §2, §5).
 func (h *host) Call(ctx context.Context, op string, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
-	if !h.enter() {
-		return model.Failed(tool.Aborted, "the daemon is stopping")
-	}
-	defer h.calls.Done()
 	ctx, cancel := tool.WithTimeout(ctx, h.desc.Timeout)
 	defer cancel()
-	ctx, abort := context.WithCancelCause(ctx)
-	defer context.AfterFunc(h.ctx, func() { abort(errors.New("the daemon is stopping")) })()
-	defer abort(nil)
-
 	cmd, err := h.desc.Command()
 	if err != nil {
 		return tool.Failure(err)
@@ -131,7 +97,7 @@ func (h *host) Call(ctx context.Context, op string, inv model.Invocation, progre
 	if err != nil {
 		return tool.Failure(tool.Faultf(tool.BadRequest, "arguments: %v", err))
 	}
-	p, err := h.supervisor.Start(ctx, cmd)
+	p, err := tool.Start(ctx, h.supervisor, cmd)
 	if err != nil {
 		return tool.Failure(err)
 	}
@@ -159,7 +125,7 @@ func (h *host) Call(ctx context.Context, op string, inv model.Invocation, progre
 
 // report logs what people who run the daemon want to know of a call: its
 // failure, and the errors that the tool spoke of (narratoria §4.5).
-func (h *host) report(op, id string, r model.ToolResult, errs []string, exit tool.Exit, stderr string) {
+func (h *host) report(op, id string, r model.ToolResult, errs []string, exit proc.Exit, stderr string) {
 	fields := []zap.Field{zap.String("operation", op), zap.String("tool_call_id", id), zap.Stringer("exit", exit)}
 	if len(errs) > 0 {
 		fields = append(fields, zap.Strings("errors", errs))
@@ -208,7 +174,7 @@ type call struct {
 
 // read handles each line as it comes until done, the end of the output, or
 // the end of ctx. A broken protocol is a fault.
-func (c *call) read(ctx context.Context, p *tool.Process) *tool.Fault {
+func (c *call) read(ctx context.Context, p *proc.Process) *tool.Fault {
 	for {
 		line, err := p.Next()
 		var long *protocol.LineTooLongError
@@ -235,7 +201,7 @@ func (c *call) read(ctx context.Context, p *tool.Process) *tool.Fault {
 }
 
 // take handles a line. An error means that it breaks the protocol.
-func (c *call) take(p *tool.Process, line []byte) error {
+func (c *call) take(p *proc.Process, line []byte) error {
 	defer p.Turn(line)()
 	ev, err := decode(line)
 	if err == nil {
@@ -243,7 +209,7 @@ func (c *call) take(p *tool.Process, line []byte) error {
 	}
 	var invalid *invalidEvent
 	if errors.As(err, &invalid) {
-		c.progress(model.ToolUpdate{Delta: invalid.Error(), Update: ev.Raw, Warning: tool.InvalidEvent})
+		c.progress(model.ToolUpdate{Delta: invalid.Error(), Update: []byte(ev.Raw), Warning: tool.InvalidEvent})
 		return nil
 	}
 	return err
@@ -252,12 +218,12 @@ func (c *call) take(p *tool.Process, line []byte) error {
 // handle passes a valid event on; what only the file system knows to be wrong
 // is an *invalidEvent.
 func (c *call) handle(ev *event) error {
-	u := model.ToolUpdate{Update: ev.Raw}
+	u := model.ToolUpdate{Update: []byte(ev.Raw)}
 	switch ev.Type {
 	case typeLog:
 		u.Delta = ev.Message
 	case typeStatePatch:
-		u.Patch = ev.Patch
+		u.Patch = []byte(ev.Patch)
 	case typeAsset:
 		path, err := c.checkAsset(ev)
 		if err != nil {
@@ -265,7 +231,7 @@ func (c *call) handle(ev *event) error {
 		}
 		u.Asset = &model.Asset{
 			ID: ev.AssetID, Kind: ev.Kind, MediaType: ev.MediaType, Path: path,
-			Tool: c.desc.Name, Supported: viewable(ev.MediaType), Metadata: ev.Metadata,
+			Tool: c.desc.Name, Supported: viewable(ev.MediaType), Metadata: []byte(ev.Metadata),
 		}
 		u.Delta = ev.Kind + " " + path
 		c.assets[sha256.Sum256([]byte(ev.AssetID))] = true
@@ -340,7 +306,7 @@ func viewable(mediaType string) bool {
 
 // result decides how the call ended (narratoria §4.6, §5.3): well only with
 // done.ok and exit status 0.
-func (c *call) result(ctx context.Context, fault *tool.Fault, exit tool.Exit) model.ToolResult {
+func (c *call) result(ctx context.Context, fault *tool.Fault, exit proc.Exit) model.ToolResult {
 	switch {
 	case fault != nil:
 		return tool.Failure(fault)
@@ -355,7 +321,7 @@ func (c *call) result(ctx context.Context, fault *tool.Fault, exit tool.Exit) mo
 	case c.done == nil:
 		return model.Failed(tool.ProtocolError, "the tool exited without a done event")
 	}
-	r := model.ToolResult{OK: true, Value: c.done.Raw}
+	r := model.ToolResult{OK: true, Value: []byte(c.done.Raw)}
 	text := c.done.Summary
 	if !c.done.OK {
 		if text == "" && len(c.errors) > 0 {
@@ -365,7 +331,7 @@ func (c *call) result(ctx context.Context, fault *tool.Fault, exit tool.Exit) mo
 			text = "the tool reported a failure"
 		}
 		r = model.Failed(tool.ToolFailed, text)
-		r.Value = c.done.Raw
+		r.Value = []byte(c.done.Raw)
 		text = r.Text
 	} else if text == "" {
 		text = "done"
@@ -380,7 +346,7 @@ func (c *call) said(text string) []string {
 }
 
 // attach puts what explains a failure into its text and its details.
-func (c *call) attach(r *model.ToolResult, exit tool.Exit, stderr, shown string) {
+func (c *call) attach(r *model.ToolResult, exit proc.Exit, stderr, shown string) {
 	if r.Error.Code != tool.ToolFailed {
 		for _, e := range c.errors {
 			r.Text += "\n" + e
@@ -398,6 +364,6 @@ func (c *call) attach(r *model.ToolResult, exit tool.Exit, stderr, shown string)
 		Errors []string `json:"errors,omitzero"`
 	}{exit.String(), stderr, c.errors}
 	if text, err := jsonx.Marshal(details); err == nil {
-		r.Error.Details = json.RawMessage(text)
+		r.Error.Details = []byte(text)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"noused/internal/model"
 	"noused/internal/tool"
+	"noused/internal/tool/registry"
 	"noused/internal/tool/tooltest"
 )
 
@@ -27,7 +28,7 @@ func script(t *testing.T, steps ...string) tooltest.Descriptor {
 }
 
 type run struct {
-	*tool.Registry
+	*registry.Registry
 	workdir string
 	result  model.ToolResult
 	log     tooltest.Log
@@ -46,7 +47,7 @@ func mount(t *testing.T, d tooltest.Descriptor) *run {
 	d.Write(t, dir)
 	core, logged := observer.New(zapcore.DebugLevel)
 	r := &run{workdir: t.TempDir(), logged: logged}
-	r.Registry = tool.New(tool.Options{
+	r.Registry = registry.New(registry.Options{
 		Dirs: []string{dir}, Workdir: r.workdir, OutputDir: t.TempDir(), Environ: environ, Logger: zap.New(core),
 		Dialects: map[string]tool.Dialect{tool.Narratoria: Dialect},
 	})
@@ -212,7 +213,7 @@ func TestManyCallsRunAtOnce(t *testing.T) {
 
 func TestTheExampleTool(t *testing.T) {
 	workdir := t.TempDir()
-	reg := tool.New(tool.Options{
+	reg := registry.New(registry.Options{
 		Dirs: []string{"../../../examples/tools"}, Workdir: workdir, OutputDir: t.TempDir(),
 		Dialects: map[string]tool.Dialect{tool.Narratoria: Dialect},
 	})

@@ -140,7 +140,7 @@ func (d Descriptor) Write(t testing.TB, dir string) {
 
 // Invocation is a call of a tool.
 func Invocation(name, args string) model.Invocation {
-	return model.Invocation{ToolCall: model.ToolCall{ID: "call-1", Name: name, Arguments: json.RawMessage(args)}}
+	return model.Invocation{ToolCall: model.ToolCall{ID: "call-1", Name: name, Arguments: []byte(args)}}
 }
 
 // Log collects what a tool says.

@@ -1,0 +1,376 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"noused/internal/client"
+	"noused/internal/cmdline"
+	"noused/internal/protocol"
+)
+
+// The answers of a question that allow something. A limit takes continue only.
+const (
+	answerOnce     = "once"
+	answerSession  = "session"
+	answerAlways   = "always"
+	answerContinue = "continue"
+	answerDeny     = "deny"
+)
+
+var allowing = []string{answerOnce, answerSession, answerAlways, answerContinue}
+
+func (a *app) approvalsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "approvals [ID]",
+		Short: "List the questions that wait for you, or show one in full",
+		Long: `List the questions of all runs that wait for an answer, the oldest first. With
+an ID, or a beginning of it, show that one: its arguments in full, and what
+would change. --session lists one session's. --json prints each question as it
+is on the wire.
+
+nous approve and nous deny answer. A question waits for as long as its run does,
+over nights and restarts.`,
+		Example: `  nous approvals
+  nous approvals apr-1-ses-0198c5f2`,
+		Args:              cmdline.Wants(0, 1, "ID, the id of a question, or nothing"),
+		ValidArgsFunction: a.approvalIDs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q, err := a.questions(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				a.printQuestions(q, time.Now())
+				return nil
+			}
+			one, err := q.one(args[0])
+			if one.Shortened {
+				q, err = a.questionsIn(cmd.Context(), one.SessionID)
+				one, _ = q.one(one.ApprovalID)
+			}
+			switch {
+			case err != nil:
+				return err
+			case one.ApprovalID == "":
+				return noQuestion(args[0])
+			case a.json:
+				a.printJSON(q.raw[slices.IndexFunc(q.list, func(o protocol.Approval) bool { return o.ApprovalID == one.ApprovalID })])
+			default:
+				a.printQuestion(one, time.Now())
+			}
+			return nil
+		},
+	}
+	a.rawFlag(cmd)
+	return cmd
+}
+
+func (a *app) approveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "approve [ID] [once|session|always]",
+		Short: "Say yes to what a run asks",
+		Long: `Say yes to what a run asks. ID is the question's, or a beginning of it; nous
+approvals lists them. Without it the only question that waits is meant. The run
+goes on at once, and the first answer counts, wherever it comes from.
+
+once allows this call, and is what you say without saying it. session allows
+from now on in this session what the question says; always keeps that as a rule
+in rules.toml. nous prints what was allowed. A run that has reached a limit goes
+on with continue, which is what approve means there.`,
+		Example: `  nous approve
+  nous approve apr-1-ses-0198c5f2 session`,
+		Args:              cmdline.Wants(0, 2, "ID, the id of a question, and then once, session, always or continue"),
+		ValidArgsFunction: a.approveWords,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, option, err := approveArgs(args)
+			if err != nil {
+				return err
+			}
+			return a.answerQuestion(cmd.Context(), id, option, "")
+		},
+	}
+}
+
+// approveArgs tells ids from options: a word that is an option is never an id.
+func approveArgs(args []string) (id, option string, err error) {
+	if len(args) > 0 && !slices.Contains(allowing, args[0]) {
+		id, args = args[0], args[1:]
+	}
+	switch {
+	case len(args) == 0:
+		return id, "", nil
+	case len(args) > 1:
+		return "", "", cmdline.Errorf("%s %s: the ID comes first", args[0], args[1])
+	case !slices.Contains(allowing, args[0]):
+		return "", "", cmdline.Errorf("%s: want once, session, always or continue; nous deny says no", args[0])
+	}
+	return id, args[0], nil
+}
+
+func (a *app) denyCommand() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "deny [ID]",
+		Short: "Say no to what a run asks",
+		Long: `Say no to what a run asks. ID is the question's, or a beginning of it; without it
+the only question that waits is meant. The call is not made and the run goes on;
+the model reads the reason. A run that has reached a limit ends.`,
+		Example:           "  nous deny apr-1-ses-0198c5f2\n  nous deny --reason 'push to a branch'",
+		Args:              cmdline.Wants(0, 1, "ID, the id of a question, or nothing"),
+		ValidArgsFunction: a.approvalIDs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.answerQuestion(cmd.Context(), strings.Join(args, ""), answerDeny, reason)
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "what the model reads: `text` of at most 4096 bytes")
+	return cmd
+}
+
+func (a *app) setApprovalModeCommand() *cobra.Command {
+	modes := []string{string(protocol.ApprovalsAsk), string(protocol.ApprovalsAuto), string(protocol.ApprovalsDeny)}
+	return &cobra.Command{
+		Use:   "set-approval-mode ask|auto|deny",
+		Short: "Choose what becomes of a session's questions",
+		Long: `Choose what becomes of a session's questions from the next one on: ask a person,
+auto says yes to every one, deny says no. auto never lifts what a rule denies,
+and no limit.`,
+		Example:   "  nous set-approval-mode deny",
+		Args:      cmdline.Wants(1, 1, "ask, auto or deny"),
+		ValidArgs: modes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains(modes, args[0]) {
+				return cmdline.Errorf("%s: want ask, auto or deny", args[0])
+			}
+			scope, err := a.scope(cmd.Context(), needOne)
+			if err != nil {
+				return err
+			}
+			p := protocol.SetApprovalModeParams{Scope: scope, Mode: protocol.ApprovalMode(args[0])}
+			return query(cmd.Context(), a, protocol.SetApprovalMode, p, func(r protocol.ApprovalModeAccepted) { a.println(string(r.Mode)) })
+		},
+	}
+}
+
+// questions are those that wait, the oldest first, and the sessions they are of.
+type questions struct {
+	list     []protocol.Approval
+	raw      []jsontext.Value // as they are on the wire
+	sessions map[string]protocol.SessionInfo
+}
+
+// questions asks for those of the daemon, or with --session of one session.
+func (a *app) questions(ctx context.Context) (q questions, err error) {
+	all, err := a.everySession(ctx, "")
+	if err != nil || len(all) == 0 { // get_state would make one
+		return q, err
+	}
+	if q, err = a.questionsIn(ctx, ""); err != nil {
+		return q, err
+	}
+	q.sessions = map[string]protocol.SessionInfo{}
+	for _, s := range all {
+		q.sessions[s.SessionID] = s
+	}
+	return q, nil
+}
+
+// questionsIn are those in the state of a session, "" the active one. Its own is
+// there in full.
+func (a *app) questionsIn(ctx context.Context, session string) (q questions, err error) {
+	c, err := client.Dial(ctx, a.socket)
+	if err != nil {
+		return q, err
+	}
+	defer c.Close()
+	p := protocol.GetStateParams{Scope: protocol.Scope{SessionID: session}}
+	ctx, done := a.bounded(ctx, p)
+	defer done()
+	payload, err := client.Raw(ctx, c, protocol.GetState, p)
+	if err != nil {
+		return q, err
+	}
+	var state struct {
+		Mode    protocol.ApprovalMode `json:"approval_mode"`
+		Pending []jsontext.Value      `json:"pending_approvals"`
+	}
+	if err := json.Unmarshal(payload, &state); err != nil {
+		return q, fmt.Errorf("get_state: decode reply: %w", err)
+	}
+	if state.Mode == "" {
+		return q, errAsksNothing
+	}
+	return q, q.take(state.Pending, a.session)
+}
+
+var errAsksNothing = errors.New("this core is an older one and asks nobody")
+
+func (q *questions) take(pending []jsontext.Value, session string) error {
+	for _, raw := range pending {
+		var one protocol.Approval
+		if err := json.Unmarshal(raw, &one); err != nil {
+			return fmt.Errorf("get_state: decode pending_approvals: %w", err)
+		}
+		if session == "" || one.SessionID == session {
+			q.list, q.raw = append(q.list, one), append(q.raw, raw)
+		}
+	}
+	return nil
+}
+
+// one is the question that an id or the beginning of one means, "" the only one. It
+// is empty where none of those that wait is meant.
+func (q questions) one(id string) (protocol.Approval, error) {
+	var found []protocol.Approval
+	for _, one := range q.list {
+		if one.ApprovalID == id {
+			return one, nil
+		}
+		if strings.HasPrefix(one.ApprovalID, id) {
+			found = append(found, one)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) == 0 && id == "":
+		return protocol.Approval{}, errors.New("no question waits")
+	case len(found) == 0:
+		return protocol.Approval{}, nil
+	case id == "":
+		return protocol.Approval{}, fmt.Errorf("%d questions wait: say which, %s", len(found), idsOf(found))
+	}
+	return protocol.Approval{}, fmt.Errorf("%q may be any of %d questions: %s", id, len(found), idsOf(found))
+}
+
+func noQuestion(id string) error {
+	return protocol.Rejectf(protocol.NoSuchApproval, "approval_id: no question that waits has the id %.80q", id)
+}
+
+func idsOf(list []protocol.Approval) string {
+	const most = 4
+	var ids []string
+	for i, one := range list {
+		if i == most {
+			ids = append(ids, "…")
+			break
+		}
+		ids = append(ids, one.ApprovalID)
+	}
+	return strings.Join(ids, ", ")
+}
+
+// answerQuestion sends an answer and prints what it allows. What is no
+// question of those that wait the daemon is told as it is: it knows the answered ones.
+func (a *app) answerQuestion(ctx context.Context, id, option, reason string) error {
+	q, err := a.questions(ctx)
+	if err != nil {
+		return err
+	}
+	one, err := q.one(id)
+	if err != nil {
+		return err
+	}
+	if one.ApprovalID == "" {
+		one.ApprovalID = id
+	}
+	p := protocol.ApproveParams{ApprovalID: one.ApprovalID, Option: cmp.Or(option, yes(one)), Reason: reason}
+	return query(ctx, a, protocol.Approve, p, func(r protocol.ApproveAccepted) { a.println(allowedText(one, p.Option, r.Outcome)) })
+}
+
+// yes is the answer that allows no more than what is asked.
+func yes(q protocol.Approval) string {
+	if q.Kind == protocol.ApprovalBudget {
+		return answerContinue
+	}
+	return answerOnce
+}
+
+// allowedText says what an answer does, and for session and always verbatim what
+// it allows from now on.
+func allowedText(q protocol.Approval, option string, outcome protocol.ApprovalOutcome) string {
+	pattern := ""
+	for _, o := range q.Options {
+		if o.ID == option {
+			pattern = o.Pattern
+		}
+	}
+	what := asksFor(q, 1<<20)
+	switch {
+	case what == "":
+		return string(outcome)
+	case outcome != protocol.OutcomeAllowed:
+		return string(outcome) + ": " + what
+	case option == answerSession:
+		return "allowed in this session: " + pattern
+	case option == answerAlways:
+		return "allowed always, as a rule in rules.toml: " + pattern
+	case option == answerContinue:
+		return "the run goes on: " + what
+	}
+	return "allowed " + option + ": " + what
+}
+
+func (a *app) approvalIDs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return completions(nil, nil)
+	}
+	q, err := a.questions(cmd.Context())
+	var words []string
+	for _, one := range q.list {
+		words = append(words, one.ApprovalID+"\t"+asksFor(one, 40))
+	}
+	return completions(words, err)
+}
+
+// approveWords offers ids, and behind one its options.
+func (a *app) approveWords(cmd *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return a.approvalIDs(cmd, args, start)
+	}
+	if len(args) > 1 {
+		return completions(nil, nil)
+	}
+	q, err := a.questions(cmd.Context())
+	one, _ := q.one(args[0])
+	var words []string
+	for _, o := range one.Options {
+		if o.Decision == protocol.DecisionAllow {
+			words = append(words, o.ID+"\t"+o.Pattern)
+		}
+	}
+	return completions(words, err)
+}
+
+// approvalsOf is what a prompt says of its run's questions: where nobody sees them,
+// they are denied unless the flag says otherwise. "" is ask.
+func (a *app) approvalsOf(flag string) (protocol.ApprovalMode, error) {
+	switch mode := protocol.ApprovalMode(flag); {
+	case mode == protocol.ApprovalsAsk, mode == protocol.ApprovalsDeny:
+		return mode, nil
+	case flag != "":
+		return "", cmdline.Errorf("--approvals %s: want ask or deny", flag)
+	case a.personThere():
+		return "", nil
+	}
+	return protocol.ApprovalsDeny, nil
+}
+
+// mustAsk refuses a core that would make every call without asking, where somebody
+// says what becomes of questions.
+func (a *app) mustAsk(ctx context.Context, scope protocol.Scope) error {
+	state, err := ask(ctx, a, protocol.GetState, protocol.GetStateParams{Scope: scope})
+	if err == nil && state.ApprovalMode == "" {
+		err = errAsksNothing
+	}
+	return err
+}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sys/unix"
+
+	"noused/internal/plaintext"
+	"noused/internal/protocol"
+)
+
+// asking shows the questions of a run that is followed, and takes answers where a
+// person is there. It belongs to one goroutine, but for the reader's.
+type asking struct {
+	a      *app
+	person bool               // standard input and error are a terminal
+	shown  string             // the id of the question that was shown last
+	open   *protocol.Approval // what waits, nil: nothing
+	lines  chan string        // what was typed; nil before the first question
+	noMore bool               // the end of the input has come
+	dangle bool               // the last line on standard error is the offer
+}
+
+// errTyped says that a line was typed while a question is open.
+var errTyped = errors.New("typed")
+
+func (a *app) newAsking() *asking {
+	return &asking{a: a, person: !a.json && a.personThere()}
+}
+
+// personThere tells whether somebody sees what is asked, and can answer.
+func (a *app) personThere() bool { return isTerminal(a.in) && a.errStyle.terminal }
+
+// see takes the events that are about questions.
+func (q *asking) see(ev protocol.Event) {
+	switch ev := ev.(type) {
+	case protocol.Status:
+		switch {
+		case ev.Code == protocol.StatusApprovalRequested && ev.Approval != nil:
+			q.ask(*ev.Approval)
+		case ev.Code == protocol.StatusApprovalResolved:
+			q.resolved(ev)
+		}
+	case protocol.AgentEnd:
+		q.open = nil
+	}
+}
+
+// catchUp makes up for events that may have been missed.
+func (q *asking) catchUp(run string, pending []protocol.Approval) {
+	i := slices.IndexFunc(pending, func(p protocol.Approval) bool { return p.RunID == run })
+	switch {
+	case i >= 0:
+		q.ask(pending[i])
+	case q.open != nil:
+		q.open = nil
+		q.a.notef("the question has been answered meanwhile")
+	}
+}
+
+func (q *asking) ask(one protocol.Approval) {
+	q.open = &one
+	if q.a.json || q.shown == one.ApprovalID { // asked again after a restart
+		return
+	}
+	q.shown = one.ApprovalID
+	here := q.person && q.foreground()
+	if here {
+		q.forget()
+	}
+	text := questionText(one)
+	fmt.Fprint(q.a.err, plaintext.Clean(text))
+	if hides(text) {
+		q.a.notef(hidden)
+	}
+	for _, o := range one.Options {
+		q.a.notef("%s", answerLine(one, o))
+	}
+	if here {
+		q.offer(one)
+		q.read()
+	}
+}
+
+// resolved tells of an answer from anywhere, ours too.
+func (q *asking) resolved(ev protocol.Status) {
+	if q.open != nil && q.open.ApprovalID == ev.ApprovalID {
+		q.open = nil
+	}
+	if q.dangle {
+		fmt.Fprintln(q.a.err)
+		q.dangle = false
+	}
+	if !q.a.json {
+		q.a.notef("%s", resolvedText(ev))
+	}
+}
+
+// resolvedText says how a question has ended, and by whom.
+func resolvedText(ev protocol.Status) string {
+	text := string(ev.Outcome)
+	if ev.Option != "" && ev.Option != answerDeny {
+		text += " " + ev.Option
+	}
+	if by := byWhom(ev.By); by != "" {
+		text += ", by " + by
+	}
+	return oneLine(text, lineWidth)
+}
+
+// byWhom is who ended a question: a program and its process, or a word.
+func byWhom(by jsontext.Value) string {
+	var process struct {
+		PID  int    `json:"pid"`
+		Comm string `json:"comm"`
+	}
+	var word string
+	switch by.Kind() {
+	case '{':
+		if json.Unmarshal(by, &process) == nil {
+			return fmt.Sprintf("%s (process %d)", process.Comm, process.PID)
+		}
+	case '"':
+		_ = json.Unmarshal(by, &word)
+	}
+	return word
+}
+
+// letters are the keys of the answers.
+var letters = map[string]string{"y": answerOnce, "s": answerSession, "a": answerAlways, "n": answerDeny}
+
+// optionOf is the option that a letter means for a question, "" where it is none.
+func optionOf(q protocol.Approval, letter string) string {
+	want := letters[strings.ToLower(letter)]
+	if want == answerOnce {
+		want = yes(q)
+	}
+	for _, o := range q.Options {
+		if o.ID == want {
+			return want
+		}
+	}
+	return ""
+}
+
+// offer says what can be typed.
+func (q *asking) offer(one protocol.Approval) {
+	var keys []string
+	for _, letter := range []string{"y", "s", "a", "n"} {
+		switch option := optionOf(one, letter); option {
+		case "":
+		case answerDeny:
+			keys = append(keys, "n [REASON] deny")
+		default:
+			keys = append(keys, letter+" "+option)
+		}
+	}
+	fmt.Fprint(q.a.err, strings.Join(keys, ", ")+", and Enter; the question waits: ")
+	q.dangle = true
+}
+
+// foreground tells whether what is typed is for nous: one in the background would
+// be stopped by reading it.
+func (q *asking) foreground() bool {
+	f, ok := q.a.in.(*os.File)
+	if !ok {
+		return false
+	}
+	group, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}
+
+// forget drops what was typed before the question was there: it is no answer to it.
+func (q *asking) forget() {
+	if f, ok := q.a.in.(*os.File); ok {
+		_ = unix.IoctlSetInt(int(f.Fd()), unix.TCFLSH, unix.TCIFLUSH)
+	}
+	for q.lines != nil {
+		select {
+		case _, more := <-q.lines:
+			q.noMore = q.noMore || !more
+			if !more {
+				return
+			}
+		default:
+			return
+		}
+	}
+}
+
+// read has lines read from now on. Nothing ends a read of a terminal but the
+// program's end.
+func (q *asking) read() {
+	if q.lines != nil {
+		return
+	}
+	q.lines = make(chan string, 1)
+	go func() {
+		defer close(q.lines)
+		in := bufio.NewScanner(q.a.in)
+		for in.Scan() {
+			q.lines <- in.Text()
+		}
+	}()
+}
+
+// typed runs f, which waits for what happens, with a context that ends with errTyped
+// when somebody answers. Their line is taken then.
+func (q *asking) typed(ctx context.Context, f func(context.Context) error) error {
+	if q.open == nil || q.lines == nil || q.noMore {
+		return f(ctx)
+	}
+	waits, cut := context.WithCancelCause(ctx)
+	line, done, ended := "", make(chan struct{}), make(chan struct{})
+	got := false
+	go func() { // ends with f
+		defer close(ended)
+		select {
+		case line, got = <-q.lines:
+			q.noMore = !got
+			cut(errTyped)
+		case <-done:
+		}
+	}()
+	err := f(waits)
+	close(done)
+	<-ended
+	cut(nil)
+	if errors.Is(err, errTyped) {
+		err = nil
+	}
+	if got {
+		q.answer(ctx, line)
+	}
+	return err
+}
+
+// answer sends what was typed, unless the question has been answered meanwhile.
+func (q *asking) answer(ctx context.Context, line string) {
+	q.dangle = false // Enter has ended it
+	one := *q.open
+	letter, reason, _ := strings.Cut(strings.TrimSpace(line), " ")
+	option := optionOf(one, letter)
+	if option == "" || reason != "" && option != answerDeny {
+		q.offer(one)
+		return
+	}
+	_, err := ask(ctx, q.a, protocol.Approve, protocol.ApproveParams{ApprovalID: one.ApprovalID, Option: option, Reason: strings.TrimSpace(reason)})
+	var wire *protocol.Error
+	switch {
+	case err == nil:
+	case errors.As(err, &wire) && wire.Reason() == protocol.ApprovalResolved: // the event says by whom
+	default:
+		q.a.complain(err.Error())
+		q.offer(one)
+	}
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"noused/internal/client"
+	"noused/internal/cmdline"
+	"noused/internal/protocol"
+)
+
+// Which session a command means: --session, else $NOUS_SESSION, else with
+// --active the daemon's active one, else the most recently used one whose folder
+// is the current folder.
+
+// need is what a command does with a session.
+type need int
+
+const (
+	needIfAny  need = iota // it works on the one of this folder, where there is one
+	needOne                // it fails without one
+	needOrMake             // it makes one where there is none
+)
+
+// scope is the session that a command means. It asks the daemon, and keeps the
+// session for the rest of the command; "" is the active one.
+func (a *app) scope(ctx context.Context, what need) (protocol.Scope, error) {
+	if a.found {
+		return protocol.Scope{SessionID: a.session}, nil
+	}
+	err := a.findSession(ctx, what)
+	a.found = err == nil
+	return protocol.Scope{SessionID: a.session}, err
+}
+
+func (a *app) findSession(ctx context.Context, what need) error {
+	name := cmp.Or(a.session, os.Getenv("NOUS_SESSION"))
+	switch {
+	case name != "":
+		return a.findNamed(ctx, name, what == needOrMake)
+	case a.active:
+		return nil
+	}
+	return a.findHere(ctx, what)
+}
+
+// findNamed means the session that somebody calls so; asked: the daemon is asked
+// whether it knows the id.
+func (a *app) findNamed(ctx context.Context, name string, asked bool) (err error) {
+	id, err := a.sessionNamed(ctx, name)
+	if err != nil {
+		return err
+	}
+	a.session = id
+	if asked {
+		return a.mustExist(ctx)
+	}
+	return nil
+}
+
+// checkFlag refuses a --session that does not exist, for commands of which the
+// daemon would not be told it.
+func (a *app) checkFlag(cmd *cobra.Command) error {
+	if a.session == "" || !namesNoSession(cmd) {
+		return nil
+	}
+	return a.findNamed(cmd.Context(), a.session, true)
+}
+
+// namesNoSession tells whether a command may do its work without telling the
+// daemon --session.
+func namesNoSession(cmd *cobra.Command) bool {
+	switch cmdline.Name(cmd) {
+	case "sessions", "sessions rm", "delete", "new", "switch", "branch", "search", "show", "export", "system", "ping", "tools reload", "models", "approvals", "approve", "deny":
+		return true
+	}
+	return false
+}
+
+// mustExist refuses a session that the daemon does not know. Only a daemon can
+// say that there is none.
+func (a *app) mustExist(ctx context.Context) error {
+	_, err := ask(ctx, a, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: a.session}})
+	var wire *protocol.Error
+	if errors.As(err, &wire) && wire.Code == protocol.SessionNotFound {
+		return err
+	}
+	return nil
+}
+
+// findHere means the session of the current folder. A core that has no folders
+// has its active session only.
+func (a *app) findHere(ctx context.Context, what need) error {
+	dir, err := currentFolder()
+	if err != nil {
+		return err
+	}
+	list, old, err := a.sessionsIn(ctx, dir)
+	switch {
+	case err != nil || old:
+		return err
+	case len(list) > 0:
+		a.session = lastUsed(list).SessionID
+		return nil
+	case what == needIfAny:
+		return nil
+	case what == needOne:
+		return fmt.Errorf("no session has the folder %s yet: nous prompt makes one; --session and --active name another, and nous sessions --all lists them", dir)
+	}
+	return a.makeSession(ctx, protocol.NewSessionParams{Workdir: dir})
+}
+
+// makeSession makes the session that a command goes on with.
+func (a *app) makeSession(ctx context.Context, p protocol.NewSessionParams) error {
+	if p.Activate == nil {
+		p.Activate = new(bool)
+	}
+	made, err := ask(ctx, a, protocol.NewSession, p)
+	a.session, a.found = made.SessionID, err == nil
+	return err
+}
+
+// currentFolder is where nous was started, by the name that the shell has for it.
+func currentFolder() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("the current folder: %w; --session or --active name a session", err)
+	}
+	if !utf8.ValidString(dir) || !filepath.IsAbs(dir) {
+		return "", fmt.Errorf("the current folder: its name %q is not UTF-8; --session or --active name a session", dir)
+	}
+	return dir, nil
+}
+
+func lastUsed(list []protocol.SessionInfo) protocol.SessionInfo {
+	return slices.MaxFunc(list, func(x, y protocol.SessionInfo) int { return x.UpdatedAt.Compare(y.UpdatedAt) })
+}
+
+// sessionsIn lists the sessions of a folder. Old is a core that has no folders.
+func (a *app) sessionsIn(ctx context.Context, dir string) (list []protocol.SessionInfo, old bool, err error) {
+	list, err = a.everySession(ctx, dir)
+	if errors.Is(err, client.ErrUnsupported) {
+		return nil, true, nil
+	}
+	if err != nil || len(list) > 0 {
+		return list, err == nil && list[0].Workdir == "", err
+	}
+	one := 1
+	any, err := ask(ctx, a, protocol.ListSessions, protocol.ListSessionsParams{Limit: &one})
+	return nil, err == nil && len(any.Sessions) > 0 && any.Sessions[0].Workdir == "", err
+}
+
+// everySession lists all sessions of a folder, of all folders with "", those that
+// were made last first.
+func (a *app) everySession(ctx context.Context, dir string) ([]protocol.SessionInfo, error) {
+	page := 1000
+	p := protocol.ListSessionsParams{Limit: &page, Workdir: dir}
+	var all []protocol.SessionInfo
+	for {
+		r, err := ask(ctx, a, protocol.ListSessions, p)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r.Sessions...)
+		if len(r.Sessions) < page {
+			return all, nil
+		}
+		p.Before = r.Sessions[page-1].SessionID
+	}
+}
+
+// sessionNamed is the id of the session that somebody calls by its id, by a
+// beginning of it that no other has, or by its title. A core that lists no
+// sessions is told the name as it is.
+func (a *app) sessionNamed(ctx context.Context, name string) (string, error) {
+	if len(name) == len("ses-00000000-0000-0000-0000-000000000000") && strings.HasPrefix(name, "ses-") {
+		return name, nil
+	}
+	all, err := a.everySession(ctx, "")
+	if errors.Is(err, client.ErrUnsupported) {
+		return name, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return pick(name, all)
+}
+
+func pick(name string, all []protocol.SessionInfo) (string, error) {
+	for _, fits := range []func(protocol.SessionInfo) bool{
+		func(s protocol.SessionInfo) bool { return s.SessionID == name },
+		func(s protocol.SessionInfo) bool {
+			return strings.HasPrefix(s.SessionID, name) || strings.HasPrefix(s.SessionID, "ses-"+name)
+		},
+		func(s protocol.SessionInfo) bool { return s.Title == name },
+	} {
+		found := slices.DeleteFunc(slices.Clone(all), func(s protocol.SessionInfo) bool { return !fits(s) })
+		switch len(found) {
+		case 0:
+		case 1:
+			return found[0].SessionID, nil
+		default:
+			return "", fmt.Errorf("%q may be any of %d sessions: %s", name, len(found), someOf(found))
+		}
+	}
+	return "", &protocol.Error{
+		Code:    protocol.SessionNotFound,
+		Message: "session_id: there is no session " + name,
+	}
+}
+
+// someOf names a few sessions, by id and title.
+func someOf(found []protocol.SessionInfo) string {
+	const most = 4
+	var names []string
+	for i, s := range found {
+		if i == most {
+			names = append(names, "…")
+			break
+		}
+		names = append(names, strings.TrimSpace(s.SessionID+" "+oneLine(s.Title, 30)))
+	}
+	return strings.Join(names, ", ")
+}
+
+// seen says that the session was read up to now, if what nous printed went to a
+// person: then the daemon lists nothing unread there. An older core has no such
+// thing.
+func (a *app) seen(ctx context.Context, session string) {
+	if isTerminal(a.out.w) && session != "" {
+		_, _ = ask(ctx, a, protocol.MarkRead, protocol.MarkReadParams{Scope: protocol.Scope{SessionID: session}})
+	}
+}

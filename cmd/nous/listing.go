@@ -1,0 +1,73 @@
+package main
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"noused/internal/protocol"
+	"noused/internal/worktree"
+)
+
+// sessionTable is a list of sessions as a person sees it, those that need
+// somebody first; of all folders one table for each, with the folder above it. A
+// folder that is a worktree is shown as one.
+func sessionTable(list []protocol.SessionInfo, active string, all bool) (lines []span) {
+	list = slices.Clone(list)
+	slices.SortFunc(list, protocol.ByNeed)
+	folders := foldersOf(list)
+	if len(folders) == 0 || folders[0] == "" { // an older core has none
+		return tableLines(list, active)
+	}
+	for _, folder := range folders {
+		if len(lines) > 0 {
+			lines = append(lines, span{})
+		}
+		repo, branch, linked := worktree.Of(folder)
+		switch {
+		case linked:
+			lines = append(lines, span{oneLine(folder, 4096) + "  worktree of " + describeWorktree(repo, branch), asBold})
+		case all:
+			lines = append(lines, span{oneLine(folder, 4096), asBold})
+		}
+		of := slices.DeleteFunc(slices.Clone(list), func(s protocol.SessionInfo) bool { return s.Workdir != folder })
+		lines = append(lines, tableLines(of, active)...)
+	}
+	return lines
+}
+
+// foldersOf names each folder once, in the order of the list.
+func foldersOf(list []protocol.SessionInfo) (folders []string) {
+	seen := map[string]bool{}
+	for _, s := range list {
+		if !seen[s.Workdir] {
+			folders = append(folders, s.Workdir)
+		}
+		seen[s.Workdir] = true
+	}
+	return folders
+}
+
+func tableLines(list []protocol.SessionInfo, active string) []span {
+	rows := [][]string{{"", "SESSION", "CREATED", "UPDATED", "MESSAGES", "STATE", "TITLE"}}
+	for _, s := range list {
+		mark := ""
+		if s.SessionID == active {
+			mark = "*"
+		}
+		rows = append(rows, []string{
+			mark, s.SessionID, stamp(s.CreatedAt), stamp(s.UpdatedAt), strconv.Itoa(s.Messages), stateWord(s), oneLine(s.Title, 60),
+		})
+	}
+	lines := make([]span, len(rows))
+	for i, text := range table(rows) {
+		lines[i].text = text
+	}
+	lines[0].look = asDim
+	return lines
+}
+
+// stateWord says what a session needs, or does.
+func stateWord(s protocol.SessionInfo) string {
+	return [...]string{"needs you", "failed", cmp.Or(string(s.RunState), "working"), "unread", "idle"}[s.Need()]
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sys/unix"
+
+	"noused/internal/client"
+	"noused/internal/client/follow"
+	"noused/internal/protocol"
+)
+
+// How often sessions are listed while they are watched.
+const (
+	listEvery = 200 * time.Millisecond // at most, while things happen
+	listAgain = 5 * time.Second        // for what no event tells: sessions that were made or deleted
+	maxWatch  = 1000                   // sessions
+)
+
+// liveList shows sessions as they change.
+type liveList struct {
+	a      *app
+	p      protocol.ListSessionsParams
+	all    bool // of all folders
+	shown  map[string]listed
+	active string
+	table  string // that is on the terminal
+}
+
+// listed is a session as it was listed.
+type listed struct {
+	info protocol.SessionInfo
+	raw  jsontext.Value
+	line string // what a pipe was told
+}
+
+// watchSessions lists sessions and then what changes, until Ctrl-C, or until
+// nobody reads any more. It goes on where the daemon was restarted.
+func (a *app) watchSessions(ctx context.Context, p protocol.ListSessionsParams, all bool) error {
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE) // a write tells it
+	defer signal.Stop(broken)
+	keys := watchInterrupts(ctx)
+	defer keys.stop()
+	if p.Limit == nil {
+		limit := maxWatch
+		p.Limit = &limit
+	}
+	l := &liveList{a: a, p: p, all: all, shown: map[string]listed{}}
+	err := l.run(keys.soft)
+	switch {
+	case errors.Is(a.out.failure(), syscall.EPIPE):
+		return &quietExit{exitOK}
+	case errors.Is(err, errInterrupted):
+		return nil
+	}
+	return err
+}
+
+func (l *liveList) run(ctx context.Context) error {
+	if _, err := l.list(ctx); err != nil { // an older core says here that it cannot
+		return leftOr(err)
+	}
+	f, err := l.a.subscribe(ctx, protocol.SubscribeParams{}, false)
+	if err != nil {
+		return err
+	}
+	defer f.events.Close()
+	for {
+		list, err := l.list(ctx)
+		switch {
+		case errors.Is(err, client.ErrLost), isNoDaemon(err):
+			if _, err = f.reconnect(ctx, err); err != nil {
+				return err
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		if l.show(list); l.a.out.failure() != nil {
+			return l.a.out.failure()
+		}
+		if err := f.awaitChange(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitChange returns when sessions should be listed again: soon after something
+// has happened, at once after a gap, and now and then.
+func (f *feed) awaitChange(ctx context.Context) error {
+	begin, patience := time.Now(), listAgain
+	for {
+		left := patience - time.Since(begin)
+		if left <= 0 {
+			return nil
+		}
+		h, err := f.next(ctx, left)
+		if errors.Is(err, errLook) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		switch h := h.(type) {
+		case follow.Line:
+			if h.Type != (protocol.MessageUpdate{}).Type() && h.Type != (protocol.ToolUpdate{}).Type() {
+				patience = listEvery
+			}
+		default: // connected again, or a gap
+			return nil
+		}
+	}
+}
+
+// list asks for the sessions, those that need somebody first.
+func (l *liveList) list(ctx context.Context) ([]listed, error) {
+	c, err := client.Dial(ctx, l.a.socket)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	ctx, done := l.a.bounded(ctx, l.p)
+	defer done()
+	payload, err := client.Raw(ctx, c, protocol.ListSessions, l.p)
+	if err != nil {
+		return nil, err
+	}
+	var r struct {
+		Sessions []jsontext.Value `json:"sessions"`
+		Active   string           `json:"active_session_id"`
+	}
+	if err := json.Unmarshal(payload, &r); err != nil {
+		return nil, fmt.Errorf("decode sessions: %w", err)
+	}
+	l.active = r.Active
+	list := make([]listed, len(r.Sessions))
+	for i, raw := range r.Sessions {
+		list[i].raw = raw
+		if err := json.Unmarshal(raw, &list[i].info); err != nil {
+			return nil, fmt.Errorf("decode session: %w", err)
+		}
+	}
+	slices.SortFunc(list, func(x, y listed) int { return protocol.ByNeed(x.info, y.info) })
+	return list, nil
+}
+
+func (l *liveList) show(list []listed) {
+	if l.a.outStyle.terminal && !l.a.json {
+		l.draw(list)
+		return
+	}
+	now := make(map[string]listed, len(list))
+	for _, s := range list {
+		s.line = l.lineOf(s.info, stateWord(s.info))
+		l.tell(s)
+		now[s.info.SessionID] = s
+	}
+	for _, s := range l.gone(now) {
+		if l.a.json {
+			l.a.printJSON(slices.Concat(s.raw[:len(s.raw)-1], []byte(`,"deleted":true}`)))
+		} else {
+			l.a.println(l.lineOf(s.info, "deleted"))
+		}
+	}
+	l.shown = now
+}
+
+// tell writes a session that is new or has changed.
+func (l *liveList) tell(s listed) {
+	before, known := l.shown[s.info.SessionID]
+	switch {
+	case l.a.json && !(known && string(before.raw) == string(s.raw)):
+		l.a.printJSON(s.raw)
+	case !l.a.json && before.line != s.line:
+		l.a.println(s.line)
+	}
+}
+
+// gone lists what was shown and is no more, the oldest first.
+func (l *liveList) gone(now map[string]listed) (gone []listed) {
+	for id, s := range l.shown {
+		if _, ok := now[id]; !ok {
+			gone = append(gone, s)
+		}
+	}
+	slices.SortFunc(gone, func(x, y listed) int { return strings.Compare(x.info.SessionID, y.info.SessionID) })
+	return gone
+}
+
+// lineOf is a session in a line for a pipe.
+func (l *liveList) lineOf(s protocol.SessionInfo, state string) string {
+	line := fmt.Sprintf("%-9s  %s", state, s.SessionID)
+	if l.all {
+		line += "  " + oneLine(s.Workdir, 200)
+	}
+	return strings.TrimRight(line+"  "+oneLine(s.Title, 60), " ")
+}
+
+// draw writes the table anew if it has changed, as much of it as the terminal has
+// room for.
+func (l *liveList) draw(list []listed) {
+	infos := make([]protocol.SessionInfo, len(list))
+	for i, s := range list {
+		infos[i] = s.info
+	}
+	width, height := l.a.terminalSize()
+	table := sessionTable(infos, l.active, l.all)
+	if left := len(table) - height + 1; left > 0 {
+		table = append(table[:height-2], span{fmt.Sprintf("… %d more lines", left+1), asDim})
+	}
+	var text strings.Builder
+	for _, line := range table {
+		text.WriteString(l.a.outStyle.paint(line.look, oneWide(line.text, width)) + "\r\n")
+	}
+	if text.String() == l.table {
+		return
+	}
+	l.table = text.String()
+	fmt.Fprint(l.a.out, "\x1b[H\x1b[J"+l.table)
+}
+
+// oneWide is a line cut to a width.
+func oneWide(line string, width int) string {
+	if runes := []rune(line); len(runes) > width {
+		return string(runes[:max(width-1, 0)]) + "…"
+	}
+	return line
+}
+
+// terminalSize is 80 by 24 where the terminal does not say.
+func (a *app) terminalSize() (width, height int) {
+	if f, ok := a.out.w.(*os.File); ok {
+		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
+			return int(size.Col), max(int(size.Row), 4)
+		}
+	}
+	return 80, 24
+}

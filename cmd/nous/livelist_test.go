@@ -1,0 +1,52 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"noused/internal/protocol"
+)
+
+// What a terminal shows is written anew when it changes, and fits.
+func TestWatchedTable(t *testing.T) {
+	var out bytes.Buffer
+	a := newApp(strings.NewReader(""), &out, io.Discard)
+	a.outStyle = style{terminal: true}
+	l := &liveList{a: a, all: true, shown: map[string]listed{}}
+	list := make([]listed, 100)
+	for i := range list {
+		list[i].info = protocol.SessionInfo{
+			SessionID: fmt.Sprintf("ses-%d", i), Title: "\x1b[2J" + strings.Repeat("wide", 100), Workdir: "/nowhere",
+			RunState: protocol.StateIdle, UpdatedAt: time.Unix(int64(-i), 0),
+		}
+	}
+	drawn := func() string {
+		out.Reset()
+		l.show(list)
+		return out.String()
+	}
+	table, ok := strings.CutPrefix(drawn(), "\x1b[H\x1b[J")
+	lines := strings.Split(strings.TrimSuffix(table, "\r\n"), "\r\n")
+	if !ok || len(lines) > 24-1 || strings.Contains(table, "\x1b") {
+		t.Errorf("got %d lines, want at most 23, and no title's escape sequence:\n%q", len(lines), table)
+	}
+	if !strings.HasSuffix(table, "… 80 more lines\r\n") {
+		t.Errorf("the table does not say how much is missing:\n%s", table)
+	}
+	for _, line := range lines {
+		if n := len([]rune(line)); n > 80 {
+			t.Errorf("got a line of %d cells: %q", n, line)
+		}
+	}
+	if again := drawn(); again != "" {
+		t.Errorf("nothing has changed, and it wrote %q", again)
+	}
+	list[99].info.WaitingFor = protocol.WaitApproval
+	if got := drawn(); !strings.Contains(got, "needs you") || strings.Index(got, "ses-99 ") > strings.Index(got, "ses-0 ") {
+		t.Errorf("the session that waits does not come first:\n%s", got)
+	}
+}

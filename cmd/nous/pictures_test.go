@@ -1,0 +1,147 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"noused/internal/model/modeltest"
+	"noused/internal/tui/tuitest"
+)
+
+// The files of the folder that the pictures are taken in.
+const (
+	pictureQueue = `package queue
+
+// Take returns the oldest entry.
+func (q *Queue) Take() (string, bool) {
+	if len(q.entries) == 0 {
+		return "", false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	first := q.entries[0]
+	q.entries = q.entries[1:]
+	return first, true
+}
+`
+	pictureCheck = `#!/bin/sh
+if grep -A1 'func (q' queue.go | grep -q Lock; then echo "ok   queue  20 runs"; exit 0; fi
+echo "=== RUN   TestTake"
+echo "--- FAIL: TestTake (0.01s)"
+echo "panic: runtime error: index out of range [0] with length 0"
+echo "    queue.go:10"
+echo "FAIL queue  run 7 of 20"
+exit 1
+`
+)
+
+type pictureStep struct {
+	thinking, text string
+	tool, args     string
+}
+
+// pictureSteps are what the model says to the first prompt, call by call.
+var pictureSteps = []pictureStep{
+	{"It fails now and then, so something is read without its lock.", "I run the test until it fails.", "bash", `{"command":"./check TestTake"}`},
+	{"", "The panic is in `Take`.", "read", `{"path":"queue.go"}`},
+	{"", "The length is read before the lock is taken, so two callers can both find the last entry.", "edit", `{"path":"queue.go","old_text":"\tif len(q.entries) == 0 {\n\t\treturn \"\", false\n\t}\n\tq.mu.Lock()\n\tdefer q.mu.Unlock()\n","new_text":"\tq.mu.Lock()\n\tdefer q.mu.Unlock()\n\tif len(q.entries) == 0 {\n\t\treturn \"\", false\n\t}\n"}`},
+	{"", "", "bash", `{"command":"./check TestTake"}`},
+	{"", "Mended. `Take` asked for the length **before** it had the lock:\n\n- now it locks first, then looks\n- 20 runs of `TestTake` pass", "", ""},
+}
+
+// pictureModel is a server of a model that says these steps, and a word to any
+// other prompt.
+func pictureModel(t *testing.T) string {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		step := pictureStep{text: "Nothing yet."}
+		if strings.Contains(string(body), "now and then") {
+			step = pictureSteps[min(strings.Count(string(body), `"role":"tool"`), len(pictureSteps)-1)]
+		}
+		fmt.Fprint(w, modeltest.Events(step.events(len(body)/4)...))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func (s pictureStep) events(in int) []string {
+	delta := map[string]any{"content": s.text, "reasoning_content": s.thinking}
+	why := "stop"
+	if s.tool != "" {
+		why = "tool_calls"
+		delta["tool_calls"] = []any{map[string]any{"index": 0, "id": "c1", "type": "function", "function": map[string]any{"name": s.tool, "arguments": s.args}}}
+	}
+	choice := func(delta map[string]any, why any) string {
+		text, err := json.Marshal(map[string]any{
+			"choices": []any{map[string]any{"index": 0, "delta": delta, "finish_reason": why}},
+			"usage":   map[string]any{"prompt_tokens": in, "completion_tokens": 20 + len(s.text)/4},
+		})
+		if err != nil {
+			panic(err)
+		}
+		return string(text)
+	}
+	return []string{choice(delta, nil), choice(map[string]any{}, why), "[DONE]"}
+}
+
+// The pictures of docs/ are of a real session; NOUS_PICTURES=docs writes them.
+func TestPictures(t *testing.T) {
+	dir := os.Getenv("NOUS_PICTURES")
+	if dir == "" {
+		t.Skip("NOUS_PICTURES says where to write them")
+	}
+	t.Setenv("PICTURE_KEY", "none")
+	home := t.TempDir()
+	for name, text := range map[string]string{"queue.go": pictureQueue, "check": pictureCheck} {
+		if err := os.WriteFile(filepath.Join(home, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := fmt.Sprintf("[model]\nprovider = \"openai\"\nname = \"qwen3-coder\"\nbase_url = %q\napi_key_env = \"PICTURE_KEY\"\n", pictureModel(t))
+	d := tuitest.NewDaemon(t, program(t, "noused"), config, "--workdir", home)
+	d.Start()
+	picture := func(s *screen, name string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name+".svg"), []byte(s.SVG()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := look{cols: 92, rows: 50, env: []string{"COLORTERM=truecolor"}}
+	s := openScreen(t, d, l)
+	for _, other := range []string{"Release notes", "Slow start on old disks"} {
+		s.say("/new " + other)
+		s.Wait("· " + other)
+		s.say("What do we know about it?")
+		s.Wait("Nothing yet.", "idle")
+	}
+	s.say("/new A test that fails now and then")
+	s.Wait("· A test that fails now and then")
+	s.say("TestTake fails now and then. Find out why, and mend it.")
+	s.Wait("runs of TestTake pass", "── 1 turn", "idle")
+	s.WaitFor("what was used", filled) // it is asked for a moment later
+	s.Press("ctrl+l")                  // nothing is said by the way
+	picture(s, "tui-conversation")
+	s.Press("ctrl+r")
+	s.Wait("Sessions", "Release notes", "assistant:")
+	picture(s, "tui-sessions")
+	l.light = true
+	light := openScreen(t, d, l)
+	light.Wait("runs of TestTake pass")
+	light.WaitFor("what was used", filled)
+	picture(light, "tui-light")
+}
+
+func filled(screen string) bool {
+	return strings.Contains(screen, "context ") && !strings.Contains(screen, "context 0%")
+}

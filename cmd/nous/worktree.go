@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"noused/internal/cmdline"
+	"noused/internal/protocol"
+	"noused/internal/worktree"
+)
+
+// describeWorktree is a worktree in one line.
+func describeWorktree(repo, branch string) string {
+	text := oneLine(repo, 60)
+	if branch == "" {
+		return text + ", no branch"
+	}
+	return text + ", branch " + oneLine(branch, 100)
+}
+
+// noBranch is what --worktree has without a branch: a name is made up.
+const noBranch = "a new one"
+
+// newInWorktree makes a worktree of the repository that nous stands in, and a
+// session there. Where there is no session, there is no worktree either; it stays
+// only where the daemon went away and may have made the session.
+func (a *app) newInWorktree(ctx context.Context, branch string, p protocol.NewSessionParams) error {
+	switch branch {
+	case "":
+		return cmdline.Errorf("--worktree wants the name of a branch, or nothing at all")
+	case noBranch:
+		branch = ""
+	}
+	dir, err := currentFolder()
+	if err != nil {
+		return err
+	}
+	if _, old, err := a.sessionsIn(ctx, dir); err != nil || old { // and no daemon, no worktree
+		return errors.Join(err, olderFolders(old))
+	}
+	tree, err := worktree.Add(ctx, dir, worktree.Home(os.Getenv), branch, p.Title)
+	if err != nil {
+		return err
+	}
+	p.Workdir = tree.Dir
+	_, err = fetch(ctx, a, protocol.NewSession, p, a.printSession)
+	var refused *protocol.Error
+	switch {
+	case err == nil:
+		a.notef("worktree %s, branch %s", tree.Dir, tree.Branch)
+		return nil
+	case errors.As(err, &refused), isNoDaemon(err):
+		return errors.Join(err, tree.TakeBack(ctx))
+	}
+	return fmt.Errorf("%w; the worktree %s stays, as the session may have been made", err, tree.Dir)
+}
+
+func olderFolders(old bool) error {
+	if old {
+		return errors.New("this core is an older one: its sessions have no folders")
+	}
+	return nil
+}
+
+// deleteInWorktree removes a session's worktree and then the session. In this
+// order nothing that cannot be had again is lost by an end in between: all of the
+// worktree is committed, and the same command deletes the session.
+func (a *app) deleteInWorktree(ctx context.Context, id string) error {
+	all, err := a.everySession(ctx, "")
+	if err != nil {
+		return err
+	}
+	dir, err := worktreeToRemove(id, all)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+		a.notef("the folder %s is gone already", dir)
+	} else {
+		_, branch, _ := worktree.Of(dir)
+		if err := worktree.Remove(ctx, dir, worktree.Home(os.Getenv)); err != nil {
+			return err
+		}
+		a.notef("removed the worktree %s; its branch %s stays", dir, branch)
+	}
+	return query(ctx, a, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id}, func(r protocol.SessionDeleted) {
+		a.println(r.SessionID)
+	})
+}
+
+// worktreeToRemove is the folder of a session that is idle and alone there.
+func worktreeToRemove(id string, all []protocol.SessionInfo) (dir string, err error) {
+	for _, s := range all {
+		if s.SessionID != id {
+			continue
+		}
+		if s.RunState != protocol.StateIdle {
+			return "", fmt.Errorf("%s runs; nous abort ends the run", id)
+		}
+		dir = s.Workdir
+	}
+	if dir == "" {
+		return "", &protocol.Error{Code: protocol.SessionNotFound, Message: "there is no session " + id + " with a folder"}
+	}
+	var others []protocol.SessionInfo
+	for _, s := range all {
+		if s.SessionID != id && (s.Workdir == dir || strings.HasPrefix(s.Workdir, dir+string(filepath.Separator))) {
+			others = append(others, s)
+		}
+	}
+	if len(others) > 0 {
+		return "", fmt.Errorf("other sessions have the folder %s: %s", dir, someOf(others))
+	}
+	return dir, nil
+}

@@ -1,0 +1,344 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"golang.org/x/sys/unix"
+
+	"noused/internal/client"
+	"noused/internal/protocol"
+)
+
+// traceCommand attaches to processes as a debugger does, sends them signals, and
+// says what came of it.
+const traceCommand = "trace-a-process"
+
+func traceAProcess() {
+	for _, text := range os.Args[1:] {
+		pid, _ := strconv.Atoi(text)
+		fmt.Println("attach:", unix.PtraceAttach(pid))
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		fmt.Println("environ:", len(text) > 0, err)
+		fmt.Println("signal:", unix.Kill(pid, 0))
+	}
+}
+
+// besieged is a daemon with a question that waits, in whose session's folder
+// programs run that mean it harm.
+type besieged struct {
+	*daemon
+	c       *client.Client
+	session string
+	home    string
+	work    string // the session's
+	waiting protocol.Approval
+	targets map[string]string // what they want to write to
+}
+
+func besiege(t *testing.T) *besieged {
+	t.Helper()
+	base := t.TempDir()
+	b := &besieged{home: filepath.Join(base, "home"), work: filepath.Join(base, "home", "project")}
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(os.MkdirAll(b.work, 0o700))
+	t.Setenv("HOME", b.home)
+	b.daemon = unstarted(t, "noused")
+	b.targets = map[string]string{
+		"the sockets' folder":        b.sock + ".new",
+		"the rules":                  filepath.Join(b.dir, "noused", "rules.toml"),
+		"the configuration":          filepath.Join(b.dir, "noused", "config.toml"),
+		"the tools":                  filepath.Join(b.dir, "tools", "new.json"),
+		"the state folder":           filepath.Join(b.dir, "state", "new"),
+		"a unit of systemd":          filepath.Join(b.dir, "systemd", "user", "noused.service"),
+		"a shell's profile":          filepath.Join(b.home, ".bashrc"),
+		"the program that is called": filepath.Join(b.home, "notify.sh"),
+		"an ssh key":                 filepath.Join(b.home, ".ssh", "authorized_keys"),
+	}
+	for _, path := range b.targets {
+		check(os.MkdirAll(filepath.Dir(path), 0o700))
+	}
+	b.write("noused/config.toml", "[notify]\ncommand = [\""+b.targets["the program that is called"]+"\"]\n", 0o600)
+	check(os.WriteFile(b.targets["the program that is called"], []byte("#!/bin/sh\n"), 0o700))
+	self, err := os.Executable()
+	check(err)
+	for _, name := range []string{sayCommand, traceCommand} {
+		check(os.Symlink(self, filepath.Join(base, name)))
+	}
+	t.Setenv("PATH", base+":"+os.Getenv("PATH"))
+	b.start()
+	b.c, b.session = b.dial(), b.daemon.session(b.work)
+	if got := b.extension(b.session, "bash", `{"command":"touch ../outside"}`); got.OK {
+		t.Skip("no sandbox here")
+	}
+	b.waiting = b.asks(b.c, b.daemon.session(b.dir), outside("true"))
+	return b
+}
+
+// detached has a command run by an orphan in a session of its own, without any
+// environment but a path.
+func detached(command string) string {
+	return "mkfifo done; setsid -f env -i PATH=\"$PATH\" sh -c " + shellWord("("+command+") >said 2>&1; echo >done") + "; read x <done; cat said; rm done said"
+}
+
+func shellWord(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
+// inside runs a command in the sandbox, and returns what it has said.
+func (b *besieged) inside(command string) string {
+	args, err := json.Marshal(map[string]any{"command": command})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r := b.extension(b.session, "bash", string(args))
+	if r.Error != nil {
+		return r.Result + r.Error.Message
+	}
+	return r.Result
+}
+
+// outsideOf runs a command outside the sandbox, with the user's leave.
+func (b *besieged) outsideOf(command string) string {
+	end := b.answers(b.c, b.asks(b.c, b.session, outside(command)), "once")
+	if end.Error != nil {
+		return end.Result + end.Error.Message
+	}
+	return end.Result
+}
+
+// says is a command that sends the daemon what could give a tool more than it has.
+func (b *besieged) says() string {
+	var lines []string
+	for _, line := range []string{
+		`{"id":"1","type":"approve","payload":{"approval_id":"` + b.waiting.ApprovalID + `","option":"once"}}`,
+		`{"id":"2","type":"set_approval_mode","payload":{"session_id":"` + b.session + `","mode":"auto"}}`,
+		`{"id":"3","type":"ping"}`,
+	} {
+		lines = append(lines, shellWord(line))
+	}
+	return sayCommand + " " + b.sock + " " + strings.Join(lines, " ")
+}
+
+// stillWaits fails the test where somebody has answered, or changed who is asked.
+func (b *besieged) stillWaits(what string) {
+	b.t.Helper()
+	state, err := client.Call(context.Background(), b.c, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: b.session}})
+	if err != nil || len(state.PendingApprovals) != 1 || state.PendingApprovals[0].ApprovalID != b.waiting.ApprovalID || state.ApprovalMode == protocol.ApprovalsAuto {
+		b.t.Errorf("%s: open are %+v, mode %v, %v; want the one question, and mode ask", what, state.PendingApprovals, state.ApprovalMode, err)
+	}
+}
+
+// guardian is the process that ends the tools should the daemon be killed.
+func (b *besieged) guardian() string {
+	b.t.Helper()
+	children, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", b.cmd.Process.Pid))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, file := range children {
+		text, _ := os.ReadFile(file)
+		for _, pid := range strings.Fields(string(text)) {
+			if line, _ := os.ReadFile("/proc/" + pid + "/cmdline"); bytes.HasPrefix(line, []byte("noused\x00guardian\x00")) {
+				return pid
+			}
+		}
+	}
+	b.t.Fatal("there is no guardian")
+	return ""
+}
+
+// A program in the sandbox, whatever it sheds of where it comes from, gets no
+// answer from the daemon, traces neither it nor its guardian, and writes nothing
+// that runs outside the sandbox later.
+func TestAToolInTheSandboxGainsNothing(t *testing.T) {
+	b := besiege(t)
+	for way, of := range map[string]func(string) string{"itself": func(c string) string { return c }, "detached": detached} {
+		said := b.inside(of(b.says()))
+		if strings.Contains(said, `"id"`) || strings.Contains(said, "pong") {
+			t.Errorf("%s: the daemon answers %s", way, said)
+		}
+		b.stillWaits(way)
+		prompt := sayCommand + " " + b.sock + " " + shellWord(`{"id":"1","type":"prompt","payload":{"text":"hello"}}`)
+		if said := b.inside(of(prompt)); strings.Contains(said, `"id"`) {
+			t.Errorf("%s: a prompt is answered: %s", way, said)
+		}
+		for who, pid := range map[string]string{"the daemon": strconv.Itoa(b.cmd.Process.Pid), "the guardian": b.guardian()} {
+			said := b.inside(of(traceCommand + " " + pid))
+			if !strings.Contains(said, "attach: operation not permitted") || !strings.Contains(said, "environ: false") {
+				t.Errorf("%s: tracing %s: %s", way, who, said)
+			}
+			if scoped() && !strings.Contains(said, "signal: operation not permitted") {
+				t.Errorf("%s: %s gets a signal: %s", way, who, said)
+			}
+		}
+		for what, path := range b.targets {
+			before, _ := os.ReadFile(path)
+			for _, command := range []string{"echo x >> " + path, "mv " + path + " moved", "rm " + path, "ln -s /dev/null " + path, "mv " + filepath.Dir(path) + " moved"} {
+				if said := b.inside(of(command + " && echo wor''ked")); strings.Contains(said, "worked") {
+					t.Errorf("%s: %s: %s works: %s", way, what, command, said)
+				}
+			}
+			if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
+				t.Errorf("%s: %s has changed", way, what)
+			}
+		}
+		if said := b.inside(of("rm " + b.sock + " " + b.sock + ".events")); !strings.Contains(said, "cannot remove") {
+			t.Errorf("%s: the sockets go: %s", way, said)
+		}
+	}
+	b.stillWaits("in the end")
+}
+
+// What is in the session's folder is the tools' to change, hooks of git too: that
+// they run when the user uses git next, docs/security.md says.
+func TestWhatASessionsFolderHasCanBeChanged(t *testing.T) {
+	b := besiege(t)
+	said := b.inside("mkdir -p .git/hooks && echo 'touch ~/.ran' >.git/hooks/pre-commit && chmod +x .git/hooks/pre-commit && echo wor''ked")
+	if !strings.Contains(said, "worked") {
+		t.Errorf("a hook cannot be written: %s", said)
+	}
+}
+
+// What docs/security.md says of sockets of the user's other programs; where this
+// fails, the kernel protects them, and the page can say so.
+func TestSocketsOfOtherProgramsAreOpen(t *testing.T) {
+	if abi, err := landlockVersion(); err != nil || abi >= 9 {
+		t.Skip("the kernel protects them")
+	}
+	b := besiege(t)
+	path := filepath.Join(b.home, "agent")
+	other, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	answered := make(chan struct{})
+	go func() { // ends with the connection
+		defer close(answered)
+		if conn, err := other.Accept(); err == nil {
+			fmt.Fprintln(conn, "hello")
+			_ = conn.Close()
+		}
+	}()
+	if said := b.inside(sayCommand + " " + path + " x"); !strings.Contains(said, "hello") {
+		t.Errorf("it gets %s", said)
+	}
+	other.Close()
+	<-answered
+}
+
+// scoped reports whether the kernel keeps a sandbox's signals in it.
+func scoped() bool {
+	abi, err := landlockVersion()
+	return err == nil && abi >= 6
+}
+
+func landlockVersion() (int, error) {
+	const createRuleset, version = 444, 1
+	v, _, errno := unix.Syscall(createRuleset, 0, 0, version)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(v), nil
+}
+
+// A program that the user lets run outside the sandbox may talk to the daemon, but
+// neither answers a question nor changes who is asked.
+func TestAToolOutsideTheSandboxAnswersNothing(t *testing.T) {
+	b := besiege(t)
+	for way, of := range map[string]func(string) string{"itself": func(c string) string { return c }, "detached": detached} {
+		said := b.outsideOf(of(b.says()))
+		if strings.Count(said, `"message":"forbidden: `) != 2 || !strings.Contains(said, "pong") {
+			t.Errorf("%s: the daemon answers %s", way, said)
+		}
+		b.stillWaits(way)
+		if os.Geteuid() == 0 {
+			continue // root traces everybody
+		}
+		if said := b.outsideOf(of(traceCommand + " " + strconv.Itoa(b.cmd.Process.Pid))); !strings.Contains(said, "attach: operation not permitted") || !strings.Contains(said, "environ: false") {
+			t.Errorf("%s: tracing the daemon: %s", way, said)
+		}
+	}
+	// What it may write is the user's to decide: it is a program of his like others.
+	if said := b.outsideOf("echo '# mine' >> " + b.targets["a shell's profile"] + " && echo written"); !strings.Contains(said, "written") {
+		t.Errorf("it cannot write: %s", said)
+	}
+}
+
+// Keys of the user's cannot be read in the sandbox, by no name, whether the home is
+// a link, is the folder that is worked in, or gets the key later.
+func TestKeysOfTheUserAreHiddenFromTools(t *testing.T) {
+	const key = "sk-of-the-user"
+	base := t.TempDir()
+	home, real := filepath.Join(base, "home"), filepath.Join(base, "data", "me")
+	put := func(path string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(key), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(filepath.Join(real, ".ssh", "id"))
+	put(filepath.Join(real, ".config", "chromium", "Default", "Cookies"))
+	if err := os.MkdirAll(filepath.Join(real, "project"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(real, home); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", home)
+	d := newDaemon(t)
+	for what, folder := range map[string]string{"a project": filepath.Join(home, "project"), "the home": home} {
+		session := d.session(folder)
+		if got := d.extension(session, "bash", `{"command":"touch `+base+`/x"}`); got.OK {
+			t.Skip("no sandbox here")
+		}
+		put(filepath.Join(real, ".aws", "credentials"))
+		for _, file := range []string{".ssh/id", ".config/chromium/Default/Cookies", ".aws/credentials"} {
+			for _, command := range []string{
+				"cat " + home + "/" + file, "cat " + real + "/" + file, "cat ~/" + file, "cd ~ && cat " + file, "cat ../" + file,
+				"cat /proc/self/root" + real + "/" + file, "cat /proc/self/cwd/../" + file, "ln -sf ~/" + file + " l; cat l; rm l",
+				"ln ~/" + file + " h && cat h", "cp ~/" + file + " c && cat c", "mv ~/" + file + " m && cat m", "mv ~/.ssh s && cat s/id",
+				"tar c ~ | cat", "grep -r . ~/.ssh ~/.aws ~/.config", "setsid -w env -i cat " + real + "/" + file,
+				"unshare -Urm cat " + real + "/" + file,
+			} {
+				text, err := json.Marshal(map[string]any{"command": command})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := d.extension(session, "bash", string(text)); strings.Contains(got.Result, key) {
+					t.Errorf("in %s: %s says %s", what, command, got.Result)
+				}
+			}
+			for _, call := range [][2]string{{"read", `{"path":"` + home + "/" + file + `"}`}, {"grep", `{"pattern":"sk-","path":"` + home + `"}`}} {
+				if got := d.extension(session, call[0], call[1]); strings.Contains(got.Result, key) {
+					t.Errorf("in %s: %s of %s says %s", what, call[0], file, got.Result)
+				}
+			}
+		}
+		if err := os.RemoveAll(filepath.Join(real, ".aws")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{".ssh/id", ".config/chromium/Default/Cookies"} {
+		if text, err := os.ReadFile(filepath.Join(real, file)); string(text) != key {
+			t.Errorf("%s has %q, %v", file, text, err)
+		}
+	}
+	out, _ := d.doctor()
+	wantLines(t, out, "tools in the sandbox cannot read, of what is there: ", home+"/.ssh", home+"/.config/chromium")
+}

@@ -1,0 +1,348 @@
+package follow
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"noused/internal/client"
+	"noused/internal/protocol"
+)
+
+const (
+	stateEvery = 2 * time.Second // between looks for what no event tells
+	maxTries   = 8               // to take a snapshot between two changes
+)
+
+// conn is one connection to both sockets.
+type conn struct {
+	s        *Session
+	ctx      context.Context
+	commands *client.Client
+	Connected
+	active string // the older core's active session, where it does not say in its state
+	sure   bool   // of an older core: no event can be missed any more
+	in     chan incoming
+
+	told  []byte          // the state told last, to see what changed
+	after *protocol.State // to be told once its events have been
+}
+
+// incoming is a line of the event socket. Without an Event it is of a type that
+// v1 does not have, or cannot be read.
+type incoming struct {
+	Event
+	size int
+	gap  bool // events before it were dropped
+	lost bool // a part of what its run said
+	err  error
+}
+
+var errDropped = errors.New("events were dropped")
+
+// connect holds one connection from its beginning to its end. began: the
+// session was shown, or its events went on.
+func (s *Session) connect() (began bool, err error) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	c := &conn{s: s, ctx: ctx, in: make(chan incoming)}
+	if err := c.open(); err != nil {
+		return false, err
+	}
+	var pumping sync.WaitGroup
+	pumping.Go(s.guarded(c.pump))
+	defer func() {
+		s.use(nil)
+		cancel()
+		pumping.Wait()
+		s.events.Close()
+		c.commands.Close()
+	}()
+	s.use(c.commands)
+	if err := c.begin(); err != nil {
+		return false, err
+	}
+	return true, c.follow()
+}
+
+// open connects to both sockets. Whether the daemon knows subscribe is asked of
+// get_state: an older core may leave a line on the event socket unanswered.
+func (c *conn) open() error {
+	ctx, cancel := context.WithTimeout(c.ctx, dialTimeout)
+	defer cancel()
+	commands, err := c.s.daemon.Commands(ctx)
+	if err != nil {
+		return err
+	}
+	c.commands = client.New(commands)
+	state, err := c.s.meet(ctx, c.commands)
+	if err == nil {
+		older := state.Daemon.Epoch == ""
+		c.s.older.Store(older)
+		c.Connected, err = c.s.events.connect(ctx, older, c.from(len(state.Runs) > 0))
+	}
+	if err != nil {
+		c.commands.Close()
+	}
+	return err
+}
+
+// meet asks for a state, of the session that will be shown if it is known: to ask
+// for the active one would make one where there is none.
+func (s *Session) meet(ctx context.Context, commands *client.Client) (protocol.State, error) {
+	p := protocol.GetStateParams{Scope: protocol.Scope{SessionID: s.wanted()}}
+	state, err := client.Call(ctx, commands, protocol.GetState, p)
+	var wire *protocol.Error
+	if p.SessionID != "" && errors.As(err, &wire) {
+		return client.Call(ctx, commands, protocol.GetState, protocol.GetStateParams{})
+	}
+	return state, err
+}
+
+// from asks for every session's events: those of the daemon as a whole come with
+// no session's, and the session that is followed may change without a hole.
+// While something runs it asks for the old ones, too, for what they say of it.
+func (c *conn) from(busy bool) (p protocol.SubscribeParams) {
+	switch {
+	case c.s.synced && c.s.epoch != "":
+		p.Epoch, p.After = c.s.epoch, &c.s.last
+	case busy:
+		p.After = new(uint64)
+	}
+	return p
+}
+
+// pump reads events until the connection ends.
+func (c *conn) pump() {
+	for {
+		next := c.next()
+		select {
+		case c.in <- next:
+		case <-c.ctx.Done():
+			return
+		}
+		if next.err != nil {
+			return
+		}
+	}
+}
+
+func (c *conn) next() incoming {
+	h, err := c.s.events.read(c.ctx)
+	switch h := h.(type) {
+	case Line:
+		return incoming{Event: h.Event, size: len(h.Raw), lost: h.Lost}
+	case Gap:
+		return incoming{Event: h.Event, size: len(h.Raw), gap: true}
+	default:
+		return incoming{err: err}
+	}
+}
+
+// begin shows the session, or goes on where the last connection ended.
+func (c *conn) begin() error {
+	resumed := c.s.synced && !c.Older && !c.Gap && c.Epoch == c.s.epoch
+	if !resumed {
+		c.s.last = c.After
+		c.s.doing.clear()
+	}
+	if id, ok := c.s.takeWant(); ok {
+		return c.turn(id)
+	}
+	if !c.s.known && c.s.find != nil {
+		return c.find()
+	}
+	if !resumed {
+		return c.show(c.s.session)
+	}
+	state, err := c.state(c.s.session)
+	if err != nil {
+		return c.show(c.s.session)
+	}
+	c.after = &state
+	c.tell()
+	return nil
+}
+
+// find shows the session that is found now that a daemon answers.
+func (c *conn) find() error {
+	id, err := c.s.find(c.ctx)
+	var wire *protocol.Error
+	if errors.As(err, &wire) {
+		c.s.out.put(Refused{id, err})
+	}
+	if err != nil {
+		return err
+	}
+	return c.show(id)
+}
+
+// follow tells what happens until the connection ends.
+func (c *conn) follow() error {
+	look := time.NewTicker(stateEvery)
+	defer look.Stop()
+	for {
+		var err error
+		select {
+		case next := <-c.in:
+			err = c.take(next)
+			if errors.Is(err, errDropped) {
+				c.s.synced = false
+				err = c.show(c.s.session)
+			}
+		case <-c.s.asked:
+			if id, ok := c.s.takeWant(); ok {
+				err = c.turn(id)
+			}
+		case <-c.s.out.emptied:
+			if !c.s.synced {
+				err = c.show(c.s.session)
+			}
+		case <-look.C:
+			err = c.look()
+		case <-c.commands.Gone():
+			err = client.ErrLost
+		case <-c.ctx.Done():
+			err = context.Cause(c.ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// take tells an event, if it is new and the session's or the daemon's.
+func (c *conn) take(next incoming) error {
+	switch {
+	case next.err != nil:
+		return next.err
+	case next.gap:
+		c.s.last = max(c.s.last, next.Seq)
+		c.s.doing.clear()
+		return errDropped
+	case !c.Older && next.Seq <= c.s.last:
+		return nil // the snapshot has it
+	case c.moved(next):
+		c.s.last = next.Seq
+		return errDropped
+	}
+	c.s.last = max(c.s.last, next.Seq)
+	c.s.doing.see(next)
+	if c.ours(next) && !c.s.out.event(next.Event, next.size) {
+		c.s.synced = false
+	}
+	c.tell()
+	if _, over := next.Event.Event.(protocol.AgentEnd); over && next.lost && c.ours(next) {
+		return errDropped // the messages have it
+	}
+	return nil
+}
+
+// moved tells whether the conversation is another one now: it goes on from
+// another entry, or its older part is a summary.
+func (c *conn) moved(next incoming) bool {
+	status, ok := next.Event.Event.(protocol.Status)
+	return ok && (status.Code == protocol.StatusLeafSet || status.Code == protocol.StatusCompacted) && c.ours(next)
+}
+
+func (c *conn) ours(next incoming) bool {
+	if next.Event.Event == nil {
+		return false
+	}
+	id := next.Where().SessionID
+	return id == "" || id == c.s.session || c.Older && c.s.session == ""
+}
+
+// look asks for the state, which holds what no event tells: a mode, the tools
+// or the title that another client set.
+func (c *conn) look() error {
+	if !c.s.synced && !c.Older {
+		return nil // a snapshot is on its way
+	}
+	touched := c.s.touched.Swap(false)
+	state, err := c.state(c.s.session)
+	var wire *protocol.Error
+	switch {
+	case errors.As(err, &wire):
+		return c.show(c.s.session) // it was deleted, say
+	case err != nil:
+		return err
+	}
+	if c.Older && state.SessionID != c.s.session {
+		return nil // another client's
+	}
+	if c.Older && !c.sure && state.RunState == protocol.StateIdle {
+		// It may not have had the event connection yet when the first snapshot was
+		// taken. By now it has. While a run goes on, a snapshot would lose what the
+		// model is saying.
+		c.sure = true
+		return c.show(c.s.session)
+	}
+	if touched || !bytes.Equal(c.told, comparable(state)) {
+		c.after = &state
+		c.tell()
+	}
+	return nil
+}
+
+// tell passes the state on once every event up to it has been.
+func (c *conn) tell() {
+	if c.after == nil || !c.Older && c.s.last < c.after.LastSeq {
+		return
+	}
+	c.told = comparable(*c.after)
+	c.s.out.put(Changed{*c.after})
+	c.after = nil
+}
+
+// comparable leaves out of a state what events tell.
+func comparable(s protocol.State) []byte {
+	s.LastSeq, s.Partial = 0, nil
+	text, err := json.Marshal(s, json.Deterministic(true))
+	if err != nil { // it came as JSON
+		return nil
+	}
+	return text
+}
+
+// turn shows the session that Follow asked for. When the connection ends before
+// that is done the next one has to.
+func (c *conn) turn(id string) error {
+	err := c.show(id)
+	if err != nil {
+		c.s.wantAgain(id)
+	}
+	return err
+}
+
+// state asks for the state. An older core may leave out which session it is of:
+// the one that was made the active one, or that its messages are of.
+func (c *conn) state(id string) (protocol.State, error) {
+	p := protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}}
+	ctx, cancel := client.Bounded(c.ctx, p, callTimeout)
+	defer cancel()
+	state, err := client.Call(ctx, c.commands, protocol.GetState, p)
+	if err != nil || !c.Older || state.SessionID != "" {
+		return state, err
+	}
+	if c.active == "" {
+		all, err := c.messages("")
+		if err != nil {
+			return state, err
+		}
+		c.active = all.SessionID
+	}
+	state.SessionID = c.active
+	return state, nil
+}
+
+func (c *conn) messages(id string) (protocol.Messages, error) {
+	p := protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: id}}
+	ctx, cancel := client.Bounded(c.ctx, p, callTimeout)
+	defer cancel()
+	return client.Call(ctx, c.commands, protocol.GetMessages, p)
+}

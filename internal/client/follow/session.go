@@ -1,0 +1,200 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	"noused/internal/client"
+	"noused/internal/protocol"
+)
+
+// ErrOffline is what Do answers while there is no connection. The command has
+// not been sent.
+var ErrOffline = errors.New("not connected to the daemon")
+
+// ErrUnsupported is what Do answers when the daemon does not know the command:
+// it is an older core.
+var ErrUnsupported = client.ErrUnsupported
+
+// Session follows one session, and has a connection for commands beside.
+type Session struct {
+	daemon Dialer
+	find   func(context.Context) (string, error)
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	out    *outbox
+	asked  chan struct{} // cap 1: want has changed
+
+	// touched: a command may have changed the state, or told it to its caller.
+	touched atomic.Bool
+	older   atomic.Bool // the daemon is an older core
+
+	mu       sync.Mutex
+	commands *client.Client // nil while offline
+	want     *string        // the session that Follow asked for, until it is taken up
+
+	// Of the run goroutine, and of one that reads events while it waits for them.
+	events *Stream
+
+	// Of the run goroutine.
+	session string // the one that is followed; "" before the first Snapshot: the active one
+	epoch   string // of the last Snapshot; "" also for an older core
+	last    uint64 // the newest event that was told, or is in the Snapshot
+	synced  bool   // what was told is whole up to last
+	known   bool   // there was a Snapshot
+	doing   doing
+	trouble outage
+}
+
+// Open starts to connect to a daemon, and to follow a session as Follow does. It
+// does not block; the first Happening says how it went. With an empty sessionID,
+// find, if it is not nil, is asked for one when a daemon answers, again on each
+// connection until it has no error; Refused tells one that the daemon answered.
+func Open(daemon Dialer, sessionID string, find func(context.Context) (string, error)) *Session {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Session{
+		daemon: daemon, find: find, ctx: ctx, cancel: cancel, events: NewStream(daemon, Options{}),
+		out: newOutbox(), asked: make(chan struct{}, 1),
+	}
+	if sessionID != "" {
+		s.want = &sessionID
+	}
+	s.wg.Go(s.guarded(s.run))
+	s.wg.Go(func() { s.out.deliver(ctx) })
+	return s
+}
+
+// guarded tells a panic of f instead of ending the program, whose terminal
+// nobody would put in order then.
+func (s *Session) guarded(f func()) func() {
+	return func() {
+		defer func() {
+			if r := recover(); r != nil {
+				s.out.put(Broken{fmt.Errorf("panic: %v\n%s", r, debug.Stack())})
+			}
+		}()
+		f()
+	}
+}
+
+// Close ends the connection and Happenings, and waits for the goroutines. What
+// the daemon has accepted goes on.
+func (s *Session) Close() {
+	s.cancel()
+	s.wg.Wait()
+}
+
+// Happenings is closed by Close.
+func (s *Session) Happenings() <-chan Happening { return s.out.happenings }
+
+// Follow shows another session, "" the active one; a Snapshot or a Refused
+// answers. It does not block. The session stays until the next Follow, whatever
+// other clients make the active one. To follow the same session again asks for
+// a new Snapshot: after set_leaf, say. An older core, which knows no session_id
+// in get_state, can show the active session only: there Follow makes it the
+// active one.
+func (s *Session) Follow(sessionID string) {
+	s.mu.Lock()
+	s.want = &sessionID
+	s.mu.Unlock()
+	signal(s.asked)
+}
+
+// wanted is the session that is to be shown, "" while only the active one is.
+func (s *Session) wanted() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.want != nil {
+		return *s.want
+	}
+	return s.session
+}
+
+func (s *Session) takeWant() (string, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.want == nil {
+		return "", false
+	}
+	id := *s.want
+	s.want = nil
+	return id, true
+}
+
+// wantAgain puts back what takeWant took, unless there was a Follow since.
+func (s *Session) wantAgain(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.want == nil {
+		s.want = &id
+	}
+}
+
+// Do sends a command and waits for its reply until ctx ends, and half a minute
+// where the command is one that is answered at once. Errors are those of
+// client.Call, ErrOffline and *client.SilentError. With the last, and with
+// client.ErrLost, the daemon may have executed the command.
+func Do[P protocol.Params, R protocol.Reply](ctx context.Context, s *Session, def protocol.Def[P, R], p P) (R, error) {
+	s.mu.Lock()
+	c := s.commands
+	s.mu.Unlock()
+	if c == nil {
+		var none R
+		return none, fmt.Errorf("%s: %w", def.Name(), ErrOffline)
+	}
+	defer s.touched.Store(true)
+	command, text := sends(p)
+	if s.older.Load() && command != "" {
+		s.events.fill.Sent(command, text)
+	}
+	ctx, cancel := client.Bounded(ctx, p, callTimeout)
+	defer cancel()
+	r, err := client.Call(ctx, c, def, p)
+	var refused *protocol.Error
+	if s.older.Load() && command != "" && errors.As(err, &refused) {
+		s.events.fill.Unsent(command)
+	}
+	return r, err
+}
+
+// sends returns the text that a command sends, and its kind, which is the command's name.
+func sends(params protocol.Params) (kind protocol.Kind, text string) {
+	switch p := params.(type) {
+	case protocol.PromptParams:
+		return protocol.KindPrompt, p.Text
+	case protocol.SteerParams:
+		return protocol.KindSteer, p.Text
+	case protocol.FollowUpParams:
+		return protocol.KindFollowUp, p.Text
+	default:
+		return "", ""
+	}
+}
+
+func (s *Session) use(c *client.Client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.commands = c
+}
+
+// run connects again and again until Close.
+func (s *Session) run() {
+	for {
+		began, err := s.connect()
+		if s.ctx.Err() != nil {
+			return
+		}
+		if began {
+			s.trouble = outage{}
+		}
+		s.out.put(s.trouble.failed(err))
+		if s.trouble.wait(s.ctx) != nil {
+			return
+		}
+	}
+}

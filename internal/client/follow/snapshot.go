@@ -1,0 +1,174 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"noused/internal/client"
+	"noused/internal/protocol"
+)
+
+// added are the names of the commands that an older core does not know.
+func added() []string {
+	names := []string{"subscribe"}
+	for _, row := range protocol.Table() {
+		if row.Since == protocol.Added {
+			names = append(names, row.Name)
+		}
+	}
+	return names
+}
+
+// show tells a snapshot of the session. One that the daemon refuses to show is
+// answered with a Refused and the session before, then the active one.
+func (c *conn) show(id string) error {
+	c.after = nil
+	for _, id := range []string{id, c.s.session, ""} {
+		err := c.snapshot(id)
+		var wire *protocol.Error
+		if err == nil || id == "" || !errors.As(err, &wire) {
+			return err
+		}
+		c.s.out.put(Refused{id, err})
+	}
+	return nil
+}
+
+// snapshot reads state and messages of one moment although they are two
+// questions. The messages are asked for between two get_state, whose last_seq
+// say which events fell in between; those are read, and where one of them
+// changed the messages it is all asked again. Events that only add to what is
+// being said do not: that text is in the second state. So the snapshot is the
+// second state's moment, and the events up to its last_seq are thrown away.
+//
+// A session that changes faster than it can be read is told as of the first
+// state, and all events since: some of them say what the messages have already,
+// which their ids show.
+//
+// A daemon that does not number has no moments: what happens meanwhile may be
+// said twice, too.
+func (c *conn) snapshot(id string) error {
+	first, err := c.enter(id)
+	if err != nil {
+		return err
+	}
+	id = first.SessionID
+	for try := 1; ; try++ {
+		all, err := c.messages(id)
+		if err != nil {
+			return err
+		}
+		s := Snapshot{State: first, Messages: all.Messages, Runs: all.Runs}
+		if c.Older {
+			s.Missing = added()
+			c.finish(s, nil)
+			return nil
+		}
+		second, err := c.state(id)
+		if err != nil {
+			return err
+		}
+		between, moved, err := c.readTo(second.LastSeq, first.LastSeq, id)
+		if err != nil {
+			return err
+		}
+		switch {
+		case !moved:
+			s.State = second
+			c.finish(s, nil)
+			return nil
+		case try >= maxTries && between != nil:
+			c.finish(s, between)
+			return nil
+		}
+		first = second
+	}
+}
+
+// enter asks for the session's state. An older core tells that of the active
+// session whatever it is asked for: there the session is made the active one.
+func (c *conn) enter(id string) (protocol.State, error) {
+	if c.Older && id == "" {
+		c.active = "" // it may be another one by now
+	}
+	state, err := c.state(id)
+	if err != nil || !c.Older || id == "" || state.SessionID == id {
+		return state, err
+	}
+	p := protocol.SwitchSessionParams{SessionID: id}
+	ctx, cancel := client.Bounded(c.ctx, p, callTimeout)
+	defer cancel()
+	if _, err := client.Call(ctx, c.commands, protocol.SwitchSession, p); err != nil {
+		return state, err
+	}
+	c.active = id
+	if state, err = c.state(id); err == nil && state.SessionID != id {
+		err = protocol.Errorf(protocol.SessionError, "the daemon shows %s instead", state.SessionID)
+	}
+	return state, err
+}
+
+// finish tells a snapshot and the events behind it.
+func (c *conn) finish(snap Snapshot, behind []incoming) {
+	s := c.s
+	snap.New = s.known && c.Epoch != s.epoch
+	s.session, s.epoch, s.known, s.synced = snap.State.SessionID, c.Epoch, true, true
+	c.told = comparable(snap.State)
+	s.out.snapshot(snap)
+	if behind == nil {
+		behind = s.doing.of(s.session)
+	}
+	for _, next := range behind {
+		if c.ours(next) && !s.out.event(next.Event, next.size) {
+			s.synced = false
+		}
+	}
+}
+
+// readTo reads events up to number to. It returns those after number from, and
+// whether one of them changed the session's messages; nil where there are holes.
+func (c *conn) readTo(to, from uint64, id string) (between []incoming, moved bool, err error) {
+	between = []incoming{}
+	wait := time.NewTimer(callTimeout)
+	defer wait.Stop()
+	size := 0
+	for holes := false; c.s.last < to; {
+		select {
+		case next := <-c.in:
+			if next.err != nil {
+				return nil, false, next.err
+			}
+			c.s.last = max(c.s.last, next.Seq)
+			if next.gap {
+				holes = true
+				c.s.doing.clear()
+			}
+			c.s.doing.see(next)
+			if next.Seq <= from || next.Event.Event == nil {
+				break
+			}
+			moved = moved || next.Where().SessionID == id && changesMessages(next.Event.Event)
+			between = append(between, next)
+			size += next.size
+		case <-wait.C:
+			return nil, false, fmt.Errorf("the daemon's events end at %d, its state is of %d", c.s.last, to)
+		case <-c.ctx.Done():
+			return nil, false, context.Cause(c.ctx)
+		}
+		if holes || len(between) > maxEvents || size > maxBytes {
+			between, moved, from, size = nil, true, to, 0
+		}
+	}
+	return between, moved, nil
+}
+
+func changesMessages(ev protocol.Event) bool {
+	switch ev.(type) {
+	case protocol.MessageUpdate, protocol.ToolStart, protocol.ToolUpdate:
+		return false
+	default:
+		return true
+	}
+}

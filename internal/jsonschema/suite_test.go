@@ -1,0 +1,85 @@
+package jsonschema
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestOfficialSuite runs the JSON Schema Test Suite, which is not part of this
+// repository, but of github.com/google/jsonschema-go (jsonschema/testdata), say.
+// The tests of other documents (the metaschemas among them) are left out: they
+// are refused.
+func TestOfficialSuite(t *testing.T) {
+	dir := os.Getenv("JSON_SCHEMA_SUITE")
+	if dir == "" {
+		t.Skip("JSON_SCHEMA_SUITE is not set to a folder with draft2020-12 and draft7 in it")
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "draft*", "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no tests in %s: %v", dir, err)
+	}
+	ran, left := 0, 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var groups []group
+		if err := json.Unmarshal(text, &groups); err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range groups {
+			r, l := g.run(t, file)
+			ran, left = ran+r, left+l
+		}
+	}
+	t.Logf("%d tests passed; %d of other documents left out", ran, left)
+}
+
+type group struct {
+	Description string
+	Schema      json.RawMessage
+	Tests       []struct {
+		Description string
+		Data        json.RawMessage
+		Valid       bool
+	}
+}
+
+func (g *group) run(t *testing.T, file string) (ran, left int) {
+	s, err := Compile(g.draft(file))
+	if err != nil && strings.Contains(err.Error(), "lies outside the schema") {
+		return 0, len(g.Tests)
+	}
+	if err != nil {
+		t.Errorf("%s: %s: %v", file, g.Description, err)
+		return 0, 0
+	}
+	for _, test := range g.Tests {
+		v, err := Decode(test.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Check(v); (err == nil) != test.Valid {
+			t.Errorf("%s: %s: %s: got %v, want valid %v", file, g.Description, test.Description, err, test.Valid)
+		}
+	}
+	return len(g.Tests), 0
+}
+
+// draft is the schema with the $schema that the tests of draft 7 leave out.
+func (g *group) draft(file string) []byte {
+	var object map[string]any
+	if filepath.Base(filepath.Dir(file)) != "draft7" || json.Unmarshal(g.Schema, &object) != nil {
+		return g.Schema
+	}
+	object["$schema"] = "http://json-schema.org/draft-07/schema#"
+	text, err := json.Marshal(object)
+	if err != nil {
+		return g.Schema
+	}
+	return text
+}

@@ -1,0 +1,264 @@
+// Package notify tells people who are not looking that a run has ended or waits
+// for them: it runs a command of theirs, with one JSON object for its input
+// (folders.md §3).
+//
+// Concurrency: Tell may be called from any goroutine and never waits. One
+// goroutine does the rest and ends with Close, and with it the command.
+//
+// It refuses to queue: of what happens while the command runs, or within two
+// seconds, only the last is kept, and how much there was. It never runs two at a
+// time, nor one for longer than 10 seconds, and it uses no shell.
+package notify
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"go.uber.org/zap"
+
+	"noused/internal/proc"
+	"noused/internal/protocol"
+)
+
+const (
+	burst    = 2 * time.Second  // what happens within it is told at once
+	longest  = 10 * time.Second // a command may take
+	maxQueue = 256              // events that have not been looked at
+	maxRuns  = 4096             // whose beginning is remembered
+	maxText  = 500              // characters of a message
+)
+
+// What people can be told of.
+const (
+	Approval = "approval"
+	RunEnd   = "run_end"
+	RunError = "run_error"
+)
+
+// Events are all of these.
+var Events = []string{Approval, RunEnd, RunError}
+
+// Options say what to do when. Command is a program and its arguments; empty, and
+// nobody is told of anything. After is for how long a run has to take to be worth
+// it.
+type Options struct {
+	Command []string
+	On      []string // some of Events
+	After   time.Duration
+	Environ []string
+	// Session returns what is known of a session; false: nothing. It must not wait.
+	Session func(id string) (protocol.SessionInfo, bool)
+	// Start starts the command, as [proc.Supervisor.Start] does.
+	Start func(context.Context, proc.Command) (*proc.Process, error)
+	Log   *zap.Logger
+}
+
+// Word is the command's input.
+type Word struct {
+	Event     string `json:"event"`
+	SessionID string `json:"session_id"`
+	Title     string `json:"title"`
+	Workdir   string `json:"workdir"`
+	RunID     string `json:"run_id"`
+	Message   string `json:"message"`
+	Count     int    `json:"count"`
+
+	Approval *protocol.Approval `json:"approval,omitzero"` // of an approval: the question
+}
+
+// happening is an event of a run, and when it was announced.
+type happening struct {
+	ev protocol.Event
+	at time.Time
+}
+
+// Notifier is a nil one where nobody is to be told. Make it with New.
+type Notifier struct {
+	o     Options
+	queue chan happening
+	limit time.Duration // of the command
+	ctx   context.Context
+	stop  context.CancelFunc
+	done  chan struct{}
+}
+
+// New returns a Notifier that has to be closed; nil without a command.
+func New(o Options) *Notifier {
+	if len(o.Command) == 0 {
+		return nil
+	}
+	n := &Notifier{o: o, limit: longest, queue: make(chan happening, maxQueue), done: make(chan struct{})}
+	n.ctx, n.stop = context.WithCancel(context.Background())
+	go n.serve()
+	return n
+}
+
+// Tell notes an event. One that finds the queue full is forgotten: others follow
+// it, and are told of.
+func (n *Notifier) Tell(ev protocol.Event) {
+	if n == nil {
+		return
+	}
+	switch ev := ev.(type) {
+	case protocol.AgentStart, protocol.AgentEnd:
+	case protocol.Status:
+		if ev.Code != protocol.StatusApprovalRequested {
+			return
+		}
+	default:
+		return
+	}
+	select {
+	case n.queue <- happening{ev, time.Now()}:
+	default:
+	}
+}
+
+// Close ends the command, if it runs, and waits until nothing is left of it.
+func (n *Notifier) Close() {
+	if n != nil {
+		n.stop()
+		<-n.done
+	}
+}
+
+func (n *Notifier) serve() {
+	defer close(n.done)
+	began := map[string]time.Time{}
+	var next *Word                  // to be told
+	var due <-chan time.Time        // when
+	ended := make(chan struct{}, 1) // of the command
+	ready, running := false, false
+	for {
+		select {
+		case h := <-n.queue:
+			w := n.word(h, began)
+			if w == nil {
+				continue
+			}
+			if next != nil {
+				w.Count += next.Count
+			} else {
+				due = time.After(burst)
+			}
+			next = w
+		case <-due:
+			due, ready = nil, true
+		case <-ended:
+			running = false
+		case <-n.ctx.Done():
+			if running {
+				<-ended
+			}
+			return
+		}
+		if ready && !running {
+			told := *next
+			next, ready, running = nil, false, true
+			go func() { // ends with the command
+				n.run(told)
+				ended <- struct{}{}
+			}()
+		}
+	}
+}
+
+// word is what there is to tell of an event, nil for nothing.
+func (n *Notifier) word(h happening, began map[string]time.Time) *Word {
+	ref := h.ev.Where()
+	w := &Word{SessionID: ref.SessionID, RunID: ref.RunID, Count: 1}
+	switch ev := h.ev.(type) {
+	case protocol.AgentStart:
+		if len(began) >= maxRuns {
+			clear(began)
+		}
+		began[ref.RunID] = h.at
+		return nil
+	case protocol.Status:
+		w.Event, w.Message, w.Approval = Approval, ev.Message, ev.Approval
+	case protocol.AgentEnd:
+		start, known := began[ref.RunID]
+		delete(began, ref.RunID)
+		took := h.at.Sub(start)
+		if known && took < n.o.After { // else it is older than this daemon
+			return nil
+		}
+		switch ev.StopReason {
+		case protocol.StopCompleted:
+			w.Event, w.Message = RunEnd, "done"
+		case protocol.StopError:
+			w.Event, w.Message = RunError, "failed"
+			if ev.Error != nil {
+				w.Message += ": " + ev.Error.Message
+			}
+		default:
+			return nil
+		}
+		if known {
+			w.Message += fmt.Sprintf(" (%v)", took.Round(time.Second))
+		}
+	}
+	if !slices.Contains(n.o.On, w.Event) {
+		return nil
+	}
+	if s, ok := n.o.Session(w.SessionID); ok {
+		w.Title, w.Workdir = s.Title, s.Workdir
+	}
+	if w.Title != "" {
+		w.Message = w.Title + ": " + w.Message
+	}
+	w.Message = oneLine(w.Message)
+	return w
+}
+
+// oneLine is a text that a person can read on one line.
+func oneLine(text string) string {
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }), " ")
+	if r := []rune(text); len(r) > maxText {
+		return string(r[:maxText-1]) + "…"
+	}
+	return text
+}
+
+// run runs the command once. That it fails is a line in the log.
+func (n *Notifier) run(w Word) {
+	ctx, cancel := context.WithTimeoutCause(n.ctx, n.limit, fmt.Errorf("it took longer than %v", n.limit))
+	defer cancel()
+	if err := n.tell(ctx, w); err != nil && n.ctx.Err() == nil {
+		n.o.Log.Warn("the notifier failed", zap.Strings("command", n.o.Command), zap.String("event", w.Event), zap.Error(err))
+	}
+}
+
+func (n *Notifier) tell(ctx context.Context, w Word) error {
+	path, err := exec.LookPath(n.o.Command[0])
+	if err != nil {
+		return err
+	}
+	line, err := json.Marshal(w, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return err
+	}
+	p, err := n.o.Start(ctx, proc.Command{Name: "the notifier", Path: path, Args: n.o.Command, Dir: "/", Env: n.o.Environ})
+	if err != nil {
+		return err
+	}
+	_ = p.Send(append(line, '\n')) // the first in its queue always has room
+	p.CloseInput()
+	buf := make([]byte, 4<<10)
+	for err == nil {
+		_, err = p.Read(buf) // what it says is of no interest
+	}
+	switch exit := p.Wait(); {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case !exit.OK():
+		return fmt.Errorf("%v %s", exit, oneLine(p.Stderr(maxText)))
+	}
+	return nil
+}

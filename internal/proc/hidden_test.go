@@ -1,0 +1,280 @@
+package proc
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+)
+
+// conceal is a jail in which home has a config folder with a key, and tools
+// inside of it that may be read.
+func conceal(t *testing.T, inWorkdir bool) (j *jail, config string) {
+	t.Helper()
+	j = imprison(t)
+	config = filepath.Join(j.home, ".config", "noused")
+	if inWorkdir {
+		config = filepath.Join(j.work, ".config", "noused")
+	}
+	files := map[string]string{
+		filepath.Join(config, "environment"):         "KEY=sk-secret",
+		filepath.Join(config, "deep", "er"):          "KEY=sk-secret",
+		filepath.Join(config, "tools.d", "tool"):     "a tool",
+		filepath.Join(filepath.Dir(config), "other"): "not hidden",
+		filepath.Join(j.home, "file"):                "not hidden",
+	}
+	for path, text := range files {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j.nursery.hidden = Hidden{
+		Paths:  []string{config, filepath.Join(config, "environment"), filepath.Join(j.home, "missing", "state")},
+		Except: []string{filepath.Join(config, "tools.d")},
+	}
+	view, err := j.Sandboxed(Sandbox{Workdir: j.work, Cache: filepath.Join(j.home, ".cache")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.view = view
+	return j, config
+}
+
+func TestASandboxedToolCannotReadWhatIsHidden(t *testing.T) {
+	t.Run("beside the workdir", func(t *testing.T) { hiddenFrom(conceal(t, false)) })
+	t.Run("in the workdir", func(t *testing.T) { hiddenFrom(conceal(t, true)) })
+}
+
+func hiddenFrom(j *jail, config string) {
+	for what, script := range map[string]string{
+		"by name":                 `cat ` + config + `/environment`,
+		"below":                   `cat ` + config + `/deep/er`,
+		"by a link":               `ln -s ` + config + ` link; cat link/environment`,
+		"by a link to the file":   `ln -s ` + config + `/environment l; cat l`,
+		"through the root":        `cat /proc/self/root` + config + `/environment`,
+		"through another process": `cat /proc/` + strconv.Itoa(os.Getpid()) + `/root` + config + `/environment`,
+		"with dots":               `cd ` + config + `/tools.d && cat ../environment`,
+		"by a hard link":          `ln ` + config + `/environment hard && cat hard`,
+		"moved into the workdir":  `mv ` + config + `/environment moved && cat moved`,
+		"moved to the tools":      `mv ` + config + `/environment ` + config + `/tools.d/x; cat ` + config + `/tools.d/x`,
+		"moved with its folder":   `mv ` + filepath.Dir(config) + ` ./elsewhere; cat elsewhere/noused/environment ` + config + `/environment | grep .`,
+		"executed":                `sh ` + config + `/environment`,
+	} {
+		if exit, said := j.run(script); exit.OK() || strings.Contains(said, "sk-secret") {
+			j.t.Errorf("%s: it worked, and said %q", what, said)
+		}
+	}
+}
+
+func TestWhatIsBesideTheHiddenCanBeRead(t *testing.T) {
+	j, config := conceal(t, false)
+	for what, script := range map[string]string{
+		"a neighbour":               `cat ` + filepath.Dir(config) + `/other ~/file "$OUT/file"`,
+		"an exception":              `cat ` + config + `/tools.d/tool`,
+		"the names beside it":       `ls ~ ~/.config /`,
+		"the system":                `cat /etc/passwd /proc/self/status > /dev/null && sh -c 'sort < /dev/null'`,
+		"what it writes":            `mkdir -p a && echo x > a/b && cat a/b && echo y > c && cat c && mv c a && cat a/c`,
+		"its temporary files":       `echo x > "$TMPDIR/t" && cat "$TMPDIR/t"`,
+		"its cache":                 `mkdir -p ~/.cache/tool && echo x > ~/.cache/tool/x && cat ~/.cache/tool/x`,
+		"its own output, and pipes": `echo x > /dev/stdout && echo x | cat /dev/stdin`,
+	} {
+		if exit, said := j.run(script); !exit.OK() {
+			t.Errorf("%s: %v, it said %q", what, exit, said)
+		}
+	}
+}
+
+// The home folder is where tools of a service work, unless they are told
+// otherwise.
+func TestAWorkdirWithSomethingHiddenInItCanBeWorkedIn(t *testing.T) {
+	j, config := conceal(t, true)
+	if !j.canCover() {
+		t.Skip("this system lets only root cover a folder")
+	}
+	for what, script := range map[string]string{
+		"new files":           `echo x > new && cat new && mkdir -p a/b && echo y > a/b/c && cat a/b/c && mv a b && cat b/b/c && rm -r b new`,
+		"replacing a file":    `echo 1 > f && echo 2 > f.new && mv f.new f && cat f`,
+		"beside the hidden":   `echo x > .config/new && cat .config/new .config/other`,
+		"an exception":        `cat .config/noused/tools.d/tool`,
+		"who one is":          `test "$(id -u)" = ` + strconv.Itoa(os.Geteuid()) + ` && test "$(stat -c %u f)" = "$(id -u)"`,
+		"the system":          `ls /proc/self/ /tmp > /dev/null && cat /etc/passwd > /dev/null`,
+		"nothing in the cold": `ls .config/noused | grep -v tools.d && exit 1; exit 0`,
+	} {
+		if exit, said := j.run("touch f;" + script); !exit.OK() {
+			t.Errorf("%s: %v, it said %q", what, exit, said)
+		}
+	}
+	for what, script := range map[string]string{
+		"undoing the cover":      `umount ` + config,
+		"in a namespace":         `unshare -Urm umount ` + config + ` && cat ` + config + `/environment`,
+		"writing into it":        `echo x > ` + config + `/environment`,
+		"a capability":           `grep -E "^Cap(Eff|Prm|Amb):.*[1-9a-f]" /proc/self/status && test "$(id -u)" != 0`,
+		"moving what it lies in": `mv .config away`,
+	} {
+		if exit, said := j.run(script); exit.OK() {
+			t.Errorf("%s: it worked, and said %q", what, said)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(config, "environment")); string(text) != "KEY=sk-secret" {
+		t.Errorf("got %q, %v", text, err)
+	}
+}
+
+// Where nothing can be covered, what lies beside the hidden is still there.
+func TestWithoutNamespacesTheHiddenStaysHidden(t *testing.T) {
+	j, config := conceal(t, true)
+	j.view.box.cover = nil
+	hiddenFrom(j, config)
+	for what, script := range map[string]string{
+		"a neighbour":  `cat .config/other`,
+		"its folders":  `echo x > sub/x && cat sub/x && rm sub/x`,
+		"an exception": `cat .config/noused/tools.d/tool`,
+	} {
+		if err := os.MkdirAll(filepath.Join(j.work, "sub"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if exit, said := j.run(script); !exit.OK() {
+			t.Errorf("%s: %v, it said %q", what, exit, said)
+		}
+	}
+}
+
+func TestAWorkdirThatIsHiddenIsRefused(t *testing.T) {
+	j, config := conceal(t, false)
+	box := Sandbox{Workdir: config}
+	if _, err := j.Sandboxed(box); err == nil || !strings.Contains(err.Error(), "which tools may not read") {
+		t.Errorf("got %v", err)
+	}
+	box.Workdir = filepath.Join(config, "deep") // the user's own wish
+	view, err := j.Sandboxed(box)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.view, j.work = view, box.Workdir
+	if exit, said := j.run(`cat er; ! cat ../environment`); !exit.OK() {
+		t.Errorf("got %v: %s", exit, said)
+	}
+}
+
+func TestHiddenIsReadAsItWasWritten(t *testing.T) {
+	for _, h := range []Hidden{
+		{},
+		{Paths: []string{"/a", "/b c"}, Except: []string{"/a/x"}},
+		{Paths: []string{"/a\nb\n-/c", "/d\n"}},
+	} {
+		if diff := cmp.Diff(h, ParseHidden(h.String())); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestLinksToTheHiddenAreResolved(t *testing.T) {
+	dir := Resolve(t.TempDir())
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for _, err := range []error{os.MkdirAll(at("dotfiles/config/tools.d"), 0o700), os.Symlink("dotfiles/config", at("config"))} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := Hidden{Paths: []string{at("config"), at("not/there")}, Except: []string{at("config/tools.d"), dir}}.resolved()
+	want := Hidden{Paths: []string{at("dotfiles/config"), at("not/there")}, Except: []string{at("dotfiles/config/tools.d")}}
+	if diff := cmp.Diff(want, h); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for path, hidden := range map[string]bool{
+		"dotfiles/config": true, "dotfiles/config/x": true, "dotfiles/config/tools.d/x": false, "dotfiles/configured": false, "not/there/x": true, "": false,
+	} {
+		if h.Covers(at(path)) != hidden {
+			t.Errorf("%s: hidden must be %t", path, hidden)
+		}
+	}
+	if slices.Contains(h.readable(), dir) {
+		t.Error("the folder above is allowed with all that is in it")
+	}
+}
+
+// Of what a path lies in, the innermost counts: what a user hides cannot open what
+// the daemon hides, nor what is hidden in a workdir that lies in something hidden.
+func TestWhatIsHiddenInAnExceptionIsHidden(t *testing.T) {
+	for what, covered := range map[string]bool{"left out": false, "covered": true} {
+		t.Run(what, func(t *testing.T) {
+			j, config := conceal(t, false)
+			if covered && !j.canCover() {
+				t.Skip("this system lets only root cover a folder")
+			}
+			j.work = filepath.Dir(config) // in the home, which is hidden as a whole
+			j.nursery.hidden.Paths = append(j.nursery.hidden.Paths, j.home)
+			view, err := j.Sandboxed(Sandbox{Workdir: j.work})
+			check(t, err)
+			if j.view = view; !covered {
+				view.box.cover = nil
+			}
+			hiddenFrom(j, config)
+			if exit, said := j.run(`cat other && cat ` + config + `/tools.d/tool && ! cat ../file && ! cat ` + config + `/environment`); !exit.OK() {
+				t.Errorf("%v, it said %q", exit, said)
+			}
+		})
+	}
+}
+
+// What is hidden need not be there: it is hidden when it comes, also where only a
+// link to it is there.
+func TestWhatComesLaterIsHidden(t *testing.T) {
+	t.Run("beside the workdir", func(t *testing.T) { comesLater(conceal(t, false)) })
+	t.Run("in the workdir", func(t *testing.T) { comesLater(conceal(t, true)) })
+}
+
+func comesLater(j *jail, config string) {
+	t, base := j.t, filepath.Dir(filepath.Dir(config))
+	at := func(name string) string { return filepath.Join(base, name) }
+	check(t, os.MkdirAll(at("dotfiles"), 0o700))
+	check(t, os.Symlink("dotfiles/ssh", at(".ssh")))
+	j.nursery.hidden.Paths = append(j.nursery.hidden.Paths, at(".ssh"), at(".netrc"), at("new/keys"))
+	view, err := j.Sandboxed(Sandbox{Workdir: j.work})
+	check(t, err)
+	j.view = view
+	before := view.View()
+	for _, path := range []string{"dotfiles/ssh/id", ".netrc", "new/keys/id"} {
+		check(t, os.MkdirAll(filepath.Dir(at(path)), 0o700))
+		check(t, os.WriteFile(at(path), []byte("sk-secret"), 0o600))
+	}
+	if view.View() == before {
+		t.Error("a process that was started before is not told from one that was not")
+	}
+	for _, path := range []string{"dotfiles/ssh/id", ".ssh/id", ".netrc", "new/keys/id"} {
+		if _, said := j.run("cat " + at(path)); strings.Contains(said, "sk-secret") {
+			t.Errorf("%s can be read: %q", path, said)
+		}
+	}
+}
+
+// A daemon is ready before it knows whether it can cover something: that is found
+// out when the first tool starts, as it takes a process.
+func TestCoveringIsTriedWhenAToolStarts(t *testing.T) {
+	work := t.TempDir()
+	helper, started := filepath.Join(t.TempDir(), "helper"), filepath.Join(work, "started")
+	if err := os.WriteFile(helper, []byte("#!/bin/sh\necho \"$*\" >> "+started+"\nexit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := NewSupervisor(helper, zap.NewNop())
+	defer s.Close()
+	s.Hide(Hidden{Paths: []string{filepath.Join(work, "secret")}})
+	view, err := s.Sandboxed(Sandbox{Workdir: work, Weak: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(started); err == nil {
+		t.Errorf("without a tool, there was started: %s", text)
+	}
+	if got := view.box.covers(); got {
+		t.Error("covered, although the helper cannot")
+	}
+}

@@ -1,0 +1,311 @@
+// Package proc starts, confines and ends every child process of the daemon.
+// A [Supervisor] starts them; a [Process] is one of them, with its input, its
+// lines of output and the last of its stderr. A guardian process ends what a
+// killed daemon leaves, orphans are adopted and ended with the process they
+// descend from, and a sandbox keeps processes to the folders that they may
+// write to.
+//
+// # Concurrency properties
+//
+// A Supervisor may be used from any goroutine, a Process as its methods say.
+// Every goroutine ends with its process, or with [Supervisor.Close].
+//
+// # What it refuses to do
+//
+// It knows no tool, no protocol and no model: what a process is for, and how
+// long it may take, is the caller's matter. It never starts a program with less
+// isolation than it was asked for, and gives it no environment but the caller's.
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// KillGrace is how long a process group has between SIGTERM and SIGKILL.
+	KillGrace = 2 * time.Second
+	// drainTime is how long output is waited for after the process has exited,
+	// while a grandchild holds the pipe.
+	drainTime = 200 * time.Millisecond
+	// inputQueue is how many writes may wait for a child that does not read.
+	inputQueue = 8
+)
+
+// Error is why a program cannot be started, in words for the user.
+type Error struct {
+	Reason string
+	// Forbidden is set where it could not be confined as it should be.
+	Forbidden bool
+	// Weak is set where [Sandbox.Weak] would have let it start all the same.
+	Weak bool
+}
+
+func (e *Error) Error() string { return e.Reason }
+
+// Command is a program to start. Path is absolute; Args[0] is what the program
+// sees as its own name. MaxLine bounds a line of its output, in bytes; 0 for one
+// whose lines are of no interest. Name is for messages.
+type Command struct {
+	Name    string
+	Path    string
+	Args    []string
+	Dir     string
+	Env     []string
+	MaxLine int
+	// Script is set for a shell with a command of somebody's. It has no input, both
+	// its outputs are one, in order, and what it leaves running ends with it: at
+	// once, or, where it was stopped, once that has closed the output or is killed.
+	Script bool
+}
+
+// Supervisor starts every child process of the daemon, from one OS thread that
+// lives as long as the Supervisor: a child's parent-death signal is tied to
+// the thread that forked it (golang/go#27505). What its children leave behind
+// is adopted and ended with them, and a guardian process ends everything should
+// the daemon itself be killed (tools.md §5). The zero value is not usable.
+type Supervisor struct {
+	*nursery
+	box *sandbox // nil: its children are not confined
+}
+
+// nursery is what a Supervisor and its sandboxed views share.
+type nursery struct {
+	helper   string
+	log      *zap.Logger
+	spawns   chan spawn
+	quit     chan struct{}
+	lines    *longLines
+	work     sync.WaitGroup // the spawning thread
+	close    sync.Once
+	guardian *guardian // nil without a helper
+	orphans  *orphans
+	scratch  scratch
+	hidden   Hidden // from all that are sandboxed
+	offline  bool   // all that are sandboxed are
+	covering sync.Once
+	covers   bool
+}
+
+type spawn struct {
+	cmd   *exec.Cmd
+	mark  mark
+	reply chan error
+}
+
+// NewSupervisor starts the spawning thread, and makes this process the one that
+// adopts all orphans among its descendants. helper is a program whose main
+// calls [Helper] first; with "" there is neither guardian nor sandbox. Close
+// ends it.
+func NewSupervisor(helper string, log *zap.Logger) *Supervisor {
+	return newSupervisor(helper, newOrphans(false), log)
+}
+
+// NewNested is NewSupervisor for a program that another Supervisor may have
+// started, and that has one child at a time. Where that is so, children keep that
+// one's mark, and it does what a guardian would do: there is none.
+func NewNested(helper string, log *zap.Logger) *Supervisor {
+	if readMark(os.Getpid()) == 0 {
+		return NewSupervisor(helper, log)
+	}
+	return newSupervisor("", newOrphans(true), log)
+}
+
+func newSupervisor(helper string, o *orphans, log *zap.Logger) *Supervisor {
+	n := &nursery{helper: helper, log: log, spawns: make(chan spawn), quit: make(chan struct{}), lines: newLongLines(), orphans: o}
+	// No child gets what this process was started with and does not know of.
+	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
+	n.work.Go(n.run)
+	if helper != "" {
+		n.guardian = newGuardian(helper, n.orphans.id, n.orphans.foreign, n.spawn, log)
+		n.scratch.told = n.guardian.keep
+		n.work.Go(sweepScratch)
+	}
+	return &Supervisor{nursery: n}
+}
+
+// Hide has everything that is started in a sandbox from here on not read what is
+// hidden. It is to be called before the first is.
+func (s *Supervisor) Hide(what Hidden) { s.hidden = what }
+
+// CloseNetwork has nothing that is started in a sandbox from here on connect or
+// listen over TCP. Where the kernel cannot do that, [Supervisor.Sandboxed] refuses.
+// It is to be called before the first is.
+func (s *Supervisor) CloseNetwork() { s.offline = true }
+
+// run never unlocks its thread, so that the thread ends with it and takes
+// whatever is still alive along. The main thread never ends, and its children
+// could not be told from adopted ones: it is left to wait for another.
+func (n *nursery) run() {
+	runtime.LockOSThread()
+	if unix.Gettid() == unix.Getpid() {
+		var other sync.WaitGroup
+		other.Go(n.run)
+		other.Wait()
+		runtime.UnlockOSThread()
+		return
+	}
+	for {
+		select {
+		case <-n.quit:
+			return
+		case r := <-n.spawns:
+			r.reply <- r.mark.pass(r.cmd.Start)
+		}
+	}
+}
+
+// spawn starts a command on the spawning thread, with a mark or 0.
+func (n *nursery) spawn(cmd *exec.Cmd, m mark) error {
+	r := spawn{cmd, m, make(chan error, 1)}
+	select {
+	case n.spawns <- r:
+		return <-r.reply
+	case <-n.quit:
+		return errors.New("the daemon is stopping")
+	}
+}
+
+// Close refuses further starts. Children that have not been waited for are
+// killed by the kernel, and what they leave by the guardian, which is waited
+// for.
+func (s *Supervisor) Close() {
+	s.close.Do(func() {
+		if s.guardian != nil {
+			s.guardian.close(s.orphans.idle())
+		}
+		close(s.quit)
+		s.work.Wait()
+		s.orphans.close()
+		s.scratch.remove()
+	})
+}
+
+// Start runs a command in a session and process group of its own, in the
+// sandbox if this is a view of one. The end of ctx stops it as [Process.Stop]
+// does. Every started process must be waited for with [Process.Wait] or
+// [Process.Finish]. A command that cannot be started, or not confined, is an
+// *[Error]; once ctx has ended, the error is the cause of that. It blocks until
+// the program itself has been executed.
+func (s *Supervisor) Start(ctx context.Context, c Command) (*Process, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	p, report, err := s.start(c)
+	if err != nil {
+		return nil, &Error{Reason: fmt.Sprintf("cannot start %s: %v", c.Name, plain(err))}
+	}
+	p.unwatch = context.AfterFunc(ctx, p.Stop)
+	if report == nil {
+		return p, nil
+	}
+	if e := readReport(report); e != nil {
+		p.Kill()
+		p.Wait()
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		e.Reason = fmt.Sprintf("cannot start %s: %s", c.Name, e.Reason)
+		return nil, e
+	}
+	return p, nil
+}
+
+// start returns the process and, of a sandboxed one, the pipe that its shim
+// reports on.
+func (s *Supervisor) start(c Command) (p *Process, report *os.File, err error) {
+	var theirs, ours []*os.File
+	defer func() {
+		for _, f := range theirs {
+			f.Close()
+		}
+		if err != nil {
+			for _, f := range ours {
+				f.Close()
+			}
+		}
+	}()
+	pipe := func(childReads bool) {
+		var r, w *os.File
+		if err != nil {
+			return
+		}
+		if r, w, err = os.Pipe(); err != nil {
+			return
+		}
+		if childReads {
+			r, w = w, r
+		}
+		theirs, ours = append(theirs, w), append(ours, r)
+	}
+	pipe(true)
+	pipe(false)
+	pipe(false)
+	if s.box != nil {
+		pipe(false)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	number, m := s.orphans.next()
+	cmd := &exec.Cmd{
+		Path: c.Path, Args: c.Args, Dir: c.Dir, Env: slices.Clip(c.Env),
+		Stdin: theirs[0], Stdout: theirs[1], Stderr: theirs[2],
+		// A session has no terminal until it takes one: the user's is not the
+		// tools' to read from or write to.
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
+	}
+	if m != 0 {
+		cmd.Env = append(cmd.Env, m.variable())
+	}
+	if c.Script {
+		cmd.Stdin, cmd.Stderr = nil, theirs[1]
+	}
+	p = &Process{nursery: s.nursery, number: number, script: c.Script}
+	if s.guardian != nil {
+		s.guardian.ensure()
+	}
+	if s.box != nil {
+		if p.tmp, err = s.scratch.make(); err != nil {
+			return nil, nil, err
+		}
+		s.box.confine(cmd, s.helper, p.tmp)
+		cmd.ExtraFiles, report = theirs[3:], ours[3]
+	}
+	s.orphans.born(number, 0)
+	if err = s.spawn(cmd, m); err != nil {
+		s.orphans.died(number)
+		s.scratch.drop(p.tmp)
+		return nil, nil, err
+	}
+	s.orphans.born(number, cmd.Process.Pid)
+	if s.guardian != nil {
+		s.guardian.watch(cmd.Process.Pid)
+	}
+	p.adopt(cmd, ours[0], ours[1], ours[2], c.MaxLine)
+	return p, report, nil
+}
+
+// plain strips the words that os/exec puts before the reason.
+func plain(err error) error {
+	var path *os.PathError
+	if !errors.As(err, &path) {
+		return err
+	}
+	if errors.Is(path.Err, syscall.ENOENT) {
+		return fmt.Errorf("%s: no such file, or its interpreter is missing", path.Path)
+	}
+	return fmt.Errorf("%s: %w", path.Path, path.Err)
+}

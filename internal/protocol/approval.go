@@ -1,0 +1,141 @@
+package protocol
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// ApprovalMode says what becomes of a question whether something may be done.
+type ApprovalMode string
+
+// ApprovalsAsk asks a person. ApprovalsAuto allows what would be asked and never
+// lifts a deny; ApprovalsDeny denies it.
+const (
+	ApprovalsAsk  ApprovalMode = "ask"
+	ApprovalsAuto ApprovalMode = "auto"
+	ApprovalsDeny ApprovalMode = "deny"
+)
+
+// ApprovalKind says what a question is about.
+type ApprovalKind string
+
+// A question is about one call of a tool, or about a limit of config.toml that the
+// run has reached.
+const (
+	ApprovalTool   ApprovalKind = "tool"
+	ApprovalBudget ApprovalKind = "budget"
+)
+
+// ApprovalDecision is what an option stands for.
+type ApprovalDecision string
+
+// The decisions.
+const (
+	DecisionAllow ApprovalDecision = "allow"
+	DecisionDeny  ApprovalDecision = "deny"
+)
+
+// ApprovalOutcome says how a question ended.
+type ApprovalOutcome string
+
+// A question is answered, by a person or its timeout, or withdrawn.
+const (
+	OutcomeAllowed   ApprovalOutcome = "allowed"
+	OutcomeDenied    ApprovalOutcome = "denied"
+	OutcomeWithdrawn ApprovalOutcome = "withdrawn"
+)
+
+// What ends a question without a person's answer to it.
+const (
+	ByTimeout = "timeout"
+	ByAbort   = "abort"
+	BySteer   = "steer"
+	ByDelete  = "delete"
+)
+
+// ByProcess is the process that answered a question, as the wire has it.
+func ByProcess(pid int, comm string) jsontext.Value {
+	out, _ := jsontext.AppendQuote([]byte(`{"pid":`+strconv.Itoa(pid)+`,"comm":`), strings.ToValidUTF8(comm, "\uFFFD"))
+	return append(out, '}')
+}
+
+// ByWord is one of the words for what ended a question, as the wire has it.
+func ByWord(word string) jsontext.Value {
+	out, _ := jsontext.AppendQuote(nil, strings.ToValidUTF8(word, "\uFFFD"))
+	return out
+}
+
+// Approval is a question that waits for a person. Those of get_state name their
+// session and run; in an event the event does.
+type Approval struct {
+	ApprovalID string         `json:"approval_id"`
+	SessionID  string         `json:"session_id,omitzero"`
+	RunID      string         `json:"run_id,omitzero"`
+	Kind       ApprovalKind   `json:"kind" enum:"tool,budget"`
+	ToolCallID string         `json:"tool_call_id,omitzero"`
+	ToolName   string         `json:"tool_name,omitzero"`
+	Arguments  jsontext.Value `json:"arguments,omitzero" doc:"what runs, byte for byte, if it is allowed"`
+	Reason     string         `json:"reason,omitzero" doc:"the model's own, or which limit was reached"`
+	Rule       string         `json:"rule" doc:"why it is asked"`
+	Workdir    string         `json:"workdir"`
+	CreatedAt  time.Time      `json:"created_at"`
+	Diff       string         `json:"diff,omitzero" doc:"of edit and write: what would change"`
+
+	Options []ApprovalOption `json:"options"`
+	// Shortened questions are only in the states of other sessions.
+	Shortened bool `json:"shortened,omitzero" doc:"arguments and diff are left out: the state of its session has them"`
+}
+
+// ApprovalOption is one of the answers that a question takes. Pattern says
+// verbatim what else the option allows from then on.
+type ApprovalOption struct {
+	ID       string           `json:"id"`
+	Decision ApprovalDecision `json:"decision" enum:"allow,deny"`
+	Pattern  string           `json:"pattern,omitzero"`
+}
+
+// ApproveParams is the payload of approve.
+type ApproveParams struct {
+	ApprovalID string `json:"approval_id" min:"1"`
+	Option     string `json:"option" min:"1" doc:"the id of one of the question's options"`
+	Reason     string `json:"reason,omitzero" doc:"of a denial: what the model reads; at most 4096 bytes"`
+}
+
+// ApproveAccepted answers approve.
+type ApproveAccepted struct {
+	Command    string          `json:"command"`
+	ApprovalID string          `json:"approval_id"`
+	Outcome    ApprovalOutcome `json:"outcome" enum:"allowed,denied"`
+}
+
+// SetApprovalModeParams is the payload of set_approval_mode.
+type SetApprovalModeParams struct {
+	Scope
+	Mode ApprovalMode `json:"mode" enum:"ask,auto,deny"`
+}
+
+// ApprovalModeAccepted answers set_approval_mode.
+type ApprovalModeAccepted struct {
+	Command string       `json:"command"`
+	Mode    ApprovalMode `json:"mode" enum:"ask,auto,deny"`
+}
+
+// maxReason bounds what a model reads of a denial, in bytes.
+const maxReason = 4 << 10
+
+func (p ApproveParams) validate() *Error {
+	if len(p.Reason) > maxReason {
+		return badField("reason", "is %d bytes long, at most %d it may be", len(p.Reason), maxReason)
+	}
+	return firstOf(notEmpty("approval_id", p.ApprovalID), notEmpty("option", p.Option))
+}
+
+func (p SetApprovalModeParams) validate() *Error {
+	return oneOf("mode", p.Mode, ApprovalsAsk, ApprovalsAuto, ApprovalsDeny)
+}
+
+func (ApproveAccepted) replyType() string      { return "accepted" }
+func (ApprovalModeAccepted) replyType() string { return "accepted" }

@@ -1,0 +1,105 @@
+package protocol
+
+// The words that wire-v1 §3 and §4 give to what happens. Journals have the same
+// words (docs/journal.md), so none of them ever changes.
+
+// RunState says what a session does.
+type RunState string
+
+// The states of a session. A run is aborting from the abort until its agent_end.
+const (
+	StateIdle     RunState = "idle"
+	StateRunning  RunState = "running"
+	StateAborting RunState = "aborting"
+)
+
+// StopReason says why a run, a turn or an assistant message ended.
+type StopReason string
+
+// Runs end with StopCompleted, turns with StopEnd or StopSteered, messages with
+// StopEnd, StopToolCalls or StopLength, as a model's do; each of the three also
+// with StopAborted or StopError.
+const (
+	StopCompleted StopReason = "completed"
+	StopEnd       StopReason = "end"
+	StopSteered   StopReason = "steered"
+	StopToolCalls StopReason = "tool_calls"
+	StopLength    StopReason = "length"
+	StopAborted   StopReason = "aborted"
+	StopError     StopReason = "error"
+)
+
+// Kind says how a text reaches its run.
+type Kind string
+
+// The kinds of a text. A prompt starts a run and never waits in a queue.
+const (
+	KindPrompt   Kind = "prompt"
+	KindSteer    Kind = "steer"
+	KindFollowUp Kind = "follow_up"
+)
+
+// Mode says how many waiting texts of a kind one turn takes.
+type Mode string
+
+// ModeOneAtATime takes the oldest, ModeAll the whole queue.
+const (
+	ModeOneAtATime Mode = "one-at-a-time"
+	ModeAll        Mode = "all"
+)
+
+// Wait says what a run waits for a person to give; "" is nothing.
+type Wait string
+
+// WaitApproval is an answer to the question whether a tool may be called.
+const WaitApproval Wait = "approval"
+
+// Trigger says what a compaction was made for.
+type Trigger string
+
+// A compaction is asked for by a client, or made between two turns since the
+// context is nearly full, or since the model refused the request for its length.
+const (
+	TriggerManual    Trigger = "manual"
+	TriggerThreshold Trigger = "threshold"
+	TriggerOverflow  Trigger = "overflow"
+)
+
+// Codes of status events.
+const (
+	StatusAbortRequested  Code = "abort_requested"
+	StatusSteerQueued     Code = "steer_queued"
+	StatusFollowUpQueued  Code = "follow_up_queued"
+	StatusRunResumed      Code = "run_resumed"
+	StatusLeafSet         Code = "leaf_set"
+	StatusCompacting      Code = "compacting"
+	StatusCompacted       Code = "compacted"
+	StatusJournalRepaired Code = "journal_repaired"
+	StatusInputWithdrawn  Code = "input_withdrawn"
+	StatusTitleSet        Code = "title_set"
+	StatusMarkedRead      Code = "marked_read"
+
+	StatusApprovalRequested Code = "approval_requested"
+	StatusApprovalResolved  Code = "approval_resolved"
+)
+
+// Codes of warning events. A tool's refused events bring codes of their own.
+const (
+	WarningEventsDropped     Code = "events_dropped"
+	WarningRequestRepaired   Code = "request_repaired"
+	WarningEmptyAnswer       Code = "empty_answer"
+	WarningCompactionFailed  Code = "compaction_failed"
+	WarningContextFailed     Code = "context_failed"
+	WarningSkillLeftOut      Code = "skill_left_out"
+	WarningStatePatchInvalid Code = "state_patch_invalid"
+	WarningStateTooLarge     Code = "state_too_large"
+	WarningAssetsTooLarge    Code = "assets_too_large"
+	WarningRuleNotKept       Code = "rule_not_kept"
+)
+
+// Codes of runs that end in error, beside those of responses.
+const (
+	StepLimit  Code = "step_limit"
+	CrashLoop  Code = "crash_loop"
+	OverBudget Code = "budget" // a limit of config.toml was reached
+)

@@ -1,0 +1,446 @@
+package runloop
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/model"
+	"noused/internal/protocol"
+	"noused/internal/queue"
+	"noused/internal/session"
+)
+
+// The answers to a question (approvals.md §2).
+const (
+	optionOnce     = "once"
+	optionSession  = "session"
+	optionAlways   = "always"
+	optionDeny     = "deny"
+	optionContinue = "continue"
+)
+
+type (
+	// answerIn is a person's answer. who has sent it.
+	answerIn struct {
+		ticket     ticket
+		approvalID string
+		option     string
+		reason     string
+		who        person
+	}
+	// lateIn says that a question has waited as long as it may.
+	lateIn struct{ approvalID string }
+	// lookedIn has what was found out of the call.
+	lookedIn struct {
+		gen   int
+		diff  string
+		guard model.Verdict
+	}
+	approvalModeIn struct {
+		ticket ticket
+		mode   protocol.ApprovalMode
+	}
+)
+
+// person is the process that answers for one.
+type person struct {
+	pid, uid int
+	comm     string
+}
+
+// keptRule is a rule that holds from here on, wherever the rules say so.
+type keptRule struct {
+	rule  []byte
+	title string
+}
+
+// decideCall has the rules say whether the next call is made, and makes it, fails
+// it or asks.
+func (m *machine) decideCall(call model.ToolCall) {
+	inv := m.invocation(call)
+	v := m.judged(inv)
+	if v.Failure != nil {
+		m.failCall(call, *v.Failure, false)
+		m.afterCall()
+		return
+	}
+	if v.Guarded && v.Decision != model.Deny || v.Changes && v.Decision == model.Ask {
+		m.await(looking, work{look: &inquiry{*inv, v.Guarded, v.Changes}})
+		return
+	}
+	m.act(inv, v, "")
+}
+
+// act does what was decided about the next call.
+func (m *machine) act(inv *model.Invocation, v model.Verdict, diff string) {
+	m.auditRule(inv.ToolCall, v)
+	switch v.Decision {
+	case model.Deny:
+		m.failCall(inv.ToolCall, model.Failed(v.Code, v.Why), false)
+		m.afterCall()
+	case model.Ask:
+		m.askCall(inv.ToolCall, v, diff)
+	default:
+		inv.Allowed = v.Decision == model.Allow
+		m.startCall(inv)
+	}
+}
+
+// stricter is the verdict that lets less be done, by the rules or by orchestrators;
+// the rules' own where they agree. What orchestrators would ask is the mode's to say.
+func (m *machine) stricter(rules, guard model.Verdict) model.Verdict {
+	switch mode := m.approvals(); {
+	case guard.Decision != model.Ask:
+	case mode == protocol.ApprovalsAuto:
+		guard = model.Verdict{}
+	case mode == protocol.ApprovalsDeny:
+		guard.Decision, guard.Code, guard.Why = model.Deny, model.Denied, guard.Rule+", and nobody is asked here"
+	}
+	if guard.Decision == model.Deny || guard.Decision == model.Ask && rules.Decision != model.Ask {
+		guard.Changes = rules.Changes
+		return guard
+	}
+	return rules
+}
+
+// startCall makes a call that may be made.
+func (m *machine) startCall(inv *model.Invocation) {
+	m.call, m.said = inv.ToolCall, false
+	m.record(session.ToolStarted{RunID: m.s.Run.ID, CallID: m.call.ID})
+	m.publish(m.toolStart(m.call))
+	m.await(calling, work{tool: inv})
+}
+
+// judged is what the rules and the session's answers say of a call.
+func (m *machine) judged(inv *model.Invocation) model.Verdict {
+	if m.judge == nil {
+		return model.Verdict{}
+	}
+	answers := make([][]byte, len(m.s.Answers))
+	for i, rule := range m.s.Answers {
+		answers[i] = rule
+	}
+	return m.judge(*inv, string(m.approvals()), answers)
+}
+
+// approvals is what becomes of a question of the run.
+func (m *machine) approvals() protocol.ApprovalMode {
+	if m.s.Run.Approvals == protocol.ApprovalsDeny {
+		return protocol.ApprovalsDeny
+	}
+	return m.s.ApprovalMode
+}
+
+func (m *machine) askCall(call model.ToolCall, v model.Verdict, diff string) {
+	options := []session.ApprovalOption{{ID: optionOnce, Decision: protocol.DecisionAllow}}
+	if v.Offer != nil {
+		for _, id := range []string{optionSession, optionAlways} {
+			options = append(options, session.ApprovalOption{ID: id, Decision: protocol.DecisionAllow, Pattern: v.Offer.Pattern, Rule: jsontext.Value(v.Offer.Rule)})
+		}
+	}
+	rule := v.Rule
+	if v.Why != "" {
+		rule += " (" + v.Why + ")"
+	}
+	m.ask(session.ApprovalAsked{
+		Kind: protocol.ApprovalTool, CallID: call.ID, Reason: v.Reason, Rule: rule, Diff: diff,
+		Options: append(options, session.ApprovalOption{ID: optionDeny, Decision: protocol.DecisionDeny}),
+	})
+}
+
+// overBudget asks whether a run that has reached a limit goes on, or ends it
+// where nobody is to be asked. No mode lets it go on by itself.
+func (m *machine) overBudget(why *protocol.Error) {
+	if m.approvals() == protocol.ApprovalsDeny {
+		m.endTurn(protocol.StopError, why)
+		return
+	}
+	used := m.s.Run.Usage
+	m.ask(session.ApprovalAsked{
+		Kind: protocol.ApprovalBudget, Reason: why.Message, Rule: "ask: [limits]",
+		Options: []session.ApprovalOption{{ID: optionContinue, Decision: protocol.DecisionAllow}, {ID: optionDeny, Decision: protocol.DecisionDeny}},
+		Used:    session.Used{Tokens: used.InputTokens + used.OutputTokens, Cost: used.Cost, DayCost: m.today},
+	})
+}
+
+// ask puts a question and waits for its answer. Its id says whose it is, so that
+// an answer finds its session at any time.
+func (m *machine) ask(f session.ApprovalAsked) {
+	f.ApprovalID = fmt.Sprintf("apr-%d-%s", m.s.Asked+1, m.s.ID)
+	f.RunID, f.Workdir = m.s.Run.ID, m.workdir()
+	m.record(f)
+	m.waitForAnswer()
+	m.steered() // by one that came before
+}
+
+// waitForAnswer tells of the open question, now or again.
+func (m *machine) waitForAnswer() {
+	if m.park() {
+		return
+	}
+	m.phase, m.since = waiting, m.now
+	shown := m.question()
+	m.publish(protocol.Status{Ref: m.turnRef(), Code: protocol.StatusApprovalRequested, Message: asks(shown), Approval: shown})
+}
+
+// question is the open question as an event has it, nil where there is none.
+func (m *machine) question() *protocol.Approval {
+	if m.s.Run == nil || !m.s.Run.Question.Open() {
+		return nil
+	}
+	q := m.s.Run.Question
+	out := &protocol.Approval{
+		ApprovalID: q.ApprovalID, Kind: q.Kind, ToolCallID: q.CallID, Reason: q.Reason, Rule: q.Rule, Workdir: q.Workdir,
+		CreatedAt: q.At.UTC(), Diff: q.Diff, Options: []protocol.ApprovalOption{},
+	}
+	if q.CallID != "" {
+		call := m.s.Run.Call(q.CallID)
+		out.ToolName, out.Arguments = call.Name, rawObject(call.Arguments)
+	}
+	for _, o := range q.Options {
+		out.Options = append(out.Options, protocol.ApprovalOption{ID: o.ID, Decision: o.Decision, Pattern: o.Pattern})
+	}
+	return out
+}
+
+// asks is a question as people read it.
+func asks(a *protocol.Approval) string {
+	if a.Kind == protocol.ApprovalBudget {
+		return "may the run go on? " + a.Reason
+	}
+	text := "may " + a.ToolName + " be called? " + a.Rule
+	if a.Reason != "" {
+		text += ": " + a.Reason
+	}
+	return text
+}
+
+// decide ends the open question.
+func (m *machine) decide(d session.ApprovalDecided) {
+	q := m.s.Run.Question
+	call := m.s.Run.Call(q.CallID)
+	d.ApprovalID, d.RunID = q.ApprovalID, m.s.Run.ID
+	m.record(d)
+	by := protocol.ByWord(d.By)
+	if d.By == "" {
+		by = protocol.ByProcess(d.PID, d.Comm)
+	}
+	message := string(d.Outcome)
+	if d.Reason != "" {
+		message += ": " + d.Reason
+	}
+	m.publish(protocol.Status{
+		Ref: m.turnRef(), Code: protocol.StatusApprovalResolved, Message: message,
+		ApprovalID: d.ApprovalID, Outcome: d.Outcome, Option: d.Option, By: by,
+	})
+	m.auditAnswer(q, call, d)
+}
+
+// withdraw ends the open question, if there is one, as nobody needs its answer any
+// more.
+func (m *machine) withdraw(by string) {
+	if m.s.Run.Question.Open() {
+		m.decide(session.ApprovalDecided{Outcome: protocol.OutcomeWithdrawn, By: by})
+	}
+}
+
+// steered gives way to a steer that has come while a question waits.
+func (m *machine) steered() {
+	if m.phase == waiting && queue.Count(m.s.Pending, kindOf, protocol.KindSteer) > 0 {
+		m.withdraw(protocol.BySteer)
+		m.afterQuestion()
+	}
+}
+
+// afterQuestion goes on from a question that has ended.
+func (m *machine) afterQuestion() {
+	q := m.s.Run.Question
+	switch {
+	case m.phase == parked: // the next daemon does
+	case q == nil: // a limit that was lifted
+		m.callModel()
+	case q.Kind == protocol.ApprovalBudget && q.Decided.Outcome == protocol.OutcomeDenied:
+		m.endTurn(protocol.StopError, &protocol.Error{Code: protocol.OverBudget, Message: q.Reason})
+	case q.Kind == protocol.ApprovalBudget:
+		m.endTurn(protocol.StopSteered, nil)
+	case q.Decided.Outcome == protocol.OutcomeAllowed:
+		m.startAllowed(m.s.Run.Call(q.CallID))
+	case q.Decided.Outcome == protocol.OutcomeDenied:
+		m.failCall(m.s.Run.Call(q.CallID), model.Failed(model.Denied, cmp.Or(q.Decided.Reason, "the user does not allow this call")), false)
+		m.afterCall()
+	default:
+		m.afterCall()
+	}
+}
+
+// startAllowed makes a call that a person has allowed, unless something has been
+// forbidden since it was asked.
+func (m *machine) startAllowed(call model.ToolCall) {
+	if m.park() {
+		return
+	}
+	inv := m.invocation(call)
+	why, refused := m.refusal(call)
+	v := m.judged(inv)
+	switch {
+	case refused:
+	case v.Failure != nil:
+		why, refused = *v.Failure, true
+	case v.Decision == model.Deny && v.Code == model.Forbidden:
+		why, refused = model.Failed(v.Code, v.Why), true
+	}
+	if refused {
+		m.failCall(call, why, false)
+		m.afterCall()
+		return
+	}
+	inv.Allowed = v.Decision != ""
+	m.startCall(inv)
+}
+
+// resumeQuestion goes on where a former daemon asked something. What was answered
+// is not asked again.
+func (m *machine) resumeQuestion() {
+	m.deliver(m.undelivered())
+	if m.s.Run.Question.Open() && queue.Count(m.s.Pending, kindOf, protocol.KindSteer) > 0 {
+		m.withdraw(protocol.BySteer)
+	}
+	if m.s.Run.Question.Open() {
+		m.waitForAnswer()
+		return
+	}
+	m.afterQuestion()
+}
+
+func (in answerIn) step(m *machine) {
+	if m.s.Run == nil || !m.s.Run.Question.Open() || m.s.Run.Question.ApprovalID != in.approvalID {
+		m.answeredAlready(in)
+		return
+	}
+	q := m.s.Run.Question
+	o, ok := q.Option(in.option)
+	if !ok {
+		m.refuse(in.ticket, protocol.Errorf(protocol.InvalidPayload, "option: this question has no %.40q, only %s", in.option, optionsOf(q)))
+		return
+	}
+	d := session.ApprovalDecided{Outcome: protocol.OutcomeAllowed, Option: o.ID, PID: in.who.pid, UID: in.who.uid, Comm: in.who.comm}
+	switch {
+	case o.Decision != protocol.DecisionAllow:
+		d.Outcome, d.Reason = protocol.OutcomeDenied, in.reason
+	case o.ID == optionSession:
+		d.Rule = o.Rule
+	case o.ID == optionAlways:
+		m.out.rules = append(m.out.rules, keptRule{rule: o.Rule, title: m.s.Title})
+	}
+	m.decide(d)
+	m.reply(in.ticket, protocol.ApproveAccepted{Command: protocol.Approve.Name(), ApprovalID: in.approvalID, Outcome: d.Outcome})
+	m.afterQuestion()
+}
+
+func optionsOf(q *session.Question) string {
+	ids := make([]string, len(q.Options))
+	for i, o := range q.Options {
+		ids[i] = o.ID
+	}
+	return strings.Join(ids, ", ")
+}
+
+// answeredAlready replies to an answer that came second, or to nothing.
+func (m *machine) answeredAlready(in answerIn) {
+	d, ok := m.s.Decided(in.approvalID)
+	switch {
+	case !ok:
+		m.refuse(in.ticket, noSuchApproval(in.approvalID))
+	case d.Option != "" && d.Option == in.option:
+		m.reply(in.ticket, protocol.ApproveAccepted{Command: protocol.Approve.Name(), ApprovalID: in.approvalID, Outcome: d.Outcome})
+	default:
+		m.refuse(in.ticket, protocol.Rejectf(protocol.ApprovalResolved, "%s: it was %s (%s) before", in.approvalID, d.Outcome, cmp.Or(d.Option, d.By)))
+	}
+}
+
+func noSuchApproval(id string) error {
+	return protocol.Rejectf(protocol.NoSuchApproval, "approval_id: there is no question %.80q", id)
+}
+
+func (in lateIn) step(m *machine) {
+	if m.phase == waiting && m.s.Run.Question.ApprovalID == in.approvalID {
+		m.decide(session.ApprovalDecided{Outcome: protocol.OutcomeDenied, By: protocol.ByTimeout, Reason: "nobody answered in time"})
+		m.afterQuestion()
+	}
+}
+
+func (in lookedIn) step(m *machine) {
+	if in.gen == m.gen && m.phase == looking {
+		m.afterLook(in)
+	}
+}
+
+// afterLook decides anew: the mode, the rules and the tools may be others by now,
+// and the daemon may be stopping.
+func (m *machine) afterLook(in lookedIn) {
+	if m.park() {
+		return
+	}
+	inv := m.invocation(m.s.Run.Calls[0])
+	why, refused := m.refusal(inv.ToolCall)
+	v := m.judged(inv)
+	if !refused && v.Failure != nil {
+		why, refused = *v.Failure, true
+	}
+	if refused {
+		m.failCall(inv.ToolCall, why, false)
+		m.afterCall()
+		return
+	}
+	m.act(inv, m.stricter(v, in.guard), in.diff)
+}
+
+func (in approvalModeIn) step(m *machine) {
+	m.record(session.ApprovalModeSet{Mode: in.mode})
+	m.reply(in.ticket, protocol.ApprovalModeAccepted{Command: protocol.SetApprovalMode.Name(), Mode: in.mode})
+}
+
+// decision is the data of a policy:decision audit event.
+type decision struct {
+	Tool       string `json:"tool,omitzero"`
+	Decision   string `json:"decision"`
+	Rule       string `json:"rule,omitzero"`
+	Pattern    string `json:"pattern,omitzero"`
+	ApprovalID string `json:"approval_id,omitzero"`
+	Option     string `json:"option,omitzero"`
+	By         string `json:"by,omitzero"`
+	PID        int    `json:"pid,omitzero"`
+	UID        *int   `json:"uid,omitzero"`
+}
+
+func (m *machine) auditRule(call model.ToolCall, v model.Verdict) {
+	if v.Decision != "" {
+		m.out.audits = append(m.out.audits, ruleAudit(m.s.ID, call, v))
+	}
+}
+
+// ruleAudit is what the audit journal keeps of what rules say of a call.
+func ruleAudit(sessionID string, call model.ToolCall, v model.Verdict) model.AuditEvent {
+	return audit(sessionID, call.ID, v.Decision != model.Deny, decision{Tool: call.Name, Decision: v.Decision, Rule: v.Rule, Pattern: v.Pattern})
+}
+
+func (m *machine) auditAnswer(q *session.Question, call model.ToolCall, d session.ApprovalDecided) {
+	data := decision{Tool: call.Name, Decision: string(d.Outcome), Rule: q.Rule, ApprovalID: d.ApprovalID, Option: d.Option, By: d.By}
+	if d.By == "" {
+		data.PID, data.UID = d.PID, &d.UID
+	}
+	m.out.audits = append(m.out.audits, audit(m.s.ID, q.CallID, d.Outcome == protocol.OutcomeAllowed, data))
+}
+
+func audit(sessionID, callID string, ok bool, data decision) model.AuditEvent {
+	ev := model.AuditEvent{Event: "policy:decision", Component: "policy", Status: "ok", SessionID: sessionID, RequestID: callID}
+	if !ok {
+		ev.Status = "error"
+	}
+	ev.Data, _ = json.Marshal(data, jsontext.AllowInvalidUTF8(true))
+	return ev
+}

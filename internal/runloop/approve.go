@@ -1,0 +1,97 @@
+package runloop
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"noused/internal/protocol"
+	"noused/internal/session"
+)
+
+// approve gives an answer to the session that its question is of. The first one
+// counts.
+func (h *Hub) approve(ctx context.Context, p protocol.ApproveParams) (protocol.ApproveAccepted, error) {
+	who, err := personOf(ctx, protocol.Approve.Name())
+	if err != nil {
+		return protocol.ApproveAccepted{}, err
+	}
+	id, ok := sessionAsking(p.ApprovalID)
+	if !ok {
+		return protocol.ApproveAccepted{}, noSuchApproval(p.ApprovalID)
+	}
+	out, err := ask[protocol.ApproveAccepted](ctx, h, id, func(t ticket) input {
+		return answerIn{t, p.ApprovalID, p.Option, p.Reason, who}
+	})
+	if gone(err) {
+		err = noSuchApproval(p.ApprovalID)
+	}
+	return out, err
+}
+
+func (h *Hub) setApprovalMode(ctx context.Context, p protocol.SetApprovalModeParams) (protocol.ApprovalModeAccepted, error) {
+	if _, err := personOf(ctx, protocol.SetApprovalMode.Name()); err != nil {
+		return protocol.ApprovalModeAccepted{}, err
+	}
+	return ask[protocol.ApprovalModeAccepted](ctx, h, p.SessionID, func(t ticket) input { return approvalModeIn{t, p.Mode} })
+}
+
+// personOf refuses what only a person may do to whatever the daemon has started,
+// and where nobody knows who asks (approvals.md §2).
+func personOf(ctx context.Context, command string) (person, error) {
+	c, known := protocol.CallerOf(ctx)
+	switch {
+	case !known:
+		return person{}, protocol.Rejectf(protocol.Forbidden, "%s is for people, and it is not known who asks", command)
+	case c.Descendant:
+		return person{}, protocol.Rejectf(protocol.Forbidden, "%s is for people, and the daemon itself has started what asks (process %d)", command, c.PID)
+	}
+	who := person{pid: c.PID, uid: c.UID}
+	if c.Comm != nil {
+		who.comm = c.Comm()
+	}
+	return who, nil
+}
+
+// sessionAsking is the session that a question's id names.
+func sessionAsking(approvalID string) (id string, ok bool) {
+	rest, ok := strings.CutPrefix(approvalID, "apr-")
+	if !ok {
+		return "", false
+	}
+	_, id, ok = strings.Cut(rest, "-")
+	return id, ok && session.ValidID(id)
+}
+
+// maxQuestions bounds the arguments and diffs of other sessions' questions in one
+// state, in bytes.
+const maxQuestions = 1 << 20
+
+// pendingApprovals are the open questions of all sessions, the oldest first. That
+// of the session own is whole; of the others as many as there is room for.
+func (h *Hub) pendingApprovals(own string) []protocol.Approval {
+	out := []protocol.Approval{}
+	h.look(func(s *lifecycle) {
+		for _, l := range s.loops {
+			if a := l.asked.Load(); a != nil && !l.hasEnded() {
+				out = append(out, *a)
+			}
+		}
+	})
+	slices.SortFunc(out, func(a, b protocol.Approval) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ApprovalID, b.ApprovalID))
+	})
+	room := maxQuestions
+	for i := range out {
+		q := &out[i]
+		switch size := len(q.Arguments) + len(q.Diff); {
+		case q.SessionID == own:
+		case size <= room:
+			room -= size
+		default:
+			q.Arguments, q.Diff, q.Shortened = nil, "", true
+		}
+	}
+	return out
+}

@@ -1,0 +1,49 @@
+package runloop
+
+import (
+	"fmt"
+	"slices"
+
+	"noused/internal/protocol"
+	"noused/internal/session"
+)
+
+type withdrawIn struct {
+	ticket  ticket
+	inputID string
+}
+
+// step takes a text out of the queue. A prompt is none of those: its run has been
+// promised.
+func (in withdrawIn) step(m *machine) {
+	i := slices.IndexFunc(m.s.Pending, func(p session.Input) bool { return p.InputID == in.inputID })
+	if i < 0 || m.s.Pending[i].Kind == protocol.KindPrompt {
+		m.refuse(in.ticket, protocol.Rejectf(protocol.NotPending, "no text %.80q waits in session %s", in.inputID, m.s.ID))
+		return
+	}
+	text := m.s.Pending[i]
+	m.record(session.Withdrawn{InputID: text.InputID})
+	counts := m.counts()
+	m.publish(protocol.Status{
+		Ref: m.turnRef(), Code: protocol.StatusInputWithdrawn, Message: fmt.Sprintf("taken back: %d to steer, %d to follow up wait", counts.Steer, counts.FollowUp),
+		InputID: text.InputID, PendingCounts: &counts,
+	})
+	m.reply(in.ticket, protocol.Withdrawn{Command: "withdraw", InputID: text.InputID, Kind: text.Kind, Text: text.Text, SessionID: m.s.ID})
+}
+
+// queued are the texts that wait, in the order in which they will be delivered.
+func (m *machine) queued() protocol.QueuedTexts {
+	out := protocol.QueuedTexts{Steer: []string{}, FollowUp: []string{}, Inputs: []protocol.QueuedInput{}}
+	var later []protocol.QueuedInput
+	for _, in := range m.s.Pending {
+		waits := protocol.QueuedInput{InputID: in.InputID, Kind: in.Kind, Text: in.Text}
+		switch in.Kind {
+		case protocol.KindSteer:
+			out.Steer, out.Inputs = append(out.Steer, in.Text), append(out.Inputs, waits)
+		case protocol.KindFollowUp:
+			out.FollowUp, later = append(out.FollowUp, in.Text), append(later, waits)
+		}
+	}
+	out.Inputs = append(out.Inputs, later...)
+	return out
+}

@@ -1,0 +1,164 @@
+package session
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/model"
+	"noused/internal/protocol"
+)
+
+// Bounds of what a session remembers: rules that its answers have made, and how
+// questions ended.
+const (
+	maxAnswers = 1000
+	maxDecided = 256
+)
+
+// ApprovalAsked puts a question to whoever answers first; the run waits. The call
+// with CallID, and its arguments, are in the message that made it. Used is what the
+// run had used when a question of kind budget was asked.
+type ApprovalAsked struct {
+	ApprovalID string                `json:"approval_id"`
+	RunID      string                `json:"run_id"`
+	Kind       protocol.ApprovalKind `json:"kind"`
+	CallID     string                `json:"call_id,omitzero"`
+	Reason     string                `json:"reason,omitzero"`
+	Rule       string                `json:"rule,omitzero"`
+	Workdir    string                `json:"workdir,omitzero"`
+	Diff       string                `json:"diff,omitzero"`
+	Options    []ApprovalOption      `json:"options"`
+	Used       Used                  `json:"used,omitzero"`
+}
+
+// ApprovalOption is an answer that a question takes. Rule, a rule of package
+// policy as JSON, is what the option allows from then on.
+type ApprovalOption struct {
+	ID       string                    `json:"id"`
+	Decision protocol.ApprovalDecision `json:"decision"`
+	Pattern  string                    `json:"pattern,omitzero"`
+	Rule     jsontext.Value            `json:"rule,omitzero"`
+}
+
+// Used is what a run, and the day, have used: tokens, and costs in billionths of a
+// US dollar.
+type Used struct {
+	Tokens  int64 `json:"tokens,omitzero"`
+	Cost    int64 `json:"cost_nano_usd,omitzero"`
+	DayCost int64 `json:"day_cost_nano_usd,omitzero"`
+}
+
+// ApprovalDecided ends a question: Option is the answer's, with PID and Comm of the
+// process that gave it; or By is what withdrew it, or made it late. Rule holds in
+// this session from here on. Reason is what the model reads of a denial.
+type ApprovalDecided struct {
+	ApprovalID string                   `json:"approval_id"`
+	RunID      string                   `json:"run_id"`
+	Outcome    protocol.ApprovalOutcome `json:"outcome"`
+	Option     string                   `json:"option,omitzero"`
+	By         string                   `json:"by,omitzero"`
+	PID        int                      `json:"pid,omitzero"`
+	UID        int                      `json:"uid,omitzero"`
+	Comm       string                   `json:"comm,omitzero"`
+	Reason     string                   `json:"reason,omitzero"`
+	Rule       jsontext.Value           `json:"rule,omitzero"`
+}
+
+// ApprovalModeSet chooses what becomes of the session's questions.
+type ApprovalModeSet struct {
+	Mode protocol.ApprovalMode `json:"mode"`
+}
+
+func (ApprovalAsked) kind() string   { return "approval_asked" }
+func (ApprovalDecided) kind() string { return "approval_decided" }
+func (ApprovalModeSet) kind() string { return "approval_mode_set" }
+
+func (ApprovalAsked) durable() bool   { return true }
+func (ApprovalDecided) durable() bool { return true }
+func (ApprovalModeSet) durable() bool { return true }
+
+// Question is what a run has asked. It stands until what was asked about has
+// begun, or will not.
+type Question struct {
+	ApprovalAsked
+	At      time.Time
+	Decided ApprovalDecided // once it is; its ApprovalID is "" before
+}
+
+// Open reports that nobody has answered yet.
+func (q *Question) Open() bool { return q != nil && q.Decided.ApprovalID == "" }
+
+// Option returns the answer with that id.
+func (q *Question) Option(id string) (ApprovalOption, bool) {
+	i := slices.IndexFunc(q.Options, func(o ApprovalOption) bool { return o.ID == id })
+	if i < 0 {
+		return ApprovalOption{}, false
+	}
+	return q.Options[i], true
+}
+
+// Call is what a question about a call asks for; zero where it is gone.
+func (r *Run) Call(id string) model.ToolCall {
+	for _, c := range r.Calls {
+		if c.ID == id {
+			return c
+		}
+	}
+	return model.ToolCall{}
+}
+
+// Decided returns how a question of this session ended, as far as that is
+// remembered.
+func (s *State) Decided(approvalID string) (ApprovalDecided, bool) {
+	for _, d := range s.decided {
+		if d.ApprovalID == approvalID {
+			return d, true
+		}
+	}
+	return ApprovalDecided{}, false
+}
+
+func (s *State) ask(f ApprovalAsked, at time.Time) error {
+	if s.Run.Question.Open() {
+		return fmt.Errorf("approval %s is asked while %s is open", f.ApprovalID, s.Run.Question.ApprovalID)
+	}
+	s.Asked++
+	s.Run.Question = &Question{ApprovalAsked: f, At: at}
+	return nil
+}
+
+func (s *State) decide(f ApprovalDecided) error {
+	q := s.Run.Question
+	if !q.Open() || q.ApprovalID != f.ApprovalID {
+		return fmt.Errorf("approval %s is decided and was not open", f.ApprovalID)
+	}
+	if f.Rule != nil {
+		s.answer(f.Rule)
+	}
+	s.decided = append(slices.Clone(s.decided[max(0, len(s.decided)-maxDecided+1):]), f)
+	answered := *q // others may look at what was there
+	answered.Decided = f
+	s.Run.Question = &answered
+	if q.Kind == protocol.ApprovalBudget && f.Outcome == protocol.OutcomeAllowed {
+		s.Run.Granted, s.Run.Question = q.Used, nil
+	}
+	return nil
+}
+
+// answer keeps a rule, the newest last.
+func (s *State) answer(rule jsontext.Value) {
+	same := func(old jsontext.Value) bool { return bytes.Equal(old, rule) }
+	s.Answers = slices.DeleteFunc(slices.Clone(s.Answers), same)
+	s.Answers = append(s.Answers[max(0, len(s.Answers)-maxAnswers+1):], rule)
+}
+
+// past forgets the question about a call that has begun, or has its result.
+func (r *Run) past(callID string) {
+	if r.Question != nil && r.Question.CallID == callID {
+		r.Question = nil
+	}
+}

@@ -1,0 +1,237 @@
+package registry
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/model"
+	"noused/internal/policy"
+	"noused/internal/tool"
+)
+
+// rules are those of now. They never change; others take their place.
+func (r *Registry) rules() *policy.Set {
+	if r.o.Policy == nil {
+		return nil
+	}
+	return r.o.Policy()
+}
+
+// Judge says what the rules make of a call in an approval mode, "ask", "auto" or
+// "deny", with a session's answers, rules as JSON. What would be asked and cannot
+// be made has its failure. The zero Verdict: no tool has that name now. It does not
+// block, and asks no tool what it can do.
+func (r *Registry) Judge(inv model.Invocation, mode string, answers [][]byte) model.Verdict {
+	rules := withAnswers(r.rules(), answers)
+	if d, denies := rules.Denies(inv.Name); denies {
+		return verdict(inv.Name, d, d)
+	}
+	var strictest model.Verdict
+	for _, c := range r.candidates(inv.Name) {
+		asked := r.decide(rules, c.module, c.name, inv)
+		v := verdict(c.name, asked, policy.Mode(mode).Apply(asked))
+		v.Changes = c.module.desc.Builtin() && (c.name == "edit" || c.name == "write")
+		if strictness(v) > strictness(strictest) {
+			strictest = c.with(v, inv)
+		}
+	}
+	strictest.Guarded = r.guarded()
+	return strictest
+}
+
+// withAnswers adds a session's answers to the rules. One that cannot be read adds
+// nothing.
+func withAnswers(rules *policy.Set, answers [][]byte) *policy.Set {
+	for _, text := range answers {
+		var rule policy.Rule
+		if json.Unmarshal(text, &rule) != nil || rule.Decision != policy.Allow {
+			continue
+		}
+		if more, err := rules.With(rule); err == nil {
+			rules = more
+		}
+	}
+	return rules
+}
+
+func strictness(v model.Verdict) int {
+	return slices.Index([]string{"", model.Allow, model.Ask, model.Deny}, v.Decision)
+}
+
+// candidate is what a name means, or may mean: op is nil where the module has not
+// said what it can do.
+type candidate struct {
+	module *module
+	name   string
+	op     *operation
+}
+
+// candidates are in the order in which resolve asks.
+func (r *Registry) candidates(name string) (found []candidate) {
+	for _, spell := range []func(string) string{asIs, model.Undotted} {
+		for _, m := range r.all() {
+			if !m.mayHave(name, spell) || !m.desc.Offers() {
+				continue
+			}
+			ops, known := m.known()
+			i := slices.IndexFunc(ops, func(op *operation) bool { return spell(m.callName(op.Name)) == name })
+			switch {
+			case i >= 0:
+				return append(found, candidate{m, m.callName(ops[i].Name), ops[i]})
+			case known, m.desc.Bare && m.desc.Capabilities != nil && !slices.Contains(m.desc.Capabilities, name):
+			case m.desc.Bare:
+				found = append(found, candidate{m, name, nil})
+			default:
+				found = append(found, candidate{m, m.callName(strings.TrimPrefix(name, spell(m.desc.Name+"."))), nil})
+			}
+		}
+	}
+	return found
+}
+
+// known returns the operations that the module has said it has.
+func (m *module) known() ([]*operation, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ops, m.ops != nil
+}
+
+// decide is what the rules say of a call of a module's operation.
+func (r *Registry) decide(rules *policy.Set, m *module, name string, inv model.Invocation) policy.Decision {
+	c := policy.Call{
+		Tool: name, Module: m.desc.Name, Kind: policy.Descriptor, Workdir: inv.Workdir, Home: r.home, Arguments: inv.Arguments,
+	}
+	if m.desc.Builtin() {
+		c.Kind = policy.Builtin
+	}
+	if c.Workdir == "" {
+		c.Workdir = filepath.Clean(r.o.Workdir)
+	}
+	return rules.Decide(c)
+}
+
+// verdict is a decision as the run loop has it: what the rules say, and what the
+// mode has made of it.
+func verdict(name string, asked, d policy.Decision) model.Verdict {
+	v := model.Verdict{Decision: string(d.Verdict), Rule: d.Rule, Pattern: d.Pattern, Why: d.Why}
+	switch {
+	case d.Verdict != policy.Deny:
+	case asked.Verdict == policy.Deny:
+		f := denied(name, d.Pattern)
+		v.Code, v.Why = f.Code, f.Message
+	default:
+		v.Code, v.Why = model.Denied, name+" needs the user's leave, and nobody is asked here"
+	}
+	if d.Offer != nil {
+		if rule, err := json.Marshal(d.Offer); err == nil {
+			v.Offer = &model.Offer{Pattern: d.Offer.Pattern(), Rule: []byte(rule)}
+		}
+	}
+	return v
+}
+
+// with adds to a verdict that asks what the model says for the call, or why there
+// is nothing to ask about.
+func (c candidate) with(v model.Verdict, inv model.Invocation) model.Verdict {
+	if v.Decision != model.Ask || c.op == nil {
+		return v
+	}
+	err := c.op.problem
+	if err == nil {
+		_, err = c.op.schema.Prepare(jsontext.Value(inv.Arguments))
+	}
+	var a outsideArgs
+	if err == nil && c.module.desc.Builtin() && c.op.Name == "bash" {
+		a, err = readOutside(inv.Arguments)
+	}
+	if err != nil {
+		failure := tool.Failure(err)
+		v.Failure = &failure
+	}
+	v.Reason = a.Reason
+	return v
+}
+
+// outsideArgs are those of bash that say where it runs, and why there.
+type outsideArgs struct {
+	Outside bool   `json:"outside_sandbox"`
+	Reason  string `json:"reason"`
+}
+
+// maxReason bounds what a model says for a call, in bytes.
+const maxReason = 500
+
+// readOutside reads them as the tool does. The error is a [tool.Fault].
+func readOutside(arguments []byte) (a outsideArgs, err error) {
+	if err := json.Unmarshal(arguments, &a); err != nil {
+		return a, tool.Faultf(tool.BadRequest, "arguments: %v", err)
+	}
+	switch {
+	case !a.Outside:
+	case strings.TrimSpace(a.Reason) == "":
+		return a, tool.Faultf(tool.BadRequest, "reason: missing; outside_sandbox needs one line that says why")
+	case len(a.Reason) > maxReason || strings.ContainsAny(a.Reason, "\r\n"):
+		return a, tool.Faultf(tool.BadRequest, "reason: want one line of at most %d bytes", maxReason)
+	}
+	return a, nil
+}
+
+// allowed judges a call that nobody has judged, and makes an error of all but a
+// yes: there is nobody to ask.
+func (r *Registry) allowed(m *module, name string, inv model.Invocation) error {
+	d := r.decide(r.rules(), m, name, inv)
+	var err *tool.Fault
+	switch d.Verdict {
+	case policy.Allow:
+	case policy.Deny:
+		err = denied(name, d.Pattern)
+	default:
+		err = tool.Faultf(tool.Forbidden, "%s needs the user's leave, and was not known when it was called: call it again", name)
+	}
+	return r.judged(name, d, err, inv)
+}
+
+// judged audits what the rules say of a call, and returns what is wrong with it.
+func (r *Registry) judged(name string, d policy.Decision, fault *tool.Fault, inv model.Invocation) error {
+	ev := model.AuditEvent{
+		Event: "policy:decision", Component: "policy", Status: "ok", SessionID: inv.SessionID, RequestID: inv.ID,
+		Data: object("tool", name, "decision", string(d.Verdict), "rule", d.Rule, "pattern", d.Pattern),
+	}
+	if fault != nil {
+		ev.Status = "error"
+	}
+	r.o.Audit.Record(ev)
+	if fault == nil {
+		return nil
+	}
+	return fault
+}
+
+// outsideEnd is what a process outside the sandbox gets to end in order.
+const outsideEnd = 5 * time.Second
+
+// outside is the place of a call that is to run outside the sandbox: a process of
+// its own, for this call alone. Whoever calls has been allowed to.
+func (m *module) outside(p *place, op *operation, inv model.Invocation) (*place, func(), error) {
+	if !m.desc.Builtin() || op.Name != "bash" {
+		return p, func() {}, nil
+	}
+	a, err := readOutside(inv.Arguments)
+	if err != nil || !a.Outside {
+		return p, func() {}, err
+	}
+	d := *p.desc
+	d.Sandbox = tool.SandboxNone
+	host := m.mount(&d)
+	return &place{desc: &d, host: host}, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), outsideEnd)
+		defer cancel()
+		host.Close(ctx)
+	}, nil
+}

@@ -1,0 +1,258 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	jsonx "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/model"
+	"noused/internal/policy"
+	"noused/internal/tool"
+)
+
+// What the daemon itself asks of modules that are no tools (tools.md §4).
+
+// Rejection is why an orchestrator does not let a text in.
+type Rejection struct {
+	Module string
+	Reason string
+}
+
+func (r *Rejection) Error() string { return r.Module + ": " + r.Reason }
+
+// BeforeTurn shows a text that somebody wants to give to a session to every
+// orchestrator, in the order of their names, and returns what they make of it.
+// An error is a *[Rejection]; an orchestrator that fails rejects, since it may
+// be a guard. state is the object that tools have patched together.
+func (r *Registry) BeforeTurn(ctx context.Context, sessionID, workdir, input string, state []byte) (string, error) {
+	for _, m := range r.all() {
+		if m.desc.Kind != tool.KindOrchestrator {
+			continue
+		}
+		var answer struct {
+			Input  *string `json:"input"`
+			Reject *string `json:"reject"`
+		}
+		args := struct {
+			Input string         `json:"input"`
+			State jsontext.Value `json:"state"`
+		}{input, jsontext.Value(state)}
+		if err := r.invoke(ctx, m, "before_turn", args, &answer, sessionID, workdir); err != nil {
+			return "", &Rejection{m.desc.Name, err.Error()}
+		}
+		switch {
+		case answer.Reject != nil:
+			return "", &Rejection{m.desc.Name, *answer.Reject}
+		case answer.Input == nil:
+			return "", &Rejection{m.desc.Name, "the result of before_turn has neither input nor reject"}
+		case *answer.Input == "":
+			return "", &Rejection{m.desc.Name, "nothing is left of the text"}
+		}
+		input = *answer.Input
+	}
+	return input, nil
+}
+
+// beforeTool is the operation of orchestrators that have a say in calls; one that
+// has it names it among its capabilities.
+const beforeTool = "before_tool"
+
+// guarded reports whether an orchestrator has a say in calls.
+func (r *Registry) guarded() bool {
+	return slices.ContainsFunc(r.all(), (*module).guards)
+}
+
+func (m *module) guards() bool {
+	return m.desc.Kind == tool.KindOrchestrator && slices.Contains(m.desc.Capabilities, beforeTool)
+}
+
+// Guard shows a call to every orchestrator that has a say in calls, and returns the
+// strictest answer, whatever the approval mode is; the zero Verdict where all allow it. One
+// that fails denies, since it may be a guard. It blocks until all have answered, or
+// ctx ends.
+func (r *Registry) Guard(ctx context.Context, inv model.Invocation) (v model.Verdict) {
+	for _, m := range r.all() {
+		if !m.guards() {
+			continue
+		}
+		d := r.beforeTool(ctx, m, inv)
+		if next := verdict(inv.Name, d, d); strictness(next) > strictness(v) {
+			v = next
+			if d.Verdict == policy.Deny {
+				v.Why = d.Rule + ": " + d.Why
+			}
+		}
+	}
+	if v.Decision == model.Allow {
+		v = model.Verdict{}
+	}
+	return v
+}
+
+func (r *Registry) beforeTool(ctx context.Context, m *module, inv model.Invocation) policy.Decision {
+	var answer struct {
+		Decision policy.Verdict `json:"decision"`
+		Reason   string         `json:"reason"`
+	}
+	args := struct {
+		Tool      string         `json:"tool"`
+		Arguments jsontext.Value `json:"arguments"`
+	}{inv.Name, jsontext.Value(inv.Arguments)}
+	err := r.invoke(ctx, m, beforeTool, args, &answer, inv.SessionID, inv.Workdir)
+	switch answer.Decision {
+	case policy.Allow, policy.Ask, policy.Deny:
+	default:
+		if err == nil {
+			err = tool.Faultf(tool.ProtocolError, "the result of %s has the decision %.40q, want allow, ask or deny", beforeTool, answer.Decision)
+		}
+	}
+	if err != nil {
+		answer.Decision, answer.Reason = policy.Deny, err.Error()
+	}
+	return policy.Decision{Verdict: answer.Decision, Rule: string(answer.Decision) + ": orchestrator " + m.desc.Name, Why: answer.Reason}
+}
+
+// Orchestrated reports whether there is an orchestrator to ask.
+func (r *Registry) Orchestrated() bool { return r.mounts(tool.KindOrchestrator) }
+
+// Transforms reports whether there is a context module to ask.
+func (r *Registry) Transforms() bool { return r.mounts(tool.KindContext) }
+
+// Transform hands the messages that a model is to read to every context module,
+// in the order of their names. One that fails is passed over; the error says so
+// and comes with the messages as they are without it.
+func (r *Registry) Transform(ctx context.Context, sessionID, workdir string, messages []model.Message) ([]model.Message, error) {
+	var failed error
+	for _, m := range r.all() {
+		if m.desc.Kind != tool.KindContext {
+			continue
+		}
+		type conversation struct {
+			Messages []model.Message `json:"messages"`
+		}
+		r.o.Audit.Record(model.AuditEvent{Event: "context:get", Component: "context", Module: m.desc.Name, SessionID: sessionID})
+		var answer conversation
+		err := r.invoke(ctx, m, "transform", conversation{messages}, &answer, sessionID, workdir)
+		if err == nil {
+			err = checkMessages(answer.Messages)
+		}
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("context module %s: %w", m.desc.Name, err))
+			continue
+		}
+		r.o.Audit.Record(model.AuditEvent{Event: "context:set", Component: "context", Module: m.desc.Name, SessionID: sessionID})
+		messages = answer.Messages
+	}
+	return messages, failed
+}
+
+// checkMessages refuses what no model could be asked with.
+func checkMessages(messages []model.Message) error {
+	if len(messages) == 0 {
+		return tool.Faultf(tool.ProtocolError, "it left no messages")
+	}
+	for i, msg := range messages {
+		switch msg.Role {
+		case model.User, model.Assistant, model.Tool:
+		default:
+			return tool.Faultf(tool.ProtocolError, "messages.%d.role: got %.40q, want user, assistant or tool", i, msg.Role)
+		}
+	}
+	return nil
+}
+
+// Invoke asks the provider module of that name (tools.md §4). Errors are
+// Faults.
+func (r *Registry) Invoke(ctx context.Context, name, op string, args jsontext.Value) (jsontext.Value, error) {
+	for _, m := range r.all() {
+		if m.desc.Kind == tool.KindProvider && m.desc.Name == name {
+			var answer jsontext.Value
+			err := r.invoke(ctx, m, op, jsontext.Value(args), &answer, "", "")
+			return jsontext.Value(answer), err
+		}
+	}
+	return nil, tool.Faultf(tool.Unreachable, "there is no provider module %q; see the tools directories", name)
+}
+
+// Provides reports whether there is a provider module of that name.
+func (r *Registry) Provides(name string) bool {
+	return slices.ContainsFunc(r.all(), func(m *module) bool { return m.desc.Kind == tool.KindProvider && m.desc.Name == name })
+}
+
+// Providers are the names of all provider modules, sorted.
+func (r *Registry) Providers() (names []string) {
+	for _, m := range r.all() {
+		if m.desc.Kind == tool.KindProvider {
+			names = append(names, m.desc.Name)
+		}
+	}
+	return names
+}
+
+func (r *Registry) mounts(kind string) bool {
+	for _, m := range r.all() {
+		if m.desc.Kind == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// invoke has one module do something for the daemon, in a session's folder.
+func (r *Registry) invoke(ctx context.Context, m *module, op string, args, answer any, sessionID, workdir string) error {
+	switch err := m.enter(); {
+	case err == errRetired:
+		return r.invokeSuccessor(ctx, m, op, args, answer, sessionID, workdir)
+	case err != nil:
+		return err
+	}
+	defer m.leave()
+	ctx, unbind := m.bind(ctx)
+	defer unbind()
+	p, gone, err := m.at(workdir)
+	if err != nil { // the session's folder is missing, and it goes on all the same
+		p, gone, err = m.at("")
+	}
+	if err != nil {
+		return err
+	}
+	defer gone()
+	host, ok := p.host.(tool.Invoker)
+	if !ok { // it was refused at mount
+		_, err := p.host.Describe(ctx)
+		return err
+	}
+	request, err := jsonx.Marshal(args, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	reply, err := host.Invoke(ctx, op, jsontext.Value(request), sessionID)
+	if err == nil {
+		if err = jsonx.Unmarshal(reply, answer); err != nil {
+			err = tool.Faultf(tool.ProtocolError, "the result of %s is not what it should be: %v", op, tool.Readable(err))
+		}
+	}
+	var failure *model.ToolError
+	if err != nil {
+		failure = tool.Failure(err).Error
+	}
+	r.invoked(m.desc.Name, op, sessionID, "", time.Since(start), failure)
+	return err
+}
+
+// invokeSuccessor asks the module that a reload has just put in a module's
+// place.
+func (r *Registry) invokeSuccessor(ctx context.Context, old *module, op string, args, answer any, sessionID, workdir string) error {
+	for _, m := range r.all() {
+		if m != old && m.desc.Name == old.desc.Name && m.desc.Kind == old.desc.Kind {
+			return r.invoke(ctx, m, op, args, answer, sessionID, workdir)
+		}
+	}
+	return tool.Faultf(tool.Unreachable, "%s was removed", old.desc.Name)
+}

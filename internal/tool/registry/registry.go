@@ -1,0 +1,451 @@
+// Package registry knows the daemon's tools and runs them: it loads their
+// descriptors, mounts a host for each, finds the operation that a call means,
+// checks its arguments, and turns whatever happens into one result that a model
+// can read. Jobs, commands that go on in the background, are its own.
+//
+// A [Registry] holds one [tool.Host] per descriptor, made by one of the dialects
+// that main hands in. All child processes are started by its one
+// [proc.Supervisor], whatever they speak.
+//
+// # Concurrency properties
+//
+// A Registry may be used from any goroutine. The progress function of a call is
+// called as package tool says. Every goroutine is waited for by
+// [Registry.Close].
+//
+// # What it refuses to do
+//
+// It decides nothing of what may be called: that is a [policy.Set]'s. It runs no
+// module with less isolation than its descriptor asks for, and one that this
+// version cannot run is known and refused.
+package registry
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"go.uber.org/zap"
+
+	"noused/internal/model"
+	"noused/internal/policy"
+	"noused/internal/proc"
+	"noused/internal/tool"
+	"noused/internal/tool/worker"
+)
+
+// Options configure a Registry. The zero value has no tools.
+type Options struct {
+	// Dirs are read for descriptors, *.json, in this order; a missing one holds
+	// none.
+	Dirs []string
+	// Descriptors come before those of Dirs; they are made by ParseDescriptor.
+	Descriptors []*tool.Descriptor
+	// Workdir is where tools run unless their descriptor or the call says otherwise.
+	// Empty: the daemon's own.
+	Workdir string
+	// OutputDir keeps results that are too long for a model. Empty: a directory
+	// of the system's temporary one.
+	OutputDir string
+	// MaxText and MaxLines bound the text of a result that a model gets. Zero:
+	// 50 KiB and 2000.
+	MaxText, MaxLines int
+	// Dialects has a factory for each protocol that is spoken.
+	Dialects map[string]tool.Dialect
+	// Environ is the daemon's environment. Nil: the process's.
+	Environ []string
+	// Helper is a program whose main calls [Helper] first: the daemon's own.
+	// Empty: nothing ends the tools of a daemon that is killed, and a tool that
+	// asks for a sandbox is refused.
+	Helper string
+	// Hidden is what no sandboxed tool can read.
+	Hidden proc.Hidden
+	// Offline has no sandboxed tool use TCP.
+	Offline bool
+	// Policy returns the rules of now on what may be called. Nil: there are none.
+	Policy func() *policy.Set
+	// Audit may be nil.
+	Audit Auditor
+	// Logger may be nil.
+	Logger *zap.Logger
+}
+
+// maxAudited is how much of a failure's message the audit journal gets, in bytes.
+const maxAudited = 200
+
+type noAudit struct{}
+
+func (noAudit) Record(model.AuditEvent)                             {}
+func (noAudit) AddHook(string, func(context.Context, []byte) error) {}
+func (noAudit) RemoveHook(string)                                   {}
+
+// Auditor keeps the audit journal and feeds the hooks. None of its methods
+// waits for either.
+type Auditor interface {
+	Record(model.AuditEvent)
+	// AddHook hands every later event to deliver, in order.
+	AddHook(name string, deliver func(ctx context.Context, event []byte) error)
+	// RemoveHook waits a moment for deliver to take what it is owed.
+	RemoveHook(name string)
+}
+
+// Registry knows the tools and runs them. It satisfies the run loop's Tools and
+// Modules.
+type Registry struct {
+	o          Options
+	log        *zap.Logger
+	home       string // of the user, as far as the environment says
+	supervisor *proc.Supervisor
+	keep       keeper
+	jobs       *jobs
+	crowd      *worker.Crowd
+	ctx        context.Context
+	stop       context.CancelCauseFunc
+
+	reloading sync.Mutex
+	modules   atomic.Pointer[[]*module] // sorted by name; replaced, never changed
+	errs      []error                   // of the last reload
+	retiring  sync.WaitGroup
+	close     sync.Once
+}
+
+// errStopping is the cause of a call's end when the registry is closed.
+var errStopping = errors.New("the daemon is stopping")
+
+// New loads all descriptors. It starts no tool and does not fail: a descriptor
+// that cannot be used is left out and reported by [Registry.Errors]. The
+// registry must be closed.
+func New(o Options) *Registry {
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	if o.Environ == nil {
+		o.Environ = os.Environ()
+	}
+	if o.Audit == nil {
+		o.Audit = noAudit{}
+	}
+	if abs, err := filepath.Abs(o.Workdir); err == nil {
+		o.Workdir = abs
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	r := &Registry{
+		o: o, log: o.Logger, supervisor: proc.NewSupervisor(o.Helper, o.Logger), ctx: ctx, stop: stop,
+		keep: newKeeper(o.OutputDir, o.MaxText, o.MaxLines), crowd: worker.NewCrowd(maxLiving),
+	}
+	for _, v := range o.Environ {
+		if home, ok := strings.CutPrefix(v, "HOME="); ok {
+			r.home = home
+		}
+	}
+	r.supervisor.Hide(o.Hidden)
+	if o.Offline {
+		r.supervisor.CloseNetwork()
+	}
+	r.jobs = newJobs(r.keep.dir, r.supervisor)
+	r.modules.Store(&[]*module{})
+	r.Reload()
+	return r
+}
+
+func (r *Registry) all() []*module { return *r.modules.Load() }
+
+// Start starts a program of the user's that is no tool, with the same care. It may
+// be called until Close is.
+func (r *Registry) Start(ctx context.Context, c proc.Command) (*proc.Process, error) {
+	return r.supervisor.Start(ctx, c)
+}
+
+// Errors returns why descriptors were left out, one error each.
+func (r *Registry) Errors() []error {
+	r.reloading.Lock()
+	defer r.reloading.Unlock()
+	return slices.Clone(r.errs)
+}
+
+// Unused returns the rules that no tool fits, as [tool.Unused] has it.
+func (r *Registry) Unused() []policy.Rule {
+	var all []*tool.Descriptor
+	for _, m := range r.all() {
+		all = append(all, m.desc)
+	}
+	return tool.Unused(r.rules(), all)
+}
+
+// List returns every operation, sorted by name. A module that has not said yet
+// what it can do is asked, all of them at once, within their own deadlines; one
+// that failed is left alone for a while. Such a module is one unhealthy entry
+// with the module's name. When ctx ends first, those not heard of yet are
+// unhealthy too.
+func (r *Registry) List(ctx context.Context) []model.ToolInfo {
+	modules := r.all()
+	lists, rules := make([][]model.ToolInfo, len(modules)), r.rules()
+	var wg sync.WaitGroup
+	for i, m := range modules {
+		if m.desc.Offers() {
+			wg.Go(func() { lists[i] = m.list(ctx, rules) })
+		}
+	}
+	wg.Wait()
+	all := slices.Concat(lists...)
+	slices.SortStableFunc(all, func(a, b model.ToolInfo) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// Has reports whether Call knows a name: that of an operation, of a module that
+// cannot say now what it has, or one that the policy denies. It asks no module
+// that the name cannot belong to.
+func (r *Registry) Has(ctx context.Context, name string) bool {
+	if _, denies := r.rules().Denies(name); denies {
+		return true
+	}
+	for _, spell := range []func(string) string{asIs, model.Undotted} {
+		for _, m := range r.all() {
+			if m.mayHave(name, spell) && m.desc.Offers() && m.has(ctx, name, spell) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Call runs one operation, by the name that List gives it or that name with
+// "__" for each dot, and blocks until it has ended and its progress is told.
+// Whatever goes wrong is in the result.
+func (r *Registry) Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) (result model.ToolResult) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.log.Error("tool call panicked", zap.String("tool", inv.Name), zap.String("tool_call_id", inv.ID),
+				zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+			result = model.Failed(tool.Internal, "the call failed inside the daemon; its log has the details")
+		}
+	}()
+	start := time.Now()
+	m, op, err := r.resolve(ctx, inv)
+	if err != nil {
+		result = tool.Failure(err)
+		r.invoked("", inv.Name, inv.SessionID, inv.ID, time.Since(start), result.Error)
+		return r.keep.bound(result, inv.MaxResult)
+	}
+	defer m.leave()
+	p, leave, err := m.at(inv.Workdir)
+	if err != nil {
+		result = tool.Failure(err)
+	} else {
+		defer leave()
+		result = r.run(ctx, m, p, op, inv, progress)
+		r.show(p.desc, inv, &result)
+	}
+	if event := artifacts[op.Name]; event != "" && m.desc.Bare && result.OK {
+		r.o.Audit.Record(model.AuditEvent{
+			Event: event, Component: "tool", Module: m.desc.Name, SessionID: inv.SessionID, RequestID: inv.ID,
+			Data: object("path", pathOf(inv.Arguments)),
+		})
+	}
+	r.invoked(m.desc.Name, op.Name, inv.SessionID, inv.ID, time.Since(start), result.Error)
+	return r.keep.bound(result, inv.MaxResult)
+}
+
+// artifacts are the built-in operations that read or write a file.
+var artifacts = map[string]string{"read": "artifact:read", "write": "artifact:write", "edit": "artifact:write"}
+
+func pathOf(arguments []byte) string {
+	var a struct {
+		Path string `json:"path"`
+	}
+	_ = json.Unmarshal(arguments, &a) // they fit the operation's schema
+	return a.Path
+}
+
+func (r *Registry) run(ctx context.Context, m *module, p *place, op *operation, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
+	args, err := op.schema.Prepare(jsontext.Value(inv.Arguments))
+	if err != nil {
+		return tool.Failure(err)
+	}
+	inv.Arguments = []byte(args)
+	p, end, err := m.outside(p, op, inv)
+	if err != nil {
+		return tool.Failure(err)
+	}
+	defer end()
+	ctx, unbind := m.bind(ctx)
+	defer unbind()
+	if ctx.Err() != nil {
+		return tool.Failure(tool.Interrupted(ctx))
+	}
+	told := func(u model.ToolUpdate) {
+		if a := u.Asset; a != nil {
+			r.o.Audit.Record(model.AuditEvent{
+				Event: "artifact:write", Component: "tool", Module: p.desc.Name, SessionID: inv.SessionID, RequestID: inv.ID,
+				Data: object("path", a.Path, "media_type", a.MediaType, "asset_id", a.ID),
+			})
+		}
+		if progress != nil {
+			progress(tidy(u))
+		}
+	}
+	if result, ok := r.jobs.call(ctx, p.desc, op.Name, inv, told); ok {
+		return result
+	}
+	return p.host.Call(ctx, op.Name, inv, told)
+}
+
+// invoked audits the call of a module (amplifier-protocols §3). Of a failure it
+// tells the code and how the message begins: the rest can be a tool's output.
+func (r *Registry) invoked(module, op, sessionID, requestID string, took time.Duration, failure *model.ToolError) {
+	status := "ok"
+	if failure != nil {
+		status = "error"
+		line, _, _ := strings.Cut(failure.Message, "\n")
+		failure = &model.ToolError{Code: failure.Code, Message: strings.ToValidUTF8(line[:min(len(line), maxAudited)], "")}
+	}
+	r.o.Audit.Record(model.AuditEvent{
+		Event: "module:invoke", Component: "tool", Module: module, Status: status, Duration: took,
+		SessionID: sessionID, RequestID: requestID, Data: object("op", op), Error: failure,
+	})
+}
+
+// tidy makes sure that an update can be put on the wire.
+func tidy(u model.ToolUpdate) model.ToolUpdate {
+	if !utf8.ValidString(u.Delta) {
+		u.Delta = strings.ToValidUTF8(u.Delta, "\uFFFD")
+	}
+	if u.Update != nil && !jsontext.Value(u.Update).IsValid() {
+		u.Update = nil
+	}
+	return u
+}
+
+// resolve finds the operation that a name means, and keeps its module until
+// leave. Names as List gives them come before those with "__"; a module that
+// has not been heard of is asked only when the name begins with its own, and
+// not at all when the policy denies the call.
+func (r *Registry) resolve(ctx context.Context, inv model.Invocation) (*module, *operation, error) {
+	var problem error
+	for _, spell := range []func(string) string{asIs, model.Undotted} {
+		for _, m := range r.all() {
+			if !m.mayHave(inv.Name, spell) || !m.desc.Offers() {
+				continue
+			}
+			// However it is spelled: what is denied is not even asked for.
+			if d, denies := r.rules().Denies(inv.Name); denies {
+				return nil, nil, r.judged(inv.Name, d, denied(inv.Name, d.Pattern), inv)
+			}
+			switch err := m.enter(); {
+			case err == errRetired:
+				return r.resolve(ctx, inv) // it has just been replaced
+			case err != nil:
+				return nil, nil, err
+			}
+			op, err := m.find(ctx, inv.Name, spell)
+			if op != nil {
+				if err = op.problem; !inv.Allowed {
+					err = cmp.Or(r.allowed(m, m.callName(op.Name), inv), err)
+				}
+				if err == nil {
+					return m, op, nil
+				}
+			}
+			m.leave()
+			if op != nil {
+				return nil, nil, err
+			}
+			if ctx.Err() != nil {
+				return nil, nil, tool.Interrupted(ctx)
+			}
+			if err != nil {
+				problem = err
+			}
+		}
+	}
+	if problem != nil {
+		return nil, nil, problem
+	}
+	return nil, nil, tool.Faultf(tool.UnsupportedOp, "there is no tool %q", inv.Name)
+}
+
+func asIs(name string) string { return name }
+
+// Close aborts what runs and ends all processes: in order while ctx lasts, by
+// force then. No call may be made after it.
+func (r *Registry) Close(ctx context.Context) {
+	r.close.Do(func() {
+		r.reloading.Lock() // and no reload follows
+		defer r.reloading.Unlock()
+		r.unmount(r.all())
+		r.stop(errStopping)
+		var wg sync.WaitGroup
+		for _, m := range r.all() {
+			wg.Go(func() { m.close(ctx) })
+		}
+		wg.Go(func() { r.jobs.close(ctx) })
+		wg.Wait()
+		r.retiring.Wait()
+		r.supervisor.Close()
+	})
+}
+
+// excluded is why no operation of a module may be called, so that it need not even
+// be started to say which it has; nil where one may.
+func excluded(d *tool.Descriptor, o Options) *tool.Fault {
+	if o.Policy == nil || !d.Offers() {
+		return nil
+	}
+	decision, excluded := o.Policy().Excludes(d.Name, d.Bare)
+	if !excluded {
+		return nil
+	}
+	return denied(d.Name, decision.Pattern)
+}
+
+// mount makes a descriptor's host. What this version cannot run, or not with
+// the isolation asked for, is refused.
+func mount(d *tool.Descriptor, o Options, s *proc.Supervisor, log *zap.Logger) tool.Host {
+	dialect := o.Dialects[d.Protocol]
+	switch f := excluded(d, o); {
+	case f != nil:
+		return refuse(d, f.Code, "%s", f.Message)
+	case dialect == nil:
+		return refuse(d, tool.UnsupportedOp, "protocol %s is not supported by this version", d.Protocol)
+	case d.Sandbox != tool.SandboxNone:
+		confined, err := d.Confine(s)
+		if err != nil {
+			return refuse(d, tool.Forbidden, "%v", err)
+		}
+		s = confined
+	}
+	return dialect(d, s, log.Named(d.Protocol).With(zap.String("module", d.Name)))
+}
+
+// refusal is the host of a module that is known and not run.
+type refusal struct {
+	manifest *tool.Manifest
+	reason   *tool.Fault
+}
+
+func refuse(d *tool.Descriptor, code, format string, args ...any) tool.Host {
+	h := &refusal{reason: tool.Faultf(code, format, args...)}
+	if len(d.Operations) > 0 {
+		h.manifest = &tool.Manifest{Operations: d.Operations}
+	}
+	return h
+}
+
+func (h *refusal) Describe(context.Context) (*tool.Manifest, error) { return h.manifest, h.reason }
+
+func (h *refusal) Call(context.Context, string, model.Invocation, func(model.ToolUpdate)) model.ToolResult {
+	return tool.Failure(h.reason)
+}
+
+func (h *refusal) Close(context.Context) {}

@@ -1,0 +1,152 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"noused/internal/tool"
+)
+
+// Crowd bounds the living processes of many pools together: one for each module,
+// and so many more. Where there is no room for another one, the process that has
+// been idle for longest is ended first; while none is idle, whoever wants one
+// waits (folders.md §1). It may be used from any goroutine.
+type Crowd struct {
+	most int
+
+	mu      sync.Mutex
+	living  map[string]int // by module
+	total   int
+	idle    []*seat
+	ending  int           // those that were told to end to make room
+	waiting int           // those who want room
+	changed chan struct{} // closed when somebody who waits should look again
+}
+
+// seat is the place of one living process in a Crowd.
+type seat struct {
+	module string
+	since  time.Time
+	end    func() bool // ends the process unless somebody has taken it; does not wait
+	ended  bool        // it was told to
+	left   bool        // nothing is left of it
+}
+
+// NewCrowd makes a Crowd with room for so many processes beyond one of each
+// module.
+func NewCrowd(most int) *Crowd {
+	return &Crowd{most: most, living: map[string]int{}, changed: make(chan struct{})}
+}
+
+// enter waits, as long as ctx, until there is room for one more process of a
+// module. Its seat must be left.
+func (c *Crowd) enter(ctx context.Context, module string) (*seat, error) {
+	if c == nil {
+		return nil, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting++
+	defer func() { c.waiting-- }()
+	for c.living[module] > 0 && c.total-len(c.living) >= c.most {
+		c.makeRoom()
+		changed := c.changed
+		c.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			c.mu.Lock()
+			return nil, tool.Interrupted(ctx)
+		}
+		c.mu.Lock()
+	}
+	c.living[module]++
+	c.total++
+	return &seat{module: module}, nil
+}
+
+// makeRoom ends processes that are idle, the longest first, as many as others
+// wait for. The mutex is held, but while a process is told to end.
+func (c *Crowd) makeRoom() {
+	for c.ending < c.waiting {
+		i := c.longest()
+		if i < 0 {
+			return
+		}
+		s := c.idle[i]
+		c.idle = slices.Delete(c.idle, i, i+1)
+		s.ended = true
+		c.ending++
+		c.mu.Unlock()
+		done := s.end()
+		c.mu.Lock()
+		if !done && s.ended { // somebody has taken it just now
+			s.ended = false
+			c.ending--
+		}
+	}
+}
+
+// longest is the seat of the process that is idle for longest among those whose
+// end makes room, -1 if there is none.
+func (c *Crowd) longest() int {
+	at := -1
+	for i, s := range c.idle {
+		if c.living[s.module] > 1 && (at < 0 || s.since.Before(c.idle[at].since)) {
+			at = i
+		}
+	}
+	return at
+}
+
+// rest says that a process is idle since then, and how it is ended.
+func (c *Crowd) rest(s *seat, since time.Time, end func() bool) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.since, s.end = since, end; !s.left {
+		c.idle = append(c.idle, s)
+		c.tell()
+	}
+}
+
+// wake says that a process is not idle any more.
+func (c *Crowd) wake(s *seat) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.idle = slices.DeleteFunc(c.idle, func(o *seat) bool { return o == s })
+}
+
+// leave says that nothing is left of a process.
+func (c *Crowd) leave(s *seat) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.idle = slices.DeleteFunc(c.idle, func(o *seat) bool { return o == s })
+	if c.living[s.module]--; c.living[s.module] == 0 {
+		delete(c.living, s.module)
+	}
+	c.total--
+	s.left = true
+	if s.ended {
+		s.ended = false
+		c.ending--
+	}
+	c.tell()
+}
+
+func (c *Crowd) tell() {
+	if c.waiting > 0 {
+		close(c.changed)
+		c.changed = make(chan struct{})
+	}
+}

@@ -1,0 +1,153 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// crew are pools of the same crowd, and what they have started.
+type crew struct {
+	mu    sync.Mutex
+	hands map[*hand]string // those that live, with their module
+	most  int              // that lived at a time beyond one of each module
+}
+
+func (c *crew) pool(crowd *Crowd, module string, size int) *Pool[*hand] {
+	p := NewPool(module, size, zap.NewNop(), func() (*hand, error) {
+		w := &hand{dead: make(chan struct{})}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for w := range c.hands {
+			if !w.Alive() {
+				delete(c.hands, w)
+			}
+		}
+		c.hands[w] = module
+		modules := map[string]bool{}
+		for _, m := range c.hands {
+			modules[m] = true
+		}
+		c.most = max(c.most, len(c.hands)-len(modules))
+		return w, nil
+	}, well)
+	p.Crowd = crowd
+	return p
+}
+
+// Where there is no room for one more process, the one that was idle for longest
+// makes it, but never the only one of its module.
+func TestTheLongestIdleMakesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, crowd := &crew{hands: map[*hand]string{}}, NewCrowd(2)
+		alone := c.pool(crowd, "alone", 1)
+		pools := []*Pool[*hand]{c.pool(crowd, "x", 1), c.pool(crowd, "x", 1), c.pool(crowd, "x", 1), c.pool(crowd, "x", 1)}
+		var used []*hand
+		for _, p := range append([]*Pool[*hand]{alone}, pools...) {
+			time.Sleep(time.Second)
+			l, err := p.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			used = append(used, l.Worker)
+			p.Release(l)
+		}
+		synctest.Wait()
+		for i, want := range []bool{true, false, true, true, true} {
+			if used[i].Alive() != want {
+				t.Errorf("process %d lives: %t, want %t", i, used[i].Alive(), want)
+			}
+		}
+		if !used[1].order {
+			t.Error("it was not shut down in order")
+		}
+		for _, p := range append(pools, alone) {
+			p.Close(t.Context())
+		}
+	})
+}
+
+// While none is idle, who wants one more waits: until one is given back, or he
+// gives up.
+func TestWhoFindsNoRoomWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, crowd := &crew{hands: map[*hand]string{}}, NewCrowd(1)
+		a, b, other := c.pool(crowd, "x", 1), c.pool(crowd, "x", 1), c.pool(crowd, "x", 1)
+		la, _ := a.Acquire(t.Context())
+		lb, _ := b.Acquire(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if l, err := other.Acquire(ctx); err == nil {
+			t.Fatalf("got %v, want that there is no room", l)
+		}
+		got := make(chan error)
+		go func() {
+			l, err := other.Acquire(t.Context())
+			if err == nil {
+				other.Release(l)
+			}
+			got <- err
+		}()
+		synctest.Wait()
+		a.Release(la)
+		if err := <-got; err != nil || la.Worker.Alive() || !lb.Worker.Alive() {
+			t.Errorf("got %v; given back lives %t, in use %t", err, la.Worker.Alive(), lb.Worker.Alive())
+		}
+		b.Discard(lb)
+		for _, p := range []*Pool[*hand]{a, b, other} {
+			p.Close(t.Context())
+		}
+	})
+}
+
+// Whatever many callers of many folders do, there are never more living processes
+// than may be, everybody gets his turn, and nothing is left in the end.
+func TestACrowdIsNeverTooLarge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 4
+		c, crowd := &crew{hands: map[*hand]string{}}, NewCrowd(most)
+		var pools []*Pool[*hand]
+		for i := range 24 {
+			pools = append(pools, c.pool(crowd, fmt.Sprint("m", i%3), 1+i%2))
+		}
+		var all sync.WaitGroup
+		for n := range 16 {
+			all.Go(func() {
+				rng := rand.New(rand.NewPCG(uint64(n), 3))
+				for range 200 {
+					p := pools[rng.IntN(len(pools))]
+					l, err := p.Acquire(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					time.Sleep(time.Duration(rng.IntN(1000)) * time.Millisecond)
+					switch rng.IntN(10) {
+					case 0:
+						p.Discard(l)
+					case 1:
+						l.Worker.Kill() // it crashes as it is given back
+						p.Release(l)
+					default:
+						p.Release(l)
+					}
+				}
+			})
+		}
+		all.Wait()
+		time.Sleep(IdleTime + time.Second)
+		synctest.Wait()
+		if c.most > most || crowd.total != 0 || len(crowd.idle) != 0 || crowd.ending != 0 {
+			t.Errorf("at most %d lived beyond one of each module, want %d; now there are %d, %d idle, %d ending", c.most, most, crowd.total, len(crowd.idle), crowd.ending)
+		}
+		for _, p := range pools {
+			p.Close(t.Context())
+		}
+	})
+}

@@ -1,0 +1,9 @@
+package worker
+
+import (
+	"testing"
+
+	"noused/internal/tool/tooltest"
+)
+
+func TestMain(m *testing.M) { tooltest.Main(m, nil) }

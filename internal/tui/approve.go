@@ -1,0 +1,291 @@
+package tui
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/go-json-experiment/json"
+
+	"noused/internal/protocol"
+	"noused/internal/tui/cell"
+	"noused/internal/tui/question"
+)
+
+// approved is what became of an answer.
+type approved struct {
+	id  string
+	err error
+}
+
+// questionOf is what a session waits for, nil if it is nothing.
+func questionOf(s protocol.State, session string) *protocol.Approval {
+	i := slices.IndexFunc(s.PendingApprovals, func(a protocol.Approval) bool { return a.SessionID == session })
+	if i < 0 {
+		return nil
+	}
+	return &s.PendingApprovals[i]
+}
+
+// elsewhere are the questions of other sessions.
+func elsewhere(s protocol.State) []protocol.Approval {
+	return slices.DeleteFunc(slices.Clone(s.PendingApprovals), func(a protocol.Approval) bool { return a.SessionID == s.SessionID })
+}
+
+// approval takes what a status says of a question into the state.
+func approval(s *protocol.State, e protocol.Status) {
+	switch e.Code {
+	case protocol.StatusApprovalRequested:
+		if e.Approval == nil {
+			return
+		}
+		a := *e.Approval
+		a.SessionID, a.RunID = cmp.Or(a.SessionID, e.SessionID), cmp.Or(a.RunID, e.RunID)
+		s.PendingApprovals = append(without(s.PendingApprovals, a.ApprovalID), a)
+	case protocol.StatusApprovalResolved:
+		s.PendingApprovals = without(s.PendingApprovals, e.ApprovalID)
+	}
+}
+
+func without(list []protocol.Approval, id string) []protocol.Approval {
+	return slices.DeleteFunc(slices.Clone(list), func(a protocol.Approval) bool { return a.ApprovalID == id })
+}
+
+// resolution says how a question ended, and who ended it.
+func resolution(e protocol.Status) string {
+	text := string(e.Outcome)
+	if e.Option != "" && e.Option != "deny" {
+		text += " (" + cell.Line(e.Option, 40) + ")"
+	}
+	var word string
+	var who struct {
+		PID  int    `json:"pid"`
+		Comm string `json:"comm"`
+	}
+	switch {
+	case json.Unmarshal(e.By, &word) == nil:
+		text += map[string]string{
+			protocol.ByTimeout: ": nobody answered in time", protocol.ByAbort: ": the run was aborted",
+			protocol.BySteer: ": another text came first", protocol.ByDelete: ": the session was deleted",
+		}[word]
+	case json.Unmarshal(e.By, &who) == nil && who.PID > 0:
+		text += fmt.Sprintf(" by %s, process %d", cmp.Or(cell.Line(who.Comm, 40), "another client"), who.PID)
+	}
+	return text
+}
+
+// tendQuestion shows what the session on the screen waits for.
+func (m *model) tendQuestion() {
+	m.question.Show(questionOf(m.state, m.state.SessionID))
+	if m.board != nil {
+		m.board.SetQuestions(m.state.PendingApprovals)
+	}
+}
+
+// approvalEvent keeps the questions up to date, and tells what became of one.
+func (m *model) approvalEvent(e protocol.Status) {
+	shown := m.question.ID()
+	approval(&m.state, e)
+	if e.Code != protocol.StatusApprovalResolved || e.SessionID != m.state.SessionID {
+		return
+	}
+	text := resolution(e)
+	if e.ApprovalID == m.answeredHere && e.Outcome != protocol.OutcomeWithdrawn {
+		text = string(e.Outcome)
+	}
+	if shown == e.ApprovalID || shown == "" {
+		m.talk.Notice("info", "question "+text)
+	}
+}
+
+// askedElsewhere takes in what the board hears of the questions of other sessions.
+func (m *model) askedElsewhere(e protocol.Status) {
+	if e.SessionID == m.state.SessionID {
+		return // which the session's own events tell, in their order
+	}
+	approval(&m.state, e)
+	if e.Code == protocol.StatusApprovalResolved {
+		m.board.Tell("question "+resolution(e), false)
+	}
+}
+
+// pressQuestion lets the question have a key or a paste.
+func (m *model) pressQuestion(msg tea.Msg) {
+	m.sendAnswer(m.question.Update(msg))
+}
+
+func (m *model) sendAnswer(a question.Answer) {
+	if a.ID == "" {
+		return
+	}
+	if m.offline != nil {
+		m.question.Refused(a.ID)
+		m.talk.Notice("error", "not connected to the daemon: the question is not answered")
+		return
+	}
+	m.answeredHere = a.ID
+	p := m.place()
+	m.jobs.start(func(ctx context.Context) tea.Msg { return approved{a.ID, approve(ctx, p, a)} })
+}
+
+func approve(ctx context.Context, p place, a question.Answer) error {
+	_, err := ask(ctx, p, protocol.Approve, protocol.ApproveParams{ApprovalID: a.ID, Option: a.Option, Reason: a.Reason})
+	return err
+}
+
+// approved tells of an answer that was not taken. Who was first is told by the
+// event.
+func (m *model) approved(a approved) {
+	if a.err == nil {
+		return
+	}
+	m.question.Refused(a.id)
+	if m.answeredHere == a.id {
+		m.answeredHere = ""
+	}
+	if m.shownBoard() != nil {
+		m.board.Refused(a.id, describe(a.err))
+	}
+	m.talk.Notice("error", describe(a.err))
+}
+
+// turnToQuestion gives the keys to the question, or, from there, to the input.
+func (m *model) turnToQuestion() {
+	switch {
+	case m.question.Focused():
+		m.question.Blur()
+	case !m.question.Focus():
+		m.talk.Notice("info", "nothing waits for an answer here")
+	default:
+		m.menu.close()
+	}
+}
+
+// nextQuestion shows the session that asks next after this one, the oldest question
+// first.
+func (m *model) nextQuestion() {
+	others := elsewhere(m.state)
+	if len(others) == 0 {
+		m.talk.Notice("info", "no other session has a question")
+		return
+	}
+	next := others[0]
+	for i, a := range m.state.PendingApprovals {
+		if a.SessionID == m.state.SessionID {
+			rest := append(slices.Clone(m.state.PendingApprovals[i+1:]), m.state.PendingApprovals[:i]...)
+			next = rest[0]
+			break
+		}
+	}
+	m.follow(next.SessionID)
+}
+
+// questionLines are the question above the input in at most height lines.
+func (m *model) questionLines(height int) []string {
+	if m.question.ID() == "" || m.over != nil || !m.known {
+		return nil
+	}
+	key, _, _ := strings.Cut(m.keys.shown("answer"), ", ")
+	return m.question.View(m.width, height, cmp.Or(key, "/approve"))
+}
+
+// questionParts are what the first line says of questions and of what becomes of
+// them.
+func (m *model) questionParts() (parts []part) {
+	if n := len(elsewhere(m.state)); n > 0 {
+		parts = append(parts, part{m.keyed("next-question", plural(n, "question")+" elsewhere"), m.theme.Warn, 1})
+	}
+	if mode := m.state.ApprovalMode; mode != "" && mode != protocol.ApprovalsAsk {
+		parts = append(parts, part{"approvals:" + cell.Line(string(mode), 10), m.theme.Warn, 1})
+	}
+	return parts
+}
+
+// The commands.
+
+var approvalModes = []string{string(protocol.ApprovalsAsk), string(protocol.ApprovalsAuto), string(protocol.ApprovalsDeny)}
+
+func chooseApprovals(ctx context.Context, p place, arg string) outcome {
+	if arg == "" {
+		return informed("approvals: %s", cmp.Or(string(p.state.ApprovalMode), "this core is an older one and asks nothing"))
+	}
+	if !slices.Contains(approvalModes, arg) {
+		return failed(fmt.Errorf("approvals %s: want one of %s", cell.Line(arg, 20), strings.Join(approvalModes, ", ")))
+	}
+	r, err := ask(ctx, p, protocol.SetApprovalMode, protocol.SetApprovalModeParams{Scope: p.scope(), Mode: protocol.ApprovalMode(arg)})
+	if err != nil {
+		return failed(explain(err, "to ask"))
+	}
+	return informed("approvals: %s", map[protocol.ApprovalMode]string{
+		protocol.ApprovalsAsk: "ask; what needs an answer waits for one", protocol.ApprovalsAuto: "auto; what would be asked is allowed, what is denied stays so",
+		protocol.ApprovalsDeny: "deny; what would be asked is denied",
+	}[r.Mode])
+}
+
+var errNoQuestion = errors.New("nothing waits for an answer in this session")
+
+// approveCommand answers the question of the session with an option that allows,
+// without one with that for once.
+func approveCommand(ctx context.Context, p place, option string) outcome {
+	a := questionOf(p.state, p.state.SessionID)
+	if a == nil {
+		return failed(errNoQuestion)
+	}
+	var all []string
+	for _, o := range a.Options {
+		if o.Decision == protocol.DecisionAllow {
+			all = append(all, o.ID)
+		}
+	}
+	if option == "" && len(all) > 0 {
+		option = all[0]
+	}
+	if !slices.Contains(all, option) {
+		return failed(fmt.Errorf("approve %s: this question takes %s", cell.Line(option, 20), cmp.Or(strings.Join(all, ", "), "no yes")))
+	}
+	return outcome{err: approve(ctx, p, question.Answer{ID: a.ApprovalID, Option: option})}
+}
+
+func denyCommand(ctx context.Context, p place, reason string) outcome {
+	a := questionOf(p.state, p.state.SessionID)
+	if a == nil {
+		return failed(errNoQuestion)
+	}
+	i := slices.IndexFunc(a.Options, func(o protocol.ApprovalOption) bool { return o.Decision == protocol.DecisionDeny })
+	if i < 0 {
+		return failed(errors.New("this question takes no denial"))
+	}
+	return outcome{err: approve(ctx, p, question.Answer{ID: a.ApprovalID, Option: a.Options[i].ID, Reason: reason})}
+}
+
+// The plain mode.
+
+// approvalEvent says a question, or what became of it.
+func (p *plain) approvalEvent(e protocol.Status) {
+	approval(&p.state, e)
+	if e.Code == protocol.StatusApprovalResolved && e.SessionID == p.state.SessionID {
+		p.sayf("question %s", resolution(e))
+	}
+	p.askAloud()
+}
+
+// askAloud says the questions that were not said: the one of this session in full,
+// and how many there are elsewhere.
+func (p *plain) askAloud() {
+	if a := questionOf(p.state, p.state.SessionID); a != nil && a.ApprovalID != p.asked {
+		p.asked = a.ApprovalID
+		for _, line := range question.Lines(*a) {
+			p.sayf("%s", line)
+		}
+		p.sayf("/approve [OPTION] allows it, /deny [REASON] does not")
+	}
+	others := elsewhere(p.state)
+	if len(others) > p.others {
+		p.sayf("%s in other sessions; the oldest: /switch %s", plural(len(others), "question"), others[0].SessionID)
+	}
+	p.others = len(others)
+}

@@ -1,0 +1,448 @@
+package tui
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"noused/internal/client/follow"
+	"noused/internal/protocol"
+	"noused/internal/tui/tuitest"
+)
+
+func init() {
+	for name, code := range map[string]rune{
+		"f5": tea.KeyF5, "f6": tea.KeyF6, "pgdown": tea.KeyPgDown, "home": tea.KeyHome, "end": tea.KeyEnd,
+	} {
+		named[name] = tea.KeyPressMsg{Code: code}
+	}
+}
+
+// outside is a text that has the offline model run a command outside the sandbox,
+// which asks.
+func outside(t testing.TB, command string) string {
+	t.Helper()
+	args, err := json.Marshal(map[string]any{"command": command, "outside_sandbox": true, "reason": "the sandbox has refused it"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "!bash " + string(args)
+}
+
+// asks has the session on the screen ask whether a command may run.
+func (h *hand) asks(command string) {
+	h.t.Helper()
+	beside(h, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: h.state.SessionID}, Text: outside(h.t, command), Wait: new(bool)})
+	h.sees("may bash run this?", command)
+}
+
+// A question takes nothing of what is being typed, is answered with a key once one
+// has turned to it, and the input keeps what was typed.
+func TestAQuestionIsAnsweredOnTheScreen(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	h.write("half a sent")
+	h.asks("touch " + filepath.Join(d.Dir, "made"))
+	h.sees("the sandbox has refused it", "ask: bash outside the sandbox", "this call", "waits for your answer", "F5 to answer")
+	h.until("rest", func() bool { return !h.ticking })
+	h.write("o a d s ence")
+	if got, want := h.input.text(), "half a sento a d s ence"; got != want {
+		t.Fatalf("got %q in the input, want %q: the question took keys", got, want)
+	}
+	if len(h.state.PendingApprovals) != 1 || h.answeredHere != "" {
+		t.Fatal("answered by typing")
+	}
+	h.press("f5", "enter")
+	h.send(tea.PasteMsg{Content: "o"})
+	if h.answeredHere != "" {
+		t.Fatal("answered by Enter or a paste")
+	}
+	h.press("esc")
+	if h.question.Focused() || !h.running() || len(h.unsent) > 0 {
+		t.Fatal("Esc is to go back to the input, no more")
+	}
+	h.press("f5")
+	h.write("o")
+	h.until("the end of the run", func() bool { return !h.running() })
+	h.sees("question allowed")
+	if _, err := os.Stat(filepath.Join(d.Dir, "made")); err != nil {
+		t.Error(err)
+	}
+	if got, want := h.input.text(), "half a sento a d s ence"; got != want {
+		t.Errorf("got %q in the input, want what was typed", got)
+	}
+	if h.question.ID() != "" || strings.Contains(h.screen(), "may bash run this?") {
+		t.Error("the question is still there")
+	}
+}
+
+// A question that comes while one looks for a text takes none of that text, is
+// answered with its keys, and the search goes on.
+func TestAQuestionIsAnsweredWhileOneLooksForAText(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	h.press("ctrl+f")
+	h.write("out")
+	h.asks("touch " + filepath.Join(d.Dir, "made"))
+	h.write("side o")
+	h.sees("find: outside o", "of", "may bash run this?")
+	if h.answeredHere != "" {
+		t.Fatal("answered by what was looked for")
+	}
+	h.press("f5")
+	h.write("o")
+	h.until("the end of the run", func() bool { return !h.running() })
+	if _, err := os.Stat(filepath.Join(d.Dir, "made")); err != nil {
+		t.Error(err)
+	}
+	h.write("f")
+	h.sees("find: outside of")
+	h.press("esc")
+	if h.find != nil || h.question.Focused() {
+		t.Error("Esc is to end the search")
+	}
+}
+
+// A screen that is opened while a question waits shows the call as one that waits,
+// as the screens do that were there when it was asked.
+func TestACallThatAsksDoesNotRunOnAScreenOpenedLater(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	h.asks("id -un")
+	h.sees("id -un  waiting")
+	late := useDaemon(t, d.Socket)
+	late.sees("may bash run this?", "id -un  waiting")
+	late.until("rest", func() bool { return !late.ticking })
+}
+
+// The reason of a denial is typed where the question is, and the model reads it.
+func TestADenialWithAReason(t *testing.T) {
+	h := useDaemon(t, startNoused(t, "").Socket)
+	h.asks("touch not-made")
+	h.press("f5")
+	h.write("r")
+	h.sees("why not")
+	h.write("not on a sunday")
+	h.press("enter")
+	h.until("the end of the run", func() bool { return !h.running() })
+	all := beside(h, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: h.state.SessionID}})
+	if text := fmt.Sprintf("%s", all.Messages); !strings.Contains(text, "not on a sunday") {
+		t.Errorf("the model does not read the reason: %s", text)
+	}
+}
+
+// Of two screens one answers; on the other the question goes away, and it says who
+// has answered. A key that was meant for it goes nowhere else.
+func TestAQuestionThatAnotherScreenAnswers(t *testing.T) {
+	d := startNoused(t, "")
+	one, two := useDaemon(t, d.Socket), useDaemon(t, d.Socket)
+	one.asks("echo of both")
+	two.sees("may bash run this?", "echo of both")
+	two.press("f5")
+	one.press("f5")
+	one.write("d")
+	two.until("no question", func() bool { return two.question.ID() == "" })
+	two.sees(fmt.Sprintf("question denied by %s, process %d", comm(t), os.Getpid()))
+	if two.question.Focused() {
+		t.Error("a question that is gone has the keys")
+	}
+	one.until("the end of the run", func() bool { return !one.running() })
+	two.until("the end of the run", func() bool { return !two.running() })
+	// The next one has to be turned to anew.
+	two.asks("echo the next")
+	two.write("o")
+	if two.answeredHere != "" || two.input.text() != "o" {
+		t.Error("a key that was meant for another question has answered this one")
+	}
+}
+
+func comm(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// A question waits over the end of the daemon, and is there for who comes later.
+func TestAQuestionOverTheDaemonsEnd(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	h.asks("echo after all")
+	d.Kill()
+	h.sees("the daemon is gone")
+	h.press("f5")
+	h.write("o")
+	h.sees("the question is not answered")
+	d.Start()
+	h.sees("the daemon was restarted", "may bash run this?", "echo after all")
+	later := useDaemon(t, d.Socket)
+	later.sees("may bash run this?", "echo after all")
+	if !later.question.Focused() {
+		later.press("f5")
+	}
+	later.write("o")
+	h.until("the end of the run", func() bool { return !h.running() && h.question.ID() == "" })
+	h.sees("after all")
+}
+
+// Questions of other sessions are counted in the status line, and one key leads
+// from each to the next.
+func TestQuestionsElsewhere(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	off := false
+	var others []string
+	for _, command := range []string{"echo the first", "echo the second"} {
+		id := beside(h, protocol.NewSession, protocol.NewSessionParams{Title: command, Activate: &off}).SessionID
+		beside(h, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: outside(t, command), Wait: new(bool)})
+		others = append(others, id)
+	}
+	h.sees("2 questions elsewhere")
+	first := h.state.PendingApprovals[0].SessionID
+	h.press("f6")
+	h.until("the first", func() bool { return h.state.SessionID == first })
+	h.sees("may bash run this?", "1 question elsewhere")
+	h.press("f6")
+	h.until("the second", func() bool { return h.state.SessionID != first && h.goal == nil })
+	h.sees("1 question elsewhere")
+	if h.state.SessionID != others[0] && h.state.SessionID != others[1] {
+		t.Errorf("F6 leads to %s", h.state.SessionID)
+	}
+}
+
+// A question is answered in the preview of the board.
+func TestAQuestionIsAnsweredOnTheBoard(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	off := false
+	other := beside(h, protocol.NewSession, protocol.NewSessionParams{Title: "The other one", Activate: &off}).SessionID
+	h.press("f4")
+	h.sees("The other one")
+	beside(h, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: other}, Text: outside(t, "echo from the board"), Wait: new(bool)})
+	h.sees("1 needs you", "waits for approval")
+	h.write("other")
+	h.sees("may bash run this?", "echo from the board", "F5 answer")
+	h.press("f5")
+	h.write("o")
+	h.until("the answer", func() bool { return len(h.state.PendingApprovals) == 0 })
+	h.sees("1 done, unread")
+	if h.shownBoard() == nil || h.state.SessionID == other {
+		t.Error("the answer has left the board")
+	}
+}
+
+func TestTheApprovalModeIsSetAndSeen(t *testing.T) {
+	h := useDaemon(t, startNoused(t, "").Socket)
+	if strings.Contains(h.screen(), "approvals:") {
+		t.Error("the mode is told where it is the usual one")
+	}
+	h.write("/approvals deny")
+	h.press("enter")
+	h.sees("what would be asked is denied", "approvals:deny")
+	h.write("/approvals ask")
+	h.press("enter")
+	h.until("the usual mode", func() bool { return !strings.Contains(h.screen(), "approvals:deny") })
+	h.write("/approvals never")
+	h.press("enter")
+	h.sees("want one of ask, auto, deny")
+}
+
+var update = flag.Bool("update", false, "write the screens of testdata anew")
+
+// questioned is a screen without a daemon that shows a session with a question.
+func questioned(t *testing.T, a protocol.Approval, width, height int) *hand {
+	t.Helper()
+	h := use(t, filepath.Join(t.TempDir(), "nobody"))
+	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	h.opts.Now = func() time.Time { return at }
+	a.ApprovalID, a.SessionID, a.RunID, a.Workdir = "apr-1-ses-1", "ses-1", "run-1", "/home/me/proj"
+	h.send(tea.WindowSizeMsg{Width: width, Height: height})
+	h.send(follow.Snapshot{State: protocol.State{
+		SessionID: "ses-1", Title: "A night's work", RunID: "run-1", RunState: protocol.StateRunning, ApprovalMode: protocol.ApprovalsAsk,
+		SteeringMode: protocol.ModeOneAtATime, FollowUpMode: protocol.ModeOneAtATime, PendingApprovals: []protocol.Approval{a},
+	}})
+	return h
+}
+
+func options(pattern string) []protocol.ApprovalOption {
+	return []protocol.ApprovalOption{
+		{ID: "once", Decision: protocol.DecisionAllow},
+		{ID: "session", Decision: protocol.DecisionAllow, Pattern: pattern},
+		{ID: "always", Decision: protocol.DecisionAllow, Pattern: pattern},
+		{ID: "deny", Decision: protocol.DecisionDeny},
+	}
+}
+
+func TestScreensOfQuestions(t *testing.T) {
+	edit := "@@ -3,4 +3,5 @@\n      3\tfunc main() {\n-     4\t\tfmt.Println(\"hello\")\n+     4\t\tlog.SetFlags(0)\n+     5\t\tlog.Println(\"hello\")\n      6\t}"
+	for name, a := range map[string]protocol.Approval{
+		"bash": {
+			Kind: protocol.ApprovalTool, ToolName: "bash", Rule: "ask: bash outside the sandbox", Reason: "the push needs the network",
+			Arguments: []byte(`{"command":"git push origin main --follow-tags\n# and then\ngit log -1","outside_sandbox":true,"reason":"the push needs the network"}`),
+			Options:   options("bash: git push …"),
+		},
+		"edit": {
+			Kind: protocol.ApprovalTool, ToolName: "edit", Rule: "ask: edit", Diff: edit,
+			Arguments: []byte(`{"path":"main.go","old_text":"fmt.Println(\"hello\")","new_text":"log.SetFlags(0)\n\tlog.Println(\"hello\")"}`),
+			Options:   options("edit: main.go"),
+		},
+		"budget": {
+			Kind: protocol.ApprovalBudget, Rule: "ask: [limits]", Reason: "the run has used 200000 tokens, run_tokens allows 200000",
+			Options: []protocol.ApprovalOption{{ID: "continue", Decision: protocol.DecisionAllow}, {ID: "deny", Decision: protocol.DecisionDeny}},
+		},
+	} {
+		for _, size := range [][2]int{{120, 40}, {80, 24}, {40, 12}} {
+			t.Run(fmt.Sprintf("%s-%dx%d", name, size[0], size[1]), func(t *testing.T) {
+				got := questioned(t, a, size[0], size[1]).screen() + "\n"
+				path := filepath.Join("testdata", "questions", fmt.Sprintf("%s-%dx%d.txt", name, size[0], size[1]))
+				if *update {
+					if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got != string(want) {
+					t.Errorf("got\n%s\nwant\n%s", got, want)
+				}
+			})
+		}
+	}
+}
+
+// Whatever a command holds is on the screen as what runs, if one scrolls, and
+// nothing of it drives the terminal.
+func TestHostileQuestions(t *testing.T) {
+	var diff strings.Builder
+	for i := range 10_000 {
+		fmt.Fprintf(&diff, "+%6d\tline %d of it\n", i+1, i+1)
+	}
+	bash := func(command string) protocol.Approval {
+		args, err := json.Marshal(map[string]string{"command": command})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return protocol.Approval{Kind: protocol.ApprovalTool, ToolName: "bash", Rule: "ask: bash", Arguments: args, Options: options("bash: x …")}
+	}
+	long := strings.Repeat("0123456789abcdef", 4<<10) + " the end"
+	for name, c := range map[string]struct {
+		asked protocol.Approval
+		want  []string // without white space
+	}{
+		"control characters": {bash("echo safe\rrm -rf ~\x1b[2K\x1b]0;title\a"), []string{"echosafe⟨U+000D⟩rm-rf~⟨U+001B⟩[2K⟨U+001B⟩]0;title⟨U+0007⟩"}},
+		"bidi":               {bash("cat \u202egnp.sh\u2066 # \u200b"), []string{"cat⟨U+202E⟩gnp.sh⟨U+2066⟩#⟨U+200B⟩"}},
+		"names of arguments": {protocol.Approval{Kind: protocol.ApprovalTool, ToolName: "bash", Arguments: []byte(`{"a\nrm -rf ~":1,"command":"true"}`), Options: options("bash: true")}, []string{`"a\nrm-rf~":1`}},
+		"64 KB":              {bash(long), []string{unwrapped(long)}},
+		"10,000 lines":       {protocol.Approval{Kind: protocol.ApprovalTool, ToolName: "write", Diff: diff.String(), Arguments: []byte(`{"path":"x"}`), Options: options("write: x")}, []string{"+1line1ofit", "+5000line5000ofit", "+10000line10000ofit"}},
+		"names and patterns": {protocol.Approval{Kind: protocol.ApprovalTool, ToolName: "a\x1b[2Jb", Rule: "\u202erule", Reason: "r\reason", Options: options("bash: \u202ex\ny")}, []string{"a⟨U+001B⟩[2Jb", "⟨U+202E⟩rule", "r⟨U+000D⟩eason", "bash:⟨U+202E⟩x⟨U+000A⟩y"}},
+	} {
+		for _, size := range [][2]int{{120, 40}, {40, 12}} {
+			t.Run(fmt.Sprintf("%s %dx%d", name, size[0], size[1]), func(t *testing.T) {
+				h := questioned(t, c.asked, size[0], size[1])
+				h.press("f5", "home")
+				seen := whole(h)
+				for _, want := range c.want {
+					if !strings.Contains(seen, want) {
+						t.Errorf("%.80q is not on the screen, which has %.2000q", want, seen)
+					}
+				}
+			})
+		}
+	}
+}
+
+// whole is all that can be scrolled to in a question, without white space and what
+// marks a line that goes on.
+func whole(h *hand) string {
+	var all []string
+	look := func() []string { return h.question.View(h.width, h.height*3/4, "F5") }
+	lines := look()
+	all = append(all, lines[0])
+	for last := ""; lines[0] != last; lines = look() {
+		last = lines[0]
+		if all = append(all, lines[1]); !strings.Contains(last, "–") {
+			break
+		}
+		h.press("down")
+	}
+	all = append(all, lines[2:]...)
+	for i, line := range all {
+		line = strings.TrimPrefix(ansi.Strip(line), "⤷ ")
+		if strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) || unicode.Is(unicode.Bidi_Control, r) }) {
+			h.t.Errorf("line %d drives the terminal: %q", i, line)
+		}
+		all[i] = line
+	}
+	return unwrapped(strings.Join(all, ""))
+}
+
+// Line by line a question is said in full, and answered by a command.
+func TestAQuestionInPlainMode(t *testing.T) {
+	d := startNoused(t, "")
+	k := talk(t, d.Socket)
+	k.types("/approve")
+	k.hears("nothing waits for an answer")
+	k.types(" " + outside(t, "echo aloud"))
+	k.hears("may bash run this?\n  echo aloud\n", "reason: the sandbox has refused it\n", "rule: ask: bash outside the sandbox\n", "once: this call\n", "/approve [OPTION] allows it")
+	k.types("/approve forever")
+	k.hears("this question takes once")
+	k.types("/deny not today")
+	k.hears("question denied by", "the run is completed")
+	k.types(" " + outside(t, "echo again"))
+	k.hears("  echo again\n")
+	k.types("/approve")
+	k.hears("question allowed (once) by")
+	// Who comes later hears it, too.
+	k.types(" " + outside(t, "echo for later"))
+	k.hears("  echo for later\n")
+	talk(t, d.Socket).hears("may bash run this?\n  echo for later\n")
+}
+
+// Nothing of questions appears with a core that asks none.
+func TestAnOlderCoreAsksNothing(t *testing.T) {
+	h := useDaemon(t, tuitest.StartOldCore(t, tuitest.Habits{}).Socket)
+	h.sees("older one")
+	if screen := h.screen(); strings.Contains(screen, "approvals") || strings.Contains(screen, "question") {
+		t.Errorf("the screen speaks of questions:\n%s", screen)
+	}
+	h.press("f5")
+	h.sees("nothing waits for an answer here")
+	h.press("f6")
+	h.sees("no other session has a question")
+	h.write("/approvals auto")
+	h.press("enter")
+	h.sees("does not know how to ask")
+}
+
+// An edit that asks is shown as what it changes, and as the call that makes it.
+func TestAnEditThatAsks(t *testing.T) {
+	d := startNoused(t, "[policy]\nask = [\"edit\"]\n")
+	h := useDaemon(t, d.Socket)
+	h.send(tea.WindowSizeMsg{Width: 80, Height: 60})
+	file := filepath.Join(d.Dir, "notes")
+	if err := os.WriteFile(file, []byte("package a\n\nfunc A() {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.write(` !edit {"path":"notes","old_text":"A()","new_text":"B()"}`)
+	h.press("enter")
+	h.sees("may edit be called?", "func B() {}", "the call in full:", `"new_text": "B()"`, "waits for your answer")
+	h.press("f5")
+	h.write("o")
+	h.until("the end of the run", func() bool { return !h.running() && h.question.ID() == "" })
+	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "func B()") {
+		t.Errorf("allowed, and the file is %s %v", text, err)
+	}
+}

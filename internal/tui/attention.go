@@ -1,0 +1,228 @@
+package tui
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"noused/internal/client/follow"
+	"noused/internal/protocol"
+	"noused/internal/tui/cell"
+)
+
+const (
+	burst      = 2 * time.Second // what happens within it is told at once
+	maxVisited = 256             // sessions whose runs are told of
+	maxRuns    = 4096            // whose beginning is remembered
+)
+
+// approvalRequested is the code of the status that a run waits for an answer.
+const approvalRequested protocol.Code = "approval_requested"
+
+// attention is what the user is told while looking elsewhere, and what the daemon
+// is told of what the user has looked at.
+type attention struct {
+	unseen   bool                 // a run has ended here, or the session was opened, since it was marked as read
+	watching bool                 // the events of all sessions
+	visited  map[string]string    // titles of the sessions that this screen has shown
+	began    map[string]time.Time // the runs that go on
+	session  string               // that was told of last
+	message  string               // of it; "" once the user has looked
+	count    int                  // of what is told with it
+	waiting  bool                 // it is told when the burst is over
+}
+
+// happened is an event of any session, for attention; burstOver the end of a
+// burst.
+type (
+	happened  struct{ follow.Event }
+	burstOver struct{}
+)
+
+// markRead tells the daemon that the user has seen the session, so that every
+// client agrees: where it is shown, and the terminal looked at.
+func (m *model) markRead() {
+	a := &m.attention
+	if !a.unseen || !m.focused || !m.known || m.offline != nil || m.goal != nil || m.shownBoard() != nil || m.lacks("mark_read") {
+		return
+	}
+	a.unseen = false
+	p := m.place()
+	m.jobs.start(func(ctx context.Context) tea.Msg {
+		_, _ = ask(ctx, p, protocol.MarkRead, protocol.MarkReadParams{Scope: p.scope()}) // the next run's end asks again
+		return nil
+	})
+}
+
+// visit notes the session that is shown.
+func (m *model) visit() {
+	a := &m.attention
+	if len(a.visited) >= maxVisited {
+		clear(a.visited)
+	}
+	if a.visited == nil {
+		a.visited = map[string]string{}
+	}
+	a.visited[m.state.SessionID] = m.title()
+	if !a.watching && len(m.missing) == 0 && (m.config.notify.bell || m.config.notify.osc) {
+		a.watching = true
+		m.jobs.start(m.watch)
+	}
+}
+
+// watch tells of runs that begin, end or wait, in any session, until the program
+// ends.
+func (m *model) watch(ctx context.Context) tea.Msg {
+	s := follow.NewStream(follow.Socket(m.opts.Socket), follow.Options{Filter: protocol.SubscribeParams{Types: []string{"agent_start", "agent_end", "status"}}})
+	defer s.Close()
+	for {
+		h, err := s.Next(ctx)
+		if err != nil {
+			return nil
+		}
+		line, ok := h.(follow.Line)
+		if !ok || line.Event.Event == nil {
+			continue
+		}
+		switch e := line.Event.Event.(type) {
+		case protocol.AgentStart, protocol.AgentEnd:
+			m.jobs.send(happened{line.Event})
+		case protocol.Status:
+			if e.Code == approvalRequested {
+				m.jobs.send(happened{line.Event})
+			}
+		}
+	}
+}
+
+// happened tells of what the user wants to be told of, at the end of the burst.
+func (m *model) happened(ev follow.Event) {
+	a := &m.attention
+	event, message := a.word(ev, m.config.notify)
+	id := ev.Where().SessionID
+	_, visited := a.visited[id]
+	if event == "" || m.focused || !visited && m.shownBoard() == nil {
+		return
+	}
+	a.session, a.message = id, cell.Line(message, 200)
+	a.count++
+	if !a.waiting {
+		a.waiting = true
+		m.jobs.start(func(ctx context.Context) tea.Msg {
+			if !pause(ctx, burst) {
+				return nil
+			}
+			return burstOver{}
+		})
+	}
+}
+
+// alert is what the user is told of; "" is nothing.
+func (m *model) alert() string {
+	a := &m.attention
+	if a.message == "" {
+		return ""
+	}
+	title := a.visited[a.session]
+	if v := m.shownBoard(); v != nil && title == "" {
+		info, _ := v.Of(a.session)
+		title = info.Title
+	}
+	return cell.Line(cmp.Or(title, a.session), 60) + ": " + a.message
+}
+
+// word is what there is to tell of an event; "" is nothing.
+func (a *attention) word(ev follow.Event, n notify) (event, message string) {
+	switch e := ev.Event.(type) {
+	case protocol.AgentStart:
+		if len(a.began) >= maxRuns {
+			clear(a.began)
+		}
+		if a.began == nil {
+			a.began = map[string]time.Time{}
+		}
+		a.began[e.RunID] = ev.At
+	case protocol.Status:
+		event, message = "approval", e.Message
+	case protocol.AgentEnd:
+		start, known := a.began[e.RunID]
+		delete(a.began, e.RunID)
+		switch {
+		case known && ev.At.Sub(start) < n.after: // else it is older than this screen
+		case e.StopReason == protocol.StopCompleted:
+			event, message = "run_end", "done"
+		case e.StopReason == protocol.StopError:
+			event, message = "run_error", "failed"
+			if e.Error != nil {
+				message += ": " + e.Error.Message
+			}
+		}
+	}
+	if !slices.Contains(n.on, event) {
+		return "", ""
+	}
+	return event, message
+}
+
+// ring rings the terminal, unless the user has looked meanwhile.
+func (m *model) ring() tea.Cmd {
+	a := &m.attention
+	n := a.count
+	a.waiting, a.count = false, 0
+	text := m.alert()
+	if m.focused || text == "" {
+		return nil
+	}
+	if n > 1 {
+		text = fmt.Sprintf("%s (and %d more)", text, n-1)
+	}
+	out := ""
+	if m.config.notify.osc {
+		body := strings.ReplaceAll(text, ";", ",")
+		out += "\x1b]9;nous: " + body + "\x1b\\" + "\x1b]777;notify;nous;" + body + "\x1b\\"
+	}
+	if m.config.notify.bell {
+		out += "\a"
+	}
+	if out == "" {
+		return nil
+	}
+	return tea.Raw(out)
+}
+
+// titled writes a sequence while nothing draws.
+func (m *model) titled(sequence string) { _, _ = io.WriteString(m.opts.output(), sequence) }
+
+// lookedAt notes that the user looks at the terminal, or does not any more.
+func (m *model) lookedAt(yes bool) {
+	m.focused = yes
+	if yes {
+		m.attention.message = ""
+	}
+}
+
+// windowTitle is the terminal's.
+func (m *model) windowTitle() string {
+	switch alert := m.alert(); {
+	case alert != "":
+		return cell.Truncate("● "+alert, 60)
+	case m.shownBoard() != nil:
+		return "nous: board"
+	case m.known:
+		return cell.Truncate("nous: "+m.title(), 60)
+	}
+	return "nous"
+}
+
+// The terminal keeps its title aside while nous has it (XTWINOPS).
+var (
+	pushTitle = ansi.WindowOp(22, 2)
+	popTitle  = ansi.WindowOp(23, 2)
+)

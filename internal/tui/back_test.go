@@ -1,0 +1,112 @@
+package tui
+
+import (
+	"strings"
+	"testing"
+
+	tea "charm.land/bubbletea/v2"
+
+	"noused/internal/tui/tuitest"
+)
+
+// Up in an empty input takes back what was sent last, and then what was sent
+// before it; the run goes on.
+func TestUpTakesTheNewestQueuedTextBack(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	release := h.held(d.Dir)
+	h.write("after that")
+	h.press("tab")
+	h.write("first of all")
+	h.press("enter")
+	h.until("both in the queue", func() bool { return len(h.state.Queued.Inputs) == 2 })
+	h.sees("Up takes the newest back")
+	h.press("up", "up")
+	h.until("the steer in the input", func() bool { return h.input.text() == "first of all" && len(h.state.Queued.Inputs) == 1 })
+	h.press("ctrl+c", "up")
+	h.until("the follow-up in the input", func() bool { return h.input.text() == "after that" && len(h.state.Queued.Inputs) == 0 })
+	release()
+	h.until("end of the run", func() bool { return !h.running() })
+	if n := strings.Count(h.screen(), "first of all"); n != 0 {
+		t.Errorf("what was taken back is said all the same:\n%s", h.screen())
+	}
+	h.press("ctrl+c", "up")
+	if got := h.input.text(); got != "after that" {
+		t.Errorf("Up brings %q, want the history where nothing waits", got)
+	}
+}
+
+func TestAnOlderCoreGivesNoQueuedTextBack(t *testing.T) {
+	h := useDaemon(t, tuitest.StartOldCore(t, tuitest.Habits{}).Socket)
+	h.write("hold on")
+	h.press("enter")
+	h.until("run", h.running)
+	h.state.PendingCounts.Steer = 1 // for a moment only, as such a core delivers at once
+	h.press("up")
+	h.sees("does not know how to take a queued text back")
+	if got := h.input.text(); got != "hold on" {
+		t.Errorf("Up brings %q, want the history", got)
+	}
+}
+
+// Esc twice goes back to before the last message, in a session of its own, with
+// its text in the input; the session that it was said in stays as it is.
+func TestEscTwiceEditsTheLastMessage(t *testing.T) {
+	h := useDaemon(t, startNoused(t, "").Socket)
+	first := h.state.SessionID
+	for _, text := range []string{"alpha", "beta"} {
+		h.write(text)
+		h.press("enter")
+		h.until("answer", func() bool { return !h.running() && len(h.unsent) == 0 && strings.Count(h.screen(), text) >= 2 })
+	}
+	h.press("esc")
+	h.sees("Esc again edits the last message")
+	h.write("x")
+	h.press("ctrl+c", "esc")
+	if h.state.SessionID != first {
+		t.Fatal("a key came between the two")
+	}
+	h.press("esc")
+	h.until("the branch", func() bool { return h.state.SessionID != first && h.goal == nil })
+	h.reads("this is a branch of " + first)
+	if got := h.input.text(); got != "beta" || strings.Count(h.screen(), "beta") != 1 || !strings.Contains(h.screen(), "alpha") {
+		t.Errorf("got %q in the input and\n%s", got, h.screen())
+	}
+	h.write("s")
+	h.press("enter")
+	h.until("answer", func() bool { return !h.running() && len(h.unsent) == 0 && strings.Count(h.screen(), "betas") >= 2 })
+	h.press("esc", "esc")
+	h.until("betas in the input", func() bool { return h.input.text() == "betas" })
+	second := h.state.SessionID
+	h.until("the second branch", func() bool { return h.goal == nil && h.state.SessionID != second })
+	h.press("ctrl+c", "esc", "esc")
+	h.until("the first message", func() bool {
+		return h.input.text() == "alpha" && h.goal == nil && !strings.Contains(h.screen(), "❯ alpha")
+	})
+	h.press("ctrl+c")
+	h.write("/switch " + first)
+	h.press("enter")
+	h.until("the first session", func() bool { return h.state.SessionID == first && strings.Count(h.screen(), "beta") >= 2 })
+}
+
+func TestThePaletteFindsCommandsByWhatTheyDo(t *testing.T) {
+	h := useDaemon(t, startNoused(t, "").Socket)
+	h.press("ctrl+p")
+	h.sees("Commands", "Ctrl+O")
+	h.write("stees one")
+	h.press("ctrl+c", "ctrl+p")
+	h.write("steers")
+	h.sees("F2", "deliver steers one at a time")
+	h.press("enter")
+	h.sees("steer:all")
+	h.press("ctrl+p")
+	h.write("summarise")
+	h.sees("/compact")
+	h.press("enter")
+	if got := h.input.text(); h.over != nil || got != "/compact " {
+		t.Errorf("got %q in the input, want the command that takes an argument", got)
+	}
+	h.press("ctrl+c")
+	h.send(tea.KeyPressMsg{Code: '?', Text: "?"})
+	h.sees("the path of a file")
+}

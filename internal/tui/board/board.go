@@ -1,0 +1,281 @@
+// Package board is the model and the look of the board: all sessions of a daemon
+// by what they need, grouped by the folder that they live in.
+//
+// It is told of sessions by Load, once and whenever something may have been
+// missed, and of everything that happens by Apply, which changes one row and
+// leaves the others where they are. Update takes a key or a paste and says what
+// the user wants; View draws it in exactly the cells it is given.
+//
+// A Board belongs to one goroutine. The package refuses to do I/O, to start
+// goroutines and to read the clock: the shell tells it the time, and carries out
+// what was chosen. Texts may come from anybody: they are sanitised.
+package board
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"noused/internal/protocol"
+	"noused/internal/tui/pick"
+	"noused/internal/tui/question"
+	"noused/internal/tui/theme"
+)
+
+// Board is the board. New makes one.
+type Board struct {
+	theme theme.Theme
+	home  string // the user's folder, shown as ~
+	here  string // the folder whose groups come first
+	note  string // what this daemon cannot tell; "" is nothing
+	link  string // what is wrong with the connection; "" is nothing
+
+	rows   map[string]*row // by session
+	shown  []*row          // that the filter lets through, in order
+	counts [states]int     // of all rows
+	loaded bool
+	more   bool // there are sessions that were not listed
+
+	filter   pick.Typed
+	selected *row
+	at       int // where selected was in shown
+	offset   int // the first line of the list on the screen
+	page     int // rows of the list on the screen
+	lines    []line
+
+	say    ask
+	gone   *row // to be deleted, if the user says yes
+	told   string
+	bad    bool
+	cursor struct {
+		x, y int
+		on   bool
+	}
+
+	previews  previews
+	questions []protocol.Approval
+	question  *question.Panel // of the session under the cursor
+	key       string          // that turns to the question
+}
+
+// Look says how a board is drawn.
+type Look struct {
+	Theme theme.Theme
+	Home  string // the user's folder, shown as ~
+	Here  string // the folder whose sessions come first
+	Key   string // turns to a session's question, as people write it: "F5"
+}
+
+// New makes a board that waits for its first Load.
+func New(l Look) *Board {
+	return &Board{theme: l.Theme, home: l.Home, here: l.Here, rows: map[string]*row{}, question: question.New(l.Theme, l.Home), key: l.Key}
+}
+
+// SetTheme draws the board in another theme from now on.
+func (b *Board) SetTheme(t theme.Theme) {
+	b.theme = t
+	b.question.SetTheme(t)
+}
+
+// SetLink says what is wrong with the connection; "" is nothing.
+func (b *Board) SetLink(text string) { b.link = text }
+
+// SetNote says what this daemon cannot tell; "" is nothing.
+func (b *Board) SetNote(text string) { b.note = text }
+
+// Load replaces all sessions: those of list_sessions at one moment. What happened
+// after that moment is told by Apply; what happened shortly before it may be,
+// too. More: there are others that are not in the list. The filter and the
+// session under the cursor stay.
+func (b *Board) Load(list []protocol.SessionInfo, more bool) {
+	before := b.rows
+	b.rows, b.counts = make(map[string]*row, len(list)), [states]int{}
+	b.loaded, b.more = true, more
+	for _, info := range list {
+		r := before[info.SessionID]
+		if r == nil {
+			r = &row{}
+		}
+		b.previews.changed(r, info)
+		r.set(info)
+		b.rows[info.SessionID] = r
+		b.counts[r.state]++
+	}
+	b.match()
+}
+
+// Put takes in what list_sessions says of one session now.
+func (b *Board) Put(info protocol.SessionInfo) {
+	b.change(b.row(info.SessionID), func(r *row) {
+		b.previews.changed(r, info)
+		r.set(info)
+	})
+}
+
+// Remove takes out a session that is no more.
+func (b *Board) Remove(id string) {
+	r := b.rows[id]
+	if r == nil {
+		return
+	}
+	b.take(r)
+	delete(b.rows, id)
+	b.counts[r.state]--
+	b.settle()
+}
+
+// Apply takes in an event of any session, which happened at a time. Unsure: it
+// does not say all of what has changed of its session; the shell asks
+// list_sessions and answers with Put.
+func (b *Board) Apply(ev protocol.Event, at time.Time) (id string, unsure bool) {
+	id = ev.Where().SessionID
+	if id == "" {
+		return "", false
+	}
+	r := b.rows[id]
+	if r == nil {
+		return id, b.loaded
+	}
+	b.change(r, func(r *row) { unsure = r.apply(ev, at) })
+	if b.previews.stale(ev) {
+		b.previews.forget(id)
+	}
+	return id, unsure
+}
+
+// Has tells whether a session is on the board.
+func (b *Board) Has(id string) bool { return b.rows[id] != nil }
+
+// Moving tells whether a session works, so that what the board shows of it is
+// another thing each second.
+func (b *Board) Moving() bool { return b.counts[Working] > 0 }
+
+// Of is what is known of a session; false: it is not on the board.
+func (b *Board) Of(id string) (protocol.SessionInfo, bool) {
+	r := b.rows[id]
+	if r == nil {
+		return protocol.SessionInfo{}, false
+	}
+	return r.info, true
+}
+
+// Selected is the session under the cursor; false: there is none.
+func (b *Board) Selected() (protocol.SessionInfo, bool) {
+	if b.selected == nil {
+		return protocol.SessionInfo{}, false
+	}
+	return b.selected.info, true
+}
+
+// row is that of a session, which may be new.
+func (b *Board) row(id string) *row {
+	r := b.rows[id]
+	if r == nil {
+		r = &row{info: protocol.SessionInfo{SessionID: id}, state: Idle}
+		b.rows[id] = r
+		b.counts[Idle]++
+	}
+	return r
+}
+
+// change changes a row, and moves it to where it belongs then.
+func (b *Board) change(r *row, how func(*row)) {
+	was, before := r.state, r.place
+	shown := b.index(r) >= 0
+	how(r)
+	if r.state == was && r.place == before && shown {
+		return
+	}
+	after := r.place
+	r.place = before
+	if shown {
+		b.take(r)
+	}
+	r.place = after
+	b.counts[was]--
+	b.counts[r.state]++
+	if r.fits(b.terms()) {
+		i, _ := slices.BinarySearchFunc(b.shown, r, b.order)
+		b.shown = slices.Insert(b.shown, i, r)
+	}
+	b.settle()
+}
+
+// take takes a row out of those that are shown.
+func (b *Board) take(r *row) {
+	if i := b.index(r); i >= 0 {
+		b.shown = slices.Delete(b.shown, i, i+1)
+	}
+}
+
+// index is where a row is shown; -1: it is not.
+func (b *Board) index(r *row) int {
+	i, found := slices.BinarySearchFunc(b.shown, r, b.order)
+	if !found || b.shown[i] != r {
+		return -1
+	}
+	return i
+}
+
+// order is what stands before what.
+func (b *Board) order(x, y *row) int {
+	return cmp.Or(
+		cmp.Compare(x.place.state, y.place.state),
+		b.folderOrder(x.place.folder, y.place.folder),
+		cmp.Compare(x.place.need, y.place.need),
+		cmp.Compare(x.place.rank, y.place.rank),
+		strings.Compare(x.info.SessionID, y.info.SessionID),
+	)
+}
+
+// folderOrder puts the folder of the shell first.
+func (b *Board) folderOrder(x, y string) int {
+	switch {
+	case x == y:
+		return 0
+	case x == b.here:
+		return -1
+	case y == b.here:
+		return 1
+	}
+	return strings.Compare(x, y)
+}
+
+func (b *Board) terms() []string { return strings.Fields(strings.ToLower(b.filter.Text())) }
+
+// match finds what the filter lets through.
+func (b *Board) match() {
+	b.shown = b.shown[:0]
+	terms := b.terms()
+	for _, r := range b.rows {
+		if r.fits(terms) {
+			b.shown = append(b.shown, r)
+		}
+	}
+	slices.SortFunc(b.shown, b.order)
+	b.settle()
+}
+
+// settle puts the cursor on the row that it was on, or on the one in its place.
+func (b *Board) settle() {
+	if b.gone != nil && b.rows[b.gone.info.SessionID] != b.gone {
+		b.gone = nil
+	}
+	if b.selected != nil {
+		if i := b.index(b.selected); i >= 0 {
+			b.at = i
+			return
+		}
+	}
+	b.move(0)
+}
+
+// move moves the cursor by so many rows.
+func (b *Board) move(by int) {
+	b.at = max(min(b.at+by, len(b.shown)-1), 0)
+	b.selected = nil
+	if len(b.shown) > 0 {
+		b.selected = b.shown[b.at]
+	}
+}

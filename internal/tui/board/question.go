@@ -1,0 +1,67 @@
+package board
+
+import (
+	"slices"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	"noused/internal/protocol"
+)
+
+// SetQuestions says what sessions wait for, the oldest first. The question of the
+// session under the cursor takes the place of the preview.
+func (b *Board) SetQuestions(all []protocol.Approval) {
+	b.questions = all
+	b.ofSelected()
+}
+
+// ofSelected shows the question of the session under the cursor.
+func (b *Board) ofSelected() {
+	if b.selected == nil {
+		b.question.Show(nil)
+		return
+	}
+	id := b.selected.info.SessionID
+	i := slices.IndexFunc(b.questions, func(a protocol.Approval) bool { return a.SessionID == id })
+	if i < 0 {
+		b.question.Show(nil)
+		return
+	}
+	b.question.Show(&b.questions[i])
+}
+
+// turn gives the keys to the question under the cursor, where there is one.
+func (b *Board) turn() {
+	if b.ofSelected(); !b.question.Focus() {
+		b.Tell("this session asks nothing", false)
+	}
+}
+
+// answer lets the question have a key or a paste.
+func (b *Board) answer(msg tea.Msg) Choice {
+	a := b.question.Update(msg)
+	if a.ID == "" {
+		return Choice{}
+	}
+	return Choice{Action: Answer, ID: a.ID, Answer: a}
+}
+
+// Refused says that an answer did not arrive, and why.
+func (b *Board) Refused(id, why string) {
+	b.question.Refused(id)
+	b.Tell(why, true)
+}
+
+// turns tells whether a key is the one that turns to the question.
+func (b *Board) turns(key string) bool { return b.key != "" && key == strings.ToLower(b.key) }
+
+// asked is the question under the cursor in the room that there is, with at least
+// three lines left for the list.
+func (b *Board) asked(width, room int) []string {
+	b.ofSelected()
+	if b.question.ID() == "" {
+		return nil
+	}
+	return b.question.View(width, min(b.question.Height(width), max(room-max(room/4, 3), 2)), b.key)
+}

@@ -1,0 +1,121 @@
+package tui
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	tea "charm.land/bubbletea/v2"
+
+	"noused/internal/client/follow"
+	"noused/internal/protocol"
+)
+
+func init() { named["f4"] = tea.KeyPressMsg{Code: tea.KeyF4} }
+
+// beside sends a command on the screen's connection.
+func beside[P protocol.Params, R protocol.Reply](h *hand, def protocol.Def[P, R], p P) R {
+	h.t.Helper()
+	r, err := follow.Do(context.Background(), h.link, def, p)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return r
+}
+
+// The board shows what happens in every session while it is open, and the answer
+// to a session goes to it without leaving the board.
+func TestTheBoardIsLive(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	first := h.state.SessionID
+	off := false
+	other := beside(h, protocol.NewSession, protocol.NewSessionParams{Title: "The other one", Activate: &off}).SessionID
+	h.press("f4")
+	h.sees("2 idle", "The other one")
+	beside(h, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: other}, Text: "words for the other"})
+	h.sees("1 done, unread", "words for the other")
+	h.write("other")
+	h.until("the other alone", func() bool { i, ok := h.board.Selected(); return ok && i.SessionID == other })
+	h.press("tab")
+	h.sees("say to The other one")
+	h.write("said from the board")
+	h.press("enter")
+	h.sees("sent", "said from the board")
+	if h.state.SessionID != first {
+		t.Errorf("got %s on the screen, want the session that was there", h.state.SessionID)
+	}
+	// A session that another client makes comes with what happens in it.
+	third := beside(h, protocol.NewSession, protocol.NewSessionParams{Title: "The other third", Activate: &off}).SessionID
+	beside(h, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: third}, Text: "hello"})
+	h.sees("The other third")
+	// The command of another client that has seen it.
+	beside(h, protocol.MarkRead, protocol.MarkReadParams{Scope: protocol.Scope{SessionID: third}})
+	h.until("one unread", func() bool { return strings.Contains(h.screen(), "1 done, unread") })
+}
+
+func TestASessionIsOpenedFromTheBoard(t *testing.T) {
+	h := useDaemon(t, startNoused(t, "").Socket)
+	off := false
+	other := beside(h, protocol.NewSession, protocol.NewSessionParams{Title: "The other one", Activate: &off}).SessionID
+	active := h.state.SessionID
+	h.write("/board")
+	h.press("enter")
+	h.sees("The other one")
+	h.write("the other")
+	h.press("enter")
+	h.until("the other one", func() bool { return h.state.SessionID == other && h.over == nil })
+	if h.board != nil {
+		t.Error("the board goes on behind the conversation")
+	}
+	if s := beside(h, protocol.GetState, protocol.GetStateParams{}); s.SessionID != active {
+		t.Errorf("got %s for the active session: looking at another has moved it", s.SessionID)
+	}
+	h.press("f4")
+	h.sees("The other one")
+	h.press("esc")
+	if h.over != nil {
+		t.Error("Esc did not go back")
+	}
+}
+
+func TestSessionsAreRenamedAbortedAndDeletedOnTheBoard(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	h.held(d.Dir)
+	h.press("f4")
+	h.sees("1 working", "bash")
+	h.send(tea.KeyPressMsg{Code: tea.KeyF2})
+	h.send(tea.KeyPressMsg{Code: 'u', Mod: tea.ModCtrl})
+	h.write("A name for it")
+	h.press("enter")
+	h.sees("renamed", "A name for it")
+	h.send(tea.KeyPressMsg{Code: 'x', Mod: tea.ModCtrl})
+	h.sees("aborted", "1 done, unread")
+	id := h.state.SessionID
+	h.press("ctrl+d")
+	h.sees("delete A name for it for good?")
+	h.press("enter") // is no yes
+	h.until("no question", func() bool { return !strings.Contains(h.screen(), "for good?") })
+	h.press("ctrl+d")
+	h.write("y")
+	h.until("another session", func() bool { return h.state.SessionID != id })
+}
+
+// After a loss of the connection, and of the daemon, the board is right again by
+// itself.
+func TestTheBoardAfterTheDaemonCameBack(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	h.press("f4")
+	h.sees("1 idle")
+	d.Kill()
+	h.sees("reconnecting")
+	d.Start()
+	h.until("the connection", func() bool { return h.offline == nil })
+	off := false
+	beside(h, protocol.NewSession, protocol.NewSessionParams{Title: "Made after", Activate: &off})
+	id := beside(h, protocol.ListSessions, protocol.ListSessionsParams{Limit: new(1)}).Sessions[0].SessionID
+	beside(h, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: "hello"})
+	h.sees("Made after", "1 done, unread")
+}

@@ -1,0 +1,153 @@
+package tui
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"noused/internal/protocol"
+)
+
+const (
+	maxImage      = 5 << 20 // bytes of all pasted images that go with a text
+	clipboardTime = 10 * time.Second
+)
+
+// image goes with the next text: a file, or with data what was pasted.
+type image struct {
+	path, name string
+	data       string
+}
+
+func (i image) params() protocol.AttachmentParams {
+	if i.data == "" {
+		return protocol.AttachmentParams{Path: i.path}
+	}
+	return protocol.AttachmentParams{Data: base64.StdEncoding.EncodeToString([]byte(i.data)), Name: i.name}
+}
+
+// pasted is what the clipboard gave.
+type pasted struct {
+	data string
+	err  error
+}
+
+// pasteImage asks the desktop for the image in its clipboard.
+func (m *model) pasteImage() {
+	if len(m.missing) > 0 {
+		m.talk.Notice("error", "this core is an older one and takes no images")
+		return
+	}
+	getenv := m.opts.Getenv
+	m.jobs.start(func(ctx context.Context) tea.Msg {
+		ctx, cancel := context.WithTimeout(ctx, clipboardTime)
+		defer cancel()
+		data, err := clipboardImage(ctx, getenv)
+		return pasted{data, err}
+	})
+}
+
+func (m *model) pasted(p pasted) {
+	have := 0
+	for _, i := range m.images {
+		have += len(i.data)
+	}
+	switch {
+	case p.err != nil:
+		m.talk.Notice("info", p.err.Error())
+		m.talk.End()
+	case have+len(p.data) > maxImage:
+		m.talk.Notice("error", fmt.Sprintf("the image is not taken along: pasted images have at most %d bytes together", maxImage))
+		m.talk.End()
+	default:
+		m.images = append(m.images, image{name: fmt.Sprintf("pasted %d", len(m.images)+1), data: p.data})
+	}
+}
+
+// clipboard is a program that shows what the clipboard holds.
+type clipboard struct {
+	needs string   // a variable that has to be set, of its desktop
+	kinds []string // the command that lists what there is; nil: it has images only
+	get   []string // the one that writes an image of the kind that is put behind
+}
+
+var clipboards = []clipboard{
+	{"WAYLAND_DISPLAY", []string{"wl-paste", "--list-types"}, []string{"wl-paste", "--no-newline", "--type"}},
+	{"DISPLAY", []string{"xclip", "-selection", "clipboard", "-o", "-t", "TARGETS"}, []string{"xclip", "-selection", "clipboard", "-o", "-t"}},
+	{"", nil, []string{"pngpaste", "-"}},
+}
+
+// imageKinds are those that a daemon takes, best first.
+var imageKinds = []string{"image/png", "image/jpeg", "image/webp", "image/gif"}
+
+var (
+	errNoClipboard = errors.New("nothing here shows nous the clipboard's images (it asks wl-paste, xclip or pngpaste); /image PATH takes a file along")
+	errNoImage     = errors.New("the clipboard holds no image; text is pasted by the terminal's own key")
+)
+
+// clipboardImage is the image in the clipboard of the desktop, of at most
+// maxImage bytes.
+func clipboardImage(ctx context.Context, getenv func(string) string) (string, error) {
+	for _, c := range clipboards {
+		if _, err := exec.LookPath(c.get[0]); err != nil || c.needs != "" && getenv(c.needs) == "" {
+			continue
+		}
+		get := c.get
+		if c.kinds != nil {
+			kinds, err := output(ctx, c.kinds, maxRemembered)
+			if err != nil {
+				return "", errNoImage // an empty clipboard is an error to these programs
+			}
+			i := slices.IndexFunc(imageKinds, func(kind string) bool { return slices.Contains(strings.Fields(kinds), kind) })
+			if i < 0 {
+				return "", errNoImage
+			}
+			get = append(slices.Clip(get), imageKinds[i])
+		}
+		data, err := output(ctx, get, maxImage)
+		if err == nil && data == "" || c.kinds == nil && err != nil && ctx.Err() == nil {
+			err = errNoImage
+		}
+		return data, err
+	}
+	return "", errNoClipboard
+}
+
+// output is what a program writes, at most so many bytes. It ends with ctx, and
+// all that it has started.
+func output(ctx context.Context, args []string, most int64) (string, error) {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return "", err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(io.LimitReader(out, most+1))
+	if int64(len(text)) > most {
+		err = fmt.Errorf("the clipboard holds more than %d bytes", most)
+	}
+	if err != nil {
+		_ = cmd.Cancel()
+	}
+	if ended := cmd.Wait(); err == nil && ended != nil {
+		err = fmt.Errorf("%s: %w", args[0], ended)
+	}
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("%s did not answer within %v", args[0], clipboardTime)
+	}
+	return string(text), err
+}

@@ -1,0 +1,249 @@
+package tui
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"noused/internal/regular"
+)
+
+// maxConfig bounds the file, in bytes.
+const maxConfig = 64 << 10
+
+// config is what the user has written in $XDG_CONFIG_HOME/nous/config.toml, or
+// what holds where nothing is written.
+type config struct {
+	keys   map[string][]string // of actions, by name
+	theme  string              // one of themes; "" where nothing is written
+	mouse  *bool               // nil where nothing is written
+	notify notify
+}
+
+// notify says when and how the terminal tells that the user is needed.
+type notify struct {
+	bell, osc bool          // by BEL, by OSC 9
+	after     time.Duration // of runs that took longer
+	on        []string      // of events
+}
+
+// events are what may be told of.
+var events = []string{"approval", "run_end", "run_error"}
+
+// themes are the names of the looks; auto is dark or light, as the terminal is.
+var themes = []string{"auto", "dark", "light", "none"}
+
+func defaults() config {
+	return config{notify: notify{bell: true, osc: true, after: 10 * time.Second, on: slices.Clone(events)}}
+}
+
+// configPath is where the file is.
+func configPath(getenv func(string) string) string {
+	base := getenv("XDG_CONFIG_HOME")
+	if !filepath.IsAbs(base) {
+		base = filepath.Join(cmp.Or(getenv("HOME"), "/"), ".config")
+	}
+	return filepath.Join(base, "nous", "config.toml")
+}
+
+// loadConfig reads the file, which must be a regular one of this user's and no
+// link. Without one, and with one that is wrong anywhere, the config is the
+// default; the error names the file, the line and the key.
+func loadConfig(path string) (config, error) {
+	f, err := regular.Open(path, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return defaults(), nil
+	}
+	if err != nil {
+		return defaults(), err
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	switch {
+	case err != nil:
+		return defaults(), err
+	case len(text) > maxConfig:
+		return defaults(), fmt.Errorf("%s: has more than %d bytes", path, maxConfig)
+	}
+	c, err := parseConfig(path, text)
+	if err != nil {
+		return defaults(), err
+	}
+	return c, nil
+}
+
+func parseConfig(path string, text []byte) (config, error) {
+	c := defaults()
+	var values map[string]any
+	if err := toml.Unmarshal(text, &values); err != nil {
+		return c, configProblem(path, err)
+	}
+	// A decoder that knows the sections alone says where each key is.
+	var sections struct {
+		Keys   struct{} `toml:"keys"`
+		Notify struct{} `toml:"notify"`
+	}
+	dec := toml.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(&sections)
+	var keys *toml.StrictMissingError
+	if err != nil && !errors.As(err, &keys) {
+		return c, configProblem(path, err)
+	}
+	if keys != nil {
+		for _, at := range keys.Errors {
+			if err := c.set(at.Key(), valueOf(values, at.Key())); err != nil {
+				line, _ := at.Position()
+				return c, fmt.Errorf("%s:%d: %s: %w", path, line, strings.Join(at.Key(), "."), err)
+			}
+		}
+	}
+	return c, nil
+}
+
+// configProblem says where in the file an error of the decoder's is.
+func configProblem(path string, err error) error {
+	var bad *toml.DecodeError
+	if !errors.As(err, &bad) {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	line, _ := bad.Position()
+	at := fmt.Sprintf("%s:%d: ", path, line)
+	if len(bad.Key()) > 0 {
+		at += strings.Join(bad.Key(), ".") + ": "
+	}
+	return errors.New(at + strings.TrimPrefix(bad.Error(), "toml: "))
+}
+
+// valueOf finds a key's value among those of the file.
+func valueOf(values map[string]any, key []string) any {
+	for _, name := range key[:len(key)-1] {
+		values, _ = values[name].(map[string]any)
+	}
+	return values[key[len(key)-1]]
+}
+
+// set takes one key of the file in.
+func (c *config) set(key []string, value any) (err error) {
+	section, name := "", key[len(key)-1]
+	if len(key) == 2 {
+		section = key[0]
+	}
+	switch {
+	case len(key) > 2:
+		return errNoKey
+	case section == "keys":
+		return c.setKey(name, value)
+	case section == "notify":
+		return c.notify.set(name, value)
+	case name == "theme":
+		c.theme, err = oneOf(value, themes)
+	case name == "mouse":
+		var on bool
+		on, err = boolean(value)
+		c.mouse = &on
+	default:
+		return errNoKey
+	}
+	return err
+}
+
+var errNoKey = errors.New("there is no such key")
+
+func (c *config) setKey(name string, value any) error {
+	if actionNamed(name) == nil {
+		return errors.New("there is no such action; docs/tui.md lists them")
+	}
+	keys, err := several(value)
+	if err != nil {
+		return err
+	}
+	for i, key := range keys {
+		if keys[i], err = keyNamed(key); err != nil {
+			return err
+		}
+		for other, taken := range c.keys {
+			if slices.Contains(taken, keys[i]) {
+				return fmt.Errorf("%s is a key of %s already", keys[i], other)
+			}
+		}
+	}
+	if c.keys == nil {
+		c.keys = map[string][]string{}
+	}
+	c.keys[name] = keys
+	return nil
+}
+
+func (n *notify) set(name string, value any) (err error) {
+	switch name {
+	case "bell":
+		n.bell, err = boolean(value)
+	case "osc":
+		n.osc, err = boolean(value)
+	case "after":
+		n.after, err = duration(value)
+	case "on":
+		n.on, err = several(value)
+		for _, event := range n.on {
+			if _, err := oneOf(event, events); err != nil {
+				return err
+			}
+		}
+	default:
+		return errNoKey
+	}
+	return err
+}
+
+func boolean(value any) (bool, error) {
+	on, ok := value.(bool)
+	if !ok {
+		return false, errors.New("want true or false")
+	}
+	return on, nil
+}
+
+func duration(value any) (time.Duration, error) {
+	text, _ := value.(string)
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, errors.New(`want a duration such as "10s"`)
+	}
+	return d, nil
+}
+
+func oneOf(value any, names []string) (string, error) {
+	text, ok := value.(string)
+	if !ok || !slices.Contains(names, text) {
+		return "", fmt.Errorf("want one of %s", strings.Join(names, ", "))
+	}
+	return text, nil
+}
+
+// several takes a text for a list of one.
+func several(value any) ([]string, error) {
+	if text, ok := value.(string); ok {
+		return []string{text}, nil
+	}
+	list, ok := value.([]any)
+	texts := make([]string, len(list))
+	for i, v := range list {
+		text, isText := v.(string)
+		texts[i], ok = text, ok && isText
+	}
+	if !ok {
+		return nil, errors.New("want a text, or a list of texts")
+	}
+	return texts, nil
+}

@@ -1,0 +1,225 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"noused/internal/protocol"
+	"noused/internal/tui/cell"
+)
+
+var spinner = []string{"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"}
+
+const separator = " · "
+
+// hud are the lines at the bottom: what the daemon is doing, and the keys that
+// matter now. A low terminal has one.
+func (m *model) hud() []string {
+	doing, side := m.doing(), m.connection()
+	if m.height < 10 {
+		return []string{m.spread(doing, side)}
+	}
+	return []string{m.spread(doing, side), m.spread(m.facts(), m.hint())}
+}
+
+// runWord is the run state in words.
+func (m *model) runWord() string {
+	switch {
+	case !m.known && m.offline == nil:
+		return "connecting"
+	case m.offline != nil:
+		return "no connection"
+	case !m.running():
+		return "idle"
+	default:
+		return cell.Line(string(m.state.RunState), 20)
+	}
+}
+
+func (m *model) doing() []part {
+	if !m.known {
+		return []part{{m.runWord(), m.theme.Dim, 0}}
+	}
+	state := part{m.runWord(), m.theme.Dim, 0}
+	if m.running() && m.offline == nil {
+		state.style = m.theme.Accent
+		state.text = spinner[m.frame%len(spinner)] + " " + state.text
+		if len(m.tools) > 0 {
+			state.text += " " + cell.Line(m.tools[len(m.tools)-1].name, 30)
+		}
+		if m.question.ID() != "" {
+			state = part{"? waits for your answer", m.theme.Warn, 0}
+		} else if !m.since.IsZero() {
+			state.text += " " + elapsed(m.opts.Now().Sub(m.since))
+		}
+	}
+	parts := []part{state}
+	if n := len(m.working); n > 0 {
+		parts = append(parts, part{spinner[m.frame%len(spinner)] + " /" + m.working[n-1], m.theme.Accent, 2})
+	}
+	if n := m.state.PendingCounts.Steer + m.state.PendingCounts.FollowUp; n > 0 {
+		parts = append(parts, part{fmt.Sprintf("%d queued", n), m.theme.Warn, 1})
+	}
+	parts = append(parts, m.questionParts()...)
+	if m.state.Model.Name != "" {
+		parts = append(parts, part{cell.Line(m.state.Model.Provider+"/"+m.state.Model.Name, 60), m.theme.Text, 3})
+	}
+	parts = append(parts, part{cell.Truncate(m.title(), 40), m.theme.Text, 4})
+	parts = append(parts, m.whereParts()...)
+	others := 0
+	for _, r := range m.state.Runs {
+		if r.SessionID != m.state.SessionID {
+			others++
+		}
+	}
+	if others > 0 {
+		parts = append(parts, part{plural(others, "other run"), m.theme.Dim, 5})
+	}
+	return parts
+}
+
+func (m *model) connection() []part {
+	switch {
+	case m.offline == nil && !m.known:
+		return []part{{"○ connecting", m.theme.Dim, 0}}
+	case m.offline == nil:
+		return []part{{"● connected", m.theme.OK, 0}}
+	case m.noDaemon():
+		return []part{{"○ no daemon", m.theme.Warn, 0}}
+	default:
+		return []part{{"○ reconnecting " + elapsed(m.opts.Now().Sub(m.offline.Since)), m.theme.Warn, 0}}
+	}
+}
+
+// facts is the second line: the modes and what was used.
+func (m *model) facts() []part {
+	if !m.known {
+		return nil
+	}
+	var parts []part
+	add := func(rank int, format string, args ...any) {
+		parts = append(parts, part{fmt.Sprintf(format, args...), m.theme.Dim, rank})
+	}
+	add(1, "%s %s", m.keyed("steering-mode", "steer:"+shortMode(m.state.SteeringMode)), m.keyed("follow-up-mode", "follow-up:"+shortMode(m.state.FollowUpMode)))
+	if c := m.state.Context; c.Window > 0 {
+		add(2, "context %d%%", min(100*c.Tokens/c.Window, 999))
+	} else if c.Tokens > 0 {
+		add(2, "context %s", short(c.Tokens))
+	}
+	if u := m.state.Usage; u.InputTokens+u.OutputTokens > 0 {
+		add(4, "%s in %s out", short(u.InputTokens), short(u.OutputTokens))
+	}
+	if m.state.Daemon.Epoch != "" {
+		add(5, "%s", plural(len(m.state.ActiveTools), "tool"))
+	}
+	return parts
+}
+
+// hint is what the keys do now.
+func (m *model) hint() []part {
+	hints := []string{m.keyed("help", "help")}
+	switch {
+	case m.find != nil && m.over == nil && !m.question.Focused():
+		hints = m.findHint()
+	case m.over != nil || !m.known || m.offline != nil:
+	case m.question.Focused():
+		hints = []string{"Esc to the input", hints[0]}
+	case m.question.ID() != "":
+		hints = []string{m.keyed("answer", "answer"), m.keyed("stop", "abort"), hints[0]}
+	case m.running() && m.input.empty():
+		hints = []string{m.keyed("stop", "abort"), hints[0]}
+	case m.running():
+		hints = []string{m.keyed("send", "steer"), m.keyed("queue", "follow-up"), m.keyed("stop", "abort")}
+	case m.input.empty():
+		hints = []string{"/ commands", m.keyed("board", "board"), hints[0]}
+	default:
+		hints = []string{m.keyed("send", "send"), m.keyed("newline", "line")}
+	}
+	return []part{{strings.Join(hints, separator), m.theme.Dim, 3}}
+}
+
+// keyed is what an action's first key does: "Esc abort".
+func (m *model) keyed(action, what string) string {
+	keys, _, _ := strings.Cut(m.keys.shown(action), ", ")
+	return strings.TrimSpace(keys + " " + what)
+}
+
+func shortMode(mode protocol.Mode) string {
+	switch mode {
+	case protocol.ModeOneAtATime:
+		return "one"
+	case "":
+		return "?"
+	default:
+		return cell.Line(string(mode), 10)
+	}
+}
+
+// spread puts parts at the left and the right of a line, without the least
+// important ones where there is no room.
+func (m *model) spread(left, right []part) string {
+	for {
+		l, lw := join(left)
+		r, rw := join(right)
+		gap := m.width - lw - rw
+		if gap >= 1 || gap >= 0 && (lw == 0 || rw == 0) {
+			return l + strings.Repeat(" ", gap) + r
+		}
+		side, i := &left, highest(left)
+		if j := highest(right); i < 0 || j >= 0 && right[j].rank > left[i].rank {
+			side, i = &right, j
+		}
+		if i < 0 || (*side)[i].rank == 0 && len(left) <= 1 {
+			return cell.Truncate(l+" "+r, m.width)
+		}
+		*side = append(append([]part{}, (*side)[:i]...), (*side)[i+1:]...)
+	}
+}
+
+func join(parts []part) (text string, width int) {
+	styled := make([]string, len(parts))
+	for i, p := range parts {
+		styled[i] = p.style.Render(p.text)
+		width += cell.Width(p.text)
+	}
+	if len(parts) > 1 {
+		width += (len(parts) - 1) * cell.Width(separator)
+	}
+	return strings.Join(styled, separator), width
+}
+
+func highest(parts []part) int {
+	at := -1
+	for i, p := range parts {
+		if at < 0 || p.rank >= parts[at].rank {
+			at = i
+		}
+	}
+	return at
+}
+
+// elapsed is a duration in whole seconds, minutes or hours.
+func elapsed(d time.Duration) string {
+	s := int64(max(d, 0) / time.Second)
+	switch {
+	case s < 60:
+		return fmt.Sprintf("%ds", s)
+	case s < 3600:
+		return fmt.Sprintf("%dm%02ds", s/60, s%60)
+	default:
+		return fmt.Sprintf("%dh%02dm", s/3600, s/60%60)
+	}
+}
+
+// short is a count in at most five characters.
+func short(n int64) string {
+	switch {
+	case n < 1000:
+		return fmt.Sprint(n)
+	case n < 1000_000:
+		return fmt.Sprintf("%.1fk", float64(n)/1000)
+	default:
+		return fmt.Sprintf("%.1fM", float64(n)/1000_000)
+	}
+}

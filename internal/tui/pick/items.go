@@ -1,0 +1,147 @@
+package pick
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"noused/internal/protocol"
+	"noused/internal/tui/cell"
+)
+
+// noTitle stands for the title of a session in which nothing was said.
+const noTitle = "(no title)"
+
+// Sessions makes items of the answers of list_sessions and of search_sessions,
+// which may be empty: the sessions in their order, then those that only the
+// search found. Ages are as of now.
+func Sessions(list []protocol.SessionInfo, matches []protocol.SearchMatch, now time.Time) []Item {
+	found := map[string][]string{}
+	var order []protocol.SearchMatch
+	for _, m := range matches {
+		if found[m.SessionID] == nil {
+			order = append(order, m)
+		}
+		found[m.SessionID] = append(found[m.SessionID], cell.Line(m.Snippet, maxTitle))
+	}
+	titles := map[string]string{}
+	for _, s := range list {
+		titles[s.SessionID] = s.Title
+	}
+	items := make([]Item, 0, len(list)+len(order))
+	listed := map[string]bool{}
+	for _, s := range list {
+		if listed[s.SessionID] {
+			continue
+		}
+		listed[s.SessionID] = true
+		detail := []string{Age(s.UpdatedAt, now), count(s.Messages, "message")}
+		if s.ParentID != "" {
+			parent := titles[s.ParentID]
+			if parent == "" {
+				parent = s.ParentID
+			}
+			detail = append(detail, "branch of "+cell.Truncate(cell.Line(parent, maxTitle), 24))
+		}
+		items = append(items, Item{
+			ID: s.SessionID, Title: title(s.Title), Mark: runMark(s.RunState),
+			Detail: strings.Join(detail, "\t"), Search: sessionSearch(s.SessionID, found),
+		})
+	}
+	for _, m := range order {
+		if !listed[m.SessionID] {
+			items = append(items, Item{
+				ID: m.SessionID, Title: title(m.Title),
+				Detail: Age(m.CreatedAt, now), Search: sessionSearch(m.SessionID, found),
+			})
+		}
+	}
+	return items
+}
+
+func title(text string) string {
+	if text = cell.Line(text, maxTitle); text == "" {
+		return noTitle
+	}
+	return text
+}
+
+func runMark(state protocol.RunState) string {
+	if state == protocol.StateIdle {
+		return ""
+	}
+	return string(state)
+}
+
+// sessionSearch are the lines that were found in a session, and its ID.
+func sessionSearch(id string, found map[string][]string) string {
+	return strings.Join(append(found[id], id), "\n")
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Age says how long before now something was: "just now", "3 min ago", "2 h
+// ago", "5 days ago", and from four weeks on the date.
+func Age(t, now time.Time) string {
+	switch d := now.Sub(t); {
+	case t.IsZero():
+		return ""
+	case d < time.Minute:
+		return "just now"
+	case d < time.Hour:
+		return fmt.Sprintf("%d min ago", d/time.Minute)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%d h ago", d/time.Hour)
+	case d < 28*24*time.Hour:
+		return count(int(d/(24*time.Hour)), "day") + " ago"
+	}
+	return t.In(now.Location()).Format(time.DateOnly)
+}
+
+// Models makes items of the answer of list_models. The ID is what set_model
+// takes, with the server behind a space where that was found by asking.
+func Models(list []protocol.ListedModel) []Item {
+	items := make([]Item, len(list))
+	for i, m := range list {
+		item := Item{ID: m.Model, Title: m.Model}
+		about := m.BaseURL
+		if m.Source == "server" {
+			item.ID += " " + m.BaseURL
+		}
+		if item.Title == "" {
+			item.Title = m.Provider
+		}
+		switch {
+		case m.Problem != "":
+			item.Mark, item.Bad, about = "problem", true, m.Problem
+		case m.Reachable != nil && !*m.Reachable:
+			item.Mark, item.Bad = "no answer", true
+		case m.Default:
+			item.Mark = "default"
+		}
+		item.Detail = m.Source + "\t" + about
+		items[i] = item
+	}
+	return items
+}
+
+// Tools makes items of the answer of list_tools, on if the model may call them.
+func Tools(list []protocol.ToolInfo) []Item {
+	items := make([]Item, len(list))
+	for i, t := range list {
+		item := Item{ID: t.Name, Title: t.Name, Detail: t.Description, Checked: t.Active}
+		if !t.Healthy {
+			item.Mark, item.Bad = "unhealthy", true
+			if t.Problem != "" {
+				item.Detail, item.Search = t.Problem, t.Description
+			}
+		}
+		items[i] = item
+	}
+	return items
+}

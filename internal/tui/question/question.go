@@ -1,0 +1,195 @@
+// Package question draws what a run asks its user, and takes the answer.
+//
+// A Panel shows one question in the lines that it is given: the command or the
+// diff in full, to scroll in where it is long, and what each answer would allow,
+// verbatim. What cannot be seen on a terminal is written as its number, so that
+// what is shown is what runs. A question takes no key before somebody has turned
+// to it with Focus: one that comes up while a text is typed takes none of it. It
+// loses the keys when another question takes its place.
+//
+// A Panel belongs to one goroutine. The package refuses to do I/O, and to decide
+// anything: the shell sends the Answer.
+package question
+
+import (
+	tea "charm.land/bubbletea/v2"
+
+	"noused/internal/protocol"
+	"noused/internal/tui/pick"
+	"noused/internal/tui/theme"
+)
+
+// Panel is a question on the screen. New makes one without.
+type Panel struct {
+	theme theme.Theme
+	home  string
+
+	asked   protocol.Approval // ApprovalID "": nothing is
+	focused bool
+	why     *pick.Typed // the reason of a denial, while it is typed
+	sent    bool        // an answer is on its way
+
+	offset, page int
+	laid         layout
+	cursor       struct {
+		x, y int
+		on   bool
+	}
+}
+
+// Answer is what the user has chosen. The zero Answer is none.
+type Answer struct {
+	ID, Option string
+	Reason     string // of a denial, for the model
+}
+
+// New makes a panel; home is the user's folder, shown as ~.
+func New(t theme.Theme, home string) *Panel { return &Panel{theme: t, home: home} }
+
+// SetTheme draws the panel in another theme from now on.
+func (p *Panel) SetTheme(t theme.Theme) { p.theme, p.laid = t, layout{} }
+
+// Show shows a question from now on; nil: none. The keys stay where they are only
+// if it is the one that is shown already.
+func (p *Panel) Show(a *protocol.Approval) {
+	switch {
+	case a == nil:
+		*p = Panel{theme: p.theme, home: p.home}
+	case a.ApprovalID != p.asked.ApprovalID:
+		*p = Panel{theme: p.theme, home: p.home, asked: *a}
+	}
+}
+
+// ID is the id of the question that is shown; "": there is none.
+func (p *Panel) ID() string { return p.asked.ApprovalID }
+
+// Focus gives the keys to the question, and tells whether there is one.
+func (p *Panel) Focus() bool {
+	p.focused = p.ID() != ""
+	return p.focused
+}
+
+// Blur takes the keys from the question.
+func (p *Panel) Blur() { p.focused, p.why = false, nil }
+
+// Focused tells whether the keys are the question's.
+func (p *Panel) Focused() bool { return p.focused }
+
+// Refused says that the answer did not arrive, so that another may be given.
+func (p *Panel) Refused(id string) {
+	if id == p.ID() {
+		p.sent = false
+	}
+}
+
+// Update takes a key or a paste of a focused question. It takes each of them:
+// none goes to what lies behind it.
+func (p *Panel) Update(msg tea.Msg) Answer {
+	key := ""
+	if k, ok := msg.(tea.KeyPressMsg); ok {
+		key = k.String()
+	}
+	if p.why != nil {
+		return p.write(msg, key)
+	}
+	if key == "esc" || key == "ctrl+c" {
+		p.Blur()
+		return Answer{}
+	}
+	if p.scroll(key) || p.sent {
+		return Answer{}
+	}
+	for _, c := range p.choices() {
+		if c.key != key {
+			continue
+		}
+		if c.reason {
+			p.why = &pick.Typed{}
+			return Answer{}
+		}
+		return p.answer(c.option.ID, "")
+	}
+	return Answer{}
+}
+
+func (p *Panel) answer(option, reason string) Answer {
+	p.sent = true
+	p.Blur()
+	return Answer{p.ID(), option, reason}
+}
+
+func (p *Panel) write(msg tea.Msg, key string) Answer {
+	switch key {
+	case "esc", "ctrl+c":
+		p.why = nil
+	case "enter":
+		if o := p.denial(); o != nil {
+			return p.answer(o.ID, p.why.Text())
+		}
+	default:
+		p.why.Update(msg)
+	}
+	return Answer{}
+}
+
+func (p *Panel) scroll(key string) bool {
+	page := max(p.page-1, 1)
+	switch key {
+	case "up", "shift+up":
+		p.offset--
+	case "down", "shift+down":
+		p.offset++
+	case "pgup":
+		p.offset -= page
+	case "pgdown", "space":
+		p.offset += page
+	case "home", "ctrl+home":
+		p.offset = 0
+	case "end", "ctrl+end":
+		p.offset = len(p.laid.all)
+	default:
+		return false
+	}
+	return true
+}
+
+// choice is an option and the key that takes it.
+type choice struct {
+	key    string
+	option protocol.ApprovalOption
+	reason bool // it is a denial whose reason is asked for
+}
+
+// choices are the options in their order, each with the first letter of its id, or
+// its number where that is taken; behind them the denial with a reason.
+func (p *Panel) choices() []choice {
+	var all []choice
+	taken := map[string]bool{"r": true, "": true}
+	for i, o := range p.asked.Options {
+		key := ""
+		if o.ID != "" && 'a' <= o.ID[0] && o.ID[0] <= 'z' {
+			key = o.ID[:1]
+		}
+		if taken[key] {
+			key = string(rune('1' + i%9))
+		}
+		taken[key] = true
+		all = append(all, choice{key: key, option: o})
+	}
+	if o := p.denial(); o != nil && p.asked.Kind != protocol.ApprovalBudget {
+		all = append(all, choice{key: "r", option: *o, reason: true})
+	}
+	return all
+}
+
+func (p *Panel) denial() *protocol.ApprovalOption {
+	for i, o := range p.asked.Options {
+		if o.Decision == protocol.DecisionDeny {
+			return &p.asked.Options[i]
+		}
+	}
+	return nil
+}
+
+// Cursor is where in the last View the terminal's cursor belongs.
+func (p *Panel) Cursor() (x, y int, ok bool) { return p.cursor.x, p.cursor.y, p.cursor.on }

@@ -1,0 +1,123 @@
+package tui
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"noused/internal/protocol"
+)
+
+// say sends a text to the model: as a prompt, or to the running run as a steer.
+// What the session does may have changed since it was told; then the other one
+// is sent. The key makes a second try the same as the first, should that have
+// been accepted all the same.
+func say(ctx context.Context, p place, u unsent) outcome {
+	send := []func() (string, error){
+		func() (string, error) {
+			wait := false
+			r, err := ask(ctx, p, protocol.Prompt, protocol.PromptParams{
+				Scope: p.scope(), Text: u.text, Wait: &wait, StreamingBehavior: protocol.KindSteer, IdempotencyKey: u.key, Attachments: u.attachments(),
+			})
+			if err != nil || r.Accepted == nil {
+				return "", err
+			}
+			return r.Accepted.InputID, nil
+		},
+		func() (string, error) {
+			r, err := ask(ctx, p, protocol.Steer, protocol.SteerParams{
+				Scope: p.scope(), Text: u.text, IfIdle: protocol.KindPrompt, IdempotencyKey: u.key, Attachments: u.attachments(),
+			})
+			return r.InputID, err
+		},
+	}
+	if p.running() {
+		slices.Reverse(send)
+	}
+	id, err := send[0]()
+	if isStateRejection(err) {
+		id, err = send[1]()
+	}
+	return outcome{sent: id, err: err, text: textIf(err, u.text)}
+}
+
+func (u unsent) attachments() (list []protocol.AttachmentParams) {
+	for _, i := range u.images {
+		list = append(list, i.params())
+	}
+	return list
+}
+
+// attached are the images for the next text after a command has named more, or
+// none.
+func attached(before, more []image) []image {
+	if len(more) == 0 {
+		return nil
+	}
+	return append(before, more...)
+}
+
+func attachImage(_ context.Context, p place, path string) outcome {
+	switch {
+	case path == "none":
+		return outcome{images: []image{}, info: "the next text goes without images"}
+	case len(p.missing) > 0:
+		return failed(errors.New("this core is an older one and takes no images"))
+	case strings.HasPrefix(path, "~/"):
+		path = filepath.Join(p.opts.Getenv("HOME"), path[2:])
+	}
+	return outcome{images: []image{{path: path, name: filepath.Base(path)}}}
+}
+
+func followUp(ctx context.Context, p place, text string) outcome {
+	return queueFollowUp(ctx, p, unsent{text: text, key: uuid.NewString()})
+}
+
+// queueFollowUp is say for a text that waits for the end of the run.
+func queueFollowUp(ctx context.Context, p place, u unsent) outcome {
+	r, err := ask(ctx, p, protocol.FollowUp, protocol.FollowUpParams{
+		Scope: p.scope(), Text: u.text, IfIdle: protocol.KindPrompt, IdempotencyKey: u.key, Attachments: u.attachments(),
+	})
+	if isStateRejection(err) {
+		return say(ctx, p, u)
+	}
+	return outcome{sent: r.InputID, err: err, text: textIf(err, u.text)}
+}
+
+func textIf(err error, text string) string {
+	if err != nil {
+		return text
+	}
+	return ""
+}
+
+// isStateRejection tells whether a text was refused for the run it found, or
+// did not find: an older core does not know how to do the other thing by itself.
+func isStateRejection(err error) bool {
+	var wire *protocol.Error
+	if !errors.As(err, &wire) || wire.Code != protocol.CommandRejected {
+		return false
+	}
+	why := strings.ToLower(wire.Message)
+	return strings.Contains(why, string(protocol.NoActiveRun)) || strings.Contains(why, "no active run") ||
+		strings.Contains(why, string(protocol.RunInProgress)) || strings.Contains(why, "in progress")
+}
+
+func abort(ctx context.Context, p place) outcome {
+	r, err := ask(ctx, p, protocol.Abort, protocol.AbortParams{Scope: p.scope()})
+	if err != nil {
+		return failed(err)
+	}
+	var out outcome
+	for _, d := range r.Discarded {
+		out.back = append(out.back, d.Text)
+	}
+	if len(out.back) > 0 {
+		out.info = "what was queued is back in the input"
+	}
+	return out
+}

@@ -1,0 +1,120 @@
+package tui
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"noused/internal/protocol"
+	"noused/internal/tui/tuitest"
+)
+
+// A line for the shell runs in the session's folder, and what it says is in the
+// conversation, on every screen and after a restart; two marks keep it out.
+func TestShellLinesJoinTheConversationOrStayOut(t *testing.T) {
+	d := startNoused(t, "")
+	h, other := useDaemon(t, d.Socket), useDaemon(t, d.Socket)
+	said := func() string {
+		t.Helper()
+		r, err := ask(t.Context(), h.place(), protocol.GetMessages, protocol.GetMessagesParams{Scope: h.place().scope()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all strings.Builder
+		for _, m := range r.Messages {
+			all.Write(m)
+		}
+		return all.String()
+	}
+	d.Write("here", "")
+	h.write("!!ls; echo beside it")
+	h.press("enter")
+	h.sees("$ ls; echo beside it", "here", "beside it")
+	if got := said(); got != "" {
+		t.Errorf("it is in the conversation: %s", got)
+	}
+	h.write("!echo in the $((40+2)); exit 3")
+	h.press("enter")
+	h.sees("I ran this in the shell", "in the 42")
+	other.sees("I ran this in the shell", "in the 42")
+	if got := said(); !strings.Contains(got, "in the 42") || !strings.Contains(got, "$ echo in the $((40+2)); exit 3") || !strings.Contains(got, `"role":"user"`) {
+		t.Errorf("the conversation has %s", got)
+	}
+	if h.state.Usage.OutputTokens > 0 || h.running() {
+		t.Error("the model was asked")
+	}
+	d.Kill()
+	d.Start()
+	h.sees("the daemon was restarted", "in the 42")
+	h.write(" !text for the model")
+	h.press("enter")
+	h.until("the answer", func() bool { return !h.running() && h.state.Usage.OutputTokens > 0 })
+	h.sees("!text for the model")
+}
+
+func TestShellLinesAndRuns(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	d.Fifo("begun")
+	h.write("!!echo > begun; sleep 1000")
+	h.press("enter")
+	h.sees("/bash-aside")
+	if _, err := os.ReadFile(filepath.Join(d.Dir, "begun")); err != nil {
+		t.Fatal(err)
+	}
+	h.press("esc")
+	h.reads("sleep 1000: stopped")
+	h.until("nothing at work", func() bool { return len(h.working) == 0 })
+	release := h.held(d.Dir)
+	h.write("!echo no")
+	h.press("enter")
+	h.reads("a run is active, and its order would break: !!COMMAND runs beside it")
+	h.write("!!echo besi''des")
+	h.press("enter")
+	h.sees("besides")
+	release()
+	h.until("end of the run", func() bool { return !h.running() })
+	h.write("!")
+	h.press("enter")
+	h.sees("want /bash COMMAND")
+}
+
+// Esc ends all processes of a line for the shell: the pipe that they hold is at
+// its end when none is left.
+func TestEscEndsTheProcessesOfAShellLine(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	for _, marks := range []string{"!", "!!"} {
+		name := fmt.Sprintf("held-%d", len(marks))
+		d.Fifo(name)
+		h.write(marks + "exec >" + name + "; echo begun; sleep 1000 & (sleep 1000; true)")
+		h.press("enter")
+		held, err := os.Open(filepath.Join(d.Dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer held.Close()
+		if _, err := io.ReadFull(held, make([]byte, len("begun\n"))); err != nil {
+			t.Fatal(err)
+		}
+		h.until("the line at work", func() bool { return len(h.working) > 0 })
+		h.press("esc")
+		h.until("nothing at work", func() bool { return len(h.working) == 0 })
+		if rest, err := io.ReadAll(held); err != nil || len(rest) > 0 {
+			t.Errorf("%s: got %q, %v", marks, rest, err)
+		}
+	}
+}
+
+func TestAnOlderCoreKeepsNoShellLine(t *testing.T) {
+	h := useDaemon(t, tuitest.StartOldCore(t, tuitest.Habits{}).Socket)
+	h.write("!look")
+	h.press("enter")
+	h.until("what became of it", func() bool {
+		screen := unwrapped(h.screen())
+		return strings.Contains(screen, unwrapped("does not join the conversation")) || strings.Contains(screen, unwrapped("has no tool bash"))
+	})
+}

@@ -1,0 +1,246 @@
+package tui
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/client/follow"
+	"noused/internal/protocol"
+)
+
+// told takes in what the link says.
+func (m *model) told(u follow.Happening) {
+	if _, off := u.(follow.Disconnected); !off {
+		m.offline = nil
+		if m.board != nil {
+			m.board.connected()
+		}
+	}
+	defer m.arrive(u)
+	switch u := u.(type) {
+	case follow.Snapshot:
+		m.restore(u)
+	case follow.Events:
+		for _, ev := range u.List {
+			m.event(ev)
+		}
+	case follow.Gap:
+		m.talk.Notice("info", "too much happened at once; the conversation is read again")
+	case follow.Changed:
+		m.setState(u.State)
+	case follow.Refused:
+		m.talk.Notice("error", fmt.Sprintf("session %s cannot be shown: %s", u.SessionID, describe(u.Err)))
+		m.notices = append(m.notices, fmt.Sprintf("session %s cannot be shown: %s", u.SessionID, describe(u.Err)))
+	case follow.Disconnected:
+		m.offline = &u
+		m.offer.child.reap()
+		if u.NoDaemon && !m.known {
+			m.askForService()
+		}
+	}
+}
+
+// follow asks for a session to be shown.
+func (m *model) follow(id string) {
+	m.goal = &id
+	m.link.Follow(id)
+}
+
+// arrive goes on with what waited for the session that is to be shown, once it
+// is, or will not be.
+func (m *model) arrive(u follow.Happening) {
+	if m.goal == nil {
+		return
+	}
+	switch u := u.(type) {
+	case follow.Snapshot:
+		if !m.reached(u) {
+			return
+		}
+		m.goal = nil
+	case follow.Refused:
+		m.goal = nil
+		m.stay()
+	}
+	m.goOn()
+}
+
+// reached tells whether the session that is shown is the one asked for. The one
+// before may be read once more on the way there.
+func (m *model) reached(s follow.Snapshot) bool {
+	return m.goal == nil || *m.goal == "" || *m.goal == s.State.SessionID
+}
+
+// restore shows a session as it is at one moment.
+func (m *model) restore(s follow.Snapshot) {
+	first, other := !m.known, m.state.SessionID != s.State.SessionID
+	m.known, m.missing, m.attention.unseen = true, s.Missing, true
+	m.offer = offer{child: m.offer.child}
+	if other {
+		m.talk.Clear()
+		m.find = nil
+	}
+	if err := m.talk.Load(s.Messages, s.Runs, s.State.Partial); err != nil {
+		m.talk.Notice("error", err.Error())
+	}
+	if first || other {
+		m.tools, m.ours, m.waiting = nil, nil, nil
+	}
+	m.setState(s.State)
+	if !m.running() {
+		m.returnUndelivered(s.Messages)
+	}
+	if questionOf(m.state, m.state.SessionID) == nil { // else no call runs before the answer
+		m.talk.SetRunning(m.running())
+	}
+	if last := m.state.LastRun; last != nil && !m.running() {
+		m.talk.SetLastRun(*last)
+	}
+	m.since = beganAt(s.Messages, s.State.RunID)
+	switch {
+	case s.New:
+		m.talk.Notice("info", "the daemon was restarted")
+	case first && len(s.Missing) > 0:
+		m.talk.Notice("info", "this core is an older one: it has no list of sessions or tools, no search and no model to choose")
+	}
+	if m.reached(s) { // they are of that session
+		for _, text := range m.notices {
+			m.talk.Notice("info", text)
+		}
+		m.notices = nil
+	}
+	if other {
+		m.talk.End()
+	}
+}
+
+// returnUndelivered gives back the texts that an older core has neither delivered nor will:
+// its run is over, and the end of it was not seen.
+func (m *model) returnUndelivered(entries []jsontext.Value) {
+	var said []string
+	for _, raw := range entries {
+		var e struct {
+			Role string `json:"role"`
+			Text string `json:"text"`
+		}
+		if json.Unmarshal(raw, &e) == nil && e.Role == "user" {
+			said = append(said, e.Text)
+		}
+	}
+	for _, text := range m.waiting {
+		if !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, text) }) {
+			m.input.before(text)
+		}
+	}
+	m.waiting = nil
+}
+
+// beganAt is when a run said its first word: no core tells when it began.
+func beganAt(entries []jsontext.Value, run string) time.Time {
+	var at time.Time
+	if run == "" {
+		return at
+	}
+	for i := len(entries) - 1; i >= 0; i-- {
+		var e struct {
+			RunID     string    `json:"run_id"`
+			CreatedAt time.Time `json:"created_at"`
+		}
+		if json.Unmarshal(entries[i], &e) != nil || e.RunID != run {
+			break
+		}
+		at = e.CreatedAt
+	}
+	return at
+}
+
+func (m *model) setState(s protocol.State) {
+	s.SessionID = cmp.Or(s.SessionID, m.state.SessionID) // an older core may leave it out
+	if s.SessionID != m.state.SessionID {
+		m.menu.close()
+	}
+	m.state = s
+	m.visit()
+	m.locate()
+	if m.board != nil {
+		m.board.putShown()
+	}
+	if s.RunState == protocol.StateIdle {
+		m.tools, m.since = nil, time.Time{}
+	}
+}
+
+// event shows an event and keeps what the HUD says up to date until the state
+// is asked for again.
+func (m *model) event(ev follow.Event) {
+	m.talk.Apply(ev.Event, ev.At)
+	if where := ev.Where().SessionID; where != "" && where != m.state.SessionID {
+		return
+	}
+	switch e := ev.Event.(type) {
+	case protocol.AgentStart:
+		m.state.RunState, m.state.RunID, m.since, m.tools = protocol.StateRunning, e.RunID, ev.At, nil
+	case protocol.AgentEnd:
+		m.attention.unseen = true
+		m.state.RunState, m.state.RunID, m.since, m.tools = protocol.StateIdle, "", time.Time{}, nil
+		m.returned(e.Discarded)
+		if e.StopReason == protocol.StopAborted {
+			m.input.before(m.waiting...)
+		}
+		m.waiting, m.heard = nil, nil
+	case protocol.ToolStart:
+		m.tools = append(m.tools, tool{e.ToolCallID, e.ToolName})
+		return
+	case protocol.ToolEnd:
+		m.tools = slices.DeleteFunc(m.tools, func(t tool) bool { return t.id == e.ToolCallID })
+		return
+	case protocol.Status:
+		if e.PendingCounts != nil {
+			m.state.PendingCounts = *e.PendingCounts
+		}
+		m.approvalEvent(e)
+		if e.Code == protocol.StatusAbortRequested {
+			m.state.RunState = protocol.StateAborting
+		}
+	case protocol.MessageStart:
+		m.delivered(e)
+		return
+	case protocol.MessageUpdate, protocol.ToolUpdate:
+		return
+	}
+	m.refresh()
+}
+
+// delivered notes for an older core, which does not name inputs, that a text does
+// not wait any more.
+func (m *model) delivered(e protocol.MessageStart) {
+	if e.Role != "user" || len(m.missing) == 0 {
+		return
+	}
+	before := len(m.waiting)
+	m.waiting = slices.DeleteFunc(m.waiting, func(text string) bool { return strings.Contains(e.Text, text) })
+	if len(m.waiting) == before && len(m.heard) < maxUnsent {
+		m.heard = append(m.heard, e.Text)
+	}
+}
+
+// returned puts texts that were sent from here, and given up by the daemon, into
+// the input again.
+func (m *model) returned(texts []protocol.DiscardedInput) {
+	var back []string
+	for _, d := range texts {
+		if i := slices.Index(m.ours, d.InputID); i >= 0 {
+			m.ours = slices.Delete(m.ours, i, i+1)
+			back = append(back, d.Text)
+		} else {
+			m.talk.Notice("warning", "not delivered: "+d.Text)
+		}
+	}
+	m.input.before(back...)
+}

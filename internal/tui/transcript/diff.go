@@ -1,0 +1,102 @@
+package transcript
+
+import "strings"
+
+// maxCompared is how many lines of a side are compared one by one; of more, only
+// what both sides have at the ends is left alone.
+const maxCompared = 400
+
+// diff is what an edit or a write changes, each line after "+", "-" or a space.
+// The tools' own has the lines' numbers, and stands in the result.
+func (c *toolCall) diff(list []argument) (string, bool) {
+	before, hasBefore := get(list, "old_text")
+	after, hasAfter := get(list, "new_text")
+	content, hasContent := get(list, "content")
+	_, hasEdits := get(list, "edits")
+	own := strings.Index(c.result, "\n@@ ")
+	switch {
+	case (hasBefore && hasAfter || hasEdits) && own >= 0 && c.state == succeeded:
+		return c.result[own+1:], true
+	case hasBefore && hasAfter:
+		return lineDiff(bounded(before), bounded(after)), true
+	case c.base() == "write" && hasContent:
+		return prefixed("+", splitLines(bounded(content))), true
+	}
+	if c.state == succeeded && isDiff(c.result) {
+		return c.result, true
+	}
+	return "", false
+}
+
+// isDiff tells whether a tool has answered with a unified diff.
+func isDiff(text string) bool {
+	return (strings.HasPrefix(text, "diff ") || strings.HasPrefix(text, "--- ")) && strings.Contains(text, "\n+++ ") && strings.Contains(text, "\n@@ ")
+}
+
+func splitLines(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(s, "\n"), "\n")
+}
+
+func prefixed(mark string, lines []string) string {
+	var out strings.Builder
+	for _, line := range lines {
+		out.WriteString(mark)
+		out.WriteString(line)
+		out.WriteByte('\n')
+	}
+	return out.String()
+}
+
+// lineDiff is the difference of two texts by lines: the shortest where they are
+// short enough.
+func lineDiff(before, after string) string {
+	a, b := splitLines(before), splitLines(after)
+	head := 0
+	for head < len(a) && head < len(b) && a[head] == b[head] {
+		head++
+	}
+	tail := 0
+	for tail < len(a)-head && tail < len(b)-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
+		tail++
+	}
+	return prefixed(" ", a[:head]) + middle(a[head:len(a)-tail], b[head:len(b)-tail]) + prefixed(" ", a[len(a)-tail:])
+}
+
+func middle(a, b []string) string {
+	if len(a) > maxCompared || len(b) > maxCompared {
+		return prefixed("-", a) + prefixed("+", b)
+	}
+	// common[i][j] is how many lines a[i:] and b[j:] have in common, in order.
+	common := make([][]int, len(a)+1)
+	for i := range common {
+		common[i] = make([]int, len(b)+1)
+	}
+	for i := len(a) - 1; i >= 0; i-- {
+		for j := len(b) - 1; j >= 0; j-- {
+			if a[i] == b[j] {
+				common[i][j] = common[i+1][j+1] + 1
+			} else {
+				common[i][j] = max(common[i+1][j], common[i][j+1])
+			}
+		}
+	}
+	var out strings.Builder
+	i, j := 0, 0
+	for i < len(a) || j < len(b) {
+		switch {
+		case i < len(a) && j < len(b) && a[i] == b[j]:
+			out.WriteString(" " + a[i] + "\n")
+			i, j = i+1, j+1
+		case i < len(a) && (j == len(b) || common[i+1][j] >= common[i][j+1]):
+			out.WriteString("-" + a[i] + "\n")
+			i++
+		default:
+			out.WriteString("+" + b[j] + "\n")
+			j++
+		}
+	}
+	return out.String()
+}

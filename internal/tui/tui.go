@@ -1,0 +1,186 @@
+// Package tui is the terminal interface of nous: the conversation of a session,
+// an input, and what the daemon is doing, on a whole terminal or, plainly, line
+// by line.
+//
+// Concurrency: the model belongs to bubbletea's one goroutine. What takes time
+// (commands to the daemon, folders, starting a daemon) is a job: a goroutine
+// that gets a copy of what it needs, sends one message when it is done, and is
+// waited for before Run returns. Jobs end with the program.
+//
+// The package refuses to keep any state of a session of its own: all that it
+// shows was told by the daemon, and a daemon that comes back says it again. It
+// refuses to end a run because its terminal ended.
+package tui
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/client/follow"
+	"noused/internal/protocol"
+)
+
+// framesPerSecond bounds how often the screen is drawn and how often events are
+// taken in while they stream.
+const framesPerSecond = 30
+
+// Options are what Run has to know. Socket is required; a nil stream is the
+// process's own.
+type Options struct {
+	Socket  string // the daemon's command socket
+	Session string // the session to show first; "" is the active one
+	// Find, which may be nil, is asked which session to show first, once a daemon
+	// answers; with "" it is the active one. It is for an empty Session.
+	Find  func(ctx context.Context) (sessionID string, err error)
+	Plain bool // line by line, for screen readers and dumb terminals
+	Board bool // the board first; not with Plain
+
+	In  io.Reader
+	Out io.Writer
+
+	// Export writes a session as a document of a format: md, json or html.
+	Export func(ctx context.Context, session, format string, w io.Writer) error
+	// Event prints an event of a run, Entry one of get_messages, for the plain
+	// mode.
+	Event func(protocol.Event)
+	Entry func(jsontext.Value) error
+
+	Getenv func(string) string // nil is os.Getenv
+	Now    func() time.Time    // nil is time.Now
+}
+
+// output is where the screen is.
+func (o *Options) output() io.Writer {
+	if o.Out == nil {
+		return os.Stdout
+	}
+	return o.Out
+}
+
+// refused tells whether the session that the user named cannot be shown, before
+// any has been: to show another in its place would be a surprise.
+func (o *Options) refused(r follow.Refused, known bool) bool {
+	return !known && (o.Find != nil || o.Session != "" && r.SessionID == o.Session)
+}
+
+// Run shows a session until the user leaves, ctx ends, or a SIGHUP, SIGTERM or
+// SIGQUIT comes; none of these is an error. That there is no such session is one. It blocks. Runs of the daemon go on. The
+// terminal is as it was when Run returns, after a panic too, which is an error.
+func Run(ctx context.Context, o Options) error {
+	if o.Getenv == nil {
+		o.Getenv = os.Getenv
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	l := follow.Open(follow.Socket(o.Socket), o.Session, o.Find)
+	defer l.Close()
+	if o.Plain {
+		ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGQUIT)
+		defer stop()
+		return runPlain(ctx, o, l)
+	}
+	return runScreen(ctx, o, l)
+}
+
+func runScreen(ctx context.Context, o Options, l *follow.Session) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	m := newModel(o, l, &jobs{ctx: ctx})
+	// bubbletea's own signal handler knows no SIGHUP.
+	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithFPS(framesPerSecond), tea.WithoutSignalHandler()}
+	if o.In == nil {
+		o.In = os.Stdin
+	}
+	if f, ok := o.In.(*os.File); ok {
+		o.In = wheeled{f, &m.arrows}
+	}
+	options = append(options, tea.WithInput(o.In))
+	if o.Out != nil {
+		options = append(options, tea.WithOutput(o.Out))
+	}
+	program := tea.NewProgram(m, options...)
+	m.jobs.send = program.Send
+	asked := make(chan os.Signal, 4)
+	signal.Notify(asked, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT)
+	defer signal.Stop(asked)
+	m.jobs.start(func(ctx context.Context) tea.Msg {
+		for {
+			select {
+			case sig := <-asked:
+				if !m.lent.keeps(sig) {
+					return tea.QuitMsg{}
+				}
+			case <-ctx.Done(): // the program's end
+				return nil
+			}
+		}
+	})
+	m.jobs.start(func(ctx context.Context) tea.Msg {
+		m.stops.listen(ctx, program.Send)
+		return nil
+	})
+	m.titled(pushTitle)
+	_, err := program.Run()
+	m.titled(popTitle)
+	cancel()
+	m.jobs.wg.Wait()
+	if err == nil && m.crash == nil && m.none == nil {
+		fmt.Fprint(o.output(), m.farewell())
+	}
+	switch {
+	case m.crash != nil:
+		return m.crash
+	case m.none != nil:
+		return m.none
+	case errors.Is(err, tea.ErrProgramPanic), err != nil && ctx.Err() == nil:
+		return err
+	default:
+		return nil
+	}
+}
+
+// jobs are the goroutines of one Run.
+type jobs struct {
+	ctx  context.Context
+	send func(tea.Msg)
+	wg   sync.WaitGroup
+}
+
+// crashed is a panic in a job.
+type crashed struct{ err error }
+
+// start runs f beside the screen and sends what it returns.
+func (j *jobs) start(f func(context.Context) tea.Msg) {
+	j.wg.Go(func() {
+		defer func() {
+			if r := recover(); r != nil {
+				j.send(crashed{panicError(r)})
+			}
+		}()
+		if msg := f(j.ctx); msg != nil {
+			j.send(msg)
+		}
+	})
+}
+
+// stateDir is where nous, or another program of the project, keeps its files.
+func stateDir(getenv func(string) string, program string) string {
+	base := getenv("XDG_STATE_HOME")
+	if !filepath.IsAbs(base) {
+		base = filepath.Join(cmp.Or(getenv("HOME"), "/"), ".local", "state")
+	}
+	return filepath.Join(base, program)
+}

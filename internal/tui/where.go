@@ -1,0 +1,122 @@
+package tui
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	"noused/internal/regular"
+	"noused/internal/tui/cell"
+)
+
+const (
+	maxHead    = 4 << 10 // bytes of a HEAD or a .git file
+	maxParents = 32      // folders above that may be the repository's
+	folderMost = 40      // cells
+	branchMost = 24
+)
+
+// whereabouts is the folder of the session, and the branch that git has there.
+type whereabouts struct {
+	folder, branch string
+	looking        bool
+}
+
+// located is the answer to locate.
+type located struct{ folder, branch string }
+
+// locate reads the branch of the session's folder, beside the screen: the disk
+// may be slow.
+func (m *model) locate() {
+	folder := m.state.Workdir
+	if folder != m.where.folder {
+		m.where.folder, m.where.branch = folder, ""
+	}
+	if m.where.looking || folder == "" {
+		return
+	}
+	m.where.looking = true
+	m.jobs.start(func(context.Context) tea.Msg { return located{folder, gitBranch(folder)} })
+}
+
+func (m *model) located(l located) {
+	m.where.looking = false
+	if l.folder == m.where.folder {
+		m.where.branch = l.branch
+	}
+}
+
+// whereParts are the folder and the branch in the status line.
+func (m *model) whereParts() []part {
+	if m.where.folder == "" {
+		return nil
+	}
+	text := cell.Folder(m.where.folder, m.opts.Getenv("HOME"), folderMost)
+	if m.where.branch != "" {
+		text += " (" + cell.Truncate(m.where.branch, branchMost) + ")"
+	}
+	return []part{{text, m.theme.Dim, 6}}
+}
+
+// gitBranch is the branch that is checked out in a folder or one above it, the
+// beginning of the commit where it is none, "" where there is no repository on
+// this machine. It reads two small files, and asks no git: that might run what
+// the repository says.
+func gitBranch(folder string) string {
+	if !filepath.IsAbs(folder) {
+		return ""
+	}
+	for range maxParents {
+		dir, err := gitFolder(filepath.Join(folder, ".git"))
+		if err == nil {
+			return headOf(dir)
+		}
+		up := filepath.Dir(folder)
+		if !errors.Is(err, fs.ErrNotExist) || up == folder {
+			return ""
+		}
+		folder = up
+	}
+	return ""
+}
+
+// gitFolder is where a repository has its files: in .git, or in the folder that
+// the .git of a worktree names.
+func gitFolder(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil || info.IsDir() {
+		return path, err
+	}
+	text, err := regular.Read(path, maxHead)
+	if err != nil {
+		return "", err
+	}
+	dir, ok := strings.CutPrefix(strings.TrimSpace(string(text)), "gitdir: ")
+	if !ok {
+		return "", errors.New("no worktree")
+	}
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(filepath.Dir(path), dir)
+	}
+	return dir, nil
+}
+
+func headOf(dir string) string {
+	text, err := regular.Read(filepath.Join(dir, "HEAD"), maxHead)
+	if err != nil {
+		return ""
+	}
+	head := strings.TrimSpace(string(text))
+	if branch, ok := strings.CutPrefix(head, "ref: refs/heads/"); ok {
+		return cell.Line(branch, maxHead)
+	}
+	if strings.Trim(head, "0123456789abcdef") != "" || len(head) < 7 {
+		return ""
+	}
+	return head[:7]
+}

@@ -1,0 +1,232 @@
+package worktree
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode"
+)
+
+// Tree is a worktree that Add has made.
+type Tree struct {
+	Dir    string // absolute
+	Branch string
+	common string
+	made   string // the commit that the branch was made at, "" if it was there before
+	base   string // the folder that no folder is removed from
+}
+
+// Home is the folder that worktrees of sessions are made in:
+// $XDG_DATA_HOME/noused/worktrees.
+func Home(getenv func(string) string) string {
+	data := getenv("XDG_DATA_HOME")
+	if !filepath.IsAbs(data) { // as the XDG specification has it
+		data = filepath.Join(getenv("HOME"), ".local", "share")
+	}
+	return filepath.Join(data, "noused", "worktrees")
+}
+
+// Add makes a worktree of the repository that dir is in, at home/REPO/BRANCH; of
+// another repository with that name at home/REPO-2/BRANCH, and so on. A branch
+// that does not exist is made from HEAD. Without a branch a new one is named
+// after title, or made up. It blocks until all files are there. It fails, and
+// leaves nothing behind, without git, where dir is in no repository, HEAD is no
+// commit, the branch's name is not one, or git refuses, as it does for a branch
+// that is checked out already.
+func Add(ctx context.Context, dir, home, branch, title string) (t Tree, err error) {
+	t.base = home
+	if t.common, err = repository(ctx, dir); err != nil {
+		return t, err
+	}
+	head, err := git(ctx, dir, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+	if refused(err) {
+		return t, errors.New("the repository has no commit yet: a worktree is made from one")
+	} else if err != nil {
+		return t, err
+	}
+	if t.Branch = branch; branch == "" {
+		t.Branch, err = unusedBranch(ctx, dir, title)
+	} else {
+		err = checkBranch(ctx, dir, branch)
+	}
+	if err != nil {
+		return t, err
+	}
+	known, err := exists(ctx, dir, t.Branch)
+	if err != nil {
+		return t, err
+	}
+	if !known {
+		t.made = strings.TrimSpace(head)
+	}
+	if t.Dir, err = freeFolder(home, t.common, t.Branch); err != nil {
+		return t, err
+	}
+	return t, t.add(ctx, dir)
+}
+
+func (t Tree) add(ctx context.Context, dir string) error {
+	if err := os.MkdirAll(filepath.Dir(t.Dir), 0o700); err != nil {
+		return err
+	}
+	args := []string{"worktree", "add", "--quiet", "--", t.Dir, t.Branch}
+	if t.made != "" {
+		args = []string{"worktree", "add", "--quiet", "--no-track", "-b", t.Branch, "--", t.Dir, t.made}
+	}
+	_, err := git(ctx, dir, args...)
+	if err != nil {
+		removeEmpty(filepath.Dir(t.Dir), t.base)
+	}
+	return err
+}
+
+// TakeBack removes what Add has made, as nobody has worked there yet. A branch
+// that was there before stays.
+func (t Tree) TakeBack(ctx context.Context) error {
+	_, err := git(ctx, t.common, "worktree", "remove", "--force", "--", t.Dir)
+	if err != nil {
+		return err
+	}
+	removeEmpty(filepath.Dir(t.Dir), t.base)
+	if t.made == "" {
+		return nil
+	}
+	_, err = git(ctx, t.common, "update-ref", "-d", "refs/heads/"+t.Branch, t.made)
+	return err
+}
+
+// removeEmpty removes the empty folders from dir up to top, and top not.
+func removeEmpty(dir, top string) {
+	for strings.HasPrefix(dir, top+string(filepath.Separator)) && os.Remove(dir) == nil {
+		dir = filepath.Dir(dir)
+	}
+}
+
+// refused tells whether git ran, and said no.
+func refused(err error) bool {
+	var e *gitError
+	return errors.As(err, &e)
+}
+
+// repository is the git folder of the repository that dir is in.
+func repository(ctx context.Context, dir string) (string, error) {
+	common, err := git(ctx, dir, "rev-parse", "--git-common-dir")
+	if err != nil {
+		return "", fmt.Errorf("the folder %s: %w", dir, err)
+	}
+	return filepath.EvalSymlinks(from(dir, strings.TrimSuffix(common, "\n")))
+}
+
+func exists(ctx context.Context, dir, branch string) (bool, error) {
+	_, err := git(ctx, dir, "show-ref", "--verify", "--quiet", "--", "refs/heads/"+branch)
+	if refused(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func checkBranch(ctx context.Context, dir, name string) error {
+	_, err := git(ctx, dir, "check-ref-format", "refs/heads/"+name)
+	if refused(err) || err == nil && (strings.HasPrefix(name, "-") || name == "HEAD") {
+		return fmt.Errorf("%q cannot be the name of a branch; git help check-ref-format says what can", name)
+	}
+	return err
+}
+
+// unusedBranch makes up a name for a new branch.
+func unusedBranch(ctx context.Context, dir, title string) (string, error) {
+	name := slug(title)
+	if name == "" {
+		return "nous-" + random(), nil
+	}
+	if known, err := exists(ctx, dir, name); err != nil || !known {
+		return name, err
+	}
+	return name + "-" + random(), nil
+}
+
+func random() string { return strings.ToLower(rand.Text()[:8]) }
+
+// slug is a title as a branch's name: ASCII letters and digits, with - between
+// them; "" if it has none.
+func slug(title string) string {
+	const most = 40
+	words := strings.FieldsFunc(strings.ToLower(title), func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < '0' || c > '9')
+	})
+	name := strings.Join(words, "-")
+	return strings.TrimRight(name[:min(len(name), most)], "-")
+}
+
+// freeFolder is where a repository's worktree of a branch comes. A folder for
+// the repository belongs to it if it is empty, or one of its worktrees is there.
+func freeFolder(home, common, branch string) (string, error) {
+	const most = 1000
+	name := folderName(repositoryName(common))
+	own := linked(common)
+	for n := 1; n < most; n++ {
+		place := filepath.Join(home, name)
+		if n > 1 {
+			place = filepath.Join(home, fmt.Sprintf("%s-%d", name, n))
+		}
+		if !within(own, place) && !empty(place) {
+			continue
+		}
+		return filepath.Join(place, filepath.FromSlash(branch)), outside(place, branch)
+	}
+	return "", fmt.Errorf("there are %d folders for repositories with the name %s in %s", most, name, home)
+}
+
+// within tells whether one of the folders is in place.
+func within(dirs []string, place string) bool {
+	if real, err := filepath.EvalSymlinks(place); err == nil {
+		place = real
+	}
+	for _, dir := range dirs {
+		if strings.HasPrefix(dir, place+string(filepath.Separator)) {
+			return true
+		}
+	}
+	return false
+}
+
+// empty tells whether nothing is at place, or a folder with nothing in it.
+func empty(place string) bool {
+	entries, err := os.ReadDir(place)
+	return len(entries) == 0 && (err == nil || errors.Is(err, os.ErrNotExist))
+}
+
+// outside fails where a branch's folder would be in the worktree of another, as
+// after a branch a was renamed and then a/b was made.
+func outside(place, branch string) error {
+	parts := strings.Split(branch, "/")
+	for i := range parts {
+		dir := filepath.Join(append([]string{place}, parts[:i+1]...)...)
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			return fmt.Errorf("there is a worktree in %s already", dir)
+		}
+	}
+	return nil
+}
+
+// folderName is a repository's name as that of a folder which may be shown and
+// typed: what is neither a letter nor a digit nor one of . _ + - becomes a -.
+func folderName(name string) string {
+	const most = 100 // bytes
+	name = strings.ToValidUTF8(name, "-")
+	name = strings.Map(func(c rune) rune {
+		if unicode.IsLetter(c) || unicode.IsDigit(c) || strings.ContainsRune("._+-", c) {
+			return c
+		}
+		return '-'
+	}, name)
+	name = strings.ToValidUTF8(name[:min(len(name), most)], "")
+	if name = strings.TrimLeft(name, ".-"); name == "" {
+		return "repository"
+	}
+	return name
+}

@@ -1,0 +1,121 @@
+// Package worktree makes git worktrees for sessions, tells of them and removes
+// them.
+//
+// Concurrency: its functions may be called from any number of goroutines. Two
+// that add to one repository, or remove one worktree, are kept apart by git.
+//
+// It refuses to lose anything: what is not committed, or is on no other branch,
+// stays. It refuses to run programs that somebody left in a repository, hooks
+// and fsmonitor, as sessions may write there; filters run, as without them a
+// checkout is wrong.
+package worktree
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"noused/internal/regular"
+)
+
+// maxLine is the longest file of git's that is read, in bytes: each has one line,
+// a path or the name of a branch.
+const maxLine = 16 << 10
+
+// Of tells of which repository a folder is a linked worktree, and which branch is
+// checked out there, "" if none is. ok is false for every other folder: a main
+// checkout, one within a worktree, one that the repository does not know. It
+// runs nothing. The names are as they were given, control characters and all.
+func Of(dir string) (repo, branch string, ok bool) {
+	l, err := linkOf(dir)
+	if err != nil {
+		return "", "", false
+	}
+	head, err := line(filepath.Join(l.gitDir, "HEAD"))
+	if err != nil {
+		return "", "", false
+	}
+	if name, on := strings.CutPrefix(head, "ref: refs/heads/"); on {
+		branch = name
+	}
+	return repositoryName(l.common), branch, true
+}
+
+// link is what connects a worktree with its repository.
+type link struct {
+	gitDir string // the worktree's own part of the repository
+	common string // the repository's git folder
+}
+
+func linkOf(dir string) (link, error) {
+	pointer, err := line(filepath.Join(dir, ".git"))
+	if err != nil {
+		return link{}, err
+	}
+	target, ok := strings.CutPrefix(pointer, "gitdir: ")
+	if !ok {
+		return link{}, fmt.Errorf("%s does not say where its repository is", filepath.Join(dir, ".git"))
+	}
+	l := link{gitDir: from(dir, target)}
+	common, err := line(filepath.Join(l.gitDir, "commondir")) // a submodule has none
+	if err != nil {
+		return link{}, err
+	}
+	l.common = from(l.gitDir, common)
+	back, err := line(filepath.Join(l.gitDir, "gitdir"))
+	if err != nil {
+		return link{}, err
+	}
+	if filepath.Dir(l.gitDir) != filepath.Join(l.common, "worktrees") || !same(from(l.gitDir, back), filepath.Join(dir, ".git")) {
+		return link{}, fmt.Errorf("%s does not belong to %s", l.gitDir, dir)
+	}
+	return l, nil
+}
+
+// same tells whether two names are one file's.
+func same(x, y string) bool {
+	a, err := os.Stat(x)
+	if err != nil {
+		return false
+	}
+	b, err := os.Stat(y)
+	return err == nil && os.SameFile(a, b)
+}
+
+// line reads a file of git's that has one line.
+func line(path string) (string, error) {
+	text, err := regular.Read(path, maxLine)
+	return strings.TrimRight(string(text), "\r\n"), err
+}
+
+// from is a path that is relative to dir, or absolute.
+func from(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, path)
+}
+
+// repositoryName is what people call the repository of a git folder.
+func repositoryName(common string) string {
+	if filepath.Base(common) == ".git" {
+		return filepath.Base(filepath.Dir(common))
+	}
+	return strings.TrimSuffix(filepath.Base(common), ".git")
+}
+
+// linked lists the folders that a repository has worktrees in, whether they are
+// there or not.
+func linked(common string) []string {
+	const most = 10_000
+	entries, _ := os.ReadDir(filepath.Join(common, "worktrees"))
+	var dirs []string
+	for _, e := range entries[:min(len(entries), most)] {
+		own := filepath.Join(common, "worktrees", e.Name())
+		if pointer, err := line(filepath.Join(own, "gitdir")); err == nil {
+			dirs = append(dirs, filepath.Dir(from(own, pointer)))
+		}
+	}
+	return dirs
+}
