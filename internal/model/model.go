@@ -9,6 +9,7 @@
 package model
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -281,6 +282,32 @@ type Invocation struct {
 	// KeepImage takes an image that the tool gives with its result, before Call
 	// returns; the error says why not. Nil: nobody looks at images.
 	KeepImage func(name string, content io.ReaderAt, size int64) error
+	// Ask puts a form to whoever looks after the session, and blocks until somebody
+	// has answered, nobody is there to answer, or ctx ends; the answer is Cancel
+	// then. A call asks one thing at a time. The error says why it is not asked: the
+	// form is not one, or too much is asked. Nil: there is nobody to ask.
+	Ask func(ctx context.Context, q Question) (Answer, error)
+}
+
+// Question is a form that a tool wants filled in while its call runs. Schema is a
+// JSON Schema of the tool's, as it came.
+type Question struct {
+	Message string
+	Schema  json.RawMessage
+}
+
+// What people do with a form.
+const (
+	Accept  = "accept"
+	Decline = "decline"
+	Cancel  = "cancel"
+)
+
+// Answer is what became of a Question. Content, of an Accept, is a JSON object that
+// fits the form.
+type Answer struct {
+	Action  string
+	Content json.RawMessage
 }
 
 // The decisions of a Verdict. The zero one is whoever's who makes the call.
