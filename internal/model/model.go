@@ -189,6 +189,7 @@ type Request struct {
 	System      string
 	Messages    []Message
 	Tools       []ToolSpec
+	Deferred    []string // names of tools that the model is not told of, and may call all the same
 	Summary     bool
 	Repair      Repair
 	Effort      Effort

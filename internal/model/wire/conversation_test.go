@@ -2,55 +2,12 @@ package wire_test
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"testing"
 
 	"noused/internal/model"
 	"noused/internal/model/wire"
 )
-
-func TestNames(t *testing.T) {
-	long := strings.Repeat("long", 20)
-	names := []string{
-		"plain", "torch.light", "torch__light", "a.b", "a..b", "a.b.c", "", "9lives", "-x", "mit ümläut", "mit umlaut", "a b", "a_b",
-		long, long + "x", strings.Repeat("n", 64), strings.Repeat("n", 65), "m." + strings.Repeat("n", 61), "m." + strings.Repeat("n", 62),
-	}
-	valid := regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$`)
-	for round := range 2 { // offered, then only spoken of
-		var req model.Request
-		for _, name := range names {
-			if round == 0 {
-				req.Tools = append(req.Tools, model.ToolSpec{Name: name})
-			} else {
-				req.Messages = append(req.Messages, model.Message{Role: model.Assistant, ToolCalls: []model.ToolCall{{Name: name}}})
-			}
-		}
-		mapped := wire.NewNames(req)
-		seen := map[string]string{}
-		for _, name := range names {
-			there := mapped.There(name)
-			if !valid.MatchString(there) {
-				t.Errorf("%q becomes %q, which is refused", name, there)
-			}
-			if other, twice := seen[there]; twice {
-				t.Errorf("%q and %q both become %q", name, other, there)
-			}
-			seen[there] = name
-			if back := mapped.Ours(there); back != name {
-				t.Errorf("%q becomes %q and comes back as %q", name, there, back)
-			}
-		}
-		for name, want := range map[string]string{"plain": "plain", "a.b": "a__b", "a.b.c": "a__b__c", "torch__light": "torch__light"} {
-			if got := mapped.There(name); got != want {
-				t.Errorf("%q becomes %q, want %q", name, got, want)
-			}
-		}
-		if got := mapped.Ours("never__told"); got != "never__told" {
-			t.Errorf("an unknown name comes back as %q", got)
-		}
-	}
-}
 
 func TestConversation(t *testing.T) {
 	user := func(text string) model.Message { return model.Message{Role: model.User, Text: text} }

@@ -11,7 +11,9 @@ import (
 
 // Names maps the names of tools to names that every provider takes, and back:
 // letters, digits, "_" and "-", at most 64, no digit first. Most are undotted; a
-// name that cannot be told apart that way gets a hash.
+// name that cannot be told apart that way gets a hash. What a name becomes
+// follows from the name alone: it stays the same whatever other tools come and
+// go, in every turn and in every daemon.
 type Names struct {
 	there, back map[string]string
 }
@@ -19,51 +21,52 @@ type Names struct {
 var (
 	plain   = pattern(`^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$`)
 	foreign = pattern(`[^a-zA-Z0-9_-]`)
+	hashed  = pattern(`^t_.*_[0-9a-f]{16}$`)
 )
 
-// NewNames returns the names of the tools of a request, those that it offers
-// and those that its messages speak of.
+// unclear reports that a name, undotted, could be another's: "a__b" is "a.b", and
+// "a_.b" is "a._b".
+func unclear(name string) bool {
+	return strings.Contains(name, "__") || strings.Contains(name, "_.") || strings.Contains(name, "._")
+}
+
+// NewNames returns the names of the tools of a request: those that it offers,
+// those that a model may call all the same, and those that its messages speak of.
 func NewNames(req model.Request) Names {
 	n := Names{map[string]string{}, map[string]string{}}
-	var mapped []string
-	see := func(name string) {
-		if n.there[name] != "" {
-			return
-		}
-		if plain().MatchString(name) {
-			n.put(name, name) // it has the first claim
-		} else {
-			mapped = append(mapped, name)
-		}
-	}
 	for _, t := range req.Tools {
-		see(t.Name)
+		n.see(t.Name)
+	}
+	for _, name := range req.Deferred {
+		n.see(name)
 	}
 	for i := range req.Messages {
 		for _, c := range req.Messages[i].ToolCalls {
-			see(c.Name)
-		}
-	}
-	for _, name := range mapped {
-		if n.there[name] == "" {
-			n.put(name, n.free(name))
+			n.see(c.Name)
 		}
 	}
 	return n
 }
 
-func (n Names) put(ours, there string) { n.there[ours], n.back[there] = there, ours }
+func (n Names) see(name string) {
+	if n.there[name] == "" {
+		there := n.spell(name)
+		n.there[name], n.back[there] = there, name
+	}
+}
 
-// free finds a name that nobody has.
-func (n Names) free(name string) string {
-	if undotted := model.Undotted(name); plain().MatchString(undotted) && n.back[undotted] == "" {
+// spell is how providers know a name. Two that have the same hash, too, are told
+// apart by who comes first: nobody has found such a pair.
+func (n Names) spell(name string) string {
+	undotted := model.Undotted(name)
+	if !unclear(name) && plain().MatchString(undotted) && !(strings.HasPrefix(undotted, "t_") && hashed().MatchString(undotted)) {
 		return undotted
 	}
-	stem := foreign().ReplaceAllString(model.Undotted(name), "_")
-	stem = "t_" + stem[:min(len(stem), 48)]
+	stem := foreign().ReplaceAllString(undotted, "_")
+	stem = "t_" + stem[:min(len(stem), 45)]
 	for i := 0; ; i++ {
 		sum := sha256.Sum256([]byte(name + strings.Repeat("\x00", i)))
-		if candidate := stem + "_" + hex.EncodeToString(sum[:5]); n.back[candidate] == "" {
+		if candidate := stem + "_" + hex.EncodeToString(sum[:8]); n.back[candidate] == "" {
 			return candidate
 		}
 	}
