@@ -110,6 +110,7 @@ type TurnStart struct {
 type TurnEnd struct {
 	Ref
 	StopReason StopReason `json:"stop_reason" enum:"end,steered,aborted,error"`
+	Error      *RunError  `json:"error,omitzero" wire:"added" doc:"of stop_reason error; the run may go on with a text that waits"`
 }
 
 // MessageStart opens a message. Text and Attachments are those of users.
@@ -119,6 +120,7 @@ type MessageStart struct {
 	Role        string       `json:"role" enum:"user,assistant"`
 	Text        string       `json:"text,omitzero"`
 	Attachments []Attachment `json:"attachments,omitzero" wire:"added" doc:"images that were sent with the text"`
+	InputID     string       `json:"input_id,omitzero" wire:"added" doc:"of a user's message: the accepted text that it is"`
 }
 
 // Attachment is an image that was sent with a text. Path is the daemon's own

@@ -51,6 +51,7 @@ type State struct {
 	LastRun      *LastRun       `json:"last_run,omitzero" wire:"added" doc:"how the session's latest run ended"`
 	Jobs         []JobInfo      `json:"jobs" wire:"added" doc:"the session's commands in the background, the oldest first"`
 	Partial      *Partial       `json:"partial,omitzero" wire:"added" doc:"the assistant message being streamed"`
+	Turn         *TurnInfo      `json:"turn,omitzero" wire:"added" doc:"the turn that is under way"`
 
 	ApprovalMode     ApprovalMode `json:"approval_mode" wire:"added" enum:"ask,auto,deny"`
 	PendingApprovals []Approval   `json:"pending_approvals" wire:"added" doc:"of all sessions, the oldest first"`
@@ -128,6 +129,13 @@ type LastRun struct {
 	Error      *RunError  `json:"error,omitzero"`
 }
 
+// TurnInfo is a turn that has begun and not ended, as its turn_start told it.
+type TurnInfo struct {
+	TurnID   string   `json:"turn_id"`
+	Kind     Kind     `json:"kind" enum:"prompt,steer,follow_up"`
+	InputIDs []string `json:"input_ids" doc:"the texts that it delivers"`
+}
+
 // Partial is the text of a message so far.
 type Partial struct {
 	MessageID string `json:"message_id"`
@@ -199,6 +207,7 @@ type Message struct {
 	OK          *bool             `json:"ok,omitzero"`
 	Outputs     map[string]string `json:"outputs,omitzero"`
 	DurationMS  int64             `json:"duration_ms,omitzero" wire:"added" doc:"of the tool call, as its tool_end told it"`
+	InputID     string            `json:"input_id,omitzero" wire:"added" doc:"of a user's message: the accepted text that it is"`
 }
 
 // CompactionEntry stands in get_messages for the entries it summarises.

@@ -48,3 +48,10 @@ func endOf(f session.RunEnded, output string) *runEnd {
 	}
 	return end
 }
+
+func wireRunError(why *protocol.Error) *protocol.RunError {
+	if why == nil {
+		return nil
+	}
+	return &protocol.RunError{Code: why.Code, Message: why.Message}
+}

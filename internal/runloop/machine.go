@@ -217,6 +217,7 @@ func (m *machine) deliver(inputs []session.Input) {
 		})
 		m.publish(protocol.MessageStart{
 			Ref: m.turnRef(), MessageID: id, Role: string(model.User), Text: in.Text, Attachments: wireAttachments(m.filesDir, in.Attachments),
+			InputID: in.InputID,
 		})
 		m.publish(protocol.MessageEnd{Ref: m.turnRef(), MessageID: id, Role: string(model.User), Text: in.Text})
 	}
@@ -393,7 +394,7 @@ func (m *machine) endTurn(stop protocol.StopReason, why *protocol.Error) {
 	}
 	ref := m.turnRef()
 	m.record(ended)
-	m.publish(protocol.TurnEnd{Ref: ref, StopReason: stop})
+	m.publish(protocol.TurnEnd{Ref: ref, StopReason: stop, Error: wireRunError(why)})
 	m.afterTurn()
 }
 
@@ -429,8 +430,7 @@ func (m *machine) endRun(stop protocol.StopReason, why *protocol.Error) {
 	}
 	fact := session.RunEnded{RunID: run.ID, StopReason: stop, Unread: true}
 	if why != nil {
-		fact.Code, fact.Error = why.Code, why.Message
-		end.Error = &protocol.RunError{Code: fact.Code, Message: fact.Error}
+		fact.Code, fact.Error, end.Error = why.Code, why.Message, wireRunError(why)
 	}
 	m.record(fact)
 	m.publish(end)

@@ -93,6 +93,9 @@ func (m *machine) state() protocol.State {
 	}
 	if s.Run != nil {
 		st.RunID = s.Run.ID
+		if run := s.Run; run.TurnOpen {
+			st.Turn = &protocol.TurnInfo{TurnID: turnID(run.Turn), Kind: run.Kind, InputIDs: run.Inputs}
+		}
 	}
 	for _, a := range s.Assets {
 		st.Assets = append(st.Assets, protocol.AssetInfo{
@@ -181,7 +184,7 @@ func wireEntry(dir string, e *session.Entry) any {
 	msg := e.Message
 	out := protocol.Message{
 		Type: "message", ID: e.ID, ParentID: e.ParentID, Role: string(msg.Role), Text: msg.Text, RunID: e.RunID,
-		TurnKind: e.TurnKind, CreatedAt: e.CreatedAt.UTC(), Attachments: wireAttachments(dir, msg.Attachments),
+		TurnKind: e.TurnKind, CreatedAt: e.CreatedAt.UTC(), Attachments: wireAttachments(dir, msg.Attachments), InputID: e.InputID,
 	}
 	switch msg.Role {
 	case model.Assistant:

@@ -83,7 +83,7 @@ func (m *machine) giveUp(why *protocol.Error) {
 	if m.s.Run.TurnOpen {
 		ref := m.turnRef()
 		m.record(session.TurnEnded{RunID: m.s.Run.ID, Turn: m.s.Run.Turn, StopReason: protocol.StopError, Code: why.Code, Error: why.Message})
-		m.publish(protocol.TurnEnd{Ref: ref, StopReason: protocol.StopError})
+		m.publish(protocol.TurnEnd{Ref: ref, StopReason: protocol.StopError, Error: wireRunError(why)})
 	}
 	m.endRun(protocol.StopError, why)
 }
