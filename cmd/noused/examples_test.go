@@ -171,7 +171,7 @@ func call(t *testing.T, d *tool.Descriptor, op, args string) model.ToolResult {
 	})
 	defer r.Close(t.Context())
 	name := d.Name + "." + op
-	if list := r.List(t.Context()); !slices.ContainsFunc(list, func(i model.ToolInfo) bool { return i.Name == name && i.Healthy }) {
+	if list := r.List(t.Context(), model.Scope{}); !slices.ContainsFunc(list, func(i model.ToolInfo) bool { return i.Name == name && i.Healthy }) {
 		t.Fatalf("%s is not offered: %+v", name, list)
 	}
 	return r.Call(t.Context(), model.Invocation{ToolCall: model.ToolCall{ID: "1", Name: name, Arguments: []byte(args)}}, nil)

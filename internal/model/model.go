@@ -265,15 +265,13 @@ func Means(said, name string) bool { return said == name || said == Undotted(nam
 // Invocation is one tool call on its way to a tool.
 type Invocation struct {
 	ToolCall
-	SessionID string
+	// Scope says for which session, and in whose folder the tool is to run.
+	Scope
 	// Phase is the gevals phase: "setup", "verify" or "cleanup" (tools.md §3).
 	Phase string
 	// Prompt and Output are the session's last user and assistant texts; hosts
 	// hand them on where a phase asks for them.
 	Prompt, Output string
-	// Workdir is the folder of the session, where the tool is to run; "" is the
-	// daemon's.
-	Workdir string
 	// Allowed: the rules, or a person, let this call be made; without it whoever makes
 	// it asks the rules, and what they do not allow is not made.
 	Allowed bool
@@ -309,6 +307,48 @@ const (
 type Answer struct {
 	Action  string
 	Content json.RawMessage
+}
+
+// Scope says from where tools are seen: which session, the folder it lives in, and
+// the servers that are there for it alone.
+type Scope struct {
+	SessionID string
+	// Workdir is the session's folder; "" is the daemon's.
+	Workdir string
+	// Servers came with the session; they are the same for as long as it lives.
+	Servers []Server
+}
+
+// Server is an MCP server that a client gave to a session when it made it: a
+// program, or the URL of one that runs elsewhere. Env and Headers may hold secrets.
+type Server struct {
+	Name    string            `json:"name"`
+	Command string            `json:"command,omitempty"`
+	Args    []string          `json:"args,omitempty"`
+	Env     map[string]string `json:"env,omitempty"`
+	URL     string            `json:"url,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+}
+
+// The states of a ServerInfo (mcp.md §3).
+const (
+	ServerConfigured = "configured"
+	ServerStarting   = "starting"
+	ServerReady      = "ready"
+	ServerFailed     = "failed"
+	ServerUntrusted  = "untrusted"
+	ServerNeedsLogin = "needs_login"
+)
+
+// ServerInfo is an MCP server as people see it. Message says more where there is
+// more to say; Workdir is the folder that a server is for, "" for one that is the
+// user's in all of them; Tools is how many it has said it has.
+type ServerInfo struct {
+	Name    string
+	State   string
+	Message string
+	Workdir string
+	Tools   int
 }
 
 // The decisions of a Verdict. The zero one is whoever's who makes the call.
@@ -429,6 +469,8 @@ type ToolInfo struct {
 	Protocol string
 	Healthy  bool
 	Problem  string
+	// ReadOnly: the tool says that it changes nothing.
+	ReadOnly bool
 }
 
 // AuditEvent is what the audit journal keeps of something that happened

@@ -302,6 +302,18 @@ type NewSessionParams struct {
 	Title    string `json:"title,omitzero" wire:"added"`
 	Workdir  string `json:"workdir,omitzero" wire:"added" doc:"absolute path of the folder that the session lives in; it must exist and may be entered; default: the daemon's"`
 	Activate *bool  `json:"activate,omitzero" wire:"added" doc:"make it the active session; default true"`
+	// MCPServers are for this session alone, and end with it.
+	MCPServers []MCPServer `json:"mcp_servers,omitzero" wire:"added" doc:"MCP servers for this session alone; refused to processes that the daemon has started"`
+}
+
+// MCPServer is a program, or the URL of a server that runs elsewhere.
+type MCPServer struct {
+	Name    string            `json:"name" min:"1"`
+	Command string            `json:"command,omitzero" doc:"a program, or an absolute path"`
+	Args    []string          `json:"args,omitzero"`
+	Env     map[string]string `json:"env,omitzero"`
+	URL     string            `json:"url,omitzero" doc:"of a server over streamable HTTP, in place of a command"`
+	Headers map[string]string `json:"headers,omitzero"`
 }
 
 // SwitchSessionParams is the payload of switch_session.

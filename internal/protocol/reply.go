@@ -323,7 +323,17 @@ type SearchMatch struct {
 
 // Tools answers list_tools.
 type Tools struct {
-	Tools []ToolInfo `json:"tools"`
+	Tools   []ToolInfo   `json:"tools"`
+	Servers []ServerInfo `json:"servers" wire:"added" doc:"MCP servers that the session sees, by name"`
+}
+
+// ServerInfo is an MCP server, whose tools are NAME.tool.
+type ServerInfo struct {
+	Name    string `json:"name"`
+	State   string `json:"state" enum:"configured,starting,ready,failed,untrusted,needs_login"`
+	Message string `json:"message,omitzero" doc:"why it is in that state, where there is more to say"`
+	Workdir string `json:"workdir,omitzero" doc:"the folder that the server is for; absent for the user's own servers, which every session sees"`
+	Tools   int    `json:"tools" doc:"how many it has said it has"`
 }
 
 // ToolInfo is one operation that a model may call.
@@ -334,6 +344,7 @@ type ToolInfo struct {
 	Active      bool           `json:"active"`
 	Healthy     bool           `json:"healthy"`
 	Problem     string         `json:"problem,omitzero" doc:"why it is not healthy"`
+	ReadOnly    bool           `json:"read_only,omitzero" wire:"added" doc:"the tool says that it changes nothing"`
 	Params      jsontext.Value `json:"params" type:"object" doc:"JSON Schema of the arguments"`
 }
 

@@ -36,6 +36,10 @@ func sampleParams() []Params {
 		GetMessagesParams{Scope: scope, LeafID: "msg-1"},
 		NewSessionParams{},
 		NewSessionParams{Title: "a title", Workdir: "/src", Activate: ptr(false)},
+		NewSessionParams{MCPServers: []MCPServer{
+			{Name: "git", Command: "git-mcp", Args: []string{"--here"}, Env: map[string]string{"A": "b"}},
+			{Name: "far", URL: "https://example.org/mcp", Headers: map[string]string{"Authorization": "Bearer x"}},
+		}},
 		SwitchSessionParams{SessionID: "ses-1"},
 		BranchSessionParams{SessionID: "ses-1", LeafID: "msg-1", Workdir: "/src", Activate: ptr(false)},
 		ExtensionCommandParams{Name: "git.log"},
@@ -128,7 +132,10 @@ func sampleReplies() []Reply {
 		SessionDeleted{SessionID: "ses-1"},
 		SearchResults{},
 		SearchResults{Matches: []SearchMatch{{SessionID: "ses-1", Title: "t", EntryID: "cmp-1", Role: "compaction", Snippet: "a lantern", CreatedAt: sampleTime}}, Truncated: true},
-		Tools{[]ToolInfo{{Name: "git.log", Description: "d", Protocol: "narratoria", Active: true, Problem: "git is missing", Params: jsontext.Value(`{"type":"object"}`)}}},
+		Tools{},
+		Tools{Tools: []ToolInfo{{Name: "git.log", Description: "d", Protocol: "narratoria", Active: true, Problem: "git is missing", Params: jsontext.Value(`{"type":"object"}`), ReadOnly: true}}, Servers: []ServerInfo{
+			{Name: "git", State: "failed", Message: "exit status 1", Tools: 3}, {Name: "theirs", State: "untrusted", Workdir: "/src"},
+		}},
 		ToolsReloaded{Added: []string{"a"}, Errors: []string{"tools.d/b.json: name: missing"}},
 		Models{},
 		Models{Models: []ListedModel{

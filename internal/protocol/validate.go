@@ -21,6 +21,28 @@ const (
 // maxIdempotencyKey bounds what a session has to remember, in bytes.
 const maxIdempotencyKey = 256
 
+// maxServers bounds the MCP servers of a session.
+const maxServers = 64
+
+// serversFit checks what is wrong with servers whatever a tool may be called.
+func serversFit(servers []MCPServer) *Error {
+	if len(servers) > maxServers {
+		return badField("mcp_servers", "want at most %d", maxServers)
+	}
+	for i, s := range servers {
+		where := "mcp_servers." + strconv.Itoa(i)
+		switch {
+		case s.Name == "":
+			return badField(where+".name", "want a non-empty string")
+		case slices.ContainsFunc(servers[:i], func(o MCPServer) bool { return o.Name == s.Name }):
+			return badField(where+".name", "%.80q is there twice", s.Name)
+		case (s.Command == "") == (s.URL == ""):
+			return badField(where, "want either command or url")
+		}
+	}
+	return nil
+}
+
 func (PingParams) validate() *Error { return nil }
 func (p PromptParams) validate() *Error {
 	return firstOf(notEmpty("text", p.Text), oneOf("streaming_behavior", p.StreamingBehavior, "", KindSteer, KindFollowUp), oneOf("approvals", p.Approvals, "", ApprovalsAsk, ApprovalsDeny), keyFits(p.IdempotencyKey), attachmentsFit(p.Attachments))
@@ -44,9 +66,11 @@ func (p SetActiveToolsParams) validate() *Error {
 func (p SetModeParams) validate() *Error {
 	return oneOf("mode", p.Mode, ModeOneAtATime, ModeAll)
 }
-func (GetStateParams) validate() *Error        { return nil }
-func (p GetMessagesParams) validate() *Error   { return limitFits(p.Limit) }
-func (p NewSessionParams) validate() *Error    { return absolute(p.Workdir) }
+func (GetStateParams) validate() *Error      { return nil }
+func (p GetMessagesParams) validate() *Error { return limitFits(p.Limit) }
+func (p NewSessionParams) validate() *Error {
+	return firstOf(absolute(p.Workdir), serversFit(p.MCPServers))
+}
 func (p SwitchSessionParams) validate() *Error { return notEmpty("session_id", p.SessionID) }
 func (p BranchSessionParams) validate() *Error {
 	return firstOf(notEmpty("session_id", p.Parent()), absolute(p.Workdir))

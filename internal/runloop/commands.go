@@ -256,10 +256,14 @@ func (h *Hub) beforeTurn(ctx context.Context, id, text, key string) (string, err
 }
 
 func (h *Hub) setActiveTools(ctx context.Context, p protocol.SetActiveToolsParams) (protocol.ToolsAccepted, error) {
+	from, err := query(ctx, h, p.SessionID, scope)
+	if err != nil {
+		return protocol.ToolsAccepted{}, err
+	}
 	operations, unknown := resolveTools(nil, p.Tools)
 	for _, wait := range []time.Duration{0, offerWait} { // for tools that have not yet said what they can do
 		if unknown != "" {
-			operations, unknown = resolveTools(h.env.tools(ctx, wait), p.Tools)
+			operations, unknown = resolveTools(h.env.tools(ctx, from, wait), p.Tools)
 		}
 	}
 	if unknown != "" {

@@ -38,7 +38,7 @@ func (h *Hub) deleteSession(ctx context.Context, p protocol.DeleteSessionParams)
 	if err := l.finish(context.WithoutCancel(ctx)); err != nil {
 		return protocol.SessionDeleted{}, err
 	}
-	h.env.Tools.EndJobs(context.WithoutCancel(ctx), id)
+	h.env.Tools.EndSession(context.WithoutCancel(ctx), id)
 	h.choosing.Lock()
 	err = h.env.Store.Delete(id, h.env.Now())
 	h.choosing.Unlock()

@@ -68,7 +68,7 @@ type modelCall struct {
 	all    bool
 	active []string
 
-	workdir     string                   // of the session
+	from        model.Scope              // the session's
 	environment session.EnvironmentTaken // zero: not taken yet
 	window      int64                    // of the model, in tokens
 }

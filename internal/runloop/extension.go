@@ -20,12 +20,16 @@ func (h *Hub) extensionCommand(_ context.Context, p protocol.ExtensionCommandPar
 }
 
 func (h *Hub) runExtension(ctx context.Context, id string, p protocol.ExtensionCommandParams) (protocol.ExtensionResult, error) {
-	if !h.env.Tools.Has(ctx, p.Name) {
+	from, err := query(ctx, h, id, scope)
+	if err != nil {
+		return protocol.ExtensionResult{}, err
+	}
+	if !h.env.Tools.Has(ctx, from, p.Name) {
 		return protocol.ExtensionResult{}, protocol.Rejectf(protocol.ExtensionNotFound, "name: there is no operation %.80q", p.Name)
 	}
 	inv := model.Invocation{
-		ToolCall:  model.ToolCall{ID: h.env.NewID("call-"), Name: p.Name, Arguments: []byte(p.Payload)},
-		SessionID: id, Phase: p.Phase,
+		ToolCall: model.ToolCall{ID: h.env.NewID("call-"), Name: p.Name, Arguments: []byte(p.Payload)},
+		Scope:    from, Phase: p.Phase,
 	}
 	if len(inv.Arguments) == 0 || p.Payload.Kind() == jsontext.KindNull {
 		inv.Arguments = []byte("{}")
@@ -34,21 +38,21 @@ func (h *Hub) runExtension(ctx context.Context, id string, p protocol.ExtensionC
 		inv.Phase = "setup"
 	}
 	type view struct {
-		prompt, output, workdir string
-		most                    int
+		prompt, output string
+		most           int
 	}
 	last, err := query(ctx, h, id, func(m *machine) (v view, err error) {
 		if run := m.s.Run; run != nil && p.Note != "" {
 			return v, runInProgress(m.s.ID, run.ID)
 		}
-		v.workdir, v.most = m.workdir(), m.maxResult()
+		v.most = m.maxResult()
 		v.prompt, v.output = m.s.LastTexts()
 		return v, nil
 	})
 	if err != nil {
 		return protocol.ExtensionResult{}, err
 	}
-	inv.Prompt, inv.Output, inv.Workdir = last.prompt, last.output, last.workdir
+	inv.Prompt, inv.Output = last.prompt, last.output
 	if p.Note != "" {
 		inv.MaxResult = last.most
 	}
@@ -66,7 +70,7 @@ func (h *Hub) runExtension(ctx context.Context, id string, p protocol.ExtensionC
 		}
 	})
 	if gone(lost) { // with its jobs, but for one that was started just now
-		h.env.Tools.EndJobs(context.WithoutCancel(ctx), id)
+		h.env.Tools.EndSession(context.WithoutCancel(ctx), id)
 	}
 	if lost != nil && ctx.Err() == nil {
 		res = model.Failed(model.Internal, "the session could not keep what the tool reported: "+lost.Error())

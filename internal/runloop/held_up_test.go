@@ -114,7 +114,7 @@ func TestATextThatWaitsForAnAbortHoldsNoCommandUp(t *testing.T) {
 // silent are tools that never say what they can do.
 type silent struct{ tools }
 
-func (silent) List(ctx context.Context) []model.ToolInfo {
+func (silent) List(ctx context.Context, _ model.Scope) []model.ToolInfo {
 	<-ctx.Done()
 	return []model.ToolInfo{{ToolSpec: model.ToolSpec{Name: "dumb"}, Module: "dumb", Problem: "has not said yet what it can do"}}
 }

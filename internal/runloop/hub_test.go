@@ -111,15 +111,21 @@ func (r *recorder) done(t *testing.T) {
 // tools answers calls by a function.
 type tools func(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult
 
-func (tools) List(context.Context) []model.ToolInfo {
+func (tools) List(context.Context, model.Scope) []model.ToolInfo {
 	return []model.ToolInfo{{ToolSpec: model.ToolSpec{Name: "t.x"}, Module: "t", Healthy: true}}
 }
 
-func (tools) Has(_ context.Context, name string) bool { return name == "t.x" || name == "t__x" }
+func (tools) Has(_ context.Context, _ model.Scope, name string) bool {
+	return name == "t.x" || name == "t__x"
+}
+
+func (tools) Servers(model.Scope) []model.ServerInfo { return nil }
+
+func (tools) Check(model.Server) error { return nil }
 
 func (tools) Jobs(string) []model.Job { return nil }
 
-func (tools) EndJobs(context.Context, string) {}
+func (tools) EndSession(context.Context, string) {}
 
 func (f tools) Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
 	return f(ctx, inv, progress)

@@ -47,8 +47,8 @@ func (in leftOutIn) step(m *machine) {
 // the next request begins with the same bytes, after a restart as well.
 func (l *loop) system(ctx context.Context, gen int, call modelCall) (string, error) {
 	taken := call.environment
-	if !taken.Of(call.workdir) {
-		taken = session.EnvironmentTaken{Workdir: call.workdir, Text: l.env.Instructions.Environment(ctx, call.workdir)}
+	if !taken.Of(call.from.Workdir) {
+		taken = session.EnvironmentTaken{Workdir: call.from.Workdir, Text: l.env.Instructions.Environment(ctx, call.from.Workdir)}
 		c := newCall()
 		if err := l.post(ctx, environmentIn{c, gen, taken}); err != nil {
 			return "", err
@@ -57,7 +57,7 @@ func (l *loop) system(ctx context.Context, gen int, call modelCall) (string, err
 			return "", err
 		}
 	}
-	text, _, problems := l.env.Instructions.System(call.workdir, taken.Text, call.window)
+	text, _, problems := l.env.Instructions.System(call.from.Workdir, taken.Text, call.window)
 	if len(problems) > 0 {
 		if err := l.post(ctx, leftOutIn{gen, problems}); err != nil {
 			return "", err

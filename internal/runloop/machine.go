@@ -254,7 +254,7 @@ func (m *machine) callModel() {
 		choice: m.s.Model, req: model.Request{
 			Messages: messages, Repair: m.repair(), Effort: model.Effort{Level: m.model().Effort},
 		}, all: !m.s.ToolsChosen, active: m.s.Tools,
-		workdir: m.workdir(), environment: m.s.Environment, window: m.window(),
+		from: m.scope(), environment: m.s.Environment, window: m.window(),
 	}})
 }
 
@@ -329,7 +329,7 @@ func (m *machine) refusal(call model.ToolCall) (model.ToolResult, bool) {
 }
 
 func (m *machine) invocation(call model.ToolCall) *model.Invocation {
-	return &model.Invocation{ToolCall: call, SessionID: m.s.ID, Phase: "setup", Workdir: m.workdir(), MaxResult: m.maxResult()}
+	return &model.Invocation{ToolCall: call, Scope: m.scope(), Phase: "setup", MaxResult: m.maxResult()}
 }
 
 func (m *machine) toolStart(call model.ToolCall) protocol.Event {
@@ -466,6 +466,14 @@ func chosen(choice, own model.Choice) model.Choice {
 
 // workdir is the folder that the session lives in.
 func (m *machine) workdir() string { return cmp.Or(m.s.Workdir, m.home) }
+
+// scope is what tools are told of who uses them.
+func (m *machine) scope() model.Scope {
+	return model.Scope{SessionID: m.s.ID, Workdir: m.workdir(), Servers: m.s.Servers}
+}
+
+// scope reads that of a session.
+func scope(m *machine) (model.Scope, error) { return m.scope(), nil }
 
 // window is how many tokens the session's model can read; 0 has no end.
 func (m *machine) window() int64 {

@@ -43,12 +43,18 @@ type Instructions interface {
 
 // Tools knows and runs the operations of all tools.
 type Tools interface {
-	// List returns every operation. It may wait for tools that have to be asked
-	// what they can do, never past their deadline.
-	List(ctx context.Context) []model.ToolInfo
+	// List returns every operation that is seen from there. It may wait for tools
+	// that have to be asked what they can do, never past their deadline.
+	List(ctx context.Context, from model.Scope) []model.ToolInfo
+	// Servers are the MCP servers that are seen from there, by name. It waits for
+	// none of them.
+	Servers(from model.Scope) []model.ServerInfo
+	// Check says what is wrong with a server that a session is to have. The error
+	// begins with the field.
+	Check(s model.Server) error
 	// Has reports whether Call knows the name: an operation's, or one of a module
 	// that cannot say what it has. It may wait for that module, and for no other.
-	Has(ctx context.Context, name string) bool
+	Has(ctx context.Context, from model.Scope, name string) bool
 	// Call runs one operation and hands on what it says meanwhile, in order, from
 	// one goroutine at a time. No progress follows its return, and no child
 	// survives it beyond the grace. It never fails but through its result.
@@ -56,9 +62,9 @@ type Tools interface {
 	// Jobs are the commands that go on in the background for a session, and those
 	// that have, by age. It does not block.
 	Jobs(sessionID string) []model.Job
-	// EndJobs ends those of a session and blocks until nothing is left of them, or
-	// ctx ends.
-	EndJobs(ctx context.Context, sessionID string)
+	// EndSession ends the jobs of a session and the servers that are there for it
+	// alone. It blocks until nothing is left of them, or ctx ends.
+	EndSession(ctx context.Context, sessionID string)
 }
 
 // Policy decides whether calls may be made (approvals.md §1).

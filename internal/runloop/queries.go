@@ -25,10 +25,11 @@ func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol
 	}
 	var st protocol.State
 	var chosen bool
+	var from model.Scope
 	var started []model.Job
 	r, err := h.ask(ctx, id, func(t ticket) input {
 		return queryIn{ticket: t, last: true, read: func(m *machine) (any, error) {
-			st, chosen, started = m.state(), m.s.ToolsChosen, m.s.Jobs
+			st, chosen, from, started = m.state(), m.s.ToolsChosen, m.scope(), m.s.Jobs
 			return nil, nil
 		}}
 	})
@@ -38,7 +39,7 @@ func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol
 	st.LastSeq = r.seq
 	if !chosen {
 		st.ActiveTools = []string{}
-		for _, t := range h.env.tools(ctx, stateWait) {
+		for _, t := range h.env.tools(ctx, from, stateWait) {
 			st.ActiveTools = append(st.ActiveTools, t.Name)
 		}
 	}
@@ -221,20 +222,27 @@ func (h *Hub) listTools(ctx context.Context, p protocol.ListToolsParams) (a prot
 	type choice struct {
 		chosen bool
 		tools  []string
+		from   model.Scope
 	}
-	c, err := query(ctx, h, p.SessionID, func(m *machine) (choice, error) { return choice{m.s.ToolsChosen, m.s.Tools}, nil })
+	c, err := query(ctx, h, p.SessionID, func(m *machine) (choice, error) {
+		return choice{m.s.ToolsChosen, m.s.Tools, m.scope()}, nil
+	})
 	if err != nil {
 		return a, err
 	}
 	a.Later = func(ctx context.Context) (protocol.Tools, error) {
-		return toolsOf(h.env.tools(ctx, stateWait), c.chosen, c.tools), nil
+		out := toolsOf(h.env.tools(ctx, c.from, stateWait), c.chosen, c.tools)
+		for _, s := range h.env.Tools.Servers(c.from) {
+			out.Servers = append(out.Servers, protocol.ServerInfo(s))
+		}
+		return out, nil
 	}
 	return a, nil
 }
 
 // toolsOf tells of tools, and which of them are active.
 func toolsOf(known []model.ToolInfo, chosen bool, active []string) protocol.Tools {
-	out := protocol.Tools{Tools: []protocol.ToolInfo{}}
+	out := protocol.Tools{Tools: []protocol.ToolInfo{}, Servers: []protocol.ServerInfo{}}
 	for _, t := range known {
 		params := rawValue(t.Params)
 		if params == nil {
@@ -242,7 +250,7 @@ func toolsOf(known []model.ToolInfo, chosen bool, active []string) protocol.Tool
 		}
 		out.Tools = append(out.Tools, protocol.ToolInfo{
 			Name: t.Name, Description: t.Description, Protocol: t.Protocol, Healthy: t.Healthy, Problem: t.Problem,
-			Active: !chosen || slices.Contains(active, t.Name), Params: params,
+			Active: !chosen || slices.Contains(active, t.Name), ReadOnly: t.ReadOnly, Params: params,
 		})
 	}
 	return out

@@ -17,16 +17,39 @@ import (
 	"noused/internal/session"
 )
 
-func (h *Hub) newSession(_ context.Context, p protocol.NewSessionParams) (protocol.Session, error) {
-	created := session.Created{SessionID: h.env.NewID("ses-"), Title: p.Title, Workdir: resolved(h.env.Workdir)}
+func (h *Hub) newSession(ctx context.Context, p protocol.NewSessionParams) (protocol.Session, error) {
+	servers, err := h.brought(ctx, p.MCPServers)
+	if err != nil {
+		return protocol.Session{}, err
+	}
+	created := session.Created{SessionID: h.env.NewID("ses-"), Title: p.Title, Workdir: resolved(h.env.Workdir), Servers: servers}
 	if p.Workdir != "" {
-		var err error
 		if created.Workdir, err = h.folder(p.Workdir); err != nil {
 			return protocol.Session{}, err
 		}
 	}
 	activate := p.Activate == nil || *p.Activate
 	return protocol.Session{SessionID: created.SessionID, Active: activate}, h.create(h.fresh(created), activate)
+}
+
+// brought are the servers that a client gives to a session. They are programs that
+// run as the user, outside of any sandbox: no process that the daemon has started
+// may name them.
+func (h *Hub) brought(ctx context.Context, given []protocol.MCPServer) (servers []model.Server, err error) {
+	if len(given) == 0 {
+		return nil, nil
+	}
+	if _, err := personOf(ctx, protocol.NewSession.Name()+" with mcp_servers"); err != nil {
+		return nil, err
+	}
+	for i, s := range given {
+		server := model.Server(s)
+		if err := h.env.Tools.Check(server); err != nil {
+			return nil, protocol.Errorf(protocol.InvalidPayload, "mcp_servers.%d.%v", i, err)
+		}
+		servers = append(servers, server)
+	}
+	return servers, nil
 }
 
 // Workdir is the folder that a session lives in. With "" it is that of the active

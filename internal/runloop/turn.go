@@ -46,7 +46,7 @@ func (l *loop) stream(ctx context.Context, gen int, call modelCall) (err error) 
 		}
 	}
 	if modules := l.env.Modules; modules != nil && modules.Transforms() && !req.Summary {
-		messages, err := modules.Transform(ctx, l.id, call.workdir, req.Messages)
+		messages, err := modules.Transform(ctx, l.id, call.from.Workdir, req.Messages)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -154,17 +154,17 @@ const offerWait = 2 * time.Second
 
 // tools lists the operations of all tools, and of one that has not yet said what
 // it can do within that time only that.
-func (e *env) tools(ctx context.Context, wait time.Duration) []model.ToolInfo {
+func (e *env) tools(ctx context.Context, from model.Scope, wait time.Duration) []model.ToolInfo {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	return e.Tools.List(ctx)
+	return e.Tools.List(ctx, from)
 }
 
 // offered are the healthy operations among the active ones, as a model is told
 // of them.
 func (e *env) offered(ctx context.Context, call modelCall) []model.ToolSpec {
 	var specs []model.ToolSpec
-	for _, t := range e.tools(ctx, offerWait) {
+	for _, t := range e.tools(ctx, call.from, offerWait) {
 		if t.Healthy && (call.all || slices.Contains(call.active, t.Name)) {
 			specs = append(specs, t.ToolSpec)
 		}

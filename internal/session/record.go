@@ -49,6 +49,8 @@ type Created struct {
 	Title     string `json:"title,omitzero"`
 	ParentID  string `json:"parent_id,omitzero"`
 	Workdir   string `json:"workdir,omitzero"`
+	// Servers are there for this session alone.
+	Servers []model.Server `json:"mcp_servers,omitempty"`
 }
 
 // TitleSet gives the session another title.

@@ -93,7 +93,8 @@ type Accepted struct {
 // through Apply.
 type State struct {
 	ID, Title, ParentID  string
-	Workdir              string // "": that of the daemon
+	Workdir              string         // "": that of the daemon
+	Servers              []model.Server // for this session alone
 	CreatedAt, UpdatedAt time.Time
 	Unread               bool   // a run has ended since somebody looked
 	Said                 string // the last line of the latest answer, shortened
@@ -143,6 +144,7 @@ func (s *State) Apply(r Record) error {
 	switch f := r.Fact.(type) {
 	case Created:
 		s.ID, s.Title, s.ParentID, s.Workdir, s.CreatedAt = f.SessionID, f.Title, f.ParentID, f.Workdir, r.At
+		s.Servers = f.Servers
 	case TitleSet:
 		s.Title = f.Title
 	case MarkedRead:

@@ -22,6 +22,7 @@ const (
 	Narratoria = "narratoria"
 	Gevals     = "gevals"
 	Amplifier  = "module"
+	MCP        = "mcp"
 
 	KindTool         = "tool"
 	KindAgent        = "agent"

@@ -106,6 +106,13 @@ type Invoker interface {
 	Invoke(ctx context.Context, op string, args jsontext.Value, sessionID string) (jsontext.Value, error)
 }
 
+// Watched is a Host that tells people how its server is.
+type Watched interface {
+	// Status returns one of the states of [model.ServerInfo], and what there is to
+	// say of it in one line. It does not block.
+	Status() (state, message string)
+}
+
 // Dialect makes the host of a descriptor. It starts nothing.
 type Dialect func(d *Descriptor, s *proc.Supervisor, log *zap.Logger) Host
 

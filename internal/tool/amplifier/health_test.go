@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"noused/internal/model"
 	"noused/internal/tool"
 	"noused/internal/tool/tooltest"
 )
@@ -14,7 +15,7 @@ import (
 // offered.
 func (b *bench) problem() string {
 	b.t.Helper()
-	list := b.List(b.t.Context())
+	list := b.List(b.t.Context(), model.Scope{})
 	if len(list) != 7 {
 		b.t.Fatalf("got %+v, want the seven operations", list)
 	}
@@ -141,7 +142,7 @@ func (h *host) locked() *check {
 func TestASlowStartIsReportedAndWaitedFor(t *testing.T) {
 	fifo, held := tooltest.NewFIFO(t)
 	b := mount(t, fake(t, "slow").Env(tooltest.FIFO, fifo), func(h *host) { h.health = time.Millisecond })
-	list := b.List(t.Context())
+	list := b.List(t.Context(), model.Scope{})
 	if len(list) != 1 || list[0].Healthy || list[0].Problem != "health: no answer within 1ms" {
 		t.Fatalf("got %+v, want it unhealthy for now", list)
 	}

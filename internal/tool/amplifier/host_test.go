@@ -156,7 +156,7 @@ func TestAModuleIsTheSameInEveryTransport(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b, process := way(t)
 			var names []string
-			for _, i := range b.List(t.Context()) {
+			for _, i := range b.List(t.Context(), model.Scope{}) {
 				if !i.Healthy || i.Module != "x" || i.Protocol != "module" {
 					t.Errorf("got %+v", i)
 				}
@@ -274,7 +274,7 @@ func TestEveryKindCanBeInvoked(t *testing.T) {
 
 func TestAnAgentTakesAPlan(t *testing.T) {
 	b := mount(t, fake(t, "fake").Set("kind", "agent").Set("description", "tidies up"))
-	list := b.List(t.Context())
+	list := b.List(t.Context(), model.Scope{})
 	if len(list) != 1 || list[0].Name != "x.run" || !list[0].Healthy || list[0].Description != "tidies up" {
 		t.Fatalf("got %+v, want x.run", list)
 	}
@@ -503,7 +503,7 @@ func TestAWaitingCallCanBeAborted(t *testing.T) {
 func TestAnIdleModuleIsShutDown(t *testing.T) {
 	fifo, held := tooltest.NewFIFO(t)
 	b := mount(t, fake(t, "fake").Env(tooltest.FIFO, fifo), func(h *host) { h.pool.Idle = time.Millisecond })
-	b.List(t.Context())
+	b.List(t.Context(), model.Scope{})
 	held()() // it holds the FIFO from the end of its input to its own
 	if b.happened("input") != 1 {
 		t.Error("want its input closed")
@@ -539,7 +539,7 @@ func TestWhatCannotBeStartedIsUnreachable(t *testing.T) {
 	for range 2 {
 		b.fails(b.call("text"), tool.Unreachable, "no such file")
 	}
-	list := b.List(t.Context())
+	list := b.List(t.Context(), model.Scope{})
 	if len(list) != 1 || list[0].Healthy || !strings.Contains(list[0].Problem, "no such file") {
 		t.Errorf("got %+v, want it unhealthy", list)
 	}
@@ -548,7 +548,7 @@ func TestWhatCannotBeStartedIsUnreachable(t *testing.T) {
 func TestAModuleThatDiesAtOnceIsUnhealthyAndLeftAlone(t *testing.T) {
 	b := mount(t, fake(t, "stillborn"))
 	for range 3 {
-		list := b.List(t.Context())
+		list := b.List(t.Context(), model.Scope{})
 		if len(list) != 1 || list[0].Name != "x" || list[0].Healthy || !strings.Contains(list[0].Problem, "health: the module ended before it answered: exit status 2") {
 			t.Errorf("got %+v, want x, unhealthy", list)
 		}

@@ -244,11 +244,11 @@ func TestAModuleThatDoesNotDescribeItselfHasItsDescriptor(t *testing.T) {
 	mux.HandleFunc("/invoke", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"ok":true,"result":"hi"}`) })
 	url := listen(t, "tcp", mux)
 	b := mount(t, remoteAt(t, url).Set("operations", map[string]any{"hi": map[string]any{"description": "says hi"}}))
-	if list := b.List(t.Context()); len(list) != 1 || !list[0].Healthy || list[0].Name != "x.hi" || list[0].Description != "says hi" {
+	if list := b.List(t.Context(), model.Scope{}); len(list) != 1 || !list[0].Healthy || list[0].Name != "x.hi" || list[0].Description != "says hi" {
 		t.Errorf("got %+v", list)
 	}
 	b = mount(t, remoteAt(t, url))
-	if list := b.List(t.Context()); len(list) != 1 || list[0].Healthy || !strings.Contains(list[0].Problem, "describe: the module answered 404") {
+	if list := b.List(t.Context(), model.Scope{}); len(list) != 1 || list[0].Healthy || !strings.Contains(list[0].Problem, "describe: the module answered 404") {
 		t.Errorf("got %+v, want it unhealthy", list)
 	}
 }

@@ -158,7 +158,7 @@ func TestJobsEndWithTheirSession(t *testing.T) {
 		t.Errorf("got %+v", list)
 	}
 	dir := filepath.Dir(list[0].OutputPath)
-	r.EndJobs(t.Context(), "ses-1")
+	r.EndSession(t.Context(), "ses-1")
 	released()
 	if list := r.Jobs("ses-1"); len(list) > 0 {
 		t.Errorf("got %+v", list)

@@ -81,7 +81,7 @@ func TestThroughTheRegistry(t *testing.T) {
 	dir := t.TempDir()
 	r := newRegistry(t, dir)
 	var names []string
-	for _, info := range r.List(context.Background()) {
+	for _, info := range r.List(context.Background(), model.Scope{}) {
 		if !info.Healthy || info.Module != Name {
 			t.Errorf("got %+v", info)
 		}

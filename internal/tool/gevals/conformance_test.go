@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"noused/internal/model"
 	"noused/internal/tool"
 	"noused/internal/tool/tooltest"
 )
@@ -416,7 +417,7 @@ func (c clause) test(t *testing.T) {
 		adapt = append(adapt, c.adapt)
 	}
 	b := mount(t, d, adapt...)
-	list := b.List(t.Context())
+	list := b.List(t.Context(), model.Scope{})
 	for _, info := range list {
 		if bad := !info.Healthy; (info.Name == "x.run" || info.Name == "x") && (bad != (c.problem != "") || !strings.HasPrefix(info.Problem, c.problem)) {
 			t.Errorf("got %+v, want problem %q", info, c.problem)

@@ -304,7 +304,7 @@ func TestStoppingInHasteKillsAtOnce(t *testing.T) {
 func TestAnIdleExtensionIsShutDownAndStartedAgain(t *testing.T) {
 	fifo, held := tooltest.NewFIFO(t)
 	b := mount(t, script(t, "").Env(tooltest.FIFO, fifo), func(h *host) { h.pool.Idle = time.Millisecond })
-	b.List(t.Context())
+	b.List(t.Context(), model.Scope{})
 	held()() // it holds the FIFO from its shutdown to its end
 	if sent := tooltest.Lines(t, filepath.Join(b.workdir, trace)); !strings.Contains(sent[len(sent)-1], `"method":"shutdown"`) {
 		t.Errorf("got %q, want a shutdown", sent)

@@ -135,7 +135,7 @@ func TestAPanicOfTheListenerLeavesNoChild(t *testing.T) {
 
 func TestAToolThatIsNotThereIsUnhealthy(t *testing.T) {
 	r := mount(t, script(t).Set("transport", map[string]any{"type": "stdio", "command": []string{"./none"}}))
-	list := r.List(t.Context())
+	list := r.List(t.Context(), model.Scope{})
 	if len(list) != 1 || list[0].Name != "t.run" || list[0].Healthy || !strings.Contains(list[0].Problem, "no such file") {
 		t.Errorf("got %+v, want t.run, unhealthy", list)
 	}

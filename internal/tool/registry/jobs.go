@@ -292,9 +292,9 @@ func (r *Registry) Jobs(session string) (list []model.Job) {
 	return list
 }
 
-// EndJobs ends the jobs of a session and removes what they have written, that of
+// EndSession ends the jobs of a session and removes what they have written, that of
 // former daemons too. It blocks until nothing of them is left, or ctx ends.
-func (r *Registry) EndJobs(ctx context.Context, session string) {
+func (r *Registry) EndSession(ctx context.Context, session string) {
 	j := r.jobs
 	j.end(ctx, func(o *job) bool { return o.session == session })
 	j.mu.Lock()

@@ -33,7 +33,7 @@ func (r *Registry) Judge(inv model.Invocation, mode string, answers [][]byte) mo
 		return verdict(inv.Name, d, d)
 	}
 	var strictest model.Verdict
-	for _, c := range r.candidates(inv.Name) {
+	for _, c := range r.candidates(inv) {
 		asked := r.decide(rules, c.module, c.name, inv)
 		v := verdict(c.name, asked, policy.Mode(mode).Apply(asked))
 		v.Changes = c.module.desc.Builtin() && (c.name == "edit" || c.name == "write")
@@ -73,9 +73,10 @@ type candidate struct {
 }
 
 // candidates are in the order in which resolve asks.
-func (r *Registry) candidates(name string) (found []candidate) {
+func (r *Registry) candidates(inv model.Invocation) (found []candidate) {
+	name := inv.Name
 	for _, spell := range []func(string) string{asIs, model.Undotted} {
-		for _, m := range r.all() {
+		for _, m := range r.seen(inv.Scope) {
 			if !m.mayHave(name, spell) || !m.desc.Offers() {
 				continue
 			}

@@ -38,7 +38,7 @@ func TestJudge(t *testing.T) {
 	} {
 		for _, asked := range []bool{false, true} { // before and after the modules have said what they can do
 			if asked {
-				r.List(t.Context())
+				r.List(t.Context(), model.Scope{})
 			}
 			v := r.Judge(tooltest.Invocation(c.name, c.args), c.mode, nil)
 			if got := strings.TrimSpace(v.Decision + " " + v.Code); got != c.want || (v.Decision == "ask" || v.Decision == "deny") && v.Rule == "" {
@@ -46,7 +46,7 @@ func TestJudge(t *testing.T) {
 			}
 		}
 	}
-	r.List(t.Context())
+	r.List(t.Context(), model.Scope{})
 	for args, want := range map[string]string{
 		`{"command":"git push","outside_sandbox":true}`:                        "reason: missing",
 		`{"command":"git push","outside_sandbox":true,"reason":" "}`:           "reason: missing",

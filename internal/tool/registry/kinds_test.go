@@ -194,7 +194,7 @@ func TestProvidersAndHooks(t *testing.T) {
 	if err := audit.hooks["h"](t.Context(), []byte(`{"event":"x"}`)); err != nil || len(told) != 1 || told[0] != `on_event {"event":"x"}` {
 		t.Errorf("got %q, %v", told, err)
 	}
-	if list := r.List(t.Context()); len(list) > 0 {
+	if list := r.List(t.Context(), model.Scope{}); len(list) > 0 {
 		t.Errorf("offered to the model: %+v", list)
 	}
 	if got := call(t, r, "p.generate", "{}"); got.OK || got.Error.Code != tool.UnsupportedOp {

@@ -98,7 +98,7 @@ func TestDeniedCallsReachNobody(t *testing.T) {
 		t.Error(diff)
 	}
 	health := map[string]bool{}
-	for _, i := range r.List(t.Context()) {
+	for _, i := range r.List(t.Context(), model.Scope{}) {
 		health[i.Name] = i.Healthy
 	}
 	if diff := cmp.Diff(map[string]bool{"m.ls": true, "m.rm": false, "shut": false}, health); diff != "" {

@@ -161,6 +161,9 @@ func New(o Options) *Registry {
 
 func (r *Registry) all() []*module { return *r.modules.Load() }
 
+// seen are the modules that are there for whoever asks, those of all sessions first.
+func (r *Registry) seen(model.Scope) []*module { return r.all() }
+
 // Start starts a program of the user's that is no tool, with the same care. It may
 // be called until Close is.
 func (r *Registry) Start(ctx context.Context, c proc.Command) (*proc.Process, error) {
@@ -183,13 +186,13 @@ func (r *Registry) Unused() []policy.Rule {
 	return tool.Unused(r.rules(), all)
 }
 
-// List returns every operation, sorted by name. A module that has not said yet
+// List returns every operation that is seen from there, sorted by name. A module that has not said yet
 // what it can do is asked, all of them at once, within their own deadlines; one
 // that failed is left alone for a while. Such a module is one unhealthy entry
 // with the module's name. When ctx ends first, those not heard of yet are
 // unhealthy too.
-func (r *Registry) List(ctx context.Context) []model.ToolInfo {
-	modules := r.all()
+func (r *Registry) List(ctx context.Context, from model.Scope) []model.ToolInfo {
+	modules := r.seen(from)
 	lists, rules := make([][]model.ToolInfo, len(modules)), r.rules()
 	var wg sync.WaitGroup
 	for i, m := range modules {
@@ -206,12 +209,12 @@ func (r *Registry) List(ctx context.Context) []model.ToolInfo {
 // Has reports whether Call knows a name: that of an operation, of a module that
 // cannot say now what it has, or one that the policy denies. It asks no module
 // that the name cannot belong to.
-func (r *Registry) Has(ctx context.Context, name string) bool {
+func (r *Registry) Has(ctx context.Context, from model.Scope, name string) bool {
 	if _, denies := r.rules().Denies(name); denies {
 		return true
 	}
 	for _, spell := range []func(string) string{asIs, model.Undotted} {
-		for _, m := range r.all() {
+		for _, m := range r.seen(from) {
 			if m.mayHave(name, spell) && m.desc.Offers() && m.has(ctx, name, spell) {
 				return true
 			}
@@ -334,7 +337,7 @@ func tidy(u model.ToolUpdate) model.ToolUpdate {
 func (r *Registry) resolve(ctx context.Context, inv model.Invocation) (*module, *operation, error) {
 	var problem error
 	for _, spell := range []func(string) string{asIs, model.Undotted} {
-		for _, m := range r.all() {
+		for _, m := range r.seen(inv.Scope) {
 			if !m.mayHave(inv.Name, spell) || !m.desc.Offers() {
 				continue
 			}

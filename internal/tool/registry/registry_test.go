@@ -134,7 +134,7 @@ func TestArgumentsAreCheckedBeforeTheToolSeesThem(t *testing.T) {
 			t.Errorf("%s %s: got %+v, want %s with %q", c.op, c.args, got, c.code, c.text)
 		}
 	}
-	for _, i := range r.List(t.Context()) {
+	for _, i := range r.List(t.Context(), model.Scope{}) {
 		if i.Name == "m.bad" && (i.Healthy || i.Problem == "") {
 			t.Errorf("got %+v, want it unhealthy", i)
 		}
@@ -157,7 +157,7 @@ func TestAListIsSortedAndSaysWhatIsWrong(t *testing.T) {
 	})
 	type row struct{ Name, Params, Problem string }
 	var got []row
-	for _, i := range r.List(t.Context()) {
+	for _, i := range r.List(t.Context(), model.Scope{}) {
 		if i.Healthy != (i.Problem == "") {
 			t.Errorf("got %+v", i)
 		}
@@ -195,20 +195,20 @@ func TestAModuleThatFailedIsLeftAloneForAWhile(t *testing.T) {
 		}
 		r := registry(t, Options{}, map[string]*fakeHost{"m": h})
 		for range 100 {
-			r.List(t.Context())
+			r.List(t.Context(), model.Scope{})
 			time.Sleep(100 * time.Millisecond)
 		}
 		if got := h.asked.Load(); got != 4 { // after 0, 1, 3, 7 s
 			t.Errorf("asked %d times in 10 s, want 4", got)
 		}
 		sick = false
-		if list := r.List(t.Context()); list[0].Healthy {
+		if list := r.List(t.Context(), model.Scope{}); list[0].Healthy {
 			t.Errorf("got %+v, want it still left alone", list)
 		}
 		if got := call(t, r, "m.op", "{}"); !got.OK {
 			t.Errorf("got %+v, want a call to try at once", got)
 		}
-		if list := r.List(t.Context()); !list[0].Healthy {
+		if list := r.List(t.Context(), model.Scope{}); !list[0].Healthy {
 			t.Errorf("got %+v, want it healthy", list)
 		}
 		r.Close(t.Context())
@@ -233,12 +233,12 @@ func TestModulesAreAskedAllAtOnceAndOncePerQuestion(t *testing.T) {
 		start := time.Now()
 		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if list := r.List(impatient); time.Since(start) != time.Second || list[0].Healthy {
+		if list := r.List(impatient, model.Scope{}); time.Since(start) != time.Second || list[0].Healthy {
 			t.Errorf("got %+v after %v, want three unhealthy entries after 1s", list, time.Since(start))
 		}
 		var wg sync.WaitGroup
 		for range 10 {
-			wg.Go(func() { r.List(t.Context()) })
+			wg.Go(func() { r.List(t.Context(), model.Scope{}) })
 		}
 		wg.Wait()
 		if took := time.Since(start); took != 9*time.Second {
@@ -397,7 +397,7 @@ func TestWhatCannotBeRunAsAskedForIsRefused(t *testing.T) {
 	r := New(Options{Dirs: []string{dir}, Dialects: map[string]tool.Dialect{tool.Narratoria: fake, tool.Gevals: fake}})
 	defer r.Close(t.Context())
 	var got []string
-	for _, i := range r.List(t.Context()) {
+	for _, i := range r.List(t.Context(), model.Scope{}) {
 		got = append(got, i.Name+": "+i.Problem)
 	}
 	if diff := cmp.Diff([]string{
@@ -417,12 +417,12 @@ func TestWhatCannotBeRunAsAskedForIsRefused(t *testing.T) {
 func TestCloseEndsEveryHost(t *testing.T) {
 	a, b := offers("op"), offers("op")
 	r := registry(t, Options{}, map[string]*fakeHost{"a": a, "b": b})
-	r.List(t.Context())
+	r.List(t.Context(), model.Scope{})
 	r.Close(t.Context())
 	if !a.closed.Load() || !b.closed.Load() {
 		t.Error("a host was left open")
 	}
-	if list := r.List(t.Context()); list[0].Healthy {
+	if list := r.List(t.Context(), model.Scope{}); list[0].Healthy {
 		t.Errorf("got %+v after the end", list)
 	}
 }
@@ -448,7 +448,7 @@ func TestWhetherThereIsANameWaitsForNoOtherTool(t *testing.T) {
 		"a.x": true, "a__x": true, "a__y__z": true, "read": true, "failing.any": true, "a.z": true,
 		"a.y": false, "nobody.x": false, "write": false, "": false,
 	} {
-		if got := r.Has(t.Context(), name); got != want {
+		if got := r.Has(t.Context(), model.Scope{}, name); got != want {
 			t.Errorf("%q: got %t, want %t", name, got, want)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"noused/internal/model"
 	"noused/internal/tool/tooltest"
 )
 
@@ -36,7 +37,7 @@ func TestOneBadFileDoesNotKeepTheOthersOut(t *testing.T) {
 	if len(got) != 2 || !strings.Contains(got[0], "bad.json: kind: ") || !strings.Contains(got[1], "z.json: name: ") {
 		t.Errorf("got errors %q, want one for bad.json and one for the second good", got)
 	}
-	if list := r.List(t.Context()); len(list) != 1 || list[0].Module != "good" {
+	if list := r.List(t.Context(), model.Scope{}); len(list) != 1 || list[0].Module != "good" {
 		t.Errorf("got %+v, want the good one", list)
 	}
 }

@@ -44,7 +44,7 @@ func BenchPipe(b *testing.B, mode, dir string, request []byte) {
 
 // Registry is what BenchCalls needs of the registry.
 type Registry interface {
-	List(ctx context.Context) []model.ToolInfo
+	List(ctx context.Context, from model.Scope) []model.ToolInfo
 	Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult
 	Close(ctx context.Context)
 }
@@ -55,7 +55,7 @@ func BenchCalls(b *testing.B, r Registry) {
 	b.ReportAllocs()
 	defer r.Close(context.Background())
 	inv := Invocation("x.run", `{"n":1}`)
-	r.List(b.Context())
+	r.List(b.Context(), model.Scope{})
 	for b.Loop() {
 		if r := r.Call(b.Context(), inv, nil); !r.OK {
 			b.Fatalf("got %+v, want ok", r)

@@ -25,15 +25,19 @@ import (
 // textTools are tools that need no process: they work on their arguments alone.
 type textTools struct{}
 
-func (textTools) List(context.Context) []model.ToolInfo {
+func (textTools) List(context.Context, model.Scope) []model.ToolInfo {
 	return []model.ToolInfo{{ToolSpec: model.ToolSpec{Name: "text.upper"}, Module: "text", Healthy: true}}
 }
 
+func (textTools) Servers(model.Scope) []model.ServerInfo { return nil }
+
+func (textTools) Check(model.Server) error { return nil }
+
 func (textTools) Jobs(string) []model.Job { return nil }
 
-func (textTools) EndJobs(context.Context, string) {}
+func (textTools) EndSession(context.Context, string) {}
 
-func (textTools) Has(_ context.Context, name string) bool { return name == "text.upper" }
+func (textTools) Has(_ context.Context, _ model.Scope, name string) bool { return name == "text.upper" }
 
 func (textTools) Call(_ context.Context, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
 	var a struct {
