@@ -43,6 +43,8 @@ var layers = []layer{
 	{pattern: "internal/worktree", ours: []string{"internal/regular"}},
 	{pattern: "internal/instructions", ours: []string{"internal/regular"}},
 	{pattern: "internal/lock", ours: []string{"internal/regular"}},
+	{pattern: "internal/oauth", ours: []string{"internal/lock", "internal/regular"}},
+	{pattern: "internal/oauth/oauthtest"},
 	{pattern: "internal/event", ours: []string{"internal/protocol"}},
 	{pattern: "internal/session", ours: []string{"internal/model", "internal/protocol", "internal/lock", "internal/regular"}},
 	{pattern: "internal/session/sessiontest", ours: []string{"internal/protocol", "internal/protocol/protocoltest", "internal/model", "internal/session"}},
