@@ -192,16 +192,19 @@ func (s *eventConn) send(b event.Batch) bool {
 	s.lines = b.Lines
 	s.arm()
 	rest, seq, err := s.try(b.Lines)
-	clear(s.lines) // a reader that waits holds on to no old events
 	if err != nil || rest == nil {
+		clear(s.lines)
 		return err == nil
 	}
 	s.cursor.Rewind(seq)
-	return s.finish(rest)
+	rest, give, ok := s.own(rest)
+	clear(s.lines) // a reader that waits holds on to no old events
+	defer give()
+	return ok && s.write(rest)
 }
 
-// try writes as much of whole lines as the socket takes at once. rest is a copy
-// of what is left of the line that it stopped in, number seq; nil: none is.
+// try writes as much of whole lines as the socket takes at once. rest is what is
+// left of the line that it stopped in, number seq; nil: none is.
 func (s *eventConn) try(lines [][]byte) (rest []byte, seq uint64, err error) {
 	raw, err := s.conn.SyscallConn()
 	if err != nil {
@@ -235,20 +238,21 @@ func (s *eventConn) try(lines [][]byte) (rest []byte, seq uint64, err error) {
 	}
 	start := bytes.LastIndexByte(lines[i][:n], '\n') + 1
 	end := n + bytes.IndexByte(lines[i][n:], '\n') + 1
-	return bytes.Clone(lines[i][n:end]), protocol.SeqOf(lines[i][start:end]), nil
+	return lines[i][n:end], protocol.SeqOf(lines[i][start:end]), nil
 }
 
-// finish writes the rest of a line and waits for the client to take it. So long
-// it holds nothing but that.
-func (s *eventConn) finish(rest []byte) bool {
-	if len(rest) > longCost {
-		if len(rest) > s.held.Spare() || !s.held.Take(len(rest)) {
-			s.zlog.Warn("connection closed: there is no room for an event that the client does not take", zap.Int("bytes", len(rest)))
-			return false
-		}
-		defer s.held.Give(len(rest))
+// own copies the rest of a line, which is all that a reader holds while its client
+// does not take it. Room for a long one is taken before it is copied, as many
+// readers may stop at the same line, and is given back with give.
+func (s *eventConn) own(rest []byte) (_ []byte, give func(), ok bool) {
+	if len(rest) <= longCost {
+		return bytes.Clone(rest), func() {}, true
 	}
-	return s.write(rest)
+	if len(rest) > s.held.Spare() || !s.held.Take(len(rest)) {
+		s.zlog.Warn("connection closed: there is no room for an event that the client does not take", zap.Int("bytes", len(rest)))
+		return nil, func() {}, false
+	}
+	return bytes.Clone(rest), func() { s.held.Give(len(rest)) }, true
 }
 
 func (s *eventConn) write(line []byte) bool {
