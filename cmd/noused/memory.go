@@ -10,10 +10,10 @@ import (
 const (
 	// softLimit is the memory, in bytes, that the collector keeps a daemon within
 	// whose own data is small. It may else take as much again as is in use.
-	softLimit = 60 << 20
+	softLimit = 56 << 20
 	// smallHeap is that much data: beyond it, staying within softLimit would take
 	// the collector too much time.
-	smallHeap = 54 << 20
+	smallHeap = 50 << 20
 )
 
 // boundMemory has the collector look at its limit after each of its rounds. A
