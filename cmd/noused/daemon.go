@@ -33,6 +33,7 @@ import (
 	"noused/internal/tool/amplifier"
 	"noused/internal/tool/builtin"
 	"noused/internal/tool/gevals"
+	"noused/internal/tool/mcp"
 	"noused/internal/tool/narratoria"
 	"noused/internal/tool/registry"
 )
@@ -152,8 +153,11 @@ func openTools(cfg Config, allowed *rules, journal *audit.Log, log *zap.Logger) 
 	o := registry.Options{
 		Dirs: cfg.ToolsDirs, Workdir: cfg.Workdir, OutputDir: outputDir(cfg), Logger: log,
 		Hidden: hidden(cfg), Offline: !cfg.Sandbox.Network,
-		Dialects: map[string]tool.Dialect{tool.Narratoria: narratoria.Dialect, tool.Gevals: gevals.Dialect, tool.Amplifier: amplifier.Dialect},
-		Policy:   allowed.Set, Audit: journal, Helper: selfPath,
+		Dialects: map[string]tool.Dialect{
+			tool.Narratoria: narratoria.Dialect, tool.Gevals: gevals.Dialect, tool.Amplifier: amplifier.Dialect,
+			tool.MCP: mcp.Dialect(mcp.Options{Version: buildinfo.Version(), OutputDir: outputDir(cfg)}),
+		},
+		Policy: allowed.Set, Audit: journal, Helper: selfPath,
 	}
 	if cfg.BuiltinTools {
 		files, err := builtin.Descriptor(selfPath, cfg.Workdir, os.Environ())

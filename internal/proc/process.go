@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -36,7 +37,7 @@ func (e Exit) String() string {
 	return fmt.Sprintf("exit status %d", e.Code)
 }
 
-// Process is a running child. Send, CloseInput, Stop, Exited and Stderr may be
+// Process is a running child. Send, Write, CloseInput, Stop, Exited and Stderr may be
 // called from any goroutine; Next, Wait and Finish belong to one at a time.
 type Process struct {
 	nursery *nursery
@@ -53,6 +54,8 @@ type Process struct {
 	stderr  tail
 
 	input  chan []byte
+	taken  chan struct{} // has one after each write that feed has taken up
+	turn   chan struct{} // holds one while somebody is in Write
 	exited chan struct{} // the process has ended, and may not be reaped yet
 	killed chan struct{} // its group was sent SIGKILL before that was reaped
 	work   sync.WaitGroup
@@ -73,6 +76,7 @@ func (p *Process) adopt(cmd *exec.Cmd, stdin, stdout, stderr *os.File, maxLine i
 	p.cmd, p.pid, p.stdin = cmd, cmd.Process.Pid, stdin
 	p.out, p.err = newOutlet(stdout, maxLine), newOutlet(stderr, 0)
 	p.input, p.exited, p.killed = make(chan []byte, inputQueue), make(chan struct{}), make(chan struct{})
+	p.taken, p.turn = make(chan struct{}, 1), make(chan struct{}, 1)
 	p.room = p.nursery.lines.room(maxLine, p.out.giveUp)
 	p.lines = protocol.NewLineReader(p.out, maxLine).Within(p.room)
 	p.work.Go(p.feed)
@@ -89,6 +93,10 @@ func (p *Process) feed() {
 		case data, ok := <-p.input:
 			if !ok {
 				return
+			}
+			select {
+			case p.taken <- struct{}{}:
+			default:
 			}
 			if _, err := p.stdin.Write(data); err != nil {
 				return
@@ -183,6 +191,31 @@ func (p *Process) Send(data []byte) error {
 		return nil
 	default:
 		return ErrInputFull
+	}
+}
+
+// Write is Send that waits for room in the queue, as long as ctx, whose cause is
+// the error then. Once the process has ended the error is [os.ErrClosed].
+func (p *Process) Write(ctx context.Context, data []byte) error {
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+	case <-p.exited:
+		return os.ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	for {
+		if err := p.Send(data); !errors.Is(err, ErrInputFull) {
+			return err
+		}
+		select {
+		case <-p.taken:
+		case <-p.exited:
+			return os.ErrClosed
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	jsonx "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/policy"
 	"noused/internal/proc"
 	"noused/internal/regular"
 )
@@ -42,6 +43,10 @@ const (
 const (
 	DefaultTimeout   = 30 * time.Second
 	DefaultMaxOutput = 1 << 20
+	// DefaultIdle and DefaultMessage are those of an MCP server: how long it may be
+	// silent, and the bytes of a line (mcp.md §2).
+	DefaultIdle    = time.Minute
+	DefaultMessage = 16 << 20
 )
 
 const (
@@ -86,6 +91,12 @@ type Descriptor struct {
 	// Jobs has the daemon itself run the operation job, and bash where it is to go
 	// on in the background.
 	Jobs bool
+	// Headers go with each request to an MCP server over http.
+	Headers map[string]string
+	// Tools are the only ones of an MCP server that are known; nil: all are.
+	Tools []string
+	// Trust is what the user thinks of an MCP server (approvals.md §1).
+	Trust policy.Trust
 	// Stateless has a living process keep nothing between calls: it is replaced
 	// where a new one could read more files.
 	Stateless bool
@@ -140,6 +151,9 @@ type document struct {
 	Sandbox         *string                  `json:"sandbox"`
 	SandboxWrite    []string                 `json:"sandbox_write"`
 	SandboxRequired *bool                    `json:"sandbox_required"`
+	Headers         map[string]string        `json:"headers"`
+	Tools           []string                 `json:"tools"`
+	Trust           *string                  `json:"trust"`
 }
 
 type operationDoc struct {
@@ -209,8 +223,11 @@ func ParseDescriptor(text []byte, dir, workdir string, environ []string) (*Descr
 		func() error {
 			return oneOf("kind", doc.Kind, KindProvider, KindTool, KindAgent, KindHook, KindOrchestrator, KindContext)
 		},
-		func() error { return override(&d.Protocol, "protocol", doc.Protocol, Narratoria, Gevals, Amplifier) },
+		func() error {
+			return override(&d.Protocol, "protocol", doc.Protocol, Narratoria, Gevals, Amplifier, MCP)
+		},
 		func() error { return d.checkKind() },
+		func() error { return d.setServer(&doc, environ) },
 		func() error { return d.setTransport(doc.Transport, dir) },
 		func() error {
 			if doc.Capabilities == nil {
@@ -270,7 +287,7 @@ func (d *Descriptor) setTransport(t *Transport, dir string) error {
 	}
 	d.Transport = *t
 	if t.Type == "http" {
-		if d.Protocol != Amplifier {
+		if d.Protocol != Amplifier && d.Protocol != MCP {
 			return field("transport.type", "protocol %s is spoken over stdio only", d.Protocol)
 		}
 		u, err := url.Parse(t.URL)

@@ -5,7 +5,7 @@
 //
 // The registry, which knows all modules, is in the package registry; living
 // processes are kept by the package worker; each protocol has a package of its
-// own (narratoria, gevals, amplifier). They start processes with the package
+// own (narratoria, gevals, amplifier, mcp). They start processes with the package
 // proc.
 //
 // # Concurrency properties
@@ -67,16 +67,20 @@ const (
 )
 
 // Operation is one thing a module can do. Params is a JSON Schema; empty means
-// any object.
+// any object. ReadOnly: an MCP server says that it
+// changes nothing.
 type Operation struct {
 	Name        string
 	Description string
 	Params      jsontext.Value
+	ReadOnly    bool
 }
 
-// Manifest is what a module can do.
+// Manifest is what a module can do. Instructions are what an MCP server tells a
+// model of itself.
 type Manifest struct {
-	Operations []Operation
+	Operations   []Operation
+	Instructions string
 }
 
 // Host runs the operations of one module. All methods may be called at the
@@ -111,6 +115,18 @@ type Watched interface {
 	// Status returns one of the states of [model.ServerInfo], and what there is to
 	// say of it in one line. It does not block.
 	Status() (state, message string)
+}
+
+// Server is the Host of an MCP server.
+type Server interface {
+	Host
+	Watched
+	// Known reports whether Describe has its answer at hand, and need not start the
+	// server for it.
+	Known() bool
+	// Watch has changed called after each change of the manifest that the server has
+	// made by itself, from any goroutine. It is called before the first use.
+	Watch(changed func())
 }
 
 // Dialect makes the host of a descriptor. It starts nothing.

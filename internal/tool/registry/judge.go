@@ -34,7 +34,7 @@ func (r *Registry) Judge(inv model.Invocation, mode string, answers [][]byte) mo
 	}
 	var strictest model.Verdict
 	for _, c := range r.candidates(inv) {
-		asked := r.decide(rules, c.module, c.name, inv)
+		asked := r.decide(rules, c, inv)
 		v := verdict(c.name, asked, policy.Mode(mode).Apply(asked))
 		v.Changes = c.module.desc.Builtin() && (c.name == "edit" || c.name == "write")
 		if strictness(v) > strictness(strictest) {
@@ -104,12 +104,17 @@ func (m *module) known() ([]*operation, bool) {
 }
 
 // decide is what the rules say of a call of a module's operation.
-func (r *Registry) decide(rules *policy.Set, m *module, name string, inv model.Invocation) policy.Decision {
+func (r *Registry) decide(rules *policy.Set, of candidate, inv model.Invocation) policy.Decision {
+	desc := of.module.desc
 	c := policy.Call{
-		Tool: name, Module: m.desc.Name, Kind: policy.Descriptor, Workdir: inv.Workdir, Home: r.home, Arguments: inv.Arguments,
+		Tool: of.name, Module: desc.Name, Kind: policy.Descriptor, Workdir: inv.Workdir, Home: r.home, Arguments: inv.Arguments,
 	}
-	if m.desc.Builtin() {
+	switch {
+	case desc.Builtin():
 		c.Kind = policy.Builtin
+	case desc.Protocol == tool.MCP:
+		c.Kind, c.Trust = policy.MCP, desc.Trust
+		c.ReadOnly = of.op != nil && of.op.ReadOnly
 	}
 	if c.Workdir == "" {
 		c.Workdir = filepath.Clean(r.o.Workdir)
@@ -185,8 +190,8 @@ func readOutside(arguments []byte) (a outsideArgs, err error) {
 
 // allowed judges a call that nobody has judged, and makes an error of all but a
 // yes: there is nobody to ask.
-func (r *Registry) allowed(m *module, name string, inv model.Invocation) error {
-	d := r.decide(r.rules(), m, name, inv)
+func (r *Registry) allowed(of candidate, inv model.Invocation) error {
+	name, d := of.name, r.decide(r.rules(), of, inv)
 	var err *tool.Fault
 	switch d.Verdict {
 	case policy.Allow:

@@ -280,7 +280,7 @@ func compile(manifest *tool.Manifest) []*operation {
 }
 
 func (m *module) list(ctx context.Context, rules *policy.Set) []model.ToolInfo {
-	ops, err := m.operations(ctx, false)
+	ops, err := m.operations(m.patience(ctx), false)
 	if len(ops) == 0 {
 		problem := "has no operations"
 		if err != nil {
@@ -298,7 +298,9 @@ func (m *module) list(ctx context.Context, rules *policy.Set) []model.ToolInfo {
 		if d, never := rules.Never(name, m.desc.Name); never {
 			problem = denied(name, d.Pattern)
 		}
-		infos = append(infos, m.info(name, op.Description, op.Params, problem))
+		i := m.info(name, op.Description, op.Params, problem)
+		i.ReadOnly = op.ReadOnly
+		infos = append(infos, i)
 	}
 	return infos
 }

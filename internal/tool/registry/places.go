@@ -149,10 +149,14 @@ func (m *module) closePlaces(ctx context.Context) {
 	m.leaving.Wait()
 }
 
-// share has the living processes of a host count among all others.
-func share(h tool.Host, d *tool.Descriptor, c *worker.Crowd) tool.Host {
+// adopt has the living processes of a host count among all others, and hears of its
+// changes.
+func (r *Registry) adopt(h tool.Host, d *tool.Descriptor) tool.Host {
 	if s, ok := h.(interface{ Share(*worker.Crowd) }); ok && d.Transport.Type != "http" {
-		s.Share(c)
+		s.Share(r.crowd)
+	}
+	if s, ok := h.(tool.Server); ok {
+		s.Watch(func() { r.o.Changed(d.Name) })
 	}
 	return h
 }

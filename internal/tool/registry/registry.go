@@ -75,6 +75,9 @@ type Options struct {
 	Offline bool
 	// Policy returns the rules of now on what may be called. Nil: there are none.
 	Policy func() *policy.Set
+	// Changed is told the name of each MCP server that has said by itself that it has
+	// other tools now. It may be called from any goroutine, and nil.
+	Changed func(server string)
 	// Audit may be nil.
 	Audit Auditor
 	// Logger may be nil.
@@ -135,6 +138,9 @@ func New(o Options) *Registry {
 	}
 	if o.Audit == nil {
 		o.Audit = noAudit{}
+	}
+	if o.Changed == nil {
+		o.Changed = func(string) {}
 	}
 	if abs, err := filepath.Abs(o.Workdir); err == nil {
 		o.Workdir = abs
@@ -354,7 +360,7 @@ func (r *Registry) resolve(ctx context.Context, inv model.Invocation) (*module, 
 			op, err := m.find(ctx, inv.Name, spell)
 			if op != nil {
 				if err = op.problem; !inv.Allowed {
-					err = cmp.Or(r.allowed(m, m.callName(op.Name), inv), err)
+					err = cmp.Or(r.allowed(candidate{m, m.callName(op.Name), op}, inv), err)
 				}
 				if err == nil {
 					return m, op, nil

@@ -106,7 +106,7 @@ func unmounted(d *tool.Descriptor, mounted map[string]*module) int {
 
 // mounted makes the module of a descriptor and starts nothing.
 func (r *Registry) mounted(d *tool.Descriptor) *module {
-	m := newModule(r.ctx, d, excluded(d, r.o) != nil, func(d *tool.Descriptor) tool.Host { return share(mount(d, r.o, r.supervisor, r.log), d, r.crowd) })
+	m := newModule(r.ctx, d, excluded(d, r.o) != nil, func(d *tool.Descriptor) tool.Host { return r.adopt(mount(d, r.o, r.supervisor, r.log), d) })
 	r.o.Audit.Record(model.AuditEvent{
 		Event: "mount:add", Component: "tool", Module: d.Name,
 		Data: object("kind", d.Kind, "protocol", d.Protocol, "version", d.Version),

@@ -1,8 +1,11 @@
 package registry
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
+	"sync"
 
 	"noused/internal/model"
 	"noused/internal/tool"
@@ -44,3 +47,43 @@ func (m *module) server(workdir string) model.ServerInfo {
 // Check says what is wrong with a server that a session is to have; the error begins
 // with the field. It reads no file and starts nothing.
 func (r *Registry) Check(s model.Server) error { return nil }
+
+// impatient is a context that has ended.
+var impatient = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// patience is how long a list waits for a module: as long as ctx, but not at all for
+// an MCP server that would have to be started first (mcp.md §2).
+func (m *module) patience(ctx context.Context) context.Context {
+	if s, ok := m.host.(tool.Server); ok && !s.Known() {
+		return impatient
+	}
+	return ctx
+}
+
+// Ready waits until all MCP servers that are seen from there have said what they can do that have never said
+// it, and starts those, all at once; as long as ctx. It returns the names of those
+// that are still missing. A server that has failed is not waited for.
+func (r *Registry) Ready(ctx context.Context, from model.Scope) (missing []string) {
+	var all sync.WaitGroup
+	modules := r.seen(from)
+	late := make([]bool, len(modules))
+	for i, m := range modules {
+		if s, ok := m.host.(tool.Server); ok && !s.Known() {
+			all.Go(func() {
+				_, err := m.operations(ctx, false)
+				late[i] = errors.Is(err, errUnheard)
+			})
+		}
+	}
+	all.Wait()
+	for i, m := range modules {
+		if late[i] {
+			missing = append(missing, m.desc.Name)
+		}
+	}
+	return missing
+}

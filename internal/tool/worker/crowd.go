@@ -19,14 +19,14 @@ type Crowd struct {
 	mu      sync.Mutex
 	living  map[string]int // by module
 	total   int
-	idle    []*seat
+	idle    []*Seat
 	ending  int           // those that were told to end to make room
 	waiting int           // those who want room
 	changed chan struct{} // closed when somebody who waits should look again
 }
 
-// seat is the place of one living process in a Crowd.
-type seat struct {
+// Seat is the place of one living process in a Crowd.
+type Seat struct {
 	module string
 	since  time.Time
 	end    func() bool // ends the process unless somebody has taken it; does not wait
@@ -40,9 +40,9 @@ func NewCrowd(most int) *Crowd {
 	return &Crowd{most: most, living: map[string]int{}, changed: make(chan struct{})}
 }
 
-// enter waits, as long as ctx, until there is room for one more process of a
+// Enter waits, as long as ctx, until there is room for one more process of a
 // module. Its seat must be left.
-func (c *Crowd) enter(ctx context.Context, module string) (*seat, error) {
+func (c *Crowd) Enter(ctx context.Context, module string) (*Seat, error) {
 	if c == nil {
 		return nil, nil
 	}
@@ -64,7 +64,7 @@ func (c *Crowd) enter(ctx context.Context, module string) (*seat, error) {
 	}
 	c.living[module]++
 	c.total++
-	return &seat{module: module}, nil
+	return &Seat{module: module}, nil
 }
 
 // makeRoom ends processes that are idle, the longest first, as many as others
@@ -101,8 +101,8 @@ func (c *Crowd) longest() int {
 	return at
 }
 
-// rest says that a process is idle since then, and how it is ended.
-func (c *Crowd) rest(s *seat, since time.Time, end func() bool) {
+// Rest says that a process is idle since then, and how it is ended.
+func (c *Crowd) Rest(s *Seat, since time.Time, end func() bool) {
 	if c == nil {
 		return
 	}
@@ -114,24 +114,24 @@ func (c *Crowd) rest(s *seat, since time.Time, end func() bool) {
 	}
 }
 
-// wake says that a process is not idle any more.
-func (c *Crowd) wake(s *seat) {
+// Wake says that a process is not idle any more.
+func (c *Crowd) Wake(s *Seat) {
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.idle = slices.DeleteFunc(c.idle, func(o *seat) bool { return o == s })
+	c.idle = slices.DeleteFunc(c.idle, func(o *Seat) bool { return o == s })
 }
 
-// leave says that nothing is left of a process.
-func (c *Crowd) leave(s *seat) {
+// Leave says that nothing is left of a process.
+func (c *Crowd) Leave(s *Seat) {
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.idle = slices.DeleteFunc(c.idle, func(o *seat) bool { return o == s })
+	c.idle = slices.DeleteFunc(c.idle, func(o *Seat) bool { return o == s })
 	if c.living[s.module]--; c.living[s.module] == 0 {
 		delete(c.living, s.module)
 	}

@@ -51,7 +51,7 @@ type Lease[W Worker] struct {
 	used   time.Time   // the holder's, as the worker is
 	view   string      // what Pool.View said before it was started
 	timer  *time.Timer // the pool's
-	seat   *seat       // in the pool's Crowd
+	seat   *Seat       // in the pool's Crowd
 }
 
 // Pool keeps the workers of one module: at most so many, started at first use,
@@ -138,7 +138,7 @@ func (p *Pool[W]) take() *Lease[W] {
 		l := p.free[len(p.free)-1]
 		p.free = p.free[:len(p.free)-1]
 		l.timer.Stop()
-		p.Crowd.wake(l.seat)
+		p.Crowd.Wake(l.seat)
 		switch alive := l.Worker.Alive(); {
 		case alive && l.view == view:
 			return l
@@ -173,19 +173,19 @@ func (p *Pool[W]) spawn(ctx context.Context) (l *Lease[W], err error) {
 		return nil, tool.Faultf(tool.Unreachable, "%s crashed %d times in a row; it can be started again in %v",
 			p.name, failures, wait.Round(100*time.Millisecond))
 	}
-	seat, err := p.Crowd.enter(ctx, p.name)
+	seat, err := p.Crowd.Enter(ctx, p.name)
 	if err != nil {
 		return nil, err
 	}
 	view := p.view() // before the worker has it
 	w, err := p.start()
 	if err != nil {
-		p.Crowd.leave(seat)
+		p.Crowd.Leave(seat)
 		return nil, err
 	}
 	p.work.Go(func() {
 		<-w.Ended()
-		p.Crowd.leave(seat)
+		p.Crowd.Leave(seat)
 	})
 	if err := p.ready(ctx, w); err != nil {
 		w.Kill()
@@ -206,7 +206,7 @@ func (p *Pool[W]) Return(l *Lease[W]) {
 	p.mu.Lock()
 	p.free = append(p.free, l)
 	l.timer = time.AfterFunc(p.Idle-time.Since(l.used), func() { p.dismiss(l) })
-	p.Crowd.rest(l.seat, l.used, func() bool { return p.dismiss(l) })
+	p.Crowd.Rest(l.seat, l.used, func() bool { return p.dismiss(l) })
 	p.mu.Unlock()
 	<-p.slots
 }

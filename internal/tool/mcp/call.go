@@ -1,0 +1,203 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	jsonx "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/zap"
+
+	"noused/internal/model"
+	"noused/internal/tool"
+)
+
+const (
+	// maxSaid is how many updates of a call may wait to be told.
+	maxSaid = 32
+	// maxDelta and maxUpdate bound one of them, in bytes.
+	maxDelta, maxUpdate = 2 << 10, 8 << 10
+	// timeouts is how many times its timeout a call may take that makes progress.
+	timeouts = 10
+)
+
+// call is one call of a tool.
+type call struct {
+	l        *link
+	inv      model.Invocation
+	progress func(model.ToolUpdate)
+	token    string
+	said     chan model.ToolUpdate
+	lost     atomic.Int64 // updates that found no room
+}
+
+type outcome struct {
+	result *sdk.CallToolResult
+	err    error
+}
+
+// run makes the call and tells what is said of it meanwhile.
+func (c *call) run(ctx context.Context, op string) model.ToolResult {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan outcome, 1)
+	go func() { done <- c.ask(ctx, op) }() // ends with ctx
+	timeout := c.l.h.desc.Timeout
+	idle, whole := time.NewTimer(timeout), time.NewTimer(timeouts*timeout)
+	defer idle.Stop()
+	defer whole.Stop()
+	for {
+		select {
+		case u := <-c.said:
+			c.tell(u)
+			idle.Reset(timeout)
+		case o := <-done:
+			c.drain()
+			return c.result(ctx, o)
+		case <-idle.C:
+			cancel(tool.Faultf(tool.Timeout, "no result and no progress within %v (a call that makes progress has %v in all)", timeout, timeouts*timeout))
+		case <-whole.C:
+			cancel(tool.Faultf(tool.Timeout, "no result within %v in all (%v without progress)", timeouts*timeout, timeout))
+		}
+	}
+}
+
+// ask has the SDK make the call.
+func (c *call) ask(ctx context.Context, op string) (o outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.l.log.Error("the SDK panicked", zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+			o.err = tool.Faultf(tool.Internal, "the call failed inside the daemon; its log has the details")
+		}
+	}()
+	params := &sdk.CallToolParams{Name: op, Arguments: jsontext.Value(c.inv.Arguments)}
+	params.SetProgressToken(c.token)
+	o.result, o.err = c.l.session.CallTool(ctx, params)
+	return o
+}
+
+// tell hands an update on, and says how many before it were left out.
+func (c *call) tell(u model.ToolUpdate) {
+	if n := c.lost.Swap(0); n > 0 {
+		c.progress(model.ToolUpdate{Delta: fmt.Sprintf("[%d updates were left out]", n)})
+	}
+	c.progress(u)
+}
+
+func (c *call) drain() {
+	for {
+		select {
+		case u := <-c.said:
+			c.tell(u)
+		default:
+			return
+		}
+	}
+}
+
+// hears queues an update, and does not wait: other calls are read with this one.
+func (c *call) hears(u model.ToolUpdate) {
+	select {
+	case c.said <- u:
+	default:
+		c.lost.Add(1)
+	}
+}
+
+// result is the call's, as ours.
+func (c *call) result(ctx context.Context, o outcome) model.ToolResult {
+	var fault *tool.Fault
+	switch {
+	case o.err == nil:
+		c.l.h.answered()
+		return c.made(o.result)
+	case ctx.Err() != nil:
+		c.l.prove()
+		if fault = tool.Interrupted(ctx); !errors.As(context.Cause(ctx), &fault) {
+			fault = tool.Interrupted(ctx)
+		}
+	case errors.As(o.err, &fault):
+	default:
+		fault = c.l.fault(o.err)
+	}
+	c.l.log.Warn("tool failed", zap.String("tool_call_id", c.inv.ID), zap.String("code", fault.Code), zap.String("error", fault.Message))
+	return tool.Failure(fault)
+}
+
+// hear takes in a notification that the SDK is not asked about. It does not wait.
+func (l *link) hear(method string, params []byte) {
+	switch method {
+	case "notifications/progress":
+		var p sdk.ProgressNotificationParams
+		if jsonx.Unmarshal(params, &p) == nil {
+			l.progressed(&p)
+		}
+	case "notifications/message":
+		var p sdk.LoggingMessageParams
+		if jsonx.Unmarshal(params, &p) == nil {
+			l.logged(&p)
+		}
+	default:
+		l.log.Debug("server said something nobody asked for", zap.String("method", method), zap.String("params", tool.Shorten(params)))
+	}
+}
+
+// progressed hands progress to the call that it belongs to.
+func (l *link) progressed(p *sdk.ProgressNotificationParams) {
+	token, _ := p.ProgressToken.(string)
+	l.mu.Lock()
+	c := l.calls[token]
+	l.mu.Unlock()
+	if c == nil {
+		return
+	}
+	delta := fmt.Sprint(p.Progress)
+	if p.Total > 0 {
+		delta += fmt.Sprint(" of ", p.Total)
+	}
+	if p.Message != "" {
+		delta += ": " + p.Message
+	}
+	c.hears(update(delta, p))
+}
+
+// logged hands a message of the server's to the only call there is, or to the log.
+func (l *link) logged(p *sdk.LoggingMessageParams) {
+	var only *call
+	l.mu.Lock()
+	if len(l.calls) == 1 {
+		for _, only = range l.calls {
+		}
+	}
+	l.mu.Unlock()
+	text, ok := p.Data.(string)
+	if !ok {
+		raw, _ := jsonx.Marshal(p.Data)
+		text = string(raw)
+	}
+	if only == nil {
+		l.log.Info("server says", zap.String("level", string(p.Level)), zap.String("message", clip(text, maxDelta)))
+		return
+	}
+	only.hears(update(text, p))
+}
+
+// update is what a server said, with as much of it as is told.
+func update(delta string, raw any) model.ToolUpdate {
+	u := model.ToolUpdate{Delta: clip(delta, maxDelta)}
+	if text, err := jsonx.Marshal(raw); err == nil && len(text) <= maxUpdate {
+		u.Update = []byte(text)
+	}
+	return u
+}
+
+// elicit asks the user what a server wants to know, of the call that can. It is
+// the place for forms (mcp.md §2): until they are shown, nobody is asked.
+func (l *link) elicit(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+	return &sdk.ElicitResult{Action: model.Decline}, nil
+}

@@ -1,0 +1,334 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/zap"
+
+	"noused/internal/model"
+	"noused/internal/tool"
+	"noused/internal/tool/worker"
+)
+
+// The protocol versions of the two handshakes: initialize, and server/discover,
+// which falls back to the other where the server refuses it.
+const (
+	initialize = "2025-11-25"
+	discover   = "2026-07-28"
+)
+
+// link is a living connection to a server, which many calls share.
+type link struct {
+	h       *host
+	log     *zap.Logger
+	wire    wire
+	session *sdk.ClientSession
+	seat    *worker.Seat // in the host's crowd
+	users   int          // guarded by the host's mutex, as are
+	spent   bool         // and this: it was told to end
+
+	mu      sync.Mutex
+	calls   map[string]*call // by progress token
+	count   int
+	proving bool // a ping is under way
+	stale   bool // the server's tools have changed
+	listing bool
+}
+
+// start is the making of a link, for all who wait for it.
+type start struct {
+	done chan struct{}
+	err  error
+}
+
+// use returns the living link, or makes one, and keeps it until leave. The error
+// is a [tool.Fault].
+func (h *host) use(ctx context.Context) (*link, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for {
+		if l := h.link; l != nil && !l.spent && l.alive() {
+			l.users++
+			h.rouse(l)
+			return l, nil
+		}
+		s, err := h.starting()
+		if err != nil {
+			return nil, err
+		}
+		h.mu.Unlock()
+		select {
+		case <-s.done:
+			err = s.err
+		case <-ctx.Done():
+			err = tool.Interrupted(ctx)
+		}
+		h.mu.Lock()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// starting is the start that is under way, or a new one. The mutex is held.
+func (h *host) starting() (*start, error) {
+	if h.start != nil {
+		return h.start, nil
+	}
+	if h.ctx.Err() != nil {
+		return nil, tool.Faultf(tool.Aborted, "the daemon is stopping")
+	}
+	if wait := h.crashes.Wait(time.Now()); wait > 0 {
+		return nil, tool.Faultf(tool.Unreachable, "%s failed %d times in a row; it can be started again in %v: %s",
+			h.desc.Name, h.crashes.Failures(), wait.Round(100*time.Millisecond), h.failure)
+	}
+	s := &start{done: make(chan struct{})}
+	h.start = s
+	h.work.Go(func() { h.begin(s) })
+	return s, nil
+}
+
+// begin makes a link, which outlives whoever wanted it first.
+func (h *host) begin(s *start) {
+	l, err := h.connect(h.ctx)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	defer close(s.done)
+	h.start, s.err = nil, err
+	switch {
+	case err == nil:
+		h.link, h.failure = l, ""
+		h.work.Go(func() { h.watch(l) })
+		h.rest(l)
+	case h.ctx.Err() == nil:
+		h.failed(err)
+		h.log.Warn("server did not start", zap.Error(err))
+	}
+}
+
+// failed counts a failure in a row. The mutex is held.
+func (h *host) failed(err error) {
+	h.crashes.Fail(time.Now())
+	h.failure = err.Error()
+}
+
+// connect makes a link, with one handshake or the other, and has the server say
+// what it can do.
+func (h *host) connect(ctx context.Context) (*link, error) {
+	seat, err := h.crowd.Enter(ctx, h.desc.Name)
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	versions := []string{initialize, discover}
+	if h.newer {
+		versions = []string{discover, initialize}
+	}
+	h.mu.Unlock()
+	l, first, again := h.attempt(ctx, versions[0], h.waits.first)
+	if first != nil && again && ctx.Err() == nil {
+		h.log.Info("server did not take the first handshake; it is started once more for the other", zap.Error(first))
+		l, err, _ = h.attempt(ctx, versions[1], h.waits.second)
+	} else {
+		err = first
+	}
+	if err != nil {
+		h.crowd.Leave(seat)
+		return nil, err
+	}
+	l.seat = seat
+	return l, nil
+}
+
+// attempt tries one handshake. again says that the other one may go well.
+func (h *host) attempt(ctx context.Context, version string, wait time.Duration) (_ *link, err error, again bool) {
+	ctx, cancel := tool.WithTimeout(ctx, wait)
+	defer cancel()
+	l := &link{h: h, log: h.log, calls: map[string]*call{}}
+	if l.wire, err = h.dialer.dial(ctx, l); err != nil {
+		return nil, err, false
+	}
+	unbind := context.AfterFunc(ctx, func() { l.wire.stop(tool.Interrupted(ctx)) })
+	defer unbind()
+	l.session, err = l.client().Connect(ctx, l.wire, &sdk.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		l.wire.stop(nil)
+		<-l.wire.ended()
+		return nil, l.refused(ctx, err), true
+	}
+	l.wire.established()
+	if err = l.list(ctx); err != nil {
+		l.wire.stop(nil)
+		<-l.wire.ended()
+		_ = l.session.Close()
+		return nil, l.refused(ctx, err), false
+	}
+	newer := l.session.InitializeResult().ProtocolVersion >= discover
+	h.mu.Lock()
+	h.newer = newer
+	h.mu.Unlock()
+	return l, nil, false
+}
+
+// client is the SDK's, for this connection alone. It offers nothing but to ask the
+// user.
+func (l *link) client() *sdk.Client {
+	return sdk.NewClient(&sdk.Implementation{Name: "noused", Version: l.h.o.Version}, &sdk.ClientOptions{
+		Capabilities:                &sdk.ClientCapabilities{},
+		ElicitationHandler:          l.elicit,
+		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { l.changed() },
+		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) { l.progressed(r.Params) },
+		LoggingMessageHandler:       func(_ context.Context, r *sdk.LoggingMessageRequest) { l.logged(r.Params) },
+	})
+}
+
+// refused is the fault of a handshake, or of a list of tools, that came to nothing.
+// Nothing is left of the wire.
+func (l *link) refused(ctx context.Context, err error) *tool.Fault {
+	f := l.fault(err)
+	if cause := tool.Interrupted(ctx); ctx.Err() != nil {
+		f.Code, f.Message = cause.Code, cause.Message
+	}
+	return &tool.Fault{Code: f.Code, Message: fmt.Sprintf("cannot start %s: %s", l.h.desc.Name, f.Message), Details: f.Details}
+}
+
+// fault makes a fault of an error of the SDK's. It waits for the wire where that
+// has broken.
+func (l *link) fault(err error) *tool.Fault {
+	var said *jsonrpc.Error
+	if errors.As(err, &said) {
+		f := &tool.Fault{Code: fmt.Sprint(said.Code), Message: said.Message}
+		if len(said.Data) > 0 && said.Data[0] == '{' {
+			f.Details = []byte(said.Data)
+		}
+		return f
+	}
+	if l.alive() && !errors.Is(err, sdk.ErrConnectionClosed) {
+		return tool.Faultf(tool.ProtocolError, "the server's answer cannot be read: %v", err)
+	}
+	<-l.wire.ended()
+	f := *l.wire.epitaph()
+	return &f
+}
+
+func (l *link) alive() bool {
+	select {
+	case <-l.wire.ended():
+		return false
+	default:
+		return true
+	}
+}
+
+// watch waits for the end of a link.
+func (h *host) watch(l *link) {
+	<-l.wire.ended()
+	_ = l.session.Close()
+	h.crowd.Leave(l.seat)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.link == l {
+		h.link = nil
+	}
+	if !l.spent && h.ctx.Err() == nil {
+		h.failed(l.wire.epitaph())
+	}
+}
+
+// leave ends a use.
+func (h *host) leave(l *link) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l.users--; l.users == 0 {
+		h.rest(l)
+	}
+}
+
+// rest says that nobody uses a link. The mutex is held.
+func (h *host) rest(l *link) {
+	if l.spent || h.link != l {
+		return
+	}
+	if h.idle != nil {
+		h.idle.Stop()
+	}
+	h.idle = time.AfterFunc(h.waits.idle, func() { h.dismiss(l) })
+	h.crowd.Rest(l.seat, time.Now(), func() bool { return h.dismiss(l) })
+}
+
+// rouse says that somebody uses it. The mutex is held.
+func (h *host) rouse(l *link) {
+	if h.idle != nil {
+		h.idle.Stop()
+	}
+	h.crowd.Wake(l.seat)
+}
+
+// dismiss ends a link that nobody uses, and does not wait for that. False:
+// somebody does.
+func (h *host) dismiss(l *link) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l.users > 0 || h.link != l {
+		return false
+	}
+	h.link, l.spent = nil, true
+	l.wire.close(h.ctx)
+	return true
+}
+
+// shutdown ends a link, by force when ctx is done, and waits for that.
+func (l *link) shutdown(ctx context.Context) {
+	l.wire.close(ctx)
+	<-l.wire.ended()
+}
+
+// answered ends the row of failures.
+func (h *host) answered() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.crashes.Succeed()
+}
+
+// prove ends a link that does not answer a ping, and does not wait for that.
+func (l *link) prove() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.proving {
+		return
+	}
+	l.proving = true
+	l.h.work.Go(func() {
+		ctx, cancel := tool.WithTimeout(l.h.ctx, l.h.waits.ping)
+		defer cancel()
+		_ = l.session.Ping(ctx, nil) // an error is an answer, too
+		if ctx.Err() != nil && l.h.ctx.Err() == nil {
+			l.wire.stop(tool.Faultf(tool.Crashed, "the server did not answer a ping within %v and was ended", l.h.waits.ping))
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.proving = false
+	})
+}
+
+// begin keeps a call until end, so that it hears what is said of it.
+func (l *link) begin(inv model.Invocation, progress func(model.ToolUpdate)) *call {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count++
+	c := &call{l: l, inv: inv, progress: progress, token: fmt.Sprint("call-", l.count), said: make(chan model.ToolUpdate, maxSaid)}
+	l.calls[c.token] = c
+	return c
+}
+
+func (l *link) end(c *call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.calls, c.token)
+}

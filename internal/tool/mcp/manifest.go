@@ -1,0 +1,165 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	jsonx "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/zap"
+
+	"noused/internal/tool"
+)
+
+// Bounds of what one server says that it can do.
+const (
+	maxTools        = 2000
+	maxPages        = 500
+	maxSchema       = 256 << 10 // bytes of one
+	maxDefinitions  = 8 << 20   // bytes of all
+	maxDescription  = 32 << 10
+	maxInstructions = 2 << 10
+	maxToolName     = 128
+)
+
+// list asks the server what it can do, and keeps that.
+func (l *link) list(ctx context.Context) error {
+	m := &tool.Manifest{Instructions: clip(l.session.InitializeResult().Instructions, maxInstructions)}
+	if caps := l.session.InitializeResult().Capabilities; caps != nil && caps.Tools != nil {
+		var err error
+		if m.Operations, err = l.operations(ctx); err != nil {
+			return err
+		}
+	}
+	l.h.learn(m)
+	return nil
+}
+
+// operations are all pages of the server's tools, sorted by name, without those
+// that are not wanted or cannot be used.
+func (l *link) operations(ctx context.Context) ([]tool.Operation, error) {
+	var ops []tool.Operation
+	names, size, params := map[string]bool{}, 0, &sdk.ListToolsParams{}
+	for page := 0; ; page++ {
+		answer, err := l.session.ListTools(ctx, params)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range answer.Tools {
+			o, err := l.operation(t)
+			if err == nil && names[o.Name] {
+				err = fmt.Errorf("the name is used twice")
+			}
+			if err != nil {
+				l.log.Warn("a tool of the server is left out", zap.String("tool", clip(t.Name, maxToolName)), zap.Error(err))
+				continue
+			}
+			if !l.wanted(o.Name) {
+				continue
+			}
+			names[o.Name] = true
+			size += len(o.Description) + len(o.Params)
+			ops = append(ops, o)
+		}
+		switch {
+		case len(ops) > maxTools || size > maxDefinitions || page == maxPages:
+			return nil, tool.Faultf(tool.ProtocolError, "the server has too many tools: at most %d are taken, with %d MiB of definitions, on %d pages", maxTools, maxDefinitions>>20, maxPages)
+		case answer.NextCursor == "":
+			slices.SortFunc(ops, func(a, b tool.Operation) int { return strings.Compare(a.Name, b.Name) })
+			return ops, nil
+		}
+		params = &sdk.ListToolsParams{Cursor: answer.NextCursor}
+	}
+}
+
+func (l *link) wanted(name string) bool {
+	return l.h.desc.Tools == nil || slices.Contains(l.h.desc.Tools, name)
+}
+
+// operation is a tool of the server's as ours. An error says why it cannot be
+// used.
+func (l *link) operation(t *sdk.Tool) (o tool.Operation, err error) {
+	o = tool.Operation{Name: t.Name, Description: clip(t.Description, maxDescription)}
+	if t.Name == "" || len(t.Name) > maxToolName {
+		return o, fmt.Errorf("its name has %d bytes, want 1 to %d", len(t.Name), maxToolName)
+	}
+	o.ReadOnly = t.Annotations != nil && t.Annotations.ReadOnlyHint
+	params, err := jsonx.Marshal(t.InputSchema, jsonx.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+	switch {
+	case err != nil:
+		return o, fmt.Errorf("its schema: %w", err)
+	case len(params) > maxSchema:
+		return o, fmt.Errorf("its schema has %d bytes, at most %d are taken", len(params), maxSchema)
+	case t.InputSchema == nil:
+		return o, nil
+	}
+	o.Params = params
+	if _, _, err := tool.CompileSchema(o.Params); err != nil {
+		return o, fmt.Errorf("its schema: %w", err)
+	}
+	return o, nil
+}
+
+// learn keeps what a server can do; the old pointer where it offers the same.
+func (h *host) learn(m *tool.Manifest) {
+	h.mu.Lock()
+	old := h.manifest
+	if old == nil || !same(old, m) {
+		h.manifest = m
+	}
+	changed := h.changed
+	news := old != nil && h.manifest != old
+	h.mu.Unlock()
+	if news {
+		changed()
+	}
+}
+
+// same reports whether two manifests offer the same.
+func same(a, b *tool.Manifest) bool {
+	return a.Instructions == b.Instructions && slices.EqualFunc(a.Operations, b.Operations, func(x, y tool.Operation) bool {
+		return x.Name == y.Name && x.Description == y.Description && string(x.Params) == string(y.Params) && x.ReadOnly == y.ReadOnly
+	})
+}
+
+// changed has the server asked again what it can do, and does not wait for that.
+func (l *link) changed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stale = true
+	if l.listing {
+		return
+	}
+	l.listing = true
+	l.h.work.Go(l.relist)
+}
+
+// relist asks until nothing has changed meanwhile.
+func (l *link) relist() {
+	for {
+		l.mu.Lock()
+		if !l.stale || l.h.ctx.Err() != nil {
+			l.listing = false
+			l.mu.Unlock()
+			return
+		}
+		l.stale = false
+		l.mu.Unlock()
+		ctx, cancel := tool.WithTimeout(l.h.ctx, l.h.waits.second)
+		if err := l.list(ctx); err != nil && l.alive() {
+			l.log.Warn("the server does not say which tools it has by now", zap.Error(err))
+		}
+		cancel()
+	}
+}
+
+// clip is the beginning of a text, valid UTF-8 of at most so many bytes.
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return strings.ToValidUTF8(s, "\uFFFD")
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

@@ -1,0 +1,284 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	jsonx "github.com/go-json-experiment/json"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/zap"
+
+	"noused/internal/proc"
+	"noused/internal/protocol"
+	"noused/internal/tool"
+	"noused/internal/tool/worker"
+)
+
+const (
+	// maxAsked is how many requests of a server may wait for our answers.
+	maxAsked = 64
+	// maxNoise is how many lines of a process that are no messages are logged.
+	maxNoise = 10
+	// keptStderr is how much of stderr goes into a fault's details, in bytes.
+	keptStderr = 64 << 10
+)
+
+// spawner starts a server as a child process.
+type spawner struct {
+	desc *tool.Descriptor
+	s    *proc.Supervisor
+	log  *zap.Logger
+}
+
+func (s *spawner) dial(_ context.Context, l *link) (wire, error) {
+	cmd, err := s.desc.Command()
+	if err != nil {
+		return nil, err
+	}
+	p, err := tool.Start(context.Background(), s.s, cmd)
+	if err != nil {
+		return nil, err
+	}
+	return &pipe{p: p, link: l, log: s.log, asked: map[jsonrpc.ID]bool{}, dead: make(chan struct{})}, nil
+}
+
+// pipe is a child process as the SDK's transport and connection. It stands in
+// front of the SDK: what is no message does not reach it, and neither do
+// notifications, which it would queue without end.
+type pipe struct {
+	p    *proc.Process
+	link *link
+	log  *zap.Logger
+
+	noise int // lines
+
+	mu    sync.Mutex
+	ready bool                // the handshake is done
+	asked map[jsonrpc.ID]bool // requests of the server's; true: cancelled
+	why   *tool.Fault         // we ended it
+
+	dead chan struct{}
+	exit proc.Exit // once dead
+}
+
+// Connect is [sdk.Transport].
+func (p *pipe) Connect(context.Context) (sdk.Connection, error) { return p, nil }
+
+// SessionID is [sdk.Connection].
+func (p *pipe) SessionID() string { return "" }
+
+// Read returns the next message that is the SDK's to answer. It belongs to the
+// SDK's one reader, and ends the process where it fails.
+func (p *pipe) Read(context.Context) (jsonrpc.Message, error) {
+	for {
+		line, err := p.p.Next()
+		if err != nil {
+			return nil, p.finish(err)
+		}
+		msg, err := p.take(line)
+		switch {
+		case err != nil:
+			return nil, p.finish(err)
+		case msg != nil:
+			return msg, nil
+		}
+	}
+}
+
+// take makes a message of a line, nil where it is not the SDK's.
+func (p *pipe) take(line []byte) (jsonrpc.Message, error) {
+	line = bytes.TrimSpace(line)
+	if len(line) == 0 {
+		return nil, nil
+	}
+	defer p.p.Turn(line)()
+	if line[0] != '{' {
+		p.skip(line, nil)
+		return nil, nil
+	}
+	msg, err := jsonrpc.DecodeMessage(line)
+	if err != nil {
+		p.skip(line, err)
+		return nil, nil
+	}
+	r, ok := msg.(*jsonrpc.Request)
+	switch {
+	case !ok:
+		return msg, nil
+	case r.IsCall():
+		return msg, p.ask(r.ID)
+	case r.Method == "notifications/cancelled" && p.cancels(r):
+		return msg, nil
+	}
+	p.link.hear(r.Method, r.Params)
+	return nil, nil
+}
+
+// skip passes over a line that is no message.
+func (p *pipe) skip(line []byte, err error) {
+	if p.noise++; p.noise > maxNoise {
+		return
+	}
+	p.log.Warn("server wrote a line that is no message", zap.ByteString("line", line[:min(len(line), 200)]), zap.Error(err))
+}
+
+// ask counts a request of the server's.
+func (p *pipe) ask(id jsonrpc.ID) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.asked) == maxAsked {
+		return tool.Faultf(tool.ProtocolError, "the server asked %d things and did not wait for an answer", maxAsked)
+	}
+	p.asked[id] = false
+	return nil
+}
+
+// cancels reports whether the server takes back what it has asked, for the first
+// time.
+func (p *pipe) cancels(r *jsonrpc.Request) bool {
+	var params struct {
+		ID any `json:"requestId"`
+	}
+	if jsonx.Unmarshal(r.Params, &params) != nil {
+		return false
+	}
+	id, err := jsonrpc.MakeID(params.ID)
+	if err != nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	cancelled, known := p.asked[id]
+	if known {
+		p.asked[id] = true
+	}
+	return known && !cancelled
+}
+
+// Write sends a message, and waits while the server does not read.
+func (p *pipe) Write(ctx context.Context, msg jsonrpc.Message) error {
+	line, err := jsonrpc.EncodeMessage(msg)
+	if err != nil {
+		return fmt.Errorf("cannot be sent: %w", err)
+	}
+	err = p.p.Write(ctx, append(line, '\n'))
+	if r, ok := msg.(*jsonrpc.Response); ok {
+		p.mu.Lock()
+		delete(p.asked, r.ID)
+		p.mu.Unlock()
+	}
+	return err
+}
+
+// finish ends the process after the last of its messages, and is the error of all
+// that the SDK still waits for.
+func (p *pipe) finish(err error) error {
+	var long *protocol.LineTooLongError
+	var fault *tool.Fault
+	switch {
+	case errors.As(err, &fault):
+	case errors.As(err, &long):
+		fault = tool.Faultf(tool.ProtocolError, "%v", err)
+	case !errors.Is(err, io.EOF):
+		fault = tool.Faultf(tool.ProtocolError, "read the server's output: %v", err)
+	}
+	if fault != nil {
+		p.stop(fault)
+	}
+	p.exit = p.p.Finish(worker.ExitGrace)
+	if stderr := p.p.Stderr(keptStderr); stderr != "" {
+		p.log.Debug("server's stderr", zap.Stringer("exit", p.exit), zap.String("stderr", stderr))
+	}
+	close(p.dead)
+	return io.EOF
+}
+
+// Close is the SDK's way to end it.
+func (p *pipe) Close() error {
+	p.mu.Lock()
+	ready := p.ready
+	p.mu.Unlock()
+	if !ready {
+		p.p.Stop()
+	}
+	p.p.CloseInput()
+	return nil
+}
+
+func (p *pipe) established() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ready = true
+}
+
+func (p *pipe) stop(why *tool.Fault) {
+	p.mu.Lock()
+	if p.why == nil {
+		p.why = why
+	}
+	p.mu.Unlock()
+	p.p.Stop()
+}
+
+func (p *pipe) close(ctx context.Context) {
+	p.p.CloseInput()
+	go func() { // ends with the process
+		timer := time.NewTimer(worker.ExitGrace)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			p.p.Stop()
+		case <-ctx.Done():
+			p.p.Kill()
+		case <-p.dead:
+			return
+		}
+		select {
+		case <-ctx.Done():
+			p.p.Kill()
+		case <-p.dead:
+		}
+	}()
+}
+
+func (p *pipe) ended() <-chan struct{} { return p.dead }
+
+func (p *pipe) epitaph() *tool.Fault {
+	p.mu.Lock()
+	why := p.why
+	p.mu.Unlock()
+	f := tool.Fault{Code: tool.Crashed, Message: fmt.Sprintf("the server ended before it answered: %v", p.exit)}
+	if why != nil {
+		f = *why
+	}
+	stderr := p.p.Stderr(keptStderr)
+	if last := lastLine(stderr); last != "" && f.Code == tool.Crashed {
+		f.Message += ": " + last
+	}
+	details := struct {
+		Exit   string `json:"exit"`
+		Stderr string `json:"stderr,omitzero"`
+	}{p.exit.String(), stderr}
+	if text, err := jsonx.Marshal(details); err == nil {
+		f.Details = text
+	}
+	return &f
+}
+
+// lastLine is the last line of a text that says something, shortened.
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	line := strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
+	const most = 200
+	if len(line) > most {
+		line = strings.ToValidUTF8(line[:most], "") + "…"
+	}
+	return line
+}
