@@ -22,8 +22,6 @@ import (
 )
 
 const (
-	// maxAsked is how many requests of a server may wait for our answers.
-	maxAsked = 64
 	// maxNoise is how many lines of a process that are no messages are logged.
 	maxNoise = 10
 	// keptStderr is how much of stderr goes into a fault's details, in bytes.
@@ -46,23 +44,21 @@ func (s *spawner) dial(_ context.Context, l *link) (wire, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pipe{p: p, link: l, log: s.log, asked: map[jsonrpc.ID]bool{}, dead: make(chan struct{})}, nil
+	return &pipe{p: p, inbox: newInbox(l), log: s.log, dead: make(chan struct{})}, nil
 }
 
 // pipe is a child process as the SDK's transport and connection. It stands in
-// front of the SDK: what is no message does not reach it, and neither do
-// notifications, which it would queue without end.
+// front of the SDK: what is no message does not reach it.
 type pipe struct {
-	p    *proc.Process
-	link *link
-	log  *zap.Logger
+	p     *proc.Process
+	inbox *inbox
+	log   *zap.Logger
 
 	noise int // lines
 
 	mu    sync.Mutex
-	ready bool                // the handshake is done
-	asked map[jsonrpc.ID]bool // requests of the server's; true: cancelled
-	why   *tool.Fault         // we ended it
+	ready bool        // the handshake is done
+	why   *tool.Fault // we ended it
 
 	dead chan struct{}
 	exit proc.Exit // once dead
@@ -108,17 +104,7 @@ func (p *pipe) take(line []byte) (jsonrpc.Message, error) {
 		p.skip(line, err)
 		return nil, nil
 	}
-	r, ok := msg.(*jsonrpc.Request)
-	switch {
-	case !ok:
-		return msg, nil
-	case r.IsCall():
-		return msg, p.ask(r.ID)
-	case r.Method == "notifications/cancelled" && p.cancels(r):
-		return msg, nil
-	}
-	p.link.hear(r.Method, r.Params)
-	return nil, nil
+	return p.inbox.take(msg)
 }
 
 // skip passes over a line that is no message.
@@ -129,39 +115,6 @@ func (p *pipe) skip(line []byte, err error) {
 	p.log.Warn("server wrote a line that is no message", zap.ByteString("line", line[:min(len(line), 200)]), zap.Error(err))
 }
 
-// ask counts a request of the server's.
-func (p *pipe) ask(id jsonrpc.ID) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.asked) == maxAsked {
-		return tool.Faultf(tool.ProtocolError, "the server asked %d things and did not wait for an answer", maxAsked)
-	}
-	p.asked[id] = false
-	return nil
-}
-
-// cancels reports whether the server takes back what it has asked, for the first
-// time.
-func (p *pipe) cancels(r *jsonrpc.Request) bool {
-	var params struct {
-		ID any `json:"requestId"`
-	}
-	if jsonx.Unmarshal(r.Params, &params) != nil {
-		return false
-	}
-	id, err := jsonrpc.MakeID(params.ID)
-	if err != nil {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	cancelled, known := p.asked[id]
-	if known {
-		p.asked[id] = true
-	}
-	return known && !cancelled
-}
-
 // Write sends a message, and waits while the server does not read.
 func (p *pipe) Write(ctx context.Context, msg jsonrpc.Message) error {
 	line, err := jsonrpc.EncodeMessage(msg)
@@ -169,11 +122,7 @@ func (p *pipe) Write(ctx context.Context, msg jsonrpc.Message) error {
 		return fmt.Errorf("cannot be sent: %w", err)
 	}
 	err = p.p.Write(ctx, append(line, '\n'))
-	if r, ok := msg.(*jsonrpc.Response); ok {
-		p.mu.Lock()
-		delete(p.asked, r.ID)
-		p.mu.Unlock()
-	}
+	p.inbox.sent(msg)
 	return err
 }
 
