@@ -22,11 +22,19 @@ const (
 // ApprovalKind says what a question is about.
 type ApprovalKind string
 
-// A question is about one call of a tool, or about a limit of config.toml that the
-// run has reached.
+// A question is about one call of a tool, about a limit of config.toml that the
+// run has reached, or it is a tool's own: a form that its call wants filled in.
 const (
-	ApprovalTool   ApprovalKind = "tool"
-	ApprovalBudget ApprovalKind = "budget"
+	ApprovalTool     ApprovalKind = "tool"
+	ApprovalBudget   ApprovalKind = "budget"
+	ApprovalQuestion ApprovalKind = "question"
+)
+
+// The options of a question of kind question.
+const (
+	OptionAccept  = "accept"
+	OptionDecline = "decline"
+	OptionCancel  = "cancel"
 )
 
 // ApprovalDecision is what an option stands for.
@@ -54,6 +62,8 @@ const (
 	ByAbort   = "abort"
 	BySteer   = "steer"
 	ByDelete  = "delete"
+	ByCall    = "call"    // a form: the call that asked has ended, or asks no more
+	ByRestart = "restart" // a form: its call has gone with a daemon
 )
 
 // ByProcess is the process that answered a question, as the wire has it.
@@ -74,19 +84,21 @@ type Approval struct {
 	ApprovalID string         `json:"approval_id"`
 	SessionID  string         `json:"session_id,omitzero"`
 	RunID      string         `json:"run_id,omitzero"`
-	Kind       ApprovalKind   `json:"kind" enum:"tool,budget"`
+	Kind       ApprovalKind   `json:"kind" enum:"tool,budget,question"`
 	ToolCallID string         `json:"tool_call_id,omitzero"`
 	ToolName   string         `json:"tool_name,omitzero"`
 	Arguments  jsontext.Value `json:"arguments,omitzero" doc:"what runs, byte for byte, if it is allowed"`
-	Reason     string         `json:"reason,omitzero" doc:"the model's own, or which limit was reached"`
+	Reason     string         `json:"reason,omitzero" doc:"the model's own, which limit was reached, or what the tool asks"`
 	Rule       string         `json:"rule" doc:"why it is asked"`
 	Workdir    string         `json:"workdir"`
 	CreatedAt  time.Time      `json:"created_at"`
 	Diff       string         `json:"diff,omitzero" doc:"of edit and write: what would change"`
 
+	Schema jsontext.Value `json:"schema,omitzero" type:"object" doc:"of a question: the JSON Schema of the form, a flat object, as the server wrote it"`
+
 	Options []ApprovalOption `json:"options"`
 	// Shortened questions are only in the states of other sessions.
-	Shortened bool `json:"shortened,omitzero" doc:"arguments and diff are left out: the state of its session has them"`
+	Shortened bool `json:"shortened,omitzero" doc:"arguments, diff and schema are left out: the state of its session has them"`
 }
 
 // ApprovalOption is one of the answers that a question takes. Pattern says
@@ -102,6 +114,8 @@ type ApproveParams struct {
 	ApprovalID string `json:"approval_id" min:"1"`
 	Option     string `json:"option" min:"1" doc:"the id of one of the question's options"`
 	Reason     string `json:"reason,omitzero" doc:"of a denial: what the model reads; at most 4096 bytes"`
+
+	Content jsontext.Value `json:"content,omitzero" wire:"added" type:"object" doc:"of accept: what fills in the form; absent: its defaults; at most 65536 bytes"`
 }
 
 // ApproveAccepted answers approve.
@@ -126,9 +140,18 @@ type ApprovalModeAccepted struct {
 // maxReason bounds what a model reads of a denial, in bytes.
 const maxReason = 4 << 10
 
+// maxContent bounds what fills in a form, in bytes.
+const maxContent = 64 << 10
+
 func (p ApproveParams) validate() *Error {
 	if len(p.Reason) > maxReason {
 		return badField("reason", "is %d bytes long, at most %d it may be", len(p.Reason), maxReason)
+	}
+	if p.Content != nil && p.Content.Kind() != '{' {
+		return badField("content", "has to be an object")
+	}
+	if len(p.Content) > maxContent {
+		return badField("content", "is %d bytes long, at most %d it may be", len(p.Content), maxContent)
 	}
 	return firstOf(notEmpty("approval_id", p.ApprovalID), notEmpty("option", p.Option))
 }

@@ -203,7 +203,7 @@ type Status struct {
 	ApprovalID string          `json:"approval_id,omitzero" wire:"added" doc:"of approval_resolved"`
 	Outcome    ApprovalOutcome `json:"outcome,omitzero" wire:"added" enum:"allowed,denied,withdrawn" doc:"of approval_resolved"`
 	Option     string          `json:"option,omitzero" wire:"added" doc:"of approval_resolved: the option's id, where one was taken"`
-	By         jsontext.Value  `json:"by,omitzero" wire:"added" doc:"of approval_resolved: an object with the pid and comm of the process that answered, or one of the strings timeout, abort, steer, delete"`
+	By         jsontext.Value  `json:"by,omitzero" wire:"added" doc:"of approval_resolved: an object with the pid and comm of the process that answered, or one of the strings timeout, abort, steer, delete, call, restart"`
 }
 
 // Warning tells of something that went wrong and was got over. FromSeq and

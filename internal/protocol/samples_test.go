@@ -53,6 +53,7 @@ func sampleParams() []Params {
 		SetTitleParams{Scope: scope, Title: "a title"},
 		MarkReadParams{scope},
 		ApproveParams{ApprovalID: "apr-1-ses-1", Option: "deny", Reason: "not today"},
+		ApproveParams{ApprovalID: "apr-2-ses-1", Option: "accept", Content: jsontext.Value(`{"n":5}`)},
 		SetApprovalModeParams{Scope: scope, Mode: "auto"},
 		PromptParams{Text: "hi", Approvals: "deny"},
 		DeleteSessionParams{SessionID: "ses-1"},
@@ -159,6 +160,15 @@ func sampleApproval(session, run string) Approval {
 	}
 }
 
+func sampleForm() *Approval {
+	return &Approval{
+		ApprovalID: "apr-2-ses-1", Kind: "question", ToolCallID: "call-1", ToolName: "hotel.book", Arguments: jsontext.Value(`{}`), Reason: "How many?",
+		Rule: "ask: a form of hotel.book", Workdir: "/src", CreatedAt: sampleTime,
+		Schema:  jsontext.Value(`{"type":"object","properties":{"n":{"type":"integer"}}}`),
+		Options: []ApprovalOption{{ID: OptionAccept, Decision: "allow"}, {ID: OptionDecline, Decision: "deny"}, {ID: OptionCancel, Decision: "deny"}},
+	}
+}
+
 func sampleEvents() []Event {
 	run := Ref{RunID: "run-1", SessionID: "ses-1"}
 	turn := Ref{RunID: "run-1", SessionID: "ses-1", TurnID: "1"}
@@ -192,6 +202,8 @@ func sampleEvents() []Event {
 		Status{Ref: run, Message: "queued", Code: "steer_queued", InputID: "in-2", PendingCounts: &PendingCounts{Steer: 1}},
 		Status{Message: "reloaded", Code: "reloaded"},
 		Status{Ref: turn, Message: "bash wants to run outside the sandbox", Code: StatusApprovalRequested, Approval: ptr(sampleApproval("", ""))},
+		Status{Ref: turn, Message: "hotel.book asks: How many?", Code: StatusApprovalRequested, Approval: sampleForm()},
+		Status{Ref: turn, Message: "withdrawn", Code: StatusApprovalResolved, ApprovalID: "apr-2-ses-1", Outcome: "withdrawn", By: ByWord(ByCall)},
 		Status{Ref: turn, Message: "allowed", Code: StatusApprovalResolved, ApprovalID: "apr-1-ses-1", Outcome: "allowed", Option: "once", By: ByProcess(7, "nous")},
 		Status{Ref: turn, Message: "withdrawn", Code: StatusApprovalResolved, ApprovalID: "apr-1-ses-1", Outcome: "withdrawn", By: ByWord(ByAbort)},
 		Warning{Message: "events were dropped", Code: "events_dropped", FromSeq: 3, ToSeq: 9},

@@ -10,7 +10,6 @@ import (
 
 	"noused/internal/model"
 	"noused/internal/protocol"
-	"noused/internal/queue"
 	"noused/internal/session"
 )
 
@@ -31,6 +30,7 @@ type (
 		option     string
 		reason     string
 		who        person
+		content    jsontext.Value // of a form; nil: none was given
 	}
 	// lateIn says that a question has waited as long as it may.
 	lateIn struct{ approvalID string }
@@ -109,7 +109,7 @@ func (m *machine) stricter(rules, guard model.Verdict) model.Verdict {
 
 // startCall makes a call that may be made.
 func (m *machine) startCall(inv *model.Invocation) {
-	m.call, m.said = inv.ToolCall, false
+	m.call, m.said, m.filling.spent = inv.ToolCall, false, 0
 	m.record(session.ToolStarted{RunID: m.s.Run.ID, CallID: m.call.ID})
 	m.publish(m.toolStart(m.call))
 	m.await(calling, work{tool: inv})
@@ -170,11 +170,16 @@ func (m *machine) overBudget(why *protocol.Error) {
 // ask puts a question and waits for its answer. Its id says whose it is, so that
 // an answer finds its session at any time.
 func (m *machine) ask(f session.ApprovalAsked) {
+	m.raise(f)
+	m.waitForAnswer()
+	m.steered() // by one that came before
+}
+
+func (m *machine) raise(f session.ApprovalAsked) (id string) {
 	f.ApprovalID = fmt.Sprintf("apr-%d-%s", m.s.Asked+1, m.s.ID)
 	f.RunID, f.Workdir = m.s.Run.ID, m.workdir()
 	m.record(f)
-	m.waitForAnswer()
-	m.steered() // by one that came before
+	return f.ApprovalID
 }
 
 // waitForAnswer tells of the open question, now or again.
@@ -183,6 +188,10 @@ func (m *machine) waitForAnswer() {
 		return
 	}
 	m.phase, m.since = waiting, m.now
+	m.tellOpen()
+}
+
+func (m *machine) tellOpen() {
 	shown := m.question()
 	m.publish(protocol.Status{Ref: m.turnRef(), Code: protocol.StatusApprovalRequested, Message: asks(shown), Approval: shown})
 }
@@ -195,7 +204,7 @@ func (m *machine) question() *protocol.Approval {
 	q := m.s.Run.Question
 	out := &protocol.Approval{
 		ApprovalID: q.ApprovalID, Kind: q.Kind, ToolCallID: q.CallID, Reason: q.Reason, Rule: q.Rule, Workdir: q.Workdir,
-		CreatedAt: q.At.UTC(), Diff: q.Diff, Options: []protocol.ApprovalOption{},
+		CreatedAt: q.At.UTC(), Diff: q.Diff, Schema: q.Schema, Options: []protocol.ApprovalOption{},
 	}
 	if q.CallID != "" {
 		call := m.s.Run.Call(q.CallID)
@@ -209,8 +218,11 @@ func (m *machine) question() *protocol.Approval {
 
 // asks is a question as people read it.
 func asks(a *protocol.Approval) string {
-	if a.Kind == protocol.ApprovalBudget {
+	switch a.Kind {
+	case protocol.ApprovalBudget:
 		return "may the run go on? " + a.Reason
+	case protocol.ApprovalQuestion:
+		return a.ToolName + " asks: " + a.Reason
 	}
 	text := "may " + a.ToolName + " be called? " + a.Rule
 	if a.Reason != "" {
@@ -238,6 +250,9 @@ func (m *machine) decide(d session.ApprovalDecided) {
 		ApprovalID: d.ApprovalID, Outcome: d.Outcome, Option: d.Option, By: by,
 	})
 	m.auditAnswer(q, call, d)
+	if q.Form() {
+		m.tellAsker(d)
+	}
 }
 
 // withdraw ends the open question, if there is one, as nobody needs its answer any
@@ -248,9 +263,14 @@ func (m *machine) withdraw(by string) {
 	}
 }
 
-// steered gives way to a steer that has come while a question waits.
+// steered gives way to a steer that has come while a question waits. A call whose
+// form is withdrawn goes on without the answer.
 func (m *machine) steered() {
-	if m.phase == waiting && queue.Count(m.s.Pending, kindOf, protocol.KindSteer) > 0 {
+	switch {
+	case !m.steerWaits():
+	case m.phase == calling:
+		m.withdraw(protocol.BySteer)
+	case m.phase == waiting:
 		m.withdraw(protocol.BySteer)
 		m.afterQuestion()
 	}
@@ -306,7 +326,7 @@ func (m *machine) startAllowed(call model.ToolCall) {
 // is not asked again.
 func (m *machine) resumeQuestion() {
 	m.deliver(m.undelivered())
-	if m.s.Run.Question.Open() && queue.Count(m.s.Pending, kindOf, protocol.KindSteer) > 0 {
+	if m.s.Run.Question.Open() && m.steerWaits() {
 		m.withdraw(protocol.BySteer)
 	}
 	if m.s.Run.Question.Open() {
@@ -327,8 +347,15 @@ func (in answerIn) step(m *machine) {
 		m.refuse(in.ticket, protocol.Errorf(protocol.InvalidPayload, "option: this question has no %.40q, only %s", in.option, optionsOf(q)))
 		return
 	}
+	if q.Form() {
+		m.fill(in, o)
+		return
+	}
 	d := session.ApprovalDecided{Outcome: protocol.OutcomeAllowed, Option: o.ID, PID: in.who.pid, UID: in.who.uid, Comm: in.who.comm}
 	switch {
+	case in.content != nil:
+		m.refuse(in.ticket, protocol.Errorf(protocol.InvalidPayload, "content: this question has no form"))
+		return
 	case o.Decision != protocol.DecisionAllow:
 		d.Outcome, d.Reason = protocol.OutcomeDenied, in.reason
 	case o.ID == optionSession:
@@ -355,7 +382,7 @@ func (m *machine) answeredAlready(in answerIn) {
 	switch {
 	case !ok:
 		m.refuse(in.ticket, noSuchApproval(in.approvalID))
-	case d.Option != "" && d.Option == in.option:
+	case d.Option != "" && d.Option == in.option && m.sameFilled(in, d):
 		m.reply(in.ticket, protocol.ApproveAccepted{Command: protocol.Approve.Name(), ApprovalID: in.approvalID, Outcome: d.Outcome})
 	default:
 		m.refuse(in.ticket, protocol.Rejectf(protocol.ApprovalResolved, "%s: it was %s (%s) before", in.approvalID, d.Outcome, cmp.Or(d.Option, d.By)))
@@ -367,8 +394,11 @@ func noSuchApproval(id string) error {
 }
 
 func (in lateIn) step(m *machine) {
-	if m.phase == waiting && m.s.Run.Question.ApprovalID == in.approvalID {
-		m.decide(session.ApprovalDecided{Outcome: protocol.OutcomeDenied, By: protocol.ByTimeout, Reason: "nobody answered in time"})
+	if m.phase != waiting && m.phase != calling || !m.s.Run.Question.Open() || m.s.Run.Question.ApprovalID != in.approvalID {
+		return
+	}
+	m.decide(session.ApprovalDecided{Outcome: protocol.OutcomeDenied, By: protocol.ByTimeout, Reason: "nobody answered in time"})
+	if m.phase == waiting {
 		m.afterQuestion()
 	}
 }

@@ -29,7 +29,7 @@ func asking(t *testing.T) *world {
 }
 
 func (w *world) answerWith(option, reason string) {
-	w.step(answerIn{w.client("approve"), w.m.question().ApprovalID, option, reason, person{pid: 7, uid: 1000, comm: "nous"}})
+	w.step(answerIn{w.client("approve"), w.m.question().ApprovalID, option, reason, person{pid: 7, uid: 1000, comm: "nous"}, nil})
 }
 
 func (w *world) refusedBy(reason protocol.Reason) bool {
@@ -50,7 +50,7 @@ func TestAQuestionIsAnsweredOnce(t *testing.T) {
 		want       protocol.Reason
 	}{{"apr-9-ses-1", optionOnce, protocol.NoSuchApproval}, {asked.ApprovalID, "maybe", ""}} {
 		w.refused = nil
-		w.step(answerIn{w.client("approve"), c.id, c.option, "", person{}})
+		w.step(answerIn{w.client("approve"), c.id, c.option, "", person{}, nil})
 		if w.refused == nil || c.want != "" && !w.refusedBy(c.want) || w.m.phase != waiting {
 			t.Errorf("%s %s: got %v, want it refused and the question open", c.id, c.option, w.refused)
 		}
@@ -60,11 +60,11 @@ func TestAQuestionIsAnsweredOnce(t *testing.T) {
 		t.Fatalf("runs %+v, asked was about %s", w.work.tool, asked.Arguments)
 	}
 	w.refused = nil
-	w.step(answerIn{w.client("again"), asked.ApprovalID, optionOnce, "", person{}})
+	w.step(answerIn{w.client("again"), asked.ApprovalID, optionOnce, "", person{}, nil})
 	if w.refused != nil {
 		t.Errorf("the same answer again is refused: %v", w.refused)
 	}
-	w.step(answerIn{w.client("another"), asked.ApprovalID, optionDeny, "", person{}})
+	w.step(answerIn{w.client("another"), asked.ApprovalID, optionDeny, "", person{}, nil})
 	if !w.refusedBy(protocol.ApprovalResolved) {
 		t.Errorf("another answer gets %v, want approval_resolved", w.refused)
 	}
@@ -176,7 +176,7 @@ func TestAQuestionIsWithdrawn(t *testing.T) {
 			if len(w.runs) > 0 {
 				t.Errorf("calls were made: %v", w.runs)
 			}
-			w.step(answerIn{w.client("late"), "apr-1-ses-1", optionOnce, "", person{}})
+			w.step(answerIn{w.client("late"), "apr-1-ses-1", optionOnce, "", person{}, nil})
 			if !w.refusedBy(protocol.ApprovalResolved) || len(w.runs) > 0 {
 				t.Errorf("an answer after that gets %v, calls %v", w.refused, w.runs)
 			}

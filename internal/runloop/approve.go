@@ -22,7 +22,7 @@ func (h *Hub) approve(ctx context.Context, p protocol.ApproveParams) (protocol.A
 		return protocol.ApproveAccepted{}, noSuchApproval(p.ApprovalID)
 	}
 	out, err := ask[protocol.ApproveAccepted](ctx, h, id, func(t ticket) input {
-		return answerIn{t, p.ApprovalID, p.Option, p.Reason, who}
+		return answerIn{t, p.ApprovalID, p.Option, p.Reason, who, p.Content}
 	})
 	if gone(err) {
 		err = noSuchApproval(p.ApprovalID)
@@ -64,7 +64,7 @@ func sessionAsking(approvalID string) (id string, ok bool) {
 	return id, ok && session.ValidID(id)
 }
 
-// maxQuestions bounds the arguments and diffs of other sessions' questions in one
+// maxQuestions bounds the arguments, diffs and forms of other sessions' questions in one
 // state, in bytes.
 const maxQuestions = 1 << 20
 
@@ -85,12 +85,12 @@ func (h *Hub) pendingApprovals(own string) []protocol.Approval {
 	room := maxQuestions
 	for i := range out {
 		q := &out[i]
-		switch size := len(q.Arguments) + len(q.Diff); {
+		switch size := len(q.Arguments) + len(q.Diff) + len(q.Schema); {
 		case q.SessionID == own:
 		case size <= room:
 			room -= size
 		default:
-			q.Arguments, q.Diff, q.Shortened = nil, "", true
+			q.Arguments, q.Diff, q.Schema, q.Shortened = nil, "", nil, true
 		}
 	}
 	return out

@@ -80,6 +80,7 @@ type Options struct {
 type env struct {
 	Options
 	reports *semaphore.Weighted // bytes of maxReports
+	forms   *budget.Budget      // bytes of maxForms
 	rested  func()              // a loop has ended, or may be closed while it drains
 	broken  func(*loop)         // a loop ends before its time; its failure is set
 }
@@ -116,7 +117,7 @@ func NewHub(o Options) *Hub {
 		resumes: make(chan struct{}, maxResumes),
 		state:   lifecycle{loops: map[string]*loop{}, taken: map[string]chan struct{}{}, repairs: map[string]*repair{}},
 	}
-	h.env = &env{Options: o, reports: semaphore.NewWeighted(maxReports), broken: h.broken, rested: func() { h.update(func(*lifecycle) {}) }}
+	h.env = &env{Options: o, reports: semaphore.NewWeighted(maxReports), forms: budget.New(maxForms), broken: h.broken, rested: func() { h.update(func(*lifecycle) {}) }}
 	return h
 }
 

@@ -218,6 +218,7 @@ func (in abortIn) step(m *machine) {
 	m.reply(in.ticket, answer)
 	switch m.phase {
 	case calling: // its result ends the run
+		m.withdraw(protocol.ByAbort)
 		m.out.work = append(m.out.work, work{gen: m.gen})
 	case streaming:
 		m.cancel()

@@ -55,6 +55,7 @@ type machine struct {
 	call      model.ToolCall
 	since     time.Time // when what is awaited was begun
 	said      bool      // the call has had an update that people can read
+	filling   filling
 	compact   *compaction
 	trouble   trouble  // with the model, in the open turn
 	ladder    ladder   // of the run
@@ -71,7 +72,7 @@ type phase int
 const (
 	idle       phase = iota // nothing: the next command
 	streaming               // deltas of model call gen
-	calling                 // the result of tool call gen
+	calling                 // the result of tool call gen, and meanwhile the answer to its form, if it has one
 	looking                 // what the call would change, to ask about it
 	waiting                 // the answer to the run's question
 	compacting              // deltas of the summary gen

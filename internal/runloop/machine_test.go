@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
 	"noused/internal/model"
@@ -48,6 +49,7 @@ type world struct {
 type client struct {
 	name string
 	wait bool
+	got  string // what became of its form, if it is a tool that asked
 }
 
 func newWorld(t *testing.T) *world {
@@ -138,12 +140,15 @@ func (w *world) started(inv *model.Invocation) {
 	if w.may[inv.Name] != model.Ask {
 		return
 	}
-	mode, allowed := protocol.ApprovalsAsk, false
+	mode, allowed, form := protocol.ApprovalsAsk, false, false
 	for _, r := range w.records {
 		switch f := r.Fact.(type) {
 		case session.ApprovalModeSet:
 			mode = f.Mode
 		case session.ApprovalAsked:
+			if form = f.Kind == protocol.ApprovalQuestion; form {
+				continue
+			}
 			allowed = false
 			if f.CallID == inv.ID {
 				defer func() {
@@ -153,6 +158,9 @@ func (w *world) started(inv *model.Invocation) {
 				}()
 			}
 		case session.ApprovalDecided:
+			if form {
+				continue
+			}
 			allowed = f.Outcome == protocol.OutcomeAllowed
 			if f.Rule != nil {
 				mode = protocol.ApprovalsAuto // for this tool, which is the only one that asks
@@ -191,6 +199,8 @@ func (w *world) answer(r reply) {
 		return
 	}
 	switch v := r.value.(type) {
+	case model.Answer:
+		c.got = v.Action + " " + string(v.Content)
 	case protocol.PromptAccepted:
 		w.checker.Accepted(v.InputID, v.RunID)
 		if !slices.Contains(w.accepted, v.InputID) {
@@ -232,9 +242,9 @@ func (w *world) finish() {
 		if n > 100_000 {
 			w.t.Fatalf("the run does not end\n%s", w.story())
 		}
-		if w.m.phase == waiting {
+		if w.m.phase == waiting || w.m.phase == calling && n%2 == 0 && w.m.s.Run.Question.Open() {
 			q := w.m.s.Run.Question
-			w.step(answerIn{nil, q.ApprovalID, q.Options[n%len(q.Options)].ID, "", person{}})
+			w.step(answerIn{nil, q.ApprovalID, q.Options[n%len(q.Options)].ID, "", person{}, nil})
 			continue
 		}
 		if w.m.phase == looking {
@@ -254,6 +264,9 @@ func (w *world) finish() {
 	if err := w.checker.Done(); err != nil {
 		w.t.Fatalf("%v\n%s", err, w.story())
 	}
+	if w.m.filling.asker != nil {
+		w.t.Fatalf("a call waits for ever for its form\n%s", w.story())
+	}
 	for c := range w.asked {
 		w.t.Fatalf("%s was never answered", c.name)
 	}
@@ -269,11 +282,16 @@ func (w *world) random(pick func(n int) int) {
 	texts := []string{"a", "b\nc", "!t.x"}
 	text := texts[pick(len(texts))]
 	stale := w.work.gen - pick(2)*pick(3)
-	switch pick(34) {
+	switch pick(37) {
+	case 34, 35:
+		w.asks(stale)
+	case 36:
+		w.step(unaskIn{stale, w.m.filling.asker})
 	case 30, 31:
 		id := fmt.Sprintf("apr-%d-ses-1", max(0, w.m.s.Asked-pick(3)))
-		option := []string{optionOnce, optionDeny, optionSession, optionAlways, optionContinue, "never"}[pick(6)]
-		w.step(answerIn{w.client("approve"), id, option, "", person{pid: 7, uid: 1, comm: "nous"}})
+		option := []string{optionOnce, optionDeny, optionSession, optionAlways, optionContinue, "never", "accept", "accept", "decline", "cancel"}[pick(10)]
+		content := []jsontext.Value{nil, nil, jsontext.Value(`{"n":5}`), jsontext.Value(`{"n":"x"}`)}[pick(4)]
+		w.step(answerIn{w.client("approve"), id, option, "", person{pid: 7, uid: 1, comm: "nous"}, content})
 	case 32:
 		guards := []model.Verdict{{}, {Decision: model.Deny, Code: model.Forbidden}}
 		w.step(lookedIn{stale, "-a", guards[pick(2)]})

@@ -60,6 +60,8 @@ func weight(in input) int64 {
 		n = weightOf(in.update)
 	case sideUpdateIn:
 		n = weightOf(in.update)
+	case askIn:
+		n = len(in.question.Message) + len(in.question.Schema)
 	case toolDoneIn:
 		n = len(in.result.Text) + len(in.result.Value)
 	}
@@ -292,6 +294,7 @@ func (in toolDoneIn) step(m *machine) {
 	if in.gen != m.gen || m.phase != calling {
 		return
 	}
+	m.withdraw(protocol.ByCall)
 	m.endCall(m.call, in.result, false, m.now.Sub(m.since))
 	if m.s.Run.Aborting {
 		m.finishAbort()

@@ -33,6 +33,9 @@ func (in resumeIn) step(m *machine) {
 	}
 	m.record(session.RunResumed{RunID: run.ID, Fault: in.fault})
 	m.publish(protocol.Status{Ref: m.turnRef(), Code: protocol.StatusRunResumed, Message: why})
+	if run.Question.Form() {
+		m.withdraw(protocol.ByRestart)
+	}
 	m.endInterrupted()
 	interrupted := m.answerInterrupted()
 	switch {
@@ -107,8 +110,11 @@ func (m *machine) resumeTurn(interrupted bool) {
 func (drainIn) step(m *machine) {
 	m.draining = true
 	m.refusePostponed()
-	if m.phase == waiting {
+	switch m.phase {
+	case waiting:
 		m.park()
+	case calling: // the call may end without an answer, and cannot outlive the daemon with one
+		m.withdraw(protocol.ByRestart)
 	}
 }
 
@@ -116,7 +122,10 @@ func (drainNowIn) step(m *machine) {
 	m.draining = true
 	m.refusePostponed()
 	switch m.phase {
-	case streaming, calling, looking:
+	case calling:
+		m.withdraw(protocol.ByRestart)
+		m.cancel()
+	case streaming, looking:
 		m.cancel()
 	case compacting: // of a run: it is asked for again
 		m.dropCompaction(shuttingDown())

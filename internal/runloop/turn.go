@@ -91,7 +91,7 @@ func (e *env) model(choice model.Choice) (Model, error) {
 // callTool runs one tool operation and hands its progress to the loop.
 func (l *loop) callTool(ctx context.Context, gen int, inv model.Invocation) {
 	var images []model.Attachment
-	inv.KeepImage = l.keeper(&images)
+	inv.KeepImage, inv.Ask = l.keeper(&images), l.asks(ctx, gen)
 	res := l.env.callTool(ctx, l.id, inv, func(u model.ToolUpdate) {
 		_ = l.post(ctx, toolUpdateIn{gen, u})
 	})

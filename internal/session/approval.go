@@ -21,7 +21,8 @@ const (
 
 // ApprovalAsked puts a question to whoever answers first; the run waits. The call
 // with CallID, and its arguments, are in the message that made it. Used is what the
-// run had used when a question of kind budget was asked.
+// run had used when a question of kind budget was asked, Schema the form of one of
+// kind question, whose call runs meanwhile.
 type ApprovalAsked struct {
 	ApprovalID string                `json:"approval_id"`
 	RunID      string                `json:"run_id"`
@@ -31,6 +32,7 @@ type ApprovalAsked struct {
 	Rule       string                `json:"rule,omitzero"`
 	Workdir    string                `json:"workdir,omitzero"`
 	Diff       string                `json:"diff,omitzero"`
+	Schema     jsontext.Value        `json:"schema,omitzero"`
 	Options    []ApprovalOption      `json:"options"`
 	Used       Used                  `json:"used,omitzero"`
 }
@@ -54,7 +56,8 @@ type Used struct {
 
 // ApprovalDecided ends a question: Option is the answer's, with PID and Comm of the
 // process that gave it; or By is what withdrew it, or made it late. Rule holds in
-// this session from here on. Reason is what the model reads of a denial.
+// this session from here on. Reason is what the model reads of a denial. What fills
+// in a form is the tool's alone, and not kept.
 type ApprovalDecided struct {
 	ApprovalID string                   `json:"approval_id"`
 	RunID      string                   `json:"run_id"`
@@ -155,6 +158,9 @@ func (s *State) answer(rule jsontext.Value) {
 	s.Answers = slices.DeleteFunc(slices.Clone(s.Answers), same)
 	s.Answers = append(s.Answers[max(0, len(s.Answers)-maxAnswers+1):], rule)
 }
+
+// Form reports that it is a form that a call wants filled in while it runs.
+func (q *Question) Form() bool { return q != nil && q.Kind == protocol.ApprovalQuestion }
 
 // past forgets the question about a call that has begun, or has its result.
 func (r *Run) past(callID string) {

@@ -305,7 +305,7 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 		switch {
 		case f.Fault:
 			run.Faults++
-		case !run.Parked && run.Question == nil: // a run that waits has done nothing that could crash a daemon
+		case !run.Parked && (run.Question == nil || run.Question.Form()): // a run that waits has done nothing that could crash a daemon
 			run.Crashes++
 		}
 		run.Parked = false

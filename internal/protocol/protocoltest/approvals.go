@@ -14,6 +14,8 @@ func (c *Checker) requested(t *track, ev protocol.Status) error {
 	switch {
 	case a == nil || a.ApprovalID == "" || len(a.Options) == 0:
 		return fmt.Errorf("approvals: a question that says nothing: %+v", a)
+	case a.Kind == protocol.ApprovalQuestion:
+		return c.form(t, ev)
 	case t.turn == "" || t.message != "" || t.tool != "":
 		return fmt.Errorf("approvals: asked outside a turn, or inside message %q or tool call %q", t.message, t.tool)
 	case a.Kind == protocol.ApprovalTool && (len(t.calls) == 0 || t.calls[0] != a.ToolCallID):
@@ -35,6 +37,25 @@ func (c *Checker) requested(t *track, ev protocol.Status) error {
 	return nil
 }
 
+// form takes in what the call that runs asks. It is asked once, by that daemon, and
+// has ended before its call has.
+func (c *Checker) form(t *track, ev protocol.Status) error {
+	a := ev.Approval
+	switch {
+	case t.turn == "" || t.tool == "" || t.tool != a.ToolCallID:
+		return fmt.Errorf("approvals: %s is asked by call %q, and %q runs", a.ApprovalID, a.ToolCallID, t.tool)
+	case t.question != "" || t.form != "":
+		return fmt.Errorf("approvals: %s is asked while %s%s is open", a.ApprovalID, t.question, t.form)
+	case c.asked[a.ApprovalID] != nil:
+		return fmt.Errorf("approvals: the form %s is asked again", a.ApprovalID)
+	case t.aborting || len(a.Schema) == 0:
+		return fmt.Errorf("approvals: asks %+v, abort requested: %t", a, t.aborting)
+	}
+	c.asked[a.ApprovalID] = &asked{session: ev.SessionID}
+	t.question, t.form = a.ApprovalID, a.ApprovalID
+	return nil
+}
+
 func (c *Checker) resolved(t *track, ev protocol.Status) error {
 	a := c.asked[ev.ApprovalID]
 	switch {
@@ -46,6 +67,10 @@ func (c *Checker) resolved(t *track, ev protocol.Status) error {
 		return fmt.Errorf("approvals: %s is resolved, by %s, as %q", ev.ApprovalID, ev.By, ev.Outcome)
 	}
 	a.outcome, t.question = ev.Outcome, ""
+	if t.form != "" { // its call goes on
+		t.form = ""
+		return nil
+	}
 	if bytes.Equal(ev.By, protocol.ByWord(protocol.BySteer)) {
 		t.skipping = true
 	}

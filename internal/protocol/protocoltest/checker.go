@@ -49,6 +49,7 @@ type track struct {
 	steered   bool // the last turn ended steered
 	aborting  bool
 	question  string   // that is open
+	form      string   // that too, if the call that runs has asked it; over a daemon's end
 	resumed   bool     // and nothing was started since
 	steers    []string // queued and not delivered
 	followUps []string
@@ -154,6 +155,9 @@ func (c *Checker) event(t *track, ev protocol.Event, ref protocol.Ref) error {
 	case protocol.ToolUpdate:
 		return t.expectTool(ev.ToolCallID)
 	case protocol.ToolEnd:
+		if t.form != "" {
+			return fmt.Errorf("approvals: the call ends while its form %s is open", t.form)
+		}
 		if a := c.about[ev.ToolCallID]; a != nil && ev.OK && a.outcome != protocol.OutcomeAllowed && a.outcome != lost {
 			return fmt.Errorf("approvals: the call went well, and its question was %q", a.outcome)
 		}
