@@ -55,6 +55,8 @@ type State struct {
 
 	ApprovalMode     ApprovalMode `json:"approval_mode" wire:"added" enum:"ask,auto,deny"`
 	PendingApprovals []Approval   `json:"pending_approvals" wire:"added" doc:"of all sessions, the oldest first"`
+	// ApprovalsIncomplete is only there for a while after a start.
+	ApprovalsIncomplete bool `json:"approvals_incomplete,omitzero" wire:"added" doc:"sessions are still being read that may have asked something, too: ask again, or wait for their events"`
 }
 
 // JobInfo is a command in the background. ExitCode is that of one that has ended by

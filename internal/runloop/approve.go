@@ -64,17 +64,40 @@ func sessionAsking(approvalID string) (id string, ok bool) {
 	return id, ok && session.ValidID(id)
 }
 
-// maxQuestions bounds the arguments, diffs and forms of other sessions' questions in one
-// state, in bytes.
+// maxQuestions bounds the arguments, diffs and forms of questions that every state
+// has, in bytes.
 const maxQuestions = 1 << 20
 
+// shorten leaves out of a question what there is no room for in the states of other
+// sessions. It returns the bytes that it takes there.
+func (l *loop) shorten(a *protocol.Approval) int {
+	size := len(a.Arguments) + len(a.Diff) + len(a.Schema)
+	if l.env.questions.Take(size) {
+		return size
+	}
+	a.Arguments, a.Diff, a.Schema, a.Shortened = nil, "", nil, true
+	return 0
+}
+
+// pendingQuestion is the open question as a state has it, nil where there is none.
+func (m *machine) pendingQuestion() *protocol.Approval {
+	q := m.question()
+	if q != nil {
+		q.SessionID, q.RunID = m.s.ID, m.s.Run.ID
+	}
+	return q
+}
+
 // pendingApprovals are the open questions of all sessions, the oldest first. That
-// of the session own is whole; of the others as many as there is room for.
-func (h *Hub) pendingApprovals(own string) []protocol.Approval {
+// of the session asked, if it has one, is own.
+func (h *Hub) pendingApprovals(asked string, own *protocol.Approval) []protocol.Approval {
 	out := []protocol.Approval{}
+	if own != nil {
+		out = append(out, *own)
+	}
 	h.look(func(s *lifecycle) {
 		for _, l := range s.loops {
-			if a := l.asked.Load(); a != nil && !l.hasEnded() {
+			if a := l.asked.Load(); a != nil && l.id != asked && !l.hasEnded() {
 				out = append(out, *a)
 			}
 		}
@@ -82,16 +105,5 @@ func (h *Hub) pendingApprovals(own string) []protocol.Approval {
 	slices.SortFunc(out, func(a, b protocol.Approval) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ApprovalID, b.ApprovalID))
 	})
-	room := maxQuestions
-	for i := range out {
-		q := &out[i]
-		switch size := len(q.Arguments) + len(q.Diff) + len(q.Schema); {
-		case q.SessionID == own:
-		case size <= room:
-			room -= size
-		default:
-			q.Arguments, q.Diff, q.Schema, q.Shortened = nil, "", nil, true
-		}
-	}
 	return out
 }

@@ -29,7 +29,7 @@ func (h *Hub) Bind(mux *protocol.Mux) {
 	protocol.HandleFunc(mux, protocol.SetSteeringMode, h.setMode(protocol.SetSteeringMode.Name(), protocol.KindSteer))
 	protocol.HandleFunc(mux, protocol.SetFollowUpMode, h.setMode(protocol.SetFollowUpMode.Name(), protocol.KindFollowUp))
 	protocol.HandleFunc(mux, protocol.SetModel, h.setModel)
-	protocol.HandleFunc(mux, protocol.GetState, h.getState)
+	protocol.HandleFunc(mux, protocol.GetState, h.stateSoon)
 	protocol.Handle(mux, protocol.GetSystem, h.getSystem)
 	protocol.HandleFunc(mux, protocol.GetMessages, h.getMessages)
 	protocol.HandleFunc(mux, protocol.NewSession, h.newSession)

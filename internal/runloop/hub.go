@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -31,6 +32,8 @@ import (
 const (
 	idleTime  = 10 * time.Minute // after which an idle session is closed
 	maxIdle   = 64               // idle sessions kept open
+	idleBytes = 32 << 20         // that they have in memory together,
+	fewIdle   = 4                // but so many are kept open however long they are
 	sweepTime = time.Minute
 	parkTime  = time.Second     // for runs that are told not to wait for a boundary
 	closeTime = 5 * time.Second // for all sessions to close in the end
@@ -79,10 +82,14 @@ type Options struct {
 // env is what the loops share.
 type env struct {
 	Options
-	reports *semaphore.Weighted // bytes of maxReports
-	forms   *budget.Budget      // bytes of maxForms
-	rested  func()              // a loop has ended, or may be closed while it drains
-	broken  func(*loop)         // a loop ends before its time; its failure is set
+	reports   *semaphore.Weighted // bytes of maxReports
+	forms     *budget.Budget      // bytes of maxForms
+	waiting   *budget.Budget      // bytes of maxWaiting
+	waking    chan struct{}       // holds one for each shed session that is read again
+	questions *budget.Budget      // bytes of maxQuestions
+	idle      atomic.Int64        // bytes that idle sessions have in memory
+	rested    func()              // a loop has ended, or may be closed while it drains
+	broken    func(*loop)         // a loop ends before its time; its failure is set
 }
 
 // Hub finds, opens and closes sessions. Make it with NewHub, give it its
@@ -97,6 +104,7 @@ type Hub struct {
 	searching chan struct{} // holds one while sessions are searched
 	resuming  sync.WaitGroup
 	resumes   chan struct{} // holds one for each session that is opened to go on
+	takenUp   chan struct{} // closed once the runs of a former daemon go on
 	asking    turnstile     // of texts that orchestrators are asked about
 
 	mu    sync.Mutex
@@ -114,10 +122,13 @@ func NewHub(o Options) *Hub {
 	}
 	h := &Hub{
 		pings: make(chan chan struct{}), drained: make(chan struct{}, 1), failed: make(chan struct{}, 1), searching: make(chan struct{}, 1),
-		resumes: make(chan struct{}, maxResumes),
-		state:   lifecycle{loops: map[string]*loop{}, taken: map[string]chan struct{}{}, repairs: map[string]*repair{}},
+		resumes: make(chan struct{}, maxResumes), takenUp: make(chan struct{}),
+		state: lifecycle{loops: map[string]*loop{}, taken: map[string]chan struct{}{}, repairs: map[string]*repair{}},
 	}
-	h.env = &env{Options: o, reports: semaphore.NewWeighted(maxReports), forms: budget.New(maxForms), broken: h.broken, rested: func() { h.update(func(*lifecycle) {}) }}
+	h.env = &env{
+		Options: o, reports: semaphore.NewWeighted(maxReports), waiting: budget.New(maxWaiting), waking: make(chan struct{}, maxWaking),
+		questions: budget.New(maxQuestions), forms: budget.New(maxForms), broken: h.broken, rested: func() { h.update(func(*lifecycle) {}) },
+	}
 	return h
 }
 
@@ -133,11 +144,7 @@ func signal(to chan struct{}) {
 // is nil.
 func (h *Hub) Run(ctx context.Context) error {
 	defer h.resuming.Wait()
-	h.resuming.Go(func() {
-		if err := h.env.Store.Unfinished(ctx, func(id string, sure bool) { h.resumeSoon(ctx, id, sure) }); err != nil && ctx.Err() == nil {
-			h.env.Fault("", err)
-		}
-	})
+	h.resuming.Go(func() { h.takeUp(ctx) })
 	sweep := time.NewTicker(sweepTime)
 	defer sweep.Stop()
 	var mend <-chan time.Time // nil while nothing has failed
@@ -270,10 +277,7 @@ func waited(ctx context.Context, done <-chan struct{}) error {
 // nobody else does.
 func (h *Hub) open(ctx context.Context, id string) (*loop, func(), error) {
 	state, journal, problems, err := h.env.Store.Load(ctx, id)
-	for _, p := range problems {
-		h.env.Fault(id, p)
-		h.env.Events.Append(protocol.Status{Ref: protocol.Ref{SessionID: id}, Code: protocol.StatusJournalRepaired, Message: p.Error()})
-	}
+	h.env.tell(id, problems)
 	var l *loop
 	h.update(func(s *lifecycle) {
 		if s.give(id); err == nil {
@@ -326,7 +330,7 @@ func (h *Hub) release(l *loop) {
 // thin closes idle sessions where too many are open.
 func (h *Hub) thin() {
 	crowded := false
-	if h.look(func(s *lifecycle) { crowded = len(s.loops) > 2*maxIdle }); crowded {
+	if h.look(func(s *lifecycle) { crowded = len(s.loops) > 2*maxIdle || h.env.idle.Load() > idleBytes }); crowded {
 		h.evict(time.Time{})
 	}
 }

@@ -120,8 +120,13 @@ func (s *lifecycle) dismiss(before time.Time) (leaving []*loop) {
 			rest = append(rest, l)
 		}
 	}
-	slices.SortFunc(rest, func(a, b *loop) int { return a.lastUsed.Compare(b.lastUsed) })
-	leaving = append(leaving, rest[:max(0, len(rest)-maxIdle)]...)
+	slices.SortFunc(rest, func(a, b *loop) int { return b.lastUsed.Compare(a.lastUsed) })
+	bytes := int64(0)
+	for n, l := range rest { // the latest first
+		if bytes += l.idle.Load(); n >= maxIdle || n >= fewIdle && bytes > idleBytes {
+			leaving = append(leaving, l)
+		}
+	}
 	for _, l := range leaving {
 		delete(s.loops, l.id)
 		s.take(l.id)

@@ -51,6 +51,7 @@ type loop struct {
 
 	mailbox chan input
 	stop    chan struct{} // closed by the hub: end now
+	begun   chan struct{} // closed when the run that there was has been taken up
 	done    chan struct{} // closed when the loop has ended
 
 	users    int       // posts under way; guarded by the hub
@@ -61,14 +62,18 @@ type loop struct {
 	asked   atomic.Pointer[protocol.Approval]    // the open question, for get_state of others
 	resting atomic.Bool                          // a draining loop that may be closed
 	busy    atomic.Bool                          // the machine waits for something
+	isShed  atomic.Bool                          // the machine has no session, nor the loop a journal
 	working atomic.Int32                         // pieces of work that have not ended
+	idle    atomic.Int64                         // bytes that it has in memory while it is idle, else 0
 
 	open     protocol.Ref            // the run and turn that have been announced and have not ended
 	cancel   context.CancelCauseFunc // of the running work, if any
 	running  sync.WaitGroup
 	captures map[string]*capture // by run
-	question *session.Question   // that asked is made from
+	question string              // the id of the one that asked is of
+	told     int                 // bytes that asked has of the budget of questions
 	late     *time.Timer         // for it, where it may not wait for ever
+	held     int                 // bytes of the budget of sessions that wait
 	failure  error               // what ended the loop before its time; read it once done is closed
 }
 
@@ -82,7 +87,7 @@ func newLoop(e *env, s *session.State, j *session.Journal) *loop {
 		id: s.ID, env: e, journal: j,
 		m:        &machine{s: s, own: e.ModelInfo, maxSteps: e.MaxSteps, limits: e.Limits, filesDir: e.Store.FilesDir(s.ID), home: e.Workdir, newID: e.NewID},
 		captures: map[string]*capture{},
-		mailbox:  make(chan input, mailboxSize), stop: make(chan struct{}), done: make(chan struct{}),
+		mailbox:  make(chan input, mailboxSize), stop: make(chan struct{}), begun: make(chan struct{}), done: make(chan struct{}),
 	}
 	if e.Models != nil {
 		l.m.windowOf = e.Models.Window
@@ -190,26 +195,49 @@ func (l *loop) serve() {
 		}
 	}()
 	defer func() { _ = l.journal.Close() }()
+	defer func() {
+		l.env.idle.Add(-l.idle.Swap(0))
+		l.env.waiting.Give(l.held)
+		l.env.questions.Give(l.told)
+	}()
 	defer l.abandon()
 	defer func() {
 		if l.late != nil {
 			l.late.Stop()
 		}
 	}()
+	begun := sync.OnceFunc(func() { close(l.begun) })
 	for {
 		select {
 		case <-l.stop:
 			return
 		case in := <-l.mailbox:
-			if err := l.batch(in); err != nil {
-				l.failure = err
+			if l.failure = l.take(in); l.failure != nil || l.m.deleted {
 				return
 			}
-			if l.m.deleted {
-				return
-			}
+			begun()
 		}
 	}
+}
+
+// take takes an input in, reading the session again where that has to be.
+func (l *loop) take(in input) error {
+	if l.isShed.Load() {
+		if l.parkShed(in) {
+			return nil
+		}
+		release, err := l.wake()
+		if err != nil {
+			l.env.reports.Release(weight(in))
+			return err
+		}
+		defer release()
+	}
+	if err := l.batch(in); err != nil {
+		return err
+	}
+	l.settle()
+	return nil
 }
 
 // batch steps everything that waits and then does what was decided, with one
@@ -254,11 +282,7 @@ func (l *loop) commit() error {
 		err = l.journal.Sync()
 	}
 	if err != nil {
-		l.env.Fault(l.id, err)
-		failure := &protocol.Error{Code: protocol.SessionError, Message: "the session's journal cannot be written", Cause: err.Error()}
-		if l.open.RunID != "" {
-			l.env.Events.Append(protocol.ErrorEvent{Ref: l.open, Code: failure.Code, Message: failure.Message, Cause: failure.Cause})
-		}
+		failure := l.broke("the session's journal cannot be written", err)
 		l.fail(out.replies, failure)
 		return failure
 	}
@@ -319,28 +343,38 @@ func (l *loop) keepRule(kept keptRule) error {
 	return l.env.Policy.Keep(kept.rule, l.env.Now(), l.id, kept.title)
 }
 
+// broke tells of what ends the loop before its time.
+func (l *loop) broke(message string, err error) *protocol.Error {
+	l.env.Fault(l.id, err)
+	failure := &protocol.Error{Code: protocol.SessionError, Message: message, Cause: err.Error()}
+	if l.open.RunID != "" {
+		l.env.Events.Append(protocol.ErrorEvent{Ref: l.open, Code: failure.Code, Message: failure.Message, Cause: failure.Cause})
+	}
+	return failure
+}
+
 // tellQuestion has others see what the run waits for, and sees to it that it does
 // not wait for longer than it may.
 func (l *loop) tellQuestion() {
-	var q *session.Question
+	id := ""
 	if run := l.m.s.Run; run != nil && run.Question.Open() {
-		q = run.Question
+		id = run.Question.ApprovalID
 	}
-	if q == l.question {
+	if id == l.question {
 		return
 	}
-	l.question = q
+	l.env.questions.Give(l.told)
+	l.question, l.told = id, 0
 	if l.late != nil {
 		l.late.Stop()
 		l.late = nil
 	}
-	shown := l.m.question()
+	shown := l.m.pendingQuestion()
 	if shown != nil {
-		shown.SessionID, shown.RunID = l.id, q.RunID
 		if most := l.env.ApprovalTimeout; most > 0 {
-			id := q.ApprovalID
-			l.late = time.AfterFunc(q.At.Add(most).Sub(l.env.Now()), func() { _ = l.post(context.Background(), lateIn{id}) })
+			l.late = time.AfterFunc(shown.CreatedAt.Add(most).Sub(l.env.Now()), func() { _ = l.post(context.Background(), lateIn{id}) })
 		}
+		l.told = l.shorten(shown)
 	}
 	l.asked.Store(shown)
 }

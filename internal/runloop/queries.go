@@ -18,6 +18,13 @@ import (
 // said what they can do.
 const stateWait = 100 * time.Millisecond
 
+// stateSoon is getState, but a moment after a start it waits until what sessions ask
+// is known.
+func (h *Hub) stateSoon(ctx context.Context, p protocol.GetStateParams) (protocol.State, error) {
+	h.awaitTakenUp(ctx)
+	return h.getState(ctx, p)
+}
+
 func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol.State, error) {
 	id, err := h.sessionID(p.SessionID)
 	if err != nil {
@@ -27,9 +34,10 @@ func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol
 	var chosen bool
 	var from model.Scope
 	var started []model.Job
+	var asks *protocol.Approval
 	r, err := h.ask(ctx, id, func(t ticket) input {
 		return queryIn{ticket: t, last: true, read: func(m *machine) (any, error) {
-			st, chosen, from, started = m.state(), m.s.ToolsChosen, m.scope(), m.s.Jobs
+			st, chosen, from, started, asks = m.state(), m.s.ToolsChosen, m.scope(), m.s.Jobs, m.pendingQuestion()
 			return nil, nil
 		}}
 	})
@@ -48,7 +56,8 @@ func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol
 		_, st.SystemFiles, _ = h.env.Instructions.System(st.Workdir, "", st.Context.Window)
 	}
 	st.Runs = h.runs()
-	st.PendingApprovals = h.pendingApprovals(id)
+	st.ApprovalsIncomplete = !h.haveTakenUp() // asked before the list is made
+	st.PendingApprovals = h.pendingApprovals(id, asks)
 	st.Jobs = jobs(started, h.env.Tools.Jobs(id))
 	return st, nil
 }

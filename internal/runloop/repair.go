@@ -3,6 +3,7 @@ package runloop
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"noused/internal/protocol"
@@ -38,7 +39,7 @@ func (h *Hub) mend(ctx context.Context) {
 	var due []string
 	h.update(func(s *lifecycle) { due = s.due(h.env.Now()) })
 	for _, id := range due {
-		h.resumeSoon(ctx, id, true)
+		h.resumeSoon(ctx, id, true, func() {})
 	}
 }
 
@@ -60,14 +61,16 @@ func (s *lifecycle) due(now time.Time) (ids []string) {
 
 // resumeSoon opens a session, so that its loop takes its run up, beside others:
 // one that takes long holds up none of them. Where it is not sure that there is a
-// run, it looks before. It waits while many are opened.
-func (h *Hub) resumeSoon(ctx context.Context, id string, sure bool) {
+// run, it looks before. It waits while many are opened. done is called in the end.
+func (h *Hub) resumeSoon(ctx context.Context, id string, sure bool, done func()) {
 	select {
 	case h.resumes <- struct{}{}:
 	case <-ctx.Done():
+		done()
 		return
 	}
 	h.resuming.Go(func() { // ends with the opening, or with ctx
+		defer done()
 		defer func() { <-h.resumes }()
 		if !sure {
 			if sum, err := h.env.Store.Summary(ctx, id); err == nil && !sum.Running {
@@ -78,14 +81,57 @@ func (h *Hub) resumeSoon(ctx context.Context, id string, sure bool) {
 	})
 }
 
+// resume opens a session and waits until its loop has taken its run up.
 func (h *Hub) resume(ctx context.Context, id string) {
-	_, release, err := h.acquire(ctx, id)
+	l, release, err := h.acquire(ctx, id)
 	switch {
 	case err == nil:
+		select {
+		case <-l.begun:
+		case <-l.done:
+		case <-ctx.Done():
+		}
 		release()
 	case gone(err):
 		h.update(func(s *lifecycle) { delete(s.repairs, id) })
 	case ctx.Err() == nil:
 		h.env.Fault(id, err)
 	}
+}
+
+// takeUp goes on with the runs that a former daemon has left unfinished.
+func (h *Hub) takeUp(ctx context.Context) {
+	defer close(h.takenUp)
+	var each sync.WaitGroup
+	if err := h.env.Store.Unfinished(ctx, func(id string, sure bool) {
+		each.Add(1)
+		h.resumeSoon(ctx, id, sure, each.Done)
+	}); err != nil && ctx.Err() == nil {
+		h.env.Fault("", err)
+	}
+	each.Wait()
+}
+
+// takeUpWait is how long a state waits for the questions of runs that a former
+// daemon has left.
+const takeUpWait = 3 * time.Second
+
+// haveTakenUp reports that the questions of a former daemon are all known.
+func (h *Hub) haveTakenUp() bool {
+	select {
+	case <-h.takenUp:
+		return true
+	default:
+		return false
+	}
+}
+
+// awaitTakenUp blocks until they are, or it has taken too long.
+func (h *Hub) awaitTakenUp(ctx context.Context) {
+	if h.haveTakenUp() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, takeUpWait)
+	defer cancel()
+	_ = waited(ctx, h.takenUp)
 }

@@ -73,6 +73,7 @@ func (h *Hub) first(ctx context.Context, id string, s *sent) (reply, error) {
 		r, err := s.loop.await(ctx, s.reply)
 		s.release()
 		if !errors.Is(err, errStopped) {
+			s.make = nil // what it was made of may be long, and a run too
 			return r, err
 		}
 		if err := s.stopped(err); err != nil {

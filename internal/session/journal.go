@@ -246,5 +246,8 @@ func (j *Journal) takeBack(size int64) {
 	}
 }
 
+// Size is how many bytes it has.
+func (j *Journal) Size() int64 { return j.size }
+
 // Close closes the file.
 func (j *Journal) Close() error { return j.f.Close() }

@@ -307,7 +307,8 @@ func unfinishedLines(tail []byte, whole bool) (unfinished, known bool) {
 			case RunEnded{}.kind(), Created{}.kind():
 				return false, true
 			case Input{}.kind(), RunStarted{}.kind(), TurnStarted{}.kind(), MessageStarted{}.kind(), ToolStarted{}.kind(),
-				TurnEnded{}.kind(), Withdrawn{}.kind(), AbortRequested{}.kind(), RunParked{}.kind(), RunResumed{}.kind():
+				TurnEnded{}.kind(), Withdrawn{}.kind(), AbortRequested{}.kind(), RunParked{}.kind(), RunResumed{}.kind(),
+				ApprovalAsked{}.kind(), ApprovalDecided{}.kind():
 				return true, true
 			}
 		}

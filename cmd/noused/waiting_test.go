@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"noused/internal/client"
+	"noused/internal/protocol"
+)
+
+// maxAsking is how much more memory, in KiB, the daemon may have however many
+// sessions wait for an answer.
+const maxAsking = 144 << 10
+
+// asking is a daemon with a tool that asks, and counts its calls in a file.
+func asking(t *testing.T, program string) (s *swamp, calls string) {
+	t.Helper()
+	s = &swamp{daemon: unstarted(t, program)}
+	calls = filepath.Join(t.TempDir(), "calls")
+	s.write("tools/count.json", `{"name":"count","kind":"tool","protocol":"narratoria","capabilities":[],"transport":{"type":"stdio","command":["./count.sh"]},"operations":{"it":{}}}`, 0o600)
+	s.write("tools/count.sh", "#!/bin/sh\ncat >/dev/null &\nprintf x >>"+calls+"\necho '{\"version\":\"0\",\"type\":\"done\",\"ok\":true}'\n", 0o700)
+	s.write("noused/rules.toml", "[[policy.rule]]\ntool = \"count.it\"\ndecision = \"ask\"\n", 0o600)
+	s.start()
+	if r := s.commands().ask(`{"v":"1","id":"p","type":"prompt","payload":{"text":"hello"}}`); !r.OK {
+		t.Fatalf("got %+v", r)
+	}
+	s.idle = s.footprint().now
+	return s, calls
+}
+
+// pending are the open questions of all sessions.
+func (s *swamp) pending(c *client.Client) []protocol.Approval {
+	s.t.Helper()
+	st, err := client.Call(context.Background(), c, protocol.GetState, protocol.GetStateParams{})
+	if err != nil || st.ApprovalsIncomplete {
+		s.t.Fatalf("incomplete %t, %v", st.ApprovalsIncomplete, err)
+	}
+	return st.PendingApprovals
+}
+
+// answered says yes to a question, and waits for the end of its run.
+func (s *swamp) answered(c *client.Client, ends *client.Events, a protocol.Approval) {
+	s.t.Helper()
+	if _, err := client.Call(context.Background(), c, protocol.Approve, protocol.ApproveParams{ApprovalID: a.ApprovalID, Option: "once"}); err != nil {
+		s.t.Fatal(err)
+	}
+	await(s.t, ends, endOf(a.RunID))
+}
+
+// bounded fails where the daemon has had too much memory since it was started.
+func (s *swamp) bounded(when string) {
+	s.t.Helper()
+	now, most := s.resident()
+	s.t.Logf("%s: idle %d KiB, at most %d KiB more, now %d KiB more", when, s.idle, most-s.idle, now-s.idle)
+	if most-s.idle > maxAsking {
+		s.t.Errorf("%s the daemon grew by %d KiB, want at most %d", when, most-s.idle, maxAsking)
+	}
+}
+
+// However many sessions wait for an answer, and whatever it is about, they take
+// little memory; a state names them all, right after a kill too, and each call is made
+// once when it is answered. NOUSED_LONG has 200 of them.
+func TestWhatWaitsIsBounded(t *testing.T) {
+	sessions := 32
+	if os.Getenv("NOUSED_LONG") != "" {
+		sessions = 200
+	}
+	s, calls := asking(t, plainDaemon(t))
+	c := s.dial()
+	text := `!count.it {"a":"` + strings.Repeat("x", 1<<20) + `"}`
+	w, all := s.commands(), s.events(protocol.SubscribeParams{Types: []string{protocol.Status{}.Type()}})
+	for range sessions {
+		id := s.session(w)
+		if _, err := client.Call(context.Background(), c, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: text, Wait: new(bool)}); err != nil {
+			t.Fatal(err)
+		}
+		await(t, all, func(ev protocol.Event) bool { st, ok := ev.(protocol.Status); return ok && st.Approval != nil })
+	}
+	s.bounded("when they wait")
+	half, onlyEnds := sessions/2, protocol.SubscribeParams{Types: []string{protocol.AgentEnd{}.Type()}}
+	ends := s.events(onlyEnds)
+	for n, a := range s.pending(c) {
+		if n < half {
+			s.answered(c, ends, a)
+		}
+	}
+	s.bounded("when some were answered")
+	s.kill()
+	s.start()
+	c, ends = s.dial(), s.events(onlyEnds)
+	left := s.pending(c)
+	if len(left) != sessions-half {
+		t.Fatalf("after a kill %d questions are open, want %d", len(left), sessions-half)
+	}
+	s.bounded("after a kill")
+	for _, a := range left {
+		st, err := client.Call(context.Background(), c, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: a.SessionID}})
+		if err != nil || st.RunState != protocol.StateRunning {
+			t.Fatalf("%s is %s, %v", a.SessionID, st.RunState, err)
+		}
+		s.answered(c, ends, a)
+	}
+	s.bounded("when all were answered")
+	if text, err := os.ReadFile(calls); err != nil || !bytes.Equal(text, bytes.Repeat([]byte("x"), sessions)) {
+		t.Errorf("%d calls were made, %v; want %d", len(text), err, sessions)
+	}
+}

@@ -1,0 +1,87 @@
+package runloop
+
+import (
+	"context"
+	"fmt"
+
+	"noused/internal/model"
+	"noused/internal/protocol"
+	"noused/internal/session"
+)
+
+// A session may wait for an answer for days, and many may at once. There is room
+// for what some of them have in memory; each of the others is shed: its loop goes
+// on without history and journal, and reads them again for its next input.
+const (
+	maxWaiting  = 24 << 20 // bytes that sessions which wait have in memory together
+	memoryShare = 2        // a session has about so many bytes for each of its journal
+	maxWaking   = 2        // sessions that are read again at a time
+)
+
+// settle keeps a session that waits for an answer in memory where there is room
+// for it, and sheds it else. What an idle one has there is counted.
+func (l *loop) settle() {
+	want, size := 0, memoryShare*l.journal.Size()
+	switch l.m.phase {
+	case waiting:
+		want, size = int(size), 0
+	case idle:
+	default:
+		size = 0
+	}
+	l.env.idle.Add(size - l.idle.Swap(size))
+	if more := want - l.held; more > 0 && !l.env.waiting.Take(more) {
+		l.shed()
+		want = 0
+	}
+	l.env.waiting.Give(max(0, l.held-want))
+	l.held = want
+}
+
+// shed forgets what the journal has.
+func (l *loop) shed() {
+	_ = l.journal.Close() // all of it is on the disk
+	l.m.s, l.m.msg, l.m.call = nil, message{}, model.ToolCall{}
+	l.isShed.Store(true)
+}
+
+// wake reads a shed session again, to go on where it was. release lets the next
+// one be read.
+func (l *loop) wake() (release func(), err error) {
+	l.env.waking <- struct{}{} // each of those before it ends with its batch
+	release = func() { <-l.env.waking }
+	state, journal, problems, err := l.env.Store.Load(context.Background(), l.id)
+	l.env.tell(l.id, problems)
+	if err == nil && (state.Run == nil || !state.Run.Question.Open()) {
+		err = fmt.Errorf("the question that it waited for is gone from its journal: %w", journal.Close())
+	}
+	if err != nil {
+		release()
+		return nil, l.broke("the session's journal cannot be read", err)
+	}
+	l.m.s, l.journal = state, journal
+	l.isShed.Store(false)
+	return release, nil
+}
+
+// parkShed leaves a shed session where it is when the daemon stops. Nothing has to
+// be written: to wait for an answer is no crash.
+func (l *loop) parkShed(in input) bool {
+	switch in.(type) {
+	case drainIn, drainNowIn:
+	default:
+		return false
+	}
+	l.m.draining, l.m.phase = true, parked
+	l.resting.Store(true)
+	l.env.rested()
+	return true
+}
+
+// tell reports what was wrong with a journal and has been got over.
+func (e *env) tell(id string, problems []session.Problem) {
+	for _, p := range problems {
+		e.Fault(id, p)
+		e.Events.Append(protocol.Status{Ref: protocol.Ref{SessionID: id}, Code: protocol.StatusJournalRepaired, Message: p.Error()})
+	}
+}
