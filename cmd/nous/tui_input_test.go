@@ -91,7 +91,7 @@ func TestTheWheelScrollsAndWritesNothing(t *testing.T) {
 func TestThousandsOfStepsOfTheWheelWriteNothing(t *testing.T) {
 	t.Parallel()
 	s := longTalk(t, look{})
-	s.Type(strings.Repeat("\x1b[<64;100;25M\x1b[<65;100;25M", 5000) + strings.Repeat("\x1b[<64;7;5M", 500) + "written")
+	s.Type(strings.Repeat("\x1b[<64;100;25M\x1b[<65;100;25M", 1500) + strings.Repeat("\x1b[<64;7;5M", 500) + "written")
 	s.Wait("> written", "End goes to the end")
 }
 

@@ -99,7 +99,7 @@ func NewDaemon(t testing.TB, program, config string, args ...string) *Daemon {
 // narratoria on its standard streams.
 func (d *Daemon) Tool(name, script string) {
 	d.t.Helper()
-	d.Write("tools/"+name+".json", `{"name":"`+name+`","kind":"tool","protocol":"narratoria","version":"1","capabilities":["run"],
+	d.Write("tools/"+name+".json", `{"name":"`+name+`","kind":"tool","protocol":"narratoria","version":"1","timeout":"10m","capabilities":["run"],
 "transport":{"type":"stdio","command":["./`+name+`.sh"]},"operations":{"run":{"description":"`+name+`","params":{"type":"object"}}}}`)
 	d.Write("tools/"+name+".sh", "#!/bin/sh\n"+script)
 	if err := os.Chmod(filepath.Join(d.Dir, "tools", name+".sh"), 0o700); err != nil {
