@@ -109,8 +109,8 @@ func readRules(path string) ([]byte, error) {
 	return text, err
 }
 
-// Keep appends a rule, as JSON, to rules.toml. It holds from then on, for all
-// sessions, and is on the disk when Keep returns.
+// Keep appends a rule, as JSON, to rules.toml, unless it is there already. It holds
+// from then on, for all sessions, and is on the disk when Keep returns.
 func (r *rules) Keep(text []byte, at time.Time, sessionID, title string) error {
 	var rule policy.Rule
 	if err := json.Unmarshal(text, &rule); err != nil {
@@ -125,6 +125,10 @@ func (r *rules) Keep(text []byte, at time.Time, sessionID, title string) error {
 	before, err := readRules(r.settings.Rules)
 	if err != nil {
 		return err
+	}
+	if set, err := parseRules(r.settings, before); err == nil && set.Has(rule) {
+		r.set.Store(set)
+		return nil
 	}
 	if len(before) > 0 && before[len(before)-1] != '\n' {
 		before = append(before, '\n')

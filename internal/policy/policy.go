@@ -167,6 +167,15 @@ func (s *Set) With(rules ...Rule) (*Set, error) {
 	return more, more.add(rules...)
 }
 
+// Has tells whether there is a rule that says the same, wherever it stands. Examples
+// say nothing.
+func (s *Set) Has(r Rule) bool {
+	return slices.ContainsFunc(s.rules, func(have rule) bool {
+		return !have.listed && have.Tool == r.Tool && have.Decision == r.Decision && have.Workdir == r.Workdir &&
+			slices.EqualFunc(have.Command, r.Command, slices.Equal) && slices.Equal(have.Path, r.Path)
+	})
+}
+
 // Unused returns the rules whose tool pattern fits nothing that is registered, a
 // pattern once. fits says whether a pattern could mean a tool.
 func (s *Set) Unused(fits func(pattern string) bool) (unused []Rule) {

@@ -54,8 +54,9 @@ type person struct {
 
 // keptRule is a rule that holds from here on, wherever the rules say so.
 type keptRule struct {
-	rule  []byte
-	title string
+	rule       []byte
+	approvalID string // of the answer that it is from
+	title      string
 }
 
 // decideCall has the rules say whether the next call is made, and makes it, fails
@@ -361,11 +362,20 @@ func (in answerIn) step(m *machine) {
 	case o.ID == optionSession:
 		d.Rule = o.Rule
 	case o.ID == optionAlways:
-		m.out.rules = append(m.out.rules, keptRule{rule: o.Rule, title: m.s.Title})
+		d.Keep = o.Rule
 	}
 	m.decide(d)
+	m.keepRules()
 	m.reply(in.ticket, protocol.ApproveAccepted{Command: protocol.Approve.Name(), ApprovalID: in.approvalID, Outcome: d.Outcome})
 	m.afterQuestion()
+}
+
+// keepRules has the rules kept that answers have made for every session, also what
+// a former daemon has not come to.
+func (m *machine) keepRules() {
+	for _, d := range m.s.Unkept {
+		m.out.rules = append(m.out.rules, keptRule{rule: d.Keep, approvalID: d.ApprovalID, title: m.s.Title})
+	}
 }
 
 func optionsOf(q *session.Question) string {

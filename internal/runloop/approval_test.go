@@ -279,9 +279,9 @@ func TestAnswersAndModesThatStay(t *testing.T) {
 	w.finish()
 
 	w = asking(t)
-	w.m.step(w.clock, answerIn{approvalID: "apr-1-ses-1", option: optionAlways})
-	if out := w.m.take(); len(out.rules) != 1 || string(out.rules[0].rule) != `"t.y"` {
-		t.Errorf("got the rules %v, want the one of the option", out.rules)
+	w.answerWith(optionAlways, "")
+	if !slices.Equal(w.kept, []string{`"t.y"`}) {
+		t.Errorf("got the rules %v, want the one of the option", w.kept)
 	}
 
 	w = newWorld(t)
@@ -305,6 +305,34 @@ func TestAnswersAndModesThatStay(t *testing.T) {
 		t.Errorf("a run that asks nobody got %q", w.lastResult())
 	}
 	w.finish()
+}
+
+// A daemon that is killed after an answer for always is on the disk has its rule
+// kept by the next one: once it is, never again.
+func TestARuleIsKeptOverAKill(t *testing.T) {
+	whole := asking(t)
+	whole.answerWith(optionAlways, "")
+	whole.finish()
+	due, dues := 0, 0 // records from the answer on, until the rule is kept
+	for n, r := range whole.records {
+		switch f := r.Fact.(type) {
+		case session.ApprovalDecided:
+			due = min(1, len(f.Keep))
+		case session.RuleKept:
+			due = 0
+		}
+		dues += due
+		w := newWorld(t)
+		w.checker, w.records, w.ids = nil, slices.Clone(whole.records[:n+1]), 1000
+		w.restart(nil)
+		w.restart(nil)
+		if len(w.kept) != due {
+			t.Errorf("killed after %d records, the last %T: kept %v, want %d", n+1, r.Fact, w.kept, due)
+		}
+	}
+	if dues < 2 {
+		t.Errorf("the rule was due after %d records", dues)
+	}
 }
 
 func (w *world) lastResult() string {

@@ -291,6 +291,7 @@ func (l *loop) commit() error {
 			l.env.Fault(l.id, err)
 			out.events = append(out.events, protocol.Warning{Ref: protocol.Ref{SessionID: l.id}, Code: protocol.WarningRuleNotKept, Message: "the rule is not kept: " + err.Error()})
 		}
+		l.m.record(session.RuleKept{ApprovalID: kept.approvalID}) // is written with the next batch
 	}
 	for _, ev := range out.audits {
 		l.env.Audit(ev)

@@ -24,6 +24,7 @@ import (
 // world is everything around one machine: it performs the effects at once,
 // keeps the journal, and notes what every client was told.
 type world struct {
+	kept    []string // rules
 	t       *testing.T
 	m       *machine
 	records []session.Record
@@ -83,6 +84,11 @@ func (w *world) step(in input) {
 	w.m.step(w.clock, in)
 	out := w.m.take()
 	w.records = append(w.records, out.records...)
+	for _, k := range out.rules { // as the loop does
+		w.kept = append(w.kept, string(k.rule))
+		w.m.record(session.RuleKept{ApprovalID: k.approvalID})
+		w.records = append(w.records, w.m.take().records...)
+	}
 	for _, r := range out.replies {
 		w.answer(r)
 	}

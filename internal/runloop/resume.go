@@ -20,6 +20,7 @@ type (
 )
 
 func (in resumeIn) step(m *machine) {
+	m.keepRules()
 	run := m.s.Run
 	if run == nil { // a crash between a prompt's record and its run's
 		if prompts := m.prompts(); len(prompts) > 0 {

@@ -56,8 +56,9 @@ type Used struct {
 
 // ApprovalDecided ends a question: Option is the answer's, with PID and Comm of the
 // process that gave it; or By is what withdrew it, or made it late. Rule holds in
-// this session from here on. Reason is what the model reads of a denial. What fills
-// in a form is the tool's alone, and not kept.
+// this session from here on; Keep is one for every session, to be kept among the
+// user's own. Reason is what the model reads of a denial. What fills in a form is
+// the tool's alone, and not kept.
 type ApprovalDecided struct {
 	ApprovalID string                   `json:"approval_id"`
 	RunID      string                   `json:"run_id"`
@@ -69,6 +70,13 @@ type ApprovalDecided struct {
 	Comm       string                   `json:"comm,omitzero"`
 	Reason     string                   `json:"reason,omitzero"`
 	Rule       jsontext.Value           `json:"rule,omitzero"`
+	Keep       jsontext.Value           `json:"keep,omitzero"`
+}
+
+// RuleKept says that what an answer has Keep for has been done, or was tried and
+// people were told that it failed.
+type RuleKept struct {
+	ApprovalID string `json:"approval_id"`
 }
 
 // ApprovalModeSet chooses what becomes of the session's questions.
@@ -79,10 +87,12 @@ type ApprovalModeSet struct {
 func (ApprovalAsked) kind() string   { return "approval_asked" }
 func (ApprovalDecided) kind() string { return "approval_decided" }
 func (ApprovalModeSet) kind() string { return "approval_mode_set" }
+func (RuleKept) kind() string        { return "rule_kept" }
 
 func (ApprovalAsked) durable() bool   { return true }
 func (ApprovalDecided) durable() bool { return true }
 func (ApprovalModeSet) durable() bool { return true }
+func (RuleKept) durable() bool        { return false } // to keep a rule again changes nothing
 
 // Question is what a run has asked. It stands until what was asked about has
 // begun, or will not.
@@ -142,6 +152,9 @@ func (s *State) decide(f ApprovalDecided) error {
 	if f.Rule != nil {
 		s.answer(f.Rule)
 	}
+	if f.Keep != nil {
+		s.Unkept = append(slices.Clone(s.Unkept), f)
+	}
 	s.decided = append(slices.Clone(s.decided[max(0, len(s.decided)-maxDecided+1):]), f)
 	answered := *q // others may look at what was there
 	answered.Decided = f
@@ -150,6 +163,11 @@ func (s *State) decide(f ApprovalDecided) error {
 		s.Run.Granted, s.Run.Question = q.Used, nil
 	}
 	return nil
+}
+
+// kept ends what an answer has Keep for.
+func (s *State) kept(approvalID string) {
+	s.Unkept = slices.DeleteFunc(slices.Clone(s.Unkept), func(d ApprovalDecided) bool { return d.ApprovalID == approvalID })
 }
 
 // answer keeps a rule, the newest last.

@@ -99,6 +99,7 @@ func life() []Record {
 		ToolStarted{RunID: "run-5", CallID: "call-2"},
 		ApprovalAsked{ApprovalID: "apr-2-ses-1", RunID: "run-5", Kind: "budget", Reason: "so many tokens", Options: []ApprovalOption{{ID: "continue", Decision: "allow"}}, Used: Used{Tokens: 9, Cost: 8, DayCost: 7}},
 		ApprovalDecided{ApprovalID: "apr-2-ses-1", RunID: "run-5", Outcome: "denied", By: "timeout", Reason: "nobody answered"},
+		RuleKept{ApprovalID: "apr-0-ses-1"},
 		ApprovalAsked{ApprovalID: "apr-3-ses-1", RunID: "run-5", Kind: "budget", Reason: "so many tokens", Options: []ApprovalOption{{ID: "continue", Decision: "allow"}}, Used: Used{Tokens: 9, Cost: 8, DayCost: 7}},
 	}
 	var records []Record

@@ -382,6 +382,7 @@ var decoders = map[int]map[string]func(jsontext.Value) (Fact, error){1: {
 	"approval_asked":    decodeFact[ApprovalAsked],
 	"approval_decided":  decodeFact[ApprovalDecided],
 	"approval_mode_set": decodeFact[ApprovalModeSet],
+	"rule_kept":         decodeFact[RuleKept],
 }}
 
 func decodeFact[F Fact](data jsontext.Value) (Fact, error) {

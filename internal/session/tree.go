@@ -122,8 +122,9 @@ type State struct {
 	path    path // of Leaf
 
 	ApprovalMode protocol.ApprovalMode
-	Answers      []jsontext.Value // rules that questions were answered with for this session
-	Asked        int              // questions
+	Answers      []jsontext.Value  // rules that questions were answered with for this session
+	Asked        int               // questions
+	Unkept       []ApprovalDecided // whose Keep may not have been done
 
 	patched    document
 	assetsSize int
@@ -202,6 +203,8 @@ func (s *State) Apply(r Record) error {
 		s.Run = &Run{ID: f.RunID, Began: r.At, Approvals: f.Approvals}
 	case ApprovalModeSet:
 		s.ApprovalMode = f.Mode
+	case RuleKept:
+		s.kept(f.ApprovalID)
 	default:
 		if err := s.applyRun(r.Fact, r.At); err != nil {
 			return err
