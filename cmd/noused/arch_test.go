@@ -73,7 +73,9 @@ var layers = []layer{
 	{pattern: "internal/tui/theme"},
 	{pattern: "internal/tui/cell", ours: []string{"internal/plaintext"}},
 	{pattern: "internal/tui/tuitest", ours: []string{"internal/protocol", "internal/testenv"}},
-	{pattern: "cmd/nous", ours: []string{"internal/tui", "internal/buildinfo", "internal/client", "internal/client/follow", "internal/cmdline", "internal/plaintext", "internal/protocol", "internal/worktree", "internal/form"}},
+	{pattern: "internal/acp", ours: []string{"internal/protocol"}},
+	{pattern: "internal/acp/bridge", ours: []string{"internal/acp", "internal/client", "internal/client/follow", "internal/protocol"}},
+	{pattern: "cmd/nous", ours: []string{"internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client", "internal/client/follow", "internal/cmdline", "internal/plaintext", "internal/protocol", "internal/worktree", "internal/form"}},
 	{pattern: "internal/testenv", stdlibOnly: true},
 }
 

@@ -34,6 +34,8 @@ var (
 	ErrRoleOrder = fmt.Errorf("%w: the roles are in the wrong order", ErrRejected)
 	// ErrEffort: a model cannot be told to think as hard as that.
 	ErrEffort = errors.New("the model has no such effort")
+	// ErrRefused: the model, or a filter of its provider, does not want to answer.
+	ErrRefused = errors.New("the model refused to answer")
 	// ErrPassing: what went wrong may go well the next time.
 	ErrPassing = errors.New("the provider may answer later")
 )

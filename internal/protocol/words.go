@@ -99,6 +99,7 @@ const (
 
 // Codes of runs that end in error, beside those of responses.
 const (
+	Refused    Code = "refused" // the model, or its provider's filter, does not want to answer
 	StepLimit  Code = "step_limit"
 	CrashLoop  Code = "crash_loop"
 	OverBudget Code = "budget" // a limit of config.toml was reached

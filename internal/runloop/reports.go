@@ -217,7 +217,11 @@ func (in modelDoneIn) step(m *machine) {
 }
 
 func providerError(err error) *protocol.Error {
-	return &protocol.Error{Code: protocol.ProviderError, Message: err.Error()}
+	code := protocol.ProviderError
+	if errors.Is(err, model.ErrRefused) {
+		code = protocol.Refused
+	}
+	return &protocol.Error{Code: code, Message: err.Error()}
 }
 
 // afterMessage goes on from a whole assistant message.

@@ -301,7 +301,7 @@ func (b *open) data() []byte {
 func (s *state) stop() (model.StopReason, error) {
 	switch s.reason {
 	case "refusal":
-		return "", &wire.Error{Code: s.reason, Message: "the model refused to go on"}
+		return "", wire.Refused(s.reason, "the model refused to go on")
 	case "max_tokens", "model_context_window_exceeded":
 		return model.StopLength, nil
 	case "", "end_turn", "tool_use", "stop_sequence", "pause_turn", "stop":

@@ -293,7 +293,7 @@ func (s *state) stop() (model.StopReason, error) {
 	case finish == "error":
 		return "", &wire.Error{Message: "the provider gave up in the middle of its answer"}
 	case finish == "content_filter":
-		return "", &wire.Error{Code: finish, Message: "the provider's content filter stopped the answer"}
+		return "", wire.Refused(finish, "the provider's content filter stopped the answer")
 	}
 	switch {
 	case slices.Contains(cut, finish):

@@ -301,7 +301,7 @@ func (s *state) end(r response) (out []model.Delta, err error) {
 	case reason == "max_output_tokens", reason == "max_tokens":
 		stop = model.StopLength
 	case reason == "content_filter":
-		return out, &wire.Error{Code: string(reason), Message: "the provider's content filter stopped the answer"}
+		return out, wire.Refused(string(reason), "the provider's content filter stopped the answer")
 	default:
 		return out, &wire.Error{Code: string(reason), Message: fmt.Sprintf("the provider ended its answer with %q", cmp.Or(reason, r.Status))}
 	}

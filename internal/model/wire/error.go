@@ -82,6 +82,12 @@ func Truncated(why string) *Error {
 	return e
 }
 
+// Refused is the error of an answer that the model, or a filter, ended since it does
+// not want to give it. code is the provider's own word.
+func Refused(code, message string) *Error {
+	return &Error{Code: code, Message: message, is: model.ErrRefused}
+}
+
 // TooMuch is the error of an answer that holds more than it may.
 func TooMuch() *Error {
 	return &Error{Message: fmt.Sprintf("the message holds more than %d MiB, %d tool calls or %d blocks", MaxContent>>20, MaxCalls, MaxBlocks)}

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"noused/internal/acp/bridge"
+	"noused/internal/buildinfo"
+	"noused/internal/client/follow"
+	"noused/internal/cmdline"
+)
+
+func (a *app) acpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "acp",
+		Short: "Be an agent for editors, which start it themselves",
+		Long: `Speak the Agent Client Protocol, version 1, on standard input and output. Editors
+such as Zed, those of JetBrains, Neovim and Emacs start nous acp as an agent; docs/editors.md
+has the lines of their configuration. What is wrong is said on standard error.
+
+Sessions and runs belong to the daemon. Closing the editor ends neither, and nous
+shows the same sessions.`,
+		Example: "  nous acp",
+		Args:    cmdline.Wants(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return bridge.Run(cmd.Context(), bridge.Options{
+				Daemon: a.dialer(), In: a.in, Out: a.out.w, Log: a.notef, Version: buildinfo.Version(),
+			})
+		},
+	}
+}
+
+// dialer leads to the daemon.
+func (a *app) dialer() follow.Dialer { return follow.Socket(a.socket) }

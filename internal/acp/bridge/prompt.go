@@ -1,0 +1,383 @@
+package bridge
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"time"
+
+	"noused/internal/acp"
+	"noused/internal/client/follow"
+	"noused/internal/protocol"
+)
+
+// prompt is a request whose answer is the end of the turn that delivers its text.
+type prompt struct {
+	request   *acp.Request
+	text      string
+	run       string // "" until the text is accepted
+	input     string
+	turn      string // that delivers it, "" until then
+	cancelled bool
+	ready     bool               // answered as soon as the abort is
+	giveUp    context.CancelFunc // ends the waiting for a daemon
+}
+
+func (p *prompt) fail(why *acp.Error) {
+	p.giveUp()
+	p.request.Fail(why)
+}
+
+var errNotSent = errors.New("not sent: there was no daemon")
+
+// prompt sends a text. A session that runs takes it when it is done.
+func (w *window) prompt(r *acp.Request) {
+	params, text, images, ok := w.readPrompt(r)
+	if !ok || w.command(r, text) {
+		return
+	}
+	ctx, giveUp := context.WithCancel(w.ctx)
+	p := &prompt{request: r, text: text, giveUp: giveUp}
+	w.prompts = append(w.prompts, p)
+	no := false
+	send := protocol.PromptParams{
+		Scope: protocol.Scope{SessionID: *params.SessionID}, Text: text, Wait: &no, StreamingBehavior: protocol.KindFollowUp,
+		IdempotencyKey: "acp-" + rand.Text(), Attachments: images,
+	}
+	w.sending++
+	away(w, func() (protocol.InputAccepted, error) {
+		var err error
+		if send.Text, err = withSkill(ctx, w, text); err != nil {
+			return protocol.InputAccepted{}, err
+		}
+		reply, err := persist(ctx, w, protocol.Prompt, send)
+		if err != nil || reply.Accepted == nil {
+			return protocol.InputAccepted{}, err
+		}
+		return protocol.InputAccepted(*reply.Accepted), nil
+	}, func(a protocol.InputAccepted, err error) { w.accepted(p, a, err) })
+}
+
+func (w *window) readPrompt(r *acp.Request) (p acp.PromptParams, text string, images []protocol.AttachmentParams, ok bool) {
+	p, err := acp.Decode[acp.PromptParams](r.Params)
+	if err == nil {
+		text, images, err = textOf(p.Prompt)
+	}
+	if err != nil {
+		r.Fail(err)
+	}
+	return p, text, images, err == nil
+}
+
+// persist sends a command that has a key until a daemon has answered it. ctx ends
+// that where none can have got it; the window's own always.
+func persist[P protocol.Params, R protocol.Reply](ctx context.Context, w *window, def protocol.Def[P, R], p P) (r R, err error) {
+	sent := false
+	pause := 10 * time.Millisecond
+	for {
+		r, err = follow.Do(w.ctx, w.link, def, p)
+		if err == nil || !offline(err) && !again(err) {
+			return r, err
+		}
+		sent = sent || !offline(err)
+		stop := ctx.Done()
+		if sent {
+			stop = w.ctx.Done()
+		}
+		pause = min(2*pause, 500*time.Millisecond)
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-stop:
+			t.Stop()
+			return r, errNotSent
+		}
+	}
+}
+
+// accepted takes in what the daemon says to a text.
+func (w *window) accepted(p *prompt, a protocol.InputAccepted, err error) {
+	defer w.sent()
+	switch {
+	case errors.Is(err, errNotSent):
+		w.answer(p, acp.StopCancelled)
+	case err != nil && p.cancelled:
+		w.answer(p, acp.StopCancelled)
+	case err != nil:
+		w.failed(p, w.b.explain(err))
+	default:
+		p.run, p.input = a.RunID, a.InputID
+		w.own[a.InputID] = true
+		if p.cancelled {
+			w.abort()
+		}
+	}
+}
+
+// sent takes in what was held for want of an answer.
+func (w *window) sent() {
+	w.sending--
+	if w.sending == 0 {
+		w.release()
+	}
+}
+
+// steer puts a text before everything that waits, and is answered when it is
+// accepted.
+func (w *window) steer(r *acp.Request) {
+	params, text, images, ok := w.readPrompt(r)
+	if !ok {
+		return
+	}
+	send := protocol.SteerParams{
+		Scope: protocol.Scope{SessionID: *params.SessionID}, Text: text, IfIdle: protocol.KindPrompt,
+		IdempotencyKey: "acp-" + rand.Text(), Attachments: images,
+	}
+	w.sending++
+	away(w, func() (protocol.InputAccepted, error) { return persist(w.ctx, w, protocol.Steer, send) },
+		func(a protocol.InputAccepted, err error) {
+			defer w.sent()
+			if err != nil {
+				r.Fail(w.b.explain(err))
+				return
+			}
+			w.own[a.InputID] = true
+			r.Reply(acp.SteerResult{RunID: a.RunID, InputID: a.InputID})
+		})
+}
+
+// abort ends what the session does, and answers what waits for it as cancelled.
+func (w *window) abort() {
+	for _, p := range w.prompts {
+		p.cancelled = true
+		p.giveUp()
+	}
+	w.aborts++
+	away(w, func() (protocol.AbortAccepted, error) {
+		return follow.Do(w.ctx, w.link, protocol.Abort, protocol.AbortParams{Scope: protocol.Scope{SessionID: w.id}})
+	}, func(a protocol.AbortAccepted, err error) {
+		w.aborts--
+		if offline(err) || err != nil && again(err) {
+			w.aborted = true
+		}
+		for _, d := range a.Discarded {
+			if !slices.ContainsFunc(w.prompts, func(p *prompt) bool { return p.input == d.InputID }) {
+				w.handBack(d.InputID, d.Text)
+			}
+		}
+		for _, p := range slices.Clone(w.prompts) {
+			if p.ready {
+				w.answer(p, acp.StopCancelled)
+			}
+		}
+	})
+}
+
+// handBack tells of a text that will not be delivered.
+func (w *window) handBack(input, text string) {
+	w.say(input, "[Not delivered, the run was ended: "+text+"]")
+}
+
+// takeBack takes one request back: a text that waits is withdrawn, one that is
+// being worked at is ended as session/cancel does.
+func (w *window) takeBack(id string) {
+	i := slices.IndexFunc(w.prompts, func(p *prompt) bool { return string(p.request.ID) == id })
+	if i < 0 {
+		return
+	}
+	p := w.prompts[i]
+	if p.input == "" || p.turn != "" {
+		w.abort()
+		return
+	}
+	away(w, func() (protocol.Withdrawn, error) {
+		return follow.Do(w.ctx, w.link, protocol.Withdraw, protocol.WithdrawParams{Scope: protocol.Scope{SessionID: w.id}, InputID: p.input})
+	}, func(_ protocol.Withdrawn, err error) {
+		if err != nil && slices.Contains(w.prompts, p) {
+			w.abort()
+		}
+	})
+}
+
+// answer answers a prompt, a cancelled one when it is known what was handed back.
+func (w *window) answer(p *prompt, why acp.StopReason) {
+	if p.cancelled {
+		why = acp.StopCancelled
+		if p.ready = w.aborts > 0; p.ready {
+			return
+		}
+	}
+	w.close(p)
+	w.tellOutput()
+	p.request.Reply(acp.PromptResult{StopReason: why})
+}
+
+func (w *window) failed(p *prompt, why *acp.Error) {
+	if p.cancelled {
+		w.answer(p, acp.StopCancelled)
+		return
+	}
+	w.close(p)
+	w.tellOutput()
+	p.request.Fail(why)
+}
+
+func (w *window) close(p *prompt) {
+	p.giveUp()
+	w.prompts = slices.DeleteFunc(w.prompts, func(q *prompt) bool { return q == p })
+	delete(w.own, p.input)
+}
+
+// lost answers a prompt whose text will not be delivered.
+func (w *window) undelivered(p *prompt, why error) {
+	w.handBack(p.input, p.text)
+	if why != nil {
+		w.failed(p, w.b.explain(why))
+		return
+	}
+	w.answer(p, acp.StopCancelled)
+}
+
+func (w *window) withdrawn(input string) {
+	for _, p := range slices.Clone(w.prompts) {
+		if p.input == input && input != "" {
+			w.undelivered(p, nil)
+		}
+	}
+}
+
+func (w *window) turnStarted(e protocol.TurnStart) {
+	for _, p := range slices.Clone(w.prompts) {
+		switch {
+		case p.run != e.RunID:
+		case slices.Contains(e.InputIDs, p.input):
+			p.turn = e.TurnID
+		case p.turn != "": // its end was not told
+			w.answer(p, acp.EndTurn)
+		}
+	}
+}
+
+func (w *window) turnEnded(e protocol.TurnEnd) {
+	for _, p := range slices.Clone(w.prompts) {
+		if p.run == e.RunID && p.turn == e.TurnID && p.run != "" {
+			w.ended(p, e.StopReason, e.Error)
+		}
+	}
+}
+
+func (w *window) runEnded(e protocol.AgentEnd) {
+	for _, d := range e.Discarded {
+		if !slices.ContainsFunc(w.prompts, func(p *prompt) bool { return p.input == d.InputID }) {
+			w.handBack(d.InputID, d.Text)
+		}
+	}
+	for _, p := range slices.Clone(w.prompts) {
+		switch {
+		case p.run != e.RunID || p.run == "":
+		case p.turn != "":
+			w.ended(p, e.StopReason, e.Error)
+		default:
+			w.undelivered(p, wireError(e.Error))
+		}
+	}
+}
+
+func wireError(e *protocol.RunError) error {
+	if e == nil {
+		return nil
+	}
+	return protocol.Errorf(e.Code, "%s", e.Message)
+}
+
+// ended answers a prompt for the reason that its turn, or its run, ended.
+func (w *window) ended(p *prompt, why protocol.StopReason, err *protocol.RunError) {
+	switch {
+	case why == protocol.StopAborted:
+		w.answer(p, acp.StopCancelled)
+	case err != nil && (err.Code == protocol.StepLimit || err.Code == protocol.OverBudget):
+		w.answer(p, acp.MaxTurnRequests)
+	case err != nil && err.Code == protocol.Refused:
+		w.answer(p, acp.Refusal)
+	case err != nil:
+		w.failed(p, w.b.explain(wireError(err)))
+	case why == protocol.StopError:
+		w.failed(p, acp.Errorf(acp.InternalError, "the run ended in an error"))
+	case w.draw.stop == protocol.StopLength:
+		w.answer(p, acp.MaxTokens)
+	default:
+		w.answer(p, acp.EndTurn)
+	}
+}
+
+// settle finds out what has become of texts while nobody told of it.
+func (w *window) settle(s follow.Snapshot) {
+	for _, p := range slices.Clone(w.prompts) {
+		if p.input == "" || slices.ContainsFunc(s.State.Queued.Inputs, func(q protocol.QueuedInput) bool { return q.InputID == p.input }) {
+			continue
+		}
+		w.settleOne(p, s)
+	}
+}
+
+func (w *window) settleOne(p *prompt, s follow.Snapshot) {
+	t := fateOf(p.input, s)
+	turn := s.State.Turn
+	running := s.State.RunID == p.run
+	switch {
+	case running && turn != nil && slices.Contains(turn.InputIDs, p.input):
+		p.turn = turn.TurnID
+	case t.delivered || p.turn != "":
+		w.draw.stop = t.stop
+		if running || t.over {
+			w.ended(p, protocol.StopEnd, nil)
+			return
+		}
+		why, err := endOf(p.run, s)
+		w.ended(p, why, err)
+	case running && turn == nil: // between two turns: the end of the run answers it
+	case running:
+		w.undelivered(p, nil)
+	default:
+		_, err := endOf(p.run, s)
+		w.undelivered(p, wireError(err))
+	}
+}
+
+// fate is what the messages say of a text.
+type fate struct {
+	delivered bool
+	over      bool // another turn followed
+	stop      protocol.StopReason
+}
+
+func fateOf(input string, s follow.Snapshot) (f fate) {
+	answered := false
+	for _, raw := range s.Messages {
+		e := decodeEntry(raw)
+		switch {
+		case e.InputID == input:
+			f.delivered = true
+		case !f.delivered || f.over:
+		case e.Role == "assistant":
+			answered, f.stop = true, e.StopReason
+		case e.Role == "user" && answered:
+			f.over = true
+		}
+	}
+	return f
+}
+
+// endOf is how a run ended; of one that is not known any more nothing but that.
+func endOf(run string, s follow.Snapshot) (protocol.StopReason, *protocol.RunError) {
+	for _, r := range s.Runs {
+		if r.RunID == run {
+			return r.StopReason, r.Error
+		}
+	}
+	if last := s.State.LastRun; last != nil && last.RunID == run {
+		return last.StopReason, last.Error
+	}
+	return protocol.StopEnd, nil
+}

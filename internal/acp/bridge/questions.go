@@ -1,0 +1,135 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"noused/internal/acp"
+	"noused/internal/protocol"
+)
+
+// errAnswered is why a question is taken back from the editor.
+var errAnswered = errors.New("answered elsewhere, or withdrawn")
+
+// syncQuestions asks what waits and was not asked, and takes back what does not
+// wait any more.
+func (w *window) syncQuestions(waiting []protocol.Approval) {
+	open := map[string]bool{}
+	for _, a := range waiting {
+		if a.SessionID == w.id {
+			open[a.ApprovalID] = true
+			w.question(a)
+		}
+	}
+	for id := range w.asks {
+		if !open[id] {
+			w.resolved(id)
+		}
+	}
+}
+
+// question asks the editor. It is asked once, however often it is told.
+func (w *window) question(a protocol.Approval) {
+	if w.asks[a.ApprovalID] != nil || w.muted() {
+		return
+	}
+	ctx, cancel := context.WithCancelCause(w.ctx)
+	w.asks[a.ApprovalID] = func() { cancel(errAnswered) }
+	ask := w.permission(a)
+	away(w, func() (r acp.PermissionResult, err error) {
+		raw, err := w.b.conn.Call(ctx, acp.RequestPermission, ask)
+		if err == nil {
+			err = json.Unmarshal(raw, &r)
+		}
+		return r, err
+	}, func(r acp.PermissionResult, err error) {
+		switch {
+		case errors.Is(err, errAnswered):
+		case err != nil:
+			w.b.Log("%s: %v; %s waits for another client", acp.RequestPermission, err, a.ApprovalID)
+		case r.Outcome.Outcome == "selected":
+			w.decide(a.ApprovalID, r.Outcome.OptionID)
+		}
+	})
+}
+
+// resolved takes a question back that was answered elsewhere.
+func (w *window) resolved(id string) {
+	if cancel := w.asks[id]; cancel != nil {
+		delete(w.asks, id)
+		cancel()
+		if w.told.limits[id] {
+			delete(w.told.limits, id)
+			w.update(acp.ToolCall{Update: acp.ToolCallUpdate, ID: id, Status: acp.Completed})
+		}
+	}
+}
+
+func (w *window) decide(id, option string) {
+	away(w, func() (protocol.ApproveAccepted, error) {
+		return persist(w.ctx, w, protocol.Approve, protocol.ApproveParams{ApprovalID: id, Option: option})
+	}, func(_ protocol.ApproveAccepted, err error) {
+		var wire *protocol.Error
+		late := errors.As(err, &wire) && wire.Reason() == protocol.ApprovalResolved
+		if err != nil && !late {
+			w.b.Log("approve %s: %v", id, err)
+			w.notice("error", err.Error())
+		}
+	})
+}
+
+// permission is a question as editors are asked it.
+func (w *window) permission(a protocol.Approval) acp.PermissionParams {
+	p := acp.PermissionParams{SessionID: w.id}
+	if a.Kind == protocol.ApprovalTool {
+		p.ToolCall = describe(protocol.ToolCall{ID: a.ToolCallID, Name: a.ToolName, Arguments: a.Arguments}, a.Workdir)
+	} else {
+		p.ToolCall = w.limit(a)
+	}
+	p.ToolCall.Status = acp.Pending
+	if why := strings.TrimSpace(a.Rule + "\n" + a.Reason); why != "" {
+		p.ToolCall.Content = append(p.ToolCall.Content, acp.ToolText(why))
+	}
+	for _, o := range a.Options {
+		p.Options = append(p.Options, permissionOption(o))
+	}
+	return p
+}
+
+// limit is a question that is about no call: it is shown as one of its own.
+func (w *window) limit(a protocol.Approval) acp.ToolCall {
+	title := "The run has reached a limit"
+	if a.Reason != "" {
+		title = line(a.Reason)
+	}
+	shown := acp.ToolCall{Update: acp.NewToolCall, ID: a.ApprovalID, Title: title, Kind: "other", Status: acp.Pending}
+	w.update(shown)
+	if w.told.limits == nil {
+		w.told.limits = map[string]bool{}
+	}
+	w.told.limits[a.ApprovalID] = true
+	shown.Update = ""
+	return shown
+}
+
+// names are those of the options that need no pattern.
+var names = map[string]string{"once": "Allow once", "continue": "Go on", "deny": "Deny"}
+
+func permissionOption(o protocol.ApprovalOption) acp.PermissionOption {
+	out := acp.PermissionOption{ID: o.ID, Name: names[o.ID], Kind: acp.AllowOnce}
+	switch {
+	case o.Decision == protocol.DecisionDeny:
+		out.Kind = acp.RejectOnce
+	case o.ID == "session":
+		out.Kind, out.Name = acp.AllowAlways, "Allow in this session: "+o.Pattern
+	case o.ID == "always":
+		out.Kind, out.Name = acp.AllowAlways, "Always allow: "+o.Pattern
+	}
+	if out.Name == "" {
+		out.Name = o.ID
+	}
+	return out
+}

@@ -1,0 +1,158 @@
+package bridge
+
+import (
+	"bytes"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/acp"
+	"noused/internal/protocol"
+)
+
+// kinds are what editors know of the tools that come with the daemon.
+var kinds = map[string]string{
+	"read": "read", "ls": "read", "write": "edit", "edit": "edit",
+	"grep": "search", "find": "search", "bash": "execute", "job": "execute",
+}
+
+func kindOf(name string) string {
+	if kind, ok := kinds[name]; ok {
+		return kind
+	}
+	if strings.Contains(name, "fetch") {
+		return "fetch"
+	}
+	return "other"
+}
+
+// known are the arguments that something can be made of.
+type known struct {
+	Path    *string `json:"path"`
+	Offset  int64   `json:"offset"`
+	Command string  `json:"command"`
+	Pattern string  `json:"pattern"`
+	Content *string `json:"content"`
+	replacement
+	Edits []replacement `json:"edits"`
+}
+
+type replacement struct {
+	Old *string `json:"old_text"`
+	New *string `json:"new_text"`
+}
+
+// describe is a call as editors show it.
+func describe(c protocol.ToolCall, workdir string) acp.ToolCall {
+	out := acp.ToolCall{ID: c.ID, Kind: kindOf(c.Name), Title: c.Name, RawInput: c.Arguments}
+	if !c.Arguments.IsValid(jsontext.AllowDuplicateNames(true)) {
+		out.RawInput = nil
+	}
+	if _, ours := kinds[c.Name]; !ours {
+		out.Title = line(c.Name + " " + string(bytes.TrimSpace(c.Arguments)))
+		return out
+	}
+	var a known
+	if json.Unmarshal(c.Arguments, &a) != nil {
+		return out
+	}
+	what := a.Pattern
+	if a.Path != nil && *a.Path != "" {
+		at := absolute(workdir, *a.Path)
+		out.Locations = []acp.Location{{Path: at, Line: a.Offset}}
+		out.Content = a.diffs(c.Name, at)
+		what = strings.TrimSpace(what + " " + *a.Path)
+	}
+	if a.Command != "" {
+		what = a.Command
+	}
+	out.Title = line(c.Name + " " + what)
+	return out
+}
+
+// diffs are the changes that a call means to make.
+func (a known) diffs(name, path string) (list []acp.ToolContent) {
+	add := func(was, is *string) {
+		if is != nil {
+			list = append(list, acp.ToolContent{Type: "diff", Path: path, Old: was, New: is})
+		}
+	}
+	switch name {
+	case "write":
+		add(nil, a.Content)
+	case "edit":
+		add(a.Old, a.New)
+		for _, e := range a.Edits {
+			add(e.Old, e.New)
+		}
+	}
+	return list
+}
+
+func absolute(workdir, path string) string {
+	if filepath.IsAbs(path) || workdir == "" {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(workdir, path)
+}
+
+func fileURI(path string) string { return (&url.URL{Scheme: "file", Path: path}).String() }
+
+// maxTitle bounds a title, in bytes.
+const maxTitle = 160
+
+// line is the first line of a text, or as much of it as a title may have.
+func line(text string) string {
+	text, more, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	if len(text) > maxTitle {
+		text, more = strings.ToValidUTF8(text[:maxTitle], ""), "more"
+	}
+	if more != "" {
+		text += " …"
+	}
+	return text
+}
+
+// output is what a call gave, as it is.
+type output struct {
+	OK      bool              `json:"ok"`
+	Result  string            `json:"result"`
+	Outputs map[string]string `json:"outputs,omitzero"`
+}
+
+func rawOutput(ok bool, result string, outputs map[string]string) jsontext.Value {
+	out, err := json.Marshal(output{ok, result, outputs}, jsontext.AllowInvalidUTF8(true), json.Deterministic(true))
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+// result shows what became of a call. A change that was made is shown as such; of
+// everything else the text is.
+func (w *window) result(id string, ok bool, raw jsontext.Value, text string, images []protocol.Attachment) {
+	c := w.draw.calls[id]
+	delete(w.draw.calls, id)
+	w.draw.entries[id] = true
+	out := acp.ToolCall{Update: acp.ToolCallUpdate, ID: id, Status: acp.Failed, RawOutput: raw}
+	if c == nil { // a call of which the editor was not told
+		out.Update, out.Title, out.Kind = acp.NewToolCall, "tool", "other"
+	}
+	if ok {
+		out.Status = acp.Completed
+	}
+	if c != nil && ok {
+		out.Content = c.Content
+	}
+	if len(out.Content) == 0 {
+		out.Content = []acp.ToolContent{acp.ToolText(text)}
+	}
+	for _, a := range images {
+		link := linkTo(a)
+		out.Content = append(out.Content, acp.ToolContent{Type: "content", Content: &link})
+	}
+	w.update(out)
+}

@@ -1,0 +1,296 @@
+package acp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/protocol"
+)
+
+// maxLine is the longest line that is read, in bytes.
+const maxLine = protocol.DefaultMaxLine
+
+// maxID is the longest id of a request, in bytes.
+const maxID = 256
+
+// Handler is told what the client says, in the order in which it says it. It must
+// not block for long: nothing else is read meanwhile.
+type Handler interface {
+	// Request must see to it that r is answered, now or later.
+	Request(r *Request)
+	// Notice is a notification.
+	Notice(method string, params jsontext.Value)
+	// Odd is a line that answers nothing that was asked.
+	Odd(what string)
+}
+
+// Conn is one connection to a client.
+type Conn struct {
+	lines *protocol.LineReader
+	out   *outbox
+
+	mu    sync.Mutex
+	last  int64
+	asked map[int64]chan answer // cap 1; what the client was asked and has not answered
+	open  map[string]bool       // ids of requests that were not answered yet
+}
+
+type answer struct {
+	result jsontext.Value
+	err    *Error
+}
+
+// envelope is any line.
+type envelope struct {
+	JSONRPC string         `json:"jsonrpc"`
+	ID      jsontext.Value `json:"id,omitzero"`
+	Method  *string        `json:"method,omitzero"`
+	Params  jsontext.Value `json:"params,omitzero"`
+	Result  jsontext.Value `json:"result,omitzero"`
+	Error   jsontext.Value `json:"error,omitzero"`
+}
+
+// NewConn reads from in and writes to out. Close ends its goroutine.
+func NewConn(in io.Reader, out io.Writer) *Conn {
+	return &Conn{
+		lines: protocol.NewLineReader(in, maxLine), out: newOutbox(out),
+		asked: map[int64]chan answer{}, open: map[string]bool{},
+	}
+}
+
+// Close writes what waits, for as long as a client that reads takes for it, and
+// ends the writing. Reading ends with its stream.
+func (c *Conn) Close() { c.out.close() }
+
+// Lost is closed when nothing can be written any more. Err says why: the client is
+// gone, or it is an *UnreadError.
+func (c *Conn) Lost() <-chan struct{} { return c.out.lost }
+
+// Err is why Lost is closed.
+func (c *Conn) Err() error { return c.out.failure() }
+
+// Calm waits until little of what was sent is unread. The error is Err's, or ctx's.
+func (c *Conn) Calm(ctx context.Context) error { return c.out.calm(ctx) }
+
+// Serve reads until the end of the input, which is no error.
+func (c *Conn) Serve(h Handler) error {
+	for {
+		line, err := c.lines.Next()
+		var long *protocol.LineTooLongError
+		switch {
+		case errors.As(err, &long):
+			c.fail(nil, Errorf(InvalidRequest, "the line is longer than %d bytes", long.Limit))
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read: %w", err)
+		default:
+			c.take(h, line)
+		}
+	}
+}
+
+// take takes a line in.
+func (c *Conn) take(h Handler, line []byte) {
+	var e envelope
+	if err := json.Unmarshal(line, &e); err != nil {
+		c.fail(nil, unreadable(err))
+		return
+	}
+	switch {
+	case e.JSONRPC != "2.0":
+		c.fail(nil, Errorf(InvalidRequest, `jsonrpc: want "2.0"`))
+	case e.Method == nil && e.ID != nil && (e.Result != nil) != (e.Error != nil):
+		c.answered(h, e)
+	case e.Method == nil:
+		c.fail(nil, Errorf(InvalidRequest, "method: missing"))
+	case e.ID == nil:
+		h.Notice(*e.Method, bytesOf(e.Params))
+	default:
+		c.request(h, e)
+	}
+}
+
+// unreadable tells a line that is no JSON from one that is no message.
+func unreadable(err error) *Error {
+	var semantic *json.SemanticError
+	if !errors.As(err, &semantic) {
+		return Errorf(ParseError, "not JSON: %v", err)
+	}
+	if name := pointer(semantic); name != "" {
+		return Errorf(InvalidRequest, "%s: has the wrong type", name)
+	}
+	return Errorf(InvalidRequest, "want one JSON object a line")
+}
+
+func (c *Conn) request(h Handler, e envelope) {
+	id := string(e.ID)
+	if !goodID(e.ID) {
+		c.fail(nil, Errorf(InvalidRequest, "id: want a whole number, or a string of at most %d bytes", maxID))
+		return
+	}
+	c.mu.Lock()
+	taken := c.open[id]
+	c.open[id] = true
+	c.mu.Unlock()
+	if taken { // an answer with this id would be taken for that of the first one
+		c.fail(nil, Errorf(InvalidRequest, "id: %s is that of a request that has no answer yet", id))
+		return
+	}
+	h.Request(&Request{ID: bytesOf(e.ID), Method: *e.Method, Params: bytesOf(e.Params), conn: c})
+}
+
+// goodID tells whether an id is one that ACP has.
+func goodID(id jsontext.Value) bool {
+	if len(id) > maxID {
+		return false
+	}
+	switch id.Kind() {
+	case 'n', '"':
+		return true
+	case '0':
+		_, err := strconv.ParseInt(string(id), 10, 64)
+		return err == nil
+	default:
+		return false
+	}
+}
+
+func (c *Conn) answered(h Handler, e envelope) {
+	n, err := strconv.ParseInt(string(e.ID), 10, 64)
+	c.mu.Lock()
+	waits := c.asked[n]
+	delete(c.asked, n)
+	c.mu.Unlock()
+	switch {
+	case err != nil || waits == nil: // late: it was asked, and taken back
+		h.Odd("an answer to nothing that was asked, id " + string(e.ID))
+	case e.Error != nil:
+		failed := &Error{}
+		if json.Unmarshal(e.Error, failed) != nil {
+			failed = Errorf(InvalidRequest, "error: is no object with code and message")
+		}
+		waits <- answer{err: failed}
+	default:
+		waits <- answer{result: bytesOf(e.Result)}
+	}
+}
+
+// bytesOf is a copy: what the reader gave is valid until its next line.
+func bytesOf(v jsontext.Value) jsontext.Value { return v.Clone() }
+
+// Notify sends a notification. It does not block.
+func (c *Conn) Notify(method string, params any) {
+	c.send(struct {
+		JSONRPC string `json:"jsonrpc"`
+		Method  string `json:"method"`
+		Params  any    `json:"params"`
+	}{"2.0", method, params})
+}
+
+// Update tells of something that has happened in a session.
+func (c *Conn) Update(sessionID string, update any) {
+	c.Notify(SessionUpdate, Notification{SessionID: sessionID, Update: update})
+}
+
+// Call asks the client and waits for its answer, which is an *Error where it
+// refuses. When ctx ends the client is told that nobody waits any more.
+func (c *Conn) Call(ctx context.Context, method string, params any) (jsontext.Value, error) {
+	c.mu.Lock()
+	c.last++
+	id, waits := c.last, make(chan answer, 1)
+	c.asked[id] = waits
+	c.mu.Unlock()
+	c.send(struct {
+		JSONRPC string `json:"jsonrpc"`
+		ID      int64  `json:"id"`
+		Method  string `json:"method"`
+		Params  any    `json:"params"`
+	}{"2.0", id, method, params})
+	select {
+	case a := <-waits:
+		if a.err != nil {
+			return nil, a.err
+		}
+		return a.result, nil
+	case <-c.out.lost:
+		return nil, c.Err()
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	_, unanswered := c.asked[id]
+	delete(c.asked, id)
+	c.mu.Unlock()
+	if unanswered {
+		c.Notify(CancelRequest, CancelRequestParams{RequestID: jsontext.Value(strconv.FormatInt(id, 10))})
+	}
+	return nil, context.Cause(ctx)
+}
+
+func (c *Conn) fail(id jsontext.Value, err *Error) {
+	if id == nil {
+		id = jsontext.Value("null")
+	}
+	c.send(struct {
+		JSONRPC string         `json:"jsonrpc"`
+		ID      jsontext.Value `json:"id"`
+		Error   *Error         `json:"error"`
+	}{"2.0", id, err})
+}
+
+func (c *Conn) reply(id jsontext.Value, result any) {
+	c.send(struct {
+		JSONRPC string         `json:"jsonrpc"`
+		ID      jsontext.Value `json:"id"`
+		Result  any            `json:"result"`
+	}{"2.0", id, result})
+}
+
+// send writes a message. Texts of tools need not be UTF-8 everywhere.
+func (c *Conn) send(message any) {
+	line, err := json.Marshal(message, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		c.out.fail(fmt.Errorf("encode: %w", err))
+		return
+	}
+	c.out.put(append(line, '\n'))
+}
+
+func (c *Conn) done(id jsontext.Value) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, string(id))
+}
+
+// Request is one of the client's. Exactly one answer is sent, the first.
+type Request struct {
+	ID     jsontext.Value
+	Method string
+	Params jsontext.Value
+
+	conn *Conn
+	once sync.Once
+}
+
+// Reply answers with a result, which is encoded as an object.
+func (r *Request) Reply(result any) {
+	r.once.Do(func() {
+		r.conn.done(r.ID)
+		r.conn.reply(r.ID, result)
+	})
+}
+
+// Fail answers with an error.
+func (r *Request) Fail(err *Error) {
+	r.once.Do(func() {
+		r.conn.done(r.ID)
+		r.conn.fail(r.ID, err)
+	})
+}
