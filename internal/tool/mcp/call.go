@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync/atomic"
-	"time"
 
 	jsonx "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -34,6 +33,9 @@ type call struct {
 	token    string
 	said     chan model.ToolUpdate
 	lost     atomic.Int64 // updates that found no room
+	number   int          // in the order of the link's calls
+	asking   chan int     // forms that wait for the user, more or less
+	over     chan struct{}
 }
 
 type outcome struct {
@@ -47,21 +49,23 @@ func (c *call) run(ctx context.Context, op string) model.ToolResult {
 	defer cancel(nil)
 	done := make(chan outcome, 1)
 	go func() { done <- c.ask(ctx, op) }() // ends with ctx
+	defer close(c.over)
 	timeout := c.l.h.desc.Timeout
-	idle, whole := time.NewTimer(timeout), time.NewTimer(timeouts*timeout)
-	defer idle.Stop()
-	defer whole.Stop()
+	clock := newClock(timeout)
+	defer clock.stop()
 	for {
 		select {
 		case u := <-c.said:
 			c.tell(u)
-			idle.Reset(timeout)
+			clock.progress()
+		case n := <-c.asking:
+			clock.wait(n)
 		case o := <-done:
 			c.drain()
 			return c.result(ctx, o)
-		case <-idle.C:
+		case <-clock.idle.C:
 			cancel(tool.Faultf(tool.Timeout, "no result and no progress within %v (a call that makes progress has %v in all)", timeout, timeouts*timeout))
-		case <-whole.C:
+		case <-clock.whole.C:
 			cancel(tool.Faultf(tool.Timeout, "no result within %v in all (%v without progress)", timeouts*timeout, timeout))
 		}
 	}
@@ -77,7 +81,7 @@ func (c *call) ask(ctx context.Context, op string) (o outcome) {
 	}()
 	params := &sdk.CallToolParams{Name: op, Arguments: jsontext.Value(c.inv.Arguments)}
 	params.SetProgressToken(c.token)
-	o.result, o.err = c.l.session.CallTool(ctx, params)
+	o.result, o.err = c.callTool(ctx, params)
 	return o
 }
 
@@ -194,10 +198,4 @@ func update(delta string, raw any) model.ToolUpdate {
 		u.Update = []byte(text)
 	}
 	return u
-}
-
-// elicit asks the user what a server wants to know, of the call that can. It is
-// the place for forms (mcp.md §2): until they are shown, nobody is asked.
-func (l *link) elicit(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
-	return &sdk.ElicitResult{Action: model.Decline}, nil
 }

@@ -22,6 +22,7 @@ const trace = "trace"
 func TestMain(m *testing.M) {
 	tooltest.Main(m, map[string]func() int{
 		"sdk":  serveSDK,
+		"form": serveForm, "asking": serveAsking, "rounds": serveRounds,
 		"echo": func() int { return newFake().serve() },
 	})
 }

@@ -30,6 +30,9 @@ func (b *inbox) take(msg jsonrpc.Message) (jsonrpc.Message, error) {
 	case !ok:
 		return msg, nil
 	case r.IsCall():
+		if r.Method == "elicitation/create" {
+			r.Params = keepForm(r.Params)
+		}
 		return msg, b.ask(r.ID)
 	case r.Method == "notifications/cancelled" && b.cancels(r):
 		return msg, nil

@@ -179,13 +179,16 @@ func (h *host) attempt(ctx context.Context, version string, wait time.Duration) 
 // client is the SDK's, for this connection alone. It offers nothing but to ask the
 // user.
 func (l *link) client() *sdk.Client {
-	return sdk.NewClient(&sdk.Implementation{Name: "noused", Version: l.h.o.Version}, &sdk.ClientOptions{
+	c := sdk.NewClient(&sdk.Implementation{Name: "noused", Version: l.h.o.Version}, &sdk.ClientOptions{
 		Capabilities:                &sdk.ClientCapabilities{},
-		ElicitationHandler:          l.elicit,
+		ElicitationHandler:          noForms,
+		MultiRoundTrip:              &sdk.MultiRoundTripOptions{Disabled: true}, // callTool asks
 		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { l.changed() },
 		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) { l.progressed(r.Params) },
 		LoggingMessageHandler:       func(_ context.Context, r *sdk.LoggingMessageRequest) { l.logged(r.Params) },
 	})
+	c.AddReceivingMiddleware(l.asksUser)
+	return c
 }
 
 // refused is the fault of a handshake, or of a list of tools, that came to nothing.
@@ -322,7 +325,7 @@ func (l *link) begin(inv model.Invocation, progress func(model.ToolUpdate)) *cal
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count++
-	c := &call{l: l, inv: inv, progress: progress, token: fmt.Sprint("call-", l.count), said: make(chan model.ToolUpdate, maxSaid)}
+	c := &call{l: l, inv: inv, progress: progress, token: fmt.Sprint("call-", l.count), said: make(chan model.ToolUpdate, maxSaid), number: l.count, asking: make(chan int), over: make(chan struct{})}
 	l.calls[c.token] = c
 	return c
 }
