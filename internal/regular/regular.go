@@ -56,12 +56,27 @@ func Follow(path string) (*os.File, error) {
 // Read returns the content of a file that the user wrote and named, of at most
 // most bytes. It may be a link, and anybody's. The error is a *fs.PathError.
 func Read(path string, most int64) ([]byte, error) {
-	f, info, err := open(path, os.O_RDONLY)
+	f, _, err := open(path, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
+	return read(f, path, most)
+}
+
+// ReadOwn returns the content of a file that must be as Open wants it, of at most
+// most bytes. The error is a *fs.PathError.
+func ReadOwn(path string, most int64) ([]byte, error) {
+	f, err := Open(path, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	return read(f, path, most)
+}
+
+// read reads a file to its end, and closes it.
+func read(f *os.File, path string, most int64) ([]byte, error) {
 	defer func() { _ = f.Close() }()
-	if info.Size() > most {
+	if info, err := f.Stat(); err == nil && info.Size() > most {
 		return nil, refuse(path, long(most))
 	}
 	text, err := io.ReadAll(io.LimitReader(f, most+1))
