@@ -151,7 +151,7 @@ func running(err error) error {
 // openTools loads the tools, the built-in ones first, and starts none.
 func openTools(cfg Config, allowed *rules, journal *audit.Log, log *zap.Logger) (*registry.Registry, error) {
 	o := registry.Options{
-		Dirs: cfg.ToolsDirs, Workdir: cfg.Workdir, OutputDir: outputDir(cfg), Logger: log,
+		Dirs: cfg.ToolsDirs, ConfigDir: cfg.ConfigDir, Workdir: cfg.Workdir, OutputDir: outputDir(cfg), Logger: log,
 		Hidden: hidden(cfg), Offline: !cfg.Sandbox.Network,
 		Dialects: map[string]tool.Dialect{
 			tool.Narratoria: narratoria.Dialect, tool.Gevals: gevals.Dialect, tool.Amplifier: amplifier.Dialect,

@@ -27,14 +27,8 @@ var (
 // comments and all. The file is made if need be, is replaced as a whole, and can be
 // read by nobody else.
 func Add(path string, s Server) error {
-	if err := CheckName(s.Name); err != nil {
+	if err := s.Check(); err != nil {
 		return err
-	}
-	if field, reason := s.check(); reason != "" {
-		if field != "" {
-			field += ": "
-		}
-		return errors.New(field + reason)
 	}
 	value, err := json.Marshal(s, json.Deterministic(true), jsontext.WithIndentPrefix("    "), jsontext.WithIndent("  "))
 	if err != nil {

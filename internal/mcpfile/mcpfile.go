@@ -94,7 +94,6 @@ func (e *Error) Error() string { return e.Place.String() + ": " + e.Reason }
 // File is what a file says. Servers and Errors are in its order.
 type File struct {
 	Path    string
-	Hash    string // of its bytes
 	Servers []Server
 	Errors  []*Error // of entries that are left out
 }
@@ -121,24 +120,32 @@ func Read(path string) (*File, error) {
 	return Parse(path, text)
 }
 
-// ReadProject reads a project's file, which a stranger may have written: it must be
-// a regular file of this user, and no link. Nil: the folder has none.
-func ReadProject(folder string) (*File, error) {
-	path := filepath.Join(folder, ProjectName)
-	text, err := regular.ReadOwn(path, maxFile)
+// ReadProject returns the text of a project's file, which a stranger may have
+// written: it must be a regular file of this user, and no link. Nil: the folder has
+// none.
+func ReadProject(folder string) ([]byte, error) {
+	text, err := regular.ReadOwn(Project(folder), maxFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return nil, nil
 	case err != nil:
 		return nil, err
 	}
-	return Parse(path, text)
+	return append([]byte{}, text...), nil
+}
+
+// Project is the path of a project's file.
+func Project(folder string) string { return filepath.Join(folder, ProjectName) }
+
+// Hash is that of a file's text, by which it is trusted.
+func Hash(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
 }
 
 // Parse reads a file's text, JSON with comments and trailing commas.
 func Parse(path string, text []byte) (*File, error) {
-	sum := sha256.Sum256(text)
-	f := &File{Path: path, Hash: hex.EncodeToString(sum[:])}
+	f := &File{Path: path}
 	root, err := parse(path, text)
 	if err != nil {
 		return nil, err
@@ -352,6 +359,22 @@ func (s *Server) field(key string) any {
 
 // useInstead is what to do about a server that speaks the transport of 2024.
 const useInstead = `sse is not spoken: give the server's streamable HTTP URL with "type": "http", or run a bridge as command, such as npx mcp-remote URL`
+
+// Check says what is wrong with a server that no file has. The error begins with the
+// field.
+func (s Server) Check() error {
+	if err := CheckName(s.Name); err != nil {
+		return fmt.Errorf("name: %w", err)
+	}
+	field, reason := s.check()
+	switch {
+	case reason == "":
+		return nil
+	case field == "":
+		return errors.New(reason)
+	}
+	return fmt.Errorf("%s: %s", field, reason)
+}
 
 // check returns what is wrong with an entry, and the field.
 func (s *Server) check() (field, reason string) {

@@ -154,6 +154,8 @@ type document struct {
 	Headers         map[string]string        `json:"headers"`
 	Tools           []string                 `json:"tools"`
 	Trust           *string                  `json:"trust"`
+
+	literal bool // values have no variables
 }
 
 type operationDoc struct {
@@ -211,8 +213,13 @@ func ParseDescriptor(text []byte, dir, workdir string, environ []string) (*Descr
 	if err := jsonx.Unmarshal(text, &doc); err != nil {
 		return nil, Readable(err)
 	}
+	return describe(&doc, string(text), dir, workdir, environ)
+}
+
+// describe checks what a file says, or whatever source it is from.
+func describe(doc *document, source, dir, workdir string, environ []string) (*Descriptor, error) {
 	d := &Descriptor{
-		source: string(text),
+		source: source,
 		Name:   doc.Name, Kind: doc.Kind, Capabilities: doc.Capabilities, Version: doc.Version,
 		Protocol: Amplifier, Description: doc.Description, Workdir: workdir,
 		Timeout: DefaultTimeout, Concurrency: 1, Framing: FramingFlat, MaxOutput: DefaultMaxOutput,
@@ -227,7 +234,7 @@ func ParseDescriptor(text []byte, dir, workdir string, environ []string) (*Descr
 			return override(&d.Protocol, "protocol", doc.Protocol, Narratoria, Gevals, Amplifier, MCP)
 		},
 		func() error { return d.checkKind() },
-		func() error { return d.setServer(&doc, environ) },
+		func() error { return d.setServer(doc, environ) },
 		func() error { return d.setTransport(doc.Transport, dir) },
 		func() error {
 			if doc.Capabilities == nil {
@@ -236,9 +243,9 @@ func ParseDescriptor(text []byte, dir, workdir string, environ []string) (*Descr
 			return nil
 		},
 		func() error { return d.setOperations(doc.Operations) },
-		func() error { return d.setEnv(doc.Env, environ) },
+		func() error { return d.setEnv(doc, environ) },
 		func() error { return d.setConfig(doc.Config) },
-		func() error { return d.setLimits(&doc) },
+		func() error { return d.setLimits(doc) },
 		func() error { return override(&d.Framing, "framing", doc.Framing, FramingFlat, FramingJSONRPC) },
 		func() error { return override(&d.Sandbox, "sandbox", doc.Sandbox, SandboxNone, SandboxWorkdir) },
 	} {
@@ -342,9 +349,9 @@ func (d *Descriptor) setOperations(ops map[string]*operationDoc) error {
 	return nil
 }
 
-func (d *Descriptor) setEnv(env map[string]string, environ []string) error {
-	d.Env = make(map[string]string, len(env))
-	for name, value := range env {
+func (d *Descriptor) setEnv(doc *document, environ []string) error {
+	d.Env = make(map[string]string, len(doc.Env))
+	for name, value := range doc.Env {
 		switch {
 		case name == "" || strings.ContainsAny(name, "=\x00"):
 			return field("env", "%q is no name of a variable", name)
@@ -353,7 +360,7 @@ func (d *Descriptor) setEnv(env map[string]string, environ []string) error {
 		case strings.ContainsRune(value, 0):
 			return field("env."+name, "has a NUL byte")
 		}
-		d.Env[name] = expand(value, environ)
+		d.Env[name] = doc.value(value, environ)
 	}
 	d.environ = childEnv(environ, d.Env)
 	return nil

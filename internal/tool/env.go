@@ -71,6 +71,15 @@ func expand(value string, environ []string) string {
 	})
 }
 
+// Variable returns a variable of the daemon's environment that tools may be handed,
+// and whether it is set.
+func Variable(environ []string, name string) (string, bool) {
+	if reserved(name) || !slices.ContainsFunc(environ, func(kv string) bool { return strings.HasPrefix(kv, name+"=") }) {
+		return "", false
+	}
+	return lookup(environ, name), true
+}
+
 // lookup returns the last value of a variable, as exec does.
 func lookup(environ []string, name string) string {
 	for _, kv := range slices.Backward(environ) {

@@ -292,9 +292,10 @@ func (r *Registry) Jobs(session string) (list []model.Job) {
 	return list
 }
 
-// EndSession ends the jobs of a session and removes what they have written, that of
+// EndSession ends the servers that are there for a session alone, and its jobs, and removes what they have written, that of
 // former daemons too. It blocks until nothing of them is left, or ctx ends.
 func (r *Registry) EndSession(ctx context.Context, session string) {
+	r.endServers(ctx, session)
 	j := r.jobs
 	j.end(ctx, func(o *job) bool { return o.session == session })
 	j.mu.Lock()

@@ -76,7 +76,7 @@ type candidate struct {
 func (r *Registry) candidates(inv model.Invocation) (found []candidate) {
 	name := inv.Name
 	for _, spell := range []func(string) string{asIs, model.Undotted} {
-		for _, m := range r.seen(inv.Scope) {
+		for _, m := range r.known(inv.Scope) {
 			if !m.mayHave(name, spell) || !m.desc.Offers() {
 				continue
 			}

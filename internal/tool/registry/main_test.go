@@ -17,5 +17,6 @@ func TestMain(m *testing.M) {
 			}
 			return status
 		},
+		"server": serveMCP,
 	})
 }

@@ -52,6 +52,9 @@ type Options struct {
 	Dirs []string
 	// Descriptors come before those of Dirs; they are made by ParseDescriptor.
 	Descriptors []*tool.Descriptor
+	// ConfigDir has the user's mcp.json, and what the user trusts of projects. Empty:
+	// there are only the servers that sessions bring.
+	ConfigDir string
 	// Workdir is where tools run unless their descriptor or the call says otherwise.
 	// Empty: the daemon's own.
 	Workdir string
@@ -116,6 +119,7 @@ type Registry struct {
 	ctx        context.Context
 	stop       context.CancelCauseFunc
 
+	groups    groups
 	reloading sync.Mutex
 	modules   atomic.Pointer[[]*module] // sorted by name; replaced, never changed
 	errs      []error                   // of the last reload
@@ -159,6 +163,7 @@ func New(o Options) *Registry {
 	if o.Offline {
 		r.supervisor.CloseNetwork()
 	}
+	r.groups.of = map[string]*group{}
 	r.jobs = newJobs(r.keep.dir, r.supervisor)
 	r.modules.Store(&[]*module{})
 	r.Reload()
@@ -166,9 +171,6 @@ func New(o Options) *Registry {
 }
 
 func (r *Registry) all() []*module { return *r.modules.Load() }
-
-// seen are the modules that are there for whoever asks, those of all sessions first.
-func (r *Registry) seen(model.Scope) []*module { return r.all() }
 
 // Start starts a program of the user's that is no tool, with the same care. It may
 // be called until Close is.
@@ -378,7 +380,7 @@ func (r *Registry) resolve(ctx context.Context, inv model.Invocation) (*module, 
 			}
 		}
 	}
-	if problem != nil {
+	if problem = cmp.Or(problem, r.outcast(inv)); problem != nil {
 		return nil, nil, problem
 	}
 	return nil, nil, tool.Faultf(tool.UnsupportedOp, "there is no tool %q", inv.Name)
@@ -392,10 +394,11 @@ func (r *Registry) Close(ctx context.Context) {
 	r.close.Do(func() {
 		r.reloading.Lock() // and no reload follows
 		defer r.reloading.Unlock()
-		r.unmount(r.all())
+		modules := slices.Concat(r.all(), r.closeGroups())
+		r.unmount(modules)
 		r.stop(errStopping)
 		var wg sync.WaitGroup
-		for _, m := range r.all() {
+		for _, m := range modules {
 			wg.Go(func() { m.close(ctx) })
 		}
 		wg.Go(func() { r.jobs.close(ctx) })

@@ -64,6 +64,7 @@ func (r *Registry) Reload() Change {
 	}
 	slices.SortFunc(next, func(a, b *module) int { return strings.Compare(a.desc.Name, b.desc.Name) })
 	r.modules.Store(&next)
+	r.reconsider()
 	for _, m := range gone {
 		r.retiring.Go(m.retire)
 	}
@@ -81,6 +82,7 @@ func (r *Registry) load(mounted map[string]*module) []*tool.Descriptor {
 	for _, dir := range r.o.Dirs {
 		found = append(found, r.loadDir(dir, mounted)...)
 	}
+	found = append(found, r.loadServers(mounted)...)
 	// Of two with one name the one that is in use stays.
 	slices.SortStableFunc(found, func(a, b *tool.Descriptor) int { return cmp.Compare(unmounted(a, mounted), unmounted(b, mounted)) })
 	byName := make(map[string]*tool.Descriptor)
@@ -90,7 +92,7 @@ func (r *Registry) load(mounted map[string]*module) []*tool.Descriptor {
 			byName[d.Name] = d
 			return false
 		}
-		r.errs = append(r.errs, fmt.Errorf("tool descriptor %s: %w", d.File, &tool.FieldError{Field: "name", Reason: fmt.Sprintf("%q is taken by %s", d.Name, origin(first))}))
+		r.errs = append(r.errs, fmt.Errorf("tool descriptor %s: %w", origin(d), &tool.FieldError{Field: "name", Reason: fmt.Sprintf("%q is taken by %s", d.Name, origin(first))}))
 		return true
 	})
 }

@@ -14,10 +14,22 @@ import (
 // Servers are the MCP servers that are seen from there, by name. It blocks for no
 // server.
 func (r *Registry) Servers(from model.Scope) []model.ServerInfo {
-	var list []model.ServerInfo
+	list := r.broken()
+	own := r.all()
 	for _, m := range r.seen(from) {
 		if m.desc.Protocol == tool.MCP {
-			list = append(list, m.server(from.Workdir))
+			info := m.server(from.Workdir)
+			if !slices.Contains(own, m) {
+				info.Workdir = from.Workdir
+			}
+			list = append(list, info)
+		}
+	}
+	for _, g := range r.groupsOf(from) {
+		for _, o := range g.out {
+			if !slices.ContainsFunc(list, func(i model.ServerInfo) bool { return i.Name == o.Name }) {
+				list = append(list, o.ServerInfo)
+			}
 		}
 	}
 	slices.SortStableFunc(list, func(a, b model.ServerInfo) int { return strings.Compare(a.Name, b.Name) })
@@ -43,10 +55,6 @@ func (m *module) server(workdir string) model.ServerInfo {
 	}
 	return info
 }
-
-// Check says what is wrong with a server that a session is to have; the error begins
-// with the field. It reads no file and starts nothing.
-func (r *Registry) Check(s model.Server) error { return nil }
 
 // impatient is a context that has ended.
 var impatient = func() context.Context {
