@@ -40,10 +40,14 @@ func modelName(m protocol.ModelInfo) string {
 
 // contextFill says how much of the model's context the session fills.
 func contextFill(c protocol.ContextInfo) string {
-	if c.Window == 0 {
-		return fmt.Sprintf("about %d tokens", c.Tokens)
+	fill := fmt.Sprintf("about %d tokens", c.Tokens)
+	if c.Window > 0 {
+		fill = fmt.Sprintf("about %d of %d tokens (%d %%)", c.Tokens, c.Window, 100*c.Tokens/c.Window)
 	}
-	return fmt.Sprintf("about %d of %d tokens (%d %%)", c.Tokens, c.Window, 100*c.Tokens/c.Window)
+	if c.Tools > 0 {
+		fill += fmt.Sprintf("; definitions of tools take about %d", c.Tools)
+	}
+	return fill
 }
 
 func (a *app) printState(s protocol.State) {

@@ -90,6 +90,7 @@ type ModelInfo struct {
 type ContextInfo struct {
 	Tokens int64 `json:"tokens"`
 	Window int64 `json:"window"`
+	Tools  int64 `json:"tools" wire:"added" doc:"about how many tokens the definitions of tools take in a request, as they are sent"`
 }
 
 // QueuedTexts are the accepted texts that wait for delivery.

@@ -113,7 +113,12 @@ func (m *machine) startCall(inv *model.Invocation) {
 	m.call, m.said, m.filling.spent = inv.ToolCall, false, 0
 	m.record(session.ToolStarted{RunID: m.s.Run.ID, CallID: m.call.ID})
 	m.publish(m.toolStart(m.call))
-	m.await(calling, work{tool: inv})
+	w := work{tool: inv}
+	if m.searches(m.call) {
+		set := m.toolset()
+		w.search = &set
+	}
+	m.await(calling, w)
 }
 
 // judged is what the rules and the session's answers say of a call.

@@ -45,12 +45,14 @@ type runEnd struct {
 	err           *protocol.Error
 }
 
-// work is a goroutine to start, or with none set the running one to cancel.
+// work is a goroutine to start, or with none set the running one to cancel. With
+// search set, tool is a call of the tool that finds others.
 type work struct {
-	gen  int
-	call *modelCall
-	tool *model.Invocation
-	look *inquiry
+	gen    int
+	call   *modelCall
+	tool   *model.Invocation
+	search *toolset
+	look   *inquiry
 }
 
 // inquiry finds out more of a call before it is decided: what orchestrators say, and
@@ -60,15 +62,11 @@ type inquiry struct {
 	guarded, change bool
 }
 
-// modelCall is a request to the model. The tools it may use are those in
-// active, or with all set every one.
+// modelCall is a request to the model.
 type modelCall struct {
 	choice model.Choice
 	req    model.Request
-	all    bool
-	active []string
 
-	from        model.Scope              // the session's
+	toolset
 	environment session.EnvironmentTaken // zero: not taken yet
-	window      int64                    // of the model, in tokens
 }

@@ -445,7 +445,7 @@ func (l *loop) start(w work) {
 		case w.call != nil:
 			l.callModel(ctx, w.gen, *w.call)
 		case w.tool != nil:
-			l.callTool(ctx, w.gen, *w.tool)
+			l.callTool(ctx, w.gen, *w.tool, w.search)
 		default:
 			l.look(ctx, w.gen, *w.look)
 		}

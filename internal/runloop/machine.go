@@ -254,8 +254,7 @@ func (m *machine) callModel() {
 	m.await(streaming, work{call: &modelCall{
 		choice: m.s.Model, req: model.Request{
 			Messages: messages, Repair: m.repair(), Effort: model.Effort{Level: m.model().Effort},
-		}, all: !m.s.ToolsChosen, active: m.s.Tools,
-		from: m.scope(), environment: m.s.Environment, window: m.window(),
+		}, toolset: m.toolset(), environment: m.s.Environment,
 	}})
 }
 
@@ -323,7 +322,7 @@ func (m *machine) refusal(call model.ToolCall) (model.ToolResult, bool) {
 	switch {
 	case m.s.Run.Stop == model.StopLength:
 		return model.Failed(model.BadRequest, "not run: the model's message was cut off at its length limit"), true
-	case m.s.ToolsChosen && !slices.ContainsFunc(m.s.Tools, func(name string) bool { return model.Means(call.Name, name) }):
+	case m.s.ToolsChosen && !m.searches(call) && !slices.ContainsFunc(m.s.Tools, func(name string) bool { return model.Means(call.Name, name) }):
 		return model.Failed(model.Forbidden, call.Name+" is not active in this session"), true
 	}
 	return model.ToolResult{}, false
@@ -464,17 +463,6 @@ func chosen(choice, own model.Choice) model.Choice {
 	own.Effort = cmp.Or(choice.Effort, own.Effort)
 	return own
 }
-
-// workdir is the folder that the session lives in.
-func (m *machine) workdir() string { return cmp.Or(m.s.Workdir, m.home) }
-
-// scope is what tools are told of who uses them.
-func (m *machine) scope() model.Scope {
-	return model.Scope{SessionID: m.s.ID, Workdir: m.workdir(), Servers: m.s.Servers}
-}
-
-// scope reads that of a session.
-func scope(m *machine) (model.Scope, error) { return m.scope(), nil }
 
 // window is how many tokens the session's model can read; 0 has no end.
 func (m *machine) window() int64 {

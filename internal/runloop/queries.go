@@ -31,13 +31,12 @@ func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol
 		return protocol.State{}, err
 	}
 	var st protocol.State
-	var chosen bool
-	var from model.Scope
+	var set toolset
 	var started []model.Job
 	var asks *protocol.Approval
 	r, err := h.ask(ctx, id, func(t ticket) input {
 		return queryIn{ticket: t, last: true, read: func(m *machine) (any, error) {
-			st, chosen, from, started, asks = m.state(), m.s.ToolsChosen, m.scope(), m.s.Jobs, m.pendingQuestion()
+			st, set, started, asks = m.state(), m.toolset(), m.s.Jobs, m.pendingQuestion()
 			return nil, nil
 		}}
 	})
@@ -45,10 +44,14 @@ func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol
 		return protocol.State{}, err
 	}
 	st.LastSeq = r.seq
-	if !chosen {
-		st.ActiveTools = []string{}
-		for _, t := range h.env.tools(ctx, from, stateWait) {
-			st.ActiveTools = append(st.ActiveTools, t.Name)
+	if set.any() {
+		listed := h.env.tools(ctx, set.from, stateWait)
+		st.Context.Tools = set.offer(listed).tokens()
+		if set.all {
+			st.ActiveTools = []string{}
+			for _, t := range listed {
+				st.ActiveTools = append(st.ActiveTools, t.Name)
+			}
 		}
 	}
 	st.Daemon = h.env.Daemon

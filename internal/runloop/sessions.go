@@ -181,8 +181,11 @@ func copied(s *session.State, chain []*session.Entry) []session.Record {
 	for _, key := range slices.Sorted(maps.Keys(s.Repairs)) { // the model would refuse what the chain has once more
 		add(session.RequestRepaired{Model: key, Repair: s.Repairs[key]})
 	}
-	if s.Environment != (session.EnvironmentTaken{}) { // the prefix stays, for the provider's cache
+	if s.Environment.Text != "" { // the prefix stays, for the provider's cache
 		add(s.Environment)
+	}
+	if s.Deferred.Search != "" {
+		add(s.Deferred)
 	}
 	add(session.Patched{Patch: s.Patched()})
 	for _, a := range s.Assets {
@@ -190,3 +193,14 @@ func copied(s *session.State, chain []*session.Entry) []session.Record {
 	}
 	return facts
 }
+
+// workdir is the folder that the session lives in.
+func (m *machine) workdir() string { return cmp.Or(m.s.Workdir, m.home) }
+
+// scope is what tools are told of who uses them.
+func (m *machine) scope() model.Scope {
+	return model.Scope{SessionID: m.s.ID, Workdir: m.workdir(), Servers: m.s.Servers}
+}
+
+// scope reads that of a session.
+func scope(m *machine) (model.Scope, error) { return m.scope(), nil }

@@ -37,8 +37,12 @@ func (l *loop) stream(ctx context.Context, gen int, call modelCall) (err error) 
 	}()
 	req := call.req
 	req.SessionID = l.id
-	if call.all || len(call.active) > 0 {
-		req.Tools = l.env.offered(ctx, call)
+	if call.any() {
+		o, err := l.offer(ctx, gen, call.toolset)
+		if err != nil {
+			return err
+		}
+		req.Tools, req.Deferred = o.tools, o.deferred
 	}
 	if l.env.Instructions != nil && !req.Summary {
 		if req.System, err = l.system(ctx, gen, call); err != nil {
@@ -88,8 +92,15 @@ func (e *env) model(choice model.Choice) (Model, error) {
 	return e.Models.Model(choice)
 }
 
-// callTool runs one tool operation and hands its progress to the loop.
-func (l *loop) callTool(ctx context.Context, gen int, inv model.Invocation) {
+// callTool runs one tool operation and hands its progress to the loop. With search
+// set it finds tools.
+func (l *loop) callTool(ctx context.Context, gen int, inv model.Invocation, search *toolset) {
+	if search != nil {
+		res, found := l.env.searchTools(ctx, inv, *search)
+		_ = l.post(context.Background(), foundIn{gen, found})
+		_ = l.post(context.Background(), toolDoneIn{gen, res})
+		return
+	}
 	var images []model.Attachment
 	inv.KeepImage, inv.Ask = l.keeper(&images), l.asks(ctx, gen)
 	res := l.env.callTool(ctx, l.id, inv, func(u model.ToolUpdate) {
@@ -158,18 +169,6 @@ func (e *env) tools(ctx context.Context, from model.Scope, wait time.Duration) [
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	return e.Tools.List(ctx, from)
-}
-
-// offered are the healthy operations among the active ones, as a model is told
-// of them.
-func (e *env) offered(ctx context.Context, call modelCall) []model.ToolSpec {
-	var specs []model.ToolSpec
-	for _, t := range e.tools(ctx, call.from, offerWait) {
-		if t.Healthy && (call.all || slices.Contains(call.active, t.Name)) {
-			specs = append(specs, t.ToolSpec)
-		}
-	}
-	return specs
 }
 
 // resolveTools turns the names of operations and modules into the operations'

@@ -101,6 +101,8 @@ func life() []Record {
 		ApprovalDecided{ApprovalID: "apr-2-ses-1", RunID: "run-5", Outcome: "denied", By: "timeout", Reason: "nobody answered"},
 		RuleKept{ApprovalID: "apr-0-ses-1"},
 		ApprovalAsked{ApprovalID: "apr-3-ses-1", RunID: "run-5", Kind: "budget", Reason: "so many tokens", Options: []ApprovalOption{{ID: "continue", Decision: "allow"}}, Used: Used{Tokens: 9, Cost: 8, DayCost: 7}},
+		EnvironmentTaken{Workdir: "/src", Text: "the branch is main", Servers: []ServerSaid{{Name: "hub", Text: "Ask before you merge."}}},
+		ToolsDeferred{Search: "tools.search", Servers: []string{"hub"}, Offered: []string{"hub.merge"}},
 	}
 	var records []Record
 	for i, f := range facts {

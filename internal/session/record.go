@@ -190,14 +190,31 @@ type RequestRepaired struct {
 }
 
 // EnvironmentTaken is what models are told of where the session takes place, from
-// here on until it is compacted. Workdir is the folder that the text is about.
+// here on until it is compacted. Workdir is the folder that the text is about,
+// Servers what MCP servers say of themselves.
 type EnvironmentTaken struct {
-	Workdir string `json:"workdir,omitzero"`
-	Text    string `json:"text"`
+	Workdir string       `json:"workdir,omitzero"`
+	Text    string       `json:"text"`
+	Servers []ServerSaid `json:"servers,omitempty"`
+}
+
+// ServerSaid are the instructions of an MCP server.
+type ServerSaid struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
 }
 
 // Of reports that one was taken, of that folder.
 func (e EnvironmentTaken) Of(workdir string) bool { return e.Text != "" && e.Workdir == workdir }
+
+// ToolsDeferred says that from here on models are told of no tool of an MCP server,
+// but for those of Offered, in that order: the tool with the name Search finds the
+// others. Servers are those whose tools it finds, as its description has them.
+type ToolsDeferred struct {
+	Search  string   `json:"search"`
+	Servers []string `json:"servers"`
+	Offered []string `json:"offered"`
+}
 
 // LeafSet moves the leaf.
 type LeafSet struct {
@@ -256,6 +273,7 @@ func (ToolsSet) kind() string         { return "tools_set" }
 func (ModelSet) kind() string         { return "model_set" }
 func (RequestRepaired) kind() string  { return "request_repaired" }
 func (EnvironmentTaken) kind() string { return "environment" }
+func (ToolsDeferred) kind() string    { return "tools_deferred" }
 func (LeafSet) kind() string          { return "leaf_set" }
 func (Patched) kind() string          { return "patched" }
 func (AssetAdded) kind() string       { return "asset_added" }
@@ -282,6 +300,7 @@ func (ToolsSet) durable() bool         { return true }
 func (ModelSet) durable() bool         { return true }
 func (RequestRepaired) durable() bool  { return false }
 func (EnvironmentTaken) durable() bool { return false }
+func (ToolsDeferred) durable() bool    { return false }
 func (LeafSet) durable() bool          { return true }
 func (Patched) durable() bool          { return false }
 func (AssetAdded) durable() bool       { return false }
@@ -373,6 +392,7 @@ var decoders = map[int]map[string]func(jsontext.Value) (Fact, error){1: {
 	"model_set":        decodeFact[ModelSet],
 	"request_repaired": decodeFact[RequestRepaired],
 	"environment":      decodeFact[EnvironmentTaken],
+	"tools_deferred":   decodeFact[ToolsDeferred],
 	"leaf_set":         decodeFact[LeafSet],
 	"patched":          decodeFact[Patched],
 	"asset_added":      decodeFact[AssetAdded],

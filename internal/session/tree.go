@@ -114,6 +114,7 @@ type State struct {
 	Messages     int
 	Repairs      map[string]model.Repair // by the model's Key
 	Environment  EnvironmentTaken        // zero where none was taken since the session began, or was compacted
+	Deferred     ToolsDeferred           // zero where models are told of all tools
 
 	entries map[string]*Entry
 	order   []*Entry
@@ -171,6 +172,8 @@ func (s *State) Apply(r Record) error {
 		s.Environment = EnvironmentTaken{}
 	case EnvironmentTaken:
 		s.Environment = f
+	case ToolsDeferred:
+		s.Deferred = f
 	case LeafSet:
 		if s.entries[f.LeafID] == nil {
 			return fmt.Errorf("leaf moved to unknown entry %q", f.LeafID)
