@@ -117,7 +117,7 @@ func TestACommandOutsideTheSandboxAsks(t *testing.T) {
 	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal("it ran before the answer")
 	}
-	if asked.Reason != "the sandbox has refused it" || asked.Rule != "ask: bash outside the sandbox" || len(asked.Options) != 4 || asked.Options[1].Pattern == "" {
+	if asked.Reason != "the sandbox has refused it" || asked.Rule != "ask: bash outside the sandbox" || len(asked.Options) != 2 {
 		t.Errorf("asks %+v", asked)
 	}
 	if end := d.answers(c, asked, "once"); !end.OK {
@@ -195,7 +195,7 @@ func TestAnswersThatStay(t *testing.T) {
 	d.kill()
 	d.start()
 	c = d.dial()
-	if !allowed(other, outside("echo hello again")) || !allowed(one, outside("uname -a")) || allowed(other, outside("uname -r")) {
+	if !allowed(other, outside("echo hello there again")) || !allowed(one, outside("uname -a")) || allowed(other, outside("uname -r")) {
 		t.Error("after a restart the answers are not those that were given")
 	}
 
@@ -205,7 +205,7 @@ func TestAnswersThatStay(t *testing.T) {
 	if err != nil || len(r.Errors) != 1 || !strings.Contains(r.Errors[0], "rules.toml:") || !strings.Contains(r.Errors[0], "decison") {
 		t.Errorf("a reload of a broken file: %+v %v", r, err)
 	}
-	if !allowed(other, outside("echo hello again")) {
+	if !allowed(other, outside("echo hello there again")) {
 		t.Error("the rules from before do not hold")
 	}
 	d.write("noused/rules.toml", string(text)+"\n[[policy.rule]]\ntool = \"bash\"\ndecision = \"deny\"\ncommand = [\"rm\"]\n\n[[policy.rule]]\ntool = \"bsh\"\ndecision = \"ask\"\n", 0o600)

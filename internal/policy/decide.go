@@ -226,7 +226,10 @@ func (r *rule) fitsCommand(c command) answer {
 // allowsCommand tells whether the rule allows a command of a line that is plain
 // throughout.
 func (r *rule) allowsCommand(f *facts, c command) bool {
-	if r.Command == nil || len(r.Command) > len(c) || !r.concerns(f) || r.Workdir != "" && f.line().moves {
+	if r.Command == nil || len(r.Command) > len(c) || !r.concerns(f) {
+		return false
+	}
+	if r.Workdir != "" && (f.line().moves || c.leaves(r.Workdir, len(r.Command))) {
 		return false
 	}
 	for i, want := range r.Command {

@@ -357,24 +357,25 @@ func TestWorkdir(t *testing.T) {
 func TestOffers(t *testing.T) {
 	s := rulesOf(t, sensible)
 	for _, c := range []struct{ line, pattern, also, not string }{
-		{"git push origin main", "bash: git push …", "git push -f", "git pull"},
-		{"git push", "bash: git push …", "git push x && git push y", "git push; rm x"},
+		{"git push origin main", "bash: git push … in /home/me/proj", "git push -f", "git pull"},
+		{"git push", "bash: git push … in /home/me/proj", "git push x && git push y", "git push; rm x"},
 		{"python3 foo.py", "bash: python3 foo.py … in /home/me/proj", "python3 foo.py -v", "cd /tmp && python3 foo.py"},
 		{"node build", "bash: node build … in /home/me/proj", "node build x", "node other"},
-		{"deno eval x", "bash: deno eval x …", "deno eval x", "deno eval y"},
-		{"git submodule foreach ls", "bash: git submodule foreach ls …", "git submodule foreach ls", "git submodule foreach rm"},
-		{"git status && git push", "bash: git push …", "git push", "git pull"},
-		{"git push a; git push b", "bash: git push …", "git push", "git pull"},
+		{"git status && git push", "bash: git push … in /home/me/proj", "git push", "git pull"},
+		{"git push a; git push b", "bash: git push … in /home/me/proj", "git push", "git pull"},
 		{"git pull && git push", "", "", ""}, // two rules
-		{"rm -rf build", "bash: rm -rf build …", "rm -rf build", "rm -rf /"},
-		{"docker run --rm x", "bash: docker run --rm x …", "docker run --rm x", "docker run y"},
-		{"curl https://example.org/a", "bash: curl https://example.org/a …", "curl https://example.org/a", "curl https://example.org/b"},
+		{"uname -a", "bash: uname -a …", "uname -a -r", "uname -r"},
+		{"docker ps", "bash: docker ps …", "docker ps -a", "docker run x"},
+		{"make lint", "bash: make lint … in /home/me/proj", "make lint fmt", "make lint -C /tmp"},
+		{"go fmt ./...", "bash: go fmt … in /home/me/proj", "go fmt ./internal/policy", "go fmt /tmp/x"},
+		{"yarn run build", "bash: yarn run build … in /home/me/proj", "yarn run build -- -w", "yarn run deploy"},
+		{"yarn test", "bash: yarn test … in /home/me/proj", "yarn test -- -w", "yarn test --script-shell=/tmp/x"},
 		{"./deploy.sh now", "bash: ./deploy.sh now … in /home/me/proj", "./deploy.sh now", "cd /tmp && ./deploy.sh now"},
-		{"/opt/x/deploy now", "bash: /opt/x/deploy now …", "/opt/x/deploy now", "deploy now"},
+		{"/home/me/proj/deploy now", "bash: /home/me/proj/deploy now … in /home/me/proj", "/home/me/proj/deploy now", "/home/me/deploy now"},
 		{"bash scripts/x.sh", "bash: bash scripts/x.sh … in /home/me/proj", "bash scripts/x.sh", "bash -c x"},
-		{"tool 'a b' c", `bash: tool "a b" c …`, "tool a\\ b c", "tool a b c"},
-		{"tool '…'", `bash: tool "…" …`, "tool '…'", "tool x"},
-		{"tool 'a\nb'", `bash: tool "a\nb" …`, "tool 'a\nb'", "tool a"},
+		{"pgrep 'a b' c", `bash: pgrep "a b" c …`, "pgrep a\\ b c", "pgrep a b c"},
+		{"pgrep '…'", `bash: pgrep "…" …`, "pgrep '…'", "pgrep x"},
+		{"pgrep 'a\nb'", `bash: pgrep "a\nb" …`, "pgrep 'a\nb'", "pgrep a"},
 		{"sudo make", "", "", ""},
 		{"git push > x", "", "", ""},
 		{"git push $x", "", "", ""},
@@ -382,7 +383,7 @@ func TestOffers(t *testing.T) {
 		{"git (", "", "", ""},
 		{"", "", "", ""},
 		{"bash", "", "", ""},
-		{"tool " + strings.Repeat("X", 300), "", "", ""},
+		{"pgrep " + strings.Repeat("X", 300), "", "", ""},
 		{"cd /tmp && ./x", "", "", ""},
 	} {
 		d := s.Decide(bashCall(c.line, true))
@@ -412,6 +413,183 @@ func TestOffers(t *testing.T) {
 		t.Error("With changed the set it was called on")
 	}
 }
+
+// Nothing is offered for what runs other code than the folder's, or writes
+// elsewhere, and no rule that was offered allows it.
+func TestNothingWideIsOffered(t *testing.T) {
+	for _, line := range strings.Split(strings.TrimSpace(wide), "\n") {
+		if d := (*Set)(nil).Decide(bashCall(line, true)); d.Verdict != Ask || d.Offer != nil {
+			t.Errorf("%q: %q is offered", line, d.offered())
+		}
+	}
+	s := &Set{}
+	for _, line := range []string{
+		"git push", "git fetch", "git log", "git ls-remote", "git pull", "git commit", "git diff", "go test", "go build", "go vet", "make", "make test", "npm test", "npm ci",
+		"yarn run x", "cargo test", "pytest", "./x", "python3 x.py", "bash x.sh", "echo", "docker ps",
+	} {
+		d := s.Decide(bashCall(line, true))
+		if d.Verdict == Allow { // by the one before
+			continue
+		}
+		if d.Offer == nil {
+			t.Fatalf("%q: nothing is offered", line)
+		}
+		var err error
+		if s, err = s.With(*d.Offer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, line := range strings.Split(strings.TrimSpace(wide), "\n") {
+		if d := s.Decide(bashCall(line, true)); d.Verdict != Ask {
+			t.Errorf("%q is allowed by %s", line, d.Rule)
+		}
+	}
+	elsewhere := bashCall("go test", true)
+	elsewhere.Workdir = "/home/me/other"
+	if d := s.Decide(elsewhere); d.Verdict != Ask {
+		t.Errorf("in another folder it is allowed by %s", d.Rule)
+	}
+}
+
+// wide are lines that run what is not the folder's, or write outside of it.
+const wide = `
+git config core.hooksPath /tmp/x
+git config --global alias.st '!sh'
+git -c core.pager=/tmp/x log
+git --exec-path=/tmp/x status
+git -C /tmp/x status
+git rebase --exec ./x main
+git rebase -x ./x main
+git bisect run ./x
+git submodule foreach ls
+git filter-branch --tree-filter ls
+git difftool -x ./x
+git clone https://example.org/x /home/me/other
+git worktree add /home/me/other
+git archive -o /home/me/x.tar HEAD
+git fetch --upload-pack=/tmp/x
+git fetch --upl /tmp/x .
+git ls-remote --upload-pack /tmp/x
+git push --receive-pack=/tmp/x
+git push --exec=/tmp/x
+git push /tmp/x
+git push ../x main
+git push file:///tmp/x
+git pull --upload-pack=./x
+git log --output=/home/me/.bashrc
+git log -p --ext-diff
+git fetch 'ext::sh -c x'
+git diff --output /home/me/.bashrc
+git commit -F /home/me/.ssh/id_rsa
+cp a /home/me/.bashrc
+cp a b
+dd if=a of=b
+install a b
+tee a
+mv a b
+ln -s a b
+rm -rf build
+touch a
+sed -i s/a/b/ x
+ssh-agent sh
+ssh host
+ssh-keygen -f x
+env
+env x
+xargs
+xargs rm
+find . -exec x ;
+find . -delete
+find .
+awk 'BEGIN{system("x")}'
+sed -n 1p x
+tar -cf /tmp/x.tar .
+rsync a b
+curl -o /home/me/.bashrc https://example.org
+wget https://example.org
+gpg --output x y
+openssl x
+vim -c x
+less x
+man x
+python3 -c 'x'
+python3 -m http.server
+python3 /tmp/x.py
+python3 ../x.py
+perl -e x
+ruby -e x
+node -e x
+bash /tmp/x.sh
+bash ../x.sh
+/tmp/x
+/opt/x/deploy
+../x
+deno eval x
+bun x
+npx x
+npm exec x
+npm install x
+npm publish
+npm run
+npm --prefix /tmp/x test
+npm test --prefix /tmp/x
+npm test --prefix=/tmp/x
+npm test --script-shell /tmp/x
+npm test --script-sh=/tmp/x
+yarn run x --node-options=--require=/tmp/x
+yarn dlx x
+go run example.org/x@latest
+go install example.org/x@latest
+go get example.org/x
+go env -w GOFLAGS=-toolexec=/tmp/x
+go tool x
+go test -exec /tmp/x ./...
+go test --exec=/tmp/x ./...
+go build -toolexec=/tmp/x ./...
+go build -o /home/me/bin/x ./cmd/x
+go build -o=../x ./cmd/x
+go build '-ldflags=-extld=/tmp/x'
+go vet -vettool=/tmp/x ./...
+go test -C /tmp/x ./...
+go test -coverprofile=/home/me/.bashrc ./...
+make -C /tmp/x
+make -C/tmp/x
+make -f /tmp/x
+make -f -
+make --eval=x
+make --file=/tmp/x
+make --fil=x
+make SHELL=/tmp/x
+make test CC=x
+cargo run
+cargo install x
+cargo test --config x
+cargo test --manifest-path /tmp/x/Cargo.toml
+pytest -p x
+pytest /tmp/x
+pytest --rootdir=/tmp
+pytest -c/tmp/x
+docker run x
+docker exec x sh
+docker compose up
+docker -H tcp://x ps
+kubectl get pods
+kubectl apply -f x
+systemctl status
+systemd-run x
+crontab -l
+at now
+tmux new -d x
+screen -dm x
+code .
+xdg-open x
+unknown
+unknown sub
+pip install x
+apt-get install x
+gh pr checkout 1
+terraform plan
+`
 
 func (d Decision) offered() string {
 	if d.Offer == nil {

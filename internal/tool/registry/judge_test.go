@@ -60,7 +60,7 @@ func TestJudge(t *testing.T) {
 		}
 	}
 	v := r.Judge(tooltest.Invocation("bash", `{"command":"git push origin","outside_sandbox":true,"reason":"r"}`), "ask", nil)
-	if v.Offer == nil || v.Offer.Pattern != "bash: git push …" || v.Reason != "r" {
+	if v.Offer == nil || v.Offer.Pattern != "bash: git push … in /src" || v.Reason != "r" {
 		t.Fatalf("offers %+v", v.Offer)
 	}
 	if v := r.Judge(tooltest.Invocation("bash", `{"command":"git push x","outside_sandbox":true,"reason":"r"}`), "ask", [][]byte{v.Offer.Rule}); v.Decision != "allow" {
