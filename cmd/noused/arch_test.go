@@ -59,7 +59,7 @@ var layers = []layer{
 	{pattern: "internal/tool/worker", ours: []string{"internal/tool", "internal/proc", "internal/protocol"}, logs: true},
 	{pattern: "internal/tool/registry", ours: []string{"internal/mcpfile", "internal/tool", "internal/tool/worker", "internal/policy", "internal/proc", "internal/model", "internal/regular"}, logs: true},
 	{pattern: "internal/tool/tooltest", ours: []string{"internal/model", "internal/testenv"}},
-	{pattern: "internal/tool/mcp", ours: []string{"internal/tool", "internal/tool/worker", "internal/proc", "internal/jsonschema", "internal/model", "internal/protocol", "internal/regular"}, logs: true},
+	{pattern: "internal/tool/mcp", ours: []string{"internal/oauth", "internal/tool", "internal/tool/worker", "internal/proc", "internal/jsonschema", "internal/model", "internal/protocol", "internal/regular"}, logs: true},
 	{pattern: "internal/tool/...", ours: []string{"internal/tool", "internal/tool/worker", "internal/proc", "internal/jsonschema", "internal/model", "internal/protocol"}, logs: true},
 	{pattern: "internal/model/...", ours: []string{"internal/model", "internal/model/wire"}},
 	{pattern: "internal/doctor", ours: []string{"internal/mcpfile", "internal/policy", "internal/session", "internal/tool", "internal/protocol", "internal/lock", "internal/regular", "internal/trust", "internal/model/wire"}},

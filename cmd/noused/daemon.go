@@ -24,6 +24,7 @@ import (
 	"noused/internal/instructions"
 	"noused/internal/lock"
 	"noused/internal/notify"
+	"noused/internal/oauth"
 	"noused/internal/proc"
 	"noused/internal/protocol"
 	"noused/internal/runloop"
@@ -155,7 +156,7 @@ func openTools(cfg Config, allowed *rules, journal *audit.Log, log *zap.Logger) 
 		Hidden: hidden(cfg), Offline: !cfg.Sandbox.Network,
 		Dialects: map[string]tool.Dialect{
 			tool.Narratoria: narratoria.Dialect, tool.Gevals: gevals.Dialect, tool.Amplifier: amplifier.Dialect,
-			tool.MCP: mcp.Dialect(mcp.Options{Version: buildinfo.Version(), OutputDir: outputDir(cfg)}),
+			tool.MCP: mcp.Dialect(mcp.Options{Version: buildinfo.Version(), OutputDir: outputDir(cfg), Logins: loginsOf(cfg)}),
 		},
 		Policy: allowed.Set, Audit: journal, Helper: selfPath,
 	}
@@ -189,6 +190,11 @@ func openTools(cfg Config, allowed *rules, journal *audit.Log, log *zap.Logger) 
 
 // outputDir has what was too long for a model.
 func outputDir(cfg Config) string { return filepath.Join(cfg.StateDir, "tool-output") }
+
+// loginsOf is what people were granted at MCP servers.
+func loginsOf(cfg Config) *oauth.Store {
+	return oauth.Open(filepath.Join(cfg.StateDir, "mcp", "logins"))
+}
 
 // hidden is what sandboxed tools must not read. Tools are programs to be read;
 // what was too long for a model is for it to read on, and so are the user's

@@ -92,18 +92,15 @@ func (w *web) ask(ctx context.Context, server *url.URL, remembered *Challenge) (
 	return c, challenged, nil
 }
 
-// scopeOf are the rights to ask for: those that the server names, and those that
-// were granted where it wants more; else all that it knows (MCP authorization,
-// scope selection strategy). offline_access, where it is known, has the login go
-// on by itself.
+// scopeOf are the rights to ask for: those that the server names, else all that it
+// knows (MCP authorization, scope selection strategy), and those that were granted
+// before. offline_access, where it is known, has the login go on by itself.
 func scopeOf(c Challenge, granted string, r *resource, as *issuer) string {
 	scope := c.Scope
-	switch {
-	case c.More:
-		scope = union(granted, scope)
-	case scope == "":
+	if scope == "" {
 		scope = cleanScope(strings.Join(r.ScopesSupported, " "))
 	}
+	scope = union(granted, scope)
 	if slices.Contains(as.ScopesSupported, "offline_access") {
 		scope = union(scope, "offline_access")
 	}

@@ -46,6 +46,16 @@ func (s *Source) Token(ctx context.Context) (string, error) {
 	return s.renewed(ctx, g.Access)
 }
 
+// Current returns the token that is kept, "" where nobody has logged in. It asks
+// nobody.
+func (s *Source) Current() (string, error) {
+	g, err := s.store.read(s.server.String())
+	if err != nil || g == nil {
+		return "", err
+	}
+	return g.Access, nil
+}
+
 // Refused says that the server did not take that token, "" for none, and returns
 // a better one. Where there is none a *NeedsLoginError says why, and what the
 // server asked for is remembered for the next login.

@@ -3,6 +3,7 @@ package proc
 import (
 	"context"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,7 +23,8 @@ const (
 	linePatience = 10 * time.Second
 )
 
-var errStalled = fmt.Errorf("a line of more than %d KiB did not end within %v, and other tools' long lines wait for its room", freeLine>>10, linePatience)
+// ErrStalled is how a long line ends that others waited for.
+var ErrStalled = fmt.Errorf("a line of more than %d KiB did not end within %v, and other tools' long lines wait for its room", freeLine>>10, linePatience)
 
 // longLines is the room that the long lines of all children share. A line takes
 // as much as it may become before it grows, so that each that has begun can end.
@@ -106,7 +108,7 @@ func (r *lineRoom) next(lines *protocol.LineReader) ([]byte, error) {
 	defer r.making.Store(false)
 	line, err := lines.Next()
 	if r.failed.Load() {
-		return nil, errStalled
+		return nil, ErrStalled
 	}
 	return line, err
 }
@@ -148,4 +150,52 @@ func (r *lineRoom) enter() bool {
 	r.all.mu.Unlock()
 	r.taken = true
 	return true
+}
+
+// Held reads from something that is no child, such as a server elsewhere. What it
+// has read takes room among the children's long lines until Drop. It belongs to
+// one goroutine.
+type Held struct {
+	src  io.Reader
+	room *lineRoom
+	n    int // bytes that were read since Drop
+}
+
+// Hold returns a reader of src. Reading src fails once giveUp is called, which may
+// be from any goroutine.
+func (s *Supervisor) Hold(src io.Reader, most int, giveUp func()) *Held {
+	return &Held{src: src, room: s.nursery.lines.room(most, giveUp)}
+}
+
+// Read reads, and waits for room where there is none.
+func (h *Held) Read(p []byte) (int, error) {
+	h.room.making.Store(true)
+	defer h.room.making.Store(false)
+	n, err := h.src.Read(p[:min(len(p), freeLine/2)])
+	if h.room.failed.Load() || !h.room.Take(n) {
+		return 0, ErrStalled
+	}
+	h.n += n
+	return n, err
+}
+
+// Turn waits until no other long text is being taken in; done is to be called when
+// what was read has been handed on.
+func (h *Held) Turn() (done func()) {
+	if h.n < freeLine {
+		return func() {}
+	}
+	return h.room.all.turn()
+}
+
+// Drop gives the room of what was read back.
+func (h *Held) Drop() {
+	h.room.Give(h.n)
+	h.n = 0
+}
+
+// Close gives all of it back. Nothing is read any more.
+func (h *Held) Close() {
+	h.room.stop()
+	h.Drop()
 }

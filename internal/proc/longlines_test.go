@@ -87,8 +87,8 @@ func TestALongLineThatDoesNotEndMakesRoomForOthers(t *testing.T) {
 		if line, err := s.next(); err != nil || len(line) != len(half) {
 			t.Fatalf("got %d bytes, %v", len(line), err)
 		}
-		if err := <-ends; !errors.Is(err, errStalled) {
-			t.Errorf("got %v for the oldest, want %v", err, errStalled)
+		if err := <-ends; !errors.Is(err, ErrStalled) {
+			t.Errorf("got %v for the oldest, want %v", err, ErrStalled)
 		}
 		synctest.Wait()
 		if len(ends) > 0 {

@@ -289,6 +289,9 @@ func (d *Descriptor) setTransport(t *Transport, dir string) error {
 	if t == nil {
 		return field("transport", "missing")
 	}
+	if d.Protocol == MCP && t.Type == "sse" {
+		return field("transport.type", "%q is the older transport, which is not spoken: say \"http\", with the server's address for streamable HTTP (it often ends in /mcp where the other ends in /sse)", t.Type)
+	}
 	if err := oneOf("transport.type", t.Type, "stdio", "http"); err != nil {
 		return err
 	}
@@ -303,6 +306,9 @@ func (d *Descriptor) setTransport(t *Transport, dir string) error {
 			return field("transport.url", "missing")
 		case err != nil:
 			return field("transport.url", "%v", err)
+		}
+		if d.Protocol == MCP {
+			return oneOf("transport.url scheme", u.Scheme, "http", "https")
 		}
 		return oneOf("transport.url scheme", u.Scheme, "http", "https", "unix")
 	}

@@ -46,6 +46,8 @@ func TestABrokenDescriptorNamesItsField(t *testing.T) {
 		{`{"name":"t","kind":"tool","transport":{"type":"http","url":"ftp://x"}}`, "transport.url scheme: got"},
 		{`{"name":"t","kind":"tool","protocol":"gevals","headers":{}}`, "headers: belongs to protocol mcp"},
 		{`{"name":"t","kind":"agent","protocol":"mcp"}`, `kind: got "agent"`},
+		{`{"name":"t","kind":"tool","protocol":"mcp","transport":{"type":"sse","url":"https://a/sse"}}`, `transport.type: "sse" is the older transport`},
+		{`{"name":"t","kind":"tool","protocol":"mcp","transport":{"type":"http","url":"unix:/a"}}`, `transport.url scheme: got "unix"`},
 		{`{"name":"t","kind":"tool","protocol":"mcp","trust":"some"}`, `trust: got "some"`},
 		{`{"name":"t","kind":"tool","protocol":"mcp","headers":{"a b":"c"}}`, `headers: "a b" is no name`},
 		{`{"name":"t","kind":"tool","protocol":"mcp","headers":{"a":"c\nd"}}`, `headers.a: has a control character`},

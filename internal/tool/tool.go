@@ -51,6 +51,8 @@ const (
 	ToolFailed    = "tool_failed"
 	Crashed       = "crashed"
 	Aborted       = "aborted"
+	// NeedsLogin: the server wants somebody to log in.
+	NeedsLogin = "needs_login"
 	// WorkdirMissing: the folder of the session is gone, or cannot be entered.
 	WorkdirMissing = "workdir_missing"
 )

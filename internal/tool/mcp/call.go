@@ -36,6 +36,7 @@ type call struct {
 	number   int          // in the order of the link's calls
 	asking   chan int     // forms that wait for the user, more or less
 	over     chan struct{}
+	gone     bool // the server did not take it
 }
 
 type outcome struct {
@@ -116,6 +117,7 @@ func (c *call) hears(u model.ToolUpdate) {
 // result is the call's, as ours.
 func (c *call) result(ctx context.Context, o outcome) model.ToolResult {
 	var fault *tool.Fault
+	c.gone = errors.Is(o.err, errGone)
 	switch {
 	case o.err == nil:
 		c.l.h.answered()

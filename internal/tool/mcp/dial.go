@@ -15,6 +15,9 @@ type dialer interface {
 	// dial reaches it once. The wire's reports go to the link, which is made for it.
 	// The error is a [tool.Fault]. It does not wait for the server.
 	dial(ctx context.Context, l *link) (wire, error)
+	// waiting says that the server wants somebody to log in, where nobody has since,
+	// and what to do; "" where it does not.
+	waiting() string
 }
 
 // wire is what a connection lives on.
@@ -32,6 +35,9 @@ type wire interface {
 	epitaph() *tool.Fault
 }
 
-func newDialer(d *tool.Descriptor, s *proc.Supervisor, log *zap.Logger) dialer {
+func newDialer(d *tool.Descriptor, s *proc.Supervisor, o Options, log *zap.Logger) dialer {
+	if d.Transport.Type == "http" {
+		return newCaller(d, s, o, log)
+	}
 	return &spawner{d, s, log}
 }

@@ -1,6 +1,7 @@
 // Package mcp runs the tools of MCP servers, of the Model Context Protocol
 // 2025-11-25 and 2026-07-28, on its Go SDK. A server over stdio is a living
-// process of the daemon's.
+// process of the daemon's; one over streamable HTTP runs elsewhere, and people
+// may log in at it (package oauth).
 //
 // Concurrency properties: a host keeps one connection for its folder, which all
 // calls share. A server is read by one goroutine, which waits for no call: what a
@@ -9,7 +10,9 @@
 //
 // It refuses to let a server choose what the daemon does: it offers neither
 // sampling nor roots, and has the SDK resolve no schema that a server wrote. It
-// does not retry a call, as nobody knows what the first attempt did.
+// does not retry a call, as nobody knows what the first attempt did, unless the
+// server says that it did not take it. What is meant for one server goes to no
+// other, a redirect notwithstanding.
 package mcp
 
 import (
@@ -20,6 +23,7 @@ import (
 	"go.uber.org/zap"
 
 	"noused/internal/model"
+	"noused/internal/oauth"
 	"noused/internal/proc"
 	"noused/internal/tool"
 	"noused/internal/tool/worker"
@@ -32,6 +36,8 @@ type Options struct {
 	// OutputDir has the files that results come with. Empty: the system's temporary
 	// directory.
 	OutputDir string
+	// Logins are what people were granted at servers; nil: nobody can log in.
+	Logins *oauth.Store
 }
 
 // waits are how long things may take (mcp.md §2).
@@ -61,6 +67,7 @@ type host struct {
 	start    *start         // under way
 	crashes  worker.Backoff // starts and connections that failed, in a row
 	failure  string         // of the last of them, "" once one went well
+	unknown  bool           // it was that nobody has logged in
 	idle     *time.Timer
 }
 
@@ -69,7 +76,7 @@ func Dialect(o Options) tool.Dialect {
 	return func(d *tool.Descriptor, s *proc.Supervisor, log *zap.Logger) tool.Host {
 		ctx, stop := context.WithCancel(context.Background())
 		return &host{
-			desc: d, o: o, log: log, dialer: newDialer(d, s, log), ctx: ctx, stop: stop, changed: func() {},
+			desc: d, o: o, log: log, dialer: newDialer(d, s, o, log), ctx: ctx, stop: stop, changed: func() {},
 			waits:   waits{first: 10 * time.Second, second: time.Minute, ping: 5 * time.Second, idle: worker.IdleTime},
 			crashes: worker.Backoff{Free: 2, Base: time.Second, Max: time.Minute},
 		}
@@ -94,9 +101,12 @@ func (h *host) Known() bool {
 func (h *host) Status() (state, message string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	missing := h.dialer.waiting()
 	switch {
 	case h.start != nil:
 		return model.ServerStarting, ""
+	case missing != "":
+		return model.ServerNeedsLogin, missing
 	case h.link != nil && h.link.alive():
 		return model.ServerReady, ""
 	case h.failure != "":
@@ -131,10 +141,15 @@ func (h *host) Call(ctx context.Context, op string, inv model.Invocation, progre
 	if err != nil {
 		return tool.Failure(err)
 	}
-	defer h.leave(l)
-	c := l.begin(inv, progress)
-	defer l.end(c)
-	return c.run(ctx, op)
+	r, gone := l.call(ctx, op, inv, progress)
+	if !gone {
+		return r
+	}
+	if l, err = h.use(ctx); err != nil { // the server has ended the session, and not taken the call
+		return tool.Failure(err)
+	}
+	r, _ = l.call(ctx, op, inv, progress)
+	return r
 }
 
 // Close ends the connection, and waits until nothing is left of it.

@@ -84,6 +84,10 @@ func (h *host) starting() (*start, error) {
 	if h.ctx.Err() != nil {
 		return nil, tool.Faultf(tool.Aborted, "the daemon is stopping")
 	}
+	if h.unknown && h.dialer.waiting() == "" {
+		h.unknown = false
+		h.crashes.Succeed()
+	}
 	if wait := h.crashes.Wait(time.Now()); wait > 0 {
 		return nil, tool.Faultf(tool.Unreachable, "%s failed %d times in a row; it can be started again in %v: %s",
 			h.desc.Name, h.crashes.Failures(), wait.Round(100*time.Millisecond), h.failure)
@@ -116,6 +120,8 @@ func (h *host) begin(s *start) {
 func (h *host) failed(err error) {
 	h.crashes.Fail(time.Now())
 	h.failure = err.Error()
+	var f *tool.Fault
+	h.unknown = errors.As(err, &f) && f.Code == tool.NeedsLogin
 }
 
 // connect makes a link, with one handshake or the other, and has the server say
@@ -160,7 +166,8 @@ func (h *host) attempt(ctx context.Context, version string, wait time.Duration) 
 	if err != nil {
 		l.wire.stop(nil)
 		<-l.wire.ended()
-		return nil, l.refused(ctx, err), true
+		f := l.refused(ctx, err)
+		return nil, f, f.Code != tool.NeedsLogin && f.Code != tool.Unreachable
 	}
 	l.wire.established()
 	if err = l.list(ctx); err != nil {
@@ -204,6 +211,13 @@ func (l *link) refused(ctx context.Context, err error) *tool.Fault {
 // fault makes a fault of an error of the SDK's. It waits for the wire where that
 // has broken.
 func (l *link) fault(err error) *tool.Fault {
+	var ours *tool.Fault
+	switch {
+	case errors.As(err, &ours):
+		return ours
+	case errors.Is(err, errGone):
+		return tool.Faultf(tool.Unreachable, "%v", errGone)
+	}
 	var said *jsonrpc.Error
 	if errors.As(err, &said) {
 		f := &tool.Fault{Code: fmt.Sprint(said.Code), Message: said.Message}
@@ -248,8 +262,25 @@ func (h *host) watch(l *link) {
 func (h *host) leave(l *link) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if l.users--; l.users == 0 {
-		h.rest(l)
+	if l.users--; l.users > 0 {
+		return
+	}
+	if l.spent {
+		l.wire.close(h.ctx)
+		return
+	}
+	h.rest(l)
+}
+
+// forget has the next call make another link; the calls of this one go on.
+func (h *host) forget(l *link) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.link == l {
+		h.link = nil
+	}
+	if l.spent = true; l.users == 0 {
+		l.wire.close(h.ctx)
 	}
 }
 
@@ -318,6 +349,16 @@ func (l *link) prove() {
 		defer l.mu.Unlock()
 		l.proving = false
 	})
+}
+
+// call makes a call and ends its use of the link. gone says that the server did not
+// take it, as it has ended the session.
+func (l *link) call(ctx context.Context, op string, inv model.Invocation, progress func(model.ToolUpdate)) (r model.ToolResult, gone bool) {
+	defer l.h.leave(l)
+	c := l.begin(inv, progress)
+	defer l.end(c)
+	r = c.run(ctx, op)
+	return r, c.gone
 }
 
 // begin keeps a call until end, so that it hears what is said of it.

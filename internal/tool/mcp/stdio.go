@@ -47,6 +47,8 @@ func (s *spawner) dial(_ context.Context, l *link) (wire, error) {
 	return &pipe{p: p, inbox: newInbox(l), log: s.log, dead: make(chan struct{})}, nil
 }
 
+func (*spawner) waiting() string { return "" }
+
 // pipe is a child process as the SDK's transport and connection. It stands in
 // front of the SDK: what is no message does not reach it.
 type pipe struct {
