@@ -27,7 +27,14 @@ const (
 	answerDeny     = "deny"
 )
 
-var allowing = []string{answerOnce, answerSession, answerAlways, answerContinue}
+// The answers to a form.
+const (
+	answerAccept  = protocol.OptionAccept
+	answerDecline = protocol.OptionDecline
+	answerCancel  = protocol.OptionCancel
+)
+
+var allowing = []string{answerOnce, answerSession, answerAlways, answerContinue, answerAccept, answerDecline, answerCancel}
 
 func (a *app) approvalsCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -76,8 +83,9 @@ over nights and restarts.`,
 }
 
 func (a *app) approveCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "approve [ID] [once|session|always]",
+	var content string
+	cmd := &cobra.Command{
+		Use:   "approve [ID] [once|session|always|accept|decline|cancel]",
 		Short: "Say yes to what a run asks",
 		Long: `Say yes to what a run asks. ID is the question's, or a beginning of it; nous
 approvals lists them. Without it the only question that waits is meant. The run
@@ -86,19 +94,26 @@ goes on at once, and the first answer counts, wherever it comes from.
 once allows this call, and is what you say without saying it. session allows
 from now on in this session what the question says; always keeps that as a rule
 in rules.toml. nous prints what was allowed. A run that has reached a limit goes
-on with continue, which is what approve means there.`,
+on with continue, which is what approve means there.
+
+A form of a tool is filled in with accept: with --content, a JSON object, or, on a
+terminal, field by field; what is left out has its default. decline says no, and
+cancel neither. The tool's call goes on with the answer.`,
 		Example: `  nous approve
-  nous approve apr-1-ses-0198c5f2 session`,
-		Args:              cmdline.Wants(0, 2, "ID, the id of a question, and then once, session, always or continue"),
+  nous approve apr-1-ses-0198c5f2 session
+  nous approve apr-2-ses-0198c5f2 accept --content '{"guests":3}'`,
+		Args:              cmdline.Wants(0, 2, "ID, the id of a question, and then once, session, always, continue, accept, decline or cancel"),
 		ValidArgsFunction: a.approveWords,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, option, err := approveArgs(args)
 			if err != nil {
 				return err
 			}
-			return a.answerQuestion(cmd.Context(), id, option, "")
+			return a.answerQuestion(cmd.Context(), id, option, "", content)
 		},
 	}
+	cmd.Flags().StringVar(&content, "content", "", "what fills in a form: a `JSON` object")
+	return cmd
 }
 
 // approveArgs tells ids from options: a word that is an option is never an id.
@@ -112,7 +127,7 @@ func approveArgs(args []string) (id, option string, err error) {
 	case len(args) > 1:
 		return "", "", cmdline.Errorf("%s %s: the ID comes first", args[0], args[1])
 	case !slices.Contains(allowing, args[0]):
-		return "", "", cmdline.Errorf("%s: want once, session, always or continue; nous deny says no", args[0])
+		return "", "", cmdline.Errorf("%s: want once, session, always or continue, or accept, decline or cancel of a form; nous deny says no", args[0])
 	}
 	return id, args[0], nil
 }
@@ -129,7 +144,7 @@ the model reads the reason. A run that has reached a limit ends.`,
 		Args:              cmdline.Wants(0, 1, "ID, the id of a question, or nothing"),
 		ValidArgsFunction: a.approvalIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.answerQuestion(cmd.Context(), strings.Join(args, ""), answerDeny, reason)
+			return a.answerQuestion(cmd.Context(), strings.Join(args, ""), answerDeny, reason, "")
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "what the model reads: `text` of at most 4096 bytes")
@@ -271,7 +286,7 @@ func idsOf(list []protocol.Approval) string {
 
 // answerQuestion sends an answer and prints what it allows. What is no
 // question of those that wait the daemon is told as it is: it knows the answered ones.
-func (a *app) answerQuestion(ctx context.Context, id, option, reason string) error {
+func (a *app) answerQuestion(ctx context.Context, id, option, reason, content string) error {
 	q, err := a.questions(ctx)
 	if err != nil {
 		return err
@@ -284,13 +299,30 @@ func (a *app) answerQuestion(ctx context.Context, id, option, reason string) err
 		one.ApprovalID = id
 	}
 	p := protocol.ApproveParams{ApprovalID: one.ApprovalID, Option: cmp.Or(option, yes(one)), Reason: reason}
+	if isForm(one) && option == answerDeny {
+		p.Option = answerDecline
+	}
+	switch {
+	case content != "":
+		p.Content = jsontext.Value(content)
+		if !p.Content.IsValid() || p.Content.Kind() != '{' {
+			return cmdline.Errorf("--content: want a JSON object")
+		}
+	case isForm(one) && p.Option == answerAccept && a.personThere():
+		if p.Content, err = a.fillIn(ctx, one); err != nil {
+			return err
+		}
+	}
 	return query(ctx, a, protocol.Approve, p, func(r protocol.ApproveAccepted) { a.println(allowedText(one, p.Option, r.Outcome)) })
 }
 
 // yes is the answer that allows no more than what is asked.
 func yes(q protocol.Approval) string {
-	if q.Kind == protocol.ApprovalBudget {
+	switch q.Kind {
+	case protocol.ApprovalBudget:
 		return answerContinue
+	case protocol.ApprovalQuestion:
+		return answerAccept
 	}
 	return answerOnce
 }
@@ -316,6 +348,8 @@ func allowedText(q protocol.Approval, option string, outcome protocol.ApprovalOu
 		return "allowed always, as a rule in rules.toml: " + pattern
 	case option == answerContinue:
 		return "the run goes on: " + what
+	case option == answerAccept:
+		return "filled in: " + what
 	}
 	return "allowed " + option + ": " + what
 }
@@ -344,7 +378,7 @@ func (a *app) approveWords(cmd *cobra.Command, args []string, start string) ([]s
 	one, _ := q.one(args[0])
 	var words []string
 	for _, o := range one.Options {
-		if o.Decision == protocol.DecisionAllow {
+		if o.Decision == protocol.DecisionAllow || isForm(one) {
 			words = append(words, o.ID+"\t"+o.Pattern)
 		}
 	}

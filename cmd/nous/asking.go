@@ -27,6 +27,7 @@ type asking struct {
 	lines  chan string        // what was typed; nil before the first question
 	noMore bool               // the end of the input has come
 	dangle bool               // the last line on standard error is the offer
+	form   *filler            // that is being filled in, of the open question
 }
 
 // errTyped says that a line was typed while a question is open.
@@ -50,7 +51,7 @@ func (q *asking) see(ev protocol.Event) {
 			q.resolved(ev)
 		}
 	case protocol.AgentEnd:
-		q.open = nil
+		q.open, q.form = nil, nil
 	}
 }
 
@@ -61,7 +62,7 @@ func (q *asking) catchUp(run string, pending []protocol.Approval) {
 	case i >= 0:
 		q.ask(pending[i])
 	case q.open != nil:
-		q.open = nil
+		q.open, q.form = nil, nil
 		q.a.notef("the question has been answered meanwhile")
 	}
 }
@@ -93,7 +94,7 @@ func (q *asking) ask(one protocol.Approval) {
 // resolved tells of an answer from anywhere, ours too.
 func (q *asking) resolved(ev protocol.Status) {
 	if q.open != nil && q.open.ApprovalID == ev.ApprovalID {
-		q.open = nil
+		q.open, q.form = nil, nil
 	}
 	if q.dangle {
 		fmt.Fprintln(q.a.err)
@@ -135,13 +136,16 @@ func byWhom(by jsontext.Value) string {
 }
 
 // letters are the keys of the answers.
-var letters = map[string]string{"y": answerOnce, "s": answerSession, "a": answerAlways, "n": answerDeny}
+var letters = map[string]string{"y": answerOnce, "s": answerSession, "a": answerAlways, "n": answerDeny, "c": answerCancel}
 
 // optionOf is the option that a letter means for a question, "" where it is none.
 func optionOf(q protocol.Approval, letter string) string {
 	want := letters[strings.ToLower(letter)]
-	if want == answerOnce {
+	switch {
+	case want == answerOnce:
 		want = yes(q)
+	case want == answerDeny && isForm(q):
+		want = answerDecline
 	}
 	for _, o := range q.Options {
 		if o.ID == want {
@@ -154,11 +158,13 @@ func optionOf(q protocol.Approval, letter string) string {
 // offer says what can be typed.
 func (q *asking) offer(one protocol.Approval) {
 	var keys []string
-	for _, letter := range []string{"y", "s", "a", "n"} {
+	for _, letter := range []string{"y", "s", "a", "n", "c"} {
 		switch option := optionOf(one, letter); option {
 		case "":
 		case answerDeny:
 			keys = append(keys, "n [REASON] deny")
+		case answerAccept:
+			keys = append(keys, "y fill in")
 		default:
 			keys = append(keys, letter+" "+option)
 		}
@@ -247,19 +253,63 @@ func (q *asking) typed(ctx context.Context, f func(context.Context) error) error
 func (q *asking) answer(ctx context.Context, line string) {
 	q.dangle = false // Enter has ended it
 	one := *q.open
+	if q.form != nil {
+		q.field(ctx, line)
+		return
+	}
 	letter, reason, _ := strings.Cut(strings.TrimSpace(line), " ")
 	option := optionOf(one, letter)
 	if option == "" || reason != "" && option != answerDeny {
 		q.offer(one)
 		return
 	}
-	_, err := ask(ctx, q.a, protocol.Approve, protocol.ApproveParams{ApprovalID: one.ApprovalID, Option: option, Reason: strings.TrimSpace(reason)})
+	if option == answerAccept {
+		q.fill(ctx)
+		return
+	}
+	q.send(ctx, protocol.ApproveParams{ApprovalID: one.ApprovalID, Option: option, Reason: strings.TrimSpace(reason)})
+}
+
+// fill begins to have a form filled in.
+func (q *asking) fill(ctx context.Context) {
+	f, err := newFiller(q.open.Schema)
+	if err != nil {
+		q.a.complain(err.Error())
+		q.offer(*q.open)
+		return
+	}
+	q.form = f
+	q.next(ctx)
+}
+
+// field takes what was typed into the form.
+func (q *asking) field(ctx context.Context, line string) {
+	if err := q.form.take(line); err != nil {
+		q.a.complain(err.Error())
+	}
+	q.next(ctx)
+}
+
+// next asks for the next field, or sends the form where there is none.
+func (q *asking) next(ctx context.Context) {
+	if !q.form.done() {
+		fmt.Fprint(q.a.err, q.form.prompt())
+		q.dangle = true
+		return
+	}
+	content := q.form.content()
+	q.form = nil
+	q.send(ctx, protocol.ApproveParams{ApprovalID: q.open.ApprovalID, Option: answerAccept, Content: content})
+}
+
+func (q *asking) send(ctx context.Context, p protocol.ApproveParams) {
+	_, err := ask(ctx, q.a, protocol.Approve, p)
 	var wire *protocol.Error
 	switch {
 	case err == nil:
 	case errors.As(err, &wire) && wire.Reason() == protocol.ApprovalResolved: // the event says by whom
 	default:
 		q.a.complain(err.Error())
-		q.offer(one)
+		q.offer(*q.open)
 	}
 }

@@ -56,7 +56,7 @@ func age(d time.Duration) string {
 
 // whyAsked is the rule that asks, and the reason that the model gives.
 func whyAsked(q protocol.Approval) string {
-	if q.Kind == protocol.ApprovalBudget || q.Reason == "" {
+	if q.Kind == protocol.ApprovalBudget || isForm(q) || q.Reason == "" {
 		return q.Rule
 	}
 	return q.Rule + ": " + q.Reason
@@ -78,6 +78,9 @@ func optionIDs(q protocol.Approval) string {
 func asksFor(q protocol.Approval, width int) string {
 	if q.Kind == protocol.ApprovalBudget {
 		return oneLine(q.Reason, width)
+	}
+	if isForm(q) {
+		return oneLine(q.ToolName+" asks: "+strings.ReplaceAll(strings.TrimSpace(q.Reason), "\n", " ⏎ "), width)
 	}
 	if q.Shortened {
 		return oneLine(q.ToolName+", a long call: nous approvals "+q.ApprovalID, width)
@@ -127,6 +130,9 @@ func questionText(q protocol.Approval) string {
 		line("May the run go on? %s", q.Reason)
 		return out.String()
 	}
+	if isForm(q) {
+		return formText(q)
+	}
 	line("May %s be called? %s", q.ToolName, whyAsked(q))
 	list := arguments(q.Arguments)
 	if len(list) == 0 {
@@ -172,6 +178,8 @@ func (a *app) printQuestion(q protocol.Approval, now time.Time) {
 func answerLine(q protocol.Approval, o protocol.ApprovalOption) string {
 	text := "nous approve " + q.ApprovalID
 	switch {
+	case o.ID == answerCancel:
+		text += " " + o.ID
 	case o.Decision == protocol.DecisionDeny:
 		text = "nous deny " + q.ApprovalID
 	case o.ID != yes(q):

@@ -160,7 +160,6 @@ func (f *Form) Fill(content []byte) (jsontext.Value, error) {
 			given[m.name] = m.value
 		}
 	}
-	out := []byte{'{'}
 	for i := range f.Fields {
 		field := &f.Fields[i]
 		value, ok := given[field.Name]
@@ -170,19 +169,12 @@ func (f *Form) Fill(content []byte) (jsontext.Value, error) {
 				return nil, fmt.Errorf("%.60q: %w", field.Name, err)
 			}
 		case field.Default != nil:
-			value = field.Default
+			given[field.Name] = field.Default
 		case field.Required:
 			return nil, fmt.Errorf("%.60q has to be filled in", field.Name)
-		default:
-			continue
 		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out, _ = jsontext.AppendQuote(out, field.Name)
-		out = append(append(out, ':'), value...)
 	}
-	return append(out, '}'), nil
+	return f.Content(given), nil
 }
 
 // Check reports what is wrong with a value, JSON, that the field is to have.
@@ -282,4 +274,22 @@ func told(where string, err error) error {
 		err = fmt.Errorf("%s: %w", where, err)
 	}
 	return err
+}
+
+// Content are values of fields by their names, as JSON, in the form's order: what
+// Fill takes.
+func (f *Form) Content(values map[string]jsontext.Value) jsontext.Value {
+	out := []byte{'{'}
+	for i := range f.Fields {
+		value, ok := values[f.Fields[i].Name]
+		if !ok {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out, _ = jsontext.AppendQuote(out, f.Fields[i].Name)
+		out = append(append(out, ':'), value...)
+	}
+	return append(out, '}')
 }
