@@ -127,7 +127,7 @@ func approveArgs(args []string) (id, option string, err error) {
 	case len(args) > 1:
 		return "", "", cmdline.Errorf("%s %s: the ID comes first", args[0], args[1])
 	case !slices.Contains(allowing, args[0]):
-		return "", "", cmdline.Errorf("%s: want once, session, always or continue, or accept, decline or cancel of a form; nous deny says no", args[0])
+		return "", "", cmdline.Errorf("%s: want once, session, always or continue, of a form accept, decline or cancel; nous deny says no", args[0])
 	}
 	return id, args[0], nil
 }

@@ -127,3 +127,42 @@ func TestAPromptInTheBackgroundIsNotStopped(t *testing.T) {
 	s.Wait("allowed once, by ", "status 0")
 	s.Exit()
 }
+
+// A form is filled in on the terminal, field by field: what does not fit is asked
+// again, Enter alone takes the default, and what is typed goes nowhere else.
+func TestAFormOnATerminal(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t, "")
+	d.Asker("hotel", "Your stay", `{"type":"object","properties":{"guests":{"type":"integer","title":"How many","minimum":1,"maximum":9},"name":{"type":"string","default":"Ada"},"sea":{"type":"boolean"},"room":{"type":"string","enum":["s","d"],"enumNames":["Single","Double"]}},"required":["guests","room"]}`)
+	d.Start()
+	prompt := func() *screen {
+		cmd := exec.Command("nous", "prompt", "!hotel.run")
+		cmd.Dir, cmd.Env = d.Dir, d.Env()
+		s := &screen{tuitest.Start(t, cmd, 132, 40, false), t, d}
+		s.Wait("hotel.run asks: Your stay", "guests (How many): a whole number, at least 1, at most 9", "2 d (Double)", "y fill in, n decline, c cancel, and Enter; the question waits:")
+		return s
+	}
+	s := prompt()
+	for _, step := range [][2]string{
+		{"y", "at most 9"},
+		{"", "this has to be filled in"},
+		{"99", "got 99, want at most 9"},
+		{"three", "this is no number"},
+		{"3", "default Ada"},
+		{"", "yes or no, may be left out"},
+		{"y", "2 d (Double)"},
+		{"triple", "none of the options"},
+		{"2", `"content":{"guests":3,"name":"Ada","room":"d","sea":true}`},
+	} {
+		s.Type(step[0])
+		s.Press("enter")
+		s.Wait(step[1])
+	}
+	s.Wait("allowed accept, by nous (process ")
+	s.Exit()
+	s = prompt()
+	s.Type("n")
+	s.Press("enter")
+	s.Wait("denied decline, by nous (process ", `"action":"decline"`)
+	s.Exit()
+}

@@ -50,7 +50,7 @@ var wrongLines = []struct{ line, want string }{
 	{"set-mode sideways all", `sideways: want steering or follow-up`},
 	{"set-mode steering some", `some: want one-at-a-time or all`},
 	{"approvals one two", `approvals takes 1 argument, and got "two" besides: it wants ID, the id of a question, or nothing`},
-	{"approve apr-1 maybe", `maybe: want once, session, always or continue; nous deny says no`},
+	{"approve apr-1 maybe", `maybe: want once, session, always or continue, of a form accept, decline or cancel; nous deny says no`},
 	{"approve once apr-1", `once apr-1: the ID comes first`},
 	{"approve apr-1 once more", `approve takes 2 arguments, and got "more" besides: it wants ID, the id of a question, and then`},
 	{"deny one two", `deny takes 1 argument, and got "two" besides: it wants ID, the id of a question, or nothing`},

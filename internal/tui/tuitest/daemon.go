@@ -107,6 +107,33 @@ func (d *Daemon) Tool(name, script string) {
 	}
 }
 
+// Asker makes an MCP server with the one tool run, which asks its caller to fill in
+// a form and returns what it was answered, as JSON. message is put into a JSON string.
+func (d *Daemon) Asker(name, message, schema string) {
+	d.t.Helper()
+	d.Write("tools/"+name+".json", `{"name":"`+name+`","kind":"tool","protocol":"mcp","version":"1","trust":"all","capabilities":["run"],
+"transport":{"type":"stdio","command":["./`+name+`.sh"]}}`)
+	d.Write("form.json", schema)
+	d.Write("tools/"+name+".sh", `#!/bin/sh
+say() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$1" "$2"; }
+while read -r line; do
+	id=${line#*\"id\":}
+	id=${id%%[,\}]*}
+	case $line in
+	*'"initialize"'*) say "$id" '"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"form","version":"1"}}' ;;
+	*'"tools/list"'*) say "$id" '"result":{"tools":[{"name":"run","inputSchema":{"type":"object"}}]}' ;;
+	*'"tools/call"'*) call=$id
+		say '"form"' '"method":"elicitation/create","params":{"message":"`+message+`","requestedSchema":'"$(cat '`+d.Dir+`/form.json')"'}' ;;
+	*'"form"'*) say "$call" '"result":{"content":[{"type":"text","text":"'"$(printf '%s' "$line" | sed 's/"/\\"/g')"'"}]}' ;;
+	*'"ping"'*) say "$id" '"result":{}' ;;
+	esac
+done
+`)
+	if err := os.Chmod(filepath.Join(d.Dir, "tools", name+".sh"), 0o700); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
 // Write writes a file of the daemon's folder, or into a Fifo there.
 func (d *Daemon) Write(name, text string) {
 	d.t.Helper()
