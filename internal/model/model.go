@@ -344,13 +344,15 @@ const (
 
 // ServerInfo is an MCP server as people see it. Message says more where there is
 // more to say; Workdir is the folder that a server is for, "" for one that is the
-// user's in all of them; Tools is how many it has said it has.
+// user's in all of them; Tools is how many it has said it has. Instructions are what
+// it tells models of itself, and is nothing for people.
 type ServerInfo struct {
-	Name    string
-	State   string
-	Message string
-	Workdir string
-	Tools   int
+	Name         string
+	State        string
+	Message      string
+	Workdir      string
+	Tools        int
+	Instructions string
 }
 
 // The decisions of a Verdict. The zero one is whoever's who makes the call.

@@ -38,6 +38,7 @@ type offer struct {
 	tools    []model.ToolSpec
 	deferred []string              // names of those that may be called and are not told
 	now      session.ToolsDeferred // as it is to be from here on
+	servers  []string              // whose tools may be called, of MCP servers
 }
 
 // offer decides anew with every list, but never that tools which were deferred are
@@ -46,6 +47,11 @@ func (s toolset) offer(listed []model.ToolInfo) offer {
 	callable := s.callable(listed)
 	theirs := slices.DeleteFunc(slices.Clone(callable), func(t model.ToolInfo) bool { return t.Protocol != mcp })
 	out := offer{now: s.deferred}
+	for _, t := range theirs {
+		if !slices.Contains(out.servers, t.Module) {
+			out.servers = append(out.servers, t.Module)
+		}
+	}
 	if s.deferred.Search == "" && len(theirs) <= maxOffered && definitions(theirs) <= share(s.window) {
 		for _, t := range callable {
 			out.tools = append(out.tools, t.ToolSpec)
@@ -53,14 +59,16 @@ func (s toolset) offer(listed []model.ToolInfo) offer {
 		return out
 	}
 	out.now.Search = searchName(s.deferred.Search, listed)
+	for _, name := range out.servers {
+		if !slices.Contains(out.now.Servers, name) {
+			out.now.Servers = append(slices.Clip(out.now.Servers), name)
+		}
+	}
 	found := map[string]model.ToolSpec{}
 	for _, t := range callable {
 		if t.Protocol != mcp {
 			out.tools = append(out.tools, t.ToolSpec)
 			continue
-		}
-		if !slices.Contains(out.now.Servers, t.Module) {
-			out.now.Servers = append(slices.Clip(out.now.Servers), t.Module)
 		}
 		if slices.Contains(s.deferred.Offered, t.Name) {
 			found[t.Name] = t.ToolSpec

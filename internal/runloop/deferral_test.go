@@ -182,9 +182,9 @@ func TestSearchRefusesAndBounds(t *testing.T) {
 
 // A search of thousands of tools takes no time that anybody notices.
 func TestSearchIsBounded(t *testing.T) {
-	tools := hub(5000)
+	tools := hub(2000)
 	long := strings.Repeat("One more widget to be turned and turned again. ", 600)
-	deep := []byte(`{"properties":{"a":` + strings.Repeat(`[`, 9000) + strings.Repeat(`]`, 9000) + `}}`)
+	deep := []byte(`{"properties":{"a":` + strings.Repeat(`[`, 5000) + strings.Repeat(`]`, 5000) + `}}`)
 	for i := range tools {
 		tools[i].Description, tools[i].Params = long, deep
 	}
@@ -198,8 +198,15 @@ func TestSearchIsBounded(t *testing.T) {
 // shelf is a list of tools that changes.
 type shelf struct {
 	tools
-	mu   sync.Mutex
-	list []model.ToolInfo
+	mu      sync.Mutex
+	list    []model.ToolInfo
+	servers []model.ServerInfo
+}
+
+func (s *shelf) Servers(model.Scope) []model.ServerInfo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.servers
 }
 
 func (s *shelf) List(context.Context, model.Scope) []model.ToolInfo {
@@ -208,10 +215,11 @@ func (s *shelf) List(context.Context, model.Scope) []model.ToolInfo {
 	return s.list
 }
 
-func (s *shelf) put(list []model.ToolInfo) {
+// put has other tools there, and other servers if any are named.
+func (s *shelf) put(list []model.ToolInfo, servers ...model.ServerInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.list = list
+	s.list, s.servers = list, servers
 }
 
 // listener is the offline model, and what it was asked.
@@ -233,6 +241,16 @@ func (l *listener) take() []model.Request {
 	out := l.asked
 	l.asked = nil
 	return out
+}
+
+// systemOf is what get_system says.
+func (f *fixture) systemOf(id string) string {
+	f.t.Helper()
+	r, err := answered(f.getSystem(context.Background(), protocol.GetSystemParams{Scope: protocol.Scope{SessionID: id}}))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r.Text
 }
 
 func (f *fixture) say(id, text string) {

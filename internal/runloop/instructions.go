@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"noused/internal/model"
 	"noused/internal/protocol"
 	"noused/internal/session"
 )
@@ -43,12 +44,12 @@ func (in leftOutIn) step(m *machine) {
 }
 
 // system is what the model of a call is told before the conversation. What it is
-// told of the surroundings is taken once and journaled before it is sent, so that
-// the next request begins with the same bytes, after a restart as well.
-func (l *loop) system(ctx context.Context, gen int, call modelCall) (string, error) {
-	taken := call.environment
-	if !taken.Of(call.from.Workdir) {
-		taken = session.EnvironmentTaken{Workdir: call.from.Workdir, Text: l.env.Instructions.Environment(ctx, call.from.Workdir)}
+// told of the surroundings and by servers, those that are on, is taken once and
+// journaled before it is sent, so that the next request begins with the same bytes,
+// after a restart as well. A server that comes later is told of at the end.
+func (l *loop) system(ctx context.Context, gen int, call modelCall, on []string) (string, error) {
+	taken, changed := l.env.take(ctx, call.environment, call.from, on)
+	if changed {
 		c := newCall()
 		if err := l.post(ctx, environmentIn{c, gen, taken}); err != nil {
 			return "", err
@@ -63,18 +64,32 @@ func (l *loop) system(ctx context.Context, gen int, call modelCall) (string, err
 			return "", err
 		}
 	}
-	return text, nil
+	return text + serversPart(taken.Servers, on, call.window), nil
+}
+
+// take completes what was taken of the surroundings, and reports whether there was
+// anything to add.
+func (e *env) take(ctx context.Context, taken session.EnvironmentTaken, from model.Scope, on []string) (session.EnvironmentTaken, bool) {
+	changed := !taken.Of(from.Workdir)
+	if changed {
+		taken = session.EnvironmentTaken{Workdir: from.Workdir, Text: e.Instructions.Environment(ctx, from.Workdir)}
+	}
+	if len(on) > 0 {
+		before := len(taken.Servers)
+		taken.Servers = serversSaid(taken.Servers, e.Tools.Servers(from), on)
+		changed = changed || len(taken.Servers) > before
+	}
+	return taken, changed
 }
 
 func (h *Hub) getSystem(ctx context.Context, p protocol.GetSystemParams) (a protocol.Answer[protocol.System], err error) {
 	type view struct {
-		id     string
-		at     string
-		taken  session.EnvironmentTaken
-		window int64
+		toolset
+		id    string
+		taken session.EnvironmentTaken
 	}
 	v, err := look(ctx, h, p.SessionID, func(m *machine) (view, error) {
-		return view{m.s.ID, m.workdir(), m.s.Environment, m.window()}, nil
+		return view{m.toolset(), m.s.ID, m.s.Environment}, nil
 	})
 	if err != nil {
 		return a, err
@@ -84,10 +99,13 @@ func (h *Hub) getSystem(ctx context.Context, p protocol.GetSystemParams) (a prot
 		if h.env.Instructions == nil {
 			return out, nil
 		}
-		if !v.taken.Of(v.at) {
-			v.taken.Text = h.env.Instructions.Environment(ctx, v.at)
+		var on []string
+		if v.any() {
+			on = v.offer(h.env.tools(ctx, v.from, stateWait)).servers
 		}
-		text, files, problems := h.env.Instructions.System(v.at, v.taken.Text, v.window)
+		taken, _ := h.env.take(ctx, v.taken, v.from, on)
+		text, files, problems := h.env.Instructions.System(v.from.Workdir, taken.Text, v.window)
+		text += serversPart(taken.Servers, on, v.window)
 		out.Text, out.Files, out.LeftOut = text, append(out.Files, files...), append(out.LeftOut, problems...)
 		return out, nil
 	}

@@ -19,12 +19,12 @@ import (
 // Bounds of a search.
 const (
 	maxFound       = 5
-	maxQuery       = 1000     // bytes
-	maxReadText    = 2 << 10  // bytes of a description that are looked at
-	maxReadParams  = 16 << 10 // bytes of a schema
-	prefixLetters  = 3        // that two words begin with to be alike
-	insideLetters  = 4        // of a word that is found inside another
-	worthOfTheBest = 4        // what fits less than a fourth as well is not shown
+	maxQuery       = 1000    // bytes
+	maxReadText    = 1 << 10 // bytes of a description that are looked at
+	maxReadParams  = 8 << 10 // bytes of a schema
+	prefixLetters  = 3       // that two words begin with to be alike
+	insideLetters  = 4       // of a word that is found inside another
+	worthOfTheBest = 4       // what fits less than a fourth as well is not shown
 )
 
 // searchTools answers a call of the tool that finds others. found are those that a

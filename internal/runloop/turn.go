@@ -37,15 +37,15 @@ func (l *loop) stream(ctx context.Context, gen int, call modelCall) (err error) 
 	}()
 	req := call.req
 	req.SessionID = l.id
+	var o offer
 	if call.any() {
-		o, err := l.offer(ctx, gen, call.toolset)
-		if err != nil {
+		if o, err = l.offer(ctx, gen, call.toolset); err != nil {
 			return err
 		}
 		req.Tools, req.Deferred = o.tools, o.deferred
 	}
 	if l.env.Instructions != nil && !req.Summary {
-		if req.System, err = l.system(ctx, gen, call); err != nil {
+		if req.System, err = l.system(ctx, gen, call, o.servers); err != nil {
 			return err
 		}
 	}

@@ -39,12 +39,15 @@ func (r *Registry) Servers(from model.Scope) []model.ServerInfo {
 // server is the module as people see it who are in a folder.
 func (m *module) server(workdir string) model.ServerInfo {
 	m.mu.Lock()
-	host, ops, err := m.host, len(m.ops), m.err
+	host, ops, err, said := m.host, len(m.ops), m.err, ""
+	if m.manifest != nil {
+		said = m.manifest.Instructions
+	}
 	if p := m.places[workdir]; p != nil {
 		host = p.host
 	}
 	m.mu.Unlock()
-	info := model.ServerInfo{Name: m.desc.Name, State: model.ServerConfigured, Tools: ops}
+	info := model.ServerInfo{Name: m.desc.Name, State: model.ServerConfigured, Tools: ops, Instructions: said}
 	switch watched, ok := host.(tool.Watched); {
 	case ok:
 		info.State, info.Message = watched.Status()
