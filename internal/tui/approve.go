@@ -10,6 +10,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
@@ -133,7 +134,13 @@ func (m *model) sendAnswer(a question.Answer) {
 }
 
 func approve(ctx context.Context, p place, a question.Answer) error {
-	_, err := ask(ctx, p, protocol.Approve, protocol.ApproveParams{ApprovalID: a.ID, Option: a.Option, Reason: a.Reason})
+	params := protocol.ApproveParams{ApprovalID: a.ID, Option: a.Option, Reason: a.Reason}
+	if a.Content != "" {
+		if params.Content = jsontext.Value(a.Content); !params.Content.IsValid() {
+			return errors.New("what fills in a form has to be a JSON object")
+		}
+	}
+	_, err := ask(ctx, p, protocol.Approve, params)
 	return err
 }
 
@@ -241,13 +248,14 @@ func approveCommand(ctx context.Context, p place, option string) outcome {
 			all = append(all, o.ID)
 		}
 	}
+	option, content, _ := strings.Cut(option, " ")
 	if option == "" && len(all) > 0 {
 		option = all[0]
 	}
 	if !slices.Contains(all, option) {
 		return failed(fmt.Errorf("approve %s: this question takes %s", cell.Line(option, 20), cmp.Or(strings.Join(all, ", "), "no yes")))
 	}
-	return outcome{err: approve(ctx, p, question.Answer{ID: a.ApprovalID, Option: option})}
+	return outcome{err: approve(ctx, p, question.Answer{ID: a.ApprovalID, Option: option, Content: strings.TrimSpace(content)})}
 }
 
 func denyCommand(ctx context.Context, p place, reason string) outcome {
@@ -281,7 +289,11 @@ func (p *plain) askAloud() {
 		for _, line := range question.Lines(*a) {
 			p.sayf("%s", line)
 		}
-		p.sayf("/approve [OPTION] allows it, /deny [REASON] does not")
+		if a.Kind == protocol.ApprovalQuestion {
+			p.sayf("/approve accept {\"NAME\":VALUE} fills it in, /deny does not")
+		} else {
+			p.sayf("/approve [OPTION] allows it, /deny [REASON] does not")
+		}
 	}
 	others := elsewhere(p.state)
 	if len(others) > p.others {

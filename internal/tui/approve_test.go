@@ -301,25 +301,32 @@ func TestScreensOfQuestions(t *testing.T) {
 			Kind: protocol.ApprovalBudget, Rule: "ask: [limits]", Reason: "the run has used 200000 tokens, run_tokens allows 200000",
 			Options: []protocol.ApprovalOption{{ID: "continue", Decision: protocol.DecisionAllow}, {ID: "deny", Decision: protocol.DecisionDeny}},
 		},
+		"form": stay,
 	} {
 		for _, size := range [][2]int{{120, 40}, {80, 24}, {40, 12}} {
 			t.Run(fmt.Sprintf("%s-%dx%d", name, size[0], size[1]), func(t *testing.T) {
 				got := questioned(t, a, size[0], size[1]).screen() + "\n"
-				path := filepath.Join("testdata", "questions", fmt.Sprintf("%s-%dx%d.txt", name, size[0], size[1]))
-				if *update {
-					if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-						t.Fatal(err)
-					}
-				}
-				want, err := os.ReadFile(path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got != string(want) {
-					t.Errorf("got\n%s\nwant\n%s", got, want)
-				}
+				golden(t, fmt.Sprintf("%s-%dx%d", name, size[0], size[1]), got)
 			})
 		}
+	}
+}
+
+// golden compares a screen with the one that is kept.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", "questions", name+".txt")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 

@@ -2,7 +2,7 @@
 //
 // A Panel shows one question in the lines that it is given: the command or the
 // diff in full, to scroll in where it is long, and what each answer would allow,
-// verbatim. What cannot be seen on a terminal is written as its number, so that
+// verbatim. A form is filled in field by field. What cannot be seen on a terminal is written as its number, so that
 // what is shown is what runs. A question takes no key before somebody has turned
 // to it with Focus: one that comes up while a text is typed takes none of it. It
 // loses the keys when another question takes its place.
@@ -28,6 +28,8 @@ type Panel struct {
 	focused bool
 	why     *pick.Typed // the reason of a denial, while it is typed
 	sent    bool        // an answer is on its way
+	filling *filling    // of a form, once one has begun to fill it in
+	problem string      // with the form
 
 	offset, page int
 	laid         layout
@@ -41,6 +43,7 @@ type Panel struct {
 type Answer struct {
 	ID, Option string
 	Reason     string // of a denial, for the model
+	Content    string // of a form: a JSON object; "": its defaults
 }
 
 // New makes a panel; home is the user's folder, shown as ~.
@@ -70,7 +73,12 @@ func (p *Panel) Focus() bool {
 }
 
 // Blur takes the keys from the question.
-func (p *Panel) Blur() { p.focused, p.why = false, nil }
+func (p *Panel) Blur() {
+	p.focused, p.why = false, nil
+	if p.filling != nil {
+		p.filling.on = false
+	}
+}
 
 // Focused tells whether the keys are the question's.
 func (p *Panel) Focused() bool { return p.focused }
@@ -89,8 +97,24 @@ func (p *Panel) Update(msg tea.Msg) Answer {
 	if k, ok := msg.(tea.KeyPressMsg); ok {
 		key = k.String()
 	}
-	if p.why != nil {
+	switch {
+	case p.why != nil:
 		return p.write(msg, key)
+	case p.writes() && (key == "pgup" || key == "pgdown"):
+		p.scroll(key)
+		return Answer{}
+	case p.writes():
+		at := p.filling.at
+		done := p.filling.write(msg, key)
+		if p.filling.at != at {
+			p.offset = 0
+		}
+		if !done {
+			return Answer{}
+		}
+		a := p.answer(protocol.OptionAccept, "")
+		a.Content = string(p.filling.content())
+		return a
 	}
 	if key == "esc" || key == "ctrl+c" {
 		p.Blur()
@@ -102,6 +126,9 @@ func (p *Panel) Update(msg tea.Msg) Answer {
 	for _, c := range p.choices() {
 		if c.key != key {
 			continue
+		}
+		if isForm(p.asked) && c.option.Decision == protocol.DecisionAllow {
+			return p.fill()
 		}
 		if c.reason {
 			p.why = &pick.Typed{}
@@ -115,8 +142,11 @@ func (p *Panel) Update(msg tea.Msg) Answer {
 func (p *Panel) answer(option, reason string) Answer {
 	p.sent = true
 	p.Blur()
-	return Answer{p.ID(), option, reason}
+	return Answer{ID: p.ID(), Option: option, Reason: reason}
 }
+
+// writes tells whether the keys are a form's.
+func (p *Panel) writes() bool { return p.filling != nil && p.filling.on }
 
 func (p *Panel) write(msg tea.Msg, key string) Answer {
 	switch key {
@@ -176,7 +206,7 @@ func (p *Panel) choices() []choice {
 		taken[key] = true
 		all = append(all, choice{key: key, option: o})
 	}
-	if o := p.denial(); o != nil && p.asked.Kind != protocol.ApprovalBudget {
+	if o := p.denial(); o != nil && p.asked.Kind == protocol.ApprovalTool {
 		all = append(all, choice{key: "r", option: *o, reason: true})
 	}
 	return all

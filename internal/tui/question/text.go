@@ -35,6 +35,9 @@ func content(a protocol.Approval) []text {
 	if a.Kind == protocol.ApprovalBudget {
 		return revealed(prose, a.Reason)
 	}
+	if isForm(a) {
+		return formLines(a)
+	}
 	if a.Shortened {
 		return []text{{quiet, "too long to be shown here: its session shows it in full"}}
 	}
@@ -174,7 +177,7 @@ func facts(a protocol.Approval) []fact {
 	if title := Title(a); cell.Width(cell.Line(title, maxTitle)) > maxTitle/2 || odd(title) {
 		add("tool", a.ToolName)
 	}
-	if a.Kind != protocol.ApprovalBudget {
+	if a.Kind == protocol.ApprovalTool {
 		add("reason", a.Reason)
 	}
 	add("folder", a.Workdir)
@@ -194,6 +197,9 @@ func odd(s string) bool {
 func Title(a protocol.Approval) string {
 	if a.Kind == protocol.ApprovalBudget {
 		return "may the run go on?"
+	}
+	if isForm(a) {
+		return a.ToolName + " asks"
 	}
 	if _, runs := mustMembers(a.Arguments).text("command"); runs {
 		return "may " + a.ToolName + " run this?"
@@ -219,6 +225,10 @@ func does(o protocol.ApprovalOption) string {
 		return pattern
 	case o.ID == "once":
 		return "this call"
+	case o.ID == protocol.OptionAccept:
+		return "fill in the form"
+	case o.ID == protocol.OptionCancel:
+		return "neither yes nor no"
 	case o.ID == "continue":
 		return "the run goes on"
 	case o.Decision == protocol.DecisionDeny:

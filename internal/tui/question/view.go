@@ -34,6 +34,9 @@ func (p *Panel) Height(width int) int {
 		return 0
 	}
 	p.lay(width)
+	if p.writes() {
+		return 3 + len(p.lines(p.filling.fieldLines(), width))
+	}
 	return 1 + len(p.laid.all)
 }
 
@@ -58,7 +61,7 @@ func (p *Panel) View(width, height int, key string) []string {
 		}
 	}
 	lines := append([]string{p.head(width, where, key)}, shown...)
-	if p.why != nil && len(below) > 0 {
+	if (p.why != nil || p.writes()) && len(below) > 0 {
 		p.cursor.y = len(lines) + len(below) - 1
 	}
 	return append(lines, below...)
@@ -69,6 +72,8 @@ func (p *Panel) View(width, height int, key string) []string {
 func (p *Panel) parts(width, height int) (body, below []string) {
 	l := p.laid
 	switch {
+	case p.writes():
+		return p.formParts(width, height)
 	case p.why != nil:
 		return l.all, []string{p.reasonLine(width)}
 	case min(len(l.call), 3)+len(l.facts)+len(l.options) <= height:
@@ -97,6 +102,9 @@ func (p *Panel) head(width int, where, key string) string {
 		if width >= roomy {
 			hint = "Esc goes back"
 		}
+	}
+	if p.writes() {
+		where = fmt.Sprintf("field %d of %d", p.filling.at+1, len(p.filling.form.Fields))
 	}
 	if where != "" {
 		hint = where + " · " + hint
@@ -164,6 +172,9 @@ func (p *Panel) lay(width int) {
 		return
 	}
 	l := layout{width: width}
+	if p.problem != "" {
+		l.facts = append(l.facts, hung(p.theme.Warn, cell.Fit("problem", 8), p.theme.Warn, p.problem, width, cell.Wrap)...)
+	}
 	content, behind := p.lines(content(p.asked), width), p.lines(behind(p.asked), width)
 	for _, f := range facts(p.asked) {
 		value, _ := plaintext.Reveal(f.value)

@@ -123,7 +123,7 @@ while read -r line; do
 	*'"initialize"'*) say "$id" '"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"form","version":"1"}}' ;;
 	*'"tools/list"'*) say "$id" '"result":{"tools":[{"name":"run","inputSchema":{"type":"object"}}]}' ;;
 	*'"tools/call"'*) call=$id
-		say '"form"' '"method":"elicitation/create","params":{"message":"`+message+`","requestedSchema":'"$(cat '`+d.Dir+`/form.json')"'}' ;;
+		say '"form"' '"method":"elicitation/create","params":{"message":"`+message+`","requestedSchema":'"$(tr -d '\n' <'`+d.Dir+`/form.json')"'}' ;;
 	*'"form"'*) say "$call" '"result":{"content":[{"type":"text","text":"'"$(printf '%s' "$line" | sed 's/"/\\"/g')"'"}]}' ;;
 	*'"ping"'*) say "$id" '"result":{}' ;;
 	esac
