@@ -82,11 +82,12 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	tools, err := openTools(cfg, allowed, journal, log)
+	info := protocol.DaemonInfo{Version: buildinfo.Version(), Epoch: newID("ep-"), PID: os.Getpid(), StartedAt: time.Now().UTC()}
+	events := event.New(info.Epoch, cfg.EventBuffer, time.Now)
+	tools, err := openTools(cfg, allowed, journal, events, log)
 	if err != nil {
 		return err
 	}
-	info := protocol.DaemonInfo{Version: buildinfo.Version(), Epoch: newID("ep-"), PID: os.Getpid(), StartedAt: time.Now().UTC()}
 	models := newModels(cfg.vendors(os.Getenv), tools)
 	defer models.Close()
 	own := models.choice()
@@ -104,7 +105,6 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 		tools.Close(ctx)
 		return err
 	}
-	events := event.New(info.Epoch, cfg.EventBuffer, time.Now)
 	held := budget.New(cfg.MaxLine + shared)
 	var hub *runloop.Hub
 	word := cfg.Notify
@@ -150,15 +150,18 @@ func running(err error) error {
 }
 
 // openTools loads the tools, the built-in ones first, and starts none.
-func openTools(cfg Config, allowed *rules, journal *audit.Log, log *zap.Logger) (*registry.Registry, error) {
+func openTools(cfg Config, allowed *rules, journal *audit.Log, events *event.Log, log *zap.Logger) (*registry.Registry, error) {
 	o := registry.Options{
 		Dirs: cfg.ToolsDirs, ConfigDir: cfg.ConfigDir, Workdir: cfg.Workdir, OutputDir: outputDir(cfg), Logger: log,
 		Hidden: hidden(cfg), Offline: !cfg.Sandbox.Network,
 		Dialects: map[string]tool.Dialect{
 			tool.Narratoria: narratoria.Dialect, tool.Gevals: gevals.Dialect, tool.Amplifier: amplifier.Dialect,
-			tool.MCP: mcp.Dialect(mcp.Options{Version: buildinfo.Version(), OutputDir: outputDir(cfg), Logins: loginsOf(cfg)}),
+			tool.MCP: mcp.Dialect(mcp.Options{Version: buildinfo.Version(), OutputDir: outputDir(cfg), CacheDir: filepath.Join(cfg.StateDir, "mcp"), Logins: loginsOf(cfg)}),
 		},
 		Policy: allowed.Set, Audit: journal, Helper: selfPath,
+		Changed: func(server string) {
+			events.Append(protocol.Status{Code: protocol.StatusToolsChanged, Message: fmt.Sprintf("the MCP server %s has other tools now", server)})
+		},
 	}
 	if cfg.BuiltinTools {
 		files, err := builtin.Descriptor(selfPath, cfg.Workdir, os.Environ())

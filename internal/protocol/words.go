@@ -78,6 +78,7 @@ const (
 	StatusInputWithdrawn  Code = "input_withdrawn"
 	StatusTitleSet        Code = "title_set"
 	StatusMarkedRead      Code = "marked_read"
+	StatusToolsChanged    Code = "tools_changed" // an MCP server has other tools now
 
 	StatusApprovalRequested Code = "approval_requested"
 	StatusApprovalResolved  Code = "approval_resolved"
@@ -95,6 +96,7 @@ const (
 	WarningStateTooLarge     Code = "state_too_large"
 	WarningAssetsTooLarge    Code = "assets_too_large"
 	WarningRuleNotKept       Code = "rule_not_kept"
+	WarningToolsNotReady     Code = "tools_not_ready" // MCP servers have not yet said what they can do
 )
 
 // Codes of runs that end in error, beside those of responses.

@@ -123,6 +123,8 @@ func (tools) Servers(model.Scope) []model.ServerInfo { return nil }
 
 func (tools) Check(model.Server) error { return nil }
 
+func (tools) Ready(context.Context, model.Scope) []string { return nil }
+
 func (tools) Jobs(string) []model.Job { return nil }
 
 func (tools) EndSession(context.Context, string) {}

@@ -52,6 +52,10 @@ type Tools interface {
 	// Check says what is wrong with a server that a session is to have. The error
 	// begins with the field.
 	Check(s model.Server) error
+	// Ready starts the MCP servers that have never said what they can do, and waits
+	// for them, as long as ctx. It returns the names of those that have not said it by
+	// then; such a server is waited for once.
+	Ready(ctx context.Context, from model.Scope) (missing []string)
 	// Has reports whether Call knows the name: an operation's, or one of a module
 	// that cannot say what it has. It may wait for that module, and for no other.
 	Has(ctx context.Context, from model.Scope, name string) bool

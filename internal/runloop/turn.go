@@ -39,6 +39,9 @@ func (l *loop) stream(ctx context.Context, gen int, call modelCall) (err error) 
 	req.SessionID = l.id
 	var o offer
 	if call.any() {
+		if err := l.ready(ctx, gen, call.from); err != nil {
+			return err
+		}
 		if o, err = l.offer(ctx, gen, call.toolset); err != nil {
 			return err
 		}

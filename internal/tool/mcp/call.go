@@ -21,8 +21,6 @@ const (
 	maxSaid = 32
 	// maxDelta and maxUpdate bound one of them, in bytes.
 	maxDelta, maxUpdate = 2 << 10, 8 << 10
-	// timeouts is how many times its timeout a call may take that makes progress.
-	timeouts = 10
 )
 
 // call is one call of a tool.
@@ -33,8 +31,9 @@ type call struct {
 	token    string
 	said     chan model.ToolUpdate
 	lost     atomic.Int64 // updates that found no room
-	number   int          // in the order of the link's calls
-	asking   chan int     // forms that wait for the user, more or less
+	answer   taker
+	number   int      // in the order of the link's calls
+	asking   chan int // forms that wait for the user, more or less
 	over     chan struct{}
 	gone     bool // the server did not take it
 }
@@ -48,11 +47,13 @@ type outcome struct {
 func (c *call) run(ctx context.Context, op string) model.ToolResult {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	defer c.answer.end()
 	done := make(chan outcome, 1)
-	go func() { done <- c.ask(ctx, op) }() // ends with ctx
+	go func() { done <- c.ask(c.answer.with(ctx), op) }() // ends with ctx
 	defer close(c.over)
 	timeout := c.l.h.desc.Timeout
-	clock := newClock(timeout)
+	most := c.l.h.waits.times * timeout
+	clock := newClock(timeout, most)
 	defer clock.stop()
 	for {
 		select {
@@ -65,9 +66,9 @@ func (c *call) run(ctx context.Context, op string) model.ToolResult {
 			c.drain()
 			return c.result(ctx, o)
 		case <-clock.idle.C:
-			cancel(tool.Faultf(tool.Timeout, "no result and no progress within %v (a call that makes progress has %v in all)", timeout, timeouts*timeout))
+			cancel(tool.Faultf(tool.Timeout, "no result and no progress within %v (a call that makes progress has %v in all)", timeout, most))
 		case <-clock.whole.C:
-			cancel(tool.Faultf(tool.Timeout, "no result within %v in all (%v without progress)", timeouts*timeout, timeout))
+			cancel(tool.Faultf(tool.Timeout, "no result within %v in all (%v without progress)", most, timeout))
 		}
 	}
 }
@@ -121,7 +122,12 @@ func (c *call) result(ctx context.Context, o outcome) model.ToolResult {
 	switch {
 	case o.err == nil:
 		c.l.h.answered()
-		return c.made(o.result)
+		r, assets := c.made(o.result)
+		c.answer.taken() // telling may take its time
+		for _, a := range assets {
+			c.progress(model.ToolUpdate{Asset: &a, Delta: a.Kind + " " + a.Path})
+		}
+		return r
 	case ctx.Err() != nil:
 		c.l.prove()
 		if fault = tool.Interrupted(ctx); !errors.As(context.Cause(ctx), &fault) {

@@ -66,6 +66,7 @@ func (c *call) elicit(ctx context.Context, p *sdk.ElicitParams) (*sdk.ElicitResu
 	if err != nil {
 		return nil, notForm(err)
 	}
+	c.answer.taken() // a person may take their time
 	c.waits(1)
 	defer c.waits(-1)
 	a, err := c.inv.Ask(ctx, model.Question{Message: p.Message, Schema: schema})
@@ -171,8 +172,8 @@ type clock struct {
 	forms       int
 }
 
-func newClock(timeout time.Duration) *clock {
-	return &clock{timeout: timeout, idle: time.NewTimer(timeout), whole: time.NewTimer(timeouts * timeout), from: time.Now(), left: timeouts * timeout}
+func newClock(timeout, most time.Duration) *clock {
+	return &clock{timeout: timeout, idle: time.NewTimer(timeout), whole: time.NewTimer(most), from: time.Now(), left: most}
 }
 
 func (k *clock) stop() {

@@ -185,7 +185,7 @@ func TestWhatServersAskAndMayNot(t *testing.T) {
 // While a form waits the time of its call stands still, of all forms of it together.
 func TestTheClockOfACallStandsWhileItAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := newClock(time.Second)
+		k := newClock(time.Second, 10*time.Second)
 		defer k.stop()
 		expired := func(c <-chan time.Time, after time.Duration) bool {
 			time.Sleep(after)

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"noused/internal/proc"
 	"noused/internal/tool/tooltest"
 )
 
@@ -23,7 +24,11 @@ func TestMain(m *testing.M) {
 	tooltest.Main(m, map[string]func() int{
 		"sdk":  serveSDK,
 		"form": serveForm, "asking": serveAsking, "rounds": serveRounds,
-		"echo": func() int { return newFake().serve() },
+		"echo": func() int { return newFake().serve() }, "rogue": func() int { return newRogue().serve() }, "orphan": orphan,
+		tooltest.Daemon: func() int {
+			status, _ := proc.Helper(os.Args)
+			return status
+		},
 	})
 }
 

@@ -36,6 +36,8 @@ type Options struct {
 	// OutputDir has the files that results come with. Empty: the system's temporary
 	// directory.
 	OutputDir string
+	// CacheDir keeps what servers have said that they can do. Empty: nothing does.
+	CacheDir string
 	// Logins are what people were granted at servers; nil: nobody can log in.
 	Logins *oauth.Store
 }
@@ -46,6 +48,7 @@ type waits struct {
 	second time.Duration // to the other one, and a list of tools
 	ping   time.Duration
 	idle   time.Duration // a connection without a call is kept
+	times  time.Duration // how many times its timeout a call may take that makes progress
 }
 
 type host struct {
@@ -53,31 +56,34 @@ type host struct {
 	o      Options
 	log    *zap.Logger
 	dialer dialer
+	book   *book
+	files  *files
 	crowd  *worker.Crowd
 	waits  waits
 	ctx    context.Context // ends with the host
 	stop   context.CancelFunc
 	work   sync.WaitGroup // starts, links, pings
 
-	mu       sync.Mutex
-	changed  func()
-	manifest *tool.Manifest
-	newer    bool // the handshake that went well last
-	link     *link
-	start    *start         // under way
-	crashes  worker.Backoff // starts and connections that failed, in a row
-	failure  string         // of the last of them, "" once one went well
-	unknown  bool           // it was that nobody has logged in
-	idle     *time.Timer
+	changed func()
+
+	mu      sync.Mutex
+	link    *link
+	start   *start         // under way
+	crashes worker.Backoff // starts and connections that failed, in a row
+	failure string         // of the last of them, "" once one went well
+	unknown bool           // it was that nobody has logged in
+	idle    *time.Timer
 }
 
 // Dialect makes the hosts of MCP servers.
 func Dialect(o Options) tool.Dialect {
+	lib := &library{dir: o.CacheDir, books: map[string]*book{}}
+	kept := newFiles(o.OutputDir)
 	return func(d *tool.Descriptor, s *proc.Supervisor, log *zap.Logger) tool.Host {
 		ctx, stop := context.WithCancel(context.Background())
 		return &host{
-			desc: d, o: o, log: log, dialer: newDialer(d, s, o, log), ctx: ctx, stop: stop, changed: func() {},
-			waits:   waits{first: 10 * time.Second, second: time.Minute, ping: 5 * time.Second, idle: worker.IdleTime},
+			desc: d, o: o, log: log, dialer: newDialer(d, s, o, log), book: lib.open(d), files: kept, ctx: ctx, stop: stop, changed: func() {},
+			waits:   waits{first: 10 * time.Second, second: time.Minute, ping: 5 * time.Second, idle: worker.IdleTime, times: 10},
 			crashes: worker.Backoff{Free: 2, Base: time.Second, Max: time.Minute},
 		}
 	}
@@ -92,9 +98,8 @@ func (h *host) Watch(changed func()) { h.changed = changed }
 
 // Known is [tool.Server].
 func (h *host) Known() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.manifest != nil
+	m, _ := h.book.known()
+	return m != nil
 }
 
 // Status is [tool.Server].
@@ -118,7 +123,7 @@ func (h *host) Status() (state, message string) {
 // Describe returns what the server has said last that it can do, starting it
 // where it has said nothing yet.
 func (h *host) Describe(ctx context.Context) (*tool.Manifest, error) {
-	if m := h.known(); m != nil {
+	if m, _ := h.book.known(); m != nil {
 		return m, nil
 	}
 	l, err := h.use(ctx)
@@ -126,13 +131,8 @@ func (h *host) Describe(ctx context.Context) (*tool.Manifest, error) {
 		return nil, err
 	}
 	h.leave(l)
-	return h.known(), nil
-}
-
-func (h *host) known() *tool.Manifest {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.manifest
+	m, _ := h.book.known()
+	return m, nil
 }
 
 // Call runs a tool of the server.
@@ -165,4 +165,5 @@ func (h *host) Close(ctx context.Context) {
 		l.shutdown(ctx)
 	}
 	h.work.Wait()
+	h.book.close()
 }

@@ -1,7 +1,9 @@
 package mcp
 
 import (
+	"context"
 	"sync"
+	"time"
 
 	jsonx "github.com/go-json-experiment/json"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -12,29 +14,50 @@ import (
 // maxAsked is how many requests of a server may wait for our answers.
 const maxAsked = 64
 
+// floodLines and floodBytes are how much that answers nothing is read in a second.
+const floodLines, floodBytes = 1000, 8 << 20
+
 // inbox keeps from the SDK what it would queue without end: notifications, which
 // the link hears instead, and more requests than are answered.
 type inbox struct {
 	link *link
 
 	mu    sync.Mutex
-	asked map[jsonrpc.ID]bool // requests of the server's; true: cancelled
+	asked map[jsonrpc.ID]bool   // requests of the server's; true: cancelled
+	ours  map[jsonrpc.ID]*taker // of ours, those that somebody waits for
+
+	// What answers nothing, in the second that began since.
+	pacing       sync.Mutex
+	since        time.Time
+	lines, bytes int
+	ended        <-chan struct{}
 }
 
-func newInbox(l *link) *inbox { return &inbox{link: l, asked: map[jsonrpc.ID]bool{}} }
+// newInbox makes the inbox of a connection, until ended is closed.
+func newInbox(l *link, ended <-chan struct{}) *inbox {
+	return &inbox{link: l, asked: map[jsonrpc.ID]bool{}, ours: map[jsonrpc.ID]*taker{}, ended: ended}
+}
 
-// take returns a message that is the SDK's to answer, nil for any other one.
-func (b *inbox) take(msg jsonrpc.Message) (jsonrpc.Message, error) {
-	r, ok := msg.(*jsonrpc.Request)
-	switch {
-	case !ok:
+// take returns a message that is the SDK's to answer, nil for any other one. It
+// ends the turn, or has whoever waits for a long answer do it once that has been
+// taken in.
+func (b *inbox) take(msg jsonrpc.Message, size int, turn func()) (jsonrpc.Message, error) {
+	if a, ok := msg.(*jsonrpc.Response); ok {
+		b.taker(a.ID).hand(turn)
 		return msg, nil
+	}
+	turn()
+	r := msg.(*jsonrpc.Request)
+	if !r.IsCall() {
+		b.pace(size)
+	}
+	switch {
 	case r.IsCall():
 		if r.Method == "elicitation/create" {
 			r.Params = keepForm(r.Params)
 		}
 		return msg, b.ask(r.ID)
-	case r.Method == "notifications/cancelled" && b.cancels(r):
+	case r.Method == "notifications/cancelled" && b.cancels(r), r.Method == "notifications/tools/list_changed" && b.link.told():
 		return msg, nil
 	}
 	b.link.hear(r.Method, r.Params)
@@ -80,5 +103,57 @@ func (b *inbox) sent(msg jsonrpc.Message) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		delete(b.asked, r.ID)
+	}
+}
+
+// expect notes who waits for the answer to a request, and forgets those who have
+// given up.
+func (b *inbox) expect(ctx context.Context, msg jsonrpc.Message) {
+	r, ok := msg.(*jsonrpc.Request)
+	t, _ := ctx.Value(takerKey{}).(*taker)
+	if !ok || !r.IsCall() || t == nil {
+		return
+	}
+	t.taken() // of what it asked before
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for old, who := range b.ours {
+		if who.over() {
+			delete(b.ours, old)
+		}
+	}
+	b.ours[r.ID] = t
+}
+
+// taker is who waits for an answer.
+func (b *inbox) taker(id jsonrpc.ID) *taker {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := b.ours[id]
+	delete(b.ours, id)
+	if t == nil {
+		return &taker{ended: true}
+	}
+	return t
+}
+
+// pace counts a line that answers nothing, and has a server wait that floods us
+// with them.
+func (b *inbox) pace(size int) {
+	b.pacing.Lock()
+	defer b.pacing.Unlock()
+	if now := time.Now(); now.Sub(b.since) > time.Second {
+		b.since, b.lines, b.bytes = now, 0, 0
+	}
+	b.lines++
+	b.bytes += size
+	if b.lines <= floodLines && b.bytes <= floodBytes {
+		return
+	}
+	pause := time.NewTimer(time.Until(b.since.Add(time.Second)))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-b.ended:
 	}
 }

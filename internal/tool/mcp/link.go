@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -32,6 +33,8 @@ type link struct {
 	seat    *worker.Seat // in the host's crowd
 	users   int          // guarded by the host's mutex, as are
 	spent   bool         // and this: it was told to end
+
+	changing atomic.Bool // a list_changed is on its way through the SDK
 
 	mu      sync.Mutex
 	calls   map[string]*call // by progress token
@@ -131,12 +134,10 @@ func (h *host) connect(ctx context.Context) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.mu.Lock()
 	versions := []string{initialize, discover}
-	if h.newer {
+	if _, newer := h.book.known(); newer {
 		versions = []string{discover, initialize}
 	}
-	h.mu.Unlock()
 	l, first, again := h.attempt(ctx, versions[0], h.waits.first)
 	if first != nil && again && ctx.Err() == nil {
 		h.log.Info("server did not take the first handshake; it is started once more for the other", zap.Error(first))
@@ -176,10 +177,6 @@ func (h *host) attempt(ctx context.Context, version string, wait time.Duration) 
 		_ = l.session.Close()
 		return nil, l.refused(ctx, err), false
 	}
-	newer := l.session.InitializeResult().ProtocolVersion >= discover
-	h.mu.Lock()
-	h.newer = newer
-	h.mu.Unlock()
 	return l, nil, false
 }
 

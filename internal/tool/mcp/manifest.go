@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	jsonx "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -25,6 +26,10 @@ const (
 	maxToolName     = 128
 )
 
+// relistPause is how long a server that has been asked which tools it has by now is
+// not asked again.
+const relistPause = time.Second
+
 // list asks the server what it can do, and keeps that.
 func (l *link) list(ctx context.Context) error {
 	m := &tool.Manifest{Instructions: clip(l.session.InitializeResult().Instructions, maxInstructions)}
@@ -34,7 +39,7 @@ func (l *link) list(ctx context.Context) error {
 			return err
 		}
 	}
-	l.h.learn(m)
+	l.h.learn(m, l.session.InitializeResult().ProtocolVersion >= discover)
 	return nil
 }
 
@@ -42,6 +47,9 @@ func (l *link) list(ctx context.Context) error {
 // that are not wanted or cannot be used.
 func (l *link) operations(ctx context.Context) ([]tool.Operation, error) {
 	var ops []tool.Operation
+	var take taker
+	defer take.end()
+	ctx = take.with(ctx)
 	names, size, params := map[string]bool{}, 0, &sdk.ListToolsParams{}
 	for page := 0; ; page++ {
 		answer, err := l.session.ListTools(ctx, params)
@@ -64,14 +72,16 @@ func (l *link) operations(ctx context.Context) ([]tool.Operation, error) {
 			size += len(o.Description) + len(o.Params)
 			ops = append(ops, o)
 		}
+		cursor := answer.NextCursor
+		take.taken()
 		switch {
 		case len(ops) > maxTools || size > maxDefinitions || page == maxPages:
 			return nil, tool.Faultf(tool.ProtocolError, "the server has too many tools: at most %d are taken, with %d MiB of definitions, on %d pages", maxTools, maxDefinitions>>20, maxPages)
-		case answer.NextCursor == "":
+		case cursor == "":
 			slices.SortFunc(ops, func(a, b tool.Operation) int { return strings.Compare(a.Name, b.Name) })
 			return ops, nil
 		}
-		params = &sdk.ListToolsParams{Cursor: answer.NextCursor}
+		params = &sdk.ListToolsParams{Cursor: cursor}
 	}
 }
 
@@ -103,18 +113,14 @@ func (l *link) operation(t *sdk.Tool) (o tool.Operation, err error) {
 	return o, nil
 }
 
-// learn keeps what a server can do; the old pointer where it offers the same.
-func (h *host) learn(m *tool.Manifest) {
-	h.mu.Lock()
-	old := h.manifest
-	if old == nil || !same(old, m) {
-		h.manifest = m
+// learn keeps what a server can do.
+func (h *host) learn(m *tool.Manifest, newer bool) {
+	changed, err := h.book.write(h.desc.Name, m, newer)
+	if err != nil {
+		h.log.Warn("what the server can do is not kept", zap.Error(err))
 	}
-	changed := h.changed
-	news := old != nil && h.manifest != old
-	h.mu.Unlock()
-	if news {
-		changed()
+	if changed {
+		h.changed()
 	}
 }
 
@@ -125,8 +131,13 @@ func same(a, b *tool.Manifest) bool {
 	})
 }
 
+// told reports that a change of the server's tools is news: none is on its way
+// through the SDK, which forgets what it knew of them.
+func (l *link) told() bool { return l.changing.CompareAndSwap(false, true) }
+
 // changed has the server asked again what it can do, and does not wait for that.
 func (l *link) changed() {
+	l.changing.Store(false)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stale = true
@@ -137,7 +148,7 @@ func (l *link) changed() {
 	l.h.work.Go(l.relist)
 }
 
-// relist asks until nothing has changed meanwhile.
+// relist asks until nothing has changed meanwhile, and not too often.
 func (l *link) relist() {
 	for {
 		l.mu.Lock()
@@ -153,6 +164,12 @@ func (l *link) relist() {
 			l.log.Warn("the server does not say which tools it has by now", zap.Error(err))
 		}
 		cancel()
+		pause := time.NewTimer(relistPause)
+		select {
+		case <-pause.C:
+		case <-l.wire.ended():
+		}
+		pause.Stop()
 	}
 }
 

@@ -157,10 +157,10 @@ func (r *remote) whole(ctx context.Context, resp *http.Response, req *jsonrpc.Re
 // take hands a message on. answered says that it is the answer to req, which may be
 // nil.
 func (r *remote) take(ctx context.Context, text []byte, req *jsonrpc.Request, held *proc.Held) (answered bool, err error) {
-	done := held.Turn()
+	turn := held.Turn()
 	msg, err := jsonrpc.DecodeMessage(text)
-	done()
 	if err != nil {
+		turn()
 		return false, tool.Faultf(tool.ProtocolError, "the server's answer cannot be read: %v: %s", err, said(string(text)))
 	}
 	a, ok := msg.(*jsonrpc.Response)
@@ -168,7 +168,7 @@ func (r *remote) take(ctx context.Context, text []byte, req *jsonrpc.Request, he
 	if answered && req.Method == "initialize" {
 		r.agree(a)
 	}
-	if msg, err = r.inbox.take(msg); err == nil && msg != nil {
+	if msg, err = r.inbox.take(msg, len(text), turn); err == nil && msg != nil {
 		r.hand(ctx, msg)
 	}
 	return answered, err

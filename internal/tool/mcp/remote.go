@@ -58,7 +58,7 @@ func newCaller(d *tool.Descriptor, s *proc.Supervisor, o Options, log *zap.Logge
 
 func (c *caller) dial(_ context.Context, l *link) (wire, error) {
 	r := &remote{
-		caller: c, link: l, inbox: newInbox(l), in: make(chan jsonrpc.Message), dead: make(chan struct{}),
+		caller: c, link: l, in: make(chan jsonrpc.Message), dead: make(chan struct{}),
 		transport: &http.Transport{
 			Proxy:       http.ProxyFromEnvironment,
 			DialContext: (&net.Dialer{Timeout: dialTime}).DialContext, TLSHandshakeTimeout: dialTime,
@@ -67,6 +67,7 @@ func (c *caller) dial(_ context.Context, l *link) (wire, error) {
 	}
 	r.client = &http.Client{Transport: r.transport, CheckRedirect: sameServer}
 	r.ctx, r.quit = context.WithCancel(context.Background())
+	r.inbox = newInbox(l, r.ctx.Done())
 	r.bye, r.hurry = context.WithCancel(context.Background())
 	go r.finish()
 	return r, nil
@@ -184,6 +185,7 @@ func (r *remote) Write(ctx context.Context, msg jsonrpc.Message) error {
 	if err != nil {
 		return fmt.Errorf("cannot be sent: %w", err)
 	}
+	r.inbox.expect(ctx, msg)
 	if req, ok := msg.(*jsonrpc.Request); ok && req.IsCall() {
 		if !r.goes(func() { r.call(ctx, req, body) }) {
 			return io.ErrClosedPipe

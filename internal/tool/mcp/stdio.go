@@ -44,7 +44,7 @@ func (s *spawner) dial(_ context.Context, l *link) (wire, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pipe{p: p, inbox: newInbox(l), log: s.log, dead: make(chan struct{})}, nil
+	return &pipe{p: p, inbox: newInbox(l, p.Exited()), log: s.log, dead: make(chan struct{})}, nil
 }
 
 func (*spawner) waiting() string { return "" }
@@ -96,7 +96,8 @@ func (p *pipe) take(line []byte) (jsonrpc.Message, error) {
 	if len(line) == 0 {
 		return nil, nil
 	}
-	defer p.p.Turn(line)()
+	done := p.p.Turn(line)
+	defer func() { done() }()
 	if line[0] != '{' {
 		p.skip(line, nil)
 		return nil, nil
@@ -106,11 +107,14 @@ func (p *pipe) take(line []byte) (jsonrpc.Message, error) {
 		p.skip(line, err)
 		return nil, nil
 	}
-	return p.inbox.take(msg)
+	taken := done
+	done = func() {}
+	return p.inbox.take(msg, len(line), taken)
 }
 
 // skip passes over a line that is no message.
 func (p *pipe) skip(line []byte, err error) {
+	p.inbox.pace(len(line))
 	if p.noise++; p.noise > maxNoise {
 		return
 	}
@@ -123,6 +127,7 @@ func (p *pipe) Write(ctx context.Context, msg jsonrpc.Message) error {
 	if err != nil {
 		return fmt.Errorf("cannot be sent: %w", err)
 	}
+	p.inbox.expect(ctx, msg)
 	err = p.p.Write(ctx, append(line, '\n'))
 	p.inbox.sent(msg)
 	return err

@@ -44,6 +44,7 @@ type module struct {
 	ops      []*operation
 	err      error // of the last answer
 	retry    worker.Backoff
+	late     bool              // the question that is open was waited for in vain
 	places   map[string]*place // by folder
 	calling  int               // counts calls in them
 	leaving  sync.WaitGroup    // of places that are being ended
@@ -236,7 +237,7 @@ func (m *module) ask() {
 	}
 	m.err = err
 	close(m.question)
-	m.question = nil
+	m.question, m.late = nil, false
 }
 
 // close aborts calls and questions, and ends the host when they have ended.

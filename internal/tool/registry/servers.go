@@ -75,19 +75,17 @@ func (m *module) patience(ctx context.Context) context.Context {
 	return ctx
 }
 
-// Ready waits until all MCP servers that are seen from there have said what they can do that have never said
-// it, and starts those, all at once; as long as ctx. It returns the names of those
-// that are still missing. A server that has failed is not waited for.
+// Ready starts the MCP servers that are seen from there and have never said what they
+// can do, all at once, and waits for them, as long as ctx. It returns the names of
+// those that have not said it by then; they are waited for once. A server that has
+// failed is left alone for a while.
 func (r *Registry) Ready(ctx context.Context, from model.Scope) (missing []string) {
-	var all sync.WaitGroup
 	modules := r.seen(from)
 	late := make([]bool, len(modules))
+	var all sync.WaitGroup
 	for i, m := range modules {
 		if s, ok := m.host.(tool.Server); ok && !s.Known() {
-			all.Go(func() {
-				_, err := m.operations(ctx, false)
-				late[i] = errors.Is(err, errUnheard)
-			})
+			all.Go(func() { late[i] = !m.heard(ctx) })
 		}
 	}
 	all.Wait()
@@ -97,4 +95,22 @@ func (r *Registry) Ready(ctx context.Context, from model.Scope) (missing []strin
 		}
 	}
 	return missing
+}
+
+// heard waits until a module has said what it can do, or why it cannot. False: it
+// did not within that time. It is waited for once, and true from then on.
+func (m *module) heard(ctx context.Context) bool {
+	m.mu.Lock()
+	late := m.late
+	m.mu.Unlock()
+	if late {
+		return true
+	}
+	if _, err := m.operations(ctx, false); !errors.Is(err, errUnheard) {
+		return true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.late = m.question != nil
+	return false
 }

@@ -33,6 +33,8 @@ func (textTools) Servers(model.Scope) []model.ServerInfo { return nil }
 
 func (textTools) Check(model.Server) error { return nil }
 
+func (textTools) Ready(context.Context, model.Scope) []string { return nil }
+
 func (textTools) Jobs(string) []model.Job { return nil }
 
 func (textTools) EndSession(context.Context, string) {}

@@ -1,0 +1,31 @@
+package runloop
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"noused/internal/model"
+	"noused/internal/protocol"
+)
+
+// serverWait is how long a model call waits for MCP servers that were never seen
+// (mcp.md §2).
+const serverWait = 5 * time.Second
+
+// ready waits for servers that were never seen, and says which the model call goes
+// without. The error is that of ctx.
+func (l *loop) ready(ctx context.Context, gen int, from model.Scope) error {
+	wait, cancel := context.WithTimeout(ctx, serverWait)
+	defer cancel()
+	missing := l.env.Tools.Ready(wait, from)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case len(missing) == 0:
+		return nil
+	}
+	return l.post(ctx, noticeIn{gen, protocol.WarningToolsNotReady, fmt.Sprintf(
+		"the model is asked without the tools of %s, which did not say within %v what they can do; list_tools tells of them", strings.Join(missing, ", "), serverWait)})
+}

@@ -1,0 +1,186 @@
+package mcp
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	jsonx "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/renameio/v2"
+
+	"noused/internal/regular"
+	"noused/internal/tool"
+)
+
+const (
+	// cacheFormat is that of the files; others are as good as absent.
+	cacheFormat = 1
+	// maxCached is how many files there are, and maxCache the bytes of one.
+	maxCached = 256
+	maxCache  = 2*maxDefinitions + 1<<20
+)
+
+// library has what servers have said that they can do, each once for all hosts, and
+// keeps it on the disk.
+type library struct {
+	dir string // "" for none on the disk
+
+	mu    sync.Mutex
+	books map[string]*book
+	prune sync.Mutex // one writer makes room at a time
+}
+
+// book is what one server can do, as far as it was ever heard.
+type book struct {
+	lib     *library
+	file    string // its name
+	readers int    // guarded by the library's mutex
+	read    sync.Once
+
+	mu       sync.Mutex
+	manifest *tool.Manifest
+	newer    bool // its last handshake was the newer one
+}
+
+// cached is a book on the disk.
+type cached struct {
+	Format       int              `json:"format"`
+	Server       string           `json:"server"` // for people
+	Newer        bool             `json:"newer,omitzero"`
+	Instructions string           `json:"instructions,omitzero"`
+	Tools        []tool.Operation `json:"tools"`
+}
+
+// open returns the book of a server, until it is closed.
+func (l *library) open(d *tool.Descriptor) *book {
+	key := bookKey(d)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.books[key]
+	if b == nil {
+		b = &book{lib: l, file: key + ".json"}
+		l.books[key] = b
+	}
+	b.readers++
+	return b
+}
+
+func (b *book) close() {
+	b.lib.mu.Lock()
+	defer b.lib.mu.Unlock()
+	if b.readers--; b.readers == 0 {
+		delete(b.lib.books, bookOf(b.file))
+	}
+}
+
+func bookOf(file string) string { return file[:len(file)-len(".json")] }
+
+// bookKey is another for each command line, set of names of variables, and version
+// that a descriptor has. Values may be secrets, and do not count.
+func bookKey(d *tool.Descriptor) string {
+	h := sha256.New()
+	part := func(words ...string) {
+		for _, w := range words {
+			fmt.Fprintf(h, "%d:%s", len(w), w)
+		}
+		h.Write([]byte{'\n'})
+	}
+	part(d.Transport.Type, d.Transport.URL, d.Version)
+	part(d.Transport.Command...)
+	part(slices.Sorted(maps.Keys(d.Env))...)
+	part(slices.Sorted(maps.Keys(d.Headers))...)
+	part(d.Tools...)
+	if d.OwnWorkdir {
+		part(d.Workdir)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// known is what the server has said last, nil if it was never heard, and which
+// handshake it takes. The first call reads a file.
+func (b *book) known() (m *tool.Manifest, newer bool) {
+	b.read.Do(b.load)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.manifest, b.newer
+}
+
+func (b *book) load() {
+	if b.lib.dir == "" {
+		return
+	}
+	text, err := regular.Read(filepath.Join(b.lib.dir, b.file), maxCache)
+	var c cached
+	if err != nil || jsonx.Unmarshal(text, &c) != nil || c.Format != cacheFormat {
+		return // it will be asked, and the file written anew
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.manifest, b.newer = &tool.Manifest{Operations: c.Tools, Instructions: c.Instructions}, c.Newer
+}
+
+// write keeps what a server has said; changed says that it said something else
+// before. The old pointer stays where it did not.
+func (b *book) write(server string, m *tool.Manifest, newer bool) (changed bool, err error) {
+	b.read.Do(b.load)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	old := b.manifest
+	if old != nil && same(old, m) && b.newer == newer {
+		return false, nil
+	}
+	if old == nil || !same(old, m) {
+		b.manifest = m
+	}
+	b.newer = newer
+	return old != nil && b.manifest != old, b.save(cached{cacheFormat, server, newer, m.Instructions, m.Operations})
+}
+
+func (b *book) save(c cached) error {
+	dir := b.lib.dir
+	if dir == "" {
+		return nil
+	}
+	text, err := jsonx.Marshal(c, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return err
+	}
+	if len(text) > maxCache {
+		return fmt.Errorf("what the server can do takes %d bytes, at most %d are kept", len(text), maxCache)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	b.lib.prune.Lock()
+	defer b.lib.prune.Unlock()
+	trim(dir, "*.json", maxCached-1, 0)
+	return renameio.WriteFile(filepath.Join(dir, b.file), text, 0o600, renameio.WithTempDir(dir))
+}
+
+// trim removes the oldest of the files of a pattern, until so many are left, and so
+// many bytes, 0: any.
+func trim(dir, pattern string, most int, size int64) {
+	paths, _ := filepath.Glob(filepath.Join(dir, pattern)) // a bad pattern is its only error
+	var files []os.FileInfo
+	var all int64
+	for _, path := range paths {
+		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() {
+			files = append(files, info)
+			all += info.Size()
+		}
+	}
+	slices.SortFunc(files, func(a, b os.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	for n, info := range files {
+		if len(files)-n <= most && (size == 0 || all <= size) {
+			return
+		}
+		_ = os.Remove(filepath.Join(dir, info.Name()))
+		all -= info.Size()
+	}
+}
