@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -34,11 +36,25 @@ func (a *app) toolsCommand() *cobra.Command {
 					rows[i] = []string{t.Name, yesNo(t.Active), yesNo(t.Healthy), t.Protocol, about}
 				}
 				a.printTable([]string{"TOOL", "ACTIVE", "HEALTHY", "PROTOCOL", "ABOUT"}, rows)
+				a.printServers(r.Servers)
 			})
 		},
 	}
 	cmd.AddCommand(a.reloadCommand())
 	return cmd
+}
+
+// printServers tells of MCP servers, where there are any.
+func (a *app) printServers(servers []protocol.ServerInfo) {
+	if len(servers) == 0 {
+		return
+	}
+	rows := make([][]string, len(servers))
+	for i, s := range servers {
+		rows[i] = []string{s.Name, s.State, strconv.Itoa(s.Tools), cmp.Or(s.Workdir, "-"), oneLine(s.Message, aboutServer)}
+	}
+	a.println("")
+	a.printTable([]string{"SERVER", "STATE", "TOOLS", "FOLDER", "ABOUT"}, rows)
 }
 
 func (a *app) reloadCommand() *cobra.Command {

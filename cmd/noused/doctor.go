@@ -19,6 +19,7 @@ import (
 	"noused/internal/buildinfo"
 	"noused/internal/cmdline"
 	"noused/internal/doctor"
+	"noused/internal/mcpfile"
 	modelwire "noused/internal/model/wire"
 	"noused/internal/plaintext"
 	"noused/internal/proc"
@@ -103,7 +104,7 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 	defer ask.made.Close()
 	o := doctor.Options{
 		Config: r.file.path, Socket: cfg.Socket, DefaultSocket: protocol.DefaultSocket(getenv), StateDir: cfg.StateDir,
-		Workdir: cfg.Workdir, ToolsDirs: cfg.ToolsDirs, Provider: cfg.Model.Provider, ModelName: cfg.Model.Name,
+		Workdir: cfg.Workdir, ToolsDirs: cfg.ToolsDirs, ServersFile: filepath.Join(cfg.ConfigDir, mcpfile.Name), Provider: cfg.Model.Provider, ModelName: cfg.Model.Name,
 		KeyVariable: cfg.vendors(getenv).config(cfg.Model.Provider, true).APIKeyEnv,
 		Models:      ask.models, Window: ask.window,
 		Environ: os.Environ(), Home: r.home(), RuntimeDir: getenv("XDG_RUNTIME_DIR"),

@@ -62,6 +62,7 @@ type Options struct {
 	StateDir      string
 	Workdir       string
 	ToolsDirs     []string
+	ServersFile   string             // the user's mcp.json, which may be missing
 	Builtin       []*tool.Descriptor // the daemon's own, which no file describes
 	Provider      string             // of the model
 	ModelName     string

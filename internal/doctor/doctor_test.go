@@ -48,7 +48,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, dir: dir}
 	w.Options = Options{
 		Config: w.at("config.toml"), Socket: w.at("run/s"), DefaultSocket: w.at("run/s"), StateDir: w.at("state"), Workdir: dir,
-		ToolsDirs: []string{w.at("tools")}, Provider: "offline", ModelName: "offline", Environ: []string{"PATH=" + w.at("bin") + ":" + os.Getenv("PATH")},
+		ToolsDirs: []string{w.at("tools")}, ServersFile: w.at("mcp.json"), Provider: "offline", ModelName: "offline", Environ: []string{"PATH=" + w.at("bin") + ":" + os.Getenv("PATH")},
 		Home: w.at("home"), UnitDirs: []string{w.at("units"), w.at("more-units")}, Version: "v1",
 		Sandbox: func(*tool.Descriptor) error { return nil },
 	}
@@ -449,6 +449,36 @@ func TestWhatIsBroken(t *testing.T) {
 		"tool whose name is taken": {
 			breakIt: func(w *world) { w.write("tools/second.json", descriptor("good", "../bin/good"), 0o600) },
 			status:  Fail, area: Tools, what: `second.json: name: "good" is taken by `,
+		},
+		"mcp.json that is wrong": {
+			breakIt: func(w *world) { w.write("mcp.json", "{\n\"servers\":[]}", 0o600) },
+			status:  Fail, area: Tools, what: "mcp.json:2: /servers: want an object with a server for each name",
+		},
+		"server whose entry is wrong": {
+			breakIt: func(w *world) {
+				w.write("mcp.json", `{"servers":{"a":{"command":"true"},"b":{"type":"sse","url":"https://h"}}}`, 0o600)
+			},
+			status: Fail, area: Tools, what: "/servers/b/type: sse is not spoken",
+		},
+		"server whose variable is not set": {
+			breakIt: func(w *world) { w.write("mcp.json", `{"servers":{"b":{"command":"true","args":["${NONE}"]}}}`, 0o600) },
+			status:  Fail, area: Tools, what: "/servers/b/args/0: the variable NONE is not set",
+		},
+		"server without its program": {
+			breakIt: func(w *world) { w.write("mcp.json", `{"servers":{"b":{"command":"no-such-program"}}}`, 0o600) },
+			status:  Fail, area: Tools, what: "no-such-program: not found in PATH",
+		},
+		"server whose name is taken": {
+			breakIt: func(w *world) { w.write("mcp.json", `{"servers":{"good":{"command":"true"}}}`, 0o600) },
+			status:  Fail, area: Tools, what: "the name good is taken by ",
+		},
+		"server with a field of others": {
+			breakIt: func(w *world) { w.write("mcp.json", `{"servers":{"b":{"command":"true","autoApprove":["x"]}}}`, 0o600) },
+			status:  Warn, area: Tools, what: `"autoApprove" does nothing here`,
+		},
+		"mcp.json that others may read": {
+			breakIt: func(w *world) { w.write("mcp.json", `{"servers":{}}`, 0o644) },
+			status:  Warn, area: Tools, what: "others may read", done: "others cannot any more",
 		},
 		"tool without its program": {
 			breakIt: func(w *world) { w.must(os.Remove(w.at("bin/good"))) },

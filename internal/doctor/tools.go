@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"noused/internal/mcpfile"
 	"noused/internal/tool"
 )
 
@@ -50,6 +51,54 @@ func (e *exam) tools(ctx context.Context) {
 			e.descriptor(filepath.Join(dir, entry.Name()), taken)
 		}
 	}
+	e.servers(taken)
+}
+
+// servers looks at every entry of mcp.json as the daemon reads it. No server is
+// started, and none over http is asked.
+func (e *exam) servers(taken map[string]string) {
+	const correct = "correct it; docs/mcp.md describes every field"
+	f, err := mcpfile.Read(e.ServersFile)
+	if err != nil {
+		e.fail(Tools, correct, "%v", err)
+		return
+	}
+	e.readable(e.ServersFile)
+	for _, err := range f.Errors {
+		e.fail(Tools, correct, "%v", err)
+	}
+	for _, s := range f.Servers {
+		if s.Disabled {
+			e.ok(Tools, "mcp server %s (%s) is disabled", s.Name, s.Place)
+			continue
+		}
+		for _, field := range s.Ignored {
+			e.warn(Tools, "remove it, if it matters in no other program", "%s: %q does nothing here", s.Place, field)
+		}
+		d, err := tool.EntryDescriptor(s, filepath.Dir(e.ServersFile), e.Workdir, e.Environ)
+		if err != nil {
+			e.fail(Tools, correct, "%v", err)
+			continue
+		}
+		if first := taken[d.Name]; first != "" {
+			e.fail(Tools, "give it another name", "%s: the name %s is taken by %s", s.Place, d.Name, first)
+			continue
+		}
+		taken[d.Name] = s.Place.File
+		e.found = append(e.found, d)
+		e.tool(d, fmt.Sprintf("mcp server %s (%s:%d)", d.Name, s.Place.File, s.Place.Line))
+	}
+}
+
+// readable tells of a file with secrets that others may read.
+func (e *exam) readable(path string) {
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm()&0o077 == 0 {
+		return
+	}
+	e.mend(Finding{
+		Status: Warn, Area: Tools, What: fmt.Sprintf("others may read %s (mode %04o), which may hold keys", path, info.Mode().Perm()), Fix: "chmod 600 " + quote(path),
+	}, "others cannot any more", func() error { return restrict(path, 0o600) })
 }
 
 // hidden tells what sandboxed tools cannot read, of what is there, and whether they

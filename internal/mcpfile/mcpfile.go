@@ -49,7 +49,7 @@ const (
 type Server struct {
 	Name    string            `json:"-"`
 	Command string            `json:"command,omitzero"`
-	Args    []string          `json:"args,omitzero"`
+	Args    []string          `json:"args,omitempty"`
 	Env     map[string]string `json:"env,omitzero"`
 	Type    string            `json:"type,omitzero"` // "", stdio or http
 	URL     string            `json:"url,omitzero"`

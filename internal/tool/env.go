@@ -71,9 +71,9 @@ func expand(value string, environ []string) string {
 	})
 }
 
-// Variable returns a variable of the daemon's environment that tools may be handed,
-// and whether it is set.
-func Variable(environ []string, name string) (string, bool) {
+// variable returns one of the daemon's environment that tools may be handed, and
+// whether it is set.
+func variable(environ []string, name string) (string, bool) {
 	if reserved(name) || !slices.ContainsFunc(environ, func(kv string) bool { return strings.HasPrefix(kv, name+"=") }) {
 		return "", false
 	}

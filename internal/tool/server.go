@@ -34,6 +34,20 @@ func ServerDescriptor(s mcpfile.Server, file, dir, workdir string, environ []str
 	return d, nil
 }
 
+// EntryDescriptor describes an entry of mcp.json or .mcp.json. The error is an
+// [*mcpfile.Error].
+func EntryDescriptor(s mcpfile.Server, dir, workdir string, environ []string) (*Descriptor, error) {
+	expanded, err := s.Expand(func(name string) (string, bool) { return variable(environ, name) })
+	if err != nil {
+		return nil, err
+	}
+	d, err := ServerDescriptor(expanded, s.Place.File, dir, workdir, environ)
+	if err != nil {
+		return nil, &mcpfile.Error{Place: s.Place, Server: s.Name, Reason: err.Error()}
+	}
+	return d, nil
+}
+
 // given is a field of a document, absent where it is empty.
 func given(value string) *string {
 	if value == "" {

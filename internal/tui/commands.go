@@ -71,7 +71,10 @@ type sessionList struct {
 	query    string
 }
 
-type toolList struct{ tools []protocol.ToolInfo }
+type toolList struct {
+	tools   []protocol.ToolInfo
+	servers []protocol.ServerInfo
+}
 
 type modelList struct{ models []protocol.ListedModel }
 
@@ -190,7 +193,7 @@ func chooseTools(ctx context.Context, p place, arg string) outcome {
 			return failed(explain(err, "to list its tools; /tools NAMES and /tools none work"))
 		}
 		if arg == "" {
-			return outcome{show: toolList{r.Tools}}
+			return outcome{show: toolList{r.Tools, r.Servers}}
 		}
 		for _, t := range r.Tools {
 			names = append(names, t.Name)

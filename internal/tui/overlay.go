@@ -88,6 +88,18 @@ func (m *model) helpBindings() []pick.Binding {
 	return all
 }
 
+// serversLine says how the MCP servers are, behind a title.
+func serversLine(servers []protocol.ServerInfo) string {
+	var states []string
+	for _, s := range servers {
+		states = append(states, cell.Line(s.Name, 30)+" "+strings.ReplaceAll(s.State, "_", " "))
+	}
+	if states == nil {
+		return ""
+	}
+	return " · servers: " + strings.Join(states, ", ")
+}
+
 // newChooser lets the user choose of what a command found.
 func newChooser(m *model, list any) *overlay {
 	look := m.pickLook()
@@ -101,7 +113,7 @@ func newChooser(m *model, list any) *overlay {
 		o.box = o.picker
 		return o
 	case toolList:
-		p := pick.New("Tools the model is offered", pick.Tools(list.tools), pick.With(look), pick.Several())
+		p := pick.New("Tools the model is offered"+serversLine(list.servers), pick.Tools(list.tools), pick.With(look), pick.Several())
 		return &overlay{box: p, picker: p, chosen: func(m *model, c pick.Choice) tea.Cmd {
 			m.do("tools", func(ctx context.Context, p place) outcome { return setTools(ctx, p, c.IDs) })
 			return nil

@@ -415,6 +415,9 @@ func (p *plain) list(show any) {
 			}
 			p.sayf("%s (%s): %s", t.Name, state, t.Description)
 		}
+		for _, s := range list.servers {
+			p.sayf("server %s (%s): %s", s.Name, strings.ReplaceAll(s.State, "_", " "), cmp.Or(s.Message, plural(s.Tools, "tool")))
+		}
 		p.sayf("/tools NAMES, /tools all or /tools none chooses")
 	case modelList:
 		for _, item := range pick.Models(list.models) {

@@ -215,8 +215,8 @@ func (r *Registry) List(ctx context.Context, from model.Scope) []model.ToolInfo 
 }
 
 // Has reports whether Call knows a name: that of an operation, of a module that
-// cannot say now what it has, or one that the policy denies. It asks no module
-// that the name cannot belong to.
+// cannot say now what it has, or one that the policy denies or that is not trusted. It
+// asks no module that the name cannot belong to.
 func (r *Registry) Has(ctx context.Context, from model.Scope, name string) bool {
 	if _, denies := r.rules().Denies(name); denies {
 		return true
@@ -228,7 +228,7 @@ func (r *Registry) Has(ctx context.Context, from model.Scope, name string) bool 
 			}
 		}
 	}
-	return false
+	return r.outcast(from, name) != nil
 }
 
 // Call runs one operation, by the name that List gives it or that name with
@@ -380,7 +380,7 @@ func (r *Registry) resolve(ctx context.Context, inv model.Invocation) (*module, 
 			}
 		}
 	}
-	if problem = cmp.Or(problem, r.outcast(inv)); problem != nil {
+	if problem = cmp.Or(problem, r.outcast(inv.Scope, inv.Name)); problem != nil {
 		return nil, nil, problem
 	}
 	return nil, nil, tool.Faultf(tool.UnsupportedOp, "there is no tool %q", inv.Name)

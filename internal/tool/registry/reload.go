@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"noused/internal/mcpfile"
 	"noused/internal/model"
 	"noused/internal/tool"
 )
@@ -91,6 +92,10 @@ func (r *Registry) load(mounted map[string]*module) []*tool.Descriptor {
 		if first == nil {
 			byName[d.Name] = d
 			return false
+		}
+		if d.File == r.serversFile() {
+			r.errs = append(r.errs, &mcpfile.Error{Place: mcpfile.Place{File: d.File}, Server: d.Name, Reason: fmt.Sprintf("the name %s is taken by %s", d.Name, origin(first))})
+			return true
 		}
 		r.errs = append(r.errs, fmt.Errorf("tool descriptor %s: %w", origin(d), &tool.FieldError{Field: "name", Reason: fmt.Sprintf("%q is taken by %s", d.Name, origin(first))}))
 		return true

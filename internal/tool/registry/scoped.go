@@ -221,7 +221,7 @@ func (r *Registry) closeGroups() (modules []*module) {
 // brought describes the servers that a client gave to a session.
 func (r *Registry) brought(from model.Scope) (found []*tool.Descriptor, out []outcast) {
 	for _, s := range from.Servers {
-		d, err := r.describe(clientServer(s), "", from.Workdir, from.Workdir)
+		d, err := tool.ServerDescriptor(clientServer(s), "", from.Workdir, from.Workdir, r.o.Environ)
 		if err != nil {
 			out = append(out, unusable(s.Name, from.Workdir, err))
 			continue
@@ -251,7 +251,7 @@ func (r *Registry) project(workdir string, text []byte, trusted bool, problem er
 			if s.Trust == string(policy.TrustAll) { // only the user can say that nothing is asked
 				s.Trust = ""
 			}
-			d, err := r.entry(s, workdir, workdir)
+			d, err := tool.EntryDescriptor(s, workdir, workdir, r.o.Environ)
 			if err != nil {
 				out = append(out, unusable(s.Name, workdir, err))
 				continue
@@ -260,28 +260,6 @@ func (r *Registry) project(workdir string, text []byte, trusted bool, problem er
 		}
 	}
 	return found, out
-}
-
-// entry describes an entry of a file, with its variables expanded.
-func (r *Registry) entry(s mcpfile.Server, dir, workdir string) (*tool.Descriptor, error) {
-	expanded, err := s.Expand(r.variable)
-	if err != nil {
-		return nil, err
-	}
-	d, err := r.describe(expanded, s.Place.File, dir, workdir)
-	if err != nil {
-		return nil, &mcpfile.Error{Place: s.Place, Server: s.Name, Reason: err.Error()}
-	}
-	return d, nil
-}
-
-func (r *Registry) describe(s mcpfile.Server, file, dir, workdir string) (*tool.Descriptor, error) {
-	return tool.ServerDescriptor(s, file, dir, workdir, r.o.Environ)
-}
-
-// variable is one of the daemon's environment that tools may be handed.
-func (r *Registry) variable(name string) (string, bool) {
-	return tool.Variable(r.o.Environ, name)
 }
 
 func clientServer(s model.Server) mcpfile.Server {
@@ -305,10 +283,10 @@ func untrusted(name, workdir string) outcast {
 
 // outcast finds why a name is not known that a server might have had which is not
 // mounted.
-func (r *Registry) outcast(inv model.Invocation) error {
-	for _, g := range r.groupsOf(inv.Scope) {
+func (r *Registry) outcast(from model.Scope, name string) error {
+	for _, g := range r.groupsOf(from) {
 		for _, o := range g.out {
-			if strings.HasPrefix(inv.Name, o.Name+".") || strings.HasPrefix(inv.Name, model.Undotted(o.Name+".")) {
+			if strings.HasPrefix(name, o.Name+".") || strings.HasPrefix(name, model.Undotted(o.Name+".")) {
 				return o.fault
 			}
 		}
@@ -323,9 +301,12 @@ func (r *Registry) Check(s model.Server) error {
 	if err := server.Check(); err != nil {
 		return err
 	}
-	_, err := r.describe(server, "", "/", "/")
+	_, err := tool.ServerDescriptor(server, "", "/", "/", r.o.Environ)
 	return err
 }
+
+// serversFile has the user's own servers.
+func (r *Registry) serversFile() string { return filepath.Join(r.o.ConfigDir, mcpfile.Name) }
 
 // loadServers reads the user's own servers. Of an entry that has become unusable it
 // gives what is mounted.
@@ -333,7 +314,7 @@ func (r *Registry) loadServers(mounted map[string]*module) (found []*tool.Descri
 	if r.o.ConfigDir == "" {
 		return nil
 	}
-	path := filepath.Join(r.o.ConfigDir, mcpfile.Name)
+	path := r.serversFile()
 	keep := func(name string) {
 		for _, m := range mounted {
 			if m.desc.File == path && (name == "" || m.desc.Name == name) {
@@ -355,7 +336,7 @@ func (r *Registry) loadServers(mounted map[string]*module) (found []*tool.Descri
 		if s.Disabled {
 			continue
 		}
-		d, err := r.entry(s, r.o.ConfigDir, r.o.Workdir)
+		d, err := tool.EntryDescriptor(s, r.o.ConfigDir, r.o.Workdir, r.o.Environ)
 		if err != nil {
 			r.errs = append(r.errs, err)
 			keep(s.Name)
@@ -366,11 +347,16 @@ func (r *Registry) loadServers(mounted map[string]*module) (found []*tool.Descri
 	return found
 }
 
+// mountsServer reports that an entry of the user's is mounted.
+func (r *Registry) mountsServer(name string) bool {
+	return slices.ContainsFunc(r.all(), func(m *module) bool { return m.desc.Name == name && m.desc.File == r.serversFile() })
+}
+
 // broken are the user's own servers that are not mounted since their entry is wrong.
 func (r *Registry) broken() (list []model.ServerInfo) {
 	for _, err := range r.Errors() {
 		var entry *mcpfile.Error
-		if errors.As(err, &entry) && entry.Server != "" && !named(r.all(), entry.Server) {
+		if errors.As(err, &entry) && entry.Server != "" && !r.mountsServer(entry.Server) {
 			list = append(list, model.ServerInfo{Name: entry.Server, State: model.ServerFailed, Message: err.Error()})
 		}
 	}

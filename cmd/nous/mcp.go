@@ -1,0 +1,305 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"noused/internal/client"
+	"noused/internal/cmdline"
+	"noused/internal/mcpfile"
+	"noused/internal/protocol"
+)
+
+func (a *app) mcpCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "mcp",
+		Short: "List, add and trust MCP servers",
+		Long: `MCP servers are tools: the tools of a server NAME are called NAME.TOOL. Yours are
+in mcp.json in the configuration folder, and every session sees them. Those of
+a folder's .mcp.json are seen by the sessions of that folder, once you trust them.
+
+Without a command it lists them, as nous mcp list does.`,
+		Example: "  nous mcp add git -- uvx mcp-server-git\n  nous mcp import ~/.claude.json",
+		Args:    cmdline.Wants(0, 0, ""),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listServers(cmd.Context()) },
+	}
+	cmd.AddCommand(a.mcpListCommand(), a.mcpGetCommand(), a.mcpAddCommand(), a.mcpRemoveCommand(), a.mcpTrustCommand(), a.mcpImportCommand())
+	return cmd
+}
+
+// serversFile is the user's own mcp.json, in the daemon's configuration folder.
+func serversFile() string { return filepath.Join(configDir(), mcpfile.Name) }
+
+func configDir() string {
+	base := os.Getenv("XDG_CONFIG_HOME")
+	if !filepath.IsAbs(base) {
+		home, _ := os.UserHomeDir() // without one the file is not found, and that is said
+		base = filepath.Join(home, ".config")
+	}
+	return filepath.Join(base, "noused")
+}
+
+func (a *app) mcpAddCommand() *cobra.Command {
+	var url string
+	var headers, env []string
+	cmd := &cobra.Command{
+		Use:   "add NAME (-- COMMAND… | --url URL)",
+		Short: "Add a server to your mcp.json",
+		Long: `Add a server to your mcp.json: a program behind --, or with --url one that
+speaks streamable HTTP. What else is in the file stays as it is. A daemon that runs
+reads the file again.
+
+${VAR} in any value is replaced by the variable of the daemon's environment when the
+server is started: so no key has to be in the file.`,
+		Example: `  nous mcp add git -- uvx mcp-server-git
+  nous mcp add docs --url https://example.org/mcp --header 'Authorization=Bearer ${DOCS_TOKEN}'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := serverOf(cmd, args, url)
+			if err != nil {
+				return err
+			}
+			if s.Env, err = pairsOf("env", env); err != nil {
+				return err
+			}
+			if s.Headers, err = pairsOf("header", headers); err != nil {
+				return err
+			}
+			return a.addServer(cmd.Context(), s)
+		},
+	}
+	cmd.Flags().StringVar(&url, "url", "", "the `URL` of a server that runs elsewhere")
+	cmd.Flags().StringArrayVar(&headers, "header", nil, "a `NAME=VALUE` that goes with each request to it; repeat it for more")
+	cmd.Flags().StringArrayVar(&env, "env", nil, "a variable `NAME=VALUE` of the program's environment; repeat it for more")
+	return cmd
+}
+
+// serverOf reads the arguments of add.
+func serverOf(cmd *cobra.Command, args []string, url string) (s mcpfile.Server, err error) {
+	dash := cmd.ArgsLenAtDash()
+	switch {
+	case len(args) == 0 || dash == 0:
+		return s, cmdline.Errorf("add wants NAME, and then -- and a command, or --url")
+	case url != "" && len(args) > 1:
+		return s, cmdline.Errorf("%s: want a command or --url, not both", args[1])
+	case url == "" && len(args) == 1:
+		return s, cmdline.Errorf("add %s wants a command behind --, or --url", args[0])
+	case url == "" && dash != 1:
+		return s, cmdline.Errorf("%s: a command comes behind --, as in nous mcp add %s -- %s", args[1], args[0], args[1])
+	}
+	s.Name, s.URL = args[0], url
+	if url != "" {
+		s.Type = "http"
+		return s, nil
+	}
+	s.Command, s.Args = args[1], args[2:]
+	return s, nil
+}
+
+func pairsOf(flag string, values []string) (map[string]string, error) {
+	if len(values) == 0 {
+		return nil, nil
+	}
+	pairs := map[string]string{}
+	for _, v := range values {
+		key, value, ok := strings.Cut(v, "=")
+		if !ok || key == "" {
+			return nil, cmdline.Errorf("--%s %s: want NAME=VALUE", flag, v)
+		}
+		pairs[key] = value
+	}
+	return pairs, nil
+}
+
+func (a *app) addServer(ctx context.Context, s mcpfile.Server) error {
+	err := mcpfile.Add(serversFile(), s)
+	switch {
+	case errors.Is(err, mcpfile.ErrTaken):
+		return fmt.Errorf("%w: nous mcp remove %s takes it out", err, s.Name)
+	case err != nil:
+		return err
+	}
+	return a.changedServer(ctx, "added", s.Name)
+}
+
+// changedServer tells of a change, and has the daemon read the file.
+func (a *app) changedServer(ctx context.Context, what, name string) error {
+	if a.json {
+		line, err := json.Marshal(map[string]string{what: name, "file": serversFile()}, json.Deterministic(true))
+		if err != nil {
+			return err
+		}
+		a.printJSON(line)
+	} else {
+		a.println(what + " " + name)
+	}
+	return a.reloadServers(ctx, name)
+}
+
+// reloadServers has a daemon that runs read mcp.json again, and tells what it finds
+// wrong. It fails where that is about one of those servers.
+func (a *app) reloadServers(ctx context.Context, changed ...string) error {
+	r, err := ask(ctx, a, protocol.ReloadTools, protocol.ReloadToolsParams{})
+	var gone *client.NoDaemonError
+	switch {
+	case errors.As(err, &gone):
+		a.notef("no daemon runs; it reads %s when it starts", serversFile())
+		return nil
+	case err != nil:
+		return err
+	}
+	for _, problem := range r.Errors {
+		a.complain(problem)
+		for _, name := range changed {
+			if strings.Contains(problem, "/"+name+"/") || strings.Contains(problem, "/"+name+":") || strings.Contains(problem, " "+name+" ") {
+				err = &quietExit{exitFailed}
+			}
+		}
+	}
+	return err
+}
+
+func (a *app) mcpRemoveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "remove NAME",
+		Aliases:           []string{"rm"},
+		Short:             "Take a server out of your mcp.json",
+		Example:           "  nous mcp remove git",
+		Args:              cmdline.Wants(1, 1, "NAME, the name of a server"),
+		ValidArgsFunction: a.serverNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := mcpfile.Remove(serversFile(), args[0])
+			if errors.Is(err, mcpfile.ErrUnknown) {
+				return fmt.Errorf("%s has no server %s; nous mcp list shows all", serversFile(), args[0])
+			}
+			if err != nil {
+				return err
+			}
+			return a.changedServer(cmd.Context(), "removed", args[0])
+		},
+	}
+}
+
+func (a *app) mcpImportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "import FILE",
+		Short: "Take the servers of another program's file",
+		Long: `Add the servers that another program's file names to your mcp.json: of Claude
+(.claude.json, claude_desktop_config.json, .mcp.json), Cursor (mcp.json), VS Code
+(mcp.json, settings.json), opencode (opencode.json) or Codex (config.toml). The
+file itself stays as it is.
+
+A line says of each server whether it was taken, and of each part what is different
+here. A server whose name you have already is not taken.`,
+		Example: "  nous mcp import ~/.codex/config.toml",
+		Args:    cmdline.Wants(1, 1, "FILE, that of another program"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.importServers(cmd.Context(), args[0])
+		},
+	}
+}
+
+func (a *app) importServers(ctx context.Context, file string) error {
+	all, err := mcpfile.Import(file)
+	if err != nil {
+		return err
+	}
+	var taken []string
+	for _, one := range all {
+		if one.Err == nil {
+			one.Err = mcpfile.Add(serversFile(), one.Server)
+		}
+		if one.Err == nil {
+			taken = append(taken, one.Server.Name)
+		}
+		a.tellTaken(one)
+	}
+	if len(all) == 0 {
+		return fmt.Errorf("%s names no MCP server", file)
+	}
+	if taken == nil {
+		return &quietExit{exitFailed}
+	}
+	return a.reloadServers(ctx, taken...)
+}
+
+func (a *app) tellTaken(one mcpfile.Taken) {
+	why := ""
+	if one.Err != nil {
+		why = one.Err.Error()
+	}
+	if a.json {
+		line, err := json.Marshal(struct {
+			From  string   `json:"from"`
+			Name  string   `json:"name"`
+			Taken bool     `json:"taken"`
+			Why   string   `json:"why,omitzero"`
+			Notes []string `json:"notes,omitzero"`
+		}{one.From, one.Server.Name, one.Err == nil, why, one.Notes})
+		if err == nil {
+			a.printJSON(line)
+		}
+		return
+	}
+	if one.Err != nil {
+		a.println("not taken " + oneLine(one.From, 70) + ": " + oneLine(why, aboutServer))
+		return
+	}
+	a.println("taken     " + one.Server.Name + ": " + oneLine(whatRuns(one.Server), aboutServer))
+	for _, note := range one.Notes {
+		a.println("          " + oneLine(note, aboutServer))
+	}
+}
+
+// whatRuns is a server's program and its arguments, as a shell would take them, or
+// its URL.
+func whatRuns(s mcpfile.Server) string {
+	if s.URL != "" {
+		return s.URL
+	}
+	words := make([]string, 0, len(s.Args)+1)
+	for _, w := range append([]string{s.Command}, s.Args...) {
+		words = append(words, shellWord(w))
+	}
+	return strings.Join(words, " ")
+}
+
+// shellWord is a word as a shell would take it.
+func shellWord(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("@%+=:,./-_${}", r)
+	}
+	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// serverNames offers those of the user's file.
+func (a *app) serverNames(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return completions(nil, nil)
+	}
+	f, err := mcpfile.Read(serversFile())
+	if err != nil {
+		return completions(nil, err)
+	}
+	var words []string
+	for _, s := range f.Servers {
+		words = append(words, s.Name+"\t"+oneLine(whatRuns(s), 40))
+	}
+	return completions(words, nil)
+}
+
+// keysOf are the keys of pairs, sorted and in one line.
+func keysOf(pairs map[string]string) string {
+	return strings.Join(slices.Sorted(maps.Keys(pairs)), ", ")
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"noused/internal/mcpfile"
+	"noused/internal/plaintext"
+	"noused/internal/tui/tuitest"
+)
+
+// Only a person at a terminal lets a project's servers run, who has seen what they
+// are; and no longer than the file is that one.
+func TestTrustAsksAPerson(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t, "")
+	folder := filepath.Join(d.Dir, "project")
+	file := mcpfile.Project(folder)
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(answer string, see ...string) int {
+		cmd := exec.Command(program(t, "nous"), "mcp", "trust")
+		cmd.Dir, cmd.Env = folder, d.Env()
+		s := &screen{tuitest.Start(t, cmd, 132, 40, false), t, d}
+		s.Wait(see...)
+		if answer != "" {
+			s.Type(answer)
+			s.Press("enter")
+		}
+		return s.Exit()
+	}
+	write(`{"mcpServers": {"theirs": {"command": "sh", "args": ["-c", "echo a\u001b[2K b\n  runs         git"], "env": {"LD_PRELOAD": "./x.so"}}, "far": {"url": "https://h/mcp?k=${KEY}"}}}`)
+	shown := []string{
+		"names 2 servers.", "theirs", "runs         sh -c 'echo a⟨U+001B⟩[2K b⟨U+000A⟩  runs         git'", "sets         LD_PRELOAD=./x.so   (decides which code runs)",
+		"connects to  https://h/mcp?k=${KEY}", "characters that a terminal does not show", "Trust this file, as it is? [y/N]",
+	}
+	for _, no := range []string{"n", "yep"} {
+		if status := run(no, shown...); status != exitFailed {
+			t.Errorf("%s: exit status %d", no, status)
+		}
+	}
+	if status := run("yes", shown...); status != exitOK {
+		t.Errorf("yes: exit status %d", status)
+	}
+	if status := run("", "trusted already"); status != exitOK {
+		t.Errorf("trusted already: exit status %d", status)
+	}
+	write(`{"mcpServers": {"theirs": {"command": "sh"}}}`)
+	if status := run("n", "runs         sh", "Trust this file, as it is? [y/N]"); status != exitFailed {
+		t.Errorf("changed: exit status %d", status)
+	}
+}
+
+// Whatever a project's file has in it, all that is shown of it is in lines of our own
+// making, and drives no terminal.
+func FuzzProjectText(f *testing.F) {
+	f.Add(`{"servers":{"a":{"command":"b\n\nTrust","args":["\u001b]0;x\u0007","\u202e"],"env":{"A\nB":"\r"},"headers":{}}}}`)
+	f.Add("{\"servers\":{\"\\n\":{\"command\":\"b\"},\"c\":{\"url\":\"\\u0000\",\"trust\":\"all\",\"x\\ny\":1}}}")
+	f.Fuzz(func(t *testing.T, text string) {
+		file, err := mcpfile.Parse("/p/.mcp.json", []byte(text))
+		if err != nil {
+			return
+		}
+		got := projectText(file, &mcpfile.File{})
+		if clean := plaintext.Clean(got); clean != got {
+			t.Errorf("%q\nis shown as %q", text, got)
+		}
+		lines := 3
+		for _, s := range file.Servers {
+			lines += 8 + len(s.Env) + len(s.Headers)
+		}
+		lines += 3 * len(file.Errors)
+		if n := strings.Count(got, "\n"); n > lines+2 {
+			t.Errorf("%d lines of %q: %q", n, text, got)
+		}
+	})
+}
+
+func TestShellWord(t *testing.T) {
+	for word, want := range map[string]string{"": "''", "a": "a", "${X}/b": "${X}/b", "a b": "'a b'", "it's": `'it'\''s'`, "$(x)": "'$(x)'", "a;b": "'a;b'"} {
+		if got := shellWord(word); got != want {
+			t.Errorf("%q is %s, want %s", word, got, want)
+		}
+	}
+}
