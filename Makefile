@@ -13,7 +13,7 @@ BENCH    ?= .
 BUILDFLAGS ?= -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help run build check format vet staticcheck generated tidy test short root bench fuzz crash long generate catalogue install clean
+.PHONY: help run build check format vet staticcheck generated tidy test short root bench fuzz crash long conformance generate catalogue install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ crash: ## kill a daemon under its clients, again and again, for CRASHTIME (2m)
 long: ## a session of TURNS (2000) turns with tools, over both wires, PROMPTS (10000) one upon the other, and 500 actions seen on two screens
 	NOUSED_TURNS=$(TURNS) NOUSED_PROMPTS=$(PROMPTS) go test -run 'LongSession|ManyPrompts' -timeout 24h -v ./cmd/noused
 	go test -run AfterEveryAction -timeout 1h ./cmd/nous -walk-steps 500
+
+conformance: ## the official conformance suite for MCP clients, from npm (CONFORMANCE=version); it needs a network
+	@scripts/conformance
 
 generate: ## write the generated documents anew
 	go generate ./...

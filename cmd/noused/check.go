@@ -27,7 +27,7 @@ func (e *impossible) Unwrap() error { return e.error }
 // what the tool does wrong, one line for each clause of its protocol.
 func checkCommand() *cobra.Command {
 	var options check.Options
-	var args, workdir string
+	var args, workdir, conformance string
 	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a tool against the specification of its protocol",
@@ -45,13 +45,24 @@ missing. Try it in a folder where nothing can be lost.
 
 A module over http must be running already.
 
+With --mcp-conformance it plays a scenario of the official conformance suite for
+MCP clients instead, with the daemon's own code: see docs/mcp.md.
+
 The exit status is 0 if no clause was broken, 1 if one was, and 2 if nothing
 could be checked: the descriptor is wrong, or the program cannot be started.`,
 		Example: `  noused extension check examples/tools/notes.json
   noused extension check examples/tools/torch.json --operation light --args '{"where":"hall"}'
   noused extension check examples/tools/torch.json --all --workdir /tmp/try`,
-		Args: cmdline.Wants(1, 1, "FILE, the descriptor of a tool"),
+		Args: func(cmd *cobra.Command, files []string) error {
+			if conformance != "" {
+				return cmdline.Wants(0, 0, "")(cmd, files)
+			}
+			return cmdline.Wants(1, 1, "FILE, the descriptor of a tool")(cmd, files)
+		},
 		RunE: func(cmd *cobra.Command, files []string) error {
+			if conformance != "" {
+				return runConformance(cmd.Context(), conformance, cmd.OutOrStdout())
+			}
 			if options.All && options.Operation != "" {
 				return cmdline.Errorf("--all and --operation exclude each other")
 			}
@@ -72,6 +83,7 @@ could be checked: the descriptor is wrong, or the program cannot be started.`,
 	cmd.Flags().StringVar(&options.Operation, "operation", "", "call the operation of this `name`")
 	cmd.Flags().StringVar(&args, "args", "", "its arguments, a `JSON` object (default: made up from its schema)")
 	cmd.Flags().BoolVar(&options.All, "all", false, "call every operation, with arguments that are made up")
+	cmd.Flags().StringVar(&conformance, "mcp-conformance", "", "play a scenario of the conformance suite with the server at this `URL`")
 	cmd.Flags().StringVar(&workdir, "workdir", ".", "`folder` that the tool works in, unless its descriptor names one")
 	return cmd
 }

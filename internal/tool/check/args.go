@@ -52,6 +52,9 @@ func arguments(schema, given jsontext.Value) (jsontext.Value, error) {
 	return json.Marshal(value)
 }
 
+// Sample makes up arguments that satisfy the schema of an operation, a JSON object.
+func Sample(schema jsontext.Value) (jsontext.Value, error) { return arguments(schema, nil) }
+
 // author completes values after a schema.
 type author struct {
 	root   any

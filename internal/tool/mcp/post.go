@@ -292,13 +292,15 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // listen hears what the server says outside of calls, until it will not or the
-// connection ends.
-func (r *remote) listen() {
+// connection ends. It calls heard once the server has answered.
+func (r *remote) listen(heard func()) {
+	defer heard()
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
 	s := &stream{r: r, cancel: cancel}
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		resp, err := r.send(ctx, http.MethodGet, nil, nil, s)
+		heard()
 		if err == nil {
 			if resp.StatusCode != http.StatusOK || kindOf(resp) != "text/event-stream" {
 				_ = r.refusal(resp, nil) // it has none, or ended the session

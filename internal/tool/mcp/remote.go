@@ -24,6 +24,8 @@ const (
 	// dialTime and byeTime bound a connection's making, and the end of a session.
 	dialTime = 10 * time.Second
 	byeTime  = 2 * time.Second
+	// hearTime is how long the answer to GET is waited for before the first call.
+	hearTime = time.Second
 	// sendTime is how long a message that is no call may take to be accepted.
 	sendTime = 10 * time.Second
 	// maxHeader is how much of a response's header is read, in bytes.
@@ -250,11 +252,18 @@ func (r *remote) Close() error {
 	return nil
 }
 
-// established has the server say what it wants to say outside of calls.
+// established has the server say what it wants to say outside of calls. It waits
+// for its answer, but not for long: many servers ask what a call needs to know there,
+// and say nothing at all where nobody listens yet.
 func (r *remote) established() {
-	if version := r.agreed(); version < discover {
-		r.goes(r.listen)
+	if r.agreed() >= discover {
+		return
 	}
+	ctx, heard := context.WithTimeout(r.ctx, hearTime)
+	if r.goes(func() { r.listen(heard) }) {
+		<-ctx.Done()
+	}
+	heard()
 }
 
 func (r *remote) agreed() string {
