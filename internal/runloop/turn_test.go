@@ -10,7 +10,7 @@ import (
 	"noused/internal/protocol"
 )
 
-var noRoute = errors.New("no route to host")
+var errNoRoute = errors.New("no route to host")
 
 // A client that comes in the middle finds out what became of its text: the state
 // says which texts the open turn delivers, the message which text it is, and the
@@ -23,9 +23,9 @@ func TestATextIsFoundInItsTurn(t *testing.T) {
 	if diff := cmp.Diff(&protocol.TurnInfo{TurnID: "1", Kind: protocol.KindPrompt, InputIDs: first}, w.m.state().Turn); diff != "" {
 		t.Errorf("the open turn (-want +got):\n%s", diff)
 	}
-	w.step(modelDoneIn{w.work.gen, noRoute})
+	w.step(modelDoneIn{w.work.gen, errNoRoute})
 	end := w.events[slices.IndexFunc(w.events, func(ev protocol.Event) bool { return ev.Type() == "turn_end" })].(protocol.TurnEnd)
-	if want := (protocol.RunError{Code: protocol.ProviderError, Message: noRoute.Error()}); end.Error == nil || *end.Error != want {
+	if want := (protocol.RunError{Code: protocol.ProviderError, Message: errNoRoute.Error()}); end.Error == nil || *end.Error != want {
 		t.Errorf("the turn's end says %+v, want %+v", end.Error, want)
 	}
 	second := w.m.state().Turn.InputIDs

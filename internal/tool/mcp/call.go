@@ -150,6 +150,7 @@ func (l *link) hear(method string, params []byte) {
 			l.progressed(&p)
 		}
 	case "notifications/message":
+		//lint:ignore SA1019 servers of 2025 log this way
 		var p sdk.LoggingMessageParams
 		if jsonx.Unmarshal(params, &p) == nil {
 			l.logged(&p)
@@ -179,6 +180,8 @@ func (l *link) progressed(p *sdk.ProgressNotificationParams) {
 }
 
 // logged hands a message of the server's to the only call there is, or to the log.
+//
+//lint:ignore SA1019 servers of 2025 log this way
 func (l *link) logged(p *sdk.LoggingMessageParams) {
 	var only *call
 	l.mu.Lock()

@@ -50,12 +50,11 @@ func serveSDK() int {
 
 // fake is a server that is written by hand.
 type fake struct {
-	in      *bufio.Scanner
-	start   int
-	id      jsontext.Value
-	method  string
-	params  jsontext.Value
-	version string
+	in     *bufio.Scanner
+	start  int
+	id     jsontext.Value
+	method string
+	params jsontext.Value
 }
 
 func newFake() *fake {

@@ -189,7 +189,8 @@ func (l *link) client() *sdk.Client {
 		MultiRoundTrip:              &sdk.MultiRoundTripOptions{Disabled: true}, // callTool asks
 		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { l.changed() },
 		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) { l.progressed(r.Params) },
-		LoggingMessageHandler:       func(_ context.Context, r *sdk.LoggingMessageRequest) { l.logged(r.Params) },
+		//lint:ignore SA1019 servers of 2025 log this way
+		LoggingMessageHandler: func(_ context.Context, r *sdk.LoggingMessageRequest) { l.logged(r.Params) },
 	})
 	c.AddReceivingMiddleware(l.asksUser)
 	return c
