@@ -6,16 +6,22 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 )
 
 // doctorCommand is `nous doctor`: the daemon's own program has the code, so it
-// does the work. All flags are handed on as they are.
+// does the work.
 func (a *app) doctorCommand() *cobra.Command {
+	return a.handedOn("doctor [flags]", "Check the installation and say what to do: noused doctor", "doctor")
+}
+
+// handedOn is a command that the daemon's program does, with all flags as they are.
+func (a *app) handedOn(use, short string, does ...string) *cobra.Command {
 	return &cobra.Command{
-		Use:                "doctor [flags]",
-		Short:              "Check the installation and say what to do: noused doctor",
+		Use:                use,
+		Short:              short,
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			program, err := findDaemon()
@@ -23,14 +29,14 @@ func (a *app) doctorCommand() *cobra.Command {
 				a.complain(err.Error())
 				return &quietExit{exitNoDaemon}
 			}
-			child := exec.CommandContext(cmd.Context(), program, append([]string{"doctor"}, args...)...)
+			child := exec.CommandContext(cmd.Context(), program, slices.Concat(does, args)...)
 			child.Stdin, child.Stdout, child.Stderr = a.in, a.out.w, a.err
 			err = child.Run()
 			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.Exited() {
 				return &quietExit{exit.ExitCode()}
 			}
 			if err != nil {
-				return fmt.Errorf("%s doctor: %w", program, err)
+				return fmt.Errorf("%s %s: %w", program, does[0], err)
 			}
 			return nil
 		},
@@ -48,7 +54,7 @@ func findDaemon() (string, error) {
 	}
 	program, err := exec.LookPath(name)
 	if err != nil {
-		return "", fmt.Errorf("there is no %s beside this program or in PATH; doctor is a part of it", name)
+		return "", fmt.Errorf("there is no %s beside this program or in PATH; it does what was asked for", name)
 	}
 	return program, nil
 }

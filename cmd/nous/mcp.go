@@ -32,7 +32,8 @@ Without a command it lists them, as nous mcp list does.`,
 		Args:    cmdline.Wants(0, 0, ""),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listServers(cmd.Context()) },
 	}
-	cmd.AddCommand(a.mcpListCommand(), a.mcpGetCommand(), a.mcpAddCommand(), a.mcpRemoveCommand(), a.mcpTrustCommand(), a.mcpImportCommand())
+	cmd.AddCommand(a.mcpListCommand(), a.mcpGetCommand(), a.mcpAddCommand(), a.mcpRemoveCommand(), a.mcpTrustCommand(), a.mcpImportCommand(),
+		a.mcpLoginCommand(), a.mcpLogoutCommand())
 	return cmd
 }
 
