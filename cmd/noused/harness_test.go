@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	if os.Args[0] == selfPath { // the daemon's own extension
 		os.Args[0] = "noused"
 	}
-	testscript.Main(testenv.M{M: m}, map[string]func(){"noused": main, relayCommand: rawRelay, sayCommand: sayToTheDaemon, traceCommand: traceAProcess})
+	testscript.Main(testenv.M{M: m}, map[string]func(){"noused": main, relayCommand: rawRelay, sayCommand: sayToTheDaemon, traceCommand: traceAProcess, manyCommand: serveMany})
 }
 
 // daemon is a running noused with its own state.

@@ -83,7 +83,7 @@ func (s *vendorServer) readChat(body []byte) (a asked, err error) {
 				h.calls = append(h.calls, c.ID)
 			}
 		case m.Role == "tool":
-			if m.Name != "read" {
+			if m.Name != "read" && !s.named[m.Name] {
 				return a, fmt.Errorf("messages[%d]: the tool's name is %q", i, m.Name)
 			}
 			if last := &a.heard[len(a.heard)-1]; last.role == "tool" {
@@ -186,11 +186,11 @@ func (s *vendorServer) sayChat(a say, ids []string) (begun, rest string, back []
 		if i == 0 && s.call != "" {
 			further = "," + s.call
 		}
-		rest += delta(fmt.Sprintf(`"tool_calls":[{"index":%d,"id":%q,"type":"function"%s,"function":{"name":"read","arguments":""}}]`, i, ids[i], further))
+		rest += delta(fmt.Sprintf(`"tool_calls":[{"index":%d,"id":%q,"type":"function"%s,"function":{"name":%q,"arguments":""}}]`, i, ids[i], further, a.called()))
 		for _, half := range func() []string { x, y := halves(arguments); return []string{x, y} }() {
 			rest += delta(fmt.Sprintf(`"tool_calls":[{"index":%d,"function":{"arguments":%s}}]`, i, quoted(half)))
 		}
-		calls = append(calls, fmt.Sprintf(`{"id":%q,"type":"function"%s,"function":{"name":"read","arguments":%s}}`, ids[i], further, quoted(arguments)))
+		calls = append(calls, fmt.Sprintf(`{"id":%q,"type":"function"%s,"function":{"name":%q,"arguments":%s}}`, ids[i], further, a.called(), quoted(arguments)))
 	}
 	finish := "stop"
 	if calls != nil {

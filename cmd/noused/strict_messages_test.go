@@ -173,8 +173,8 @@ func (s *vendorServer) sayMessages(a say, ids []string) (begun, rest string, bac
 			keep(`{"type":"redacted_thinking","data":"EmwKAhgBEgy3va3pzix/LafPsn4a"}`)
 		}
 		first, second = halves(arguments)
-		rest += start(`{"type":"tool_use","id":"`+ids[i]+`","name":"read","input":{},"caller":{"type":"direct"}}`) + delta("input_json_delta", "partial_json", first) + delta("input_json_delta", "partial_json", second) + end()
-		keep(`{"type":"tool_use","id":"` + ids[i] + `","name":"read","input":` + arguments + `,"caller":{"type":"direct"}}`)
+		rest += start(`{"type":"tool_use","id":"`+ids[i]+`","name":"`+a.called()+`","input":{},"caller":{"type":"direct"}}`) + delta("input_json_delta", "partial_json", first) + delta("input_json_delta", "partial_json", second) + end()
+		keep(`{"type":"tool_use","id":"` + ids[i] + `","name":"` + a.called() + `","input":` + arguments + `,"caller":{"type":"direct"}}`)
 	}
 	reason := "end_turn"
 	if a.calls != nil {

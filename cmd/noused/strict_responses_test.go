@@ -115,7 +115,7 @@ func (s *vendorServer) sayResponses(a say, ids []string) (begun, rest string, ba
 	}
 	for i, arguments := range a.calls {
 		call := func(status, arguments string) string {
-			return fmt.Sprintf(`{"id":"fc_%s","type":"function_call","status":%q,"arguments":%s,"call_id":%q,"name":"read"}`, ids[i], status, quoted(arguments), ids[i])
+			return fmt.Sprintf(`{"id":"fc_%s","type":"function_call","status":%q,"arguments":%s,"call_id":%q,"name":%q}`, ids[i], status, quoted(arguments), ids[i], a.called())
 		}
 		rest += added(call("in_progress", "")) + delta("function_call_arguments", arguments) + done(call("completed", arguments))
 	}

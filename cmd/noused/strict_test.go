@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -44,7 +45,10 @@ type strictVendor struct {
 type say struct {
 	thinking, text string
 	calls          []string // arguments
+	tool           string   // "": read
 }
+
+func (a say) called() string { return cmp.Or(a.tool, "read") }
 
 // vendorServer plays the model of a conversation whose turns the
 // prompts number: in each it calls two tools at once, then one, then it answers.
@@ -60,13 +64,16 @@ type vendorServer struct {
 	calls    int                         // that were made
 	last     []jsontext.Value            // the messages of the request before
 	head     string                      // what is before them
+	tools    []string                    // of each request
+	searched bool                        // by the answer before: the next request may have more tools
+	named    map[string]bool             // tools that were called
 	held     map[string]bool             // prompts whose answer was held
 	release  chan struct{}               // lets the answer go on
 }
 
 func serveVendor(t *testing.T, v strictVendor) *vendorServer {
 	t.Helper()
-	s := &vendorServer{strictVendor: v, given: map[string][]jsontext.Value{}, held: map[string]bool{}, release: make(chan struct{})}
+	s := &vendorServer{strictVendor: v, given: map[string][]jsontext.Value{}, held: map[string]bool{}, named: map[string]bool{}, release: make(chan struct{})}
 	server := httptest.NewServer(unlisted(s.ServeHTTP))
 	t.Cleanup(server.Close)
 	s.url = server.URL + v.path + "/v1"
@@ -94,6 +101,9 @@ func (s *vendorServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	s.requests++
 	got, err := s.read(r.URL.Path, body)
+	if err == nil {
+		err = s.keepTools(body)
+	}
 	if err == nil {
 		err = inOrder(got.heard)
 	}
@@ -124,6 +134,15 @@ func (s *vendorServer) read(path string, body []byte) (asked, error) {
 	return asked{}, fmt.Errorf("unknown path %s", path)
 }
 
+// keepTools remembers which tools a request has.
+func (s *vendorServer) keepTools(body []byte) error {
+	r, err := of[struct {
+		Tools jsontext.Value `json:"tools"`
+	}](body)
+	s.tools = append(s.tools, cacheMark.ReplaceAllString(string(r.Tools), ""))
+	return err
+}
+
 var cacheMark = regexp.MustCompile(`,"cache_control":\{"type":"ephemeral"\}`)
 
 // sameBeginning wants a request to begin with the bytes of the one before, but
@@ -131,12 +150,19 @@ var cacheMark = regexp.MustCompile(`,"cache_control":\{"type":"ephemeral"\}`)
 func (s *vendorServer) sameBeginning(body []byte, got asked) error {
 	text := cacheMark.ReplaceAllString(string(body), "")
 	begins := s.head
+	if s.searched {
+		begins = cacheMark.ReplaceAllString(got.head, "")
+	}
 	for i, m := range s.last {
 		if i > 0 {
 			begins += ","
 		}
 		begins += cacheMark.ReplaceAllString(string(m), "")
 	}
+	if n := len(s.tools); n > 1 && !s.searched && s.tools[n-1] != s.tools[n-2] {
+		return fmt.Errorf("the request has other tools than the one before: %s, not %s", s.tools[n-1], s.tools[n-2])
+	}
+	s.searched = false
 	s.head, s.last = cacheMark.ReplaceAllString(got.head, ""), got.messages
 	if strings.HasPrefix(text, begins) {
 		return nil
@@ -170,6 +196,9 @@ func (s *vendorServer) answer(w http.ResponseWriter, r *http.Request, got asked)
 		a.text = "Once more, in " + turn + "."
 	default:
 		a.text, a.calls = turn+" is done", nil
+	}
+	if strings.Contains(prompt, "FIND") {
+		a = s.find(a, turn, step)
 	}
 	if strings.Contains(prompt, "STALL") && step == 1 && !s.held[prompt] || strings.Contains(prompt, "HOLD") && step == 2 {
 		s.held[prompt] = true
@@ -219,6 +248,7 @@ func (h *held) Write(b []byte) (int, error) {
 // text, and remembers what is to come back.
 func (s *vendorServer) emit(w http.ResponseWriter, a say, stop string) {
 	var ids []string
+	s.named[a.called()] = true
 	for range a.calls {
 		s.calls++
 		ids = append(ids, s.id(s.calls))

@@ -92,12 +92,20 @@ type talk struct {
 
 func newTalk(t *testing.T, s *vendorServer) *talk {
 	t.Helper()
+	return newTalkOf(t, s, func(*daemon) {})
+}
+
+// newTalkOf has a daemon prepared before it is started.
+func newTalkOf(t *testing.T, s *vendorServer, prepare func(*daemon)) *talk {
+	t.Helper()
 	more := []string{testKey}
 	if s.host != "" {
 		more = nil // what goes through a proxy without TLS has no key
 	}
 	config := modelConfig(t, s.provider(), s.url, append(more, s.wireLine())...)
-	d := newDaemon(t, "--config", config, "--model", s.provider()+"/"+s.model)
+	d := unstarted(t, "noused", "--config", config, "--model", s.provider()+"/"+s.model)
+	prepare(d)
+	d.start()
 	d.write("page.txt", strings.Repeat("what the page says\n", 20), 0o600)
 	k := &talk{daemon: d, t: t}
 	k.dial()

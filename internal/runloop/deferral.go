@@ -26,6 +26,7 @@ type toolset struct {
 	active   []string // with all unset: these alone
 	window   int64    // of the model, in tokens
 	deferred session.ToolsDeferred
+	turn     string // that a request is made in
 }
 
 // any reports that there may be tools to be told of.
@@ -178,7 +179,7 @@ func (in deferredIn) step(m *machine) {
 // offer decides what a request has of all tools, and has the journal say so where
 // that is new.
 func (l *loop) offer(ctx context.Context, gen int, s toolset) (offer, error) {
-	o := s.offer(l.env.tools(ctx, s.from, offerWait))
+	o := s.offer(l.inTurn(s, l.env.tools(ctx, s.from, offerWait)))
 	if o.now.Search == s.deferred.Search && len(o.now.Servers) == len(s.deferred.Servers) {
 		return o, nil
 	}
@@ -190,9 +191,38 @@ func (l *loop) offer(ctx context.Context, gen int, s toolset) (offer, error) {
 	return o, err
 }
 
+// turnServers are the MCP servers that had tools when a turn began.
+type turnServers struct {
+	turn    string
+	servers []string
+}
+
+// inTurn leaves out the tools of MCP servers that have become ready since the turn
+// began: they are offered from the next one on, so that the requests of a turn begin
+// with the same bytes.
+func (l *loop) inTurn(s toolset, listed []model.ToolInfo) []model.ToolInfo {
+	began := l.servers.Load()
+	if began == nil || began.turn != s.turn {
+		began = &turnServers{turn: s.turn}
+		for _, t := range listed {
+			if t.Protocol == mcp && t.Healthy && !slices.Contains(began.servers, t.Module) {
+				began.servers = append(began.servers, t.Module)
+			}
+		}
+		l.servers.Store(began)
+	}
+	return slices.DeleteFunc(slices.Clone(listed), func(t model.ToolInfo) bool {
+		return t.Protocol == mcp && !slices.Contains(began.servers, t.Module) && !slices.Contains(s.deferred.Offered, t.Name)
+	})
+}
+
 // toolset is what the session lets its model call.
 func (m *machine) toolset() toolset {
-	return toolset{from: m.scope(), all: !m.s.ToolsChosen, active: m.s.Tools, window: m.window(), deferred: m.s.Deferred}
+	s := toolset{from: m.scope(), all: !m.s.ToolsChosen, active: m.s.Tools, window: m.window(), deferred: m.s.Deferred}
+	if run := m.s.Run; run != nil {
+		s.turn = fmt.Sprint(run.ID, " ", run.Turn)
+	}
+	return s
 }
 
 // searches reports that a call is one of the tool that finds others.

@@ -355,6 +355,29 @@ func TestDeferredStaysDeferred(t *testing.T) {
 	}
 }
 
+// A server that becomes ready in the middle of a turn is offered from the next one
+// on.
+func TestAServerThatComesInATurn(t *testing.T) {
+	heard, tools := &listener{}, &shelf{list: hub(3)}
+	tools.tools = func(context.Context, model.Invocation, func(model.ToolUpdate)) model.ToolResult {
+		late := hub(4)[4]
+		late.Name, late.Module = "late.op", "late"
+		tools.put(append(hub(3), late))
+		return model.ToolResult{OK: true}
+	}
+	f := newFixtureWith(t, session.OSDisk{}, t.TempDir(), heard, nil, newRecorder(), func(o *Options) { o.Tools = tools })
+	id := f.session()
+	f.say(id, "!hub.op_001")
+	f.say(id, "next")
+	var got []int
+	for _, req := range heard.take() {
+		got = append(got, len(req.Tools))
+	}
+	if !slices.Equal(got, []int{4, 4, 5}) {
+		t.Errorf("the requests have %d tools, want 4, 4 and in the next turn 5", got)
+	}
+}
+
 // BenchmarkOffer is what a request's tools cost to put together, beside a request
 // with none but the daemon's own.
 func BenchmarkOffer(b *testing.B) {

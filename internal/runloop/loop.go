@@ -63,6 +63,8 @@ type loop struct {
 	resting atomic.Bool                          // a draining loop that may be closed
 	busy    atomic.Bool                          // the machine waits for something
 	isShed  atomic.Bool                          // the machine has no session, nor the loop a journal
+	servers atomic.Pointer[turnServers]          // that were there when the turn began
+	unready sync.Map                             // names of servers that people have been told are not ready
 	working atomic.Int32                         // pieces of work that have not ended
 	idle    atomic.Int64                         // bytes that it has in memory while it is idle, else 0
 

@@ -54,7 +54,7 @@ type Tools interface {
 	Check(s model.Server) error
 	// Ready starts the MCP servers that have never said what they can do, and waits
 	// for them, as long as ctx. It returns the names of those that have not said it by
-	// then; such a server is waited for once.
+	// then; such a server is waited for once, and named each time.
 	Ready(ctx context.Context, from model.Scope) (missing []string)
 	// Has reports whether Call knows the name: an operation's, or one of a module
 	// that cannot say what it has. It may wait for that module, and for no other.

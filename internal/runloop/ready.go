@@ -3,6 +3,7 @@ package runloop
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,12 +15,15 @@ import (
 // (mcp.md §2).
 const serverWait = 5 * time.Second
 
-// ready waits for servers that were never seen, and says which the model call goes
-// without. The error is that of ctx.
+// ready waits for servers that were never seen, and says which the session's model
+// calls go without, once of each. The error is that of ctx.
 func (l *loop) ready(ctx context.Context, gen int, from model.Scope) error {
 	wait, cancel := context.WithTimeout(ctx, serverWait)
 	defer cancel()
-	missing := l.env.Tools.Ready(wait, from)
+	missing := slices.DeleteFunc(l.env.Tools.Ready(wait, from), func(name string) bool {
+		_, told := l.unready.LoadOrStore(name, true)
+		return told
+	})
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -27,5 +31,5 @@ func (l *loop) ready(ctx context.Context, gen int, from model.Scope) error {
 		return nil
 	}
 	return l.post(ctx, noticeIn{gen, protocol.WarningToolsNotReady, fmt.Sprintf(
-		"the model is asked without the tools of %s, which did not say within %v what they can do; list_tools tells of them", strings.Join(missing, ", "), serverWait)})
+		"the model is asked without the tools of %s, which have not said within %v what they can do; once they have, they are offered from the next turn on; list_tools tells of them", strings.Join(missing, ", "), serverWait)})
 }

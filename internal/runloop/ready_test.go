@@ -27,7 +27,7 @@ func (s *slowServers) Ready(ctx context.Context, _ model.Scope) []string {
 	return []string{"far", "slow"}
 }
 
-// A model call goes without servers that are not ready, and says which.
+// A model call goes without servers that are not ready, and says which, once.
 func TestAModelCallGoesWithoutSlowServers(t *testing.T) {
 	events, servers := newRecorder(), &slowServers{tools: echoTool}
 	var warned []protocol.Warning
@@ -46,9 +46,10 @@ func TestAModelCallGoesWithoutSlowServers(t *testing.T) {
 	if err != nil || reply.Result.Output != "hello" {
 		t.Fatalf("got %+v, %v; want an answer all the same", reply.Result, err)
 	}
+	f.say(id, "once more") // and is not told again
 	f.stop()
 	events.done(t)
-	if len(warned) != 1 || warned[0].Code != "tools_not_ready" || warned[0].TurnID == "" || !strings.Contains(warned[0].Message, "far, slow") || servers.asked.Load() != 1 {
+	if len(warned) != 1 || warned[0].Code != "tools_not_ready" || warned[0].TurnID == "" || !strings.Contains(warned[0].Message, "far, slow") || servers.asked.Load() != 2 {
 		t.Errorf("got %+v after %d questions, want one warning that names both servers", warned, servers.asked.Load())
 	}
 }

@@ -282,6 +282,9 @@ func compile(manifest *tool.Manifest) []*operation {
 
 func (m *module) list(ctx context.Context, rules *policy.Set) []model.ToolInfo {
 	ops, err := m.operations(m.patience(ctx), false)
+	if _, ok := m.host.(tool.Server); ok && errors.Is(err, errUnheard) && len(ops) > 0 {
+		err = nil // it has others now, which are being read: those of before are better than none
+	}
 	if len(ops) == 0 {
 		problem := "has no operations"
 		if err != nil {

@@ -77,8 +77,8 @@ func (m *module) patience(ctx context.Context) context.Context {
 
 // Ready starts the MCP servers that are seen from there and have never said what they
 // can do, all at once, and waits for them, as long as ctx. It returns the names of
-// those that have not said it by then; they are waited for once. A server that has
-// failed is left alone for a while.
+// those that have not said it by then; they are waited for once, and named by every
+// call. A server that has failed is left alone for a while.
 func (r *Registry) Ready(ctx context.Context, from model.Scope) (missing []string) {
 	modules := r.seen(from)
 	late := make([]bool, len(modules))
@@ -98,13 +98,13 @@ func (r *Registry) Ready(ctx context.Context, from model.Scope) (missing []strin
 }
 
 // heard waits until a module has said what it can do, or why it cannot. False: it
-// did not within that time. It is waited for once, and true from then on.
+// did not within that time. It is waited for once.
 func (m *module) heard(ctx context.Context) bool {
 	m.mu.Lock()
 	late := m.late
 	m.mu.Unlock()
 	if late {
-		return true
+		return false
 	}
 	if _, err := m.operations(ctx, false); !errors.Is(err, errUnheard) {
 		return true
