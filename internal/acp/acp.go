@@ -33,6 +33,7 @@ const (
 const (
 	SessionUpdate     = "session/update" // a notification
 	RequestPermission = "session/request_permission"
+	CreateElicitation = "elicitation/create"
 	CancelRequest     = "$/cancel_request" // a notification
 )
 

@@ -27,15 +27,22 @@ func (p InitializeParams) check() *Error {
 	}
 }
 
-// Notices tells whether the client shows notices. A capability of another shape is
-// none.
-func (p InitializeParams) Notices() bool {
+// Shows tells whether the client shows notices and forms. A capability of another
+// shape is none.
+func (p InitializeParams) Shows() (notices, forms bool) {
 	var c struct {
-		Session struct {
-			Notices jsontext.Value `json:"notices"`
-		} `json:"session"`
+		Session     jsontext.Value `json:"session"`
+		Elicitation jsontext.Value `json:"elicitation"`
 	}
-	return json.Unmarshal(p.Capabilities, &c) == nil && c.Session.Notices.Kind() == '{'
+	if p.Capabilities == nil || json.Unmarshal(p.Capabilities, &c) != nil {
+		return false, false
+	}
+	return isObject(c.Session, "notices"), isObject(c.Elicitation, "form")
+}
+
+func isObject(v jsontext.Value, name string) bool {
+	var members map[string]jsontext.Value
+	return v != nil && json.Unmarshal(v, &members) == nil && members[name].Kind() == '{'
 }
 
 // AuthenticateParams chooses a way to authenticate, of which there is none.

@@ -274,3 +274,19 @@ type PermissionResult struct {
 		OptionID string `json:"optionId"`
 	} `json:"outcome"`
 }
+
+// FormParams asks a person to fill in a form, in Mode "form".
+type FormParams struct {
+	SessionID  string         `json:"sessionId"`
+	ToolCallID string         `json:"toolCallId,omitzero"`
+	Mode       string         `json:"mode"`
+	Message    string         `json:"message"`
+	Schema     jsontext.Value `json:"requestedSchema"`
+}
+
+// FormResult is what the client answers. Action is "accept", with Content, "decline"
+// or "cancel".
+type FormResult struct {
+	Action  string         `json:"action"`
+	Content jsontext.Value `json:"content"`
+}

@@ -51,6 +51,7 @@ type bridge struct {
 	// Of the goroutine that reads.
 	ready   bool
 	notices bool
+	forms   bool
 
 	mu      sync.Mutex
 	windows map[string]*window // by session
@@ -143,7 +144,8 @@ func (b *bridge) initialize(r *acp.Request) {
 		r.Fail(acp.Errorf(acp.InvalidRequest, "initialize: this connection was initialized before"))
 		return
 	}
-	b.ready, b.notices = true, p.Notices()
+	b.ready = true
+	b.notices, b.forms = p.Shows()
 	var can acp.Capabilities
 	can.LoadSession, can.Prompt.Image, can.Prompt.EmbeddedContext, can.MCP.HTTP = true, true, true, true
 	r.Reply(acp.InitializeResult{

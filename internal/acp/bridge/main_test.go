@@ -15,3 +15,14 @@ func startDaemon(t testing.TB, config string) *tuitest.Daemon {
 	t.Helper()
 	return tuitest.StartDaemon(t, noused, config)
 }
+
+// slowDaemon is a daemon with a tool that waits for a line in the fifo go, says it
+// and ends.
+func slowDaemon(t testing.TB, config string) *tuitest.Daemon {
+	t.Helper()
+	d := tuitest.NewDaemon(t, noused, config)
+	d.Tool("slow", "read x <go; echo '{\"version\":\"0\",\"type\":\"done\",\"ok\":true,\"summary\":\"'$x'\"}'")
+	d.Fifo("go")
+	d.Start()
+	return d
+}

@@ -38,6 +38,10 @@ func (w *window) question(a protocol.Approval) {
 	}
 	ctx, cancel := context.WithCancelCause(w.ctx)
 	w.asks[a.ApprovalID] = func() { cancel(errAnswered) }
+	if a.Kind == protocol.ApprovalQuestion && w.b.forms {
+		w.form(ctx, a, a.Reason)
+		return
+	}
 	ask := w.permission(a)
 	away(w, func() (r acp.PermissionResult, err error) {
 		raw, err := w.b.conn.Call(ctx, acp.RequestPermission, ask)
@@ -51,7 +55,7 @@ func (w *window) question(a protocol.Approval) {
 		case err != nil:
 			w.b.Log("%s: %v; %s waits for another client", acp.RequestPermission, err, a.ApprovalID)
 		case r.Outcome.Outcome == "selected":
-			w.decide(a.ApprovalID, r.Outcome.OptionID)
+			w.decide(protocol.ApproveParams{ApprovalID: a.ApprovalID, Option: r.Outcome.OptionID}, nil)
 		}
 	})
 }
@@ -68,15 +72,47 @@ func (w *window) resolved(id string) {
 	}
 }
 
-func (w *window) decide(id, option string) {
+// decide hands an answer on. again, if it is not nil, asks once more where the
+// answer does not fit.
+func (w *window) decide(p protocol.ApproveParams, again func(why string)) {
 	away(w, func() (protocol.ApproveAccepted, error) {
-		return persist(w.ctx, w, protocol.Approve, protocol.ApproveParams{ApprovalID: id, Option: option})
+		return persist(w.ctx, w, protocol.Approve, p)
 	}, func(_ protocol.ApproveAccepted, err error) {
 		var wire *protocol.Error
-		late := errors.As(err, &wire) && wire.Reason() == protocol.ApprovalResolved
-		if err != nil && !late {
-			w.b.Log("approve %s: %v", id, err)
+		known := errors.As(err, &wire)
+		switch {
+		case err == nil, known && wire.Reason() == protocol.ApprovalResolved: // somebody was first
+		case known && wire.Code == protocol.InvalidPayload && again != nil:
+			again(wire.Message)
+		default:
+			w.b.Log("approve %s: %v", p.ApprovalID, err)
 			w.notice("error", err.Error())
+		}
+	})
+}
+
+// form has the editor show a form.
+func (w *window) form(ctx context.Context, a protocol.Approval, message string) {
+	ask := acp.FormParams{SessionID: w.id, ToolCallID: a.ToolCallID, Mode: "form", Message: message, Schema: a.Schema}
+	away(w, func() (r acp.FormResult, err error) {
+		raw, err := w.b.conn.Call(ctx, acp.CreateElicitation, ask)
+		if err == nil {
+			err = json.Unmarshal(raw, &r)
+		}
+		return r, err
+	}, func(r acp.FormResult, err error) {
+		p := protocol.ApproveParams{ApprovalID: a.ApprovalID, Option: r.Action}
+		switch {
+		case errors.Is(err, errAnswered):
+		case err != nil:
+			w.b.Log("%s: %v; %s waits for another client", acp.CreateElicitation, err, a.ApprovalID)
+		case r.Action == "accept":
+			if r.Content.Kind() == '{' {
+				p.Content = r.Content
+			}
+			w.decide(p, func(why string) { w.form(ctx, a, a.Reason+"\n\n"+why) })
+		case r.Action == "decline", r.Action == "cancel":
+			w.decide(p, nil)
 		}
 	})
 }
@@ -84,7 +120,7 @@ func (w *window) decide(id, option string) {
 // permission is a question as editors are asked it.
 func (w *window) permission(a protocol.Approval) acp.PermissionParams {
 	p := acp.PermissionParams{SessionID: w.id}
-	if a.Kind == protocol.ApprovalTool {
+	if a.Kind != protocol.ApprovalBudget {
 		p.ToolCall = describe(protocol.ToolCall{ID: a.ToolCallID, Name: a.ToolName, Arguments: a.Arguments}, a.Workdir)
 	} else {
 		p.ToolCall = w.limit(a)
@@ -94,6 +130,9 @@ func (w *window) permission(a protocol.Approval) acp.PermissionParams {
 		p.ToolCall.Content = append(p.ToolCall.Content, acp.ToolText(why))
 	}
 	for _, o := range a.Options {
+		if a.Kind == protocol.ApprovalQuestion && o.ID == "accept" { // takes a form, which the editor cannot show
+			continue
+		}
 		p.Options = append(p.Options, permissionOption(o))
 	}
 	return p
@@ -116,7 +155,7 @@ func (w *window) limit(a protocol.Approval) acp.ToolCall {
 }
 
 // names are those of the options that need no pattern.
-var names = map[string]string{"once": "Allow once", "continue": "Go on", "deny": "Deny"}
+var names = map[string]string{"once": "Allow once", "continue": "Go on", "deny": "Deny", "decline": "Do not answer the form", "cancel": "Put the form away"}
 
 func permissionOption(o protocol.ApprovalOption) acp.PermissionOption {
 	out := acp.PermissionOption{ID: o.ID, Name: names[o.ID], Kind: acp.AllowOnce}

@@ -33,7 +33,7 @@ var results = map[string]string{
 
 // calls are those of what the bridge says by itself.
 var calls = map[string]string{
-	acp.SessionUpdate: "SessionNotification", acp.RequestPermission: "RequestPermissionRequest", acp.CancelRequest: "CancelRequestNotification",
+	acp.SessionUpdate: "SessionNotification", acp.CreateElicitation: "CreateElicitationRequest", acp.RequestPermission: "RequestPermissionRequest", acp.CancelRequest: "CancelRequestNotification",
 }
 
 // check holds a line of the bridge's against the schema.

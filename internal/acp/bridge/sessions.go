@@ -21,10 +21,10 @@ func (b *bridge) newSession(r *acp.Request) {
 	}
 	b.wg.Go(func() {
 		params := protocol.NewSessionParams{Workdir: *p.CWD, Activate: new(bool)}
-		b.bring(&params, p.MCPServers)
+		params.MCPServers = serversOf(*p.MCPServers)
 		made, err := ask(b.ctx, b, protocol.NewSession, params)
 		if err != nil {
-			r.Fail(renamed(b.explain(err), "workdir", "cwd"))
+			r.Fail(renamed(renamed(b.explain(err), "workdir", "cwd"), "mcp_servers", "mcpServers"))
 			return
 		}
 		b.open(made.SessionID, opening{r, false, made.SessionID})
@@ -39,11 +39,30 @@ func renamed(err *acp.Error, ours, theirs string) *acp.Error {
 	return err
 }
 
-// bring hands the editor's servers over with a new session.
-func (b *bridge) bring(_ *protocol.NewSessionParams, servers *[]acp.MCPServer) {
-	if servers != nil && len(*servers) > 0 {
-		b.Log("the editor's MCP servers are not used by this version")
+// serversOf are the editor's servers as a session has them for itself: who starts
+// the agent trusts them. A session that is opened again keeps its own.
+func serversOf(list []acp.MCPServer) (out []protocol.MCPServer) {
+	for _, s := range list {
+		one := protocol.MCPServer{Name: *s.Name, Args: s.Args, Env: mapOf(s.Env), Headers: mapOf(s.Headers)}
+		if s.Type == "http" {
+			one.URL = *s.URL
+		} else {
+			one.Command = *s.Command
+		}
+		out = append(out, one)
 	}
+	return out
+}
+
+func mapOf(pairs []acp.Pair) map[string]string {
+	if len(pairs) == 0 {
+		return nil
+	}
+	out := map[string]string{}
+	for _, p := range pairs {
+		out[p.Name] = p.Value
+	}
+	return out
 }
 
 func (b *bridge) loadSession(r *acp.Request) {
