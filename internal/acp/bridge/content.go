@@ -1,8 +1,10 @@
 package bridge
 
 import (
+	"fmt"
 	"net/url"
 	"path"
+	"strconv"
 	"strings"
 
 	"noused/internal/acp"
@@ -15,6 +17,8 @@ const maxPrompt = protocol.DefaultMaxLine - 64<<10
 
 // textOf makes a text and images of what the client sends. Parts follow one another
 // as they are; a link is its path, what is embedded stands between fences.
+//
+// An error of the daemon's about an image counts images: see inBlock.
 func textOf(blocks []acp.ContentBlock) (text string, images []protocol.AttachmentParams, err *acp.Error) {
 	var out strings.Builder
 	size := 0
@@ -94,4 +98,24 @@ func nameOf(uri string) string {
 	}
 	name := path.Base(pathOf(uri))
 	return strings.ToValidUTF8(name[:min(len(name), maxName)], "")
+}
+
+// inBlock has an error about an image name the block that it came in.
+func inBlock(err *acp.Error, blocks []acp.ContentBlock) *acp.Error {
+	rest, ok := strings.CutPrefix(err.Message, "attachments[")
+	number, rest, cut := strings.Cut(rest, "]")
+	image, notNumber := strconv.Atoi(number)
+	if !ok || !cut || notNumber != nil {
+		return err
+	}
+	for i, b := range blocks {
+		if b.Type == "image" || b.Type == "resource" && b.Resource.Text == nil {
+			if image == 0 {
+				err.Message = fmt.Sprintf("prompt.%d%s", i, rest)
+				return err
+			}
+			image--
+		}
+	}
+	return err
 }

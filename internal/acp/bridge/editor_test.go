@@ -21,7 +21,7 @@ import (
 )
 
 // hang is how long a test waits for what must come.
-const hang = 15 * time.Second
+const hang = 2 * time.Minute
 
 // message is a line of the bridge's.
 type message struct {
@@ -83,12 +83,30 @@ type editor struct {
 type logged struct {
 	mu    sync.Mutex
 	lines []string
+	news  chan struct{} // cap 1
 }
 
 func (l *logged) add(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lines = append(l.lines, fmt.Sprintf(format, args...))
+	select {
+	case l.news <- struct{}{}:
+	default:
+	}
+}
+
+// await waits for a line of the log.
+func (l *logged) await(t testing.TB, text string) {
+	t.Helper()
+	late := time.After(hang)
+	for !l.has(text) {
+		select {
+		case <-l.news:
+		case <-late:
+			t.Fatalf("the log has nothing of %q", text)
+		}
+	}
 }
 
 func (l *logged) has(text string) bool {
@@ -110,7 +128,7 @@ func openEditor(t testing.TB, socket string) *editor {
 	t.Helper()
 	fromEditor, in := io.Pipe()
 	out, toEditor := io.Pipe()
-	e := &editor{t: t, in: in, ended: make(chan struct{}), sent: map[string]string{}, schema: official(t)}
+	e := &editor{t: t, in: in, ended: make(chan struct{}), sent: map[string]string{}, schema: official(t), log: logged{news: make(chan struct{}, 1)}}
 	e.changed = sync.NewCond(&e.mu)
 	var reading sync.WaitGroup
 	reading.Go(func() { e.read(out) })

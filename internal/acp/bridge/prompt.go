@@ -16,10 +16,12 @@ import (
 type prompt struct {
 	request   *acp.Request
 	text      string
+	blocks    []acp.ContentBlock
 	run       string // "" until the text is accepted
 	input     string
 	turn      string // that delivers it, "" until then
 	cancelled bool
+	taken     bool               // back, before it was accepted
 	ready     bool               // answered as soon as the abort is
 	giveUp    context.CancelFunc // ends the waiting for a daemon
 }
@@ -38,7 +40,7 @@ func (w *window) prompt(r *acp.Request) {
 		return
 	}
 	ctx, giveUp := context.WithCancel(w.ctx)
-	p := &prompt{request: r, text: text, giveUp: giveUp}
+	p := &prompt{request: r, text: text, blocks: params.Prompt, giveUp: giveUp}
 	w.prompts = append(w.prompts, p)
 	no := false
 	send := protocol.PromptParams{
@@ -46,7 +48,7 @@ func (w *window) prompt(r *acp.Request) {
 		IdempotencyKey: "acp-" + rand.Text(), Attachments: images,
 	}
 	w.sending++
-	away(w, func() (protocol.InputAccepted, error) {
+	away(w, inLine(ctx, w, func() (protocol.InputAccepted, error) {
 		var err error
 		if send.Text, err = withSkill(ctx, w, text); err != nil {
 			return protocol.InputAccepted{}, err
@@ -56,7 +58,7 @@ func (w *window) prompt(r *acp.Request) {
 			return protocol.InputAccepted{}, err
 		}
 		return protocol.InputAccepted(*reply.Accepted), nil
-	}, func(a protocol.InputAccepted, err error) { w.accepted(p, a, err) })
+	}), func(a protocol.InputAccepted, err error) { w.accepted(p, a, err) })
 }
 
 func (w *window) readPrompt(r *acp.Request) (p acp.PromptParams, text string, images []protocol.AttachmentParams, ok bool) {
@@ -68,6 +70,29 @@ func (w *window) readPrompt(r *acp.Request) (p acp.PromptParams, text string, im
 		r.Fail(err)
 	}
 	return p, text, images, err == nil
+}
+
+// inLine has texts sent in the order in which they came, each when the one before
+// was answered. ctx ends the waiting.
+func inLine[R any](ctx context.Context, w *window, send func() (R, error)) func() (R, error) {
+	before, mine := w.line, make(chan struct{})
+	w.line = mine
+	return func() (r R, err error) {
+		select {
+		case <-before:
+			defer close(mine)
+			return send()
+		case <-ctx.Done():
+		}
+		w.calls.Go(func() {
+			select {
+			case <-before:
+			case <-w.ctx.Done():
+			}
+			close(mine)
+		})
+		return r, errNotSent
+	}
 }
 
 // persist sends a command that has a key until a daemon has answered it. ctx ends
@@ -105,12 +130,15 @@ func (w *window) accepted(p *prompt, a protocol.InputAccepted, err error) {
 	case err != nil && p.cancelled:
 		w.answer(p, acp.StopCancelled)
 	case err != nil:
-		w.failed(p, w.b.explain(err))
+		w.failed(p, inBlock(w.b.explain(err), p.blocks))
 	default:
 		p.run, p.input = a.RunID, a.InputID
 		w.own[a.InputID] = true
-		if p.cancelled {
+		switch {
+		case p.cancelled:
 			w.abort()
+		case p.taken:
+			w.takeBack(string(p.request.ID))
 		}
 	}
 }
@@ -135,11 +163,11 @@ func (w *window) steer(r *acp.Request) {
 		IdempotencyKey: "acp-" + rand.Text(), Attachments: images,
 	}
 	w.sending++
-	away(w, func() (protocol.InputAccepted, error) { return persist(w.ctx, w, protocol.Steer, send) },
+	away(w, inLine(w.ctx, w, func() (protocol.InputAccepted, error) { return persist(w.ctx, w, protocol.Steer, send) }),
 		func(a protocol.InputAccepted, err error) {
 			defer w.sent()
 			if err != nil {
-				r.Fail(w.b.explain(err))
+				r.Fail(inBlock(w.b.explain(err), params.Prompt))
 				return
 			}
 			w.own[a.InputID] = true
@@ -187,7 +215,12 @@ func (w *window) takeBack(id string) {
 		return
 	}
 	p := w.prompts[i]
-	if p.input == "" || p.turn != "" {
+	switch {
+	case p.input == "": // it is not known yet what became of it
+		p.taken = true
+		p.giveUp()
+		return
+	case p.turn != "":
 		w.abort()
 		return
 	}
@@ -334,14 +367,12 @@ func (w *window) settleOne(p *prompt, s follow.Snapshot) {
 			w.ended(p, protocol.StopEnd, nil)
 			return
 		}
-		why, err := endOf(p.run, s)
+		why, err, _ := endOf(p.run, s)
 		w.ended(p, why, err)
-	case running && turn == nil: // between two turns: the end of the run answers it
-	case running:
-		w.undelivered(p, nil)
-	default:
-		_, err := endOf(p.run, s)
-		w.undelivered(p, wireError(err))
+	default: // it may have been accepted since: what happens then is still to come
+		if _, err, over := endOf(p.run, s); over {
+			w.undelivered(p, wireError(err))
+		}
 	}
 }
 
@@ -369,15 +400,15 @@ func fateOf(input string, s follow.Snapshot) (f fate) {
 	return f
 }
 
-// endOf is how a run ended; of one that is not known any more nothing but that.
-func endOf(run string, s follow.Snapshot) (protocol.StopReason, *protocol.RunError) {
+// endOf is how a run ended, as far as a snapshot knows that it did.
+func endOf(run string, s follow.Snapshot) (why protocol.StopReason, err *protocol.RunError, over bool) {
 	for _, r := range s.Runs {
 		if r.RunID == run {
-			return r.StopReason, r.Error
+			return r.StopReason, r.Error, true
 		}
 	}
 	if last := s.State.LastRun; last != nil && last.RunID == run {
-		return last.StopReason, last.Error
+		return last.StopReason, last.Error, true
 	}
-	return protocol.StopEnd, nil
+	return protocol.StopEnd, nil, false
 }

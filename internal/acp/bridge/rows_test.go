@@ -13,6 +13,7 @@ import (
 
 	"noused/internal/acp"
 	"noused/internal/protocol"
+	"noused/internal/tui/tuitest"
 )
 
 // What belongs to a text reaches the model: other files as text between fences,
@@ -324,21 +325,17 @@ for line in sys.stdin:
         say({"id": r["id"], "result": {}})
 `
 
-// The editor's own MCP server serves the session that it opens, and a form of it is
-// filled in by an editor that shows forms. One that shows none can decline.
-func TestFormsOfTheEditorsServers(t *testing.T) {
-	d := startDaemon(t, "")
+// A form of a tool is filled in by an editor that shows forms. One that shows none
+// can decline.
+func TestForms(t *testing.T) {
+	d := tuitest.NewDaemon(t, noused, "[[policy.rule]]\ntool = \"greeter.greet\"\ndecision = \"allow\"\n")
 	d.Write("server.py", formServer)
-	servers := `[{"name":"greeter","command":"python3","args":[` + quote(filepath.Join(d.Dir, "server.py")) + `],"env":[]}]`
-	open := func(e *editor) string {
-		var r acp.OpenResult
-		e.decode(e.must(acp.SessionNew, `{"cwd":`+quote(d.Dir)+`,"mcpServers":`+servers+`}`), &r)
-		return r.SessionID
-	}
+	d.Write("tools/greeter.json", `{"name":"greeter","kind":"tool","protocol":"mcp","version":"1","capabilities":["greet"],"transport":{"type":"stdio","command":["python3",`+quote(filepath.Join(d.Dir, "server.py"))+`]}}`)
+	d.Start()
 
 	e := openEditor(t, d.Socket)
 	e.must(acp.Initialize, `{"protocolVersion":1,"clientCapabilities":{"elicitation":{"form":{}}}}`)
-	s := open(e)
+	s := e.open(d.Dir)
 	id := e.prompt(s, "!greeter.greet {}")
 	m, at := e.await(0, "the form", func(m message) bool { return m.Method == acp.CreateElicitation })
 	e.write(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"action":"accept","content":{"name":"A"}}}`) // too short
@@ -350,7 +347,7 @@ func TestFormsOfTheEditorsServers(t *testing.T) {
 	})
 
 	none := newEditor(t, d.Socket)
-	s = open(none)
+	s = none.open(d.Dir)
 	id = none.prompt(s, "!greeter.greet {}")
 	m, _ = none.await(0, "the question", func(m message) bool { return m.Method == acp.RequestPermission })
 	for _, o := range permission(t, m).Options {
@@ -361,4 +358,20 @@ func TestFormsOfTheEditorsServers(t *testing.T) {
 	none.answer(m.ID, "decline")
 	none.stop(id)
 	none.awaitUpdate(s, 0, "that it was declined", func(u update) bool { return strings.Contains(string(u.RawOutput), "decline") })
+}
+
+// The editor's servers become the session's own.
+func TestServersOfTheEditor(t *testing.T) {
+	text := func(s string) *string { return &s }
+	got := serversOf([]acp.MCPServer{
+		{Name: text("files"), Command: text("/bin/files"), Args: []string{"-v"}, Env: []acp.Pair{{Name: "A", Value: "b"}}},
+		{Type: "http", Name: text("far"), URL: text("https://example.org/mcp"), Headers: []acp.Pair{{Name: "X-Key", Value: "k"}}},
+	})
+	want := []protocol.MCPServer{
+		{Name: "files", Command: "/bin/files", Args: []string{"-v"}, Env: map[string]string{"A": "b"}},
+		{Name: "far", URL: "https://example.org/mcp", Headers: map[string]string{"X-Key": "k"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }

@@ -38,6 +38,7 @@ type window struct {
 	flush *time.Timer // while a call has output that was not told
 
 	prompts []*prompt       // without an answer, in the order in which they came
+	line    chan struct{}   // closed when the text that was sent last has its answer
 	sending int             // texts that the daemon has not accepted yet
 	own     map[string]bool // texts of this editor's that were not delivered yet
 	aborts  int             // that were not answered yet
@@ -58,10 +59,11 @@ type opening struct {
 // newWindow follows a session. Its goroutines end with the bridge, or with gone.
 func (b *bridge) newWindow(id string) *window {
 	w := &window{
-		b: b, id: id, link: follow.Open(b.Daemon, id, nil), todo: make(chan func()), draw: newDrawing(),
+		b: b, id: id, link: follow.Open(b.Daemon, id, nil), todo: make(chan func()), draw: newDrawing(), line: make(chan struct{}),
 		own: map[string]bool{}, asks: map[string]context.CancelFunc{}, flush: time.NewTimer(time.Hour),
 	}
 	w.flush.Stop()
+	close(w.line)
 	w.ctx, w.cancel = context.WithCancel(b.ctx)
 	b.wg.Go(w.run)
 	return w

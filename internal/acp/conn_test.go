@@ -1,0 +1,151 @@
+package acp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// echo answers every request with its parameters.
+type echo struct{ odd []string }
+
+func (e *echo) Request(r *Request) {
+	if _, err := Decode[PromptParams](r.Params); err != nil {
+		r.Fail(err)
+	}
+	r.Reply(r.Params) // no second answer
+}
+func (e *echo) Notice(method string, _ jsontext.Value) { e.odd = append(e.odd, method) }
+func (e *echo) Odd(what string)                        { e.odd = append(e.odd, what) }
+
+// serve has a connection read lines, and returns what it writes.
+func serve(t testing.TB, in string) string {
+	t.Helper()
+	var out bytes.Buffer
+	c := NewConn(strings.NewReader(in), &out)
+	if err := c.Serve(&echo{}); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	return out.String()
+}
+
+// Whatever comes, each line but a notification and an answer has exactly one reply,
+// and that is a JSON-RPC message.
+func FuzzLines(f *testing.F) {
+	for _, line := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"x"}]}}`,
+		`{"jsonrpc":"2.0","id":"a","method":"x","params":{"sessionId":"s","prompt":[{"type":"resource","resource":{"uri":"u","text":"t"}}]}}`,
+		`{"jsonrpc":"2.0","id":null,"method":"x"}`, `{"jsonrpc":"2.0","method":"x"}`, `{"jsonrpc":"2.0","id":1,"result":{}}`,
+		`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}`, `[1]`, `{`, "\xff", `{"jsonrpc":"2.0","id":1e3,"method":"x"}`,
+	} {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		if strings.Contains(line, "\n") {
+			return
+		}
+		out := serve(t, line+"\n")
+		var e envelope
+		silent := strings.TrimSuffix(line, "\r") == ""
+		if json.Unmarshal([]byte(line), &e) == nil && e.JSONRPC == "2.0" {
+			silent = silent || e.Method != nil && e.ID == nil || e.Method == nil && e.ID != nil && (e.Result != nil) != (e.Error != nil)
+		}
+		if silent {
+			if out != "" {
+				t.Errorf("%q is answered with %q", line, out)
+			}
+			return
+		}
+		var m envelope
+		if n := strings.Count(out, "\n"); n != 1 || json.Unmarshal([]byte(out), &m) != nil || m.JSONRPC != "2.0" || (m.Result != nil) == (m.Error != nil) {
+			t.Errorf("%q is answered with %q", line, out)
+		}
+	})
+}
+
+func TestARequestIsAnsweredOnce(t *testing.T) {
+	out := serve(t, `{"jsonrpc":"2.0","id":1,"method":"x","params":{}}`+"\n")
+	if n := strings.Count(out, "\n"); n != 1 || !strings.Contains(out, `"code":-32602`) {
+		t.Errorf("got %q, want one error", out)
+	}
+}
+
+// full is a client that reads nothing.
+type full struct{ stop chan struct{} }
+
+func (f full) Write([]byte) (int, error) {
+	<-f.stop
+	return 0, io.ErrClosedPipe
+}
+
+// Who reads nothing is given up at the bound, and nobody who sends waits for it.
+func TestAClientThatReadsNothing(t *testing.T) {
+	f := full{make(chan struct{})}
+	c := NewConn(strings.NewReader(""), f)
+	chunk := Chunk{Kind: AgentChunk, Content: TextBlock(strings.Repeat("x", 64<<10))}
+	sent := 0
+	for c.Err() == nil {
+		c.Update("s", chunk)
+		if sent += 64 << 10; sent > 2*maxUnread {
+			t.Fatal("twice as much as may be unread was taken")
+		}
+	}
+	var unread *UnreadError
+	if !errors.As(c.Err(), &unread) || unread.Bytes < maxUnread {
+		t.Errorf("got %v after %d bytes, want an UnreadError at %d", c.Err(), sent, maxUnread)
+	}
+	<-c.Lost()
+	if err := c.Calm(t.Context()); !errors.As(err, &unread) {
+		t.Errorf("Calm: got %v, want an UnreadError", err)
+	}
+	close(f.stop)
+	c.Close()
+}
+
+// A call that nobody waits for any more is taken back, and its late answer is odd.
+func TestACallThatIsTakenBack(t *testing.T) {
+	in, client := io.Pipe()
+	reading, out := io.Pipe()
+	c := NewConn(in, out)
+	h := &echo{}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = c.Serve(h) })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var calling sync.WaitGroup
+	calling.Go(func() {
+		if _, err := c.Call(ctx, RequestPermission, struct{}{}); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want context.Canceled", err)
+		}
+	})
+	dec := jsontext.NewDecoder(reading)
+	for _, want := range []string{RequestPermission, CancelRequest} {
+		var m envelope
+		if err := json.UnmarshalDecode(dec, &m); err != nil || m.Method == nil || *m.Method != want {
+			t.Fatalf("got %+v and %v, want %s", m, err, want)
+		}
+		cancel()
+	}
+	calling.Wait()
+	if _, err := io.WriteString(client, `{"jsonrpc":"2.0","id":1,"result":{}}`+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	client.Close()
+	serving.Wait()
+	if len(h.odd) != 1 {
+		t.Errorf("got %q, want the late answer", h.odd)
+	}
+	reading.Close()
+	c.Close()
+}
