@@ -4,7 +4,8 @@
 // drops it with the process, kill -9 included, so nothing has to be cleaned up
 // by hand.
 //
-// It refuses to wait: a lock that is held is an error which says by whom.
+// It refuses to wait for a living process: a lock that is held is an error which
+// says by whom.
 package lock
 
 import (
@@ -14,6 +15,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -50,30 +52,54 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("%s is held by process %d", e.Path, e.PID)
 }
 
+// A process that was killed while it started another leaves its lock to that one for
+// the moment until it has become the other program.
+const (
+	leftTime = 2 * time.Second
+	lookTime = 10 * time.Millisecond
+)
+
 // Acquire takes the lock on path, making the file (mode 0600) if need be; a
-// symbolic link is not followed. It does not block; a lock held elsewhere, be it
-// in this very process, is a *HeldError.
+// symbolic link is not followed. A lock held elsewhere, be it in this very process,
+// is a *HeldError. It blocks for at most two seconds, and only where the process
+// that said it has the lock is dead.
 func Acquire(path string) (*Lock, error) {
 	f, err := regular.Open(path, os.O_CREATE|os.O_RDWR)
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
 	l := &Lock{f: f, path: path}
-	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
-	case errors.Is(err, unix.EWOULDBLOCK):
-		text, _ := io.ReadAll(io.LimitReader(f, 32))
-		pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err := l.take(); err != nil {
 		_ = l.Release()
-		return nil, &HeldError{path, pid}
-	case err != nil:
-		_ = l.Release()
-		return nil, fmt.Errorf("lock %s: %w", path, err)
+		return nil, err
 	}
 	if err := errors.Join(l.sign(), unix.Fstat(int(f.Fd()), &l.is)); err != nil {
 		_ = l.Release()
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	return l, nil
+}
+
+func (l *Lock) take() error {
+	for end := time.Now().Add(leftTime); ; time.Sleep(lookTime) {
+		err := unix.Flock(int(l.f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return fmt.Errorf("lock %s: %w", l.path, err)
+		}
+		if pid := l.holder(); pid <= 0 || !errors.Is(unix.Kill(pid, 0), unix.ESRCH) || time.Now().After(end) {
+			return &HeldError{l.path, pid}
+		}
+	}
+}
+
+// holder is the process that has said it has the lock, 0 where none has.
+func (l *Lock) holder() int {
+	text, _ := io.ReadAll(io.NewSectionReader(l.f, 0, 32))
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	return max(0, pid)
 }
 
 // sign writes whose the lock is.

@@ -3,10 +3,14 @@ package lock
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"noused/internal/testenv"
 )
@@ -114,5 +118,55 @@ func TestAnUnsignedLockIsHeldAllTheSame(t *testing.T) {
 	_, err = Acquire(path)
 	if err == nil || err.Error() != path+" is held by another process" {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A process that is killed while it starts another leaves its lock to that one for a
+// moment: the next holder waits for it, and not for one that is alive.
+func TestALockThatTheDeadHaveLeft(t *testing.T) {
+	dead := exec.Command("true")
+	if err := dead.Run(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		pid  int
+		free bool
+	}{{dead.Process.Pid, true}, {os.Getpid(), false}, {0, false}} {
+		path := filepath.Join(t.TempDir(), "lock")
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Fprint(f, c.pid); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+			t.Fatal(err)
+		}
+		heir := exec.Command("cat")
+		heir.ExtraFiles = []*os.File{f}
+		in, err := heir.StdinPipe()
+		if err == nil {
+			err = heir.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = f.Close()
+		if c.free {
+			time.AfterFunc(3*lookTime, func() { _ = in.Close() })
+		}
+		l, err := Acquire(path)
+		var held *HeldError
+		switch {
+		case c.free && err != nil:
+			t.Errorf("left by the dead: %v", err)
+		case c.free:
+			_ = l.Release()
+		case !errors.As(err, &held) || held.PID != c.pid:
+			t.Errorf("held by %d: got %v", c.pid, err)
+		}
+		_ = in.Close()
+		_ = heir.Wait()
 	}
 }
