@@ -271,6 +271,22 @@ func TestAToolOutsideTheSandboxAnswersNothing(t *testing.T) {
 			t.Errorf("%s: tracing the daemon: %s", way, said)
 		}
 	}
+	// A prompt runs, and asks what any other would.
+	other := b.daemon.session(b.work)
+	line, err := json.Marshal(map[string]any{"id": "1", "type": "prompt", "payload": map[string]any{"text": outside("touch never"), "session_id": other, "wait": false}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := b.events(protocol.SubscribeParams{Types: []string{protocol.Status{}.Type(), protocol.AgentEnd{}.Type()}})
+	b.outsideOf(sayCommand + " " + b.sock + " " + shellWord(string(line)))
+	asked := await(t, events, func(ev protocol.Event) bool {
+		s, ok := ev.(protocol.Status)
+		return ok && s.Approval != nil && s.SessionID == other
+	}).(protocol.Status)
+	if _, err := client.Call(context.Background(), b.c, protocol.Approve, protocol.ApproveParams{ApprovalID: asked.Approval.ApprovalID, Option: "deny"}); err != nil {
+		t.Error(err)
+	}
+	await(t, events, endOf(asked.RunID))
 	// What it may write is the user's to decide: it is a program of his like others.
 	if said := b.outsideOf("echo '# mine' >> " + b.targets["a shell's profile"] + " && echo written"); !strings.Contains(said, "written") {
 		t.Errorf("it cannot write: %s", said)

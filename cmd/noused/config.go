@@ -373,7 +373,7 @@ func (r *resolver) level(name string) zapcore.Level {
 // said, and the files with keys and configuration themselves, which may be links
 // or lie elsewhere.
 func (r *resolver) private(stateDir string) []string {
-	paths := []string{r.configDir(), filepath.Join(r.configDir(), "environment"), stateDir}
+	paths := []string{r.configDir(), filepath.Join(r.configDir(), "environment"), stateDir, r.rulesFile()}
 	if r.file.path != "" {
 		paths = append(paths, r.file.path)
 	}

@@ -73,7 +73,7 @@ func TestConfigDefaults(t *testing.T) {
 		Policy:       policySettings{Config: home + "/.config/noused/config.toml", Rules: home + "/.config/noused/rules.toml"},
 		BuiltinTools: true,
 		ConfigDir:    home + "/.config/noused", Home: home,
-		Private: []string{home + "/.config/noused", home + "/.config/noused/environment", home + "/.local/state/noused"},
+		Private: []string{home + "/.config/noused", home + "/.config/noused/environment", home + "/.local/state/noused", home + "/.config/noused/rules.toml"},
 		Sandbox: sandboxSettings{Network: true},
 	}
 	for _, name := range usuallyHidden {
@@ -102,7 +102,7 @@ func TestKeysStateAndConfigurationArePrivate(t *testing.T) {
 	got, _, err := resolve(t, []string{"--state-dir", "/elsewhere"}, map[string]string{
 		"XDG_CONFIG_HOME": "/c", "CREDENTIALS_DIRECTORY": "/run/credentials/noused.service",
 	}, "")
-	want := []string{"/c/noused", "/c/noused/environment", "/elsewhere", "/run/credentials/noused.service"}
+	want := []string{"/c/noused", "/c/noused/environment", "/elsewhere", "/c/noused/rules.toml", "/run/credentials/noused.service"}
 	if diff := cmp.Diff(want, got.Private); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
@@ -140,7 +140,8 @@ func TestTheConfigurationFileInUseIsPrivate(t *testing.T) {
 			args = nil
 		}
 		got, home, err := resolve(t, args, env, "")
-		want := []string{home + "/.config/noused", home + "/.config/noused/environment", home + "/.local/state/noused", file}
+		rules := filepath.Join(filepath.Dir(file), "rules.toml")
+		want := []string{home + "/.config/noused", home + "/.config/noused/environment", home + "/.local/state/noused", rules, file}
 		if diff := cmp.Diff(want, got.Private); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}

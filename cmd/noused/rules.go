@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
 
 	"noused/internal/model"
 	"noused/internal/policy"
@@ -34,7 +35,7 @@ const maxApprovalTimeout = 366 * 24 * time.Hour
 
 // policy finds the files, and reports what is wrong with them.
 func (r *resolver) policy() policySettings {
-	s := policySettings{Config: r.used, Rules: filepath.Join(filepath.Dir(r.used), "rules.toml")}
+	s := policySettings{Config: r.used, Rules: r.rulesFile()}
 	if v, from := r.file.find("policy.approval_timeout"); v != nil {
 		text, _ := v.(string)
 		d, err := time.ParseDuration(text)
@@ -49,6 +50,9 @@ func (r *resolver) policy() policySettings {
 	return s
 }
 
+// rulesFile is beside the configuration file in use.
+func (r *resolver) rulesFile() string { return filepath.Join(filepath.Dir(r.used), "rules.toml") }
+
 // rules are those that the user has written, and those that answers with "always"
 // have added. It may be used from any goroutine.
 type rules struct {
@@ -57,8 +61,19 @@ type rules struct {
 	keeping  sync.Mutex
 }
 
-// openRules reads the rules. The error names the file, the line and the key.
+// openRules reads the rules. The error names the file, the line and the key. A file
+// that is missing is made, empty: what is not there cannot be hidden from a tool
+// that may write to its folder, and would be read at the next start.
 func openRules(s policySettings) (*rules, error) {
+	f, err := os.OpenFile(s.Rules, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err == nil {
+		err = f.Close()
+	}
+	switch { // where we cannot make it, no tool can
+	case errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
+	case err != nil:
+		return nil, err
+	}
 	r := &rules{settings: s}
 	return r, r.Reload()
 }
@@ -85,8 +100,8 @@ func loadRules(s policySettings) (*policy.Set, error) {
 
 // parseRules puts [policy] of the configuration file and a text of rules together.
 func parseRules(s policySettings, text []byte) (*policy.Set, error) {
-	configText, err := readRules(s.Config)
-	if err != nil {
+	configText, err := regular.Read(s.Config, maxRules)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	config, err := policy.ReadConfig(s.Config, configText)
@@ -100,9 +115,9 @@ func parseRules(s policySettings, text []byte) (*policy.Set, error) {
 	return policy.New(config, added)
 }
 
-// readRules reads a file, which may be missing.
+// readRules reads the rules, which may be missing. Another user's allow nothing.
 func readRules(path string) ([]byte, error) {
-	text, err := regular.Read(path, maxRules)
+	text, err := regular.FollowOwn(path, maxRules)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

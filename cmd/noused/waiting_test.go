@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -67,11 +68,11 @@ func (s *swamp) bounded(when string) {
 
 // However many sessions wait for an answer, and whatever it is about, they take
 // little memory; a state names them all, right after a kill too, and each call is made
-// once when it is answered. NOUSED_LONG has 200 of them.
+// once when it is answered. NOUSED_TEST_SESSIONS says how many.
 func TestWhatWaitsIsBounded(t *testing.T) {
 	sessions := 32
-	if os.Getenv("NOUSED_LONG") != "" {
-		sessions = 200
+	if n, err := strconv.Atoi(os.Getenv("NOUSED_TEST_SESSIONS")); err == nil {
+		sessions = n
 	}
 	s, calls := asking(t, plainDaemon(t))
 	c := s.dial()
@@ -163,4 +164,38 @@ func ruleOf(t *testing.T, path string) policy.Rule {
 		t.Fatalf("got %+v, %v from %s", src.Rules, err, text)
 	}
 	return src.Rules[0]
+}
+
+// A configuration may lie in a folder where tools work: they neither read nor change
+// the rules beside it, nor put some there.
+func TestRulesBesideAConfigurationInTheWorkdir(t *testing.T) {
+	work := t.TempDir()
+	config, rules := filepath.Join(work, "noused.toml"), filepath.Join(work, "rules.toml")
+	if err := os.WriteFile(config, []byte("[policy]\ndeny = [\"job\"]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := newDaemon(t, "--config", config)
+	session := d.session(work)
+	if got := d.extension(session, "bash", `{"command":"touch beside && echo x >`+t.TempDir()+`/x; test ! -s /dev/null && ls"}`); !got.OK || !strings.Contains(got.Result, "beside") {
+		t.Fatalf("nothing can be done there: %+v", got)
+	}
+	rule := `[[policy.rule]]\ntool = \"bash\"\ndecision = \"allow\"\ncommand = [\"id\"]\n`
+	for _, command := range []string{
+		`printf '` + strings.ReplaceAll(rule, `\"`, `\\\"`) + `' >rules.toml`, "mv rules.toml away", "rm rules.toml", "ln -sf /dev/zero rules.toml",
+		"cat noused.toml", "mv noused.toml away", "echo >>noused.toml",
+	} {
+		got := d.extension(session, "bash", `{"command":"`+strings.ReplaceAll(command, `\\\"`, `\"`)+`"}`)
+		if strings.Contains(got.Result, "deny") || !got.OK && strings.Contains(got.Result, "sandbox is not possible") {
+			t.Errorf("%s: %+v", command, got)
+		}
+	}
+	if got := d.extension(session, "write", `{"path":"rules.toml","content":"[[policy.rule]]\n"}`); got.OK {
+		t.Errorf("write: %+v", got)
+	}
+	if info, err := os.Lstat(rules); err != nil || !info.Mode().IsRegular() || info.Size() != 0 || info.Mode().Perm() != 0o600 {
+		t.Errorf("rules.toml is %v, %v", info, err)
+	}
+	if text, err := os.ReadFile(config); err != nil || string(text) != "[policy]\ndeny = [\"job\"]\n" {
+		t.Errorf("the configuration is %q, %v", text, err)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -104,11 +105,18 @@ func (e *exam) readable(path string) {
 // hidden tells what sandboxed tools cannot read, of what is there, and whether they
 // have the network.
 func (e *exam) hidden() {
-	var there []string
+	var there, unseen []string
 	for _, path := range e.Hidden {
-		if _, err := os.Stat(path); err == nil && !slices.Contains(there, path) {
+		switch _, err := os.Stat(path); {
+		case slices.Contains(there, path) || slices.Contains(unseen, path):
+		case err == nil:
 			there = append(there, path)
+		case errors.Is(err, fs.ErrPermission):
+			unseen = append(unseen, path)
 		}
+	}
+	if len(unseen) > 0 {
+		e.ok(Tools, "this user cannot look at, and so neither can its tools: %s", strings.Join(unseen, ", "))
 	}
 	e.ok(Tools, "tools in the sandbox cannot read, of what is there: %s", cmp.Or(strings.Join(there, ", "), "nothing"))
 	if e.Offline {

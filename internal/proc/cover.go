@@ -98,6 +98,8 @@ func cover(who string, hidden Hidden, write []string) error {
 		switch {
 		case errors.Is(err, os.ErrNotExist): // also: below what is covered by now
 			continue
+		case errors.Is(err, os.ErrPermission) && outOfReach(path):
+			continue
 		case err != nil:
 			return err
 		case info.IsDir():
@@ -148,6 +150,22 @@ func become(who string) error {
 		}
 	}
 	return os.WriteFile("/proc/self/gid_map", []byte(gid+" "+gid+" 1"), 0)
+}
+
+// outOfReach reports that a path lies in a folder of another user's, in which nobody
+// who is this one can look for it, nor change that.
+func outOfReach(path string) bool {
+	for dir := filepath.Dir(path); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		var s unix.Stat_t
+		switch err := unix.Lstat(dir, &s); {
+		case errors.Is(err, unix.EACCES):
+		case err != nil || s.Mode&unix.S_IFMT != unix.S_IFDIR:
+			return false
+		default:
+			return int(s.Uid) != os.Geteuid() && unix.Access(dir, unix.X_OK) != nil
+		}
+	}
+	return false
 }
 
 func putOver(on, what string, flags uintptr, data string) error {

@@ -1,6 +1,8 @@
 package proc
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -277,4 +279,50 @@ func TestCoveringIsTriedWhenAToolStarts(t *testing.T) {
 	if got := view.box.covers(); got {
 		t.Error("covered, although the helper cannot")
 	}
+}
+
+// What lies in a folder that only another user can open needs no cover. One of the
+// user's own that is shut does: a tool could open it.
+func TestWhatTheUserCannotSeeIsHidden(t *testing.T) {
+	j, config := conceal(t, true)
+	if os.Geteuid() == 0 || !j.canCover() {
+		t.Skip("root sees everything; else this system lets only root cover a folder")
+	}
+	shut := filepath.Join(j.home, "shut")
+	if err := os.Mkdir(shut, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(shut, "key"), []byte("KEY=sk-secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(shut, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(shut, 0o700) })
+	others := "/root/.ssh/noused"
+	if _, err := os.Lstat(others); errors.Is(err, fs.ErrPermission) {
+		j.hide(config, others)
+		if exit, said := j.run("cat " + others + " 2>&1; echo x > new && cat new"); !exit.OK() || strings.Contains(said, "KEY") {
+			t.Errorf("beside %s: %v, it said %q", others, exit, said)
+		}
+	}
+	j.hide(config, filepath.Join(shut, "key"))
+	p, err := j.view.Start(t.Context(), Command{Name: "jailed", Path: "/bin/sh", Args: []string{"sh", "-c", "chmod 700 " + shut}, Dir: j.work, MaxLine: 1 << 16})
+	if err == nil {
+		p.Kill()
+	}
+	if err == nil || !strings.Contains(err.Error(), shut) {
+		t.Errorf("beside the user's own: got %v, want it refused for %s", err, shut)
+	}
+}
+
+// hide has a jail hide these.
+func (j *jail) hide(paths ...string) {
+	j.t.Helper()
+	j.nursery.hidden = Hidden{Paths: paths}
+	view, err := j.Sandboxed(Sandbox{Workdir: j.work, Cache: filepath.Join(j.home, ".cache")})
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	j.view = view
 }

@@ -39,7 +39,7 @@ func Open(path string, flag int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if owner := info.Sys().(*syscall.Stat_t).Uid; owner != 0 && int(owner) != os.Geteuid() {
+	if foreign(info) {
 		_ = f.Close()
 		return nil, refuse(path, ErrForeign)
 	}
@@ -71,6 +71,24 @@ func ReadOwn(path string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	return read(f, path, most)
+}
+
+// FollowOwn is ReadOwn for a file that may be a link to one of this user's or root's.
+func FollowOwn(path string, most int64) ([]byte, error) {
+	f, info, err := open(path, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	if foreign(info) {
+		_ = f.Close()
+		return nil, refuse(path, ErrForeign)
+	}
+	return read(f, path, most)
+}
+
+func foreign(info os.FileInfo) bool {
+	owner := info.Sys().(*syscall.Stat_t).Uid
+	return owner != 0 && int(owner) != os.Geteuid()
 }
 
 // read reads a file to its end, and closes it.
