@@ -10,22 +10,23 @@ import (
 const (
 	// maxKept and maxKeptSize are how many files of results there are, and the bytes
 	// of all: the oldest go first.
-	maxKept     = 512
+	maxKept     = 256
 	maxKeptSize = 256 << 20
 	keptPrefix  = "asset-"
 )
 
 // files keep what results come with, for all servers. They are private to the user.
 type files struct {
-	dir string
-	mu  sync.Mutex // one writer makes room at a time
+	dir  string
+	most int
+	mu   sync.Mutex // one writer makes room at a time
 }
 
 func newFiles(dir string) *files {
 	if dir == "" {
 		dir = filepath.Join(os.TempDir(), fmt.Sprintf("noused-%d", os.Getuid()))
 	}
-	return &files{dir: dir}
+	return &files{dir: dir, most: maxKept}
 }
 
 // endings of files, by media type, for whatever goes by them.
@@ -42,7 +43,7 @@ func (k *files) write(mediaType string, content []byte) (string, error) {
 	if err := os.MkdirAll(k.dir, 0o700); err != nil {
 		return "", err
 	}
-	trim(k.dir, keptPrefix+"*", maxKept-1, maxKeptSize-int64(len(content)))
+	trim(k.dir, keptPrefix+"*", k.most-1, maxKeptSize-int64(len(content)))
 	f, err := os.CreateTemp(k.dir, keptPrefix+"*"+endings[mediaType])
 	if err != nil {
 		return "", err

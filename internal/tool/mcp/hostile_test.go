@@ -87,7 +87,7 @@ func TestAHostileServerCostsItsCallerOneError(t *testing.T) {
 // daemon, and its text is bounded.
 func TestLongResultsAreTakenInOneByOne(t *testing.T) {
 	b := mount(t, server(t, "rogue"))
-	for _, name := range []string{"y", "z", "u", "v"} {
+	for _, name := range []string{"y", "z"} {
 		server(t, "rogue").Set("name", name).Write(t, b.dir)
 	}
 	b.Reload()
@@ -107,10 +107,10 @@ func TestLongResultsAreTakenInOneByOne(t *testing.T) {
 		}
 	}()
 	var all sync.WaitGroup
-	for _, name := range []string{"x", "y", "z", "u", "v"} {
-		for range 3 {
+	for _, name := range []string{"x", "y", "z"} {
+		for range 2 {
 			all.Go(func() {
-				r := b.Call(t.Context(), tooltest.Invocation(name+".run", `{"do":"huge","n":14}`), nil)
+				r := b.Call(t.Context(), tooltest.Invocation(name+".run", `{"do":"huge","n":10}`), nil)
 				if !r.OK || len(r.Text) > 60<<10 || !strings.Contains(r.Text, "left out here") {
 					t.Errorf("%s: got %.200q, %+v", name, r.Text, r.Error)
 				}
@@ -121,7 +121,7 @@ func TestLongResultsAreTakenInOneByOne(t *testing.T) {
 	close(stop)
 	<-watched
 	t.Logf("the heap had %d MiB", peak>>20)
-	if peak > 400<<20 {
+	if peak > 300<<20 {
 		t.Errorf("the heap had %d MiB", peak>>20)
 	}
 	b.gone()
