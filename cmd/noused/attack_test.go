@@ -60,6 +60,8 @@ func besiege(t *testing.T) *besieged {
 	b.targets = map[string]string{
 		"the sockets' folder":        b.sock + ".new",
 		"the rules":                  filepath.Join(b.dir, "noused", "rules.toml"),
+		"the servers":                filepath.Join(b.dir, "noused", "mcp.json"),
+		"what is trusted":            filepath.Join(b.dir, "noused", "mcp-trust.json"),
 		"the configuration":          filepath.Join(b.dir, "noused", "config.toml"),
 		"the tools":                  filepath.Join(b.dir, "tools", "new.json"),
 		"the state folder":           filepath.Join(b.dir, "state", "new"),
@@ -124,7 +126,8 @@ func (b *besieged) says() string {
 	for _, line := range []string{
 		`{"id":"1","type":"approve","payload":{"approval_id":"` + b.waiting.ApprovalID + `","option":"once"}}`,
 		`{"id":"2","type":"set_approval_mode","payload":{"session_id":"` + b.session + `","mode":"auto"}}`,
-		`{"id":"3","type":"ping"}`,
+		`{"id":"3","type":"new_session","payload":{"activate":false,"mcp_servers":[{"name":"x","command":"sh"}]}}`,
+		`{"id":"4","type":"ping"}`,
 	} {
 		lines = append(lines, shellWord(line))
 	}
@@ -260,7 +263,7 @@ func TestAToolOutsideTheSandboxAnswersNothing(t *testing.T) {
 	b := besiege(t)
 	for way, of := range map[string]func(string) string{"itself": func(c string) string { return c }, "detached": detached} {
 		said := b.outsideOf(of(b.says()))
-		if strings.Count(said, `"message":"forbidden: `) != 2 || !strings.Contains(said, "pong") {
+		if strings.Count(said, `"message":"forbidden: `) != 3 || !strings.Contains(said, "pong") {
 			t.Errorf("%s: the daemon answers %s", way, said)
 		}
 		b.stillWaits(way)

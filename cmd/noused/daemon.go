@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
@@ -23,6 +24,7 @@ import (
 	"noused/internal/event"
 	"noused/internal/instructions"
 	"noused/internal/lock"
+	"noused/internal/mcpfile"
 	"noused/internal/notify"
 	"noused/internal/oauth"
 	"noused/internal/proc"
@@ -184,7 +186,6 @@ func openTools(cfg Config, allowed *rules, journal *audit.Log, events *event.Log
 		}
 	}
 	tools := registry.New(o)
-	unused(tools, log)
 	for _, err := range tools.Errors() {
 		log.Error("tool not loaded", zap.Error(err))
 	}
@@ -206,6 +207,17 @@ func hidden(cfg Config) proc.Hidden {
 	return proc.Hidden{Paths: slices.Concat(cfg.Private, cfg.Sandbox.Hide), Except: append([]string{
 		outputDir(cfg), instructions.AgentsFile(cfg.ConfigDir), instructions.SkillsDir(cfg.ConfigDir),
 	}, cfg.ToolsDirs...)}
+}
+
+// warm has the user's MCP servers read, and tells what is wrong with them.
+func warm(cfg Config, tools *registry.Registry, log *zap.Logger) {
+	tools.Warm()
+	unused(tools, log)
+	for _, err := range tools.Errors() {
+		if strings.Contains(err.Error(), filepath.Join(cfg.ConfigDir, mcpfile.Name)) { // the others were told
+			log.Error("MCP server not loaded", zap.Error(err))
+		}
+	}
 }
 
 // unused warns of what the policy says and nothing fits: it may be misspelt.
@@ -302,7 +314,10 @@ func runGroup(ctx context.Context, cfg Config, log *zap.Logger, sockets *server.
 	}
 	log.Info("ready", zap.String("socket", cfg.Socket), zap.String("state_dir", cfg.StateDir), zap.String("version", buildinfo.Version()))
 	sdNotify(log, sd.SdNotifyReady)
+	var warming sync.WaitGroup
+	warming.Go(func() { warm(cfg, tools, log) }) // ends by itself
 	err := g.Run()
+	warming.Wait()
 	log.Info("stopped")
 	if errors.Is(err, context.Canceled) {
 		return nil

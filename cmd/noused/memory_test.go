@@ -51,7 +51,7 @@ func newSwamp(t *testing.T, program string, lines map[string]int) *swamp {
 }
 
 // plainDaemon is the program, built without the race detector.
-func plainDaemon(t *testing.T) string {
+func plainDaemon(t testing.TB) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it takes long")

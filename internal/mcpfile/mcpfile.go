@@ -426,8 +426,6 @@ func CheckName(name string) error {
 		return fmt.Errorf("the name is longer than %d bytes", maxName)
 	case strings.ContainsFunc(name, func(r rune) bool { return !inName(r) }):
 		return fmt.Errorf("the name %q may have letters of English, digits, - and _ only: %s would do", name, Rename(name))
-	case name == "tools":
-		return errors.New("the name tools is the daemon's own: call it something else")
 	}
 	return nil
 }
@@ -444,7 +442,7 @@ func Rename(name string) string {
 		}
 		return '-'
 	}, name)
-	if name = strings.Trim(name[:min(len(name), maxName)], "-"); name == "" || name == "tools" {
+	if name = strings.Trim(name[:min(len(name), maxName)], "-"); name == "" {
 		return "server"
 	}
 	return name

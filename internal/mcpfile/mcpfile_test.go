@@ -73,7 +73,6 @@ func TestABadEntry(t *testing.T) {
 		`"b\u001b[2J": {"command": "x"}`:                    "/m:3: /servers/b\x1b[2J: the name \"b\\x1b[2J\" may have letters of English, digits, - and _ only: b--2J would do",
 		`"../x": {"command": "x"}`:                          `/m:3: /servers/..~1x: the name "../x" may have letters of English, digits, - and _ only: x would do`,
 		`"": {"command": "x"}`:                              "/m:3: /servers/: the name is empty",
-		`"tools": {"command": "x"}`:                         "/m:3: /servers/tools: the name tools is the daemon's own: call it something else",
 		`"good": {"command": "x"}`:                          "/m:3: /servers/good: the name is taken by line 2",
 	} {
 		f, err := Parse("/m", []byte("{\"servers\": {\n\"good\": {\"command\": \"g\"},\n"+entry+",\n\"fine\": {\"command\": \"f\"}}}"))
@@ -240,7 +239,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestRename(t *testing.T) {
-	for name, want := range map[string]string{"My Server": "My-Server", "io.github.x/y": "io-github-x-y", "…": "server", "tools": "server", strings.Repeat("é", 99): "server"} {
+	for name, want := range map[string]string{"My Server": "My-Server", "io.github.x/y": "io-github-x-y", "…": "server", strings.Repeat("é", 99): "server"} {
 		if got := Rename(name); got != want || CheckName(got) != nil {
 			t.Errorf("%s is called %s, want %s", name, got, want)
 		}

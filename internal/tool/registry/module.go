@@ -37,6 +37,7 @@ type module struct {
 
 	mu       sync.Mutex
 	closed   bool
+	due      bool           // to be asked soon
 	calls    int            // under way
 	idle     chan struct{}  // non-nil once no call is let in; closed when the last has ended
 	question chan struct{}  // non-nil while the host is asked; closed after
@@ -281,7 +282,7 @@ func compile(manifest *tool.Manifest) []*operation {
 }
 
 func (m *module) list(ctx context.Context, rules *policy.Set) []model.ToolInfo {
-	ops, err := m.operations(m.patience(ctx), false)
+	ops, err := m.offered(ctx)
 	if _, ok := m.host.(tool.Server); ok && errors.Is(err, errUnheard) && len(ops) > 0 {
 		err = nil // it has others now, which are being read: those of before are better than none
 	}

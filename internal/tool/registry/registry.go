@@ -120,6 +120,7 @@ type Registry struct {
 	stop       context.CancelCauseFunc
 
 	groups    groups
+	warm      sync.Once
 	reloading sync.Mutex
 	modules   atomic.Pointer[[]*module] // sorted by name; replaced, never changed
 	errs      []error                   // of the last reload
@@ -130,7 +131,7 @@ type Registry struct {
 // errStopping is the cause of a call's end when the registry is closed.
 var errStopping = errors.New("the daemon is stopping")
 
-// New loads all descriptors. It starts no tool and does not fail: a descriptor
+// New loads all descriptors, and leaves the user's mcp.json to [Registry.Warm]. It starts no tool and does not fail: a descriptor
 // that cannot be used is left out and reported by [Registry.Errors]. The
 // registry must be closed.
 func New(o Options) *Registry {
@@ -166,7 +167,7 @@ func New(o Options) *Registry {
 	r.groups.of = map[string]*group{}
 	r.jobs = newJobs(r.keep.dir, r.supervisor)
 	r.modules.Store(&[]*module{})
-	r.Reload()
+	r.reload(false)
 	return r
 }
 

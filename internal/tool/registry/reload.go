@@ -28,6 +28,16 @@ type Change struct {
 // changed or removed ends when its last call has. One whose file has become
 // unusable stays as it was. It waits for no process, but a moment for hooks.
 func (r *Registry) Reload() Change {
+	r.warm.Do(func() {})
+	return r.reload(true)
+}
+
+// Warm reads the user's mcp.json, once: whoever needs its servers has it read, and so
+// a daemon's start need not wait for that. It blocks until that is done.
+func (r *Registry) Warm() { r.warm.Do(func() { r.reload(true) }) }
+
+// reload reads all, or what the way to the first answer needs.
+func (r *Registry) reload(servers bool) Change {
 	r.reloading.Lock()
 	defer r.reloading.Unlock()
 	var c Change
@@ -41,7 +51,7 @@ func (r *Registry) Reload() Change {
 	r.errs = nil
 	var next, gone []*module
 	var fresh []*tool.Descriptor
-	for _, d := range r.load(old) {
+	for _, d := range r.load(old, servers) {
 		m := old[d.Name]
 		delete(old, d.Name)
 		switch {
@@ -78,12 +88,14 @@ func (r *Registry) Reload() Change {
 
 // load reads the descriptors of all directories, one for each name. For a file
 // that has become unusable it gives the descriptor that is mounted.
-func (r *Registry) load(mounted map[string]*module) []*tool.Descriptor {
+func (r *Registry) load(mounted map[string]*module, servers bool) []*tool.Descriptor {
 	found := slices.Clone(r.o.Descriptors)
 	for _, dir := range r.o.Dirs {
 		found = append(found, r.loadDir(dir, mounted)...)
 	}
-	found = append(found, r.loadServers(mounted)...)
+	if servers {
+		found = append(found, r.loadServers(mounted)...)
+	}
 	// Of two with one name the one that is in use stays.
 	slices.SortStableFunc(found, func(a, b *tool.Descriptor) int { return cmp.Compare(unmounted(a, mounted), unmounted(b, mounted)) })
 	byName := make(map[string]*tool.Descriptor)

@@ -50,6 +50,7 @@ func sessionKey(from model.Scope) string { return "session " + from.SessionID }
 // of two with one name the first is meant. It looks at the folder's file, and mounts what
 // has changed.
 func (r *Registry) seen(from model.Scope) []*module {
+	r.Warm()
 	r.refresh(from)
 	return r.known(from)
 }

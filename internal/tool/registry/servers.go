@@ -1,11 +1,13 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"noused/internal/model"
 	"noused/internal/tool"
@@ -66,13 +68,29 @@ var impatient = func() context.Context {
 	return ctx
 }()
 
-// patience is how long a list waits for a module: as long as ctx, but not at all for
-// an MCP server that would have to be started first (mcp.md §2).
-func (m *module) patience(ctx context.Context) context.Context {
-	if s, ok := m.host.(tool.Server); ok && !s.Known() {
-		return impatient
+// startDelay is how long after a list the servers are started that have never said what
+// they can do: starting many takes the processors that the answer needs.
+const startDelay = 50 * time.Millisecond
+
+// offered are the operations for a list. It waits for a module as long as ctx, but not
+// at all for an MCP server that would have to be started first (mcp.md §2): that is
+// started soon after.
+func (m *module) offered(ctx context.Context) ([]*operation, error) {
+	if s, ok := m.host.(tool.Server); !ok || s.Known() {
+		return m.operations(ctx, false)
 	}
-	return ctx
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.due && m.question == nil && !m.closed {
+		m.due = true
+		time.AfterFunc(startDelay, func() { // it blocks for nothing, and starts nothing once the module is closed
+			_, _ = m.operations(impatient, false)
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.due = false
+		})
+	}
+	return m.ops, cmp.Or(m.err, errUnheard)
 }
 
 // Ready starts the MCP servers that are seen from there and have never said what they

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"noused/internal/client"
+	"noused/internal/mcpfile"
+	"noused/internal/protocol"
+)
+
+// A daemon with the three kinds of servers: the user's, which every session sees; a
+// project's, which no session starts before it is trusted; and those that a client gave
+// to a session, over a kill too, until the session is deleted.
+func TestServersOfADaemon(t *testing.T) {
+	d := unstarted(t, "noused")
+	d.withServers(1)
+	d.start()
+	c := d.dial()
+	theirs := filepath.Join(d.dir, "project")
+	if err := os.Mkdir(theirs, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	entry := `{"mcpServers":{"theirs":{"command":"../server","env":{"WORD":"t"}}}}`
+	d.write("project/"+mcpfile.ProjectName, entry, 0o600)
+	made, err := client.Call(context.Background(), c, protocol.NewSession, protocol.NewSessionParams{
+		Workdir:    theirs,
+		MCPServers: []protocol.MCPServer{{Name: "editors", Command: filepath.Join(d.dir, "server"), Env: map[string]string{"WORD": "e"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := func(session, name, want string) {
+		t.Helper()
+		if r := d.extension(session, name, "{}"); !strings.Contains(r.Result, want) || r.OK == strings.Contains(want, "not trusted") {
+			t.Errorf("%s: got %+v, want %s", name, r, want)
+		}
+	}
+	states := func(c *client.Client, session string) string {
+		r, err := client.Call(context.Background(), c, protocol.ListTools, protocol.ListToolsParams{Scope: protocol.Scope{SessionID: session}})
+		var all []string
+		for _, s := range r.Servers {
+			all = append(all, s.Name+" "+s.State)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return strings.Join(all, ", ")
+	}
+	other := d.session(d.dir)
+	says(made.SessionID, "editors.word", "e in "+theirs)
+	says(made.SessionID, "server-0.word", " in "+theirs)
+	says(other, "server-0.word", " in "+d.dir)
+	says(made.SessionID, "theirs.word", "the server theirs is not trusted")
+	if got := states(c, made.SessionID); !strings.Contains(got, "editors ready") || !strings.Contains(got, "theirs untrusted") {
+		t.Errorf("got %s", got)
+	}
+	if got := states(c, other); strings.Contains(got, "editors") || strings.Contains(got, "theirs") {
+		t.Errorf("another session sees %s", got)
+	}
+	text, err := mcpfile.ReadProject(theirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mcpfile.Trust(filepath.Join(d.dir, "noused"), theirs, mcpfile.Hash(text), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	says(made.SessionID, "theirs.word", "t in "+theirs)
+
+	d.kill()
+	d.start()
+	c = d.dial()
+	says(made.SessionID, "editors.word", "e in "+theirs)
+	says(made.SessionID, "theirs.word", "t in "+theirs)
+	d.write("project/"+mcpfile.ProjectName, entry+" ", 0o600)
+	says(made.SessionID, "theirs.word", "the server theirs is not trusted")
+	if _, err := client.Call(context.Background(), c, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: made.SessionID}); err != nil {
+		t.Fatal(err)
+	}
+	if running := processesOf(t, filepath.Join(d.dir, "server"), theirs); len(running) > 0 {
+		t.Errorf("of the session is left: %v", running)
+	}
+}
+
+// processesOf are the command lines of those that run a script for the editor in a
+// folder.
+func processesOf(t *testing.T, script, folder string) (lines []string) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range all {
+		environ, _ := os.ReadFile(path)
+		line, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+		cwd, _ := os.Readlink(filepath.Join(filepath.Dir(path), "cwd"))
+		if strings.Contains(string(line), script) && cwd == folder && strings.Contains(string(environ), "WORD=e") {
+			lines = append(lines, string(line))
+		}
+	}
+	return lines
+}
+
+// A repository's file runs nothing by itself: not when a session begins in it, not when
+// its tools are listed, and not when a model calls one.
+func TestAProjectsServersAreNotStarted(t *testing.T) {
+	d := newDaemon(t)
+	d.write("server", shellServer, 0o700)
+	folder := filepath.Join(d.dir, "project")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d.write("project/"+mcpfile.ProjectName, `{"mcpServers":{"theirs":{"command":"../server"},"evil":{"command":"sh","args":["-c","echo >started"],"trust":"all"}}}`, 0o600)
+	session := d.session(folder)
+	c := d.dial()
+	if _, err := client.Call(context.Background(), c, protocol.ListTools, protocol.ListToolsParams{Scope: protocol.Scope{SessionID: session}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Call(context.Background(), c, protocol.ReloadTools, protocol.ReloadToolsParams{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Call(context.Background(), c, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: session}, Text: "!theirs.word"}); err != nil {
+		t.Fatal(err)
+	}
+	d.stop() // runs are led to their end
+	if _, err := os.Stat(filepath.Join(folder, "started")); err == nil {
+		t.Error("a server of the repository was started")
+	}
+}
