@@ -13,7 +13,7 @@ BENCH    ?= .
 BUILDFLAGS ?= -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help run build check format vet staticcheck generated tidy test short root bench fuzz crash long conformance generate catalogue install clean
+.PHONY: help run build check format vet staticcheck generated tidy test short root bench fuzz crash editors long conformance generate catalogue install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ fuzz: ## every fuzz target for FUZZTIME (30s) each
 
 crash: ## kill a daemon under its clients, again and again, for CRASHTIME (2m)
 	NOUSED_CRASHTIME=$(CRASHTIME) go test -run "KilledAtAnyMoment|KilledWhileRunsAsk" -timeout 24h -v ./cmd/noused
+
+editors: ## nous acp under the official client and acpx, from npm (needs a network)
+	NOUSED_TEST_EDITORS=1 NOUSED_CRASHTIME=$(CRASHTIME) go test -run 'OfficialClient|Acpx|EverythingIsKilled' -timeout 1h -v ./internal/acp/bridge
 
 long: ## a session of TURNS (2000) turns with tools, over both wires, PROMPTS (10000) one upon the other, and 500 actions seen on two screens
 	NOUSED_TURNS=$(TURNS) NOUSED_PROMPTS=$(PROMPTS) go test -run 'LongSession|ManyPrompts' -timeout 24h -v ./cmd/noused

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"runtime/debug"
+
 	"github.com/spf13/cobra"
 
 	"noused/internal/acp/bridge"
@@ -22,6 +24,7 @@ shows the same sessions.`,
 		Example: "  nous acp",
 		Args:    cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			debug.SetGCPercent(25) // an editor has many such programs, and none of them is busy
 			return bridge.Run(cmd.Context(), bridge.Options{
 				Daemon: a.dialer(), In: a.in, Out: a.out.w, Log: a.notef, Version: buildinfo.Version(),
 			})
