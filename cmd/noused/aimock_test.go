@@ -239,7 +239,10 @@ func newMocked(t *testing.T, program string, v strictVendor) *mocked {
 	}
 	m := &mocked{url: startAimock(t, program)}
 	m.relay = newRelay(t, m.url, "HOLD")
-	m.daemon = newDaemon(t, "--tools-dir", examples, "--config", modelConfig(t, v.provider(), m.relay.url+"/v1", testKey, v.wireLine()))
+	m.daemon = unstarted(t, "noused", "--tools-dir", examples, "--config", modelConfig(t, v.provider(), m.relay.url+"/v1", testKey, v.wireLine()))
+	m.withMany()
+	m.start()
+	m.awaitMany()
 	m.c = m.dial()
 	return m
 }
@@ -369,6 +372,7 @@ func TestAimock(t *testing.T) {
 			m := newMocked(t, program, v)
 			t.Run("turns with tools", m.turnsWithTools)
 			t.Run("several calls at once", m.severalCalls)
+			t.Run("a tool among 500", m.findsATool)
 			t.Run("steer in the middle", m.steerInTheMiddle)
 			t.Run("abort in the middle", m.abortInTheMiddle)
 			t.Run("errors", m.errors)
@@ -403,6 +407,18 @@ func (m *mocked) turnsWithTools(t *testing.T) {
 		if said.Role == "tool" && (len(all[i-1].ToolCalls) != 1 || said.ToolCallID != all[i-1].ToolCalls[0].ID) {
 			t.Errorf("a result for %s after the calls %+v", said.ToolCallID, all[i-1].ToolCalls)
 		}
+	}
+}
+
+// A tool that has to be found first.
+func (m *mocked) findsATool(t *testing.T) {
+	m.ask(t, m.session(t), "Polish the 317th widget", "It shines.")
+	var roles []string
+	for _, e := range m.heard(t, "Polish the 317th widget") {
+		roles = append(roles, e.roles())
+	}
+	if want := "u uat uatat"; strings.Join(roles, " ") != want {
+		t.Errorf("asked %s, want %s", roles, want)
 	}
 }
 

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"noused/internal/model"
 	"noused/internal/model/offline"
 	"noused/internal/protocol"
@@ -378,18 +381,26 @@ func TestAServerThatComesInATurn(t *testing.T) {
 	}
 }
 
-// BenchmarkOffer is what a request's tools cost to put together, beside a request
-// with none but the daemon's own.
+// BenchmarkOffer is what a request's tools cost to put together, where 500 are
+// deferred and where they all would be sent. raw encodes the definitions of 500, as
+// a request that has them all does besides.
 func BenchmarkOffer(b *testing.B) {
-	for _, n := range []int{0, 500} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			set, listed := toolset{all: true, window: 128_000}, hub(n)
-			set.deferred = set.offer(listed).now
-			for b.Loop() {
-				set.offer(listed)
+	listed := hub(500)
+	b.Run("raw", func(b *testing.B) {
+		for b.Loop() {
+			for _, t := range listed {
+				if _, err := json.Marshal(map[string]any{"name": t.Name, "description": t.Description, "parameters": jsontext.Value(t.Params)}); err != nil {
+					b.Fatal(err)
+				}
 			}
-		})
-	}
+		}
+	})
+	b.Run("deferred", func(b *testing.B) {
+		set := toolset{all: true, window: 128_000, deferred: deferred("hub.op_017")}
+		for b.Loop() {
+			set.offer(listed)
+		}
+	})
 }
 
 func BenchmarkSearch500(b *testing.B) {
