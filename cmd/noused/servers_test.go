@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,36 @@ import (
 	"noused/internal/mcpfile"
 	"noused/internal/protocol"
 )
+
+// shellServer is an MCP server with one tool that says a word and where it runs.
+const shellServer = `#!/bin/sh
+reply() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
+echo start >>started
+while read -r line; do
+	id=${line#*\"id\":}
+	id=${id%%[,\}]*}
+	case $line in
+	*'"method":"initialize"'*) reply '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"say","version":"1"}}' ;;
+	*'"method":"tools/list"'*) reply '{"tools":[{"name":"word","description":"says a word","inputSchema":{"type":"object"}}]}' ;;
+	*'"method":"tools/call"'*) reply '{"content":[{"type":"text","text":"'"$WORD in $PWD"'"}]}' ;;
+	*'"method":"ping"'*) reply '{}' ;;
+	esac
+done
+`
+
+// withServers writes an mcp.json with so many servers for a daemon that is not started.
+func (d *daemon) withServers(n int) {
+	d.t.Helper()
+	d.write("server", shellServer, 0o700)
+	var entries []string
+	for i := range n {
+		entries = append(entries, fmt.Sprintf(`"server-%d": {"command": %q, "args": ["--flag", "value"], "env": {"WORD": "${HOME}"}}`, i, filepath.Join(d.dir, "server")))
+	}
+	if err := os.MkdirAll(filepath.Join(d.dir, "noused"), 0o700); err != nil {
+		d.t.Fatal(err)
+	}
+	d.write("noused/mcp.json", "{\"mcpServers\": {\n"+strings.Join(entries, ",\n")+"\n}}\n", 0o600)
+}
 
 // A daemon with the three kinds of servers: the user's, which every session sees; a
 // project's, which no session starts before it is trusted; and those that a client gave
