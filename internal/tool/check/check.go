@@ -90,6 +90,8 @@ func Run(ctx context.Context, d *tool.Descriptor, s *proc.Supervisor, o Options)
 		findings, err = r.narratoria(ctx)
 	case tool.Gevals:
 		findings, err = r.gevals(ctx)
+	case tool.MCP:
+		findings, err = r.mcp(ctx)
 	default:
 		findings, err = r.module(ctx)
 	}

@@ -55,6 +55,7 @@ func TestMain(m *testing.M) {
 		"gevals":   func() int { return serveLines(gevalsAnswer) },
 		"module":   func() int { return serveLines(flatAnswer) },
 		"jsonrpc":  func() int { return serveLines(rpcAnswer) },
+		"mcp":      func() int { return serveLines(mcpAnswer) },
 	})
 }
 
@@ -283,6 +284,14 @@ func TestAToolIsToldExactlyWhatItDoesWrong(t *testing.T) {
 		"gevals: crashes":                    {fake("gevals", "gevals", "crash"), []*clause{gTwice}},
 		"gevals: does not acknowledge":       {fake("gevals", "gevals", "shutdown"), []*clause{gShutdown}},
 		"gevals: does not exit":              {fake("gevals", "gevals", "stays"), []*clause{gExit}},
+		"mcp: nothing":                       {fake("mcp", "mcp", ""), nil},
+		"mcp: prints text":                   {fake("mcp", "mcp", "noise"), []*clause{sRPC.json}},
+		"mcp: has no serverInfo":             {fake("mcp", "mcp", "info"), []*clause{sInit}},
+		"mcp: has a tool twice":              {fake("mcp", "mcp", "twice"), []*clause{sTools}},
+		"mcp: has a schema that is none":     {fake("mcp", "mcp", "schema"), []*clause{sSchema}},
+		"mcp: knows every method":            {fake("mcp", "mcp", "unknown"), []*clause{sMethod}},
+		"mcp: returns a text":                {fake("mcp", "mcp", "content"), []*clause{sResult}},
+		"mcp: dies of ping":                  {fake("mcp", "mcp", "ping"), []*clause{sPing, sResult}},
 		"module: nothing":                    {fake("module", "module", ""), nil},
 		"module: is not well":                {fake("module", "module", "health"), []*clause{mHealth}},
 		"module: does not describe itself":   {fake("module", "module", "describe"), []*clause{mDescribe}},

@@ -29,6 +29,7 @@ type exchange struct {
 	rules  rpcClauses
 	id     int
 	notify func(method string, params jsontext.Value) string
+	mayAsk bool // requests to the caller are allowed
 
 	answered bool
 	result   jsontext.Value // nil for an error
@@ -75,6 +76,7 @@ func (x *exchange) notification(v jsontext.Value, m map[string]jsontext.Value, l
 	switch {
 	case !ok:
 		x.fail(x.rules.json, "method is no string: %s", quote(line))
+	case given(m["id"]) && x.mayAsk:
 	case given(m["id"]):
 		x.fail(x.rules.json, "a request to the caller, which answers none: %s", quote(line))
 	default:

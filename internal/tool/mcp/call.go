@@ -31,6 +31,7 @@ type call struct {
 	token    string
 	said     chan model.ToolUpdate
 	lost     atomic.Int64 // updates that found no room
+	moved    atomic.Bool  // it has made progress that the clock does not know of
 	answer   taker
 	number   int      // in the order of the link's calls
 	asking   chan int // forms that wait for the user, more or less
@@ -59,7 +60,9 @@ func (c *call) run(ctx context.Context, op string) model.ToolResult {
 		select {
 		case u := <-c.said:
 			c.tell(u)
-			clock.progress()
+			if c.moved.Swap(false) {
+				clock.progress()
+			}
 		case n := <-c.asking:
 			clock.wait(n)
 		case o := <-done:
@@ -176,6 +179,7 @@ func (l *link) progressed(p *sdk.ProgressNotificationParams) {
 	if p.Message != "" {
 		delta += ": " + p.Message
 	}
+	c.moved.Store(true)
 	c.hears(update(delta, p))
 }
 

@@ -192,9 +192,9 @@ func TestAServerThatDoesNotStart(t *testing.T) {
 	} {
 		t.Run(shake, func(t *testing.T) {
 			b := mount(t, server(t, "rogue").Env("HANDSHAKE", shake), func(h *host) {
-				h.waits.first, h.waits.second = 200*time.Millisecond, 200*time.Millisecond
-				if shake == "bulky" {
-					h.waits.first = time.Minute
+				h.waits.first = time.Minute
+				if shake == "deaf" {
+					h.waits.first, h.waits.second = 200*time.Millisecond, 200*time.Millisecond
 				}
 			})
 			for range 3 {

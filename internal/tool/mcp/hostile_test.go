@@ -110,7 +110,7 @@ func TestLongResultsAreTakenInOneByOne(t *testing.T) {
 	for _, name := range []string{"x", "y", "z"} {
 		for range 2 {
 			all.Go(func() {
-				r := b.Call(t.Context(), tooltest.Invocation(name+".run", `{"do":"huge","n":10}`), nil)
+				r := b.Call(t.Context(), tooltest.Invocation(name+".run", `{"do":"huge","n":3}`), nil)
 				if !r.OK || len(r.Text) > 60<<10 || !strings.Contains(r.Text, "left out here") {
 					t.Errorf("%s: got %.200q, %+v", name, r.Text, r.Error)
 				}
@@ -121,7 +121,7 @@ func TestLongResultsAreTakenInOneByOne(t *testing.T) {
 	close(stop)
 	<-watched
 	t.Logf("the heap had %d MiB", peak>>20)
-	if peak > 300<<20 {
+	if peak > 200<<20 {
 		t.Errorf("the heap had %d MiB", peak>>20)
 	}
 	b.gone()
