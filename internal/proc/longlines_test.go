@@ -120,3 +120,39 @@ func TestALineThatNobodyWantsAnyMoreStopsWaiting(t *testing.T) {
 		}
 	})
 }
+
+// What comes over the network waits and gives way as children's lines do.
+func TestWhatIsHeldSharesTheRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Supervisor{nursery: &nursery{lines: newLongLines()}}
+		held := func() (*Held, *io.PipeWriter) {
+			in, out := io.Pipe()
+			return s.Hold(in, 16<<20, func() { _ = in.Close() }), out
+		}
+		stuck, endless := held()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := io.Copy(io.Discard, stuck)
+			stuck.Close()
+			ended <- err
+		}()
+		_, _ = endless.Write(make([]byte, 1<<20))
+		waits, out := held()
+		go func() {
+			_, _ = out.Write(make([]byte, 1<<20))
+			_ = out.Close()
+		}()
+		begun := time.Now()
+		if text, err := io.ReadAll(waits); err != nil || len(text) != 1<<20 || time.Since(begun) < linePatience {
+			t.Errorf("got %d bytes, %v after %v", len(text), err, time.Since(begun))
+		}
+		if err := <-ended; !errors.Is(err, ErrStalled) {
+			t.Errorf("got %v, want %v", err, ErrStalled)
+		}
+		waits.Drop()
+		if !s.nursery.lines.free.TryAcquire(longRoom) {
+			t.Error("there is room that nobody gave back")
+		}
+		waits.Close()
+	})
+}

@@ -685,3 +685,22 @@ func FuzzEvents(f *testing.F) {
 		}
 	})
 }
+
+// Long answers of many calls share the room of children's long lines: they wait for
+// each other.
+func TestLongAnswersShareTheirRoom(t *testing.T) {
+	s := newStrict(t)
+	s.calls(func(w http.ResponseWriter, _ *http.Request, id jsontext.Value) {
+		s.send(w, id, `{"content":[{"type":"text","text":"`+strings.Repeat("x", 1<<20)+`"}]}`)
+	})
+	b := mount(t, at(s.URL))
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if r := b.run(); !r.OK {
+				t.Errorf("got %+v", r.Error)
+			}
+		})
+	}
+	all.Wait()
+}
