@@ -86,6 +86,9 @@ is none yet, nous makes one.`,
 					return err
 				}
 			}
+			if text, attached, err = a.expanded(cmd.Context(), scope, text, attached); err != nil {
+				return err
+			}
 			held := wait && a.json // the answer is the daemon's, events and all
 			p := protocol.PromptParams{
 				Scope: scope, Text: text, Wait: &held, LeafID: leaf,

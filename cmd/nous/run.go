@@ -49,6 +49,9 @@ func (a *app) inputCommand(name, short string, send func(*cobra.Command, protoco
 			if err != nil {
 				return err
 			}
+			if text, attached, err = a.expanded(cmd.Context(), scope, text, attached); err != nil {
+				return err
+			}
 			return send(cmd, protocol.SteerParams{Scope: scope, Text: text, IfIdle: protocol.Kind(ifIdle), IdempotencyKey: key, Attachments: attached})
 		},
 	}

@@ -353,6 +353,25 @@ type ServerInfo struct {
 	Workdir      string
 	Tools        int
 	Instructions string
+	Prompts      []ServerPrompt
+}
+
+// ServerPrompt is a text that a server makes for its user of some arguments.
+type ServerPrompt struct {
+	Name, Description string
+	Arguments         []PromptArgument
+}
+
+// PromptArgument is one of them.
+type PromptArgument struct {
+	Name, Description string
+	Required          bool
+}
+
+// Expanded is a text with what servers had for it, and images that go with it.
+type Expanded struct {
+	Text   string
+	Images []Attachment
 }
 
 // The decisions of a Verdict. The zero one is whoever's who makes the call.

@@ -106,6 +106,7 @@ var (
 	Withdraw         = define[WithdrawParams, Withdrawn]("withdraw", Added, "Takes a queued text back, before it is delivered.")
 	SetTitle         = define[SetTitleParams, TitleAccepted]("set_title", Added, "Gives a session another title.")
 	MarkRead         = define[MarkReadParams, MarkedRead]("mark_read", Added, "Says that a session has been seen up to now.")
+	Expand           = defineLong[ExpandParams, Expanded]("expand", Added, "Puts into a text what MCP servers have for it: their prompts, as /NAME.PROMPT, and resources, as @NAME:URI.")
 	Approve          = define[ApproveParams, ApproveAccepted]("approve", Added, "Answers the question whether something may be done; refused to the daemon's own descendants.")
 	SetApprovalMode  = define[SetApprovalModeParams, ApprovalModeAccepted]("set_approval_mode", Added, "Chooses what becomes of a session's questions; refused to the daemon's own descendants.")
 )
@@ -159,6 +160,12 @@ type AttachmentParams struct {
 	Data      string `json:"data,omitzero" doc:"the image in base64, at most 5 MiB of it decoded; the command's line has a limit of its own"`
 	MediaType string `json:"media_type,omitzero" enum:"image/png,image/jpeg,image/gif,image/webp" doc:"absent: as the image's first bytes say"`
 	Name      string `json:"name,omitzero" doc:"for people; absent: the last part of path"`
+}
+
+// ExpandParams is the payload of expand.
+type ExpandParams struct {
+	Scope
+	Text string `json:"text" min:"1"`
 }
 
 // PromptAccepted answers a prompt with wait false, or one that was queued.

@@ -136,6 +136,7 @@ func newRecorder() *recorder {
 	record(r, Withdraw)
 	record(r, SetTitle)
 	record(r, MarkRead)
+	record(r, Expand)
 	record(r, Approve)
 	record(r, SetApprovalMode)
 	return r
@@ -187,6 +188,8 @@ func TestPayloads(t *testing.T) {
 		{"set_title", `{"title":"` + strings.Repeat("ü", 200) + `"}`, SetTitleParams{Title: strings.Repeat("ü", 200)}},
 		{"mark_read", `{}`, MarkReadParams{}},
 		{"withdraw", `{"input_id":"in-1"}`, WithdrawParams{InputID: "in-1"}},
+		{"expand", `{"text":"/a.b"}`, ExpandParams{Text: "/a.b"}},
+		{"approve", `{"approval_id":"a","option":"accept","content":{"a":1}}`, ApproveParams{ApprovalID: "a", Option: "accept", Content: jsontext.Value(`{"a":1}`)}},
 		{"approve", `{"approval_id":"a","option":"once"}`, ApproveParams{ApprovalID: "a", Option: "once"}},
 		{"set_approval_mode", `{"mode":"auto"}`, SetApprovalModeParams{Mode: "auto"}},
 		{"prompt", `{"text":"hi","approvals":"deny"}`, PromptParams{Text: "hi", Approvals: "deny"}},
@@ -288,6 +291,8 @@ func TestPayloadsRefused(t *testing.T) {
 		{"set_title", `{"title":"\u001b[31mred"}`, `title: "\x1b[31mred" has a control character`},
 		{"set_title", `{"title":"a\u0085b"}`, `title: "a\u0085b" has a control character`},
 		{"set_title", `{"title":"` + strings.Repeat("ü", 201) + `"}`, "title: has 201 characters, at most 200 it may have"},
+		{"expand", `{}`, "text: want a non-empty string"},
+		{"approve", `{"approval_id":"a","option":"accept","content":[]}`, "content: "},
 		{"approve", `{"option":"once"}`, "approval_id: want a non-empty string"},
 		{"approve", `{"approval_id":"a"}`, "option: want a non-empty string"},
 		{"approve", `{"approval_id":"a","option":true}`, "option: got a boolean, want a string"},

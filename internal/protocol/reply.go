@@ -337,7 +337,31 @@ type ServerInfo struct {
 	Message string `json:"message,omitzero" doc:"why it is in that state, where there is more to say"`
 	Workdir string `json:"workdir,omitzero" doc:"the folder that the server is for; absent for the user's own servers, which every session sees"`
 	Tools   int    `json:"tools" doc:"how many it has said it has"`
+
+	Prompts []ServerPrompt `json:"prompts,omitzero" doc:"texts that it makes for people: /NAME.PROMPT in expand"`
 }
+
+// ServerPrompt is a text that an MCP server makes of some arguments.
+type ServerPrompt struct {
+	Name        string           `json:"name"`
+	Description string           `json:"description,omitzero"`
+	Arguments   []PromptArgument `json:"arguments,omitzero"`
+}
+
+// PromptArgument is one of them.
+type PromptArgument struct {
+	Name        string `json:"name"`
+	Description string `json:"description,omitzero"`
+	Required    bool   `json:"required,omitzero"`
+}
+
+// Expanded answers expand.
+type Expanded struct {
+	Text        string             `json:"text" doc:"for a prompt, a steer or a follow-up"`
+	Attachments []AttachmentParams `json:"attachments,omitzero" doc:"images that go with it"`
+}
+
+func (Expanded) replyType() string { return "expanded" }
 
 // ToolInfo is one operation that a model may call.
 type ToolInfo struct {

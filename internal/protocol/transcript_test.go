@@ -65,6 +65,7 @@ func willing(t *testing.T) *Mux {
 	agree(m, Withdraw)
 	agree(m, SetTitle)
 	agree(m, MarkRead)
+	agree(m, Expand)
 	agree(m, Approve)
 	agree(m, SetApprovalMode)
 	if missing := m.Missing(); len(missing) > 0 {

@@ -223,3 +223,5 @@ func oneOf[S ~string](field string, value S, allowed ...S) *Error {
 	}
 	return badField(field, "got %.40q, want one of%s", value, quoted)
 }
+
+func (p ExpandParams) validate() *Error { return notEmpty("text", p.Text) }

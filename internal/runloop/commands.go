@@ -51,6 +51,7 @@ func (h *Hub) Bind(mux *protocol.Mux) {
 	protocol.HandleFunc(mux, protocol.SetTitle, func(ctx context.Context, p protocol.SetTitleParams) (protocol.TitleAccepted, error) {
 		return ask[protocol.TitleAccepted](ctx, h, p.SessionID, func(t ticket) input { return titleIn{t, p.Title} })
 	})
+	protocol.Handle(mux, protocol.Expand, h.expand)
 	protocol.HandleFunc(mux, protocol.Approve, h.approve)
 	protocol.HandleFunc(mux, protocol.SetApprovalMode, h.setApprovalMode)
 	protocol.HandleFunc(mux, protocol.MarkRead, func(ctx context.Context, p protocol.MarkReadParams) (protocol.MarkedRead, error) {

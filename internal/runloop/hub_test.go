@@ -121,6 +121,10 @@ func (tools) Has(_ context.Context, _ model.Scope, name string) bool {
 
 func (tools) Servers(model.Scope) []model.ServerInfo { return nil }
 
+func (tools) Expand(_ context.Context, _ model.Scope, text string) (model.Expanded, error) {
+	return model.Expanded{Text: text}, nil
+}
+
 func (tools) Check(model.Server) error { return nil }
 
 func (tools) Ready(context.Context, model.Scope) []string { return nil }

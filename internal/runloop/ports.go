@@ -49,6 +49,9 @@ type Tools interface {
 	// Servers are the MCP servers that are seen from there, by name. It waits for
 	// none of them.
 	Servers(from model.Scope) []model.ServerInfo
+	// Expand puts into a text what servers have for it. It waits for those that the
+	// text names; its error is for people.
+	Expand(ctx context.Context, from model.Scope, text string) (model.Expanded, error)
 	// Check says what is wrong with a server that a session is to have. The error
 	// begins with the field.
 	Check(s model.Server) error

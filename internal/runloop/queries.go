@@ -245,7 +245,7 @@ func (h *Hub) listTools(ctx context.Context, p protocol.ListToolsParams) (a prot
 	a.Later = func(ctx context.Context) (protocol.Tools, error) {
 		out := toolsOf(h.env.tools(ctx, c.from, stateWait), c.chosen, c.tools)
 		for _, s := range h.env.Tools.Servers(c.from) {
-			out.Servers = append(out.Servers, protocol.ServerInfo{Name: s.Name, State: s.State, Message: s.Message, Workdir: s.Workdir, Tools: s.Tools})
+			out.Servers = append(out.Servers, protocol.ServerInfo{Name: s.Name, State: s.State, Message: s.Message, Workdir: s.Workdir, Tools: s.Tools, Prompts: wirePrompts(s.Prompts)})
 		}
 		return out, nil
 	}

@@ -83,6 +83,25 @@ type Operation struct {
 type Manifest struct {
 	Operations   []Operation
 	Instructions string
+	Prompts      []model.ServerPrompt
+}
+
+// Teller is a Host that has texts for people to put into what they write. Both
+// block as long as the module does, within its timeout; errors are Faults.
+type Teller interface {
+	// Prompt is what a prompt of the module's says, one part for each message.
+	Prompt(ctx context.Context, name string, args map[string]string) ([]Part, error)
+	// Resource is what is to be found under a URI.
+	Resource(ctx context.Context, uri string) ([]Part, error)
+}
+
+// Part is a text, with URI set that of a resource, or with Data something else of
+// that media type.
+type Part struct {
+	Text           string
+	URI, MediaType string
+	Data           []byte
+	Assistant      bool // says it
 }
 
 // Host runs the operations of one module. All methods may be called at the

@@ -171,6 +171,9 @@ func parseCommand(text string) (cmd *command, rest string, err error) {
 		}
 		return nil, text, nil
 	}
+	if strings.Contains(name, ".") { // a server's prompt
+		return nil, text, nil
+	}
 	cmd = commandNamed(strings.ToLower(name))
 	switch {
 	case cmd == nil:

@@ -131,3 +131,33 @@ func TestAFormLineByLine(t *testing.T) {
 	k.types(`/approve accept {"guests":2,"room":"d"}`)
 	k.hears("question allowed (accept) by", `"guests":2`)
 }
+
+// A server's prompt is a command: it is completed, its arguments are typed behind it,
+// and what the server makes of them is sent. A resource that a text names goes with it.
+func TestPromptsOfServers(t *testing.T) {
+	d := tuitest.NewDaemon(t, noused, "")
+	d.Asker("hotel", "When do you come?", staySchema)
+	d.Start()
+	h := useDaemon(t, d.Socket)
+	beside(h, protocol.Expand, protocol.ExpandParams{Text: "@hotel:memo://a"}) // it is known from here on
+	h.write("/hotel.r")
+	h.sees("/hotel.review", "file=… Looks at a file.")
+	h.press("tab")
+	h.write("main.go")
+	h.press("enter")
+	h.sees("Review it kindly.")
+	h.until("the end of the run", func() bool { return !h.running() })
+	h.write("see @hotel:memo://a")
+	h.press("esc", "enter")
+	h.sees("alpha and omega")
+	h.until("the end of the run", func() bool { return !h.running() })
+	for text, want := range map[string]string{"/hotel.review other": "not that file", "/nobody.review": "there is no server with the prompt /nobody.review"} {
+		h.write(text)
+		h.press("enter")
+		h.sees(want)
+		if got := h.input.text(); got != text {
+			t.Errorf("the input has %q, want what was written back", got)
+		}
+		h.input.clear()
+	}
+}

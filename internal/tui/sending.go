@@ -21,6 +21,7 @@ type job struct {
 type unsent struct {
 	text, key string
 	skill     string // what it says goes with the text
+	call      bool   // a server makes the text
 	images    []image
 	followUp  bool
 }
@@ -57,7 +58,7 @@ func (m *model) giveBack() {
 			texts, images = append(texts, u.text), append(images, u.images...)
 		}
 	}
-	asWritten := len(m.unsent) > going && m.unsent[going].skill != ""
+	asWritten := len(m.unsent) > going && (m.unsent[going].skill != "" || m.unsent[going].call)
 	m.unsent = m.unsent[:going]
 	m.images = append(images, m.images...)
 	if asWritten {
@@ -175,7 +176,7 @@ func (m *model) apply(o outcome) tea.Cmd {
 // and behind the commands that decide where a text goes and what becomes of it.
 func (m *model) submit(u unsent) {
 	if u.text != "" {
-		if m.retry.text == u.text && m.retry.skill == u.skill && m.retry.followUp == u.followUp && slices.Equal(m.retry.images, u.images) {
+		if m.retry.text == u.text && m.retry.skill == u.skill && m.retry.call == u.call && m.retry.followUp == u.followUp && slices.Equal(m.retry.images, u.images) {
 			u.key = m.retry.key
 		} else {
 			u.key = uuid.NewString()
@@ -192,7 +193,7 @@ func (m *model) sendNext() {
 	m.sending = true
 	u, p := m.unsent[0], m.place()
 	m.jobs.start(func(ctx context.Context) tea.Msg {
-		u, err := u.withSkill(ctx, p)
+		u, err := u.written(ctx, p)
 		switch {
 		case err != nil:
 			return answered{failed(err)}

@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/renameio/v2"
 
+	"noused/internal/model"
 	"noused/internal/regular"
 	"noused/internal/tool"
 )
@@ -55,6 +56,8 @@ type cached struct {
 	Newer        bool             `json:"newer,omitzero"`
 	Instructions string           `json:"instructions,omitzero"`
 	Tools        []tool.Operation `json:"tools"`
+
+	Prompts []model.ServerPrompt `json:"prompts,omitzero"`
 }
 
 // open returns the book of a server, until it is closed.
@@ -122,7 +125,7 @@ func (b *book) load() {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.manifest, b.newer = &tool.Manifest{Operations: c.Tools, Instructions: c.Instructions}, c.Newer
+	b.manifest, b.newer = &tool.Manifest{Operations: c.Tools, Instructions: c.Instructions, Prompts: c.Prompts}, c.Newer
 }
 
 // write keeps what a server has said; changed says that it said something else
@@ -139,7 +142,7 @@ func (b *book) write(server string, m *tool.Manifest, newer bool) (changed bool,
 		b.manifest = m
 	}
 	b.newer = newer
-	return old != nil && b.manifest != old, b.save(cached{cacheFormat, server, newer, m.Instructions, m.Operations})
+	return old != nil && b.manifest != old, b.save(cached{cacheFormat, server, newer, m.Instructions, m.Operations, m.Prompts})
 }
 
 func (b *book) save(c cached) error {

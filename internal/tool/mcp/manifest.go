@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -39,6 +40,7 @@ func (l *link) list(ctx context.Context) error {
 			return err
 		}
 	}
+	m.Prompts = l.prompts(ctx)
 	l.h.learn(m, l.session.InitializeResult().ProtocolVersion >= discover)
 	return nil
 }
@@ -126,7 +128,7 @@ func (h *host) learn(m *tool.Manifest, newer bool) {
 
 // same reports whether two manifests offer the same.
 func same(a, b *tool.Manifest) bool {
-	return a.Instructions == b.Instructions && slices.EqualFunc(a.Operations, b.Operations, func(x, y tool.Operation) bool {
+	return a.Instructions == b.Instructions && reflect.DeepEqual(a.Prompts, b.Prompts) && slices.EqualFunc(a.Operations, b.Operations, func(x, y tool.Operation) bool {
 		return x.Name == y.Name && x.Description == y.Description && string(x.Params) == string(y.Params) && x.ReadOnly == y.ReadOnly
 	})
 }

@@ -42,14 +42,15 @@ func (r *Registry) Servers(from model.Scope) []model.ServerInfo {
 func (m *module) server(workdir string) model.ServerInfo {
 	m.mu.Lock()
 	host, ops, err, said := m.host, len(m.ops), m.err, ""
+	var prompts []model.ServerPrompt
 	if m.manifest != nil {
-		said = m.manifest.Instructions
+		said, prompts = m.manifest.Instructions, m.manifest.Prompts
 	}
 	if p := m.places[workdir]; p != nil {
 		host = p.host
 	}
 	m.mu.Unlock()
-	info := model.ServerInfo{Name: m.desc.Name, State: model.ServerConfigured, Tools: ops, Instructions: said}
+	info := model.ServerInfo{Name: m.desc.Name, State: model.ServerConfigured, Tools: ops, Instructions: said, Prompts: prompts}
 	switch watched, ok := host.(tool.Watched); {
 	case ok:
 		info.State, info.Message = watched.Status()
@@ -59,6 +60,16 @@ func (m *module) server(workdir string) model.ServerInfo {
 		info.State = model.ServerReady
 	}
 	return info
+}
+
+// prompts are those of the module's server, as far as it was ever heard.
+func (m *module) prompts() []model.ServerPrompt {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.manifest == nil {
+		return nil
+	}
+	return m.manifest.Prompts
 }
 
 // impatient is a context that has ended.

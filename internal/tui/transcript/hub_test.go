@@ -31,6 +31,10 @@ func (textTools) List(context.Context, model.Scope) []model.ToolInfo {
 
 func (textTools) Servers(model.Scope) []model.ServerInfo { return nil }
 
+func (textTools) Expand(_ context.Context, _ model.Scope, text string) (model.Expanded, error) {
+	return model.Expanded{Text: text}, nil
+}
+
 func (textTools) Check(model.Server) error { return nil }
 
 func (textTools) Ready(context.Context, model.Scope) []string { return nil }

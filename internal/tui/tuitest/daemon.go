@@ -120,11 +120,15 @@ while read -r line; do
 	id=${line#*\"id\":}
 	id=${id%%[,\}]*}
 	case $line in
-	*'"initialize"'*) say "$id" '"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"form","version":"1"}}' ;;
+	*'"initialize"'*) say "$id" '"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{}},"serverInfo":{"name":"form","version":"1"}}' ;;
 	*'"tools/list"'*) say "$id" '"result":{"tools":[{"name":"run","inputSchema":{"type":"object"}}]}' ;;
 	*'"tools/call"'*) call=$id
 		say '"form"' '"method":"elicitation/create","params":{"message":"`+message+`","requestedSchema":'"$(tr -d '\n' <'`+d.Dir+`/form.json')"'}' ;;
 	*'"form"'*) say "$call" '"result":{"content":[{"type":"text","text":"'"$(printf '%s' "$line" | sed 's/"/\\"/g')"'"}]}' ;;
+	*'"prompts/list"'*) say "$id" '"result":{"prompts":[{"name":"review","description":"Looks at a file.","arguments":[{"name":"file"}]}]}' ;;
+	*'"prompts/get"'*'"main.go"'*) say "$id" '"result":{"messages":[{"role":"user","content":{"type":"text","text":"Review it kindly."}}]}' ;;
+	*'"prompts/get"'*) say "$id" '"error":{"code":-32602,"message":"not that file"}' ;;
+	*'"resources/read"'*) say "$id" '"result":{"contents":[{"uri":"memo://a","text":"alpha and omega"}]}' ;;
 	*'"ping"'*) say "$id" '"result":{}' ;;
 	esac
 done
