@@ -385,6 +385,26 @@ func (a *app) approveWords(cmd *cobra.Command, args []string, start string) ([]s
 	return completions(words, err)
 }
 
+// unaskedView says in the end what to do where calls were denied because nobody is
+// there to be asked.
+type unaskedView struct {
+	runView
+	a      *app
+	denied bool
+}
+
+func (v *unaskedView) event(ev protocol.Event, raw []byte) {
+	v.runView.event(ev, raw)
+	switch ev := ev.(type) {
+	case protocol.ToolEnd:
+		v.denied = v.denied || ev.Error != nil && ev.Error.Code == "denied"
+	case protocol.AgentEnd:
+		if v.denied {
+			v.a.notef("calls were denied because there is no terminal to ask on: with --approvals ask the run waits for nous approve, or goes on where nous set-approval-mode says auto")
+		}
+	}
+}
+
 // approvalsOf is what a prompt says of its run's questions: where nobody sees them,
 // they are denied unless the flag says otherwise. "" is ask.
 func (a *app) approvalsOf(flag string) (protocol.ApprovalMode, error) {

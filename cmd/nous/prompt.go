@@ -99,11 +99,15 @@ is none yet, nous makes one.`,
 				return query(cmd.Context(), a, protocol.Prompt, p, a.printAnswer)
 			case wait && a.json:
 				return a.promptAndWait(cmd.Context(), p)
-			case wait:
-				return a.promptAndFollow(cmd.Context(), p, &lastView{a: a})
-			default:
-				return a.promptAndFollow(cmd.Context(), p, a.runView())
 			}
+			view := a.runView()
+			if wait {
+				view = &lastView{a: a}
+			}
+			if approvals == "" && mode == protocol.ApprovalsDeny {
+				view = &unaskedView{runView: view, a: a}
+			}
+			return a.promptAndFollow(cmd.Context(), p, view)
 		},
 	}
 	flags := cmd.Flags()

@@ -5,6 +5,7 @@ import (
 	"io"
 	"runtime"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -86,12 +87,18 @@ func parse(text string) (file *syntax.File, err error) {
 			file, err = nil, errors.New("the parser failed")
 		}
 	}()
-	p := syntax.NewParser(syntax.Variant(syntax.LangBash), syntax.KeepComments(true))
+	p := parsers.Get().(*syntax.Parser)
 	if file, err = p.Parse(&shallow{rest: text}, ""); err != nil {
 		return nil, err // not what there is before the error
 	}
+	parsers.Put(p) // one that has failed is not used again
 	return file, nil
 }
+
+// parsers have large buffers, and begin anew for each line.
+var parsers = sync.Pool{New: func() any {
+	return syntax.NewParser(syntax.Variant(syntax.LangBash), syntax.KeepComments(true))
+}}
 
 // shallow is a text that ends with an error when its reader is in a recursion
 // that is too deep. What can nest in shell, and what only looks like it in a
