@@ -71,6 +71,7 @@ const maxQuestions = 1 << 20
 // shorten leaves out of a question what there is no room for in the states of other
 // sessions. It returns the bytes that it takes there.
 func (l *loop) shorten(a *protocol.Approval) int {
+	a.ToolName = strings.Clone(a.ToolName) // may be a part of all that the model said
 	size := len(a.Arguments) + len(a.Diff) + len(a.Schema)
 	if l.env.questions.Take(size) {
 		return size

@@ -40,7 +40,7 @@ const (
 	mendTime  = time.Second     // between looks for sessions that failed
 	maxRepair = 30 * time.Second
 
-	maxResumes = 16 // sessions that are opened at a time to go on with their runs
+	maxResumes = 8 // sessions that are opened at a time to go on with their runs
 )
 
 // Options are what a Hub needs of the world. All are required but Models,

@@ -114,7 +114,7 @@ func (h *Hub) takeUp(ctx context.Context) {
 
 // takeUpWait is how long a state waits for the questions of runs that a former
 // daemon has left.
-const takeUpWait = 3 * time.Second
+const takeUpWait = 5 * time.Second
 
 // haveTakenUp reports that the questions of a former daemon are all known.
 func (h *Hub) haveTakenUp() bool {
