@@ -20,14 +20,15 @@ const serverWait = 5 * time.Second
 func (l *loop) ready(ctx context.Context, gen int, from model.Scope) error {
 	wait, cancel := context.WithTimeout(ctx, serverWait)
 	defer cancel()
-	missing := slices.DeleteFunc(l.env.Tools.Ready(wait, from), func(name string) bool {
+	missing := l.env.Tools.Ready(wait, from)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	missing = slices.DeleteFunc(missing, func(name string) bool {
 		_, told := l.unready.LoadOrStore(name, true)
 		return told
 	})
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case len(missing) == 0:
+	if len(missing) == 0 {
 		return nil
 	}
 	return l.post(ctx, noticeIn{gen, protocol.WarningToolsNotReady, fmt.Sprintf(

@@ -219,10 +219,13 @@ func TestASlowServerIsInNobodysWay(t *testing.T) {
 	if got := b.names(); !slices.Equal(got, []string{"x: has not said yet what it can do"}) {
 		t.Errorf("got %q", got)
 	}
+	aborted, abort := context.WithCancel(t.Context())
+	abort()
+	b.Ready(aborted, model.Scope{}) // which counts for nothing
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if got := b.Ready(ctx, model.Scope{}); !slices.Equal(got, []string{"x"}) {
-		t.Errorf("%q are missing", got)
+	if got := b.Ready(ctx, model.Scope{}); !slices.Equal(got, []string{"x"}) || ctx.Err() == nil {
+		t.Errorf("%q are missing, after waiting: %v", got, ctx.Err() != nil)
 	}
 	if got := b.Ready(t.Context(), model.Scope{}); !slices.Equal(got, []string{"x"}) { // this one would wait for ever
 		t.Errorf("then %q are missing", got)

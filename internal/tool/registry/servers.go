@@ -140,6 +140,6 @@ func (m *module) heard(ctx context.Context) bool {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.late = m.question != nil
+	m.late = m.question != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) // who gives up has not waited
 	return false
 }
