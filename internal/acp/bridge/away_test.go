@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"noused/internal/acp"
+	"noused/internal/client"
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
@@ -197,4 +198,42 @@ func TestAnEditorThatStopsReading(t *testing.T) {
 	}
 	close(to.stop)
 	in.Close()
+}
+
+// An editor, another one and whoever reads the event socket are told the same.
+func TestAllSeeTheSame(t *testing.T) {
+	d := startDaemon(t, "")
+	one, two := newEditor(t, d.Socket), newEditor(t, d.Socket)
+	s := one.open(d.Dir)
+	two.must(acp.SessionResume, `{"sessionId":"`+s+`","cwd":"/"}`)
+	events, err := client.Subscribe(t.Context(), d.Socket, protocol.SubscribeParams{SessionID: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Close()
+	text := numbered(300)
+	one.say(s, text)
+	said := ""
+	for over := false; !over; {
+		env, _, err := events.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch ev, _ := client.Decode(env); ev := ev.(type) {
+		case protocol.MessageUpdate:
+			said += ev.Delta
+		case protocol.AgentEnd:
+			over = true
+		}
+	}
+	two.awaitUpdate(s, 0, "the last word", func(u update) bool { return strings.HasSuffix(u.text(), "w299") && u.Kind == acp.AgentChunk })
+	if said != text {
+		t.Errorf("the socket says %q", said)
+	}
+	if diff := cmp.Diff([]string{"agent: " + said}, conversation(one.updates(s, 0, -1))); diff != "" {
+		t.Errorf("who prompted (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"user: " + text, "agent: " + said}, conversation(two.updates(s, 0, -1))); diff != "" {
+		t.Errorf("the other one (-want +got):\n%s", diff)
+	}
 }

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -64,7 +66,7 @@ func (u update) text() string {
 // editor is a client of a bridge, written by hand.
 type editor struct {
 	t      testing.TB
-	in     *io.PipeWriter
+	in     io.WriteCloser
 	log    logged
 	ended  chan struct{} // closed with err
 	err    error
@@ -189,7 +191,7 @@ func (e *editor) answer(id jsontext.Value, option string) {
 }
 
 func (e *editor) write(line string) {
-	if _, err := io.WriteString(e.in, strings.ReplaceAll(line, "\n", "")+"\n"); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+	if _, err := io.WriteString(e.in, strings.ReplaceAll(line, "\n", "")+"\n"); err != nil && !errors.Is(err, io.ErrClosedPipe) && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, os.ErrClosed) {
 		e.t.Error(err)
 	}
 }

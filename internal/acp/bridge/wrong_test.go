@@ -59,7 +59,7 @@ func TestWrongMessages(t *testing.T) {
 		{call(acp.SessionNew, `[]`), acp.InvalidParams, "params: want an object"},
 		{call(acp.SessionNew, `{"mcpServers":[]}`), acp.InvalidParams, "cwd: missing"},
 		{call(acp.SessionNew, `{"cwd":"src","mcpServers":[]}`), acp.InvalidParams, "cwd: want an absolute path"},
-		{call(acp.SessionNew, `{"cwd":"/nonexistent","mcpServers":[]}`), acp.InvalidParams, "cwd: "},
+		{call(acp.SessionNew, `{"cwd":`+quote(d.Dir+"/none")+`,"mcpServers":[]}`), acp.InvalidParams, "cwd: "},
 		{call(acp.SessionNew, `{"cwd":"/"}`), acp.InvalidParams, "mcpServers: missing"},
 		{call(acp.SessionNew, `{"cwd":"/","mcpServers":[{"name":"x"}]}`), acp.InvalidParams, "mcpServers.0.command: missing"},
 		{call(acp.SessionNew, `{"cwd":"/","mcpServers":[{"name":"x","type":"sse","url":"http://h","headers":[]}]}`), acp.InvalidParams, "mcpServers.0.type: sse"},
