@@ -100,7 +100,9 @@ func runScreen(ctx context.Context, o Options, l *follow.Session) error {
 	defer cancel()
 	m := newModel(o, l, &jobs{ctx: ctx})
 	// bubbletea's own signal handler knows no SIGHUP.
-	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithFPS(framesPerSecond), tea.WithoutSignalHandler()}
+	clock := newClock()
+	defer clock.stop()
+	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithFPS(framesPerSecond), tea.WithoutSignalHandler(), tea.WithFilter(clock.wake)}
 	if o.In == nil {
 		o.In = os.Stdin
 	}
@@ -112,6 +114,7 @@ func runScreen(ctx context.Context, o Options, l *follow.Session) error {
 		options = append(options, tea.WithOutput(o.Out))
 	}
 	program := tea.NewProgram(m, options...)
+	clock.drive(program)
 	m.jobs.send = program.Send
 	asked := make(chan os.Signal, 4)
 	signal.Notify(asked, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT)
