@@ -2,8 +2,12 @@ package main
 
 import (
 	"cmp"
+	"errors"
+	"io/fs"
+	"os"
 	"slices"
 	"strconv"
+	"syscall"
 
 	"noused/internal/protocol"
 	"noused/internal/worktree"
@@ -25,6 +29,8 @@ func sessionTable(list []protocol.SessionInfo, active string, all bool) (lines [
 		}
 		repo, branch, linked := worktree.Of(folder)
 		switch {
+		case folderGone(folder):
+			lines = append(lines, span{folderText(folder), asBold})
 		case linked:
 			lines = append(lines, span{oneLine(folder, 4096) + "  worktree of " + describeWorktree(repo, branch), asBold})
 		case all:
@@ -34,6 +40,21 @@ func sessionTable(list []protocol.SessionInfo, active string, all bool) (lines [
 		lines = append(lines, tableLines(of, active)...)
 	}
 	return lines
+}
+
+// folderGone tells whether a session's folder is no more. One that cannot be
+// looked at may be there.
+func folderGone(dir string) bool {
+	_, err := os.Stat(dir)
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// folderText is a session's folder in a line, "" of an older core's.
+func folderText(dir string) string {
+	if dir != "" && folderGone(dir) {
+		return oneLine(dir, 4096) + " (gone)"
+	}
+	return oneLine(dir, 4096)
 }
 
 // foldersOf names each folder once, in the order of the list.

@@ -202,7 +202,7 @@ func (l *liveList) gone(now map[string]listed) (gone []listed) {
 func (l *liveList) lineOf(s protocol.SessionInfo, state string) string {
 	line := fmt.Sprintf("%-9s  %s", state, s.SessionID)
 	if l.all {
-		line += "  " + oneLine(s.Workdir, 200)
+		line += "  " + folderText(s.Workdir)
 	}
 	return strings.TrimRight(line+"  "+oneLine(s.Title, 60), " ")
 }

@@ -57,7 +57,7 @@ func (a *app) printState(s protocol.State) {
 			pairs = append(pairs, [2]string{key, value})
 		}
 	}
-	add("folder", oneLine(s.Workdir, 4096))
+	add("folder", folderText(s.Workdir))
 	if repo, branch, ok := worktree.Of(s.Workdir); ok {
 		add("worktree", describeWorktree(repo, branch))
 	}

@@ -79,7 +79,9 @@ func (a *app) deleteInWorktree(ctx context.Context, id string) error {
 		return err
 	}
 	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
-		a.notef("the folder %s is gone already", dir)
+		if err := a.forgetWorktree(ctx, dir, all); err != nil {
+			return err
+		}
 	} else {
 		_, branch, _ := worktree.Of(dir)
 		if err := worktree.Remove(ctx, dir, worktree.Home(os.Getenv)); err != nil {
@@ -90,6 +92,31 @@ func (a *app) deleteInWorktree(ctx context.Context, id string) error {
 	return query(ctx, a, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id}, func(r protocol.SessionDeleted) {
 		a.println(r.SessionID)
 	})
+}
+
+// forgetWorktree has git forget a worktree whose folder is gone. Nothing in the
+// session says of which repository it was: it is looked for where nous stands, and
+// in the folders of the other sessions.
+func (a *app) forgetWorktree(ctx context.Context, dir string, all []protocol.SessionInfo) error {
+	var places []string
+	if here, err := currentFolder(); err == nil {
+		places = append(places, here)
+	}
+	for _, folder := range foldersOf(all) {
+		if folder != dir && !folderGone(folder) {
+			places = append(places, folder)
+		}
+	}
+	known, err := worktree.Forget(ctx, dir, worktree.Home(os.Getenv), places)
+	if err != nil {
+		return err
+	}
+	if known {
+		a.notef("the folder %s is gone already; git forgets the worktree, and its branch stays", dir)
+	} else {
+		a.notef("the folder %s is gone already; if git worktree list in its repository still has it, git worktree prune there forgets it", dir)
+	}
+	return nil
 }
 
 // worktreeToRemove is the folder of a session that is idle and alone there.

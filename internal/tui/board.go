@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -15,7 +16,6 @@ import (
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
 	"noused/internal/tui/board"
-	"noused/internal/tui/cell"
 	"noused/internal/tui/pick"
 )
 
@@ -181,7 +181,8 @@ func (v *boardView) list() {
 	p := v.m.place()
 	v.m.jobs.start(func(ctx context.Context) tea.Msg {
 		list, more, err := allSessions(ctx, p)
-		return boardTold(func() { v.listed(list, more, err) })
+		gone := foldersGone(list)
+		return boardTold(func() { v.SetGone(gone); v.listed(list, more, err) })
 	})
 }
 
@@ -200,6 +201,19 @@ func allSessions(ctx context.Context, p place) (all []protocol.SessionInfo, more
 		params.Before = r.Sessions[len(r.Sessions)-1].SessionID
 	}
 	return all, true, nil
+}
+
+// foldersGone are the folders of sessions that are no more. One that cannot be
+// looked at may be there.
+func foldersGone(list []protocol.SessionInfo) map[string]bool {
+	gone := map[string]bool{}
+	for _, s := range list {
+		if _, known := gone[s.Workdir]; !known && s.Workdir != "" {
+			_, err := os.Stat(s.Workdir)
+			gone[s.Workdir] = errors.Is(err, fs.ErrNotExist)
+		}
+	}
+	return gone
 }
 
 func (v *boardView) listed(list []protocol.SessionInfo, more bool, err error) {
@@ -352,8 +366,8 @@ func actOn(ctx context.Context, p place, c board.Choice, key string) (info strin
 		return "queued as a follow-up", queueFollowUp(ctx, p, unsent{text: c.Text, key: key}).err
 	case board.Abort:
 		r, err := ask(ctx, p, protocol.Abort, protocol.AbortParams{Scope: p.scope()})
-		if n := len(r.Discarded); n > 0 {
-			return fmt.Sprintf("aborted; not delivered: %s", cell.Line(r.Discarded[n-1].Text, 200)), err
+		if err == nil && len(r.Discarded) > 0 {
+			return "", undelivered(r.Discarded)
 		}
 		return "aborted", err
 	case board.Rename:
@@ -368,10 +382,14 @@ func actOn(ctx context.Context, p place, c board.Choice, key string) (info strin
 
 func (v *boardView) did(c board.Choice, info string, err error) {
 	var wire *protocol.Error
+	var back undelivered
 	switch {
 	case errors.As(err, &wire) && wire.Code == protocol.SessionNotFound:
 		v.Tell("the session was deleted elsewhere", true)
 		v.Remove(c.ID)
+		return
+	case errors.As(err, &back):
+		v.handBack(c, back)
 		return
 	case err != nil:
 		v.Tell(describe(err), true)
@@ -389,6 +407,36 @@ func (v *boardView) did(c board.Choice, info string, err error) {
 			v.m.follow("")
 		}
 	}
+}
+
+// undelivered are the texts that an abort handed back.
+type undelivered []protocol.DiscardedInput
+
+func (u undelivered) Error() string { return "aborted; " + u.count() + " not delivered" }
+
+func (u undelivered) count() string {
+	if len(u) == 1 {
+		return "a queued text was"
+	}
+	return fmt.Sprintf("%d queued texts were", len(u))
+}
+
+// handBack puts what an abort handed back where the user can have it again. The
+// conversation that is shown has it already, in its input or among its notices.
+// Of another session it goes into the line that is said to it, and stays in the
+// conversation of this screen, should that line be left.
+func (v *boardView) handBack(c board.Choice, texts undelivered) {
+	if c.ID == v.m.state.SessionID {
+		v.Tell(texts.Error()+": see the conversation", false)
+		return
+	}
+	var all []string
+	for _, d := range texts {
+		all = append(all, d.Text)
+		v.m.talk.Notice("warning", "not delivered to "+c.ID+": "+d.Text)
+	}
+	v.Tell(texts.Error()+": Enter says it again; it is in the conversation, too", false)
+	v.Ask(board.Choice{Action: board.Say, ID: c.ID, Text: strings.Join(all, "\n\n")})
 }
 
 func poke(c chan struct{}) {

@@ -2,6 +2,8 @@ package tui
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -100,6 +102,44 @@ func TestSessionsAreRenamedAbortedAndDeletedOnTheBoard(t *testing.T) {
 	h.press("ctrl+d")
 	h.write("y")
 	h.until("another session", func() bool { return h.state.SessionID != id })
+}
+
+// Texts that an abort on the board hands back can be said again, or copied from
+// the conversation.
+func TestAnAbortOnTheBoardHandsTextsBack(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	off := false
+	other := beside(h, protocol.NewSession, protocol.NewSessionParams{Title: "The other one", Activate: &off}).SessionID
+	scope := protocol.Scope{SessionID: other}
+	beside(h, protocol.Prompt, protocol.PromptParams{Scope: scope, Wait: &off, Text: `!bash {"command":"until [ -e go ]; do sleep 0.05; done"}`})
+	h.press("f4")
+	h.sees("The other one", "1 working", "bash")
+	beside(h, protocol.FollowUp, protocol.FollowUpParams{Scope: scope, Text: "and mind the tests"})
+	beside(h, protocol.FollowUp, protocol.FollowUpParams{Scope: scope, Text: "then the docs"})
+	h.write("other")
+	h.until("the other alone", func() bool { i, ok := h.board.Selected(); return ok && i.SessionID == other })
+	h.send(tea.KeyPressMsg{Code: 'x', Mod: tea.ModCtrl})
+	h.sees("say to The other one", "and mind the tests", "then the docs")
+	h.press("enter")
+	h.sees("sent")
+	h.sees("› and mind the tests")
+}
+
+// A session whose folder is gone looks so.
+func TestTheBoardTellsThatAFolderIsGone(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	dir := filepath.Join(d.Dir, "swept")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	beside(h, protocol.NewSession, protocol.NewSessionParams{Title: "In a folder", Workdir: dir, Activate: new(bool)})
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	h.press("f4")
+	h.sees("In a folder", "swept (gone)")
 }
 
 // After a loss of the connection, and of the daemon, the board is right again by

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -117,4 +118,28 @@ func resolved(path string) string {
 		return real
 	}
 	return path
+}
+
+// maxPlaces is how many folders Forget looks for the repository from.
+const maxPlaces = 50
+
+// Forget removes what a repository still knows of a worktree whose folder is
+// gone; its branch stays. The repository is one that a folder of places is in;
+// known is false where none of them knows the worktree. The empty folders above
+// it go, too, up to home. It blocks until git has ended.
+func Forget(ctx context.Context, dir, home string, places []string) (known bool, err error) {
+	for _, place := range places[:min(len(places), maxPlaces)] {
+		common, err := repository(ctx, place)
+		if err != nil || !slices.Contains(linked(common), dir) {
+			continue
+		}
+		if _, err := git(ctx, common, "worktree", "remove", "--", dir); err != nil {
+			return true, err
+		}
+		for _, top := range []string{home, resolved(home)} {
+			removeEmpty(filepath.Dir(dir), top)
+		}
+		return true, nil
+	}
+	return false, nil
 }

@@ -207,6 +207,32 @@ func TestAFolderRemovedByHandIsRefusedWithTheRemedy(t *testing.T) {
 	wantError(t, err, "'prune'")
 }
 
+// Only the worktree that is meant is forgotten, and its branch and commits stay.
+func TestForgetAWorktreeWhoseFolderIsGone(t *testing.T) {
+	dir, other, home := repo(t, "shop"), repo(t, "other"), folder(t)
+	gone, kept := add(t, dir, home, "cart"), add(t, dir, home, "till")
+	for _, tree := range []Tree{gone, kept} {
+		if err := os.RemoveAll(tree.Dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if known, err := Forget(t.Context(), gone.Dir, home, []string{folder(t), other}); known || err != nil {
+		t.Errorf("a repository that has no such worktree: %t, %v", known, err)
+	}
+	if known, err := Forget(t.Context(), gone.Dir, home, []string{folder(t), other, dir}); !known || err != nil {
+		t.Fatalf("got %t, %v", known, err)
+	}
+	if list := run(t, dir, "worktree", "list"); strings.Contains(list, gone.Dir) || !strings.Contains(list, kept.Dir) {
+		t.Errorf("git still has\n%s", list)
+	}
+	if list := run(t, dir, "branch"); !strings.Contains(list, "cart") {
+		t.Errorf("the branch is gone: %s", list)
+	}
+	if _, err := Add(t.Context(), dir, home, "cart", ""); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestABareRepositoryHasWorktrees(t *testing.T) {
 	home, bare := folder(t), filepath.Join(folder(t), "shop.git")
 	run(t, ".", "clone", "-q", "--bare", repo(t, "shop"), bare)

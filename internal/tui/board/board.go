@@ -35,7 +35,8 @@ type Board struct {
 	shown  []*row          // that the filter lets through, in order
 	counts [states]int     // of all rows
 	loaded bool
-	more   bool // there are sessions that were not listed
+	more   bool            // there are sessions that were not listed
+	swept  map[string]bool // folders that are no more
 
 	filter   pick.Typed
 	selected *row
@@ -83,6 +84,9 @@ func (b *Board) SetLink(text string) { b.link = text }
 
 // SetNote says what this daemon cannot tell; "" is nothing.
 func (b *Board) SetNote(text string) { b.note = text }
+
+// SetGone says which folders are no more.
+func (b *Board) SetGone(folders map[string]bool) { b.swept = folders }
 
 // Load replaces all sessions: those of list_sessions at one moment. What happened
 // after that moment is told by Apply; what happened shortly before it may be,

@@ -181,6 +181,10 @@ func (b *Board) folder(path string, width int) string {
 	if path == "" {
 		return cell.Truncate("folder not known", width)
 	}
+	const gone = " (gone)"
+	if b.swept[path] && width > len(gone) {
+		return cell.Folder(path, b.home, width-len(gone)) + gone
+	}
 	return cell.Folder(path, b.home, width)
 }
 
