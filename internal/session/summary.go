@@ -254,7 +254,7 @@ func (g *gist) fact(kind string, fact Fact, at time.Time) {
 		g.Running, g.Unread, g.LastStop = false, f.Unread, f.StopReason
 	case Input:
 		if g.Title == "" {
-			g.Title = FirstLine(f.Text, 60)
+			g.Title = titleOf(f.Text)
 		}
 	}
 	switch kind {

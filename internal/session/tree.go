@@ -222,7 +222,7 @@ func (s *State) Apply(r Record) error {
 func (s *State) applyInput(f Input, at time.Time) {
 	s.Pending = append(s.Pending, f)
 	if s.Title == "" {
-		s.Title = FirstLine(f.Text, 60)
+		s.Title = titleOf(f.Text)
 	}
 	if f.Key == "" {
 		return

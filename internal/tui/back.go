@@ -3,7 +3,11 @@ package tui
 import (
 	"context"
 	"errors"
+	"fmt"
+	"regexp"
 	"slices"
+	"sync"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 
@@ -87,10 +91,11 @@ func editLast(ctx context.Context, p place, _ string) outcome {
 
 func editFrom(ctx context.Context, p place, said protocol.Message) outcome {
 	var out outcome
+	title := nextTitle(ctx, p)
 	if said.ParentID == "" { // there is nothing before it
-		out = newSession(ctx, p, p.state.Title)
-	} else {
-		out = branchSession(ctx, p, said.ParentID)
+		out = newSession(ctx, p, title)
+	} else if out = branchSession(ctx, p, said.ParentID); out.err == nil && title != "" {
+		_, _ = ask(ctx, p, protocol.SetTitle, protocol.SetTitleParams{Scope: protocol.Scope{SessionID: *out.follow}, Title: title})
 	}
 	if out.err == nil {
 		out.text = said.Text
@@ -98,3 +103,28 @@ func editFrom(ctx context.Context, p place, said protocol.Message) outcome {
 	}
 	return out
 }
+
+// nextTitle is the session's title with the next number that no session has, "fix
+// the parser (2)".
+func nextTitle(ctx context.Context, p place) string {
+	title, taken := p.state.Title, map[string]bool{}
+	list, _ := listSessions(ctx, p) // without a list it is the second
+	for _, s := range list {
+		taken[s.Title] = true
+		if s.SessionID == p.state.SessionID { // the list knows a title that the first prompt has given
+			title = s.Title
+		}
+	}
+	if title == "" {
+		return ""
+	}
+	base := numbered().ReplaceAllString(title, "")
+	base = string([]rune(base)[:min(utf8.RuneCountInString(base), 190)]) // of the 200 that a title may have
+	for n := 2; ; n++ {
+		if title := fmt.Sprintf("%s (%d)", base, n); !taken[title] {
+			return title
+		}
+	}
+}
+
+var numbered = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(` \([0-9]{1,4}\)$`) })

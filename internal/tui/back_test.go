@@ -69,6 +69,7 @@ func TestEscTwiceEditsTheLastMessage(t *testing.T) {
 	h.press("esc")
 	h.until("the branch", func() bool { return h.state.SessionID != first && h.goal == nil })
 	h.reads("this is a branch of " + first)
+	h.until("its title", func() bool { return h.state.Title == "alpha (2)" })
 	if got := h.input.text(); got != "beta" || strings.Count(h.screen(), "beta") != 1 || !strings.Contains(h.screen(), "alpha") {
 		t.Errorf("got %q in the input and\n%s", got, h.screen())
 	}
@@ -78,7 +79,9 @@ func TestEscTwiceEditsTheLastMessage(t *testing.T) {
 	h.press("esc", "esc")
 	h.until("betas in the input", func() bool { return h.input.text() == "betas" })
 	second := h.state.SessionID
-	h.until("the second branch", func() bool { return h.goal == nil && h.state.SessionID != second })
+	h.until("the second branch", func() bool {
+		return h.goal == nil && h.state.SessionID != second && h.state.Title == "alpha (3)"
+	})
 	h.press("ctrl+c", "esc", "esc")
 	h.until("the first message", func() bool {
 		return h.input.text() == "alpha" && h.goal == nil && !strings.Contains(h.screen(), "❯ alpha")
