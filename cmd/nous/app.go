@@ -127,7 +127,7 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.socket, "socket", client.DefaultSocket(), "the daemon's command `socket`; also NOUSED_SOCKET")
-	flags.StringVar(&a.session, "session", "", "the session's `id`, the beginning of it, or its title; also NOUS_SESSION\n(default: the one of the current folder that was used last)")
+	flags.StringVar(&a.session, "session", "", "the session's `id`, its title, or the beginning of one; also NOUS_SESSION\n(default: the one of the current folder that was used last)")
 	flags.BoolVar(&a.active, "active", false, "the daemon's active session, whatever its folder is")
 	flags.BoolVar(&a.json, "json", false, "print what the daemon says, one JSON object per line")
 	root.Flags().BoolVar(&plain, "plain", false, "show the session line by line, for screen readers; not with a command")

@@ -296,7 +296,7 @@ func (a *app) answerQuestion(ctx context.Context, id, option, reason, content st
 		return err
 	}
 	if one.ApprovalID == "" {
-		one.ApprovalID = id
+		one.ApprovalID = a.wholeApproval(ctx, id)
 	}
 	p := protocol.ApproveParams{ApprovalID: one.ApprovalID, Option: cmp.Or(option, yes(one)), Reason: reason}
 	if isForm(one) && option == answerDeny {
@@ -314,6 +314,21 @@ func (a *app) answerQuestion(ctx context.Context, id, option, reason, content st
 		}
 	}
 	return query(ctx, a, protocol.Approve, p, func(r protocol.ApproveAccepted) { a.println(allowedText(one, p.Option, r.Outcome)) })
+}
+
+// wholeApproval is the id of a question of this folder's session that apr-N, or
+// more of it, means; the daemon knows what was answered there.
+func (a *app) wholeApproval(ctx context.Context, id string) string {
+	scope, err := a.scope(ctx, needIfAny)
+	number, ok := strings.CutPrefix(id, "apr-")
+	if err != nil || scope.SessionID == "" || !ok {
+		return id
+	}
+	number, _, _ = strings.Cut(number, "-")
+	if whole := "apr-" + number + "-" + scope.SessionID; strings.HasPrefix(whole, id) {
+		return whole
+	}
+	return id
 }
 
 // yes is the answer that allows no more than what is asked.

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -32,8 +33,8 @@ func (a *app) handedOn(use, short string, does ...string) *cobra.Command {
 			child := exec.CommandContext(cmd.Context(), program, slices.Concat(does, args)...)
 			child.Stdin, child.Stdout, child.Stderr = a.in, a.out.w, a.err
 			err = child.Run()
-			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.Exited() {
-				return &quietExit{exit.ExitCode()}
+			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && (exit.Exited() || exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGPIPE) {
+				return &quietExit{max(exit.ExitCode(), exitOK)} // a reader that has enough is no failure
 			}
 			if err != nil {
 				return fmt.Errorf("%s %s: %w", program, does[0], err)

@@ -178,9 +178,9 @@ func (a *app) everySession(ctx context.Context, dir string) ([]protocol.SessionI
 	}
 }
 
-// sessionNamed is the id of the session that somebody calls by its id, by a
-// beginning of it that no other has, or by its title. A core that lists no
-// sessions is told the name as it is.
+// sessionNamed is the id of the session that somebody calls by its id, its title,
+// or a beginning of either that no other has. A core that lists no sessions is
+// told the name as it is.
 func (a *app) sessionNamed(ctx context.Context, name string) (string, error) {
 	if len(name) == len("ses-00000000-0000-0000-0000-000000000000") && strings.HasPrefix(name, "ses-") {
 		return name, nil
@@ -202,6 +202,7 @@ func pick(name string, all []protocol.SessionInfo) (string, error) {
 			return strings.HasPrefix(s.SessionID, name) || strings.HasPrefix(s.SessionID, "ses-"+name)
 		},
 		func(s protocol.SessionInfo) bool { return s.Title == name },
+		func(s protocol.SessionInfo) bool { return strings.HasPrefix(s.Title, name) },
 	} {
 		found := slices.DeleteFunc(slices.Clone(all), func(s protocol.SessionInfo) bool { return !fits(s) })
 		switch len(found) {

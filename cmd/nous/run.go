@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -68,18 +69,47 @@ func (a *app) withdrawCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "withdraw INPUT",
 		Short:   "Take a queued text back before it is delivered, and print it",
-		Long:    "Take a queued text back before it is delivered, and print it. nous state shows the\nwhole ids of those that wait. Exit status 1 says that it does not wait any more.",
-		Example: "  nous withdraw in-0198c5f2-8b5e-7c3a-9d41-2f6e0a7b1c93",
-		Args:    cmdline.Wants(1, 1, "INPUT, the whole id of a queued text; nous state shows them"),
+		Long:    "Take a queued text back before it is delivered, and print it. INPUT is its id, or a\nbeginning of it that no other has; nous state shows the ids of those that wait. Exit\nstatus 1 says that it does not wait any more.",
+		Example: "  nous withdraw in-0198c5f2",
+		Args:    cmdline.Wants(1, 1, "INPUT, the id of a queued text; nous state shows them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			scope, err := a.scope(cmd.Context(), needOne)
 			if err != nil {
 				return err
 			}
-			p := protocol.WithdrawParams{Scope: scope, InputID: args[0]}
+			id, err := a.queuedNamed(cmd.Context(), scope, args[0])
+			if err != nil {
+				return err
+			}
+			p := protocol.WithdrawParams{Scope: scope, InputID: id}
 			return query(cmd.Context(), a, protocol.Withdraw, p, func(r protocol.Withdrawn) { a.println(r.Text) })
 		},
 	}
+}
+
+// queuedNamed is the id of the queued text that a beginning of an id means. What
+// does not wait is the daemon's to refuse.
+func (a *app) queuedNamed(ctx context.Context, scope protocol.Scope, name string) (string, error) {
+	state, err := ask(ctx, a, protocol.GetState, protocol.GetStateParams{Scope: scope})
+	if err != nil {
+		return "", err
+	}
+	var found []string
+	for _, in := range state.Queued.Inputs {
+		if in.InputID == name {
+			return name, nil
+		}
+		if strings.HasPrefix(in.InputID, name) || strings.HasPrefix(in.InputID, "in-"+name) {
+			found = append(found, in.InputID)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return name, nil
+	case 1:
+		return found[0], nil
+	}
+	return "", fmt.Errorf("%q may be any of %d queued texts: %s", name, len(found), strings.Join(found[:min(len(found), 4)], ", "))
 }
 
 func (a *app) abortCommand() *cobra.Command {

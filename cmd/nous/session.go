@@ -90,9 +90,20 @@ ignored files aside, while a commit is on no other branch and no remote, while
 another session has a folder there, and for a main checkout.`,
 		Example: `  nous delete ses-0198c5f2
   nous delete --worktree ses-0198c5f2`,
-		Args:              cmdline.Wants(1, -1, "SESSION, the id of a session"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case !cmd.Flags().Changed("session"):
+				return cmdline.Wants(1, -1, "SESSION, the id of a session")(cmd, args)
+			case len(args) > 0:
+				return cmdline.Errorf("%s takes --session or names sessions, not both", cmdline.Name(cmd))
+			}
+			return nil
+		},
 		ValidArgsFunction: a.sessionIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				args = []string{a.session}
+			}
 			var failed error
 			for _, name := range args {
 				err := a.deleteSession(cmd.Context(), name, tree)

@@ -28,18 +28,33 @@ const (
 func (a *app) showCommand() *cobra.Command {
 	var full bool
 	cmd := &cobra.Command{
-		Use:   "show RUN|MESSAGE|SESSION",
+		Use:   "show [RUN|MESSAGE|SESSION]",
 		Short: "Show one run, one message or the facts of a session",
 		Long: `Show one run, one message or the facts of a session, by its id or by a beginning
 of the id that no other has. It is looked for in the 200 newest sessions, on all
 their branches; with --session in that session only. A session may also be
-called by its title.`,
+called by its title. Without an argument it is the session that --session names,
+or that of this folder.`,
 		Example: `  nous show run-0198c5f2
   nous show --raw msg-0198c5f2`,
-		Args:              cmdline.Wants(1, 1, "RUN, MESSAGE or SESSION, an id or the beginning of one"),
+		Args:              cmdline.Wants(0, 1, "RUN, MESSAGE or SESSION, an id or the beginning of one, or nothing"),
 		ValidArgsFunction: a.sessionIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.show(cmd.Context(), args[0], full)
+			if len(args) > 0 {
+				return a.show(cmd.Context(), args[0], full)
+			}
+			scope, err := a.scope(cmd.Context(), needOne)
+			if err != nil {
+				return err
+			}
+			if scope.SessionID == "" { // the active one
+				state, err := ask(cmd.Context(), a, protocol.GetState, protocol.GetStateParams{})
+				if err != nil {
+					return err
+				}
+				scope.SessionID = state.SessionID
+			}
+			return a.show(cmd.Context(), scope.SessionID, full)
 		},
 	}
 	a.rawFlag(cmd)
@@ -254,7 +269,7 @@ func (a *app) printFacts(s protocol.SessionInfo) error {
 		}
 	}
 	add("title", oneLine(s.Title, 200))
-	add("folder", oneLine(s.Workdir, 4096))
+	add("folder", folderText(s.Workdir))
 	if repo, branch, ok := worktree.Of(s.Workdir); ok {
 		add("worktree", describeWorktree(repo, branch))
 	}

@@ -16,6 +16,7 @@ import (
 	"noused/internal/model/offline"
 	"noused/internal/model/openai"
 	"noused/internal/model/responses"
+	modelwire "noused/internal/model/wire"
 	"noused/internal/runloop"
 	"noused/internal/tool"
 	"noused/internal/tool/registry"
@@ -58,8 +59,8 @@ func (v vendors) parse(text string) (provider, name string, err error) {
 	case provider == "offline":
 		name = offline.Name
 	case !v.has(provider):
-		err = fmt.Errorf("there is no provider %.40q, only offline, module, and %s; another is a section [providers.NAME] of config.toml",
-			provider, strings.Join(v.names(), ", "))
+		err = fmt.Errorf("there is no provider %.40q; near it are %s; nous models lists what could answer, and another is a section [providers.NAME] of config.toml",
+			provider, strings.Join(modelwire.Nearest(append(v.names(), "offline", "module"), provider), ", "))
 	case name == "":
 		err = fmt.Errorf("want %s/NAME, the name of one of its models", provider)
 	}

@@ -222,7 +222,7 @@ func TestSetModel(t *testing.T) {
 		want string
 	}{
 		{protocol.SetModelParams{}, "model: want a non-empty string"},
-		{protocol.SetModelParams{Model: "nobody/x"}, `model: there is no provider "nobody", only offline, module, and anthropic, azure, `},
+		{protocol.SetModelParams{Model: "nobody/x"}, `model: there is no provider "nobody"; near it are `},
 		{protocol.SetModelParams{Model: "openai"}, "model: want openai/NAME"},
 		{protocol.SetModelParams{Model: "anthropic/claude"}, "model: anthropic/claude: the variable ANTHROPIC_API_KEY is not set"},
 		{protocol.SetModelParams{Model: "openai/x", BaseURL: "ftp://x"}, "model: openai/x: base_url must begin with http"},

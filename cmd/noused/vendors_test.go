@@ -264,7 +264,7 @@ func TestErrorsOfProvidersAndFacts(t *testing.T) {
 		{"no limit", "[limits]\nday_cost = 0\n", "", "config.toml:2: limits.day_cost: got 0, want more than nothing"},
 		{"a limit of words", "[limits]\nrun_tokens = \"many\"\n", "", "config.toml:2: limits.run_tokens: got many"},
 		{"another limit", "[limits]\nhour_cost = 1\n", "", "config.toml:2: limits.hour_cost: there is no such key"},
-		{"facts of nobody's", "", "[\"nobody/x\"]\nimages = true\n", `models.toml: nobody/x: there is no provider "nobody", only`},
+		{"facts of nobody's", "", "[\"nobody/x\"]\nimages = true\n", `models.toml: nobody/x: there is no provider "nobody"; near it are `},
 		{"facts without a model", "", "[openai]\nimages = true\n", "models.toml: openai: want openai/NAME"},
 		{"a fact that is none", "", "[\"openai/x\"]\ncolour = 1\n", "models.toml:2: openai/x.colour: there is no such key"},
 		{"a price", "", "[\"openai/x\"]\nprice = { input = -2 }\n", "models.toml:2: openai/x.price.input: -2 is out of bounds"},

@@ -400,8 +400,16 @@ func (m *machine) answeredAlready(in answerIn) {
 	case d.Option != "" && d.Option == in.option && m.sameFilled(in, d):
 		m.reply(in.ticket, protocol.ApproveAccepted{Command: protocol.Approve.Name(), ApprovalID: in.approvalID, Outcome: d.Outcome})
 	default:
-		m.refuse(in.ticket, protocol.Rejectf(protocol.ApprovalResolved, "%s: it was %s (%s) before", in.approvalID, d.Outcome, cmp.Or(d.Option, d.By)))
+		m.refuse(in.ticket, protocol.Rejectf(protocol.ApprovalResolved, "%s: it was %s (%s) before%s", in.approvalID, d.Outcome, cmp.Or(d.Option, d.By), answeredBy(d)))
 	}
+}
+
+// answeredBy names the process that has answered a question, where one has.
+func answeredBy(d session.ApprovalDecided) string {
+	if d.PID == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", by %s (process %d)", cmp.Or(d.Comm, "a program"), d.PID)
 }
 
 func noSuchApproval(id string) error {
