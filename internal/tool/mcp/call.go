@@ -78,16 +78,25 @@ func (c *call) run(ctx context.Context, op string) model.ToolResult {
 
 // ask has the SDK make the call.
 func (c *call) ask(ctx context.Context, op string) (o outcome) {
-	defer func() {
-		if p := recover(); p != nil {
-			c.l.log.Error("the SDK panicked", zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
-			o.err = tool.Faultf(tool.Internal, "the call failed inside the daemon; its log has the details")
-		}
-	}()
 	params := &sdk.CallToolParams{Name: op, Arguments: jsontext.Value(c.inv.Arguments)}
 	params.SetProgressToken(c.token)
-	o.result, o.err = c.callTool(ctx, params)
+	o.err = c.l.guarded(func() (err error) {
+		o.result, err = c.callTool(ctx, params)
+		return err
+	})
 	return o
+}
+
+// guarded does something with what a server says. A panic is an error, and costs
+// nobody else anything.
+func (l *link) guarded(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			l.log.Error("an answer of the server's led to a panic", zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+			err = tool.Faultf(tool.Internal, "it failed inside the daemon; its log has the details")
+		}
+	}()
+	return do()
 }
 
 // tell hands an update on, and says how many before it were left out.

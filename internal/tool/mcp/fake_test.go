@@ -22,8 +22,8 @@ const trace = "trace"
 
 func TestMain(m *testing.M) {
 	tooltest.Main(m, map[string]func() int{
-		"sdk":  serveSDK,
-		"form": serveForm, "asking": serveAsking, "rounds": serveRounds, "texts": serveTexts,
+		"sdk": serveSDK,
+		"odd": serveOdd, "form": serveForm, "asking": serveAsking, "rounds": serveRounds, "texts": serveTexts,
 		"echo": func() int { return newFake().serve() }, "rogue": func() int { return newRogue().serve() }, "orphan": orphan,
 		tooltest.Daemon: func() int {
 			status, _ := proc.Helper(os.Args)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -163,7 +165,10 @@ func (h *host) attempt(ctx context.Context, version string, wait time.Duration) 
 	}
 	unbind := context.AfterFunc(ctx, func() { l.wire.stop(tool.Interrupted(ctx)) })
 	defer unbind()
-	l.session, err = l.client().Connect(ctx, l.wire, &sdk.ClientSessionOptions{ProtocolVersion: version})
+	err = l.guarded(func() (err error) {
+		l.session, err = l.client().Connect(ctx, l.wire, &sdk.ClientSessionOptions{ProtocolVersion: version})
+		return err
+	})
 	if err != nil {
 		l.wire.stop(nil)
 		<-l.wire.ended()
@@ -171,7 +176,7 @@ func (h *host) attempt(ctx context.Context, version string, wait time.Duration) 
 		return nil, f, f.Code != tool.NeedsLogin && f.Code != tool.Unreachable
 	}
 	l.wire.established()
-	if err = l.list(ctx); err != nil {
+	if err = l.guarded(func() error { return l.list(ctx) }); err != nil {
 		l.wire.stop(nil)
 		<-l.wire.ended()
 		_ = l.session.Close()
@@ -224,12 +229,18 @@ func (l *link) fault(err error) *tool.Fault {
 		}
 		return f
 	}
-	if l.alive() && !errors.Is(err, sdk.ErrConnectionClosed) {
+	if !cutOff(err) {
 		return tool.Faultf(tool.ProtocolError, "the server's answer cannot be read: %v", err)
 	}
 	<-l.wire.ended()
 	f := *l.wire.epitaph()
 	return &f
+}
+
+// cutOff reports that an error of the SDK's is that its wire has broken, and says
+// nothing of an answer.
+func cutOff(err error) bool {
+	return errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, os.ErrClosed)
 }
 
 func (l *link) alive() bool {

@@ -162,7 +162,7 @@ func (l *link) relist() {
 		l.stale = false
 		l.mu.Unlock()
 		ctx, cancel := tool.WithTimeout(l.h.ctx, l.h.waits.second)
-		if err := l.list(ctx); err != nil && l.alive() {
+		if err := l.guarded(func() error { return l.list(ctx) }); err != nil && l.alive() {
 			l.log.Warn("the server does not say which tools it has by now", zap.Error(err))
 		}
 		cancel()

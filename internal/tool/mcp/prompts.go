@@ -44,7 +44,7 @@ func (l *link) prompts(ctx context.Context) (list []model.ServerPrompt) {
 				err = fmt.Errorf("at most %d are taken, of %d KiB together", maxPrompts, maxPromptText>>10)
 			}
 			if err != nil {
-				l.log.Warn("a prompt of the server is left out", zap.String("prompt", clip(p.Name, maxToolName)), zap.Error(err))
+				l.log.Warn("a prompt of the server is left out", zap.String("prompt", one.Name), zap.Error(err))
 				continue
 			}
 			list = append(list, one)
@@ -60,6 +60,8 @@ func (l *link) prompts(ctx context.Context) (list []model.ServerPrompt) {
 // prompt is one of the server's as ours, and how much it says of itself, in bytes.
 func prompt(p *sdk.Prompt) (one model.ServerPrompt, size int, err error) {
 	switch {
+	case p == nil:
+		return one, 0, errors.New("it is null")
 	case !nameable(p.Name):
 		return one, 0, errors.New("its name cannot be typed")
 	case len(p.Arguments) > maxPromptArgs:
@@ -68,7 +70,7 @@ func prompt(p *sdk.Prompt) (one model.ServerPrompt, size int, err error) {
 	one.Name, one.Description = p.Name, clip(p.Description, maxPromptAbout)
 	size = len(one.Name) + len(one.Description)
 	for _, a := range p.Arguments {
-		if !nameable(a.Name) {
+		if a == nil || !nameable(a.Name) {
 			return one, 0, errors.New("the name of an argument cannot be typed")
 		}
 		arg := model.PromptArgument{Name: a.Name, Description: clip(a.Description, maxPromptAbout), Required: a.Required}
@@ -91,6 +93,9 @@ func (h *host) Prompt(ctx context.Context, name string, args map[string]string) 
 			return err
 		}
 		for _, m := range r.Messages {
+			if m == nil {
+				return errNull
+			}
 			p := part(m.Content)
 			p.Assistant = m.Role == "assistant"
 			parts = append(parts, p)
@@ -108,12 +113,17 @@ func (h *host) Resource(ctx context.Context, uri string) (parts []tool.Part, err
 			return err
 		}
 		for _, c := range r.Contents {
+			if c == nil {
+				return errNull
+			}
 			parts = append(parts, resource(c))
 		}
 		return nil
 	})
 	return parts, err
 }
+
+var errNull = tool.Faultf(tool.ProtocolError, "the server's answer has null where content should be")
 
 // consult asks the server something that is no call, within its timeout. The error
 // is a [tool.Fault].
@@ -125,7 +135,7 @@ func (h *host) consult(ctx context.Context, ask func(context.Context, *link) err
 		return err
 	}
 	defer h.leave(l)
-	switch err := ask(ctx, l); {
+	switch err := l.guarded(func() error { return ask(ctx, l) }); {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:

@@ -164,7 +164,7 @@ func (p *pipe) Close() error {
 	if !ready {
 		p.p.Stop()
 	}
-	p.p.CloseInput()
+	p.close(context.Background())
 	return nil
 }
 
