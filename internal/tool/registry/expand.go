@@ -184,11 +184,14 @@ func (e *expansion) add(p tool.Part, server string) error {
 
 // fenceFor is a fence that no line of a text can end.
 func fenceFor(text string) string {
-	fence := "```"
-	for strings.Contains(text, fence) {
-		fence += "`"
+	longest, run := 2, 0
+	for i := range len(text) {
+		if run++; text[i] != '`' {
+			run = 0
+		}
+		longest = max(longest, run)
 	}
-	return fence
+	return strings.Repeat("`", longest+1)
 }
 
 // promptArguments are what is typed behind a prompt: NAME=VALUE words, "…" or '…'
