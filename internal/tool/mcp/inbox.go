@@ -57,7 +57,7 @@ func (b *inbox) take(msg jsonrpc.Message, size int, turn func()) (jsonrpc.Messag
 			r.Params = keepForm(r.Params)
 		}
 		return msg, b.ask(r.ID)
-	case r.Method == "notifications/cancelled" && b.cancels(r), r.Method == "notifications/tools/list_changed" && b.link.told():
+	case r.Method == "notifications/cancelled" && b.cancels(r), b.link.told(r.Method):
 		return msg, nil
 	}
 	b.link.hear(r.Method, r.Params)

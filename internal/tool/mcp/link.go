@@ -36,7 +36,7 @@ type link struct {
 	users   int          // guarded by the host's mutex, as are
 	spent   bool         // and this: it was told to end
 
-	changing atomic.Bool // a list_changed is on its way through the SDK
+	tools, texts atomic.Bool // a list_changed of tools, of prompts, is on its way through the SDK
 
 	mu      sync.Mutex
 	calls   map[string]*call // by progress token
@@ -192,7 +192,8 @@ func (l *link) client() *sdk.Client {
 		Capabilities:                &sdk.ClientCapabilities{},
 		ElicitationHandler:          noForms,
 		MultiRoundTrip:              &sdk.MultiRoundTripOptions{Disabled: true}, // callTool asks
-		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { l.changed() },
+		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { l.changed(&l.tools) },
+		PromptListChangedHandler:    func(context.Context, *sdk.PromptListChangedRequest) { l.changed(&l.texts) },
 		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) { l.progressed(r.Params) },
 		//lint:ignore SA1019 servers of 2025 log this way
 		LoggingMessageHandler: func(_ context.Context, r *sdk.LoggingMessageRequest) { l.logged(r.Params) },

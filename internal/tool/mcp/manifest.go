@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	jsonx "github.com/go-json-experiment/json"
@@ -133,13 +134,22 @@ func same(a, b *tool.Manifest) bool {
 	})
 }
 
-// told reports that a change of the server's tools is news: none is on its way
-// through the SDK, which forgets what it knew of them.
-func (l *link) told() bool { return l.changing.CompareAndSwap(false, true) }
+// told reports that a notification is of a change of the server's tools or prompts,
+// and news: none such is on its way through the SDK, which forgets what it knew of
+// them.
+func (l *link) told(method string) bool {
+	switch method {
+	case "notifications/tools/list_changed":
+		return l.tools.CompareAndSwap(false, true)
+	case "notifications/prompts/list_changed":
+		return l.texts.CompareAndSwap(false, true)
+	}
+	return false
+}
 
 // changed has the server asked again what it can do, and does not wait for that.
-func (l *link) changed() {
-	l.changing.Store(false)
+func (l *link) changed(told *atomic.Bool) {
+	told.Store(false)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stale = true

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -13,12 +14,17 @@ import (
 
 // serveOdd is a server that answers what the environment says, method=result, and
 // everything else as it should. With the result "deaf" it closes its stdin and lives
-// on.
+// on; with "grow" it has one more prompt, and says so.
 func serveOdd() int {
 	f := newFake()
 	method, result, _ := strings.Cut(os.Getenv("ODD"), "=")
+	prompts := `{"name":"review"}`
 	for f.get() {
 		switch {
+		case f.id != nil && f.method == method && result == "grow":
+			prompts += `,{"name":"sum"}`
+			fmt.Println(`{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}`)
+			f.result(`{"content":[]}`)
 		case f.id != nil && f.method == method && result == "deaf":
 			_ = os.Stdin.Close()
 			f.result(`{"content":[]}`)
@@ -28,7 +34,7 @@ func serveOdd() int {
 		case f.method == "initialize":
 			f.result(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{}},"serverInfo":{"name":"fake","version":"1"}}`)
 		case f.method == "prompts/list":
-			f.result(`{"prompts":[{"name":"review"}]}`)
+			f.result(`{"prompts":[` + prompts + `]}`)
 		default:
 			f.answer()
 		}
@@ -103,5 +109,20 @@ func TestAServerThatClosesItsStdin(t *testing.T) {
 		b.call("", 0)
 	}
 	b.well()
+	b.gone()
+}
+
+// Prompts that a server has got since are there, though its tools are the same.
+func TestPromptsThatChange(t *testing.T) {
+	b := mount(t, server(t, "odd").Env("ODD", "tools/call=grow"))
+	b.Ready(t.Context(), model.Scope{})
+	b.succeeds("", "done")
+	if name := <-b.changed; name != "x" {
+		t.Errorf("%q has changed", name)
+	}
+	b.List(t.Context(), model.Scope{})
+	if got := b.Servers(model.Scope{})[0].Prompts; len(got) != 2 || got[1].Name != "sum" {
+		t.Errorf("got %+v, want sum, too", got)
+	}
 	b.gone()
 }

@@ -26,11 +26,12 @@ type event struct {
 }
 
 // events reads a stream of server-sent events (WHATWG HTML, 9.2.6). Lines end with
-// LF or CRLF. It belongs to one goroutine.
+// LF, CRLF or CR. It belongs to one goroutine.
 type events struct {
 	in   *bufio.Reader
-	most int // bytes of an event
-	left int // of the one that is read
+	most int  // bytes of an event
+	left int  // of the one that is read
+	cr   bool // the line before ended with CR: an LF that follows is of its end
 }
 
 func newEvents(in io.Reader, most int) *events {
@@ -61,21 +62,43 @@ var errLongEvent = errors.New("an event of the server is too long")
 func (e *events) line() ([]byte, error) {
 	var whole []byte
 	for {
-		part, err := e.in.ReadSlice('\n')
-		if e.left -= len(part); e.left < 0 {
-			return nil, fmt.Errorf("%w: more than %d bytes", errLongEvent, e.most)
-		}
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+		part, err := e.part()
+		if err != nil {
 			return nil, err
 		}
-		if whole != nil || err != nil {
-			whole = append(whole, part...)
-			part = whole
+		n := bytes.IndexAny(part, "\r\n")
+		read := n + 1
+		if n < 0 {
+			n, read = len(part), len(part)
 		}
-		if err == nil {
-			return bytes.TrimSuffix(part[:len(part)-1], []byte("\r")), nil
+		if e.left -= read; e.left < 0 {
+			return nil, fmt.Errorf("%w: more than %d bytes", errLongEvent, e.most)
 		}
+		e.cr = n < read && part[n] == '\r'
+		_, _ = e.in.Discard(read) // it is there
+		switch {
+		case n < read && whole == nil:
+			return part[:n], nil
+		case n < read:
+			return append(whole, part[:n]...), nil
+		}
+		whole = append(whole, part...)
 	}
+}
+
+// part is what has come and is not read yet, at least a byte. The LF of a CRLF is
+// passed over: with the CR the line had ended.
+func (e *events) part() ([]byte, error) {
+	first, err := e.in.Peek(1)
+	if err == nil && e.cr && first[0] == '\n' {
+		e.cr = false
+		_, _ = e.in.Discard(1)
+		_, err = e.in.Peek(1)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return e.in.Peek(e.in.Buffered())
 }
 
 // take takes a line in. false: it says nothing.
