@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 
 	"noused/internal/acp"
@@ -13,30 +15,68 @@ import (
 	"noused/internal/protocol"
 )
 
-// What can be written behind a slash, beside skills.
+// What can be written behind a slash, beside skills and the prompts of servers.
 const (
 	commandCompact = "compact"
 	commandModel   = "model"
 	skillPrefix    = "skill:"
 )
 
+// written is what a session knows that can be written behind a slash.
+type written struct {
+	skills  []protocol.Skill
+	servers []protocol.ServerInfo
+}
+
 // findCommands tells the editor what can be written behind a slash.
 func (w *window) findCommands() {
-	away(w, func() (protocol.Skills, error) {
-		return follow.Do(w.ctx, w.link, protocol.ListSkills, protocol.ListSkillsParams{Scope: protocol.Scope{SessionID: w.id}})
-	}, func(s protocol.Skills, err error) {
-		list := []acp.Command{
-			{Name: commandCompact, Description: "summarise the older part of the conversation", Input: &acp.Hint{Hint: "what the summary should mind"}},
-			{Name: commandModel, Description: "choose the model; without a name, say which there are", Input: &acp.Hint{Hint: "PROVIDER/NAME"}},
+	w.found++
+	mine, scope := w.found, protocol.Scope{SessionID: w.id}
+	away(w, func() (written, error) {
+		skills, err := follow.Do(w.ctx, w.link, protocol.ListSkills, protocol.ListSkillsParams{Scope: scope})
+		tools, wrong := follow.Do(w.ctx, w.link, protocol.ListTools, protocol.ListToolsParams{Scope: scope})
+		return written{skills.Skills, tools.Servers}, errors.Join(err, wrong)
+	}, func(found written, err error) {
+		if mine != w.found || err != nil && w.told.commands != nil { // those that were told are more than what is left
+			return
 		}
-		for _, skill := range s.Skills {
-			list = append(list, acp.Command{Name: skillPrefix + skill.Name, Description: line(skill.Description), Input: &acp.Hint{Hint: "what to do with it"}})
-		}
-		if !reflect.DeepEqual(list, w.told.commands) {
+		if list := found.commands(); !reflect.DeepEqual(list, w.told.commands) {
 			w.told.commands = list
 			w.update(acp.Commands{Update: "available_commands_update", List: list})
 		}
 	})
+}
+
+func (f written) commands() []acp.Command {
+	list := []acp.Command{
+		{Name: commandCompact, Description: "summarise the older part of the conversation", Input: &acp.Hint{Hint: "what the summary should mind"}},
+		{Name: commandModel, Description: "choose the model; without a name, say which there are", Input: &acp.Hint{Hint: "PROVIDER/NAME"}},
+	}
+	for _, skill := range f.skills {
+		list = append(list, acp.Command{Name: skillPrefix + skill.Name, Description: line(skill.Description), Input: &acp.Hint{Hint: "what to do with it"}})
+	}
+	for _, s := range f.servers {
+		for _, p := range s.Prompts {
+			list = append(list, acp.Command{Name: s.Name + "." + p.Name, Description: line(p.Description), Input: argumentsOf(p)})
+		}
+	}
+	return list
+}
+
+// argumentsOf says what stands behind a prompt of a server's: nil is nothing.
+func argumentsOf(p protocol.ServerPrompt) *acp.Hint {
+	var names []string
+	for _, a := range p.Arguments {
+		name := a.Name + "=…"
+		if !a.Required {
+			name = "[" + name + "]"
+		}
+		names = append(names, name)
+	}
+	if names == nil {
+		return nil
+	}
+	return &acp.Hint{Hint: line(strings.Join(names, " "))}
 }
 
 // command does what a text asks for that begins with a slash. False: it is a text
@@ -111,6 +151,30 @@ func (w *window) chooseModel(r *acp.Request, name string) {
 	})
 }
 
+// calledPrompt is how a text begins that a server may make, namedResource how a
+// word looks that may be what a server has.
+var (
+	calledPrompt  = regexp.MustCompile(`^/[^\s/]+\.\S`)
+	namedResource = regexp.MustCompile(`(^|\s)@[^\s:@/]+:\S`)
+)
+
+// meant is what a person means by a text: with what its skill says, and with what
+// servers have for it. What names no server stays as it is.
+func meant(ctx context.Context, w *window, text string, images []protocol.AttachmentParams) (string, []protocol.AttachmentParams, error) {
+	text, err := withSkill(ctx, w, text)
+	if err != nil || !calledPrompt.MatchString(text) && !namedResource.MatchString(text) {
+		return text, images, err
+	}
+	r, err := insist(ctx, w, protocol.Expand, protocol.ExpandParams{Scope: protocol.Scope{SessionID: w.id}, Text: text})
+	switch {
+	case err != nil:
+		return "", nil, err
+	case strings.TrimSpace(r.Text) == "":
+		return "", nil, acp.Errorf(acp.InvalidParams, "prompt: the server made an empty text of it")
+	}
+	return r.Text, slices.Concat(images, r.Attachments), nil
+}
+
 // withSkill is a text with what the skill says that it asks for.
 func withSkill(ctx context.Context, w *window, text string) (string, error) {
 	name, ok := strings.CutPrefix(text, "/"+skillPrefix)
@@ -121,7 +185,7 @@ func withSkill(ctx context.Context, w *window, text string) (string, error) {
 	if i := strings.IndexAny(name, " \t\n"); i >= 0 {
 		name, rest = name[:i], strings.TrimSpace(name[i:])
 	}
-	r, err := follow.Do(ctx, w.link, protocol.ListSkills, protocol.ListSkillsParams{Scope: protocol.Scope{SessionID: w.id}, Name: name})
+	r, err := insist(ctx, w, protocol.ListSkills, protocol.ListSkillsParams{Scope: protocol.Scope{SessionID: w.id}, Name: name})
 	if err != nil {
 		return "", err
 	}

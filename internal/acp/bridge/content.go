@@ -18,7 +18,7 @@ const maxPrompt = protocol.DefaultMaxLine - 64<<10
 // textOf makes a text and images of what the client sends. Parts follow one another
 // as they are; a link is its path, what is embedded stands between fences.
 //
-// An error of the daemon's about an image counts images: see inBlock.
+// An error of the daemon's about an image counts images: see aboutPrompt.
 func textOf(blocks []acp.ContentBlock) (text string, images []protocol.AttachmentParams, err *acp.Error) {
 	var out strings.Builder
 	size := 0
@@ -100,8 +100,10 @@ func nameOf(uri string) string {
 	return strings.ToValidUTF8(name[:min(len(name), maxName)], "")
 }
 
-// inBlock has an error about an image name the block that it came in.
-func inBlock(err *acp.Error, blocks []acp.ContentBlock) *acp.Error {
+// aboutPrompt has an error about a text name the prompt, and one about an image the
+// block that it came in.
+func aboutPrompt(err *acp.Error, blocks []acp.ContentBlock) *acp.Error {
+	err = renamed(err, "text: ", "prompt: ")
 	rest, ok := strings.CutPrefix(err.Message, "attachments[")
 	number, rest, cut := strings.Cut(rest, "]")
 	image, notNumber := strconv.Atoi(number)

@@ -48,7 +48,11 @@ func (w *window) drawAll(s follow.Snapshot, silent, replay bool) error {
 			w.drawEntry(e, replay)
 		}
 	}
-	if p := s.State.Partial; p != nil && silent {
+	p := s.State.Partial
+	if p != nil && w.draw.entries[p.MessageID] { // it was said to the end meanwhile
+		p = nil
+	}
+	if p != nil && silent {
 		w.draw.turn(p.MessageID)
 		w.draw.text = len(p.Text)
 	} else if p != nil {
@@ -84,6 +88,7 @@ func (w *window) drawEntry(e entry, replay bool) {
 		delete(w.own, e.InputID)
 	case e.Role == "assistant":
 		w.draw.turn(e.ID)
+		w.draw.stop = e.StopReason
 		w.drawThought(e.Thinking)
 		w.drawText(e.Text)
 		for _, c := range e.ToolCalls {

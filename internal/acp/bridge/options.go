@@ -238,7 +238,7 @@ func (w *window) setApprovals(r *acp.Request, field, mode string, answer func() 
 // choose sends a choice and answers with the state that came of it. What is wrong
 // with it is told of the field that the client calls it by.
 func choose[P protocol.Params, R protocol.Reply](w *window, r *acp.Request, def protocol.Def[P, R], p P, field string, answer func() any) {
-	away(w, func() (s protocol.State, err error) {
+	answering(w, r, func() (s protocol.State, err error) {
 		if _, err = follow.Do(w.ctx, w.link, def, p); err == nil {
 			s, err = follow.Do(w.ctx, w.link, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: w.id}})
 		}

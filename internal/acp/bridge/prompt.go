@@ -47,18 +47,36 @@ func (w *window) prompt(r *acp.Request) {
 		Scope: protocol.Scope{SessionID: *params.SessionID}, Text: text, Wait: &no, StreamingBehavior: protocol.KindFollowUp,
 		IdempotencyKey: "acp-" + rand.Text(), Attachments: images,
 	}
-	w.sending++
-	away(w, inLine(ctx, w, func() (protocol.InputAccepted, error) {
-		var err error
-		if send.Text, err = withSkill(ctx, w, text); err != nil {
-			return protocol.InputAccepted{}, err
-		}
+	deliver(ctx, w, r, &send.Text, &send.Attachments, func() (protocol.InputAccepted, error) {
 		reply, err := persist(ctx, w, protocol.Prompt, send)
 		if err != nil || reply.Accepted == nil {
 			return protocol.InputAccepted{}, err
 		}
 		return protocol.InputAccepted(*reply.Accepted), nil
-	}), func(a protocol.InputAccepted, err error) { w.accepted(p, a, err) })
+	}, func(a protocol.InputAccepted, err error) { w.accepted(p, a, err) })
+}
+
+// deliver makes of a text what is meant by it and sends it, in its turn. From the
+// moment when it is sent until it is accepted the window minds whose texts are whose.
+func deliver(ctx context.Context, w *window, r *acp.Request, text *string, images *[]protocol.AttachmentParams, send func() (protocol.InputAccepted, error), accepted func(protocol.InputAccepted, error)) {
+	sent := false
+	answering(w, r, inLine(ctx, w, func() (a protocol.InputAccepted, err error) {
+		*text, *images, err = meant(ctx, w, *text, *images)
+		switch {
+		case ctx.Err() != nil:
+			return a, errNotSent
+		case err != nil:
+			return a, err
+		}
+		sent = true
+		w.sending.Add(1)
+		return send()
+	}), func(a protocol.InputAccepted, err error) {
+		accepted(a, err)
+		if sent && w.sending.Add(-1) == 0 {
+			w.release()
+		}
+	})
 }
 
 func (w *window) readPrompt(r *acp.Request) (p acp.PromptParams, text string, images []protocol.AttachmentParams, ok bool) {
@@ -97,24 +115,33 @@ func inLine[R any](ctx context.Context, w *window, send func() (R, error)) func(
 
 // persist sends a command that has a key until a daemon has answered it. ctx ends
 // that where none can have got it; the window's own always.
-func persist[P protocol.Params, R protocol.Reply](ctx context.Context, w *window, def protocol.Def[P, R], p P) (r R, err error) {
+func persist[P protocol.Params, R protocol.Reply](ctx context.Context, w *window, def protocol.Def[P, R], p P) (R, error) {
 	sent := false
-	pause := 10 * time.Millisecond
-	for {
-		r, err = follow.Do(w.ctx, w.link, def, p)
+	return retry(func() (R, error) { return follow.Do(w.ctx, w.link, def, p) }, func(err error) <-chan struct{} {
+		if sent = sent || !offline(err); sent {
+			return w.ctx.Done()
+		}
+		return ctx.Done()
+	})
+}
+
+// insist asks something until a daemon has answered it, or ctx ends.
+func insist[P protocol.Params, R protocol.Reply](ctx context.Context, w *window, def protocol.Def[P, R], p P) (R, error) {
+	return retry(func() (R, error) { return follow.Do(ctx, w.link, def, p) }, func(error) <-chan struct{} { return ctx.Done() })
+}
+
+// retry does something again while the daemon is away, or until what stop returns
+// is closed.
+func retry[R any](do func() (R, error), stop func(error) <-chan struct{}) (R, error) {
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+		r, err := do()
 		if err == nil || !offline(err) && !again(err) {
 			return r, err
 		}
-		sent = sent || !offline(err)
-		stop := ctx.Done()
-		if sent {
-			stop = w.ctx.Done()
-		}
-		pause = min(2*pause, 500*time.Millisecond)
 		t := time.NewTimer(pause)
 		select {
 		case <-t.C:
-		case <-stop:
+		case <-stop(err):
 			t.Stop()
 			return r, errNotSent
 		}
@@ -123,14 +150,13 @@ func persist[P protocol.Params, R protocol.Reply](ctx context.Context, w *window
 
 // accepted takes in what the daemon says to a text.
 func (w *window) accepted(p *prompt, a protocol.InputAccepted, err error) {
-	defer w.sent()
 	switch {
 	case errors.Is(err, errNotSent):
 		w.answer(p, acp.StopCancelled)
 	case err != nil && p.cancelled:
 		w.answer(p, acp.StopCancelled)
 	case err != nil:
-		w.failed(p, inBlock(w.b.explain(err), p.blocks))
+		w.failed(p, aboutPrompt(w.b.explain(err), p.blocks))
 	default:
 		p.run, p.input = a.RunID, a.InputID
 		w.own[a.InputID] = true
@@ -140,14 +166,6 @@ func (w *window) accepted(p *prompt, a protocol.InputAccepted, err error) {
 		case p.taken:
 			w.takeBack(string(p.request.ID))
 		}
-	}
-}
-
-// sent takes in what was held for want of an answer.
-func (w *window) sent() {
-	w.sending--
-	if w.sending == 0 {
-		w.release()
 	}
 }
 
@@ -162,12 +180,10 @@ func (w *window) steer(r *acp.Request) {
 		Scope: protocol.Scope{SessionID: *params.SessionID}, Text: text, IfIdle: protocol.KindPrompt,
 		IdempotencyKey: "acp-" + rand.Text(), Attachments: images,
 	}
-	w.sending++
-	away(w, inLine(w.ctx, w, func() (protocol.InputAccepted, error) { return persist(w.ctx, w, protocol.Steer, send) }),
+	deliver(w.ctx, w, r, &send.Text, &send.Attachments, func() (protocol.InputAccepted, error) { return persist(w.ctx, w, protocol.Steer, send) },
 		func(a protocol.InputAccepted, err error) {
-			defer w.sent()
 			if err != nil {
-				r.Fail(inBlock(w.b.explain(err), params.Prompt))
+				r.Fail(aboutPrompt(w.b.explain(err), params.Prompt))
 				return
 			}
 			w.own[a.InputID] = true

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -39,7 +40,7 @@ type window struct {
 
 	prompts []*prompt       // without an answer, in the order in which they came
 	line    chan struct{}   // closed when the text that was sent last has its answer
-	sending int             // texts that the daemon has not accepted yet
+	sending atomic.Int32    // texts that were sent, and of which it is not known yet whether they are accepted
 	own     map[string]bool // texts of this editor's that were not delivered yet
 	aborts  int             // that were not answered yet
 	aborted bool            // one was lost, and is sent again
@@ -47,6 +48,7 @@ type window struct {
 	asks   map[string]context.CancelFunc // questions that the editor was asked
 	models []protocol.ListedModel
 	told   told
+	found  int // how often commands were asked for
 }
 
 // opening is a request that opened the session; replay says to draw all of it.
@@ -86,7 +88,7 @@ func (w *window) run() {
 		w.link.Close()
 		w.calls.Wait()
 	}()
-	for {
+	for w.ctx.Err() == nil { // what is posted to a window that is gone is not taken
 		happenings := w.link.Happenings()
 		if len(w.held) > 0 {
 			happenings = nil
@@ -112,6 +114,17 @@ func away[R any](w *window, do func() (R, error), then func(R, error)) {
 	w.calls.Go(func() {
 		r, err := do()
 		w.post(func() { then(r, err) })
+	})
+}
+
+// answering is away for a request that is no prompt: it is answered also where the
+// window ends meanwhile.
+func answering[R any](w *window, r *acp.Request, do func() (R, error), then func(R, error)) {
+	w.calls.Go(func() {
+		got, err := do()
+		if !w.post(func() { then(got, err) }) && w.b.ctx.Err() == nil {
+			r.Fail(unknown(w.id))
+		}
 	})
 }
 
@@ -152,7 +165,7 @@ func (w *window) opened(o opening) {
 
 // take takes in what the follower tells.
 func (w *window) take(h follow.Happening) {
-	if w.sending > 0 && w.mustKnow(h) {
+	if w.sending.Load() > 0 && w.mustKnow(h) {
 		w.held = append(w.held, h)
 		return
 	}
@@ -203,7 +216,7 @@ func (w *window) release() {
 // a text of which it is not known whose it is.
 func (w *window) events(list []follow.Event) {
 	for i, ev := range list {
-		if start, ok := ev.Event.(protocol.TurnStart); ok && w.sending > 0 && !w.knows(start.InputIDs) {
+		if start, ok := ev.Event.(protocol.TurnStart); ok && w.sending.Load() > 0 && !w.knows(start.InputIDs) {
 			w.held = append(w.held, follow.Events{List: list[i:]})
 			return
 		}
@@ -319,6 +332,8 @@ func (w *window) status(e protocol.Status) {
 		w.resolved(e.ApprovalID)
 	case protocol.StatusInputWithdrawn:
 		w.withdrawn(e.InputID)
+	case protocol.StatusToolsChanged:
+		w.findCommands()
 	case protocol.StatusTitleSet:
 		w.state.Title = e.Title
 		w.tellTitle()
