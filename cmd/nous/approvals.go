@@ -178,13 +178,33 @@ and no limit.`,
 
 // questions are those that wait, the oldest first, and the sessions they are of.
 type questions struct {
-	list     []protocol.Approval
-	raw      []jsontext.Value // as they are on the wire
-	sessions map[string]protocol.SessionInfo
+	list       []protocol.Approval
+	raw        []jsontext.Value // as they are on the wire
+	sessions   map[string]protocol.SessionInfo
+	incomplete bool // a daemon that has just started knows of no more yet
 }
 
-// questions asks for those of the daemon, or with --session of one session.
+// mostStates are asked for while a daemon that has just started still reads what its
+// runs have asked. Each comes when all is read, or after some seconds.
+const mostStates = 5
+
+const incomplete = "the daemon has just started and still reads sessions, which may ask something, too"
+
+// questions asks for those of the daemon, or with --session of one session. It waits
+// for a daemon that still reads them, for a while.
 func (a *app) questions(ctx context.Context) (q questions, err error) {
+	q, err = a.questionsNow(ctx)
+	if q.incomplete {
+		a.notef(incomplete + "; waiting for them")
+	}
+	for n := 1; q.incomplete && err == nil && n < mostStates; n++ {
+		q, err = a.questionsNow(ctx)
+	}
+	return q, err
+}
+
+// questionsNow are those that the daemon knows.
+func (a *app) questionsNow(ctx context.Context) (q questions, err error) {
 	all, err := a.everySession(ctx, "")
 	if err != nil || len(all) == 0 { // get_state would make one
 		return q, err
@@ -215,8 +235,9 @@ func (a *app) questionsIn(ctx context.Context, session string) (q questions, err
 		return q, err
 	}
 	var state struct {
-		Mode    protocol.ApprovalMode `json:"approval_mode"`
-		Pending []jsontext.Value      `json:"pending_approvals"`
+		Mode       protocol.ApprovalMode `json:"approval_mode"`
+		Pending    []jsontext.Value      `json:"pending_approvals"`
+		Incomplete bool                  `json:"approvals_incomplete"`
 	}
 	if err := json.Unmarshal(payload, &state); err != nil {
 		return q, fmt.Errorf("get_state: decode reply: %w", err)
@@ -224,6 +245,7 @@ func (a *app) questionsIn(ctx context.Context, session string) (q questions, err
 	if state.Mode == "" {
 		return q, errAsksNothing
 	}
+	q.incomplete = state.Incomplete
 	return q, q.take(state.Pending, a.session)
 }
 
@@ -255,6 +277,8 @@ func (q questions) one(id string) (protocol.Approval, error) {
 		}
 	}
 	switch {
+	case q.incomplete && (id == "" || len(found) > 0):
+		return protocol.Approval{}, errors.New(incomplete + ": give the whole id, or try again")
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) == 0 && id == "":
@@ -373,7 +397,7 @@ func (a *app) approvalIDs(cmd *cobra.Command, args []string, _ string) ([]string
 	if len(args) > 0 {
 		return completions(nil, nil)
 	}
-	q, err := a.questions(cmd.Context())
+	q, err := a.questionsNow(cmd.Context())
 	var words []string
 	for _, one := range q.list {
 		words = append(words, one.ApprovalID+"\t"+asksFor(one, 40))
@@ -389,7 +413,7 @@ func (a *app) approveWords(cmd *cobra.Command, args []string, start string) ([]s
 	if len(args) > 1 {
 		return completions(nil, nil)
 	}
-	q, err := a.questions(cmd.Context())
+	q, err := a.questionsNow(cmd.Context())
 	one, _ := q.one(args[0])
 	var words []string
 	for _, o := range one.Options {

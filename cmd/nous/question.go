@@ -17,14 +17,17 @@ import (
 
 // printQuestions lists questions, each in a few lines, or as they are on the wire.
 func (a *app) printQuestions(q questions, now time.Time) {
+	switch {
+	case q.incomplete:
+		defer a.notef(incomplete + ": list them again")
+	case len(q.list) == 0 && !a.json:
+		a.notef("no question waits")
+	}
 	if a.json {
 		for _, raw := range q.raw {
 			a.printJSON(raw)
 		}
 		return
-	}
-	if len(q.list) == 0 {
-		a.notef("no question waits")
 	}
 	for i, one := range q.list {
 		if i > 0 {
