@@ -3,6 +3,7 @@ package mcp
 import (
 	"bytes"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -21,18 +22,23 @@ import (
 const maxRounds = 10
 
 // asksUser has the forms of a server go to whoever made the call, and past the SDK,
-// which would resolve their schemas.
+// which would resolve their schemas. A panic over something that a server asks is
+// an error to it.
 func (l *link) asksUser(next sdk.MethodHandler) sdk.MethodHandler {
-	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
-		r, ok := req.(*sdk.ElicitRequest)
-		if !ok {
-			return next(ctx, method, req)
-		}
-		a, err := l.oldest().elicit(ctx, r.Params)
-		if err != nil {
-			return nil, err
-		}
-		return a, nil
+	return func(ctx context.Context, method string, req sdk.Request) (answer sdk.Result, err error) {
+		err = l.guarded(func() (err error) {
+			r, ok := req.(*sdk.ElicitRequest)
+			if !ok {
+				answer, err = next(ctx, method, req)
+				return err
+			}
+			a, err := l.oldest().elicit(ctx, r.Params)
+			if err == nil {
+				answer = a
+			}
+			return err
+		})
+		return answer, err
 	}
 }
 
@@ -57,6 +63,8 @@ func (l *link) oldest() (first *call) {
 // elicit puts a form to the user, and waits. Without a call nobody is asked.
 func (c *call) elicit(ctx context.Context, p *sdk.ElicitParams) (*sdk.ElicitResult, error) {
 	switch {
+	case p == nil:
+		return nil, notForm(errors.New("the request has no params"))
 	case p.Mode != "" && p.Mode != "form", p.URL != "":
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "only forms are shown here, no addresses"}
 	case c == nil || c.inv.Ask == nil:

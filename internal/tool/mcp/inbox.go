@@ -14,7 +14,8 @@ import (
 // maxAsked is how many requests of a server may wait for our answers.
 const maxAsked = 64
 
-// floodLines and floodBytes are how much that answers nothing is read in a second.
+// floodLines and floodBytes are how much is read in a second beside the answers
+// that somebody waits for.
 const floodLines, floodBytes = 1000, 8 << 20
 
 // inbox keeps from the SDK what it would queue without end: notifications, which
@@ -26,7 +27,7 @@ type inbox struct {
 	asked map[jsonrpc.ID]bool   // requests of the server's; true: cancelled
 	ours  map[jsonrpc.ID]*taker // of ours, those that somebody waits for
 
-	// What answers nothing, in the second that began since.
+	// What nobody has waited for, in the second that began since.
 	pacing       sync.Mutex
 	since        time.Time
 	lines, bytes int
@@ -43,14 +44,18 @@ func newInbox(l *link, ended <-chan struct{}) *inbox {
 // taken in.
 func (b *inbox) take(msg jsonrpc.Message, size int, turn func()) (jsonrpc.Message, error) {
 	if a, ok := msg.(*jsonrpc.Response); ok {
-		b.taker(a.ID).hand(turn)
+		t := b.taker(a.ID)
+		if t == nil {
+			turn()
+			b.pace(size)
+			return msg, nil
+		}
+		t.hand(turn)
 		return msg, nil
 	}
 	turn()
+	b.pace(size)
 	r := msg.(*jsonrpc.Request)
-	if !r.IsCall() {
-		b.pace(size)
-	}
 	switch {
 	case r.IsCall():
 		if r.Method == "elicitation/create" {
@@ -125,24 +130,21 @@ func (b *inbox) expect(ctx context.Context, msg jsonrpc.Message) {
 	b.ours[r.ID] = t
 }
 
-// taker is who waits for an answer.
+// taker is who waits for a long answer, nil for nobody.
 func (b *inbox) taker(id jsonrpc.ID) *taker {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := b.ours[id]
 	delete(b.ours, id)
-	if t == nil {
-		return &taker{ended: true}
-	}
 	return t
 }
 
-// pace counts a line that answers nothing, and has a server wait that floods us
-// with them.
+// pace counts a line that nobody has waited for, and has a server wait that floods
+// us with them.
 func (b *inbox) pace(size int) {
 	b.pacing.Lock()
 	defer b.pacing.Unlock()
-	if now := time.Now(); now.Sub(b.since) > time.Second {
+	if now := time.Now(); now.Sub(b.since) >= time.Second {
 		b.since, b.lines, b.bytes = now, 0, 0
 	}
 	b.lines++

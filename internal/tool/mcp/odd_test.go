@@ -14,7 +14,8 @@ import (
 
 // serveOdd is a server that answers what the environment says, method=result, and
 // everything else as it should. With the result "deaf" it closes its stdin and lives
-// on; with "grow" it has one more prompt, and says so.
+// on; with "grow" it has one more prompt, and says so; with "asks" it asks for things
+// with nothing in them.
 func serveOdd() int {
 	f := newFake()
 	method, result, _ := strings.Cut(os.Getenv("ODD"), "=")
@@ -29,6 +30,13 @@ func serveOdd() int {
 			_ = os.Stdin.Close()
 			f.result(`{"content":[]}`)
 			select {}
+		case f.id != nil && f.method == method && result == "asks":
+			for i, asks := range []string{"elicitation/create", "sampling/createMessage", "roots/list", "ping", "completion/complete", ""} {
+				fmt.Printf(`{"jsonrpc":"2.0","id":"a%d","method":%q}`+"\n", i, asks)
+				fmt.Printf(`{"jsonrpc":"2.0","id":"b%d","method":%q,"params":null}`+"\n", i, asks)
+				fmt.Printf(`{"jsonrpc":"2.0","id":"c%d","method":%q,"params":{"requestedSchema":null,"messages":[null]}}`+"\n", i, asks)
+			}
+			f.result(`{"content":[]}`)
 		case f.id != nil && f.method == method:
 			f.result(result)
 		case f.method == "initialize":
@@ -64,6 +72,9 @@ func TestNullsOfAServer(t *testing.T) {
 		{`resources/read={"contents":[null]}`, "", other, "null where content should be"},
 		{"tools/call=null", "", other, other},
 		{`tools/call={"content":[null]}`, "nil content", other, other},
+		{`tools/call={"inputRequests":{"a":null}}`, "failed inside the daemon", other, other},
+		{`tools/call={"inputRequests":{"a":{"method":"elicitation/create","params":null}}}`, "came back 10 times", other, other},
+		{"tools/call=asks", "", other, other},
 		{`tools/call={"content":[{"type":"resource","resource":null}]}`, "", other, other},
 	} {
 		t.Run(c.odd, func(t *testing.T) {
