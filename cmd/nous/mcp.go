@@ -101,8 +101,22 @@ func serverOf(cmd *cobra.Command, args []string, url string) (s mcpfile.Server, 
 		s.Type = "http"
 		return s, nil
 	}
-	s.Command, s.Args = args[1], args[2:]
-	return s, nil
+	s.Args = args[2:]
+	s.Command, err = commandOf(args[1])
+	return s, err
+}
+
+// commandOf is a command as mcp.json has it: a path is meant from this folder, as in
+// any shell, and one in the file from where that is.
+func commandOf(word string) (string, error) {
+	if !strings.Contains(word, "/") || strings.HasPrefix(word, "$") || strings.HasPrefix(word, "{") {
+		return word, nil
+	}
+	dir, err := currentFolder()
+	if err != nil || filepath.IsAbs(word) {
+		return word, err
+	}
+	return filepath.Join(dir, word), nil
 }
 
 func pairsOf(flag string, values []string) (map[string]string, error) {
