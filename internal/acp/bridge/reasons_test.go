@@ -1,0 +1,118 @@
+package bridge
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"noused/internal/acp"
+)
+
+// provider is the address of one that ends what it says for the reason that its
+// requests name.
+func provider(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/chat/completions") {
+			http.NotFound(w, r)
+			return
+		}
+		reason := r.Header.Get("X-Reason")
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"so far\"},\"finish_reason\":%q}]}\n\n", reason)
+		fmt.Fprint(w, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":40,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n")
+	}))
+	t.Cleanup(s.Close)
+	return s.URL + "/v1"
+}
+
+// Why a turn ended is what the prompt is answered with.
+func TestStopReasons(t *testing.T) {
+	url := provider(t)
+	config := "[model]\nmax_steps = 1\ncontext_window = 5000\n"
+	for _, reason := range []string{"stop", "length", "content_filter"} {
+		config += "[providers." + reason + "]\nbase_url = \"" + url + "\"\nheaders = { X-Reason = \"" + reason + "\" }\nmodels = [\"m\"]\n"
+	}
+	d := startDaemon(t, config)
+	e := newEditor(t, d.Socket)
+	s := e.open(d.Dir)
+	if got := e.say(s, "!ls {}"); got != acp.MaxTurnRequests {
+		t.Errorf("after the last step: got %s, want max_turn_requests", got)
+	}
+	for reason, want := range map[string]acp.StopReason{"stop": acp.EndTurn, "length": acp.MaxTokens, "content_filter": acp.Refusal} {
+		e.must(acp.SetConfigOption, `{"sessionId":"`+s+`","configId":"model","value":"`+reason+`/m"}`)
+		if got := e.say(s, "go"); got != want {
+			t.Errorf("%s: got %s, want %s", reason, got, want)
+		}
+	}
+}
+
+// How full the window is is told when it is known, and what it cost.
+func TestUsage(t *testing.T) {
+	d := startDaemon(t, "[model]\nprovider = \"here\"\nname = \"m\"\ncontext_window = 5000\n[providers.here]\nbase_url = \""+provider(t)+"\"\nheaders = { X-Reason = \"stop\" }\n")
+	e := newEditor(t, d.Socket)
+	s := e.open(d.Dir)
+	e.say(s, "go")
+	u, _ := e.awaitUpdate(s, 0, "how full the window is", func(u update) bool { return u.Kind == "usage_update" && u.Used > 0 })
+	if u.Used != 42 || u.Size != 5000 {
+		t.Errorf("got %d of %d tokens, want 42 of 5000", u.Used, u.Size)
+	}
+}
+
+// A run that has reached a limit asks whether it goes on; it is shown as a call of
+// its own, which is over when somebody has answered.
+func TestARunAtItsLimitAsks(t *testing.T) {
+	d := startDaemon(t, "[limits]\nrun_tokens = 3\n")
+	e := newEditor(t, d.Socket)
+	s := e.open(d.Dir)
+	for option, want := range map[string]acp.StopReason{"continue": acp.EndTurn, "deny": acp.MaxTurnRequests} {
+		from := e.mark()
+		id := e.prompt(s, "one two three four\n!ls {}")
+		m, _ := e.await(from, "the question", func(m message) bool { return m.Method == acp.RequestPermission })
+		p := permission(t, m)
+		kinds := map[string]string{}
+		for _, o := range p.Options {
+			kinds[o.ID] = o.Kind
+		}
+		if diff := cmp.Diff(map[string]string{"continue": acp.AllowOnce, "deny": acp.RejectOnce}, kinds); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		e.answers = func(message) string { return option } // each time the limit is reached
+		e.answer(m.ID, option)
+		if got := e.stop(id); got != want {
+			t.Errorf("%s: got %s, want %s", option, got, want)
+		}
+		e.awaitUpdate(s, from, "that the question is over", func(u update) bool { return u.ID == p.ToolCall.ID && u.Status == acp.Completed })
+		e.answers = nil
+	}
+}
+
+// What a tool shows is shown, in a replay too.
+func TestImagesOfTools(t *testing.T) {
+	d := startDaemon(t, "")
+	dot, err := base64.StdEncoding.DecodeString("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Write("dot.gif", string(dot))
+	e := newEditor(t, d.Socket)
+	s := e.open(d.Dir)
+	shows := func(u update) bool {
+		return u.Status == acp.Completed && strings.Contains(string(u.Content), `"resource_link"`) && strings.Contains(string(u.Content), `"image/gif"`)
+	}
+	e.say(s, `!read {"path":"dot.gif"}`)
+	from := e.mark()
+	if !slices.ContainsFunc(e.updates(s, 0, from), shows) {
+		t.Errorf("the image is not shown:\n%s", strings.Join(conversation(e.updates(s, 0, from)), "\n"))
+	}
+	e.must(acp.SessionLoad, `{"sessionId":"`+s+`","cwd":"/","mcpServers":[]}`)
+	if !slices.ContainsFunc(e.updates(s, from, -1), shows) {
+		t.Error("the image is not in the replay")
+	}
+}
