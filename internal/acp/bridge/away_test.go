@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/exec"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -200,7 +202,8 @@ func TestAnEditorThatStopsReading(t *testing.T) {
 	in.Close()
 }
 
-// An editor, another one and whoever reads the event socket are told the same.
+// An editor, another one, the screen and whoever reads the event socket are told the
+// same.
 func TestAllSeeTheSame(t *testing.T) {
 	d := startDaemon(t, "")
 	one, two := newEditor(t, d.Socket), newEditor(t, d.Socket)
@@ -211,6 +214,9 @@ func TestAllSeeTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer events.Close()
+	cmd := exec.Command(nousProgram(t), "--session", s)
+	cmd.Dir, cmd.Env = d.Dir, d.Env()
+	screen := tuitest.Start(t, cmd, 132, 50, false)
 	text := numbered(300)
 	one.say(s, text)
 	said := ""
@@ -233,6 +239,10 @@ func TestAllSeeTheSame(t *testing.T) {
 	if diff := cmp.Diff([]string{"agent: " + said}, conversation(one.updates(s, 0, -1))); diff != "" {
 		t.Errorf("who prompted (-want +got):\n%s", diff)
 	}
+	words := regexp.MustCompile(`w[0-9]+`)
+	screen.WaitFor("what the user said and what the agent says", func(shown string) bool {
+		return strings.HasPrefix(strings.Join(words.FindAllString(shown, -1), " "), text+" "+said+" ") // and a title
+	})
 	if diff := cmp.Diff([]string{"user: " + text, "agent: " + said}, conversation(two.updates(s, 0, -1))); diff != "" {
 		t.Errorf("the other one (-want +got):\n%s", diff)
 	}

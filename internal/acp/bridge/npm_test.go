@@ -28,7 +28,7 @@ func TestOfficialClient(t *testing.T) {
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skip("NOT DRIVEN by the official client: there is no node")
 	}
-	sdk, err := npmPackage("sdk")
+	installed, err := sdk()
 	if err != nil {
 		t.Skipf("NOT DRIVEN by the official client: %v", err)
 	}
@@ -41,7 +41,7 @@ func TestOfficialClient(t *testing.T) {
 	if err := os.WriteFile(at, script, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(filepath.Join(sdk, "node_modules"), filepath.Join(filepath.Dir(at), "node_modules")); err != nil {
+	if err := os.Symlink(filepath.Join(installed, "node_modules"), filepath.Join(filepath.Dir(at), "node_modules")); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), hang)

@@ -81,7 +81,7 @@ func official(t testing.TB) schema {
 }
 
 func readSchema() (schema, error) {
-	dir, err := npmPackage("sdk")
+	dir, err := sdk()
 	if err != nil {
 		return nil, err
 	}
@@ -117,8 +117,14 @@ func namesOf(maps ...map[string]string) (list []string) {
 	return list
 }
 
-// npmPackage installs what testdata/NAME pins, once, and returns where. There has
-// to be npm and a registry.
+// npmPatience is how long npm may take, all in all.
+const npmPatience = time.Minute
+
+// sdk is the official client. It is fetched once at most, also where that fails.
+var sdk = sync.OnceValues(func() (string, error) { return npmPackage("sdk") })
+
+// npmPackage installs what testdata/NAME pins, if it is not there yet, and returns
+// where. There has to be npm and a registry.
 func npmPackage(name string) (string, error) {
 	if _, err := exec.LookPath("npm"); err != nil {
 		return "", errors.New("there is no npm")
@@ -153,7 +159,7 @@ func npmPackage(name string) (string, error) {
 			return "", err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), npmPatience)
 	defer cancel()
 	npm := exec.CommandContext(ctx, "npm", install, "--no-audit", "--no-fund", "--fetch-retries", "0", "--fetch-timeout", "20000")
 	npm.Dir, npm.WaitDelay = dir, time.Second
