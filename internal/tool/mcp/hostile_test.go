@@ -48,6 +48,9 @@ func TestAHostileServerCostsItsCallerOneError(t *testing.T) {
 		"refuse":  {0, "-32602", "no such thing", 1},
 		"garbage": {0, tool.ProtocolError, `unrecognized content type "riddle"`, 1},
 		"ask":     {20, tool.Timeout, "no result and no progress within 500ms", 1},
+		"id":      {2, tool.ProtocolError, "the server asked for things of more than 1024 KiB in all", 2},
+		"values":  {8, tool.ProtocolError, "the server's answer has more than 250000 values in it", 1},
+		"notice":  {8, "", "did it", 1},
 		"nothing": {0, "", "done", 1},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -81,6 +84,36 @@ func TestAHostileServerCostsItsCallerOneError(t *testing.T) {
 			b.gone()
 		})
 	}
+}
+
+// What a server says of a failure is kept and told with bounds, and it does not say
+// more of itself than is kept.
+func TestAServerThatSaysTooMuch(t *testing.T) {
+	for shake, want := range map[string]string{
+		"sorry":  "cannot start x: sorry sorry",
+		"chatty": "cannot start x: the server's answer to the handshake is too long",
+	} {
+		t.Run(shake, func(t *testing.T) {
+			b := beside(t, server(t, "rogue").Env("HANDSHAKE", shake))
+			r := b.call("", 0)
+			if r.OK || !strings.HasPrefix(r.Error.Message, want) || len(r.Error.Message) > 5<<10 {
+				t.Errorf("got %.200q of %d bytes", r.Error.Message, len(r.Error.Message))
+			}
+			for _, s := range b.Servers(model.Scope{}) {
+				if len(s.Message) > 5<<10 {
+					t.Errorf("%s is told with %d bytes", s.Name, len(s.Message))
+				}
+			}
+			b.well()
+			b.gone()
+		})
+	}
+	b := mount(t, server(t, "rogue"))
+	b.succeeds("", "did it")
+	if r := b.call("sorry", 8); r.OK || len(r.Error.Message) > 5<<10 {
+		t.Errorf("got %d bytes", len(r.Error.Message))
+	}
+	b.gone()
 }
 
 // A result that is long and not too long is taken in, one at a time for the whole

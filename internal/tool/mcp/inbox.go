@@ -7,6 +7,7 @@ import (
 
 	jsonx "github.com/go-json-experiment/json"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"go.uber.org/zap"
 
 	"noused/internal/tool"
 )
@@ -24,8 +25,11 @@ type inbox struct {
 	link *link
 
 	mu    sync.Mutex
-	asked map[jsonrpc.ID]bool   // requests of the server's; true: cancelled
-	ours  map[jsonrpc.ID]*taker // of ours, those that somebody waits for
+	asked map[jsonrpc.ID]*asking // requests of the server's
+	count int                    // of them all, and
+	size  int                    // their bytes
+	ours  map[jsonrpc.ID]*taker  // of ours, those that somebody waits for
+	hello jsonrpc.ID             // our handshake, until it is answered
 
 	// What nobody has waited for, in the second that began since.
 	pacing       sync.Mutex
@@ -34,9 +38,15 @@ type inbox struct {
 	ended        <-chan struct{}
 }
 
+// asking are the requests of the server's with one id, which should be one.
+type asking struct {
+	count, size int
+	cancelled   bool
+}
+
 // newInbox makes the inbox of a connection, until ended is closed.
 func newInbox(l *link, ended <-chan struct{}) *inbox {
-	return &inbox{link: l, asked: map[jsonrpc.ID]bool{}, ours: map[jsonrpc.ID]*taker{}, ended: ended}
+	return &inbox{link: l, asked: map[jsonrpc.ID]*asking{}, ours: map[jsonrpc.ID]*taker{}, ended: ended}
 }
 
 // take returns a message that is the SDK's to answer, nil for any other one. It
@@ -44,24 +54,31 @@ func newInbox(l *link, ended <-chan struct{}) *inbox {
 // taken in.
 func (b *inbox) take(msg jsonrpc.Message, size int, turn func()) (jsonrpc.Message, error) {
 	if a, ok := msg.(*jsonrpc.Response); ok {
+		answer := bounded(a, b.greets(a.ID))
 		t := b.taker(a.ID)
 		if t == nil {
 			turn()
 			b.pace(size)
-			return msg, nil
+			return answer, nil
 		}
 		t.hand(turn)
-		return msg, nil
+		return answer, nil
 	}
 	turn()
 	b.pace(size)
 	r := msg.(*jsonrpc.Request)
 	switch {
+	case !r.IsCall() && size > maxNotice:
+		b.link.log.Debug("server said something that is too long", zap.String("method", clip(r.Method, maxToolName)), zap.Int("bytes", size))
+		return nil, nil
 	case r.IsCall():
+		if err := b.ask(r.ID, size); err != nil {
+			return nil, err
+		}
 		if r.Method == "elicitation/create" {
 			r.Params = keepForm(r.Params)
 		}
-		return msg, b.ask(r.ID)
+		return msg, nil
 	case r.Method == "notifications/cancelled" && b.cancels(r), b.link.told(r.Method):
 		return msg, nil
 	}
@@ -70,14 +87,36 @@ func (b *inbox) take(msg jsonrpc.Message, size int, turn func()) (jsonrpc.Messag
 }
 
 // ask counts a request of the server's.
-func (b *inbox) ask(id jsonrpc.ID) error {
+func (b *inbox) ask(id jsonrpc.ID, size int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.asked) == maxAsked {
+	switch {
+	case b.count == maxAsked:
 		return tool.Faultf(tool.ProtocolError, "the server asked %d things and did not wait for an answer", maxAsked)
+	case b.size+size > maxRequests:
+		return tool.Faultf(tool.ProtocolError, "the server asked for things of more than %d KiB in all and did not wait for an answer", maxRequests>>10)
 	}
-	b.asked[id] = false
+	a := b.asked[id]
+	if a == nil {
+		a = new(asking)
+		b.asked[id] = a
+	}
+	a.count++
+	a.size += size
+	b.count++
+	b.size += size
 	return nil
+}
+
+// greets reports, once, that this is the answer to our handshake.
+func (b *inbox) greets(id jsonrpc.ID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !id.IsValid() || id != b.hello {
+		return false
+	}
+	b.hello = jsonrpc.ID{}
+	return true
 }
 
 // cancels reports whether the server takes back what it has asked, for the first
@@ -95,11 +134,12 @@ func (b *inbox) cancels(r *jsonrpc.Request) bool {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	cancelled, known := b.asked[id]
-	if known {
-		b.asked[id] = true
+	a := b.asked[id]
+	if a == nil || a.cancelled {
+		return false
 	}
-	return known && !cancelled
+	a.cancelled = true
+	return true
 }
 
 // sent says that a message is on its way; an answer ends what the server asked.
@@ -107,7 +147,20 @@ func (b *inbox) sent(msg jsonrpc.Message) {
 	if r, ok := msg.(*jsonrpc.Response); ok {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		delete(b.asked, r.ID)
+		b.answered(r.ID)
+	}
+}
+
+// answered forgets a request of the server's. The mutex is held.
+func (b *inbox) answered(id jsonrpc.ID) {
+	a := b.asked[id]
+	if a == nil {
+		return
+	}
+	b.count--
+	if a.count--; a.count == 0 {
+		b.size -= a.size
+		delete(b.asked, id)
 	}
 }
 
@@ -116,6 +169,11 @@ func (b *inbox) sent(msg jsonrpc.Message) {
 func (b *inbox) expect(ctx context.Context, msg jsonrpc.Message) {
 	r, ok := msg.(*jsonrpc.Request)
 	t, _ := ctx.Value(takerKey{}).(*taker)
+	if ok && (r.Method == "initialize" || r.Method == "server/discover") {
+		b.mu.Lock()
+		b.hello = r.ID
+		b.mu.Unlock()
+	}
 	if !ok || !r.IsCall() || t == nil {
 		return
 	}

@@ -20,6 +20,7 @@ import (
 // Bounds of what one server says that it can do.
 const (
 	maxTools        = 2000
+	maxListed       = 2 * maxTools // with those that are left out
 	maxPages        = 500
 	maxSchema       = 256 << 10 // bytes of one
 	maxDefinitions  = 8 << 20   // bytes of all
@@ -53,11 +54,14 @@ func (l *link) operations(ctx context.Context) ([]tool.Operation, error) {
 	var take taker
 	defer take.end()
 	ctx = take.with(ctx)
-	names, size, params := map[string]bool{}, 0, &sdk.ListToolsParams{}
+	names, size, seen, params := map[string]bool{}, 0, 0, &sdk.ListToolsParams{}
 	for page := 0; ; page++ {
 		answer, err := l.session.ListTools(ctx, params)
 		if err != nil {
 			return nil, err
+		}
+		if seen += len(answer.Tools); seen > maxListed {
+			return nil, tool.Faultf(tool.ProtocolError, "the server lists more than %d tools", maxListed)
 		}
 		for _, t := range answer.Tools {
 			o, err := l.operation(t)

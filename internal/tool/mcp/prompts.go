@@ -31,11 +31,18 @@ func (l *link) prompts(ctx context.Context) (list []model.ServerPrompt) {
 	}
 	ctx, cancel := tool.WithTimeout(ctx, l.h.waits.ping)
 	defer cancel()
-	size, params := 0, &sdk.ListPromptsParams{}
+	var take taker
+	defer take.end()
+	ctx = take.with(ctx)
+	size, seen, params := 0, 0, &sdk.ListPromptsParams{}
 	for page := 0; page < maxPages; page++ {
 		answer, err := l.session.ListPrompts(ctx, params)
 		if err != nil {
 			l.log.Warn("the prompts of the server cannot be listed", zap.Error(err))
+			break
+		}
+		if seen += len(answer.Prompts); seen > 2*maxPrompts {
+			l.log.Warn("the server lists more prompts than are looked at", zap.Int("most", 2*maxPrompts))
 			break
 		}
 		for _, p := range answer.Prompts {
@@ -135,6 +142,9 @@ func (h *host) consult(ctx context.Context, ask func(context.Context, *link) err
 		return err
 	}
 	defer h.leave(l)
+	var take taker
+	defer take.end()
+	ctx = take.with(ctx)
 	switch err := l.guarded(func() error { return ask(ctx, l) }); {
 	case err == nil:
 		return nil

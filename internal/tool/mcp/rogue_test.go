@@ -26,6 +26,8 @@ import (
 //	deaf      it answers nothing
 //	dies      it exits at once, and says why
 //	loud      it prints noise before each answer
+//	sorry     it refuses either with a text of 8 MB
+//	chatty    its answer to either handshake is 8 MB
 //	bulky     its list of tools is a line of 20 MB
 //
 // TOOLS is how many tools it has beside run, and SCHEMA a schema that one of them
@@ -113,6 +115,10 @@ func (f *rogue) serve() int {
 func (f *rogue) answer(m *asked) {
 	switch {
 	case f.shake == "deaf", m.Method == "initialize" && f.shake == "silent":
+	case f.shake == "sorry":
+		f.fail(m, -32000, strings.Repeat("sorry ", 8<<20/6))
+	case f.shake == "chatty" && m.Method != "tools/list":
+		f.result(m, `{"protocolVersion":"2025-11-25","capabilities":{"experimental":{"x":[`+strings.Repeat("{},", 8<<20/3)+`{}]}},"serverInfo":{"name":"fake","version":"1"}}`)
 	case m.Method == "initialize" && f.shake == "exit":
 		os.Exit(0)
 	case m.Method == "initialize" && f.shake != "refuse":
@@ -193,6 +199,15 @@ func (f *rogue) call(m *asked) {
 		f.result(m, `{"content":[{"type":"text","text":"no such file"}],"isError":true}`)
 	case "refuse":
 		f.fail(m, -32602, "no such thing")
+	case "sorry":
+		f.fail(m, -32000, strings.Repeat("sorry ", n<<20/6))
+	case "values":
+		f.result(m, `{"content":[],"structuredContent":{"x":[`+strings.Repeat(`{"":0},`, n<<20/7)+`0]}}`)
+	case "id":
+		f.say(`{"jsonrpc":"2.0","id":"%s","method":"ping"}`, strings.Repeat("x", n<<20))
+	case "notice":
+		f.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":[%s0]}}`, strings.Repeat("{},", n<<20/3))
+		f.text(m, "did it")
 	case "garbage":
 		f.result(m, `{"content":[{"type":"riddle"}]}`)
 	case "nothing":
