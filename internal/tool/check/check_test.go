@@ -288,6 +288,7 @@ func TestAToolIsToldExactlyWhatItDoesWrong(t *testing.T) {
 		"mcp: prints text":                   {fake("mcp", "mcp", "noise"), []*clause{sRPC.json}},
 		"mcp: has no serverInfo":             {fake("mcp", "mcp", "info"), []*clause{sInit}},
 		"mcp: has a tool twice":              {fake("mcp", "mcp", "twice"), []*clause{sTools}},
+		"mcp: has pages without end":         {fake("mcp", "mcp", "pages"), []*clause{sTools}},
 		"mcp: has a schema that is none":     {fake("mcp", "mcp", "schema"), []*clause{sSchema}},
 		"mcp: knows every method":            {fake("mcp", "mcp", "unknown"), []*clause{sMethod}},
 		"mcp: returns a text":                {fake("mcp", "mcp", "content"), []*clause{sResult}},

@@ -39,6 +39,9 @@ var mcpClauses = []*clause{
 	sInit, sTools, sSchema, sRPC.json, sRPC.utf8, sRPC.long, sRPC.version, sRPC.id, sRPC.either, sRPC.fault, sMethod, sPing, sExit, sLeft,
 }
 
+// maxPages is how many pages of tools the daemon reads.
+const maxPages = 500
+
 // mcpRun checks one MCP server over stdio, in one process.
 type mcpRun struct {
 	*runner
@@ -117,7 +120,7 @@ func (m *mcpRun) lifecycle(ctx context.Context) (called []Finding, err error) {
 // tools reads all pages of tools.
 func (m *mcpRun) tools(ctx context.Context) (ops []tool.Operation) {
 	params := map[string]string{}
-	for names := map[string]bool{}; ; {
+	for page, names := 0, map[string]bool{}; ; page++ {
 		x, why := m.ask(ctx, "tools/list", params)
 		result, _ := object(x.result)
 		var list []map[string]jsontext.Value
@@ -141,6 +144,9 @@ func (m *mcpRun) tools(ctx context.Context) (ops []tool.Operation) {
 		}
 		next, _ := tool.Text(result["nextCursor"])
 		if next == "" || next == params["cursor"] {
+			return ops
+		}
+		if !m.sheet.test(sTools, ifNot(page+1 < maxPages, fmt.Sprintf("there are more than %d pages", maxPages))) {
 			return ops
 		}
 		params["cursor"] = next
