@@ -23,9 +23,6 @@ const (
 	maxRuns    = 4096            // whose beginning is remembered
 )
 
-// approvalRequested is the code of the status that a run waits for an answer.
-const approvalRequested protocol.Code = "approval_requested"
-
 // attention is what the user is told while looking elsewhere, and what the daemon
 // is told of what the user has looked at.
 type attention struct {
@@ -39,10 +36,11 @@ type attention struct {
 	waiting  bool                 // it is told when the burst is over
 }
 
-// happened is an event of any session, for attention; burstOver the end of a
-// burst.
+// happened is an event of any session, for attention; unheard says that some may
+// have been missed, burstOver the end of a burst.
 type (
 	happened  struct{ follow.Event }
+	unheard   struct{}
 	burstOver struct{}
 )
 
@@ -71,14 +69,14 @@ func (m *model) visit() {
 		a.visited = map[string]string{}
 	}
 	a.visited[m.state.SessionID] = m.title()
-	if !a.watching && len(m.missing) == 0 && (m.config.notify.bell || m.config.notify.osc) {
+	if !a.watching && len(m.missing) == 0 {
 		a.watching = true
 		m.jobs.start(m.watch)
 	}
 }
 
-// watch tells of runs that begin, end or wait, in any session, until the program
-// ends.
+// watch tells of runs that begin, end, ask or are answered, in any session, until
+// the program ends.
 func (m *model) watch(ctx context.Context) tea.Msg {
 	s := follow.NewStream(follow.Socket(m.opts.Socket), follow.Options{Filter: protocol.SubscribeParams{Types: []string{"agent_start", "agent_end", "status"}}})
 	defer s.Close()
@@ -87,23 +85,44 @@ func (m *model) watch(ctx context.Context) tea.Msg {
 		if err != nil {
 			return nil
 		}
-		line, ok := h.(follow.Line)
-		if !ok || line.Event.Event == nil {
-			continue
-		}
-		switch e := line.Event.Event.(type) {
-		case protocol.AgentStart, protocol.AgentEnd:
-			m.jobs.send(happened{line.Event})
-		case protocol.Status:
-			if e.Code == approvalRequested {
-				m.jobs.send(happened{line.Event})
+		switch h := h.(type) {
+		case follow.Connected, follow.Gap: // what was before is not told
+			m.jobs.send(unheard{})
+		case follow.Line:
+			if tells(h.Event.Event) {
+				m.jobs.send(happened{h.Event})
 			}
 		}
 	}
 }
 
-// happened tells of what the user wants to be told of, at the end of the burst.
+// tells tells whether an event is for happened.
+func tells(ev protocol.Event) bool {
+	switch e := ev.(type) {
+	case protocol.AgentStart, protocol.AgentEnd:
+		return true
+	case protocol.Status:
+		return e.Code == protocol.StatusApprovalRequested || e.Code == protocol.StatusApprovalResolved
+	}
+	return false
+}
+
+// recount asks what waits in other sessions.
+func (m *model) recount() {
+	if m.known && m.offline == nil {
+		m.refresh()
+	}
+}
+
+// happened has the questions of other sessions counted anew, and tells of what the
+// user wants to be told of, at the end of the burst.
 func (m *model) happened(ev follow.Event) {
+	if e, ok := ev.Event.(protocol.Status); ok && e.SessionID != m.state.SessionID {
+		m.recount()
+	}
+	if !m.config.notify.bell && !m.config.notify.osc {
+		return
+	}
 	a := &m.attention
 	event, message := a.word(ev, m.config.notify)
 	id := ev.Where().SessionID
@@ -150,7 +169,9 @@ func (a *attention) word(ev follow.Event, n notify) (event, message string) {
 		}
 		a.began[e.RunID] = ev.At
 	case protocol.Status:
-		event, message = "approval", e.Message
+		if e.Code == protocol.StatusApprovalRequested {
+			event, message = "approval", e.Message
+		}
 	case protocol.AgentEnd:
 		start, known := a.began[e.RunID]
 		delete(a.began, e.RunID)

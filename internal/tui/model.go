@@ -277,6 +277,8 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 		m.found(msg)
 	case removed:
 		m.removed(msg)
+	case unheard:
+		m.recount()
 	case happened:
 		m.happened(msg.Event)
 	case burstOver:
