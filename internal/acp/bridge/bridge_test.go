@@ -153,7 +153,7 @@ func stateOf(t *testing.T, socket, session string) protocol.State {
 }
 
 // command is what another client does.
-func command[P protocol.Params, R protocol.Reply](t *testing.T, socket string, def protocol.Def[P, R], p P) R {
+func command[P protocol.Params, R protocol.Reply](t testing.TB, socket string, def protocol.Def[P, R], p P) R {
 	t.Helper()
 	c, err := client.Dial(t.Context(), socket)
 	if err != nil {

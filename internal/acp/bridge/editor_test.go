@@ -32,6 +32,8 @@ type message struct {
 	Params jsontext.Value `json:"params"`
 	Result jsontext.Value `json:"result"`
 	Error  *acp.Error     `json:"error"`
+
+	at time.Time // when it was read
 }
 
 // update is what a session/update says, of any kind.
@@ -67,6 +69,7 @@ func (u update) text() string {
 type editor struct {
 	t      testing.TB
 	in     io.WriteCloser
+	pid    int // of the bridge, where it is a program
 	log    logged
 	ended  chan struct{} // closed with err
 	err    error
@@ -158,7 +161,7 @@ func (e *editor) read(out io.Reader) {
 		if err != nil {
 			break
 		}
-		var m message
+		m := message{at: time.Now()}
 		if err := json.Unmarshal(raw, &m); err != nil {
 			e.t.Errorf("the bridge wrote %.200q: %v", raw, err)
 			continue

@@ -17,7 +17,7 @@ import (
 )
 
 // startBridge starts nous acp as an editor does. end kills it, or closes its input.
-func startBridge(t *testing.T, program, socket string) (e *editor, end func(kill bool)) {
+func startBridge(t testing.TB, program, socket string) (e *editor, end func(kill bool)) {
 	t.Helper()
 	cmd := exec.Command(program, "--socket", socket, "acp")
 	in, err := cmd.StdinPipe()
@@ -31,7 +31,7 @@ func startBridge(t *testing.T, program, socket string) (e *editor, end func(kill
 	if err != nil {
 		t.Fatal(err)
 	}
-	e = &editor{t: t, in: in, sent: map[string]string{}, schema: official(t)}
+	e = &editor{t: t, in: in, sent: map[string]string{}, schema: official(t), pid: cmd.Process.Pid}
 	e.changed = sync.NewCond(&e.mu)
 	var reading sync.WaitGroup
 	reading.Go(func() { e.read(out) })

@@ -14,7 +14,7 @@ import (
 )
 
 // nousProgram builds nous.
-func nousProgram(t *testing.T) string {
+func nousProgram(t testing.TB) string {
 	t.Helper()
 	program, err := tuitest.Build(dir, "nous")
 	if err != nil {
