@@ -116,3 +116,23 @@ func TestImagesOfTools(t *testing.T) {
 		t.Error("the image is not in the replay")
 	}
 }
+
+// Calls that a cancel left unmade are over, live and in a replay.
+func TestCallsThatWereNotMade(t *testing.T) {
+	d := slowDaemon(t, "")
+	e := newEditor(t, d.Socket)
+	s := e.open(d.Dir)
+	id := e.prompt(s, "!slow.run\n!ls {}")
+	e.awaitUpdate(s, 0, "the tool", func(u update) bool { return u.Status == acp.InProgress })
+	e.notify(acp.SessionCancel, `{"sessionId":"`+s+`"}`)
+	e.stop(id)
+	want := []string{"call: slow.run {} failed", "call: ls failed"}
+	if diff := cmp.Diff(want, conversation(e.updates(s, 0, -1))); diff != "" {
+		t.Errorf("live (-want +got):\n%s", diff)
+	}
+	from := e.mark()
+	e.must(acp.SessionLoad, `{"sessionId":"`+s+`","cwd":"/","mcpServers":[]}`)
+	if diff := cmp.Diff(append([]string{"user: !slow.run\n!ls {}"}, want...), conversation(e.updates(s, from, -1))); diff != "" {
+		t.Errorf("a replay (-want +got):\n%s", diff)
+	}
+}
