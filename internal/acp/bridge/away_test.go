@@ -59,7 +59,7 @@ func TestLoadDuringAStream(t *testing.T) {
 		t.Errorf("got %s, want end_turn", got)
 	}
 	last := 0 // where the last replay begins
-	for i, m := range e.lines {
+	for i, m := range e.all() {
 		if u, ok := updateOf(s, m); ok && u.Kind == acp.UserChunk {
 			last = i
 		}
@@ -101,10 +101,8 @@ func TestTheDaemonGoesAway(t *testing.T) {
 			t.Errorf("%q is shown %d times:\n%s", text, strings.Count(shown, text), shown)
 		}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	answers := map[string]int{}
-	for _, m := range e.lines {
+	for _, m := range e.all() {
 		if m.Method == "" {
 			answers[string(m.ID)]++
 		}

@@ -80,7 +80,7 @@ func TestTextsThatWaitAreAnsweredInTheirTurn(t *testing.T) {
 	}
 	// Each answer stands behind the chunks of its own turn, before the next.
 	var order []string
-	for _, m := range e.lines {
+	for _, m := range e.all() {
 		if u, ok := updateOf(s, m); ok && u.Kind == acp.AgentChunk {
 			order = append(order, u.text())
 		} else if m.Method == "" && slices.Contains([]string{first, second, third}, string(m.ID)) {

@@ -188,6 +188,20 @@ func (e *editor) took(m message, raw []byte) {
 	}
 }
 
+// answerWith has f answer every question from now on.
+func (e *editor) answerWith(f func(message) (option string)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.answers = f
+}
+
+// all are the lines so far.
+func (e *editor) all() []message {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.lines)
+}
+
 // answer answers a question of the bridge's.
 func (e *editor) answer(id jsontext.Value, option string) {
 	e.write(`{"jsonrpc":"2.0","id":` + string(id) + `,"result":{"outcome":{"outcome":"selected","optionId":"` + option + `"}}}`)

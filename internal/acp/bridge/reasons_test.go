@@ -83,13 +83,13 @@ func TestARunAtItsLimitAsks(t *testing.T) {
 		if diff := cmp.Diff(map[string]string{"continue": acp.AllowOnce, "deny": acp.RejectOnce}, kinds); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
-		e.answers = func(message) string { return option } // each time the limit is reached
+		e.answerWith(func(message) string { return option }) // each time the limit is reached
 		e.answer(m.ID, option)
 		if got := e.stop(id); got != want {
 			t.Errorf("%s: got %s, want %s", option, got, want)
 		}
 		e.awaitUpdate(s, from, "that the question is over", func(u update) bool { return u.ID == p.ToolCall.ID && u.Status == acp.Completed })
-		e.answers = nil
+		e.answerWith(nil)
 	}
 }
 

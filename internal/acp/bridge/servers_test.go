@@ -73,7 +73,7 @@ func TestAServerOfTheEditor(t *testing.T) {
 	d := startDaemon(t, "")
 	d.Write("word.sh", wordServer)
 	e := newEditor(t, d.Socket)
-	e.answers = func(message) string { return "once" }
+	e.answerWith(func(message) string { return "once" })
 	var r acp.OpenResult
 	e.decode(e.must(acp.SessionNew, `{"cwd":`+quote(d.Dir)+`,"mcpServers":[{"name":"mine","command":"/bin/sh","args":[`+
 		quote(filepath.Join(d.Dir, "word.sh"))+`,"given"],"env":[{"name":"WORD","value":"to it"}]}]}`), &r)

@@ -301,6 +301,7 @@ func (w *window) event(ev follow.Event) {
 	case protocol.AgentEnd:
 		w.endCalls()
 		w.runEnded(e)
+		w.findCommands() // servers that were started for the run are heard now, of which no event tells
 	case protocol.MessageStart:
 		w.messageStarted(e)
 	case protocol.MessageUpdate:
