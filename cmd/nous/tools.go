@@ -150,6 +150,7 @@ key:=json for anything else.`,
 			p := protocol.ExtensionCommandParams{Scope: scope, Name: args[0], Payload: payload, Phase: phase}
 			reply, err := fetch(cmd.Context(), a, protocol.ExtensionCommand, p, a.printExtension)
 			if err == nil && !reply.OK {
+				a.hintJSON(reply, args[1:])
 				err = &quietExit{exitFailed}
 			}
 			return err
@@ -159,6 +160,20 @@ key:=json for anything else.`,
 	cmd.Flags().StringVar(&phase, "phase", "", "the gevals `phase`: setup, verify or cleanup")
 	completeWords(cmd, "phase", "setup", "verify", "cleanup")
 	return cmd
+}
+
+// hintJSON says how a number is written, to whom a text was refused that is JSON.
+func (a *app) hintJSON(r protocol.ExtensionResult, args []string) {
+	if a.json || r.Error == nil || !strings.Contains(r.Error.Message, ": got string, want ") {
+		return
+	}
+	for _, arg := range args {
+		key, text, ok := strings.Cut(arg, "=")
+		if ok && !strings.HasSuffix(key, ":") && jsontext.Value(text).IsValid() && strings.Contains(r.Error.Message, "/"+key+": got string, ") {
+			a.notef("%s is a text; %s is not", oneLine(arg, 60), oneLine(key+":="+text, 60))
+			return
+		}
+	}
 }
 
 func (a *app) printExtension(r protocol.ExtensionResult) {
