@@ -225,8 +225,9 @@ func (a *app) mcpGetCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "get NAME",
 		Short: "Show one MCP server: its entry, its state, its tools",
-		Long: `Show one MCP server: its entry, its state and the names of its tools. Of variables
-and headers only the names are shown: the values may be secrets.`,
+		Long: `Show one MCP server: its entry, its state, the names of its tools, and its prompts
+as they are written in a text. Of variables and headers only the names are shown: the
+values may be secrets.`,
 		Example:           "  nous mcp get git",
 		Args:              cmdline.Wants(1, 1, "NAME, the name of a server"),
 		ValidArgsFunction: a.serverNames,
@@ -262,10 +263,20 @@ func (a *app) showServer(s serverRow) {
 		{"only", strings.Join(s.entry.Tools, ", ")},
 		{"sandbox", s.entry.Sandbox},
 		{"tools", strings.Join(s.Named, ", ")},
+		{"prompts", promptsOf(s)},
 	} {
 		if p[1] != "" {
 			pairs = append(pairs, p)
 		}
 	}
 	a.printPairs(pairs)
+}
+
+// promptsOf are a server's prompts, as they are written in a text.
+func promptsOf(s serverRow) string {
+	names := make([]string, len(s.Prompts))
+	for i, p := range s.Prompts {
+		names[i] = "/" + s.Name + "." + p.Name
+	}
+	return strings.Join(names, ", ")
 }

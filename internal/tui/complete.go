@@ -154,6 +154,9 @@ func (m *model) completeCommand(word string) {
 			})
 		}
 	}
+	if len(m.menu.rows) == 0 && !strings.HasPrefix(skillPrefix, word) {
+		m.offerFrom(query, word, promptCandidates) // a server's, whose name is begun
+	}
 }
 
 // completeArgument offers what a command takes.

@@ -140,7 +140,9 @@ func TestPromptsOfServers(t *testing.T) {
 	d.Start()
 	h := useDaemon(t, d.Socket)
 	beside(h, protocol.Expand, protocol.ExpandParams{Text: "@hotel:memo://a"}) // it is known from here on
-	h.write("/hotel.r")
+	h.write("/hot")
+	h.sees("/hotel.review", "file=… Looks at a file.")
+	h.write("el.r")
 	h.sees("/hotel.review", "file=… Looks at a file.")
 	h.press("tab")
 	h.write("main.go")
