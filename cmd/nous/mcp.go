@@ -193,7 +193,7 @@ func (a *app) mcpRemoveCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := mcpfile.Remove(serversFile(), args[0])
 			if errors.Is(err, mcpfile.ErrUnknown) {
-				return fmt.Errorf("%s has no server %s; nous mcp list shows all", serversFile(), args[0])
+				return unknownServer(args[0])
 			}
 			if err != nil {
 				return err
@@ -201,6 +201,27 @@ func (a *app) mcpRemoveCommand() *cobra.Command {
 			return a.changedServer(cmd.Context(), "removed", args[0])
 		},
 	}
+}
+
+// unknownServer says why a server is not taken out, and where a project's is.
+func unknownServer(name string) error {
+	why := fmt.Errorf("%s has no server %s; nous mcp list shows all", serversFile(), name)
+	dir, err := folderHere()
+	if err != nil {
+		return why
+	}
+	text, err := mcpfile.ReadProject(dir)
+	if err != nil || text == nil {
+		return why
+	}
+	f, err := mcpfile.Parse(mcpfile.Project(dir), text)
+	if err != nil {
+		return why
+	}
+	if s, ok := f.Server(name); ok {
+		return fmt.Errorf("%s is a server of the project: take it out of %s:%d", name, s.Place.File, s.Place.Line)
+	}
+	return why
 }
 
 func (a *app) mcpImportCommand() *cobra.Command {

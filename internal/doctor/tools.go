@@ -28,7 +28,7 @@ func (e *exam) tools(ctx context.Context) {
 	defer e.unused()
 	taken := map[string]string{}
 	for _, d := range e.Builtin {
-		taken[d.Name] = "a built-in tool"
+		taken[d.Name] = "the built-in tools"
 		e.tool(d, "the built-in tools")
 	}
 	for _, dir := range e.ToolsDirs {

@@ -23,12 +23,19 @@ var (
 	ErrUnknown = errors.New("there is no server of that name")
 )
 
+// builtIn is the name of the daemon's own tools, which no server of the user's file
+// can have.
+const builtIn = "files"
+
 // Add puts a server into the user's file, and leaves the rest of it as it is,
 // comments and all. The file is made if need be, is replaced as a whole, and can be
 // read by nobody else.
 func Add(path string, s Server) error {
 	if err := s.Check(); err != nil {
 		return err
+	}
+	if s.Name == builtIn {
+		return fmt.Errorf("name: %s is the name of the built-in tools: %s-mcp would do", builtIn, builtIn)
 	}
 	value, err := json.Marshal(s, json.Deterministic(true), jsontext.WithIndentPrefix("    "), jsontext.WithIndent("  "))
 	if err != nil {

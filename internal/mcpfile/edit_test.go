@@ -82,7 +82,7 @@ func TestEditRefuses(t *testing.T) {
 			t.Errorf("%s became %s, %v", text, got, err)
 		}
 	}
-	for _, s := range []Server{{Name: "a b", Command: "c"}, {Name: "a"}, {Name: "a", Command: "b", URL: "https://h"}} {
+	for _, s := range []Server{{Name: "a b", Command: "c"}, {Name: "files", Command: "c"}, {Name: "a"}, {Name: "a", Command: "b", URL: "https://h"}} {
 		if err := Add(filepath.Join(dir, "other.json"), s); err == nil {
 			t.Errorf("%+v was added", s)
 		}

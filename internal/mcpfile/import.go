@@ -105,6 +105,11 @@ func take(from string, entry any) Taken {
 	t.Server.Name = from
 	if CheckName(from) != nil {
 		t.Server.Name = Rename(from)
+	}
+	if t.Server.Name == builtIn {
+		t.Server.Name += "-mcp"
+	}
+	if t.Server.Name != from {
 		t.note("is called %s here", t.Server.Name)
 	}
 	t.fill(fields)

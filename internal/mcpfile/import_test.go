@@ -15,8 +15,10 @@ func TestImport(t *testing.T) {
 	for name, c := range map[string]struct{ file, text, want string }{
 		"claude": {"claude.json", `{"theme":"dark","projects":{"/x":{"history":[]}},"mcpServers":{
 			"git":{"type":"stdio","command":"uvx","args":["mcp-server-git"],"env":{"A":"${B:-c}"},"alwaysAllow":["log"]},
+			"files":{"command":"fs"},
 			"old":{"type":"sse","url":"https://h/sse"},
 			"my server":{"type":"http","url":"https://h/mcp","headers":{"Authorization":"Bearer x"}}}}`, `
+files -> files-mcp {"command":"fs"} | is called files-mcp here
 git -> git {"command":"uvx","args":["mcp-server-git"],"env":{"A":"${B:-c}"},"type":"stdio"} | without alwaysAllow, which does nothing here
 my server -> my-server {"type":"http","url":"https://h/mcp","headers":{"Authorization":"Bearer x"}} | is called my-server here
 old -> type: sse is not spoken: give the server's streamable HTTP URL with "type": "http", or run a bridge as command, such as npx mcp-remote URL`},

@@ -396,10 +396,19 @@ func (s *Server) check() (field, reason string) {
 		return "type", "a server with a url is of type http"
 	case s.Command != "" && s.Type == "http":
 		return "type", "a server of type http has a url, and no command"
+	case s.URL != "" && !webAddress(s.URL):
+		return "url", fmt.Sprintf("got %.80q, want one that begins with https:// or http://", s.URL)
 	case s.Command == "" && s.Sandbox != "":
 		return "sandbox", "a server with a url runs elsewhere, and cannot be put in a sandbox"
 	}
 	return s.options()
+}
+
+// webAddress is false for a URL that cannot be one of streamable HTTP, whatever its
+// variables are.
+func webAddress(url string) bool {
+	scheme, _, ok := strings.Cut(url, "://")
+	return strings.ContainsAny(scheme, "${") || ok && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
 }
 
 func (s *Server) options() (field, reason string) {

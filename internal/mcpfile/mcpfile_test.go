@@ -69,6 +69,8 @@ func TestABadEntry(t *testing.T) {
 		`"bad": {"command": "x", "trust": "most"}`:          `/m:3: /servers/bad/trust: got "most", want all or none`,
 		`"bad": {"command": "x", "sandbox": "jail"}`:        `/m:3: /servers/bad/sandbox: got "jail", want none or workdir`,
 		`"bad": {"url": "https://h", "sandbox": "workdir"}`: "/m:3: /servers/bad/sandbox: a server with a url runs elsewhere, and cannot be put in a sandbox",
+		`"bad": {"url": "ftp://h/mcp"}`:                    `/m:3: /servers/bad/url: got "ftp://h/mcp", want one that begins with https:// or http://`,
+		`"bad": {"url": "h/mcp"}`:                          `/m:3: /servers/bad/url: got "h/mcp", want one that begins with https:// or http://`,
 		`"b.d": {"command": "x"}`:                           `/m:3: /servers/b.d: the name "b.d" may have letters of English, digits, - and _ only: b-d would do`,
 		`"b\u001b[2J": {"command": "x"}`:                    "/m:3: /servers/b\x1b[2J: the name \"b\\x1b[2J\" may have letters of English, digits, - and _ only: b--2J would do",
 		`"../x": {"command": "x"}`:                          `/m:3: /servers/..~1x: the name "../x" may have letters of English, digits, - and _ only: x would do`,

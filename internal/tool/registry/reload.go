@@ -106,7 +106,7 @@ func (r *Registry) load(mounted map[string]*module, servers bool) []*tool.Descri
 			return false
 		}
 		if d.File == r.serversFile() {
-			r.errs = append(r.errs, &mcpfile.Error{Place: mcpfile.Place{File: d.File}, Server: d.Name, Reason: fmt.Sprintf("the name %s is taken by %s", d.Name, origin(first))})
+			r.errs = append(r.errs, &mcpfile.Error{Place: mcpfile.Place{File: d.File}, Server: d.Name, Reason: fmt.Sprintf("the name %s is taken by %s: give one of them another name", d.Name, origin(first))})
 			return true
 		}
 		r.errs = append(r.errs, fmt.Errorf("tool descriptor %s: %w", origin(d), &tool.FieldError{Field: "name", Reason: fmt.Sprintf("%q is taken by %s", d.Name, origin(first))}))
@@ -168,7 +168,7 @@ func (r *Registry) unmount(modules []*module) {
 
 func origin(d *tool.Descriptor) string {
 	if d.File == "" {
-		return "a built-in tool"
+		return "the built-in tools"
 	}
 	return d.File
 }

@@ -300,7 +300,7 @@ func TestServersOfASession(t *testing.T) {
 		{model.Server{Name: "a b", Command: "x"}, "name: "},
 		{model.Server{Name: "a"}, "want a command, or a url"},
 		{model.Server{Name: "a", Command: "x", Env: map[string]string{"NOTIFY_SOCKET": "x"}}, "env.NOTIFY_SOCKET: "},
-		{model.Server{Name: "a", URL: "ftp://h"}, "transport.url scheme: "},
+		{model.Server{Name: "a", URL: "ftp://h"}, `url: got "ftp://h", want one that begins with https:// or http://`},
 		{model.Server{Name: "a", URL: "https://h", Headers: map[string]string{"A": "b\nc"}}, "headers.A: "},
 	} {
 		if err := s.Check(c.server); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)) {
