@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/renameio/v2"
 	"github.com/tailscale/hujson"
+	"golang.org/x/sys/unix"
 
 	"noused/internal/regular"
 )
@@ -70,8 +71,35 @@ func Remove(path, server string) error {
 	})
 }
 
+// lock has whoever else changes a file of that folder wait, and makes the folder if
+// need be.
+func lock(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX); err != unix.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	return func() { _ = f.Close() }, nil
+}
+
 // change edits the tree of a file and puts the file in its place.
 func change(path string, edit func(root *hujson.Object) error) error {
+	unlock, err := lock(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	text, err := regular.Read(path, maxFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

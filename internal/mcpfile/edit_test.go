@@ -2,10 +2,12 @@ package mcpfile
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -127,4 +129,21 @@ func FuzzEdit(f *testing.F) {
 			t.Fatalf("%q without %q became %v, %v", text, remove, after, err)
 		}
 	})
+}
+
+// Of servers that are added at once none is lost.
+func TestAddAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), Name)
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			if err := Add(path, Server{Name: fmt.Sprint("s", i), Command: "true"}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if f, err := Read(path); err != nil || len(f.Servers) != 16 {
+		t.Errorf("got %+v, %v", f, err)
+	}
 }

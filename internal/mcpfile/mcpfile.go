@@ -3,7 +3,7 @@
 // from. It remembers which project's file the user trusts.
 //
 // Concurrency: it keeps nothing. Its functions may be called from any goroutine;
-// of two that change one file at a time, the later one may undo the earlier one.
+// of two that change one file at a time, in any process, the later one waits.
 //
 // It refuses to start anything, to know the tools of the daemon, and to guess: an
 // entry that is not clear is an error that says where it is, and costs no other

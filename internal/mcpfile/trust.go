@@ -39,6 +39,11 @@ func Trusted(configDir, folder, hash string) (bool, error) {
 // Trust remembers that the user trusts a folder's file of that hash. Folders that
 // are gone are forgotten.
 func Trust(configDir, folder, hash string, at time.Time) error {
+	unlock, err := lock(configDir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	t, err := readTrust(configDir)
 	if err != nil {
 		return err
