@@ -24,12 +24,12 @@ func TestMain(m *testing.M) {
 	os.Exit(testenv.M{M: m}.Run())
 }
 
-// theirs is what a user has set.
+// theirs is what a user has set, in a folder that not even root can make.
 var theirs = map[string]string{
-	"HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent/config", "XDG_STATE_HOME": "/nonexistent/state",
-	"XDG_RUNTIME_DIR": "/nonexistent/run", "XDG_SYNC_TOKEN": "x", "NOUSED_MODEL": "anthropic/claude", "NOUSED_SOCKET": "/nonexistent/s",
+	"HOME": "/proc/nonexistent", "XDG_CONFIG_HOME": "/proc/nonexistent/config", "XDG_STATE_HOME": "/proc/nonexistent/state",
+	"XDG_RUNTIME_DIR": "/proc/nonexistent/run", "XDG_SYNC_TOKEN": "x", "NOUSED_MODEL": "anthropic/claude", "NOUSED_SOCKET": "/proc/nonexistent/s",
 	"OPENAI_API_KEY": "sk", "OPENAI_BASE_URL": "http://127.0.0.1:1", "ANTHROPIC_BASE_URL": "http://127.0.0.1:1", "GROQ_API_KEY": "sk",
-	"NOTIFY_SOCKET": "/nonexistent/notify", "LISTEN_FDS": "2",
+	"NOTIFY_SOCKET": "/proc/nonexistent/notify", "LISTEN_FDS": "2",
 }
 
 func TestNothingOfTheUsersReachesATest(t *testing.T) {
