@@ -196,7 +196,7 @@ func TestTheStatusLineHasTheFolder(t *testing.T) {
 // The daemon's own events ring it.
 func TestARunThatEndsElsewhereRings(t *testing.T) {
 	h := configured(t, "[notify]\nafter = \"0s\"")
-	h.until("connection for it", func() bool { return h.attention.watching })
+	h.until("connection for it", func() bool { return h.watches })
 	h.send(tea.BlurMsg{})
 	h.write("something")
 	h.press("enter")

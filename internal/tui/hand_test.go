@@ -35,6 +35,8 @@ type hand struct {
 	t    *testing.T
 	msgs chan tea.Msg
 	did  []tea.Msg // what the model asked bubbletea for
+
+	watches bool // the connection for the events of all sessions stands
 }
 
 // use opens the screen of a daemon, which may be nowhere.
@@ -79,6 +81,9 @@ func useDaemon(t *testing.T, socket string) *hand {
 
 // send gives the model a message, and does what it asks for.
 func (h *hand) send(msg tea.Msg) {
+	if _, ok := msg.(unheard); ok {
+		h.watches = true
+	}
 	if _, cmd := h.Update(msg); cmd != nil {
 		h.did = append(h.did, cmd())
 	}

@@ -73,14 +73,15 @@ func (d *doing) add(id string, next incoming) {
 	what.add(next)
 	d.size += what.size - was
 	for d.size > maxDoing && len(d.deeds) > 1 {
-		d.forget(d.largest())
+		d.forget(d.largest(id))
 	}
 }
 
-func (d *doing) largest() (id string) {
+// largest returns the session with most, but for the one that has just grown.
+func (d *doing) largest(but string) (id string) {
 	most := -1
 	for at, what := range d.deeds {
-		if what.size > most {
+		if at != but && what.size > most {
 			id, most = at, what.size
 		}
 	}
