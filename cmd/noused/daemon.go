@@ -54,8 +54,12 @@ const selfPath = "/proc/self/exe"
 
 // serve runs the daemon until it is told to stop. An error means that it could
 // not start.
-func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
+func serve(ctx context.Context, cfg Config, out *logOutput) error {
+	log := out.Logger
 	defer func() { _ = log.Sync() }()
+	levels := make(chan os.Signal, 4)
+	signal.Notify(levels, levelSignals...) // from here on they end nothing
+	defer signal.Stop(levels)
 	// A tool that is the user's own, and in no sandbox, could else read the keys in
 	// this process's environment. Programs that it executes are as ever. It hides
 	// the daemon's open files and program from the user, too: whoever needs to know
@@ -135,7 +139,7 @@ func serve(ctx context.Context, cfg Config, log *zap.Logger) error {
 	if missing := mux.Missing(); missing != nil {
 		return fmt.Errorf("commands without a handler: %v", missing)
 	}
-	return runGroup(ctx, cfg, log, sockets, mux, events, hub, tools, allowed, held, notifier)
+	return runGroup(ctx, cfg, out, levels, sockets, mux, events, hub, tools, allowed, held, notifier)
 }
 
 // running says in the user's words that a lock of the daemon's is held.
@@ -253,9 +257,10 @@ func reload(tools *registry.Registry, allowed *rules, log *zap.Logger) protocol.
 // drains its runs while commands are still answered, and closes the event log;
 // event connections end when they have drained that; only then do the command
 // connections end.
-func runGroup(ctx context.Context, cfg Config, log *zap.Logger, sockets *server.Sockets, mux *protocol.Mux,
+func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.Signal, sockets *server.Sockets, mux *protocol.Mux,
 	events *event.Log, hub *runloop.Hub, tools *registry.Registry, allowed *rules, held *budget.Budget, notifier *notify.Notifier,
 ) error {
+	log := out.Logger
 	var g run.Group
 	stopping, stop := context.WithCancel(ctx)
 	defer stop()
@@ -275,6 +280,8 @@ func runGroup(ctx context.Context, cfg Config, log *zap.Logger, sockets *server.
 				select {
 				case <-hangups: // also the terminal it was started from has closed
 					reload(tools, allowed, log)
+				case s := <-levels:
+					out.turn(s)
 				case s := <-signals:
 					log.Info("stopping", zap.Stringer("signal", s))
 					waiting = false

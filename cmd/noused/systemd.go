@@ -3,13 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-	"golang.org/x/sys/unix"
 )
 
 // notify tells systemd a state; without systemd it does nothing.
@@ -47,20 +44,4 @@ func watchdog(ctx context.Context, log *zap.Logger, ping func(context.Context) e
 			log.Error("the hub does not answer; systemd will restart the daemon", zap.Error(err))
 		}
 	}
-}
-
-// newLogger writes to stderr: for people on a terminal, JSON elsewhere.
-func newLogger(stderr *os.File, level zapcore.Level) *zap.Logger {
-	var enc zapcore.Encoder
-	if _, err := unix.IoctlGetTermios(int(stderr.Fd()), unix.TCGETS); err == nil {
-		cfg := zap.NewDevelopmentEncoderConfig()
-		cfg.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
-		cfg.EncodeLevel = zapcore.CapitalColorLevelEncoder
-		enc = zapcore.NewConsoleEncoder(cfg)
-	} else {
-		cfg := zap.NewProductionEncoderConfig()
-		cfg.EncodeTime = zapcore.RFC3339NanoTimeEncoder
-		enc = zapcore.NewJSONEncoder(cfg)
-	}
-	return zap.New(zapcore.NewCore(enc, zapcore.Lock(stderr), level))
 }

@@ -314,7 +314,7 @@ func guard(args []string, in io.Reader) int {
 		fmt.Fprintln(os.Stderr, "noused guardian: started by the daemon only")
 		return 2
 	}
-	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE)
+	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2)
 	closeInherited()
 	_, _ = unix.Write(unix.Stdout, []byte{'\n'}) // ready
 	kin := &family{daemon: daemon}

@@ -334,7 +334,7 @@ func TestAGuardianOutlivesTheSignalsForTheDaemonAndHoldsNothing(t *testing.T) {
 	cmd, lines := startDaemon(t, "forker", tooltest.FIFO+"="+fifo)
 	released := held()
 	guardian, _ := ready(t, lines)
-	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP} {
+	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2} {
 		if err := unix.Kill(guardian, sig); err != nil {
 			t.Fatal(err)
 		}
