@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -16,30 +15,6 @@ import (
 
 // maxConfig is the most bytes that the configuration file may have.
 const maxConfig = 1 << 20
-
-// fileKeys are what the configuration file may say. A key that does nothing is
-// an error, not a surprise.
-var fileKeys = []string{
-	"socket", "state_dir", "workdir", "tools_dir", "max_line", "event_buffer", "drain_timeout", "log_level",
-	"model", "model.provider", "model.name", "model.wire", "model.effort", "model.delay", "model.base_url", "model.api_key_env", "model.system",
-	"model.max_output_tokens", "model.context_window", "model.max_steps", "model.timeout", "model.extra", "builtin_tools", "policy.allow", "policy.ask", "policy.deny", "policy.approval_timeout",
-	"notify.command", "notify.on", "notify.after", "limits.run_tokens", "limits.run_cost", "limits.day_cost",
-	"sandbox.hide", "sandbox.network",
-}
-
-// providerKeys are what a section [providers.NAME] may say.
-var providerKeys = []string{"wire", "base_url", "api_key_env", "headers", "extra", "models"}
-
-// isFileKey reports whether the configuration file may have a key.
-func isFileKey(key []string) bool {
-	if len(key) > 2 && key[0] == "providers" {
-		return slices.Contains(providerKeys, key[2])
-	}
-	if len(key) > 1 && key[0] == "policy" && key[1] == "rule" {
-		return true // package policy says which
-	}
-	return slices.Contains(fileKeys, strings.Join(key, ".")) || len(key) > 2 && key[0] == "model" && key[1] == "extra"
-}
 
 // fileSections are the sections of the configuration file that have keys.
 type fileSections struct {

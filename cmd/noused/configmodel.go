@@ -208,22 +208,6 @@ func (r *resolver) dollars(v any, from origin) catalogue.Dollars {
 	return d
 }
 
-// factKeys are what a section of models.toml may say, priceKeys its price.
-var (
-	factKeys  = []string{"context_window", "max_output_tokens", "images", "efforts", "price"}
-	priceKeys = []string{"input", "output", "cached", "cache_write"}
-)
-
-func isFactKey(key []string) bool {
-	switch len(key) {
-	case 1:
-		return false // a section of its own is none of these
-	case 2:
-		return slices.Contains(factKeys, key[1])
-	}
-	return false
-}
-
 // facts reads models.toml, which has a section for each model, ["PROVIDER/NAME"].
 func (r *resolver) facts(v vendors) map[string]fact {
 	path := filepath.Join(r.configDir(), "models.toml")

@@ -1,0 +1,153 @@
+// Package manpage writes manual pages in the macros of man(7): what a command's
+// help says, and whatever else it is given.
+//
+// Concurrency: a [Page] belongs to one goroutine.
+//
+// It refuses to make a page with nothing in it: a command, or a flag, that
+// nobody has described is an error.
+package manpage
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+// Title is what stands above and below every page. Date and Source may be "".
+type Title struct {
+	Name    string // as in man NAME
+	Section int
+	Summary string // one line, for apropos
+	Date    string // like 2026-11-22
+	Source  string // the program and its version
+}
+
+// Page is a page in the making.
+type Page struct{ b bytes.Buffer }
+
+// New begins a page.
+func New(t Title) *Page {
+	p := &Page{}
+	p.macro(".TH", strings.ToUpper(t.Name), fmt.Sprint(t.Section), t.Date, t.Source, manual(t.Section))
+	p.Section("NAME")
+	p.line(Escape(t.Name) + ` \- ` + Escape(t.Summary))
+	return p
+}
+
+func manual(section int) string {
+	switch section {
+	case 1:
+		return "User Commands"
+	case 5:
+		return "File Formats"
+	default:
+		return "Miscellaneous Information"
+	}
+}
+
+// Bytes are the page so far.
+func (p *Page) Bytes() []byte { return p.b.Bytes() }
+
+// Section and Subsection begin one.
+func (p *Page) Section(title string)    { p.macro(".SH", title) }
+func (p *Page) Subsection(title string) { p.macro(".SS", title) }
+
+// Paragraph is text that was escaped already, with fonts in it.
+func (p *Page) Paragraph(escaped string) {
+	p.line(".PP")
+	p.Line(escaped)
+}
+
+// Item is a tag, and beside it what it means; both were escaped already.
+func (p *Page) Item(tag, escaped string) {
+	p.line(".TP")
+	p.Line(tag)
+	p.Line(escaped)
+}
+
+// Macro is a request with arguments that need no escaping.
+func (p *Page) Macro(words ...string) { p.line(strings.Join(words, " ")) }
+
+// Line is text that was escaped already. None of its lines is taken for a request.
+func (p *Page) Line(escaped string) {
+	for line := range strings.Lines(escaped) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
+			line = `\&` + line
+		}
+		if line != "" {
+			p.line(line)
+		}
+	}
+}
+
+// Code is shown as it is.
+func (p *Page) Code(text string) {
+	p.Macro(".PP")
+	p.Macro(".RS 4")
+	p.Macro(".EX")
+	for line := range strings.Lines(strings.Trim(text, "\n") + "\n") {
+		p.line(`\&` + Escape(strings.TrimRight(strings.ReplaceAll(line, "\t", "    "), "\n")))
+	}
+	p.Macro(".EE")
+	p.Macro(".RE")
+}
+
+// Text is paragraphs as a command's help has them: with an empty line between
+// two, and what is indented as it is.
+func (p *Page) Text(text string) {
+	for block := range strings.SplitSeq(strings.Trim(text, "\n"), "\n\n") {
+		switch {
+		case strings.TrimSpace(block) == "":
+		case indented(block):
+			p.Code(outdent(block))
+		default:
+			p.Paragraph(Escape(block))
+		}
+	}
+}
+
+func indented(block string) bool {
+	for line := range strings.Lines(block) {
+		if line[0] == ' ' || line[0] == '\t' {
+			return true
+		}
+	}
+	return false
+}
+
+// outdent takes the space away that all lines begin with.
+func outdent(block string) string {
+	lines := strings.Split(strings.ReplaceAll(block, "\t", "    "), "\n")
+	least := len(block)
+	for _, line := range lines {
+		if bare := strings.TrimLeft(line, " "); bare != "" {
+			least = min(least, len(line)-len(bare))
+		}
+	}
+	for i, line := range lines {
+		lines[i] = line[min(least, len(line)):]
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (p *Page) macro(name string, args ...string) {
+	p.b.WriteString(name)
+	for _, arg := range args {
+		p.b.WriteString(` "` + strings.ReplaceAll(Escape(arg), `"`, `\(dq`) + `"`)
+	}
+	p.b.WriteByte('\n')
+}
+
+func (p *Page) line(text string) { p.b.WriteString(text + "\n") }
+
+// Characters that roff takes for something else, or shows as another one, which
+// could then not be copied.
+var escapes = strings.NewReplacer(`\`, `\(rs`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`)
+
+// Escape is text as it has to stand in a page.
+func Escape(text string) string { return escapes.Replace(text) }
+
+// Bold and Italic are text in that font, escaped.
+func Bold(text string) string   { return `\fB` + Escape(text) + `\fR` }
+func Italic(text string) string { return `\fI` + Escape(text) + `\fR` }
