@@ -34,6 +34,7 @@ type Config struct {
 	EventBuffer  int            // bytes
 	DrainTimeout time.Duration
 	LogLevel     zapcore.Level
+	DebugSocket  string // "": none
 	Policy       policySettings
 	BuiltinTools bool
 	ConfigDir    string   // has the user's instructions and skills, and what is private
@@ -85,6 +86,7 @@ func registerFlags(fs *pflag.FlagSet) {
 	fs.String("max-line", "", "`size` of the longest line a client may send: 4194304, 4096KiB or 4MiB (default 16MiB)")
 	fs.String("event-buffer", "", "`size` of the event log, from which slow readers catch up (default 16MiB)")
 	fs.String("drain-timeout", "", "`time` that runs get to reach a boundary when the daemon stops (default 10s)")
+	fs.String("debug-socket", "", "answer expvar and pprof over HTTP on a socket at `path`, in a folder with mode 0700 (default none)")
 	fs.String("log-level", "", "`level` of the log: debug, info, warn or error (default info)")
 }
 
@@ -107,6 +109,7 @@ func resolveConfig(fs *pflag.FlagSet, getenv func(string) string) (Config, error
 		LogLevel:     r.level("log-level"),
 		BuiltinTools: r.boolean("builtin_tools", true),
 	}
+	cfg.DebugSocket = r.debugSocket(cfg.Socket)
 	cfg.ConfigDir, cfg.Home = r.configDir(), r.home()
 	cfg.Facts = r.facts(cfg.vendors(r.getenv))
 	cfg.Model = r.model(cfg.vendors(r.getenv))
@@ -186,6 +189,19 @@ func (r *resolver) path(name string, otherwise func() string) string {
 		text = otherwise()
 	}
 	return r.absolute(text, from)
+}
+
+// debugSocket is "" where none is named.
+func (r *resolver) debugSocket(socket string) string {
+	text, from, ok := r.text("debug-socket")
+	if !ok {
+		return ""
+	}
+	path := r.absolute(text, from)
+	if path == socket || path == protocol.EventSocket(socket) {
+		r.fail(from, "%s is the socket of commands or of events", path)
+	}
+	return path
 }
 
 // absolute makes a path absolute: from the current folder, or for one in the

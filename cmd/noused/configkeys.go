@@ -23,6 +23,7 @@ var fileKeys = []fileKey{
 	{"event_buffer", "size", ""},
 	{"drain_timeout", "time", ""},
 	{"log_level", "level", ""},
+	{"debug_socket", "path", ""},
 	{"builtin_tools", "true or false", "Whether the built-in tools are offered: read, write, edit, bash and the others. Default: true."},
 
 	{"model", "provider/name", "The model, where there is no section [model]."},

@@ -78,6 +78,11 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 		return running(err)
 	}
 	defer sockets.Close()
+	debug, err := openDebug(cfg.DebugSocket, log)
+	if err != nil {
+		return running(err)
+	}
+	defer debug.close()
 
 	journal, err := audit.Open(filepath.Join(cfg.StateDir, "audit.jsonl"), log.Named("audit"))
 	if err != nil {
@@ -139,7 +144,7 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 	if missing := mux.Missing(); missing != nil {
 		return fmt.Errorf("commands without a handler: %v", missing)
 	}
-	return runGroup(ctx, cfg, out, levels, sockets, mux, events, hub, tools, allowed, held, notifier)
+	return runGroup(ctx, cfg, out, levels, sockets, debug, mux, events, hub, tools, allowed, held, notifier)
 }
 
 // running says in the user's words that a lock of the daemon's is held.
@@ -182,7 +187,7 @@ func openTools(cfg Config, allowed *rules, journal *audit.Log, events *event.Log
 		}
 	}
 	if cfg.BuiltinTools {
-		for _, path := range append([]string{cfg.Socket}, cfg.ToolsDirs...) {
+		for _, path := range append([]string{cfg.Socket, cfg.DebugSocket}, cfg.ToolsDirs...) {
 			if rel, err := filepath.Rel(cfg.Workdir, path); err == nil && filepath.IsLocal(rel) {
 				log.Warn("the working directory holds files of the daemon, which the built-in tools can change; choose a workdir that does not hold them",
 					zap.String("workdir", cfg.Workdir), zap.String("inside", path))
@@ -257,7 +262,7 @@ func reload(tools *registry.Registry, allowed *rules, log *zap.Logger) protocol.
 // drains its runs while commands are still answered, and closes the event log;
 // event connections end when they have drained that; only then do the command
 // connections end.
-func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.Signal, sockets *server.Sockets, mux *protocol.Mux,
+func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.Signal, sockets *server.Sockets, debug *debugging, mux *protocol.Mux,
 	events *event.Log, hub *runloop.Hub, tools *registry.Registry, allowed *rules, held *budget.Budget, notifier *notify.Notifier,
 ) error {
 	log := out.Logger
@@ -312,6 +317,11 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 	{
 		g.Add(func() error {
 			return server.ServeEvents(drained, sockets.Events, events, cfg.MaxLine, held, log)
+		}, func(error) { stop() })
+	}
+	{
+		g.Add(func() error {
+			return debug.serve(drained)
 		}, func(error) { stop() })
 	}
 	{

@@ -122,7 +122,7 @@ func (c *conns) finish(ln *Listener) {
 func (c *conns) take(conn *net.UnixConn) {
 	s := c.open(conn)
 	p, err := identify(conn)
-	if !c.welcome(p, err) {
+	if !welcome(c.log, p, err) {
 		_ = conn.Close()
 		return
 	}
@@ -151,15 +151,15 @@ func (c *conns) take(conn *net.UnixConn) {
 }
 
 // welcome reports whether a peer is served, and logs why not.
-func (c *conns) welcome(p peer, err error) bool {
+func welcome(log *zap.Logger, p peer, err error) bool {
 	who := []zap.Field{zap.Int("pid", p.pid), zap.Int("uid", p.uid)}
 	switch {
 	case err != nil:
-		c.log.Warn("connection refused: its user cannot be determined", append(who, zap.Error(err))...)
+		log.Warn("connection refused: its user cannot be determined", append(who, zap.Error(err))...)
 	case !allowed(p.uid, os.Geteuid()):
-		c.log.Warn("connection refused: another user's", who...)
+		log.Warn("connection refused: another user's", who...)
 	case p.kin == confined:
-		c.log.Warn("connection refused: a tool in a sandbox", who...)
+		log.Warn("connection refused: a tool in a sandbox", who...)
 	default:
 		return true
 	}

@@ -106,8 +106,8 @@ func Listen(path string) (*Sockets, error) {
 	if path == "" || path[0] == '@' {
 		return nil, fmt.Errorf("socket path %q: want a file's path", path)
 	}
-	if longest := protocol.EventSocket(path); len(longest) > protocol.MaxSocketPath {
-		return nil, fmt.Errorf("socket path %s is %d bytes long, at most %d can be bound", longest, len(longest), protocol.MaxSocketPath)
+	if err := fits(protocol.EventSocket(path)); err != nil {
+		return nil, err
 	}
 	if err := secureDir(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("socket directory: %w", err)
@@ -125,6 +125,14 @@ func Listen(path string) (*Sockets, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// fits refuses a path that is too long for a socket.
+func fits(path string) error {
+	if len(path) > protocol.MaxSocketPath {
+		return fmt.Errorf("socket path %s is %d bytes long, at most %d can be bound", path, len(path), protocol.MaxSocketPath)
+	}
+	return nil
 }
 
 // Close closes what is open, removes socket files of our own, and gives the
