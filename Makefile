@@ -13,7 +13,7 @@ BENCH    ?= .
 BUILDFLAGS ?= -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help run build check format vet staticcheck generated tidy test short root bench fuzz crash editors long conformance generate catalogue install clean
+.PHONY: help run build check format vet staticcheck generated tidy test short root bench fuzz crash editors long conformance generate catalogue install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,14 +91,25 @@ catalogue: ## write the catalogue of models anew, from what is published now (CA
 	go run ./internal/model/catalogue/gen "$$dir/package/dist/providers/data" @earendil-works/pi-ai "$$version" >"$$dir/table.tsv"; \
 	mv "$$dir/table.tsv" internal/model/catalogue/table.tsv; go test ./internal/model/catalogue
 
-install: build ## binaries to PREFIX/bin (~/.local/bin), units to ~/.config/systemd/user (DESTDIR honoured)
+SHARE = $(DESTDIR)$(PREFIX)/share
+UNITS = $(notdir $(wildcard deploy/systemd/*))
+
+install: build ## programs, manual and completions below PREFIX (~/.local), units to ~/.config/systemd/user (DESTDIR honoured)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(UNITDIR)
 	install -m 755 bin/noused bin/nous $(DESTDIR)$(PREFIX)/bin/
-	install -m 644 deploy/systemd/noused.socket deploy/systemd/noused-events.socket $(DESTDIR)$(UNITDIR)/
-	sed 's|%h/.local/bin/noused|$(PREFIX)/bin/noused|' deploy/systemd/noused.service >$(DESTDIR)$(UNITDIR)/noused.service
+	scripts/share bin $(SHARE)
+	for unit in $(UNITS); do \
+		sed 's|%h/.local/bin/noused|$(PREFIX)/bin/noused|' deploy/systemd/$$unit >$(DESTDIR)$(UNITDIR)/$$unit || exit; \
+	done
 	@echo
 	@echo 'To have clients wake the daemon:'
 	@echo '  systemctl --user daemon-reload && systemctl --user enable --now noused.socket noused-events.socket'
+
+uninstall: ## remove what make install has put there; configuration and sessions stay
+	rm -f $(DESTDIR)$(PREFIX)/bin/{noused,nous} $(addprefix $(DESTDIR)$(UNITDIR)/,$(UNITS))
+	rm -f $(SHARE)/man/man1/{nous,noused}{,-*}.1 $(SHARE)/man/man5/noused.toml.5 $(SHARE)/man/man7/noused-*.7
+	rm -f $(SHARE)/bash-completion/completions/{noused,nous} $(SHARE)/zsh/site-functions/_{noused,nous}
+	rm -f $(SHARE)/fish/vendor_completions.d/{noused,nous}.fish
 
 clean: ## remove what was built
 	rm -rf bin

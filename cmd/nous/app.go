@@ -149,6 +149,7 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 		}
 	}
 	root.AddCommand(&cobra.Command{Use: "exit-status", Short: "The exit status", Long: exitHelp})
+	root.AddCommand(manPagesCommand(root))
 	cmdline.Completion(root)
 	return root
 }

@@ -37,6 +37,9 @@ var layers = []layer{
 	{pattern: "internal/plaintext", stdlibOnly: true},
 	{pattern: "internal/policy"},
 	{pattern: "internal/cmdline"},
+	{pattern: "internal/manpage", ours: []string{"internal/cmdline"}},
+	{pattern: "internal/manpage/gen", ours: []string{"internal/manpage"}},
+	{pattern: "internal/manpage/manpagetest", stdlibOnly: true},
 	{pattern: "internal/regular"},
 	{pattern: "internal/jsonschema"},
 	{pattern: "internal/form", ours: []string{"internal/jsonschema"}},
@@ -76,7 +79,7 @@ var layers = []layer{
 	{pattern: "internal/tui/tuitest", ours: []string{"internal/protocol", "internal/testenv"}},
 	{pattern: "internal/acp", ours: []string{"internal/protocol"}},
 	{pattern: "internal/acp/bridge", ours: []string{"internal/acp", "internal/client", "internal/client/follow", "internal/protocol"}},
-	{pattern: "cmd/nous", ours: []string{"internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client", "internal/client/follow", "internal/cmdline", "internal/mcpfile", "internal/plaintext", "internal/protocol", "internal/worktree", "internal/form"}},
+	{pattern: "cmd/nous", ours: []string{"internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client", "internal/client/follow", "internal/cmdline", "internal/manpage", "internal/mcpfile", "internal/plaintext", "internal/protocol", "internal/worktree", "internal/form"}},
 	{pattern: "internal/testenv", stdlibOnly: true},
 }
 

@@ -57,7 +57,7 @@ environment before the file.`,
 		},
 	}
 	cmdline.Version(root, func() string { return buildinfo.Line("noused") })
-	root.AddCommand(extensionCommand(), doctorCommand(getenv), mcpCommand(getenv))
+	root.AddCommand(extensionCommand(), doctorCommand(getenv), mcpCommand(getenv), manPagesCommand())
 	registerFlags(root.Flags())
 	root.SetArgs(args)
 	root.SetOut(stdout)

@@ -126,7 +126,7 @@ func shellLines(t *testing.T, page string) string {
 func copyTree(t *testing.T) string {
 	t.Helper()
 	root, dir := filepath.Join("..", ".."), t.TempDir()
-	for _, name := range []string{"cmd", "internal", "examples", "deploy"} {
+	for _, name := range []string{"cmd", "internal", "docs", "examples", "deploy", "scripts"} {
 		if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(root, name))); err != nil {
 			t.Fatal(err)
 		}

@@ -19,6 +19,9 @@ import (
 // one is "devel", with the commit behind it if that is known.
 func Version() string { return version(read()) }
 
+// Date is the day of the commit, like 2026-11-22, in UTC; "" where it is not known.
+func Date() string { return date(read()) }
+
 // Line is what PROGRAM --version prints, without the line end: the program's
 // name, the version, the commit and its date (or that they are not known), Go's
 // version and the protocol's.
@@ -45,7 +48,7 @@ func line(program string, info *debug.BuildInfo) string {
 	built := "commit unknown"
 	if commit := commit(info); commit != "" {
 		built = "commit " + commit
-		if date, _, _ := strings.Cut(setting(info, "vcs.time"), "T"); date != "" {
+		if date := date(info); date != "" {
 			built += " of " + date
 		}
 		if setting(info, "vcs.modified") == "true" {
@@ -53,6 +56,11 @@ func line(program string, info *debug.BuildInfo) string {
 		}
 	}
 	return fmt.Sprintf("%s %s (%s, %s, protocol v%s)", program, version(info), built, info.GoVersion, protocol.Version)
+}
+
+func date(info *debug.BuildInfo) string {
+	day, _, _ := strings.Cut(setting(info, "vcs.time"), "T")
+	return day
 }
 
 // commit is the first twelve digits of the commit's id, "" where it is not known.

@@ -10,6 +10,7 @@ package manpage
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -23,12 +24,16 @@ type Title struct {
 }
 
 // Page is a page in the making.
-type Page struct{ b bytes.Buffer }
+type Page struct {
+	b       bytes.Buffer
+	section bool // one has just begun
+}
 
 // New begins a page.
 func New(t Title) *Page {
 	p := &Page{}
 	p.macro(".TH", strings.ToUpper(t.Name), fmt.Sprint(t.Section), t.Date, t.Source, manual(t.Section))
+	p.line(".nr HY 0\n.nh\n.ad l") // what is hyphenated cannot be copied
 	p.Section("NAME")
 	p.line(Escape(t.Name) + ` \- ` + Escape(t.Summary))
 	return p
@@ -49,12 +54,17 @@ func manual(section int) string {
 func (p *Page) Bytes() []byte { return p.b.Bytes() }
 
 // Section and Subsection begin one.
-func (p *Page) Section(title string)    { p.macro(".SH", title) }
-func (p *Page) Subsection(title string) { p.macro(".SS", title) }
+func (p *Page) Section(title string)    { p.heading(".SH", title) }
+func (p *Page) Subsection(title string) { p.heading(".SS", title) }
+
+func (p *Page) heading(name, title string) {
+	p.macro(name, title)
+	p.section = true
+}
 
 // Paragraph is text that was escaped already, with fonts in it.
 func (p *Page) Paragraph(escaped string) {
-	p.line(".PP")
+	p.begin()
 	p.Line(escaped)
 }
 
@@ -83,7 +93,7 @@ func (p *Page) Line(escaped string) {
 
 // Code is shown as it is.
 func (p *Page) Code(text string) {
-	p.Macro(".PP")
+	p.begin()
 	p.Macro(".RS 4")
 	p.Macro(".EX")
 	for line := range strings.Lines(strings.Trim(text, "\n") + "\n") {
@@ -139,14 +149,41 @@ func (p *Page) macro(name string, args ...string) {
 	p.b.WriteByte('\n')
 }
 
-func (p *Page) line(text string) { p.b.WriteString(text + "\n") }
+// begin begins a paragraph, which a section does by itself.
+func (p *Page) begin() {
+	if !p.section {
+		p.line(".PP")
+	}
+}
+
+func (p *Page) line(text string) {
+	p.b.WriteString(text + "\n")
+	p.section = false
+}
 
 // Characters that roff takes for something else, or shows as another one, which
 // could then not be copied.
 var escapes = strings.NewReplacer(`\`, `\(rs`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`)
 
+// A long word can be broken behind these, which roff has to be told; it would
+// break no other word than at a hyphen.
+var (
+	long     = regexp.MustCompile(`\S{30,}`)
+	breaking = regexp.MustCompile(`[,/:;&?]`)
+)
+
 // Escape is text as it has to stand in a page.
-func Escape(text string) string { return escapes.Replace(text) }
+func Escape(text string) string {
+	var b strings.Builder
+	last := 0
+	for _, at := range long.FindAllStringIndex(text, -1) {
+		b.WriteString(escapes.Replace(text[last:at[0]]))
+		b.WriteString(breaking.ReplaceAllString(escapes.Replace(text[at[0]:at[1]]), `$0\:`))
+		last = at[1]
+	}
+	b.WriteString(escapes.Replace(text[last:]))
+	return b.String()
+}
 
 // Bold and Italic are text in that font, escaped.
 func Bold(text string) string   { return `\fB` + Escape(text) + `\fR` }
