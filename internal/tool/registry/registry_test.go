@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"noused/internal/model"
 	"noused/internal/policy"
@@ -25,6 +27,10 @@ import (
 	"noused/internal/tool"
 	"noused/internal/tool/tooltest"
 )
+
+// What the first signal of a process that is asked for starts must not belong to the
+// bubble of a test.
+func init() { signal.Notify(make(chan os.Signal, 1), unix.SIGCHLD) }
 
 // fakeHost is a host without processes.
 type fakeHost struct {
