@@ -46,10 +46,12 @@ func (v *lastView) event(ev protocol.Event, _ []byte) {
 
 // textView writes what the assistant says to standard output and nothing else;
 // the rest goes to standard error. open and thinking say on which of the two
-// a line is unfinished. A prompt's own text is not repeated.
+// a line is unfinished. A prompt's own text is not repeated. A message whose
+// beginning was missed is written whole at its end.
 type textView struct {
 	a        *app
 	kind     string // of the turn
+	began    bool   // the current message's beginning was seen
 	said     int    // bytes of the current message that were written
 	open     bool
 	thinking bool
@@ -62,6 +64,7 @@ func (v *textView) event(ev protocol.Event, _ []byte) {
 		v.kind = wordFor(ev.Kind)
 	case protocol.MessageStart:
 		v.endMessage()
+		v.began = true
 		if ev.Role == "user" && v.kind != "prompt" && ev.Text != "" {
 			v.note("%s: %s", v.kind, oneLine(ev.Text, lineWidth))
 		}
@@ -80,6 +83,7 @@ func (v *textView) event(ev protocol.Event, _ []byte) {
 				v.note("the model said nothing")
 			}
 		}
+		v.began = false
 	case protocol.ToolStart:
 		v.note("→ %s %s", ev.ToolName, oneLine(string(ev.Arguments), lineWidth))
 	case protocol.ToolUpdate:
@@ -110,7 +114,7 @@ func (v *textView) update(ev protocol.MessageUpdate) {
 		fmt.Fprint(v.a.err, v.a.errStyle.paint(asDim, plaintext.Clean(ev.ThinkingDelta)))
 		v.thinking = true
 	}
-	if ev.Delta != "" {
+	if ev.Delta != "" && v.began {
 		v.say(ev.Delta)
 	}
 }
@@ -128,7 +132,7 @@ func (v *textView) endMessage() {
 	if v.open {
 		v.a.println("")
 	}
-	v.said, v.open = 0, false
+	v.began, v.said, v.open = false, 0, false
 }
 
 func (v *textView) endThinking() {
