@@ -61,7 +61,9 @@ func TestTheTerminalIsRungAndItsTitleGivenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Write("config/nous/config.toml", "[notify]\nafter = \"0s\"\n")
-	s := openScreen(t, d, look{})
+	p := tuitest.NewProxy(t, d.Socket)
+	s := openScreen(t, d, look{socket: p.Socket})
+	s.WaitFor("connection for all sessions", func(string) bool { return p.Heard() == 2 })
 	if !s.Mode(1004) {
 		t.Error("the terminal is not asked to tell of its focus")
 	}

@@ -46,7 +46,7 @@ func TestFindInTheConversation(t *testing.T) {
 			s.Wait("type a text")
 			s.Type("line 3")
 			s.Wait("find: line 3", "22 of 22", "line 39.")
-			if l.cols < 80 { // wider, the context's fill stands in the last line as soon as it is known
+			if l.cols < 80 {
 				s.golden(name)
 			}
 			s.Press("enter")

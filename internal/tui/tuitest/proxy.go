@@ -27,6 +27,7 @@ type Proxy struct {
 	said   map[net.Conn]*bytes.Buffer // on the command socket
 	order  []net.Conn
 	size   int
+	heard  int // clients of the event socket that it has said something to
 }
 
 // NewProxy listens on a socket of its own until the test ends.
@@ -77,11 +78,13 @@ func (p *Proxy) join(front net.Conn, suffix string) {
 		return
 	}
 	p.conns = append(p.conns, front, back)
-	var to io.Writer = back
+	var to, answers io.Writer = back, front
 	if suffix == "" {
 		p.said[front] = &bytes.Buffer{}
 		p.order = append(p.order, front)
 		to = io.MultiWriter(back, recorder{p, front})
+	} else {
+		answers = &counter{p: p, to: front}
 	}
 	copying := func(to io.Writer, from net.Conn) {
 		_, _ = io.Copy(to, from)
@@ -89,7 +92,33 @@ func (p *Proxy) join(front net.Conn, suffix string) {
 		back.Close()
 	}
 	p.wg.Go(func() { copying(to, front) })
-	p.wg.Go(func() { copying(front, back) })
+	p.wg.Go(func() { copying(answers, back) })
+}
+
+// counter notes that something was said to a client.
+type counter struct {
+	p    *Proxy
+	to   io.Writer
+	said bool
+}
+
+func (c *counter) Write(data []byte) (int, error) {
+	n, err := c.to.Write(data)
+	if !c.said {
+		c.said = true
+		c.p.mu.Lock()
+		c.p.heard++
+		c.p.mu.Unlock()
+	}
+	return n, err
+}
+
+// Heard is how many connections to the event socket have been answered: they miss
+// nothing from then on.
+func (p *Proxy) Heard() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.heard
 }
 
 type recorder struct {
