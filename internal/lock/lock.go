@@ -54,10 +54,9 @@ func (e *HeldError) Error() string {
 
 // A process that was killed while it started another leaves its lock to that one for
 // the moment until it has become the other program.
-const (
-	leftTime = 2 * time.Second
-	lookTime = 10 * time.Millisecond
-)
+var leftTime = 2 * time.Second
+
+const lookTime = 10 * time.Millisecond
 
 // Acquire takes the lock on path, making the file (mode 0600) if need be; a
 // symbolic link is not followed. A lock held elsewhere, be it in this very process,

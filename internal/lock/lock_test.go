@@ -124,6 +124,8 @@ func TestAnUnsignedLockIsHeldAllTheSame(t *testing.T) {
 // A process that is killed while it starts another leaves its lock to that one for a
 // moment: the next holder waits for it, and not for one that is alive.
 func TestALockThatTheDeadHaveLeft(t *testing.T) {
+	defer func(was time.Duration) { leftTime = was }(leftTime)
+	leftTime = time.Hour // however long the heir takes to end
 	dead := exec.Command("true")
 	if err := dead.Run(); err != nil {
 		t.Fatal(err)

@@ -72,6 +72,12 @@ func TestWhatIsTold(t *testing.T) {
 // told is a notifier with a script that writes its input to a file, and the log.
 func told(t *testing.T, script string) (n *Notifier, out string, log *observer.ObservedLogs) {
 	t.Helper()
+	return toldAfter(t, script, nil)
+}
+
+// toldAfter is told, with a limit that ends no command before begun says so.
+func toldAfter(t *testing.T, script string, begun <-chan struct{}) (n *Notifier, out string, log *observer.ObservedLogs) {
+	t.Helper()
 	dir := t.TempDir()
 	out = filepath.Join(dir, "out")
 	path := filepath.Join(dir, "notifier")
@@ -84,7 +90,19 @@ func told(t *testing.T, script string) (n *Notifier, out string, log *observer.O
 	core, log := observer.New(zap.WarnLevel)
 	s := proc.NewSupervisor("", zap.NewNop())
 	t.Cleanup(s.Close)
-	n = New(Options{Command: []string{path, out}, On: Events, Session: known, Start: s.Start, Log: zap.New(core), Environ: os.Environ()})
+	start := func(ctx context.Context, c proc.Command) (*proc.Process, error) {
+		if begun == nil {
+			return s.Start(ctx, c)
+		}
+		patient, end := context.WithCancelCause(context.WithoutCancel(ctx))
+		go func() {
+			<-begun
+			<-ctx.Done()
+			end(context.Cause(ctx))
+		}()
+		return s.Start(patient, c)
+	}
+	n = New(Options{Command: []string{path, out}, On: Events, Session: known, Start: start, Log: zap.New(core), Environ: os.Environ()})
 	t.Cleanup(n.Close)
 	return n, out, log
 }
@@ -124,14 +142,16 @@ func TestABurstIsOneCall(t *testing.T) {
 // A command that hangs, and what it forks, is ended; that is a line in the log, and
 // the next one is run. Close waits for nothing else.
 func TestANotifierThatHangsAndForks(t *testing.T) {
-	n, out, log := told(t, `setsid sleep 1000 > "$1" & sleep 1000 > "$1" & exec sleep 1000 > "$1"`)
+	begun := make(chan struct{})
+	n, out, log := toldAfter(t, `setsid sleep 1000 > "$1" & sleep 1000 > "$1" & exec sleep 1000 > "$1"`, begun)
 	n.limit = 50 * time.Millisecond
 	for range 2 {
 		n.Tell(protocol.AgentEnd{Ref: ref("run-1"), StopReason: protocol.StopCompleted})
-		f, err := os.Open(out)
+		f, err := os.Open(out) // waits for one of them
 		if err != nil {
 			t.Fatal(err)
 		}
+		begun <- struct{}{}
 		if _, err := io.Copy(io.Discard, f); err != nil { // until nobody has it any more
 			t.Fatal(err)
 		}

@@ -17,10 +17,14 @@ import (
 )
 
 const (
-	batchSize    = 256 << 10              // bytes written to a reader at a time
-	maxVector    = 1024                   // slices written at a time: the kernel takes no more
-	drainTimeout = 500 * time.Millisecond // for a reader to take that much while the daemon stops
-	drainGrace   = 5 * time.Second        // for a reader to take all that is left
+	batchSize = 256 << 10 // bytes written to a reader at a time
+	maxVector = 1024      // slices written at a time: the kernel takes no more
+)
+
+// For a reader to take batchSize while the daemon stops, and all that is left.
+var (
+	drainTimeout = 500 * time.Millisecond
+	drainGrace   = 5 * time.Second
 )
 
 // ServeEvents serves the event socket: what is published from the moment a

@@ -251,6 +251,7 @@ func TestAClosedReaderIsNoticed(t *testing.T) {
 }
 
 func TestStopDrainsReaders(t *testing.T) {
+	patience(t, time.Hour) // however slow they are
 	b := serve(t, new(protocol.Mux), 16<<20)
 	var readers []*wire
 	for i := range 20 {
@@ -258,8 +259,6 @@ func TestStopDrainsReaders(t *testing.T) {
 		w.subscribe("s1", []string{"{}", `{"session_id":"a"}`}[i%2])
 		readers = append(readers, w)
 	}
-	stuck := dial(t, b.path+".events")
-	stuck.subscribe("s1", "{}")
 	const total = 3000 // more than a socket holds
 	var all sync.WaitGroup
 	for _, w := range readers {
@@ -273,8 +272,28 @@ func TestStopDrainsReaders(t *testing.T) {
 	for range total {
 		b.log.Append(delta("a", "x"))
 	}
-	b.stop() // the one that reads nothing holds it up for half a second
+	b.stop()
 	all.Wait()
+}
+
+// One that reads nothing does not hold a stop up for ever, nor until the grace is over.
+func TestStopDoesNotWaitForAReaderThatReadsNothing(t *testing.T) {
+	patience(t, 50*time.Millisecond)
+	b := serve(t, new(protocol.Mux), 16<<20)
+	dial(t, b.path+".events").subscribe("s1", "{}")
+	for range 3000 { // more than a socket holds
+		b.log.Append(delta("a", "x"))
+	}
+	b.stop()
+}
+
+// patience sets how long a reader has for a batch while the daemon stops, and gives
+// it an hour for all of them.
+func patience(t *testing.T, batch time.Duration) {
+	t.Helper()
+	was, grace := drainTimeout, drainGrace
+	drainTimeout, drainGrace = batch, time.Hour
+	t.Cleanup(func() { drainTimeout, drainGrace = was, grace })
 }
 
 func TestBatchesAreWrittenWhole(t *testing.T) {

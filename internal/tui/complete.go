@@ -257,6 +257,8 @@ func (m *model) completeFile(mark, word string) {
 	}
 	workdir, home := m.state.Workdir, m.opts.Getenv("HOME")
 	m.jobs.start(func(ctx context.Context) tea.Msg {
+		ctx, cancel := context.WithTimeout(ctx, maxSearch)
+		defer cancel()
 		paths, err := findFiles(ctx, workdir, home, strings.TrimPrefix(word, mark))
 		rows := make([]candidate, len(paths))
 		for i, path := range paths {

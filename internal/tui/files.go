@@ -23,7 +23,8 @@ var errNoWorkdir = errors.New("this core does not say which folder it works in: 
 // last part; then, where it names no folder, those anywhere beneath whose path
 // contains it. A folder ends in "/". Relative paths are the daemon's, from
 // workdir; "~/" is the home folder. .git is left out, and so is what is hidden
-// unless the last part begins with a dot.
+// unless the last part begins with a dot. The search beneath ends with ctx, with
+// what it has found.
 func findFiles(ctx context.Context, workdir, home, typed string) ([]string, error) {
 	dir, last := filepath.Split(typed)
 	root := dir
@@ -36,8 +37,6 @@ func findFiles(ctx context.Context, workdir, home, typed string) ([]string, erro
 	default:
 		root = filepath.Join(workdir, dir)
 	}
-	ctx, cancel := context.WithTimeout(ctx, maxSearch)
-	defer cancel()
 	found, err := listFolder(root, dir, last)
 	if err != nil {
 		return nil, err

@@ -347,7 +347,7 @@ func TestATimeoutEndsOnlyADeafServer(t *testing.T) {
 
 // Progress is told, and gives a call more time, up to ten times its own.
 func TestProgressGivesACallTime(t *testing.T) {
-	b := mount(t, server(t, "rogue").Set("timeout", "1500ms"), func(h *host) { h.waits.times = 2 })
+	b := mount(t, server(t, "rogue").Set("timeout", "3s"), func(h *host) { h.waits.times = 2 })
 	var log tooltest.Log
 	r := b.Call(t.Context(), do("steps", 3), log.Add)
 	if want := []string{"1 of 3: step", "2 of 3: step", "3 of 3: step"}; !r.OK || !slices.Equal(log.Deltas(), want) {
@@ -357,8 +357,8 @@ func TestProgressGivesACallTime(t *testing.T) {
 		t.Errorf("got %s", u)
 	}
 	start := time.Now()
-	b.ends(b.call("slowly", 20), tool.Timeout, "no result within 3s in all (1.5s without progress)")
-	if took := time.Since(start); took < 3*time.Second {
+	b.ends(b.call("slowly", 20), tool.Timeout, "no result within 6s in all (3s without progress)")
+	if took := time.Since(start); took < 6*time.Second {
 		t.Errorf("took %v", took)
 	}
 	b.succeeds("log", "done")
@@ -384,12 +384,13 @@ func TestAServerChangesItsTools(t *testing.T) {
 	if got := b.names(); !slices.Equal(got, []string{"x.run", "x.t0"}) {
 		t.Errorf("got %q", got)
 	}
-	before := b.traced("tools/list")
+	before, began := b.traced("tools/list"), time.Now()
 	for i := range 50 {
 		b.call("change", i)
 	}
-	if n := b.traced("tools/list") - before; n > 5 {
-		t.Errorf("it was asked %d times", n)
+	n := b.traced("tools/list") - before
+	if most := 2 + int(time.Since(began)/relistPause); n > most {
+		t.Errorf("it was asked %d times, want at most %d", n, most)
 	}
 	b.succeeds("", "did it")
 	b.gone()

@@ -21,9 +21,8 @@ import (
 )
 
 const (
-	// dialTime and byeTime bound a connection's making, and the end of a session.
+	// dialTime bounds a connection's making.
 	dialTime = 10 * time.Second
-	byeTime  = 2 * time.Second
 	// hearTime is how long the answer to GET is waited for before the first call.
 	hearTime = time.Second
 	// sendTime is how long a message that is no call may take to be accepted.
@@ -33,6 +32,9 @@ const (
 	// maxRedirects is how often a server may send us to another of its own addresses.
 	maxRedirects = 3
 )
+
+// byeTime bounds the end of a session.
+var byeTime = 2 * time.Second
 
 // caller reaches a server over streamable HTTP (MCP 2025-11-25, transports).
 type caller struct {

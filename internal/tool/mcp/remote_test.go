@@ -356,8 +356,8 @@ func TestAStreamIsTakenUpAgain(t *testing.T) {
 	var ended time.Time
 	s.call = func(w http.ResponseWriter, _ *http.Request, id jsontext.Value) {
 		calls <- id
+		ended = time.Now() // at the latest
 		sse(w, "id: a1\nretry: 150\ndata: \n\n: a comment\n\nid: a2\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\ndata: \"params\":{\"progressToken\":\"call-1\",\"progress\":1}}\n\ndata: {\"torn")
-		ended = time.Now()
 	}
 	s.get = func(w http.ResponseWriter, r *http.Request) {
 		switch r.Header.Get("Last-Event-ID") {
@@ -401,7 +401,7 @@ func TestWhatAServerSaysOutsideOfCallsIsHeard(t *testing.T) {
 // wait waits for what is sure to come.
 func wait(t *testing.T, what string, there func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !there(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); !there(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("there is no sign of %s", what)
 		}
@@ -576,20 +576,23 @@ func TestAnAbortedCallOverHTTP(t *testing.T) {
 
 // Stopping does not wait for a server that does not answer.
 func TestAServerThatHangsHoldsNobodyUp(t *testing.T) {
+	defer func(was time.Duration) { byeTime = was }(byeTime)
+	byeTime = time.Hour // which Close must not wait for
 	s := newStrict(t)
 	b := mount(t, at(s.URL))
 	b.works()
+	asked := make(chan struct{}, 1)
 	s.instead = func(_ http.ResponseWriter, r *http.Request) bool {
+		asked <- struct{}{}
 		<-r.Context().Done()
 		return true
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	begun := time.Now()
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		<-asked
+		stop()
+	}()
 	b.Close(ctx)
-	if took := time.Since(begun); took > byeTime {
-		t.Errorf("closing took %v", took)
-	}
 }
 
 // needs a login, says so, and works when somebody has logged in, without more.
