@@ -7,7 +7,6 @@ import (
 
 	"noused/internal/acp/bridge"
 	"noused/internal/buildinfo"
-	"noused/internal/client/follow"
 	"noused/internal/cmdline"
 )
 
@@ -31,6 +30,3 @@ shows the same sessions.`,
 		},
 	}
 }
-
-// dialer leads to the daemon.
-func (a *app) dialer() follow.Dialer { return follow.Socket(a.socket) }

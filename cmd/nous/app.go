@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -36,7 +37,9 @@ type app struct {
 	active      bool
 	json        bool
 	raw         bool
-	board       bool // the screen begins with the board
+	board       bool        // the screen begins with the board
+	noStart     bool        // a daemon that is not there is not started
+	met         atomic.Bool // a daemon has answered
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
@@ -129,6 +132,7 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 	flags.StringVar(&a.socket, "socket", client.DefaultSocket(), "the daemon's command `socket`; also NOUSED_SOCKET")
 	flags.StringVar(&a.session, "session", "", "the session's `id`, its title, or the beginning of one; also NOUS_SESSION\n(default: the one of the current folder that was used last)")
 	flags.BoolVar(&a.active, "active", false, "the daemon's active session, whatever its folder is")
+	flags.BoolVar(&a.noStart, "no-start", false, "start no daemon where none runs; also autostart = false in nous's config.toml")
 	flags.BoolVar(&a.json, "json", false, "print what the daemon says, one JSON object per line")
 	root.Flags().BoolVar(&plain, "plain", false, "show the session line by line, for screen readers; not with a command")
 	a.completeSessions(root)
@@ -164,7 +168,7 @@ func query[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def
 // fetch is query for those who want the reply too.
 func fetch[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P, show func(R)) (R, error) {
 	var r R
-	c, err := client.Dial(ctx, a.socket)
+	c, err := a.dial(ctx)
 	if err != nil {
 		return r, err
 	}
@@ -191,7 +195,7 @@ func fetch[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def
 
 // ask sends one command on a connection of its own and returns its reply.
 func ask[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P) (R, error) {
-	c, err := client.Dial(ctx, a.socket)
+	c, err := a.dial(ctx)
 	if err != nil {
 		var r R
 		return r, err

@@ -222,7 +222,7 @@ func (a *app) questionsNow(ctx context.Context) (q questions, err error) {
 // questionsIn are those in the state of a session, "" the active one. Its own is
 // there in full.
 func (a *app) questionsIn(ctx context.Context, session string) (q questions, err error) {
-	c, err := client.Dial(ctx, a.socket)
+	c, err := a.dial(ctx)
 	if err != nil {
 		return q, err
 	}

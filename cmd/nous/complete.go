@@ -29,6 +29,7 @@ func must(err error) {
 }
 
 func (a *app) sessionIDs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	a.noStart = true
 	var words []string
 	reply, err := ask(cmd.Context(), a, protocol.ListSessions, protocol.ListSessionsParams{})
 	for _, s := range reply.Sessions {
@@ -38,6 +39,7 @@ func (a *app) sessionIDs(cmd *cobra.Command, args []string, _ string) ([]string,
 }
 
 func (a *app) toolNames(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	a.noStart = true
 	if cmd.Name() == "ext" && len(args) > 0 {
 		return completions(nil, nil)
 	}
@@ -54,6 +56,7 @@ func (a *app) toolNames(cmd *cobra.Command, args []string, _ string) ([]string, 
 // daemon knows without asking anybody, and of a provider whose models it does not
 // know its name.
 func (a *app) modelNames(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	a.noStart = true
 	if len(args) > 0 {
 		return completions(nil, nil)
 	}

@@ -3,13 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"noused/internal/start"
 )
 
 // doctorCommand is `nous doctor`: the daemon's own program has the code, so it
@@ -25,9 +25,9 @@ func (a *app) handedOn(use, short string, does ...string) *cobra.Command {
 		Short:              short,
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			program, err := findDaemon()
+			program, err := start.Find()
 			if err != nil {
-				a.complain(err.Error())
+				a.complain(err.Error() + "; it does what was asked for")
 				return &quietExit{exitNoDaemon}
 			}
 			child := exec.CommandContext(cmd.Context(), program, slices.Concat(does, args)...)
@@ -42,20 +42,4 @@ func (a *app) handedOn(use, short string, does ...string) *cobra.Command {
 			return nil
 		},
 	}
-}
-
-// findDaemon returns the path of noused: beside this program, or else where
-// PATH has it.
-func findDaemon() (string, error) {
-	const name = "noused"
-	if self, err := os.Executable(); err == nil {
-		if beside, err := exec.LookPath(filepath.Join(filepath.Dir(self), name)); err == nil {
-			return beside, nil
-		}
-	}
-	program, err := exec.LookPath(name)
-	if err != nil {
-		return "", fmt.Errorf("there is no %s beside this program or in PATH; it does what was asked for", name)
-	}
-	return program, nil
 }

@@ -12,6 +12,7 @@ import (
 	"noused/internal/cmdline"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
+	"noused/internal/start"
 )
 
 // The exit statuses, as `nous help exit-status` tells them.
@@ -74,6 +75,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		usage *cmdline.Error
 		wire  *protocol.Error
 		gone  *client.NoDaemonError
+		unmet *start.Error
 		mute  *client.SilentError
 	)
 	switch {
@@ -88,6 +90,14 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 	case errors.As(err, &gone):
 		a.complain(gone.Error())
 		a.notef("start one with `%s`, or with `systemctl --user start noused.socket`", a.startCommand())
+		return exitNoDaemon
+	case errors.As(err, &unmet):
+		a.complain(unmet.What)
+		for _, more := range []string{unmet.Said, unmet.Next} {
+			if more != "" {
+				a.notef("%s", more)
+			}
+		}
 		return exitNoDaemon
 	case errors.Is(err, client.ErrLost), errors.As(err, &mute):
 		a.complain(err.Error())

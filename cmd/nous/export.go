@@ -15,7 +15,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
-	"noused/internal/client"
 	"noused/internal/cmdline"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
@@ -84,7 +83,7 @@ type document struct {
 }
 
 func (a *app) document(ctx context.Context, session, format string) (*document, error) {
-	c, err := client.Dial(ctx, a.socket)
+	c, err := a.dial(ctx)
 	if err != nil {
 		return nil, err
 	}

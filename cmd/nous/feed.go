@@ -25,7 +25,7 @@ type feed struct {
 // come without being asked for, all of them. It fails where there is no
 // connection at once.
 func (a *app) subscribe(ctx context.Context, p protocol.SubscribeParams, old bool) (*feed, error) {
-	f := &feed{a: a, events: follow.NewStream(follow.Socket(a.socket), follow.Options{Filter: p, Older: &old, Answer: a.answer})}
+	f := &feed{a: a, events: follow.NewStream(a.dialer(), follow.Options{Filter: p, Older: &old, Answer: a.answer})}
 	h, err := f.events.Next(ctx)
 	switch h := h.(type) {
 	case follow.Connected:

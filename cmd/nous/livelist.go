@@ -125,7 +125,7 @@ func (f *feed) awaitChange(ctx context.Context) error {
 
 // list asks for the sessions, those that need somebody first.
 func (l *liveList) list(ctx context.Context) ([]listed, error) {
-	c, err := client.Dial(ctx, l.a.socket)
+	c, err := l.a.dial(ctx)
 	if err != nil {
 		return nil, err
 	}

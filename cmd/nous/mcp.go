@@ -162,6 +162,7 @@ func (a *app) changedServer(ctx context.Context, what, name string) error {
 // reloadServers has a daemon that runs read mcp.json again, and tells what it finds
 // wrong. It fails where that is about one of those servers.
 func (a *app) reloadServers(ctx context.Context, changed ...string) error {
+	a.noStart = true // it is not needed for this
 	r, err := ask(ctx, a, protocol.ReloadTools, protocol.ReloadToolsParams{})
 	var gone *client.NoDaemonError
 	switch {

@@ -109,6 +109,7 @@ func (a *app) viewServers(ctx context.Context) (v view, err error) {
 	if err != nil {
 		return v, err
 	}
+	a.noStart = true // the files say something, too
 	tools, err := a.serversOf(ctx, dir)
 	var gone *client.NoDaemonError
 	switch {

@@ -102,7 +102,7 @@ func (a *app) sendPrompt(ctx context.Context, c *client.Client, p protocol.Promp
 // branchOfOlder completes a branch for an older core, which branches at a
 // session's end and may not say which session is the active one.
 func (a *app) branchOfOlder(ctx context.Context, p *protocol.BranchSessionParams) error {
-	c, err := client.Dial(ctx, a.socket)
+	c, err := a.dial(ctx)
 	if err != nil {
 		return err
 	}

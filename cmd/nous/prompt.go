@@ -180,7 +180,7 @@ func behaviorOf(flag string) (protocol.Kind, error) {
 func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams, view runView) error {
 	keys := watchInterrupts(ctx)
 	defer keys.stop()
-	c, err := client.Dial(keys.hard, a.socket)
+	c, err := a.dial(keys.hard)
 	if err != nil {
 		return leftOr(err)
 	}

@@ -28,7 +28,10 @@ func TestMain(m *testing.M) {
 	if signal.Ignored(os.Interrupt) { // or the programs under test would ignore it too
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
-	testscript.Main(removing{testenv.M{M: m}}, map[string]func(){"nous": main})
+	testscript.Main(removing{testenv.M{M: m}}, map[string]func(){"nous": func() {
+		startWithin = 2 * time.Minute // a machine may have much to do
+		main()
+	}})
 }
 
 // removing removes what the tests have built.
@@ -62,7 +65,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			d := &daemon{program: noused, dir: env.WorkDir, env: env}
 			env.Values[daemonKey{}] = d
-			env.Defer(func() { d.end(os.Kill) })
+			env.Defer(func() { d.end(os.Kill); noneLeft(d.socket()) })
 			env.Setenv("HOME", home)
 			env.Setenv("NOUSED_SOCKET", d.socket())
 			env.Setenv("NOUSED_BIN", filepath.Dir(noused))
@@ -71,6 +74,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TZ", "UTC")
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each program sleeps for a second under -race
 			return errors.Join(
+				os.MkdirAll(filepath.Join(env.WorkDir, "config/nous"), 0o700),
+				os.WriteFile(filepath.Join(env.WorkDir, "config/nous/config.toml"), []byte("autostart = false\n"), 0o600), // nobody would end it
 				os.CopyFS(filepath.Join(env.WorkDir, "tools"), os.DirFS("testdata/tools")),
 				syscall.Mkfifo(filepath.Join(env.WorkDir, "started"), 0o600),
 				syscall.Mkfifo(filepath.Join(env.WorkDir, "go"), 0o600),
@@ -78,6 +83,23 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"daemon": daemonCommand, "exits": exits},
 	})
+}
+
+// noneLeft ends a daemon that nous has started at a socket.
+func noneLeft(socket string) {
+	f, err := os.Open(socket + ".lock")
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+		return
+	}
+	text, _ := io.ReadAll(f)
+	if pid, err := strconv.Atoi(string(text)); err == nil && pid > 1 {
+		syscall.Kill(pid, syscall.SIGKILL)
+		syscall.Flock(int(f.Fd()), syscall.LOCK_EX) // until it has gone
+	}
 }
 
 type daemonKey struct{}

@@ -63,7 +63,7 @@ or that of this folder.`,
 }
 
 func (a *app) show(ctx context.Context, name string, full bool) error {
-	c, err := client.Dial(ctx, a.socket)
+	c, err := a.dial(ctx)
 	if err != nil {
 		return err
 	}

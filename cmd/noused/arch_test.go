@@ -48,6 +48,7 @@ var layers = []layer{
 	{pattern: "internal/mcpfile", ours: []string{"internal/regular"}},
 	{pattern: "internal/instructions", ours: []string{"internal/regular"}},
 	{pattern: "internal/lock", ours: []string{"internal/regular"}},
+	{pattern: "internal/detach", ours: []string{"internal/regular"}},
 	{pattern: "internal/oauth", ours: []string{"internal/lock", "internal/regular"}},
 	{pattern: "internal/oauth/oauthtest"},
 	{pattern: "internal/event", ours: []string{"internal/protocol"}},
@@ -67,6 +68,7 @@ var layers = []layer{
 	{pattern: "internal/model/...", ours: []string{"internal/model", "internal/model/wire"}},
 	{pattern: "internal/doctor", ours: []string{"internal/mcpfile", "internal/policy", "internal/session", "internal/tool", "internal/protocol", "internal/lock", "internal/regular", "internal/trust", "internal/model/wire"}},
 	{pattern: "internal/client", ours: []string{"internal/protocol", "internal/trust"}},
+	{pattern: "internal/start", ours: []string{"internal/client", "internal/detach", "internal/protocol"}},
 	{pattern: "internal/client/follow", ours: []string{"internal/client", "internal/protocol"}},
 	{pattern: "internal/client/clienttest", ours: []string{"internal/protocol"}},
 	{pattern: "internal/tui", ours: []string{"internal/client", "internal/client/follow", "internal/tui/board", "internal/tui/question", "internal/tui/transcript", "internal/tui/pick", "internal/tui/theme", "internal/tui/cell", "internal/protocol", "internal/regular"}},
@@ -79,7 +81,7 @@ var layers = []layer{
 	{pattern: "internal/tui/tuitest", ours: []string{"internal/protocol", "internal/testenv"}},
 	{pattern: "internal/acp", ours: []string{"internal/protocol"}},
 	{pattern: "internal/acp/bridge", ours: []string{"internal/acp", "internal/client", "internal/client/follow", "internal/protocol"}},
-	{pattern: "cmd/nous", ours: []string{"internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client", "internal/client/follow", "internal/cmdline", "internal/manpage", "internal/mcpfile", "internal/plaintext", "internal/protocol", "internal/worktree", "internal/form"}},
+	{pattern: "cmd/nous", ours: []string{"internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client", "internal/client/follow", "internal/cmdline", "internal/manpage", "internal/mcpfile", "internal/plaintext", "internal/protocol", "internal/start", "internal/worktree", "internal/form"}},
 	{pattern: "internal/testenv", stdlibOnly: true},
 }
 

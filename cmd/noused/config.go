@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
 
+	"noused/internal/detach"
 	"noused/internal/notify"
 	"noused/internal/protocol"
 	"noused/internal/runloop"
@@ -37,6 +38,7 @@ type Config struct {
 	DebugSocket  string // "": none
 	Policy       policySettings
 	BuiltinTools bool
+	LogDir       string   // has the logs of daemons that nous has started
 	ConfigDir    string   // has the user's instructions and skills, and what is private
 	Home         string   // of the user
 	Private      []string // no sandboxed tool can read them: configuration, state, keys
@@ -110,7 +112,7 @@ func resolveConfig(fs *pflag.FlagSet, getenv func(string) string) (Config, error
 		BuiltinTools: r.boolean("builtin_tools", true),
 	}
 	cfg.DebugSocket = r.debugSocket(cfg.Socket)
-	cfg.ConfigDir, cfg.Home = r.configDir(), r.home()
+	cfg.ConfigDir, cfg.Home, cfg.LogDir = r.configDir(), r.home(), detach.LogDir(r.getenv, r.home())
 	cfg.Facts = r.facts(cfg.vendors(r.getenv))
 	cfg.Model = r.model(cfg.vendors(r.getenv))
 	cfg.Limits = r.limits()

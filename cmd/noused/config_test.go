@@ -72,7 +72,7 @@ func TestConfigDefaults(t *testing.T) {
 		LogLevel:     zapcore.InfoLevel,
 		Policy:       policySettings{Config: home + "/.config/noused/config.toml", Rules: home + "/.config/noused/rules.toml"},
 		BuiltinTools: true,
-		ConfigDir:    home + "/.config/noused", Home: home,
+		ConfigDir:    home + "/.config/noused", LogDir: home + "/.local/state/noused/log", Home: home,
 		Private: []string{home + "/.config/noused", home + "/.config/noused/environment", home + "/.local/state/noused", home + "/.config/noused/rules.toml"},
 		Sandbox: sandboxSettings{Network: true},
 	}
@@ -207,7 +207,7 @@ func TestConfigFile(t *testing.T) {
 		DrainTimeout: 3 * time.Second,
 		LogLevel:     zapcore.WarnLevel,
 		Policy:       got.Policy,
-		Private:      got.Private, ConfigDir: home + "/.config/noused", Home: home, Sandbox: got.Sandbox,
+		Private:      got.Private, LogDir: got.LogDir, ConfigDir: home + "/.config/noused", Home: home, Sandbox: got.Sandbox,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -230,7 +230,7 @@ func TestEnvironmentBeatsFile(t *testing.T) {
 		DrainTimeout: 4 * time.Second,
 		LogLevel:     zapcore.ErrorLevel,
 		Policy:       got.Policy,
-		Private:      got.Private, ConfigDir: got.ConfigDir, Home: got.Home, Sandbox: got.Sandbox,
+		Private:      got.Private, LogDir: got.LogDir, ConfigDir: got.ConfigDir, Home: got.Home, Sandbox: got.Sandbox,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

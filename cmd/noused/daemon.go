@@ -213,7 +213,7 @@ func loginsOf(cfg Config) *oauth.Store {
 // what was too long for a model is for it to read on, and so are the user's
 // instructions and skills.
 func hidden(cfg Config) proc.Hidden {
-	return proc.Hidden{Paths: slices.Concat(cfg.Private, cfg.Sandbox.Hide), Except: append([]string{
+	return proc.Hidden{Paths: slices.Concat(cfg.Private, []string{cfg.LogDir}, cfg.Sandbox.Hide), Except: append([]string{
 		outputDir(cfg), instructions.AgentsFile(cfg.ConfigDir), instructions.SkillsDir(cfg.ConfigDir),
 	}, cfg.ToolsDirs...)}
 }
@@ -331,6 +331,7 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 	}
 	log.Info("ready", zap.String("socket", cfg.Socket), zap.String("state_dir", cfg.StateDir), zap.String("version", buildinfo.Version()))
 	sdNotify(log, sd.SdNotifyReady)
+	sayReady()
 	var warming sync.WaitGroup
 	warming.Go(func() { warm(cfg, tools, log) }) // ends by itself
 	err := g.Run()

@@ -6,6 +6,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/sys/unix"
+
+	"noused/internal/detach"
 )
 
 // logOutput is the daemon's log, and how much it says.
@@ -14,8 +16,9 @@ type logOutput struct {
 	level zap.AtomicLevel
 }
 
-// newLogger writes to stderr: for people on a terminal, JSON elsewhere.
-func newLogger(stderr *os.File, level zapcore.Level) *logOutput {
+// newLogger writes to stderr: for people on a terminal, JSON elsewhere. A file of
+// logDir is kept small.
+func newLogger(stderr *os.File, logDir string, level zapcore.Level) *logOutput {
 	var enc zapcore.Encoder
 	if _, err := unix.IoctlGetTermios(int(stderr.Fd()), unix.TCGETS); err == nil {
 		cfg := zap.NewDevelopmentEncoderConfig()
@@ -28,7 +31,7 @@ func newLogger(stderr *os.File, level zapcore.Level) *logOutput {
 		enc = zapcore.NewJSONEncoder(cfg)
 	}
 	atomic := zap.NewAtomicLevelAt(level)
-	return &logOutput{zap.New(zapcore.NewCore(enc, zapcore.Lock(stderr), atomic)), atomic}
+	return &logOutput{zap.New(zapcore.NewCore(enc, zapcore.Lock(detach.Bounded(stderr, logDir)), atomic)), atomic}
 }
 
 // levelSignals change how much the log says: SIGUSR1 one level more, SIGUSR2 one

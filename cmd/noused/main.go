@@ -19,6 +19,7 @@ import (
 
 	"noused/internal/buildinfo"
 	"noused/internal/cmdline"
+	"noused/internal/detach"
 	"noused/internal/plaintext"
 	"noused/internal/proc"
 )
@@ -29,6 +30,7 @@ func main() {
 	if status, ok := proc.Helper(os.Args); ok {
 		syscall.Exit(status)
 	}
+	sayReady = detach.Ready()
 	os.Exit(execute(os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
@@ -53,7 +55,7 @@ environment before the file.`,
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), cfg, newLogger(os.Stderr, cfg.LogLevel))
+			return serve(cmd.Context(), cfg, newLogger(os.Stderr, cfg.LogDir, cfg.LogLevel))
 		},
 	}
 	cmdline.Version(root, func() string { return buildinfo.Line("noused") })

@@ -9,6 +9,10 @@ import (
 	"go.uber.org/zap"
 )
 
+// sayReady tells whoever has started the daemon, and waits, that both sockets answer.
+// main sets it.
+var sayReady = func() {}
+
 // notify tells systemd a state; without systemd it does nothing.
 func sdNotify(log *zap.Logger, state string) {
 	if _, err := sd.SdNotify(false, state); err != nil {

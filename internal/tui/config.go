@@ -27,6 +27,7 @@ type config struct {
 	keys   map[string][]string // of actions, by name
 	theme  string              // one of themes; "" where nothing is written
 	mouse  *bool               // nil where nothing is written
+	start  bool                // nous starts a daemon where none runs
 	notify notify
 }
 
@@ -44,7 +45,7 @@ var events = []string{"approval", "run_end", "run_error"}
 var themes = []string{"auto", "dark", "light", "none"}
 
 func defaults() config {
-	return config{notify: notify{bell: true, osc: true, after: 10 * time.Second, on: slices.Clone(events)}}
+	return config{start: true, notify: notify{bell: true, osc: true, after: 10 * time.Second, on: slices.Clone(events)}}
 }
 
 // configPath is where the file is.
@@ -54,6 +55,13 @@ func configPath(getenv func(string) string) string {
 		base = filepath.Join(cmp.Or(getenv("HOME"), "/"), ".config")
 	}
 	return filepath.Join(base, "nous", "config.toml")
+}
+
+// Autostart tells whether the user's file lets nous start a daemon, as it does where
+// nothing is written. The error says what is wrong with the file.
+func Autostart(getenv func(string) string) (bool, error) {
+	c, err := loadConfig(configPath(getenv))
+	return c.start, err
 }
 
 // loadConfig reads the file, which must be a regular one of this user's and no
@@ -152,6 +160,8 @@ func (c *config) set(key []string, value any) (err error) {
 		var on bool
 		on, err = boolean(value)
 		c.mouse = &on
+	case name == "autostart":
+		c.start, err = boolean(value)
 	default:
 		return errNoKey
 	}

@@ -25,6 +25,7 @@ func TestConfigSaysKeysThemeMouseAndNotifications(t *testing.T) {
 	got, err := loadConfig(written(t, `
 theme = "light"
 mouse = false
+autostart = false
 [notify]
 bell = false
 after = "1m"
@@ -38,7 +39,7 @@ tree = []
 		t.Fatal(err)
 	}
 	want := config{
-		theme: "light", mouse: new(bool), notify: notify{osc: true, after: time.Minute, on: []string{"approval"}},
+		theme: "light", mouse: new(bool), start: false, notify: notify{osc: true, after: time.Minute, on: []string{"approval"}},
 		keys: map[string][]string{"unfold-all": {"ctrl+g", "ctrl+shift+f5"}, "sessions": {"alt+s"}, "tree": {}},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(config{}, notify{})); diff != "" {
@@ -51,6 +52,7 @@ func TestErrorsOfTheConfigNameFileLineAndKey(t *testing.T) {
 		{"theme = 3", "1", "theme: want one of auto, dark, light, none"},
 		{"\n\ntheme = \"pink\"", "3", "theme: want one of"},
 		{"mouse = \"yes\"", "1", "mouse: want true or false"},
+		{"autostart = \"no\"", "1", "autostart: want true or false"},
 		{"mose = true", "1", "mose: there is no such key"},
 		{"[notify]\nafter = 10", "2", "notify.after: want a duration"},
 		{"[notify]\nafter = \"-1s\"", "2", "notify.after: want a duration"},

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"noused/internal/client/follow"
+	"noused/internal/start"
 	"noused/internal/tui/tuitest"
 )
 
@@ -60,7 +62,7 @@ func useIn(t *testing.T, socket string, more map[string]string) *hand {
 	}}
 	env := map[string]string{"XDG_STATE_HOME": state, "HOME": state, "TERM": "xterm"}
 	maps.Copy(env, more)
-	h.model = newModel(Options{Socket: socket, Getenv: func(name string) string { return env[name] }, Now: time.Now}, l, j)
+	h.model = newModel(Options{Socket: socket, Start: startAt(socket), Getenv: func(name string) string { return env[name] }, Now: time.Now}, l, j)
 	t.Cleanup(func() {
 		cancel()
 		j.wg.Wait()
@@ -170,4 +172,16 @@ func (h *hand) quit() bool {
 		}
 	}
 	return false
+}
+
+// startAt starts a daemon as nous does.
+func startAt(socket string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := start.Daemon(ctx, start.Options{Within: patience, Socket: socket, Named: true, Getenv: os.Getenv})
+		var failed *start.Error
+		if errors.As(err, &failed) {
+			return errors.New(failed.Lines())
+		}
+		return err
+	}
 }

@@ -47,10 +47,9 @@ type plain struct {
 	images   []image         // that go with the next text
 	said     string          // text of the last prompt from here: the daemon repeats it
 	prompted bool            // the turn begins with a prompt
-	child    child
-	asked    string // id of the question that was said last
-	others   int    // questions of other sessions that were told of
-	leaving  bool   // Ctrl+C was pressed once
+	asked    string          // id of the question that was said last
+	others   int             // questions of other sessions that were told of
+	leaving  bool            // Ctrl+C was pressed once
 	quit     bool
 	none     error // why the session that the user named cannot be shown
 }
@@ -122,7 +121,6 @@ func runPlain(ctx context.Context, o Options, l *follow.Session) error {
 				}
 				p.apply(msg.outcome)
 			case started:
-				p.child = msg.child
 				if msg.err != nil {
 					p.sayf("error: %s", msg.err)
 				}
@@ -209,7 +207,6 @@ func (p *plain) told(u follow.Happening) {
 		}
 		p.sayf("error: session %s cannot be shown: %s", u.SessionID, describe(u.Err))
 	case follow.Disconnected:
-		p.child.reap()
 		switch {
 		case u.NoDaemon && !p.noDaemon:
 			p.sayf("no daemon runs at %s; /start starts one", p.opts.Socket)
@@ -455,11 +452,7 @@ func (p *plain) startDaemon() {
 		return
 	}
 	p.sayf("starting a daemon")
-	o := p.opts
-	p.jobs.start(func(ctx context.Context) tea.Msg {
-		c, err := startDaemon(ctx, o)
-		return started{c, err}
-	})
+	p.jobs.start(func(ctx context.Context) tea.Msg { return started{p.opts.Start(ctx)} })
 }
 
 func (p *plain) interrupt() {

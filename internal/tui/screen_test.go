@@ -197,16 +197,16 @@ func TestOfferStartsADaemon(t *testing.T) {
 	h := use(t, filepath.Join(dir, "s"))
 	h.sees("no daemon runs at", "start one")
 	h.write("s")
-	h.until("the session", func() bool { return h.known && h.offer.child != 0 })
-	pid := h.offer.child
-	daemon, err := os.FindProcess(int(pid))
+	h.until("the session", func() bool { return h.known })
+	h.until("a state", func() bool { return h.state.Daemon.PID != 0 })
+	daemon, err := os.FindProcess(h.state.Daemon.PID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := daemon.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	h.until("the daemon's end", func() bool { return h.offer.child == 0 })
+	h.sees("the daemon is gone")
 }
 
 func TestDaemonThatDoesNotStartSaysWhy(t *testing.T) {
@@ -215,11 +215,11 @@ func TestDaemonThatDoesNotStartSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	t.Setenv("XDG_STATE_HOME", bin)
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	h := use(t, filepath.Join(bin, "s"))
 	h.sees("no daemon runs at")
 	h.write("s")
-	h.sees("status 3", "the moon is wrong", "start one")
+	h.sees("exit status 3", "the moon is wrong", "start one")
 	h.write("q")
 	if !h.quit() {
 		t.Error("q did not leave")

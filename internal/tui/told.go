@@ -39,7 +39,6 @@ func (m *model) told(u follow.Happening) {
 		m.notices = append(m.notices, fmt.Sprintf("session %s cannot be shown: %s", u.SessionID, describe(u.Err)))
 	case follow.Disconnected:
 		m.offline = &u
-		m.offer.child.reap()
 		if u.NoDaemon && !m.known {
 			m.askForService()
 		}
@@ -81,7 +80,7 @@ func (m *model) reached(s follow.Snapshot) bool {
 func (m *model) restore(s follow.Snapshot) {
 	first, other := !m.known, m.state.SessionID != s.State.SessionID
 	m.known, m.missing, m.attention.unseen = true, s.Missing, true
-	m.offer = offer{child: m.offer.child}
+	m.offer = offer{}
 	if other {
 		m.talk.Clear()
 		m.find = nil

@@ -57,6 +57,10 @@ type Options struct {
 	Event func(protocol.Event)
 	Entry func(jsontext.Value) error
 
+	// Start has a daemon listen on Socket, and returns when it does. Its error may have
+	// several lines.
+	Start func(context.Context) error
+
 	Getenv func(string) string // nil is os.Getenv
 	Now    func() time.Time    // nil is time.Now
 }

@@ -88,9 +88,12 @@ func NewDaemon(t testing.TB, program, config string, args ...string) *Daemon {
 	if err := os.WriteFile(filepath.Join(dir, "noused.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(dir, "tools"), 0o700); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"tools", "config/nous"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
+	d.Write("config/nous/config.toml", "autostart = false\n") // nobody would end it
 	return d
 }
 

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"noused/internal/client"
+	"noused/internal/client/follow"
+	"noused/internal/start"
+	"noused/internal/tui"
+)
+
+// A command that finds no daemon starts one, as tmux does. One that has had a daemon
+// already does not: somebody may have stopped it.
+
+// dial connects to the daemon, and starts one where there is none.
+func (a *app) dial(ctx context.Context) (*client.Client, error) {
+	c, err := client.Dial(ctx, a.socket)
+	if err = a.startFor(ctx, err); errors.Is(err, errStarted) {
+		c, err = client.Dial(ctx, a.socket)
+	}
+	if err == nil {
+		a.met.Store(true)
+	}
+	return c, err
+}
+
+// errStarted says that there was no daemon, and is one now.
+var errStarted = errors.New("a daemon was started")
+
+// startFor starts a daemon where the error says that there is none, and nobody has
+// said that none is to be started. Any other error, and none, is returned.
+func (a *app) startFor(ctx context.Context, err error) error {
+	if !isNoDaemon(err) || a.noStart || a.met.Load() {
+		return err
+	}
+	wanted, wrong := tui.Autostart(os.Getenv)
+	if wrong != nil {
+		a.notef("%s; no daemon is started before that is right", wrong)
+		return err
+	}
+	if !wanted {
+		return err
+	}
+	if err := a.startDaemon(ctx); err != nil {
+		return err
+	}
+	return errStarted
+}
+
+// startDaemon starts a daemon, and says so where a person reads it.
+func (a *app) startDaemon(ctx context.Context) error {
+	s, err := start.Daemon(ctx, a.starting())
+	if err != nil {
+		return err
+	}
+	switch {
+	case !a.errStyle.terminal || s.Log == "":
+	case s.Unit:
+		a.notef("systemd has started %s", s.Log)
+	default:
+		a.notef("started noused (process %d); its log is %s", s.PID, s.Log)
+	}
+	return nil
+}
+
+// startWithin is how long a daemon may take to start.
+var startWithin = start.Patience
+
+func (a *app) starting() start.Options {
+	return start.Options{Within: startWithin, Socket: a.socket, Named: a.socketGiven || os.Getenv("NOUSED_SOCKET") != "", Getenv: os.Getenv}
+}
+
+// startOnScreen is startDaemon for the screen, which shows what went wrong.
+func (a *app) startOnScreen(ctx context.Context) error {
+	_, err := start.Daemon(ctx, a.starting())
+	var failed *start.Error
+	if errors.As(err, &failed) {
+		return errors.New(failed.Lines())
+	}
+	return err
+}
+
+// dialer leads to the daemon.
+func (a *app) dialer() follow.Dialer { return follow.Socket(a.socket) }
