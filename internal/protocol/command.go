@@ -107,6 +107,7 @@ var (
 	SetTitle         = define[SetTitleParams, TitleAccepted]("set_title", Added, "Gives a session another title.")
 	MarkRead         = define[MarkReadParams, MarkedRead]("mark_read", Added, "Says that a session has been seen up to now.")
 	Expand           = defineLong[ExpandParams, Expanded]("expand", Added, "Puts into a text what MCP servers have for it: their prompts, as /NAME.PROMPT, and resources, as @NAME:URI.")
+	GetUsage         = defineLong[GetUsageParams, UsageReport]("get_usage", Added, "Tells how many tokens the model calls of all sessions took, and what they cost.")
 	Approve          = define[ApproveParams, ApproveAccepted]("approve", Added, "Answers the question whether something may be done; refused to the daemon's own descendants.")
 	SetApprovalMode  = define[SetApprovalModeParams, ApprovalModeAccepted]("set_approval_mode", Added, "Chooses what becomes of a session's questions; refused to the daemon's own descendants.")
 )

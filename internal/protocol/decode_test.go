@@ -137,6 +137,7 @@ func newRecorder() *recorder {
 	record(r, SetTitle)
 	record(r, MarkRead)
 	record(r, Expand)
+	record(r, GetUsage)
 	record(r, Approve)
 	record(r, SetApprovalMode)
 	return r
@@ -181,6 +182,7 @@ func TestPayloads(t *testing.T) {
 		{"extension_command", `{"name":"a.b","payload":null}`, ExtensionCommandParams{Name: "a.b", Payload: jsontext.Value(`null`)}},
 		{"list_sessions", `{"limit":1000}`, ListSessionsParams{Limit: ptr(1000)}},
 		{"delete_session", `{"session_id":"s"}`, DeleteSessionParams{SessionID: "s"}},
+		{"get_usage", `{"by":"folder"}`, GetUsageParams{By: "folder"}},
 		{"search_sessions", `{"text":" \n"}`, SearchSessionsParams{Text: " \n"}},
 		{"search_sessions", `{"text":"x","limit":1}`, SearchSessionsParams{Text: "x", Limit: ptr(1)}},
 		{"new_session", `{"workdir":"/no/such folder","activate":false}`, NewSessionParams{Workdir: "/no/such folder", Activate: ptr(false)}},
@@ -267,6 +269,7 @@ func TestPayloadsRefused(t *testing.T) {
 		{"delete_session", `{"session_id":""}`, "session_id: want a non-empty string"},
 		{"delete_session", `{"session_id":null}`, "session_id: want a non-empty string"},
 		{"delete_session", `{"session_id":["s"]}`, "session_id: got an array, want a string"},
+		{"get_usage", `{"by":"hour"}`, `by: got "hour", want one of "day" "model" "session" "folder"`},
 		{"search_sessions", `{}`, "text: want a non-empty string"},
 		{"search_sessions", `{"text":""}`, "text: want a non-empty string"},
 		{"search_sessions", `{"text":7}`, "text: got a number, want a string"},

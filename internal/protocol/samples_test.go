@@ -69,6 +69,8 @@ func sampleParams() []Params {
 		GetSystemParams{scope},
 		ListSkillsParams{},
 		ListSkillsParams{Scope: scope, Name: "review"},
+		GetUsageParams{},
+		GetUsageParams{By: "session", TimeZone: "Europe/Berlin"},
 		SubscribeParams{},
 		SubscribeParams{Epoch: "e1", After: ptr(uint64(17)), SessionID: "ses-1", Types: []string{"agent_end"}},
 	}
@@ -149,6 +151,8 @@ func sampleReplies() []Reply {
 		System{SessionID: "ses-1", Text: "You are noused.", Files: []string{"/src/AGENTS.md"}, LeftOut: []string{"/src/.agents/skills/x/SKILL.md: has no description"}},
 		Skills{},
 		Skills{Skills: []Skill{{Name: "review", Description: "Read a change.", Path: "/src/.agents/skills/review/SKILL.md", Text: "Look at the tests first."}}, LeftOut: []string{"a: has no name"}},
+		UsageReport{By: "day"},
+		UsageReport{By: "session", Rows: []UsageRow{{SessionID: "ses-1", Title: "a title", Workdir: "/src", UsageSum: UsageSum{InputTokens: 3, OutputTokens: 2, CachedTokens: 1, Cost: &Cost{0.5, "USD"}}}}, Truncated: true, LeftOut: []string{"session ses-2: it cannot be read"}},
 		Subscribed{Epoch: "e1", NextSeq: 18, Gap: true},
 	}
 }

@@ -42,7 +42,7 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"extension_command": {"name"}, "compact_session": {}, "set_leaf": {"leaf_id"}, "get_tree": {},
 			"list_sessions": {}, "delete_session": {"session_id"}, "search_sessions": {"text"}, "list_tools": {}, "set_model": {"model"}, "reload_tools": {},
 			"list_models": {}, "get_system": {}, "list_skills": {}, "withdraw": {"input_id"}, "set_title": {"title"}, "mark_read": {},
-			"expand": {"text"}, "approve": {"approval_id", "option"}, "set_approval_mode": {"mode"},
+			"expand": {"text"}, "get_usage": {}, "approve": {"approval_id", "option"}, "set_approval_mode": {"mode"},
 		},
 		Optional: map[string][]string{
 			"ping": {}, "prompt": {"session_id", "wait", "leaf_id"}, "steer": {"session_id"}, "follow_up": {"session_id"}, "abort": {"session_id", "run_id"},
@@ -52,7 +52,7 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"list_sessions": {"limit", "before", "workdir"}, "delete_session": {}, "search_sessions": {"limit"}, "list_tools": {"session_id"},
 			"set_model": {"session_id", "base_url", "context_window", "effort"}, "reload_tools": {}, "list_models": {"probe"},
 			"get_system": {"session_id"}, "list_skills": {"session_id", "name"}, "withdraw": {"session_id"}, "set_title": {"session_id"}, "mark_read": {"session_id"},
-			"expand": {"session_id"}, "approve": {"reason"}, "set_approval_mode": {"session_id"},
+			"expand": {"session_id"}, "get_usage": {"by", "time_zone"}, "approve": {"reason"}, "set_approval_mode": {"session_id"},
 		},
 		Response: map[string][]string{
 			"pong":                        {"message"},
@@ -86,6 +86,7 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"models":                      {"models", "truncated"},
 			"system":                      {"session_id", "text", "files", "left_out"},
 			"skills":                      {"skills", "left_out"},
+			"usage":                       {"by", "rows", "total", "truncated", "left_out"},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -122,7 +123,7 @@ func TestDocumentEnvelopesNameEveryType(t *testing.T) {
 		"ping", "prompt", "steer", "follow_up", "abort", "set_active_tools", "set_steering_mode", "set_follow_up_mode", "get_state",
 		"get_messages", "new_session", "switch_session", "branch_session", "extension_command", "compact_session", "set_leaf",
 		"get_tree", "list_sessions", "delete_session", "search_sessions", "list_tools", "set_model", "reload_tools", "list_models",
-		"get_system", "list_skills", "withdraw", "set_title", "mark_read", "expand", "approve", "set_approval_mode",
+		"get_system", "list_skills", "withdraw", "set_title", "mark_read", "expand", "get_usage", "approve", "set_approval_mode",
 	}
 	schemas := got.Components.Schemas
 	if diff := cmp.Diff(commands, schemas.CommandEnvelope.AllOf[1].Properties.Type.Enum); diff != "" {

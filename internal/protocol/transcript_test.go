@@ -66,6 +66,7 @@ func willing(t *testing.T) *Mux {
 	agree(m, SetTitle)
 	agree(m, MarkRead)
 	agree(m, Expand)
+	agree(m, GetUsage)
 	agree(m, Approve)
 	agree(m, SetApprovalMode)
 	if missing := m.Missing(); len(missing) > 0 {

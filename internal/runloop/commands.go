@@ -44,6 +44,7 @@ func (h *Hub) Bind(mux *protocol.Mux) {
 	protocol.Handle(mux, protocol.ListSessions, h.listSessions)
 	protocol.HandleFunc(mux, protocol.DeleteSession, h.deleteSession)
 	protocol.Handle(mux, protocol.SearchSessions, h.searchSessions)
+	protocol.Handle(mux, protocol.GetUsage, h.getUsage)
 	protocol.Handle(mux, protocol.ListTools, h.listTools)
 	protocol.HandleFunc(mux, protocol.Withdraw, func(ctx context.Context, p protocol.WithdrawParams) (protocol.Withdrawn, error) {
 		return ask[protocol.Withdrawn](ctx, h, p.SessionID, func(t ticket) input { return withdrawIn{t, p.InputID} })

@@ -101,7 +101,7 @@ type Hub struct {
 	failed  chan struct{} // there are repairs; holds one
 
 	choosing  sync.Mutex    // held while the active session changes
-	searching chan struct{} // holds one while sessions are searched
+	searching chan struct{} // holds one while all files are read: for a search, or a usage
 	resuming  sync.WaitGroup
 	resumes   chan struct{} // holds one for each session that is opened to go on
 	takenUp   chan struct{} // closed once the runs of a former daemon go on

@@ -54,7 +54,7 @@ func NewSearch(text string) (*Search, error) {
 // returns false or ctx ends. Lines that cannot be read, or are longer than 64
 // MiB, are passed over. ErrNotFound when there is no such session.
 func (s *Store) Find(ctx context.Context, id string, search *Search, found func(Hit) bool) error {
-	return s.scan(ctx, id, search, func(line []byte) bool {
+	return s.scan(ctx, id, search.in, func(line []byte) bool {
 		hit, ok := search.look(line)
 		return !ok || found(hit)
 	})
@@ -64,7 +64,7 @@ func (s *Store) Find(ctx context.Context, id string, search *Search, found func(
 // does.
 func (s *Store) Title(ctx context.Context, id string, search *Search) (string, error) {
 	state := NewState()
-	err := s.scan(ctx, id, search, func(line []byte) bool {
+	err := s.scan(ctx, id, search.in, func(line []byte) bool {
 		if _, kind, ok := headOf(line); ok && !(kind == TitleSet{}.kind() || state.Title == "" && kind != MessageAdded{}.kind()) {
 			return true
 		}
@@ -80,8 +80,8 @@ func (s *Store) Title(ctx context.Context, id string, search *Search) (string, e
 }
 
 // scan calls each with the whole lines of a journal, without their LF, valid
-// until it returns; with false it ends.
-func (s *Store) scan(ctx context.Context, id string, search *Search, each func(line []byte) bool) error {
+// until it returns; with false it ends. A line that is longer than 64 MiB is nil.
+func (s *Store) scan(ctx context.Context, id string, in *lineReader, each func(line []byte) bool) error {
 	if !ValidID(id) {
 		return ErrNotFound
 	}
@@ -90,20 +90,17 @@ func (s *Store) scan(ctx context.Context, id string, search *Search, each func(l
 		return ErrNotFound
 	}
 	if err != nil {
-		return fmt.Errorf("search session %s: %w", id, err)
+		return fmt.Errorf("read session %s: %w", id, err)
 	}
 	defer func() { _ = f.Close() }()
-	search.in.reset(f)
+	in.reset(f)
 	for ctx.Err() == nil {
-		line, _, err := search.in.next()
+		line, _, err := in.next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if errors.Is(err, errLong) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("search session %s: %w", id, err)
+		if err != nil && !errors.Is(err, errLong) {
+			return fmt.Errorf("read session %s: %w", id, err)
 		}
 		if !each(line) {
 			return nil

@@ -292,17 +292,24 @@ var usageBegins = []byte(`,"usage":{"input_tokens":`)
 
 // usageOf reads what a model call used from the line of what it made, as
 // appendRecord writes it: nothing behind it is JSON that a model wrote.
-func usageOf(line []byte) (u model.Usage) {
+func usageOf(line []byte) model.Usage {
+	u, _ := usageAt(line)
+	return u
+}
+
+// usageAt is usageOf, with what follows on the line.
+func usageAt(line []byte) (u model.Usage, rest []byte) {
 	i := bytes.LastIndex(line, usageBegins)
 	if i < 0 {
-		return u
+		return u, nil
 	}
 	_, text, _ := bytes.Cut(line[i:], []byte(":"))
-	v, err := jsontext.NewDecoder(bytes.NewReader(text)).ReadValue()
+	in := jsontext.NewDecoder(bytes.NewReader(text))
+	v, err := in.ReadValue()
 	if err != nil || json.Unmarshal(v, &u) != nil {
-		return model.Usage{}
+		return model.Usage{}, nil
 	}
-	return u
+	return u, text[in.InputOffset():]
 }
 
 var (
