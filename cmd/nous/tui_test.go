@@ -547,6 +547,25 @@ func TestResizeWhileItStreams(t *testing.T) {
 	s.Wait("● connected")
 }
 
+// What nous scrolls by the old size of a terminal that has grown already does not
+// keep the new rows from being drawn.
+func TestScrollWhileItIsResized(t *testing.T) {
+	t.Parallel()
+	d := startDaemon(t, "")
+	wait := true
+	askDaemon(t, d.Socket, protocol.Prompt, protocol.PromptParams{Text: "!bash {\"command\":\"seq 30\"}", Wait: &wait})
+	s := openScreen(t, d, look{cols: 90, rows: 20})
+	s.Wait("1 turn")
+	s.ResizeLate(100, 30, func() {
+		before := len(s.Output())
+		s.Press("alt+enter")
+		s.WaitFor("scrolling by 20 rows", func(string) bool { return strings.Contains(s.Output()[before:], "\x1b[1;20r") })
+	})
+	s.Press("ctrl+c")
+	fresh := openScreen(t, d, look{})
+	s.WaitFor("same as of a fresh one", func(screen string) bool { return screen == fresh.Screen() })
+}
+
 // A shell suspends nous and takes it back: between the two the terminal is the
 // shell's, and after it as nous left it. Then nous ends, and the terminal is as
 // it was before.

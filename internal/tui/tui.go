@@ -26,6 +26,7 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/term"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/client/follow"
@@ -113,10 +114,11 @@ func runScreen(ctx context.Context, o Options, l *follow.Session) error {
 	if f, ok := o.In.(*os.File); ok {
 		o.In = wheeled{f, &m.arrows}
 	}
-	options = append(options, tea.WithInput(o.In))
-	if o.Out != nil {
-		options = append(options, tea.WithOutput(o.Out))
+	out := o.output()
+	if f, ok := out.(term.File); ok {
+		out = margins{f}
 	}
+	options = append(options, tea.WithInput(o.In), tea.WithOutput(out))
 	program := tea.NewProgram(m, options...)
 	clock.drive(program)
 	m.jobs.send = program.Send

@@ -220,9 +220,17 @@ func key(name string) string {
 // Resize gives the terminal another size; the program is told by its SIGWINCH.
 func (t *Terminal) Resize(cols, rows int) {
 	t.t.Helper()
+	t.ResizeLate(cols, rows, func() {})
+}
+
+// ResizeLate is Resize of a program that hears of it late: what it writes
+// meanwhile is still for the old size.
+func (t *Terminal) ResizeLate(cols, rows int, meanwhile func()) {
+	t.t.Helper()
 	t.mu.Lock()
 	t.screen.resize(cols, rows)
 	t.mu.Unlock()
+	meanwhile()
 	if err := pty.Setsize(t.master, &pty.Winsize{Cols: uint16(cols), Rows: uint16(rows)}); err != nil {
 		t.t.Fatal(err)
 	}
