@@ -90,4 +90,9 @@ func TestTextsAreExpanded(t *testing.T) {
 		t.Error("a server without prompts has one")
 	}
 	b.gone()
+	b = mount(t, server(t, "texts")) // which nobody has heard yet
+	if e, err := b.Expand(t.Context(), model.Scope{Workdir: b.workdir}, "/x.review main.go"); err != nil || e.Text != review("main.go", "") {
+		t.Errorf("of a server that was never heard: got %q, %v", e.Text, err)
+	}
+	b.gone()
 }

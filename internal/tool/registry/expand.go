@@ -80,22 +80,47 @@ func (e *expansion) server(name string) *module {
 	return list[i]
 }
 
-// ask asks the server of a module, for the folder that it is asked from.
-func (e *expansion) ask(m *module, f func(tool.Teller) ([]tool.Part, error)) ([]tool.Part, error) {
+// with has f use the server of a module, for the folder that it is asked from.
+func (e *expansion) with(m *module, f func(tool.Host) error) error {
 	if err := m.enter(); err != nil {
-		return nil, err
+		return err
 	}
 	defer m.leave()
 	p, leave, err := m.at(e.from.Workdir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer leave()
-	teller, ok := p.host.(tool.Teller)
-	if !ok {
-		return nil, errors.New("it has no prompts and no resources")
+	return f(p.host)
+}
+
+// ask asks the server of a module for texts.
+func (e *expansion) ask(m *module, f func(tool.Teller) ([]tool.Part, error)) (parts []tool.Part, err error) {
+	err = e.with(m, func(h tool.Host) (err error) {
+		teller, ok := h.(tool.Teller)
+		if !ok {
+			return errors.New("it has no prompts and no resources")
+		}
+		parts, err = f(teller)
+		return err
+	})
+	return parts, err
+}
+
+// prompts are those of a module's server, which is asked for them where it was never
+// heard.
+func (e *expansion) prompts(ctx context.Context, m *module) (list []model.ServerPrompt, err error) {
+	if list = m.prompts(); list != nil {
+		return list, nil
 	}
-	return f(teller)
+	err = e.with(m, func(h tool.Host) error {
+		manifest, err := h.Describe(ctx)
+		if err == nil {
+			list = manifest.Prompts
+		}
+		return err
+	})
+	return list, err
 }
 
 // prompt has a server make a text of its prompt and what is typed behind its name.
@@ -105,16 +130,18 @@ func (e *expansion) prompt(ctx context.Context, m *module, typed string) error {
 		name, rest = typed[:i], strings.TrimSpace(typed[i:])
 	}
 	called := "/" + m.desc.Name + "." + name
-	prompts := m.prompts()
+	prompts, err := e.prompts(ctx, m)
+	if err != nil {
+		return fmt.Errorf("%.80s: %w", called, err)
+	}
 	i := slices.IndexFunc(prompts, func(p model.ServerPrompt) bool { return p.Name == name })
-	if i < 0 && prompts != nil {
+	switch {
+	case len(prompts) == 0:
+		return fmt.Errorf("%.80s: %s has no prompts", called, m.desc.Name)
+	case i < 0:
 		return fmt.Errorf("%.80s: %s has no such prompt, only %s", called, m.desc.Name, promptNames(prompts))
 	}
-	var known []model.PromptArgument
-	if i >= 0 {
-		known = prompts[i].Arguments
-	}
-	args, err := promptArguments(known, rest)
+	args, err := promptArguments(prompts[i].Arguments, rest)
 	if err != nil {
 		return fmt.Errorf("%.80s: %w", called, err)
 	}
