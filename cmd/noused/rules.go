@@ -154,7 +154,7 @@ func (r *rules) Keep(text []byte, at time.Time, sessionID, title string) error {
 	case err != nil:
 		return err
 	case len(after) > maxRules:
-		return fmt.Errorf("%s would have %d bytes, at most %d it may have", r.settings.Rules, len(after), maxRules)
+		return fmt.Errorf("%s would have %d bytes, at most %d are allowed", r.settings.Rules, len(after), maxRules)
 	}
 	if err := writeRules(r.settings.Rules, after); err != nil {
 		return err

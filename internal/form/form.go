@@ -72,7 +72,7 @@ func (o Option) Label() string { return cmp.Or(o.Title, o.Value) }
 // with it.
 func Parse(schema []byte) (*Form, error) {
 	if len(schema) > MaxSchema {
-		return nil, fmt.Errorf("the form has %d bytes, at most %d (%d KiB) it may have", len(schema), MaxSchema, MaxSchema>>10)
+		return nil, fmt.Errorf("the form has %d bytes, at most %d (%d KiB) are allowed", len(schema), MaxSchema, MaxSchema>>10)
 	}
 	top, err := members(schema)
 	if err != nil {
@@ -145,7 +145,7 @@ func (f *Form) field(name string) *Field {
 // error names the field and what it takes.
 func (f *Form) Fill(content []byte) (jsontext.Value, error) {
 	if len(content) > MaxContent {
-		return nil, fmt.Errorf("has %d bytes, at most %d (%d KiB) it may have", len(content), MaxContent, MaxContent>>10)
+		return nil, fmt.Errorf("has %d bytes, at most %d (%d KiB) are allowed", len(content), MaxContent, MaxContent>>10)
 	}
 	given := map[string]jsontext.Value{}
 	if len(bytes.TrimSpace(content)) > 0 {

@@ -145,13 +145,13 @@ const maxContent = 64 << 10
 
 func (p ApproveParams) validate() *Error {
 	if len(p.Reason) > maxReason {
-		return badField("reason", "is %d bytes long, at most %d it may be", len(p.Reason), maxReason)
+		return badField("reason", "is %d bytes long, at most %d are allowed", len(p.Reason), maxReason)
 	}
 	if p.Content != nil && p.Content.Kind() != '{' {
 		return badField("content", "has to be an object")
 	}
 	if len(p.Content) > maxContent {
-		return badField("content", "is %d bytes long, at most %d it may be", len(p.Content), maxContent)
+		return badField("content", "is %d bytes long, at most %d are allowed", len(p.Content), maxContent)
 	}
 	return firstOf(notEmpty("approval_id", p.ApprovalID), notEmpty("option", p.Option))
 }

@@ -122,7 +122,7 @@ func (p SetTitleParams) validate() *Error {
 	case strings.TrimSpace(p.Title) == "":
 		return badField("title", "want some text")
 	case n > maxTitle:
-		return badField("title", "has %d characters, at most %d it may have", n, maxTitle)
+		return badField("title", "has %d characters, at most %d are allowed", n, maxTitle)
 	case strings.ContainsFunc(p.Title, unicode.IsControl):
 		return badField("title", "%.80q has a control character", p.Title)
 	}

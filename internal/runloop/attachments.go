@@ -113,7 +113,7 @@ func imageFrom(name string, content io.ReaderAt, size int64) (session.Image, err
 	case size == 0:
 		return session.Image{}, errors.New("is empty, want an image")
 	case size > session.MaxImage:
-		return session.Image{}, fmt.Errorf("is %d bytes long, at most %d (5 MiB) may be", size, session.MaxImage)
+		return session.Image{}, fmt.Errorf("is %d bytes long, at most %d (5 MiB) are allowed", size, session.MaxImage)
 	}
 	kind, err := sniff(content)
 	switch {

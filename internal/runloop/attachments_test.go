@@ -204,7 +204,7 @@ func TestWrongAttachments(t *testing.T) {
 		{path(in("s")), "is a socket, want a file"},
 		{path("/dev/zero"), "is a device, want a file"},
 		{path("/proc/self/environ"), "path: is empty, want an image"},
-		{path(in("large.png")), "path: is 6291456 bytes long, at most 5242880 (5 MiB) may be"},
+		{path(in("large.png")), "path: is 6291456 bytes long, at most 5242880 (5 MiB) are allowed"},
 		{path(in("empty.png")), "path: is empty, want an image"},
 		{path(in("text.png")), "path: is text/plain, " + types},
 		{path(in("drawing.svg")), types},
@@ -215,7 +215,7 @@ func TestWrongAttachments(t *testing.T) {
 		{data("data:image/png;base64," + inBase64(png)), "data: is not base64"},
 		{data(inBase64("just words")), "data: is text/plain, " + types},
 		{data("\n"), "data: is empty, want an image"},
-		{data(inBase64(png + strings.Repeat("x", session.MaxImage))), fmt.Sprintf("data: is %d bytes long, at most 5242880 (5 MiB) may be", session.MaxImage+len(png))},
+		{data(inBase64(png + strings.Repeat("x", session.MaxImage))), fmt.Sprintf("data: is %d bytes long, at most 5242880 (5 MiB) are allowed", session.MaxImage+len(png))},
 		{data(strings.Repeat("A", 15<<20)), "data: is 15728640 bytes of base64"},
 		{said(data(inBase64(gif)), "image/png"), "media_type: says image/png, but the image is image/gif"},
 	} {

@@ -276,7 +276,7 @@ func (m *machine) keepUpdate(u model.ToolUpdate) (code protocol.Code, why string
 		case err != nil:
 			return protocol.WarningStatePatchInvalid, fmt.Sprintf("the patch of the session's state is not kept: %v", err)
 		case size > max(maxState, m.s.PatchedSize()):
-			return protocol.WarningStateTooLarge, fmt.Sprintf("the patch of the session's state is not kept: the state would have %d bytes, at most %d (%d MiB) it may have", size, maxState, maxState>>20)
+			return protocol.WarningStateTooLarge, fmt.Sprintf("the patch of the session's state is not kept: the state would have %d bytes, at most %d (%d MiB) are allowed", size, maxState, maxState>>20)
 		}
 		m.record(session.Patched{Patch: patch})
 	}
@@ -287,7 +287,7 @@ func (m *machine) keepUpdate(u model.ToolUpdate) (code protocol.Code, why string
 		asset := *u.Asset
 		asset.Metadata = []byte(rawValue(asset.Metadata))
 		if size := m.s.AssetsSize() + session.AssetSize(asset); size > maxAssets {
-			return protocol.WarningAssetsTooLarge, fmt.Sprintf("the asset %.80q is not kept: what is known of the session's assets, their metadata included, would have %d bytes, at most %d (%d MiB) it may have", asset.ID, size, maxAssets, maxAssets>>20)
+			return protocol.WarningAssetsTooLarge, fmt.Sprintf("the asset %.80q is not kept: what is known of the session's assets, their metadata included, would have %d bytes, at most %d (%d MiB) are allowed", asset.ID, size, maxAssets, maxAssets>>20)
 		}
 		m.record(session.AssetAdded{Asset: asset})
 	}

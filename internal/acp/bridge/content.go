@@ -46,7 +46,7 @@ func textOf(blocks []acp.ContentBlock) (text string, images []protocol.Attachmen
 	case strings.TrimSpace(text) == "":
 		return "", nil, acp.Errorf(acp.InvalidParams, "prompt: want a text")
 	case len(text)+size > maxPrompt:
-		return "", nil, acp.Errorf(acp.InvalidParams, "prompt: is %d bytes long, at most %d it may be", len(text)+size, maxPrompt)
+		return "", nil, acp.Errorf(acp.InvalidParams, "prompt: is %d bytes long, at most %d are allowed", len(text)+size, maxPrompt)
 	}
 	return text, images, nil
 }
