@@ -56,6 +56,8 @@ func whatNext(cmd *cobra.Command, why protocol.Reason) string {
 		return "nous approvals lists the questions that wait"
 	case why == protocol.Forbidden && slices.Contains([]string{"approve", "deny", "set-approval-mode"}, cmd.Name()):
 		return "run it in a terminal of your own: what a run has started cannot answer for you"
+	case why == protocol.Forbidden && cmd.Name() == "prune":
+		return "run it in a terminal of your own"
 	case why == protocol.ToolNotRegistered, why == protocol.ExtensionNotFound:
 		return "nous tools lists what there is; nous tools reload reads new descriptors"
 	}

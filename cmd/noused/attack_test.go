@@ -127,7 +127,8 @@ func (b *besieged) says() string {
 		`{"id":"1","type":"approve","payload":{"approval_id":"` + b.waiting.ApprovalID + `","option":"once"}}`,
 		`{"id":"2","type":"set_approval_mode","payload":{"session_id":"` + b.session + `","mode":"auto"}}`,
 		`{"id":"3","type":"new_session","payload":{"activate":false,"mcp_servers":[{"name":"x","command":"sh"}]}}`,
-		`{"id":"4","type":"ping"}`,
+		`{"id":"4","type":"prune"}`,
+		`{"id":"5","type":"ping"}`,
 	} {
 		lines = append(lines, shellWord(line))
 	}
@@ -263,7 +264,7 @@ func TestAToolOutsideTheSandboxAnswersNothing(t *testing.T) {
 	b := besiege(t)
 	for way, of := range map[string]func(string) string{"itself": func(c string) string { return c }, "detached": detached} {
 		said := b.outsideOf(of(b.says()))
-		if strings.Count(said, `"message":"forbidden: `) != 3 || !strings.Contains(said, "pong") {
+		if strings.Count(said, `"message":"forbidden: `) != 4 || !strings.Contains(said, "pong") {
 			t.Errorf("%s: the daemon answers %s", way, said)
 		}
 		b.stillWaits(way)

@@ -43,6 +43,7 @@ type Config struct {
 	Home         string   // of the user
 	Private      []string // no sandboxed tool can read them: configuration, state, keys
 	Sandbox      sandboxSettings
+	Retention    retention
 }
 
 // ModelConfig says which model answers prompts. APIKeyEnv names a variable: the
@@ -119,6 +120,7 @@ func resolveConfig(fs *pflag.FlagSet, getenv func(string) string) (Config, error
 	cfg.Notify = r.notify()
 	cfg.Private = r.private(cfg.StateDir)
 	cfg.Sandbox = r.sandbox()
+	cfg.Retention = r.retention()
 	cfg.Policy = r.policy()
 	if info, err := os.Stat(cfg.Workdir); r.err == nil && (err != nil || !info.IsDir()) {
 		_, from := r.find("workdir")
@@ -308,10 +310,13 @@ var units = []struct {
 
 func (r *resolver) size(name string, least, most, otherwise int64) int {
 	v, from := r.find(name)
-	var n int64
+	return int(r.asSize(v, from, least, most, otherwise))
+}
+
+func (r *resolver) asSize(v any, from origin, least, most, otherwise int64) (n int64) {
 	switch v := v.(type) {
 	case nil:
-		return int(otherwise)
+		return otherwise
 	case int64:
 		n = v
 	case string:
@@ -327,7 +332,7 @@ func (r *resolver) size(name string, least, most, otherwise int64) int {
 	if n < least || n > most {
 		r.fail(from, "%v is out of bounds, want %s to %s", v, formatSize(least), formatSize(most))
 	}
-	return int(n)
+	return n
 }
 
 func parseSize(text string) (n int64, ok bool) {

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
+
+	"noused/internal/protocol"
 )
 
 // resolve runs resolveConfig on a command line, an environment and a file,
@@ -105,6 +107,20 @@ func TestKeysStateAndConfigurationArePrivate(t *testing.T) {
 	want := []string{"/c/noused", "/c/noused/environment", "/elsewhere", "/c/noused/rules.toml", "/run/credentials/noused.service"}
 	if diff := cmp.Diff(want, got.Private); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestConfigOfRetention(t *testing.T) {
+	got, _, err := resolve(t, nil, nil, "[retention]\nsessions_older = \"1d12h\"\nsessions_larger = \"2GiB\"\ntool_output_older = \"30d\"\ntool_output_larger = 1048576\naudit_larger = \"16MiB\"\n")
+	want := retention{
+		SessionsOlder: 36 * time.Hour, SessionsLarger: 2 << 30, ToolOutputOlder: 30 * 24 * time.Hour, ToolOutputLarger: 1 << 20, AuditLarger: 16 << 20,
+		Said: protocol.PruneLimits{SessionsOlder: "1d12h", SessionsLarger: "2GiB", ToolOutputOlder: "30d", ToolOutputLarger: "1MiB", AuditLarger: "16MiB"},
+	}
+	if got.Retention != want || err != nil {
+		t.Errorf("got %+v, %v", got.Retention, err)
+	}
+	if got, _, err := resolve(t, nil, nil, ""); got.Retention != (retention{}) || err != nil {
+		t.Errorf("nothing said: got %+v, %v", got.Retention, err)
 	}
 }
 
@@ -317,6 +333,15 @@ func TestConfigErrors(t *testing.T) {
 		{"a named file that is a folder", nil, map[string]string{"NOUSED_CONFIG": "/"}, "", "NOUSED_CONFIG: open /: is not a regular file"},
 		{"broken TOML", nil, nil, "\nsocket = \"x\n", "FILE:2: "},
 		{"a key twice", nil, nil, "socket = \"x\"\nsocket = \"y\"\n", "FILE:2: socket: key socket is already defined"},
+		{"a retention that is no duration", nil, nil, "[retention]\nsessions_older = \"90 days\"\n", `FILE:2: retention.sessions_older: "90 days" is no duration, want one like 90d, 12h or 1d12h`},
+		{"a retention without a unit", nil, nil, "[retention]\ntool_output_older = 90\n", "FILE:2: retention.tool_output_older: got 90, want a string"},
+		{"minutes for months", nil, nil, "[retention]\n\nsessions_older = \"3m\"\n", "FILE:3: retention.sessions_older: 3m is out of bounds, want 1h to 36500d; m are minutes"},
+		{"less than nothing", nil, nil, "[retention]\nsessions_older = \"1d-20h\"\n", "FILE:2: retention.sessions_older: "},
+		{"too many days", nil, nil, "[retention]\nsessions_older = \"2000000000d\"\n", "FILE:2: retention.sessions_older: "},
+		{"a retention that is no size", nil, nil, "[retention]\nsessions_larger = \"2 GB\"\n", `FILE:2: retention.sessions_larger: "2 GB" is no size, want bytes as in 4194304, 4096KiB or 4MiB`},
+		{"a retention of next to nothing", nil, nil, "[retention]\naudit_larger = 1000\n", "FILE:2: retention.audit_larger: 1000 is out of bounds, want 1MiB to "},
+		{"an unknown retention", nil, nil, "[retention]\nsessions = \"90d\"\n", "FILE:2: retention.sessions: there is no such key"},
+		{"a retention that is no section", nil, nil, "retention = 7\n", "FILE:1: "},
 		{"an unknown key", nil, nil, "socket = \"x\"\ncolour = 1\n", "FILE:2: colour: there is no such key"},
 		{"an unknown section", nil, nil, "\n[sandboxes]\nallow = []\n", "FILE:2: sandboxes: there is no such key"},
 		{"an unknown key of a section", nil, nil, "[model]\nprovider = \"offline\"\napi_key = \"x\"\n", "FILE:3: model.api_key: there is no such key"},

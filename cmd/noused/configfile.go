@@ -23,6 +23,7 @@ type fileSections struct {
 	Limits    struct{}            `toml:"limits"`
 	Notify    struct{}            `toml:"notify"`
 	Sandbox   struct{}            `toml:"sandbox"`
+	Retention struct{}            `toml:"retention"`
 	Providers map[string]struct{} `toml:"providers"`
 }
 

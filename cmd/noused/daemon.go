@@ -84,7 +84,7 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 	}
 	defer debug.close()
 
-	journal, err := audit.Open(filepath.Join(cfg.StateDir, "audit.jsonl"), log.Named("audit"))
+	journal, err := audit.Open(filepath.Join(cfg.StateDir, "audit.jsonl"), cfg.Retention.AuditLarger, log.Named("audit"))
 	if err != nil {
 		return err
 	}
@@ -141,10 +141,12 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 	})
 	protocol.Handle(mux, protocol.ListModels, catalog{models.vendors, tools.Providers, localServers}.handle)
 	protocol.Handle(mux, protocol.ListSkills, skills{told, hub.Workdir}.handle)
+	pruning := newPruner(cfg, hub, tools, journal, log)
+	protocol.Handle(mux, protocol.Prune, pruning.handle)
 	if missing := mux.Missing(); missing != nil {
 		return fmt.Errorf("commands without a handler: %v", missing)
 	}
-	return runGroup(ctx, cfg, out, levels, sockets, debug, mux, events, hub, tools, allowed, held, notifier)
+	return runGroup(ctx, cfg, out, levels, sockets, debug, mux, events, hub, tools, allowed, held, notifier, pruning)
 }
 
 // running says in the user's words that a lock of the daemon's is held.
@@ -263,7 +265,7 @@ func reload(tools *registry.Registry, allowed *rules, log *zap.Logger) protocol.
 // event connections end when they have drained that; only then do the command
 // connections end.
 func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.Signal, sockets *server.Sockets, debug *debugging, mux *protocol.Mux,
-	events *event.Log, hub *runloop.Hub, tools *registry.Registry, allowed *rules, held *budget.Budget, notifier *notify.Notifier,
+	events *event.Log, hub *runloop.Hub, tools *registry.Registry, allowed *rules, held *budget.Budget, notifier *notify.Notifier, pruning *pruner,
 ) error {
 	log := out.Logger
 	var g run.Group
@@ -322,6 +324,11 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 	{
 		g.Add(func() error {
 			return debug.serve(drained)
+		}, func(error) { stop() })
+	}
+	{
+		g.Add(func() error {
+			return pruning.run(stopping)
 		}, func(error) { stop() })
 	}
 	{

@@ -13,6 +13,7 @@ package audit
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,20 +52,22 @@ type Event struct {
 type Log struct {
 	log *zap.Logger
 
+	files  *rotated
 	mu     sync.Mutex
 	file   *sink
 	hooks  map[string]*sink
 	closed bool
 }
 
-// Open starts to append to the journal at path, which need not exist. The Log
+// Open starts to append to the journal at path, which need not exist. Its files grow
+// until they have most bytes together; 0 is 80 MiB, and more has no effect. The Log
 // must be closed.
-func Open(path string, log *zap.Logger) (*Log, error) {
-	f, err := openRotated(path)
+func Open(path string, most int64, log *zap.Logger) (*Log, error) {
+	f, err := openRotated(path, most)
 	if err != nil {
 		return nil, fmt.Errorf("audit journal: %w", err)
 	}
-	l := &Log{log: log, hooks: map[string]*sink{}}
+	l := &Log{log: log, files: f, hooks: map[string]*sink{}}
 	l.file = l.start("audit journal", func(_ context.Context, line []byte) error { return f.write(line) }, f.close)
 	return l, nil
 }
@@ -98,6 +101,12 @@ func encode(ev model.AuditEvent, now time.Time) ([]byte, error) {
 		out.DurationMS = &ms
 	}
 	return json.Marshal(out, jsontext.AllowInvalidUTF8(true))
+}
+
+// Prune removes the oldest files that were moved aside until all have at most so many
+// bytes, and tells of each. With dry it only tells. It blocks for the disk.
+func (l *Log) Prune(most int64, dry bool, removed func(fs.FileInfo)) error {
+	return l.files.prune(most, dry, removed)
 }
 
 // AddHook hands every later event to deliver, one at a time and in order. An

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +30,7 @@ func open(t *testing.T) (*Log, string, *observer.ObservedLogs) {
 	t.Helper()
 	core, seen := observer.New(zap.InfoLevel)
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	l, err := Open(path, zap.New(core))
+	l, err := Open(path, 0, zap.New(core))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +147,7 @@ func TestAHookThatHangsDelaysNobody(t *testing.T) {
 
 func TestRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	r, err := openRotated(path)
+	r, err := openRotated(path, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +197,7 @@ func (stuckLog) Sync() error { return nil }
 func TestALogThatHangsDelaysNobody(t *testing.T) {
 	out := stuckLog{make(chan struct{}), make(chan struct{})}
 	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), out, zap.InfoLevel))
-	l, err := Open(filepath.Join(t.TempDir(), "audit.jsonl"), log)
+	l, err := Open(filepath.Join(t.TempDir(), "audit.jsonl"), 0, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,4 +210,36 @@ func TestALogThatHangsDelaysNobody(t *testing.T) {
 	close(out.leave)
 	l.RemoveHook("broken")
 	l.Close()
+}
+
+// All files together have no more than somebody asked for, whatever they had before;
+// the oldest go first, and the current one stays.
+func TestTheJournalIsPruned(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	for i, name := range []string{path, path + ".1", path + ".2", path + ".4"} {
+		if err := os.WriteFile(name, bytes.Repeat([]byte{byte('0' + i)}, 100), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := Open(path, 250, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	most := []string{"audit.jsonl.4", "audit.jsonl.3"} // the full one and the others behind it were moved on
+	for _, c := range []struct {
+		dry  bool
+		want []string
+	}{{true, most}, {false, most}, {true, nil}} {
+		var gone []string
+		if err := l.Prune(250, c.dry, func(f fs.FileInfo) { gone = append(gone, f.Name()) }); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(gone, c.want) {
+			t.Errorf("dry %t: removed %v, want %v", c.dry, gone, c.want)
+		}
+	}
+	if left, _ := filepath.Glob(path + "*"); !slices.Equal(left, []string{path, path + ".1", path + ".2"}) {
+		t.Errorf("left: %v", left)
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"sync"
 
 	"noused/internal/regular"
 )
@@ -21,11 +23,63 @@ type rotated struct {
 	f    *os.File
 	size int64
 	max  int64
+
+	moving sync.Mutex // held while files are given other names, or removed
 }
 
-func openRotated(path string) (*rotated, error) {
+// openRotated opens the file, and moves a former one aside that is full. most is how
+// many bytes all files may have together, 0 for as many as there may be.
+func openRotated(path string, most int64) (*rotated, error) {
 	r := &rotated{path: path, max: maxFile}
-	return r, r.open()
+	if most > 0 {
+		r.max = min(r.max, most/(maxOlder+1))
+	}
+	err := r.open()
+	if err == nil && r.size >= r.max {
+		r.close()
+		if err = r.shift(); err == nil {
+			err = r.open()
+		}
+	}
+	return r, err
+}
+
+// prune removes the oldest of the files that were moved aside until all have at most
+// so many bytes, and tells of each. With dry it only tells.
+func (r *rotated) prune(most int64, dry bool, removed func(fs.FileInfo)) error {
+	r.moving.Lock()
+	defer r.moving.Unlock()
+	var files []fs.FileInfo // the newest first
+	total := int64(0)
+	for i := range maxOlder + 1 {
+		info, err := os.Lstat(r.name(i))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return err
+		}
+		total += info.Size()
+		files = append(files, info)
+	}
+	for i := len(files) - 1; i > 0 && total > most; i-- {
+		if !dry {
+			if err := os.Remove(filepath.Join(filepath.Dir(r.path), files[i].Name())); err != nil {
+				return err
+			}
+		}
+		total -= files[i].Size()
+		removed(files[i])
+	}
+	return nil
+}
+
+// name is that of the file that was moved aside so many files ago.
+func (r *rotated) name(i int) string {
+	if i == 0 {
+		return r.path
+	}
+	return fmt.Sprintf("%s.%d", r.path, i)
 }
 
 func (r *rotated) open() error {
@@ -64,12 +118,10 @@ func (r *rotated) write(line []byte) error {
 }
 
 func (r *rotated) shift() error {
+	r.moving.Lock()
+	defer r.moving.Unlock()
 	for i := maxOlder; i > 0; i-- {
-		from := r.path
-		if i > 1 {
-			from = fmt.Sprintf("%s.%d", r.path, i-1)
-		}
-		if err := os.Rename(from, fmt.Sprintf("%s.%d", r.path, i)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Rename(r.name(i-1), r.name(i)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

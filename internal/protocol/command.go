@@ -110,6 +110,7 @@ var (
 	GetUsage         = defineLong[GetUsageParams, UsageReport]("get_usage", Added, "Tells how many tokens the model calls of all sessions took, and what they cost.")
 	Approve          = define[ApproveParams, ApproveAccepted]("approve", Added, "Answers the question whether something may be done; refused to the daemon's own descendants.")
 	SetApprovalMode  = define[SetApprovalModeParams, ApprovalModeAccepted]("set_approval_mode", Added, "Chooses what becomes of a session's questions; refused to the daemon's own descendants.")
+	Prune            = defineLong[PruneParams, Pruned]("prune", Added, "Removes now what [retention] says, or tells what it would; refused to the daemon's own descendants.")
 )
 
 // Scope names the session a command is for; absent, the active one.

@@ -126,6 +126,7 @@ func newRecorder() *recorder {
 	record(r, GetTree)
 	record(r, ListSessions)
 	record(r, DeleteSession)
+	record(r, Prune)
 	record(r, SearchSessions)
 	record(r, ListTools)
 	record(r, SetModel)

@@ -42,14 +42,14 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"extension_command": {"name"}, "compact_session": {}, "set_leaf": {"leaf_id"}, "get_tree": {},
 			"list_sessions": {}, "delete_session": {"session_id"}, "search_sessions": {"text"}, "list_tools": {}, "set_model": {"model"}, "reload_tools": {},
 			"list_models": {}, "get_system": {}, "list_skills": {}, "withdraw": {"input_id"}, "set_title": {"title"}, "mark_read": {},
-			"expand": {"text"}, "get_usage": {}, "approve": {"approval_id", "option"}, "set_approval_mode": {"mode"},
+			"prune": {}, "expand": {"text"}, "get_usage": {}, "approve": {"approval_id", "option"}, "set_approval_mode": {"mode"},
 		},
 		Optional: map[string][]string{
 			"ping": {}, "prompt": {"session_id", "wait", "leaf_id"}, "steer": {"session_id"}, "follow_up": {"session_id"}, "abort": {"session_id", "run_id"},
 			"set_active_tools": {"session_id"}, "set_steering_mode": {"session_id"}, "set_follow_up_mode": {"session_id"},
 			"get_state": {"session_id"}, "get_messages": {"session_id", "leaf_id"}, "new_session": {}, "switch_session": {}, "branch_session": {"parent_id"},
 			"extension_command": {"session_id", "payload"}, "compact_session": {"session_id", "instruction"}, "set_leaf": {"session_id"}, "get_tree": {"session_id"},
-			"list_sessions": {"limit", "before", "workdir"}, "delete_session": {}, "search_sessions": {"limit"}, "list_tools": {"session_id"},
+			"prune": {"dry_run"}, "list_sessions": {"limit", "before", "workdir"}, "delete_session": {}, "search_sessions": {"limit"}, "list_tools": {"session_id"},
 			"set_model": {"session_id", "base_url", "context_window", "effort"}, "reload_tools": {}, "list_models": {"probe"},
 			"get_system": {"session_id"}, "list_skills": {"session_id", "name"}, "withdraw": {"session_id"}, "set_title": {"session_id"}, "mark_read": {"session_id"},
 			"expand": {"session_id"}, "get_usage": {"by", "time_zone"}, "approve": {"reason"}, "set_approval_mode": {"session_id"},
@@ -80,6 +80,7 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"tree":                        {"session_id", "leaf_id", "nodes"},
 			"sessions":                    {"sessions"},
 			"session_deleted":             {"session_id"},
+			"pruned":                      {"dry_run", "limits", "config", "sessions", "tool_output", "audit", "truncated", "sums", "problems"},
 			"search_results":              {"matches", "truncated"},
 			"tools":                       {"tools"},
 			"tools_reloaded":              {"added", "changed", "removed", "errors"},
@@ -123,7 +124,7 @@ func TestDocumentEnvelopesNameEveryType(t *testing.T) {
 		"ping", "prompt", "steer", "follow_up", "abort", "set_active_tools", "set_steering_mode", "set_follow_up_mode", "get_state",
 		"get_messages", "new_session", "switch_session", "branch_session", "extension_command", "compact_session", "set_leaf",
 		"get_tree", "list_sessions", "delete_session", "search_sessions", "list_tools", "set_model", "reload_tools", "list_models",
-		"get_system", "list_skills", "withdraw", "set_title", "mark_read", "expand", "get_usage", "approve", "set_approval_mode",
+		"get_system", "list_skills", "withdraw", "set_title", "mark_read", "expand", "get_usage", "approve", "set_approval_mode", "prune",
 	}
 	schemas := got.Components.Schemas
 	if diff := cmp.Diff(commands, schemas.CommandEnvelope.AllOf[1].Properties.Type.Enum); diff != "" {

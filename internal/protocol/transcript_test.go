@@ -55,6 +55,7 @@ func willing(t *testing.T) *Mux {
 	agree(m, GetTree)
 	agree(m, ListSessions)
 	agree(m, DeleteSession)
+	agree(m, Prune)
 	agree(m, SearchSessions)
 	agree(m, ListTools)
 	agree(m, SetModel)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"noused/internal/model"
 	"noused/internal/protocol"
 	"noused/internal/session"
 )
@@ -38,16 +37,7 @@ func (h *Hub) deleteSession(ctx context.Context, p protocol.DeleteSessionParams)
 	if err := l.finish(context.WithoutCancel(ctx)); err != nil {
 		return protocol.SessionDeleted{}, err
 	}
-	h.env.Tools.EndSession(context.WithoutCancel(ctx), id)
-	h.choosing.Lock()
-	err = h.env.Store.Delete(id, h.env.Now())
-	h.choosing.Unlock()
-	ended := model.AuditEvent{Event: "session:end", Component: "session", SessionID: id}
-	if err == nil {
-		ended.Data = []byte(`{"deleted":true}`)
-	}
-	h.env.Audit(ended)
-	switch {
+	switch err := h.erase(ctx, id, true); {
 	case errors.Is(err, session.ErrNotFound): // somebody else took the file away
 		return protocol.SessionDeleted{}, notFound(id)
 	case err != nil:

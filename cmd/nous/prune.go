@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"noused/internal/cmdline"
+	"noused/internal/protocol"
+)
+
+func (a *app) pruneCommand() *cobra.Command {
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "Remove what need not be kept, as the configuration says",
+		Long: `Remove what need not be kept, as [retention] in the daemon's configuration says,
+and list it: sessions, the whole text of results that were too long for a model,
+and the audit journal. The daemon does that by itself when it starts, and once a
+day. Without [retention] nothing is ever removed.
+
+A session that runs, waits for an answer or is used just now stays, and so does
+the active one.`,
+		Example: `  nous prune --dry-run
+  nous prune`,
+		Args: cmdline.Wants(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := fetch(cmd.Context(), a, protocol.Prune, protocol.PruneParams{DryRun: dry}, a.printPruned)
+			if err != nil {
+				return err
+			}
+			for _, problem := range r.Problems {
+				a.notef("not all could be removed: %s", problem)
+			}
+			if len(r.Problems) > 0 {
+				return &quietExit{exitFailed}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "remove nothing, only list")
+	return cmd
+}
+
+func (a *app) printPruned(r protocol.Pruned) {
+	if r.Limits == (protocol.PruneLimits{}) {
+		a.notef("nothing is ever removed, as %s has no [retention]; for example:\n\n[retention]\nsessions_older = \"90d\"\ntool_output_larger = \"1GiB\"\n\nIt holds from the next start of the daemon on.", r.Config)
+		return
+	}
+	rows := make([][]string, 0, len(r.Sessions)+len(r.ToolOutput)+len(r.Audit))
+	for _, s := range r.Sessions {
+		rows = append(rows, []string{s.SessionID, ageText(time.Since(s.UsedAt)), bytesText(s.Size), oneLine(s.Title, 60)})
+	}
+	for _, f := range append(r.ToolOutput, r.Audit...) {
+		rows = append(rows, []string{f.Name, ageText(time.Since(f.ChangedAt)), bytesText(f.Size), ""})
+	}
+	if len(rows) > 0 {
+		a.printTable([]string{"WHAT", "AGE", "SIZE", "TITLE"}, rows)
+	}
+	if r.Truncated {
+		a.println("…")
+	}
+	word := "removed"
+	if r.DryRun {
+		word = "to be removed"
+	}
+	sum := func(s protocol.PrunedSum, one, many string) string {
+		if s.Count != 1 {
+			one = many
+		}
+		return fmt.Sprintf("%d %s (%s)", s.Count, one, bytesText(s.Bytes))
+	}
+	a.println(word + ": " + sum(r.Sums.Sessions, "session", "sessions") + ", " +
+		sum(r.Sums.ToolOutput, "file of tool output", "files of tool output") + ", " +
+		sum(r.Sums.Audit, "file of the audit journal", "files of the audit journal"))
+}
+
+// ageText is a duration as days, or less than one as hours.
+func ageText(d time.Duration) string {
+	if days := int(d / (24 * time.Hour)); days > 0 {
+		return strconv.Itoa(days) + "d"
+	}
+	return strconv.Itoa(max(0, int(d/time.Hour))) + "h"
+}
+
+// bytesText is a size for people.
+func bytesText(n int64) string {
+	for _, u := range []struct {
+		name string
+		of   int64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if n >= u.of {
+			return fmt.Sprintf("%.1f %s", float64(n)/float64(u.of), u.name)
+		}
+	}
+	return fmt.Sprintf("%d B", n)
+}

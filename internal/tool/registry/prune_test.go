@@ -1,0 +1,70 @@
+package registry
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What is old, or too much, goes, the oldest first; never what a job of this daemon
+// writes, nor what the daemon has not made.
+func TestOutputIsPruned(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		before time.Time
+		most   int64
+		want   string
+	}{
+		"nothing":  {want: ""},
+		"old":      {before: now.Add(-35 * time.Hour), want: "result-1 asset-2"},
+		"much":     {most: 1500, want: "result-1 asset-2 job-old-1"},
+		"both":     {before: now.Add(-45 * time.Hour), most: 3500, want: "result-1 asset-2"},
+		"all fits": {before: now.Add(-100 * time.Hour), most: 1 << 20, want: ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := New(Options{OutputDir: t.TempDir()})
+			defer r.Close(context.Background())
+			for i, file := range []string{"result-1", "asset-2", "job-known-1", "job-old-1", "mine"} {
+				path := filepath.Join(r.o.OutputDir, file)
+				if err := os.WriteFile(path, make([]byte, 1000), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Chtimes(path, time.Time{}, now.Add(time.Duration(-60+10*i)*time.Hour)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.Symlink("mine", filepath.Join(r.o.OutputDir, "result-0")); err != nil {
+				t.Fatal(err)
+			}
+			known, err := os.Open(filepath.Join(r.o.OutputDir, "job-known-1"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer known.Close()
+			r.jobs.list = []*job{{output: &jobOutput{file: known}}}
+			defer func() { r.jobs.list = nil }()
+			before, _ := os.ReadDir(r.o.OutputDir)
+			for _, dry := range []bool{true, false} {
+				var gone []string
+				if err := r.PruneOutput(context.Background(), c.before, c.most, dry, func(f fs.FileInfo) { gone = append(gone, f.Name()) }); err != nil {
+					t.Fatal(err)
+				}
+				if got := strings.Join(gone, " "); got != c.want {
+					t.Errorf("dry %t: removed %q, want %q", dry, got, c.want)
+				}
+			}
+			after, _ := os.ReadDir(r.o.OutputDir)
+			for _, e := range before {
+				left := slices.ContainsFunc(after, func(o fs.DirEntry) bool { return o.Name() == e.Name() })
+				if gone := slices.Contains(strings.Fields(c.want), e.Name()); left == gone {
+					t.Errorf("%s: is left: %t", e.Name(), left)
+				}
+			}
+		})
+	}
+}
