@@ -25,6 +25,7 @@ import (
 	"noused/internal/instructions"
 	"noused/internal/lock"
 	"noused/internal/mcpfile"
+	"noused/internal/model"
 	"noused/internal/notify"
 	"noused/internal/oauth"
 	"noused/internal/proc"
@@ -117,6 +118,7 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 		return err
 	}
 	held := budget.New(cfg.MaxLine + shared)
+	status := newStatusLine(store.IDs)
 	var hub *runloop.Hub
 	word := cfg.Notify
 	word.Session = func(id string) (protocol.SessionInfo, bool) { return hub.Known(id) }
@@ -125,8 +127,11 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 	defer notifier.Close()
 	hub = runloop.NewHub(runloop.Options{
 		Store: store, Model: answering, ModelInfo: own, Models: models, MaxSteps: cfg.Model.MaxSteps, Limits: cfg.Limits, Spent: models.today,
-		Instructions: surroundings{told}, Tools: tools, Modules: tools, Policy: judge{tools, allowed}, ApprovalTimeout: cfg.Policy.ApprovalTimeout, Events: loggedEvents{events, log, notifier}, Daemon: info, Workdir: cfg.Workdir, Now: time.Now, NewID: newID,
-		Held: held, Audit: journal.Record,
+		Instructions: surroundings{told}, Tools: tools, Modules: tools, Policy: judge{tools, allowed}, ApprovalTimeout: cfg.Policy.ApprovalTimeout, Events: loggedEvents{events, log, notifier, status}, Daemon: info, Workdir: cfg.Workdir, Now: time.Now, NewID: newID,
+		Held: held, Audit: func(ev model.AuditEvent) {
+			journal.Record(ev)
+			status.nudge() // a session may have come or gone
+		},
 		Fault: func(sessionID string, err error) {
 			log.Error("session", zap.String("session_id", sessionID), zap.Error(err))
 		},
@@ -146,7 +151,7 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 	if missing := mux.Missing(); missing != nil {
 		return fmt.Errorf("commands without a handler: %v", missing)
 	}
-	return runGroup(ctx, cfg, out, levels, sockets, debug, mux, events, hub, tools, allowed, held, notifier, pruning)
+	return runGroup(ctx, cfg, out, levels, sockets, debug, mux, events, hub, tools, allowed, held, notifier, pruning, status)
 }
 
 // running says in the user's words that a lock of the daemon's is held.
@@ -265,7 +270,7 @@ func reload(tools *registry.Registry, allowed *rules, log *zap.Logger) protocol.
 // event connections end when they have drained that; only then do the command
 // connections end.
 func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.Signal, sockets *server.Sockets, debug *debugging, mux *protocol.Mux,
-	events *event.Log, hub *runloop.Hub, tools *registry.Registry, allowed *rules, held *budget.Budget, notifier *notify.Notifier, pruning *pruner,
+	events *event.Log, hub *runloop.Hub, tools *registry.Registry, allowed *rules, held *budget.Budget, notifier *notify.Notifier, pruning *pruner, status *statusLine,
 ) error {
 	log := out.Logger
 	var g run.Group
@@ -273,6 +278,7 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 	defer stop()
 	drained, finish := context.WithCancel(context.WithoutCancel(ctx))
 	defer finish()
+	self := newRoundTrip(hub.Ping, sockets)
 	{
 		signals, hangups, ignored := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan os.Signal, 1)
 		signal.Notify(signals, unix.SIGINT, unix.SIGTERM)
@@ -286,7 +292,9 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 			for waiting := true; waiting; {
 				select {
 				case <-hangups: // also the terminal it was started from has closed
+					reloading(log)
 					reload(tools, allowed, log)
+					sdNotify(log, sd.SdNotifyReady)
 				case s := <-levels:
 					out.turn(s)
 				case s := <-signals:
@@ -296,7 +304,7 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 					waiting = false
 				}
 			}
-			sdNotify(log, sd.SdNotifyStopping)
+			sdNotify(log, sd.SdNotifyStopping+"\nSTATUS=stopping")
 			return nil
 		}, func(error) { stop() })
 	}
@@ -333,12 +341,19 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 	}
 	{
 		g.Add(func() error {
-			return watchdog(drained, log, hub.Ping)
+			return watchdog(stopping, log, self.answers)
 		}, func(error) { stop() })
 	}
-	log.Info("ready", zap.String("socket", cfg.Socket), zap.String("state_dir", cfg.StateDir), zap.String("version", buildinfo.Version()))
-	sdNotify(log, sd.SdNotifyReady)
-	sayReady()
+	{
+		g.Add(func() error {
+			if self.answers(stopping) == nil {
+				log.Info("ready", zap.String("socket", cfg.Socket), zap.String("state_dir", cfg.StateDir), zap.String("version", buildinfo.Version()))
+				sayReady()
+				status.keep(stopping, func(state string) { sdNotify(log, state) })
+			}
+			return nil
+		}, func(error) { stop() })
+	}
 	var warming sync.WaitGroup
 	warming.Go(func() { warm(cfg, tools, log) }) // ends by itself
 	err := g.Run()
@@ -354,8 +369,9 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 // runs: a line for each start and end, warning and error, none for a delta.
 type loggedEvents struct {
 	*event.Log
-	log  *zap.Logger
-	word *notify.Notifier
+	log    *zap.Logger
+	word   *notify.Notifier
+	status *statusLine
 }
 
 // notifyEnviron is the daemon's environment for a program of the user's, without
@@ -372,6 +388,7 @@ func (l loggedEvents) Append(events ...protocol.Event) [][]byte {
 	lines := l.Log.Append(events...)
 	for _, ev := range events {
 		l.word.Tell(ev)
+		l.status.saw(ev)
 		ref := ev.Where()
 		fields := []zap.Field{zap.String("run_id", ref.RunID), zap.String("session_id", ref.SessionID)}
 		switch ev := ev.(type) {
