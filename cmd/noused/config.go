@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -82,8 +83,9 @@ func registerFlags(fs *pflag.FlagSet) {
 	fs.String("socket", "", "the command socket's `path` (default $XDG_RUNTIME_DIR/noused/noused.sock)")
 	fs.String("state-dir", "", "`folder` that sessions are kept in (default $XDG_STATE_HOME/noused)")
 	fs.String("workdir", "", "`folder` that tools work in (default the current one)")
-	fs.StringArray("tools-dir", nil, "`folder` of tool descriptors; repeatable (default $XDG_CONFIG_HOME/noused/tools.d)")
-	fs.String("config", "", "configuration `file` (default $XDG_CONFIG_HOME/noused/config.toml)")
+	fs.StringArray("tools-dir", nil, "`folder` of tool descriptors; repeatable (default tools.d in the configuration folder)")
+	fs.String("config", "", "configuration `file` (default config.toml in the configuration folder)")
+	fs.String("config-dir", "", "`folder` of what configures it: config.toml, tools.d, mcp.json and others (default $XDG_CONFIG_HOME/noused)")
 	fs.String("model", "", "the model, as `provider[/name]` (default offline)")
 	fs.String("effort", "", "how hard the model is to think: `level` none, minimal, low, medium, high, xhigh or max")
 	fs.String("max-line", "", "`size` of the longest line a client may send: 4194304, 4096KiB or 4MiB (default 16MiB)")
@@ -101,7 +103,7 @@ func resolveConfig(fs *pflag.FlagSet, getenv func(string) string) (Config, error
 	r.readFile()
 	cfg := Config{
 		Socket:    r.path("socket", func() string { return protocol.DefaultSocket(r.getenv) }),
-		StateDir:  r.path("state-dir", func() string { return filepath.Join(r.base("XDG_STATE_HOME", ".local/state"), "noused") }),
+		StateDir:  r.path("state-dir", r.defaultStateDir),
 		Workdir:   r.path("workdir", func() string { return "." }),
 		ToolsDirs: r.toolsDirs(),
 		Providers: r.providers(),
@@ -394,9 +396,15 @@ func (r *resolver) level(name string) zapcore.Level {
 
 // private are the folders of the daemon's own that may hold keys or what was
 // said, and the files with keys and configuration themselves, which may be links
-// or lie elsewhere.
+// or lie elsewhere. The default folders are so for every daemon: they hold those of
+// all instances (deploy/systemd/noused@.service).
 func (r *resolver) private(stateDir string) []string {
 	paths := []string{r.configDir(), filepath.Join(r.configDir(), "environment"), stateDir, r.rulesFile()}
+	for _, dir := range []string{r.defaultConfigDir(), r.defaultStateDir()} {
+		if !slices.Contains(paths, dir) {
+			paths = append(paths, dir)
+		}
+	}
 	if r.file.path != "" {
 		paths = append(paths, r.file.path)
 	}
@@ -406,8 +414,20 @@ func (r *resolver) private(stateDir string) []string {
 	return paths
 }
 
+// configDir is known before the configuration file is, which lies in it.
 func (r *resolver) configDir() string {
+	if text, from, ok := r.text("config-dir"); ok {
+		return r.absolute(text, from)
+	}
+	return r.defaultConfigDir()
+}
+
+func (r *resolver) defaultConfigDir() string {
 	return filepath.Join(r.base("XDG_CONFIG_HOME", ".config"), "noused")
+}
+
+func (r *resolver) defaultStateDir() string {
+	return filepath.Join(r.base("XDG_STATE_HOME", ".local/state"), "noused")
 }
 
 // base is one of the XDG base folders; its specification has relative ones

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -102,9 +103,9 @@ func TestConfigFollowsXDG(t *testing.T) {
 
 func TestKeysStateAndConfigurationArePrivate(t *testing.T) {
 	got, _, err := resolve(t, []string{"--state-dir", "/elsewhere"}, map[string]string{
-		"XDG_CONFIG_HOME": "/c", "CREDENTIALS_DIRECTORY": "/run/credentials/noused.service",
+		"XDG_CONFIG_HOME": "/c", "XDG_STATE_HOME": "/s", "CREDENTIALS_DIRECTORY": "/run/credentials/noused.service",
 	}, "")
-	want := []string{"/c/noused", "/c/noused/environment", "/elsewhere", "/c/noused/rules.toml", "/run/credentials/noused.service"}
+	want := []string{"/c/noused", "/c/noused/environment", "/elsewhere", "/c/noused/rules.toml", "/s/noused", "/run/credentials/noused.service"}
 	if diff := cmp.Diff(want, got.Private); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
@@ -121,6 +122,36 @@ func TestConfigOfRetention(t *testing.T) {
 	}
 	if got, _, err := resolve(t, nil, nil, ""); got.Retention != (retention{}) || err != nil {
 		t.Errorf("nothing said: got %+v, %v", got.Retention, err)
+	}
+}
+
+// A second instance has all that configures it in a folder of its own, and its tools
+// read the first one's keys as little as its own.
+func TestTheConfigurationFolder(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"config.toml": "log_level = \"warn\"\n", "environment": "OPENAI_API_KEY=x\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, env := range map[string]map[string]string{"by the flag": nil, "by the variable": {"NOUSED_CONFIG_DIR": dir}} {
+		args := []string{"--config-dir", dir}
+		if env != nil {
+			args = nil
+		}
+		got, home, err := resolve(t, args, env, "log_level = \"debug\"\n")
+		if err != nil || got.LogLevel != zapcore.WarnLevel || got.ConfigDir != dir || got.Policy.Rules != filepath.Join(dir, "rules.toml") ||
+			!slices.Equal(got.ToolsDirs, []string{filepath.Join(dir, "tools.d")}) {
+			t.Errorf("%s: got %v, %+v, want it all from %s", name, err, got, dir)
+		}
+		for _, path := range []string{dir + "/environment", home + "/.config/noused/environment", home + "/.config/noused/instances/other/environment", home + "/.local/state/noused/instances/other/audit.jsonl"} {
+			if !hidden(got).Covers(path) {
+				t.Errorf("%s: tools in a sandbox can read %s", name, path)
+			}
+		}
+	}
+	if _, _, err := resolve(t, []string{"--config-dir", ""}, nil, ""); err == nil || !strings.Contains(err.Error(), "--config-dir") {
+		t.Errorf("an empty --config-dir: %v", err)
 	}
 }
 

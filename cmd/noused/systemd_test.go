@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,22 @@ func readUnit(t *testing.T, name string) map[string]string {
 	return settings
 }
 
+// programPath is where the units have the programs.
+var programPath = regexp.MustCompile(`%h/\.local/bin/nouse?d?\b`)
+
+// unitNames are the files of all units.
+func unitNames(t *testing.T) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(unitDir, "*"))
+	if err != nil || len(paths) != 6 {
+		t.Fatalf("units are %v, %v, want six", paths, err)
+	}
+	for i, path := range paths {
+		paths[i] = filepath.Base(path)
+	}
+	return paths
+}
+
 // verify has systemd read the units, with this test in the daemon's place, and
 // a line changed.
 func verify(t *testing.T, from, to string) string {
@@ -45,17 +62,17 @@ func verify(t *testing.T, from, to string) string {
 	}
 	dir := t.TempDir()
 	args := []string{"verify", "--user", "--man=no", "--recursive-errors=no"}
-	for _, name := range []string{"noused.service", "noused.socket", "noused-events.socket"} {
+	for _, name := range unitNames(t) {
 		text, err := os.ReadFile(filepath.Join(unitDir, name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		changed := strings.ReplaceAll(string(text), "%h/.local/bin/noused", self)
+		changed := programPath.ReplaceAllString(string(text), self)
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(strings.ReplaceAll(changed, from, to)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		args = append(args, path)
+		args = append(args, strings.Replace(path, "@", "@work", 1))
 	}
 	cmd := exec.Command("systemd-analyze", args...)
 	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+dir)
@@ -75,7 +92,7 @@ func TestSystemdAcceptsTheUnits(t *testing.T) {
 	}
 	// That it complains at all is worth knowing, too.
 	for from, to := range map[string]string{
-		"WatchdogSec=": "WatchdogSecs=", "KillMode=control-group": "KillMode=all", "SocketMode=0600": "SocketMode=rw", "Type=notify": "Type=notified",
+		"WatchdogSec=": "WatchdogSecs=", "KillMode=mixed": "KillMode=all", "SocketMode=0600": "SocketMode=rw", "Type=notify": "Type=notified",
 	} {
 		if out := verify(t, from, to); out == "" {
 			t.Errorf("systemd-analyze verify says nothing about %s", to)
@@ -84,27 +101,36 @@ func TestSystemdAcceptsTheUnits(t *testing.T) {
 }
 
 // Clients that are told nothing look where the socket units listen, and the
-// daemon takes the sockets by the names that the units give them.
+// daemon takes the sockets by the names that the units give them. An instance has
+// all of it in a place of its own, and else the same settings.
 func TestUnitsAgreeWithTheDaemon(t *testing.T) {
 	cfg, _, err := resolve(t, nil, map[string]string{"XDG_RUNTIME_DIR": "/run/user/7"}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"noused.socket": cfg.Socket + " commands", "noused-events.socket": cfg.Socket + ".events events"}
-	got := map[string]string{}
-	for name := range want {
-		u := readUnit(t, name)
-		got[name] = strings.ReplaceAll(u["ListenStream"], "%t", "/run/user/7") + " " + u["FileDescriptorName"]
-		if u["SocketMode"] != "0600" || u["DirectoryMode"] != "0700" || u["Service"] != "noused.service" {
-			t.Errorf("%s: got modes %s and %s for %s, want 0600 and 0700 for noused.service", name, u["SocketMode"], u["DirectoryMode"], u["Service"])
+	for instance, socket := range map[string]string{"": cfg.Socket, "@": "/run/user/7/noused/instances/%i.sock"} {
+		service := "noused" + strings.Replace(instance, "@", "@%i", 1) + ".service"
+		for name, want := range map[string]string{"noused": socket + " commands", "noused-events": socket + ".events events"} {
+			u := readUnit(t, name+instance+".socket")
+			if got := strings.ReplaceAll(u["ListenStream"], "%t", "/run/user/7") + " " + u["FileDescriptorName"]; got != want {
+				t.Errorf("%s%s.socket has %s, want %s", name, instance, got, want)
+			}
+			if u["SocketMode"] != "0600" || u["DirectoryMode"] != "0700" || u["Service"] != service {
+				t.Errorf("%s%s.socket: got modes %s and %s for %s, want 0600 and 0700 for %s", name, instance, u["SocketMode"], u["DirectoryMode"], u["Service"], service)
+			}
+		}
+		u := readUnit(t, "noused"+instance+".service")
+		stop, err := time.ParseDuration(u["TimeoutStopSec"] + "s")
+		if err != nil || stop <= cfg.DrainTimeout {
+			t.Errorf("systemd waits %s for the daemon to stop, want more than the %s that its runs get", stop, cfg.DrainTimeout)
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	one, another := readUnit(t, "noused.service"), readUnit(t, "noused@.service")
+	for _, own := range []string{"Description", "Requires", "ExecStart", "ExecReload", "EnvironmentFile", "Also"} {
+		delete(one, own)
+		delete(another, own)
 	}
-	service := readUnit(t, "noused.service")
-	stop, err := time.ParseDuration(service["TimeoutStopSec"] + "s")
-	if err != nil || stop <= cfg.DrainTimeout {
-		t.Errorf("systemd waits %s for the daemon to stop, want more than the %s that its runs get", stop, cfg.DrainTimeout)
+	if diff := cmp.Diff(one, another); diff != "" {
+		t.Errorf("an instance has other settings (-noused.service +noused@.service):\n%s", diff)
 	}
 }
