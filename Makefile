@@ -99,7 +99,7 @@ install: build ## programs, manual and completions below PREFIX (~/.local), unit
 	install -m 755 bin/noused bin/nous $(DESTDIR)$(PREFIX)/bin/
 	scripts/share bin $(SHARE)
 	for unit in $(UNITS); do \
-		sed 's|%h/.local/bin/|$(PREFIX)/bin/|' deploy/systemd/$$unit >$(DESTDIR)$(UNITDIR)/$$unit || exit; \
+		sed 's|%h/.local/bin/noused|$(PREFIX)/bin/noused|' deploy/systemd/$$unit >$(DESTDIR)$(UNITDIR)/$$unit || exit; \
 	done
 	@echo
 	@echo 'To have clients wake the daemon:'

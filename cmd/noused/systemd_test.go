@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -36,9 +35,6 @@ func readUnit(t *testing.T, name string) map[string]string {
 	return settings
 }
 
-// programPath is where the units have the programs.
-var programPath = regexp.MustCompile(`%h/\.local/bin/nouse?d?\b`)
-
 // unitNames are the files of all units.
 func unitNames(t *testing.T) []string {
 	t.Helper()
@@ -67,7 +63,7 @@ func verify(t *testing.T, from, to string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		changed := programPath.ReplaceAllString(string(text), self)
+		changed := strings.ReplaceAll(string(text), "%h/.local/bin/noused", self)
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(strings.ReplaceAll(changed, from, to)), 0o600); err != nil {
 			t.Fatal(err)
@@ -126,7 +122,7 @@ func TestUnitsAgreeWithTheDaemon(t *testing.T) {
 		}
 	}
 	one, another := readUnit(t, "noused.service"), readUnit(t, "noused@.service")
-	for _, own := range []string{"Description", "Requires", "ExecStart", "ExecReload", "EnvironmentFile", "Also"} {
+	for _, own := range []string{"Description", "Requires", "ExecStart", "EnvironmentFile", "Also"} {
 		delete(one, own)
 		delete(another, own)
 	}
