@@ -13,7 +13,7 @@ BENCH    ?= .
 BUILDFLAGS ?= -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help run build check format vet staticcheck generated tidy test short root bench fuzz crash editors long conformance generate catalogue install uninstall clean
+.PHONY: help run build check format vet staticcheck generated tidy test short root bench fuzz crash soak editors long conformance generate catalogue install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,10 @@ fuzz: ## every fuzz target for FUZZTIME (30s) each
 
 crash: ## kill a daemon under its clients, again and again, for CRASHTIME (2m)
 	NOUSED_CRASHTIME=$(CRASHTIME) go test -run "KilledAtAnyMoment|KilledWhileRunsAsk" -timeout 24h -v ./cmd/noused
+
+SOAK ?= 30m
+soak: build ## two daemons under a mixed load for SOAK (30m), one of them killed again and again: nothing may grow, nothing be lost
+	go run ./internal/soak -noused bin/noused -for $(SOAK)
 
 editors: ## nous acp under the official client and acpx, from npm (needs a network)
 	NOUSED_TEST_EDITORS=1 NOUSED_CRASHTIME=$(CRASHTIME) go test -run 'OfficialClient|Acpx|EverythingIsKilled' -timeout 1h -v ./internal/acp/bridge

@@ -5,6 +5,7 @@ import (
 	"expvar"
 	"net/http"
 	"net/http/pprof"
+	"os"
 	"runtime"
 
 	"go.uber.org/zap"
@@ -54,6 +55,7 @@ func (d *debugging) close() {
 // http.DefaultServeMux, which nobody here serves.
 func debugPages() http.Handler {
 	expvar.Publish("goroutines", expvar.Func(func() any { return runtime.NumGoroutine() }))
+	expvar.Publish("descriptors", expvar.Func(func() any { return descriptors() }))
 	pages := http.NewServeMux()
 	pages.Handle("/debug/vars", expvar.Handler())
 	pages.HandleFunc("/debug/pprof/", pprof.Index)
@@ -62,4 +64,14 @@ func debugPages() http.Handler {
 	pages.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	pages.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	return pages
+}
+
+// descriptors counts the open ones, with the one that it takes; -1: they cannot be
+// counted. The kernel tells nobody else.
+func descriptors() int {
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return -1
+	}
+	return len(open)
 }
