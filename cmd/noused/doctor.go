@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"os/user"
 	"path/filepath"
 	"strings"
 
@@ -112,6 +113,7 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 			filepath.Join(r.base("XDG_CONFIG_HOME", ".config"), "systemd/user"), "/etc/systemd/user",
 			filepath.Join(r.base("XDG_DATA_HOME", ".local/share"), "systemd/user"), "/usr/local/lib/systemd/user", "/usr/lib/systemd/user",
 		},
+		Linger:  lingerFile(),
 		Version: buildinfo.Version(),
 		Sandbox: func(d *tool.Descriptor) error { _, err := d.Confine(supervisor); return err },
 		Policy:  rules,
@@ -126,6 +128,15 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 		o.Builtin = append(o.Builtin, files)
 	}
 	return doctor.Run(ctx, o, tell)
+}
+
+// lingerFile is there where the user's services outlast a logout.
+func lingerFile() string {
+	u, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join("/var/lib/systemd/linger", u.Username)
 }
 
 // ownModel is the daemon's model and what its server says.

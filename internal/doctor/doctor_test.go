@@ -49,11 +49,12 @@ func newWorld(t *testing.T) *world {
 	w.Options = Options{
 		Config: w.at("config.toml"), Socket: w.at("run/s"), DefaultSocket: w.at("run/s"), StateDir: w.at("state"), Workdir: dir,
 		ToolsDirs: []string{w.at("tools")}, ServersFile: w.at("mcp.json"), Provider: "offline", ModelName: "offline", Environ: []string{"PATH=" + w.at("bin") + ":" + os.Getenv("PATH")},
-		Home: w.at("home"), UnitDirs: []string{w.at("units"), w.at("more-units")}, Version: "v1",
+		Home: w.at("home"), UnitDirs: []string{w.at("units"), w.at("more-units")}, Linger: w.at("linger"), Version: "v1",
 		Sandbox: func(*tool.Descriptor) error { return nil },
 	}
 	w.write("config.toml", "log_level = 'info'\n", 0o600)
 	w.write("run/.keep", "", 0o600)
+	w.write("linger", "", 0o600)
 	w.write("tools/good.json", descriptor("good", "../bin/good"), 0o600)
 	w.write("bin/good", "#!/bin/sh\n", 0o700)
 	store, err := session.Open(w.StateDir)
@@ -526,6 +527,13 @@ func TestWhatIsBroken(t *testing.T) {
 				w.must(os.Remove(w.at("more-units/noused-events.socket")))
 			},
 			status: Fail, area: Systemd, what: "but not noused-events.socket",
+		},
+		"service that ends with the login": {
+			breakIt: func(w *world) {
+				w.units(w.at("bin/good"))
+				w.must(os.Remove(w.at("linger")))
+			},
+			status: Warn, area: Systemd, what: "when you log out, systemd ends the daemon",
 		},
 		"keys that all may read": {
 			breakIt: func(w *world) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,6 +38,19 @@ func (e *exam) systemd(context.Context) {
 		if filepath.Base(path) == units[0] {
 			e.service(path)
 		}
+	}
+	e.linger()
+}
+
+// linger tells what a logout does to the service.
+func (e *exam) linger() {
+	if e.Linger == "" {
+		return
+	}
+	if _, err := os.Stat(e.Linger); errors.Is(err, fs.ErrNotExist) {
+		e.warn(Systemd, "loginctl enable-linger, if it is to run on", "when you log out, systemd ends the daemon, and its runs wait until you log in again")
+	} else {
+		e.ok(Systemd, "the daemon runs on when you log out")
 	}
 }
 
