@@ -76,7 +76,7 @@ func underSystemd(t *testing.T) *manager {
 		t.Fatal(err)
 	}
 	name := fmt.Sprintf("noused-%d-%s", os.Getpid(), t.Name())
-	ctx, cancel := context.WithTimeout(t.Context(), hangTime)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*hangTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "unshare", "--mount", "--pid", "--cgroup", "--fork", "--kill-child", "sh", "-c", namespace, "sh",
 		filepath.Join(programs, "noused.test"), "-test.run", "^"+t.Name()+"$", "-test.v")
