@@ -13,10 +13,10 @@ BENCH    ?= .
 BUILDFLAGS ?= -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help run build check format vet staticcheck generated tidy test short root bench fuzz crash soak editors long conformance generate catalogue install uninstall clean
+.PHONY: help run build check format vet staticcheck generated tidy test short root bench fuzz crash soak editors long conformance generate catalogue install uninstall dist dist-check clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: build ## start a daemon of its own, prompt it through the socket, show the conversation, stop it
 	@scripts/run
@@ -115,5 +115,11 @@ uninstall: ## remove what make install has put there; configuration and sessions
 	rm -f $(SHARE)/bash-completion/completions/{noused,nous} $(SHARE)/zsh/site-functions/_{noused,nous}
 	rm -f $(SHARE)/fish/vendor_completions.d/{noused,nous}.fish
 
+dist: ## deb, rpm and tar.gz of what is committed, for amd64 and arm64, in dist
+	@scripts/dist
+
+dist-check: ## package twice, compare, and install, use and purge in clean roots what this machine can (as root: all of it)
+	@scripts/dist-check
+
 clean: ## remove what was built
-	rm -rf bin
+	rm -rf bin dist

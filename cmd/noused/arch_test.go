@@ -37,6 +37,7 @@ var layers = []layer{
 	{pattern: "internal/plaintext", stdlibOnly: true},
 	{pattern: "internal/policy"},
 	{pattern: "internal/cmdline"},
+	{pattern: "internal/licences"},
 	{pattern: "internal/manpage", ours: []string{"internal/cmdline"}},
 	{pattern: "internal/manpage/gen", ours: []string{"internal/manpage"}},
 	{pattern: "internal/manpage/manpagetest", stdlibOnly: true},
