@@ -95,11 +95,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		return exitNoDaemon
 	case errors.As(err, &unmet):
 		a.complain(unmet.What)
-		for _, more := range []string{unmet.Said, unmet.Next} {
-			if more != "" {
-				a.notef("%s", more)
-			}
-		}
+		a.notes(unmet.Said, unmet.Next)
 		return exitNoDaemon
 	case errors.Is(err, client.ErrLost), errors.As(err, &mute):
 		a.complain(err.Error())

@@ -32,7 +32,6 @@ import (
 	"noused/internal/protocol"
 	"noused/internal/runloop"
 	"noused/internal/server"
-	"noused/internal/session"
 	"noused/internal/tool"
 	"noused/internal/tool/amplifier"
 	"noused/internal/tool/builtin"
@@ -69,12 +68,12 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 		log.Warn("the environment cannot be hidden from tools", zap.Error(err))
 	}
 	boundMemory()
-	store, err := session.Open(cfg.StateDir)
+	store, err := openStore(cfg.StateDir)
 	if err != nil {
 		return running(err)
 	}
 	defer func() { _ = store.Close() }()
-	sockets, err := server.Listen(cfg.Socket)
+	sockets, err := openSockets(cfg.Socket)
 	if err != nil {
 		return running(err)
 	}
@@ -139,8 +138,10 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 	mux := new(protocol.Mux)
 	hub.Bind(mux)
 	protocol.HandleFunc(mux, protocol.Ping, func(context.Context, protocol.PingParams) (protocol.Pong, error) {
-		return protocol.Pong{Message: "pong", Version: info.Version}, nil
+		return protocol.Pong{Message: "pong", Version: info.Version, PID: info.PID}, nil
 	})
+	leaving := &departure{cfg: cfg, store: store, sockets: sockets, asked: make(chan struct{})}
+	protocol.HandleFunc(mux, protocol.Shutdown, leaving.shutdown)
 	protocol.HandleFunc(mux, protocol.ReloadTools, func(context.Context, protocol.ReloadToolsParams) (protocol.ToolsReloaded, error) {
 		return reload(tools, allowed, log), nil
 	})
@@ -151,7 +152,7 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 	if missing := mux.Missing(); missing != nil {
 		return fmt.Errorf("commands without a handler: %v", missing)
 	}
-	return runGroup(ctx, cfg, out, levels, sockets, debug, mux, events, hub, tools, allowed, held, notifier, pruning, status)
+	return runGroup(ctx, cfg, out, levels, sockets, debug, mux, events, hub, tools, allowed, held, notifier, pruning, status, leaving)
 }
 
 // running says in the user's words that a lock of the daemon's is held.
@@ -270,7 +271,7 @@ func reload(tools *registry.Registry, allowed *rules, log *zap.Logger) protocol.
 // event connections end when they have drained that; only then do the command
 // connections end.
 func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.Signal, sockets *server.Sockets, debug *debugging, mux *protocol.Mux,
-	events *event.Log, hub *runloop.Hub, tools *registry.Registry, allowed *rules, held *budget.Budget, notifier *notify.Notifier, pruning *pruner, status *statusLine,
+	events *event.Log, hub *runloop.Hub, tools *registry.Registry, allowed *rules, held *budget.Budget, notifier *notify.Notifier, pruning *pruner, status *statusLine, leaving *departure,
 ) error {
 	log := out.Logger
 	var g run.Group
@@ -300,11 +301,16 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 				case s := <-signals:
 					log.Info("stopping", zap.Stringer("signal", s))
 					waiting = false
+				case <-leaving.asked:
+					log.Info("stopping", zap.Bool("restart", leaving.end() != nil))
+					waiting = false
 				case <-stopping.Done():
 					waiting = false
 				}
 			}
-			sdNotify(log, sd.SdNotifyStopping+"\nSTATUS=stopping")
+			if leaving.end() == nil {
+				sdNotify(log, sd.SdNotifyStopping+"\nSTATUS=stopping")
+			}
 			return nil
 		}, func(error) { stop() })
 	}
@@ -359,8 +365,8 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 	err := g.Run()
 	warming.Wait()
 	log.Info("stopped")
-	if errors.Is(err, context.Canceled) {
-		return nil
+	if err == nil || errors.Is(err, context.Canceled) {
+		return leaving.end()
 	}
 	return err
 }

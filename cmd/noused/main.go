@@ -30,7 +30,8 @@ func main() {
 	if status, ok := proc.Helper(os.Args); ok {
 		syscall.Exit(status)
 	}
-	sayReady = detach.Ready()
+	sayReady, inherited = detach.Ready(), inherit()
+	_ = program()
 	os.Exit(execute(os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
@@ -59,7 +60,7 @@ environment before the file.`,
 		},
 	}
 	cmdline.Version(root, func() string { return buildinfo.Line("noused") })
-	root.AddCommand(extensionCommand(), doctorCommand(getenv), mcpCommand(getenv), manPagesCommand())
+	root.AddCommand(extensionCommand(), doctorCommand(getenv), mcpCommand(getenv), manPagesCommand(), tryCommand(getenv))
 	registerFlags(root.Flags())
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -70,6 +71,10 @@ environment before the file.`,
 	cmd, err := root.ExecuteContextC(context.Background())
 	if err == nil {
 		return 0
+	}
+	var anew *restartError
+	if errors.As(err, &anew) {
+		err = anew.exec()
 	}
 	fmt.Fprintf(stderr, "noused: %s\n", plaintext.Clean(err.Error()))
 	var (

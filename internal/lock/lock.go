@@ -110,6 +110,34 @@ func (l *Lock) sign() error {
 	return err
 }
 
+// Keep returns the lock's file once more, for the program that takes this one's place
+// in the same process: the lock is held for as long as either is open.
+func (l *Lock) Keep() (*os.File, error) {
+	fd, err := unix.FcntlInt(l.f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", l.path, err)
+	}
+	return os.NewFile(uintptr(fd), l.path), nil
+}
+
+// Inherit takes over what Keep has returned before this program was executed. The
+// lock owns the file then. An error says that it is another file, or not locked.
+func Inherit(f *os.File, path string) (*Lock, error) {
+	l := &Lock{f: f, path: path}
+	err := unix.Fstat(int(f.Fd()), &l.is)
+	if err == nil {
+		err = l.Check()
+	}
+	if err == nil {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return l, nil
+}
+
 // Check is a *LostError where the file that is locked is at its path no longer. It
 // looks at the path once.
 func (l *Lock) Check() error {

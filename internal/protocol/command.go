@@ -1,6 +1,8 @@
 package protocol
 
 import (
+	"strconv"
+
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -111,6 +113,7 @@ var (
 	Approve          = define[ApproveParams, ApproveAccepted]("approve", Added, "Answers the question whether something may be done; refused to the daemon's own descendants.")
 	SetApprovalMode  = define[SetApprovalModeParams, ApprovalModeAccepted]("set_approval_mode", Added, "Chooses what becomes of a session's questions; refused to the daemon's own descendants.")
 	Prune            = defineLong[PruneParams, Pruned]("prune", Added, "Removes now what [retention] says, or tells what it would; refused to the daemon's own descendants.")
+	Shutdown         = define[ShutdownParams, ShutdownAccepted]("shutdown", Added, "Stops the daemon as SIGTERM does, or has it start anew; refused to the daemon's own descendants.")
 )
 
 // Scope names the session a command is for; absent, the active one.
@@ -125,6 +128,7 @@ type PingParams struct{}
 type Pong struct {
 	Message string `json:"message"`
 	Version string `json:"version,omitzero" wire:"added" doc:"the daemon's own, as get_state tells it"`
+	PID     int    `json:"pid,omitzero" wire:"added" doc:"the daemon's process, as get_state tells it"`
 }
 
 // appendTo is for pings that come many at a time: encoding is most of the work.
@@ -132,6 +136,9 @@ func (p Pong) appendTo(out []byte) []byte {
 	out, _ = jsontext.AppendQuote(append(out, `{"message":`...), p.Message)
 	if p.Version != "" {
 		out, _ = jsontext.AppendQuote(append(out, `,"version":`...), p.Version)
+	}
+	if p.PID != 0 {
+		out = strconv.AppendInt(append(out, `,"pid":`...), int64(p.PID), 10)
 	}
 	return append(out, '}')
 }
@@ -451,22 +458,35 @@ type MarkedRead struct {
 // ReloadToolsParams is the payload of reload_tools.
 type ReloadToolsParams struct{}
 
+// ShutdownParams is the payload of shutdown.
+type ShutdownParams struct {
+	Restart bool `json:"restart,omitzero" doc:"the daemon executes its program anew, with its command line and its sockets; default false"`
+}
+
+// ShutdownAccepted answers shutdown, before the runs are brought to a boundary.
+type ShutdownAccepted struct {
+	Command string `json:"command"`
+	PID     int    `json:"pid" doc:"the daemon's process, which a restart keeps"`
+	DrainMS int64  `json:"drain_ms" doc:"how long runs may take to reach a boundary, in milliseconds"`
+}
+
 // ListModelsParams is the payload of list_models.
 type ListModelsParams struct {
 	Probe bool `json:"probe,omitzero" doc:"ask the servers that are known and those that may run on this machine; default false: nothing is contacted"`
 }
 
-func (Pong) replyType() string           { return "pong" }
-func (PromptAccepted) replyType() string { return "accepted" }
-func (PromptResult) replyType() string   { return "result" }
-func (InputAccepted) replyType() string  { return "accepted" }
-func (AbortAccepted) replyType() string  { return "accepted" }
-func (ToolsAccepted) replyType() string  { return "accepted" }
-func (ModeAccepted) replyType() string   { return "accepted" }
-func (ModelAccepted) replyType() string  { return "accepted" }
-func (Withdrawn) replyType() string      { return "accepted" }
-func (TitleAccepted) replyType() string  { return "accepted" }
-func (MarkedRead) replyType() string     { return "accepted" }
+func (Pong) replyType() string             { return "pong" }
+func (PromptAccepted) replyType() string   { return "accepted" }
+func (PromptResult) replyType() string     { return "result" }
+func (InputAccepted) replyType() string    { return "accepted" }
+func (AbortAccepted) replyType() string    { return "accepted" }
+func (ToolsAccepted) replyType() string    { return "accepted" }
+func (ModeAccepted) replyType() string     { return "accepted" }
+func (ModelAccepted) replyType() string    { return "accepted" }
+func (Withdrawn) replyType() string        { return "accepted" }
+func (TitleAccepted) replyType() string    { return "accepted" }
+func (MarkedRead) replyType() string       { return "accepted" }
+func (ShutdownAccepted) replyType() string { return "accepted" }
 func (r PromptReply) replyType() string {
 	if r.Result != nil {
 		return r.Result.replyType()

@@ -141,6 +141,7 @@ func newRecorder() *recorder {
 	record(r, GetUsage)
 	record(r, Approve)
 	record(r, SetApprovalMode)
+	record(r, Shutdown)
 	return r
 }
 
@@ -195,6 +196,7 @@ func TestPayloads(t *testing.T) {
 		{"approve", `{"approval_id":"a","option":"accept","content":{"a":1}}`, ApproveParams{ApprovalID: "a", Option: "accept", Content: jsontext.Value(`{"a":1}`)}},
 		{"approve", `{"approval_id":"a","option":"once"}`, ApproveParams{ApprovalID: "a", Option: "once"}},
 		{"set_approval_mode", `{"mode":"auto"}`, SetApprovalModeParams{Mode: "auto"}},
+		{"shutdown", `{"restart":true}`, ShutdownParams{Restart: true}},
 		{"prompt", `{"text":"hi","approvals":"deny"}`, PromptParams{Text: "hi", Approvals: "deny"}},
 	} {
 		got, err := r.run(c.typ, c.payload)

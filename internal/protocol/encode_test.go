@@ -16,8 +16,8 @@ import (
 )
 
 func TestEncodeResponse(t *testing.T) {
-	got, err := AppendResponse(nil, `a "b"`, "pong", Pong{"pong", "1.0.0"})
-	want := `{"v":"1","id":"a \"b\"","type":"pong","payload":{"message":"pong","version":"1.0.0"},"ok":true}` + "\n"
+	got, err := AppendResponse(nil, `a "b"`, "pong", Pong{"pong", "1.0.0", 7})
+	want := `{"v":"1","id":"a \"b\"","type":"pong","payload":{"message":"pong","version":"1.0.0","pid":7},"ok":true}` + "\n"
 	if string(got) != want || err != nil {
 		t.Errorf("got %s, %v, want %s", got, err, want)
 	}

@@ -55,6 +55,7 @@ func sampleParams() []Params {
 		ApproveParams{ApprovalID: "apr-1-ses-1", Option: "deny", Reason: "not today"},
 		ApproveParams{ApprovalID: "apr-2-ses-1", Option: "accept", Content: jsontext.Value(`{"n":5}`)},
 		SetApprovalModeParams{Scope: scope, Mode: "auto"},
+		ShutdownParams{Restart: true},
 		ExpandParams{Scope: scope, Text: "/hub.review main.go"},
 		PromptParams{Text: "hi", Approvals: "deny"},
 		DeleteSessionParams{SessionID: "ses-1"},
@@ -84,7 +85,7 @@ func sampleReplies() []Reply {
 	shown := jsontext.Value(`{"type":"message","id":"msg-2","role":"user","text":"look","attachments":[{"media_type":"image/png","name":"a.png","size":70,"path":"/state/a.png"}],"run_id":"run-1","turn_kind":"prompt","created_at":"2026-02-12T00:00:00Z"}`)
 	compacted := jsontext.Value(`{"type":"compaction","id":"cmp-1","role":"assistant","text":"they greeted","summary":"they greeted","first_kept_entry_id":"msg-7","created_at":"2026-02-12T00:00:00Z"}`)
 	return []Reply{
-		Pong{"pong", "1.0.0"},
+		Pong{"pong", "1.0.0", 7},
 		PromptAccepted{Command: "prompt", RunID: "run-1", SessionID: "ses-1", InputID: "in-1"},
 		PromptResult{Output: "hello", Events: []jsontext.Value{jsontext.Value(`{"v":"1"}`)}, EventsTruncated: true, SessionID: "ses-1", RunID: "run-1"},
 		PromptResult{SessionID: "ses-1", RunID: "run-1"},
@@ -140,6 +141,7 @@ func sampleReplies() []Reply {
 		MarkedRead{Command: "mark_read"},
 		ApproveAccepted{Command: "approve", ApprovalID: "apr-1-ses-1", Outcome: "allowed"},
 		ApprovalModeAccepted{Command: "set_approval_mode", Mode: "deny"},
+		ShutdownAccepted{Command: "shutdown", PID: 7, DrainMS: 10000},
 		SessionDeleted{SessionID: "ses-1"},
 		Expanded{Text: "Review main.go.", Attachments: []AttachmentParams{{Data: "aGk=", MediaType: "image/png", Name: "a"}}},
 		SearchResults{},

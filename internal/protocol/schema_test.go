@@ -42,7 +42,7 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"extension_command": {"name"}, "compact_session": {}, "set_leaf": {"leaf_id"}, "get_tree": {},
 			"list_sessions": {}, "delete_session": {"session_id"}, "search_sessions": {"text"}, "list_tools": {}, "set_model": {"model"}, "reload_tools": {},
 			"list_models": {}, "get_system": {}, "list_skills": {}, "withdraw": {"input_id"}, "set_title": {"title"}, "mark_read": {},
-			"prune": {}, "expand": {"text"}, "get_usage": {}, "approve": {"approval_id", "option"}, "set_approval_mode": {"mode"},
+			"prune": {}, "expand": {"text"}, "get_usage": {}, "approve": {"approval_id", "option"}, "set_approval_mode": {"mode"}, "shutdown": {},
 		},
 		Optional: map[string][]string{
 			"ping": {}, "prompt": {"session_id", "wait", "leaf_id"}, "steer": {"session_id"}, "follow_up": {"session_id"}, "abort": {"session_id", "run_id"},
@@ -52,7 +52,7 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"prune": {"dry_run"}, "list_sessions": {"limit", "before", "workdir"}, "delete_session": {}, "search_sessions": {"limit"}, "list_tools": {"session_id"},
 			"set_model": {"session_id", "base_url", "context_window", "effort"}, "reload_tools": {}, "list_models": {"probe"},
 			"get_system": {"session_id"}, "list_skills": {"session_id", "name"}, "withdraw": {"session_id"}, "set_title": {"session_id"}, "mark_read": {"session_id"},
-			"expand": {"session_id"}, "get_usage": {"by", "time_zone"}, "approve": {"reason"}, "set_approval_mode": {"session_id"},
+			"expand": {"session_id"}, "get_usage": {"by", "time_zone"}, "approve": {"reason"}, "set_approval_mode": {"session_id"}, "shutdown": {"restart"},
 		},
 		Response: map[string][]string{
 			"pong":                        {"message"},
@@ -70,6 +70,7 @@ func TestDocumentHoldsTheFrozenFacts(t *testing.T) {
 			"accepted:mark_read":          {"command"},
 			"accepted:approve":            {"command", "approval_id", "outcome"},
 			"accepted:set_approval_mode":  {"command", "mode"},
+			"accepted:shutdown":           {"command", "pid", "drain_ms"},
 			"state":                       {"run_state", "run_id", "session_id", "steering_mode", "follow_up_mode", "pending_counts"},
 			"messages":                    {"session_id", "messages"},
 			"session":                     {"session_id", "active"},
@@ -124,7 +125,7 @@ func TestDocumentEnvelopesNameEveryType(t *testing.T) {
 		"ping", "prompt", "steer", "follow_up", "abort", "set_active_tools", "set_steering_mode", "set_follow_up_mode", "get_state",
 		"get_messages", "new_session", "switch_session", "branch_session", "extension_command", "compact_session", "set_leaf",
 		"get_tree", "list_sessions", "delete_session", "search_sessions", "list_tools", "set_model", "reload_tools", "list_models",
-		"get_system", "list_skills", "withdraw", "set_title", "mark_read", "expand", "get_usage", "approve", "set_approval_mode", "prune",
+		"get_system", "list_skills", "withdraw", "set_title", "mark_read", "expand", "get_usage", "approve", "set_approval_mode", "prune", "shutdown",
 	}
 	schemas := got.Components.Schemas
 	if diff := cmp.Diff(commands, schemas.CommandEnvelope.AllOf[1].Properties.Type.Enum); diff != "" {

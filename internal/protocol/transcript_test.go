@@ -70,6 +70,7 @@ func willing(t *testing.T) *Mux {
 	agree(m, GetUsage)
 	agree(m, Approve)
 	agree(m, SetApprovalMode)
+	agree(m, Shutdown)
 	if missing := m.Missing(); len(missing) > 0 {
 		t.Fatalf("commands without a handler: %v", missing)
 	}

@@ -131,6 +131,7 @@ func (p SetTitleParams) validate() *Error {
 func (MarkReadParams) validate() *Error { return nil }
 
 func (ReloadToolsParams) validate() *Error { return nil }
+func (ShutdownParams) validate() *Error    { return nil }
 func (ListModelsParams) validate() *Error  { return nil }
 func (GetSystemParams) validate() *Error   { return nil }
 func (ListSkillsParams) validate() *Error  { return nil }

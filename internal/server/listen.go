@@ -127,6 +127,77 @@ func Listen(path string) (*Sockets, error) {
 	return s, nil
 }
 
+// Kept are the two sockets, and the lock where they are our own, for the program that
+// takes this one's place in the same process.
+type Kept struct {
+	Commands, Events *os.File
+	Lock             *os.File // nil where the sockets are systemd's
+}
+
+// Keep has the sockets outlive their Close: who connects then waits for the program
+// that inherits them.
+func (s *Sockets) Keep() (k Kept, err error) {
+	if s.lock != nil {
+		if k.Lock, err = s.lock.Keep(); err != nil {
+			return k, err
+		}
+	}
+	if k.Commands, err = s.Commands.keep(); err == nil {
+		k.Events, err = s.Events.keep()
+	}
+	return k, err
+}
+
+// keep duplicates the descriptor. From here on the listener is as one of systemd's.
+func (l *Listener) keep() (f *os.File, err error) {
+	err = l.control(func(fd int) error {
+		kept, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+		if err == nil {
+			f = os.NewFile(uintptr(kept), l.Addr().String())
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("socket %s: %w", l.Addr(), err)
+	}
+	l.SetUnlinkOnClose(false)
+	l.shared = true
+	return f, nil
+}
+
+// Inherit takes over what Keep has returned before this program was executed, for the
+// sockets at path and path.events.
+func Inherit(path string, k Kept) (*Sockets, error) {
+	s := &Sockets{}
+	var err error
+	if s.Commands, err = inherit(k.Commands, path, k.Lock == nil); err == nil {
+		s.Events, err = inherit(k.Events, protocol.EventSocket(path), k.Lock == nil)
+	}
+	if err == nil && k.Lock != nil {
+		s.lock, err = lock.Inherit(k.Lock, path+".lock")
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func inherit(f *os.File, path string, shared bool) (*Listener, error) {
+	ln, err := net.FileListener(f)
+	_ = f.Close()
+	if err != nil {
+		return nil, fmt.Errorf("socket %s: %w", path, err)
+	}
+	unixLn, ok := ln.(*net.UnixListener)
+	if !ok || !shared && unixLn.Addr().String() != path {
+		_ = ln.Close()
+		return nil, fmt.Errorf("socket %s: what was inherited is another one", path)
+	}
+	unixLn.SetUnlinkOnClose(!shared)
+	return &Listener{unixLn, shared}, nil
+}
+
 // fits refuses a path that is too long for a socket.
 func fits(path string) error {
 	if len(path) > protocol.MaxSocketPath {

@@ -62,10 +62,24 @@ func Open(dir string) (*Store, error) { return OpenOn(OSDisk{}, dir) }
 
 // OpenOn is Open for a directory that is changed through disk.
 func OpenOn(disk Disk, dir string) (*Store, error) {
+	return openHeld(disk, dir, lock.Acquire)
+}
+
+// Inherit is Open with the lock that KeepLock has returned before this program was
+// executed.
+func Inherit(dir string, held *os.File) (*Store, error) {
+	return openHeld(OSDisk{}, dir, func(path string) (*lock.Lock, error) { return lock.Inherit(held, path) })
+}
+
+// KeepLock has the directory stay locked when the Store is closed, for the program
+// that takes this one's place in the same process.
+func (s *Store) KeepLock() (*os.File, error) { return s.lock.Keep() }
+
+func openHeld(disk Disk, dir string, acquire func(path string) (*lock.Lock, error)) (*Store, error) {
 	if err := os.MkdirAll(filepath.Join(dir, sessionsName), 0o700); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
-	l, err := lock.Acquire(filepath.Join(dir, "lock"))
+	l, err := acquire(filepath.Join(dir, "lock"))
 	if err != nil {
 		return nil, fmt.Errorf("state directory %s: %w", dir, err)
 	}

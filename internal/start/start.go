@@ -92,9 +92,8 @@ func (o Options) start(ctx context.Context) (Started, error) {
 			return s, err
 		}
 	}
-	dir := detach.LogDir(o.Getenv, o.home())
-	log := filepath.Join(dir, detach.LogName(o.Socket, o.defaultSocket()))
-	gate, err := enter(ctx, dir)
+	log := o.logPath()
+	gate, err := enter(ctx, filepath.Dir(log))
 	if err != nil {
 		return Started{}, unwritable(err, log)
 	}
@@ -106,6 +105,11 @@ func (o Options) start(ctx context.Context) (Started, error) {
 		return Started{}, err
 	}
 	return o.spawn(ctx, log)
+}
+
+// logPath is the log of a daemon that nous has started.
+func (o Options) logPath() string {
+	return filepath.Join(detach.LogDir(o.Getenv, o.home()), detach.LogName(o.Socket, o.defaultSocket()))
 }
 
 func (o Options) defaultSocket() string { return protocol.DefaultSocket(o.Getenv) }

@@ -43,7 +43,7 @@ func (o Options) startUnit(ctx context.Context) (Started, error) {
 	case ctx.Err() != nil:
 		return Started{}, &Error{What: "systemd has not started " + unitName + " after " + o.Within.String(), Said: said, Next: lookAtUnit}
 	}
-	return Started{}, &Error{What: "systemd cannot start " + unitName, Said: join(said, journal()), Next: lookAtUnit}
+	return Started{}, &Error{What: "systemd cannot start " + unitName, Said: join(said, journal(unitName)), Next: lookAtUnit}
 }
 
 const lookAtUnit = "systemctl --user status " + unitName + " says more"
@@ -54,10 +54,10 @@ func systemctl(ctx context.Context, args ...string) (string, error) {
 }
 
 // journal is what the daemon said last, where the journal can be read.
-func journal() string {
+func journal(unit string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	said, err := run(ctx, "journalctl", "--user", "--no-pager", "--quiet", "--output=cat", "--lines=5", "--unit="+unitName)
+	said, err := run(ctx, "journalctl", "--user", "--no-pager", "--quiet", "--output=cat", "--lines=5", "--unit="+unit)
 	if err != nil {
 		return ""
 	}

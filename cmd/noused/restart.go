@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"noused/internal/plaintext"
+	"noused/internal/protocol"
+	"noused/internal/server"
+	"noused/internal/session"
+)
+
+// inheritVariable names the descriptors that the program before this one has left, as
+// in "commands=7 events=8 socket-lock=9 state-lock=10".
+const inheritVariable = "NOUSED_INHERIT"
+
+const tryTime = 10 * time.Second // for the next program to read the configuration
+
+// inherited are the files that the program before this one, in the same process, has
+// left. main sets it.
+var inherited map[string]*os.File
+
+// inherit takes over what was left, so that no child inherits it.
+func inherit() map[string]*os.File {
+	files := map[string]*os.File{}
+	for _, field := range strings.Fields(os.Getenv(inheritVariable)) {
+		name, number, _ := strings.Cut(field, "=")
+		if fd, err := strconv.Atoi(number); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+			files[name] = os.NewFile(uintptr(fd), name)
+		}
+	}
+	_ = os.Unsetenv(inheritVariable)
+	return files
+}
+
+// openStore opens the state directory, with the lock that was left.
+func openStore(dir string) (*session.Store, error) {
+	if held := inherited["state-lock"]; held != nil {
+		return session.Inherit(dir, held)
+	}
+	return session.Open(dir)
+}
+
+// openSockets listens, on the sockets that were left.
+func openSockets(path string) (*server.Sockets, error) {
+	if commands, events := inherited["commands"], inherited["events"]; commands != nil && events != nil {
+		return server.Inherit(path, server.Kept{Commands: commands, Events: events, Lock: inherited["socket-lock"]})
+	}
+	return server.Listen(path)
+}
+
+// restartError is what serve ends with where the daemon is to start anew: these are
+// the files that it leaves.
+type restartError struct{ files map[string]*os.File }
+
+func (*restartError) Error() string { return "the daemon starts anew" }
+
+// exec has the program at the daemon's path take this one's place. It returns where it
+// cannot.
+func (r *restartError) exec() error {
+	var left []string
+	for name, f := range r.files {
+		if f == nil {
+			continue
+		}
+		if _, err := unix.FcntlInt(f.Fd(), unix.F_SETFD, 0); err != nil {
+			return fmt.Errorf("restart: %w", err)
+		}
+		left = append(left, name+"="+strconv.Itoa(int(f.Fd())))
+	}
+	env := append(os.Environ(), inheritVariable+"="+strings.Join(left, " "))
+	err := syscall.Exec(program(), os.Args, env)
+	if err != nil { // it has gone meanwhile: what runs is still there
+		err = errors.Join(err, syscall.Exec(selfPath, os.Args, env))
+	}
+	return fmt.Errorf("restart: %w", err)
+}
+
+// program is where the daemon's program was found when it started. Another may be
+// there by now.
+var program = sync.OnceValue(func() string {
+	path, err := exec.LookPath(os.Args[0])
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err == nil {
+		named, one := os.Stat(path)
+		self, other := os.Stat(selfPath)
+		if one == nil && other == nil && os.SameFile(named, self) {
+			return path
+		}
+	}
+	path, err = os.Executable()
+	if err != nil {
+		return selfPath
+	}
+	return strings.TrimSuffix(path, " (deleted)")
+})
+
+// departure is how a client ends the daemon.
+type departure struct {
+	cfg     Config
+	store   *session.Store
+	sockets *server.Sockets
+	asked   chan struct{} // closed when it is to end
+
+	mu   sync.Mutex
+	gone bool
+	left map[string]*os.File // where it is to start anew
+}
+
+// shutdown has the daemon stop, or start anew, when the answer is on its way.
+func (d *departure) shutdown(ctx context.Context, p protocol.ShutdownParams) (protocol.ShutdownAccepted, error) {
+	reply := protocol.ShutdownAccepted{Command: protocol.Shutdown.Name(), PID: os.Getpid(), DrainMS: d.cfg.DrainTimeout.Milliseconds()}
+	switch caller, known := protocol.CallerOf(ctx); {
+	case !known:
+		return reply, protocol.Rejectf(protocol.Forbidden, "shutdown is for people, and it is not known who asks")
+	case caller.Descendant:
+		return reply, protocol.Rejectf(protocol.Forbidden, "shutdown is for people, and the daemon itself has started what asks (process %d)", caller.PID)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.gone {
+		return reply, protocol.Rejectf(protocol.ShuttingDown, "%v", "the daemon stops already")
+	}
+	if p.Restart {
+		if err := tryNext(ctx); err != nil {
+			return reply, err
+		}
+		if err := d.leave(); err != nil {
+			return reply, err
+		}
+	}
+	d.gone = true
+	close(d.asked)
+	return reply, nil
+}
+
+// leave keeps what the next program needs.
+func (d *departure) leave() error {
+	held, err := d.store.KeepLock()
+	if err != nil {
+		return err
+	}
+	kept, err := d.sockets.Keep()
+	if err != nil {
+		return errors.Join(err, held.Close())
+	}
+	d.left = map[string]*os.File{"state-lock": held, "commands": kept.Commands, "events": kept.Events, "socket-lock": kept.Lock}
+	return nil
+}
+
+// end is what serve returns when all is over.
+func (d *departure) end() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.left == nil {
+		return nil
+	}
+	return &restartError{d.left}
+}
+
+// tryNext has the program that would take this one's place read the configuration:
+// what cannot start is to be known before anything has stopped. A program that cannot
+// try, such as an older one, is believed.
+func tryNext(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, tryTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program(), append([]string{tryName}, os.Args[1:]...)...)
+	cmd.Env = notifyEnviron()
+	cmd.WaitDelay = time.Second
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case err == nil, errors.As(err, &exit) && exit.ExitCode() == 2:
+		return nil
+	case exit != nil && said.Len() > 0:
+		text := said.String()
+		return protocol.Errorf(protocol.SessionError, "not restarted: %s", plaintext.Clean(strings.TrimSpace(text[:min(len(text), 1<<10)])))
+	}
+	return protocol.Errorf(protocol.SessionError, "not restarted: %s cannot be run: %v", program(), err)
+}
+
+const tryName = "try"
+
+// tryCommand is the hidden command that reads the configuration as the daemon would,
+// and starts nothing.
+func tryCommand(getenv func(string) string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:    tryName,
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := resolveConfig(cmd.Flags(), getenv)
+			return err
+		},
+	}
+	registerFlags(cmd.Flags())
+	cmd.SetOut(io.Discard)
+	return cmd
+}
