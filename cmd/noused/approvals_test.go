@@ -212,9 +212,24 @@ func TestAnswersThatStay(t *testing.T) {
 	if r, err := client.Call(context.Background(), c, protocol.ReloadTools, protocol.ReloadToolsParams{}); err != nil || len(r.Errors) > 0 {
 		t.Fatal(r, err)
 	}
+	for range 2 { // at a reload, and at a start
+		await(t, d.events(protocol.SubscribeParams{After: new(uint64)}), func(ev protocol.Event) bool {
+			w, ok := ev.(protocol.Warning)
+			return ok && w.Code == protocol.WarningRuleUnused && strings.Contains(w.Message, `"bsh"`) && strings.Contains(w.Message, path)
+		})
+		d.kill()
+		d.start()
+	}
+	c = d.dial()
 	if got := d.extension(other, "bash", `{"command":"true; rm -f x"}`); got.OK || got.Error.Code != "forbidden" {
 		t.Errorf("what a rule denies: %+v", got)
 	}
+	// Nor are rules read that others can write: those from before hold.
+	chmod(t, path, 0o620)
+	if r, err := client.Call(context.Background(), c, protocol.ReloadTools, protocol.ReloadToolsParams{}); err != nil || len(r.Errors) != 1 || !strings.Contains(r.Errors[0], path+": can be written by others: run chmod go-w") {
+		t.Errorf("a reload of rules that the group can write: %+v %v", r, err)
+	}
+	chmod(t, path, 0o600)
 	d.write("noused/rules.toml", "[[policy.rule]]\ntool = 7\n", 0o600)
 	d.stop()
 	if log := d.log.String(); !strings.Contains(log, `"bsh"`) {

@@ -143,7 +143,7 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 	leaving := &departure{cfg: cfg, store: store, sockets: sockets, asked: make(chan struct{})}
 	protocol.HandleFunc(mux, protocol.Shutdown, leaving.shutdown)
 	protocol.HandleFunc(mux, protocol.ReloadTools, func(context.Context, protocol.ReloadToolsParams) (protocol.ToolsReloaded, error) {
-		return reload(tools, allowed, log), nil
+		return reload(tools, allowed, events, log), nil
 	})
 	protocol.Handle(mux, protocol.ListModels, catalog{models.vendors, tools.Providers, localServers}.handle)
 	protocol.Handle(mux, protocol.ListSkills, skills{told, hub.Workdir}.handle)
@@ -227,9 +227,9 @@ func hidden(cfg Config) proc.Hidden {
 }
 
 // warm has the user's MCP servers read, and tells what is wrong with them.
-func warm(cfg Config, tools *registry.Registry, log *zap.Logger) {
+func warm(cfg Config, tools *registry.Registry, events *event.Log, log *zap.Logger) {
 	tools.Warm()
-	unused(tools, log)
+	unused(tools, events, log)
 	for _, err := range tools.Errors() {
 		if strings.Contains(err.Error(), filepath.Join(cfg.ConfigDir, mcpfile.Name)) { // the others were told
 			log.Error("MCP server not loaded", zap.Error(err))
@@ -238,17 +238,18 @@ func warm(cfg Config, tools *registry.Registry, log *zap.Logger) {
 }
 
 // unused warns of what the policy says and nothing fits: it may be misspelt.
-func unused(tools *registry.Registry, log *zap.Logger) {
+func unused(tools *registry.Registry, events *event.Log, log *zap.Logger) {
 	for _, rule := range tools.Unused() {
+		events.Append(protocol.Warning{Code: protocol.WarningRuleUnused, Message: fmt.Sprintf("the pattern %q of the policy, %s, fits no tool", rule.Tool, rule.Place)})
 		log.Warn("a pattern of the policy fits no tool", zap.String("pattern", rule.Tool), zap.Stringer("at", rule.Place))
 	}
 }
 
 // reload reads the rules and the tool descriptors again.
-func reload(tools *registry.Registry, allowed *rules, log *zap.Logger) protocol.ToolsReloaded {
+func reload(tools *registry.Registry, allowed *rules, events *event.Log, log *zap.Logger) protocol.ToolsReloaded {
 	bad := allowed.Reload()
 	c := tools.Reload()
-	unused(tools, log)
+	unused(tools, events, log)
 	log.Info("tools reloaded", zap.Strings("added", c.Added), zap.Strings("changed", c.Changed), zap.Strings("removed", c.Removed))
 	r := protocol.ToolsReloaded{
 		Added: append([]string{}, c.Added...), Changed: append([]string{}, c.Changed...), Removed: append([]string{}, c.Removed...),
@@ -294,7 +295,7 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 				select {
 				case <-hangups: // also the terminal it was started from has closed
 					reloading(log)
-					reload(tools, allowed, log)
+					reload(tools, allowed, events, log)
 					sdNotify(log, sd.SdNotifyReady)
 				case s := <-levels:
 					out.turn(s)
@@ -361,7 +362,7 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 		}, func(error) { stop() })
 	}
 	var warming sync.WaitGroup
-	warming.Go(func() { warm(cfg, tools, log) }) // ends by itself
+	warming.Go(func() { warm(cfg, tools, events, log) }) // ends by itself
 	err := g.Run()
 	warming.Wait()
 	log.Info("stopped")

@@ -25,6 +25,7 @@ var (
 	ErrKind    = errors.New("is not a regular file")
 	ErrForeign = errors.New("belongs to another user")
 	ErrLong    = errors.New("is too long")
+	ErrShared  = errors.New("can be written by others: run chmod go-w on it")
 )
 
 // careful: opening a FIFO does not wait for its other end, and a terminal does not
@@ -73,15 +74,23 @@ func ReadOwn(path string, most int64) ([]byte, error) {
 	return read(f, path, most)
 }
 
-// FollowOwn is ReadOwn for a file that may be a link to one of this user's or root's.
+// FollowOwn is ReadOwn for a file that may be a link to one of this user's or root's,
+// and that neither its group nor others may write.
 func FollowOwn(path string, most int64) ([]byte, error) {
 	f, info, err := open(path, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
-	if foreign(info) {
+	why := error(nil)
+	switch {
+	case foreign(info):
+		why = ErrForeign
+	case info.Mode().Perm()&0o022 != 0:
+		why = ErrShared
+	}
+	if why != nil {
 		_ = f.Close()
-		return nil, refuse(path, ErrForeign)
+		return nil, refuse(path, why)
 	}
 	return read(f, path, most)
 }

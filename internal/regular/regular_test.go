@@ -128,3 +128,20 @@ func TestReadFollowsLinksAndIsBounded(t *testing.T) {
 		t.Errorf("got %v, want %v", err, ErrKind)
 	}
 }
+
+// What decides what is allowed nobody else may have written: neither the owner nor
+// the mode lets him.
+func TestFollowOwnReadsWhatNobodyElseCanWrite(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules")
+	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for mode, want := range map[os.FileMode]error{0o600: nil, 0o644: nil, 0o620: ErrShared, 0o602: ErrShared, 0o666: ErrShared} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := FollowOwn(path, 10); !errors.Is(err, want) || (string(text) == "text") != (want == nil) {
+			t.Errorf("mode %o: got %q, %v, want %v", mode, text, err, want)
+		}
+	}
+}
