@@ -129,7 +129,9 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 		Instructions: surroundings{told}, Tools: tools, Modules: tools, Policy: judge{tools, allowed}, ApprovalTimeout: cfg.Policy.ApprovalTimeout, Events: loggedEvents{events, log, notifier, status}, Daemon: info, Workdir: cfg.Workdir, Now: time.Now, NewID: newID,
 		Held: held, Audit: func(ev model.AuditEvent) {
 			journal.Record(ev)
-			status.nudge() // a session may have come or gone
+			if ev.Component == "session" { // one may have come or gone
+				status.nudge()
+			}
 		},
 		Fault: func(sessionID string, err error) {
 			log.Error("session", zap.String("session_id", sessionID), zap.Error(err))

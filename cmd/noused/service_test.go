@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -301,7 +300,7 @@ func TestTheWatchdogEndsADaemonThatHangsAsRoot(t *testing.T) {
 	if m == nil {
 		return
 	}
-	m.settings("WatchdogSec=3")
+	m.settings("WatchdogSec=5")
 	m.waiting(".config/noused")
 	m.enable()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*hangTime)
@@ -339,12 +338,12 @@ func TestADaemonThatCannotStartIsGivenUpAsRoot(t *testing.T) {
 	if _, err := client.Call(t.Context(), m.dial(m.socket()), protocol.Ping, protocol.PingParams{}); !errors.Is(err, client.ErrLost) {
 		t.Errorf("the first client: %v, want it to be lost", err)
 	}
-	m.until("noused.service", "ActiveState", func(s string) bool { return s == "failed" })
-	if got := m.show("noused.service", "NRestarts"); got != "5" {
-		t.Errorf("it was started again %s times, want 5", got)
+	for _, unit := range []string{"noused.service", "noused.socket", "noused-events.socket"} {
+		m.until(unit, "ActiveState", func(s string) bool { return s == "failed" })
 	}
-	if log, err := os.ReadFile(m.log); err != nil || strings.Count(string(log), "noused: "+m.home+"/.config/noused/config.toml:1: ") != 5 {
-		t.Errorf("the daemons said %v:\n%s", err, log)
+	log, err := os.ReadFile(m.log)
+	if n := strings.Count(string(log), "noused: "+m.home+"/.config/noused/config.toml:1: "); err != nil || n < 2 || n > 5 {
+		t.Errorf("%d daemons said what is wrong, want at most 5: %v\n%s", n, err, log)
 	}
 	var none *client.NoDaemonError
 	if _, err := client.Dial(t.Context(), m.socket()); !errors.As(err, &none) {
@@ -459,34 +458,4 @@ func TestTwoInstancesAsRoot(t *testing.T) {
 	m.systemctl("stop", "noused.service")
 	m.release()
 	await(t, events, endOf(run))
-}
-
-// nous is a command of the client's, in a user's shell.
-func (m *manager) nous(args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), hangTime)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, filepath.Join(m.home, ".local/bin/nous"), args...).CombinedOutput()
-	return string(out), err
-}
-
-// Where systemd has the units, nous has it start the daemon, though nobody has
-// enabled anything.
-func TestNousStartsTheServiceAsRoot(t *testing.T) {
-	m := underSystemd(t)
-	if m == nil {
-		return
-	}
-	// It waits for a few seconds only, and says so; a machine may be slower.
-	for deadline := time.Now().Add(hangTime); ; {
-		out, err := m.nous("ping")
-		if err == nil {
-			break
-		}
-		if time.Now().After(deadline) || !strings.Contains(out, "after 5s") {
-			t.Fatalf("nous ping: %v\n%s", err, out)
-		}
-	}
-	if got := m.systemctl("is-active", "noused.service", "noused.socket", "noused-events.socket"); got != "active\nactive\nactive" {
-		t.Errorf("service and sockets are %q", got)
-	}
 }
