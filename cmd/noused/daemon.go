@@ -118,6 +118,8 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 	}
 	held := budget.New(cfg.MaxLine + shared)
 	status := newStatusLine(store.IDs)
+	readers, disk := new(server.Readers), newDiskUse(cfg.StateDir)
+	defer disk.close()
 	var hub *runloop.Hub
 	word := cfg.Notify
 	word.Session = func(id string) (protocol.SessionInfo, bool) { return hub.Known(id) }
@@ -126,8 +128,9 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 	defer notifier.Close()
 	hub = runloop.NewHub(runloop.Options{
 		Store: store, Model: answering, ModelInfo: own, Models: models, MaxSteps: cfg.Model.MaxSteps, Limits: cfg.Limits, Spent: models.today,
-		Instructions: surroundings{told}, Tools: tools, Modules: tools, Policy: judge{tools, allowed}, ApprovalTimeout: cfg.Policy.ApprovalTimeout, Events: loggedEvents{events, log, notifier, status}, Daemon: info, Workdir: cfg.Workdir, Now: time.Now, NewID: newID,
-		Held: held, Audit: func(ev model.AuditEvent) {
+		Instructions: surroundings{told}, Tools: tools, Modules: tools, Policy: judge{tools, allowed}, ApprovalTimeout: cfg.Policy.ApprovalTimeout, Events: loggedEvents{events, out, notifier, status}, Daemon: info, Workdir: cfg.Workdir, Now: time.Now, NewID: newID,
+		Health: health{events, readers, disk, out.errors}.tell,
+		Held:   held, Audit: func(ev model.AuditEvent) {
 			journal.Record(ev)
 			if ev.Component == "session" { // one may have come or gone
 				status.nudge()
@@ -154,7 +157,7 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 	if missing := mux.Missing(); missing != nil {
 		return fmt.Errorf("commands without a handler: %v", missing)
 	}
-	return runGroup(ctx, cfg, out, levels, sockets, debug, mux, events, hub, tools, allowed, held, notifier, pruning, status, leaving)
+	return runGroup(ctx, cfg, out, levels, sockets, debug, mux, events, readers, hub, tools, allowed, held, notifier, pruning, status, leaving)
 }
 
 // running says in the user's words that a lock of the daemon's is held.
@@ -274,7 +277,7 @@ func reload(tools *registry.Registry, allowed *rules, events *event.Log, log *za
 // event connections end when they have drained that; only then do the command
 // connections end.
 func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.Signal, sockets *server.Sockets, debug *debugging, mux *protocol.Mux,
-	events *event.Log, hub *runloop.Hub, tools *registry.Registry, allowed *rules, held *budget.Budget, notifier *notify.Notifier, pruning *pruner, status *statusLine, leaving *departure,
+	events *event.Log, readers *server.Readers, hub *runloop.Hub, tools *registry.Registry, allowed *rules, held *budget.Budget, notifier *notify.Notifier, pruning *pruner, status *statusLine, leaving *departure,
 ) error {
 	log := out.Logger
 	var g run.Group
@@ -335,7 +338,7 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 	}
 	{
 		g.Add(func() error {
-			return server.ServeEvents(drained, sockets.Events, events, cfg.MaxLine, held, log)
+			return server.ServeEvents(drained, sockets.Events, events, readers, cfg.MaxLine, held, log)
 		}, func(error) { stop() })
 	}
 	{
@@ -378,7 +381,7 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 // runs: a line for each start and end, warning and error, none for a delta.
 type loggedEvents struct {
 	*event.Log
-	log    *zap.Logger
+	log    *logOutput
 	word   *notify.Notifier
 	status *statusLine
 }
@@ -394,6 +397,11 @@ func notifyEnviron() []string {
 
 // Append publishes the events.
 func (l loggedEvents) Append(events ...protocol.Event) [][]byte {
+	for _, ev := range events { // whoever hears of it finds it in the state
+		if end, ok := ev.(protocol.AgentEnd); ok && end.Error != nil {
+			l.log.errors.add(protocol.LoggedError{At: time.Now().UTC(), Message: fmt.Sprintf("a run has failed: %s: %s", end.Error.Code, end.Error.Message), SessionID: end.SessionID})
+		}
+	}
 	lines := l.Log.Append(events...)
 	for _, ev := range events {
 		l.word.Tell(ev)

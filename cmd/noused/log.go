@@ -2,18 +2,21 @@ package main
 
 import (
 	"os"
+	"slices"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/sys/unix"
 
 	"noused/internal/detach"
+	"noused/internal/protocol"
 )
 
-// logOutput is the daemon's log, and how much it says.
+// logOutput is the daemon's log, how much it says, and the errors among it.
 type logOutput struct {
 	*zap.Logger
-	level zap.AtomicLevel
+	level  zap.AtomicLevel
+	errors *lastErrors
 }
 
 // newLogger writes to stderr: for people on a terminal, JSON elsewhere. A file of
@@ -31,7 +34,54 @@ func newLogger(stderr *os.File, logDir string, level zapcore.Level) *logOutput {
 		enc = zapcore.NewJSONEncoder(cfg)
 	}
 	atomic := zap.NewAtomicLevelAt(level)
-	return &logOutput{zap.New(zapcore.NewCore(enc, zapcore.Lock(detach.Bounded(stderr, logDir)), atomic)), atomic}
+	last := new(lastErrors)
+	core := &errorCore{Core: zapcore.NewCore(enc, zapcore.Lock(detach.Bounded(stderr, logDir)), atomic), last: last}
+	return &logOutput{zap.New(core), atomic, last}
+}
+
+// errorCore keeps the errors among what it writes.
+type errorCore struct {
+	zapcore.Core
+	last *lastErrors
+	with []zapcore.Field
+}
+
+// With is that of zapcore.Core, and so are Check and Write.
+func (c *errorCore) With(fields []zapcore.Field) zapcore.Core {
+	return &errorCore{c.Core.With(fields), c.last, slices.Concat(c.with, fields)}
+}
+
+func (c *errorCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(e.Level) {
+		return checked.AddCore(e, c)
+	}
+	return checked
+}
+
+func (c *errorCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	if e.Level >= zapcore.ErrorLevel {
+		c.last.add(loggedError(e, slices.Concat(c.with, fields)))
+	}
+	return c.Core.Write(e, fields)
+}
+
+// loggedError is an error of the log in one sentence.
+func loggedError(e zapcore.Entry, fields []zapcore.Field) protocol.LoggedError {
+	out := protocol.LoggedError{At: e.Time.UTC(), Message: e.Message}
+	for _, f := range fields {
+		switch f.Key {
+		case "session_id":
+			out.SessionID = f.String
+		case "error", "cause":
+			err, _ := f.Interface.(error)
+			if text := f.String; err != nil {
+				out.Message += ": " + err.Error()
+			} else if text != "" {
+				out.Message += ": " + text
+			}
+		}
+	}
+	return out
 }
 
 // levelSignals change how much the log says: SIGUSR1 one level more, SIGUSR2 one

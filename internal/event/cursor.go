@@ -43,6 +43,9 @@ func (l *Log) Begin(epoch string, after *uint64, f Filter) (c Cursor, next uint6
 	return c, c.after + 1, gap
 }
 
+// After is the number of the event that the cursor is behind.
+func (c *Cursor) After() uint64 { return c.after }
+
 // Rewind sets the cursor back behind event seq, one that it has passed.
 func (c *Cursor) Rewind(seq uint64) { c.after = seq }
 

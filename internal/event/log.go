@@ -86,6 +86,14 @@ func (l *Log) LastSeq() uint64 {
 	return l.next - 1
 }
 
+// Kept says how many bytes of lines are kept, how many may be, and the numbers of
+// the oldest event that is kept and of the newest there was.
+func (l *Log) Kept() (size, most int, first, last uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.size, l.max, l.first, l.next - 1
+}
+
 // encoded is an event on its way into the log.
 type encoded struct {
 	typ     string

@@ -295,7 +295,10 @@ type ModeAccepted struct {
 }
 
 // GetStateParams is the payload of get_state.
-type GetStateParams struct{ Scope }
+type GetStateParams struct {
+	Scope
+	Daemon bool `json:"daemon,omitzero" wire:"added" doc:"tell of the daemon alone, and how it is doing: no session is read or made; not with session_id"`
+}
 
 // GetSystemParams is the payload of get_system.
 type GetSystemParams struct{ Scope }
@@ -401,7 +404,10 @@ type SearchSessionsParams struct {
 }
 
 // ListToolsParams is the payload of list_tools.
-type ListToolsParams struct{ Scope }
+type ListToolsParams struct {
+	Scope
+	Daemon bool `json:"daemon,omitzero" wire:"added" doc:"those that a new session in the daemon's folder has: no session is read or made; not with session_id"`
+}
 
 // SetModelParams is the payload of set_model. Model is PROVIDER[/NAME] as the
 // daemon's --model has it, or "default" for the daemon's own. A key only goes to

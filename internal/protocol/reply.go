@@ -55,6 +55,7 @@ type State struct {
 
 	ApprovalMode     ApprovalMode `json:"approval_mode" wire:"added" enum:"ask,auto,deny"`
 	PendingApprovals []Approval   `json:"pending_approvals" wire:"added" doc:"of all sessions, the oldest first"`
+	Health
 	// ApprovalsIncomplete is only there for a while after a start.
 	ApprovalsIncomplete bool `json:"approvals_incomplete,omitzero" wire:"added" doc:"sessions are still being read that may have asked something, too: ask again, or wait for their events"`
 }
@@ -123,6 +124,10 @@ type RunInfo struct {
 	SessionID string   `json:"session_id"`
 	RunID     string   `json:"run_id"`
 	RunState  RunState `json:"run_state" enum:"running,aborting"`
+
+	Title      string   `json:"title,omitzero" wire:"added" doc:"of the session; with daemon"`
+	WaitingFor Wait     `json:"waiting_for,omitzero" wire:"added" enum:"approval" doc:"as in list_sessions; with daemon"`
+	Working    *Working `json:"working,omitzero" wire:"added" doc:"as in list_sessions; with daemon"`
 }
 
 // LastRun says how a run ended, as its agent_end did.

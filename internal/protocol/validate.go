@@ -66,7 +66,7 @@ func (p SetActiveToolsParams) validate() *Error {
 func (p SetModeParams) validate() *Error {
 	return oneOf("mode", p.Mode, ModeOneAtATime, ModeAll)
 }
-func (GetStateParams) validate() *Error      { return nil }
+func (p GetStateParams) validate() *Error    { return daemonAlone(p.Daemon, p.Scope) }
 func (p GetMessagesParams) validate() *Error { return limitFits(p.Limit) }
 func (p NewSessionParams) validate() *Error {
 	return firstOf(absolute(p.Workdir), serversFit(p.MCPServers))
@@ -98,7 +98,15 @@ func (p DeleteSessionParams) validate() *Error { return notEmpty("session_id", p
 func (p SearchSessionsParams) validate() *Error {
 	return firstOf(notEmpty("text", p.Text), limitFits(p.Limit))
 }
-func (ListToolsParams) validate() *Error { return nil }
+func (p ListToolsParams) validate() *Error { return daemonAlone(p.Daemon, p.Scope) }
+
+func daemonAlone(daemon bool, of Scope) *Error {
+	if daemon && of.SessionID != "" {
+		return badField("daemon", "not with session_id: it is the daemon alone that is told of")
+	}
+	return nil
+}
+
 func (p SetModelParams) validate() *Error {
 	if n := p.ContextWindow; n != 0 && (n < MinContextWindow || n > MaxContextWindow) {
 		return badField("context_window", "want %d to %d tokens, got %d", MinContextWindow, MaxContextWindow, n)

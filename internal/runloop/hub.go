@@ -44,7 +44,7 @@ const (
 )
 
 // Options are what a Hub needs of the world. All are required but Models,
-// MaxSteps, Limits, Spent, Instructions, Modules, Policy, Workdir, Held and Audit.
+// MaxSteps, Limits, Spent, Instructions, Modules, Policy, Workdir, Held, Health and Audit.
 type Options struct {
 	Store *session.Store
 	// Model answers, as ModelInfo says, in sessions that have chosen none of Models.
@@ -75,6 +75,9 @@ type Options struct {
 	Fault func(sessionID string, err error)
 	// Held counts the events kept for prompts that wait; nil: without a limit.
 	Held *budget.Budget
+	// Health is how the daemon is doing beside its sessions. It must not block. Nil:
+	// nobody knows.
+	Health func() protocol.Health
 	// Audit is told what the audit journal keeps. It must not block.
 	Audit func(model.AuditEvent)
 }

@@ -21,6 +21,9 @@ const stateWait = 100 * time.Millisecond
 // stateSoon is getState, but a moment after a start it waits until what sessions ask
 // is known.
 func (h *Hub) stateSoon(ctx context.Context, p protocol.GetStateParams) (protocol.State, error) {
+	if p.Daemon {
+		return h.daemonState(), nil
+	}
 	h.awaitTakenUp(ctx)
 	return h.getState(ctx, p)
 }
@@ -58,7 +61,7 @@ func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol
 	if h.env.Instructions != nil {
 		_, st.SystemFiles, _ = h.env.Instructions.System(st.Workdir, "", st.Context.Window)
 	}
-	st.Runs = h.runs()
+	st.Runs = h.runs(false)
 	st.ApprovalsIncomplete = !h.haveTakenUp() // asked before the list is made
 	st.PendingApprovals = h.pendingApprovals(id, asks)
 	st.Jobs = jobs(started, h.env.Tools.Jobs(id))
@@ -81,12 +84,19 @@ func jobs(started, known []model.Job) []protocol.JobInfo {
 	return out
 }
 
-func (h *Hub) runs() []protocol.RunInfo {
+// runs are the active runs; in full, with what their sessions show of them.
+func (h *Hub) runs(full bool) []protocol.RunInfo {
 	runs := []protocol.RunInfo{}
 	h.look(func(s *lifecycle) {
 		for _, l := range s.loops {
-			if info := l.run.Load(); info != nil && !l.hasEnded() {
-				runs = append(runs, *info)
+			info := l.run.Load()
+			if info == nil || l.hasEnded() {
+				continue
+			}
+			runs = append(runs, *info)
+			if shown := l.shown.Load(); full && shown != nil {
+				run := &runs[len(runs)-1]
+				run.Title, run.WaitingFor, run.Working = shown.Title, shown.WaitingFor, shown.Working
 			}
 		}
 	})
@@ -231,6 +241,10 @@ func (h *Hub) getTree(ctx context.Context, p protocol.GetTreeParams) (protocol.T
 }
 
 func (h *Hub) listTools(ctx context.Context, p protocol.ListToolsParams) (a protocol.Answer[protocol.Tools], err error) {
+	if p.Daemon {
+		a.Later = func(ctx context.Context) (protocol.Tools, error) { return h.daemonTools(ctx), nil }
+		return a, nil
+	}
 	type choice struct {
 		chosen bool
 		tools  []string
@@ -243,13 +257,18 @@ func (h *Hub) listTools(ctx context.Context, p protocol.ListToolsParams) (a prot
 		return a, err
 	}
 	a.Later = func(ctx context.Context) (protocol.Tools, error) {
-		out := toolsOf(h.env.tools(ctx, c.from, stateWait), c.chosen, c.tools)
-		for _, s := range h.env.Tools.Servers(c.from) {
-			out.Servers = append(out.Servers, protocol.ServerInfo{Name: s.Name, State: s.State, Message: s.Message, Workdir: s.Workdir, Tools: s.Tools, Prompts: wirePrompts(s.Prompts)})
-		}
-		return out, nil
+		return h.toolsFrom(ctx, c.from, stateWait, c.chosen, c.tools), nil
 	}
 	return a, nil
+}
+
+// toolsFrom tells of the tools and servers that are seen from there.
+func (h *Hub) toolsFrom(ctx context.Context, from model.Scope, wait time.Duration, chosen bool, active []string) protocol.Tools {
+	out := toolsOf(h.env.tools(ctx, from, wait), chosen, active)
+	for _, s := range h.env.Tools.Servers(from) {
+		out.Servers = append(out.Servers, protocol.ServerInfo{Name: s.Name, State: s.State, Message: s.Message, Workdir: s.Workdir, Tools: s.Tools, Prompts: wirePrompts(s.Prompts)})
+	}
+	return out
 }
 
 // toolsOf tells of tools, and which of them are active.

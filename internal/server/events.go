@@ -34,11 +34,12 @@ var (
 // closed by then. Then it closes ln, gives every reader that goes on reading up
 // to five seconds to take what is left, and returns nil. The error is that of a
 // listener which fails before.
-func ServeEvents(ctx context.Context, ln *Listener, log *event.Log, maxLine int, held *budget.Budget, zlog *zap.Logger) error {
+func ServeEvents(ctx context.Context, ln *Listener, log *event.Log, readers *Readers, maxLine int, held *budget.Budget, zlog *zap.Logger) error {
 	zlog = zlog.With(zap.String("on", "events"))
 	c := &conns{log: zlog, max: maxConns, grace: drainGrace, open: func(conn *net.UnixConn) session {
-		s := &eventConn{conn: conn, log: log, maxLine: maxLine, held: held, zlog: zlog, requests: make(chan request), done: make(chan struct{})}
+		s := &eventConn{conn: conn, log: log, readers: readers, maxLine: maxLine, held: held, zlog: zlog, requests: make(chan request), done: make(chan struct{})}
 		s.cursor, _, _ = log.Begin("", nil, event.Filter{})
+		s.at.Store(s.cursor.After())
 		return s
 	}}
 	return c.serve(ctx, ln)
@@ -49,6 +50,7 @@ func ServeEvents(ctx context.Context, ln *Listener, log *event.Log, maxLine int,
 type eventConn struct {
 	conn    *net.UnixConn
 	log     *event.Log
+	readers *Readers
 	maxLine int
 	held    *budget.Budget
 	zlog    *zap.Logger
@@ -56,6 +58,8 @@ type eventConn struct {
 	requests chan request  // closed when the client is gone
 	done     chan struct{} // closed when the writing goroutine has ended
 	draining atomic.Bool   // writes have a deadline
+	at       atomic.Uint64 // the event that it has got last, or passed over
+	pid      int
 
 	// Of the writing goroutine.
 	cursor event.Cursor
@@ -70,7 +74,7 @@ type request struct {
 	err    error
 }
 
-func (s *eventConn) meet(peer) {}
+func (s *eventConn) meet(p peer) { s.pid = p.pid }
 
 func (s *eventConn) stop() {
 	s.draining.Store(true)
@@ -87,6 +91,7 @@ func (s *eventConn) arm() {
 func (s *eventConn) abort() { _ = s.conn.Close() }
 
 func (s *eventConn) serve() {
+	defer s.readers.add(s)()
 	listening := make(chan struct{})
 	go func() { // ends with the client, or when writing has ended
 		defer close(listening)
@@ -144,6 +149,7 @@ func (s *eventConn) follow() {
 			}
 		default:
 		}
+		s.at.Store(s.cursor.After()) // all of it is written
 		b := s.log.Read(&s.cursor, batchSize, s.lines)
 		switch {
 		case b.End:
@@ -154,6 +160,7 @@ func (s *eventConn) follow() {
 			}
 			continue
 		}
+		s.at.Store(s.cursor.After()) // what it did not want is behind it, too
 		select {
 		case r, ok := <-s.requests:
 			if !ok || !s.answer(r) {
@@ -201,6 +208,7 @@ func (s *eventConn) send(b event.Batch) bool {
 		return err == nil
 	}
 	s.cursor.Rewind(seq)
+	s.at.Store(seq)
 	rest, give, ok := s.own(rest)
 	clear(s.lines) // a reader that waits holds on to no old events
 	defer give()

@@ -47,11 +47,12 @@ const (
 
 // bench is a server with sockets of its own.
 type bench struct {
-	path string
-	log  *event.Log
-	seen *observer.ObservedLogs
-	held *budget.Budget
-	stop func() // ends it and waits; may be called twice
+	path    string
+	log     *event.Log
+	readers Readers
+	seen    *observer.ObservedLogs
+	held    *budget.Budget
+	stop    func() // ends it and waits; may be called twice
 }
 
 // serve starts a server whose commands mux answers. Its log keeps keep bytes.
@@ -67,7 +68,7 @@ func serve(t testing.TB, mux *protocol.Mux, keep int) *bench {
 	ctx, cancel := context.WithCancel(context.Background())
 	errs := make(chan error, 2)
 	go func() { errs <- ServeCommands(ctx, sockets.Commands, mux, maxLine, b.held, zap.New(core)) }()
-	go func() { errs <- ServeEvents(ctx, sockets.Events, b.log, maxLine, b.held, zap.New(core)) }()
+	go func() { errs <- ServeEvents(ctx, sockets.Events, b.log, &b.readers, maxLine, b.held, zap.New(core)) }()
 	stopped := false
 	b.stop = func() {
 		if stopped {

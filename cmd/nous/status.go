@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"noused/internal/buildinfo"
+	"noused/internal/client"
+	"noused/internal/cmdline"
+	"noused/internal/protocol"
+)
+
+// statusLines is how many lines of one kind a status has.
+const statusLines = 8
+
+func (a *app) statusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show how the daemon is doing, on a screenful",
+		Long: `Show how the daemon is doing: what runs and what waits for an answer, tools and
+MCP servers, who reads events and how far behind, the disk, and the last errors.
+It starts no daemon, and says with exit status 3 that none runs.
+
+With --json it is one object: what get_state and list_tools say of the daemon.`,
+		Args: cmdline.Wants(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.status(cmd.Context()) },
+	}
+}
+
+// status never starts a daemon: to look must not change what is looked at.
+func (a *app) status(ctx context.Context) error {
+	c, err := client.Dial(ctx, a.socket)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, done := context.WithTimeout(ctx, a.answer)
+	defer done()
+	state, err := client.Raw(ctx, c, protocol.GetState, protocol.GetStateParams{Daemon: true})
+	if err != nil {
+		return err
+	}
+	var s protocol.State
+	if err := json.Unmarshal(state, &s); err != nil {
+		return fmt.Errorf("get_state: decode reply: %w", err)
+	}
+	tools, err := client.Raw(ctx, c, protocol.ListTools, protocol.ListToolsParams{Daemon: true})
+	if err != nil {
+		return err
+	}
+	var t protocol.Tools
+	if err := json.Unmarshal(tools, &t); err != nil {
+		return fmt.Errorf("list_tools: decode reply: %w", err)
+	}
+	if a.json {
+		a.printJSON(joined(state, tools))
+	} else {
+		a.printStatus(s, t, time.Now())
+	}
+	return nil
+}
+
+// joined is one object with the members of two, neither of which is empty.
+func joined(x, y jsontext.Value) []byte {
+	x, y = bytes.TrimSpace(x), bytes.TrimSpace(y)
+	return append(append(bytes.TrimSuffix(bytes.Clone(x), []byte("}")), ','), bytes.TrimPrefix(y, []byte("{"))...)
+}
+
+func (a *app) printStatus(s protocol.State, t protocol.Tools, now time.Time) {
+	p := statusPairs{now: now}
+	p.daemon(s.Daemon)
+	p.add("model", modelName(s.Model))
+	p.sessions(s)
+	p.tools(t)
+	p.health(s)
+	a.printPairs(p.pairs)
+}
+
+// statusPairs are the lines of a status.
+type statusPairs struct {
+	now   time.Time
+	pairs [][2]string
+}
+
+func (p *statusPairs) add(key, value string) {
+	p.pairs = append(p.pairs, [2]string{key, oneLine(value, 2*lineWidth)})
+}
+
+// some adds the first lines of a kind, and says how many there are besides.
+func (p *statusPairs) some(key string, lines []string) {
+	for i, line := range lines {
+		if i == statusLines {
+			p.add("  more", fmt.Sprint(len(lines)-i))
+			return
+		}
+		p.add(key, line)
+	}
+}
+
+func (p *statusPairs) daemon(d protocol.DaemonInfo) {
+	p.add("daemon", fmt.Sprintf("%s, process %d, up %s, since %s", cmp.Or(d.Version, "of an unknown version"), d.PID, lasting(p.now.Sub(d.StartedAt)), d.StartedAt.Local().Format(time.DateTime)))
+	if what := buildinfo.Compared(d.Version); what != "" {
+		p.add("  version", fmt.Sprintf("it is %s version than this nous, which is %s; nous restart replaces it", map[string]string{"older": "an older", "newer": "a newer", "another": "another"}[what], buildinfo.Version()))
+	}
+}
+
+func (p *statusPairs) sessions(s protocol.State) {
+	var working, waiting []string
+	for _, run := range s.Runs {
+		line := strings.TrimSpace(run.SessionID + " " + oneLine(run.Title, 40))
+		switch {
+		case run.WaitingFor != "":
+			continue // its question is told of
+		case run.Working != nil:
+			line += fmt.Sprintf(": %s for %s", cmp.Or(run.Working.ToolName, "the model"), lasting(p.now.Sub(run.Working.Since)))
+		}
+		working = append(working, line)
+	}
+	for _, q := range s.PendingApprovals {
+		waiting = append(waiting, fmt.Sprintf("%s asks: %s", q.ApprovalID, asksFor(q, lineWidth)))
+	}
+	text := fmt.Sprintf("%d running, %d waiting for an answer", len(working), len(waiting))
+	if s.Disk != nil && s.Disk.Sessions > 0 {
+		text = fmt.Sprintf("%d, %s", s.Disk.Sessions, text)
+	}
+	if s.ApprovalsIncomplete {
+		text += " (sessions are still being read)"
+	}
+	p.add("sessions", text)
+	p.some("  runs", working)
+	p.some("  waits", waiting)
+}
+
+func (p *statusPairs) tools(t protocol.Tools) {
+	var sick []string
+	for _, tool := range t.Tools {
+		if !tool.Healthy {
+			sick = append(sick, tool.Name+": "+tool.Problem)
+		}
+	}
+	p.add("tools", fmt.Sprintf("%d healthy, %d not", len(t.Tools)-len(sick), len(sick)))
+	p.some("  not", sick)
+	if len(t.Servers) == 0 {
+		return
+	}
+	ready := 0
+	sick = nil
+	for _, s := range t.Servers {
+		if s.State == "ready" || s.State == "configured" {
+			ready++
+			continue
+		}
+		sick = append(sick, strings.TrimSuffix(s.Name+" "+s.State+": "+s.Message, ": "))
+	}
+	p.add("servers", fmt.Sprintf("%d ready, %d not", ready, len(sick)))
+	p.some("  not", sick)
+}
+
+func (p *statusPairs) health(s protocol.State) {
+	if r := s.Readers; r != nil {
+		p.add("readers", fmt.Sprintf("%d of events, %d behind", r.Count, r.Behind))
+		var slow []string
+		for _, reader := range r.Slowest {
+			slow = append(slow, fmt.Sprintf("process %d (%s) by %d events", reader.PID, cmp.Or(reader.Program, "ended"), reader.Lag))
+		}
+		p.some("  behind", slow)
+	}
+	if b := s.EventBuffer; b != nil {
+		p.add("events", fmt.Sprintf("%s of %s kept: %d of %d", bytesText(int64(b.Bytes)), bytesText(int64(b.Limit)), s.LastSeq+1-min(b.FirstSeq, s.LastSeq+1), s.LastSeq))
+	}
+	if d := s.Disk; d != nil {
+		used := "being counted"
+		if !d.CountedAt.IsZero() {
+			used = bytesText(d.Bytes)
+			if old := p.now.Sub(d.CountedAt); old > time.Minute {
+				used += " " + lasting(old) + " ago"
+			}
+		}
+		p.add("disk", fmt.Sprintf("%s in %s, %s free", used, d.Path, bytesText(d.FreeBytes)))
+	}
+	var failed []string
+	for _, e := range s.LastErrors {
+		failed = append(failed, strings.TrimSpace(e.At.Local().Format(time.DateTime)+" "+oneLine(e.Message, 2*lineWidth)+" "+e.SessionID))
+	}
+	p.add("errors", map[bool]string{true: "none since the start", false: "the last ones:"}[len(failed) == 0])
+	p.some("  at", failed)
+}
+
+// lasting is a time in its two largest units.
+func lasting(d time.Duration) string {
+	d = max(d, 0)
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
+}
