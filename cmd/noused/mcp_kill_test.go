@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // forkingServer is an MCP server that starts two processes which want to outlive it,
@@ -61,7 +60,7 @@ func TestNothingOfAServerOutlivesAKilledDaemon(t *testing.T) {
 		}
 		d.kill()
 		for pid := range pids {
-			if !ended(t, pid, 20*time.Second) {
+			if !ended(t, pid, hangTime) {
 				t.Errorf("process %d outlives the daemon", pid)
 			}
 		}

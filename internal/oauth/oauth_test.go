@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.M{M: m}) }
 // login logs in as a person does who says yes.
 func login(t *testing.T, store *oauth.Store, l oauth.Login) (*oauth.Granted, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if l.Show == nil {
 		l.Show = func(page string) {
