@@ -302,7 +302,7 @@ func TestFlagsBeatEnvironment(t *testing.T) {
 		EventBuffer: 1 << 30,
 		LogLevel:    zapcore.DebugLevel,
 		Policy:      got.Policy,
-		Private:     got.Private, ConfigDir: got.ConfigDir, Home: got.Home, Sandbox: got.Sandbox,
+		Private:     got.Private, LogDir: got.LogDir, ConfigDir: got.ConfigDir, Home: got.Home, Sandbox: got.Sandbox,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -26,7 +26,11 @@ var sayReady = func() {}
 // sdNotify tells systemd a state; without systemd it does nothing.
 func sdNotify(log *zap.Logger, state string) {
 	if _, err := sd.SdNotify(false, state); err != nil {
-		log.Warn("systemd could not be notified", zap.String("state", state), zap.Error(err))
+		level := zap.WarnLevel
+		if strings.HasPrefix(state, statusWord) { // nothing depends on it
+			level = zap.DebugLevel
+		}
+		log.Log(level, "systemd could not be notified", zap.String("state", state), zap.Error(err))
 	}
 }
 
@@ -142,6 +146,9 @@ func reach(ctx context.Context, path string) (net.Conn, error) {
 // statusPause is how long systemd's status line stands at least before the next.
 const statusPause = time.Second
 
+// statusWord is before a status line that systemd is told.
+const statusWord = "STATUS="
+
 // statusLine is what `systemctl status` shows of the daemon. Its methods may be
 // called by any goroutine; a nil one does nothing.
 type statusLine struct {
@@ -225,7 +232,7 @@ func (s *statusLine) keep(ctx context.Context, tell func(state string)) {
 		return
 	}
 	told := s.text()
-	tell(sd.SdNotifyReady + "\nSTATUS=" + told)
+	tell(sd.SdNotifyReady + "\n" + statusWord + told)
 	for {
 		select {
 		case <-time.After(statusPause):
@@ -239,7 +246,7 @@ func (s *statusLine) keep(ctx context.Context, tell func(state string)) {
 		}
 		if now := s.text(); now != told {
 			told = now
-			tell("STATUS=" + told)
+			tell(statusWord + told)
 		}
 	}
 }
