@@ -190,9 +190,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 // sampling takes the figures.
 func (w *world) sampling(ctx context.Context, every time.Duration) {
 	for ok := true; ok; ok = pause(ctx, every) {
-		w.mu.Lock()
 		now, err := w.measure()
-		w.mu.Unlock()
 		if err != nil {
 			w.report.violation("%s: no figures: %v", w.name, err)
 			continue
@@ -204,9 +202,12 @@ func (w *world) sampling(ctx context.Context, every time.Duration) {
 }
 
 // measure asks the kernel, and the daemon itself for what the kernel tells nobody else.
+// Between a stop and a start there is nothing to be measured.
 func (w *world) measure() (map[string]float64, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.cmd == nil {
-		return nil, errors.New("there is no daemon")
+		return nil, nil
 	}
 	r, err := w.sample.Get("http://noused/debug/vars")
 	if err != nil {
