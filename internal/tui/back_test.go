@@ -19,7 +19,7 @@ func TestUpTakesTheNewestQueuedTextBack(t *testing.T) {
 	h.press("tab")
 	h.write("first of all")
 	h.press("enter")
-	h.until("both in the queue", func() bool { return len(h.state.Queued.Inputs) == 2 })
+	h.until("both in the queue, and known to be its own", func() bool { return len(h.state.Queued.Inputs) == 2 && len(h.ours) == 2 })
 	h.sees("Up takes the newest back")
 	h.press("up", "up")
 	h.until("the steer in the input", func() bool { return h.input.text() == "first of all" && len(h.state.Queued.Inputs) == 1 })

@@ -158,6 +158,8 @@ func (t *Transcript) loadEntry(i int, e entry, raw jsontext.Value, old map[strin
 			b.tool.state = succeeded
 		case strings.HasPrefix(e.Text, "skipped"):
 			b.tool.state = skipped
+		case e.Text == notRun: // who was there was told of no result
+			b.tool.state, b.tool.result = lost, ""
 		default:
 			b.tool.state = failed
 		}
@@ -166,6 +168,10 @@ func (t *Transcript) loadEntry(i int, e entry, raw jsontext.Value, old map[strin
 		t.addUnknown(i, raw)
 	}
 }
+
+// notRun is what the daemon has the model read of a call that an abort came
+// before. No event tells of it.
+const notRun = "not run: the run was aborted"
 
 func keyOr(id string, i int) string {
 	if id == "" {

@@ -649,6 +649,30 @@ func TestCallsOfALoadedSessionRunOrNeverWill(t *testing.T) {
 	}
 }
 
+// A call that an abort came before looks the same to who was there and to who
+// comes later.
+func TestCallsThatAnAbortCameBefore(t *testing.T) {
+	entries := []jsontext.Value{
+		jsontext.Value(`{"type":"message","id":"m1","role":"user","text":"go","run_id":"run-1"}`),
+		jsontext.Value(`{"type":"message","id":"m2","role":"assistant","text":"","run_id":"run-1","tool_calls":[{"id":"a","name":"one","arguments":{}}]}`),
+	}
+	live, later := fresh(plain), fresh(plain)
+	if err := live.Load(entries, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	ref := protocol.Ref{SessionID: "ses-1", RunID: "run-1"}
+	live.Apply(protocol.AgentEnd{Ref: ref, StopReason: protocol.StopAborted, Turns: 1}, time.Time{})
+	entries = append(entries, jsontext.Value(`{"type":"message","id":"m3","role":"tool","text":"not run: the run was aborted","run_id":"run-1","tool_call_id":"a","tool_name":"one","ok":false}`))
+	if err := later.Load(entries, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	later.SetRunning(false)
+	later.SetLastRun(protocol.LastRun{RunID: "run-1", StopReason: protocol.StopAborted})
+	if diff := cmp.Diff(all(live), all(later)); diff != "" {
+		t.Errorf("-live +later:\n%s", diff)
+	}
+}
+
 func TestHugeMessages(t *testing.T) {
 	for _, c := range []struct{ name, text, last string }{
 		{"one line", strings.Repeat("word ", 200_000) + "end", "end"},
