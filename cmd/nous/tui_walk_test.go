@@ -63,11 +63,8 @@ func TestTwoScreensShowTheSameAfterEveryAction(t *testing.T) {
 
 // act does one thing.
 func (w *walk) act() {
-	idle := []func(){w.prompt, w.prompt, w.prompt, w.shell, w.hold, w.hold, w.branch, w.leaf, w.compact, w.model, w.renew, w.modes}
-	busy := []func(){w.steer, w.steer, w.followUp, w.followUp, w.withdraw, w.abort, w.release, w.awayAndBack, w.model}
-	if *walkSteps > shortWalk { // a known defect: about one walk in ten draws a screen wrong whose size changed
-		idle, busy = append(idle, w.resize), append(busy, w.resize)
-	}
+	idle := []func(){w.prompt, w.prompt, w.prompt, w.shell, w.hold, w.hold, w.branch, w.leaf, w.compact, w.model, w.renew, w.resize, w.modes, w.question, w.question}
+	busy := []func(){w.steer, w.steer, w.followUp, w.followUp, w.withdraw, w.abort, w.release, w.awayAndBack, w.model, w.resize}
 	choices := idle
 	if w.waits {
 		choices = busy
@@ -172,6 +169,28 @@ func (w *walk) hold() {
 	s.say("!hold.run")
 	s.Wait("running", "holding on")
 	w.waits = true
+}
+
+// question begins a run that asks; both screens show it. It is answered with a key,
+// by another client, or by an abort.
+func (w *walk) question() {
+	text := `!bash {"command":"echo ` + w.word() + `","outside_sandbox":true,"reason":"the sandbox says no"}`
+	askDaemon(w.t, w.d.Socket, protocol.Prompt, protocol.PromptParams{Scope: w.scope(), Text: text, Wait: new(bool)})
+	for _, s := range w.screens {
+		s.Wait("may bash run this?", "echo "+w.word())
+	}
+	w.compare()
+	answer := []string{"o", "d", "once", "deny", "abort"}[w.rand.IntN(5)]
+	w.did("question: %s", answer)
+	switch answer {
+	case "abort":
+		askDaemon(w.t, w.d.Socket, protocol.Abort, protocol.AbortParams{Scope: w.scope()})
+	case "once", "deny":
+		askDaemon(w.t, w.d.Socket, protocol.Approve, protocol.ApproveParams{ApprovalID: w.state().PendingApprovals[0].ApprovalID, Option: answer})
+	default:
+		w.one().Type(keyF5 + answer)
+	}
+	w.idle()
 }
 
 func (w *walk) release() {
