@@ -80,7 +80,7 @@ func (a *app) checkFlag(cmd *cobra.Command) error {
 // daemon --session.
 func namesNoSession(cmd *cobra.Command) bool {
 	switch cmdline.Name(cmd) {
-	case "acp", "sessions", "sessions rm", "delete", "new", "switch", "branch", "search", "show", "export", "system", "ping", "tools reload", "mcp add", "mcp remove", "mcp trust", "mcp import", "models", "usage", "status", "prune", "approvals", "approve", "deny":
+	case "acp", "sessions", "sessions rm", "delete", "new", "switch", "branch", "search", "show", "export", "system", "ping", "tools reload", "mcp add", "mcp remove", "mcp trust", "mcp import", "models", "usage", "status", "logs", "prune", "approvals", "approve", "deny":
 		return true
 	}
 	return false

@@ -79,6 +79,8 @@ var wrongLines = []struct{ line, want string }{
 	{"switch one two", `switch takes 1 argument, and got "two" besides: it wants SESSION, the id of a session`},
 	{"branch one two", `branch takes 1 argument, and got "two" besides: it wants SESSION, the id of a session, or nothing`},
 	{"prune now", `prune takes no arguments, and got "now"`},
+	{"logs now", `logs takes no arguments, and got "now"`},
+	{"logs --lines=-1", `--lines -1: want 0 or more`},
 	{"status now", `status takes no arguments, and got "now"`},
 	{"usage today", `usage takes no arguments, and got "today"`},
 	{"usage --by hour", `--by hour: want day, model, session or folder`},
