@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 
 	"noused/internal/client"
@@ -82,5 +83,21 @@ func (a *app) startOnScreen(ctx context.Context) error {
 	return err
 }
 
-// dialer leads to the daemon.
-func (a *app) dialer() follow.Dialer { return follow.Socket(a.socket) }
+// dialer leads to the daemon, and starts one where there never was one.
+func (a *app) dialer() follow.Dialer { return dialer{follow.Socket(a.socket), a} }
+
+type dialer struct {
+	follow.Socket
+	a *app
+}
+
+func (d dialer) Commands(ctx context.Context) (net.Conn, error) {
+	conn, err := d.Socket.Commands(ctx)
+	if err = d.a.startFor(ctx, err); errors.Is(err, errStarted) {
+		conn, err = d.Socket.Commands(ctx)
+	}
+	if err == nil {
+		d.a.met.Store(true)
+	}
+	return conn, err
+}

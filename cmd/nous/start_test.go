@@ -1,0 +1,288 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/go-cmp/cmp"
+
+	"noused/internal/client"
+	"noused/internal/client/follow"
+	"noused/internal/protocol"
+	"noused/internal/tui/tuitest"
+)
+
+// starter is a folder where nous starts daemons by itself, and the environment for it.
+// None is left behind.
+func starter(t *testing.T) (*tuitest.Daemon, []string) {
+	t.Helper()
+	d := tuitest.NewDaemon(t, "", "") // its folder only
+	t.Cleanup(func() { noneLeft(d.Socket) })
+	return d, d.Env("PATH="+filepath.Dir(program(t, "noused"))+":"+os.Getenv("PATH"), "XDG_CONFIG_HOME="+filepath.Join(d.Dir, "fresh"))
+}
+
+// Twenty clients at once, where no daemon runs, start one, and all are served.
+func TestManyClientsStartOneDaemon(t *testing.T) {
+	d, env := starter(t)
+	var all sync.WaitGroup
+	said := make([]string, 20)
+	for i := range said {
+		all.Go(func() {
+			cmd := exec.Command("nous", "--json", "ping")
+			cmd.Dir, cmd.Env = d.Dir, env
+			out, err := cmd.CombinedOutput()
+			said[i] = strings.TrimSpace(string(out))
+			if err != nil {
+				t.Errorf("client %d: %v: %s", i, err, out)
+			}
+		})
+	}
+	all.Wait()
+	slices.Sort(said)
+	if one := slices.Compact(slices.Clone(said)); len(one) != 1 || !strings.Contains(one[0], `"pid":`) {
+		t.Errorf("they were answered by %q, want one daemon", one)
+	}
+	logs, _ := filepath.Glob(filepath.Join(d.Dir, "xdgstate/noused/log/*"))
+	if len(logs) != 1 {
+		t.Fatalf("got logs %q, want one", logs)
+	}
+	text, err := os.ReadFile(logs[0])
+	if n := bytes.Count(text, []byte(`"msg":"ready"`)); err != nil || n != 1 || bytes.Contains(text, []byte("runs already")) {
+		t.Errorf("got %v, %d daemons that were ready:\n%s", err, n, text)
+	}
+}
+
+// A shell's lock, on a descriptor that nous inherits, is not held by the daemon.
+func TestTheDaemonInheritsNoDescriptors(t *testing.T) {
+	d, env := starter(t)
+	cmd := exec.Command("sh", "-c", `exec 9>shut; flock 9; nous ping; exec 9>&-; exec 8>shut; flock --nonblock 8 && echo free`)
+	cmd.Dir, cmd.Env = d.Dir, env
+	if _, err := exec.LookPath("flock"); err != nil {
+		t.Skip("flock is not installed")
+	}
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "pong\nfree\n" {
+		t.Errorf("got %v: %s", err, out)
+	}
+}
+
+// attached is one client that follows all events.
+type attached struct {
+	epochs map[string][]uint64       // the numbers seen of each start of the daemon
+	starts map[string]int            // by run
+	ends   map[string]int            // by run
+	said   map[string]map[string]int // how often a message ended, by session
+	words  map[string]bool           // of which epochs and runs a word was heard
+}
+
+func newAttached() *attached {
+	return &attached{map[string][]uint64{}, map[string]int{}, map[string]int{}, map[string]map[string]int{}, map[string]bool{}}
+}
+
+func (c *attached) take(epoch string, line follow.Line) {
+	c.epochs[epoch] = append(c.epochs[epoch], line.Seq)
+	ref := line.Where()
+	switch ev := line.Event.Event.(type) {
+	case protocol.AgentStart:
+		c.starts[ref.RunID]++
+	case protocol.AgentEnd:
+		c.ends[ref.RunID]++
+	case protocol.MessageUpdate:
+		c.words[epoch+" "+ref.RunID] = true
+	case protocol.MessageEnd:
+		if c.said[ref.SessionID] == nil {
+			c.said[ref.SessionID] = map[string]int{}
+		}
+		c.said[ref.SessionID][ev.MessageID]++
+	}
+}
+
+// A restart during runs, with five clients attached: nobody is refused, each is told
+// every event once, and each run ends once, with what the journal has.
+func TestARestartLosesNothing(t *testing.T) {
+	const clients, runs, restarts = 5, 3, 2
+	d := newDaemon(t, "drain_timeout = \"50ms\"\n"+wordSlowly) // an answer is cut off
+	d.Start()
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+
+	type seen struct {
+		who   int
+		epoch string
+		line  follow.Line
+	}
+	events, ready := make(chan seen), make(chan struct{}, clients)
+	for who := range clients {
+		all.Go(func() {
+			s := follow.NewStream(follow.Socket(d.Socket), follow.Options{})
+			defer s.Close()
+			for first := true; ; {
+				h, err := s.Next(ctx)
+				if err != nil {
+					return
+				}
+				switch h := h.(type) {
+				case follow.Connected:
+					if first {
+						ready <- struct{}{}
+					}
+					first = false
+				case follow.Disconnected:
+					if h.NoDaemon {
+						t.Errorf("client %d was refused: %v", who, h.Err)
+					}
+				case follow.Line:
+					select {
+					case events <- seen{who, s.Epoch(), h}:
+					case <-ctx.Done():
+						return
+					}
+				case follow.Gap:
+					t.Errorf("client %d: %s", who, h.Message)
+				}
+			}
+		})
+	}
+	for range clients {
+		<-ready
+	}
+	all.Go(func() { // who comes anew is never refused
+		for ctx.Err() == nil {
+			c, err := client.Dial(ctx, d.Socket)
+			if errors.As(err, new(*client.NoDaemonError)) {
+				t.Errorf("refused: %v", err)
+				return
+			}
+			if err == nil {
+				_, _ = client.Call(ctx, c, protocol.Ping, protocol.PingParams{})
+				_ = c.Close()
+			}
+		}
+	})
+
+	began := map[string]string{} // run → session
+	for i := range runs {
+		session := call1(t, d.Socket, protocol.NewSession, protocol.NewSessionParams{}).SessionID
+		no := false
+		text := strings.Repeat(fmt.Sprintf("word%d ", i), 200)
+		r := call1(t, d.Socket, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: session}, Text: text, Wait: &no})
+		began[r.Accepted.RunID] = session
+	}
+	told := make([]*attached, clients)
+	for i := range told {
+		told[i] = newAttached()
+	}
+	until := func(done func() bool) {
+		for !done() {
+			select {
+			case s := <-events:
+				told[s.who].take(s.epoch, s.line)
+			case <-time.After(2 * time.Minute):
+				t.Fatal("nothing happens any more")
+			}
+		}
+	}
+	everyRun := func(epoch string, in func(c *attached, epoch, run string) bool) bool {
+		for _, c := range told {
+			for run := range began {
+				if !in(c, epoch, run) {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	speaks := func(c *attached, epoch, run string) bool { return c.words[epoch+" "+run] }
+	for range restarts {
+		epoch := state(t, d.Socket).Daemon.Epoch
+		until(func() bool { return everyRun(epoch, speaks) })
+		done := make(chan error, 1)
+		go func() { // ends with the command
+			cmd := exec.Command("nous", "restart")
+			cmd.Env = d.Env()
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				err = fmt.Errorf("%w: %s", err, out)
+			}
+			done <- err
+		}()
+		for over := false; !over; {
+			select {
+			case s := <-events:
+				told[s.who].take(s.epoch, s.line)
+			case err := <-done:
+				if over = true; err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	until(func() bool {
+		return everyRun("", func(c *attached, _, run string) bool { return c.ends[run] > 0 })
+	})
+	for i, c := range told {
+		if len(c.epochs) != restarts+1 {
+			t.Errorf("client %d was at %d starts of the daemon, want %d", i, len(c.epochs), restarts+1)
+		}
+		for epoch, seqs := range c.epochs {
+			for n, seq := range seqs {
+				if seq != seqs[0]+uint64(n) {
+					t.Fatalf("client %d, %s: event %d stands behind %d", i, epoch, seq, seqs[n-1])
+				}
+			}
+		}
+		for run, session := range began {
+			if c.starts[run] != 1 || c.ends[run] != 1 {
+				t.Errorf("client %d: %s began %d times and ended %d times", i, run, c.starts[run], c.ends[run])
+			}
+			if diff := cmp.Diff(journaled(t, d.Socket, session), c.said[session]); diff != "" {
+				t.Errorf("client %d, messages (-journal +told):\n%s", i, diff)
+			}
+		}
+		if diff := cmp.Diff(slices.Sorted(maps.Keys(told[0].epochs)), slices.Sorted(maps.Keys(c.epochs))); diff != "" {
+			t.Errorf("client %d saw other starts than the first (-first +this):\n%s", i, diff)
+		}
+	}
+}
+
+// journaled are the messages that a session has, each once.
+func journaled(t *testing.T, socket, session string) map[string]int {
+	t.Helper()
+	ids := map[string]int{}
+	for _, raw := range call1(t, socket, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: session}}).Messages {
+		var m protocol.Message
+		if err := json.Unmarshal(raw, &m); err != nil {
+			t.Fatal(err)
+		}
+		ids[m.ID]++
+	}
+	return ids
+}
+
+// call1 sends one command on a connection of its own.
+func call1[P protocol.Params, R protocol.Reply](t *testing.T, socket string, def protocol.Def[P, R], p P) R {
+	t.Helper()
+	c, err := client.Dial(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	r, err := client.Call(t.Context(), c, def, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
