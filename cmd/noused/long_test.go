@@ -155,7 +155,7 @@ func (s *strictServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.longest = max(s.longest, size)
 	last := got.messages[len(got.messages)-1]
-	if got.tools == 0 {
+	if asksSummary(body) {
 		s.summaries++
 		s.summary = fmt.Sprintf("Summary %d. %s", s.summaries, strings.Repeat("Pages and books were read. ", 40))
 		s.say(w, size, s.summary)

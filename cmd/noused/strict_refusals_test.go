@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -30,6 +31,12 @@ type reader struct {
 	wrong []string // what was asked for that is more than the window, or no conversation
 }
 
+// asksSummary tells whether a request is for a summary. That it has no tools is no
+// sign: a daemon whose tools take long to start asks without them.
+func asksSummary(body []byte) bool {
+	return bytes.Contains(body, []byte("Summarise the conversation."))
+}
+
 func (s *reader) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +53,7 @@ func (s *reader) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		s.wrong = append(s.wrong, err.Error())
 		s.refuse(w, "invalid_request", err.Error())
-	case got.tools == 0:
+	case asksSummary(body):
 		s.summaries++
 		s.say(w, len(body)/4, "The book was read so far.")
 	case s.read == 40:
@@ -110,7 +117,7 @@ func TestTooLongForEachVendor(t *testing.T) {
 				switch {
 				case err != nil:
 					s.refuse(w, "invalid_request", err.Error())
-				case got.tools == 0:
+				case asksSummary(body):
 					s.say(w, 10, "Much was said.")
 				case strings.Count(string(body), "a long text") > 2500:
 					refused[vendor]++
