@@ -107,9 +107,19 @@ func (p *statusPairs) some(key string, lines []string) {
 
 func (p *statusPairs) daemon(d protocol.DaemonInfo) {
 	p.add("daemon", fmt.Sprintf("%s, process %d, up %s, since %s", cmp.Or(d.Version, "of an unknown version"), d.PID, lasting(p.now.Sub(d.StartedAt)), d.StartedAt.Local().Format(time.DateTime)))
-	if what := buildinfo.Compared(d.Version); what != "" {
-		p.add("  version", fmt.Sprintf("it is %s version than this nous, which is %s; nous restart replaces it", map[string]string{"older": "an older", "newer": "a newer", "another": "another"}[what], buildinfo.Version()))
+	if text := otherVersion(d.Version); text != "" {
+		p.add("  version", text)
 	}
+}
+
+// otherVersion says that a daemon is of another version than this program, and what
+// to do; "" where there is nothing to say.
+func otherVersion(daemon string) string {
+	what := map[string]string{"older": "an older version", "newer": "a newer version", "another": "another version"}[buildinfo.Compared(daemon)]
+	if what == "" {
+		return ""
+	}
+	return fmt.Sprintf("the daemon is %s (%s) than this nous (%s); nous restart replaces it", what, oneLine(daemon, 60), buildinfo.Version())
 }
 
 func (p *statusPairs) sessions(s protocol.State) {

@@ -35,7 +35,7 @@ func (a *app) openTUI(cmd *cobra.Command, plain bool) error {
 	}
 	view := &textView{a: a}
 	return tui.Run(cmd.Context(), tui.Options{
-		Socket: a.socket, Session: a.session, Find: later, Plain: plain, Board: a.board, Start: a.startOnScreen, In: a.in, Out: a.out.w,
+		Socket: a.socket, Session: a.session, Find: later, Plain: plain, Board: a.board, Start: a.startOnScreen, Other: otherVersion, In: a.in, Out: a.out.w,
 		Export: func(ctx context.Context, session, format string, w io.Writer) error {
 			doc, err := a.document(ctx, session, format)
 			if err != nil {

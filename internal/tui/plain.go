@@ -232,6 +232,9 @@ func (p *plain) restore(s follow.Snapshot) {
 	if !p.known && len(s.Missing) > 0 {
 		p.sayf("this core is an older one: it has no list of sessions or tools, no search and no model to choose")
 	}
+	if text := p.opts.otherVersion(s.State.Daemon); text != "" && (!p.known || s.New) {
+		p.sayf("%s", text)
+	}
 	p.known = true
 	var fresh []jsontext.Value
 	for _, entry := range s.Messages {

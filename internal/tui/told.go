@@ -108,6 +108,9 @@ func (m *model) restore(s follow.Snapshot) {
 	case first && len(s.Missing) > 0:
 		m.talk.Notice("info", "this core is an older one: it has no list of sessions or tools, no search and no model to choose")
 	}
+	if text := m.opts.otherVersion(s.State.Daemon); text != "" && (first || s.New) {
+		m.talk.Notice("warning", text)
+	}
 	if m.reached(s) { // they are of that session
 		for _, text := range m.notices {
 			m.talk.Notice("info", text)

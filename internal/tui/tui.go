@@ -58,6 +58,10 @@ type Options struct {
 	Event func(protocol.Event)
 	Entry func(jsontext.Value) error
 
+	// Other, which may be nil, says what there is to say of a daemon of that version,
+	// in a line; "" is nothing.
+	Other func(version string) string
+
 	// Start has a daemon listen on Socket, and returns when it does. Its error may have
 	// several lines.
 	Start func(context.Context) error
@@ -72,6 +76,14 @@ func (o *Options) output() io.Writer {
 		return os.Stdout
 	}
 	return o.Out
+}
+
+// otherVersion is what there is to say of a daemon's version.
+func (o *Options) otherVersion(d protocol.DaemonInfo) string {
+	if o.Other == nil {
+		return ""
+	}
+	return o.Other(d.Version)
 }
 
 // refused tells whether the session that the user named cannot be shown, before

@@ -20,7 +20,7 @@ import (
 // packages that go vet has compiled already, and without what a debugger needs.
 func Build(dir, command string) (string, error) {
 	path := filepath.Join(dir, command)
-	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, "noused/cmd/"+command).CombinedOutput()
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", path, "noused/cmd/"+command).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", command, err, out)
 	}
