@@ -47,12 +47,13 @@ func (v *lastView) event(ev protocol.Event, _ []byte) {
 // textView writes what the assistant says to standard output and nothing else;
 // the rest goes to standard error. open and thinking say on which of the two
 // a line is unfinished. A prompt's own text is not repeated. A message whose
-// beginning was missed is written whole at its end.
+// beginning was missed is written at its end.
 type textView struct {
 	a        *app
-	kind     string // of the turn
-	began    bool   // the current message's beginning was seen
-	said     int    // bytes of the current message that were written
+	kind     string          // of the turn
+	began    bool            // the current message's beginning was seen
+	missed   strings.Builder // what was heard of a message whose beginning was not
+	said     int             // bytes of the current message that were written
 	open     bool
 	thinking bool
 }
@@ -72,6 +73,7 @@ func (v *textView) event(ev protocol.Event, _ []byte) {
 		v.update(ev)
 	case protocol.MessageEnd:
 		if ev.Role == "assistant" {
+			v.missed.Reset()
 			if v.said == 0 && ev.Text != "" {
 				v.say(ev.Text)
 			}
@@ -114,8 +116,12 @@ func (v *textView) update(ev protocol.MessageUpdate) {
 		fmt.Fprint(v.a.err, v.a.errStyle.paint(asDim, plaintext.Clean(ev.ThinkingDelta)))
 		v.thinking = true
 	}
-	if ev.Delta != "" && v.began {
+	switch {
+	case ev.Delta == "":
+	case v.began:
 		v.say(ev.Delta)
+	default:
+		v.missed.WriteString(ev.Delta)
 	}
 }
 
@@ -126,12 +132,17 @@ func (v *textView) say(text string) {
 	v.open = !strings.HasSuffix(text, "\n")
 }
 
-// endMessage ends the line that a message left open.
+// endMessage ends the line that a message left open. Of one whose end does not come
+// either, what was heard is written.
 func (v *textView) endMessage() {
 	v.endThinking()
+	if v.missed.Len() > 0 {
+		v.say(v.missed.String())
+	}
 	if v.open {
 		v.a.println("")
 	}
+	v.missed.Reset()
 	v.began, v.said, v.open = false, 0, false
 }
 
