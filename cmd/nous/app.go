@@ -93,7 +93,8 @@ func (a *app) root() *cobra.Command {
   nous --session ses-0198c5f2
   nous help prompt`,
 		Long: `nous talks to noused, the agent daemon. Without a command it opens the terminal
-interface: the conversation, what tools do, and an input.
+interface: the conversation, what tools do, and an input. Where no daemon runs, it
+starts one.
 
 Runs belong to the daemon. They go on when nous ends, or the terminal.
 

@@ -91,7 +91,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		return exitUsage
 	case errors.As(err, &gone):
 		a.complain(gone.Error())
-		a.notef("start one with `%s`, or with `systemctl --user start noused.socket`", a.startCommand())
+		a.notef("start one with `%s`", a.startCommand())
 		return exitNoDaemon
 	case errors.As(err, &unmet):
 		a.complain(unmet.What)
@@ -121,11 +121,12 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 	}
 }
 
+// startCommand starts a daemon, or offers to where none is to be started unasked.
 func (a *app) startCommand() string {
 	if a.socketGiven {
-		return "noused --socket " + a.socket + " &"
+		return "nous --socket " + a.socket
 	}
-	return "noused &"
+	return "nous"
 }
 
 // complain writes the one line an error gets.

@@ -70,8 +70,14 @@ func (a *app) findNamed(ctx context.Context, name string, asked bool) (err error
 // checkFlag refuses a --session that does not exist, for commands of which the
 // daemon would not be told it.
 func (a *app) checkFlag(cmd *cobra.Command) error {
+	if a.socket == "" {
+		return cmdline.Errorf("--socket is empty: want the path of the daemon's command socket")
+	}
 	if a.session == "" || !namesNoSession(cmd) {
 		return nil
+	}
+	if cmdline.Name(cmd) == "status" {
+		a.noStart = true // to look must not change what is looked at
 	}
 	return a.findNamed(cmd.Context(), a.session, true)
 }
@@ -80,7 +86,7 @@ func (a *app) checkFlag(cmd *cobra.Command) error {
 // daemon --session.
 func namesNoSession(cmd *cobra.Command) bool {
 	switch cmdline.Name(cmd) {
-	case "acp", "sessions", "sessions rm", "delete", "new", "switch", "branch", "search", "show", "export", "system", "ping", "tools reload", "mcp add", "mcp remove", "mcp trust", "mcp import", "models", "usage", "status", "logs", "prune", "approvals", "approve", "deny":
+	case "acp", "sessions", "sessions rm", "delete", "new", "switch", "branch", "search", "show", "export", "system", "ping", "tools reload", "mcp add", "mcp remove", "mcp trust", "mcp import", "models", "usage", "status", "prune", "approvals", "approve", "deny":
 		return true
 	}
 	return false

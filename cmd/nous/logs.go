@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -19,7 +18,6 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/cmdline"
-	"noused/internal/detach"
 	"noused/internal/protocol"
 )
 
@@ -63,8 +61,7 @@ func (a *app) logs(ctx context.Context, lines int, follow bool) error {
 		}
 		return a.journal(ctx, args)
 	}
-	home, _ := os.UserHomeDir()
-	path := filepath.Join(detach.LogDir(os.Getenv, home), detach.LogName(a.socket, protocol.DefaultSocket(os.Getenv)))
+	path := a.starting().LogPath()
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("there is no log %s: nous has started no daemon for this socket, and one that was started otherwise logs to its standard error", path)

@@ -46,7 +46,7 @@ the active one.`,
 
 func (a *app) printPruned(r protocol.Pruned) {
 	if r.Limits == (protocol.PruneLimits{}) {
-		a.notef("nothing is ever removed, as %s has no [retention]; for example:\n\n[retention]\nsessions_older = \"90d\"\ntool_output_larger = \"1GiB\"\n\nIt holds from the next start of the daemon on.", r.Config)
+		a.notef("nothing is ever removed, as %s has no [retention]; for example:\n\n[retention]\nsessions_older = \"90d\"\ntool_output_larger = \"1GiB\"\n\nWrite that into it, and then: nous restart", r.Config)
 		return
 	}
 	rows := make([][]string, 0, len(r.Sessions)+len(r.ToolOutput)+len(r.Audit))

@@ -92,7 +92,7 @@ func (o Options) start(ctx context.Context) (Started, error) {
 			return s, err
 		}
 	}
-	log := o.logPath()
+	log := o.LogPath()
 	gate, err := enter(ctx, filepath.Dir(log))
 	if err != nil {
 		return Started{}, unwritable(err, log)
@@ -107,8 +107,8 @@ func (o Options) start(ctx context.Context) (Started, error) {
 	return o.spawn(ctx, log)
 }
 
-// logPath is the log of a daemon that nous has started.
-func (o Options) logPath() string {
+// LogPath is the log of a daemon that nous has started.
+func (o Options) LogPath() string {
 	return filepath.Join(detach.LogDir(o.Getenv, o.home()), detach.LogName(o.Socket, o.defaultSocket()))
 }
 

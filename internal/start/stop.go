@@ -229,7 +229,7 @@ func (r *running) awaitNext(ctx context.Context, o Options, reply protocol.Shutd
 		_, err = client.Call(ctx, c, protocol.Ping, protocol.PingParams{})
 	}
 	if err != nil {
-		return &Error{What: fmt.Sprintf("noused (process %d) was restarted and does not answer: %v", r.pid, err), Next: "its log says why: " + o.logPath()}
+		return &Error{What: fmt.Sprintf("noused (process %d) was restarted and does not answer: %v", r.pid, err), Next: "its log says why: " + o.LogPath()}
 	}
 	return nil
 }
