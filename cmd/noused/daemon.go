@@ -292,10 +292,10 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 		signal.Notify(hangups, unix.SIGHUP)
 		// What reads its log may end. Not signal.Ignore: children would inherit that.
 		signal.Notify(ignored, unix.SIGPIPE)
+		defer signal.Stop(hangups) // while it stops, these end nothing either
+		defer signal.Stop(ignored)
 		g.Add(func() error {
-			defer signal.Stop(signals)
-			defer signal.Stop(hangups)
-			defer signal.Stop(ignored)
+			defer signal.Stop(signals) // a second one ends it at once
 			for waiting := true; waiting; {
 				select {
 				case <-hangups: // also the terminal it was started from has closed
@@ -306,6 +306,7 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 					out.turn(s)
 				case s := <-signals:
 					log.Info("stopping", zap.Stringer("signal", s))
+					leaving.halt()
 					waiting = false
 				case <-leaving.asked:
 					log.Info("stopping", zap.Bool("restart", leaving.end() != nil))

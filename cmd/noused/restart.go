@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -73,6 +74,7 @@ func (*restartError) Error() string { return "the daemon starts anew" }
 // exec has the program at the daemon's path take this one's place. It returns where it
 // cannot.
 func (r *restartError) exec() error {
+	defer runtime.KeepAlive(r) // a file that nobody holds is closed
 	var left []string
 	for name, f := range r.files {
 		if f == nil {
@@ -119,6 +121,8 @@ type departure struct {
 	sockets *server.Sockets
 	asked   chan struct{} // closed when it is to end
 
+	trying sync.Mutex // held while the next program is tried
+
 	mu   sync.Mutex
 	gone bool
 	left map[string]*os.File // where it is to start anew
@@ -133,22 +137,57 @@ func (d *departure) shutdown(ctx context.Context, p protocol.ShutdownParams) (pr
 	case caller.Descendant:
 		return reply, protocol.Rejectf(protocol.Forbidden, "shutdown is for people, and the daemon itself has started what asks (process %d)", caller.PID)
 	}
+	if !p.Restart {
+		return reply, d.begin(func() error { return nil })
+	}
+	d.trying.Lock()
+	defer d.trying.Unlock()
+	if d.going() {
+		return reply, stopsAlready()
+	}
+	if err := tryNext(ctx); err != nil {
+		return reply, err
+	}
+	return reply, d.begin(d.leave)
+}
+
+func stopsAlready() error {
+	return protocol.Rejectf(protocol.ShuttingDown, "%v", "the daemon stops already")
+}
+
+// begin has the daemon end, once what comes before it has been done.
+func (d *departure) begin(before func() error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.gone {
-		return reply, protocol.Rejectf(protocol.ShuttingDown, "%v", "the daemon stops already")
+		return stopsAlready()
 	}
-	if p.Restart {
-		if err := tryNext(ctx); err != nil {
-			return reply, err
-		}
-		if err := d.leave(); err != nil {
-			return reply, err
-		}
+	if err := before(); err != nil {
+		return err
 	}
 	d.gone = true
 	close(d.asked)
-	return reply, nil
+	return nil
+}
+
+func (d *departure) going() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.gone
+}
+
+// halt has the daemon stop and not start anew, whatever was asked before and whoever
+// asks from here on: it was told so by a signal.
+func (d *departure) halt() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.gone = true
+	for _, f := range d.left {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+	d.left = nil
 }
 
 // leave keeps what the next program needs.
@@ -177,7 +216,7 @@ func (d *departure) end() error {
 
 // tryNext has the program that would take this one's place read the configuration:
 // what cannot start is to be known before anything has stopped. A program that cannot
-// try, such as an older one, is believed.
+// try, as an older one, cannot take over the sockets either.
 func tryNext(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTime)
 	defer cancel()
@@ -189,8 +228,10 @@ func tryNext(ctx context.Context) error {
 	err := cmd.Run()
 	var exit *exec.ExitError
 	switch {
-	case err == nil, errors.As(err, &exit) && exit.ExitCode() == 2:
+	case err == nil:
 		return nil
+	case errors.As(err, &exit) && exit.ExitCode() == 2:
+		return protocol.Errorf(protocol.SessionError, "not restarted: %s is another version, which cannot take over from this one; nous stop ends this one, and nous starts the other", program())
 	case exit != nil && said.Len() > 0:
 		text := said.String()
 		return protocol.Errorf(protocol.SessionError, "not restarted: %s", plaintext.Clean(strings.TrimSpace(text[:min(len(text), 1<<10)])))

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"noused/internal/protocol"
+	"noused/internal/server"
+	"noused/internal/session"
+)
+
+// A daemon that was told to stop by a signal stops, whoever asks for a restart before
+// or afterwards.
+func TestASignalCountsMoreThanARestart(t *testing.T) {
+	d, person := newDeparture(t)
+	if err := d.begin(d.leave); err != nil {
+		t.Fatal(err)
+	}
+	if d.end() == nil {
+		t.Fatal("the daemon that was asked to start anew does not")
+	}
+	d.halt()
+	if err := d.end(); err != nil {
+		t.Errorf("after a signal the daemon ends with %v", err)
+	}
+	for _, restart := range []bool{true, false} {
+		_, err := d.shutdown(person, protocol.ShutdownParams{Restart: restart})
+		if wire := new(protocol.Error); !errors.As(err, &wire) || wire.Reason() != protocol.ShuttingDown {
+			t.Errorf("restart %v while the daemon stops: %v", restart, err)
+		}
+	}
+	d.store.Close()
+	again, err := session.Open(d.cfg.StateDir)
+	if err != nil {
+		t.Fatalf("the lock outlives the daemon: %v", err)
+	}
+	_ = again.Close()
+}
+
+// The program of an older version at the daemon's path would find its own sockets and
+// locks held, and end.
+func TestAProgramThatCannotTakeOverIsNotStarted(t *testing.T) {
+	d, person := newDeparture(t)
+	was := program
+	defer func() { program = was }()
+	program = func() string { return "/bin/ls" } // 2 for the command "try", as an older noused
+	_, err := d.shutdown(person, protocol.ShutdownParams{Restart: true})
+	if err == nil || !strings.Contains(err.Error(), "/bin/ls is another version") {
+		t.Errorf("got %v", err)
+	}
+	if d.going() {
+		t.Error("the daemon stops nevertheless")
+	}
+}
+
+func newDeparture(t *testing.T) (d *departure, person context.Context) {
+	t.Helper()
+	dir := t.TempDir()
+	store, err := session.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	sockets, err := server.Listen(filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sockets.Close)
+	d = &departure{cfg: Config{StateDir: dir}, store: store, sockets: sockets, asked: make(chan struct{})}
+	return d, protocol.WithCaller(t.Context(), protocol.Caller{PID: 1})
+}
+
+// A hang-up while runs come to their boundary does not cut them short, as where a
+// terminal is closed behind nous restart.
+func TestAHangUpDoesNotEndADaemonThatStops(t *testing.T) {
+	t.Parallel()
+	asked, answer := make(chan struct{}, 1), make(chan struct{})
+	vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		<-answer
+		http.Error(w, "{}", http.StatusBadRequest)
+	}))
+	defer vendor.Close()
+	release := sync.OnceFunc(func() { close(answer) })
+	defer release()
+	log, stderr, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	d := unstarted(t, "noused", "--config", modelConfig(t, "ollama", vendor.URL), "--drain-timeout", "10m")
+	d.stderr = stderr
+	d.start()
+	_ = stderr.Close()
+	stopping := make(chan struct{})
+	go func() { // ends with the daemon
+		for in := bufio.NewScanner(log); in.Scan(); {
+			if strings.Contains(in.Text(), `"stopping"`) {
+				close(stopping)
+			}
+		}
+	}()
+	d.commands().send(`{"v":"1","id":"c1","type":"prompt","payload":{"text":"hello","wait":false}}`)
+	<-asked
+	_ = d.cmd.Process.Signal(syscall.SIGTERM)
+	<-stopping
+	_ = d.cmd.Process.Signal(syscall.SIGHUP)
+	release()
+	<-d.exited
+	if state := d.cmd.ProcessState; !state.Success() {
+		t.Errorf("the daemon ended with %v", state)
+	}
+}
