@@ -167,6 +167,10 @@ func enter(ctx context.Context, dir string) (*os.File, error) {
 		}
 		return f, err
 	case <-ctx.Done():
+		go func() { // ends as the one above: who comes late does not shut the others out
+			<-entered
+			_ = f.Close()
+		}()
 		return nil, errBusy
 	}
 }

@@ -1,0 +1,34 @@
+package start
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// One that has waited for too long lets the next ones in, though it lives on, as a
+// screen does.
+func TestWhoGivesUpAtTheGateLetsOthersIn(t *testing.T) {
+	dir := t.TempDir()
+	gate, err := enter(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := enter(late, dir); !errors.Is(err, errBusy) {
+		t.Fatalf("got %v", err)
+	}
+	_ = gate.Close()
+	f, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil { // hangs where it stays shut
+		t.Fatal(err)
+	}
+}
