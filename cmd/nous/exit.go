@@ -79,6 +79,8 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		gone  *client.NoDaemonError
 		unmet *start.Error
 		mute  *client.SilentError
+
+		foreign *client.ForeignError
 	)
 	switch {
 	case err == nil:
@@ -96,6 +98,10 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 	case errors.As(err, &unmet):
 		a.complain(unmet.What)
 		a.notes(unmet.Said, unmet.Next)
+		return exitNoDaemon
+	case errors.As(err, &foreign):
+		a.complain("what listens at " + a.socket + " does not speak the protocol of noused: " + foreign.Err.Error())
+		a.notef("end it, or name another socket with --socket")
 		return exitNoDaemon
 	case errors.Is(err, client.ErrLost), errors.As(err, &mute):
 		a.complain(err.Error())

@@ -170,7 +170,7 @@ func running(err error) error {
 	if held.PID != 0 {
 		who = fmt.Sprintf("process %d", held.PID)
 	}
-	return fmt.Errorf("a daemon runs already as %s, and nous talks to it; a second one needs a --state-dir and a --socket of its own (%w)", who, err)
+	return fmt.Errorf("a daemon runs already as %s; a second one needs a --state-dir and a --socket of its own (%w)", who, err)
 }
 
 // openTools loads the tools, the built-in ones first, and starts none.

@@ -34,6 +34,17 @@ const maxReply = 1 << 30
 // away under them.
 var ErrLost = errors.New("connection to the daemon lost")
 
+// ForeignError is what calls end with when what comes from the socket is no line of the
+// protocol's. It is an ErrLost, too.
+type ForeignError struct{ Err error }
+
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("what listens there does not speak the protocol of noused: %v", e.Err)
+}
+
+// Unwrap returns ErrLost and what is wrong with the line.
+func (e *ForeignError) Unwrap() []error { return []error{ErrLost, e.Err} }
+
 // ErrClosed is what they end with after Close.
 var ErrClosed = errors.New("connection closed")
 
@@ -310,7 +321,7 @@ func (c *Client) read() {
 		}
 		var r response
 		if err := json.Unmarshal(line, &r); err != nil {
-			c.lose(fmt.Errorf("%w: unreadable reply: %w", ErrLost, err))
+			c.lose(&ForeignError{err})
 			return
 		}
 		c.deliver(r)

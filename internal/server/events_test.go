@@ -21,7 +21,7 @@ import (
 // newReader is the connection of an event client, not yet served.
 func newReader(t testing.TB, log *event.Log) (*wire, *eventConn) {
 	client, conn := pair(t)
-	s := &eventConn{conn: conn, log: log, maxLine: maxLine, zlog: zap.NewNop(), requests: make(chan request), done: make(chan struct{})}
+	s := &eventConn{conn: conn, log: log, readers: new(Readers), maxLine: maxLine, zlog: zap.NewNop(), requests: make(chan request), done: make(chan struct{})}
 	s.cursor, _, _ = log.Begin("", nil, event.Filter{})
 	return client, s
 }

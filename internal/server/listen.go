@@ -110,7 +110,7 @@ func Listen(path string) (*Sockets, error) {
 		return nil, err
 	}
 	if err := secureDir(filepath.Dir(path)); err != nil {
-		return nil, fmt.Errorf("socket directory: %w", err)
+		return nil, fmt.Errorf("socket directory: %w; --socket and XDG_RUNTIME_DIR name another", err)
 	}
 	l, err := lock.Acquire(path + ".lock")
 	if err != nil {

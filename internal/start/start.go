@@ -189,6 +189,12 @@ func unwritable(err error, log string) error {
 	return failf("", "no daemon was started: its log %s cannot be written: %v", log, err)
 }
 
+// full tells whether the file system of a folder has no room for a line.
+func full(dir string) bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(dir, &fs) == nil && fs.Bavail*uint64(max(0, fs.Bsize)) < 4<<10
+}
+
 // reason is the system's word for an error.
 func reason(err error) error {
 	var errno syscall.Errno
@@ -296,6 +302,12 @@ func (o Options) failed(ctx context.Context, s Started, ended <-chan error, said
 	case err := <-ended:
 		if conn, e := client.Connect(ctx, o.Socket); e == nil {
 			return Started{}, conn.Close()
+		}
+		if err := o.unreached(); err != nil {
+			return Started{}, err
+		}
+		if said == "" && full(filepath.Dir(s.Log)) {
+			return Started{}, unwritable(syscall.ENOSPC, s.Log)
 		}
 		return Started{}, &Error{What: "noused was started and ended at once: " + status(err), Said: said, Next: "its log is " + s.Log}
 	case <-ctx.Done():

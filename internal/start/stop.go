@@ -40,8 +40,15 @@ func meet(ctx context.Context, socket string) (*running, error) {
 	defer cancel()
 	pong, err := client.Call(asked, r.Client, protocol.Ping, protocol.PingParams{})
 	if err != nil {
-		r.close()
-		return nil, &Error{What: fmt.Sprintf("what listens at %s does not answer: %v", socket, err), Next: "noused doctor says who it is; a daemon that hangs ends with kill -9, and its runs go on with the next one"}
+		defer r.close()
+		who := "what listens at " + socket
+		if pid, err := processOf(r.fd); err == nil {
+			who = fmt.Sprintf("process %d, which listens at %s,", pid, socket)
+		}
+		if foreign := (*client.ForeignError)(nil); errors.As(err, &foreign) {
+			return nil, &Error{What: fmt.Sprintf("%s does not speak the protocol of noused: %v", who, foreign.Err), Next: "end it, or name another socket with --socket"}
+		}
+		return nil, &Error{What: fmt.Sprintf("%s does not answer: %v", who, err), Next: "a daemon that hangs ends with kill -9, and its runs go on with the next one"}
 	}
 	r.pid = pong.PID
 	if pid, err := processOf(r.fd); err != nil || pid != r.pid {
@@ -116,7 +123,7 @@ type Stopped struct {
 func Stop(ctx context.Context, o Options) (Stopped, error) {
 	r, err := meet(ctx, o.Socket)
 	if errors.As(err, new(*client.NoDaemonError)) {
-		return Stopped{}, nil
+		return o.stopUnreached(ctx)
 	}
 	if err != nil {
 		return Stopped{}, err
@@ -160,6 +167,11 @@ func (r *running) awaitEnd(ctx context.Context, reply protocol.ShutdownAccepted)
 	if r.fd < 0 {
 		return nil
 	}
+	return r.awaitProcess(ctx, limit)
+}
+
+// awaitProcess returns when the process has ended.
+func (r *running) awaitProcess(ctx context.Context, limit time.Duration) error {
 	end, _ := ctx.Deadline()
 	for {
 		left := time.Until(end)
