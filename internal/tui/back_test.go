@@ -1,11 +1,13 @@
 package tui
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	tea "charm.land/bubbletea/v2"
 
+	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
 )
 
@@ -19,7 +21,10 @@ func TestUpTakesTheNewestQueuedTextBack(t *testing.T) {
 	h.press("tab")
 	h.write("first of all")
 	h.press("enter")
-	h.until("both in the queue, and known to be its own", func() bool { return len(h.state.Queued.Inputs) == 2 && len(h.ours) == 2 })
+	h.until("both in the queue, and known to be its own", func() bool {
+		strange := func(in protocol.QueuedInput) bool { return !slices.Contains(h.ours, in.InputID) }
+		return len(h.state.Queued.Inputs) == 2 && !slices.ContainsFunc(h.state.Queued.Inputs, strange)
+	})
 	h.sees("Up takes the newest back")
 	h.press("up", "up")
 	h.until("the steer in the input", func() bool { return h.input.text() == "first of all" && len(h.state.Queued.Inputs) == 1 })
