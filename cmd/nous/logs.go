@@ -11,7 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,12 +21,12 @@ import (
 	"noused/internal/client"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
+	"noused/internal/regular"
 )
 
 const (
-	logTail  = 8 << 20                // bytes of a log that are looked at for its last lines: more than it may have
-	logLook  = 250 * time.Millisecond // between looks at a log that is followed
-	unitName = "noused.service"
+	logTail = 8 << 20                // bytes of a log that are looked at for its last lines: more than it may have
+	logLook = 250 * time.Millisecond // between looks at a log that is followed
 )
 
 func (a *app) logsCommand() *cobra.Command {
@@ -54,17 +56,17 @@ started otherwise logs to wherever its standard error goes.`,
 }
 
 func (a *app) logs(ctx context.Context, lines int, follow bool) error {
-	if a.underSystemd(ctx) {
-		args := []string{"--user", "--no-pager", "--quiet", "--unit=" + unitName, "--lines=" + strconv.Itoa(lines)}
+	if unit := a.unit(ctx); unit != "" {
+		args := []string{"--user", "--no-pager", "--quiet", "--unit=" + unit, "--lines=" + strconv.Itoa(lines)}
 		if follow {
 			args = append(args, "--follow")
 		}
 		return a.journal(ctx, args)
 	}
-	path := a.starting().LogPath()
-	f, err := os.Open(path)
+	file := a.starting().LogPath()
+	f, err := regular.Open(file, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no log %s: nous has started no daemon for this socket, and one that was started otherwise logs to its standard error", path)
+		return fmt.Errorf("there is no log %s: nous has started no daemon for this socket, and one that was started otherwise logs to its standard error", file)
 	}
 	if err != nil {
 		return err
@@ -75,22 +77,34 @@ func (a *app) logs(ctx context.Context, lines int, follow bool) error {
 	if !follow {
 		return f.Close()
 	}
-	return a.followLog(ctx, path, f)
+	return a.followLog(ctx, file, f)
 }
 
-// underSystemd tells whether the daemon that answers runs as our unit.
-func (a *app) underSystemd(ctx context.Context) bool {
+// unit is the unit of ours that the daemon which answers runs as, or "".
+func (a *app) unit(ctx context.Context) string {
 	c, err := client.Dial(ctx, a.socket)
 	if err != nil {
-		return false
+		return ""
 	}
 	defer c.Close()
 	s, err := call(ctx, a, c, protocol.GetState, protocol.GetStateParams{Daemon: true})
 	if err != nil {
-		return false
+		return ""
 	}
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", s.Daemon.PID))
-	return bytes.Contains(text, []byte("/"+unitName))
+	return unitIn(string(text))
+}
+
+// unitIn is the unit of ours, the first daemon's or another's, that a process with
+// these control groups runs as, or "".
+func unitIn(cgroups string) string {
+	for line := range strings.Lines(cgroups) {
+		name := path.Base(strings.TrimSpace(line))
+		if name == "noused.service" || strings.HasPrefix(name, "noused@") && strings.HasSuffix(name, ".service") {
+			return name
+		}
+	}
+	return ""
 }
 
 // journal shows what journalctl says.
@@ -169,6 +183,6 @@ func turnedLog(path string, f *os.File) (*os.File, bool) {
 	if err != nil || e != nil || os.SameFile(now, was) {
 		return nil, false
 	}
-	next, err := os.Open(path)
+	next, err := regular.Open(path, os.O_RDONLY)
 	return next, err == nil
 }

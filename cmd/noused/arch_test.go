@@ -83,7 +83,7 @@ var layers = []layer{
 	{pattern: "internal/acp", ours: []string{"internal/protocol"}},
 	{pattern: "internal/acp/bridge", ours: []string{"internal/acp", "internal/client", "internal/client/follow", "internal/protocol"}},
 	{pattern: "internal/soak", ours: []string{"internal/client", "internal/protocol"}},
-	{pattern: "cmd/nous", ours: []string{"internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client", "internal/client/follow", "internal/cmdline", "internal/detach", "internal/manpage", "internal/mcpfile", "internal/plaintext", "internal/protocol", "internal/start", "internal/worktree", "internal/form"}},
+	{pattern: "cmd/nous", ours: []string{"internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client", "internal/client/follow", "internal/cmdline", "internal/detach", "internal/manpage", "internal/mcpfile", "internal/plaintext", "internal/protocol", "internal/regular", "internal/start", "internal/worktree", "internal/form"}},
 	{pattern: "internal/testenv", stdlibOnly: true},
 }
 
