@@ -80,7 +80,8 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		unmet *start.Error
 		mute  *client.SilentError
 
-		foreign *client.ForeignError
+		foreign    *client.ForeignError
+		distrusted *client.DistrustError
 	)
 	switch {
 	case err == nil:
@@ -99,6 +100,10 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		a.complain(unmet.What)
 		a.notes(unmet.Said, unmet.Next)
 		return exitNoDaemon
+	case errors.As(err, &distrusted):
+		a.complain(err.Error())
+		a.notef("name a socket in a folder of your own with --socket or XDG_RUNTIME_DIR")
+		return exitFailed
 	case errors.As(err, &foreign):
 		a.complain("what listens at " + a.socket + " does not speak the protocol of noused: " + foreign.Err.Error())
 		a.notef("end it, or name another socket with --socket")
