@@ -89,7 +89,7 @@ func testPage(t *testing.T, page string, programs, want []string) {
 			t.Skipf("%s needs %s, which is not installed", page, program)
 		}
 	}
-	cmd := exec.Command("bash", "-e", "-o", "pipefail", "-c", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"+shellLines(t, page))
+	cmd := exec.Command("bash", "-e", "-o", "pipefail", "-c", "trap 'nous stop >/dev/null 2>&1 || true; kill $(jobs -p) 2>/dev/null || true' EXIT\n"+shellLines(t, page))
 	cmd.Dir = copyTree(t)
 	cmd.Env = append(freshHome(t), "BUILDFLAGS=") // what was built for these tests is not built anew
 	text, err := cmd.CombinedOutput()
@@ -104,7 +104,7 @@ func testPage(t *testing.T, page string, programs, want []string) {
 }
 
 // shellLines are those of a page's sh blocks. Whoever starts a daemon in one of
-// them has it running before the next line is typed.
+// them, or opens the screen, has it running before the next line is typed.
 func shellLines(t *testing.T, page string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", page))
@@ -118,8 +118,8 @@ func shellLines(t *testing.T, page string) string {
 	if len(lines) < 3 {
 		t.Fatalf("%s has %d blocks of shell lines", page, len(lines))
 	}
-	return regexp.MustCompile(`(?m)^noused .*&.*$`).ReplaceAllString(strings.Join(lines, "\n"),
-		"$0\nuntil nous ping >/dev/null 2>&1; do sleep 0.1; done")
+	return regexp.MustCompile(`(?m)^(noused .*&.*)$|^nous +#.*$`).ReplaceAllString(strings.Join(lines, "\n"),
+		"$1\nuntil nous ping >/dev/null 2>&1; do sleep 0.1; done")
 }
 
 // copyTree is a folder with what building takes.
