@@ -297,16 +297,44 @@ func (a *app) tellTaken(one mcpfile.Taken) {
 }
 
 // whatRuns is a server's program and its arguments, as a shell would take them, or
-// its URL.
+// its URL, of which it hides what may be secret.
 func whatRuns(s mcpfile.Server) string {
 	if s.URL != "" {
-		return s.URL
+		return withoutSecrets(s.URL)
 	}
 	words := make([]string, 0, len(s.Args)+1)
 	for _, w := range append([]string{s.Command}, s.Args...) {
 		words = append(words, shellWord(w))
 	}
 	return strings.Join(words, " ")
+}
+
+// withoutSecrets is a URL without its user, its fragment and the values of its query.
+// It may be none yet: variables may stand in it.
+func withoutSecrets(address string) string {
+	address, _, _ = strings.Cut(address, "#")
+	address, query, asked := strings.Cut(address, "?")
+	scheme, rest, found := strings.Cut(address, "://")
+	if !found {
+		scheme, rest = "", address
+	} else {
+		scheme += "://"
+	}
+	host, _, _ := strings.Cut(rest, "/")
+	if i := strings.LastIndex(host, "@"); i >= 0 {
+		rest = "…@" + strings.TrimPrefix(rest, host[:i+1])
+	}
+	if !asked {
+		return scheme + rest
+	}
+	pairs := strings.Split(query, "&")
+	for i, pair := range pairs {
+		key, _, valued := strings.Cut(pair, "=")
+		if pairs[i] = "…"; valued {
+			pairs[i] = key + "=…"
+		}
+	}
+	return scheme + rest + "?" + strings.Join(pairs, "&")
 }
 
 // shellWord is a word as a shell would take it.

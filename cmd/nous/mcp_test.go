@@ -92,3 +92,18 @@ func TestShellWord(t *testing.T) {
 		}
 	}
 }
+
+func TestSecretsOfAURLAreHidden(t *testing.T) {
+	for address, want := range map[string]string{
+		"https://example.org/mcp":                          "https://example.org/mcp",
+		"https://me:word@example.org:8080/a@b?k=v&x=1&y#z": "https://…@example.org:8080/a@b?k=…&x=…&…",
+		"https://me:w@rd@example.org":                      "https://…@example.org",
+		"https://${HOST}/mcp?key=${KEY}":                   "https://${HOST}/mcp?key=…",
+		"${URL}":                                           "${URL}",
+		"me:word@example.org?k=v":                          "…@example.org?k=…",
+	} {
+		if got := whatRuns(mcpfile.Server{URL: address}); got != want {
+			t.Errorf("%s: got %s, want %s", address, got, want)
+		}
+	}
+}
