@@ -53,16 +53,16 @@ func serveOdd() int {
 // A result that is null, or has null where something should be, costs whoever asked
 // for it an error at most.
 func TestNullsOfAServer(t *testing.T) {
-	const other = "no such method"
+	const other, none = "no such method", "has no prompts"
 	for _, c := range []struct{ odd, call, prompt, resource string }{
 		{"initialize=null", "cannot start x", "cannot start x", "cannot start x"},
 		{`initialize={"protocolVersion":"1999-01-01"}`, `unsupported protocol version: "1999-01-01"`, "cannot start x", "cannot start x"},
-		{`initialize={"protocolVersion":"2025-11-25"}`, "there is no tool", other, other},
-		{`initialize={"protocolVersion":"2025-11-25","capabilities":null,"serverInfo":null}`, "there is no tool", other, other},
+		{`initialize={"protocolVersion":"2025-11-25"}`, "there is no tool", none, other},
+		{`initialize={"protocolVersion":"2025-11-25","capabilities":null,"serverInfo":null}`, "there is no tool", none, other},
 		{"tools/list=null", "there is no tool", other, other},
 		{`tools/list={"tools":[null]}`, "there is no tool", other, other},
 		{`tools/list={"tools":[{"name":"run","inputSchema":null,"annotations":null}]}`, "", other, other},
-		{"prompts/list=null", "", other, other},
+		{"prompts/list=null", "", none, other},
 		{`prompts/list={"prompts":[null,{"name":"review"}]}`, "", other, other},
 		{`prompts/list={"prompts":[{"name":"review","arguments":[null]},{"name":"b"}]}`, "", "only b", other},
 		{"prompts/get=null", "", "", other},
