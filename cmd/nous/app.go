@@ -39,6 +39,7 @@ type app struct {
 	raw         bool
 	board       bool        // the screen begins with the board
 	noStart     bool        // a daemon that is not there is not started
+	completing  bool        // a shell asks for words: nothing is started for them
 	met         atomic.Bool // a daemon has answered
 }
 
@@ -110,6 +111,7 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 		Args:          cobra.ArbitraryArgs,
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
 			a.socketGiven = cmd.Flags().Changed("socket")
+			a.completing = cmd.Name() == cobra.ShellCompRequestCmd
 			if err := cmdline.CheckEncoding(cmd, args); err != nil {
 				return err
 			}

@@ -33,7 +33,7 @@ var errStarted = errors.New("a daemon was started")
 // startFor starts a daemon where the error says that there is none, and nobody has
 // said that none is to be started. Any other error, and none, is returned.
 func (a *app) startFor(ctx context.Context, err error) error {
-	if !isNoDaemon(err) || a.noStart || a.met.Load() {
+	if !isNoDaemon(err) || a.noStart || a.completing || a.met.Load() {
 		return err
 	}
 	wanted, wrong := tui.Autostart(os.Getenv)

@@ -3,6 +3,7 @@ package main
 import (
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -29,7 +30,6 @@ func must(err error) {
 }
 
 func (a *app) sessionIDs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	a.noStart = true
 	var words []string
 	reply, err := ask(cmd.Context(), a, protocol.ListSessions, protocol.ListSessionsParams{})
 	for _, s := range reply.Sessions {
@@ -39,7 +39,6 @@ func (a *app) sessionIDs(cmd *cobra.Command, args []string, _ string) ([]string,
 }
 
 func (a *app) toolNames(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	a.noStart = true
 	if cmd.Name() == "ext" && len(args) > 0 {
 		return completions(nil, nil)
 	}
@@ -56,7 +55,6 @@ func (a *app) toolNames(cmd *cobra.Command, args []string, _ string) ([]string, 
 // daemon knows without asking anybody, and of a provider whose models it does not
 // know its name.
 func (a *app) modelNames(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	a.noStart = true
 	if len(args) > 0 {
 		return completions(nil, nil)
 	}
@@ -73,12 +71,27 @@ func (a *app) modelNames(cmd *cobra.Command, args []string, typed string) ([]str
 	return completions(slices.Compact(words), err)
 }
 
+// completions are words with what they mean behind a tab. Where the daemon cannot be
+// asked there are none: a shell would offer files in their place.
 func completions(words []string, err error) ([]string, cobra.ShellCompDirective) {
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	words = slices.DeleteFunc(words, func(word string) bool {
+		name, _, _ := strings.Cut(word, "\t")
+		return !isPlainWord(name)
+	})
 	for i, word := range words {
 		words[i] = strings.ReplaceAll(plaintext.Clean(word), "\n", " ")
 	}
 	return words, cobra.ShellCompDirectiveNoFileComp
+}
+
+// isPlainWord reports whether a shell takes a word for nothing else. Others have to be
+// typed: bash inserts what two of them begin with unquoted, and runs the line's
+// commands when it completes the next word.
+func isPlainWord(word string) bool {
+	return word != "" && !strings.ContainsFunc(word, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-._/:@+,=%", r)
+	})
 }
