@@ -285,7 +285,7 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 	defer stop()
 	drained, finish := context.WithCancel(context.WithoutCancel(ctx))
 	defer finish()
-	self := newRoundTrip(hub.Ping, sockets)
+	self := newRoundTrip(func(ctx context.Context) error { return unlessStopping(ctx, stopping, hub.Ping) }, sockets)
 	{
 		signals, hangups, ignored := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan os.Signal, 1)
 		signal.Notify(signals, unix.SIGINT, unix.SIGTERM)
@@ -354,7 +354,7 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 	}
 	{
 		g.Add(func() error {
-			return watchdog(stopping, log, self.answers)
+			return watchdog(drained, log, self.answers) // a restart may drain for longer than systemd waits
 		}, func(error) { stop() })
 	}
 	{

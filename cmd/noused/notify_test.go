@@ -110,6 +110,30 @@ func TestTheStatusLineIsQuiet(t *testing.T) {
 	})
 }
 
+// While the daemon drains, its hub answers nobody any more, and that does not end it.
+func TestTheWatchdogLetsADaemonDrain(t *testing.T) {
+	t.Parallel()
+	stopping, stop := context.WithCancel(t.Context())
+	asked := make(chan struct{})
+	told := make(chan error)
+	go func() {
+		told <- unlessStopping(t.Context(), stopping, func(ctx context.Context) error {
+			close(asked)
+			<-ctx.Done()
+			return ctx.Err()
+		})
+	}()
+	<-asked
+	stop()
+	if err := <-told; err != nil {
+		t.Errorf("asked when it stops: %v", err)
+	}
+	hangs := errors.New("it hangs")
+	if err := unlessStopping(t.Context(), t.Context(), func(context.Context) error { return hangs }); err != hangs {
+		t.Errorf("got %v of a hub that hangs", err)
+	}
+}
+
 // What ends a daemon under systemd is that it does not answer, and nothing else.
 func TestWhatTheWatchdogTakesForAnAnswer(t *testing.T) {
 	hangs := func(net.Conn) {}

@@ -102,6 +102,18 @@ func (r roundTrip) answers(ctx context.Context) error {
 	return nil
 }
 
+// unlessStopping asks the hub, which answers until the daemon stops.
+func unlessStopping(ctx, stopping context.Context, ask func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(stopping, cancel)()
+	err := ask(ctx)
+	if stopping.Err() != nil {
+		return nil
+	}
+	return err
+}
+
 func (r roundTrip) ping(ctx context.Context) error {
 	conn, err := reach(ctx, r.commands)
 	if err != nil {
