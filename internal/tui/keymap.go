@@ -6,63 +6,51 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"noused/internal/tui/pick"
 )
 
 // action is something that keys do. The keys of an action are what the user has
 // written in [keys] of the config, else these.
 type action struct {
-	name        string // in the config
-	keys        []string
-	what, group string // as help shows them
+	name string // in the config
+	keys []string
+	what string // as the palette shows it
 }
 
-// actions are all that keys do, in the order of help.
+// actions are all that keys do, in the order of the palette.
 var actions = []action{
-	{"send", []string{"enter"}, "send; while a run is active, steer it", "Input"},
-	{"queue", []string{"tab"}, "take the menu's choice; while a run is active, queue as a follow-up", "Input"},
-	{"newline", []string{"alt+enter", "shift+enter", "ctrl+j"}, "a new line", "Input"},
-	{"editor", []string{"ctrl+g"}, "write in $VISUAL or $EDITOR, pastes whole", "Input"},
-	{"open-paste", []string{"alt+p"}, "show the folded paste before the cursor", "Input"},
-	{"paste-image", []string{"ctrl+v"}, "take the clipboard's image along with the next text", "Input"},
-	{"clear", []string{"ctrl+c"}, "empty the input; twice: leave, a run goes on", "Input"},
-	{"leave", []string{"ctrl+d"}, "leave, when the input is empty", "Input"},
-	{"stop", []string{"esc"}, "close the menu; abort the run, queued texts come back; twice: edit the last message", "Run"},
-	{"steering-mode", []string{"f2"}, "deliver steers one at a time or all at once", "Run"},
-	{"follow-up-mode", []string{"f3"}, "deliver follow-ups one at a time or all at once", "Run"},
-	{"answer", []string{"f5"}, "turn to the question that the run asks; Esc goes back to the input", "Run"},
-	{"next-question", []string{"f6"}, "the session that has the next question", "Run"},
-	{"page-up", []string{"pgup"}, "scroll a page up", "Conversation"},
-	{"page-down", []string{"pgdown"}, "scroll a page down", "Conversation"},
-	{"line-up", []string{"shift+up"}, "scroll a line up", "Conversation"},
-	{"line-down", []string{"shift+down"}, "scroll a line down", "Conversation"},
-	{"top", []string{"ctrl+home"}, "the beginning; Home, too, when the input is empty", "Conversation"},
-	{"end", []string{"ctrl+end"}, "the end; End, too, when the input is empty", "Conversation"},
-	{"unfold-all", []string{"ctrl+o"}, "unfold or fold all thinking and tools", "Conversation"},
-	{"block-before", []string{"alt+up"}, "go to the block before", "Conversation"},
-	{"block-after", []string{"alt+down"}, "go to the block after", "Conversation"},
-	{"unfold", []string{"alt+o"}, "unfold or fold that block", "Conversation"},
-	{"copy", []string{"alt+c"}, "copy that block", "Conversation"},
-	{"find", []string{"ctrl+f"}, "find a text in the conversation", "Conversation"},
-	{"sessions", []string{"ctrl+r"}, "sessions", "Sessions"},
-	{"board", []string{"f4"}, "the board: all sessions of the daemon, by what they need", "Sessions"},
-	{"tree", []string{"ctrl+t"}, "the session's tree", "Sessions"},
-	{"palette", []string{"ctrl+p"}, "all commands and keys, to choose from", "Terminal"},
-	{"help", []string{"f1"}, "help; ? too, when the input is empty", "Terminal"},
-	{"redraw", []string{"ctrl+l"}, "draw the screen again", "Terminal"},
-	{"suspend", []string{"ctrl+z"}, "suspend", "Terminal"},
-	{"quit", []string{"ctrl+\\"}, "leave at once", "Terminal"},
-}
-
-// fixed are keys that always do the same.
-var fixed = []pick.Binding{
-	{Keys: "Up, Down", What: "move; in the first and last row, bring back earlier inputs, or a queued text", Group: "Input"},
-	{Keys: "@", What: "the path of a file", Group: "Input"},
-	{Keys: "/", What: "a command; // sends a text that begins with a slash", Group: "Input"},
-	{Keys: "!", What: "a line for the shell, whose output joins the conversation; !! keeps it out; a space before ! sends a text", Group: "Input"},
-	{Keys: "/skill:NAME", What: "send what a skill says, and the text behind it", Group: "Input"},
-	{Keys: "Wheel", What: "scroll; Shift selects text, /mouse leaves the mouse to the terminal", Group: "Conversation"},
+	{"send", []string{"enter"}, "send; while a run is active, steer it"},
+	{"queue", []string{"tab"}, "take the menu's choice; while a run is active, queue as a follow-up"},
+	{"newline", []string{"alt+enter", "shift+enter", "ctrl+j"}, "a new line"},
+	{"editor", []string{"ctrl+g"}, "write in $VISUAL or $EDITOR, pastes whole"},
+	{"open-paste", []string{"alt+p"}, "show the folded paste before the cursor"},
+	{"paste-image", []string{"ctrl+v"}, "take the clipboard's image along with the next text"},
+	{"clear", []string{"ctrl+c"}, "empty the input; twice: leave, a run goes on"},
+	{"leave", []string{"ctrl+d"}, "leave, when the input is empty"},
+	{"stop", []string{"esc"}, "close the menu; abort the run, queued texts come back; twice: edit the last message"},
+	{"steering-mode", []string{"f2"}, "deliver steers one at a time or all at once"},
+	{"follow-up-mode", []string{"f3"}, "deliver follow-ups one at a time or all at once"},
+	{"answer", []string{"f5"}, "turn to the question that the run asks; Esc goes back to the input"},
+	{"next-question", []string{"f6"}, "the session that has the next question"},
+	{"page-up", []string{"pgup"}, "scroll a page up"},
+	{"page-down", []string{"pgdown"}, "scroll a page down"},
+	{"line-up", []string{"shift+up"}, "scroll a line up"},
+	{"line-down", []string{"shift+down"}, "scroll a line down"},
+	{"top", []string{"ctrl+home"}, "the beginning; Home, too, when the input is empty"},
+	{"end", []string{"ctrl+end"}, "the end; End, too, when the input is empty"},
+	{"unfold-all", []string{"ctrl+o"}, "unfold or fold all thinking and tools"},
+	{"block-before", []string{"alt+up"}, "go to the block before"},
+	{"block-after", []string{"alt+down"}, "go to the block after"},
+	{"unfold", []string{"alt+o"}, "unfold or fold that block"},
+	{"copy", []string{"alt+c"}, "copy that block"},
+	{"find", []string{"ctrl+f"}, "find a text in the conversation"},
+	{"sessions", []string{"ctrl+r"}, "sessions"},
+	{"board", []string{"f4"}, "the board: all sessions of the daemon, by what they need"},
+	{"tree", []string{"ctrl+t"}, "the session's tree"},
+	{"palette", []string{"ctrl+p"}, "all commands and keys, to choose from"},
+	{"help", []string{"f1"}, "help; ? too, when the input is empty"},
+	{"redraw", []string{"ctrl+l"}, "draw the screen again"},
+	{"suspend", []string{"ctrl+z"}, "suspend"},
+	{"quit", []string{"ctrl+\\"}, "leave at once"},
 }
 
 func actionNamed(name string) *action {
@@ -129,17 +117,6 @@ func showKey(key string) string {
 		}
 	}
 	return strings.Join(parts, "+")
-}
-
-// bindings are the keys as help lists them.
-func (m keymap) bindings() []pick.Binding {
-	var all []pick.Binding
-	for _, a := range actions {
-		if keys := m.shown(a.name); keys != "" {
-			all = append(all, pick.Binding{Keys: keys, What: a.what, Group: a.group})
-		}
-	}
-	return append(all, fixed...)
 }
 
 var (

@@ -75,19 +75,6 @@ func (m *model) open(o *overlay) {
 	m.over.search(m)
 }
 
-func newHelp(m *model) *overlay {
-	return &overlay{box: pick.NewHelp("nous", m.helpBindings(), m.pickLook())}
-}
-
-// helpBindings are the keys, then the commands.
-func (m *model) helpBindings() []pick.Binding {
-	all := m.keys.bindings()
-	for _, c := range commands {
-		all = append(all, pick.Binding{Keys: strings.TrimSpace("/" + c.name + " " + c.args), What: c.about, Group: "Commands"})
-	}
-	return all
-}
-
 // serversLine says how the MCP servers are, behind a title.
 func serversLine(servers []protocol.ServerInfo) string {
 	var states []string

@@ -16,15 +16,17 @@ type Binding struct {
 	Group string // bindings of a group stand together under its name
 }
 
-// maxKeys is the width of the column of keys, at most: longer ones have a line.
-const maxKeys = 24
+// minHalves is the width from which the table stands in two halves, side by side.
+const minHalves = 70
+
+// gap is between keys and what they do, and between the halves.
+const gap = 2
 
 // Help is the table of keys.
 type Help struct {
 	look     Look
 	title    string
 	bindings []Binding // by group
-	keys     int       // width of their column
 	offset   int
 	rows     int // that the last View showed
 	total    int // lines, in the last View
@@ -41,9 +43,6 @@ func NewHelp(title string, bindings []Binding, l Look) *Help {
 			groups = append(groups, b.Group)
 		}
 		of[b.Group] = append(of[b.Group], b)
-		if w := cell.Width(b.Keys); w <= maxKeys {
-			h.keys = max(h.keys, w)
-		}
 	}
 	for _, g := range groups {
 		h.bindings = append(h.bindings, of[g]...)
@@ -110,34 +109,74 @@ func (h *Help) hints(width int) string {
 	return h.look.hints(width, "esc", "leave", "pgup, pgdown", "scroll")
 }
 
-// lines is the whole table: the keys in a column and what they do beside it.
-// Where the keys are long or the table is narrow, that begins a line below.
+// lines is the whole table, in halves where it is wide enough.
 func (h *Help) lines(width int) []string {
-	t := h.look.Theme
-	const gap = 2
-	column := h.keys
-	if width < 2*column {
-		column = 0
+	if width < minHalves {
+		return h.column(h.bindings, width, true)
 	}
-	indent := strings.Repeat(" ", column+gap)
-	var lines []string
-	for i, b := range h.bindings {
-		if i == 0 && b.Group != "" || i > 0 && b.Group != h.bindings[i-1].Group {
-			if i > 0 {
+	left, right := h.halves((width - gap) / 2)
+	for i := range right {
+		if i == len(left) {
+			left = append(left, "")
+		}
+		left[i] = cell.Fit(left[i], (width-gap)/2) + strings.Repeat(" ", gap) + right[i]
+	}
+	return left
+}
+
+// halves are two columns, which part between two groups so that neither is much
+// longer than the other.
+func (h *Help) halves(width int) (left, right []string) {
+	left = h.column(h.bindings, width, false)
+	for i := 1; i < len(h.bindings); i++ {
+		if h.bindings[i].Group == h.bindings[i-1].Group {
+			continue
+		}
+		l, r := h.column(h.bindings[:i], width, false), h.column(h.bindings[i:], width, false)
+		if max(len(l), len(r)) < max(len(left), len(right)) {
+			left, right = l, r
+		}
+	}
+	return left, right
+}
+
+// column is bindings under each other: the keys, and what they do beside them.
+// Where the keys are long and the column is narrow, that begins a line below.
+func (h *Help) column(bindings []Binding, width int, spaced bool) (lines []string) {
+	keys := 0
+	for _, b := range bindings {
+		if w := cell.Width(b.Keys); w <= width/4 {
+			keys = max(keys, w)
+		}
+	}
+	for i, b := range bindings {
+		if first := i == 0 || b.Group != bindings[i-1].Group; first && b.Group != "" {
+			if i > 0 && spaced {
 				lines = append(lines, "")
 			}
-			lines = append(lines, t.Title.Render(cell.Truncate(b.Group, width)))
+			lines = append(lines, h.look.Theme.Title.Render(cell.Truncate(b.Group, width)))
 		}
-		what := cell.Wrap(b.What, max(width-len(indent), 1))
-		first := t.Accent.Render(cell.Truncate(b.Keys, width))
-		if w := cell.Width(b.Keys); w <= column {
-			first += strings.Repeat(" ", column-w+gap) + what[0]
-			what = what[1:]
+		lines = append(lines, h.binding(b, keys, width)...)
+	}
+	return lines
+}
+
+func (h *Help) binding(b Binding, keys, width int) []string {
+	accent := h.look.Theme.Accent
+	w := cell.Width(b.Keys)
+	if w > keys && w+gap+cell.Width(b.What) <= width {
+		return []string{accent.Render(b.Keys) + strings.Repeat(" ", gap) + b.What}
+	}
+	var lines []string
+	for _, l := range cell.Wrap(b.Keys, max(width, 1)) {
+		lines = append(lines, accent.Render(l))
+	}
+	for i, l := range cell.Wrap(b.What, max(width-keys-gap, 1)) {
+		if i == 0 && w <= keys {
+			lines[0] += strings.Repeat(" ", keys-w+gap) + l
+			continue
 		}
-		lines = append(lines, first)
-		for _, l := range what {
-			lines = append(lines, indent+l)
-		}
+		lines = append(lines, strings.Repeat(" ", keys+gap)+l)
 	}
 	return lines
 }

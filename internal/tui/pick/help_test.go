@@ -23,7 +23,7 @@ func TestHelp(t *testing.T) {
 	golden(t, o, "help", 10, 3)
 	shows := func(want string) {
 		t.Helper()
-		if view := cell.Sanitize(o.View(80, 6)); !strings.Contains(view, want) {
+		if view := cell.Sanitize(o.View(60, 6)); !strings.Contains(view, want) {
 			t.Errorf("no %q in\n%s", want, view)
 		}
 	}
