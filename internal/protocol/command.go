@@ -464,35 +464,22 @@ type MarkedRead struct {
 // ReloadToolsParams is the payload of reload_tools.
 type ReloadToolsParams struct{}
 
-// ShutdownParams is the payload of shutdown.
-type ShutdownParams struct {
-	Restart bool `json:"restart,omitzero" doc:"the daemon executes its program anew, with its command line and its sockets; default false"`
-}
-
-// ShutdownAccepted answers shutdown, before the runs are brought to a boundary.
-type ShutdownAccepted struct {
-	Command string `json:"command"`
-	PID     int    `json:"pid" doc:"the daemon's process, which a restart keeps"`
-	DrainMS int64  `json:"drain_ms" doc:"how long runs may take to reach a boundary, in milliseconds"`
-}
-
 // ListModelsParams is the payload of list_models.
 type ListModelsParams struct {
 	Probe bool `json:"probe,omitzero" doc:"ask the servers that are known and those that may run on this machine; default false: nothing is contacted"`
 }
 
-func (Pong) replyType() string             { return "pong" }
-func (PromptAccepted) replyType() string   { return "accepted" }
-func (PromptResult) replyType() string     { return "result" }
-func (InputAccepted) replyType() string    { return "accepted" }
-func (AbortAccepted) replyType() string    { return "accepted" }
-func (ToolsAccepted) replyType() string    { return "accepted" }
-func (ModeAccepted) replyType() string     { return "accepted" }
-func (ModelAccepted) replyType() string    { return "accepted" }
-func (Withdrawn) replyType() string        { return "accepted" }
-func (TitleAccepted) replyType() string    { return "accepted" }
-func (MarkedRead) replyType() string       { return "accepted" }
-func (ShutdownAccepted) replyType() string { return "accepted" }
+func (Pong) replyType() string           { return "pong" }
+func (PromptAccepted) replyType() string { return "accepted" }
+func (PromptResult) replyType() string   { return "result" }
+func (InputAccepted) replyType() string  { return "accepted" }
+func (AbortAccepted) replyType() string  { return "accepted" }
+func (ToolsAccepted) replyType() string  { return "accepted" }
+func (ModeAccepted) replyType() string   { return "accepted" }
+func (ModelAccepted) replyType() string  { return "accepted" }
+func (Withdrawn) replyType() string      { return "accepted" }
+func (TitleAccepted) replyType() string  { return "accepted" }
+func (MarkedRead) replyType() string     { return "accepted" }
 func (r PromptReply) replyType() string {
 	if r.Result != nil {
 		return r.Result.replyType()
