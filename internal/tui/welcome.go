@@ -14,8 +14,8 @@ var modelLines = []string{
 	`systemctl --user restart noused`,
 }
 
-// byHand starts a daemon with them where there is no systemd.
-const byHand = `(set -a; . ~/.config/noused/environment; exec noused) &`
+// byHand restarts the daemon with them where there is no systemd.
+const byHand = `nous stop; (set -a; . ~/.config/noused/environment; nous)`
 
 // first tells whether there is nothing to show yet, and no model to talk to.
 func (m *model) first() bool {
@@ -42,7 +42,7 @@ func (m *model) welcome() []string {
 		shell(line)
 	}
 	lines = append(lines, "")
-	add(m.theme.Dim.Render("OPENAI_API_KEY and openai/NAME work the same way; docs/models.md has the lines for others. Where systemd does not start noused, end it and write instead of the third line:"))
+	add(m.theme.Dim.Render("OPENAI_API_KEY and openai/NAME work the same way; docs/models.md has the lines for others. Where systemd does not start noused, write this instead of the third line:"))
 	shell(byHand)
 	return lines
 }
