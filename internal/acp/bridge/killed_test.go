@@ -19,7 +19,7 @@ import (
 // startBridge starts nous acp as an editor does. end kills it, or closes its input.
 func startBridge(t testing.TB, program, socket string) (e *editor, end func(kill bool)) {
 	t.Helper()
-	cmd := exec.Command(program, "--socket", socket, "acp")
+	cmd := exec.Command(program, "--no-start", "--socket", socket, "acp") // the test starts the daemon
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import assert from "node:assert/strict";
 import * as acp from "@agentclientprotocol/sdk";
 
 const [nous, socket, folder] = process.argv.slice(2);
-const bridge = spawn(nous, ["--socket", socket, "acp"], { stdio: ["pipe", "pipe", "inherit"] });
+const bridge = spawn(nous, ["--no-start", "--socket", socket, "acp"], { stdio: ["pipe", "pipe", "inherit"] });
 const updates = [], asked = [];
 let answer = () => ({ outcome: { outcome: "selected", optionId: "once" } });
 let wake = () => {};
