@@ -17,14 +17,11 @@ import (
 
 // dial connects to the daemon, and starts one where there is none.
 func (a *app) dial(ctx context.Context) (*client.Client, error) {
-	c, err := client.Dial(ctx, a.socket)
-	if err = a.startFor(ctx, err); errors.Is(err, errStarted) {
-		c, err = client.Dial(ctx, a.socket)
+	conn, err := a.dialer().Commands(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil {
-		a.met.Store(true)
-	}
-	return c, err
+	return client.New(conn), nil
 }
 
 // errStarted says that there was no daemon, and is one now.
@@ -83,18 +80,24 @@ func (a *app) startOnScreen(ctx context.Context) error {
 	return err
 }
 
+// way leads to the daemon, and starts none.
+func (a *app) way() follow.Dialer { return follow.Socket(a.socket) }
+
+// place is where it leads, as messages name it.
+func (a *app) place() string { return a.socket }
+
 // dialer leads to the daemon, and starts one where there never was one.
-func (a *app) dialer() follow.Dialer { return dialer{follow.Socket(a.socket), a} }
+func (a *app) dialer() follow.Dialer { return dialer{a.way(), a} }
 
 type dialer struct {
-	follow.Socket
+	follow.Dialer
 	a *app
 }
 
 func (d dialer) Commands(ctx context.Context) (net.Conn, error) {
-	conn, err := d.Socket.Commands(ctx)
+	conn, err := d.Dialer.Commands(ctx)
 	if err = d.a.startFor(ctx, err); errors.Is(err, errStarted) {
-		conn, err = d.Socket.Commands(ctx)
+		conn, err = d.Dialer.Commands(ctx)
 	}
 	if err == nil {
 		d.a.met.Store(true)

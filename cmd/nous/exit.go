@@ -105,7 +105,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		a.notef("name a socket in a folder of your own with --socket or XDG_RUNTIME_DIR")
 		return exitFailed
 	case errors.As(err, &foreign):
-		a.complain("what listens at " + a.socket + " does not speak the protocol of noused: " + foreign.Err.Error())
+		a.complain("what listens at " + a.place() + " does not speak the protocol of noused: " + foreign.Err.Error())
 		a.notef("end it, or name another socket with --socket")
 		return exitNoDaemon
 	case errors.Is(err, client.ErrLost), errors.As(err, &mute):

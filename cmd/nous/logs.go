@@ -82,10 +82,11 @@ func (a *app) logs(ctx context.Context, lines int, follow bool) error {
 
 // unit is the unit of ours that the daemon which answers runs as, or "".
 func (a *app) unit(ctx context.Context) string {
-	c, err := client.Dial(ctx, a.socket)
+	conn, err := a.way().Commands(ctx)
 	if err != nil {
 		return ""
 	}
+	c := client.New(conn)
 	defer c.Close()
 	s, err := call(ctx, a, c, protocol.GetState, protocol.GetStateParams{Daemon: true})
 	if err != nil {

@@ -37,10 +37,11 @@ With --json it is one object: what get_state and list_tools say of the daemon.`,
 
 // status never starts a daemon: to look must not change what is looked at.
 func (a *app) status(ctx context.Context) error {
-	c, err := client.Dial(ctx, a.socket)
+	conn, err := a.way().Commands(ctx)
 	if err != nil {
 		return err
 	}
+	c := client.New(conn)
 	defer c.Close()
 	ctx, done := context.WithTimeout(ctx, a.answer)
 	defer done()

@@ -118,7 +118,7 @@ func (a *app) tellDaemon(what string, pid int, unit string) {
 	case pid != 0:
 		a.println(fmt.Sprintf("%s noused (process %d)", what, pid))
 	case what == "stopped":
-		a.println("no daemon runs at " + a.socket)
+		a.println("no daemon runs at " + a.place())
 	default:
 		a.println(what)
 	}

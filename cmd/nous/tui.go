@@ -35,7 +35,8 @@ func (a *app) openTUI(cmd *cobra.Command, plain bool) error {
 	}
 	view := &textView{a: a}
 	return tui.Run(cmd.Context(), tui.Options{
-		Socket: a.socket, Session: a.session, Find: later, Plain: plain, Board: a.board, Start: a.startOnScreen, Other: otherVersion, In: a.in, Out: a.out.w,
+		Daemon: a.way(), Place: a.place(), Flags: a.flags(), Unit: a.socket == protocol.DefaultSocket(os.Getenv),
+		Session: a.session, Find: later, Plain: plain, Board: a.board, Start: a.startOnScreen, Other: otherVersion, In: a.in, Out: a.out.w,
 		Export: func(ctx context.Context, session, format string, w io.Writer) error {
 			doc, err := a.document(ctx, session, format)
 			if err != nil {
@@ -46,6 +47,15 @@ func (a *app) openTUI(cmd *cobra.Command, plain bool) error {
 		Event: func(ev protocol.Event) { view.event(ev, nil) },
 		Entry: func(entry jsontext.Value) error { return a.printEntry(entry, false) },
 	})
+}
+
+// flags name the daemon on a command line, where it is not the one that is meant
+// without them.
+func (a *app) flags() string {
+	if a.socket == client.DefaultSocket() || a.socket == protocol.DefaultSocket(os.Getenv) {
+		return ""
+	}
+	return " --socket " + a.socket
 }
 
 // findForScreen finds the session that is shown first. Where no daemon answers

@@ -78,7 +78,7 @@ func (m *model) visit() {
 // watch tells of runs that begin, end, ask or are answered, in any session, until
 // the program ends.
 func (m *model) watch(ctx context.Context) tea.Msg {
-	s := follow.NewStream(follow.Socket(m.opts.Socket), follow.Options{Filter: protocol.SubscribeParams{Types: []string{"agent_start", "agent_end", "status"}}})
+	s := follow.NewStream(m.opts.Daemon, follow.Options{Filter: protocol.SubscribeParams{Types: []string{"agent_start", "agent_end", "status"}}})
 	defer s.Close()
 	for {
 		h, err := s.Next(ctx)

@@ -75,7 +75,7 @@ func (m *model) openBoard() {
 		v.list() // to be seen at once; once events come, all is listed again
 	}
 	m.jobs.start(func(context.Context) tea.Msg {
-		v.feed.pump(ctx, follow.NewStream(follow.Socket(m.opts.Socket), follow.Options{Filter: protocol.SubscribeParams{Types: boardTypes}}))
+		v.feed.pump(ctx, follow.NewStream(m.opts.Daemon, follow.Options{Filter: protocol.SubscribeParams{Types: boardTypes}}))
 		return nil
 	})
 	m.jobs.start(func(context.Context) tea.Msg {

@@ -10,7 +10,6 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 )
 
@@ -35,8 +34,8 @@ type (
 )
 
 func (m *model) askForService() {
-	if m.offer.asked || m.opts.Socket != protocol.DefaultSocket(m.opts.Getenv) {
-		return // the unit's socket is the default one
+	if m.offer.asked || !m.opts.Unit {
+		return
 	}
 	m.offer.asked = true
 	m.jobs.start(func(ctx context.Context) tea.Msg {
@@ -49,7 +48,7 @@ func (m *model) offerLines() []string {
 	width := m.width
 	var lines []string
 	add := func(text string) { lines = append(lines, cell.Wrap(text, width)...) }
-	add(m.theme.Title.Render("no daemon runs at " + cell.Line(m.opts.Socket, 200)))
+	add(m.theme.Title.Render("no daemon runs at " + cell.Line(m.opts.Place, 200)))
 	switch {
 	case m.offer.doing != "":
 		add(m.theme.Accent.Render(m.offer.doing))
@@ -91,7 +90,7 @@ func (m *model) offerKey(key string) (cmd tea.Cmd, done bool) {
 func (m *model) startDaemon() {
 	switch {
 	case m.offline == nil:
-		m.talk.Notice("info", "a daemon runs at "+m.opts.Socket)
+		m.talk.Notice("info", "a daemon runs at "+m.opts.Place)
 		return
 	case m.offer.doing != "":
 		return

@@ -62,7 +62,7 @@ func useIn(t *testing.T, socket string, more map[string]string) *hand {
 	}}
 	env := map[string]string{"XDG_STATE_HOME": state, "HOME": state, "TERM": "xterm"}
 	maps.Copy(env, more)
-	h.model = newModel(Options{Socket: socket, Start: startAt(socket), Getenv: func(name string) string { return env[name] }, Now: time.Now}, l, j)
+	h.model = newModel(Options{Daemon: follow.Socket(socket), Place: socket, Start: startAt(socket), Getenv: func(name string) string { return env[name] }, Now: time.Now}, l, j)
 	t.Cleanup(func() {
 		cancel()
 		j.wg.Wait()

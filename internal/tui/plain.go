@@ -209,7 +209,7 @@ func (p *plain) told(u follow.Happening) {
 	case follow.Disconnected:
 		switch {
 		case u.NoDaemon && !p.noDaemon:
-			p.sayf("no daemon runs at %s; /start starts one", p.opts.Socket)
+			p.sayf("no daemon runs at %s; /start starts one", p.opts.Place)
 		case !p.offline:
 			p.sayf("no connection: %s; trying again", u.Err)
 		}
@@ -451,7 +451,7 @@ func (p *plain) help() {
 
 func (p *plain) startDaemon() {
 	if !p.offline {
-		p.sayf("a daemon runs at %s", p.opts.Socket)
+		p.sayf("a daemon runs at %s", p.opts.Place)
 		return
 	}
 	p.sayf("starting a daemon")

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/client/follow"
 	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
 )
@@ -45,7 +46,7 @@ func talk(t *testing.T, socket string) *talker {
 	in, out := io.Pipe()
 	k := &talker{t: t, socket: socket, in: out, done: make(chan error, 1), changed: make(chan struct{}, 1)}
 	o := Options{
-		Socket: socket, Plain: true, In: in, Out: k,
+		Daemon: follow.Socket(socket), Place: socket, Plain: true, In: in, Out: k,
 		Getenv: func(string) string { return t.TempDir() },
 		Event: func(ev protocol.Event) {
 			if e, ok := ev.(protocol.MessageEnd); ok && e.Role == "assistant" {

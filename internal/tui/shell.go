@@ -64,10 +64,11 @@ func shell(ctx context.Context, p place, line, note string) (r protocol.Extensio
 			err = errors.New("$ " + line + ": stopped")
 		}
 	}()
-	c, err := client.Dial(ctx, p.opts.Socket)
+	conn, err := p.opts.Daemon.Commands(ctx)
 	if err != nil {
 		return r, err
 	}
+	c := client.New(conn)
 	defer c.Close()
 	r, err = client.Call(ctx, c, protocol.ExtensionCommand, protocol.ExtensionCommandParams{Scope: p.scope(), Name: "bash", Payload: args, Note: note})
 	var wire *protocol.Error

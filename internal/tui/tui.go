@@ -37,11 +37,14 @@ import (
 // taken in while they stream.
 const framesPerSecond = 30
 
-// Options are what Run has to know. Socket is required; a nil stream is the
+// Options are what Run has to know. Daemon is required; a nil stream is the
 // process's own.
 type Options struct {
-	Socket  string // the daemon's command socket
-	Session string // the session to show first; "" is the active one
+	Daemon  follow.Dialer // what leads to the daemon
+	Place   string        // where that is, as messages name it: a socket's path, say
+	Flags   string        // the flags that name it on nous's command line, each behind a space
+	Unit    bool          // it may be one that the user's systemd starts
+	Session string        // the session to show first; "" is the active one
 	// Find, which may be nil, is asked which session to show first, once a daemon
 	// answers; with "" it is the active one. It is for an empty Session.
 	Find  func(ctx context.Context) (sessionID string, err error)
@@ -62,7 +65,7 @@ type Options struct {
 	// in a line; "" is nothing.
 	Other func(version string) string
 
-	// Start has a daemon listen on Socket, and returns when it does. Its error may have
+	// Start has a daemon listen at Place, and returns when it does. Its error may have
 	// several lines.
 	Start func(context.Context) error
 
@@ -102,7 +105,7 @@ func Run(ctx context.Context, o Options) error {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	l := follow.Open(follow.Socket(o.Socket), o.Session, o.Find)
+	l := follow.Open(o.Daemon, o.Session, o.Find)
 	defer l.Close()
 	if o.Plain {
 		ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGQUIT)

@@ -70,9 +70,9 @@ func (m *model) upper(height int) []string {
 		return m.below(m.offerLines(), height)
 	}
 	if !m.known {
-		why := "connecting to " + m.opts.Socket
+		why := "connecting to " + m.opts.Place
 		if m.offline != nil {
-			why = "no connection to " + m.opts.Socket + ": " + cell.Line(m.offline.Err.Error(), 500)
+			why = "no connection to " + m.opts.Place + ": " + cell.Line(m.offline.Err.Error(), 500)
 		}
 		return m.below(cell.Wrap(m.theme.Dim.Render(why), m.width), height)
 	}

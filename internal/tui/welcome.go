@@ -3,7 +3,6 @@ package tui
 import (
 	"strings"
 
-	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 )
 
@@ -69,9 +68,7 @@ func (m *model) farewell() string {
 	if len(m.missing) > 0 { // an older core has the active one only
 		flags = ""
 	}
-	if m.opts.Socket != protocol.DefaultSocket(m.opts.Getenv) && m.opts.Socket != m.opts.Getenv("NOUSED_SOCKET") {
-		flags += " --socket " + m.opts.Socket
-	}
+	flags += m.opts.Flags
 	if m.running() {
 		return "the run goes on; to come back: nous" + flags + "; to end it: nous abort" + flags + "\n"
 	}
