@@ -111,7 +111,7 @@ install: build ## programs, manual and completions below PREFIX (~/.local), unit
 
 uninstall: ## remove what make install has put there; configuration and sessions stay
 	rm -f $(DESTDIR)$(PREFIX)/bin/{noused,nous} $(addprefix $(DESTDIR)$(UNITDIR)/,$(UNITS))
-	rm -f $(SHARE)/man/man1/{nous,noused}{,-*}.1 $(SHARE)/man/man5/noused.toml.5 $(SHARE)/man/man7/noused-*.7
+	rm -f $(SHARE)/man/man?/{nous,noused}{,[-.]*}.?
 	rm -f $(SHARE)/bash-completion/completions/{noused,nous} $(SHARE)/zsh/site-functions/_{noused,nous}
 	rm -f $(SHARE)/fish/vendor_completions.d/{noused,nous}.fish
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"noused/internal/manpage/manpagetest"
+	"noused/internal/tui"
 )
 
 // Every command has its page in the manual, which says nothing of the machine it
@@ -30,10 +31,22 @@ func TestManual(t *testing.T) {
 	}
 	shown := manpagetest.Show(t, files...)
 	for _, name := range files {
-		if heading := strings.ToUpper(strings.TrimSuffix(filepath.Base(name), ".1")) + "(1)"; !strings.Contains(shown, heading) {
+		section := filepath.Ext(name)
+		if heading := strings.ToUpper(strings.TrimSuffix(filepath.Base(name), section)) + "(" + section[1:] + ")"; !strings.Contains(shown, heading) {
 			t.Errorf("man shows no %s", heading)
 		}
 	}
+	for _, key := range tui.ConfigKeys() {
+		if !strings.Contains(shown, "       "+key.Name+" = "+key.Value) {
+			t.Errorf("nous.toml(5) does not have %s", key.Name)
+		}
+	}
+	for _, action := range tui.ConfigActions() {
+		if !strings.Contains(shown, "       "+action.Name+" = "+strings.Join(action.Keys, ", ")) {
+			t.Errorf("nous.toml(5) does not have %s", action.Name)
+		}
+	}
+	manpagetest.Uninstalls(t, files...)
 	if strings.Contains(shown, "4711") {
 		t.Error("the manual has a path of this machine")
 	}

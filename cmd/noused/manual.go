@@ -15,7 +15,7 @@ import (
 func manPagesCommand() *cobra.Command {
 	return manpage.Command(manpage.Build{
 		Date: buildinfo.Date(), Version: buildinfo.Version(),
-		SeeAlso: []string{"nous(1)", "noused.toml(5)", "noused-tools(7)", "noused-protocol(7)"},
+		SeeAlso: []string{"nous(1)", "noused.toml(5)", "nous.toml(5)", "noused-tools(7)", "noused-protocol(7)"},
 	}, func(b manpage.Build) map[string]*manpage.Page {
 		return map[string]*manpage.Page{"noused.toml.5": configPage(b)}
 	})
@@ -67,15 +67,13 @@ name     = "claude-sonnet-4-5"
 
 [limits]
 run_cost = 2.5`)
-	p.Section("SEE ALSO")
-	p.Line(manpage.Bold("noused") + "(1),")
-	p.Line(manpage.Bold("noused-tools") + "(7)")
+	p.SeeAlso("noused(1)", "noused-tools(7)", "nous.toml(5)")
 	return p
 }
 
 func configKeys(p *manpage.Page, keys []fileKey, says func(fileKey) string) {
 	for _, key := range keys {
-		p.Item(manpage.Bold(key.name)+" = "+manpage.Italic(key.value), manpage.Escape(says(key)))
+		p.Key(key.name, key.value, says(key))
 	}
 }
 

@@ -26,6 +26,7 @@ func TestManual(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown := manpagetest.Show(t, files...)
+	manpagetest.Uninstalls(t, files...)
 	for _, heading := range []string{"NOUSED(1)", "NOUSED-DOCTOR(1)", "NOUSED-EXTENSION-CHECK(1)", "NOUSED.TOML(5)"} {
 		if !strings.Contains(shown, heading) {
 			t.Errorf("man shows no %s", heading)

@@ -192,16 +192,7 @@ func (p *Page) seeAlso(cmd *cobra.Command, build Build) {
 	} else {
 		pages = build.SeeAlso
 	}
-	if len(pages) == 0 {
-		return
-	}
-	p.Section("SEE ALSO")
-	for i, page := range pages {
-		name, section, _ := strings.Cut(page, "(")
-		comma := ","
-		if i == len(pages)-1 {
-			comma = ""
-		}
-		p.Line(Bold(name) + "(" + section + comma)
+	if len(pages) > 0 {
+		p.SeeAlso(pages...)
 	}
 }

@@ -75,6 +75,24 @@ func (p *Page) Item(tag, escaped string) {
 	p.Line(escaped)
 }
 
+// Key is a key of a configuration file, what it is set to, and what that does.
+func (p *Page) Key(name, value, text string) {
+	p.Item(Bold(name)+" = "+Italic(value), Escape(text))
+}
+
+// SeeAlso is the section of that name, with pages like nous(1).
+func (p *Page) SeeAlso(pages ...string) {
+	p.Section("SEE ALSO")
+	for i, page := range pages {
+		name, section, _ := strings.Cut(page, "(")
+		comma := ","
+		if i == len(pages)-1 {
+			comma = ""
+		}
+		p.Line(Bold(name) + "(" + section + comma)
+	}
+}
+
 // Macro is a request with arguments that need no escaping.
 func (p *Page) Macro(words ...string) { p.line(strings.Join(words, " ")) }
 

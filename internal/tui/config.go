@@ -142,30 +142,11 @@ func valueOf(values map[string]any, key []string) any {
 }
 
 // set takes one key of the file in.
-func (c *config) set(key []string, value any) (err error) {
-	section, name := "", key[len(key)-1]
-	if len(key) == 2 {
-		section = key[0]
+func (c *config) set(key []string, value any) error {
+	if k := keyOf(key); k != nil {
+		return k.set(c, key, value)
 	}
-	switch {
-	case len(key) > 2:
-		return errNoKey
-	case section == "keys":
-		return c.setKey(name, value)
-	case section == "notify":
-		return c.notify.set(name, value)
-	case name == "theme":
-		c.theme, err = oneOf(value, themes)
-	case name == "mouse":
-		var on bool
-		on, err = boolean(value)
-		c.mouse = &on
-	case name == "autostart":
-		c.start, err = boolean(value)
-	default:
-		return errNoKey
-	}
-	return err
+	return errNoKey
 }
 
 var errNoKey = errors.New("there is no such key")
@@ -195,27 +176,6 @@ func (c *config) setKey(name string, value any) error {
 	return nil
 }
 
-func (n *notify) set(name string, value any) (err error) {
-	switch name {
-	case "bell":
-		n.bell, err = boolean(value)
-	case "osc":
-		n.osc, err = boolean(value)
-	case "after":
-		n.after, err = duration(value)
-	case "on":
-		n.on, err = several(value)
-		for _, event := range n.on {
-			if _, err := oneOf(event, events); err != nil {
-				return err
-			}
-		}
-	default:
-		return errNoKey
-	}
-	return err
-}
-
 func boolean(value any) (bool, error) {
 	on, ok := value.(bool)
 	if !ok {
@@ -239,6 +199,17 @@ func oneOf(value any, names []string) (string, error) {
 		return "", fmt.Errorf("want one of %s", strings.Join(names, ", "))
 	}
 	return text, nil
+}
+
+// someOf are some of the names, in a list or one by itself.
+func someOf(value any, names []string) ([]string, error) {
+	texts, err := several(value)
+	for _, text := range texts {
+		if _, err := oneOf(text, names); err != nil {
+			return nil, err
+		}
+	}
+	return texts, err
 }
 
 // several takes a text for a list of one.

@@ -193,3 +193,26 @@ func TestDocsHaveEveryAction(t *testing.T) {
 		}
 	}
 }
+
+// Every key of the configuration is described, and stands in docs/tui.md.
+func TestDocsHaveEveryKeyOfTheConfig(t *testing.T) {
+	text, err := os.ReadFile("../../docs/tui.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range ConfigKeys() {
+		if k.Value == "" || !strings.HasSuffix(k.Text, ".") {
+			t.Errorf("%s = %q: %q, want a sentence", k.Name, k.Value, k.Text)
+		}
+		section, name, found := strings.Cut(k.Name, ".")
+		if !found {
+			section, name = "", section
+		}
+		if section != "" && !strings.Contains(string(text), "\n    ["+section+"]") {
+			t.Errorf("docs/tui.md has no section [%s]", section)
+		}
+		if name != strings.ToUpper(name) && !strings.Contains(string(text), "\n    "+name+" = ") {
+			t.Errorf("docs/tui.md does not have %s", k.Name)
+		}
+	}
+}

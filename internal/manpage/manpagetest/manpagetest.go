@@ -1,4 +1,5 @@
-// Package manpagetest shows pages of the manual as their reader would, for tests.
+// Package manpagetest shows pages of the manual as their reader would, and takes
+// them away as make uninstall does, for tests.
 //
 // Concurrency: a test calls it.
 //
@@ -9,6 +10,8 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -37,4 +40,33 @@ func Show(t *testing.T, files ...string) string {
 		t.Errorf("man -l: %v\n%s", err, &warnings)
 	}
 	return out.String()
+}
+
+// Uninstalls has make uninstall remove pages from where make install puts them, and
+// finds fault with what it leaves, and with what it removes besides.
+func Uninstalls(t *testing.T, files ...string) {
+	t.Helper()
+	if _, err := exec.LookPath("make"); err != nil {
+		t.Log("make is not installed: nobody looks whether make uninstall removes the manual")
+		return
+	}
+	prefix := t.TempDir()
+	others := filepath.Join(prefix, "share", "man", "man1", "nousage.1")
+	for _, name := range append(files, others) {
+		path := filepath.Join(prefix, "share", "man", "man"+filepath.Ext(name)[1:], filepath.Base(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("make", "-s", "-C", "../..", "uninstall", "PREFIX="+prefix, "UNITDIR="+prefix, "DESTDIR=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("make uninstall: %v\n%s", err, out)
+	}
+	left, err := filepath.Glob(filepath.Join(prefix, "share", "man", "*", "*"))
+	if err != nil || !slices.Equal(left, []string{others}) {
+		t.Errorf("make uninstall leaves %q (%v), want what is not noused's alone", left, err)
+	}
 }

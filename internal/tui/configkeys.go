@@ -1,0 +1,92 @@
+package tui
+
+import (
+	"slices"
+	"strings"
+)
+
+// ConfigKey is a key of nous's configuration, as its manual describes it.
+type ConfigKey struct {
+	Name  string // with its section before it; a part in capitals stands for any name
+	Value string // what it is set to, in a word or two
+	Text  string // what it does, and its default
+
+	set func(*config, []string, any) error // takes in the key that a file has, and its value
+}
+
+// configKeys are what the file may say: its reader and its manual have them from here.
+var configKeys = []ConfigKey{
+	{
+		"autostart", "true or false", "Whether nous starts a daemon where none runs. Default: true.",
+		func(c *config, _ []string, value any) (err error) { c.start, err = boolean(value); return err },
+	},
+	{
+		"theme", "one of " + strings.Join(themes, ", "), "The colours of the screen; none: no colours. Default: auto, which is dark or light as the terminal is.",
+		func(c *config, _ []string, value any) (err error) { c.theme, err = oneOf(value, themes); return err },
+	},
+	{
+		"mouse", "true or false", "Whether the screen takes the mouse; false leaves it to the terminal. Default: true.",
+		func(c *config, _ []string, value any) error {
+			on, err := boolean(value)
+			c.mouse = &on
+			return err
+		},
+	},
+	{
+		"notify.bell", "true or false", "Whether the terminal's bell tells that you are needed, while you look elsewhere. Default: true.",
+		func(c *config, _ []string, value any) (err error) { c.notify.bell, err = boolean(value); return err },
+	},
+	{
+		"notify.osc", "true or false", "Whether a notification of the desktop tells it, where the terminal can (OSC 9 and 777). Default: true.",
+		func(c *config, _ []string, value any) (err error) { c.notify.osc, err = boolean(value); return err },
+	},
+	{
+		"notify.after", "time", "Only runs that took longer are told of. Default: 10s.",
+		func(c *config, _ []string, value any) (err error) { c.notify.after, err = duration(value); return err },
+	},
+	{
+		"notify.on", "array", "Which of " + strings.Join(events, ", ") + " are told. Default: all.",
+		func(c *config, _ []string, value any) (err error) {
+			c.notify.on, err = someOf(value, events)
+			return err
+		},
+	},
+	{
+		"keys.ACTION", "key, or an array of them", "The keys of an action. They are taken from the action that had them; an empty array leaves it without.",
+		func(c *config, key []string, value any) error { return c.setKey(key[1], value) },
+	},
+}
+
+// ConfigKeys are all keys that nous's configuration may have, in the order of its
+// manual.
+func ConfigKeys() []ConfigKey { return slices.Clone(configKeys) }
+
+// ConfigAction is what a key of the screen does.
+type ConfigAction struct {
+	Name string
+	Keys []string // by default
+	Text string
+}
+
+// ConfigActions are what keys can be given to, in the order of the palette.
+func ConfigActions() (all []ConfigAction) {
+	for _, a := range actions {
+		all = append(all, ConfigAction{a.name, slices.Clone(a.keys), a.what})
+	}
+	return all
+}
+
+// keyOf is the one that describes a key of the file, or nil.
+func keyOf(key []string) *ConfigKey {
+	i := slices.IndexFunc(configKeys, func(k ConfigKey) bool { return k.fits(key) })
+	if i < 0 {
+		return nil
+	}
+	return &configKeys[i]
+}
+
+func (k ConfigKey) fits(key []string) bool {
+	return slices.EqualFunc(strings.Split(k.Name, "."), key, func(name, part string) bool {
+		return name == part || name == strings.ToUpper(name)
+	})
+}
