@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"noused/internal/client"
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
+	"noused/internal/start"
 	"noused/internal/tui/tuitest"
 )
 
@@ -61,6 +63,65 @@ func TestManyClientsStartOneDaemon(t *testing.T) {
 	text, err := os.ReadFile(logs[0])
 	if n := bytes.Count(text, []byte(`"msg":"ready"`)); err != nil || n != 1 || bytes.Contains(text, []byte("runs already")) {
 		t.Errorf("got %v, %d daemons that were ready:\n%s", err, n, text)
+	}
+}
+
+// A daemon that was told to stop, and still leads a run to its boundary, takes no clients:
+// who comes then waits until it has ended, and has one of his own.
+func TestADaemonThatStopsIsFollowedByTheNext(t *testing.T) {
+	d := newDaemon(t, "drain_timeout = \"1s\"\n"+wordSlowly)
+	d.Start()
+	t.Cleanup(func() { noneLeft(d.Socket) })
+	for _, v := range d.Env("PATH=" + filepath.Dir(program(t, "noused")) + ":" + os.Getenv("PATH")) {
+		name, value, _ := strings.Cut(v, "=")
+		t.Setenv(name, value)
+	}
+	no := false
+	old := state(t, d.Socket).Daemon
+	session := call1(t, d.Socket, protocol.NewSession, protocol.NewSessionParams{}).SessionID
+	call1(t, d.Socket, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: session}, Text: strings.Repeat("word ", 300), Wait: &no})
+	if err := syscall.Kill(old.PID, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		c, err := client.Dial(t.Context(), d.Socket)
+		if errors.As(err, new(*client.NoDaemonError)) {
+			break
+		}
+		if err == nil {
+			_ = c.Close()
+		}
+	}
+	s, err := start.Daemon(t.Context(), start.Options{Socket: d.Socket, Named: true, Within: 2 * time.Minute, Getenv: os.Getenv})
+	if err != nil {
+		var failed *start.Error
+		errors.As(err, &failed)
+		t.Fatalf("%v: %+v", err, failed)
+	}
+	if is := state(t, d.Socket).Daemon; is.Epoch == old.Epoch || is.PID != s.PID {
+		t.Errorf("got %+v after %+v, want the process that was started: %+v", is, old, s)
+	}
+}
+
+// Whoever stops a daemon that somebody else stops just now is not told of a failure.
+func TestTwoMayStopOneDaemon(t *testing.T) {
+	d := newDaemon(t, "drain_timeout = \"300ms\"\n"+wordSlowly)
+	d.Start()
+	no := false
+	session := call1(t, d.Socket, protocol.NewSession, protocol.NewSessionParams{}).SessionID
+	call1(t, d.Socket, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: session}, Text: strings.Repeat("word ", 300), Wait: &no})
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if s, err := start.Stop(t.Context(), start.Options{Socket: d.Socket, Named: true, Getenv: os.Getenv}); err != nil {
+				t.Errorf("%+v: %v", s, err)
+			}
+		})
+	}
+	all.Wait()
+	if c, err := client.Dial(t.Context(), d.Socket); err == nil {
+		_ = c.Close()
+		t.Error("a daemon runs, want none")
 	}
 }
 

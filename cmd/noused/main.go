@@ -20,6 +20,7 @@ import (
 	"noused/internal/buildinfo"
 	"noused/internal/cmdline"
 	"noused/internal/detach"
+	"noused/internal/lock"
 	"noused/internal/plaintext"
 	"noused/internal/proc"
 )
@@ -37,7 +38,8 @@ func main() {
 
 // execute runs the command line and returns the exit status: 0 after a clean
 // stop, 1 for a start that failed, with one line on stderr that says why, 2 for
-// a command line that is wrong and for a tool that could not be checked.
+// a command line that is wrong and for a tool that could not be checked, 75 where
+// another daemon has the files.
 func execute(args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use:   "noused",
@@ -84,8 +86,11 @@ environment before the file.`,
 	if errors.As(err, &wrong) {
 		fmt.Fprintln(stderr, cmdline.Hint(cmd))
 	}
-	if wrong != nil || errors.As(err, &no) {
+	switch {
+	case wrong != nil || errors.As(err, &no):
 		return 2
+	case errors.As(err, new(*lock.HeldError)):
+		return detach.HeldStatus
 	}
 	return 1
 }

@@ -19,15 +19,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"noused/internal/detach"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
 	"noused/internal/server"
 	"noused/internal/session"
 )
-
-// inheritVariable names the descriptors that the program before this one has left, as
-// in "commands=7 events=8 socket-lock=9 state-lock=10".
-const inheritVariable = "NOUSED_INHERIT"
 
 const tryTime = 10 * time.Second // for the next program to read the configuration
 
@@ -35,17 +32,18 @@ const tryTime = 10 * time.Second // for the next program to read the configurati
 // left. main sets it.
 var inherited map[string]*os.File
 
-// inherit takes over what was left, so that no child inherits it.
+// inherit takes over what was left, as in "commands=7 events=8 socket-lock=9
+// state-lock=10", so that no child inherits it.
 func inherit() map[string]*os.File {
 	files := map[string]*os.File{}
-	for _, field := range strings.Fields(os.Getenv(inheritVariable)) {
+	for _, field := range strings.Fields(os.Getenv(detach.InheritVariable)) {
 		name, number, _ := strings.Cut(field, "=")
 		if fd, err := strconv.Atoi(number); err == nil && fd > 2 {
 			unix.CloseOnExec(fd)
 			files[name] = os.NewFile(uintptr(fd), name)
 		}
 	}
-	_ = os.Unsetenv(inheritVariable)
+	_ = os.Unsetenv(detach.InheritVariable)
 	return files
 }
 
@@ -85,7 +83,7 @@ func (r *restartError) exec() error {
 		}
 		left = append(left, name+"="+strconv.Itoa(int(f.Fd())))
 	}
-	env := append(os.Environ(), inheritVariable+"="+strings.Join(left, " "))
+	env := append(os.Environ(), detach.InheritVariable+"="+strings.Join(left, " "))
 	err := syscall.Exec(program(), os.Args, env)
 	if err != nil { // it has gone meanwhile: what runs is still there
 		err = errors.Join(err, syscall.Exec(selfPath, os.Args, env))

@@ -13,6 +13,14 @@ import (
 // daemon waits until it is ready.
 const readyVariable = "NOUSED_READY_FD"
 
+// InheritVariable names the descriptors that a daemon leaves to the program that takes
+// its place in the same process, and that only.
+const InheritVariable = "NOUSED_INHERIT"
+
+// HeldStatus is the exit status of a daemon that has not started as another one has
+// its files.
+const HeldStatus = 75
+
 // ReadyLine is what comes through the pipe when both sockets answer. Without it, the
 // pipe's end says that the daemon has ended.
 const ReadyLine = "ready\n"
@@ -45,7 +53,7 @@ func Environ(environ []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
 		switch name {
-		case "NOTIFY_SOCKET", "INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID", "NOUS_SESSION", readyVariable, "PWD", "OLDPWD":
+		case "NOTIFY_SOCKET", "INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID", "NOUS_SESSION", readyVariable, InheritVariable, "PWD", "OLDPWD":
 			return true
 		}
 		return strings.HasPrefix(name, "LISTEN_") || strings.HasPrefix(name, "WATCHDOG_")

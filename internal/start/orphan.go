@@ -1,11 +1,13 @@
 package start
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -13,8 +15,38 @@ import (
 	"noused/internal/lock"
 )
 
-// A daemon whose socket file somebody has removed runs on, and nobody reaches it. It
-// is known by the locks that it holds.
+// A daemon that ends takes no connections any more, and has its files until it has
+// ended. One whose socket file somebody has removed runs on, and nobody reaches it.
+// Both are known by the locks that they hold.
+
+const (
+	leavingLook = 100 * time.Millisecond // between looks at a daemon that is ending
+	removedTime = time.Second            // for one that ends to give up its lock behind its socket's file
+	maxTries    = 8                      // starts where nobody has the socket's lock
+)
+
+// outlast returns nil when a daemon may be started once more: the one that had its
+// files has ended, or may have. Else the error says what that one does; it is why
+// where nothing else is known. tries is how often one was started.
+func (o Options) outlast(ctx context.Context, tries int, why error) error {
+	pid := lock.Holder(o.Socket + ".lock")
+	if pid == 0 && tries == maxTries {
+		return cmp.Or(o.unreached(), why)
+	}
+	for gone := time.Now().Add(removedTime); ; {
+		select {
+		case <-time.After(leavingLook):
+		case <-ctx.Done():
+			return cmp.Or(o.unreached(), why)
+		}
+		if pid == 0 || lock.Holder(o.Socket+".lock") != pid {
+			return nil
+		}
+		if _, err := os.Lstat(o.Socket); err != nil && time.Now().After(gone) {
+			return cmp.Or(o.unreached(), why)
+		}
+	}
+}
 
 // unreached is an *Error where a daemon holds the lock of the socket, or the state
 // directory, and does not listen; else nil.
@@ -46,7 +78,7 @@ func (o Options) stateDir() string {
 }
 
 // stopUnreached ends a daemon that holds the lock of the socket though nobody
-// listens there.
+// listens there. One whose socket is still there stops already.
 func (o Options) stopUnreached(ctx context.Context) (Stopped, error) {
 	path := o.Socket + ".lock"
 	r := &running{pid: lock.Holder(path), fd: -1}
@@ -64,10 +96,13 @@ func (o Options) stopUnreached(ctx context.Context) (Stopped, error) {
 	defer unix.Close(fd)
 	r.fd = fd
 	s := Stopped{PID: r.pid}
+	ctx, cancel := context.WithTimeout(ctx, 2*extra)
+	defer cancel()
+	if _, err := os.Lstat(o.Socket); err == nil { // another signal would cut its connections short
+		return s, r.awaitProcess(ctx, 2*extra)
+	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return s, failf("", "noused (process %d) has no socket and cannot be told to stop: %v", r.pid, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*extra)
-	defer cancel()
 	return s, r.awaitProcess(ctx, 2*extra)
 }

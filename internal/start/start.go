@@ -59,9 +59,16 @@ type Error struct {
 	What string // one sentence
 	Said string // what the daemon, or systemd, said; several lines, or ""
 	Next string // what to do, or ""
+
+	why error // errHeld or nil
 }
 
 func (e *Error) Error() string { return e.What }
+
+func (e *Error) Unwrap() error { return e.why }
+
+// errHeld says that another daemon has the files.
+var errHeld = errors.New("another daemon has the files")
 
 // Lines is all of it.
 func (e *Error) Lines() string {
@@ -98,13 +105,21 @@ func (o Options) start(ctx context.Context) (Started, error) {
 		return Started{}, unwritable(err, log)
 	}
 	defer gate.Close()
-	switch conn, err := client.Connect(ctx, o.Socket); {
-	case err == nil:
-		return Started{}, conn.Close() // another one has started it meanwhile
-	case !errors.As(err, new(*client.NoDaemonError)):
-		return Started{}, err
+	for tries := 1; ; tries++ {
+		switch conn, err := client.Connect(ctx, o.Socket); {
+		case err == nil:
+			return Started{}, conn.Close() // another one has started it meanwhile
+		case !errors.As(err, new(*client.NoDaemonError)):
+			return Started{}, err
+		}
+		s, err := o.spawn(ctx, log)
+		if !errors.Is(err, errHeld) {
+			return s, err
+		}
+		if err := o.outlast(ctx, tries, err); err != nil {
+			return s, err
+		}
 	}
-	return o.spawn(ctx, log)
 }
 
 // LogPath is the log of a daemon that nous has started.
@@ -303,19 +318,29 @@ func (o Options) failed(ctx context.Context, s Started, ended <-chan error, said
 		if conn, e := client.Connect(ctx, o.Socket); e == nil {
 			return Started{}, conn.Close()
 		}
-		if err := o.unreached(); err != nil {
-			return Started{}, err
+		why := held(err)
+		if e := o.unreached(); e != nil && why == nil { // one of an older version says less
+			return Started{}, e
 		}
 		if said == "" && full(filepath.Dir(s.Log)) {
 			return Started{}, unwritable(syscall.ENOSPC, s.Log)
 		}
-		return Started{}, &Error{What: "noused was started and ended at once: " + status(err), Said: said, Next: "its log is " + s.Log}
+		return Started{}, &Error{What: "noused was started and ended at once: " + status(err), Said: said, Next: "its log is " + s.Log, why: why}
 	case <-ctx.Done():
 		return Started{}, &Error{
 			What: fmt.Sprintf("noused was started (process %d) and is not ready after %s", s.PID, o.Within), Said: said,
 			Next: fmt.Sprintf("its log is %s; try again in a moment, or end it with kill %d", s.Log, s.PID),
 		}
 	}
+}
+
+// held is errHeld where that is why a daemon has ended.
+func held(err error) error {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == detach.HeldStatus {
+		return errHeld
+	}
+	return nil
 }
 
 func status(err error) string {

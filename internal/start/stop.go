@@ -29,7 +29,7 @@ type running struct {
 }
 
 // meet connects to the daemon and finds out who it is. The error is that of
-// client.Connect, or says that what listens there is no daemon.
+// client.Connect, client.ErrLost where the daemon hangs up, or says that what listens there is no daemon.
 func meet(ctx context.Context, socket string) (*running, error) {
 	conn, err := client.Connect(ctx, socket)
 	if err != nil {
@@ -39,6 +39,10 @@ func meet(ctx context.Context, socket string) (*running, error) {
 	asked, cancel := client.Bounded(ctx, protocol.PingParams{}, Patience)
 	defer cancel()
 	pong, err := client.Call(asked, r.Client, protocol.Ping, protocol.PingParams{})
+	if errors.Is(err, client.ErrLost) { // it ends just now
+		r.close()
+		return nil, err
+	}
 	if err != nil {
 		defer r.close()
 		who := "what listens at " + socket
@@ -117,10 +121,49 @@ type Stopped struct {
 	Unit string // systemd's that has it, or ""
 }
 
+// maxMet bounds how many daemons that stop already are waited for, one after the other.
+const maxMet = 10
+
 // Stop ends the daemon at the socket, as SIGTERM does, and returns when it has gone. One
 // of systemd's is stopped with its sockets, so that none comes back before somebody wants
 // one. That none runs is no error.
 func Stop(ctx context.Context, o Options) (Stopped, error) {
+	last := Stopped{}
+	for range maxMet - 1 {
+		s, err := stop(ctx, o)
+		if err == nil && s.PID == 0 && last.PID != 0 {
+			return last, ended(ctx, last.PID)
+		}
+		if !stopsAlready(ctx, err) {
+			return s, err
+		}
+		last = s
+	}
+	return stop(ctx, o)
+}
+
+// ended returns when a process has that takes no connections any more.
+func ended(ctx context.Context, pid int) error {
+	ctx, cancel := context.WithTimeout(ctx, extra)
+	defer cancel()
+	for unix.Kill(pid, 0) == nil {
+		select {
+		case <-time.After(leavingLook):
+		case <-ctx.Done():
+			return (&running{pid: pid}).late(extra)
+		}
+	}
+	return nil
+}
+
+// stopsAlready tells whether somebody else has stopped or restarted the daemon meanwhile,
+// so that it is to be seen what is there now.
+func stopsAlready(ctx context.Context, err error) bool {
+	var wire *protocol.Error
+	return ctx.Err() == nil && (errors.Is(err, client.ErrLost) || errors.As(err, &wire) && wire.Reason() == protocol.ShuttingDown)
+}
+
+func stop(ctx context.Context, o Options) (Stopped, error) {
 	r, err := meet(ctx, o.Socket)
 	if errors.As(err, new(*client.NoDaemonError)) {
 		return o.stopUnreached(ctx)
@@ -133,11 +176,26 @@ func Stop(ctx context.Context, o Options) (Stopped, error) {
 	if r.unit != "" {
 		return s, stopUnit(ctx, r.unit)
 	}
-	reply, err := client.Call(ctx, r.Client, protocol.Shutdown, protocol.ShutdownParams{})
+	reply, err := r.shutdown(ctx, protocol.ShutdownParams{})
 	if err != nil {
 		return s, err
 	}
 	return s, r.awaitEnd(ctx, reply)
+}
+
+// shutdown asks for it. Where somebody else has, the error is the daemon's, when its
+// connections have ended.
+func (r *running) shutdown(ctx context.Context, p protocol.ShutdownParams) (protocol.ShutdownAccepted, error) {
+	reply, err := client.Call(ctx, r.Client, protocol.Shutdown, p)
+	if !stopsAlready(ctx, err) {
+		return reply, err
+	}
+	select {
+	case <-r.Gone():
+		return reply, err
+	case <-ctx.Done():
+		return reply, context.Cause(ctx)
+	}
 }
 
 // stopUnit stops a unit and what would start it again.
@@ -200,6 +258,15 @@ func (r *running) late(limit time.Duration) error {
 // answers. Runs go on, and no client is refused meanwhile. Where none runs, one is
 // started, and Stopped is empty.
 func Restart(ctx context.Context, o Options) (Stopped, Started, error) {
+	for range maxMet - 1 {
+		if was, is, err := restart(ctx, o); !stopsAlready(ctx, err) {
+			return was, is, err
+		}
+	}
+	return restart(ctx, o)
+}
+
+func restart(ctx context.Context, o Options) (Stopped, Started, error) {
 	r, err := meet(ctx, o.Socket)
 	if errors.As(err, new(*client.NoDaemonError)) {
 		s, err := Daemon(ctx, o)
@@ -217,7 +284,7 @@ func Restart(ctx context.Context, o Options) (Stopped, Started, error) {
 		}
 		return s, Started{Log: r.unit, Unit: true}, nil
 	}
-	reply, err := client.Call(ctx, r.Client, protocol.Shutdown, protocol.ShutdownParams{Restart: true})
+	reply, err := r.shutdown(ctx, protocol.ShutdownParams{Restart: true})
 	if err != nil {
 		return s, Started{}, err
 	}
