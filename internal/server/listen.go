@@ -124,6 +124,9 @@ func Listen(path string) (*Sockets, error) {
 		s.Close()
 		return nil, err
 	}
+	for _, ln := range []*Listener{s.Commands, s.Events} {
+		ln.SetUnlinkOnClose(false) // Close does it
+	}
 	return s, nil
 }
 
@@ -160,7 +163,6 @@ func (l *Listener) keep() (f *os.File, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("socket %s: %w", l.Addr(), err)
 	}
-	l.SetUnlinkOnClose(false)
 	l.shared = true
 	return f, nil
 }
@@ -194,7 +196,6 @@ func inherit(f *os.File, path string, shared bool) (*Listener, error) {
 		_ = ln.Close()
 		return nil, fmt.Errorf("socket %s: what was inherited is another one", path)
 	}
-	unixLn.SetUnlinkOnClose(!shared)
 	return &Listener{unixLn, shared}, nil
 }
 
@@ -207,12 +208,17 @@ func fits(path string) error {
 }
 
 // Close closes what is open, removes socket files of our own, and gives the
-// lock up.
+// lock up. The files stay until then, as a lock without them is that of a daemon
+// whose socket somebody has removed.
 func (s *Sockets) Close() {
-	for _, ln := range []*Listener{s.Commands, s.Events} {
-		if ln != nil {
-			_ = ln.Close()
+	for _, ln := range []*Listener{s.Events, s.Commands} {
+		if ln == nil {
+			continue
 		}
+		if !ln.shared {
+			_ = os.Remove(ln.Addr().String())
+		}
+		_ = ln.Close()
 	}
 	if s.lock != nil {
 		_ = s.lock.Release()
@@ -315,8 +321,6 @@ func activated() (*Sockets, error) {
 		s.Events, err = only(byName[eventsName])
 	}
 	if err == nil && len(names) == 2 && len(byName) == 2 {
-		s.Commands.SetUnlinkOnClose(false)
-		s.Events.SetUnlinkOnClose(false)
 		return s, nil
 	}
 	for _, all := range byName {

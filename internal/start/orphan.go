@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"noused/internal/client"
 	"noused/internal/detach"
 	"noused/internal/lock"
 )
@@ -39,13 +40,22 @@ func (o Options) outlast(ctx context.Context, tries int, why error) error {
 		case <-ctx.Done():
 			return cmp.Or(o.unreached(), why)
 		}
-		if pid == 0 || lock.Holder(o.Socket+".lock") != pid {
+		if pid == 0 || lock.Holder(o.Socket+".lock") != pid || o.answers(ctx) {
 			return nil
 		}
 		if _, err := os.Lstat(o.Socket); err != nil && time.Now().After(gone) {
 			return cmp.Or(o.unreached(), why)
 		}
 	}
+}
+
+// answers tells whether somebody listens: the daemon was not ending but starting.
+func (o Options) answers(ctx context.Context) bool {
+	conn, err := client.Connect(ctx, o.Socket)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err == nil
 }
 
 // unreached is an *Error where a daemon holds the lock of the socket, or the state

@@ -60,7 +60,7 @@ type Error struct {
 	Said string // what the daemon, or systemd, said; several lines, or ""
 	Next string // what to do, or ""
 
-	why error // errHeld or nil
+	why error // errHeld, a client's, or nil
 }
 
 func (e *Error) Error() string { return e.What }

@@ -29,7 +29,8 @@ type running struct {
 }
 
 // meet connects to the daemon and finds out who it is. The error is that of
-// client.Connect, client.ErrLost where the daemon hangs up, or says that what listens there is no daemon.
+// client.Connect, or an *Error: what listens there is no daemon, hangs, or hangs up
+// (client.ErrLost).
 func meet(ctx context.Context, socket string) (*running, error) {
 	conn, err := client.Connect(ctx, socket)
 	if err != nil {
@@ -39,10 +40,6 @@ func meet(ctx context.Context, socket string) (*running, error) {
 	asked, cancel := client.Bounded(ctx, protocol.PingParams{}, Patience)
 	defer cancel()
 	pong, err := client.Call(asked, r.Client, protocol.Ping, protocol.PingParams{})
-	if errors.Is(err, client.ErrLost) { // it ends just now
-		r.close()
-		return nil, err
-	}
 	if err != nil {
 		defer r.close()
 		who := "what listens at " + socket
@@ -52,7 +49,7 @@ func meet(ctx context.Context, socket string) (*running, error) {
 		if foreign := (*client.ForeignError)(nil); errors.As(err, &foreign) {
 			return nil, &Error{What: fmt.Sprintf("%s does not speak the protocol of noused: %v", who, foreign.Err), Next: "end it, or name another socket with --socket"}
 		}
-		return nil, &Error{What: fmt.Sprintf("%s does not answer: %v", who, err), Next: "a daemon that hangs ends with kill -9, and its runs go on with the next one"}
+		return nil, &Error{What: fmt.Sprintf("%s does not answer: %v", who, err), Next: "a daemon that hangs ends with kill -9, and its runs go on with the next one", why: err}
 	}
 	r.pid = pong.PID
 	if pid, err := processOf(r.fd); err != nil || pid != r.pid {
@@ -159,8 +156,11 @@ func ended(ctx context.Context, pid int) error {
 // stopsAlready tells whether somebody else has stopped or restarted the daemon meanwhile,
 // so that it is to be seen what is there now.
 func stopsAlready(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || errors.As(err, new(*client.ForeignError)) {
+		return false
+	}
 	var wire *protocol.Error
-	return ctx.Err() == nil && (errors.Is(err, client.ErrLost) || errors.As(err, &wire) && wire.Reason() == protocol.ShuttingDown)
+	return errors.Is(err, client.ErrLost) || errors.As(err, &wire) && wire.Reason() == protocol.ShuttingDown
 }
 
 func stop(ctx context.Context, o Options) (Stopped, error) {
