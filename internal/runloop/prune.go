@@ -12,7 +12,7 @@ import (
 )
 
 // Keep says how much of the sessions is kept: those that were used in the time
-// Older, and Larger bytes of all together. Zero is no limit.
+// Older, and Larger bytes together of those that may be removed. Zero is no limit.
 type Keep struct {
 	Older  time.Duration
 	Larger int64
@@ -27,7 +27,8 @@ func ByPerson(ctx context.Context, command string) error {
 
 // PruneSessions removes the sessions that need not be kept, the one that was used
 // longest ago first, and tells of each. One that runs, waits, is owed an answer or
-// is used just now, one that has a job, and the active one are kept. With dry it
+// is used just now, one that has a job, one that cannot be read, and the active one
+// are kept; one that nobody has looked at since its last run is not. With dry it
 // removes nothing. It blocks for the disk, until ctx ends; the error is the disk's,
 // and what was told of is gone nevertheless.
 func (h *Hub) PruneSessions(ctx context.Context, keep Keep, dry bool, removed func(protocol.PrunedSession)) error {
@@ -38,9 +39,9 @@ func (h *Hub) PruneSessions(ctx context.Context, keep Keep, dry bool, removed fu
 	if err != nil {
 		return err
 	}
-	total := int64(0)
-	for _, f := range all {
-		total += f.Bytes
+	surplus, err := h.surplus(ctx, all, keep.Larger)
+	if err != nil {
+		return err
 	}
 	now := h.env.Now()
 	old := func(used time.Time) bool { return keep.Older > 0 && now.Sub(used) > keep.Older }
@@ -48,7 +49,7 @@ func (h *Hub) PruneSessions(ctx context.Context, keep Keep, dry bool, removed fu
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		large := keep.Larger > 0 && total > keep.Larger
+		large := surplus > 0
 		if !large && !old(f.Used) {
 			return nil // all others were used later
 		}
@@ -58,10 +59,33 @@ func (h *Hub) PruneSessions(ctx context.Context, keep Keep, dry bool, removed fu
 		}
 		if gone != nil {
 			removed(protocol.PrunedSession{SessionID: f.ID, Title: gone.Title, UsedAt: f.Used.UTC(), Size: f.Bytes})
-			total -= f.Bytes
+			surplus -= f.Bytes
 		}
 	}
 	return nil
+}
+
+// surplus is how many bytes the sessions that could be removed have more than
+// larger; with a larger of zero, none. What stays in any case takes nothing from the
+// others: a journal that cannot be read would otherwise cost all of them.
+func (h *Hub) surplus(ctx context.Context, all []session.Footprint, larger int64) (int64, error) {
+	if larger == 0 {
+		return 0, nil
+	}
+	surplus := -larger
+	for _, f := range all {
+		surplus += f.Bytes
+	}
+	for i := 0; i < len(all) && surplus > 0; i++ {
+		was, err := h.retire(ctx, all[i].ID, true, func(session.Summary) bool { return true })
+		if err != nil {
+			return 0, err
+		}
+		if was == nil {
+			surplus -= all[i].Bytes
+		}
+	}
+	return surplus, nil
 }
 
 // retire removes a session unless something is going on in it, or may says no, and

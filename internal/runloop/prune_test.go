@@ -1,8 +1,10 @@
 package runloop
 
 import (
+	"bytes"
 	"context"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -186,7 +188,9 @@ func pruneBySize(t *testing.T) {
 	}
 	total := int64(0)
 	for _, p := range all {
-		total += p.Bytes
+		if p.ID != active { // that one cannot be removed
+			total += p.Bytes
+		}
 	}
 	if got := f.prune(Keep{Larger: total}, false); len(got) > 0 {
 		t.Errorf("removed though it fits: %v", got)
@@ -200,5 +204,60 @@ func pruneBySize(t *testing.T) {
 	}
 	if got := f.listed(); !slices.Equal(got, []string{active}) {
 		t.Errorf("left: %v", got)
+	}
+}
+
+// What cannot be removed takes nothing from the others: a journal that cannot be read,
+// or the active session, may be larger than all may be together.
+func TestPruneBySizeOfWhatCanBeRemoved(t *testing.T) { synctest.Test(t, pruneBySizeOfWhatCanBeRemoved) }
+
+func pruneBySizeOfWhatCanBeRemoved(t *testing.T) {
+	f, _, _ := keeper(t, offline.Model{})
+	idle := []string{f.session(), f.session(), f.session()}
+	f.session() // is the active one
+	damaged := filepath.Join(f.dir, "sessions", "ses-damaged.jsonl")
+	if err := os.WriteFile(damaged, bytes.Repeat([]byte("no record\n"), 10_000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	size := int64(0)
+	for _, id := range idle {
+		info, err := os.Stat(f.files(id)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += info.Size()
+	}
+	for _, dry := range []bool{true, false} {
+		if got := f.prune(Keep{Larger: size}, dry); len(got) > 0 {
+			t.Errorf("dry %t: removed %v though these fit", dry, got)
+		}
+		if got := f.prune(Keep{Larger: size - 1}, dry); !slices.Equal(got, idle[:1]) {
+			t.Errorf("dry %t: removed %v, want the first", dry, got)
+		}
+	}
+	if _, err := os.Stat(damaged); err != nil {
+		t.Error(err)
+	}
+}
+
+// That nobody has looked at a session since its last run keeps nothing: of what runs by
+// itself nobody ever looks at much.
+func TestPruneRemovesWhatNobodyHasRead(t *testing.T) { synctest.Test(t, pruneRemovesWhatNobodyHasRead) }
+
+func pruneRemovesWhatNobodyHasRead(t *testing.T) {
+	f, _, _ := keeper(t, offline.Model{})
+	id := f.session()
+	a, err := f.start(id, "go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.events.wait(a.RunID)
+	f.session() // is the active one
+	synctest.Wait()
+	if s, err := f.store.Summary(context.Background(), id); err != nil || !s.Unread {
+		t.Fatalf("got %+v %v, want one that is unread", s, err)
+	}
+	if got := f.prune(Keep{Larger: 1}, false); !slices.Equal(got, []string{id}) {
+		t.Errorf("got %v, want %s", got, id)
 	}
 }
