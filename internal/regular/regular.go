@@ -21,11 +21,12 @@ import (
 
 // Why a file is not opened, inside a *fs.PathError.
 var (
-	ErrLink    = errors.New("is a symbolic link")
-	ErrKind    = errors.New("is not a regular file")
-	ErrForeign = errors.New("belongs to another user")
-	ErrLong    = errors.New("is too long")
-	ErrShared  = errors.New("can be written by others: run chmod go-w on it")
+	ErrLink     = errors.New("is a symbolic link")
+	ErrKind     = errors.New("is not a regular file")
+	ErrNoFolder = errors.New("is no folder")
+	ErrForeign  = errors.New("belongs to another user")
+	ErrLong     = errors.New("is too long")
+	ErrShared   = errors.New("can be written by others: run chmod go-w on it")
 )
 
 // careful: opening a FIFO does not wait for its other end, and a terminal does not
@@ -93,6 +94,32 @@ func FollowOwn(path string, most int64) ([]byte, error) {
 		return nil, refuse(path, why)
 	}
 	return read(f, path, most)
+}
+
+// Folder makes a folder of the daemon's own state (mode 0700) where there is none. What
+// is there must be as IsFolder wants it.
+func Folder(path string) error {
+	if err := IsFolder(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.MkdirAll(path, 0o700)
+}
+
+// IsFolder finds fault with a folder of the daemon's own state: it must belong to this
+// user or to root, and path itself must be no link. The error is a *fs.PathError.
+func IsFolder(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case err != nil:
+		return err
+	case info.Mode().Type() == fs.ModeSymlink:
+		return refuse(path, ErrLink)
+	case !info.IsDir():
+		return refuse(path, ErrNoFolder)
+	case foreign(info):
+		return refuse(path, ErrForeign)
+	}
+	return nil
 }
 
 func foreign(info os.FileInfo) bool {

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"noused/internal/regular"
 )
 
 const (
@@ -40,7 +42,7 @@ var endings = map[string]string{
 func (k *files) write(mediaType string, content []byte) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if err := os.MkdirAll(k.dir, 0o700); err != nil {
+	if err := regular.Folder(k.dir); err != nil {
 		return "", err
 	}
 	trim(k.dir, keptPrefix+"*", k.most-1, maxKeptSize-int64(len(content)))

@@ -17,6 +17,7 @@ import (
 
 	"noused/internal/model"
 	"noused/internal/proc"
+	"noused/internal/regular"
 	"noused/internal/tool"
 )
 
@@ -191,7 +192,7 @@ func (j *jobs) makeRoom(session string) error {
 // newFile makes the file of a session's next job. Those of former daemons, the
 // oldest first, make room for it.
 func (j *jobs) newFile(session string) (number int, f *os.File, err error) {
-	if err := os.MkdirAll(j.dir, 0o700); err != nil {
+	if err := regular.Folder(j.dir); err != nil {
 		return 0, nil, err
 	}
 	j.mu.Lock()

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"noused/internal/regular"
 )
 
 // PruneOutput removes what was too long for a model and what jobs have written: the
@@ -66,10 +68,16 @@ func (j *jobs) removeFile(path string, dry bool) (gone bool, err error) {
 }
 
 // outputFiles are the regular files of the output folder that are named as the
-// daemon names them, the oldest first.
+// daemon names them, the oldest first. A folder that is a link is not the daemon's.
 func outputFiles(dir string) (files []fs.FileInfo, err error) {
+	switch err := regular.IsFolder(dir); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
 	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return nil, err
 	}
 	for _, e := range entries {

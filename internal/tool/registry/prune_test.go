@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"noused/internal/regular"
 )
 
 // What is old, or too much, goes, the oldest first; never what a job of this daemon
@@ -66,5 +69,29 @@ func TestOutputIsPruned(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A folder that is a link to another one has files that are not the daemon's.
+func TestALinkedOutputFolderIsLeftAlone(t *testing.T) {
+	other, link := t.TempDir(), filepath.Join(t.TempDir(), "tool-output")
+	mine := filepath.Join(other, "result-of-mine.txt")
+	if err := errors.Join(os.WriteFile(mine, []byte("mine"), 0o600), os.Symlink(other, link)); err != nil {
+		t.Fatal(err)
+	}
+	r := New(Options{OutputDir: link})
+	defer r.Close(context.Background())
+	err := r.PruneOutput(context.Background(), time.Now().Add(time.Hour), 1, false, func(f fs.FileInfo) { t.Errorf("removed %s", f.Name()) })
+	if !errors.Is(err, regular.ErrLink) {
+		t.Errorf("got %v, want to be told of the link", err)
+	}
+	if text := r.keep.shorten(strings.Repeat("long\n", 1<<20)); !strings.Contains(text, "the rest is lost: open "+link+": is a symbolic link") {
+		t.Errorf("got %q", text[:min(len(text), 200)])
+	}
+	if _, _, err := r.jobs.newFile("ses-1"); !errors.Is(err, regular.ErrLink) {
+		t.Errorf("a job: got %v", err)
+	}
+	if left, err := os.ReadDir(other); err != nil || len(left) != 1 {
+		t.Errorf("left: %v %v", left, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"noused/internal/model"
+	"noused/internal/regular"
 	"noused/internal/tool"
 )
 
@@ -146,7 +147,7 @@ func lines(text string) int {
 func (k keeper) write(text string) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if err := os.MkdirAll(k.dir, 0o700); err != nil {
+	if err := regular.Folder(k.dir); err != nil {
 		return "", err
 	}
 	k.prune()
