@@ -13,8 +13,10 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -143,18 +145,31 @@ type Log interface {
 }
 
 // Bounded is the log that stderr is. Where that is a file of the folder of logs, it
-// is begun anew when it is full, and the one before is kept; what else the process
-// writes to its stderr follows. Any other stderr is left as it is.
+// is begun anew when it is full, or when somebody has removed or moved it, and the one
+// before is kept; what else the process writes to its stderr follows. Any other
+// stderr is left as it is.
 func Bounded(stderr *os.File, dir string) Log {
 	path, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(stderr.Fd())))
-	if err != nil || !isLog(filepath.Base(path)) || strings.HasSuffix(path, ".1") || !sameFolder(filepath.Dir(path), dir) {
+	if err != nil {
 		return stderr
+	}
+	path, removed := strings.CutSuffix(path, " (deleted)")
+	path, moved := strings.CutSuffix(path, ".1")
+	if !isLog(filepath.Base(path)) {
+		return stderr
+	}
+	if removed { // its folder, too, maybe
+		_ = os.MkdirAll(dir, 0o700)
 	}
 	info, err := stderr.Stat()
-	if err != nil || !info.Mode().IsRegular() {
+	if err != nil || !info.Mode().IsRegular() || !sameFolder(filepath.Dir(path), dir) {
 		return stderr
 	}
-	return &bounded{f: stderr, path: path, size: info.Size()}
+	b := &bounded{f: stderr, path: path, size: info.Size()}
+	if removed || moved {
+		b.renew()
+	}
+	return b
 }
 
 func sameFolder(a, b string) bool {
@@ -177,19 +192,28 @@ func (b *bounded) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.size > 0 && b.size+int64(len(p)) > fileLimit {
-		if err := b.turn(); err != nil { // then what it has is lost: it must not grow
-			_ = b.f.Truncate(0)
-		}
-		b.size = 0
+		b.renew()
 	}
 	n, err := b.f.Write(p)
 	b.size += int64(n)
 	return n, err
 }
 
-// turn puts a new file in the place of the one that is full.
+// renew goes on in a new file. Without one, what the old one has is lost: it must
+// not grow.
+func (b *bounded) renew() {
+	if b.turn() != nil {
+		_ = b.f.Truncate(0)
+	}
+	b.size = 0
+}
+
+// turn puts a new file in the place of the one that is full, or is gone.
 func (b *bounded) turn() error {
-	if err := os.Rename(b.path, b.path+".1"); err != nil {
+	if err := os.MkdirAll(filepath.Dir(b.path), 0o700); err != nil {
+		return err
+	}
+	if err := os.Rename(b.path, b.path+".1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	f, err := regular.Open(b.path, os.O_CREATE|os.O_RDWR|os.O_APPEND)

@@ -2,6 +2,7 @@ package detach
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -108,5 +109,41 @@ func TestOnlyALogOfTheFolderIsOpened(t *testing.T) {
 	}
 	if text, err := os.ReadFile(precious); err != nil || string(text) != "precious" {
 		t.Errorf("got %q %v", text, err)
+	}
+}
+
+// A log that somebody has removed, or moved aside, with its folder or without, is begun
+// anew: by the next daemon that has it at once, by the one that runs when it is full.
+func TestARemovedLogIsBegunAnew(t *testing.T) {
+	for name, remove := range map[string]func(path string) error{
+		"removed":          os.Remove,
+		"its folder, too":  func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
+		"moved aside":      func(path string) error { return os.Rename(path, path+".1") },
+		"another in place": func(path string) error { return errors.Join(os.Remove(path), os.WriteFile(path, []byte("x"), 0o600)) },
+	} {
+		for _, restarted := range []bool{true, false} {
+			path := filepath.Join(t.TempDir(), "log", "noused.log")
+			f, _, err := Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			log := Bounded(f, filepath.Dir(path))
+			if _, err := log.Write(bytes.Repeat([]byte("x"), fileLimit-1)); err != nil {
+				t.Fatal(err)
+			}
+			if err := remove(path); err != nil {
+				t.Fatal(err)
+			}
+			if restarted {
+				log = Bounded(f, filepath.Dir(path))
+			}
+			if _, err := log.Write([]byte("that\n")); err != nil {
+				t.Fatal(err)
+			}
+			if text, err := os.ReadFile(path); err != nil || string(text) != "that\n" {
+				t.Errorf("%s, restarted %t: got %q %v", name, restarted, text, err)
+			}
+			_ = f.Close()
+		}
 	}
 }
