@@ -22,7 +22,7 @@ and the audit journal. The daemon does that by itself when it starts, and once a
 day. Without [retention] nothing is ever removed.
 
 A session that runs, waits for an answer or is used just now stays, and so does
-the active one.`,
+the active one. One with news that nobody has read goes like any other.`,
 		Example: `  nous prune --dry-run
   nous prune`,
 		Args: cmdline.Wants(0, 0, ""),

@@ -58,7 +58,7 @@ var fileKeys = []fileKey{
 	{"notify.after", "time", "Only runs that took longer are told of. Default: 10s."},
 
 	{"retention.sessions_older", "age", "Sessions that were not used for so long, 90d or 12h, are removed. Default: none are."},
-	{"retention.sessions_larger", "size", "Sessions are removed while all have more bytes together, the one that was used longest ago first. Default: none are."},
+	{"retention.sessions_larger", "size", "Sessions are removed while those that may be removed have more bytes together, the one that was used longest ago first. Default: none are."},
 	{"retention.tool_output_older", "age", "Files of tool-output that were not written for so long are removed. Default: as many are kept as there is room for."},
 	{"retention.tool_output_larger", "size", "Files of tool-output are removed while all have more bytes together, the oldest first. Default: as many are kept as there is room for."},
 	{"retention.audit_larger", "size", "What the files of the audit journal have together at most. Default: 80MiB."},

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -38,6 +39,8 @@ const (
 	diskFresh = 2 * time.Second       // what was counted then is told without counting again
 	diskWait  = 10 * time.Millisecond // for a count that takes no longer
 	diskFiles = 1_000_000             // counted at most
+	diskDepth = 16                    // folders in folders
+	diskRead  = 256                   // files of a folder that are in memory
 )
 
 // diskUse counts what a folder takes on the disk: beside whoever asks, once at a
@@ -47,6 +50,7 @@ type diskUse struct {
 
 	mu       sync.Mutex
 	known    protocol.DiskUse
+	at       time.Time     // when that count began, by the clock that nobody sets
 	counting chan struct{} // closed at the end of a count; nil while there is none
 	ctx      context.Context
 	stop     context.CancelFunc
@@ -62,7 +66,7 @@ func newDiskUse(dir string) *diskUse {
 // fresh. It waits a moment for that.
 func (d *diskUse) get() *protocol.DiskUse {
 	d.mu.Lock()
-	if d.counting == nil && time.Since(d.known.CountedAt) > diskFresh && d.ctx.Err() == nil {
+	if d.counting == nil && (d.at.IsZero() || time.Since(d.at) > diskFresh) && d.ctx.Err() == nil {
 		d.counting = make(chan struct{})
 		go d.count(d.counting) // ends with the count, or with close
 	}
@@ -85,35 +89,59 @@ func (d *diskUse) get() *protocol.DiskUse {
 	return &use
 }
 
-// count walks through the folder. A file that is gone by then takes nothing.
+// count goes through the folder.
 func (d *diskUse) count(done chan struct{}) {
-	use, files := protocol.DiskUse{CountedAt: time.Now().UTC()}, 0
-	sessions := filepath.Join(d.dir, "sessions")
-	_ = filepath.WalkDir(d.dir, func(path string, entry fs.DirEntry, err error) error {
-		if files++; d.ctx.Err() != nil || files > diskFiles {
-			return fs.SkipAll
-		}
-		if err != nil {
-			return nil
-		}
-		info, err := entry.Info()
-		if err != nil {
-			return nil
-		}
-		if st, ok := info.Sys().(*syscall.Stat_t); ok {
-			use.Bytes += st.Blocks * 512
-		}
-		if filepath.Dir(path) == sessions && strings.HasSuffix(path, ".jsonl") && info.Mode().IsRegular() {
-			use.Sessions++
-		}
-		return nil
-	})
+	at := time.Now()
+	c := counter{ctx: d.ctx, sessions: filepath.Join(d.dir, "sessions"), use: protocol.DiskUse{CountedAt: at.UTC()}}
+	if info, err := os.Lstat(d.dir); err == nil {
+		c.add(d.dir, info, diskDepth)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.known, d.counting = use, nil; d.ctx.Err() != nil {
+	if d.known, d.at, d.counting = c.use, at, nil; d.ctx.Err() != nil {
 		d.known = protocol.DiskUse{}
 	}
 	close(done)
+}
+
+// counter counts files, and follows no links.
+type counter struct {
+	ctx      context.Context
+	sessions string // the folder of journals
+	use      protocol.DiskUse
+	files    int
+}
+
+// add counts a file, and what is in it where it is a folder, so many folders deep.
+func (c *counter) add(path string, info fs.FileInfo, depth int) {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		c.use.Bytes += st.Blocks * 512
+	}
+	if filepath.Dir(path) == c.sessions && strings.HasSuffix(path, ".jsonl") && info.Mode().IsRegular() {
+		c.use.Sessions++
+	}
+	if !info.IsDir() || depth == 0 {
+		return
+	}
+	folder, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return
+	}
+	defer folder.Close()
+	for {
+		entries, err := folder.ReadDir(diskRead)
+		for _, e := range entries {
+			if c.files++; c.ctx.Err() != nil || c.files > diskFiles {
+				return
+			}
+			if info, err := e.Info(); err == nil { // else it is gone
+				c.add(filepath.Join(path, e.Name()), info, depth-1)
+			}
+		}
+		if err != nil { // io.EOF, or the disk's
+			return
+		}
+	}
 }
 
 // close ends a count and waits for it.

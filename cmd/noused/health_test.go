@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"go.uber.org/zap"
@@ -61,6 +62,45 @@ func TestDiskUseIsCountedBesideWhoeverAsks(t *testing.T) {
 	}
 	if again := d.get(); again.Bytes != counted.Bytes || again.Sessions != 2 || !again.CountedAt.Equal(counted.CountedAt) {
 		t.Errorf("after it was closed: got %+v, want %+v", again, counted)
+	}
+}
+
+// A clock that was wrong, and is set back by a year, leaves no figure of the past.
+func TestDiskUseIsCountedWhateverTheClockSays(t *testing.T) {
+	d := newDiskUse(t.TempDir())
+	defer d.close()
+	ahead := time.Now().AddDate(1, 0, 0)
+	d.known = protocol.DiskUse{CountedAt: ahead.UTC(), Sessions: 7}
+	d.get()
+	d.mu.Lock()
+	counting := d.counting
+	d.mu.Unlock()
+	if counting != nil { // the machine is slow
+		<-counting
+	}
+	if got := d.get(); !got.CountedAt.Before(ahead) || got.Sessions != 0 {
+		t.Errorf("got %+v, want it counted again", got)
+	}
+}
+
+// Folders in folders, and links, take what they take, and no end of them is followed.
+func TestDiskUseFollowsNoLinks(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	if err := errors.Join(os.WriteFile(filepath.Join(other, "much"), make([]byte, 1<<20), 0o600), os.Symlink(other, filepath.Join(dir, "away")),
+		os.Symlink(dir, filepath.Join(dir, "sessions"))); err != nil {
+		t.Fatal(err)
+	}
+	deep := filepath.Join(dir, strings.Repeat("d/", diskDepth+3))
+	if err := errors.Join(os.MkdirAll(deep, 0o700), os.WriteFile(filepath.Join(deep, "much"), make([]byte, 1<<20), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	c := counter{ctx: t.Context(), sessions: filepath.Join(dir, "sessions")}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.add(dir, info, diskDepth); c.use.Bytes >= 1<<20 || c.files != diskDepth+2 {
+		t.Errorf("got %+v after %d files", c.use, c.files)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 const (
 	pruneEvery = 24 * time.Hour
 	pruneLook  = time.Hour // between looks at the clock: a machine that sleeps has fewer ticks than hours
-	maxPruned  = 1000      // sessions that one reply names
+	maxPruned  = 1000      // sessions that one reply names, and files
 	toolFolder = "tool-output/"
 )
 
@@ -49,15 +49,16 @@ func (p *pruner) run(ctx context.Context) error {
 	return p.daily(ctx, func() { _, _ = p.prune(ctx, false) })
 }
 
-// daily calls do now and once a day of the wall clock, until ctx ends.
+// daily calls do now and once a day of the wall clock, until ctx ends. A clock that is
+// set back counts as a new day: it may have been ahead by years.
 func (p *pruner) daily(ctx context.Context, do func()) error {
 	look := time.NewTicker(pruneLook)
 	defer look.Stop()
-	var next time.Time
+	var last time.Time
 	for {
-		if now := p.now().Round(0); !now.Before(next) {
+		if now := p.now().Round(0); now.Before(last) || !now.Before(last.Add(pruneEvery)) {
 			do()
-			next = now.Add(pruneEvery)
+			last = now
 		}
 		select {
 		case <-look.C:
@@ -107,9 +108,11 @@ func (p *pruner) prune(ctx context.Context, dry bool) (protocol.Pruned, error) {
 func (p *pruner) sessions(ctx context.Context, dry bool, out *protocol.Pruned) error {
 	return p.hub.PruneSessions(ctx, runloop.Keep{Older: p.keep.SessionsOlder, Larger: p.keep.SessionsLarger}, dry, func(s protocol.PrunedSession) {
 		out.Sums.Sessions.Add(s.Size)
-		if out.Truncated = len(out.Sessions) == maxPruned; !out.Truncated {
-			out.Sessions = append(out.Sessions, s)
+		if len(out.Sessions) == maxPruned {
+			out.Truncated = true
+			return
 		}
+		out.Sessions = append(out.Sessions, s)
 	})
 }
 
@@ -120,6 +123,10 @@ func (p *pruner) output(ctx context.Context, dry bool, out *protocol.Pruned) err
 	}
 	return p.tools.PruneOutput(ctx, before, p.keep.ToolOutputLarger, dry, func(f fs.FileInfo) {
 		out.Sums.ToolOutput.Add(f.Size())
+		if len(out.ToolOutput) == maxPruned {
+			out.Truncated = true
+			return
+		}
 		out.ToolOutput = append(out.ToolOutput, pruned(toolFolder, f))
 	})
 }

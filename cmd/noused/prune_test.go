@@ -12,6 +12,7 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/protocol"
+	"noused/internal/tool/registry"
 )
 
 // It happens at the start and once a day of the wall clock, though the machine
@@ -26,7 +27,19 @@ func TestPruningOnceADay(t *testing.T) {
 		for _, step := range []struct {
 			awake, asleep time.Duration
 			want          int
-		}{{0, 0, 1}, {23*time.Hour + time.Minute, 0, 1}, {time.Hour, 0, 2}, {2 * time.Hour, 0, 2}, {time.Hour, 30 * time.Hour, 3}, {time.Hour, 0, 3}} {
+		}{
+			{0, 0, 1},
+			{23*time.Hour + time.Minute, 0, 1},
+			{time.Hour, 0, 2},
+			{2 * time.Hour, 0, 2},
+			{time.Hour, 30 * time.Hour, 3},
+			{time.Hour, 0, 3},
+			// The clock is wrong by ten years, and is then set back.
+			{time.Hour, 10 * 365 * 24 * time.Hour, 4},
+			{time.Hour, -10 * 365 * 24 * time.Hour, 5},
+			{time.Hour, 0, 5},
+			{24 * time.Hour, 0, 6},
+		} {
 			slept.Add(int64(step.asleep))
 			time.Sleep(step.awake)
 			if synctest.Wait(); passes != step.want {
@@ -38,6 +51,26 @@ func TestPruningOnceADay(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// However many files go, a reply names some of them and counts all.
+func TestPruneNamesSoManyFiles(t *testing.T) {
+	dir := t.TempDir()
+	for i := range maxPruned + 2 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("asset-%d", i)), []byte("12"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tools := registry.New(registry.Options{OutputDir: dir})
+	defer tools.Close(context.Background())
+	p := &pruner{keep: retention{ToolOutputLarger: 1}, tools: tools, now: time.Now}
+	var out protocol.Pruned
+	if err := p.output(t.Context(), true, &out); err != nil {
+		t.Fatal(err)
+	}
+	if len(out.ToolOutput) != maxPruned || !out.Truncated || out.Sums.ToolOutput != (protocol.PrunedSum{Count: maxPruned + 2, Bytes: 2 * (maxPruned + 2)}) {
+		t.Errorf("got %d files, truncated %t, %+v", len(out.ToolOutput), out.Truncated, out.Sums)
+	}
 }
 
 // A daemon that is killed while it removes sessions has removed each of them, or

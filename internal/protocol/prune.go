@@ -16,9 +16,9 @@ type Pruned struct {
 	Limits     PruneLimits     `json:"limits" doc:"as [retention] has them; empty: nothing is ever removed"`
 	Config     string          `json:"config" doc:"the configuration file, which need not exist"`
 	Sessions   []PrunedSession `json:"sessions" doc:"the one that was used longest ago first, at most 1000"`
-	ToolOutput []PrunedFile    `json:"tool_output" doc:"the oldest first"`
+	ToolOutput []PrunedFile    `json:"tool_output" doc:"the oldest first, at most 1000"`
 	Audit      []PrunedFile    `json:"audit" doc:"the oldest first"`
-	Truncated  bool            `json:"truncated" doc:"sessions lacks some; sums does not"`
+	Truncated  bool            `json:"truncated" doc:"sessions or tool_output lack some; sums does not"`
 	Sums       PrunedSums      `json:"sums"`
 	Problems   []string        `json:"problems"`
 }
