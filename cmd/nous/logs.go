@@ -22,6 +22,7 @@ import (
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 	"noused/internal/regular"
+	"noused/internal/start"
 )
 
 const (
@@ -36,8 +37,9 @@ func (a *app) logsCommand() *cobra.Command {
 		Use:   "logs",
 		Short: "Show what the daemon has logged last",
 		Long: `Show what the daemon has logged last: from systemd's journal where it runs as
-its unit, else from the log of the daemon that nous has started. A daemon that was
-started otherwise logs to wherever its standard error goes.`,
+its unit, else from the log of the daemon that nous has started. Where none runs, the
+log is that of the last one. A daemon that was started otherwise logs to wherever its
+standard error goes.`,
 		Example: "  nous logs -f",
 		Args:    cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -56,14 +58,17 @@ started otherwise logs to wherever its standard error goes.`,
 }
 
 func (a *app) logs(ctx context.Context, lines int, follow bool) error {
-	if unit := a.unit(ctx); unit != "" {
+	unit, file, err := a.logPlace(ctx)
+	if err != nil {
+		return err
+	}
+	if unit != "" {
 		args := []string{"--user", "--no-pager", "--quiet", "--unit=" + unit, "--lines=" + strconv.Itoa(lines)}
 		if follow {
 			args = append(args, "--follow")
 		}
 		return a.journal(ctx, args)
 	}
-	file := a.starting().LogPath()
 	f, err := regular.Open(file, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("there is no log %s: nous has started no daemon for this socket, and one that was started otherwise logs to its standard error", file)
@@ -80,20 +85,54 @@ func (a *app) logs(ctx context.Context, lines int, follow bool) error {
 	return a.followLog(ctx, file, f)
 }
 
-// unit is the unit of ours that the daemon which answers runs as, or "".
-func (a *app) unit(ctx context.Context) string {
-	conn, err := a.way().Commands(ctx)
-	if err != nil {
-		return ""
+// logPlace is where the log is of the daemon that answers, or of the last one that ran:
+// a unit's journal, or a file.
+func (a *app) logPlace(ctx context.Context) (unit, file string, err error) {
+	file = a.starting().LogPath()
+	d, err := a.whoAnswers(ctx)
+	if err != nil { // it has crashed, say
+		return a.laterUnit(ctx, file), file, nil
 	}
-	c := client.New(conn)
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", d.PID))
+	switch unit = unitIn(string(text)); {
+	case unit != "", d.Log == "": // an older daemon does not say
+	case d.Log == "stderr":
+		err = fmt.Errorf("neither nous nor systemd has started the daemon that runs (process %d): it logs to its standard error", d.PID)
+	default:
+		file = d.Log
+	}
+	return unit, file, err
+}
+
+func (a *app) whoAnswers(ctx context.Context) (protocol.DaemonInfo, error) {
+	c, err := client.Dial(ctx, a.socket)
+	if err != nil {
+		return protocol.DaemonInfo{}, err
+	}
 	defer c.Close()
 	s, err := call(ctx, a, c, protocol.GetState, protocol.GetStateParams{Daemon: true})
-	if err != nil {
+	return s.Daemon, err
+}
+
+// laterUnit is the unit that has this socket, where its journal goes on after the file
+// has ended; else "".
+func (a *app) laterUnit(ctx context.Context, file string) string {
+	unit := start.UnitOf(a.socket, os.Getenv)
+	if unit == "" {
 		return ""
 	}
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", s.Daemon.PID))
-	return unitIn(string(text))
+	ctx, cancel := context.WithTimeout(ctx, start.Patience)
+	defer cancel()
+	last, err := exec.CommandContext(ctx, "journalctl", "--user", "--no-pager", "--quiet", "--unit="+unit, "--lines=1", "--output=short-unix").Output()
+	stamp, _, _ := strings.Cut(string(last), " ")
+	at, wrong := strconv.ParseFloat(stamp, 64)
+	if err != nil || wrong != nil {
+		return ""
+	}
+	if info, err := os.Stat(file); err == nil && info.ModTime().After(time.UnixMicro(int64(at*1e6))) {
+		return ""
+	}
+	return unit
 }
 
 // unitIn is the unit of ours, the first daemon's or another's, that a process with

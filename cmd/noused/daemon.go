@@ -93,7 +93,7 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 	if err != nil {
 		return err
 	}
-	info := protocol.DaemonInfo{Version: buildinfo.Version(), Epoch: newID("ep-"), PID: os.Getpid(), StartedAt: time.Now().UTC()}
+	info := protocol.DaemonInfo{Version: buildinfo.Version(), Epoch: newID("ep-"), PID: os.Getpid(), StartedAt: time.Now().UTC(), Log: out.to}
 	events := event.New(info.Epoch, cfg.EventBuffer, time.Now)
 	tools, err := openTools(cfg, allowed, journal, events, log)
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"slices"
 
@@ -17,6 +18,7 @@ type logOutput struct {
 	*zap.Logger
 	level  zap.AtomicLevel
 	errors *lastErrors
+	to     string // the log's file, or "stderr"
 }
 
 // newLogger writes to stderr: for people on a terminal, JSON elsewhere. A file of
@@ -35,8 +37,9 @@ func newLogger(stderr *os.File, logDir string, level zapcore.Level) *logOutput {
 	}
 	atomic := zap.NewAtomicLevelAt(level)
 	last := new(lastErrors)
-	core := &errorCore{Core: zapcore.NewCore(enc, zapcore.Lock(detach.Bounded(stderr, logDir)), atomic), last: last}
-	return &logOutput{zap.New(core), atomic, last}
+	log, path := detach.Bounded(stderr, logDir)
+	core := &errorCore{Core: zapcore.NewCore(enc, zapcore.Lock(log), atomic), last: last}
+	return &logOutput{zap.New(core), atomic, last, cmp.Or(path, "stderr")}
 }
 
 // errorCore keeps the errors among what it writes.

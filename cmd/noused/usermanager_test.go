@@ -28,20 +28,27 @@ const insideVariable = "NOUSED_TEST_SYSTEMD"
 // notHere is what the script below ends with where the machine cannot do it.
 const notHere = 77
 
-// namespace is what root does first, in namespaces of its own: it gives user 65534
-// a part of the control groups and goes on as that user. The last line is no exec,
-// so that somebody is there to reap what the tools leave.
+// namespace is what root does first, in namespaces of its own: it gives user $OWNER
+// a part of the control groups, named as where systemd has booted, and goes on as that
+// user. With $JOURNAL there is a journal. The last line is no exec, so that somebody is
+// there to reap what the tools leave.
 const namespace = `
 no() { echo "$*: this machine cannot" >&2; exit 77; }
 mount --make-rprivate / || no mount
 mount -t proc proc /proc || no proc
 mount -t cgroup2 cgroup2 /sys/fs/cgroup || no cgroup2
 mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system || no /run # as where systemd has booted
-group=/sys/fs/cgroup/$NAME
-mkdir "$group" && chown 65534:65534 "$group" "$group"/cgroup.procs "$group"/cgroup.subtree_control "$group"/cgroup.threads || no cgroup
+group=/sys/fs/cgroup/$NAME/user@$OWNER.service
+mkdir -p "$group" && chown "$OWNER:$OWNER" "$group" "$group"/cgroup.procs "$group"/cgroup.subtree_control "$group"/cgroup.threads || no cgroup
+if [ "$JOURNAL" ]; then
+	mount -t tmpfs -o mode=755 tmpfs /var/log && mkdir -p /var/log/journal /run/systemd/journal && : >/run/systemd/journal/flushed || no /var/log
+	/lib/systemd/systemd-journald >/run/journald 2>&1 &
+	until [ -S /run/systemd/journal/stdout ]; do kill -0 $! || no "systemd-journald: $(cat /run/journald)"; sleep 0.1; done
+fi
 echo $$ >"$group/cgroup.procs" || no cgroup.procs
 cd /
-setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
+chown "$OWNER:$OWNER" "$TMPDIR"
+setpriv --reuid="$OWNER" --regid="$OWNER" --clear-groups "$@"
 exit $?
 `
 
@@ -64,6 +71,12 @@ exit 1
 // of an ordinary user and in namespaces of its own: nothing is left of them.
 func underSystemd(t *testing.T) *manager {
 	t.Helper()
+	return withSystemd(t, "OWNER=65534") // nobody, on every Linux
+}
+
+// withSystemd is underSystemd with variables for the script above.
+func withSystemd(t *testing.T, variables ...string) *manager {
+	t.Helper()
 	if programs := os.Getenv(insideVariable); programs != "" {
 		return newManager(t, programs)
 	}
@@ -75,12 +88,12 @@ func underSystemd(t *testing.T) *manager {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := fmt.Sprintf("noused-%d-%s", os.Getpid(), t.Name())
+	name := fmt.Sprintf("noused-%d-%s.slice", os.Getpid(), t.Name())
 	ctx, cancel := context.WithTimeout(t.Context(), 4*hangTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "unshare", "--mount", "--pid", "--cgroup", "--fork", "--kill-child", "sh", "-c", namespace, "sh",
 		filepath.Join(programs, "noused.test"), "-test.run", "^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), insideVariable+"="+programs, "NAME="+name, "TMPDIR="+filepath.Join(programs, "homes"))
+	cmd.Env = append(append(os.Environ(), insideVariable+"="+programs, "NAME="+name, "TMPDIR="+filepath.Join(programs, "homes")), variables...)
 	out, err := cmd.CombinedOutput()
 	defer func() { // a cgroup namespace's root is the process's own group
 		sweep := exec.Command("unshare", "--mount", "--cgroup", "sh", "-c", sweep)
@@ -109,7 +122,7 @@ var builtPrograms = sync.OnceValues(func() (string, error) {
 	home := os.Getenv("HOME")
 	dir := filepath.Join(home, "p") // short, so that sockets below it can be bound
 	homes := filepath.Join(dir, "homes")
-	if err := errors.Join(os.MkdirAll(homes, 0o755), os.Chmod(home, 0o755), os.Chown(homes, 65534, 65534), os.CopyFS(dir, os.DirFS(unitDir))); err != nil {
+	if err := errors.Join(os.MkdirAll(homes, 0o755), os.Chmod(home, 0o755), os.CopyFS(dir, os.DirFS(unitDir))); err != nil {
 		return "", err
 	}
 	out, err := exec.Command("go", "build", "-o", dir+"/", ".", "../nous").CombinedOutput()

@@ -146,30 +146,30 @@ type Log interface {
 
 // Bounded is the log that stderr is. Where that is a file of the folder of logs, it
 // is begun anew when it is full, or when somebody has removed or moved it, and the one
-// before is kept; what else the process writes to its stderr follows. Any other
-// stderr is left as it is.
-func Bounded(stderr *os.File, dir string) Log {
+// before is kept; what else the process writes to its stderr follows, and path is the
+// file's. Any other stderr is left as it is.
+func Bounded(stderr *os.File, dir string) (log Log, path string) {
 	path, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(stderr.Fd())))
 	if err != nil {
-		return stderr
+		return stderr, ""
 	}
 	path, removed := strings.CutSuffix(path, " (deleted)")
 	path, moved := strings.CutSuffix(path, ".1")
 	if !isLog(filepath.Base(path)) {
-		return stderr
+		return stderr, ""
 	}
 	if removed { // its folder, too, maybe
 		_ = os.MkdirAll(dir, 0o700)
 	}
 	info, err := stderr.Stat()
 	if err != nil || !info.Mode().IsRegular() || !sameFolder(filepath.Dir(path), dir) {
-		return stderr
+		return stderr, ""
 	}
 	b := &bounded{f: stderr, path: path, size: info.Size()}
 	if removed || moved {
 		b.renew()
 	}
-	return b
+	return b, path
 }
 
 func sameFolder(a, b string) bool {

@@ -17,9 +17,9 @@ func TestALogStaysWithinItsBound(t *testing.T) {
 	if err != nil || from != 0 {
 		t.Fatalf("got %d %v", from, err)
 	}
-	log, ok := Bounded(f, filepath.Dir(path)).(*bounded)
-	if !ok {
-		t.Fatal("it is not bounded")
+	log, at := Bounded(f, filepath.Dir(path))
+	if _, ok := log.(*bounded); !ok || at != path {
+		t.Fatalf("it is not bounded, and at %q", at)
 	}
 	part := bytes.Repeat([]byte("x"), fileLimit/4)
 	for range 10 {
@@ -104,8 +104,8 @@ func TestOnlyALogOfTheFolderIsOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, ok := Bounded(f, dir).(*bounded); ok {
-		t.Error("a file of another folder is taken for a log")
+	if log, at := Bounded(f, dir); log != f || at != "" {
+		t.Errorf("a file of another folder is taken for a log: %q", at)
 	}
 	if text, err := os.ReadFile(precious); err != nil || string(text) != "precious" {
 		t.Errorf("got %q %v", text, err)
@@ -127,7 +127,7 @@ func TestARemovedLogIsBegunAnew(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			log := Bounded(f, filepath.Dir(path))
+			log, _ := Bounded(f, filepath.Dir(path))
 			if _, err := log.Write(bytes.Repeat([]byte("x"), fileLimit-1)); err != nil {
 				t.Fatal(err)
 			}
@@ -135,7 +135,7 @@ func TestARemovedLogIsBegunAnew(t *testing.T) {
 				t.Fatal(err)
 			}
 			if restarted {
-				log = Bounded(f, filepath.Dir(path))
+				log, _ = Bounded(f, filepath.Dir(path))
 			}
 			if _, err := log.Write([]byte("that\n")); err != nil {
 				t.Fatal(err)

@@ -76,6 +76,7 @@ type DaemonInfo struct {
 	Epoch     string    `json:"epoch" doc:"made anew at every start; seq counts within it"`
 	PID       int       `json:"pid"`
 	StartedAt time.Time `json:"started_at"`
+	Log       string    `json:"log,omitzero" wire:"added" doc:"the file that it logs to, or stderr"`
 }
 
 // ModelInfo says which model answers prompts.

@@ -200,13 +200,10 @@ func (r *running) shutdown(ctx context.Context, p protocol.ShutdownParams) (prot
 
 // stopUnit stops a unit and what would start it again.
 func stopUnit(ctx context.Context, unit string) error {
-	units := []string{unit}
-	if triggers, err := systemctl(ctx, "show", "--property=TriggeredBy", "--value", unit); err == nil {
-		units = append(strings.Fields(triggers), unit)
-	}
+	units := append(triggers(ctx, unit), unit)
 	said, err := systemctl(ctx, append([]string{"stop"}, units...)...)
 	if err != nil {
-		return &Error{What: "systemd cannot stop " + unit, Said: said, Next: "systemctl --user status " + unit + " says more"}
+		return &Error{What: "systemd cannot stop " + unit, Said: said, Next: lookAt(unit)}
 	}
 	return nil
 }
@@ -280,7 +277,7 @@ func restart(ctx context.Context, o Options) (Stopped, Started, error) {
 	if r.unit != "" {
 		said, err := systemctl(ctx, "restart", r.unit)
 		if err != nil {
-			return s, Started{}, &Error{What: "systemd cannot restart " + r.unit, Said: join(said, journal(r.unit)), Next: "systemctl --user status " + r.unit + " says more"}
+			return s, Started{}, &Error{What: "systemd cannot restart " + r.unit, Said: join(said, journal(r.unit)), Next: unitNext(ctx, r.unit)}
 		}
 		return s, Started{Log: r.unit, Unit: true}, nil
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"noused/internal/protocol"
 )
 
 // unitName is the daemon's in the user's systemd. It requires its two sockets.
@@ -41,12 +43,45 @@ func (o Options) startUnit(ctx context.Context) (Started, error) {
 	case strings.Contains(said, "not found"), errors.Is(err, exec.ErrNotFound), strings.Contains(said, "Failed to connect"):
 		return Started{}, errNoUnit
 	case ctx.Err() != nil:
-		return Started{}, &Error{What: "systemd has not started " + unitName + " after " + o.Within.String(), Said: said, Next: lookAtUnit}
+		return Started{}, &Error{What: "systemd has not started " + unitName + " after " + o.Within.String(), Said: said, Next: lookAt(unitName)}
 	}
-	return Started{}, &Error{What: "systemd cannot start " + unitName, Said: join(said, journal(unitName)), Next: lookAtUnit}
+	return Started{}, &Error{What: "systemd cannot start " + unitName, Said: join(said, journal(unitName)), Next: unitNext(ctx, unitName)}
 }
 
-const lookAtUnit = "systemctl --user status " + unitName + " says more"
+func lookAt(unit string) string { return "systemctl --user status " + unit + " says more" }
+
+// unitNext is what can be done where systemd cannot start a unit: what has ended too
+// often, be it the unit or its sockets, is not started again before somebody says so.
+func unitNext(ctx context.Context, unit string) string {
+	units := append(triggers(ctx, unit), unit)
+	results, err := systemctl(ctx, append([]string{"show", "--property=Result", "--value"}, units...)...)
+	if err == nil && strings.Contains(results, "start-limit-hit") {
+		return "it has ended too often; when what it says is mended: systemctl --user reset-failed 'noused*'"
+	}
+	return lookAt(unit)
+}
+
+// triggers are the sockets that start a unit.
+func triggers(ctx context.Context, unit string) []string {
+	names, err := systemctl(ctx, "show", "--property=TriggeredBy", "--value", unit)
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(names)
+}
+
+// UnitOf is the unit of ours that has a socket, where systemd has it, or "".
+func UnitOf(socket string, getenv func(string) string) string {
+	first := protocol.DefaultSocket(getenv)
+	if socket == first {
+		return unitName
+	}
+	name, ok := strings.CutSuffix(filepath.Base(socket), ".sock")
+	if !ok || filepath.Dir(socket) != filepath.Join(filepath.Dir(first), "instances") {
+		return ""
+	}
+	return "noused@" + name + ".service"
+}
 
 // systemctl runs it for the user and returns what it says.
 func systemctl(ctx context.Context, args ...string) (string, error) {
