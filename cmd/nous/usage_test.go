@@ -97,6 +97,7 @@ var wrongLines = []struct{ line, want string }{
 	{"export one two", `export takes 1 argument, and got "two" besides: it wants SESSION, the id of a session, or nothing`},
 	{"export --format pdf", `--format pdf: want md, json or html`},
 	{"export --format html --json", `--json and --format html exclude each other`},
+	{"proxy extra", `proxy takes no arguments, and got "extra"`},
 	{"ping extra", `ping takes no arguments, and got "extra"`},
 	{"state extra", `state takes no arguments, and got "extra"`},
 	{"tools extra", `tools has no command "extra"`},

@@ -71,6 +71,8 @@ var layers = []layer{
 	{pattern: "internal/client", ours: []string{"internal/protocol", "internal/trust"}},
 	{pattern: "internal/start", ours: []string{"internal/client", "internal/detach", "internal/lock", "internal/protocol"}},
 	{pattern: "internal/client/follow", ours: []string{"internal/client", "internal/protocol"}},
+	{pattern: "internal/client/ssh", ours: []string{"internal/client", "internal/plaintext", "internal/protocol"}},
+	{pattern: "internal/client/ssh/sshtest", stdlibOnly: true},
 	{pattern: "internal/client/clienttest", ours: []string{"internal/protocol"}},
 	{pattern: "internal/tui", ours: []string{"internal/client", "internal/client/follow", "internal/tui/board", "internal/tui/question", "internal/tui/transcript", "internal/tui/pick", "internal/tui/theme", "internal/tui/cell", "internal/protocol", "internal/regular"}},
 	{pattern: "internal/tui/board", ours: []string{"internal/tui/question", "internal/tui/pick", "internal/tui/theme", "internal/tui/cell", "internal/protocol"}},
@@ -83,7 +85,7 @@ var layers = []layer{
 	{pattern: "internal/acp", ours: []string{"internal/protocol"}},
 	{pattern: "internal/acp/bridge", ours: []string{"internal/acp", "internal/client", "internal/client/follow", "internal/protocol"}},
 	{pattern: "internal/soak", ours: []string{"internal/client", "internal/protocol"}},
-	{pattern: "cmd/nous", ours: []string{"internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client", "internal/client/follow", "internal/cmdline", "internal/detach", "internal/manpage", "internal/mcpfile", "internal/plaintext", "internal/protocol", "internal/regular", "internal/start", "internal/worktree", "internal/form"}},
+	{pattern: "cmd/nous", ours: []string{"internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client", "internal/client/follow", "internal/client/ssh", "internal/cmdline", "internal/detach", "internal/manpage", "internal/mcpfile", "internal/plaintext", "internal/protocol", "internal/regular", "internal/start", "internal/worktree", "internal/form"}},
 	{pattern: "internal/testenv", stdlibOnly: true},
 }
 

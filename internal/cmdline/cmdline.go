@@ -93,9 +93,12 @@ func Unknown(parent *cobra.Command, name string) error {
 	if parent.HasParent() {
 		text = fmt.Sprintf("%s has no command %q", Name(parent), name)
 	}
-	parent.SuggestionsMinimumDistance = 2
-	if near := parent.SuggestionsFor(name); len(near) > 0 {
-		text += ", did you mean " + strings.Join(near, " or ") + "?"
+	for distance := 1; distance <= 2; distance++ { // the nearest
+		parent.SuggestionsMinimumDistance = distance
+		if near := parent.SuggestionsFor(name); len(near) > 0 {
+			text += ", did you mean " + strings.Join(near, " or ") + "?"
+			break
+		}
 	}
 	return Errorf("%s", text)
 }

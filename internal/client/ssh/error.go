@@ -1,0 +1,108 @@
+package ssh
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"noused/internal/client"
+	"noused/internal/protocol"
+)
+
+// Error says why there is no connection to a host, or none any more.
+type Error struct {
+	Host string
+	What string        // one sentence
+	Said string        // what ssh, or the far nous, said last; several lines, or ""
+	Next string        // what to do, or ""
+	Code protocol.Code // of the far proxy's last line, or ""
+	Lost bool          // there was a connection: it is a client.ErrLost, too
+}
+
+func (e *Error) Error() string {
+	text := e.Host + ": " + e.What
+	if e.Said != "" {
+		text += ": " + strings.ReplaceAll(e.Said, "\n", "; ")
+	}
+	return text
+}
+
+// Unwrap returns client.ErrLost where there was a connection.
+func (e *Error) Unwrap() error {
+	if e.Lost {
+		return client.ErrLost
+	}
+	return nil
+}
+
+// failure is the line that a proxy ends with.
+type failure struct {
+	OK     *bool           `json:"ok"`
+	Type   string          `json:"type"`
+	Error  *protocol.Error `json:"error"`
+	Socket string          `json:"socket"`
+}
+
+// codeNoDaemon is what a proxy says that has found no daemon.
+const codeNoDaemon protocol.Code = "no_daemon"
+
+func (f failure) is() bool { return f.OK != nil && !*f.OK && f.Type == "" && f.Error != nil }
+
+// of says what it means at a host.
+func (f failure) of(host string, lost bool) error {
+	if f.Error.Code == codeNoDaemon && !lost {
+		at := host
+		if f.Socket != "" {
+			at += ":" + f.Socket
+		}
+		return &client.NoDaemonError{Socket: at, Err: f.Error}
+	}
+	return &Error{Host: host, What: f.Error.Message, Code: f.Error.Code, Lost: lost}
+}
+
+// ended says how an ssh that said no hello has ended.
+func ended(o Options, p *process, noise string) *Error {
+	said := p.words.String()
+	e := &Error{Host: o.Host, Said: strings.TrimSpace(noise + "\n" + said)}
+	nous := o.Nous
+	if nous == "" {
+		nous = "nous"
+	}
+	try := "try: ssh " + strings.Join(o.SSH, " ")
+	if len(o.SSH) == 0 {
+		try = "try: ssh " + o.Host
+	}
+	switch status := p.status(); {
+	case status == 255:
+		e.What, e.Next = "ssh has failed", try
+	case status == 127, status == 126, strings.Contains(strings.ToLower(said), "command not found"):
+		e.What = fmt.Sprintf("there is no %s that can be run", nous)
+		e.Next = fmt.Sprintf("install noused there, or say where nous is: nous = \"/path/of/nous\" in [hosts.%s] of ~/.config/nous/config.toml", o.Host)
+	case status == 2 && strings.Contains(said, `"proxy"`):
+		e.What, e.Next = fmt.Sprintf("%s is too old there: it has no proxy", nous), "update noused there"
+	case status < 0:
+		e.What = fmt.Sprintf("ssh was ended (%v)", p.err)
+	default:
+		e.What, e.Next = fmt.Sprintf("%s proxy has ended with status %d and said no hello", nous, status), try
+	}
+	return e
+}
+
+// lost says how a connection that stood has ended.
+func (t *trunk) lost(err error) error {
+	select {
+	case <-t.p.exited:
+	default:
+		return &Error{Host: t.o.Host, What: fmt.Sprintf("the connection broke: %v", err), Lost: true}
+	}
+	e := &Error{Host: t.o.Host, What: "ssh has ended", Said: t.p.words.String(), Lost: true}
+	if t.p.err != nil {
+		e.What += fmt.Sprintf(" (%v)", t.p.err)
+	}
+	return e
+}
+
+var (
+	errNoise = errors.New("too much was said before the hello")
+	errSlow  = errors.New("its owner does not read it")
+)

@@ -1,0 +1,171 @@
+package ssh
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"noused/internal/plaintext"
+)
+
+const (
+	keptWords = 2 << 10         // bytes of what ssh and the far shell said last
+	lingers   = 2 * time.Second // for ssh to end when it is asked to, and for its streams to end when it has
+)
+
+// ours are the options that nous gives to ssh. Those of the user stand before them, and
+// ssh takes the first it is given.
+var ours = []string{"-T", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3", "-o", "ConnectTimeout=15"}
+
+// argv is the command line that leads to a proxy.
+func (o Options) argv(ask, start bool) ([]string, error) {
+	ssh, err := exec.LookPath("ssh")
+	if err != nil {
+		return nil, &Error{Host: o.Host, What: "there is no ssh in PATH", Next: "install OpenSSH's client"}
+	}
+	to := o.SSH
+	if len(to) == 0 {
+		if o.Host == "" || o.Host[0] == '-' {
+			return nil, &Error{Host: o.Host, What: fmt.Sprintf("%q is no name of a host", o.Host)}
+		}
+		to = []string{o.Host}
+	}
+	// Ctrl-C is nous's, not the connection's: ssh leaves SIGINT ignored where it was.
+	argv := append([]string{"/bin/sh", "-c", `trap "" INT; exec "$@"`, "sh", ssh}, to...)
+	argv = append(argv, ours...)
+	if !ask {
+		argv = append(argv, "-o", "BatchMode=yes")
+	}
+	return append(argv, "--", o.remote(start)), nil
+}
+
+// remote is the command for the far shell.
+func (o Options) remote(start bool) string {
+	nous := o.Nous
+	if nous == "" {
+		nous = "nous"
+	}
+	words := []string{quotePath(nous), "proxy"}
+	if o.Socket != "" {
+		words = append(words, "--socket", quotePath(o.Socket))
+	}
+	if start {
+		words = append(words, "--start")
+	}
+	return strings.Join(words, " ")
+}
+
+// quotePath quotes a path for any shell that knows single quotes. The home stays one.
+func quotePath(path string) string {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok {
+		return "~/" + quote(rest)
+	}
+	return quote(path)
+}
+
+func quote(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_@%+=:,./-", r)
+	}
+	if word != "" && strings.TrimFunc(word, plain) == "" {
+		return word
+	}
+	// A backslash, too, stands outside: fish reads it inside.
+	return "'" + strings.NewReplacer("'", `'\''`, `\`, `'\\'`).Replace(word) + "'"
+}
+
+// process is ssh while it runs. Err is how it ended, once exited is closed.
+type process struct {
+	in     *os.File
+	out    *os.File
+	words  *words
+	cmd    *exec.Cmd
+	once   sync.Once
+	exited chan struct{}
+	err    error
+}
+
+// run starts a program that ends with this one, whatever ends this one.
+func run(argv []string) (*process, error) {
+	in, toIn, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	fromOut, out, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, in.Close(), toIn.Close())
+	}
+	cmd := exec.Command(argv[0], argv[1:]...)
+	p := &process{in: toIn, out: fromOut, words: &words{}, cmd: cmd, exited: make(chan struct{})}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, p.words
+	cmd.WaitDelay = lingers // a master that ssh leaves behind may hold standard error
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	started := make(chan error)
+	go func() { // ends with the process
+		runtime.LockOSThread() // the kernel sends Pdeathsig when this thread ends
+		err := cmd.Start()
+		_, _ = in.Close(), out.Close()
+		started <- err
+		if err == nil {
+			p.err = cmd.Wait()
+			_ = p.out.SetReadDeadline(time.Now().Add(lingers))
+		}
+		close(p.exited)
+	}()
+	if err := <-started; err != nil {
+		_, _ = toIn.Close(), fromOut.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// end ends it. It does not wait.
+func (p *process) end() {
+	p.once.Do(func() {
+		_ = p.in.Close()
+		_ = p.cmd.Process.Signal(syscall.SIGTERM)
+		kill := time.AfterFunc(lingers, func() { _ = p.cmd.Process.Kill() })
+		go func() { // ends with the process
+			<-p.exited
+			kill.Stop()
+			_ = p.out.Close()
+		}()
+	})
+}
+
+// status is how it ended: -1 by a signal.
+func (p *process) status() int { return p.cmd.ProcessState.ExitCode() }
+
+// words keeps the end of what was said.
+type words struct {
+	mu   sync.Mutex
+	kept []byte
+	cut  bool
+}
+
+func (w *words) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kept = append(w.kept, p[max(0, len(p)-keptWords):]...)
+	if over := len(w.kept) - keptWords; over > 0 {
+		w.kept, w.cut = append(w.kept[:0], w.kept[over:]...), true
+	}
+	return len(p), nil
+}
+
+// String is the last whole lines, in plain text.
+func (w *words) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text := string(w.kept)
+	if _, rest, ok := strings.Cut(text, "\n"); ok && w.cut {
+		text = rest
+	}
+	return strings.TrimSpace(plaintext.Clean(text))
+}

@@ -1,0 +1,211 @@
+// Package ssh leads to a daemon on another machine: one ssh process runs nous proxy
+// there, and carries every connection that a client opens.
+//
+// Concurrency: any goroutine may use a Link. Its connections are net.Conns of their
+// own: none waits for another. What a connection's owner does not read is held up to a
+// bound, then that connection ends. A Link owns its ssh process and its goroutines;
+// they end, and are waited for, in Close.
+//
+// It refuses to connect again by itself (the next Commands or Events does), to send
+// anything twice, and to keep keys, passwords or what hosts there are: ssh does.
+package ssh
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"noused/internal/client"
+)
+
+// Options say which daemon a Link leads to, and how.
+type Options struct {
+	// Host is what the user calls it. Messages name it.
+	Host string
+	// SSH is the destination and options, as ssh takes them; empty, it is Host.
+	SSH []string
+	// Nous is the path of nous there; "" is nous, as the far shell finds it. A ~/ at
+	// its beginning is the home there.
+	Nous string
+	// Socket is the daemon's command socket there; "" is its default.
+	Socket string
+	// Start has a daemon started there where none runs, unless the Link had one already.
+	Start bool
+	// Ask lets ssh ask on the terminal (for a password, say) until it was connected
+	// once. After that, and without it, ssh asks nothing.
+	Ask bool
+	// Within is how long ssh and the far nous may take to answer; 0 is half a minute,
+	// and three minutes while ssh may ask.
+	Within time.Duration
+}
+
+// Hello is what the far proxy said first.
+type Hello struct {
+	Proxy       int    `json:"proxy"`
+	Version     string `json:"version"` // of nous there
+	Socket      string `json:"socket"`  // there
+	Epoch       string `json:"epoch"`   // of the daemon; "" of an older core
+	Connections bool   `json:"connections"`
+}
+
+// Link opens connections to one daemon over one ssh process.
+type Link struct {
+	o      Options
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	met     bool     // it was connected once
+	trunk   *trunk   // the last one; nil before the first
+	dialing *dialing // nil while none is made
+	closed  bool
+}
+
+// dialing is a trunk that is being made. t and err are set once done is closed.
+type dialing struct {
+	done chan struct{}
+	t    *trunk
+	err  error
+}
+
+// New makes a Link. It does not connect: the first Commands, Events or Hello does.
+func New(o Options) *Link {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Link{o: o, ctx: ctx, cancel: cancel}
+}
+
+// Commands opens a connection to the command socket. It blocks while ssh connects, for
+// as long as ctx lets it; ssh goes on connecting for the next call. Errors are an
+// *Error, a *client.NoDaemonError, client.ErrClosed and ctx's.
+func (l *Link) Commands(ctx context.Context) (net.Conn, error) {
+	t, err := l.connected(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return t.commands(), nil
+}
+
+// Events opens a connection to the event socket, as Commands does. A daemon that knows
+// subscribe tells nothing there before it was subscribed; all connections share one
+// subscription at the far end.
+func (l *Link) Events(ctx context.Context) (net.Conn, error) {
+	t, err := l.connected(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return t.events(), nil
+}
+
+// Hello is what the far proxy said first on the connection that stands, or is made.
+func (l *Link) Hello(ctx context.Context) (Hello, error) {
+	t, err := l.connected(ctx)
+	if err != nil {
+		return Hello{}, err
+	}
+	return t.hello, nil
+}
+
+// Close ends every connection and the ssh process, and waits for them. What the daemon
+// has accepted goes on.
+func (l *Link) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	t := l.trunk
+	l.mu.Unlock()
+	l.cancel()
+	if t != nil {
+		t.end(client.ErrClosed)
+	}
+	l.wg.Wait()
+	return nil
+}
+
+// connected returns the trunk that stands, or the one that is made then.
+func (l *Link) connected(ctx context.Context) (*trunk, error) {
+	d, err := l.dial()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-d.done:
+		return d.t, d.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("connect to %s: %w", l.o.Host, context.Cause(ctx))
+	}
+}
+
+// dial begins to make a trunk, unless there is one or one is being made.
+func (l *Link) dial() (*dialing, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return nil, client.ErrClosed
+	case l.dialing != nil:
+		return l.dialing, nil
+	}
+	d := &dialing{done: make(chan struct{})}
+	if l.trunk != nil && l.trunk.alive() {
+		d.t = l.trunk
+		close(d.done)
+		return d, nil
+	}
+	l.dialing = d
+	last, again := l.trunk, l.met
+	l.wg.Go(func() { l.make(d, last, again) })
+	return d, nil
+}
+
+// make makes a trunk, once the one before is over.
+func (l *Link) make(d *dialing, last *trunk, again bool) {
+	if last != nil {
+		<-last.over
+	}
+	d.t, d.err = l.open(again)
+	l.mu.Lock()
+	l.dialing = nil
+	if d.err == nil {
+		l.trunk, l.met = d.t, true
+		l.wg.Go(d.t.serve)
+		if l.closed {
+			d.t.end(client.ErrClosed)
+		}
+	}
+	l.mu.Unlock()
+	close(d.done)
+}
+
+func (l *Link) open(again bool) (*trunk, error) {
+	within := l.o.Within
+	ask := l.o.Ask && !again
+	switch {
+	case within > 0:
+	case ask:
+		within = 3 * time.Minute
+	default:
+		within = 30 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, within)
+	defer cancel()
+	argv, err := l.o.argv(ask, l.o.Start && !again)
+	if err != nil {
+		return nil, err
+	}
+	p, err := run(argv)
+	if err != nil {
+		return nil, &Error{Host: l.o.Host, What: fmt.Sprintf("ssh could not be started: %v", err)}
+	}
+	t, err := meet(ctx, l.o, p)
+	if err != nil {
+		p.end()
+		<-p.exited
+		if l.ctx.Err() != nil {
+			return nil, client.ErrClosed
+		}
+		return nil, err
+	}
+	return t, nil
+}
