@@ -490,3 +490,28 @@ func TestConfigOfNotify(t *testing.T) {
 		}
 	}
 }
+
+// Nobody is warned of what a daemon has by itself, in the home folder: there tools can
+// change none of its files.
+func TestFilesThatToolsCanChange(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                          "",
+		"--tools-dir HOME/my/tools": "my/tools",
+		"--socket HOME/s --debug-socket HOME/d/s":          "s d/s",
+		"--workdir HOME/.config":                           "",
+		"--workdir HOME/.config/noused":                    ".config/noused/tools.d",
+		"--workdir HOME/.config --tools-dir HOME/my/tools": "",
+	} {
+		cfg, home, err := resolve(t, append([]string{"--workdir", "HOME"}, strings.Fields(args)...), map[string]string{"XDG_RUNTIME_DIR": "/run/user/4711"}, "log_level = 'info'\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, path := range exposed(cfg) {
+			got = append(got, strings.TrimPrefix(path, home+"/"))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q: got %q, want %q", args, got, want)
+		}
+	}
+}

@@ -200,11 +200,9 @@ func openTools(cfg Config, allowed *rules, journal *audit.Log, events *event.Log
 		}
 	}
 	if cfg.BuiltinTools {
-		for _, path := range append([]string{cfg.Socket, cfg.DebugSocket}, cfg.ToolsDirs...) {
-			if rel, err := filepath.Rel(cfg.Workdir, path); err == nil && filepath.IsLocal(rel) {
-				log.Warn("the working directory holds files of the daemon, which the built-in tools can change; choose a workdir that does not hold them",
-					zap.String("workdir", cfg.Workdir), zap.String("inside", path))
-			}
+		for _, path := range exposed(cfg) {
+			log.Warn("the working directory holds files of the daemon, which the built-in tools can change; choose a workdir that does not hold them",
+				zap.String("workdir", cfg.Workdir), zap.String("inside", path))
 		}
 	}
 	tools := registry.New(o)
@@ -220,6 +218,23 @@ func outputDir(cfg Config) string { return filepath.Join(cfg.StateDir, "tool-out
 // loginsOf is what people were granted at MCP servers.
 func loginsOf(cfg Config) *oauth.Store {
 	return oauth.Open(filepath.Join(cfg.StateDir, "mcp", "logins"))
+}
+
+// exposed are those of the daemon's files that tools of the working directory can
+// change. In folders that are hidden from them they cannot, so that the home folder, where a
+// service works, is none to warn of.
+func exposed(cfg Config) (paths []string) {
+	in := func(dir, path string) bool {
+		rel, err := filepath.Rel(dir, path)
+		return err == nil && filepath.IsLocal(rel)
+	}
+	for _, path := range append([]string{cfg.Socket, cfg.DebugSocket}, cfg.ToolsDirs...) {
+		private := slices.ContainsFunc(cfg.Private, func(dir string) bool { return in(dir, path) && dir != cfg.Workdir })
+		if path != "" && in(cfg.Workdir, path) && !private {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }
 
 // hidden is what sandboxed tools must not read. Tools are programs to be read;

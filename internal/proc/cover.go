@@ -57,7 +57,7 @@ func (n *nursery) canCover() bool {
 
 // probe is the shim that canCover starts.
 func probe(who string) int {
-	if err := cover(who, Hidden{Paths: []string{os.TempDir()}}, nil); err != nil {
+	if cover(who, Hidden{Paths: []string{os.TempDir()}}, nil) != nil || readOnly(os.TempDir()) != nil {
 		return 1
 	}
 	return 0
@@ -65,7 +65,8 @@ func probe(who string) int {
 
 // cover takes what is hidden out of this process's sight. It cannot be moved
 // away from under its cover by a program that may write to these folders: every
-// folder on the way is a mount of its own.
+// folder on the way is a mount of its own. What is left to be read in it can be
+// written only where it is one of write itself.
 func cover(who string, hidden Hidden, write []string) error {
 	if err := become(who); err != nil {
 		return err
@@ -87,10 +88,19 @@ func cover(who string, hidden Hidden, write []string) error {
 		}
 	}
 	var folders []string
+	own := map[string]bool{} // where it works itself
+	for _, path := range write {
+		own[Resolve(path)] = true
+	}
 	for _, path := range slices.Sorted(slices.Values(slices.Concat(hidden.Paths, hidden.Except))) {
 		if fd, ok := kept[path]; ok {
 			if err := restore(path, fd); err != nil {
 				return err
+			}
+			if !own[path] { // it lies in a folder that may be written to, maybe
+				if err := readOnly(path); err != nil {
+					return err
+				}
 			}
 			continue
 		}
@@ -211,6 +221,15 @@ func restore(path string, fd int) error {
 		err = putOver(path, what, unix.MS_BIND|unix.MS_REC, "")
 	}
 	return err
+}
+
+// readOnly has nothing written below a mount of ours.
+func readOnly(path string) error {
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	if err := unix.MountSetattr(unix.AT_FDCWD, path, unix.AT_RECURSIVE|unix.AT_SYMLINK_NOFOLLOW, &attr); err != nil {
+		return &os.PathError{Op: "cover", Path: path, Err: err}
+	}
+	return nil
 }
 
 // uncap drops what a namespace took, before the program gets it.

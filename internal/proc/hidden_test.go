@@ -203,6 +203,39 @@ func TestLinksToTheHiddenAreResolved(t *testing.T) {
 	}
 }
 
+// What can be read in something hidden, such as the descriptors of tools, is not a
+// tool's to change, also where it works in a folder above: a descriptor that it wrote
+// would start anything, outside the sandbox. Where it works itself it may write.
+func TestWhatCanBeReadInTheHiddenCannotBeChanged(t *testing.T) {
+	j, config := conceal(t, true)
+	if !j.canCover() {
+		t.Skip("this system lets only root cover a folder")
+	}
+	tools := filepath.Join(config, "tools.d")
+	for what, script := range map[string]string{
+		"a new file":        `echo x >` + tools + `/new`,
+		"what is there":     `echo x >>` + tools + `/tool`,
+		"its removal":       `rm ` + tools + `/tool`,
+		"another one in it": `echo x >new && mv new ` + tools + `/tool`,
+		"its mode":          `chmod 777 ` + tools + `/tool`,
+		"its folder":        `mv ` + tools + ` elsewhere`,
+		"as a mount":        `mount -o remount,bind,rw ` + tools + ` && echo x >` + tools + `/new`,
+	} {
+		if exit, said := j.run(script); exit.OK() {
+			t.Errorf("%s: it worked, and said %q", what, said)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(tools, "tool")); err != nil || string(text) != "a tool" {
+		t.Errorf("got %q %v", text, err)
+	}
+	view, err := j.Sandboxed(Sandbox{Workdir: tools})
+	check(t, err)
+	j.view, j.work = view, tools
+	if exit, said := j.run(`cat tool && echo x >new && rm new && ! cat ../environment`); !exit.OK() {
+		t.Errorf("in the folder itself: %v, it said %q", exit, said)
+	}
+}
+
 // Of what a path lies in, the innermost counts: what a user hides cannot open what
 // the daemon hides, nor what is hidden in a workdir that lies in something hidden.
 func TestWhatIsHiddenInAnExceptionIsHidden(t *testing.T) {
