@@ -58,8 +58,12 @@ func (l listing) elsewhere(info protocol.SessionInfo) bool {
 	return l.workdir != "" && at != l.workdir
 }
 
-// errUnread says that a session's journal has to be read first.
-var errUnread = errors.New("not read yet")
+// errUnread says that a session's journal has to be read first, errElsewhere that the
+// session lives in another folder.
+var (
+	errUnread    = errors.New("not read yet")
+	errElsewhere = errors.New("not of this folder")
+)
 
 // list asks about the sessions one after the other, until there are enough.
 // Those that are gone or cannot be read are passed over.
@@ -74,7 +78,7 @@ func (l listing) list(about func(id string) (protocol.SessionInfo, error)) (prot
 		switch {
 		case errors.Is(err, errUnread):
 			return out, err
-		case err == nil && l.elsewhere(info):
+		case errors.Is(err, errElsewhere), err == nil && l.elsewhere(info):
 		case err == nil:
 			out.Sessions = append(out.Sessions, info)
 		case !gone(err):
@@ -84,18 +88,31 @@ func (l listing) list(about func(id string) (protocol.SessionInfo, error)) (prot
 	return out, nil
 }
 
-// read reads the journals that it takes, a few at a time, and lists then.
+// read reads the journals that it takes, a few at a time, and lists then. It begins
+// with the first and reads no further than there are enough.
 func (l listing) read(ctx context.Context) (protocol.Sessions, error) {
 	errs := make([]error, len(l.ids))
 	if l.workdir == "" {
 		errs = errs[:min(l.limit, len(l.ids))]
 	}
-	var next atomic.Int64
+	var next, found atomic.Int64
 	var readers sync.WaitGroup
 	for range listReaders {
 		readers.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(errs)); i = next.Add(1) - 1 {
-				_, errs[i] = l.hub.sessionInfo(ctx, l.ids[i])
+			for found.Load() < int64(l.limit) {
+				i := next.Add(1) - 1
+				if i >= int64(len(errs)) {
+					return
+				}
+				info, err := l.hub.sessionInfo(ctx, l.ids[i])
+				switch {
+				case err != nil:
+					errs[i] = err
+				case l.elsewhere(info):
+					errs[i] = errElsewhere
+				default:
+					found.Add(1)
+				}
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"noused/internal/model"
 	"noused/internal/model/offline"
 	"noused/internal/protocol"
+	"noused/internal/session"
 )
 
 // A list reads what it does not know beside the connection's other commands, and
@@ -111,5 +112,39 @@ func TestLookingAtASessionDoesNotOpenIt(t *testing.T) {
 	open, err := f.getMessages(ctx, protocol.GetMessagesParams{Scope: scope})
 	if err != nil || fmt.Sprintf("%s", open.Messages) != fmt.Sprintf("%s", all.Messages) {
 		t.Errorf("open, it has %s, %v", open.Messages, err)
+	}
+}
+
+// A page of a folder's sessions reads no more journals than it takes, and none twice:
+// each page of very many would otherwise read them all.
+func TestAPageOfAFolderReadsNoMoreThanItTakes(t *testing.T) {
+	here := t.TempDir()
+	f := newFixtureWith(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, newRecorder(), func(o *Options) { o.Workdir = here })
+	const all = 30
+	for i := range all {
+		f.put(fmt.Sprintf("ses-%02d", i), said("m1", "", model.User, "one"))
+	}
+	known := func() (n int) {
+		for i := range all {
+			if _, ok := f.Known(fmt.Sprintf("ses-%02d", i)); ok {
+				n++
+			}
+		}
+		return n
+	}
+	limit, before := 2, ""
+	for page := 1; page <= 3; page++ {
+		list, err := answered(f.listSessions(context.Background(), protocol.ListSessionsParams{Limit: &limit, Workdir: here, Before: before}))
+		if err != nil || len(list.Sessions) != limit {
+			t.Fatalf("page %d: got %+v %v", page, list, err)
+		}
+		before = list.Sessions[limit-1].SessionID
+		if n := known(); n > page*(limit+listReaders) {
+			t.Errorf("after page %d of %d sessions %d journals have been read", page, limit, n)
+		}
+	}
+	list, err := answered(f.listSessions(context.Background(), protocol.ListSessionsParams{Limit: &limit, Workdir: t.TempDir()}))
+	if err != nil || len(list.Sessions) != 0 || known() != all {
+		t.Errorf("another folder: got %+v %v, and %d journals read", list, err, known())
 	}
 }
