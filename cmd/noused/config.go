@@ -45,6 +45,7 @@ type Config struct {
 	Private      []string // no sandboxed tool can read them: configuration, state, keys
 	Sandbox      sandboxSettings
 	Retention    retention
+	Fleet        fleetSettings // no URL: none
 }
 
 // ModelConfig says which model answers prompts. APIKeyEnv names a variable: the
@@ -120,7 +121,8 @@ func resolveConfig(fs *pflag.FlagSet, getenv func(string) string) (Config, error
 	cfg.Model = r.model(cfg.vendors(r.getenv))
 	cfg.Limits = r.limits()
 	cfg.Notify = r.notify()
-	cfg.Private = r.private(cfg.StateDir)
+	cfg.Fleet = r.fleet()
+	cfg.Private = append(r.private(cfg.StateDir), cfg.Fleet.keyFiles()...)
 	cfg.Sandbox = r.sandbox()
 	cfg.Retention = r.retention()
 	cfg.Policy = r.policy()

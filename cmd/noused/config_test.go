@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
 
+	"noused/internal/fleet"
 	"noused/internal/protocol"
 )
 
@@ -122,6 +123,25 @@ func TestConfigOfRetention(t *testing.T) {
 	}
 	if got, _, err := resolve(t, nil, nil, ""); got.Retention != (retention{}) || err != nil {
 		t.Errorf("nothing said: got %+v, %v", got.Retention, err)
+	}
+}
+
+func TestFleetSettings(t *testing.T) {
+	got, home, err := resolve(t, nil, nil, "[fleet]\nurl = [\"nats://a\", \"tls://b\"]\ncreds = \"fleet.creds\"\nname = \"box\"\nsubject = \"team\"\n"+
+		"labels = { gpu = \"a100\" }\napprove = true\nslots = 0\njob_timeout = \"2m\"\n")
+	want := fleetSettings{
+		Connect: fleet.Connect{URLs: []string{"nats://a", "tls://b"}, Creds: filepath.Join(home, ".config/noused/fleet.creds")}, Name: "box", Prefix: "team",
+		Labels: map[string]string{"gpu": "a100"}, Approve: true, JobTimeout: 2 * time.Minute,
+	}
+	if diff := cmp.Diff(want, got.Fleet); diff != "" || err != nil {
+		t.Errorf("error %v, (-want +got):\n%s", err, diff)
+	}
+	got, _, err = resolve(t, nil, nil, "[fleet]\nurl = \"nats://a\"\nname = \"box\"\n")
+	if f := got.Fleet; f.Approve || f.Slots != 1 || f.JobTimeout != 10*time.Minute || f.Prefix != "noused" || err != nil {
+		t.Errorf("got %+v, error %v", f, err)
+	}
+	if got, _, err := resolve(t, nil, nil, ""); got.Fleet.URLs != nil || err != nil {
+		t.Errorf("without a section: got %+v, error %v", got.Fleet, err)
 	}
 }
 
@@ -372,6 +392,17 @@ func TestConfigErrors(t *testing.T) {
 		{"a retention that is no size", nil, nil, "[retention]\nsessions_larger = \"2 GB\"\n", `FILE:2: retention.sessions_larger: "2 GB" is no size, want bytes as in 4194304, 4096KiB or 4MiB`},
 		{"a retention of next to nothing", nil, nil, "[retention]\naudit_larger = 1000\n", "FILE:2: retention.audit_larger: 1000 is out of bounds, want 1MiB to "},
 		{"an unknown retention", nil, nil, "[retention]\nsessions = \"90d\"\n", "FILE:2: retention.sessions: there is no such key"},
+		{"a fleet without a URL", nil, nil, "[fleet]\nname = \"box\"\n", "FILE: fleet: has no url"},
+		{"a fleet's URL of another kind", nil, nil, "[fleet]\nurl = \"http://box\"\n", `FILE:2: fleet.url: "http://box": want nats://, tls:// or wss://`},
+		{"a password in a fleet's URL", nil, nil, "[fleet]\nurl = \"nats://a:b@box\"\n", "FILE:2: fleet.url: nats URL of box: keys and passwords belong into the file"},
+		{"two ways into a fleet", nil, nil, "[fleet]\nurl = \"nats://box\"\ncreds = \"a\"\nnkey = \"b\"\n", "FILE:4: fleet.nkey: there is a fleet.creds too"},
+		{"a fleet name with a dot", nil, nil, "[fleet]\nurl = \"nats://box\"\nname = \"a.b\"\n", `FILE:3: fleet.name: "a.b" has '.'`},
+		{"a fleet name that stands for jobs", nil, nil, "[fleet]\nurl = \"nats://box\"\nname = \"jobs\"\n", `FILE:3: fleet.name: "jobs" stands for`},
+		{"a fleet's subject for all", nil, nil, "[fleet]\nurl = \"nats://box\"\nsubject = \">\"\n", `FILE:3: fleet.subject: ">" has '>'`},
+		{"a label that is no text", nil, nil, "[fleet]\nurl = \"nats://box\"\n[fleet.labels]\nram = 64\n", "FILE:3: fleet.labels: ram: got 64, want a string"},
+		{"too many slots", nil, nil, "[fleet]\nurl = \"nats://box\"\nslots = 65\n", "FILE:3: fleet.slots: got 65, want 0 to 64"},
+		{"a job_timeout of no time", nil, nil, "[fleet]\nurl = \"nats://box\"\njob_timeout = \"1s\"\n", "FILE:3: fleet.job_timeout: 1s is out of bounds"},
+		{"an unknown key of a fleet", nil, nil, "[fleet]\nurl = \"nats://box\"\nhost = \"box\"\n", "FILE:3: fleet.host: there is no such key"},
 		{"a retention that is no section", nil, nil, "retention = 7\n", "FILE:1: "},
 		{"an unknown key", nil, nil, "socket = \"x\"\ncolour = 1\n", "FILE:2: colour: there is no such key"},
 		{"an unknown section", nil, nil, "\n[sandboxes]\nallow = []\n", "FILE:2: sandboxes: there is no such key"},

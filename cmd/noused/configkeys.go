@@ -62,6 +62,17 @@ var fileKeys = []fileKey{
 	{"retention.tool_output_older", "age", "Files of tool-output that were not written for so long are removed. Default: as many are kept as there is room for."},
 	{"retention.tool_output_larger", "size", "Files of tool-output are removed while all have more bytes together, the oldest first. Default: as many are kept as there is room for."},
 	{"retention.audit_larger", "size", "What the files of the audit journal have together at most. Default: 80MiB."},
+
+	{"fleet.url", "URL, or an array of them", "The NATS servers of the fleet that the daemon is in: nats://, tls:// or wss://. Default: it is in none."},
+	{"fleet.creds", "file", "The file with the JWT and the key that the servers let the daemon in with, as nsc makes it; only its owner may read it."},
+	{"fleet.nkey", "file", "The file with the seed of an nkey, instead of creds; only its owner may read it."},
+	{"fleet.ca", "file", "Certificates, in PEM, that servers are checked with instead of the system's."},
+	{"fleet.name", "name", "The daemon's name in the fleet: letters, digits, - and _. No two daemons may have the same. Default: the machine's, up to its first dot."},
+	{"fleet.labels", "table", "What jobs can ask for, as in labels = { gpu = \"a100\" }."},
+	{"fleet.subject", "name", "What every subject and stream of the fleet begins with. Default: noused."},
+	{"fleet.approve", "true or false", "Whether who sends commands through the fleet is taken for a person, who may answer questions, choose approval modes, bring MCP servers, prune and stop the daemon. Default: false."},
+	{"fleet.slots", "number", "Jobs of the fleet that the daemon does at a time; 0 takes none. Default: 1."},
+	{"fleet.job_timeout", "time", "A job whose daemon was not heard of for so long is given to another. Default: 10m."},
 }
 
 // providerKeys are what a section [providers.NAME] may say.
@@ -99,7 +110,7 @@ func isFileKey(key []string) bool {
 	if len(key) > 1 && key[0] == "policy" && key[1] == "rule" {
 		return true // package policy says which
 	}
-	return hasKey(fileKeys, strings.Join(key, ".")) || len(key) > 2 && key[0] == "model" && key[1] == "extra"
+	return hasKey(fileKeys, strings.Join(key, ".")) || len(key) > 2 && key[0] == "model" && key[1] == "extra" || len(key) == 3 && key[0] == "fleet" && key[1] == "labels"
 }
 
 // isFactKey reports whether models.toml may have a key.

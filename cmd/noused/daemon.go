@@ -22,6 +22,7 @@ import (
 	"noused/internal/budget"
 	"noused/internal/buildinfo"
 	"noused/internal/event"
+	"noused/internal/fleet/host"
 	"noused/internal/instructions"
 	"noused/internal/lock"
 	"noused/internal/mcpfile"
@@ -121,6 +122,7 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 	readers, disk := new(server.Readers), newDiskUse(cfg.StateDir)
 	defer disk.close()
 	var hub *runloop.Hub
+	var joined *host.Host
 	word := cfg.Notify
 	word.Session = func(id string) (protocol.SessionInfo, bool) { return hub.Known(id) }
 	word.Start, word.Log, word.Environ = tools.Start, log.Named("notify"), notifyEnviron()
@@ -129,7 +131,7 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 	hub = runloop.NewHub(runloop.Options{
 		Store: store, Model: answering, ModelInfo: own, Models: models, MaxSteps: cfg.Model.MaxSteps, Limits: cfg.Limits, Spent: models.today,
 		Instructions: surroundings{told}, Tools: tools, Modules: tools, Policy: judge{tools, allowed}, ApprovalTimeout: cfg.Policy.ApprovalTimeout, Events: loggedEvents{events, out, notifier, status}, Daemon: info, Workdir: cfg.Workdir, Now: time.Now, NewID: newID,
-		Health: health{events, readers, disk, out.errors}.tell,
+		Health: health{events, readers, disk, out.errors, func() *protocol.FleetState { return joined.State() }}.tell,
 		Held:   held, Audit: func(ev model.AuditEvent) {
 			journal.Record(ev)
 			if ev.Component == "session" { // one may have come or gone
@@ -157,7 +159,11 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 	if missing := mux.Missing(); missing != nil {
 		return fmt.Errorf("commands without a handler: %v", missing)
 	}
-	return runGroup(ctx, cfg, out, levels, sockets, debug, mux, events, readers, hub, tools, allowed, held, notifier, pruning, status, leaving)
+	if joined, err = openFleet(cfg, info.Epoch, mux, hub, events, held, journal, log); err != nil {
+		tools.Close(ctx)
+		return err
+	}
+	return runGroup(ctx, cfg, out, levels, sockets, debug, mux, events, readers, hub, tools, allowed, held, notifier, pruning, status, leaving, joined)
 }
 
 // running says in the user's words that a lock of the daemon's is held.
@@ -292,7 +298,7 @@ func reload(tools *registry.Registry, allowed *rules, events *event.Log, log *za
 // event connections end when they have drained that; only then do the command
 // connections end.
 func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.Signal, sockets *server.Sockets, debug *debugging, mux *protocol.Mux,
-	events *event.Log, readers *server.Readers, hub *runloop.Hub, tools *registry.Registry, allowed *rules, held *budget.Budget, notifier *notify.Notifier, pruning *pruner, status *statusLine, leaving *departure,
+	events *event.Log, readers *server.Readers, hub *runloop.Hub, tools *registry.Registry, allowed *rules, held *budget.Budget, notifier *notify.Notifier, pruning *pruner, status *statusLine, leaving *departure, joined *host.Host,
 ) error {
 	log := out.Logger
 	var g run.Group
@@ -341,6 +347,7 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 			err := hub.Run(stopping)
 			hub.Drain(cfg.DrainTimeout)
 			events.Close()
+			joined.Close()
 			notifier.Close()
 			tools.Close(context.WithoutCancel(ctx))
 			finish()
@@ -382,6 +389,7 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 			return nil
 		}, func(error) { stop() })
 	}
+	joined.Start()
 	var warming sync.WaitGroup
 	warming.Go(func() { warm(cfg, tools, events, log) }) // ends by itself
 	err := g.Run()

@@ -23,6 +23,7 @@ type health struct {
 	readers *server.Readers
 	disk    *diskUse
 	errors  *lastErrors
+	fleet   func() *protocol.FleetState
 }
 
 func (h health) tell() protocol.Health {
@@ -32,6 +33,7 @@ func (h health) tell() protocol.Health {
 		EventBuffer: &protocol.EventBuffer{Bytes: size, Limit: most, FirstSeq: first},
 		Disk:        h.disk.get(),
 		LastErrors:  h.errors.list(),
+		Fleet:       h.fleet(),
 	}
 }
 

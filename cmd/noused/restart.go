@@ -22,6 +22,7 @@ import (
 	"noused/internal/detach"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
+	"noused/internal/runloop"
 	"noused/internal/server"
 	"noused/internal/session"
 )
@@ -129,11 +130,8 @@ type departure struct {
 // shutdown has the daemon stop, or start anew, when the answer is on its way.
 func (d *departure) shutdown(ctx context.Context, p protocol.ShutdownParams) (protocol.ShutdownAccepted, error) {
 	reply := protocol.ShutdownAccepted{Command: protocol.Shutdown.Name(), PID: os.Getpid(), DrainMS: d.cfg.DrainTimeout.Milliseconds()}
-	switch caller, known := protocol.CallerOf(ctx); {
-	case !known:
-		return reply, protocol.Rejectf(protocol.Forbidden, "shutdown is for people, and it is not known who asks")
-	case caller.Descendant:
-		return reply, protocol.Rejectf(protocol.Forbidden, "shutdown is for people, and the daemon itself has started what asks (process %d)", caller.PID)
+	if err := runloop.ByPerson(ctx, protocol.Shutdown.Name()); err != nil {
+		return reply, err
 	}
 	if !p.Restart {
 		return reply, d.begin(func() error { return nil })

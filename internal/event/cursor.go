@@ -81,6 +81,29 @@ func (l *Log) Read(c *Cursor, limit int, into [][]byte) Batch {
 	return b
 }
 
+// Entry is one event of a log. Line is not to be changed.
+type Entry struct {
+	Seq           uint64
+	Type, Session string
+	Line          []byte
+}
+
+// Entries is Read for a reader that wants to know what each event is, whatever its
+// filter: it takes at most so many, in the memory of into, and Lines is empty.
+func (l *Log) Entries(c *Cursor, most int, into []Entry) ([]Entry, Batch) {
+	var b Batch
+	into = into[:0]
+	part, ok := l.look(c, &b)
+	if !ok {
+		return into, b
+	}
+	for i := int(c.after + 1 - part.first); i < len(part.lines) && len(into) < max(most, 1); i++ {
+		c.after++
+		into = append(into, Entry{c.after, part.lines[i].typ, part.lines[i].session, part.text(i)})
+	}
+	return into, b
+}
+
 // look returns a snapshot of the chunk that the cursor is in. Otherwise it says
 // in an empty batch why there is none.
 func (l *Log) look(c *Cursor, b *Batch) (chunk, bool) {

@@ -72,6 +72,13 @@ func ByProcess(pid int, comm string) jsontext.Value {
 	return append(out, '}')
 }
 
+// ByPeer is who answered a question from another machine, as the wire has it: there is
+// no process that would mean anything here.
+func ByPeer(peer string) jsontext.Value {
+	out, _ := jsontext.AppendQuote([]byte(`{"pid":0,"comm":"fleet","peer":`), strings.ToValidUTF8(peer, "\uFFFD"))
+	return append(out, '}')
+}
+
 // ByWord is one of the words for what ended a question, as the wire has it.
 func ByWord(word string) jsontext.Value {
 	out, _ := jsontext.AppendQuote(nil, strings.ToValidUTF8(word, "\uFFFD"))

@@ -10,6 +10,10 @@ type Caller struct {
 	// Comm is what the kernel calls it, as text that can be shown. It does not block
 	// but for /proc; nil: nobody knows.
 	Comm func() string
+	// Peer is who sends the command from another machine, as far as the way there says
+	// it, and never empty then; the process is nobody's. Refused says why nobody there is
+	// taken for a person; "": they are.
+	Peer, Refused string
 }
 
 type callerKey struct{}

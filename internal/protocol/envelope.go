@@ -147,6 +147,12 @@ func (r Response) Size() int {
 	return n
 }
 
+// Len is how many bytes the line has.
+func (r Response) Len() int { return len(r.Head) + r.long() + len(r.Tail) }
+
+// Line is the line as one piece, for a way that takes no pieces.
+func (r Response) Line() []byte { return r.join() }
+
 func (r Response) long() int {
 	n := 0
 	for _, v := range r.Values {
@@ -267,6 +273,12 @@ func EncodePayload(ev Event) ([]byte, error) {
 // AppendEvent appends the LF-ended envelope of event number seq, published at
 // ts, around an encoded payload.
 func AppendEvent(out []byte, typ string, payload []byte, ts time.Time, seq uint64) []byte {
+	return AppendJoined(out, typ, payload, ts, 0, seq)
+}
+
+// AppendJoined is AppendEvent for one envelope in place of the events from number from
+// to number seq. 0: it is only that one.
+func AppendJoined(out []byte, typ string, payload []byte, ts time.Time, from, seq uint64) []byte {
 	out = append(out, `{"v":"1","id":"evt-`...)
 	out = strconv.AppendUint(out, seq, 10)
 	out = append(out, `","type":"`...)
@@ -275,7 +287,12 @@ func AppendEvent(out []byte, typ string, payload []byte, ts time.Time, seq uint6
 	out = append(out, payload...)
 	out = append(out, `,"ts":"`...)
 	out = ts.UTC().AppendFormat(out, "2006-01-02T15:04:05.000000Z")
-	out = append(out, `","seq":`...)
+	if from > 0 {
+		out = strconv.AppendUint(append(out, `","from_seq":`...), from, 10)
+		out = append(out, `,"seq":`...)
+	} else {
+		out = append(out, `","seq":`...)
+	}
 	out = strconv.AppendUint(out, seq, 10)
 	return append(out, "}\n"...)
 }

@@ -251,7 +251,10 @@ type EventEnvelope struct {
 	Type    string         `json:"type"`
 	Payload jsontext.Value `json:"payload"`
 	TS      time.Time      `json:"ts"`
-	Seq     uint64         `json:"seq"`
+	// FromSeq is set where the envelope stands for several events, which a fleet joins:
+	// Seq is the last of them (remote.md §2).
+	FromSeq uint64 `json:"from_seq,omitzero"`
+	Seq     uint64 `json:"seq"`
 }
 
 // SubscribeParams is the payload of subscribe, the one line a client may send

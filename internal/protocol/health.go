@@ -9,6 +9,18 @@ type Health struct {
 	EventBuffer *EventBuffer  `json:"event_buffer,omitzero" wire:"added" doc:"the events that are kept for slow readers; with daemon"`
 	Disk        *DiskUse      `json:"disk,omitzero" wire:"added" doc:"of the state folder; with daemon"`
 	LastErrors  []LoggedError `json:"last_errors,omitzero" wire:"added" doc:"at most 8, the newest last; with daemon"`
+	Fleet       *FleetState   `json:"fleet,omitzero" wire:"added" doc:"where [fleet] is configured; with daemon"`
+}
+
+// FleetState is how a daemon stands to its fleet. Since is when it was let in, or lost
+// the connection, or began to try.
+type FleetState struct {
+	Name         string    `json:"name" doc:"the daemon's in the fleet"`
+	Server       string    `json:"server" doc:"the URLs of the configuration"`
+	Connected    bool      `json:"connected" doc:"the server has let it in, and the name is its own: commands are taken, events are sent"`
+	Since        time.Time `json:"since"`
+	Problems     []string  `json:"problems" doc:"what does not work, and why; at most 8"`
+	PublishedSeq uint64    `json:"published_seq" doc:"number of the newest event that the server has stored"`
 }
 
 // Readers are the connections to the event socket.

@@ -37,6 +37,23 @@ func (o Outcome) Pending() bool { return o.reply == nil && o.err == nil }
 // Err is the Go error behind an error reply, for the log.
 func (o Outcome) Err() error { return o.err }
 
+// Shorten leaves out of the outcome what a way that carries only short replies can do
+// without: the events of a prompt that was waited for, which says so. False: there is
+// nothing of that kind.
+func (o *Outcome) Shorten() bool {
+	p, ok := o.reply.(PromptReply)
+	if !ok || p.Result == nil || len(p.Result.Events) == 0 {
+		return false
+	}
+	res := *p.Result
+	if res.Release != nil {
+		res.Release()
+	}
+	res.Events, res.EventsTruncated, res.Release = []jsontext.Value{}, true, nil
+	o.reply = PromptReply{Result: &res}
+	return true
+}
+
 // Encode makes the response line for the command with that id. Its Head is
 // appended to out.
 func (o Outcome) Encode(out []byte, id string) Response {

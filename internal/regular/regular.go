@@ -27,6 +27,7 @@ var (
 	ErrForeign  = errors.New("belongs to another user")
 	ErrLong     = errors.New("is too long")
 	ErrShared   = errors.New("can be written by others: run chmod go-w on it")
+	ErrOpen     = errors.New("has a key that others can read: run chmod go= on it")
 )
 
 // careful: opening a FIFO does not wait for its other end, and a terminal does not
@@ -169,3 +170,27 @@ func isLink(path string) bool {
 }
 
 func refuse(path string, why error) error { return &fs.PathError{Op: "open", Path: path, Err: why} }
+
+// Secret is FollowOwn for a file with a key: neither its group nor others may read it
+// either. The group of one of root's may, as that is how a service gets a key.
+func Secret(path string, most int64) ([]byte, error) {
+	f, info, err := open(path, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	why, closed := error(nil), fs.FileMode(0o077)
+	if info.Sys().(*syscall.Stat_t).Uid == 0 {
+		closed = 0o027
+	}
+	switch {
+	case foreign(info):
+		why = ErrForeign
+	case info.Mode().Perm()&closed != 0:
+		why = ErrOpen
+	}
+	if why != nil {
+		_ = f.Close()
+		return nil, refuse(path, why)
+	}
+	return read(f, path, most)
+}

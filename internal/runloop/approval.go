@@ -50,6 +50,7 @@ type (
 type person struct {
 	pid, uid int
 	comm     string
+	peer     string // on another machine; the process is nobody's then
 }
 
 // keptRule is a rule that holds from here on, wherever the rules say so.
@@ -244,7 +245,10 @@ func (m *machine) decide(d session.ApprovalDecided) {
 	d.ApprovalID, d.RunID = q.ApprovalID, m.s.Run.ID
 	m.record(d)
 	by := protocol.ByWord(d.By)
-	if d.By == "" {
+	switch {
+	case d.Peer != "":
+		by = protocol.ByPeer(d.Peer)
+	case d.By == "":
 		by = protocol.ByProcess(d.PID, d.Comm)
 	}
 	message := string(d.Outcome)
@@ -357,7 +361,7 @@ func (in answerIn) step(m *machine) {
 		m.fill(in, o)
 		return
 	}
-	d := session.ApprovalDecided{Outcome: protocol.OutcomeAllowed, Option: o.ID, PID: in.who.pid, UID: in.who.uid, Comm: in.who.comm}
+	d := session.ApprovalDecided{Outcome: protocol.OutcomeAllowed, Option: o.ID, PID: in.who.pid, UID: in.who.uid, Comm: in.who.comm, Peer: in.who.peer}
 	switch {
 	case in.content != nil:
 		m.refuse(in.ticket, protocol.Errorf(protocol.InvalidPayload, "content: this question has no form"))
@@ -468,6 +472,7 @@ type decision struct {
 	By         string `json:"by,omitzero"`
 	PID        int    `json:"pid,omitzero"`
 	UID        *int   `json:"uid,omitzero"`
+	Peer       string `json:"peer,omitzero"`
 }
 
 func (m *machine) auditRule(call model.ToolCall, v model.Verdict) {
@@ -484,7 +489,10 @@ func ruleAudit(sessionID string, call model.ToolCall, v model.Verdict) model.Aud
 func (m *machine) auditAnswer(q *session.Question, call model.ToolCall, d session.ApprovalDecided) {
 	data := decision{Tool: call.Name, Decision: string(d.Outcome), Rule: q.Rule, ApprovalID: d.ApprovalID, Option: d.Option, By: d.By}
 	if d.By == "" {
-		data.PID, data.UID = d.PID, &d.UID
+		data.PID, data.Peer = d.PID, d.Peer
+		if d.Peer == "" {
+			data.UID = &d.UID
+		}
 	}
 	m.out.audits = append(m.out.audits, audit(m.s.ID, q.CallID, d.Outcome == protocol.OutcomeAllowed, data))
 }

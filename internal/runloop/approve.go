@@ -46,8 +46,10 @@ func personOf(ctx context.Context, command string) (person, error) {
 		return person{}, protocol.Rejectf(protocol.Forbidden, "%s is for people, and it is not known who asks", command)
 	case c.Descendant:
 		return person{}, protocol.Rejectf(protocol.Forbidden, "%s is for people, and the daemon itself has started what asks (process %d)", command, c.PID)
+	case c.Refused != "":
+		return person{}, protocol.Rejectf(protocol.Forbidden, "%s is for people, and %s", command, c.Refused)
 	}
-	who := person{pid: c.PID, uid: c.UID}
+	who := person{pid: c.PID, uid: c.UID, peer: c.Peer}
 	if c.Comm != nil {
 		who.comm = c.Comm()
 	}

@@ -153,7 +153,7 @@ func (in unaskIn) step(m *machine) {
 
 // fill takes the answer to a form.
 func (m *machine) fill(in answerIn, o session.ApprovalOption) {
-	d := session.ApprovalDecided{Outcome: protocol.OutcomeDenied, Option: o.ID, PID: in.who.pid, UID: in.who.uid, Comm: in.who.comm}
+	d := session.ApprovalDecided{Outcome: protocol.OutcomeDenied, Option: o.ID, PID: in.who.pid, UID: in.who.uid, Comm: in.who.comm, Peer: in.who.peer}
 	switch {
 	case o.Decision == protocol.DecisionAllow:
 		content, err := m.filling.form.Fill(in.content)

@@ -36,3 +36,18 @@ func (h *Hub) daemonState() protocol.State {
 func (h *Hub) daemonTools(ctx context.Context) protocol.Tools {
 	return h.toolsFrom(ctx, model.Scope{Workdir: h.env.Workdir}, healthWait, false, nil)
 }
+
+// Load is how much the daemon does: its active runs, those of them that wait for a
+// person, and the folders that they are in, with repetitions.
+func (h *Hub) Load() (running, waiting int, workdirs []string) {
+	for _, run := range h.runs(true) {
+		running++
+		if run.WaitingFor != "" {
+			waiting++
+		}
+		if info, ok := h.Known(run.SessionID); ok {
+			workdirs = append(workdirs, info.Workdir)
+		}
+	}
+	return running, waiting, workdirs
+}

@@ -68,6 +68,7 @@ type ApprovalDecided struct {
 	PID        int                      `json:"pid,omitzero"`
 	UID        int                      `json:"uid,omitzero"`
 	Comm       string                   `json:"comm,omitzero"`
+	Peer       string                   `json:"peer,omitzero"`
 	Reason     string                   `json:"reason,omitzero"`
 	Rule       jsontext.Value           `json:"rule,omitzero"`
 	Keep       jsontext.Value           `json:"keep,omitzero"`

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"noused/internal/audit"
+	"noused/internal/budget"
+	"noused/internal/buildinfo"
+	"noused/internal/event"
+	"noused/internal/fleet"
+	"noused/internal/fleet/host"
+	"noused/internal/protocol"
+	"noused/internal/regular"
+	"noused/internal/runloop"
+)
+
+// instanceFile has what the daemons of one state folder have in common in a fleet.
+const instanceFile = "fleet-instance"
+
+// openFleet makes the daemon's side of its fleet; nil is that none is configured.
+func openFleet(cfg Config, epoch string, mux *protocol.Mux, hub *runloop.Hub, events *event.Log, held *budget.Budget, journal *audit.Log, log *zap.Logger) (*host.Host, error) {
+	f := cfg.Fleet
+	if len(f.URLs) == 0 {
+		return nil, nil
+	}
+	instance, err := fleetInstance(filepath.Join(cfg.StateDir, instanceFile))
+	if err != nil {
+		return nil, fmt.Errorf("[fleet]: %w", err)
+	}
+	return host.New(host.Options{
+		Connect: f.Connect, Prefix: f.Prefix, Name: f.Name, Labels: f.Labels, Approve: f.Approve, Slots: f.Slots, JobTimeout: f.JobTimeout,
+		Version: buildinfo.Version(), Epoch: epoch, Instance: instance, Workdir: cfg.Workdir, Load: hub.Load,
+		Mux: mux, MaxLine: cfg.MaxLine, Held: held, Events: events, Audit: journal.Record, Log: log.Named("fleet"),
+	}), nil
+}
+
+// fleetInstance reads the id of the state folder, which it makes where there is none.
+func fleetInstance(path string) (string, error) {
+	text, err := regular.ReadOwn(path, 1<<10)
+	if errors.Is(err, fs.ErrNotExist) {
+		id := newID("in-")
+		f, err := regular.Open(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+		if err != nil {
+			return "", err
+		}
+		_, err = f.WriteString(id + "\n")
+		return id, errors.Join(err, f.Close())
+	}
+	id := strings.TrimSpace(string(text))
+	if err == nil && fleet.CheckID(id) != nil {
+		err = fmt.Errorf("%s has no id; remove it, and it is made anew", path)
+	}
+	return id, err
+}

@@ -1,0 +1,91 @@
+// Package fleettest has the real NATS server for tests: it starts and stops with the
+// same URL and the same store, with accounts or without JetStream if a test wants that,
+// and the proxy in front of it can stall.
+//
+// Concurrency: a Server belongs to its test; a Proxy may be used by any number of
+// goroutines.
+//
+// It refuses to stand in for the server: what it starts is the server itself.
+package fleettest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// patience is how long the server may take to start, on a machine that is busy.
+const patience = 2 * time.Minute
+
+// Server is a NATS server for one test, behind a proxy: URL is the proxy's, which stays.
+type Server struct {
+	*Proxy
+	t       testing.TB
+	options *server.Options
+	running *server.Server
+}
+
+// Start runs a server with JetStream until the test ends. config,
+// if it is not empty, is a part of a configuration file, such as accounts.
+func Start(t testing.TB, config string) *Server {
+	t.Helper()
+	return start(t, "jetstream { store_dir: "+fmt.Sprintf("%q", t.TempDir())+" }\n"+config)
+}
+
+// StartWithout is Start for a server without JetStream.
+func StartWithout(t testing.TB, config string) *Server {
+	t.Helper()
+	return start(t, config)
+}
+
+func start(t testing.TB, config string) *Server {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(path, []byte("listen: \"127.0.0.1:-1\"\n"+config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	options, err := server.ProcessConfigFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.NoSigs, options.NoLog = true, true
+	s := &Server{Proxy: NewProxy(t), t: t, options: options}
+	s.Up()
+	t.Cleanup(s.Down)
+	return s
+}
+
+// Direct is where clients connect that need no proxy. It is another address after each
+// Up: nobody can have taken the port meanwhile.
+func (s *Server) Direct() string { return s.running.ClientURL() }
+
+// Up starts the server, again if it was down: with the same URL and the same store.
+func (s *Server) Up() {
+	s.t.Helper()
+	options := s.options.Clone()
+	running, err := server.NewServer(options)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	running.Start()
+	if !running.ReadyForConnections(patience) {
+		s.t.Fatalf("the NATS server is not ready after %s", patience)
+	}
+	s.running = running
+	s.lead(running.Addr().String())
+}
+
+// Down stops the server. Its store stays.
+func (s *Server) Down() {
+	if s.running == nil {
+		return
+	}
+	s.lead("")
+	s.running.Shutdown()
+	s.running.WaitForShutdown()
+	s.running = nil
+}

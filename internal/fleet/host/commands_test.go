@@ -1,0 +1,166 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nats.go"
+
+	"noused/internal/fleet"
+	"noused/internal/fleet/fleettest"
+	"noused/internal/protocol"
+)
+
+// reply is a response as a client reads it.
+type reply struct {
+	ID      string          `json:"id"`
+	Type    string          `json:"type"`
+	OK      bool            `json:"ok"`
+	Payload jsontext.Value  `json:"payload"`
+	Error   *protocol.Error `json:"error"`
+}
+
+// ask sends a command line to the host called box.
+func ask(t testing.TB, nc *nats.Conn, line string) (r reply) {
+	t.Helper()
+	msg, err := nc.Request(fleet.DefaultPrefix.Command("box"), []byte(line), patience)
+	if err != nil {
+		t.Fatalf("%.200s: %v", line, err)
+	}
+	if bytes.HasSuffix(msg.Data, []byte("\n")) {
+		t.Errorf("the reply has the end of a line: %.200q", msg.Data)
+	}
+	if err := json.Unmarshal(msg.Data, &r); err != nil {
+		t.Fatalf("%.200q: %v", msg.Data, err)
+	}
+	return r
+}
+
+func TestCommandsAreAnswered(t *testing.T) {
+	server := fleettest.Start(t, "")
+	d := newDaemon(t, server.URL(), func(o *Options) { o.MaxLine = 4 << 10 })
+	long := strings.Repeat("x", 2<<20)
+	protocol.Handle(d.mux, protocol.Prompt, func(_ context.Context, p protocol.PromptParams) (protocol.Answer[protocol.PromptReply], error) {
+		return protocol.Answer[protocol.PromptReply]{Later: func(context.Context) (protocol.PromptReply, error) {
+			return protocol.PromptReply{Result: &protocol.PromptResult{Output: p.Text, Events: []jsontext.Value{jsontext.Value(`"` + long + `"`)}}}, nil
+		}}, nil
+	})
+	protocol.HandleFunc(d.mux, protocol.GetMessages, func(context.Context, protocol.GetMessagesParams) (protocol.Messages, error) {
+		return protocol.Messages{Messages: []jsontext.Value{jsontext.Value(`"` + long + `"`)}}, nil
+	})
+	protocol.HandleFunc(d.mux, protocol.SetTitle, func(context.Context, protocol.SetTitleParams) (protocol.TitleAccepted, error) {
+		panic("a handler's")
+	})
+	d.Start()
+	t.Cleanup(d.end)
+	d.isJoined()
+	nc := dial(t, server.URL())
+	until(t, "the service answers", func() bool {
+		_, err := nc.Request(fleet.DefaultPrefix.Command("box"), []byte(`{"id":"1","type":"ping"}`), patience)
+		return err == nil
+	})
+	for _, c := range []struct{ line, typ, want string }{
+		{`{"id":"1","type":"ping"}`, "pong", ""},
+		{"{\"id\":\"1\",\"type\":\"ping\"}\n", "pong", ""},
+		{`{"id":"1","type":"prompt","payload":{"text":"hello"}}`, "result", `"events_truncated":true`},
+		{`{"id":"1","type":"get_messages"}`, "error", "line_too_long: the command has run, but its reply of 2097244 bytes"},
+		{`{"id":"1","type":"set_title","payload":{"title":"x"}}`, "error", "internal error"},
+		{`{"id":"1","type":"nonsense"}`, "error", "unknown_command"},
+		{`{"id":"1","type":`, "error", "invalid_json"},
+		{`{"id":"1","type":"ping","payload":{"x":"` + strings.Repeat("x", 5<<10) + `"}}`, "error", "line_too_long: line is longer than 4096 bytes"},
+	} {
+		r := ask(t, nc, c.line)
+		got := string(r.Payload)
+		if r.Error != nil {
+			got = r.Error.Error()
+		}
+		if r.Type != c.typ || !strings.Contains(got, c.want) {
+			t.Errorf("%.60s: got %s %.300s, want %s %s", c.line, r.Type, got, c.typ, c.want)
+		}
+	}
+	if used := d.o.Held.Used(); used != 0 {
+		t.Errorf("%d bytes of the budget are not given back", used)
+	}
+}
+
+// A command that takes long holds no other up, and is told of a stop.
+func TestLongCommandsHoldNobodyUp(t *testing.T) {
+	server := fleettest.Start(t, "")
+	d := newDaemon(t, server.URL(), nil)
+	begun := make(chan struct{})
+	protocol.Handle(d.mux, protocol.Prompt, func(context.Context, protocol.PromptParams) (protocol.Answer[protocol.PromptReply], error) {
+		return protocol.Answer[protocol.PromptReply]{Later: func(ctx context.Context) (protocol.PromptReply, error) {
+			close(begun)
+			<-ctx.Done()
+			return protocol.PromptReply{}, ctx.Err()
+		}}, nil
+	})
+	d.Start()
+	t.Cleanup(d.end)
+	d.isJoined()
+	nc := dial(t, server.URL())
+	answer := make(chan string, 1)
+	go func() {
+		for {
+			msg, err := nc.Request(fleet.DefaultPrefix.Command("box"), []byte(`{"id":"p","type":"prompt","payload":{"text":"x"}}`), patience)
+			if err == nats.ErrNoResponders {
+				time.Sleep(time.Millisecond)
+				continue
+			}
+			if err != nil {
+				answer <- err.Error()
+			} else {
+				answer <- string(msg.Data)
+			}
+			return
+		}
+	}()
+	<-begun
+	if r := ask(t, nc, `{"id":"1","type":"ping"}`); !r.OK {
+		t.Errorf("ping: %+v", r)
+	}
+	d.end()
+	if got := <-answer; !strings.Contains(got, "shutting_down") {
+		t.Errorf("the prompt's answer: %s", got)
+	}
+}
+
+// What only people may do is refused, unless the configuration says that people send.
+func TestCallers(t *testing.T) {
+	for _, approve := range []bool{false, true} {
+		server := fleettest.Start(t, "")
+		d := newDaemon(t, server.URL(), func(o *Options) { o.Approve = approve })
+		callers := make(chan protocol.Caller, 1)
+		protocol.HandleFunc(d.mux, protocol.Approve, func(ctx context.Context, _ protocol.ApproveParams) (protocol.ApproveAccepted, error) {
+			c, known := protocol.CallerOf(ctx)
+			if !known {
+				t.Error("nobody knows who calls")
+			}
+			callers <- c
+			return protocol.ApproveAccepted{}, nil
+		})
+		d.Start()
+		d.isJoined()
+		nc := dial(t, server.URL())
+		until(t, "the service answers", func() bool {
+			_, err := nc.Request(fleet.DefaultPrefix.Command("box"), []byte(`{"id":"1","type":"ping"}`), patience)
+			return err == nil
+		})
+		ask(t, nc, `{"id":"1","type":"approve","payload":{"approval_id":"apr-1","option":"once"}}`)
+		c := <-callers
+		if c.Peer != "unknown" || (c.Refused == "") != approve {
+			t.Errorf("approve = %t: got %+v", approve, c)
+		}
+		d.end()
+		d.mu.Lock()
+		if n := len(d.audits); n != 1 || !strings.Contains(string(d.audits[0].Data), `"command":"approve","peer":"unknown"`) {
+			t.Errorf("the audit has %+v", d.audits)
+		}
+		d.mu.Unlock()
+	}
+}

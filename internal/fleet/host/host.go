@@ -1,0 +1,202 @@
+// Package host is the daemon's side of a fleet (remote.md §2): it takes commands that
+// come over NATS, sends the events of the daemon's log to a stream, and says that the
+// daemon is there.
+//
+// It only dials out. While NATS is away events wait in the log, as for any reader that
+// is slow, and the daemon is as ever. A name belongs to one daemon of a fleet: one that
+// finds its name taken takes no commands and sends no events.
+//
+// Concurrency: a Host may be used by any number of goroutines. Each connection has
+// goroutines of its own, which end with it; Close ends all.
+//
+// It refuses to hold anybody up who does not ask it to, to decide what a command may
+// do, and to take whoever sends one for a person unless the configuration says so.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"noused/internal/budget"
+	"noused/internal/event"
+	"noused/internal/fleet"
+	"noused/internal/model"
+	"noused/internal/protocol"
+)
+
+// Options is what a Host needs. All of it must be set, except where it says otherwise.
+type Options struct {
+	fleet.Connect
+	Prefix     fleet.Prefix
+	Name       string            // the daemon's in the fleet
+	Labels     map[string]string // may be nil
+	Approve    bool              // whoever sends commands is taken for a person
+	Slots      int               // jobs at a time
+	JobTimeout time.Duration     // a job whose daemon has not been heard of for so long is another's
+
+	Version, Epoch string
+	Instance       string // the same for every daemon of one state folder, and no other
+	Workdir        string
+	Load           func() (running, waiting int, workdirs []string) // must not block
+
+	Mux     *protocol.Mux
+	MaxLine int // bytes
+	Held    *budget.Budget
+	Events  *event.Log
+	Audit   func(model.AuditEvent) // must not block
+	Log     *zap.Logger
+}
+
+const (
+	firstPause = 250 * time.Millisecond // before it dials again
+	longPause  = 15 * time.Second
+	lastWord   = 2 * time.Second // for what is left when the daemon stops
+)
+
+// Host is the daemon in its fleet. A nil Host is that of a daemon without one: its
+// methods do nothing.
+type Host struct {
+	o      Options
+	status *status
+	out    *outbox
+	nudges chan struct{} // holds one: what the daemon does has changed
+
+	ctx    context.Context
+	stop   context.CancelCauseFunc
+	closed chan struct{} // closed when nothing of it is left
+
+	current atomic.Pointer[link] // nil while there is none
+	ousted  atomic.Bool          // a daemon of the same state has had the name since
+
+	long    sync.WaitGroup // commands that have not ended
+	pending atomic.Int32
+}
+
+var errStopping = errors.New("the daemon stops")
+
+// New makes a Host that is not yet in the fleet.
+func New(o Options) *Host {
+	h := &Host{o: o, nudges: make(chan struct{}, 1), closed: make(chan struct{})}
+	h.status = newStatus(o)
+	h.out = newOutbox(h)
+	h.ctx, h.stop = context.WithCancelCause(context.Background())
+	return h
+}
+
+// Start connects to the fleet and stays connected until Close, which must follow. It
+// does not wait.
+func (h *Host) Start() {
+	if h == nil {
+		return
+	}
+	go func() { // ended by Close
+		defer close(h.closed)
+		defer h.survive()
+		h.run()
+	}()
+}
+
+// Close leaves the fleet: it sends the events that are left, for which it waits a
+// moment where the server can be reached, and says that the daemon is gone. The event
+// log must be closed by then. It blocks for a few seconds at most.
+func (h *Host) Close() {
+	if h == nil {
+		return
+	}
+	if h.current.Load() != nil {
+		select {
+		case <-h.out.drained:
+		case <-time.After(lastWord):
+		}
+	}
+	h.stop(errStopping)
+	h.long.Wait()
+	<-h.closed
+}
+
+// State is how it stands; nil without a fleet. It does not block.
+func (h *Host) State() *protocol.FleetState {
+	if h == nil {
+		return nil
+	}
+	return h.status.state(h.out.published.Load())
+}
+
+// run connects again and again until the host is closed.
+func (h *Host) run() {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = firstPause, longPause
+	for h.ctx.Err() == nil {
+		joined, err := h.connect()
+		if h.ctx.Err() != nil {
+			return
+		}
+		if joined {
+			pause.Reset()
+		}
+		h.status.away(err)
+		select {
+		case <-time.After(pause.NextBackOff()):
+		case <-h.ctx.Done():
+		}
+	}
+}
+
+// connect is one connection, from its beginning to its end. joined: the name was the
+// daemon's own.
+func (h *Host) connect() (joined bool, err error) {
+	l := &link{host: h}
+	l.ctx, l.cancel = context.WithCancelCause(h.ctx)
+	defer l.cancel(nil)
+	h.status.begin()
+	l.nc, err = h.o.Dial(l.ctx, "noused "+h.o.Name,
+		nats.ClosedHandler(func(nc *nats.Conn) { l.cancel(lost(nc.LastError())) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { h.status.heard(err) }))
+	if err != nil {
+		return false, fmt.Errorf("cannot connect: %w", err)
+	}
+	defer l.nc.Close()
+	if l.js, err = jetstream.New(l.nc.Conn); err != nil {
+		return false, err
+	}
+	if err := l.claim(); err != nil {
+		return false, err
+	}
+	defer l.leave()
+	h.current.Store(l)
+	defer h.current.Store(nil)
+	h.status.joined()
+	l.serve()
+	return true, context.Cause(l.ctx)
+}
+
+func lost(err error) error {
+	if err == nil {
+		return errors.New("the connection was lost")
+	}
+	return fmt.Errorf("the connection was lost: %w", err)
+}
+
+// survive keeps a panic here from ending the daemon.
+func (h *Host) survive() {
+	if v := recover(); v != nil {
+		h.o.Log.Error("panic", zap.Any("panic", v), zap.Stack("stack"))
+	}
+}
+
+// nudge has the daemon's presence told anew soon. It does not block.
+func (h *Host) nudge() {
+	select {
+	case h.nudges <- struct{}{}:
+	default:
+	}
+}

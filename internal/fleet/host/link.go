@@ -1,0 +1,70 @@
+package host
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"noused/internal/fleet"
+)
+
+// retryPause is how long a part waits that could not do its work, as it was denied
+// something or the server has no room.
+const retryPause = 2 * time.Second
+
+// link is one connection, from when it was made until it is lost.
+type link struct {
+	host   *Host
+	ctx    context.Context // ends with the connection
+	cancel context.CancelCauseFunc
+	nc     *fleet.Conn
+	js     jetstream.JetStream
+	hosts  jetstream.KeyValue
+	at     uint64 // revision of the presence
+}
+
+// part is something that a link does for as long as there is one. It returns nil when
+// there is nothing left to do, and is tried again after an error. It calls well when
+// it works.
+type part struct {
+	name string
+	run  func(l *link, well func()) error
+}
+
+// parts are what a daemon does in its fleet, once the name is its own.
+func (h *Host) parts() []part {
+	return []part{
+		{"commands", (*link).commands},
+		{"events", h.out.send},
+	}
+}
+
+// serve does all until the link ends.
+func (l *link) serve() {
+	var all sync.WaitGroup
+	for _, p := range l.host.parts() {
+		all.Go(func() { l.keep(p) })
+	}
+	l.stay()
+	l.cancel(nil)
+	all.Wait()
+}
+
+// keep runs a part until the link ends, or it has nothing left to do.
+func (l *link) keep(p part) {
+	defer l.host.survive()
+	well := func() { l.host.status.solved(p.name) }
+	for l.ctx.Err() == nil {
+		err := p.run(l, well)
+		if err == nil || l.ctx.Err() != nil {
+			return
+		}
+		l.host.status.problem(p.name, err)
+		select {
+		case <-time.After(retryPause):
+		case <-l.ctx.Done():
+		}
+	}
+}
