@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -30,18 +30,11 @@ const (
 // notPerson is why what only people may do is refused.
 const notPerson = "what comes through the fleet is not taken for a person unless [fleet] approve = true in the daemon's configuration"
 
-// semver is what the service framework takes for a version.
-var semver = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)$`)
-
 // commands takes commands until the link ends.
 func (l *link) commands(well func()) error {
 	h := l.host
-	version := h.o.Version
-	if !semver.MatchString(version) {
-		version = "0.0.0"
-	}
 	service, err := micro.AddService(l.nc.Conn, micro.Config{
-		Name: serviceName, Version: version, Description: "an agent daemon: each request is a command line of wire v1",
+		Name: serviceName, Version: plainVersion(h.o.Version), Description: "an agent daemon: each request is a command line of wire v1",
 		Metadata: map[string]string{"name": h.o.Name, "epoch": h.o.Epoch, "version": h.o.Version},
 	})
 	if err != nil {
@@ -56,6 +49,17 @@ func (l *link) commands(well func()) error {
 	well()
 	<-l.ctx.Done()
 	return nil
+}
+
+// plainVersion is a version as the service framework takes it: three numbers.
+func plainVersion(version string) string {
+	parts := strings.Split(version, ".")
+	for _, part := range parts {
+		if _, err := strconv.ParseUint(part, 10, 31); err != nil || len(part) > 1 && part[0] == '0' || len(parts) != 3 {
+			return "0.0.0"
+		}
+	}
+	return version
 }
 
 // request is one command that has come over NATS.

@@ -60,10 +60,7 @@ func TestCommandsAreAnswered(t *testing.T) {
 	t.Cleanup(d.end)
 	d.isJoined()
 	nc := dial(t, server.URL())
-	until(t, "the service answers", func() bool {
-		_, err := nc.Request(fleet.DefaultPrefix.Command("box"), []byte(`{"id":"1","type":"ping"}`), patience)
-		return err == nil
-	})
+	d.answers(nc)
 	for _, c := range []struct{ line, typ, want string }{
 		{`{"id":"1","type":"ping"}`, "pong", ""},
 		{"{\"id\":\"1\",\"type\":\"ping\"}\n", "pong", ""},
@@ -147,10 +144,7 @@ func TestCallers(t *testing.T) {
 		d.Start()
 		d.isJoined()
 		nc := dial(t, server.URL())
-		until(t, "the service answers", func() bool {
-			_, err := nc.Request(fleet.DefaultPrefix.Command("box"), []byte(`{"id":"1","type":"ping"}`), patience)
-			return err == nil
-		})
+		d.answers(nc)
 		ask(t, nc, `{"id":"1","type":"approve","payload":{"approval_id":"apr-1","option":"once"}}`)
 		c := <-callers
 		if c.Peer != "unknown" || (c.Refused == "") != approve {

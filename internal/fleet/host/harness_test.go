@@ -113,6 +113,15 @@ func (d *daemon) hasPublished(seq uint64) {
 	until(d.t, fmt.Sprintf("event %d is published", seq), func() bool { return d.State().PublishedSeq >= seq })
 }
 
+// answers waits until commands are taken.
+func (d *daemon) answers(nc *nats.Conn) {
+	d.t.Helper()
+	until(d.t, "commands are taken", func() bool {
+		_, err := nc.Request(d.o.Prefix.Command(d.o.Name), []byte(`{"id":"1","type":"ping"}`), patience)
+		return err == nil
+	})
+}
+
 // dial is another client of the server.
 func dial(t testing.TB, url string, options ...nats.Option) *nats.Conn {
 	t.Helper()
