@@ -88,16 +88,26 @@ func (l *link) take(in micro.Request) {
 	}
 	cmd, bad := protocol.DecodeCommand(line)
 	r.cmd = cmd
-	if bad != nil {
+	switch {
+	case bad != nil:
 		r.answer(cmd.ID, protocol.Failure(bad))
-		return
+	case !h.admit():
+		r.answer(cmd.ID, stopping())
+	default:
+		r.run()
 	}
-	r.run()
 }
 
+func stopping() protocol.Outcome {
+	return protocol.Failure(protocol.Rejectf(protocol.ShuttingDown, "%v", errStopping))
+}
+
+// run ends with the command's quick half; the long one goes on beside it.
 func (r *request) run() {
 	h := r.link.host
-	ctx := protocol.WithCaller(h.ctx, h.caller(r.peer))
+	done := h.under.Done
+	defer func() { done() }()
+	ctx := protocol.WithCaller(h.work, h.caller(r.peer))
 	cost := 0
 	if long := protocol.Long(r.cmd.Type); long || len(r.cmd.Payload) > longCost {
 		cost = h.o.Held.Clip(longCost + len(r.cmd.Payload))
@@ -120,17 +130,19 @@ func (r *request) run() {
 	}
 	r.cmd.Payload = nil
 	h.pending.Add(1)
-	h.long.Go(func() { // ends with the command, or with the host
+	done = func() {}
+	go func() { // ends with the command, or with the host, which waits for it
+		defer h.under.Done()
 		defer h.survive()
 		defer h.pending.Add(-1)
 		defer give()
 		outcome := later(ctx)
 		give() // before there has to be room for the reply, which may be as long
 		if errors.Is(outcome.Err(), context.Canceled) && context.Cause(ctx) == errStopping {
-			outcome = protocol.Failure(protocol.Rejectf(protocol.ShuttingDown, "%v", errStopping))
+			outcome = stopping()
 		}
 		r.finish(outcome)
-	})
+	}()
 }
 
 // caller is who sends a command, as handlers know it.

@@ -70,15 +70,21 @@ type Host struct {
 	out    *outbox
 	nudges chan struct{} // holds one: what the daemon does has changed
 
-	ctx    context.Context
-	stop   context.CancelCauseFunc
+	ctx    context.Context // of the connections
+	stop   context.CancelFunc
 	closed chan struct{} // closed when nothing of it is left
+
+	work context.Context // of the commands
+	end  context.CancelCauseFunc
 
 	current atomic.Pointer[link] // nil while there is none
 	ousted  atomic.Bool          // a daemon of the same state has had the name since
 
-	long    sync.WaitGroup // commands that have not ended
-	pending atomic.Int32
+	pending atomic.Int32 // long commands
+
+	mu      sync.Mutex
+	closing bool
+	under   sync.WaitGroup // commands under way
 }
 
 var errStopping = errors.New("the daemon stops")
@@ -88,7 +94,8 @@ func New(o Options) *Host {
 	h := &Host{o: o, nudges: make(chan struct{}, 1), closed: make(chan struct{})}
 	h.status = newStatus(o)
 	h.out = newOutbox(h)
-	h.ctx, h.stop = context.WithCancelCause(context.Background())
+	h.ctx, h.stop = context.WithCancel(context.Background())
+	h.work, h.end = context.WithCancelCause(context.Background())
 	return h
 }
 
@@ -112,15 +119,43 @@ func (h *Host) Close() {
 	if h == nil {
 		return
 	}
-	if h.current.Load() != nil {
-		select {
-		case <-h.out.drained:
-		case <-time.After(lastWord):
-		}
+	h.mu.Lock()
+	h.closing = true
+	h.mu.Unlock()
+	h.end(errStopping)
+	grace, over := context.WithTimeout(context.Background(), lastWord)
+	defer over()
+	answered := make(chan struct{})
+	go func() { // ends with the commands: their context has ended
+		defer close(answered)
+		h.under.Wait()
+	}()
+	await(grace, answered)
+	if l := h.current.Load(); l != nil {
+		await(grace, h.out.drained)
+		_ = l.nc.FlushWithContext(grace)
 	}
-	h.stop(errStopping)
-	h.long.Wait()
+	h.stop()
 	<-h.closed
+	<-answered
+}
+
+// admit counts a command, which must be counted off with h.under. False: none is taken
+// any more.
+func (h *Host) admit() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.closing {
+		h.under.Add(1)
+	}
+	return !h.closing
+}
+
+func await(ctx context.Context, done <-chan struct{}) {
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
 }
 
 // State is how it stands; nil without a fleet. It does not block.
