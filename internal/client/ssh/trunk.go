@@ -189,6 +189,9 @@ func (t *trunk) read() error {
 			}
 			return t.lost(err)
 		}
+		if t.lines.Cut() {
+			continue // it died in the middle
+		}
 		if err := t.take(line); err != nil {
 			return err
 		}
