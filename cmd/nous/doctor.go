@@ -27,7 +27,7 @@ func (a *app) handedOn(use, short string, does ...string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			program, err := start.Find()
 			if err != nil {
-				a.complain(err.Error() + "; it does what was asked for")
+				a.complain("noused does what was asked for: " + err.Error())
 				return &quietExit{exitNoDaemon}
 			}
 			child := exec.CommandContext(cmd.Context(), program, slices.Concat(does, args)...)

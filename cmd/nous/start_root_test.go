@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -113,5 +114,42 @@ func TestASocketOfAnotherUserAsRoot(t *testing.T) {
 	}
 	if _, err := os.Stat(d.Socket + ".lock"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a daemon was there: %v", err)
+	}
+}
+
+// A noused that belongs to another ordinary user is not executed, though it is beside
+// nous. One of root's is, and one of nous's owner.
+func TestADaemonsProgramOfAnotherUserAsRoot(t *testing.T) {
+	second := testenv.SecondUser(t)
+	for name, c := range map[string]struct {
+		nous, noused uint32
+		refused      bool
+	}{
+		"another user's":  {nous: 0, noused: second.Uid, refused: true},
+		"root's":          {nous: second.Uid, noused: 0},
+		"of nous's owner": {nous: second.Uid, noused: second.Uid},
+		"a third one's":   {nous: second.Uid, noused: second.Uid - 1, refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, env := starter(t)
+			nous := filepath.Join(d.Dir, "nous")
+			for of, uid := range map[string]uint32{"nous": c.nous, "noused": c.noused} {
+				text, err := os.ReadFile(program(t, of))
+				path := filepath.Join(d.Dir, of)
+				if err := errors.Join(err, os.WriteFile(path, text, 0o755), os.Chown(path, int(uid), int(uid))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cmd := exec.Command(nous, "ping")
+			cmd.Dir, cmd.Env = d.Dir, env
+			out, err := cmd.CombinedOutput()
+			want := "pong\n"
+			if c.refused {
+				want = fmt.Sprintf("nous: no daemon was started: %s/noused belongs to user %d, neither to you nor to root\ninstall one of your own, or have its owner changed\n", d.Dir, c.noused)
+			}
+			if (err != nil) != c.refused || string(out) != want {
+				t.Errorf("got %v %q, want %q", err, out, want)
+			}
+		})
 	}
 }

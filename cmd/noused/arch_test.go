@@ -72,7 +72,7 @@ var layers = []layer{
 	{pattern: "internal/model/...", ours: []string{"internal/model", "internal/model/wire"}},
 	{pattern: "internal/doctor", ours: []string{"internal/mcpfile", "internal/policy", "internal/session", "internal/tool", "internal/protocol", "internal/lock", "internal/regular", "internal/trust", "internal/model/wire"}},
 	{pattern: "internal/client", ours: []string{"internal/protocol", "internal/trust"}},
-	{pattern: "internal/start", ours: []string{"internal/client", "internal/detach", "internal/lock", "internal/protocol"}},
+	{pattern: "internal/start", ours: []string{"internal/client", "internal/detach", "internal/lock", "internal/protocol", "internal/trust"}},
 	{pattern: "internal/client/follow", ours: []string{"internal/client", "internal/protocol"}},
 	{pattern: "internal/client/ssh", ours: []string{"internal/client", "internal/plaintext", "internal/protocol"}},
 	{pattern: "internal/client/ssh/sshtest", stdlibOnly: true},

@@ -22,8 +22,8 @@ import (
 
 const (
 	leavingLook = 100 * time.Millisecond // between looks at a daemon that is ending
-	removedTime = time.Second            // for one that ends to give up its lock behind its socket's file
-	maxTries    = 8                      // starts where nobody has the socket's lock
+	removedTime = time.Second / 2        // for one that ends to give up its lock behind its socket's file
+	maxTries    = 4                      // starts where nobody has the socket's lock
 )
 
 // outlast returns nil when a daemon may be started once more: the one that had its

@@ -29,6 +29,7 @@ import (
 	"noused/internal/client"
 	"noused/internal/detach"
 	"noused/internal/protocol"
+	"noused/internal/trust"
 )
 
 // Patience is how long nous waits for a daemon to start.
@@ -139,8 +140,17 @@ func (o Options) home() string {
 	return "/"
 }
 
-// Find returns the path of noused: beside this program, or else where PATH has it.
+// Find returns the path of noused: beside this program, or else where PATH has it. One
+// that is in another user's hands is an error.
 func Find() (string, error) {
+	path, err := find()
+	if err == nil {
+		err = trust.Program(path)
+	}
+	return path, err
+}
+
+func find() (string, error) {
 	const name = "noused"
 	if self, err := os.Executable(); err == nil {
 		if beside, err := exec.LookPath(filepath.Join(filepath.Dir(self), name)); err == nil {
@@ -222,6 +232,9 @@ func reason(err error) error {
 // spawn starts noused in a session of its own, with a log in the place of a terminal.
 func (o Options) spawn(ctx context.Context, path string) (Started, error) {
 	program, err := Find()
+	if foreign := (*trust.ProgramError)(nil); errors.As(err, &foreign) {
+		return Started{}, failf("install one of your own, or have its owner changed", "no daemon was started: %v", err)
+	}
 	if err != nil {
 		return Started{}, failf("install it, or name the folder that has it in PATH", "no daemon was started: %v", err)
 	}

@@ -1,6 +1,6 @@
 // Package trust tells whether another user of the machine could stand in for
-// the daemon or for a client: by the folders that lead to a socket, and by the
-// user at its other end. Server, clients and doctor ask it.
+// the daemon or for a client: by the folders that lead to a socket, by the user at
+// its other end, and by a program's file. Server, clients and doctor ask it.
 //
 // Concurrency: it keeps nothing; its functions may be called from anywhere.
 //
