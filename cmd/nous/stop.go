@@ -10,6 +10,7 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/cmdline"
+	"noused/internal/protocol"
 	"noused/internal/start"
 )
 
@@ -45,7 +46,8 @@ command line and the environment that it had. A daemon of systemd's is restarted
 systemd, as its unit says. Runs get a while (drain_timeout) to reach a boundary, and go
 on. Clients that connect meanwhile wait. Where none runs, one is started.
 
-Nothing happens where the new program cannot read the configuration: that is told first.`,
+Nothing happens where the new program is no noused, is too old for the journals or cannot
+read the configuration: that is told first.`,
 		Example: "  nous restart",
 		Args:    cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -56,9 +58,13 @@ Nothing happens where the new program cannot read the configuration: that is tol
 
 func (a *app) restart(ctx context.Context) error {
 	was, is, err := start.Restart(ctx, a.starting())
+	var wire *protocol.Error
 	switch {
 	case err != nil && was.PID == 0:
 		return err
+	case errors.As(err, &wire) && wire.Code == protocol.SessionError && !a.json: // the sentence says it all
+		a.complain(wire.Message)
+		return &quietExit{exitFailed}
 	case err != nil:
 		return a.refused(olderDaemon(err, "nous restart", "nous stop and then nous have the same effect"))
 	case was.PID == 0 && is.Unit:

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,6 +23,7 @@ import (
 	"noused/internal/runloop"
 	"noused/internal/server"
 	"noused/internal/session"
+	"noused/internal/trust"
 )
 
 const tryTime = 10 * time.Second // for the next program to read the configuration
@@ -210,35 +209,66 @@ func (d *departure) end() error {
 	return &restartError{d.left}
 }
 
-// tryNext has the program that would take this one's place read the configuration:
-// what cannot start is to be known before anything has stopped. A program that cannot
-// try, as an older one, cannot take over the sockets either.
+// tryNext has the program that would take this one's place read the configuration, and
+// say which journals it reads: what cannot start is to be known before anything has
+// stopped. A program that cannot try, as an older one, cannot take over the sockets
+// either.
 func tryNext(ctx context.Context) error {
+	if err := trust.Program(program()); err != nil {
+		return notRestarted("%v", err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, tryTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program(), append([]string{tryName}, os.Args[1:]...)...)
 	cmd.Env = notifyEnviron()
 	cmd.WaitDelay = time.Second
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	var says, complains beginning
+	cmd.Stdout, cmd.Stderr = &says, &complains
 	err := cmd.Run()
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
-		return nil
+		return judgeNext(string(says))
 	case errors.As(err, &exit) && exit.ExitCode() == 2:
-		return protocol.Errorf(protocol.SessionError, "not restarted: %s is another version, which cannot take over from this one; nous stop ends this one, and nous starts the other", program())
-	case exit != nil && said.Len() > 0:
-		text := said.String()
-		return protocol.Errorf(protocol.SessionError, "not restarted: %s", plaintext.Clean(strings.TrimSpace(text[:min(len(text), 1<<10)])))
+		return notRestarted("%s is another version, which cannot take over from this one; nous stop ends this one, and nous starts the other", program())
+	case exit != nil && len(complains) > 0:
+		return notRestarted("%s", plaintext.Clean(strings.TrimSpace(string(complains))))
 	}
-	return protocol.Errorf(protocol.SessionError, "not restarted: %s cannot be run: %v", program(), err)
+	return notRestarted("%s cannot be run: %v", program(), err)
 }
 
-const tryName = "try"
+// judgeNext looks at what the next program has said of itself.
+func judgeNext(says string) error {
+	said, ok := strings.CutPrefix(strings.TrimSuffix(says, "\n"), triedWell)
+	version, err := strconv.Atoi(said)
+	switch {
+	case !ok || err != nil:
+		return notRestarted("%s is no noused", program())
+	case version < session.JournalVersion:
+		return notRestarted("%s is an older version: it reads journals up to version %d, and these may have version %d", program(), version, session.JournalVersion)
+	}
+	return nil
+}
+
+func notRestarted(format string, args ...any) error {
+	return protocol.Errorf(protocol.SessionError, "not restarted: "+format, args...)
+}
+
+// beginning is the first KiB of what a program writes.
+type beginning []byte
+
+func (b *beginning) Write(p []byte) (int, error) {
+	*b = append(*b, p[:min(len(p), 1<<10-len(*b))]...)
+	return len(p), nil
+}
+
+const (
+	tryName   = "try"
+	triedWell = "noused reads journals up to version "
+)
 
 // tryCommand is the hidden command that reads the configuration as the daemon would,
-// and starts nothing.
+// and starts nothing. It then says what it is.
 func tryCommand(getenv func(string) string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    tryName,
@@ -246,10 +276,12 @@ func tryCommand(getenv func(string) string) *cobra.Command {
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := resolveConfig(cmd.Flags(), getenv)
+			if err == nil {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s%d\n", triedWell, session.JournalVersion)
+			}
 			return err
 		},
 	}
 	registerFlags(cmd.Flags())
-	cmd.SetOut(io.Discard)
 	return cmd
 }

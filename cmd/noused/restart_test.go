@@ -46,19 +46,37 @@ func TestASignalCountsMoreThanARestart(t *testing.T) {
 	_ = again.Close()
 }
 
-// The program of an older version at the daemon's path would find its own sockets and
-// locks held, and end.
+// What could not take over is not executed: a program of an older version would find
+// its own sockets and locks held, and end. The daemon stays.
 func TestAProgramThatCannotTakeOverIsNotStarted(t *testing.T) {
 	d, person := newDeparture(t)
 	was := program
 	defer func() { program = was }()
-	program = func() string { return "/bin/ls" } // 2 for the command "try", as an older noused
-	_, err := d.shutdown(person, protocol.ShutdownParams{Restart: true})
-	if err == nil || !strings.Contains(err.Error(), "/bin/ls is another version") {
-		t.Errorf("got %v", err)
+	dir := t.TempDir()
+	script := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.WriteFile(path, []byte("#!/bin/sh\n"+text), mode), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+		return path
 	}
-	if d.going() {
-		t.Error("the daemon stops nevertheless")
+	for path, want := range map[string]string{
+		"/bin/ls":   "/bin/ls is another version", // 2 for the command "try", as an older noused
+		"/bin/true": "/bin/true is no noused",
+		script("older", "echo noused reads journals up to version 0", 0o700):   "older is an older version: it reads journals up to version 0, and these may have version 1",
+		script("other", "echo noused reads journals up to version one", 0o700): "other is no noused",
+		script("broken", "echo the key is wrong >&2; exit 1", 0o700):           "the key is wrong",
+		script("open", "echo noused reads journals up to version 1", 0o777):    "open can be written to by everybody (mode 0777)",
+		filepath.Join(dir, "none"): "none: no such file or directory",
+	} {
+		program = func() string { return path }
+		_, err := d.shutdown(person, protocol.ShutdownParams{Restart: true})
+		if err == nil || !strings.Contains(err.Error(), "not restarted: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", path, err, want)
+		}
+		if d.going() {
+			t.Fatalf("%s: the daemon stops nevertheless", path)
+		}
 	}
 }
 

@@ -26,6 +26,10 @@ import (
 // recordVersion is the version of the disk format.
 const recordVersion = 1
 
+// JournalVersion is the newest version of journals that this program reads; it writes
+// them in this one.
+const JournalVersion = recordVersion
+
 // Record is one journal line: a fact and when it became one.
 type Record struct {
 	At   time.Time
