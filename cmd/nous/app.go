@@ -32,7 +32,11 @@ type app struct {
 
 	socket      string
 	socketGiven bool
-	session     string // what --session says; once it was found, the id, and "" is the active one
+	hostNames   []string // of --host
+	hosts       []*host  // that they are
+	far         *host    // whose daemon is meant; nil is this machine's
+	workdir     string   // what --workdir says
+	session     string   // what --session says; once it was found, the id, and "" is the active one
 	found       bool
 	active      bool
 	json        bool
@@ -53,6 +57,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 
 // main runs one command line and returns its exit status.
 func (a *app) main(args []string) int {
+	defer a.hangUp()
 	root := a.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteC()
@@ -115,6 +120,9 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 			if err := cmdline.CheckEncoding(cmd, args); err != nil {
 				return err
 			}
+			if err := a.chooseHosts(cmd); err != nil {
+				return err
+			}
 			return a.checkFlag(cmd)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -133,12 +141,15 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.socket, "socket", client.DefaultSocket(), "the daemon's command `socket`; also NOUSED_SOCKET")
+	flags.StringArrayVar(&a.hostNames, "host", nil, "the daemon of another machine, by ssh: `[user@]box`, or a name of nous's config.toml;\nalso NOUS_HOST; may be given again with sessions, approvals, events, state, board")
+	flags.StringVar(&a.workdir, "workdir", "", "the `folder` that is meant instead of the current one; with --host, one there")
 	flags.StringVar(&a.session, "session", "", "the session's `id`, its title, or the beginning of one; also NOUS_SESSION\n(default: the one of the current folder that was used last)")
 	flags.BoolVar(&a.active, "active", false, "the daemon's active session, whatever its folder is")
 	flags.BoolVar(&a.noStart, "no-start", false, "start no daemon where none runs; also autostart = false in nous's config.toml")
 	flags.BoolVar(&a.json, "json", false, "print what the daemon says, one JSON object per line")
 	root.Flags().BoolVar(&plain, "plain", false, "show the session line by line, for screen readers; not with a command")
 	a.completeSessions(root)
+	must(root.RegisterFlagCompletionFunc("host", completer(a.hostNamesForShell)))
 
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Runs:"},

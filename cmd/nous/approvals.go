@@ -52,6 +52,9 @@ over nights and restarts.`,
 		Args:              cmdline.Wants(0, 1, "ID, the id of a question, or nothing"),
 		ValidArgsFunction: a.approvalIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if a.several() {
+				return a.approvalsOfHosts(cmd.Context(), args)
+			}
 			q, err := a.questions(cmd.Context())
 			if err != nil {
 				return err

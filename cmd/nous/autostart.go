@@ -6,6 +6,8 @@ import (
 	"net"
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"noused/internal/client"
 	"noused/internal/client/follow"
 	"noused/internal/start"
@@ -72,6 +74,9 @@ func (a *app) starting() start.Options {
 
 // startOnScreen is startDaemon for the screen, which shows what went wrong.
 func (a *app) startOnScreen(ctx context.Context) error {
+	if a.far != nil {
+		return a.far.start(ctx)
+	}
 	_, err := start.Daemon(ctx, a.starting())
 	var failed *start.Error
 	if errors.As(err, &failed) {
@@ -81,13 +86,43 @@ func (a *app) startOnScreen(ctx context.Context) error {
 }
 
 // way leads to the daemon, and starts none.
-func (a *app) way() follow.Dialer { return follow.Socket(a.socket) }
+func (a *app) way() follow.Dialer {
+	if a.completing && len(a.hosts) == 0 { // the flags have just been read
+		if err := a.chooseHosts(completed); err != nil {
+			return nowhere{err}
+		}
+	}
+	if a.far != nil {
+		return a.far.link
+	}
+	return follow.Socket(a.socket)
+}
+
+// completed stands for the command whose words a shell asks for.
+var completed = &cobra.Command{Use: "nous"}
+
+// nowhere is a way that leads to no daemon.
+type nowhere struct{ err error }
+
+func (n nowhere) Commands(context.Context) (net.Conn, error) { return nil, n.err }
+func (n nowhere) Events(context.Context) (net.Conn, error)   { return nil, n.err }
 
 // place is where it leads, as messages name it.
-func (a *app) place() string { return a.socket }
+func (a *app) place() string {
+	if a.far != nil {
+		return a.far.name
+	}
+	return a.socket
+}
 
 // dialer leads to the daemon, and starts one where there never was one.
-func (a *app) dialer() follow.Dialer { return dialer{a.way(), a} }
+func (a *app) dialer() follow.Dialer {
+	way := a.way()
+	if a.far != nil { // nous proxy does it there
+		return way
+	}
+	return dialer{way, a}
+}
 
 type dialer struct {
 	follow.Dialer

@@ -30,6 +30,12 @@ the event lines as they are on the wire.`,
 			if cmd.Flags().Changed("after") {
 				p.After = &after
 			}
+			switch {
+			case a.several() && (p.After != nil || epoch != ""):
+				return cmdline.Errorf("--after and --epoch are of one host: give --host once")
+			case a.several():
+				return a.eventsOfHosts(cmd.Context(), types)
+			}
 			return a.followEvents(cmd.Context(), p)
 		},
 	}
@@ -113,6 +119,12 @@ func (a *app) printLine(line follow.Line) error {
 		a.printJSON(line.Raw)
 		return a.out.failure()
 	}
+	a.printLineOf("", line)
+	return a.out.failure()
+}
+
+// printLineOf prints an event; host is where it is of, and a space, or "".
+func (a *app) printLineOf(host string, line follow.Line) {
 	detail, where := "", protocol.Ref{}
 	if line.Err != nil {
 		detail = oneLine(string(line.Payload), lineWidth)
@@ -120,8 +132,7 @@ func (a *app) printLine(line follow.Line) error {
 		detail, where = describeEvent(line.Event.Event), line.Where()
 	}
 	head := fmt.Sprintf("%6d %s %-8s", line.Seq, line.At.Local().Format("15:04:05.000"), tail(cellText(where.RunID)))
-	a.printSpans(span{head, asDim}, span{text: strings.TrimRight(fmt.Sprintf(" %-21s %s", line.Type, cellText(detail)), " ")})
-	return a.out.failure()
+	a.printSpans(span{host + head, asDim}, span{text: strings.TrimRight(fmt.Sprintf(" %-21s %s", line.Type, cellText(detail)), " ")})
 }
 
 // tail is the end of an id, which differs where its beginning, a time, does not.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/ssh"
 	"noused/internal/cmdline"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
@@ -78,6 +79,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		wire  *protocol.Error
 		gone  *client.NoDaemonError
 		unmet *start.Error
+		away  *ssh.Error
 		mute  *client.SilentError
 
 		foreign    *client.ForeignError
@@ -95,6 +97,10 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 	case errors.As(err, &gone):
 		a.complain(gone.Error())
 		a.notef("start one with `%s`", a.startCommand())
+		return exitNoDaemon
+	case errors.As(err, &away):
+		a.complain(away.Host + ": " + away.What)
+		a.notes(away.Said, away.Next)
 		return exitNoDaemon
 	case errors.As(err, &unmet):
 		a.complain(unmet.What)
@@ -134,6 +140,9 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 
 // startCommand starts a daemon, or offers to where none is to be started unasked.
 func (a *app) startCommand() string {
+	if a.far != nil {
+		return "nous" + a.flags()
+	}
 	if a.socketGiven {
 		return "nous --socket " + a.socket
 	}

@@ -80,6 +80,7 @@ type document struct {
 	Messages  []jsontext.Value     `json:"messages"`
 
 	branches branches // of the html format
+	far      bool     // files that it names are another machine's
 }
 
 func (a *app) document(ctx context.Context, session, format string) (*document, error) {
@@ -99,7 +100,7 @@ func (a *app) document(ctx context.Context, session, format string) (*document, 
 	}
 	doc := &document{
 		SessionID: messages.SessionID, Title: state.Title, LeafID: messages.LeafID,
-		Usage: state.Usage, Assets: state.Assets, Messages: messages.Messages,
+		Usage: state.Usage, Assets: state.Assets, Messages: messages.Messages, far: a.far != nil,
 	}
 	if format == "html" {
 		doc.branches, err = a.branchesOf(ctx, c, messages)

@@ -184,9 +184,9 @@ func writeHTML(w io.Writer, doc *document) error {
 	if err := p.addBranches(doc.branches); err != nil {
 		return err
 	}
-	enrich(p.Turns)
+	enrich(p.Turns, doc.far)
 	for _, b := range p.Branches {
-		enrich(b.Turns)
+		enrich(b.Turns, doc.far)
 	}
 	var out bytes.Buffer
 	if err := pageTemplate.Execute(&out, p); err != nil {
@@ -224,13 +224,16 @@ func (p *page) addBranches(b branches) error {
 }
 
 // enrich adds what only a page shows: Markdown as it is meant, and images.
-func enrich(turns []turn) {
+func enrich(turns []turn, far bool) {
 	for _, t := range turns {
 		for n, part := range t.Parts {
 			if part.Role == "assistant" || part.Role == "compaction" {
 				t.Parts[n].Rich = richText(part.Text)
 			}
 			for i := range part.Images {
+				if far {
+					continue
+				}
 				part.Images[i].Source = part.Images[i].inline()
 			}
 		}

@@ -20,7 +20,8 @@ import (
 
 // Which session a command means: --session, else $NOUS_SESSION, else with
 // --active the daemon's active one, else the most recently used one whose folder
-// is the current folder.
+// is the current folder, or that of --workdir. On another machine nobody stands
+// anywhere: there it is the host's workdir, and without one the active session.
 
 // need is what a command does with a session.
 type need int
@@ -43,7 +44,10 @@ func (a *app) scope(ctx context.Context, what need) (protocol.Scope, error) {
 }
 
 func (a *app) findSession(ctx context.Context, what need) error {
-	name := cmp.Or(a.session, os.Getenv("NOUS_SESSION"))
+	name := a.session
+	if a.workdir == "" {
+		name = cmp.Or(name, os.Getenv("NOUS_SESSION"))
+	}
 	switch {
 	case name != "":
 		return a.findNamed(ctx, name, what == needOrMake)
@@ -70,8 +74,13 @@ func (a *app) findNamed(ctx context.Context, name string, asked bool) (err error
 // checkFlag refuses a --session that does not exist, for commands of which the
 // daemon would not be told it.
 func (a *app) checkFlag(cmd *cobra.Command) error {
-	if a.socket == "" {
+	switch {
+	case a.socket == "":
 		return cmdline.Errorf("--socket is empty: want the path of the daemon's command socket")
+	case cmd.Flags().Changed("workdir") && a.workdir == "":
+		return cmdline.Errorf("--workdir is empty: want a folder")
+	case a.workdir != "" && (a.session != "" || a.active):
+		return cmdline.Errorf("--workdir, --session and --active exclude each other")
 	}
 	if a.session == "" || !namesNoSession(cmd) {
 		return nil
@@ -106,8 +115,8 @@ func (a *app) mustExist(ctx context.Context) error {
 // findHere means the session of the current folder. A core that has no folders
 // has its active session only.
 func (a *app) findHere(ctx context.Context, what need) error {
-	dir, err := currentFolder()
-	if err != nil {
+	dir, err := a.folder()
+	if err != nil || dir == "" { // of another machine that nobody has named: its active session
 		return err
 	}
 	list, old, err := a.sessionsIn(ctx, dir)

@@ -16,7 +16,7 @@ import (
 // sessionTable is a list of sessions as a person sees it, those that need
 // somebody first; of all folders one table for each, with the folder above it. A
 // folder that is a worktree is shown as one.
-func sessionTable(list []protocol.SessionInfo, active string, all bool) (lines []span) {
+func (a *app) sessionTable(list []protocol.SessionInfo, active string, all bool) (lines []span) {
 	list = slices.Clone(list)
 	slices.SortFunc(list, protocol.ByNeed)
 	folders := foldersOf(list)
@@ -27,10 +27,10 @@ func sessionTable(list []protocol.SessionInfo, active string, all bool) (lines [
 		if len(lines) > 0 {
 			lines = append(lines, span{})
 		}
-		repo, branch, linked := worktree.Of(folder)
+		repo, branch, linked := a.worktreeOf(folder)
 		switch {
-		case folderGone(folder):
-			lines = append(lines, span{folderText(folder), asBold})
+		case a.gone(folder):
+			lines = append(lines, span{a.folderText(folder), asBold})
 		case linked:
 			lines = append(lines, span{oneLine(folder, 4096) + "  worktree of " + describeWorktree(repo, branch), asBold})
 		case all:
@@ -49,9 +49,20 @@ func folderGone(dir string) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
+// gone is folderGone of a folder of the daemon's machine, if that is this one.
+func (a *app) gone(dir string) bool { return a.far == nil && folderGone(dir) }
+
+// worktreeOf is worktree.Of of such a folder.
+func (a *app) worktreeOf(dir string) (repo, branch string, ok bool) {
+	if a.far != nil {
+		return "", "", false
+	}
+	return worktree.Of(dir)
+}
+
 // folderText is a session's folder in a line, "" of an older core's.
-func folderText(dir string) string {
-	if dir != "" && folderGone(dir) {
+func (a *app) folderText(dir string) string {
+	if dir != "" && a.gone(dir) {
 		return oneLine(dir, 4096) + " (gone)"
 	}
 	return oneLine(dir, 4096)

@@ -202,7 +202,7 @@ func (l *liveList) gone(now map[string]listed) (gone []listed) {
 func (l *liveList) lineOf(s protocol.SessionInfo, state string) string {
 	line := fmt.Sprintf("%-9s  %s", state, s.SessionID)
 	if l.all {
-		line += "  " + folderText(s.Workdir)
+		line += "  " + l.a.folderText(s.Workdir)
 	}
 	return strings.TrimRight(line+"  "+oneLine(s.Title, 60), " ")
 }
@@ -215,7 +215,7 @@ func (l *liveList) draw(list []listed) {
 		infos[i] = s.info
 	}
 	width, height := l.a.terminalSize()
-	table := sessionTable(infos, l.active, l.all)
+	table := l.a.sessionTable(infos, l.active, l.all)
 	if left := len(table) - height + 1; left > 0 {
 		table = append(table[:height-2], span{fmt.Sprintf("… %d more lines", left+1), asDim})
 	}

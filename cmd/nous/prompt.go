@@ -68,7 +68,7 @@ is none yet, nous makes one.`,
 			if err != nil {
 				return err
 			}
-			attached, err := attachments(images)
+			attached, err := a.attachments(images)
 			if err != nil {
 				return err
 			}
@@ -132,7 +132,7 @@ const noTitle = "the prompt"
 
 // newHere makes a session in the current folder, in which the command goes on.
 func (a *app) newHere(ctx context.Context, title string, activate bool) error {
-	dir, err := currentFolder()
+	dir, err := a.folder()
 	if err != nil {
 		return err
 	}

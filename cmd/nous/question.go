@@ -33,13 +33,17 @@ func (a *app) printQuestions(q questions, now time.Time) {
 		if i > 0 {
 			a.println("")
 		}
-		s := q.sessions[one.SessionID]
-		a.printSpans(span{cellText(one.ApprovalID), asBold}, span{"  " + age(now.Sub(one.CreatedAt)), asDim})
-		a.println("  " + cellText(strings.Join(slices.DeleteFunc([]string{one.SessionID, oneLine(s.Title, 40), one.Workdir}, empty), "  ")))
-		a.println("  " + asksFor(one, lineWidth))
-		a.printSpans(span{"  " + cellText(whyAsked(one)), asDim})
-		a.printSpans(span{"  " + cellText(optionIDs(one)), asDim})
+		a.printWaiting("", one, q.sessions[one.SessionID], now)
 	}
+}
+
+// printWaiting prints a question of a list; where is the host that it is of, or "".
+func (a *app) printWaiting(where string, one protocol.Approval, s protocol.SessionInfo, now time.Time) {
+	a.printSpans(span{text: cellText(where)}, span{cellText(one.ApprovalID), asBold}, span{"  " + age(now.Sub(one.CreatedAt)), asDim})
+	a.println("  " + cellText(strings.Join(slices.DeleteFunc([]string{one.SessionID, oneLine(s.Title, 40), one.Workdir}, empty), "  ")))
+	a.println("  " + asksFor(one, lineWidth))
+	a.printSpans(span{"  " + cellText(whyAsked(one)), asDim})
+	a.printSpans(span{"  " + cellText(optionIDs(one)), asDim})
 }
 
 func empty(text string) bool { return text == "" }

@@ -42,7 +42,7 @@ func (a *app) inputCommand(name, short string, send func(*cobra.Command, protoco
 			if err != nil {
 				return err
 			}
-			attached, err := attachments(images)
+			attached, err := a.attachments(images)
 			if err != nil {
 				return err
 			}

@@ -54,12 +54,20 @@ deleted show within five seconds, all else at once.`,
 
 // listSessions prints sessions. A core that has no folders lists all it has.
 func (a *app) listSessions(ctx context.Context, p protocol.ListSessionsParams, all, watch bool) error {
+	switch {
+	case a.several() && watch:
+		return cmdline.Errorf("--watch is of one host: give --host once; nous --host a --host b board shows all")
+	case a.several() && p.Before != "":
+		return cmdline.Errorf("--before is of one host: give --host once")
+	case a.several():
+		return a.sessionsOfHosts(ctx, p, all)
+	}
 	if !all {
-		dir, err := currentFolder()
+		dir, err := a.folder()
 		if err != nil {
 			return err
 		}
-		p.Workdir = dir
+		p.Workdir, all = dir, dir == ""
 	}
 	if watch {
 		return a.watchSessions(ctx, p, all)
@@ -128,6 +136,9 @@ func (a *app) deleteSession(ctx context.Context, name string, tree bool) error {
 		return err
 	}
 	if tree {
+		if err := a.onDisk("--worktree", "delete --worktree"); err != nil {
+			return err
+		}
 		return a.deleteInWorktree(ctx, id)
 	}
 	return query(ctx, a, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id}, func(r protocol.SessionDeleted) {
@@ -137,7 +148,7 @@ func (a *app) deleteSession(ctx context.Context, name string, tree bool) error {
 
 // printSessions prints a list of sessions.
 func (a *app) printSessions(list []protocol.SessionInfo, active string, all bool) {
-	for _, line := range sessionTable(list, active, all) {
+	for _, line := range a.sessionTable(list, active, all) {
 		a.printSpans(line)
 	}
 }
@@ -162,9 +173,12 @@ The repository's hooks are not run.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p := protocol.NewSessionParams{Title: strings.Join(args, " "), Activate: &activate}
 			if cmd.Flags().Changed("worktree") {
+				if err := a.onDisk("--worktree", "new --worktree"); err != nil {
+					return err
+				}
 				return a.newInWorktree(cmd.Context(), branch, p)
 			}
-			dir, err := currentFolder()
+			dir, err := a.folder()
 			if err != nil {
 				return err
 			}

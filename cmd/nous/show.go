@@ -16,7 +16,6 @@ import (
 	"noused/internal/client"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
-	"noused/internal/worktree"
 )
 
 // Bounds of what show looks through.
@@ -269,8 +268,8 @@ func (a *app) printFacts(s protocol.SessionInfo) error {
 		}
 	}
 	add("title", oneLine(s.Title, 200))
-	add("folder", folderText(s.Workdir))
-	if repo, branch, ok := worktree.Of(s.Workdir); ok {
+	add("folder", a.folderText(s.Workdir))
+	if repo, branch, ok := a.worktreeOf(s.Workdir); ok {
 		add("worktree", describeWorktree(repo, branch))
 	}
 	add("made", stamp(s.CreatedAt))

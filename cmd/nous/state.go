@@ -11,7 +11,6 @@ import (
 
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
-	"noused/internal/worktree"
 )
 
 func (a *app) stateCommand() *cobra.Command {
@@ -20,6 +19,9 @@ func (a *app) stateCommand() *cobra.Command {
 		Short: "Show what a session and the daemon are doing",
 		Args:  cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if a.several() {
+				return a.statesOfHosts(cmd.Context())
+			}
 			scope, err := a.scope(cmd.Context(), needOne)
 			if err != nil {
 				return err
@@ -57,8 +59,8 @@ func (a *app) printState(s protocol.State) {
 			pairs = append(pairs, [2]string{key, value})
 		}
 	}
-	add("folder", folderText(s.Workdir))
-	if repo, branch, ok := worktree.Of(s.Workdir); ok {
+	add("folder", a.folderText(s.Workdir))
+	if repo, branch, ok := a.worktreeOf(s.Workdir); ok {
 		add("worktree", describeWorktree(repo, branch))
 	}
 	add("run", s.RunID)

@@ -29,13 +29,16 @@ func (a *app) openTUI(cmd *cobra.Command, plain bool) error {
 	if plain {
 		a.outStyle.colour, a.errStyle.colour = false, false
 	}
+	if err := a.reach(cmd.Context()); err != nil {
+		return err
+	}
 	later, err := a.findForScreen(cmd.Context())
 	if err != nil {
 		return err
 	}
 	view := &textView{a: a}
 	return tui.Run(cmd.Context(), tui.Options{
-		Daemon: a.way(), Place: a.place(), Flags: a.flags(), Unit: a.socket == protocol.DefaultSocket(os.Getenv),
+		Daemon: a.way(), Place: a.place(), Flags: a.flags(), Host: a.hostName(), Unit: a.far == nil && a.socket == protocol.DefaultSocket(os.Getenv),
 		Session: a.session, Find: later, Plain: plain, Board: a.board, Start: a.startOnScreen, Other: otherVersion, In: a.in, Out: a.out.w,
 		Export: func(ctx context.Context, session, format string, w io.Writer) error {
 			doc, err := a.document(ctx, session, format)
@@ -49,9 +52,32 @@ func (a *app) openTUI(cmd *cobra.Command, plain bool) error {
 	})
 }
 
+// reach connects to another machine while ssh may ask on the terminal.
+func (a *app) reach(ctx context.Context) error {
+	if a.far == nil {
+		return nil
+	}
+	_, err := a.far.link.Hello(ctx)
+	return err
+}
+
+// hostName is the machine of the daemon, "" where that is this one.
+func (a *app) hostName() string {
+	if a.far == nil {
+		return ""
+	}
+	return a.far.name
+}
+
 // flags name the daemon on a command line, where it is not the one that is meant
 // without them.
 func (a *app) flags() string {
+	if a.far != nil && a.socketGiven {
+		return " --host " + a.far.name + " --socket " + a.socket
+	}
+	if a.far != nil {
+		return " --host " + a.far.name
+	}
 	if a.socket == client.DefaultSocket() || a.socket == protocol.DefaultSocket(os.Getenv) {
 		return ""
 	}

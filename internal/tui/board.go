@@ -67,7 +67,7 @@ type boardTold func()
 func (m *model) openBoard() {
 	ctx, cancel := context.WithCancel(m.jobs.ctx)
 	key, _, _ := strings.Cut(m.keys.shown("answer"), ", ")
-	look := board.Look{Theme: m.theme, Home: m.opts.Getenv("HOME"), Here: m.state.Workdir, Key: key}
+	look := board.Look{Theme: m.theme, Home: m.opts.home(), Here: m.state.Workdir, Key: key}
 	v := &boardView{Board: board.New(look), m: m, cancel: cancel, asked: map[string]bool{}, feed: newBoardFeed()}
 	m.board = v
 	m.open(&overlay{box: v, board: v, chosen: v.chose})
@@ -181,7 +181,10 @@ func (v *boardView) list() {
 	p := v.m.place()
 	v.m.jobs.start(func(ctx context.Context) tea.Msg {
 		list, more, err := allSessions(ctx, p)
-		gone := foldersGone(list)
+		var gone map[string]bool
+		if p.opts.Host == "" {
+			gone = foldersGone(list)
+		}
 		return boardTold(func() { v.SetGone(gone); v.listed(list, more, err) })
 	})
 }

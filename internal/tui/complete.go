@@ -102,7 +102,7 @@ func (m *model) complete() {
 		m.completeCommand(word)
 	case m.input.area.Line() == 0 && strings.HasPrefix(line, "/") && !strings.HasPrefix(line, "//"):
 		m.completeArgument(line, word)
-	case strings.HasPrefix(word, "@"):
+	case strings.HasPrefix(word, "@") && m.opts.Host == "":
 		m.completeFile("@", word)
 	default:
 		m.menu.close()
@@ -112,8 +112,8 @@ func (m *model) complete() {
 // completePath is for Tab where no menu is open.
 func (m *model) completePath() {
 	m.menu.shut = ""
-	if m.complete(); m.menu.query != "" || m.menu.open() {
-		return
+	if m.complete(); m.menu.query != "" || m.menu.open() || m.opts.Host != "" {
+		return // the files that are meant may be the daemon's
 	}
 	if word := m.input.word(); word != "" {
 		m.completeFile("", word)
@@ -256,6 +256,9 @@ func (m *model) completeFile(mark, word string) {
 		return
 	}
 	workdir, home := m.state.Workdir, m.opts.Getenv("HOME")
+	if m.opts.Host != "" { // what is read and written here is named from here
+		workdir = "."
+	}
 	m.jobs.start(func(ctx context.Context) tea.Msg {
 		ctx, cancel := context.WithTimeout(ctx, maxSearch)
 		defer cancel()

@@ -29,6 +29,7 @@ type config struct {
 	mouse  *bool               // nil where nothing is written
 	start  bool                // nous starts a daemon where none runs
 	notify notify
+	hosts  map[string]Host // by name
 }
 
 // notify says when and how the terminal tells that the user is needed.
@@ -100,6 +101,8 @@ func parseConfig(path string, text []byte) (config, error) {
 	var sections struct {
 		Keys   struct{} `toml:"keys"`
 		Notify struct{} `toml:"notify"`
+
+		Hosts map[string]struct{} `toml:"hosts"`
 	}
 	dec := toml.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()

@@ -204,10 +204,8 @@ func TestDocsHaveEveryKeyOfTheConfig(t *testing.T) {
 		if k.Value == "" || !strings.HasSuffix(k.Text, ".") {
 			t.Errorf("%s = %q: %q, want a sentence", k.Name, k.Value, k.Text)
 		}
-		section, name, found := strings.Cut(k.Name, ".")
-		if !found {
-			section, name = "", section
-		}
+		at := strings.LastIndex(k.Name, ".")
+		section, name := strings.ReplaceAll(k.Name[:max(at, 0)], "NAME", "box"), k.Name[at+1:]
 		if section != "" && !strings.Contains(string(text), "\n    ["+section+"]") {
 			t.Errorf("docs/tui.md has no section [%s]", section)
 		}

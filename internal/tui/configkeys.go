@@ -55,6 +55,24 @@ var configKeys = []ConfigKey{
 		"keys.ACTION", "key, or an array of them", "The keys of an action. They are taken from the action that had them; an empty array leaves it without.",
 		func(c *config, key []string, value any) error { return c.setKey(key[1], value) },
 	},
+	{
+		"hosts.NAME.ssh", "array", "The destination of ssh behind nous --host NAME, and behind it options of ssh. Default: NAME.",
+		func(c *config, key []string, value any) error {
+			return c.setHost(key[1], func(h *Host) (err error) { h.SSH, err = sshWords(value); return err })
+		},
+	},
+	{
+		"hosts.NAME.nous", "path", "Where nous is on that host. Default: nous, which is looked for in PATH there.",
+		func(c *config, key []string, value any) error {
+			return c.setHost(key[1], func(h *Host) (err error) { h.Nous, err = program(value); return err })
+		},
+	},
+	{
+		"hosts.NAME.workdir", "path", "The folder there whose sessions are meant without --workdir. Default: none; the daemon's active session is meant.",
+		func(c *config, key []string, value any) error {
+			return c.setHost(key[1], func(h *Host) (err error) { h.Workdir, err = absolute(value); return err })
+		},
+	},
 }
 
 // ConfigKeys are all keys that nous's configuration may have, in the order of its

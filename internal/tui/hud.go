@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -84,11 +85,12 @@ func (m *model) connection() []part {
 	case m.offline == nil && !m.known:
 		return []part{{"○ connecting", m.theme.Dim, 0}}
 	case m.offline == nil:
-		return []part{{"● connected", m.theme.OK, 0}}
+		return []part{{"● " + cmp.Or(cell.Line(m.opts.Host, 40), "connected"), m.theme.OK, 0}}
 	case m.noDaemon():
 		return []part{{"○ no daemon", m.theme.Warn, 0}}
 	default:
-		return []part{{"○ reconnecting " + elapsed(m.opts.Now().Sub(m.offline.Since)), m.theme.Warn, 0}}
+		where := strings.TrimLeft(cell.Line(m.opts.Host, 40)+" ", " ")
+		return []part{{"○ " + where + "reconnecting " + elapsed(m.opts.Now().Sub(m.offline.Since)), m.theme.Warn, 0}}
 	}
 }
 

@@ -224,7 +224,7 @@ func (m *model) enter() tea.Cmd {
 // send sends text; written is how the user wrote it.
 func (m *model) send(written, text string, followUp bool) {
 	switch {
-	case m.offline != nil || !m.known:
+	case m.offline != nil && !m.cutOff() || !m.known:
 		m.talk.Notice("error", "not connected to the daemon: the text stays in the input")
 		return
 	case len(m.unsent) >= maxUnsent:
@@ -273,6 +273,8 @@ func (m *model) escape() {
 		m.menu.dismiss()
 	case slices.ContainsFunc(m.working, func(name string) bool { return strings.HasPrefix(name, "bash") }):
 		m.endShell()
+	case m.cutOff() && len(m.unsent) > 0:
+		m.giveBack()
 	case m.running() || len(m.unsent) > 0:
 		m.submit(unsent{})
 	case !m.input.empty() || !m.known:

@@ -104,7 +104,7 @@ func newModel(o Options, l *follow.Session, j *jobs) *model {
 		input: newInput(), stops: make(stops, 1), focused: true,
 	}
 	m.talk = transcript.New(m.look())
-	m.question = question.New(m.theme, o.Getenv("HOME"))
+	m.question = question.New(m.theme, o.home())
 	m.configure()
 	var err error
 	m.history, err = loadHistory(filepath.Join(stateDir(o.Getenv, "nous"), "history"))
@@ -293,6 +293,8 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 		m.approved(msg)
 	case findOn:
 		m.foundMore(msg)
+	case resend:
+		m.sendNext()
 	case forgotten:
 		m.forgetting = false
 		m.talk.DropNotes(false, false)

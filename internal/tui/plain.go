@@ -95,7 +95,7 @@ func runPlain(ctx context.Context, o Options, l *follow.Session) error {
 	}
 	for !p.quit {
 		lines := lines
-		if p.sending > 0 || p.goal != nil || !p.known && !p.offline {
+		if p.sending > 0 || p.goal != nil || !p.known && !p.offline || p.offline && p.opts.Host != "" {
 			lines = nil // what was typed before goes first
 		}
 		select {

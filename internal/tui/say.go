@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"noused/internal/protocol"
+	"noused/internal/regular"
 )
 
 // say sends a text to the model: as a prompt, or to the running run as a steer.
@@ -69,6 +70,13 @@ func attachImage(_ context.Context, p place, path string) outcome {
 		return failed(errors.New("this core is an older one and takes no images"))
 	case strings.HasPrefix(path, "~/"):
 		path = filepath.Join(p.opts.Getenv("HOME"), path[2:])
+	}
+	if p.opts.Host != "" { // where the daemon has other files
+		data, err := regular.Read(path, maxImage)
+		if err != nil {
+			return failed(err)
+		}
+		return outcome{images: []image{{name: filepath.Base(path), data: string(data)}}}
 	}
 	return outcome{images: []image{{path: path, name: filepath.Base(path)}}}
 }

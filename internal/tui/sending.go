@@ -8,6 +8,9 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/google/uuid"
+
+	"noused/internal/client"
+	"noused/internal/client/follow"
 )
 
 // job is a command to be done beside the screen.
@@ -172,6 +175,15 @@ func (m *model) apply(o outcome) tea.Cmd {
 	return nil
 }
 
+// resend says that a text whose connection was lost may go again, as the same.
+type resend struct{}
+
+// cutOff tells whether the connection to another machine is lost. What is written
+// then is sent when it is back.
+func (m *model) cutOff() bool {
+	return m.opts.Host != "" && m.known && m.offline != nil && !m.offline.NoDaemon
+}
+
 // submit sends a text, or an abort, behind those that are being sent already,
 // and behind the commands that decide where a text goes and what becomes of it.
 func (m *model) submit(u unsent) {
@@ -187,7 +199,7 @@ func (m *model) submit(u unsent) {
 }
 
 func (m *model) sendNext() {
-	if m.sending || len(m.unsent) == 0 || !m.inOrder() {
+	if m.sending || len(m.unsent) == 0 || !m.inOrder() || m.cutOff() {
 		return
 	}
 	m.sending = true
@@ -211,6 +223,14 @@ func (m *model) sendNext() {
 // back, too, rather than being said in the wrong place.
 func (m *model) answer(o outcome) tea.Cmd {
 	was := m.unsent[0]
+	if m.opts.Host != "" && (m.offline == nil || m.cutOff()) && was.text != "" && (errors.Is(o.err, follow.ErrOffline) || errors.Is(o.err, client.ErrLost)) {
+		m.sending = false
+		m.jobs.start(func(ctx context.Context) tea.Msg { // until then it is known that there is no connection
+			pause(ctx, refreshEvery)
+			return resend{}
+		})
+		return nil
+	}
 	m.unsent, m.sending, m.retry = m.unsent[1:], false, unsent{}
 	if i := slices.Index(m.heard, was.text); i >= 0 {
 		m.heard = slices.Delete(m.heard, i, i+1)

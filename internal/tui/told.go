@@ -17,6 +17,9 @@ import (
 // told takes in what the link says.
 func (m *model) told(u follow.Happening) {
 	if _, off := u.(follow.Disconnected); !off {
+		if m.opts.Host != "" {
+			defer m.sendNext()
+		}
 		m.offline = nil
 		if m.board != nil {
 			m.board.connected()

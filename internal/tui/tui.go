@@ -43,6 +43,7 @@ type Options struct {
 	Daemon  follow.Dialer // what leads to the daemon
 	Place   string        // where that is, as messages name it: a socket's path, say
 	Flags   string        // the flags that name it on nous's command line, each behind a space
+	Host    string        // the machine it is on, by the name the user has for it; "" is this one
 	Unit    bool          // it may be one that the user's systemd starts
 	Session string        // the session to show first; "" is the active one
 	// Find, which may be nil, is asked which session to show first, once a daemon
@@ -79,6 +80,14 @@ func (o *Options) output() io.Writer {
 		return os.Stdout
 	}
 	return o.Out
+}
+
+// home is the user's folder where the daemon's folders are of this machine, else "".
+func (o *Options) home() string {
+	if o.Host != "" {
+		return ""
+	}
+	return o.Getenv("HOME")
 }
 
 // otherVersion is what there is to say of a daemon's version.

@@ -194,7 +194,7 @@ func (m *model) queueLines(height int) []string {
 	}
 	for _, u := range m.unsent {
 		if u.text != "" {
-			add("sending", u.text)
+			add(map[bool]string{false: "sending", true: "unsent"}[m.cutOff()], u.text)
 		}
 	}
 	for _, text := range m.state.Queued.Steer {

@@ -35,7 +35,11 @@ func (m *model) welcome() []string {
 	add("They go on when this screen is closed, and any other screen can show them.")
 	lines = append(lines, "")
 	add("No model is chosen yet. Until then noused repeats what you write. A line that begins with ! goes to the shell.")
-	add("Three lines in a shell give it one. The key goes into a file that only you can read:")
+	where := ""
+	if m.opts.Host != "" {
+		where = " on " + cell.Line(m.opts.Host, 80)
+	}
+	add("Three lines in a shell" + where + " give it one. The key goes into a file that only you can read:")
 	lines = append(lines, "")
 	for _, line := range modelLines {
 		shell(line)
@@ -69,8 +73,14 @@ func (m *model) farewell() string {
 		flags = ""
 	}
 	flags += m.opts.Flags
-	if m.running() {
-		return "the run goes on; to come back: nous" + flags + "; to end it: nous abort" + flags + "\n"
+	unsent := ""
+	for _, u := range m.unsent {
+		if m.cutOff() && u.text != "" {
+			unsent += "not sent: " + cell.Sanitize(u.text) + "\n"
+		}
 	}
-	return "to come back: nous" + flags + "\n"
+	if m.running() {
+		return unsent + "the run goes on; to come back: nous" + flags + "; to end it: nous abort" + flags + "\n"
+	}
+	return unsent + "to come back: nous" + flags + "\n"
 }

@@ -37,7 +37,7 @@ func (m *model) locate() {
 	if folder != m.where.folder {
 		m.where.folder, m.where.branch = folder, ""
 	}
-	if m.where.looking || folder == "" {
+	if m.where.looking || folder == "" || m.opts.Host != "" {
 		return
 	}
 	m.where.looking = true
@@ -56,7 +56,7 @@ func (m *model) whereParts() []part {
 	if m.where.folder == "" {
 		return nil
 	}
-	text := cell.Folder(m.where.folder, m.opts.Getenv("HOME"), folderMost)
+	text := cell.Folder(m.where.folder, m.opts.home(), folderMost)
 	if m.where.branch != "" {
 		text += " (" + cell.Truncate(m.where.branch, branchMost) + ")"
 	}

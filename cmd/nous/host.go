@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"noused/internal/client/ssh"
+	"noused/internal/cmdline"
+	"noused/internal/protocol"
+	"noused/internal/regular"
+	"noused/internal/tui"
+)
+
+// Daemons on other machines: --host, $NOUS_HOST and [hosts.NAME] of the user's file.
+
+const (
+	mostHosts       = 32
+	completesWithin = 3 * time.Second // a shell waits for it
+	mostImage       = 5 << 20         // bytes of an image, as the daemon keeps them
+	mostImages      = 11 << 20        // bytes of those that go with a text: it is one line
+)
+
+// host is a machine whose daemon is meant.
+type host struct {
+	name    string // as the user calls it
+	workdir string // the folder there that is meant without another, or ""
+	ssh     ssh.Options
+	link    *ssh.Link
+}
+
+// reads is what a command has to do with other machines.
+type reads int
+
+const (
+	readsWire   reads = iota // it does its work over the wire
+	readsMany                // it can with several hosts
+	readsDisk                // it needs the daemon's own machine
+	readsNobody              // it needs no daemon
+)
+
+func readsOf(cmd *cobra.Command) reads {
+	name := cmdline.Name(cmd)
+	switch first, _, _ := strings.Cut(name, " "); first {
+	case "help", "completion", "man-pages", "exit-status", "doctor", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd:
+		return readsNobody
+	case "stop", "restart", "logs", "acp", "mcp", "proxy":
+		return readsDisk
+	}
+	switch name {
+	case "sessions", "approvals", "events", "state", "board", "nous", "":
+		return readsMany
+	}
+	return readsWire
+}
+
+// chooseHosts finds out which machines a command is for.
+func (a *app) chooseHosts(cmd *cobra.Command) error {
+	what := readsOf(cmd)
+	if what == readsNobody {
+		return nil
+	}
+	given := len(a.hostNames) > 0
+	if name := os.Getenv("NOUS_HOST"); !given && name != "" && cmd.Name() != "proxy" { // which is what runs there
+		a.hostNames = []string{name}
+	}
+	if err := a.findHosts(); err != nil || len(a.hosts) == 0 {
+		return err
+	}
+	first := a.hosts[0]
+	switch {
+	case what == readsDisk:
+		return cmdline.Errorf("nous %s is for the machine of the daemon: run `%s`", cmdline.Name(cmd), first.there(cmdline.Name(cmd)))
+	case len(a.hosts) > 1 && what != readsMany:
+		return cmdline.Errorf("nous %s is for one host: give --host once", cmdline.Name(cmd))
+	case len(a.hosts) > 1 && (a.socketGiven || a.workdir != "" || a.session != "" && cmd.Name() != "approvals"):
+		return cmdline.Errorf("--socket, --workdir and --session are of one host: give --host once")
+	}
+	a.far = first
+	a.connectsHow(cmd)
+	return nil
+}
+
+// findHosts looks the names up in the user's file.
+func (a *app) findHosts() error {
+	if a.completing { // cobra reads the flags more than once
+		a.hostNames = slices.Compact(a.hostNames)
+	}
+	if len(a.hostNames) > mostHosts {
+		return cmdline.Errorf("--host: at most %d hosts at once", mostHosts)
+	}
+	for i, name := range a.hostNames {
+		if err := tui.CheckHost(name); err != nil {
+			return cmdline.Errorf("--host %s: %v", name, err)
+		}
+		if slices.Contains(a.hostNames[:i], name) {
+			return cmdline.Errorf("--host %s: that host is named twice", name)
+		}
+	}
+	if len(a.hostNames) == 0 {
+		return nil
+	}
+	known, err := tui.Hosts(os.Getenv)
+	if err != nil {
+		return err
+	}
+	for _, name := range a.hostNames {
+		h := known[name]
+		a.hosts = append(a.hosts, &host{name: name, workdir: h.Workdir, ssh: ssh.Options{Host: name, SSH: h.SSH, Nous: h.Nous}})
+	}
+	return nil
+}
+
+// connectsHow makes the links to the hosts. Nothing is connected yet. ssh asks where
+// there is one host only, as several would ask at once.
+func (a *app) connectsHow(cmd *cobra.Command) {
+	wanted, err := tui.Autostart(os.Getenv)
+	for _, h := range a.hosts {
+		o := &h.ssh
+		o.Start = wanted && err == nil && !a.noStart && !a.completing && cmd.Name() != "status"
+		o.Ask = len(a.hosts) == 1 && !a.completing
+		if a.socketGiven {
+			o.Socket = a.socket
+		}
+		if a.completing {
+			o.Within = completesWithin
+		}
+		h.link = ssh.New(*o)
+	}
+}
+
+// hangUp ends the connections to all hosts.
+func (a *app) hangUp() {
+	for _, h := range a.hosts {
+		if h.link != nil {
+			_ = h.link.Close()
+		}
+	}
+}
+
+// there is the line for a shell of this machine that does something on the host.
+func (h *host) there(command string) string {
+	to := h.ssh.SSH
+	if len(to) == 0 {
+		to = []string{h.name}
+	}
+	nous := h.ssh.Nous
+	if nous == "" {
+		nous = "nous"
+	}
+	return "ssh " + strings.Join(to, " ") + " " + nous + " " + command
+}
+
+// start has a daemon started there, beside the connections that there are.
+func (h *host) start(ctx context.Context) error {
+	o := h.ssh
+	o.Start, o.Ask = true, false
+	link := ssh.New(o)
+	defer link.Close()
+	_, err := link.Hello(ctx)
+	var failed *ssh.Error
+	if errors.As(err, &failed) {
+		return errors.New(strings.TrimSpace(failed.Error() + "\n" + failed.Next))
+	}
+	return err
+}
+
+// folder is the folder whose sessions are meant. It is one of the daemon's machine, and
+// "" on another where nobody has said which.
+func (a *app) folder() (string, error) {
+	switch {
+	case a.workdir != "":
+		return a.workdirGiven()
+	case a.far != nil:
+		return a.far.workdir, nil
+	}
+	return currentFolder()
+}
+
+func (a *app) workdirGiven() (string, error) {
+	dir := a.workdir
+	switch {
+	case !utf8.ValidString(dir):
+		return "", cmdline.Errorf("--workdir %q: want the name of a folder", dir)
+	case path.IsAbs(dir):
+		return path.Clean(dir), nil
+	case a.far != nil:
+		return "", cmdline.Errorf("--workdir %s: with --host want an absolute path: it is a folder there", dir)
+	}
+	here, err := currentFolder()
+	return filepath.Join(here, dir), err
+}
+
+// onDisk refuses what needs the files of the daemon's machine.
+func (a *app) onDisk(flag, command string) error {
+	if a.far == nil {
+		return nil
+	}
+	return cmdline.Errorf("%s is for the machine of the daemon: run `%s`", flag, a.far.there(command))
+}
+
+// attachments names files as the daemon, which is on the same machine, finds
+// them: they are the daemon's to read. For a daemon on another machine they are read here.
+func (a *app) attachments(files []string) ([]protocol.AttachmentParams, error) {
+	if a.far == nil {
+		return attachments(files)
+	}
+	var list []protocol.AttachmentParams
+	size := 0
+	for _, file := range files {
+		data, err := regular.Read(file, mostImage)
+		if err != nil {
+			return nil, fmt.Errorf("--image %s: %w", file, err)
+		}
+		if size += len(data); size > mostImages {
+			return nil, cmdline.Errorf("--image %s: the images for another machine have at most %d bytes together", file, mostImages)
+		}
+		list = append(list, protocol.AttachmentParams{Data: base64.StdEncoding.EncodeToString(data), Name: filepath.Base(file)})
+	}
+	return list, nil
+}
+
+func (a *app) hostNamesForShell(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	known, err := tui.Hosts(os.Getenv)
+	var words []string
+	for name := range known {
+		words = append(words, name)
+	}
+	slices.Sort(words)
+	return completions(words, err)
+}

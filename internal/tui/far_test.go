@@ -1,0 +1,98 @@
+package tui
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"noused/internal/tui/tuitest"
+)
+
+// useFar opens the screen of a daemon as if it were on another machine.
+func useFar(t *testing.T, socket string) *hand {
+	t.Helper()
+	h := use(t, socket)
+	h.opts.Host, h.opts.Flags = "box", " --host box"
+	h.until("the session", func() bool { return h.known })
+	return h
+}
+
+// What is written while the connection to another machine is lost stays, is sent when it
+// is back, and once.
+func TestTextsWaitForAConnectionThatIsLost(t *testing.T) {
+	d := startNoused(t, "")
+	p := tuitest.NewProxy(t, d.Socket)
+	h := useFar(t, p.Socket)
+	h.sees("● box")
+	p.Cut(true)
+	h.until("word of the loss", func() bool { return h.offline != nil })
+	h.sees("○ box reconnecting")
+	h.write("said on the way")
+	h.press("enter")
+	h.write("being written")
+	h.sees("unsent said on the way", "being written")
+	if !h.cutOff() || h.sending || len(h.unsent) != 1 {
+		t.Errorf("got %d texts on their way, %v, want one that waits", len(h.unsent), h.sending)
+	}
+	if got := h.farewell(); !strings.Contains(got, "not sent: said on the way\n") || !strings.Contains(got, " --host box") {
+		t.Errorf("got the farewell %q, want what was not sent, and the host", got)
+	}
+	p.Cut(false)
+	h.until("the answer", func() bool {
+		return h.offline == nil && len(h.unsent) == 0 && !h.running() && strings.Count(h.screen(), "said on the way") > 1
+	})
+	if got := h.input.text(); got != "being written" {
+		t.Errorf("got %q in the input, want what is being written", got)
+	}
+	if prompts := strings.Count(string(commandsOf(p)), `"said on the way"`); prompts != 1 {
+		t.Errorf("the text was sent %d times", prompts)
+	}
+}
+
+func commandsOf(p *tuitest.Proxy) (all []byte) {
+	for _, line := range p.Commands() {
+		all = append(all, line...)
+	}
+	return all
+}
+
+func TestTextsThatWaitAreGivenBack(t *testing.T) {
+	p := tuitest.NewProxy(t, startNoused(t, "").Socket)
+	h := useFar(t, p.Socket)
+	p.Cut(true)
+	h.until("word of the loss", func() bool { return h.offline != nil })
+	h.write("not any more")
+	h.press("enter")
+	h.press("esc")
+	if got := h.input.text(); got != "not any more" || len(h.unsent) > 0 {
+		t.Errorf("got %q in the input, %d texts on their way", got, len(h.unsent))
+	}
+}
+
+// This machine's files are not those of another: none are offered for @, no branch is
+// looked for, and an image is read here.
+func TestFilesOfAnotherMachineAreNotLookedForHere(t *testing.T) {
+	d := startNoused(t, "")
+	if err := os.MkdirAll(filepath.Join(d.Dir, ".git"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(d.Dir, ".git", "HEAD"), []byte("ref: refs/heads/here\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := useFar(t, d.Socket)
+	h.write("@too")
+	if h.menu.open() || h.menu.query != "" || h.where.branch != "" || h.where.looking {
+		t.Errorf("got %+v and branch %q", h.menu, h.where.branch)
+	}
+	h.press("ctrl+c")
+	path := filepath.Join(t.TempDir(), "dot.png")
+	if err := os.WriteFile(path, []byte("\x89PNG\r\n\x1a\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.write("/image " + path)
+	h.press("enter")
+	if len(h.images) != 1 || h.images[0].path != "" || h.images[0].params().Data == "" || h.images[0].params().Name != "dot.png" {
+		t.Errorf("got the images %+v", h.images)
+	}
+}
