@@ -58,7 +58,7 @@ func readsOf(cmd *cobra.Command) reads {
 		return readsDisk
 	}
 	switch name {
-	case "sessions", "approvals", "events", "state", "board", "nous", "":
+	case "sessions", "approvals", "events", "state":
 		return readsMany
 	}
 	return readsWire
@@ -82,7 +82,7 @@ func (a *app) chooseHosts(cmd *cobra.Command) error {
 	case what == readsDisk:
 		return cmdline.Errorf("nous %s is for the machine of the daemon: run `%s`", cmdline.Name(cmd), first.there(cmdline.Name(cmd)))
 	case len(a.hosts) > 1 && what != readsMany:
-		return cmdline.Errorf("nous %s is for one host: give --host once", cmdline.Name(cmd))
+		return cmdline.Errorf("%s is for one host: give --host once", strings.TrimSpace("nous "+strings.TrimPrefix(cmdline.Name(cmd), "nous")))
 	case len(a.hosts) > 1 && (a.socketGiven || a.workdir != "" || a.session != "" && cmd.Name() != "approvals"):
 		return cmdline.Errorf("--socket, --workdir and --session are of one host: give --host once")
 	}

@@ -65,7 +65,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			d := &daemon{program: noused, dir: env.WorkDir, env: env}
 			env.Values[daemonKey{}] = d
-			env.Defer(func() { d.end(os.Kill); noneLeft(d.socket()) })
+			env.Defer(func() { d.end(os.Kill); noneLeft(d.socket()); noneLeft(filepath.Join(env.WorkDir, "s2")) })
 			env.Setenv("HOME", home)
 			env.Setenv("NOUSED_SOCKET", d.socket())
 			env.Setenv("NOUSED_BIN", filepath.Dir(noused))

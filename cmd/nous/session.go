@@ -56,7 +56,7 @@ deleted show within five seconds, all else at once.`,
 func (a *app) listSessions(ctx context.Context, p protocol.ListSessionsParams, all, watch bool) error {
 	switch {
 	case a.several() && watch:
-		return cmdline.Errorf("--watch is of one host: give --host once; nous --host a --host b board shows all")
+		return cmdline.Errorf("--watch is of one host: give --host once")
 	case a.several() && p.Before != "":
 		return cmdline.Errorf("--before is of one host: give --host once")
 	case a.several():
