@@ -97,6 +97,7 @@ func (a *app) root() *cobra.Command {
 		Short: "Talk to noused, the agent daemon",
 		Example: `  nous prompt what is in this directory
   nous --session ses-0198c5f2
+  nous --host box
   nous help prompt`,
 		Long: `nous talks to noused, the agent daemon. Without a command it opens the terminal
 interface: the conversation, what tools do, and an input. Where no daemon runs, it

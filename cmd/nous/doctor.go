@@ -25,6 +25,11 @@ func (a *app) handedOn(use, short string, does ...string) *cobra.Command {
 		Short:              short,
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			names, rest := hostOf(args)
+			if len(names) > 0 && does[0] == "doctor" {
+				a.hostNames = names
+				return a.examineHost(cmd.Context(), rest)
+			}
 			program, err := start.Find()
 			if err != nil {
 				a.complain("noused does what was asked for: " + err.Error())
