@@ -141,17 +141,31 @@ type Kept struct {
 // that inherits them.
 func (s *Sockets) Keep() (k Kept, err error) {
 	if s.lock != nil {
-		if k.Lock, err = s.lock.Keep(); err != nil {
-			return k, err
-		}
+		k.Lock, err = s.lock.Keep()
 	}
-	if k.Commands, err = s.Commands.keep(); err == nil {
+	if err == nil {
+		k.Commands, err = s.Commands.keep()
+	}
+	if err == nil {
 		k.Events, err = s.Events.keep()
 	}
-	return k, err
+	if err != nil {
+		k.close()
+		return Kept{}, err
+	}
+	s.Commands.shared, s.Events.shared = true, true // as with systemd
+	return k, nil
 }
 
-// keep duplicates the descriptor. From here on the listener is as one of systemd's.
+func (k Kept) close() {
+	for _, f := range []*os.File{k.Commands, k.Events, k.Lock} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+// keep duplicates the descriptor.
 func (l *Listener) keep() (f *os.File, err error) {
 	err = l.control(func(fd int) error {
 		kept, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
@@ -163,19 +177,23 @@ func (l *Listener) keep() (f *os.File, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("socket %s: %w", l.Addr(), err)
 	}
-	l.shared = true
 	return f, nil
 }
 
 // Inherit takes over what Keep has returned before this program was executed, for the
 // sockets at path and path.events.
 func Inherit(path string, k Kept) (*Sockets, error) {
+	defer Kept{Commands: k.Commands, Events: k.Events}.close()
 	s := &Sockets{}
 	var err error
 	if s.Commands, err = inherit(k.Commands, path, k.Lock == nil); err == nil {
 		s.Events, err = inherit(k.Events, protocol.EventSocket(path), k.Lock == nil)
 	}
-	if err == nil && k.Lock != nil {
+	switch {
+	case k.Lock == nil:
+	case err != nil:
+		_ = k.Lock.Close()
+	default:
 		s.lock, err = lock.Inherit(k.Lock, path+".lock")
 	}
 	if err != nil {
@@ -187,7 +205,6 @@ func Inherit(path string, k Kept) (*Sockets, error) {
 
 func inherit(f *os.File, path string, shared bool) (*Listener, error) {
 	ln, err := net.FileListener(f)
-	_ = f.Close()
 	if err != nil {
 		return nil, fmt.Errorf("socket %s: %w", path, err)
 	}
