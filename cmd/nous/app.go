@@ -30,6 +30,7 @@ type app struct {
 	answer   time.Duration // how long an answer is waited for that is given at once
 	look     time.Duration // between looks at an older core that is silent
 
+	fleetAt     fleetFlags
 	socket      string
 	socketGiven bool
 	hostNames   []string // of --host
@@ -160,7 +161,7 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 	for group, commands := range map[string][]*cobra.Command{
 		"run":     {a.promptCommand(), a.steerCommand(), a.followUpCommand(), a.withdrawCommand(), a.abortCommand(), a.setModeCommand(), a.setModelCommand(), a.approvalsCommand(), a.approveCommand(), a.denyCommand(), a.setApprovalModeCommand()},
 		"session": {a.boardCommand(), a.sessionsCommand(), a.newCommand(), a.switchCommand(), a.branchCommand(), a.renameCommand(), a.deleteCommand(), a.messagesCommand(), a.treeCommand(), a.setLeafCommand(), a.compactCommand(), a.searchCommand(), a.showCommand(), a.exportCommand()},
-		"daemon":  {a.acpCommand(), a.pingCommand(), a.statusCommand(), a.logsCommand(), a.stateCommand(), a.usageCommand(), a.systemCommand(), a.toolsCommand(), a.setToolsCommand(), a.extCommand(), a.mcpCommand(), a.modelsCommand(), a.eventsCommand(), a.pruneCommand(), a.doctorCommand(), a.stopCommand(), a.restartCommand(), a.proxyCommand()},
+		"daemon":  {a.acpCommand(), a.pingCommand(), a.statusCommand(), a.logsCommand(), a.stateCommand(), a.usageCommand(), a.systemCommand(), a.toolsCommand(), a.setToolsCommand(), a.extCommand(), a.mcpCommand(), a.modelsCommand(), a.eventsCommand(), a.pruneCommand(), a.doctorCommand(), a.stopCommand(), a.restartCommand(), a.proxyCommand(), a.fleetCommand()},
 	} {
 		for _, cmd := range commands {
 			cmd.GroupID = group

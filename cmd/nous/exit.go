@@ -80,6 +80,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		gone  *client.NoDaemonError
 		unmet *start.Error
 		away  *ssh.Error
+		lost  *fleetError
 		mute  *client.SilentError
 
 		foreign    *client.ForeignError
@@ -114,7 +115,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		a.complain("what listens at " + a.place() + " does not speak the protocol of noused: " + foreign.Err.Error())
 		a.notef("end it, or name another socket with --socket")
 		return exitNoDaemon
-	case errors.Is(err, client.ErrLost), errors.As(err, &mute):
+	case errors.Is(err, client.ErrLost), errors.As(err, &mute), errors.As(err, &lost):
 		a.complain(err.Error())
 		return exitNoDaemon
 	case errors.As(err, &wire):

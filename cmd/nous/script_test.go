@@ -21,6 +21,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"noused/internal/fleet/fleettest"
 	"noused/internal/testenv"
 )
 
@@ -43,7 +44,8 @@ func (m removing) Run() int {
 }
 
 // The scripts run the real nous against a real noused, which has the tools of
-// testdata/tools and its two fifos. MODELS_URL is where a server of models is.
+// testdata/tools and its two fifos. MODELS_URL is where a server of models is, NATS_URL
+// where a NATS server is.
 // "daemon start [NAME=VALUE…] [FLAGS]" waits for the daemon's READY=1; "daemon
 // stop" and "daemon kill" for its end.
 func TestScripts(t *testing.T) {
@@ -57,6 +59,7 @@ func TestScripts(t *testing.T) {
 		http.Error(w, "not with "+r.Header.Get("Authorization"), http.StatusForbidden)
 	}))
 	t.Cleanup(models.Close)
+	nats := fleettest.Start(t, "")
 	home := t.TempDir() // testscript's own is one for all users of the machine: root's daemons make it, and then it is root's
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -71,6 +74,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("NOUSED_BIN", filepath.Dir(noused))
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
 			env.Setenv("MODELS_URL", models.URL+"/v1")
+			env.Setenv("NATS_URL", nats.Direct())
 			env.Setenv("TZ", "UTC")
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each program sleeps for a second under -race
 			return errors.Join(

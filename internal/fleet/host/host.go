@@ -48,12 +48,23 @@ type Options struct {
 	Workdir        string
 	Load           func() (running, waiting int, workdirs []string) // must not block
 
+	Jobs Jobs // nil: it takes none
+
 	Mux     *protocol.Mux
 	MaxLine int // bytes
 	Held    *budget.Budget
 	Events  *event.Log
 	Audit   func(model.AuditEvent) // must not block
 	Log     *zap.Logger
+}
+
+// Jobs are what does the fleet's jobs here.
+type Jobs interface {
+	// Serve takes jobs until the context ends, which it does with the connection. It
+	// calls well when it can.
+	Serve(ctx context.Context, js jetstream.JetStream, well func()) error
+	// Close ends what Serve has left. It waits for it.
+	Close()
 }
 
 const (
@@ -138,6 +149,9 @@ func (h *Host) Close() {
 	h.stop()
 	<-h.closed
 	<-answered
+	if h.o.Jobs != nil {
+		h.o.Jobs.Close()
+	}
 }
 
 // admit counts a command, which must be counted off with h.under. False: none is taken

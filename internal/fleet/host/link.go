@@ -35,10 +35,14 @@ type part struct {
 
 // parts are what a daemon does in its fleet, once the name is its own.
 func (h *Host) parts() []part {
-	return []part{
+	all := []part{
 		{"commands", (*link).commands},
 		{"events", h.out.send},
 	}
+	if h.o.Jobs != nil {
+		all = append(all, part{"jobs", func(l *link, well func()) error { return h.o.Jobs.Serve(l.ctx, l.js, well) }})
+	}
+	return all
 }
 
 // serve does all until the link ends.

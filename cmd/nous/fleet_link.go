@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"noused/internal/fleet"
+	"noused/internal/fleet/job"
+)
+
+// fleetError is that the fleet cannot be reached.
+type fleetError struct{ err error }
+
+func (e *fleetError) Error() string { return fmt.Sprintf("the fleet cannot be reached: %v", e.err) }
+func (e *fleetError) Unwrap() error { return e.err }
+
+// fleetLink is a connection to a fleet.
+type fleetLink struct {
+	*fleet.Conn
+	js     jetstream.JetStream
+	prefix fleet.Prefix
+	jobs   *job.Queue
+}
+
+// joinJobs connects to the fleet's jobs. It blocks until the server has answered.
+func (a *app) joinJobs(ctx context.Context) (*fleetLink, error) {
+	way, prefix, err := a.fleetWay()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := way.Dial(ctx, "nous")
+	if err != nil {
+		return nil, &fleetError{err}
+	}
+	l := &fleetLink{Conn: conn, prefix: prefix}
+	if l.js, err = jetstream.New(conn.Conn); err == nil {
+		l.jobs, err = job.Open(ctx, l.js, prefix, job.DefaultTimeout)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, &fleetError{err}
+	}
+	return l, nil
+}
+
+// withJobs does something with the fleet's jobs. Where the connection is lost
+// meanwhile, it says so and connects again, if that goes within a while: do must be
+// something that may be done again.
+func (a *app) withJobs(ctx context.Context, do func(*fleetLink) error) error {
+	for {
+		l, err := a.joinJobs(ctx)
+		if err != nil {
+			return err
+		}
+		err = do(l)
+		lost := l.IsClosed()
+		l.Close()
+		if err == nil || !lost || ctx.Err() != nil {
+			return err
+		}
+		a.notef("the connection to the fleet was lost; trying again")
+		if err := a.untilFleet(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+const fleetPause = 500 * time.Millisecond
+
+// untilFleet waits until the fleet can be reached.
+func (a *app) untilFleet(ctx context.Context) error {
+	for until := time.Now().Add(a.answer); ; {
+		l, err := a.joinJobs(ctx)
+		if err == nil {
+			l.Close()
+			return nil
+		}
+		var away *fleetError
+		if !errors.As(err, &away) || time.Now().After(until) {
+			return err
+		}
+		select {
+		case <-time.After(fleetPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"noused/internal/fleet"
+	"noused/internal/fleet/job"
+	"noused/internal/protocol"
+)
+
+// Jobs are done while daemons are killed at random: each job's prompt is accepted once
+// by all of them together, its end is told once, and none is lost.
+// NOUSED_FLEET_JOBS=1000/20 is that many jobs over that many daemons.
+func TestManyJobsAndKills(t *testing.T) {
+	jobs, hosts := 40, 4
+	if size := os.Getenv("NOUSED_FLEET_JOBS"); size != "" {
+		if _, err := fmt.Sscanf(size, "%d/%d", &jobs, &hosts); err != nil {
+			t.Fatalf("NOUSED_FLEET_JOBS=%s: want JOBS/DAEMONS", size)
+		}
+	}
+	f := newJobFleet(t, job.DefaultTimeout)
+	ends := make(chan *nats.Msg, jobs+1)
+	sub, err := f.js.Conn().ChanSubscribe(fleet.DefaultPrefix.JobDone("*"), ends)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	daemons := map[string]*daemon{}
+	var names []string
+	for i := range hosts {
+		name := fmt.Sprint("host-", i)
+		names = append(names, name)
+		daemons[name] = f.daemon(name, fmt.Sprintf("slots = 3\nlabels = { parity = \"%d\" }\n[model]\nprovider = \"offline\"\ndelay = \"3ms\"\n", i%2))
+	}
+	begun := time.Now()
+	var ids []string
+	text := func(id string) string { return id + strings.Repeat(" word", 20) }
+	for i := range jobs {
+		id := fmt.Sprint("job-", i)
+		ids = append(ids, id)
+		j := job.Job{ID: id, Prompt: text(id)}
+		if i%3 != 0 {
+			j.Labels = map[string]string{"parity": fmt.Sprint(i % 2)}
+		}
+		f.submit(j)
+	}
+	const seed = 7
+	random, kills := rand.New(rand.NewPCG(seed, seed)), 0
+	for told := 0; told < jobs; told++ {
+		select {
+		case <-ends:
+		case <-time.After(jobPatience):
+			t.Fatalf("%d of %d jobs have ended, and none for %s", told, jobs, jobPatience)
+		}
+		if told%5 == 0 {
+			d := daemons[names[random.IntN(hosts)]]
+			d.kill()
+			d.start()
+			kills++
+		}
+	}
+	took := time.Since(begun)
+	by := map[string]int{}
+	for _, id := range ids {
+		e := f.end(id)
+		by[e.Host]++
+		if e.StopReason != protocol.StopCompleted || e.Output != text(id) {
+			t.Errorf("%s: got %+v", id, e)
+		}
+		f.over(id)
+	}
+	f.once(daemons, ids...)
+	t.Logf("%d jobs over %d daemons with %d kills took %s; by host %v", jobs, hosts, kills, took.Round(time.Millisecond), by)
+}

@@ -1,0 +1,310 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"noused/internal/fleet/job"
+)
+
+const (
+	// maxPlaces is how many jobs that it could take a daemon keeps in mind. Those behind
+	// them are looked at when one of them is gone.
+	maxPlaces = 4096
+	lookEvery = 15 * time.Second // at the queue, though nothing was heard of a new job
+	firstLook = 5 * time.Millisecond
+	lastLook  = 2 * time.Second // for a job that was heard of
+)
+
+// place is a job of the queue that fits this daemon.
+type place struct {
+	id    string
+	seq   uint64
+	again time.Time // before that it is another's
+}
+
+// serving is the worker's part over one connection. It belongs to one goroutine.
+type serving struct {
+	w      *Worker
+	q      *job.Queue
+	after  uint64 // what has this sequence number or less was looked at
+	order  []*place
+	places map[string]*place
+	hints  chan string
+
+	begun   time.Time // when the queue was looked at from its beginning
+	due     bool      // the queue is to be looked at
+	awaited string    // the job that was heard of last, until it is found
+	since   time.Time // it was heard of
+}
+
+// hint takes note of a job that was submitted; of many the last will do.
+func (s *serving) hint(id string) {
+	for {
+		select {
+		case s.hints <- id:
+			return
+		default:
+		}
+		select {
+		case <-s.hints:
+		default:
+		}
+	}
+}
+
+func (s *serving) loop(ctx context.Context, watcher jetstream.KeyWatcher) error {
+	renew := time.NewTicker(max(s.q.Timeout/3, time.Millisecond))
+	defer renew.Stop()
+	look := time.NewTimer(0)
+	defer look.Stop()
+	s.due, s.begun = true, time.Now()
+	for {
+		if err := s.fill(ctx); err != nil {
+			return err
+		}
+		look.Reset(s.next())
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case id := <-s.hints:
+			s.awaited, s.since, s.due = id, time.Now(), true
+		case <-look.C:
+			s.due = true
+		case <-s.w.freed:
+			s.due = true
+		case <-renew.C:
+			s.again()
+			for _, t := range s.w.tasks() {
+				if err := t.renew(ctx, s.q); err != nil {
+					return err
+				}
+			}
+		case entry, more := <-watcher.Updates():
+			if !more {
+				return errors.New("the watch of claims has ended")
+			}
+			if entry == nil {
+				continue
+			}
+			if err := s.changed(ctx, entry); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// again has the queue looked at from its beginning now and then: a job that was this
+// daemon's once may have been given up by another since.
+func (s *serving) again() {
+	if time.Since(s.begun) > s.q.Timeout {
+		s.after, s.due, s.begun = 0, true, time.Now()
+	}
+}
+
+// next is how long nothing needs to be looked at, if nothing is heard. Who submits a job
+// is heard before the server has it, perhaps.
+func (s *serving) next() time.Duration {
+	wait := lookEvery
+	for _, p := range s.order {
+		if !p.again.IsZero() {
+			wait = min(wait, max(time.Until(p.again), time.Millisecond))
+		}
+	}
+	if heard := time.Since(s.since); s.awaited != "" && heard < lastLook {
+		wait = min(wait, max(heard, firstLook))
+	}
+	return wait
+}
+
+func (s *serving) free() int {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	return s.w.o.Slots - len(s.w.active)
+}
+
+// fill takes jobs for the slots that are free, the oldest first.
+func (s *serving) fill(ctx context.Context) error {
+	for i := 0; s.free() > 0; {
+		if i == len(s.order) {
+			more, err := s.look(ctx)
+			if err != nil || !more {
+				return err
+			}
+			continue
+		}
+		p := s.order[i]
+		if time.Now().Before(p.again) {
+			i++
+			continue
+		}
+		gone, err := s.take(ctx, p)
+		if err != nil {
+			return err
+		}
+		if gone {
+			s.forget(p.id)
+		} else {
+			i++
+		}
+	}
+	return nil
+}
+
+// look finds the next job that fits. False: there is none.
+func (s *serving) look(ctx context.Context) (bool, error) {
+	for s.due && len(s.order) < maxPlaces {
+		m, ok, err := s.q.Next(ctx, s.after)
+		if err != nil {
+			return false, err
+		}
+		if !ok {
+			s.due = false
+			break
+		}
+		if s.after = m.Seq; m.ID == s.awaited {
+			s.awaited = ""
+		}
+		j, err := job.Parse(m.ID, m.Text)
+		if err != nil {
+			if err := s.refuse(ctx, m.ID, err); err != nil {
+				return false, err
+			}
+			continue
+		}
+		if !j.Fits(s.w.o.Labels) || s.places[m.ID] != nil || s.w.task(m.ID) != nil {
+			continue
+		}
+		p := &place{id: m.ID, seq: m.Seq}
+		s.order, s.places[m.ID] = append(s.order, p), p
+		return true, nil
+	}
+	return false, nil
+}
+
+// refuse ends a job that no daemon could do. Nobody claims it, as nothing is done.
+func (s *serving) refuse(ctx context.Context, id string, why error) error {
+	told, err := s.q.Finish(ctx, job.Failed(id, s.w.o.Name, "invalid_payload", why.Error()))
+	if told {
+		s.w.o.Log.Warn("a job is refused", zap.String("job", id), zap.Error(why))
+	}
+	return err
+}
+
+func (s *serving) forget(id string) {
+	delete(s.places, id)
+	s.order = slices.DeleteFunc(s.order, func(p *place) bool { return p.id == id })
+}
+
+// take tries to get a job. gone: it need not be looked at again.
+func (s *serving) take(ctx context.Context, p *place) (gone bool, err error) {
+	revision, ok, err := s.q.Take(ctx, p.id, s.w.claim())
+	if err != nil {
+		return false, err
+	}
+	if !ok {
+		p.again = time.Now().Add(s.q.Timeout)
+		return false, nil
+	}
+	return true, s.start(ctx, p.id, revision, false)
+}
+
+// claim is one that this daemon makes.
+func (w *Worker) claim() job.Claim {
+	return job.Claim{Host: w.o.Name, Instance: w.o.Instance, At: time.Now().UTC()}
+}
+
+// start begins with a job whose claim is this daemon's. again: it may have been begun.
+func (s *serving) start(ctx context.Context, id string, revision uint64, again bool) error {
+	m, ok, err := s.q.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	_, over, err := s.q.End(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case over:
+		if err := s.q.Drop(ctx, id); err != nil {
+			return err
+		}
+		return s.ended(ctx, id, revision)
+	case !ok:
+		return s.ended(ctx, id, revision)
+	}
+	j, err := job.Parse(id, m.Text)
+	if err != nil {
+		return s.refuse(ctx, id, err)
+	}
+	s.w.begin(record{Job: j, Again: again}, revision)
+	return nil
+}
+
+// ended writes into a claim that its job is over.
+func (s *serving) ended(ctx context.Context, id string, revision uint64) error {
+	c := s.w.claim()
+	c.Ended = true
+	_, _, err := s.q.Renew(ctx, id, c, revision)
+	return err
+}
+
+// changed takes note of a claim that was made, changed or given up.
+func (s *serving) changed(ctx context.Context, entry jetstream.KeyValueEntry) error {
+	id := entry.Key()
+	if entry.Operation() != jetstream.KeyValuePut {
+		if p := s.places[id]; p != nil {
+			p.again = time.Time{}
+		}
+		return nil
+	}
+	c := job.ReadClaim(entry.Value())
+	if t := s.w.task(id); t != nil {
+		return t.changed(ctx, s.q, c, entry.Revision())
+	}
+	p := s.places[id]
+	switch {
+	case c.Ended:
+		s.forget(id)
+	case c.Instance == s.w.o.Instance && c.Host == s.w.o.Name:
+		return s.adopt(ctx, id)
+	case p != nil:
+		p.again = time.Now().Add(s.q.Timeout)
+	}
+	return nil
+}
+
+// adopt goes on with a job that this daemon has claimed, and knows nothing of: it was
+// killed right then. What is heard may be old.
+func (s *serving) adopt(ctx context.Context, id string) error {
+	c, revision, ok, err := s.q.Claimed(ctx, id)
+	if err != nil || !ok || c.Ended || c.Instance != s.w.o.Instance || s.w.task(id) != nil {
+		return err
+	}
+	next, ok, err := s.q.Renew(ctx, id, c, revision)
+	if err != nil || !ok {
+		return err
+	}
+	s.forget(id)
+	if err := s.start(ctx, id, next, true); err != nil {
+		return err
+	}
+	if t := s.w.task(id); t != nil && c.Cancel {
+		t.cancel()
+	}
+	return nil
+}
+
+// reclaim looks whether the jobs that were begun are this daemon's still.
+func (s *serving) reclaim(ctx context.Context) error {
+	for _, t := range s.w.tasks() {
+		if err := t.reclaim(ctx, s.q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
