@@ -11,7 +11,7 @@
 // dropped and made good with a Snapshot.
 //
 // It refuses to start a daemon, to draw, and to repeat a command whose answer
-// was lost.
+// was lost, unless its idempotency key has it done once.
 package follow
 
 import (

@@ -36,6 +36,7 @@ type Session struct {
 
 	mu       sync.Mutex
 	commands *client.Client // nil while offline
+	changed  chan struct{}  // closed when commands is another one
 	want     *string        // the session that Follow asked for, until it is taken up
 
 	// Of the run goroutine, and of one that reads events while it waits for them.
@@ -59,7 +60,7 @@ func Open(daemon Dialer, sessionID string, find func(context.Context) (string, e
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Session{
 		daemon: daemon, find: find, ctx: ctx, cancel: cancel, events: NewStream(daemon, Options{}),
-		out: newOutbox(), asked: make(chan struct{}, 1),
+		out: newOutbox(), asked: make(chan struct{}, 1), changed: make(chan struct{}),
 	}
 	if sessionID != "" {
 		s.want = &sessionID
@@ -138,23 +139,29 @@ func (s *Session) wantAgain(id string) {
 // Do sends a command and waits for its reply until ctx ends, and half a minute
 // where the command is one that is answered at once. Errors are those of
 // client.Call, ErrOffline and *client.SilentError. With the last, and with
-// client.ErrLost, the daemon may have executed the command.
+// client.ErrLost, the daemon may have executed the command. A text with an
+// idempotency key whose answer was lost is sent again, with its key, if there is
+// another connection in time.
 func Do[P protocol.Params, R protocol.Reply](ctx context.Context, s *Session, def protocol.Def[P, R], p P) (R, error) {
-	s.mu.Lock()
-	c := s.commands
-	s.mu.Unlock()
+	c, changed := s.connection()
 	if c == nil {
 		var none R
 		return none, fmt.Errorf("%s: %w", def.Name(), ErrOffline)
 	}
 	defer s.touched.Store(true)
-	command, text := sends(p)
+	command, text, key := sends(p)
 	if s.older.Load() && command != "" {
 		s.events.fill.Sent(command, text)
 	}
 	ctx, cancel := client.Bounded(ctx, p, callTimeout)
 	defer cancel()
 	r, err := client.Call(ctx, c, def, p)
+	for key != "" && errors.Is(err, client.ErrLost) && !s.older.Load() {
+		if c, changed = s.another(ctx, c, changed); c == nil || s.older.Load() {
+			break
+		}
+		r, err = client.Call(ctx, c, def, p)
+	}
 	var refused *protocol.Error
 	if s.older.Load() && command != "" && errors.As(err, &refused) {
 		s.events.fill.Unsent(command)
@@ -162,17 +169,18 @@ func Do[P protocol.Params, R protocol.Reply](ctx context.Context, s *Session, de
 	return r, err
 }
 
-// sends returns the text that a command sends, and its kind, which is the command's name.
-func sends(params protocol.Params) (kind protocol.Kind, text string) {
+// sends returns the text that a command sends, its kind, which is the command's name,
+// and its idempotency key.
+func sends(params protocol.Params) (kind protocol.Kind, text, key string) {
 	switch p := params.(type) {
 	case protocol.PromptParams:
-		return protocol.KindPrompt, p.Text
+		return protocol.KindPrompt, p.Text, p.IdempotencyKey
 	case protocol.SteerParams:
-		return protocol.KindSteer, p.Text
+		return protocol.KindSteer, p.Text, p.IdempotencyKey
 	case protocol.FollowUpParams:
-		return protocol.KindFollowUp, p.Text
+		return protocol.KindFollowUp, p.Text, p.IdempotencyKey
 	default:
-		return "", ""
+		return "", "", ""
 	}
 }
 
@@ -180,6 +188,33 @@ func (s *Session) use(c *client.Client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.commands = c
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// connection is the one for commands, nil while there is none. changed is closed when that
+// is so no more.
+func (s *Session) connection() (c *client.Client, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.commands, s.changed
+}
+
+// another waits for a connection after c, which is lost. It is nil where there is none in time.
+func (s *Session) another(ctx context.Context, c *client.Client, changed <-chan struct{}) (*client.Client, <-chan struct{}) {
+	for {
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, nil
+		case <-s.ctx.Done():
+			return nil, nil
+		}
+		var next *client.Client
+		if next, changed = s.connection(); next != nil && next != c {
+			return next, changed
+		}
+	}
 }
 
 // run connects again and again until Close.
