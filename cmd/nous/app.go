@@ -194,7 +194,7 @@ func fetch[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def
 	}
 	ctx, done := a.bounded(ctx, p)
 	defer done()
-	payload, err := client.Raw(ctx, c, def, p)
+	payload, err := raw(ctx, a, c, def, p)
 	if err != nil {
 		return r, err
 	}

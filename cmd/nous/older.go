@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"noused/internal/client"
 	"noused/internal/protocol"
 )
@@ -19,7 +21,15 @@ import (
 func call[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, c *client.Client, def protocol.Def[P, R], p P) (R, error) {
 	ctx, done := a.bounded(ctx, p)
 	defer done()
-	return client.Call(ctx, c, def, p)
+	var r R
+	payload, err := raw(ctx, a, c, def, p)
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(payload, &r); err != nil {
+		return r, fmt.Errorf("%s: decode reply: %w", def.Name(), err)
+	}
+	return r, nil
 }
 
 // bounded ends the wait for an answer that is given at once, and tells of one

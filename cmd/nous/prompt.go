@@ -94,6 +94,9 @@ is none yet, nous makes one.`,
 				Scope: scope, Text: text, Wait: &held, LeafID: leaf,
 				StreamingBehavior: behavior, IdempotencyKey: idem, Attachments: attached, Approvals: mode,
 			}
+			if async || held {
+				p.IdempotencyKey = keyOr(idem)
+			}
 			switch {
 			case async:
 				return query(cmd.Context(), a, protocol.Prompt, p, a.printAnswer)
@@ -195,18 +198,18 @@ func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams, view
 	}
 	w := &watch{a: a, keys: keys, feed: f, show: view, asks: a.newAsking()}
 	defer f.events.Close()
+	w.doubt = p.IdempotencyKey != "" // the run may be an old one
+	if !old {
+		p.IdempotencyKey = keyOr(p.IdempotencyKey)
+	}
 	reply, err := a.sendPrompt(keys.hard, c, p, old)
 	if err != nil {
-		if errors.Is(err, client.ErrLost) {
-			a.notef("the daemon went away before it answered; the prompt may have been accepted")
-		}
 		return leftOr(err)
 	}
 	if reply.Accepted == nil || reply.Accepted.RunID == "" {
 		return errors.New("prompt: the daemon's reply names no run")
 	}
 	w.run, w.session = reply.Accepted.RunID, reply.Accepted.SessionID
-	w.doubt = p.IdempotencyKey != "" // the run may be an old one
 	err = w.follow()
 	if !errors.Is(err, errInterrupted) && !errors.Is(err, client.ErrLost) {
 		a.seen(keys.hard, w.session)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
 	"noused/internal/client/clienttest"
@@ -89,7 +90,7 @@ func TestPromptKeepsEventsThatOvertakeTheReply(t *testing.T) {
 		defer events.Close()
 		defer commands.Close()
 		id, payload := commands.Want("prompt")
-		if want := `{"text":"hello","wait":false,"approvals":"deny"}`; string(payload) != want {
+		if want := `{"text":"hello","wait":false,"approvals":"deny","idempotency_key":"`; !strings.HasPrefix(string(payload), want) {
 			t.Errorf("got payload %s, want %s", payload, want)
 		}
 		events.Event(1, "agent_start", `{"run_id":"other","session_id":"s2"}`)
@@ -330,13 +331,62 @@ func TestDroppedEventsRaiseTheQuestion(t *testing.T) {
 }
 
 func TestDaemonGoneBeforeItAnswered(t *testing.T) {
-	got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
+	got := nousWaiting(t, 100*time.Millisecond, []string{"prompt", "x"}, func(d *clienttest.Daemon) {
 		events, commands := meet(d)
 		defer events.Close()
 		commands.Want("prompt")
+		d.Stop()
 		commands.Close()
 	})
 	if got.status != exitNoDaemon || !strings.Contains(got.errout, "may have been accepted") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// A text whose answer is lost is sent again, with the key that it had.
+func TestATextIsSentAgainWithItsKey(t *testing.T) {
+	for command, args := range map[string][]string{"prompt": {"prompt", "--async", "x"}, "steer": {"steer", "x"}, "follow_up": {"follow-up", "x"}} {
+		t.Run(command, func(t *testing.T) {
+			var keys [2]string
+			got := nous(t, args, func(d *clienttest.Daemon) {
+				for i := range keys {
+					if i > 0 {
+						answer(d, "list_sessions", "sessions", `{"sessions":[]}`)
+					}
+					commands := d.Commands()
+					id, payload := commands.Want(command)
+					var p struct {
+						Key string `json:"idempotency_key"`
+					}
+					if err := json.Unmarshal(payload, &p); err != nil {
+						t.Error(err)
+					}
+					if keys[i] = p.Key; i > 0 {
+						commands.Reply(id, "accepted", `{"command":"`+command+`","run_id":"r","session_id":"s","input_id":"i"}`)
+					}
+					commands.Close()
+				}
+			})
+			if got.status != exitOK || got.out != "r\n" || keys[0] == "" || keys[0] != keys[1] {
+				t.Errorf("got %+v with keys %q", got, keys)
+			}
+		})
+	}
+}
+
+// An older core knows no keys: it might do it twice.
+func TestNothingIsSentAgainToAnOlderCore(t *testing.T) {
+	got := nous(t, []string{"steer", "x"}, func(d *clienttest.Daemon) {
+		commands := d.Commands()
+		commands.Want("steer")
+		commands.Close()
+		commands = d.Commands()
+		defer commands.Close()
+		id, _ := commands.Want("list_sessions")
+		commands.Fail(id, &protocol.Error{Code: "invalid_command", Message: "unknown_command: list_sessions"})
+		commands.WantEOF()
+	})
+	if got.status != exitNoDaemon || !strings.Contains(got.errout, "older core") {
 		t.Errorf("got %+v", got)
 	}
 }

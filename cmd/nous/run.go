@@ -53,7 +53,7 @@ func (a *app) inputCommand(name, short string, send func(*cobra.Command, protoco
 			if text, attached, err = a.expanded(cmd.Context(), scope, text, attached); err != nil {
 				return err
 			}
-			return send(cmd, protocol.SteerParams{Scope: scope, Text: text, IfIdle: protocol.Kind(ifIdle), IdempotencyKey: key, Attachments: attached})
+			return send(cmd, protocol.SteerParams{Scope: scope, Text: text, IfIdle: protocol.Kind(ifIdle), IdempotencyKey: keyOr(key), Attachments: attached})
 		},
 	}
 	cmd.Flags().StringVar(&ifIdle, "if-idle", "", "without an active run, start one: `prompt`")
