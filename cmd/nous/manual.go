@@ -14,7 +14,7 @@ import (
 // commands, and that of nous's configuration.
 func manPagesCommand(root *cobra.Command) *cobra.Command {
 	cmd := manpage.Command(manpage.Build{
-		Date: buildinfo.Date(), Version: buildinfo.Version(),
+		Program: "nous", Date: buildinfo.Date(), Version: buildinfo.Version(),
 		SeeAlso: []string{"noused(1)", "nous.toml(5)", "noused.toml(5)", "noused-tools(7)", "noused-protocol(7)"},
 	}, func(b manpage.Build) map[string]*manpage.Page {
 		return map[string]*manpage.Page{"nous.toml.5": configPage(b)}

@@ -14,7 +14,7 @@ import (
 // commands, and that of the configuration file.
 func manPagesCommand() *cobra.Command {
 	return manpage.Command(manpage.Build{
-		Date: buildinfo.Date(), Version: buildinfo.Version(),
+		Program: "noused", Date: buildinfo.Date(), Version: buildinfo.Version(),
 		SeeAlso: []string{"nous(1)", "noused.toml(5)", "nous.toml(5)", "noused-tools(7)", "noused-protocol(7)"},
 	}, func(b manpage.Build) map[string]*manpage.Page {
 		return map[string]*manpage.Page{"noused.toml.5": configPage(b)}

@@ -531,6 +531,8 @@ func TestWhatIsBroken(t *testing.T) {
 		"service that ends with the login": {
 			breakIt: func(w *world) {
 				w.units(w.at("bin/good"))
+				w.RuntimeDir = w.at("xdg")
+				w.write("xdg/systemd/private", "", 0o600)
 				w.must(os.Remove(w.at("linger")))
 			},
 			status: Warn, area: Systemd, what: "when you log out, systemd ends the daemon",

@@ -42,9 +42,14 @@ func (e *exam) systemd(context.Context) {
 	e.linger()
 }
 
-// linger tells what a logout does to the service.
+// linger tells what a logout does to the service, where a systemd of the user's runs:
+// without one nous starts the daemon by itself, and a logout does not end it.
 func (e *exam) linger() {
 	if e.Linger == "" {
+		return
+	}
+	if !filepath.IsAbs(e.RuntimeDir) || !exists(filepath.Join(e.RuntimeDir, "systemd")) {
+		e.ok(Systemd, "no systemd of yours runs: nous starts the daemon without it")
 		return
 	}
 	if _, err := os.Stat(e.Linger); errors.Is(err, fs.ErrNotExist) {
@@ -52,6 +57,11 @@ func (e *exam) linger() {
 	} else {
 		e.ok(Systemd, "the daemon runs on when you log out")
 	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 func (e *exam) unit(name string) string {

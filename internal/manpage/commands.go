@@ -16,6 +16,7 @@ import (
 
 // Build is what all pages of one program say of it.
 type Build struct {
+	Program string   // its name
 	Date    string   // of the commit, like 2026-11-22; "": not known
 	Version string   // of the program
 	SeeAlso []string // pages like noused.toml(5), for the program's own page
@@ -25,10 +26,11 @@ type Build struct {
 // commands into a folder, and those of more, by their file's names.
 func Command(build Build, more func(Build) map[string]*Page) *cobra.Command {
 	return &cobra.Command{
-		Use:    "man-pages FOLDER",
-		Short:  "Write the manual's pages into a folder",
-		Hidden: true,
-		Args:   cmdline.Wants(1, 1, "a folder"),
+		Use:     "man-pages FOLDER",
+		Example: "  " + build.Program + " man-pages ~/.local/share/man/man1",
+		Short:   "Write the manual's pages into a folder",
+		Hidden:  true,
+		Args:    cmdline.Wants(1, 1, "a folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			pages, err := Commands(cmd.Root(), build)
 			if err != nil {

@@ -32,11 +32,24 @@ type Page struct {
 // New begins a page.
 func New(t Title) *Page {
 	p := &Page{}
-	p.macro(".TH", strings.ToUpper(t.Name), fmt.Sprint(t.Section), t.Date, t.Source, manual(t.Section))
+	p.macro(".TH", strings.ToUpper(t.Name), fmt.Sprint(t.Section), t.Date, shortened(t.Source), manual(t.Section))
 	p.line(".nr HY 0\n.nh\n.ad l") // what is hyphenated cannot be copied
 	p.Section("NAME")
 	p.line(Escape(t.Name) + ` \- ` + Escape(t.Summary))
 	return p
+}
+
+// maxSource is what fits beside the date below a page of 80 columns.
+const maxSource = 32
+
+// shortened is a program and its version, or where that is long, as that of a commit
+// without a tag is, the last part, which names the commit.
+func shortened(source string) string {
+	program, version, _ := strings.Cut(source, " ")
+	if i := strings.LastIndexByte(version, '-'); i >= 0 && len(source) > maxSource {
+		version = version[i+1:]
+	}
+	return strings.TrimSpace(program + " " + version)
 }
 
 func manual(section int) string {

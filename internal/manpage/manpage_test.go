@@ -107,6 +107,26 @@ SEE ALSO
 	}
 }
 
+// Below a page stand version, date and name, each by itself.
+func TestTheFootOfAPage(t *testing.T) {
+	for version, want := range map[string]string{
+		"v0.3.0":                             "noused v0.3.0",
+		"v0.0.0-20261122181618-a304a3732a0d": "noused a304a3732a0d",
+		"v0.3.1-rc.1.0.20261122181618-a304a3732a0d+dirty": "noused a304a3732a0d+dirty",
+		"": "noused",
+	} {
+		path := filepath.Join(t.TempDir(), "nous-prompt.1")
+		p := manpage.New(manpage.Title{Name: "nous-prompt", Section: 1, Summary: "say", Date: "2026-11-22", Source: "noused " + version})
+		if err := os.WriteFile(path, p.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSpace(manpagetest.Show(t, path)), "\n")
+		if got := strings.Join(strings.Fields(lines[len(lines)-1]), " "); got != want+" 2026-11-22 NOUS-PROMPT(1)" {
+			t.Errorf("%q: got %q", version, got)
+		}
+	}
+}
+
 func TestWhatIsNotDescribedHasNoPage(t *testing.T) {
 	for want, spoil := range map[string]func(root, hello *cobra.Command){
 		"greeter say hello: the command has no description": func(_, hello *cobra.Command) { hello.Short = " " },
