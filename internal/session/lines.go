@@ -10,7 +10,15 @@ import (
 // maxRecord is the longest line that a journal may have, in bytes.
 const maxRecord = 64 << 20
 
-var errLong = fmt.Errorf("the line is longer than %d bytes", maxRecord)
+// maxLine is how much is looked at for the end of a line that is too long, in bytes. A
+// file of holes can be as long as the disk never was: it is neither read to its end nor
+// copied.
+const maxLine = 2 * maxRecord
+
+var (
+	errLong    = fmt.Errorf("the line is longer than %d bytes", maxRecord)
+	errEndless = fmt.Errorf("a line has no end within %d bytes: cut it out, or move the journal away", maxLine)
+)
 
 // lineReader reads a journal's lines one after the other, and holds at most one of
 // them, of at most maxRecord bytes. Make it with newLineReader.
@@ -25,7 +33,8 @@ func (l *lineReader) reset(r io.Reader) { l.in.Reset(r) }
 
 // next returns a line without its LF, valid until the next call, and how many
 // bytes it took. errLong comes in the place of one that is too long, io.EOF at
-// the end; what stands there without an LF has only a size.
+// the end; what stands there without an LF has only a size. After errEndless there is
+// nothing more to be had.
 func (l *lineReader) next() (line []byte, size int64, err error) {
 	if cap(l.long) > 1<<20 {
 		l.long = nil
@@ -40,6 +49,8 @@ func (l *lineReader) next() (line []byte, size int64, err error) {
 			return nil, size, err
 		case whole && size > maxRecord:
 			return nil, size, errLong
+		case size > maxLine:
+			return nil, size, errEndless
 		case whole && size == int64(len(part)):
 			return part[:len(part)-1], size, nil
 		case size > maxRecord:
