@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -62,7 +63,7 @@ func (p Prefix) OpenHosts(ctx context.Context, js jetstream.JetStream) (jetstrea
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", name, err)
+		return nil, fmt.Errorf("bucket %s: %w", name, explained(err))
 	}
 	status, err := kv.Status(ctx)
 	switch {
@@ -82,12 +83,23 @@ func ensure(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCo
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", want.Name, err)
+		return nil, fmt.Errorf("stream %s: %w", want.Name, explained(err))
 	}
 	if why := misfit(s.CachedInfo().Config, want); why != "" {
 		return nil, fmt.Errorf("the stream %s does not fit: %s; change it, or remove it and it is made anew", want.Name, why)
 	}
 	return s, nil
+}
+
+// explained says of a server that has nobody to answer why that is.
+func explained(err error) error {
+	switch {
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return fmt.Errorf("the server has no JetStream, or not for this account: %w", err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("the server does not answer; where it denies a subject it is named beside this: %w", err)
+	}
+	return err
 }
 
 // misfit says why a stream cannot be used; "" is that it can. How much it keeps, and

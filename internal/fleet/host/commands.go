@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -261,5 +262,5 @@ func peerOf(header string) string {
 		}
 		return r
 	}, peer)
-	return strings.ToValidUTF8(peer[:min(len(peer), maxPeer)], "")
+	return cmp.Or(strings.ToValidUTF8(peer[:min(len(peer), maxPeer)], ""), "unknown")
 }

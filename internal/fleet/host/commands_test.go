@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -157,4 +159,42 @@ func TestCallers(t *testing.T) {
 		}
 		d.mu.Unlock()
 	}
+}
+
+// The server says who sends, where a team's account imports the service and shares that.
+func TestPeerIsWhoTheServerSays(t *testing.T) {
+	server := fleettest.Start(t, `accounts {
+  HOSTS { jetstream: enabled, users: [{user: box, password: box}], exports: [{service: "noused.box.cmd", accounts: [TEAM]}] }
+  TEAM { users: [{user: alice, password: alice}], imports: [{service: {account: HOSTS, subject: "noused.box.cmd"}, share: true}] }
+}
+no_auth_user: box`)
+	d := newDaemon(t, server.URL(), func(o *Options) { o.Approve = true })
+	peers := make(chan string, 1)
+	protocol.HandleFunc(d.mux, protocol.Approve, func(ctx context.Context, _ protocol.ApproveParams) (protocol.ApproveAccepted, error) {
+		c, _ := protocol.CallerOf(ctx)
+		peers <- c.Peer
+		return protocol.ApproveAccepted{}, nil
+	})
+	d.Start()
+	t.Cleanup(d.end)
+	d.isJoined()
+	nc := dial(t, server.Direct(), nats.UserInfo("alice", "alice"))
+	d.answers(nc)
+	ask(t, nc, `{"id":"1","type":"approve","payload":{"approval_id":"apr-1","option":"once"}}`)
+	if got := <-peers; got != "alice@TEAM" {
+		t.Errorf("got %q, want alice@TEAM", got)
+	}
+}
+
+// Whatever a header has, a peer is a short text without control characters.
+func FuzzPeer(f *testing.F) {
+	for _, seed := range []string{"", "{}", `{"user":"alice","acc":"TEAM"}`, `{"user":"a\u0000\u001b[31m","name_tag":"x"}`, `{"user":7}`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, header string) {
+		peer := peerOf(header)
+		if peer == "" || len(peer) > maxPeer || !utf8.ValidString(peer) || strings.ContainsFunc(peer, unicode.IsControl) {
+			t.Errorf("%q: got %q", header, peer)
+		}
+	})
 }

@@ -144,7 +144,9 @@ func (h *Host) Close() {
 	await(grace, answered)
 	if l := h.current.Load(); l != nil {
 		await(grace, h.out.drained)
-		_ = l.nc.FlushWithContext(grace)
+		if l.nc.FlushWithContext(grace) != nil {
+			l.nc.Close() // it takes nothing, and would not hear that the daemon goes
+		}
 	}
 	h.stop()
 	<-h.closed
