@@ -187,6 +187,9 @@ func (p *statusPairs) health(s protocol.State) {
 	if b := s.EventBuffer; b != nil {
 		p.add("events", fmt.Sprintf("%s of %s kept: %d of %d", bytesText(int64(b.Bytes)), bytesText(int64(b.Limit)), s.LastSeq+1-min(b.FirstSeq, s.LastSeq+1), s.LastSeq))
 	}
+	if f := s.Fleet; f != nil {
+		p.fleet(*f)
+	}
 	if d := s.Disk; d != nil {
 		used := "being counted"
 		if !d.CountedAt.IsZero() {
@@ -203,6 +206,20 @@ func (p *statusPairs) health(s protocol.State) {
 	}
 	p.add("errors", map[bool]string{true: "none since the start", false: "the last ones:"}[len(failed) == 0])
 	p.some("  at", failed)
+}
+
+// fleet says whether the daemon is in its fleet, and what does not work there.
+func (p *statusPairs) fleet(f protocol.FleetState) {
+	text := fmt.Sprintf("%s at %s, %s %s", f.Name, f.Server, map[bool]string{true: "in it for", false: "away for"}[f.Connected], lasting(p.now.Sub(f.Since)))
+	if f.Connected {
+		text += fmt.Sprintf(", events sent up to %d", f.PublishedSeq)
+	}
+	p.add("fleet", text)
+	var wrong []string
+	for _, why := range f.Problems {
+		wrong = append(wrong, oneLine(why, 2*lineWidth))
+	}
+	p.some("  wrong", wrong)
 }
 
 // lasting is a time in its two largest units.

@@ -143,7 +143,9 @@ func (h *Host) Close() {
 	}()
 	await(grace, answered)
 	if l := h.current.Load(); l != nil {
-		await(grace, h.out.drained)
+		if !h.status.has("events") { // else they will not be sent in a moment either
+			await(grace, h.out.drained)
+		}
 		if l.nc.FlushWithContext(grace) != nil {
 			l.nc.Close() // it takes nothing, and would not hear that the daemon goes
 		}

@@ -72,6 +72,7 @@ func TestAnEventThatIsTooLargeIsToldOf(t *testing.T) {
 // A server that takes nothing holds nobody up: events are published at once, and the
 // daemon leaves when it is told to. When it takes them again, all are there, once.
 func TestAStalledServerHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
 	server := fleettest.Start(t, "")
 	d := startDaemon(t, server.URL(), nil)
 	d.hasPublished(d.say("ses-1", "first"))
@@ -148,6 +149,7 @@ func TestNothingIsSentAgainThatIsStored(t *testing.T) {
 
 // What the server denies, or has not, is told, and the rest works.
 func TestWhatIsDeniedIsTold(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		start  func(t *testing.T) *fleettest.Server
 		joined bool

@@ -99,6 +99,13 @@ func (s *status) problem(part string, err error) {
 	s.log.Warn("fleet: "+part+" wait", zap.String("error", why))
 }
 
+// has tells whether there is something that a part cannot do.
+func (s *status) has(part string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.wrong, func(t trouble) bool { return t.part == part })
+}
+
 func (s *status) solved(part string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
