@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"noused/internal/protocol"
+	"noused/internal/tui/tuitest"
+)
+
+// proxied is a running nous proxy.
+type proxied struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	out   io.ReadCloser
+	lines *bufio.Reader
+}
+
+func startProxy(t *testing.T, d *tuitest.Daemon, args ...string) *proxied {
+	t.Helper()
+	p := &proxied{t: t, cmd: exec.Command("nous", append([]string{"proxy"}, args...)...)}
+	p.cmd.Env = d.Env()
+	var err, wrong error
+	if p.in, err = p.cmd.StdinPipe(); err == nil {
+		p.out, wrong = p.cmd.StdoutPipe()
+	}
+	if err != nil || wrong != nil {
+		t.Fatal(err, wrong)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+	})
+	p.lines = bufio.NewReader(p.out)
+	return p
+}
+
+func (p *proxied) say(lines ...string) {
+	p.t.Helper()
+	if _, err := io.WriteString(p.in, strings.Join(lines, "\n")+"\n"); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// line is the next line, which is JSON.
+func (p *proxied) line() (line struct {
+	Proxy       int
+	Epoch       string
+	Version     string
+	Socket      string
+	Connections bool
+	ID          string `json:"id"`
+	Type        string `json:"type"`
+	OK          *bool  `json:"ok"`
+	Seq         uint64 `json:"seq"`
+	Error       *protocol.Error
+	text        string
+},
+) {
+	p.t.Helper()
+	text, err := p.lines.ReadString('\n')
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &line, json.MatchCaseInsensitiveNames(true))
+	}
+	if err != nil {
+		p.t.Fatalf("%v: %.300q", err, text)
+	}
+	line.text = text
+	return line
+}
+
+// rest is what comes until the end, and the exit status.
+func (p *proxied) rest() (string, int) {
+	p.t.Helper()
+	text, err := io.ReadAll(p.lines)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	_ = p.cmd.Wait()
+	return string(text), p.cmd.ProcessState.ExitCode()
+}
+
+// The hello comes first. subscribe goes to the event socket, every other line to the command
+// socket, and all that was asked is answered after the end of the input.
+func TestProxyJoinsBothSockets(t *testing.T) {
+	d := tuitest.StartDaemon(t, program(t, "noused"), "")
+	p := startProxy(t, d)
+	hello := p.line()
+	if hello.Proxy != 1 || hello.Epoch == "" || hello.Version == "" || hello.Socket != d.Socket || !hello.Connections {
+		t.Fatalf("got %+v", hello)
+	}
+	p.say(`{"id":"a","type":"ping"}`, `no JSON`, `{"id":"b","type":"subscribe","payload":{"after":0}}`, `{"connection":7,"id":"c","type":"prompt","payload":{"text":"hi"}}`)
+	if err := p.in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, status := p.rest()
+	for _, want := range []string{
+		`"id":"a","type":"pong"`, `invalid_json`, `"id":"b","type":"subscribed","payload":{"epoch":"` + hello.Epoch + `"`, `"id":"c","type":"result"`,
+	} {
+		if strings.Count(text, want) != 1 {
+			t.Errorf("got %.5000s, want %s", text, want)
+		}
+	}
+	if status != exitOK {
+		t.Errorf("got status %d", status)
+	}
+}
+
+// To ask for the hello makes no session.
+func TestProxyMakesNoSession(t *testing.T) {
+	d := tuitest.StartDaemon(t, program(t, "noused"), "")
+	p := startProxy(t, d)
+	p.line()
+	p.say(`{"id":"a","type":"list_sessions"}`)
+	if l := p.line(); !strings.Contains(l.text, `"sessions":[]`) {
+		t.Errorf("got %s", l.text)
+	}
+}
+
+func TestProxyWithoutADaemon(t *testing.T) {
+	d := tuitest.NewDaemon(t, program(t, "noused"), "")
+	p := startProxy(t, d)
+	if l := p.line(); l.OK == nil || *l.OK || l.Error == nil || l.Error.Code != proxyNoDaemon || l.Socket != d.Socket || l.Type != "" {
+		t.Errorf("got %s", l.text)
+	}
+	if text, status := p.rest(); text != "" || status != exitNoDaemon {
+		t.Errorf("got %q and status %d", text, status)
+	}
+}
+
+func TestProxyTellsThatTheDaemonIsGone(t *testing.T) {
+	for name, end := range map[string]func(*tuitest.Daemon){"stopped": (*tuitest.Daemon).Stop, "killed": (*tuitest.Daemon).Kill} {
+		t.Run(name, func(t *testing.T) {
+			d := tuitest.StartDaemon(t, program(t, "noused"), "")
+			p := startProxy(t, d)
+			p.line()
+			end(d)
+			if l := p.line(); l.OK == nil || *l.OK || l.Error == nil || l.Error.Code != proxyDaemonGone {
+				t.Errorf("got %s", l.text)
+			}
+			if text, status := p.rest(); text != "" || status != exitNoDaemon {
+				t.Errorf("got %q and status %d", text, status)
+			}
+		})
+	}
+}
+
+// Without a reader it ends, though its input goes on and a command is not answered.
+func TestProxyEndsWithItsReader(t *testing.T) {
+	d := tuitest.NewDaemon(t, program(t, "noused"), "")
+	d.Fifo("began")
+	d.Fifo("never")
+	d.Tool("hold", `read -r request; echo >'`+d.Dir+`/began'; read -r line <'`+d.Dir+`/never'`)
+	d.Start()
+	p := startProxy(t, d)
+	p.line()
+	p.say(`{"id":"a","type":"extension_command","payload":{"name":"hold.run"}}`)
+	if _, err := exec.Command("cat", d.Dir+"/began").Output(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Wait(); err == nil {
+		t.Error("it ended as if all were well")
+	}
+}
+
+// Long lines in both directions stay whole while events come between them. One over the
+// daemon's limit is refused by the daemon, and the next is read.
+func TestProxyPassesLongLinesOn(t *testing.T) {
+	d := tuitest.NewDaemon(t, program(t, "noused"), "", "--max-line", fmt.Sprint(2<<20))
+	d.Start()
+	p := startProxy(t, d)
+	p.line()
+	long := strings.Repeat("0123456789abcdef", 60<<10) // 960 KiB
+	go func() {
+		var lines bytes.Buffer
+		lines.WriteString(`{"id":"s","type":"subscribe"}` + "\n")
+		for i := range 5 {
+			fmt.Fprintf(&lines, `{"connection":1,"id":"p%d","type":"prompt","payload":{"text":"%s"}}`+"\n", i, long[:len(long)/5])
+			fmt.Fprintf(&lines, `{"connection":2,"id":"e%d","type":"ping","payload":{"x":"%s"}}`+"\n", i, long)
+		}
+		fmt.Fprintf(&lines, `{"id":"huge","type":"ping","payload":{"x":"%s"}}`+"\n", strings.Repeat(long, 3))
+		lines.WriteString(`{"id":"last","type":"ping"}` + "\n")
+		_, _ = p.in.Write(lines.Bytes())
+	}()
+	answers, events := map[string]bool{}, uint64(0)
+	for len(answers) < 13 {
+		switch l := p.line(); {
+		case l.OK == nil && l.Seq != events+1:
+			t.Fatalf("event %d came behind %d", l.Seq, events)
+		case l.OK == nil:
+			events = l.Seq
+		case *l.OK || strings.HasPrefix(l.ID, "p"): // all but the first may find a run
+			answers[l.ID] = true
+		case !strings.Contains(l.text, "line_too_long"):
+			t.Errorf("got %.300s", l.text)
+		default:
+			answers["huge"] = true
+		}
+	}
+	if !answers["last"] || !answers["huge"] || !answers["s"] || events == 0 {
+		t.Errorf("got %v and %d events", answers, events)
+	}
+}
+
+// What begins with the number of a connection is told apart from what only looks so.
+func TestConnectionNumbers(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"connection":7,"id":"a"}`: "7", `{"connection":7}`: "7", `{"connection":0123456789,`: "0123456789",
+		`{"connection":}`: "", `{"connection":-1}`: "", `{"connection":7`: "", `{"connection":7 ,`: "", `{"connection":"7",`: "",
+		`{ "connection":7}`: "", `{"connection":12345678901,`: "", ``: "", `{"connection":7]`: "",
+	} {
+		if name, _, ok := cutConnection([]byte(line)); name != want || ok != (want != "") {
+			t.Errorf("%s: got %q, %t, want %q", line, name, ok, want)
+		}
+	}
+}
