@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"noused/internal/fleet"
@@ -32,7 +33,8 @@ func (a *app) joinJobs(ctx context.Context) (*fleetLink, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := way.Dial(ctx, "nous")
+	// Who may not hear of an end when it is told looks for it; that needs no word.
+	conn, err := way.Dial(ctx, "nous", nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
 		return nil, &fleetError{err}
 	}

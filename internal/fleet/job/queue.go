@@ -285,7 +285,7 @@ func (q *Queue) Wait(ctx context.Context, id string) (e End, err error) {
 }
 
 const (
-	lookEvery = 2 * time.Second
+	lookEvery = time.Second
 	soon      = 5 * time.Millisecond
 )
 

@@ -1,0 +1,63 @@
+package job
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"noused/internal/fleet"
+	"noused/internal/fleet/fleettest"
+)
+
+// What docs/fleet.md says that a client needs is enough to submit, wait and list, and
+// with the last three to cancel.
+func TestWhatAClientNeeds(t *testing.T) {
+	submits := []string{
+		"noused.jobs.queue.*", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*", "$JS.API.DIRECT.GET.>",
+		"$JS.API.CONSUMER.CREATE.noused_EVENTS.>", "$JS.API.CONSUMER.CREATE.KV_noused_CLAIMS.>", "$JS.API.CONSUMER.CREATE.KV_noused_HOSTS.>",
+		"$JS.API.CONSUMER.DELETE.noused_EVENTS.>", "$JS.API.CONSUMER.DELETE.KV_noused_CLAIMS.>", "$JS.API.CONSUMER.DELETE.KV_noused_HOSTS.>",
+		"$JS.API.CONSUMER.MSG.NEXT.noused_EVENTS.*",
+	}
+	cancels := append(submits, "noused.jobs.done.*", "$KV.noused_CLAIMS.*", "$JS.API.STREAM.PURGE.noused_JOBS")
+	user := func(name string, may []string) string {
+		return fmt.Sprintf("{ user: %s, password: x, permissions { publish: [%q], subscribe: \"_INBOX.>\" } }\n", name, strings.Join(may, `", "`))
+	}
+	config := "authorization { users: [ { user: box, password: x }\n" + user("submits", submits) + user("cancels", cancels) + "] }\n"
+	config = strings.ReplaceAll(config, `\"`, `"`)
+	s := fleettest.Start(t, config)
+	as := func(name string) *Queue {
+		nc, err := nats.Connect(s.Direct(), nats.UserInfo(name, "x"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		js, err := jetstream.New(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, err := Open(t.Context(), js, fleet.DefaultPrefix, DefaultTimeout)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return q
+	}
+	as("box")
+	q := as("submits")
+	submit(t, q, "one")
+	if all, err := q.Claims(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("claims: %v, %v", all, err)
+	}
+	if did, _, err := as("cancels").Cancel(t.Context(), "one", time.Second); did != Removed || err != nil {
+		t.Errorf("cancel: got %s, %v", did, err)
+	}
+	if e, err := q.Wait(t.Context(), "one"); err != nil || e.ID != "one" {
+		t.Errorf("wait: got %+v, %v", e, err)
+	}
+	if ends, err := q.Ends(t.Context(), 10); err != nil || len(ends) != 1 {
+		t.Errorf("ends: %v, %v", ends, err)
+	}
+}
