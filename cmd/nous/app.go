@@ -13,6 +13,7 @@ import (
 	"noused/internal/buildinfo"
 	"noused/internal/client"
 	"noused/internal/cmdline"
+	"noused/internal/fleet/via"
 	"noused/internal/protocol"
 )
 
@@ -30,14 +31,15 @@ type app struct {
 	answer   time.Duration // how long an answer is waited for that is given at once
 	look     time.Duration // between looks at an older core that is silent
 
-	fleetAt     fleetFlags
 	socket      string
 	socketGiven bool
 	hostNames   []string // of --host
 	hosts       []*host  // that they are
 	far         *host    // whose daemon is meant; nil is this machine's
 	workdir     string   // what --workdir says
-	session     string   // what --session says; once it was found, the id, and "" is the active one
+	via         viaFlags
+	fleet       *via.Fleet // nil until it is needed
+	session     string     // what --session says; once it was found, the id, and "" is the active one
 	found       bool
 	active      bool
 	json        bool
@@ -145,6 +147,7 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 	flags.StringVar(&a.socket, "socket", client.DefaultSocket(), "the daemon's command `socket`; also NOUSED_SOCKET")
 	flags.StringArrayVar(&a.hostNames, "host", nil, "the daemon of another machine, by ssh: `[user@]box`, or a name of nous's config.toml;\nalso NOUS_HOST; may be given again with sessions, approvals, events, state")
 	flags.StringVar(&a.workdir, "workdir", "", "the `folder` that is meant instead of the current one; with --host, one there")
+	a.via.register(root)
 	flags.StringVar(&a.session, "session", "", "the session's `id`, its title, or the beginning of one; also NOUS_SESSION\n(default: the one of the current folder that was used last)")
 	flags.BoolVar(&a.active, "active", false, "the daemon's active session, whatever its folder is")
 	flags.BoolVar(&a.noStart, "no-start", false, "start no daemon where none runs; also autostart = false in nous's config.toml")

@@ -92,7 +92,11 @@ func (a *app) way() follow.Dialer {
 			return nowhere{err}
 		}
 	}
-	if a.far != nil {
+	switch {
+	case a.far == nil:
+	case a.far.fleet != nil:
+		return a.far.fleet
+	default:
 		return a.far.link
 	}
 	return follow.Socket(a.socket)
@@ -110,7 +114,7 @@ func (n nowhere) Events(context.Context) (net.Conn, error)   { return nil, n.err
 // place is where it leads, as messages name it.
 func (a *app) place() string {
 	if a.far != nil {
-		return a.far.name
+		return a.far.place()
 	}
 	return a.socket
 }

@@ -115,6 +115,10 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		a.complain("what listens at " + a.place() + " does not speak the protocol of noused: " + foreign.Err.Error())
 		a.notef("end it, or name another socket with --socket")
 		return exitNoDaemon
+	case nextOf(err) != "":
+		a.complain(err.Error())
+		a.notef("%s", nextOf(err))
+		return exitNoDaemon
 	case errors.Is(err, client.ErrLost), errors.As(err, &mute), errors.As(err, &lost):
 		a.complain(err.Error())
 		return exitNoDaemon

@@ -1,28 +1,150 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"noused/internal/cmdline"
 	"noused/internal/fleet"
+	"noused/internal/fleet/via"
+	"noused/internal/tui"
 )
 
-// fleetFlags say where the fleet is.
-type fleetFlags struct{ via, creds, nkey, ca, subject string }
+// atOnce is how many hosts of a fleet are asked at a time.
+const atOnce = 16
+
+// viaFlags say which fleet is meant, and which host of it.
+type viaFlags struct{ url, creds, on string }
+
+func (f *viaFlags) register(root *cobra.Command) {
+	flags := root.PersistentFlags()
+	flags.StringVar(&f.url, "via", "", "the NATS server of a fleet of daemons: `url`; also NOUS_VIA, and [fleet] in nous's config.toml")
+	flags.StringVar(&f.creds, "creds", "", "the `file` with your credentials there")
+	flags.StringVar(&f.on, "on", "", "the host of the fleet whose daemon is meant, by its `name`")
+}
+
+// fleetOptions are how to reach the fleet, of the flags, the environment and the user's
+// file.
+func (a *app) fleetOptions() (o via.Options, on string, err error) {
+	file, err := tui.ConfiguredFleet(os.Getenv)
+	if err != nil {
+		return o, "", err
+	}
+	url := cmp.Or(a.via.url, os.Getenv("NOUS_VIA"))
+	o.URLs, o.Creds, o.NKey, o.CA = file.URLs, file.Creds, file.NKey, file.CA
+	if url != "" {
+		o.URLs = strings.Split(url, ",")
+	}
+	if a.via.creds != "" {
+		if o.Creds, err = filepath.Abs(a.via.creds); err != nil {
+			return o, "", err
+		}
+		o.NKey = ""
+	}
+	if len(o.URLs) == 0 {
+		return o, "", cmdline.Errorf("no fleet is named: give --via, NOUS_VIA, or url in [fleet] of nous's config.toml")
+	}
+	o.Prefix, on = fleet.Prefix(cmp.Or(file.Subject, string(fleet.DefaultPrefix))), cmp.Or(a.via.on, file.On)
+	return o, on, checkFleet(o, on)
+}
+
+func checkFleet(o via.Options, on string) error {
+	for _, u := range o.URLs {
+		if err := fleet.CheckURL(u); err != nil {
+			return cmdline.Errorf("the fleet's url: %v", err)
+		}
+	}
+	if err := fleet.CheckPrefix(string(o.Prefix)); err != nil {
+		return cmdline.Errorf("the fleet's subject: %v", err)
+	}
+	if on != "" && fleet.CheckName(on) != nil {
+		return cmdline.Errorf("--on: %v", fleet.CheckName(on))
+	}
+	return nil
+}
+
+// openFleet opens the fleet that is meant, for the rest of the command. It does not
+// connect.
+func (a *app) openFleet() (*via.Fleet, error) {
+	if a.fleet != nil {
+		return a.fleet, nil
+	}
+	o, _, err := a.fleetOptions()
+	if err != nil {
+		return nil, err
+	}
+	a.fleet = a.fleetOf(o)
+	return a.fleet, nil
+}
+
+// text is the flags as they are given again, each behind a space.
+func (f *viaFlags) text(on string) (text string) {
+	if f.url != "" {
+		text += " --via " + f.url
+	}
+	if f.creds != "" {
+		text += " --creds " + f.creds
+	}
+	return text + " --on " + on
+}
+
+// chooseOfFleet finds out whether a command is for a fleet, or for a host of one.
+func (a *app) chooseOfFleet(cmd *cobra.Command, what reads) (found bool, err error) {
+	all := cmdline.Name(cmd) == "fleet" || strings.HasPrefix(cmdline.Name(cmd), "fleet ")
+	given := a.via.url != "" || a.via.creds != "" || a.via.on != ""
+	switch other := len(a.hostNames) > 0 || a.socketGiven; {
+	case other && (given || all):
+		return true, cmdline.Errorf("--host and --socket name a daemon without the fleet: they do not go with --via, --creds, --on and nous fleet")
+	case all:
+		return true, nil
+	case other || !given && (os.Getenv("NOUS_HOST") != "" || os.Getenv("NOUSED_SOCKET") != ""):
+		return false, nil
+	}
+	file, err := tui.ConfiguredFleet(os.Getenv)
+	if !given && (err != nil || file.On == "") {
+		return false, nil
+	}
+	o, on, err := a.fleetOptions()
+	switch {
+	case err != nil:
+		return true, err
+	case on == "":
+		return true, cmdline.Errorf("which host of the fleet is meant? give --on NAME; nous fleet hosts lists them")
+	}
+	a.fleet = a.fleetOf(o)
+	far := &host{name: on, fleet: a.fleet.Host(on)}
+	if what == readsDisk {
+		return true, cmdline.Errorf("nous %s is for the machine of the daemon: %s", cmdline.Name(cmd), far.there(cmdline.Name(cmd)))
+	}
+	a.far = far
+	return true, nil
+}
+
+func (a *app) fleetOf(o via.Options) *via.Fleet {
+	o.Note = func(text string) { a.notef("%s", text) }
+	return via.Open(o)
+}
 
 func (a *app) fleetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fleet",
-		Short: "Give jobs to the daemons of a fleet, and see what becomes of them",
-		Long: `Give jobs to the daemons of a fleet, and see what becomes of them. The daemons meet
-at a NATS server, which --via or NOUS_VIA names. A daemon is in the fleet that
-[fleet] of its configuration names.`,
-		Example: `  nous fleet submit --label gpu=a100 --wait run the benchmark and sum it up
-  nous fleet jobs
+		Short: "Show what the daemons of a fleet do, and give them jobs",
+		Long: `Show what the daemons of a fleet do, which meet at a NATS server, and give them jobs.
+--via, NOUS_VIA, or url in [fleet] of nous's config.toml names the server. docs/fleet.md
+says how to set one up.
+
+All other commands, and the screen, reach one daemon of the fleet with --on NAME.`,
+		Example: `  nous --via tls://nats.example.com fleet hosts
+  nous fleet watch
+  nous fleet submit --label gpu=a100 --wait run the benchmark and sum it up
   nous fleet cancel j-4kq7`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -31,45 +153,75 @@ at a NATS server, which --via or NOUS_VIA names. A daemon is in the fleet that
 			return cmd.Help()
 		},
 	}
-	flags := cmd.PersistentFlags()
-	flags.StringVar(&a.fleetAt.via, "via", "", "the NATS `servers`, with commas between them: nats://, tls:// or wss://; also NOUS_VIA")
-	flags.StringVar(&a.fleetAt.creds, "creds", "", "the `file` with the JWT and the key that they let you in with")
-	flags.StringVar(&a.fleetAt.nkey, "nkey", "", "the `file` with the seed of an nkey, instead of --creds")
-	flags.StringVar(&a.fleetAt.ca, "ca", "", "the `file` of certificates that they are checked with, instead of the system's")
-	flags.StringVar(&a.fleetAt.subject, "subject", string(fleet.DefaultPrefix), "what the fleet's subjects begin with, a `name`")
-	cmd.AddCommand(a.fleetSubmitCommand(), a.fleetJobsCommand(), a.fleetCancelCommand())
+	cmd.AddCommand(a.fleetHostsCommand(), a.fleetSessionsCommand(), a.fleetApprovalsCommand(), a.fleetWatchCommand(),
+		a.fleetSubmitCommand(), a.fleetJobsCommand(), a.fleetCancelCommand())
 	return cmd
 }
 
-// fleetWay is how to connect to the fleet that is meant.
-func (a *app) fleetWay() (c fleet.Connect, prefix fleet.Prefix, err error) {
-	f := a.fleetAt
-	via := f.via
-	if via == "" {
-		via = os.Getenv("NOUS_VIA")
+// fleetHosts are the hosts that a command is for: the one of --on, else all.
+func (a *app) fleetHosts(ctx context.Context) (*via.Fleet, []via.Seen, error) {
+	f, err := a.openFleet()
+	if err != nil {
+		return nil, nil, err
 	}
-	if via == "" {
-		return c, "", cmdline.Errorf("no fleet is named: give its NATS server with --via or NOUS_VIA, as in --via nats://box:4222")
+	all, err := f.Hosts(ctx)
+	if err != nil || a.via.on == "" {
+		return f, all, err
 	}
-	for _, u := range strings.Split(via, ",") {
-		u = strings.TrimSpace(u)
-		if err := fleet.CheckURL(u); err != nil {
-			return c, "", cmdline.Errorf("--via: %v", err)
+	gone := &via.NoHostError{Name: a.via.on, Server: f.Server()}
+	for _, h := range all {
+		if h.Name == a.via.on {
+			return f, []via.Seen{h}, nil
 		}
-		c.URLs = append(c.URLs, u)
+		gone.Known = append(gone.Known, h.Name)
 	}
-	if err := fleet.CheckPrefix(f.subject); err != nil {
-		return c, "", cmdline.Errorf("--subject: %v", err)
-	}
-	for _, file := range []struct {
-		given string
-		to    *string
-	}{{f.creds, &c.Creds}, {f.nkey, &c.NKey}, {f.ca, &c.CA}} {
-		if file.given != "" {
-			if *file.to, err = filepath.Abs(file.given); err != nil {
-				return c, "", err
+	return nil, nil, gone
+}
+
+// askHosts asks every host for something, some at a time, and tells of each that does
+// not answer in a line. failed: there were some.
+func askHosts[T any](ctx context.Context, a *app, f *via.Fleet, hosts []via.Seen, ask func(context.Context, *via.Host) (T, error)) (got map[string]T, failed error) {
+	var (
+		mu    sync.Mutex
+		group errgroup.Group
+	)
+	got = map[string]T{}
+	group.SetLimit(atOnce)
+	for _, h := range hosts {
+		group.Go(func() error {
+			v, err := ask(ctx, f.Host(h.Name))
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				got[h.Name] = v
+				return nil
 			}
-		}
+			a.complain(h.Name + ": " + err.Error())
+			failed = &quietExit{exitFailed}
+			return nil
+		})
 	}
-	return c, fleet.Prefix(f.subject), nil
+	_ = group.Wait()
+	if len(hosts) == 0 {
+		a.notef("no daemon has joined the fleet at %s", f.Server())
+	}
+	return got, failed
+}
+
+// nextOf says what can be done about an error of a fleet's; "" where that is not known.
+func nextOf(err error) string {
+	var (
+		gone    *via.NoHostError
+		refused *via.RefusedError
+		away    *via.AwayError
+	)
+	switch {
+	case errors.As(err, &gone):
+		return gone.Next()
+	case errors.As(err, &refused):
+		return refused.Next
+	case errors.As(err, &away):
+		return "check that the server runs, and --via, NOUS_VIA or url of [fleet] in nous's config.toml"
+	}
+	return ""
 }

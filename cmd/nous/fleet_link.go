@@ -29,7 +29,7 @@ type fleetLink struct {
 
 // joinJobs connects to the fleet's jobs. It blocks until the server has answered.
 func (a *app) joinJobs(ctx context.Context) (*fleetLink, error) {
-	way, prefix, err := a.fleetWay()
+	way, _, err := a.fleetOptions()
 	if err != nil {
 		return nil, err
 	}
@@ -38,9 +38,9 @@ func (a *app) joinJobs(ctx context.Context) (*fleetLink, error) {
 	if err != nil {
 		return nil, &fleetError{err}
 	}
-	l := &fleetLink{Conn: conn, prefix: prefix}
+	l := &fleetLink{Conn: conn, prefix: way.Prefix}
 	if l.js, err = jetstream.New(conn.Conn); err == nil {
-		l.jobs, err = job.Open(ctx, l.js, prefix, job.DefaultTimeout)
+		l.jobs, err = job.Open(ctx, l.js, way.Prefix, job.DefaultTimeout)
 	}
 	if err != nil {
 		conn.Close()

@@ -17,6 +17,7 @@ import (
 
 	"noused/internal/client/ssh"
 	"noused/internal/cmdline"
+	"noused/internal/fleet/via"
 	"noused/internal/protocol"
 	"noused/internal/regular"
 	"noused/internal/tui"
@@ -37,6 +38,7 @@ type host struct {
 	workdir string // the folder there that is meant without another, or ""
 	ssh     ssh.Options
 	link    *ssh.Link
+	fleet   *via.Host // instead of ssh; or nil
 }
 
 // reads is what a command has to do with other machines.
@@ -70,6 +72,9 @@ func (a *app) chooseHosts(cmd *cobra.Command) error {
 	if what == readsNobody {
 		return nil
 	}
+	if found, err := a.chooseOfFleet(cmd, what); found || err != nil {
+		return err
+	}
 	given := len(a.hostNames) > 0
 	if name := os.Getenv("NOUS_HOST"); !given && name != "" && cmd.Name() != "proxy" { // which is what runs there
 		a.hostNames = []string{name}
@@ -80,7 +85,7 @@ func (a *app) chooseHosts(cmd *cobra.Command) error {
 	first := a.hosts[0]
 	switch {
 	case what == readsDisk:
-		return cmdline.Errorf("nous %s is for the machine of the daemon: run `%s`", cmdline.Name(cmd), first.there(cmdline.Name(cmd)))
+		return cmdline.Errorf("nous %s is for the machine of the daemon: %s", cmdline.Name(cmd), first.there(cmdline.Name(cmd)))
 	case len(a.hosts) > 1 && what != readsMany:
 		return cmdline.Errorf("%s is for one host: give --host once", strings.TrimSpace("nous "+strings.TrimPrefix(cmdline.Name(cmd), "nous")))
 	case len(a.hosts) > 1 && (a.socketGiven || a.workdir != "" || a.session != "" && cmd.Name() != "approvals"):
@@ -141,6 +146,9 @@ func (a *app) connectsHow(cmd *cobra.Command) {
 
 // hangUp ends the connections to all hosts.
 func (a *app) hangUp() {
+	if a.fleet != nil {
+		a.fleet.Close()
+	}
 	for _, h := range a.hosts {
 		if h.link != nil {
 			_ = h.link.Close()
@@ -148,8 +156,19 @@ func (a *app) hangUp() {
 	}
 }
 
-// there is the line for a shell of this machine that does something on the host.
+// place is where the daemon is, as messages name it.
+func (h *host) place() string {
+	if h.fleet != nil {
+		return h.fleet.String()
+	}
+	return h.name
+}
+
+// there is how something is done on the host.
 func (h *host) there(command string) string {
+	if h.fleet != nil {
+		return "log in on " + h.name + " and run `nous " + command + "`"
+	}
 	to := h.ssh.SSH
 	if len(to) == 0 {
 		to = []string{h.name}
@@ -158,11 +177,14 @@ func (h *host) there(command string) string {
 	if nous == "" {
 		nous = "nous"
 	}
-	return "ssh " + strings.Join(to, " ") + " " + nous + " " + command
+	return "run `ssh " + strings.Join(to, " ") + " " + nous + " " + command + "`"
 }
 
 // start has a daemon started there, beside the connections that there are.
 func (h *host) start(ctx context.Context) error {
+	if h.fleet != nil {
+		return errors.New("a daemon of a fleet is started on its own machine: " + h.there(""))
+	}
 	o := h.ssh
 	o.Start, o.Ask = true, false
 	link := ssh.New(o)
@@ -206,7 +228,7 @@ func (a *app) onDisk(flag, command string) error {
 	if a.far == nil {
 		return nil
 	}
-	return cmdline.Errorf("%s is for the machine of the daemon: run `%s`", flag, a.far.there(command))
+	return cmdline.Errorf("%s is for the machine of the daemon: %s", flag, a.far.there(command))
 }
 
 // attachments names files as the daemon, which is on the same machine, finds

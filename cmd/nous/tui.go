@@ -52,10 +52,18 @@ func (a *app) openTUI(cmd *cobra.Command, plain bool) error {
 	})
 }
 
-// reach connects to another machine while ssh may ask on the terminal.
+// reach connects to another machine while ssh may ask on the terminal, and says what is
+// wrong where a fleet's host cannot be reached.
 func (a *app) reach(ctx context.Context) error {
 	if a.far == nil {
 		return nil
+	}
+	if a.far.fleet != nil {
+		conn, err := a.far.fleet.Commands(ctx)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err
 	}
 	_, err := a.far.link.Hello(ctx)
 	return err
@@ -72,6 +80,9 @@ func (a *app) hostName() string {
 // flags name the daemon on a command line, where it is not the one that is meant
 // without them.
 func (a *app) flags() string {
+	if a.far != nil && a.far.fleet != nil {
+		return a.via.text(a.far.name)
+	}
 	if a.far != nil && a.socketGiven {
 		return " --host " + a.far.name + " --socket " + a.socket
 	}

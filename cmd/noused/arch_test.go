@@ -62,6 +62,7 @@ var layers = []layer{
 	{pattern: "internal/fleet/host", ours: []string{"internal/budget", "internal/event", "internal/fleet", "internal/model", "internal/protocol"}, logs: true},
 	{pattern: "internal/fleet/job", ours: []string{"internal/fleet", "internal/protocol"}},
 	{pattern: "internal/fleet/work", ours: []string{"internal/event", "internal/fleet", "internal/fleet/job", "internal/model", "internal/protocol", "internal/regular", "internal/worktree"}, logs: true},
+	{pattern: "internal/fleet/via", ours: []string{"internal/client", "internal/fleet", "internal/protocol"}},
 	{pattern: "internal/fleet/fleettest"},
 	{pattern: "internal/proc", ours: []string{"internal/protocol"}, logs: true},
 	{pattern: "internal/notify", ours: []string{"internal/proc", "internal/protocol"}, logs: true},
@@ -90,7 +91,7 @@ var layers = []layer{
 	{pattern: "internal/acp", ours: []string{"internal/protocol"}},
 	{pattern: "internal/acp/bridge", ours: []string{"internal/acp", "internal/client", "internal/client/follow", "internal/protocol"}},
 	{pattern: "internal/soak", ours: []string{"internal/client", "internal/protocol"}},
-	{pattern: "cmd/nous", ours: []string{"internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client", "internal/client/follow", "internal/client/ssh", "internal/cmdline", "internal/detach", "internal/fleet", "internal/fleet/job", "internal/manpage", "internal/mcpfile", "internal/plaintext", "internal/protocol", "internal/regular", "internal/start", "internal/worktree", "internal/form"}},
+	{pattern: "cmd/nous", ours: []string{"internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client", "internal/client/follow", "internal/client/ssh", "internal/cmdline", "internal/detach", "internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/manpage", "internal/mcpfile", "internal/plaintext", "internal/protocol", "internal/regular", "internal/start", "internal/worktree", "internal/form"}},
 	{pattern: "internal/testenv", stdlibOnly: true},
 }
 

@@ -273,12 +273,15 @@ func EncodePayload(ev Event) ([]byte, error) {
 // AppendEvent appends the LF-ended envelope of event number seq, published at
 // ts, around an encoded payload.
 func AppendEvent(out []byte, typ string, payload []byte, ts time.Time, seq uint64) []byte {
-	return AppendJoined(out, typ, payload, ts, 0, seq)
+	return AppendJoined(out, typ, payload, ts, 0, seq, nil)
 }
 
+var partsBegin = [2]string{`,"parts":[`, `,`}
+
 // AppendJoined is AppendEvent for one envelope in place of the events from number from
-// to number seq. 0: it is only that one.
-func AppendJoined(out []byte, typ string, payload []byte, ts time.Time, from, seq uint64) []byte {
+// to number seq. 0: it is only that one. parts, which may be nil, are how many bytes of
+// the joined delta are of each.
+func AppendJoined(out []byte, typ string, payload []byte, ts time.Time, from, seq uint64, parts []int) []byte {
 	out = append(out, `{"v":"1","id":"evt-`...)
 	out = strconv.AppendUint(out, seq, 10)
 	out = append(out, `","type":"`...)
@@ -289,6 +292,12 @@ func AppendJoined(out []byte, typ string, payload []byte, ts time.Time, from, se
 	out = ts.UTC().AppendFormat(out, "2006-01-02T15:04:05.000000Z")
 	if from > 0 {
 		out = strconv.AppendUint(append(out, `","from_seq":`...), from, 10)
+		for i, n := range parts {
+			out = strconv.AppendInt(append(out, partsBegin[min(i, 1)]...), int64(n), 10)
+		}
+		if len(parts) > 0 {
+			out = append(out, ']')
+		}
 		out = append(out, `,"seq":`...)
 	} else {
 		out = append(out, `","seq":`...)

@@ -254,7 +254,9 @@ type EventEnvelope struct {
 	// FromSeq is set where the envelope stands for several events, which a fleet joins:
 	// Seq is the last of them (remote.md §2).
 	FromSeq uint64 `json:"from_seq,omitzero"`
-	Seq     uint64 `json:"seq"`
+	// Parts are how many bytes of a joined delta are of each of them.
+	Parts []int  `json:"parts,omitzero"`
+	Seq   uint64 `json:"seq"`
 }
 
 // SubscribeParams is the payload of subscribe, the one line a client may send

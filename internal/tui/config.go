@@ -30,6 +30,7 @@ type config struct {
 	start  bool                // nous starts a daemon where none runs
 	notify notify
 	hosts  map[string]Host // by name
+	fleet  Fleet
 }
 
 // notify says when and how the terminal tells that the user is needed.
@@ -103,6 +104,7 @@ func parseConfig(path string, text []byte) (config, error) {
 		Notify struct{} `toml:"notify"`
 
 		Hosts map[string]struct{} `toml:"hosts"`
+		Fleet struct{}            `toml:"fleet"`
 	}
 	dec := toml.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()

@@ -52,6 +52,33 @@ var configKeys = []ConfigKey{
 		},
 	},
 	{
+		"fleet.url", "text, or an array of them", "The NATS server of a fleet of daemons, or several of one cluster: nats://, tls:// or wss://. --via and NOUS_VIA win.",
+		func(c *config, _ []string, value any) (err error) {
+			c.fleet.URLs, err = severalTexts(value)
+			return err
+		},
+	},
+	{
+		"fleet.creds", "path", "A file with a JWT and its key, which the server lets you in with. Nobody else may be able to read it. --creds wins.",
+		func(c *config, _ []string, value any) (err error) { c.fleet.Creds, err = wholePath(value); return err },
+	},
+	{
+		"fleet.nkey", "path", "A file with the seed of an nkey, instead of fleet.creds.",
+		func(c *config, _ []string, value any) (err error) { c.fleet.NKey, err = wholePath(value); return err },
+	},
+	{
+		"fleet.ca", "path", "A file of certificates that the server's is checked with, instead of the system's.",
+		func(c *config, _ []string, value any) (err error) { c.fleet.CA, err = wholePath(value); return err },
+	},
+	{
+		"fleet.subject", "text", "The first word of the fleet's subjects, as on its hosts. Default: noused.",
+		func(c *config, _ []string, value any) (err error) { c.fleet.Subject, err = word(value); return err },
+	},
+	{
+		"fleet.on", "text", "The host whose daemon is meant without --on, --host and --socket. Default: none, which is the daemon of this machine.",
+		func(c *config, _ []string, value any) (err error) { c.fleet.On, err = word(value); return err },
+	},
+	{
 		"keys.ACTION", "key, or an array of them", "The keys of an action. They are taken from the action that had them; an empty array leaves it without.",
 		func(c *config, key []string, value any) error { return c.setKey(key[1], value) },
 	},

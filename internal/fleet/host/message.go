@@ -43,13 +43,13 @@ func (h *Host) first(entries []event.Entry) message {
 	if json.Unmarshal(e.Line, &all) != nil {
 		return m
 	}
-	begun, last := all.TS, all.TS
+	begun, last, parts := all.TS, all.TS, []int{all.size()}
 	for n := 1; n < len(entries) && joinable(entries[n-1:]); n++ {
 		var next update
 		if json.Unmarshal(entries[n].Line, &next) != nil || !all.join(next, begun) {
 			break
 		}
-		m.count, m.to, last = n+1, entries[n].Seq, next.TS
+		m.count, m.to, last, parts = n+1, entries[n].Seq, next.TS, append(parts, next.size())
 	}
 	if m.count == 1 {
 		return m
@@ -59,7 +59,7 @@ func (h *Host) first(entries []event.Entry) message {
 		m.count, m.to = 1, m.from
 		return m
 	}
-	m.data = bytes.TrimSuffix(protocol.AppendJoined(nil, m.typ, payload, last, m.from, m.to), []byte("\n"))
+	m.data = bytes.TrimSuffix(protocol.AppendJoined(nil, m.typ, payload, last, m.from, m.to, parts), []byte("\n"))
 	return m
 }
 
@@ -71,6 +71,9 @@ func joinable(entries []event.Entry) bool {
 	a, b := entries[0], entries[1]
 	return a.Type == protocol.MessageUpdate{}.Type() && b.Type == a.Type && a.Session == b.Session && b.Seq == a.Seq+1
 }
+
+// size is how many bytes of text it has; one of the two has none.
+func (u *update) size() int { return len(u.Payload.Delta) + len(u.Payload.ThinkingDelta) }
 
 // join appends the next delta, if it is of the same kind and message, and near.
 func (u *update) join(next update, begun time.Time) bool {
@@ -122,6 +125,6 @@ func warning(from, to uint64, text, session string) message {
 	if err != nil { // numbers and words of ours
 		payload = jsontext.Value(`{}`)
 	}
-	line := protocol.AppendJoined(nil, ev.Type(), payload, time.Now(), from, to)
+	line := protocol.AppendJoined(nil, ev.Type(), payload, time.Now(), from, to, nil)
 	return message{from: from, to: to, typ: ev.Type(), session: session, data: bytes.TrimSuffix(line, []byte("\n")), count: 0}
 }

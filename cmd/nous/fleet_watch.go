@@ -1,0 +1,356 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"noused/internal/client"
+	"noused/internal/cmdline"
+	"noused/internal/fleet"
+	"noused/internal/fleet/via"
+	"noused/internal/protocol"
+)
+
+const (
+	drawEvery  = 50 * time.Millisecond
+	hostsEvery = time.Second // between looks at who has not said for long that it is there
+	pauseFleet = 500 * time.Millisecond
+)
+
+func (a *app) fleetWatchCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "watch",
+		Short: "Show the sessions of all hosts as they change",
+		Long: `Show the sessions of all hosts of the fleet, or with --on of one, as they change, until
+Ctrl-C: on a terminal the table, those that need somebody first, and in a pipe a line for
+each change. A host that does not answer has a line, and is asked again. With --json a line
+is a session as its daemon tells it, in "session", with its "host", and with "deleted":true
+when it is no more, or its host has left.`,
+		Example: "  nous fleet watch\n  nous fleet watch --json",
+		Args:    cmdline.Wants(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f, err := a.openFleet()
+			if err != nil {
+				return err
+			}
+			return a.watchFleet(cmd.Context(), f)
+		},
+	}
+}
+
+// watchFleet goes on until Ctrl-C, or until nobody reads any more.
+func (a *app) watchFleet(ctx context.Context, f *via.Fleet) error {
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE) // a write tells it
+	defer signal.Stop(broken)
+	keys := watchInterrupts(ctx)
+	defer keys.stop()
+	defer debug.SetGCPercent(debug.SetGCPercent(25)) // lists come and go all the time
+	b := &fleetBoard{a: a, f: f, hosts: map[string]*watchedHost{}, shown: map[string]shownSession{}, listed: make(chan listedHost)}
+	err := b.run(keys.soft)
+	switch {
+	case errors.Is(a.out.failure(), syscall.EPIPE):
+		return &quietExit{exitOK}
+	case errors.Is(err, errInterrupted):
+		return nil
+	}
+	return err
+}
+
+// fleetBoard is what is known of a fleet's sessions. One goroutine owns it.
+type fleetBoard struct {
+	a      *app
+	f      *via.Fleet
+	hosts  map[string]*watchedHost
+	asking int // hosts that are being asked
+	listed chan listedHost
+
+	shown map[string]shownSession // in a pipe
+	late  bool                    // what is on the terminal is not what is known
+	drawn time.Time
+	text  string
+}
+
+// watchedHost is a host of the fleet's.
+type watchedHost struct {
+	seen     time.Time
+	sessions []fleetSession
+	problem  string
+	dirty    bool // something has happened since it was asked
+	asking   bool
+	left     bool
+	asked    time.Time
+}
+
+type listedHost struct {
+	name     string
+	sessions []fleetSession
+	err      error
+}
+
+type shownSession struct {
+	fleetSession
+	line string
+}
+
+func (b *fleetBoard) run(ctx context.Context) error {
+	for first := true; ; first = false {
+		err := b.connected(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case b.a.out.failure() != nil:
+			return b.a.out.failure()
+		case first && len(b.hosts) == 0 || !errors.Is(err, client.ErrLost):
+			return err
+		}
+		b.a.notef("%s; trying again", err)
+		select {
+		case <-time.After(pauseFleet):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// connected watches for as long as the connection lasts.
+func (b *fleetBoard) connected(ctx context.Context) error {
+	w, err := b.f.Watch(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	ctx, cancel := context.WithCancelCause(ctx)
+	news := make(chan via.News)
+	defer func() { // what is being asked ends, too
+		cancel(nil)
+		for ; b.asking > 0; b.asking-- {
+			b.hosts[(<-b.listed).name].asking = false
+		}
+	}()
+	go func() { // ends with ctx
+		for {
+			n, err := w.Next(ctx)
+			if err != nil {
+				cancel(err)
+				return
+			}
+			select {
+			case news <- n:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return b.follow(ctx, news)
+}
+
+func (b *fleetBoard) follow(ctx context.Context, news <-chan via.News) error {
+	look, soon := time.NewTicker(hostsEvery), time.NewTicker(drawEvery)
+	defer look.Stop()
+	defer soon.Stop()
+	for _, h := range b.hosts {
+		h.dirty = true
+	}
+	for {
+		select {
+		case n := <-news:
+			b.take(n)
+		case l := <-b.listed:
+			b.list(l)
+		case <-look.C:
+			b.age()
+		case <-soon.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		b.askSome(ctx)
+		if b.show(); b.a.out.failure() != nil {
+			return b.a.out.failure()
+		}
+	}
+}
+
+func (b *fleetBoard) take(n via.News) {
+	h := b.hosts[n.Host]
+	switch {
+	case b.a.via.on != "" && n.Host != b.a.via.on:
+	case n.Gone:
+		b.forget(n.Host)
+	case n.Seen != nil && h == nil:
+		b.hosts[n.Host] = &watchedHost{seen: time.Now(), dirty: true}
+	case n.Seen != nil:
+		h.seen, h.left = time.Now(), false
+	case h != nil && n.Type != (protocol.MessageUpdate{}).Type() && n.Type != (protocol.ToolUpdate{}).Type():
+		h.dirty = true
+	}
+}
+
+// age forgets hosts that have not said for long that they are there, and has the others
+// asked now and then: of some changes no event tells.
+func (b *fleetBoard) age() {
+	for name, h := range b.hosts {
+		switch {
+		case time.Since(h.seen) > fleet.PresenceTTL:
+			b.forget(name)
+		case time.Since(h.asked) > fleet.PresenceEvery || h.problem != "" && time.Since(h.asked) > listAgain:
+			h.dirty = true
+		}
+	}
+}
+
+func (b *fleetBoard) forget(name string) {
+	h := b.hosts[name]
+	switch {
+	case h == nil:
+	case h.asking:
+		h.left = true // what it says is waited for
+	default:
+		delete(b.hosts, name)
+		b.late = true
+		b.tell(name, nil)
+	}
+}
+
+// askSome asks hosts of which there is news, some at a time.
+func (b *fleetBoard) askSome(ctx context.Context) {
+	for name, h := range b.hosts {
+		if b.asking == atOnce {
+			return
+		}
+		if !h.dirty || h.asking || time.Since(h.asked) < listEvery {
+			continue
+		}
+		h.dirty, h.asking, h.asked = false, true, time.Now()
+		b.asking++
+		go func() { // ends with ctx; connected takes what comes
+			sessions, err := sessionsOf(ctx, b.f.Host(name), name)
+			if !b.a.json {
+				for i := range sessions {
+					sessions[i].raw = nil
+				}
+			}
+			b.listed <- listedHost{name, sessions, err}
+		}()
+	}
+}
+
+func (b *fleetBoard) list(l listedHost) {
+	b.asking--
+	h := b.hosts[l.name]
+	h.asking = false
+	if h.left {
+		b.forget(l.name)
+		return
+	}
+	if l.err != nil {
+		if h.problem != l.err.Error() && !b.onScreen() {
+			b.a.complain(l.name + ": " + l.err.Error())
+		}
+		h.problem = l.err.Error()
+	} else {
+		h.problem, h.sessions = "", l.sessions
+		b.tell(l.name, l.sessions)
+	}
+	b.late = true
+}
+
+func (b *fleetBoard) onScreen() bool { return b.a.outStyle.terminal && !b.a.json }
+
+// tell writes what has changed of a host's sessions, in a pipe.
+func (b *fleetBoard) tell(host string, sessions []fleetSession) {
+	if b.onScreen() {
+		return
+	}
+	now := map[string]bool{}
+	for _, s := range sessions {
+		key := host + " " + s.SessionID
+		now[key] = true
+		if line := b.lineOf(s, stateWord(s.SessionInfo), ""); b.shown[key].line != line {
+			b.shown[key] = shownSession{s, line}
+			b.write(line)
+		}
+	}
+	for key, was := range b.shown {
+		if was.host == host && !now[key] {
+			delete(b.shown, key)
+			b.write(b.lineOf(was.fleetSession, "deleted", `,"deleted":true`))
+		}
+	}
+}
+
+func (b *fleetBoard) lineOf(s fleetSession, state, more string) string {
+	if b.a.json {
+		return string(s.line(more))
+	}
+	return strings.TrimRight(fmt.Sprintf("%s  %-9s  %s  %s  %s", s.host, state, s.SessionID, oneLine(s.Workdir, 4096), oneLine(s.Title, 60)), " ")
+}
+
+func (b *fleetBoard) write(line string) {
+	if b.a.json {
+		b.a.printJSON([]byte(line))
+	} else {
+		b.a.println(line)
+	}
+}
+
+// show draws the terminal anew if something has changed.
+func (b *fleetBoard) show() {
+	if !b.late || !b.onScreen() || time.Since(b.drawn) < drawEvery {
+		return
+	}
+	b.late, b.drawn = false, time.Now()
+	width, height := b.a.terminalSize()
+	var text strings.Builder
+	for _, line := range b.lines(height - 1) {
+		text.WriteString(b.a.outStyle.paint(line.look, oneWide(line.text, width)) + "\r\n")
+	}
+	if text.String() != b.text {
+		b.text = text.String()
+		fmt.Fprint(b.a.out, "\x1b[H\x1b[J"+b.text)
+	}
+}
+
+// lines are at most so many: how it stands, the hosts with a problem, and sessions.
+func (b *fleetBoard) lines(most int) []span {
+	var (
+		all      []fleetSession
+		problems []string
+		waiting  int
+	)
+	for name, h := range b.hosts {
+		all = append(all, h.sessions...)
+		if h.problem != "" {
+			problems = append(problems, name+": "+oneLine(h.problem, 200))
+		}
+	}
+	for _, s := range all {
+		if s.Need() == 0 {
+			waiting++
+		}
+	}
+	slices.Sort(problems)
+	lines := []span{{fmt.Sprintf("%d hosts, %d sessions, %d need you", len(b.hosts), len(all), waiting), asBold}}
+	for _, p := range problems {
+		lines = append(lines, span{p, asRed})
+	}
+	room := max(most-len(lines)-1, 0)
+	slices.SortFunc(all, byHostNeed)
+	for i, line := range table(fleetRows(all[:min(len(all), room)])) {
+		look := span{text: line}
+		if i == 0 {
+			look.look = asDim
+		}
+		lines = append(lines, look)
+	}
+	return lines[:min(len(lines), most)]
+}

@@ -1,0 +1,138 @@
+package via
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"noused/internal/fleet"
+)
+
+// Bounds of what is taken from the bucket of hosts.
+const (
+	maxHosts    = 10_000
+	maxPresence = 16 << 10 // bytes
+)
+
+// errNotListed is that a daemon has not said that it is there.
+var errNotListed = errors.New("the daemon is not among the fleet's hosts")
+
+// Seen is a daemon that is there. Last is when it has last said so, by the server's
+// clock.
+type Seen struct {
+	fleet.Presence
+	Last time.Time
+}
+
+// Hosts lists the daemons that are there, by name. What cannot be read is passed over.
+// Errors are *AwayError, *RefusedError, and ctx's.
+func (f *Fleet) Hosts(ctx context.Context) ([]Seen, error) {
+	l, err := f.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []Seen
+	err = l.store(ctx, "bucket "+f.o.Prefix.HostBucket(), func(ctx context.Context) error {
+		messages, pending, err := l.entries(ctx, f.o.Prefix)
+		if err != nil {
+			return err
+		}
+		defer messages.Stop()
+		for ; pending > 0; pending-- {
+			msg, err := messages.Next(jetstream.NextContext(ctx))
+			if err != nil {
+				return cmp.Or(ctx.Err(), err)
+			}
+			if n, ok := f.ofEntry(msg); ok && n.Seen != nil && len(all) < maxHosts {
+				all = append(all, *n.Seen)
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(all, func(x, y Seen) int { return cmp.Compare(x.Name, y.Name) })
+	return all, err
+}
+
+// entries are what the bucket of hosts has, so many, and then what becomes of it. The
+// library's own way to watch a bucket does not cross from one account to another.
+func (l *link) entries(ctx context.Context, prefix fleet.Prefix) (messages jetstream.MessagesContext, pending uint64, err error) {
+	bucket := prefix.HostBucket()
+	consumer, err := l.js.CreateConsumer(ctx, "KV_"+bucket, jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, AckPolicy: jetstream.AckNonePolicy,
+		FilterSubject: entryOf(bucket, ">"), InactiveThreshold: forgotten, MemoryStorage: true, Replicas: 1,
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	messages, err = consumer.Messages(l.ahead())
+	return messages, consumer.CachedInfo().NumPending, err
+}
+
+func entryOf(bucket, key string) string { return "$KV." + bucket + "." + key }
+
+// ofEntry is what a change in the bucket says. False: it cannot be read.
+func (f *Fleet) ofEntry(msg jetstream.Msg) (News, bool) {
+	name := strings.TrimPrefix(msg.Subject(), entryOf(f.o.Prefix.HostBucket(), ""))
+	if len(msg.Data()) == 0 && len(msg.Headers()) > 0 { // a mark that it was removed
+		return News{Host: name, Gone: true}, true
+	}
+	p, err := readPresence(name, msg.Data())
+	meta, wrong := msg.Metadata()
+	if err = cmp.Or(err, wrong); err != nil {
+		f.note(err.Error())
+		return News{}, false
+	}
+	return News{Host: name, Seen: &Seen{p, meta.Timestamp}}, true
+}
+
+// readPresence takes nothing for a presence that does not look like one.
+func readPresence(name string, value []byte) (p fleet.Presence, err error) {
+	switch {
+	case len(value) > maxPresence:
+		err = fmt.Errorf("it has more than %d bytes", maxPresence)
+	case json.Unmarshal(value, &p) != nil:
+		err = errors.New("it is no presence of a daemon")
+	case p.Name != name:
+		err = fmt.Errorf("it is for %.70q", p.Name)
+	default:
+		err = cmp.Or(fleet.CheckName(name), fleet.CheckLabels(p.Labels))
+	}
+	if err != nil {
+		return p, fmt.Errorf("the entry %.70q of the fleet's hosts is passed over: %w", name, err)
+	}
+	return p, nil
+}
+
+func (f *Fleet) note(text string) {
+	if f.o.Note != nil {
+		f.o.Note(text)
+	}
+}
+
+// presence is what the daemon says of itself.
+func (h *Host) presence(ctx context.Context, l *link) (p fleet.Presence, err error) {
+	bucket := h.fleet.o.Prefix.HostBucket()
+	err = l.store(ctx, "bucket "+bucket, func(ctx context.Context) error {
+		kv, err := l.js.KeyValue(ctx, bucket)
+		if err != nil {
+			return err
+		}
+		entry, err := kv.Get(ctx, h.name)
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			return errNotListed
+		}
+		if err != nil {
+			return err
+		}
+		p, err = readPresence(h.name, entry.Value())
+		return err
+	})
+	return p, err
+}
