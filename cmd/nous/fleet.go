@@ -146,12 +146,8 @@ All other commands, and the screen, reach one daemon of the fleet with --on NAME
   nous fleet watch
   nous fleet submit --label gpu=a100 --wait run the benchmark and sum it up
   nous fleet cancel j-4kq7`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return cmdline.Unknown(cmd, args[0])
-			}
-			return cmd.Help()
-		},
+		Args: cmdline.Wants(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.fleetHostsCommand(), a.fleetSessionsCommand(), a.fleetApprovalsCommand(), a.fleetWatchCommand(),
 		a.fleetSubmitCommand(), a.fleetJobsCommand(), a.fleetCancelCommand())
