@@ -142,10 +142,10 @@ func (a *app) fleetCommand() *cobra.Command {
 says how to set one up.
 
 All other commands, and the screen, reach one daemon of the fleet with --on NAME.`,
-		Example: `  nous --via tls://nats.example.com fleet hosts
+		Example: `  nous fleet hosts
   nous fleet watch
   nous fleet submit --label gpu=a100 --wait run the benchmark and sum it up
-  nous fleet cancel j-4kq7`,
+  nous fleet cancel nightly-7`,
 		Args: cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -174,7 +174,8 @@ func (a *app) fleetCancelCommand() *cobra.Command {
 		Long: `Cancel a job. One that waits is taken out of the queue; the run of one that has begun
 is aborted by its daemon. The job's end is told as aborted. A daemon that is away
 aborts the run when it comes back.`,
-		Args: cmdline.Wants(1, 1, "ID, the id of a job"),
+		Example: "  nous fleet cancel nightly-7",
+		Args:    cmdline.Wants(1, 1, "ID, the id of a job"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			said, err := a.cancelJob(cmd.Context(), args[0])
 			if err != nil {

@@ -142,7 +142,7 @@ func TestWrongCommandLinesAreToldInPlainWords(t *testing.T) {
 		t.Run(tc.line, func(t *testing.T) {
 			var out, errout bytes.Buffer
 			a := newApp(strings.NewReader(""), &out, &errout)
-			args := append([]string{"--socket", "/nonexistent/s"}, strings.Fields(tc.line)...)
+			args := unanswered(tc.line)
 			status := a.main(args)
 			lines := strings.SplitAfter(errout.String(), "\n")
 			if status != exitUsage || out.Len() > 0 || !strings.HasPrefix(lines[0], "nous: "+tc.want) {
@@ -189,7 +189,7 @@ func TestExamplesAreRightCommandLines(t *testing.T) {
 		line, _, _ := strings.Cut(strings.TrimPrefix(cmdline.Example(cmd), "nous "), " > ")
 		var errout bytes.Buffer
 		a := newApp(strings.NewReader(""), &bytes.Buffer{}, &errout)
-		status := a.main(append([]string{"--socket", "/nonexistent/s"}, strings.Fields(line)...))
+		status := a.main(unanswered(line))
 		if strings.HasPrefix(line, "mcp ") && status != exitUsage { // files are enough for it
 			return
 		}
@@ -220,4 +220,12 @@ func TestHelpTellsOfCommands(t *testing.T) {
 			t.Errorf("%s: got status %d, %q, %q, want %q", line, status, out.String(), errout.String(), want)
 		}
 	}
+}
+
+// unanswered is a command line for a daemon, or a fleet, that there is not.
+func unanswered(line string) []string {
+	if strings.HasPrefix(line, "fleet") {
+		return append([]string{"--via", "nats://127.0.0.1:1"}, strings.Fields(line)...)
+	}
+	return append([]string{"--socket", "/nonexistent/s"}, strings.Fields(line)...)
 }
