@@ -55,7 +55,7 @@ func startDaemon(t testing.TB, to fleet.Connect, name, epoch string) *daemon {
 		return protocol.Pong{Message: "pong", Version: epoch}, nil
 	})
 	protocol.HandleFunc(d.mux, protocol.DeleteSession, func(_ context.Context, p protocol.DeleteSessionParams) (protocol.SessionDeleted, error) {
-		return protocol.SessionDeleted{SessionID: p.SessionID}, nil
+		return protocol.SessionDeleted(p), nil
 	})
 	protocol.Handle(d.mux, protocol.CompactSession, func(context.Context, protocol.CompactSessionParams) (protocol.Answer[protocol.Compaction], error) {
 		return protocol.Answer[protocol.Compaction]{Later: func(ctx context.Context) (protocol.Compaction, error) {
