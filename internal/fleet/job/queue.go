@@ -242,6 +242,16 @@ func (q *Queue) Finish(ctx context.Context, e End) (told bool, err error) {
 	return told, nil
 }
 
+// Refuse ends a job that no daemon could do. One whose id is a pattern of subjects, and so
+// would be that of other jobs, has no end, and is taken out alone; where the server does not
+// let it be, it stays, and is passed over.
+func (q *Queue) Refuse(ctx context.Context, m Queued, e End) (told bool, err error) {
+	if m.ID != "*" && m.ID != ">" {
+		return q.Finish(ctx, e)
+	}
+	return q.jobs.DeleteMsg(ctx, m.Seq) == nil, ctx.Err()
+}
+
 // Drop takes a job out of the queue whose end was told.
 func (q *Queue) Drop(ctx context.Context, id string) error {
 	return q.jobs.Purge(ctx, jetstream.WithPurgeSubject(q.prefix.JobQueue(id)))

@@ -172,7 +172,7 @@ func (s *serving) look(ctx context.Context) (bool, error) {
 		}
 		j, err := job.Parse(m.ID, m.Text)
 		if err != nil {
-			if err := s.refuse(ctx, m.ID, err); err != nil {
+			if err := s.refuse(ctx, m, err); err != nil {
 				return false, err
 			}
 			continue
@@ -188,10 +188,10 @@ func (s *serving) look(ctx context.Context) (bool, error) {
 }
 
 // refuse ends a job that no daemon could do. Nobody claims it, as nothing is done.
-func (s *serving) refuse(ctx context.Context, id string, why error) error {
-	told, err := s.q.Finish(ctx, job.Failed(id, s.w.o.Name, "invalid_payload", why.Error()))
+func (s *serving) refuse(ctx context.Context, m job.Queued, why error) error {
+	told, err := s.q.Refuse(ctx, m, job.Failed(m.ID, s.w.o.Name, "invalid_payload", why.Error()))
 	if told {
-		s.w.o.Log.Warn("a job is refused", zap.String("job", id), zap.Error(why))
+		s.w.o.Log.Warn("a job is refused", zap.String("job", m.ID), zap.Error(why))
 	}
 	return err
 }
@@ -239,7 +239,7 @@ func (s *serving) start(ctx context.Context, id string, revision uint64, again b
 	}
 	j, err := job.Parse(id, m.Text)
 	if err != nil {
-		return s.refuse(ctx, id, err)
+		return s.refuse(ctx, m, err)
 	}
 	s.w.begin(record{Job: j, Again: again}, revision)
 	return nil
