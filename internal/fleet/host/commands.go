@@ -76,8 +76,8 @@ type request struct {
 func (l *link) take(in micro.Request) {
 	h := l.host
 	defer h.survive()
-	if in.Reply() == "" {
-		h.o.Log.Debug("a command over the fleet without a reply subject is not run")
+	if !h.mayReply(in.Reply()) {
+		h.o.Log.Debug("a command over the fleet is not run, as its reply has nowhere to go", zap.String("reply", short128(in.Reply())))
 		return
 	}
 	r := &request{Request: in, link: l, peer: peerOf(in.Headers().Get(infoHeader))}
@@ -97,6 +97,13 @@ func (l *link) take(in micro.Request) {
 	default:
 		r.run()
 	}
+}
+
+// mayReply tells whether a reply may be sent there. Whoever sends a command chooses that,
+// and may not have the daemon write where only daemons may: to the server's own
+// subjects, as those of JetStream and of buckets, and to the fleet's.
+func (h *Host) mayReply(subject string) bool {
+	return subject != "" && subject[0] != '$' && !strings.HasPrefix(subject, string(h.o.Prefix)+".")
 }
 
 func stopping() protocol.Outcome {
