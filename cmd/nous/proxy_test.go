@@ -184,10 +184,13 @@ func TestProxyPassesLongLinesOn(t *testing.T) {
 	d.Start()
 	p := startProxy(t, d)
 	p.line()
+	p.say(`{"id":"s","type":"subscribe"}`)
+	if l := p.line(); l.Type != "subscribed" { // what follows, another socket takes
+		t.Fatalf("got %s", l.text)
+	}
 	long := strings.Repeat("0123456789abcdef", 60<<10) // 960 KiB
 	go func() {
 		var lines bytes.Buffer
-		lines.WriteString(`{"id":"s","type":"subscribe"}` + "\n")
 		for i := range 5 {
 			fmt.Fprintf(&lines, `{"connection":1,"id":"p%d","type":"prompt","payload":{"text":"%s"}}`+"\n", i, long[:len(long)/5])
 			fmt.Fprintf(&lines, `{"connection":2,"id":"e%d","type":"ping","payload":{"x":"%s"}}`+"\n", i, long)
@@ -197,7 +200,7 @@ func TestProxyPassesLongLinesOn(t *testing.T) {
 		_, _ = p.in.Write(lines.Bytes())
 	}()
 	answers, events := map[string]bool{}, uint64(0)
-	for len(answers) < 13 {
+	for len(answers) < 12 {
 		switch l := p.line(); {
 		case l.OK == nil && l.Seq != events+1:
 			t.Fatalf("event %d came behind %d", l.Seq, events)
@@ -211,7 +214,7 @@ func TestProxyPassesLongLinesOn(t *testing.T) {
 			answers["huge"] = true
 		}
 	}
-	if !answers["last"] || !answers["huge"] || !answers["s"] || events == 0 {
+	if !answers["last"] || !answers["huge"] || events == 0 {
 		t.Errorf("got %v and %d events", answers, events)
 	}
 }

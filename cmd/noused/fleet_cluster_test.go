@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"noused/internal/fleet"
+	"noused/internal/fleet/fleettest"
 	"noused/internal/fleet/job"
 	"noused/internal/protocol"
 )
@@ -91,12 +92,9 @@ func TestJobsOverACluster(t *testing.T) {
 	}
 	servers, urls := natsCluster(t)
 	f := &jobFleet{t: t, at: `["` + strings.Join(urls, `", "`) + `"]`}
-	nc, err := nats.Connect(strings.Join(urls, ","), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	if f.js, err = jetstream.New(nc); err != nil {
+	var err error
+	nc := fleettest.Dial(t, strings.Join(urls, ","), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	if f.js, err = jetstream.New(nc); err != nil { // asks again soon: there may be no leader
 		t.Fatal(err)
 	}
 	f.replicated()

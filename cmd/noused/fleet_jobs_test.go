@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"noused/internal/client"
@@ -45,14 +44,8 @@ func newJobFleet(t testing.TB, timeout time.Duration) *jobFleet {
 // connect connects as a client, again after the server was down.
 func (f *jobFleet) connect(timeout time.Duration) {
 	f.t.Helper()
-	nc, err := nats.Connect(f.server.Direct())
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(nc.Close)
-	if f.js, err = jetstream.New(nc); err != nil {
-		f.t.Fatal(err)
-	}
+	f.js = fleettest.JetStream(f.t, fleettest.Dial(f.t, f.server.Direct()))
+	var err error
 	if f.Queue, err = job.Open(f.t.Context(), f.js, fleet.DefaultPrefix, timeout); err != nil {
 		f.t.Fatal(err)
 	}

@@ -108,11 +108,7 @@ func TestAFleetHasTheDaemonsEvents(t *testing.T) {
 	prompt()
 	server.Up()
 	d.inFleet(joined)
-	nc, err := nats.Connect(server.Direct())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc := fleettest.Dial(t, server.Direct())
 	if r := overFleet(t, nc, `{"id":"p","type":"prompt","payload":{"text":"from afar"}}`); r.Type != "result" {
 		t.Errorf("a prompt over the fleet: %+v", r)
 	}
@@ -120,11 +116,7 @@ func TestAFleetHasTheDaemonsEvents(t *testing.T) {
 	d.inFleet(func(f protocol.FleetState) bool { return f.PublishedSeq >= last })
 	d.stop()
 	streamIs(t, nc, <-lines)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	hosts, err := fleet.DefaultPrefix.OpenHosts(t.Context(), js)
+	hosts, err := fleet.DefaultPrefix.OpenHosts(t.Context(), fleettest.JetStream(t, nc))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,11 +131,7 @@ func streamIs(t *testing.T, nc *nats.Conn, lines [][]byte) {
 	if len(lines) == 0 {
 		t.Fatal("the event socket told nothing")
 	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stream, err := js.Stream(t.Context(), fleet.DefaultPrefix.EventStream())
+	stream, err := fleettest.JetStream(t, nc).Stream(t.Context(), fleet.DefaultPrefix.EventStream())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,11 +187,7 @@ func deltaOf(t *testing.T, env protocol.EventEnvelope) string {
 // configuration says that people do.
 func TestAFleetIsNoPerson(t *testing.T) {
 	server := fleettest.Start(t, "")
-	nc, err := nats.Connect(server.Direct())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc := fleettest.Dial(t, server.Direct())
 	commands := []string{
 		`{"id":"1","type":"approve","payload":{"approval_id":"apr-1-ses-1","option":"once"}}`,
 		`{"id":"1","type":"set_approval_mode","payload":{"mode":"auto"}}`,

@@ -16,9 +16,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
-// patience is how long the server may take to start, on a machine that is busy.
+// patience is how long the server may take to start and to answer, on a machine that is
+// busy.
 const patience = 2 * time.Minute
 
 // Server is a NATS server for one test, behind a proxy: URL is the proxy's, which stays.
@@ -33,7 +36,8 @@ type Server struct {
 // if it is not empty, is a part of a configuration file, such as accounts.
 func Start(t testing.TB, config string) *Server {
 	t.Helper()
-	return start(t, "jetstream { store_dir: "+fmt.Sprintf("%q", t.TempDir())+" }\n"+config)
+	// Without limits of its own the server takes them from the disk that is free.
+	return start(t, fmt.Sprintf("jetstream { store_dir: %q, max_mem: 256M, max_file: 4G }\n", t.TempDir())+config)
 }
 
 // StartWithout is Start for a server without JetStream.
@@ -52,11 +56,33 @@ func start(t testing.TB, config string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options.NoSigs, options.NoLog = true, true
+	options.NoSigs, options.NoLog, options.AuthTimeout = true, true, patience.Seconds()
 	s := &Server{Proxy: NewProxy(t), t: t, options: options}
 	s.Up()
 	t.Cleanup(s.Down)
 	return s
+}
+
+// Dial is a client's connection until the test ends. It waits longer for the server than
+// clients do by themselves.
+func Dial(t testing.TB, url string, options ...nats.Option) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect(url, append([]nats.Option{nats.Timeout(patience)}, options...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// JetStream is a connection's, whose requests wait as long.
+func JetStream(t testing.TB, nc *nats.Conn) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
 }
 
 // Direct is where clients connect that need no proxy. It is another address after each

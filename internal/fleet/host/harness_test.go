@@ -17,6 +17,7 @@ import (
 	"noused/internal/budget"
 	"noused/internal/event"
 	"noused/internal/fleet"
+	"noused/internal/fleet/fleettest"
 	"noused/internal/model"
 	"noused/internal/protocol"
 )
@@ -122,25 +123,11 @@ func (d *daemon) answers(nc *nats.Conn) {
 	})
 }
 
-// dial is another client of the server.
 func dial(t testing.TB, url string, options ...nats.Option) *nats.Conn {
-	t.Helper()
-	nc, err := nats.Connect(url, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	return nc
+	return fleettest.Dial(t, url, options...)
 }
 
-func jetStream(t testing.TB, nc *nats.Conn) jetstream.JetStream {
-	t.Helper()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
-}
+func jetStream(t testing.TB, nc *nats.Conn) jetstream.JetStream { return fleettest.JetStream(t, nc) }
 
 // stored are the envelopes of the events that the stream has, in its order.
 func stored(t testing.TB, url string) (all []protocol.EventEnvelope) {

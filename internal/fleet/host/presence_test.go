@@ -16,7 +16,9 @@ import (
 // present is what the bucket has under the name box.
 func present(t testing.TB, url string) (p fleet.Presence, there bool) {
 	t.Helper()
-	kv, err := fleet.DefaultPrefix.OpenHosts(t.Context(), jetStream(t, dial(t, url)))
+	nc := dial(t, url)
+	defer nc.Close()
+	kv, err := fleet.DefaultPrefix.OpenHosts(t.Context(), jetStream(t, nc))
 	if err != nil {
 		t.Fatal(err)
 	}

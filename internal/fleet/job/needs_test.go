@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"noused/internal/fleet"
 	"noused/internal/fleet/fleettest"
@@ -30,16 +29,8 @@ func TestWhatAClientNeeds(t *testing.T) {
 	config = strings.ReplaceAll(config, `\"`, `"`)
 	s := fleettest.Start(t, config)
 	as := func(name string) *Queue {
-		nc, err := nats.Connect(s.Direct(), nats.UserInfo(name, "x"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(nc.Close)
-		js, err := jetstream.New(nc)
-		if err != nil {
-			t.Fatal(err)
-		}
-		q, err := Open(t.Context(), js, fleet.DefaultPrefix, DefaultTimeout)
+		nc := fleettest.Dial(t, s.Direct(), nats.UserInfo(name, "x"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+		q, err := Open(t.Context(), fleettest.JetStream(t, nc), fleet.DefaultPrefix, DefaultTimeout)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

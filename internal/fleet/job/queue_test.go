@@ -7,9 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"noused/internal/fleet"
 	"noused/internal/fleet/fleettest"
 	"noused/internal/protocol"
@@ -17,15 +14,7 @@ import (
 
 func open(t *testing.T, url string) *Queue {
 	t.Helper()
-	nc, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := fleettest.JetStream(t, fleettest.Dial(t, url))
 	q, err := Open(t.Context(), js, fleet.DefaultPrefix, DefaultTimeout)
 	if err != nil {
 		t.Fatal(err)
@@ -102,15 +91,7 @@ func TestOneOfManyDoes(t *testing.T) {
 // A claim that nobody renews runs out.
 func TestAClaimRunsOut(t *testing.T) {
 	url := fleettest.Start(t, "").Direct()
-	nc, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := fleettest.JetStream(t, fleettest.Dial(t, url))
 	q, err := Open(t.Context(), js, fleet.DefaultPrefix, 200*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
@@ -162,15 +143,7 @@ func TestCancel(t *testing.T) {
 // Streams that could lose a job, or do one twice, are refused.
 func TestStreamsThatDoNotFit(t *testing.T) {
 	url := fleettest.Start(t, "").Direct()
-	nc, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := fleettest.JetStream(t, fleettest.Dial(t, url))
 	stream, err := fleet.DefaultPrefix.OpenJobs(t.Context(), js)
 	if err != nil {
 		t.Fatal(err)
