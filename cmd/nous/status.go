@@ -152,12 +152,20 @@ func (p *statusPairs) sessions(s protocol.State) {
 
 func (p *statusPairs) tools(t protocol.Tools) {
 	var sick []string
+	unheard := 0
 	for _, tool := range t.Tools {
-		if !tool.Healthy {
+		switch {
+		case tool.Unheard:
+			unheard++
+		case !tool.Healthy:
 			sick = append(sick, tool.Name+": "+tool.Problem)
 		}
 	}
-	p.add("tools", fmt.Sprintf("%d healthy, %d not", len(t.Tools)-len(sick), len(sick)))
+	text := fmt.Sprintf("%d healthy, %d not", len(t.Tools)-len(sick)-unheard, len(sick))
+	if unheard > 0 {
+		text += fmt.Sprintf(", %d have not said yet what they can do", unheard)
+	}
+	p.add("tools", text)
 	p.some("  not", sick)
 	if len(t.Servers) == 0 {
 		return

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
@@ -24,10 +26,17 @@ no failure.
 
 It is off until the next nous command that needs one starts it. Screens and other
 programs that are attached do not. A daemon of systemd's is stopped with its sockets.`,
-		Example: "  nous stop",
-		Args:    cmdline.Wants(0, 0, ""),
+		Example:           "  nous stop",
+		Args:              cmdline.Wants(0, 0, ""),
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := start.Stop(cmd.Context(), a.starting())
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
+			defer stop()
+			s, err := start.Stop(ctx, a.starting())
+			if ctx.Err() != nil {
+				a.notef("interrupted; a daemon that was told to stop does so all the same")
+				return &quietExit{exitLeft}
+			}
 			if err != nil {
 				return a.refused(olderDaemon(err, "nous stop", "end it with kill"))
 			}
@@ -48,8 +57,9 @@ on. Clients that connect meanwhile wait. Where none runs, one is started.
 
 Nothing happens where the new program is no noused, is too old for the journals or cannot
 read the configuration: that is told first.`,
-		Example: "  nous restart",
-		Args:    cmdline.Wants(0, 0, ""),
+		Example:           "  nous restart",
+		Args:              cmdline.Wants(0, 0, ""),
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.restart(cmd.Context())
 		},

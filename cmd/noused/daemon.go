@@ -307,8 +307,14 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 	drained, finish := context.WithCancel(context.WithoutCancel(ctx))
 	defer finish()
 	self := newRoundTrip(func(ctx context.Context) error { return unlessStopping(ctx, stopping, hub.Ping) }, sockets)
+	signals := make(chan os.Signal, 1)
+	halted := func(s os.Signal) { // another one ends it at once
+		signal.Stop(signals)
+		log.Info("stopping", zap.Stringer("signal", s))
+		leaving.halt()
+	}
 	{
-		signals, hangups, ignored := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan os.Signal, 1)
+		hangups, ignored := make(chan os.Signal, 1), make(chan os.Signal, 1)
 		signal.Notify(signals, unix.SIGINT, unix.SIGTERM)
 		signal.Notify(hangups, unix.SIGHUP)
 		// What reads its log may end. Not signal.Ignore: children would inherit that.
@@ -316,7 +322,6 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 		defer signal.Stop(hangups) // while it stops, these end nothing either
 		defer signal.Stop(ignored)
 		g.Add(func() error {
-			defer signal.Stop(signals) // a second one ends it at once
 			for waiting := true; waiting; {
 				select {
 				case <-hangups: // also the terminal it was started from has closed
@@ -326,17 +331,25 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 				case s := <-levels:
 					out.turn(s)
 				case s := <-signals:
-					log.Info("stopping", zap.Stringer("signal", s))
-					leaving.halt()
+					halted(s)
 					waiting = false
 				case <-leaving.asked:
 					log.Info("stopping", zap.Bool("restart", leaving.end() != nil))
 					waiting = false
+					stop()
 				case <-stopping.Done():
 					waiting = false
 				}
 			}
+			if leaving.end() != nil { // a signal counts for more than a restart
+				select {
+				case s := <-signals:
+					halted(s)
+				case <-drained.Done():
+				}
+			}
 			if leaving.end() == nil {
+				signal.Stop(signals)
 				sdNotify(log, sd.SdNotifyStopping+"\nSTATUS=stopping")
 			}
 			return nil
@@ -394,6 +407,12 @@ func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.
 	warming.Go(func() { warm(cfg, tools, events, log) }) // ends by itself
 	err := g.Run()
 	warming.Wait()
+	signal.Stop(signals) // from here on it has its effect at once
+	select {
+	case s := <-signals:
+		halted(s)
+	default:
+	}
 	log.Info("stopped")
 	if err == nil || errors.Is(err, context.Canceled) {
 		return leaving.end()

@@ -97,10 +97,16 @@ func newDeparture(t *testing.T) (d *departure, person context.Context) {
 	return d, protocol.WithCaller(t.Context(), protocol.Caller{PID: 1})
 }
 
-// A hang-up while runs come to their boundary does not cut them short, as where a
-// terminal is closed behind nous restart.
-func TestAHangUpDoesNotEndADaemonThatStops(t *testing.T) {
-	t.Parallel()
+// holding is a daemon with a run whose model answers only when it is released.
+type holding struct {
+	*daemon
+	release func()
+	lines   chan string // of its log, to be read to the end
+	text    []string    // of them, as far as they were read
+}
+
+func holdingRun(t *testing.T) *holding {
+	t.Helper()
 	asked, answer := make(chan struct{}, 1), make(chan struct{})
 	vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		select {
@@ -110,32 +116,70 @@ func TestAHangUpDoesNotEndADaemonThatStops(t *testing.T) {
 		<-answer
 		http.Error(w, "{}", http.StatusBadRequest)
 	}))
-	defer vendor.Close()
-	release := sync.OnceFunc(func() { close(answer) })
-	defer release()
+	t.Cleanup(vendor.Close)
 	log, stderr, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close()
-	d := unstarted(t, "noused", "--config", modelConfig(t, "ollama", vendor.URL), "--drain-timeout", "10m")
+	t.Cleanup(func() { _ = log.Close() })
+	d := &holding{daemon: unstarted(t, "noused", "--config", modelConfig(t, "ollama", vendor.URL), "--drain-timeout", "10m"), lines: make(chan string, 1000)}
+	d.release = sync.OnceFunc(func() { close(answer) })
+	t.Cleanup(d.release)
 	d.stderr = stderr
 	d.start()
 	_ = stderr.Close()
-	stopping := make(chan struct{})
 	go func() { // ends with the daemon
+		defer close(d.lines)
 		for in := bufio.NewScanner(log); in.Scan(); {
-			if strings.Contains(in.Text(), `"stopping"`) {
-				close(stopping)
-			}
+			d.lines <- in.Text()
 		}
 	}()
 	d.commands().send(`{"v":"1","id":"c1","type":"prompt","payload":{"text":"hello","wait":false}}`)
 	<-asked
+	return d
+}
+
+// says waits until the daemon logs a text.
+func (d *holding) says(text string) {
+	d.t.Helper()
+	for line := range d.lines {
+		d.text = append(d.text, line)
+		if strings.Contains(line, text) {
+			return
+		}
+	}
+	d.t.Fatalf("it has ended without %q:\n%s", text, strings.Join(d.text, "\n"))
+}
+
+// A hang-up while runs come to their boundary does not cut them short, as where a
+// terminal is closed behind nous restart.
+func TestAHangUpDoesNotEndADaemonThatStops(t *testing.T) {
+	t.Parallel()
+	d := holdingRun(t)
 	_ = d.cmd.Process.Signal(syscall.SIGTERM)
-	<-stopping
+	d.says(`"stopping","signal":"terminated"`)
 	_ = d.cmd.Process.Signal(syscall.SIGHUP)
-	release()
+	d.release()
+	<-d.exited
+	if state := d.cmd.ProcessState; !state.Success() {
+		t.Errorf("the daemon ended with %v", state)
+	}
+}
+
+// A daemon that is told by a signal to stop while it restarts stops, and its runs come
+// to their boundary as ever: systemd's and a user's word is not lost.
+func TestASignalDuringARestartStopsTheDaemon(t *testing.T) {
+	t.Parallel()
+	d := holdingRun(t)
+	d.commands().send(`{"v":"1","id":"c2","type":"shutdown","payload":{"restart":true}}`)
+	d.says(`"stopping","restart":true`)
+	_ = d.cmd.Process.Signal(syscall.SIGTERM)
+	d.says(`"stopping","signal":"terminated"`)
+	d.release()
+	d.says(`"msg":"stopped"`)
+	for line := range d.lines {
+		t.Errorf("the daemon goes on: %s", line)
+	}
 	<-d.exited
 	if state := d.cmd.ProcessState; !state.Success() {
 		t.Errorf("the daemon ended with %v", state)

@@ -245,6 +245,7 @@ type ToolInfo struct {
 	Problem  string
 	// ReadOnly: the tool says that it changes nothing.
 	ReadOnly bool
+	Unheard  bool // not healthy as it has not said yet what it can do
 }
 
 // AuditEvent is what the audit journal keeps of something that happened

@@ -378,6 +378,7 @@ type ToolInfo struct {
 	Healthy     bool           `json:"healthy"`
 	Problem     string         `json:"problem,omitzero" doc:"why it is not healthy"`
 	ReadOnly    bool           `json:"read_only,omitzero" wire:"added" doc:"the tool says that it changes nothing"`
+	Unheard     bool           `json:"unheard,omitzero" wire:"added" doc:"it is not healthy as it has not said yet what it can do"`
 	Params      jsontext.Value `json:"params" type:"object" doc:"JSON Schema of the arguments"`
 }
 

@@ -281,7 +281,7 @@ func toolsOf(known []model.ToolInfo, chosen bool, active []string) protocol.Tool
 		}
 		out.Tools = append(out.Tools, protocol.ToolInfo{
 			Name: t.Name, Description: t.Description, Protocol: t.Protocol, Healthy: t.Healthy, Problem: t.Problem,
-			Active: !chosen || slices.Contains(active, t.Name), ReadOnly: t.ReadOnly, Params: params,
+			Active: !chosen || slices.Contains(active, t.Name), ReadOnly: t.ReadOnly, Unheard: t.Unheard, Params: params,
 		})
 	}
 	return out

@@ -227,17 +227,24 @@ func (r *running) awaitEnd(ctx context.Context, reply protocol.ShutdownAccepted)
 
 // awaitProcess returns when the process has ended.
 func (r *running) awaitProcess(ctx context.Context, limit time.Duration) error {
-	end, _ := ctx.Deadline()
+	over, end, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer over.Close()
+	defer end.Close()
+	stop := context.AfterFunc(ctx, func() { _ = end.Close() })
+	defer stop()
+	fds := []unix.PollFd{{Fd: int32(r.fd), Events: unix.POLLIN}, {Fd: int32(over.Fd()), Events: unix.POLLIN}}
 	for {
-		left := time.Until(end)
-		fds := []unix.PollFd{{Fd: int32(r.fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(fds, int(max(0, left.Milliseconds())))
+		_, err := unix.Poll(fds, -1)
 		switch {
-		case n > 0:
-			return nil
-		case err != nil && !errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
 			return err
-		case left <= 0:
+		case fds[0].Revents != 0:
+			return nil
+		default:
 			return r.late(limit)
 		}
 	}

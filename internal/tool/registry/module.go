@@ -287,11 +287,10 @@ func (m *module) list(ctx context.Context, rules *policy.Set) []model.ToolInfo {
 		err = nil // it has others now, which are being read: those of before are better than none
 	}
 	if len(ops) == 0 {
-		problem := "has no operations"
-		if err != nil {
-			problem = err.Error()
+		if err == nil {
+			err = errors.New("has no operations")
 		}
-		return []model.ToolInfo{m.info(m.desc.Name, m.desc.Description, anyParams, errors.New(problem))}
+		return []model.ToolInfo{m.info(m.desc.Name, m.desc.Description, anyParams, err)}
 	}
 	infos := make([]model.ToolInfo, 0, len(ops))
 	for _, op := range ops {
@@ -314,6 +313,7 @@ func (m *module) info(name, description string, params jsontext.Value, problem e
 	i := model.ToolInfo{
 		ToolSpec: model.ToolSpec{Name: name, Description: description, Params: []byte(params)},
 		Module:   m.desc.Name, Protocol: m.desc.Protocol, Healthy: problem == nil,
+		Unheard: errors.Is(problem, errUnheard),
 	}
 	if problem != nil {
 		i.Problem = problem.Error()
