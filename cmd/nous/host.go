@@ -26,11 +26,13 @@ import (
 // Daemons on other machines: --host, $NOUS_HOST and [hosts.NAME] of the user's file.
 
 const (
-	mostHosts       = 32
-	completesWithin = 3 * time.Second // a shell waits for it
-	mostImage       = 5 << 20         // bytes of an image, as the daemon keeps them
-	mostImages      = 11 << 20        // bytes of those that go with a text: it is one line
+	mostHosts  = 32
+	mostImage  = 5 << 20  // bytes of an image, as the daemon keeps them
+	mostImages = 11 << 20 // bytes of those that go with a text: it is one line
 )
+
+// completesWithin is how long the words for a shell, which waits for them, may take.
+var completesWithin = 3 * time.Second
 
 // host is a machine whose daemon is meant.
 type host struct {

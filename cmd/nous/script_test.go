@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
 	testscript.Main(removing{testenv.M{M: m}}, map[string]func(){"nous": func() {
-		startWithin = 2 * time.Minute // a machine may have much to do
+		startWithin, completesWithin = 2*time.Minute, 2*time.Minute // a machine may have much to do
 		main()
 	}})
 }

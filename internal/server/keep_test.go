@@ -118,7 +118,7 @@ func TestSocketsThatCannotBeKeptLeakNothing(t *testing.T) {
 			failed++
 		}
 		k.close()
-		if after := descriptors(t); after != before {
+		if after := descriptors(t); after > before { // another test may end meanwhile
 			t.Errorf("with %d descriptors there are %d open, before it were %d", more, after, before)
 		}
 	}
