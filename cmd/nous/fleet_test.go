@@ -9,22 +9,26 @@ import (
 	"testing"
 	"time"
 
+	"noused/internal/fleet"
 	"noused/internal/fleet/fleettest"
-	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
 )
 
-// joinFleet starts a daemon of a fleet, and waits until it has joined.
+// joinFleet starts a daemon of a fleet, and waits until it takes commands there, which is
+// a moment after it has joined.
 func joinFleet(t *testing.T, s *fleettest.Server, name string) *tuitest.Daemon {
 	t.Helper()
 	d := startDaemon(t, fmt.Sprintf("[fleet]\nurl = %q\nname = %q\nlabels = { os = \"linux\" }\n", s.URL(), name))
-	for range time.Tick(10 * time.Millisecond) {
-		state := askDaemon(t, d.Socket, protocol.GetState, protocol.GetStateParams{Daemon: true})
-		if state.Fleet != nil && state.Fleet.Connected {
+	nc := fleettest.Dial(t, s.Direct())
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		_, err := nc.Request(fleet.DefaultPrefix.Command(name), []byte(`{"id":"1","type":"ping"}`), 2*time.Minute)
+		if err == nil {
 			return d
 		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s takes no commands: %v", name, err)
+		}
 	}
-	return nil
 }
 
 // ran runs nous beside a daemon, whose own socket it does not need.

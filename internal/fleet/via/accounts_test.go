@@ -107,11 +107,7 @@ func intrude(t *testing.T, s *fleettest.Server, key, other string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect(s.URL(), option)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc := fleettest.Dial(t, s.URL(), option)
 	p := fleet.DefaultPrefix
 	if msg, err := nc.RequestWithContext(ctx, p.Command(other), []byte(`{"v":"1","id":"1","type":"ping","payload":{}}`)); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("a command for %s: got %v, %v", other, msg, err)
@@ -135,11 +131,7 @@ func intrude(t *testing.T, s *fleettest.Server, key, other string) {
 	if err := nc.FlushWithContext(ctx); err != nil || !strings.Contains(nc.LastError().Error(), `Subscription to ">"`) {
 		t.Errorf("to hear all: got %v, %v, want that it is denied", err, nc.LastError())
 	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stream, err := js.Stream(ctx, p.EventStream())
+	stream, err := fleettest.JetStream(t, nc).Stream(ctx, p.EventStream())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,18 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(testenv.M{M: m})
+	goleak.VerifyTestMain(ending{testenv.M{M: m}})
+}
+
+// ending waits for goroutines of NATS's client and server, which nobody is told the end
+// of: what goleak gives them by itself is less than a second.
+type ending struct{ testenv.M }
+
+func (m ending) Run() int {
+	code := m.M.Run()
+	for deadline := time.Now().Add(patience); code == 0 && goleak.Find() != nil && time.Now().Before(deadline); {
+	}
+	return code
 }
 
 const patience = 2 * time.Minute
@@ -96,16 +107,8 @@ func open(t testing.TB, to fleet.Connect, names ...string) *via.Fleet {
 // bare is a connection that knows nothing of fleets.
 func bare(t testing.TB, to fleet.Connect) (*nats.Conn, jetstream.JetStream) {
 	t.Helper()
-	nc, err := nats.Connect(strings.Join(to.URLs, ","))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return nc, js
+	nc := fleettest.Dial(t, strings.Join(to.URLs, ","))
+	return nc, fleettest.JetStream(t, nc)
 }
 
 // await waits until a daemon has said that it is there, and that its commands are taken.
