@@ -204,9 +204,16 @@ func TestAFleetIsNoPerson(t *testing.T) {
 			t.Errorf("%s: got %+v %v", line, r, r.Error)
 		}
 	}
+	const outside = `{"id":"1","type":"extension_command","payload":{"name":"bash","payload":{"command":"echo out","outside_sandbox":true,"reason":"to see"}}}`
+	if r := into[protocol.ExtensionResult](t, overFleet(t, nc, outside)); r.OK || r.Error == nil || r.Error.Code != "denied" {
+		t.Errorf("a call that would be asked about: got %+v %v", r, r.Error)
+	}
 	d.stop()
 	d = fleetDaemon(t, server.URL(), "approve = true\n")
 	d.inFleet(func(f protocol.FleetState) bool { return f.Connected })
+	if r := into[protocol.ExtensionResult](t, overFleet(t, nc, outside)); !r.OK || strings.TrimSpace(r.Result) != "out" {
+		t.Errorf("with approve = true a person runs it: got %+v", r)
+	}
 	for _, line := range commands {
 		if r := overFleet(t, nc, line); r.Error != nil && r.Error.Reason() == protocol.Forbidden {
 			t.Errorf("%s: with approve = true: %v", line, r.Error)

@@ -85,11 +85,16 @@ func (h *Hub) runExtension(ctx context.Context, id string, p protocol.ExtensionC
 }
 
 // callByUser makes a call that is the user's own act: nobody is asked, but what a
-// rule denies stays denied (approvals.md §2).
+// rule denies stays denied (approvals.md §2). What would be asked is denied to those who
+// come from another machine and are not taken for a person.
 func (e *env) callByUser(ctx context.Context, id string, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
-	inv.Allowed = true
+	mode := protocol.ApprovalsAsk
+	if c, _ := protocol.CallerOf(ctx); c.Refused != "" {
+		mode = protocol.ApprovalsDeny
+	}
+	inv.Allowed = mode == protocol.ApprovalsAsk
 	if e.Policy != nil {
-		v := e.Policy.Judge(inv, string(protocol.ApprovalsAsk), nil)
+		v := e.Policy.Judge(inv, string(mode), nil)
 		if v.Decision == model.Ask {
 			v.Decision, v.Rule = model.Allow, "allow: extension_command ("+v.Rule+")"
 		}
