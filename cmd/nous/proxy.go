@@ -12,6 +12,7 @@ import (
 	"noused/internal/buildinfo"
 	"noused/internal/client"
 	"noused/internal/client/follow"
+	"noused/internal/client/ssh"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 	"noused/internal/start"
@@ -19,21 +20,12 @@ import (
 
 // The codes of the line that a proxy ends with (docs/remote.md).
 const (
-	proxyNoDaemon    protocol.Code = "no_daemon"
+	proxyNoDaemon                  = ssh.CodeNoDaemon
 	proxyNotStarted  protocol.Code = "not_started"
 	proxyDistrusted  protocol.Code = "distrusted"
 	proxyDaemonGone  protocol.Code = "daemon_gone"
 	proxyUnreachable protocol.Code = "unreachable"
 )
-
-// proxyHello is a proxy's first line.
-type proxyHello struct {
-	Proxy       int    `json:"proxy"`
-	Version     string `json:"version"`
-	Socket      string `json:"socket"`
-	Epoch       string `json:"epoch"` // "" of an older core
-	Connections bool   `json:"connections"`
-}
 
 func (a *app) proxyCommand() *cobra.Command {
 	var mayStart bool
@@ -127,7 +119,7 @@ func (a *app) proxy(ctx context.Context, mayStart bool) error {
 	if err != nil {
 		return err
 	}
-	hello, err := json.Marshal(proxyHello{Proxy: 1, Version: buildinfo.Version(), Socket: a.socket, Epoch: epoch, Connections: true})
+	hello, err := json.Marshal(ssh.Hello{Proxy: 1, Version: buildinfo.Version(), Socket: a.socket, Epoch: epoch, Connections: true})
 	if err != nil {
 		return err
 	}

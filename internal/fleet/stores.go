@@ -20,8 +20,8 @@ const (
 	hostBytes  = 8 << 20
 	// MaxJob is the largest job, in bytes.
 	MaxJob = 256 << 10
-	// maxPresence is the largest Presence, in bytes.
-	maxPresence = 32 << 10
+	// MaxPresence is the largest Presence, in bytes.
+	MaxPresence = 32 << 10
 	// For so long a server knows what it has stored by its message id.
 	eventDuplicates = 2 * time.Minute
 	jobDuplicates   = 24 * time.Hour
@@ -56,7 +56,7 @@ func (p Prefix) OpenHosts(ctx context.Context, js jetstream.JetStream) (jetstrea
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: name, Description: "noused daemons that are there", TTL: PresenceTTL,
-			MaxBytes: hostBytes, MaxValueSize: maxPresence, Storage: jetstream.MemoryStorage,
+			MaxBytes: hostBytes, MaxValueSize: MaxPresence, Storage: jetstream.MemoryStorage,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("the bucket %s is missing and cannot be made: %w", name, err)

@@ -43,14 +43,14 @@ type failure struct {
 	Socket string          `json:"socket"`
 }
 
-// codeNoDaemon is what a proxy says that has found no daemon.
-const codeNoDaemon protocol.Code = "no_daemon"
+// CodeNoDaemon is what a proxy says that has found no daemon.
+const CodeNoDaemon protocol.Code = "no_daemon"
 
 func (f failure) is() bool { return f.OK != nil && !*f.OK && f.Type == "" && f.Error != nil }
 
 // of says what it means at a host.
 func (f failure) of(host string, lost bool) error {
-	if f.Error.Code == codeNoDaemon && !lost {
+	if f.Error.Code == CodeNoDaemon && !lost {
 		at := host
 		if f.Socket != "" {
 			at += ":" + f.Socket

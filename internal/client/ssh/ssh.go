@@ -41,13 +41,13 @@ type Options struct {
 	Within time.Duration
 }
 
-// Hello is what the far proxy said first.
+// Hello is the first line of a proxy, as JSON.
 type Hello struct {
 	Proxy       int    `json:"proxy"`
-	Version     string `json:"version"` // of nous there
-	Socket      string `json:"socket"`  // there
-	Epoch       string `json:"epoch"`   // of the daemon; "" of an older core
-	Connections bool   `json:"connections"`
+	Version     string `json:"version"`     // of nous there
+	Socket      string `json:"socket"`      // there
+	Epoch       string `json:"epoch"`       // of the daemon; "" of an older core
+	Connections bool   `json:"connections"` // a client may have connections of its own
 }
 
 // Link opens connections to one daemon over one ssh process.

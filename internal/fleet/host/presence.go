@@ -17,8 +17,7 @@ const (
 	askTime      = 5 * time.Second // for an answer of the server's
 	nudgePause   = time.Second     // between two words about what the daemon does
 	maxWorkdirs  = 16
-	maxWorkdir   = 512 // bytes; a longer one is left out
-	leavingTime  = time.Second
+	maxWorkdir   = 512                                     // bytes; a longer one is left out
 	presenceTime = fleet.PresenceTTL - fleet.PresenceEvery // without one, the name may be another's soon
 )
 
@@ -127,7 +126,7 @@ func (l *link) leave() {
 	if l.host.ctx.Err() == nil || l.nc.IsClosed() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), leavingTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), askTime)
 	defer cancel()
 	_ = l.hosts.Delete(ctx, l.host.o.Name, jetstream.LastRevision(l.at))
 }

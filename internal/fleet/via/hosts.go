@@ -15,11 +15,8 @@ import (
 	"noused/internal/fleet"
 )
 
-// Bounds of what is taken from the bucket of hosts.
-const (
-	maxHosts    = 10_000
-	maxPresence = 16 << 10 // bytes
-)
+// maxHosts bounds what is taken from the bucket of hosts.
+const maxHosts = 10_000
 
 // errNotListed is that a daemon has not said that it is there.
 var errNotListed = errors.New("the daemon is not among the fleet's hosts")
@@ -95,8 +92,8 @@ func (f *Fleet) ofEntry(msg jetstream.Msg) (News, bool) {
 // readPresence takes nothing for a presence that does not look like one.
 func readPresence(name string, value []byte) (p fleet.Presence, err error) {
 	switch {
-	case len(value) > maxPresence:
-		err = fmt.Errorf("it has more than %d bytes", maxPresence)
+	case len(value) > fleet.MaxPresence:
+		err = fmt.Errorf("it has more than %d bytes", fleet.MaxPresence)
 	case json.Unmarshal(value, &p) != nil:
 		err = errors.New("it is no presence of a daemon")
 	case p.Name != name:
