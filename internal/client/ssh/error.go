@@ -105,4 +105,5 @@ func (t *trunk) lost(err error) error {
 var (
 	errNoise = errors.New("too much was said before the hello")
 	errSlow  = errors.New("its owner does not read it")
+	errDeaf  = errors.New("the far end answers what it has not read")
 )

@@ -2,6 +2,8 @@ package ssh
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -27,6 +29,29 @@ func (t *trunk) sent() (ids []string) {
 	}
 	t.control = nil
 	return ids
+}
+
+// A far end that reads nothing, and answers what will be asked of it, does not have lines
+// pile up here.
+func TestAFarEndThatReadsNothing(t *testing.T) {
+	tr := newTrunk(Hello{Epoch: "e", Connections: true})
+	for range 2 {
+		if _, err := tr.events().(*conn).Write([]byte(`{"id":"sub","type":"subscribe","payload":{}}` + "\n")); err != nil {
+			t.Fatal(err)
+		}
+		if err := tr.take([]byte(`{"id":"` + tr.sent()[0] + `","ok":true,"payload":{"epoch":"e","next_seq":1}}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 3 * maxControl {
+		if err := tr.take(fmt.Appendf(nil, `{"id":"n%d","ok":true,"payload":{}}`, i)); err != nil {
+			if !errors.Is(err, errDeaf) || len(tr.control) > maxControl+1 {
+				t.Errorf("got %v with %d lines", err, len(tr.control))
+			}
+			return
+		}
+	}
+	t.Errorf("%d lines wait", len(tr.control))
 }
 
 // Whatever the far end says: what an owner reads are whole lines, answers are its own and

@@ -19,10 +19,11 @@ import (
 )
 
 const (
-	maxReply = 1 << 30  // bytes of a line from the far end
-	maxNoise = 64 << 10 // bytes before the hello
-	maxAsked = 1 << 10  // subscriptions that wait
-	toldEnd  = time.Second * 5
+	maxReply   = 1 << 30  // bytes of a line from the far end
+	maxNoise   = 64 << 10 // bytes before the hello
+	maxAsked   = 1 << 10  // subscriptions that wait
+	maxControl = 4 << 10  // lines of its own that ssh has not taken
+	toldEnd    = time.Second * 5
 )
 
 // trunk is what all connections share: ssh, with a proxy behind it.
@@ -350,6 +351,9 @@ func (t *trunk) take(line []byte) error {
 		if a, ok := t.asked[id]; ok {
 			delete(t.asked, id)
 			t.answer(a, line, start, end)
+			if len(t.control) > maxControl {
+				return errDeaf
+			}
 			return nil
 		}
 	}

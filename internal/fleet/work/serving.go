@@ -282,8 +282,8 @@ func (s *serving) changed(ctx context.Context, entry jetstream.KeyValueEntry) er
 // killed right then. What is heard may be old.
 func (s *serving) adopt(ctx context.Context, id string) error {
 	c, revision, ok, err := s.q.Claimed(ctx, id)
-	if err != nil || !ok || c.Ended || c.Instance != s.w.o.Instance || s.w.task(id) != nil {
-		return err
+	if err != nil || !ok || c.Ended || c.Instance != s.w.o.Instance || s.w.task(id) != nil || s.w.o.Slots == 0 {
+		return err // without slots, the claim is not the daemon's own, or from before it gave up jobs
 	}
 	next, ok, err := s.q.Renew(ctx, id, c, revision)
 	if err != nil || !ok {
