@@ -181,7 +181,7 @@ func lingers(said string) finding {
 	case "no":
 		return finding{"warn", "linger", "off: the daemon ends when you log out there, and its runs wait", "there: loginctl enable-linger"}
 	}
-	return finding{"ok", "linger", "no systemd says that the daemon would end when you log out there", ""}
+	return finding{"ok", "linger", "there is no systemd that would end the daemon when you log out there", ""}
 }
 
 // skewed compares the clock there with this one, as far as the time that asking took lets it.

@@ -249,7 +249,7 @@ func (a *app) eventsOfHosts(ctx context.Context, types []string) error {
 		}
 		printing.Lock()
 		defer printing.Unlock()
-		a.notef("no more events of %s", at.far.name)
+		a.notef("no more events of %s: %s", at.far.name, strings.TrimPrefix(err.Error(), at.far.name+": "))
 		return none, err
 	})
 	return failed
