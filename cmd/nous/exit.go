@@ -80,7 +80,6 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		gone  *client.NoDaemonError
 		unmet *start.Error
 		away  *ssh.Error
-		lost  *fleetError
 		mute  *client.SilentError
 
 		foreign    *client.ForeignError
@@ -119,7 +118,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		a.complain(err.Error())
 		a.notef("%s", nextOf(err))
 		return exitNoDaemon
-	case errors.Is(err, client.ErrLost), errors.As(err, &mute), errors.As(err, &lost):
+	case errors.Is(err, client.ErrLost), errors.As(err, &mute):
 		a.complain(err.Error())
 		return exitNoDaemon
 	case errors.As(err, &wire):

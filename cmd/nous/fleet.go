@@ -210,12 +210,15 @@ func nextOf(err error) string {
 		gone    *via.NoHostError
 		refused *via.RefusedError
 		away    *via.AwayError
+		lost    *fleetError
 	)
 	switch {
 	case errors.As(err, &gone):
 		return gone.Next()
 	case errors.As(err, &refused):
 		return refused.Next
+	case errors.As(err, &lost):
+		return "check that the server runs and lets you in, and --via, NOUS_VIA or [fleet] in nous's config.toml"
 	case errors.As(err, &away):
 		return "check that the server runs, and --via, NOUS_VIA or url of [fleet] in nous's config.toml"
 	}

@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"noused/internal/cmdline"
 	"noused/internal/fleet"
 	"noused/internal/fleet/job"
+	"noused/internal/fleet/via"
 )
 
 // fleetError is that the fleet cannot be reached.
@@ -25,28 +29,46 @@ type fleetLink struct {
 	js     jetstream.JetStream
 	prefix fleet.Prefix
 	jobs   *job.Queue
+	denied *atomic.Pointer[via.RefusedError] // the last thing that the server has denied
 }
 
 // joinJobs connects to the fleet's jobs. It blocks until the server has answered.
 func (a *app) joinJobs(ctx context.Context) (*fleetLink, error) {
+	if a.via.on != "" {
+		return nil, cmdline.Errorf("--on: a job goes to any daemon that has its labels; --label says which")
+	}
 	way, _, err := a.fleetOptions()
 	if err != nil {
 		return nil, err
 	}
-	// Who may not hear of an end when it is told looks for it; that needs no word.
-	conn, err := way.Dial(ctx, "nous", nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	// Who may not hear of an end when it is told looks for it: what is denied counts only
+	// where an answer does not come.
+	denied := new(atomic.Pointer[via.RefusedError])
+	conn, err := way.Dial(ctx, "nous", nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if errors.Is(err, nats.ErrPermissionViolation) {
+			denied.Store(via.Denied(strings.Join(way.URLs, ", "), err))
+		}
+	}))
 	if err != nil {
 		return nil, &fleetError{err}
 	}
-	l := &fleetLink{Conn: conn, prefix: way.Prefix}
+	l := &fleetLink{Conn: conn, prefix: way.Prefix, denied: denied}
 	if l.js, err = jetstream.New(conn.Conn); err == nil {
 		l.jobs, err = job.Open(ctx, l.js, way.Prefix, job.DefaultTimeout)
 	}
 	if err != nil {
 		conn.Close()
-		return nil, &fleetError{err}
+		return nil, l.why(ctx, &fleetError{err})
 	}
 	return l, nil
+}
+
+// why is what the server has denied, where an answer did not come for it.
+func (l *fleetLink) why(ctx context.Context, err error) error {
+	if denied := l.denied.Load(); denied != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return denied
+	}
+	return err
 }
 
 // withJobs does something with the fleet's jobs. Where the connection is lost
@@ -58,7 +80,7 @@ func (a *app) withJobs(ctx context.Context, do func(*fleetLink) error) error {
 		if err != nil {
 			return err
 		}
-		err = do(l)
+		err = l.why(ctx, do(l))
 		lost := l.IsClosed()
 		l.Close()
 		if err == nil || !lost || ctx.Err() != nil {

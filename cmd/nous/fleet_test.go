@@ -2,15 +2,20 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"noused/internal/fleet"
 	"noused/internal/fleet/fleettest"
+	"noused/internal/fleet/via"
 	"noused/internal/tui/tuitest"
 )
 
@@ -67,6 +72,7 @@ func TestFleetFromTheCommandLine(t *testing.T) {
 		{"--on a.b ping", "--on:", exitUsage},
 		{"--on box --host other ping", "--host and --socket name a daemon without the fleet", exitUsage},
 		{"--on box logs", "log in on box and run `nous logs`", exitUsage},
+		{"--on box doctor", "log in there and run `nous doctor`", exitUsage},
 		{"--on box new --worktree", "log in on box", exitUsage},
 		{"--on tower approve x", "", exitFailed},
 		{"--on box set-approval-mode auto --active", "approve = true", exitFailed},
@@ -91,5 +97,37 @@ func TestFleetFromTheCommandLine(t *testing.T) {
 	box.Write("config/nous/config.toml", fmt.Sprintf("autostart = false\n[fleet]\nurl = %q\non = \"tower\"\n", s.URL()))
 	if got := ran(t, box, "fleet", "hosts"); !strings.Contains(got.out, "box") {
 		t.Errorf("with a config: got %+v", got)
+	}
+}
+
+// A watch goes on where the server has lost the hosts' bucket, as one that was started
+// anew has, and ends where it is not let in.
+func TestAWatchWaitsForABucketThatIsMissing(t *testing.T) {
+	t.Parallel()
+	open := fleettest.Start(t, "")
+	shut := fleettest.Start(t, "authorization { user: u, password: p }")
+	for s, want := range map[*fleettest.Server]bool{open: true, shut: false} {
+		f := via.Open(via.Options{Connect: fleet.Connect{URLs: []string{s.Direct()}}, Prefix: fleet.DefaultPrefix})
+		t.Cleanup(f.Close)
+		if _, err := f.Watch(t.Context()); err == nil || mayComeBack(err) != want {
+			t.Errorf("got %v, and that trying again helps: %v, want %v", err, mayComeBack(err), want)
+		}
+	}
+}
+
+// What the server denies is said instead of a time that has passed.
+func TestWhatAServerDeniesIsSaid(t *testing.T) {
+	t.Parallel()
+	l := &fleetLink{denied: new(atomic.Pointer[via.RefusedError])}
+	late := fmt.Errorf("claims: %w", context.DeadlineExceeded)
+	if err := l.why(t.Context(), late); err != late {
+		t.Errorf("nothing was denied: got %v", err)
+	}
+	l.denied.Store(via.Denied("nats://box", nats.ErrPermissionViolation))
+	if err := l.why(t.Context(), late); !strings.Contains(err.Error(), "nats://box denies it") || !strings.Contains(nextOf(err), "permissions of your user") {
+		t.Errorf("got %v, and what to do: %q", err, nextOf(err))
+	}
+	if err := l.why(t.Context(), errInterrupted); err != errInterrupted {
+		t.Errorf("another error: got %v", err)
 	}
 }

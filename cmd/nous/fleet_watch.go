@@ -79,6 +79,7 @@ type fleetBoard struct {
 	late  bool                    // what is on the terminal is not what is known
 	drawn time.Time
 	text  string
+	lost  string // what was said of the connection, while it is lost
 }
 
 // watchedHost is a host of the fleet's.
@@ -111,15 +112,25 @@ func (b *fleetBoard) run(ctx context.Context) error {
 			return context.Cause(ctx)
 		case b.a.out.failure() != nil:
 			return b.a.out.failure()
-		case first && len(b.hosts) == 0 || !errors.Is(err, client.ErrLost):
+		case first && len(b.hosts) == 0 || !mayComeBack(err):
 			return err
 		}
-		b.a.notef("%s; trying again", err)
+		if text := err.Error(); text != b.lost {
+			b.lost = text
+			b.a.notef("%s; trying again", err)
+		}
 		select {
 		case <-time.After(pauseFleet):
 		case <-ctx.Done():
 		}
 	}
+}
+
+// mayComeBack tells whether it helps to try again. A server that was started anew has not
+// the bucket of hosts until a daemon has joined.
+func mayComeBack(err error) bool {
+	refused := (*via.RefusedError)(nil)
+	return errors.Is(err, client.ErrLost) || errors.As(err, &refused) && refused.Missing
 }
 
 // connected watches for as long as the connection lasts.
@@ -129,6 +140,10 @@ func (b *fleetBoard) connected(ctx context.Context) error {
 		return err
 	}
 	defer w.Close()
+	if b.lost != "" {
+		b.lost = ""
+		b.a.notef("connected again")
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	news := make(chan via.News)
 	defer func() { // what is being asked ends, too

@@ -100,14 +100,23 @@ func (e *AwayError) Error() string {
 func (e *AwayError) Unwrap() []error { return []error{client.ErrLost, e.Err} }
 
 // RefusedError says that the server does not let us in, denies something, or does not
-// have what a fleet needs. To try again does not help.
+// have what a fleet needs. To try again does not help, but for what is Missing.
 type RefusedError struct {
 	Server, What string
 	Next         string // what to do
+	Missing      bool   // a stream or bucket is not there; a daemon that joins makes it
 }
 
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("the fleet's NATS server at %s %s", e.Server, e.What)
+}
+
+// Denied is what the user is told of a permission that a server does not give.
+func Denied(server string, err error) *RefusedError {
+	return &RefusedError{
+		Server: server, What: "denies it: " + reason(err),
+		Next: "the permissions of your user there have to allow it; docs/fleet.md lists what a member needs",
+	}
 }
 
 func reason(err error) string {
@@ -160,7 +169,7 @@ func (f *Fleet) dial(ctx context.Context) (l *link, err error) {
 func (f *Fleet) why(ctx context.Context, err error) error {
 	for _, refused := range []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired, nats.ErrMaxAccountConnectionsExceeded} {
 		if errors.Is(err, refused) {
-			return &RefusedError{f.Server(), "does not let you in: " + reason(err), "name a file with a key of yours: --creds, or creds or nkey of [fleet] in nous's config.toml"}
+			return &RefusedError{Server: f.Server(), What: "does not let you in: " + reason(err), Next: "name a file with a key of yours: --creds, or creds or nkey of [fleet] in nous's config.toml"}
 		}
 	}
 	switch {
@@ -195,7 +204,7 @@ func (l *link) heard(err error) {
 	defer l.mu.Unlock()
 	for a := range l.asking {
 		if strings.Contains(err.Error(), a.about) {
-			a.deny(&RefusedError{l.server, "denies it: " + reason(err), "the permissions of your user there have to allow it; docs/fleet.md lists what a member needs"})
+			a.deny(Denied(l.server, err))
 		}
 	}
 }
@@ -232,9 +241,9 @@ func (l *link) store(ctx context.Context, what string, do func(ctx context.Conte
 	case errors.As(context.Cause(ctx), &refused):
 		return refused
 	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrBucketNotFound):
-		return &RefusedError{l.server, "has no " + what + ": no daemon has joined a fleet there", "check url and subject of [fleet] here and on the hosts; nous status says on a host how it stands"}
+		return &RefusedError{l.server, "has no " + what + ": no daemon has joined a fleet there", "check url and subject of [fleet] here and on the hosts; nous status says on a host how it stands", true}
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-		return &RefusedError{l.server, "has no JetStream for your account", "a fleet needs it: docs/fleet.md has a configuration"}
+		return &RefusedError{Server: l.server, What: "has no JetStream for your account", Next: "a fleet needs it: docs/fleet.md has a configuration"}
 	case l.ctx.Err() != nil:
 		return context.Cause(l.ctx)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
