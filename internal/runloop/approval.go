@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/model"
@@ -495,13 +494,4 @@ func (m *machine) auditAnswer(q *session.Question, call model.ToolCall, d sessio
 		}
 	}
 	m.out.audits = append(m.out.audits, audit(m.s.ID, q.CallID, d.Outcome == protocol.OutcomeAllowed, data))
-}
-
-func audit(sessionID, callID string, ok bool, data decision) model.AuditEvent {
-	ev := model.AuditEvent{Event: "policy:decision", Component: "policy", Status: "ok", SessionID: sessionID, RequestID: callID}
-	if !ok {
-		ev.Status = "error"
-	}
-	ev.Data, _ = json.Marshal(data, jsontext.AllowInvalidUTF8(true))
-	return ev
 }

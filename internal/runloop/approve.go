@@ -6,6 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/model"
 	"noused/internal/protocol"
 	"noused/internal/session"
 )
@@ -109,4 +113,13 @@ func (h *Hub) pendingApprovals(asked string, own *protocol.Approval) []protocol.
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ApprovalID, b.ApprovalID))
 	})
 	return out
+}
+
+func audit(sessionID, callID string, ok bool, data decision) model.AuditEvent {
+	ev := model.AuditEvent{Event: "policy:decision", Component: "policy", Status: "ok", SessionID: sessionID, RequestID: callID}
+	if !ok {
+		ev.Status = "error"
+	}
+	ev.Data, _ = json.Marshal(data, jsontext.AllowInvalidUTF8(true))
+	return ev
 }
