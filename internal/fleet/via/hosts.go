@@ -42,10 +42,14 @@ func (f *Fleet) Hosts(ctx context.Context) ([]Seen, error) {
 			return err
 		}
 		defer messages.Stop()
-		for ; pending > 0; pending-- {
+		for pending > 0 {
 			msg, err := messages.Next(jetstream.NextContext(ctx))
 			if err != nil {
 				return cmp.Or(ctx.Err(), err)
+			}
+			pending--
+			if meta, err := msg.Metadata(); err == nil { // entries may have run out meanwhile
+				pending = min(pending, meta.NumPending)
 			}
 			if n, ok := f.ofEntry(msg); ok && n.Seen != nil && len(all) < maxHosts {
 				all = append(all, *n.Seen)
