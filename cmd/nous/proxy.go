@@ -164,15 +164,12 @@ func orOlder(err error) error {
 	return err
 }
 
-// nobody is a session that there is not: to subscribe to its events is to get none.
-const nobody = "-"
-
 func subscribeOnce(ctx context.Context, daemon follow.Dialer) (epoch string, err error) {
 	conn, err := daemon.Events(ctx)
 	if err != nil {
 		return "", err
 	}
-	e, err := client.SubscribeOver(ctx, conn, protocol.SubscribeParams{SessionID: nobody})
+	e, err := client.SubscribeOver(ctx, conn, protocol.SubscribeParams{SessionID: ssh.Nobody})
 	if err != nil {
 		return "", err
 	}

@@ -10,8 +10,8 @@ import (
 	"noused/internal/protocol"
 )
 
-// nobody is a session that there is not: to subscribe to its events is to get none.
-const nobody = "-"
+// Nobody is a session that there is not: to subscribe to its events is to get none.
+const Nobody = "-"
 
 // feed shares the far end's one subscription among connections. The far end is asked
 // each one's own question, so that the answer is the daemon's; where others are there, it
@@ -117,7 +117,7 @@ func (f *feed) goOn(t *trunk) {
 	switch {
 	case f.asking || t.err != nil:
 	case len(f.readers) == 0 && f.loud:
-		f.ask(t, protocol.SubscribeParams{SessionID: nobody}, nil, func([]byte) { f.loud, f.flowing = false, false })
+		f.ask(t, protocol.SubscribeParams{SessionID: Nobody}, nil, func([]byte) { f.loud, f.flowing = false, false })
 	case len(f.readers) > 0 && !f.flowing:
 		p := f.all()
 		p.Epoch = t.hello.Epoch
