@@ -50,9 +50,9 @@ func (c *Crowd) Enter(ctx context.Context, module string) (*Seat, error) {
 	defer c.mu.Unlock()
 	c.waiting++
 	defer func() { c.waiting-- }()
-	for c.living[module] > 0 && c.total-len(c.living) >= c.most {
+	for c.living[module] > 0 && c.room() <= 0 {
+		changed := c.changed // before makeRoom, in which the mutex is free for moments
 		c.makeRoom()
-		changed := c.changed
 		c.mu.Unlock()
 		select {
 		case <-changed:
@@ -67,10 +67,14 @@ func (c *Crowd) Enter(ctx context.Context, module string) (*Seat, error) {
 	return &Seat{module: module}, nil
 }
 
+// room is for how many more processes there is room beyond one of each module.
+func (c *Crowd) room() int { return c.most - (c.total - len(c.living)) }
+
 // makeRoom ends processes that are idle, the longest first, as many as others
-// wait for. The mutex is held, but while a process is told to end.
+// wait for. The mutex is held, but while a process is told to end: one may have
+// left by then.
 func (c *Crowd) makeRoom() {
-	for c.ending < c.waiting {
+	for c.ending+c.room() < c.waiting {
 		i := c.longest()
 		if i < 0 {
 			return

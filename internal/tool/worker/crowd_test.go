@@ -73,6 +73,34 @@ func TestTheLongestIdleMakesRoom(t *testing.T) {
 	})
 }
 
+// A process that has ended before it is known that it was told to makes room for
+// the one who waits, and no other is ended for it.
+func TestOneThatEndsAtOnceMakesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		crowd := NewCrowd(1)
+		ends := 0
+		for range 2 {
+			s, err := crowd.Enter(t.Context(), "x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			crowd.Rest(s, time.Now(), func() bool {
+				ends++
+				crowd.Leave(s)
+				return true
+			})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := crowd.Enter(ctx, "x"); err != nil {
+			t.Error("there was room, and nobody was told:", err)
+		}
+		if ends != 1 {
+			t.Errorf("%d processes were ended, want 1", ends)
+		}
+	})
+}
+
 // While none is idle, who wants one more waits: until one is given back, or he
 // gives up.
 func TestWhoFindsNoRoomWaits(t *testing.T) {
