@@ -94,11 +94,12 @@ func (c *Crowd) makeRoom() {
 }
 
 // longest is the seat of the process that is idle for longest among those whose
-// end makes room, -1 if there is none.
+// end makes room, -1 if there is none. One that is being told to end already may
+// have been taken and given back meanwhile; it is not told again.
 func (c *Crowd) longest() int {
 	at := -1
 	for i, s := range c.idle {
-		if c.living[s.module] > 1 && (at < 0 || s.since.Before(c.idle[at].since)) {
+		if c.living[s.module] > 1 && !s.ended && (at < 0 || s.since.Before(c.idle[at].since)) {
 			at = i
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,6 +98,55 @@ func TestOneThatEndsAtOnceMakesRoom(t *testing.T) {
 		}
 		if ends != 1 {
 			t.Errorf("%d processes were ended, want 1", ends)
+		}
+	})
+}
+
+// A process that is taken and given back in the moment in which it is told to end
+// is told so once: counted twice, it would make room for ever that there is not,
+// and whoever comes next waits though another one is idle.
+func TestOneThatIsUsedWhileItIsToldToEndIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		crowd := NewCrowd(1)
+		var seats []*Seat
+		for range 2 {
+			s, err := crowd.Enter(t.Context(), "x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			seats = append(seats, s)
+		}
+		var told atomic.Int32
+		goOn, entered := make(chan struct{}), make(chan error)
+		enter := func() {
+			_, err := crowd.Enter(t.Context(), "x")
+			entered <- err
+		}
+		end := func() bool {
+			first := told.Add(1) == 1
+			<-goOn
+			return first // else it is ending
+		}
+		crowd.Rest(seats[0], time.Now(), end)
+		go enter()
+		synctest.Wait()      // it is told to end
+		crowd.Wake(seats[0]) // somebody takes it, and gives it back
+		crowd.Rest(seats[0], time.Now(), end)
+		go enter() // one more who wants room
+		synctest.Wait()
+		close(goOn)
+		synctest.Wait()
+		if n := told.Load(); n != 1 {
+			t.Errorf("it was told %d times to end, want once", n)
+		}
+		for _, s := range seats {
+			crowd.Leave(s)
+			if err := <-entered; err != nil {
+				t.Error(err)
+			}
+		}
+		if crowd.ending != 0 {
+			t.Errorf("%d are counted as ending, want none", crowd.ending)
 		}
 	})
 }
