@@ -43,7 +43,7 @@ func (r *resolver) readFile() {
 	}
 	path = r.absolute(path, from)
 	r.used = path
-	text, err := regular.Read(path, maxConfig)
+	text, err := regular.Settings(path, maxConfig)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !named:
 		return

@@ -211,7 +211,7 @@ func (r *resolver) dollars(v any, from origin) catalogue.Dollars {
 // facts reads models.toml, which has a section for each model, ["PROVIDER/NAME"].
 func (r *resolver) facts(v vendors) map[string]fact {
 	path := filepath.Join(r.configDir(), "models.toml")
-	text, err := regular.Read(path, maxConfig)
+	text, err := regular.Settings(path, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

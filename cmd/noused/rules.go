@@ -100,7 +100,7 @@ func loadRules(s policySettings) (*policy.Set, error) {
 
 // parseRules puts [policy] of the configuration file and a text of rules together.
 func parseRules(s policySettings, text []byte) (*policy.Set, error) {
-	configText, err := regular.Read(s.Config, maxRules)
+	configText, err := regular.Settings(s.Config, maxRules)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}

@@ -26,6 +26,7 @@ var (
 	ErrNoFolder = errors.New("is no folder")
 	ErrForeign  = errors.New("belongs to another user")
 	ErrLong     = errors.New("is too long")
+	ErrPublic   = errors.New("can be written by everybody: run chmod o-w on it")
 	ErrShared   = errors.New("can be written by others: run chmod go-w on it")
 	ErrOpen     = errors.New("has a key that others can read: run chmod go= on it")
 )
@@ -66,12 +67,36 @@ func Read(path string, most int64) ([]byte, error) {
 	return read(f, path, most)
 }
 
-// ReadOwn returns the content of a file that must be as Open wants it, of at most
-// most bytes. The error is a *fs.PathError.
+// Settings is Read for a file that says what is executed, so that not everybody may
+// write it.
+func Settings(path string, most int64) ([]byte, error) {
+	f, info, err := open(path, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	return readGuarded(f, info, path, most)
+}
+
+// ReadOwn returns the content of a file that must be as Open wants it, and that not
+// everybody may write, of at most most bytes. The error is a *fs.PathError.
 func ReadOwn(path string, most int64) ([]byte, error) {
 	f, err := Open(path, os.O_RDONLY)
 	if err != nil {
 		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return readGuarded(f, info, path, most)
+}
+
+// readGuarded is read unless everybody may write the file.
+func readGuarded(f *os.File, info os.FileInfo, path string, most int64) ([]byte, error) {
+	if info.Mode().Perm()&0o002 != 0 {
+		_ = f.Close()
+		return nil, refuse(path, ErrPublic)
 	}
 	return read(f, path, most)
 }

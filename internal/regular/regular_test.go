@@ -129,6 +129,21 @@ func TestReadFollowsLinksAndIsBounded(t *testing.T) {
 	}
 }
 
+// A file that says what is executed is refused where everybody could have written it.
+func TestSettingsAreNotEverybodysToWrite(t *testing.T) {
+	path := write(t, filepath.Join(t.TempDir(), "config.toml"), "text")
+	for mode, want := range map[os.FileMode]error{0o600: nil, 0o664: nil, 0o602: ErrPublic, 0o666: ErrPublic} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		for name, read := range map[string]func(string, int64) ([]byte, error){"Settings": Settings, "ReadOwn": ReadOwn} {
+			if text, err := read(path, 10); !errors.Is(err, want) || (string(text) == "text") != (want == nil) {
+				t.Errorf("%s, mode %o: got %q, %v, want %v", name, mode, text, err, want)
+			}
+		}
+	}
+}
+
 // What decides what is allowed nobody else may have written: neither the owner nor
 // the mode lets him.
 func TestFollowOwnReadsWhatNobodyElseCanWrite(t *testing.T) {

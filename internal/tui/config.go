@@ -5,9 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -66,24 +64,16 @@ func Autostart(getenv func(string) string) (bool, error) {
 	return c.start, err
 }
 
-// loadConfig reads the file, which must be a regular one of this user's and no
-// link. Without one, and with one that is wrong anywhere, the config is the
-// default; the error names the file, the line and the key.
+// loadConfig reads the file, which must be a regular one of this user's, no link,
+// and not everybody's to write. Without one, and with one that is wrong anywhere, the
+// config is the default; the error names the file, the line and the key.
 func loadConfig(path string) (config, error) {
-	f, err := regular.Open(path, os.O_RDONLY)
+	text, err := regular.ReadOwn(path, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return defaults(), nil
 	}
 	if err != nil {
 		return defaults(), err
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
-	switch {
-	case err != nil:
-		return defaults(), err
-	case len(text) > maxConfig:
-		return defaults(), fmt.Errorf("%s: has more than %d bytes", path, maxConfig)
 	}
 	c, err := parseConfig(path, text)
 	if err != nil {

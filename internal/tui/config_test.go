@@ -87,7 +87,7 @@ func TestConfigIsARegularFileOfTheUsers(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		link: "is a symbolic link", dir: "is not a regular file", "/dev/zero": "is not a regular file",
-		written(t, "#"+strings.Repeat("x", maxConfig)): "has more than 65536 bytes",
+		written(t, "#"+strings.Repeat("x", maxConfig)): "more than 65536 bytes",
 	} {
 		if _, err := loadConfig(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", path, err, want)
