@@ -103,6 +103,10 @@ func (a *app) chooseOfFleet(cmd *cobra.Command, what reads) (found bool, err err
 	switch other := len(a.hostNames) > 0 || a.socketGiven; {
 	case other && (given || all):
 		return true, cmdline.Errorf("--host and --socket name a daemon without the fleet: they do not go with --via, --creds, --on and nous fleet")
+	case all && (a.session != "" || a.active):
+		return true, cmdline.Errorf("--session and --active name a session of one daemon: they do not go with nous fleet")
+	case all && a.workdir != "" && cmdline.Name(cmd) != "fleet submit":
+		return true, cmdline.Errorf("--workdir goes with nous fleet submit alone")
 	case all:
 		return true, nil
 	case other || !given && (os.Getenv("NOUS_HOST") != "" || os.Getenv("NOUSED_SOCKET") != ""):

@@ -8,17 +8,16 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"noused/internal/cmdline"
 	"noused/internal/fleet"
 	"noused/internal/fleet/job"
+	"noused/internal/fleet/via"
 	"noused/internal/protocol"
 )
 
@@ -26,6 +25,7 @@ const (
 	// cancelPatience is how long a host may take to end the run of a cancelled job.
 	cancelPatience = 10 * time.Second
 	maxListed      = 1000 // jobs that wait, and ends, that are listed
+	maxWord        = 128  // of an id or a name, which others have written
 )
 
 func (a *app) fleetSubmitCommand() *cobra.Command {
@@ -104,10 +104,11 @@ func (a *app) submitJob(ctx context.Context, j job.Job, wait bool) error {
 	defer keys.stop()
 	err := a.withJobs(keys.soft, func(l *fleetLink) error {
 		again, err := l.jobs.Submit(keys.soft, j)
-		if again {
-			a.notef("there is a job %s already", j.ID)
+		if err != nil {
+			return err
 		}
-		return err
+		a.noteSubmitted(keys.soft, l, j, again)
+		return nil
 	})
 	if err != nil || !wait {
 		switch {
@@ -140,6 +141,26 @@ func (a *app) submitJob(ctx context.Context, j job.Job, wait bool) error {
 	return a.printEnd(end)
 }
 
+// noteSubmitted says of a job what else is not seen until somebody looks: that it was there
+// already, or that nobody can take it.
+func (a *app) noteSubmitted(ctx context.Context, l *fleetLink, j job.Job, again bool) {
+	if again {
+		how := ""
+		if e, over, err := l.jobs.End(ctx, j.ID); err == nil && over {
+			how = fmt.Sprintf("; it is over (%s), and is not done again under this id", oneLine(string(e.StopReason), 20))
+		}
+		a.notef("there is a job %s already%s", j.ID, how)
+		return
+	}
+	hosts, err := a.presences(ctx)
+	if err != nil { // it is submitted all the same
+		return
+	}
+	if why := whyNobody(j, hosts); why != "" {
+		a.notef("the job %s waits: %s", j.ID, why)
+	}
+}
+
 func (a *app) printJobID(id string) {
 	if a.json {
 		line, _ := json.Marshal(map[string]string{"id": id})
@@ -161,8 +182,13 @@ func (a *app) printEnd(e job.End) error {
 	if e.OutputTruncated {
 		a.notef("the answer is longer; it is in the session %s of %s", e.SessionID, e.Host)
 	}
-	if e.Error != nil {
+	switch {
+	case e.Error != nil:
 		a.complain(describeError(e.Error.Code, e.Error.Message, ""))
+	case e.StopReason == protocol.StopAborted && e.Host == "":
+		a.complain(fmt.Sprintf("the job %s was cancelled; it had not begun", e.ID))
+	case e.StopReason == protocol.StopAborted:
+		a.complain(fmt.Sprintf("the job %s was cancelled, or its run aborted, on %s", e.ID, e.Host))
 	}
 	return exitOfRun(e.StopReason)
 }
@@ -235,15 +261,15 @@ func (a *app) fleetJobsCommand() *cobra.Command {
 }
 
 func (a *app) listJobs(ctx context.Context, l *fleetLink) error {
-	claims, err := l.jobs.Claims(ctx)
+	claims, left, err := l.jobs.Claims(ctx)
 	if err != nil {
 		return err
 	}
-	hosts, err := l.hosts(ctx)
+	hosts, err := a.presences(ctx)
 	if err != nil {
 		return err
 	}
-	ends, err := l.jobs.Ends(ctx, maxListed)
+	ends, older, err := l.jobs.Ends(ctx, maxListed)
 	if err != nil {
 		return err
 	}
@@ -251,26 +277,33 @@ func (a *app) listJobs(ctx context.Context, l *fleetLink) error {
 	for _, e := range ends {
 		all = append(all, ended(e))
 	}
-	more := false
-	for after, n := uint64(0), 0; ; n++ {
-		m, ok, err := l.jobs.Next(ctx, after)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			break
-		}
-		if more = n == maxListed; more {
-			break
-		}
-		after = m.Seq
-		all = append(all, standing(m, claims, hosts))
+	waiting, more, err := l.waiting(ctx, newFleetView(claims, hosts))
+	if err != nil {
+		return err
 	}
-	a.printJobs(all)
+	a.printJobs(append(all, waiting...))
+	if older > 0 {
+		a.notef("%s that ended earlier: of those that are over only the newest %d are listed", plural(int(older), "more job"), maxListed)
+	}
 	if more {
-		a.notef("more jobs wait than are listed")
+		a.notef("more jobs wait or run than the oldest %d, which are listed", maxListed)
+	}
+	if left > 0 {
+		a.notef("there are too many claims: %d were not looked at, and what is shown as queued may run", left)
 	}
 	return nil
+}
+
+// waiting are the oldest jobs of the queue; more: there are others.
+func (l *fleetLink) waiting(ctx context.Context, v *fleetView) (all []listedJob, more bool, err error) {
+	for after := uint64(0); ; {
+		m, ok, err := l.jobs.Next(ctx, after)
+		if err != nil || !ok || len(all) == maxListed {
+			return all, ok, err
+		}
+		after = m.Seq
+		all = append(all, v.standing(m))
+	}
 }
 
 func (a *app) printJobs(all []listedJob) {
@@ -285,7 +318,7 @@ func (a *app) printJobs(all []listedJob) {
 		if j.StopReason != "" {
 			state = string(j.StopReason)
 		}
-		rows[i] = []string{j.ID, state, cmp.Or(j.Host, "-"), cmp.Or(j.SessionID, "-"), oneLine(j.Why, 2*lineWidth)}
+		rows[i] = []string{oneLine(j.ID, maxWord), oneLine(state, maxWord), oneLine(cmp.Or(j.Host, "-"), maxWord), oneLine(cmp.Or(j.SessionID, "-"), maxWord), oneLine(j.Why, 2*lineWidth)}
 	}
 	switch {
 	case a.json:
@@ -304,24 +337,31 @@ func ended(e job.End) listedJob {
 	return j
 }
 
-func describeLabels(labels map[string]string) string {
-	var all []string
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		all = append(all, key+"="+labels[key])
+// fleetView is what is known of a fleet where its jobs are looked at.
+type fleetView struct {
+	claims map[string]job.Claim
+	hosts  map[string]fleet.Presence
+	busy   map[string]int // slots, by the host
+}
+
+func newFleetView(claims map[string]job.Claim, hosts map[string]fleet.Presence) *fleetView {
+	v := &fleetView{claims, hosts, map[string]int{}}
+	for _, c := range claims {
+		v.busy[c.Host]++
 	}
-	return strings.Join(all, " ")
+	return v
 }
 
 // standing is how it is with a job of the queue.
-func standing(m job.Queued, claims map[string]job.Claim, hosts map[string]fleet.Presence) listedJob {
+func (v *fleetView) standing(m job.Queued) listedJob {
 	j := listedJob{ID: m.ID, State: "queued"}
 	said, bad := job.Parse(m.ID, m.Text)
 	j.Labels = said.Labels
-	c, claimed := claims[m.ID]
+	c, claimed := v.claims[m.ID]
 	switch {
 	case bad != nil:
 		j.Why = "it will be refused: " + bad.Error()
-	case claimed && !c.Ended:
+	case claimed:
 		j.Host, j.SessionID, j.RunID, j.State = c.Host, c.SessionID, c.RunID, "running"
 		if c.RunID == "" {
 			j.State = "starting"
@@ -329,70 +369,65 @@ func standing(m job.Queued, claims map[string]job.Claim, hosts map[string]fleet.
 		if c.Cancel {
 			j.State = "cancelling"
 		}
-		if _, there := hosts[c.Host]; !there && c.Host != "" {
+		if _, there := v.hosts[c.Host]; !there && c.Host != "" {
 			j.Why = "its host is away"
 		}
 	default:
-		j.Why = whyQueued(said, claims, hosts)
+		j.Why = v.whyQueued(said)
 	}
 	return j
 }
 
 // whyQueued is why a job has not begun.
-func whyQueued(j job.Job, claims map[string]job.Claim, hosts map[string]fleet.Presence) string {
-	busy := map[string]int{}
-	for _, c := range claims {
-		if !c.Ended {
-			busy[c.Host]++
+func (v *fleetView) whyQueued(j job.Job) string {
+	if why := whyNobody(j, v.hosts); why != "" {
+		return why
+	}
+	for name, h := range v.hosts {
+		if j.Fits(h.Labels) && v.busy[name] < h.Slots {
+			return "it is about to begin"
 		}
 	}
-	fits, free := false, false
-	for name, h := range hosts {
+	return "no slot is free"
+}
+
+// whyNobody is why no host that is there will take a job; "": one will.
+func whyNobody(j job.Job, hosts map[string]fleet.Presence) string {
+	missing, fits := maps.Clone(j.Labels), false
+	for _, h := range hosts {
 		if j.Fits(h.Labels) && h.Slots > 0 {
-			fits = true
-			free = free || busy[name] < h.Slots
+			return ""
 		}
+		fits = fits || j.Fits(h.Labels)
+		maps.DeleteFunc(missing, func(key, value string) bool { return h.Labels[key] == value })
 	}
 	switch {
 	case len(hosts) == 0:
 		return "no host is there"
-	case !fits && len(j.Labels) > 0:
-		return "no host that takes jobs has these labels: " + describeLabels(j.Labels)
-	case !fits:
-		return "no host takes jobs"
-	case !free:
-		return "no slot is free"
+	case fits && len(j.Labels) == 0:
+		return "no host takes jobs: all have slots = 0"
+	case fits:
+		return "the hosts with " + labelText(j.Labels) + " take no jobs: they have slots = 0"
+	case len(missing) > 0:
+		return "no host has " + labelText(missing)
 	}
-	return "it is about to begin"
+	return "no host has all of " + labelText(j.Labels)
 }
 
-// hosts are the daemons that are there.
-func (l *fleetLink) hosts(ctx context.Context) (map[string]fleet.Presence, error) {
-	kv, err := l.prefix.OpenHosts(ctx, l.js)
+// presences are the daemons that are there.
+func (a *app) presences(ctx context.Context) (map[string]fleet.Presence, error) {
+	f, err := a.openFleet()
 	if err != nil {
 		return nil, err
 	}
-	w, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
-	if err != nil {
-		return nil, err
+	all, err := f.Hosts(ctx)
+	var refused *via.RefusedError
+	if errors.As(err, &refused) && refused.Missing {
+		return nil, nil // nobody has joined yet
 	}
-	defer func() { _ = w.Stop() }()
 	hosts := map[string]fleet.Presence{}
-	for {
-		select {
-		case entry, more := <-w.Updates():
-			if !more {
-				return nil, errors.New("the connection to the fleet was lost")
-			}
-			if entry == nil {
-				return hosts, nil
-			}
-			var p fleet.Presence
-			if json.Unmarshal(entry.Value(), &p) == nil {
-				hosts[entry.Key()] = p
-			}
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+	for _, h := range all {
+		hosts[h.Name] = h.Presence
 	}
+	return hosts, err
 }

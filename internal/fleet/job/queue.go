@@ -20,7 +20,6 @@ const DefaultTimeout = 10 * time.Minute
 const (
 	claimBytes = 64 << 20
 	maxClaim   = 4 << 10
-	askTime    = 10 * time.Second // for an answer of the server's
 	endPrefix  = "job-"
 )
 
@@ -185,30 +184,6 @@ func (q *Queue) Watch(ctx context.Context) (jetstream.KeyWatcher, error) {
 	return q.claims.WatchAll(ctx)
 }
 
-// Claims are all claims, by the id of the job.
-func (q *Queue) Claims(ctx context.Context) (map[string]Claim, error) {
-	w, err := q.claims.WatchAll(ctx, jetstream.IgnoreDeletes())
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = w.Stop() }()
-	all := map[string]Claim{}
-	for {
-		select {
-		case entry, more := <-w.Updates():
-			if entry == nil {
-				if !more {
-					return nil, nats.ErrConnectionClosed
-				}
-				return all, nil
-			}
-			all[entry.Key()] = ReadClaim(entry.Value())
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
 func encode(c Claim) []byte {
 	text, _ := json.Marshal(c) // texts alone
 	return text
@@ -217,7 +192,7 @@ func encode(c Claim) []byte {
 // ReadClaim reads a claim. One that cannot be read is somebody's.
 func ReadClaim(text []byte) Claim {
 	var c Claim
-	if json.Unmarshal(text, &c) != nil {
+	if len(text) > maxClaim || json.Unmarshal(text, &c) != nil {
 		return Claim{Host: "?"}
 	}
 	return c
@@ -306,42 +281,6 @@ func ReadEnd(id string, text []byte) End {
 		return Failed(id, "", "internal_error", "its end cannot be read")
 	}
 	return e
-}
-
-// Ends are the newest ends that are kept, at most so many, the oldest first.
-func (q *Queue) Ends(ctx context.Context, most int) ([]End, error) {
-	info, err := q.ends.Info(ctx, jetstream.WithSubjectFilter(q.prefix.JobDone("*")))
-	if err != nil || len(info.State.Subjects) == 0 {
-		return nil, err
-	}
-	consumer, err := q.ends.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{FilterSubjects: []string{q.prefix.JobDone("*")}})
-	if err != nil {
-		return nil, err
-	}
-	left := 0
-	for _, n := range info.State.Subjects {
-		left += int(n)
-	}
-	var ends []End
-	for left > 0 {
-		batch, err := consumer.Fetch(min(left, 256), jetstream.FetchMaxWait(askTime))
-		if err != nil {
-			return nil, err
-		}
-		got := 0
-		for msg := range batch.Messages() {
-			got++
-			e := ReadEnd(q.idOf(msg.Subject()), msg.Data())
-			e.Output = Cut(e.Output, 200)
-			if ends = append(ends, e); len(ends) > most {
-				ends = ends[1:]
-			}
-		}
-		if left -= got; got == 0 {
-			return ends, batch.Error()
-		}
-	}
-	return ends, nil
 }
 
 // Cancelling says what a cancel has done.

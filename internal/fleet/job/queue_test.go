@@ -82,10 +82,6 @@ func TestOneOfManyDoes(t *testing.T) {
 	if m, ok, err := q.Next(t.Context(), 0); ok || err != nil {
 		t.Errorf("the queue still has %s, %v", m.ID, err)
 	}
-	ends, err := q.Ends(t.Context(), 5)
-	if err != nil || len(ends) != 5 {
-		t.Errorf("got %d of the newest 5 ends, %v", len(ends), err)
-	}
 }
 
 // A claim that nobody renews runs out.

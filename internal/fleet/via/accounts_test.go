@@ -2,15 +2,11 @@ package via_test
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nkeys"
 
 	"noused/internal/client"
 	"noused/internal/client/follow"
@@ -20,45 +16,13 @@ import (
 	"noused/internal/protocol"
 )
 
-// newKey writes the seed of a key and returns its path and the public half.
-func newKey(t *testing.T, name string) (path, public string) {
-	t.Helper()
-	pair, err := nkeys.CreateUser()
-	if err != nil {
-		t.Fatal(err)
-	}
-	seed, err := pair.Seed()
-	if err != nil {
-		t.Fatal(err)
-	}
-	path = filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, seed, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	public, _ = pair.PublicKey()
-	return path, public
-}
-
 // With the accounts of docs/fleet-accounts.conf a member of one team can command its
 // own hosts and read their events, under the member's name, and nothing of the other's.
 func TestAccountsKeepTeamsApart(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/fleet-accounts.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := string(text)
-	keys, publics := map[string]string{}, map[string]string{}
-	for _, name := range []string{"A_BOX", "ALICE", "B_BOX", "BOB"} {
-		keys[name], publics[name] = newKey(t, name)
-		line := regexp.MustCompile(`(?m)^` + name + `: U.*$`)
-		if !line.MatchString(config) {
-			t.Fatalf("the file has no key %s", name)
-		}
-		config = line.ReplaceAllString(config, name+": "+publics[name])
-	}
+	config, keys := fleettest.Accounts(t, "../../../docs/fleet-accounts.conf")
 	s := fleettest.Start(t, config)
 	as := func(name string) fleet.Connect {
-		return fleet.Connect{URLs: []string{s.URL()}, NKey: keys[name]}
+		return fleet.Connect{URLs: []string{s.URL()}, NKey: keys[name].Path}
 	}
 	boxA, boxB := startDaemon(t, as("A_BOX"), "box", "ep-a"), startDaemon(t, as("B_BOX"), "tower", "ep-b")
 	alice, bob := open(t, as("ALICE")), open(t, as("BOB"))
@@ -82,7 +46,7 @@ func TestAccountsKeepTeamsApart(t *testing.T) {
 	if _, err := client.Call(ctx, c, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: "ses-x"}); err != nil {
 		t.Fatal(err)
 	}
-	if ev := <-boxA.audited; !strings.Contains(string(ev.Data), publics["ALICE"]) || !strings.Contains(string(ev.Data), "@A") {
+	if ev := <-boxA.audited; !strings.Contains(string(ev.Data), keys["ALICE"].Public) || !strings.Contains(string(ev.Data), "@A") {
 		t.Errorf("the audit has %s, want it to name Alice's key", ev.Data)
 	}
 	var none *via.NoHostError
@@ -90,7 +54,7 @@ func TestAccountsKeepTeamsApart(t *testing.T) {
 		t.Errorf("commands for the other team's host: got %v", err)
 	}
 	for name, host := range map[string]string{"ALICE": "tower", "BOB": "box"} {
-		intrude(t, s, keys[name], host)
+		intrude(t, s, keys[name].Path, host)
 	}
 	for f, host := range map[*via.Fleet]string{alice: "box", bob: "tower"} {
 		if all, err := f.Hosts(ctx); err != nil || len(all) != 1 || all[0].Name != host {
@@ -113,10 +77,11 @@ func intrude(t *testing.T, s *fleettest.Server, key, other string) {
 		t.Errorf("a command for %s: got %v, %v", other, msg, err)
 	}
 	for _, subject := range []string{
-		p.Event(other, "ses-1"), p.Event("box", "ses-1"), p.Event("tower", "ses-1"), p.JobDone("1"),
+		p.Event(other, "ses-1"), p.Event("box", "ses-1"), p.Event("tower", "ses-1"), "$SRV.PING", "$SRV.PING.noused",
 		"$KV." + p.HostBucket() + "." + other, "$KV." + p.HostBucket() + ".mine",
 		"$JS.API.STREAM.CREATE.MINE", "$JS.API.STREAM.DELETE." + p.EventStream(), "$JS.API.STREAM.PURGE." + p.EventStream(),
 		"$JS.API.STREAM.MSG.DELETE." + p.EventStream(), "$JS.API.CONSUMER.CREATE." + p.JobStream() + ".mine",
+		"$JS.API.STREAM.PURGE.KV_" + string(p) + "_CLAIMS", "$JS.API.STREAM.DELETE." + p.JobStream(),
 	} {
 		if err := errors.Join(nc.Publish(subject, []byte("{}")), nc.FlushWithContext(ctx)); err != nil {
 			t.Fatal(err)

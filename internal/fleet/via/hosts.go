@@ -36,51 +36,23 @@ func (f *Fleet) Hosts(ctx context.Context) ([]Seen, error) {
 		return nil, err
 	}
 	var all []Seen
-	err = l.store(ctx, "bucket "+f.o.Prefix.HostBucket(), func(ctx context.Context) error {
-		messages, pending, err := l.entries(ctx, f.o.Prefix)
-		if err != nil {
-			return err
-		}
-		defer messages.Stop()
-		for pending > 0 {
-			msg, err := messages.Next(jetstream.NextContext(ctx))
-			if err != nil {
-				return cmp.Or(ctx.Err(), err)
-			}
-			pending--
-			if meta, err := msg.Metadata(); err == nil { // entries may have run out meanwhile
-				pending = min(pending, meta.NumPending)
-			}
-			if n, ok := f.ofEntry(msg); ok && n.Seen != nil && len(all) < maxHosts {
+	bucket := f.o.Prefix.HostBucket()
+	err = l.store(ctx, "bucket "+bucket, func(ctx context.Context) error {
+		_, err := fleet.PullNow(ctx, l.js, fleet.BucketStream(bucket), fleet.Entries(bucket), ahead, func(msg jetstream.Msg) bool {
+			if n, ok := f.ofEntry(msg); ok && n.Seen != nil {
 				all = append(all, *n.Seen)
 			}
-		}
-		return nil
+			return len(all) < maxHosts
+		})
+		return err
 	})
 	slices.SortFunc(all, func(x, y Seen) int { return cmp.Compare(x.Name, y.Name) })
 	return all, err
 }
 
-// entries are what the bucket of hosts has, so many, and then what becomes of it. The
-// library's own way to watch a bucket does not cross from one account to another.
-func (l *link) entries(ctx context.Context, prefix fleet.Prefix) (messages jetstream.MessagesContext, pending uint64, err error) {
-	bucket := prefix.HostBucket()
-	consumer, err := l.js.CreateConsumer(ctx, "KV_"+bucket, jetstream.ConsumerConfig{
-		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, AckPolicy: jetstream.AckNonePolicy,
-		FilterSubject: entryOf(bucket, ">"), InactiveThreshold: forgotten, MemoryStorage: true, Replicas: 1,
-	})
-	if err != nil {
-		return nil, 0, err
-	}
-	messages, err = consumer.Messages(l.ahead())
-	return messages, consumer.CachedInfo().NumPending, err
-}
-
-func entryOf(bucket, key string) string { return "$KV." + bucket + "." + key }
-
 // ofEntry is what a change in the bucket says. False: it cannot be read.
 func (f *Fleet) ofEntry(msg jetstream.Msg) (News, bool) {
-	name := strings.TrimPrefix(msg.Subject(), entryOf(f.o.Prefix.HostBucket(), ""))
+	name := strings.TrimPrefix(msg.Subject(), fleet.EntrySubject(f.o.Prefix.HostBucket(), ""))
 	if len(msg.Data()) == 0 && len(msg.Headers()) > 0 { // a mark that it was removed
 		return News{Host: name, Gone: true}, true
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"noused/internal/fleet"
 )
 
 // News is something that has happened in a fleet. Of an event it has the host and its
@@ -64,7 +66,8 @@ func (w *Watch) follow(ctx context.Context) error {
 }
 
 func (w *Watch) look(ctx context.Context) (err error) {
-	w.hosts, _, err = w.link.entries(ctx, w.fleet.o.Prefix)
+	bucket := w.fleet.o.Prefix.HostBucket()
+	w.hosts, _, err = fleet.Pull(ctx, w.link.js, fleet.BucketStream(bucket), fleet.Entries(bucket), w.link.ahead())
 	return err
 }
 
