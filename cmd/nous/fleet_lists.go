@@ -80,7 +80,7 @@ type fleetSession struct {
 	raw jsontext.Value
 }
 
-func byHostNeed(x, y fleetSession) int {
+func byHostNeed(x, y *fleetSession) int {
 	return cmp.Or(protocol.ByNeed(x.SessionInfo, y.SessionInfo), strings.Compare(x.host, y.host))
 }
 
@@ -89,7 +89,7 @@ func sessionsOf(ctx context.Context, h *via.Host, name string) (all []fleetSessi
 	page := 1000
 	p := protocol.ListSessionsParams{Limit: &page}
 	for range boardPages {
-		_, payload, err := via.Ask(ctx, h, protocol.ListSessions, p)
+		payload, err := via.Raw(ctx, h, protocol.ListSessions, p)
 		if err != nil {
 			return nil, err
 		}
@@ -133,7 +133,7 @@ tells it, in "session", with its "host".`,
 				return sessionsOf(ctx, h, h.Name())
 			})
 			all := slices.Concat(slices.Collect(maps.Values(got))...)
-			slices.SortFunc(all, byHostNeed)
+			slices.SortFunc(all, func(x, y fleetSession) int { return byHostNeed(&x, &y) })
 			a.printFleetSessions(all)
 			return failed
 		},

@@ -18,13 +18,16 @@ import (
 	"noused/internal/cmdline"
 	"noused/internal/fleet"
 	"noused/internal/fleet/via"
+	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
 
 const (
-	drawEvery  = 50 * time.Millisecond
-	hostsEvery = time.Second // between looks at who has not said for long that it is there
+	drawEvery  = 20 * time.Millisecond
+	hostsEvery = 100 * time.Millisecond // between looks at who has not said for long that it is there
+	hostsOf    = 100                    // looks: in so many all hosts are asked again
 	pauseFleet = 500 * time.Millisecond
+	restFor    = 4 // times as long as a host took to answer, it is left alone, for each that is asked
 )
 
 func (a *app) fleetWatchCommand() *cobra.Command {
@@ -56,7 +59,7 @@ func (a *app) watchFleet(ctx context.Context, f *via.Fleet) error {
 	keys := watchInterrupts(ctx)
 	defer keys.stop()
 	defer debug.SetGCPercent(debug.SetGCPercent(25)) // lists come and go all the time
-	b := &fleetBoard{a: a, f: f, hosts: map[string]*watchedHost{}, shown: map[string]shownSession{}, listed: make(chan listedHost)}
+	b := &fleetBoard{a: a, f: f, hosts: map[string]*watchedHost{}, listed: make(chan listedHost)}
 	err := b.run(keys.soft)
 	switch {
 	case errors.Is(a.out.failure(), syscall.EPIPE):
@@ -75,8 +78,7 @@ type fleetBoard struct {
 	asking int // hosts that are being asked
 	listed chan listedHost
 
-	shown map[string]shownSession // in a pipe
-	late  bool                    // what is on the terminal is not what is known
+	late  bool // what is on the terminal is not what is known
 	drawn time.Time
 	text  string
 	lost  string // what was said of the connection, while it is lost
@@ -91,17 +93,13 @@ type watchedHost struct {
 	asking   bool
 	left     bool
 	asked    time.Time
+	rest     time.Time // it is not asked before
 }
 
 type listedHost struct {
 	name     string
 	sessions []fleetSession
 	err      error
-}
-
-type shownSession struct {
-	fleetSession
-	line string
 }
 
 func (b *fleetBoard) run(ctx context.Context) error {
@@ -170,7 +168,7 @@ func (b *fleetBoard) connected(ctx context.Context) error {
 }
 
 func (b *fleetBoard) follow(ctx context.Context, news <-chan via.News) error {
-	look, soon := time.NewTicker(hostsEvery), time.NewTicker(drawEvery)
+	look, soon := time.NewTicker(hostsEvery), time.NewTimer(0)
 	defer look.Stop()
 	defer soon.Stop()
 	for _, h := range b.hosts {
@@ -192,7 +190,22 @@ func (b *fleetBoard) follow(ctx context.Context, news <-chan via.News) error {
 		if b.show(); b.a.out.failure() != nil {
 			return b.a.out.failure()
 		}
+		soon.Reset(b.next())
 	}
+}
+
+// next is how long it is until there is something to do that nobody tells.
+func (b *fleetBoard) next() time.Duration {
+	next := hostsEvery
+	if b.late && b.onScreen() {
+		next = min(next, time.Until(b.drawn.Add(drawEvery)))
+	}
+	for _, h := range b.hosts {
+		if h.dirty && !h.asking && b.asking < atOnce {
+			next = min(next, time.Until(h.rest))
+		}
+	}
+	return next
 }
 
 func (b *fleetBoard) take(n via.News) {
@@ -211,14 +224,18 @@ func (b *fleetBoard) take(n via.News) {
 }
 
 // age forgets hosts that have not said for long that they are there, and has the others
-// asked now and then: of some changes no event tells.
+// asked now and then, not all of them at a time: of some changes no event tells.
 func (b *fleetBoard) age() {
+	most := 1 + len(b.hosts)/hostsOf
 	for name, h := range b.hosts {
 		switch {
 		case time.Since(h.seen) > fleet.PresenceTTL:
 			b.forget(name)
-		case time.Since(h.asked) > fleet.PresenceEvery || h.problem != "" && time.Since(h.asked) > listAgain:
+		case h.problem != "" && time.Since(h.asked) > listAgain:
 			h.dirty = true
+		case most > 0 && !h.dirty && time.Since(h.asked) > fleet.PresenceEvery:
+			h.dirty = true
+			most--
 		}
 	}
 }
@@ -232,20 +249,21 @@ func (b *fleetBoard) forget(name string) {
 	default:
 		delete(b.hosts, name)
 		b.late = true
-		b.tell(name, nil)
+		b.tell(h.sessions, nil)
 	}
 }
 
 // askSome asks hosts of which there is news, some at a time.
 func (b *fleetBoard) askSome(ctx context.Context) {
+	now := time.Now()
 	for name, h := range b.hosts {
 		if b.asking == atOnce {
 			return
 		}
-		if !h.dirty || h.asking || time.Since(h.asked) < listEvery {
+		if !h.dirty || h.asking || now.Before(h.rest) {
 			continue
 		}
-		h.dirty, h.asking, h.asked = false, true, time.Now()
+		h.dirty, h.asking, h.asked = false, true, now
 		b.asking++
 		go func() { // ends with ctx; connected takes what comes
 			sessions, err := sessionsOf(ctx, b.f.Host(name), name)
@@ -260,8 +278,10 @@ func (b *fleetBoard) askSome(ctx context.Context) {
 }
 
 func (b *fleetBoard) list(l listedHost) {
-	b.asking--
 	h := b.hosts[l.name]
+	now := time.Now()
+	h.rest = now.Add(min(listEvery, now.Sub(h.asked)*restFor*time.Duration(b.asking)))
+	b.asking--
 	h.asking = false
 	if h.left {
 		b.forget(l.name)
@@ -273,8 +293,8 @@ func (b *fleetBoard) list(l listedHost) {
 		}
 		h.problem = l.err.Error()
 	} else {
+		b.tell(h.sessions, l.sessions)
 		h.problem, h.sessions = "", l.sessions
-		b.tell(l.name, l.sessions)
 	}
 	b.late = true
 }
@@ -282,40 +302,38 @@ func (b *fleetBoard) list(l listedHost) {
 func (b *fleetBoard) onScreen() bool { return b.a.outStyle.terminal && !b.a.json }
 
 // tell writes what has changed of a host's sessions, in a pipe.
-func (b *fleetBoard) tell(host string, sessions []fleetSession) {
+func (b *fleetBoard) tell(before, now []fleetSession) {
 	if b.onScreen() {
 		return
 	}
-	now := map[string]bool{}
-	for _, s := range sessions {
-		key := host + " " + s.SessionID
-		now[key] = true
-		if line := b.lineOf(s, stateWord(s.SessionInfo), ""); b.shown[key].line != line {
-			b.shown[key] = shownSession{s, line}
-			b.write(line)
+	was := make(map[string]int, len(before))
+	for i, s := range before {
+		was[s.SessionID] = i
+	}
+	var text []byte
+	for _, s := range now {
+		line := b.lineOf(s, stateWord(s.SessionInfo), "")
+		if i, known := was[s.SessionID]; !known || b.lineOf(before[i], stateWord(before[i].SessionInfo), "") != line {
+			text = append(append(text, line...), '\n')
+		}
+		delete(was, s.SessionID)
+	}
+	for _, s := range before {
+		if _, gone := was[s.SessionID]; gone {
+			text = append(append(text, b.lineOf(s, "deleted", `,"deleted":true`)...), '\n')
 		}
 	}
-	for key, was := range b.shown {
-		if was.host == host && !now[key] {
-			delete(b.shown, key)
-			b.write(b.lineOf(was.fleetSession, "deleted", `,"deleted":true`))
-		}
+	if len(text) > 0 {
+		_, _ = b.a.out.Write(text) // its failure is remembered
 	}
 }
 
+// lineOf is a session's line without its end.
 func (b *fleetBoard) lineOf(s fleetSession, state, more string) string {
 	if b.a.json {
-		return string(s.line(more))
+		return string(plaintext.JSON(s.line(more)))
 	}
-	return strings.TrimRight(fmt.Sprintf("%s  %-9s  %s  %s  %s", s.host, state, s.SessionID, oneLine(s.Workdir, 4096), oneLine(s.Title, 60)), " ")
-}
-
-func (b *fleetBoard) write(line string) {
-	if b.a.json {
-		b.a.printJSON([]byte(line))
-	} else {
-		b.a.println(line)
-	}
+	return b.a.fit(strings.TrimRight(fmt.Sprintf("%s  %-9s  %s  %s  %s", s.host, state, s.SessionID, oneLine(s.Workdir, 4096), oneLine(s.Title, 60)), " "))
 }
 
 // show draws the terminal anew if something has changed.
@@ -337,30 +355,19 @@ func (b *fleetBoard) show() {
 
 // lines are at most so many: how it stands, the hosts with a problem, and sessions.
 func (b *fleetBoard) lines(most int) []span {
-	var (
-		all      []fleetSession
-		problems []string
-		waiting  int
-	)
+	var problems []string
 	for name, h := range b.hosts {
-		all = append(all, h.sessions...)
 		if h.problem != "" {
 			problems = append(problems, name+": "+oneLine(h.problem, 200))
 		}
 	}
-	for _, s := range all {
-		if s.Need() == 0 {
-			waiting++
-		}
-	}
 	slices.Sort(problems)
-	lines := []span{{fmt.Sprintf("%d hosts, %d sessions, %d need you", len(b.hosts), len(all), waiting), asBold}}
+	some, count, waiting := b.first(max(most-len(problems)-2, 0))
+	lines := []span{{fmt.Sprintf("%d hosts, %d sessions, %d need you", len(b.hosts), count, waiting), asBold}}
 	for _, p := range problems {
 		lines = append(lines, span{p, asRed})
 	}
-	room := max(most-len(lines)-1, 0)
-	slices.SortFunc(all, byHostNeed)
-	for i, line := range table(fleetRows(all[:min(len(all), room)])) {
+	for i, line := range table(fleetRows(some)) {
 		look := span{text: line}
 		if i == 0 {
 			look.look = asDim
@@ -368,4 +375,28 @@ func (b *fleetBoard) lines(most int) []span {
 		lines = append(lines, look)
 	}
 	return lines[:min(len(lines), most)]
+}
+
+// first are at most so many sessions, those that need somebody first, and how many there
+// are and wait. What is not among them is not sorted.
+func (b *fleetBoard) first(most int) (some []fleetSession, count, waiting int) {
+	var best []*fleetSession
+	for _, h := range b.hosts {
+		for i := range h.sessions {
+			s := &h.sessions[i]
+			count++
+			if s.Need() == protocol.NeedAnswer {
+				waiting++
+			}
+			if len(best) == most && (most == 0 || byHostNeed(s, best[most-1]) >= 0) {
+				continue
+			}
+			at, _ := slices.BinarySearchFunc(best, s, byHostNeed)
+			best = slices.Insert(best[:min(len(best), most-1)], at, s)
+		}
+	}
+	for _, s := range best {
+		some = append(some, *s)
+	}
+	return some, count, waiting
 }

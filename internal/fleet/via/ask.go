@@ -17,6 +17,18 @@ import (
 // reply's payload as the daemon wrote it. It is for what is answered at once. Errors are
 // those of Commands, and *protocol.Error.
 func Ask[P protocol.Params, R protocol.Reply](ctx context.Context, h *Host, def protocol.Def[P, R], p P) (r R, raw jsontext.Value, err error) {
+	raw, err = Raw(ctx, h, def, p)
+	if err != nil {
+		return r, nil, err
+	}
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return r, nil, fmt.Errorf("%s: decode reply: %w", def.Name(), err)
+	}
+	return r, raw, nil
+}
+
+// Raw is Ask for who decodes the payload, an object.
+func Raw[P protocol.Params, R protocol.Reply](ctx context.Context, h *Host, def protocol.Def[P, R], p P) (jsontext.Value, error) {
 	line, err := json.Marshal(struct {
 		V       string `json:"v"`
 		ID      string `json:"id"`
@@ -24,11 +36,11 @@ func Ask[P protocol.Params, R protocol.Reply](ctx context.Context, h *Host, def 
 		Payload P      `json:"payload"`
 	}{protocol.Version, hello, def.Name(), p})
 	if err != nil {
-		return r, nil, fmt.Errorf("%s: encode: %w", def.Name(), err)
+		return nil, fmt.Errorf("%s: encode: %w", def.Name(), err)
 	}
 	reply, err := h.ask(ctx, line)
 	if err != nil {
-		return r, nil, err
+		return nil, err
 	}
 	var in struct {
 		OK      bool            `json:"ok"`
@@ -37,16 +49,13 @@ func Ask[P protocol.Params, R protocol.Reply](ctx context.Context, h *Host, def 
 	}
 	switch err := json.Unmarshal(reply, &in); {
 	case err != nil:
-		return r, nil, &client.ForeignError{Err: err}
+		return nil, &client.ForeignError{Err: err}
 	case in.Error != nil:
-		return r, nil, fmt.Errorf("%s: %w", def.Name(), in.Error)
+		return nil, fmt.Errorf("%s: %w", def.Name(), in.Error)
 	case !in.OK || in.Payload.Kind() != '{':
-		return r, nil, &client.ForeignError{Err: errors.New("the reply has no payload")}
+		return nil, &client.ForeignError{Err: errors.New("the reply has no payload")}
 	}
-	if err := json.Unmarshal(in.Payload, &r); err != nil {
-		return r, nil, fmt.Errorf("%s: decode reply: %w", def.Name(), err)
-	}
-	return r, in.Payload, nil
+	return in.Payload, nil
 }
 
 func (h *Host) ask(ctx context.Context, line []byte) ([]byte, error) {
