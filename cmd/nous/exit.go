@@ -120,6 +120,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		return exitNoDaemon
 	case errors.Is(err, client.ErrLost), errors.As(err, &mute):
 		a.complain(err.Error())
+		a.notef("%s", a.whyGone())
 		return exitNoDaemon
 	case errors.As(err, &wire):
 		if a.json {
@@ -140,6 +141,17 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		a.complain(err.Error())
 		return exitFailed
 	}
+}
+
+// whyGone says where a daemon that went away, or did not come up at all, has told why.
+func (a *app) whyGone() string {
+	switch {
+	case a.far != nil:
+		return "to see why, " + a.far.there("logs")
+	case a.socketGiven:
+		return "its log tells why; nous --socket " + a.socket + " doctor looks for what is wrong"
+	}
+	return "nous logs tells why; nous doctor looks for what is wrong"
 }
 
 // startCommand starts a daemon, or offers to where none is to be started unasked.

@@ -515,3 +515,16 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 		t.Errorf("got stderr %q", errout.String())
 	}
 }
+
+// A daemon that systemd starts for the first client, and that fails, has only closed the
+// connection: the client learns where it tells why.
+func TestADaemonThatGoesAwayHasALog(t *testing.T) {
+	got := nous(t, []string{"ping"}, func(d *clienttest.Daemon) {
+		c := d.Commands()
+		c.Want("ping")
+		c.Close()
+	})
+	if got.status != exitNoDaemon || !strings.Contains(got.errout, "its log tells why; nous --socket ") {
+		t.Errorf("got %+v, want status %d and where to look", got, exitNoDaemon)
+	}
+}
