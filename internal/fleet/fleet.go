@@ -42,6 +42,14 @@ const DefaultPrefix Prefix = "noused"
 // wire v1 without its end, and the reply is the response's line.
 func (p Prefix) Command(host string) string { return string(p) + "." + host + ".cmd" }
 
+// Rival is where a daemon that finds its name taken tells so the one that has it: a
+// Presence of its own.
+func (p Prefix) Rival(host string) string { return string(p) + "." + host + ".rival" }
+
+// ConnectionHeader is the header of a command by which its host knows which others it has
+// to be in order with. The value is any text of at most 128 bytes.
+const ConnectionHeader = "Noused-Connection"
+
 // Event is the subject of a session's events; "" is NoSession. A session whose id
 // cannot be a token is one without.
 func (p Prefix) Event(host, session string) string {
@@ -162,4 +170,13 @@ type Presence struct {
 	// Instance is the same for all daemons of one state folder, one after the other.
 	Instance string    `json:"instance"`
 	At       time.Time `json:"at"` // by the host's clock
+	// Rival is another daemon that wants the name, and was heard of in the last minute.
+	Rival *Rival `json:"rival,omitzero"`
+}
+
+// Rival is a daemon that finds its name taken.
+type Rival struct {
+	Version string `json:"version"`
+	Epoch   string `json:"epoch"`
+	Workdir string `json:"workdir"`
 }

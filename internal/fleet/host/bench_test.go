@@ -26,7 +26,6 @@ func BenchmarkCommand(b *testing.B) {
 		d := startDaemon(b, server.Direct(), nil)
 		d.isJoined()
 		here := dial(b, server.Direct())
-		d.answers(here)
 		ping(b, here, fleet.DefaultPrefix.Command("box"))
 	})
 }

@@ -5,24 +5,22 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/go-json-experiment/json"
-	"github.com/nats-io/nats.go/micro"
+	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
+	"noused/internal/fleet"
 	"noused/internal/model"
 	"noused/internal/protocol"
 )
 
 const (
-	serviceName = "noused"
-	maxLong     = 256      // long commands at a time
-	longCost    = 4 << 10  // bytes that one of them takes beside its payload
-	maxWaiting  = 1024     // commands that wait for their turn
-	waitingSize = 16 << 20 // their bytes
+	maxLong     = 256     // long commands at a time
+	longCost    = 4 << 10 // bytes that one of them takes beside its payload
+	requestCost = 1 << 10 // bytes that any takes beside its line
 	maxPeer     = 200
 	infoHeader  = "Nats-Request-Info"
 	replySpare  = 1 << 10 // of what a server carries, for headers
@@ -31,57 +29,63 @@ const (
 // notPerson is why what only people may do is refused.
 const notPerson = "what comes through the fleet is not taken for a person unless [fleet] approve = true in the daemon's configuration"
 
-// commands takes commands until the link ends.
-func (l *link) commands(well func()) error {
-	h := l.host
-	service, err := micro.AddService(l.nc.Conn, micro.Config{
-		Name: serviceName, Version: plainVersion(h.o.Version), Description: "an agent daemon: each request is a command line of wire v1",
-		Metadata: map[string]string{"name": h.o.Name, "epoch": h.o.Epoch, "version": h.o.Version},
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = service.Stop() }()
-	err = service.AddEndpoint("cmd", micro.HandlerFunc(l.take),
-		micro.WithEndpointSubject(h.o.Prefix.Command(h.o.Name)), micro.WithEndpointPendingLimits(maxWaiting, waitingSize))
-	if err != nil {
-		return err
-	}
-	well()
-	<-l.ctx.Done()
-	return nil
-}
-
-// plainVersion is a version as the service framework takes it: three numbers.
-func plainVersion(version string) string {
-	parts := strings.Split(version, ".")
-	for _, part := range parts {
-		if _, err := strconv.ParseUint(part, 10, 31); err != nil || len(part) > 1 && part[0] == '0' || len(parts) != 3 {
-			return "0.0.0"
-		}
-	}
-	return version
-}
-
 // request is one command that has come over NATS.
 type request struct {
-	micro.Request
-	link *link
-	peer string
-	cmd  protocol.Command
+	link    *link
+	replyTo string
+	peer    string
+	line    []byte // nil when it is decoded
+	cmd     protocol.Command
 }
 
-// take runs a command, in the order in which they come; what is long about it runs
-// beside the others.
-func (l *link) take(in micro.Request) {
+// take has a command run: those of one sender in the order in which they come, and what
+// is long about one beside the others.
+func (l *link) take(in *nats.Msg) {
 	h := l.host
-	defer h.survive()
-	if !h.mayReply(in.Reply()) {
-		h.o.Log.Debug("a command over the fleet is not run, as its reply has nowhere to go", zap.String("reply", short128(in.Reply())))
+	if !h.mayReply(in.Reply) {
+		h.o.Log.Debug("a command over the fleet is not run, as its reply has nowhere to go", zap.String("reply", short128(in.Reply)))
 		return
 	}
-	r := &request{Request: in, link: l, peer: peerOf(in.Headers().Get(infoHeader))}
-	line := bytes.TrimSpace(in.Data())
+	r := &request{link: l, replyTo: in.Reply, peer: peerOf(in.Header.Get(infoHeader)), line: bytes.TrimSpace(in.Data)}
+	cost := h.o.Held.Clip(requestCost + len(in.Data))
+	switch {
+	case !h.admit():
+		r.refuse(stopping())
+	case !h.o.Held.Take(cost):
+		r.refuse(protocol.Failure(noRoom("command", cost)))
+		h.under.Done()
+	case !h.turns.add(sender(in), func() { r.begin(cost) }):
+		h.o.Held.Give(cost)
+		r.refuse(protocol.Failure(protocol.Rejectf(protocol.TooManyPending, "too many commands over the fleet wait for their turn: at most %d, and %d of one sender", maxWaiting, maxOfOne)))
+		h.under.Done()
+	}
+}
+
+// sender is whose commands must run in their order: what a client says itself, as the
+// server changes reply subjects between accounts, or else where it wants its replies.
+func sender(in *nats.Msg) string {
+	if text := in.Header.Get(fleet.ConnectionHeader); text != "" {
+		return "c" + short128(text)
+	}
+	return "r" + in.Reply[:max(strings.LastIndexByte(in.Reply, '.'), 0)]
+}
+
+// refuse answers a command that is not looked at.
+func (r *request) refuse(o protocol.Outcome) {
+	cmd, _ := protocol.DecodeCommand(r.line[:min(len(r.line), r.link.host.o.MaxLine)])
+	r.answer(cmd.ID, o)
+}
+
+// begin runs a command whose turn it is. cost is what it has of the budget.
+func (r *request) begin(cost int) {
+	h := r.link.host
+	give := sync.OnceFunc(func() { h.o.Held.Give(cost) })
+	defer func() { give() }()
+	done := h.under.Done
+	defer func() { done() }()
+	defer r.survive()
+	line := r.line
+	r.line = nil
 	if len(line) > h.o.MaxLine {
 		id, outcome := protocol.TooLong(&protocol.LineTooLongError{Limit: h.o.MaxLine, Prefix: line[:min(len(line), 1<<10)]})
 		r.answer(id, outcome)
@@ -92,65 +96,72 @@ func (l *link) take(in micro.Request) {
 	switch {
 	case bad != nil:
 		r.answer(cmd.ID, protocol.Failure(bad))
-	case !h.admit():
+	case h.work.Err() != nil:
 		r.answer(cmd.ID, stopping())
 	default:
-		r.run()
+		if later := r.run(); later != nil {
+			done = func() {}
+			go later(give)
+			give = func() {}
+		}
 	}
-}
-
-// mayReply tells whether a reply may be sent there. Whoever sends a command chooses that,
-// and may not have the daemon write where only daemons may: to the server's own
-// subjects, as those of JetStream and of buckets, and to the fleet's.
-func (h *Host) mayReply(subject string) bool {
-	return subject != "" && subject[0] != '$' && !strings.HasPrefix(subject, string(h.o.Prefix)+".")
 }
 
 func stopping() protocol.Outcome {
 	return protocol.Failure(protocol.Rejectf(protocol.ShuttingDown, "%v", errStopping))
 }
 
-// run ends with the command's quick half; the long one goes on beside it.
-func (r *request) run() {
+// run runs the command's quick half. What is long about it is returned, and is nil where
+// the command has ended. later ends with the command, or with the host, which waits for
+// it; it counts the command off, and gives back what it has of the budget.
+func (r *request) run() (later func(give func())) {
 	h := r.link.host
-	done := h.under.Done
-	defer func() { done() }()
 	ctx := protocol.WithCaller(h.work, h.caller(r.peer))
-	cost := 0
-	if long := protocol.Long(r.cmd.Type); long || len(r.cmd.Payload) > longCost {
-		cost = h.o.Held.Clip(longCost + len(r.cmd.Payload))
-		if long && h.pending.Load() >= maxLong {
+	extra := 0
+	if protocol.Long(r.cmd.Type) {
+		extra = longCost
+		if h.pending.Load() >= maxLong {
 			r.finish(protocol.Failure(protocol.Rejectf(protocol.TooManyPending, "%d commands over the fleet have not ended", maxLong)))
-			return
+			return nil
 		}
 	}
-	if !h.o.Held.Take(cost) {
-		r.finish(protocol.Failure(noRoom("command", cost)))
-		return
+	if !h.o.Held.Take(extra) {
+		r.finish(protocol.Failure(noRoom("command", extra)))
+		return nil
 	}
-	give := sync.OnceFunc(func() { h.o.Held.Give(cost) })
 	outcome := h.o.Mux.Run(ctx, r.cmd)
-	later := outcome.Later()
-	if later == nil {
-		give()
+	long := outcome.Later()
+	if long == nil {
+		h.o.Held.Give(extra)
 		r.finish(outcome)
-		return
+		return nil
 	}
 	r.cmd.Payload = nil
 	h.pending.Add(1)
-	done = func() {}
-	go func() { // ends with the command, or with the host, which waits for it
+	return func(give func()) {
 		defer h.under.Done()
-		defer h.survive()
 		defer h.pending.Add(-1)
-		defer give()
-		outcome := later(ctx)
+		defer r.survive()
+		outcome := long(ctx)
+		h.o.Held.Give(extra)
 		give() // before there has to be room for the reply, which may be as long
 		if errors.Is(outcome.Err(), context.Canceled) && context.Cause(ctx) == errStopping {
 			outcome = stopping()
 		}
 		r.finish(outcome)
-	}()
+	}
+}
+
+// survive answers a command that a fault of ours has ended.
+func (r *request) survive() {
+	v := recover()
+	if v == nil {
+		return
+	}
+	h := r.link.host
+	err := h.panicked("command "+short128(r.cmd.Type), v)
+	defer h.survive("reply")
+	r.answer(r.cmd.ID, protocol.Failure(err))
 }
 
 // caller is who sends a command, as handlers know it.
@@ -172,6 +183,10 @@ func (r *request) finish(o protocol.Outcome) {
 var asked = map[string]bool{protocol.Ping.Name(): true, protocol.GetState.Name(): true}
 
 func (r *request) audit(err error) {
+	r.link.host.service.requests.Add(1)
+	if err != nil {
+		r.link.host.service.errors.Add(1)
+	}
 	var wire *protocol.Error
 	if err != nil && !errors.As(err, &wire) && !errors.Is(err, context.Canceled) {
 		r.link.host.o.Log.Error("command failed", zap.String("command", r.cmd.Type), zap.String("id", r.cmd.ID), zap.String("peer", r.peer), zap.Error(err))
@@ -235,13 +250,11 @@ func noRoom(what string, size int) error {
 // send answers over the connection that the command came on, or the one that there is
 // now. Without one, nobody can be told.
 func (r *request) send(line []byte) {
-	if !r.link.nc.IsClosed() {
-		if r.Respond(line) == nil {
-			return
-		}
+	if !r.link.nc.IsClosed() && r.link.nc.Publish(r.replyTo, line) == nil {
+		return
 	}
 	if now := r.link.host.current.Load(); now != nil && now != r.link {
-		_ = now.nc.Publish(r.Reply(), line)
+		_ = now.nc.Publish(r.replyTo, line)
 	}
 }
 
@@ -263,11 +276,16 @@ func peerOf(header string) string {
 	if info.Account != "" {
 		peer += "@" + info.Account
 	}
-	peer = strings.Map(func(r rune) rune {
+	peer = plain(peer)
+	return cmp.Or(strings.ToValidUTF8(peer[:min(len(peer), maxPeer)], ""), "unknown")
+}
+
+// plain is another's text without control characters.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {
 			return -1
 		}
 		return r
-	}, peer)
-	return cmp.Or(strings.ToValidUTF8(peer[:min(len(peer), maxPeer)], ""), "unknown")
+	}, text)
 }

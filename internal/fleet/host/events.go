@@ -81,6 +81,7 @@ func (b *outbox) send(l *link, well func()) (err error) {
 	if w.stream, err = l.host.o.Prefix.OpenEvents(l.ctx, l.js); err != nil {
 		return err
 	}
+	w.rewind()
 	w.begin()
 	if err := w.recall(); err != nil {
 		return err
@@ -93,9 +94,20 @@ func (b *outbox) send(l *link, well func()) (err error) {
 	if !b.careful {
 		well()
 	}
+	clean := false
+	defer func() { b.careful = !clean }() // also after a panic
 	err = w.work(well)
-	b.careful = err != nil
+	clean = err == nil
 	return err
+}
+
+// rewind sets the cursor behind the last span, where a panic may have left it elsewhere.
+func (b *outbox) rewind() {
+	at := b.published.Load()
+	if n := len(b.sent); n > 0 {
+		at = b.sent[n-1].to
+	}
+	b.cursor.Rewind(at)
 }
 
 // begin looks where the stream ends. It may be another one than before.

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 
@@ -20,7 +21,21 @@ import (
 	"noused/internal/fleet/fleettest"
 	"noused/internal/model"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(ending{testenv.M{M: m}}) }
+
+// ending waits for goroutines of NATS's client and server, which nobody is told the end
+// of: what goleak gives them by itself is less than a second.
+type ending struct{ testenv.M }
+
+func (m ending) Run() int {
+	code := m.M.Run()
+	for deadline := time.Now().Add(patience); code == 0 && goleak.Find() != nil && time.Now().Before(deadline); {
+	}
+	return code
+}
 
 // patience is how long something may take that is certain to happen.
 const patience = 2 * time.Minute
@@ -112,15 +127,6 @@ func (d *daemon) isJoined() {
 func (d *daemon) hasPublished(seq uint64) {
 	d.t.Helper()
 	until(d.t, fmt.Sprintf("event %d is published", seq), func() bool { return d.State().PublishedSeq >= seq })
-}
-
-// answers waits until commands are taken.
-func (d *daemon) answers(nc *nats.Conn) {
-	d.t.Helper()
-	until(d.t, "commands are taken", func() bool {
-		_, err := nc.Request(d.o.Prefix.Command(d.o.Name), []byte(`{"id":"1","type":"ping"}`), patience)
-		return err == nil
-	})
 }
 
 func dial(t testing.TB, url string, options ...nats.Option) *nats.Conn {

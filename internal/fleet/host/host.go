@@ -70,7 +70,7 @@ type Jobs interface {
 const (
 	firstPause = 250 * time.Millisecond // before it dials again
 	longPause  = 15 * time.Second
-	lastWord   = 2 * time.Second // for what is left when the daemon stops
+	lastWord   = 3 * time.Second // for what is left when the daemon stops
 )
 
 // Host is the daemon in its fleet. A nil Host is that of a daemon without one: its
@@ -79,7 +79,11 @@ type Host struct {
 	o      Options
 	status *status
 	out    *outbox
+	turns  turns
 	nudges chan struct{} // holds one: what the daemon does has changed
+
+	service *service
+	rival   atomic.Pointer[rival]
 
 	ctx    context.Context // of the connections
 	stop   context.CancelFunc
@@ -90,6 +94,7 @@ type Host struct {
 
 	current atomic.Pointer[link] // nil while there is none
 	ousted  atomic.Bool          // a daemon of the same state has had the name since
+	fault   atomic.Pointer[string]
 
 	pending atomic.Int32 // long commands
 
@@ -103,7 +108,7 @@ var errStopping = errors.New("the daemon stops")
 // New makes a Host that is not yet in the fleet.
 func New(o Options) *Host {
 	h := &Host{o: o, nudges: make(chan struct{}, 1), closed: make(chan struct{})}
-	h.status = newStatus(o)
+	h.status, h.service = newStatus(o), newService(o)
 	h.out = newOutbox(h)
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	h.work, h.end = context.WithCancelCause(context.Background())
@@ -118,7 +123,6 @@ func (h *Host) Start() {
 	}
 	go func() { // ended by Close
 		defer close(h.closed)
-		defer h.survive()
 		h.run()
 	}()
 }
@@ -205,8 +209,13 @@ func (h *Host) run() {
 }
 
 // connect is one connection, from its beginning to its end. joined: the name was the
-// daemon's own.
+// daemon's own, and commands were taken. A panic is an error, and not joined.
 func (h *Host) connect() (joined bool, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			joined, err = false, h.panicked("connection", v)
+		}
+	}()
 	l := &link{host: h}
 	l.ctx, l.cancel = context.WithCancelCause(h.ctx)
 	defer l.cancel(nil)
@@ -227,6 +236,9 @@ func (h *Host) connect() (joined bool, err error) {
 	defer l.leave()
 	h.current.Store(l)
 	defer h.current.Store(nil)
+	if err := l.listen(); err != nil {
+		return false, err
+	}
 	h.status.joined()
 	l.serve()
 	return true, context.Cause(l.ctx)
@@ -240,10 +252,22 @@ func lost(err error) error {
 }
 
 // survive keeps a panic here from ending the daemon.
-func (h *Host) survive() {
+func (h *Host) survive(where string) {
 	if v := recover(); v != nil {
-		h.o.Log.Error("panic", zap.Any("panic", v), zap.Stack("stack"))
+		_ = h.panicked(where, v)
 	}
+}
+
+// panicked logs a panic, with the stack where it is another one than the last.
+func (h *Host) panicked(where string, v any) error {
+	err := fmt.Errorf("a fault of the daemon's: panic: %.200s", fmt.Sprint(v))
+	fields := []zap.Field{zap.String("where", where), zap.Error(err)}
+	text := where + err.Error()
+	if last := h.fault.Swap(&text); last == nil || *last != text {
+		fields = append(fields, zap.Stack("stack"))
+	}
+	h.o.Log.Error("panic in the fleet", fields...)
+	return err
 }
 
 // nudge has the daemon's presence told anew soon. It does not block.

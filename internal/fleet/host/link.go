@@ -5,13 +5,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"noused/internal/fleet"
 )
 
-// retryPause is how long a part waits that could not do its work, as it was denied
-// something or the server has no room.
+// retryPause is how long a part waits at first that could not do its work, as it was
+// denied something or the server has no room.
 const retryPause = 2 * time.Second
 
 // link is one connection, from when it was made until it is lost.
@@ -33,12 +34,10 @@ type part struct {
 	run  func(l *link, well func()) error
 }
 
-// parts are what a daemon does in its fleet, once the name is its own.
+// parts are what a daemon does in its fleet, once the name is its own and commands are
+// taken.
 func (h *Host) parts() []part {
-	all := []part{
-		{"commands", (*link).commands},
-		{"events", h.out.send},
-	}
+	all := []part{{"events", h.out.send}}
 	if h.o.Jobs != nil {
 		all = append(all, part{"jobs", func(l *link, well func()) error { return h.o.Jobs.Serve(l.ctx, l.js, well) }})
 	}
@@ -56,19 +55,34 @@ func (l *link) serve() {
 	all.Wait()
 }
 
-// keep runs a part until the link ends, or it has nothing left to do.
+// keep runs a part until the link ends, or it has nothing left to do. One that fails
+// soon each time is tried less and less often.
 func (l *link) keep(p part) {
-	defer l.host.survive()
-	well := func() { l.host.status.solved(p.name) }
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = retryPause, longPause
 	for l.ctx.Err() == nil {
-		err := p.run(l, well)
+		begun := time.Now()
+		err := l.try(p)
 		if err == nil || l.ctx.Err() != nil {
 			return
 		}
 		l.host.status.problem(p.name, err)
+		if time.Since(begun) > longPause {
+			pause.Reset()
+		}
 		select {
-		case <-time.After(retryPause):
+		case <-time.After(pause.NextBackOff()):
 		case <-l.ctx.Done():
 		}
 	}
+}
+
+// try runs a part once. A panic is an error of its.
+func (l *link) try(p part) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = l.host.panicked(p.name, v)
+		}
+	}()
+	return p.run(l, func() { l.host.status.solved(p.name) })
 }

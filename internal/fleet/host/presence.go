@@ -46,6 +46,8 @@ func (l *link) claim() (err error) {
 	var by fleet.Presence
 	_ = json.Unmarshal(entry.Value(), &by) // what cannot be read is another's
 	if !l.host.owns(by) {
+		_ = l.nc.Publish(l.host.o.Prefix.Rival(name), value)
+		_ = l.nc.FlushWithContext(ctx) // whoever has the name is told, where that may be
 		return &takenError{by}
 	}
 	l.at, err = l.hosts.Update(ctx, name, value, entry.Revision())
@@ -64,7 +66,11 @@ func (h *Host) owns(p fleet.Presence) bool {
 
 // stay says that the daemon is there, until the link ends or the name may be lost.
 func (l *link) stay() {
-	defer l.host.survive()
+	defer func() {
+		if v := recover(); v != nil {
+			l.cancel(l.host.panicked("presence", v))
+		}
+	}()
 	tick := time.NewTicker(fleet.PresenceEvery)
 	defer tick.Stop()
 	last := time.Now()
@@ -75,6 +81,7 @@ func (l *link) stay() {
 		case <-tick.C:
 		case <-l.host.nudges:
 		}
+		l.host.forgetRival(time.Now())
 		err := l.tell()
 		switch {
 		case err == nil:
@@ -136,6 +143,9 @@ func (h *Host) presence() []byte {
 	p := fleet.Presence{
 		Name: h.o.Name, Labels: h.o.Labels, Version: h.o.Version, Epoch: h.o.Epoch, Slots: h.o.Slots,
 		Instance: h.o.Instance, At: time.Now().UTC(),
+	}
+	if r := h.rival.Load(); r != nil {
+		p.Rival = &r.Rival
 	}
 	var dirs []string
 	p.Running, p.Waiting, dirs = h.o.Load()

@@ -78,6 +78,9 @@ func TestANameBelongsToOne(t *testing.T) {
 	if second.State().Connected {
 		t.Error("the second says that it is in the fleet")
 	}
+	until(t, "the first says that another wants the name", func() bool {
+		return strings.Contains(strings.Join(first.State().Problems, "\n"), "another daemon wants this name too, and takes no commands (epoch ep-other")
+	})
 	second.say("ses-1", "never sent while the name is another's")
 	first.hasPublished(first.say("ses-1", "hello"))
 	if all := stored(t, server.URL()); len(all) != 1 {

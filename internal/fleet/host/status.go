@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/zap"
 
 	"noused/internal/protocol"
@@ -72,6 +73,8 @@ func (s *status) heard(err error) {
 	defer s.mu.Unlock()
 	why := short(err)
 	switch {
+	case errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(why, `"`+micro.APIPrefix+"."):
+		// Who may not be found by those who look for services misses nothing.
 	case errors.Is(err, nats.ErrPermissionViolation) && !slices.Contains(s.denied, why):
 		if len(s.denied) < maxProblems {
 			s.denied = append(s.denied, why)
@@ -82,8 +85,11 @@ func (s *status) heard(err error) {
 	}
 }
 
-// problem says what a part cannot do, in the log when it is another thing than before.
-func (s *status) problem(part string, err error) {
+// problem says what a part cannot do.
+func (s *status) problem(part string, err error) { s.tell(part, "fleet: "+part+" wait", err) }
+
+// tell says what is wrong, in the log when it is another thing than before.
+func (s *status) tell(part, message string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	why := short(err)
@@ -96,7 +102,7 @@ func (s *status) problem(part string, err error) {
 	default:
 		s.wrong[i].why = why
 	}
-	s.log.Warn("fleet: "+part+" wait", zap.String("error", why))
+	s.log.Warn(message, zap.String("name", s.name), zap.String("error", why))
 }
 
 // has tells whether there is something that a part cannot do.
@@ -106,12 +112,15 @@ func (s *status) has(part string) bool {
 	return slices.ContainsFunc(s.wrong, func(t trouble) bool { return t.part == part })
 }
 
-func (s *status) solved(part string) {
+func (s *status) solved(part string) { s.over(part, "fleet: "+part+" go on") }
+
+// over forgets what was wrong, and says so in the log.
+func (s *status) over(part, message string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i := slices.IndexFunc(s.wrong, func(t trouble) bool { return t.part == part }); i >= 0 {
 		s.wrong = slices.Delete(s.wrong, i, i+1)
-		s.log.Info("fleet: " + part + " go on")
+		s.log.Info(message)
 	}
 }
 

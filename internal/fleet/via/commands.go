@@ -2,6 +2,7 @@ package via
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"noused/internal/client"
+	"noused/internal/fleet"
 	"noused/internal/protocol"
 )
 
@@ -24,6 +26,7 @@ type commands struct {
 	*conn
 	subject string
 	inbox   string // with the dot before a request's number
+	order   string // what the daemon knows requests of one connection by
 	replies *nats.Subscription
 
 	mu      sync.Mutex
@@ -32,7 +35,7 @@ type commands struct {
 }
 
 func (h *Host) commands(l *link) (c *commands, err error) {
-	c = &commands{subject: h.fleet.o.Prefix.Command(h.name), inbox: l.nc.NewInbox() + ".", waiting: map[string]string{}}
+	c = &commands{subject: h.fleet.o.Prefix.Command(h.name), inbox: l.nc.NewInbox() + ".", order: rand.Text(), waiting: map[string]string{}}
 	if c.replies, err = l.nc.SubscribeSync(c.inbox + "*"); err != nil {
 		return nil, &AwayError{l.server, err}
 	}
@@ -86,7 +89,9 @@ func (c *commands) send(line []byte) error {
 	number := strconv.FormatUint(c.last, 10)
 	c.waiting[number] = id
 	c.mu.Unlock()
-	if err := c.link.nc.PublishRequest(c.subject, c.inbox+number, line); err != nil {
+	msg := &nats.Msg{Subject: c.subject, Reply: c.inbox + number, Header: nats.Header{}, Data: line}
+	msg.Header.Set(fleet.ConnectionHeader, c.order)
+	if err := c.link.nc.PublishMsg(msg); err != nil {
 		return &AwayError{c.link.server, err}
 	}
 	return nil
