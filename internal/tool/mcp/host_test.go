@@ -193,6 +193,7 @@ func TestAServerThatDoesNotStart(t *testing.T) {
 		t.Run(shake, func(t *testing.T) {
 			b := mount(t, server(t, "rogue").Env("HANDSHAKE", shake), func(h *host) {
 				h.waits.first = time.Minute
+				h.crashes.Base, h.crashes.Max = time.Hour, time.Hour
 				if shake == "deaf" {
 					h.waits.first, h.waits.second = 200*time.Millisecond, 200*time.Millisecond
 				}
@@ -328,6 +329,7 @@ func TestCallsShareAProcess(t *testing.T) {
 func TestATimeoutEndsOnlyADeafServer(t *testing.T) {
 	var h *host
 	b := mount(t, server(t, "rogue").Set("timeout", "100ms"), func(of *host) { h = of })
+	h.waits.ping = time.Minute
 	b.ends(b.call("never", 0), tool.Timeout, "no result and no progress within 100ms (a call that makes progress has 1s in all)")
 	h.desc.Timeout = time.Minute
 	b.succeeds("", "did it")
@@ -347,7 +349,9 @@ func TestATimeoutEndsOnlyADeafServer(t *testing.T) {
 
 // Progress is told, and gives a call more time, up to ten times its own.
 func TestProgressGivesACallTime(t *testing.T) {
-	b := mount(t, server(t, "rogue").Set("timeout", "3s"), func(h *host) { h.waits.times = 2 })
+	var h *host
+	b := mount(t, server(t, "rogue"), func(of *host) { h = of })
+	patient := h.desc.Timeout
 	var log tooltest.Log
 	r := b.Call(t.Context(), do("steps", 3), log.Add)
 	if want := []string{"1 of 3: step", "2 of 3: step", "3 of 3: step"}; !r.OK || !slices.Equal(log.Deltas(), want) {
@@ -356,11 +360,13 @@ func TestProgressGivesACallTime(t *testing.T) {
 	if u := log.Updates()[0].Update; !strings.Contains(string(u), `"progress":1`) {
 		t.Errorf("got %s", u)
 	}
+	h.desc.Timeout, h.waits.times = 5*time.Second, 2
 	start := time.Now()
-	b.ends(b.call("slowly", 20), tool.Timeout, "no result within 6s in all (3s without progress)")
-	if took := time.Since(start); took < 6*time.Second {
+	b.ends(b.call("slowly", 20), tool.Timeout, "no result within 10s in all (5s without progress)")
+	if took := time.Since(start); took < 10*time.Second {
 		t.Errorf("took %v", took)
 	}
+	h.desc.Timeout = patient
 	b.succeeds("log", "done")
 	b.Call(t.Context(), do("log", 0), log.Add)
 	if got := log.Deltas()[3:]; !slices.Equal(got, []string{"thinking", `{"a":1}`}) {
@@ -409,5 +415,20 @@ func TestAnIdleServerIsEnded(t *testing.T) {
 			t.Error("the server that has ended was not started for the next call")
 		}
 	}
+	b.gone()
+}
+
+// A host that is closed in the moment in which its server has started leaves
+// nothing of it: Close waited until the server had been idle for ten minutes.
+func TestAServerThatStartsAsItsHostIsClosedEnds(t *testing.T) {
+	var h *host
+	b := mount(t, server(t, "rogue"), func(own *host) { h = own })
+	l, err := h.connect(h.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.stop() // as Close does first
+	h.begun(&start{done: make(chan struct{})}, l, nil)
+	<-l.wire.ended()
 	b.gone()
 }

@@ -106,6 +106,12 @@ func (h *host) starting() (*start, error) {
 // begin makes a link, which outlives whoever wanted it first.
 func (h *host) begin(s *start) {
 	l, err := h.connect(h.ctx)
+	h.begun(s, l, err)
+}
+
+// begun tells those who wait for a start how it went. A host that was closed in
+// this moment has not seen the link, which then ends here.
+func (h *host) begun(s *start, l *link, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	defer close(s.done)
@@ -114,6 +120,10 @@ func (h *host) begin(s *start) {
 	case err == nil:
 		h.link, h.failure = l, ""
 		h.work.Go(func() { h.watch(l) })
+		if h.ctx.Err() != nil {
+			l.wire.close(h.ctx)
+			return
+		}
 		h.rest(l)
 	case h.ctx.Err() == nil:
 		h.failed(err)

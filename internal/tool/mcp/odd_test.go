@@ -109,12 +109,14 @@ func says(t *testing.T, what string, err error, want string) {
 // A server that reads nothing any more, and lives on, costs one call, and is started
 // again for the next.
 func TestAServerThatClosesItsStdin(t *testing.T) {
+	var x *host
 	b := beside(t, server(t, "odd").Env("ODD", "tools/call=deaf"), func(h *host) {
 		if h.desc.Name == "x" {
-			h.desc.Timeout, h.waits.ping = 300*time.Millisecond, 100*time.Millisecond
+			x = h
 		}
 	})
 	b.succeeds("", "done")
+	x.desc.Timeout, x.waits.ping = 300*time.Millisecond, 100*time.Millisecond
 	b.ends(b.call("", 0), tool.Timeout)
 	for b.traced("start") < 3 { // one is y's; what is asked before it is ended fails, too
 		b.call("", 0)

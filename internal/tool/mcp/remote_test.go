@@ -514,14 +514,16 @@ func TestHostileServersOverHTTP(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStrict(t)
 			s.call = c.call
-			d := at(s.URL).Set("max_output", 1<<20)
-			if c.code == "timeout" {
-				d.Set("timeout", "300ms")
-			}
-			b := mount(t, d)
+			var h *host
+			b := mount(t, at(s.URL).Set("max_output", 1<<20), func(own *host) { h = own })
 			b.Ready(t.Context(), model.Scope{})
+			patient := h.desc.Timeout
+			if c.code == "timeout" {
+				h.desc.Timeout = 300 * time.Millisecond
+			}
 			b.fails(c.code, c.want)
 			s.calls(nil)
+			h.desc.Timeout = patient
 			b.works()
 		})
 	}

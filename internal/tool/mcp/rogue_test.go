@@ -38,6 +38,8 @@ type rogue struct {
 	out   sync.Mutex
 	tools int
 	shake string
+
+	cancelled chan struct{} // holds one
 }
 
 // asked is a message that the fake gets.
@@ -57,7 +59,7 @@ type asked struct {
 
 func newRogue() *rogue {
 	tooltest.Append(trace, "start")
-	f := &rogue{in: bufio.NewScanner(os.Stdin), shake: os.Getenv("HANDSHAKE")}
+	f := &rogue{in: bufio.NewScanner(os.Stdin), shake: os.Getenv("HANDSHAKE"), cancelled: make(chan struct{}, 1)}
 	f.in.Buffer(nil, 32<<20)
 	text, _ := os.ReadFile(trace)
 	f.start = strings.Count(string(text), "start\n")
@@ -96,6 +98,10 @@ func (f *rogue) serve() int {
 		}
 		if m.Method == "notifications/cancelled" {
 			tooltest.Append(trace, fmt.Sprint("cancelled-", m.Params.RequestID))
+			select {
+			case f.cancelled <- struct{}{}:
+			default:
+			}
 		}
 		tooltest.Append(trace, m.Method)
 		if f.shake == "loud" {
@@ -171,8 +177,8 @@ func (f *rogue) call(m *asked) {
 	case "":
 		f.text(m, "did it")
 	case "never":
-	case "late":
-		time.Sleep(time.Duration(n) * time.Millisecond)
+	case "late": // when the call is taken back
+		<-f.cancelled
 		f.text(m, "late")
 	case "die":
 		fmt.Fprintln(os.Stderr, "out of luck")
