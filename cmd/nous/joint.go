@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"noused/internal/client"
+	"noused/internal/client/ssh"
 	"noused/internal/protocol"
 )
 
@@ -297,7 +298,7 @@ func (j *joint) copy(src io.Reader, seen func(lines []byte)) error {
 	buf, held, amid := make([]byte, piece), 0, false
 	defer func() {
 		if amid { // the daemon was killed in the middle
-			_, _ = j.out.Write([]byte{'\n'})
+			_, _ = j.out.Write([]byte{ssh.CutMark, '\n'})
 			j.mouth.Unlock()
 		}
 	}()

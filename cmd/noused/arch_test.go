@@ -77,7 +77,7 @@ var layers = []layer{
 	{pattern: "internal/client", ours: []string{"internal/protocol", "internal/trust"}},
 	{pattern: "internal/start", ours: []string{"internal/client", "internal/detach", "internal/lock", "internal/protocol", "internal/trust"}},
 	{pattern: "internal/client/follow", ours: []string{"internal/client", "internal/protocol"}},
-	{pattern: "internal/client/ssh", ours: []string{"internal/client", "internal/plaintext", "internal/protocol"}},
+	{pattern: "internal/client/ssh", ours: []string{"internal/budget", "internal/client", "internal/plaintext", "internal/protocol"}},
 	{pattern: "internal/client/ssh/sshtest", stdlibOnly: true},
 	{pattern: "internal/client/clienttest", ours: []string{"internal/protocol"}},
 	{pattern: "internal/tui", ours: []string{"internal/client", "internal/client/follow", "internal/tui/board", "internal/tui/question", "internal/tui/transcript", "internal/tui/pick", "internal/tui/theme", "internal/tui/cell", "internal/protocol", "internal/regular"}},

@@ -2,6 +2,7 @@ package ssh
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"os"
 	"sync"
@@ -9,11 +10,11 @@ import (
 )
 
 const (
-	// held is what a connection holds for an owner that does not read, beside one line
-	// of any length.
+	// held is what a connection holds for an owner that does not read, in bytes beside
+	// one line of any length.
 	held = 8 << 20
-	// longest is the longest line that an owner may write.
-	longest = 1 << 30
+	// lineCost is what a line takes beside its bytes.
+	lineCost = 64
 )
 
 // conn is one connection of a client's. What its owner writes goes to send in whole
@@ -30,10 +31,17 @@ type conn struct {
 	came chan struct{} // cap 1: something may be read
 
 	mu     sync.Mutex
-	lines  [][]byte
-	size   int
+	lines  []heldLine
+	size   int   // bytes of the trunk's room that the lines have
+	read   int   // and those that were read last: their owner has them in hand
 	err    error // what is read behind the lines
 	closed bool
+}
+
+// heldLine is a line, or the rest of it that is not read yet.
+type heldLine struct {
+	rest []byte
+	cost int
 }
 
 func newConn(t *trunk, number uint64, send func(*conn, []byte) error) *conn {
@@ -41,18 +49,28 @@ func newConn(t *trunk, number uint64, send func(*conn, []byte) error) *conn {
 }
 
 // put has the owner read a line, which is kept. An owner that reads nothing loses the
-// connection.
+// connection, and so does one for whose line there is no room.
 func (c *conn) put(line []byte) {
-	c.mu.Lock()
-	slow := c.size > 0 && c.size+len(line) > held
-	if !slow && c.err == nil && !c.closed {
-		c.lines, c.size = append(c.lines, line), c.size+len(line)
-	}
-	c.mu.Unlock()
-	if slow {
-		c.end(&Error{Host: c.t.o.Host, What: errSlow.Error(), Lost: true})
+	if err := c.keep(line); err != nil {
+		c.end(&Error{Host: c.t.o.Host, What: err.Error(), Lost: true})
 	}
 	c.wake()
+}
+
+func (c *conn) keep(line []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cost := len(line) + lineCost
+	switch {
+	case c.err != nil || c.closed:
+		return nil
+	case c.size > 0 && c.size+cost > held:
+		return errSlow
+	case !c.t.room.Take(cost):
+		return errFull
+	}
+	c.lines, c.size = append(c.lines, heldLine{line, cost}), c.size+cost
+	return nil
 }
 
 // end has the owner read err behind what came before.
@@ -98,15 +116,19 @@ func (c *conn) take(p []byte) (n int, err error) {
 	if c.closed {
 		return 0, net.ErrClosed
 	}
+	c.t.room.Give(c.read)
+	c.read = 0
 	for len(c.lines) > 0 && n < len(p) {
-		k := copy(p[n:], c.lines[0])
+		first := &c.lines[0]
+		k := copy(p[n:], first.rest)
 		n += k
-		if c.lines[0] = c.lines[0][k:]; len(c.lines[0]) == 0 {
-			c.lines[0] = nil
+		if first.rest = first.rest[k:]; len(first.rest) == 0 {
+			c.size, c.read = c.size-first.cost, c.read+first.cost
+			*first = heldLine{}
 			c.lines = c.lines[1:]
 		}
 	}
-	if c.size -= n; n == 0 {
+	if n == 0 {
 		err = c.err
 	}
 	return n, err
@@ -119,8 +141,8 @@ func (c *conn) Write(p []byte) (int, error) {
 	for done := 0; done < len(p); {
 		end := bytes.IndexByte(p[done:], '\n')
 		if end < 0 {
-			if len(c.begun)+len(p)-done > longest {
-				return done, &Error{Host: c.t.o.Host, What: "a line is too long"}
+			if len(c.begun)+len(p)-done > maxLine {
+				return done, &Error{Host: c.t.o.Host, What: fmt.Sprintf("a command has at most %d MiB", maxLine>>20)}
 			}
 			c.begun = append(c.begun, p[done:]...)
 			return len(p), nil
@@ -140,7 +162,8 @@ func (c *conn) Close() error {
 	c.mu.Lock()
 	first := !c.closed
 	if first {
-		c.closed, c.lines, c.size = true, nil, 0
+		c.t.room.Give(c.size + c.read)
+		c.closed, c.lines, c.size, c.read = true, nil, 0, 0
 		close(c.over)
 	}
 	c.mu.Unlock()

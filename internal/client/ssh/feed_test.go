@@ -369,3 +369,34 @@ func TestAHoleIsToldToEach(t *testing.T) {
 		_ = all[i].Close()
 	}
 }
+
+// An answer that is longer than nous takes is an error of its command's, and the others go on.
+// A line that the daemon, killed, has not finished is passed over: what is told is the end.
+func TestLongAnswersAndCutLines(t *testing.T) {
+	l, f := played(t, plainHello)
+	ctx := patient(t)
+	c := commands(t, ctx, l)
+	answers := make(chan error, 1)
+	ping := func() {
+		_, err := client.Call(ctx, c, protocol.Ping, protocol.PingParams{})
+		answers <- err
+	}
+	go ping()
+	f.say(`{"v":"1","id":%q,"type":"pong","payload":{"message":"%s"},"ok":true}`, f.want(`{"v":"1","id":"`), strings.Repeat("x", 64<<20))
+	var refused *protocol.Error
+	if err := <-answers; !errors.As(err, &refused) || errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "64 MiB") {
+		t.Errorf("got %.300v", err)
+	}
+	go ping()
+	f.say(`{"v":"1","id":%q,"type":"pong","payload":{"message":"pong"},"ok":true}`, f.want(`{"v":"1","id":"`))
+	if err := <-answers; err != nil {
+		t.Error(err)
+	}
+	go ping()
+	f.say(`{"v":"1","id":%q,"type":"pong","payload":{"message":"%s`+"\x00", f.want(`{"v":"1","id":"`), strings.Repeat("x", 100<<10))
+	f.say(`{"ok":false,"error":{"code":"daemon_gone","message":"the daemon is gone"},"socket":"/s"}`)
+	var e *ssh.Error
+	if err := <-answers; !errors.As(err, &e) || e.Code != "daemon_gone" || !errors.Is(err, client.ErrLost) {
+		t.Errorf("got %.300v", err)
+	}
+}

@@ -41,6 +41,10 @@ type Options struct {
 	Within time.Duration
 }
 
+// CutMark is what a proxy writes in the place of the rest of a line that the daemon, which
+// was killed, has not finished. It is in no JSON.
+const CutMark byte = 0
+
 // Hello is the first line of a proxy, as JSON.
 type Hello struct {
 	Proxy       int    `json:"proxy"`

@@ -14,23 +14,30 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"noused/internal/budget"
 	"noused/internal/client"
 	"noused/internal/protocol"
 )
 
 const (
-	maxReply   = 1 << 30  // bytes of a line from the far end
-	maxNoise   = 64 << 10 // bytes before the hello
-	maxAsked   = 1 << 10  // subscriptions that wait
-	maxControl = 4 << 10  // lines of its own that ssh has not taken
+	maxLine    = 64 << 20  // bytes of a line, in either direction
+	maxHeld    = 256 << 20 // bytes of lines from far ends, which all Links have together
+	maxPassed  = 1 << 30   // bytes of a line that is passed over as it is too long
+	maxNoise   = 64 << 10  // bytes before the hello
+	maxAsked   = 1 << 10   // subscriptions that wait
+	maxControl = 4 << 10   // lines of its own that ssh has not taken
 	toldEnd    = time.Second * 5
 )
+
+// room is for the lines that all Links of this program hold.
+var room = budget.New(maxHeld)
 
 // trunk is what all connections share: ssh, with a proxy behind it.
 type trunk struct {
 	o     Options
 	p     *process
 	hello Hello
+	room  *budget.Budget
 	lines *protocol.LineReader
 
 	out   chan []byte   // lines of owners, to the writer
@@ -59,7 +66,7 @@ type asked struct {
 func meet(ctx context.Context, o Options, p *process) (*trunk, error) {
 	noisy := &bounded{r: p.out, left: maxNoise}
 	t := &trunk{
-		o: o, p: p, lines: protocol.NewLineReader(noisy, maxReply),
+		o: o, p: p, room: room, lines: protocol.NewLineReader(noisy, maxLine).Within(room),
 		out: make(chan []byte), nudge: make(chan struct{}, 1), gone: make(chan struct{}), over: make(chan struct{}),
 		conns: map[*conn]struct{}{}, asked: map[string]asked{},
 	}
@@ -67,6 +74,9 @@ func meet(ctx context.Context, o Options, p *process) (*trunk, error) {
 	err := t.greet()
 	if !cut() && err == nil {
 		err = ctx.Err()
+	}
+	if err != nil {
+		t.lines.Close()
 	}
 	if err != nil && ctx.Err() != nil {
 		return nil, &Error{Host: o.Host, What: "there was no answer in time", Said: p.words.String(), Next: "try: ssh " + o.Host}
@@ -123,10 +133,12 @@ func cutFailure(line []byte) (f failure, ok bool) {
 	return f, i >= 0 && json.Unmarshal(line[i:], &f) == nil && f.is()
 }
 
-// bounded ends with errNoise after so many bytes; less than 0 is none.
+// bounded ends with errNoise after so many bytes, less than 0 is none, and with errEndless
+// in a line that has no end.
 type bounded struct {
 	r    io.Reader
 	left int
+	line int // bytes since one has ended
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
@@ -139,6 +151,11 @@ func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	if b.left > 0 {
 		b.left -= n
+	}
+	if b.line += n; bytes.IndexByte(p[:n], '\n') >= 0 {
+		b.line = 0
+	} else if b.line > maxPassed {
+		return n, errEndless
 	}
 	return n, err
 }
@@ -160,6 +177,7 @@ func (t *trunk) serve() {
 	var writing sync.WaitGroup
 	writing.Go(t.write)
 	t.end(t.read())
+	t.lines.Close()
 	<-t.p.exited
 	writing.Wait()
 }
@@ -183,17 +201,24 @@ func (t *trunk) end(reason error) {
 func (t *trunk) read() error {
 	for {
 		line, err := t.lines.Next()
-		if err != nil {
+		var long *protocol.LineTooLongError
+		switch {
+		case errors.As(err, &long):
+			err = t.tooLong(long)
+		case errors.Is(err, errEndless):
+			return &Error{Host: t.o.Host, What: err.Error(), Lost: true}
+		case err != nil:
 			select {
 			case <-t.p.exited:
 			case <-time.After(toldEnd):
 			}
 			return t.lost(err)
+		case t.lines.Cut(), line[len(line)-1] == CutMark:
+			continue // ssh, or the daemon, died in the middle
+		default:
+			err = t.take(line)
 		}
-		if t.lines.Cut() {
-			continue // it died in the middle
-		}
-		if err := t.take(line); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -358,6 +383,29 @@ func (t *trunk) take(line []byte) error {
 		}
 	}
 	return t.other(line)
+}
+
+// tooLong refuses, in the place of the far end, what it answers with a line that there is no
+// room for.
+func (t *trunk) tooLong(e *protocol.LineTooLongError) error {
+	why := errLong
+	if e.NoRoom {
+		why = errFull
+	}
+	start, end, _ := idOf(e.Prefix)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	id := string(bytes.Trim(e.Prefix[start:end], `"`))
+	a, ok := t.asked[id]
+	if !ok || a.answer != nil {
+		return &Error{Host: t.o.Host, What: why.Error(), Lost: true}
+	}
+	delete(t.asked, id)
+	line := protocol.AppendError(nil, id, protocol.Errorf(protocol.Code(protocol.LineTooLong), "%s: %v", t.o.Host, why))
+	line = bytes.TrimSuffix(line, []byte{'\n'})
+	start, end, _ = idOf(line)
+	t.answer(a, line, start, end)
+	return nil
 }
 
 // answer gives a reply back under the id that its owner chose. mu is held.
