@@ -164,14 +164,31 @@ func (h *host) examineMachine(ctx context.Context) []finding {
 	args := append(append([]string{}, to...), "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "--", questions)
 	cmd := exec.CommandContext(ctx, "ssh", args...)
 	cmd.WaitDelay = time.Second
+	var out lastBytes
+	cmd.Stdout = &out
 	before := time.Now()
-	out, err := cmd.Output()
+	err := cmd.Run()
 	took := time.Since(before)
 	if err != nil {
 		return []finding{{"warn", "ssh", "ssh asks for something at each connection: a connection that is lost does not come back by itself", "use a key and an agent, or ControlMaster"}}
 	}
-	clock, linger, _ := strings.Cut(strings.TrimSpace(string(out[max(0, len(out)-200):])), "\n")
+	clock, linger, _ := strings.Cut(out.lines(2), "\n")
 	return []finding{lingers(strings.TrimSpace(linger)), skewed(clock, before, took)}
+}
+
+// lastBytes keeps the end of what a far shell says, which may say anything before.
+type lastBytes []byte
+
+func (l *lastBytes) Write(p []byte) (int, error) {
+	kept := append(*l, p...)
+	*l = append((*l)[:0], kept[max(0, len(kept)-200):]...)
+	return len(p), nil
+}
+
+// lines are the last ones.
+func (l lastBytes) lines(n int) string {
+	all := strings.Split(strings.TrimSpace(string(l)), "\n")
+	return strings.Join(all[max(0, len(all)-n):], "\n")
 }
 
 func lingers(said string) finding {

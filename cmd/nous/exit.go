@@ -112,7 +112,11 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		return exitFailed
 	case errors.As(err, &foreign):
 		a.complain("what listens at " + a.place() + " does not speak the protocol of noused: " + foreign.Err.Error())
-		a.notef("end it, or name another socket with --socket")
+		if a.far == nil {
+			a.notef("end it, or name another socket with --socket")
+		} else {
+			a.notef("update noused there and here to the same version")
+		}
 		return exitNoDaemon
 	case nextOf(err) != "":
 		a.complain(err.Error())

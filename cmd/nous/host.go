@@ -87,7 +87,7 @@ func (a *app) chooseHosts(cmd *cobra.Command) error {
 	first := a.hosts[0]
 	switch {
 	case what == readsDisk:
-		return cmdline.Errorf("nous %s is for the machine of the daemon: %s", cmdline.Name(cmd), first.there(cmdline.Name(cmd)))
+		return a.onlyThere("nous "+cmdline.Name(cmd), first, cmdline.Name(cmd))
 	case len(a.hosts) > 1 && what != readsMany:
 		return cmdline.Errorf("%s is for one host: give --host once", strings.TrimSpace("nous "+strings.TrimPrefix(cmdline.Name(cmd), "nous")))
 	case len(a.hosts) > 1 && (a.socketGiven || a.workdir != "" || a.session != "" && cmd.Name() != "approvals"):
@@ -123,7 +123,11 @@ func (a *app) findHosts() error {
 	}
 	for _, name := range a.hostNames {
 		h := known[name]
-		a.hosts = append(a.hosts, &host{name: name, workdir: h.Workdir, ssh: ssh.Options{Host: name, SSH: h.SSH, Nous: h.Nous}})
+		o := ssh.Options{Host: name, SSH: h.SSH, Nous: h.Nous}
+		if a.socketGiven {
+			o.Socket = a.socket
+		}
+		a.hosts = append(a.hosts, &host{name: name, workdir: h.Workdir, ssh: o})
 	}
 	return nil
 }
@@ -136,9 +140,6 @@ func (a *app) connectsHow(cmd *cobra.Command) {
 		o := &h.ssh
 		o.Start = wanted && err == nil && !a.noStart && !a.completing && cmd.Name() != "status"
 		o.Ask = len(a.hosts) == 1 && !a.completing
-		if a.socketGiven {
-			o.Socket = a.socket
-		}
 		if a.completing {
 			o.Within = completesWithin
 		}
@@ -178,6 +179,9 @@ func (h *host) there(command string) string {
 	nous := h.ssh.Nous
 	if nous == "" {
 		nous = "nous"
+	}
+	if h.ssh.Socket != "" {
+		command = "--socket " + h.ssh.Socket + " " + command
 	}
 	return "run `ssh " + strings.Join(to, " ") + " " + nous + " " + command + "`"
 }
@@ -230,7 +234,13 @@ func (a *app) onDisk(flag, command string) error {
 	if a.far == nil {
 		return nil
 	}
-	return cmdline.Errorf("%s is for the machine of the daemon: %s", flag, a.far.there(command))
+	return a.onlyThere(flag, a.far, command)
+}
+
+// onlyThere refuses what is for the machine of the daemon. An example would be none for there.
+func (a *app) onlyThere(what string, h *host, command string) error {
+	a.complain(what + " is for the machine of the daemon: " + h.there(command))
+	return &quietExit{exitUsage}
 }
 
 // attachments names files as the daemon, which is on the same machine, finds

@@ -149,7 +149,7 @@ func (a *app) sessionsOfHosts(ctx context.Context, p protocol.ListSessionsParams
 			rows = append(rows, row{l.host.name, s})
 		}
 	}
-	if a.json {
+	if a.json || len(lists) == 0 {
 		return failed
 	}
 	slices.SortStableFunc(rows, func(x, y row) int { return protocol.ByNeed(x.SessionInfo, y.SessionInfo) })
@@ -212,7 +212,7 @@ func (a *app) approvalsOfHosts(ctx context.Context, args []string) error {
 		}
 		a.printWaiting(w.host.name+"  ", w.Approval, w.session, time.Now())
 	}
-	if len(all) == 0 && !a.json {
+	if len(all) == 0 && len(lists) > 0 && !a.json {
 		a.notef("no question waits")
 	}
 	return failed

@@ -44,9 +44,17 @@ the active one. One with news that nobody has read goes like any other.`,
 	return cmd
 }
 
+// thenRestart is how a configuration that has been written is read.
+func (a *app) thenRestart() string {
+	if a.far != nil {
+		return " " + a.far.there("restart")
+	}
+	return ": nous restart"
+}
+
 func (a *app) printPruned(r protocol.Pruned) {
 	if r.Limits == (protocol.PruneLimits{}) {
-		a.notef("nothing is ever removed, as %s has no [retention]; for example:\n\n[retention]\nsessions_older = \"90d\"\ntool_output_larger = \"1GiB\"\n\nWrite that into it, and then: nous restart", r.Config)
+		a.notef("nothing is ever removed, as %s has no [retention]; for example:\n\n[retention]\nsessions_older = \"90d\"\ntool_output_larger = \"1GiB\"\n\nWrite that into it, and then%s", r.Config, a.thenRestart())
 		return
 	}
 	rows := make([][]string, 0, len(r.Sessions)+len(r.ToolOutput)+len(r.Audit))

@@ -77,7 +77,7 @@ func joined(x, y jsontext.Value) []byte {
 
 func (a *app) printStatus(s protocol.State, t protocol.Tools, now time.Time) {
 	p := statusPairs{now: now}
-	p.daemon(s.Daemon)
+	p.daemon(s.Daemon, a.otherVersion(s.Daemon.Version))
 	p.add("model", modelName(s.Model))
 	p.sessions(s)
 	p.tools(t)
@@ -106,21 +106,25 @@ func (p *statusPairs) some(key string, lines []string) {
 	}
 }
 
-func (p *statusPairs) daemon(d protocol.DaemonInfo) {
+func (p *statusPairs) daemon(d protocol.DaemonInfo, other string) {
 	p.add("daemon", fmt.Sprintf("%s, process %d, up %s, since %s", cmp.Or(d.Version, "of an unknown version"), d.PID, lasting(p.now.Sub(d.StartedAt)), d.StartedAt.Local().Format(time.DateTime)))
-	if text := otherVersion(d.Version); text != "" {
-		p.add("  version", text)
+	if other != "" {
+		p.add("  version", other)
 	}
 }
 
 // otherVersion says that a daemon is of another version than this program, and what
 // to do; "" where there is nothing to say.
-func otherVersion(daemon string) string {
+func (a *app) otherVersion(daemon string) string {
 	what := map[string]string{"older": "an older version", "newer": "a newer version", "another": "another version"}[buildinfo.Compared(daemon)]
 	if what == "" {
 		return ""
 	}
-	return fmt.Sprintf("the daemon is %s (%s) than this nous (%s); nous restart replaces it", what, oneLine(daemon, 60), buildinfo.Version())
+	next := "nous restart replaces it"
+	if a.far != nil {
+		next = "to replace it " + a.far.there("restart")
+	}
+	return fmt.Sprintf("the daemon is %s (%s) than this nous (%s); %s", what, oneLine(daemon, 60), buildinfo.Version(), next)
 }
 
 func (p *statusPairs) sessions(s protocol.State) {

@@ -39,7 +39,7 @@ func (a *app) openTUI(cmd *cobra.Command, plain bool) error {
 	view := &textView{a: a}
 	return tui.Run(cmd.Context(), tui.Options{
 		Daemon: a.way(), Place: a.place(), Flags: a.flags(), Host: a.hostName(), Unit: a.far == nil && a.socket == protocol.DefaultSocket(os.Getenv),
-		Session: a.session, Find: later, Plain: plain, Board: a.board, Start: a.startOnScreen, Other: otherVersion, In: a.in, Out: a.out.w,
+		Session: a.session, Find: later, Plain: plain, Board: a.board, Start: a.startOnScreen, Other: a.otherVersion, In: a.in, Out: a.out.w,
 		Export: func(ctx context.Context, session, format string, w io.Writer) error {
 			doc, err := a.document(ctx, session, format)
 			if err != nil {

@@ -71,3 +71,12 @@ func TestOtherVersionsAreSaid(t *testing.T) {
 		}
 	}
 }
+
+// What to do about the daemon of another machine is done there.
+func TestOtherVersionsOfAnotherMachineAreReplacedThere(t *testing.T) {
+	a := newApp(nil, &bytes.Buffer{}, &bytes.Buffer{})
+	a.far = &host{name: "box"}
+	if got := a.otherVersion("v99.0.0"); !strings.HasSuffix(got, "; to replace it run `ssh box nous restart`") {
+		t.Errorf("got %q", got)
+	}
+}

@@ -97,6 +97,9 @@ func openImage(i int, workdir string, a protocol.AttachmentParams) (image sessio
 		content, closer, size = bytes.NewReader(data), io.NopCloser(nil), int64(len(data))
 	}
 	if image, err = imageFrom(a.Name, content, size); err != nil {
+		if a.Name != "" {
+			err = fmt.Errorf("%.300q: %w", a.Name, err)
+		}
 		return image, nil, bad("%v", err)
 	}
 	if a.MediaType != "" && a.MediaType != image.MediaType {

@@ -247,7 +247,7 @@ func (p *plain) restore(s follow.Snapshot) {
 		p.seen[e.ID] = true
 	}
 	if left := len(fresh) - plainEntries; left > 0 {
-		p.sayf("%d earlier ones are left out; `nous messages` prints all", left)
+		p.sayf("%d earlier ones are left out; `nous%s messages` prints all", left, p.opts.Flags)
 		fresh = fresh[left:]
 	}
 	for _, entry := range fresh {

@@ -60,6 +60,33 @@ func (f failure) of(host string, lost bool) error {
 	return &Error{Host: host, What: f.Error.Message, Code: f.Error.Code, Lost: lost}
 }
 
+// try is what shows by itself what is wrong.
+func (o Options) try() string {
+	if len(o.SSH) == 0 {
+		return "try: ssh " + o.Host
+	}
+	return "try: ssh " + strings.Join(o.SSH, " ")
+}
+
+// changedKey stands in what ssh says of a key that is not the one it knows.
+const changedKey = "REMOTE HOST IDENTIFICATION HAS CHANGED"
+
+// aboutKey is what says something in ssh's banner about such a key, and how the known one is
+// removed.
+func aboutKey(banner string) (said, next string) {
+	var kept []string
+	for line := range strings.Lines(banner) {
+		line = strings.Trim(line, "@ \t\r\n")
+		switch {
+		case strings.HasPrefix(line, "ssh-keygen "):
+			next = "if you know that it has a new key: " + line
+		case strings.Contains(line, changedKey), strings.HasPrefix(line, "SHA256:"), strings.HasPrefix(line, "Offending "):
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "\n"), next
+}
+
 // ended says how an ssh that said no hello has ended.
 func ended(o Options, p *process, noise string) *Error {
 	said := p.words.String()
@@ -68,11 +95,11 @@ func ended(o Options, p *process, noise string) *Error {
 	if nous == "" {
 		nous = "nous"
 	}
-	try := "try: ssh " + strings.Join(o.SSH, " ")
-	if len(o.SSH) == 0 {
-		try = "try: ssh " + o.Host
-	}
+	try := o.try()
 	switch status := p.status(); {
+	case status == 255 && strings.Contains(said, changedKey):
+		e.Said, e.Next = aboutKey(said)
+		e.What = "ssh does not go on, as the key of the host is not the one that it knows: it may be another machine"
 	case status == 255:
 		e.What, e.Next = "ssh has failed", try
 	case status == 127, status == 126, strings.Contains(strings.ToLower(said), "command not found"):

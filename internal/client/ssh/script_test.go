@@ -39,6 +39,7 @@ func TestWhatGoesWrongIsSaid(t *testing.T) {
 		no           bool     // it is that there is no daemon
 	}{
 		{name: "refused", script: `echo 'me@box: Permission denied (publickey).' >&2; exit 255`, want: []string{"ssh has failed", "Permission denied (publickey)", "ssh box"}},
+		{name: "another key", script: `printf '@@@@\n@  WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!  @\n@@@@\r\nSomeone could be\r\nSHA256:abc\nOffending RSA key in /k:1\n  remove with:\n  ssh-keygen -R box\n' >&2; exit 255`, want: []string{"the key of the host", "WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!; SHA256:abc; Offending RSA key in /k:1\n", "it has a new key: ssh-keygen -R box"}},
 		{name: "escapes", script: `printf 'go \033[31maway\033[0m\n' >&2; exit 255`, want: []string{"go away"}},
 		{name: "no nous", script: `echo 'sh: 1: nous: not found' >&2; exit 127`, want: []string{"there is no nous", "not found", "[hosts.box]"}},
 		{name: "a shell that says it with another status", script: `echo 'nous: Command not found.' >&2; exit 1`, want: []string{"there is no nous", "install"}},

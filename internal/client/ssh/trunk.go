@@ -79,7 +79,7 @@ func meet(ctx context.Context, o Options, p *process) (*trunk, error) {
 		t.lines.Close()
 	}
 	if err != nil && ctx.Err() != nil {
-		return nil, &Error{Host: o.Host, What: "there was no answer in time", Said: p.words.String(), Next: "try: ssh " + o.Host}
+		return nil, &Error{Host: o.Host, What: "there was no answer in time", Said: p.words.String(), Next: o.try()}
 	}
 	if err != nil {
 		return nil, err
