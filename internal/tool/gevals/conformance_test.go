@@ -425,6 +425,9 @@ func (c clause) test(t *testing.T) {
 	}
 	for i, want := range c.calls {
 		want.test(t, b, i)
+		if want.code == tool.Timeout { // the next one is to have its answer, on a busy machine, too
+			b.host.desc.Timeout = time.Minute
+		}
 	}
 	if c.sent != nil {
 		b.Close(t.Context())

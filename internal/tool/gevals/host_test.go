@@ -29,6 +29,7 @@ type bench struct {
 	workdir string
 	scenes  []string
 	logged  *observer.ObservedLogs
+	host    *host // of x
 }
 
 // script is the extension x, whose processes play these scenes.
@@ -53,11 +54,11 @@ func mount(t *testing.T, d tooltest.Descriptor, adapt ...func(*host)) *bench {
 	b.Registry = registry.New(registry.Options{
 		Dirs: []string{dir}, Workdir: b.workdir, OutputDir: t.TempDir(), Environ: environ, Logger: zap.New(core),
 		Dialects: map[string]tool.Dialect{tool.Gevals: func(d *tool.Descriptor, s *proc.Supervisor, log *zap.Logger) tool.Host {
-			h := Dialect(d, s, log)
+			b.host = Dialect(d, s, log).(*host)
 			for _, f := range adapt {
-				f(h.(*host))
+				f(b.host)
 			}
-			return h
+			return b.host
 		}},
 	})
 	t.Cleanup(func() { b.Close(context.Background()) })

@@ -111,7 +111,7 @@ func TestStoppingTheDaemonEndsTheTool(t *testing.T) {
 func TestAFloodIsHeardUntilTheAbort(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	heard := 0
-	r := mount(t, script(t, "!floods"))
+	r := mount(t, script(t, "!floods").Set("timeout", "10m"))
 	r.log.On = func(model.ToolUpdate) {
 		if heard++; heard == 10_000 {
 			cancel()
