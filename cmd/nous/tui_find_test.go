@@ -95,7 +95,9 @@ func TestFindInFoldsAndWhileItStreams(t *testing.T) {
 	s.WaitGone("row 23 of it")
 	s.Wait("more lines")
 	s.say("begin " + strings.Repeat("needle and thread ", 30) + "end")
-	s.Wait("running")
+	s.WaitFor("the run", func(screen string) bool { // it may be over by now
+		return strings.Contains(screen, "running") || strings.Count(screen, "── 1 turn") > 1 || strings.Contains(screen, "thread end")
+	})
 	s.say("/find needle")
 	s.Wait("find: needle", " of 60")
 	s.Press("esc")

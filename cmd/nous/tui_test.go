@@ -532,7 +532,9 @@ func TestResizeWhileItStreams(t *testing.T) {
 	s := openScreen(t, d, look{})
 	s.Paste("first " + strings.Repeat("word ", 300) + "last")
 	s.Press("enter")
-	s.Wait("running")
+	s.WaitFor("the run", func(screen string) bool { // it may be over by now
+		return strings.Contains(screen, "running") || strings.Contains(screen, "── 1 turn")
+	})
 	for _, size := range [][2]int{{60, 20}, {140, 40}, {19, 5}, {20, 6}, {40, 10}, {100, 30}} {
 		s.Resize(size[0], size[1])
 		if size[0] >= 40 {
