@@ -17,6 +17,7 @@ import (
 	"noused/internal/detach"
 	"noused/internal/notify"
 	"noused/internal/protocol"
+	"noused/internal/regular"
 	"noused/internal/runloop"
 )
 
@@ -215,13 +216,7 @@ func (r *resolver) debugSocket(socket string) string {
 // absolute makes a path absolute: from the current folder, or for one in the
 // file from the file's. A leading ~/ is the home folder.
 func (r *resolver) absolute(path string, from origin) string {
-	if rest, ok := strings.CutPrefix(path+"/", "~/"); ok {
-		return filepath.Join(r.home(), rest)
-	}
-	if from.dir != "" && !filepath.IsAbs(path) {
-		path = filepath.Join(from.dir, path)
-	}
-	abs, err := filepath.Abs(path)
+	abs, err := filepath.Abs(regular.Named(path, r.home(), from.dir))
 	if err != nil {
 		r.fail(from, "%v", err)
 	}

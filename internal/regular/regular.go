@@ -14,6 +14,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -218,4 +220,16 @@ func Secret(path string, most int64) ([]byte, error) {
 		return nil, refuse(path, why)
 	}
 	return read(f, path, most)
+}
+
+// Named is the path of a file that a configuration names: a leading ~/ is the home folder,
+// and what is not absolute then is beside the configuration, in dir.
+func Named(path, home, dir string) string {
+	if rest, ok := strings.CutPrefix(path+"/", "~/"); ok {
+		return filepath.Join(home, rest)
+	}
+	if dir != "" && !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	return path
 }

@@ -3,6 +3,8 @@ package tui
 import (
 	"errors"
 	"path/filepath"
+
+	"noused/internal/regular"
 )
 
 // Fleet is a fleet of daemons, as the user's file has it: [fleet].
@@ -15,7 +17,13 @@ type Fleet struct {
 // ConfiguredFleet is the fleet of the user's file. The error says what is wrong with
 // the file.
 func ConfiguredFleet(getenv func(string) string) (Fleet, error) {
-	c, err := loadConfig(configPath(getenv))
+	path := configPath(getenv)
+	c, err := loadConfig(path)
+	for _, file := range []*string{&c.fleet.Creds, &c.fleet.NKey, &c.fleet.CA} {
+		if *file != "" {
+			*file = regular.Named(*file, getenv("HOME"), filepath.Dir(path))
+		}
+	}
 	return c.fleet, err
 }
 
@@ -25,12 +33,4 @@ func severalTexts(value any) ([]string, error) {
 		err = errors.New("want a text, or a list of texts")
 	}
 	return texts, err
-}
-
-func wholePath(value any) (string, error) {
-	path, err := word(value)
-	if err == nil && !filepath.IsAbs(path) {
-		err = errors.New("want an absolute path")
-	}
-	return path, err
 }

@@ -59,16 +59,16 @@ var configKeys = []ConfigKey{
 		},
 	},
 	{
-		"fleet.creds", "path", "A file with a JWT and its key, which the server lets you in with. Nobody else may be able to read it. --creds wins.",
-		func(c *config, _ []string, value any) (err error) { c.fleet.Creds, err = wholePath(value); return err },
+		"fleet.creds", "path", "A file with a JWT and its key, which the server lets you in with. Nobody else may be able to read it. ~/ is your home; other paths begin beside this file. --creds wins.",
+		func(c *config, _ []string, value any) (err error) { c.fleet.Creds, err = word(value); return err },
 	},
 	{
 		"fleet.nkey", "path", "A file with the seed of an nkey, instead of fleet.creds.",
-		func(c *config, _ []string, value any) (err error) { c.fleet.NKey, err = wholePath(value); return err },
+		func(c *config, _ []string, value any) (err error) { c.fleet.NKey, err = word(value); return err },
 	},
 	{
 		"fleet.ca", "path", "A file of certificates that the server's is checked with, instead of the system's.",
-		func(c *config, _ []string, value any) (err error) { c.fleet.CA, err = wholePath(value); return err },
+		func(c *config, _ []string, value any) (err error) { c.fleet.CA, err = word(value); return err },
 	},
 	{
 		"fleet.subject", "text", "The first word of the fleet's subjects, as on its hosts. Default: noused.",

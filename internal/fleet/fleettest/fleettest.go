@@ -89,6 +89,9 @@ func JetStream(t testing.TB, nc *nats.Conn) jetstream.JetStream {
 // Up: nobody can have taken the port meanwhile.
 func (s *Server) Direct() string { return s.running.ClientURL() }
 
+// WebSocket is where clients connect that come over HTTP, where config has a websocket.
+func (s *Server) WebSocket() string { return s.running.WebsocketURL() }
+
 // Up starts the server, again if it was down: with the same URL and the same store.
 func (s *Server) Up() {
 	s.t.Helper()

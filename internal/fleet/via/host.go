@@ -25,8 +25,8 @@ type Host struct {
 
 	mu       sync.Mutex
 	conns    map[*conn]struct{}
-	checking context.CancelFunc // nil while there are no connections
-	known    []string           // the hosts that there were when this one was missing
+	checking func()   // ends the looking after the daemon, and waits for that; nil while there are no connections
+	known    []string // the hosts that there were when this one was missing
 }
 
 // Host leads to the daemon of that name, which fleet.CheckName takes.
@@ -134,19 +134,23 @@ func (h *Host) has(c *conn) {
 	h.conns[c] = struct{}{}
 	if h.checking == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		h.checking = cancel
-		go h.check(ctx) // ended by left
+		var own sync.WaitGroup
+		own.Go(func() { h.check(ctx) }) // ended by left
+		h.checking = func() { cancel(); own.Wait() }
 	}
 }
 
+// left forgets a connection. Behind the last one it waits until nobody looks after the
+// daemon any more.
 func (h *Host) left(c *conn) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	delete(h.conns, c)
+	end := func() {}
 	if len(h.conns) == 0 && h.checking != nil {
-		h.checking()
-		h.checking = nil
+		end, h.checking = h.checking, nil
 	}
+	h.mu.Unlock()
+	end()
 }
 
 // gone ends all connections.
