@@ -205,9 +205,10 @@ func spawnSelf(mode string, attr *syscall.SysProcAttr, read bool) int {
 const stray = `(setsid sh -c 'exec 9>"$` + tooltest.FIFO + `"; : >"$` + tooltest.FIFO + `.up"; exec sleep 1000' &)
 while ! test -e "$` + tooltest.FIFO + `.up"; do sleep 0.01; done; rm "$` + tooltest.FIFO + `.up"; echo up; `
 
-// nesterMain starts scripts itself: one that ends and leaves a process, and one
-// that does not end.
+// nesterMain starts scripts itself: one that ends and leaves a process, and, when it
+// is told to, one that does not end.
 func nesterMain() int {
+	in := bufio.NewReader(os.Stdin)
 	s := NewNested("/proc/self/exe", zap.NewNop())
 	for _, script := range []string{stray, stray + "exec sleep 1000"} {
 		p, err := s.Start(context.Background(), Command{
@@ -220,6 +221,7 @@ func nesterMain() int {
 		fmt.Println(string(line), err)
 		p.Wait()
 		fmt.Println("waited")
+		_, _ = in.ReadString('\n')
 	}
 	return 0
 }

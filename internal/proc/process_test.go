@@ -359,6 +359,7 @@ func TestNothingOutlivesANestedSupervisor(t *testing.T) {
 	want(t, p, "up <nil>")
 	want(t, p, "waited")
 	released()
+	check(t, p.Send([]byte("go on\n"))) // not before: what is started next has the FIFO, too
 	released = held()
 	want(t, p, "up <nil>")
 	p.Kill()
