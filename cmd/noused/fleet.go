@@ -36,13 +36,10 @@ func openFleet(cfg Config, epoch string, mux *protocol.Mux, hub *runloop.Hub, ev
 	if err != nil {
 		return nil, fmt.Errorf("[fleet]: %w", err)
 	}
-	jobs, err := work.New(work.Options{
+	jobs := work.New(work.Options{
 		Prefix: f.Prefix, Name: f.Name, Instance: instance, Labels: f.Labels, Slots: f.Slots, Timeout: f.JobTimeout,
 		Dir: filepath.Join(cfg.StateDir, "fleet-jobs"), Trees: worktree.Home(os.Getenv), Mux: mux, Events: events, Audit: journal.Record, Log: log.Named("jobs"),
 	})
-	if err != nil {
-		return nil, fmt.Errorf("[fleet]: %w", err)
-	}
 	return host.New(host.Options{
 		Connect: f.Connect, Prefix: f.Prefix, Name: f.Name, Labels: f.Labels, Approve: f.Approve, Slots: f.Slots, JobTimeout: f.JobTimeout,
 		Version: buildinfo.Version(), Epoch: epoch, Instance: instance, Workdir: cfg.Workdir, Load: hub.Load, Jobs: jobs,

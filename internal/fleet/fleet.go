@@ -77,6 +77,9 @@ func (p Prefix) JobStream() string { return string(p) + "_JOBS" }
 // HostBucket is the name of the bucket of the daemons that are there.
 func (p Prefix) HostBucket() string { return string(p) + "_HOSTS" }
 
+// ClaimBucket is the name of the bucket of who works at which job.
+func (p Prefix) ClaimBucket() string { return string(p) + "_CLAIMS" }
+
 // OfEvent takes the subject of an event apart. session is "" where it has none.
 func (p Prefix) OfEvent(subject string) (host, session string, ok bool) {
 	t := strings.Split(subject, ".")

@@ -152,14 +152,23 @@ func Cancelled(id string) End {
 
 var noUsage = jsontext.Value(`{"input_tokens":0,"output_tokens":0}`)
 
-// Encode keeps an end within what a server carries.
-func (e End) Encode() []byte {
+// Bounded is an end that is within what a server carries, whatever a run has said.
+func (e End) Bounded() End {
 	if cut := Cut(e.Output, MaxOutput); len(cut) < len(e.Output) {
 		e.Output, e.OutputTruncated = cut, true
+	}
+	if e.Error != nil {
+		e.Error = &protocol.RunError{Code: e.Error.Code, Message: Cut(e.Error.Message, maxMessage)}
 	}
 	if !e.Usage.IsValid() {
 		e.Usage = noUsage
 	}
+	return e
+}
+
+// Encode is the message that tells an end, Bounded.
+func (e End) Encode() []byte {
+	e = e.Bounded()
 	text, err := json.Marshal(e, jsontext.AllowInvalidUTF8(true))
 	if err != nil { // texts, and a value that is valid
 		text = fmt.Appendf(nil, `{"id":%q,"stop_reason":"error"}`, e.ID)

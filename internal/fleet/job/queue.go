@@ -51,7 +51,7 @@ func Open(ctx context.Context, js jetstream.JetStream, prefix fleet.Prefix, time
 }
 
 func (q *Queue) openClaims(ctx context.Context, timeout time.Duration) (err error) {
-	name := string(q.prefix) + "_CLAIMS"
+	name := q.prefix.ClaimBucket()
 	q.claims, err = q.js.KeyValue(ctx, name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		q.claims, err = q.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
@@ -174,9 +174,13 @@ func (q *Queue) Claimed(ctx context.Context, id string) (c Claim, revision uint6
 	return ReadClaim(entry.Value()), entry.Revision(), true, nil
 }
 
-// Release gives a claim up that is of that revision: anybody may take the job.
+// Release gives a claim up, unless another has written it since that revision: anybody may
+// take the job.
 func (q *Queue) Release(ctx context.Context, id string, revision uint64) error {
-	return q.claims.Delete(ctx, id, jetstream.LastRevision(revision))
+	if err := q.claims.Delete(ctx, id, jetstream.LastRevision(revision)); !isTaken(err) {
+		return err
+	}
+	return nil
 }
 
 // Watch tells of all claims, and then of each that changes; a nil entry ends the first.

@@ -3,6 +3,7 @@ package work
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -118,11 +119,32 @@ func (t *task) find() error {
 		return err
 	}
 	for _, s := range list.Sessions {
-		if s.Title == t.title() {
+		if s.Title != t.title() || t.Workdir != "" && s.Workdir != t.Workdir {
+			continue
+		}
+		if mine, err := t.made(s); err != nil || mine {
 			t.SessionID = s.SessionID
+			return err
 		}
 	}
 	return nil
+}
+
+// made tells whether a session of that title is the job's: nothing was said there, or the
+// job's prompt. Whoever likes may call a session so, and what was allowed there is not
+// allowed to the job.
+func (t *task) made(s protocol.SessionInfo) (bool, error) {
+	if s.Messages == 0 {
+		return true, nil
+	}
+	most := allEntries
+	m, err := patiently(t, func() (protocol.Messages, error) {
+		return do(t.w.ctx, t.w.o.Mux, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: s.SessionID}, Limit: &most})
+	})
+	return slices.ContainsFunc(m.Messages, func(entry jsontext.Value) bool {
+		var said protocol.Message
+		return json.Unmarshal(entry, &said) == nil && said.Role == "user" && said.Text == t.Prompt
+	}), err
 }
 
 // session makes the session.

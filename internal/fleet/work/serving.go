@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -180,8 +181,7 @@ func (s *serving) look(ctx context.Context) (bool, error) {
 		if !j.Fits(s.w.o.Labels) || s.places[m.ID] != nil || s.w.task(m.ID) != nil {
 			continue
 		}
-		p := &place{id: m.ID, seq: m.Seq}
-		s.order, s.places[m.ID] = append(s.order, p), p
+		s.remember(m)
 		return true, nil
 	}
 	return false, nil
@@ -194,6 +194,16 @@ func (s *serving) refuse(ctx context.Context, m job.Queued, why error) error {
 		s.w.o.Log.Warn("a job is refused", zap.String("job", m.ID), zap.Error(why))
 	}
 	return err
+}
+
+// remember keeps in mind a job that fits, the oldest first.
+func (s *serving) remember(m job.Queued) {
+	if s.places[m.ID] != nil || len(s.order) >= maxPlaces {
+		return
+	}
+	p := &place{id: m.ID, seq: m.Seq}
+	i, _ := slices.BinarySearchFunc(s.order, m.Seq, func(p *place, seq uint64) int { return cmp.Compare(p.seq, seq) })
+	s.order, s.places[m.ID] = slices.Insert(s.order, i, p), p
 }
 
 func (s *serving) forget(id string) {
@@ -211,7 +221,7 @@ func (s *serving) take(ctx context.Context, p *place) (gone bool, err error) {
 		p.again = time.Now().Add(s.q.Timeout)
 		return false, nil
 	}
-	return true, s.start(ctx, p.id, revision, false)
+	return true, s.start(ctx, p.id, revision, nil)
 }
 
 // claim is one that this daemon makes.
@@ -219,8 +229,9 @@ func (w *Worker) claim() job.Claim {
 	return job.Claim{Host: w.o.Name, Instance: w.o.Instance, At: time.Now().UTC()}
 }
 
-// start begins with a job whose claim is this daemon's. again: it may have been begun.
-func (s *serving) start(ctx context.Context, id string, revision uint64, again bool) error {
+// start begins with a job whose claim is this daemon's. before is the claim, where it was
+// found: the job may have been begun, or somebody else has written it.
+func (s *serving) start(ctx context.Context, id string, revision uint64, before *job.Claim) error {
 	m, ok, err := s.q.Get(ctx, id)
 	if err != nil {
 		return err
@@ -238,11 +249,21 @@ func (s *serving) start(ctx context.Context, id string, revision uint64, again b
 		return s.ended(ctx, id, revision)
 	}
 	j, err := job.Parse(id, m.Text)
-	if err != nil {
+	fits := j.Fits(s.w.o.Labels)
+	switch {
+	case err != nil:
 		return s.refuse(ctx, m, err)
+	case fits && s.free() > 0:
+		s.w.begin(record{Job: j, Again: before != nil}, revision)
+		return nil
+	case before != nil && before.Cancel:
+		_, err := s.q.Finish(ctx, job.Cancelled(id))
+		return err
+	case fits && s.w.o.Slots > 0:
+		s.remember(m)
 	}
-	s.w.begin(record{Job: j, Again: again}, revision)
-	return nil
+	s.w.o.Log.Info("the claim of a job is given up", zap.String("job", id), zap.Bool("labels_fit", fits), zap.Int("slots", s.w.o.Slots))
+	return s.q.Release(ctx, id, revision)
 }
 
 // ended writes into a claim that its job is over.
@@ -282,15 +303,15 @@ func (s *serving) changed(ctx context.Context, entry jetstream.KeyValueEntry) er
 // killed right then. What is heard may be old.
 func (s *serving) adopt(ctx context.Context, id string) error {
 	c, revision, ok, err := s.q.Claimed(ctx, id)
-	if err != nil || !ok || c.Ended || c.Instance != s.w.o.Instance || s.w.task(id) != nil || s.w.o.Slots == 0 {
-		return err // without slots, the claim is not the daemon's own, or from before it gave up jobs
+	if err != nil || !ok || c.Ended || c.Instance != s.w.o.Instance || s.w.task(id) != nil {
+		return err
 	}
 	next, ok, err := s.q.Renew(ctx, id, c, revision)
 	if err != nil || !ok {
 		return err
 	}
 	s.forget(id)
-	if err := s.start(ctx, id, next, true); err != nil {
+	if err := s.start(ctx, id, next, &c); err != nil {
 		return err
 	}
 	if t := s.w.task(id); t != nil && c.Cancel {

@@ -177,6 +177,7 @@ func (t *task) work() {
 			t.giveUp(err)
 			return
 		}
+		end = end.Bounded()
 		t.mu.Lock()
 		t.End = &end
 		t.mu.Unlock()
@@ -189,13 +190,15 @@ func (t *task) work() {
 
 // save keeps the record, for which there must be room some day. False: the worker stops.
 func (t *task) save() bool {
-	for t.w.ctx.Err() == nil {
+	for said := ""; t.w.ctx.Err() == nil; pause(t.w.ctx, retryPause) {
 		err := t.w.keep(t.record)
 		if err == nil {
 			return true
 		}
-		t.w.o.Log.Error("a job waits, as it cannot be kept in mind", zap.String("job", t.ID), zap.Error(err))
-		pause(t.w.ctx, retryPause)
+		if err.Error() != said {
+			said = err.Error()
+			t.w.o.Log.Error("a job waits, as it cannot be kept in mind; trying again", zap.String("job", t.ID), zap.Error(err))
+		}
 	}
 	return false
 }
@@ -213,7 +216,7 @@ func (t *task) giveUp(err error) {
 
 // finish tells the end until it is told.
 func (t *task) finish() {
-	for t.w.ctx.Err() == nil {
+	for said := ""; t.w.ctx.Err() == nil; {
 		q, err := t.w.connection(t.w.ctx)
 		if err != nil {
 			return
@@ -223,10 +226,11 @@ func (t *task) finish() {
 				return
 			}
 		}
-		if t.w.ctx.Err() == nil {
-			t.w.o.Log.Warn("the end of a job waits", zap.String("job", t.ID), zap.Error(err))
-			pause(t.w.ctx, retryPause)
+		if t.w.ctx.Err() == nil && err.Error() != said {
+			said = err.Error()
+			t.w.o.Log.Warn("the end of a job waits; trying again", zap.String("job", t.ID), zap.Error(err))
 		}
+		pause(t.w.ctx, retryPause)
 	}
 }
 

@@ -17,6 +17,7 @@ package work
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -53,8 +54,8 @@ type Worker struct {
 	ctx    context.Context
 	stop   context.CancelFunc
 	all    sync.WaitGroup
-	begun  sync.Once
-	before []record // begun by the daemon before this one
+	begun  bool          // what the daemon before this one had begun goes on; Serve's
+	warned time.Duration // of this timeout of the bucket; Serve's
 
 	mu     sync.Mutex
 	active map[string]*task // by the job's id
@@ -63,24 +64,39 @@ type Worker struct {
 	freed  chan struct{}    // holds one: a slot is free
 }
 
-// New reads what jobs the daemon had begun before. It does nothing more until Serve.
-func New(o Options) (w *Worker, err error) {
-	w = &Worker{o: o, active: map[string]*task{}, online: make(chan struct{}), freed: make(chan struct{}, 1)}
-	if w.before, err = w.load(); err != nil {
-		return nil, err
-	}
+// New makes a Worker. It does nothing until Serve.
+func New(o Options) *Worker {
+	w := &Worker{o: o, active: map[string]*task{}, online: make(chan struct{}), freed: make(chan struct{}, 1)}
 	w.ctx, w.stop = context.WithCancel(context.Background())
-	return w, nil
+	return w
 }
 
-// start goes on with the jobs that the daemon had begun before.
-func (w *Worker) start() {
+// start goes on with the jobs that the daemon before this one had begun.
+func (w *Worker) start() error {
+	if w.begun {
+		return nil
+	}
+	before, err := w.load()
+	if err != nil {
+		return fmt.Errorf("the jobs that were begun before cannot be read, and none is taken: %w", err)
+	}
 	ends, _, _ := w.o.Events.Begin("", nil, event.Filter{Types: []string{protocol.AgentEnd{}.Type()}})
-	for _, r := range w.before {
+	for _, r := range before {
 		w.begin(r, 0)
 	}
-	w.before = nil
+	w.begun = true
 	w.all.Go(func() { w.hear(ends) })
+	return nil
+}
+
+// compare warns of a job_timeout that is not the bucket's, which counts.
+func (w *Worker) compare(q *job.Queue) {
+	if q.Timeout == w.o.Timeout || q.Timeout == w.warned {
+		return
+	}
+	w.warned = q.Timeout
+	w.o.Log.Warn("job_timeout does not count, as the bucket of claims was made with another; change one of the two",
+		zap.Duration("job_timeout", w.o.Timeout), zap.String("bucket", w.o.Prefix.ClaimBucket()), zap.Duration("bucket_ttl", q.Timeout))
 }
 
 // Close ends its goroutines. Serve must have returned. Runs are the daemon's to end.
@@ -221,7 +237,10 @@ func (w *Worker) Serve(ctx context.Context, js jetstream.JetStream, well func())
 		return err
 	}
 	defer func() { _ = watcher.Stop() }()
-	w.begun.Do(w.start)
+	if err := w.start(); err != nil {
+		return err
+	}
+	w.compare(q)
 	if err := s.reclaim(ctx); err != nil {
 		return err
 	}
