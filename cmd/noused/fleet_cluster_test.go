@@ -2,14 +2,11 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -18,48 +15,6 @@ import (
 	"noused/internal/fleet/job"
 	"noused/internal/protocol"
 )
-
-// natsCluster starts three servers that make one, and returns their URLs.
-func natsCluster(t *testing.T) (all []*server.Server, urls []string) {
-	t.Helper()
-	var ports, routes []string
-	for range 3 {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ports = append(ports, ln.Addr().String())
-		routes = append(routes, "nats://"+ln.Addr().String())
-		_ = ln.Close()
-	}
-	for i := range 3 {
-		path := filepath.Join(t.TempDir(), "nats.conf")
-		config := fmt.Sprintf("listen: \"127.0.0.1:-1\"\nserver_name: s%d\njetstream { store_dir: %q }\ncluster { name: c, listen: %q, routes: [%s] }\n",
-			i, t.TempDir(), ports[i], strings.Join(routes, ", "))
-		if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		options, err := server.ProcessConfigFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		options.NoSigs, options.NoLog = true, true
-		s, err := server.NewServer(options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Start()
-		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-		all = append(all, s)
-	}
-	for _, s := range all {
-		if !s.ReadyForConnections(jobPatience) {
-			t.Fatal("a server is not ready")
-		}
-		urls = append(urls, s.ClientURL())
-	}
-	return all, urls
-}
 
 // replicated makes what the fleet needs on all three servers, once they have a leader.
 func (f *jobFleet) replicated() {
@@ -90,7 +45,11 @@ func TestJobsOverACluster(t *testing.T) {
 	if os.Getenv("NOUSED_LONG") == "" {
 		t.Skip("NOUSED_LONG is not set")
 	}
-	servers, urls := natsCluster(t)
+	servers := fleettest.Cluster(t)
+	var urls []string
+	for _, s := range servers {
+		urls = append(urls, s.URL())
+	}
 	f := &jobFleet{t: t, at: `["` + strings.Join(urls, `", "`) + `"]`}
 	var err error
 	nc := fleettest.Dial(t, strings.Join(urls, ","), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
@@ -112,12 +71,12 @@ func TestJobsOverACluster(t *testing.T) {
 		ids = append(ids, id)
 	}
 	f.end("job-5")
-	servers[0].Shutdown()
+	servers[0].Down()
 	for _, id := range ids {
 		var e job.End
-		for ok := false; !ok; {
-			if e, ok, err = f.End(t.Context(), id); err != nil || !ok { // there may be no leader right now
-				time.Sleep(20 * time.Millisecond)
+		for ok, deadline := false, time.Now().Add(jobPatience); !ok; time.Sleep(20 * time.Millisecond) { // there may be no leader right now
+			if e, ok, err = f.End(t.Context(), id); !ok && time.Now().After(deadline) {
+				t.Fatalf("%s has not ended after %s: %v", id, jobPatience, err)
 			}
 		}
 		if e.StopReason != protocol.StopCompleted {

@@ -233,11 +233,12 @@ func TestAJobSurvivesAKill(t *testing.T) {
 // A job whose daemon stays away is another's. The first, when it is back, aborts its
 // run, and tells no end.
 func TestAJobIsAnothersAfterTheTimeout(t *testing.T) {
-	f := newJobFleet(t, time.Second)
+	f := newJobFleet(t, job.DefaultTimeout)
 	first := f.daemon("first", never)
 	f.submit(job.Job{ID: "one", Prompt: "hello there"})
 	c := f.claimed("one", runs)
 	first.kill()
+	f.runOut("one")
 	f.daemon("second", "")
 	if e := f.end("one"); e.Host != "second" || e.StopReason != protocol.StopCompleted {
 		t.Fatalf("got %+v, want the end of the host second", e)
@@ -247,6 +248,34 @@ func TestAJobIsAnothersAfterTheTimeout(t *testing.T) {
 	f.over("one")
 	if e := f.end("one"); e.Host != "second" {
 		t.Errorf("the end has become %+v", e)
+	}
+}
+
+// A daemon that waits for another's claim to run out takes the job then, though nobody tells
+// it of that.
+func TestAJobIsTakenWhenItsClaimRunsOut(t *testing.T) {
+	f := newJobFleet(t, time.Second)
+	f.submit(job.Job{ID: "one", Prompt: "hello there"})
+	if _, ok, err := f.Take(t.Context(), "one", job.Claim{Host: "gone"}); !ok || err != nil {
+		t.Fatalf("a claim: %t, %v", ok, err)
+	}
+	f.daemon("box", "")
+	if e := f.end("one"); e.Host != "box" || e.StopReason != protocol.StopCompleted {
+		t.Errorf("got %+v, want the end of the host box", e)
+	}
+}
+
+// runOut is what the server does with a claim that nobody has written for long: there is
+// nothing left of it.
+func (f *jobFleet) runOut(id string) {
+	f.t.Helper()
+	bucket := fleet.DefaultPrefix.ClaimBucket()
+	claims, err := f.js.Stream(f.t.Context(), fleet.BucketStream(bucket))
+	if err == nil {
+		err = claims.Purge(f.t.Context(), jetstream.WithPurgeSubject(fleet.EntrySubject(bucket, id)))
+	}
+	if err != nil {
+		f.t.Fatal(err)
 	}
 }
 
@@ -289,6 +318,18 @@ func TestJobsAreCancelled(t *testing.T) {
 
 func TestBadJobsEndAtOnce(t *testing.T) {
 	f := newJobFleet(t, job.DefaultTimeout)
+	stream, err := f.js.Stream(t.Context(), fleet.DefaultPrefix.JobStream())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := stream.CachedInfo().Config
+	if _, err := f.js.Publish(t.Context(), fleet.DefaultPrefix.JobQueue("long"), make([]byte, fleet.MaxJob+1)); err == nil {
+		t.Error("the server takes a job that is too long")
+	}
+	config.MaxMsgSize = -1 // as somebody else may have made it
+	if _, err := f.js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
 	for id, text := range map[string]string{
 		"syntax":   `{"id":`,
 		"field":    `{"id":"field","prompt":"hello","shell":"sh"}`,
@@ -299,6 +340,9 @@ func TestBadJobsEndAtOnce(t *testing.T) {
 		"relative": `{"id":"relative","prompt":"hello","workdir":"src"}`,
 		"repo":     `{"id":"repo","prompt":"hello","repo":"/no/such/repository"}`,
 		"model":    `{"id":"model","prompt":"hello","model":"nobody/has-it"}`,
+		"label":    `{"id":"label","prompt":"hello","labels":{"a.b":"c"}}`,
+		"both":     `{"id":"both","prompt":"hello","workdir":"/","repo":"/"}`,
+		"long":     `{"id":"long","prompt":"` + strings.Repeat("x", fleet.MaxJob) + `"}`,
 	} {
 		if _, err := f.js.Publish(t.Context(), fleet.DefaultPrefix.JobQueue(id), []byte(text)); err != nil {
 			t.Fatal(err)
@@ -309,6 +353,7 @@ func TestBadJobsEndAtOnce(t *testing.T) {
 	for id, want := range map[string]string{
 		"syntax": "no job", "field": `no field "shell"`, "other": `it is "else"`, "empty": "prompt", "asks": "approvals",
 		"folder": "workdir", "relative": "workdir", "repo": "repo", "model": "nobody",
+		"label": "labels", "both": "want one of the two", "long": "at most 262144",
 	} {
 		e := f.end(id)
 		if e.StopReason != protocol.StopError || e.Error == nil || !strings.Contains(e.Error.Message, want) {

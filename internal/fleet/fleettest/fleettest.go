@@ -30,23 +30,42 @@ type Server struct {
 	t       testing.TB
 	options *server.Options
 	running *server.Server
+	routes  *Proxy // where the others of its cluster find it, or nil
 }
 
 // Start runs a server with JetStream until the test ends. config,
 // if it is not empty, is a part of a configuration file, such as accounts.
 func Start(t testing.TB, config string) *Server {
 	t.Helper()
-	// Without limits of its own the server takes them from the disk that is free.
-	return start(t, fmt.Sprintf("jetstream { store_dir: %q, max_mem: 256M, max_file: 4G }\n", t.TempDir())+config)
+	return start(t, store(t)+config, nil)
+}
+
+// store is JetStream's configuration. Without limits of its own the server takes them from
+// the disk that is free.
+func store(t testing.TB) string {
+	return fmt.Sprintf("jetstream { store_dir: %q, max_mem: 256M, max_file: 4G }\n", t.TempDir())
+}
+
+// Cluster starts three servers that are one, until the test ends. They find each other by
+// proxies, which are there before any of them has a port.
+func Cluster(t testing.TB) (all []*Server) {
+	t.Helper()
+	routes := []*Proxy{NewProxy(t), NewProxy(t), NewProxy(t)}
+	for i, p := range routes {
+		config := fmt.Sprintf("server_name: s%d\ncluster { name: c, listen: \"127.0.0.1:-1\", advertise: %q, routes: [%q, %q, %q] }\n",
+			i, p.ln.Addr(), routes[0].URL(), routes[1].URL(), routes[2].URL())
+		all = append(all, start(t, store(t)+config, p))
+	}
+	return all
 }
 
 // StartWithout is Start for a server without JetStream.
 func StartWithout(t testing.TB, config string) *Server {
 	t.Helper()
-	return start(t, config)
+	return start(t, config, nil)
 }
 
-func start(t testing.TB, config string) *Server {
+func start(t testing.TB, config string, routes *Proxy) *Server {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "nats.conf")
 	if err := os.WriteFile(path, []byte("listen: \"127.0.0.1:-1\"\n"+config), 0o600); err != nil {
@@ -57,7 +76,7 @@ func start(t testing.TB, config string) *Server {
 		t.Fatal(err)
 	}
 	options.NoSigs, options.NoLog, options.AuthTimeout = true, true, patience.Seconds()
-	s := &Server{Proxy: NewProxy(t), t: t, options: options}
+	s := &Server{Proxy: NewProxy(t), t: t, options: options, routes: routes}
 	s.Up()
 	t.Cleanup(s.Down)
 	return s
@@ -106,6 +125,9 @@ func (s *Server) Up() {
 	}
 	s.running = running
 	s.lead(running.Addr().String())
+	if s.routes != nil {
+		s.routes.lead(running.ClusterAddr().String())
+	}
 }
 
 // Down stops the server. Its store stays.
@@ -114,6 +136,9 @@ func (s *Server) Down() {
 		return
 	}
 	s.lead("")
+	if s.routes != nil {
+		s.routes.lead("")
+	}
 	s.running.Shutdown()
 	s.running.WaitForShutdown()
 	s.running = nil
