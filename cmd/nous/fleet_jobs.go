@@ -184,7 +184,11 @@ func (a *app) printEnd(e job.End) error {
 	}
 	switch {
 	case e.Error != nil:
-		a.complain(describeError(e.Error.Code, e.Error.Message, ""))
+		on := ""
+		if e.Host != "" {
+			on = " on " + e.Host
+		}
+		a.complain(fmt.Sprintf("the job %s failed%s: %s", e.ID, on, describeError(e.Error.Code, e.Error.Message, "")))
 	case e.StopReason == protocol.StopAborted && e.Host == "":
 		a.complain(fmt.Sprintf("the job %s was cancelled; it had not begun", e.ID))
 	case e.StopReason == protocol.StopAborted:
@@ -216,7 +220,7 @@ aborts the run when it comes back.`,
 // cancelJob says in words what it did.
 func (a *app) cancelJob(ctx context.Context, id string) (said string, err error) {
 	if err := fleet.CheckID(id); err != nil {
-		return "", cmdline.Errorf("%v", err)
+		return "", cmdline.Errorf("id: %v", err)
 	}
 	return said, a.withJobs(ctx, func(l *fleetLink) error {
 		did, host, err := l.jobs.Cancel(ctx, id, cancelPatience)
@@ -230,8 +234,13 @@ func (a *app) cancelJob(ctx context.Context, id string) (said string, err error)
 			said = fmt.Sprintf("%s is over", id)
 		case job.Removed:
 			said = fmt.Sprintf("%s is cancelled; it had not begun", id)
+		case job.Away:
+			said = fmt.Sprintf("%s is cancelled; %s, where it ran, does not answer, and aborts the run when it is back", id, host)
 		default:
 			said = fmt.Sprintf("%s is cancelled on %s", id, host)
+			if e, over, err := l.jobs.End(ctx, id); err == nil && over && e.StopReason != protocol.StopAborted {
+				said = fmt.Sprintf("%s was not cancelled: it ended on %s meanwhile (%s)", id, host, oneLine(string(e.StopReason), maxWord))
+			}
 		}
 		return nil
 	})
@@ -277,7 +286,7 @@ func (a *app) listJobs(ctx context.Context, l *fleetLink) error {
 	for _, e := range ends {
 		all = append(all, ended(e))
 	}
-	waiting, more, err := l.waiting(ctx, newFleetView(claims, hosts))
+	waiting, more, err := l.waiting(ctx, newFleetView(claims, hosts, l.jobs.Timeout))
 	if err != nil {
 		return err
 	}
@@ -342,10 +351,12 @@ type fleetView struct {
 	claims map[string]job.Claim
 	hosts  map[string]fleet.Presence
 	busy   map[string]int // slots, by the host
+
+	timeout time.Duration // of claims
 }
 
-func newFleetView(claims map[string]job.Claim, hosts map[string]fleet.Presence) *fleetView {
-	v := &fleetView{claims, hosts, map[string]int{}}
+func newFleetView(claims map[string]job.Claim, hosts map[string]fleet.Presence, timeout time.Duration) *fleetView {
+	v := &fleetView{claims, hosts, map[string]int{}, timeout}
 	for _, c := range claims {
 		v.busy[c.Host]++
 	}
@@ -370,7 +381,7 @@ func (v *fleetView) standing(m job.Queued) listedJob {
 			j.State = "cancelling"
 		}
 		if _, there := v.hosts[c.Host]; !there && c.Host != "" {
-			j.Why = "its host is away"
+			j.Why = "its host is away; after " + v.timeout.String() + " without it another host takes the job"
 		}
 	default:
 		j.Why = v.whyQueued(said)

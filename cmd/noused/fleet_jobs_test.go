@@ -306,7 +306,7 @@ func TestJobsAreCancelled(t *testing.T) {
 	f.submit(job.Job{ID: "away", Prompt: "hello there"})
 	c := f.claimed("away", runs)
 	d.kill()
-	if did, _, err := f.Cancel(t.Context(), "away", time.Millisecond); did != job.Asked || err != nil {
+	if did, _, err := f.Cancel(t.Context(), "away", time.Millisecond); did != job.Away || err != nil {
 		t.Fatalf("cancel of a job whose host is away: got %s, %v", did, err)
 	}
 	d.start()

@@ -295,6 +295,7 @@ const (
 	Unknown Cancelling = "unknown" // no job of that id waits, runs, or has ended
 	Removed Cancelling = "removed" // it waited, and is over now
 	Asked   Cancelling = "asked"   // its host was told to abort it
+	Away    Cancelling = "away"    // its host was told, and did not do it in time: its end is told without it
 	Over    Cancelling = "over"    // it had ended
 )
 
@@ -313,8 +314,10 @@ func (q *Queue) Cancel(ctx context.Context, id string, patience time.Duration) (
 	}
 	e := Cancelled(id)
 	e.Host, e.SessionID, e.RunID = c.Host, c.SessionID, c.RunID
-	_, err = q.Finish(ctx, e)
-	return Asked, c.Host, err
+	if told, err := q.Finish(ctx, e); err != nil || !told {
+		return Asked, c.Host, err
+	}
+	return Away, c.Host, nil
 }
 
 const cancelPause = 50 * time.Millisecond

@@ -118,7 +118,7 @@ func TestCancel(t *testing.T) {
 	for _, c := range []struct {
 		id  string
 		did Cancelling
-	}{{"none", Unknown}, {"waits", Removed}, {"waits", Over}, {"runs", Asked}, {"runs", Over}} {
+	}{{"none", Unknown}, {"waits", Removed}, {"waits", Over}, {"runs", Away}, {"runs", Over}} {
 		if did, _, err := q.Cancel(t.Context(), c.id, time.Millisecond); did != c.did || err != nil {
 			t.Errorf("%s: got %s, %v; want %s", c.id, did, err, c.did)
 		}
