@@ -432,6 +432,9 @@ func TestAGuardianThatIsStoppedGoesOnWhenTheDaemonIsKilled(t *testing.T) {
 	for _, tools := range []string{"groupie", "denier", "lifter", "stubborn"} {
 		cmd, lines := startDaemon(t, tools)
 		guardian, said := ready(t, lines)
+		check(t, unix.Kill(cmd.Process.Pid, unix.SIGSTOP)) // it would replace a guardian that is stopped
+		_, err := unix.Wait4(cmd.Process.Pid, nil, unix.WUNTRACED, nil)
+		check(t, err)
 		check(t, unix.Kill(guardian, unix.SIGSTOP))
 		cmd.Process.Kill()
 		gone(t, guardian)

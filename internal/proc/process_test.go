@@ -99,7 +99,7 @@ func TestAToolThatNeverReadsHoldsUpNobody(t *testing.T) {
 	p := supervise(t).start(t.Context(), "deaf")
 	want(t, p, "ready")
 	var err error
-	for range inputQueue + 2 {
+	for n := 0; err == nil && n < inputQueue+2; n++ {
 		err = p.Send(bytes.Repeat([]byte("x"), 1<<20))
 	}
 	if !errors.Is(err, ErrInputFull) {
