@@ -22,8 +22,10 @@ const (
 	shortSize    = 1 << 10          // of the memory that a connection keeps to encode its replies in
 	writeSize    = 1 << 20          // written at a time
 	writeTimeout = 30 * time.Second // for a client to read that much
-	stopGrace    = time.Second      // for the commands under way when the daemon stops
 )
+
+// stopGrace is for the commands under way when the daemon stops.
+var stopGrace = time.Second
 
 // errStopping is why the context of the commands under way ends at a stop.
 var errStopping = errors.New("the daemon stops")

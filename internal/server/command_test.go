@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -227,7 +228,16 @@ func TestRepliesThatAreNotReadAreCounted(t *testing.T) {
 	}
 }
 
+// unhurried gives the commands under way an hour when the daemon stops.
+func unhurried(t *testing.T) {
+	t.Helper()
+	was := stopGrace
+	stopGrace = time.Hour
+	t.Cleanup(func() { stopGrace = was })
+}
+
 func TestStopAnswersWhatIsUnderWay(t *testing.T) {
+	unhurried(t)
 	f := testMux(t)
 	b := serve(t, f.Mux, 0)
 	idle, busy := dial(t, b.path), dial(t, b.path)
@@ -268,6 +278,7 @@ func TestStopGivesUpWhatDoesNotFinish(t *testing.T) {
 // What clients have sent is answered, though nobody has taken their connections
 // yet; who has sent nothing holds nothing up.
 func TestStopAnswersWhatWasSent(t *testing.T) {
+	unhurried(t)
 	path := filepath.Join(t.TempDir(), "s")
 	sockets := listen(t, path)
 	stopped, cancel := context.WithCancel(t.Context())
