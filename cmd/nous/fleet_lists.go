@@ -25,7 +25,8 @@ func (a *app) fleetHostsCommand() *cobra.Command {
 		Short: "List the daemons of the fleet",
 		Long: `List the daemons of the fleet that are there: how many runs each has, how many
 questions wait for somebody, how many jobs it takes at a time, and when it has last said
-that it is there. One that has not for half a minute is not listed.`,
+that it is there. One that has not for half a minute is not listed. Where two daemons want
+one name, of which the second takes no commands, a line says so; with --json it is "rival".`,
 		Example: "  nous fleet hosts --json",
 		Args:    cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -36,7 +37,9 @@ that it is there. One that has not for half a minute is not listed.`,
 			if len(hosts) == 0 {
 				a.notef("no daemon has joined the fleet at %s", f.Server())
 			}
-			return a.printHosts(hosts, time.Now())
+			err = a.printHosts(hosts, time.Now())
+			a.tellRivals(hosts)
+			return err
 		},
 	}
 }
@@ -63,6 +66,16 @@ func (a *app) printHosts(hosts []via.Seen, now time.Time) error {
 		a.printTable(rows[0], rows[1:])
 	}
 	return nil
+}
+
+// tellRivals says of which names two daemons want.
+func (a *app) tellRivals(hosts []via.Seen) {
+	for _, h := range hosts {
+		if r := h.Rival; r != nil {
+			a.notef("another daemon wants the name %s, too, and takes no commands (epoch %s, version %s, in %s): give one of the two another name in its [fleet]",
+				h.Name, oneLine(r.Epoch, 64), oneLine(r.Version, 20), oneLine(r.Workdir, 80))
+		}
+	}
 }
 
 func labelText(labels map[string]string) string {

@@ -10,7 +10,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode"
 
+	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go"
 
 	"noused/internal/fleet"
@@ -88,6 +90,12 @@ func TestFleetFromTheCommandLine(t *testing.T) {
 			t.Errorf("nous %s: got status %d, want %d and %q\n%s%s", tc.args, got.status, tc.status, tc.want, got.out, got.errout)
 		}
 	}
+	hostileHosts(t, s)
+	got := ran(t, box, append(via, "fleet", "hosts")...)
+	if !strings.Contains(got.out, "evil") || strings.ContainsFunc(strings.ReplaceAll(got.out+got.errout, "\n", ""), unicode.IsControl) ||
+		!strings.Contains(got.errout, "another daemon wants the name evil, too, and takes no commands (epoch red, version 9") || strings.Count(got.errout, "is passed over") != 2 {
+		t.Errorf("with hostile entries: got %q %q", got.out, got.errout)
+	}
 	if got := ran(t, box, "fleet", "hosts"); got.status != exitUsage || !strings.Contains(got.errout, "no fleet is named") {
 		t.Errorf("without a fleet: got %+v", got)
 	}
@@ -97,6 +105,32 @@ func TestFleetFromTheCommandLine(t *testing.T) {
 	box.Write("config/nous/config.toml", fmt.Sprintf("autostart = false\n[fleet]\nurl = %q\non = \"tower\"\n", s.URL()))
 	if got := ran(t, box, "fleet", "hosts"); !strings.Contains(got.out, "box") {
 		t.Errorf("with a config: got %+v", got)
+	}
+}
+
+// hostileHosts has entries among the hosts that would write to a terminal, or are no hosts.
+func hostileHosts(t *testing.T, s *fleettest.Server) {
+	t.Helper()
+	kv, err := fleettest.JetStream(t, fleettest.Dial(t, s.Direct())).KeyValue(t.Context(), fleet.DefaultPrefix.HostBucket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]string{}
+	for i := range 2000 {
+		labels[fmt.Sprint(i)] = "x"
+	}
+	for key, p := range map[string]fleet.Presence{
+		"evil":  {Name: "evil", Version: "\x1b[2J9", Rival: &fleet.Rival{Epoch: "\x1b]0;title\x07red", Version: "9\n9", Workdir: "/\u009b31m"}},
+		"c1":    {Name: "c1", Labels: map[string]string{"os": "\u009b31m"}},
+		"lines": {Name: "lines", Labels: labels},
+	} {
+		text, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := kv.Put(t.Context(), key, text); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

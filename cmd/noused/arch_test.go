@@ -62,7 +62,7 @@ var layers = []layer{
 	{pattern: "internal/fleet/host", ours: []string{"internal/budget", "internal/event", "internal/fleet", "internal/model", "internal/protocol"}, logs: true},
 	{pattern: "internal/fleet/job", ours: []string{"internal/fleet", "internal/protocol"}},
 	{pattern: "internal/fleet/work", ours: []string{"internal/event", "internal/fleet", "internal/fleet/job", "internal/model", "internal/protocol", "internal/regular", "internal/worktree"}, logs: true},
-	{pattern: "internal/fleet/via", ours: []string{"internal/client", "internal/fleet", "internal/protocol"}},
+	{pattern: "internal/fleet/via", ours: []string{"internal/budget", "internal/client", "internal/fleet", "internal/protocol"}},
 	{pattern: "internal/fleet/fleettest"},
 	{pattern: "internal/proc", ours: []string{"internal/protocol"}, logs: true},
 	{pattern: "internal/notify", ours: []string{"internal/proc", "internal/protocol"}, logs: true},

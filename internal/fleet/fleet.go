@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Bounds of what becomes a part of a subject, in bytes.
@@ -130,7 +131,7 @@ func CheckLabels(labels map[string]string) error {
 		if err := checkToken(key, maxName); err != nil {
 			return fmt.Errorf("label %w", err)
 		}
-		if len(value) > maxLabel || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }) {
+		if len(value) > maxLabel || strings.ContainsFunc(value, func(r rune) bool { return unicode.IsControl(r) || r == '\uFFFD' }) {
 			return fmt.Errorf("label %s: want at most %d bytes of text without control characters", key, maxLabel)
 		}
 	}

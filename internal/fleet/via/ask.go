@@ -77,5 +77,8 @@ func (h *Host) ask(ctx context.Context, line []byte) ([]byte, error) {
 	case err != nil:
 		return nil, &AwayError{l.server, err}
 	}
+	if len(msg.Data) > h.fleet.most {
+		return nil, h.fleet.tooLong(len(msg.Data))
+	}
 	return msg.Data, nil
 }

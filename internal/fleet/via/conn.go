@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,24 +19,38 @@ type conn struct {
 	ctx    context.Context // ends with the connection, and says why
 	end    context.CancelCauseFunc
 	own    sync.WaitGroup
-	lines  chan []byte // with their LF
-	rest   []byte      // of the line that is being read
-	unsent []byte      // what was written of a line that has not ended
+	lines  chan piece
+	rest   []byte       // of what is being read
+	inHand atomic.Int64 // what that has of the fleet's room
+	unsent []byte       // what was written of a line that has not ended
 }
 
-// maxLine bounds a line that is written, in bytes. The server's limit is below it.
-const maxLine = 64 << 20
+// piece is a line with its LF, or a part of one. size is what it has of the fleet's room.
+type piece struct {
+	text []byte
+	size int
+}
+
+const (
+	// maxLine bounds a line, in bytes, that is written, and a reply's. The server's limit
+	// is below it, unless somebody has raised that.
+	maxLine = 64 << 20
+	// maxHeld bounds all replies of a fleet that nobody has read, in bytes.
+	maxHeld = 256 << 20
+)
 
 func (h *Host) open(l *link, about string) *conn {
-	c := &conn{host: h, link: l, lines: make(chan []byte)}
+	c := &conn{host: h, link: l, lines: make(chan piece)}
 	c.ctx, c.end = l.begin(context.Background(), about)
 	return c
 }
 
 // put waits for the reader. False: the connection has ended.
-func (c *conn) put(ctx context.Context, line []byte) bool {
+func (c *conn) put(ctx context.Context, line []byte) bool { return c.hand(ctx, piece{text: line}) }
+
+func (c *conn) hand(ctx context.Context, p piece) bool {
 	select {
-	case c.lines <- line:
+	case c.lines <- p:
 		return true
 	case <-ctx.Done():
 		return false
@@ -46,15 +61,25 @@ func (c *conn) put(ctx context.Context, line []byte) bool {
 func (c *conn) Read(p []byte) (int, error) {
 	if len(c.rest) == 0 {
 		select {
-		case c.rest = <-c.lines:
+		case next := <-c.lines:
+			c.rest = next.text
+			if c.inHand.Store(int64(next.size)); c.ctx.Err() != nil {
+				c.handed() // close may not have seen it
+			}
 		case <-c.ctx.Done():
 			return 0, c.why()
 		}
 	}
 	n := copy(p, c.rest)
-	c.rest = c.rest[n:]
+	if c.rest = c.rest[n:]; len(c.rest) == 0 {
+		c.rest = nil
+		c.handed()
+	}
 	return n, nil
 }
+
+// handed gives back what the reader's piece has.
+func (c *conn) handed() { c.host.fleet.held.Give(int(c.inHand.Swap(0))) }
 
 // write gives the whole lines of what is written to take.
 func (c *conn) write(p []byte, take func(line []byte) error) (int, error) {
@@ -90,6 +115,7 @@ func (c *conn) close() error {
 	c.host.left(c)
 	c.end(net.ErrClosed)
 	c.own.Wait()
+	c.handed()
 	return nil
 }
 

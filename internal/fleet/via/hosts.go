@@ -15,8 +15,13 @@ import (
 	"noused/internal/fleet"
 )
 
-// maxHosts bounds what is taken from the bucket of hosts.
-const maxHosts = 10_000
+// Bounds of what is taken from the bucket of hosts, and of what is told of it.
+const (
+	maxHosts   = 10_000
+	maxEntries = 4 * maxHosts // that are looked at
+	hostsSize  = 32 << 20     // bytes of them
+	maxNotes   = 8
+)
 
 // errNotListed is that a daemon has not said that it is there.
 var errNotListed = errors.New("the daemon is not among the fleet's hosts")
@@ -38,12 +43,17 @@ func (f *Fleet) Hosts(ctx context.Context) ([]Seen, error) {
 	var all []Seen
 	bucket := f.o.Prefix.HostBucket()
 	err = l.store(ctx, "bucket "+bucket, func(ctx context.Context) error {
-		_, err := fleet.PullNow(ctx, l.js, fleet.BucketStream(bucket), fleet.Entries(bucket), ahead, func(msg jetstream.Msg) bool {
+		looked, size := 0, 0
+		left, err := fleet.PullNow(ctx, l.js, fleet.BucketStream(bucket), fleet.Entries(bucket), ahead, func(msg jetstream.Msg) bool {
 			if n, ok := f.ofEntry(msg); ok && n.Seen != nil {
 				all = append(all, *n.Seen)
 			}
-			return len(all) < maxHosts
+			looked, size = looked+1, size+len(msg.Data())
+			return len(all) < maxHosts && looked < maxEntries && size < hostsSize
 		})
+		if left > 0 && err == nil {
+			f.note(fmt.Sprintf("the bucket %s has %d entries more than nous takes: %d hosts are listed", bucket, left, len(all)))
+		}
 		return err
 	})
 	slices.SortFunc(all, func(x, y Seen) int { return cmp.Compare(x.Name, y.Name) })
@@ -83,8 +93,13 @@ func readPresence(name string, value []byte) (p fleet.Presence, err error) {
 	return p, nil
 }
 
+// note tells what was passed over, the first few times.
 func (f *Fleet) note(text string) {
-	if f.o.Note != nil {
+	switch n := f.notes.Add(1); {
+	case f.o.Note == nil || n > maxNotes:
+	case n == maxNotes:
+		f.o.Note(text + "; what else is passed over is not told")
+	default:
 		f.o.Note(text)
 	}
 }

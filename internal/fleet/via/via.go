@@ -12,7 +12,7 @@
 // Close.
 //
 // It refuses to send anything again whose answer was lost, to keep events for a reader
-// that does not read, to take what is in the stream for an event of the daemon's without
+// that does not read, to hold more than 256 MiB of replies for all that do not, to take what is in the stream for an event of the daemon's without
 // looking, and to log.
 package via
 
@@ -23,11 +23,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"noused/internal/budget"
 	"noused/internal/client"
 	"noused/internal/fleet"
 )
@@ -44,15 +46,20 @@ type Options struct {
 
 // Fleet is the way to the daemons of a fleet.
 type Fleet struct {
-	o    Options
-	turn chan struct{} // holds one while somebody connects, or looks at what follows
+	o     Options
+	held  *budget.Budget // what has come and nobody has read
+	most  int            // bytes of one reply
+	notes atomic.Int32
+	turn  chan struct{} // holds one while somebody connects, or looks at what follows
 
 	link   *link
 	closed bool
 }
 
 // Open makes a Fleet. It does not connect.
-func Open(o Options) *Fleet { return &Fleet{o: o, turn: make(chan struct{}, 1)} }
+func Open(o Options) *Fleet {
+	return &Fleet{o: o, held: budget.New(maxHeld), most: maxLine, turn: make(chan struct{}, 1)}
+}
 
 // Close ends the connection to the server, and all that go over it.
 func (f *Fleet) Close() {
