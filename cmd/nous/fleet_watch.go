@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -23,11 +24,11 @@ import (
 )
 
 const (
-	drawEvery  = 20 * time.Millisecond
+	drawEvery  = 50 * time.Millisecond  // at most, where drawing takes long
 	hostsEvery = 100 * time.Millisecond // between looks at who has not said for long that it is there
 	hostsOf    = 100                    // looks: in so many all hosts are asked again
 	pauseFleet = 500 * time.Millisecond
-	restFor    = 4 // times as long as a host took to answer, it is left alone, for each that is asked
+	restFor    = 4 // times as long as a host took to answer, it is left alone, for each that is asked; and the terminal
 )
 
 func (a *app) fleetWatchCommand() *cobra.Command {
@@ -78,16 +79,17 @@ type fleetBoard struct {
 	asking int // hosts that are being asked
 	listed chan listedHost
 
-	late  bool // what is on the terminal is not what is known
-	drawn time.Time
-	text  string
-	lost  string // what was said of the connection, while it is lost
+	late bool      // what is on the terminal is not what is known
+	rest time.Time // nothing is drawn before
+	rows []string  // on the terminal
+	size [2]int    // of the terminal
+	lost string    // what was said of the connection, while it is lost
 }
 
 // watchedHost is a host of the fleet's.
 type watchedHost struct {
 	seen     time.Time
-	sessions []fleetSession
+	sessions []fleetSession // those that need somebody first
 	problem  string
 	dirty    bool // something has happened since it was asked
 	asking   bool
@@ -198,7 +200,7 @@ func (b *fleetBoard) follow(ctx context.Context, news <-chan via.News) error {
 func (b *fleetBoard) next() time.Duration {
 	next := hostsEvery
 	if b.late && b.onScreen() {
-		next = min(next, time.Until(b.drawn.Add(drawEvery)))
+		next = min(next, time.Until(b.rest))
 	}
 	for _, h := range b.hosts {
 		if h.dirty && !h.asking && b.asking < atOnce {
@@ -272,6 +274,7 @@ func (b *fleetBoard) askSome(ctx context.Context) {
 					sessions[i].raw = nil
 				}
 			}
+			slices.SortFunc(sessions, func(x, y fleetSession) int { return byHostNeed(&x, &y) })
 			b.listed <- listedHost{name, sessions, err}
 		}()
 	}
@@ -336,21 +339,42 @@ func (b *fleetBoard) lineOf(s fleetSession, state, more string) string {
 	return b.a.fit(strings.TrimRight(fmt.Sprintf("%s  %-9s  %s  %s  %s", s.host, state, s.SessionID, oneLine(s.Workdir, 4096), oneLine(s.Title, 60)), " "))
 }
 
-// show draws the terminal anew if something has changed.
+// show draws what has changed on the terminal.
 func (b *fleetBoard) show() {
-	if !b.late || !b.onScreen() || time.Since(b.drawn) < drawEvery {
+	now := time.Now()
+	if !b.late || !b.onScreen() || now.Before(b.rest) {
 		return
 	}
-	b.late, b.drawn = false, time.Now()
+	b.late = false
 	width, height := b.a.terminalSize()
-	var text strings.Builder
+	var rows []string
 	for _, line := range b.lines(height - 1) {
-		text.WriteString(b.a.outStyle.paint(line.look, oneWide(line.text, width)) + "\r\n")
+		rows = append(rows, b.a.outStyle.paint(line.look, oneWide(line.text, width)))
 	}
-	if text.String() != b.text {
-		b.text = text.String()
-		fmt.Fprint(b.a.out, "\x1b[H\x1b[J"+b.text)
+	b.draw(rows, [2]int{width, height})
+	b.rest = time.Now().Add(min(drawEvery, time.Since(now)*restFor))
+}
+
+// draw writes the rows that are not there already.
+func (b *fleetBoard) draw(rows []string, size [2]int) {
+	var text strings.Builder
+	if size != b.size {
+		b.rows, b.size = nil, size
+		text.WriteString("\x1b[H\x1b[J")
 	}
+	for i, row := range rows {
+		if i >= len(b.rows) || b.rows[i] != row {
+			fmt.Fprintf(&text, "\x1b[%dH\x1b[K%s", i+1, row)
+		}
+	}
+	switch {
+	case len(rows) < len(b.rows):
+		fmt.Fprintf(&text, "\x1b[%dH\x1b[J", len(rows)+1)
+	case text.Len() > 0:
+		fmt.Fprintf(&text, "\x1b[%dH", len(rows)+1)
+	}
+	b.rows = rows
+	io.WriteString(b.a.out, text.String())
 }
 
 // lines are at most so many: how it stands, the hosts with a problem, and sessions.
@@ -378,21 +402,23 @@ func (b *fleetBoard) lines(most int) []span {
 }
 
 // first are at most so many sessions, those that need somebody first, and how many there
-// are and wait. What is not among them is not sorted.
+// are and wait.
 func (b *fleetBoard) first(most int) (some []fleetSession, count, waiting int) {
 	var best []*fleetSession
 	for _, h := range b.hosts {
+		count += len(h.sessions)
 		for i := range h.sessions {
 			s := &h.sessions[i]
-			count++
+			full := len(best) == most && (most == 0 || byHostNeed(s, best[most-1]) >= 0)
 			if s.Need() == protocol.NeedAnswer {
 				waiting++
+			} else if full {
+				break
 			}
-			if len(best) == most && (most == 0 || byHostNeed(s, best[most-1]) >= 0) {
-				continue
+			if !full {
+				at, _ := slices.BinarySearchFunc(best, s, byHostNeed)
+				best = slices.Insert(best[:min(len(best), most-1)], at, s)
 			}
-			at, _ := slices.BinarySearchFunc(best, s, byHostNeed)
-			best = slices.Insert(best[:min(len(best), most-1)], at, s)
 		}
 	}
 	for _, s := range best {
