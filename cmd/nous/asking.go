@@ -83,7 +83,7 @@ func (q *asking) ask(one protocol.Approval) {
 		q.a.notef(hidden)
 	}
 	for _, o := range one.Options {
-		q.a.notef("%s", answerLine(one, o))
+		q.a.notef("%s", q.a.answerLine(one, o))
 	}
 	if here {
 		q.offer(one)

@@ -97,7 +97,7 @@ func (a *app) way() follow.Dialer {
 	case a.far.fleet != nil:
 		return a.far.fleet
 	default:
-		return a.far.link
+		return a.far
 	}
 	return follow.Socket(a.socket)
 }

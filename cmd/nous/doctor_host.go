@@ -68,10 +68,13 @@ func (a *app) examineHost(ctx context.Context, rest []string) error {
 		return cmdline.Errorf("nous doctor is for one host: give --host once")
 	}
 	h := a.hosts[0]
-	h.ssh.Ask = true
+	h.ssh.Ask, h.ssh.Show = true, a.shows()
 	h.link = ssh.New(h.ssh)
-	failed := 0
-	for _, f := range h.examine(ctx) {
+	failed, all := 0, h.examine(ctx)
+	if h.left.Load() {
+		return &quietExit{exitLeft}
+	}
+	for _, f := range all {
 		a.printFinding(f)
 		if f.Status == "FAIL" {
 			failed++
@@ -101,7 +104,11 @@ func (a *app) printFinding(f finding) {
 func (h *host) examine(ctx context.Context) (all []finding) {
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
-	hello, err := h.link.Hello(ctx)
+	err := h.reach(ctx)
+	var hello ssh.Hello
+	if err == nil {
+		hello, err = h.link.Hello(ctx)
+	}
 	var (
 		away *ssh.Error
 		gone *client.NoDaemonError

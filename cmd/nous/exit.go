@@ -100,7 +100,10 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		return exitNoDaemon
 	case errors.As(err, &away):
 		a.complain(away.Host + ": " + away.What)
-		a.notes(away.Said, away.Next)
+		if !away.Shown {
+			a.notes(away.Said)
+		}
+		a.notes(away.Next)
 		return exitNoDaemon
 	case errors.As(err, &unmet):
 		a.complain(unmet.What)

@@ -5,11 +5,16 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
+	"os/signal"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -40,7 +45,9 @@ type host struct {
 	workdir string // the folder there that is meant without another, or ""
 	ssh     ssh.Options
 	link    *ssh.Link
-	fleet   *via.Host // instead of ssh; or nil
+	reached atomic.Bool // once
+	left    atomic.Bool // by Ctrl-C before that
+	fleet   *via.Host   // instead of ssh; or nil
 }
 
 // reads is what a command has to do with other machines.
@@ -140,6 +147,9 @@ func (a *app) connectsHow(cmd *cobra.Command) {
 		o := &h.ssh
 		o.Start = wanted && err == nil && !a.noStart && !a.completing && cmd.Name() != "status"
 		o.Ask = len(a.hosts) == 1 && !a.completing
+		if o.Ask {
+			o.Show = a.shows()
+		}
 		if a.completing {
 			o.Within = completesWithin
 		}
@@ -157,6 +167,51 @@ func (a *app) hangUp() {
 			_ = h.link.Close()
 		}
 	}
+}
+
+// shows is where ssh says what it wants when it asks: nil where there is no terminal.
+func (a *app) shows() io.Writer {
+	if isTerminal(a.in) && isTerminal(a.err) {
+		return a.err
+	}
+	return nil
+}
+
+// reach connects for the first time, while ssh may ask on the terminal. A signal that would
+// end nous ends ssh before, which puts the terminal in order.
+func (h *host) reach(ctx context.Context) error {
+	if h.reached.Load() || !h.ssh.Ask {
+		return nil
+	}
+	signals := slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)
+	asking, stop := signal.NotifyContext(ctx, signals...)
+	defer stop()
+	_, err := h.link.Hello(asking)
+	switch {
+	case err == nil:
+		h.reached.Store(true)
+	case h.left.Load(), asking.Err() != nil && ctx.Err() == nil:
+		h.left.Store(true)
+		_ = h.link.Close()
+		return &quietExit{exitLeft}
+	}
+	return err
+}
+
+// Commands connects to the command socket there.
+func (h *host) Commands(ctx context.Context) (net.Conn, error) {
+	if err := h.reach(ctx); err != nil {
+		return nil, err
+	}
+	return h.link.Commands(ctx)
+}
+
+// Events connects to the event socket there.
+func (h *host) Events(ctx context.Context) (net.Conn, error) {
+	if err := h.reach(ctx); err != nil {
+		return nil, err
+	}
+	return h.link.Events(ctx)
 }
 
 // place is where the daemon is, as messages name it.

@@ -177,18 +177,19 @@ func (a *app) printQuestion(q protocol.Approval, now time.Time) {
 		a.notef(hidden)
 	}
 	for _, o := range q.Options {
-		a.println(answerLine(q, o))
+		a.println(a.answerLine(q, o))
 	}
 }
 
 // answerLine is the command that gives an answer, and what it allows.
-func answerLine(q protocol.Approval, o protocol.ApprovalOption) string {
-	text := "nous approve " + q.ApprovalID
+func (a *app) answerLine(q protocol.Approval, o protocol.ApprovalOption) string {
+	nous := "nous" + a.flags()
+	text := nous + " approve " + q.ApprovalID
 	switch {
 	case o.ID == answerCancel:
 		text += " " + o.ID
 	case o.Decision == protocol.DecisionDeny:
-		text = "nous deny " + q.ApprovalID
+		text = nous + " deny " + q.ApprovalID
 	case o.ID != yes(q):
 		text += " " + o.ID
 	}

@@ -65,8 +65,7 @@ func (a *app) reach(ctx context.Context) error {
 		}
 		return err
 	}
-	_, err := a.far.link.Hello(ctx)
-	return err
+	return a.far.reach(ctx)
 }
 
 // hostName is the machine of the daemon, "" where that is this one.

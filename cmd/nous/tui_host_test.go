@@ -92,3 +92,88 @@ func TestScreenOfAnotherMachineComesBack(t *testing.T) {
 	s.Press("ctrl+d")
 	s.Wait(" --host box")
 }
+
+// askingSSH is a ssh that asks for a code on the terminal, if it has one, and leads to a daemon then.
+func askingSSH(t *testing.T, d *tuitest.Daemon) (env []string, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	script := `#!/bin/sh
+case "$*" in *--start*) start=--start ;; esac
+echo $$ >` + dir + `/box.pid
+if ( : </dev/tty ) 2>/dev/null; then
+	printf 'A code is on its way to your \033[2Jtelephone.\r\n' >&2
+	printf 'code: ' >/dev/tty
+	read code </dev/tty
+	[ "$code" = 123 ] || { echo 'that was not the code' >&2; exit 255; }
+	echo "hello, $code" >&2
+else
+	echo "no terminal" >>` + dir + `/again
+fi
+NOUSED_SOCKET=` + d.Socket + ` exec nous proxy $start
+`
+	if err := os.WriteFile(filepath.Join(dir, "ssh"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "NOUSED_SOCKET=" + filepath.Join(dir, "none")}, dir
+}
+
+// ssh asks on the terminal before the screen appears, and what it says then is shown. When the
+// connection is lost, ssh has no terminal any more.
+func TestSSHAsksBeforeTheScreen(t *testing.T) {
+	t.Parallel()
+	d := startDaemon(t, "")
+	env, dir := askingSSH(t, d)
+	s := startScreen(t, d, look{env: env, args: []string{"--host", "box"}})
+	s.Wait("A code is on its way to your telephone.", "code:")
+	s.Type("123\r")
+	s.Wait("● box", "idle")
+	if !strings.Contains(s.Output(), "hello, 123") || strings.Contains(s.Output(), "your \033[2Jtele") {
+		t.Errorf("got the output %q", s.Output())
+	}
+	farHost{t, dir, "box"}.cut(false)
+	s.WaitFor("another connection", func(text string) bool {
+		_, err := os.Stat(filepath.Join(dir, "again"))
+		return err == nil && strings.Contains(text, "● box")
+	})
+	s.say("said again")
+	s.Wait("said again", "idle")
+	s.Press("ctrl+d")
+	if status := s.Exit(); status != exitOK {
+		t.Errorf("got status %d", status)
+	}
+}
+
+// A first Ctrl-C while ssh asks ends nous, whatever the command, and ssh before it.
+func TestCtrlCWhileSSHAsks(t *testing.T) {
+	t.Parallel()
+	d := startDaemon(t, "")
+	for _, args := range [][]string{{}, {"prompt", "hello"}, {"prompt", "--wait", "--json", "hello"}, {"ping"}, {"events"}, {"doctor"}} {
+		env, dir := askingSSH(t, d)
+		s := startScreen(t, d, look{env: env, args: append([]string{"--host", "box"}, args...)})
+		s.Wait("code:")
+		s.Press("ctrl+c")
+		if status := s.Exit(); status != exitLeft {
+			t.Errorf("%q: got status %d\n%s", args, status, s.Screen())
+		}
+		pid, err := os.ReadFile(filepath.Join(dir, "box.pid"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat("/proc/" + strings.TrimSpace(string(pid))); err == nil {
+			t.Errorf("%q: ssh is left", args)
+		}
+	}
+}
+
+// What ssh said when it has asked in vain is said once.
+func TestAWrongCode(t *testing.T) {
+	t.Parallel()
+	d := startDaemon(t, "")
+	env, _ := askingSSH(t, d)
+	s := startScreen(t, d, look{env: env, args: []string{"--host", "box", "ping"}})
+	s.Wait("code:")
+	s.Type("999\r")
+	if status := s.Exit(); status != exitNoDaemon || strings.Count(s.Screen(), "that was not the code") != 1 || !strings.Contains(s.Screen(), "try: ssh box") {
+		t.Errorf("got status %d\n%s", status, s.Screen())
+	}
+}

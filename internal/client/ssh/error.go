@@ -11,12 +11,13 @@ import (
 
 // Error says why there is no connection to a host, or none any more.
 type Error struct {
-	Host string
-	What string        // one sentence
-	Said string        // what ssh, or the far nous, said last; several lines, or ""
-	Next string        // what to do, or ""
-	Code protocol.Code // of the far proxy's last line, or ""
-	Lost bool          // there was a connection: it is a client.ErrLost, too
+	Host  string
+	What  string        // one sentence
+	Said  string        // what ssh, or the far nous, said last; several lines, or ""
+	Next  string        // what to do, or ""
+	Code  protocol.Code // of the far proxy's last line, or ""
+	Shown bool          // Said was written to Options.Show
+	Lost  bool          // there was a connection: it is a client.ErrLost, too
 }
 
 func (e *Error) Error() string {

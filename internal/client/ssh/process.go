@@ -1,8 +1,10 @@
 package ssh
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -36,10 +38,12 @@ func (o Options) argv(ask, start bool) ([]string, error) {
 		}
 		to = []string{o.Host}
 	}
-	// Ctrl-C is nous's, not the connection's: ssh leaves SIGINT ignored where it was.
-	argv := append([]string{"/bin/sh", "-c", `trap "" INT; exec "$@"`, "sh", ssh}, to...)
+	argv := append([]string{ssh}, to...)
 	argv = append(argv, ours...)
-	if !ask {
+	if ask {
+		// Ctrl-C is nous's, not the connection's: ssh leaves SIGINT ignored where it was.
+		argv = append([]string{"/bin/sh", "-c", `trap "" INT; exec "$@"`, "sh"}, argv...)
+	} else {
 		argv = append(argv, "-o", "BatchMode=yes")
 	}
 	return append(argv, "--", o.remote(start)), nil
@@ -91,8 +95,9 @@ type process struct {
 	err    error
 }
 
-// run starts a program that ends with this one, whatever ends this one.
-func run(argv []string) (*process, error) {
+// run starts a program that ends with this one, whatever ends this one. One that may not ask has
+// no terminal, and neither has what it starts to get there.
+func run(argv []string, ask bool, show io.Writer) (*process, error) {
 	in, toIn, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -102,10 +107,13 @@ func run(argv []string) (*process, error) {
 		return nil, errors.Join(err, in.Close(), toIn.Close())
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	p := &process{in: toIn, out: fromOut, words: &words{}, cmd: cmd, exited: make(chan struct{})}
+	p := &process{in: toIn, out: fromOut, words: &words{show: show}, cmd: cmd, exited: make(chan struct{})}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, p.words
 	cmd.WaitDelay = lingers // a master that ssh leaves behind may hold standard error
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setsid: !ask}
+	if !ask {
+		cmd.Env = append(os.Environ(), "SSH_ASKPASS_REQUIRE=never")
+	}
 	started := make(chan error)
 	go func() { // ends with the process
 		runtime.LockOSThread() // the kernel sends Pdeathsig when this thread ends
@@ -142,16 +150,51 @@ func (p *process) end() {
 // status is how it ended: -1 by a signal.
 func (p *process) status() int { return p.cmd.ProcessState.ExitCode() }
 
-// words keeps the end of what was said.
+// words keeps the end of what was said, and shows it as it is said, in whole lines.
 type words struct {
+	show io.Writer // nil: not, or no more
+
 	mu   sync.Mutex
 	kept []byte
 	cut  bool
+	line []byte // that is not shown yet
+	size int    // bytes that were shown
+}
+
+// quiet ends the showing. What was shown is not kept.
+func (w *words) quiet() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.show != nil {
+		w.shown([]byte{'\n'})
+		w.show, w.kept, w.cut = nil, nil, false
+	}
+}
+
+// shown shows more of what is said.
+func (w *words) shown(p []byte) {
+	if w.size += len(p); w.size > maxNoise {
+		return
+	}
+	w.line = append(w.line, p...)
+	for {
+		line, rest, ok := bytes.Cut(w.line, []byte{'\n'})
+		if !ok {
+			return
+		}
+		if text := strings.TrimRight(plaintext.Clean(string(line)), "\r"); text != "" {
+			fmt.Fprintln(w.show, text)
+		}
+		w.line = rest
+	}
 }
 
 func (w *words) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.show != nil {
+		w.shown(p)
+	}
 	w.kept = append(w.kept, p[max(0, len(p)-keptWords):]...)
 	if over := len(w.kept) - keptWords; over > 0 {
 		w.kept, w.cut = append(w.kept[:0], w.kept[over:]...), true

@@ -12,7 +12,9 @@ package ssh
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -36,6 +38,9 @@ type Options struct {
 	// Ask lets ssh ask on the terminal (for a password, say) until it was connected
 	// once. After that, and without it, ssh asks nothing.
 	Ask bool
+	// Show is what ssh's standard error, and the far shell's, is written to while it may
+	// ask: what a second factor wants, say. nil: it is kept for the Error only.
+	Show io.Writer
 	// Within is how long ssh and the far nous may take to answer; 0 is half a minute,
 	// and three minutes while ssh may ask.
 	Within time.Duration
@@ -198,11 +203,20 @@ func (l *Link) open(again bool) (*trunk, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := run(argv)
+	var show io.Writer
+	if ask {
+		show = l.o.Show
+	}
+	p, err := run(argv, ask, show)
 	if err != nil {
 		return nil, &Error{Host: l.o.Host, What: fmt.Sprintf("ssh could not be started: %v", err)}
 	}
 	t, err := meet(ctx, l.o, p)
+	p.words.quiet()
+	var e *Error
+	if errors.As(err, &e) {
+		e.Shown = show != nil
+	}
 	if err != nil {
 		p.end()
 		<-p.exited
