@@ -96,3 +96,27 @@ func TestFilesOfAnotherMachineAreNotLookedForHere(t *testing.T) {
 		t.Errorf("got the images %+v", h.images)
 	}
 }
+
+// A command for a daemon that is away stays in the input; a follow-up waits as any text does, and
+// what asks nobody is done.
+func TestCommandsForAConnectionThatIsLost(t *testing.T) {
+	p := tuitest.NewProxy(t, startNoused(t, "").Socket)
+	h := useFar(t, p.Socket)
+	p.Cut(true)
+	h.until("word of the loss", func() bool { return h.offline != nil })
+	h.write("/mode steering all")
+	h.press("enter")
+	h.sees("box is away: the command stays in the input", "/mode steering all")
+	if got := h.input.text(); got != "/mode steering all" || len(h.unsent)+len(h.working) > 0 {
+		t.Errorf("got %q in the input, and %d commands on their way", got, len(h.working))
+	}
+	h.press("ctrl+c")
+	h.write("/follow-up and then this")
+	h.press("enter")
+	h.sees("unsent and then this")
+	h.write("/mode steering all")
+	p.Cut(false)
+	h.until("the connection", func() bool { return h.offline == nil && len(h.unsent) == 0 && !h.running() })
+	h.press("enter")
+	h.sees("steering: all")
+}

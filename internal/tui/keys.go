@@ -9,6 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"noused/internal/protocol"
+	"noused/internal/tui/cell"
 )
 
 func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
@@ -212,8 +213,16 @@ func (m *model) enter() tea.Cmd {
 		m.talk.End()
 		return nil
 	}
-	if cmd == nil {
+	switch {
+	case cmd == nil:
 		m.send(text, rest, false)
+		return nil
+	case cmd.name == "follow-up" && m.cutOff():
+		m.send(text, rest, true)
+		return nil
+	case m.cutOff() && !cmd.local && cmd.name != "abort":
+		m.talk.Notice("info", cell.Line(m.opts.Host, 80)+" is away: the command stays in the input, and Enter does it when it is back")
+		m.talk.End()
 		return nil
 	}
 	m.remember(text)

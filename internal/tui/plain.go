@@ -41,6 +41,8 @@ type plain struct {
 	known    bool
 	offline  bool
 	noDaemon bool            // nobody listens; it was said
+	held     []string        // lines that were typed while another machine is away
+	over     bool            // no more lines come
 	sending  int             // texts and commands that have not been answered and that lines wait for
 	goal     *string         // the session that is to be shown, until it is
 	seen     map[string]bool // ids of the messages that were said
@@ -93,9 +95,16 @@ func runPlain(ctx context.Context, o Options, l *follow.Session) error {
 	if o.Session != "" {
 		p.goal = &o.Session // the link has been told
 	}
+	defer p.tellUnsent()
 	for !p.quit {
 		lines := lines
-		if p.sending > 0 || p.goal != nil || !p.known && !p.offline || p.offline && p.opts.Host != "" {
+		ready := p.sending == 0 && p.goal == nil && (p.known || p.offline)
+		switch {
+		case ready && p.nextHeld():
+			continue
+		case ready && p.over && len(p.held) == 0:
+			return nil
+		case !ready || p.over:
 			lines = nil // what was typed before goes first
 		}
 		select {
@@ -107,7 +116,8 @@ func runPlain(ctx context.Context, o Options, l *follow.Session) error {
 		case line := <-lines:
 			if line.err != nil {
 				if errors.Is(line.err, io.EOF) {
-					return nil
+					p.over = true
+					continue
 				}
 				return fmt.Errorf("read the terminal: %w", line.err)
 			}
@@ -301,6 +311,8 @@ func (p *plain) typed(text string) {
 		p.sayf("error: %s", err)
 	case cmd != nil && cmd.local:
 		p.apply(cmd.run(p.jobs.ctx, p.place(), rest))
+	case p.offline && p.opts.Host != "" && !p.noDaemon:
+		p.hold(text)
 	case !p.known || p.offline:
 		p.sayf("error: not connected to the daemon; nothing was sent")
 	case cmd != nil:

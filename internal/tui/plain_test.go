@@ -43,10 +43,16 @@ func (k *talker) Write(p []byte) (int, error) {
 
 func talk(t *testing.T, socket string) *talker {
 	t.Helper()
+	return talkTo(t, socket, "")
+}
+
+// talkTo is talk to a daemon on another machine.
+func talkTo(t *testing.T, socket, host string) *talker {
+	t.Helper()
 	in, out := io.Pipe()
 	k := &talker{t: t, socket: socket, in: out, done: make(chan error, 1), changed: make(chan struct{}, 1)}
 	o := Options{
-		Daemon: follow.Socket(socket), Place: socket, Plain: true, In: in, Out: k,
+		Daemon: follow.Socket(socket), Place: socket, Host: host, Plain: true, In: in, Out: k,
 		Getenv: func(string) string { return t.TempDir() },
 		Event: func(ev protocol.Event) {
 			if e, ok := ev.(protocol.MessageEnd); ok && e.Role == "assistant" {
@@ -198,4 +204,42 @@ func TestPlainLinesWaitForThoseBefore(t *testing.T) {
 	again := talk(t, k.socket)
 	again.types("/switch other") // the active one is as it was
 	again.hears("session other", "meant for the other")
+}
+
+// While another machine is away, what is typed waits for it, what asks nobody is done at once, and
+// what still waits at the end is told.
+func TestPlainLinesWaitForAMachineThatIsAway(t *testing.T) {
+	d := startNoused(t, "")
+	p := tuitest.NewProxy(t, d.Socket)
+	k := talkTo(t, p.Socket, "box")
+	k.hears("session ses-")
+	p.Cut(true)
+	k.hears("no connection")
+	k.types("said on the way", "/mode steering all", "/nonsense", "/help")
+	k.hears("box is away; this is done when it is back", "there is no command /nonsense", "/quit: leave")
+	if strings.Contains(k.text(), "steering: all") {
+		t.Errorf("it was done at once:\n%s", k.text())
+	}
+	p.Cut(false)
+	k.hears("connected again", "assistant: said on the way", "steering: all")
+	p.Cut(true)
+	k.types("never")
+	for strings.Count(k.text(), "box is away") < 3 {
+		<-k.changed
+	}
+	k.types("/quit")
+	k.ends()
+	k.hears("not sent: never")
+
+	k = talkTo(t, p.Socket, "box") // its input ends while it is away
+	k.hears("no connection")
+	k.types("said at the end")
+	k.hears("box is away")
+	if err := k.in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p.Cut(false)
+	k.ends()
+	k.hears("connected again")
+	talk(t, d.Socket).hears("said at the end")
 }
