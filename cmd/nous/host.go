@@ -190,7 +190,7 @@ func (h *host) reach(ctx context.Context) error {
 	switch {
 	case err == nil:
 		h.reached.Store(true)
-	case h.left.Load(), asking.Err() != nil && ctx.Err() == nil:
+	case h.left.Load(), asking.Err() != nil && (ctx.Err() == nil || errors.Is(context.Cause(ctx), errInterrupted)):
 		h.left.Store(true)
 		_ = h.link.Close()
 		return &quietExit{exitLeft}

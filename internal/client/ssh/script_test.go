@@ -331,9 +331,16 @@ func TestTheDaemonGoesAndComes(t *testing.T) {
 	if _, err := client.Call(ctx, c, protocol.Ping, protocol.PingParams{}); err != nil {
 		t.Fatal(err)
 	}
+	events, err := l.Events(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
 	d.Stop()
-	<-c.Gone()
-	_, err := client.Call(ctx, c, protocol.Ping, protocol.PingParams{})
+	<-c.Gone() // the daemon may have hung up before it went
+	if _, err := client.Call(ctx, c, protocol.Ping, protocol.PingParams{}); !errors.Is(err, client.ErrLost) {
+		t.Errorf("got %v", err)
+	}
+	_, err = events.Read(make([]byte, 1))
 	var e *ssh.Error
 	if !errors.Is(err, client.ErrLost) || !errors.As(err, &e) || e.Code != "daemon_gone" {
 		t.Errorf("got %v (%+v)", err, e)
