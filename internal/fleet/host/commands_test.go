@@ -3,6 +3,7 @@ package host
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"unicode"
@@ -26,13 +27,19 @@ type reply struct {
 	Error   *protocol.Error `json:"error"`
 }
 
-// ask sends a command line to the host called box.
+// ask sends a command line to the host called box, which takes commands a moment after
+// it has joined.
 func ask(t testing.TB, nc *nats.Conn, line string) (r reply) {
 	t.Helper()
-	msg, err := nc.Request(fleet.DefaultPrefix.Command("box"), []byte(line), patience)
-	if err != nil {
-		t.Fatalf("%.200s: %v", line, err)
-	}
+	var msg *nats.Msg
+	until(t, "commands are taken", func() bool {
+		var err error
+		msg, err = nc.Request(fleet.DefaultPrefix.Command("box"), []byte(line), patience)
+		if err != nil && !errors.Is(err, nats.ErrNoResponders) {
+			t.Fatalf("%.200s: %v", line, err)
+		}
+		return err == nil
+	})
 	if bytes.HasSuffix(msg.Data, []byte("\n")) {
 		t.Errorf("the reply has the end of a line: %.200q", msg.Data)
 	}
@@ -101,6 +108,7 @@ func TestLongCommandsHoldNobodyUp(t *testing.T) {
 	t.Cleanup(d.end)
 	d.isJoined()
 	nc := dial(t, server.URL())
+	ask(t, nc, `{"id":"0","type":"ping"}`)
 	answer := make(chan string, 1)
 	go func() {
 		msg, err := nc.Request(fleet.DefaultPrefix.Command("box"), []byte(`{"id":"p","type":"prompt","payload":{"text":"x"}}`), patience)

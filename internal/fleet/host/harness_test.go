@@ -124,6 +124,16 @@ func (d *daemon) isJoined() {
 	until(d.t, "joined", func() bool { return d.State().Connected })
 }
 
+// listens waits until it takes commands, and hears of rivals, which is a moment after it
+// has joined.
+func (d *daemon) listens() {
+	d.t.Helper()
+	d.isJoined()
+	nc := dial(d.t, d.o.URLs[0])
+	defer nc.Close()
+	ask(d.t, nc, `{"id":"0","type":"ping"}`)
+}
+
 func (d *daemon) hasPublished(seq uint64) {
 	d.t.Helper()
 	until(d.t, fmt.Sprintf("event %d is published", seq), func() bool { return d.State().PublishedSeq >= seq })

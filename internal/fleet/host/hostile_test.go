@@ -17,7 +17,7 @@ import (
 func TestRepliesGoToNobodysSubjects(t *testing.T) {
 	server := fleettest.Start(t, "")
 	d := startDaemon(t, server.URL(), nil)
-	d.isJoined()
+	d.listens()
 	nc := dial(t, server.URL())
 	d.hasPublished(d.say("s", "hello"))
 	id := d.service.identity.ID
@@ -97,7 +97,7 @@ func TestTheServiceIsFound(t *testing.T) {
 func TestARivalIsTold(t *testing.T) {
 	server := fleettest.Start(t, "")
 	d := startDaemon(t, server.URL(), nil)
-	d.isJoined()
+	d.listens()
 	nc := dial(t, server.URL())
 	tell := func(p fleet.Presence) {
 		t.Helper()
