@@ -455,8 +455,10 @@ func testOldCore(t *testing.T, habits tuitest.Habits) {
 	s := open(t, c.Socket)
 	s.idless = habits.NoIDs
 	s.begin()
-	// An event that comes before the event connection does may be missed; then a
-	// later snapshot has it.
+	// An event that comes before the core has the event connection is missed, and one
+	// that comes with the second snapshot may be.
+	c.Listened()
+	s.until("the second snapshot", func() bool { return s.snaps > 1 })
 	answered := func(text string) {
 		t.Helper()
 		s.prompt(text)
