@@ -44,7 +44,8 @@ is nobody to ask.
 
 ` + inputHelp + `
 
-It prints the job's id. With --wait it prints the last answer instead, when the run
+It prints the job's id, and says so where no host that is there can take it: the job
+waits then. With --wait it prints the last answer instead, when the run
 has ended, and exits as nous prompt does. Ctrl-C then cancels the job; a second one
 leaves it.
 
