@@ -140,7 +140,11 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 			return exitFailed
 		}
 		a.complain(describeError(wire.Code, wire.Message, wire.Cause))
-		if next := whatNext(cmd, wire.Reason()); next != "" {
+		next := whatNext(cmd, wire.Reason())
+		if wire.Reason() == protocol.Forbidden && a.far != nil && a.far.fleet != nil {
+			next = "do it on " + a.far.name + " itself, or let those who send commands count as people there: approve = true in its [fleet]"
+		}
+		if next != "" {
 			a.notef("%s", next)
 		}
 		return exitFailed

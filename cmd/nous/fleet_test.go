@@ -77,7 +77,7 @@ func TestFleetFromTheCommandLine(t *testing.T) {
 		{"--on box doctor", "log in there and run `nous doctor`", exitUsage},
 		{"--on box new --worktree", "log in on box", exitUsage},
 		{"--on tower approve x", "", exitFailed},
-		{"--on box set-approval-mode auto --active", "approve = true", exitFailed},
+		{"--on box set-approval-mode auto --active", "do it on box itself, or let those who send commands count as people", exitFailed},
 		{"fleet hosts", "os=linux", 0},
 		{"fleet hosts --json", `"labels":{"os":"linux"}`, 0},
 		{"fleet sessions", "said on the tower", 0},

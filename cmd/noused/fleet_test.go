@@ -215,8 +215,13 @@ func TestAFleetIsNoPerson(t *testing.T) {
 		}
 	}
 	const outside = `{"id":"1","type":"extension_command","payload":{"name":"bash","payload":{"command":"echo out","outside_sandbox":true,"reason":"to see"}}}`
-	if r := into[protocol.ExtensionResult](t, overFleet(t, nc, outside)); r.OK || r.Error == nil || r.Error.Code != "denied" {
-		t.Errorf("a call that would be asked about: got %+v %v", r, r.Error)
+	for _, mode := range []string{"ask", "auto"} { // as a person has set it there
+		if r := d.commands().ask(`{"id":"m","type":"set_approval_mode","payload":{"mode":"` + mode + `"}}`); !r.OK {
+			t.Fatalf("%s: %+v", mode, r.Error)
+		}
+		if r := into[protocol.ExtensionResult](t, overFleet(t, nc, outside)); r.OK || r.Error == nil || r.Error.Code != "denied" {
+			t.Errorf("a call that would be asked about, in a session that is %s: got %+v %v", mode, r, r.Error)
+		}
 	}
 	d.stop()
 	d = fleetDaemon(t, server.URL(), "approve = true\n")

@@ -4,6 +4,9 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
+	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -175,4 +178,18 @@ func FuzzPresence(f *testing.F) {
 			t.Errorf("%q: the error has control characters: %q", name, err)
 		}
 	})
+}
+
+// Why a server does not answer is said in words.
+func TestReasons(t *testing.T) {
+	for err, want := range map[error]string{
+		&net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}: "no answer in time",
+		fmt.Errorf("read: %w", io.EOF):                                    "it ended the connection at once",
+		nats.ErrTimeout:                                                   "no answer in time",
+		nats.ErrNoServers:                                                 "no servers available for connection",
+	} {
+		if got := reason(err); got != want {
+			t.Errorf("%v: got %q, want %q", err, got, want)
+		}
+	}
 }

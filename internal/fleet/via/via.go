@@ -20,6 +20,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -127,8 +129,12 @@ func Denied(server string, err error) *RefusedError {
 }
 
 func reason(err error) string {
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) {
+	var slow net.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), errors.As(err, &slow) && slow.Timeout():
 		return "no answer in time"
+	case errors.Is(err, io.EOF):
+		return "it ended the connection at once"
 	}
 	return strings.TrimPrefix(err.Error(), "nats: ")
 }
