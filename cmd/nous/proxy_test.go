@@ -5,12 +5,17 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
+	"noused/internal/client"
 	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
 )
@@ -252,4 +257,79 @@ func TestProxyOfADaemonThatIsKilledInTheMiddle(t *testing.T) {
 			t.Errorf("%d bytes: a part of a line was written", size)
 		}
 	}
+}
+
+// flood is how many requests there are: NOUSED_TEST_FLOOD.
+func flood() int {
+	if n, err := strconv.Atoi(os.Getenv("NOUSED_TEST_FLOOD")); err == nil {
+		return n
+	}
+	return 500
+}
+
+// Requests that come faster than they are answered, over many connections, are all answered, each
+// once, in little memory. A client beside is answered meanwhile.
+func TestProxyAnswersAFlood(t *testing.T) {
+	d := tuitest.StartDaemon(t, program(t, "noused"), "")
+	beside, err := client.Dial(t.Context(), d.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer beside.Close()
+	ping := func() time.Duration {
+		began := time.Now()
+		if _, err := client.Call(t.Context(), beside, protocol.Ping, protocol.PingParams{}); err != nil {
+			t.Error(err)
+		}
+		return time.Since(began)
+	}
+	var quiet, busy []time.Duration
+	for range 100 {
+		quiet = append(quiet, ping())
+	}
+	p := startProxy(t, d)
+	p.line()
+	before := heldMost(t, p.cmd.Process.Pid)
+	go func() {
+		var lines bytes.Buffer
+		for i := range flood() {
+			if i%5 > 0 {
+				fmt.Fprintf(&lines, `{"connection":%d,"id":"f%d","type":"ping","payload":{}}`+"\n", i%5, i)
+			} else {
+				fmt.Fprintf(&lines, `{"id":"f%d","type":"list_sessions","payload":{}}`+"\n", i)
+			}
+		}
+		_, _ = p.in.Write(lines.Bytes())
+	}()
+	answered := map[string]bool{}
+	for len(answered) < flood() {
+		l := p.line()
+		if l.OK == nil || !*l.OK || answered[l.ID] {
+			t.Fatalf("got %.300s", l.text)
+		}
+		if answered[l.ID] = true; len(answered)%5 == 0 {
+			busy = append(busy, ping())
+		}
+	}
+	slices.Sort(quiet)
+	slices.Sort(busy)
+	most := heldMost(t, p.cmd.Process.Pid)
+	t.Logf("%d requests; a ping beside takes %s, without them %s; the proxy held %d KiB at most", flood(), busy[len(busy)/2], quiet[len(quiet)/2], most)
+	if most-before > 64<<10 {
+		t.Errorf("the proxy held %d KiB, and %d before", most, before)
+	}
+}
+
+// heldMost is the most memory that a process had, in KiB.
+func heldMost(t *testing.T, pid int) (kib int) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "VmHWM:")
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		t.Fatal(err)
+	}
+	return kib
 }
