@@ -159,13 +159,16 @@ func TestCallers(t *testing.T) {
 	}
 }
 
-// The server says who sends, where a team's account imports the service and shares that.
-func TestPeerIsWhoTheServerSays(t *testing.T) {
-	server := fleettest.Start(t, `accounts {
+// teamAccounts are those of a team whose people may command box.
+const teamAccounts = `accounts {
   HOSTS { jetstream: enabled, users: [{user: box, password: box}], exports: [{service: "noused.box.cmd", accounts: [TEAM]}] }
   TEAM { users: [{user: alice, password: alice}], imports: [{service: {account: HOSTS, subject: "noused.box.cmd"}, share: true}] }
 }
-no_auth_user: box`)
+no_auth_user: box`
+
+// The server says who sends, where a team's account imports the service and shares that.
+func TestPeerIsWhoTheServerSays(t *testing.T) {
+	server := fleettest.Start(t, teamAccounts)
 	d := newDaemon(t, server.URL(), func(o *Options) { o.Approve = true })
 	peers := make(chan string, 1)
 	protocol.HandleFunc(d.mux, protocol.Approve, func(ctx context.Context, _ protocol.ApproveParams) (protocol.ApproveAccepted, error) {

@@ -147,6 +147,39 @@ func TestASlowCommandHoldsUpItsOwnSender(t *testing.T) {
 	}
 }
 
+// Between accounts the server changes the reply subjects: what a client says of its
+// connections keeps them apart there, too.
+func TestSendersOfAnotherAccount(t *testing.T) {
+	server := fleettest.Start(t, teamAccounts)
+	d := newDaemon(t, server.URL(), nil)
+	begun, hold := make(chan struct{}), make(chan struct{})
+	protocol.HandleFunc(d.mux, protocol.SetTitle, func(context.Context, protocol.SetTitleParams) (protocol.TitleAccepted, error) {
+		close(begun)
+		<-hold
+		return protocol.TitleAccepted{}, nil
+	})
+	d.Start()
+	t.Cleanup(d.end)
+	d.isJoined()
+	nc := dial(t, server.Direct(), nats.UserInfo("alice", "alice"))
+	request := func(order, line string) error {
+		msg := &nats.Msg{Subject: fleet.DefaultPrefix.Command("box"), Header: nats.Header{}, Data: []byte(line)}
+		msg.Header.Set(fleet.ConnectionHeader, order)
+		_, err := nc.RequestMsg(msg, patience)
+		return err
+	}
+	slow := make(chan error, 1)
+	go func() { slow <- request("a", `{"id":"1","type":"set_title","payload":{"title":"x"}}`) }()
+	<-begun
+	if err := request("b", `{"id":"2","type":"ping"}`); err != nil {
+		t.Errorf("beside a slow one: %v", err)
+	}
+	close(hold)
+	if err := <-slow; err != nil {
+		t.Error(err)
+	}
+}
+
 // What waits is counted in the daemon's budget: where there is no room a command is
 // refused, and nothing stays counted.
 func TestCommandsThatWaitAreCounted(t *testing.T) {

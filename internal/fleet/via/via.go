@@ -37,7 +37,7 @@ import (
 )
 
 // askTime is how long an answer of the server's is waited for.
-const askTime = 5 * time.Second
+const askTime = 10 * time.Second
 
 // Options say where a fleet is.
 type Options struct {
