@@ -18,8 +18,10 @@ import (
 	"noused/internal/regular"
 )
 
+// gitTime is how long git may look for what is not committed.
+var gitTime = time.Second
+
 const (
-	gitTime   = time.Second
 	gitGrace  = 100 * time.Millisecond // for its output to close once it is killed
 	maxRef    = 4 << 10                // bytes of HEAD and other files of one line
 	maxIndex  = 64 << 20               // bytes of an index that git is asked about

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // git runs git in a folder, as a user does who has no configuration.
@@ -22,6 +23,9 @@ func (w *world) git(dir string, args ...string) {
 // newRepository is a world whose repository has a commit.
 func newRepository(t *testing.T) *world {
 	t.Helper()
+	was := gitTime
+	gitTime = time.Minute // on a busy machine, too
+	t.Cleanup(func() { gitTime = was })
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed")
 	}

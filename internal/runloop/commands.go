@@ -263,7 +263,7 @@ func (h *Hub) setActiveTools(ctx context.Context, p protocol.SetActiveToolsParam
 		return protocol.ToolsAccepted{}, err
 	}
 	operations, unknown := resolveTools(nil, p.Tools)
-	for _, wait := range []time.Duration{0, offerWait} { // for tools that have not yet said what they can do
+	for _, wait := range []time.Duration{0, chooseWait} { // for tools that have not yet said what they can do
 		if unknown != "" {
 			operations, unknown = resolveTools(h.env.tools(ctx, from, wait), p.Tools)
 		}

@@ -162,9 +162,15 @@ func (e *env) callTool(ctx context.Context, sessionID string, inv model.Invocati
 	return e.Tools.Call(ctx, inv, progress)
 }
 
-// offerWait is how long a model call waits for tools that have not yet said what
-// they can do; it goes without them then.
-const offerWait = 2 * time.Second
+// Waits for tools that have not yet said what they can do.
+const (
+	// offerWait is how long a model call waits, which goes without them then: an
+	// extension has as long to start (tools.md §3), and so has the daemon's own on a
+	// machine that is busy.
+	offerWait = 10 * time.Second
+	// chooseWait is how long somebody waits who chooses among tools.
+	chooseWait = 2 * time.Second
+)
 
 // tools lists the operations of all tools, and of one that has not yet said what
 // it can do within that time only that.
