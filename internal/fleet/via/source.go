@@ -23,6 +23,8 @@ const (
 	lookPause = time.Second     // between two looks at who the daemon is
 )
 
+var errLeftOut = fmt.Errorf("%w: the fleet's server has left out a message", client.ErrLost)
+
 // source is a host's events from the stream, as the daemon's own socket would tell
 // them: those of one epoch, in order, each once, what is missing told.
 type source struct {
@@ -94,7 +96,7 @@ func (s *source) next(ctx context.Context) (lines [][]byte, err error) {
 		}
 		meta, err := msg.Metadata()
 		if err != nil || meta.Sequence.Consumer != s.count+1 {
-			return nil, fmt.Errorf("%w: the fleet's server has left out a message", client.ErrLost)
+			return nil, errLeftOut
 		}
 		s.count++
 		if lines, err = s.take(ctx, msg); err != nil {

@@ -94,10 +94,14 @@ func (w *Watch) Close() {
 
 // tell hands on what comes, as far as it can be read.
 func (w *Watch) tell(messages jetstream.MessagesContext, read func(jetstream.Msg) (News, bool)) {
-	for {
+	for count := uint64(1); ; count++ {
 		msg, err := messages.Next(jetstream.NextContext(w.ctx))
 		if err != nil {
 			w.end(w.link.broken(err))
+			return
+		}
+		if meta, err := msg.Metadata(); err != nil || meta.Sequence.Consumer != count {
+			w.end(errLeftOut)
 			return
 		}
 		n, ok := read(msg)
