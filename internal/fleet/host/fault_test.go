@@ -14,14 +14,21 @@ import (
 	"noused/internal/protocol"
 )
 
-// jobs fail as often as they are told to.
-type jobs struct{ faults atomic.Int32 }
+// jobs fail as often as they are told to, and then wait until they may go on.
+type jobs struct {
+	faults atomic.Int32
+	goOn   chan struct{}
+}
 
 func (j *jobs) Serve(ctx context.Context, _ jetstream.JetStream, well func()) error {
 	if j.faults.Add(-1) >= 0 {
 		panic("a fault")
 	}
-	well()
+	select {
+	case <-j.goOn:
+		well()
+	case <-ctx.Done():
+	}
 	<-ctx.Done()
 	return nil
 }
@@ -32,13 +39,14 @@ func (j *jobs) Close() {}
 func TestAPartThatPanicsIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	server := fleettest.Start(t, "")
-	j := new(jobs)
+	j := &jobs{goOn: make(chan struct{})}
 	j.faults.Store(1)
 	d := startDaemon(t, server.URL(), func(o *Options) { o.Jobs = j })
 	until(t, "it is told", func() bool {
 		return strings.Contains(strings.Join(d.State().Problems, "\n"), "jobs: a fault of the daemon's: panic: a fault")
 	})
 	d.hasPublished(d.say("ses-1", "hello"))
+	close(j.goOn)
 	until(t, "it goes on", func() bool { return len(d.State().Problems) == 0 })
 }
 

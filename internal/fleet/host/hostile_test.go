@@ -115,13 +115,15 @@ func TestARivalIsTold(t *testing.T) {
 	if err := nc.Publish(fleet.DefaultPrefix.Rival("box"), []byte("no JSON")); err != nil {
 		t.Fatal(err)
 	}
-	tell(fleet.Presence{Name: "box", Epoch: "ep-\x1b[31m", Version: strings.Repeat("9", 1000), Workdirs: []string{"/evil\n"}})
+	hostile := fleet.Presence{Name: "box", Epoch: "ep-\x1b[31m", Version: strings.Repeat("9", 1000), Workdirs: []string{"/evil\n"}}
+	tell(hostile)
 	until(t, "the rival is told", func() bool { return len(d.State().Problems) > 0 })
 	problems := strings.Join(d.State().Problems, "\n")
 	if want := "another daemon wants this name too, and takes no commands (epoch ep-[31m, version " + strings.Repeat("9", 128) + ", in /evil)"; !strings.Contains(problems, want) {
 		t.Errorf("got %s, want %s", problems, want)
 	}
 	until(t, "the presence tells of it", func() bool {
+		tell(hostile) // as one that lives does again and again
 		p, _ := present(t, server.URL())
 		return p.Rival != nil && p.Rival.Workdir == "/evil"
 	})

@@ -20,7 +20,7 @@ import (
 // Commands of one sender run in their order, one at a time; of all senders a bounded
 // number do, and none is left behind.
 func TestTurns(t *testing.T) {
-	const senders, each = 50, 40
+	const senders, each = maxWaiting / 40, 40
 	var (
 		turns   turns
 		all     sync.WaitGroup
@@ -47,7 +47,8 @@ func TestTurns(t *testing.T) {
 				running[s].Add(-1)
 			}
 			all.Add(1)
-			for !turns.add(fmt.Sprint(s), run) { // until there is room
+			if !turns.add(fmt.Sprint(s), run) {
+				t.Fatal("there is no room")
 			}
 		}
 	}
