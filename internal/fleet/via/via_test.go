@@ -127,6 +127,23 @@ func readTo(t *testing.T, ctx context.Context, s *follow.Stream, after, upTo uin
 	}
 }
 
+// next is what happens next, but that the server has not answered in time: then it is
+// asked again.
+func next(t *testing.T, ctx context.Context, s *follow.Stream) follow.Happening {
+	t.Helper()
+	for {
+		h, err := s.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		off, away := h.(follow.Disconnected)
+		if !away {
+			return h
+		}
+		t.Log(off.Err)
+	}
+}
+
 func TestEventsOverNATS(t *testing.T) {
 	s := fleettest.Start(t, "")
 	d := startDaemon(t, connect(s), "box", "ep-1")
@@ -147,27 +164,25 @@ func TestEventsOverNATS(t *testing.T) {
 	old := stream(protocol.SubscribeParams{Epoch: "ep-1", After: &after})
 	readTo(t, ctx, old, 20, 50)
 	now := stream(protocol.SubscribeParams{})
-	h, err := now.Next(ctx)
-	if c, ok := h.(follow.Connected); err != nil || !ok || c.After != 50 || c.Epoch != "ep-1" || c.Gap {
-		t.Fatalf("got %+v, %v", h, err)
+	h := next(t, ctx, now)
+	if c, ok := h.(follow.Connected); !ok || c.After != 50 || c.Epoch != "ep-1" || c.Gap {
+		t.Fatalf("got %+v", h)
 	}
 	d.log.Append(status("ses-a", 51), status("ses-c", 52), delta("ses-a", 53), delta("ses-a", 54))
 	readTo(t, ctx, now, 50, 54)
 	readTo(t, ctx, old, 50, 54)
 	one := stream(protocol.SubscribeParams{Epoch: "ep-1", After: &after, SessionID: "ses-c"})
-	if _, err := one.Next(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if h, err := one.Next(ctx); err != nil || h.(follow.Line).Seq != 52 {
-		t.Fatalf("got %+v, %v", h, err)
+	next(t, ctx, one)
+	if h := next(t, ctx, one); h.(follow.Line).Seq != 52 {
+		t.Fatalf("got %+v", h)
 	}
 	for _, p := range []protocol.SubscribeParams{{Epoch: "ep-0", After: &after}, {Epoch: "ep-0"}} {
 		st := stream(p)
-		if h, err := st.Next(ctx); err != nil || !h.(follow.Connected).Gap {
-			t.Fatalf("%+v: got %+v, %v", p, h, err)
+		if h := next(t, ctx, st); !h.(follow.Connected).Gap {
+			t.Fatalf("%+v: got %+v", p, h)
 		}
-		if h, err := st.Next(ctx); err != nil || h.(follow.Line).Seq != 1 {
-			t.Fatalf("%+v: got %+v, %v, want the oldest event", p, h, err)
+		if h := next(t, ctx, st); h.(follow.Line).Seq != 1 {
+			t.Fatalf("%+v: got %+v, want the oldest event", p, h)
 		}
 	}
 }
@@ -194,8 +209,8 @@ func TestEventsAreResumed(t *testing.T) {
 	st := follow.NewStream(f.Host("box"), follow.Options{Older: &live})
 	t.Cleanup(st.Close)
 	readTo(t, ctx, st, 0, 0)
-	if h, err := st.Next(ctx); err != nil || h.(follow.Connected).After != 0 {
-		t.Fatalf("got %+v, %v", h, err)
+	if h := next(t, ctx, st); h.(follow.Connected).After != 0 {
+		t.Fatalf("got %+v", h)
 	}
 	at := 0
 	for range 5 {
@@ -223,9 +238,7 @@ func TestDaemonThatIsStartedAnew(t *testing.T) {
 	live := false
 	st := follow.NewStream(f.Host("box"), follow.Options{Older: &live})
 	t.Cleanup(st.Close)
-	if _, err := st.Next(ctx); err != nil {
-		t.Fatal(err)
-	}
+	next(t, ctx, st)
 	d.publish(1, 10)
 	readTo(t, ctx, st, 0, 10)
 	d.end()
@@ -267,9 +280,7 @@ func TestGarbage(t *testing.T) {
 	live := false
 	st := follow.NewStream(f.Host("box"), follow.Options{Older: &live})
 	t.Cleanup(st.Close)
-	if _, err := st.Next(ctx); err != nil {
-		t.Fatal(err)
-	}
+	next(t, ctx, st)
 	d.publish(1, 3)
 	readTo(t, ctx, st, 0, 3)
 	nc, js := bare(t, connect(s))
