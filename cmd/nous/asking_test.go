@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"noused/internal/client"
 	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
 )
@@ -83,7 +84,9 @@ func TestWhatIsAskedIsShownWhole(t *testing.T) {
 		t.Errorf("in one line: %q", got)
 	}
 	var out, errout bytes.Buffer
-	newApp(strings.NewReader(""), &out, &errout).printQuestion(q, q.CreatedAt)
+	a := newApp(strings.NewReader(""), &out, &errout)
+	a.socket = client.DefaultSocket()
+	a.printQuestion(q, q.CreatedAt)
 	for _, want := range []string{"  command:\n    ls\n    rm -rf x\n", "  n: 1e3\n", "\nnous approve apr-1-ses-1\nnous deny apr-1-ses-1\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("got %q, want %q", out.String(), want)
