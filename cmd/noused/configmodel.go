@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"noused/internal/model/catalogue"
@@ -98,7 +99,7 @@ func (r *resolver) asTable(v any, from origin) map[string]any {
 }
 
 // providerName is what a section [providers.NAME] may be called.
-var providerName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+var providerName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`) })
 
 // providers reads the sections [providers.NAME].
 func (r *resolver) providers() map[string]ProviderConfig {
@@ -107,7 +108,7 @@ func (r *resolver) providers() map[string]ProviderConfig {
 	table := r.asTable(v, from)
 	for _, name := range slices.Sorted(maps.Keys(table)) {
 		_, at := r.file.in("providers", name)
-		if !providerName.MatchString(name) || name == "module" || name == "offline" || name == "default" {
+		if !providerName().MatchString(name) || name == "module" || name == "offline" || name == "default" {
 			r.fail(at, "no provider can have this name: want small letters, digits, dots, dashes, and none of module, offline and default")
 		}
 		if all == nil {

@@ -13,7 +13,7 @@ import (
 // What packages allocate before main, every process of ours pays for: the daemon,
 // the guardian, each launcher of a sandbox.
 func TestPackagesTakeLittleBeforeMain(t *testing.T) {
-	const most = 576 << 10 // bytes; a sixth of it is the NATS client
+	const most = 480 << 10 // bytes; a fifth of it is the NATS client
 	cmd := exec.Command(plainDaemon(t), "--version")
 	cmd.Env = append(cmd.Environ(), "GODEBUG=inittrace=1")
 	var trace bytes.Buffer

@@ -5,13 +5,14 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
 
 var (
-	reference = regexp.MustCompile(`\$\{([^{}]*)\}|\{env\.([^{}=\x00]+)\}`)
-	variable  = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)(:-(.*))?$`)
+	reference = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$\{([^{}]*)\}|\{env\.([^{}=\x00]+)\}`) })
+	variable  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)(:-(.*))?$`) })
 )
 
 // Expand is the entry with the values of variables in the place of ${VAR} and
@@ -55,8 +56,8 @@ func (e *expander) values(field string, values map[string]string) map[string]str
 }
 
 func (e *expander) text(field, text string) string {
-	return reference.ReplaceAllStringFunc(text, func(found string) string {
-		value, err := e.value(reference.FindStringSubmatch(found))
+	return reference().ReplaceAllStringFunc(text, func(found string) string {
+		value, err := e.value(reference().FindStringSubmatch(found))
 		if err != nil && e.err == nil {
 			at := e.server.Place
 			at.Pointer += "/" + field
@@ -69,7 +70,7 @@ func (e *expander) text(field, text string) string {
 func (e *expander) value(found []string) (string, error) {
 	name, or := found[2], []string(nil)
 	if name == "" {
-		if or = variable.FindStringSubmatch(found[1]); or == nil {
+		if or = variable().FindStringSubmatch(found[1]); or == nil {
 			return "", fmt.Errorf("%.80s is no variable of the environment: write ${NAME}, and set NAME for the daemon", found[0])
 		}
 		name = or[1]

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -265,18 +266,20 @@ func (t *Taken) wait(seconds float64) bool {
 }
 
 // foreignReference is a variable as VS Code, Cursor or opencode writes it.
-var foreignReference = regexp.MustCompile(`\$\{(env|input|config|command):([^{}]*)\}|\{(env|file):([^{}]*)\}|\$\{(workspaceFolder|workspaceFolderBasename|userHome|pathSeparator|/)\}`)
+var foreignReference = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\$\{(env|input|config|command):([^{}]*)\}|\{(env|file):([^{}]*)\}|\$\{(workspaceFolder|workspaceFolderBasename|userHome|pathSeparator|/)\}`)
+})
 
 // variables writes them as ours.
 func (t *Taken) variables(text string) string {
-	return foreignReference.ReplaceAllStringFunc(text, func(found string) string {
-		m := foreignReference.FindStringSubmatch(found)
+	return foreignReference().ReplaceAllStringFunc(text, func(found string) string {
+		m := foreignReference().FindStringSubmatch(found)
 		kind, what := m[1]+m[3]+m[5], m[2]+m[4]
 		switch kind {
 		case "env":
 			return "${" + what + "}"
 		case "input":
-			set := strings.ToUpper(strings.Trim(notInVariable.ReplaceAllString(what, "_"), "_"))
+			set := strings.ToUpper(strings.Trim(notInVariable().ReplaceAllString(what, "_"), "_"))
 			t.note("asks for %s there: set %s in the daemon's environment", what, set)
 			return "${" + set + "}"
 		case "workspaceFolder":
@@ -293,4 +296,4 @@ func (t *Taken) variables(text string) string {
 	})
 }
 
-var notInVariable = regexp.MustCompile(`[^A-Za-z0-9]+`)
+var notInVariable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9]+`) })

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // table has a line for each provider, "@name, key variable, servers", followed by
@@ -208,9 +209,9 @@ func Match(ids []string, name string) (string, bool) {
 }
 
 // dated is the end of a name that says which of its versions a model is.
-var dated = regexp.MustCompile(`-(20\d{6}|20\d\d-\d\d-\d\d|latest)$`)
+var dated = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`-(20\d{6}|20\d\d-\d\d-\d\d|latest)$`) })
 
-func undated(id string) string { return dated.ReplaceAllString(id, "") }
+func undated(id string) string { return dated().ReplaceAllString(id, "") }
 
 func tail(id string) string { return id[strings.LastIndexByte(id, '/')+1:] }
 

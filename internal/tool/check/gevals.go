@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	jsonx "github.com/go-json-experiment/json"
@@ -53,7 +54,7 @@ var gevalsClauses = []*clause{
 // gevalsCallClauses are those of one operation.
 var gevalsCallClauses = []*clause{gTwice, gResult, gLogs, gMissing}
 
-var semver = regexp.MustCompile(`^\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?$`)
+var semver = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?$`) })
 
 // checkManifest reads the result of initialize and returns its operations.
 func checkManifest(s *sheet, v jsontext.Value, lookPath func(string) (string, error)) []tool.Operation {
@@ -64,7 +65,7 @@ func checkManifest(s *sheet, v jsontext.Value, lookPath func(string) (string, er
 	version, _ := tool.Text(m["version"])
 	spoken, _ := tool.Text(m["protocolVersion"])
 	s.test(gManifest, first(needText(m, "name"),
-		ifNot(semver.MatchString(version), "version is "+quote(tool.Shorten(m["version"]))),
+		ifNot(semver().MatchString(version), "version is "+quote(tool.Shorten(m["version"]))),
 		ifNot(spoken == "0.0.1", "protocolVersion is "+quote(tool.Shorten(m["protocolVersion"]))),
 		mayText(m, "description"), needObject(m, "operations")))
 	checkRequires(s, m, lookPath)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -60,7 +61,9 @@ var narratoriaClauses = []*clause{
 const maxAssets = 10_000
 
 // iso8601 accepts the extended and the basic form.
-var iso8601 = regexp.MustCompile(`^\d{4}-?\d\d-?\d\d([T ]\d\d(:?\d\d(:?\d\d([.,]\d+)?)?)?(Z|[+-]\d\d(:?\d\d)?)?)?$`)
+var iso8601 = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\d{4}-?\d\d-?\d\d([T ]\d\d(:?\d\d(:?\d\d([.,]\d+)?)?)?(Z|[+-]\d\d(:?\d\d)?)?)?$`)
+})
 
 // narration reads what one call says. It runs nothing; readable tells whether
 // a file can be read.
@@ -103,7 +106,7 @@ func (n *narration) options(ev map[string]jsontext.Value) string {
 		}
 	}
 	if v, ok := ev["timestamp"]; ok {
-		if s, isText := tool.Text(v); !isText || !iso8601.MatchString(s) {
+		if s, isText := tool.Text(v); !isText || !iso8601().MatchString(s) {
 			return "timestamp is " + quote(tool.Shorten(v))
 		}
 	}
