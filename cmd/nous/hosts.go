@@ -27,7 +27,8 @@ func (a *app) at(h *host) *app {
 	return &app{
 		in: a.in, out: a.out, err: a.err, outStyle: a.outStyle, errStyle: a.errStyle,
 		patience: a.patience, answer: a.answer, look: a.look,
-		socket: a.socket, session: a.session, active: a.active, json: a.json, raw: a.raw, far: h,
+		socket: a.socket, socketGiven: a.socketGiven, via: a.via, noStart: a.noStart,
+		session: a.session, active: a.active, json: a.json, raw: a.raw, far: h,
 	}
 }
 

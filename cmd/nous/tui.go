@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/cmdline"
 	"noused/internal/protocol"
 	"noused/internal/tui"
 )
@@ -29,6 +30,9 @@ func (a *app) openTUI(cmd *cobra.Command, plain bool) error {
 	if plain {
 		a.outStyle.colour, a.errStyle.colour = false, false
 	}
+	if plain && a.several() {
+		return cmdline.Errorf("the plain mode is for one host: give --host once")
+	}
 	if err := a.reach(cmd.Context()); err != nil {
 		return err
 	}
@@ -38,8 +42,17 @@ func (a *app) openTUI(cmd *cobra.Command, plain bool) error {
 	}
 	view := &textView{a: a}
 	return tui.Run(cmd.Context(), tui.Options{
+		Site: a.site(), Others: a.otherSites(), Session: a.session, Find: later, Plain: plain, Board: a.board, In: a.in, Out: a.out.w,
+		Event: func(ev protocol.Event) { view.event(ev, nil) },
+		Entry: func(entry jsontext.Value) error { return a.printEntry(entry, false) },
+	})
+}
+
+// site is the daemon that is meant, for the screen.
+func (a *app) site() tui.Site {
+	return tui.Site{
 		Daemon: a.way(), Place: a.place(), Flags: a.flags(), Host: a.hostName(), Unit: a.far == nil && a.socket == protocol.DefaultSocket(os.Getenv),
-		Session: a.session, Find: later, Plain: plain, Board: a.board, Start: a.startOnScreen, Other: a.otherVersion, In: a.in, Out: a.out.w,
+		Start: a.startOnScreen, Other: a.otherVersion,
 		Export: func(ctx context.Context, session, format string, w io.Writer) error {
 			doc, err := a.document(ctx, session, format)
 			if err != nil {
@@ -47,25 +60,62 @@ func (a *app) openTUI(cmd *cobra.Command, plain bool) error {
 			}
 			return exporters[format](w, doc)
 		},
-		Event: func(ev protocol.Event) { view.event(ev, nil) },
-		Entry: func(entry jsontext.Value) error { return a.printEntry(entry, false) },
-	})
+	}
+}
+
+// otherSites are the daemons of the other hosts that were named.
+func (a *app) otherSites() (all []tui.Site) {
+	for _, h := range a.hosts {
+		if a.several() && h != a.far {
+			all = append(all, a.at(h).site())
+		}
+	}
+	return all
 }
 
 // reach connects to another machine while ssh may ask on the terminal, and says what is
-// wrong where a fleet's host cannot be reached.
+// wrong where a fleet's host cannot be reached. Of several hosts the first one named is
+// meant that can be reached.
 func (a *app) reach(ctx context.Context) error {
+	if a.several() {
+		return a.reachOne(ctx)
+	}
 	if a.far == nil {
 		return nil
 	}
 	if a.far.fleet != nil {
-		conn, err := a.far.fleet.Commands(ctx)
-		if err == nil {
-			_ = conn.Close()
-		}
-		return err
+		return a.far.answers(ctx)
 	}
 	return a.far.reach(ctx)
+}
+
+// answers tells whether the host can be reached.
+func (h *host) answers(ctx context.Context) error {
+	if h.fleet == nil {
+		_, err := h.link.Hello(ctx)
+		return err
+	}
+	conn, err := h.fleet.Commands(ctx)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err
+}
+
+func (a *app) reachOne(ctx context.Context) error {
+	met := make([]chan error, len(a.hosts))
+	for i, h := range a.hosts {
+		met[i] = make(chan error, 1)
+		go func() { met[i] <- h.answers(ctx) }() // ends when the host answers, or ssh gives up
+	}
+	failed := make([]error, len(a.hosts))
+	for i, h := range a.hosts {
+		if failed[i] = <-met[i]; failed[i] == nil {
+			a.far = h
+			return nil
+		}
+	}
+	return a.complainOf(failed)
 }
 
 // hostName is the machine of the daemon, "" where that is this one.

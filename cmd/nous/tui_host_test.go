@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
 )
 
@@ -44,9 +45,7 @@ case "$1" in
 func (f farHost) cut(down bool) {
 	f.t.Helper()
 	if down {
-		if err := os.WriteFile(filepath.Join(f.dir, f.name+".down"), nil, 0o600); err != nil {
-			f.t.Fatal(err)
-		}
+		f.down()
 	}
 	text, err := os.ReadFile(filepath.Join(f.dir, f.name+".pid"))
 	if err != nil {
@@ -59,6 +58,24 @@ func (f farHost) cut(down bool) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		f.t.Fatal(err)
 	}
+}
+
+// down has the host refuse connections.
+func (f farHost) down() {
+	f.t.Helper()
+	if err := os.WriteFile(filepath.Join(f.dir, f.name+".down"), nil, 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// dialled is how many connections there have been.
+func (f farHost) dialled() int {
+	f.t.Helper()
+	text, err := os.ReadFile(filepath.Join(f.dir, f.name+".count"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return strings.Count(string(text), "x")
 }
 
 func (f farHost) up() {
@@ -176,4 +193,38 @@ func TestAWrongCode(t *testing.T) {
 	if status := s.Exit(); status != exitNoDaemon || strings.Count(s.Screen(), "that was not the code") != 1 || !strings.Contains(s.Screen(), "try: ssh box") {
 		t.Errorf("got status %d\n%s", status, s.Screen())
 	}
+}
+
+// The screen of several hosts is that of the first one that can be reached. Its list has the
+// sessions of all, and leads to them, over one connection a host. One that is down has a
+// line, and comes back by itself.
+func TestScreenOfSeveralHosts(t *testing.T) {
+	t.Parallel()
+	box, gpu := startDaemon(t, ""), startDaemon(t, "")
+	id := askDaemon(t, gpu.Socket, protocol.NewSession, protocol.NewSessionParams{Title: "Train it", Activate: new(bool)}).SessionID
+	askDaemon(t, gpu.Socket, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: "words for it"})
+	env, at := reachable(t, map[string]*tuitest.Daemon{"box": box, "gpu": gpu})
+	at("none").down()
+	s := startScreen(t, box, look{env: env, args: []string{"--host", "none", "--host", "box", "--host", "gpu"}})
+	s.Wait("● box", "idle")
+	s.Press("ctrl+r")
+	s.Wait("Train it", "none", "away", "no route to none")
+	s.Type("train")
+	s.Press("enter")
+	s.Wait("● gpu", "words for it", "idle")
+	s.say("said to the other")
+	s.WaitFor("the answer", func(text string) bool { return strings.Count(text, "said to the other") == 2 })
+	if b, g := at("box").dialled(), at("gpu").dialled(); b != 1 || g != 1 {
+		t.Errorf("got %d connections to box and %d to gpu, want one to each", b, g)
+	}
+	at("gpu").cut(true)
+	s.Wait("○ gpu reconnecting")
+	s.Press("ctrl+r")
+	s.Wait("Train it", "gpu", "no route to gpu")
+	at("gpu").up()
+	s.WaitFor("gpu", func(text string) bool { return !strings.Contains(text, "no route to gpu") })
+	s.Press("esc")
+	s.WaitGone("Sessions")
+	s.Press("ctrl+d")
+	s.Wait("nous --session "+id, " --host gpu")
 }

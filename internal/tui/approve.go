@@ -129,8 +129,7 @@ func (m *model) sendAnswer(a question.Answer) {
 		return
 	}
 	m.answeredHere = a.ID
-	p := m.place()
-	m.jobs.start(func(ctx context.Context) tea.Msg { return approved{a.ID, approve(ctx, p, a)} })
+	m.keep(m.place(), func(ctx context.Context, p place) tea.Msg { return approved{a.ID, approve(ctx, p, a)} })
 }
 
 func approve(ctx context.Context, p place, a question.Answer) error {
@@ -175,20 +174,19 @@ func (m *model) turnToQuestion() {
 // nextQuestion shows the session that asks next after this one, the oldest question
 // first.
 func (m *model) nextQuestion() {
-	others := elsewhere(m.state)
+	others := m.elsewhere()
 	if len(others) == 0 {
 		m.talk.Notice("info", "no other session has a question")
 		return
 	}
 	next := others[0]
 	for i, a := range m.state.PendingApprovals {
-		if a.SessionID == m.state.SessionID {
-			rest := append(slices.Clone(m.state.PendingApprovals[i+1:]), m.state.PendingApprovals[:i]...)
-			next = rest[0]
+		if a.SessionID == m.state.SessionID { // which is not among the others
+			next = others[i%len(others)]
 			break
 		}
 	}
-	m.follow(next.SessionID)
+	m.move(next.site, next.SessionID)
 }
 
 // questionLines are the question above the input in at most height lines.
@@ -203,7 +201,7 @@ func (m *model) questionLines(height int) []string {
 // questionParts are what the first line says of questions and of what becomes of
 // them.
 func (m *model) questionParts() (parts []part) {
-	if n := len(elsewhere(m.state)); n > 0 {
+	if n := len(m.elsewhere()); n > 0 {
 		parts = append(parts, part{m.keyed("next-question", plural(n, "question")+" elsewhere"), m.theme.Warn, 1})
 	}
 	if mode := m.state.ApprovalMode; mode != "" && mode != protocol.ApprovalsAsk {

@@ -268,10 +268,10 @@ func questioned(t *testing.T, a protocol.Approval, width, height int) *hand {
 	h.opts.Now = func() time.Time { return at }
 	a.ApprovalID, a.SessionID, a.RunID, a.Workdir = "apr-1-ses-1", "ses-1", "run-1", "/home/me/proj"
 	h.send(tea.WindowSizeMsg{Width: width, Height: height})
-	h.send(follow.Snapshot{State: protocol.State{
+	h.send(said{h.link, follow.Snapshot{State: protocol.State{
 		SessionID: "ses-1", Title: "A night's work", RunID: "run-1", RunState: protocol.StateRunning, ApprovalMode: protocol.ApprovalsAsk,
 		SteeringMode: protocol.ModeOneAtATime, FollowUpMode: protocol.ModeOneAtATime, PendingApprovals: []protocol.Approval{a},
-	}})
+	}}})
 	return h
 }
 

@@ -26,21 +26,23 @@ const (
 // attention is what the user is told while looking elsewhere, and what the daemon
 // is told of what the user has looked at.
 type attention struct {
-	unseen   bool                 // a run has ended here, or the session was opened, since it was marked as read
-	watching bool                 // the events of all sessions
-	visited  map[string]string    // titles of the sessions that this screen has shown
-	began    map[string]time.Time // the runs that go on
-	session  string               // that was told of last
-	message  string               // of it; "" once the user has looked
-	count    int                  // of what is told with it
-	waiting  bool                 // it is told when the burst is over
+	unseen  bool                 // a run has ended here, or the session was opened, since it was marked as read
+	visited map[string]string    // titles of the sessions that this screen has shown, by key
+	began   map[string]time.Time // the runs that go on
+	session string               // that was told of last
+	message string               // of it; "" once the user has looked
+	count   int                  // of what is told with it
+	waiting bool                 // it is told when the burst is over
 }
 
 // happened is an event of any session, for attention; unheard says that some may
 // have been missed, burstOver the end of a burst.
 type (
-	happened  struct{ follow.Event }
-	unheard   struct{}
+	happened struct {
+		follow.Event
+		site *site
+	}
+	unheard   struct{ site *site }
 	burstOver struct{}
 )
 
@@ -68,32 +70,39 @@ func (m *model) visit() {
 	if a.visited == nil {
 		a.visited = map[string]string{}
 	}
-	a.visited[m.state.SessionID] = m.title()
-	if !a.watching && len(m.missing) == 0 {
-		a.watching = true
-		m.jobs.start(m.watch)
+	a.visited[m.key(m.site, m.state.SessionID)] = m.title()
+	if len(m.missing) == 0 {
+		m.watch(m.site)
 	}
 }
 
-// watch tells of runs that begin, end, ask or are answered, in any session, until
-// the program ends.
-func (m *model) watch(ctx context.Context) tea.Msg {
-	s := follow.NewStream(m.opts.Daemon, follow.Options{Filter: protocol.SubscribeParams{Types: []string{"agent_start", "agent_end", "status"}}})
-	defer s.Close()
-	for {
-		h, err := s.Next(ctx)
-		if err != nil {
-			return nil
-		}
-		switch h := h.(type) {
-		case follow.Connected, follow.Gap: // what was before is not told
-			m.jobs.send(unheard{})
-		case follow.Line:
-			if tells(h.Event.Event) {
-				m.jobs.send(happened{h.Event})
-			}
-		}
+// watch has runs told that begin, end, ask or are answered, in any session of a
+// daemon, until the program ends.
+func (m *model) watch(at *site) {
+	if at.watched {
+		return
 	}
+	at.watched = true
+	several := len(m.sites) > 1
+	m.jobs.start(func(ctx context.Context) tea.Msg {
+		s := follow.NewStream(at.opts.Daemon, follow.Options{Filter: protocol.SubscribeParams{Types: []string{"agent_start", "agent_end", "status"}}})
+		defer s.Close()
+		tellAll(ctx, s, several, func(h follow.Happening) {
+			switch h := h.(type) {
+			case follow.Connected, follow.Gap: // what was before is not told
+				m.jobs.send(unheard{at})
+			case follow.Line:
+				if tells(h.Event.Event) {
+					m.jobs.send(happened{h.Event, at})
+				}
+			case follow.Disconnected:
+				if several {
+					m.jobs.send(away{at, h.Err})
+				}
+			}
+		})
+		return nil
+	})
 }
 
 // tells tells whether an event is for happened.
@@ -107,25 +116,17 @@ func tells(ev protocol.Event) bool {
 	return false
 }
 
-// recount asks what waits in other sessions.
-func (m *model) recount() {
-	if m.known && m.offline == nil {
-		m.refresh()
-	}
-}
-
 // happened has the questions of other sessions counted anew, and tells of what the
 // user wants to be told of, at the end of the burst.
-func (m *model) happened(ev follow.Event) {
-	if e, ok := ev.Event.(protocol.Status); ok && e.SessionID != m.state.SessionID {
-		m.recount()
-	}
+func (m *model) happened(h happened) {
+	ev := h.Event
+	m.happenedAt(h.site, ev.Event)
 	if !m.config.notify.bell && !m.config.notify.osc {
 		return
 	}
 	a := &m.attention
-	event, message := a.word(ev, m.config.notify)
-	id := ev.Where().SessionID
+	event, message := a.word(ev, m.key(h.site, ""), m.config.notify)
+	id := m.key(h.site, ev.Where().SessionID)
 	_, visited := a.visited[id]
 	if event == "" || m.focused || !visited && m.shownBoard() == nil {
 		return
@@ -154,11 +155,15 @@ func (m *model) alert() string {
 		info, _ := v.Of(a.session)
 		title = info.Title
 	}
-	return cell.Line(cmp.Or(title, a.session), 60) + ": " + a.message
+	at, id := m.of(a.session)
+	if at != m.site {
+		title = at.opts.Host + ": " + cmp.Or(title, id)
+	}
+	return cell.Line(cmp.Or(title, id), 60) + ": " + a.message
 }
 
-// word is what there is to tell of an event; "" is nothing.
-func (a *attention) word(ev follow.Event, n notify) (event, message string) {
+// word is what there is to tell of an event of a site; "" is nothing.
+func (a *attention) word(ev follow.Event, site string, n notify) (event, message string) {
 	switch e := ev.Event.(type) {
 	case protocol.AgentStart:
 		if len(a.began) >= maxRuns {
@@ -167,14 +172,14 @@ func (a *attention) word(ev follow.Event, n notify) (event, message string) {
 		if a.began == nil {
 			a.began = map[string]time.Time{}
 		}
-		a.began[e.RunID] = ev.At
+		a.began[site+e.RunID] = ev.At
 	case protocol.Status:
 		if e.Code == protocol.StatusApprovalRequested {
 			event, message = "approval", e.Message
 		}
 	case protocol.AgentEnd:
-		start, known := a.began[e.RunID]
-		delete(a.began, e.RunID)
+		start, known := a.began[site+e.RunID]
+		delete(a.began, site+e.RunID)
 		switch {
 		case known && ev.At.Sub(start) < n.after: // else it is older than this screen
 		case e.StopReason == protocol.StopCompleted:

@@ -73,8 +73,8 @@ func ended(session string, took time.Duration, end protocol.AgentEnd) []tea.Msg 
 	at := time.Unix(1e9, 0)
 	end.Ref = ref
 	return []tea.Msg{
-		happened{follow.Event{Event: protocol.AgentStart{Ref: ref}, At: at}},
-		happened{follow.Event{Event: end, At: at.Add(took)}},
+		happened{Event: follow.Event{Event: protocol.AgentStart{Ref: ref}, At: at}},
+		happened{Event: follow.Event{Event: end, At: at.Add(took)}},
 	}
 }
 
@@ -99,7 +99,7 @@ func TestTheTerminalRingsWhenTheUserIsNeeded(t *testing.T) {
 		{"the bell alone", "osc = false", ended("s", time.Minute, done), "\a"},
 		{"a session never shown", "", ended("other", time.Minute, done), ""},
 		{"a burst", "", append(ended("s", time.Minute, failed), ended("s", time.Minute, done)...), strings.ReplaceAll(osc, "done", "done (and 1 more)") + "\a"},
-		{"an approval", "", []tea.Msg{happened{follow.Event{Event: protocol.Status{Ref: protocol.Ref{SessionID: "s"}, Code: "approval_requested", Message: "may bash run?"}}}}, strings.ReplaceAll(osc, "done", "may bash run?") + "\a"},
+		{"an approval", "", []tea.Msg{happened{Event: follow.Event{Event: protocol.Status{Ref: protocol.Ref{SessionID: "s"}, Code: "approval_requested", Message: "may bash run?"}}}}, strings.ReplaceAll(osc, "done", "may bash run?") + "\a"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

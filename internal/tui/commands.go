@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
@@ -19,7 +20,8 @@ import (
 // goroutine.
 type place struct {
 	opts    *Options
-	link    *follow.Session
+	link    *follow.Session // nil of a daemon that is not shown: it is dialled for each command
+	busy    *sync.WaitGroup // of link
 	state   protocol.State
 	missing []string
 }
@@ -36,6 +38,9 @@ func ask[P protocol.Params, R protocol.Reply](ctx context.Context, p place, def 
 		var none R
 		return none, fmt.Errorf("%s: %w", def.Name(), follow.ErrUnsupported)
 	}
+	if p.link == nil {
+		return once(ctx, p.opts.Daemon, def, params)
+	}
 	return follow.Do(ctx, p.link, def, params)
 }
 
@@ -50,6 +55,7 @@ type outcome struct {
 	back   []string // goes into the input before what is written: what the daemon handed back
 	sent   string   // id of the input that was accepted
 	follow *string  // the session to show from now on
+	site   *site    // of that session; nil is the one that is shown
 	show   any      // a list to choose from: sessionList, toolList, modelList, protocol.Tree
 	images []image  // for the next text; empty and not nil: none of them
 	help   bool

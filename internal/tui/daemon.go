@@ -96,7 +96,8 @@ func (m *model) startDaemon() {
 		return
 	}
 	m.offer.doing, m.offer.problem = "starting a daemon …", ""
-	m.jobs.start(func(ctx context.Context) tea.Msg { return started{m.opts.Start(ctx)} })
+	start := m.opts.Start
+	m.jobs.start(func(ctx context.Context) tea.Msg { return started{start(ctx)} })
 }
 
 func (m *model) enableService() {

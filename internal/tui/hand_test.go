@@ -50,10 +50,16 @@ func use(t *testing.T, socket string) *hand {
 // useIn is use with more in the environment.
 func useIn(t *testing.T, socket string, more map[string]string) *hand {
 	t.Helper()
+	return useSites(t, more, siteAt(socket))
+}
+
+// useSites opens the screen of several daemons.
+func useSites(t *testing.T, more map[string]string, first Site, others ...Site) *hand {
+	t.Helper()
 	state := t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &hand{t: t, msgs: make(chan tea.Msg)}
-	l := follow.Open(follow.Socket(socket), "", nil)
+	l := follow.Open(first.Daemon, "", nil)
 	j := &jobs{ctx: ctx, send: func(msg tea.Msg) {
 		select {
 		case h.msgs <- msg:
@@ -62,11 +68,13 @@ func useIn(t *testing.T, socket string, more map[string]string) *hand {
 	}}
 	env := map[string]string{"XDG_STATE_HOME": state, "HOME": state, "TERM": "xterm"}
 	maps.Copy(env, more)
-	h.model = newModel(Options{Daemon: follow.Socket(socket), Place: socket, Start: startAt(socket), Getenv: func(name string) string { return env[name] }, Now: time.Now}, l, j)
+	h.model = newModel(Options{
+		Site: first, Others: others, Getenv: func(name string) string { return env[name] }, Now: time.Now,
+	}, l, j)
 	t.Cleanup(func() {
 		cancel()
 		j.wg.Wait()
-		l.Close()
+		h.link.Close()
 	})
 	h.Init()
 	h.send(tea.WindowSizeMsg{Width: 80, Height: 24})
@@ -85,6 +93,10 @@ func useDaemon(t *testing.T, socket string) *hand {
 func (h *hand) send(msg tea.Msg) {
 	if _, ok := msg.(unheard); ok {
 		h.watches = true
+	}
+	if ev, ok := msg.(happened); ok && ev.site == nil { // a test's
+		ev.site = h.site
+		msg = ev
 	}
 	if _, cmd := h.Update(msg); cmd != nil {
 		h.did = append(h.did, cmd())
@@ -172,6 +184,11 @@ func (h *hand) quit() bool {
 		}
 	}
 	return false
+}
+
+// siteAt is a daemon of this machine.
+func siteAt(socket string) Site {
+	return Site{Daemon: follow.Socket(socket), Place: socket, Start: startAt(socket)}
 }
 
 // startAt starts a daemon as nous does.

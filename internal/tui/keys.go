@@ -220,7 +220,7 @@ func (m *model) enter() tea.Cmd {
 	case cmd.name == "follow-up" && m.cutOff():
 		m.send(text, rest, true)
 		return nil
-	case m.cutOff() && !cmd.local && cmd.name != "abort":
+	case m.cutOff() && !cmd.local && cmd.name != "abort" && !m.choosesHost(cmd, rest):
 		m.talk.Notice("info", cell.Line(m.opts.Host, 80)+" is away: the command stays in the input, and Enter does it when it is back")
 		m.talk.End()
 		return nil
@@ -351,6 +351,9 @@ func (m *model) command(line string) tea.Cmd {
 // run runs a command. Those that need no daemon are done at once.
 func (m *model) run(c *command, arg string) tea.Cmd {
 	switch {
+	case m.choosesHost(c, arg): // also while one is waited for
+		m.open(newSessions(m, sessionList{}))
+		return nil
 	case c.name == "abort":
 		m.submit(unsent{})
 		return nil
@@ -367,6 +370,12 @@ func (m *model) run(c *command, arg string) tea.Cmd {
 	}
 	m.do(c.name, f)
 	return nil
+}
+
+// choosesHost tells whether a command shows the sessions of several daemons, for which the
+// one that is shown is not needed.
+func (m *model) choosesHost(c *command, arg string) bool {
+	return c.name == "switch" && arg == "" && len(m.sites) > 1
 }
 
 // stoppable is a job that Esc ends.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,8 +30,11 @@ const (
 
 // model is the screen.
 type model struct {
-	opts  Options
+	opts  *Options // of the site that is shown
 	link  *follow.Session
+	busy  *sync.WaitGroup // what is being done over link
+	sites []*site         // all that can be shown
+	site  *site           // that is
 	jobs  *jobs
 	crash error
 	none  error // why the session that the user named cannot be shown
@@ -50,14 +54,7 @@ type model struct {
 	remembered remembered
 	remembers  string // the file
 
-	// What the daemon said.
-	state   protocol.State
-	missing []string
-	known   bool                 // there was a Snapshot
-	offline *follow.Disconnected // nil while connected
-	since   time.Time            // when the run began; zero where nobody said
-	tools   []tool               // that are running, in the order they began
-	ours    []string             // ids of inputs sent from here
+	news
 
 	talk    *transcript.Transcript
 	input   *input
@@ -68,31 +65,44 @@ type model struct {
 
 	question  *question.Panel // what the session waits for
 	attention attention
-	where     whereabouts
-	offer     offer
 	notices   []string // to be shown once the next Snapshot is
 	find      *find    // nil: nothing is looked for
 
 	images  []image  // that go with the next text
-	waiting []string // sent to the run of an older core, which hands nothing back
-	heard   []string // said by users in that run: one may be before its reply
 	unsent  []unsent // in the order they go in; see sending
 	sending bool     // the first of unsent is on its way
-	retry   unsent   // what was sent last and failed
+	former  []former // on their way to daemons that are shown no more
 	working []string // other commands that the daemon has not answered
 	goal    *string  // the session that is to be shown, until it is
 	held    []job    // commands that wait until it is
 
 	endShell context.CancelFunc // of the shell line that was begun last
 
+	ticking      bool
+	forgetting   bool // a job waits for the end of a note
+	frame        int
+	questionRow  int    // of the lines below the conversation, where the question begins
+	leaving      bool   // Ctrl+C was pressed once
+	editing      bool   // Esc was, with nothing to abort
+	answeredHere string // id of the question that was answered here last
+}
+
+// news is what the daemon said that is shown, and what is known of it.
+type news struct {
+	state   protocol.State
+	missing []string
+	known   bool                 // there was a Snapshot
+	offline *follow.Disconnected // nil while connected
+	since   time.Time            // when the run began; zero where nobody said
+	tools   []tool               // that are running, in the order they began
+	ours    []string             // ids of inputs sent from here
+	waiting []string             // sent to the run of an older core, which hands nothing back
+	heard   []string             // said by users in that run: one may be before its reply
+	retry   unsent               // what was sent last and failed
+	where   whereabouts
+	offer   offer
+
 	refreshing, again bool
-	ticking           bool
-	forgetting        bool // a job waits for the end of a note
-	frame             int
-	questionRow       int    // of the lines below the conversation, where the question begins
-	leaving           bool   // Ctrl+C was pressed once
-	editing           bool   // Esc was, with nothing to abort
-	answeredHere      string // id of the question that was answered here last
 }
 
 type tool struct{ id, name string }
@@ -100,11 +110,13 @@ type tool struct{ id, name string }
 func newModel(o Options, l *follow.Session, j *jobs) *model {
 	color := o.Getenv("NO_COLOR") == "" && o.Getenv("TERM") != "dumb"
 	m := &model{
-		opts: o, link: l, jobs: j, dark: true, color: color, width: 80, height: 24,
+		opts: &o, link: l, busy: new(sync.WaitGroup), jobs: j, dark: true, color: color, width: 80, height: 24,
 		input: newInput(), stops: make(stops, 1), focused: true,
 	}
 	m.talk = transcript.New(m.look())
 	m.question = question.New(m.theme, o.home())
+	m.sites = sitesOf(m.opts)
+	m.site = m.sites[0]
 	m.configure()
 	var err error
 	m.history, err = loadHistory(filepath.Join(stateDir(o.Getenv, "nous"), "history"))
@@ -136,12 +148,23 @@ func (m *model) dress() {
 
 // Messages of the jobs.
 type (
-	finished  struct{ outcome }
-	answered  struct{ outcome } // to the first of unsent
+	finished struct {
+		at place
+		outcome
+	}
+	answered struct { // to the first of unsent
+		at place
+		outcome
+	}
 	refreshed struct {
+		link    *follow.Session
 		session string
 		state   protocol.State
 		err     error
+	}
+	said struct { // by a link
+		link *follow.Session
+		follow.Happening
 	}
 	ticked    struct{}
 	forgotten struct{} // a note's time is over
@@ -152,7 +175,12 @@ func (m *model) Init() tea.Cmd {
 	if m.opts.Session != "" {
 		m.goal = &m.opts.Session // the link has been told
 	}
-	m.jobs.start(m.listen)
+	m.listen(m.link)
+	if len(m.sites) > 1 {
+		for _, s := range m.sites {
+			m.watch(s)
+		}
+	}
 	if m.opts.Board {
 		m.openBoard()
 	}
@@ -161,21 +189,23 @@ func (m *model) Init() tea.Cmd {
 
 // listen ends with the program, or with the link. While events stream it takes
 // them a frame's worth at a time.
-func (m *model) listen(ctx context.Context) tea.Msg {
-	for {
-		select {
-		case u, ok := <-m.link.Happenings():
-			if !ok {
+func (m *model) listen(link *follow.Session) {
+	m.jobs.start(func(ctx context.Context) tea.Msg {
+		for {
+			select {
+			case u, ok := <-link.Happenings():
+				if !ok {
+					return nil
+				}
+				m.jobs.send(said{link, u})
+				if _, streaming := u.(follow.Events); streaming && !pause(ctx, time.Second/framesPerSecond) {
+					return nil
+				}
+			case <-ctx.Done():
 				return nil
 			}
-			m.jobs.send(u)
-			if _, streaming := u.(follow.Events); streaming && !pause(ctx, time.Second/framesPerSecond) {
-				return nil
-			}
-		case <-ctx.Done():
-			return nil
 		}
-	}
+	})
 }
 
 // pause waits and tells whether it was not cut short.
@@ -209,8 +239,9 @@ func (m *model) forget() {
 		return
 	}
 	m.forgetting = true
+	left := end.Sub(m.opts.Now())
 	m.jobs.start(func(ctx context.Context) tea.Msg {
-		if !pause(ctx, end.Sub(m.opts.Now())) {
+		if !pause(ctx, left) {
 			return nil
 		}
 		return forgotten{}
@@ -250,19 +281,14 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 		return m.paste(msg)
 	case tea.MouseWheelMsg:
 		return m.wheel(msg)
-	case follow.Broken:
-		m.crash = msg.Err
-		return tea.Quit
-	case follow.Happening:
-		if refused, ok := msg.(follow.Refused); ok && m.opts.refused(refused, m.known) {
-			m.none = refused.Err
-			return tea.Quit
+	case said:
+		if msg.link == m.link {
+			return m.heed(msg.Happening)
 		}
-		m.told(msg)
 	case finished:
-		return m.finish(msg.outcome)
+		return m.finish(msg)
 	case answered:
-		return m.answer(msg.outcome)
+		return m.answer(msg)
 	case refreshed:
 		m.refreshed(msg)
 	case pasted:
@@ -277,10 +303,16 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 		m.found(msg)
 	case removed:
 		m.removed(msg)
+	case listed:
+		m.listed(msg)
 	case unheard:
-		m.recount()
+		m.recount(msg.site)
+	case away:
+		m.away(msg)
+	case counted:
+		m.counted(msg)
 	case happened:
-		m.happened(msg.Event)
+		m.happened(msg)
 	case burstOver:
 		return m.ring()
 	case located:
@@ -308,6 +340,22 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 	return nil
 }
 
+// heed takes in what the link says, unless it is the end.
+func (m *model) heed(u follow.Happening) tea.Cmd {
+	switch u := u.(type) {
+	case follow.Broken:
+		m.crash = u.Err
+		return tea.Quit
+	case follow.Refused:
+		if m.opts.refused(u, m.known) {
+			m.none = u.Err
+			return tea.Quit
+		}
+	}
+	m.told(u)
+	return nil
+}
+
 // resumed draws on a terminal that somebody has just given back, who looks at it.
 func (m *model) resumed() tea.Cmd {
 	m.lookedAt(true)
@@ -315,7 +363,7 @@ func (m *model) resumed() tea.Cmd {
 }
 
 func (m *model) place() place {
-	return place{opts: &m.opts, link: m.link, state: m.state, missing: m.missing}
+	return place{opts: m.opts, link: m.link, busy: m.busy, state: m.state, missing: m.missing}
 }
 
 // refresh asks for the state, not more often than every refreshEvery, and again
@@ -332,11 +380,14 @@ func (m *model) refresh() {
 			return nil
 		}
 		s, err := ask(ctx, p, protocol.GetState, protocol.GetStateParams{Scope: p.scope()})
-		return refreshed{p.state.SessionID, s, err}
+		return refreshed{p.link, p.state.SessionID, s, err}
 	})
 }
 
 func (m *model) refreshed(r refreshed) {
+	if r.link != m.link {
+		return
+	}
 	m.refreshing = false
 	if r.err == nil && cmp.Or(r.state.SessionID, r.session) == m.state.SessionID {
 		if !m.again { // else it is old already

@@ -38,12 +38,23 @@ type overlay struct {
 	board  *boardView // box, if it is one
 
 	// Of the sessions.
-	list      []protocol.SessionInfo
-	matches   []protocol.SearchMatch
+	lists     []*listing // of each daemon
 	searches  bool
-	asked     string // the text looked for last
-	asking    bool   // a search is on its way
-	previewed bool   // a preview is
+	previewed bool // a preview is on its way
+}
+
+// listing is what a daemon says of its sessions.
+type listing struct {
+	site    *site
+	list    []protocol.SessionInfo
+	matches []protocol.SearchMatch
+	asked   string // the text looked for last
+	asking  bool   // a search is on its way
+
+	told    bool  // the sessions were listed
+	problem error // why they were not, the last time
+	listing bool  // they are being listed
+	again   bool  // and have to be once more
 }
 
 // previewed answers an overlay's question for a preview, found one for a search,
@@ -51,16 +62,17 @@ type overlay struct {
 type (
 	previewed struct {
 		over  *overlay
-		id    string
+		key   string
 		lines []string
 	}
 	found struct {
 		over    *overlay
-		query   string
+		of      *listing
 		matches []protocol.SearchMatch
 	}
 	removed struct {
 		over *overlay
+		of   *listing
 		id   string
 		list []protocol.SessionInfo
 		err  error
@@ -92,13 +104,7 @@ func newChooser(m *model, list any) *overlay {
 	look := m.pickLook()
 	switch list := list.(type) {
 	case sessionList:
-		o := &overlay{chosen: (*model).chooseSession, list: list.sessions, matches: list.matches, searches: len(list.matches) == 0 && !m.lacks("search_sessions")}
-		o.picker = pick.New("Sessions", o.items(m), pick.With(look), pick.Current(m.state.SessionID), pick.Deletes("session"), pick.Previews())
-		if list.query != "" {
-			o.picker.Update(tea.PasteMsg{Content: list.query})
-		}
-		o.box = o.picker
-		return o
+		return newSessions(m, list)
 	case toolList:
 		p := pick.New("Tools the model is offered"+serversLine(list.servers), pick.Tools(list.tools), pick.With(look), pick.Several())
 		return &overlay{box: p, picker: p, chosen: func(m *model, c pick.Choice) tea.Cmd {
@@ -117,8 +123,6 @@ func newChooser(m *model, list any) *overlay {
 		panic("no overlay for this list")
 	}
 }
-
-func (o *overlay) items(m *model) []pick.Item { return pick.Sessions(o.list, o.matches, m.opts.Now()) }
 
 func (m *model) lacks(command string) bool { return slices.Contains(m.missing, command) }
 
@@ -142,23 +146,6 @@ func (m *model) choose(msg tea.Msg) tea.Cmd {
 	return o.chosen(m, choice)
 }
 
-func (m *model) chooseSession(c pick.Choice) tea.Cmd {
-	id := c.IDs[0]
-	if c.Action == pick.Choose {
-		m.do("switch", func(ctx context.Context, p place) outcome { return enterSession(ctx, p, id) })
-		return nil
-	}
-	o, p := m.over, m.place()
-	m.jobs.start(func(ctx context.Context) tea.Msg {
-		if _, err := ask(ctx, p, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id}); err != nil {
-			return removed{over: o, err: err}
-		}
-		list, err := listSessions(ctx, p)
-		return removed{o, id, list, err}
-	})
-	return nil
-}
-
 func (m *model) chooseEntry(c pick.Choice) tea.Cmd {
 	id, name, f := c.IDs[0], "leaf", setLeaf
 	if c.Action == pick.Branch {
@@ -167,76 +154,6 @@ func (m *model) chooseEntry(c pick.Choice) tea.Cmd {
 	m.over = nil
 	m.do(name, func(ctx context.Context, p place) outcome { return f(ctx, p, id) })
 	return nil
-}
-
-// search looks for the filter's text in all sessions, one search at a time.
-func (o *overlay) search(m *model) {
-	if o == nil || !o.searches || o.asking || o.picker.Query() == o.asked {
-		return
-	}
-	o.asked, o.asking = o.picker.Query(), true
-	query, p := o.asked, m.place()
-	m.jobs.start(func(ctx context.Context) tea.Msg {
-		if len(query) < searchFrom || !pause(ctx, typingPause) {
-			return found{over: o, query: query}
-		}
-		limit := 200
-		r, err := ask(ctx, p, protocol.SearchSessions, protocol.SearchSessionsParams{Text: query, Limit: &limit})
-		if err != nil { // the titles are filtered all the same
-			return found{over: o, query: query}
-		}
-		return found{o, query, r.Matches}
-	})
-}
-
-func (m *model) found(f found) {
-	f.over.asking, f.over.matches = false, f.matches
-	if f.over == m.over {
-		f.over.picker.SetItems(f.over.items(m))
-		f.over.search(m)
-	}
-}
-
-func (m *model) removed(r removed) {
-	if r.id == m.state.SessionID && r.id != "" {
-		m.notices = append(m.notices, "the session shown before was deleted")
-		m.follow("")
-	}
-	if r.err != nil {
-		m.talk.Notice("error", describe(r.err))
-		if m.over == r.over {
-			m.over = nil // or nobody would see it
-		}
-		return
-	}
-	r.over.list = r.list
-	r.over.picker.SetItems(r.over.items(m))
-}
-
-// askPreview asks for the preview that is on the screen, one at a time.
-func (o *overlay) askPreview(m *model) {
-	if o.picker == nil || o.list == nil || o.previewed {
-		return
-	}
-	id, ok := o.picker.NeedsPreview()
-	if !ok {
-		return
-	}
-	o.previewed = true
-	p := m.place()
-	m.jobs.start(func(ctx context.Context) tea.Msg {
-		pause(ctx, typingPause)
-		r, err := ask(ctx, p, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: id}})
-		if err != nil {
-			return previewed{o, id, []string{describe(err)}}
-		}
-		return previewed{o, id, preview(r)}
-	})
-}
-
-func (m *model) previewed(p previewed) {
-	p.over.previewed = false
-	p.over.picker.SetPreview(p.id, p.lines)
 }
 
 // preview is the end of a conversation, newest first: what one knows a session

@@ -356,7 +356,7 @@ func (p *plain) do(name string, f func(context.Context, place) outcome) {
 	if waitedFor(name) {
 		p.sending++
 	}
-	p.jobs.start(func(ctx context.Context) tea.Msg { return finished{f(ctx, at).of(name)} })
+	p.jobs.start(func(ctx context.Context) tea.Msg { return finished{at, f(ctx, at).of(name)} })
 }
 
 func (p *plain) apply(o outcome) {

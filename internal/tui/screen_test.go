@@ -460,7 +460,7 @@ func TestFailedRunSaysWhyWhenItIsLoaded(t *testing.T) {
 
 func TestAMistakeOfTheLinkEndsNous(t *testing.T) {
 	h := use(t, filepath.Join(t.TempDir(), "s"))
-	h.send(follow.Broken{Err: io.ErrUnexpectedEOF})
+	h.send(said{h.link, follow.Broken{Err: io.ErrUnexpectedEOF}})
 	if !h.quit() || h.crash == nil {
 		t.Errorf("left %t with %v", h.quit(), h.crash)
 	}

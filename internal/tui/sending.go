@@ -54,15 +54,21 @@ func (m *model) giveBack() {
 	if m.sending {
 		going = 1
 	}
+	back := m.unsent[going:]
+	m.unsent = m.unsent[:going]
+	m.written(back)
+}
+
+// written puts texts that were not sent into the input again.
+func (m *model) written(back []unsent) {
 	var texts []string
 	var images []image
-	for _, u := range m.unsent[going:] {
+	for _, u := range back {
 		if u.text != "" {
 			texts, images = append(texts, u.text), append(images, u.images...)
 		}
 	}
-	asWritten := len(m.unsent) > going && (m.unsent[going].skill != "" || m.unsent[going].call)
-	m.unsent = m.unsent[:going]
+	asWritten := len(back) > 0 && (back[0].skill != "" || back[0].call)
 	m.images = append(images, m.images...)
 	if asWritten {
 		m.input.prepend(strings.Join(texts, "\n\n"))
@@ -89,10 +95,9 @@ func (m *model) do(name string, f func(context.Context, place) outcome) {
 		m.held = append(m.held, job{name, f})
 		return
 	}
-	p := m.place()
 	m.working = append(m.working, name)
-	m.jobs.start(func(ctx context.Context) tea.Msg {
-		return finished{f(ctx, p).of(name)}
+	m.keep(m.place(), func(ctx context.Context, p place) tea.Msg {
+		return finished{p, f(ctx, p).of(name)}
 	})
 }
 
@@ -103,7 +108,12 @@ func (o outcome) of(name string) outcome {
 }
 
 // finish shows what a command came to.
-func (m *model) finish(o outcome) tea.Cmd {
+func (m *model) finish(f finished) tea.Cmd {
+	o := f.outcome
+	if f.at.link != m.link {
+		m.finishedElsewhere(f)
+		return nil
+	}
 	if i := slices.Index(m.working, o.name); i >= 0 {
 		m.working = slices.Delete(m.working, i, i+1)
 	}
@@ -132,6 +142,8 @@ func (m *model) apply(o outcome) tea.Cmd {
 		m.ours = m.ours[max(0, len(m.ours)-maxUnsent):]
 	}
 	switch {
+	case o.site != nil:
+		m.move(o.site, *o.follow)
 	case o.follow != nil:
 		m.follow(*o.follow)
 		if o.info != "" {
@@ -203,25 +215,30 @@ func (m *model) sendNext() {
 		return
 	}
 	m.sending = true
-	u, p := m.unsent[0], m.place()
-	m.jobs.start(func(ctx context.Context) tea.Msg {
+	u := m.unsent[0]
+	m.keep(m.place(), func(ctx context.Context, p place) tea.Msg {
 		u, err := u.written(ctx, p)
 		switch {
 		case err != nil:
-			return answered{failed(err)}
+			return answered{p, failed(err)}
 		case u.text == "":
-			return answered{abort(ctx, p)}
+			return answered{p, abort(ctx, p)}
 		case u.followUp:
-			return answered{queueFollowUp(ctx, p, u)}
+			return answered{p, queueFollowUp(ctx, p, u)}
 		default:
-			return answered{say(ctx, p, u)}
+			return answered{p, say(ctx, p, u)}
 		}
 	})
 }
 
 // answer goes on with the next text; when one was refused, those behind it come
 // back, too, rather than being said in the wrong place.
-func (m *model) answer(o outcome) tea.Cmd {
+func (m *model) answer(a answered) tea.Cmd {
+	o := a.outcome
+	if a.at.link != m.link {
+		m.answeredElsewhere(a)
+		return nil
+	}
 	was := m.unsent[0]
 	if m.opts.Host != "" && (m.offline == nil || m.cutOff()) && was.text != "" && (errors.Is(o.err, follow.ErrOffline) || errors.Is(o.err, client.ErrLost)) {
 		m.sending = false

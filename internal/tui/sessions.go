@@ -21,6 +21,9 @@ func newSession(ctx context.Context, p place, title string) outcome {
 }
 
 func switchSession(ctx context.Context, p place, arg string) outcome {
+	if arg == "" && len(p.opts.Others) > 0 {
+		return outcome{show: sessionList{}} // which each of the daemons is asked for
+	}
 	list, err := listSessions(ctx, p)
 	if err != nil && !(arg != "" && errors.Is(err, follow.ErrUnsupported)) {
 		return failed(explain(err, "to see the sessions; /switch ID works"))
@@ -33,6 +36,9 @@ func switchSession(ctx context.Context, p place, arg string) outcome {
 		found := matching(list, arg)
 		switch len(found) {
 		case 0:
+			if len(p.opts.Others) > 0 {
+				return outcome{show: sessionList{query: arg}}
+			}
 			return failed(fmt.Errorf("no session has the id %q, or has it in its title", arg))
 		case 1:
 			id = found[0].SessionID
@@ -51,8 +57,12 @@ func enterSession(ctx context.Context, p place, id string) outcome {
 	return following(r.SessionID, "")
 }
 
+// maxSessions is how many are listed, of all daemons together.
+const maxSessions = 10_000
+
 func listSessions(ctx context.Context, p place) ([]protocol.SessionInfo, error) {
-	limit := 1000
+	limit := maxSessions / (len(p.opts.Others) + 1)
+	limit = min(limit, 1000)
 	r, err := ask(ctx, p, protocol.ListSessions, protocol.ListSessionsParams{Limit: &limit})
 	return r.Sessions, err
 }
@@ -111,6 +121,9 @@ func setLeaf(ctx context.Context, p place, entry string) outcome {
 }
 
 func searchSessions(ctx context.Context, p place, text string) outcome {
+	if len(p.opts.Others) > 0 {
+		return outcome{show: sessionList{query: text}} // what is typed there is looked for
+	}
 	limit := 200
 	r, err := ask(ctx, p, protocol.SearchSessions, protocol.SearchSessionsParams{Text: text, Limit: &limit})
 	switch {

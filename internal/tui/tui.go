@@ -37,15 +37,31 @@ import (
 // taken in while they stream.
 const framesPerSecond = 30
 
-// Options are what Run has to know. Daemon is required; a nil stream is the
-// process's own.
+// Site is where a daemon is, and what is done there. Daemon is required.
+type Site struct {
+	Daemon follow.Dialer // what leads to the daemon
+	Place  string        // where that is, as messages name it: a socket's path, say
+	Flags  string        // the flags that name it on nous's command line, each behind a space
+	Host   string        // the machine it is on, by the name the user has for it; "" is this one
+	Unit   bool          // it may be one that the user's systemd starts
+
+	// Export writes a session as a document of a format: md, json or html.
+	Export func(ctx context.Context, session, format string, w io.Writer) error
+
+	// Start has a daemon listen at Place, and returns when it does. Its error may have
+	// several lines.
+	Start func(context.Context) error
+
+	// Other, which may be nil, says what there is to say of a daemon of that version,
+	// in a line; "" is nothing.
+	Other func(version string) string
+}
+
+// Options are what Run has to know. A nil stream is the process's own.
 type Options struct {
-	Daemon  follow.Dialer // what leads to the daemon
-	Place   string        // where that is, as messages name it: a socket's path, say
-	Flags   string        // the flags that name it on nous's command line, each behind a space
-	Host    string        // the machine it is on, by the name the user has for it; "" is this one
-	Unit    bool          // it may be one that the user's systemd starts
-	Session string        // the session to show first; "" is the active one
+	Site           // that of the daemon that is shown first
+	Others  []Site // whose sessions can be shown, too: each has a Host, and so has the first then; not with Plain
+	Session string // the session to show first; "" is the active one
 	// Find, which may be nil, is asked which session to show first, once a daemon
 	// answers; with "" it is the active one. It is for an empty Session.
 	Find  func(ctx context.Context) (sessionID string, err error)
@@ -55,20 +71,10 @@ type Options struct {
 	In  io.Reader
 	Out io.Writer
 
-	// Export writes a session as a document of a format: md, json or html.
-	Export func(ctx context.Context, session, format string, w io.Writer) error
 	// Event prints an event of a run, Entry one of get_messages, for the plain
 	// mode.
 	Event func(protocol.Event)
 	Entry func(jsontext.Value) error
-
-	// Other, which may be nil, says what there is to say of a daemon of that version,
-	// in a line; "" is nothing.
-	Other func(version string) string
-
-	// Start has a daemon listen at Place, and returns when it does. Its error may have
-	// several lines.
-	Start func(context.Context) error
 
 	Getenv func(string) string // nil is os.Getenv
 	Now    func() time.Time    // nil is time.Now
@@ -128,6 +134,7 @@ func runScreen(ctx context.Context, o Options, l *follow.Session) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	m := newModel(o, l, &jobs{ctx: ctx})
+	defer func() { m.link.Close() }() // which may lead to another daemon by then
 	// bubbletea's own signal handler knows no SIGHUP.
 	clock := newClock()
 	defer clock.stop()

@@ -192,6 +192,11 @@ func (m *model) queueLines(height int) []string {
 	add := func(kind, text string) {
 		rows = append(rows, m.theme.Accent.Render(kind)+" "+m.theme.Dim.Render(cell.Line(text, 4*m.width)))
 	}
+	for _, f := range m.former {
+		if f.text != "" {
+			add("sending to "+f.host, f.text)
+		}
+	}
 	for _, u := range m.unsent {
 		if u.text != "" {
 			add(map[bool]string{false: "sending", true: "unsent"}[m.cutOff()], u.text)

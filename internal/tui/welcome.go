@@ -65,15 +65,20 @@ func shellLines(line string, width int) []string {
 
 // farewell says how to come back to what was shown, "" if nothing was.
 func (m *model) farewell() string {
+	unsent := ""
+	for _, f := range m.former {
+		if f.text != "" {
+			unsent += "not answered by " + f.host + ": " + cell.Sanitize(f.text) + "\n"
+		}
+	}
 	if !m.known || m.state.SessionID == "" {
-		return ""
+		return unsent
 	}
 	flags := " --session " + m.state.SessionID
 	if len(m.missing) > 0 { // an older core has the active one only
 		flags = ""
 	}
 	flags += m.opts.Flags
-	unsent := ""
 	for _, u := range m.unsent {
 		if m.cutOff() && u.text != "" {
 			unsent += "not sent: " + cell.Sanitize(u.text) + "\n"

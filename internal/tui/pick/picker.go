@@ -18,6 +18,7 @@ type Item struct {
 	Detail  string // columns, parted by tabs; each is aligned
 	Search  string // what a filter finds beside Title, Mark and Detail, in lines; the line found is shown
 	Checked bool   // in a picker that allows several: on at first
+	Note    bool   // it says something among the others, and cannot be chosen
 }
 
 // Bounds of what is kept and drawn of an item.
@@ -132,7 +133,7 @@ func (p *Picker) SetItems(items []Item) {
 		}
 	}
 	p.match()
-	if i := slices.IndexFunc(p.shown, func(n int) bool { return p.entries[n].ID == selected }); i >= 0 {
+	if i := slices.IndexFunc(p.shown, func(n int) bool { return p.entries[n].ID == selected && !p.entries[n].Note }); i >= 0 {
 		p.list.cursor = i
 	}
 	if p.deleting && p.selected() != selected {
@@ -173,7 +174,7 @@ func (p *Picker) match() {
 		for i := range p.entries {
 			p.shown = append(p.shown, i)
 		}
-		p.list.clamp(len(p.shown))
+		p.settle()
 		return
 	}
 	scores := make([]int, len(p.entries))
@@ -183,15 +184,26 @@ func (p *Picker) match() {
 		}
 	}
 	slices.SortStableFunc(p.shown, func(a, b int) int { return scores[b] - scores[a] })
-	p.list.clamp(len(p.shown))
+	p.settle()
 }
 
-// selected is the ID under the cursor, "" if nothing is shown.
+// selected is the ID under the cursor, "" if nothing is shown, or a note.
 func (p *Picker) selected() string {
-	if p.list.cursor < len(p.shown) {
+	if p.list.cursor < len(p.shown) && !p.entries[p.shown[p.list.cursor]].Note {
 		return p.entries[p.shown[p.list.cursor]].ID
 	}
 	return ""
+}
+
+// settle keeps the cursor in the list, and on what can be chosen rather than on a note.
+func (p *Picker) settle() {
+	p.list.clamp(len(p.shown))
+	for i := p.list.cursor; i < len(p.shown); i++ {
+		if !p.entries[p.shown[i]].Note {
+			p.list.cursor = i
+			return
+		}
+	}
 }
 
 // Update takes a key or a paste. After a Choice to delete the picker stays: the

@@ -1,0 +1,173 @@
+package tui
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	tea "charm.land/bubbletea/v2"
+
+	"noused/internal/client/follow"
+	"noused/internal/protocol"
+	"noused/internal/tui/tuitest"
+)
+
+// atHost is a daemon that stands for one of another machine.
+func atHost(name, socket string) Site {
+	s := siteAt(socket)
+	s.Host, s.Flags = name, " --host "+name
+	return s
+}
+
+// useMany opens the screen of several daemons, as if each were on a machine of its own.
+// The first one has a session.
+func useMany(t *testing.T, first Site, others ...Site) *hand {
+	t.Helper()
+	h := useSites(t, nil, first, others...)
+	h.until("the session", func() bool { return h.known })
+	return h
+}
+
+// there sends a command to a daemon on a connection of its own.
+func there[P protocol.Params, R protocol.Reply](t *testing.T, d *tuitest.Daemon, def protocol.Def[P, R], p P) R {
+	t.Helper()
+	r, err := once(context.Background(), follow.Socket(d.Socket), def, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// begun makes a session at a daemon, in which something was said.
+func begun(t *testing.T, d *tuitest.Daemon, title string) (id string) {
+	t.Helper()
+	id = there(t, d, protocol.NewSession, protocol.NewSessionParams{Title: title, Activate: new(bool)}).SessionID
+	there(t, d, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: "words for " + title})
+	return id
+}
+
+// waits has a session ask whether a command may run.
+func waits(t *testing.T, d *tuitest.Daemon, session, command string) {
+	t.Helper()
+	there(t, d, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: session}, Text: outside(t, command), Wait: new(bool)})
+}
+
+// before tells whether all of these are on the screen, in this order.
+func (h *hand) before(texts ...string) bool {
+	screen := h.screen()
+	for _, text := range texts {
+		i := strings.Index(screen, text)
+		if i < 0 {
+			return false
+		}
+		screen = screen[i+len(text):]
+	}
+	return true
+}
+
+// The list of sessions is that of all hosts, those that wait first. One of another host
+// is shown, and what is written then goes there.
+func TestSessionsOfAllHostsAreListed(t *testing.T) {
+	box, gpu := startNoused(t, ""), startNoused(t, "")
+	begun(t, gpu, "Train it")
+	asks := begun(t, gpu, "Ask for it")
+	waits(t, gpu, asks, "touch "+filepath.Join(gpu.Dir, "made"))
+	h := useMany(t, atHost("box", box.Socket), atHost("gpu", gpu.Socket))
+	h.send(tea.WindowSizeMsg{Width: 120, Height: 30})
+	h.sees("● box", "1 question elsewhere")
+	h.write("half a sent")
+	h.press("ctrl+r")
+	h.until("all sessions, the one that waits first", func() bool {
+		return h.before("Ask for it", "waits", "gpu", "(no title)", "box", "Train it", "gpu")
+	})
+	h.write("train")
+	h.until("that alone", func() bool { return !h.before("Ask for it") })
+	h.press("enter")
+	h.sees("● gpu", "words for Train it", "> half a sent")
+	h.write("ence")
+	h.press("enter")
+	h.until("the answer", func() bool { return strings.Count(h.screen(), "half a sentence") == 2 && !h.running() })
+	if got := h.farewell(); !strings.Contains(got, " --host gpu") {
+		t.Errorf("got the farewell %q, want the host", got)
+	}
+	h.press("f6") // the session that asks, of the same host now
+	h.sees("may bash run this?")
+	h.press("ctrl+r")
+	h.sees("(no title)")
+	h.write("box")
+	h.sees("1 of 3")
+	h.press("enter")
+	h.sees("● box", "1 question elsewhere")
+	h.press("f6")
+	h.sees("● gpu", "may bash run this?")
+}
+
+// A host that cannot be reached has a line in the list, says why, and keeps nobody else.
+// It comes back by itself.
+func TestAHostThatIsAwayHasALine(t *testing.T) {
+	box, gpu := startNoused(t, ""), startNoused(t, "")
+	begun(t, gpu, "Train it")
+	p := tuitest.NewProxy(t, gpu.Socket)
+	h := useMany(t, atHost("box", box.Socket), atHost("gpu", p.Socket))
+	h.press("ctrl+r")
+	h.sees("Train it")
+	p.Cut(true)
+	h.until("word of it", func() bool { return h.before("away", "gpu") || h.before("gpu", "away") })
+	h.until("the others", func() bool { return h.before("(no title)") })
+	h.write("gpu")
+	h.press("enter") // nothing can be chosen there, but what was listed
+	p.Cut(false)
+	h.press("esc", "ctrl+r")
+	h.until("its sessions", func() bool { return h.before("Train it") && !h.before("away") })
+}
+
+// What was not sent to a host is back in the input when another one is shown. What is on
+// its way is not said there.
+func TestWhatWaitsForAHostIsGivenBack(t *testing.T) {
+	box, gpu := startNoused(t, ""), startNoused(t, "")
+	begun(t, gpu, "Train it")
+	p := tuitest.NewProxy(t, box.Socket)
+	h := useMany(t, atHost("box", p.Socket), atHost("gpu", gpu.Socket))
+	p.Cut(true)
+	h.until("word of the loss", func() bool { return h.offline != nil })
+	h.write("said on the way")
+	h.press("enter")
+	h.sees("unsent said on the way")
+	h.press("ctrl+r")
+	h.sees("Train it")
+	h.write("train")
+	h.press("enter")
+	h.sees("● gpu", "> said on the way", "what was not sent to box is in the input")
+	if len(h.unsent) > 0 || h.sending {
+		t.Errorf("got %d texts that wait, want none", len(h.unsent))
+	}
+	p.Cut(false)
+	h.press("ctrl+r")
+	h.sees("(no title)")
+	h.write("box")
+	h.sees("1 of 2")
+	h.press("enter")
+	h.sees("● box", "> said on the way")
+	if strings.Contains(string(commandsOf(p)), "said on the way") {
+		t.Error("the text was sent")
+	}
+}
+
+// A command of a host that is shown no more is done there, and says so.
+func TestACommandOfAHostThatIsLeftIsDone(t *testing.T) {
+	box, gpu := startNoused(t, ""), startNoused(t, "")
+	id := begun(t, gpu, "Train it")
+	h := useMany(t, atHost("box", box.Socket), atHost("gpu", gpu.Socket))
+	h.write("!!until [ -e go ]; do sleep 0.05; done; echo it is done")
+	h.press("enter")
+	h.until("the line's run", func() bool { return len(h.working) == 1 })
+	h.move(h.sites[1], id)
+	h.sees("● gpu", "words for Train it")
+	h.write("meanwhile")
+	h.press("enter")
+	h.until("the answer", func() bool { return strings.Count(h.screen(), "meanwhile") == 2 })
+	box.Write("go", "")
+	h.sees("box: $ until", "it is done")
+	h.until("rest", func() bool { return len(h.working) == 0 })
+}

@@ -1,0 +1,324 @@
+package tui
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"noused/internal/client"
+	"noused/internal/client/follow"
+	"noused/internal/protocol"
+)
+
+// Several daemons: one is shown, and the others are listened to.
+
+const (
+	onceWithin  = 30 * time.Second // for a reply of a daemon that is not shown
+	longestRest = 4 * time.Second  // between tries to reach a daemon that is away
+	maxAsked    = 1000             // questions that are kept of a daemon that is not shown
+	maxAskedOf  = 4 << 20          // bytes of what they are about, of all of them
+)
+
+// site is a daemon that can be shown.
+type site struct {
+	opts    *Options // with it as the one that is shown
+	index   int      // among the model's
+	watched bool     // its events are
+	away    error    // why it could not be reached last; nil: it could, or nobody has tried
+	asked   []protocol.Approval
+}
+
+// away says that a site cannot be reached, and why, counted what questions are open there.
+type (
+	away struct {
+		site *site
+		err  error
+	}
+	counted struct {
+		site *site
+		list []protocol.Approval
+		err  error
+	}
+)
+
+// former is a text on its way to a daemon that is shown no more.
+type former struct {
+	link *follow.Session
+	host string
+	unsent
+}
+
+func sitesOf(o *Options) []*site {
+	all := []*site{{opts: o}}
+	for i, s := range o.Others {
+		own := *o
+		own.Site, own.Session, own.Find = s, "", nil
+		all = append(all, &site{opts: &own, index: i + 1})
+	}
+	return all
+}
+
+// key names a session of a site; that of the only one is its id.
+func (m *model) key(s *site, id string) string {
+	if len(m.sites) == 1 {
+		return id
+	}
+	return strconv.Itoa(s.index) + " " + id
+}
+
+// of is the session that a key names.
+func (m *model) of(key string) (s *site, id string) {
+	if index, id, found := strings.Cut(key, " "); len(m.sites) > 1 && found {
+		if i, err := strconv.Atoi(index); err == nil && i < len(m.sites) {
+			return m.sites[i], id
+		}
+	}
+	return m.site, key
+}
+
+// at is where a job works that is about a site.
+func (m *model) at(s *site) place {
+	if s == m.site {
+		return m.place()
+	}
+	return place{opts: s.opts}
+}
+
+// lost is why a site cannot be reached; nil: it can, or that is not known.
+func (m *model) lost(s *site) error {
+	switch {
+	case s != m.site:
+		return s.away
+	case m.offline != nil:
+		return m.offline.Err
+	}
+	return nil
+}
+
+// once sends a command on a connection of its own.
+func once[P protocol.Params, R protocol.Reply](ctx context.Context, daemon follow.Dialer, def protocol.Def[P, R], p P) (r R, err error) {
+	ctx, cancel := client.Bounded(ctx, p, onceWithin)
+	defer cancel()
+	conn, err := daemon.Commands(ctx)
+	if err != nil {
+		return r, err
+	}
+	c := client.New(conn)
+	defer c.Close()
+	return client.Call(ctx, c, def, p)
+}
+
+// keep starts a job of which the connection is kept until it is done, whatever daemon is
+// shown meanwhile.
+func (m *model) keep(p place, f func(context.Context, place) tea.Msg) {
+	if p.busy != nil {
+		p.busy.Add(1)
+	}
+	m.jobs.start(func(ctx context.Context) tea.Msg {
+		if p.busy != nil {
+			defer p.busy.Done()
+		}
+		return f(ctx, p)
+	})
+}
+
+// tellAll tells what happens on a stream until ctx ends. paced: a daemon that stays away
+// is tried less and less often.
+func tellAll(ctx context.Context, s *follow.Stream, paced bool, tell func(follow.Happening)) {
+	rest := time.Duration(0)
+	for {
+		h, err := s.Next(ctx)
+		if err != nil {
+			return
+		}
+		tell(h)
+		if _, off := h.(follow.Disconnected); !off || !paced {
+			rest = 0
+			continue
+		}
+		if rest > 0 && !pause(ctx, rest) {
+			return
+		}
+		rest = min(max(2*rest, refreshEvery), longestRest)
+	}
+}
+
+// move shows a session of a site. What is on its way to the daemon that was shown
+// arrives there; what is not is back in the input.
+func (m *model) move(to *site, id string) {
+	if to == m.site {
+		m.follow(id)
+		return
+	}
+	m.leave()
+	m.site.asked, m.site.away = slices.Clone(m.state.PendingApprovals), m.lost(m.site)
+	m.site, m.opts, m.news = to, to.opts, news{}
+	m.find, m.editing, m.attention.unseen = nil, false, false
+	m.menu.close()
+	m.link, m.busy = follow.Open(to.opts.Daemon, id, nil), new(sync.WaitGroup)
+	m.goal = &id
+	m.listen(m.link)
+}
+
+// leave ends the connection to the daemon that is shown, once what is being done over it
+// is done.
+func (m *model) leave() {
+	host, written := m.opts.Host, len(m.unsent)
+	if m.sending {
+		m.former = append(m.former, former{m.link, host, m.unsent[0]})
+		m.unsent, m.sending = m.unsent[1:], false
+		written--
+	}
+	m.talk.Clear()
+	m.stay()
+	if written > 0 {
+		m.tell("info", "what was not sent to "+host+" is in the input")
+	}
+	aside := m.working[:0]
+	for _, name := range m.working {
+		if strings.HasPrefix(name, "bash") { // Esc ends it, and nothing waits for it
+			aside = append(aside, "bash-aside")
+		}
+	}
+	m.working = aside
+	link, busy := m.link, m.busy
+	m.jobs.start(func(context.Context) tea.Msg {
+		busy.Wait()
+		link.Close()
+		return nil
+	})
+}
+
+// tell shows a note, and again when another session is.
+func (m *model) tell(kind, text string) {
+	m.talk.Notice(kind, text)
+	m.notices = append(m.notices, text)
+}
+
+// answeredElsewhere takes in what became of a text for a daemon that is shown no more.
+func (m *model) answeredElsewhere(a answered) {
+	for i, f := range m.former {
+		if f.link != a.at.link {
+			continue
+		}
+		m.former = append(m.former[:i:i], m.former[i+1:]...)
+		if a.err != nil && f.text != "" {
+			m.written([]unsent{f.unsent})
+			m.talk.Notice("error", f.host+": "+describe(a.err)+"; the text is in the input")
+		}
+		break
+	}
+	m.input.before(a.back...)
+}
+
+// finishedElsewhere takes in what became of a command of a daemon that is shown no more.
+func (m *model) finishedElsewhere(f finished) {
+	for i, name := range m.working {
+		if name == "bash-aside" && strings.HasPrefix(f.name, "bash") {
+			m.working = append(m.working[:i:i], m.working[i+1:]...)
+			break
+		}
+	}
+	if f.text != "" {
+		m.input.before(f.text)
+	}
+	m.input.before(f.back...)
+	host := f.at.opts.Host + ": "
+	switch {
+	case f.err != nil && m.jobs.ctx.Err() == nil:
+		m.talk.Notice("error", host+describe(f.err))
+	case f.follow != nil:
+		m.talk.Notice("info", host+"/"+f.name+" is done; its session is among the others")
+	case f.info != "":
+		m.talk.Notice("info", host+f.info)
+	}
+}
+
+// away notes that a site cannot be reached.
+func (m *model) away(a away) {
+	a.site.away = a.err
+	m.over.changed(m, a.site, false)
+}
+
+// recount asks what waits in the sessions of a site, which can be reached.
+func (m *model) recount(s *site) {
+	s.away = nil
+	m.over.changed(m, s, true)
+	if s == m.site {
+		if m.known && m.offline == nil {
+			m.refresh()
+		}
+		return
+	}
+	m.keep(m.at(s), func(ctx context.Context, p place) tea.Msg {
+		state, err := ask(ctx, p, protocol.GetState, protocol.GetStateParams{Daemon: true})
+		return counted{s, state.PendingApprovals, err}
+	})
+}
+
+func (m *model) counted(c counted) {
+	if c.site != m.site && c.err == nil {
+		c.site.asked = c.list
+		m.boundAsked()
+	}
+}
+
+// happenedAt keeps the questions of other sessions up to date.
+func (m *model) happenedAt(s *site, ev protocol.Event) {
+	m.over.changed(m, s, true)
+	e, ok := ev.(protocol.Status)
+	switch {
+	case !ok:
+	case s != m.site:
+		state := protocol.State{PendingApprovals: s.asked}
+		approval(&state, e)
+		s.asked = state.PendingApprovals
+		m.boundAsked()
+	case e.SessionID != m.state.SessionID:
+		m.recount(s)
+	}
+}
+
+// boundAsked shortens questions of daemons that are not shown, as daemons do it: to open
+// the session shows them whole.
+func (m *model) boundAsked() {
+	size := 0
+	for _, s := range m.sites {
+		if s == m.site {
+			continue
+		}
+		s.asked = s.asked[:min(len(s.asked), maxAsked)]
+		for i := range s.asked {
+			a := &s.asked[i]
+			if size += len(a.Arguments) + len(a.Diff) + len(a.Schema); size > maxAskedOf {
+				a.Arguments, a.Diff, a.Schema, a.Shortened = nil, "", nil, true
+			}
+		}
+	}
+}
+
+// asking is a question of a session that is not shown.
+type asking struct {
+	site *site
+	protocol.Approval
+}
+
+// elsewhere are the questions of other sessions: of the daemon that is shown, then of the
+// others.
+func (m *model) elsewhere() (all []asking) {
+	for _, a := range elsewhere(m.state) {
+		all = append(all, asking{m.site, a})
+	}
+	for i := range m.sites[1:] {
+		s := m.sites[(m.site.index+1+i)%len(m.sites)]
+		for _, a := range s.asked {
+			all = append(all, asking{s, a})
+		}
+	}
+	return all
+}
