@@ -145,7 +145,7 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.socket, "socket", client.DefaultSocket(), "the daemon's command `socket`; also NOUSED_SOCKET")
-	flags.StringArrayVar(&a.hostNames, "host", nil, "the daemon of another machine, by ssh: `[user@]box`, or a name of nous's config.toml;\nalso NOUS_HOST; may be given again for the screen, sessions, approvals, events, state")
+	flags.StringArrayVar(&a.hostNames, "host", nil, "the daemon of another machine, by ssh: `[user@]box`, or a name of nous's config.toml;\nalso NOUS_HOST; may be given again for the screen, and with board, sessions, approvals,\nevents, state")
 	flags.StringVar(&a.workdir, "workdir", "", "the `folder` that is meant instead of the current one; with --host, one there")
 	a.via.register(root)
 	flags.StringVar(&a.session, "session", "", "the session's `id`, its title, or the beginning of one; also NOUS_SESSION\n(default: the one of the current folder that was used last)")

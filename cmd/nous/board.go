@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"os"
 
@@ -22,12 +23,17 @@ func (a *app) boardCommand() *cobra.Command {
 wait for you, those that work, those that are done and unread, the idle ones;
 grouped by folder. Type to filter; Enter opens one, Tab says something to one.
 
+With --host given again it has the sessions of all these hosts.
+
 Where standard input or output is no terminal, nous prints them and ends.`,
 		Args: cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !a.json && isTerminal(a.in) && isTerminal(a.out.w) && os.Getenv("TERM") != "dumb" {
 				a.board = true
 				return a.openTUI(cmd, false)
+			}
+			if a.several() {
+				return a.printBoards(cmd.Context())
 			}
 			return a.printBoard(cmd.Context())
 		},
@@ -53,4 +59,37 @@ func (a *app) printBoard(ctx context.Context) error {
 		return nil // it has been printed
 	}
 	return tui.PrintBoard(a.out, all, "")
+}
+
+// printBoards is printBoard for several hosts.
+func (a *app) printBoards(ctx context.Context) error {
+	lists, failed := eachHost(ctx, a, func(ctx context.Context, at *app) (pages []rawReply[protocol.Sessions], err error) {
+		limit := 1000
+		p := protocol.ListSessionsParams{Limit: &limit}
+		for range max(boardPages/len(a.hosts), 1) {
+			r, err := replyOf(ctx, at, protocol.ListSessions, p)
+			if err != nil {
+				return nil, err
+			}
+			pages = append(pages, r)
+			if len(r.value.Sessions) < limit {
+				break
+			}
+			p.Before = r.value.Sessions[limit-1].SessionID
+		}
+		return pages, nil
+	})
+	of := map[string][]protocol.SessionInfo{}
+	for _, l := range lists {
+		for _, page := range l.said {
+			of[l.host.name] = append(of[l.host.name], page.value.Sessions...)
+			if a.json {
+				a.printOf(l.host, page.text)
+			}
+		}
+	}
+	if a.json {
+		return failed
+	}
+	return cmp.Or(tui.PrintBoards(a.out, of), failed)
 }

@@ -69,7 +69,7 @@ func readsOf(cmd *cobra.Command) reads {
 		return readsDisk
 	}
 	switch name {
-	case "nous", "sessions", "approvals", "events", "state":
+	case "nous", "board", "sessions", "approvals", "events", "state":
 		return readsMany
 	}
 	return readsWire

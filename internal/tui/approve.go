@@ -83,7 +83,13 @@ func resolution(e protocol.Status) string {
 func (m *model) tendQuestion() {
 	m.question.Show(questionOf(m.state, m.state.SessionID))
 	if m.board != nil {
-		m.board.SetQuestions(m.state.PendingApprovals)
+		for _, d := range m.board.daemons {
+			list := d.site.asked
+			if d.site == m.site {
+				list = m.state.PendingApprovals
+			}
+			m.board.SetQuestions(d.host, list)
+		}
 	}
 }
 
@@ -103,12 +109,16 @@ func (m *model) approvalEvent(e protocol.Status) {
 	}
 }
 
-// askedElsewhere takes in what the board hears of the questions of other sessions.
-func (m *model) askedElsewhere(e protocol.Status) {
-	if e.SessionID == m.state.SessionID {
+// askedElsewhere takes in what the board hears of the questions of other sessions. Those
+// of daemons that are not shown happenedAt takes in.
+func (m *model) askedElsewhere(at *site, e protocol.Status) {
+	switch {
+	case at != m.site:
+	case e.SessionID == m.state.SessionID:
 		return // which the session's own events tell, in their order
+	default:
+		approval(&m.state, e)
 	}
-	approval(&m.state, e)
 	if e.Code == protocol.StatusApprovalResolved {
 		m.board.Tell("question "+resolution(e), false)
 	}
@@ -116,20 +126,20 @@ func (m *model) askedElsewhere(e protocol.Status) {
 
 // pressQuestion lets the question have a key or a paste.
 func (m *model) pressQuestion(msg tea.Msg) {
-	m.sendAnswer(m.question.Update(msg))
+	m.sendAnswer(m.site, m.question.Update(msg))
 }
 
-func (m *model) sendAnswer(a question.Answer) {
+func (m *model) sendAnswer(at *site, a question.Answer) {
 	if a.ID == "" {
 		return
 	}
-	if m.offline != nil {
+	if at == m.site && m.offline != nil {
 		m.question.Refused(a.ID)
 		m.talk.Notice("error", "not connected to the daemon: the question is not answered")
 		return
 	}
 	m.answeredHere = a.ID
-	m.keep(m.place(), func(ctx context.Context, p place) tea.Msg { return approved{a.ID, approve(ctx, p, a)} })
+	m.keep(m.at(at), func(ctx context.Context, p place) tea.Msg { return approved{a.ID, approve(ctx, p, a)} })
 }
 
 func approve(ctx context.Context, p place, a question.Answer) error {

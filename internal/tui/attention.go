@@ -151,11 +151,11 @@ func (m *model) alert() string {
 		return ""
 	}
 	title := a.visited[a.session]
+	at, id := m.of(a.session)
 	if v := m.shownBoard(); v != nil && title == "" {
-		info, _ := v.Of(a.session)
+		info, _ := v.Of(v.id(at, id))
 		title = info.Title
 	}
-	at, id := m.of(a.session)
 	if at != m.site {
 		title = at.opts.Host + ": " + cmp.Or(title, id)
 	}

@@ -7,11 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/google/uuid"
 
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	boardPage  = 1000 // sessions of one list_sessions
-	boardPages = 10   // at most
+	boardPage  = 1000                    // sessions of one list_sessions
+	boardPages = maxSessions / boardPage // at most, of all daemons together
 	// relistEvery is how often all is listed again: no event tells of a session
 	// that was made or deleted. The ages are renewed with it.
 	relistEvery = 30 * time.Second
@@ -48,16 +48,24 @@ type boardView struct {
 	cancel  context.CancelFunc
 	feed    *boardFeed
 	choice  board.Choice
-	listing bool // all are being listed
-	again   bool // and have to be once more
-	lost    bool // something was asked for in vain: there was no connection
-	asked   map[string]bool
-	older   bool
-	preview bool // one is on its way
+	daemons []*boardDaemon // of the model's sites
+	preview bool           // one is on its way
 	retry   struct {
 		board.Choice
 		key string
 	}
+}
+
+// boardDaemon is what the board asks of a daemon.
+type boardDaemon struct {
+	*site
+	host    string // its name on the board, "" where it is the only one
+	listing bool   // all are being listed
+	again   bool   // and have to be once more
+	lost    bool   // something was asked for in vain: there was no connection
+	asked   map[string]bool
+	older   bool
+	note    string // what it cannot tell
 }
 
 // boardTold is what a job of the board has to tell it, in the screen's goroutine.
@@ -67,17 +75,28 @@ type boardTold func()
 func (m *model) openBoard() {
 	ctx, cancel := context.WithCancel(m.jobs.ctx)
 	key, _, _ := strings.Cut(m.keys.shown("answer"), ", ")
+	several := len(m.sites) > 1
 	look := board.Look{Theme: m.theme, Home: m.opts.home(), Here: m.state.Workdir, Key: key}
-	v := &boardView{Board: board.New(look), m: m, cancel: cancel, asked: map[string]bool{}, feed: newBoardFeed()}
+	if several {
+		look.Host = m.opts.Host
+	}
+	v := &boardView{Board: board.New(look), m: m, cancel: cancel, feed: newBoardFeed(len(m.sites))}
 	m.board = v
 	m.open(&overlay{box: v, board: v, chosen: v.chose})
-	if m.known {
-		v.list() // to be seen at once; once events come, all is listed again
+	for i, s := range m.sites {
+		d := &boardDaemon{site: s, asked: map[string]bool{}}
+		if several {
+			d.host = s.opts.Host
+		}
+		v.daemons = append(v.daemons, d)
+		if s != m.site || m.known {
+			v.list(d) // to be seen at once; once events come, all is listed again
+		}
+		m.jobs.start(func(context.Context) tea.Msg {
+			v.feed.pump(ctx, i, several, follow.NewStream(s.opts.Daemon, follow.Options{Filter: protocol.SubscribeParams{Types: boardTypes}}))
+			return nil
+		})
 	}
-	m.jobs.start(func(context.Context) tea.Msg {
-		v.feed.pump(ctx, follow.NewStream(m.opts.Daemon, follow.Options{Filter: protocol.SubscribeParams{Types: boardTypes}}))
-		return nil
-	})
 	m.jobs.start(func(context.Context) tea.Msg {
 		v.feed.wake(ctx, func() { m.jobs.send(boardTold(v.woke)) }, func() { m.jobs.send(boardTold(v.ticked)) })
 		return nil
@@ -98,12 +117,18 @@ func (m *model) shownBoard() *boardView {
 func (v *boardView) Update(msg tea.Msg) (pick.Choice, bool) {
 	v.choice = v.Board.Update(msg)
 	done := v.choice.Action == board.Leave || v.choice.Action == board.Open
-	return pick.Choice{Action: pick.Action(v.choice.Action), IDs: []string{v.choice.ID}}, done
+	return pick.Choice{Action: pick.Action(v.choice.Action), IDs: []string{v.choice.ID.Session}}, done
 }
 
 // View is box.
 func (v *boardView) View(width, height int) string {
-	v.SetLink(v.m.boardLink())
+	if len(v.daemons) == 1 {
+		v.SetLink(v.m.boardLink())
+	} else {
+		for _, d := range v.daemons {
+			v.SetAway(d.host, v.m.why(d.site))
+		}
+	}
 	text := v.Board.View(width, height, v.m.opts.Now())
 	v.askPreview()
 	return text
@@ -122,83 +147,116 @@ func (m *model) boardLink() string {
 
 // woke takes in what happened.
 func (v *boardView) woke() {
-	events, relist, older := v.feed.take()
+	events, of := v.feed.take()
 	for _, ev := range events {
-		if e, ok := ev.Event.(protocol.Status); ok {
-			v.m.askedElsewhere(e)
+		d := v.daemons[ev.from]
+		if e, ok := ev.Event.Event.(protocol.Status); ok {
+			v.m.askedElsewhere(d.site, e)
 		}
-		if id, unsure := v.Apply(ev.Event, ev.At); unsure {
-			v.ask(id)
+		if id, unsure := v.Apply(d.host, ev.Event.Event, ev.At); unsure {
+			v.ask(d, id.Session)
 		}
 	}
-	if older && !v.older {
-		v.older = true
-		v.SetNote("an older core lists no sessions: here are the shown one, and those that speak")
+	for i, news := range of {
+		d := v.daemons[i]
+		if news.older && !d.older {
+			d.older = true
+			v.noted(d, "an older core lists no sessions: here are the shown one, and those that speak")
+		}
+		if news.relist {
+			v.list(d)
+		}
 	}
 	v.putShown()
-	if relist {
-		v.list()
-	}
 	v.feed.moves(v.Moving())
 }
+
+// noted says what daemons cannot tell.
+func (v *boardView) noted(d *boardDaemon, note string) {
+	d.note = note
+	var notes []string
+	for _, d := range v.daemons {
+		if d.note != "" {
+			notes = append(notes, strings.TrimPrefix(d.host+": "+d.note, ": "))
+		}
+	}
+	v.SetNote(strings.Join(notes, "; "))
+}
+
+// daemon is that of a host.
+func (v *boardView) daemon(host string) *boardDaemon {
+	i := slices.IndexFunc(v.daemons, func(d *boardDaemon) bool { return d.host == host })
+	return v.daemons[i]
+}
+
+// id is how the board calls a session of a site.
+func (v *boardView) id(s *site, session string) board.ID {
+	return board.ID{Host: v.daemons[s.index].host, Session: session}
+}
+
+// isShown tells whether a session is the one behind the board.
+func (v *boardView) isShown(id board.ID) bool { return id == v.id(v.m.site, v.m.state.SessionID) }
 
 // ticked shows the board anew, and lists all again where that was long ago, or
 // was in vain.
 func (v *boardView) ticked() {
 	if v.feed.due() {
-		v.list()
+		for _, d := range v.daemons {
+			v.list(d)
+		}
 	}
 }
 
-// connected lists all again, if that was in vain while there was no connection.
-func (v *boardView) connected() {
-	if v.lost {
-		v.lost = false
-		v.list()
+// connected lists all of a site again, if that was in vain while there was no connection.
+func (v *boardView) connected(s *site) {
+	if d := v.daemons[s.index]; d.lost {
+		d.lost = false
+		v.list(d)
 	}
 }
 
 // putShown puts the session that is shown on the board of a core that lists none.
 func (v *boardView) putShown() {
-	s := v.m.state
-	if !v.older || s.SessionID == "" || v.Has(s.SessionID) {
+	s, d := v.m.state, v.daemons[v.m.site.index]
+	if !d.older || s.SessionID == "" || v.Has(v.id(v.m.site, s.SessionID)) {
 		return
 	}
 	info := protocol.SessionInfo{SessionID: s.SessionID, Title: s.Title, RunState: s.RunState, Model: s.Model, Workdir: s.Workdir}
-	v.Put(info)
+	v.Put(d.host, info)
 }
 
-// list asks for all sessions, once at a time.
-func (v *boardView) list() {
-	if v.older {
+// list asks for all sessions of a daemon, once at a time.
+func (v *boardView) list(d *boardDaemon) {
+	if d.older {
 		return
 	}
-	if v.listing {
-		v.again = true
+	if d.listing {
+		d.again = true
 		return
 	}
-	v.listing = true
-	p := v.m.place()
-	v.m.jobs.start(func(ctx context.Context) tea.Msg {
+	d.listing = true
+	v.m.keep(v.m.at(d.site), func(ctx context.Context, p place) tea.Msg {
 		list, more, err := allSessions(ctx, p)
 		var gone map[string]bool
 		if p.opts.Host == "" {
 			gone = foldersGone(list)
 		}
-		return boardTold(func() { v.SetGone(gone); v.listed(list, more, err) })
+		return boardTold(func() { v.SetGone(gone); v.listed(d, list, more, err) })
 	})
 }
 
 // allSessions lists them by pages. More: there are others.
 func allSessions(ctx context.Context, p place) (all []protocol.SessionInfo, more bool, err error) {
-	params := protocol.ListSessionsParams{Limit: new(boardPage)}
-	for range boardPages {
+	daemons := len(p.opts.Others) + 1
+	page := min(boardPage, maxSessions/daemons)
+	params := protocol.ListSessionsParams{Limit: &page}
+	for range max(boardPages/daemons, 1) {
 		r, err := ask(ctx, p, protocol.ListSessions, params)
 		if err != nil {
 			return nil, false, err
 		}
 		all = append(all, r.Sessions...)
-		if len(r.Sessions) < boardPage {
+		if len(r.Sessions) < page {
 			return all, false, nil
 		}
 		params.Before = r.Sessions[len(r.Sessions)-1].SessionID
@@ -219,25 +277,25 @@ func foldersGone(list []protocol.SessionInfo) map[string]bool {
 	return gone
 }
 
-func (v *boardView) listed(list []protocol.SessionInfo, more bool, err error) {
-	v.listing = false
+func (v *boardView) listed(d *boardDaemon, list []protocol.SessionInfo, more bool, err error) {
+	d.listing = false
 	var wire *protocol.Error
 	switch {
 	case errors.Is(err, follow.ErrUnsupported):
-		v.feed.isOlder()
+		v.feed.isOlder(d.index)
 		v.woke()
 	case errors.As(err, &wire):
-		v.Tell(describe(err), true)
+		v.Tell(strings.TrimPrefix(d.host+": "+describe(err), ": "), true)
 	case err != nil: // told in the first line
-		v.lost = true
+		d.lost = true
 	default:
-		v.Load(list, more)
-		v.SetNote(lacking(list))
+		v.Load(d.host, list, more)
+		v.noted(d, lacking(list))
 	}
 	v.feed.moves(v.Moving())
-	if v.again {
-		v.again = false
-		v.list()
+	if d.again {
+		d.again = false
+		v.list(d)
 	}
 }
 
@@ -251,33 +309,32 @@ func lacking(list []protocol.SessionInfo) string {
 
 // ask asks for one session, of which an event did not say all. Ids are in the
 // order of their times: it is the first of those before the next id.
-func (v *boardView) ask(id string) {
-	if v.older {
-		if !v.Has(id) {
-			v.Put(protocol.SessionInfo{SessionID: id})
+func (v *boardView) ask(d *boardDaemon, id string) {
+	if d.older {
+		if !v.Has(v.id(d.site, id)) {
+			v.Put(d.host, protocol.SessionInfo{SessionID: id})
 		}
 		return
 	}
-	if v.asked[id] || len(v.asked) > maxUnsent {
+	if d.asked[id] || len(d.asked) > maxUnsent {
 		return
 	}
-	v.asked[id] = true
-	p := v.m.place()
-	v.m.jobs.start(func(ctx context.Context) tea.Msg {
+	d.asked[id] = true
+	v.m.keep(v.m.at(d.site), func(ctx context.Context, p place) tea.Msg {
 		r, err := ask(ctx, p, protocol.ListSessions, protocol.ListSessionsParams{Limit: new(1), Before: id + "-"})
-		return boardTold(func() { v.answered(id, r.Sessions, err) })
+		return boardTold(func() { v.answered(d, id, r.Sessions, err) })
 	})
 }
 
-func (v *boardView) answered(id string, list []protocol.SessionInfo, err error) {
-	delete(v.asked, id)
+func (v *boardView) answered(d *boardDaemon, id string, list []protocol.SessionInfo, err error) {
+	delete(d.asked, id)
 	switch {
 	case err != nil:
-		v.lost = true
+		d.lost = true
 	case len(list) > 0 && list[0].SessionID == id:
-		v.Put(list[0])
+		v.Put(d.host, list[0])
 	default:
-		v.Remove(id)
+		v.Remove(v.id(d.site, id))
 	}
 	v.feed.moves(v.Moving())
 }
@@ -292,10 +349,9 @@ func (v *boardView) askPreview() {
 		return
 	}
 	v.preview = true
-	p := v.m.place()
-	v.m.jobs.start(func(ctx context.Context) tea.Msg {
+	v.m.keep(v.m.at(v.daemon(id.Host).site), func(ctx context.Context, p place) tea.Msg {
 		pause(ctx, typingPause)
-		r, err := ask(ctx, p, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: id}, Limit: new(board.PreviewMessages)})
+		r, err := ask(ctx, p, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: id.Session}, Limit: new(board.PreviewMessages)})
 		return boardTold(func() {
 			v.preview = false
 			if err != nil {
@@ -310,16 +366,13 @@ func (v *boardView) askPreview() {
 // chose carries out what the user wants.
 func (v *boardView) chose(m *model, _ pick.Choice) tea.Cmd {
 	c := v.choice
-	if c.Action == board.Answer {
-		m.sendAnswer(c.Answer)
-		return nil
-	}
-	if c.Action != board.Open {
+	switch at := v.daemon(c.ID.Host).site; {
+	case c.Action == board.Answer:
+		m.sendAnswer(at, c.Answer)
+	case c.Action != board.Open:
 		v.carryOut(c)
-		return nil
-	}
-	if c.ID != m.state.SessionID || m.goal != nil {
-		m.follow(c.ID)
+	case !v.isShown(c.ID) || m.goal != nil:
+		m.move(at, c.ID.Session)
 	}
 	return nil
 }
@@ -331,115 +384,6 @@ func (m *model) tendBoard() {
 		m.board.cancel()
 		m.board = nil
 	}
-}
-
-// carryOut does what the user wants of a session, beside the screen.
-func (v *boardView) carryOut(c board.Choice) {
-	if v.older && c.ID != v.m.state.SessionID {
-		v.Tell("this core is an older one: open the session first", true)
-		v.Ask(c)
-		return
-	}
-	p := v.m.place()
-	p.state = protocol.State{SessionID: c.ID}
-	if info, ok := v.Selected(); ok && info.SessionID == c.ID {
-		p.state.RunState = info.RunState
-	}
-	key := v.key(c)
-	v.m.jobs.start(func(ctx context.Context) tea.Msg {
-		info, err := actOn(ctx, p, c, key)
-		return boardTold(func() { v.did(c, info, err) })
-	})
-}
-
-// key makes a second try to say a text the same as the first, should that have
-// been accepted all the same.
-func (v *boardView) key(c board.Choice) string {
-	if v.retry.Choice != c || v.retry.key == "" {
-		v.retry.Choice, v.retry.key = c, uuid.NewString()
-	}
-	return v.retry.key
-}
-
-func actOn(ctx context.Context, p place, c board.Choice, key string) (info string, err error) {
-	switch c.Action {
-	case board.Say:
-		return "sent", say(ctx, p, unsent{text: c.Text, key: key}).err
-	case board.Later:
-		return "queued as a follow-up", queueFollowUp(ctx, p, unsent{text: c.Text, key: key}).err
-	case board.Abort:
-		r, err := ask(ctx, p, protocol.Abort, protocol.AbortParams{Scope: p.scope()})
-		if err == nil && len(r.Discarded) > 0 {
-			return "", undelivered(r.Discarded)
-		}
-		return "aborted", err
-	case board.Rename:
-		_, err := ask(ctx, p, protocol.SetTitle, protocol.SetTitleParams{Scope: p.scope(), Title: c.Text})
-		return "renamed", err
-	case board.Delete:
-		_, err := ask(ctx, p, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: c.ID})
-		return "deleted", err
-	}
-	return "", nil
-}
-
-func (v *boardView) did(c board.Choice, info string, err error) {
-	var wire *protocol.Error
-	var back undelivered
-	switch {
-	case errors.As(err, &wire) && wire.Code == protocol.SessionNotFound:
-		v.Tell("the session was deleted elsewhere", true)
-		v.Remove(c.ID)
-		return
-	case errors.As(err, &back):
-		v.handBack(c, back)
-		return
-	case err != nil:
-		v.Tell(describe(err), true)
-		if c.Text != "" {
-			v.Ask(c)
-		}
-		return
-	}
-	v.retry.key = ""
-	v.Tell(info, false)
-	if c.Action == board.Delete {
-		v.Remove(c.ID)
-		if c.ID == v.m.state.SessionID {
-			v.m.notices = append(v.m.notices, "the session shown before was deleted")
-			v.m.follow("")
-		}
-	}
-}
-
-// undelivered are the texts that an abort handed back.
-type undelivered []protocol.DiscardedInput
-
-func (u undelivered) Error() string { return "aborted; " + u.count() + " not delivered" }
-
-func (u undelivered) count() string {
-	if len(u) == 1 {
-		return "a queued text was"
-	}
-	return fmt.Sprintf("%d queued texts were", len(u))
-}
-
-// handBack puts what an abort handed back where the user can have it again. The
-// conversation that is shown has it already, in its input or among its notices.
-// Of another session it goes into the line that is said to it, and stays in the
-// conversation of this screen, should that line be left.
-func (v *boardView) handBack(c board.Choice, texts undelivered) {
-	if c.ID == v.m.state.SessionID {
-		v.Tell(texts.Error()+": see the conversation", false)
-		return
-	}
-	var all []string
-	for _, d := range texts {
-		all = append(all, d.Text)
-		v.m.talk.Notice("warning", "not delivered to "+c.ID+": "+d.Text)
-	}
-	v.Tell(texts.Error()+": Enter says it again; it is in the conversation, too", false)
-	v.Ask(board.Choice{Action: board.Say, ID: c.ID, Text: strings.Join(all, "\n\n")})
 }
 
 func poke(c chan struct{}) {
@@ -463,8 +407,21 @@ func listBoard(ctx context.Context, p place) outcome {
 // PrintBoard prints the board line by line: to pipes, and for screen readers.
 func PrintBoard(w io.Writer, list []protocol.SessionInfo, here string) error {
 	b := board.New(board.Look{Home: os.Getenv("HOME"), Here: here})
-	b.Load(list, false)
+	b.Load("", list, false)
 	b.SetNote(lacking(list))
+	return printLines(w, b)
+}
+
+// PrintBoards prints the board of several hosts, whose sessions are given by their names.
+func PrintBoards(w io.Writer, of map[string][]protocol.SessionInfo) error {
+	b := board.New(board.Look{})
+	for host, list := range of {
+		b.Load(host, list, false)
+	}
+	return printLines(w, b)
+}
+
+func printLines(w io.Writer, b *board.Board) error {
 	for _, line := range b.Lines(time.Now()) {
 		if _, err := fmt.Fprintln(w, line); err != nil {
 			return err

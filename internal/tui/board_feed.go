@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,41 +16,50 @@ type boardFeed struct {
 	every  chan time.Duration // cap 1: how often the screen is woken when nothing happens
 
 	mu     sync.Mutex
-	events []follow.Event
+	events []boardEvent
 	size   int
-	relist bool // something may have been missed
-	older  bool
+	of     []boardNews // of each daemon
 	moving bool
 	listed time.Time // when relist was due last
 }
 
-func newBoardFeed() *boardFeed {
-	return &boardFeed{filled: make(chan struct{}, 1), every: make(chan time.Duration, 1), listed: time.Now()}
+// boardEvent is an event of a daemon.
+type boardEvent struct {
+	follow.Event
+	from int
 }
 
-// pump reads events until ctx ends.
-func (f *boardFeed) pump(ctx context.Context, s *follow.Stream) {
+// boardNews is what there is to know of a daemon beside its events.
+type boardNews struct {
+	relist bool // something may have been missed
+	older  bool
+}
+
+// newBoardFeed makes the feed of so many daemons. What it holds is bounded for all of
+// them together.
+func newBoardFeed(daemons int) *boardFeed {
+	return &boardFeed{filled: make(chan struct{}, 1), every: make(chan time.Duration, 1), listed: time.Now(), of: make([]boardNews, daemons)}
+}
+
+// pump reads events of a daemon until ctx ends.
+func (f *boardFeed) pump(ctx context.Context, from int, paced bool, s *follow.Stream) {
 	defer s.Close()
-	for {
-		h, err := s.Next(ctx)
-		if err != nil {
-			return
-		}
+	tellAll(ctx, s, paced, func(h follow.Happening) {
 		switch h := h.(type) {
 		case follow.Connected: // also for the first time
 			if h.Older {
-				f.isOlder()
+				f.isOlder(from)
 			}
-			f.missed()
+			f.missed(from)
 		case follow.Gap:
-			f.missed()
+			f.missed(from)
 		case follow.Line:
-			f.put(h)
+			f.put(from, h)
 		}
-	}
+	})
 }
 
-func (f *boardFeed) put(l follow.Line) {
+func (f *boardFeed) put(from int, l follow.Line) {
 	if l.Event.Event == nil {
 		return
 	}
@@ -58,33 +68,39 @@ func (f *boardFeed) put(l follow.Line) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.events, f.size = append(f.events, l.Event), f.size+len(l.Raw)
+	f.events, f.size = append(f.events, boardEvent{l.Event, from}), f.size+len(l.Raw)
 	if len(f.events) > maxBoardEvents || f.size > maxBoardBytes {
-		f.events, f.size, f.relist = nil, 0, true
+		f.events, f.size = nil, 0
+		for i := range f.of {
+			f.of[i].relist = true
+		}
 	}
 	poke(f.filled)
 }
 
-// missed has all listed again.
-func (f *boardFeed) missed() {
+// missed has all of a daemon listed again.
+func (f *boardFeed) missed(from int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.relist = true
+	f.of[from].relist = true
 	poke(f.filled)
 }
 
-func (f *boardFeed) isOlder() {
+func (f *boardFeed) isOlder(from int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.older = true
+	f.of[from].older = true
 }
 
-func (f *boardFeed) take() (events []follow.Event, relist, older bool) {
+func (f *boardFeed) take() (events []boardEvent, of []boardNews) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	events, relist = f.events, f.relist
-	f.events, f.size, f.relist = nil, 0, false
-	return events, relist, f.older
+	events, of = f.events, slices.Clone(f.of)
+	f.events, f.size = nil, 0
+	for i := range f.of {
+		f.of[i].relist = false
+	}
+	return events, of
 }
 
 // moves says whether the board changes by itself.

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -170,4 +171,82 @@ func TestACommandOfAHostThatIsLeftIsDone(t *testing.T) {
 	box.Write("go", "")
 	h.sees("box: $ until", "it is done")
 	h.until("rest", func() bool { return len(h.working) == 0 })
+}
+
+// picks has one row alone on the board.
+func (h *hand) picks(filter, host, session string) {
+	h.t.Helper()
+	h.write(filter)
+	h.until("the one row", func() bool { id := h.board.SelectedID(); return id.Host == host && id.Session == session })
+}
+
+// The board has the sessions of all hosts. What is said and answered there goes to the
+// host of the row, and to open one leads to its host.
+func TestTheBoardOfSeveralHosts(t *testing.T) {
+	box, gpu := startNoused(t, ""), startNoused(t, "")
+	train, asks := begun(t, gpu, "Train it"), begun(t, gpu, "Ask for it")
+	h := useMany(t, atHost("box", box.Socket), atHost("gpu", gpu.Socket))
+	h.send(tea.WindowSizeMsg{Width: 120, Height: 40})
+	h.press("f4")
+	h.sees("1 idle", "2 done, unread", "done, unread · gpu · "+gpu.Dir, "idle · box · "+box.Dir)
+	// What happens at either host is seen.
+	waits(t, gpu, asks, "touch "+filepath.Join(gpu.Dir, "made"))
+	h.sees("1 needs you", "waits for approval")
+	begun(t, box, "Mend it")
+	h.sees("Mend it", "words for Mend it")
+	h.picks("ask gpu", "gpu", asks)
+	h.sees("may bash run this?")
+	h.press("f5")
+	h.write("o")
+	h.sees("question allowed")
+	h.until("the file", func() bool { return exists(filepath.Join(gpu.Dir, "made")) })
+	h.press("esc")
+	if h.over == nil {
+		t.Fatal("Esc has left the board, with a filter")
+	}
+	h.picks("train", "gpu", train)
+	h.press("tab")
+	h.write("said from the board")
+	h.press("enter")
+	h.sees("sent")
+	h.until("the answer", func() bool {
+		return strings.Count(h.screen(), "said from the board") >= 2 && h.opts.Host == "box"
+	})
+	h.press("enter")
+	h.sees("● gpu", "said from the board")
+	h.until("the session", func() bool { return h.state.SessionID == train && h.board == nil })
+	h.until("a read session", func() bool {
+		for _, s := range there(t, gpu, protocol.ListSessions, protocol.ListSessionsParams{}).Sessions {
+			if s.SessionID == train {
+				return !s.Unread
+			}
+		}
+		return false
+	})
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// The rows of a host that goes away say so, and keep no other. They are right when it is
+// back.
+func TestAHostOfTheBoardGoesAway(t *testing.T) {
+	box, gpu := startNoused(t, ""), startNoused(t, "")
+	train := begun(t, gpu, "Train it")
+	p := tuitest.NewProxy(t, gpu.Socket)
+	h := useMany(t, atHost("box", box.Socket), atHost("gpu", p.Socket))
+	h.press("f4")
+	h.sees("1 idle", "1 done, unread", "Train it")
+	p.Cut(true)
+	h.sees("○ Train it", "reconnecting", "gpu: ")
+	begun(t, box, "Mend it")
+	h.sees("Mend it")
+	there(t, gpu, protocol.SetTitle, protocol.SetTitleParams{Scope: protocol.Scope{SessionID: train}, Title: "Train them all"})
+	p.Cut(false)
+	h.sees("Train them all")
+	h.until("all as it was", func() bool {
+		return !strings.Contains(h.screen(), "reconnecting") && !strings.Contains(h.screen(), "gpu: ")
+	})
 }

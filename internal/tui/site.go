@@ -100,6 +100,15 @@ func (m *model) lost(s *site) error {
 	return nil
 }
 
+// why is lost as people read it, in a line; "" is nil.
+func (m *model) why(s *site) string {
+	err := m.lost(s)
+	if err == nil {
+		return ""
+	}
+	return strings.TrimPrefix(describe(err), s.opts.Host+": ")
+}
+
 // once sends a command on a connection of its own.
 func once[P protocol.Params, R protocol.Reply](ctx context.Context, daemon follow.Dialer, def protocol.Def[P, R], p P) (r R, err error) {
 	ctx, cancel := client.Bounded(ctx, p, onceWithin)
@@ -249,6 +258,9 @@ func (m *model) away(a away) {
 func (m *model) recount(s *site) {
 	s.away = nil
 	m.over.changed(m, s, true)
+	if m.board != nil {
+		m.board.connected(s)
+	}
 	if s == m.site {
 		if m.known && m.offline == nil {
 			m.refresh()

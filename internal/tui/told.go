@@ -22,7 +22,7 @@ func (m *model) told(u follow.Happening) {
 		}
 		m.offline = nil
 		if m.board != nil {
-			m.board.connected()
+			m.board.connected(m.site)
 		}
 	}
 	defer m.arrive(u)

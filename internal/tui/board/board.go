@@ -1,5 +1,5 @@
-// Package board is the model and the look of the board: all sessions of a daemon
-// by what they need, grouped by the folder that they live in.
+// Package board is the model and the look of the board: all sessions of a daemon, or of
+// the daemons of several hosts, by what they need, grouped by the folder that they live in.
 //
 // It is told of sessions by Load, once and whenever something may have been
 // missed, and of everything that happens by Apply, which changes one row and
@@ -23,22 +23,25 @@ import (
 	"noused/internal/tui/theme"
 )
 
+// ID names a session. Host is that of its daemon, "" where all are of one daemon.
+type ID struct{ Host, Session string }
+
 // Board is the board. New makes one.
 type Board struct {
 	theme theme.Theme
 	home  string // the user's folder, shown as ~
-	here  string // the folder whose groups come first
+	here  folder // whose groups come first
 	note  string // what this daemon cannot tell; "" is nothing
 	link  string // what is wrong with the connection; "" is nothing
 
-	rows   map[string]*row // by session
+	hosts  map[string]*host
+	rows   map[ID]*row
 	shown  []*row          // that the filter lets through, in order
 	counts [states]int     // of all rows
-	loaded bool
-	more   bool            // there are sessions that were not listed
 	swept  map[string]bool // folders that are no more
 
 	filter   pick.Typed
+	touched  bool // there was a key
 	selected *row
 	at       int // where selected was in shown
 	offset   int // the first line of the list on the screen
@@ -54,23 +57,48 @@ type Board struct {
 		on   bool
 	}
 
-	previews  previews
-	questions []protocol.Approval
-	question  *question.Panel // of the session under the cursor
-	key       string          // that turns to the question
+	previews previews
+	question *question.Panel // of the session under the cursor
+	asks     string          // the host of that question
+	key      string          // that turns to the question
 }
+
+// host is what is known of a daemon.
+type host struct {
+	loaded    bool
+	more      bool   // there are sessions that were not listed
+	away      string // why it cannot be reached; "": it can
+	questions []protocol.Approval
+}
+
+// folder is one of a host's.
+type folder struct{ host, path string }
 
 // Look says how a board is drawn.
 type Look struct {
 	Theme theme.Theme
 	Home  string // the user's folder, shown as ~
 	Here  string // the folder whose sessions come first
+	Host  string // of that folder
 	Key   string // turns to a session's question, as people write it: "F5"
 }
 
 // New makes a board that waits for its first Load.
 func New(l Look) *Board {
-	return &Board{theme: l.Theme, home: l.Home, here: l.Here, rows: map[string]*row{}, question: question.New(l.Theme, l.Home), key: l.Key}
+	return &Board{
+		theme: l.Theme, home: l.Home, here: folder{l.Host, l.Here}, hosts: map[string]*host{}, rows: map[ID]*row{},
+		question: question.New(l.Theme, l.Home), key: l.Key,
+	}
+}
+
+// host is what is known of a daemon, which may be new.
+func (b *Board) host(name string) *host {
+	h := b.hosts[name]
+	if h == nil {
+		h = &host{}
+		b.hosts[name] = h
+	}
+	return h
 }
 
 // SetTheme draws the board in another theme from now on.
@@ -82,43 +110,58 @@ func (b *Board) SetTheme(t theme.Theme) {
 // SetLink says what is wrong with the connection; "" is nothing.
 func (b *Board) SetLink(text string) { b.link = text }
 
+// SetAway says why a host cannot be reached, in a line; "": it can. Until then its rows
+// are as they were, and say that they are.
+func (b *Board) SetAway(name, why string) { b.host(name).away = why }
+
 // SetNote says what this daemon cannot tell; "" is nothing.
 func (b *Board) SetNote(text string) { b.note = text }
 
 // SetGone says which folders are no more.
 func (b *Board) SetGone(folders map[string]bool) { b.swept = folders }
 
-// Load replaces all sessions: those of list_sessions at one moment. What happened
-// after that moment is told by Apply; what happened shortly before it may be,
+// Load replaces all sessions of a host: those of list_sessions at one moment. What
+// happened after that moment is told by Apply; what happened shortly before it may be,
 // too. More: there are others that are not in the list. The filter and the
 // session under the cursor stay.
-func (b *Board) Load(list []protocol.SessionInfo, more bool) {
+func (b *Board) Load(name string, list []protocol.SessionInfo, more bool) {
 	before := b.rows
-	b.rows, b.counts = make(map[string]*row, len(list)), [states]int{}
-	b.loaded, b.more = true, more
+	b.rows, b.counts = make(map[ID]*row, len(before)), [states]int{}
+	for id, r := range before {
+		if id.Host != name {
+			b.rows[id] = r
+			b.counts[r.state]++
+		}
+	}
+	h := b.host(name)
+	if !h.loaded && !b.touched { // the first row is that of another host, perhaps
+		b.selected, b.at = nil, 0
+	}
+	h.loaded, h.more = true, more
 	for _, info := range list {
-		r := before[info.SessionID]
+		id := ID{name, info.SessionID}
+		r := before[id]
 		if r == nil {
-			r = &row{}
+			r = &row{id: id}
 		}
 		b.previews.changed(r, info)
 		r.set(info)
-		b.rows[info.SessionID] = r
+		b.rows[id] = r
 		b.counts[r.state]++
 	}
 	b.match()
 }
 
-// Put takes in what list_sessions says of one session now.
-func (b *Board) Put(info protocol.SessionInfo) {
-	b.change(b.row(info.SessionID), func(r *row) {
+// Put takes in what list_sessions of a host says of one session now.
+func (b *Board) Put(name string, info protocol.SessionInfo) {
+	b.change(b.row(ID{name, info.SessionID}), func(r *row) {
 		b.previews.changed(r, info)
 		r.set(info)
 	})
 }
 
 // Remove takes out a session that is no more.
-func (b *Board) Remove(id string) {
+func (b *Board) Remove(id ID) {
 	r := b.rows[id]
 	if r == nil {
 		return
@@ -129,17 +172,17 @@ func (b *Board) Remove(id string) {
 	b.settle()
 }
 
-// Apply takes in an event of any session, which happened at a time. Unsure: it
+// Apply takes in an event of any session of a host, which happened at a time. Unsure: it
 // does not say all of what has changed of its session; the shell asks
 // list_sessions and answers with Put.
-func (b *Board) Apply(ev protocol.Event, at time.Time) (id string, unsure bool) {
-	id = ev.Where().SessionID
-	if id == "" {
-		return "", false
+func (b *Board) Apply(name string, ev protocol.Event, at time.Time) (id ID, unsure bool) {
+	id = ID{name, ev.Where().SessionID}
+	if id.Session == "" {
+		return id, false
 	}
 	r := b.rows[id]
 	if r == nil {
-		return id, b.loaded
+		return id, b.host(name).loaded
 	}
 	b.change(r, func(r *row) { unsure = r.apply(ev, at) })
 	if b.previews.stale(ev) {
@@ -149,14 +192,14 @@ func (b *Board) Apply(ev protocol.Event, at time.Time) (id string, unsure bool) 
 }
 
 // Has tells whether a session is on the board.
-func (b *Board) Has(id string) bool { return b.rows[id] != nil }
+func (b *Board) Has(id ID) bool { return b.rows[id] != nil }
 
 // Moving tells whether a session works, so that what the board shows of it is
 // another thing each second.
 func (b *Board) Moving() bool { return b.counts[Working] > 0 }
 
 // Of is what is known of a session; false: it is not on the board.
-func (b *Board) Of(id string) (protocol.SessionInfo, bool) {
+func (b *Board) Of(id ID) (protocol.SessionInfo, bool) {
 	r := b.rows[id]
 	if r == nil {
 		return protocol.SessionInfo{}, false
@@ -172,11 +215,19 @@ func (b *Board) Selected() (protocol.SessionInfo, bool) {
 	return b.selected.info, true
 }
 
+// SelectedID names the session under the cursor; the zero ID: there is none.
+func (b *Board) SelectedID() ID {
+	if b.selected == nil {
+		return ID{}
+	}
+	return b.selected.id
+}
+
 // row is that of a session, which may be new.
-func (b *Board) row(id string) *row {
+func (b *Board) row(id ID) *row {
 	r := b.rows[id]
 	if r == nil {
-		r = &row{info: protocol.SessionInfo{SessionID: id}, state: Idle}
+		r = &row{id: id, info: protocol.SessionInfo{SessionID: id.Session}, state: Idle}
 		b.rows[id] = r
 		b.counts[Idle]++
 	}
@@ -229,12 +280,12 @@ func (b *Board) order(x, y *row) int {
 		b.folderOrder(x.place.folder, y.place.folder),
 		cmp.Compare(x.place.need, y.place.need),
 		cmp.Compare(x.place.rank, y.place.rank),
-		strings.Compare(x.info.SessionID, y.info.SessionID),
+		strings.Compare(x.id.Session, y.id.Session),
 	)
 }
 
 // folderOrder puts the folder of the shell first.
-func (b *Board) folderOrder(x, y string) int {
+func (b *Board) folderOrder(x, y folder) int {
 	switch {
 	case x == y:
 		return 0
@@ -243,7 +294,7 @@ func (b *Board) folderOrder(x, y string) int {
 	case y == b.here:
 		return 1
 	}
-	return strings.Compare(x, y)
+	return cmp.Or(strings.Compare(x.host, y.host), strings.Compare(x.path, y.path))
 }
 
 func (b *Board) terms() []string { return strings.Fields(strings.ToLower(b.filter.Text())) }
@@ -263,7 +314,7 @@ func (b *Board) match() {
 
 // settle puts the cursor on the row that it was on, or on the one in its place.
 func (b *Board) settle() {
-	if b.gone != nil && b.rows[b.gone.info.SessionID] != b.gone {
+	if b.gone != nil && b.rows[b.gone.id] != b.gone {
 		b.gone = nil
 	}
 	if b.selected != nil {

@@ -44,7 +44,7 @@ func sessions() []protocol.SessionInfo {
 
 func filled() *Board {
 	b := New(Look{Home: "/home/ada", Here: "/home/ada/src/site"})
-	b.Load(sessions(), false)
+	b.Load("", sessions(), false)
 	return b
 }
 
@@ -107,9 +107,9 @@ func TestGoldenBoards(t *testing.T) {
 	for _, size := range [][2]int{{120, 40}, {80, 24}, {40, 12}} {
 		b := filled()
 		golden(t, b, "board", size[0], size[1])
-		b.SetPreview("ses-02", protocol.Messages{Messages: said("user", "Deploy the docs, please.", "assistant", "I look at what is there.\n\nThe upload begins.")}, "")
+		b.SetPreview(ID{"", "ses-02"}, protocol.Messages{Messages: said("user", "Deploy the docs, please.", "assistant", "I look at what is there.\n\nThe upload begins.")}, "")
 		press(b, "down", "down")
-		b.SetPreview("ses-04", protocol.Messages{Messages: said("user", "Translate the manual", "assistant", "Das dritte Kapitel beginnt mit")}, "")
+		b.SetPreview(ID{"", "ses-04"}, protocol.Messages{Messages: said("user", "Translate the manual", "assistant", "Das dritte Kapitel beginnt mit")}, "")
 		golden(t, b, "down", size[0], size[1])
 		press(b, "tab", "shorter sentences")
 		golden(t, b, "say", size[0], size[1])
@@ -121,7 +121,7 @@ func TestGoldenBoards(t *testing.T) {
 	}
 	old := New(Look{})
 	old.SetNote("an older core lists no sessions: here are the shown one, and those that speak")
-	old.Put(protocol.SessionInfo{SessionID: "ses-1", RunState: "idle"})
+	old.Put("", protocol.SessionInfo{SessionID: "ses-1", RunState: "idle"})
 	golden(t, old, "older", 80, 24)
 	golden(t, New(Look{}), "reading", 40, 12)
 }
@@ -144,26 +144,26 @@ func TestKeysActOnTheSessionUnderTheCursor(t *testing.T) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
-	want(press(b, "enter"), Choice{Action: Open, ID: "ses-02"}) // here's first
+	want(press(b, "enter"), Choice{Action: Open, ID: ID{"", "ses-02"}}) // here's first
 	press(b, "translate")
-	b.Apply(protocol.AgentEnd{Ref: protocol.Ref{SessionID: "ses-05"}, StopReason: "error"}, noon)
-	want(press(b, "ctrl+x"), Choice{Action: Abort, ID: "ses-04"})
+	b.Apply("", protocol.AgentEnd{Ref: protocol.Ref{SessionID: "ses-05"}, StopReason: "error"}, noon)
+	want(press(b, "ctrl+x"), Choice{Action: Abort, ID: ID{"", "ses-04"}})
 	press(b, "tab", "go on")
-	b.Apply(protocol.AgentEnd{Ref: protocol.Ref{SessionID: "ses-04"}, StopReason: "completed"}, noon)
-	want(press(b, "enter"), Choice{Action: Say, ID: "ses-04", Text: "go on"})
+	b.Apply("", protocol.AgentEnd{Ref: protocol.Ref{SessionID: "ses-04"}, StopReason: "completed"}, noon)
+	want(press(b, "enter"), Choice{Action: Say, ID: ID{"", "ses-04"}, Text: "go on"})
 	want(press(b, "ctrl+x"), Choice{}) // nothing runs any more
 	press(b, "tab", "and then")
-	want(press(b, "tab"), Choice{Action: Later, ID: "ses-04", Text: "and then"})
+	want(press(b, "tab"), Choice{Action: Later, ID: ID{"", "ses-04"}, Text: "and then"})
 	press(b, "f2", "ctrl+u", "A better title")
-	want(press(b, "enter"), Choice{Action: Rename, ID: "ses-04", Text: "A better title"})
+	want(press(b, "enter"), Choice{Action: Rename, ID: ID{"", "ses-04"}, Text: "A better title"})
 	want(press(b, "ctrl+d", "n"), Choice{})
-	want(press(b, "ctrl+d", "y"), Choice{Action: Delete, ID: "ses-04"})
-	b.Remove("ses-04")
+	want(press(b, "ctrl+d", "y"), Choice{Action: Delete, ID: ID{"", "ses-04"}})
+	b.Remove(ID{"", "ses-04"})
 	want(press(b, "enter"), Choice{}) // nothing else is called so
 	want(press(b, "esc"), Choice{})
-	want(press(b, "ctrl+end", "enter"), Choice{Action: Open, ID: "ses-06"})
-	want(press(b, "ctrl+home", "alt+down", "enter"), Choice{Action: Open, ID: "ses-01"})
-	want(press(b, "alt+up", "enter"), Choice{Action: Open, ID: "ses-02"})
+	want(press(b, "ctrl+end", "enter"), Choice{Action: Open, ID: ID{"", "ses-06"}})
+	want(press(b, "ctrl+home", "alt+down", "enter"), Choice{Action: Open, ID: ID{"", "ses-01"}})
+	want(press(b, "alt+up", "enter"), Choice{Action: Open, ID: ID{"", "ses-02"}})
 	want(press(b, "esc"), Choice{Action: Leave})
 }
 
@@ -171,7 +171,7 @@ func TestKeysActOnTheSessionUnderTheCursor(t *testing.T) {
 func TestAQuestionAboutASessionThatIsGone(t *testing.T) {
 	b := filled()
 	press(b, "release", "ctrl+d")
-	b.Remove("ses-05")
+	b.Remove(ID{"", "ses-05"})
 	if c := press(b, "y"); c != (Choice{}) {
 		t.Errorf("got %+v", c)
 	}
@@ -182,12 +182,12 @@ func TestTheLastLineIsWholeOrOld(t *testing.T) {
 	b := filled()
 	told := func(want string) {
 		t.Helper()
-		if got := b.rows["ses-04"].said(); got != want {
+		if got := b.rows[ID{"", "ses-04"}].said(); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 	delta := func(text string) {
-		b.Apply(protocol.MessageUpdate{Ref: protocol.Ref{SessionID: "ses-04"}, Delta: text}, noon)
+		b.Apply("", protocol.MessageUpdate{Ref: protocol.Ref{SessionID: "ses-04"}, Delta: text}, noon)
 	}
 	delta(" einem Satz,")
 	told("Das dritte Kapitel beginnt mit")
@@ -197,7 +197,7 @@ func TestTheLastLineIsWholeOrOld(t *testing.T) {
 	told("Ein neuer.")
 	delta(strings.Repeat("x", 1<<20) + "\nlast")
 	told("last")
-	b.Apply(protocol.MessageEnd{Ref: protocol.Ref{SessionID: "ses-04"}, Role: "assistant", Text: "One.\nTwo.\n"}, noon)
+	b.Apply("", protocol.MessageEnd{Ref: protocol.Ref{SessionID: "ses-04"}, Role: "assistant", Text: "One.\nTwo.\n"}, noon)
 	told("Two.")
 }
 
@@ -215,7 +215,7 @@ func TestWhatEventsDoNotSayIsAskedFor(t *testing.T) {
 		{protocol.MessageStart{Ref: protocol.Ref{SessionID: "ses-08"}, Role: "user"}, true}, // its title comes of that
 		{protocol.Warning{}, false},
 	} {
-		if _, unsure := b.Apply(c.ev, noon); unsure != c.want {
+		if _, unsure := b.Apply("", c.ev, noon); unsure != c.want {
 			t.Errorf("%#v: got unsure %t", c.ev, unsure)
 		}
 	}
@@ -230,7 +230,7 @@ func TestApplyEqualsLoad(t *testing.T) {
 	for i := range 40 {
 		list = append(list, protocol.SessionInfo{SessionID: fmt.Sprintf("ses-%02d", i), Title: fmt.Sprint("t", i%7), Workdir: []string{"/a", "/b", "/c"}[i%3], UpdatedAt: ago(time.Duration(rng.IntN(100)) * time.Minute), RunState: "idle"})
 	}
-	b.Load(list, false)
+	b.Load("", list, false)
 	for step := range 5000 {
 		id := fmt.Sprintf("ses-%02d", rng.IntN(42))
 		ref := protocol.Ref{SessionID: id, RunID: "run"}
@@ -249,11 +249,11 @@ func TestApplyEqualsLoad(t *testing.T) {
 		cursor, _ := b.Selected()
 		switch n := rng.IntN(len(events) + 4); {
 		case n < len(events):
-			b.Apply(events[n], at)
+			b.Apply("", events[n], at)
 		case n == len(events):
-			b.Remove(id)
+			b.Remove(ID{"", id})
 		case n == len(events)+1:
-			b.Put(protocol.SessionInfo{SessionID: id, Workdir: "/c", UpdatedAt: at, RunState: "idle"})
+			b.Put("", protocol.SessionInfo{SessionID: id, Workdir: "/c", UpdatedAt: at, RunState: "idle"})
 		case n == len(events)+2:
 			press(b, []string{"up", "down", "alt+down", "pgdown"}[rng.IntN(4)])
 			cursor, _ = b.Selected()
@@ -266,7 +266,7 @@ func TestApplyEqualsLoad(t *testing.T) {
 		for _, r := range b.rows {
 			now = append(now, r.info)
 		}
-		fresh.Load(now, false)
+		fresh.Load("", now, false)
 		fresh.filter = b.filter
 		fresh.match()
 		if diff := cmp.Diff(shownIDs(fresh), shownIDs(b)); diff != "" && b.filter.Text() == "" {
@@ -331,7 +331,7 @@ func BenchmarkFirstViewOf1000(b *testing.B) {
 	list := thousand()
 	for b.Loop() {
 		board := New(Look{Theme: theme.New(true, true), Home: "/home/ada"})
-		board.Load(list, false)
+		board.Load("", list, false)
 		board.View(120, 40, noon)
 	}
 }
@@ -340,7 +340,7 @@ func BenchmarkFirstViewOf1000(b *testing.B) {
 // the session that it is of, so that its row is drawn.
 func BenchmarkEventAndViewOf1000(b *testing.B) {
 	board := New(Look{Theme: theme.New(true, true), Home: "/home/ada"})
-	board.Load(thousand(), false)
+	board.Load("", thousand(), false)
 	ref := protocol.Ref{SessionID: "ses-0003", RunID: "run"}
 	for _, c := range []struct {
 		name   string
@@ -351,7 +351,7 @@ func BenchmarkEventAndViewOf1000(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
-				board.Apply(c.events[i%2], noon)
+				board.Apply("", c.events[i%2], noon)
 				board.View(120, 40, noon)
 			}
 		})
@@ -366,4 +366,51 @@ func BenchmarkEventAndViewOf1000(b *testing.B) {
 			cell.Block(lines, 120, 40)
 		}
 	})
+}
+
+// hosts are the sessions of two hosts, of which two are called the same.
+func hosts() *Board {
+	b := New(Look{Here: "/home/ada/src/noused", Host: "box"})
+	all := sessions()
+	b.Load("box", []protocol.SessionInfo{all[2], all[4], all[5]}, false)
+	b.Load("gpu", []protocol.SessionInfo{all[0], all[3], all[5], all[7]}, false)
+	return b
+}
+
+func TestGoldenBoardsOfSeveralHosts(t *testing.T) {
+	for _, size := range [][2]int{{120, 40}, {80, 24}, {40, 12}} {
+		b := hosts()
+		golden(t, b, "hosts", size[0], size[1])
+		b.SetAway("gpu", "ssh has failed: connect to host gpu port 22: No route to host")
+		golden(t, b, "away", size[0], size[1])
+	}
+}
+
+// Sessions of two hosts that are called the same are two.
+func TestSessionsOfTwoHostsAreApart(t *testing.T) {
+	b := hosts()
+	box, gpu := ID{"box", "ses-06"}, ID{"gpu", "ses-06"}
+	b.Apply("gpu", protocol.AgentStart{Ref: protocol.Ref{SessionID: "ses-06"}}, noon)
+	if b.rows[box].state != Idle || b.rows[gpu].state != Working {
+		t.Errorf("got %v at box and %v at gpu", b.rows[box].state, b.rows[gpu].state)
+	}
+	b.SetQuestions("box", []protocol.Approval{{ApprovalID: "apr-1-ses-06", SessionID: "ses-06"}})
+	press(b, "gpu worth")
+	if c := press(b, "enter"); c.ID != gpu || b.question.ID() != "" {
+		t.Errorf("got %+v and the question %q", c, b.question.ID())
+	}
+	b.SetQuestions("gpu", []protocol.Approval{{ApprovalID: "apr-1-ses-06", SessionID: "ses-06"}})
+	b.turn()
+	if b.ofSelected(); !b.question.Focused() {
+		t.Error("the question loses the keys")
+	}
+	press(b, "esc", "esc", "box worth")
+	if b.ofSelected(); b.question.ID() == "" || b.question.Focused() {
+		t.Errorf("got the question %q, focused %t: it is another host's", b.question.ID(), b.question.Focused())
+	}
+	b.Remove(gpu)
+	b.Load("gpu", nil, false)
+	if !b.Has(box) || len(b.rows) != 3 {
+		t.Errorf("got %d sessions, want box's three", len(b.rows))
+	}
 }

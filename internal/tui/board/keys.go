@@ -28,7 +28,7 @@ const (
 // Choice is an answer of Update: an action on a session.
 type Choice struct {
 	Action Action
-	ID     string
+	ID     ID
 	Text   string
 	Answer question.Answer
 }
@@ -42,7 +42,7 @@ type ask struct {
 
 // Update takes a key or a paste.
 func (b *Board) Update(msg tea.Msg) Choice {
-	b.told = ""
+	b.told, b.touched = "", true
 	key := keyOf(msg)
 	switch {
 	case b.gone != nil:
@@ -103,7 +103,7 @@ func (b *Board) on(a Action) Choice {
 	if b.selected == nil {
 		return Choice{}
 	}
-	return Choice{Action: a, ID: b.selected.info.SessionID}
+	return Choice{Action: a, ID: b.selected.id}
 }
 
 func (b *Board) scroll(key string) bool {
@@ -164,7 +164,7 @@ func (b *Board) Ask(c Choice) {
 // write is the line's part of Update.
 func (b *Board) write(msg tea.Msg, key string) Choice {
 	text := strings.TrimSpace(b.say.line.Text())
-	c := Choice{Action: Say, ID: b.say.of.info.SessionID, Text: text}
+	c := Choice{Action: Say, ID: b.say.of.id, Text: text}
 	switch {
 	case key == "esc":
 		b.say = ask{}
@@ -193,7 +193,7 @@ func (b *Board) confirm(key string) Choice {
 	}
 	b.gone = nil
 	if key == "y" || key == "Y" {
-		return Choice{Action: Delete, ID: r.info.SessionID}
+		return Choice{Action: Delete, ID: r.id}
 	}
 	return Choice{}
 }

@@ -21,22 +21,22 @@ const PreviewMessages = 12
 
 // previews are the ends of conversations, by session.
 type previews struct {
-	lines map[string][]string
-	asked string // the session asked about last
-	room  bool   // the last View had room for one
+	lines map[ID][]string
+	asked ID   // the session asked about last
+	room  bool // the last View had room for one
 }
 
 // NeedsPreview is the session whose messages are on the screen and were not yet
 // asked for; the shell answers, at any time, with SetPreview. To be called after
 // View.
-func (b *Board) NeedsPreview() (id string, ok bool) {
+func (b *Board) NeedsPreview() (id ID, ok bool) {
 	p := &b.previews
 	if b.selected == nil || !p.room {
-		return "", false
+		return ID{}, false
 	}
-	id = b.selected.info.SessionID
+	id = b.selected.id
 	if _, known := p.lines[id]; known || id == p.asked {
-		return "", false
+		return ID{}, false
 	}
 	p.asked = id
 	return id, true
@@ -44,13 +44,13 @@ func (b *Board) NeedsPreview() (id string, ok bool) {
 
 // SetPreview gives a session the messages that get_messages has of it, or says
 // why there are none.
-func (b *Board) SetPreview(id string, all protocol.Messages, problem string) {
+func (b *Board) SetPreview(id ID, all protocol.Messages, problem string) {
 	p := &b.previews
 	if p.asked == id {
-		p.asked = ""
+		p.asked = ID{}
 	}
 	if len(p.lines) >= maxPreviews || p.lines == nil {
-		p.lines = map[string][]string{}
+		p.lines = map[ID][]string{}
 	}
 	p.lines[id] = end(all)
 	if problem != "" {
@@ -101,16 +101,16 @@ func (p *previews) stale(ev protocol.Event) bool {
 	return false
 }
 
-func (p *previews) forget(id string) {
+func (p *previews) forget(id ID) {
 	delete(p.lines, id)
 	if p.asked == id {
-		p.asked = "" // the answer that is on its way is of before
+		p.asked = ID{} // the answer that is on its way is of before
 	}
 }
 
 // changed forgets the preview of a session that is another one than was known.
 func (p *previews) changed(r *row, now protocol.SessionInfo) {
 	if !r.info.UpdatedAt.Equal(now.UpdatedAt) || r.info.Messages != now.Messages {
-		p.forget(now.SessionID)
+		p.forget(r.id)
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"noused/internal/protocol"
 )
 
-// SetQuestions says what sessions wait for, the oldest first. The question of the
-// session under the cursor takes the place of the preview.
-func (b *Board) SetQuestions(all []protocol.Approval) {
-	b.questions = all
+// SetQuestions says what sessions of a host wait for, the oldest first. The question of
+// the session under the cursor takes the place of the preview.
+func (b *Board) SetQuestions(name string, all []protocol.Approval) {
+	b.host(name).questions = all
 	b.ofSelected()
 }
 
@@ -22,13 +22,15 @@ func (b *Board) ofSelected() {
 		b.question.Show(nil)
 		return
 	}
-	id := b.selected.info.SessionID
-	i := slices.IndexFunc(b.questions, func(a protocol.Approval) bool { return a.SessionID == id })
-	if i < 0 {
+	id := b.selected.id
+	all := b.host(id.Host).questions
+	i := slices.IndexFunc(all, func(a protocol.Approval) bool { return a.SessionID == id.Session })
+	if i < 0 || id.Host != b.asks { // of two hosts they may be called the same
 		b.question.Show(nil)
-		return
 	}
-	b.question.Show(&b.questions[i])
+	if b.asks = id.Host; i >= 0 {
+		b.question.Show(&all[i])
+	}
 }
 
 // turn gives the keys to the question under the cursor, where there is one.
@@ -44,7 +46,7 @@ func (b *Board) answer(msg tea.Msg) Choice {
 	if a.ID == "" {
 		return Choice{}
 	}
-	return Choice{Action: Answer, ID: a.ID, Answer: a}
+	return Choice{Action: Answer, ID: b.selected.id, Answer: a}
 }
 
 // Refused says that an answer did not arrive, and why.

@@ -42,6 +42,7 @@ const (
 
 // row is one session.
 type row struct {
+	id     ID
 	info   protocol.SessionInfo
 	state  State
 	place  place
@@ -55,7 +56,7 @@ type row struct {
 // that the smaller one comes first.
 type place struct {
 	state  State
-	folder string
+	folder folder
 	need   protocol.Need
 	rank   int64
 }
@@ -75,12 +76,12 @@ func (r *row) settle() {
 	i := &r.info
 	need := i.Need()
 	r.state = of[need]
-	r.place = place{state: r.state, folder: i.Workdir, need: need, rank: -i.UpdatedAt.UnixNano()}
+	r.place = place{state: r.state, folder: folder{r.id.Host, i.Workdir}, need: need, rank: -i.UpdatedAt.UnixNano()}
 	if i.Working != nil {
 		r.place.rank = i.Working.StartedAt.UnixNano() // the longest first
 	}
 	r.search = strings.ToLower(strings.Join([]string{
-		cell.Line(i.Title, maxTitle), i.Workdir, i.Model.Provider + "/" + i.Model.Name, i.SessionID,
+		cell.Line(i.Title, maxTitle), i.Workdir, i.Model.Provider + "/" + i.Model.Name, i.SessionID, r.id.Host,
 	}, "\n"))
 }
 

@@ -3,6 +3,7 @@ package board
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,8 +29,8 @@ type line struct {
 func (b *Board) View(width, height int, now time.Time) string {
 	b.cursor.on = false
 	top := []string{b.headline(width)}
-	if b.note != "" {
-		top = append(top, b.theme.Warn.Render(cell.Truncate(cell.Line(b.note, maxText), width)))
+	for _, note := range b.notes() {
+		top = append(top, b.theme.Warn.Render(cell.Truncate(cell.Line(note, maxText), width)))
 	}
 	top = append(top, b.filterLine(width, len(top)))
 	room := max(height-len(top)-1, 0)
@@ -44,6 +45,34 @@ func (b *Board) View(width, height int, now time.Time) string {
 		b.cursor.x, b.cursor.y, b.cursor.on = x, len(top)+len(list)+y, on
 	}
 	return cell.Block(all, width, height)
+}
+
+// maxAway is of how many hosts that are away the board says why.
+const maxAway = 3
+
+// notes are what the daemons cannot tell, and the hosts that are away.
+func (b *Board) notes() (notes []string) {
+	if b.note != "" {
+		notes = append(notes, b.note)
+	}
+	away := b.awayHosts()
+	for _, name := range away[:min(len(away), maxAway)] {
+		notes = append(notes, name+": "+b.hosts[name].away)
+	}
+	if left := len(away) - maxAway; left > 0 {
+		notes = append(notes, fmt.Sprintf("%d more cannot be reached", left))
+	}
+	return notes
+}
+
+func (b *Board) awayHosts() (names []string) {
+	for name, h := range b.hosts {
+		if h.away != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Cursor is where in the last View the terminal's cursor belongs.
@@ -72,7 +101,7 @@ func (b *Board) headline(width int) string {
 		}
 		counted = append(counted, style.Render(fmt.Sprintf("%d %s", n, what)))
 	}
-	if b.more {
+	if b.any(func(h *host) bool { return h.more }) {
 		counted = append(counted, b.theme.Dim.Render("older ones left out"))
 	}
 	text := strings.Join(counted, " · ")
@@ -82,6 +111,16 @@ func (b *Board) headline(width int) string {
 	link := b.theme.Warn.Render(cell.Truncate(b.link, width/2))
 	text = cell.Truncate(text, width-cell.Width(link)-1)
 	return text + strings.Repeat(" ", max(width-cell.Width(text)-cell.Width(link), 0)) + link
+}
+
+// any tells whether something is so of a host.
+func (b *Board) any(so func(*host) bool) bool {
+	for _, h := range b.hosts {
+		if so(h) {
+			return true
+		}
+	}
+	return false
 }
 
 func (b *Board) filterLine(width, y int) string {
@@ -143,7 +182,7 @@ func (b *Board) layOut() (selected int) {
 
 func (b *Board) nothing() string {
 	switch {
-	case !b.loaded && b.note == "":
+	case b.note == "" && !b.any(func(h *host) bool { return h.loaded || h.away != "" }):
 		return "reading the sessions …"
 	case len(b.rows) > 0:
 		return "no session has that in its title, folder, model or id"
@@ -172,8 +211,13 @@ func (b *Board) heading(i, width int) string {
 		style = b.theme.Dim
 	}
 	state, count := r.state.String(), fmt.Sprintf(" · %d", n)
-	folder := b.folder(r.info.Workdir, width-cell.Width(state)-len(" · ")-cell.Width(count))
-	return style.Render(state) + b.theme.Dim.Render(" · ") + b.theme.Text.Render(folder) + b.theme.Dim.Render(count)
+	dot := b.theme.Dim.Render(" · ")
+	before := style.Render(state) + dot
+	if r.id.Host != "" {
+		before += b.theme.Accent.Render(cell.Truncate(cell.Line(r.id.Host, maxTitle), width/3)) + dot
+	}
+	folder := b.folder(r.info.Workdir, width-cell.Width(before)-cell.Width(count))
+	return before + b.theme.Text.Render(folder) + b.theme.Dim.Render(count)
 }
 
 // folder is a folder in at most width cells.
@@ -206,19 +250,26 @@ func (b *Board) drawn(r *row, width int, now time.Time) string {
 	title := cell.Fit(r.title(), titled)
 	does, said := r.does(now), r.said()
 	rest := room - titled - 2
+	sign, away := marks[r.state], b.host(r.id.Host).away != ""
+	if away {
+		sign, does = "○", "reconnecting"
+	}
 	if r == b.selected {
-		return b.theme.Selected.Render(cell.Fit("❯ "+marks[r.state]+" "+title+"  "+cell.Fit(joined(does, said), max(rest, 0))+model+age, width))
+		return b.theme.Selected.Render(cell.Fit("❯ "+sign+" "+title+"  "+cell.Fit(joined(does, said), max(rest, 0))+model+age, width))
 	}
 	style, mark := b.theme.Dim, b.theme.Dim
-	switch r.state {
-	case NeedsYou:
+	titleStyle := b.theme.Text
+	switch {
+	case away:
+		titleStyle = b.theme.Dim
+	case r.state == NeedsYou:
 		style, mark = b.theme.Error, b.theme.Error
-	case Working:
+	case r.state == Working:
 		style, mark = b.theme.Accent, b.theme.Accent
-	case Done:
+	case r.state == Done:
 		mark = b.theme.OK
 	}
-	line := "  " + mark.Render(marks[r.state]) + " " + b.theme.Text.Render(title)
+	line := "  " + mark.Render(sign) + " " + titleStyle.Render(title)
 	if rest > 0 {
 		does = cell.Truncate(does, rest)
 		line += "  " + style.Render(does)
@@ -247,7 +298,7 @@ func (b *Board) preview(width, room int) []string {
 	}
 	i := b.selected.info
 	about := []string{b.selected.title()}
-	for _, text := range []string{i.Model.Provider + "/" + i.Model.Name, i.SessionID} {
+	for _, text := range []string{b.selected.id.Host, i.Model.Provider + "/" + i.Model.Name, i.SessionID} {
 		if text = strings.Trim(text, "/"); text != "" {
 			about = append(about, cell.Line(text, maxTitle))
 		}
@@ -255,7 +306,7 @@ func (b *Board) preview(width, room int) []string {
 	head := cell.Truncate("── "+strings.Join(about, " · ")+" ", width)
 	lines := []string{b.theme.Border.Render(head + strings.Repeat("─", max(width-cell.Width(head), 0)))}
 	height := min(max(room/3, 5), 14)
-	said, known := b.previews.lines[i.SessionID]
+	said, known := b.previews.lines[b.selected.id]
 	switch {
 	case !known:
 		said = []string{"…"}
@@ -380,7 +431,11 @@ func (b *Board) Lines(now time.Time) []string {
 	var lines []string
 	for i, r := range b.shown {
 		if b.begins(i) {
-			lines = append(lines, fmt.Sprintf("%s, in %s:", r.state, b.folder(r.info.Workdir, maxText)))
+			at := ""
+			if r.id.Host != "" {
+				at = "on " + cell.Line(r.id.Host, maxTitle) + ", "
+			}
+			lines = append(lines, fmt.Sprintf("%s, %sin %s:", r.state, at, b.folder(r.info.Workdir, maxText)))
 		}
 		said := []string{cell.Line(r.info.SessionID, maxTitle), r.title()}
 		for _, text := range []string{r.does(now), cell.Line(r.info.Model.Name, maxTitle), Age(r.info.UpdatedAt, now), r.said()} {
@@ -390,9 +445,7 @@ func (b *Board) Lines(now time.Time) []string {
 		}
 		lines = append(lines, "  "+said[0]+": "+strings.Join(said[1:], ", "))
 	}
-	if b.note != "" {
-		lines = append(lines, b.note)
-	}
+	lines = append(lines, b.notes()...)
 	if len(b.shown) == 0 {
 		lines = append(lines, cmp.Or(b.link, b.nothing()))
 	}

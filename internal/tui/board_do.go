@@ -1,0 +1,125 @@
+package tui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/google/uuid"
+
+	"noused/internal/protocol"
+	"noused/internal/tui/board"
+)
+
+// carryOut does what the user wants of a session, beside the screen.
+func (v *boardView) carryOut(c board.Choice) {
+	d := v.daemon(c.ID.Host)
+	if d.older && !v.isShown(c.ID) {
+		v.Tell("this core is an older one: open the session first", true)
+		v.Ask(c)
+		return
+	}
+	p := v.m.at(d.site)
+	p.state = protocol.State{SessionID: c.ID.Session}
+	if info, ok := v.Selected(); ok && v.SelectedID() == c.ID {
+		p.state.RunState = info.RunState
+	}
+	key := v.key(c)
+	v.m.keep(p, func(ctx context.Context, p place) tea.Msg {
+		info, err := actOn(ctx, p, c, key)
+		return boardTold(func() { v.did(c, info, err) })
+	})
+}
+
+// key makes a second try to say a text the same as the first, should that have
+// been accepted all the same.
+func (v *boardView) key(c board.Choice) string {
+	if v.retry.Choice != c || v.retry.key == "" {
+		v.retry.Choice, v.retry.key = c, uuid.NewString()
+	}
+	return v.retry.key
+}
+
+func actOn(ctx context.Context, p place, c board.Choice, key string) (info string, err error) {
+	switch c.Action {
+	case board.Say:
+		return "sent", say(ctx, p, unsent{text: c.Text, key: key}).err
+	case board.Later:
+		return "queued as a follow-up", queueFollowUp(ctx, p, unsent{text: c.Text, key: key}).err
+	case board.Abort:
+		r, err := ask(ctx, p, protocol.Abort, protocol.AbortParams{Scope: p.scope()})
+		if err == nil && len(r.Discarded) > 0 {
+			return "", undelivered(r.Discarded)
+		}
+		return "aborted", err
+	case board.Rename:
+		_, err := ask(ctx, p, protocol.SetTitle, protocol.SetTitleParams{Scope: p.scope(), Title: c.Text})
+		return "renamed", err
+	case board.Delete:
+		_, err := ask(ctx, p, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: c.ID.Session})
+		return "deleted", err
+	}
+	return "", nil
+}
+
+func (v *boardView) did(c board.Choice, info string, err error) {
+	var wire *protocol.Error
+	var back undelivered
+	switch {
+	case errors.As(err, &wire) && wire.Code == protocol.SessionNotFound:
+		v.Tell("the session was deleted elsewhere", true)
+		v.Remove(c.ID)
+		return
+	case errors.As(err, &back):
+		v.handBack(c, back)
+		return
+	case err != nil:
+		v.Tell(describe(err), true)
+		if c.Text != "" {
+			v.Ask(c)
+		}
+		return
+	}
+	v.retry.key = ""
+	v.Tell(info, false)
+	if c.Action == board.Delete {
+		v.Remove(c.ID)
+		if v.isShown(c.ID) {
+			v.m.notices = append(v.m.notices, "the session shown before was deleted")
+			v.m.follow("")
+		}
+	}
+}
+
+// undelivered are the texts that an abort handed back.
+type undelivered []protocol.DiscardedInput
+
+func (u undelivered) Error() string { return "aborted; " + u.count() + " not delivered" }
+
+func (u undelivered) count() string {
+	if len(u) == 1 {
+		return "a queued text was"
+	}
+	return fmt.Sprintf("%d queued texts were", len(u))
+}
+
+// handBack puts what an abort handed back where the user can have it again. The
+// conversation that is shown has it already, in its input or among its notices.
+// Of another session it goes into the line that is said to it, and stays in the
+// conversation of this screen, should that line be left.
+func (v *boardView) handBack(c board.Choice, texts undelivered) {
+	if v.isShown(c.ID) {
+		v.Tell(texts.Error()+": see the conversation", false)
+		return
+	}
+	var all []string
+	where := strings.TrimSpace(c.ID.Host + " " + c.ID.Session)
+	for _, d := range texts {
+		all = append(all, d.Text)
+		v.m.talk.Notice("warning", "not delivered to "+where+": "+d.Text)
+	}
+	v.Tell(texts.Error()+": Enter says it again; it is in the conversation, too", false)
+	v.Ask(board.Choice{Action: board.Say, ID: c.ID, Text: strings.Join(all, "\n\n")})
+}
