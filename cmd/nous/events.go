@@ -32,7 +32,7 @@ the event lines as they are on the wire.`,
 			}
 			switch {
 			case a.several() && (p.After != nil || epoch != ""):
-				return cmdline.Errorf("--after and --epoch are of one host: give --host once")
+				return cmdline.Errorf("--after and --epoch are of one host: give %s once", a.hostFlag())
 			case a.several():
 				return a.eventsOfHosts(cmd.Context(), types)
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -22,21 +23,24 @@ import (
 const atOnce = 16
 
 // viaFlags say which fleet is meant, and which host of it.
-type viaFlags struct{ url, creds, on string }
+type viaFlags struct {
+	url, creds string
+	on         []string
+}
 
 func (f *viaFlags) register(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	flags.StringVar(&f.url, "via", "", "the NATS server of a fleet of daemons: `url`; also NOUS_VIA, and [fleet] in nous's config.toml")
 	flags.StringVar(&f.creds, "creds", "", "the `file` with your credentials there")
-	flags.StringVar(&f.on, "on", "", "the host of the fleet whose daemon is meant, by its `name`")
+	flags.StringArrayVar(&f.on, "on", nil, "the host of the fleet whose daemon is meant, by its `name`; may be given again as --host")
 }
 
 // fleetOptions are how to reach the fleet, of the flags, the environment and the user's
 // file.
-func (a *app) fleetOptions() (o via.Options, on string, err error) {
+func (a *app) fleetOptions() (o via.Options, on []string, err error) {
 	file, err := tui.ConfiguredFleet(os.Getenv)
 	if err != nil {
-		return o, "", err
+		return o, nil, err
 	}
 	url := cmp.Or(a.via.url, os.Getenv("NOUS_VIA"))
 	o.URLs, o.Creds, o.NKey, o.CA = file.URLs, file.Creds, file.NKey, file.CA
@@ -45,18 +49,24 @@ func (a *app) fleetOptions() (o via.Options, on string, err error) {
 	}
 	if a.via.creds != "" {
 		if o.Creds, err = filepath.Abs(a.via.creds); err != nil {
-			return o, "", err
+			return o, nil, err
 		}
 		o.NKey = ""
 	}
 	if len(o.URLs) == 0 {
-		return o, "", cmdline.Errorf("no fleet is named: give --via, NOUS_VIA, or url in [fleet] of nous's config.toml")
+		return o, nil, cmdline.Errorf("no fleet is named: give --via, NOUS_VIA, or url in [fleet] of nous's config.toml")
 	}
-	o.Prefix, on = fleet.Prefix(cmp.Or(file.Subject, string(fleet.DefaultPrefix))), cmp.Or(a.via.on, file.On)
+	o.Prefix, on = fleet.Prefix(cmp.Or(file.Subject, string(fleet.DefaultPrefix))), a.via.on
+	if a.completing { // cobra reads the flags more than once
+		on = slices.Compact(on)
+	}
+	if len(on) == 0 && file.On != "" {
+		on = []string{file.On}
+	}
 	return o, on, checkFleet(o, on)
 }
 
-func checkFleet(o via.Options, on string) error {
+func checkFleet(o via.Options, on []string) error {
 	for _, u := range o.URLs {
 		if err := fleet.CheckURL(u); err != nil {
 			return cmdline.Errorf("the fleet's url: %v", err)
@@ -65,8 +75,16 @@ func checkFleet(o via.Options, on string) error {
 	if err := fleet.CheckPrefix(string(o.Prefix)); err != nil {
 		return cmdline.Errorf("the fleet's subject: %v", err)
 	}
-	if on != "" && fleet.CheckName(on) != nil {
-		return cmdline.Errorf("--on: %v", fleet.CheckName(on))
+	for i, name := range on {
+		if err := fleet.CheckName(name); err != nil {
+			return cmdline.Errorf("--on: %v", err)
+		}
+		if slices.Contains(on[:i], name) {
+			return cmdline.Errorf("--on %s: that host is named twice", name)
+		}
+	}
+	if len(on) > mostHosts {
+		return cmdline.Errorf("--on: at most %d hosts at once", mostHosts)
 	}
 	return nil
 }
@@ -99,7 +117,7 @@ func (f *viaFlags) text(on string) (text string) {
 // chooseOfFleet finds out whether a command is for a fleet, or for a host of one.
 func (a *app) chooseOfFleet(cmd *cobra.Command, what reads) (found bool, err error) {
 	all := cmdline.Name(cmd) == "fleet" || strings.HasPrefix(cmdline.Name(cmd), "fleet ")
-	given := a.via.url != "" || a.via.creds != "" || a.via.on != ""
+	given := a.via.url != "" || a.via.creds != "" || len(a.via.on) > 0
 	switch other := len(a.hostNames) > 0 || a.socketGiven; {
 	case other && (given || all):
 		return true, cmdline.Errorf("--host and --socket name a daemon without the fleet: they do not go with --via, --creds, --on and nous fleet")
@@ -120,16 +138,14 @@ func (a *app) chooseOfFleet(cmd *cobra.Command, what reads) (found bool, err err
 	switch {
 	case err != nil:
 		return true, err
-	case on == "":
+	case len(on) == 0:
 		return true, cmdline.Errorf("which host of the fleet is meant? give --on NAME; nous fleet hosts lists them")
 	}
 	a.fleet = a.fleetOf(o)
-	far := &host{name: on, fleet: a.fleet.Host(on)}
-	if what == readsDisk {
-		return true, cmdline.Errorf("nous %s is for the machine of the daemon: %s", cmdline.Name(cmd), far.there(cmdline.Name(cmd)))
+	for _, name := range on {
+		a.hosts = append(a.hosts, &host{name: name, fleet: a.fleet.Host(name)})
 	}
-	a.far = far
-	return true, nil
+	return true, a.mayMean(cmd, what)
 }
 
 func (a *app) fleetOf(o via.Options) *via.Fleet {
@@ -165,17 +181,24 @@ func (a *app) fleetHosts(ctx context.Context) (*via.Fleet, []via.Seen, error) {
 		return nil, nil, err
 	}
 	all, err := f.Hosts(ctx)
-	if err != nil || a.via.on == "" {
+	if err != nil || len(a.via.on) == 0 {
 		return f, all, err
 	}
-	gone := &via.NoHostError{Name: a.via.on, Server: f.Server()}
+	var known []string
+	named := map[string]via.Seen{}
 	for _, h := range all {
-		if h.Name == a.via.on {
-			return f, []via.Seen{h}, nil
-		}
-		gone.Known = append(gone.Known, h.Name)
+		named[h.Name] = h
+		known = append(known, h.Name)
 	}
-	return nil, nil, gone
+	var meant []via.Seen
+	for _, name := range a.via.on {
+		h, found := named[name]
+		if !found {
+			return nil, nil, &via.NoHostError{Name: name, Server: f.Server(), Known: known}
+		}
+		meant = append(meant, h)
+	}
+	return f, meant, nil
 }
 
 // askHosts asks every host for something, some at a time, and tells of each that does

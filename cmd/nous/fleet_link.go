@@ -34,7 +34,7 @@ type fleetLink struct {
 
 // joinJobs connects to the fleet's jobs. It blocks until the server has answered.
 func (a *app) joinJobs(ctx context.Context) (*fleetLink, error) {
-	if a.via.on != "" {
+	if len(a.via.on) > 0 {
 		return nil, cmdline.Errorf("--on: a job goes to any daemon that has its labels; --label says which")
 	}
 	way, _, err := a.fleetOptions()

@@ -18,6 +18,7 @@ import (
 	"noused/internal/fleet"
 	"noused/internal/fleet/fleettest"
 	"noused/internal/fleet/via"
+	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
 )
 
@@ -78,6 +79,12 @@ func TestFleetFromTheCommandLine(t *testing.T) {
 		{"--on box new --worktree", "log in on box", exitUsage},
 		{"--on tower approve x", "", exitFailed},
 		{"--on box set-approval-mode auto --active", "do it on box itself, or let those who send commands count as people", exitFailed},
+		{"--on box --on tower ping", "nous ping is for one host: give --on once", exitUsage},
+		{"--on box --on box sessions", "that host is named twice", exitUsage},
+		{"--on box --on tower sessions", "HOST", 0},
+		{"--on nobody --on tower sessions", "said on the tower", exitNoDaemon},
+		{"--on box --on tower board", "done, unread, on tower", 0},
+		{"fleet hosts --on box --on tower", "tower", 0},
 		{"fleet hosts", "os=linux", 0},
 		{"fleet hosts --json", `"labels":{"os":"linux"}`, 0},
 		{"fleet sessions", "said on the tower", 0},
@@ -169,4 +176,23 @@ func TestWhatAServerDeniesIsSaid(t *testing.T) {
 	if err := l.why(t.Context(), errInterrupted); err != errInterrupted {
 		t.Errorf("another error: got %v", err)
 	}
+}
+
+// The screen of several hosts of a fleet, and their board.
+func TestScreenOfSeveralHostsOfAFleet(t *testing.T) {
+	t.Parallel()
+	s := fleettest.Start(t, "")
+	box, tower := joinFleet(t, s, "box"), joinFleet(t, s, "tower")
+	id := askDaemon(t, tower.Socket, protocol.NewSession, protocol.NewSessionParams{Title: "Build it", Activate: new(bool)}).SessionID
+	askDaemon(t, tower.Socket, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: "words for it"})
+	screen := startScreen(t, box, look{cols: 140, rows: 40, args: []string{"--via", s.URL(), "--on", "box", "--on", "tower", "board"}})
+	screen.Wait("1 done, unread", "tower", "Build it", "box")
+	screen.Type("build")
+	screen.WaitGone("idle · box")
+	screen.Press("enter")
+	screen.Wait("● tower", "words for it", "idle")
+	screen.say("said from the screen")
+	screen.WaitFor("the answer", func(text string) bool { return strings.Count(text, "said from the screen") == 2 })
+	screen.Press("ctrl+d")
+	screen.Wait("nous --session "+id, "--on tower")
 }

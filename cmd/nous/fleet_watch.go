@@ -213,7 +213,7 @@ func (b *fleetBoard) next() time.Duration {
 func (b *fleetBoard) take(n via.News) {
 	h := b.hosts[n.Host]
 	switch {
-	case b.a.via.on != "" && n.Host != b.a.via.on:
+	case len(b.a.via.on) > 0 && !slices.Contains(b.a.via.on, n.Host):
 	case n.Gone:
 		b.forget(n.Host)
 	case n.Seen != nil && h == nil:

@@ -91,18 +91,35 @@ func (a *app) chooseHosts(cmd *cobra.Command) error {
 	if err := a.findHosts(); err != nil || len(a.hosts) == 0 {
 		return err
 	}
+	if err := a.mayMean(cmd, what); err != nil {
+		return err
+	}
+	a.connectsHow(cmd)
+	return nil
+}
+
+// mayMean refuses what a command cannot do with the hosts that were named. Else the first
+// of them is meant, where one is.
+func (a *app) mayMean(cmd *cobra.Command, what reads) error {
 	first := a.hosts[0]
 	switch {
 	case what == readsDisk:
 		return a.onlyThere("nous "+cmdline.Name(cmd), first, cmdline.Name(cmd))
 	case len(a.hosts) > 1 && what != readsMany:
-		return cmdline.Errorf("%s is for one host: give --host once", strings.TrimSpace("nous "+strings.TrimPrefix(cmdline.Name(cmd), "nous")))
+		return cmdline.Errorf("%s is for one host: give %s once", strings.TrimSpace("nous "+strings.TrimPrefix(cmdline.Name(cmd), "nous")), a.hostFlag())
 	case len(a.hosts) > 1 && (a.socketGiven || a.workdir != "" || a.session != "" && cmd.Name() != "approvals"):
-		return cmdline.Errorf("--socket, --workdir and --session are of one host: give --host once")
+		return cmdline.Errorf("--socket, --workdir and --session are of one host: give %s once", a.hostFlag())
 	}
 	a.far = first
-	a.connectsHow(cmd)
 	return nil
+}
+
+// hostFlag is the flag that has named the hosts.
+func (a *app) hostFlag() string {
+	if a.fleet != nil {
+		return "--on"
+	}
+	return "--host"
 }
 
 // findHosts looks the names up in the user's file.

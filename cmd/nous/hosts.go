@@ -187,7 +187,7 @@ func (a *app) statesOfHosts(ctx context.Context) error {
 // approvalsOfHosts lists what waits on all hosts, the oldest first.
 func (a *app) approvalsOfHosts(ctx context.Context, args []string) error {
 	if len(args) > 0 {
-		return cmdline.Errorf("an ID is of one host: give --host once")
+		return cmdline.Errorf("an ID is of one host: give %s once", a.hostFlag())
 	}
 	lists, failed := eachHost(ctx, a, func(ctx context.Context, at *app) (questions, error) { return at.questions(ctx) })
 	type waiting struct {

@@ -56,9 +56,9 @@ deleted show within five seconds, all else at once.`,
 func (a *app) listSessions(ctx context.Context, p protocol.ListSessionsParams, all, watch bool) error {
 	switch {
 	case a.several() && watch:
-		return cmdline.Errorf("--watch is of one host: give --host once")
+		return cmdline.Errorf("--watch is of one host: give %s once", a.hostFlag())
 	case a.several() && p.Before != "":
-		return cmdline.Errorf("--before is of one host: give --host once")
+		return cmdline.Errorf("--before is of one host: give %s once", a.hostFlag())
 	case a.several():
 		return a.sessionsOfHosts(ctx, p, all)
 	}

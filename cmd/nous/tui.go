@@ -31,7 +31,7 @@ func (a *app) openTUI(cmd *cobra.Command, plain bool) error {
 		a.outStyle.colour, a.errStyle.colour = false, false
 	}
 	if plain && a.several() {
-		return cmdline.Errorf("the plain mode is for one host: give --host once")
+		return cmdline.Errorf("the plain mode is for one host: give %s once", a.hostFlag())
 	}
 	if err := a.reach(cmd.Context()); err != nil {
 		return err

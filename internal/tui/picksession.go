@@ -133,6 +133,9 @@ func (m *model) listed(r listed) {
 	if r.over != m.over {
 		return
 	}
+	if r.err != nil {
+		m.later(l.site, r.err)
+	}
 	if l.again {
 		l.again = false
 		m.over.list(m, l)

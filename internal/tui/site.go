@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +31,11 @@ type site struct {
 	index   int      // among the model's
 	watched bool     // its events are
 	away    error    // why it could not be reached last; nil: it could, or nobody has tried
-	asked   []protocol.Approval
+	later   bool     // it is asked again in a while
+
+	// While another one is shown:
+	asked []protocol.Approval // its open questions
+	heard int                 // how often one was raised or answered
 }
 
 // away says that a site cannot be reached, and why, counted what questions are open there.
@@ -40,9 +45,10 @@ type (
 		err  error
 	}
 	counted struct {
-		site *site
-		list []protocol.Approval
-		err  error
+		site  *site
+		heard int // of the site when it was asked
+		list  []protocol.Approval
+		err   error
 	}
 )
 
@@ -256,7 +262,7 @@ func (m *model) away(a away) {
 
 // recount asks what waits in the sessions of a site, which can be reached.
 func (m *model) recount(s *site) {
-	s.away = nil
+	s.away, s.later = nil, false
 	m.over.changed(m, s, true)
 	if m.board != nil {
 		m.board.connected(s)
@@ -267,17 +273,39 @@ func (m *model) recount(s *site) {
 		}
 		return
 	}
+	heard := s.heard
 	m.keep(m.at(s), func(ctx context.Context, p place) tea.Msg {
 		state, err := ask(ctx, p, protocol.GetState, protocol.GetStateParams{Daemon: true})
-		return counted{s, state.PendingApprovals, err}
+		return counted{s, heard, state.PendingApprovals, err}
 	})
 }
 
 func (m *model) counted(c counted) {
-	if c.site != m.site && c.err == nil {
+	switch {
+	case c.site == m.site:
+	case c.err != nil:
+		m.later(c.site, c.err)
+	case c.heard != c.site.heard: // an event was faster: what it told may be newer
+		m.recount(c.site)
+	default:
 		c.site.asked = c.list
 		m.boundAsked()
 	}
+}
+
+// later has a site that is not away, and has not answered, asked again in a while.
+func (m *model) later(s *site, err error) {
+	var refused *protocol.Error
+	if s.later || s.away != nil || errors.As(err, &refused) || errors.Is(err, follow.ErrUnsupported) {
+		return
+	}
+	s.later = true
+	m.jobs.start(func(ctx context.Context) tea.Msg {
+		if !pause(ctx, longestRest) {
+			return nil
+		}
+		return unheard{s}
+	})
 }
 
 // happenedAt keeps the questions of other sessions up to date.
@@ -290,6 +318,7 @@ func (m *model) happenedAt(s *site, ev protocol.Event) {
 		state := protocol.State{PendingApprovals: s.asked}
 		approval(&state, e)
 		s.asked = state.PendingApprovals
+		s.heard++
 		m.boundAsked()
 	case e.SessionID != m.state.SessionID:
 		m.recount(s)
