@@ -135,7 +135,14 @@ func (l *link) leave() {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), askTime)
 	defer cancel()
-	_ = l.hosts.Delete(ctx, l.host.o.Name, jetstream.LastRevision(l.at))
+	if l.hosts.Delete(ctx, l.host.o.Name, jetstream.LastRevision(l.at)) == nil {
+		return
+	}
+	entry, err := l.hosts.Get(ctx, l.host.o.Name) // what was told last may have been cut off by the stop, and is there
+	var last fleet.Presence
+	if err == nil && json.Unmarshal(entry.Value(), &last) == nil && last.Epoch == l.host.o.Epoch {
+		_ = l.hosts.Delete(ctx, l.host.o.Name, jetstream.LastRevision(entry.Revision()))
+	}
 }
 
 // presence is what the daemon says of itself.

@@ -65,6 +65,26 @@ func TestPresence(t *testing.T) {
 	}
 }
 
+// A daemon that stops while it tells that it is there, and does not hear that this has
+// arrived, is gone all the same.
+func TestADaemonThatStopsWhileItTellsIsGone(t *testing.T) {
+	server := fleettest.Start(t, "")
+	d := startDaemon(t, server.URL(), nil)
+	d.isJoined()
+	l := d.current.Load()
+	entry, err := l.hosts.Get(t.Context(), "box")
+	if err == nil {
+		_, err = l.hosts.Update(t.Context(), "box", d.presence(), entry.Revision())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.end()
+	if p, there := present(t, server.URL()); there {
+		t.Errorf("after a clean stop it is still there: %+v", p)
+	}
+}
+
 // Of two daemons with one name the second does nothing, and says why. When the first is
 // gone the name is its own.
 func TestANameBelongsToOne(t *testing.T) {
