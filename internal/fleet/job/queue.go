@@ -20,6 +20,7 @@ const DefaultTimeout = 10 * time.Minute
 const (
 	claimBytes = 64 << 20
 	maxClaim   = 4 << 10
+	maxToken   = 128 // of a claim's names and ids, so that it can be written anew
 	endPrefix  = "job-"
 )
 
@@ -193,10 +194,11 @@ func encode(c Claim) []byte {
 	return text
 }
 
-// ReadClaim reads a claim. One that cannot be read is somebody's.
+// ReadClaim reads a claim. One that cannot be read, or is longer than any of a daemon's, is
+// somebody's.
 func ReadClaim(text []byte) Claim {
 	var c Claim
-	if len(text) > maxClaim || json.Unmarshal(text, &c) != nil {
+	if len(text) > maxClaim || json.Unmarshal(text, &c) != nil || max(len(c.Host), len(c.Instance), len(c.SessionID), len(c.RunID)) > maxToken {
 		return Claim{Host: "?"}
 	}
 	return c

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"noused/internal/fleet"
 	"noused/internal/fleet/job"
 )
 
@@ -20,6 +21,9 @@ const (
 	lookEvery = 15 * time.Second // at the queue, though nothing was heard of a new job
 	firstLook = 5 * time.Millisecond
 	lastLook  = 2 * time.Second // for a job that was heard of
+	// maxTurn is how many jobs are looked at, or tried for, before claims are renewed and
+	// what was heard is read: each is a question to the server.
+	maxTurn = 100
 )
 
 // place is a job of the queue that fits this daemon.
@@ -38,6 +42,7 @@ type serving struct {
 	places map[string]*place
 	hints  chan string
 
+	spent   int       // of this turn's maxTurn
 	begun   time.Time // when the queue was looked at from its beginning
 	due     bool      // the queue is to be looked at
 	awaited string    // the job that was heard of last, until it is found
@@ -111,6 +116,9 @@ func (s *serving) again() {
 // next is how long nothing needs to be looked at, if nothing is heard. Who submits a job
 // is heard before the server has it, perhaps.
 func (s *serving) next() time.Duration {
+	if s.spent >= maxTurn {
+		return 0
+	}
 	wait := lookEvery
 	for _, p := range s.order {
 		if !p.again.IsZero() {
@@ -129,9 +137,11 @@ func (s *serving) free() int {
 	return s.w.o.Slots - len(s.w.active)
 }
 
-// fill takes jobs for the slots that are free, the oldest first.
+// fill takes jobs for the slots that are free, the oldest first. It may have more to do
+// after a turn.
 func (s *serving) fill(ctx context.Context) error {
-	for i := 0; s.free() > 0; {
+	s.spent = 0
+	for i := 0; s.free() > 0 && s.spent < maxTurn; {
 		if i == len(s.order) {
 			more, err := s.look(ctx)
 			if err != nil || !more {
@@ -144,6 +154,7 @@ func (s *serving) fill(ctx context.Context) error {
 			i++
 			continue
 		}
+		s.spent++
 		gone, err := s.take(ctx, p)
 		if err != nil {
 			return err
@@ -157,9 +168,9 @@ func (s *serving) fill(ctx context.Context) error {
 	return nil
 }
 
-// look finds the next job that fits. False: there is none.
+// look finds the next job that fits. False: there is none, or the turn is over.
 func (s *serving) look(ctx context.Context) (bool, error) {
-	for s.due && len(s.order) < maxPlaces {
+	for ; s.due && len(s.order) < maxPlaces && s.spent < maxTurn; s.spent++ {
 		m, ok, err := s.q.Next(ctx, s.after)
 		if err != nil {
 			return false, err
@@ -274,9 +285,13 @@ func (s *serving) ended(ctx context.Context, id string, revision uint64) error {
 	return err
 }
 
-// changed takes note of a claim that was made, changed or given up.
+// changed takes note of a claim that was made, changed or given up. One whose key is the id
+// of no job is passed over.
 func (s *serving) changed(ctx context.Context, entry jetstream.KeyValueEntry) error {
 	id := entry.Key()
+	if fleet.CheckID(id) != nil {
+		return nil
+	}
 	if entry.Operation() != jetstream.KeyValuePut {
 		if p := s.places[id]; p != nil {
 			p.again = time.Time{}
