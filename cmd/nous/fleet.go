@@ -31,7 +31,7 @@ type viaFlags struct {
 func (f *viaFlags) register(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	flags.StringVar(&f.url, "via", "", "the NATS server of a fleet of daemons: `url`; also NOUS_VIA, and [fleet] in nous's config.toml")
-	flags.StringVar(&f.creds, "creds", "", "the `file` with your credentials there")
+	flags.StringVar(&f.creds, "creds", "", "the `file` with your credentials for the fleet's server; an nkey is named in [fleet] of nous's config.toml")
 	flags.StringArrayVar(&f.on, "on", nil, "the host of the fleet whose daemon is meant, by its `name`; may be given again as --host")
 }
 

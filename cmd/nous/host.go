@@ -242,7 +242,7 @@ func (h *host) place() string {
 // there is how something is done on the host.
 func (h *host) there(command string) string {
 	if h.fleet != nil {
-		return "log in on " + h.name + " and run `nous " + command + "`"
+		return "log in on " + h.name + " and run `" + strings.TrimSpace("nous "+command) + "`"
 	}
 	to := h.ssh.SSH
 	if len(to) == 0 {
@@ -295,7 +295,7 @@ func (a *app) workdirGiven() (string, error) {
 	case path.IsAbs(dir):
 		return path.Clean(dir), nil
 	case a.far != nil:
-		return "", cmdline.Errorf("--workdir %s: with --host want an absolute path: it is a folder there", dir)
+		return "", cmdline.Errorf("--workdir %s: want an absolute path: it is a folder on %s", dir, a.far.name)
 	}
 	here, err := currentFolder()
 	return filepath.Join(here, dir), err

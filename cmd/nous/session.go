@@ -173,7 +173,7 @@ The repository's hooks are not run.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p := protocol.NewSessionParams{Title: strings.Join(args, " "), Activate: &activate}
 			if cmd.Flags().Changed("worktree") {
-				if err := a.onDisk("--worktree", "new --worktree"); err != nil {
+				if err := a.onDisk("--worktree", a.newThere(branch)); err != nil {
 					return err
 				}
 				return a.newInWorktree(cmd.Context(), branch, p)
@@ -190,6 +190,22 @@ The repository's hooks are not run.`,
 	cmd.Flags().StringVar(&branch, "worktree", "", "in a new git worktree, on this `branch`")
 	cmd.Flags().Lookup("worktree").NoOptDefVal = noBranch
 	return cmd
+}
+
+// newThere is the command that makes a worktree on the machine of the daemon.
+func (a *app) newThere(branch string) string {
+	command := "new --worktree"
+	if branch != noBranch {
+		command += "=" + branch
+	}
+	dir := a.workdir
+	if dir == "" && a.far != nil {
+		dir = a.far.workdir
+	}
+	if dir != "" {
+		command += " --workdir " + dir
+	}
+	return command
 }
 
 func switchFlag(cmd *cobra.Command, activate *bool) {

@@ -35,7 +35,7 @@ func (a *app) newInWorktree(ctx context.Context, branch string, p protocol.NewSe
 	case noBranch:
 		branch = ""
 	}
-	dir, err := currentFolder()
+	dir, err := a.folder()
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"noused/internal/buildinfo"
 	"noused/internal/cmdline"
 	"noused/internal/doctor"
+	"noused/internal/fleet"
 	"noused/internal/mcpfile"
 	modelwire "noused/internal/model/wire"
 	"noused/internal/plaintext"
@@ -41,8 +42,9 @@ configuration file uses. It prints one line for each check: ok, warn or FAIL,
 the area, and what was found. Below a warning or a failure it says what to do.
 
 It can be run at any time. It asks a running daemon only whether it answers and
-which model it has, and the model's server only for the list of its models. It
-starts no tools and writes nothing.
+which model it has, the model's server only for the list of its models, and the
+server of its fleet only whether it lets the daemon in. It starts no tools and
+writes nothing.
 
 With --fix it repairs what is safe to repair, and says what it did:
 
@@ -127,7 +129,20 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 		}
 		o.Builtin = append(o.Builtin, files)
 	}
+	if f := cfg.Fleet; len(f.URLs) > 0 {
+		o.FleetServer, o.Fleet = strings.Join(f.URLs, ", "), f.lookedAt
+	}
 	return doctor.Run(ctx, o, tell)
+}
+
+// lookedAt tells whether the daemon could join its fleet's server.
+func (f fleetSettings) lookedAt(ctx context.Context) (away bool, err error) {
+	conn, err := f.Connect.Dial(ctx, "noused doctor of "+f.Name)
+	if err != nil {
+		return fleet.Away(err), err
+	}
+	conn.Close()
+	return false, nil
 }
 
 // lingerFile is there where the user's services outlast a logout.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"noused/internal/buildinfo"
 	"noused/internal/client"
 	"noused/internal/doctor"
+	"noused/internal/fleet/fleettest"
 	"noused/internal/protocol"
 )
 
@@ -158,4 +160,25 @@ func TestDoctorAfterACrash(t *testing.T) {
 	}
 	defer func() { _ = events.Close() }()
 	await(t, events, endOf(acc.RunID))
+}
+
+// doctor says whether the daemon could join its fleet, and why not.
+func TestDoctorLooksAtTheFleet(t *testing.T) {
+	s := fleettest.Start(t, "")
+	d := unstarted(t, "noused")
+	config := func(more string) {
+		d.write("noused/config.toml", fmt.Sprintf("[fleet]\nurl = %q\nname = \"box\"\n%s", s.URL(), more), 0o600)
+	}
+	for _, tc := range []struct{ more, want string }{
+		{"", "ok    fleet          the NATS server at " + s.URL() + " lets the daemon in\n"},
+		{"nkey = \"none.nk\"\n", "FAIL  fleet          the daemon cannot join the NATS server at " + s.URL() + ": nkey: open "},
+	} {
+		config(tc.more)
+		out, _ := d.doctor()
+		wantLines(t, out, tc.want)
+	}
+	config("")
+	s.Down()
+	out, _ := d.doctor()
+	wantLines(t, out, "warn  fleet          the NATS server at "+s.URL()+" does not answer: ")
 }

@@ -41,6 +41,7 @@ const (
 	Audit         = "audit"
 	Tools         = "tools"
 	Model         = "model"
+	Fleet         = "fleet"
 	Systemd       = "systemd"
 )
 
@@ -72,12 +73,16 @@ type Options struct {
 	Models func(context.Context) ([]string, error)
 	// Window is how many tokens the model can read, and who says so, of one over
 	// HTTP. It is asked after Models.
-	Window     func() (tokens int64, whence string)
-	Environ    []string // the daemon's environment
-	Home       string
-	RuntimeDir string   // XDG_RUNTIME_DIR; may be ""
-	UnitDirs   []string // where systemd looks for a user's units, the first first
-	Linger     string   // the file that is there where the user's services outlast a logout; "" where nobody can tell
+	Window func() (tokens int64, whence string)
+	// Fleet joins the fleet's server and leaves it; nil where there is none. away: the
+	// server does not answer. It ends soon.
+	Fleet       func(context.Context) (away bool, err error)
+	FleetServer string
+	Environ     []string // the daemon's environment
+	Home        string
+	RuntimeDir  string   // XDG_RUNTIME_DIR; may be ""
+	UnitDirs    []string // where systemd looks for a user's units, the first first
+	Linger      string   // the file that is there where the user's services outlast a logout; "" where nobody can tell
 
 	Version string // of this program
 	// Sandbox says why a tool cannot have the sandbox it asks for. It starts no
@@ -107,7 +112,7 @@ func Run(ctx context.Context, o Options, tell func(Finding)) (failed int, err er
 	}}
 	e.configuration()
 	e.state(ctx)
-	for _, look := range []func(context.Context){e.sockets, e.tools, e.model, e.systemd} {
+	for _, look := range []func(context.Context){e.sockets, e.tools, e.model, e.fleet, e.systemd} {
 		if ctx.Err() != nil {
 			break
 		}

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"strings"
@@ -176,4 +177,10 @@ func (d *dialer) closeAll() {
 	for _, conn := range d.conns {
 		_ = conn.Close()
 	}
+}
+
+// Away tells whether Dial failed as no server has answered.
+func Away(err error) bool {
+	var slow net.Error
+	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, io.EOF) || errors.Is(err, nats.ErrTimeout) || errors.As(err, &slow)
 }
