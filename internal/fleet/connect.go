@@ -181,6 +181,6 @@ func (d *dialer) closeAll() {
 
 // Away tells whether Dial failed as no server has answered.
 func Away(err error) bool {
-	var slow net.Error
-	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, io.EOF) || errors.Is(err, nats.ErrTimeout) || errors.As(err, &slow)
+	var failed *net.OpError
+	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, io.EOF) || errors.Is(err, nats.ErrTimeout) || errors.As(err, &failed)
 }
