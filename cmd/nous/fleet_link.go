@@ -20,7 +20,12 @@ import (
 // fleetError is that the fleet cannot be reached.
 type fleetError struct{ err error }
 
-func (e *fleetError) Error() string { return fmt.Sprintf("the fleet cannot be reached: %v", e.err) }
+func (e *fleetError) Error() string {
+	if refused := (*via.RefusedError)(nil); errors.As(e.err, &refused) {
+		return refused.Error()
+	}
+	return fmt.Sprintf("the fleet cannot be reached: %v", e.err)
+}
 func (e *fleetError) Unwrap() error { return e.err }
 
 // fleetLink is a connection to a fleet.
@@ -42,25 +47,42 @@ func (a *app) joinJobs(ctx context.Context) (*fleetLink, error) {
 		return nil, err
 	}
 	// Who may not hear of an end when it is told looks for it: what is denied counts only
-	// where an answer does not come.
-	denied := new(atomic.Pointer[via.RefusedError])
+	// where an answer does not come. People may not make what is missing.
+	server, denied := strings.Join(way.URLs, ", "), new(atomic.Pointer[via.RefusedError])
+	opening, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	conn, err := way.Dial(ctx, "nous", nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-		if errors.Is(err, nats.ErrPermissionViolation) {
-			denied.Store(via.Denied(strings.Join(way.URLs, ", "), err))
+		if !errors.Is(err, nats.ErrPermissionViolation) {
+			return
+		}
+		denied.Store(via.Denied(server, err))
+		if _, name, making := strings.Cut(err.Error(), "$JS.API.STREAM.CREATE."); making {
+			stop(via.Missing(server, "stream "+strings.TrimRight(name, `"`)))
 		}
 	}))
 	if err != nil {
-		return nil, &fleetError{err}
+		return nil, refusedOr(server, err)
 	}
 	l := &fleetLink{Conn: conn, prefix: way.Prefix, denied: denied}
 	if l.js, err = jetstream.New(conn.Conn); err == nil {
-		l.jobs, err = job.Open(ctx, l.js, way.Prefix, job.DefaultTimeout)
+		l.jobs, err = job.Open(opening, l.js, way.Prefix, job.DefaultTimeout)
 	}
 	if err != nil {
 		conn.Close()
-		return nil, l.why(ctx, &fleetError{err})
+		if missing := (*via.RefusedError)(nil); errors.As(context.Cause(opening), &missing) {
+			return nil, missing
+		}
+		return nil, l.why(ctx, refusedOr(server, err))
 	}
 	return l, nil
+}
+
+// refusedOr is an error of a way to the fleet, in the words of the others that need it.
+func refusedOr(server string, err error) *fleetError {
+	if refused := via.Refused(server, "what a fleet needs", err); refused != nil {
+		err = errors.Join(refused, err)
+	}
+	return &fleetError{err}
 }
 
 // why is what the server has denied, where an answer did not come for it.

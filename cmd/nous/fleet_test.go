@@ -161,6 +161,30 @@ func TestAWatchWaitsForABucketThatIsMissing(t *testing.T) {
 	}
 }
 
+// Whatever a person asks of a fleet that does not work, nous says the same of it.
+func TestAllCommandsSayWhyAFleetDoesNotWork(t *testing.T) {
+	t.Parallel()
+	config, keys := fleettest.Accounts(t, "../../docs/fleet-accounts.conf")
+	s, alice := fleettest.Start(t, config), keys["ALICE"]
+	_, others := fleettest.Accounts(t, "../../docs/fleet-accounts.conf")
+	plain := newDaemon(t, "")
+	plain.Write("config/nous/config.toml", fmt.Sprintf("autostart = false\n[fleet]\nurl = %q\n", fleettest.StartWithout(t, "").URL()))
+	commands := []string{"hosts", "sessions", "jobs", "submit hello", "cancel one"}
+	for want, d := range map[string]*tuitest.Daemon{
+		"no daemon has joined a fleet there":                  member(t, s, alice),
+		"does not let you in: Authorization Violation\n":      member(t, s, others["ALICE"]),
+		"does not let you in: nkeys not supported by the ser": member(t, fleettest.StartWithout(t, ""), alice),
+		"has no JetStream for your account\n":                 plain,
+	} {
+		for _, command := range commands {
+			got := ran(t, d, append([]string{"fleet"}, strings.Fields(command)...)...)
+			if got.status == exitOK || got.out != "" || !strings.Contains(got.errout, want) || strings.Contains(got.errout, "cannot be reached") || strings.Contains(got.errout, "denies it") {
+				t.Errorf("nous fleet %s: got status %d and %q, want %q", command, got.status, got.errout, want)
+			}
+		}
+	}
+}
+
 // What the server denies is said instead of a time that has passed.
 func TestWhatAServerDeniesIsSaid(t *testing.T) {
 	t.Parallel()

@@ -128,6 +128,28 @@ func Denied(server string, err error) *RefusedError {
 	}
 }
 
+// Missing is what the user is told of a stream or bucket that is not there.
+func Missing(server, what string) *RefusedError {
+	return &RefusedError{server, "has no " + what + ": no daemon has joined a fleet there", "check url and subject of [fleet] here and on the hosts; nous status says on a host how it stands", true}
+}
+
+// Refused is what the user is told of an error that means that the server does not let them
+// in, or has not what; nil: it means neither.
+func Refused(server, what string, err error) *RefusedError {
+	is := func(any ...error) bool {
+		return slices.ContainsFunc(any, func(one error) bool { return errors.Is(err, one) })
+	}
+	switch {
+	case is(nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired, nats.ErrNkeysNotSupported, nats.ErrMaxAccountConnectionsExceeded):
+		return &RefusedError{Server: server, What: "does not let you in: " + reason(err), Next: "name a file with a key of yours: --creds, or creds or nkey of [fleet] in nous's config.toml"}
+	case is(jetstream.ErrStreamNotFound, jetstream.ErrBucketNotFound):
+		return Missing(server, what)
+	case is(nats.ErrNoResponders, jetstream.ErrJetStreamNotEnabled, jetstream.ErrJetStreamNotEnabledForAccount):
+		return &RefusedError{Server: server, What: "has no JetStream for your account", Next: "a fleet needs it: docs/fleet.md has a configuration"}
+	}
+	return nil
+}
+
 func reason(err error) string {
 	var slow net.Error
 	switch {
@@ -180,10 +202,8 @@ func (f *Fleet) dial(ctx context.Context) (l *link, err error) {
 
 // why is what the user is told of a connection that could not be made.
 func (f *Fleet) why(ctx context.Context, err error) error {
-	for _, refused := range []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired, nats.ErrMaxAccountConnectionsExceeded} {
-		if errors.Is(err, refused) {
-			return &RefusedError{Server: f.Server(), What: "does not let you in: " + reason(err), Next: "name a file with a key of yours: --creds, or creds or nkey of [fleet] in nous's config.toml"}
-		}
+	if refused := Refused(f.Server(), "", err); refused != nil {
+		return refused
 	}
 	switch {
 	case ofKeys(err):
@@ -253,10 +273,11 @@ func (l *link) store(ctx context.Context, what string, do func(ctx context.Conte
 		return nil
 	case errors.As(context.Cause(ctx), &refused):
 		return refused
-	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrBucketNotFound):
-		return &RefusedError{l.server, "has no " + what + ": no daemon has joined a fleet there", "check url and subject of [fleet] here and on the hosts; nous status says on a host how it stands", true}
-	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-		return &RefusedError{Server: l.server, What: "has no JetStream for your account", Next: "a fleet needs it: docs/fleet.md has a configuration"}
+	}
+	if refused := Refused(l.server, what, err); refused != nil {
+		return refused
+	}
+	switch {
 	case l.ctx.Err() != nil:
 		return context.Cause(l.ctx)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
