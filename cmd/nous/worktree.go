@@ -42,7 +42,7 @@ func (a *app) newInWorktree(ctx context.Context, branch string, p protocol.NewSe
 	if _, old, err := a.sessionsIn(ctx, dir); err != nil || old { // and no daemon, no worktree
 		return errors.Join(err, olderFolders(old))
 	}
-	tree, err := worktree.Add(ctx, dir, worktree.Home(os.Getenv), branch, p.Title)
+	tree, err := worktree.Add(ctx, worktree.Directly, dir, worktree.Home(os.Getenv), branch, p.Title)
 	if err != nil {
 		return err
 	}

@@ -159,7 +159,7 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 	if missing := mux.Missing(); missing != nil {
 		return fmt.Errorf("commands without a handler: %v", missing)
 	}
-	if joined, err = openFleet(cfg, info.Epoch, mux, hub, events, held, journal, log); err != nil {
+	if joined, err = openFleet(cfg, info.Epoch, mux, hub, events, held, tools, journal, log); err != nil {
 		tools.Close(ctx)
 		return err
 	}

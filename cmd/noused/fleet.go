@@ -20,6 +20,7 @@ import (
 	"noused/internal/protocol"
 	"noused/internal/regular"
 	"noused/internal/runloop"
+	"noused/internal/tool/registry"
 	"noused/internal/worktree"
 )
 
@@ -27,7 +28,7 @@ import (
 const instanceFile = "fleet-instance"
 
 // openFleet makes the daemon's side of its fleet; nil is that none is configured.
-func openFleet(cfg Config, epoch string, mux *protocol.Mux, hub *runloop.Hub, events *event.Log, held *budget.Budget, journal *audit.Log, log *zap.Logger) (*host.Host, error) {
+func openFleet(cfg Config, epoch string, mux *protocol.Mux, hub *runloop.Hub, events *event.Log, held *budget.Budget, tools *registry.Registry, journal *audit.Log, log *zap.Logger) (*host.Host, error) {
 	f := cfg.Fleet
 	if len(f.URLs) == 0 {
 		return nil, nil
@@ -38,7 +39,7 @@ func openFleet(cfg Config, epoch string, mux *protocol.Mux, hub *runloop.Hub, ev
 	}
 	jobs := work.New(work.Options{
 		Prefix: f.Prefix, Name: f.Name, Instance: instance, Labels: f.Labels, Slots: f.Slots, Timeout: f.JobTimeout,
-		Dir: filepath.Join(cfg.StateDir, "fleet-jobs"), Trees: worktree.Home(os.Getenv), Mux: mux, Events: events, Audit: journal.Record, Log: log.Named("jobs"),
+		Dir: filepath.Join(cfg.StateDir, "fleet-jobs"), Trees: worktree.Home(os.Getenv), Git: confinedGit(tools), Mux: mux, Events: events, Audit: journal.Record, Log: log.Named("jobs"),
 	})
 	return host.New(host.Options{
 		Connect: f.Connect, Prefix: f.Prefix, Name: f.Name, Labels: f.Labels, Approve: f.Approve, Slots: f.Slots, JobTimeout: f.JobTimeout,

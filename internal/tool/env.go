@@ -34,6 +34,9 @@ func secret(name string) bool {
 	return false
 }
 
+// Environ is what of an environment a program gets that is nobody's descriptor's.
+func Environ(environ []string) []string { return childEnv(environ, nil) }
+
 // childEnv returns the allowed part of environ, overlaid with extra, sorted.
 func childEnv(environ []string, extra map[string]string) []string {
 	vars := make(map[string]string)

@@ -1,13 +1,16 @@
 package worktree
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 	"unicode"
 )
 
@@ -16,6 +19,7 @@ type Tree struct {
 	Dir    string // absolute
 	Branch string
 	common string
+	run    Runner
 	made   string // the commit that the branch was made at, "" if it was there before
 	base   string // the folder that no folder is removed from
 }
@@ -36,67 +40,116 @@ func Home(getenv func(string) string) string {
 // after title, or made up. It blocks until all files are there. It fails, and
 // leaves nothing behind, without git, where dir is in no repository, HEAD is no
 // commit, the branch's name is not one, or git refuses, as it does for a branch
-// that is checked out already.
-func Add(ctx context.Context, dir, home, branch, title string) (t Tree, err error) {
-	t.base = home
-	if t.common, err = repository(ctx, dir); err != nil {
+// that is checked out already, and where ctx ends.
+//
+// Git runs what the repository's configuration names, such as filters: run decides
+// what that may do.
+func Add(ctx context.Context, run Runner, dir, home, branch, title string) (t Tree, err error) {
+	t.base, t.run = home, run
+	if t.common, err = repository(ctx, run, dir); err != nil {
 		return t, err
 	}
-	head, err := git(ctx, dir, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+	from := in(run, dir)
+	head, err := from.git(ctx, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
 	if refused(err) {
 		return t, errors.New("the repository has no commit yet: a worktree is made from one")
 	} else if err != nil {
 		return t, err
 	}
 	if t.Branch = branch; branch == "" {
-		t.Branch, err = unusedBranch(ctx, dir, title)
+		t.Branch, err = from.unusedBranch(ctx, title)
 	} else {
-		err = checkBranch(ctx, dir, branch)
+		err = from.checkBranch(ctx, branch)
 	}
 	if err != nil {
 		return t, err
 	}
-	known, err := exists(ctx, dir, t.Branch)
+	known, err := from.exists(ctx, t.Branch)
 	if err != nil {
 		return t, err
-	}
-	if !known {
-		t.made = strings.TrimSpace(head)
 	}
 	if t.Dir, err = freeFolder(home, t.common, t.Branch); err != nil {
 		return t, err
 	}
-	return t, t.add(ctx, dir)
+	if !known {
+		err = t.branch(ctx, strings.TrimSpace(head))
+	}
+	if err != nil {
+		return t, err
+	}
+	if err := t.add(ctx); err != nil {
+		t.unbranch(ctx)
+		return t, err
+	}
+	return t, nil
 }
 
-func (t Tree) add(ctx context.Context, dir string) error {
+// branch makes the branch, which nobody has made meanwhile.
+func (t *Tree) branch(ctx context.Context, at string) error {
+	_, err := of(t.run, t.common).git(ctx, "update-ref", "-m", "branch: Created from HEAD", "refs/heads/"+t.Branch, at, "")
+	if err == nil {
+		t.made = at
+	}
+	return err
+}
+
+// unbranch removes the branch that branch has made, if nothing was committed there.
+func (t Tree) unbranch(ctx context.Context) error {
+	if t.made == "" {
+		return nil
+	}
+	ctx, cancel := backTime(ctx)
+	defer cancel()
+	_, err := of(t.run, t.common).git(ctx, "update-ref", "-d", "refs/heads/"+t.Branch, t.made)
+	return err
+}
+
+// add makes the worktree in a folder that nobody else has.
+func (t Tree) add(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Dir(t.Dir), 0o700); err != nil {
 		return err
 	}
-	args := []string{"worktree", "add", "--quiet", "--", t.Dir, t.Branch}
-	if t.made != "" {
-		args = []string{"worktree", "add", "--quiet", "--no-track", "-b", t.Branch, "--", t.Dir, t.made}
+	known := slices.Contains(linked(t.common), t.Dir) // of a folder that was removed by hand
+	if err := os.Mkdir(t.Dir, 0o777); errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("there is something in %s already", t.Dir)
+	} else if err != nil {
+		return err
 	}
-	_, err := git(ctx, dir, args...)
+	_, err := of(t.run, t.common, t.Dir).git(ctx, "worktree", "add", "--quiet", "--", t.Dir, t.Branch)
+	switch {
+	case err != nil && known:
+		removeEmpty(t.Dir, t.base)
+	case err != nil:
+		_ = t.remove(ctx)
+	}
+	return err
+}
+
+// backTime is the time to take something back in, also after the end of ctx.
+func backTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	const most = 10 * time.Second // git looks at no file for it
+	return context.WithTimeout(context.WithoutCancel(ctx), most)
+}
+
+// remove removes the worktree, or what there is of it. Nothing else has its folder.
+func (t Tree) remove(ctx context.Context) error {
+	err := os.RemoveAll(t.Dir)
 	if err != nil {
-		removeEmpty(filepath.Dir(t.Dir), t.base)
+		return err
+	}
+	removeEmpty(filepath.Dir(t.Dir), t.base)
+	ctx, cancel := backTime(ctx)
+	defer cancel()
+	if slices.Contains(linked(t.common), t.Dir) { // twice --force: git locks it until it is done
+		_, err = of(t.run, t.common).git(ctx, "worktree", "remove", "--force", "--force", "--", t.Dir)
 	}
 	return err
 }
 
 // TakeBack removes what Add has made, as nobody has worked there yet. A branch
-// that was there before stays.
+// that was there before stays. It does so also after the end of ctx.
 func (t Tree) TakeBack(ctx context.Context) error {
-	_, err := git(ctx, t.common, "worktree", "remove", "--force", "--", t.Dir)
-	if err != nil {
-		return err
-	}
-	removeEmpty(filepath.Dir(t.Dir), t.base)
-	if t.made == "" {
-		return nil
-	}
-	_, err = git(ctx, t.common, "update-ref", "-d", "refs/heads/"+t.Branch, t.made)
-	return err
+	return cmp.Or(t.remove(ctx), t.unbranch(ctx))
 }
 
 // removeEmpty removes the empty folders from dir up to top, and top not.
@@ -113,24 +166,24 @@ func refused(err error) bool {
 }
 
 // repository is the git folder of the repository that dir is in.
-func repository(ctx context.Context, dir string) (string, error) {
-	common, err := git(ctx, dir, "rev-parse", "--git-common-dir")
+func repository(ctx context.Context, run Runner, dir string) (string, error) {
+	common, err := in(run, dir).git(ctx, "rev-parse", "--git-common-dir")
 	if err != nil {
 		return "", fmt.Errorf("the folder %s: %w", dir, err)
 	}
 	return filepath.EvalSymlinks(from(dir, strings.TrimSuffix(common, "\n")))
 }
 
-func exists(ctx context.Context, dir, branch string) (bool, error) {
-	_, err := git(ctx, dir, "show-ref", "--verify", "--quiet", "--", "refs/heads/"+branch)
+func (p place) exists(ctx context.Context, branch string) (bool, error) {
+	_, err := p.git(ctx, "show-ref", "--verify", "--quiet", "--", "refs/heads/"+branch)
 	if refused(err) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-func checkBranch(ctx context.Context, dir, name string) error {
-	_, err := git(ctx, dir, "check-ref-format", "refs/heads/"+name)
+func (p place) checkBranch(ctx context.Context, name string) error {
+	_, err := p.git(ctx, "check-ref-format", "refs/heads/"+name)
 	if refused(err) || err == nil && (strings.HasPrefix(name, "-") || name == "HEAD") {
 		return fmt.Errorf("%q cannot be the name of a branch; git help check-ref-format says what can", name)
 	}
@@ -138,12 +191,12 @@ func checkBranch(ctx context.Context, dir, name string) error {
 }
 
 // unusedBranch makes up a name for a new branch.
-func unusedBranch(ctx context.Context, dir, title string) (string, error) {
+func (p place) unusedBranch(ctx context.Context, title string) (string, error) {
 	name := slug(title)
 	if name == "" {
 		return "nous-" + random(), nil
 	}
-	if known, err := exists(ctx, dir, name); err != nil || !known {
+	if known, err := p.exists(ctx, name); err != nil || !known {
 		return name, err
 	}
 	return name + "-" + random(), nil

@@ -6,11 +6,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 )
+
+// timeLimit is how long a git may take, which may have to check out a very large
+// repository.
+const timeLimit = time.Hour
 
 // maxOutput is how much of what git says is kept, in bytes.
 const maxOutput = 64 << 10
@@ -30,30 +38,96 @@ type gitError struct{ command, said string }
 
 func (e *gitError) Error() string { return "git " + e.command + ": " + e.said }
 
-// git runs git in a folder and returns what it printed, cut at maxOutput bytes.
-// It blocks until git has ended. A refusal is a *gitError.
-func git(ctx context.Context, dir string, args ...string) (string, error) {
+// Command is a git to run.
+type Command struct {
+	Path string   // absolute
+	Args []string // with the program's name
+	Env  []string // beside what the user's programs have; see [Directly]
+	// Write are the folders that it has to write to, absolute, without links; there may be none.
+	Write []string
+}
+
+// Runner runs a git and hands what it prints to out, which takes all of it. It blocks
+// until git has ended; the end of ctx ends it. Where git ran and failed, the error is an
+// *[Exit].
+type Runner func(ctx context.Context, c Command, out io.Writer) error
+
+// Exit is the end of a git that failed.
+type Exit struct {
+	How  string // as in "exit status 1"
+	Said string // on stderr, the last 64 KiB at least
+}
+
+func (e *Exit) Error() string { return e.How }
+
+// stopTime is how long a git that was told to end has for it, and its output
+// afterwards.
+const stopTime = 2 * time.Second
+
+// Directly runs git as the caller's child, which is for those who have been asked to by
+// the user. It may write whatever the user may.
+func Directly(ctx context.Context, c Command, out io.Writer) error {
+	cmd := exec.CommandContext(ctx, c.Path, c.Args[1:]...)
+	cmd.Stdout, cmd.Env = out, append(slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains(elsewhere, name)
+	}), c.Env...)
+	cmd.WaitDelay = stopTime
+	// A session of its own: what git runs can be ended with it, and asks nobody on the terminal.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) } // git then takes back what it has made
+	said := bounded{}
+	cmd.Stderr = &said
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && ctx.Err() == nil {
+		return &Exit{How: exit.String(), Said: said.String()}
+	}
+	return err
+}
+
+// place is a repository that git works on.
+type place struct {
+	run   Runner
+	at    []string // git's options that say which
+	write []string
+}
+
+// in is the repository that a folder is in; nothing of it may be written.
+func in(run Runner, dir string) place { return place{run: run, at: []string{"-C", dir}} }
+
+// of is the repository with that git folder, which may be written, as may the other
+// folders. Which one that is, nobody who may write to another can change.
+func of(run Runner, common string, folders ...string) place {
+	return place{run: run, at: []string{"-C", common, "--git-dir=" + common}, write: append([]string{common}, folders...)}
+}
+
+// git runs git and returns what it printed, cut at maxOutput bytes. It blocks until git
+// has ended, for timeLimit at most. A refusal is a *gitError.
+func (p place) git(ctx context.Context, args ...string) (string, error) {
 	program, err := exec.LookPath("git")
+	if err == nil {
+		program, err = filepath.Abs(program)
+	}
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrNoGit, err)
 	}
-	fixed := []string{"--no-pager", "-C", dir, "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"}
-	cmd := exec.CommandContext(ctx, program, append(fixed, args...)...)
-	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
-		name, _, _ := strings.Cut(v, "=")
-		return slices.Contains(elsewhere, name)
-	}), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0")
-	var out, said bounded
-	cmd.Stdout, cmd.Stderr = &out, &said
-	err = cmd.Run()
-	var exit *exec.ExitError
+	ctx, cancel := context.WithTimeoutCause(ctx, timeLimit, fmt.Errorf("it was not done within %v", timeLimit))
+	defer cancel()
+	fixed := slices.Concat([]string{"git", "--no-pager"}, p.at, []string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"})
+	c := Command{Path: program, Args: append(fixed, args...), Write: p.write}
+	c.Env = []string{"LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0"}
+	var out bounded
+	err = p.run(ctx, c, &out)
+	var exit *Exit
 	switch {
+	case err == nil:
+		return out.String(), nil
+	case ctx.Err() != nil:
+		return "", fmt.Errorf("git %s: %w", args[0], context.Cause(ctx))
 	case errors.As(err, &exit):
-		return "", &gitError{args[0], said.reason(exit)}
-	case err != nil:
-		return "", fmt.Errorf("run git: %w", err)
+		return "", &gitError{args[0], exit.reason()}
 	}
-	return out.String(), nil
+	return "", fmt.Errorf("run git: %w", err)
 }
 
 // bounded keeps the beginning of what is written to it.
@@ -66,10 +140,10 @@ func (b *bounded) Write(p []byte) (int, error) {
 
 // reason is the sentence with which git gave up. A line of it that ends in a
 // semicolon goes on in the next, which says what to do.
-func (b *bounded) reason(exit *exec.ExitError) string {
-	last := exit.String()
+func (e *Exit) reason() string {
+	last := e.How
 	var why string
-	for text := range strings.Lines(b.String()) {
+	for text := range strings.Lines(e.Said) {
 		text = strings.TrimSpace(text)
 		if why != "" {
 			return why + " " + text

@@ -42,7 +42,7 @@ func check(ctx context.Context, dir string) (link, error) {
 	if err != nil {
 		return l, err
 	}
-	top, err := git(ctx, dir, "rev-parse", "--show-toplevel")
+	top, err := in(Directly, dir).git(ctx, "rev-parse", "--show-toplevel")
 	if err != nil {
 		return l, err
 	}
@@ -57,7 +57,7 @@ func check(ctx context.Context, dir string) (link, error) {
 
 // uncommitted fails for what a commit would have, ignored files aside.
 func uncommitted(ctx context.Context, dir string) error {
-	out, err := git(ctx, dir, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=none")
+	out, err := in(Directly, dir).git(ctx, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=none")
 	if err != nil {
 		return err
 	}
@@ -69,11 +69,11 @@ func uncommitted(ctx context.Context, dir string) error {
 // unshared fails for commits that only the worktree's own branch has.
 func unshared(ctx context.Context, dir string) error {
 	args := []string{"rev-list", "--oneline", fmt.Sprint("--max-count=", maxNamed+1), "HEAD", "--not"}
-	branch, err := git(ctx, dir, "symbolic-ref", "--quiet", "HEAD")
+	branch, err := in(Directly, dir).git(ctx, "symbolic-ref", "--quiet", "HEAD")
 	if err == nil { // a name has none of *, ? and [
 		args = append(args, "--exclude="+strings.TrimPrefix(strings.TrimSpace(branch), "refs/heads/"))
 	}
-	out, err := git(ctx, dir, append(args, "--branches", "--remotes")...)
+	out, err := in(Directly, dir).git(ctx, append(args, "--branches", "--remotes")...)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func Remove(ctx context.Context, dir, home string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := git(ctx, l.common, "worktree", "remove", "--", dir); err != nil {
+	if _, err := of(Directly, l.common).git(ctx, "worktree", "remove", "--", dir); err != nil {
 		return err
 	}
 	for _, top := range []string{home, resolved(home)} {
@@ -129,11 +129,11 @@ const maxPlaces = 50
 // it go, too, up to home. It blocks until git has ended.
 func Forget(ctx context.Context, dir, home string, places []string) (known bool, err error) {
 	for _, place := range places[:min(len(places), maxPlaces)] {
-		common, err := repository(ctx, place)
+		common, err := repository(ctx, Directly, place)
 		if err != nil || !slices.Contains(linked(common), dir) {
 			continue
 		}
-		if _, err := git(ctx, common, "worktree", "remove", "--", dir); err != nil {
+		if _, err := of(Directly, common).git(ctx, "worktree", "remove", "--", dir); err != nil {
 			return true, err
 		}
 		for _, top := range []string{home, resolved(home)} {

@@ -1,11 +1,13 @@
 package worktree
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -59,7 +61,7 @@ func commit(t *testing.T, dir, subject string) {
 
 func add(t *testing.T, dir, home, branch string) Tree {
 	t.Helper()
-	tree, err := Add(t.Context(), dir, home, branch, "")
+	tree, err := Add(t.Context(), Directly, dir, home, branch, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +141,7 @@ func TestANameIsMadeUp(t *testing.T) {
 		{"日本", "nous-"},
 		{"--upload-pack=x", "upload-pack-x"},
 	} {
-		tree, err := Add(t.Context(), dir, home, "", c.title)
+		tree, err := Add(t.Context(), Directly, dir, home, "", c.title)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,15 +185,62 @@ func TestWhatNoWorktreeIsMadeFor(t *testing.T) {
 		{dir, "HEAD", "cannot be the name of a branch"},
 		{dir, "main/x", "main"}, // as a branch cannot be a folder, too
 	} {
-		_, err := Add(t.Context(), c.dir, home, c.branch, "")
+		_, err := Add(t.Context(), Directly, c.dir, home, c.branch, "")
 		wantError(t, err, c.want)
 	}
 	wantEmpty(t, home)
 	t.Setenv("PATH", folder(t))
-	_, err := Add(t.Context(), dir, home, "x", "")
+	_, err := Add(t.Context(), Directly, dir, home, "x", "")
 	wantError(t, err, "git is not installed")
 	if !errors.Is(err, ErrNoGit) {
 		t.Errorf("got %v, want ErrNoGit", err)
+	}
+}
+
+// A checkout that fails half-way, as one does that needs a filter which is not there.
+func TestNothingIsLeftOfAWorktreeThatFails(t *testing.T) {
+	dir, home := repo(t, "shop"), folder(t)
+	run(t, dir, "branch", "old")
+	before := run(t, dir, "for-each-ref")
+	write(t, filepath.Join(dir, ".git/info/attributes"), "* filter=x\n")
+	run(t, dir, "config", "filter.x.required", "true")
+	run(t, dir, "config", "filter.x.smudge", "false")
+	for _, branch := range []string{"old", "new", ""} {
+		_, err := Add(t.Context(), Directly, dir, home, branch, "")
+		wantError(t, err, "external filter 'false' failed")
+	}
+	wantEmpty(t, home)
+	if diff := cmp.Diff(before, run(t, dir, "for-each-ref")); diff != "" {
+		t.Errorf("refs (-want +got):\n%s", diff)
+	}
+	if got := linked(filepath.Join(dir, ".git")); len(got) > 0 {
+		t.Errorf("git still has the worktrees %q", got)
+	}
+}
+
+// The end of ctx ends a git that hangs, and what it has made is taken back.
+func TestAGitThatHangsIsEnded(t *testing.T) {
+	dir, home := repo(t, "shop"), folder(t)
+	began := filepath.Join(home, "began")
+	if err := syscall.Mkfifo(began, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, ".git/info/attributes"), "* filter=x\n")
+	run(t, dir, "config", "filter.x.smudge", "echo > "+began+"; exec sleep 1000")
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		_, _ = os.ReadFile(began) // blocks until the filter runs
+		cancel()
+	}()
+	if _, err := Add(ctx, Directly, dir, home, "x", ""); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that it was cancelled", err)
+	}
+	if err := os.Remove(began); err != nil {
+		t.Fatal(err)
+	}
+	wantEmpty(t, home)
+	if list := run(t, dir, "branch"); strings.Contains(list, "x") {
+		t.Errorf("the branch is left: %s", list)
 	}
 }
 
@@ -202,7 +251,7 @@ func TestAFolderRemovedByHandIsRefusedWithTheRemedy(t *testing.T) {
 	if err := os.RemoveAll(tree.Dir); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Add(t.Context(), dir, home, "cart", "")
+	_, err := Add(t.Context(), Directly, dir, home, "cart", "")
 	wantError(t, err, "is a missing but already registered worktree; use ")
 	wantError(t, err, "'prune'")
 }
@@ -228,7 +277,7 @@ func TestForgetAWorktreeWhoseFolderIsGone(t *testing.T) {
 	if list := run(t, dir, "branch"); !strings.Contains(list, "cart") {
 		t.Errorf("the branch is gone: %s", list)
 	}
-	if _, err := Add(t.Context(), dir, home, "cart", ""); err != nil {
+	if _, err := Add(t.Context(), Directly, dir, home, "cart", ""); err != nil {
 		t.Error(err)
 	}
 }
@@ -282,7 +331,7 @@ func TestNoWorktreeIsMadeInAnother(t *testing.T) {
 	dir, home := repo(t, "shop"), folder(t)
 	tree := add(t, dir, home, "a")
 	run(t, dir, "branch", "-m", "a", "c")
-	_, err := Add(t.Context(), dir, home, "a/b", "")
+	_, err := Add(t.Context(), Directly, dir, home, "a/b", "")
 	wantError(t, err, "there is a worktree in "+tree.Dir)
 }
 

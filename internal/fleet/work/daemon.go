@@ -152,12 +152,12 @@ func (t *task) session() error {
 	activate, dir := false, t.Workdir
 	undo := func() {}
 	if t.Repo != "" {
-		tree, err := worktree.Add(t.ctx, t.Repo, t.w.o.Trees, "", t.title())
+		tree, err := worktree.Add(t.ctx, t.w.o.Git, t.Repo, t.w.o.Trees, "", t.title())
 		if err != nil {
 			return protocol.Errorf(protocol.InvalidPayload, "repo: %v", err)
 		}
 		dir = tree.Dir
-		undo = func() { _ = tree.TakeBack(context.WithoutCancel(t.ctx)) }
+		undo = func() { _ = tree.TakeBack(t.ctx) }
 	}
 	p := protocol.NewSessionParams{Title: t.title(), Workdir: dir, Activate: &activate}
 	made, err := patiently(t, func() (protocol.Session, error) { return do(t.w.ctx, t.w.o.Mux, protocol.NewSession, p) })

@@ -29,6 +29,7 @@ import (
 	"noused/internal/fleet/job"
 	"noused/internal/model"
 	"noused/internal/protocol"
+	"noused/internal/worktree"
 )
 
 // Options is what a Worker needs; all of it must be set, Labels aside.
@@ -42,6 +43,7 @@ type Options struct {
 
 	Dir    string // for what must outlive the daemon; made if it is missing
 	Trees  string // where worktrees are made
+	Git    worktree.Runner
 	Mux    *protocol.Mux
 	Events *event.Log
 	Audit  func(model.AuditEvent) // must not block

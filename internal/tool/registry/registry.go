@@ -179,6 +179,17 @@ func (r *Registry) Start(ctx context.Context, c proc.Command) (*proc.Process, er
 	return r.supervisor.Start(ctx, c)
 }
 
+// StartConfined is Start in a sandbox, with what of the daemon's environment tools get,
+// and then the command's own.
+func (r *Registry) StartConfined(ctx context.Context, box proc.Sandbox, c proc.Command) (*proc.Process, error) {
+	view, err := r.supervisor.Sandboxed(box)
+	if err != nil {
+		return nil, err
+	}
+	c.Env = append(tool.Environ(r.o.Environ), c.Env...)
+	return view.Start(ctx, c)
+}
+
 // Errors returns why descriptors were left out, one error each.
 func (r *Registry) Errors() []error {
 	r.reloading.Lock()

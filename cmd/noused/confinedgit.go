@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"noused/internal/proc"
+	"noused/internal/tool/registry"
+	"noused/internal/worktree"
+)
+
+// maxSaid is how much of what git says is kept, in bytes.
+const maxSaid = 64 << 10
+
+// confinedGit runs git in the sandbox of tools, where it may write only what it is for:
+// sessions may write to their repositories, and so say what git runs there.
+func confinedGit(tools *registry.Registry) worktree.Runner {
+	return func(ctx context.Context, c worktree.Command, out io.Writer) error {
+		box := proc.Sandbox{Name: "git", Workdir: os.DevNull}
+		if len(c.Write) > 0 {
+			box.Workdir, box.Write, box.Fixed = c.Write[0], c.Write[1:], c.Write[:1]
+		}
+		p, err := tools.StartConfined(ctx, box, proc.Command{Name: "git", Path: c.Path, Args: c.Args, Dir: "/", Env: c.Env})
+		if err != nil {
+			return err
+		}
+		p.CloseInput()
+		_, _ = io.Copy(out, p) // of what a killed one has printed, nothing is used
+		if exit := p.Wait(); !exit.OK() {
+			return &worktree.Exit{How: exit.String(), Said: p.Stderr(maxSaid)}
+		}
+		return nil
+	}
+}
