@@ -112,6 +112,19 @@ func (k *talker) hearsOneOf(texts ...string) {
 	}
 }
 
+// hearsAgain waits until a text was said so many times.
+func (k *talker) hearsAgain(text string, times int) {
+	k.t.Helper()
+	late := time.After(patience)
+	for strings.Count(k.text(), text) < times {
+		select {
+		case <-k.changed:
+		case <-late:
+			k.t.Fatalf("%q was not said %d times, but\n%s", text, times, k.text())
+		}
+	}
+}
+
 func (k *talker) types(lines ...string) {
 	k.t.Helper()
 	for _, line := range lines {
@@ -223,10 +236,9 @@ func TestPlainLinesWaitForAMachineThatIsAway(t *testing.T) {
 	p.Cut(false)
 	k.hears("connected again", "assistant: said on the way", "steering: all")
 	p.Cut(true)
+	k.hearsAgain("no connection", 2) // what is typed before is not held
 	k.types("never")
-	for strings.Count(k.text(), "box is away") < 3 {
-		<-k.changed
-	}
+	k.hearsAgain("box is away", 3)
 	k.types("/quit")
 	k.ends()
 	k.hears("not sent: never")
