@@ -149,6 +149,8 @@ func (a *app) noteSubmitted(ctx context.Context, l *fleetLink, j job.Job, again 
 		how := ""
 		if e, over, err := l.jobs.End(ctx, j.ID); err == nil && over {
 			how = fmt.Sprintf("; it is over (%s), and is not done again under this id", oneLine(string(e.StopReason), 20))
+		} else if m, ok, err := l.jobs.Get(ctx, j.ID); err == nil && ok && differs(j, m) {
+			how = " that says something else; yours is not done"
 		}
 		a.notef("there is a job %s already%s", j.ID, how)
 		return
@@ -160,6 +162,13 @@ func (a *app) noteSubmitted(ctx context.Context, l *fleetLink, j job.Job, again 
 	if why := whyNobody(j, hosts); why != "" {
 		a.notef("the job %s waits: %s", j.ID, why)
 	}
+}
+
+// differs tells whether a job of the queue is another than j, which has its id.
+func differs(j job.Job, there job.Queued) bool {
+	have, err := job.Parse(there.ID, there.Text)
+	have.Approvals = j.Approvals // deny has two names
+	return err == nil && !(maps.Equal(j.Labels, have.Labels) && j.Workdir == have.Workdir && j.Repo == have.Repo && j.Prompt == have.Prompt && j.Model == have.Model)
 }
 
 func (a *app) printJobID(id string) {
@@ -204,7 +213,10 @@ func (a *app) fleetCancelCommand() *cobra.Command {
 		Short: "Cancel a job that waits or runs",
 		Long: `Cancel a job. One that waits is taken out of the queue; the run of one that has begun
 is aborted by its daemon. The job's end is told as aborted. A daemon that is away
-aborts the run when it comes back.`,
+aborts the run when it comes back.
+
+A job that has ended is not cancelled, and nous says so. It exits with 0 then, too, as
+nothing of the job runs any more, and with 1 where there is no such job.`,
 		Example: "  nous fleet cancel nightly-7",
 		Args:    cmdline.Wants(1, 1, "ID, the id of a job"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -232,7 +244,10 @@ func (a *app) cancelJob(ctx context.Context, id string) (said string, err error)
 		case job.Unknown:
 			return fmt.Errorf("there is no job %s", id)
 		case job.Over:
-			said = fmt.Sprintf("%s is over", id)
+			said = fmt.Sprintf("%s was not cancelled: it is over", id)
+			if e, over, err := l.jobs.End(ctx, id); err == nil && over {
+				said += fmt.Sprintf(" (%s)", oneLine(string(e.StopReason), maxWord))
+			}
 		case job.Removed:
 			said = fmt.Sprintf("%s is cancelled; it had not begun", id)
 		case job.Away:
@@ -263,7 +278,14 @@ func (a *app) fleetJobsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "jobs",
 		Short: "List the jobs: what waits and why, what runs where, what has ended",
-		Args:  cmdline.Wants(0, 0, ""),
+		Long: `List the jobs of the fleet: what waits and why, what runs where, and what has ended.
+
+What a job has said is in its session, which has the title "job ID", on its host:
+nous --on HOST --session 'job ID' messages. nous fleet submit --id ID --wait, with the
+text it was submitted with, prints the last answer again.`,
+		Example: `  nous fleet jobs
+  nous --on box --session 'job nightly-7' messages`,
+		Args: cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withJobs(cmd.Context(), func(l *fleetLink) error { return a.listJobs(cmd.Context(), l) })
 		},

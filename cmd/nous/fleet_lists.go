@@ -24,9 +24,10 @@ func (a *app) fleetHostsCommand() *cobra.Command {
 		Use:   "hosts",
 		Short: "List the daemons of the fleet",
 		Long: `List the daemons of the fleet that are there: how many runs each has, how many
-questions wait for somebody, how many jobs it takes at a time, and when it has last said
-that it is there. One that has not for half a minute is not listed. Where two daemons want
-one name, of which the second takes no commands, a line says so; with --json it is "rival".`,
+questions wait for somebody, how many jobs it takes at a time (not how many more it could
+take now), and when it has last said that it is there. One that has not for half a minute
+is not listed. Where two daemons want one name, of which the second takes no commands, a
+line says so; with --json it is "rival".`,
 		Example: "  nous fleet hosts --json",
 		Args:    cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
