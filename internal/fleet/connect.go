@@ -9,8 +9,8 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -56,15 +56,21 @@ func CheckURL(text string) error {
 // dials again. name is shown in the server's list of connections. Closing the
 // connection does not wait for a server that takes nothing.
 func (c Connect) Dial(ctx context.Context, name string, more ...nats.Option) (*Conn, error) {
-	d := &dialer{ctx: ctx}
+	d := &dialer{ctx: ctx, web: c.over("wss"), secure: c.CA != "" || c.over("tls"), tls: &tls.Config{MinVersion: tls.VersionTLS12}}
 	options := []nats.Option{
 		nats.Name(name), nats.NoReconnect(), nats.Timeout(dialTime), nats.SetCustomDialer(d),
 		nats.FlusherTimeout(writeTime), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),
-		nats.ReconnectBufSize(-1), nats.SkipHostLookup(),
+		nats.ReconnectBufSize(-1), nats.SkipHostLookup(), nats.IgnoreDiscoveredServers(),
 	}
 	auth, err := c.keys()
 	if err != nil {
 		return nil, err
+	}
+	if c.CA != "" {
+		if d.tls.RootCAs, err = c.roots(); err != nil {
+			return nil, err
+		}
+		options = append(options, nats.Secure(d.tls))
 	}
 	defer context.AfterFunc(ctx, d.closeAll)()
 	nc, err := nats.Connect(strings.Join(c.URLs, ","), append(append(options, auth...), more...)...)
@@ -88,19 +94,26 @@ func (c *Conn) Close() {
 	c.Conn.Close()
 }
 
+// over tells whether one of the URLs has the scheme.
+func (c Connect) over(scheme string) bool {
+	return slices.ContainsFunc(c.URLs, func(u string) bool { return strings.HasPrefix(strings.ToLower(u), scheme+"://") })
+}
+
+// roots are the authorities of the file.
+func (c Connect) roots() (*x509.CertPool, error) {
+	pem, err := regular.Read(c.CA, maxCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("ca: %s has no certificate in PEM", c.CA)
+	}
+	return pool, nil
+}
+
 // keys are the options that the files make.
 func (c Connect) keys() (options []nats.Option, err error) {
-	if c.CA != "" {
-		pem, err := regular.Read(c.CA, maxCAFile)
-		if err != nil {
-			return nil, fmt.Errorf("ca: %w", err)
-		}
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("ca: %s has no certificate in PEM", c.CA)
-		}
-		options = append(options, nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}))
-	}
 	switch {
 	case c.Creds != "" && c.NKey != "":
 		return nil, errors.New("creds and nkey: want one of the two")
@@ -140,43 +153,6 @@ func nkeyOption(path string) (nats.Option, error) {
 		return nil, fmt.Errorf("nkey: %s has no key of a user", path)
 	}
 	return nats.Nkey(public, pair.Sign), nil
-}
-
-// dialer keeps what it has dialled, so that a write that the other end does not take
-// can be ended.
-type dialer struct {
-	ctx context.Context
-
-	mu     sync.Mutex
-	conns  []net.Conn
-	closed bool
-}
-
-// Dial is that of nats.CustomDialer.
-func (d *dialer) Dial(network, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(d.ctx, dialTime)
-	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		_ = conn.Close()
-		return nil, net.ErrClosed
-	}
-	d.conns = append(d.conns, conn)
-	return conn, nil
-}
-
-func (d *dialer) closeAll() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.closed = true
-	for _, conn := range d.conns {
-		_ = conn.Close()
-	}
 }
 
 // Away tells whether Dial failed as no server has answered.
