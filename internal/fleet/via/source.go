@@ -21,6 +21,9 @@ const (
 	aheadSize = 1 << 20         // and about their bytes
 	forgotten = 1 * time.Minute // without a sign of the reader, the server does
 	lookPause = time.Second     // between two looks at who the daemon is
+
+	partsSize    = 8 << 20 // bytes that the parts of an event take beside its text
+	envelopeSize = 256     // of one of them, beside its payload
 )
 
 var errLeftOut = fmt.Errorf("%w: the fleet's server has left out a message", client.ErrLost)
@@ -208,6 +211,9 @@ func (e event) parts() []event {
 		return []event{e}
 	}
 	text, thought := all.Delta, all.ThinkingDelta
+	if !partsFit(all, e.Parts) {
+		return []event{e}
+	}
 	var parts []event
 	for i, n := range e.Parts {
 		if n < 0 || n > len(text)+len(thought) || text != "" && thought != "" {
@@ -224,6 +230,21 @@ func (e event) parts() []event {
 		parts = append(parts, part)
 	}
 	return parts
+}
+
+// partsFit tells whether parts are those of a text, and do not say the rest of its event
+// so often that they take the memory of whoever reads them.
+func partsFit(all protocol.MessageUpdate, parts []int) bool {
+	left := len(all.Delta) + len(all.ThinkingDelta)
+	for _, n := range parts {
+		if n < 0 || n > left {
+			return false
+		}
+		left -= n
+	}
+	all.Delta, all.ThinkingDelta = "", ""
+	each, err := protocol.EncodePayload(all)
+	return err == nil && left == 0 && len(parts)*(len(each)+envelopeSize) <= partsSize
 }
 
 func cut(text string, n int) (head, rest string) {
