@@ -272,13 +272,18 @@ type listedJob struct {
 	StopReason protocol.StopReason `json:"stop_reason,omitempty"` // of one that is done
 	Why        string              `json:"why,omitempty"`         // it waits, or has failed
 	Labels     map[string]string   `json:"labels,omitempty"`
+	Prompt     string              `json:"prompt,omitempty"` // its beginning, while it waits or runs
+	Submitted  time.Time           `json:"submitted_at,omitzero"`
+	Ended      time.Time           `json:"ended_at,omitzero"` // of one that is done
 }
 
 func (a *app) fleetJobsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "jobs",
 		Short: "List the jobs: what waits and why, what runs where, what has ended",
-		Long: `List the jobs of the fleet: what waits and why, what runs where, and what has ended.
+		Long: `List the jobs of the fleet: what waits and why, what runs where, and what has ended. WHEN
+is when it was submitted, or, of one that is over, when it ended; beside one that runs are
+the first words of its prompt.
 
 What a job has said is in its session, which has the title "job ID", on its host:
 nous --on HOST --session 'job ID' messages. nous fleet submit --id ID --wait, with the
@@ -350,19 +355,28 @@ func (a *app) printJobs(all []listedJob) {
 		if j.StopReason != "" {
 			state = string(j.StopReason)
 		}
-		rows[i] = []string{oneLine(j.ID, maxWord), oneLine(state, maxWord), oneLine(cmp.Or(j.Host, "-"), maxWord), oneLine(cmp.Or(j.SessionID, "-"), maxWord), oneLine(j.Why, 2*lineWidth)}
+		rows[i] = []string{oneLine(j.ID, maxWord), oneLine(state, maxWord), oneLine(cmp.Or(j.Host, "-"), maxWord), oneLine(cmp.Or(j.SessionID, "-"), maxWord), j.when(), oneLine(cmp.Or(j.Why, j.Prompt), 2*lineWidth)}
 	}
 	switch {
 	case a.json:
 	case len(all) == 0:
 		a.notef("there are no jobs")
 	default:
-		a.printTable([]string{"JOB", "STATE", "HOST", "SESSION", ""}, rows)
+		a.printTable([]string{"JOB", "STATE", "HOST", "SESSION", "WHEN", ""}, rows)
 	}
 }
 
+// when is how long ago it was submitted, or has ended.
+func (j listedJob) when() string {
+	at := j.Submitted
+	if j.State == "done" {
+		at = j.Ended
+	}
+	return age(time.Since(at))
+}
+
 func ended(e job.End) listedJob {
-	j := listedJob{ID: e.ID, State: "done", Host: e.Host, SessionID: e.SessionID, RunID: e.RunID, StopReason: e.StopReason}
+	j := listedJob{ID: e.ID, State: "done", Host: e.Host, SessionID: e.SessionID, RunID: e.RunID, StopReason: e.StopReason, Ended: e.At}
 	if e.Error != nil {
 		j.Why = e.Error.Message
 	}
@@ -388,9 +402,9 @@ func newFleetView(claims map[string]job.Claim, hosts map[string]fleet.Presence, 
 
 // standing is how it is with a job of the queue.
 func (v *fleetView) standing(m job.Queued) listedJob {
-	j := listedJob{ID: m.ID, State: "queued"}
+	j := listedJob{ID: m.ID, State: "queued", Submitted: m.At}
 	said, bad := job.Parse(m.ID, m.Text)
-	j.Labels = said.Labels
+	j.Labels, j.Prompt = said.Labels, oneLine(said.Prompt, maxWord)
 	c, claimed := v.claims[m.ID]
 	switch {
 	case bad != nil:

@@ -138,6 +138,8 @@ type End struct {
 
 	OutputTruncated bool               `json:"output_truncated,omitempty"` // Output is its beginning
 	Error           *protocol.RunError `json:"error,omitempty"`
+
+	At time.Time `json:"-"` // when it was told, by the server's clock, where Ends has read it
 }
 
 // Failed is the end of a job that came to no run, or to nothing in it.

@@ -47,7 +47,11 @@ func (q *Queue) Ends(ctx context.Context, most uint64) (ends []End, older uint64
 		return nil, 0, err
 	}
 	_, err = fleet.PullNow(ctx, q.js, q.prefix.EventStream(), from, endsAhead, func(msg jetstream.Msg) bool {
-		ends = append(ends, ReadEnd(q.idOf(msg.Subject()), msg.Data()).brief())
+		e := ReadEnd(q.idOf(msg.Subject()), msg.Data()).brief()
+		if meta, err := msg.Metadata(); err == nil {
+			e.At = meta.Timestamp.UTC()
+		}
+		ends = append(ends, e)
 		return uint64(len(ends)) < most
 	})
 	if err != nil {

@@ -110,6 +110,7 @@ type Queued struct {
 	Seq  uint64
 	ID   string
 	Text []byte
+	At   time.Time // when it was submitted, by the server's clock
 }
 
 // Next is the first job of the queue behind a sequence number. False: there is none.
@@ -131,7 +132,7 @@ func (q *Queue) queued(msg *jetstream.RawStreamMsg, err error) (Queued, bool, er
 	case err != nil:
 		return Queued{}, false, fmt.Errorf("the queue of jobs: %w", err)
 	}
-	return Queued{msg.Sequence, q.idOf(msg.Subject), msg.Data}, true, nil
+	return Queued{msg.Sequence, q.idOf(msg.Subject), msg.Data, msg.Time}, true, nil
 }
 
 func (q *Queue) idOf(subject string) string {
