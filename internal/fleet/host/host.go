@@ -231,6 +231,9 @@ func (h *Host) connect() (joined bool, err error) {
 		return false, err
 	}
 	if err := l.claim(); err != nil {
+		if l.nc.IsClosed() && h.ctx.Err() == nil {
+			err = lost(l.nc.LastError())
+		}
 		return false, err
 	}
 	defer l.leave()
