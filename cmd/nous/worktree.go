@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
@@ -42,7 +44,9 @@ func (a *app) newInWorktree(ctx context.Context, branch string, p protocol.NewSe
 	if _, old, err := a.sessionsIn(ctx, dir); err != nil || old { // and no daemon, no worktree
 		return errors.Join(err, olderFolders(old))
 	}
-	tree, err := worktree.Add(ctx, worktree.Directly, dir, worktree.Home(os.Getenv), branch, p.Title)
+	adding, stop := untilInterrupted(ctx)
+	tree, err := worktree.Add(adding, worktree.Directly, dir, worktree.Home(os.Getenv), branch, p.Title)
+	stop()
 	if err != nil {
 		return err
 	}
@@ -57,6 +61,11 @@ func (a *app) newInWorktree(ctx context.Context, branch string, p protocol.NewSe
 		return errors.Join(err, tree.TakeBack(ctx))
 	}
 	return fmt.Errorf("%w; the worktree %s stays, as the session may have been made", err, tree.Dir)
+}
+
+// untilInterrupted is for git, which is no part of what the terminal sends signals to.
+func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 }
 
 func olderFolders(old bool) error {
@@ -78,17 +87,20 @@ func (a *app) deleteInWorktree(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+	removing, stop := untilInterrupted(ctx)
+	defer stop()
 	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
-		if err := a.forgetWorktree(ctx, dir, all); err != nil {
+		if err := a.forgetWorktree(removing, dir, all); err != nil {
 			return err
 		}
 	} else {
 		_, branch, _ := worktree.Of(dir)
-		if err := worktree.Remove(ctx, dir, worktree.Home(os.Getenv)); err != nil {
+		if err := worktree.Remove(removing, dir, worktree.Home(os.Getenv)); err != nil {
 			return err
 		}
 		a.notef("removed the worktree %s; its branch %s stays", dir, branch)
 	}
+	stop()
 	return query(ctx, a, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id}, func(r protocol.SessionDeleted) {
 		a.println(r.SessionID)
 	})
