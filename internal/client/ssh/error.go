@@ -49,8 +49,13 @@ const CodeNoDaemon protocol.Code = "no_daemon"
 
 func (f failure) is() bool { return f.OK != nil && !*f.OK && f.Type == "" && f.Error != nil }
 
-// of says what it means at a host.
+// maxSaid is how many bytes of a far machine's words are shown.
+const maxSaid = 2 << 10
+
+// of says what it means at a host, in one line that is not long.
 func (f failure) of(host string, lost bool) error {
+	f.Error.Message, f.Error.Code = oneLine(f.Error.Message), protocol.Code(oneLine(string(f.Error.Code)))
+	f.Socket = oneLine(f.Socket)
 	if f.Error.Code == CodeNoDaemon && !lost {
 		at := host
 		if f.Socket != "" {
@@ -59,6 +64,10 @@ func (f failure) of(host string, lost bool) error {
 		return &client.NoDaemonError{Socket: at, Err: f.Error}
 	}
 	return &Error{Host: host, What: f.Error.Message, Code: f.Error.Code, Lost: lost}
+}
+
+func oneLine(text string) string {
+	return strings.Join(strings.Fields(strings.ToValidUTF8(text[:min(len(text), maxSaid)], "")), " ")
 }
 
 // try is what shows by itself what is wrong.
