@@ -33,6 +33,7 @@ type conn struct {
 	mu     sync.Mutex
 	lines  []heldLine
 	size   int   // bytes of the trunk's room that the lines have
+	long   int   // those of the longest line; less, if that was read
 	read   int   // and those that were read last: their owner has them in hand
 	err    error // what is read behind the lines
 	closed bool
@@ -64,12 +65,12 @@ func (c *conn) keep(line []byte) error {
 	switch {
 	case c.err != nil || c.closed:
 		return nil
-	case c.size > 0 && c.size+cost > held:
+	case c.size+cost-max(c.long, cost) > held:
 		return errSlow
 	case !c.t.room.Take(cost):
 		return errFull
 	}
-	c.lines, c.size = append(c.lines, heldLine{line, cost}), c.size+cost
+	c.lines, c.size, c.long = append(c.lines, heldLine{line, cost}), c.size+cost, max(c.long, cost)
 	return nil
 }
 
@@ -124,6 +125,9 @@ func (c *conn) take(p []byte) (n int, err error) {
 		n += k
 		if first.rest = first.rest[k:]; len(first.rest) == 0 {
 			c.size, c.read = c.size-first.cost, c.read+first.cost
+			if first.cost == c.long {
+				c.long = 0
+			}
 			*first = heldLine{}
 			c.lines = c.lines[1:]
 		}

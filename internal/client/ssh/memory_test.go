@@ -159,3 +159,26 @@ func TestAnAnswerThatIsTooLong(t *testing.T) {
 		}
 	}
 }
+
+// A long answer does not cost the connection what comes beside it, before it or after it.
+func TestALongLineAmongShortOnes(t *testing.T) {
+	tr := newTrunk(Hello{Epoch: "e", Connections: true})
+	c := tr.commands().(*conn)
+	defer c.Close()
+	short, long := []byte("short\n"), append(bytes.Repeat([]byte("x"), held+1), '\n')
+	for range 3 {
+		for _, line := range [][]byte{short, long, short} {
+			c.put(line)
+		}
+		want := len(short) + len(long) + len(short)
+		if n, err := io.ReadFull(c, make([]byte, want)); err != nil {
+			t.Fatalf("read %d of %d bytes: %v", n, want, err)
+		}
+	}
+	for range 2 { // two are too many for an owner that does not read
+		c.put(long)
+	}
+	if !c.ended() {
+		t.Error("an owner that does not read has two long lines, and the connection")
+	}
+}
