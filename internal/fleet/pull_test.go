@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -22,7 +23,8 @@ func TestPullNow(t *testing.T) {
 		"some":    {3, 4, false},
 		"run out": {9, 1, true},
 	} {
-		kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "b"})
+		b := strings.ReplaceAll(name, " ", "-") // the server may still be removing another of that name
+		kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: b})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,12 +34,12 @@ func TestPullNow(t *testing.T) {
 			}
 		}
 		got := 0
-		left, err := fleet.PullNow(t.Context(), js, fleet.BucketStream("b"), fleet.Entries("b"), c.ahead, func(msg jetstream.Msg) bool {
-			if want := fleet.EntrySubject("b", fmt.Sprint("key-", got)); msg.Subject() != want {
+		left, err := fleet.PullNow(t.Context(), js, fleet.BucketStream(b), fleet.Entries(b), c.ahead, func(msg jetstream.Msg) bool {
+			if want := fleet.EntrySubject(b, fmt.Sprint("key-", got)); msg.Subject() != want {
 				t.Errorf("%s: got %s, want %s", name, msg.Subject(), want)
 			}
 			if got++; c.purge && got == 1 {
-				stream, err := js.Stream(t.Context(), fleet.BucketStream("b"))
+				stream, err := js.Stream(t.Context(), fleet.BucketStream(b))
 				if err == nil {
 					err = stream.Purge(t.Context())
 				}
@@ -49,9 +51,6 @@ func TestPullNow(t *testing.T) {
 		})
 		if err != nil || !c.purge && (got != c.want || int(left) != 9-c.want) || c.purge && left != 0 {
 			t.Errorf("%s: got %d and %d left, %v", name, got, left, err)
-		}
-		if err := js.DeleteKeyValue(t.Context(), "b"); err != nil {
-			t.Fatal(err)
 		}
 	}
 }
