@@ -42,8 +42,10 @@ type (
 		follow.Event
 		site *site
 	}
-	unheard   struct{ site *site }
-	burstOver struct{}
+	unheard struct{ site *site }
+	// unanswered is a site that is asked again, as it has not answered.
+	unanswered struct{ site *site }
+	burstOver  struct{}
 )
 
 // markRead tells the daemon that the user has seen the session, so that every

@@ -30,7 +30,10 @@ type offer struct {
 // what came of starting it.
 type (
 	offered bool
-	started struct{ err error }
+	started struct {
+		opts *Options // of the daemon that was to be started
+		err  error
+	}
 )
 
 func (m *model) askForService() {
@@ -96,8 +99,8 @@ func (m *model) startDaemon() {
 		return
 	}
 	m.offer.doing, m.offer.problem = "starting a daemon …", ""
-	start := m.opts.Start
-	m.jobs.start(func(ctx context.Context) tea.Msg { return started{start(ctx)} })
+	o := m.opts
+	m.jobs.start(func(ctx context.Context) tea.Msg { return started{o, o.Start(ctx)} })
 }
 
 func (m *model) enableService() {
@@ -105,16 +108,23 @@ func (m *model) enableService() {
 		return
 	}
 	m.offer.doing, m.offer.problem = "enabling the user service …", ""
+	o := m.opts
 	m.jobs.start(func(ctx context.Context) tea.Msg {
 		out, err := systemctl(ctx, daemonPatience, "enable", "--now", "noused.socket", "noused-events.socket")
 		if err != nil {
 			err = fmt.Errorf("systemctl --user enable --now noused.socket: %w\n%s", err, out)
 		}
-		return started{err}
+		return started{o, err}
 	})
 }
 
 func (m *model) started(s started) tea.Cmd {
+	if s.opts != m.opts {
+		if s.err != nil {
+			m.talk.Notice("error", s.opts.Host+": "+s.err.Error())
+		}
+		return nil
+	}
 	m.offer.doing = ""
 	switch {
 	case s.err == nil:

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -102,6 +103,38 @@ func TestSessionsOfAllHostsAreListed(t *testing.T) {
 	h.sees("● box", "1 question elsewhere")
 	h.press("f6")
 	h.sees("● gpu", "may bash run this?")
+}
+
+// Questions of a host that was left before it had said anything are still told of.
+func TestAHostThatIsLeftAtOnceKeepsItsQuestions(t *testing.T) {
+	box, gpu := startNoused(t, ""), startNoused(t, "")
+	asks := begun(t, gpu, "Ask for it")
+	waits(t, gpu, asks, "touch "+filepath.Join(gpu.Dir, "made"))
+	h := useMany(t, atHost("box", box.Socket), atHost("gpu", gpu.Socket))
+	h.sees("1 question elsewhere")
+	h.move(h.sites[1], asks)
+	h.move(h.sites[0], "")
+	h.sees("● box", "1 question elsewhere")
+	for range 2 { // and for good
+		h.until("box's session", func() bool { return h.goal == nil })
+		h.sees("1 question elsewhere")
+	}
+}
+
+// That a host is asked again, as it has not answered, does not make it one that can be reached.
+func TestAHostThatIsAwayStaysAway(t *testing.T) {
+	box, gpu := startNoused(t, ""), startNoused(t, "")
+	h := useMany(t, atHost("box", box.Socket), atHost("gpu", gpu.Socket))
+	s := h.sites[1]
+	h.send(away{s, errors.New("no route")})
+	h.send(unanswered{s})
+	if s.away == nil {
+		t.Error("a timer has brought the host back")
+	}
+	h.send(unheard{s})
+	if s.away != nil {
+		t.Errorf("it is connected, and still away: %v", s.away)
+	}
 }
 
 // A host that cannot be reached has a line in the list, says why, and keeps nobody else.

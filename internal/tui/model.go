@@ -306,7 +306,9 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 	case listed:
 		m.listed(msg)
 	case unheard:
-		m.recount(msg.site)
+		m.siteReached(msg.site)
+	case unanswered:
+		m.askAgain(msg.site)
 	case away:
 		m.away(msg)
 	case counted:

@@ -467,7 +467,7 @@ func (p *plain) startDaemon() {
 		return
 	}
 	p.sayf("starting a daemon")
-	p.jobs.start(func(ctx context.Context) tea.Msg { return started{p.opts.Start(ctx)} })
+	p.jobs.start(func(ctx context.Context) tea.Msg { return started{err: p.opts.Start(ctx)} })
 }
 
 func (p *plain) interrupt() {

@@ -171,28 +171,37 @@ func (m *model) move(to *site, id string) {
 		return
 	}
 	m.leave()
-	m.site.asked, m.site.away = slices.Clone(m.state.PendingApprovals), m.lost(m.site)
+	old := m.site
+	if m.goal == nil { // the state is that of the daemon that was shown
+		old.asked = slices.Clone(m.state.PendingApprovals)
+	}
+	old.away = m.lost(old)
 	m.site, m.opts, m.news = to, to.opts, news{}
 	m.find, m.editing, m.attention.unseen = nil, false, false
 	m.menu.close()
 	m.link, m.busy = follow.Open(to.opts.Daemon, id, nil), new(sync.WaitGroup)
 	m.goal = &id
 	m.listen(m.link)
+	m.recount(old)
 }
 
 // leave ends the connection to the daemon that is shown, once what is being done over it
 // is done.
 func (m *model) leave() {
-	host, written := m.opts.Host, len(m.unsent)
+	host := m.opts.Host
 	if m.sending {
 		m.former = append(m.former, former{m.link, host, m.unsent[0]})
 		m.unsent, m.sending = m.unsent[1:], false
-		written--
 	}
+	isText := func(u unsent) bool { return u.text != "" }
+	text, abort := slices.ContainsFunc(m.unsent, isText), slices.ContainsFunc(m.unsent, func(u unsent) bool { return !isText(u) })
 	m.talk.Clear()
 	m.stay()
-	if written > 0 {
+	if text {
 		m.tell("info", "what was not sent to "+host+" is in the input")
+	}
+	if abort {
+		m.tell("error", "nothing was aborted: "+host+" has not been told")
 	}
 	aside := m.working[:0]
 	for _, name := range m.working {
@@ -222,7 +231,11 @@ func (m *model) answeredElsewhere(a answered) {
 			continue
 		}
 		m.former = append(m.former[:i:i], m.former[i+1:]...)
-		if a.err != nil && f.text != "" {
+		switch {
+		case a.err == nil:
+		case f.text == "":
+			m.talk.Notice("error", f.host+": nothing was aborted: "+describe(a.err))
+		default:
 			m.written([]unsent{f.unsent})
 			m.talk.Notice("error", f.host+": "+describe(a.err)+"; the text is in the input")
 		}
@@ -260,12 +273,26 @@ func (m *model) away(a away) {
 	m.over.changed(m, a.site, false)
 }
 
-// recount asks what waits in the sessions of a site, which can be reached.
-func (m *model) recount(s *site) {
+// siteReached notes that a site can be reached.
+func (m *model) siteReached(s *site) {
 	s.away, s.later = nil, false
-	m.over.changed(m, s, true)
-	if m.board != nil {
-		m.board.connected(s)
+	m.recount(s)
+}
+
+// askAgain has a site asked that has not answered, unless it is away by now.
+func (m *model) askAgain(s *site) {
+	if s.later = false; s.away == nil {
+		m.recount(s)
+	}
+}
+
+// recount asks what waits in the sessions of a site.
+func (m *model) recount(s *site) {
+	if s.away == nil {
+		m.over.changed(m, s, true)
+		if m.board != nil {
+			m.board.connected(s)
+		}
 	}
 	if s == m.site {
 		if m.known && m.offline == nil {
@@ -304,7 +331,7 @@ func (m *model) later(s *site, err error) {
 		if !pause(ctx, longestRest) {
 			return nil
 		}
-		return unheard{s}
+		return unanswered{s}
 	})
 }
 
