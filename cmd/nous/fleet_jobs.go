@@ -235,7 +235,7 @@ func (a *app) cancelJob(ctx context.Context, id string) (said string, err error)
 	if err := fleet.CheckID(id); err != nil {
 		return "", cmdline.Errorf("id: %v", err)
 	}
-	return said, a.withJobs(ctx, func(l *fleetLink) error {
+	err = a.withJobs(ctx, func(l *fleetLink) error {
 		did, host, err := l.jobs.Cancel(ctx, id, cancelPatience)
 		if err != nil {
 			return err
@@ -260,6 +260,7 @@ func (a *app) cancelJob(ctx context.Context, id string) (said string, err error)
 		}
 		return nil
 	})
+	return said, err
 }
 
 // listedJob is a line of nous fleet jobs.

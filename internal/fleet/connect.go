@@ -155,8 +155,10 @@ func nkeyOption(path string) (nats.Option, error) {
 	return nats.Nkey(public, pair.Sign), nil
 }
 
-// Away tells whether Dial failed as no server has answered.
+// Away tells whether Dial failed as no server has answered. What crypto/tls refuses has
+// the same kind of error.
 func Away(err error) bool {
 	var failed *net.OpError
-	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, io.EOF) || errors.Is(err, nats.ErrTimeout) || errors.As(err, &failed)
+	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, io.EOF) || errors.Is(err, nats.ErrTimeout) ||
+		errors.As(err, &failed) && failed.Op != "remote error" && failed.Op != "local error"
 }
