@@ -26,6 +26,7 @@ const (
 	cancelPatience = 10 * time.Second
 	maxListed      = 1000 // jobs that wait, and ends, that are listed
 	maxWord        = 128  // of an id or a name, which others have written
+	maxReason      = 2000 // of why a job has failed
 )
 
 func (a *app) fleetSubmitCommand() *cobra.Command {
@@ -189,20 +190,21 @@ func (a *app) printEnd(e job.End) error {
 	if e.Output != "" {
 		a.println(e.Output)
 	}
+	host := oneLine(e.Host, maxWord)
 	if e.OutputTruncated {
-		a.notef("the answer is longer; it is in the session %s of %s", e.SessionID, e.Host)
+		a.notef("the answer is longer; it is in the session %s of %s", oneLine(e.SessionID, maxWord), host)
 	}
 	switch {
 	case e.Error != nil:
 		on := ""
-		if e.Host != "" {
-			on = " on " + e.Host
+		if host != "" {
+			on = " on " + host
 		}
-		a.complain(fmt.Sprintf("the job %s failed%s: %s", e.ID, on, describeError(e.Error.Code, e.Error.Message, "")))
+		a.complain(fmt.Sprintf("the job %s failed%s: %s", e.ID, on, oneLine(describeError(e.Error.Code, e.Error.Message, ""), maxReason)))
 	case e.StopReason == protocol.StopAborted && e.Host == "":
 		a.complain(fmt.Sprintf("the job %s was cancelled; it had not begun", e.ID))
 	case e.StopReason == protocol.StopAborted:
-		a.complain(fmt.Sprintf("the job %s was cancelled, or its run aborted, on %s", e.ID, e.Host))
+		a.complain(fmt.Sprintf("the job %s was cancelled, or its run aborted, on %s", e.ID, host))
 	}
 	return exitOfRun(e.StopReason)
 }

@@ -3,10 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -98,8 +100,22 @@ func byHostNeed(x, y *fleetSession) int {
 	return cmp.Or(protocol.ByNeed(x.SessionInfo, y.SessionInfo), strings.Compare(x.host, y.host))
 }
 
-// sessionsOf lists all sessions of a host.
-func sessionsOf(ctx context.Context, h *via.Host, name string) (all []fleetSession, err error) {
+// Bytes of sessions that are listed, as their daemons tell them: of all hosts together, and
+// of one that is listed again and again.
+const (
+	maxLists      = 256 << 20
+	maxListOfHost = 16 << 20
+)
+
+// listRoom is how many bytes of lists there is still room for.
+func listRoom(most int64) *atomic.Int64 {
+	room := new(atomic.Int64)
+	room.Store(most)
+	return room
+}
+
+// sessionsOf lists all sessions of a host, for which room is left.
+func sessionsOf(ctx context.Context, h *via.Host, name string, room *atomic.Int64) (all []fleetSession, err error) {
 	page := 1000
 	p := protocol.ListSessionsParams{Limit: &page}
 	for range boardPages {
@@ -113,6 +129,9 @@ func sessionsOf(ctx context.Context, h *via.Host, name string) (all []fleetSessi
 		if err := json.Unmarshal(payload, &r); err != nil {
 			return nil, fmt.Errorf("list_sessions: decode reply: %w", err)
 		}
+		if room.Add(-int64(len(payload))) < 0 {
+			return nil, errors.New("there is no room for its list of sessions: those listed have too many bytes")
+		}
 		for _, raw := range r.Sessions {
 			s := fleetSession{host: name, raw: raw}
 			if err := json.Unmarshal(raw, &s.SessionInfo); err != nil {
@@ -123,7 +142,11 @@ func sessionsOf(ctx context.Context, h *via.Host, name string) (all []fleetSessi
 		if len(r.Sessions) < page {
 			break
 		}
-		p.Before = all[len(all)-1].SessionID
+		last := all[len(all)-1].SessionID
+		if last == p.Before {
+			return nil, errors.New("its list of sessions does not go on where it ended")
+		}
+		p.Before = last
 	}
 	return all, nil
 }
@@ -143,8 +166,9 @@ tells it, in "session", with its "host".`,
 			if err != nil {
 				return err
 			}
+			room := listRoom(maxLists)
 			got, failed := askHosts(cmd.Context(), a, f, hosts, func(ctx context.Context, h *via.Host) ([]fleetSession, error) {
-				return sessionsOf(ctx, h, h.Name())
+				return sessionsOf(ctx, h, h.Name(), room)
 			})
 			all := slices.Concat(slices.Collect(maps.Values(got))...)
 			slices.SortFunc(all, func(x, y fleetSession) int { return byHostNeed(&x, &y) })

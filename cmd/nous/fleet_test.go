@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
 
 	"noused/internal/fleet"
@@ -219,4 +220,43 @@ func TestScreenOfSeveralHostsOfAFleet(t *testing.T) {
 	screen.WaitFor("the answer", func(text string) bool { return strings.Count(text, "said from the screen") == 2 })
 	screen.Press("ctrl+d")
 	screen.Wait("nous --session "+id, "--on tower")
+}
+
+// A host whose list of sessions has no end, or no room, costs an error, not the memory of
+// whoever asks.
+func TestAListOfSessionsWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	s := fleettest.Start(t, "")
+	nc := fleettest.Dial(t, s.Direct())
+	if _, err := fleet.DefaultPrefix.OpenHosts(t.Context(), fleettest.JetStream(t, nc)); err != nil {
+		t.Fatal(err)
+	}
+	var asked atomic.Int32
+	_, err := nc.Subscribe(fleet.DefaultPrefix.Command("evil"), func(msg *nats.Msg) {
+		asked.Add(1)
+		var c struct {
+			ID jsontext.Value `json:"id"`
+		}
+		if err := json.Unmarshal(msg.Data, &c); err != nil {
+			return
+		}
+		page := strings.Repeat(`{"session_id":"same","title":""},`, 999) + `{"session_id":"same","title":""}`
+		_ = msg.Respond([]byte(`{"v":"1","id":` + string(c.ID) + `,"ok":true,"type":"sessions","payload":{"sessions":[` + page + `]}}`))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	f := via.Open(via.Options{Connect: fleet.Connect{URLs: []string{s.Direct()}}, Prefix: fleet.DefaultPrefix})
+	t.Cleanup(f.Close)
+	for room, want := range map[int64]string{maxLists: "does not go on where it ended", 1: "no room for its list"} {
+		if _, err := sessionsOf(t.Context(), f.Host("evil"), "evil", listRoom(room)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("room for %d bytes: got %v, want %q", room, err, want)
+		}
+	}
+	if n := asked.Load(); n != 3 {
+		t.Errorf("it was asked %d times, want 3", n)
+	}
 }

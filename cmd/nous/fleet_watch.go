@@ -268,7 +268,7 @@ func (b *fleetBoard) askSome(ctx context.Context) {
 		h.dirty, h.asking, h.asked = false, true, now
 		b.asking++
 		go func() { // ends with ctx; connected takes what comes
-			sessions, err := sessionsOf(ctx, b.f.Host(name), name)
+			sessions, err := sessionsOf(ctx, b.f.Host(name), name, listRoom(maxListOfHost))
 			if !b.a.json {
 				for i := range sessions {
 					sessions[i].raw = nil
