@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/term"
@@ -60,29 +61,35 @@ func (m *model) edited(e edited) tea.Cmd {
 // lent is the terminal while another program has it. Signals may come from any
 // goroutine.
 type lent struct {
-	mu  sync.Mutex
-	end context.CancelFunc // of that program; nil: there is none
+	mu   sync.Mutex
+	end  context.CancelFunc // of that program; nil: there is none
+	back time.Time          // when the last one ended
 }
+
+// lateSignal is how long after another program has ended a signal may come that the
+// terminal sent to both: of one that ends by it nous may hear first.
+const lateSignal = 2 * time.Second
 
 // keeps tells whether a signal from the terminal is for the other program
 // alone; one that ends nous ends that first.
 func (l *lent) keeps(sig os.Signal) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.end == nil {
-		return false
-	}
 	if sig == syscall.SIGINT || sig == syscall.SIGQUIT {
-		return true
+		return l.end != nil || !l.back.IsZero() && time.Since(l.back) < lateSignal
 	}
-	l.end()
+	if l.end != nil {
+		l.end()
+	}
 	return false
 }
 
 func (l *lent) to(end context.CancelFunc) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.end = end
+	if l.end = end; end == nil {
+		l.back = time.Now()
+	}
 }
 
 // edit has a text edited in a file of a folder that only this user can enter,
