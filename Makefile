@@ -10,10 +10,13 @@ CRASHTIME ?= 2m
 TURNS    ?= 2000
 PROMPTS  ?= 10000
 BENCH    ?= .
-BUILDFLAGS ?= -trimpath
+# What is built for users, for tests and by tests is built alike, and so once; the race
+# detector alone needs cgo.
+export GOFLAGS := $(GOFLAGS) -trimpath
+export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help run build check format vet staticcheck generated tidy test short root bench fuzz crash soak editors long conformance generate catalogue install uninstall dist dist-check clean
+.PHONY: help run build check format vet staticcheck generated tidy test test-commands test-packages short root bench fuzz crash soak editors long memory conformance generate catalogue install uninstall dist dist-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,9 +24,8 @@ help: ## list the targets
 run: build ## start a daemon of its own, prompt it through the socket, show the conversation, stop it
 	@scripts/run
 
-build: export CGO_ENABLED ?= 0
 build: ## build bin/noused and bin/nous (CGO_ENABLED=1: names of hosts and users come from the C library)
-	go build $(BUILDFLAGS) -o bin/ ./cmd/noused ./cmd/nous
+	go build -o bin/ ./cmd/noused ./cmd/nous
 
 check: format generated tidy vet staticcheck test ## everything below, as before a commit
 
@@ -32,7 +34,7 @@ format: ## code that gofumpt would change
 
 vet: ## go vet, for this machine and for arm64
 	go vet ./...
-	GOARCH=arm64 CGO_ENABLED=0 go vet ./...
+	GOARCH=arm64 go vet ./...
 
 staticcheck: ## staticcheck
 	go tool staticcheck ./...
@@ -43,13 +45,26 @@ generated: ## generated documents that the code no longer says
 tidy: ## go.mod and go.sum that go mod tidy would change
 	go mod tidy -diff
 
-# A process built with the race detector sleeps for a second as it ends, unless
-# it is told otherwise; the tests start very many.
-test: ## all tests, with the race detector; the million steps of the machine without
-	GORACE=atexit_sleep_ms=50 go test -race -timeout 20m ./...
-	go test -run MillionSteps ./internal/runloop
+# The race detector looks at goroutines where they are: in the tests' own process. The
+# commands' tests start hundreds of daemons and clients, which it makes three times as
+# slow: of those tests, RACED are run with it, each kind of program and of trouble once,
+# and all of them without. So are some of one goroutine, or of much text, which it
+# makes ten times as slow (LONE).
+# A raced process sleeps for a second as it ends, unless it is told otherwise.
+RACED = Transcripts|InvariantsWithSeveralClients|KilledAtAnyMoment|EverythingSentBeforeAStop|BurstsOfDeltas|DiskUse|WhatTheWatchdog|ModulesOfEveryKind|ALoginAtAnMCPServer|AFleetHasTheDaemonsEvents|AJobSurvivesAKill|ASignalDuringARestart|LostConnectionGoesOn|RestartedDaemonGoesOn|ATextIsSentAgain|FirstInterrupt|QuestionsThatAreNotKnownYet|ProxyJoins|AFleetIsWatched|ManyClientsStartOneDaemon
+LONE = MillionSteps|AcrossRestarts|FoldOfTheJournal|EveryTextHasOneFate|TheJournalCannotHold
+test: ## all tests, with the race detector where it tells something
+	@$(MAKE) --no-print-directory -j2 test-commands test-packages
 
-short: ## the tests that are done in a minute, without the race detector
+test-commands:
+	go test -timeout 10m ./cmd/...
+test-packages: export GORACE := atexit_sleep_ms=0
+test-packages:
+	CGO_ENABLED=1 go test -race -timeout 10m $$(go list ./... | grep -v /cmd/)
+	CGO_ENABLED=1 go test -race -timeout 10m -run '$(RACED)' ./cmd/...
+	go test -timeout 10m -run '$(LONE)' ./internal/runloop
+
+short: ## the tests that take little, without the race detector
 	go test -short -timeout 5m ./...
 
 # They end in AsRoot (internal/testenv), and skip themselves for anybody else.
@@ -77,9 +92,13 @@ soak: build ## two daemons under a mixed load for SOAK (30m), one of them killed
 editors: ## nous acp under the official client and acpx, from npm (needs a network)
 	NOUSED_TEST_EDITORS=1 NOUSED_CRASHTIME=$(CRASHTIME) go test -run 'OfficialClient|Acpx|EverythingIsKilled' -timeout 1h -v ./internal/acp/bridge
 
-long: ## a session of TURNS (2000) turns with tools, over both wires, PROMPTS (10000) one upon the other, and 500 actions seen on two screens
+long: ## a session of TURNS (2000) turns with tools, over both wires, PROMPTS (10000) one upon the other, 500 actions seen on two screens, 1000 tries to get in
 	NOUSED_TURNS=$(TURNS) NOUSED_PROMPTS=$(PROMPTS) go test -run 'LongSession|ManyPrompts' -timeout 24h -v ./cmd/noused
 	go test -run AfterEveryAction -timeout 1h ./cmd/nous -walk-steps 500
+	go test -run NoToolInASandboxGetsIn -timeout 1h ./internal/server
+
+memory: ## what the daemon takes at most, for docs/performance.md (needs 2 GB of disk)
+	NOUSED_MEMORY=full go test -count 1 -run "TestMemoryOf|IsBounded|AreBoundedTogether" -timeout 60m -v ./cmd/noused | grep -v '"level":'
 
 conformance: ## the official conformance suite for MCP clients, from npm (CONFORMANCE=version); it needs a network
 	@scripts/conformance

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,7 @@ type app struct {
 
 	socket      string
 	socketGiven bool
+	also        string   // the socket of another daemon, which is not meant; or ""
 	hostNames   []string // of --host
 	hosts       []*host  // that they are
 	far         *host    // whose daemon is meant; nil is this machine's
@@ -48,6 +50,7 @@ type app struct {
 	noStart     bool        // a daemon that is not there is not started
 	completing  bool        // a shell asks for words: nothing is started for them
 	met         atomic.Bool // a daemon has answered
+	going       atomic.Bool // it was told that one is stopping
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
@@ -126,6 +129,9 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 			}
 			if err := a.chooseHosts(cmd); err != nil {
 				return err
+			}
+			if a.far == nil && !a.named() && readsOf(cmd) != readsNobody {
+				a.chooseSocket(cmd.Context(), protocol.OtherSocket(os.Getenv))
 			}
 			return a.checkFlag(cmd)
 		},

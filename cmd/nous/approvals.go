@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -13,8 +14,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
-	"noused/internal/client"
 	"noused/internal/cmdline"
+	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
 
@@ -59,6 +60,7 @@ over nights and restarts.`,
 			if err != nil {
 				return err
 			}
+			q = q.of(a.session)
 			if len(args) == 0 {
 				a.printQuestions(q, time.Now())
 				return nil
@@ -81,7 +83,6 @@ over nights and restarts.`,
 			return nil
 		},
 	}
-	a.rawFlag(cmd)
 	return cmd
 }
 
@@ -91,8 +92,11 @@ func (a *app) approveCommand() *cobra.Command {
 		Use:   "approve [ID] [once|session|always|accept|decline|cancel]",
 		Short: "Say yes to what a run asks",
 		Long: `Say yes to what a run asks. ID is the question's, or a beginning of it; nous
-approvals lists them. Without it the only question that waits is meant. The run
-goes on at once, and the first answer counts, wherever it comes from.
+approvals lists them. Where --session, $NOUS_SESSION, --active or --workdir names a
+session, its question is meant. Where none does, nous approve without an ID answers
+the only question that waits, and only if it is of a session of this folder. A
+whole ID always says which. The run goes on at once, and the first answer counts,
+wherever it comes from.
 
 once allows this call, and is what you say without saying it. session allows
 from now on in this session what the question says; always keeps that as a rule
@@ -141,7 +145,7 @@ func (a *app) denyCommand() *cobra.Command {
 		Use:   "deny [ID]",
 		Short: "Say no to what a run asks",
 		Long: `Say no to what a run asks. ID is the question's, or a beginning of it; without it
-the only question that waits is meant. The call is not made and the run goes on;
+the same question is meant as by nous approve. The call is not made and the run goes on;
 the model reads the reason. A run that has reached a limit ends.`,
 		Example:           "  nous deny apr-1-ses-0198c5f2\n  nous deny --reason 'push to a branch'",
 		Args:              cmdline.Wants(0, 1, "ID, the id of a question, or nothing"),
@@ -184,7 +188,8 @@ type questions struct {
 	list       []protocol.Approval
 	raw        []jsontext.Value // as they are on the wire
 	sessions   map[string]protocol.SessionInfo
-	incomplete bool // a daemon that has just started knows of no more yet
+	active     string // the session of the state
+	incomplete bool   // a daemon that has just started knows of no more yet
 }
 
 // mostStates are asked for while a daemon that has just started still reads what its
@@ -233,11 +238,12 @@ func (a *app) questionsIn(ctx context.Context, session string) (q questions, err
 	p := protocol.GetStateParams{Scope: protocol.Scope{SessionID: session}}
 	ctx, done := a.bounded(ctx, p)
 	defer done()
-	payload, err := client.Raw(ctx, c, protocol.GetState, p)
+	payload, err := raw(ctx, a, c, protocol.GetState, p)
 	if err != nil {
 		return q, err
 	}
 	var state struct {
+		SessionID  string                `json:"session_id"`
 		Mode       protocol.ApprovalMode `json:"approval_mode"`
 		Pending    []jsontext.Value      `json:"pending_approvals"`
 		Incomplete bool                  `json:"approvals_incomplete"`
@@ -248,21 +254,19 @@ func (a *app) questionsIn(ctx context.Context, session string) (q questions, err
 	if state.Mode == "" {
 		return q, errAsksNothing
 	}
-	q.incomplete = state.Incomplete
-	return q, q.take(state.Pending, a.session)
+	q.active, q.incomplete = state.SessionID, state.Incomplete
+	return q, q.take(state.Pending)
 }
 
 var errAsksNothing = errors.New("this core is an older one and asks nobody")
 
-func (q *questions) take(pending []jsontext.Value, session string) error {
+func (q *questions) take(pending []jsontext.Value) error {
 	for _, raw := range pending {
 		var one protocol.Approval
 		if err := json.Unmarshal(raw, &one); err != nil {
 			return fmt.Errorf("get_state: decode pending_approvals: %w", err)
 		}
-		if session == "" || one.SessionID == session {
-			q.list, q.raw = append(q.list, one), append(q.raw, raw)
-		}
+		q.list, q.raw = append(q.list, one), append(q.raw, raw)
 	}
 	return nil
 }
@@ -314,16 +318,9 @@ func idsOf(list []protocol.Approval) string {
 // answerQuestion sends an answer and prints what it allows. What is no
 // question of those that wait the daemon is told as it is: it knows the answered ones.
 func (a *app) answerQuestion(ctx context.Context, id, option, reason, content string) error {
-	q, err := a.questions(ctx)
+	one, err := a.questionToAnswer(ctx, id, option)
 	if err != nil {
 		return err
-	}
-	one, err := q.one(id)
-	if err != nil {
-		return err
-	}
-	if one.ApprovalID == "" {
-		one.ApprovalID = a.wholeApproval(ctx, id)
 	}
 	p := protocol.ApproveParams{ApprovalID: one.ApprovalID, Option: cmp.Or(option, yes(one)), Reason: reason}
 	if isForm(one) && option == answerDeny {
@@ -341,6 +338,79 @@ func (a *app) answerQuestion(ctx context.Context, id, option, reason, content st
 		}
 	}
 	return query(ctx, a, protocol.Approve, p, func(r protocol.ApproveAccepted) { a.println(allowedText(one, p.Option, r.Outcome)) })
+}
+
+// questionToAnswer is the question that an id, or the beginning of one, means: of the
+// session that the command names, where it names one. Where none is named and without
+// an id it has to be the only one that waits, and of a session of this folder: nobody
+// answers another session's question without having said so.
+func (a *app) questionToAnswer(ctx context.Context, id, option string) (one protocol.Approval, err error) {
+	named := a.session != "" || a.active || a.workdir != "" || os.Getenv("NOUS_SESSION") != ""
+	var scope protocol.Scope // found first: to ask for the state may make a session
+	what := needIfAny
+	if named {
+		what = needOne
+	}
+	if named || id == "" {
+		if scope, err = a.scope(ctx, what); err != nil {
+			return one, err
+		}
+	}
+	q, err := a.questions(ctx)
+	if err != nil {
+		return one, err
+	}
+	if i := slices.IndexFunc(q.list, func(one protocol.Approval) bool { return one.ApprovalID == id }); i >= 0 {
+		return q.list[i], nil
+	}
+	if named {
+		session := cmp.Or(scope.SessionID, q.active)
+		if q = q.of(session); id == "" && len(q.list) == 0 && !q.incomplete {
+			return one, fmt.Errorf("no question waits in session %s", session)
+		}
+	}
+	if one, err = q.one(id); err != nil {
+		return one, err
+	}
+	if one.ApprovalID == "" { // the daemon knows the answered ones
+		one.ApprovalID = a.wholeApproval(ctx, id)
+		return one, nil
+	}
+	if named || id != "" {
+		return one, nil
+	}
+	here := scope.SessionID
+	if dir, _ := a.folder(); dir == "" { // on another machine, where nobody stands anywhere
+		here = cmp.Or(here, q.active)
+	}
+	switch {
+	case here == one.SessionID:
+	case q.sessions[here].Workdir == one.Workdir:
+		a.notef("of session %s", one.SessionID)
+	default:
+		verb := "approve"
+		if option == answerDeny {
+			verb = "deny"
+		}
+		err = fmt.Errorf("the question that waits is of another session, %s in %s: nous%s %s %s answers it",
+			one.SessionID, plaintext.RevealLine(one.Workdir), a.flags(), verb, one.ApprovalID)
+	}
+	return one, err
+}
+
+// of are the questions of one session, all of them with "".
+func (q questions) of(session string) questions {
+	if session == "" {
+		return q
+	}
+	only := q
+	only.list, only.raw = nil, nil
+	for i, one := range q.list {
+		if one.SessionID == session {
+			only.list, only.raw = append(only.list, one), append(only.raw, q.raw[i])
+		}
+	}
+	return only
 }
 
 // wholeApproval is the id of a question of this folder's session that apr-N, or
@@ -378,6 +448,7 @@ func allowedText(q protocol.Approval, option string, outcome protocol.ApprovalOu
 			pattern = o.Pattern
 		}
 	}
+	pattern = plaintext.RevealLine(pattern)
 	what := asksFor(q, 1<<20)
 	switch {
 	case what == "":
@@ -402,7 +473,7 @@ func (a *app) approvalIDs(cmd *cobra.Command, args []string, _ string) ([]string
 	}
 	q, err := a.questionsNow(cmd.Context())
 	var words []string
-	for _, one := range q.list {
+	for _, one := range q.of(a.session).list {
 		words = append(words, one.ApprovalID+"\t"+asksFor(one, 40))
 	}
 	return completions(words, err)
@@ -417,7 +488,7 @@ func (a *app) approveWords(cmd *cobra.Command, args []string, start string) ([]s
 		return completions(nil, nil)
 	}
 	q, err := a.questionsNow(cmd.Context())
-	one, _ := q.one(args[0])
+	one, _ := q.of(a.session).one(args[0])
 	var words []string
 	for _, o := range one.Options {
 		if o.Decision == protocol.DecisionAllow || isForm(one) {

@@ -78,7 +78,10 @@ func (q *asking) ask(one protocol.Approval) {
 		q.forget()
 	}
 	text := questionText(one)
-	fmt.Fprint(q.a.err, plaintext.Clean(text))
+	if q.a.errStyle.terminal {
+		text = folded(text, widthOf(q.a.err))
+	}
+	fmt.Fprint(q.a.err, text)
 	if hides(text) {
 		q.a.notef(hidden)
 	}
@@ -114,7 +117,7 @@ func resolvedText(ev protocol.Status) string {
 	if by := byWhom(ev.By); by != "" {
 		text += ", by " + by
 	}
-	return oneLine(text, lineWidth)
+	return plaintext.RevealLine(text)
 }
 
 // byWhom is who ended a question: a program and its process, or a word.

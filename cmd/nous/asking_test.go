@@ -6,7 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"noused/internal/client"
+	"noused/internal/plaintext"
 	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
 )
@@ -72,33 +76,126 @@ func TestAnAnswerFromElsewhereEndsTheAsking(t *testing.T) {
 	s.WaitGone("✓ bash")
 }
 
-// A list shows where a command ends; a question in full hides nothing without
-// saying so, and nothing that it shows drives the terminal.
+// asked is a question about a command.
+func askedAbout(command, reason string) protocol.Approval {
+	args, err := json.Marshal(map[string]string{"command": command}, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		panic(err)
+	}
+	return protocol.Approval{
+		ApprovalID: "apr-1-ses-1", Kind: protocol.ApprovalTool, ToolName: "bash", Rule: "ask: bash outside the sandbox", Reason: reason, Arguments: args, Workdir: "/w",
+		Options: []protocol.ApprovalOption{{ID: "once", Decision: protocol.DecisionAllow}, {ID: "deny", Decision: protocol.DecisionDeny}},
+	}
+}
+
+// shownAs is a question as it is printed: in full, in a list, and as it is asked.
+func shownAs(t *testing.T, q protocol.Approval) (full, listed, asked string) {
+	t.Helper()
+	print := func(f func(*app)) string {
+		var out bytes.Buffer
+		a := newApp(strings.NewReader(""), &out, &out)
+		a.socket = client.DefaultSocket()
+		f(a)
+		return out.String()
+	}
+	full = print(func(a *app) { a.printQuestion(q, q.CreatedAt) })
+	listed = print(func(a *app) { a.printWaiting("", q, protocol.SessionInfo{}, q.CreatedAt) })
+	asked = print(func(a *app) { a.newAsking().ask(q) })
+	return full, listed, asked
+}
+
+// What is asked is what runs: of a command nothing goes that is there, and nothing in
+// it makes a line of the question's own.
 func TestWhatIsAskedIsShownWhole(t *testing.T) {
-	q := protocol.Approval{
-		ApprovalID: "apr-1-ses-1", Kind: protocol.ApprovalTool, ToolName: "bash", Rule: "ask: bash outside the sandbox",
-		Arguments: []byte(`{"command":"ls\nrm -rf x\u001b[2K\u202e","n":1e3}`),
-		Options:   []protocol.ApprovalOption{{ID: "once", Decision: protocol.DecisionAllow}, {ID: "deny", Decision: protocol.DecisionDeny}},
-	}
-	if got := asksFor(q, lineWidth); got != "bash ls ⏎ rm -rf x" {
-		t.Errorf("in one line: %q", got)
-	}
-	var out, errout bytes.Buffer
-	a := newApp(strings.NewReader(""), &out, &errout)
-	a.socket = client.DefaultSocket()
-	a.printQuestion(q, q.CreatedAt)
-	for _, want := range []string{"  command:\n    ls\n    rm -rf x\n", "  n: 1e3\n", "\nnous approve apr-1-ses-1\nnous deny apr-1-ses-1\n"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("got %q, want %q", out.String(), want)
+	for command, want := range map[string]string{
+		"echo safe\rrm -rf x":             "echo safe⟨U+000D⟩rm -rf x",
+		"rm -rf x\x1b[2K\x1b[1Gecho":      "rm -rf x⟨U+001B⟩[2K⟨U+001B⟩[1Gecho",
+		"rm -rf x\x1b]8;;y\x1b\\":         "rm -rf x⟨U+001B⟩]8;;y⟨U+001B⟩\\",
+		"rm -rf x\b\b\b\b":                "rm -rf x⟨U+0008⟩⟨U+0008⟩⟨U+0008⟩⟨U+0008⟩",
+		"a\u202egnp.sh\u2066":             "a⟨U+202E⟩gnp.sh⟨U+2066⟩",
+		"a\u200bb\u3164\ufe0f":            "a⟨U+200B⟩b⟨U+3164⟩⟨U+FE0F⟩",
+		"a\u2028May bash be called?":      "a⟨U+2028⟩May bash be called?",
+		"a\U000e0041b\u0085\u009b2J":      "a⟨U+E0041⟩b⟨U+0085⟩⟨U+009B⟩2J",
+		"ls \\ ":                          "ls \\⟨U+0020⟩",
+		"x⟨U+202E⟩":                       "x⟨U+27E8⟩U+202E⟩",
+		"z" + strings.Repeat("\u0301", 9): "z\u0301\u0301" + strings.Repeat("⟨U+0301⟩", 7),
+	} {
+		full, listed, asked := shownAs(t, askedAbout(command, "r"))
+		for what, shown := range map[string]string{"in full": full, "asked": asked} {
+			if !strings.Contains(shown, "\n  command: "+want+"\n") || !strings.Contains(shown, hidden) {
+				t.Errorf("%s, %q is shown as %q", what, command, shown)
+			}
+		}
+		if !strings.Contains(listed, "\n  bash "+want+"\n") {
+			t.Errorf("in a list, %q is shown as %q", command, listed)
 		}
 	}
-	if strings.ContainsAny(out.String(), "\x1b\u202e") || !strings.HasPrefix(errout.String(), "not shown: ") {
-		t.Errorf("got %q, and said %q", out.String(), errout.String())
+	lines := "ls\nMay bash be called? ask\n  command: true\nnous approve apr-1\n"
+	full, listed, asked := shownAs(t, askedAbout(lines, "good\n  command: true\u2028x"))
+	if !strings.Contains(listed, "\n  bash ls⟨U+000A⟩May bash") {
+		t.Errorf("lines in a list: %q", listed)
+	}
+	for _, shown := range []string{full, asked} {
+		for _, want := range []string{
+			"May bash be called? ask: bash outside the sandbox: good⟨U+000A⟩  command: true⟨U+2028⟩x\n",
+			"  command:\n    ls\n    May bash be called? ask\n      command: true\n    nous approve apr-1⟨U+000A⟩\n",
+		} {
+			if !strings.Contains(shown, want) {
+				t.Errorf("%q has no %q", shown, want)
+			}
+		}
+	}
+
+	q := askedAbout("x", "")
+	q.Arguments = []byte(`{"n":1e3,"s":"1e3","a\nnous approve":"x","list":[ 1, 2 ]}`)
+	q.ToolName, q.Workdir = "x.y\x1b[2J\nMay", "/w\u202e\n/x"
+	full, listed, asked = shownAs(t, q)
+	for _, want := range []string{"  n: 1e3\n  s: \"1e3\"\n", "\n  \"a\\nnous approve\": x\n", "  list: [1,2]\n", "May x.y⟨U+001B⟩[2J⟨U+000A⟩May be called?"} {
+		if !strings.Contains(full, want) || !strings.Contains(asked, want) {
+			t.Errorf("got %q and %q, want %q", full, asked, want)
+		}
+	}
+	if want := "/w⟨U+202E⟩⟨U+000A⟩/x"; !strings.Contains(full, want) || !strings.Contains(listed, want) {
+		t.Errorf("got %q and %q, want %q", full, listed, want)
+	}
+
+	q = askedAbout(strings.Repeat("x", 500)+"; rm y", "")
+	if _, listed, _ = shownAs(t, q); !strings.Contains(listed, "xxx … 411 bytes more: nous approvals apr-1-ses-1\n") {
+		t.Errorf("a long one is listed as %q", listed)
 	}
 	path := protocol.Approval{Kind: protocol.ApprovalTool, ToolName: "write", Arguments: []byte(`{"content":"x","path":"a/b"}`)}
 	if got := asksFor(path, lineWidth); got != "write a/b" {
 		t.Errorf("of a file: %q", got)
 	}
+	if got := folded("  command: "+strings.Repeat("y", 9)+"nous: yes\n", 20); got != "  command: yyyyyyyyy\n  ⤷ nous: yes\n" {
+		t.Errorf("folded: %q", got)
+	}
+}
+
+// FuzzQuestions: two commands, or two reasons, never look the same, on a terminal of
+// whatever width neither, and no line is one of the question's own.
+func FuzzQuestions(f *testing.F) {
+	f.Add("ls\n", "ls", 20)
+	f.Add("a\x1b[2Kb", "ab", 9)
+	f.Add("ls\n⤷ x", "ls   ⤷ x", 12)
+	f.Add("\u202ea\tb ", "⟨U+202E⟩a⇥   b", 40)
+	f.Fuzz(func(t *testing.T, one, other string, width int) {
+		one, other = strings.ToValidUTF8(one, "\u202e"), strings.ToValidUTF8(other, "\u202e")
+		width = 12 + max(width, 0)%200
+		x, y := folded(questionText(askedAbout(one, "r")), width), folded(questionText(askedAbout(other, "r")), width)
+		if (x == y) != (one == other) {
+			t.Errorf("%q and %q are shown as %q and %q", one, other, x, y)
+		}
+		if x, y := whyAsked(askedAbout("c", one)), whyAsked(askedAbout("c", other)); (x == y) != (one == other) {
+			t.Errorf("the reasons %q and %q are shown as %q and %q", one, other, x, y)
+		}
+		head, _, _ := strings.Cut(folded(questionText(askedAbout("c", "r")), width), "  command: c")
+		for line := range strings.Lines(strings.TrimPrefix(x, head)) {
+			if !strings.HasPrefix(line, "  ") || plaintext.Clean(line) != line {
+				t.Errorf("%q has the line %q", one, line)
+			}
+		}
+	})
 }
 
 // Events tell of questions and their ends in one line.

@@ -15,7 +15,8 @@ import (
 )
 
 // A command that finds no daemon starts one, as tmux does. One that has had a daemon
-// already does not: somebody may have stopped it.
+// already does not: somebody may have stopped it. An editor's agent does for whatever the
+// editor asks, which is a command each.
 
 // dial connects to the daemon, and starts one where there is none.
 func (a *app) dial(ctx context.Context) (*client.Client, error) {
@@ -32,21 +33,34 @@ var errStarted = errors.New("a daemon was started")
 // startFor starts a daemon where the error says that there is none, and nobody has
 // said that none is to be started. Any other error, and none, is returned.
 func (a *app) startFor(ctx context.Context, err error) error {
-	if !isNoDaemon(err) || a.noStart || a.completing || a.met.Load() {
-		return err
-	}
-	wanted, wrong := tui.Autostart(os.Getenv)
-	if wrong != nil {
-		a.notef("%s; no daemon is started before that is right", wrong)
-		return err
-	}
-	if !wanted {
+	if !isNoDaemon(err) || a.met.Load() || !a.mayStart() {
 		return err
 	}
 	if err := a.startDaemon(ctx); err != nil {
 		return err
 	}
 	return errStarted
+}
+
+// mayStart reports that nobody has said that no daemon is to be started.
+func (a *app) mayStart() bool {
+	if a.noStart || a.completing {
+		return false
+	}
+	wanted, wrong := tui.Autostart(os.Getenv)
+	if wrong != nil {
+		a.notef("%s; no daemon is started before that is right", wrong)
+	}
+	return wanted && wrong == nil
+}
+
+// startForEditor starts the daemon that an editor's request finds missing, on whichever
+// machine. Where none may be started the error is none.
+func (a *app) startForEditor(ctx context.Context, none *client.NoDaemonError) error {
+	if !a.mayStart() {
+		return none
+	}
+	return a.startOnScreen(ctx)
 }
 
 // startDaemon starts a daemon, and says so where a person reads it.
@@ -68,8 +82,36 @@ func (a *app) startDaemon(ctx context.Context) error {
 // startWithin is how long a daemon may take to start.
 var startWithin = start.Patience
 
+// named tells whether somebody has named the socket.
+func (a *app) named() bool { return a.socketGiven || os.Getenv("NOUSED_SOCKET") != "" }
+
+// chooseSocket means the daemon at the other of the two places where one listens that
+// nobody told a socket, if there is none at the first, and says so. Where both are, the
+// first is meant, and nous status tells of the other.
+func (a *app) chooseSocket(ctx context.Context, other string) {
+	if _, err := os.Lstat(other); other == "" || err != nil || !listens(ctx, other) {
+		return
+	}
+	if listens(ctx, a.socket) {
+		a.also = other
+		return
+	}
+	if a.errStyle.terminal {
+		a.notef("no daemon listens at %s; this is the one at %s", a.socket, other)
+	}
+	a.socket = other
+}
+
+func listens(ctx context.Context, socket string) bool {
+	conn, err := client.Connect(ctx, socket)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err == nil
+}
+
 func (a *app) starting() start.Options {
-	return start.Options{Within: startWithin, Socket: a.socket, Named: a.socketGiven || os.Getenv("NOUSED_SOCKET") != "", Getenv: os.Getenv}
+	return start.Options{Within: startWithin, Socket: a.socket, Named: a.named() || a.socket != client.DefaultSocket(), Getenv: os.Getenv}
 }
 
 // startOnScreen is startDaemon for the screen, which shows what went wrong.

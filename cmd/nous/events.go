@@ -11,6 +11,7 @@ import (
 	"noused/internal/client"
 	"noused/internal/client/follow"
 	"noused/internal/cmdline"
+	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
 
@@ -173,7 +174,7 @@ func describeEvent(ev protocol.Event) string {
 		}
 		return text + " " + oneLine(ev.Text, lineWidth)
 	case protocol.ToolStart:
-		return ev.ToolName + " " + oneLine(string(ev.Arguments), lineWidth)
+		return callHead(ev)
 	case protocol.ToolUpdate:
 		return ev.ToolName + " " + oneLine(ev.Delta, lineWidth)
 	case protocol.ToolEnd:
@@ -193,6 +194,15 @@ func describeEvent(ev protocol.Event) string {
 	default:
 		return ""
 	}
+}
+
+// callHead is a call in one line, or the beginning of it.
+func callHead(ev protocol.ToolStart) string {
+	shown, left := plaintext.RevealHead(ev.ToolName+" "+string(ev.Arguments), lineWidth)
+	if left > 0 {
+		shown += fmt.Sprintf(" … %d bytes more", left)
+	}
+	return shown
 }
 
 func outcome(ev protocol.ToolEnd) string {

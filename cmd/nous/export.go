@@ -259,7 +259,7 @@ func newPart(m protocol.Message, entry jsontext.Value) (part, error) {
 
 // printable is text fit for a file that somebody may also look at in a
 // terminal.
-func printable(text string) string { return plaintext.Clean(text) }
+func printable(text string) string { return plaintext.Text(text) }
 
 // indented is a JSON value over several lines, or what is none as it is.
 func indented(value jsontext.Value) string {

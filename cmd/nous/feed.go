@@ -22,8 +22,8 @@ type feed struct {
 }
 
 // subscribe listens to a daemon; old says that it is an older core, whose events
-// come without being asked for, all of them. It fails where there is no
-// connection at once.
+// come without being asked for, all of them. It fails where none
+// listens.
 func (a *app) subscribe(ctx context.Context, p protocol.SubscribeParams, old bool) (*feed, error) {
 	f := &feed{a: a, events: follow.NewStream(a.dialer(), follow.Options{Filter: p, Older: &old, Answer: a.answer})}
 	h, err := f.events.Next(ctx)
@@ -31,7 +31,13 @@ func (a *app) subscribe(ctx context.Context, p protocol.SubscribeParams, old boo
 	case follow.Connected:
 		f.first = h
 	case follow.Disconnected:
-		err = h.Err
+		if err = h.Err; !errors.Is(err, client.ErrLost) || errors.As(err, new(*client.ForeignError)) {
+			break
+		}
+		var again follow.Happening // the daemon may be starting anew
+		if again, err = f.await(ctx, h.Err); err == nil {
+			f.first = again.(follow.Connected)
+		}
 	}
 	return f, err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"noused/internal/fleet/fleettest"
+	"noused/internal/testenv"
 	"noused/internal/tui/tuitest"
 )
 
@@ -21,6 +22,7 @@ func member(t *testing.T, s *fleettest.Server, key fleettest.Key) *tuitest.Daemo
 // With docs/fleet-accounts.conf whoever is in a team submits, lists, waits for and cancels
 // the team's jobs, and nobody of another team sees one of them or cancels it.
 func TestATeamsJobs(t *testing.T) {
+	testenv.Long(t)
 	t.Parallel()
 	config, keys := fleettest.Accounts(t, "../../docs/fleet-accounts.conf")
 	s := fleettest.Start(t, config)

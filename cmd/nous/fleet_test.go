@@ -20,6 +20,7 @@ import (
 	"noused/internal/fleet/fleettest"
 	"noused/internal/fleet/via"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 	"noused/internal/tui/tuitest"
 )
 
@@ -56,6 +57,7 @@ func ran(t *testing.T, d *tuitest.Daemon, args ...string) result {
 // Every command reaches the daemon of another machine through the fleet, nous fleet
 // shows all of them, and what cannot be is said in a line.
 func TestFleetFromTheCommandLine(t *testing.T) {
+	testenv.Long(t)
 	t.Parallel()
 	s := fleettest.Start(t, "")
 	box, _ := joinFleet(t, s, "box"), joinFleet(t, s, "tower")

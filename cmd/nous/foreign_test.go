@@ -9,11 +9,14 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"noused/internal/testenv"
 )
 
 // What listens at the socket and speaks something else is named, with what to do, and
 // nothing is started in its place.
 func TestWhatSpeaksSomethingElse(t *testing.T) {
+	testenv.Long(t)
 	d, env := starter(t)
 	listener, err := net.Listen("unix", d.Socket)
 	if err != nil {

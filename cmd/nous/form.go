@@ -20,10 +20,10 @@ func isForm(q protocol.Approval) bool { return q.Kind == protocol.ApprovalQuesti
 // formText is a form as its reader is to judge it.
 func formText(q protocol.Approval) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s asks: %s\n", q.ToolName, q.Reason)
+	out.WriteString(asksText(q) + "\n")
 	f, err := form.Parse(q.Schema)
 	if err != nil {
-		fmt.Fprintf(&out, "  a form that cannot be shown here: %v\n", err)
+		fmt.Fprintf(&out, "  a form that cannot be shown here: %s\n", plaintext.RevealLine(err.Error()))
 		return out.String()
 	}
 	for i := range f.Fields {
@@ -32,31 +32,37 @@ func formText(q protocol.Approval) string {
 	return out.String()
 }
 
+// asksText is what a form asks: its first line, and others indented.
+func asksText(q protocol.Approval) string {
+	says, _ := plaintext.Reveal(q.Reason)
+	return plaintext.RevealLine(q.ToolName) + " asks: " + strings.ReplaceAll(says, "\n", "\n    ")
+}
+
 // fieldText says what a field is and takes, in a few lines.
 func fieldText(f *form.Field) string {
-	var out strings.Builder
-	out.WriteString(f.Name)
+	line := f.Name
 	if f.Title != "" && f.Title != f.Name {
-		fmt.Fprintf(&out, " (%s)", f.Title)
+		line += " (" + f.Title + ")"
 	}
 	if takes := f.Takes(); takes != "" {
-		fmt.Fprintf(&out, ": %s", takes)
+		line += ": " + takes
 	}
 	if f.Default != nil {
-		fmt.Fprintf(&out, "; default %s", f.Typed(f.Default))
+		line += "; default " + f.Typed(f.Default)
 	}
-	out.WriteString("\n")
+	text := plaintext.RevealLine(line) + "\n"
 	if f.Description != "" {
-		fmt.Fprintf(&out, "  %s\n", f.Description)
+		says, _ := plaintext.Reveal(f.Description)
+		text += indent(says, "  ") + "\n"
 	}
 	for i, o := range f.Options {
-		fmt.Fprintf(&out, "  %d %s", i+1, o.Value)
+		line := fmt.Sprintf("  %d %s", i+1, o.Value)
 		if o.Title != "" && o.Title != o.Value {
-			fmt.Fprintf(&out, " (%s)", o.Title)
+			line += " (" + o.Title + ")"
 		}
-		out.WriteString("\n")
+		text += plaintext.RevealLine(line) + "\n"
 	}
-	return out.String()
+	return text
 }
 
 // filler has a form filled in, field by field.
@@ -80,7 +86,7 @@ func (f *filler) content() jsontext.Value { return f.form.Content(f.values) }
 
 // prompt is what to write before the next field is typed.
 func (f *filler) prompt() string {
-	return plaintext.Clean(fieldText(&f.form.Fields[f.at]) + "> ")
+	return fieldText(&f.form.Fields[f.at]) + "> "
 }
 
 // take takes what was typed into the field. Nothing is its default, or leaves it out.
@@ -107,7 +113,7 @@ func (a *app) fillIn(ctx context.Context, q protocol.Approval) (jsontext.Value, 
 	if err != nil {
 		return nil, err
 	}
-	a.notef("%s asks: %s", q.ToolName, q.Reason)
+	a.notef("%s", asksText(q))
 	in := bufio.NewScanner(a.in)
 	for !f.done() {
 		fmt.Fprint(a.err, f.prompt())

@@ -287,6 +287,10 @@ func (a *app) folder() (string, error) {
 	return currentFolder()
 }
 
+// nowhere tells whether nobody has named a folder of another machine: nous means its active
+// session then, and so a new one has to be that.
+func (a *app) nowhere(dir string) bool { return a.far != nil && dir == "" }
+
 func (a *app) workdirGiven() (string, error) {
 	dir := a.workdir
 	switch {

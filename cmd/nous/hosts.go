@@ -110,7 +110,7 @@ func replyOf[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, d
 	defer c.Close()
 	ctx, done := a.bounded(ctx, p)
 	defer done()
-	if r.text, err = client.Raw(ctx, c, def, p); err == nil {
+	if r.text, err = raw(ctx, a, c, def, p); err == nil {
 		err = json.Unmarshal(r.text, &r.value)
 	}
 	return r, err
@@ -189,7 +189,10 @@ func (a *app) approvalsOfHosts(ctx context.Context, args []string) error {
 	if len(args) > 0 {
 		return cmdline.Errorf("an ID is of one host: give %s once", a.hostFlag())
 	}
-	lists, failed := eachHost(ctx, a, func(ctx context.Context, at *app) (questions, error) { return at.questions(ctx) })
+	lists, failed := eachHost(ctx, a, func(ctx context.Context, at *app) (questions, error) {
+		q, err := at.questions(ctx)
+		return q.of(at.session), err
+	})
 	type waiting struct {
 		host *host
 		protocol.Approval

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -132,7 +133,7 @@ func (l *liveList) list(ctx context.Context) ([]listed, error) {
 	defer c.Close()
 	ctx, done := l.a.bounded(ctx, l.p)
 	defer done()
-	payload, err := client.Raw(ctx, c, protocol.ListSessions, l.p)
+	payload, err := raw(ctx, l.a, c, protocol.ListSessions, l.p)
 	if err != nil {
 		return nil, err
 	}
@@ -239,8 +240,16 @@ func oneWide(line string, width int) string {
 }
 
 // terminalSize is 80 by 24 where the terminal does not say.
-func (a *app) terminalSize() (width, height int) {
-	if f, ok := a.out.w.(*os.File); ok {
+func (a *app) terminalSize() (width, height int) { return sizeOf(a.out.w) }
+
+// widthOf is how wide the terminal is that is written to.
+func widthOf(w io.Writer) int {
+	width, _ := sizeOf(w)
+	return width
+}
+
+func sizeOf(w io.Writer) (width, height int) {
+	if f, ok := w.(*os.File); ok {
 		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
 			return int(size.Col), max(int(size.Row), 4)
 		}

@@ -232,7 +232,8 @@ func (a *app) mcpImportCommand() *cobra.Command {
 		Long: `Add the servers that another program's file names to your mcp.json: of Claude
 (.claude.json, claude_desktop_config.json, .mcp.json), Cursor (mcp.json), VS Code
 (mcp.json, settings.json), opencode (opencode.json) or Codex (config.toml). The
-file itself stays as it is.
+file itself stays as it is. Of the projects in .claude.json the one that the current
+folder is in is taken, too, and its servers in place of others with their names.
 
 A line says of each server whether it was taken, and of each part what is different
 here. A server whose name you have already is not taken.`,
@@ -245,9 +246,16 @@ here. A server whose name you have already is not taken.`,
 }
 
 func (a *app) importServers(ctx context.Context, file string) error {
-	all, err := mcpfile.Import(file)
+	dir, err := folderHere()
 	if err != nil {
 		return err
+	}
+	all, elsewhere, err := mcpfile.Import(file, dir)
+	if err != nil {
+		return err
+	}
+	if len(elsewhere) > 0 {
+		a.notef("%s has servers of other projects; nous mcp import there takes them: %s", file, oneLine(strings.Join(elsewhere, ", "), aboutServer))
 	}
 	var taken []string
 	for _, one := range all {

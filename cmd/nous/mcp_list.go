@@ -257,6 +257,7 @@ func (a *app) showServer(s serverRow) {
 		{"runs", oneLine(s.Runs, aboutServer)},
 		{"file", strings.TrimSuffix(fmt.Sprintf("%s:%d", s.File, s.Line), ":0")},
 		{"folder", s.Workdir},
+		{"starts in", s.entry.Cwd},
 		{"variables", keysOf(s.entry.Env)},
 		{"headers", keysOf(s.entry.Headers)},
 		{"timeout", s.entry.Timeout},
@@ -264,6 +265,7 @@ func (a *app) showServer(s serverRow) {
 		{"only", strings.Join(s.entry.Tools, ", ")},
 		{"sandbox", s.entry.Sandbox},
 		{"tools", strings.Join(s.Named, ", ")},
+		{"left out", oneLine(strings.Join(s.LeftOut, "; "), 4*aboutServer)},
 		{"prompts", promptsOf(s)},
 	} {
 		if p[1] != "" {

@@ -95,9 +95,8 @@ func projectText(f *mcpfile.File, own *mcpfile.File) string {
 	var out strings.Builder
 	hidden := false
 	tell := func(format string, args ...any) {
-		text, hides := plaintext.Reveal(fmt.Sprintf(format, args...))
-		hidden = hidden || hides || strings.ContainsAny(text, "\n\t")
-		text = strings.NewReplacer("\n", "⟨U+000A⟩", "\t", "⟨U+0009⟩").Replace(text)
+		text := plaintext.RevealLine(fmt.Sprintf(format, args...))
+		hidden = hidden || hides(text)
 		out.WriteString(text + "\n")
 	}
 	tell("%s names %s. They would run as you, whoever wrote the file.", f.Path, plural(len(f.Servers), "server"))
@@ -131,6 +130,9 @@ func tellServer(s mcpfile.Server, tell func(string, ...any)) {
 		tell("  connects to  %s", s.URL)
 	} else {
 		tell("  runs         %s", whatRuns(s))
+		if s.Cwd != "" && s.Cwd != mcpfile.CwdSession {
+			tell("  in           %s", s.Cwd)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		note := ""

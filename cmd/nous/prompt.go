@@ -142,6 +142,7 @@ func (a *app) newHere(ctx context.Context, title string, activate bool) error {
 	if title == noTitle {
 		title = ""
 	}
+	activate = activate || a.nowhere(dir)
 	return a.makeSession(ctx, protocol.NewSessionParams{Title: title, Workdir: dir, Activate: &activate})
 }
 

@@ -338,7 +338,7 @@ func TestDaemonGoneBeforeItAnswered(t *testing.T) {
 		d.Stop()
 		commands.Close()
 	})
-	if got.status != exitNoDaemon || !strings.Contains(got.errout, "may have been accepted") {
+	if got.status != exitNoDaemon || !strings.Contains(got.errout, "may have been done") {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -3,14 +3,17 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
+	"noused/internal/tui/cell"
 )
 
 // What a question looks like.
@@ -40,10 +43,10 @@ func (a *app) printQuestions(q questions, now time.Time) {
 // printWaiting prints a question of a list; where is the host that it is of, or "".
 func (a *app) printWaiting(where string, one protocol.Approval, s protocol.SessionInfo, now time.Time) {
 	a.printSpans(span{text: cellText(where)}, span{cellText(one.ApprovalID), asBold}, span{"  " + age(now.Sub(one.CreatedAt)), asDim})
-	a.println("  " + cellText(strings.Join(slices.DeleteFunc([]string{one.SessionID, oneLine(s.Title, 40), one.Workdir}, empty), "  ")))
-	a.println("  " + asksFor(one, lineWidth))
-	a.printSpans(span{"  " + cellText(whyAsked(one)), asDim})
-	a.printSpans(span{"  " + cellText(optionIDs(one)), asDim})
+	a.println("  " + strings.Join(slices.DeleteFunc([]string{one.SessionID, oneLine(s.Title, 40), plaintext.RevealLine(one.Workdir)}, empty), "  "))
+	a.println(a.fold("  " + asksFor(one, lineWidth)))
+	a.printSpans(span{a.fold("  " + whyAsked(one)), asDim})
+	a.printSpans(span{a.fold("  " + optionIDs(one)), asDim})
 }
 
 func empty(text string) bool { return text == "" }
@@ -61,12 +64,12 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%d days ago", int(d.Hours()/24))
 }
 
-// whyAsked is the rule that asks, and the reason that the model gives.
+// whyAsked is the rule that asks, and the reason that the model gives, in one line.
 func whyAsked(q protocol.Approval) string {
 	if q.Kind == protocol.ApprovalBudget || isForm(q) || q.Reason == "" {
-		return q.Rule
+		return plaintext.RevealLine(q.Rule)
 	}
-	return q.Rule + ": " + q.Reason
+	return plaintext.RevealLine(q.Rule + ": " + q.Reason)
 }
 
 func optionIDs(q protocol.Approval) string {
@@ -77,20 +80,20 @@ func optionIDs(q protocol.Approval) string {
 			ids[i] += " (" + o.Pattern + ")"
 		}
 	}
-	return strings.Join(ids, ", ")
+	return plaintext.RevealLine(strings.Join(ids, ", "))
 }
 
-// asksFor is what a question is about in one line: the tool and its command or
-// path. A line break in it is shown, for it ends a command.
+// asksFor is what a question is about in one line, of which at most width characters
+// are shown: the tool and its command or path.
 func asksFor(q protocol.Approval, width int) string {
 	if q.Kind == protocol.ApprovalBudget {
-		return oneLine(q.Reason, width)
+		return headOf(q, q.Reason, width)
 	}
 	if isForm(q) {
-		return oneLine(q.ToolName+" asks: "+strings.ReplaceAll(strings.TrimSpace(q.Reason), "\n", " ⏎ "), width)
+		return headOf(q, q.ToolName+" asks: "+q.Reason, width)
 	}
 	if q.Shortened {
-		return oneLine(q.ToolName+", a long call: nous approvals "+q.ApprovalID, width)
+		return headOf(q, q.ToolName+", a long call: nous approvals "+q.ApprovalID, width)
 	}
 	what := string(q.Arguments)
 	for _, arg := range arguments(q.Arguments) {
@@ -99,11 +102,23 @@ func asksFor(q protocol.Approval, width int) string {
 			break
 		}
 	}
-	return oneLine(q.ToolName+" "+strings.ReplaceAll(strings.TrimSpace(what), "\n", " ⏎ "), width)
+	return headOf(q, q.ToolName+" "+what, width)
+}
+
+// headOf is the beginning of a text of a question, and how much more there is of it.
+func headOf(q protocol.Approval, text string, width int) string {
+	shown, left := plaintext.RevealHead(text, width)
+	if left > 0 {
+		shown += fmt.Sprintf(" … %d bytes more: nous approvals %s", left, q.ApprovalID)
+	}
+	return shown
 }
 
 // argument is one of a call's: a string's text, or the JSON of what is none.
-type argument struct{ name, text string }
+type argument struct {
+	name, text string
+	isText     bool
+}
 
 // arguments are those of an object, in its order; none of what is no object.
 func arguments(object jsontext.Value) (list []argument) {
@@ -121,7 +136,9 @@ func arguments(object jsontext.Value) (list []argument) {
 		if err != nil {
 			return nil
 		}
-		if value.Kind() != '"' || json.Unmarshal(value, &arg.text, jsontext.AllowInvalidUTF8(true)) != nil {
+		arg.isText = value.Kind() == '"' && json.Unmarshal(value, &arg.text, jsontext.AllowInvalidUTF8(true)) == nil
+		if !arg.isText {
+			_ = value.Compact() // what has several lines is a text
 			arg.text = string(value)
 		}
 		list = append(list, arg)
@@ -129,39 +146,91 @@ func arguments(object jsontext.Value) (list []argument) {
 	return list
 }
 
-// questionText is a question in full, as its reader is to judge it.
+// questionText is a question in full, as its reader is to judge it: what somebody else
+// says stands behind the question's own words in one line, or is indented further than
+// any line of these.
 func questionText(q protocol.Approval) string {
-	var out strings.Builder
-	line := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
 	if q.Kind == protocol.ApprovalBudget {
-		line("May the run go on? %s", q.Reason)
-		return out.String()
+		return "May the run go on? " + plaintext.RevealLine(q.Reason) + "\n"
 	}
 	if isForm(q) {
 		return formText(q)
 	}
-	line("May %s be called? %s", q.ToolName, whyAsked(q))
+	var out strings.Builder
+	fmt.Fprintf(&out, "May %s be called? %s\n", plaintext.RevealLine(q.ToolName), whyAsked(q))
 	list := arguments(q.Arguments)
 	if len(list) == 0 {
-		line("%s", indent(string(q.Arguments), "  "))
+		out.WriteString(block(string(q.Arguments)))
 	}
 	for _, arg := range list {
+		name := arg.shownName()
+		if arg.isText && arg.name != "command" && !strings.Contains(arg.text, "\n") && jsontext.Value(arg.text).IsValid() {
+			arg.text = strconv.Quote(arg.text) // or "1" would look like 1
+		}
 		if strings.Contains(arg.text, "\n") {
-			line("  %s:\n%s", arg.name, indent(arg.text, "    "))
+			out.WriteString("  " + name + ":\n" + block(arg.text))
 		} else {
-			line("  %s: %s", arg.name, arg.text)
+			out.WriteString("  " + name + ": " + plaintext.RevealLine(arg.text) + "\n")
 		}
 	}
 	if q.Diff != "" {
-		line("%s", indent(strings.TrimRight(q.Diff, "\n"), "  "))
+		shown, _ := plaintext.RevealDiff(q.Diff)
+		out.WriteString("  what would change:\n" + indent(shown, "    ") + "\n")
 	}
 	return out.String()
 }
 
-// hides tells whether a terminal is not shown all of a text.
-func hides(text string) bool { return plaintext.Clean(text) != text }
+// block are the lines of a text, indented further than a question's own.
+func block(text string) string {
+	shown, _ := plaintext.Reveal(text)
+	return indent(shown, "    ") + "\n"
+}
 
-const hidden = "not shown: characters that could drive a terminal; nous approvals --json has them"
+// shownName is the argument's name, quoted where it could be mistaken for another
+// line of the question.
+func (a argument) shownName() string {
+	for _, r := range a.name {
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' && r != '-' {
+			return plaintext.RevealLine(strconv.Quote(a.name))
+		}
+	}
+	return plaintext.RevealLine(a.name)
+}
+
+// hidden tells a reader what the numbers in a question are.
+const hidden = "⟨…⟩ is a character that a terminal does not show as itself, or a line break"
+
+// hides tells whether a text that is shown has such a number.
+func hides(shown string) bool { return strings.Contains(shown, "⟨") }
+
+// continued begins what is left of a line that is wider than the terminal. No line of
+// a question does.
+const continued = "  ⤷ "
+
+// folded are the lines of a text in a width: what a terminal broke by itself would
+// begin where the question's own lines do.
+func folded(text string, width int) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		first := cell.Chop(line, width)[0]
+		out.WriteString(first + "\n")
+		if rest := line[len(first):]; rest != "" {
+			for _, piece := range cell.Chop(rest, width-cell.Width(continued)) {
+				out.WriteString(continued + piece + "\n")
+			}
+		}
+	}
+	return out.String()
+}
+
+// fold is folded for standard output, where that is a terminal.
+func (a *app) fold(text string) string {
+	if !a.outStyle.terminal {
+		return text
+	}
+	return strings.TrimSuffix(folded(text, widthOf(a.out.w)), "\n")
+}
 
 // printQuestion prints a question in full.
 func (a *app) printQuestion(q protocol.Approval, now time.Time) {
@@ -169,11 +238,11 @@ func (a *app) printQuestion(q protocol.Approval, now time.Time) {
 	a.printPairs([][2]string{
 		{"id", cellText(q.ApprovalID)},
 		{"session", cellText(q.SessionID)},
-		{"folder", cellText(q.Workdir)},
+		{"folder", plaintext.RevealLine(q.Workdir)},
 		{"asked", q.CreatedAt.Local().Format(time.DateTime) + ", " + age(now.Sub(q.CreatedAt))},
 	})
-	a.print(text)
-	if !a.raw && hides(text) {
+	a.println(a.fold(strings.TrimSuffix(text, "\n")))
+	if hides(text) {
 		a.notef(hidden)
 	}
 	for _, o := range q.Options {
@@ -194,7 +263,7 @@ func (a *app) answerLine(q protocol.Approval, o protocol.ApprovalOption) string 
 		text += " " + o.ID
 	}
 	if o.Pattern != "" {
-		text += "    # " + o.Pattern
+		text += "    # " + plaintext.RevealLine(o.Pattern)
 	}
 	return text
 }

@@ -49,6 +49,7 @@ func (m removing) Run() int {
 // "daemon start [NAME=VALUE…] [FLAGS]" waits for the daemon's READY=1; "daemon
 // stop" and "daemon kill" for its end.
 func TestScripts(t *testing.T) {
+	testenv.Long(t)
 	noused := program(t, "noused")
 	// It has two models, and refuses every prompt in words that have the key.
 	models := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

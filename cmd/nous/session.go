@@ -161,7 +161,8 @@ func (a *app) newCommand() *cobra.Command {
 		Short: "Make a session in the current folder, and print its id",
 		Long: `Make a session in the current folder, and print its id. It is what nous means in
 this folder from now on; the daemon's active session stays the one it is,
-unless --switch says otherwise.
+unless --switch says otherwise. On another machine where no folder is named, nous means
+the active session, and the new one is that.
 
 With --worktree the session gets a git worktree of its own, of the repository
 that the current folder is in, under $XDG_DATA_HOME/noused/worktrees. A branch
@@ -183,6 +184,7 @@ The repository's hooks are not run.`,
 				return err
 			}
 			p.Workdir = dir
+			activate = activate || a.nowhere(dir)
 			return query(cmd.Context(), a, protocol.NewSession, p, a.printSession)
 		},
 	}

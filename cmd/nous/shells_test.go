@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 	"noused/internal/tui/tuitest"
 )
 
@@ -50,6 +51,7 @@ const commandText = "$(touch ran) `touch ran` '; touch ran; \" [a:b] * ~ \\"
 // What others have named them runs nothing. Where no daemon runs none is started, and
 // the terminal is left alone.
 func TestShellsComplete(t *testing.T) {
+	testenv.Long(t)
 	nous := program(t, "nous")
 	d := newDaemon(t, "[providers.work]\nbase_url = \"http://127.0.0.1:1/v1\"\nmodels = [\"coder-large\", \"$(touch ran)a\", \"$(touch ran)b\"]\n")
 	d.Start()

@@ -43,9 +43,10 @@ func (a *app) status(ctx context.Context) error {
 	}
 	c := client.New(conn)
 	defer c.Close()
+	a.met.Store(true) // none is started when it goes
 	ctx, done := context.WithTimeout(ctx, a.answer)
 	defer done()
-	state, err := client.Raw(ctx, c, protocol.GetState, protocol.GetStateParams{Daemon: true})
+	state, err := raw(ctx, a, c, protocol.GetState, protocol.GetStateParams{Daemon: true})
 	if err != nil {
 		return err
 	}
@@ -53,7 +54,7 @@ func (a *app) status(ctx context.Context) error {
 	if err := json.Unmarshal(state, &s); err != nil {
 		return fmt.Errorf("get_state: decode reply: %w", err)
 	}
-	tools, err := client.Raw(ctx, c, protocol.ListTools, protocol.ListToolsParams{Daemon: true})
+	tools, err := raw(ctx, a, c, protocol.ListTools, protocol.ListToolsParams{Daemon: true})
 	if err != nil {
 		return err
 	}
@@ -65,6 +66,12 @@ func (a *app) status(ctx context.Context) error {
 		a.printJSON(joined(state, tools))
 	} else {
 		a.printStatus(s, t, time.Now())
+		switch {
+		case a.also != "":
+			a.notef("another daemon listens at %s: nous --socket %s is for that one", a.also, a.also)
+		case a.far == nil && !a.named() && a.socket != client.DefaultSocket():
+			a.notef("it listens at %s, not at %s: it was started where XDG_RUNTIME_DIR was another", a.socket, client.DefaultSocket())
+		}
 	}
 	return nil
 }

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -62,47 +59,4 @@ func refusesWork(t *testing.T, socket, session string) bool {
 		t.Fatal(err)
 	}
 	return err != nil
-}
-
-// An editor that finds no daemon has one started: its sessions are there.
-func TestAnEditorsAgentStartsADaemon(t *testing.T) {
-	d, env := starter(t)
-	cmd := exec.Command("nous", "acp")
-	cmd.Dir, cmd.Env = d.Dir, env
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	lines := bufio.NewReader(out)
-	for i, request := range []string{
-		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}`,
-		`{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"` + d.Dir + `","mcpServers":[]}}`,
-	} {
-		if _, err := io.WriteString(in, request+"\n"); err != nil {
-			t.Fatal(err)
-		}
-		for id := fmt.Sprintf(`"id":%d,"result":`, i); ; {
-			line, err := lines.ReadString('\n')
-			if err != nil || strings.Contains(line, `"error"`) {
-				t.Fatalf("%s: got %q, %v", request, line, err)
-			}
-			if strings.Contains(line, id) {
-				break
-			}
-		}
-	}
-	_ = in.Close()
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("nous acp: %v", err)
-	}
-	call1(t, d.Socket, protocol.Ping, protocol.PingParams{})
 }

@@ -53,7 +53,7 @@ func (a *app) fit(text string) string {
 	if a.raw {
 		return text
 	}
-	return plaintext.Clean(text)
+	return plaintext.Text(text)
 }
 
 func (a *app) print(text string) { io.WriteString(a.out, a.fit(text)) }

@@ -14,15 +14,16 @@ type treeRow struct {
 // without branches stays one column.
 func treeRows(r protocol.Tree) []treeRow {
 	known := make(map[string]bool, len(r.Nodes))
-	for _, n := range r.Nodes {
-		known[n.ID] = true
-	}
 	children := make(map[string][]protocol.Node)
-	for _, n := range r.Nodes {
+	for _, n := range r.Nodes { // a parent comes before its children: a daemon can send no circle
+		if n.ID == "" || known[n.ID] {
+			continue
+		}
 		parent := n.ParentID
 		if !known[parent] {
 			parent = ""
 		}
+		known[n.ID] = true
 		children[parent] = append(children[parent], n)
 	}
 	type visit struct {

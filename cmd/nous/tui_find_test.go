@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"noused/internal/testenv"
 )
 
 // golden waits until a screen looks as a file says.
@@ -73,6 +75,7 @@ func TestFindInTheConversation(t *testing.T) {
 
 // What a tool has said is found where it is folded, and while more is being said.
 func TestFindInFoldsAndWhileItStreams(t *testing.T) {
+	testenv.Long(t)
 	t.Parallel()
 	s := openScreen(t, startDaemon(t, wordSlowly), look{cols: 80, rows: 24})
 	s.say(`!bash {"command":"seq -f 'row %g of it' 60"}`)

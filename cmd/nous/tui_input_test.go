@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"noused/internal/tui/tuitest"
+
+	"noused/internal/testenv"
 )
 
 // The terminal is asked to say when the user looks elsewhere, and what it says
@@ -89,6 +91,7 @@ func TestTheWheelScrollsAndWritesNothing(t *testing.T) {
 
 // A wheel that is turned as fast as can be leaves nothing in the input.
 func TestThousandsOfStepsOfTheWheelWriteNothing(t *testing.T) {
+	testenv.Long(t)
 	t.Parallel()
 	s := longTalk(t, look{})
 	s.Type(strings.Repeat("\x1b[<64;100;25M\x1b[<65;100;25M", 1500) + strings.Repeat("\x1b[<64;7;5M", 500) + "written")

@@ -87,7 +87,7 @@ func (v *textView) event(ev protocol.Event, _ []byte) {
 		}
 		v.began = false
 	case protocol.ToolStart:
-		v.note("→ %s %s", ev.ToolName, oneLine(string(ev.Arguments), lineWidth))
+		v.note("→ %s", callHead(ev))
 	case protocol.ToolUpdate:
 		if text := strings.TrimRight(ev.Delta, "\n"); text != "" && !ev.OfResult {
 			v.note("%s", indent(plaintext.Clean(text), "  "))

@@ -21,6 +21,7 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // sayCommand sends the lines of its arguments to a socket, and prints the replies.
@@ -165,6 +166,7 @@ func TestACommandOutsideTheSandboxAsks(t *testing.T) {
 // An answer for always is a rule in a file beside the configuration: it holds for
 // every session at once, and for the next daemon; one for a session stays there.
 func TestAnswersThatStay(t *testing.T) {
+	testenv.Long(t)
 	d := newDaemon(t)
 	c := d.dial()
 	one, other := d.session(d.dir), d.session(d.dir)

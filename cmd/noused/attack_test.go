@@ -16,18 +16,25 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
-// traceCommand attaches to processes as a debugger does, sends them signals, and
-// says what came of it.
+// traceCommand attaches to processes as a debugger does, without stopping them, looks into them, sends them
+// signals, and says what came of it.
 const traceCommand = "trace-a-process"
 
 func traceAProcess() {
 	for _, text := range os.Args[1:] {
 		pid, _ := strconv.Atoi(text)
-		fmt.Println("attach:", unix.PtraceAttach(pid))
+		fmt.Println("attach:", unix.PtraceSeize(pid))
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 		fmt.Println("environ:", len(text) > 0, err)
+		mem, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_RDWR, 0)
+		fmt.Println("memory:", err == nil, err)
+		_ = mem.Close()
+		output, err := os.Open(fmt.Sprintf("/proc/%d/fd/1", pid)) // as what it reads, or as what it says
+		fmt.Println("files:", err == nil, err)
+		_ = output.Close()
 		fmt.Println("signal:", unix.Kill(pid, 0))
 	}
 }
@@ -205,6 +212,96 @@ func TestAToolInTheSandboxGainsNothing(t *testing.T) {
 	b.stillWaits("in the end")
 }
 
+// traced reports whether traceCommand got anywhere but with a signal.
+func traced(said string) bool {
+	return !strings.Contains(said, "attach: operation not permitted") || !strings.Contains(said, "environ: false") ||
+		!strings.Contains(said, "memory: false") || !strings.Contains(said, "files: false")
+}
+
+// The process of the built-in tools is in the sandbox of its commands, as their parent.
+// A command does not look into it, and so neither has it start what outlives the call,
+// nor changes what its next ones say. It may signal it.
+func TestACommandDoesNotTraceItsTool(t *testing.T) {
+	b := besiege(t)
+	for way, of := range map[string]func(string) string{"itself": func(c string) string { return c }, "detached": detached} {
+		if said := b.inside("echo $PPID >parent; " + of(traceCommand+" $(cat parent)")); traced(said) || !strings.Contains(said, "signal: <nil>") {
+			t.Errorf("%s: in the sandbox: %s", way, said)
+		}
+		if os.Geteuid() == 0 {
+			continue // outside, root traces everybody
+		}
+		if said := b.outsideOf("echo $PPID >parent; " + of(traceCommand+" $(cat parent)")); traced(said) {
+			t.Errorf("%s: outside: %s", way, said)
+		}
+	}
+	// What its tool starts can be looked into, as ever.
+	if said := b.inside("sleep 100 & while ! grep -q sleep /proc/$!/comm; do :; done; " + traceCommand + " $!"); !strings.Contains(said, "attach: <nil>") || !strings.Contains(said, "environ: true") {
+		t.Errorf("a command of its own: %s", said)
+	}
+}
+
+// Another daemon of the same user, which the tool does not descend from, answers it
+// as little.
+func TestAToolInTheSandboxCommandsNoOtherDaemon(t *testing.T) {
+	b := besiege(t)
+	other := newDaemon(t)
+	c := other.dial()
+	waiting := other.asks(c, other.session(other.dir), outside("true"))
+	approve := sayCommand + " " + other.sock + " " + shellWord(`{"id":"1","type":"approve","payload":{"approval_id":"`+waiting.ApprovalID+`","option":"once"}}`)
+	for way, of := range map[string]func(string) string{
+		"itself": func(c string) string { return c }, "detached": detached,
+		"without a limit": func(c string) string { return "prlimit --locks=unlimited:unlimited true; " + c },
+		"in a namespace": func(c string) string {
+			return "unshare -Ur true && echo in a name''space; unshare -Ur sh -c " + shellWord("prlimit --locks=unlimited:unlimited true; "+c) + "; " + c
+		},
+	} {
+		said := b.inside(of(approve))
+		if strings.Contains(said, `"id"`) || strings.Contains(said, "in a namespace") {
+			t.Errorf("%s: the other daemon answers %s", way, said)
+		}
+	}
+	state, err := client.Call(t.Context(), c, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: other.session(other.dir)}})
+	if err != nil || len(state.PendingApprovals) != 1 {
+		t.Errorf("%+v, %v: want the question to wait", state.PendingApprovals, err)
+	}
+}
+
+// Nothing that the daemon starts leaves its memory in a file, nor can it be made to.
+func TestNothingOfTheDaemonsLeavesACore(t *testing.T) {
+	b := besiege(t)
+	var own unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &own); err != nil {
+		t.Fatal(err)
+	}
+	want := strconv.FormatUint(min(own.Max, 1), 10)
+	const limits, die = "grep 'core file size' /proc/self/limits", "rm -f core*; sh -c 'ulimit -c unlimited; kill -ABRT $$'; ls"
+	of := func(pid string) string {
+		text, err := os.ReadFile("/proc/" + pid + "/limits")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	for who, text := range map[string]string{
+		"the daemon": of(strconv.Itoa(b.cmd.Process.Pid)), "the guardian": of(b.guardian()),
+		"a tool": b.outsideOf(limits), "a sandboxed tool": b.inside(limits),
+	} {
+		_, text, _ := strings.Cut(text, "Max core file size")
+		if got := strings.Fields(text); len(got) < 2 || got[0] != want || got[1] != want {
+			t.Errorf("%s: got %.40q, want a limit of %s byte, soft and hard", who, text, want)
+		}
+	}
+	if said := b.inside(die); strings.Contains(said, "core") {
+		t.Errorf("a sandboxed tool leaves one: %s", said)
+	}
+	if os.Geteuid() == 0 {
+		return // root raises every limit
+	}
+	if said := b.outsideOf(die); strings.Contains(said, "core\n") {
+		t.Errorf("a tool leaves one: %s", said)
+	}
+}
+
 // What is in the session's folder is the tools' to change, hooks of git too: that
 // they run when the user uses git next, docs/security.md says.
 func TestWhatASessionsFolderHasCanBeChanged(t *testing.T) {
@@ -215,29 +312,39 @@ func TestWhatASessionsFolderHasCanBeChanged(t *testing.T) {
 	}
 }
 
-// What docs/security.md says of sockets of the user's other programs; where this
-// fails, the kernel protects them, and the page can say so.
-func TestSocketsOfOtherProgramsAreOpen(t *testing.T) {
-	if abi, err := landlockVersion(); err != nil || abi >= 9 {
-		t.Skip("the kernel protects them")
-	}
+// A program in the sandbox does not have another of the user's programs do what it may
+// not. Where there are no namespaces, and the kernel cannot keep it from that either,
+// docs/security.md says so.
+func TestSocketsOfOtherProgramsAreClosed(t *testing.T) {
 	b := besiege(t)
+	ours, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if abi, err := landlockVersion(); (err != nil || abi < 9) && strings.Contains(b.inside("readlink /proc/self/ns/mnt"), ours) {
+		t.Skip("this system has no namespaces for tools, and the kernel's Landlock leaves sockets open")
+	}
 	path := filepath.Join(b.home, "agent")
 	other, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer other.Close()
 	answered := make(chan struct{})
-	go func() { // ends with the connection
+	go func() { // ends with the listener
 		defer close(answered)
-		if conn, err := other.Accept(); err == nil {
+		for {
+			conn, err := other.Accept()
+			if err != nil {
+				return
+			}
 			fmt.Fprintln(conn, "hello")
 			_ = conn.Close()
 		}
 	}()
-	if said := b.inside(sayCommand + " " + path + " x"); !strings.Contains(said, "hello") {
-		t.Errorf("it gets %s", said)
+	for way, of := range map[string]func(string) string{"itself": func(c string) string { return c }, "detached": detached} {
+		if said := b.inside(of(sayCommand + " " + path + " x")); strings.Contains(said, "hello") {
+			t.Errorf("%s: it gets %s", way, said)
+		}
 	}
 	other.Close()
 	<-answered
@@ -300,6 +407,7 @@ func TestAToolOutsideTheSandboxAnswersNothing(t *testing.T) {
 // Keys of the user's cannot be read in the sandbox, by no name, whether the home is
 // a link, is the folder that is worked in, or gets the key later.
 func TestKeysOfTheUserAreHiddenFromTools(t *testing.T) {
+	testenv.Long(t)
 	const key = "sk-of-the-user"
 	base := t.TempDir()
 	home, real := filepath.Join(base, "home"), filepath.Join(base, "data", "me")
@@ -314,6 +422,10 @@ func TestKeysOfTheUserAreHiddenFromTools(t *testing.T) {
 	}
 	put(filepath.Join(real, ".ssh", "id"))
 	put(filepath.Join(real, ".config", "chromium", "Default", "Cookies"))
+	files := []string{".ssh/id", ".config/chromium/Default/Cookies", ".aws/credentials", ".npmrc", ".config/nous/config.toml", ".newcomer/key"}
+	for _, file := range files[3:] {
+		put(filepath.Join(real, file))
+	}
 	if err := os.MkdirAll(filepath.Join(real, "project"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +440,7 @@ func TestKeysOfTheUserAreHiddenFromTools(t *testing.T) {
 			t.Skip("no sandbox here")
 		}
 		put(filepath.Join(real, ".aws", "credentials"))
-		for _, file := range []string{".ssh/id", ".config/chromium/Default/Cookies", ".aws/credentials"} {
+		for _, file := range files {
 			for _, command := range []string{
 				"cat " + home + "/" + file, "cat " + real + "/" + file, "cat ~/" + file, "cd ~ && cat " + file, "cat ../" + file,
 				"cat /proc/self/root" + real + "/" + file, "cat /proc/self/cwd/../" + file, "ln -sf ~/" + file + " l; cat l; rm l",
@@ -360,5 +472,6 @@ func TestKeysOfTheUserAreHiddenFromTools(t *testing.T) {
 		}
 	}
 	out, _ := d.doctor()
-	wantLines(t, out, "tools in the sandbox cannot read, of what is there: ", home+"/.ssh", home+"/.config/chromium")
+	wantLines(t, out, "tools in the sandbox cannot read, of what is there: ", real+"/.ssh", real+"/.config/chromium",
+		"of what begins with a dot in "+real+", only toolchains and settings")
 }

@@ -105,6 +105,7 @@ func runCheck(cmd *cobra.Command, file, workdir string, o check.Options) (failed
 	defer stop()
 	supervisor := proc.NewSupervisor(selfPath, zap.NewNop())
 	defer supervisor.Close()
+	supervisor.StartIn(neutralFolder((&resolver{getenv: os.Getenv}).defaultStateDir(), os.Getenv))
 	findings, err := check.Run(ctx, d, supervisor, o)
 	if err != nil {
 		return 0, fmt.Errorf("check %s: %w", file, err)

@@ -27,6 +27,7 @@ type Config struct {
 	Socket       string // of commands; that of events has ".events" behind it
 	StateDir     string
 	Workdir      string
+	WorkdirNamed bool // by a setting, rather than the folder that the daemon was started in
 	ToolsDirs    []string
 	Model        ModelConfig
 	Providers    map[string]ProviderConfig // by name; nil: none
@@ -40,6 +41,7 @@ type Config struct {
 	DebugSocket  string // "": none
 	Policy       policySettings
 	BuiltinTools bool
+	CacheDir     string   // has what sandboxed tools can make again
 	LogDir       string   // has the logs of daemons that nous has started
 	ConfigDir    string   // has the user's instructions and skills, and what is private
 	Home         string   // of the user
@@ -116,15 +118,18 @@ func resolveConfig(fs *pflag.FlagSet, getenv func(string) string) (Config, error
 		LogLevel:     r.level("log-level"),
 		BuiltinTools: r.boolean("builtin_tools", true),
 	}
+	named, _ := r.find("workdir")
+	cfg.WorkdirNamed = named != nil
 	cfg.DebugSocket = r.debugSocket(cfg.Socket)
 	cfg.ConfigDir, cfg.Home, cfg.LogDir = r.configDir(), r.home(), detach.LogDir(r.getenv, r.home())
+	cfg.CacheDir = filepath.Join(r.base("XDG_CACHE_HOME", ".cache"), "noused", "sandbox")
 	cfg.Facts = r.facts(cfg.vendors(r.getenv))
 	cfg.Model = r.model(cfg.vendors(r.getenv))
 	cfg.Limits = r.limits()
 	cfg.Notify = r.notify()
 	cfg.Fleet = r.fleet()
 	cfg.Private = append(r.private(cfg.StateDir), cfg.Fleet.keyFiles()...)
-	cfg.Sandbox = r.sandbox()
+	cfg.Sandbox = r.sandbox(cfg.Workdir, append(slices.Clip(cfg.Private), cfg.LogDir))
 	cfg.Retention = r.retention()
 	cfg.Policy = r.policy()
 	if info, err := os.Stat(cfg.Workdir); r.err == nil && (err != nil || !info.IsDir()) {

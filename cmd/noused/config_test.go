@@ -76,12 +76,9 @@ func TestConfigDefaults(t *testing.T) {
 		LogLevel:     zapcore.InfoLevel,
 		Policy:       policySettings{Config: home + "/.config/noused/config.toml", Rules: home + "/.config/noused/rules.toml"},
 		BuiltinTools: true,
-		ConfigDir:    home + "/.config/noused", LogDir: home + "/.local/state/noused/log", Home: home,
+		ConfigDir:    home + "/.config/noused", LogDir: home + "/.local/state/noused/log", CacheDir: home + "/.cache/noused/sandbox", Home: home,
 		Private: []string{home + "/.config/noused", home + "/.config/noused/environment", home + "/.local/state/noused", home + "/.config/noused/rules.toml"},
-		Sandbox: sandboxSettings{Network: true},
-	}
-	for _, name := range usuallyHidden {
-		want.Sandbox.Hide = append(want.Sandbox.Hide, filepath.Join(home, name))
+		Sandbox: got.Sandbox,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -176,21 +173,41 @@ func TestTheConfigurationFolder(t *testing.T) {
 }
 
 func TestConfigOfTheSandbox(t *testing.T) {
-	got, home, err := resolve(t, nil, nil, "[sandbox]\nhide = [\"~/keys\", \"~\", \"/srv/x/\", \"beside\"]\nnetwork = false\n")
-	want := sandboxSettings{Hide: []string{home + "/keys", home, "/srv/x", home + "/.config/noused/beside"}}
-	if diff := cmp.Diff(want, got.Sandbox); diff != "" || err != nil {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
-	}
-	own := []string{home + "/.config/noused", home + "/.config/noused/environment", home + "/.local/state/noused"}
-	for what, file := range map[string]string{"another list": "hide = [\"~/keys\"]", "none": "hide = []"} {
-		got, home2, err := resolve(t, nil, nil, "[sandbox]\n"+file+"\n")
-		for _, path := range own {
-			if path = strings.Replace(path, home, home2, 1); err != nil || !hidden(got).Covers(path) {
-				t.Errorf("%s: %s is not hidden: %v", what, path, err)
+	for _, c := range []struct {
+		file              string
+		hidden, canBeRead []string // below the home, or absolute
+	}{
+		{
+			"",
+			[]string{".ssh/id", ".unheard-of/key", ".config/unheard-of", ".local/share/new", ".cargo/credentials.toml", ".config/git/credentials"},
+			[]string{"src/x", ".bashrc", ".config/git/config", ".cargo/bin/cargo", ".tools/bin/tool"},
+		},
+		{`hide = ["~/src", "/srv/x/", "beside", "~/.cargo"]`, []string{".ssh/id", "src/x", "/srv/x/y", ".config/noused/beside", ".cargo/bin/cargo"}, []string{"go/x"}},
+		{`hide = []`, []string{".ssh/id"}, nil},
+		{`read = ["~/.ssh/config", "~/.aws", "~/.docker"]`, []string{".ssh/id", ".docker/config.json", ".kube/config"}, []string{".ssh/config", ".aws/credentials", ".docker/x"}},
+		{"hide = [\"~/.aws\"]\nread = [\"~/.aws\"]", []string{".aws/credentials"}, nil},
+		{`read = ["~/.config", "~/.local/state"]`, []string{".config/gh/hosts.yml", ".config/nous/key"}, []string{".config/unheard-of"}},
+	} {
+		got, home, err := resolve(t, nil, map[string]string{"PATH": "/bin:HOME/.tools/bin"}, "[sandbox]\n"+c.file+"\n")
+		if err != nil || !got.Sandbox.Network {
+			t.Fatalf("%s: %v", c.file, err)
+		}
+		at := func(path string) string {
+			if filepath.IsAbs(path) {
+				return path
+			}
+			return filepath.Join(home, path)
+		}
+		own := []string{".config/noused/x", ".config/noused/environment", ".local/state/noused/sessions"}
+		for _, path := range slices.Concat(own, c.hidden) {
+			if !hidden(got).Covers(at(path)) {
+				t.Errorf("%s: %s is not hidden", c.file, path)
 			}
 		}
-		if hidden(got).Covers(home2 + "/.ssh/id") {
-			t.Errorf("%s does not take the place of the usual", what)
+		for _, path := range c.canBeRead {
+			if hidden(got).Covers(at(path)) {
+				t.Errorf("%s: %s is hidden", c.file, path)
+			}
 		}
 	}
 }
@@ -267,6 +284,7 @@ func TestConfigFile(t *testing.T) {
 		Socket:       home + "/.config/noused/file.sock",
 		StateDir:     "/file/state",
 		Workdir:      "/",
+		WorkdirNamed: true,
 		ToolsDirs:    []string{home + "/.config/noused/tools", "/file/tools", home + "/tools"},
 		Model:        ModelConfig{Provider: "offline", Name: "script", Delay: 20 * time.Millisecond},
 		MaxLine:      2 << 20,
@@ -274,7 +292,7 @@ func TestConfigFile(t *testing.T) {
 		DrainTimeout: 3 * time.Second,
 		LogLevel:     zapcore.WarnLevel,
 		Policy:       got.Policy,
-		Private:      got.Private, LogDir: got.LogDir, ConfigDir: home + "/.config/noused", Home: home, Sandbox: got.Sandbox,
+		Private:      got.Private, LogDir: got.LogDir, CacheDir: got.CacheDir, ConfigDir: home + "/.config/noused", Home: home, Sandbox: got.Sandbox,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -290,6 +308,7 @@ func TestEnvironmentBeatsFile(t *testing.T) {
 		Socket:       workdir(t) + "/env.sock",
 		StateDir:     "/env/state",
 		Workdir:      "/usr",
+		WorkdirNamed: true,
 		ToolsDirs:    []string{"/env/a", workdir(t) + "/b"},
 		Model:        ModelConfig{Provider: "offline", Name: "script", Delay: 20 * time.Millisecond},
 		MaxLine:      3 << 20,
@@ -297,7 +316,7 @@ func TestEnvironmentBeatsFile(t *testing.T) {
 		DrainTimeout: 4 * time.Second,
 		LogLevel:     zapcore.ErrorLevel,
 		Policy:       got.Policy,
-		Private:      got.Private, LogDir: got.LogDir, ConfigDir: got.ConfigDir, Home: got.Home, Sandbox: got.Sandbox,
+		Private:      got.Private, LogDir: got.LogDir, CacheDir: got.CacheDir, ConfigDir: got.ConfigDir, Home: got.Home, Sandbox: got.Sandbox,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -313,16 +332,17 @@ func TestFlagsBeatEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Socket:      workdir(t) + "/flag.sock",
-		StateDir:    "/flag/state",
-		Workdir:     "/tmp",
-		ToolsDirs:   []string{"/flag/a", workdir(t) + "/b:c"},
-		Model:       ModelConfig{Provider: "offline", Name: "script", Delay: 20 * time.Millisecond},
-		MaxLine:     4 << 20,
-		EventBuffer: 1 << 30,
-		LogLevel:    zapcore.DebugLevel,
-		Policy:      got.Policy,
-		Private:     got.Private, LogDir: got.LogDir, ConfigDir: got.ConfigDir, Home: got.Home, Sandbox: got.Sandbox,
+		Socket:       workdir(t) + "/flag.sock",
+		StateDir:     "/flag/state",
+		Workdir:      "/tmp",
+		WorkdirNamed: true,
+		ToolsDirs:    []string{"/flag/a", workdir(t) + "/b:c"},
+		Model:        ModelConfig{Provider: "offline", Name: "script", Delay: 20 * time.Millisecond},
+		MaxLine:      4 << 20,
+		EventBuffer:  1 << 30,
+		LogLevel:     zapcore.DebugLevel,
+		Policy:       got.Policy,
+		Private:      got.Private, LogDir: got.LogDir, CacheDir: got.CacheDir, ConfigDir: got.ConfigDir, Home: got.Home, Sandbox: got.Sandbox,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -419,9 +439,11 @@ func TestConfigErrors(t *testing.T) {
 		{"a wait that is none", nil, nil, "[policy]\napproval_timeout = \"soon\"\n", "FILE:2: policy.approval_timeout: got soon, want a time"},
 		{"no patterns", nil, nil, "[policy]\nallow = 1\n", "FILE:2: policy.allow: got 1, want an array of strings"},
 		{"hiding nothing", nil, nil, "[sandbox]\nhide = [\"\"]\n", "FILE:2: sandbox.hide: is empty"},
+		{"reading all", nil, nil, "[sandbox]\nread = [\"/\"]\n", "FILE:2: sandbox.read: / has all that is hidden in the home folder: name what is to be read in it"},
+		{"reading what is the daemon's", nil, nil, "[sandbox]\nread = [\"tools.d\"]\n", "FILE:2: sandbox.read: DIR/tools.d is the daemon's own, which no tool in the sandbox reads"},
 		{"hiding everything", nil, nil, "[sandbox]\nhide = [\"/\"]\n", "FILE:2: sandbox.hide: nothing could be read without /"},
 		{"no network", nil, nil, "[sandbox]\nnetwork = 0\n", "FILE:2: sandbox.network: got 0, want true or false"},
-		{"a key of the sandbox", nil, nil, "[sandbox]\nread = []\n", "FILE:2: sandbox.read: there is no such key"},
+		{"a key of the sandbox", nil, nil, "[sandbox]\nwrite = []\n", "FILE:2: sandbox.write: there is no such key"},
 		{"no boolean", nil, nil, "builtin_tools = \"no\"\n", "FILE:1: builtin_tools: got no, want true or false"},
 		{"a module without a name", []string{"--model", "module"}, nil, "", "--model: want module/NAME, the name of a provider module's descriptor"},
 		{"no section", nil, nil, "model = \"offline\"\n", "FILE:1: model: want a section"},

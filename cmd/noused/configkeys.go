@@ -50,8 +50,9 @@ var fileKeys = []fileKey{
 	{"policy.deny", "array of patterns", "The tools that are never called. Deny counts before ask, and ask before allow."},
 	{"policy.approval_timeout", "time", "A question that nobody has answered by then is denied. Default: never."},
 
-	{"sandbox.hide", "array of paths", "What tools in the sandbox cannot read, instead of the usual files with keys and passwords. What is the daemon's own is hidden in any case."},
-	{"sandbox.network", "true or false", "Whether tools in the sandbox can use TCP. Default: true."},
+	{"sandbox.hide", "array of paths", "What tools in the sandbox cannot read, beside what they cannot in any case: what in the home folder begins with a dot, but for toolchains and settings, mail, and what is the daemon's own."},
+	{"sandbox.read", "array of paths", "What tools in the sandbox can read although it is hidden, but for what hide has and what is the daemon's own."},
+	{"sandbox.network", "true or false", "Whether tools in the sandbox can use the network, that of this machine (localhost) included. Default: true."},
 
 	{"notify.command", "array", "The program, and its arguments, that is told when a run ends, fails or asks."},
 	{"notify.on", "array", "Which of approval, run_end and run_error it is told of. Default: all."},

@@ -1,38 +1,74 @@
 package main
 
-import "path/filepath"
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"noused/internal/proc"
+)
 
 // sandboxSettings are what sandboxed tools may not, beside what no tool may.
 type sandboxSettings struct {
-	Hide    []string // files and folders that they cannot read; absolute
-	Network bool     // TCP is open
+	Hidden  proc.Hidden // what of the user's they cannot read
+	Network bool        // it is open
 }
 
-// usuallyHidden are below the home folder: what has keys and passwords, and what
-// browsers keep.
-var usuallyHidden = []string{
-	".ssh", ".aws", ".gnupg", ".azure", ".kube", ".netrc", ".git-credentials", ".password-store", ".docker/config.json",
-	".config/gcloud", ".config/gh", ".local/share/keyrings",
-	".mozilla", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware", ".config/microsoft-edge", ".config/vivaldi",
-	"snap/firefox", "snap/chromium", ".var/app/org.mozilla.firefox", ".var/app/com.google.Chrome", ".var/app/org.chromium.Chromium",
-}
-
-// sandbox is the section [sandbox], which only the file can have.
-func (r *resolver) sandbox() (s sandboxSettings) {
+// sandbox is the section [sandbox], which only the file can have. own is the
+// daemon's own, which nothing opens.
+func (r *resolver) sandbox(workdir string, own []string) (s sandboxSettings) {
 	s.Network = r.boolean("sandbox.network", true)
-	v, from := r.file.find("sandbox.hide")
-	if v == nil {
-		for _, name := range usuallyHidden {
-			s.Hide = append(s.Hide, filepath.Join(r.home(), name))
+	base := func(variable, usual string) string {
+		if dir := r.base(variable, usual); !within(proc.Resolve(workdir), proc.Resolve(dir)) {
+			return dir
 		}
-		return s
+		return filepath.Join(r.home(), usual) // tools are to work in it: only the daemon's own is hidden there
 	}
-	for _, text := range r.asTexts(v, from) {
-		path := r.absolute(text, from)
+	s.Hidden = proc.Home{
+		Dir: r.home(), Config: base("XDG_CONFIG_HOME", ".config"), Data: base("XDG_DATA_HOME", ".local/share"),
+		State: base("XDG_STATE_HOME", ".local/state"), Cache: base("XDG_CACHE_HOME", ".cache"),
+	}.Hidden()
+	for _, dir := range filepath.SplitList(r.getenv("PATH")) {
+		if filepath.IsAbs(dir) && !r.owns(own, dir) {
+			s.Hidden.Except = append(s.Hidden.Except, proc.Resolve(dir))
+		}
+	}
+	r.paths("sandbox.read", func(path string, from origin) {
+		switch real := proc.Resolve(path); {
+		case within(proc.Resolve(r.home()), real):
+			r.fail(from, "%s has all that is hidden in the home folder: name what is to be read in it", path)
+		case r.owns(own, real):
+			r.fail(from, "%s is the daemon's own, which no tool in the sandbox reads", path)
+		default:
+			s.Hidden = s.Hidden.Open(real)
+		}
+	})
+	r.paths("sandbox.hide", func(path string, from origin) {
 		if path == "/" {
 			r.fail(from, "nothing could be read without /")
 		}
-		s.Hide = append(s.Hide, path)
-	}
+		s.Hidden = s.Hidden.Shut(path)
+	})
 	return s
+}
+
+// paths calls do for each path of a key's array.
+func (r *resolver) paths(key string, do func(path string, from origin)) {
+	v, from := r.file.find(key)
+	if v == nil {
+		return
+	}
+	for _, text := range r.asTexts(v, from) {
+		do(r.absolute(text, from), from)
+	}
+}
+
+// owns reports whether a path is the daemon's own or lies in what is.
+func (r *resolver) owns(own []string, path string) bool {
+	return slices.ContainsFunc(own, func(dir string) bool { return within(proc.Resolve(path), proc.Resolve(dir)) })
+}
+
+// within reports whether a path is a folder or lies in it.
+func within(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }

@@ -23,6 +23,7 @@ import (
 	"noused/internal/buildinfo"
 	"noused/internal/event"
 	"noused/internal/fleet/host"
+	"noused/internal/idlemem"
 	"noused/internal/instructions"
 	"noused/internal/lock"
 	"noused/internal/mcpfile"
@@ -53,6 +54,23 @@ const shared = 8 << 20
 // since.
 const selfPath = "/proc/self/exe"
 
+// leaveNoCores has neither this process nor anything that it starts leave its memory
+// in a file, whoever tries to raise the limit later. 1 byte is too little for a file,
+// and the one limit that keeps the kernel from handing a core to a program, too: with 0
+// it does (core(5), core_pattern).
+func leaveNoCores() error {
+	var own unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &own); err != nil {
+		return fmt.Errorf("the limit of core files: %w", err)
+	}
+	own.Max = min(own.Max, 1)
+	own.Cur = own.Max
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &own); err != nil {
+		return fmt.Errorf("the limit of core files: %w", err)
+	}
+	return nil
+}
+
 // serve runs the daemon until it is told to stop. An error means that it could
 // not start.
 func serve(ctx context.Context, cfg Config, out *logOutput) error {
@@ -65,8 +83,11 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 	// this process's environment. Programs that it executes are as ever. It hides
 	// the daemon's open files and program from the user, too: whoever needs to know
 	// about the daemon asks it.
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+	if err := proc.Conceal(); err != nil {
 		log.Warn("the environment cannot be hidden from tools", zap.Error(err))
+	}
+	if err := leaveNoCores(); err != nil {
+		return err
 	}
 	boundMemory()
 	store, err := openStore(cfg.StateDir)
@@ -119,9 +140,11 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 	}
 	held := budget.New(cfg.MaxLine + shared)
 	status := newStatusLine(store.IDs)
+	var hub *runloop.Hub
+	rest := idlemem.New(func() bool { running, _, _ := hub.Load(); return running == 0 })
+	defer rest.Stop()
 	readers, disk := new(server.Readers), newDiskUse(cfg.StateDir)
 	defer disk.close()
-	var hub *runloop.Hub
 	var joined *host.Host
 	word := cfg.Notify
 	word.Session = func(id string) (protocol.SessionInfo, bool) { return hub.Known(id) }
@@ -130,7 +153,7 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 	defer notifier.Close()
 	hub = runloop.NewHub(runloop.Options{
 		Store: store, Model: answering, ModelInfo: own, Models: models, MaxSteps: cfg.Model.MaxSteps, Limits: cfg.Limits, Spent: models.today,
-		Instructions: surroundings{told}, Tools: tools, Modules: tools, Policy: judge{tools, allowed}, ApprovalTimeout: cfg.Policy.ApprovalTimeout, Events: loggedEvents{events, out, notifier, status}, Daemon: info, Workdir: cfg.Workdir, Now: time.Now, NewID: newID,
+		Instructions: surroundings{told}, Tools: tools, Modules: tools, Policy: judge{tools, allowed}, ApprovalTimeout: cfg.Policy.ApprovalTimeout, Events: loggedEvents{events, out, notifier, status, rest}, Daemon: info, Workdir: cfg.Workdir, Now: time.Now, NewID: newID,
 		Health: health{events, readers, disk, out.errors, func() *protocol.FleetState { return joined.State() }}.tell,
 		Held:   held, Audit: func(ev model.AuditEvent) {
 			journal.Record(ev)
@@ -142,6 +165,7 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 			log.Error("session", zap.String("session_id", sessionID), zap.Error(err))
 		},
 	})
+	tools.TellJobEnds(hub.JobEnded)
 	mux := new(protocol.Mux)
 	hub.Bind(mux)
 	protocol.HandleFunc(mux, protocol.Ping, func(context.Context, protocol.PingParams) (protocol.Pong, error) {
@@ -163,6 +187,7 @@ func serve(ctx context.Context, cfg Config, out *logOutput) error {
 		tools.Close(ctx)
 		return err
 	}
+	rest.Worked()
 	return runGroup(ctx, cfg, out, levels, sockets, debug, mux, events, readers, hub, tools, allowed, held, notifier, pruning, status, leaving, joined)
 }
 
@@ -182,7 +207,7 @@ func running(err error) error {
 // openTools loads the tools, the built-in ones first, and starts none.
 func openTools(cfg Config, allowed *rules, journal *audit.Log, events *event.Log, log *zap.Logger) (*registry.Registry, error) {
 	o := registry.Options{
-		Dirs: cfg.ToolsDirs, ConfigDir: cfg.ConfigDir, Workdir: cfg.Workdir, OutputDir: outputDir(cfg), Logger: log,
+		Dirs: cfg.ToolsDirs, ConfigDir: cfg.ConfigDir, Workdir: cfg.Workdir, WorkdirNamed: cfg.WorkdirNamed, Neutral: neutralFolder(cfg.StateDir, os.Getenv), OutputDir: outputDir(cfg), CacheDir: cfg.CacheDir, Logger: log,
 		Hidden: hidden(cfg), Offline: !cfg.Sandbox.Network,
 		Dialects: map[string]tool.Dialect{
 			tool.Narratoria: narratoria.Dialect, tool.Gevals: gevals.Dialect, tool.Amplifier: amplifier.Dialect,
@@ -243,13 +268,19 @@ func exposed(cfg Config) (paths []string) {
 	return paths
 }
 
-// hidden is what sandboxed tools must not read. Tools are programs to be read;
-// what was too long for a model is for it to read on, and so are the user's
+// hidden is what sandboxed tools must not read: what is the daemon's own, and what of
+// the user's home [sandbox] says. Tools are programs to be read, and so are the user's
 // instructions and skills.
 func hidden(cfg Config) proc.Hidden {
-	return proc.Hidden{Paths: slices.Concat(cfg.Private, []string{cfg.LogDir}, cfg.Sandbox.Hide), Except: append([]string{
-		outputDir(cfg), instructions.AgentsFile(cfg.ConfigDir), instructions.SkillsDir(cfg.ConfigDir),
-	}, cfg.ToolsDirs...)}
+	h := cfg.Sandbox.Hidden
+	h.Paths = slices.Concat(cfg.Private, []string{cfg.LogDir, cfg.CacheDir}, h.Paths)
+	h.Except = slices.Clip(h.Except)
+	for _, path := range append([]string{
+		instructions.AgentsFile(cfg.ConfigDir), instructions.SkillsDir(cfg.ConfigDir),
+	}, cfg.ToolsDirs...) {
+		h.Except = append(h.Except, proc.Resolve(path))
+	}
+	return h
 }
 
 // warm has the user's MCP servers read, and tells what is wrong with them.
@@ -427,6 +458,7 @@ type loggedEvents struct {
 	log    *logOutput
 	word   *notify.Notifier
 	status *statusLine
+	rest   *idlemem.Rest
 }
 
 // notifyEnviron is the daemon's environment for a program of the user's, without
@@ -455,6 +487,7 @@ func (l loggedEvents) Append(events ...protocol.Event) [][]byte {
 		case protocol.AgentStart:
 			l.log.Info("run started", fields...)
 		case protocol.AgentEnd:
+			l.rest.Worked()
 			fields = append(fields, zap.String("stop_reason", string(ev.StopReason)), zap.Int("turns", ev.Turns))
 			if ev.Error != nil {
 				fields = append(fields, zap.String("code", string(ev.Error.Code)), zap.String("error", ev.Error.Message))

@@ -115,11 +115,12 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 			filepath.Join(r.base("XDG_CONFIG_HOME", ".config"), "systemd/user"), "/etc/systemd/user",
 			filepath.Join(r.base("XDG_DATA_HOME", ".local/share"), "systemd/user"), "/usr/local/lib/systemd/user", "/usr/lib/systemd/user",
 		},
-		Linger:  lingerFile(),
-		Version: buildinfo.Version(),
-		Sandbox: func(d *tool.Descriptor) error { _, err := d.Confine(supervisor); return err },
-		Policy:  rules,
-		Hidden:  hidden(cfg).Paths, Offline: !cfg.Sandbox.Network,
+		Linger:      lingerFile(),
+		Version:     buildinfo.Version(),
+		Sandbox:     func(d *tool.Descriptor) error { _, err := d.Confine(supervisor); return err },
+		Confinement: supervisor.Confinement,
+		Policy:      rules,
+		Hidden:      hidden(cfg).Paths, Dots: hidden(cfg).Dots, Offline: !cfg.Sandbox.Network,
 		Fix: fix,
 	}
 	if cfg.BuiltinTools {

@@ -182,3 +182,29 @@ func TestDoctorLooksAtTheFleet(t *testing.T) {
 	out, _ := d.doctor()
 	wantLines(t, out, "warn  fleet          the NATS server at "+s.URL()+" does not answer: ")
 }
+
+// Where namespaces are forbidden, doctor says what therefore does not hold, and that
+// tools cannot work in a home folder.
+func TestDoctorTellsOfASystemWithoutNamespaces(t *testing.T) {
+	without := []string{"unshare", "--user", "--map-root-user", "setpriv", "--bounding-set=-all", "--"}
+	if err := exec.Command(without[0], append(without[1:], "true")...).Run(); err != nil {
+		t.Skip("needs unshare and setpriv, and a system that allows namespaces: ", err)
+	}
+	if abi, err := landlockVersion(); err != nil || abi < 3 {
+		t.Skip("the kernel has no Landlock")
+	}
+	home := t.TempDir()
+	for dir, want := range map[string][]string{
+		filepath.Join(home, "project"): {"0 failed", "alone, because this system forbids user namespaces", "      fix:  "},
+		home:                           {"FAIL  tools          tools cannot create files in the working folder " + home, "      fix:  allow user namespaces"},
+	} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		args := append(without[1:], "noused", "doctor", "--workdir", dir, "--socket", filepath.Join(home, "run/s"), "--state-dir", filepath.Join(home, "state"), "--tools-dir", filepath.Join(home, "tools"))
+		cmd := exec.Command(without[0], args...)
+		cmd.Env = append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+filepath.Join(home, ".config"), "XDG_RUNTIME_DIR=", "XDG_DATA_HOME="+home)
+		out, _ := cmd.CombinedOutput()
+		wantLines(t, string(out), want...)
+	}
+}

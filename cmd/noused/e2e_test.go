@@ -15,6 +15,7 @@ import (
 	"noused/internal/client"
 	"noused/internal/protocol"
 	"noused/internal/protocol/protocoltest"
+	"noused/internal/testenv"
 )
 
 func TestBadInputCostsNobodyElse(t *testing.T) {
@@ -115,6 +116,7 @@ func TestFrozenClientWithHalfClose(t *testing.T) {
 // Prompts, each sent the instant the last agent_end is read: none is refused,
 // none is lost, each has its one end. NOUSED_PROMPTS makes them more.
 func TestManyPrompts(t *testing.T) {
+	testenv.Long(t)
 	prompts := 1_000
 	if text := os.Getenv("NOUSED_PROMPTS"); text != "" {
 		var err error

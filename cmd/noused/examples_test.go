@@ -19,6 +19,7 @@ import (
 
 	"noused/internal/model"
 	"noused/internal/proc"
+	"noused/internal/testenv"
 	"noused/internal/tool"
 	"noused/internal/tool/amplifier"
 	"noused/internal/tool/check"
@@ -178,6 +179,7 @@ func call(t *testing.T, d *tool.Descriptor, op, args string) model.ToolResult {
 }
 
 func TestExampleToolsWorkInTheDaemon(t *testing.T) {
+	testenv.Long(t)
 	for file, e := range exampleTools {
 		t.Run(file, func(t *testing.T) {
 			r := call(t, loadExample(t, file, exampleDir(t), e.needs), e.op, e.args)
@@ -194,6 +196,7 @@ func TestExampleToolsWorkInTheDaemon(t *testing.T) {
 }
 
 func TestExampleModulesAnswerTheDaemon(t *testing.T) {
+	testenv.Long(t)
 	for file, e := range exampleModules {
 		t.Run(file, func(t *testing.T) {
 			d := loadExample(t, file, exampleDir(t), e.needs)
@@ -222,6 +225,7 @@ func TestExampleModulesAnswerTheDaemon(t *testing.T) {
 
 // The programs that docs/tools.md prints are what their authors will copy.
 func TestToolsOfTheDocumentationWork(t *testing.T) {
+	testenv.Long(t)
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("the tools of docs/tools.md need python3, which is not installed")
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/cmdline"
+	"noused/internal/idlemem"
+	"noused/internal/proc"
 	"noused/internal/tool/builtin"
 )
 
@@ -40,13 +42,17 @@ starts it. You can try it with one request on stdin:
     noused extension files`,
 		Args: cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// Its commands run in the same sandbox, as the same user.
+			if err := proc.Conceal(); err != nil {
+				return err
+			}
 			dir, err := os.Getwd()
 			if err != nil {
 				return fmt.Errorf("find the working directory: %w", err)
 			}
 			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 			defer stop()
-			return builtin.Serve(ctx, cmd.InOrStdin(), cmd.OutOrStdout(), dir, os.Environ())
+			return builtin.Serve(ctx, idlemem.New(nil).Reader(cmd.InOrStdin()), cmd.OutOrStdout(), dir, os.Environ())
 		},
 	}
 }

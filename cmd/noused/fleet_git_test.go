@@ -11,6 +11,7 @@ import (
 
 	"noused/internal/fleet/job"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // filtered is a repository with a file that git hands to a command when it checks it out.
@@ -82,6 +83,7 @@ func TestWhatARepositoryHasGitRunIsConfined(t *testing.T) {
 
 // A git that does not end is ended with its job or its daemon, and all that it runs.
 func TestAGitThatHangsHoldsUpNobody(t *testing.T) {
+	testenv.Long(t)
 	for name, end := range map[string]func(*testing.T, *jobFleet, *daemon, string){
 		"the job is cancelled": func(t *testing.T, f *jobFleet, _ *daemon, repo string) {
 			if _, _, err := f.Cancel(t.Context(), "hangs", jobPatience); err != nil {

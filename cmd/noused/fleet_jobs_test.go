@@ -18,6 +18,7 @@ import (
 	"noused/internal/fleet/fleettest"
 	"noused/internal/fleet/job"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // jobPatience is how long a job may take that is certain to end.
@@ -254,6 +255,7 @@ func TestAJobIsAnothersAfterTheTimeout(t *testing.T) {
 // A daemon that waits for another's claim to run out takes the job then, though nobody tells
 // it of that.
 func TestAJobIsTakenWhenItsClaimRunsOut(t *testing.T) {
+	testenv.Long(t)
 	f := newJobFleet(t, time.Second)
 	f.submit(job.Job{ID: "one", Prompt: "hello there"})
 	if _, ok, err := f.Take(t.Context(), "one", job.Claim{Host: "gone"}); !ok || err != nil {

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"noused/internal/protocol"
+
+	"noused/internal/testenv"
 )
 
 // hangTime only fails a test that would hang.
@@ -257,6 +259,7 @@ func (tr *troop) compare(before footprint) {
 }
 
 func TestAToolThatMisbehavesHurtsNobodyElse(t *testing.T) {
+	testenv.Long(t)
 	tr := newTroop(t, hangTime)
 	before := tr.warm()
 	for _, name := range tr.names(false) {
@@ -278,6 +281,7 @@ func TestAToolThatMisbehavesHurtsNobodyElse(t *testing.T) {
 }
 
 func TestAToolThatHangsEndsAtItsTimeout(t *testing.T) {
+	testenv.Long(t)
 	tr := newTroop(t, 3*time.Second)
 	before := tr.warm()
 	calls := map[string]*wire{}
@@ -302,6 +306,7 @@ func TestAToolThatHangsEndsAtItsTimeout(t *testing.T) {
 }
 
 func TestAToolThatHangsEndsWhenItsRunIsAborted(t *testing.T) {
+	testenv.Long(t)
 	tr := newTroop(t, hangTime)
 	events := tr.events(protocol.SubscribeParams{})
 	w := tr.commands()
@@ -339,6 +344,7 @@ func TestAToolThatHangsEndsWhenItsRunIsAborted(t *testing.T) {
 }
 
 func TestNoToolOutlivesTheDaemon(t *testing.T) {
+	testenv.Long(t)
 	for _, c := range []struct {
 		how  string
 		end  func(*daemon)

@@ -15,6 +15,7 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // Tools of each protocol that say where they run, and which process they are.
@@ -51,7 +52,7 @@ func whereDaemon(t *testing.T, args ...string) (d *daemon, folders [2]string) {
 	t.Helper()
 	d = unstarted(t, "noused", args...)
 	for name, script := range map[string]string{"n": narratoriaWhere, "g": gevalsWhere, "m": flatWhere, "own": flatWhere} {
-		proto, more := map[string]string{"n": "narratoria", "g": "gevals"}[name], ""
+		proto, more := map[string]string{"n": "narratoria", "g": "gevals"}[name], `,"cwd":"session"`
 		if proto == "" {
 			proto = "module"
 		}
@@ -268,6 +269,7 @@ func TestAFolderThatBecameALink(t *testing.T) {
 // However many folders there are, the living processes are bounded, and none
 // survives the daemon.
 func TestLivingProcessesAreBounded(t *testing.T) {
+	testenv.Long(t)
 	d, _ := whereDaemon(t)
 	top := t.TempDir()
 	pids := map[int]bool{}
@@ -346,6 +348,7 @@ func TestCommittingInAWorktree(t *testing.T) {
 
 // A daemon tells somebody who is not looking, with one JSON object.
 func TestNotify(t *testing.T) {
+	testenv.Long(t)
 	d := unstarted(t, "noused")
 	config := filepath.Join(d.dir, "config.toml")
 	d.write("config.toml", "[notify]\ncommand = [\"./told.sh\", \"x y\"]\nafter = \"0s\"\n", 0o600)

@@ -29,11 +29,12 @@ func TestMain(m *testing.M) {
 	if os.Args[0] == selfPath { // the daemon's own extension
 		os.Args[0] = "noused"
 	}
-	testscript.Main(testenv.M{M: m}, map[string]func(){"noused": main, relayCommand: rawRelay, sayCommand: sayToTheDaemon, traceCommand: traceAProcess, manyCommand: serveMany})
+	testscript.Main(testenv.M{M: m}, map[string]func(){"noused": main, relayCommand: rawRelay, sayCommand: sayToTheDaemon, traceCommand: traceAProcess, manyCommand: serveMany, hugeCommand: serveHuge})
 }
 
 // daemon is a running noused with its own state.
 type daemon struct {
+	here bool // works in the folder that it is started in
 	t    testing.TB
 	sock string
 	dir  string
@@ -88,9 +89,11 @@ func (d *daemon) start() {
 		_ = ready.Close()
 		_ = os.Remove(filepath.Join(d.dir, "ready"))
 	}()
-	d.cmd = exec.Command(d.program, append([]string{
-		"--socket", d.sock, "--state-dir", filepath.Join(d.dir, "state"), "--workdir", d.dir, "--tools-dir", filepath.Join(d.dir, "tools"),
-	}, d.args...)...)
+	args := []string{"--socket", d.sock, "--state-dir", filepath.Join(d.dir, "state"), "--tools-dir", filepath.Join(d.dir, "tools")}
+	if !d.here {
+		args = append(args, "--workdir", d.dir)
+	}
+	d.cmd = exec.Command(d.program, append(args, d.args...)...)
 	d.cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+ready.LocalAddr().String(), "XDG_CONFIG_HOME="+d.dir, "XDG_RUNTIME_DIR="+d.dir)
 	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
 	if d.stderr != nil {

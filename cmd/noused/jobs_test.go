@@ -88,3 +88,24 @@ func TestJobsOfADaemon(t *testing.T) {
 		t.Errorf("the deleted session left %v", left)
 	}
 }
+
+// How a job has ended is told by the next daemon, too.
+func TestHowAJobHasEndedSurvivesAKill(t *testing.T) {
+	d := newDaemon(t)
+	session := d.session("")
+	if _, err := client.Call(t.Context(), d.dial(), protocol.Prompt, protocol.PromptParams{
+		Scope: protocol.Scope{SessionID: session}, Text: `!bash {"background":true,"command":"exit 3"}`,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the journal has how it ended", func() bool {
+		text, err := os.ReadFile(filepath.Join(d.dir, "state", "sessions", session+".jsonl"))
+		return err == nil && strings.Contains(string(text), `"exit_code":3`)
+	})
+	d.kill()
+	d.start()
+	st, err := client.Call(t.Context(), d.dial(), protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: session}})
+	if err != nil || len(st.Jobs) != 1 || st.Jobs[0].Status != "exited" || st.Jobs[0].ExitCode == nil || *st.Jobs[0].ExitCode != 3 {
+		t.Errorf("got %+v, %v; want a job that ended with 3", st.Jobs, err)
+	}
+}

@@ -158,7 +158,9 @@ func browse(getenv func(string) string, page string) {
 	if getenv("DISPLAY") == "" && getenv("WAYLAND_DISPLAY") == "" {
 		return
 	}
+	// What lies in the current folder may be a stranger's.
 	browser := exec.Command("xdg-open", page)
+	browser.Dir = "/"
 	if browser.Start() == nil { // else the person opens it
 		go func() { _ = browser.Wait() }()
 	}

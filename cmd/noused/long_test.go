@@ -19,6 +19,7 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // longWindow is what the strict server can read, in tokens of four bytes: about
@@ -30,6 +31,7 @@ const longWindow = 32_000
 // summarised as often as it has to be, every request is in order and fits, and
 // the daemon does not grow with what it no longer sends.
 func TestLongSession(t *testing.T) {
+	testenv.Long(t)
 	turns := 120
 	if text := os.Getenv("NOUSED_TURNS"); text != "" {
 		n, err := strconv.Atoi(text)

@@ -52,11 +52,11 @@ fit a call the strictest counts: deny, then ask, then allow. An answer "always" 
 	p.Code(`[[policy.rule]]
 tool      = "bash"
 decision  = "allow"                     # allow, ask or deny
-command   = ["git", ["status", "log"]]  # of bash: words from the first; a list is alternatives
+command   = ["ping", ["-c", "-4"]]      # of bash: words from the first; a list is alternatives
 path      = ["docs/**"]                 # of the file tools, instead of command
 workdir   = "/home/me/proj"             # only in sessions of that folder
-match     = ["git status"]              # must fit, checked when the rules are read
-not_match = ["git push"]                # must not`)
+match     = ["ping -c 1 example.org"]   # must fit, checked when the rules are read
+not_match = ["ping -f example.org"]     # must not`)
 	p.Section("KEYS OF MODELS.TOML")
 	p.Text(`A section ["PROVIDER/NAME"] of models.toml says what a model can do and costs. It counts more than the built-in catalogue.`)
 	configKeys(p, factKeys, func(key fileKey) string { return key.text })

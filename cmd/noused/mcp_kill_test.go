@@ -40,7 +40,7 @@ func TestNothingOfAServerOutlivesAKilledDaemon(t *testing.T) {
 	d.write("tools/forks.sh", forkingServer, 0o700)
 	for i := range 3 {
 		d.write(fmt.Sprintf("tools/forks%d.json", i), fmt.Sprintf(
-			`{"name":"forks%d","kind":"tool","protocol":"mcp","capabilities":[],"transport":{"type":"stdio","command":["./forks.sh"]}}`, i), 0o600)
+			`{"name":"forks%d","kind":"tool","protocol":"mcp","cwd":"session","capabilities":[],"transport":{"type":"stdio","command":["./forks.sh"]}}`, i), 0o600)
 	}
 	for range kills {
 		d.start()

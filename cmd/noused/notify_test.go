@@ -18,10 +18,12 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // What systemd hears from a daemon, from its start to its end.
 func TestTheDaemonTellsSystemdHowItIs(t *testing.T) {
+	testenv.Long(t)
 	d := unstarted(t, "noused")
 	heard, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(d.dir, "notify"), Net: "unixgram"})
 	if err != nil {

@@ -10,14 +10,16 @@ import (
 	"noused/internal/audit"
 	"noused/internal/protocol"
 	"noused/internal/runloop"
+	"noused/internal/tool"
 	"noused/internal/tool/registry"
 )
 
 const (
-	pruneEvery = 24 * time.Hour
-	pruneLook  = time.Hour // between looks at the clock: a machine that sleeps has fewer ticks than hours
-	maxPruned  = 1000      // sessions that one reply names, and files
-	toolFolder = "tool-output/"
+	pruneEvery  = 24 * time.Hour
+	pruneLook   = time.Hour // between looks at the clock: a machine that sleeps has fewer ticks than hours
+	maxPruned   = 1000      // sessions that one reply names, and files
+	toolFolder  = "tool-output/"
+	cacheUnused = 30 * 24 * time.Hour // after which the cache of a folder is removed
 )
 
 // pruner removes what [retention] says: at the start, once a day, and when somebody
@@ -42,10 +44,6 @@ func newPruner(cfg Config, hub *runloop.Hub, tools *registry.Registry, journal *
 
 // run removes now and once a day, until ctx ends.
 func (p *pruner) run(ctx context.Context) error {
-	if p.keep == (retention{}) {
-		<-ctx.Done()
-		return nil
-	}
 	return p.daily(ctx, func() { _, _ = p.prune(ctx, false) })
 }
 
@@ -90,7 +88,7 @@ func (p *pruner) prune(ctx context.Context, dry bool) (protocol.Pruned, error) {
 	case <-ctx.Done():
 		return out, context.Cause(ctx)
 	}
-	for _, err := range []error{p.sessions(ctx, dry, &out), p.output(ctx, dry, &out), p.journal(dry, &out)} {
+	for _, err := range []error{p.sessions(ctx, dry, &out), p.output(ctx, dry, &out), p.journal(dry, &out), p.caches(dry)} {
 		if err != nil && ctx.Err() == nil {
 			out.Problems = append(out.Problems, err.Error())
 			p.log.Error("not all could be removed", zap.Error(err))
@@ -121,13 +119,13 @@ func (p *pruner) output(ctx context.Context, dry bool, out *protocol.Pruned) err
 	if older := p.keep.ToolOutputOlder; older > 0 {
 		before = p.now().Add(-older)
 	}
-	return p.tools.PruneOutput(ctx, before, p.keep.ToolOutputLarger, dry, func(f fs.FileInfo) {
+	return p.tools.PruneOutput(ctx, before, p.keep.ToolOutputLarger, dry, func(f tool.KeptFile) {
 		out.Sums.ToolOutput.Add(f.Size())
 		if len(out.ToolOutput) == maxPruned {
 			out.Truncated = true
 			return
 		}
-		out.ToolOutput = append(out.ToolOutput, pruned(toolFolder, f))
+		out.ToolOutput = append(out.ToolOutput, pruned(toolFolder+f.Name, f.FileInfo))
 	})
 }
 
@@ -137,10 +135,22 @@ func (p *pruner) journal(dry bool, out *protocol.Pruned) error {
 	}
 	return p.audit.Prune(p.keep.AuditLarger, dry, func(f fs.FileInfo) {
 		out.Sums.Audit.Add(f.Size())
-		out.Audit = append(out.Audit, pruned("", f))
+		out.Audit = append(out.Audit, pruned(f.Name(), f))
 	})
 }
 
-func pruned(folder string, f fs.FileInfo) protocol.PrunedFile {
-	return protocol.PrunedFile{Name: folder + f.Name(), ChangedAt: f.ModTime().UTC(), Size: f.Size()}
+// caches removes what nobody needs: no setting says so, and no reply has it.
+func (p *pruner) caches(dry bool) error {
+	if dry {
+		return nil
+	}
+	n, err := p.tools.PruneCaches(p.now().Add(-cacheUnused))
+	if n > 0 {
+		p.log.Info("removed caches of the sandbox", zap.Int("folders", n))
+	}
+	return err
+}
+
+func pruned(name string, f fs.FileInfo) protocol.PrunedFile {
+	return protocol.PrunedFile{Name: name, ChangedAt: f.ModTime().UTC(), Size: f.Size()}
 }

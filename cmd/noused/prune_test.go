@@ -12,6 +12,7 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 	"noused/internal/tool/registry"
 )
 
@@ -76,6 +77,7 @@ func TestPruneNamesSoManyFiles(t *testing.T) {
 // A daemon that is killed while it removes sessions has removed each of them, or
 // none of it: its images go with it.
 func TestKilledWhileItPrunes(t *testing.T) {
+	testenv.Long(t)
 	d := newDaemon(t)
 	d.stop()
 	const sessions = 40

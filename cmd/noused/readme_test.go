@@ -47,14 +47,28 @@ func TestReadmeKey(t *testing.T) {
 
 // What the page on security claims is shown by tests: all that it names are there.
 func TestSecurityPageNamesTestsThatExist(t *testing.T) {
-	root := filepath.Join("..", "..")
-	page, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "security.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	there := allTests(t)
+	named := regexp.MustCompile(`\bTest\w+`).FindAllString(string(page), -1)
+	for _, name := range named {
+		if !there[name] {
+			t.Errorf("docs/security.md names %s, which is no test", name)
+		}
+	}
+	if len(named) < 30 {
+		t.Errorf("docs/security.md names %d tests", len(named))
+	}
+}
+
+// allTests are the names of this tree's tests.
+func allTests(t *testing.T) map[string]bool {
+	t.Helper()
 	there := map[string]bool{}
 	for _, dir := range []string{"cmd", "internal"} {
-		if err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
+		if err := filepath.WalkDir(filepath.Join("..", "..", dir), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, "_test.go") {
 				return err
 			}
@@ -67,15 +81,7 @@ func TestSecurityPageNamesTestsThatExist(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	named := regexp.MustCompile(`\bTest\w+`).FindAllString(string(page), -1)
-	for _, name := range named {
-		if !there[name] {
-			t.Errorf("docs/security.md names %s, which is no test", name)
-		}
-	}
-	if len(named) < 30 {
-		t.Errorf("docs/security.md names %d tests", len(named))
-	}
+	return there
 }
 
 // testPage runs the lines of a page's sh blocks, and looks for texts in what
@@ -91,7 +97,7 @@ func testPage(t *testing.T, page string, programs, want []string) {
 	}
 	cmd := exec.Command("bash", "-e", "-o", "pipefail", "-c", "trap 'nous stop >/dev/null 2>&1 || true; kill $(jobs -p) 2>/dev/null || true' EXIT\n"+shellLines(t, page))
 	cmd.Dir = copyTree(t)
-	cmd.Env = append(freshHome(t), "BUILDFLAGS=") // what was built for these tests is not built anew
+	cmd.Env = freshHome(t)
 	text, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)

@@ -17,7 +17,7 @@ import (
 // shellServer is an MCP server with one tool that says a word and where it runs.
 const shellServer = `#!/bin/sh
 reply() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
-echo start >>started
+[ ! -w . ] || echo start >>started
 while read -r line; do
 	id=${line#*\"id\":}
 	id=${id%%[,\}]*}
@@ -83,9 +83,10 @@ func TestServersOfADaemon(t *testing.T) {
 		return strings.Join(all, ", ")
 	}
 	other := d.session(d.dir)
-	says(made.SessionID, "editors.word", "e in "+theirs)
-	says(made.SessionID, "server-0.word", " in "+theirs)
-	says(other, "server-0.word", " in "+d.dir)
+	empty := filepath.Join(d.dir, "state", "empty")
+	says(made.SessionID, "editors.word", "e in "+empty)
+	says(made.SessionID, "server-0.word", " in "+empty)
+	says(other, "server-0.word", " in "+empty)
 	says(made.SessionID, "theirs.word", "the server theirs is not trusted")
 	if got := states(c, made.SessionID); !strings.Contains(got, "editors ready") || !strings.Contains(got, "theirs untrusted") {
 		t.Errorf("got %s", got)
@@ -105,14 +106,14 @@ func TestServersOfADaemon(t *testing.T) {
 	d.kill()
 	d.start()
 	c = d.dial()
-	says(made.SessionID, "editors.word", "e in "+theirs)
+	says(made.SessionID, "editors.word", "e in "+empty)
 	says(made.SessionID, "theirs.word", "t in "+theirs)
 	d.write("project/"+mcpfile.ProjectName, entry+" ", 0o600)
 	says(made.SessionID, "theirs.word", "the server theirs is not trusted")
 	if _, err := client.Call(context.Background(), c, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: made.SessionID}); err != nil {
 		t.Fatal(err)
 	}
-	if running := processesOf(t, filepath.Join(d.dir, "server"), theirs); len(running) > 0 {
+	if running := processesOf(t, filepath.Join(d.dir, "server"), empty); len(running) > 0 {
 		t.Errorf("of the session is left: %v", running)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"noused/internal/client"
 	"noused/internal/model/modeltest"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // wireReaders are the wires, and how a server reads their requests.
@@ -70,6 +71,7 @@ func (s *reader) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // One prompt with forty large results in a small window: no request is more than
 // the window, and the run completes.
 func TestFortyLargeResults(t *testing.T) {
+	testenv.Long(t)
 	t.Setenv("TEST_KEY", "none")
 	for wire, read := range wireReaders {
 		for _, together := range []bool{false, true} {
@@ -99,6 +101,7 @@ func TestFortyLargeResults(t *testing.T) {
 // Every vendor's way to say that a request is too long makes the session
 // shorter, and the run goes on.
 func TestTooLongForEachVendor(t *testing.T) {
+	testenv.Long(t)
 	t.Setenv("TEST_KEY", "none")
 	for wire, read := range wireReaders {
 		t.Run(wire, func(t *testing.T) {
@@ -185,6 +188,7 @@ func has(body string) (all string) {
 // takes one, which is known from then on. If it takes none, the next prompt
 // begins anew.
 func TestEveryRungOverHTTP(t *testing.T) {
+	testenv.Long(t)
 	t.Setenv("TEST_KEY", "none")
 	rungs := []string{"image schema opaque calls ", "schema opaque calls ", "opaque calls ", "calls ", ""}
 	for wire := range wireReaders {

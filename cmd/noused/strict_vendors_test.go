@@ -11,6 +11,7 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // numbered makes ids of a form.
@@ -182,6 +183,7 @@ func (k *talk) choose(s *vendorServer) {
 // carried on by models of other wires: no request is refused, and each begins
 // with the bytes of the one before.
 func TestStrictVendors(t *testing.T) {
+	testenv.Long(t)
 	t.Setenv("TEST_KEY", "none")
 	t.Setenv("OPENAI_API_KEY", "")
 	var hosts sync.Map // the servers that stand for a real host

@@ -64,13 +64,17 @@ func (b *Budget) Spare() int {
 	return max(0, int(b.limit/3)-b.Used())
 }
 
-// Clip is n, or all of the budget where that is less: what takes it all has to
-// be alone, and not to be refused for ever.
+// left is what is left of the budget.
+func (b *Budget) left() int { return max(0, int(b.limit)-b.Used()) }
+
+// Clip is n, or nearly all of the budget where that is less: what is so long has to be the
+// only one, and is not to be refused for ever, as there is always somebody who has a
+// little.
 func (b *Budget) Clip(n int) int {
 	if b == nil {
 		return n
 	}
-	return min(n, int(b.limit))
+	return min(n, int(b.limit-b.limit/8))
 }
 
 // Give gives n bytes back.

@@ -88,8 +88,12 @@ type Options struct {
 	// Sandbox says why a tool cannot have the sandbox it asks for. It starts no
 	// tool and makes nothing.
 	Sandbox func(*tool.Descriptor) error
-	Hidden  []string // what sandboxed tools cannot read
-	Offline bool     // they cannot use TCP
+	// Confinement is what sandboxed tools are confined with: the version of Landlock, 0
+	// for none, and whether also namespaces.
+	Confinement func() (abi int, namespaces bool)
+	Hidden      []string // what sandboxed tools cannot read
+	Dots        []string // folders of which they can read what begins with a dot only where that is known to be harmless
+	Offline     bool     // the network is closed to them
 
 	Policy *policy.Set
 

@@ -50,7 +50,7 @@ func newWorld(t *testing.T) *world {
 		Config: w.at("config.toml"), Socket: w.at("run/s"), DefaultSocket: w.at("run/s"), StateDir: w.at("state"), Workdir: dir,
 		ToolsDirs: []string{w.at("tools")}, ServersFile: w.at("mcp.json"), Provider: "offline", ModelName: "offline", Environ: []string{"PATH=" + w.at("bin") + ":" + os.Getenv("PATH")},
 		Home: w.at("home"), UnitDirs: []string{w.at("units"), w.at("more-units")}, Linger: w.at("linger"), Version: "v1",
-		Sandbox: func(*tool.Descriptor) error { return nil },
+		Sandbox: func(*tool.Descriptor) error { return nil }, Confinement: func() (int, bool) { return 9, true },
 	}
 	w.write("config.toml", "log_level = 'info'\n", 0o600)
 	w.write("run/.keep", "", 0o600)
@@ -250,6 +250,27 @@ func TestAllIsWell(t *testing.T) {
 	}
 }
 
+// Where there are no user namespaces, tools can write to a home folder only in part:
+// that is a failure, not a warning.
+func TestAHomeThatToolsCannotWriteToIsTold(t *testing.T) {
+	w := newWorld(t)
+	w.Confinement = func() (int, bool) { return 7, false }
+	w.Options.Hidden = []string{w.at("elsewhere/../../key"), w.at("home/.ssh")}
+	w.Options.Workdir = w.at("home/project")
+	w.must(os.MkdirAll(w.Options.Workdir, 0o700))
+	for folder, status := range map[string]Status{"home/project": Warn, "home": Fail} {
+		w.Options.Workdir = w.at(folder)
+		got := w.look(false)
+		if n := len(got); n == 0 || got[n-1].Status != status {
+			t.Errorf("in %s: got %+v, want in the end %s", folder, got, status)
+		}
+	}
+	w.Confinement = func() (int, bool) { return 7, true }
+	if got := w.look(false); got != nil {
+		t.Errorf("with namespaces: got %+v", got)
+	}
+}
+
 // Each row breaks one thing. Without fix exactly that is told, and nothing is
 // changed; with fix it is mended, if done says so, or left alone.
 func TestWhatIsBroken(t *testing.T) {
@@ -283,11 +304,23 @@ func TestWhatIsBroken(t *testing.T) {
 			},
 			status: Warn, area: Journals, what: "2 lines are skipped, at byte ",
 		},
+		"a message that has lost its id": {
+			breakIt: func(w *world) {
+				w.write(journal, strings.Replace(w.read(journal), `"id":"m1"`, `"ie":"m1"`, 1), 0o600)
+			},
+			status: Warn, area: Journals, what: "line skipped: it has no id",
+		},
 		"journal of a newer version": {
 			breakIt: func(w *world) {
 				w.write(journal, w.read(journal)+`{"v":2,"at":"2026-01-02T03:04:05Z","type":"x","data":{}}`+"\n", 0o600)
 			},
 			status: Fail, area: Journals, what: "a newer version of noused wrote it",
+		},
+		"record of a newer version": {
+			breakIt: func(w *world) {
+				w.write(journal, w.read(journal)+`{"v":1,"at":"2026-01-02T03:04:05Z","type":"asked_again","data":{}}`+"\n", 0o600)
+			},
+			status: Fail, area: Journals, what: `the session can only be read: `,
 		},
 		"journal that says nothing": {
 			breakIt: func(w *world) { w.write(journal, "", 0o600) },
@@ -492,6 +525,14 @@ func TestWhatIsBroken(t *testing.T) {
 		"tool without its interpreter": {
 			breakIt: func(w *world) { w.write("bin/good", "#!/usr/bin/env piethon3\n", 0o700) },
 			status:  Fail, area: Tools, what: "the interpreter of ",
+		},
+		"no user namespaces": {
+			breakIt: func(w *world) { w.Confinement = func() (int, bool) { return 7, false } },
+			status:  Warn, area: Tools, what: "is made of Landlock 7 alone, because this system forbids user namespaces: tools have no terminals of their own, and can connect to sockets",
+		},
+		"no user namespaces, and a newer Landlock": {
+			breakIt: func(w *world) { w.Confinement = func() (int, bool) { return 9, false } },
+			status:  Warn, area: Tools, what: "tools have no terminals of their own",
 		},
 		"tool without its sandbox": {
 			breakIt: func(w *world) {

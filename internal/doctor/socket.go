@@ -117,6 +117,8 @@ func (e *exam) socket(ctx context.Context, path string, running *process) {
 	}
 	answer, version, err := e.ask(ctx, path)
 	switch {
+	case errors.Is(err, unix.ECONNREFUSED) && running == nil && e.unitListens(path):
+		e.ok(Sockets, "%s is systemd's, which does not listen on it now; no daemon runs", path)
 	case errors.Is(err, unix.ECONNREFUSED):
 		e.stale(path)
 	case err != nil && running != nil && running.PID != 0:

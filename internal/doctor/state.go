@@ -235,7 +235,7 @@ func (e *exam) journal(path string, t *tally) {
 	}
 	t.journals++
 	t.bytes += in.Size
-	if in.State != nil && in.State.Run != nil {
+	if in.State != nil && in.State.Run != nil && in.State.ReadOnly == nil {
 		t.unended++
 	}
 	bad := true
@@ -266,12 +266,19 @@ func (e *exam) journal(path string, t *tally) {
 		e.warn(Journals, "put them back from a backup; without them the model is told that they are missing",
 			"%s: %s missing, or not as long as it was: %s", path, count(n, "image of it is", "images of it are"), few(in.Missing))
 	}
-	if n := len(in.Skipped); n > 0 {
-		first := in.Skipped[0]
-		e.warn(Journals, fmt.Sprintf("look at the line: tail -c +%d %s | head -n 1; the session lacks what it said", first.Offset+1, quote(path)),
-			"%s: %s skipped, at byte %d: %v", path, count(n, "line is", "lines are"), first.Offset, first.Err)
+	if in.State.ReadOnly != nil {
+		e.fail(Journals, "use the newer version; where none has written it, cut the line out", "the session can only be read: %v", in.State.ReadOnly)
 	}
-	if in.Torn > 0 {
+	if n := len(in.Skipped); n > 0 && in.State.ReadOnly == nil {
+		first := in.Skipped[0]
+		lines := count(n, "line is", "lines are")
+		if n > session.MaxProblems {
+			lines = fmt.Sprintf("more than %d lines are", session.MaxProblems)
+		}
+		e.warn(Journals, fmt.Sprintf("look at the line: tail -c +%d %s | head -n 1; the session lacks what it said", first.Offset+1, quote(path)),
+			"%s: %s skipped, at byte %d (line %d): %v", path, lines, first.Offset, first.Line, first.Err)
+	}
+	if in.Torn > 0 && in.State.ReadOnly == nil {
 		e.torn(path, name, in)
 	}
 }

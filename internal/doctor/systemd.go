@@ -42,6 +42,24 @@ func (e *exam) systemd(context.Context) {
 	e.linger()
 }
 
+// unitListens tells whether a socket is that of a unit, which leaves its file when it is
+// stopped.
+func (e *exam) unitListens(path string) bool {
+	for _, name := range []string{units[1], units[2], "noused@.socket", "noused-events@.socket"} {
+		options, err := readUnit(e.unit(name))
+		if err != nil {
+			continue
+		}
+		for _, o := range options {
+			pattern, whole := e.expand(strings.ReplaceAll(o.Value, "%i", "*"))
+			if fits, err := filepath.Match(pattern, path); o.Name == "ListenStream" && whole && fits && err == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // linger tells what a logout does to the service, where a systemd of the user's runs:
 // without one nous starts the daemon by itself, and a logout does not end it.
 func (e *exam) linger() {

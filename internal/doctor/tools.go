@@ -24,6 +24,7 @@ func (e *exam) tools(ctx context.Context) {
 		e.fail(Tools, "name a folder with --workdir", "the working folder %s is not a folder", e.Workdir)
 	}
 	defer e.hidden()
+	defer e.confinement()
 	defer e.noSandbox()
 	defer e.unused()
 	taken := map[string]string{}
@@ -119,8 +120,11 @@ func (e *exam) hidden() {
 		e.ok(Tools, "this user cannot look at, and so neither can its tools: %s", strings.Join(unseen, ", "))
 	}
 	e.ok(Tools, "tools in the sandbox cannot read, of what is there: %s", cmp.Or(strings.Join(there, ", "), "nothing"))
+	for _, dir := range e.Dots {
+		e.ok(Tools, "tools in the sandbox can read, of what begins with a dot in %s, only toolchains and settings", dir)
+	}
 	if e.Offline {
-		e.ok(Tools, "tools in the sandbox cannot use TCP")
+		e.ok(Tools, "tools in the sandbox cannot use the network")
 	}
 }
 
@@ -217,6 +221,55 @@ func (e *exam) noSandbox() {
 		return
 	}
 	e.ok(Tools, "no tool asks for a sandbox; the kernel supports it")
+}
+
+// socketABI is the first version of Landlock that closes other programs' sockets.
+const socketABI = 9
+
+// confinement tells what the sandbox is made of here, and what it does not do where it
+// has no namespaces.
+func (e *exam) confinement() {
+	abi, namespaces := e.Confinement()
+	if abi == 0 {
+		return // told of each tool
+	}
+	if namespaces {
+		e.ok(Tools, "the sandbox is made of namespaces and Landlock %d", abi)
+		return
+	}
+	lacks := "tools have no terminals of their own"
+	if abi < socketABI {
+		lacks += ", and can connect to sockets of your other programs (tmux, D-Bus, Docker)"
+	}
+	e.warn(Tools, namespacesFix(), "the sandbox is made of Landlock %d alone, because this system forbids user namespaces: %s", abi, lacks)
+	workdir, err := filepath.EvalSymlinks(e.Workdir)
+	if err != nil {
+		return // told already
+	}
+	for _, path := range e.Hidden {
+		if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+			path = filepath.Join(dir, filepath.Base(path))
+		}
+		if rel, err := filepath.Rel(workdir, path); err == nil && filepath.IsLocal(rel) {
+			e.fail(Tools, "allow user namespaces, as above, or name another folder with --workdir",
+				"tools cannot create files in the working folder %s: without user namespaces, %s in it can only be hidden by that", e.Workdir, path)
+			return
+		}
+	}
+}
+
+// namespacesFix is how to allow user namespaces, by what forbids them.
+func namespacesFix() string {
+	for _, forbids := range []struct{ file, value, fix string }{
+		{"/proc/sys/user/max_user_namespaces", "0", "sudo sysctl user.max_user_namespaces=15000"},
+		{"/proc/sys/kernel/unprivileged_userns_clone", "0", "sudo sysctl kernel.unprivileged_userns_clone=1"},
+		{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "give noused an AppArmor profile with userns, as docs/tools.md shows"},
+	} {
+		if text, err := os.ReadFile(forbids.file); err == nil && strings.TrimSpace(string(text)) == forbids.value {
+			return forbids.fix
+		}
+	}
+	return "allow user namespaces; a container needs CAP_SYS_ADMIN for it, or a seccomp profile that lets it have them"
 }
 
 // interpreter is an error where the program is a script whose interpreter is

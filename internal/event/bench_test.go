@@ -24,7 +24,7 @@ func BenchmarkAppend(b *testing.B) {
 		var buf []byte
 		for b.Loop() {
 			if cap(buf)-len(buf) < len(text) {
-				buf = make([]byte, 0, chunkSize)
+				buf = make([]byte, 0, ChunkSize)
 			}
 			buf = append(buf, text...)
 		}
@@ -32,7 +32,7 @@ func BenchmarkAppend(b *testing.B) {
 	b.Run("encode", func(b *testing.B) {
 		b.SetBytes(int64(len(text)))
 		b.ReportAllocs()
-		buf := make([]byte, 0, chunkSize)
+		buf := make([]byte, 0, ChunkSize)
 		for b.Loop() {
 			payload, err := protocol.EncodePayload(benchEvent)
 			if err != nil {

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// chunkSize is how much lies in one piece of memory, unless a single line is
-	// longer.
-	chunkSize = 64 << 10
+	// ChunkSize is how many bytes lie in one piece of memory, unless a single line is
+	// longer, which then has one of its own.
+	ChunkSize = 64 << 10
 	// envelopeSize is more than an envelope takes around type and payload.
 	envelopeSize = 160
 )
@@ -149,7 +149,7 @@ func (l *Log) add(e encoded, now time.Time) []byte {
 		c = l.chunks[n-1]
 	}
 	if need := envelopeSize + len(e.typ) + len(e.payload); c == nil || cap(c.buf)-len(c.buf) < need {
-		c = &chunk{first: l.next, buf: make([]byte, 0, max(chunkSize, need))}
+		c = &chunk{first: l.next, buf: make([]byte, 0, max(ChunkSize, need))}
 		l.chunks = append(l.chunks, c)
 	}
 	start := len(c.buf)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 	"unicode"
@@ -25,6 +26,7 @@ const (
 	gitGrace  = 100 * time.Millisecond // for its output to close once it is killed
 	maxRef    = 4 << 10                // bytes of HEAD and other files of one line
 	maxIndex  = 64 << 20               // bytes of an index that git is asked about
+	gitMemory = 512 << 20              // bytes that git may have of its own
 	gitConfig = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tfsmonitor = false\n\thooksPath = /dev/null\n"
 )
 
@@ -170,7 +172,9 @@ func (r repo) borrow(scratch string) (dir string, err error) {
 func (r repo) status(ctx context.Context, program, dir string, getenv func(string) string) (said bool, err error) {
 	cmd := exec.CommandContext(ctx, program, "--no-optional-locks", "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all", "--no-renames")
 	cmd.Dir, cmd.WaitDelay = r.root, gitGrace
-	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	runtime.LockOSThread() // the kernel sends Pdeathsig when this thread ends
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.Env = []string{
 		"GIT_DIR=" + dir, "GIT_WORK_TREE=" + r.root, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_NO_LAZY_FETCH=1",
@@ -188,6 +192,8 @@ func (r repo) status(ctx context.Context, program, dir string, getenv func(strin
 	if err != nil {
 		return false, fmt.Errorf("git: %w", err)
 	}
+	// What it maps of the repository's files is not counted.
+	_ = unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: gitMemory, Max: gitMemory}, nil)
 	n, _ := io.ReadFull(out, make([]byte, 1))
 	if n > 0 { // that is all that was asked
 		_ = cmd.Cancel()

@@ -49,6 +49,20 @@ func (w *world) says(what string) {
 	}
 }
 
+// A repository that has git take all the memory is one of which git says nothing.
+func TestGitHasSoMuchMemory(t *testing.T) {
+	w := newRepository(t)
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "git"), []byte(`#!/bin/sh
+until grep -q "^Max data size *536870912 *536870912 " /proc/$$/limits; do :; done
+head -c 1G /dev/zero | tail -c 1G
+`), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	w.says("branch main, not known whether anything is uncommitted")
+}
+
 func TestTheEnvironmentSaysWhatGitDoes(t *testing.T) {
 	w := newRepository(t)
 	w.says("branch main, nothing uncommitted; the repository's root is " + w.root)

@@ -22,6 +22,7 @@ func (s Server) Expand(lookup func(string) (string, bool)) (Server, error) {
 	e := expander{server: s, lookup: lookup}
 	s.Command = e.text("command", s.Command)
 	s.URL = e.text("url", s.URL)
+	s.Cwd = e.text("cwd", s.Cwd)
 	s.Args = e.list("args", s.Args)
 	s.SandboxWrite = e.list("sandbox_write", s.SandboxWrite)
 	s.Env = e.values("env", s.Env)

@@ -39,26 +39,61 @@ type foreign map[string]any
 // Import reads the servers of another program's file, by name: of Claude, Cursor,
 // VS Code and whoever else has mcpServers or servers, of opencode, and of Codex, whose file is
 // TOML. Nothing is written. Comments and trailing commas are read over.
-func Import(path string) ([]Taken, error) {
+//
+// Claude's file has servers of projects, too: those of folder's are taken, or of the nearest
+// above it, in place of others with their names. elsewhere are the other projects that have
+// servers.
+func Import(path, folder string) (all []Taken, elsewhere []string, err error) {
 	text, err := regular.Read(path, maxImport)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	doc, err := document(path, text)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var all []Taken
-	for _, entries := range sections(doc) {
-		for from, entry := range entries {
-			all = append(all, take(from, entry))
+	own, entries, elsewhere := project(doc, folder)
+	for from, entry := range entries {
+		t := take(from, entry)
+		t.note("is of the project %s there; here all folders see it", own)
+		all = append(all, t)
+	}
+	for _, section := range sections(doc) {
+		for from, entry := range section {
+			if _, named := entries[from]; !named {
+				all = append(all, take(from, entry))
+			}
 		}
 	}
 	if len(all) > maxServers {
-		return nil, fmt.Errorf("%s: more than %d servers", path, maxServers)
+		return nil, nil, fmt.Errorf("%s: more than %d servers", path, maxServers)
 	}
 	slices.SortFunc(all, func(a, b Taken) int { return strings.Compare(a.From, b.From) })
-	return all, nil
+	return all, elsewhere, nil
+}
+
+// project are the servers of the project that folder is in, if it has any, and the other
+// projects that have some.
+func project(doc foreign, folder string) (own string, servers map[string]any, elsewhere []string) {
+	projects, _ := doc["projects"].(map[string]any)
+	for dir, v := range projects {
+		fields, _ := v.(map[string]any)
+		entries, _ := fields["mcpServers"].(map[string]any)
+		if len(entries) == 0 {
+			continue
+		}
+		elsewhere = append(elsewhere, dir)
+		real, err := filepath.EvalSymlinks(dir)
+		if err != nil {
+			real = filepath.Clean(dir)
+		}
+		in := real == folder || strings.HasPrefix(folder, strings.TrimSuffix(real, "/")+"/")
+		if in && filepath.IsAbs(dir) && len(real) > len(own) {
+			own, servers = dir, entries
+		}
+	}
+	slices.Sort(elsewhere)
+	return own, servers, slices.DeleteFunc(elsewhere, func(dir string) bool { return dir == own })
 }
 
 func document(path string, text []byte) (doc foreign, err error) {
@@ -114,6 +149,10 @@ func take(from string, entry any) Taken {
 		t.note("is called %s here", t.Server.Name)
 	}
 	t.fill(fields)
+	if t.Server.URL != "" && t.Server.Cwd != "" {
+		t.Server.Cwd = ""
+		t.note("without cwd, which does nothing here")
+	}
 	if field, reason := t.Server.check(); t.Err == nil && reason != "" {
 		t.Err = fmt.Errorf("%s", strings.TrimPrefix(field+": "+reason, ": "))
 	}
@@ -144,6 +183,7 @@ var readers = map[string]func(*Taken, any) bool{
 	"type": (*Taken).kind, "transport": (*Taken).kind,
 	"command":     (*Taken).command,
 	"args":        func(t *Taken, v any) bool { return t.list(&t.Server.Args, v, true) },
+	"cwd":         (*Taken).cwd,
 	"env":         func(t *Taken, v any) bool { return t.pairs(&t.Server.Env, v, "%s") },
 	"environment": func(t *Taken, v any) bool { return t.pairs(&t.Server.Env, v, "%s") },
 	"env_vars":    (*Taken).handedOn,
@@ -174,6 +214,31 @@ func (t *Taken) kind(v any) bool {
 	}
 	t.Server.Type = kind
 	return ok
+}
+
+// cwd is a folder, which for others is meant from the workspace's.
+func (t *Taken) cwd(v any) bool {
+	var dir string
+	if !t.text(&dir, v) {
+		return false
+	}
+	switch dir = filepath.Clean(dir); {
+	case dir == ".":
+		t.inSession("cwd")
+	case filepath.IsAbs(dir) || strings.HasPrefix(dir, "${"):
+		t.Server.Cwd = dir
+	default:
+		return false
+	}
+	return true
+}
+
+// inSession has a server start in the session's folder, as something of it needs.
+func (t *Taken) inSession(why string) {
+	if t.Server.Cwd == "" {
+		t.Server.Cwd = CwdSession
+		t.note("starts in the session's folder, for %s: what lies there can decide which code it runs", why)
+	}
 }
 
 // command is a program, or for some a program and its arguments.
@@ -283,7 +348,8 @@ func (t *Taken) variables(text string) string {
 			t.note("asks for %s there: set %s in the daemon's environment", what, set)
 			return "${" + set + "}"
 		case "workspaceFolder":
-			return "." // it runs there
+			t.inSession(found)
+			return "."
 		case "userHome":
 			return "${HOME}"
 		case "pathSeparator", "/":

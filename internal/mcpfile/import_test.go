@@ -23,7 +23,7 @@ git -> git {"command":"uvx","args":["mcp-server-git"],"env":{"A":"${B:-c}"},"typ
 my server -> my-server {"type":"http","url":"https://h/mcp","headers":{"Authorization":"Bearer x"}} | is called my-server here
 old -> type: sse is not spoken: give the server's streamable HTTP URL with "type": "http", or run a bridge as command, such as npx mcp-remote URL`},
 		"cursor": {"mcp.json", `{"mcpServers":{"fs":{"command":"npx","args":["-y","fs","${workspaceFolder}","${userHome}/x"],"env":{"K":"${env:KEY}"},"envFile":".env"},"u":{"url":"http://localhost:1/mcp"}}}`, `
-fs -> fs {"command":"npx","args":["-y","fs",".","${HOME}/x"],"env":{"K":"${KEY}"}} | without envFile, which does nothing here
+fs -> fs {"command":"npx","args":["-y","fs",".","${HOME}/x"],"env":{"K":"${KEY}"},"cwd":"session"} | starts in the session's folder, for ${workspaceFolder}: what lies there can decide which code it runs; without envFile, which does nothing here
 u -> u {"url":"http://localhost:1/mcp"}`},
 		"VS Code": {"mcp.json", `{
 			// asks
@@ -32,8 +32,11 @@ u -> u {"url":"http://localhost:1/mcp"}`},
 			"odd": {"command":"x","args":["${command:pick}"]}}, }`, `
 gh -> gh {"type":"http","url":"https://api.example/mcp","headers":{"Authorization":"Bearer ${GITHUB_TOKEN}"}} | asks for github-token there: set GITHUB_TOKEN in the daemon's environment
 odd -> ${command:pick}: there is nothing like it here`},
-		"VS Code settings": {"settings.json", `{"editor.tabSize":2,"mcp":{"inputs":[],"servers":{"a":{"command":"b"}}}}`, `
-a -> a {"command":"b"}`},
+		"VS Code settings": {"settings.json", `{"editor.tabSize":2,"mcp":{"inputs":[],"servers":{"a":{"command":"b"},"c":{"command":"d","cwd":"${workspaceFolder}"},"e":{"command":"f","cwd":"/g/../h"},"i":{"command":"j","cwd":"sub"}}}}`, `
+a -> a {"command":"b"}
+c -> c {"command":"d","cwd":"session"} | starts in the session's folder, for ${workspaceFolder}: what lies there can decide which code it runs
+e -> e {"command":"f","cwd":"/h"}
+i -> cwd: cannot be understood`},
 		"opencode": {"opencode.jsonc", `{"$schema":"x","mcp":{
 			"l":{"type":"local","command":["bun","x","srv"],"environment":{"K":"{env:KEY}"},"enabled":false,"timeout":5000},
 			"r":{"type":"remote","url":"https://h/mcp","headers":{"A":"{file:~/.key}"}}}}`, `
@@ -56,7 +59,7 @@ g -> want a command, or a url`},
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		all, err := Import(path)
+		all, _, err := Import(path, "/elsewhere")
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -82,7 +85,7 @@ g -> want a command, or a url`},
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if all, err := Import(path); err == nil || !strings.Contains(err.Error(), path) {
+		if all, _, err := Import(path, ""); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: got %v, %v", name, all, err)
 		}
 	}
@@ -96,7 +99,7 @@ func FuzzImport(f *testing.F) {
 		if os.WriteFile(path, []byte(text), 0o600) != nil {
 			return
 		}
-		all, err := Import(path)
+		all, _, err := Import(path, "/")
 		for _, one := range all {
 			if err != nil || one.Err == nil && Add(filepath.Join(t.TempDir(), Name), one.Server) != nil {
 				t.Errorf("%q: %+v, %v", text, one, err)

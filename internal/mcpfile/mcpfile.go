@@ -44,6 +44,9 @@ const (
 	maxName    = 64
 )
 
+// CwdSession stands for the folder of the session that a server is started for.
+const CwdSession = "session"
+
 // Server is an entry: a program with its arguments, or the URL of a server that
 // runs elsewhere. Values are as they are written, variables and all.
 type Server struct {
@@ -54,6 +57,9 @@ type Server struct {
 	Type    string            `json:"type,omitzero"` // "", stdio or http
 	URL     string            `json:"url,omitzero"`
 	Headers map[string]string `json:"headers,omitzero"`
+	// Cwd is where the program starts: "" for an empty folder, CwdSession, or a path,
+	// meant from the file's folder.
+	Cwd string `json:"cwd,omitzero"`
 
 	Timeout      string   `json:"timeout,omitzero"`
 	Trust        string   `json:"trust,omitzero"`
@@ -341,6 +347,8 @@ func (s *Server) field(key string) any {
 		return &s.URL
 	case "headers":
 		return &s.Headers
+	case "cwd":
+		return &s.Cwd
 	case "timeout":
 		return &s.Timeout
 	case "trust":

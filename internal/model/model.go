@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strings"
 	"time"
@@ -139,14 +140,33 @@ type Message struct {
 // Attachment is something that a message shows beside its text, an image
 // for one. A session has the first four fields only: File is its own copy's
 // name beside the journal, Size the length in bytes, Name what people call it.
-// Data, base64 in JSON, is there for as long as a request is made; a request
-// for a summary has none.
+// What it shows is Data, base64 in JSON, where a module has given it, or else what
+// Open reads, as long as a request is made: exactly Size bytes. A request for a
+// summary has neither.
 type Attachment struct {
 	MediaType string `json:"media_type"`
 	Name      string `json:"name,omitzero"`
 	Size      int64  `json:"size,omitzero"`
 	File      string `json:"file,omitzero"`
 	Data      []byte `json:"data,omitzero"`
+
+	Open func() (io.ReadCloser, error) `json:"-"`
+}
+
+// Content is what an attachment shows, as a whole. It is for those who cannot
+// stream it.
+func (a Attachment) Content() ([]byte, error) {
+	if a.Open == nil {
+		return a.Data, nil
+	}
+	in, err := a.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = in.Close() }()
+	data := make([]byte, a.Size)
+	_, err = io.ReadFull(in, data)
+	return data, err
 }
 
 // Title is what to call an attachment in a text for people and models.
@@ -184,16 +204,57 @@ type ToolSpec struct {
 // Request asks a model for one assistant message. Messages must not be changed by
 // the receiver; every tool call in them is answered (session.Answered). With
 // Summary set, System asks for a summary of Messages, and no tool may be called.
+//
+// Where Load is set it has the messages, and Messages is empty: a conversation may be
+// long, and an answer take minutes. Loaded calls it.
 type Request struct {
-	SessionID   string // for a provider's cache
-	System      string
-	Messages    []Message
-	Tools       []ToolSpec
-	Deferred    []string // names of tools that the model is not told of, and may call all the same
-	Summary     bool
-	Repair      Repair
-	Effort      Effort
+	SessionID string // for a provider's cache
+	System    string
+	Messages  []Message
+	Tools     []ToolSpec
+	Deferred  []string // names of tools that the model is not told of, and may call all the same
+	Summary   bool
+	Repair    Repair
+	Effort    Effort
+	Room      Room
+
 	OutputLimit int64 // tokens that the model can say at most, as far as that is known; else 0
+
+	// Load returns the messages, once there is room in memory for them and for a request
+	// of so many bytes; done, which is called once, gives the room back. It may block, and
+	// be called again after done. It fails where the messages cannot be read, or others
+	// keep the room.
+	Load func(bytes int) (messages []Message, done func(), err error)
+}
+
+// Loaded is the request with its messages. They and what is made of them must have been
+// let go when done is called, which has to be soon: other sessions wait for it. It blocks
+// and fails as Load does.
+func (r Request) Loaded(bytes int) (whole Request, done func(), err error) {
+	if r.Load == nil {
+		return r, func() {}, nil
+	}
+	r.Messages, done, err = r.Load(bytes)
+	r.Load = nil
+	return r, done, err
+}
+
+// Room is what the receiver of a request asks for before it keeps something long.
+// Where a function is nil nobody counts.
+type Room struct {
+	// Hold is called with how many bytes of the answer are about to be kept, with a
+	// number below zero when some of them have been let go. It may block. After an
+	// error, which ends the answer, nothing more may be kept.
+	Hold func(bytes int) error
+	// Aside returns an empty file that nobody else sees, for a long request.
+	Aside func() (File, error)
+}
+
+// File is a file that is written once and then read. It is gone when it is closed.
+type File interface {
+	io.Writer
+	io.ReaderAt
+	io.Closer
 }
 
 // Effort is how hard a model is to think: Level, one of the wire's, or "" as it
@@ -227,7 +288,8 @@ type Repair struct {
 }
 
 // Delta is one piece of a streamed assistant message; exactly one of the
-// fields is set, but the last one carries Stop, and may carry Usage with it.
+// fields is set, but the last one carries Stop, and may carry Usage with it. Usage
+// alone is of an attempt that failed; all of them add up.
 // ToolCalls come whole, and only when the message is complete. Maker and Blocks
 // come with Stop, from those providers that want the message back as it was. A
 // Notice is no piece of the message.

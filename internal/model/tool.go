@@ -28,12 +28,18 @@ type Invocation struct {
 	// Allowed: the rules, or a person, let this call be made; without it whoever makes
 	// it asks the rules, and what they do not allow is not made.
 	Allowed bool
+	// Path is where the call's path led when it was judged; the built-in tools open that
+	// and nothing else. "": no rule is about paths.
+	Path string
 	// MaxResult bounds the text of the result beside what bounds every one, in
 	// bytes; 0: not at all.
 	MaxResult int
 	// KeepImage takes an image that the tool gives with its result, before Call
 	// returns; the error says why not. Nil: nobody looks at images.
 	KeepImage func(name string, content io.ReaderAt, size int64) error
+	// KeepIn names the file that is to have all that the call's updates have as Kept,
+	// for the text of its result. Empty: nothing is kept.
+	KeepIn string
 	// Ask puts a form to whoever looks after the session, and blocks until somebody
 	// has answered, nobody is there to answer, or ctx ends; the answer is Cancel
 	// then. A call asks one thing at a time. The error says why it is not asked: the
@@ -105,6 +111,7 @@ type ServerInfo struct {
 	Tools        int
 	Instructions string
 	Prompts      []ServerPrompt
+	LeftOut      []string // tools of it that cannot be used, each with the reason
 }
 
 // ServerPrompt is a text that a server makes for its user of some arguments.
@@ -144,8 +151,12 @@ type Verdict struct {
 	Code               string
 	Failure            *ToolResult
 	Offer              *Offer
-	Changes            bool // a file, which can be shown before
-	Guarded            bool // orchestrators have a say, too
+	Changes            bool   // a file, which can be shown before
+	Guarded            bool   // orchestrators have a say, too
+	Path               string // that it is about (Invocation.Path)
+	// Arguments are the call's with the tool's defaults filled in, nil where there are none
+	// to fill in.
+	Arguments json.RawMessage
 }
 
 // Offer is a rule, as JSON, that allows a call from then on, and what it says.
@@ -230,7 +241,8 @@ type ToolUpdate struct {
 	Update  json.RawMessage
 	Patch   json.RawMessage
 	Asset   *Asset
-	Job     *Job // was started
+	Job     *Job   // was started
+	Kept    []byte // what KeepIn of the call is to have next
 	Warning string
 }
 
@@ -246,6 +258,7 @@ type ToolInfo struct {
 	// ReadOnly: the tool says that it changes nothing.
 	ReadOnly bool
 	Unheard  bool // not healthy as it has not said yet what it can do
+	Silent   bool // not healthy as it said nothing when it was started, and is not started again as it is
 }
 
 // AuditEvent is what the audit journal keeps of something that happened

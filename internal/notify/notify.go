@@ -244,7 +244,7 @@ func (n *Notifier) tell(ctx context.Context, w Word) error {
 	if err != nil {
 		return err
 	}
-	p, err := n.o.Start(ctx, proc.Command{Name: "the notifier", Path: path, Args: n.o.Command, Dir: "/", Env: n.o.Environ})
+	p, err := n.o.Start(ctx, proc.Command{Name: "the notifier", Path: path, Args: n.o.Command, Env: n.o.Environ})
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,8 @@
 //   - Escape sequences (CSI, OSC, DCS, SOS, PM, APC and the short ones, in 7 and
 //     in 8 bits) go as a whole; one that never ends takes no more than its line.
 //   - Of a line that a carriage return wrote over the last writing is left, as
-//     on a terminal. CR LF is LF. U+2028 and U+2029 are LF.
+//     on a terminal; in messages and files (Text) it breaks the line. CR LF is LF.
+//     U+2028 and U+2029 are LF.
 //   - Every other control character goes: C0, DEL, C1 (U+0080 to U+009F).
 //   - So do the characters that reorder a line (U+061C, U+200E, U+200F, U+202A to
 //     U+202E, U+2066 to U+2069), the byte order mark, and the tag characters
@@ -51,6 +52,18 @@ func Clean(text string) string {
 	}
 	return string(c.out)
 }
+
+// Text is Clean for what is read and not watched, as messages are: nothing writes over what
+// came before, so that a carriage return is a line break. One at the end goes, as a line
+// feed may follow in what comes next.
+func Text(text string) string {
+	if i := strings.IndexByte(text, '\r'); i >= 0 && i < len(text)-1 {
+		text = breaks.Replace(strings.TrimSuffix(text, "\r"))
+	}
+	return Clean(text)
+}
+
+var breaks = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
 // isPlain tells whether text is printable ASCII, tabs and line breaks, as most is.
 func isPlain(text string) bool {

@@ -98,3 +98,18 @@ func FuzzJSON(f *testing.F) {
 		}
 	})
 }
+
+// Of a text that is read nothing goes that can be read.
+func TestTextKeepsWhatACarriageReturnWouldWriteOver(t *testing.T) {
+	for text, want := range map[string]string{
+		"old Mac\rlines\rof text": "old Mac\nlines\nof text",
+		"of\r\nWindows\r\n":       "of\nWindows\n",
+		"half of CR LF\r":         "half of CR LF",
+		"\x1b[31mred\x1b[0m\rnot": "red\nnot",
+		"none":                    "none",
+	} {
+		if got := Text(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}

@@ -7,6 +7,12 @@ func (s *Set) Decide(c Call) Decision {
 		s = &Set{}
 	}
 	f := factsOf(c)
+	d := s.decide(f)
+	d.Path = f.led
+	return d
+}
+
+func (s *Set) decide(f *facts) Decision {
 	if d, found := s.strict(f); found {
 		return d
 	}
@@ -18,7 +24,7 @@ func (s *Set) Decide(c Call) Decision {
 	}
 	d := f.byDefault()
 	if d.Verdict == Ask && f.outside {
-		d.Why = f.line().why
+		d.Why = f.line().outside()
 		d.Offer = s.offer(f)
 	}
 	return d

@@ -20,6 +20,8 @@ type facts struct {
 	isFile   bool
 	walks    bool // looks below its path
 	path     string
+	places   []string // of target
+	led      string   // where the path leads; "": nobody asked
 	parsed   *line
 }
 
@@ -64,44 +66,71 @@ func (f *facts) line() *line {
 // mostPath is the longest path that is compared; the kernel takes none longer.
 const mostPath = 4096
 
-// target is the call's path from the session's folder, cleaned, beginning with ..
-// where it leaves it; ok is false where nobody can tell.
-func (f *facts) target() (rel string, ok bool) {
+// targets is the call's path from the session's folder, cleaned, beginning with ..
+// where it leaves it: as it is spelled, and as what it leads to. None where nobody
+// can tell.
+func (f *facts) targets() []string {
+	if f.places != nil {
+		return f.places
+	}
 	p := f.path
 	if p == "~" || strings.HasPrefix(p, "~/") {
 		if f.Home == "" {
-			return "", false
+			return nil
 		}
 		p = f.Home + p[1:]
 	}
 	if f.bad != "" || len(p) > mostPath || !filepath.IsAbs(f.Workdir) {
-		return "", false
+		return nil
 	}
 	if !filepath.IsAbs(p) {
 		p = filepath.Join(f.Workdir, p)
 	}
-	rel, err := filepath.Rel(f.Workdir, p)
-	return rel, err == nil
+	spelled, err := filepath.Rel(f.Workdir, p)
+	if err != nil {
+		return nil
+	}
+	f.places = []string{spelled}
+	if f.Resolve != nil {
+		f.led = f.Resolve(p)
+		if led, err := filepath.Rel(f.Resolve(f.Workdir), f.led); err == nil && led != spelled {
+			f.places = append(f.places, led)
+		}
+	}
+	return f.places
 }
 
-// fitsPath compares a rule's globs with the path. A path that leaves the
-// session's folder is never allowed by one. What looks below its path is allowed
-// only by a glob that has what is below, and may meet whatever a glob has there.
-func (r *rule) fitsPath(f *facts) (answer, string) {
+// fitsPath compares a rule's globs with the path as it is spelled, and with the one
+// that it leads to: a rule that allows has to fit both, one that asks or denies
+// either. A path that leaves the session's folder is never allowed by one. What looks
+// below its path is allowed only by a glob that has what is below, and may meet
+// whatever a glob has there.
+func (r *rule) fitsPath(f *facts) (best answer, why string) {
 	if !f.isFile {
 		return no, ""
 	}
-	rel, ok := f.target()
-	leaves := rel == ".." || strings.HasPrefix(rel, "../")
+	targets, allows := f.targets(), r.Decision == Allow
 	switch {
-	case !ok && r.Decision == Allow, leaves && r.Decision == Allow:
+	case targets == nil && allows:
 		return no, ""
-	case !ok:
+	case targets == nil:
 		return perhaps, "a path that cannot be told"
+	case allows:
+		best = yes
 	}
-	best := no
-	for _, glob := range r.Path {
-		best = max(best, fitsGlob(glob, rel, f.walks, r.Decision == Allow))
+	for _, rel := range targets {
+		fit := no
+		for _, glob := range r.Path {
+			fit = max(fit, fitsGlob(glob, rel, f.walks, allows))
+		}
+		switch leaves := rel == ".." || strings.HasPrefix(rel, "../"); {
+		case allows && leaves:
+			best = no
+		case allows:
+			best = min(best, fit)
+		default:
+			best = max(best, fit)
+		}
 	}
 	return best, "looks below that path"
 }

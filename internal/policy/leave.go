@@ -24,15 +24,10 @@ var leavers = map[string][]string{
 // its words is the script's own.
 func (c command) leaves(workdir string, from int) bool {
 	name := c[0].text
-	switch {
-	case strings.Contains(name, "/"):
-		return from == 0 && outside(workdir, name)
-	case shells[name] || interpreters[name]:
-		return from == 0 && outside(workdir, c[1].text)
-	case leavers[name] == nil:
+	if leavers[name] == nil {
 		return false
 	}
-	for _, w := range c[max(1, from):] {
+	for _, w := range c[from:] {
 		_, value, _ := strings.Cut(w.text, "=")
 		if leads(name, w.text) || outside(workdir, w.text) || outside(workdir, value) {
 			return true

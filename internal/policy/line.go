@@ -70,6 +70,17 @@ func readLine(text string) *line {
 	return l
 }
 
+// outside says what a person should know who lets the line run outside the sandbox;
+// "": nothing that the line does not say.
+func (l *line) outside() string {
+	for _, c := range l.search().commands {
+		if name := base(c[0].text); folderRunners[name] {
+			return name + " runs what files of its folder say, which tools can write"
+		}
+	}
+	return l.why
+}
+
 func unparsable(err error) string {
 	if errors.Is(err, errLong) || errors.Is(err, errDeep) {
 		return err.Error()

@@ -35,6 +35,13 @@ var riskyOptions = map[string][]string{
 	"test": {"-v", "-R"}, "[": {"-v", "-R"}, "printf": {"-v"},
 }
 
+// folderRunners run what the files of the folder say that they work on: a setting, a
+// hook or a filter of a repository, a Makefile, a script of a package, a test.
+var folderRunners = set(`
+	git hg svn jj make gmake cmake ctest ninja meson bazel go cargo npm pnpm yarn bun deno pytest tox nox hatch poetry
+	uv pdm mvn gradle gradlew ant sbt rake bundle gem composer just task pre-commit tsc eslint jest vitest mix
+	dotnet swift zig stack cabal docker podman terraform tofu ansible-playbook helm vagrant code vim nvim emacs`)
+
 // finders run a command for each file that they find.
 var finders = set("find fd fdfind")
 

@@ -10,9 +10,10 @@
 //
 // It refuses to do I/O, to know the time, and to keep state: who reads the files,
 // asks the person and remembers the answer is the caller. It sees arguments, not
-// the machine: where a symbolic link leads, which file a command's name stands
-// for, and what the environment makes of a shell (BASH_ENV, PATH, exported
-// functions) is the business of the caller and of the sandbox.
+// the machine: where a symbolic link leads the caller says ([Call].Resolve), which
+// file a command's name stands for, and what the environment makes of a shell
+// (BASH_ENV, PATH, exported functions) is the business of the caller and of the
+// sandbox.
 package policy
 
 import (
@@ -72,6 +73,10 @@ type Call struct {
 	Workdir  string // the session's folder, absolute and clean
 	// Home is what a leading ~ of a path stands for; "": not known.
 	Home string
+	// Resolve is an absolute path without links on its way, also where its end is
+	// missing; it may read folders, and is asked only where a rule with a path is
+	// about the tool. nil: there are no links.
+	Resolve func(path string) string
 	// Arguments is the JSON object that the tool gets, as the model gave it.
 	Arguments []byte
 }
@@ -87,6 +92,9 @@ type Decision struct {
 	// session or for always; its Pattern says it verbatim. nil: none that is
 	// narrower than the whole tool, or none that would help.
 	Offer *Rule
+	// Path is where the path of a file tool led when rules were held against it; ""
+	// where none was. The call may touch nothing else.
+	Path string
 }
 
 // Apply puts a session's mode on top of what the rules say.

@@ -357,25 +357,13 @@ func TestWorkdir(t *testing.T) {
 func TestOffers(t *testing.T) {
 	s := rulesOf(t, sensible)
 	for _, c := range []struct{ line, pattern, also, not string }{
-		{"git push origin main", "bash: git push … in /home/me/proj", "git push -f", "git pull"},
-		{"git push", "bash: git push … in /home/me/proj", "git push x && git push y", "git push; rm x"},
-		{"python3 foo.py", "bash: python3 foo.py … in /home/me/proj", "python3 foo.py -v", "cd /tmp && python3 foo.py"},
-		{"node build", "bash: node build … in /home/me/proj", "node build x", "node other"},
-		{"git status && git push", "bash: git push … in /home/me/proj", "git push", "git pull"},
-		{"git push a; git push b", "bash: git push … in /home/me/proj", "git push", "git pull"},
-		{"git pull && git push", "", "", ""}, // two rules
 		{"uname -a", "bash: uname -a …", "uname -a -r", "uname -r"},
-		{"docker ps", "bash: docker ps …", "docker ps -a", "docker run x"},
-		{"make lint", "bash: make lint … in /home/me/proj", "make lint fmt", "make lint -C /tmp"},
-		{"go fmt ./...", "bash: go fmt … in /home/me/proj", "go fmt ./internal/policy", "go fmt /tmp/x"},
-		{"yarn run build", "bash: yarn run build … in /home/me/proj", "yarn run build -- -w", "yarn run deploy"},
-		{"yarn test", "bash: yarn test … in /home/me/proj", "yarn test -- -w", "yarn test --script-shell=/tmp/x"},
-		{"./deploy.sh now", "bash: ./deploy.sh now … in /home/me/proj", "./deploy.sh now", "cd /tmp && ./deploy.sh now"},
-		{"/home/me/proj/deploy now", "bash: /home/me/proj/deploy now … in /home/me/proj", "/home/me/proj/deploy now", "/home/me/deploy now"},
-		{"bash scripts/x.sh", "bash: bash scripts/x.sh … in /home/me/proj", "bash scripts/x.sh", "bash -c x"},
-		{"pgrep 'a b' c", `bash: pgrep "a b" c …`, "pgrep a\\ b c", "pgrep a b c"},
-		{"pgrep '…'", `bash: pgrep "…" …`, "pgrep '…'", "pgrep x"},
-		{"pgrep 'a\nb'", `bash: pgrep "a\nb" …`, "pgrep 'a\nb'", "pgrep a"},
+		{"git status && uname -a", "bash: uname -a …", "uname -a", "git pull"},
+		{"uname a; uname a b", "bash: uname a …", "uname a c", "uname; rm x"},
+		{"uname && id", "", "", ""}, // two rules
+		{"host 'a b' c", `bash: host "a b" c …`, "host a\\ b c", "host a b c"},
+		{"host '…'", `bash: host "…" …`, "host '…'", "host x"},
+		{"host 'a\nb'", `bash: host "a\nb" …`, "host 'a\nb'", "host a"},
 		{"sudo make", "", "", ""},
 		{"git push > x", "", "", ""},
 		{"git push $x", "", "", ""},
@@ -383,7 +371,7 @@ func TestOffers(t *testing.T) {
 		{"git (", "", "", ""},
 		{"", "", "", ""},
 		{"bash", "", "", ""},
-		{"pgrep " + strings.Repeat("X", 300), "", "", ""},
+		{"host " + strings.Repeat("X", 300), "", "", ""},
 		{"cd /tmp && ./x", "", "", ""},
 	} {
 		d := s.Decide(bashCall(c.line, true))
@@ -414,30 +402,46 @@ func TestOffers(t *testing.T) {
 	}
 }
 
-// Nothing is offered for what runs other code than the folder's, or writes
-// elsewhere, and no rule that was offered allows it.
+// Nothing is offered for what can read, write or run, and no rule that was offered
+// allows it.
 func TestNothingWideIsOffered(t *testing.T) {
-	for _, line := range strings.Split(strings.TrimSpace(wide), "\n") {
-		if d := (*Set)(nil).Decide(bashCall(line, true)); d.Verdict != Ask || d.Offer != nil {
-			t.Errorf("%q: %q is offered", line, d.offered())
-		}
-	}
 	s := &Set{}
-	for _, line := range []string{
-		"git push", "git fetch", "git log", "git ls-remote", "git pull", "git commit", "git diff", "go test", "go build", "go vet", "make", "make test", "npm test", "npm ci",
-		"yarn run x", "cargo test", "pytest", "./x", "python3 x.py", "bash x.sh", "echo", "docker ps",
-	} {
-		d := s.Decide(bashCall(line, true))
-		if d.Verdict == Allow { // by the one before
-			continue
-		}
+	for name := range harmless {
+		d := (*Set)(nil).Decide(bashCall(name, true))
 		if d.Offer == nil {
-			t.Fatalf("%q: nothing is offered", line)
+			t.Fatalf("%q: nothing is offered", name)
 		}
 		var err error
 		if s, err = s.With(*d.Offer); err != nil {
 			t.Fatal(err)
 		}
+	}
+	for _, line := range strings.Split(strings.TrimSpace(wide+reading), "\n") {
+		if d := (*Set)(nil).Decide(bashCall(line, true)); d.Verdict != Ask || d.Offer != nil {
+			t.Errorf("%q: %q is offered", line, d.offered())
+		}
+		if d := s.Decide(bashCall(line, true)); d.Verdict != Ask {
+			t.Errorf("%q is allowed by %s", line, d.Rule)
+		}
+	}
+}
+
+// A rule that a user writes for a folder does not allow what leaves it.
+func TestARuleForAFolderStaysInIt(t *testing.T) {
+	src := Source{}
+	for _, line := range []string{
+		"git push", "git fetch", "git log", "git ls-remote", "git pull", "git commit", "git diff", "go test", "go build", "go vet", "make", "npm test", "npm ci",
+		"yarn run", "cargo test", "pytest",
+	} {
+		r := Rule{Tool: "bash", Decision: Allow, Workdir: "/home/me/proj"}
+		for _, w := range strings.Fields(line) {
+			r.Command = append(r.Command, Word{w})
+		}
+		src.Rules = append(src.Rules, r)
+	}
+	s, err := New(src)
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, line := range strings.Split(strings.TrimSpace(wide), "\n") {
 		if d := s.Decide(bashCall(line, true)); d.Verdict != Ask {
@@ -450,6 +454,174 @@ func TestNothingWideIsOffered(t *testing.T) {
 		t.Errorf("in another folder it is allowed by %s", d.Rule)
 	}
 }
+
+// reading are lines that read what their caller chooses, or run what the files of a
+// folder say, which a tool in the sandbox can write.
+const reading = `
+du --files0-from=/home/me/.ssh/id_rsa
+du -X /home/me/.netrc
+du -sh .
+ps eww
+ps
+pgrep -a .
+pgrep -F /etc/passwd
+pgrep x
+ls
+ls /home/me/.password-store
+lscpu --sysroot=.
+lsblk --sysroot .
+uptime
+uptime /var/run/utmp
+who /home/me/x
+date -f /home/me/.netrc
+date
+docker logs x
+docker ps
+docker info
+nslookup -
+sort --files0-from=/home/me/.netrc
+sort --compress-program=./x a
+sort -o /home/me/.bashrc a
+sort a
+wc --files0-from=/home/me/.netrc
+wc a
+file -f /home/me/.netrc
+file a
+grep -f /home/me/.netrc x
+grep -r . /home/me/.ssh
+rg --pre ./x y
+rg x
+diff --from-file=/home/me/.netrc x
+diff a b
+cmp a b
+find . -fprintf /home/me/.bashrc x
+find . -name x
+fd -x ./x
+tar --checkpoint=1 --checkpoint-action=exec=./x -cf y z
+tar -I ./x -xf y
+tar -tf y
+cat /home/me/.netrc
+head a
+tail a
+tac a
+nl a
+od a
+xxd a
+hexdump a
+strings a
+base64 a
+md5sum a
+sha256sum -c a
+cut -d: -f1 a
+tr a b
+uniq a b
+split a
+csplit a b
+paste a
+join a b
+comm a b
+fmt a
+fold a
+column a
+awk -f x
+gawk -e x
+sed -n w/home/me/.bashrc x
+sed 1e x
+jq . a
+jq -n env
+yq . a
+xmllint a
+man -P ./x ls
+less a
+more a
+most a
+view a
+ed a
+ex a
+tee a
+printenv
+env
+set
+export
+locale
+hostname -F /home/me/.netrc
+hostname x
+mount
+ip -batch /home/me/.netrc
+ip netns exec x y
+ss -F /home/me/.netrc
+netstat -p
+lsof
+top -b
+htop
+vmstat
+iostat
+dig -f /home/me/.netrc
+dig @x y
+curl -K x
+wget -i x
+nc x 1
+telnet x
+ssh -o ProxyCommand=./x y
+ssh-add -l
+scp a b
+sftp x
+gh api x
+git status
+git -c core.fsmonitor=./x status
+git --exec-path=. status
+git grep -O./x y
+git log
+git push
+git fetch
+go test ./...
+go build
+go vet ./...
+go version
+go list
+make
+make test
+npm test
+npm run build
+yarn test
+cargo test
+pytest
+python3 x.py
+bash x.sh
+node build
+ruby x.rb
+./x
+./deploy.sh now
+/home/me/proj/deploy now
+java -jar x
+mvn test
+gradle test
+cmake .
+ninja
+meson setup x
+tox
+bundle exec x
+rake
+just x
+systemctl list-units
+journalctl
+dmesg -F x
+getconf -a
+nvidia-smi -f x
+test -e x
+[ -e x ]
+printf %s x
+stat a
+readlink a
+realpath a
+tree
+locate x
+history
+type x
+command -v x
+cd /tmp
+pwd
+`
 
 // wide are lines that run what is not the folder's, or write outside of it.
 const wide = `

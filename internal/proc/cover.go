@@ -3,6 +3,7 @@ package proc
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,13 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where something hidden lies below a folder that may be written to, Landlock
-// would have to forbid what is made in that folder later, too. There the hidden
-// is covered instead: by mounts that only the process and what it starts see, in
-// a mount namespace, which for anyone but root takes a user namespace. Landlock
-// then keeps them from being undone.
+// Wherever the system allows it, a sandboxed program has namespaces of its own: one
+// for mounts, which for anyone but root takes a user namespace, and one for shared
+// memory and queues. In it, mounts cover what the program is not to see; Landlock
+// keeps them from being undone. Landlock alone cannot keep a program from devices
+// that it may not name, nor, before its ninth version, from sockets, nor hide
+// something below a folder in which the program may make anything.
 
-// uncovered is the shim's first argument where nothing is to be covered.
+// uncovered is the shim's first argument where it has no namespaces.
 const uncovered = "-"
 
 // coverer is the shim's first argument where it is: who the program is to be.
@@ -30,56 +32,83 @@ func coverer() string {
 	return fmt.Sprintf("%d:%d", os.Geteuid(), os.Getegid())
 }
 
-// inNamespace has a command start in a mount namespace of its own.
+// inNamespace has a command start in namespaces of its own.
 func inNamespace(attr *syscall.SysProcAttr) {
-	attr.Cloneflags |= unix.CLONE_NEWNS
+	attr.Cloneflags |= unix.CLONE_NEWNS | unix.CLONE_NEWIPC
 	if os.Geteuid() != 0 {
 		attr.Cloneflags |= unix.CLONE_NEWUSER
 		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // over the execution of the shim
 	}
 }
 
-// canCover tries, once, whether this system lets us cover something.
+// canCover tries, once, whether this system lets us have namespaces and cover
+// something in them. Where that cannot be tried now, for want of processes or memory,
+// it is taken for granted, so that no program is started without.
 func (n *nursery) canCover() bool {
-	n.covering.Do(func() {
-		cmd := exec.Command(n.helper)
-		cmd.Args = []string{"noused", sandboxCommand, "probe", coverer()}
-		cmd.Dir = "/"
-		cmd.Env = []string{} // of the daemon's, nothing
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		inNamespace(cmd.SysProcAttr)
-		if n.spawn(cmd, 0) == nil {
-			n.covers = cmd.Wait() == nil
-		}
-	})
+	n.covering.Lock()
+	defer n.covering.Unlock()
+	if n.tried {
+		return n.covers
+	}
+	cmd := exec.Command(n.helper)
+	cmd.Args = []string{"noused", sandboxCommand, "probe", coverer()}
+	cmd.Dir = "/"
+	cmd.Env = []string{} // of the daemon's, nothing
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	inNamespace(cmd.SysProcAttr)
+	err := n.spawn(cmd, 0)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	var exit *exec.ExitError
+	refused := errors.As(err, &exit) && exit.Exited()
+	for _, no := range []syscall.Errno{unix.EPERM, unix.EACCES, unix.EINVAL, unix.ENOSYS, unix.ENOSPC, unix.EUSERS} {
+		refused = refused || errors.Is(err, no)
+	}
+	n.tried, n.covers = err == nil || refused, !refused
 	return n.covers
 }
 
 // probe is the shim that canCover starts.
 func probe(who string) int {
-	if cover(who, Hidden{Paths: []string{os.TempDir()}}, nil) != nil || readOnly(os.TempDir()) != nil {
+	if cover(who, Hidden{Paths: []string{os.TempDir()}}, nil) != nil || setMounts(os.TempDir(), unix.MOUNT_ATTR_RDONLY) != nil {
 		return 1
 	}
 	return 0
 }
 
-// cover takes what is hidden out of this process's sight. It cannot be moved
-// away from under its cover by a program that may write to these folders: every
-// folder on the way is a mount of its own. What is left to be read in it can be
-// written only where it is one of write itself.
+// cover takes out of this process's sight what is hidden, what it has nothing to do
+// with of the machine, and sockets of others. It cannot be moved away from under its
+// cover by a program that may write to these folders: every folder on the way is a
+// mount of its own. What is left to be read in it can be written only where it is one
+// of write itself.
 func cover(who string, hidden Hidden, write []string) error {
-	if err := become(who); err != nil {
-		return err
-	}
-	dir, err := os.Getwd()
+	err := become(who)
 	if err != nil {
 		return err
 	}
+	if hidden, err = hidden.listed(); err != nil {
+		return err
+	}
+	dir, err := unix.Getwd() // it may be the empty folder, in something hidden
+	if err != nil {
+		return err
+	}
+	hidden = hidden.without(dir)
+	defer unix.Umask(unix.Umask(0))
 	if err := putOver("/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}
-	kept, err := holdOpen(hidden.Except)
+	_ = os.Mkdir(tmuxFolder(), 0o700) // as the first tmux makes it, which may start later
+	other := machine(append(slices.Clip(write), dir), append(gatherings(), temporary(write)...)...)
+	all := hidden.and(other)
+	links := linksOf(services)
+	kept, err := take(append(all.Except, "/dev/tty"))
 	if err != nil {
+		return err
+	}
+	// No device by any other name, as in a folder that is a system of its own.
+	if err := setMounts("/", unix.MOUNT_ATTR_NODEV); err != nil {
 		return err
 	}
 	for _, way := range hidden.ways(write) {
@@ -88,17 +117,13 @@ func cover(who string, hidden Hidden, write []string) error {
 		}
 	}
 	var folders []string
-	own := map[string]bool{} // where it works itself
-	for _, path := range write {
-		own[Resolve(path)] = true
-	}
-	for _, path := range slices.Sorted(slices.Values(slices.Concat(hidden.Paths, hidden.Except))) {
+	for _, path := range sortedPaths(all.Paths, slices.Collect(maps.Keys(kept))) {
 		if fd, ok := kept[path]; ok {
 			if err := restore(path, fd); err != nil {
 				return err
 			}
-			if !own[path] { // it lies in a folder that may be written to, maybe
-				if err := readOnly(path); err != nil {
+			if !slices.Contains(write, path) { // it lies in a folder that may be written to, maybe
+				if err := setMounts(path, unix.MOUNT_ATTR_RDONLY); err != nil {
 					return err
 				}
 			}
@@ -114,27 +139,47 @@ func cover(who string, hidden Hidden, write []string) error {
 			return err
 		case info.IsDir():
 			folders = append(folders, path)
-			err = putOver(path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0700,size=1m")
+			if err = putOver(path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=1m"); err == nil {
+				err = furnish(path, links)
+			}
 		default:
 			err = putOver(path, os.DevNull, unix.MS_BIND, "")
+		}
+		if vanished(path, err) { // meanwhile: another daemon's folder, say
+			continue
 		}
 		if err != nil {
 			return err
 		}
 	}
+	others, err := sockets(hidden, other, write)
+	if err != nil {
+		return err
+	}
+	for _, path := range others {
+		if err := putOver(path, os.DevNull, unix.MS_BIND, ""); err != nil && !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+	}
 	for _, path := range folders {
-		if err := putOver(path, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
+		if err := putOver(path, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil && !vanished(path, err) {
 			return err
 		}
 	}
 	return os.Chdir(dir) // what is known by now leads past the covers
 }
 
+// sortedPaths has what lies in a folder behind it, and each once.
+func sortedPaths(lists ...[]string) []string {
+	all := slices.Concat(lists...)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // ways are the folders between those that may be written to and what is hidden
 // in them, the upper ones first.
 func (h Hidden) ways(write []string) (ways []string) {
 	for _, from := range write {
-		from = Resolve(from)
 		for _, path := range h.Paths {
 			if path == from || !inside(from, path) {
 				continue
@@ -160,6 +205,15 @@ func become(who string) error {
 		}
 	}
 	return os.WriteFile("/proc/self/gid_map", []byte(gid+" "+gid+" 1"), 0)
+}
+
+// vanished tells that an error comes from there being nothing at a path any more.
+func vanished(path string, err error) bool {
+	if !errors.Is(err, os.ErrNotExist) {
+		return false
+	}
+	_, err = os.Lstat(path)
+	return errors.Is(err, os.ErrNotExist)
 }
 
 // outOfReach reports that a path lies in a folder of another user's, in which nobody
@@ -189,43 +243,56 @@ func putOver(on, what string, flags uintptr, data string) error {
 	return nil
 }
 
-// holdOpen opens what is to be put back; what is missing is left out.
-func holdOpen(paths []string) (map[string]int, error) {
-	open := map[string]int{}
+// take copies the mounts of what is to be put back; what is missing, or reached
+// through a link, is left out.
+func take(paths []string) (map[string]int, error) {
+	taken := map[string]int{}
 	for _, path := range paths {
-		fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-		if errors.Is(err, unix.ENOENT) {
+		at, err := pinned(path)
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, errLink) || errors.Is(err, unix.EACCES) {
 			continue
 		}
 		if err != nil {
-			return nil, &os.PathError{Op: "open", Path: path, Err: err}
+			return nil, err
 		}
-		open[path] = fd
+		fd, err := unix.OpenTree(unix.AT_FDCWD, at, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+		if err != nil {
+			return nil, &os.PathError{Op: "open_tree", Path: path, Err: err}
+		}
+		taken[path] = fd
 	}
-	return open, nil
+	return taken, nil
 }
 
-// restore puts back, through its cover, what was held open.
+// restore puts back, through its cover, what was taken.
 func restore(path string, fd int) error {
-	what := fmt.Sprintf("/proc/self/fd/%d", fd)
-	info, err := os.Stat(what)
+	var info unix.Stat_t
+	if err := unix.Fstat(fd, &info); err != nil {
+		return err
+	}
+	var err error
+	if info.Mode&unix.S_IFMT == unix.S_IFDIR {
+		err = os.MkdirAll(path, 0o755)
+	} else if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
+		var f *os.File
+		if f, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644); err == nil {
+			err = f.Close()
+		} else if errors.Is(err, os.ErrExist) { // in an exception that was put back, and not ours to empty
+			err = nil
+		}
+	}
 	if err != nil {
 		return err
 	}
-	if info.IsDir() {
-		err = os.MkdirAll(path, 0o700)
-	} else if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
-		err = os.WriteFile(path, nil, 0o600)
+	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return &os.PathError{Op: "cover", Path: path, Err: err}
 	}
-	if err == nil {
-		err = putOver(path, what, unix.MS_BIND|unix.MS_REC, "")
-	}
-	return err
+	return unix.Close(fd)
 }
 
-// readOnly has nothing written below a mount of ours.
-func readOnly(path string) error {
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+// setMounts gives a mount of ours, and all below it, an attribute.
+func setMounts(path string, attribute uint64) error {
+	attr := unix.MountAttr{Attr_set: attribute}
 	if err := unix.MountSetattr(unix.AT_FDCWD, path, unix.AT_RECURSIVE|unix.AT_SYMLINK_NOFOLLOW, &attr); err != nil {
 		return &os.PathError{Op: "cover", Path: path, Err: err}
 	}
@@ -237,12 +304,15 @@ func uncap() error {
 	return unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 }
 
-// looking are the capabilities that let root read other processes' memory, and so
-// their environments, past Landlock. Only root has them; nothing in a sandbox needs
-// them.
-var looking = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_PERFMON, unix.CAP_SYS_PTRACE}
+// kept are the capabilities that root's sandbox has: those that make root the owner
+// of all files and let it become others. With the rest it could read other processes'
+// memory, raise limits, load code into the kernel, listen to the network's packets.
+var kept = []int{
+	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL, unix.CAP_SETGID, unix.CAP_SETUID,
+	unix.CAP_SETPCAP, unix.CAP_SETFCAP, unix.CAP_NET_BIND_SERVICE, unix.CAP_SYS_CHROOT, unix.CAP_AUDIT_WRITE,
+}
 
-// renounce drops them from this thread, for good, and from what it executes.
+// renounce drops all others from this thread, for good, and from what it executes.
 func renounce() error {
 	var header unix.CapUserHeader
 	var data [2]unix.CapUserData
@@ -250,13 +320,13 @@ func renounce() error {
 	if err := unix.Capget(&header, &data[0]); err != nil {
 		return fmt.Errorf("capabilities: %w", err)
 	}
-	for _, c := range looking {
-		if data[c/32].Permitted&(1<<(c%32)) == 0 {
+	for c := range 64 {
+		if slices.Contains(kept, c) || data[c/32].Permitted&(1<<(c%32)) == 0 {
 			continue
 		}
 		// Without new privileges, nothing of the bounding set comes back: it is left
 		// where this process may not change it.
-		_ = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
+		_ = unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)
 		data[c/32].Permitted &^= 1 << (c % 32)
 		data[c/32].Effective &^= 1 << (c % 32)
 		data[c/32].Inheritable &^= 1 << (c % 32)

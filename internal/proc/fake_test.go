@@ -6,10 +6,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,7 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	tooltest.Main(m, map[string]func() int{
+	fakes := map[string]func() int{
 		tooltest.Daemon: func() int {
 			status, ok := Helper(os.Args)
 			if !ok {
@@ -158,8 +158,12 @@ func TestMain(m *testing.M) {
 			fmt.Println(os.Args[0], dir, os.Getenv("COLOUR"), syscall.Getpgrp() == os.Getpid())
 			return 0
 		},
-		"daemon": daemonMain,
-		"nester": nesterMain,
+		"crippler":         cripple,
+		"crippling orphan": func() int { return spawnSelf("crippler", &syscall.SysProcAttr{Setsid: true}, true) },
+		"lurker":           lurk,
+		"queuer":           queue,
+		"daemon":           daemonMain,
+		"nester":           nesterMain,
 		"parent": func() int {
 			return spawnSelf("holder", &syscall.SysProcAttr{}, true)
 		},
@@ -177,7 +181,9 @@ func TestMain(m *testing.M) {
 			}
 			return 0
 		},
-	})
+	}
+	maps.Copy(fakes, reached())
+	tooltest.Main(m, fakes)
 }
 
 // spawnSelf leaves a grandchild behind that has all our pipes; reading, it
@@ -232,21 +238,13 @@ const runVar = "NOUSED_TEST_RUN"
 // jailed are tools in a sandbox.
 var jailed = map[string]string{
 	"jail":  "echo $TMPDIR; touch $TMPDIR/x; exec sleep 1000",
-	"signs": `tr "\n" " " </proc/self/status; echo`,
+	"signs": `grep "Max file locks" /proc/self/limits`,
 }
 
 // daemonMain is a daemon with nothing but tools, until its input ends. It writes
 // its log to stdout, and what its tools say.
 func daemonMain() int {
 	core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(os.Stdout), zap.DebugLevel)
-	if strings.HasPrefix(os.Getenv(runVar), "locked ") { // all threads to come
-		runtime.LockOSThread()
-		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-			panic(err)
-		}
-		os.Setenv(runVar, strings.TrimPrefix(os.Getenv(runVar), "locked "))
-		panic(unix.Exec("/proc/self/exe", os.Args, os.Environ()))
-	}
 	s := NewSupervisor("/proc/self/exe", zap.New(core))
 	for mode := range strings.FieldsSeq(os.Getenv(runVar)) {
 		self, dir := "/proc/self/exe", os.TempDir()
@@ -260,7 +258,9 @@ func daemonMain() int {
 		}
 		p, err := s.Start(context.Background(), c)
 		if err != nil {
-			panic(err)
+			fmt.Println(err)
+			s.Close()
+			return 1
 		}
 		if line, err := p.Next(); err == nil {
 			fmt.Println(string(line))

@@ -15,6 +15,8 @@ import (
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
+
+	"noused/internal/idlemem"
 )
 
 const (
@@ -318,12 +320,14 @@ func guard(args []string, in io.Reader) int {
 	closeInherited()
 	_, _ = unix.Write(unix.Stdout, []byte{'\n'}) // ready
 	kin := &family{daemon: daemon}
-	left := listen(in, kin)
+	rest := idlemem.New(nil)
+	left := listen(rest.Reader(in), kin)
+	rest.Stop()
 	if !left.nothing && !killAll(uint32(id), left.groups, kin) {
 		return 1
 	}
 	for dir := range left.dirs {
-		_ = removeAll(dir)
+		_ = removeTree(dir)
 	}
 	return 0
 }

@@ -20,6 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"noused/internal/tool/tooltest"
+
+	"noused/internal/testenv"
 )
 
 // hangTime only fails a test that would hang.
@@ -414,6 +416,7 @@ func looked(t *testing.T, guardian int) {
 // What has thrown away both its marks, and whose parent lives when the daemon is
 // killed, was seen before.
 func TestATraitorWhoseParentLivesIsEndedWithTheDaemon(t *testing.T) {
+	testenv.Long(t)
 	for range 20 {
 		cmd, lines := startDaemon(t, "betrayer")
 		guardian, said := ready(t, lines)

@@ -23,13 +23,35 @@ func Reserved(name string) bool { return name == markName || name == HiddenVaria
 // Hidden are files and folders that sandboxed programs must not read, and what
 // inside of them they may. All are absolute; none need exist.
 type Hidden struct {
-	Paths  []string
-	Except []string // counts only inside of a path; what Paths has inside of it is hidden again
+	Paths []string
+	// Dots are folders of which every entry is hidden whose name begins with a dot.
+	// Where such an entry is a link, that says nothing of what it leads to.
+	Dots []string
+	// Except counts only inside of something hidden; what Paths has inside of it is
+	// hidden again. An exception with a link on the way is none: a program that may
+	// write there could have made it, to have something else opened.
+	Except []string
 }
 
-// Covers reports whether a path, links resolved, is hidden: of what it lies in, the
-// innermost tells.
-func (h Hidden) Covers(path string) bool { return innermost(h.Paths, path) > innermost(h.Except, path) }
+// Covers reports whether a path, links resolved, is hidden: the innermost match
+// wins, and an exception over a dot.
+func (h Hidden) Covers(path string) bool {
+	return max(innermost(h.Paths, path), h.dotted(path)) > innermost(h.Except, path)
+}
+
+// dotted is the length of the longest entry of Dots that path is, or lies in; -1 for
+// none.
+func (h Hidden) dotted(path string) int {
+	longest := -1
+	for _, dir := range h.Dots {
+		dir = strings.TrimSuffix(dir, "/") + "/"
+		if rest, ok := strings.CutPrefix(path, dir); ok && strings.HasPrefix(rest, ".") {
+			name, _, _ := strings.Cut(rest, "/")
+			longest = max(longest, len(dir)+len(name))
+		}
+	}
+	return longest
+}
 
 // innermost is the length of the longest of the folders that path is, or lies in;
 // -1 for none.
@@ -52,7 +74,7 @@ func (h Hidden) HidesFrom(workdir, path string) bool {
 // leadsTo reports whether a folder that is not hidden has something hidden
 // below it.
 func (h Hidden) leadsTo(dir string) bool {
-	return slices.ContainsFunc(h.Paths, func(path string) bool { return inside(dir, path) })
+	return slices.ContainsFunc(slices.Concat(h.Paths, h.Dots), func(path string) bool { return inside(dir, path) })
 }
 
 // inside reports whether path is dir or below it.
@@ -60,18 +82,64 @@ func inside(dir, path string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// resolved is h without links on the way, and without the exceptions that lie in
-// nothing hidden.
+// resolved is h without links on the way, and without the exceptions that have one,
+// are missing, or lie in nothing hidden.
 func (h Hidden) resolved() Hidden {
+	folders := map[string]string{}
+	real := func(path string) (_ string, there bool) {
+		dir, ok := folders[filepath.Dir(path)]
+		if !ok {
+			dir = Resolve(filepath.Dir(path))
+			folders[filepath.Dir(path)] = dir
+		}
+		path = filepath.Join(dir, filepath.Base(path))
+		var s unix.Stat_t
+		err := unix.Lstat(path, &s)
+		if err == nil && s.Mode&unix.S_IFMT == unix.S_IFLNK {
+			path = Resolve(path)
+		}
+		return path, err == nil
+	}
 	r := Hidden{}
 	for _, path := range h.Paths {
-		r.Paths = append(r.Paths, Resolve(path))
+		path, _ = real(path)
+		r.Paths = append(r.Paths, path)
+	}
+	for _, path := range h.Dots {
+		r.Dots = append(r.Dots, Resolve(path))
 	}
 	var except []string
-	for _, path := range h.Except {
-		except = append(except, Resolve(path))
+	for _, path := range h.Except { // most of a long list are not there
+		if at, there := real(path); there && at == path {
+			except = append(except, path)
+		}
 	}
 	return r.without(except...)
+}
+
+// maxListed is how many entries of Dots can be covered.
+const maxListed = 4096
+
+// listed is h, resolved, with what Dots hides now among its Paths, links left out,
+// and the exceptions inside of Paths alone.
+func (h Hidden) listed() (Hidden, error) {
+	l := Hidden{Paths: slices.Clip(h.Paths)}
+	for _, dir := range h.Dots {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return Hidden{}, err
+		}
+		for _, e := range entries {
+			if path := filepath.Join(dir, e.Name()); e.Type()&fs.ModeSymlink == 0 && h.Covers(path) && !slices.Contains(h.Paths, path) {
+				l.Paths = append(l.Paths, path)
+			}
+		}
+	}
+	if n := len(l.Paths) - len(h.Paths); n > maxListed {
+		return Hidden{}, fmt.Errorf("%s has %d entries that begin with a dot and are to be hidden, more than %d",
+			strings.Join(h.Dots, ", "), n, maxListed)
+	}
+	return l.without(h.Except...), nil
 }
 
 // without is h, resolved, with further exceptions, links resolved, as far as they
@@ -79,8 +147,7 @@ func (h Hidden) resolved() Hidden {
 func (h Hidden) without(except ...string) Hidden {
 	h.Except = slices.Clip(h.Except)
 	for _, path := range except {
-		if slices.ContainsFunc(h.Paths, func(dir string) bool { return path != dir && inside(dir, path) }) &&
-			!slices.Contains(h.Paths, path) {
+		if !slices.Contains(h.Paths, path) && (innermost(h.Paths, path) >= 0 || h.dotted(path) >= 0) {
 			h.Except = append(h.Except, path)
 		}
 	}
@@ -117,11 +184,11 @@ func resolve(path string, links int) string {
 	return resolve(filepath.Clean(target), links-1)
 }
 
-// String is what [ParseHidden] reads: -PATH and +EXCEPT, each with a NUL's
+// String is what [ParseHidden] reads: -PATH, .DOTS and +EXCEPT, each with a NUL's
 // stand-in, a newline, behind it.
 func (h Hidden) String() string {
 	var b strings.Builder
-	for sign, paths := range map[string][]string{"-": h.Paths, "+": h.Except} {
+	for sign, paths := range map[string][]string{"-": h.Paths, ".": h.Dots, "+": h.Except} {
 		for _, path := range paths {
 			b.WriteString(sign + strings.ReplaceAll(path, "\n", "\n ") + "\n")
 		}
@@ -137,6 +204,8 @@ func ParseHidden(text string) (h Hidden) {
 		switch {
 		case strings.HasPrefix(path, "-/"):
 			h.Paths = append(h.Paths, path[1:])
+		case strings.HasPrefix(path, "./"):
+			h.Dots = append(h.Dots, path[1:])
 		case strings.HasPrefix(path, "+/"):
 			h.Except = append(h.Except, path[1:])
 		}
@@ -152,6 +221,9 @@ func (h Hidden) readable() []string {
 	marks := h.marks()
 	list := h.beside("/", marks, nil)
 	for _, path := range h.Except {
+		if !h.Covers(filepath.Dir(path)) { // found beside
+			continue
+		}
 		if _, leads := marks[path]; leads {
 			list = h.beside(path, marks, list)
 		} else {
@@ -165,13 +237,23 @@ func (h Hidden) readable() []string {
 // not over its name.
 func (h Hidden) identity() string {
 	var b strings.Builder
-	for _, path := range h.Paths {
-		var s unix.Stat_t
-		if unix.Lstat(path, &s) == nil {
-			fmt.Fprintf(&b, "%s %d %d\n", path, s.Dev, s.Ino)
-		}
+	l, err := h.listed()
+	if err != nil {
+		return err.Error()
+	}
+	for _, path := range l.Paths {
+		b.WriteString(identity(path))
 	}
 	return b.String()
+}
+
+// identity tells which file or folder has a name, "" where none has it.
+func identity(path string) string {
+	var s unix.Stat_t
+	if unix.Lstat(path, &s) != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %d %d\n", path, s.Dev, s.Ino)
 }
 
 // view is when something was last put into, or taken from, the folders that have
@@ -181,10 +263,10 @@ func (h Hidden) identity() string {
 func (h Hidden) view() string {
 	var b strings.Builder
 	seen := map[string]bool{}
-	for _, path := range h.Paths {
+	for _, path := range slices.Concat(h.Paths, below(h.Dots)) {
 		for dir := filepath.Dir(path); !seen[dir]; dir = filepath.Dir(dir) {
 			seen[dir] = true
-			if info, err := os.Stat(dir); err == nil && info.Mode()&os.ModeSticky == 0 {
+			if info, err := os.Stat(dir); err == nil && info.Mode()&os.ModeSticky == 0 && !h.Covers(dir) {
 				fmt.Fprintf(&b, "%s %d\n", dir, info.ModTime().UnixNano())
 			}
 		}
@@ -192,10 +274,18 @@ func (h Hidden) view() string {
 	return b.String()
 }
 
+// below are names in these folders.
+func below(dirs []string) (paths []string) {
+	for _, dir := range dirs {
+		paths = append(paths, filepath.Join(dir, ".any"))
+	}
+	return paths
+}
+
 // marks has true for what is hidden and false for the folders above it.
 func (h Hidden) marks() map[string]bool {
 	marks := map[string]bool{}
-	for _, path := range h.Paths {
+	for _, path := range slices.Concat(h.Paths, below(h.Dots)) {
 		for dir := path; dir != filepath.Dir(dir); {
 			dir = filepath.Dir(dir)
 			if !marks[dir] {
@@ -215,9 +305,9 @@ func (h Hidden) beside(dir string, marks map[string]bool, list []string) []strin
 	}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		hides, leads := marks[path]
+		_, leads := marks[path]
 		switch {
-		case e.Type()&fs.ModeSymlink != 0 || hides:
+		case e.Type()&fs.ModeSymlink != 0 || h.Covers(path):
 		case leads:
 			list = h.beside(path, marks, list)
 		default:
@@ -242,7 +332,7 @@ func (h Hidden) beneath(dirs []string) (list []string) {
 
 // known are the entries of a folder that lead to something hidden.
 func (h Hidden) known(dir string) (entries []fs.DirEntry) {
-	for _, path := range h.Paths {
+	for _, path := range slices.Concat(h.Paths, h.Dots) {
 		if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) && rel != "." {
 			name, _, _ := strings.Cut(rel, "/")
 			if info, err := os.Lstat(filepath.Join(dir, name)); err == nil {

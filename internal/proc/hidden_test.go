@@ -42,7 +42,7 @@ func conceal(t *testing.T, inWorkdir bool) (j *jail, config string) {
 		Paths:  []string{config, filepath.Join(config, "environment"), filepath.Join(j.home, "missing", "state")},
 		Except: []string{filepath.Join(config, "tools.d")},
 	}
-	view, err := j.Sandboxed(Sandbox{Workdir: j.work, Cache: filepath.Join(j.home, ".cache")})
+	view, err := j.Sandboxed(Sandbox{Workdir: j.work, Cache: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestWhatIsBesideTheHiddenCanBeRead(t *testing.T) {
 		"the system":                `cat /etc/passwd /proc/self/status > /dev/null && sh -c 'sort < /dev/null'`,
 		"what it writes":            `mkdir -p a && echo x > a/b && cat a/b && echo y > c && cat c && mv c a && cat a/c`,
 		"its temporary files":       `echo x > "$TMPDIR/t" && cat "$TMPDIR/t"`,
-		"its cache":                 `mkdir -p ~/.cache/tool && echo x > ~/.cache/tool/x && cat ~/.cache/tool/x`,
+		"its cache":                 `mkdir -p "$XDG_CACHE_HOME/tool" && echo x > "$XDG_CACHE_HOME/tool/x" && cat "$XDG_CACHE_HOME/tool/x"`,
 		"its own output, and pipes": `echo x > /dev/stdout && echo x | cat /dev/stdin`,
 	} {
 		if exit, said := j.run(script); !exit.OK() {
@@ -169,7 +169,7 @@ func TestAWorkdirThatIsHiddenIsRefused(t *testing.T) {
 func TestHiddenIsReadAsItWasWritten(t *testing.T) {
 	for _, h := range []Hidden{
 		{},
-		{Paths: []string{"/a", "/b c"}, Except: []string{"/a/x"}},
+		{Paths: []string{"/a", "/b c"}, Except: []string{"/a/x"}, Dots: []string{"/home/me"}},
 		{Paths: []string{"/a\nb\n-/c", "/d\n"}},
 	} {
 		if diff := cmp.Diff(h, ParseHidden(h.String())); diff != "" {
@@ -186,7 +186,7 @@ func TestLinksToTheHiddenAreResolved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h := Hidden{Paths: []string{at("config"), at("not/there")}, Except: []string{at("config/tools.d"), dir}}.resolved()
+	h := Hidden{Paths: []string{at("config"), at("not/there")}, Except: []string{at("dotfiles/config/tools.d"), at("config/link.d"), dir}}.resolved()
 	want := Hidden{Paths: []string{at("dotfiles/config"), at("not/there")}, Except: []string{at("dotfiles/config/tools.d")}}
 	if diff := cmp.Diff(want, h); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -353,7 +353,7 @@ func TestWhatTheUserCannotSeeIsHidden(t *testing.T) {
 func (j *jail) hide(paths ...string) {
 	j.t.Helper()
 	j.nursery.hidden = Hidden{Paths: paths}
-	view, err := j.Sandboxed(Sandbox{Workdir: j.work, Cache: filepath.Join(j.home, ".cache")})
+	view, err := j.Sandboxed(Sandbox{Workdir: j.work, Cache: true})
 	if err != nil {
 		j.t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -24,8 +25,10 @@ const (
 	// keeps a process from truncating a file it may not write. The one before it
 	// brought renames between directories, without which nothing can be built.
 	neededABI = 3
-	// networkABI is the first version that can close TCP.
+	// networkABI is the first version that can keep from connecting over TCP.
 	networkABI = 4
+	// socketABI is the first that keeps from connecting to sockets by their path.
+	socketABI = 9
 	// reportTime is how long the shim has to execute the program.
 	reportTime = 10 * time.Second
 	maxReport  = 4 << 10
@@ -33,44 +36,48 @@ const (
 	reportFD = 3
 )
 
-// devices can be written by everybody and keep nothing. Not among them:
-// terminals, which are the user's, and /dev/shm, which is shared with every
-// other program; sandbox_write can name them.
-var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
-
 // sandbox confines the processes of one [Sandbox] (tools.md §1, sandbox workdir):
 // they and all they start may write only some paths and a private TMPDIR.
 // Landlock restricts the process that asks and is inherited, so a shim, this
 // program again, restricts itself and then executes the real one.
 //
+// Where the system allows it they have namespaces, in which devices, services and
+// sockets of others are covered; see [cover].
+//
 // Out of the kernel's reach, as of Landlock ABI 9: the mode, owner, times and
 // extended attributes of files that the user owns. Where the kernel offers it,
 // signals and abstract sockets (ABI 6) and sockets in the file system (ABI 9)
-// of processes outside are protected; tracing them is always refused. UDP and
-// sockets in the file system stay open where TCP is closed.
+// of processes outside are protected; tracing them is always refused. The
+// network is closed by [filterCalls] and, what connects and listens over TCP, by
+// Landlock, too.
 type sandbox struct {
-	write   []string // absolute
-	fixed   []string // of those: to be reached without any link
-	cache   string   // also written to where it can be had, "" for none
+	write   []string // without links: a program is not started once one is on the way
+	within  []string // of those: may lie in something hidden, as the user has named them there
+	caches  *caches  // nil: it has no cache
 	hidden  Hidden
-	offline bool // TCP is closed
-	// cover reports whether what is hidden is covered, rather than left out of
-	// what may be read; nil: it is not. It starts a process when first asked.
+	read    string // what of it can be read, "" for nothing
+	offline bool   // the network is closed
+	// cover reports whether the programs have namespaces; nil: they have not. It
+	// starts a process when first asked.
 	cover func() bool
 }
 
 func (b *sandbox) covers() bool { return b.cover != nil && b.cover() }
 
 // Sandbox says what sandboxed processes may write: their workdir, what is named
-// beside it, and a private TMPDIR. Reading is not restricted but for what is
-// hidden, see [Supervisor.Hide], and TCP only after [Supervisor.CloseNetwork].
+// beside it, and a private TMPDIR. Where these lead is found when the sandbox is made:
+// a program is not started where a link has come on the way since. What tools could
+// have made a link themselves, and what a link leads from into something hidden, is
+// refused. Reading is not restricted but for what is hidden, see [Supervisor.Hide],
+// devices, and /run; the network only after [Supervisor.CloseNetwork].
 type Sandbox struct {
 	Name    string   // whose it is, for messages
 	Workdir string   // absolute; nothing of it may be hidden but what lies below
 	Write   []string // absolute; what may be written beside it
-	Cache   string   // also written to where it can be had, "" for none
-	// Fixed are those of all these that have no link on the way. One that has one when
-	// a program starts is refused: somebody else may have put it there.
+	Read    string   // absolute, no links on the way: can be read, once it is there, although it is hidden; empty for nothing
+	Cache   bool     // its programs have a cache, see [Supervisor.KeepCaches]
+	// Fixed are those of all these that have no link on the way, not even when the
+	// sandbox is made: somebody else may have put it there.
 	Fixed []string
 	// Weak accepts what a kernel can do that cannot do all of it.
 	Weak bool
@@ -86,32 +93,114 @@ func (s *Supervisor) Sandboxed(b Sandbox) (*Supervisor, error) {
 	if err := b.possible(s.helper, abi, s.offline, s.log); err != nil {
 		return nil, err
 	}
-	box := &sandbox{write: append([]string{b.Workdir}, b.Write...), fixed: b.Fixed, cache: b.Cache, offline: s.offline}
-	if box.hidden = s.hidden; s.hidden.resolved().Covers(box.real(b.Workdir)) {
-		if box.hidden = s.hidden.resolved().without(box.real(b.Workdir)); box.hidden.Covers(box.real(b.Workdir)) {
-			return nil, forbidden("the workdir %s is hidden, as the daemon's own folders and those of [sandbox] hide are, which tools may not read", b.Workdir)
-		}
+	box := &sandbox{hidden: s.hidden, read: b.Read, offline: s.offline}
+	if b.Read != "" {
+		box.hidden = s.hidden.Open(b.Read)
 	}
-	if h := box.hidden.resolved(); slices.ContainsFunc(box.write, func(dir string) bool { return h.leadsTo(box.real(dir)) }) {
-		box.cover = sync.OnceValue(func() bool {
-			if s.canCover() {
-				return true
-			}
-			s.log.Warn("the working directory holds folders that the daemon hides from tools, and this system lets only root hide them there: "+
-				"tools can write only to the folders beside them; choose a workdir that does not hold them",
-				zap.String("module", b.Name), zap.Strings("folders", box.write))
-			return false
-		})
+	if b.Cache {
+		box.caches = s.caches
+	}
+	if err := box.pin(b); err != nil {
+		return nil, err
+	}
+	home := slices.ContainsFunc(box.write, box.hidden.resolved().leadsTo)
+	warn := sync.OnceFunc(func() {
+		s.log.Warn("the working directory holds folders that the daemon hides from tools, and this system lets only root hide them there: "+
+			"tools can write only to the folders beside them; choose a workdir that does not hold them",
+			zap.String("module", b.Name), zap.Strings("folders", box.write))
+	})
+	box.cover = func() bool {
+		covers := s.canCover()
+		if !covers && home {
+			warn()
+		}
+		return covers
 	}
 	return &Supervisor{s.nursery, box}, nil
 }
 
-// real is one of the sandbox's paths without links.
-func (b *sandbox) real(path string) string {
-	if slices.Contains(b.fixed, path) {
-		return path // were there one by now, it would not count
+// pin finds what may be written, once: what is put in its place later is refused. A
+// link that the sandboxed programs themselves could have made leads nowhere, and no
+// link leads to what is hidden.
+func (b *sandbox) pin(s Sandbox) error {
+	hidden := b.hidden.resolved()
+	paths := append([]string{s.Workdir}, s.Write...)
+	var folders []string // real
+	for _, path := range paths {
+		folders = append(folders, realOf(path, s.Fixed))
+	}
+	for i, path := range paths {
+		real := folders[i]
+		if into := hidden.without(real); hidden.Covers(real) {
+			named := Hidden{Paths: b.hidden.Paths, Dots: b.hidden.Dots}.Covers(filepath.Clean(path))
+			switch {
+			case named && !into.Covers(real):
+				hidden, b.within = into, append(b.within, real)
+			case named || real == path:
+				return forbidden("%s %s is hidden, as the daemon's own folders and those of [sandbox] hide are, which tools may not read", what(i), path)
+			default:
+				return forbidden("%s %s is a link to %s, which is hidden", what(i), path, real)
+			}
+		}
+		if madeWithin(path, real, folders, s.Fixed) {
+			return forbidden("%s %s leads through a link that tools can change to %s; name that instead", what(i), path, real)
+		}
+	}
+	b.write = folders
+	return nil
+}
+
+// what is what a sandbox has as its first path, and as others.
+func what(i int) string {
+	if i == 0 {
+		return "the workdir"
+	}
+	return "the folder to write to"
+}
+
+// realOf is a path without links; a fixed one has none.
+func realOf(path string, fixed []string) string {
+	if slices.Contains(fixed, path) {
+		return filepath.Clean(path) // were there one by now, it would not count
 	}
 	return Resolve(path)
+}
+
+// madeWithin reports whether a link on the way of a path lies in one of these folders,
+// and does not lead to something in the same.
+func madeWithin(path, real string, folders, fixed []string) bool {
+	if slices.Contains(fixed, path) {
+		return false
+	}
+	for _, link := range linksOn(path) {
+		for _, dir := range folders {
+			if dir != real && inside(dir, link) && !inside(dir, real) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// linksOn are where the links on the way of a path are, themselves reached without
+// one.
+func linksOn(path string) (links []string) {
+	at, rest := "/", strings.Split(filepath.Clean(path), "/")
+	for len(rest) > 0 && len(links) <= maxLinks {
+		next := filepath.Join(at, rest[0])
+		rest = rest[1:]
+		to, err := os.Readlink(next)
+		if err != nil {
+			at = next
+			continue
+		}
+		links = append(links, next)
+		if filepath.IsAbs(to) {
+			at = "/"
+		}
+		rest = append(strings.Split(filepath.Clean(to), "/"), rest...)
+	}
+	return links
 }
 
 func forbidden(format string, args ...any) *Error {
@@ -122,13 +211,34 @@ func forbidden(format string, args ...any) *Error {
 // was started when it said something else may lack what came later, or see what
 // was hidden later.
 func (s *Supervisor) View() string {
-	switch {
-	case s.box == nil:
+	if s.box == nil {
 		return ""
-	case s.box.covers():
-		return s.box.hidden.resolved().identity()
 	}
-	return s.box.hidden.resolved().view()
+	hidden := s.box.hidden.resolved()
+	view := identity(s.box.read)
+	if !s.box.covers() {
+		return view + hidden.view()
+	}
+	view += hidden.identity()
+	if !slices.ContainsFunc(s.box.write, hidden.leadsTo) {
+		view += hidden.view()
+	}
+	own, err := sockets(hidden, machine(s.box.write, gatherings()...), append([]string{s.scratch.path()}, s.box.write...))
+	if err != nil {
+		return view + err.Error()
+	}
+	return view + strings.Join(own, "\n")
+}
+
+// Confinement tells what sandboxed processes are confined with here: Landlock of which
+// version, 0 for none, and whether also namespaces. It starts a process of the
+// helper's.
+func (s *Supervisor) Confinement() (abi int, namespaces bool) {
+	abi, err := ll.LandlockGetABIVersion()
+	if err != nil {
+		return 0, false
+	}
+	return abi, s.helper != "" && s.canCover()
 }
 
 // possible tells why a sandbox cannot be had of a kernel with that version of
@@ -163,10 +273,17 @@ func shortcoming(abi int, offline bool) string {
 
 // confine has the shim run the command, with tmp for its temporary files.
 func (b *sandbox) confine(cmd *exec.Cmd, helper, tmp string) {
-	write := slices.Clip(b.write)
+	write, hidden := append(slices.Clip(b.write), tmp), b.hidden.resolved()
+	except := append(slices.Clip(b.within), tmp)
+	if Resolve(cmd.Path) == cmd.Path { // with a link, somebody else may say what it leads to
+		except = append(except, cmd.Path)
+	}
 	// Nobody asked for the cache by name: where it cannot be, it is not missed.
-	if b.cache != "" && os.MkdirAll(b.cache, 0o700) == nil {
-		write = append(write, b.cache)
+	if b.caches != nil {
+		if dir, err := b.caches.of(b.write[0]); err == nil {
+			write, except = append(write, dir), append(except, dir)
+			cmd.Env = withCache(cmd.Env, dir, hidden)
+		}
 	}
 	mode := uncovered
 	if b.covers() {
@@ -177,30 +294,19 @@ func (b *sandbox) confine(cmd *exec.Cmd, helper, tmp string) {
 	if b.offline {
 		network = closed
 	}
-	args := []string{"noused", sandboxCommand, mode, network, tmp}
-	except := []string{Resolve(tmp)}
-	for _, path := range write {
-		except = append(except, b.real(path))
-		if slices.Contains(b.fixed, path) {
-			path = fixedMark + path
-		}
-		args = append(args, path)
-	}
-	args = slices.Concat(args, []string{"--", cmd.Path}, cmd.Args)
+	args := slices.Concat([]string{"noused", sandboxCommand, mode, network}, write, []string{"--", cmd.Path}, cmd.Args)
 	cmd.Path, cmd.Args = helper, args
-	cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
-	if len(b.hidden.Paths) > 0 {
-		cmd.Env = append(cmd.Env, HiddenVariable+"="+b.hidden.resolved().without(except...).String())
+	// tmux and Java look at no TMPDIR, and in /tmp nothing can be written.
+	cmd.Env = slices.Concat([]string{"TMUX_TMPDIR=" + tmp, "JAVA_TOOL_OPTIONS=-Djava.io.tmpdir=" + tmp}, cmd.Env, []string{"TMPDIR=" + tmp})
+	if len(hidden.Paths) > 0 {
+		cmd.Env = append(cmd.Env, HiddenVariable+"="+hidden.without(except...).String())
 	}
 }
 
-// fixedMark is before a path that is to be reached without a link.
-const fixedMark = "="
-
-// closed is the shim's second argument where it is to close TCP.
+// closed is the shim's second argument where it is to close the network.
 const closed = "closed"
 
-// execSandboxed is the shim: COVERER NETWORK [=]PATH… -- PROGRAM ARGV0 ARG…. It does not return
+// execSandboxed is the shim: COVERER NETWORK PATH… -- PROGRAM ARGV0 ARG…. It does not return
 // but with a failure, which it has reported.
 func execSandboxed(args []string) int {
 	if len(args) == 2 && args[0] == "probe" {
@@ -215,11 +321,12 @@ func execSandboxed(args []string) int {
 	// The thread that executes the program becomes it, and only its own
 	// parent-death signal survives.
 	runtime.LockOSThread()
-	err := error(nil)
 	code := refused
-	if err = sign(); err != nil {
-		err = fmt.Errorf("sandbox: the daemon itself can gain no privileges, and its tools cannot be told by another sign: %w", err)
-	} else if err = errors.Join(confineSelf(args[0], args[1] == closed, args[2:end], ParseHidden(os.Getenv(HiddenVariable))), renounce()); err == nil {
+	err := errors.Join(confineSelf(args[0], args[1] == closed, args[2:end], ParseHidden(os.Getenv(HiddenVariable))), renounce(), sign(), lowerSignals())
+	if err == nil {
+		err = filterCalls(args[0] != uncovered, args[1] == closed)
+	}
+	if err == nil {
 		code = broken
 		if err = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err == nil {
 			err = plain(&os.PathError{Op: "exec", Path: args[end+1], Err: unix.Exec(args[end+1], args[end+2:], os.Environ())})
@@ -229,18 +336,31 @@ func execSandboxed(args []string) int {
 	return 126
 }
 
-// confineSelf restricts this process, for good, to writing to these paths, and
-// to reading files that are not hidden. Landlock only knows what is allowed, and
-// with a folder all that is in it: what is not hidden is allowed entry by entry.
-// The names in a hidden folder can be listed. With who, it is covered. Offline, it
-// neither connects nor listens over TCP.
+// confineSelf restricts this process, for good, to writing to these paths, which no
+// link is to lead to, and to reading files that are not hidden. Landlock only knows
+// what is allowed, and with a folder all that is in it: what is not hidden is allowed
+// entry by entry. The names in a hidden folder can be listed. With who, it is covered.
+// Offline, it neither connects over TCP nor binds an address of it; [filterCalls] does the rest.
 func confineSelf(who string, offline bool, paths []string, hidden Hidden) error {
-	paths, fixed := unmarked(paths)
-	if who != uncovered {
+	pins := make([]string, len(paths))
+	for i, path := range paths {
+		if hidden.Covers(path) {
+			return fmt.Errorf("sandbox: %s is to be written to, and hidden by now", path)
+		}
+		var err error
+		if pins[i], err = pinned(path); err != nil {
+			return fmt.Errorf("sandbox: %w", err)
+		}
+	}
+	if who == uncovered {
+		hidden = hidden.and(machine(paths))
+	} else {
 		if err := errors.Join(cover(who, hidden, paths), uncap()); err != nil {
 			return fmt.Errorf("sandbox: %w", err)
 		}
-		hidden = Hidden{}
+		if slices.ContainsFunc(paths, hidden.leadsTo) {
+			hidden = Hidden{}
+		}
 	}
 
 	const (
@@ -257,14 +377,19 @@ func confineSelf(who string, offline bool, paths []string, hidden Hidden) error 
 		config.HandledAccessFS |= ll.AccessFSReadFile
 		rules = append(rules, landlock.PathAccess(ll.AccessFSReadFile, hidden.readable()...).IgnoreIfMissing())
 	}
+	if who != uncovered {
+		own := config.HandledAccessFS &^ (ll.AccessFSReadFile | ll.AccessFSMakeBlock | ll.AccessFSMakeChar)
+		rules = append(rules, landlock.PathAccess(onFile|ll.AccessFSIoctlDev, "/dev/tty", "/dev/pts").IgnoreIfMissing(), landlock.PathAccess(own, "/dev/shm"))
+	}
+	for _, path := range slices.Concat(services, lookups) {
+		if _, err := os.Stat(path); err == nil { // it is there, and may be looked at
+			rules = append(rules, landlock.PathAccess(ll.AccessFSResolveUnix, path))
+		}
+	}
 	for i, path := range slices.Concat(paths, hidden.beneath(paths)) {
-		at, real := path, Resolve(path)
-		if i < len(paths) && fixed[i] {
-			var err error
-			if at, err = pinned(path); err != nil {
-				return fmt.Errorf("sandbox: %w", err)
-			}
-			real = path
+		at := path
+		if i < len(paths) {
+			at = pins[i]
 		}
 		info, err := os.Stat(at)
 		if i >= len(paths) && errors.Is(err, fs.ErrNotExist) { // gone meanwhile
@@ -273,7 +398,7 @@ func confineSelf(who string, offline bool, paths []string, hidden Hidden) error 
 		if err != nil {
 			return fmt.Errorf("sandbox: %w", err)
 		}
-		if hidden.leadsTo(real) {
+		if hidden.leadsTo(path) {
 			continue
 		}
 		rights := onFile
@@ -289,15 +414,6 @@ func confineSelf(who string, offline bool, paths []string, hidden Hidden) error 
 	return nil
 }
 
-// unmarked are the shim's paths, and which of them are to be reached without a link.
-func unmarked(marked []string) (paths []string, fixed []bool) {
-	for _, path := range marked {
-		path, mark := strings.CutPrefix(path, fixedMark)
-		paths, fixed = append(paths, path), append(fixed, mark)
-	}
-	return paths, fixed
-}
-
 // pinned names what is at a path for as long as this process does not execute
 // another program, whatever is put there meanwhile. The error says that a link is on
 // the way.
@@ -311,10 +427,12 @@ func pinned(path string) (string, error) {
 	case err != nil:
 		return "", err
 	case real != path:
-		return "", fmt.Errorf("%s is reached through a link by now, and leads to %s", path, real)
+		return "", fmt.Errorf("%s %w by now, and leads to %s", path, errLink, real)
 	}
 	return at, nil
 }
+
+var errLink = errors.New("is reached through a link")
 
 // How a report begins.
 const (
@@ -336,25 +454,4 @@ func readReport(r *os.File) *Error {
 	}
 	code, reason, _ := strings.Cut(string(text), " ")
 	return &Error{Reason: reason, Forbidden: code == refused}
-}
-
-// removeAll is os.RemoveAll for a tree whose owner may have locked parts of it.
-func removeAll(dir string) error {
-	err := os.RemoveAll(dir)
-	if !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	_ = os.Chmod(dir, 0o700)
-	root, e := os.OpenRoot(dir) // so that no link leads out of it
-	if e != nil {
-		return err
-	}
-	defer root.Close()
-	_ = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, _ error) error {
-		if d != nil && d.IsDir() {
-			_ = root.Chmod(path, 0o700)
-		}
-		return nil
-	})
-	return os.RemoveAll(dir)
 }

@@ -7,17 +7,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/sys/unix"
 
+	"noused/internal/testenv"
 	"noused/internal/tool/tooltest"
 )
 
@@ -54,8 +54,9 @@ func imprison(t *testing.T, write ...string) *jail {
 	}
 	box := Sandbox{Workdir: j.work, Write: write}
 	if len(write) == 0 {
-		box.Cache = filepath.Join(j.home, ".cache")
+		box.Cache = true
 	}
+	check(t, j.KeepCaches(filepath.Join(base, "caches")))
 	var err error
 	if j.view, err = j.Sandboxed(box); err != nil {
 		t.Fatal(err)
@@ -123,7 +124,6 @@ func TestASandboxedToolCannotWriteOutside(t *testing.T) {
 		"a change of mode first":      `chmod 777 "$OUT" "$OUT/file"; echo x > "$OUT/file"`,
 		"copying over":                `echo x > c; cp c "$OUT/file"`,
 		"other temporary files":       `echo x > "$TMPDIR/../new"`,
-		"a shared memory object":      `echo x > /dev/shm/noused-test`,
 	} {
 		if exit, said := j.run(script); exit.OK() {
 			t.Errorf("%s: it worked, and said %q", what, said)
@@ -140,7 +140,7 @@ func TestASandboxedToolCanDoItsWork(t *testing.T) {
 		"links and moves":        `mkdir d && echo x > e && mv e d/f && ln d/f g && ln -s g h && cat h`,
 		"modes":                  `echo x > m && chmod 700 m`,
 		"temporary files":        `echo x > "$TMPDIR/t" && mv "$TMPDIR/t" t && test "$(stat -c %a "$TMPDIR")" = 700`,
-		"the cache":              `mkdir -p ~/.cache/tool && echo x > ~/.cache/tool/x`,
+		"the cache":              `mkdir -p "$XDG_CACHE_HOME/tool" && echo x > "$XDG_CACHE_HOME/tool/x"`,
 		"nowhere":                `echo x > /dev/null && head -c 9 /dev/zero > /dev/null 2> /dev/null`,
 		"its own output by name": `echo x > /dev/stdout && echo x > /dev/stderr`,
 		"programs":               `sh -c 'test -x /bin/sh && sort < /dev/null'`,
@@ -194,23 +194,65 @@ func TestASandboxWithoutTheNetwork(t *testing.T) {
 	}
 }
 
-// The home may be missing from the start, or the cache be removed one day.
+// Landlock knows of no TCP but the plain one, and of that only connecting and binding.
+// Without the network there are no sockets but those that stay on the machine.
+func TestWithoutTheNetworkNoSocketLeadsToIt(t *testing.T) {
+	if abi, _ := ll.LandlockGetABIVersion(); abi < networkABI {
+		t.Skip("this kernel cannot close it")
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	defer listener.Close()
+	port := listener.Addr().(*net.TCPAddr).Port
+	var ways []string
+	for _, protocol := range []int{unix.IPPROTO_TCP, unix.IPPROTO_MPTCP} {
+		for _, do := range []string{"connect", "send", "bind", "listen"} {
+			to := port
+			if do == "bind" {
+				to = 0
+			}
+			ways = append(ways, fmt.Sprint(unix.AF_INET, unix.SOCK_STREAM, protocol, " ", do, " ", to))
+		}
+	}
+	for _, s := range [][3]int{
+		{unix.AF_INET, unix.SOCK_DGRAM, 0},
+		{unix.AF_INET6, unix.SOCK_DGRAM, 0},
+		{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDPLITE},
+		{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_ICMP},
+		{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP},
+		{unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_TCP},
+		{unix.AF_VSOCK, unix.SOCK_STREAM, 0},
+		{unix.AF_PACKET, unix.SOCK_RAW, 0},
+		{unix.AF_TIPC, unix.SOCK_RDM, 0},
+		{unix.AF_ALG, unix.SOCK_SEQPACKET, 0},
+	} {
+		ways = append(ways, fmt.Sprint(s[0], s[1], s[2], " make 0"))
+	}
+	inBoth(t, func(t *testing.T, set func(*jail) *jail, _ bool) {
+		j := set(imprison(t))
+		j.CloseNetwork()
+		var err error
+		j.view, err = j.Sandboxed(Sandbox{Workdir: j.work})
+		check(t, err)
+		for i, line := range j.try("socket", ways...) {
+			if line != "no: permission denied" {
+				t.Errorf("%s: got %q", ways[i], line)
+			}
+		}
+		j.none("socketpair", fmt.Sprint(unix.AF_TIPC, unix.SOCK_RDM))
+		j.all("socketpair", fmt.Sprint(unix.AF_UNIX, unix.SOCK_STREAM), fmt.Sprint(unix.AF_UNIX, unix.SOCK_DGRAM))
+		j.all("socket", fmt.Sprint(unix.AF_UNIX, unix.SOCK_STREAM, 0, " make 0"), fmt.Sprint(unix.AF_NETLINK, unix.SOCK_RAW, 0, " make 0"))
+	})
+}
+
+// A disk may be full, or the folder of caches be removed while the daemon lives.
 func TestACacheThatCannotBeHadIsNotMissed(t *testing.T) {
 	j := imprison(t)
-	for _, home := range []string{filepath.Join(j.outside, "file", "home"), "/dev/null", j.home} {
-		view, err := j.Sandboxed(Sandbox{Workdir: j.work, Cache: filepath.Join(home, ".cache")})
-		if err != nil {
-			t.Fatal(err)
+	for range 2 {
+		if exit, said := j.run("echo x > file"); !exit.OK() {
+			t.Errorf("%v, it said %q", exit, said)
 		}
-		j.view = view
-		for range 2 {
-			if exit, said := j.run("echo x > file"); !exit.OK() {
-				t.Errorf("with the home %s: %v, it said %q", home, exit, said)
-			}
-			if err := os.RemoveAll(filepath.Join(j.home, ".cache")); err != nil {
-				t.Fatal(err)
-			}
-		}
+		check(t, os.RemoveAll(filepath.Join(filepath.Dir(j.home), "caches")))
 	}
 }
 
@@ -224,7 +266,7 @@ func TestSandboxWriteTakesThePlaceOfTheCache(t *testing.T) {
 	if exit, said := j.run("echo x > " + file); !exit.OK() {
 		t.Errorf("it could not write the file: %s", said)
 	}
-	for _, path := range []string{filepath.Join(dir, "other"), filepath.Join(j.home, ".cache", "x")} {
+	for _, path := range []string{filepath.Join(dir, "other"), filepath.Join(j.home, ".cache", "x"), "${XDG_CACHE_HOME:-/}/x"} {
 		if exit, _ := j.run("mkdir -p ~/.cache; echo x > " + path); exit.OK() {
 			t.Errorf("it could write %s", path)
 		}
@@ -299,18 +341,65 @@ func TestTheSandboxIsNotSeenByTheProgram(t *testing.T) {
 	p.Wait()
 }
 
-// The daemon's socket knows a tool in a sandbox by this.
+// Every daemon knows a tool in a sandbox by this: a hard limit below the one of who
+// started it. What it is told by outside the sandbox stays among its limits, too.
 func TestAToolInASandboxShowsIt(t *testing.T) {
-	signs := regexp.MustCompile(`(NoNewPrivs|Seccomp_filters):\t\d+`)
-	for locked, want := range map[string][]string{"": {"NoNewPrivs:\t1", "Seccomp_filters:\t0"}, "locked ": {"NoNewPrivs:\t1", "Seccomp_filters:\t1"}} {
-		cmd, lines := startDaemon(t, locked+"signs")
+	var limit unix.Rlimit
+	check(t, unix.Getrlimit(unix.RLIMIT_LOCKS, &limit))
+	for own, want := range map[string]string{
+		"": strconv.FormatUint(limit.Max-1, 10),
+		"prlimit --locks=5000000:5000000 -p $$; ": "4999999",
+	} {
+		if own != "" && exec.Command("prlimit", "--version").Run() != nil {
+			continue
+		}
+		cmd, lines := startDaemonAfter(t, own, "signs")
 		guardian, said := ready(t, lines)
-		if got := signs.FindAllString(strings.Join(said, " "), -1); !cmp.Equal(got, want) {
-			t.Errorf("%sdaemon: got %q, want %q", locked, got, want)
+		fields := strings.Fields(strings.Join(said, " "))
+		if len(fields) < 5 || fields[4] != want {
+			t.Errorf("%s: got %q, want the hard limit %s", own, said, want)
+		}
+		if m := limitsMark([]byte(strings.Join(said, "\n"))); own == "" && m == 0 {
+			t.Errorf("got %q, want a mark", said)
 		}
 		cmd.Process.Kill()
 		gone(t, guardian)
 	}
+}
+
+func TestRootKeepsFewCapabilitiesAsRoot(t *testing.T) {
+	testenv.AsRoot(t)
+	exit, said := imprison(t).run(`grep -E '^Cap(Eff|Prm|Bnd|Inh|Amb):' /proc/self/status`)
+	if !exit.OK() {
+		t.Fatal(exit, said)
+	}
+	mask := uint64(0)
+	for _, c := range kept {
+		mask |= 1 << c
+	}
+	for line := range strings.Lines(said) {
+		name, text, _ := strings.Cut(strings.TrimSpace(line), ":\t")
+		if got, err := strconv.ParseUint(text, 16, 64); err != nil || got&^mask != 0 {
+			t.Errorf("%s: got %#x, %v, want none but %#x", name, got, err, mask)
+		}
+	}
+}
+
+// Where no lower limit can be had, nothing runs that would not show it.
+func TestNoSandboxWhereItCouldNotBeShown(t *testing.T) {
+	needLandlock(t)
+	if exec.Command("prlimit", "--version").Run() != nil {
+		t.Skip("needs prlimit")
+	}
+	cmd, lines := startDaemonAfter(t, "prlimit --locks=0:0 -p $$; ", "signs")
+	var said []string
+	for lines.Scan() {
+		said = append(said, lines.Text())
+	}
+	if got := strings.Join(said, "\n"); !strings.Contains(got, "hard limit on file locks is 0") {
+		t.Errorf("got %q", got)
+	}
+	_ = cmd.Wait()
 }
 
 func TestASandboxedProcessDiesWithTheDaemonsThread(t *testing.T) {

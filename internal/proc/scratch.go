@@ -2,6 +2,9 @@ package proc
 
 import (
 	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -22,8 +25,9 @@ type scratch struct {
 	told func(dir string) // of the directory, before it is made, if set
 
 	mu   sync.Mutex
-	dir  string
+	dir  string // without links
 	lock *os.File
+	root *os.Root // of dir, whatever is put in its place
 	last int
 }
 
@@ -36,12 +40,19 @@ func (s *scratch) make() (string, error) {
 		}
 	}
 	s.last++
-	dir := filepath.Join(s.dir, strconv.Itoa(s.last))
-	return dir, os.Mkdir(dir, 0o700)
+	name := strconv.Itoa(s.last)
+	return filepath.Join(s.dir, name), s.root.Mkdir(name, 0o700)
+}
+
+// path is the directory that has them all, "" while there is none.
+func (s *scratch) path() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dir
 }
 
 func (s *scratch) begin() error {
-	dir := filepath.Join(os.TempDir(), scratchPrefix+rand.Text())
+	dir := filepath.Join(Resolve(os.TempDir()), scratchPrefix+rand.Text())
 	if s.told != nil {
 		s.told(dir)
 	}
@@ -52,11 +63,15 @@ func (s *scratch) begin() error {
 	if err != nil {
 		return err
 	}
-	if _, err := os.Lstat(dir); err != nil {
+	root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", lock.Fd()))
+	if err == nil {
+		_, err = os.Lstat(dir)
+	}
+	if err != nil {
 		lock.Close()
 		return err
 	}
-	s.dir, s.lock = dir, lock
+	s.dir, s.lock, s.root = dir, lock, root
 	return nil
 }
 
@@ -86,7 +101,7 @@ func sweepScratch() {
 		dir := filepath.Join(os.TempDir(), e.Name())
 		if lock, err := lockDir(dir); err == nil {
 			if ownDir(lock) {
-				_ = removeAll(dir)
+				_ = removeTree(dir)
 			}
 			lock.Close()
 		}
@@ -103,14 +118,50 @@ func (s *scratch) drop(dir string) error {
 	if dir == "" {
 		return nil
 	}
-	return removeAll(dir)
+	return removeAll(s.root, filepath.Base(dir))
 }
 
 func (s *scratch) remove() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dir != "" {
-		_ = removeAll(s.dir)
+		_ = removeTree(s.dir)
+		s.root.Close()
 		s.lock.Close()
 	}
+}
+
+// removeTree is removeAll for a path.
+func removeTree(dir string) error {
+	root, err := os.OpenRoot(filepath.Dir(dir))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return removeAll(root, filepath.Base(dir))
+}
+
+// removeAll removes a tree whose owner may have locked parts of it. No link leads out
+// of it.
+func removeAll(root *os.Root, name string) error {
+	err := root.RemoveAll(name)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	tree, e := root.OpenRoot(name)
+	if e != nil {
+		_ = root.Chmod(name, 0o700)
+		if tree, e = root.OpenRoot(name); e != nil {
+			return err
+		}
+	}
+	defer tree.Close()
+	_ = tree.Chmod(".", 0o700)
+	_ = fs.WalkDir(tree.FS(), ".", func(path string, d fs.DirEntry, _ error) error {
+		if d != nil && d.IsDir() {
+			_ = tree.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	return root.RemoveAll(name)
 }

@@ -57,7 +57,8 @@ func (e *Error) Error() string { return e.Reason }
 
 // Command is a program to start. Path is absolute; Args[0] is what the program
 // sees as its own name. MaxLine bounds a line of its output, in bytes; 0 for one
-// whose lines are of no interest. Name is for messages.
+// whose lines are of no interest. Name is for messages. Dir is where it starts, "" the
+// folder of [Supervisor.StartIn].
 type Command struct {
 	Name    string
 	Path    string
@@ -94,8 +95,11 @@ type nursery struct {
 	orphans  *orphans
 	scratch  scratch
 	hidden   Hidden // from all that are sandboxed
+	caches   *caches
 	offline  bool   // all that are sandboxed are
-	covering sync.Once
+	empty    string // where commands without a folder start, "" for /
+	covering sync.Mutex
+	tried    bool // whether it covers is known
 	covers   bool
 }
 
@@ -138,10 +142,18 @@ func newSupervisor(helper string, o *orphans, log *zap.Logger) *Supervisor {
 
 // Hide has everything that is started in a sandbox from here on not read what is
 // hidden. It is to be called before the first is.
-func (s *Supervisor) Hide(what Hidden) { s.hidden = what }
+func (s *Supervisor) Hide(what Hidden) {
+	// Where it is now stays hidden when a link on the way is replaced.
+	for _, path := range what.Paths {
+		if real := Resolve(path); real != path {
+			what.Paths = append(slices.Clip(what.Paths), real)
+		}
+	}
+	s.hidden = what
+}
 
-// CloseNetwork has nothing that is started in a sandbox from here on connect or
-// listen over TCP. Where the kernel cannot do that, [Supervisor.Sandboxed] refuses.
+// CloseNetwork has nothing that is started in a sandbox from here on make sockets
+// that reach the network, this machine's own included. Where the kernel cannot do that, [Supervisor.Sandboxed] refuses.
 // It is to be called before the first is.
 func (s *Supervisor) CloseNetwork() { s.offline = true }
 
@@ -258,6 +270,11 @@ func (s *Supervisor) start(c Command) (p *Process, report *os.File, err error) {
 	}
 	if err != nil {
 		return nil, nil, err
+	}
+	if c.Dir == "" {
+		if c.Dir, err = s.emptyFolder(); err != nil {
+			return nil, nil, err
+		}
 	}
 	number, m := s.orphans.next()
 	cmd := &exec.Cmd{

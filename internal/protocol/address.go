@@ -18,5 +18,20 @@ func DefaultSocket(getenv func(string) string) string {
 	return filepath.Join("/tmp", "noused-"+strconv.Itoa(os.Getuid()), "noused.sock")
 }
 
+// OtherSocket is the DefaultSocket of a daemon whose environment differs in that it has,
+// or has not, the system's XDG_RUNTIME_DIR: one that was started by ssh or cron, say. "":
+// the folder is one of somebody's choosing, which stands for itself.
+func OtherSocket(getenv func(string) string) string {
+	usual := filepath.Join("/run/user", strconv.Itoa(os.Getuid()))
+	switch getenv("XDG_RUNTIME_DIR") {
+	case "":
+	case usual:
+		usual = ""
+	default:
+		return ""
+	}
+	return DefaultSocket(func(string) string { return usual })
+}
+
 // EventSocket is the event socket that belongs to a command socket.
 func EventSocket(path string) string { return path + ".events" }

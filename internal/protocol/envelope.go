@@ -12,10 +12,13 @@ package protocol
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
+	"iter"
 	"slices"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -129,18 +132,36 @@ func jsonProblem(err error) string {
 	}
 }
 
-// Response is the LF-ended line of a reply: Head, Values with commas between
-// them, Tail. What is long is in Values, and nobody else's copy of it.
+// Response is the LF-ended line of a reply: Head, Body, Values, Tail. What is long is in
+// Body and Values, and nobody else's copy of it.
 type Response struct {
 	Head    []byte
+	Body    []byte           // empty where all that stands before Values is short
 	Values  []jsontext.Value // not to be changed
 	Tail    []byte
 	Release func() // not nil: the bytes of Values are counted elsewhere; call it when the line is written
 }
 
-// Size is how many bytes of the line, with commas, nobody else counts.
+// Pieces are those of the line, in order. They must not be changed.
+func (r Response) Pieces() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		if !yield(r.Head) || len(r.Body) > 0 && !yield(r.Body) {
+			return
+		}
+		for _, v := range r.Values {
+			if !yield(v) {
+				return
+			}
+		}
+		yield(r.Tail)
+	}
+}
+
+var comma = jsontext.Value{','}
+
+// Size is how many bytes of the line nobody else counts.
 func (r Response) Size() int {
-	n := len(r.Head) + len(r.Tail)
+	n := len(r.Head) + len(r.Body) + len(r.Tail)
 	if r.Release == nil {
 		n += r.long()
 	}
@@ -148,7 +169,7 @@ func (r Response) Size() int {
 }
 
 // Len is how many bytes the line has.
-func (r Response) Len() int { return len(r.Head) + r.long() + len(r.Tail) }
+func (r Response) Len() int { return len(r.Head) + len(r.Body) + r.long() + len(r.Tail) }
 
 // Line is the line as one piece, for a way that takes no pieces.
 func (r Response) Line() []byte { return r.join() }
@@ -156,7 +177,7 @@ func (r Response) Line() []byte { return r.join() }
 func (r Response) long() int {
 	n := 0
 	for _, v := range r.Values {
-		n += len(v) + 1
+		n += len(v)
 	}
 	return n
 }
@@ -170,26 +191,37 @@ type appender interface{ appendTo(out []byte) []byte }
 // encodeResponse makes the line of a success, whose Head is appended to out. On
 // an error it has the Release that must be called.
 func encodeResponse(out []byte, id, typ string, payload any) (r Response, err error) {
+	text := ""
 	switch p := payload.(type) {
 	case appender:
 		return Response{Head: append(p.appendTo(appendHead(out, id, typ)), ending...)}, nil
+	case Tools:
+		return encodeTools(out, id, p)
 	case Messages:
-		r.Values, r.Release, p.Messages = p.Messages, p.Release, []jsontext.Value{placeholder}
+		r.Release = p.Release
+		r.Values = listed(nil, p.Messages)
+		if len(p.Encoded) > 0 {
+			r.Values = listed(append(r.Values, jsontext.Value(`],"runs":[`)), p.Encoded)
+		}
+		p.Messages = []jsontext.Value{placeholder}
 		payload = p
 	case PromptReply:
 		if p.Result != nil {
 			res := *p.Result
-			r.Values, r.Release, res.Events = res.Events, res.Release, []jsontext.Value{placeholder}
+			r.Values, r.Release, res.Events = listed(nil, res.Events), res.Release, []jsontext.Value{placeholder}
+			text = res.Output
 			payload = PromptReply{Result: &res}
 		}
 	}
-	body, err := json.Marshal(payload, jsontext.AllowInvalidUTF8(true))
+	body, err := marshalLong(payload, text, 0)
 	if err != nil {
 		return Response{Release: r.Release}, err
 	}
 	r.Head = appendHead(out, id, typ)
 	before, after, held := bytes.Cut(body, placeholder)
 	switch {
+	case held && len(before) > longBody:
+		r.Body, r.Tail = before, append(after, ending...)
 	case held:
 		r.Head, r.Tail = append(r.Head, before...), append(after, ending...)
 	case len(body) > longBody:
@@ -200,12 +232,53 @@ func encodeResponse(out []byte, id, typ string, payload any) (r Response, err er
 	return r, nil
 }
 
+// listed appends values, with commas between them.
+func listed(out, values []jsontext.Value) []jsontext.Value {
+	out = slices.Grow(out, 2*len(values))
+	for i, v := range values {
+		if i > 0 {
+			out = append(out, comma)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// encodeTools is encodeResponse without a copy of the tools' params, which the
+// daemon has once for all replies.
+func encodeTools(out []byte, id string, p Tools) (Response, error) {
+	var params []jsontext.Value
+	p.Tools = slices.Clone(p.Tools)
+	for i := range p.Tools {
+		if t := &p.Tools[i]; len(t.Params) > longParams {
+			params = append(params, t.Params)
+			t.Params = placeholder
+		}
+	}
+	body, err := json.Marshal(p, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return Response{}, err
+	}
+	r := Response{Head: appendHead(out, id, p.replyType()), Tail: []byte(ending)}
+	for i, between := range bytes.Split(body, placeholder) {
+		if i > 0 {
+			r.Values = append(r.Values, params[i-1])
+		}
+		r.Values = append(r.Values, between)
+	}
+	return r, nil
+}
+
+// longParams are the params of a tool of which no copy is made, in bytes.
+const longParams = 256
+
 const ending = ",\"ok\":true}\n"
 
 // placeholder stands for a list of values that have been encoded already, while
 // what is around it is: to decode and encode thousands of them anew is most of
-// the work. No text can hold it, as its quotes would be escaped.
-var placeholder = jsontext.Value(`["\u0000"]`)
+// the work. No text can hold it, as its quotes would be escaped, and nobody who writes
+// JSON of their own, as tools and servers do, can guess it.
+var placeholder = jsontext.Value(`["\u0000` + rand.Text() + `"]`)
 
 // AppendResponse appends the LF-ended line of a success. typ and payload are
 // those of the command's table entry. Text that is not valid UTF-8 (a tool's,
@@ -220,14 +293,11 @@ func AppendResponse(out []byte, id, typ string, payload any) ([]byte, error) {
 
 // join makes one piece of the line.
 func (r Response) join() []byte {
-	out := slices.Grow(r.Head, r.long()+len(r.Tail))
-	for i, v := range r.Values {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, v...)
+	out := slices.Grow(r.Head, len(r.Body)+r.long()+len(r.Tail))
+	for piece := range (Response{Body: r.Body, Values: r.Values, Tail: r.Tail}).Pieces() {
+		out = append(out, piece...)
 	}
-	return append(out, r.Tail...)
+	return out
 }
 
 // AppendError appends the LF-ended line of a failure.
@@ -250,23 +320,55 @@ func appendHead(out []byte, id, typ string) []byte {
 	return append(out, `","payload":`...)
 }
 
+// QuotedSize is how many bytes a text takes as JSON without its quotes, or a few more. It is
+// six times as long where every character has to be escaped.
+func QuotedSize(s string) int {
+	n := len(s)
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= ' ' && c != '"' && c != '\\':
+		case c >= ' ', c == '\n', c == '\t', c == '\r', c == '\b', c == '\f':
+			n++
+		default:
+			n += 5
+		}
+	}
+	if !utf8.ValidString(s) {
+		n *= 3 // U+FFFD for each wrong byte
+	}
+	return n
+}
+
 // EncodePayload encodes an event's payload. Text that is not valid UTF-8 (a
 // tool's, say) is mended with U+FFFD, never refused.
 func EncodePayload(ev Event) ([]byte, error) {
-	size := 0
+	size, text := 0, ""
 	switch ev := ev.(type) {
 	case MessageStart:
-		size = len(ev.Text)
+		text = ev.Text
 	case MessageUpdate:
-		size = len(ev.Delta)
+		text = ev.Delta
 	case MessageEnd:
-		size = len(ev.Text)
+		text = ev.Text
+		for _, c := range ev.ToolCalls {
+			size += len(c.Arguments)
+		}
+	case ToolStart:
+		size = len(ev.Arguments)
+	case ToolEnd:
+		text = ev.Result
 	}
-	if size <= longBody {
-		return json.Marshal(ev, jsontext.AllowInvalidUTF8(true))
+	return marshalLong(ev, text, size)
+}
+
+// marshalLong encodes what has a text, and perhaps more bytes beside it, that may be
+// long, without a copy.
+func marshalLong(v any, text string, more int) ([]byte, error) {
+	if len(text)+more <= longBody {
+		return json.Marshal(v, jsontext.AllowInvalidUTF8(true))
 	}
-	out := bytes.NewBuffer(make([]byte, 0, size+size/2+longBody)) // enough not to be copied
-	err := json.MarshalWrite(out, ev, jsontext.AllowInvalidUTF8(true))
+	out := bytes.NewBuffer(make([]byte, 0, more+QuotedSize(text)+longBody)) // enough not to be copied
+	err := json.MarshalWrite(out, v, jsontext.AllowInvalidUTF8(true))
 	return out.Bytes(), err
 }
 

@@ -52,6 +52,10 @@ const (
 	Forbidden         Reason = "forbidden"
 )
 
+// CauseBegun is the cause of a shutting_down that ends a command which had begun. Without
+// it nothing was done, and the command may be sent to the next daemon.
+const CauseBegun = "it had begun"
+
 // Error is the error object of a response. It is also the Go error that
 // handlers return and clients receive.
 type Error struct {

@@ -54,6 +54,15 @@ func (o *Outcome) Shorten() bool {
 	return true
 }
 
+// Short reports that the reply cannot be long, but for what is encoded already.
+func (o Outcome) Short() bool {
+	switch o.reply.(type) {
+	case appender, Messages:
+		return true
+	}
+	return o.err != nil
+}
+
 // Encode makes the response line for the command with that id. Its Head is
 // appended to out.
 func (o Outcome) Encode(out []byte, id string) Response {

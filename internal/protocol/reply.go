@@ -1,8 +1,10 @@
 package protocol
 
 import (
+	"errors"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -55,6 +57,7 @@ type State struct {
 
 	ApprovalMode     ApprovalMode `json:"approval_mode" wire:"added" enum:"ask,auto,deny"`
 	PendingApprovals []Approval   `json:"pending_approvals" wire:"added" doc:"of all sessions, the oldest first"`
+	ReadOnly         string       `json:"read_only,omitzero" wire:"added" doc:"why the session can only be read: a newer version of noused wrote it"`
 	Health
 	// ApprovalsIncomplete is only there for a while after a start.
 	ApprovalsIncomplete bool `json:"approvals_incomplete,omitzero" wire:"added" doc:"sessions are still being read that may have asked something, too: ask again, or wait for their events"`
@@ -181,6 +184,7 @@ type Messages struct {
 	Messages  []jsontext.Value `json:"messages" items:"Message,CompactionEntry"`
 	LeafID    string           `json:"leaf_id,omitzero" wire:"added"`
 	Runs      []EndedRun       `json:"runs,omitzero" wire:"added" doc:"the runs of these messages that have ended in this session, in the order of their messages"`
+	Encoded   []jsontext.Value `json:"-"` // what Runs has, where Runs is empty
 	Release   func()           `json:"-"` // as in Response
 }
 
@@ -240,6 +244,24 @@ type ExtensionResult struct {
 	Error   *ToolError        `json:"error,omitzero" wire:"added"`
 
 	MessageID string `json:"message_id,omitzero" wire:"added" doc:"of the message that keeps the result, where the command has a note"`
+}
+
+// UnmarshalJSONFrom takes a result that does not say whether the operation succeeded, as
+// those of other v1 cores may not, for one that did, unless there is an error.
+func (r *ExtensionResult) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	type plain ExtensionResult
+	value, err := dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	var said struct {
+		OK *bool `json:"ok"`
+	}
+	if err := errors.Join(json.Unmarshal(value, (*plain)(r)), json.Unmarshal(value, &said)); err != nil {
+		return err
+	}
+	r.OK = r.OK || said.OK == nil && r.Error == nil
+	return nil
 }
 
 // Compaction answers compact_session.
@@ -345,6 +367,7 @@ type ServerInfo struct {
 	Tools   int    `json:"tools" doc:"how many it has said it has"`
 
 	Prompts []ServerPrompt `json:"prompts,omitzero" doc:"texts that it makes for people: /NAME.PROMPT in expand"`
+	LeftOut []string       `json:"left_out,omitzero" doc:"tools of it that cannot be used, each with the reason"`
 }
 
 // ServerPrompt is a text that an MCP server makes of some arguments.

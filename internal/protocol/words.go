@@ -78,7 +78,8 @@ const (
 	StatusInputWithdrawn  Code = "input_withdrawn"
 	StatusTitleSet        Code = "title_set"
 	StatusMarkedRead      Code = "marked_read"
-	StatusToolsChanged    Code = "tools_changed" // an MCP server has other tools now
+	StatusToolsChanged    Code = "tools_changed"   // an MCP server has other tools now
+	StatusSettingChanged  Code = "setting_changed" // get_state has it: the approval mode or the model
 
 	StatusApprovalRequested Code = "approval_requested"
 	StatusApprovalResolved  Code = "approval_resolved"
@@ -97,7 +98,7 @@ const (
 	WarningAssetsTooLarge    Code = "assets_too_large"
 	WarningRuleNotKept       Code = "rule_not_kept"
 	WarningRuleUnused        Code = "rule_unused"     // a pattern of the policy fits no tool
-	WarningToolsNotReady     Code = "tools_not_ready" // MCP servers have not yet said what they can do
+	WarningToolsNotReady     Code = "tools_not_ready" // MCP servers have not yet said what they can do, or an extension says nothing
 )
 
 // Codes of runs that end in error, beside those of responses.

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/model"
+	"noused/internal/plaintext"
 	"noused/internal/protocol"
 	"noused/internal/session"
 )
@@ -70,7 +71,11 @@ func (m *machine) decideCall(call model.ToolCall) {
 		return
 	}
 	if v.Guarded && v.Decision != model.Deny || v.Changes && v.Decision == model.Ask {
-		m.await(looking, work{look: &inquiry{*inv, v.Guarded, v.Changes}})
+		as := *inv
+		if v.Arguments != nil {
+			as.Arguments = v.Arguments
+		}
+		m.await(looking, work{look: &inquiry{as, v.Guarded, v.Changes}})
 		return
 	}
 	m.act(inv, v, "")
@@ -102,7 +107,7 @@ func (m *machine) stricter(rules, guard model.Verdict) model.Verdict {
 		guard.Decision, guard.Code, guard.Why = model.Deny, model.Denied, guard.Rule+", and nobody is asked here"
 	}
 	if guard.Decision == model.Deny || guard.Decision == model.Ask && rules.Decision != model.Ask {
-		guard.Changes = rules.Changes
+		guard.Changes, guard.Arguments = rules.Changes, rules.Arguments
 		return guard
 	}
 	return rules
@@ -111,9 +116,15 @@ func (m *machine) stricter(rules, guard model.Verdict) model.Verdict {
 // startCall makes a call that may be made.
 func (m *machine) startCall(inv *model.Invocation) {
 	m.call, m.said, m.filling.spent = inv.ToolCall, false, 0
+	q := m.s.Run.Question
+	filled := q != nil && q.CallID == m.call.ID && len(q.Arguments) > 0 // the message has others
 	m.record(session.ToolStarted{RunID: m.s.Run.ID, CallID: m.call.ID})
 	m.publish(m.toolStart(m.call))
 	w := work{tool: inv}
+	m.call.Arguments, m.msg.calls = nil, nil
+	if len(inv.Arguments) > longArguments && !filled {
+		w.made, w.size, inv.Arguments = m.s.Calling(), len(inv.Arguments), nil
+	}
 	if m.searches(m.call) {
 		set := m.toolset()
 		w.search = &set
@@ -130,7 +141,9 @@ func (m *machine) judged(inv *model.Invocation) model.Verdict {
 	for i, rule := range m.s.Answers {
 		answers[i] = rule
 	}
-	return m.judge(*inv, string(m.approvals()), answers)
+	v := m.judge(*inv, string(m.approvals()), answers)
+	inv.Path = v.Path
+	return v
 }
 
 // approvals is what becomes of a question of the run.
@@ -153,7 +166,7 @@ func (m *machine) askCall(call model.ToolCall, v model.Verdict, diff string) {
 		rule += " (" + v.Why + ")"
 	}
 	m.ask(session.ApprovalAsked{
-		Kind: protocol.ApprovalTool, CallID: call.ID, Reason: v.Reason, Rule: rule, Diff: diff,
+		Kind: protocol.ApprovalTool, CallID: call.ID, Arguments: jsontext.Value(v.Arguments), Reason: v.Reason, Rule: rule, Diff: diff,
 		Options: append(options, session.ApprovalOption{ID: optionDeny, Decision: protocol.DecisionDeny}),
 	})
 }
@@ -213,7 +226,7 @@ func (m *machine) question() *protocol.Approval {
 		CreatedAt: q.At.UTC(), Diff: q.Diff, Schema: q.Schema, Options: []protocol.ApprovalOption{},
 	}
 	if q.CallID != "" {
-		call := m.s.Run.Call(q.CallID)
+		call := m.s.Run.AskedFor(q)
 		out.ToolName, out.Arguments = call.Name, rawObject(call.Arguments)
 	}
 	for _, o := range q.Options {
@@ -222,19 +235,19 @@ func (m *machine) question() *protocol.Approval {
 	return out
 }
 
-// asks is a question as people read it.
+// asks is a question as people read it, in one line that hides nothing.
 func asks(a *protocol.Approval) string {
 	switch a.Kind {
 	case protocol.ApprovalBudget:
-		return "may the run go on? " + a.Reason
+		return plaintext.RevealLine("may the run go on? " + a.Reason)
 	case protocol.ApprovalQuestion:
-		return a.ToolName + " asks: " + a.Reason
+		return plaintext.RevealLine(a.ToolName + " asks: " + a.Reason)
 	}
 	text := "may " + a.ToolName + " be called? " + a.Rule
 	if a.Reason != "" {
 		text += ": " + a.Reason
 	}
-	return text
+	return plaintext.RevealLine(text)
 }
 
 // decide ends the open question.
@@ -297,7 +310,7 @@ func (m *machine) afterQuestion() {
 	case q.Kind == protocol.ApprovalBudget:
 		m.endTurn(protocol.StopSteered, nil)
 	case q.Decided.Outcome == protocol.OutcomeAllowed:
-		m.startAllowed(m.s.Run.Call(q.CallID))
+		m.startAllowed(m.s.Run.AskedFor(q))
 	case q.Decided.Outcome == protocol.OutcomeDenied:
 		m.failCall(m.s.Run.Call(q.CallID), model.Failed(model.Denied, cmp.Or(q.Decided.Reason, "the user does not allow this call")), false)
 		m.afterCall()
@@ -321,6 +334,8 @@ func (m *machine) startAllowed(call model.ToolCall) {
 		why, refused = *v.Failure, true
 	case v.Decision == model.Deny && v.Code == model.Forbidden:
 		why, refused = model.Failed(v.Code, v.Why), true
+	case v.Arguments != nil:
+		why, refused = model.Failed(model.Denied, "the tool has other defaults now than when the user was asked: call it again"), true
 	}
 	if refused {
 		m.failCall(call, why, false)
@@ -456,7 +471,9 @@ func (m *machine) afterLook(in lookedIn) {
 }
 
 func (in approvalModeIn) step(m *machine) {
+	was := m.s.ApprovalMode
 	m.record(session.ApprovalModeSet{Mode: in.mode})
+	m.tellSetting(in.mode == was, "approvals", string(in.mode))
 	m.reply(in.ticket, protocol.ApprovalModeAccepted{Command: protocol.SetApprovalMode.Name(), Mode: in.mode})
 }
 

@@ -71,6 +71,30 @@ func TestAQuestionIsAnsweredOnce(t *testing.T) {
 	w.finish()
 }
 
+// A question is about the call with what its tool fills in, over a restart too, and that
+// is what runs. Where the tool would fill in something else by then, it does not run.
+func TestWhatAToolFillsInIsAskedAbout(t *testing.T) {
+	for _, changed := range []bool{false, true} {
+		const filled = `{"n":1.50,"b":"a  b","a":1,"deep":true}`
+		w := newWorld(t)
+		w.defaults = map[string]string{"t.y": filled}
+		w.prompt("do it")
+		w.say(model.Delta{ToolCall: &model.ToolCall{Name: "t.y", Arguments: []byte(`{"n":1.50,"b":"a  b","a":1}`)}}, model.Delta{Stop: model.StopToolCalls})
+		w.boot()
+		if got := w.m.question(); got == nil || string(got.Arguments) != filled {
+			t.Fatalf("asks about %+v, want %s", got, filled)
+		}
+		if changed {
+			w.defaults["t.y"] = `{"n":1.50,"b":"a  b","a":1,"deep":false}`
+		}
+		w.answerWith(optionOnce, "")
+		if runs := w.work.tool; changed != (runs == nil) || runs != nil && string(runs.Arguments) != filled {
+			t.Errorf("changed %t: runs %+v", changed, runs)
+		}
+		w.finish()
+	}
+}
+
 // A no is a result that the model reads; the calls behind it go on.
 func TestADenialIsAResult(t *testing.T) {
 	for name, c := range map[string]struct {

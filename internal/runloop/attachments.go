@@ -211,9 +211,12 @@ func what(mode os.FileMode) string {
 	}
 }
 
-// show returns messages with the bytes of their images, which the session does
-// not have. What a model is not shown, it is told of.
+// show returns messages whose images can be read, from the session's copies. What a
+// model is not shown, it is told of.
 func (l *loop) show(ctx context.Context, gen int, messages []model.Message) ([]model.Message, error) {
+	if !slices.ContainsFunc(messages, func(m model.Message) bool { return len(m.Attachments) > 0 }) {
+		return messages, nil
+	}
 	out := slices.Clone(messages)
 	room := maxShown
 	for i, m := range slices.Backward(out) {
@@ -227,8 +230,7 @@ func (l *loop) show(ctx context.Context, gen int, messages []model.Message) ([]m
 				continue
 			}
 			if len(a.Data) == 0 { // else a module has put it there
-				var err error
-				if a.Data, err = l.env.Store.Picture(l.id, a); err != nil {
+				if err := l.openable(&a); err != nil {
 					m.Text += "\n\n[" + a.Title() + " is missing]"
 					if err := l.post(ctx, noticeIn{gen, "image_missing", a.Title() + ": " + err.Error()}); err != nil {
 						return nil, err
@@ -236,13 +238,24 @@ func (l *loop) show(ctx context.Context, gen int, messages []model.Message) ([]m
 					continue
 				}
 			}
-			room = max(0, room-len(a.Data))
+			room = max(0, room-max(len(a.Data), int(a.Size)))
 			shown = append(shown, a)
 		}
 		m.Attachments = shown
 		out[i] = m
 	}
 	return out, nil
+}
+
+// openable has an image be read from the session's copy, once that is seen to be whole.
+func (l *loop) openable(a *model.Attachment) error {
+	kept := *a
+	f, err := l.env.Store.Picture(l.id, kept)
+	if err != nil {
+		return err
+	}
+	a.Open = func() (io.ReadCloser, error) { return l.env.Store.Picture(l.id, kept) }
+	return f.Close()
 }
 
 // wireAttachments are attachments as clients see them; dir has their files.

@@ -41,6 +41,19 @@ type viewer struct {
 func (v *viewer) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error] {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	req, done, err := req.Loaded(0)
+	if err != nil {
+		return func(yield func(model.Delta, error) bool) { yield(model.Delta{}, err) }
+	}
+	defer done()
+	req.Messages = slices.Clone(req.Messages)
+	for i := range req.Messages {
+		m := &req.Messages[i]
+		m.Attachments = slices.Clone(m.Attachments)
+		for j, a := range m.Attachments {
+			m.Attachments[j].Data, _ = a.Content()
+		}
+	}
 	v.got = append(v.got, req)
 	return v.Model.Stream(ctx, req)
 }

@@ -2,12 +2,14 @@ package runloop
 
 import (
 	"bytes"
+	"context"
 	"sync"
 	"sync/atomic"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/budget"
+	"noused/internal/protocol"
 )
 
 const (
@@ -96,6 +98,15 @@ func (l *loop) drop(runID string) {
 // result joins a run's end with its events: the captured ones, or for a client
 // that came late the ones still kept.
 func (l *loop) result(end *runEnd) result {
+	if end.said != nil {
+		if texts, err := l.env.texts(context.Background(), l.id, end.said); err != nil {
+			l.env.Fault(l.id, err)
+			failed := *end
+			failed.err, end = &protocol.Error{Code: protocol.SessionError, Message: "the run has ended, and its answer cannot be read", Cause: err.Error()}, &failed
+		} else {
+			end.output = texts[0]
+		}
+	}
 	if k := l.captures[end.runID]; k != nil {
 		return result{end, k.lines, k.truncated, k.share()}
 	}

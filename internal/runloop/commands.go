@@ -46,9 +46,7 @@ func (h *Hub) Bind(mux *protocol.Mux) {
 	protocol.Handle(mux, protocol.SearchSessions, h.searchSessions)
 	protocol.Handle(mux, protocol.GetUsage, h.getUsage)
 	protocol.Handle(mux, protocol.ListTools, h.listTools)
-	protocol.HandleFunc(mux, protocol.Withdraw, func(ctx context.Context, p protocol.WithdrawParams) (protocol.Withdrawn, error) {
-		return ask[protocol.Withdrawn](ctx, h, p.SessionID, func(t ticket) input { return withdrawIn{t, p.InputID} })
-	})
+	protocol.HandleFunc(mux, protocol.Withdraw, h.withdraw)
 	protocol.HandleFunc(mux, protocol.SetTitle, func(ctx context.Context, p protocol.SetTitleParams) (protocol.TitleAccepted, error) {
 		return ask[protocol.TitleAccepted](ctx, h, p.SessionID, func(t ticket) input { return titleIn{t, p.Title} })
 	})
@@ -83,15 +81,34 @@ func query[R any](ctx context.Context, h *Hub, sessionID string, read func(m *ma
 // look reads a session without opening it: an open one on its loop, a closed one
 // as its journal has it.
 func look[R any](ctx context.Context, h *Hub, sessionID string, read func(m *machine) (R, error)) (r R, err error) {
+	return lookAtEnd(ctx, h, sessionID, 0, read)
+}
+
+// lookAtEnd is look for who wants no more of a closed session than PeekEnd has.
+func lookAtEnd[R any](ctx context.Context, h *Hub, sessionID string, last int, read func(m *machine) (R, error)) (r R, err error) {
 	id, err := h.sessionID(sessionID)
 	if err != nil {
 		return r, err
 	}
 	open := false
 	if h.look(func(s *lifecycle) { open = s.loops[id] != nil || s.taken[id] != nil }); open {
-		return query(ctx, h, id, read)
+		return queryOrPeek(ctx, h, id, read)
 	}
-	s, err := h.env.Store.Peek(ctx, id)
+	return peek(ctx, h, id, last, read)
+}
+
+// queryOrPeek is query also for a session that can only be read.
+func queryOrPeek[R any](ctx context.Context, h *Hub, id string, read func(m *machine) (R, error)) (R, error) {
+	r, err := query(ctx, h, id, read)
+	if errors.As(err, new(readOnlyError)) {
+		return peek(ctx, h, id, 0, read)
+	}
+	return r, err
+}
+
+// peek reads a session as its journal has it, as PeekEnd does.
+func peek[R any](ctx context.Context, h *Hub, id string, last int, read func(m *machine) (R, error)) (r R, err error) {
+	s, err := h.env.Store.PeekEnd(ctx, id, last)
 	switch {
 	case errors.Is(err, session.ErrNotFound):
 		return r, notFound(id)

@@ -55,12 +55,14 @@ func (m *machine) summarise(c *compaction) bool {
 	if c.trigger == protocol.TriggerOverflow {
 		most = min(most, m.s.Estimated()/2)
 	}
-	older = session.Fit(older, most>>(2*c.refused))
+	most >>= 2 * c.refused
+	fit := func(messages []model.Message) []model.Message { return session.Fit(messages, most) }
 	m.compact = c
 	m.publish(protocol.Status{Ref: m.ref(), Code: protocol.StatusCompacting, Message: fmt.Sprintf("the context has about %d tokens and is being summarised", c.before)})
-	m.await(compacting, work{call: &modelCall{choice: m.s.Model, req: model.Request{
-		System: summaryPrompt(c.instruction), Messages: older, Summary: true, Effort: model.Effort{Level: m.model().Effort},
-	}}})
+	call := &modelCall{choice: m.s.Model, req: model.Request{
+		System: summaryPrompt(c.instruction), Summary: true, Effort: model.Effort{Level: m.model().Effort},
+	}, history: older, fit: fit}
+	m.await(compacting, work{call: call})
 	return true
 }
 
@@ -111,6 +113,7 @@ func (m *machine) endCompaction(err error) {
 		m.keepSummary(c, summary)
 	} else {
 		m.trouble.gaveUp = true
+		m.spend(c)
 		m.publish(protocol.Warning{Ref: m.ref(), Code: protocol.WarningCompactionFailed, Message: fmt.Sprintf("the context was not compacted: %v", err)})
 		var refusal *protocol.Error
 		if !errors.As(err, &refusal) {
@@ -133,8 +136,21 @@ func (m *machine) endCompaction(err error) {
 // dropCompaction gives up the summary that is being made.
 func (m *machine) dropCompaction(why error) {
 	m.cancel()
+	m.spend(m.compact)
 	m.refuse(m.compact.ticket, why)
 	m.compact, m.phase = nil, idle
+}
+
+// spend counts what a summary has used that is not kept.
+func (m *machine) spend(c *compaction) {
+	if c.usage == (model.Usage{}) {
+		return
+	}
+	runID := ""
+	if m.s.Run != nil {
+		runID = m.s.Run.ID
+	}
+	m.record(session.Spent(runID, c.usage))
 }
 
 func (m *machine) keepSummary(c *compaction, summary string) {

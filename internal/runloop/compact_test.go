@@ -30,7 +30,19 @@ func (w *world) summary() model.Request {
 	if w.work.call == nil || !w.work.call.req.Summary {
 		w.t.Fatalf("no summary is asked for\n%s", w.story())
 	}
-	return w.work.call.req
+	req := w.work.call.req
+	req.Messages = w.messages()
+	return req
+}
+
+// messages are those of the request that the machine waits for.
+func (w *world) messages() []model.Message {
+	w.t.Helper()
+	messages, held := w.work.call.history.Held()
+	if !held {
+		w.t.Fatal("the request's messages are not in memory")
+	}
+	return w.work.call.fit(messages)
 }
 
 func (w *world) path() []*session.Entry {
@@ -57,7 +69,7 @@ func TestAFullContextIsCompactedBeforeTheRunGoesOn(t *testing.T) {
 		"status compacting", "status compacted",
 		"turn_start follow_up", "message_start user", "message_end user ", "message_start assistant", "message_update", "message_end assistant end", "turn_end end",
 		"agent_end completed")
-	if first := w.path()[0]; first.Compaction == nil || first.Compaction.Trigger != "threshold" || first.Compaction.Summary != "they spoke" {
+	if first := w.path()[0].Body().Compaction; first == nil || first.Trigger != "threshold" || first.Summary != "they spoke" {
 		t.Errorf("the context begins with %+v, want the summary", first)
 	}
 	if n := w.m.s.Tokens(); n > 650 {
@@ -87,7 +99,7 @@ func TestACompactionThatFailsCostsTheRunNothing(t *testing.T) {
 			if want := "[status compacting warning agent_end completed]"; fmt.Sprint(end) != want {
 				t.Errorf("got %v, want %v", end, want)
 			}
-			if w.path()[0].Compaction != nil {
+			if w.path()[0].Body().Compaction != nil {
 				t.Error("there is a compaction")
 			}
 		})
@@ -104,12 +116,12 @@ func TestATurnThatIsTooLongIsTriedOnceMore(t *testing.T) {
 		t.Errorf("the summary is made from %d tokens: as many were refused", n)
 	}
 	w.say(model.Delta{Text: "they spoke", Stop: model.StopEnd})
-	if got := w.work.call.req.Messages; len(got) != 2 || !got[0].Summary || got[1].Text != "and now?" {
+	if got := w.messages(); len(got) != 2 || !got[0].Summary || got[1].Text != "and now?" {
 		t.Errorf("the second request has %+v, want the summary and the prompt", got)
 	}
 	w.say(model.Delta{Text: "this", Stop: model.StopEnd})
 	w.expect("status compacting", "status compacted", "message_start assistant", "message_update", "message_end assistant end", "turn_end end", "agent_end completed")
-	if c := w.path()[0].Compaction; c == nil || c.Trigger != "overflow" {
+	if c := w.path()[0].Body().Compaction; c == nil || c.Trigger != "overflow" {
 		t.Errorf("got %+v, want a compaction of an overflow", c)
 	}
 }
@@ -226,7 +238,7 @@ func TestACompactionByHandHoldsNobodyUp(t *testing.T) {
 	w.step(promptIn{w.client("prompt"), protocol.PromptParams{Text: "go on"}, false, nil})
 	w.expect("agent_start", "turn_start prompt", "message_start user", "message_end user ")
 	w.say(model.Delta{Text: "they spoke", Stop: model.StopEnd})
-	if got := w.work.call.req.Messages; !got[0].Summary || got[len(got)-1].Text != "go on" {
+	if got := w.messages(); !got[0].Summary || got[len(got)-1].Text != "go on" {
 		t.Errorf("the model is asked with %+v", got)
 	}
 	w.finish()
@@ -273,7 +285,7 @@ func TestACompactionThatACrashInterruptsIsMadeAgain(t *testing.T) {
 		w.summary()
 		w.say(model.Delta{Text: "they spoke", Stop: model.StopEnd})
 		w.finish()
-		if w.path()[0].Compaction == nil {
+		if w.path()[0].Body().Compaction == nil {
 			t.Errorf("full %t: no compaction", full)
 		}
 	}
@@ -299,7 +311,7 @@ func TestTheModelOfASession(t *testing.T) {
 	}
 	var by []string
 	for _, e := range w.path() {
-		by = append(by, e.Model)
+		by = append(by, e.Body().Model)
 	}
 	if fmt.Sprint(by) != "[ test  m]" {
 		t.Errorf("the messages are by %q", by)

@@ -38,8 +38,10 @@ func pendingBytes(inputs []session.Input) int {
 	return n
 }
 
-func endOf(f session.RunEnded, output string) *runEnd {
-	end := &runEnd{runID: f.RunID, output: output}
+// endOf is how a run ended. Said is the entry that has the output, nil where that is
+// known.
+func endOf(f session.RunEnded, output string, said *session.Entry) *runEnd {
+	end := &runEnd{runID: f.RunID, output: output, said: said}
 	if f.StopReason == protocol.StopError {
 		end.err = protocol.Errorf(protocol.ProviderError, "%s", f.Error)
 		if f.Code != protocol.ProviderError {

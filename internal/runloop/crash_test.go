@@ -425,7 +425,8 @@ func die(t *testing.T, last int, how end) int {
 	all := map[string]*sessiontest.Story{}
 	readStories(t, dir, all)
 	for _, p := range l.promises {
-		if !p.kept(all) {
+		// An empty session lasts from its first text on.
+		if !p.kept(all) && !(how == power && strings.HasPrefix(p.what, "made")) {
 			t.Errorf("somebody was told, and it is not on the disk: %s", p.what)
 		}
 	}

@@ -179,7 +179,11 @@ func (in deferredIn) step(m *machine) {
 // offer decides what a request has of all tools, and has the journal say so where
 // that is new.
 func (l *loop) offer(ctx context.Context, gen int, s toolset) (offer, error) {
-	o := s.offer(l.inTurn(s, l.env.tools(ctx, s.from, offerWait)))
+	listed := l.env.tools(ctx, s.from, offerWait)
+	if err := l.tellSilent(ctx, gen, listed); err != nil {
+		return offer{}, err
+	}
+	o := s.offer(l.inTurn(s, listed))
 	if o.now.Search == s.deferred.Search && len(o.now.Servers) == len(s.deferred.Servers) {
 		return o, nil
 	}

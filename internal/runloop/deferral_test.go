@@ -243,8 +243,12 @@ type listener struct {
 }
 
 func (l *listener) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error] {
+	whole, done, err := req.Loaded(0)
+	if err == nil {
+		done()
+	}
 	l.mu.Lock()
-	l.asked = append(l.asked, req)
+	l.asked = append(l.asked, whole)
 	l.mu.Unlock()
 	return offline.Model{}.Stream(ctx, req)
 }

@@ -37,7 +37,7 @@ func (h *Hub) deleteSession(ctx context.Context, p protocol.DeleteSessionParams)
 	if err := l.finish(context.WithoutCancel(ctx)); err != nil {
 		return protocol.SessionDeleted{}, err
 	}
-	switch err := h.erase(ctx, id, true); {
+	switch err := h.erase(ctx, id); {
 	case errors.Is(err, session.ErrNotFound): // somebody else took the file away
 		return protocol.SessionDeleted{}, notFound(id)
 	case err != nil:

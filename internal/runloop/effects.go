@@ -16,6 +16,7 @@ type effects struct {
 	events  []protocol.Event
 	replies []reply
 	work    []work
+	said    []session.Piece    // announced of the message that is being streamed
 	rules   []keptRule         // to be kept for good, before anybody hears of it
 	audits  []model.AuditEvent // of what is on the disk
 	// captures names the runs started for a client that waits for their events.
@@ -42,6 +43,7 @@ type reply struct {
 
 type runEnd struct {
 	runID, output string
+	said          *session.Entry // not nil: it has the output
 	err           *protocol.Error
 }
 
@@ -51,6 +53,8 @@ type work struct {
 	gen    int
 	call   *modelCall
 	tool   *model.Invocation
+	made   *session.Entry // not nil: it has the tool's arguments, of size bytes
+	size   int
 	search *toolset
 	look   *inquiry
 }
@@ -66,6 +70,9 @@ type inquiry struct {
 type modelCall struct {
 	choice model.Choice
 	req    model.Request
+	// history is what the request's messages are made of, with fit.
+	history session.Conversation
+	fit     func([]model.Message) []model.Message
 
 	toolset
 	environment session.EnvironmentTaken // zero: not taken yet

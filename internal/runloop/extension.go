@@ -38,7 +38,7 @@ func (h *Hub) runExtension(ctx context.Context, id string, p protocol.ExtensionC
 		inv.Phase = "setup"
 	}
 	type view struct {
-		prompt, output string
+		prompt, output *session.Entry
 		most           int
 	}
 	last, err := query(ctx, h, id, func(m *machine) (v view, err error) {
@@ -52,7 +52,11 @@ func (h *Hub) runExtension(ctx context.Context, id string, p protocol.ExtensionC
 	if err != nil {
 		return protocol.ExtensionResult{}, err
 	}
-	inv.Prompt, inv.Output = last.prompt, last.output
+	texts, err := h.env.texts(ctx, id, last.prompt, last.output)
+	if err != nil {
+		return protocol.ExtensionResult{}, unread(ctx, id, err)
+	}
+	inv.Prompt, inv.Output = texts[0], texts[1]
 	if p.Note != "" {
 		inv.MaxResult = last.most
 	}
@@ -84,6 +88,23 @@ func (h *Hub) runExtension(ctx context.Context, id string, p protocol.ExtensionC
 	return out, err
 }
 
+// texts are those of a session's messages, "" for nil.
+func (e *env) texts(ctx context.Context, id string, of ...*session.Entry) ([]string, error) {
+	out := make([]string, len(of))
+	for i, entry := range of {
+		if entry == nil {
+			continue
+		}
+		if err := e.Store.Bodies(ctx, id, []*session.Entry{entry}, func(_ *session.Entry, b *session.Body) error {
+			out[i] = b.Message.Text
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 // callByUser makes a call that is the user's own act: nobody is asked, but what a
 // rule denies stays denied (approvals.md §2). What would be asked is denied to those who
 // come from another machine and are not taken for a person.
@@ -101,6 +122,7 @@ func (e *env) callByUser(ctx context.Context, id string, inv model.Invocation, p
 		if v.Decision != "" {
 			e.Audit(ruleAudit(id, inv.ToolCall, v))
 		}
+		inv.Path = v.Path
 		if v.Decision == model.Deny {
 			return model.Failed(v.Code, v.Why)
 		}

@@ -20,7 +20,7 @@ func (f *fixture) saidIn(id string) (said []string) {
 	}
 	chain, _ := s.Chain("")
 	for _, e := range chain {
-		said = append(said, string(e.Message.Role)+": "+e.Message.Text)
+		said = append(said, string(e.Role)+": "+e.Body().Message.Text)
 	}
 	return said
 }

@@ -86,6 +86,9 @@ type Options struct {
 type env struct {
 	Options
 	reports   *semaphore.Weighted // bytes of maxReports
+	answers   *budget.Pool        // of models, until they are kept
+	arguments *budget.Pool        // of calls, while they run
+	requests  *budget.Pool        // to models, while they are made
 	forms     *budget.Budget      // bytes of maxForms
 	waiting   *budget.Budget      // bytes of maxWaiting
 	waking    chan struct{}       // holds one for each shed session that is read again
@@ -129,7 +132,7 @@ func NewHub(o Options) *Hub {
 		state: lifecycle{loops: map[string]*loop{}, taken: map[string]chan struct{}{}, repairs: map[string]*repair{}},
 	}
 	h.env = &env{
-		Options: o, reports: semaphore.NewWeighted(maxReports), waiting: budget.New(maxWaiting), waking: make(chan struct{}, maxWaking),
+		Options: o, reports: semaphore.NewWeighted(maxReports), answers: budget.NewPool(maxAnswers), requests: budget.NewPool(maxRequests), arguments: budget.NewPool(maxArguments), waiting: budget.New(maxWaiting), waking: make(chan struct{}, maxWaking),
 		questions: budget.New(maxQuestions), forms: budget.New(maxForms), broken: h.broken, rested: func() { h.update(func(*lifecycle) {}) },
 	}
 	return h
@@ -295,6 +298,8 @@ func (h *Hub) open(ctx context.Context, id string) (*loop, func(), error) {
 		return nil, nil, notFound(id)
 	case err != nil && ctx.Err() != nil:
 		return nil, nil, context.Cause(ctx)
+	case errors.Is(err, session.ErrReadOnly):
+		return nil, nil, readOnlyError{cannotOpen(err)}
 	case err != nil:
 		return nil, nil, cannotOpen(err)
 	case l == nil:
@@ -353,7 +358,13 @@ func (h *Hub) evict(before time.Time) {
 	}
 }
 
-func cannotOpen(err error) error {
+// readOnlyError says that a session can be read and not opened.
+type readOnlyError struct{ wire *protocol.Error }
+
+func (e readOnlyError) Error() string { return e.wire.Error() }
+func (e readOnlyError) Unwrap() error { return e.wire }
+
+func cannotOpen(err error) *protocol.Error {
 	return &protocol.Error{Code: protocol.SessionError, Message: "the session cannot be opened", Cause: err.Error()}
 }
 
@@ -364,7 +375,7 @@ func notFound(id string) error {
 	return protocol.Errorf(protocol.SessionNotFound, "session_id: there is no session %s", id)
 }
 
-// create makes a session durably, and with activate makes it the active one.
+// create makes a session, and with activate makes it the active one.
 func (h *Hub) create(facts []session.Record, activate bool) error {
 	h.choosing.Lock()
 	defer h.choosing.Unlock()

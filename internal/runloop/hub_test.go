@@ -120,6 +120,7 @@ func (tools) Has(_ context.Context, _ model.Scope, name string) bool {
 }
 
 func (tools) Servers(model.Scope) []model.ServerInfo { return nil }
+func (tools) Try(context.Context, model.Scope)       {}
 
 func (tools) Expand(_ context.Context, _ model.Scope, text string) (model.Expanded, error) {
 	return model.Expanded{Text: text}, nil
@@ -397,7 +398,11 @@ func TestWaitingPromptGetsEveryEventOfItsRun(t *testing.T) {
 type panicky struct{ offline.Model }
 
 func (p panicky) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error] {
-	if strings.Contains(req.Messages[len(req.Messages)-1].Text, "panic") {
+	whole, done, err := req.Loaded(0)
+	if err == nil {
+		done()
+	}
+	if err == nil && strings.Contains(whole.Messages[len(whole.Messages)-1].Text, "panic") {
 		panic("oh no")
 	}
 	return p.Model.Stream(ctx, req)

@@ -2,6 +2,7 @@ package runloop
 
 import (
 	"fmt"
+	"strings"
 
 	"noused/internal/model"
 	"noused/internal/protocol"
@@ -123,7 +124,7 @@ func (in queueIn) step(m *machine) {
 // at once.
 func (m *machine) waitFor(to ticket) {
 	if m.s.Run == nil {
-		m.out.replies = append(m.out.replies, reply{to: to, ended: endOf(m.s.LastRun, "")})
+		m.out.replies = append(m.out.replies, reply{to: to, ended: endOf(m.s.LastRun, "", nil)})
 		return
 	}
 	m.waiters = append(m.waiters, to)
@@ -173,7 +174,7 @@ func (m *machine) answeredBefore(to ticket, key string, wait bool) bool {
 	switch {
 	case !wait:
 	case before.Ended != nil:
-		m.out.replies = append(m.out.replies, reply{to: to, ended: endOf(*before.Ended, m.s.RunOutput(before.RunID))})
+		m.out.replies = append(m.out.replies, reply{to: to, ended: endOf(*before.Ended, "", m.s.RunOutput(before.RunID))})
 	default:
 		m.waiters = append(m.waiters, to)
 	}
@@ -259,12 +260,23 @@ func (in toolsIn) step(m *machine) {
 }
 
 func (in modelIn) step(m *machine) {
+	was := m.model()
 	m.record(session.ModelSet{Model: in.choice})
+	is := m.model()
+	m.tellSetting(is == was, "model", strings.Trim(is.Provider+"/"+is.Name, "/"))
 	m.reply(in.ticket, protocol.ModelAccepted{Command: protocol.SetModel.Name(), Model: wireModel(m.model())})
 }
 
 func wireModel(c model.Choice) protocol.ModelInfo {
 	return protocol.ModelInfo{Provider: c.Provider, Name: c.Name, BaseURL: c.BaseURL, Effort: c.Effort}
+}
+
+// tellSetting tells every screen that a session has another setting. The commands of v1
+// that change one bring no event: what they bring is frozen.
+func (m *machine) tellSetting(same bool, name, value string) {
+	if !same {
+		m.publish(protocol.Status{Ref: protocol.Ref{SessionID: m.s.ID}, Code: protocol.StatusSettingChanged, Message: name + ": " + value})
+	}
 }
 
 func (in modeIn) step(m *machine) {

@@ -163,10 +163,10 @@ func (h *Hub) known(id string) (protocol.SessionInfo, error) {
 // summaryInfo is a closed session in a list.
 func (h *Hub) summaryInfo(s session.Summary) protocol.SessionInfo {
 	state, waits := protocol.StateIdle, protocol.Wait("")
-	if s.Running {
+	if s.Running && !s.ReadOnly {
 		state = protocol.StateRunning
 	}
-	if s.Waiting {
+	if s.Waiting && !s.ReadOnly {
 		waits = protocol.WaitApproval
 	}
 	return protocol.SessionInfo{

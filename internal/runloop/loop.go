@@ -21,6 +21,14 @@ const (
 	// maxReports bounds what models and tools say that has not been taken in, in
 	// all sessions together, in bytes.
 	maxReports = 4 << 20
+	// maxAnswers is what answers of models have together that are not kept yet, in
+	// bytes, beside the first 64 KiB of each.
+	maxAnswers = 4 << 20
+	// maxRequests is what requests to models take together while they are made, in bytes.
+	maxRequests = 8 << 20
+	// maxArguments is what the arguments of running calls take together, in bytes, beside
+	// the first 64 KiB of each.
+	maxArguments = 8 << 20
 )
 
 // errStopped says that a loop ended before it took an input in: the session may
@@ -115,11 +123,19 @@ func (l *loop) post(ctx context.Context, in input) error {
 		}
 		return nil
 	case <-l.done:
-		l.env.reports.Release(size)
+		l.env.release(in)
 		return errStopped
 	case <-ctx.Done():
-		l.env.reports.Release(size)
+		l.env.release(in)
 		return context.Cause(ctx)
+	}
+}
+
+// release gives back what an input has, once it has been taken in or never will be.
+func (e *env) release(in input) {
+	e.reports.Release(weight(in))
+	if end, ok := in.(answerDoneIn); ok {
+		end.part.End()
 	}
 }
 
@@ -129,7 +145,7 @@ func (l *loop) empty() {
 	for {
 		select {
 		case in := <-l.mailbox:
-			l.env.reports.Release(weight(in))
+			l.env.release(in)
 		default:
 			return
 		}
@@ -171,7 +187,9 @@ func (l *loop) outcome(ctx context.Context, replies <-chan reply) (reply, error)
 	case l.failure != nil:
 		err = l.failure
 	default:
-		err = protocol.Rejectf(protocol.ShuttingDown, "the daemon stops; what was running goes on when it is started again")
+		refused := protocol.Rejectf(protocol.ShuttingDown, "the daemon stops; what was running goes on when it is started again")
+		refused.Cause = protocol.CauseBegun
+		err = refused
 	}
 	return r, err
 }
@@ -230,7 +248,7 @@ func (l *loop) take(in input) error {
 		}
 		release, err := l.wake()
 		if err != nil {
-			l.env.reports.Release(weight(in))
+			l.env.release(in)
 			return err
 		}
 		defer release()
@@ -252,10 +270,15 @@ func (l *loop) batch(in input) (err error) {
 			err = protocol.Errorf(protocol.InternalError, "internal error; the daemon's log has the detail")
 		}
 	}()
-	now, size := l.env.Now(), int64(0)
-	defer func() { l.env.reports.Release(size) }()
+	now := l.env.Now()
+	var taken []input
+	defer func() {
+		for _, in := range taken {
+			l.env.release(in)
+		}
+	}()
 	for n := 1; ; n++ {
-		size += weight(in)
+		taken = append(taken, in)
 		if l.env.Spent != nil {
 			l.m.today = l.env.Spent(now)
 		}
@@ -282,6 +305,9 @@ func (l *loop) commit() error {
 	}
 	if err == nil && sync {
 		err = l.journal.Sync()
+	}
+	if err == nil {
+		err = l.journal.Announced(l.m.msg.id, out.said)
 	}
 	if err != nil {
 		failure := l.broke("the session's journal cannot be written", err)
@@ -437,6 +463,9 @@ func (l *loop) start(w work) {
 		}
 		return
 	}
+	if w.call != nil { // it may wait for long
+		w.call.history = w.call.history.Unread()
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	l.cancel = cancel
 	l.working.Add(1)
@@ -447,7 +476,7 @@ func (l *loop) start(w work) {
 		case w.call != nil:
 			l.callModel(ctx, w.gen, *w.call)
 		case w.tool != nil:
-			l.callTool(ctx, w.gen, *w.tool, w.search)
+			l.callTool(ctx, w)
 		default:
 			l.look(ctx, w.gen, *w.look)
 		}
@@ -467,7 +496,7 @@ func (l *loop) abandon() {
 	for {
 		select {
 		case in := <-l.mailbox: // its poster learns from done that nobody answers
-			l.env.reports.Release(weight(in))
+			l.env.release(in)
 		case <-idle:
 			return
 		}

@@ -27,6 +27,7 @@ const (
 	readPercent     = 70       // of it is what a summary is made from at most
 	sentPercent     = 80       // of it is what a request has at most, as far as results can be cut: what JSON adds is not counted
 	maxRequest      = 64 << 20 // bytes of the conversation in a request, images aside: no window is as large
+	maxSummarised   = 4 << 20  // bytes of a conversation that are read from the journal for its summary: of the rest the texts' ends
 	maxOverflows    = 3        // compactions in one turn because the provider refused its length, and shorter requests for one summary
 	maxAgain        = 2        // times in one turn that an answer which broke off is asked for again
 )
@@ -84,7 +85,8 @@ type message struct {
 	id             string
 	model          string // that makes it
 	started        bool
-	text, thinking strings.Builder
+	text, thinking strings.Builder // until it has ended
+	spoke          bool            // it has ended with a text
 	calls          []model.ToolCall
 	maker          string
 	blocks         []model.Block
@@ -129,7 +131,7 @@ func (m *machine) take() effects {
 // runState is the wire's run_state.
 func (m *machine) runState() protocol.RunState {
 	switch {
-	case m.s.Run == nil:
+	case m.s.Run == nil, m.s.ReadOnly != nil:
 		return protocol.StateIdle
 	case m.s.Run.Aborting:
 		return protocol.StateAborting
@@ -245,17 +247,18 @@ func (m *machine) callModel() {
 			return
 		}
 	}
-	messages := m.history()
-	if n := session.Bytes(messages); n > maxRequest {
+	history, fit := m.s.Conversation(), m.fits()
+	if n := history.Bytes(); n > maxRequest {
 		m.endTurn(protocol.StopError, providerError(fmt.Errorf("the conversation has %d MiB, more than the %d MiB that a request may have, and could not be summarised: choose another model, or go on in a branch from an earlier message", n>>20, maxRequest>>20)))
 		return
 	}
 	m.msg = message{id: m.newID("msg-"), model: m.model().Name}
-	m.await(streaming, work{call: &modelCall{
+	call := &modelCall{
 		choice: m.s.Model, req: model.Request{
-			Messages: messages, Repair: m.repair(), Effort: model.Effort{Level: m.model().Effort},
-		}, toolset: m.toolset(), environment: m.s.Environment,
-	}})
+			Repair: m.repair(), Effort: model.Effort{Level: m.model().Effort},
+		}, toolset: m.toolset(), environment: m.s.Environment, history: history, fit: fit,
+	}
+	m.await(streaming, work{call: call})
 }
 
 // await starts a piece of work; only what carries its generation counts.
@@ -283,7 +286,17 @@ func (m *machine) startMessage() {
 // endMessage keeps the assistant message as it has come so far.
 func (m *machine) endMessage(stop model.StopReason) {
 	usage, text := m.msg.usage, m.msg.text.String()
+	defer func() { // an idle session has them in its history alone
+		m.msg.spoke = text != ""
+		m.msg.text.Reset()
+		m.msg.thinking.Reset()
+		m.msg.blocks = nil
+		m.out.said = nil // the record has it
+	}()
 	said := model.Message{Role: model.Assistant, Text: text, Thinking: m.msg.thinking.String()}
+	if cut := stop == model.StopAborted || stop == model.StopError; cut && len(said.Thinking) > maxCutThinking {
+		said.Thinking = strings.Clone(strings.ToValidUTF8(said.Thinking[:maxCutThinking], "")) + "…"
+	}
 	if stop != model.StopAborted && stop != model.StopError { // of what was cut only the text is kept
 		said.ToolCalls, said.Maker, said.Blocks = m.msg.calls, m.msg.maker, soundBlocks(m.msg.blocks)
 	}
@@ -335,6 +348,10 @@ func (m *machine) invocation(call model.ToolCall) *model.Invocation {
 func (m *machine) toolStart(call model.ToolCall) protocol.Event {
 	return protocol.ToolStart{Ref: m.turnRef(), ToolCallID: call.ID, ToolName: call.Name, Arguments: rawObject(call.Arguments)}
 }
+
+// maxCutThinking is how much is kept of what a model thought for an answer that was
+// cut, in bytes: nobody sends it back.
+const maxCutThinking = 64 << 10
 
 // maxResultHead is how much of a result stands for what its tool did not say, in
 // bytes.
@@ -435,7 +452,7 @@ func (m *machine) endRun(stop protocol.StopReason, why *protocol.Error) {
 	m.record(fact)
 	m.publish(end)
 	for _, w := range m.waiters {
-		m.out.replies = append(m.out.replies, reply{to: w, ended: endOf(fact, run.Output)})
+		m.out.replies = append(m.out.replies, reply{to: w, ended: endOf(fact, run.Output, nil)})
 	}
 	m.waiters = nil
 	m.becomeIdle()

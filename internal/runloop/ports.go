@@ -44,8 +44,12 @@ type Instructions interface {
 // Tools knows and runs the operations of all tools.
 type Tools interface {
 	// List returns every operation that is seen from there. It may wait for tools
-	// that have to be asked what they can do, never past their deadline.
+	// that have to be asked what they can do, never past their deadline. Params are
+	// compact JSON of at most 1000 levels, and shared: nobody changes them.
 	List(ctx context.Context, from model.Scope) []model.ToolInfo
+	// Try has List say of tools that it knows without having asked them whether they
+	// can be started. It waits for that, never past their deadline.
+	Try(ctx context.Context, from model.Scope)
 	// Servers are the MCP servers that are seen from there, by name. It waits for
 	// none of them.
 	Servers(from model.Scope) []model.ServerInfo

@@ -2,7 +2,6 @@ package runloop
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -45,24 +44,80 @@ func (h *Hub) PruneSessions(ctx context.Context, keep Keep, dry bool, removed fu
 	}
 	now := h.env.Now()
 	old := func(used time.Time) bool { return keep.Older > 0 && now.Sub(used) > keep.Older }
+	batch := retired{h: h}
+	defer batch.give()
 	for _, f := range all {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		large := surplus > 0
 		if !large && !old(f.Used) {
-			return nil // all others were used later
+			break // all others were used later
 		}
-		gone, err := h.retire(ctx, f.ID, dry, func(s session.Summary) bool { return large || old(s.UpdatedAt) })
+		was, err := h.retire(ctx, f.ID, dry, func(s session.Summary) bool { return large || old(s.UpdatedAt) })
 		if err != nil {
 			return err
 		}
-		if gone != nil {
-			removed(protocol.PrunedSession{SessionID: f.ID, Title: gone.Title, UsedAt: f.Used.UTC(), Size: f.Bytes})
-			surplus -= f.Bytes
+		if was == nil {
+			continue
+		}
+		surplus -= f.Bytes
+		one := protocol.PrunedSession{SessionID: f.ID, Title: was.Title, UsedAt: f.Used.UTC(), Size: f.Bytes}
+		if dry {
+			removed(one)
+			continue
+		}
+		if batch.list = append(batch.list, one); len(batch.list) == pruneBatch {
+			kept, err := batch.erase(ctx, removed)
+			if surplus += kept; err != nil {
+				return err
+			}
 		}
 	}
-	return nil
+	_, err = batch.erase(ctx, removed)
+	return err
+}
+
+// pruneBatch is how many sessions are removed at once: the folder is read once for them,
+// and made durable twice.
+const pruneBatch = 128
+
+// retired are sessions that are to be removed, and that nobody opens meanwhile.
+type retired struct {
+	h    *Hub
+	list []protocol.PrunedSession
+}
+
+// erase removes them from the disk, and tells of each. It returns the bytes of those that
+// are there still, as one has become the active one.
+func (r *retired) erase(ctx context.Context, removed func(protocol.PrunedSession)) (kept int64, err error) {
+	if len(r.list) == 0 {
+		return 0, nil
+	}
+	defer r.give()
+	ids := make([]string, len(r.list))
+	for i, s := range r.list {
+		ids[i] = s.SessionID
+	}
+	gone, err := r.h.eraseAll(ctx, ids)
+	for _, s := range r.list {
+		if slices.Contains(gone, s.SessionID) {
+			removed(s)
+		} else {
+			kept += s.Size
+		}
+	}
+	return kept, err
+}
+
+// give lets those go on who wait for one of them.
+func (r *retired) give() {
+	r.h.update(func(s *lifecycle) {
+		for _, one := range r.list {
+			s.give(one.SessionID)
+		}
+	})
+	r.list = r.list[:0]
 }
 
 // surplus is how many bytes the sessions that could be removed have more than
@@ -88,10 +143,10 @@ func (h *Hub) surplus(ctx context.Context, all []session.Footprint, larger int64
 	return surplus, nil
 }
 
-// retire removes a session unless something is going on in it, or may says no, and
-// returns what it was; nil where it is kept. With dry it only says what it would do.
-// Nobody opens the session meanwhile; whoever wants to waits.
-func (h *Hub) retire(ctx context.Context, id string, dry bool, may func(session.Summary) bool) (*session.Summary, error) {
+// retire sees to it that nobody opens a session that may be removed, and returns what it
+// was; nil where it is kept, as something is going on in it, or may says no. With dry it only
+// says so. Whoever wants to open it waits until it is given.
+func (h *Hub) retire(ctx context.Context, id string, dry bool, may func(session.Summary) bool) (retired *session.Summary, err error) {
 	var l *loop
 	resting := false
 	h.update(func(s *lifecycle) {
@@ -104,9 +159,11 @@ func (h *Hub) retire(ctx context.Context, id string, dry bool, may func(session.
 	if !resting {
 		return nil, nil
 	}
-	if !dry {
-		defer h.update(func(s *lifecycle) { s.give(id) })
-	}
+	defer func() {
+		if !dry && retired == nil {
+			h.update(func(s *lifecycle) { s.give(id) })
+		}
+	}()
 	if l != nil {
 		close(l.stop)
 		<-l.done // an idle loop ends at once
@@ -115,19 +172,10 @@ func (h *Hub) retire(ctx context.Context, id string, dry bool, may func(session.
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case err != nil, was.Running, was.Waiting, !may(was), h.hasJob(id): // what cannot be read is for people to look at
+	case err != nil, was.Running, was.Waiting, was.ReadOnly, !may(was), h.hasJob(id): // what cannot be read is for people to look at
 		return nil, nil
 	}
 	if active, err := h.active(); err != nil || active == id {
-		return nil, err
-	}
-	if dry {
-		return &was, nil
-	}
-	switch err := h.erase(ctx, id, false); {
-	case errors.Is(err, session.ErrNotFound), errors.Is(err, errActive):
-		return nil, nil
-	case err != nil:
 		return nil, err
 	}
 	return &was, nil
@@ -145,32 +193,35 @@ func (h *Hub) hasJob(id string) bool {
 	return slices.ContainsFunc(h.env.Tools.Jobs(id), func(j model.Job) bool { return j.Status == model.JobRunning })
 }
 
-// errActive says that a session is the active one, and is not to be deleted then.
-var errActive = errors.New("it is the active session")
-
 // erase ends what is there for a session that nobody has open, and removes it from
-// the disk; the active one only if it may.
-func (h *Hub) erase(ctx context.Context, id string, active bool) error {
+// the disk.
+func (h *Hub) erase(ctx context.Context, id string) error {
 	h.env.Tools.EndSession(context.WithoutCancel(ctx), id)
-	err := h.eraseFiles(id, active)
-	ended := model.AuditEvent{Event: "session:end", Component: "session", SessionID: id}
-	if err == nil {
-		ended.Data = []byte(`{"deleted":true}`)
-	}
-	h.env.Audit(ended)
+	h.choosing.Lock()
+	err := h.env.Store.Delete(id, h.env.Now())
+	h.choosing.Unlock()
+	h.erased(id, err == nil)
 	return err
 }
 
-func (h *Hub) eraseFiles(id string, active bool) error {
-	h.choosing.Lock()
-	defer h.choosing.Unlock()
-	if !active {
-		switch is, err := h.env.Store.Active(); {
-		case err != nil:
-			return err
-		case is == id:
-			return errActive
-		}
+// eraseAll is erase for many, without the active one; it returns which are gone.
+func (h *Hub) eraseAll(ctx context.Context, ids []string) ([]string, error) {
+	for _, id := range ids {
+		h.env.Tools.EndSession(context.WithoutCancel(ctx), id)
 	}
-	return h.env.Store.Delete(id, h.env.Now())
+	h.choosing.Lock()
+	gone, err := h.env.Store.DeleteAll(ids)
+	h.choosing.Unlock()
+	for _, id := range ids {
+		h.erased(id, slices.Contains(gone, id))
+	}
+	return gone, err
+}
+
+func (h *Hub) erased(id string, gone bool) {
+	ended := model.AuditEvent{Event: "session:end", Component: "session", SessionID: id}
+	if gone {
+		ended.Data = []byte(`{"deleted":true}`)
+	}
+	h.env.Audit(ended)
 }

@@ -3,7 +3,9 @@ package runloop
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -37,12 +39,15 @@ func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol
 	var set toolset
 	var started []model.Job
 	var asks *protocol.Approval
-	r, err := h.ask(ctx, id, func(t ticket) input {
-		return queryIn{ticket: t, last: true, read: func(m *machine) (any, error) {
-			st, set, started, asks = m.state(), m.toolset(), m.s.Jobs, m.pendingQuestion()
-			return nil, nil
-		}}
-	})
+	read := func(m *machine) (any, error) {
+		st, set, started, asks = m.state(), m.toolset(), m.s.Jobs, m.pendingQuestion()
+		return nil, nil
+	}
+	r, err := h.ask(ctx, id, func(t ticket) input { return queryIn{ticket: t, last: true, read: read} })
+	if errors.As(err, new(readOnlyError)) {
+		_, err = peek(ctx, h, id, 0, read)
+		r.seq, asks = h.env.Events.LastSeq(), nil
+	}
 	if err != nil {
 		return protocol.State{}, err
 	}
@@ -68,13 +73,13 @@ func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol
 	return st, nil
 }
 
-// jobs are those that a session remembers and those that are known. One that is
-// not known any more was stopped with its daemon.
+// jobs are those that a session remembers and those that are known. One that is not known
+// any more, and of which no end was kept, was stopped with its daemon.
 func jobs(started, known []model.Job) []protocol.JobInfo {
 	out := []protocol.JobInfo{}
 	for _, j := range started {
 		if !slices.ContainsFunc(known, func(k model.Job) bool { return k.ID == j.ID }) {
-			j.Status = model.JobStopped
+			j.Status = cmp.Or(j.Status, model.JobStopped)
 			out = append(out, protocol.JobInfo(j))
 		}
 	}
@@ -114,7 +119,9 @@ func (m *machine) state() protocol.State {
 		Assets: []protocol.AssetInfo{}, Usage: *wireUsage(&s.Usage),
 		Model: wireModel(m.model()), Context: protocol.ContextInfo{Tokens: s.Tokens(), Window: m.window()}, ApprovalMode: s.ApprovalMode,
 	}
-	if s.Run != nil {
+	if s.ReadOnly != nil {
+		st.ReadOnly = s.ReadOnly.Error()
+	} else if s.Run != nil {
 		st.RunID = s.Run.ID
 		if run := s.Run; run.TurnOpen {
 			st.Turn = &protocol.TurnInfo{TurnID: turnID(run.Turn), Kind: run.Kind, InputIDs: run.Inputs}
@@ -137,9 +144,37 @@ func (m *machine) state() protocol.State {
 	return st
 }
 
+// unread is why what a session says cannot be told.
+func unread(ctx context.Context, id string, err error) error {
+	var refusal *protocol.Error
+	switch {
+	case errors.As(err, &refusal):
+		return err
+	case errors.Is(err, session.ErrNotFound):
+		return notFound(id)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return &protocol.Error{Code: protocol.SessionError, Message: "the session's journal cannot be read", Cause: err.Error()}
+}
+
+// maxRead bounds what is read from a journal for one get_messages, in bytes of JSON: as
+// much as a line of another machine may have. A message may be longer, alone.
+const maxRead = 64 << 20
+
+// maxUncounted is how much of that is counted nowhere, in bytes.
+const maxUncounted = 4 << 10
+
 func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (out protocol.Messages, err error) {
 	var path []*session.Entry
-	out, err = look(ctx, h, p.SessionID, func(m *machine) (protocol.Messages, error) {
+	var ended []*session.Ended
+	open := false // the session stays in memory
+	last := 0
+	if p.Limit != nil && p.LeafID == "" {
+		last = *p.Limit
+	}
+	out, err = lookAtEnd(ctx, h, p.SessionID, last, func(m *machine) (protocol.Messages, error) {
+		open = m.s.Open()
 		var ok bool
 		if path, ok = m.s.Path(p.LeafID); !ok {
 			return protocol.Messages{}, unknownLeaf(m.s.ID, p.LeafID)
@@ -147,7 +182,8 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 		if p.Limit != nil {
 			path = path[max(0, len(path)-*p.Limit):]
 		}
-		out := protocol.Messages{SessionID: m.s.ID, LeafID: p.LeafID, Runs: endedRuns(m.s, path)}
+		out := protocol.Messages{SessionID: m.s.ID, LeafID: p.LeafID}
+		ended = endedRuns(m.s, path)
 		if out.LeafID == "" {
 			out.LeafID = m.s.Leaf
 		}
@@ -157,23 +193,52 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 		return out, err
 	}
 	dir := h.env.Store.FilesDir(out.SessionID)
-	encode := func(e *session.Entry) ([]byte, error) {
-		return json.Marshal(wireEntry(dir, e), jsontext.AllowInvalidUTF8(true))
+	encode := func(b *session.Body) ([]byte, error) {
+		return json.Marshal(wireEntry(dir, b), jsontext.AllowInvalidUTF8(true))
 	}
-	out.Messages = make([]jsontext.Value, len(path))
-	for i, e := range path {
-		text, err := e.Encoded(encode)
-		if err != nil {
-			return out, wrap(out.SessionID, err)
+	out.Messages = make([]jsontext.Value, 0, len(path))
+	read, taken := 0, 0
+	give := sync.OnceFunc(func() { h.env.Held.Give(taken) })
+	count := func(text []byte) error { // what the session does not have
+		read += len(text)
+		if more := h.env.Held.Clip(read) - taken; read > maxUncounted && more > 0 {
+			if !h.env.Held.Take(more) {
+				return protocol.Rejectf(protocol.TooManyPending, "there is no room for a reply of %d bytes and more now: others have taken it", read)
+			}
+			taken += more
 		}
-		out.Messages[i] = text
+		return nil
 	}
-	out.Release = func() {} // the session has them, and keeps them
+	err = h.env.Store.Bodies(ctx, out.SessionID, path, func(e *session.Entry, b *session.Body) error {
+		text, err := b.Encoded(encode)
+		out.Messages = append(out.Messages, text)
+		if err != nil || open && e.Body() != nil {
+			return err
+		}
+		if read+len(text) > maxRead && len(out.Messages) > 1 {
+			return protocol.Rejectf(protocol.TooManyPending, "limit: the messages have more than %d MiB together, the most that is read for one reply: ask for fewer", maxRead>>20)
+		}
+		return count(text)
+	})
+	for _, run := range ended {
+		text, failed := run.Encoded(encodeEnded)
+		if out.Encoded = append(out.Encoded, text); !open && failed == nil {
+			failed = count(text)
+		}
+		if err = cmp.Or(err, failed); err != nil {
+			break
+		}
+	}
+	if err != nil {
+		give()
+		return out, unread(ctx, out.SessionID, err)
+	}
+	out.Release = give
 	return out, nil
 }
 
 // endedRuns are the runs of a path that have ended, in its order.
-func endedRuns(s *session.State, path []*session.Entry) (runs []protocol.EndedRun) {
+func endedRuns(s *session.State, path []*session.Entry) (runs []*session.Ended) {
 	last := ""
 	for _, e := range path {
 		if e.RunID == "" || e.RunID == last {
@@ -181,24 +246,24 @@ func endedRuns(s *session.State, path []*session.Entry) (runs []protocol.EndedRu
 		}
 		last = e.RunID
 		if run, ok := s.Ended(e.RunID); ok {
-			runs = append(runs, wireEnded(run))
+			runs = append(runs, run)
 		}
 	}
 	return runs
 }
 
-func wireEnded(run session.Ended) protocol.EndedRun {
+func encodeEnded(run *session.Ended) ([]byte, error) {
 	out := protocol.EndedRun{
 		RunID: run.RunID, StopReason: run.StopReason, Turns: run.Turns, Usage: *wireUsage(&run.Usage), DurationMS: run.Took.Milliseconds(),
 	}
 	if run.StopReason == protocol.StopError {
 		out.Error = &protocol.RunError{Code: run.Code, Message: run.Error}
 	}
-	return out
+	return json.Marshal(out, jsontext.AllowInvalidUTF8(true))
 }
 
 // wireEntry is an entry as get_messages shows it; dir has the session's images.
-func wireEntry(dir string, e *session.Entry) any {
+func wireEntry(dir string, e *session.Body) any {
 	if c := e.Compaction; c != nil {
 		return protocol.CompactionEntry{
 			Type: "compaction", ID: e.ID, ParentID: e.ParentID, Role: string(model.Assistant), Text: c.Summary, Summary: c.Summary, FirstKeptEntryID: c.FirstKeptEntryID, CreatedAt: e.CreatedAt.UTC(),
@@ -232,9 +297,9 @@ func (h *Hub) getTree(ctx context.Context, p protocol.GetTreeParams) (protocol.T
 	}
 	out.Nodes = make([]protocol.Node, len(entries))
 	for i, e := range entries {
-		out.Nodes[i] = protocol.Node{ID: e.ID, ParentID: e.ParentID, Role: string(e.Message.Role), Snippet: snippet(e.Message)}
-		if e.Compaction != nil {
-			out.Nodes[i].Role, out.Nodes[i].Snippet = "compaction", session.FirstLine(e.Compaction.Summary, snippetSize)
+		out.Nodes[i] = protocol.Node{ID: e.ID, ParentID: e.Parent(), Role: string(e.Role), Snippet: e.Snippet}
+		if e.IsCompaction() {
+			out.Nodes[i].Role = "compaction"
 		}
 	}
 	return out, nil
@@ -250,7 +315,11 @@ func (h *Hub) listTools(ctx context.Context, p protocol.ListToolsParams) (a prot
 		tools  []string
 		from   model.Scope
 	}
-	c, err := query(ctx, h, p.SessionID, func(m *machine) (choice, error) {
+	id, err := h.sessionID(p.SessionID)
+	if err != nil {
+		return a, err
+	}
+	c, err := queryOrPeek(ctx, h, id, func(m *machine) (choice, error) {
 		return choice{m.s.ToolsChosen, m.s.Tools, m.scope()}, nil
 	})
 	if err != nil {
@@ -264,24 +333,29 @@ func (h *Hub) listTools(ctx context.Context, p protocol.ListToolsParams) (a prot
 
 // toolsFrom tells of the tools and servers that are seen from there.
 func (h *Hub) toolsFrom(ctx context.Context, from model.Scope, wait time.Duration, chosen bool, active []string) protocol.Tools {
+	started, cancel := context.WithTimeout(ctx, wait)
+	h.env.Tools.Try(started, from)
+	cancel()
 	out := toolsOf(h.env.tools(ctx, from, wait), chosen, active)
 	for _, s := range h.env.Tools.Servers(from) {
-		out.Servers = append(out.Servers, protocol.ServerInfo{Name: s.Name, State: s.State, Message: s.Message, Workdir: s.Workdir, Tools: s.Tools, Prompts: wirePrompts(s.Prompts)})
+		out.Servers = append(out.Servers, protocol.ServerInfo{Name: s.Name, State: s.State, Message: s.Message, Workdir: s.Workdir, Tools: s.Tools, Prompts: wirePrompts(s.Prompts), LeftOut: s.LeftOut})
 	}
 	return out
 }
+
+// anyParams stand for those of a tool of which nothing is known.
+var anyParams = []byte(`{"type":"object"}`)
 
 // toolsOf tells of tools, and which of them are active.
 func toolsOf(known []model.ToolInfo, chosen bool, active []string) protocol.Tools {
 	out := protocol.Tools{Tools: []protocol.ToolInfo{}, Servers: []protocol.ServerInfo{}}
 	for _, t := range known {
-		params := rawValue(t.Params)
-		if params == nil {
-			params = jsontext.Value(`{"type":"object"}`)
+		if len(t.Params) == 0 {
+			t.Params = anyParams
 		}
 		out.Tools = append(out.Tools, protocol.ToolInfo{
 			Name: t.Name, Description: t.Description, Protocol: t.Protocol, Healthy: t.Healthy, Problem: t.Problem,
-			Active: !chosen || slices.Contains(active, t.Name), ReadOnly: t.ReadOnly, Unheard: t.Unheard, Params: params,
+			Active: !chosen || slices.Contains(active, t.Name), ReadOnly: t.ReadOnly, Unheard: t.Unheard, Params: jsontext.Value(t.Params),
 		})
 	}
 	return out
@@ -304,14 +378,3 @@ func wireUsage(u *model.Usage) *protocol.Usage {
 
 // nano is how many of a usage's cost one dollar is.
 const nano = 1e9
-
-// snippetSize is the most a tree shows of an entry, in characters.
-const snippetSize = 80
-
-// snippet is what a tree shows of a message.
-func snippet(m model.Message) string {
-	if m.Text != "" || len(m.ToolCalls) == 0 {
-		return session.FirstLine(m.Text, snippetSize)
-	}
-	return "→ " + m.ToolCalls[0].Name
-}

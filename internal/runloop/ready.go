@@ -34,3 +34,21 @@ func (l *loop) ready(ctx context.Context, gen int, from model.Scope) error {
 	return l.post(ctx, noticeIn{gen, protocol.WarningToolsNotReady, fmt.Sprintf(
 		"the model is asked without the tools of %s, which have not said within %v what they can do; once they have, they are offered from the next turn on; list_tools tells of them", strings.Join(missing, ", "), serverWait)})
 }
+
+// tellSilent says, once of each, which extensions said nothing when they were started. The
+// error is that of ctx.
+func (l *loop) tellSilent(ctx context.Context, gen int, listed []model.ToolInfo) error {
+	for _, t := range listed {
+		if !t.Silent {
+			continue
+		}
+		if _, told := l.unready.LoadOrStore(t.Module, true); told {
+			continue
+		}
+		if err := l.post(ctx, noticeIn{gen, protocol.WarningToolsNotReady, fmt.Sprintf(
+			"the model is asked without the tools of %s: %s; it is started again when its program or its descriptor has changed, by nous tools reload, and when the daemon starts", t.Module, t.Problem)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

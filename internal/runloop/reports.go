@@ -2,14 +2,17 @@ package runloop
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
-	"unicode/utf8"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/budget"
 	"noused/internal/model"
 	"noused/internal/protocol"
 	"noused/internal/session"
@@ -24,6 +27,12 @@ type (
 	modelDoneIn struct {
 		gen int
 		err error
+	}
+	// answerDoneIn is modelDoneIn with what the answer has of the daemon's memory, until
+	// it is in the journal.
+	answerDoneIn struct {
+		modelDoneIn
+		part *budget.Part
 	}
 	// noticeIn warns of something that the model call got over.
 	noticeIn struct {
@@ -56,6 +65,8 @@ func weight(in input) int64 {
 		if in.delta.ToolCall != nil {
 			n += len(in.delta.ToolCall.Arguments)
 		}
+	case answerDoneIn: // it is made into records and events as a whole
+		n = in.part.Size()
 	case toolUpdateIn:
 		n = weightOf(in.update)
 	case sideUpdateIn:
@@ -67,6 +78,33 @@ func weight(in input) int64 {
 	}
 	return int64(min(n, maxReports))
 }
+
+// jobEndedIn is a command in the background that has ended, perhaps before it was told to
+// have started.
+type jobEndedIn struct{ job model.Job }
+
+func (in jobEndedIn) step(m *machine) { m.record(session.JobStarted{Job: in.job}) }
+
+// hasEnded reports that a job is known to have.
+func (m *machine) hasEnded(job string) bool {
+	return slices.ContainsFunc(m.s.Jobs, func(j model.Job) bool { return j.ID == job && j.Status != "" })
+}
+
+// JobEnded keeps how a session's job has ended. It blocks while the session is opened. A
+// session that cannot be opened now forgets it.
+func (h *Hub) JobEnded(sessionID string, job model.Job) {
+	ctx, cancel := context.WithTimeout(context.Background(), jobPatience)
+	defer cancel()
+	l, release, err := h.acquire(ctx, sessionID)
+	if err != nil {
+		return
+	}
+	defer release()
+	_ = l.post(ctx, jobEndedIn{job})
+}
+
+// jobPatience is how long the end of a job may wait for its session.
+const jobPatience = 10 * time.Second
 
 func weightOf(u model.ToolUpdate) int {
 	n := len(u.Delta) + len(u.Update) + len(u.Patch)
@@ -96,12 +134,17 @@ func (in deltaIn) step(m *machine) {
 			m.compact.stop = d.Stop
 		}
 		if d.Usage != (model.Usage{}) {
-			m.compact.usage = d.Usage.Believed()
+			m.compact.usage = m.compact.usage.Add(d.Usage.Believed()) // with that of attempts that failed
 		}
 	case streaming:
 		if m.msg.size += sizeOf(d); m.msg.size > maxAnswer {
 			m.cancel()
 			m.failed(errTooMuch)
+			return
+		}
+		if d.ToolCall != nil && len(m.msg.calls) == session.MaxCalls {
+			m.cancel()
+			m.failed(errTooManyCalls)
 			return
 		}
 		m.stream(d)
@@ -114,15 +157,17 @@ const maxAnswer = 60 << 20
 
 var errTooMuch = fmt.Errorf("the model's answer would take more than %d MiB in the session's journal", maxAnswer>>20)
 
+var errTooManyCalls = fmt.Errorf("the model's answer has more than %d tool calls", session.MaxCalls)
+
 // sizeOf is how much a delta takes as JSON, in bytes, or a little more. Text is
 // six times as long where every character has to be escaped.
 func sizeOf(d model.Delta) int {
-	n := quotedSize(d.Text) + quotedSize(d.Thinking)
+	n := protocol.QuotedSize(d.Text) + protocol.QuotedSize(d.Thinking)
 	if c := d.ToolCall; c != nil {
-		n += len(rawObject(c.Arguments)) + len(c.ID) + quotedSize(c.Name)
+		n += len(rawObject(c.Arguments)) + len(c.ID) + protocol.QuotedSize(c.Name)
 	}
 	for _, b := range d.Blocks {
-		n += len(b.Data) + quotedSize(b.ID) + blockSize
+		n += len(b.Data) + protocol.QuotedSize(b.ID) + blockSize
 	}
 	return n
 }
@@ -131,31 +176,17 @@ func sizeOf(d model.Delta) int {
 // bytes, or a little more.
 const blockSize = 80
 
-func quotedSize(s string) int {
-	n := len(s)
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c < ' ':
-			n += 5
-		case c == '"', c == '\\':
-			n++
-		}
-	}
-	if !utf8.ValidString(s) {
-		n *= utf8.UTFMax // U+FFFD for each wrong byte
-	}
-	return n
-}
-
 func (m *machine) stream(d model.Delta) {
 	switch {
 	case d.Text != "":
 		m.startMessage()
 		m.msg.text.WriteString(d.Text)
+		m.out.said = append(m.out.said, session.Piece{Text: d.Text})
 		m.publish(protocol.MessageUpdate{Ref: m.turnRef(), MessageID: m.msg.id, Delta: d.Text})
 	case d.Thinking != "":
 		m.startMessage()
 		m.msg.thinking.WriteString(d.Thinking)
+		m.out.said = append(m.out.said, session.Piece{Thinking: d.Thinking})
 		m.publish(protocol.MessageUpdate{Ref: m.turnRef(), MessageID: m.msg.id, ThinkingDelta: d.Thinking})
 	case d.Notice != nil:
 		m.notice(d.Notice)
@@ -172,8 +203,12 @@ func (m *machine) stream(d model.Delta) {
 	if d.Stop != "" {
 		m.msg.stop, m.msg.maker, m.msg.blocks = d.Stop, d.Maker, d.Blocks
 	}
-	if d.Usage != (model.Usage{}) {
-		m.msg.usage = d.Usage.Believed()
+	switch used := d.Usage.Believed(); {
+	case used == (model.Usage{}):
+	case d.Stop == "": // of an attempt that failed: nothing of it is in the conversation
+		m.record(session.Spent(m.s.Run.ID, used))
+	default:
+		m.msg.usage = used
 	}
 }
 
@@ -218,8 +253,11 @@ func (in modelDoneIn) step(m *machine) {
 
 func providerError(err error) *protocol.Error {
 	code := protocol.ProviderError
-	if errors.Is(err, model.ErrRefused) {
+	switch {
+	case errors.Is(err, model.ErrRefused):
 		code = protocol.Refused
+	case errors.As(err, new(*unreadError)):
+		code = protocol.SessionError
 	}
 	return &protocol.Error{Code: code, Message: err.Error()}
 }
@@ -280,7 +318,7 @@ func (m *machine) keepUpdate(u model.ToolUpdate) (code protocol.Code, why string
 		}
 		m.record(session.Patched{Patch: patch})
 	}
-	if u.Job != nil {
+	if u.Job != nil && !m.hasEnded(u.Job.ID) {
 		m.record(session.JobStarted{Job: model.Job{ID: u.Job.ID, Command: u.Job.Command, OutputPath: u.Job.OutputPath}})
 	}
 	if u.Asset != nil {
@@ -300,6 +338,7 @@ func (in toolDoneIn) step(m *machine) {
 	}
 	m.withdraw(protocol.ByCall)
 	m.endCall(m.call, in.result, false, m.now.Sub(m.since))
+	m.call = model.ToolCall{} // its arguments may be long
 	if m.s.Run.Aborting {
 		m.finishAbort()
 		return
@@ -331,11 +370,31 @@ func sound(v jsontext.Value) bool {
 // are the same after a restart; what is not sound JSON goes as a string, so that
 // people can read what the model wrote.
 func rawObject(arguments []byte) jsontext.Value {
+	if v := jsontext.Value(arguments); !spaced(v) && sound(v) {
+		return v
+	}
 	if v := jsontext.Value(arguments).Clone(); sound(v) && v.Compact() == nil {
 		return v
 	}
 	quoted, _ := jsontext.AppendQuote(nil, strings.ToValidUTF8(string(arguments), "\uFFFD"))
 	return quoted
+}
+
+// spaced reports whether there are blanks between the values of a JSON text.
+func spaced(v []byte) bool {
+	for i := 0; i < len(v); i++ {
+		switch v[i] {
+		case ' ', '\t', '\r', '\n':
+			return true
+		case '"':
+			for i++; i < len(v) && v[i] != '"'; i++ {
+				if v[i] == '\\' {
+					i++
+				}
+			}
+		}
+	}
+	return false
 }
 
 // soundBlocks are the blocks of a message, none where a maker attached what

@@ -32,12 +32,12 @@ func (in resumeIn) step(m *machine) {
 	if in.fault {
 		why = "the session's journal can be written again, and the run goes on"
 	}
+	m.endInterrupted()
 	m.record(session.RunResumed{RunID: run.ID, Fault: in.fault})
 	m.publish(protocol.Status{Ref: m.turnRef(), Code: protocol.StatusRunResumed, Message: why})
 	if run.Question.Form() {
 		m.withdraw(protocol.ByRestart)
 	}
-	m.endInterrupted()
 	interrupted := m.answerInterrupted()
 	switch {
 	case run.Aborting:
@@ -46,6 +46,8 @@ func (in resumeIn) step(m *machine) {
 		m.giveUp(&protocol.Error{Code: protocol.CrashLoop, Message: fmt.Sprintf("the daemon crashed %d times during this run", run.Crashes)})
 	case run.Faults > maxFaults:
 		m.giveUp(&protocol.Error{Code: protocol.SessionError, Message: fmt.Sprintf("the session's journal failed %d times in a row", run.Faults)})
+	case run.Damaged && len(run.Calls) > 0:
+		m.giveUp(&protocol.Error{Code: protocol.SessionError, Message: "the journal cannot be read where it says which calls were made or allowed: none is made now"})
 	case run.Question != nil:
 		m.resumeQuestion()
 	case run.Turn == 0:
@@ -62,13 +64,22 @@ func (m *machine) prompts() []session.Input {
 	return slices.DeleteFunc(slices.Clone(m.s.Pending), func(in session.Input) bool { return kindOf(in) != protocol.KindPrompt })
 }
 
-// endInterrupted ends the message that was being streamed when a former daemon
-// ended, if any was (wire-v1 §4.3). What had come of it is lost.
+// endInterrupted ends the message that was being streamed when a former daemon ended, if
+// any was (wire-v1 §4.3), with what was announced of it. One of which nothing was is told
+// to have ended, which the record of the resumption stands for, and is nowhere else.
 func (m *machine) endInterrupted() {
-	if open := m.s.Run.Open; open.ID != "" {
-		m.msg = message{id: open.ID, model: open.Model}
-		m.endMessage(model.StopError)
+	run := m.s.Run
+	if run.Open.ID == "" {
+		return
 	}
+	m.msg = message{id: run.Open.ID, model: run.Open.Model}
+	if run.Said == (session.Piece{}) {
+		m.publish(protocol.MessageEnd{Ref: m.turnRef(), MessageID: m.msg.id, Role: string(model.Assistant), StopReason: protocol.StopReason(model.StopError)})
+		return
+	}
+	m.msg.text.WriteString(run.Said.Text)
+	m.msg.thinking.WriteString(run.Said.Thinking)
+	m.endMessage(model.StopError)
 }
 
 // answerInterrupted gives a result to the call that was running when a former
@@ -99,9 +110,11 @@ func (m *machine) resumeTurn(interrupted bool) {
 	switch {
 	case last == nil:
 		m.endTurn(protocol.StopError, &protocol.Error{Code: protocol.InternalError, Message: "the journal has lost the turn's text"})
-	case interrupted, last.Message.Role == model.Tool:
+	case m.s.Run.Asked:
+		m.callModel()
+	case interrupted, last.Role == model.Tool:
 		m.afterCall() // a steer may have been waiting when the call ended
-	case last.Message.Role != model.Assistant, last.StopReason == model.StopError:
+	case last.Role != model.Assistant, last.Broken():
 		m.callModel()
 	default:
 		m.afterMessage()

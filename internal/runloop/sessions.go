@@ -137,6 +137,9 @@ func (h *Hub) branchSession(ctx context.Context, p protocol.BranchSessionParams)
 		}
 	}
 	facts, err := look(ctx, h, parent, func(m *machine) ([]session.Record, error) {
+		if m.s.ReadOnly != nil { // the branch would lack what is not known
+			return nil, cannotOpen(m.s.ReadOnly)
+		}
 		chain, ok := m.s.Chain(p.LeafID)
 		if !ok {
 			return nil, unknownLeaf(m.s.ID, p.LeafID)
@@ -160,11 +163,7 @@ func (h *Hub) branchSession(ctx context.Context, p protocol.BranchSessionParams)
 func copied(s *session.State, chain []*session.Entry) []session.Record {
 	var facts []session.Record
 	for _, e := range chain {
-		if e.Compaction != nil {
-			facts = append(facts, session.Record{At: e.CreatedAt, Fact: *e.Compaction})
-			continue
-		}
-		facts = append(facts, session.Record{At: e.CreatedAt, Fact: e.MessageAdded})
+		facts = append(facts, session.Copy(e))
 	}
 	add := func(f session.Fact) { facts = append(facts, session.Record{At: s.UpdatedAt, Fact: f}) }
 	add(session.ModeSet{Kind: protocol.KindSteer, Mode: s.SteeringMode})

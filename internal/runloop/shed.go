@@ -21,7 +21,7 @@ const (
 // settle keeps a session that waits for an answer in memory where there is room
 // for it, and sheds it else. What an idle one has there is counted.
 func (l *loop) settle() {
-	want, size := 0, memoryShare*l.journal.Size()
+	want, size := 0, min(memoryShare*l.journal.Size(), l.m.s.Memory())
 	switch l.m.phase {
 	case waiting:
 		want, size = int(size), 0

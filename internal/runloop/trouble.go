@@ -77,7 +77,7 @@ func (m *machine) askAgain(err error) bool {
 
 // saidNothing reports an answer of a provider that has neither text nor calls.
 func (m *machine) saidNothing() bool {
-	return m.msg.maker != "" && m.msg.text.Len() == 0 && len(m.msg.calls) == 0 && m.msg.stop != model.StopLength
+	return m.msg.maker != "" && m.msg.text.Len() == 0 && !m.msg.spoke && len(m.msg.calls) == 0 && m.msg.stop != model.StopLength
 }
 
 // climb puts the request in the next way, and says so. False: there is none
@@ -88,7 +88,7 @@ func (m *machine) climb(err error) bool {
 		return true
 	}
 	was := m.repair()
-	next, how := rung(was, m.s.History(), errors.Is(err, model.ErrRoleOrder), !m.s.ToolsChosen || len(m.s.Tools) > 0)
+	next, how := rung(was, m.s.Conversation().Kinds(), errors.Is(err, model.ErrRoleOrder), !m.s.ToolsChosen || len(m.s.Tools) > 0)
 	if next == was {
 		return false
 	}
@@ -101,24 +101,17 @@ func (m *machine) climb(err error) bool {
 }
 
 // rung is the next way to put a request with those messages.
-func rung(r model.Repair, history []model.Message, order, tools bool) (next model.Repair, how string) {
-	var has struct{ images, blocks, calls, answered bool }
-	for i, msg := range history {
-		has.images = has.images || len(msg.Attachments) > 0
-		has.blocks = has.blocks || len(msg.Blocks) > 0
-		has.calls = has.calls || len(msg.ToolCalls) > 0
-		has.answered = has.answered || i > 0 && msg.Role == model.User && history[i-1].Role == model.Tool
-	}
+func rung(r model.Repair, has session.Kinds, order, tools bool) (next model.Repair, how string) {
 	for _, step := range []struct {
 		applies bool
 		done    *bool
 		how     string
 	}{
-		{order && has.answered, &r.Bridged, "with a word of the assistant's before the user's"},
-		{has.images, &r.NoImages, "without images"},
+		{order && has.Answered, &r.Bridged, "with a word of the assistant's before the user's"},
+		{has.Images, &r.NoImages, "without images"},
 		{tools, &r.PlainSchemas, "with reduced schemas of tools"},
-		{has.blocks, &r.NoOpaque, "without what models attached to their answers"},
-		{has.calls, &r.PlainCalls, "with tool calls told as text"},
+		{has.Blocks, &r.NoOpaque, "without what models attached to their answers"},
+		{has.Calls, &r.PlainCalls, "with tool calls told as text"},
 	} {
 		if step.applies && !*step.done {
 			*step.done = true
@@ -150,14 +143,15 @@ func (m *machine) crowded() bool {
 	return m.overThreshold() && !m.trouble.gaveUp && m.trouble.triedAt < m.s.Messages
 }
 
-// history is what the model is to read. What cannot be summarised any more, the
-// results of one step, is cut so that the request fits.
-func (m *machine) history() []model.Message {
-	messages := m.s.History()
-	if window := m.window(); window > 0 {
-		return session.Squeeze(messages, window*sentPercent/100-m.s.Fixed())
+// fits makes of a conversation what the model is to read. What cannot be summarised any
+// more, the results of one step, is cut so that the request fits.
+func (m *machine) fits() func([]model.Message) []model.Message {
+	window := m.window()
+	if window == 0 {
+		return func(messages []model.Message) []model.Message { return messages }
 	}
-	return messages
+	most := window*sentPercent/100 - m.s.Fixed()
+	return func(messages []model.Message) []model.Message { return session.Squeeze(messages, most) }
 }
 
 // maxResult is how long a tool's result may be, in bytes: as long as takes a

@@ -12,6 +12,7 @@ import (
 	"noused/internal/model"
 	"noused/internal/protocol"
 	"noused/internal/session"
+	"noused/internal/testenv"
 )
 
 const maker = "chat h m"
@@ -205,7 +206,7 @@ func TestAnAnswerThatBrokeOffIsAskedForAgain(t *testing.T) {
 			for range 2 {
 				w.step(deltaIn{w.work.gen, first})
 				w.fails(fmt.Errorf("cut: %w", model.ErrTruncated))
-				if got := w.work.call.req.Messages; len(got) != 1 || got[0].Text != "go" {
+				if got := w.messages(); len(got) != 1 || got[0].Text != "go" {
 					t.Fatalf("asked again with %+v, want the prompt alone", got)
 				}
 			}
@@ -213,7 +214,7 @@ func TestAnAnswerThatBrokeOffIsAskedForAgain(t *testing.T) {
 			broken := []string{"message_start assistant", "message_update", "message_end assistant error", "warning"}
 			w.expect(append(append(broken, broken...), "message_start assistant", "message_update", "message_end assistant end", "turn_end end", "agent_end completed")...)
 			w.prompt("and?")
-			if got := w.work.call.req.Messages; len(got) != 3 || got[1].Text != "whole" {
+			if got := w.messages(); len(got) != 3 || got[1].Text != "whole" {
 				t.Errorf("the next request has %+v, want the whole answer alone", got)
 			}
 		})
@@ -309,11 +310,11 @@ func TestATurnIsCompactedInItsMiddle(t *testing.T) {
 // fits checks the request that the machine waits for against a window.
 func (w *world) fits(window int64) {
 	w.t.Helper()
-	if n := session.Tokens(w.work.call.req.Messages); n > window*sentPercent/100 {
+	if n := session.Tokens(w.messages()); n > window*sentPercent/100 {
 		w.t.Fatalf("the request has %d tokens", n)
 	}
 	open := map[string]bool{}
-	for _, msg := range w.work.call.req.Messages {
+	for _, msg := range w.messages() {
 		for _, c := range msg.ToolCalls {
 			open[c.ID] = true
 		}
@@ -417,8 +418,8 @@ func (noisy) Stream(context.Context, model.Request) iter.Seq2[model.Delta, error
 // An answer that no line of the journal can hold ends its run, and is not asked
 // for again and again.
 func TestAnAnswerThatTheJournalCannotHoldEndsTheRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
+	if testing.Short() || testenv.Race {
+		t.Skip("long; make test runs it without the race detector")
 	}
 	f := newFixture(t, t.TempDir(), noisy{}, echoTool, newRecorder())
 	id := f.session()

@@ -2,11 +2,13 @@ package runloop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
 	"time"
 
+	"noused/internal/budget"
 	"noused/internal/model"
 	"noused/internal/protocol"
 	"noused/internal/session"
@@ -17,7 +19,8 @@ func (l *loop) callModel(ctx context.Context, gen int, call modelCall) {
 	if call.req.Summary {
 		l.env.Audit(model.AuditEvent{Event: "context:pre_compact", Component: "context", SessionID: l.id})
 	}
-	err := l.stream(ctx, gen, call)
+	part := l.env.answers.Begin()
+	err := l.stream(ctx, gen, call, part)
 	if call.req.Summary {
 		status := "ok"
 		if err != nil {
@@ -25,10 +28,12 @@ func (l *loop) callModel(ctx context.Context, gen int, call modelCall) {
 		}
 		l.env.Audit(model.AuditEvent{Event: "context:post_compact", Component: "context", SessionID: l.id, Status: status})
 	}
-	_ = l.post(context.Background(), modelDoneIn{gen, err})
+	if l.post(context.Background(), answerDoneIn{modelDoneIn{gen, err}, part}) != nil {
+		part.End()
+	}
 }
 
-func (l *loop) stream(ctx context.Context, gen int, call modelCall) (err error) {
+func (l *loop) stream(ctx context.Context, gen int, call modelCall, part *budget.Part) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			l.env.Fault(l.id, fmt.Errorf("panic in the model provider: %v\n%s", v, debug.Stack()))
@@ -37,6 +42,7 @@ func (l *loop) stream(ctx context.Context, gen int, call modelCall) (err error) 
 	}()
 	req := call.req
 	req.SessionID = l.id
+	req.Room = l.room(ctx, part)
 	var o offer
 	if call.any() {
 		if err := l.ready(ctx, gen, call.from); err != nil {
@@ -52,23 +58,7 @@ func (l *loop) stream(ctx context.Context, gen int, call modelCall) (err error) 
 			return err
 		}
 	}
-	if modules := l.env.Modules; modules != nil && modules.Transforms() && !req.Summary {
-		messages, err := modules.Transform(ctx, l.id, call.from.Workdir, req.Messages)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err != nil {
-			if err := l.post(ctx, noticeIn{gen, protocol.WarningContextFailed, err.Error()}); err != nil {
-				return err
-			}
-		}
-		req.Messages = session.Answered(messages)
-	}
-	if !req.Summary { // that is told of images, and shown none
-		if req.Messages, err = l.show(ctx, gen, req.Messages); err != nil {
-			return err
-		}
-	}
+	req.Load = func(bytes int) ([]model.Message, func(), error) { return l.load(ctx, gen, call, bytes) }
 	answering, err := l.env.model(call.choice)
 	if err != nil {
 		return err
@@ -77,11 +67,98 @@ func (l *loop) stream(ctx context.Context, gen int, call modelCall) (err error) 
 		if err != nil {
 			return err
 		}
+		if err := grow(ctx, part, len(delta.Text)+len(delta.Thinking)); err != nil {
+			return err
+		}
 		if err := l.post(ctx, deltaIn{gen, delta}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// room is what a provider has for a request, and for the answer.
+func (l *loop) room(ctx context.Context, part *budget.Part) model.Room {
+	return model.Room{
+		Hold:  func(bytes int) error { return grow(ctx, part, bytes) },
+		Aside: func() (model.File, error) { return l.env.Store.Aside() },
+	}
+}
+
+// load reads the messages of a call, once there is room for them and for a request of so
+// many bytes, until done.
+func (l *loop) load(ctx context.Context, gen int, call modelCall, bytes int) (messages []model.Message, done func(), err error) {
+	size, most := call.history.Bytes(), 0
+	if call.req.Summary {
+		most = maxSummarised
+		size = min(size, most)
+	}
+	size = max(bytes, requestCost*size)
+	making := l.env.requests.Begin()
+	defer func() {
+		if err != nil {
+			making.End()
+		}
+	}()
+	switch err := making.Grow(ctx, size); {
+	case errors.Is(err, budget.ErrTaken):
+		return nil, nil, fmt.Errorf("the request would take %d KiB of memory, and those of other sessions have it: prompt again when they have been sent", size>>10)
+	case err != nil:
+		return nil, nil, err
+	}
+	if messages, err = l.env.Store.Messages(ctx, l.id, call.history, most); err != nil {
+		if ctx.Err() == nil {
+			err = &unreadError{err}
+		}
+		return nil, nil, err
+	}
+	if messages = call.fit(messages); call.req.Summary { // that is told of images, and shown none
+		return messages, making.End, nil
+	}
+	if messages, err = l.transform(ctx, gen, call, messages); err != nil {
+		return nil, nil, err
+	}
+	messages, err = l.show(ctx, gen, messages)
+	return messages, making.End, err
+}
+
+// unreadError says that the conversation could not be read, which is no model's fault.
+type unreadError struct{ err error }
+
+func (e *unreadError) Error() string {
+	return fmt.Sprintf("the session's journal cannot be read: %v", e.err)
+}
+func (e *unreadError) Unwrap() error { return e.err }
+
+// transform has the modules change the messages that want to.
+func (l *loop) transform(ctx context.Context, gen int, call modelCall, messages []model.Message) ([]model.Message, error) {
+	modules := l.env.Modules
+	if modules == nil || !modules.Transforms() {
+		return messages, nil
+	}
+	messages, err := modules.Transform(ctx, l.id, call.from.Workdir, messages)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		if err := l.post(ctx, noticeIn{gen, protocol.WarningContextFailed, err.Error()}); err != nil {
+			return nil, err
+		}
+	}
+	return session.Answered(messages), nil
+}
+
+// requestCost is how many bytes are in memory for each of a conversation while a
+// request is made of it.
+const requestCost = 2
+
+// grow takes room for so many bytes of an answer before they are kept.
+func grow(ctx context.Context, part *budget.Part, bytes int) error {
+	err := part.Grow(ctx, bytes)
+	if errors.Is(err, budget.ErrTaken) {
+		return fmt.Errorf("the model's answer has %d KiB so far, and the answers of other sessions have the memory for more: prompt again when they have ended", part.Size()>>10)
+	}
+	return err
 }
 
 // model is the one that was chosen.
@@ -97,9 +174,18 @@ func (e *env) model(choice model.Choice) (Model, error) {
 
 // callTool runs one tool operation and hands its progress to the loop. With search
 // set it finds tools.
-func (l *loop) callTool(ctx context.Context, gen int, inv model.Invocation, search *toolset) {
-	if search != nil {
-		res, found := l.env.searchTools(ctx, inv, *search)
+func (l *loop) callTool(ctx context.Context, w work) {
+	inv, gen := *w.tool, w.gen
+	if w.made != nil {
+		done, err := l.argue(ctx, &inv, w)
+		if err != nil {
+			_ = l.post(context.Background(), toolDoneIn{gen, model.Failed(model.Internal, err.Error())})
+			return
+		}
+		defer done()
+	}
+	if w.search != nil {
+		res, found := l.env.searchTools(ctx, inv, *w.search)
 		_ = l.post(context.Background(), foundIn{gen, found})
 		_ = l.post(context.Background(), toolDoneIn{gen, res})
 		return
@@ -111,6 +197,30 @@ func (l *loop) callTool(ctx context.Context, gen int, inv model.Invocation, sear
 	})
 	res.Attachments = images
 	_ = l.post(context.Background(), toolDoneIn{gen, res})
+}
+
+const (
+	// longArguments is how long a call's arguments are, in bytes, that are read when there
+	// is room for them.
+	longArguments = 64 << 10
+	// argumentsCost is how many bytes are in memory for each of them while the call runs.
+	argumentsCost = 2
+)
+
+// argue gives a call its arguments, once there is room for them until done.
+func (l *loop) argue(ctx context.Context, inv *model.Invocation, w work) (done func(), err error) {
+	room := l.env.arguments.Begin()
+	if err = room.Grow(ctx, argumentsCost*w.size); err == nil {
+		inv.Arguments, err = l.env.Store.Arguments(ctx, l.id, w.made, inv.ID)
+	}
+	if errors.Is(err, budget.ErrTaken) {
+		err = fmt.Errorf("not run: the arguments have %d KiB, and those of other calls have the memory: try again when they have ended, or with less", w.size>>10)
+	}
+	if err != nil {
+		room.End()
+		return nil, err
+	}
+	return room.End, nil
 }
 
 // lookTime is how long a question waits for the disk to say what it is about.

@@ -41,7 +41,7 @@ func TestATextIsFoundInItsTurn(t *testing.T) {
 	}
 	path, _ := w.m.s.Path("")
 	for _, e := range path {
-		if m := wireEntry("", e).(protocol.Message); m.Role == "user" {
+		if m := wireEntry("", e.Body()).(protocol.Message); m.Role == "user" {
 			kept = append(kept, m.InputID)
 		}
 	}

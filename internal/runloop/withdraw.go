@@ -1,12 +1,43 @@
 package runloop
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"noused/internal/protocol"
 	"noused/internal/session"
 )
+
+// withdraw takes a text back. Its id is unique, so that no session need be named: the one
+// that it waits in runs, and is open.
+func (h *Hub) withdraw(ctx context.Context, p protocol.WithdrawParams) (protocol.Withdrawn, error) {
+	in := func(t ticket) input { return withdrawIn{t, p.InputID} }
+	if p.SessionID != "" {
+		return ask[protocol.Withdrawn](ctx, h, p.SessionID, in)
+	}
+	var running []string
+	h.look(func(s *lifecycle) {
+		for _, l := range s.all() {
+			if s.open(l.id) == l && !l.evictable() {
+				running = append(running, l.id)
+			}
+		}
+	})
+	var err error = protocol.Rejectf(protocol.NotPending, "no text %.80q waits in any session", p.InputID)
+	for _, id := range running {
+		r, wrong := ask[protocol.Withdrawn](ctx, h, id, in)
+		var wire *protocol.Error
+		switch {
+		case wrong == nil:
+			return r, nil
+		case !errors.As(wrong, &wire) || wire.Reason() != protocol.NotPending && wire.Code != protocol.SessionNotFound:
+			err = wrong
+		}
+	}
+	return protocol.Withdrawn{}, err
+}
 
 type withdrawIn struct {
 	ticket  ticket

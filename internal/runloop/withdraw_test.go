@@ -11,6 +11,7 @@ import (
 
 	"noused/internal/model"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // fates are what has become of every text that a world's clients were promised, by
@@ -47,10 +48,7 @@ func (w *world) fates() map[string][]string {
 // delivered, handed back or withdrawn, exactly one of these and never none
 // (folders.md §2).
 func TestEveryTextHasOneFate(t *testing.T) {
-	lives := 10_000
-	if testing.Short() || raceEnabled {
-		lives = 500
-	}
+	lives := testenv.Tries(10_000)
 	seen := map[string]int{}
 	for seed := range lives {
 		rng := rand.New(rand.NewPCG(uint64(seed), 17))

@@ -16,13 +16,18 @@ import (
 )
 
 const (
-	maxLong      = 256              // long commands of one connection at a time
-	longCost     = 4 << 10          // bytes that one of them takes beside its payload, and that a reply may have uncounted
-	flushSize    = 16 << 10         // replies held back while more input waits
-	shortSize    = 1 << 10          // of the memory that a connection keeps to encode its replies in
-	writeSize    = 1 << 20          // written at a time
-	writeTimeout = 30 * time.Second // for a client to read that much
+	maxLong   = 256      // long commands of one connection at a time
+	longCost  = 4 << 10  // bytes that one of them takes beside its payload, and that a reply may have uncounted
+	flushSize = 16 << 10 // replies held back while more input waits
+	shortSize = 1 << 10  // of the memory that a connection keeps to encode its replies in
 )
+
+// writeTimeout is for a client to read anything of its replies.
+var writeTimeout = 30 * time.Second
+
+// leastRate is how much of a reply a client has to read a second once writeTimeout has
+// gone by, in bytes.
+const leastRate = 32 << 10
 
 // stopGrace is for the commands under way when the daemon stops.
 var stopGrace = time.Second
@@ -38,8 +43,9 @@ var errStopping = errors.New("the daemon stops")
 // finish, and returns nil. The error is that of a listener which fails before.
 func ServeCommands(ctx context.Context, ln *Listener, mux *protocol.Mux, maxLine int, held *budget.Budget, log *zap.Logger) error {
 	log = log.With(zap.String("on", "commands"))
+	encoding := new(sync.Mutex)
 	c := &conns{log: log, max: maxConns, grace: stopGrace, open: func(conn *net.UnixConn) session {
-		s := &commandConn{conn: conn, mux: mux, maxLine: maxLine, held: held, log: log}
+		s := &commandConn{conn: conn, mux: mux, maxLine: maxLine, held: held, encoding: encoding, log: log}
 		s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 		return s
 	}}
@@ -53,8 +59,11 @@ type commandConn struct {
 	mux     *protocol.Mux
 	maxLine int
 	held    *budget.Budget
-	log     *zap.Logger
-	scratch []byte // of its goroutine, for short replies
+	// encoding is held, on all connections, while a reply is made that may be long:
+	// the next one is made when this one has its room, or was refused it.
+	encoding *sync.Mutex
+	log      *zap.Logger
+	scratch  []byte // of its goroutine, for short replies
 
 	ctx    context.Context // ends when nobody is left to hear a reply
 	cancel context.CancelCauseFunc
@@ -66,11 +75,13 @@ type commandConn struct {
 	// mu guards the connection's write side and is held across its writes: who
 	// waits for it is this client's own replies, which hold back this client's
 	// own commands until it reads.
-	mu    sync.Mutex
-	out   []byte           // held back, in buf
-	buf   *[flushSize]byte // of buffers, while something is held back
-	armed time.Time        // when the write deadline was set
-	dead  bool             // a write failed
+	mu   sync.Mutex
+	out  []byte           // held back, in buf
+	buf  *[flushSize]byte // of buffers, while something is held back
+	dead bool             // a write failed
+
+	began time.Time // when the reply was begun that is being written
+	wrote int       // bytes of it
 }
 
 // meet has handlers know who sends the commands.
@@ -179,7 +190,9 @@ func (s *commandConn) begin(cmd protocol.Command, cost int, later func(context.C
 		outcome := later(s.ctx)
 		done() // before there has to be room for the reply, which may be as long
 		if errors.Is(outcome.Err(), context.Canceled) && context.Cause(s.ctx) == errStopping {
-			outcome = protocol.Failure(protocol.Rejectf(protocol.ShuttingDown, "%v", errStopping))
+			refused := protocol.Rejectf(protocol.ShuttingDown, "%v", errStopping)
+			refused.Cause = protocol.CauseBegun
+			outcome = protocol.Failure(refused)
 		}
 		s.tell(cmd, outcome)
 		s.reply(nil, cmd.ID, outcome, true)
@@ -218,7 +231,7 @@ func (s *commandConn) tell(cmd protocol.Command, o protocol.Outcome) {
 		return
 	}
 	var wire *protocol.Error
-	if errors.As(err, &wire) || s.ctx.Err() != nil && errors.Is(err, context.Canceled) {
+	if errors.As(err, &wire) || s.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(s.ctx))) {
 		return
 	}
 	s.log.Error("command failed", zap.String("command", cmd.Type), zap.String("id", cmd.ID), zap.Error(err))
@@ -237,17 +250,8 @@ func (s *commandConn) answer(id string, o protocol.Outcome, flush bool) bool {
 // is counted while it waits to be written. False: the client cannot be written
 // to.
 func (s *commandConn) reply(into []byte, id string, o protocol.Outcome, flush bool) bool {
-	r := o.Encode(into[:0], id)
-	if r.Release != nil {
-		defer r.Release()
-	}
-	if size := s.held.Clip(r.Size()); size > longCost {
-		if s.held.Take(size) {
-			defer s.held.Give(size)
-		} else {
-			r = protocol.Response{Head: protocol.AppendError(into[:0], id, protocol.AsError(noRoom("reply", size)))}
-		}
-	}
+	r, give := s.encode(into[:0], id, o)
+	defer give()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.append(r)
@@ -257,68 +261,105 @@ func (s *commandConn) reply(into []byte, id string, o protocol.Outcome, flush bo
 	return !s.dead
 }
 
-// append holds a line back, or writes it where it is long. mu is held.
-func (s *commandConn) append(r protocol.Response) {
-	s.put(r.Head)
-	for i, v := range r.Values {
-		if i > 0 {
-			s.put(comma)
-		}
-		s.put(v)
+// encode makes the line of an outcome, for which there is room until give is called,
+// or of the error that there is none.
+func (s *commandConn) encode(into []byte, id string, o protocol.Outcome) (r protocol.Response, give func()) {
+	if !o.Short() {
+		s.encoding.Lock()
+		defer s.encoding.Unlock()
 	}
-	s.put(r.Tail)
+	var size int
+	for {
+		r = o.Encode(into, id)
+		if give = r.Release; give == nil {
+			give = func() {}
+		}
+		size = s.held.Clip(r.Size())
+		switch {
+		case size <= longCost:
+			return r, give
+		case s.held.Take(size):
+			release := give
+			return r, func() { release(); s.held.Give(size) }
+		}
+		give()
+		if !o.Shorten() { // its events take room, too
+			return protocol.Response{Head: protocol.AppendError(into, id, protocol.AsError(noRoom("reply", size)))}, func() {}
+		}
+	}
 }
 
-var comma = []byte{','}
-
-// buffers have what connections hold back, so that one which waits for its client
-// has none.
-var buffers = sync.Pool{New: func() any { return new([flushSize]byte) }}
-
-// put holds a piece of a line back, or writes it where it is long: no copy is
-// made of that. mu is held.
-func (s *commandConn) put(piece []byte) {
-	if len(s.out)+len(piece) > flushSize {
+// append holds a line back, or writes it where it is long: no copy is made of that. mu
+// is held.
+func (s *commandConn) append(r protocol.Response) {
+	if n := r.Len(); n > flushSize {
 		s.flush()
-	}
-	if len(piece) > flushSize {
-		s.write(piece)
+		s.began, s.wrote = time.Now(), 0
+		batch := make([][]byte, 0, maxPieces)
+		for piece := range r.Pieces() {
+			if batch = append(batch, piece); len(batch) == cap(batch) {
+				s.write(batch)
+				batch = batch[:0]
+			}
+		}
+		s.write(batch)
 		return
+	} else if len(s.out)+n > flushSize {
+		s.flush()
 	}
 	if s.buf == nil {
 		s.buf = buffers.Get().(*[flushSize]byte)
 		s.out = s.buf[:0]
 	}
-	s.out = append(s.out, piece...)
+	for piece := range r.Pieces() {
+		s.out = append(s.out, piece...)
+	}
 }
+
+// buffers have what connections hold back, so that one which waits for its client
+// has none.
+var buffers = sync.Pool{New: func() any { return new([flushSize]byte) }}
 
 // flush writes what has been held back. mu is held.
 func (s *commandConn) flush() {
-	s.write(s.out)
+	if len(s.out) > 0 {
+		s.began, s.wrote = time.Now(), 0
+		s.write([][]byte{s.out})
+	}
 	if s.buf != nil {
 		buffers.Put(s.buf)
 		s.out, s.buf = nil, nil
 	}
 }
 
-// write gives a client that reads nothing up. mu is held.
-func (s *commandConn) write(p []byte) {
-	for len(p) > 0 && !s.dead {
-		// The deadline is not moved for each small reply: so long after it was
-		// set, three quarters of the time are still left.
-		if now := time.Now(); now.Sub(s.armed) > writeTimeout/4 && s.ctx.Err() == nil {
-			s.armed = now
-			_ = s.conn.SetWriteDeadline(now.Add(writeTimeout))
-		}
-		n := min(len(p), writeSize)
-		if _, err := s.conn.Write(p[:n]); err != nil {
-			s.dead = true
-			s.cancel(err)
-			_ = s.conn.SetReadDeadline(longAgo) // its goroutine may be reading
-			if isTimeout(err) {
-				s.log.Warn("connection closed: the client does not read its replies")
-			}
-		}
-		p = p[n:]
+// write gives a client up that reads nothing. mu is held.
+func (s *commandConn) write(p [][]byte) {
+	if s.dead {
+		return
 	}
+	size := 0
+	for _, piece := range p {
+		size += len(piece)
+	}
+	err := push(s.conn, p, s.patience)
+	if s.wrote += size; err == nil {
+		return
+	}
+	s.dead = true
+	s.cancel(err)
+	_ = s.conn.SetReadDeadline(longAgo) // its goroutine may be reading
+	if isTimeout(err) {
+		s.log.Warn("connection closed: the client does not read its replies")
+	}
+}
+
+// patience is how long the client may take nothing, of a reply of which so much has been
+// written besides. While it takes less than leastRate on the whole it has the room of others,
+// and that time grows short.
+func (s *commandConn) patience(done int) time.Duration {
+	if s.ctx.Err() != nil {
+		return stopGrace / 2
+	}
+	left := writeTimeout + time.Duration(s.wrote+done)*time.Second/leastRate - time.Since(s.began)
+	return max(time.Millisecond, min(writeTimeout, left.Truncate(time.Second)))
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -166,8 +167,11 @@ func TestAClientThatIsGoneIsNotWaitedFor(t *testing.T) {
 }
 
 func TestAClientThatDoesNotReadCostsOnlyItself(t *testing.T) {
+	was := writeTimeout
+	writeTimeout = time.Millisecond
+	defer func() { writeTimeout = was }()
 	client, conn := pair(t)
-	s := &commandConn{conn: conn, mux: testMux(t).Mux, maxLine: maxLine, log: zap.NewNop()}
+	s := &commandConn{conn: conn, mux: testMux(t).Mux, maxLine: maxLine, encoding: new(sync.Mutex), log: zap.NewNop()}
 	s.ctx, s.cancel = context.WithCancelCause(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -175,13 +179,19 @@ func TestAClientThatDoesNotReadCostsOnlyItself(t *testing.T) {
 		s.serve()
 	}()
 	client.send(cmd("c1", "new_session", `{"title":"8000000"}`))
-	if _, err := client.Read(make([]byte, 1)); err != nil { // it is being written
-		t.Fatal(err)
-	}
-	_ = conn.SetWriteDeadline(longAgo) // so much later
 	<-done
 	if !s.dead || s.ctx.Err() == nil {
 		t.Error("a client that does not read is not given up")
+	}
+}
+
+// Who reads a long reply very slowly has the room of others, and is not waited for long.
+func TestAReplyIsReadAtALeastRate(t *testing.T) {
+	s := &commandConn{ctx: t.Context(), began: time.Now().Add(-10 * time.Minute)}
+	for wrote, want := range map[int]time.Duration{1 << 20: time.Millisecond, 30 << 20: writeTimeout} {
+		if got := s.patience(wrote); got != want {
+			t.Errorf("%d bytes in ten minutes: it is waited for %v, want %v", wrote, got, want)
+		}
 	}
 }
 

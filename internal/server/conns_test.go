@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.uber.org/zap"
@@ -80,7 +81,7 @@ func TestTooManyConnectionsAreRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	sockets := listen(t, path)
 	c := &conns{log: zap.NewNop(), max: 2, grace: stopGrace, open: func(conn *net.UnixConn) session {
-		s := &commandConn{conn: conn, mux: testMux(t).Mux, maxLine: maxLine, log: zap.NewNop()}
+		s := &commandConn{conn: conn, mux: testMux(t).Mux, maxLine: maxLine, encoding: new(sync.Mutex), log: zap.NewNop()}
 		s.ctx, s.cancel = context.WithCancelCause(t.Context())
 		return s
 	}}

@@ -21,7 +21,7 @@ const (
 	maxVector = 1024      // slices written at a time: the kernel takes no more
 )
 
-// For a reader to take batchSize while the daemon stops, and all that is left.
+// For a reader to take anything while the daemon stops, and all that is left.
 var (
 	drainTimeout = 500 * time.Millisecond
 	drainGrace   = 5 * time.Second
@@ -59,6 +59,7 @@ type eventConn struct {
 	done     chan struct{} // closed when the writing goroutine has ended
 	draining atomic.Bool   // writes have a deadline
 	at       atomic.Uint64 // the event that it has got last, or passed over
+	took     atomic.Int64  // when the client last took something of a line that it stopped in
 	pid      int
 
 	// Of the writing goroutine.
@@ -76,16 +77,10 @@ type request struct {
 
 func (s *eventConn) meet(p peer) { s.pid = p.pid }
 
+// stop keeps a reader that does not read from holding it up.
 func (s *eventConn) stop() {
 	s.draining.Store(true)
-	s.arm() // what is being written
-}
-
-// arm keeps a reader that does not read from holding a stop up.
-func (s *eventConn) arm() {
-	if s.draining.Load() {
-		_ = s.conn.SetWriteDeadline(time.Now().Add(drainTimeout))
-	}
+	_ = s.conn.SetWriteDeadline(time.Now().Add(drainTimeout)) // of what is being written
 }
 
 func (s *eventConn) abort() { _ = s.conn.Close() }
@@ -201,23 +196,23 @@ func (s *eventConn) send(b event.Batch) bool {
 		}
 	}
 	s.lines = b.Lines
-	s.arm()
-	rest, seq, err := s.try(b.Lines)
-	if err != nil || rest == nil {
-		clear(s.lines)
+	arm(s.conn, s.patience)
+	line, n, err := s.try(b.Lines)
+	clear(s.lines) // a reader that waits holds on to no old events
+	if err != nil || line == nil {
 		return err == nil
 	}
+	seq := protocol.SeqOf(line)
 	s.cursor.Rewind(seq)
 	s.at.Store(seq)
-	rest, give, ok := s.own(rest)
-	clear(s.lines) // a reader that waits holds on to no old events
-	defer give()
-	return ok && s.write(rest)
+	rest, done := s.readers.keep(s, seq, line, line[n:])
+	defer done()
+	return s.write(rest)
 }
 
-// try writes as much of whole lines as the socket takes at once. rest is what is
-// left of the line that it stopped in, number seq; nil: none is.
-func (s *eventConn) try(lines [][]byte) (rest []byte, seq uint64, err error) {
+// try writes as much of whole lines as the socket takes at once. line is the one that it
+// stopped in, behind wrote bytes; nil: none is.
+func (s *eventConn) try(lines [][]byte) (line []byte, wrote int, err error) {
 	raw, err := s.conn.SyscallConn()
 	if err != nil {
 		return nil, 0, err
@@ -250,27 +245,22 @@ func (s *eventConn) try(lines [][]byte) (rest []byte, seq uint64, err error) {
 	}
 	start := bytes.LastIndexByte(lines[i][:n], '\n') + 1
 	end := n + bytes.IndexByte(lines[i][n:], '\n') + 1
-	return lines[i][n:end], protocol.SeqOf(lines[i][start:end]), nil
+	return lines[i][start:end], n - start, nil
 }
 
-// own copies the rest of a line, which is all that a reader holds while its client
-// does not take it. Room for a long one is taken before it is copied, as many
-// readers may stop at the same line, and is given back with give.
-func (s *eventConn) own(rest []byte) (_ []byte, give func(), ok bool) {
-	if len(rest) <= longCost {
-		return bytes.Clone(rest), func() {}, true
-	}
-	if len(rest) > s.held.Spare() || !s.held.Take(len(rest)) {
-		s.zlog.Warn("connection closed: there is no room for an event that the client does not take", zap.Int("bytes", len(rest)))
-		return nil, func() {}, false
-	}
-	return bytes.Clone(rest), func() { s.held.Give(len(rest)) }, true
-}
-
+// write writes a line however slow the client is.
 func (s *eventConn) write(line []byte) bool {
-	s.arm()
-	_, err := s.conn.Write(line)
-	return err == nil
+	return push(s.conn, [][]byte{line}, func(int) time.Duration { return s.patience() }) == nil
+}
+
+// patience is how long the client may take nothing: while the daemon runs for ever. It is
+// asked before each wait, as the client may have taken something since.
+func (s *eventConn) patience() time.Duration {
+	s.took.Store(time.Now().UnixNano())
+	if s.draining.Load() {
+		return drainTimeout
+	}
+	return 0
 }
 
 // dropped is the line for a reader that fell off the log's tail. It has the

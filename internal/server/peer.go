@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
 
@@ -22,7 +21,7 @@ type kin int
 const (
 	stranger   kin = iota // no process of ours
 	descendant            // a tool in no sandbox, or what one has started
-	confined              // a tool in a sandbox of ours, or what one has started
+	confined              // a tool in a sandbox, of ours or of another daemon, or what one has started
 )
 
 // peer is who connected: the process that called connect(2), whoever holds the
@@ -136,84 +135,82 @@ func alive(pidfd int) bool {
 }
 
 // kinOf tells what a living process is to this one. What nobody can tell is an
-// error, unless the process itself shows that it is in no sandbox.
+// error.
 func kinOf(pid int) (kin, error) {
+	boxed, err := sandboxed(pid)
+	if err != nil || boxed {
+		return confined, err
+	}
 	ours, err := descends(pid, linkOf)
-	if err == nil && !ours {
+	switch {
+	case err != nil:
+		return confined, err
+	case ours:
+		return descendant, nil
+	default:
 		return stranger, nil
 	}
-	own, e := ownSigns()
-	if e != nil {
-		return confined, e
-	}
-	theirs, e := signsOf(pid)
-	switch {
-	case e != nil:
-		return confined, e
-	case theirs.restrictedIn(own):
-		return confined, err
-	default:
-		return descendant, nil
-	}
 }
 
-// signs are what all descendants of a process inherit, and none can lose: how a
-// sandbox of ours is told. It begins with the loss of new privileges; where the
-// daemon has none to lose, with one more system call filter than the daemon's.
-type signs struct {
-	locked  bool // no new privileges (prctl PR_SET_NO_NEW_PRIVS)
-	filters int  // of system calls (seccomp), -1 where the kernel does not tell
+// sandboxed reports whether a living process is in a sandbox, of this daemon or of
+// another: each has a hard limit on file locks below its daemon's, which nothing in it
+// can raise (package proc). Nobody else has one, so whoever does is refused, unless
+// this daemon has the same one, as in a container that sets it, or where it was
+// started in a sandbox itself. There, who is in the same sandbox is served: whom this
+// process may look into, which Landlock keeps in the sandbox, and who has no filter of
+// system calls more than it. It is not enough to have the limit: any lower one can be
+// taken on purpose, but no filter be lost.
+func sandboxed(pid int) (bool, error) {
+	theirs, err := hardLocks(pid)
+	if err != nil || theirs == unix.RLIM_INFINITY {
+		return false, err
+	}
+	var own unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_LOCKS, &own); err != nil || theirs != own.Max {
+		return true, err
+	}
+	if _, err = os.Readlink(fmt.Sprintf("/proc/%d/root", pid)); err != nil {
+		return true, nil
+	}
+	here, err := filters(os.Getpid())
+	if err != nil {
+		return true, err
+	}
+	there, err := filters(pid)
+	return there > here, err
 }
 
-func (s signs) restrictedIn(own signs) bool {
-	if own.locked && own.filters < 0 {
-		return true // nothing can be told apart
-	}
-	return s.locked && !own.locked || s.filters > own.filters
-}
-
-// known are the daemon's own signs. Were they more than that by now, tools would
-// be refused that are in no sandbox, and none in one be served.
-var known atomic.Pointer[signs]
-
-func ownSigns() (signs, error) {
-	if own := known.Load(); own != nil {
-		return *own, nil
-	}
-	own, err := signsOf(os.Getpid())
-	if err == nil {
-		known.Store(&own)
-	}
-	return own, err
-}
-
-func signsOf(pid int) (signs, error) {
-	s := signs{filters: -1}
+// filters is how many filters of system calls a process has; 0 on kernels before 5.9,
+// which do not tell.
+func filters(pid int) (int, error) {
 	text, err := readProcess(pid, "status", make([]byte, 0, 2<<10))
 	if err != nil {
-		return s, err
+		return 0, err
 	}
-	locked, told := number(text, "\nNoNewPrivs:")
+	_, rest, told := bytes.Cut(text, []byte("\nSeccomp_filters:"))
 	if !told {
-		return s, fmt.Errorf("/proc/%d/status does not tell of privileges", pid)
+		return 0, nil
 	}
-	s.locked = locked == 1
-	if n, told := number(text, "\nSeccomp_filters:"); told {
-		s.filters = n
-	}
-	return s, nil
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	return strconv.Atoi(string(bytes.TrimSpace(line)))
 }
 
-// number is what follows a key in /proc/PID/status. No name of a process can look
-// like a key: the kernel escapes it.
-func number(status []byte, key string) (n int, ok bool) {
-	i := bytes.LastIndex(status, []byte(key))
-	if i < 0 {
-		return 0, false
+// hardLocks is a process's hard limit on file locks, which everybody may read.
+func hardLocks(pid int) (uint64, error) {
+	text, err := readProcess(pid, "limits", make([]byte, 0, 2<<10))
+	if err != nil {
+		return 0, err
 	}
-	line, _, _ := bytes.Cut(status[i+len(key):], []byte("\n"))
-	n, err := strconv.Atoi(string(bytes.TrimSpace(line)))
-	return n, err == nil
+	_, rest, _ := bytes.Cut(text, []byte("\nMax file locks "))
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	values := bytes.Fields(line) // the soft one, the hard one, their unit
+	if len(values) != 3 {
+		return 0, fmt.Errorf("/proc/%d/limits does not tell of file locks", pid)
+	}
+	if string(values[1]) == "unlimited" {
+		return unix.RLIM_INFINITY, nil
+	}
+	return strconv.ParseUint(string(values[1]), 10, 64)
 }
 
 // readProcess reads a file of /proc/PID into text, or new memory where it is

@@ -15,10 +15,13 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/landlock-lsm/go-landlock/landlock"
+	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // What makes the test binary another process, and what it is told then.
@@ -31,10 +34,23 @@ const (
 
 // fakes are the processes that the test binary can be.
 var fakes = map[string]func() int{
-	"daemon": fakeDaemon,
-	"locked": func() int { renounce(false); return again("daemon") },
-	"boxed":  func() int { renounce(true); return again(os.Getenv(wayVar)) },
-	"leave":  func() int { return abandon("boxed") },
+	"daemon":  fakeDaemon,
+	"limited": func() int { limit(5_000_000); return again("daemon") },
+	"boxed":   func() int { limit(ownLocks() - 1); return again(os.Getenv(wayVar)) },
+	"leave":   func() int { return abandon("boxed") },
+	"inside":  judge,
+	"outside": func() int { // another sandbox
+		limit(5_000_000)
+		cmd := exec.Command(self)
+		cmd.Env = append(os.Environ(), modeVar+"=inside")
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		check(cmd.Run())
+		return 0
+	},
+	"equal":    func() int { limit(5_000_000); return judgeFiltered() },
+	"filtered": func() int { filterNothing(); return again("idle") },
+	"idle":     func() int { fmt.Println("ready"); _, _ = os.Stdin.Read(make([]byte, 1)); return 0 },
+	"raise":    func() int { limit(ownLocks() - 1); return raise() },
 }
 
 func init() {
@@ -47,6 +63,8 @@ func init() {
 const (
 	startVar = "SERVER_TEST_START" // the fake that the daemon starts
 	wayVar   = "SERVER_TEST_WAY"   // how a tool tries to get in
+
+	namespaceVar = "SERVER_TEST_NAMESPACE"
 )
 
 // ways are how a tool in a sandbox may try to get in. Each returns a descriptor
@@ -246,20 +264,102 @@ func speaks(fd int, connected *int) bool {
 	}
 }
 
-// renounce takes new privileges away, for good; with filter, one more sign: what
-// the shim of package tool does to a sandbox.
-func renounce(filter bool) {
+func ownLocks() uint64 {
+	var own unix.Rlimit
+	check(unix.Getrlimit(unix.RLIMIT_LOCKS, &own))
+	return own.Max
+}
+
+// limit sets the hard limit by which a sandbox is told: what the shim of package proc
+// does, one below the daemon's. It gives away what could raise it again.
+func limit(locks uint64) {
+	check(unix.Setrlimit(unix.RLIMIT_LOCKS, &unix.Rlimit{Max: locks}))
 	runtime.LockOSThread()
-	if n, _ := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); n == 1 && filter {
-		allow := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0x7fff0000}
-		prog := unix.SockFprog{Len: 1, Filter: &allow}
-		if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0); err != nil {
-			panic(err)
+	_ = unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_RESOURCE, 0, 0, 0)
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	check(unix.Capget(&header, &data[0]))
+	data[0].Permitted &^= 1 << unix.CAP_SYS_RESOURCE
+	data[0].Effective &^= 1 << unix.CAP_SYS_RESOURCE
+	check(unix.Capset(&header, &data[0]))
+}
+
+// judge says, from a sandbox in a sandbox's limit, who of these it takes for sandboxed:
+// the process that started it, which has the same limit and is outside, one of its
+// own, and one of its own with a lower limit.
+func judge() int {
+	runtime.LockOSThread() // each thread gets a sandbox of its own, which the others are not in
+	check(landlock.V1.RestrictPaths(landlock.RODirs("/"), landlock.RWFiles("/dev/null")))
+	start := func(locks uint64) int {
+		pid, _ := idle("idle")
+		check(unix.Prlimit(pid, unix.RLIMIT_LOCKS, &unix.Rlimit{Max: locks}, nil))
+		return pid
+	}
+	var said []string
+	for _, pid := range []int{os.Getppid(), start(ownLocks()), start(ownLocks() - 1)} {
+		boxed, err := sandboxed(pid)
+		said = append(said, fmt.Sprint(boxed, err))
+	}
+	fmt.Println(strings.Join(said, ", "))
+	return 0
+}
+
+// judgeFiltered says, from no sandbox but with a limit of its own, who of these it takes
+// for sandboxed: a process with the same limit, and one with a filter of system calls
+// as well, as a tool has that has lowered its limit to this one.
+func judgeFiltered() int {
+	var said []string
+	for _, mode := range []string{"idle", "filtered"} {
+		pid, end := idle(mode)
+		boxed, err := sandboxed(pid)
+		said = append(said, fmt.Sprint(boxed, err))
+		end()
+	}
+	fmt.Println(strings.Join(said, ", "))
+	return 0
+}
+
+// idle starts a fake that waits for its end, which is that of this process at the latest,
+// and waits until it is what it is to be.
+func idle(mode string) (pid int, end func()) {
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), modeVar+"="+mode)
+	stdin, err := cmd.StdinPipe()
+	check(err)
+	stdout, err := cmd.StdoutPipe()
+	check(err)
+	check(cmd.Start())
+	_, err = bufio.NewReader(stdout).ReadString('\n')
+	check(err)
+	return cmd.Process.Pid, func() { check(stdin.Close()); check(cmd.Wait()) }
+}
+
+// filterNothing has a filter of system calls that allows all.
+func filterNothing() {
+	runtime.LockOSThread() // which executes what comes next
+	check(unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+	filter := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}
+	check(unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&unix.SockFprog{Len: 1, Filter: &filter})), 0, 0))
+}
+
+// raise tries to be rid of the limit, as itself and as root of a user namespace.
+func raise() int {
+	if os.Getenv(namespaceVar) == "" {
+		cmd := exec.Command(self)
+		cmd.Env = append(os.Environ(), namespaceVar+"=1")
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags:  unix.CLONE_NEWUSER,
+			UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
 		}
+		if cmd.Run() == nil {
+			return 0
+		} // else: namespaces are not to be had
 	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		panic(err)
-	}
+	free := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
+	_ = unix.Setrlimit(unix.RLIMIT_LOCKS, &free)
+	_ = unix.Prlimit(os.Getppid(), unix.RLIMIT_LOCKS, &free, nil)
+	return again(os.Getenv(wayVar))
 }
 
 // again becomes another fake.
@@ -308,10 +408,17 @@ func fakeDaemon() int {
 	if err != nil {
 		panic(err)
 	}
+	if os.Getenv(startVar) == "" { // whoever comes is another daemon's
+		fmt.Println("ready", path)
+		_, _ = os.Stdin.Read(make([]byte, 1))
+		cancel()
+		<-done
+		return 0
+	}
 	cmd := exec.Command(self)
 	cmd.Stdout, cmd.Stderr = w, os.Stderr
 	cmd.Env = []string{modeVar + "=" + os.Getenv(startVar), socketVar + "=" + path}
-	for _, name := range []string{wayVar, triesVar} {
+	for _, name := range []string{wayVar, triesVar, "GORACE"} {
 		cmd.Env = append(cmd.Env, name+"="+os.Getenv(name))
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -334,26 +441,67 @@ func fakeDaemon() int {
 // returns how many of the tries got in, and could connect.
 func attack(t *testing.T, daemon, start, way string, tries, uid int) (in, connected int) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "peer")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	if err := os.Chown(dir, uid, uid); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self)
-	cmd.Env = []string{
-		modeVar + "=" + daemon, startVar + "=" + start, wayVar + "=" + way, triesVar + "=" + strconv.Itoa(tries), "TMPDIR=" + dir,
-	}
-	cmd.Dir, cmd.Stderr = "/", os.Stderr
-	if uid != os.Getuid() {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
-	}
+	cmd := as(t, uid)
+	cmd.Env = append(cmd.Env, modeVar+"="+daemon, startVar+"="+start, wayVar+"="+way, triesVar+"="+strconv.Itoa(tries))
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	return result(t, out)
+}
+
+// other says that the tool that attacks is another daemon's.
+const other = ""
+
+// attackOther is attack by a tool of another daemon: of this process.
+func attackOther(t *testing.T, start, way string, tries, uid int) (in, connected int) {
+	t.Helper()
+	daemon := as(t, uid)
+	daemon.Env = append(daemon.Env, modeVar+"=daemon", startVar+"=")
+	stdin, err := daemon.StdinPipe()
+	check(err)
+	stdout, err := daemon.StdoutPipe()
+	check(err)
+	check(daemon.Start())
+	defer func() {
+		_ = stdin.Close()
+		_ = daemon.Wait()
+	}()
+	var path string
+	if _, err := fmt.Fscanf(stdout, "ready %s\n", &path); err != nil {
+		t.Fatal(err)
+	}
+	tool := as(t, uid)
+	tool.Env = append(tool.Env, modeVar+"="+start, wayVar+"="+way, socketVar+"="+path, triesVar+"="+strconv.Itoa(tries))
+	out, err := tool.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return result(t, out)
+}
+
+// as is a fake of a user's, with a temporary folder.
+func as(t *testing.T, uid int) *exec.Cmd {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "peer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chown(dir, uid, uid); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = []string{"TMPDIR=" + dir, "GORACE=" + os.Getenv("GORACE")}
+	cmd.Dir, cmd.Stderr = "/", os.Stderr
+	if uid != os.Getuid() {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	}
+	return cmd
+}
+
+func result(t *testing.T, out []byte) (in, connected int) {
+	t.Helper()
 	if _, err := fmt.Sscanf(string(out), "result %d %d", &in, &connected); err != nil {
 		t.Fatalf("%v: %q", err, out)
 	}
@@ -370,24 +518,63 @@ func users() map[string]int {
 }
 
 func TestNoToolInASandboxGetsIn(t *testing.T) {
-	tries := 1000
-	if testing.Short() {
-		tries = 50
+	tries := testenv.Tries(1000)
+	for user, uid := range users() {
+		try := func(name, daemon, start, way string) {
+			t.Run(user+", "+name+"/"+way, func(t *testing.T) {
+				t.Parallel()
+				var in, connected int
+				if daemon == other {
+					in, connected = attackOther(t, start, way, tries, uid)
+				} else {
+					in, connected = attack(t, daemon, start, way, tries, uid)
+				}
+				if in != 0 {
+					t.Errorf("%d of %d got in", in, tries)
+				}
+				t.Logf("%d of %d got in, %d connected", in, tries, connected)
+			})
+		}
+		for way := range ways {
+			try("", "daemon", "boxed", way)
+			try("left by its parent", "daemon", "leave", way)
+			try("of another daemon", other, "boxed", way)
+			try("of another daemon, left by its parent", other, "leave", way)
+		}
+		try("of a daemon with a limit", "limited", "boxed", "it connects")
+		try("that raises its limits", "daemon", "raise", "it connects")
+		try("of another daemon, that raises its limits", other, "raise", "it connects")
+	}
+}
+
+// A daemon that is itself in a sandbox serves who is in the same one, and nobody in
+// another, whose limit may be the same.
+func TestADaemonInASandboxTellsItsOwn(t *testing.T) {
+	if _, err := ll.LandlockGetABIVersion(); err != nil {
+		t.Skip("this kernel has no Landlock")
 	}
 	for user, uid := range users() {
-		for daemon, how := range map[string]string{"daemon": "", "locked": ", whose daemon can gain no privileges"} {
-			for start, where := range map[string]string{"boxed": "", "leave": ", left by its parent"} {
-				for way := range ways {
-					t.Run(user+how+where+"/"+way, func(t *testing.T) {
-						t.Parallel()
-						in, connected := attack(t, daemon, start, way, tries, uid)
-						if in != 0 {
-							t.Errorf("%d of %d got in", in, tries)
-						}
-						t.Logf("%d of %d got in, %d connected", in, tries, connected)
-					})
-				}
-			}
+		cmd := as(t, uid)
+		cmd.Env = append(cmd.Env, modeVar+"=outside")
+		out, err := cmd.Output()
+		if got, want := string(out), "true <nil>, false <nil>, true <nil>\n"; err != nil || got != want {
+			t.Errorf("%s: got %q, %v, want %q", user, got, err, want)
+		}
+	}
+}
+
+// A daemon that has such a limit for another reason, and is in no sandbox, knows a tool of
+// another daemon that has taken the same.
+func TestAToolDoesNotTakeTheDaemonsLimit(t *testing.T) {
+	if own, err := filters(os.Getpid()); err != nil {
+		t.Skip(own, err)
+	}
+	for user, uid := range users() {
+		cmd := as(t, uid)
+		cmd.Env = append(cmd.Env, modeVar+"=equal")
+		out, err := cmd.Output()
+		if got, want := string(out), "false <nil>, true <nil>\n"; err != nil || got != want {
+			t.Errorf("%s: got %q, %v, want %q", user, got, err, want)
 		}
 	}
 }
@@ -450,7 +637,7 @@ func TestAncestorsThatChangeAreLookedAtAnew(t *testing.T) {
 func TestAToolWithoutASandboxGetsIn(t *testing.T) {
 	const tries = 20
 	for user, uid := range users() {
-		for _, daemon := range []string{"daemon", "locked"} {
+		for _, daemon := range []string{"daemon", "limited"} {
 			for _, way := range []string{"it connects", "an orphan connects and stays"} {
 				if in, _ := attack(t, daemon, way, way, tries, uid); in != tries {
 					t.Errorf("%s, %s: %s: %d of %d got in", user, daemon, way, in, tries)

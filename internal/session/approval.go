@@ -20,7 +20,8 @@ const (
 )
 
 // ApprovalAsked puts a question to whoever answers first; the run waits. The call
-// with CallID, and its arguments, are in the message that made it. Used is what the
+// with CallID, and its arguments, are in the message that made it; Arguments are those with
+// the tool's defaults, where they differ. Used is what the
 // run had used when a question of kind budget was asked, Schema the form of one of
 // kind question, whose call runs meanwhile.
 type ApprovalAsked struct {
@@ -28,6 +29,7 @@ type ApprovalAsked struct {
 	RunID      string                `json:"run_id"`
 	Kind       protocol.ApprovalKind `json:"kind"`
 	CallID     string                `json:"call_id,omitzero"`
+	Arguments  jsontext.Value        `json:"arguments,omitzero"`
 	Reason     string                `json:"reason,omitzero"`
 	Rule       string                `json:"rule,omitzero"`
 	Workdir    string                `json:"workdir,omitzero"`
@@ -125,6 +127,15 @@ func (r *Run) Call(id string) model.ToolCall {
 	return model.ToolCall{}
 }
 
+// AskedFor is the call that a question is about, as it would be made.
+func (r *Run) AskedFor(q *Question) model.ToolCall {
+	call := r.Call(q.CallID)
+	if len(q.Arguments) > 0 {
+		call.Arguments = []byte(q.Arguments)
+	}
+	return call
+}
+
 // Decided returns how a question of this session ended, as far as that is
 // remembered.
 func (s *State) Decided(approvalID string) (ApprovalDecided, bool) {
@@ -154,7 +165,7 @@ func (s *State) decide(f ApprovalDecided) error {
 		s.answer(f.Rule)
 	}
 	if f.Keep != nil {
-		s.Unkept = append(slices.Clone(s.Unkept), f)
+		s.Unkept = append(slices.Clone(s.Unkept[max(0, len(s.Unkept)-maxAnswers+1):]), f)
 	}
 	s.decided = append(slices.Clone(s.decided[max(0, len(s.decided)-maxDecided+1):]), f)
 	answered := *q // others may look at what was there

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -134,23 +135,18 @@ type diskWriter struct {
 
 func (w diskWriter) Write(text []byte) (int, error) { return w.disk.Write(w.f, text) }
 
-// Picture returns an attachment's bytes, at most MaxImage of them. It fails with
-// ErrNoImage where the session's copy is not there or not as long as it was.
-func (s *Store) Picture(id string, a model.Attachment) ([]byte, error) {
+// Picture opens the session's copy of an attachment, to be read: a.Size bytes, at
+// most MaxImage. It fails with ErrNoImage where the copy is not there or not as long
+// as it was.
+func (s *Store) Picture(id string, a model.Attachment) (io.ReadCloser, error) {
 	if !keptName(a.File) || !ValidID(id) {
 		return nil, fmt.Errorf("%w: %.100q is no kept image", ErrNoImage, a.File)
 	}
-	path := filepath.Join(s.FilesDir(id), a.File)
-	f, err := openWhole(path, a)
+	f, err := openWhole(filepath.Join(s.FilesDir(id), a.File), a)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }()
-	data := make([]byte, a.Size)
-	if _, err := io.ReadFull(f, data); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoImage, err)
-	}
-	return data, nil
+	return f, nil
 }
 
 // openWhole opens the kept copy of an attachment, or reports why the file at
@@ -206,9 +202,7 @@ func (s *State) attachments() map[string]model.Attachment {
 			named[a.File] = a
 		}
 	}
-	for _, e := range s.order {
-		add(e.Message.Attachments)
-	}
+	maps.Copy(named, s.named)
 	for _, in := range s.Pending {
 		add(in.Attachments)
 	}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,6 +61,12 @@ const (
 	sumOfTwo = "3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3" // of "two"
 )
 
+// picture reads a kept image.
+func picture(s *Store, id string, a model.Attachment) ([]byte, error) {
+	a.Open = func() (io.ReadCloser, error) { return s.Picture(id, a) }
+	return a.Content()
+}
+
 func TestImagesAreKeptByTheirContent(t *testing.T) {
 	store := open(t, OSDisk{}, t.TempDir())
 	create(t, store, "ses-1")
@@ -89,7 +96,7 @@ func TestImagesAreKeptByTheirContent(t *testing.T) {
 		}
 	}
 	for i, text := range []string{"one", "two", "one"} {
-		if got, err := store.Picture("ses-1", kept[i]); string(got) != text || err != nil {
+		if got, err := picture(store, "ses-1", kept[i]); string(got) != text || err != nil {
 			t.Errorf("%d: got %q, %v; want %s", i, got, err, text)
 		}
 	}
@@ -125,7 +132,7 @@ func TestRecordsThatNameImages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if h := s.History(); len(h) != 1 || len(h[0].Attachments) != 1 || h[0].Attachments[0].File != a[0].File {
+	if h := historyOf(s); len(h) != 1 || len(h[0].Attachments) != 1 || h[0].Attachments[0].File != a[0].File {
 		t.Errorf("the history is %+v", h)
 	}
 }
@@ -213,7 +220,7 @@ func TestBranchesHaveTheirOwnImages(t *testing.T) {
 			if left := under(t, store.FilesDir("ses-2")); !slices.Equal(left, []string{kept[0].File}) {
 				t.Errorf("the branch has %v, want the one image it shows and its parent had", left)
 			}
-			if got, err := store.Picture("ses-2", kept[0]); string(got) != "one" || err != nil {
+			if got, err := picture(store, "ses-2", kept[0]); string(got) != "one" || err != nil {
 				t.Errorf("got %q, %v; want the image", got, err)
 			}
 			in, err := Inspect(store.path("ses-2"))

@@ -13,21 +13,21 @@ import (
 // turn's start, or where the newest turn alone is longer, at one of its steps. It
 // returns the first entry to keep and the older messages. False: nothing is
 // older than the newest step.
-func (s *State) Cut(keep int64) (firstKept string, older []model.Message, ok bool) {
+func (s *State) Cut(keep int64) (firstKept string, older Conversation, ok bool) {
 	entries := s.path.entries
 	keep = min(keep, s.path.estimated/2)
 	turn, step, size := -1, -1, int64(0)
 	for i, e := range slices.Backward(entries) {
-		if e.Compaction != nil {
+		if e.IsCompaction() {
 			break
 		}
-		size += Tokens([]model.Message{e.Message})
+		size += e.tokens
 		switch {
 		case opens(entries, i):
 			if turn < 0 || size <= keep {
 				turn = i
 			}
-		case e.Message.Role == model.Assistant && turn < 0 && (step < 0 || size <= keep):
+		case e.Role == model.Assistant && turn < 0 && (step < 0 || size <= keep):
 			step = i
 		}
 	}
@@ -36,25 +36,29 @@ func (s *State) Cut(keep int64) (firstKept string, older []model.Message, ok boo
 		at = step
 	}
 	if s.older(at) < 1 {
-		return "", nil, false
+		return "", older, false
 	}
+	older.entries = entries[:at:at]
 	var before path
-	for _, e := range entries[:at] {
+	for _, e := range older.entries {
 		before.add(e)
 	}
-	return entries[at].ID, before.whole(), true
+	if !before.shed {
+		older.messages, older.whole = before.whole(), true
+	}
+	return entries[at].ID, older, true
 }
 
 // opens reports whether an entry starts a turn. A turn that came to nothing
 // leaves a user message alone: the next one starts another turn all the same.
 func opens(entries []*Entry, i int) bool {
 	e := entries[i]
-	return e.Message.Role == model.User && (i == 0 || entries[i-1].Message.Role != model.User || entries[i-1].RunID != e.RunID || e.Message.Opens)
+	return e.Role == model.User && (i == 0 || entries[i-1].Role != model.User || entries[i-1].RunID != e.RunID || e.opens)
 }
 
 // older is how many entries before that one are not in a summary yet.
 func (s *State) older(at int) int {
-	if at > 0 && s.path.entries[0].Compaction != nil {
+	if at > 0 && s.path.entries[0].IsCompaction() {
 		return at - 1
 	}
 	return at
@@ -64,7 +68,7 @@ func (s *State) older(at int) int {
 func (s *State) longer(at int, keep int64) bool {
 	size := int64(0)
 	for _, e := range s.path.entries[at:] {
-		size += Tokens([]model.Message{e.Message})
+		size += e.tokens
 	}
 	return size > keep
 }
@@ -114,7 +118,7 @@ func ends(text string, limit int) string {
 func (s *State) After(firstKept, summary string) int64 {
 	n := Tokens([]model.Message{{Text: summary}})
 	for _, e := range slices.Backward(s.path.entries) {
-		n += Tokens([]model.Message{e.Message})
+		n += e.tokens
 		if e.ID == firstKept {
 			break
 		}

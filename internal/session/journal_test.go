@@ -122,7 +122,7 @@ func foldOf(t *testing.T, records []Record) *State {
 	return s
 }
 
-func lines(t *testing.T, records []Record) []byte {
+func lines(t testing.TB, records []Record) []byte {
 	t.Helper()
 	var out []byte
 	var err error
@@ -157,7 +157,23 @@ func TestReadsTheFrozenJournal(t *testing.T) {
 }
 
 // private lets a comparison see a session's private fields as well.
-var private = cmp.Options{cmp.AllowUnexported(State{}, path{}, history{}, document{}, value{}), cmpopts.IgnoreUnexported(Entry{})}
+var private = cmp.Options{
+	cmp.AllowUnexported(State{}, path{}, history{}, document{}, value{}), cmpopts.IgnoreFields(State{}, "shared", "held", "entries", "found", "endedAt", "foundEnded"), cmpopts.IgnoreFields(path{}, "lent"), cmpopts.IgnoreUnexported(Body{}, Ended{}),
+	cmp.Transformer("entry", func(e *Entry) (v entryView) {
+		if e != nil {
+			v = entryView{e.ID, e.RunID, e.Parent(), string(e.Role), e.Snippet, e.n, e.tokens, e.counted, e.Body()}
+		}
+		return v
+	}),
+}
+
+// entryView is what two entries are compared by.
+type entryView struct {
+	ID, RunID, Parent, Role, Snippet string
+	N                                int
+	Tokens, Counted                  int64
+	Body                             *Body
+}
 
 func TestEveryRecordTypeIsInTheFrozenJournal(t *testing.T) {
 	seen := map[string]bool{}
@@ -263,8 +279,11 @@ func TestADiskThatLosesNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	disk.ill = true
-	if _, _, err := store.Create("ses-2", []Record{{t0, Created{SessionID: "ses-2"}}}); err == nil {
-		t.Error("a session was made that may not last")
+	if err := j.Append([]Record{{t0, TitleSet{Title: "one"}}}); err == nil {
+		t.Error("the first text of a session was taken, which may not last")
+	}
+	if _, _, err := store.Create("ses-2", []Record{{t0, Created{SessionID: "ses-2"}}, {t0, TitleSet{Title: "two"}}}); err == nil {
+		t.Error("a session was made with a text, which may not last")
 	}
 	if err := errors.Join(j.Close(), store.Close()); err != nil {
 		t.Fatal(err)
@@ -276,11 +295,41 @@ func TestADiskThatLosesNames(t *testing.T) {
 	if got, err := store.Active(); got != "ses-1" || err != nil {
 		t.Errorf("active after a restart: got %q, %v; want the one that was made", got, err)
 	}
+	if s, err := store.Peek(t.Context(), "ses-1"); err != nil || s.Title != "" {
+		t.Errorf("got title %q, %v; want none of what was refused", s.Title, err)
+	}
 	if err := store.Delete("ses-1", t0); err == nil {
 		t.Error("deleting it is told as done")
 	}
 	if got, err := store.Active(); got != "ses-1" || !store.Exists("ses-1") || err != nil {
 		t.Errorf("active: got %q, %v; want the one that could not be deleted", got, err)
+	}
+}
+
+// The name of a session that was closed before its first text is on the disk before that
+// text is accepted.
+func TestANameIsDurableWithTheFirstTextAfterAClose(t *testing.T) {
+	disk := &unsure{}
+	store, err := OpenOn(disk, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	_, j, err := store.Create("ses-1", []Record{{t0, Created{SessionID: "ses-1"}}})
+	if err == nil {
+		err = j.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, j, _, err = store.Load(t.Context(), "ses-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = j.Close() }()
+	disk.ill = true
+	if err := j.Append([]Record{{t0, TitleSet{Title: "one"}}}); err == nil {
+		t.Error("a text was accepted whose session may be gone after a loss of power")
 	}
 }
 
@@ -359,14 +408,14 @@ func TestPatchesFollowRFC7396(t *testing.T) {
 func TestHistoryAnswersEveryCall(t *testing.T) {
 	records := life()[:7] // up to the assistant's call
 	s := foldOf(t, records)
-	last := func() model.Message { h := s.History(); return h[len(h)-1] }
+	last := func() model.Message { h := historyOf(s); return h[len(h)-1] }
 	if got := last(); got.Role != model.Tool || got.ToolCallID != "call-1" {
 		t.Errorf("got %+v, want a result for the dangling call", got)
 	}
 	if err := s.Apply(life()[11]); err != nil {
 		t.Fatal(err)
 	}
-	if got := last(); got.Text != "ok" || len(s.History()) != 3 {
+	if got := last(); got.Text != "ok" || len(historyOf(s)) != 3 {
 		t.Errorf("got %+v, want the call's own result and no other", got)
 	}
 }
@@ -417,6 +466,21 @@ func TestAnsweredMakesAConversationWhole(t *testing.T) {
 			}
 		})
 	}
+}
+
+// historyOf is a session as a model is to read it, all of it in memory.
+func historyOf(s *State) []model.Message {
+	messages, _ := s.Conversation().Held()
+	return messages
+}
+
+// createJournal makes a journal of records.
+func createJournal(disk Disk, path string, records []Record, direct bool) (*Journal, error) {
+	j, err := draftJournal(disk, path, nil, direct)
+	if err == nil {
+		err = errors.Join(j.Append(records), j.make())
+	}
+	return j, err
 }
 
 func TestCompactionStandsForWhatItSummarises(t *testing.T) {
@@ -554,8 +618,8 @@ func TestHalfMadeSessions(t *testing.T) {
 		if got, err := store.Active(); got != "ses-1" || err != nil {
 			t.Errorf("%q: active: got %q, %v; want the one that was chosen", text, got, err)
 		}
-		if _, err := store.Peek(context.Background(), "ses-2"); err == nil {
-			t.Error("a journal without a line was taken for a session")
+		if _, err := store.Peek(context.Background(), "ses-2"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("a journal without a line: got %v, want that there is no such session", err)
 		}
 		create(t, store, "ses-4")
 		if left, _ := filepath.Glob(filepath.Join(dir, sessionsName, "*")); len(left) != 4 {
@@ -567,18 +631,20 @@ func TestHalfMadeSessions(t *testing.T) {
 // A session's journal has its name before it has its record. Where making it was
 // refused, at whatever step, nothing is left.
 func TestASessionThatCannotBeMadeLeavesNothing(t *testing.T) {
-	for step := range 4 {
-		disk := &failing{step: step}
-		store := open(t, disk, t.TempDir())
-		_, _, err := store.Create("ses-1", life()[:1])
-		if err == nil {
-			t.Errorf("step %d: it was made", step)
+	for records, steps := range map[int]int{1: 2, 2: 4} { // an empty one lasts from its first text on
+		for step := range steps {
+			disk := &failing{step: step}
+			store := open(t, disk, t.TempDir())
+			_, _, err := store.Create("ses-1", life()[:records])
+			if err == nil {
+				t.Errorf("%d records, step %d: it was made", records, step)
+			}
+			if left, _ := filepath.Glob(filepath.Join(store.dir, sessionsName, "*")); len(left) > 0 {
+				t.Errorf("%d records, step %d: %v is left", records, step, left)
+			}
+			disk.step = 9
+			create(t, store, "ses-1")
 		}
-		if left, _ := filepath.Glob(filepath.Join(store.dir, sessionsName, "*")); len(left) > 0 {
-			t.Errorf("step %d: %v is left", step, left)
-		}
-		disk.step = 9
-		create(t, store, "ses-1")
 	}
 }
 
@@ -673,6 +739,7 @@ func TestActiveSessionSurvives(t *testing.T) {
 	}
 }
 
+// Whatever a journal says, it is read to an end, and what comes of it is a tree.
 func FuzzFold(f *testing.F) {
 	records := life()
 	var text []byte
@@ -680,20 +747,33 @@ func FuzzFold(f *testing.F) {
 		text, _ = appendRecord(text, r)
 	}
 	f.Add(text)
+	kept, err := os.Create(filepath.Join(f.TempDir(), "x"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = kept.Close() })
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s := NewState()
-		size, _, err := fold(bytes.NewReader(text), "x", s)
-		if err != nil {
+		size, problems, err := fold(bytes.NewReader(text), "x", s)
+		if err != nil && !errors.Is(err, errNewer) { // which is left alone (docs/journal.md)
 			t.Fatal(err)
 		}
-		if size > int64(len(text)) || size < int64(len(text)) && bytes.HasSuffix(text, []byte("\n")) {
+		if size > int64(len(text)) || err == nil && size < int64(len(text)) && bytes.HasSuffix(text, []byte("\n")) {
 			t.Errorf("says %d of %d bytes are whole lines", size, len(text))
 		}
-		if path, ok := s.Path(""); !ok && s.Leaf != "" {
-			t.Errorf("the leaf %q has no path %v", s.Leaf, path)
+		if len(problems) > MaxProblems+2 {
+			t.Errorf("%d problems are told", len(problems))
 		}
+		if _, e := summarise(bytes.NewReader(text)); e != nil && !errors.Is(e, errNewer) {
+			t.Errorf("no summary is made of it: %v", e)
+		}
+		wantTree(t, s)
+		if _, err := kept.WriteAt(text, 0); err != nil {
+			t.Fatal(err)
+		}
+		wantBodies(t, s, &bodyReader{ctx: t.Context(), f: kept})
 		open := map[string]bool{}
-		for _, m := range s.History() {
+		for _, m := range historyOf(s) {
 			if m.Role != model.Tool && len(open) > 0 {
 				t.Fatalf("a %s message comes before the results of %v", m.Role, open)
 			}
@@ -703,6 +783,40 @@ func FuzzFold(f *testing.F) {
 			delete(open, m.ToolCallID)
 		}
 	})
+}
+
+// wantBodies fails unless each entry says the same once it is read from its journal.
+func wantBodies(t *testing.T, s *State, journal *bodyReader) {
+	t.Helper()
+	for _, e := range s.Entries() {
+		got, err := journal.read(e)
+		if err != nil {
+			t.Fatalf("entry %q cannot be read again: %v", e.ID, err)
+		}
+		if diff := cmp.Diff(e.Body(), got, cmpopts.IgnoreUnexported(Body{})); diff != "" {
+			t.Fatalf("entry %q, read again (-want +got):\n%s", e.ID, diff)
+		}
+	}
+}
+
+// wantTree fails unless every entry has an id of its own and hangs below one that was
+// there before it, and the way from each to the root ends.
+func wantTree(t *testing.T, s *State) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, e := range s.Entries() {
+		if e.ID == "" || seen[e.ID] || e.Parent() != "" && !seen[e.Parent()] {
+			t.Fatalf("entry %q hangs below %q", e.ID, e.Parent())
+		}
+		seen[e.ID] = true
+	}
+	for _, leaf := range []string{"", s.Leaf} {
+		path, known := s.Path(leaf)
+		chain, ok := s.Chain(leaf)
+		if !known || !ok || len(path) > len(seen) || len(chain) > len(seen) || len(chain) == 0 != (s.Leaf == "") {
+			t.Fatalf("%d entries, and %d (%v) of %d (%v) lead to %q", len(seen), len(path), known, len(chain), ok, leaf)
+		}
+	}
 }
 
 // BenchmarkAppend sets an appended record, with and without its sync, beside

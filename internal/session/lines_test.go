@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 )
 
@@ -26,6 +27,21 @@ func TestAJournalWithoutAnEnd(t *testing.T) {
 	}
 	if _, _, _, err := s.Load(t.Context(), "ses-hole"); !errors.Is(err, errEndless) {
 		t.Errorf("opened: got %v", err)
+	}
+	const least = 64 << 10 // bytes to read any of it
+	for _, most := range []uint64{2 << 20, least / 2} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if _, err := s.Summary(t.Context(), "ses-hole"); !errors.Is(err, errEndless) {
+			t.Errorf("listed: got %v", err)
+		}
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > most {
+			t.Errorf("listing it took %d bytes, want at most %d", n, most)
+		}
+	}
+	if _, ok := s.Known("ses-hole"); ok {
+		t.Error("it has a summary")
 	}
 	left, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(left) != 1 {

@@ -3,21 +3,35 @@ package session
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
+	"weak"
 
 	"noused/internal/model"
 )
 
-func (s *State) add(e *Entry) error {
-	if e.ParentID != "" && s.entries[e.ParentID] == nil {
-		return fmt.Errorf("entry %s hangs below unknown entry %q", e.ID, e.ParentID)
+func (s *State) add(b *Body) error {
+	parent := s.Entry(b.ParentID)
+	if b.ParentID != "" && parent == nil {
+		return fmt.Errorf("entry %s hangs below %.128q, which is not before it", b.ID, b.ParentID)
 	}
-	if s.entries[e.ID] != nil {
-		return fmt.Errorf("entry %s is there already", e.ID)
+	e := entryOf(b)
+	e.parent, e.n = parent, len(s.order)
+	if b.Compaction != nil {
+		e.kept = s.Entry(b.Compaction.FirstKeptEntryID)
 	}
-	s.entries[e.ID] = e
+	if n := len(s.order); n > 0 && s.order[n-1].RunID == e.RunID {
+		e.RunID = s.order[n-1].RunID // one copy of it
+	}
+	for _, a := range b.Message.Attachments {
+		if s.named == nil {
+			s.named = map[string]model.Attachment{}
+		}
+		s.named[a.File] = a
+	}
 	s.order = append(s.order, e)
-	if e.ParentID == s.Leaf && e.Compaction == nil {
+	s.hold(e)
+	if b.ParentID == s.Leaf && b.Compaction == nil {
 		s.path.add(e)
 	} else {
 		s.path = s.pathTo(e.ID)
@@ -26,29 +40,52 @@ func (s *State) add(e *Entry) error {
 	return nil
 }
 
+// upwards yields an entry, its parent, and so on to the root. It ends after as many as
+// there are, whatever they say.
+func (s *State) upwards(id string) iter.Seq[*Entry] {
+	return func(yield func(*Entry) bool) {
+		e := s.Entry(id)
+		for range s.order {
+			if e == nil || e.missing || !yield(e) {
+				return
+			}
+			e = e.parent
+		}
+	}
+}
+
 // Path returns the entries from the root to leaf ("" is the session's own), a
 // compaction standing for what it summarises. False: no such entry.
 func (s *State) Path(leaf string) ([]*Entry, bool) {
 	if leaf == "" || leaf == s.Leaf {
 		return s.path.entries[:len(s.path.entries):len(s.path.entries)], true
 	}
-	if s.entries[leaf] == nil {
+	if s.Entry(leaf) == nil {
 		return nil, false
 	}
 	return s.pathTo(leaf).entries, true
 }
 
-// History returns the path to the leaf as a model is to read it: every tool
-// call answered, in the order of the calls. It is valid for as long as its
-// caller wants and must not be changed.
+// Conversation returns the path to the leaf as a model is to read it: every tool call
+// answered, in the order of the calls. It is valid for as long as its caller wants.
 //
-// An answer at the end that broke off is left out: it is to be given anew.
-func (s *State) History() []model.Message {
-	h := s.path.history
-	if s.path.broken {
-		h.messages = h.messages[:len(h.messages)-1]
+// An answer at the end that broke off is left out, as often as it did: it is to be given
+// anew.
+func (s *State) Conversation() Conversation {
+	entries := s.path.entries
+	for n := len(entries); n > 0 && entries[n-1].ends(); n-- {
+		entries = entries[:n-1]
 	}
-	return h.whole()
+	entries = entries[:len(entries):len(entries)]
+	if s.path.shed {
+		return Conversation{entries: entries}
+	}
+	h := s.path.history
+	if len(entries) < len(s.path.entries) {
+		h.takeBack()
+	}
+	s.path.lent = &lent{h.whole()}
+	return Conversation{entries: entries, messages: s.path.lent.messages, whole: true, lent: weak.Make(s.path.lent)}
 }
 
 // Chain returns every entry from the root to leaf ("" is the session's own), as
@@ -57,30 +94,27 @@ func (s *State) Chain(leaf string) ([]*Entry, bool) {
 	if leaf == "" {
 		leaf = s.Leaf
 	}
-	if leaf != "" && s.entries[leaf] == nil {
+	if leaf != "" && s.Entry(leaf) == nil {
 		return nil, false
 	}
-	var chain []*Entry
-	for e := s.entries[leaf]; e != nil; e = s.entries[e.ParentID] {
-		chain = append(chain, e)
-	}
+	chain := slices.Collect(s.upwards(leaf))
 	slices.Reverse(chain)
 	return chain, true
 }
 
-// LastTexts are the last user text and the last assistant text of the path.
-func (s *State) LastTexts() (prompt, output string) {
+// LastTexts are the entries of the last user text and the last assistant text of the
+// path, nil where there is none.
+func (s *State) LastTexts() (prompt, output *Entry) {
 	for _, e := range slices.Backward(s.path.entries) {
-		switch e.Message.Role {
-		case model.User:
-			return e.Message.Text, output
-		case model.Assistant:
-			if output == "" {
-				output = e.Message.Text
-			}
+		switch {
+		case e.IsCompaction():
+		case e.Role == model.User:
+			return e, output
+		case e.Role == model.Assistant && output == nil && e.text:
+			output = e
 		}
 	}
-	return "", output
+	return nil, output
 }
 
 // path is a root-to-leaf view of the tree: as entries, and as messages with
@@ -90,9 +124,13 @@ type path struct {
 	entries   []*Entry
 	estimated int64 // tokens
 	fixed     int64 // tokens
-	broken    bool  // the last message is an answer that broke off
+	shed      bool  // not all of it is in memory, and there is no history
+	lent      *lent // the newest Conversation's, until the path grows or is shed
 	history
 }
+
+// lent is what a Conversation finds again while the session still has it in memory.
+type lent struct{ messages []model.Message }
 
 // history is a conversation in which every tool call is answered, in order. It
 // is the one place that sees to that: whoever sends a conversation to a model
@@ -116,27 +154,27 @@ func Answered(messages []model.Message) []model.Message {
 
 func (s *State) pathTo(leaf string) path {
 	var chain []*Entry
-	var compaction *Compacted
-	for e := s.entries[leaf]; e != nil; e = s.entries[e.ParentID] {
-		if e.Compaction == nil {
+	var compaction *Entry
+	for e := range s.upwards(leaf) {
+		if !e.IsCompaction() {
 			chain = append(chain, e)
 		} else if compaction == nil {
-			compaction = e.Compaction
+			compaction = e
 			chain = append(chain, e)
 		}
-		if compaction != nil && e.ID == compaction.FirstKeptEntryID {
+		if compaction != nil && e == compaction.kept {
 			break
 		}
 	}
 	slices.Reverse(chain)
-	var p path
+	p := path{entries: slices.Grow([]*Entry(nil), len(chain))}
 	if compaction != nil {
-		i := slices.IndexFunc(chain, func(e *Entry) bool { return e.Compaction != nil })
-		p.add(chain[i])
+		i := slices.Index(chain, compaction)
+		p.add(compaction)
 		for _, e := range chain[:i] {
 			p.add(e)
 		}
-		p.fixed = compaction.FixedTokens // what was counted for them was so with more before them
+		p.fixed = compaction.counted // what was counted for them was so with more before them
 		chain = chain[i+1:]
 	}
 	for _, e := range chain {
@@ -163,6 +201,12 @@ func (h *history) append(m model.Message) {
 		h.answerOpen()
 	}
 	h.messages = append(h.messages, m)
+}
+
+// takeBack takes away the last message, an assistant's, and its calls with it: those
+// before it were answered when it came.
+func (h *history) takeBack() {
+	h.messages, h.calls, h.open = h.messages[:len(h.messages)-1], nil, nil
 }
 
 // whole are the messages with what the last calls lack. h is a copy: what it

@@ -14,6 +14,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -225,18 +226,35 @@ type LeafSet struct {
 	LeafID string `json:"leaf_id"`
 }
 
-// Patched merges a tool's patch (RFC 7396) into the session's state.
+// Patched merges a tool's patch (RFC 7396) into the session's state. With Usage it says what
+// a model call used of which nothing was kept, and Patch is {}: so every daemon since the
+// first reads it.
 type Patched struct {
 	Patch jsontext.Value `json:"patch"`
+	RunID string         `json:"run_id,omitzero"`
+	Usage *model.Usage   `json:"usage,omitzero"`
 }
+
+// Spent is the fact that such a call was made. RunID may be empty.
+func Spent(runID string, used model.Usage) Patched {
+	return Patched{Patch: jsontext.Value("{}"), RunID: runID, Usage: &used}
+}
+
+// isSpent reports that a line as appendRecord writes it is one of Spent: with any other the
+// patch comes to its end right away, or has something in it.
+func isSpent(line []byte) bool {
+	return bytes.Contains(line[:min(len(line), typeWithin+len(spentBegins))], spentBegins)
+}
+
+var spentBegins = []byte(`","data":{"patch":{},"`)
 
 // AssetAdded registers a tool's file.
 type AssetAdded struct {
 	Asset model.Asset `json:"asset"`
 }
 
-// JobStarted says that a command goes on in the background. How it ended is not
-// kept: what a later daemon finds was stopped with its own.
+// JobStarted says that a command goes on in the background, and once more, with how, that
+// it has ended. What a later daemon finds without that was stopped with its own.
 type JobStarted struct {
 	Job model.Job `json:"job"`
 }
@@ -338,15 +356,15 @@ func appendRecord(out []byte, r Record) ([]byte, error) {
 const longText = 16 << 10
 
 func appendFact(out []byte, f Fact) ([]byte, error) {
-	size := 0
+	text := ""
 	switch f := f.(type) {
 	case Input:
-		size = len(f.Text)
+		text = f.Text
 	case MessageAdded:
-		size = len(f.Message.Text)
+		text = f.Message.Text
 	}
-	if size > longText {
-		buf := bytes.NewBuffer(slices.Grow(out, size+size/2+longText))
+	if len(text) > longText {
+		buf := bytes.NewBuffer(slices.Grow(out, protocol.QuotedSize(text)+longText)) // enough not to be copied
 		err := json.MarshalWrite(buf, f, jsontext.AllowInvalidUTF8(true), jsontext.PreserveRawStrings(true))
 		return buf.Bytes(), err
 	}
@@ -356,6 +374,9 @@ func appendFact(out []byte, f Fact) ([]byte, error) {
 
 // decodeRecord reads one line without its LF.
 func decodeRecord(line []byte) (Record, error) {
+	if rec, ok := decodeOwn(line); ok {
+		return rec, nil
+	}
 	var l recordLine
 	if err := json.Unmarshal(line, &l); err != nil {
 		return Record{}, err
@@ -363,12 +384,44 @@ func decodeRecord(line []byte) (Record, error) {
 	if l.V > recordVersion {
 		return Record{}, fmt.Errorf("%w: its records have version %d", errNewer, l.V)
 	}
+	if err := timeFits(l.At); err != nil {
+		return Record{}, err
+	}
 	decode := decoders[l.V][l.Type]
-	if decode == nil {
+	switch {
+	case decode != nil:
+	case l.V == recordVersion && isType(l.Type):
+		return Record{}, fmt.Errorf("record type %.40q: %w", l.Type, ErrReadOnly)
+	default:
 		return Record{}, fmt.Errorf("record type %.40q of version %d is not known", l.Type, l.V)
 	}
 	fact, err := decode(l.Data)
 	return Record{l.At, fact}, err
+}
+
+// decodeOwn reads a line as appendRecord writes it, without a copy of its data. False:
+// it is another one, or has something wrong.
+func decodeOwn(line []byte) (Record, bool) {
+	at, kind, ok := headOf(line)
+	if !ok || timeFits(at) != nil {
+		return Record{}, false
+	}
+	_, data, ok := bytes.Cut(line[:min(len(line)-1, typeWithin+len(dataKey))], dataKey)
+	if !ok {
+		return Record{}, false
+	}
+	start := min(len(line)-1, typeWithin+len(dataKey)) - len(data)
+	fact, err := decoders[recordVersion][kind](line[start : len(line)-1])
+	return Record{at, fact}, err == nil
+}
+
+// dataKey follows the type.
+var dataKey = []byte(`","data":`)
+
+// isType reports that a record's type is a word, as those are that later versions may
+// add: of what else stands there a byte has been changed.
+func isType(name string) bool {
+	return name != "" && strings.IndexFunc(name, func(r rune) bool { return (r < 'a' || r > 'z') && r != '_' }) < 0
 }
 
 // decoders are those of every version there has been, by record type. A new

@@ -26,7 +26,7 @@ func decodeMessage(data jsontext.Value) (Fact, error) {
 	if err := json.Unmarshal(data, &f); err != nil {
 		return f, err
 	}
-	if len(f.Message.Blocks) > 0 || !bytes.Contains(data, []byte(`"thinking_blocks"`)) {
+	if f.Message.Role != model.Assistant || len(f.Message.Blocks) > 0 || !bytes.Contains(data, []byte(`"thinking_blocks"`)) {
 		return f, nil
 	}
 	var old struct {

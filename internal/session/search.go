@@ -71,7 +71,7 @@ func (s *Store) Title(ctx context.Context, id string, search *Search) (string, e
 		if rec, err := decodeRecord(line); err == nil {
 			switch rec.Fact.(type) {
 			case Created, Input, TitleSet:
-				_ = state.Apply(rec) // none is ever refused
+				_ = state.Apply(rec) // what is refused gives no title
 			}
 		}
 		return true
@@ -99,7 +99,7 @@ func (s *Store) scan(ctx context.Context, id string, in *lineReader, each func(l
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if err != nil && !errors.Is(err, errLong) {
+		if err != nil && !errors.Is(err, errLong) && !errors.Is(err, errNul) {
 			return fmt.Errorf("read session %s: %w", id, err)
 		}
 		if !each(line) {

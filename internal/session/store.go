@@ -43,10 +43,18 @@ type Store struct {
 	lock  *lock.Lock
 	guard guard
 
+	streams streams
+
 	active atomic.Pointer[string]
 
 	readers   chan struct{} // holds one for each journal that is being read
+	bodies    chan struct{} // and one for each that entries are read from
+	inMemory  atomic.Int64  // bytes of what open sessions have of their entries
 	summaries summaries
+
+	leastIndexed int64          // bytes of a journal that an index is kept of
+	indexing     sync.WaitGroup // indexes that are being written
+	indexers     chan struct{}  // holds one for the one that is
 
 	files sync.RWMutex // held to write while a session's files are removed; taken after mu
 
@@ -83,13 +91,19 @@ func openHeld(disk Disk, dir string, acquire func(path string) (*lock.Lock, erro
 	if err != nil {
 		return nil, fmt.Errorf("state directory %s: %w", dir, err)
 	}
-	return &Store{dir: dir, disk: disk, lock: l, guard: guard{lock: l}, readers: make(chan struct{}, maxReaders)}, nil
+	return &Store{
+		dir: dir, disk: disk, lock: l, guard: guard{lock: l}, streams: streams{dir: filepath.Join(dir, streamingName), disk: disk},
+		readers: make(chan struct{}, maxReaders), bodies: make(chan struct{}, maxBodyReads),
+		indexers: make(chan struct{}, 1), leastIndexed: leastIndexed,
+	}, nil
 }
 
 // Close gives the directory up. Sessions must have been closed before.
 func (s *Store) Close() error {
+	s.indexing.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.streams.close()
 	err := s.lock.Release()
 	if s.activeIn != nil {
 		err = errors.Join(err, s.activeIn.Close())
@@ -123,8 +137,8 @@ func (s *Store) path(id string) string {
 	return filepath.Join(s.dir, sessionsName, id+journalExt)
 }
 
-// Create makes a session's journal, durable with its first records, and the
-// active session of it. It returns the fold of the records. The images that these
+// Create makes a session's journal, durable with its first records or, where there is one
+// alone, with the next, and the active session of it. It returns the fold of the records. The images that these
 // name are those of the session's parent; ErrNotFound where that is gone.
 func (s *Store) Create(id string, records []Record) (*State, *Journal, error) {
 	return s.create(id, records, true)
@@ -138,6 +152,9 @@ func (s *Store) CreateAside(id string, records []Record) (*State, *Journal, erro
 func (s *Store) create(id string, records []Record, activate bool) (*State, *Journal, error) {
 	state := NewState()
 	for _, r := range records {
+		if _, ok := r.Fact.(copied); ok { // what follows comes when it is written
+			break
+		}
 		if err := state.Apply(r); err != nil {
 			return nil, nil, fmt.Errorf("create session %s: %w", id, err)
 		}
@@ -152,12 +169,20 @@ func (s *Store) create(id string, records []Record, activate bool) (*State, *Jou
 			return nil, nil, err
 		}
 	}
-	disown, err := s.inherit(state, id)
-	var j *Journal
+	j, err := draftJournal(s.disk, s.path(id), state, len(records) == 1 && id > s.newest)
+	if err != nil {
+		return nil, nil, fmt.Errorf("create session %s: %w", id, err)
+	}
+	disown := func() error { return nil }
+	err = s.fill(j, records)
 	if err == nil {
-		j, err = createJournal(s.disk, s.path(id), records, id > s.newest)
+		disown, err = s.inherit(state, id)
+	}
+	if err == nil {
+		err = j.make()
 	}
 	if err != nil {
+		j.unmake()
 		return nil, nil, fmt.Errorf("create session %s: %w", id, errors.Join(err, disown()))
 	}
 	if activate && id <= s.newest { // the clock was set back
@@ -166,12 +191,59 @@ func (s *Store) create(id string, records []Record, activate bool) (*State, *Jou
 	if err != nil {
 		return nil, nil, errors.Join(err, j.Close(), os.Remove(s.path(id)), disown())
 	}
-	j.guard = &s.guard
+	j.guard, j.streams, j.store = &s.guard, &s.streams, s
+	state.share(&s.inMemory)
 	s.newest = max(s.newest, id)
 	if activate {
 		s.active.Store(&id)
 	}
 	return state, j, nil
+}
+
+// fillSize is how much of a branch is in memory while it is written, in bytes or a
+// little more.
+const fillSize = 1 << 20
+
+// fill writes a session's first records, durably if there are several, and applies those that were not: from
+// the first copy on.
+func (s *Store) fill(j *Journal, records []Record) error {
+	first := slices.IndexFunc(records, func(r Record) bool { _, ok := r.Fact.(copied); return ok })
+	if first < 0 {
+		_, err := j.Write(records)
+		if err == nil && j.draft {
+			err = j.Sync()
+		}
+		return err
+	}
+	batch, size := slices.Clone(records[:first]), 0
+	parent := j.state.ParentID
+	read := bodyReader{store: s, ctx: context.Background(), id: parent}
+	defer read.close()
+	for _, r := range records[first:] {
+		if c, ok := r.Fact.(copied); ok {
+			b := c.entry.body.Load()
+			if b == nil {
+				var err error
+				if b, err = read.read(c.entry); err != nil {
+					return fmt.Errorf("read entry %.128s of session %s: %w", c.entry.ID, parent, err)
+				}
+			}
+			r, size = b.record(), size+c.entry.bytes
+		}
+		if err := j.state.Apply(r); err != nil {
+			return err
+		}
+		if batch = append(batch, r); size > fillSize {
+			if _, err := j.Write(batch); err != nil {
+				return err
+			}
+			batch, size = batch[:0], 0
+		}
+	}
+	if _, err := j.Write(batch); err != nil {
+		return err
+	}
+	return j.Sync()
 }
 
 // passOver notes, before a session is made, that it will not be the active one
@@ -185,7 +257,8 @@ func (s *Store) passOver(id string, at time.Time) error {
 	return s.note(active, at)
 }
 
-// Load opens a session. ErrNotFound when there is none with that id. The
+// Load opens a session. ErrNotFound when there is none with that id, ErrReadOnly when a
+// newer version wrote to it. The
 // problems were got over and want to be told. It blocks for as long as the whole
 // journal takes to be read, until ctx ends.
 func (s *Store) Load(ctx context.Context, id string) (*State, *Journal, []Problem, error) {
@@ -206,21 +279,35 @@ func (s *Store) Load(ctx context.Context, id string) (*State, *Journal, []Proble
 	if err != nil {
 		return nil, nil, problems, fmt.Errorf("open session %s: %w", id, err)
 	}
-	j.guard = &s.guard
+	j.guard, j.streams, j.store = &s.guard, &s.streams, s
+	if err := j.recoverStream(); err != nil {
+		return nil, nil, problems, errors.Join(fmt.Errorf("open session %s: what was announced of its last message: %w", id, err), j.Close())
+	}
+	state.share(&s.inMemory)
 	return state, j, problems, nil
 }
 
 // Peek folds a session's journal as it is on the disk, without opening it for
-// writing. ErrNotFound when there is none. It blocks as Load does, and while many
+// writing; see State.ReadOnly. ErrNotFound when there is none. It blocks as Load does, and while many
 // others are read.
-func (s *Store) Peek(ctx context.Context, id string) (*State, error) {
-	state := NewState()
-	return state, s.reading(ctx, id, func(f *os.File, in io.Reader) error {
-		if _, _, err := fold(in, f.Name(), state); err != nil {
-			return err
+func (s *Store) Peek(ctx context.Context, id string) (*State, error) { return s.PeekEnd(ctx, id, 0) }
+
+// PeekEnd is Peek for who wants to know no more of the tree than the last entries of the
+// path, so many of them, and of the runs no more than how theirs ended. The others may be
+// missing. With 0 all are there.
+func (s *Store) PeekEnd(ctx context.Context, id string, last int) (state *State, err error) {
+	err = s.reading(ctx, id, func(f *os.File, _ io.Reader) error {
+		r, err := refold(ctx, f, last, false)
+		state = r.state
+		if err == nil {
+			err = belongs(state, f.Name())
 		}
-		return belongs(state, f.Name())
+		if err == nil && !r.indexed && r.whole() {
+			s.keepIndex(state, r.at, f)
+		}
+		return err
 	})
+	return state, err
 }
 
 // Exists reports whether there is a session with that id. It asks the disk.
@@ -236,7 +323,7 @@ func (s *Store) Exists(id string) bool {
 // where that cannot be read.
 func (s *Store) IDs() ([]string, error) {
 	ids, err := s.names()
-	for len(ids) > 0 && unmade(s.path(ids[0])) { // no other can be: see createJournal
+	for len(ids) > 0 && unmade(s.path(ids[0])) { // no other can be: see draftJournal
 		ids = ids[1:]
 	}
 	return ids, err
@@ -244,12 +331,8 @@ func (s *Store) IDs() ([]string, error) {
 
 // names lists the journals there are by their sessions, newest first.
 func (s *Store) names() ([]string, error) {
-	d, err := os.Open(filepath.Join(s.dir, sessionsName))
+	names, err := readNames(filepath.Join(s.dir, sessionsName))
 	if err != nil {
-		return nil, fmt.Errorf("list sessions: %w", err)
-	}
-	names, err := d.Readdirnames(-1)
-	if err = errors.Join(err, d.Close()); err != nil {
 		return nil, fmt.Errorf("list sessions: %w", err)
 	}
 	ids := names[:0]
@@ -260,6 +343,16 @@ func (s *Store) names() ([]string, error) {
 	}
 	slices.SortFunc(ids, func(a, b string) int { return strings.Compare(b, a) })
 	return ids, nil
+}
+
+// readNames lists a folder, in no order.
+func readNames(dir string) ([]string, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	names, err := d.Readdirnames(-1)
+	return names, errors.Join(err, d.Close())
 }
 
 // activeLine says that a session was made the active one. Making a session
@@ -348,7 +441,7 @@ func (s *Store) list() error {
 	if err := s.removeDrafts(); err != nil {
 		return err
 	}
-	s.finishDeletions()
+	s.finishFormer()
 	last, err := s.openActive()
 	if err != nil {
 		return fmt.Errorf("active session: %w", err)

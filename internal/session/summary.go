@@ -39,6 +39,7 @@ type Summary struct {
 	Said                 string              // the last line of the latest answer, shortened
 	Model                model.Choice        // zero: the daemon's own
 	Waiting              bool                // the run has asked something that nobody has answered
+	ReadOnly             bool                // a newer version wrote the session: nothing goes on there
 }
 
 // summaries are those of journals that have not changed since they were read.
@@ -53,6 +54,7 @@ type summarised struct {
 	Summary
 	size int64
 	at   time.Time
+	bad  error // why there is no summary
 }
 
 func (s summarised) bytes() int {
@@ -60,15 +62,15 @@ func (s summarised) bytes() int {
 		len(s.Model.Provider) + len(s.Model.Name) + len(s.Model.BaseURL)
 }
 
-func (c *summaries) get(id string, info os.FileInfo) (Summary, bool) {
+func (c *summaries) get(id string, info os.FileInfo) (summarised, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s, ok := c.of[id]
 	if ok && s.size == info.Size() && s.at.Equal(info.ModTime()) {
-		return s.Summary, true
+		return s, true
 	}
 	c.drop(id)
-	return Summary{}, false
+	return summarised{}, false
 }
 
 func (c *summaries) put(s summarised) {
@@ -102,12 +104,17 @@ func (c *summaries) drop(id string) {
 // Known returns the summary of a session where it is at hand, as the journal has
 // not changed since it was read. It opens no file.
 func (s *Store) Known(id string) (Summary, bool) {
+	known, ok := s.known(id)
+	return known.Summary, ok && known.bad == nil
+}
+
+func (s *Store) known(id string) (summarised, bool) {
 	if !ValidID(id) {
-		return Summary{}, false
+		return summarised{}, false
 	}
 	info, err := os.Lstat(s.path(id))
 	if err != nil {
-		return Summary{}, false
+		return summarised{}, false
 	}
 	return s.summaries.get(id, info)
 }
@@ -116,26 +123,32 @@ func (s *Store) Known(id string) (Summary, bool) {
 // where it is not at hand. It fails as Peek does, but for a message that cannot be
 // read: that counts. It blocks for the disk, and while many others are read.
 func (s *Store) Summary(ctx context.Context, id string) (Summary, error) {
-	if known, ok := s.Known(id); ok {
-		return known, nil
+	if known, ok := s.known(id); ok {
+		return known.Summary, known.bad
 	}
 	var sum summarised
 	err := s.reading(ctx, id, func(f *os.File, in io.Reader) error {
 		info, err := f.Stat()
 		if err == nil {
 			sum.size, sum.at = info.Size(), info.ModTime()
-			sum.Summary, err = summarise(in)
+			ok := false
+			if sum.Summary, ok = indexedSummary(f); !ok {
+				sum.Summary, err = summarise(in)
+			}
 		}
 		if err == nil {
 			err = belongs(&State{ID: sum.ID}, f.Name())
 		}
 		return err
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, errEndless): // to look again would cost as much
+		sum.Summary, sum.bad = Summary{ID: id}, err
+	case err != nil:
 		return Summary{}, err
 	}
 	s.summaries.put(sum)
-	return sum.Summary, nil
+	return sum.Summary, err
 }
 
 // reading calls do with a session's journal, of which in reads until ctx ends;
@@ -177,6 +190,21 @@ func (u untilDone) Read(p []byte) (int, error) {
 	return u.r.Read(p)
 }
 
+// indexedSummary is the summary of a session whose index is of the whole journal, and in
+// which nothing goes on.
+func indexedSummary(journal *os.File) (Summary, bool) {
+	x, exact, closing, err := openIndex(journal)
+	defer closing()
+	if err != nil || !exact || x.State.Run != nil || len(x.State.Pending) > 0 {
+		return Summary{}, false
+	}
+	s := x.State
+	return Summary{
+		ID: s.ID, Title: s.Title, ParentID: s.ParentID, Workdir: s.Workdir, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
+		Messages: s.Messages, Usage: s.Usage, Unread: s.Unread, LastStop: s.LastRun.StopReason, Said: s.Said, Model: s.Model,
+	}, true
+}
+
 // summarise makes a summary of a journal, of whose lines it decodes only those
 // that it takes a text from.
 func summarise(r io.Reader) (Summary, error) {
@@ -186,7 +214,7 @@ func summarise(r io.Reader) (Summary, error) {
 		switch {
 		case errors.Is(err, io.EOF):
 			return g.summary(), nil
-		case errors.Is(err, errLong):
+		case errors.Is(err, errLong), errors.Is(err, errNul):
 		case err != nil:
 			return Summary{}, err
 		default:
@@ -219,6 +247,7 @@ func (g *gist) take(line []byte) error {
 			return err
 		}
 		if err != nil {
+			g.ReadOnly = g.ReadOnly || errors.Is(err, ErrReadOnly)
 			return nil
 		}
 		at, kind, fact = rec.At, rec.Fact.kind(), rec.Fact
@@ -233,6 +262,10 @@ func (g *gist) take(line []byte) error {
 		}
 	case Compacted{}.kind():
 		g.Usage = g.Usage.Add(usageOf(line))
+	case Patched{}.kind():
+		if isSpent(line) {
+			g.Usage = g.Usage.Add(usageOf(line))
+		}
 	}
 	if at.After(g.UpdatedAt) && kind != (MarkedRead{}).kind() {
 		g.UpdatedAt = at
@@ -245,6 +278,9 @@ func (g *gist) take(line []byte) error {
 func (g *gist) fact(kind string, fact Fact, at time.Time) {
 	switch f := fact.(type) {
 	case Created:
+		if g.ID != "" {
+			return // it is skipped
+		}
 		g.ID, g.Title, g.ParentID, g.Workdir, g.CreatedAt = f.SessionID, f.Title, f.ParentID, f.Workdir, at
 	case TitleSet:
 		g.Title = f.Title
@@ -329,7 +365,7 @@ func headOf(line []byte) (at time.Time, kind string, ok bool) {
 		return at, "", false
 	}
 	name, _, ok := bytes.Cut(rest, []byte(`"`))
-	if !ok || at.UnmarshalText(stamp) != nil || decoders[recordVersion][string(name)] == nil {
+	if !ok || at.UnmarshalText(stamp) != nil || timeFits(at) != nil || decoders[recordVersion][string(name)] == nil {
 		return at, "", false
 	}
 	return at, string(name), true

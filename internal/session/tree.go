@@ -16,29 +16,6 @@ import (
 // keyLifetime is how long an idempotency key answers (wire-v1 §3).
 const keyLifetime = 24 * time.Hour
 
-// Entry is one node of a session's tree: a message, or with Compaction set a
-// compaction. Never changed once made.
-type Entry struct {
-	MessageAdded
-	CreatedAt  time.Time
-	Compaction *Compacted
-
-	encoded atomic.Pointer[[]byte]
-}
-
-// Encoded returns what encode makes of the entry. It is asked once, as the entry
-// never changes; whoever encodes entries has to do it in one way only.
-func (e *Entry) Encoded(encode func(*Entry) ([]byte, error)) ([]byte, error) {
-	if text := e.encoded.Load(); text != nil {
-		return *text, nil
-	}
-	text, err := encode(e)
-	if err == nil {
-		e.encoded.Store(&text)
-	}
-	return text, err
-}
-
 // Run is a run that has not ended.
 type Run struct {
 	ID       string
@@ -46,11 +23,16 @@ type Run struct {
 	Turn     int           // of the latest turn, from 1
 	Kind     protocol.Kind // of the latest turn
 	TurnOpen bool
+	// Damaged says that a line cannot be read which was written since the calls below were
+	// asked for: one of them may have been started, or not be allowed.
+	Damaged  bool
 	Ended    TurnEnded      // the latest turn's end, once it has ended
 	Inputs   []string       // ids that the latest turn is to deliver
 	Fresh    bool           // the open turn has no message yet
 	Steps    int            // assistant messages in the open turn
 	Open     MessageStarted // the assistant message that was begun and has no end yet, if any
+	Said     Piece          // what a former daemon has announced of it
+	Asked    bool           // a message was begun, and no entry made since
 	Aborting bool
 	Usage    model.Usage
 	// Calls are those of the latest assistant message that have no result yet;
@@ -79,6 +61,29 @@ type Ended struct {
 	Turns int
 	Usage model.Usage
 	Took  time.Duration // from its start on, the time without a daemon included
+
+	after int // so many entries
+
+	encoded encoding
+}
+
+// Encoded returns what encode makes of it, as Body.Encoded does.
+func (e *Ended) Encoded(encode func(*Ended) ([]byte, error)) ([]byte, error) {
+	return e.encoded.of(func() ([]byte, error) { return encode(e) })
+}
+
+// encoding is what something that never changes is in JSON, made once.
+type encoding struct{ text atomic.Pointer[[]byte] }
+
+func (e *encoding) of(encode func() ([]byte, error)) ([]byte, error) {
+	if text := e.text.Load(); text != nil {
+		return *text, nil
+	}
+	text, err := encode()
+	if err == nil {
+		e.text.Store(&text)
+	}
+	return text, err
 }
 
 // Accepted is what an idempotency key answers. Ended is set once the run of a
@@ -96,6 +101,7 @@ type State struct {
 	Workdir              string         // "": that of the daemon
 	Servers              []model.Server // for this session alone
 	CreatedAt, UpdatedAt time.Time
+	ReadOnly             error  // why nothing may be written to the journal; it is of ErrReadOnly
 	Unread               bool   // a run has ended since somebody looked
 	Said                 string // the last line of the latest answer, shortened
 
@@ -116,11 +122,21 @@ type State struct {
 	Environment  EnvironmentTaken        // zero where none was taken since the session began, or was compacted
 	Deferred     ToolsDeferred           // zero where models are told of all tools
 
-	entries map[string]*Entry
 	order   []*Entry
-	ended   map[string]Ended // by run
-	keys    map[string]Accepted
-	path    path // of Leaf
+	entries map[string]*Entry // the first of them, so many; Entry adds the others
+	found   int
+	ended   []*Ended
+	endedAt map[string]int // the first of them, by run, so many; Ended adds the others
+
+	foundEnded int
+
+	keys  map[string]Accepted
+	path  path                        // of Leaf
+	named map[string]model.Attachment // that messages name, by file
+
+	held      []*Entry // whose bodies are in memory, in their order
+	heldBytes int
+	shared    *atomic.Int64 // what all sessions hold; nil: this one is not counted
 
 	ApprovalMode protocol.ApprovalMode
 	Answers      []jsontext.Value  // rules that questions were answered with for this session
@@ -130,19 +146,39 @@ type State struct {
 	patched    document
 	assetsSize int
 	decided    []ApprovalDecided // the newest
+
+	applied int // facts
 }
 
 // NewState returns the empty session that the first fact is applied to.
 func NewState() *State {
 	return &State{
 		SteeringMode: protocol.ModeOneAtATime, FollowUpMode: protocol.ModeOneAtATime, ApprovalMode: protocol.ApprovalsAsk,
-		entries: map[string]*Entry{}, ended: map[string]Ended{}, keys: map[string]Accepted{},
+		keys: map[string]Accepted{},
 	}
 }
 
 // Apply folds one fact in. An error means that the fact does not fit what came
 // before it, and that nothing changed.
 func (s *State) Apply(r Record) error {
+	err := s.apply(r)
+	if err == nil {
+		s.applied++
+	}
+	return err
+}
+
+func (s *State) apply(r Record) error {
+	if c, ok := r.Fact.(copied); ok {
+		b := c.entry.Body()
+		if b == nil {
+			return fmt.Errorf("entry %.128s is in the journal alone", c.entry.ID)
+		}
+		r = b.record()
+	}
+	if err := s.fits(r.Fact); err != nil {
+		return err
+	}
 	switch f := r.Fact.(type) {
 	case Created:
 		s.ID, s.Title, s.ParentID, s.Workdir, s.CreatedAt = f.SessionID, f.Title, f.ParentID, f.Workdir, r.At
@@ -156,16 +192,15 @@ func (s *State) Apply(r Record) error {
 		s.applyInput(f, r.At)
 	case MessageAdded:
 		f.Message.Opens = s.Run != nil && s.Run.Fresh
-		if err := s.add(&Entry{MessageAdded: f, CreatedAt: r.At}); err != nil {
+		if err := s.add(&Body{MessageAdded: f, CreatedAt: r.At}); err != nil {
 			return err
 		}
 		s.applyMessage(f)
 	case Compacted:
-		if s.entries[f.FirstKeptEntryID] == nil {
+		if s.Entry(f.FirstKeptEntryID) == nil {
 			return fmt.Errorf("compaction keeps unknown entry %q", f.FirstKeptEntryID)
 		}
-		e := &Entry{MessageAdded: MessageAdded{ID: f.ID, ParentID: f.ParentID}, CreatedAt: r.At, Compaction: &f}
-		if err := s.add(e); err != nil {
+		if err := s.add(bodyOf(r)); err != nil {
 			return err
 		}
 		s.spend(f.RunID, f.Usage)
@@ -175,7 +210,7 @@ func (s *State) Apply(r Record) error {
 	case ToolsDeferred:
 		s.Deferred = f
 	case LeafSet:
-		if s.entries[f.LeafID] == nil {
+		if s.Entry(f.LeafID) == nil {
 			return fmt.Errorf("leaf moved to unknown entry %q", f.LeafID)
 		}
 		s.Leaf, s.path = f.LeafID, s.pathTo(f.LeafID)
@@ -198,6 +233,7 @@ func (s *State) Apply(r Record) error {
 		if err := s.patched.merge(f.Patch); err != nil {
 			return err
 		}
+		s.spend(f.RunID, f.Usage)
 	case JobStarted:
 		s.addJob(f.Job)
 	case AssetAdded:
@@ -222,7 +258,7 @@ func (s *State) Apply(r Record) error {
 func (s *State) applyInput(f Input, at time.Time) {
 	s.Pending = append(s.Pending, f)
 	if s.Title == "" {
-		s.Title = titleOf(f.Text)
+		s.Title = strings.Clone(titleOf(f.Text))
 	}
 	if f.Key == "" {
 		return
@@ -232,6 +268,7 @@ func (s *State) applyInput(f Input, at time.Time) {
 			delete(s.keys, k)
 		}
 	}
+	f.Text, f.Attachments = "", nil // nobody asks for them
 	s.keys[f.Key] = Accepted{Input: f, At: at}
 }
 
@@ -241,27 +278,42 @@ func (s *State) applyMessage(f MessageAdded) {
 		s.settle(f.InputID)
 	}
 	if f.Message.Role == model.Assistant && f.Message.Text != "" {
-		s.Said = LastLine(f.Message.Text)
+		s.Said = strings.Clone(LastLine(f.Message.Text)) // not all of the text
 	}
 	s.spend(f.RunID, f.Usage)
 	run := s.Run
 	if run == nil || run.ID != f.RunID {
 		return
 	}
-	run.Fresh = false
+	run.Fresh, run.Asked = false, false
+	if f.ID == run.Open.ID {
+		run.Open, run.Said = MessageStarted{}, Piece{}
+	}
 	if f.StopReason != model.StopError { // else it may be the disk that does not let it end
 		run.Faults = 0
 	}
 	switch f.Message.Role {
 	case model.Assistant:
-		run.Open = MessageStarted{}
+		run.Open, run.Said = MessageStarted{}, Piece{}
 		run.Steps++
+		run.Damaged = false
 		run.Calls, run.Output, run.Stop = f.Message.ToolCalls, f.Message.Text, f.StopReason
 	case model.Tool:
 		run.Started = ""
 		run.past(f.Message.ToolCallID)
 		run.Calls = slices.DeleteFunc(slices.Clone(run.Calls), func(c model.ToolCall) bool { return c.ID == f.Message.ToolCallID })
 	}
+}
+
+// begun are calls without the arguments of the one that has begun: they may be long, and
+// whoever makes it has them.
+func begun(calls []model.ToolCall, id string) []model.ToolCall {
+	i := slices.IndexFunc(calls, func(c model.ToolCall) bool { return c.ID == id })
+	if i >= 0 {
+		calls = slices.Clone(calls) // the entry has them too
+		calls[i].Arguments = nil
+	}
+	return calls
 }
 
 // settle ends the waiting of an input.
@@ -290,11 +342,13 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 	case TurnStarted:
 		run.Turn, run.Kind, run.TurnOpen, run.Inputs, run.Steps = f.Turn, f.Kind, true, f.InputIDs, 0
 		run.Calls, run.Started, run.Fresh, run.Question = nil, "", true, nil
+		run.Damaged = false
 	case MessageStarted:
-		run.Open = f
+		run.Open, run.Asked = f, true
 	case ToolStarted:
 		run.Started, run.StartedAt = f.CallID, at
 		run.past(f.CallID)
+		run.Calls = begun(run.Calls, f.CallID)
 	case ApprovalAsked:
 		return s.ask(f, at)
 	case ApprovalDecided:
@@ -315,8 +369,9 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 			run.Crashes++
 		}
 		run.Parked = false
+		run.Open, run.Said = MessageStarted{}, Piece{} // what came of it stands before this
 	case RunEnded:
-		s.ended[f.RunID] = Ended{RunEnded: f, Turns: run.Turn, Usage: run.Usage, Took: at.Sub(run.Began)}
+		s.ended = append(s.ended, &Ended{RunEnded: f, Turns: run.Turn, Usage: run.Usage, Took: at.Sub(run.Began), after: len(s.order)})
 		s.Run, s.Pending, s.LastRun, s.Unread = nil, nil, f, f.Unread
 		for k, a := range s.keys {
 			if a.RunID == f.RunID {
@@ -334,12 +389,12 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 func (s *State) adopt(r Record) (Record, bool) {
 	switch f := r.Fact.(type) {
 	case MessageAdded:
-		if f.ParentID != "" && s.entries[f.ParentID] == nil {
+		if f.ParentID != "" && s.Entry(f.ParentID) == nil {
 			f.ParentID = s.Leaf
 			return Record{r.At, f}, true
 		}
 	case Compacted:
-		if f.ParentID != "" && s.entries[f.ParentID] == nil {
+		if f.ParentID != "" && s.Entry(f.ParentID) == nil {
 			f.ParentID = s.Leaf
 			return Record{r.At, f}, true
 		}
@@ -348,13 +403,38 @@ func (s *State) adopt(r Record) (Record, bool) {
 }
 
 // Entry returns the entry with that id, or nil.
-func (s *State) Entry(id string) *Entry { return s.entries[id] }
+func (s *State) Entry(id string) *Entry {
+	n := len(s.order)
+	switch {
+	case id == "":
+		return nil
+	case n > 0 && s.order[n-1].ID == id: // as nearly always
+		return s.order[n-1]
+	}
+	if s.entries == nil {
+		s.entries = make(map[string]*Entry, n)
+	}
+	for _, e := range s.order[s.found:] {
+		s.entries[e.ID] = e
+	}
+	s.found = n
+	return s.entries[id]
+}
 
 // Ended returns how a run of this session ended; false where it has not, or was
 // one of the session that this one was branched from.
-func (s *State) Ended(runID string) (Ended, bool) {
-	e, ok := s.ended[runID]
-	return e, ok
+func (s *State) Ended(runID string) (*Ended, bool) {
+	if s.endedAt == nil {
+		s.endedAt = make(map[string]int, len(s.ended))
+	}
+	for n := s.foundEnded; n < len(s.ended); n++ {
+		s.endedAt[s.ended[n].RunID] = n
+	}
+	s.foundEnded = len(s.ended)
+	if n, ok := s.endedAt[runID]; ok {
+		return s.ended[n], true
+	}
+	return nil, false
 }
 
 // Entries returns every entry in the order they were made.
@@ -367,15 +447,15 @@ func (s *State) Key(key string, now time.Time) (Accepted, bool) {
 	return a, ok && now.Sub(a.At) <= keyLifetime
 }
 
-// RunOutput is the last assistant text on the tree of a run, for a client that
-// asks for an ended run by its idempotency key.
-func (s *State) RunOutput(runID string) string {
+// RunOutput is the entry of the last assistant text on the tree of a run, for a client
+// that asks for an ended run by its idempotency key; nil where there is none.
+func (s *State) RunOutput(runID string) *Entry {
 	for _, e := range slices.Backward(s.order) {
-		if e.RunID == runID && e.Message.Role == model.Assistant {
-			return e.Message.Text
+		if e.RunID == runID && e.Role == model.Assistant {
+			return e
 		}
 	}
-	return ""
+	return nil
 }
 
 // Tokens estimates the size of messages, at four bytes a token. Thinking counts
@@ -424,25 +504,61 @@ func attachedTokens(m *model.Message) int64 {
 }
 
 func (p *path) add(e *Entry) {
-	p.entries = append(p.entries, e)
-	if e.Compaction != nil {
-		p.append(model.Message{Role: model.User, Text: e.Compaction.Summary, Summary: true})
-		p.estimated += Tokens(p.messages)
-		p.fixed = e.Compaction.FixedTokens
+	before := (*Entry)(nil)
+	if n := len(p.entries); n > 0 {
+		before = p.entries[n-1]
+	}
+	p.entries, p.lent = append(p.entries, e), nil
+	if b := e.body.Load(); b == nil {
+		p.forget()
+	} else if !p.shed {
+		p.history.add(before, e, b)
+	}
+	if e.IsCompaction() {
+		p.estimated += e.tokens
+		p.fixed = e.counted
 		return
 	}
-	if p.broken && e.Message.Role == model.Assistant { // the answer that is given in its place
-		n := len(p.messages) - 1
-		p.estimated -= Tokens(p.messages[n:])
-		p.messages = slices.Clone(p.messages[:n]) // others may look at what was there
+	if e.replaces(before) {
+		p.estimated -= before.tokens
 	}
-	before := len(p.messages)
-	p.append(e.Message)
-	p.broken = e.StopReason == model.StopError && e.Message.Role == model.Assistant && len(p.messages) > before
-	p.estimated += Tokens([]model.Message{e.Message})
-	if e.Usage != nil && e.Usage.InputTokens > 0 {
-		p.fixed = max(0, e.Usage.InputTokens+e.Usage.OutputTokens-p.estimated)
+	p.estimated += e.tokens
+	if e.counted > 0 {
+		p.fixed = max(0, e.counted-p.estimated)
 	}
+}
+
+// forget leaves the messages to the journal.
+func (p *path) forget() { p.shed, p.history, p.lent = true, history{}, nil }
+
+// has reports that an entry may be on the path: it is not older than all of it.
+func (p *path) has(e *Entry) bool {
+	for _, first := range p.entries[:min(2, len(p.entries))] { // a compaction is younger than what it keeps
+		if e.n >= first.n {
+			return true
+		}
+	}
+	return false
+}
+
+// ends reports that a path which ends there is to have that answer anew.
+func (e *Entry) ends() bool { return e != nil && e.broken && e.says }
+
+// replaces reports that an answer stands in the place of the one before it, which broke
+// off.
+func (e *Entry) replaces(before *Entry) bool { return e.Role == model.Assistant && before.ends() }
+
+// add adds an entry behind another.
+func (h *history) add(before, e *Entry, b *Body) {
+	switch {
+	case e.IsCompaction():
+		h.append(messageOf(b.Compaction))
+		return
+	case e.replaces(before):
+		h.takeBack()
+		h.messages = slices.Clone(h.messages) // others may look at what was there
+	}
+	h.append(b.Message)
 }
 
 // FirstLine is the first line of a text, in at most so many characters.

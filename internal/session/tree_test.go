@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"noused/internal/model"
@@ -108,5 +109,30 @@ func TestEndedRunsAreKept(t *testing.T) {
 	got, _ := s.Ended("r1")
 	if got.Turns != 2 || got.Took != 4*time.Second || got.Usage.Cost != 7 || got.Code != "step_limit" {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// The calls of an answer that broke off go with it: no result of theirs is told, whether
+// it is the last or was given anew.
+func TestAnAnswerThatBrokeOffHasNoResults(t *testing.T) {
+	broken := MessageAdded{
+		ID: "m2", ParentID: "m1", RunID: "run-1", StopReason: model.StopError,
+		Message: model.Message{Role: model.Assistant, Text: "half", ToolCalls: []model.ToolCall{{ID: "call-1", Name: "t.x", Arguments: []byte(`{}`)}}},
+	}
+	anew := MessageAdded{ID: "m3", ParentID: "m2", RunID: "run-1", Message: model.Message{Role: model.Assistant, Text: "whole"}}
+	asked := model.Message{Role: model.User, Text: "do it"}
+	twice := broken
+	twice.ID, twice.ParentID, anew.ParentID = "m2b", "m2", "m2b"
+	records := []Record{{t0, Created{SessionID: "ses-1"}}, {t0, user("m1", "", "", "do it")}, {t0, broken}, {t0, twice}, {t0, anew}}
+	store := open(t, OSDisk{}, t.TempDir())
+	for n, want := range map[int][]model.Message{3: {asked}, 4: {asked}, 5: {asked, anew.Message}} {
+		c := foldOf(t, records[:n]).Conversation()
+		got, _ := c.Held()
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("after %d records, -want +got:\n%s", n, diff)
+		}
+		if got, err := store.Messages(t.Context(), "ses-1", c.Unread(), 0); err != nil || !cmp.Equal(got, want) {
+			t.Errorf("after %d records, one by one: got %+v, %v", n, got, err)
+		}
 	}
 }

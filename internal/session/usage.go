@@ -67,7 +67,9 @@ func (c *callScan) take(line []byte) error {
 		}
 		return nil
 	default:
-		c.copied = false
+		if c.copied = false; kind == (Patched{}).kind() && isSpent(line) {
+			c.called(at, "", usageOf(line))
+		}
 		return nil
 	}
 	rec, err := decodeRecord(line)

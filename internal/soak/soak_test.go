@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -18,6 +17,7 @@ import (
 
 	"noused/internal/protocol"
 	"noused/internal/testenv"
+	"noused/internal/tui/tuitest"
 )
 
 // asSoak makes the test binary the program.
@@ -37,9 +37,9 @@ func TestSoak(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the daemon")
 	}
-	noused := filepath.Join(t.TempDir(), "noused")
-	if out, err := exec.Command("go", "build", "-o", noused, "../../cmd/noused").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	noused, err := tuitest.Build(t.TempDir(), "noused")
+	if err != nil {
+		t.Fatal(err)
 	}
 	cmd := exec.Command("/proc/self/exe", "-noused", noused, "-for", "3s")
 	cmd.Env = append(os.Environ(), asSoak+"=1")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -61,10 +62,12 @@ func (o Options) answers(ctx context.Context) bool {
 // unreached is an *Error where a daemon holds the lock of the socket, or the state
 // directory, and does not listen; else nil.
 func (o Options) unreached() error {
-	_, err := os.Lstat(o.Socket)
+	info, err := os.Lstat(o.Socket)
 	there := err == nil
 	pid := lock.Holder(o.Socket + ".lock")
 	switch {
+	case pid != 0 && there && info.Mode().Type() != fs.ModeSocket:
+		return o.hidden(pid)
 	case pid != 0 && there:
 		return failf("try again in a moment", "a daemon runs as process %d and takes no more connections at %s: it stops, or starts", pid, o.Socket)
 	case pid != 0:
@@ -76,6 +79,12 @@ func (o Options) unreached() error {
 			"a daemon runs as process %d with the sessions in %s and does not listen at %s", pid, state, o.Socket)
 	}
 	return nil
+}
+
+// hidden is the failure of who is in a sandbox, where something else is in the
+// socket's place.
+func (o Options) hidden(pid int) *Error {
+	return failf("a sandbox hides it from what runs inside", "a daemon runs as process %d and cannot be reached from here: %s is no socket", pid, o.Socket)
 }
 
 // stateDir is where a daemon that is started here has its sessions, unless its
@@ -108,7 +117,10 @@ func (o Options) stopUnreached(ctx context.Context) (Stopped, error) {
 	s := Stopped{PID: r.pid}
 	ctx, cancel := context.WithTimeout(ctx, 2*extra)
 	defer cancel()
-	if _, err := os.Lstat(o.Socket); err == nil { // another signal would cut its connections short
+	switch info, err := os.Lstat(o.Socket); {
+	case err == nil && info.Mode().Type() != fs.ModeSocket:
+		return s, o.hidden(r.pid)
+	case err == nil: // another signal would cut its connections short
 		return s, r.awaitProcess(ctx, 2*extra)
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {

@@ -107,6 +107,25 @@ func foreign(name string) bool {
 	return strings.HasSuffix(name, "_API_KEY")
 }
 
+// Tries is how often a test does what only many tries can show: n times, and a
+// twentieth of it, at least once, in a hurry (-short) or with the race detector, which
+// makes each try ten times as long and finds at the first what it finds.
+func Tries(n int) int {
+	if Race || testing.Short() {
+		return max(1, n/20)
+	}
+	return n
+}
+
+// Long skips a test that takes seconds, or much of the machine, where somebody is in a
+// hurry (-short).
+func Long(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("long")
+	}
+}
+
 // SecondUser is a second real user of the machine, nobody, for a test of what
 // one user may do to another: the Credential of an [syscall.SysProcAttr]. It has
 // no home and no further groups; a program that it is to run, or a folder that it

@@ -13,6 +13,7 @@ import (
 	jsonx "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/mcpfile"
 	"noused/internal/policy"
 	"noused/internal/proc"
 	"noused/internal/regular"
@@ -69,10 +70,14 @@ type Descriptor struct {
 	Operations   []Operation // sorted by name
 	Env          map[string]string
 	Config       jsontext.Value // a JSON object, or nil
-	// Workdir is where its processes run, unless a session has another folder; with
+	// Workdir is the folder that it works in, unless a session has another one; with
 	// OwnWorkdir set it is the descriptor's own, and holds for all sessions.
 	Workdir    string
 	OwnWorkdir bool
+	// Neutral has its processes start in an empty folder, and be told Workdir: they
+	// are not confined, and what lies in a session's folder may be a stranger's.
+	Neutral bool
+	trusted string // a folder in which they start all the same
 	// Fixed says that Workdir has no links on the way: where it has some later, it is
 	// not that folder any more.
 	Fixed        bool
@@ -81,7 +86,10 @@ type Descriptor struct {
 	Framing      string
 	MaxOutput    int // bytes of a line
 	Sandbox      string
-	SandboxWrite []string
+	SandboxWrite []string // without links, as they were when it was read
+	// Readable, where it is not empty, is what can be read in the sandbox although it is
+	// hidden: a path without links. It is not a field of the file.
+	Readable string
 	// SandboxRequired is false only where the user accepts a tool without the
 	// sandbox it asks for.
 	SandboxRequired bool
@@ -100,6 +108,9 @@ type Descriptor struct {
 	// Stateless has a living process keep nothing between calls: it is replaced
 	// where a new one could read more files.
 	Stateless bool
+	// Manifest is what a gevals extension answers to initialize, where that is known
+	// before: no process is started to hear it.
+	Manifest []byte
 
 	environ []string // what the child inherits, Env included
 	source  string   // the text it was made from
@@ -124,6 +135,14 @@ func (d *Descriptor) In(workdir string) *Descriptor {
 	return &there
 }
 
+// TrustWorkdir has processes start in the Workdir of now, which the user has named to the
+// daemon. Servers do not: what they are started for need not be a call.
+func (d *Descriptor) TrustWorkdir() {
+	if d.Protocol != MCP {
+		d.trusted = d.Workdir
+	}
+}
+
 // Transport says how a module is reached.
 type Transport struct {
 	Type    string   `json:"type"`
@@ -144,6 +163,7 @@ type document struct {
 	Env             map[string]string        `json:"env"`
 	Config          jsontext.Value           `json:"config"`
 	Workdir         string                   `json:"workdir"`
+	Cwd             string                   `json:"cwd"`
 	Timeout         *string                  `json:"timeout"`
 	Concurrency     *int                     `json:"concurrency"`
 	Framing         *string                  `json:"framing"`
@@ -253,17 +273,33 @@ func describe(doc *document, source, dir, workdir string, environ []string) (*De
 			return nil, err
 		}
 	}
-	if doc.Workdir != "" {
-		d.Workdir, d.OwnWorkdir = within(dir, doc.Workdir), true
+	if err := d.setWorkdir(doc, dir); err != nil {
+		return nil, err
 	}
 	d.Fixed = !d.OwnWorkdir && proc.Resolve(d.Workdir) == d.Workdir
 	for _, p := range doc.SandboxWrite {
-		d.SandboxWrite = append(d.SandboxWrite, within(dir, p))
+		d.SandboxWrite = append(d.SandboxWrite, proc.Resolve(within(dir, p)))
 	}
 	if doc.SandboxRequired != nil {
 		d.SandboxRequired = *doc.SandboxRequired
 	}
 	return d, nil
+}
+
+// setWorkdir says where processes start. Those that cannot be without a sandbox may
+// start in the session's folder: what they find there is as confined as they are.
+func (d *Descriptor) setWorkdir(doc *document, dir string) error {
+	switch {
+	case doc.Workdir != "" && doc.Cwd != "":
+		return field("cwd", "there is a workdir too: want one of the two")
+	case doc.Cwd != "" && doc.Cwd != mcpfile.CwdSession:
+		return field("cwd", "got %.40q, want %q; workdir names another folder", doc.Cwd, mcpfile.CwdSession)
+	case doc.Workdir != "":
+		d.Workdir, d.OwnWorkdir = within(dir, doc.Workdir), true
+	}
+	confined := d.Sandbox == SandboxWorkdir && (doc.SandboxRequired == nil || *doc.SandboxRequired)
+	d.Neutral = !d.OwnWorkdir && doc.Cwd == "" && !confined
+	return nil
 }
 
 func checkName(name string) error {

@@ -12,6 +12,10 @@ import (
 	"noused/internal/proc"
 )
 
+// WorkdirVariable tells a program that starts in the empty folder which folder the
+// session has.
+const WorkdirVariable = "NOUSED_SESSION_WORKDIR"
+
 // inherited are the variables a child gets from the daemon (tools.md §1); all
 // that begin with LC_ or XDG_ come with them.
 var inherited = []string{"PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "SHELL"}

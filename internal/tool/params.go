@@ -1,6 +1,8 @@
 package tool
 
 import (
+	"fmt"
+
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/jsonschema"
@@ -22,10 +24,38 @@ func CompileSchema(params jsontext.Value) (s *Schema, offered jsontext.Value, er
 		return nil, defaultParams, nil
 	}
 	compiled, err := compileSchema(params)
+	if err == nil && tooDeep(params) {
+		err = fmt.Errorf("it has more than %d levels", maxLevels)
+	}
 	if err != nil {
 		return nil, defaultParams, err
 	}
 	return &Schema{compiled}, offeredSchema(params), nil
+}
+
+// maxLevels is how deeply params may be nested: they are told inside other JSON, which
+// has a limit of its own.
+const maxLevels = 1000
+
+// tooDeep reports whether a JSON text has more levels than that.
+func tooDeep(text jsontext.Value) bool {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++
+		case quoted:
+		case c == '{', c == '[':
+			if depth++; depth > maxLevels {
+				return true
+			}
+		case c == '}', c == ']':
+			depth--
+		}
+	}
+	return false
 }
 
 // Prepare checks a call's arguments and fills in defaults. Without a default to

@@ -74,8 +74,8 @@ func offeredSchema(text jsontext.Value) jsontext.Value {
 		}
 	}
 	out := jsontext.Value(bytes.Clone(text))
-	if out.Compact() != nil {
-		return text
+	if out.Compact() != nil || len(out) == len(text) {
+		return text // as there need not be two of them
 	}
 	return jsontext.Value(out)
 }

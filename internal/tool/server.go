@@ -23,6 +23,9 @@ func ServerDescriptor(s mcpfile.Server, file, dir, workdir string, environ []str
 		Timeout: given(s.Timeout), Trust: given(s.Trust), Sandbox: given(s.Sandbox), SandboxWrite: s.SandboxWrite, literal: true,
 		Transport: &Transport{Type: "stdio", Command: append([]string{s.Command}, s.Args...)},
 	}
+	if doc.Cwd = s.Cwd; s.Cwd != mcpfile.CwdSession {
+		doc.Cwd, doc.Workdir = "", s.Cwd
+	}
 	if s.URL != "" {
 		doc.Transport = &Transport{Type: "http", URL: s.URL}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"noused/internal/proc"
@@ -24,10 +23,11 @@ func (d *Descriptor) Command() (proc.Command, error) {
 	if err != nil {
 		return proc.Command{}, Faultf(Unreachable, "cannot start %s: %v", d.Name, err)
 	}
-	return proc.Command{
-		Name: d.Name, Path: path, Args: d.Transport.Command, Dir: d.Workdir,
-		Env: d.environ, MaxLine: d.MaxOutput,
-	}, nil
+	c := proc.Command{Name: d.Name, Path: path, Args: d.Transport.Command, Dir: d.Workdir, Env: d.environ, MaxLine: d.MaxOutput}
+	if d.Neutral && d.Workdir != d.trusted {
+		c.Dir, c.Env = "", append(slices.Clip(c.Env), WorkdirVariable+"="+d.Workdir)
+	}
+	return c, nil
 }
 
 // Start starts a program with [proc.Supervisor.Start]. Errors are Faults:
@@ -57,12 +57,13 @@ func (d *Descriptor) Confine(s *proc.Supervisor) (*proc.Supervisor, error) {
 	case d.Transport.Type == "http":
 		return nil, Faultf(Forbidden, "a module over http runs elsewhere and cannot be put in a sandbox")
 	}
-	write, fixed := d.beside()
+	write := d.beside()
+	fixed := slices.Clone(write)
 	if d.Fixed {
 		fixed = append(fixed, d.Workdir)
 	}
 	view, err := s.Sandboxed(proc.Sandbox{
-		Name: d.Name, Workdir: d.Workdir, Write: write, Cache: d.cache(), Fixed: fixed, Weak: !d.SandboxRequired,
+		Name: d.Name, Workdir: d.Workdir, Write: write, Cache: len(d.SandboxWrite) == 0, Fixed: fixed, Read: d.Readable, Weak: !d.SandboxRequired,
 	})
 	return view, unconfined(err)
 }
@@ -80,40 +81,20 @@ func unconfined(err error) error {
 }
 
 // Writable are the folders that a module in the sandbox "workdir" may write to,
-// beside a temporary one.
+// beside a temporary one and its cache, which are the daemon's own.
 func (d *Descriptor) Writable() []string {
-	write, _ := d.beside()
-	write = append([]string{d.Workdir}, write...)
-	if cache := d.cache(); cache != "" {
-		write = append(write, cache)
-	}
-	return write
+	return append([]string{d.Workdir}, d.beside()...)
 }
 
-// beside is what may be written beside the workdir, but for caches, and what of
-// that has no link on the way.
-func (d *Descriptor) beside() (write, fixed []string) {
-	write = slices.Clip(d.SandboxWrite)
+// beside is what may be written beside the workdir, but for the cache. None of it has a
+// link on the way.
+func (d *Descriptor) beside() []string {
+	write := slices.Clip(d.SandboxWrite)
 	if d.OwnWorkdir {
-		return write, nil
+		return write
 	}
 	if git := gitFolder(d.Workdir); git != "" {
-		return append(write, git), []string{git}
+		write = append(write, git)
 	}
-	return write, nil
-}
-
-// cache is where the XDG base directories have the user's cache, "" where nobody
-// can tell, and where the descriptor names what may be written instead.
-func (d *Descriptor) cache() string {
-	if len(d.SandboxWrite) > 0 {
-		return ""
-	}
-	if dir := lookup(d.environ, "XDG_CACHE_HOME"); filepath.IsAbs(dir) {
-		return dir
-	}
-	if home := lookup(d.environ, "HOME"); filepath.IsAbs(home) {
-		return filepath.Join(home, ".cache")
-	}
-	return ""
+	return write
 }

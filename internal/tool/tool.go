@@ -84,6 +84,7 @@ type Manifest struct {
 	Operations   []Operation
 	Instructions string
 	Prompts      []model.ServerPrompt
+	LeftOut      []string // tools that cannot be used, each with the reason
 }
 
 // Teller is a Host that has texts for people to put into what they write. Both
@@ -120,6 +121,12 @@ type Host interface {
 	// and waits for that. By then no call is under way, and none follows. Describe
 	// may still be asked, and starts nothing.
 	Close(ctx context.Context)
+}
+
+// Tryer is a Host that may describe a module of which no process was ever started.
+type Tryer interface {
+	// Try starts one where none was, so that Describe tells whether it can be.
+	Try(ctx context.Context)
 }
 
 // Invoker is a Host whose module the daemon itself has work for: the Amplifier

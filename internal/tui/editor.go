@@ -35,7 +35,6 @@ func (m *model) edit() tea.Cmd {
 	was := m.input.text()
 	var done edited
 	run := func() {
-		drawn()
 		m.stops.ignore()
 		defer m.stops.watch()
 		done.text, done.err = m.lent.edit(m.jobs.ctx, editor, was)

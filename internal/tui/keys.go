@@ -24,7 +24,7 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 	}
 	switch does { // whatever is open
 	case "suspend":
-		return m.suspend()
+		return func() tea.Msg { return stopped{} }
 	case "redraw":
 		return tea.ClearScreen
 	case "quit": // the terminal makes no signal of it

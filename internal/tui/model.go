@@ -42,7 +42,8 @@ type model struct {
 	lent  lent
 
 	width, height int
-	dark, color   bool   // of the terminal
+	dark, color   bool // of the terminal
+	background    background
 	chosen        string // one of themes
 	theme         theme.Theme
 	mouse         bool        // is ours; else the terminal's
@@ -184,7 +185,7 @@ func (m *model) Init() tea.Cmd {
 	if m.opts.Board {
 		m.openBoard()
 	}
-	return tea.RequestBackgroundColor
+	return m.askBackground()
 }
 
 // listen ends with the program, or with the link. While events stream it takes
@@ -258,6 +259,9 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 			m.dark = msg.IsDark()
 			m.dress()
 		}
+		return m.backgroundAnswered()
+	case noBackground:
+		return m.backgroundAnswered()
 	case tea.ColorProfileMsg:
 		if m.color && msg.Profile <= colorprofile.ASCII {
 			m.color = false
@@ -361,7 +365,7 @@ func (m *model) heed(u follow.Happening) tea.Cmd {
 // resumed draws on a terminal that somebody has just given back, who looks at it.
 func (m *model) resumed() tea.Cmd {
 	m.lookedAt(true)
-	return tea.Sequence(tea.ClearScreen, tea.RequestBackgroundColor)
+	return tea.Sequence(tea.ClearScreen, m.askBackground())
 }
 
 func (m *model) place() place {

@@ -7,11 +7,9 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"golang.org/x/sys/unix"
@@ -75,25 +73,8 @@ func (m *model) forgetInput() {
 
 // release gives the terminal back while f runs, and draws everything anew.
 func release(f func()) tea.Cmd {
-	return tea.Exec(meanwhile(func() { drawn(); f() }), func(error) tea.Msg { return tea.ResumeMsg{} })
+	return tea.Exec(meanwhile(f), func(error) tea.Msg { return tea.ResumeMsg{} })
 }
-
-// drawn returns when the goroutine that draws has ended, which it is told to
-// before. Had it still to do so when bubbletea starts the next one, it would stop
-// that one's clock. Nothing but the stacks tells.
-func drawn() {
-	for drawing() {
-		time.Sleep(time.Millisecond)
-	}
-}
-
-func drawing() bool {
-	stacks := make([]byte, 1<<20)
-	return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte(drawer))
-}
-
-// drawer is the function of that goroutine.
-const drawer = "bubbletea/v2.(*Program).startRenderer.func1("
 
 // stop stops the process and its group, as Ctrl+Z does in other programs, and
 // returns when they go on. A program that has asked for SIGTSTP once is not

@@ -2,48 +2,52 @@ package tui
 
 import (
 	"io"
+	"strings"
 	"testing"
 
 	tea "charm.land/bubbletea/v2"
 )
 
-// resting releases the terminal as soon as it is drawn on, and ends when it has
-// it again.
-type resting struct {
-	t        *testing.T
-	released chan<- bool
-}
+// lending gives the terminal back at once, and says when it has it again.
+type lending struct{ saying }
 
 type begin struct{}
 
-func (r resting) Init() tea.Cmd { return func() tea.Msg { return begin{} } }
+func (l lending) Init() tea.Cmd { return func() tea.Msg { return begin{} } }
 
-func (r resting) View() tea.View { return tea.NewView("") }
-
-func (r resting) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+func (l lending) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg.(type) {
 	case begin:
-		if !drawing() {
-			r.t.Error("nothing draws, or it is called otherwise")
-		}
-		return r, release(func() { r.released <- drawing() })
+		return l, release(func() {})
 	case tea.ResumeMsg:
-		return r, tea.Quit
+		return lending{saying{"back again"}}, nil
 	}
-	return r, nil
+	return l, nil
 }
 
-// What drew before the terminal was given back must not stop what draws
-// afterwards.
-func TestNothingDrawsOnAReleasedTerminal(t *testing.T) {
-	for range 5 {
-		released := make(chan bool, 1)
-		program := tea.NewProgram(resting{t, released}, tea.WithInput(nil), tea.WithOutput(io.Discard), tea.WithoutSignalHandler())
-		if _, err := program.Run(); err != nil {
+// bubbletea stops its ticker when the terminal is given back, perhaps only after
+// the terminal is its own again. The screen goes on all the same.
+func TestAScreenGoesOnAfterItsTerminalWasLent(t *testing.T) {
+	for range 3 {
+		out, in := io.Pipe()
+		f := newFrames()
+		program := tea.NewProgram(painted{lending{}, f}, tea.WithInput(nil), tea.WithOutput(in), tea.WithWindowSize(40, 5), tea.WithoutSignalHandler())
+		f.drive(program)
+		ended := make(chan error, 1)
+		go func() { _, err := program.Run(); in.Close(); ended <- err }()
+		var seen strings.Builder
+		for buf := make([]byte, 1<<10); !strings.Contains(seen.String(), "back again"); {
+			n, err := out.Read(buf)
+			if err != nil {
+				t.Fatalf("%v after %q", err, seen.String())
+			}
+			seen.Write(buf[:n])
+		}
+		go func() { _, _ = io.Copy(io.Discard, out) }() // ends with the program
+		program.Quit()
+		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
-		if <-released {
-			t.Fatal("it is drawn on while it is released")
-		}
+		f.stop()
 	}
 }

@@ -33,8 +33,7 @@ import (
 	"noused/internal/protocol"
 )
 
-// framesPerSecond bounds how often the screen is drawn and how often events are
-// taken in while they stream.
+// framesPerSecond bounds how often events are taken in while they stream.
 const framesPerSecond = 30
 
 // Site is where a daemon is, and what is done there. Daemon is required.
@@ -136,9 +135,9 @@ func runScreen(ctx context.Context, o Options, l *follow.Session) error {
 	m := newModel(o, l, &jobs{ctx: ctx})
 	defer func() { m.link.Close() }() // which may lead to another daemon by then
 	// bubbletea's own signal handler knows no SIGHUP.
-	clock := newClock()
-	defer clock.stop()
-	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithFPS(framesPerSecond), tea.WithoutSignalHandler(), tea.WithFilter(clock.wake)}
+	frames := newFrames()
+	defer frames.stop()
+	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithFPS(framesPerSecond), tea.WithoutSignalHandler(), tea.WithFilter(m.hold)}
 	if o.In == nil {
 		o.In = os.Stdin
 	}
@@ -150,8 +149,8 @@ func runScreen(ctx context.Context, o Options, l *follow.Session) error {
 		out = margins{f}
 	}
 	options = append(options, tea.WithInput(o.In), tea.WithOutput(out))
-	program := tea.NewProgram(m, options...)
-	clock.drive(program)
+	program := tea.NewProgram(painted{m, frames}, options...)
+	frames.drive(program)
 	m.jobs.send = program.Send
 	asked := make(chan os.Signal, 4)
 	signal.Notify(asked, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT)

@@ -87,9 +87,11 @@ func Directly(ctx context.Context, c Command, out io.Writer) error {
 
 // place is a repository that git works on.
 type place struct {
-	run   Runner
-	at    []string // git's options that say which
-	write []string
+	run    Runner
+	at     []string // git's options that say which
+	config []string // more of git's options
+	write  []string
+	env    []string // beside what every git has
 }
 
 // in is the repository that a folder is in; nothing of it may be written.
@@ -113,9 +115,9 @@ func (p place) git(ctx context.Context, args ...string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeLimit, fmt.Errorf("it was not done within %v", timeLimit))
 	defer cancel()
-	fixed := slices.Concat([]string{"git", "--no-pager"}, p.at, []string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"})
+	fixed := slices.Concat([]string{"git", "--no-pager"}, p.at, []string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"}, p.config)
 	c := Command{Path: program, Args: append(fixed, args...), Write: p.write}
-	c.Env = []string{"LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0"}
+	c.Env = append([]string{"LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0"}, p.env...)
 	var out bounded
 	err = p.run(ctx, c, &out)
 	var exit *Exit

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,37 +29,110 @@ func (e *UnsavedError) Error() string {
 }
 
 // Check tells why Remove would refuse to remove a worktree: an error of
-// ErrNotLinked, an *UnsavedError, or that of git.
+// ErrNotLinked, an *UnsavedError, or that of git. It reads every file of the worktree.
+// No program that the repository names is run.
 func Check(ctx context.Context, dir string) error {
-	_, err := check(ctx, dir)
+	_, _, err := check(ctx, dir)
 	return err
 }
 
-func check(ctx context.Context, dir string) (link, error) {
-	l, err := linkOf(dir)
-	if err != nil {
-		return l, fmt.Errorf("%s %w", dir, ErrNotLinked)
+// check also returns a place whose git runs nothing of the repository's.
+func check(ctx context.Context, dir string) (l link, at place, err error) {
+	if l, err = linkOf(dir); err != nil {
+		return l, at, fmt.Errorf("%s %w", dir, ErrNotLinked)
 	}
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return l, err
+		return l, at, err
 	}
-	top, err := in(Directly, dir).git(ctx, "rev-parse", "--show-toplevel")
+	at = in(Directly, dir)
+	top, err := at.git(ctx, "rev-parse", "--show-toplevel")
 	if err != nil {
-		return l, err
+		return l, at, err
 	}
 	if strings.TrimSuffix(top, "\n") != real { // its repository says that it is another folder's
-		return l, fmt.Errorf("%s %w: git says %q", dir, ErrNotLinked, strings.TrimSuffix(top, "\n"))
+		return l, at, fmt.Errorf("%s %w: git says %q", dir, ErrNotLinked, strings.TrimSuffix(top, "\n"))
 	}
-	if err := uncommitted(ctx, dir); err != nil {
-		return l, err
+	if err := repositoriesIn(ctx, dir); err != nil { // first: git would look into them with their own configuration
+		return l, at, err
 	}
-	return l, unshared(ctx, dir)
+	if at, err = at.inert(ctx); err != nil {
+		return l, at, err
+	}
+	at.config = append(at.config, "-c", "core.fileMode=true", "-c", "core.untrackedCache=false")
+	for _, find := range []func(context.Context, place, string) error{uncommitted, hidden, unshared} {
+		if err := find(ctx, at, dir); err != nil {
+			return l, at, err
+		}
+	}
+	return l, at, unended(l.gitDir, dir)
+}
+
+// repositoriesIn fails for repositories in the worktree, submodules too: what they have is
+// for people to look at. Ignored ones count.
+func repositoriesIn(ctx context.Context, dir string) error {
+	var found []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || ctx.Err() != nil {
+			return errors.Join(err, context.Cause(ctx))
+		}
+		if d.Name() != ".git" || filepath.Dir(path) == dir {
+			return nil
+		}
+		if found = append(found, path); len(found) > maxNamed {
+			return fs.SkipAll
+		}
+		if d.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	return unsaved(dir, "repositories of their own, which may have what is nowhere else", found, func(path string) string {
+		rel, _ := filepath.Rel(dir, filepath.Dir(path))
+		return fmt.Sprintf("%.200q", rel)
+	})
+}
+
+// inert returns the place with a git that runs no filter which the repository's own
+// configuration names, and fetches no object that is missing: any program could be named
+// for that. Filters of the user's own configuration run.
+func (p place) inert(ctx context.Context) (place, error) {
+	p.env = append(slices.Clip(p.env), "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none")
+	out, err := p.git(ctx, "config", "--includes", "--show-scope", "--null", "--name-only", "--get-regexp", `^filter\.`)
+	if none := (*gitError)(nil); errors.As(err, &none) && none.said == "exit status 1" {
+		return p, nil
+	}
+	if err == nil && len(out) == maxOutput {
+		err = errors.New("the repository's configuration names too many filters")
+	}
+	if err != nil {
+		return p, err
+	}
+	fields := strings.Split(out, "\x00") // scope, key, scope, key …
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(fields); i += 2 {
+		scope, key := fields[i], fields[i+1]
+		name := key[:max(0, strings.LastIndexByte(key, '.'))]
+		switch {
+		case scope == "system", scope == "global", seen[name]:
+			continue
+		case strings.Contains(name, "="):
+			return p, fmt.Errorf("the repository's configuration has %.100q, which cannot be switched off", name)
+		}
+		seen[name] = true
+		for _, off := range []string{".clean=", ".smudge=", ".process=", ".required=false"} {
+			p.config = append(slices.Clip(p.config), "-c", name+off)
+		}
+	}
+	return p, nil
 }
 
 // uncommitted fails for what a commit would have, ignored files aside.
-func uncommitted(ctx context.Context, dir string) error {
-	out, err := in(Directly, dir).git(ctx, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=none")
+func uncommitted(ctx context.Context, at place, dir string) error {
+	out, err := at.git(ctx, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=dirty")
 	if err != nil {
 		return err
 	}
@@ -66,14 +141,59 @@ func uncommitted(ctx context.Context, dir string) error {
 	})
 }
 
+// hidden fails for files that differ from the commit, whatever git's index says of them:
+// it may have been told to assume that they are unchanged, or to skip them, or knows the
+// size and the times of a file that somebody gave these back. So each is read, for an
+// index of its own.
+func hidden(ctx context.Context, at place, dir string) (err error) {
+	own, err := os.MkdirTemp("", "nous-index-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(own)) }()
+	at.env = append(slices.Clip(at.env), "GIT_INDEX_FILE="+filepath.Join(own, "index"))
+	at.config = append(slices.Clip(at.config), "-c", "core.sparseCheckout=false", "-c", "core.ignoreStat=false", "-c", "core.splitIndex=false")
+	_, err = at.git(ctx, "read-tree", "HEAD")
+	if err == nil {
+		_, err = at.git(ctx, "update-index", "-q", "--really-refresh")
+	}
+	var out string
+	if err == nil { // what is missing is not lost
+		out, err = at.git(ctx, "diff-files", "--name-only", "-z", "--diff-filter=d", "--ignore-submodules=dirty")
+	}
+	if err != nil {
+		return err
+	}
+	return unsaved(dir, "files that are not as committed, though git status does not show it, or a filter of the repository's own would have to be run to see",
+		strings.Split(strings.TrimSuffix(out, "\x00"), "\x00"), func(name string) string { return fmt.Sprintf("%.200q", name) })
+}
+
+// underWay are the names that git gives, in a worktree's own part of the repository, to
+// what it has begun and not ended. Some of it is nowhere else, as what a rebase has stashed.
+var underWay = []string{"rebase-merge", "rebase-apply", "sequencer", "MERGE_HEAD", "MERGE_AUTOSTASH", "CHERRY_PICK_HEAD", "REVERT_HEAD"}
+
+// unended fails for a rebase, a merge and the like that has not ended.
+func unended(gitDir, dir string) error {
+	var found []string
+	for _, name := range underWay {
+		if _, err := os.Lstat(filepath.Join(gitDir, name)); err == nil {
+			found = append(found, name)
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return unsaved(dir, "a rebase, merge or the like that has not ended", found, func(name string) string { return name })
+}
+
 // unshared fails for commits that only the worktree's own branch has.
-func unshared(ctx context.Context, dir string) error {
-	args := []string{"rev-list", "--oneline", fmt.Sprint("--max-count=", maxNamed+1), "HEAD", "--not"}
-	branch, err := in(Directly, dir).git(ctx, "symbolic-ref", "--quiet", "HEAD")
+func unshared(ctx context.Context, at place, dir string) error {
+	args := []string{"rev-list", "--oneline", fmt.Sprint("--max-count=", maxNamed+1), "HEAD", "--glob=refs/worktree", "--not"} // those refs go with it
+	branch, err := at.git(ctx, "symbolic-ref", "--quiet", "HEAD")
 	if err == nil { // a name has none of *, ? and [
 		args = append(args, "--exclude="+strings.TrimPrefix(strings.TrimSpace(branch), "refs/heads/"))
 	}
-	out, err := in(Directly, dir).git(ctx, append(args, "--branches", "--remotes")...)
+	out, err := at.git(ctx, append(args, "--branches", "--remotes")...)
 	if err != nil {
 		return err
 	}
@@ -100,11 +220,13 @@ func unsaved(dir, what string, found []string, name func(string) string) error {
 // would be lost; git looks again itself. It blocks until all files are gone. The
 // folders above it that are empty then go, too, up to home.
 func Remove(ctx context.Context, dir, home string) error {
-	l, err := check(ctx, dir)
+	l, at, err := check(ctx, dir)
 	if err != nil {
 		return err
 	}
-	if _, err := of(Directly, l.common).git(ctx, "worktree", "remove", "--", dir); err != nil {
+	remove := of(Directly, l.common)
+	remove.env, remove.config = at.env, at.config
+	if _, err := remove.git(ctx, "worktree", "remove", "--", dir); err != nil {
 		return err
 	}
 	for _, top := range []string{home, resolved(home)} {

@@ -6,8 +6,9 @@
 //
 // It refuses to lose anything: what is not committed, or is on no other branch,
 // stays. It refuses to run programs that somebody left in a repository, hooks
-// and fsmonitor, as sessions may write there. Filters run, as without them a
-// checkout is wrong: the Runner decides what they may do.
+// and fsmonitor, as sessions may write there. To make a worktree filters run, as without
+// them a checkout is wrong: the Runner decides what they may do. To remove one, none of
+// the repository's own does.
 package worktree
 
 import (

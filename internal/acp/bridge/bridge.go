@@ -34,11 +34,18 @@ const callTimeout = 30 * time.Second
 
 // Options are what a bridge stands between. Log has lines for people.
 type Options struct {
-	Daemon  follow.Dialer
-	In      io.Reader
-	Out     io.Writer
-	Log     func(format string, args ...any)
-	Version string
+	Daemon follow.Dialer
+	Local  bool // the daemon's files are those of this machine
+	// Start starts a daemon. It returns none where none may be started, and is called for
+	// requests only: a daemon that somebody has stopped is not missed before. With nil
+	// none is started.
+	Start func(ctx context.Context, none *client.NoDaemonError) error
+	// Patience is how long a text waits for a daemon that nobody starts.
+	Patience time.Duration
+	In       io.Reader
+	Out      io.Writer
+	Log      func(format string, args ...any)
+	Version  string
 }
 
 type bridge struct {
@@ -55,6 +62,7 @@ type bridge struct {
 
 	mu      sync.Mutex
 	windows map[string]*window // by session
+	made    []string           // sessions of session/new
 }
 
 // Run serves one client until its input ends, which is no error. An
@@ -73,6 +81,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	cancel()
 	b.wg.Wait()
+	b.tidy()
 	b.conn.Close()
 	return err
 }
@@ -174,14 +183,28 @@ func (b *bridge) later(r *acp.Request, do func(ctx context.Context) (any, error)
 	})
 }
 
-// ask sends one command on a connection of its own.
-func ask[P protocol.Params, R protocol.Reply](ctx context.Context, b *bridge, def protocol.Def[P, R], p P) (r R, err error) {
-	ctx, cancel := client.Bounded(ctx, p, callTimeout)
-	defer cancel()
-	conn, err := b.Daemon.Commands(ctx)
+// ask sends one command, which may be sent twice, on a connection of its own, and once
+// more where the daemon went away before it answered.
+func ask[P protocol.Params, R protocol.Reply](ctx context.Context, b *bridge, def protocol.Def[P, R], p P) (R, error) {
+	t := b.tries()
+	r, err := tell(ctx, b, def, p)
+	for again(err) {
+		if err := t.next(ctx); err != nil {
+			return r, err
+		}
+		r, err = tell(ctx, b, def, p)
+	}
+	return r, err
+}
+
+// tell sends one command on a connection of its own.
+func tell[P protocol.Params, R protocol.Reply](ctx context.Context, b *bridge, def protocol.Def[P, R], p P) (r R, err error) {
+	conn, err := b.connect(ctx)
 	if err != nil {
 		return r, err
 	}
+	ctx, cancel := client.Bounded(ctx, p, callTimeout)
+	defer cancel()
 	c := client.New(conn)
 	defer c.Close()
 	return client.Call(ctx, c, def, p)

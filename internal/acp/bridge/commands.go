@@ -98,11 +98,11 @@ func (w *window) command(r *acp.Request, text string) bool {
 }
 
 // local is a prompt that is answered without a turn.
-func (w *window) local(r *acp.Request) *prompt {
-	_, giveUp := context.WithCancel(w.ctx)
+func (w *window) local(r *acp.Request) (*prompt, context.Context) {
+	ctx, giveUp := context.WithCancel(w.ctx)
 	p := &prompt{request: r, giveUp: giveUp}
 	w.prompts = append(w.prompts, p)
-	return p
+	return p, ctx
 }
 
 // finish says what came of a command. What the daemon refuses is said, too.
@@ -122,9 +122,13 @@ func (w *window) finish(p *prompt, said string, err error) {
 }
 
 func (w *window) compact(r *acp.Request, instruction string) {
-	p := w.local(r)
+	p, ctx := w.local(r)
+	turn := inLine(ctx, w, w.payAbort) // what comes behind does not wait for the summary
 	away(w, func() (protocol.Compaction, error) {
-		return follow.Do(w.ctx, w.link, protocol.CompactSession, protocol.CompactSessionParams{Scope: protocol.Scope{SessionID: w.id}, Instruction: instruction})
+		if _, err := turn(); err != nil {
+			return protocol.Compaction{}, err
+		}
+		return once(w.ctx, w, protocol.CompactSession, protocol.CompactSessionParams{Scope: protocol.Scope{SessionID: w.id}, Instruction: instruction})
 	}, func(c protocol.Compaction, err error) {
 		w.finish(p, fmt.Sprintf("The conversation of %d tokens was summarised.", c.TokensBefore), err)
 	})
@@ -135,15 +139,17 @@ func (w *window) listModels(r *acp.Request) {
 	for _, v := range w.modelValues(modelName(w.state.Model)) {
 		said += "\n- " + v.Value
 	}
-	w.finish(w.local(r), said, nil)
+	p, _ := w.local(r)
+	w.finish(p, said, nil)
 }
 
 func (w *window) chooseModel(r *acp.Request, name string) {
-	p := w.local(r)
+	p, _ := w.local(r)
 	away(w, func() (protocol.ModelAccepted, error) {
-		return follow.Do(w.ctx, w.link, protocol.SetModel, protocol.SetModelParams{Scope: protocol.Scope{SessionID: w.id}, Model: name})
+		return insist(w.ctx, w, protocol.SetModel, protocol.SetModelParams{Scope: protocol.Scope{SessionID: w.id}, Model: name})
 	}, func(m protocol.ModelAccepted, err error) {
 		if err == nil {
+			w.b.keep(w.id)
 			w.state.Model = m.Model
 			w.tellState()
 		}

@@ -129,7 +129,7 @@ func newEditor(t testing.TB, socket string) *editor {
 }
 
 // openEditor starts a bridge only.
-func openEditor(t testing.TB, socket string) *editor {
+func openEditor(t testing.TB, socket string, with ...func(*Options)) *editor {
 	t.Helper()
 	fromEditor, in := io.Pipe()
 	out, toEditor := io.Pipe()
@@ -139,7 +139,11 @@ func openEditor(t testing.TB, socket string) *editor {
 	reading.Go(func() { e.read(out) })
 	go func() {
 		defer close(e.ended)
-		e.err = Run(context.Background(), Options{Daemon: follow.Socket(socket), In: fromEditor, Out: toEditor, Log: e.log.add, Version: "test"})
+		o := Options{Daemon: follow.Socket(socket), Local: true, In: fromEditor, Out: toEditor, Log: e.log.add, Version: "test", Patience: hang}
+		for _, set := range with {
+			set(&o)
+		}
+		e.err = Run(context.Background(), o)
 		_ = toEditor.Close()
 		_ = fromEditor.Close()
 	}()

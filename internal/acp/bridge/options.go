@@ -239,8 +239,8 @@ func (w *window) setApprovals(r *acp.Request, field, mode string, answer func() 
 // with it is told of the field that the client calls it by.
 func choose[P protocol.Params, R protocol.Reply](w *window, r *acp.Request, def protocol.Def[P, R], p P, field string, answer func() any) {
 	answering(w, r, func() (s protocol.State, err error) {
-		if _, err = follow.Do(w.ctx, w.link, def, p); err == nil {
-			s, err = follow.Do(w.ctx, w.link, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: w.id}})
+		if _, err = insist(w.ctx, w, def, p); err == nil {
+			s, err = insist(w.ctx, w, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: w.id}})
 		}
 		return s, err
 	}, func(s protocol.State, err error) {
@@ -253,6 +253,7 @@ func choose[P protocol.Params, R protocol.Reply](w *window, r *acp.Request, def 
 			r.Fail(wrong)
 			return
 		}
+		w.b.keep(w.id)
 		w.state.Model, w.state.ApprovalMode, w.state.SteeringMode = s.Model, s.ApprovalMode, s.SteeringMode
 		w.state.Context.Window = s.Context.Window
 		r.Reply(answer())

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"slices"
-	"time"
 
 	"noused/internal/acp"
 	"noused/internal/client/follow"
@@ -21,17 +20,15 @@ type prompt struct {
 	input     string
 	turn      string // that delivers it, "" until then
 	cancelled bool
-	taken     bool               // back, before it was accepted
-	ready     bool               // answered as soon as the abort is
-	giveUp    context.CancelFunc // ends the waiting for a daemon
+	ready     bool                   // answered as soon as the abort is
+	giveUp    context.CancelFunc     // ends the waiting for a daemon
+	sent      protocol.InputAccepted // for what is in line behind it; empty where it was not accepted
 }
 
 func (p *prompt) fail(why *acp.Error) {
 	p.giveUp()
 	p.request.Fail(why)
 }
-
-var errNotSent = errors.New("not sent: there was no daemon")
 
 // prompt sends a text. A session that runs takes it when it is done.
 func (w *window) prompt(r *acp.Request) {
@@ -52,7 +49,8 @@ func (w *window) prompt(r *acp.Request) {
 		if err != nil || reply.Accepted == nil {
 			return protocol.InputAccepted{}, err
 		}
-		return protocol.InputAccepted(*reply.Accepted), nil
+		p.sent = protocol.InputAccepted(*reply.Accepted)
+		return p.sent, nil
 	}, func(a protocol.InputAccepted, err error) { w.accepted(p, a, err) })
 }
 
@@ -61,6 +59,9 @@ func (w *window) prompt(r *acp.Request) {
 func deliver(ctx context.Context, w *window, r *acp.Request, text *string, images *[]protocol.AttachmentParams, send func() (protocol.InputAccepted, error), accepted func(protocol.InputAccepted, error)) {
 	sent := false
 	answering(w, r, inLine(ctx, w, func() (a protocol.InputAccepted, err error) {
+		if _, err := w.payAbort(); err != nil {
+			return a, err
+		}
 		*text, *images, err = meant(ctx, w, *text, *images)
 		switch {
 		case ctx.Err() != nil:
@@ -90,64 +91,6 @@ func (w *window) readPrompt(r *acp.Request) (p acp.PromptParams, text string, im
 	return p, text, images, err == nil
 }
 
-// inLine has texts sent in the order in which they came, each when the one before
-// was answered. ctx ends the waiting.
-func inLine[R any](ctx context.Context, w *window, send func() (R, error)) func() (R, error) {
-	before, mine := w.line, make(chan struct{})
-	w.line = mine
-	return func() (r R, err error) {
-		select {
-		case <-before:
-			defer close(mine)
-			return send()
-		case <-ctx.Done():
-		}
-		w.calls.Go(func() {
-			select {
-			case <-before:
-			case <-w.ctx.Done():
-			}
-			close(mine)
-		})
-		return r, errNotSent
-	}
-}
-
-// persist sends a command that has a key until a daemon has answered it. ctx ends
-// that where none can have got it; the window's own always.
-func persist[P protocol.Params, R protocol.Reply](ctx context.Context, w *window, def protocol.Def[P, R], p P) (R, error) {
-	sent := false
-	return retry(func() (R, error) { return follow.Do(w.ctx, w.link, def, p) }, func(err error) <-chan struct{} {
-		if sent = sent || !offline(err); sent {
-			return w.ctx.Done()
-		}
-		return ctx.Done()
-	})
-}
-
-// insist asks something until a daemon has answered it, or ctx ends.
-func insist[P protocol.Params, R protocol.Reply](ctx context.Context, w *window, def protocol.Def[P, R], p P) (R, error) {
-	return retry(func() (R, error) { return follow.Do(ctx, w.link, def, p) }, func(error) <-chan struct{} { return ctx.Done() })
-}
-
-// retry does something again while the daemon is away, or until what stop returns
-// is closed.
-func retry[R any](do func() (R, error), stop func(error) <-chan struct{}) (R, error) {
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		r, err := do()
-		if err == nil || !offline(err) && !again(err) {
-			return r, err
-		}
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-stop(err):
-			t.Stop()
-			return r, errNotSent
-		}
-	}
-}
-
 // accepted takes in what the daemon says to a text.
 func (w *window) accepted(p *prompt, a protocol.InputAccepted, err error) {
 	switch {
@@ -160,12 +103,6 @@ func (w *window) accepted(p *prompt, a protocol.InputAccepted, err error) {
 	default:
 		p.run, p.input = a.RunID, a.InputID
 		w.own[a.InputID] = true
-		switch {
-		case p.cancelled:
-			w.abort()
-		case p.taken:
-			w.takeBack(string(p.request.ID))
-		}
 	}
 }
 
@@ -180,8 +117,13 @@ func (w *window) steer(r *acp.Request) {
 		Scope: protocol.Scope{SessionID: *params.SessionID}, Text: text, IfIdle: protocol.KindPrompt,
 		IdempotencyKey: "acp-" + rand.Text(), Attachments: images,
 	}
-	deliver(w.ctx, w, r, &send.Text, &send.Attachments, func() (protocol.InputAccepted, error) { return persist(w.ctx, w, protocol.Steer, send) },
+	ctx := w.texts
+	deliver(ctx, w, r, &send.Text, &send.Attachments, func() (protocol.InputAccepted, error) { return persist(ctx, w, protocol.Steer, send) },
 		func(a protocol.InputAccepted, err error) {
+			if errors.Is(err, errNotSent) {
+				r.Fail(acp.Errorf(acp.Cancelled, "%v", err))
+				return
+			}
 			if err != nil {
 				r.Fail(aboutPrompt(w.b.explain(err), params.Prompt))
 				return
@@ -191,62 +133,9 @@ func (w *window) steer(r *acp.Request) {
 		})
 }
 
-// abort ends what the session does, and answers what waits for it as cancelled.
-func (w *window) abort() {
-	for _, p := range w.prompts {
-		p.cancelled = true
-		p.giveUp()
-	}
-	w.aborts++
-	away(w, func() (protocol.AbortAccepted, error) {
-		return follow.Do(w.ctx, w.link, protocol.Abort, protocol.AbortParams{Scope: protocol.Scope{SessionID: w.id}})
-	}, func(a protocol.AbortAccepted, err error) {
-		w.aborts--
-		if offline(err) || err != nil && again(err) {
-			w.aborted = true
-		}
-		for _, d := range a.Discarded {
-			if !slices.ContainsFunc(w.prompts, func(p *prompt) bool { return p.input == d.InputID }) {
-				w.handBack(d.InputID, d.Text)
-			}
-		}
-		for _, p := range slices.Clone(w.prompts) {
-			if p.ready {
-				w.answer(p, acp.StopCancelled)
-			}
-		}
-	})
-}
-
 // handBack tells of a text that will not be delivered.
 func (w *window) handBack(input, text string) {
 	w.say(input, "[Not delivered, the run was ended: "+text+"]")
-}
-
-// takeBack takes one request back: a text that waits is withdrawn, one that is
-// being worked at is ended as session/cancel does.
-func (w *window) takeBack(id string) {
-	i := slices.IndexFunc(w.prompts, func(p *prompt) bool { return string(p.request.ID) == id })
-	if i < 0 {
-		return
-	}
-	p := w.prompts[i]
-	switch {
-	case p.input == "": // it is not known yet what became of it
-		p.taken = true
-		p.giveUp()
-		return
-	case p.turn != "":
-		w.abort()
-		return
-	}
-	away(w, func() (protocol.Withdrawn, error) {
-		return follow.Do(w.ctx, w.link, protocol.Withdraw, protocol.WithdrawParams{Scope: protocol.Scope{SessionID: w.id}, InputID: p.input})
-	}, func(_ protocol.Withdrawn, err error) {
-		if err != nil && slices.Contains(w.prompts, p) {
-			w.abort()
-		}
-	})
 }
 
 // answer answers a prompt, a cancelled one when it is known what was handed back.

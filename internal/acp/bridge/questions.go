@@ -3,11 +3,13 @@ package bridge
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 
 	"noused/internal/acp"
+	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
 
@@ -56,8 +58,25 @@ func (w *window) question(a protocol.Approval) {
 			w.b.Log("%s: %v; %s waits for another client", acp.RequestPermission, err, a.ApprovalID)
 		case r.Outcome.Outcome == "selected":
 			w.decide(protocol.ApproveParams{ApprovalID: a.ApprovalID, Option: r.Outcome.OptionID}, nil)
+		case w.aborts == 0: // else the abort withdraws it
+			w.unanswered(a)
 		}
 	})
+}
+
+// unanswered is a question that the editor has put away although nobody has cancelled the
+// turn. Where the turn is one of its prompts nobody else may be there: the call is denied,
+// and the run goes on. A turn of another client's is not its to decide about.
+func (w *window) unanswered(a protocol.Approval) {
+	mine := slices.ContainsFunc(w.prompts, func(p *prompt) bool { return p.run == a.RunID && p.turn != "" })
+	no := slices.IndexFunc(a.Options, func(o protocol.ApprovalOption) bool { return o.Decision == protocol.DecisionDeny })
+	if !mine || no < 0 {
+		w.b.Log("%s: cancelled; %s waits for another client", acp.RequestPermission, a.ApprovalID)
+		return
+	}
+	w.decide(protocol.ApproveParams{
+		ApprovalID: a.ApprovalID, Option: a.Options[no].ID, Reason: "the question was put away in the editor without an answer",
+	}, nil)
 }
 
 // resolved takes a question back that was answered elsewhere.
@@ -86,6 +105,9 @@ func (w *window) decide(p protocol.ApproveParams, again func(why string)) {
 			again(wire.Message)
 		default:
 			w.b.Log("approve %s: %v", p.ApprovalID, err)
+			if !known { // no daemon was told: the next one asks again
+				delete(w.asks, p.ApprovalID)
+			}
 			w.notice("error", err.Error())
 		}
 	})
@@ -126,8 +148,15 @@ func (w *window) permission(a protocol.Approval) acp.PermissionParams {
 		p.ToolCall = w.limit(a)
 	}
 	p.ToolCall.Status = acp.Pending
-	if why := strings.TrimSpace(a.Rule + "\n" + a.Reason); why != "" {
-		p.ToolCall.Content = append(p.ToolCall.Content, acp.ToolText(why))
+	var says []string
+	for _, text := range []string{a.Rule, a.Reason} {
+		if text != "" {
+			says = append(says, plaintext.RevealLine(text))
+		}
+	}
+	says = append(says, wholeCommand(a)...)
+	if len(says) > 0 {
+		p.ToolCall.Content = append(p.ToolCall.Content, acp.ToolText(strings.Join(says, "\n")))
 	}
 	for _, o := range a.Options {
 		if a.Kind == protocol.ApprovalQuestion && o.ID == "accept" { // takes a form, which the editor cannot show
@@ -136,6 +165,23 @@ func (w *window) permission(a protocol.Approval) acp.PermissionParams {
 		p.Options = append(p.Options, permissionOption(o))
 	}
 	return p
+}
+
+// wholeCommand is a command that its title does not show as it is: in a fence, in which
+// nothing of it is taken for Markdown.
+func wholeCommand(a protocol.Approval) []string {
+	var args struct {
+		Command string `json:"command"`
+	}
+	if json.Unmarshal(a.Arguments, &args) != nil || args.Command == "" || line(a.ToolName+" "+args.Command) == a.ToolName+" "+args.Command {
+		return nil
+	}
+	shown, _ := plaintext.Reveal(args.Command)
+	fence := "```"
+	for strings.Contains(shown, fence) {
+		fence += "`"
+	}
+	return []string{fence, shown, fence}
 }
 
 // limit is a question that is about no call: it is shown as one of its own.
@@ -163,9 +209,9 @@ func permissionOption(o protocol.ApprovalOption) acp.PermissionOption {
 	case o.Decision == protocol.DecisionDeny:
 		out.Kind = acp.RejectOnce
 	case o.ID == "session":
-		out.Kind, out.Name = acp.AllowAlways, "Allow in this session: "+o.Pattern
+		out.Kind, out.Name = acp.AllowAlways, "Allow in this session: "+plaintext.RevealLine(o.Pattern)
 	case o.ID == "always":
-		out.Kind, out.Name = acp.AllowAlways, "Always allow: "+o.Pattern
+		out.Kind, out.Name = acp.AllowAlways, "Always allow: "+plaintext.RevealLine(o.Pattern)
 	}
 	if out.Name == "" {
 		out.Name = o.ID

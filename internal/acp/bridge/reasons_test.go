@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 
@@ -93,28 +92,47 @@ func TestARunAtItsLimitAsks(t *testing.T) {
 	}
 }
 
-// What a tool shows is shown, in a replay too.
+// What a tool shows is shown, in a replay too; what is too much for an editor at once, and
+// what lies on another machine, is named.
 func TestImagesOfTools(t *testing.T) {
+	const gif = "R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
 	d := startDaemon(t, "")
-	dot, err := base64.StdEncoding.DecodeString("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
+	dot, err := base64.StdEncoding.DecodeString(gif)
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.Write("dot.gif", string(dot))
+	d.Write("large.gif", string(dot)+strings.Repeat("\x00", maxImages))
 	e := newEditor(t, d.Socket)
 	s := e.open(d.Dir)
-	shows := func(u update) bool {
-		return u.Status == acp.Completed && strings.Contains(string(u.Content), `"resource_link"`) && strings.Contains(string(u.Content), `"image/gif"`)
+	e.say(s, "!read {\"path\":\"dot.gif\"}\n!read {\"path\":\"large.gif\"}")
+	image, link := `"image","data":"`+gif+`","mimeType":"image/gif"`, `"resource_link"`
+	shows := func(e *editor, from int, want ...string) {
+		t.Helper()
+		var got []string
+		for _, u := range e.updates(s, from, -1) {
+			if u.Status == acp.Completed {
+				got = append(got, string(u.Content))
+			}
+		}
+		if len(got) != len(want) {
+			t.Fatalf("got %d results, want %d", len(got), len(want))
+		}
+		for i := range want {
+			if !strings.Contains(got[i], want[i]) {
+				t.Errorf("result %d is %.300s, want %s in it", i, got[i], want[i])
+			}
+		}
 	}
-	e.say(s, `!read {"path":"dot.gif"}`)
+	load := `{"sessionId":"` + s + `","cwd":"/","mcpServers":[]}`
+	shows(e, 0, image, link)
 	from := e.mark()
-	if !slices.ContainsFunc(e.updates(s, 0, from), shows) {
-		t.Errorf("the image is not shown:\n%s", strings.Join(conversation(e.updates(s, 0, from)), "\n"))
-	}
-	e.must(acp.SessionLoad, `{"sessionId":"`+s+`","cwd":"/","mcpServers":[]}`)
-	if !slices.ContainsFunc(e.updates(s, from, -1), shows) {
-		t.Error("the image is not in the replay")
-	}
+	e.must(acp.SessionLoad, load)
+	shows(e, from, image, link)
+	far := openEditor(t, d.Socket, func(o *Options) { o.Local = false })
+	far.must(acp.Initialize, `{"protocolVersion":1}`)
+	far.must(acp.SessionLoad, load)
+	shows(far, 0, link, link)
 }
 
 // Calls that a cancel left unmade are over, live and in a replay.

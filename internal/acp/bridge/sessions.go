@@ -2,11 +2,10 @@ package bridge
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"time"
 
 	"noused/internal/acp"
-	"noused/internal/client"
 	"noused/internal/protocol"
 )
 
@@ -27,8 +26,38 @@ func (b *bridge) newSession(r *acp.Request) {
 			r.Fail(renamed(renamed(b.explain(err), "workdir", "cwd"), "mcp_servers", "mcpServers"))
 			return
 		}
+		b.mu.Lock()
+		b.made = append(b.made, made.SessionID)
+		b.mu.Unlock()
 		b.open(made.SessionID, opening{r, false, made.SessionID})
 	})
+}
+
+// tidyTime is how long an editor that ends waits for its empty sessions to be removed.
+const tidyTime = 2 * time.Second
+
+// keep has a session stay that was made here: something was chosen for it.
+func (b *bridge) keep(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.made = slices.DeleteFunc(b.made, func(made string) bool { return made == id })
+}
+
+// tidy removes the sessions that were made here and that nobody has used: nothing was said
+// or chosen there, and it has no title. Where no daemon runs they stay.
+func (b *bridge) tidy() {
+	ctx, cancel := context.WithTimeout(context.Background(), tidyTime)
+	defer cancel()
+	b.Start = nil
+	for _, id := range b.made {
+		s, err := tell(ctx, b, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}})
+		if err == nil && s.SessionID == id && s.LeafID == "" && s.Title == "" && s.RunState == protocol.StateIdle {
+			_, err = tell(ctx, b, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id})
+		}
+		if err != nil {
+			b.Log("session %s: not removed though it may be empty: %v", id, err)
+		}
+	}
 }
 
 // renamed has an error name the field as the client calls it.
@@ -193,7 +222,7 @@ func (b *bridge) deleteSession(r *acp.Request) {
 		return
 	}
 	b.later(r, func(ctx context.Context) (any, error) {
-		_, err := ask(ctx, b, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: *p.SessionID})
+		_, err := tell(ctx, b, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: *p.SessionID})
 		if w := b.window(*p.SessionID); err == nil && w != nil {
 			w.post(func() { w.gone(errDeleted) })
 		}
@@ -202,20 +231,3 @@ func (b *bridge) deleteSession(r *acp.Request) {
 }
 
 var errDeleted = &acp.Error{Code: acp.ResourceNotFound, Message: "sessionId: the session was deleted"}
-
-// again tells whether a command that failed so may be sent once more, with its
-// key, when the daemon answers again.
-func again(err error) bool {
-	var (
-		silent *client.SilentError
-		wire   *protocol.Error
-	)
-	switch {
-	case errors.Is(err, client.ErrLost), errors.Is(err, client.ErrClosed), errors.As(err, &silent):
-		return true
-	case errors.As(err, &wire):
-		return wire.Reason() == protocol.ShuttingDown || wire.Reason() == protocol.TooManyPending
-	default:
-		return false
-	}
-}

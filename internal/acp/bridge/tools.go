@@ -2,6 +2,8 @@ package bridge
 
 import (
 	"bytes"
+	"encoding/base64"
+	"fmt"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -10,7 +12,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/acp"
+	"noused/internal/plaintext"
 	"noused/internal/protocol"
+	"noused/internal/regular"
 )
 
 // kinds are what editors know of the tools that come with the daemon.
@@ -101,19 +105,19 @@ func absolute(workdir, path string) string {
 
 func fileURI(path string) string { return (&url.URL{Scheme: "file", Path: path}).String() }
 
-// maxTitle bounds a title, in bytes.
+// maxTitle bounds a title, in characters.
 const maxTitle = 160
 
-// line is the first line of a text, or as much of it as a title may have.
+// line is the beginning of a text in one line, as much as a title may have, and how
+// much more there is. An editor may draw what it is told; so what it would not show
+// is written as its number.
 func line(text string) string {
-	text, more, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	if len(text) > maxTitle {
-		text, more = strings.ToValidUTF8(text[:maxTitle], ""), "more"
+	text = strings.TrimSpace(text)
+	shown, left := plaintext.RevealHead(text, maxTitle)
+	if left > 0 {
+		shown += fmt.Sprintf(" … %d bytes more", left)
 	}
-	if more != "" {
-		text += " …"
-	}
-	return text
+	return shown
 }
 
 // output is what a call gave, as it is.
@@ -150,9 +154,29 @@ func (w *window) result(id string, ok bool, raw jsontext.Value, text string, ima
 	if len(out.Content) == 0 {
 		out.Content = []acp.ToolContent{acp.ToolText(text)}
 	}
+	room := int64(maxImages)
 	for _, a := range images {
-		link := linkTo(a)
-		out.Content = append(out.Content, acp.ToolContent{Type: "content", Content: &link})
+		block := w.image(a, &room)
+		out.Content = append(out.Content, acp.ToolContent{Type: "content", Content: &block})
 	}
 	w.update(out)
+}
+
+// maxImages is how much of a call's images an editor is sent, in bytes before base64: less
+// than it may leave unread. Of the others it is told where they are.
+const maxImages = 2 << 20
+
+// image is an image of a tool's as the editor can show it, as far as there is room.
+func (w *window) image(a protocol.Attachment, room *int64) acp.ContentBlock {
+	if !w.b.Local || !acp.IsImage(a.MediaType) || a.Size > *room {
+		return linkTo(a)
+	}
+	data, err := regular.ReadOwn(a.Path, *room)
+	if err != nil {
+		w.b.Log("%v", err)
+		return linkTo(a)
+	}
+	*room -= int64(len(data))
+	text := base64.StdEncoding.EncodeToString(data)
+	return acp.ContentBlock{Type: "image", Data: &text, MimeType: a.MediaType, URI: fileURI(a.Path)}
 }

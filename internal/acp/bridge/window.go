@@ -3,7 +3,6 @@ package bridge
 import (
 	"bytes"
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -43,7 +42,9 @@ type window struct {
 	sending atomic.Int32    // texts that were sent, and of which it is not known yet whether they are accepted
 	own     map[string]bool // texts of this editor's that were not delivered yet
 	aborts  int             // that were not answered yet
-	aborted bool            // one was lost, and is sent again
+	owed    atomic.Bool     // an abort that no daemon could be told of
+	texts   context.Context // ends with the next abort
+	giveUp  context.CancelFunc
 
 	asks   map[string]context.CancelFunc // questions that the editor was asked
 	models []protocol.ListedModel
@@ -67,6 +68,7 @@ func (b *bridge) newWindow(id string) *window {
 	w.flush.Stop()
 	close(w.line)
 	w.ctx, w.cancel = context.WithCancel(b.ctx)
+	w.texts, w.giveUp = context.WithCancel(w.ctx)
 	b.wg.Go(w.run)
 	return w
 }
@@ -180,6 +182,7 @@ func (w *window) take(h follow.Happening) {
 	case follow.Changed:
 		w.changed(h.State)
 	case follow.Refused:
+		w.b.Log("session %s: %v", w.id, h.Err)
 		w.gone(w.b.explain(h.Err))
 	case follow.Disconnected:
 		if !w.lost {
@@ -268,9 +271,8 @@ func (w *window) changed(s protocol.State) {
 	w.state = s
 	w.tellState()
 	w.syncQuestions(s.PendingApprovals)
-	if w.aborted {
-		w.aborted = false
-		w.abort()
+	if w.owed.Load() {
+		w.aborting(w.payAbort)
 	}
 }
 
@@ -326,8 +328,9 @@ func (w *window) event(ev follow.Event) {
 func (w *window) status(e protocol.Status) {
 	switch e.Code {
 	case protocol.StatusApprovalRequested:
-		if e.Approval != nil {
-			w.question(*e.Approval)
+		if a := e.Approval; a != nil {
+			a.RunID = e.RunID
+			w.question(*a)
 		}
 	case protocol.StatusApprovalResolved:
 		w.resolved(e.ApprovalID)
@@ -360,6 +363,3 @@ func decodeEntry(raw jsontext.Value) (e entry) {
 	}
 	return e
 }
-
-// offline tells whether a command has not been sent.
-func offline(err error) bool { return errors.Is(err, follow.ErrOffline) }

@@ -236,6 +236,9 @@ func (c *conn) take(next incoming) error {
 		c.s.synced = false
 	}
 	c.tell()
+	if status, ok := next.Event.Event.(protocol.Status); ok && status.Code == protocol.StatusSettingChanged && c.ours(next) {
+		return c.look()
+	}
 	if _, over := next.Event.Event.(protocol.AgentEnd); over && next.lost && c.ours(next) {
 		return errDropped // the messages have it
 	}
@@ -257,8 +260,8 @@ func (c *conn) ours(next incoming) bool {
 	return id == "" || id == c.s.session || c.Older && c.s.session == ""
 }
 
-// look asks for the state, which holds what no event tells: a mode, the tools
-// or the title that another client set.
+// look asks for the state, which holds what no event tells: a mode and the tools that
+// another client set, say. Where an event tells of them they are looked at behind it.
 func (c *conn) look() error {
 	if !c.s.synced && !c.Older {
 		return nil // a snapshot is on its way

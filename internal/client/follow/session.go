@@ -139,9 +139,8 @@ func (s *Session) wantAgain(id string) {
 // Do sends a command and waits for its reply until ctx ends, and half a minute
 // where the command is one that is answered at once. Errors are those of
 // client.Call, ErrOffline and *client.SilentError. With the last, and with
-// client.ErrLost, the daemon may have executed the command. A text with an
-// idempotency key whose answer was lost is sent again, with its key, if there is
-// another connection in time.
+// client.ErrLost, the daemon may have executed the command. What Resend sends again
+// is, if there is another connection in time.
 func Do[P protocol.Params, R protocol.Reply](ctx context.Context, s *Session, def protocol.Def[P, R], p P) (R, error) {
 	c, changed := s.connection()
 	if c == nil {
@@ -149,19 +148,22 @@ func Do[P protocol.Params, R protocol.Reply](ctx context.Context, s *Session, de
 		return none, fmt.Errorf("%s: %w", def.Name(), ErrOffline)
 	}
 	defer s.touched.Store(true)
-	command, text, key := sends(p)
+	command, text, _ := sends(p)
 	if s.older.Load() && command != "" {
 		s.events.fill.Sent(command, text)
 	}
 	ctx, cancel := client.Bounded(ctx, p, callTimeout)
 	defer cancel()
-	r, err := client.Call(ctx, c, def, p)
-	for key != "" && errors.Is(err, client.ErrLost) && !s.older.Load() {
-		if c, changed = s.another(ctx, c, changed); c == nil || s.older.Load() {
-			break
-		}
-		r, err = client.Call(ctx, c, def, p)
-	}
+	r, err := Resend(p, c, func(c *client.Client) (R, error) { return client.Call(ctx, c, def, p) },
+		func(before *client.Client, _ error) (next *client.Client) {
+			if s.older.Load() {
+				return nil
+			}
+			if next, changed = s.another(ctx, before, changed); s.older.Load() {
+				return nil
+			}
+			return next
+		})
 	var refused *protocol.Error
 	if s.older.Load() && command != "" && errors.As(err, &refused) {
 		s.events.fill.Unsent(command)

@@ -28,7 +28,7 @@ func (c *conn) show(id string) error {
 	for _, id := range []string{id, c.s.session, ""} {
 		err := c.snapshot(id)
 		var wire *protocol.Error
-		if err == nil || id == "" || !errors.As(err, &wire) {
+		if err == nil || id == "" || !errors.As(err, &wire) || wire.Reason() == protocol.ShuttingDown { // the next daemon shows it
 			return err
 		}
 		c.s.out.put(Refused{id, err})

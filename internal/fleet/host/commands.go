@@ -210,28 +210,37 @@ func short128(s string) string { return strings.ToValidUTF8(s[:min(len(s), 128)]
 // answer sends the reply's line without its end. One that the server does not carry
 // becomes an error that says so.
 func (r *request) answer(id string, o protocol.Outcome) {
-	h, most := r.link.host, int(r.link.nc.MaxPayload())-replySpare
-	reply := o.Encode(nil, id)
-	if reply.Len() > most && o.Shorten() {
-		reply = o.Encode(nil, id)
-	}
-	size := h.o.Held.Clip(reply.Len())
-	switch {
-	case reply.Len() > most:
-		reply = refusal(reply, id, protocol.Rejectf(protocol.LineTooLong,
-			"the command has run, but its reply of %d bytes is more than the NATS server carries (max_payload, less %d: %d): ask for less, as with limit of get_messages", reply.Len(), replySpare, most))
-		size = 0
-	case size <= longCost:
-		size = 0
-	case !h.o.Held.Take(size):
-		reply, size = refusal(reply, id, noRoom("reply", size)), 0
-	}
+	h := r.link.host
+	reply, size := r.encode(id, o)
 	defer h.o.Held.Give(size)
 	line := bytes.TrimSuffix(reply.Line(), []byte("\n"))
 	if reply.Release != nil {
 		reply.Release()
 	}
 	r.send(line)
+}
+
+// encode makes the reply's line, or that of the error in its place, one line at a time.
+// It takes size bytes of the budget.
+func (r *request) encode(id string, o protocol.Outcome) (reply protocol.Response, size int) {
+	h, most := r.link.host, int(r.link.nc.MaxPayload())-replySpare
+	h.encoding.Lock()
+	defer h.encoding.Unlock()
+	reply = o.Encode(nil, id)
+	if reply.Len() > most && o.Shorten() {
+		reply = o.Encode(nil, id)
+	}
+	size = h.o.Held.Clip(reply.Len())
+	switch {
+	case reply.Len() > most:
+		return refusal(reply, id, protocol.Rejectf(protocol.LineTooLong,
+			"the command has run, but its reply of %d bytes is more than the NATS server carries (max_payload, less %d: %d): ask for less, as with limit of get_messages", reply.Len(), replySpare, most)), 0
+	case size <= longCost:
+		return reply, 0
+	case !h.o.Held.Take(size):
+		return refusal(reply, id, noRoom("reply", size)), 0
+	}
+	return reply, size
 }
 
 // refusal takes the place of a reply.

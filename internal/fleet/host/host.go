@@ -96,7 +96,8 @@ type Host struct {
 	ousted  atomic.Bool          // a daemon of the same state has had the name since
 	fault   atomic.Pointer[string]
 
-	pending atomic.Int32 // long commands
+	pending  atomic.Int32 // long commands
+	encoding sync.Mutex   // held while a reply is made and has its room, or is refused it
 
 	mu      sync.Mutex
 	closing bool

@@ -28,7 +28,9 @@ func TestWhatAClientNeeds(t *testing.T) {
 	config = strings.ReplaceAll(config, `\"`, `"`)
 	s := fleettest.Start(t, config)
 	as := func(name string) *Queue {
-		nc := fleettest.Dial(t, s.Direct(), nats.UserInfo(name, "x"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+		nc := fleettest.Dial(t, s.Direct(), nats.UserInfo(name, "x"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			t.Errorf("%s does what it may not, and the server's log says so: %v", name, err)
+		}))
 		q, err := Open(t.Context(), fleettest.JetStream(t, nc), fleet.DefaultPrefix, DefaultTimeout)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -41,8 +43,16 @@ func TestWhatAClientNeeds(t *testing.T) {
 	if all, _, err := q.Claims(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("claims: %v, %v", all, err)
 	}
+	waits, waiting := make(chan error, 1), as("submits")
+	go func() { // ends with the job
+		_, err := waiting.Wait(t.Context(), "one")
+		waits <- err
+	}()
 	if did, _, err := as("cancels").Cancel(t.Context(), "one", time.Second); did != Removed || err != nil {
 		t.Errorf("cancel: got %s, %v", did, err)
+	}
+	if err := <-waits; err != nil {
+		t.Errorf("wait from the beginning: %v", err)
 	}
 	if e, err := q.Wait(t.Context(), "one"); err != nil || e.ID != "one" {
 		t.Errorf("wait: got %+v, %v", e, err)

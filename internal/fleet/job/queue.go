@@ -253,12 +253,19 @@ func (q *Queue) End(ctx context.Context, id string) (e End, ok bool, err error) 
 
 // Wait waits for the end of a job.
 func (q *Queue) Wait(ctx context.Context, id string) (e End, err error) {
-	told := make(chan *nats.Msg, 1)
-	sub, err := q.js.Conn().ChanSubscribe(q.prefix.JobDone(id), told)
-	if err != nil {
-		return e, err
+	// A plain subscription would not cross from the hosts' account to a person's.
+	from := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy, FilterSubject: q.prefix.JobDone(id)}
+	told := make(chan struct{})
+	if messages, _, err := fleet.Pull(ctx, q.js, q.prefix.EventStream(), from, jetstream.PullMaxMessages(1)); err == nil {
+		ended := make(chan struct{})
+		go func() { // ends with messages
+			defer close(ended)
+			if _, err := messages.Next(); err == nil {
+				close(told)
+			}
+		}()
+		defer func() { messages.Stop(); <-ended }()
 	}
-	defer func() { _ = sub.Unsubscribe() }()
 	look := time.NewTicker(lookEvery) // what is told can be missed
 	defer look.Stop()
 	for {
@@ -267,7 +274,8 @@ func (q *Queue) Wait(ctx context.Context, id string) (e End, err error) {
 			return e, err
 		}
 		select {
-		case <-told: // perhaps before it can be read
+		case <-told:
+			told = nil
 			look.Reset(soon)
 		case <-look.C:
 		case <-ctx.Done():

@@ -49,8 +49,11 @@ func (m *Model) Close() { m.client.Close() }
 // does, with its cause. Errors are *wire.Error; model.ErrContextTooLong and
 // model.ErrTruncated are told apart with errors.Is.
 func (m *Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error] {
-	names := wire.NewNames(req)
-	return m.client.Stream(ctx, "v1/messages", authorized(m.client.Options()), encode(m.client, req, names), decoder(names, m.client.Maker(wireName)))
+	return wire.Stream(ctx, m.client, wire.Wire[*request]{
+		Path: "v1/messages", Header: authorized(m.client.Options()),
+		Encode: func(req model.Request, names wire.Names) *request { return encode(m.client, req, names) },
+		Decode: func(names wire.Names) wire.Decoder { return decoder(names, m.client.Maker(wireName)) },
+	}, req)
 }
 
 // Models asks a server for its models, sorted by their names; Model of the options

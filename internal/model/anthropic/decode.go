@@ -45,9 +45,9 @@ type usage struct {
 
 // decoder decodes an answer of that maker.
 func decoder(names wire.Names, maker string) wire.Decoder {
-	return func(events iter.Seq2[wire.Event, error]) iter.Seq2[model.Delta, error] {
+	return func(events iter.Seq2[wire.Event, error], hold func(int) error) iter.Seq2[model.Delta, error] {
 		return func(yield func(model.Delta, error) bool) {
-			var s state
+			s := state{load: wire.Load{Hold: hold}}
 			for e, err := range events {
 				var d model.Delta
 				stopped := false
@@ -56,7 +56,7 @@ func decoder(names wire.Names, maker string) wire.Decoder {
 				}
 				switch {
 				case err != nil:
-					yield(model.Delta{}, err)
+					s.fail(err, yield)
 					return
 				case stopped:
 					s.end(names, maker, yield)
@@ -67,11 +67,7 @@ func decoder(names wire.Names, maker string) wire.Decoder {
 					}
 				}
 			}
-			err := s.odd
-			if err == nil {
-				err = wire.Truncated("")
-			}
-			yield(model.Delta{}, err)
+			s.fail(wire.Truncated(s.odd), yield)
 		}
 	}
 }
@@ -80,11 +76,11 @@ func decoder(names wire.Names, maker string) wire.Decoder {
 type state struct {
 	tally  wire.Tally
 	blocks []*open
-	size   int // bytes of arguments, signatures and what else was attached
+	load   wire.Load // of arguments, signatures and what else was attached
 	mixed  bool
 	reason string
 	usage  usage
-	odd    error // of the first event that could not be read
+	odd    string // why the first event that could not be read was not
 }
 
 // open is a content block. Its members are what it began with, but for its text.
@@ -107,13 +103,14 @@ func (s *state) take(e wire.Event) (d model.Delta, stopped bool, err error) {
 	}
 	var ev event
 	if err := wire.Decode(e, &ev); err != nil {
-		if s.odd == nil {
-			s.odd = err
-		}
+		s.odd = cmp.Or(s.odd, err.Error())
 		return d, false, nil
 	}
 	switch cmp.Or(string(ev.Type), e.Type) {
 	case "message_start":
+		if len(s.blocks) > 0 {
+			return d, false, wire.BeginsAgain()
+		}
 		s.count(ev.Message.V.Usage.V)
 	case "content_block_start":
 		d, err = s.begin(ev)
@@ -160,8 +157,8 @@ func (s *state) begin(ev event) (d model.Delta, err error) {
 		return d, wire.TooMuch()
 	}
 	members := wire.Members(ev.ContentBlock)
-	if s.size += len(ev.ContentBlock); s.size > wire.MaxContent {
-		return d, wire.TooMuch()
+	if err := s.load.Add(len(ev.ContentBlock)); err != nil {
+		return d, err
 	}
 	b := &open{index: ev.Index.V, kind: wire.Text(members.Get("type")), members: members, at: len(s.blocks)}
 	s.blocks = append(s.blocks, b)
@@ -183,8 +180,8 @@ func (s *state) begin(ev event) (d model.Delta, err error) {
 
 func (s *state) extend(ev event) (d model.Delta, err error) {
 	delta := ev.Delta.V
-	if s.size += len(delta.PartialJSON) + len(delta.Signature) + len(delta.Citation); s.size > wire.MaxContent {
-		return d, wire.TooMuch()
+	if err := s.load.Add(len(delta.PartialJSON) + len(delta.Signature) + len(delta.Citation)); err != nil {
+		return d, err
 	}
 	b := s.find(ev.Index.V)
 	switch delta.Type {
@@ -233,12 +230,17 @@ func (s *state) find(index *wire.Count) *open {
 	return nil
 }
 
+// fail ends an answer, and says what it has cost so far.
+func (s *state) fail(err error, yield func(model.Delta, error) bool) {
+	wire.Fail(s.total(), err, yield)
+}
+
 // end hands on the calls and why the message stopped, with the blocks as they
 // came.
 func (s *state) end(names wire.Names, maker string, yield func(model.Delta, error) bool) {
 	stop, err := s.stop()
 	if err != nil {
-		yield(model.Delta{}, err)
+		s.fail(err, yield)
 		return
 	}
 	blocks := s.tally.Blocks()

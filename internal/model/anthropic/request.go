@@ -21,7 +21,15 @@ type request struct {
 
 	Thinking     *thinking     `json:"thinking,omitzero"`
 	OutputConfig *outputConfig `json:"output_config,omitzero"`
+
+	shown wire.Pictures
 }
+
+// Shown are the pictures.
+func (r *request) Shown() *wire.Pictures { return &r.shown }
+
+// Forget keeps nothing: no refusal is learned from.
+func (r *request) Forget() { *r = request{} }
 
 type message struct {
 	Role    string  `json:"role"`
@@ -49,7 +57,7 @@ type block struct {
 type source struct {
 	Type      string `json:"type"`
 	MediaType string `json:"media_type"`
-	Data      []byte `json:"data"` // base64
+	Data      string `json:"data"` // base64
 }
 
 type cacheControl struct {
@@ -67,10 +75,10 @@ type toolChoice struct {
 	Type string `json:"type"`
 }
 
-func encode(c *wire.Client, req model.Request, names wire.Names) request {
+func encode(c *wire.Client, req model.Request, names wire.Names) *request {
 	o := c.Options()
 	system, messages, tools := wire.Ask(req, c.Maker(wireName))
-	out := request{Model: o.Model, MaxTokens: o.MaxOutputTokens, Messages: make([]message, 0, len(messages)), Stream: true}
+	out := &request{Model: o.Model, MaxTokens: o.MaxOutputTokens, Messages: make([]message, 0, len(messages)), Stream: true}
 	for _, m := range messages {
 		out.add(m, names)
 	}
@@ -116,11 +124,11 @@ func (r *request) add(m wire.Entry, names wire.Names) {
 	role, content := "user", []block(nil)
 	switch m.Role {
 	case model.Tool:
-		content = []block{{Type: "tool_result", ToolUseID: m.ToolCallID, Content: answered(m.Message), IsError: !m.OK}}
+		content = []block{{Type: "tool_result", ToolUseID: m.ToolCallID, Content: answered(m.Message, &r.shown), IsError: !m.OK}}
 	case model.Assistant:
 		role, content = "assistant", said(m, names)
 	default:
-		content = shown(m.Message)
+		content = shown(m.Message, &r.shown)
 	}
 	if n := len(r.Messages); n > 0 && r.Messages[n-1].Role == role {
 		r.Messages[n-1].Content = append(r.Messages[n-1].Content, content...)
@@ -152,10 +160,10 @@ func said(e wire.Entry, names wire.Names) (content []block) {
 
 // answered is the content of a tool's result: nothing, its text, or its images and
 // its text.
-func answered(m model.Message) any {
+func answered(m model.Message, pictures *wire.Pictures) any {
 	switch {
 	case len(m.Attachments) > 0:
-		return shown(m)
+		return shown(m, pictures)
 	case m.Text == "":
 		return nil
 	}
@@ -163,13 +171,13 @@ func answered(m model.Message) any {
 }
 
 // shown is the content of a user message, never empty.
-func shown(m model.Message) (content []block) {
+func shown(m model.Message, pictures *wire.Pictures) (content []block) {
 	for _, a := range m.Attachments {
 		switch {
 		case strings.HasPrefix(a.MediaType, "image/"):
-			content = append(content, block{Type: "image", Source: &source{"base64", a.MediaType, a.Data}})
+			content = append(content, block{Type: "image", Source: &source{"base64", a.MediaType, pictures.Base64(a)}})
 		case a.MediaType == "application/pdf":
-			content = append(content, block{Type: "document", Source: &source{"base64", a.MediaType, a.Data}})
+			content = append(content, block{Type: "document", Source: &source{"base64", a.MediaType, pictures.Base64(a)}})
 		default:
 			content = append(content, block{Type: "text", Text: wire.LeftOut(a)})
 		}

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -101,16 +102,41 @@ func problem(err error) string {
 	return err.Error()
 }
 
-func (m Model) generate(ctx context.Context, req model.Request) (answer, error) {
+// embed has a message hold what its attachments show: a module gets it in one JSON
+// text.
+func embed(m *model.Message) (err error) {
+	m.Attachments = slices.Clone(m.Attachments)
+	for i := range m.Attachments {
+		if m.Attachments[i].Data, err = m.Attachments[i].Content(); err != nil {
+			return fmt.Errorf("%s: %w", m.Attachments[i].Title(), err)
+		}
+	}
+	return nil
+}
+
+// arguments are those of generate, as JSON.
+func arguments(req model.Request) ([]byte, error) {
+	req, done, err := req.Loaded(0)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	out := request{Messages: make([]model.Message, len(req.Messages)), Tools: []spec{}, System: req.System}
 	for i, msg := range req.Messages {
 		msg.Maker, msg.Blocks = "", nil // they go to the provider that made them and to no other
+		if err := embed(&msg); err != nil {
+			return nil, err
+		}
 		out.Messages[i] = msg
 	}
 	for _, t := range req.Tools {
 		out.Tools = append(out.Tools, spec{t.Name, t.Description, jsontext.Value(t.Params)})
 	}
-	args, err := json.Marshal(out)
+	return json.Marshal(out)
+}
+
+func (m Model) generate(ctx context.Context, req model.Request) (answer, error) {
+	args, err := arguments(req)
 	if err != nil {
 		return answer{}, err
 	}

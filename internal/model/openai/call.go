@@ -14,7 +14,7 @@ import (
 // calls are the tool calls of an answer, in the order in which they began.
 type calls struct {
 	list []*call
-	size int // bytes of arguments, and of what else came with the calls
+	load wire.Load // of arguments, and of what else came with the calls
 }
 
 type call struct {
@@ -30,8 +30,8 @@ type call struct {
 // each the number 0 and an id of its own, or neither, or send calls whole.
 func (c *calls) add(f fragment, tally *wire.Tally) error {
 	arguments := wire.Text(f.Function.V.Arguments)
-	if c.size += len(f.ID) + len(f.Function.V.Name) + len(arguments) + len(f.Rest); c.size > wire.MaxContent {
-		return wire.TooMuch()
+	if err := c.load.Add(len(f.ID) + len(f.Function.V.Name) + len(arguments) + len(f.Rest)); err != nil {
+		return err
 	}
 	to := c.open(f, arguments)
 	if to == nil {

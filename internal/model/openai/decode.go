@@ -82,9 +82,9 @@ type usage struct {
 // decoder decodes an answer of that maker. After the finish reason only the
 // usage is waited for, and done without if the stream fails.
 func decoder(names wire.Names, maker string) wire.Decoder {
-	return func(events iter.Seq2[wire.Event, error]) iter.Seq2[model.Delta, error] {
+	return func(events iter.Seq2[wire.Event, error], hold func(int) error) iter.Seq2[model.Delta, error] {
 		return func(yield func(model.Delta, error) bool) {
-			var s state
+			s := state{load: wire.Load{Hold: hold}, calls: calls{load: wire.Load{Hold: hold}}}
 			for e, err := range events {
 				if err != nil && s.finish != "" {
 					break
@@ -103,7 +103,7 @@ func decoder(names wire.Names, maker string) wire.Decoder {
 					}
 				}
 				if err != nil {
-					yield(model.Delta{}, err)
+					wire.Fail(s.usage, err, yield)
 					return
 				}
 				if s.finish != "" && s.usage != (model.Usage{}) {
@@ -123,10 +123,10 @@ type state struct {
 	details details
 	extra   jsontext.Value // extra_content of the message
 	calls   calls
-	size    int // bytes of details and extra
+	load    wire.Load // of details and extra
 	finish  string
-	done    bool  // [DONE] came
-	odd     error // of the first event that could not be read
+	done    bool   // [DONE] came
+	odd     string // why the first event that could not be read was not
 	usage   model.Usage
 }
 
@@ -138,11 +138,11 @@ func (s *state) take(e wire.Event) ([]model.Delta, error) {
 	}
 	var c chunk
 	if err := wire.Decode(e, &c); err != nil {
-		if s.odd == nil {
-			s.odd = err
-		}
+		s.odd = cmp.Or(s.odd, err.Error())
 		return nil, nil
 	}
+	s.count(c.Usage.V)
+	s.count(c.Groq.V.Usage.V)
 	if kind := c.Error.Kind(); kind == jsontext.KindBeginObject || kind == jsontext.KindString || e.Type == "error" {
 		if s.finish != "" {
 			return nil, nil
@@ -152,8 +152,6 @@ func (s *state) take(e wire.Event) ([]model.Delta, error) {
 		}
 		return nil, wire.Failure(c.Error)
 	}
-	s.count(c.Usage.V)
-	s.count(c.Groq.V.Usage.V)
 	var out []model.Delta
 	for _, ch := range c.Choices.V {
 		if ch.V.Index != 0 {
@@ -187,16 +185,21 @@ func (s *state) choose(d *delta) (out []model.Delta, err error) {
 	if d.Refusal != "" {
 		out = append(out, s.text(string(d.Refusal)))
 	}
-	s.size += len(d.ExtraContent)
+	if err := s.load.Add(len(d.ExtraContent)); err != nil {
+		return out, err
+	}
 	for _, detail := range d.ReasoningDetails.V {
-		if s.size += len(detail); !s.details.add(detail) {
+		if err := s.load.Add(len(detail)); err != nil {
+			return out, err
+		}
+		if !s.details.add(detail) {
 			return out, wire.TooMuch()
 		}
 	}
 	if d.ExtraContent.Kind() == jsontext.KindBeginObject {
 		s.extra = d.ExtraContent.Clone()
 	}
-	if s.size > wire.MaxContent || len(s.tally.Blocks())+len(s.details.list) > wire.MaxBlocks {
+	if len(s.tally.Blocks())+len(s.details.list) > wire.MaxBlocks {
 		return out, wire.TooMuch()
 	}
 	for _, f := range d.ToolCalls.V {
@@ -262,7 +265,7 @@ func (s *state) end(names wire.Names, maker string, yield func(model.Delta, erro
 	}
 	stop, err := s.stop()
 	if err != nil {
-		yield(model.Delta{}, err)
+		wire.Fail(s.usage, err, yield)
 		return
 	}
 	s.attach()
@@ -286,10 +289,8 @@ func (s *state) stop() (model.StopReason, error) {
 	switch {
 	case finish == "" && s.done && s.calls.whole():
 		finish = "stop" // the text is complete, and so are the calls
-	case finish == "" && s.odd != nil:
-		return "", s.odd
 	case finish == "":
-		return "", wire.Truncated("")
+		return "", wire.Truncated(s.odd)
 	case finish == "error":
 		return "", &wire.Error{Message: "the provider gave up in the middle of its answer"}
 	case finish == "content_filter":

@@ -52,9 +52,10 @@ func (m *Model) Close() { m.client.Close() }
 // Errors are *wire.Error; model.ErrContextTooLong and model.ErrTruncated are
 // told apart with errors.Is.
 func (m *Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error] {
-	names := wire.NewNames(req)
-	return wire.StreamLearning(ctx, m.client, "chat/completions", wire.Bearer(m.client.Options()),
-		func() request { return m.encode(req, names) }, decoder(names, m.client.Maker(wireName)), m.learn)
+	return wire.Stream(ctx, m.client, wire.Wire[*request]{
+		Path: "chat/completions", Header: wire.Bearer(m.client.Options()), Encode: m.encode, Learn: m.learn,
+		Decode: func(names wire.Names) wire.Decoder { return decoder(names, m.client.Maker(wireName)) },
+	}, req)
 }
 
 // Models asks a server for its models, sorted by their names; Model of the options
@@ -67,7 +68,7 @@ func Models(ctx context.Context, o wire.Options) ([]wire.Listed, error) {
 
 // learn reports whether a refusal was about something that the next request is
 // made without.
-func (m *Model) learn(why *wire.Error, sent request) bool {
+func (m *Model) learn(why *wire.Error, sent *request) bool {
 	switch {
 	case sent.StreamOptions != nil && (strings.Contains(why.Message, "stream_options") || strings.Contains(why.Message, "include_usage")):
 		m.noUsage.Store(true)

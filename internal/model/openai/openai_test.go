@@ -415,7 +415,7 @@ func TestAnswersOutOfProportion(t *testing.T) {
 		}
 		return strings.TrimSuffix(b.String(), ",")
 	}
-	const tooMuch = "the message holds more than 16 MiB, 256 tool calls or 16384 blocks"
+	const tooMuch = "the message holds more than 4 MiB, 256 tool calls or 16384 blocks"
 	for name, c := range map[string]struct{ stream, said string }{
 		"members": {modeltest.Events(delta(`{"reasoning_details":[{` + numbered(40_000, `"m%d":1,`) + `}]}`)), tooMuch},
 		"entries": {modeltest.Events(delta(`{"reasoning_details":[` + numbered(40_000, `{"index":%d},`) + `]}`)), tooMuch},

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"encoding/base64"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -22,7 +21,14 @@ type request struct {
 	effort
 
 	marked bool // for a cache
+	shown  wire.Pictures
 }
+
+// Shown are the pictures.
+func (r *request) Shown() *wire.Pictures { return &r.shown }
+
+// Forget keeps what learn looks at.
+func (r *request) Forget() { *r = request{StreamOptions: r.StreamOptions, marked: r.marked} }
 
 type streamOptions struct {
 	IncludeUsage bool `json:"include_usage"`
@@ -67,8 +73,8 @@ type toolCall struct {
 
 // function has its arguments as a text.
 type function struct {
-	Name      string `json:"name"`
-	Arguments string `json:"arguments"`
+	Name      string      `json:"name"`
+	Arguments wire.Quoted `json:"arguments"`
 }
 
 type tool struct {
@@ -82,14 +88,14 @@ type spec struct {
 	Parameters  jsontext.Value `json:"parameters"`
 }
 
-func (m *Model) encode(req model.Request, names wire.Names) request {
+func (m *Model) encode(req model.Request, names wire.Names) *request {
 	c := m.client
 	o := c.Options()
 	req.Repair.Bridged = req.Repair.Bridged || mistral(o.Model, c.Host())
 	req.Repair.PlainSchemas = req.Repair.PlainSchemas || gemini(o.Model, c.Host())
 	req.Messages = shownAfter(req)
 	system, messages, tools := wire.Ask(req, c.Maker(wireName))
-	out := request{Model: o.Model, Messages: make([]message, 0, len(messages)+1), Stream: true}
+	out := &request{Model: o.Model, Messages: make([]message, 0, len(messages)+1), Stream: true}
 	if c.Host() == "api.openai.com" {
 		out.MaxCompletionTokens = o.MaxOutputTokens
 	} else {
@@ -102,7 +108,7 @@ func (m *Model) encode(req model.Request, names wire.Names) request {
 		out.Messages = append(out.Messages, message{Role: "system", Content: system})
 	}
 	for i := range messages {
-		out.Messages = append(out.Messages, encodeMessage(&messages[i], names))
+		out.Messages = append(out.Messages, encodeMessage(&messages[i], names, &out.shown))
 	}
 	out.think(c.Options().Model, c.Host())
 	out.effort = effortOf(req.Effort)
@@ -117,7 +123,7 @@ func (m *Model) encode(req model.Request, names wire.Names) request {
 	return out
 }
 
-func encodeMessage(m *wire.Entry, names wire.Names) message {
+func encodeMessage(m *wire.Entry, names wire.Names, shown *wire.Pictures) message {
 	switch m.Role {
 	case model.Tool:
 		return message{Role: "tool", Content: m.Text, ToolCallID: m.ToolCallID, Name: names.There(m.ToolName)}
@@ -137,7 +143,7 @@ func encodeMessage(m *wire.Entry, names wire.Names) message {
 			continue
 		}
 		parts = append(parts, part{Type: "image_url", ImageURL: &imageURL{
-			URL: "data:" + a.MediaType + ";base64," + base64.StdEncoding.EncodeToString(a.Data),
+			URL: "data:" + a.MediaType + ";base64," + shown.Base64(a),
 		}})
 	}
 	return message{Role: "user", Content: parts}

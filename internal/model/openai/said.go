@@ -62,7 +62,7 @@ func made(p model.Piece, names wire.Names) toolCall {
 	wire.Attached(p.Data, &with)
 	return toolCall{
 		ID: p.Call.ID, Type: cmp.Or(with.Type, "function"), Rest: with.Rest,
-		Function: function{Name: names.There(p.Call.Name), Arguments: cmp.Or(with.Written, string(p.Call.Arguments))},
+		Function: function{Name: names.There(p.Call.Name), Arguments: argumentsOf(with, p.Call)},
 	}
 }
 
@@ -136,4 +136,12 @@ func mistral(name, host string) bool {
 // every request with more of it in a tool.
 func gemini(name, host string) bool {
 	return strings.Contains(strings.ToLower(name), "gemini") || strings.HasSuffix(host, ".googleapis.com")
+}
+
+// argumentsOf are a call's, as they were written.
+func argumentsOf(with called, c *model.ToolCall) wire.Quoted {
+	if with.Written != "" {
+		return wire.Quoted(with.Written)
+	}
+	return wire.Quoted(c.Arguments)
 }

@@ -77,9 +77,9 @@ var kinds = map[wire.Str]model.BlockKind{"message": model.TextBlock, "reasoning"
 
 // decoder decodes an answer of that maker.
 func decoder(names wire.Names, maker string) wire.Decoder {
-	return func(events iter.Seq2[wire.Event, error]) iter.Seq2[model.Delta, error] {
+	return func(events iter.Seq2[wire.Event, error], hold func(int) error) iter.Seq2[model.Delta, error] {
 		return func(yield func(model.Delta, error) bool) {
-			s := state{names: names, maker: maker}
+			s := state{names: names, maker: maker, load: wire.Load{Hold: hold}}
 			for e, err := range events {
 				var deltas []model.Delta
 				if err == nil {
@@ -91,15 +91,11 @@ func decoder(names wire.Names, maker string) wire.Decoder {
 					}
 				}
 				if err != nil {
-					yield(model.Delta{}, err)
+					wire.Fail(s.usage, err, yield)
 					return
 				}
 			}
-			err := s.odd
-			if err == nil {
-				err = wire.Truncated("")
-			}
-			yield(model.Delta{}, err)
+			wire.Fail(s.usage, wire.Truncated(s.odd), yield)
 		}
 	}
 }
@@ -110,9 +106,10 @@ type state struct {
 	maker string
 	tally wire.Tally
 	items []*output
-	size  int // bytes of items
+	load  wire.Load // of items
 	mixed bool
-	odd   error // of the first event that could not be read
+	odd   string // why the first event that could not be read was not
+	usage model.Usage
 }
 
 // output is an output item on its way.
@@ -134,12 +131,15 @@ func (s *state) take(e wire.Event) ([]model.Delta, error) {
 	}
 	var ev event
 	if err := wire.Decode(e, &ev); err != nil {
-		if s.odd == nil {
-			s.odd = err
-		}
+		s.odd = cmp.Or(s.odd, err.Error())
 		return nil, nil
 	}
+	s.count(ev.Response.V.Usage.V)
 	switch kind := cmp.Or(string(ev.Type), e.Type); kind {
+	case "response.created":
+		if len(s.items) > 0 {
+			return nil, wire.BeginsAgain()
+		}
 	case "response.output_item.added":
 		_, err := s.begin(ev.OutputIndex.V, ev.Item)
 		return nil, err
@@ -169,10 +169,24 @@ func (s *state) take(e wire.Event) ([]model.Delta, error) {
 	return nil, nil // what is said twice, and what will come to be
 }
 
+// count takes the usage; where there is none the former stays.
+func (s *state) count(u *usage) {
+	if u != nil {
+		s.usage = model.Usage{
+			InputTokens: int64(u.InputTokens), OutputTokens: int64(u.OutputTokens),
+			CachedTokens: int64(u.Input.V.CachedTokens), ReasoningTokens: int64(u.Output.V.ReasoningTokens),
+			CacheWriteTokens: int64(u.Input.V.CacheWriteTokens),
+		}
+	}
+}
+
 // begin opens the block of an item.
 func (s *state) begin(index *wire.Count, v jsontext.Value) (*output, error) {
-	if s.size += len(v); len(s.items) == wire.MaxCalls || s.size > wire.MaxContent {
+	if len(s.items) == wire.MaxCalls {
 		return nil, wire.TooMuch()
+	}
+	if err := s.load.Add(len(v)); err != nil {
+		return nil, err
 	}
 	var it item
 	if wire.Read(v, &it) != nil {
@@ -236,19 +250,22 @@ func (s *state) say(o *output, kind model.BlockKind, text string) []model.Delta 
 // finish keeps an item that is whole, and hands on its text where that did not
 // come in pieces.
 func (s *state) finish(index *wire.Count, v jsontext.Value) ([]model.Delta, error) {
-	if s.size += len(v); s.size > wire.MaxContent {
-		return nil, wire.TooMuch()
+	if err := s.load.Add(len(v)); err != nil {
+		return nil, err
+	}
+	var it item
+	if wire.Read(v, &it) != nil {
+		it = item{}
 	}
 	o := s.find(index)
-	if o == nil || o.done {
+	switch {
+	case o != nil && o.done && it.CallID != "" && it.CallID == o.item.CallID:
+		return nil, nil // it is told of twice
+	case o == nil || o.done:
 		var err error
 		if o, err = s.begin(index, v); err != nil {
 			return nil, err
 		}
-	}
-	var it item
-	if wire.Read(v, &it) != nil {
-		return nil, nil
 	}
 	o.done, o.item = true, it
 	if kind, known := kinds[it.Type]; known && o.kind != kind {
@@ -280,20 +297,6 @@ func (s *state) end(r response) (out []model.Delta, err error) {
 		}
 	}
 	stop := model.StopEnd
-	blocks := s.tally.Blocks()
-	for _, o := range s.items {
-		if o.kind != model.CallBlock {
-			continue
-		}
-		stop = model.StopToolCalls
-		b := &blocks[o.at]
-		b.ID = string(cmp.Or(o.item.CallID, o.item.ID))
-		arguments := []byte(wire.Text(o.item.Arguments))
-		if !jsontext.Value(arguments).IsValid() {
-			b.Data = nil // is not taken back
-		}
-		out = append(out, model.Delta{ToolCall: &model.ToolCall{ID: b.ID, Name: s.names.Ours(string(o.item.Name)), Arguments: arguments}})
-	}
 	switch reason := r.Incomplete.V.Reason; {
 	case r.Status == "failed" && r.Error.Kind() == jsontext.KindBeginObject:
 		return out, wire.Failure(r.Error)
@@ -305,14 +308,23 @@ func (s *state) end(r response) (out []model.Delta, err error) {
 	default:
 		return out, &wire.Error{Code: string(reason), Message: fmt.Sprintf("the provider ended its answer with %q", cmp.Or(reason, r.Status))}
 	}
-	last := model.Delta{Stop: stop, Maker: s.maker, Blocks: blocks}
-	if u := r.Usage.V; u != nil {
-		last.Usage = model.Usage{
-			InputTokens: int64(u.InputTokens), OutputTokens: int64(u.OutputTokens),
-			CachedTokens: int64(u.Input.V.CachedTokens), ReasoningTokens: int64(u.Output.V.ReasoningTokens),
-			CacheWriteTokens: int64(u.Input.V.CacheWriteTokens),
+	blocks := s.tally.Blocks()
+	for _, o := range s.items {
+		if o.kind != model.CallBlock {
+			continue
 		}
+		if stop == model.StopEnd {
+			stop = model.StopToolCalls
+		}
+		b := &blocks[o.at]
+		b.ID = string(cmp.Or(o.item.CallID, o.item.ID))
+		arguments := []byte(wire.Text(o.item.Arguments))
+		if !jsontext.Value(arguments).IsValid() {
+			b.Data = nil // is not taken back
+		}
+		out = append(out, model.Delta{ToolCall: &model.ToolCall{ID: b.ID, Name: s.names.Ours(string(o.item.Name)), Arguments: arguments}})
 	}
+	last := model.Delta{Stop: stop, Maker: s.maker, Blocks: blocks, Usage: s.usage}
 	if s.mixed {
 		last.Maker, last.Blocks = "", nil
 	}

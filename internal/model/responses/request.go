@@ -1,7 +1,6 @@
 package responses
 
 import (
-	"encoding/base64"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -21,7 +20,15 @@ type request struct {
 	PromptCacheKey  string     `json:"prompt_cache_key,omitzero"`
 	Store           bool       `json:"store"`
 	Stream          bool       `json:"stream"`
+
+	shown wire.Pictures
 }
+
+// Shown are the pictures.
+func (r *request) Shown() *wire.Pictures { return &r.shown }
+
+// Forget keeps what learn looks at.
+func (r *request) Forget() { *r = request{Include: r.Include, Reasoning: r.Reasoning} }
 
 type reasoning struct {
 	Effort  string `json:"effort,omitzero"`
@@ -49,10 +56,10 @@ type part struct {
 }
 
 type functionCall struct {
-	Type      string `json:"type"`
-	CallID    string `json:"call_id"`
-	Name      string `json:"name"`
-	Arguments string `json:"arguments"`
+	Type      string      `json:"type"`
+	CallID    string      `json:"call_id"`
+	Name      string      `json:"name"`
+	Arguments wire.Quoted `json:"arguments"`
 }
 
 type functionOutput struct {
@@ -61,10 +68,10 @@ type functionOutput struct {
 	Output any    `json:"output"` // a text, or a list of parts
 }
 
-func (m *Model) encode(req model.Request, names wire.Names) request {
+func (m *Model) encode(req model.Request, names wire.Names) *request {
 	o := m.client.Options()
 	system, messages, tools := wire.Ask(req, m.client.Maker(wireName))
-	out := request{
+	out := &request{
 		Model: o.Model, Instructions: system, Input: make([]any, 0, len(messages)), MaxOutputTokens: o.MaxOutputTokens,
 		PromptCacheKey: req.SessionID, Stream: true,
 	}
@@ -95,11 +102,11 @@ func (r *request) put(item any) { r.Input = append(r.Input, item) }
 func (r *request) add(e wire.Entry, names wire.Names) {
 	switch e.Role {
 	case model.Tool:
-		r.put(functionOutput{"function_call_output", e.ToolCallID, shown(e.Message)})
+		r.put(functionOutput{"function_call_output", e.ToolCallID, shown(e.Message, &r.shown)})
 	case model.Assistant:
 		r.said(e, names)
 	default:
-		r.put(message{"user", shown(e.Message)})
+		r.put(message{"user", shown(e.Message, &r.shown)})
 	}
 }
 
@@ -113,13 +120,13 @@ func (r *request) said(e wire.Entry, names wire.Names) {
 		case p.Kind == model.TextBlock && strings.TrimSpace(p.Text) != "":
 			r.put(message{"assistant", p.Text})
 		case p.Kind == model.CallBlock:
-			r.put(functionCall{"function_call", p.Call.ID, names.There(p.Call.Name), string(p.Call.Arguments)})
+			r.put(functionCall{"function_call", p.Call.ID, names.There(p.Call.Name), wire.Quoted(p.Call.Arguments)})
 		}
 	}
 }
 
 // shown is what a user message or a result has: its text, or the text and what goes with it.
-func shown(m model.Message) any {
+func shown(m model.Message, pictures *wire.Pictures) any {
 	if len(m.Attachments) == 0 {
 		return m.Text
 	}
@@ -132,7 +139,7 @@ func shown(m model.Message) any {
 			parts = append(parts, part{Type: "input_text", Text: wire.LeftOut(a)})
 			continue
 		}
-		parts = append(parts, part{Type: "input_image", ImageURL: "data:" + a.MediaType + ";base64," + base64.StdEncoding.EncodeToString(a.Data)})
+		parts = append(parts, part{Type: "input_image", ImageURL: "data:" + a.MediaType + ";base64," + pictures.Base64(a)})
 	}
 	return parts
 }

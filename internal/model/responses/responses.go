@@ -56,9 +56,10 @@ func (m *Model) Close() { m.client.Close() }
 // ends when ctx does, with its cause. Errors are *wire.Error;
 // model.ErrContextTooLong and model.ErrTruncated are told apart with errors.Is.
 func (m *Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error] {
-	names := wire.NewNames(req)
-	return wire.StreamLearning(ctx, m.client, "responses", wire.Bearer(m.client.Options()),
-		func() request { return m.encode(req, names) }, decoder(names, m.client.Maker(wireName)), m.learn)
+	return wire.Stream(ctx, m.client, wire.Wire[*request]{
+		Path: "responses", Header: wire.Bearer(m.client.Options()), Encode: m.encode, Learn: m.learn,
+		Decode: func(names wire.Names) wire.Decoder { return decoder(names, m.client.Maker(wireName)) },
+	}, req)
 }
 
 // noInclude are the ways of saying that encrypted reasoning cannot be asked for.
@@ -67,7 +68,7 @@ var noInclude = []string{"encrypted content is not supported", "'include", `"inc
 
 // learn reports whether a refusal was about something that the next request is
 // made without.
-func (m *Model) learn(why *wire.Error, sent request) bool {
+func (m *Model) learn(why *wire.Error, sent *request) bool {
 	text := strings.ToLower(why.Message)
 	switch {
 	case strings.Contains(text, "summar") && sent.Reasoning != nil && sent.Reasoning.Summary != "":

@@ -24,6 +24,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"noused/internal/model"
 )
 
 // DefaultTimeout is how long a provider may be silent.
@@ -165,11 +167,35 @@ func Bearer(o Options) http.Header {
 // Host is the provider's host, with the port if there is one.
 func (c *Client) Host() string { return c.url.Host }
 
-// body is the request as JSON, with Extra in it.
-func (c *Client) body(request any) ([]byte, error) {
-	out := bytes.NewBuffer(make([]byte, 0, c.size.Load()))
+// body is the request as JSON, with Extra and its pictures in it. A long one lies in a
+// file: a provider may take minutes to answer, and many may be asked at once.
+func (c *Client) body(request Body, room model.Room) (*body, error) {
+	text, err := c.encode(request)
+	if err != nil {
+		return nil, err
+	}
+	b, err := request.Shown().fill(text)
+	request.Forget()
+	if err == nil && len(text) > maxInMemory && room.Aside != nil {
+		err = b.putAside(room.Aside)
+	}
+	return b, err
+}
+
+// expected is how long a request may become, in bytes, as far as others tell.
+func (c *Client) expected() int { return int(min(c.size.Load(), maxExpected)) }
+
+// maxExpected is how much memory a request has from the beginning at most, in bytes.
+const maxExpected = 2 << 20
+
+// encode is the request as JSON, with Extra in it.
+func (c *Client) encode(request any) ([]byte, error) {
+	out := bytes.NewBuffer(make([]byte, 0, c.expected()))
 	err := json.MarshalWrite(out, request, verbatim)
 	body := out.Bytes()
+	if len(body) <= maxInMemory && cap(body) > 2*maxInMemory {
+		body = bytes.Clone(body) // it stays while it is sent
+	}
 	c.size.Store(int64(len(body) + len(body)/2)) // the next one begins like this one; the encoder wants room
 	if err != nil || len(c.extra) == 0 {
 		return body, err

@@ -82,6 +82,17 @@ func Truncated(why string) *Error {
 	return e
 }
 
+// BeginsAgain is the error of an answer in whose middle another one begins: nobody
+// knows which calls of the two are meant.
+func BeginsAgain() *Error { return Truncated("it begins a second time") }
+
+// Fail ends the deltas of an answer with err, and before that says what it has cost.
+func Fail(used model.Usage, err error, yield func(model.Delta, error) bool) {
+	if used == (model.Usage{}) || yield(model.Delta{Usage: used}, nil) {
+		yield(model.Delta{}, err)
+	}
+}
+
 // Refused is the error of an answer that the model, or a filter, ended since it does
 // not want to give it. code is the provider's own word.
 func Refused(code, message string) *Error {
@@ -94,10 +105,12 @@ func TooMuch() *Error {
 }
 
 // Failure is the error that a provider told of in the middle of an answer: an
-// object with a message and perhaps a type and a code, or a string.
+// object with a message and perhaps a type and a code, or a text.
 func Failure(v jsontext.Value) *Error {
 	e := &Error{}
-	e.Code, e.Message = said(v)
+	if e.Code, e.Message = said(v); e.Code == "" && e.Message == "" {
+		e.Message = clip(string(v), maxRefusal)
+	}
 	e.classify()
 	return e
 }
@@ -128,7 +141,8 @@ func refusal(resp *http.Response, in io.Reader, now time.Time) *Error {
 // classify finds out what a caller may do about the error.
 func (e *Error) classify() {
 	status := e.Status
-	if n, err := strconv.Atoi(e.Code); err == nil && n >= 400 && n < 600 && status < 400 {
+	number, _, _ := strings.Cut(e.Code, " ")
+	if n, err := strconv.Atoi(number); err == nil && n >= 400 && n < 600 && status < 400 {
 		status = n // some gateways tell of an HTTP status inside a stream
 	}
 	text := strings.ToLower(e.Code + " " + e.Message)
@@ -264,18 +278,13 @@ func saidAt(body []byte, depth int) (code, message string) {
 			v = o.Error
 			continue
 		}
+		// A number, a status mostly, comes first; the words beside it say more.
 		codes := slices.DeleteFunc([]string{Text(o.Code), Text(o.Type), Text(o.Status)}, func(s string) bool { return s == "" })
 		message = Text(o.Message)
 		if message == "" {
 			message = Text(o.Detail)
 		}
-		// A number is a status and stands alone; words are looked through.
-		if len(codes) > 0 {
-			code = codes[0]
-			if _, err := strconv.Atoi(code); err != nil {
-				code = strings.Join(slices.Compact(codes), " ")
-			}
-		}
+		code = strings.Join(slices.Compact(codes), " ")
 		if why, cause := saidAt([]byte(handedOn(o.Metadata.V.Raw)), depth+1); cause != "" || why != "" {
 			message = strings.TrimPrefix(string(o.Metadata.V.Provider)+": ", ": ") + cmp.Or(cause, why)
 			code = strings.TrimSpace(code + " " + why)
@@ -328,13 +337,13 @@ func retryAfter(header http.Header, body []byte, now time.Time) time.Duration {
 		s, _ := strconv.ParseFloat(string(m[1]), 64) // digits
 		wait = seconds(s)
 	}
-	return max(0, min(wait, maxRetryAfter))
+	return max(0, wait)
 }
 
 var retryDelay = pattern(`"retryDelay"\s*:\s*"([0-9]+(?:\.[0-9]+)?)s"`)
 
 func seconds(s float64) time.Duration {
-	return time.Duration(min(s, maxRetryAfter.Seconds()) * float64(time.Second))
+	return time.Duration(min(s, 1e9) * float64(time.Second))
 }
 
 // unreachable is the error of a request that got no response.
@@ -342,6 +351,10 @@ func unreachable(err error) *Error {
 	var outer *url.Error
 	if errors.As(err, &outer) { // its text has the whole address
 		err = outer.Err
+	}
+	var own *unreadable
+	if errors.As(err, &own) {
+		return &Error{Message: own.Error()}
 	}
 	return &Error{Message: "no answer: " + err.Error(), passing: true}
 }

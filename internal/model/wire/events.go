@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +10,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/tmaxmax/go-sse"
-
 	"noused/internal/model"
 )
 
@@ -22,23 +19,39 @@ const (
 	maxStream = 256 << 20 // all that comes: some servers wrap each token in 300 bytes
 )
 
-// What a message may hold at most: bytes of text, as many of arguments, tool
-// calls or other blocks, and blocks where text and thinking take turns. A decoder
-// that collects keeps to it.
+// What a message may hold at most: bytes of text and thinking, as many of arguments,
+// tool calls or other blocks, and blocks where text and thinking take turns. No model
+// says as much: the longest answers have 128,000 tokens. A decoder that collects
+// keeps to it.
 const (
-	MaxContent = 16 << 20
+	MaxContent = 4 << 20
 	MaxCalls   = 256
 	MaxBlocks  = 16 << 10
 )
 
-// Event is one server-sent event: the name of its type, where it has one, and
-// its data.
-type Event = sse.Event
+// Decoder turns the events of one answer into deltas, and asks hold, which may be nil,
+// before it keeps something (model.Room). The events end with the answer, or with an
+// error. The deltas end with one that has Stop, or with an error; Truncated makes the
+// one for an answer without a reason to stop. What an answer has cost that ends with an
+// error comes before the error, as a delta that has nothing but Usage.
+type Decoder func(events iter.Seq2[Event, error], hold func(bytes int) error) iter.Seq2[model.Delta, error]
 
-// Decoder turns the events of one answer into deltas. The events end with the
-// answer, or with an error. The deltas end with one that has Stop, or with an
-// error; Truncated makes the one for an answer without a reason to stop.
-type Decoder func(events iter.Seq2[Event, error]) iter.Seq2[model.Delta, error]
+// Load counts what a decoder collects of an answer. Hold is what the decoder got.
+type Load struct {
+	Hold func(bytes int) error
+	size int
+}
+
+// Add counts n bytes before they are kept. An error ends the answer.
+func (l *Load) Add(n int) error {
+	if l.size += n; l.size > MaxContent {
+		return TooMuch()
+	}
+	if l.Hold == nil || n == 0 {
+		return nil
+	}
+	return l.Hold(n)
+}
 
 // Decode reads an event's data into v. Unknown members are ignored, bytes that
 // are no UTF-8 replaced.
@@ -89,71 +102,22 @@ func (a *answer) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// events are those of the body, and the error that it ended with, if it did not
-// simply end. ctx is the attempt's.
-func (a *answer) events(ctx context.Context) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
-		in := &lines{in: bufio.NewReaderSize(a, 64<<10)}
-		for e, err := range sse.Read(in, &sse.ReadConfig{MaxEventSize: maxEvent}) {
-			if err != nil {
-				err = a.why(ctx, err)
-			}
-			if !yield(e, err) {
-				return
-			}
-		}
-	}
-}
-
-// why is the error that a person is to read. err is the parser's, which hides
-// the reader's when a line was cut.
+// why is the error that a person is to read of one of the events. The reader's own, and
+// the end of ctx, say more.
 func (a *answer) why(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
-	}
-	if errors.Is(err, bufio.ErrTooLong) {
-		return &Error{Message: fmt.Sprintf("an event of the answer is longer than %d MiB", maxEvent>>20)}
 	}
 	var own *Error
 	switch {
 	case errors.As(a.err, &own):
 		return own
+	case !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, a.err): // of the events, or who counts them
+		return err
 	case a.err == nil, errors.Is(a.err, io.EOF), errors.Is(a.err, io.ErrUnexpectedEOF):
 		return Truncated("")
 	}
 	return Truncated(a.err.Error())
-}
-
-// lines hands on what came up to the end of a line, or 64 KiB of a longer one,
-// and what came with it: the parser looks at an unfinished event from its
-// beginning each time, which would take hours where a server sends a large one
-// byte by byte.
-type lines struct {
-	in   *bufio.Reader
-	rest []byte // of the reader's buffer
-	err  error
-}
-
-func (l *lines) Read(p []byte) (int, error) {
-	if len(l.rest) == 0 && l.err == nil {
-		l.rest, l.err = l.in.ReadSlice('\n')
-		if errors.Is(l.err, bufio.ErrBufferFull) {
-			l.err = nil
-		}
-	}
-	n := copy(p, l.rest)
-	l.rest = l.rest[n:]
-	switch {
-	case len(l.rest) > 0:
-		return n, nil
-	case l.err != nil:
-		return n, l.err
-	case n < len(p) && l.in.Buffered() > 0:
-		more, err := l.in.Read(p[n:])
-		l.err = err
-		return n + more, err
-	}
-	return n, nil
 }
 
 // silence calls an attempt off when nothing came for too long. It counts only

@@ -298,6 +298,7 @@ func (g *told) add(d model.Delta, err error) {
 		g.said += "<" + d.Thinking + ">"
 	case d.ToolCall != nil:
 		g.said += fmt.Sprintf("[%s %s]", d.ToolCall.Name, d.ToolCall.Arguments)
+	case d.Stop == "": // what an attempt has cost that failed
 	default:
 		g.said += fmt.Sprintf(" %s %d/%d/%d", d.Stop, d.Usage.InputTokens, d.Usage.OutputTokens, d.Usage.CachedTokens)
 	}

@@ -1,12 +1,13 @@
 package wire
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"iter"
 	"mime"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -15,33 +16,31 @@ import (
 )
 
 const (
-	maxRetries    = 4
-	maxRetryAfter = time.Minute
-	patience      = 5 * time.Minute  // with a provider that has too much to do
-	leastWait     = 5 * time.Second  // after maxRetries, whatever the provider says
-	refusalTime   = 10 * time.Second // the longest silence in the body of an error
+	maxRetries  = 4
+	maxWait     = time.Minute      // of our own
+	patience    = 5 * time.Minute  // of all waits for a provider that has too much to do, or says how long
+	leastWait   = 5 * time.Second  // after maxRetries, whatever the provider says
+	refusalTime = 10 * time.Second // the longest silence in the body of an error
 )
 
-// Stream posts the request, a struct that becomes a JSON object, to the path
-// below the base URL, and yields what decode makes of the answer (models.md).
+// stream posts the body of a request to the path below the base URL, and yields what
+// decode makes of the answer (models.md).
 // A request that fails before the first delta, in a way that may pass, is sent
 // again up to four times, or for five minutes where the provider has too much to
 // do; a Notice says so before each wait. An answer that the provider itself
-// refused is asked for once more. Stream ends as
+// refused is asked for once more. stream ends as
 // soon as ctx does, with its cause, and when the consumer breaks. Every other
 // error is an *Error.
-func (c *Client) Stream(ctx context.Context, path string, header http.Header, request any, decode Decoder) iter.Seq2[model.Delta, error] {
+func (c *Client) stream(ctx context.Context, path string, header http.Header, body *body, hold func(bytes int) error, decode Decoder) iter.Seq2[model.Delta, error] {
 	return func(yield func(model.Delta, error) bool) {
-		body, err := c.body(request)
-		if err != nil {
-			yield(model.Delta{}, c.tell(err, 1))
-			return
-		}
+		defer body.drop()
 		post := func(ctx context.Context) (*http.Request, error) {
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url.JoinPath(path).String(), bytes.NewReader(body))
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url.JoinPath(path).String(), body.open())
 			if err != nil {
 				return nil, err
 			}
+			req.ContentLength = body.length
+			req.GetBody = func() (io.ReadCloser, error) { return body.open(), nil }
 			req.Header = header.Clone()
 			req.Header.Set("Content-Type", "application/json")
 			req.Header.Set("Accept", "text/event-stream")
@@ -49,14 +48,16 @@ func (c *Client) Stream(ctx context.Context, path string, header http.Header, re
 			c.addHeaders(req.Header)
 			return req, nil
 		}
-		waits := backoff.ExponentialBackOff{InitialInterval: time.Second, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: maxRetryAfter}
+		waits := backoff.ExponentialBackOff{InitialInterval: time.Second, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: maxWait}
 		waited, garbled := time.Duration(0), false
 		for attempt := 1; ; attempt++ {
-			a := attempted{yield: yield}
+			a := attempted{yield: yield, hold: hold}
 			err := c.attempt(ctx, post, decode, &a)
-			switch {
-			case err == nil || a.broken:
+			if err == nil || a.broken {
 				return
+			}
+			a.release()
+			switch {
 			case ctx.Err() != nil:
 				yield(model.Delta{}, context.Cause(ctx))
 				return
@@ -72,6 +73,9 @@ func (c *Client) Stream(ctx context.Context, path string, header http.Header, re
 				delay = 0
 			}
 			if again := told.again(attempt, waited+delay) || told.garbled && !garbled; a.delivered > 0 || !again {
+				if told.after > patience-waited {
+					told.add("it wants to be asked again in " + told.after.Round(time.Second).String())
+				}
 				yield(model.Delta{}, told)
 				return
 			}
@@ -90,10 +94,7 @@ func (c *Client) Stream(ctx context.Context, path string, header http.Header, re
 // again reports whether a request is sent once more after so many attempts and
 // so long a wait.
 func (e *Error) again(attempts int, waited time.Duration) bool {
-	if e.busy {
-		return waited <= patience
-	}
-	return e.passing && attempts <= maxRetries
+	return e.passing && waited <= patience && (e.busy || attempts <= maxRetries)
 }
 
 func retryNotice(e *Error, attempt int, delay time.Duration) *model.Notice {
@@ -119,9 +120,31 @@ func pause(ctx context.Context, d time.Duration) bool {
 // attempted is what came of one attempt.
 type attempted struct {
 	yield     func(model.Delta, error) bool
-	delivered int  // deltas
-	content   int  // bytes of text in them
-	broken    bool // by the consumer
+	hold      func(bytes int) error // nil: nobody counts
+	held      int                   // bytes
+	delivered int                   // deltas with a piece of the message
+	content   int                   // bytes of text in them
+	broken    bool                  // by the consumer
+}
+
+// keep holds n bytes for as long as the attempt is good.
+func (a *attempted) keep(n int) error {
+	if a.hold == nil {
+		return nil
+	}
+	err := a.hold(n)
+	if err == nil {
+		a.held += n
+	}
+	return err
+}
+
+// release gives back what an attempt has held that failed.
+func (a *attempted) release() {
+	if a.held > 0 {
+		_ = a.hold(-a.held) // giving back is no error
+		a.held = 0
+	}
 }
 
 // attempt sends the request once and hands on the deltas of its answer. nil:
@@ -151,11 +174,13 @@ func (c *Client) attempt(parent context.Context, post func(context.Context) (*ht
 		quiet.limit = min(quiet.limit, refusalTime)
 		return refusal(resp, in, time.Now())
 	}
-	for d, err := range decode(in.events(ctx)) {
+	for d, err := range decode(in.events(ctx, a.keep, whole(resp)), a.keep) {
 		if err != nil {
 			return err
 		}
-		a.delivered++
+		if d.Usage == (model.Usage{}) || d.Stop != "" {
+			a.delivered++
+		}
 		if a.content += len(d.Text) + len(d.Thinking); a.content > MaxContent {
 			return TooMuch()
 		}
@@ -168,6 +193,11 @@ func (c *Client) attempt(parent context.Context, post func(context.Context) (*ht
 		}
 	}
 	return Truncated("")
+}
+
+// whole reports whether the body of a response says where it ends.
+func whole(resp *http.Response) bool {
+	return resp.ContentLength >= 0 || resp.ProtoMajor >= 2 || slices.Contains(resp.TransferEncoding, "chunked")
 }
 
 // streams reports whether a response may be an event stream. Some servers send

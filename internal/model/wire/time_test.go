@@ -38,7 +38,7 @@ func TestRetries(t *testing.T) {
 		}{
 			"429, Retry-After": {[]http.HandlerFunc{after("7", 429), good}, "so end 11/7/3", "", 2, 7 * time.Second, 7 * time.Second},
 			"a fraction":       {[]http.HandlerFunc{after("1.5", 503), good}, "so end 11/7/3", "", 2, 1500 * time.Millisecond, 1500 * time.Millisecond},
-			"a day":            {[]http.HandlerFunc{after("86400", 429), good}, "so end 11/7/3", "", 2, time.Minute, time.Minute},
+			"minutes":          {[]http.HandlerFunc{after("150", 429), good}, "so end 11/7/3", "", 2, 150 * time.Second, 150 * time.Second},
 			"a date": {[]http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) {
 				after(time.Now().Add(20*time.Second).UTC().Format(http.TimeFormat), 503)(w, r)
 			}, good}, "so end 11/7/3", "", 2, 19 * time.Second, 20 * time.Second},

@@ -365,6 +365,10 @@ func (s *Story) runResumed(f session.RunResumed) {
 	if s.interrupted = s.open; s.open != "" {
 		s.Cut++
 	}
+	if s.streams != "" { // nothing had been told of it
+		s.happened(protocol.MessageEnd{Ref: s.ref(), MessageID: s.streams, Role: "assistant", StopReason: protocol.StopReason(model.StopError)})
+		s.streams = ""
+	}
 	s.happened(protocol.Status{Ref: s.ref(), Code: protocol.StatusRunResumed})
 }
 

@@ -70,14 +70,32 @@ func (o object) payload(keys ...string) (object, error) {
 	}
 }
 
+// own is the module's reply to invoke, which may be inside of another.
+func (o object) own() object {
+	if !o.has("ok") {
+		if inner, err := decode(o["result"]); err == nil && inner.has("ok") {
+			return inner
+		}
+	}
+	return o
+}
+
+// shown is the result with the images that the reply names beside it, as paths.
+func (o object) shown(r model.ToolResult) model.ToolResult {
+	images := o.own()["images"]
+	if k := images.Kind(); k == 0 || k == 'n' {
+		return r
+	}
+	if jsonx.Unmarshal(images, &r.Images) != nil {
+		r.Images, r.Text = nil, r.Text+"\n[images is not an array of paths: "+tool.Shorten(images)+"]"
+	}
+	return r
+}
+
 // outcome is the result of invoke (amplifier-protocols §2): any JSON value, or
 // the fault. A success without a result has null.
 func (o object) outcome() (jsontext.Value, error) {
-	if !o.has("ok") {
-		if inner, err := decode(o["result"]); err == nil && inner.has("ok") {
-			o = inner
-		}
-	}
+	o = o.own()
 	switch e := o["error"]; {
 	case o["ok"].Kind() == 't' && o["result"] == nil:
 		return jsontext.Value("null"), nil

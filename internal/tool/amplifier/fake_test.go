@@ -139,7 +139,7 @@ func answer(dir string, a asked, raw string) string {
 }
 
 var replies = map[string]string{
-	"text":      `{"ok":true,"result":"hello\nworld"}`,
+	"text":      `{"ok":true,"result":"hello\nworld","images":["a.png"]}`,
 	"object":    `{"ok":true, "result":{"a" : [1, 2]}}`,
 	"null":      `{"ok":true}`,
 	"meet":      `{"ok":true,"result":"fine"}`,

@@ -238,9 +238,12 @@ func (h *host) known() *tool.Manifest {
 // is the text; anything else is the value, and its compact JSON the text. The
 // timeout does not count the wait for a free process, nor the start of one.
 func (h *host) Call(ctx context.Context, op string, inv model.Invocation, _ func(model.ToolUpdate)) model.ToolResult {
-	value, stderr, err := h.invoke(ctx, op, jsontext.Value(inv.Arguments), inv.SessionID)
+	o, stderr, err := h.invoke(ctx, op, jsontext.Value(inv.Arguments), inv.SessionID)
 	if err == nil {
-		return resultOf(value)
+		var value jsontext.Value
+		if value, err = o.outcome(); err == nil {
+			return o.shown(resultOf(value))
+		}
 	}
 	r := tool.Failure(err)
 	fields := []zap.Field{
@@ -261,12 +264,16 @@ func (h *host) Call(ctx context.Context, op string, inv model.Invocation, _ func
 // are Faults: the module's own, or with the codes of tools.md §4, crashed or
 // aborted. It blocks as Call does.
 func (h *host) Invoke(ctx context.Context, op string, args jsontext.Value, sessionID string) (jsontext.Value, error) {
-	value, _, err := h.invoke(ctx, op, args, sessionID)
-	return value, err
+	o, _, err := h.invoke(ctx, op, args, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	return o.outcome()
 }
 
-// invoke returns the end of the module's stderr with an error of our own making.
-func (h *host) invoke(ctx context.Context, op string, args jsontext.Value, sessionID string) (_ jsontext.Value, stderr string, _ error) {
+// invoke returns the module's reply, and the end of its stderr with an error of our own
+// making.
+func (h *host) invoke(ctx context.Context, op string, args jsontext.Value, sessionID string) (_ object, stderr string, _ error) {
 	if len(args) == 0 {
 		args = jsontext.Value("{}")
 	}
@@ -298,8 +305,7 @@ func (h *host) invoke(ctx context.Context, op string, args jsontext.Value, sessi
 	if err != nil {
 		return nil, l.Worker.Stderr(shownStderr), err
 	}
-	value, err := o.outcome()
-	return value, "", err
+	return o, "", nil
 }
 
 // count keeps score of crashes in a row.

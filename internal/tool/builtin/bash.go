@@ -87,13 +87,12 @@ func (c *call) shell() (string, error) {
 // run runs a command and blocks until nothing of it is left.
 func (c *call) run(shell, command string, limit time.Duration) (string, error) {
 	p, err := c.commands().Start(context.Background(), proc.Command{
-		Name: shell, Path: shell, Args: []string{shell, "-c", command}, Dir: c.dir, Env: c.environ, Script: true,
+		Name: shell, Path: shell, Args: []string{shell, "-c", command}, Dir: c.dir, Env: c.commandEnv(), Script: true,
 	})
 	if err != nil {
 		return "", err
 	}
-	var out output
-	defer out.close()
+	out := output{whole: spill{path: c.keepIn, send: c.keep}}
 	var exit proc.Exit // valid once ended
 	ended := make(chan struct{})
 	go func() { // ends with the command and all that it left

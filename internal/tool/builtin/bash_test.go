@@ -17,6 +17,7 @@ import (
 
 	jsonx "github.com/go-json-experiment/json"
 
+	"noused/internal/tool/registry"
 	"noused/internal/tool/tooltest"
 )
 
@@ -162,11 +163,9 @@ func TestBashLogsWhileItRuns(t *testing.T) {
 	}
 }
 
-// What a result does not show is in a file that it names; of such files there
-// are never many.
+// What a result does not show is in a file that it names, where somebody keeps it.
 func TestBashKeepsWhatItCuts(t *testing.T) {
-	cache := t.TempDir()
-	t.Setenv("XDG_CACHE_HOME", cache)
+	r := newRegistry(t, t.TempDir())
 	var want bytes.Buffer
 	for i := range 100_000 {
 		fmt.Fprintln(&want, i+1)
@@ -177,10 +176,17 @@ func TestBashKeepsWhatItCuts(t *testing.T) {
 	}{
 		{"seq 1 100000", want.Bytes()},
 		{"seq 1 12000", want.Bytes()[:bytes.Index(want.Bytes(), []byte("\n12001\n"))+1]},
+		{"seq 1 12000; exit 3", want.Bytes()[:bytes.Index(want.Bytes(), []byte("\n12001\n"))+1]},
+		{"head -c 17000000 /dev/zero", make([]byte, maxSpill)},
 	} {
-		text := do(t, t.TempDir(), "bash", map[string]any{"command": c.command}).text()
+		args, err := jsonx.Marshal(map[string]any{"command": c.command})
+		must(t, err)
+		text := invoke(t, r, "bash", string(args), new(tooltest.Log)).Text
 		note, _, _ := strings.Cut(text, "]\n")
 		_, file, ok := strings.Cut(note, "all of it is in ")
+		if !ok {
+			_, file, ok = strings.Cut(note, fmt.Sprint("the first ", maxSpill, " bytes are in "))
+		}
 		if !ok {
 			t.Fatalf("%s: got %.200q, want to be told where all of it is", c.command, text)
 		}
@@ -188,23 +194,25 @@ func TestBashKeepsWhatItCuts(t *testing.T) {
 			t.Errorf("%s: %s has %d bytes, %v; want %d", c.command, file, len(got), err, len(c.want))
 		}
 	}
-	for range maxSpillFiles {
-		var s spill
-		s.write([]byte("x"))
-		s.close()
-	}
-	if files, err := os.ReadDir(filepath.Join(cache, "noused")); err != nil || len(files) != maxSpillFiles {
-		t.Errorf("%d files are kept, %v; want %d", len(files), err, maxSpillFiles)
-	}
-	t.Setenv("XDG_CACHE_HOME", "/dev/null/nowhere")
-	if text := do(t, t.TempDir(), "bash", map[string]any{"command": "seq 1 100000"}).text(); !strings.HasPrefix(text, "[the first ") {
+	if text := do(t, t.TempDir(), "bash", map[string]any{"command": "seq 1 100000"}).text(); !strings.HasPrefix(text, "[the first 576924 of 588895 bytes are cut, 98005 of 100000 lines]\n") {
 		t.Errorf("got %.100q where nothing can be kept", text)
+	}
+}
+
+// Where the disk has no place for it, the result says so.
+func TestBashTellsOfWhatItCannotKeep(t *testing.T) {
+	workdir, file := t.TempDir(), filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	r := newRegistry(t, workdir, func(o *registry.Options) { o.OutputDir = filepath.Join(file, "tool-output") })
+	for _, command := range []string{"seq 1 100000", "seq 1 100000; exit 1"} {
+		if text := invoke(t, r, "bash", `{"command":"`+command+`"}`, new(tooltest.Log)).Text; !strings.Contains(text, "[not all that was cut could be kept: ") {
+			t.Errorf("%s: got %.200q", command, text)
+		}
 	}
 }
 
 // A flood is neither kept nor told in full; its end is.
 func TestBashFlood(t *testing.T) {
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	for _, c := range []struct{ name, command string }{
 		{"many lines", "seq 1 300000; echo the end"},
 		{"one line", "head -c 3000000 /dev/zero | tr '\\0' 'x'; echo the end"},

@@ -82,6 +82,9 @@ func Descriptor(self, workdir string, environ []string) (*tool.Descriptor, error
 		return nil, fmt.Errorf("built-in tools: %w", err)
 	}
 	d.Bare, d.Jobs, d.Stateless = true, true, true
+	if d.Manifest, err = jsonx.Marshal(describe()); err != nil {
+		return nil, fmt.Errorf("built-in tools: %w", err)
+	}
 	return d, nil
 }
 

@@ -56,7 +56,7 @@ func edit(c *call, args jsontext.Value) (string, error) {
 	if err := c.stopped(); err != nil {
 		return "", err
 	}
-	if _, err := replace(path, c.resolve(path), []byte(content)); err != nil {
+	if _, err := replace(path, c.real(path), []byte(content)); err != nil {
 		return "", err
 	}
 	return "edited " + path + ", " + told, nil

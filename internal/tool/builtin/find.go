@@ -3,7 +3,6 @@ package builtin
 import (
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -29,11 +28,11 @@ func find(c *call, args jsontext.Value) (string, error) {
 		return "", err
 	}
 	path := orHere(a.Path)
-	abs := c.resolve(path)
+	abs := c.real(path)
 	if err := c.concealed(path, abs); err != nil {
 		return "", err
 	}
-	info, err := os.Stat(abs)
+	info, err := statReal(abs)
 	switch {
 	case err != nil:
 		return "", c.missing(path, err)

@@ -53,11 +53,11 @@ func grep(c *call, args jsontext.Value) (string, error) {
 		}
 	}
 	path := orHere(a.Path)
-	abs := c.resolve(path)
+	abs := c.real(path)
 	if err := c.concealed(path, abs); err != nil {
 		return "", err
 	}
-	info, err := os.Stat(abs)
+	info, err := statReal(abs)
 	if err != nil {
 		return "", c.missing(path, err)
 	}
@@ -126,7 +126,7 @@ func (s *search) single(path, abs string, info fs.FileInfo) (string, error) {
 
 // file searches one file. A binary one is errNotText.
 func (s *search) file(path, abs string) error {
-	f, err := openQuietly(abs)
+	f, err := openReal(abs, os.O_RDONLY)
 	if err != nil {
 		return err
 	}

@@ -36,3 +36,8 @@ func TestTheDaemonsOwnIsRefused(t *testing.T) {
 		t.Run(c.op+c.args, func(t *testing.T) { expect(t, do(t, filepath.Join(dir, "here"), c.op, c.args).text(), c.want) })
 	}
 }
+
+func TestCommandsAreNotToldWhatIsHidden(t *testing.T) {
+	t.Setenv(proc.HiddenVariable, "-/x")
+	expect(t, do(t, t.TempDir(), "bash", `{"command":"env | grep -c ^NOUSED_HIDDEN"}`).text(), "failed: exit status 1\n0")
+}

@@ -163,8 +163,8 @@ func TestJobsEndWithTheirSession(t *testing.T) {
 	if list := r.Jobs("ses-1"); len(list) > 0 {
 		t.Errorf("got %+v", list)
 	}
-	left, err := os.ReadDir(dir)
-	if other := r.Jobs("ses-2"); err != nil || len(left) != 1 || len(other) != 1 || other[0].Status != model.JobRunning || filepath.Base(other[0].OutputPath) != left[0].Name() {
+	left, err := os.ReadDir(filepath.Dir(dir))
+	if other := r.Jobs("ses-2"); err != nil || len(left) != 1 || len(other) != 1 || other[0].Status != model.JobRunning || filepath.Base(filepath.Dir(other[0].OutputPath)) != left[0].Name() {
 		t.Errorf("got %+v, %v, %+v", left, err, other)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -22,11 +22,11 @@ func ls(c *call, args jsontext.Value) (string, error) {
 		return "", err
 	}
 	path := orHere(a.Path)
-	abs := c.resolve(path)
+	abs := c.real(path)
 	if err := c.concealed(path, abs); err != nil {
 		return "", err
 	}
-	info, err := os.Stat(abs)
+	info, err := statReal(abs)
 	if err != nil {
 		return "", c.missing(path, err)
 	}

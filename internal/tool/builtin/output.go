@@ -122,12 +122,6 @@ func (o *output) text() string {
 		cut, o.size, o.lines-bytes.Count(shown, []byte("\n")), o.lines, o.whole.note(o.size), all)
 }
 
-func (o *output) close() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.whole.close()
-}
-
 // lastStart is where the part of b begins that is at most maxText bytes and
 // maxLines lines long: at a line, or in a long line at a character.
 func lastStart(b []byte) int {

@@ -11,9 +11,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 	"unicode"
+
+	"golang.org/x/sys/unix"
 
 	"noused/internal/proc"
 )
@@ -34,6 +35,10 @@ type call struct {
 	log     func(message string)
 	listen  func()   // ends the call if the client is gone
 	images  []string // to be shown with the result
+	judged  string   // where its path led when the rules were asked; "": they were not
+
+	keepIn string         // the file that keep fills; "": none
+	keep   func(b []byte) // may be called from another goroutine
 
 	commands func() *proc.Supervisor // starts them
 }
@@ -70,13 +75,70 @@ func (c *call) resolve(path string) string {
 	return filepath.Join(c.dir, path)
 }
 
+// real is what a path leads to: what the rules were asked about, or what there is now. It
+// has no link on its way, and nothing else is opened for the call's path.
+func (c *call) real(path string) string {
+	if c.judged != "" {
+		return c.judged
+	}
+	return proc.Resolve(c.resolve(path))
+}
+
+// errSwapped: a link has come to where a path leads since that was looked up.
+var errSwapped = errors.New("a part of its path has become a link since the call was judged; nothing was done")
+
+// swapped is errSwapped, or that the links go in a circle.
+func swapped(abs string) error {
+	if _, err := os.Stat(abs); errors.Is(err, unix.ELOOP) {
+		return err
+	}
+	return &fs.PathError{Op: "open", Path: abs, Err: errSwapped}
+}
+
+// openReal opens what is at a path of which no part is a link; what has become one since
+// is not followed. It does not wait, whatever it is.
+func openReal(abs string, flag int) (*os.File, error) {
+	f, err := os.OpenFile(abs, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		if info, e := os.Lstat(abs); e == nil && info.Mode()&fs.ModeSymlink != 0 {
+			err = swapped(abs)
+		}
+		return nil, err
+	}
+	at, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if info, e := f.Stat(); err == nil && (at != abs || e == nil && info.Mode()&fs.ModeSymlink != 0) { // O_PATH opens links
+		err = swapped(abs)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// statReal is openReal for what is only looked at.
+func statReal(abs string) (fs.FileInfo, error) {
+	f, err := openReal(abs, unix.O_PATH)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Stat()
+}
+
 // concealed is why a path may not be looked at: it is one of the daemon's own. The
 // sandbox sees to that for every program; this says it in words.
 func (c *call) concealed(path, abs string) error {
-	if c.hidden().Covers(proc.Resolve(abs)) {
+	if c.hidden().Covers(abs) {
 		return fmt.Errorf("%s is hidden from tools in the sandbox: it may hold keys, or is the daemon's own", path)
 	}
 	return nil
+}
+
+// commandEnv is the environment of a command: what is hidden is told to these tools
+// alone, it fills pages wherever a command prints its environment.
+func (c *call) commandEnv() []string {
+	return slices.DeleteFunc(slices.Clone(c.environ), func(kv string) bool { return strings.HasPrefix(kv, proc.HiddenVariable+"=") })
 }
 
 func (c *call) hidden() proc.Hidden { return proc.ParseHidden(c.getenv(proc.HiddenVariable)) }
@@ -84,28 +146,22 @@ func (c *call) hidden() proc.Hidden { return proc.ParseHidden(c.getenv(proc.Hidd
 // open opens a regular file to read. Other kinds are refused unopened, as one
 // could wait for ever to be read.
 func (c *call) open(path string) (*os.File, fs.FileInfo, error) {
-	abs := c.resolve(path)
+	abs := c.real(path)
 	if err := c.concealed(path, abs); err != nil {
 		return nil, nil, err
 	}
-	info, err := os.Stat(abs)
+	info, err := statReal(abs)
 	if err != nil {
 		return nil, nil, c.missing(path, err)
 	}
 	if err := regular(path, info); err != nil {
 		return nil, nil, err
 	}
-	f, err := openQuietly(abs)
+	f, err := openReal(abs, os.O_RDONLY)
 	if err != nil {
 		return nil, nil, because(path, err)
 	}
 	return f, info, nil
-}
-
-// openQuietly opens a file that was a regular one a moment ago, without
-// waiting if it is none any more.
-func openQuietly(abs string) (*os.File, error) {
-	return os.OpenFile(abs, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
 func regular(path string, info fs.FileInfo) error {
@@ -147,7 +203,7 @@ func (c *call) missing(path string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return because(path, err)
 	}
-	abs := c.resolve(path)
+	abs := c.real(path)
 	parent := filepath.Dir(abs)
 	info, statErr := os.Stat(parent)
 	if statErr != nil || !info.IsDir() {
@@ -223,7 +279,7 @@ func distance(a, b []rune, reach int) int {
 // readDir returns a folder's entries sorted by name, and whether there are
 // more than it looks at.
 func readDir(abs string) (entries []fs.DirEntry, more bool, err error) {
-	f, err := openQuietly(abs)
+	f, err := openReal(abs, os.O_RDONLY)
 	if err != nil {
 		return nil, false, err
 	}

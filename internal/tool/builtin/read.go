@@ -94,7 +94,7 @@ func (c *call) picture(path, kind string, size int64, r io.Reader) string {
 	case size > maxPicture:
 		text += fmt.Sprintf("; it is not shown: it has more than %d bytes", maxPicture)
 	default:
-		c.images = append(c.images, c.resolve(path))
+		c.images = append(c.images, c.real(path))
 	}
 	return text
 }

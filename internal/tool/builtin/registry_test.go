@@ -28,15 +28,19 @@ const patience = time.Minute
 
 // newRegistry has the built-in tools as the daemon has them, in a sandbox where
 // the kernel can make one.
-func newRegistry(t *testing.T, workdir string) *registry.Registry {
+func newRegistry(t *testing.T, workdir string, more ...func(*registry.Options)) *registry.Registry {
 	t.Helper()
 	d, err := Descriptor(tooltest.Self(t), workdir, os.Environ())
 	must(t, err)
 	d.SandboxRequired = false
-	r := registry.New(registry.Options{
+	o := registry.Options{
 		Descriptors: []*tool.Descriptor{d}, Workdir: workdir, OutputDir: t.TempDir(), Helper: tooltest.Self(t),
 		Dialects: map[string]tool.Dialect{tool.Gevals: gevals.Dialect},
-	})
+	}
+	for _, change := range more {
+		change(&o)
+	}
+	r := registry.New(o)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -218,5 +222,6 @@ func TestSandbox(t *testing.T) {
 	if got := content(t, out); got != "old\n" {
 		t.Errorf("got %q outside the workdir", got)
 	}
+	expect(t, invoke(t, r, "bash", `{"command":"test \"$TMUX_TMPDIR\" = \"$TMPDIR\" && test \"$JAVA_TOOL_OPTIONS\" = \"-Djava.io.tmpdir=$TMPDIR\" && echo same"}`, new(tooltest.Log)).Text, "same")
 	expect(t, invoke(t, r, "bash", `{"command":"echo x >$TMPDIR/y && cat $TMPDIR/y >/dev/null && touch in && ls"}`, new(tooltest.Log)).Text, "in")
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	jsonx "github.com/go-json-experiment/json"
@@ -86,13 +87,20 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, dir string, environ
 			if !ok {
 				return readErr
 			}
-			if done := s.answer(ctx, r); done || s.err != nil {
-				return s.err
+			if done := s.answer(ctx, r); done || s.failed() != nil {
+				return s.failed()
 			}
 		case <-ctx.Done():
-			return s.err
+			return s.failed()
 		}
 	}
+}
+
+// failed is why a write did.
+func (s *server) failed() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return s.err
 }
 
 // request is one line from the client. A wrong one is only a fault and, where
@@ -175,10 +183,13 @@ func unquote(v jsontext.Value) string {
 	return s
 }
 
-// server is used by one goroutine. The first write that fails ends it.
+// server is used by one goroutine, but for what write has. The first write that fails
+// ends it.
 type server struct {
+	writing sync.Mutex // over out and err
 	out     io.Writer
 	err     error
+
 	dir     string
 	environ []string
 	cancel  context.CancelCauseFunc
@@ -202,6 +213,8 @@ func (s *server) close() {
 
 // write sends one message as a line.
 func (s *server) write(v any) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	if s.err != nil {
 		return
 	}
@@ -223,14 +236,18 @@ type reply struct {
 }
 
 type notification struct {
-	Version string    `json:"jsonrpc"`
-	Method  string    `json:"method"`
-	Params  logParams `json:"params"`
+	Version string `json:"jsonrpc"`
+	Method  string `json:"method"`
+	Params  any    `json:"params"`
 }
 
 type logParams struct {
 	Level   string `json:"level"`
 	Message string `json:"message"`
+}
+
+type keepParams struct {
+	Data []byte `json:"data"` // base64
 }
 
 // result of an operation (gevals: Result Fields).
@@ -326,6 +343,8 @@ type execParams struct {
 		Phase   string            `json:"phase"`
 		Env     map[string]string `json:"env"`
 		Timeout string            `json:"timeout"`
+		KeepIn  string            `json:"keep_in"` // not the protocol's; see spill
+		Path    string            `json:"path"`    // nor is this; see real
 	} `json:"context"`
 }
 
@@ -378,7 +397,7 @@ func (s *server) prepare(params jsontext.Value) (*operation, *call, jsontext.Val
 	default:
 		return nil, nil, nil, faultf(invalidParams, "context.phase: got %q, want setup, verify or cleanup", p.Context.Phase)
 	}
-	c := &call{dir: s.dir, environ: s.environ, log: s.log, listen: s.listen, commands: s.commands}
+	c := &call{dir: s.dir, environ: s.environ, log: s.log, listen: s.listen, commands: s.commands, keepIn: p.Context.KeepIn, judged: p.Context.Path, keep: s.keep}
 	if p.Context.Timeout != "" {
 		d, err := time.ParseDuration(p.Context.Timeout)
 		if err != nil || d <= 0 {
@@ -403,6 +422,11 @@ func (s *server) prepare(params jsontext.Value) (*operation, *call, jsontext.Val
 
 func (s *server) log(message string) {
 	s.write(notification{"2.0", "log", logParams{"info", message}})
+}
+
+// keep has the daemon put some output into the call's file.
+func (s *server) keep(b []byte) {
+	s.write(notification{"2.0", "output", keepParams{b}})
 }
 
 // listen ends the call if nobody reads what is written any more: the other end

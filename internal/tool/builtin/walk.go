@@ -164,15 +164,14 @@ func ignored(rules []rule, names []string, dir bool) bool {
 
 // ignoreFile reads the patterns of an ignore file; none if it cannot be read.
 func ignoreFile(abs string, names []string) (patterns []rule) {
-	info, err := os.Stat(abs)
-	if err != nil || !info.Mode().IsRegular() {
-		return nil
-	}
-	f, err := openQuietly(abs)
+	f, err := openReal(abs, os.O_RDONLY)
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
 	for in := bufio.NewScanner(io.LimitReader(f, maxIgnore)); in.Scan(); {
 		line := strings.TrimSuffix(in.Text(), "\r")
 		if strings.TrimSpace(line) != "" && !strings.HasPrefix(line, "#") {

@@ -12,9 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLinks is how many symbolic links are followed, as many as Linux does.
-const maxLinks = 40
-
 // write replaces a file as a whole (tools.md §6).
 func write(c *call, args jsontext.Value) (string, error) {
 	var a struct {
@@ -32,7 +29,7 @@ func write(c *call, args jsontext.Value) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	created, err := replace(path, c.resolve(path), []byte(content))
+	created, err := replace(path, c.real(path), []byte(content))
 	switch {
 	case err != nil:
 		return "", err
@@ -44,21 +41,24 @@ func write(c *call, args jsontext.Value) (string, error) {
 
 // replace puts content in the place of the file at abs, which the caller calls
 // path, so that at any time there is either the old one or the new one,
-// complete. Permissions stay, a symbolic link stays one, missing folders are
-// made. It reports whether there was no such file.
+// complete. Permissions stay, missing folders are made; no part of abs is a link. It
+// reports whether there was no such file.
 func replace(path, abs string, content []byte) (created bool, err error) {
-	if abs, err = target(abs); err != nil {
+	folder, err := makeFolder(filepath.Dir(abs))
+	if err != nil {
 		return false, because(path, err)
 	}
-	info, err := os.Stat(abs)
+	defer folder.Close()
+	dir := fmt.Sprintf("/proc/self/fd/%d", folder.Fd()) // whatever its name leads to by now
+	abs = filepath.Join(dir, filepath.Base(abs))
+	info, err := os.Lstat(abs)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		created = true
-		if err := os.MkdirAll(filepath.Dir(abs), 0o777); err != nil {
-			return false, because(path, err)
-		}
 	case err != nil:
 		return false, because(path, err)
+	case info.Mode()&fs.ModeSymlink != 0:
+		return false, because(path, swapped(abs))
 	case info.IsDir():
 		return false, fmt.Errorf("%s is a folder", path)
 	default:
@@ -70,7 +70,7 @@ func replace(path, abs string, content []byte) (created bool, err error) {
 			return false, fmt.Errorf("%s: %w", path, err)
 		}
 	}
-	f, err := renameio.NewPendingFile(abs, renameio.WithTempDir(filepath.Dir(abs)),
+	f, err := renameio.NewPendingFile(abs, renameio.WithTempDir(dir),
 		renameio.WithPermissions(0o666), renameio.WithExistingPermissions())
 	if err != nil {
 		return false, because(path, err)
@@ -85,22 +85,20 @@ func replace(path, abs string, content []byte) (created bool, err error) {
 	return created, nil
 }
 
-// target follows symbolic links to the file they mean, there or not.
-func target(abs string) (string, error) {
-	for range maxLinks {
-		link, err := os.Readlink(abs)
-		if err != nil {
-			return abs, nil // not a link, or nothing yet
-		}
-		if !filepath.IsAbs(link) {
-			// The folder may be reached through a link itself.
-			dir, err := filepath.EvalSymlinks(filepath.Dir(abs))
-			if err != nil {
-				return "", err
-			}
-			link = filepath.Join(dir, link)
-		}
-		abs = link
+// makeFolder opens the folder at abs, which is made where it is missing, and those
+// above it.
+func makeFolder(abs string) (*os.File, error) {
+	f, err := openReal(abs, unix.O_PATH|unix.O_DIRECTORY)
+	if !errors.Is(err, fs.ErrNotExist) || abs == filepath.Dir(abs) {
+		return f, err
 	}
-	return "", unix.ELOOP
+	above, err := makeFolder(filepath.Dir(abs))
+	if err != nil {
+		return nil, err
+	}
+	defer above.Close()
+	if err := unix.Mkdirat(int(above.Fd()), filepath.Base(abs), 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return openReal(abs, unix.O_PATH|unix.O_DIRECTORY)
 }

@@ -75,6 +75,10 @@ func (c *conn) request(ctx context.Context, method string, params any, progress 
 		switch {
 		case m.answers(id):
 			reply = m
+		case m.isOutput() && progress != nil:
+			if text, ok := m.kept(); ok && ctx.Err() == nil {
+				progress(model.ToolUpdate{Kept: text})
+			}
 		case !m.isLog() || progress == nil:
 			c.ignore(m)
 		case ctx.Err() == nil:

@@ -271,6 +271,21 @@ func (m *message) isLog() bool {
 	return m.method() == "log" && absent(m.ID) && m.Params.Kind() == '{'
 }
 
+// isOutput reports whether m is a notification of what a command prints, which only the
+// built-in tools send, and only when they were told in which file that will be.
+func (m *message) isOutput() bool {
+	return m.method() == "output" && absent(m.ID)
+}
+
+// kept is what such a notification has.
+func (m *message) kept() ([]byte, bool) {
+	var doc struct {
+		Data []byte `json:"data"`
+	}
+	err := jsonx.Unmarshal(m.Params, &doc)
+	return doc.Data, err == nil && len(doc.Data) > 0
+}
+
 // logUpdate is what people see of a log (gevals: Log). Its level is the
 // client's business.
 func logUpdate(params jsontext.Value) model.ToolUpdate {

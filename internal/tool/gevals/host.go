@@ -53,6 +53,8 @@ type host struct {
 	mu       sync.Mutex
 	manifest *tool.Manifest
 	requires []string
+	heard    bool // the manifest is a process's own, not the descriptor's
+	failed   bool // no process could be started the last time
 }
 
 // Dialect makes the host of a gevals extension. It is a [tool.Dialect].
@@ -65,6 +67,11 @@ func Dialect(d *tool.Descriptor, s *proc.Supervisor, log *zap.Logger) tool.Host 
 	h.crashes = &h.pool.Crashes
 	if d.Stateless {
 		h.pool.View = s.View
+	}
+	if len(d.Manifest) > 0 {
+		if m, err := decodeManifest(d.Manifest); err == nil { // else a process is asked
+			h.manifest, h.requires = &tool.Manifest{Operations: m.Operations}, m.Requires
+		}
 	}
 	return h
 }
@@ -82,8 +89,9 @@ func encodeEnv(env map[string]string) jsontext.Value {
 	return text
 }
 
-// Describe returns the manifest of the latest process, starting the first one
-// where there was none. A requirement that is not met is an error beside it.
+// Describe returns the manifest of the latest process, or the descriptor's. Where
+// there is neither, or nothing but failures followed the latter, it starts a process.
+// A requirement that is not met is an error beside the manifest.
 func (h *host) Describe(ctx context.Context) (*tool.Manifest, error) {
 	if m := h.known(); m != nil {
 		return m, h.unmet()
@@ -96,9 +104,36 @@ func (h *host) Describe(ctx context.Context) (*tool.Manifest, error) {
 	return h.known(), h.unmet()
 }
 
+// Try starts the first process of an extension whose descriptor has the manifest, so
+// that Describe says why there can be none.
+func (h *host) Try(ctx context.Context) {
+	h.mu.Lock()
+	heard := h.heard
+	h.mu.Unlock()
+	if heard {
+		return
+	}
+	l, err := h.pool.Spare(ctx)
+	if h.note(ctx, err); l != nil {
+		h.pool.Release(l)
+	}
+}
+
+// note keeps that no process could be started, for which ctx is not to blame.
+func (h *host) note(ctx context.Context, err error) {
+	if err != nil && ctx.Err() == nil {
+		h.mu.Lock()
+		h.failed = true
+		h.mu.Unlock()
+	}
+}
+
 func (h *host) known() *tool.Manifest {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.failed && !h.heard {
+		return nil
+	}
 	return h.manifest
 }
 
@@ -123,7 +158,7 @@ func (h *host) Call(ctx context.Context, op string, inv model.Invocation, progre
 		return tool.Failure(err)
 	}
 	l, err := h.pool.Acquire(ctx)
-	if err != nil {
+	if h.note(ctx, err); err != nil {
 		return tool.Failure(err)
 	}
 	healthy := false
@@ -163,6 +198,11 @@ type execContext struct {
 	Env     jsontext.Value `json:"env,omitzero"`
 	Timeout string         `json:"timeout"`
 	Agent   *agent         `json:"agent,omitzero"`
+	// KeepIn is the file that has what output notifications have; the built-in tools'
+	// alone.
+	KeepIn string `json:"keep_in,omitzero"`
+	// Path is where the call's path led when it was judged; the built-in tools' alone.
+	Path string `json:"path,omitzero"`
 }
 
 type agent struct {
@@ -172,7 +212,7 @@ type agent struct {
 
 func (h *host) params(op string, inv model.Invocation) execute {
 	e := execute{op, jsontext.Value(inv.Arguments), execContext{
-		Workdir: h.desc.Workdir, Phase: inv.Phase, Env: h.env, Timeout: h.timeout,
+		Workdir: h.desc.Workdir, Phase: inv.Phase, Env: h.env, Timeout: h.timeout, KeepIn: inv.KeepIn, Path: inv.Path,
 	}}
 	switch e.Context.Phase {
 	case "":
@@ -262,7 +302,7 @@ func (h *host) learn(m *manifest) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.requires = m.Requires
+	h.requires, h.heard = m.Requires, true
 	if h.manifest == nil || !same(h.manifest.Operations, m.Operations) {
 		h.manifest = &tool.Manifest{Operations: m.Operations}
 	}

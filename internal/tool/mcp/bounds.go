@@ -11,7 +11,7 @@ import (
 // have bounds beside the length of a line.
 const (
 	// maxValues is how many values an answer may have, more or less.
-	maxValues = 250_000
+	maxValues = 100_000
 	// maxGreeting is the size of the answer to a handshake, in bytes, which is kept
 	// with the connection.
 	maxGreeting = 1 << 20
@@ -43,9 +43,11 @@ func bounded(a *jsonrpc.Response, greeting bool) *jsonrpc.Response {
 
 // crowded reports that a JSON text has more values than that, more or less.
 func crowded(text []byte, most int) bool {
-	if len(text) < most {
-		return false
-	}
+	return len(text) >= most && values(text, most) > most
+}
+
+// values is how many a JSON text has, more or less; it does not count on beyond most.
+func values(text []byte, most int) int {
 	n := 0
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
@@ -57,9 +59,9 @@ func crowded(text []byte, most int) bool {
 			}
 		case '{', '[', ',':
 			if n++; n > most {
-				return true
+				return n
 			}
 		}
 	}
-	return false
+	return n
 }

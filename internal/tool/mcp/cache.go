@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/renameio/v2"
 
+	"noused/internal/budget"
 	"noused/internal/model"
 	"noused/internal/regular"
 	"noused/internal/tool"
@@ -31,6 +32,9 @@ const (
 // keeps it on the disk.
 type library struct {
 	dir string // "" for none on the disk
+	// room is for what all servers say that they can do.
+	room  *budget.Budget
+	files sync.Mutex // one file is read or made at a time
 
 	mu    sync.Mutex
 	books map[string]*book
@@ -46,7 +50,9 @@ type book struct {
 
 	mu       sync.Mutex
 	manifest *tool.Manifest
+	cost     int  // of the manifest, in the library's room
 	newer    bool // its last handshake was the newer one
+	closed   bool // nobody reads it any more
 }
 
 // cached is a book on the disk.
@@ -58,6 +64,33 @@ type cached struct {
 	Tools        []tool.Operation `json:"tools"`
 
 	Prompts []model.ServerPrompt `json:"prompts,omitzero"`
+	LeftOut []string             `json:"left_out,omitzero"`
+}
+
+// What a definition takes beside its text, in bytes: itself, and each value of its
+// schema once that is compiled.
+const perTool, perValue = 512, 64
+
+// costOf is how many bytes what a server can do takes, in about.
+func costOf(m *tool.Manifest) int {
+	n := len(m.Instructions)
+	for _, o := range m.Operations {
+		n += costOfTool(o)
+	}
+	for _, why := range m.LeftOut {
+		n += len(why)
+	}
+	for _, p := range m.Prompts {
+		n += perTool + len(p.Name) + len(p.Description)
+		for _, a := range p.Arguments {
+			n += perValue + len(a.Name) + len(a.Description)
+		}
+	}
+	return n
+}
+
+func costOfTool(o tool.Operation) int {
+	return perTool + len(o.Name) + len(o.Description) + len(o.Params) + perValue*values(o.Params, len(o.Params))
 }
 
 // open returns the book of a server, until it is closed.
@@ -76,10 +109,18 @@ func (l *library) open(d *tool.Descriptor) *book {
 
 func (b *book) close() {
 	b.lib.mu.Lock()
-	defer b.lib.mu.Unlock()
-	if b.readers--; b.readers == 0 {
+	last := b.readers == 1
+	if b.readers--; last {
 		delete(b.lib.books, bookOf(b.file))
 	}
+	b.lib.mu.Unlock()
+	if !last {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lib.room.Give(b.cost)
+	b.cost, b.closed = 0, true
 }
 
 func bookOf(file string) string { return file[:len(file)-len(".json")] }
@@ -118,31 +159,46 @@ func (b *book) load() {
 	if b.lib.dir == "" {
 		return
 	}
+	b.lib.files.Lock()
+	defer b.lib.files.Unlock()
 	text, err := regular.Read(filepath.Join(b.lib.dir, b.file), maxCache)
 	var c cached
 	if err != nil || jsonx.Unmarshal(text, &c) != nil || c.Format != cacheFormat {
 		return // it will be asked, and the file written anew
 	}
+	m := &tool.Manifest{Operations: c.Tools, Instructions: c.Instructions, Prompts: c.Prompts, LeftOut: c.LeftOut}
+	cost := costOf(m)
+	if !b.lib.room.Take(cost) {
+		return // where it is asked it is told why it cannot be used
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.manifest, b.newer = &tool.Manifest{Operations: c.Tools, Instructions: c.Instructions, Prompts: c.Prompts}, c.Newer
+	b.manifest, b.newer, b.cost = m, c.Newer, cost
 }
 
-// write keeps what a server has said; changed says that it said something else
-// before. The old pointer stays where it did not.
-func (b *book) write(server string, m *tool.Manifest, newer bool) (changed bool, err error) {
+// write keeps what a server has said, for which cost has been taken of the library's
+// room; changed says that it said something else before. The old pointer stays where
+// it did not.
+func (b *book) write(server string, m *tool.Manifest, cost int, newer bool) (changed bool, err error) {
 	b.read.Do(b.load)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	old := b.manifest
-	if old != nil && same(old, m) && b.newer == newer {
+	isSame := old != nil && same(old, m)
+	if isSame || b.closed {
+		b.lib.room.Give(cost)
+	} else {
+		b.lib.room.Give(b.cost)
+		b.cost = cost
+	}
+	if isSame && b.newer == newer {
 		return false, nil
 	}
-	if old == nil || !same(old, m) {
+	if !isSame {
 		b.manifest = m
 	}
 	b.newer = newer
-	return old != nil && b.manifest != old, b.save(cached{cacheFormat, server, newer, m.Instructions, m.Operations, m.Prompts})
+	return old != nil && b.manifest != old, b.save(cached{cacheFormat, server, newer, m.Instructions, m.Operations, m.Prompts, m.LeftOut})
 }
 
 func (b *book) save(c cached) error {
@@ -150,6 +206,8 @@ func (b *book) save(c cached) error {
 	if dir == "" {
 		return nil
 	}
+	b.lib.files.Lock()
+	defer b.lib.files.Unlock()
 	text, err := jsonx.Marshal(c, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		return err
@@ -162,28 +220,25 @@ func (b *book) save(c cached) error {
 	}
 	b.lib.prune.Lock()
 	defer b.lib.prune.Unlock()
-	trim(dir, "*.json", maxCached-1, 0)
+	trim(dir, "*.json", maxCached-1)
 	return renameio.WriteFile(filepath.Join(dir, b.file), text, 0o600, renameio.WithTempDir(dir))
 }
 
 // trim removes the oldest of the files of a pattern, until so many are left, and so
 // many bytes, 0: any.
-func trim(dir, pattern string, most int, size int64) {
+func trim(dir, pattern string, most int) {
 	paths, _ := filepath.Glob(filepath.Join(dir, pattern)) // a bad pattern is its only error
 	var files []os.FileInfo
-	var all int64
 	for _, path := range paths {
 		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() {
 			files = append(files, info)
-			all += info.Size()
 		}
 	}
 	slices.SortFunc(files, func(a, b os.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
 	for n, info := range files {
-		if len(files)-n <= most && (size == 0 || all <= size) {
+		if len(files)-n <= most {
 			return
 		}
 		_ = os.Remove(filepath.Join(dir, info.Name()))
-		all -= info.Size()
 	}
 }

@@ -75,7 +75,6 @@ func TestEverythingOverHTTPToolByTool(t *testing.T) {
 	b.Ready(t.Context(), model.Scope{})
 	tools := map[string]struct {
 		args, text string
-		fails      bool
 		updates    int // at least
 	}{
 		"echo":                           {args: `{"message":"hello ✓"}`, text: "Echo: hello ✓"},
@@ -91,8 +90,6 @@ func TestEverythingOverHTTPToolByTool(t *testing.T) {
 		"toggle-subscriber-updates":      {args: `{}`, text: "Started simulated"},
 		"trigger-elicitation-request":    {args: `{}`, text: "User provided the requested information"},
 		"trigger-long-running-operation": {args: `{"duration":1,"steps":4}`, text: "Long running operation completed", updates: 4},
-		// Tasks are an extension that is not spoken.
-		"simulate-research-query": {args: `{"topic":"tests"}`, fails: true},
 	}
 	var names []string
 	for _, tool := range b.List(t.Context(), model.Scope{}) {
@@ -109,13 +106,16 @@ func TestEverythingOverHTTPToolByTool(t *testing.T) {
 			}
 			var log tooltest.Log
 			r := b.Call(t.Context(), inv, log.Add)
-			if r.OK == want.fails || !strings.Contains(r.Text, want.text) {
+			if !r.OK || !strings.Contains(r.Text, want.text) {
 				t.Errorf("got %+v %+v, want %q", r, r.Error, want.text)
 			}
 			if n := len(log.Updates()); n < want.updates {
 				t.Errorf("heard %d updates, want %d", n, want.updates)
 			}
 		})
+	}
+	if s := b.Servers(model.Scope{}); len(s) != 1 || len(s[0].LeftOut) != 1 || !strings.HasPrefix(s[0].LeftOut[0], "simulate-research-query: it can only be called as a task") {
+		t.Errorf("got %+v, want the tool that needs a task left out", s)
 	}
 	for _, name := range names {
 		if _, ok := tools[name]; !ok {

@@ -1,12 +1,11 @@
 package mcp
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
 
-	"noused/internal/regular"
+	"noused/internal/tool"
 )
 
 const (
@@ -14,22 +13,16 @@ const (
 	// of all: the oldest go first.
 	maxKept     = 256
 	maxKeptSize = 256 << 20
-	keptPrefix  = "asset-"
 )
 
-// files keep what results come with, for all servers. They are private to the user.
+// files keep what results come with, for all servers.
 type files struct {
-	dir  string
+	kept tool.Outputs
 	most int
 	mu   sync.Mutex // one writer makes room at a time
 }
 
-func newFiles(dir string) *files {
-	if dir == "" {
-		dir = filepath.Join(os.TempDir(), fmt.Sprintf("noused-%d", os.Getuid()))
-	}
-	return &files{dir: dir, most: maxKept}
-}
+func newFiles(dir string) *files { return &files{kept: tool.OpenOutputs(dir), most: maxKept} }
 
 // endings of files, by media type, for whatever goes by them.
 var endings = map[string]string{
@@ -38,15 +31,12 @@ var endings = map[string]string{
 	"application/json": ".json", "text/plain": ".txt", "text/markdown": ".md", "text/html": ".html", "text/uri-list": ".uri",
 }
 
-// write keeps a file and returns its path.
-func (k *files) write(mediaType string, content []byte) (string, error) {
+// write keeps a file for a session and returns its path.
+func (k *files) write(session, mediaType string, content []byte) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if err := regular.Folder(k.dir); err != nil {
-		return "", err
-	}
-	trim(k.dir, keptPrefix+"*", k.most-1, maxKeptSize-int64(len(content)))
-	f, err := os.CreateTemp(k.dir, keptPrefix+"*"+endings[mediaType])
+	k.kept.Trim(tool.KeptAsset, k.most-1, maxKeptSize-int64(len(content)), nil)
+	f, err := k.kept.Create(session, filepath.Base(k.kept.NewName(session, tool.KeptAsset, endings[mediaType])))
 	if err != nil {
 		return "", err
 	}

@@ -59,7 +59,7 @@ func FuzzResult(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	h := &host{desc: &tool.Descriptor{Name: "x"}, files: &files{dir: f.TempDir(), most: 4}}
+	h := &host{desc: &tool.Descriptor{Name: "x"}, files: &files{kept: tool.OpenOutputs(f.TempDir()), most: 4}}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var from sdk.CallToolResult
 		if json.Unmarshal(text, &from) != nil {

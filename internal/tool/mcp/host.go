@@ -22,6 +22,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"noused/internal/budget"
 	"noused/internal/model"
 	"noused/internal/oauth"
 	"noused/internal/proc"
@@ -77,7 +78,7 @@ type host struct {
 
 // Dialect makes the hosts of MCP servers.
 func Dialect(o Options) tool.Dialect {
-	lib := &library{dir: o.CacheDir, books: map[string]*book{}}
+	lib := &library{dir: o.CacheDir, room: budget.New(maxAllDefinitions), books: map[string]*book{}}
 	kept := newFiles(o.OutputDir)
 	return func(d *tool.Descriptor, s *proc.Supervisor, log *zap.Logger) tool.Host {
 		ctx, stop := context.WithCancel(context.Background())
@@ -137,7 +138,7 @@ func (h *host) Describe(ctx context.Context) (*tool.Manifest, error) {
 
 // Call runs a tool of the server.
 func (h *host) Call(ctx context.Context, op string, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
-	l, err := h.use(ctx)
+	l, err := h.useSoon(ctx)
 	if err != nil {
 		return tool.Failure(err)
 	}
@@ -145,7 +146,7 @@ func (h *host) Call(ctx context.Context, op string, inv model.Invocation, progre
 	if !gone {
 		return r
 	}
-	if l, err = h.use(ctx); err != nil { // the server has ended the session, and not taken the call
+	if l, err = h.useSoon(ctx); err != nil { // the server has ended the session, and not taken the call
 		return tool.Failure(err)
 	}
 	r, _ = l.call(ctx, op, inv, progress)

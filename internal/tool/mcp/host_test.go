@@ -17,6 +17,7 @@ import (
 
 	"noused/internal/model"
 	"noused/internal/proc"
+	"noused/internal/testenv"
 	"noused/internal/tool"
 	"noused/internal/tool/registry"
 	"noused/internal/tool/tooltest"
@@ -349,6 +350,7 @@ func TestATimeoutEndsOnlyADeafServer(t *testing.T) {
 
 // Progress is told, and gives a call more time, up to ten times its own.
 func TestProgressGivesACallTime(t *testing.T) {
+	testenv.Long(t)
 	var h *host
 	b := mount(t, server(t, "rogue"), func(of *host) { h = of })
 	patient := h.desc.Timeout

@@ -49,7 +49,7 @@ func TestAHostileServerCostsItsCallerOneError(t *testing.T) {
 		"garbage": {0, tool.ProtocolError, `unrecognized content type "riddle"`, 1},
 		"ask":     {20, tool.Timeout, "no result and no progress within 500ms", 1},
 		"id":      {2, tool.ProtocolError, "the server asked for things of more than 1024 KiB in all", 2},
-		"values":  {8, tool.ProtocolError, "the server's answer has more than 250000 values in it", 1},
+		"values":  {8, tool.ProtocolError, "the server's answer has more than 100000 values in it", 1},
 		"notice":  {8, "", "did it", 1},
 		"nothing": {0, "", "done", 1},
 	} {

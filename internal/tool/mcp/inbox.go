@@ -6,6 +6,7 @@ import (
 	"time"
 
 	jsonx "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"go.uber.org/zap"
 
@@ -31,6 +32,8 @@ type inbox struct {
 	ours  map[jsonrpc.ID]*taker  // of ours, those that somebody waits for
 	hello jsonrpc.ID             // our handshake, until it is answered
 
+	listing jsonrpc.ID // our last question for the server's tools, until it is answered
+
 	// What nobody has waited for, in the second that began since.
 	pacing       sync.Mutex
 	since        time.Time
@@ -55,6 +58,9 @@ func newInbox(l *link, ended <-chan struct{}) *inbox {
 func (b *inbox) take(msg jsonrpc.Message, size int, turn func()) (jsonrpc.Message, error) {
 	if a, ok := msg.(*jsonrpc.Response); ok {
 		answer := bounded(a, b.greets(a.ID))
+		if b.lists(a.ID) && answer.Error == nil {
+			b.link.readTasks(jsontext.Value(answer.Result))
+		}
 		t := b.taker(a.ID)
 		if t == nil {
 			turn()
@@ -176,6 +182,11 @@ func (b *inbox) expect(ctx context.Context, msg jsonrpc.Message) {
 	}
 	if !ok || !r.IsCall() || t == nil {
 		return
+	}
+	if r.Method == "tools/list" {
+		b.mu.Lock()
+		b.listing = r.ID
+		b.mu.Unlock()
 	}
 	t.taken() // of what it asked before
 	b.mu.Lock()

@@ -44,6 +44,7 @@ type link struct {
 	proving bool // a ping is under way
 	stale   bool // the server's tools have changed
 	listing bool
+	tasks   map[string]bool // names of tools that can only be called as tasks
 }
 
 // start is the making of a link, for all who wait for it.
@@ -79,6 +80,18 @@ func (h *host) use(ctx context.Context) (*link, error) {
 			return nil, err
 		}
 	}
+}
+
+// useSoon is use for a call, which waits for a start no longer than its timeout. The start
+// goes on.
+func (h *host) useSoon(ctx context.Context) (*link, error) {
+	soon, cancel := tool.WithTimeout(ctx, h.desc.Timeout)
+	defer cancel()
+	l, err := h.use(soon)
+	if err != nil && soon.Err() != nil && ctx.Err() == nil {
+		return nil, tool.Faultf(tool.Timeout, "%s has been started, and has said nothing within %v (its timeout)", h.desc.Name, h.desc.Timeout)
+	}
+	return l, err
 }
 
 // starting is the start that is under way, or a new one. The mutex is held.
@@ -150,10 +163,10 @@ func (h *host) connect(ctx context.Context) (*link, error) {
 	if _, newer := h.book.known(); newer {
 		versions = []string{discover, initialize}
 	}
-	l, first, again := h.attempt(ctx, versions[0], h.waits.first)
+	l, first, again := h.attempt(ctx, versions[0], min(h.waits.first, h.desc.Timeout))
 	if first != nil && again && ctx.Err() == nil {
 		h.log.Info("server did not take the first handshake; it is started once more for the other", zap.Error(first))
-		l, err, _ = h.attempt(ctx, versions[1], h.waits.second)
+		l, err, _ = h.attempt(ctx, versions[1], min(h.waits.second, h.desc.Timeout))
 	} else {
 		err = first
 	}
@@ -216,6 +229,9 @@ func (l *link) client() *sdk.Client {
 // Nothing is left of the wire.
 func (l *link) refused(ctx context.Context, err error) *tool.Fault {
 	f := l.fault(err)
+	if missing := l.h.dialer.waiting(); missing != "" { // the SDK may have tried the other handshake since
+		f = tool.Faultf(tool.NeedsLogin, "%s", missing)
+	}
 	if cause := tool.Interrupted(ctx); ctx.Err() != nil {
 		f.Code, f.Message = cause.Code, cause.Message
 	}

@@ -19,14 +19,16 @@ import (
 
 // Bounds of what one server says that it can do.
 const (
-	maxTools        = 2000
-	maxListed       = 2 * maxTools // with those that are left out
-	maxPages        = 500
-	maxSchema       = 256 << 10 // bytes of one
-	maxDefinitions  = 8 << 20   // bytes of all
-	maxDescription  = 32 << 10
-	maxInstructions = 2 << 10
-	maxToolName     = 128
+	maxTools       = 2000
+	maxListed      = 2 * maxTools // with those that are left out
+	maxPages       = 500
+	maxSchema      = 256 << 10 // bytes of one
+	maxDefinitions = 8 << 20   // bytes of all
+	maxDescription = 32 << 10
+	// maxAllDefinitions is what all servers together may say, in bytes of costOf.
+	maxAllDefinitions = 16 << 20
+	maxInstructions   = 2 << 10
+	maxToolName       = 128
 )
 
 // relistPause is how long a server that has been asked which tools it has by now is
@@ -37,19 +39,27 @@ const relistPause = time.Second
 func (l *link) list(ctx context.Context) error {
 	m := &tool.Manifest{Instructions: clip(l.session.InitializeResult().Instructions, maxInstructions)}
 	if caps := l.session.InitializeResult().Capabilities; caps != nil && caps.Tools != nil {
-		var err error
-		if m.Operations, err = l.operations(ctx); err != nil {
+		if err := l.operations(ctx, m); err != nil {
 			return err
 		}
 	}
 	m.Prompts = l.prompts(ctx)
-	l.h.learn(m, l.session.InitializeResult().ProtocolVersion >= discover)
+	cost := costOf(m)
+	if !l.h.book.lib.room.Take(cost) {
+		return crowdedOut(cost)
+	}
+	l.h.learn(m, cost, l.session.InitializeResult().ProtocolVersion >= discover)
 	return nil
 }
 
-// operations are all pages of the server's tools, sorted by name, without those
-// that are not wanted or cannot be used.
-func (l *link) operations(ctx context.Context) ([]tool.Operation, error) {
+// crowdedOut is the fault of a server whose tools find no room beside those of others.
+func crowdedOut(cost int) error {
+	return tool.Faultf(tool.ProtocolError, "there is no room for the server's tools, which take %d KiB: those of all servers together have %d MiB. Have fewer servers, or name the tools that are wanted in its entry (tools)", cost>>10, maxAllDefinitions>>20)
+}
+
+// operations puts all pages of the server's tools into a manifest, sorted by name, without
+// those that are not wanted or cannot be used.
+func (l *link) operations(ctx context.Context, m *tool.Manifest) error {
 	var ops []tool.Operation
 	var take taker
 	defer take.end()
@@ -58,17 +68,23 @@ func (l *link) operations(ctx context.Context) ([]tool.Operation, error) {
 	for page := 0; ; page++ {
 		answer, err := l.session.ListTools(ctx, params)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if seen += len(answer.Tools); seen > maxListed {
-			return nil, tool.Faultf(tool.ProtocolError, "the server lists more than %d tools", maxListed)
+			return tool.Faultf(tool.ProtocolError, "the server lists more than %d tools", maxListed)
 		}
 		for _, t := range answer.Tools {
 			o, err := l.operation(t)
-			if err == nil && names[o.Name] {
+			switch {
+			case err == nil && names[o.Name]:
 				err = fmt.Errorf("the name is used twice")
+			case err == nil && l.needsTask(o.Name):
+				err = errTask
 			}
 			if err != nil {
+				if l.wanted(o.Name) {
+					leaveOut(m, t.Name, err)
+				}
 				l.log.Warn("a tool of the server is left out", zap.String("tool", clip(t.Name, maxToolName)), zap.Error(err))
 				continue
 			}
@@ -83,10 +99,11 @@ func (l *link) operations(ctx context.Context) ([]tool.Operation, error) {
 		take.taken()
 		switch {
 		case len(ops) > maxTools || size > maxDefinitions || page == maxPages:
-			return nil, tool.Faultf(tool.ProtocolError, "the server has too many tools: at most %d are taken, with %d MiB of definitions, on %d pages", maxTools, maxDefinitions>>20, maxPages)
+			return tool.Faultf(tool.ProtocolError, "the server has too many tools: at most %d are taken, with %d MiB of definitions, on %d pages", maxTools, maxDefinitions>>20, maxPages)
 		case cursor == "":
 			slices.SortFunc(ops, func(a, b tool.Operation) int { return strings.Compare(a.Name, b.Name) })
-			return ops, nil
+			m.Operations = ops
+			return nil
 		}
 		params = &sdk.ListToolsParams{Cursor: cursor}
 	}
@@ -113,16 +130,15 @@ func (l *link) operation(t *sdk.Tool) (o tool.Operation, err error) {
 	case t.InputSchema == nil:
 		return o, nil
 	}
-	o.Params = params
-	if _, _, err := tool.CompileSchema(o.Params); err != nil {
+	if _, o.Params, err = tool.CompileSchema(params); err != nil {
 		return o, fmt.Errorf("its schema: %w", err)
 	}
 	return o, nil
 }
 
 // learn keeps what a server can do.
-func (h *host) learn(m *tool.Manifest, newer bool) {
-	changed, err := h.book.write(h.desc.Name, m, newer)
+func (h *host) learn(m *tool.Manifest, cost int, newer bool) {
+	changed, err := h.book.write(h.desc.Name, m, cost, newer)
 	if err != nil {
 		h.log.Warn("what the server can do is not kept", zap.Error(err))
 	}
@@ -133,7 +149,7 @@ func (h *host) learn(m *tool.Manifest, newer bool) {
 
 // same reports whether two manifests offer the same.
 func same(a, b *tool.Manifest) bool {
-	return a.Instructions == b.Instructions && reflect.DeepEqual(a.Prompts, b.Prompts) && slices.EqualFunc(a.Operations, b.Operations, func(x, y tool.Operation) bool {
+	return a.Instructions == b.Instructions && slices.Equal(a.LeftOut, b.LeftOut) && reflect.DeepEqual(a.Prompts, b.Prompts) && slices.EqualFunc(a.Operations, b.Operations, func(x, y tool.Operation) bool {
 		return x.Name == y.Name && x.Description == y.Description && string(x.Params) == string(y.Params) && x.ReadOnly == y.ReadOnly
 	})
 }

@@ -186,7 +186,9 @@ func (r *remote) send(ctx context.Context, method string, msg jsonrpc.Message, b
 		}
 		c, asks := oauth.ParseChallenge(resp.StatusCode, resp.Header)
 		if !asks {
-			r.welcome()
+			if resp.StatusCode/100 == 2 {
+				r.welcome()
+			}
 			return resp, nil
 		}
 		_ = resp.Body.Close()
@@ -259,11 +261,15 @@ func (r *remote) head(h http.Header, method string, msg jsonrpc.Message) {
 	if version != "" {
 		h.Set("Mcp-Protocol-Version", version)
 	}
-	if ok && version >= discover {
-		h.Set("Mcp-Method", req.Method)
+	if !ok {
+		return
+	}
+	h.Set("Mcp-Method", req.Method) // older servers do not look
+	if version >= discover {
 		if name := nameOf(req); name != "" {
 			h.Set("Mcp-Name", headerSafe(name))
 		}
+		r.link.putParams(h, req)
 	}
 }
 

@@ -114,7 +114,7 @@ func TestTheReferenceServerEverything(t *testing.T) {
 		{"gzip-file-as-resource", fmt.Sprintf(`{"name":"a.gz","data":%q,"outputType":"resource"}`, data), "[resource "},
 		{"trigger-long-running-operation", `{"duration":1,"steps":4}`, "3 of 4"},
 		{"trigger-elicitation-request", `{}`, "Ada"},
-		{"simulate-research-query", `{"topic":"tea"}`, "requires task augmentation"},
+		{"simulate-research-query", `{"topic":"tea"}`, "there is no tool"}, // it needs a task
 		{"toggle-simulated-logging", `{}`, "logging"},
 		{"toggle-simulated-logging", `{}`, "logging"},
 		{"toggle-subscriber-updates", `{}`, "updates"},

@@ -3,7 +3,6 @@ package mcp
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	jsonx "github.com/go-json-experiment/json"
@@ -22,9 +21,6 @@ const (
 	// maxAbout bounds what a server says of a file.
 	maxAbout = 1 << 10
 )
-
-// viewable are the images that clients show, and models that see.
-var viewable = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 // result is what a server's result comes to: ours, and files that are told of.
 type result struct {
@@ -107,13 +103,13 @@ func (m *result) keep(kind, mediaType, uri, about string, content []byte) {
 		mediaType = "application/octet-stream"
 	}
 	uri, about = clip(uri, maxAbout), clip(about, maxAbout)
-	path, err := m.c.l.h.files.write(mediaType, content)
+	path, err := m.c.l.h.files.write(m.c.inv.SessionID, mediaType, content)
 	if err != nil {
 		m.texts = append(m.texts, fmt.Sprintf("[%s, %s, %d bytes: cannot be kept: %v]", kind, mediaType, len(content), err))
 		return
 	}
 	id := fmt.Sprintf("%s-%d", m.c.inv.ID, len(m.assets)+1)
-	seen := slices.Contains(viewable, mediaType)
+	seen := tool.Visible(mediaType)
 	asset := model.Asset{ID: id, Kind: kind, MediaType: mediaType, Path: path, Tool: m.c.l.h.desc.Name, Supported: seen || strings.HasPrefix(mediaType, "text/")}
 	if text, err := jsonx.Marshal(struct {
 		URI   string `json:"uri,omitzero"`

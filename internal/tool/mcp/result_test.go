@@ -66,13 +66,13 @@ func TestFilesAreBounded(t *testing.T) {
 	k.most = 5
 	var paths []string
 	for range 8 {
-		path, err := k.write("text/plain", []byte("x"))
+		path, err := k.write("ses-1", "text/plain", []byte("x"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		paths = append(paths, path)
 	}
-	left, _ := filepath.Glob(filepath.Join(k.dir, "*"))
+	left, _ := filepath.Glob(filepath.Join(k.kept.Of("ses-1"), "*"))
 	if len(left) != 5 || !slices.Contains(left, paths[len(paths)-1]) {
 		t.Errorf("%d files are left", len(left))
 	}

@@ -168,6 +168,7 @@ type call struct {
 	progress func(model.ToolUpdate)
 	assets   map[[sha256.Size]byte]bool // by the hash of their id, as an id may be long
 	made     []string                   // lines about assets, for the model
+	images   []string                   // paths of those that a model can see
 	errors   []string                   // error events
 	done     *event
 }
@@ -235,6 +236,9 @@ func (c *call) handle(ev *event) error {
 		}
 		u.Delta = ev.Kind + " " + path
 		c.assets[sha256.Sum256([]byte(ev.AssetID))] = true
+		if tool.Visible(ev.MediaType) && len(c.images) < maxMade {
+			c.images = append(c.images, path)
+		}
 		if len(c.made) < maxMade {
 			c.made = append(c.made, clip(fmt.Sprintf("asset %s (%s): %s", ev.AssetID, ev.MediaType, path)))
 		}
@@ -299,10 +303,7 @@ func readable(path string) error {
 	return nil
 }
 
-func viewable(mediaType string) bool {
-	t, _, _ := strings.Cut(mediaType, ";")
-	return slices.Contains(viewers, strings.ToLower(strings.TrimSpace(t)))
-}
+func viewable(mediaType string) bool { return slices.Contains(viewers, tool.MediaType(mediaType)) }
 
 // result decides how the call ended (narratoria §4.6, §5.3): well only with
 // done.ok and exit status 0.
@@ -337,6 +338,7 @@ func (c *call) result(ctx context.Context, fault *tool.Fault, exit proc.Exit) mo
 		text = "done"
 	}
 	r.Text = strings.Join(slices.Concat([]string{text}, c.said(text), c.made), "\n")
+	r.Images = c.images
 	return r
 }
 

@@ -86,7 +86,7 @@ func (e *expansion) with(m *module, f func(tool.Host) error) error {
 		return err
 	}
 	defer m.leave()
-	p, leave, err := m.at(e.from.Workdir)
+	p, leave, err := m.at(e.from.Workdir, "")
 	if err != nil {
 		return err
 	}

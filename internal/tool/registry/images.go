@@ -52,7 +52,7 @@ func (r *Registry) showOne(d *tool.Descriptor, inv model.Invocation, path string
 	if err != nil {
 		return err
 	}
-	if err := r.mayShow(d, f); err != nil {
+	if err := r.mayShow(d, inv, f); err != nil {
 		return err
 	}
 	return inv.KeepImage(filepath.Base(path), f, info.Size())
@@ -60,12 +60,19 @@ func (r *Registry) showOne(d *tool.Descriptor, inv model.Invocation, path string
 
 // mayShow refuses what the tool itself may not read. It asks for the file that
 // was opened: its path may lead elsewhere by now.
-func (r *Registry) mayShow(d *tool.Descriptor, f *os.File) error {
+func (r *Registry) mayShow(d *tool.Descriptor, inv model.Invocation, f *os.File) error {
 	real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	if err != nil {
 		return err
 	}
-	if r.o.Hidden.HidesFrom(d.Workdir, real) {
+	if inv.Path != "" && real != inv.Path {
+		return errors.New("it is another file than was allowed")
+	}
+	hidden := r.o.Hidden
+	if d.Readable != "" {
+		hidden = hidden.Open(d.Readable)
+	}
+	if hidden.HidesFrom(d.Workdir, real) {
 		return errors.New("it is hidden from tools")
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 
 	"noused/internal/model"
 	"noused/internal/proc"
+	"noused/internal/tool"
 	"noused/internal/tool/tooltest"
 )
 
@@ -71,5 +72,23 @@ func TestImagesOfAResult(t *testing.T) {
 	inv.KeepImage = nil
 	if got := r.Call(t.Context(), inv, nil); got.Text != "done" {
 		t.Errorf("nobody looks, and got %q", got.Text)
+	}
+}
+
+// An image that was kept for a session is shown to that session alone.
+func TestAKeptImageIsItsSessionsAlone(t *testing.T) {
+	state := t.TempDir()
+	r := New(Options{OutputDir: filepath.Join(state, "tool-output"), Hidden: proc.Hidden{Paths: []string{state}}})
+	defer r.Close(context.Background())
+	f, err := r.keep.files.Create("ses-1", "asset-1.png")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	for session, shown := range map[string]bool{"ses-1": true, "ses-2": false} {
+		d := &tool.Descriptor{Workdir: t.TempDir(), Readable: r.keep.files.Of(session)}
+		if err := r.mayShow(d, model.Invocation{}, f); (err == nil) != shown {
+			t.Errorf("%s: got %v", session, err)
+		}
 	}
 }

@@ -1,23 +1,22 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	jsonx "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"go.uber.org/zap"
 
 	"noused/internal/model"
 	"noused/internal/proc"
-	"noused/internal/regular"
 	"noused/internal/tool"
 )
 
@@ -31,7 +30,6 @@ const (
 	jobWait    = time.Minute      // unless the call says otherwise
 	maxJobWait = 10 * time.Minute // at most
 	jobEndTime = 10 * time.Second // for one to be dead after SIGKILL
-	jobPrefix  = "job-"
 )
 
 // jobs are the commands that go on in the background. They are sessions', not
@@ -39,7 +37,7 @@ const (
 // the sandbox of the tool that they were started with, so that they end with the
 // daemon, however that ends.
 type jobs struct {
-	dir        string // of what they write
+	files      tool.Outputs // what they write
 	supervisor *proc.Supervisor
 
 	starting sync.Mutex // held while one is started
@@ -48,6 +46,8 @@ type jobs struct {
 	numbers  map[string]int
 	closed   bool
 	trimming sync.Mutex // one output at a time
+
+	tell atomic.Pointer[func(session string, ended model.Job)]
 }
 
 type job struct {
@@ -58,8 +58,8 @@ type job struct {
 	exit                 proc.Exit     // valid once done
 }
 
-func newJobs(dir string, s *proc.Supervisor) *jobs {
-	return &jobs{dir: dir, supervisor: s, numbers: map[string]int{}}
+func newJobs(files tool.Outputs, s *proc.Supervisor) *jobs {
+	return &jobs{files: files, supervisor: s, numbers: map[string]int{}}
 }
 
 // call runs the operations that are the daemon's own, in place of the module of
@@ -126,13 +126,18 @@ func (j *jobs) start(d *tool.Descriptor, session, command string) (*job, error) 
 		return nil, err
 	}
 	started := &job{
-		session: session, id: fmt.Sprint(jobPrefix, number), command: strings.ToValidUTF8(command[:min(len(command), maxJobCommand)], ""),
+		session: session, id: fmt.Sprint(tool.KeptJob, number), command: strings.ToValidUTF8(command[:min(len(command), maxJobCommand)], ""),
 		process: p, output: &jobOutput{file: f, trimming: &j.trimming}, done: make(chan struct{}),
 	}
 	j.mu.Lock()
 	j.list = append(j.list, started)
 	j.mu.Unlock()
-	go started.follow() // ends with the process
+	go func() { // ends with the process
+		started.follow()
+		if tell := j.tell.Load(); tell != nil {
+			(*tell)(session, started.told())
+		}
+	}()
 	return started, nil
 }
 
@@ -192,16 +197,13 @@ func (j *jobs) makeRoom(session string) error {
 // newFile makes the file of a session's next job. Those of former daemons, the
 // oldest first, make room for it.
 func (j *jobs) newFile(session string) (number int, f *os.File, err error) {
-	if err := regular.Folder(j.dir); err != nil {
-		return 0, nil, err
-	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.prune()
+	j.files.Trim(tool.KeptJob, maxJobs-1, maxJobs*maxJobOutput, j.writes)
 	for range 10_000 {
 		j.numbers[session]++
 		number = j.numbers[session]
-		f, err = os.OpenFile(j.file(session, fmt.Sprint(number)), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		f, err = j.files.Create(session, fmt.Sprint(tool.KeptJob, number, ".txt"))
 		if !errors.Is(err, os.ErrExist) {
 			return number, f, err
 		}
@@ -209,25 +211,9 @@ func (j *jobs) newFile(session string) (number int, f *os.File, err error) {
 	return 0, nil, err
 }
 
-func (j *jobs) file(session, number string) string {
-	return filepath.Join(j.dir, jobPrefix+cmp.Or(session, "none")+"-"+number+".txt")
-}
-
-// prune takes away what no job of this daemon writes to, until there is room for
-// one more file. j.mu is held.
-func (j *jobs) prune() {
-	paths, _ := filepath.Glob(filepath.Join(j.dir, jobPrefix+"*")) // a bad pattern is its only error
-	var old []os.FileInfo
-	for _, path := range paths {
-		known := slices.ContainsFunc(j.list, func(o *job) bool { return o.output.file.Name() == path })
-		if info, err := os.Lstat(path); err == nil && !known {
-			old = append(old, info)
-		}
-	}
-	slices.SortFunc(old, func(a, b os.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
-	for _, info := range old[:max(0, min(len(old), len(paths)-maxJobs+1))] {
-		_ = os.Remove(filepath.Join(j.dir, info.Name()))
-	}
+// writes reports whether a job of this daemon has that file. j.mu is held.
+func (j *jobs) writes(path string) bool {
+	return slices.ContainsFunc(j.list, func(o *job) bool { return o.output.file.Name() == path })
 }
 
 // act does what the tool job is asked to do with a job of the session's.
@@ -293,18 +279,21 @@ func (r *Registry) Jobs(session string) (list []model.Job) {
 	return list
 }
 
-// EndSession ends the servers that are there for a session alone, and its jobs, and removes what they have written, that of
-// former daemons too. It blocks until nothing of them is left, or ctx ends.
+// EndSession ends what is there for a session alone, servers and jobs, and removes what
+// was kept for it, by former daemons too. It blocks until nothing of them is left, or
+// ctx ends.
 func (r *Registry) EndSession(ctx context.Context, session string) {
-	r.endServers(ctx, session)
 	j := r.jobs
+	r.endServers(ctx, session)
+	for _, m := range r.all() {
+		m.endWhere(j.files.Of(session))
+	}
 	j.end(ctx, func(o *job) bool { return o.session == session })
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	delete(j.numbers, session)
-	paths, _ := filepath.Glob(j.file(session, "*"))
-	for _, path := range paths {
-		_ = os.Remove(path)
+	if err := j.files.End(session); err != nil {
+		r.log.Error("outputs of a session that has ended are left", zap.String("session_id", session), zap.Error(err))
 	}
 }
 

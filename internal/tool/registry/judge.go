@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"path/filepath"
 	"slices"
@@ -12,6 +14,7 @@ import (
 
 	"noused/internal/model"
 	"noused/internal/policy"
+	"noused/internal/proc"
 	"noused/internal/tool"
 )
 
@@ -33,15 +36,21 @@ func (r *Registry) Judge(inv model.Invocation, mode string, answers [][]byte) mo
 		return verdict(inv.Name, d, d)
 	}
 	var strictest model.Verdict
+	path := ""
 	for _, c := range r.candidates(inv) {
+		inv, wrong := c.filled(inv)
 		asked := r.decide(rules, c, inv)
 		v := verdict(c.name, asked, policy.Mode(mode).Apply(asked))
+		path = cmp.Or(path, asked.Path)
 		v.Changes = c.module.desc.Builtin() && (c.name == "edit" || c.name == "write")
 		if strictness(v) > strictness(strictest) {
-			strictest = c.with(v, inv)
+			strictest = c.with(v, inv, wrong)
 		}
 	}
-	strictest.Guarded = r.guarded()
+	strictest.Guarded, strictest.Path = r.guarded(), path
+	if bytes.Equal(strictest.Arguments, inv.Arguments) {
+		strictest.Arguments = nil
+	}
 	return strictest
 }
 
@@ -62,6 +71,22 @@ func withAnswers(rules *policy.Set, answers [][]byte) *policy.Set {
 
 func strictness(v model.Verdict) int {
 	return slices.Index([]string{"", model.Allow, model.Ask, model.Deny}, v.Decision)
+}
+
+// filled is the call as it is made: with its tool's defaults, which rules and people are to
+// see as well. The error is what is wrong with its arguments, as far as that is known.
+func (c candidate) filled(inv model.Invocation) (model.Invocation, error) {
+	if c.op == nil {
+		return inv, nil
+	}
+	if c.op.problem != nil {
+		return inv, c.op.problem
+	}
+	args, err := c.op.schema.Prepare(jsontext.Value(inv.Arguments))
+	if err == nil {
+		inv.Arguments = []byte(args)
+	}
+	return inv, err
 }
 
 // candidate is what a name means, or may mean: op is nil where the module has not
@@ -108,6 +133,7 @@ func (r *Registry) decide(rules *policy.Set, of candidate, inv model.Invocation)
 	desc := of.module.desc
 	c := policy.Call{
 		Tool: of.name, Module: desc.Name, Kind: policy.Descriptor, Workdir: inv.Workdir, Home: r.home, Arguments: inv.Arguments,
+		Resolve: proc.Resolve,
 	}
 	switch {
 	case desc.Builtin():
@@ -144,13 +170,10 @@ func verdict(name string, asked, d policy.Decision) model.Verdict {
 
 // with adds to a verdict that asks what the model says for the call, or why there
 // is nothing to ask about.
-func (c candidate) with(v model.Verdict, inv model.Invocation) model.Verdict {
+func (c candidate) with(v model.Verdict, inv model.Invocation, err error) model.Verdict {
+	v.Arguments = inv.Arguments
 	if v.Decision != model.Ask || c.op == nil {
 		return v
-	}
-	err := c.op.problem
-	if err == nil {
-		_, err = c.op.schema.Prepare(jsontext.Value(inv.Arguments))
 	}
 	var a outsideArgs
 	if err == nil && c.module.desc.Builtin() && c.op.Name == "bash" {
@@ -191,6 +214,7 @@ func readOutside(arguments []byte) (a outsideArgs, err error) {
 // allowed judges a call that nobody has judged, and makes an error of all but a
 // yes: there is nobody to ask.
 func (r *Registry) allowed(of candidate, inv model.Invocation) error {
+	inv, _ = of.filled(inv)
 	name, d := of.name, r.decide(r.rules(), of, inv)
 	var err *tool.Fault
 	switch d.Verdict {

@@ -2,6 +2,8 @@ package registry
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -59,11 +61,11 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%s: got %+v, want no question, and %q", args, v, want)
 		}
 	}
-	v := r.Judge(tooltest.Invocation("bash", `{"command":"git push origin","outside_sandbox":true,"reason":"r"}`), "ask", nil)
-	if v.Offer == nil || v.Offer.Pattern != "bash: git push … in /src" || v.Reason != "r" {
+	v := r.Judge(tooltest.Invocation("bash", `{"command":"uname -a","outside_sandbox":true,"reason":"r"}`), "ask", nil)
+	if v.Offer == nil || v.Offer.Pattern != "bash: uname -a …" || v.Reason != "r" {
 		t.Fatalf("offers %+v", v.Offer)
 	}
-	if v := r.Judge(tooltest.Invocation("bash", `{"command":"git push x","outside_sandbox":true,"reason":"r"}`), "ask", [][]byte{v.Offer.Rule}); v.Decision != "allow" {
+	if v := r.Judge(tooltest.Invocation("bash", `{"command":"uname -a -r","outside_sandbox":true,"reason":"r"}`), "ask", [][]byte{v.Offer.Rule}); v.Decision != "allow" {
 		t.Errorf("with the session's answer: %+v", v)
 	}
 	denies := []byte(`{"tool":"read","decision":"deny"}`)
@@ -91,5 +93,66 @@ func TestACallThatNeedsLeaveReachesNobody(t *testing.T) {
 	inv.Allowed = true
 	if got := r.Call(t.Context(), inv, nil); !got.OK || reached != 1 {
 		t.Errorf("allowed, and got %+v", got)
+	}
+}
+
+// A rule with a path is about what the path leads to, too: a link inside the session's
+// folder is no way past a deny or an ask, and none for an allow to leave.
+func TestAPathRuleBindsWhatThePathLeadsTo(t *testing.T) {
+	real := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "linked") // the folder itself is reached through a link
+	for _, err := range []error{
+		os.Symlink(real, dir), os.Mkdir(filepath.Join(real, "secret"), 0o700), os.Mkdir(filepath.Join(real, "src"), 0o700),
+		os.WriteFile(filepath.Join(real, "secret", "key"), nil, 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, to := range map[string]string{
+		"ln": "secret", "src/up": "../secret", "src/file": "../secret/key", "src/absolute": filepath.Join(real, "secret"),
+		"src/twice": "../ln/key", "src/dangling": "../secret/new", "src/far": "../secret/none/new", "src/out": "/etc/passwd", "src/loop": "loop",
+		"secret/back": "../src", "in": "src",
+	} {
+		if err := os.Symlink(to, filepath.Join(real, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deny := policy.Source{Rules: []policy.Rule{{Tool: "*", Decision: policy.Deny, Path: []string{"secret/**"}}}}
+	ask := policy.Source{Rules: []policy.Rule{{Tool: "*", Decision: policy.Ask, Path: []string{"secret/**"}}}}
+	allow := policy.Source{Allow: []string{}, Rules: []policy.Rule{{Tool: "*", Decision: policy.Allow, Path: []string{"src/**"}}}}
+	for _, c := range []struct {
+		tool, path        string
+		deny, ask, allows string
+	}{
+		{"write", "secret/key", "deny", "ask", "deny"},
+		{"write", "src/new", "allow", "allow", "allow"},
+		{"write", "ln/x", "deny", "ask", "deny"},
+		{"write", "./src/../ln/x", "deny", "ask", "deny"},
+		{"edit", "src/up/key", "deny", "ask", "deny"},
+		{"read", "src/file", "deny", "ask", "deny"},
+		{"read", "src/absolute/key", "deny", "ask", "deny"},
+		{"read", "src/twice", "deny", "ask", "deny"},
+		{"write", "src/dangling", "deny", "ask", "deny"},
+		{"write", "src/far", "deny", "ask", "deny"},
+		{"read", "src/out", "allow", "allow", "deny"},
+		{"read", "src/loop", "allow", "allow", "allow"},  // and no program can open it
+		{"read", "secret/back/x", "deny", "ask", "deny"}, // as it is spelled
+		{"write", "in/x", "allow", "allow", "deny"},      // spelled outside of src
+		{"grep", "ln", "deny", "ask", "deny"},
+		{"find", "src/up", "deny", "ask", "deny"},
+		{"grep", "src", "allow", "allow", "allow"}, // links below are not followed
+		{"read", real + "/secret/key", "deny", "ask", "deny"},
+		{"read", dir + "/ln/key", "deny", "ask", "deny"},
+	} {
+		for want, src := range map[string]policy.Source{"deny " + c.deny: deny, "ask " + c.ask: ask, "allow " + c.allows: allow} {
+			r := registry(t, Options{Policy: rulesOf(t, src)}, map[string]*fakeHost{"bare": offers("read", "write", "edit", "grep", "find")})
+			inv := tooltest.Invocation(c.tool, `{"path":"`+c.path+`"}`)
+			inv.Workdir = dir
+			rule, verdict, _ := strings.Cut(want, " ")
+			if v := r.Judge(inv, "ask", nil); v.Decision != verdict {
+				t.Errorf("%s %s, with a rule that says %s: got %s by %q, want %s", c.tool, c.path, rule, v.Decision, v.Rule, verdict)
+			}
+		}
 	}
 }

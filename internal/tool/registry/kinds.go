@@ -214,9 +214,9 @@ func (r *Registry) invoke(ctx context.Context, m *module, op string, args, answe
 	defer m.leave()
 	ctx, unbind := m.bind(ctx)
 	defer unbind()
-	p, gone, err := m.at(workdir)
+	p, gone, err := m.at(workdir, "")
 	if err != nil { // the session's folder is missing, and it goes on all the same
-		p, gone, err = m.at("")
+		p, gone, err = m.at("", "")
 	}
 	if err != nil {
 		return err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -46,7 +48,8 @@ type module struct {
 	err      error // of the last answer
 	retry    worker.Backoff
 	late     bool              // the question that is open was waited for in vain
-	places   map[string]*place // by folder
+	silent   string            // what its program was like when it said nothing (mark), "" where it did not
+	places   map[string]*place // by folder, and what can be read there
 	calling  int               // counts calls in them
 	leaving  sync.WaitGroup    // of places that are being ended
 }
@@ -86,7 +89,12 @@ func (m *module) mayHave(name string, spell func(string) string) bool {
 // find returns the operation that a name means. With neither an operation nor
 // an error the module has none of that name.
 func (m *module) find(ctx context.Context, name string, spell func(string) string) (*operation, error) {
-	ops, err := m.operations(ctx, true)
+	soon, cancel := m.patience(ctx)
+	defer cancel()
+	ops, err := m.operations(soon, true)
+	if errors.Is(err, errUnheard) && soon.Err() != nil && ctx.Err() == nil {
+		err = tool.Faultf(tool.Timeout, "%s has been started, and has not said within %v (its timeout) what it can do", m.desc.Name, m.desc.Timeout)
+	}
 	for _, op := range ops {
 		if spell(m.callName(op.Name)) == name {
 			return op, nil
@@ -98,8 +106,21 @@ func (m *module) find(ctx context.Context, name string, spell func(string) strin
 	return nil, nil
 }
 
-// has reports whether a name is, or may be, that of an operation.
+// patience is ctx for a call that wants to know what the module can do: a server may take
+// longer to start than its calls may take.
+func (m *module) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := m.host.(tool.Server); ok {
+		return context.WithTimeout(ctx, m.desc.Timeout)
+	}
+	return ctx, func() {}
+}
+
+// has reports whether a name is, or may be, that of an operation. A server that was never
+// heard is not asked: whoever calls it waits for it then.
 func (m *module) has(ctx context.Context, name string, spell func(string) string) bool {
+	if s, ok := m.host.(tool.Server); ok && !s.Known() {
+		return true
+	}
 	ops, err := m.operations(ctx, false)
 	return err != nil && ops == nil && !m.desc.Bare ||
 		slices.ContainsFunc(ops, func(op *operation) bool { return spell(m.callName(op.Name)) == name })
@@ -173,13 +194,14 @@ func (m *module) operations(ctx context.Context, insist bool) ([]*operation, err
 	if ops := m.unchanged(ctx); ops != nil {
 		return ops, nil
 	}
+	alone := !insist && m.leftAlone()
 	m.mu.Lock()
 	if m.question == nil {
 		if m.closed {
 			defer m.mu.Unlock()
 			return nil, tool.Faultf(tool.Aborted, "%v", errStopping)
 		}
-		if !insist && m.retry.Wait(time.Now()) > 0 {
+		if !insist && (alone || m.retry.Wait(time.Now()) > 0) {
 			defer m.mu.Unlock()
 			return m.ops, m.err
 		}
@@ -219,8 +241,27 @@ func (m *module) unchanged(ctx context.Context) []*operation {
 	return ops
 }
 
+// try has the host start a process where it never has, and waits for that as long as ctx.
+func (m *module) try(ctx context.Context) {
+	h, ok := m.host.(tool.Tryer)
+	if !ok || m.enter() != nil {
+		return
+	}
+	tried := make(chan struct{})
+	go func() { // ends with the host's deadline; close waits for it
+		defer m.leave()
+		defer close(tried)
+		h.Try(m.life)
+	}()
+	select {
+	case <-tried:
+	case <-ctx.Done():
+	}
+}
+
 func (m *module) ask() {
 	manifest, err := m.describe(m.life)
+	silent := m.saidNothing(err)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -236,9 +277,59 @@ func (m *module) ask() {
 	default:
 		m.retry.Succeed()
 	}
-	m.err = err
+	m.err, m.silent = err, silent
 	close(m.question)
 	m.question, m.late = nil, false
+}
+
+// saidNothing is the mark of an extension that was waited for in vain, "" where it was not.
+// The daemon's own is waited for each time.
+func (m *module) saidNothing(err error) string {
+	var f *tool.Fault
+	if m.desc.Protocol != tool.Gevals || m.desc.Builtin() || !errors.As(err, &f) || f.Code != tool.Timeout {
+		return ""
+	}
+	return m.mark()
+}
+
+// leftAlone reports that the module has said nothing, and is as it was then.
+func (m *module) leftAlone() bool {
+	m.mu.Lock()
+	silent := m.silent
+	m.mu.Unlock()
+	return silent != "" && silent == m.mark()
+}
+
+// mark is another one when a file of the module's command line has changed.
+func (m *module) mark() string {
+	marks := []string{m.desc.Name}
+	for i, word := range m.desc.Transport.Command {
+		path := word
+		if i == 0 {
+			path, _ = m.desc.LookPath(word)
+		} else if !filepath.IsAbs(word) {
+			path = filepath.Join(m.desc.Workdir, word)
+		}
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			marks = append(marks, fmt.Sprint(path, info.Size(), info.ModTime().UnixNano()))
+		}
+	}
+	return strings.Join(marks, "\n")
+}
+
+// forgive has a module asked again that said nothing when it was.
+func (m *module) forgive() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.silent = ""
+}
+
+// isSilent reports that the module has said nothing when it was asked, and is not asked
+// again before its files have changed.
+func (m *module) isSilent() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.silent != ""
 }
 
 // close aborts calls and questions, and ends the host when they have ended.
@@ -316,7 +407,7 @@ func (m *module) info(name, description string, params jsontext.Value, problem e
 		Unheard: errors.Is(problem, errUnheard),
 	}
 	if problem != nil {
-		i.Problem = problem.Error()
+		i.Problem, i.Silent = problem.Error(), m.isSilent()
 	}
 	return i
 }

@@ -59,8 +59,9 @@ func look(workdir string) (inode, error) {
 
 // at returns the module as it is in a folder, "" for the daemon's own, and keeps
 // it there until leave is called. A module whose descriptor names a folder, or
-// that is reached over http, is the same for all.
-func (m *module) at(workdir string) (_ *place, leave func(), _ error) {
+// that is reached over http, is the same for all. Readable, where it is not empty, is
+// what the module can read there although it is hidden: no other caller's processes can.
+func (m *module) at(workdir, readable string) (_ *place, leave func(), _ error) {
 	own := &place{desc: m.desc, host: m.host}
 	if workdir == "" || m.desc.Everywhere() {
 		return own, func() {}, nil
@@ -69,21 +70,26 @@ func (m *module) at(workdir string) (_ *place, leave func(), _ error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if workdir == m.desc.Workdir {
+	if workdir == m.desc.Workdir && readable == "" {
 		return own, func() {}, nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p := m.places[workdir]
+	key := workdir
+	if readable != "" {
+		key += "\x00" + readable
+	}
+	p := m.places[key]
 	if p != nil && p.is != is { // the folder was removed and made again
-		m.vacate(workdir)
+		m.vacate(key)
 		p = nil
 	}
 	if p == nil {
 		m.thin()
 		d := m.desc.In(workdir)
+		d.Readable = readable
 		p = &place{desc: d, host: m.mount(d), is: is}
-		m.places[workdir] = p
+		m.places[key] = p
 	}
 	m.calling++
 	p.calls, p.last = p.calls+1, m.calling
@@ -111,9 +117,9 @@ func (m *module) quit(key string) {
 // many. m.mu is held.
 func (m *module) thin() {
 	oldest := ""
-	for workdir, p := range m.places {
+	for key, p := range m.places {
 		if p.calls == 0 && (oldest == "" || p.last < m.places[oldest].last) {
-			oldest = workdir
+			oldest = key
 		}
 	}
 	if oldest != "" && len(m.places) >= maxPlaces {
@@ -121,17 +127,28 @@ func (m *module) thin() {
 	}
 }
 
-// vacate ends the module in a folder, once the calls there have ended. m.mu is
-// held.
-func (m *module) vacate(workdir string) {
-	p := m.places[workdir]
+// vacate ends the module in a place, once the calls there have ended. m.mu is held.
+func (m *module) vacate(key string) {
+	p := m.places[key]
 	if p.calls == 0 {
-		m.quit(workdir)
+		m.quit(key)
 		return
 	}
-	delete(m.places, workdir)
+	delete(m.places, key)
+	m.calling++
 	p.vacated = fmt.Sprint("call ", m.calling) // no folder has that name
 	m.places[p.vacated] = p
+}
+
+// endWhere ends the module wherever it can read that although it is hidden.
+func (m *module) endWhere(readable string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, p := range m.places {
+		if p.desc.Readable == readable && p.vacated == "" {
+			m.vacate(key)
+		}
+	}
 }
 
 // closePlaces ends the module in all folders but its own, and waits for that. No

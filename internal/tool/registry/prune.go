@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
-	"noused/internal/regular"
+	"noused/internal/tool"
 )
 
 // PruneOutput removes what was too long for a model and what jobs have written: the
@@ -18,11 +15,11 @@ import (
 // together. A zero time or size removes nothing. What a job of this daemon has
 // written stays. It tells of each file; with dry it only tells. It blocks for the
 // disk, until ctx ends.
-func (r *Registry) PruneOutput(ctx context.Context, before time.Time, most int64, dry bool, removed func(fs.FileInfo)) error {
+func (r *Registry) PruneOutput(ctx context.Context, before time.Time, most int64, dry bool, removed func(tool.KeptFile)) error {
 	if before.IsZero() && most == 0 {
 		return nil
 	}
-	files, err := outputFiles(r.keep.dir)
+	files, err := r.keep.files.List("")
 	if err != nil {
 		return err
 	}
@@ -37,7 +34,7 @@ func (r *Registry) PruneOutput(ctx context.Context, before time.Time, most int64
 		if !f.ModTime().Before(before) && (most == 0 || total <= most) {
 			return nil // all others are younger
 		}
-		switch gone, err := r.jobs.removeFile(filepath.Join(r.keep.dir, f.Name()), dry); {
+		switch gone, err := r.jobs.removeFile(f.Name, dry); {
 		case err != nil:
 			return err
 		case gone:
@@ -48,47 +45,27 @@ func (r *Registry) PruneOutput(ctx context.Context, before time.Time, most int64
 	return nil
 }
 
+// PruneCaches removes the caches of sandboxed tools in folders where none was started
+// since then, or that are no more, and returns how many. It blocks for the disk.
+func (r *Registry) PruneCaches(before time.Time) (int, error) {
+	return r.supervisor.SweepCaches(before)
+}
+
 // removeFile removes a file of the output folder unless a job of this daemon is its
 // writer. With dry it says what it would do.
-func (j *jobs) removeFile(path string, dry bool) (gone bool, err error) {
+func (j *jobs) removeFile(name string, dry bool) (gone bool, err error) {
 	j.starting.Lock() // a job that starts has a file before it is known
 	defer j.starting.Unlock()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if slices.ContainsFunc(j.list, func(o *job) bool { return o.output.file.Name() == path }) {
+	if j.writes(filepath.Join(j.files.Dir, name)) {
 		return false, nil
 	}
 	if dry {
 		return true, nil
 	}
-	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+	if err := j.files.Remove(name); !errors.Is(err, fs.ErrNotExist) {
 		return err == nil, err
 	}
 	return false, nil
 }
-
-// outputFiles are the regular files of the output folder that are named as the
-// daemon names them, the oldest first. A folder that is a link is not the daemon's.
-func outputFiles(dir string) (files []fs.FileInfo, err error) {
-	switch err := regular.IsFolder(dir); {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		ours := slices.ContainsFunc([]string{keptPrefix, jobPrefix, assetPrefix}, func(p string) bool { return strings.HasPrefix(e.Name(), p) })
-		if info, err := e.Info(); err == nil && ours && info.Mode().IsRegular() {
-			files = append(files, info)
-		}
-	}
-	slices.SortFunc(files, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
-	return files, nil
-}
-
-// assetPrefix begins the name of a file that came with a result of an MCP server.
-const assetPrefix = "asset-"

@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"noused/internal/regular"
+	"noused/internal/tool"
 )
 
 // What is old, or too much, goes, the oldest first; never what a job of this daemon
@@ -24,16 +24,19 @@ func TestOutputIsPruned(t *testing.T) {
 		want   string
 	}{
 		"nothing":  {want: ""},
-		"old":      {before: now.Add(-35 * time.Hour), want: "result-1 asset-2"},
-		"much":     {most: 1500, want: "result-1 asset-2 job-old-1"},
-		"both":     {before: now.Add(-45 * time.Hour), most: 3500, want: "result-1 asset-2"},
+		"old":      {before: now.Add(-35 * time.Hour), want: "result-1 ses-2/asset-2"},
+		"much":     {most: 1500, want: "result-1 ses-2/asset-2 ses-1/job-2"},
+		"both":     {before: now.Add(-45 * time.Hour), most: 3500, want: "result-1 ses-2/asset-2"},
 		"all fits": {before: now.Add(-100 * time.Hour), most: 1 << 20, want: ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := New(Options{OutputDir: t.TempDir()})
 			defer r.Close(context.Background())
-			for i, file := range []string{"result-1", "asset-2", "job-known-1", "job-old-1", "mine"} {
+			for i, file := range []string{"result-1", "ses-2/asset-2", "ses-1/job-1", "ses-1/job-2", "mine"} {
 				path := filepath.Join(r.o.OutputDir, file)
+				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+					t.Fatal(err)
+				}
 				if err := os.WriteFile(path, make([]byte, 1000), 0o600); err != nil {
 					t.Fatal(err)
 				}
@@ -44,28 +47,27 @@ func TestOutputIsPruned(t *testing.T) {
 			if err := os.Symlink("mine", filepath.Join(r.o.OutputDir, "result-0")); err != nil {
 				t.Fatal(err)
 			}
-			known, err := os.Open(filepath.Join(r.o.OutputDir, "job-known-1"))
+			known, err := os.Open(filepath.Join(r.o.OutputDir, "ses-1/job-1"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer known.Close()
 			r.jobs.list = []*job{{output: &jobOutput{file: known}}}
 			defer func() { r.jobs.list = nil }()
-			before, _ := os.ReadDir(r.o.OutputDir)
 			for _, dry := range []bool{true, false} {
 				var gone []string
-				if err := r.PruneOutput(context.Background(), c.before, c.most, dry, func(f fs.FileInfo) { gone = append(gone, f.Name()) }); err != nil {
+				if err := r.PruneOutput(context.Background(), c.before, c.most, dry, func(f tool.KeptFile) { gone = append(gone, f.Name) }); err != nil {
 					t.Fatal(err)
 				}
 				if got := strings.Join(gone, " "); got != c.want {
 					t.Errorf("dry %t: removed %q, want %q", dry, got, c.want)
 				}
 			}
-			after, _ := os.ReadDir(r.o.OutputDir)
-			for _, e := range before {
-				left := slices.ContainsFunc(after, func(o fs.DirEntry) bool { return o.Name() == e.Name() })
-				if gone := slices.Contains(strings.Fields(c.want), e.Name()); left == gone {
-					t.Errorf("%s: is left: %t", e.Name(), left)
+			for _, file := range []string{"result-0", "result-1", "ses-2/asset-2", "ses-2", "ses-1/job-1", "ses-1/job-2", "mine"} {
+				_, err := os.Lstat(filepath.Join(r.o.OutputDir, file))
+				gone := slices.ContainsFunc(strings.Fields(c.want), func(name string) bool { return name == file || filepath.Dir(name) == file && file == "ses-2" })
+				if (err == nil) == gone {
+					t.Errorf("%s: want it gone: %t; %v", file, gone, err)
 				}
 			}
 		})
@@ -81,11 +83,11 @@ func TestALinkedOutputFolderIsLeftAlone(t *testing.T) {
 	}
 	r := New(Options{OutputDir: link})
 	defer r.Close(context.Background())
-	err := r.PruneOutput(context.Background(), time.Now().Add(time.Hour), 1, false, func(f fs.FileInfo) { t.Errorf("removed %s", f.Name()) })
+	err := r.PruneOutput(context.Background(), time.Now().Add(time.Hour), 1, false, func(f tool.KeptFile) { t.Errorf("removed %s", f.Name) })
 	if !errors.Is(err, regular.ErrLink) {
 		t.Errorf("got %v, want to be told of the link", err)
 	}
-	if text := r.keep.shorten(strings.Repeat("long\n", 1<<20)); !strings.Contains(text, "the rest is lost: open "+link+": is a symbolic link") {
+	if text := r.keep.shorten(strings.Repeat("long\n", 1<<20), "ses-1"); !strings.Contains(text, "the rest is lost: open "+link+": is a symbolic link") {
 		t.Errorf("got %q", text[:min(len(text), 200)])
 	}
 	if _, _, err := r.jobs.newFile("ses-1"); !errors.Is(err, regular.ErrLink) {

@@ -58,6 +58,12 @@ type Options struct {
 	// Workdir is where tools run unless their descriptor or the call says otherwise.
 	// Empty: the daemon's own.
 	Workdir string
+	// WorkdirNamed says that the user has named Workdir, and so trusts it: programs of
+	// descriptors start there.
+	WorkdirNamed bool
+	// Neutral is the empty folder in which programs start that are not to find a
+	// session's around them; it is made. Empty: the folder /.
+	Neutral string
 	// OutputDir keeps results that are too long for a model. Empty: a directory
 	// of the system's temporary one.
 	OutputDir string
@@ -72,9 +78,12 @@ type Options struct {
 	// Empty: nothing ends the tools of a daemon that is killed, and a tool that
 	// asks for a sandbox is refused.
 	Helper string
+	// CacheDir has the caches of sandboxed tools, one for each folder. Empty: they have
+	// none.
+	CacheDir string
 	// Hidden is what no sandboxed tool can read.
 	Hidden proc.Hidden
-	// Offline has no sandboxed tool use TCP.
+	// Offline has no sandboxed tool use the network.
 	Offline bool
 	// Policy returns the rules of now on what may be called. Nil: there are none.
 	Policy func() *policy.Set
@@ -161,11 +170,17 @@ func New(o Options) *Registry {
 		}
 	}
 	r.supervisor.Hide(o.Hidden)
+	r.supervisor.StartIn(o.Neutral)
+	if o.CacheDir != "" {
+		if err := r.supervisor.KeepCaches(o.CacheDir); err != nil {
+			r.log.Warn("tools in the sandbox have no cache", zap.Error(err))
+		}
+	}
 	if o.Offline {
 		r.supervisor.CloseNetwork()
 	}
 	r.groups.of = map[string]*group{}
-	r.jobs = newJobs(r.keep.dir, r.supervisor)
+	r.jobs = newJobs(r.keep.files, r.supervisor)
 	r.modules.Store(&[]*module{})
 	r.reload(false)
 	return r
@@ -226,6 +241,14 @@ func (r *Registry) List(ctx context.Context, from model.Scope) []model.ToolInfo 
 	return all
 }
 
+// Try has List tell of modules that are known without a process, too, whether one can be
+// started. It blocks until that is known, or ctx ends.
+func (r *Registry) Try(ctx context.Context, from model.Scope) {
+	for _, m := range r.seen(from) {
+		m.try(ctx)
+	}
+}
+
 // Has reports whether Call knows a name: that of an operation, of a module that
 // cannot say now what it has, or one that the policy denies or that is not trusted. It
 // asks no module that the name cannot belong to.
@@ -259,10 +282,10 @@ func (r *Registry) Call(ctx context.Context, inv model.Invocation, progress func
 	if err != nil {
 		result = tool.Failure(err)
 		r.invoked("", inv.Name, inv.SessionID, inv.ID, time.Since(start), result.Error)
-		return r.keep.bound(result, inv.MaxResult)
+		return r.keep.bound(result, inv.SessionID, inv.MaxResult)
 	}
 	defer m.leave()
-	p, leave, err := m.at(inv.Workdir)
+	p, leave, err := m.at(inv.Workdir, r.readable(m, inv.SessionID))
 	if err != nil {
 		result = tool.Failure(err)
 	} else {
@@ -277,7 +300,21 @@ func (r *Registry) Call(ctx context.Context, inv model.Invocation, progress func
 		})
 	}
 	r.invoked(m.desc.Name, op.Name, inv.SessionID, inv.ID, time.Since(start), result.Error)
-	return r.keep.bound(result, inv.MaxResult)
+	return r.keep.bound(result, inv.SessionID, inv.MaxResult)
+}
+
+// TellJobEnds has tell called, from any goroutine, with each job that has ended, and the
+// session that it is of.
+func (r *Registry) TellJobEnds(tell func(session string, ended model.Job)) { r.jobs.tell.Store(&tell) }
+
+// readable is what of the hidden a module can read for a session: the built-in tools,
+// what was kept for it. While that is nothing, sessions of a folder share processes.
+func (r *Registry) readable(m *module, session string) string {
+	kept := r.keep.files.Of(session)
+	if _, err := os.Lstat(kept); err != nil || !m.desc.Builtin() {
+		return ""
+	}
+	return kept
 }
 
 // artifacts are the built-in operations that read or write a file.
@@ -307,7 +344,16 @@ func (r *Registry) run(ctx context.Context, m *module, p *place, op *operation, 
 	if ctx.Err() != nil {
 		return tool.Failure(tool.Interrupted(ctx))
 	}
+	kept := keeping{keep: r.keep}
+	if m.desc.Builtin() {
+		kept.path = r.keep.files.NewName(inv.SessionID, tool.KeptResult, ".txt")
+		inv.KeepIn = kept.path
+	}
 	told := func(u model.ToolUpdate) {
+		if u.Kept != nil {
+			kept.add(u.Kept)
+			return
+		}
 		if a := u.Asset; a != nil {
 			r.o.Audit.Record(model.AuditEvent{
 				Event: "artifact:write", Component: "tool", Module: p.desc.Name, SessionID: inv.SessionID, RequestID: inv.ID,
@@ -321,7 +367,9 @@ func (r *Registry) run(ctx context.Context, m *module, p *place, op *operation, 
 	if result, ok := r.jobs.call(ctx, p.desc, op.Name, inv, told); ok {
 		return result
 	}
-	return p.host.Call(ctx, op.Name, inv, told)
+	result := p.host.Call(ctx, op.Name, inv, told)
+	kept.end(&result)
+	return result
 }
 
 // invoked audits the call of a module (amplifier-protocols §3). Of a failure it

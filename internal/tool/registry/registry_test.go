@@ -364,14 +364,14 @@ func FuzzEnds(f *testing.F) {
 func TestKeptResultsAreBounded(t *testing.T) {
 	k := newKeeper(filepath.Join(t.TempDir(), "new", "dir"), 10, 10)
 	for range maxKeptFiles + 20 {
-		if _, err := k.write("x"); err != nil {
+		if _, err := k.write("x", "ses-1"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if files, err := os.ReadDir(k.dir); err != nil || len(files) != maxKeptFiles {
+	if files, err := os.ReadDir(k.files.Of("ses-1")); err != nil || len(files) != maxKeptFiles {
 		t.Errorf("got %d files, %v, want the latest %d", len(files), err, maxKeptFiles)
 	}
-	got := k.bound(model.ToolResult{Text: strings.Repeat("x", maxKept+1)}, 0)
+	got := k.bound(model.ToolResult{Text: strings.Repeat("x", maxKept+1)}, "ses-1", 0)
 	if !strings.Contains(got.Text, "the first 16777216 bytes are in ") {
 		t.Errorf("got %q", got.Text[:200])
 	}

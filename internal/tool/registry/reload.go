@@ -59,6 +59,7 @@ func (r *Registry) reload(servers bool) Change {
 			c.Added = append(c.Added, d.Name)
 			fresh = append(fresh, d)
 		case m.desc.Same(d) && m.shut == (excluded(d, r.o) != nil):
+			m.forgive()
 			next = append(next, m)
 		default:
 			c.Changed = append(c.Changed, d.Name)
@@ -190,6 +191,9 @@ func (r *Registry) loadDir(dir string, mounted map[string]*module) []*tool.Descr
 		}
 		file := filepath.Join(dir, e.Name())
 		d, err := tool.LoadDescriptor(file, r.o.Workdir, r.o.Environ)
+		if err == nil && r.o.WorkdirNamed {
+			d.TrustWorkdir()
+		}
 		if err == nil {
 			found = append(found, d)
 			continue

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -252,6 +253,7 @@ func (r *Registry) project(workdir string, text []byte, trusted bool, problem er
 			if s.Trust == string(policy.TrustAll) { // only the user can say that nothing is asked
 				s.Trust = ""
 			}
+			s.Cwd = cmp.Or(s.Cwd, mcpfile.CwdSession) // trusted are its programs in this folder
 			d, err := tool.EntryDescriptor(s, workdir, workdir, r.o.Environ)
 			if err != nil {
 				out = append(out, unusable(s.Name, workdir, err))

@@ -25,8 +25,13 @@ import (
 // started is the file where a server notes, in its folder, that it was started.
 const started = "started"
 
-// serveMCP is an MCP server whose tool says where it runs, and what A is.
+// serveMCP is an MCP server whose tool says for which folder it runs, and what A is.
 func serveMCP() int {
+	if dir := os.Getenv(tool.WorkdirVariable); dir != "" {
+		if err := os.Chdir(dir); err != nil {
+			return 1
+		}
+	}
 	tooltest.Append(started, "start")
 	tooltest.Hold()
 	s := sdk.NewServer(&sdk.Implementation{Name: "server", Version: "1"}, nil)

@@ -43,14 +43,15 @@ func (m *module) server(workdir string) model.ServerInfo {
 	m.mu.Lock()
 	host, ops, err, said := m.host, len(m.ops), m.err, ""
 	var prompts []model.ServerPrompt
+	var leftOut []string
 	if m.manifest != nil {
-		said, prompts = m.manifest.Instructions, m.manifest.Prompts
+		said, prompts, leftOut = m.manifest.Instructions, m.manifest.Prompts, m.manifest.LeftOut
 	}
 	if p := m.places[workdir]; p != nil {
 		host = p.host
 	}
 	m.mu.Unlock()
-	info := model.ServerInfo{Name: m.desc.Name, State: model.ServerConfigured, Tools: ops, Instructions: said, Prompts: prompts}
+	info := model.ServerInfo{Name: m.desc.Name, State: model.ServerConfigured, Tools: ops, Instructions: said, Prompts: prompts, LeftOut: leftOut}
 	switch watched, ok := host.(tool.Watched); {
 	case ok:
 		info.State, info.Message = watched.Status()
@@ -59,7 +60,18 @@ func (m *module) server(workdir string) model.ServerInfo {
 	case ops > 0:
 		info.State = model.ServerReady
 	}
+	if len(leftOut) > 0 && info.Message == "" {
+		info.Message = "left out: " + leftOutNames(leftOut) + "; nous mcp get " + info.Name + " says why"
+	}
 	return info
+}
+
+func leftOutNames(leftOut []string) string {
+	names := make([]string, len(leftOut))
+	for i, why := range leftOut {
+		names[i], _, _ = strings.Cut(why, ": ")
+	}
+	return strings.Join(names, ", ")
 }
 
 // prompts are those of the module's server, as far as it was ever heard.
@@ -127,12 +139,19 @@ func (r *Registry) Ready(ctx context.Context, from model.Scope) (missing []strin
 }
 
 // heard waits until a module has said what it can do, or why it cannot. False: it
-// did not within that time. It is waited for once.
+// did not within that time. It is waited for once; one that said nothing in all the time
+// that it had is started again, and not waited for.
 func (m *module) heard(ctx context.Context) bool {
 	m.mu.Lock()
 	late := m.late
+	var f *tool.Fault
+	silent := errors.As(m.err, &f) && f.Code == tool.Timeout
 	m.mu.Unlock()
-	if late {
+	switch {
+	case late:
+		return false
+	case silent:
+		_, _ = m.operations(impatient, false)
 		return false
 	}
 	if _, err := m.operations(ctx, false); !errors.Is(err, errUnheard) {

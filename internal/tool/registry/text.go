@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
 
 	"noused/internal/model"
-	"noused/internal/regular"
 	"noused/internal/tool"
 )
 
@@ -20,29 +18,26 @@ const (
 	minText      = 1 << 10 // however small a model's window is
 	maxKept      = 16 << 20
 	maxKeptFiles = 256
-	keptPrefix   = "result-"
+	maxKeptSize  = 256 << 20
 )
 
 // keeper bounds the text of results and keeps what is too long in files, of
-// which the oldest go first. Its directory is private to the user.
+// which the oldest go first.
 type keeper struct {
-	dir             string
+	files           tool.Outputs
 	maxText, maxRow int
-	mu              *sync.Mutex // one writer prunes at a time
+	mu              *sync.Mutex // one writer makes room at a time
 }
 
 func newKeeper(dir string, maxText, maxLines int) keeper {
-	if dir == "" {
-		dir = filepath.Join(os.TempDir(), fmt.Sprintf("noused-%d", os.Getuid()))
-	}
-	return keeper{dir, cmp.Or(maxText, tool.DefaultMaxText), cmp.Or(maxLines, tool.DefaultMaxLines), new(sync.Mutex)}
+	return keeper{tool.OpenOutputs(dir), cmp.Or(maxText, tool.DefaultMaxText), cmp.Or(maxLines, tool.DefaultMaxLines), new(sync.Mutex)}
 }
 
 // bound makes a result's text valid UTF-8 of bounded length: at most most bytes,
 // where that is given and less than it is for all. Of what is longer the
 // beginning and the end stay. The error's message is bounded with it, as it says
 // the same.
-func (k keeper) bound(r model.ToolResult, most int) model.ToolResult {
+func (k keeper) bound(r model.ToolResult, session string, most int) model.ToolResult {
 	if most > 0 {
 		k.maxText = min(k.maxText, max(most, minText))
 	}
@@ -58,17 +53,17 @@ func (k keeper) bound(r model.ToolResult, most int) model.ToolResult {
 	}
 	r.Text = strings.ToValidUTF8(r.Text, "\uFFFD")
 	if !k.fits(r.Text) {
-		r.Text = k.shorten(r.Text)
+		r.Text = k.shorten(r.Text, session)
 	}
 	return r
 }
 
 // shorten is the beginning and the end of a text, with what was left out and
 // where it is between them.
-func (k keeper) shorten(text string) string {
+func (k keeper) shorten(text, session string) string {
 	head, tail := k.ends(text)
 	where := "the rest is lost"
-	if file, err := k.write(text); err != nil {
+	if file, err := k.write(text, session); err != nil {
 		where += ": " + err.Error()
 	} else if where = "the whole text is in " + file; len(text) > maxKept {
 		where = fmt.Sprintf("the first %d bytes are in %s", maxKept, file)
@@ -144,14 +139,8 @@ func lines(text string) int {
 	return n
 }
 
-func (k keeper) write(text string) (string, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if err := regular.Folder(k.dir); err != nil {
-		return "", err
-	}
-	k.prune()
-	f, err := os.CreateTemp(k.dir, keptPrefix+"*.txt")
+func (k keeper) write(text, session string) (string, error) {
+	f, err := k.create(k.files.NewName(session, tool.KeptResult, ".txt"))
 	if err != nil {
 		return "", err
 	}
@@ -160,26 +149,59 @@ func (k keeper) write(text string) (string, error) {
 		err = e
 	}
 	if err != nil {
-		os.Remove(f.Name())
+		_ = os.Remove(f.Name())
 		return "", err
 	}
 	return f.Name(), nil
 }
 
-// prune makes room for one more file.
-func (k keeper) prune() {
-	entries, err := os.ReadDir(k.dir)
-	if err != nil {
+// create makes a file that was named, and room for it.
+func (k keeper) create(path string) (*os.File, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.files.Trim(tool.KeptResult, maxKeptFiles-1, maxKeptSize-maxKept, nil)
+	return k.files.Create(filepath.Base(filepath.Dir(path)), filepath.Base(path))
+}
+
+// keeping is the file of what a call prints, which it tells piece by piece where that is too
+// much for its result. The call names the file there. It is for one goroutine.
+type keeping struct {
+	keep keeper
+	path string
+	file *os.File // nil: nothing was told yet
+	size int
+	err  error
+}
+
+// add takes what was told next.
+func (k *keeping) add(b []byte) {
+	if b = b[:min(len(b), maxKept-k.size)]; len(b) == 0 || k.path == "" || k.err != nil {
 		return
 	}
-	var kept []os.FileInfo
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil && strings.HasPrefix(e.Name(), keptPrefix) {
-			kept = append(kept, info)
+	if k.file == nil {
+		if k.file, k.err = k.keep.create(k.path); k.err != nil {
+			return
 		}
 	}
-	slices.SortFunc(kept, func(a, b os.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
-	for _, info := range kept[:max(0, len(kept)-maxKeptFiles+1)] {
-		os.Remove(filepath.Join(k.dir, info.Name()))
+	n, err := k.file.Write(b)
+	k.size, k.err = k.size+n, err
+}
+
+// end closes the file, and says in the result where not all is in it.
+func (k *keeping) end(r *model.ToolResult) {
+	if k.file != nil {
+		if err := k.file.Close(); k.err == nil {
+			k.err = err
+		}
+	}
+	if k.err == nil {
+		return
+	}
+	note := fmt.Sprintf("\n[not all that was cut could be kept: %v]", k.err)
+	r.Text += note
+	if r.Error != nil {
+		e := *r.Error
+		e.Message += note
+		r.Error = &e
 	}
 }

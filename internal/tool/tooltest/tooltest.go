@@ -111,6 +111,7 @@ func New(t testing.TB, name, protocol, mode string) Descriptor {
 		"transport":  map[string]any{"type": "stdio", "command": []string{Self(t)}},
 		"operations": map[string]any{"run": map[string]any{}},
 		"env":        map[string]string{Mode: mode},
+		"cwd":        "session", // where it leaves its traces
 	}
 }
 
@@ -122,7 +123,9 @@ func (d Descriptor) Env(name, value string) Descriptor {
 
 // Set sets a field.
 func (d Descriptor) Set(field string, value any) Descriptor {
-	d[field] = value
+	if d[field] = value; field == "workdir" {
+		delete(d, "cwd")
+	}
 	return d
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -138,13 +139,15 @@ func (c *Conn[M]) Ask(ctx context.Context, line []byte, strict bool, hear func(M
 		c.await(nil)
 		close(x.left)
 	}()
-	if err := c.proc.Send(line); err != nil {
+	err := c.proc.Send(line)
+	ending := errors.Is(err, os.ErrClosed) // how it ends is known soon
+	if err != nil && !ending {
 		return tool.Faultf(tool.Crashed, "ask the %s: %v", c.dialogue.Who, err)
 	}
 	for {
 		select {
 		case m := <-x.said:
-			if hear(m) {
+			if !ending && hear(m) {
 				return nil
 			}
 		case <-c.dead:

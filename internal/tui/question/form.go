@@ -3,7 +3,6 @@ package question
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/go-json-experiment/json/jsontext"
@@ -138,11 +137,6 @@ func formLines(a protocol.Approval) []text {
 	return all
 }
 
-// oneLine is revealed with no line break: one would look like another field.
-func oneLine(k kind, s string) []text {
-	return revealed(k, strings.ReplaceAll(s, "\n", "⟨U+000A⟩"))
-}
-
 // fieldLines are those of the field that is filled in.
 func (f *filling) fieldLines() []text {
 	field := &f.form.Fields[f.at]
@@ -172,10 +166,9 @@ func (p *Panel) formParts(width, height int) (body, below []string) {
 	f := p.filling
 	body = p.lines(f.fieldLines(), width)
 	if f.problem != "" && height > 1 {
-		shown, _ := plaintext.Reveal(f.problem)
-		below = append(below, p.theme.Warn.Render(cell.Truncate("  "+cell.Line(shown, 4*width), width)))
+		below = append(below, p.theme.Warn.Render(cell.Truncate("  "+cell.Line(plaintext.RevealLine(f.problem), 4*width), width)))
 	}
-	label, _ := plaintext.Reveal(f.form.Fields[f.at].Label())
+	label := plaintext.RevealLine(f.form.Fields[f.at].Label())
 	label = cell.Truncate(cell.Line(label, width), width/3) + ": "
 	hint := "  Enter: next"
 	if f.at == len(f.form.Fields)-1 {

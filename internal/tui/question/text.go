@@ -50,7 +50,7 @@ func content(a protocol.Approval) []text {
 	switch {
 	case a.Diff != "":
 		path, _ := list.text("path")
-		all = append(revealed(quiet, path), diff(a.Diff)...)
+		all = append(oneLine(quiet, path), diff(a.Diff)...)
 	case runs:
 		all = append(revealed(plain, command), list.others(a.Reason)...)
 	default:
@@ -71,18 +71,30 @@ func behind(a protocol.Approval) []text {
 // revealed are the lines of a text, with what cannot be seen as numbers.
 func revealed(k kind, s string) []text {
 	shown, hidden := plaintext.Reveal(s)
+	return linesOf(k, shown, hidden)
+}
+
+// oneLine is revealed with no line break: one would look like another line of the
+// question.
+func oneLine(k kind, s string) []text {
+	shown := plaintext.RevealLine(s)
+	return linesOf(k, shown, strings.Contains(shown, "⟨"))
+}
+
+func linesOf(k kind, shown string, hidden bool) []text {
 	var all []text
 	if hidden {
 		all = append(all, text{warning, "characters that a terminal does not show are written as ⟨number⟩"})
 	}
-	for line := range strings.SplitSeq(strings.TrimSuffix(shown, "\n"), "\n") {
+	for line := range strings.SplitSeq(shown, "\n") {
 		all = append(all, text{k, line})
 	}
 	return all
 }
 
 func diff(s string) []text {
-	all := revealed(plain, s)
+	shown, hidden := plaintext.RevealDiff(s)
+	all := linesOf(plain, shown, hidden)
 	for i, t := range all {
 		switch {
 		case t.kind == warning || t.line == "":
@@ -214,8 +226,7 @@ func mustMembers(raw jsontext.Value) list {
 
 // does says what an option stands for. Its pattern is shown as it is.
 func does(o protocol.ApprovalOption) string {
-	pattern, _ := plaintext.Reveal(o.Pattern)
-	pattern = strings.ReplaceAll(pattern, "\n", "⟨U+000A⟩")
+	pattern := plaintext.RevealLine(o.Pattern)
 	switch {
 	case o.ID == "session":
 		return "from now on in this session: " + pattern
@@ -239,18 +250,15 @@ func does(o protocol.ApprovalOption) string {
 
 // Lines are a question line by line: for screen readers.
 func Lines(a protocol.Approval) []string {
-	title, _ := plaintext.Reveal(Title(a))
-	lines := []string{title}
+	lines := []string{plaintext.RevealLine(Title(a))}
 	for _, t := range append(content(a), behind(a)...) {
 		lines = append(lines, "  "+t.line)
 	}
 	for _, f := range facts(a) {
-		value, _ := plaintext.Reveal(f.value)
-		lines = append(lines, f.name+": "+value)
+		lines = append(lines, f.name+": "+plaintext.RevealLine(f.value))
 	}
 	for _, o := range a.Options {
-		id, _ := plaintext.Reveal(o.ID)
-		lines = append(lines, id+": "+does(o))
+		lines = append(lines, plaintext.RevealLine(o.ID)+": "+does(o))
 	}
 	return lines
 }

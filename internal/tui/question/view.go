@@ -88,7 +88,7 @@ func (p *Panel) parts(width, height int) (body, below []string) {
 // head is the first line: what is asked, where one is in it, and the key that
 // leads to it or from it.
 func (p *Panel) head(width int, where, key string) string {
-	name, _ := plaintext.Reveal(Title(p.asked))
+	name := plaintext.RevealLine(Title(p.asked))
 	style, line := p.theme.Warn, p.theme.Border
 	hint := key + " to answer"
 	if width < roomy {
@@ -162,8 +162,7 @@ func label(c choice) string {
 	if c.reason {
 		return "reason"
 	}
-	id, _ := plaintext.Reveal(c.option.ID)
-	return cell.Line(id, 64)
+	return cell.Line(plaintext.RevealLine(c.option.ID), 64)
 }
 
 // lay breaks the question into lines, once for each width.
@@ -177,7 +176,7 @@ func (p *Panel) lay(width int) {
 	}
 	content, behind := p.lines(content(p.asked), width), p.lines(behind(p.asked), width)
 	for _, f := range facts(p.asked) {
-		value, _ := plaintext.Reveal(f.value)
+		value := plaintext.RevealLine(f.value)
 		if f.name == "folder" && p.home != "" {
 			if rest, ok := strings.CutPrefix(value, p.home+"/"); ok {
 				value = "~/" + rest

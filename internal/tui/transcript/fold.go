@@ -360,7 +360,7 @@ func (t *Transcript) Apply(ev protocol.Event, at time.Time) {
 		t.endRun(ev)
 	case protocol.Status:
 		switch ev.Code {
-		case protocol.StatusSteerQueued, protocol.StatusFollowUpQueued, protocol.StatusAbortRequested, protocol.StatusMarkedRead, protocol.StatusToolsChanged,
+		case protocol.StatusSteerQueued, protocol.StatusFollowUpQueued, protocol.StatusAbortRequested, protocol.StatusMarkedRead, protocol.StatusToolsChanged, protocol.StatusSettingChanged,
 			protocol.StatusApprovalRequested, protocol.StatusApprovalResolved: // told by who shows the question
 		default:
 			t.Notice("status", ev.Message)

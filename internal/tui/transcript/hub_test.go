@@ -37,6 +37,8 @@ func (textTools) Expand(_ context.Context, _ model.Scope, text string) (model.Ex
 
 func (textTools) Check(model.Server) error { return nil }
 
+func (textTools) Try(context.Context, model.Scope) {}
+
 func (textTools) Ready(context.Context, model.Scope) []string { return nil }
 
 func (textTools) Jobs(string) []model.Job { return nil }

@@ -16,11 +16,13 @@ import (
 	"noused/internal/testenv"
 )
 
-// Build compiles a command of this module into dir and returns its path: of
-// packages that go vet has compiled already, and without what a debugger needs.
+// Build compiles a command of this module into dir and returns its path: as make build
+// does, so that it finds compiled packages, and without what a debugger needs.
 func Build(dir, command string) (string, error) {
 	path := filepath.Join(dir, command)
-	out, err := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", path, "noused/cmd/"+command).CombinedOutput()
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path, "noused/cmd/"+command)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", command, err, out)
 	}

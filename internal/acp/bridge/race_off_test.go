@@ -1,5 +1,5 @@
 //go:build !race
 
-package runloop
+package bridge
 
 const raceEnabled = false

@@ -1,0 +1,60 @@
+package tui
+
+import (
+	"context"
+	"image/color"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+)
+
+// The terminal's answer to a question of nous must not reach the shell that nous leaves
+// the terminal to. A terminal that never answers keeps nobody.
+func TestLeavingWaitsForTheTerminalsAnswer(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		answer  bool
+		leave   tea.Msg
+		took    time.Duration
+		another tea.Msg // that comes while leave waits
+	}{
+		{"quit", true, tea.QuitMsg{}, 0, nil},
+		{"suspend", true, stopped{}, 0, nil},
+		{"quit and suspend", true, tea.QuitMsg{}, 0, stopped{}},
+		{"a terminal that never answers", false, tea.QuitMsg{}, answerPatience, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				msgs := make(chan tea.Msg, 2)
+				m := &model{dark: true, jobs: &jobs{ctx: context.Background(), send: func(msg tea.Msg) { msgs <- msg }}}
+				if got := m.hold(m, c.leave); got != c.leave {
+					t.Fatalf("nothing was asked: got %#v", got)
+				}
+				m.askBackground()
+				begun := time.Now()
+				for _, msg := range []tea.Msg{c.leave, c.another} {
+					if msg != nil && m.hold(m, msg) != nil {
+						t.Fatalf("%#v does not wait", msg)
+					}
+				}
+				next := tea.Msg(tea.BackgroundColorMsg{Color: color.Black})
+				if !c.answer {
+					next = <-msgs
+				}
+				goesOn := m.update(next)
+				if goesOn == nil || goesOn() != c.leave || m.hold(m, c.leave) != c.leave {
+					t.Error("it does not go on")
+				}
+				if took := time.Since(begun); took != c.took {
+					t.Errorf("got %s, want %s", took, c.took)
+				}
+				m.jobs.wg.Wait()
+				if m.update(noBackground{}) != nil {
+					t.Error("a patience that ends after the answer does something")
+				}
+			})
+		})
+	}
+}
