@@ -53,16 +53,17 @@ tidy: ## go.mod and go.sum that go mod tidy would change
 # A raced process sleeps for a second as it ends, unless it is told otherwise.
 RACED = Transcripts|InvariantsWithSeveralClients|KilledAtAnyMoment|EverythingSentBeforeAStop|BurstsOfDeltas|DiskUse|WhatTheWatchdog|ModulesOfEveryKind|ALoginAtAnMCPServer|AFleetHasTheDaemonsEvents|AJobSurvivesAKill|ASignalDuringARestart|LostConnectionGoesOn|RestartedDaemonGoesOn|ATextIsSentAgain|FirstInterrupt|QuestionsThatAreNotKnownYet|ProxyJoins|AFleetIsWatched|ManyClientsStartOneDaemon
 LONE = MillionSteps|AcrossRestarts|FoldOfTheJournal|EveryTextHasOneFate|TheJournalCannotHold
+# Tests are run, not remembered (-count=1): Go does not see the programs that they build.
 test: ## all tests, with the race detector where it tells something
 	@$(MAKE) --no-print-directory -j2 test-commands test-packages
 
 test-commands:
-	go test -timeout 10m ./cmd/...
+	go test -count=1 -timeout 10m ./cmd/...
 test-packages: export GORACE := atexit_sleep_ms=0
 test-packages:
-	CGO_ENABLED=1 go test -race -timeout 10m $$(go list ./... | grep -v /cmd/)
-	CGO_ENABLED=1 go test -race -timeout 10m -run '$(RACED)' ./cmd/...
-	go test -timeout 10m -run '$(LONE)' ./internal/runloop
+	CGO_ENABLED=1 go test -count=1 -race -timeout 10m $$(go list ./... | grep -v /cmd/)
+	CGO_ENABLED=1 go test -count=1 -race -timeout 10m -run '$(RACED)' ./cmd/...
+	go test -count=1 -timeout 10m -run '$(LONE)' ./internal/runloop
 
 short: ## the tests that take little, without the race detector
 	go test -short -timeout 5m ./...
