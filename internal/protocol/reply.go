@@ -220,6 +220,7 @@ type Message struct {
 	OK          *bool             `json:"ok,omitzero"`
 	Outputs     map[string]string `json:"outputs,omitzero"`
 	DurationMS  int64             `json:"duration_ms,omitzero" wire:"added" doc:"of the tool call, as its tool_end told it"`
+	NotRun      NotRun            `json:"not_run,omitzero" wire:"added" enum:"steered,aborted" doc:"of a tool call that was not run: why"`
 	InputID     string            `json:"input_id,omitzero" wire:"added" doc:"of a user's message: the accepted text that it is"`
 }
 

@@ -65,6 +65,15 @@ const (
 	TriggerOverflow  Trigger = "overflow"
 )
 
+// NotRun is why a tool call was not run: the user steered before it, or the run was aborted.
+type NotRun string
+
+// Reasons why a tool call was not run.
+const (
+	NotRunSteered NotRun = "steered"
+	NotRunAborted NotRun = "aborted"
+)
+
 // Codes of status events.
 const (
 	StatusAbortRequested  Code = "abort_requested"

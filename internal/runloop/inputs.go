@@ -245,6 +245,7 @@ func (m *machine) finishAbort() {
 		m.record(session.MessageAdded{
 			ID: m.newID("msg-"), ParentID: m.s.Leaf, RunID: m.s.Run.ID, TurnKind: m.s.Run.Kind,
 			Message: model.Message{Role: model.Tool, ToolCallID: call.ID, ToolName: call.Name, Text: "not run: the run was aborted"},
+			NotRun:  protocol.NotRunAborted,
 		})
 	}
 	if m.s.Run.TurnOpen {

@@ -372,10 +372,14 @@ func (m *machine) endCall(call model.ToolCall, res model.ToolResult, skipped boo
 	if !m.said {
 		m.sayResult(call, res)
 	}
+	var notRun protocol.NotRun
+	if skipped {
+		notRun = protocol.NotRunSteered
+	}
 	m.record(session.MessageAdded{
 		ID: m.newID("msg-"), ParentID: m.s.Leaf, RunID: m.s.Run.ID, TurnKind: m.s.Run.Kind,
 		Message: model.Message{Role: model.Tool, Text: res.Text, ToolCallID: call.ID, ToolName: call.Name, OK: res.OK, Attachments: res.Attachments},
-		Outputs: res.Outputs, DurationMS: took.Milliseconds(),
+		Outputs: res.Outputs, DurationMS: took.Milliseconds(), NotRun: notRun,
 	})
 	m.publish(protocol.ToolEnd{
 		Ref: m.turnRef(), ToolCallID: call.ID, ToolName: call.Name, OK: res.OK, Result: res.Text, Outputs: res.Outputs,

@@ -591,6 +591,35 @@ func TestSteerDuringAToolSkipsTheRest(t *testing.T) {
 	)
 }
 
+// Who comes later reads of a call that was not run why, in no words that he would have to
+// compare.
+func TestEntriesSayWhyACallWasNotRun(t *testing.T) {
+	for _, c := range []struct {
+		input input
+		want  []protocol.NotRun
+	}{
+		{queueIn{nil, protocol.KindSteer, protocol.SteerParams{Text: "stop that"}, nil}, []protocol.NotRun{"", protocol.NotRunSteered}},
+		{abortIn{}, []protocol.NotRun{"", protocol.NotRunAborted}},
+	} {
+		w := newWorld(t)
+		w.prompt("go")
+		w.say(toolCall("t.x"), toolCall("t.y"), model.Delta{Stop: model.StopToolCalls})
+		w.step(c.input)
+		w.step(toolDoneIn{w.work.gen, model.ToolResult{Text: "done"}})
+		w.finish()
+		path, _ := w.m.s.Path("")
+		var got []protocol.NotRun
+		for _, e := range path {
+			if entry, ok := wireEntry("", e.Body()).(protocol.Message); ok && entry.Role == "tool" {
+				got = append(got, entry.NotRun)
+			}
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%T (-want +got):\n%s", c.input, diff)
+		}
+	}
+}
+
 func TestAbortInTheMiddleOfAStreamKeepsWhatCame(t *testing.T) {
 	w := newWorld(t)
 	w.prompt("go")

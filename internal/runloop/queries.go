@@ -281,7 +281,7 @@ func wireEntry(dir string, e *session.Body) any {
 		out.Usage = wireUsage(e.Usage)
 	case model.Tool:
 		out.ToolCallID, out.ToolName, out.OK, out.Outputs = msg.ToolCallID, msg.ToolName, &msg.OK, e.Outputs
-		out.DurationMS = e.DurationMS
+		out.DurationMS, out.NotRun = e.DurationMS, e.NotRun
 	}
 	return out
 }

@@ -125,6 +125,7 @@ type MessageAdded struct {
 	Model      string            `json:"model,omitzero"`
 	Outputs    map[string]string `json:"outputs,omitzero"`
 	DurationMS int64             `json:"duration_ms,omitzero"` // of the tool call that it is the result of
+	NotRun     protocol.NotRun   `json:"not_run,omitzero"`     // why that call was not run, "" if it was
 }
 
 // ToolStarted says that a call is about to run: after a crash its effect is

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/model"
+	"noused/internal/protocol"
 )
 
 // oldThinking is a piece of signed thinking as journals have it that were
@@ -19,12 +20,22 @@ type oldThinking struct {
 	Data      string `json:"data"`
 }
 
+// oldNotRun are the results of calls that were not run as journals have them that were
+// written before the record said so.
+var oldNotRun = map[string]protocol.NotRun{
+	"skipped: the user steered the run before this call": protocol.NotRunSteered,
+	"not run: the run was aborted":                       protocol.NotRunAborted,
+}
+
 // decodeMessage reads a message, also one with thinking_blocks in place of
-// blocks.
+// blocks, and one that does not say that its call was not run.
 func decodeMessage(data jsontext.Value) (Fact, error) {
 	var f MessageAdded
 	if err := json.Unmarshal(data, &f); err != nil {
 		return f, err
+	}
+	if f.Message.Role == model.Tool && f.NotRun == "" && !f.Message.OK {
+		f.NotRun = oldNotRun[f.Message.Text]
 	}
 	if f.Message.Role != model.Assistant || len(f.Message.Blocks) > 0 || !bytes.Contains(data, []byte(`"thinking_blocks"`)) {
 		return f, nil

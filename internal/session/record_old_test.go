@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"noused/internal/model"
+	"noused/internal/protocol"
 )
 
 // Thinking that an older daemon kept goes back to its maker still.
@@ -52,5 +53,28 @@ func TestBlocksAreKeptVerbatim(t *testing.T) {
 	}
 	if diff := cmp.Diff(said, r.Fact); diff != "" {
 		t.Errorf("read back (-want +got):\n%s", diff)
+	}
+}
+
+// Journals say of a call whether it was run; older ones did in the words for the model alone.
+func TestCallsThatWereNotRun(t *testing.T) {
+	for _, c := range []struct {
+		message, more string
+		want          protocol.NotRun
+	}{
+		{`"text":"skipped: the user steered the run before this call"`, "", protocol.NotRunSteered},
+		{`"text":"not run: the run was aborted"`, "", protocol.NotRunAborted},
+		{`"text":"not run: the run was aborted","ok":true`, "", ""}, // what a tool said
+		{`"text":"skipped: nothing"`, "", ""},
+		{`"text":"any words"`, `,"not_run":"steered"`, protocol.NotRunSteered},
+	} {
+		r, err := decodeRecord([]byte(`{"v":1,"at":"2026-02-12T00:00:00Z","type":"message","data":{"id":"m","run_id":"r","turn_kind":"prompt",` +
+			`"message":{"role":"tool","tool_call_id":"c",` + c.message + `}` + c.more + `}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Fact.(MessageAdded).NotRun; got != c.want {
+			t.Errorf("%s%s: got %q, want %q", c.message, c.more, got, c.want)
+		}
 	}
 }

@@ -293,11 +293,11 @@ func (s *Story) message(f session.MessageAdded) {
 		s.streams = ""
 		s.happened(end)
 	case model.Tool:
-		s.toolResult(f.Message)
+		s.toolResult(f.Message, f.NotRun == protocol.NotRunSteered)
 	}
 }
 
-func (s *Story) toolResult(m model.Message) {
+func (s *Story) toolResult(m model.Message, skipped bool) {
 	ref := s.ref()
 	if s.interrupted != "" {
 		if s.interrupted != m.ToolCallID || !strings.Contains(m.Text, "its effect is unknown") {
@@ -312,7 +312,6 @@ func (s *Story) toolResult(m model.Message) {
 		s.happened(protocol.ToolStart{Ref: ref, ToolCallID: m.ToolCallID})
 	}
 	s.open = ""
-	skipped := strings.HasPrefix(m.Text, "skipped:")
 	s.happened(protocol.ToolEnd{Ref: ref, ToolCallID: m.ToolCallID, ToolName: m.ToolName, OK: m.OK, Result: m.Text, Skipped: skipped})
 }
 

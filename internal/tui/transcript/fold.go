@@ -2,7 +2,6 @@ package transcript
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -156,9 +155,9 @@ func (t *Transcript) loadEntry(i int, e entry, raw jsontext.Value, old map[strin
 		switch {
 		case e.OK == nil || *e.OK:
 			b.tool.state = succeeded
-		case strings.HasPrefix(e.Text, "skipped"):
+		case e.NotRun == protocol.NotRunSteered:
 			b.tool.state = skipped
-		case e.Text == notRun: // who was there was told of no result
+		case e.NotRun == protocol.NotRunAborted: // who was there was told of no result
 			b.tool.state, b.tool.result = lost, ""
 		default:
 			b.tool.state = failed
@@ -168,10 +167,6 @@ func (t *Transcript) loadEntry(i int, e entry, raw jsontext.Value, old map[strin
 		t.addUnknown(i, raw)
 	}
 }
-
-// notRun is what the daemon has the model read of a call that an abort came
-// before. No event tells of it.
-const notRun = "not run: the run was aborted"
 
 func keyOr(id string, i int) string {
 	if id == "" {

@@ -662,7 +662,7 @@ func TestCallsThatAnAbortCameBefore(t *testing.T) {
 	}
 	ref := protocol.Ref{SessionID: "ses-1", RunID: "run-1"}
 	live.Apply(protocol.AgentEnd{Ref: ref, StopReason: protocol.StopAborted, Turns: 1}, time.Time{})
-	entries = append(entries, jsontext.Value(`{"type":"message","id":"m3","role":"tool","text":"not run: the run was aborted","run_id":"run-1","tool_call_id":"a","tool_name":"one","ok":false}`))
+	entries = append(entries, jsontext.Value(`{"type":"message","id":"m3","role":"tool","text":"not run: the run was aborted","run_id":"run-1","tool_call_id":"a","tool_name":"one","ok":false,"not_run":"aborted"}`))
 	if err := later.Load(entries, nil, nil); err != nil {
 		t.Fatal(err)
 	}
