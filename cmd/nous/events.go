@@ -11,6 +11,7 @@ import (
 	"noused/internal/client"
 	"noused/internal/client/follow"
 	"noused/internal/cmdline"
+	"noused/internal/format"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
@@ -151,7 +152,7 @@ func describeEvent(ev protocol.Event) string {
 	case protocol.AgentStart:
 		return "session " + ev.SessionID
 	case protocol.AgentEnd:
-		text := fmt.Sprintf("%s after %s", ev.StopReason, plural(ev.Turns, "turn"))
+		text := fmt.Sprintf("%s after %s", ev.StopReason, format.Count(ev.Turns, "turn"))
 		if ev.Error != nil {
 			text += ": " + oneLine(describeError(ev.Error.Code, ev.Error.Message, ""), lineWidth)
 		}
@@ -170,7 +171,7 @@ func describeEvent(ev protocol.Event) string {
 	case protocol.MessageEnd:
 		text := ev.Role
 		if n := len(ev.ToolCalls); n > 0 {
-			text += ", " + plural(n, "tool call")
+			text += ", " + format.Count(n, "tool call")
 		}
 		return text + " " + oneLine(ev.Text, lineWidth)
 	case protocol.ToolStart:
@@ -218,10 +219,3 @@ func outcome(ev protocol.ToolEnd) string {
 
 // quoted keeps a delta's spaces and line breaks visible.
 func quoted(text string) string { return fmt.Sprintf("%.100q", text) }
-
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
-}

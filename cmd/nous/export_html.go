@@ -18,6 +18,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/client"
+	"noused/internal/format"
 	"noused/internal/protocol"
 )
 
@@ -167,7 +168,7 @@ type fold struct {
 
 func foldOf(name, text string) fold {
 	lines := strings.Count(strings.TrimRight(text, "\n"), "\n") + 1
-	return fold{name, text, plural(lines, "line"), oneLine(text, lineWidth), lines <= shortResult && len(text) <= 1000}
+	return fold{name, text, format.Count(lines, "line"), oneLine(text, lineWidth), lines <= shortResult && len(text) <= 1000}
 }
 
 // scriptHash is what a browser must find the script to be before it runs it.

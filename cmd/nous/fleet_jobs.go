@@ -18,6 +18,7 @@ import (
 	"noused/internal/fleet"
 	"noused/internal/fleet/job"
 	"noused/internal/fleet/via"
+	"noused/internal/format"
 	"noused/internal/protocol"
 )
 
@@ -323,7 +324,7 @@ func (a *app) listJobs(ctx context.Context, l *fleetLink) error {
 	}
 	a.printJobs(append(all, waiting...))
 	if older > 0 {
-		a.notef("%s that ended earlier: of those that are over only the newest %d are listed", plural(int(older), "more job"), maxListed)
+		a.notef("%s that ended earlier: of those that are over only the newest %d are listed", format.Count(int(older), "more job"), maxListed)
 	}
 	if more {
 		a.notef("more jobs wait or run than the oldest %d, which are listed", maxListed)
@@ -375,7 +376,7 @@ func (j listedJob) when() string {
 	if j.State == "done" {
 		at = j.Ended
 	}
-	return age(time.Since(at))
+	return format.Age(at, time.Now())
 }
 
 func ended(e job.End) listedJob {

@@ -18,6 +18,7 @@ import (
 	"noused/internal/cmdline"
 	"noused/internal/fleet"
 	"noused/internal/fleet/via"
+	"noused/internal/format"
 	"noused/internal/protocol"
 )
 
@@ -63,7 +64,7 @@ func (a *app) printHosts(hosts []via.Seen, now time.Time) error {
 	}
 	rows := [][]string{{"HOST", "RUNNING", "WAITING", "SLOTS", "SEEN", "VERSION", "LABELS"}}
 	for _, h := range hosts {
-		rows = append(rows, []string{h.Name, fmt.Sprint(h.Running), fmt.Sprint(h.Waiting), fmt.Sprint(h.Slots), age(now.Sub(h.Last)), oneLine(h.Version, 20), labelText(h.Labels)})
+		rows = append(rows, []string{h.Name, fmt.Sprint(h.Running), fmt.Sprint(h.Waiting), fmt.Sprint(h.Slots), format.Age(h.Last, now), oneLine(h.Version, 20), labelText(h.Labels)})
 	}
 	if len(hosts) > 0 {
 		a.printTable(rows[0], rows[1:])
@@ -271,7 +272,7 @@ func (a *app) printFleetQuestions(got map[string]questions, hosts bool) error {
 			a.printJSON(line)
 			continue
 		}
-		rows = append(rows, []string{one.host, one.ApprovalID, age(time.Since(one.CreatedAt)), asksFor(one.Approval, 80)})
+		rows = append(rows, []string{one.host, one.ApprovalID, format.Age(one.CreatedAt, time.Now()), asksFor(one.Approval, 80)})
 	}
 	switch {
 	case len(rows) > 1:

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/cmdline"
+	"noused/internal/format"
 	"noused/internal/mcpfile"
 	"noused/internal/plaintext"
 )
@@ -99,7 +100,7 @@ func projectText(f *mcpfile.File, own *mcpfile.File) string {
 		hidden = hidden || hides(text)
 		out.WriteString(text + "\n")
 	}
-	tell("%s names %s. They would run as you, whoever wrote the file.", f.Path, plural(len(f.Servers), "server"))
+	tell("%s names %s. They would run as you, whoever wrote the file.", f.Path, format.Count(len(f.Servers), "server"))
 	for _, s := range f.Servers {
 		out.WriteString("\n")
 		tell("%s", s.Name)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/cmdline"
+	"noused/internal/format"
 	"noused/internal/protocol"
 )
 
@@ -59,10 +60,10 @@ func (a *app) printPruned(r protocol.Pruned) {
 	}
 	rows := make([][]string, 0, len(r.Sessions)+len(r.ToolOutput)+len(r.Audit))
 	for _, s := range r.Sessions {
-		rows = append(rows, []string{s.SessionID, ageText(time.Since(s.UsedAt)), bytesText(s.Size), oneLine(s.Title, 60)})
+		rows = append(rows, []string{s.SessionID, ageText(time.Since(s.UsedAt)), format.Size(s.Size), oneLine(s.Title, 60)})
 	}
 	for _, f := range append(r.ToolOutput, r.Audit...) {
-		rows = append(rows, []string{f.Name, ageText(time.Since(f.ChangedAt)), bytesText(f.Size), ""})
+		rows = append(rows, []string{f.Name, ageText(time.Since(f.ChangedAt)), format.Size(f.Size), ""})
 	}
 	if len(rows) > 0 {
 		a.printTable([]string{"WHAT", "AGE", "SIZE", "TITLE"}, rows)
@@ -78,7 +79,7 @@ func (a *app) printPruned(r protocol.Pruned) {
 		if s.Count != 1 {
 			one = many
 		}
-		return fmt.Sprintf("%d %s (%s)", s.Count, one, bytesText(s.Bytes))
+		return fmt.Sprintf("%d %s (%s)", s.Count, one, format.Size(s.Bytes))
 	}
 	a.println(word + ": " + sum(r.Sums.Sessions, "session", "sessions") + ", " +
 		sum(r.Sums.ToolOutput, "file of tool output", "files of tool output") + ", " +
@@ -91,17 +92,4 @@ func ageText(d time.Duration) string {
 		return strconv.Itoa(days) + "d"
 	}
 	return strconv.Itoa(max(0, int(d/time.Hour))) + "h"
-}
-
-// bytesText is a size for people.
-func bytesText(n int64) string {
-	for _, u := range []struct {
-		name string
-		of   int64
-	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
-		if n >= u.of {
-			return fmt.Sprintf("%.1f %s", float64(n)/float64(u.of), u.name)
-		}
-	}
-	return fmt.Sprintf("%d B", n)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/format"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
@@ -42,7 +43,7 @@ func (a *app) printQuestions(q questions, now time.Time) {
 
 // printWaiting prints a question of a list; where is the host that it is of, or "".
 func (a *app) printWaiting(where string, one protocol.Approval, s protocol.SessionInfo, now time.Time) {
-	a.printSpans(span{text: cellText(where)}, span{cellText(one.ApprovalID), asBold}, span{"  " + age(now.Sub(one.CreatedAt)), asDim})
+	a.printSpans(span{text: cellText(where)}, span{cellText(one.ApprovalID), asBold}, span{"  " + format.Age(one.CreatedAt, now), asDim})
 	a.println("  " + strings.Join(slices.DeleteFunc([]string{one.SessionID, oneLine(s.Title, 40), plaintext.RevealLine(one.Workdir)}, empty), "  "))
 	a.println(a.fold("  " + asksFor(one, lineWidth)))
 	a.printSpans(span{a.fold("  " + whyAsked(one)), asDim})
@@ -50,19 +51,6 @@ func (a *app) printWaiting(where string, one protocol.Approval, s protocol.Sessi
 }
 
 func empty(text string) bool { return text == "" }
-
-// age is how long ago something was, in its largest unit or two.
-func age(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%d s ago", max(0, int(d.Seconds())))
-	case d < time.Hour:
-		return fmt.Sprintf("%d min ago", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h %d min ago", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%d days ago", int(d.Hours()/24))
-}
 
 // whyAsked is the rule that asks, and the reason that the model gives, in one line.
 func whyAsked(q protocol.Approval) string {
@@ -239,7 +227,7 @@ func (a *app) printQuestion(q protocol.Approval, now time.Time) {
 		{"id", cellText(q.ApprovalID)},
 		{"session", cellText(q.SessionID)},
 		{"folder", plaintext.RevealLine(q.Workdir)},
-		{"asked", q.CreatedAt.Local().Format(time.DateTime) + ", " + age(now.Sub(q.CreatedAt))},
+		{"asked", q.CreatedAt.Local().Format(time.DateTime) + ", " + format.Age(q.CreatedAt, now)},
 	})
 	a.println(a.fold(strings.TrimSuffix(text, "\n")))
 	if hides(text) {

@@ -15,6 +15,7 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/cmdline"
+	"noused/internal/format"
 	"noused/internal/protocol"
 )
 
@@ -145,7 +146,7 @@ func (f *finder) session() (protocol.SessionInfo, bool, error) {
 func (f *finder) one() error {
 	switch n := len(f.ids); n {
 	case 0:
-		return fmt.Errorf("nothing in the %s that were looked through has the id %s", plural(len(f.sessions), "session"), f.name)
+		return fmt.Errorf("nothing in the %s that were looked through has the id %s", format.Count(len(f.sessions), "session"), f.name)
 	case 1:
 		return nil
 	default:

@@ -15,6 +15,7 @@ import (
 	"noused/internal/buildinfo"
 	"noused/internal/client"
 	"noused/internal/cmdline"
+	"noused/internal/format"
 	"noused/internal/protocol"
 )
 
@@ -204,7 +205,7 @@ func (p *statusPairs) health(s protocol.State) {
 		p.some("  behind", slow)
 	}
 	if b := s.EventBuffer; b != nil {
-		p.add("events", fmt.Sprintf("%s of %s kept: %d of %d", bytesText(int64(b.Bytes)), bytesText(int64(b.Limit)), s.LastSeq+1-min(b.FirstSeq, s.LastSeq+1), s.LastSeq))
+		p.add("events", fmt.Sprintf("%s of %s kept: %d of %d", format.Size(int64(b.Bytes)), format.Size(int64(b.Limit)), s.LastSeq+1-min(b.FirstSeq, s.LastSeq+1), s.LastSeq))
 	}
 	if f := s.Fleet; f != nil {
 		p.fleet(*f)
@@ -212,12 +213,12 @@ func (p *statusPairs) health(s protocol.State) {
 	if d := s.Disk; d != nil {
 		used := "being counted"
 		if !d.CountedAt.IsZero() {
-			used = bytesText(d.Bytes)
+			used = format.Size(d.Bytes)
 			if old := p.now.Sub(d.CountedAt); old > time.Minute {
 				used += " " + lasting(old) + " ago"
 			}
 		}
-		p.add("disk", fmt.Sprintf("%s in %s, %s free", used, d.Path, bytesText(d.FreeBytes)))
+		p.add("disk", fmt.Sprintf("%s in %s, %s free", used, d.Path, format.Size(d.FreeBytes)))
 	}
 	var failed []string
 	for _, e := range s.LastErrors {

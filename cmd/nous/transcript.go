@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/cmdline"
+	"noused/internal/format"
 	"noused/internal/protocol"
 )
 
@@ -103,7 +104,7 @@ func (a *app) printMessage(m protocol.Message, full bool) {
 		a.println(indent(text, "  "))
 	}
 	if left > 0 {
-		a.printSpans(span{"  … " + plural(left, "more line"), asDim})
+		a.printSpans(span{"  … " + format.Count(left, "more line"), asDim})
 	}
 	for _, image := range m.Attachments {
 		a.printSpans(span{"  [" + describeImage(image) + "]", asDim})
@@ -119,11 +120,7 @@ func describeImage(a protocol.Attachment) string {
 	if name := oneLine(a.Name, lineWidth); name != "" {
 		text += " " + name
 	}
-	size := fmt.Sprintf("%d bytes", a.Size)
-	if a.Size >= 1<<10 {
-		size = fmt.Sprintf("%d KiB", (a.Size+1<<9)>>10)
-	}
-	return text + ", " + cellText(a.MediaType) + ", " + size
+	return text + ", " + cellText(a.MediaType) + ", " + format.Size(a.Size)
 }
 
 func (a *app) printHead(who string, at time.Time, id string) {

@@ -35,6 +35,7 @@ var layers = []layer{
 	{pattern: "internal/buildinfo", ours: []string{"internal/protocol"}},
 	{pattern: "internal/queue", ours: []string{"internal/protocol"}},
 	{pattern: "internal/plaintext", stdlibOnly: true},
+	{pattern: "internal/format", stdlibOnly: true},
 	{pattern: "internal/policy"},
 	{pattern: "internal/cmdline"},
 	{pattern: "internal/licences"},
@@ -99,6 +100,8 @@ var layers = []layer{
 const (
 	ours   = "noused/"
 	logger = "go.uber.org/zap"
+
+	everywhere = "internal/format" // every package may import it that is not bound to the standard library
 )
 
 func (l layer) fits(pkg string) bool {
@@ -110,7 +113,7 @@ func (l layer) fits(pkg string) bool {
 func (l layer) allows(imported string, standard bool) string {
 	name, isOurs := strings.CutPrefix(imported, ours)
 	switch {
-	case standard:
+	case standard, name == everywhere && isOurs && !l.stdlibOnly:
 	case isOurs && !slices.Contains(l.ours, name):
 		return "of ours it may import only " + strings.Join(l.ours, ", ")
 	case isOurs:
@@ -216,6 +219,8 @@ func TestLayerRules(t *testing.T) {
 		{"internal/event", ours + "internal/protocol", false, true},
 		{"internal/event", ours + "internal/server", false, false},
 		{"internal/event", "time", true, true},
+		{"internal/event", ours + "internal/format", false, true},
+		{"internal/budget", ours + "internal/format", false, false},
 		{"internal/event", logger, false, false},
 		{"internal/event", logger + "/zapcore", false, false},
 		{"internal/server", logger, false, true},

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"noused/internal/event"
+	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/server"
 )
@@ -170,9 +171,7 @@ type lastErrors struct {
 }
 
 func (l *lastErrors) add(e protocol.LoggedError) {
-	if len(e.Message) > maxErrorText {
-		e.Message = strings.ToValidUTF8(e.Message[:maxErrorText-len("…")], "") + "…"
-	}
+	e.Message = format.Clip(e.Message, maxErrorText)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.all = append(l.all, e); len(l.all) > maxErrors {

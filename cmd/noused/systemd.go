@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"noused/internal/client"
+	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/server"
 )
@@ -226,14 +227,10 @@ func (s *statusLine) text() string {
 }
 
 func counted(n int, what string) string {
-	switch n {
-	case 0:
+	if n == 0 {
 		return "no " + what + "s"
-	case 1:
-		return "1 " + what
-	default:
-		return fmt.Sprintf("%d %ss", n, what)
 	}
+	return format.Count(n, what)
 }
 
 // keep tells that the daemon is ready, and then the line whenever it changes, until

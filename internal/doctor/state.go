@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"noused/internal/format"
 	"noused/internal/lock"
 	"noused/internal/session"
 )
@@ -157,10 +158,10 @@ func (e *exam) space() {
 	}
 	free := int64(fs.Bavail) * fs.Bsize
 	if free < lowSpace {
-		e.warn(State, "make room: df -h "+quote(e.StateDir), "only %s are free; a daemon that cannot write its journals stops its runs", size(free))
+		e.warn(State, "make room: df -h "+quote(e.StateDir), "only %s are free; a daemon that cannot write its journals stops its runs", format.Size(free))
 		return
 	}
-	e.ok(State, "%s are free", size(free))
+	e.ok(State, "%s are free", format.Size(free))
 }
 
 // tally is what there is to say of all journals together.
@@ -203,7 +204,7 @@ func (e *exam) journals(ctx context.Context) {
 		}
 	}
 	e.leftovers(&t)
-	what := fmt.Sprintf("%s, %s, read", count(t.journals, "session", "sessions"), size(t.bytes))
+	what := fmt.Sprintf("%s, %s, read", count(t.journals, "session", "sessions"), format.Size(t.bytes))
 	if t.bad > 0 {
 		what += fmt.Sprintf("; %d with problems, see above", t.bad)
 	} else {
@@ -348,7 +349,7 @@ func (e *exam) audit() {
 		e.fail(Audit, "mv "+quote(path)+" "+quote(path+".old"), "the audit journal cannot be written, and no daemon starts without: %v", err)
 		return
 	}
-	e.ok(Audit, "%s can be written; it has %s", path, size(info.Size()))
+	e.ok(Audit, "%s can be written; it has %s", path, format.Size(info.Size()))
 }
 
 func count(n int, one, many string) string {
@@ -365,16 +366,4 @@ func few(paths []string) string {
 		return strings.Join(paths, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(paths[:most], ", "), len(paths)-most)
-}
-
-func size(bytes int64) string {
-	switch {
-	case bytes >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
-	case bytes >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
-	case bytes >= 1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(bytes)/(1<<10))
-	}
-	return count(int(bytes), "byte", "bytes")
 }

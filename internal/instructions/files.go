@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"noused/internal/format"
 	"noused/internal/regular"
 )
 
@@ -51,7 +52,7 @@ func (in *Instructions) agents(folders []string) (told, files []string) {
 			}
 			said := r.text
 			if len(said) > left {
-				said, r.cut = cutText(said, left), true
+				said, r.cut = format.Cut(said, left), true
 			}
 			left -= len(said)
 			if r.cut {
@@ -95,7 +96,7 @@ func (in *Instructions) readFile(root, path string, most int) reading {
 	if err != nil {
 		return reading{err: err}
 	}
-	return reading{text: cutText(string(text), most), cut: len(text) > most}
+	return reading{text: format.Cut(string(text), most), cut: len(text) > most}
 }
 
 // mayTell looks at the file that was opened: a folder on the way to it may have
@@ -133,9 +134,4 @@ func within(root, real string) error {
 		return errOutside
 	}
 	return nil
-}
-
-// cutText is the valid beginning of a text, of so many bytes at most.
-func cutText(text string, most int) string {
-	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }

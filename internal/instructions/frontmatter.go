@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 
+	"noused/internal/format"
+
 	"go.yaml.in/yaml/v3"
 )
 
@@ -93,8 +95,5 @@ func oneLine(text string) string {
 		return r
 	}, text)
 	clean = strings.Join(strings.Fields(clean), " ")
-	if len(clean) > maxDescription {
-		clean = cutText(clean, maxDescription) + "…"
-	}
-	return clean
+	return format.Clip(clean, maxDescription)
 }

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"noused/internal/format"
+
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -193,7 +195,7 @@ func shortened(text string) string {
 	if len(text) <= maxProblem {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxProblem/2], "") + "…" + strings.ToValidUTF8(text[len(text)-maxProblem/2:], "")
+	return format.Clip(text, maxProblem/2) + format.CutStart(text, maxProblem/2)
 }
 
 // pointer is the place as a JSON pointer, "" for the whole value.

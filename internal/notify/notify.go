@@ -22,6 +22,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
+	"noused/internal/format"
 	"noused/internal/proc"
 	"noused/internal/protocol"
 )
@@ -220,10 +221,7 @@ func (n *Notifier) word(h happening, began map[string]time.Time) *Word {
 // oneLine is a text that a person can read on one line.
 func oneLine(text string) string {
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }), " ")
-	if r := []rune(text); len(r) > maxText {
-		return string(r[:maxText-1]) + "…"
-	}
-	return text
+	return format.Fit(text, maxText)
 }
 
 // run runs the command once. That it fails is a line in the log.

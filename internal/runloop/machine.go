@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"noused/internal/format"
 	"noused/internal/model"
 	"noused/internal/protocol"
 	"noused/internal/queue"
@@ -295,7 +296,7 @@ func (m *machine) endMessage(stop model.StopReason) {
 	}()
 	said := model.Message{Role: model.Assistant, Text: text, Thinking: m.msg.thinking.String()}
 	if cut := stop == model.StopAborted || stop == model.StopError; cut && len(said.Thinking) > maxCutThinking {
-		said.Thinking = strings.Clone(strings.ToValidUTF8(said.Thinking[:maxCutThinking], "")) + "…"
+		said.Thinking = strings.Clone(format.Clip(said.Thinking, maxCutThinking))
 	}
 	if stop != model.StopAborted && stop != model.StopError { // of what was cut only the text is kept
 		said.ToolCalls, said.Maker, said.Blocks = m.msg.calls, m.msg.maker, soundBlocks(m.msg.blocks)
@@ -360,10 +361,7 @@ const maxResultHead = 4 << 10
 // sayResult has the head of a result told as an update, for clients that show
 // nothing else of a tool.
 func (m *machine) sayResult(call model.ToolCall, res model.ToolResult) {
-	head := cmp.Or(res.Text, "no output")
-	if len(head) > maxResultHead {
-		head = strings.ToValidUTF8(head[:maxResultHead], "")
-	}
+	head := format.Cut(cmp.Or(res.Text, "no output"), maxResultHead)
 	m.publish(protocol.ToolUpdate{Ref: m.turnRef(), ToolCallID: call.ID, ToolName: call.Name, Delta: head, OfResult: true})
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode"
 
+	"noused/internal/format"
 	"noused/internal/model"
 	"noused/internal/session"
 )
@@ -29,7 +30,7 @@ func serversSaid(before []session.ServerSaid, known []model.ServerInfo, on []str
 		}
 		text := plainText(s.Instructions)
 		if most := min(maxServerSaid, room); len(text) > most {
-			text = strings.ToValidUTF8(text[:most], "") + " […]"
+			text = format.Cut(text, most) + " […]"
 		}
 		room -= len(text)
 		out = append(out, session.ServerSaid{Name: s.Name, Text: text})

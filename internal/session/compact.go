@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"sort"
-	"strings"
 
+	"noused/internal/format"
 	"noused/internal/model"
 )
 
@@ -109,8 +109,8 @@ func ends(text string, limit int) string {
 	if n <= limit {
 		return text
 	}
-	return strings.ToValidUTF8(text[:limit*2/3], "") + fmt.Sprintf("\n[… %d bytes left out …]\n", n-limit) +
-		strings.ToValidUTF8(text[n-limit/3:], "")
+	return format.Cut(text, limit*2/3) + fmt.Sprintf("\n[… %d bytes left out …]\n", n-limit) +
+		format.CutStart(text, limit/3)
 }
 
 // After is what Estimated would be after a compaction that keeps what begins

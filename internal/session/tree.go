@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/format"
 	"noused/internal/model"
 	"noused/internal/protocol"
 )
@@ -564,10 +565,7 @@ func (h *history) add(before, e *Entry, b *Body) {
 // FirstLine is the first line of a text, in at most so many characters.
 func FirstLine(text string, most int) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	if r := []rune(line); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return line
+	return format.Fit(line, most)
 }
 
 // lastLine bounds what a list shows of an answer, in characters, and how far back
@@ -580,7 +578,7 @@ const (
 // LastLine is the last line of a text that says something, in at most 120
 // characters. It costs the same however long the text is.
 func LastLine(text string) string {
-	text = strings.TrimSpace(strings.ToValidUTF8(text[max(0, len(text)-lastLineLook):], ""))
+	text = strings.TrimSpace(format.CutStart(text, lastLineLook))
 	return FirstLine(text[strings.LastIndexByte(text, '\n')+1:], lastLine)
 }
 

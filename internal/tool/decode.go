@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"noused/internal/format"
+
 	jsonx "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -70,13 +72,10 @@ func Text(v jsontext.Value) (s string, ok bool) {
 // Shorten is a value from a tool as an error message quotes it.
 func Shorten(v jsontext.Value) string {
 	const most = 120
-	switch {
-	case v == nil:
+	if v == nil {
 		return "absent"
-	case len(v) > most:
-		return strings.ToValidUTF8(string(v[:most]), "") + "…"
 	}
-	return string(v)
+	return format.Clip(string(v[:min(len(v), most+1)]), most)
 }
 
 // Readable says in the file's words what the decoder says in Go's.

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 	"noused/internal/tui/question"
@@ -212,7 +213,7 @@ func (m *model) questionLines(height int) []string {
 // them.
 func (m *model) questionParts() (parts []part) {
 	if n := len(m.elsewhere()); n > 0 {
-		parts = append(parts, part{m.keyed("next-question", plural(n, "question")+" elsewhere"), m.theme.Warn, 1})
+		parts = append(parts, part{m.keyed("next-question", format.Count(n, "question")+" elsewhere"), m.theme.Warn, 1})
 	}
 	if mode := m.state.ApprovalMode; mode != "" && mode != protocol.ApprovalsAsk {
 		parts = append(parts, part{"approvals:" + cell.Line(string(mode), 10), m.theme.Warn, 1})
@@ -305,7 +306,7 @@ func (p *plain) askAloud() {
 	}
 	others := elsewhere(p.state)
 	if len(others) > p.others {
-		p.sayf("%s in other sessions; the oldest: /switch %s", plural(len(others), "question"), others[0].SessionID)
+		p.sayf("%s in other sessions; the oldest: /switch %s", format.Count(len(others), "question"), others[0].SessionID)
 	}
 	p.others = len(others)
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"noused/internal/client/follow"
+	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 )
@@ -216,7 +217,7 @@ func setTools(ctx context.Context, p place, names []string) outcome {
 	if err != nil {
 		return failed(err)
 	}
-	return informed("%s active", plural(r.Count, "tool"))
+	return informed("%s active", format.Count(r.Count, "tool"))
 }
 
 // chooseModel sets the model that answers, or asks for a choice among them.
@@ -393,11 +394,4 @@ func describe(err error) string {
 	default:
 		return err.Error()
 	}
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

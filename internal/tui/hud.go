@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-	"time"
 
+	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 )
@@ -52,7 +52,7 @@ func (m *model) doing() []part {
 		if m.question.ID() != "" {
 			state = part{"? waits for your answer", m.theme.Warn, 0}
 		} else if !m.since.IsZero() {
-			state.text += " " + elapsed(m.opts.Now().Sub(m.since))
+			state.text += " " + format.Elapsed(m.opts.Now().Sub(m.since))
 		}
 	}
 	parts := []part{state}
@@ -75,7 +75,7 @@ func (m *model) doing() []part {
 		}
 	}
 	if others > 0 {
-		parts = append(parts, part{plural(others, "other run"), m.theme.Dim, 5})
+		parts = append(parts, part{format.Count(others, "other run"), m.theme.Dim, 5})
 	}
 	return parts
 }
@@ -90,7 +90,7 @@ func (m *model) connection() []part {
 		return []part{{"○ no daemon", m.theme.Warn, 0}}
 	default:
 		where := strings.TrimLeft(cell.Line(m.opts.Host, 40)+" ", " ")
-		return []part{{"○ " + where + "reconnecting " + elapsed(m.opts.Now().Sub(m.offline.Since)), m.theme.Warn, 0}}
+		return []part{{"○ " + where + "reconnecting " + format.Elapsed(m.opts.Now().Sub(m.offline.Since)), m.theme.Warn, 0}}
 	}
 }
 
@@ -107,13 +107,13 @@ func (m *model) facts() []part {
 	if c := m.state.Context; c.Window > 0 {
 		add(2, "context %d%%", min(100*c.Tokens/c.Window, 999))
 	} else if c.Tokens > 0 {
-		add(2, "context %s", short(c.Tokens))
+		add(2, "context %s", format.Short(c.Tokens))
 	}
 	if u := m.state.Usage; u.InputTokens+u.OutputTokens > 0 {
-		add(4, "%s in %s out", short(u.InputTokens), short(u.OutputTokens))
+		add(4, "%s in %s out", format.Short(u.InputTokens), format.Short(u.OutputTokens))
 	}
 	if m.state.Daemon.Epoch != "" {
-		add(5, "%s", plural(len(m.state.ActiveTools), "tool"))
+		add(5, "%s", format.Count(len(m.state.ActiveTools), "tool"))
 	}
 	return parts
 }
@@ -199,29 +199,4 @@ func highest(parts []part) int {
 		}
 	}
 	return at
-}
-
-// elapsed is a duration in whole seconds, minutes or hours.
-func elapsed(d time.Duration) string {
-	s := int64(max(d, 0) / time.Second)
-	switch {
-	case s < 60:
-		return fmt.Sprintf("%ds", s)
-	case s < 3600:
-		return fmt.Sprintf("%dm%02ds", s/60, s%60)
-	default:
-		return fmt.Sprintf("%dh%02dm", s/3600, s/60%60)
-	}
-}
-
-// short is a count in at most five characters.
-func short(n int64) string {
-	switch {
-	case n < 1000:
-		return fmt.Sprint(n)
-	case n < 1000_000:
-		return fmt.Sprintf("%.1fk", float64(n)/1000)
-	default:
-		return fmt.Sprintf("%.1fM", float64(n)/1000_000)
-	}
 }

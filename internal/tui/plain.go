@@ -19,6 +19,7 @@ import (
 	"github.com/muesli/cancelreader"
 
 	"noused/internal/client/follow"
+	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 	"noused/internal/tui/pick"
@@ -428,7 +429,7 @@ func (p *plain) list(show any) {
 			p.sayf("%s (%s): %s", t.Name, state, t.Description)
 		}
 		for _, s := range list.servers {
-			p.sayf("server %s (%s): %s", s.Name, strings.ReplaceAll(s.State, "_", " "), cmp.Or(s.Message, plural(s.Tools, "tool")))
+			p.sayf("server %s (%s): %s", s.Name, strings.ReplaceAll(s.State, "_", " "), cmp.Or(s.Message, format.Count(s.Tools, "tool")))
 		}
 		p.sayf("/tools NAMES, /tools all or /tools none chooses")
 	case modelList:

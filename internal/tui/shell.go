@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"noused/internal/client"
+	"noused/internal/format"
 	"noused/internal/protocol"
 )
 
@@ -82,7 +83,7 @@ func shell(ctx context.Context, p place, line, note string) (r protocol.Extensio
 func shown(line string, r protocol.ExtensionResult) string {
 	out := r.Result
 	if over := len(out) - maxShell; over > 0 {
-		out = fmt.Sprintf("(%d bytes before)\n%s", over, strings.ToValidUTF8(out[over:], ""))
+		out = fmt.Sprintf("(%d bytes before)\n%s", over, format.CutStart(out, maxShell))
 	}
 	return "$ " + line + "\n" + out
 }

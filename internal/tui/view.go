@@ -7,6 +7,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 
+	"noused/internal/format"
 	"noused/internal/tui/cell"
 )
 
@@ -213,7 +214,7 @@ func (m *model) queueLines(height int) []string {
 	}
 	waiting := m.state.PendingCounts.Steer + m.state.PendingCounts.FollowUp
 	if len(rows) == 0 && waiting > 0 { // an older core counts only
-		add("queued", plural(waiting, "text"))
+		add("queued", format.Count(waiting, "text"))
 	}
 	if len(rows) == 0 || height <= 0 {
 		return nil

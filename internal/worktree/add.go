@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"noused/internal/format"
 )
 
 // Tree is a worktree that Add has made.
@@ -277,7 +279,7 @@ func folderName(name string) string {
 		}
 		return '-'
 	}, name)
-	name = strings.ToValidUTF8(name[:min(len(name), most)], "")
+	name = format.Cut(name, most)
 	if name = strings.TrimLeft(name, ".-"); name == "" {
 		return "repository"
 	}

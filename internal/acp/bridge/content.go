@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"noused/internal/acp"
+	"noused/internal/format"
 	"noused/internal/protocol"
 )
 
@@ -97,7 +98,7 @@ func nameOf(uri string) string {
 		return ""
 	}
 	name := path.Base(pathOf(uri))
-	return strings.ToValidUTF8(name[:min(len(name), maxName)], "")
+	return format.Cut(name, maxName)
 }
 
 // aboutPrompt has an error about a text name the prompt, and one about an image the

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"noused/internal/client"
+	"noused/internal/format"
 	"noused/internal/protocol"
 )
 
@@ -67,7 +68,7 @@ func (f failure) of(host string, lost bool) error {
 }
 
 func oneLine(text string) string {
-	return strings.Join(strings.Fields(strings.ToValidUTF8(text[:min(len(text), maxSaid)], "")), " ")
+	return strings.Join(strings.Fields(format.Cut(text, maxSaid)), " ")
 }
 
 // try is what shows by itself what is wrong.

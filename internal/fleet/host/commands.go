@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"noused/internal/fleet"
+	"noused/internal/format"
 	"noused/internal/model"
 	"noused/internal/protocol"
 )
@@ -205,7 +206,7 @@ func (r *request) audit(err error) {
 	r.link.host.o.Audit(ev)
 }
 
-func short128(s string) string { return strings.ToValidUTF8(s[:min(len(s), 128)], "") }
+func short128(s string) string { return format.Cut(s, 128) }
 
 // answer sends the reply's line without its end. One that the server does not carry
 // becomes an error that says so.
@@ -286,7 +287,7 @@ func peerOf(header string) string {
 		peer += "@" + info.Account
 	}
 	peer = plain(peer)
-	return cmp.Or(strings.ToValidUTF8(peer[:min(len(peer), maxPeer)], ""), "unknown")
+	return cmp.Or(format.Cut(peer, maxPeer), "unknown")
 }
 
 // plain is another's text without control characters.

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/zap"
 
+	"noused/internal/format"
 	"noused/internal/protocol"
 )
 
@@ -144,5 +145,5 @@ func short(err error) string {
 		return "the connection was lost"
 	}
 	text := strings.TrimPrefix(err.Error(), "nats: ")
-	return strings.ToValidUTF8(text[:min(len(text), maxProblem)], "")
+	return format.Cut(text, maxProblem)
 }

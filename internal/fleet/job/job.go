@@ -20,12 +20,12 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/fleet"
+	"noused/internal/format"
 	"noused/internal/protocol"
 )
 
@@ -144,7 +144,7 @@ type End struct {
 
 // Failed is the end of a job that came to no run, or to nothing in it.
 func Failed(id, host string, code protocol.Code, message string) End {
-	return End{ID: id, Host: host, StopReason: protocol.StopError, Usage: noUsage, Error: &protocol.RunError{Code: code, Message: Cut(message, maxMessage)}}
+	return End{ID: id, Host: host, StopReason: protocol.StopError, Usage: noUsage, Error: &protocol.RunError{Code: code, Message: format.Cut(message, maxMessage)}}
 }
 
 // Cancelled is the end of a job that nobody had begun with.
@@ -156,11 +156,11 @@ var noUsage = jsontext.Value(`{"input_tokens":0,"output_tokens":0}`)
 
 // Bounded is an end that is within what a server carries, whatever a run has said.
 func (e End) Bounded() End {
-	if cut := Cut(e.Output, MaxOutput); len(cut) < len(e.Output) {
+	if cut := format.Cut(e.Output, MaxOutput); len(cut) < len(e.Output) {
 		e.Output, e.OutputTruncated = cut, true
 	}
 	if e.Error != nil {
-		e.Error = &protocol.RunError{Code: e.Error.Code, Message: Cut(e.Error.Message, maxMessage)}
+		e.Error = &protocol.RunError{Code: e.Error.Code, Message: format.Cut(e.Error.Message, maxMessage)}
 	}
 	if !e.Usage.IsValid() {
 		e.Usage = noUsage
@@ -176,16 +176,4 @@ func (e End) Encode() []byte {
 		text = fmt.Appendf(nil, `{"id":%q,"stop_reason":"error"}`, e.ID)
 	}
 	return text
-}
-
-// Cut is the beginning of a text, at most so many bytes of it, that ends at a whole
-// character.
-func Cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
-	}
-	return s[:most]
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"noused/internal/fleet"
+	"noused/internal/format"
 	"noused/internal/protocol"
 )
 
@@ -63,7 +64,7 @@ func (q *Queue) Ends(ctx context.Context, most uint64) (ends []End, older uint64
 // brief is an end as a list has it: it holds on to nothing of what was read, and what
 // others have written there is bounded.
 func (e End) brief() End {
-	short := func(s string) string { return strings.Clone(Cut(s, maxPath)) }
+	short := func(s string) string { return strings.Clone(format.Cut(s, maxPath)) }
 	b := End{ID: short(e.ID), Host: short(e.Host), SessionID: short(e.SessionID), RunID: short(e.RunID), StopReason: protocol.StopReason(short(string(e.StopReason)))}
 	if e.Error != nil {
 		b.Error = &protocol.RunError{Code: protocol.Code(short(string(e.Error.Code))), Message: short(e.Error.Message)}

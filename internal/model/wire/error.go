@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/format"
 	"noused/internal/model"
 )
 
@@ -109,7 +110,7 @@ func TooMuch() *Error {
 func Failure(v jsontext.Value) *Error {
 	e := &Error{}
 	if e.Code, e.Message = said(v); e.Code == "" && e.Message == "" {
-		e.Message = clip(string(v), maxRefusal)
+		e.Message = format.Clip(string(v), maxRefusal)
 	}
 	e.classify()
 	return e
@@ -424,13 +425,5 @@ func line(text string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(text, "\uFFFD"))
-	return clip(strings.Join(strings.Fields(text), " "), maxMessage)
-}
-
-// clip cuts a text to about that many bytes, between characters.
-func clip(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
+	return format.Clip(strings.Join(strings.Fields(text), " "), maxMessage)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"noused/internal/format"
 )
 
 // diffContext is how many lines around a change are shown.
@@ -96,7 +98,7 @@ func (h hunk) show(out *strings.Builder, most detail, before, behind []string) (
 	fmt.Fprintf(out, "@@ -%s +%s @@\n", span(line-len(before), len(was)+around), span(newLine-len(before), len(is)+around))
 	show := func(mark string, from int, rows []string) {
 		for i, row := range rows[:min(len(rows), most.lines)] {
-			fmt.Fprintf(out, "%s%6d\t%s\n", mark, from+i, clip(strings.TrimRight(row, "\r\n"), most.text))
+			fmt.Fprintf(out, "%s%6d\t%s\n", mark, from+i, format.Fit(strings.TrimRight(row, "\r\n"), most.text))
 		}
 		if len(rows) > most.lines {
 			fmt.Fprintf(out, "%s      \t[and %d more lines]\n", mark, len(rows)-most.lines)

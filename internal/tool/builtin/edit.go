@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 
+	"noused/internal/format"
+
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -112,7 +114,7 @@ func changeAll(content string, list []replacement, most detail) (after, told str
 	if len(diffs) >= maxText/2 {
 		diffs += "\n[and more]"
 	}
-	return content, many(places, "place") + diffs, nil
+	return content, format.Count(places, "place") + diffs, nil
 }
 
 func (c *call) load(path string) (string, error) {
@@ -230,26 +232,4 @@ func mostlyCRLF(s string) bool { return 2*strings.Count(s, "\r\n") > strings.Cou
 
 func withCRLF(s string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(s, "\r\n", "\n"), "\n", "\r\n")
-}
-
-// clip is at most n characters of s.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	i := 0
-	for at := range s {
-		if i == n {
-			return s[:at] + "…"
-		}
-		i++
-	}
-	return s
-}
-
-func many(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

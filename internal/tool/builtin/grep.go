@@ -14,6 +14,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"noused/internal/format"
+
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -178,7 +180,7 @@ func around(line []byte, at, size int) string {
 
 func (s *search) text(note string) string {
 	if s.unread > 0 {
-		note = strings.TrimSpace(note + "\n" + fmt.Sprintf("[%s could not be read]", many(s.unread, "file")))
+		note = strings.TrimSpace(note + "\n" + fmt.Sprintf("[%s could not be read]", format.Count(s.unread, "file")))
 	}
 	if len(s.out.lines) == 0 {
 		return strings.TrimSpace("[no line fits]\n" + note)

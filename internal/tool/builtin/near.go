@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"noused/internal/format"
 )
 
 const (
@@ -58,7 +60,7 @@ func nearMiss(rows, want []string) (why string, line int) {
 }
 
 func quoted(row string) string {
-	return fmt.Sprintf("%q", clip(strings.TrimSuffix(row, "\r"), comparedText))
+	return fmt.Sprintf("%q", format.Fit(strings.TrimSuffix(row, "\r"), comparedText))
 }
 
 // numbered are n lines from the given one on, some of them where that is many, as
@@ -67,7 +69,7 @@ func numbered(rows []string, line, n int) string {
 	out := "the file has there:"
 	rows = rows[line-1:]
 	for i, row := range rows[:min(len(rows), n, nearLines)] {
-		out += fmt.Sprintf("\n%6d\t%s", line+i, clip(strings.TrimSuffix(row, "\r"), comparedText))
+		out += fmt.Sprintf("\n%6d\t%s", line+i, format.Fit(strings.TrimSuffix(row, "\r"), comparedText))
 	}
 	return out
 }
@@ -102,10 +104,10 @@ func squeeze(s string) string { return strings.Join(strings.Fields(s), " ") }
 // nearest returns the number of the line most similar to text and how far it
 // is from it, or 0.
 func nearest(rows []string, text string) (n, far int) {
-	want := []rune(clip(squeeze(text), comparedText))
+	want := []rune(format.Fit(squeeze(text), comparedText))
 	far = len(want)/3 + 1
 	for i, row := range rows[:min(len(rows), comparedLines)] {
-		got := []rune(clip(squeeze(row), comparedText))
+		got := []rune(format.Fit(squeeze(row), comparedText))
 		if d := distance(want, got, far-1); d < far {
 			n, far = i+1, d
 		}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"noused/internal/format"
+
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/sys/unix"
 )
@@ -38,7 +40,7 @@ func Preview(workdir, op string, arguments []byte) string {
 		return ""
 	}
 	if len(diff) > maxPreview {
-		diff = strings.ToValidUTF8(diff[:maxPreview], "") + "\n[and more; the arguments have all of it]"
+		diff = format.Cut(diff, maxPreview) + "\n[and more; the arguments have all of it]"
 	}
 	return diff
 }

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"noused/internal/format"
+
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
@@ -354,7 +356,7 @@ func checkDiff(t *testing.T, diff, text, got string) {
 		if head[0] == '-' {
 			from = was
 		}
-		if n < 1 || n > len(from) || clip(strings.TrimRight(from[n-1], "\r\n"), brief.text) != row {
+		if n < 1 || n > len(from) || format.Fit(strings.TrimRight(from[n-1], "\r\n"), brief.text) != row {
 			t.Fatalf("got %q in the diff\n%s\nof %q\nand %q", line, diff, text, got)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 
+	"noused/internal/format"
 	"noused/internal/proc"
 )
 
@@ -51,7 +52,7 @@ func (w *walker) walk(abs string) (note string, err error) {
 		notes, err = append(notes, err.Error()), nil
 	}
 	if w.blind > 0 {
-		notes = append(notes, fmt.Sprintf("[%s could not be read]", many(w.blind, "folder")))
+		notes = append(notes, fmt.Sprintf("[%s could not be read]", format.Count(w.blind, "folder")))
 	}
 	return strings.Join(notes, "\n"), err
 }

@@ -3,6 +3,7 @@ package mcp
 import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"noused/internal/format"
 	"noused/internal/tool"
 )
 
@@ -26,7 +27,7 @@ const (
 // one with too much.
 func bounded(a *jsonrpc.Response, greeting bool) *jsonrpc.Response {
 	if said, ok := a.Error.(*jsonrpc.Error); ok {
-		said.Message = clip(said.Message, maxComplaint)
+		said.Message = format.Clip(said.Message, maxComplaint)
 		if len(said.Data) > maxComplaintData {
 			said.Data = nil
 		}

@@ -12,6 +12,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/zap"
 
+	"noused/internal/format"
 	"noused/internal/model"
 	"noused/internal/tool"
 )
@@ -209,7 +210,7 @@ func (l *link) logged(p *sdk.LoggingMessageParams) {
 		text = string(raw)
 	}
 	if only == nil {
-		l.log.Info("server says", zap.String("level", string(p.Level)), zap.String("message", clip(text, maxDelta)))
+		l.log.Info("server says", zap.String("level", string(p.Level)), zap.String("message", format.Clip(text, maxDelta)))
 		return
 	}
 	only.hears(update(text, p))
@@ -217,7 +218,7 @@ func (l *link) logged(p *sdk.LoggingMessageParams) {
 
 // update is what a server said, with as much of it as is told.
 func update(delta string, raw any) model.ToolUpdate {
-	u := model.ToolUpdate{Delta: clip(delta, maxDelta)}
+	u := model.ToolUpdate{Delta: format.Clip(delta, maxDelta)}
 	if text, err := jsonx.Marshal(raw); err == nil && len(text) <= maxUpdate {
 		u.Update = []byte(text)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"go.uber.org/zap"
 
+	"noused/internal/format"
 	"noused/internal/tool"
 )
 
@@ -75,7 +76,7 @@ func (b *inbox) take(msg jsonrpc.Message, size int, turn func()) (jsonrpc.Messag
 	r := msg.(*jsonrpc.Request)
 	switch {
 	case !r.IsCall() && size > maxNotice:
-		b.link.log.Debug("server said something that is too long", zap.String("method", clip(r.Method, maxToolName)), zap.Int("bytes", size))
+		b.link.log.Debug("server said something that is too long", zap.String("method", format.Clip(r.Method, maxToolName)), zap.Int("bytes", size))
 		return nil, nil
 	case r.IsCall():
 		if err := b.ask(r.ID, size); err != nil {

@@ -14,6 +14,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/zap"
 
+	"noused/internal/format"
 	"noused/internal/tool"
 )
 
@@ -37,7 +38,7 @@ const relistPause = time.Second
 
 // list asks the server what it can do, and keeps that.
 func (l *link) list(ctx context.Context) error {
-	m := &tool.Manifest{Instructions: clip(l.session.InitializeResult().Instructions, maxInstructions)}
+	m := &tool.Manifest{Instructions: format.Clip(l.session.InitializeResult().Instructions, maxInstructions)}
 	if caps := l.session.InitializeResult().Capabilities; caps != nil && caps.Tools != nil {
 		if err := l.operations(ctx, m); err != nil {
 			return err
@@ -85,7 +86,7 @@ func (l *link) operations(ctx context.Context, m *tool.Manifest) error {
 				if l.wanted(o.Name) {
 					leaveOut(m, t.Name, err)
 				}
-				l.log.Warn("a tool of the server is left out", zap.String("tool", clip(t.Name, maxToolName)), zap.Error(err))
+				l.log.Warn("a tool of the server is left out", zap.String("tool", format.Clip(t.Name, maxToolName)), zap.Error(err))
 				continue
 			}
 			if !l.wanted(o.Name) {
@@ -116,7 +117,7 @@ func (l *link) wanted(name string) bool {
 // operation is a tool of the server's as ours. An error says why it cannot be
 // used.
 func (l *link) operation(t *sdk.Tool) (o tool.Operation, err error) {
-	o = tool.Operation{Name: t.Name, Description: clip(t.Description, maxDescription)}
+	o = tool.Operation{Name: t.Name, Description: format.Clip(t.Description, maxDescription)}
 	if t.Name == "" || len(t.Name) > maxToolName {
 		return o, fmt.Errorf("its name has %d bytes, want 1 to %d", len(t.Name), maxToolName)
 	}
@@ -203,12 +204,4 @@ func (l *link) relist() {
 		}
 		pause.Stop()
 	}
-}
-
-// clip is the beginning of a text, valid UTF-8 of at most so many bytes.
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return strings.ToValidUTF8(s, "\uFFFD")
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }

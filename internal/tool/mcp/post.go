@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"noused/internal/format"
 	"noused/internal/oauth"
 	"noused/internal/proc"
 	"noused/internal/tool"
@@ -378,4 +379,4 @@ func quoted(text []byte) string {
 }
 
 // said is what a server said, made harmless and short.
-func said(text string) string { return fmt.Sprintf("%q", clip(strings.TrimSpace(text), 200)) }
+func said(text string) string { return fmt.Sprintf("%q", format.Clip(strings.TrimSpace(text), 200)) }

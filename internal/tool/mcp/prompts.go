@@ -10,6 +10,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/zap"
 
+	"noused/internal/format"
 	"noused/internal/model"
 	"noused/internal/tool"
 )
@@ -74,13 +75,13 @@ func prompt(p *sdk.Prompt) (one model.ServerPrompt, size int, err error) {
 	case len(p.Arguments) > maxPromptArgs:
 		return one, 0, fmt.Errorf("it has more than %d arguments", maxPromptArgs)
 	}
-	one.Name, one.Description = p.Name, clip(p.Description, maxPromptAbout)
+	one.Name, one.Description = p.Name, format.Clip(p.Description, maxPromptAbout)
 	size = len(one.Name) + len(one.Description)
 	for _, a := range p.Arguments {
 		if a == nil || !nameable(a.Name) {
 			return one, 0, errors.New("the name of an argument cannot be typed")
 		}
-		arg := model.PromptArgument{Name: a.Name, Description: clip(a.Description, maxPromptAbout), Required: a.Required}
+		arg := model.PromptArgument{Name: a.Name, Description: format.Clip(a.Description, maxPromptAbout), Required: a.Required}
 		size += len(arg.Name) + len(arg.Description)
 		one.Arguments = append(one.Arguments, arg)
 	}

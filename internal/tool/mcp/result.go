@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"noused/internal/format"
 	"noused/internal/model"
 	"noused/internal/tool"
 )
@@ -99,10 +100,10 @@ func (m *result) keep(kind, mediaType, uri, about string, content []byte) {
 		m.left++
 		return
 	}
-	if mediaType = clip(mediaType, maxAbout); mediaType == "" {
+	if mediaType = format.Clip(mediaType, maxAbout); mediaType == "" {
 		mediaType = "application/octet-stream"
 	}
-	uri, about = clip(uri, maxAbout), clip(about, maxAbout)
+	uri, about = format.Clip(uri, maxAbout), format.Clip(about, maxAbout)
 	path, err := m.c.l.h.files.write(m.c.inv.SessionID, mediaType, content)
 	if err != nil {
 		m.texts = append(m.texts, fmt.Sprintf("[%s, %s, %d bytes: cannot be kept: %v]", kind, mediaType, len(content), err))

@@ -15,6 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/zap"
 
+	"noused/internal/format"
 	"noused/internal/proc"
 	"noused/internal/protocol"
 	"noused/internal/tool"
@@ -233,8 +234,5 @@ func lastLine(text string) string {
 	text = strings.TrimSpace(text)
 	line := strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
 	const most = 200
-	if len(line) > most {
-		line = strings.ToValidUTF8(line[:most], "") + "…"
-	}
-	return line
+	return format.Clip(line, most)
 }

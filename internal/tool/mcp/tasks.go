@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"noused/internal/format"
 	"noused/internal/tool"
 )
 
@@ -61,7 +62,7 @@ func (l *link) needsTask(name string) bool {
 func leaveOut(m *tool.Manifest, name string, why error) {
 	switch {
 	case len(m.LeftOut) < maxLeftOut:
-		m.LeftOut = append(m.LeftOut, clip(fmt.Sprintf("%s: %v", clip(name, maxToolName), why), maxWhy))
+		m.LeftOut = append(m.LeftOut, format.Clip(fmt.Sprintf("%s: %v", format.Clip(name, maxToolName), why), maxWhy))
 	case len(m.LeftOut) == maxLeftOut:
 		m.LeftOut = append(m.LeftOut, "and others, which the daemon's log names")
 	}

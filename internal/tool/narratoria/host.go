@@ -29,6 +29,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
+	"noused/internal/format"
 	"noused/internal/model"
 	"noused/internal/proc"
 	"noused/internal/protocol"
@@ -240,7 +241,7 @@ func (c *call) handle(ev *event) error {
 			c.images = append(c.images, path)
 		}
 		if len(c.made) < maxMade {
-			c.made = append(c.made, clip(fmt.Sprintf("asset %s (%s): %s", ev.AssetID, ev.MediaType, path)))
+			c.made = append(c.made, format.Clip(fmt.Sprintf("asset %s (%s): %s", ev.AssetID, ev.MediaType, path), maxSaid))
 		}
 	case typeUIEvent:
 		u.Delta = ev.Name
@@ -249,7 +250,7 @@ func (c *call) handle(ev *event) error {
 		}
 	case typeError:
 		u.Delta = ev.ErrorCode + ": " + ev.ErrorDetail
-		if c.errors = append(c.errors, clip(u.Delta)); len(c.errors) > maxErrors {
+		if c.errors = append(c.errors, format.Clip(u.Delta, maxSaid)); len(c.errors) > maxErrors {
 			c.errors = c.errors[1:]
 		}
 	case typeDone:
@@ -258,13 +259,6 @@ func (c *call) handle(ev *event) error {
 	}
 	c.progress(u)
 	return nil
-}
-
-func clip(s string) string {
-	if len(s) <= maxSaid {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxSaid], "") + "…"
 }
 
 // checkAsset returns the asset's path, from the tool's working directory.

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
+	"noused/internal/format"
 	"noused/internal/model"
 	"noused/internal/proc"
 	"noused/internal/tool"
@@ -126,7 +127,7 @@ func (j *jobs) start(d *tool.Descriptor, session, command string) (*job, error) 
 		return nil, err
 	}
 	started := &job{
-		session: session, id: fmt.Sprint(tool.KeptJob, number), command: strings.ToValidUTF8(command[:min(len(command), maxJobCommand)], ""),
+		session: session, id: fmt.Sprint(tool.KeptJob, number), command: format.Cut(command, maxJobCommand),
 		process: p, output: &jobOutput{file: f, trimming: &j.trimming}, done: make(chan struct{}),
 	}
 	j.mu.Lock()

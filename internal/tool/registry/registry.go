@@ -38,6 +38,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
+	"noused/internal/format"
 	"noused/internal/model"
 	"noused/internal/policy"
 	"noused/internal/proc"
@@ -379,7 +380,7 @@ func (r *Registry) invoked(module, op, sessionID, requestID string, took time.Du
 	if failure != nil {
 		status = "error"
 		line, _, _ := strings.Cut(failure.Message, "\n")
-		failure = &model.ToolError{Code: failure.Code, Message: strings.ToValidUTF8(line[:min(len(line), maxAudited)], "")}
+		failure = &model.ToolError{Code: failure.Code, Message: format.Cut(line, maxAudited)}
 	}
 	r.o.Audit.Record(model.AuditEvent{
 		Event: "module:invoke", Component: "tool", Module: module, Status: status, Duration: took,

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 )
@@ -162,12 +162,12 @@ func (r *row) doing(run, tool string, at time.Time) {
 // was not heard, the line is not known: it would be told with a hole in it.
 func (r *row) hear(delta string) {
 	if len(delta) > maxText {
-		delta, r.tail, r.whole = tailOf(delta), "", true
+		delta, r.tail, r.whole = format.CutStart(strings.TrimRight(delta, " \t\r\n"), maxText), "", true
 	}
 	for {
 		line, rest, ended := strings.Cut(delta, "\n")
 		if r.whole {
-			r.tail = head(r.tail+line, maxText)
+			r.tail = format.Cut(r.tail+line, maxText)
 		}
 		if r.whole && strings.TrimSpace(r.tail) != "" {
 			r.info.LastText = r.tail
@@ -182,32 +182,11 @@ func (r *row) hear(delta string) {
 func (r *row) heard(e protocol.MessageEnd) {
 	r.tail, r.whole = "", false
 	r.info.Messages++
-	text := strings.TrimSpace(tailOf(e.Text))
+	text := strings.TrimSpace(format.CutStart(strings.TrimRight(e.Text, " \t\r\n"), maxText))
 	if e.Role == "user" || text == "" {
 		return
 	}
-	r.info.LastText = head(text[strings.LastIndexByte(text, '\n')+1:], maxText)
-}
-
-// tailOf is the end of a text that may be of any length.
-func tailOf(text string) string {
-	text = strings.TrimRight(text, " \t\r\n")
-	from := max(len(text)-maxText, 0)
-	for from < len(text) && !utf8.RuneStart(text[from]) {
-		from++
-	}
-	return text[from:]
-}
-
-// head is the whole characters in the first limit bytes of text.
-func head(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
+	r.info.LastText = format.Cut(text[strings.LastIndexByte(text, '\n')+1:], maxText)
 }
 
 // title is what the session is called.
@@ -254,5 +233,5 @@ func (r *row) works(now time.Time) string {
 	if w == nil || w.Since.IsZero() {
 		return what
 	}
-	return what + " " + elapsed(now.Sub(w.Since))
+	return what + " " + format.Elapsed(now.Sub(w.Since))
 }

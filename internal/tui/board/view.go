@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"noused/internal/format"
 	"noused/internal/tui/cell"
 )
 
@@ -243,7 +244,7 @@ func (b *Board) drawn(r *row, width int, now time.Time) string {
 		model = "  " + cell.Fit(cell.Line(r.info.Model.Name, maxTitle), modelCells)
 	}
 	if width >= 40 {
-		age = fmt.Sprintf(" %*s", ageCells, Age(r.info.UpdatedAt, now))
+		age = fmt.Sprintf(" %*s", ageCells, format.ShortAge(r.info.UpdatedAt, now))
 	}
 	room -= cell.Width(model) + cell.Width(age)
 	titled := min(max(room*2/5, 14), 36, room)
@@ -395,36 +396,6 @@ func hints(width int, all []string) string {
 	return cell.Truncate(text, width)
 }
 
-// Age says in at most four characters how long before now something was.
-func Age(t, now time.Time) string {
-	d := now.Sub(t)
-	switch {
-	case t.IsZero():
-		return ""
-	case d < time.Minute:
-		return "now"
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	case d < 24*time.Hour:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	case d < 100*24*time.Hour:
-		return fmt.Sprintf("%dd", d/(24*time.Hour))
-	}
-	return fmt.Sprintf("%dw", min(d/(7*24*time.Hour), 999))
-}
-
-// elapsed is a duration in whole seconds, minutes or hours.
-func elapsed(d time.Duration) string {
-	s := int64(max(d, 0) / time.Second)
-	switch {
-	case s < 60:
-		return fmt.Sprintf("%ds", s)
-	case s < 3600:
-		return fmt.Sprintf("%dm%02ds", s/60, s%60)
-	}
-	return fmt.Sprintf("%dh%02dm", s/3600, s/60%60)
-}
-
 // Lines are the board as it is at now, line by line: for screen readers and for
 // pipes.
 func (b *Board) Lines(now time.Time) []string {
@@ -438,7 +409,7 @@ func (b *Board) Lines(now time.Time) []string {
 			lines = append(lines, fmt.Sprintf("%s, %sin %s:", r.state, at, b.folder(r.info.Workdir, maxText)))
 		}
 		said := []string{cell.Line(r.info.SessionID, maxTitle), r.title()}
-		for _, text := range []string{r.does(now), cell.Line(r.info.Model.Name, maxTitle), Age(r.info.UpdatedAt, now), r.said()} {
+		for _, text := range []string{r.does(now), cell.Line(r.info.Model.Name, maxTitle), format.ShortAge(r.info.UpdatedAt, now), r.said()} {
 			if text != "" {
 				said = append(said, text)
 			}

@@ -13,6 +13,7 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"noused/internal/format"
 	"noused/internal/plaintext"
 )
 
@@ -61,13 +62,7 @@ func isPlain(text string) bool {
 // as "…".
 func Line(text string, limit int) string {
 	cut := len(text) > limit
-	if cut {
-		for limit > 0 && !utf8.RuneStart(text[limit]) {
-			limit--
-		}
-		text = text[:limit]
-	}
-	text = strings.Join(strings.Fields(Sanitize(text)), " ")
+	text = strings.Join(strings.Fields(Sanitize(format.Cut(text, limit))), " ")
 	if cut {
 		text += "…"
 	}

@@ -1,10 +1,10 @@
 package pick
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
+	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 )
@@ -35,7 +35,7 @@ func Sessions(list []protocol.SessionInfo, matches []protocol.SearchMatch, now t
 			continue
 		}
 		listed[s.SessionID] = true
-		detail := []string{Age(s.UpdatedAt, now), count(s.Messages, "message")}
+		detail := []string{format.Age(s.UpdatedAt, now), format.Count(s.Messages, "message")}
 		if s.ParentID != "" {
 			parent := titles[s.ParentID]
 			if parent == "" {
@@ -52,7 +52,7 @@ func Sessions(list []protocol.SessionInfo, matches []protocol.SearchMatch, now t
 		if !listed[m.SessionID] {
 			items = append(items, Item{
 				ID: m.SessionID, Title: title(m.Title),
-				Detail: Age(m.CreatedAt, now), Search: sessionSearch(m.SessionID, found),
+				Detail: format.Age(m.CreatedAt, now), Search: sessionSearch(m.SessionID, found),
 			})
 		}
 	}
@@ -76,31 +76,6 @@ func runMark(state protocol.RunState) string {
 // sessionSearch are the lines that were found in a session, and its ID.
 func sessionSearch(id string, found map[string][]string) string {
 	return strings.Join(append(found[id], id), "\n")
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// Age says how long before now something was: "just now", "3 min ago", "2 h
-// ago", "5 days ago", and from four weeks on the date.
-func Age(t, now time.Time) string {
-	switch d := now.Sub(t); {
-	case t.IsZero():
-		return ""
-	case d < time.Minute:
-		return "just now"
-	case d < time.Hour:
-		return fmt.Sprintf("%d min ago", d/time.Minute)
-	case d < 24*time.Hour:
-		return fmt.Sprintf("%d h ago", d/time.Hour)
-	case d < 28*24*time.Hour:
-		return count(int(d/(24*time.Hour)), "day") + " ago"
-	}
-	return t.In(now.Location()).Format(time.DateOnly)
 }
 
 // Models makes items of the answer of list_models. The ID is what set_model

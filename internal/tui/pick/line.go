@@ -3,11 +3,11 @@ package pick
 import (
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"noused/internal/format"
 	"noused/internal/tui/cell"
 )
 
@@ -40,21 +40,10 @@ func (l *line) update(msg tea.Msg) bool {
 }
 
 func (l *line) insert(text string) {
-	text = head(text, maxLine) // before it is cleaned: a paste may be of any size
-	text = head(strings.ReplaceAll(cell.Sanitize(text), "\n", " "), maxLine-len(l.text))
+	text = format.Cut(text, maxLine) // before it is cleaned: a paste may be of any size
+	text = format.Cut(strings.ReplaceAll(cell.Sanitize(text), "\n", " "), maxLine-len(l.text))
 	l.text = l.text[:l.at] + text + l.text[l.at:]
 	l.at += len(text)
-}
-
-// head is the whole characters in the first limit bytes of text.
-func head(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
 }
 
 func (l *line) key(key string) bool {

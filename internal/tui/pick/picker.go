@@ -6,6 +6,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"noused/internal/format"
 	"noused/internal/tui/cell"
 )
 
@@ -143,7 +144,7 @@ func (p *Picker) SetItems(items []Item) {
 
 func (p *Picker) entry(item Item) entry {
 	item.Title, item.Mark = cell.Line(item.Title, maxTitle), cell.Line(item.Mark, maxDetail)
-	item.Search = cell.Sanitize(head(item.Search, maxSearch))
+	item.Search = cell.Sanitize(format.Cut(item.Search, maxSearch))
 	e := entry{Item: item}
 	if p.marked {
 		e.columns = append(e.columns, item.Mark)

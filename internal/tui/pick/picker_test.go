@@ -9,6 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/google/go-cmp/cmp"
 
+	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 	"noused/internal/tui/theme"
@@ -329,11 +330,11 @@ func TestAge(t *testing.T) {
 		{27 * 24 * time.Hour, "27 days ago"},
 		{28 * 24 * time.Hour, "2026-04-06"},
 	} {
-		if got := Age(ago(c.d), now); got != c.want {
+		if got := format.Age(ago(c.d), now); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.d, got, c.want)
 		}
 	}
-	if got := Age(time.Time{}, now); got != "" {
+	if got := format.Age(time.Time{}, now); got != "" {
 		t.Errorf("no time: got %q, want nothing", got)
 	}
 }

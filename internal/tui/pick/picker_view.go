@@ -8,6 +8,7 @@ import (
 
 	"charm.land/lipgloss/v2"
 
+	"noused/internal/format"
 	"noused/internal/tui/cell"
 )
 
@@ -85,7 +86,7 @@ func (p *Picker) previewLines(room pane) []string {
 			break
 		}
 		// No more of a long line than the pane could show.
-		lines = append(lines, cell.Wrap(head(t, room.width*room.height*4), room.width)...)
+		lines = append(lines, cell.Wrap(format.Cut(t, room.width*room.height*4), room.width)...)
 	}
 	return lines[:min(len(lines), room.height)]
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 )
@@ -200,7 +201,7 @@ func (a attachment) String() string {
 	if name == "" {
 		name = a.Path
 	}
-	return fmt.Sprintf("attached: %s, %s, %d bytes", name, a.MediaType, a.Size)
+	return fmt.Sprintf("attached: %s, %s, %s", name, a.MediaType, format.Size(a.Size))
 }
 
 // remark says why an answer is not whole, "" if it is.
@@ -335,7 +336,7 @@ func (t *Transcript) spinner() string {
 
 // thoughtWords says how long was thought, and how much.
 func (t *Transcript) thoughtWords(b *block) string {
-	words := many(b.words.in(b.body.text.String()), "word")
+	words := format.Count(b.words.in(b.body.text.String()), "word")
 	switch {
 	case b.live && !b.began.IsZero():
 		return fmt.Sprintf("thinking for %s, %s", duration(t.now().Sub(b.began)), words)
@@ -343,13 +344,6 @@ func (t *Transcript) thoughtWords(b *block) string {
 		return "thinking, " + words
 	}
 	return "thought, " + words
-}
-
-func many(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // duration is a time as people say it.
@@ -387,7 +381,7 @@ func (t *Transcript) endLines(e *ending, width int) []string {
 func (e *ending) stats() string {
 	var parts []string
 	if e.turns > 0 {
-		parts = append(parts, many(e.turns, "turn"))
+		parts = append(parts, format.Count(e.turns, "turn"))
 	}
 	if e.took > 0 {
 		parts = append(parts, duration(e.took))

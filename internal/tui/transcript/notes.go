@@ -2,8 +2,9 @@ package transcript
 
 import (
 	"fmt"
-	"strings"
 	"time"
+
+	"noused/internal/format"
 
 	"charm.land/lipgloss/v2"
 )
@@ -29,7 +30,7 @@ const (
 // was the last already begins anew.
 func (t *Transcript) Notice(kind, text string) {
 	if len(text) > maxNote {
-		text = strings.ToValidUTF8(text[:maxNote], "") + " …"
+		text = format.Cut(text, maxNote) + " …"
 	}
 	n := note{kind, text, t.now()}
 	if last := len(t.notes) - 1; last >= 0 && t.notes[last].kind == kind && t.notes[last].text == text {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"noused/internal/format"
 )
 
 // Bounds of one part. They bound what is rendered again for each delta, and
@@ -52,10 +54,7 @@ type open struct {
 func (b *body) add(s string) {
 	if room := maxText - b.text.Len(); len(s) > room {
 		b.over = true
-		for room > 0 && !utf8.RuneStart(s[room]) {
-			room--
-		}
-		s = s[:room]
+		s = format.Cut(s, room)
 	}
 	b.text.WriteString(s)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 )
@@ -80,9 +81,9 @@ func bounded(text string) string {
 		return text
 	}
 	left := len(text) - maxResult
-	return strings.ToValidUTF8(text[:maxResult/2], "") +
+	return format.Cut(text, maxResult/2) +
 		fmt.Sprintf("\n[%d bytes are not shown here; `nous messages --full` prints them]\n", left) +
-		strings.ToValidUTF8(text[len(text)-maxResult/2:], "")
+		format.CutStart(text, maxResult/2)
 }
 
 // note keeps a line that is shown whatever is folded.
@@ -273,7 +274,7 @@ func (t *Transcript) layTool(b *block) {
 	}
 	for i, n := range c.notes {
 		if !open && i == notesSeen {
-			add(asHint, "… "+many(len(c.notes)-i, "more note"))
+			add(asHint, "… "+format.Count(len(c.notes)-i, "more note"))
 			break
 		}
 		add(asNote, n)
@@ -368,9 +369,7 @@ func (t *Transcript) short(as style, text string, n int, last bool, add func(sty
 	default:
 		shown = firstLines(text, n)
 	}
-	if len(shown) > maxHead {
-		shown = strings.ToValidUTF8(shown[:maxHead], "") + "…"
-	}
+	shown = format.Clip(shown, maxHead)
 	hint := fmt.Sprintf("… %d more lines", more)
 	if more > 0 && last {
 		add(asHint, hint)
@@ -419,7 +418,7 @@ func (t *Transcript) toolFacts(b *block) []string {
 		facts = append(facts, duration(b.took))
 	}
 	if c.state == succeeded && c.base() == "read" && c.result != "" {
-		facts = append(facts, many(strings.Count(strings.TrimRight(c.result, "\n"), "\n")+1, "line"))
+		facts = append(facts, format.Count(strings.Count(strings.TrimRight(c.result, "\n"), "\n")+1, "line"))
 	}
 	return facts
 }
@@ -489,9 +488,5 @@ func lastLines(text string, n int) string {
 			break
 		}
 	}
-	text = strings.TrimPrefix(text[start:], "\n")
-	if len(text) > maxHead {
-		text = strings.ToValidUTF8(text[len(text)-maxHead:], "")
-	}
-	return text
+	return format.CutStart(strings.TrimPrefix(text[start:], "\n"), maxHead)
 }
