@@ -58,12 +58,12 @@ test: ## all tests, with the race detector where it tells something
 	@$(MAKE) --no-print-directory -j2 test-commands test-packages
 
 test-commands:
-	go test -count=1 -timeout 10m ./cmd/...
+	go test -count=1 -timeout 30m ./cmd/...
 test-packages: export GORACE := atexit_sleep_ms=0
 test-packages:
-	CGO_ENABLED=1 go test -count=1 -race -timeout 10m $$(go list ./... | grep -v /cmd/)
-	CGO_ENABLED=1 go test -count=1 -race -timeout 10m -run '$(RACED)' ./cmd/...
-	go test -count=1 -timeout 10m -run '$(LONE)' ./internal/runloop
+	CGO_ENABLED=1 go test -count=1 -race -timeout 30m $$(go list ./... | grep -v /cmd/)
+	CGO_ENABLED=1 go test -count=1 -race -timeout 30m -run '$(RACED)' ./cmd/...
+	go test -count=1 -timeout 30m -run '$(LONE)' ./internal/runloop
 
 short: ## the tests that take little, without the race detector
 	go test -short -timeout 5m ./...
