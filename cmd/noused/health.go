@@ -171,7 +171,7 @@ type lastErrors struct {
 }
 
 func (l *lastErrors) add(e protocol.LoggedError) {
-	e.Message = format.Clip(e.Message, maxErrorText)
+	e.Message = format.Clip(e.Message, maxErrorText-len("…"))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.all = append(l.all, e); len(l.all) > maxErrors {
