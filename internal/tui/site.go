@@ -18,9 +18,9 @@ import (
 // Several daemons: one is shown, and the others are listened to.
 
 const (
-	longestRest = 4 * time.Second  // between tries to reach a daemon that is away
-	maxAsked    = 1000             // questions that are kept of a daemon that is not shown
-	maxAskedOf  = 4 << 20          // bytes of what they are about, of all of them
+	longestRest = 4 * time.Second // between tries to reach a daemon that is away
+	maxAsked    = 1000            // questions that are kept of a daemon that is not shown
+	maxAskedOf  = 4 << 20         // bytes of what they are about, of all of them
 )
 
 // site is a daemon that can be shown.
