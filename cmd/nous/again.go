@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
@@ -17,11 +16,6 @@ import (
 
 // A command that the daemon did not do, as it goes or has gone, is sent again to the one
 // that comes next: nobody is refused because of a restart.
-
-const (
-	againPause = 50 * time.Millisecond // between tries
-	goingPause = time.Second           // between questions to a daemon that is going
-)
 
 // keyOr is the key that a text is sent with: the user's, or one of its own.
 func keyOr(given string) string { return cmp.Or(given, uuid.NewString()) }
@@ -55,48 +49,19 @@ func raw[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, c *cl
 		})
 }
 
-var errNoKeys = errors.New("an older core answers now, which may do it twice: it was not sent again")
-
-// anew connects again to a daemon that knows of keys. One that is going is waited for; after
-// that the app is patient.
+// anew connects again to a daemon that knows of keys, and says what it waits for. One that
+// is going is waited for; after that the app is patient.
 func (a *app) anew(ctx context.Context, before *client.Client, why error) (*client.Client, error) {
 	if errors.Is(why, client.ErrLost) {
 		a.notef("connection to the daemon lost before it answered; trying again for %s", a.patience)
-	} else if err := a.outlast(ctx, before); err != nil {
-		return nil, err
+	} else if a.going.CompareAndSwap(false, true) {
+		a.notef("the daemon is stopping; waiting for the next one")
 	}
 	limited, cancel := context.WithTimeout(ctx, a.patience)
 	defer cancel()
-	for {
-		older, err := follow.Older(limited, a.dialer(), a.answer)
-		if older {
-			return nil, errNoKeys
-		}
-		if err == nil {
-			var c *client.Client
-			if c, err = a.dial(limited); err == nil {
-				return c, nil
-			}
-		}
-		select {
-		case <-time.After(againPause):
-		case <-limited.Done():
-			return nil, fmt.Errorf("not back after %s: %w", a.patience, err)
-		}
+	c, err := follow.Next(limited, a.dialer(), before, why)
+	if err != nil && !errors.Is(err, follow.ErrNoKeys) {
+		err = fmt.Errorf("not back after %s: %w", a.patience, err)
 	}
-}
-
-// outlast waits until a daemon that is going hangs up, or for a moment: over a fleet none
-// does.
-func (a *app) outlast(ctx context.Context, going *client.Client) error {
-	if a.going.CompareAndSwap(false, true) {
-		a.notef("the daemon is stopping; waiting for the next one")
-	}
-	select {
-	case <-going.Gone():
-	case <-time.After(goingPause):
-	case <-ctx.Done():
-		return errors.New("it has not stopped in time")
-	}
-	return nil
+	return c, err
 }

@@ -74,6 +74,27 @@ func notOlder(d *clienttest.Daemon) {
 	answer(d, "list_sessions", "sessions", `{"sessions":[]}`)
 }
 
+// A proxy whose daemon goes before it has said hello joins the next one.
+func TestAProxyJoinsTheDaemonAfterOneThatGoes(t *testing.T) {
+	got := nous(t, []string{"proxy"}, func(d *clienttest.Daemon) {
+		d.Commands().Close()
+		d.Events().Close()
+		d.Events().Close() // it was asked for its epoch
+		notOlder(d)
+		d.Commands().Close() // that it answers is enough
+		commands, events := d.Commands(), d.Events()
+		asked := d.Events()
+		asked.Subscribed(`{"epoch":"next","next_seq":1,"gap":false}`)
+		commands.WantEOF()
+		for _, c := range []*clienttest.Conn{asked, commands, events} {
+			c.Close()
+		}
+	})
+	if got.status != exitOK || !strings.Contains(got.out, `"epoch":"next"`) {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // What a daemon that stops has not done is sent to the next one; the same key goes with a
 // text, as with one whose answer was lost.
 func TestWhatADaemonThatStopsHasNotDoneIsSentToTheNext(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"noused/internal/client"
 	"noused/internal/cmdline"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
@@ -89,7 +90,7 @@ func (a *app) document(ctx context.Context, session, format string) (*document, 
 		return nil, err
 	}
 	defer c.Close()
-	messages, err := call(ctx, a, c, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: session}})
+	messages, err := client.AllMessages(protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: session}}, a.messagesFrom(ctx, c))
 	if err != nil {
 		return nil, err
 	}

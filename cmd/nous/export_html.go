@@ -72,7 +72,7 @@ func (a *app) branchesOf(ctx context.Context, c *client.Client, main protocol.Me
 			b.left++
 			continue
 		}
-		r, err := call(ctx, a, c, protocol.GetMessages, protocol.GetMessagesParams{Scope: scope, LeafID: leaf})
+		r, err := client.AllMessages(protocol.GetMessagesParams{Scope: scope, LeafID: leaf}, a.messagesFrom(ctx, c))
 		if err != nil {
 			return b, err
 		}

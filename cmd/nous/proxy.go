@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -100,25 +101,22 @@ func proxyError(err error) *protocol.Error {
 // error.
 func (a *app) proxy(ctx context.Context, mayStart bool) error {
 	daemon := follow.Socket(a.socket)
-	commands, err := daemon.Commands(ctx)
-	if mayStart {
-		if err = a.startFor(ctx, err); errors.Is(err, errStarted) {
-			commands, err = daemon.Commands(ctx)
+	commands, events, epoch, err := a.openProxy(ctx, daemon, mayStart)
+	for follow.IsResent(err) { // a daemon that goes: as every command is sent again to the next one
+		limited, cancel := context.WithTimeout(ctx, a.patience)
+		next, late := follow.Next(limited, daemon, nil, client.ErrLost)
+		cancel()
+		if late != nil {
+			return err
 		}
+		_ = next.Close()
+		commands, events, epoch, err = a.openProxy(ctx, daemon, false)
 	}
 	if err != nil {
 		return err
 	}
 	defer commands.Close()
-	events, err := daemon.Events(ctx)
-	if err != nil {
-		return err
-	}
 	defer events.Close()
-	epoch, err := epochOf(ctx, daemon, a.answer)
-	if err != nil {
-		return err
-	}
 	hello, err := json.Marshal(ssh.Hello{Proxy: 1, Version: buildinfo.Version(), Socket: a.socket, Epoch: epoch, Connections: true})
 	if err != nil {
 		return err
@@ -128,6 +126,27 @@ func (a *app) proxy(ctx context.Context, mayStart bool) error {
 	}
 	j := &joint{socket: a.socket, commands: commands, events: events, out: a.out, gone: gone(a.out.w)}
 	return j.run(ctx, a.in)
+}
+
+// openProxy connects to both sockets, and asks whose they are.
+func (a *app) openProxy(ctx context.Context, daemon follow.Dialer, mayStart bool) (commands, events net.Conn, epoch string, err error) {
+	commands, err = daemon.Commands(ctx)
+	if mayStart {
+		if err = a.startFor(ctx, err); errors.Is(err, errStarted) {
+			commands, err = daemon.Commands(ctx)
+		}
+	}
+	if err != nil {
+		return nil, nil, "", err
+	}
+	if events, err = daemon.Events(ctx); err == nil {
+		if epoch, err = epochOf(ctx, daemon, a.answer); err == nil {
+			return commands, events, epoch, nil
+		}
+		_ = events.Close()
+	}
+	_ = commands.Close()
+	return nil, nil, "", err
 }
 
 // epochOf asks for the daemon's epoch on a connection of its own, and makes no session.

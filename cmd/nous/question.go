@@ -146,6 +146,9 @@ func questionText(q protocol.Approval) string {
 	}
 	var out strings.Builder
 	fmt.Fprintf(&out, "May %s be called? %s\n", plaintext.RevealLine(q.ToolName), whyAsked(q))
+	if q.Path != "" {
+		out.WriteString("The path leads to " + plaintext.RevealLine(q.Path) + "\n")
+	}
 	list := arguments(q.Arguments)
 	if len(list) == 0 {
 		out.WriteString(block(string(q.Arguments)))

@@ -197,20 +197,22 @@ func (f *finder) entriesIn(ctx context.Context, tree protocol.Tree) error {
 // read takes an entry. It is asked for as the end of its branch; an older entry
 // that stands for others is not the last one there.
 func (f *finder) read(ctx context.Context, session, id string) error {
-	r, err := call(ctx, f.a, f.c, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: session}, LeafID: id})
-	if err != nil {
-		return err
-	}
-	for _, entry := range r.Messages {
-		var of struct {
-			ID string `json:"id"`
+	p := protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: session}, LeafID: id}
+	for page, err := range client.Pages(p, f.a.messagesFrom(ctx, f.c)) {
+		if err != nil {
+			return err
 		}
-		if err := json.Unmarshal(entry, &of, jsontext.AllowInvalidUTF8(true)); err != nil {
-			return fmt.Errorf("decode entry: %w", err)
-		}
-		if of.ID == id {
-			f.in, f.entry = session, entry
-			return nil
+		for _, entry := range page.Messages {
+			var of struct {
+				ID string `json:"id"`
+			}
+			if err := json.Unmarshal(entry, &of, jsontext.AllowInvalidUTF8(true)); err != nil {
+				return fmt.Errorf("decode entry: %w", err)
+			}
+			if of.ID == id {
+				f.in, f.entry = session, entry
+				return nil
+			}
 		}
 	}
 	return fmt.Errorf("%s: the daemon does not tell it", id)
@@ -220,14 +222,14 @@ func (f *finder) read(ctx context.Context, session, id string) error {
 func (f *finder) runsIn(ctx context.Context, tree protocol.Tree) error {
 	tips := tipsOf(tree)
 	for i := range min(len(tips), maxShowBranches) {
-		r, err := call(ctx, f.a, f.c, protocol.GetMessages, protocol.GetMessagesParams{
-			Scope: protocol.Scope{SessionID: tree.SessionID}, LeafID: tips[len(tips)-1-i],
-		})
-		if err != nil {
-			return err
-		}
-		if err := f.take(r); err != nil {
-			return err
+		p := protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: tree.SessionID}, LeafID: tips[len(tips)-1-i]}
+		for page, err := range client.Pages(p, f.a.messagesFrom(ctx, f.c)) {
+			if err == nil {
+				err = f.take(page)
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"noused/internal/client"
 	"noused/internal/cmdline"
 	"noused/internal/format"
 	"noused/internal/protocol"
@@ -29,28 +31,77 @@ func (a *app) messagesCommand() *cobra.Command {
 				return err
 			}
 			p := protocol.GetMessagesParams{Scope: scope, LeafID: leaf}
-			var unreadable error
-			all, err := fetch(cmd.Context(), a, protocol.GetMessages, p, func(r protocol.Messages) {
-				for i, entry := range r.Messages {
-					if i > 0 {
-						a.println("")
-					}
-					if unreadable = a.printEntry(entry, full); unreadable != nil {
-						return
-					}
-				}
-			})
-			if err != nil {
-				return err
+			session, err := a.printMessages(cmd.Context(), p, full)
+			if session != "" {
+				a.seen(cmd.Context(), session)
 			}
-			a.seen(cmd.Context(), all.SessionID)
-			return unreadable
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&leaf, "leaf", "", "end at the entry with this `id`")
 	a.rawFlag(cmd)
 	cmd.Flags().BoolVar(&full, "full", false, "print tool calls and results whole")
 	return cmd
+}
+
+// printMessages prints a conversation page by page, and with --json as the one reply that
+// all pages are together. session is whose it is, where all of it was read.
+func (a *app) printMessages(ctx context.Context, p protocol.GetMessagesParams, full bool) (session string, err error) {
+	c, err := a.dial(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if a.json {
+		return a.printWholeMessages(ctx, c, p)
+	}
+	printed := false
+	for page, err := range client.Pages(p, a.messagesFrom(ctx, c)) {
+		if err != nil {
+			return "", err
+		}
+		session = page.SessionID
+		for _, entry := range page.Messages {
+			if printed {
+				a.println("")
+			}
+			printed = true
+			if err := a.printEntry(entry, full); err != nil {
+				return session, err
+			}
+		}
+	}
+	return session, nil
+}
+
+// printWholeMessages prints a conversation as JSON: a reply of one page as it came.
+func (a *app) printWholeMessages(ctx context.Context, c *client.Client, p protocol.GetMessagesParams) (session string, err error) {
+	var only []byte
+	pages := 0
+	all, err := client.AllMessages(p, func(p protocol.GetMessagesParams) (page protocol.Messages, err error) {
+		ctx, done := a.bounded(ctx, p)
+		defer done()
+		pages++
+		if only, err = raw(ctx, a, c, protocol.GetMessages, p); err == nil {
+			err = json.Unmarshal(only, &page)
+		}
+		return page, err
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case pages > 1:
+		return all.SessionID, a.encodeLine(all)
+	}
+	a.printJSON(only)
+	return all.SessionID, nil
+}
+
+// messagesFrom asks for messages over c.
+func (a *app) messagesFrom(ctx context.Context, c *client.Client) func(protocol.GetMessagesParams) (protocol.Messages, error) {
+	return func(p protocol.GetMessagesParams) (protocol.Messages, error) {
+		return call(ctx, a, c, protocol.GetMessages, p)
+	}
 }
 
 func (a *app) printEntry(entry jsontext.Value, full bool) error {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/client"
 	"noused/internal/client/follow"
@@ -191,26 +192,35 @@ func isNoDaemon(err error) bool {
 // remembers of it.
 func (w *watch) endedUnseen() error {
 	w.a.notef("%s has ended; its last answer, from the session:", w.run)
-	all, err := ask(w.keys.hard, w.a, protocol.GetMessages, protocol.GetMessagesParams{
-		Scope: protocol.Scope{SessionID: w.session},
-	})
+	c, err := w.a.dial(w.keys.hard)
 	if err != nil {
 		return err
 	}
-	for i := len(all.Messages) - 1; i >= 0; i-- {
-		var m protocol.Message
-		if err := json.Unmarshal(all.Messages[i], &m); err != nil {
-			return fmt.Errorf("decode message: %w", err)
+	defer c.Close()
+	var last protocol.Message
+	var text jsontext.Value // last, as the daemon has it
+	p := protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: w.session}}
+	for page, err := range client.Pages(p, w.a.messagesFrom(w.keys.hard, c)) {
+		if err != nil {
+			return err
 		}
-		if m.RunID != w.run && !(w.feed.first.Older && m.RunID == "") || m.Role != "assistant" {
-			continue
+		for _, raw := range page.Messages {
+			var m protocol.Message
+			if err := json.Unmarshal(raw, &m); err != nil {
+				return fmt.Errorf("decode message: %w", err)
+			}
+			if (m.RunID == w.run || w.feed.first.Older && m.RunID == "") && m.Role == "assistant" {
+				last, text = m, raw
+			}
 		}
-		if w.a.json {
-			w.a.printJSON(all.Messages[i])
-		} else {
-			w.a.println(m.Text)
-		}
-		return exitOfRun(m.StopReason)
 	}
-	return fmt.Errorf("%s is not on the session's current branch", w.run)
+	switch {
+	case text == nil:
+		return fmt.Errorf("%s is not on the session's current branch", w.run)
+	case w.a.json:
+		w.a.printJSON(text)
+	default:
+		w.a.println(last.Text)
+	}
+	return exitOfRun(last.StopReason)
 }

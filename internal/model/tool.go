@@ -154,6 +154,7 @@ type Verdict struct {
 	Changes            bool   // a file, which can be shown before
 	Guarded            bool   // orchestrators have a say, too
 	Path               string // that it is about (Invocation.Path)
+	Linked             bool   // a link on the way of the call's path leads to Path
 	// Arguments are the call's with the tool's defaults filled in, nil where there are none
 	// to fill in.
 	Arguments json.RawMessage

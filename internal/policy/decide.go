@@ -8,7 +8,10 @@ func (s *Set) Decide(c Call) Decision {
 	}
 	f := factsOf(c)
 	d := s.decide(f)
-	d.Path = f.led
+	if f.isFile && d.Verdict == Ask {
+		f.targets()
+	}
+	d.Path, d.Linked = f.led, f.linked
 	return d
 }
 

@@ -22,6 +22,7 @@ type facts struct {
 	path     string
 	places   []string // of target
 	led      string   // where the path leads; "": nobody asked
+	linked   bool     // over a link
 	parsed   *line
 }
 
@@ -93,6 +94,7 @@ func (f *facts) targets() []string {
 	f.places = []string{spelled}
 	if f.Resolve != nil {
 		f.led = f.Resolve(p)
+		f.linked = f.led != filepath.Clean(p)
 		if led, err := filepath.Rel(f.Resolve(f.Workdir), f.led); err == nil && led != spelled {
 			f.places = append(f.places, led)
 		}

@@ -92,9 +92,10 @@ type Decision struct {
 	// session or for always; its Pattern says it verbatim. nil: none that is
 	// narrower than the whole tool, or none that would help.
 	Offer *Rule
-	// Path is where the path of a file tool led when rules were held against it; ""
-	// where none was. The call may touch nothing else.
-	Path string
+	// Path is where the path of a file tool led when rules were held against it, or as
+	// it asks; "" else. The call may touch nothing else. Linked: it is not as it is spelled.
+	Path   string
+	Linked bool
 }
 
 // Apply puts a session's mode on top of what the rules say.

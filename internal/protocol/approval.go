@@ -101,6 +101,8 @@ type Approval struct {
 	CreatedAt  time.Time      `json:"created_at"`
 	Diff       string         `json:"diff,omitzero" doc:"of edit and write: what would change"`
 
+	Path string `json:"path,omitzero" doc:"of a file tool whose path a symbolic link leads elsewhere: where it leads; an allowed call touches nothing else"`
+
 	Schema jsontext.Value `json:"schema,omitzero" type:"object" doc:"of a question: the JSON Schema of the form, a flat object, as the server wrote it"`
 
 	Options []ApprovalOption `json:"options"`

@@ -314,6 +314,8 @@ type GetMessagesParams struct {
 	Scope
 	LeafID string `json:"leaf_id,omitzero" doc:"end at this entry; absent: the session's leaf"`
 	Limit  *int   `json:"limit,omitzero" wire:"added" min:"1" max:"1000" doc:"only the newest so many; absent: all"`
+	// After is the cursor of a page: see Messages.More.
+	After *string `json:"after,omitzero" wire:"added" doc:"only a page, of about 4 MiB: the entries behind this one, the oldest first, limit of them at most; empty: from the root"`
 }
 
 // NewSessionParams is the payload of new_session. Activate defaults to true.

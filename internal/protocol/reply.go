@@ -183,6 +183,7 @@ type Messages struct {
 	SessionID string           `json:"session_id"`
 	Messages  []jsontext.Value `json:"messages" items:"Message,CompactionEntry"`
 	LeafID    string           `json:"leaf_id,omitzero" wire:"added"`
+	More      bool             `json:"more,omitzero" wire:"added" doc:"others follow this page: ask for those after its last entry, with this leaf_id"`
 	Runs      []EndedRun       `json:"runs,omitzero" wire:"added" doc:"the runs of these messages that have ended in this session, in the order of their messages"`
 	Encoded   []jsontext.Value `json:"-"` // what Runs has, where Runs is empty
 	Release   func()           `json:"-"` // as in Response

@@ -107,7 +107,7 @@ func (m *machine) stricter(rules, guard model.Verdict) model.Verdict {
 		guard.Decision, guard.Code, guard.Why = model.Deny, model.Denied, guard.Rule+", and nobody is asked here"
 	}
 	if guard.Decision == model.Deny || guard.Decision == model.Ask && rules.Decision != model.Ask {
-		guard.Changes, guard.Arguments = rules.Changes, rules.Arguments
+		guard.Changes, guard.Arguments, guard.Path, guard.Linked = rules.Changes, rules.Arguments, rules.Path, rules.Linked
 		return guard
 	}
 	return rules
@@ -167,6 +167,7 @@ func (m *machine) askCall(call model.ToolCall, v model.Verdict, diff string) {
 	}
 	m.ask(session.ApprovalAsked{
 		Kind: protocol.ApprovalTool, CallID: call.ID, Arguments: jsontext.Value(v.Arguments), Reason: v.Reason, Rule: rule, Diff: diff,
+		Path: v.Path, Linked: v.Linked,
 		Options: append(options, session.ApprovalOption{ID: optionDeny, Decision: protocol.DecisionDeny}),
 	})
 }
@@ -228,6 +229,9 @@ func (m *machine) question() *protocol.Approval {
 	if q.CallID != "" {
 		call := m.s.Run.AskedFor(q)
 		out.ToolName, out.Arguments = call.Name, rawObject(call.Arguments)
+	}
+	if q.Linked {
+		out.Path = q.Path
 	}
 	for _, o := range q.Options {
 		out.Options = append(out.Options, protocol.ApprovalOption{ID: o.ID, Decision: o.Decision, Pattern: o.Pattern})
@@ -319,8 +323,8 @@ func (m *machine) afterQuestion() {
 	}
 }
 
-// startAllowed makes a call that a person has allowed, unless something has been
-// forbidden since it was asked.
+// startAllowed makes a call that a person has allowed, on the file that was asked about,
+// unless something has been forbidden since, or the call's path leads elsewhere.
 func (m *machine) startAllowed(call model.ToolCall) {
 	if m.park() {
 		return
@@ -328,8 +332,11 @@ func (m *machine) startAllowed(call model.ToolCall) {
 	inv := m.invocation(call)
 	why, refused := m.refusal(call)
 	v := m.judged(inv)
+	asked := m.s.Run.Question.Path
 	switch {
 	case refused:
+	case asked != "" && v.Path != "" && v.Path != asked:
+		why, refused = model.Failed(model.Denied, fmt.Sprintf("the path leads to %s now, and led to %s when the user was asked: call it again", v.Path, asked)), true
 	case v.Failure != nil:
 		why, refused = *v.Failure, true
 	case v.Decision == model.Deny && v.Code == model.Forbidden:
@@ -342,7 +349,7 @@ func (m *machine) startAllowed(call model.ToolCall) {
 		m.afterCall()
 		return
 	}
-	inv.Allowed = v.Decision != ""
+	inv.Allowed, inv.Path = v.Decision != "", cmp.Or(v.Path, asked)
 	m.startCall(inv)
 }
 

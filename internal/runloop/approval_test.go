@@ -95,6 +95,40 @@ func TestWhatAToolFillsInIsAskedAbout(t *testing.T) {
 	}
 }
 
+// A yes is for the file that the path led to when it was asked for, over a restart too. A
+// link that leads elsewhere since is no way to another.
+func TestAYesIsForTheFileThatWasAskedAbout(t *testing.T) {
+	for _, swapped := range []bool{false, true} {
+		w := asking(t)
+		if got := w.m.question().Path; got != "" {
+			t.Errorf("says that it leads to %s, and no link is on its way", got)
+		}
+		w.boot()
+		if swapped {
+			w.moved = "/elsewhere"
+		}
+		w.answerWith(optionOnce, "")
+		switch {
+		case !swapped && (w.work.tool == nil || w.work.tool.Path != "/where/t.y"):
+			t.Errorf("runs %+v, want it to be about what was asked", w.work.tool)
+		case swapped && w.work.tool != nil && w.work.tool.Name == "t.y":
+			t.Errorf("runs on %s, asked was about /where/t.y", w.work.tool.Path)
+		case swapped && !strings.Contains(w.story(), "the path leads to /elsewhere/where/t.y now, and led to /where/t.y when the user was asked"):
+			t.Errorf("the model does not learn why\n%s", w.story())
+		}
+		w.finish()
+	}
+	w := newWorld(t)
+	w.moved = "/elsewhere"
+	w.prompt("do it")
+	w.say(toolCall("t.y"), model.Delta{Stop: model.StopToolCalls})
+	if got := w.m.question(); got == nil || got.Path != "/elsewhere/where/t.y" {
+		t.Errorf("asks %+v, want that it says where the link leads", got)
+	}
+	w.answerWith(optionDeny, "")
+	w.finish()
+}
+
 // A no is a result that the model reads; the calls behind it go on.
 func TestADenialIsAResult(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -43,6 +43,7 @@ type world struct {
 	withdrawn  protocol.Withdrawn // the latest
 
 	may      map[string]string // by tool: the decision on its calls; others ask a little of everything
+	moved    string            // before the path of every call: a link leads there
 	defaults map[string]string // by tool: what its calls come to with defaults
 	runs     map[string]int    // calls that were made, by their ids
 
@@ -135,7 +136,7 @@ func (w *world) step(in input) {
 
 // judge is by the tool's name.
 func (w *world) judge(inv model.Invocation, mode string, answers [][]byte) model.Verdict {
-	v := model.Verdict{Decision: cmpOr(w.may[inv.Name], model.Allow), Rule: "by name", Code: model.Forbidden, Path: "/where/" + inv.Name}
+	v := model.Verdict{Decision: cmpOr(w.may[inv.Name], model.Allow), Rule: "by name", Code: model.Forbidden, Path: w.moved + "/where/" + inv.Name, Linked: w.moved != ""}
 	switch {
 	case v.Decision == model.Deny:
 	case slices.ContainsFunc(answers, func(rule []byte) bool { return string(rule) == `"`+inv.Name+`"` }):
@@ -158,7 +159,7 @@ func (w *world) judge(inv model.Invocation, mode string, answers [][]byte) model
 // none with other arguments.
 func (w *world) started(inv *model.Invocation) {
 	w.t.Helper()
-	if want := "/where/" + inv.Name; inv.Path != want {
+	if want := w.moved + "/where/" + inv.Name; inv.Path != want {
 		w.t.Fatalf("%s is called for the path %q, judged was %q", inv.Name, inv.Path, want)
 	}
 	if w.runs[inv.ID]++; w.runs[inv.ID] > 1 {

@@ -162,6 +162,12 @@ func unread(ctx context.Context, id string, err error) error {
 // much as a line of another machine may have. A message may be longer, alone.
 const maxRead = 64 << 20
 
+// pageSize is how much one page has, in bytes of JSON. A message may be longer, alone.
+const pageSize = 4 << 20
+
+// errPageFull ends the reading of a page.
+var errPageFull = errors.New("page full")
+
 // maxUncounted is how much of that is counted nowhere, in bytes.
 const maxUncounted = 4 << 10
 
@@ -170,7 +176,7 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 	var ended []*session.Ended
 	open := false // the session stays in memory
 	last := 0
-	if p.Limit != nil && p.LeafID == "" {
+	if p.Limit != nil && p.LeafID == "" && p.After == nil {
 		last = *p.Limit
 	}
 	out, err = lookAtEnd(ctx, h, p.SessionID, last, func(m *machine) (protocol.Messages, error) {
@@ -179,10 +185,18 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 		if path, ok = m.s.Path(p.LeafID); !ok {
 			return protocol.Messages{}, unknownLeaf(m.s.ID, p.LeafID)
 		}
-		if p.Limit != nil {
+		out := protocol.Messages{SessionID: m.s.ID, LeafID: p.LeafID}
+		switch {
+		case p.After != nil:
+			if path, ok = behind(path, *p.After); !ok {
+				return out, protocol.Errorf(protocol.SessionError, "after: the conversation has no entry %.80q", *p.After)
+			}
+			if p.Limit != nil && *p.Limit < len(path) {
+				path, out.More = path[:*p.Limit], true
+			}
+		case p.Limit != nil:
 			path = path[max(0, len(path)-*p.Limit):]
 		}
-		out := protocol.Messages{SessionID: m.s.ID, LeafID: p.LeafID}
 		ended = endedRuns(m.s, path)
 		if out.LeafID == "" {
 			out.LeafID = m.s.Leaf
@@ -197,7 +211,7 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 		return json.Marshal(wireEntry(dir, b), jsontext.AllowInvalidUTF8(true))
 	}
 	out.Messages = make([]jsontext.Value, 0, len(path))
-	read, taken := 0, 0
+	size, read, taken := 0, 0, 0
 	give := sync.OnceFunc(func() { h.env.Held.Give(taken) })
 	count := func(text []byte) error { // what the session does not have
 		read += len(text)
@@ -211,6 +225,9 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 	}
 	err = h.env.Store.Bodies(ctx, out.SessionID, path, func(e *session.Entry, b *session.Body) error {
 		text, err := b.Encoded(encode)
+		if size += len(text); p.After != nil && size > pageSize && len(out.Messages) > 0 {
+			return errPageFull
+		}
 		out.Messages = append(out.Messages, text)
 		if err != nil || open && e.Body() != nil {
 			return err
@@ -220,6 +237,10 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 		}
 		return count(text)
 	})
+	if errors.Is(err, errPageFull) {
+		err, out.More = nil, true
+		ended = endedIn(ended, path[:len(out.Messages)])
+	}
 	for _, run := range ended {
 		text, failed := run.Encoded(encodeEnded)
 		if out.Encoded = append(out.Encoded, text); !open && failed == nil {
@@ -250,6 +271,24 @@ func endedRuns(s *session.State, path []*session.Entry) (runs []*session.Ended) 
 		}
 	}
 	return runs
+}
+
+// endedIn are those of the ended runs that a part of their path has entries of.
+func endedIn(ended []*session.Ended, part []*session.Entry) []*session.Ended {
+	has := make(map[string]bool, len(ended))
+	for _, e := range part {
+		has[e.RunID] = true
+	}
+	return slices.DeleteFunc(ended, func(run *session.Ended) bool { return !has[run.RunID] })
+}
+
+// behind are the entries of a path that come after one of them, and all of them after "".
+func behind(path []*session.Entry, after string) ([]*session.Entry, bool) {
+	if after == "" {
+		return path, true
+	}
+	i := slices.IndexFunc(path, func(e *session.Entry) bool { return e.ID == after })
+	return path[i+1:], i >= 0
 }
 
 func encodeEnded(run *session.Ended) ([]byte, error) {

@@ -21,7 +21,8 @@ const (
 
 // ApprovalAsked puts a question to whoever answers first; the run waits. The call
 // with CallID, and its arguments, are in the message that made it; Arguments are those with
-// the tool's defaults, where they differ. Used is what the
+// the tool's defaults, where they differ. Path is the file that an allowed call touches, of a
+// file tool; Linked: a link leads there from the path that the call names. Used is what the
 // run had used when a question of kind budget was asked, Schema the form of one of
 // kind question, whose call runs meanwhile.
 type ApprovalAsked struct {
@@ -34,6 +35,8 @@ type ApprovalAsked struct {
 	Rule       string                `json:"rule,omitzero"`
 	Workdir    string                `json:"workdir,omitzero"`
 	Diff       string                `json:"diff,omitzero"`
+	Path       string                `json:"path,omitzero"`
+	Linked     bool                  `json:"linked,omitzero"`
 	Schema     jsontext.Value        `json:"schema,omitzero"`
 	Options    []ApprovalOption      `json:"options"`
 	Used       Used                  `json:"used,omitzero"`

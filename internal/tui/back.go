@@ -10,7 +10,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/client"
 	"noused/internal/protocol"
 )
 
@@ -73,20 +75,35 @@ func editLast(ctx context.Context, p place, _ string) outcome {
 	case p.running():
 		return failed(errors.New("a run is active: its messages can be edited when it is over"))
 	}
-	all, err := ask(ctx, p, protocol.GetMessages, protocol.GetMessagesParams{Scope: p.scope()})
-	if err != nil {
-		return failed(err)
-	}
-	for _, raw := range slices.Backward(all.Messages) {
-		var said protocol.Message
-		if err := json.Unmarshal(raw, &said); err != nil {
+	var last *protocol.Message
+	for page, err := range client.Pages(protocol.GetMessagesParams{Scope: p.scope()}, func(params protocol.GetMessagesParams) (protocol.Messages, error) {
+		return ask(ctx, p, protocol.GetMessages, params)
+	}) {
+		if err == nil {
+			last, err = lastUser(page.Messages, last)
+		}
+		if err != nil {
 			return failed(err)
 		}
+	}
+	if last == nil {
+		return failed(errors.New("nothing was said yet"))
+	}
+	return editFrom(ctx, p, *last)
+}
+
+// lastUser is the last message of a user in messages, or before where there is none.
+func lastUser(messages []jsontext.Value, before *protocol.Message) (*protocol.Message, error) {
+	for _, raw := range slices.Backward(messages) {
+		var said protocol.Message
+		if err := json.Unmarshal(raw, &said); err != nil {
+			return nil, err
+		}
 		if said.Role == "user" {
-			return editFrom(ctx, p, said)
+			return &said, nil
 		}
 	}
-	return failed(errors.New("nothing was said yet"))
+	return before, nil
 }
 
 func editFrom(ctx context.Context, p place, said protocol.Message) outcome {

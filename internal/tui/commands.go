@@ -40,7 +40,7 @@ func ask[P protocol.Params, R protocol.Reply](ctx context.Context, p place, def 
 		return none, fmt.Errorf("%s: %w", def.Name(), follow.ErrUnsupported)
 	}
 	if p.link == nil {
-		return once(ctx, p.opts.Daemon, def, params)
+		return follow.Once(ctx, p.opts.Daemon, def, params)
 	}
 	return follow.Do(ctx, p.link, def, params)
 }

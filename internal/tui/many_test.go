@@ -10,6 +10,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"noused/internal/client/clienttest"
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
@@ -34,7 +35,7 @@ func useMany(t *testing.T, first Site, others ...Site) *hand {
 // there sends a command to a daemon on a connection of its own.
 func there[P protocol.Params, R protocol.Reply](t *testing.T, d *tuitest.Daemon, def protocol.Def[P, R], p P) R {
 	t.Helper()
-	r, err := once(context.Background(), follow.Socket(d.Socket), def, p)
+	r, err := follow.Once(context.Background(), follow.Socket(d.Socket), def, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,4 +283,30 @@ func TestAHostOfTheBoardGoesAway(t *testing.T) {
 	h.until("all as it was", func() bool {
 		return !strings.Contains(h.screen(), "reconnecting") && !strings.Contains(h.screen(), "gpu: ")
 	})
+}
+
+// What a daemon that is not shown does not do, as it stops, the next one there does.
+func TestACommandToAnotherDaemonOutlivesItsRestart(t *testing.T) {
+	d := clienttest.Listen(t)
+	played := make(chan struct{})
+	go func() {
+		defer close(played)
+		commands := d.Commands()
+		id, _ := commands.Want("set_title")
+		commands.Fail(id, protocol.Rejectf(protocol.ShuttingDown, "the daemon is stopping"))
+		commands.Close()
+		commands = d.Commands() // is it an older core?
+		id, _ = commands.Want("list_sessions")
+		commands.Reply(id, "sessions", `{"sessions":[]}`)
+		commands.Close()
+		commands = d.Commands()
+		defer commands.Close()
+		id, _ = commands.Want("set_title")
+		commands.Reply(id, "accepted", `{"command":"set_title","title":"a"}`)
+	}()
+	p := place{opts: &Options{Site: siteAt(d.Socket)}}
+	if _, err := ask(t.Context(), p, protocol.SetTitle, protocol.SetTitleParams{Title: "a"}); err != nil {
+		t.Error(err)
+	}
+	<-played
 }

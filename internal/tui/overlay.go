@@ -20,6 +20,8 @@ const (
 	// searchFrom is the shortest text that is looked for in all sessions.
 	searchFrom   = 3
 	previewLines = 200
+
+	previewMessages = 100 // of the newest ones, enough for so many lines
 )
 
 // box is what package pick draws.

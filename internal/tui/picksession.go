@@ -263,7 +263,7 @@ func (o *overlay) askPreview(m *model) {
 	at, id := m.of(key)
 	m.keep(m.at(at), func(ctx context.Context, p place) tea.Msg {
 		pause(ctx, typingPause)
-		r, err := ask(ctx, p, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: id}})
+		r, err := ask(ctx, p, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: id}, Limit: new(previewMessages)})
 		if err != nil {
 			return previewed{o, key, []string{describe(err)}}
 		}

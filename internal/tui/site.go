@@ -11,7 +11,6 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"noused/internal/client"
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
 )
@@ -19,10 +18,9 @@ import (
 // Several daemons: one is shown, and the others are listened to.
 
 const (
-	onceWithin  = 30 * time.Second // for a reply of a daemon that is not shown
-	longestRest = 4 * time.Second  // between tries to reach a daemon that is away
-	maxAsked    = 1000             // questions that are kept of a daemon that is not shown
-	maxAskedOf  = 4 << 20          // bytes of what they are about, of all of them
+	longestRest = 4 * time.Second // between tries to reach a daemon that is away
+	maxAsked    = 1000            // questions that are kept of a daemon that is not shown
+	maxAskedOf  = 4 << 20         // bytes of what they are about, of all of them
 )
 
 // site is a daemon that can be shown.
@@ -113,19 +111,6 @@ func (m *model) why(s *site) string {
 		return ""
 	}
 	return strings.TrimPrefix(describe(err), s.opts.Host+": ")
-}
-
-// once sends a command on a connection of its own.
-func once[P protocol.Params, R protocol.Reply](ctx context.Context, daemon follow.Dialer, def protocol.Def[P, R], p P) (r R, err error) {
-	ctx, cancel := client.Bounded(ctx, p, onceWithin)
-	defer cancel()
-	conn, err := daemon.Commands(ctx)
-	if err != nil {
-		return r, err
-	}
-	c := client.New(conn)
-	defer c.Close()
-	return client.Call(ctx, c, def, p)
 }
 
 // keep starts a job of which the connection is kept until it is done, whatever daemon is

@@ -154,6 +154,9 @@ func (w *window) permission(a protocol.Approval) acp.PermissionParams {
 			says = append(says, plaintext.RevealLine(text))
 		}
 	}
+	if a.Path != "" {
+		says = append(says, "The path leads to "+plaintext.RevealLine(a.Path))
+	}
 	says = append(says, wholeCommand(a)...)
 	if len(says) > 0 {
 		p.ToolCall.Content = append(p.ToolCall.Content, acp.ToolText(strings.Join(says, "\n")))

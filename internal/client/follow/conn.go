@@ -344,8 +344,10 @@ func (c *conn) state(id string) (protocol.State, error) {
 }
 
 func (c *conn) messages(id string) (protocol.Messages, error) {
-	p := protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: id}}
-	ctx, cancel := client.Bounded(c.ctx, p, callTimeout)
-	defer cancel()
-	return client.Call(ctx, c.commands, protocol.GetMessages, p)
+	return client.AllMessages(protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: id}},
+		func(p protocol.GetMessagesParams) (protocol.Messages, error) {
+			ctx, cancel := client.Bounded(c.ctx, p, callTimeout)
+			defer cancel()
+			return client.Call(ctx, c.commands, protocol.GetMessages, p)
+		})
 }

@@ -1,7 +1,10 @@
 package follow
 
 import (
+	"context"
 	"errors"
+	"net"
+	"time"
 
 	"noused/internal/client"
 	"noused/internal/protocol"
@@ -20,6 +23,74 @@ func Resend[R any](p protocol.Params, c *client.Client, send func(*client.Client
 	}
 	return r, err
 }
+
+// Once sends a command on a connection of its own, within half a minute where it is one
+// that is answered at once, and again as Resend does, to the daemon that comes in time.
+// Errors are those of client.Connect and client.Call.
+func Once[P protocol.Params, R protocol.Reply](ctx context.Context, daemon Dialer, def protocol.Def[P, R], p P) (r R, err error) {
+	ctx, cancel := client.Bounded(ctx, p, callTimeout)
+	defer cancel()
+	conn, err := daemon.Commands(ctx)
+	if err != nil {
+		return r, err
+	}
+	c := client.New(conn)
+	defer func() { _ = c.Close() }()
+	return Resend(p, c, func(c *client.Client) (R, error) { return client.Call(ctx, c, def, p) },
+		func(before *client.Client, why error) *client.Client {
+			limited, cancel := context.WithTimeout(ctx, callTimeout)
+			defer cancel()
+			next, err := Next(limited, daemon, before, why)
+			if err != nil {
+				return nil
+			}
+			_ = c.Close()
+			c = next
+			return next
+		})
+}
+
+const (
+	againPause = 50 * time.Millisecond // between tries
+	goingPause = time.Second           // until a daemon that is going is taken to be gone
+)
+
+// ErrNoKeys is what Next ends with where an older core answers.
+var ErrNoKeys = errors.New("an older core answers now, which may do it twice: it was not sent again")
+
+// Next connects to the daemon that comes after one that has gone, or is going, for a
+// command that ended with why. It tries until ctx ends; the error is that of the last try.
+// A daemon that is going is given a moment to hang up: over a fleet none does.
+func Next(ctx context.Context, daemon Dialer, before *client.Client, why error) (*client.Client, error) {
+	if !errors.Is(why, client.ErrLost) {
+		select {
+		case <-before.Gone():
+		case <-time.After(goingPause):
+		case <-ctx.Done():
+			return nil, errors.New("it has not stopped in time")
+		}
+	}
+	for {
+		older, err := Older(ctx, daemon, callTimeout)
+		if older {
+			return nil, ErrNoKeys
+		}
+		if err == nil {
+			var conn net.Conn
+			if conn, err = daemon.Commands(ctx); err == nil {
+				return client.New(conn), nil
+			}
+		}
+		select {
+		case <-time.After(againPause):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// IsResent tells whether a command that changes nothing, and has ended so, is sent again.
+func IsResent(err error) bool { return isResent(protocol.PingParams{}, err) }
 
 // isResent tells whether a command that has ended so is sent again, to the daemon that
 // comes next.

@@ -61,3 +61,22 @@ func TestWhatIsOpenedIsWhatWasJudged(t *testing.T) {
 		}
 	}
 }
+
+// Who is asked about a file learns which one it is, whatever rule asks.
+func TestAQuestionKnowsWhereThePathLeads(t *testing.T) {
+	rules, err := policy.New(policy.Source{Rules: []policy.Rule{{Tool: "write", Decision: policy.Ask}}})
+	must(t, err)
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	must(t, errors.Join(os.Mkdir(filepath.Join(dir, "pub"), 0o700), os.Symlink("pub", filepath.Join(dir, "ln"))))
+	r := newRegistry(t, dir, func(o *registry.Options) { o.Policy = func() *policy.Set { return rules } })
+	r.List(t.Context(), model.Scope{})
+	for place, linked := range map[string]bool{"pub": false, "./pub": false, "ln": true} {
+		inv := tooltest.Invocation("write", `{"path":"`+place+`/new","content":"x"}`)
+		inv.Workdir = dir
+		v := r.Judge(inv, "ask", nil)
+		if want := filepath.Join(dir, "pub/new"); v.Decision != model.Ask || v.Path != want || v.Linked != linked {
+			t.Errorf("%s: got %+v, want that it asks about %s, linked: %v", place, v, want, linked)
+		}
+	}
+}

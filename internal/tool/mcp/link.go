@@ -199,7 +199,7 @@ func (h *host) attempt(ctx context.Context, version string, wait time.Duration) 
 		return nil, f, f.Code != tool.NeedsLogin && f.Code != tool.Unreachable
 	}
 	l.wire.established()
-	if err = l.guarded(func() error { return l.list(ctx) }); err != nil {
+	if err = l.guarded(func() error { return l.list(ctx, unbind) }); err != nil {
 		l.wire.stop(nil)
 		<-l.wire.ended()
 		_ = l.session.Close()

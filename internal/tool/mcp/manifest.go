@@ -36,15 +36,20 @@ const (
 // not asked again.
 const relistPause = time.Second
 
-// list asks the server what it can do, and keeps that.
-func (l *link) list(ctx context.Context) error {
+// list asks the server what it can do, and keeps that. ctx bounds what it says of its
+// tools; settled, if it is not nil, is called once they are there, and is false where they
+// came too late. Prompts have a time of their own.
+func (l *link) list(ctx context.Context, settled func() bool) error {
 	m := &tool.Manifest{Instructions: format.Clip(l.session.InitializeResult().Instructions, maxInstructions)}
 	if caps := l.session.InitializeResult().Capabilities; caps != nil && caps.Tools != nil {
 		if err := l.operations(ctx, m); err != nil {
 			return err
 		}
 	}
-	m.Prompts = l.prompts(ctx)
+	if settled != nil && !settled() {
+		return context.Cause(ctx)
+	}
+	m.Prompts = l.prompts()
 	cost := costOf(m)
 	if !l.h.book.lib.room.Take(cost) {
 		return crowdedOut(cost)
@@ -193,7 +198,7 @@ func (l *link) relist() {
 		l.stale = false
 		l.mu.Unlock()
 		ctx, cancel := tool.WithTimeout(l.h.ctx, l.h.waits.second)
-		if err := l.guarded(func() error { return l.list(ctx) }); err != nil && l.alive() {
+		if err := l.guarded(func() error { return l.list(ctx, nil) }); err != nil && l.alive() {
 			l.log.Warn("the server does not say which tools it has by now", zap.Error(err))
 		}
 		cancel()

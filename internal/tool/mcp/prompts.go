@@ -24,13 +24,14 @@ const (
 )
 
 // prompts are those of the server, sorted by name. A server that cannot say them
-// in time has none, and its tools all the same.
-func (l *link) prompts(ctx context.Context) (list []model.ServerPrompt) {
+// in time has none, and its tools all the same. That time is half of a call's timeout at
+// most: a call that waits for the start is not lost for it.
+func (l *link) prompts() (list []model.ServerPrompt) {
 	caps := l.session.InitializeResult().Capabilities
 	if caps == nil || caps.Prompts == nil {
 		return nil
 	}
-	ctx, cancel := tool.WithTimeout(ctx, l.h.waits.ping)
+	ctx, cancel := tool.WithTimeout(l.h.ctx, min(l.h.waits.ping, l.h.desc.Timeout/2))
 	defer cancel()
 	var take taker
 	defer take.end()

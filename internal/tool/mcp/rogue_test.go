@@ -127,6 +127,9 @@ func (f *rogue) answer(m *asked) {
 		f.result(m, `{"protocolVersion":"2025-11-25","capabilities":{"experimental":{"x":[`+strings.Repeat("{},", 8<<20/3)+`{}]}},"serverInfo":{"name":"fake","version":"1"}}`)
 	case m.Method == "initialize" && f.shake == "exit":
 		os.Exit(0)
+	case f.shake == "mute" && m.Method == "prompts/list":
+	case f.shake == "mute" && m.Method == "initialize":
+		f.result(m, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{}},"serverInfo":{"name":"fake","version":"1"}}`)
 	case m.Method == "initialize" && f.shake != "refuse":
 		f.result(m, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"logging":{}},"serverInfo":{"name":"fake","version":"1"},"instructions":"Be kind."}`)
 	case m.Method == "server/discover" && f.shake != "":

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"testing"
+	"time"
 
 	"noused/internal/model"
 	"noused/internal/tool"
@@ -49,6 +50,18 @@ func TestACallToAServerThatHasGoneSilentEndsByItsTimeout(t *testing.T) {
 	b.Close(t.Context())
 	if n := b.traced("start") - before; n < 1 || n > 2 {
 		t.Errorf("the server was started %d times for one call, want once or twice", n)
+	}
+	b.gone()
+}
+
+// A server that never answers which prompts it has keeps its tools, however short its
+// timeout is beside the time that prompts have.
+func TestAServerThatIsMuteAboutPromptsKeepsItsTools(t *testing.T) {
+	b := mount(t, server(t, "rogue").Env("HANDSHAKE", "mute").Set("timeout", "6s"), func(h *host) { h.waits.ping = 24 * time.Hour })
+	b.succeeds("", "did it")
+	b.starts(1)
+	if s := b.Servers(model.Scope{}); len(s) != 1 || len(s[0].Prompts) != 0 || s[0].Tools != 1 {
+		t.Errorf("got %+v, want one tool and no prompts", s)
 	}
 	b.gone()
 }

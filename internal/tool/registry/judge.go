@@ -2,7 +2,6 @@ package registry
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"path/filepath"
 	"slices"
@@ -36,18 +35,20 @@ func (r *Registry) Judge(inv model.Invocation, mode string, answers [][]byte) mo
 		return verdict(inv.Name, d, d)
 	}
 	var strictest model.Verdict
-	path := ""
+	path, linked := "", false
 	for _, c := range r.candidates(inv) {
 		inv, wrong := c.filled(inv)
 		asked := r.decide(rules, c, inv)
 		v := verdict(c.name, asked, policy.Mode(mode).Apply(asked))
-		path = cmp.Or(path, asked.Path)
+		if path == "" {
+			path, linked = asked.Path, asked.Linked
+		}
 		v.Changes = c.module.desc.Builtin() && (c.name == "edit" || c.name == "write")
 		if strictness(v) > strictness(strictest) {
 			strictest = c.with(v, inv, wrong)
 		}
 	}
-	strictest.Guarded, strictest.Path = r.guarded(), path
+	strictest.Guarded, strictest.Path, strictest.Linked = r.guarded(), path, linked
 	if bytes.Equal(strictest.Arguments, inv.Arguments) {
 		strictest.Arguments = nil
 	}

@@ -192,6 +192,7 @@ func facts(a protocol.Approval) []fact {
 	if a.Kind == protocol.ApprovalTool {
 		add("reason", a.Reason)
 	}
+	add("leads to", a.Path)
 	add("folder", a.Workdir)
 	add("rule", a.Rule)
 	return all
