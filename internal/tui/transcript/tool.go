@@ -13,6 +13,7 @@ import (
 
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
+	"noused/internal/tui/highlight"
 )
 
 // Bounds of what a tool's block keeps and shows.
@@ -247,7 +248,7 @@ func (t *Transcript) layTool(b *block) {
 	}
 	diff, isDiff := c.diff(list)
 	if path, ok := get(list, "path"); ok && isDiff {
-		defer t.name(b, languageOf(path))
+		defer t.name(b, highlight.OfFile(path))
 	}
 	if open {
 		c.layArguments(list, ok, isDiff, add, whole)
