@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"noused/internal/client"
 	"noused/internal/protocol"
@@ -14,14 +15,14 @@ import (
 // calledPrompt is how a text begins that a server may make, namedResource how a
 // word looks that may be a server's resource.
 var (
-	calledPrompt  = regexp.MustCompile(`^/[^\s/]+\.\S`)
-	namedResource = regexp.MustCompile(`(^|\s)@[^\s:@/]+:\S`)
+	calledPrompt  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/[^\s/]+\.\S`) })
+	namedResource = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(^|\s)@[^\s:@/]+:\S`) })
 )
 
 // expanded is a text with what MCP servers have for it, and images that go with
 // it. An older core leaves it as it is.
 func (a *app) expanded(ctx context.Context, scope protocol.Scope, text string, images []protocol.AttachmentParams) (string, []protocol.AttachmentParams, error) {
-	if !calledPrompt.MatchString(text) && !namedResource.MatchString(text) {
+	if !strings.ContainsAny(text, "/@") || !calledPrompt().MatchString(text) && !namedResource().MatchString(text) {
 		return text, images, nil
 	}
 	r, err := ask(ctx, a, protocol.Expand, protocol.ExpandParams{Scope: scope, Text: text})

@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -154,11 +155,13 @@ var (
 	pageScript string
 )
 
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"script":     func() template.JS { return template.JS(pageScript) },
-	"scriptHash": scriptHash,
-	"fold":       foldOf,
-}).Parse(pageText))
+var pageTemplate = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{
+		"script":     func() template.JS { return template.JS(pageScript) },
+		"scriptHash": scriptHash,
+		"fold":       foldOf,
+	}).Parse(pageText))
+})
 
 // fold is a text that is folded away unless it is short.
 type fold struct {
@@ -190,7 +193,7 @@ func writeHTML(w io.Writer, doc *document) error {
 		enrich(b.Turns, doc.far)
 	}
 	var out bytes.Buffer
-	if err := pageTemplate.Execute(&out, p); err != nil {
+	if err := pageTemplate().Execute(&out, p); err != nil {
 		return fmt.Errorf("write the page: %w", err)
 	}
 	_, err = w.Write(out.Bytes())

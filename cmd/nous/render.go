@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
@@ -19,30 +20,32 @@ import (
 // brackets is a text like any other. What links to something that a browser
 // would run, or to a file, is no link; an image is a link, as a page that shows
 // it would tell its server who reads it.
-var reader = goldmark.New(
-	goldmark.WithParser(parser.NewParser(
-		parser.WithBlockParsers(
-			util.Prioritized(parser.NewSetextHeadingParser(), 100),
-			util.Prioritized(parser.NewThematicBreakParser(), 200),
-			util.Prioritized(parser.NewListParser(), 300),
-			util.Prioritized(parser.NewListItemParser(), 400),
-			util.Prioritized(parser.NewCodeBlockParser(), 500),
-			util.Prioritized(parser.NewATXHeadingParser(), 600),
-			util.Prioritized(parser.NewFencedCodeBlockParser(), 700),
-			util.Prioritized(parser.NewBlockquoteParser(), 800),
-			util.Prioritized(parser.NewParagraphParser(), 1000),
-		),
-		parser.WithInlineParsers(
-			util.Prioritized(parser.NewCodeSpanParser(), 100),
-			util.Prioritized(parser.NewLinkParser(), 200),
-			util.Prioritized(parser.NewAutoLinkParser(), 300),
-			util.Prioritized(parser.NewEmphasisParser(), 500),
-		),
-		parser.WithParagraphTransformers(parser.DefaultParagraphTransformers()...),
-		parser.WithASTTransformers(util.Prioritized(harmless{}, 1000)),
-	)),
-	goldmark.WithExtensions(extension.GFM),
-)
+var reader = sync.OnceValue(func() goldmark.Markdown {
+	return goldmark.New(
+		goldmark.WithParser(parser.NewParser(
+			parser.WithBlockParsers(
+				util.Prioritized(parser.NewSetextHeadingParser(), 100),
+				util.Prioritized(parser.NewThematicBreakParser(), 200),
+				util.Prioritized(parser.NewListParser(), 300),
+				util.Prioritized(parser.NewListItemParser(), 400),
+				util.Prioritized(parser.NewCodeBlockParser(), 500),
+				util.Prioritized(parser.NewATXHeadingParser(), 600),
+				util.Prioritized(parser.NewFencedCodeBlockParser(), 700),
+				util.Prioritized(parser.NewBlockquoteParser(), 800),
+				util.Prioritized(parser.NewParagraphParser(), 1000),
+			),
+			parser.WithInlineParsers(
+				util.Prioritized(parser.NewCodeSpanParser(), 100),
+				util.Prioritized(parser.NewLinkParser(), 200),
+				util.Prioritized(parser.NewAutoLinkParser(), 300),
+				util.Prioritized(parser.NewEmphasisParser(), 500),
+			),
+			parser.WithParagraphTransformers(parser.DefaultParagraphTransformers()...),
+			parser.WithASTTransformers(util.Prioritized(harmless{}, 1000)),
+		)),
+		goldmark.WithExtensions(extension.GFM),
+	)
+})
 
 // richText is a text as HTML, or "" where it is to be shown as it is.
 func richText(source string) (out template.HTML) {
@@ -55,7 +58,7 @@ func richText(source string) (out template.HTML) {
 		return ""
 	}
 	var page bytes.Buffer
-	if err := reader.Convert([]byte(source), &page); err != nil {
+	if err := reader().Convert([]byte(source), &page); err != nil {
 		return ""
 	}
 	return template.HTML(page.String())
@@ -169,10 +172,12 @@ func safe(destination []byte) bool {
 
 // full reads Markdown with everything in it that a reader of an exported
 // document may make something of.
-var full = goldmark.New(goldmark.WithExtensions(extension.GFM))
+var full = sync.OnceValue(func() goldmark.Markdown { return goldmark.New(goldmark.WithExtensions(extension.GFM)) })
 
 // active is HTML that does more than mark a text.
-var active = regexp.MustCompile(`(?is)<[^>]*=|<\s*/?\s*(script|style|iframe|frame|object|embed|form|meta|link|base|svg|math)`)
+var active = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?is)<[^>]*=|<\s*/?\s*(script|style|iframe|frame|object|embed|form|meta|link|base|svg|math)`)
+})
 
 // loaded tells whether a text, as Markdown, has a link that leads where none
 // may lead, or HTML that is active.
@@ -182,7 +187,7 @@ func loaded(source string) (found bool) {
 		return true
 	}
 	context := parser.NewContext()
-	doc := full.Parser().Parse(text.NewReader([]byte(source)), parser.WithContext(context))
+	doc := full().Parser().Parse(text.NewReader([]byte(source)), parser.WithContext(context))
 	for _, ref := range context.References() {
 		found = found || !safe(ref.Destination())
 	}
@@ -195,7 +200,7 @@ func loaded(source string) (found bool) {
 		case *ast.AutoLink:
 			found = found || n.AutoLinkType == ast.AutoLinkURL && !safe(n.URL([]byte(source)))
 		case *ast.RawHTML, *ast.HTMLBlock:
-			found = found || active.MatchString(source)
+			found = found || active().MatchString(source)
 		}
 		return ast.WalkContinue, nil
 	})

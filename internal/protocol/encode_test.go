@@ -27,8 +27,8 @@ func TestEncodeResponse(t *testing.T) {
 // tell the difference.
 func TestRepliesAreAppendedAsTheyAreMarshalled(t *testing.T) {
 	for _, r := range append(sampleReplies(), PromptReply{Accepted: &PromptAccepted{RunID: "run-1"}},
-		PromptReply{Result: &PromptResult{Output: string(placeholder), Events: []jsontext.Value{placeholder, jsontext.Value(`{"v":"1"}`)}}},
-		PromptReply{Result: &PromptResult{}}, Messages{SessionID: string(placeholder)},
+		PromptReply{Result: &PromptResult{Output: string(placeholder()), Events: []jsontext.Value{placeholder(), jsontext.Value(`{"v":"1"}`)}}},
+		PromptReply{Result: &PromptResult{}}, Messages{SessionID: string(placeholder())},
 		Messages{Messages: []jsontext.Value{jsontext.Value(`1`), jsontext.Value(`[]`)}},
 	) {
 		want, err := json.Marshal(r, jsontext.AllowInvalidUTF8(true))

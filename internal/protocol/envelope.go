@@ -17,6 +17,7 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -203,12 +204,12 @@ func encodeResponse(out []byte, id, typ string, payload any) (r Response, err er
 		if len(p.Encoded) > 0 {
 			r.Values = listed(append(r.Values, jsontext.Value(`],"runs":[`)), p.Encoded)
 		}
-		p.Messages = []jsontext.Value{placeholder}
+		p.Messages = []jsontext.Value{placeholder()}
 		payload = p
 	case PromptReply:
 		if p.Result != nil {
 			res := *p.Result
-			r.Values, r.Release, res.Events = listed(nil, res.Events), res.Release, []jsontext.Value{placeholder}
+			r.Values, r.Release, res.Events = listed(nil, res.Events), res.Release, []jsontext.Value{placeholder()}
 			text = res.Output
 			payload = PromptReply{Result: &res}
 		}
@@ -218,7 +219,7 @@ func encodeResponse(out []byte, id, typ string, payload any) (r Response, err er
 		return Response{Release: r.Release}, err
 	}
 	r.Head = appendHead(out, id, typ)
-	before, after, held := bytes.Cut(body, placeholder)
+	before, after, held := bytes.Cut(body, placeholder())
 	switch {
 	case held && len(before) > longBody:
 		r.Body, r.Tail = before, append(after, ending...)
@@ -252,7 +253,7 @@ func encodeTools(out []byte, id string, p Tools) (Response, error) {
 	for i := range p.Tools {
 		if t := &p.Tools[i]; len(t.Params) > longParams {
 			params = append(params, t.Params)
-			t.Params = placeholder
+			t.Params = placeholder()
 		}
 	}
 	body, err := json.Marshal(p, jsontext.AllowInvalidUTF8(true))
@@ -260,7 +261,7 @@ func encodeTools(out []byte, id string, p Tools) (Response, error) {
 		return Response{}, err
 	}
 	r := Response{Head: appendHead(out, id, p.replyType()), Tail: []byte(ending)}
-	for i, between := range bytes.Split(body, placeholder) {
+	for i, between := range bytes.Split(body, placeholder()) {
 		if i > 0 {
 			r.Values = append(r.Values, params[i-1])
 		}
@@ -278,7 +279,7 @@ const ending = ",\"ok\":true}\n"
 // what is around it is: to decode and encode thousands of them anew is most of
 // the work. No text can hold it, as its quotes would be escaped, and nobody who writes
 // JSON of their own, as tools and servers do, can guess it.
-var placeholder = jsontext.Value(`["\u0000` + rand.Text() + `"]`)
+var placeholder = sync.OnceValue(func() jsontext.Value { return jsontext.Value(`["\u0000` + rand.Text() + `"]`) })
 
 // AppendResponse appends the LF-ended line of a success. typ and payload are
 // those of the command's table entry. Text that is not valid UTF-8 (a tool's,

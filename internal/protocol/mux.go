@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -213,7 +214,7 @@ func decodeParams[P Params](payload jsontext.Value, p *P) error {
 }
 
 // element is an attachment as a pointer names it; BadAttachment is the other way.
-var element = regexp.MustCompile(`^attachments\.(\d+)`)
+var element = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^attachments\.(\d+)`) })
 
 func fieldError(err error) *Error {
 	var sem *json.SemanticError
@@ -221,7 +222,7 @@ func fieldError(err error) *Error {
 		return badField("payload", "%s", jsonProblem(err))
 	}
 	field := strings.ReplaceAll(strings.TrimPrefix(string(sem.JSONPointer), "/"), "/", ".")
-	field = element.ReplaceAllString(field, "attachments[$1]")
+	field = element().ReplaceAllString(field, "attachments[$1]")
 	if field == "" {
 		field = "payload"
 	}

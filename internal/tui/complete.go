@@ -87,7 +87,7 @@ func (m *model) takeChoice() {
 	m.input.replaceWord(word, c.text)
 	m.menu.runs = c.runs
 	if !c.runs {
-		if skillOf(c.text) != "" || promptCall.MatchString(c.text) || strings.HasPrefix(c.text, "/") && commandNamed(c.text[1:]) != nil {
+		if skillOf(c.text) != "" || promptCall().MatchString(c.text) || strings.HasPrefix(c.text, "/") && commandNamed(c.text[1:]) != nil {
 			m.input.area.InsertString(" ")
 		}
 		m.complete()

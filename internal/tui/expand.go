@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
@@ -16,15 +17,15 @@ import (
 // promptCall is how a text begins that a server is to make, resourceWord how a word
 // looks that may name what a server has.
 var (
-	promptCall   = regexp.MustCompile(`^/[^\s/]+\.\S`)
-	resourceWord = regexp.MustCompile(`(^|\s)@[^\s:@/]+:\S`)
+	promptCall   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/[^\s/]+\.\S`) })
+	resourceWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(^|\s)@[^\s:@/]+:\S`) })
 )
 
 // written makes of a text what the user means by it: with what its skill says, and
 // what servers have for it.
 func (u unsent) written(ctx context.Context, p place) (unsent, error) {
 	call := u.call
-	named := !strings.HasPrefix(u.text, "/") && resourceWord.MatchString(u.text)
+	named := !strings.HasPrefix(u.text, "/") && resourceWord().MatchString(u.text)
 	u, err := u.withSkill(ctx, p)
 	if err != nil || !call && !named {
 		return u, err

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"charm.land/bubbles/v2/key"
@@ -115,7 +116,7 @@ func (in *input) pasteBefore() string {
 // cursor, or the only one.
 func (in *input) open() error {
 	word := in.pasteBefore()
-	if all := pasteWord.FindAllString(in.area.Value(), 2); word == "" && len(all) == 1 && in.pastes[all[0]] != "" {
+	if all := pasteWord().FindAllString(in.area.Value(), 2); word == "" && len(all) == 1 && in.pastes[all[0]] != "" {
 		word = all[0]
 	}
 	text, ok := in.pastes[word]
@@ -164,11 +165,11 @@ func (in *input) insert(text string) {
 	in.area.InsertString(word)
 }
 
-var pasteWord = regexp.MustCompile(`\[paste [0-9]+: [0-9]+ lines?\]`)
+var pasteWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\[paste [0-9]+: [0-9]+ lines?\]`) })
 
 // text is what would be sent: pastes whole.
 func (in *input) text() string {
-	return pasteWord.ReplaceAllStringFunc(in.area.Value(), func(word string) string {
+	return pasteWord().ReplaceAllStringFunc(in.area.Value(), func(word string) string {
 		if text, ok := in.pastes[word]; ok {
 			return text
 		}

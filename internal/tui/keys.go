@@ -243,7 +243,7 @@ func (m *model) send(written, text string, followUp bool) {
 	m.remember(written)
 	m.input.clear()
 	m.talk.End()
-	m.submit(unsent{text: text, skill: skillOf(written), call: promptCall.MatchString(written), images: m.images, followUp: followUp})
+	m.submit(unsent{text: text, skill: skillOf(written), call: promptCall().MatchString(written), images: m.images, followUp: followUp})
 	m.images = nil
 }
 

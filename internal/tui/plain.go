@@ -322,7 +322,7 @@ func (p *plain) typed(text string) {
 		if p.place().running() {
 			p.sayf("steering the run; /follow-up TEXT waits for its end")
 		}
-		u := unsent{text: rest, skill: skillOf(text), call: promptCall.MatchString(text), images: p.images, key: uuid.NewString()}
+		u := unsent{text: rest, skill: skillOf(text), call: promptCall().MatchString(text), images: p.images, key: uuid.NewString()}
 		p.said, p.images = rest, nil
 		p.do(sendingName, func(ctx context.Context, at place) outcome {
 			u, err := u.written(ctx, at)

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"noused/internal/acp"
 	"noused/internal/client/follow"
@@ -160,15 +161,15 @@ func (w *window) chooseModel(r *acp.Request, name string) {
 // calledPrompt is how a text begins that a server may make, namedResource how a
 // word looks that may be what a server has.
 var (
-	calledPrompt  = regexp.MustCompile(`^/[^\s/]+\.\S`)
-	namedResource = regexp.MustCompile(`(^|\s)@[^\s:@/]+:\S`)
+	calledPrompt  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/[^\s/]+\.\S`) })
+	namedResource = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(^|\s)@[^\s:@/]+:\S`) })
 )
 
 // meant is what a person means by a text: with what its skill says, and with what
 // servers have for it. What names no server stays as it is.
 func meant(ctx context.Context, w *window, text string, images []protocol.AttachmentParams) (string, []protocol.AttachmentParams, error) {
 	text, err := withSkill(ctx, w, text)
-	if err != nil || !calledPrompt.MatchString(text) && !namedResource.MatchString(text) {
+	if err != nil || !calledPrompt().MatchString(text) && !namedResource().MatchString(text) {
 		return text, images, err
 	}
 	r, err := insist(ctx, w, protocol.Expand, protocol.ExpandParams{Scope: protocol.Scope{SessionID: w.id}, Text: text})

@@ -33,6 +33,8 @@ type Theme struct {
 	Added     lipgloss.Style // a line that an edit adds
 	Removed   lipgloss.Style // a line that an edit takes out
 	Code      lipgloss.Style // code within a text
+	Link      lipgloss.Style // what a link is called
+	Target    lipgloss.Style // where it leads
 	Match     lipgloss.Style // what a search found
 	Border    lipgloss.Style // lines around and between; no text
 	Selected  lipgloss.Style // the row that a key acts on
@@ -41,6 +43,7 @@ type Theme struct {
 // palette are the colours of the roles that have one.
 type palette struct {
 	dim, accent, user, tool, fail, warn, ok, code, border string
+	link, target                                          string
 	selected, selectedOn                                  string
 }
 
@@ -48,11 +51,13 @@ var (
 	onDark = palette{
 		dim: "#a0a0a0", accent: "#56b6f7", user: "#5fd7d7", tool: "#f7a7f7",
 		fail: "#ff8787", warn: "#ffff87", ok: "#87d787", code: "#d7d787", border: "#8a8a8a",
+		link: "#5fd787", target: "#5fafaf",
 		selected: "#ffffff", selectedOn: "#1f4f8f",
 	}
 	onLight = palette{
 		dim: "#626262", accent: "#0057b7", user: "#005f87", tool: "#870087",
 		fail: "#b30000", warn: "#7a5200", ok: "#0a660a", code: "#874700", border: "#767676",
+		link: "#006b45", target: "#006b6b",
 		selected: "#000000", selectedOn: "#c0d8f8",
 	}
 )
@@ -81,6 +86,8 @@ func New(dark, color bool) Theme {
 		Added:    fg(p.ok),
 		Removed:  fg(p.fail),
 		Code:     fg(p.code),
+		Link:     fg(p.link).Bold(true),
+		Target:   fg(p.target).Underline(true),
 		Match:    fg(p.warn).Bold(true),
 		Border:   fg(p.border),
 		Selected: fg(p.selected).Background(colour(p.selectedOn)),

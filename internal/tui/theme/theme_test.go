@@ -17,12 +17,14 @@ var (
 	lightBackgrounds = []string{"#ffffff", "#fdf6e3", "#eff1f5", "#f8f8f2"}
 )
 
-// styles are a theme's styles by role.
-func styles(t Theme) map[string]lipgloss.Style {
+// styles are the styles of a theme, and of code, by role.
+func styles(roles ...any) map[string]lipgloss.Style {
 	all := map[string]lipgloss.Style{}
-	v := reflect.ValueOf(t)
-	for i := range v.NumField() {
-		all[v.Type().Field(i).Name] = v.Field(i).Interface().(lipgloss.Style)
+	for _, of := range roles {
+		v := reflect.ValueOf(of)
+		for i := range v.NumField() {
+			all[v.Type().Name()+"."+v.Type().Field(i).Name] = v.Field(i).Interface().(lipgloss.Style)
+		}
 	}
 	return all
 }
@@ -56,7 +58,7 @@ func TestTextIsReadableOnEveryBackground(t *testing.T) {
 		if dark {
 			backgrounds = darkBackgrounds
 		}
-		for role, style := range styles(New(dark, true)) {
+		for role, style := range styles(New(dark, true), NewSyntax(dark)) {
 			fg, bg := style.GetForeground(), style.GetBackground()
 			if !coloured(fg) {
 				if coloured(bg) {
@@ -65,7 +67,7 @@ func TestTextIsReadableOnEveryBackground(t *testing.T) {
 				continue
 			}
 			want := 4.5
-			if role == "Border" {
+			if role == "Theme.Border" {
 				want = 3 // no text (WCAG 1.4.11)
 			}
 			on := map[string]color.Color{}
@@ -101,11 +103,14 @@ func TestSixteenColours(t *testing.T) {
 		return "?"
 	}
 	for _, dark := range []bool{true, false} {
-		hues := map[string]string{"Error": "red", "Removed": "red", "OK": "green", "Added": "green", "Tool": "magenta", "User": "blue", "Warn": "red"}
-		if dark {
-			hues["User"], hues["Warn"] = "cyan", "yellow" // which most palettes make too pale for white
+		hues := map[string]string{
+			"Theme.Error": "red", "Theme.Removed": "red", "Theme.OK": "green", "Theme.Added": "green",
+			"Theme.Tool": "magenta", "Theme.User": "blue", "Theme.Warn": "red",
 		}
-		for role, style := range styles(New(dark, true)) {
+		if dark {
+			hues["Theme.User"], hues["Theme.Warn"] = "cyan", "yellow" // which most palettes make too pale for white
+		}
+		for role, style := range styles(New(dark, true), NewSyntax(dark)) {
 			fg, bg := style.GetForeground(), style.GetBackground()
 			if !coloured(fg) {
 				continue
@@ -132,9 +137,9 @@ func TestNoColour(t *testing.T) {
 			}
 		}
 	}
-	for role, style := range styles(Theme{}) {
+	for role, style := range styles(Theme{}, Syntax{}) {
 		if got := style.Render("text"); got != "text" {
-			t.Errorf("the zero theme's %s makes %q of text", role, got)
+			t.Errorf("the zero %s makes %q of text", role, got)
 		}
 	}
 }

@@ -1,25 +1,19 @@
 package transcript
 
 import (
-	"fmt"
-	"image/color"
-	"path/filepath"
 	"regexp"
 	"strings"
-
-	"charm.land/lipgloss/v2"
-	"github.com/alecthomas/chroma/v2"
-	"github.com/alecthomas/chroma/v2/lexers"
-	"github.com/alecthomas/chroma/v2/styles"
+	"sync"
 
 	"noused/internal/tui/cell"
+	"noused/internal/tui/highlight"
 )
 
 // diffLine is a line of a diff: its mark, the number that edit writes before the
 // code and a tab, and the code. A header is code alone.
 type diffLine struct{ mark, number, code string }
 
-var numbered = regexp.MustCompile(`^ *[0-9]+\t`)
+var numbered = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^ *[0-9]+\t`) })
 
 func parseDiff(text string) []diffLine {
 	var out []diffLine
@@ -27,7 +21,7 @@ func parseDiff(text string) []diffLine {
 		l := diffLine{code: line}
 		if line != "" && strings.IndexByte("+- ", line[0]) >= 0 {
 			l.mark, l.code = line[:1], line[1:]
-			if number := numbered.FindString(l.code); number != "" {
+			if number := numbered().FindString(l.code); number != "" {
 				l.number, l.code = number[:len(number)-1]+" ", l.code[len(number):]
 			}
 		}
@@ -66,27 +60,13 @@ func (t *Transcript) diffLines(text, lang string, width int) []string {
 	return out
 }
 
-// languageOf is the language of a file by its name, "" if there is none.
-func languageOf(path string) string {
-	lexer := lexers.Match(filepath.Base(path))
-	if lexer == nil || lexer.Config().Name == "plaintext" {
-		return ""
-	}
-	return lexer.Config().Name
-}
-
 // coloured is the code of the lines that are there now, in the colours of its
 // language, nil where there are none. The lines are read as one text, for a comment or a string may
 // be longer than one.
-func (t *Transcript) coloured(lines []diffLine, lang string) (out []string) {
-	if !t.look.Color || t.look.Plain || !isLanguage(lang) {
+func (t *Transcript) coloured(lines []diffLine, lang string) []string {
+	if !t.look.Color || t.look.Plain || !highlight.Known(lang) {
 		return nil
 	}
-	defer func() {
-		if recover() != nil { // somebody else's mistake is no end of the program
-			out = nil
-		}
-	}()
 	var code strings.Builder
 	for _, l := range lines {
 		if l.mark == "+" || l.mark == " " { // the file as it is now
@@ -97,40 +77,5 @@ func (t *Transcript) coloured(lines []diffLine, lang string) (out []string) {
 	if code.Len() > 2*partBytes {
 		return nil
 	}
-	tokens, err := chroma.Tokenise(chroma.Coalesce(lexers.Get(lang)), nil, code.String())
-	if err != nil {
-		return nil
-	}
-	for i, line := range chroma.SplitTokensIntoLines(tokens) {
-		if i < len(lines) {
-			out = append(out, t.tokens(line))
-		}
-	}
-	if len(out) < len(lines) {
-		return nil
-	}
-	return out
-}
-
-// tokens renders a line's tokens; plain text keeps the terminal's own colour.
-func (t *Transcript) tokens(line []chroma.Token) string {
-	look := styles.Get(codeTheme(t.look))
-	var out strings.Builder
-	for _, token := range line {
-		text := strings.TrimRight(token.Value, "\n")
-		if text == "" {
-			continue
-		}
-		if c := look.Get(token.Type).Colour; c.IsSet() && c != look.Get(chroma.Background).Colour {
-			text = lipgloss.NewStyle().Foreground(lipgloss.Color(c.String())).Render(text)
-		}
-		out.WriteString(text)
-	}
-	return out.String()
-}
-
-// hex is a colour as styles write it.
-func hex(c color.Color) string {
-	r, g, b, _ := c.RGBA()
-	return fmt.Sprintf("#%02x%02x%02x", r>>8, g>>8, b>>8)
+	return t.md.coloured(code.String(), lang)
 }

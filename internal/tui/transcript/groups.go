@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/parser"
@@ -13,7 +14,9 @@ import (
 
 // splitter finds the blocks of a text, not what stands in them. It is of the
 // same parts as newParser's.
-var splitter = parser.NewParser(parser.WithBlockParsers(blockParsers()...))
+var splitter = sync.OnceValue(func() parser.Parser {
+	return parser.NewParser(parser.WithBlockParsers(blockParsers()...))
+})
 
 // group is a block of code, or blocks of text that no blank line divides.
 type group struct {
@@ -30,7 +33,7 @@ func groups(source []byte) []group {
 	source = shallow(source)
 	var all []group
 	inText := false // the last one is text
-	for n := splitter.Parse(text.NewReader(source)).FirstChild(); n != nil; n = n.NextSibling() {
+	for n := splitter().Parse(text.NewReader(source)).FirstChild(); n != nil; n = n.NextSibling() {
 		g := group{from: lineStart(source, n.Pos())}
 		switch n := n.(type) {
 		case *ast.FencedCodeBlock:

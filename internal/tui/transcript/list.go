@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"charm.land/lipgloss/v2"
 	"github.com/yuin/goldmark/ast"
 	east "github.com/yuin/goldmark/extension/ast"
 
@@ -13,83 +14,68 @@ import (
 // leastRoom is what an item of a list has beside its mark, at least.
 const leastRoom = 8
 
-// blocks renders what stands in a document or in a list's item: lists and code
-// here, what stands between them as the library does.
-func (m *markdown) blocks(parent ast.Node, source []byte, width int) ([]string, error) {
+// blocks renders what stands in a document, a list's item or a quote.
+func (m *markdown) blocks(parent ast.Node, source []byte, width int) []string {
 	var out []string
-	for n := parent.FirstChild(); n != nil; {
-		apart := n.HasBlankPreviousLines()
-		lines, next, err := m.block(n, source, width)
-		if err != nil {
-			return nil, err
-		}
-		if apart && len(out) > 0 && len(lines) > 0 {
+	wasApart := false
+	for n := parent.FirstChild(); n != nil; n = n.NextSibling() {
+		lines := m.block(n, source, width)
+		apart := n.HasBlankPreviousLines() || wasApart || standsApart(n)
+		if wasApart = standsApart(n); apart && len(out) > 0 && len(lines) > 0 {
 			out = append(out, "")
 		}
-		out, n = append(out, lines...), next
+		out = append(out, lines...)
 	}
-	return out, nil
+	return out
 }
 
-// block renders a block, and those behind it that belong to the same text. It
-// returns the one that follows.
-func (m *markdown) block(n ast.Node, source []byte, width int) (lines []string, next ast.Node, err error) {
-	switch n := n.(type) {
-	case *ast.List:
-		lines, err = m.list(n, source, width)
-		return lines, n.NextSibling(), err
-	case *ast.FencedCodeBlock:
-		return m.code(textOf(n, source), string(n.Language(source)), width), n.NextSibling(), nil
-	case *ast.CodeBlock:
-		return m.code(textOf(n, source), "", width), n.NextSibling(), nil
-	}
-	if next = n.NextSibling(); next == nil || drawnHere(next) || next.HasBlankPreviousLines() {
-		if words := textOf(n, source); isText(n) && simple(words) {
-			return wrap(strings.TrimRight(words, "\n"), width), next, nil
-		}
-	}
-	doc := ast.NewDocument()
-	for next = n; next != nil && !drawnHere(next) && (next == n || !next.HasBlankPreviousLines()); {
-		block := next
-		next = block.NextSibling()
-		doc.AppendChild(doc, paragraph(block))
-	}
-	lines, err = m.draw(doc, source, width)
-	return lines, next, err
-}
-
-func isText(n ast.Node) bool {
-	return n.Kind() == ast.KindTextBlock || n.Kind() == ast.KindParagraph
-}
-
-func drawnHere(n ast.Node) bool {
+// standsApart tells whether a block has blank lines around it, as written or not.
+func standsApart(n ast.Node) bool {
 	switch n.Kind() {
-	case ast.KindList, ast.KindFencedCodeBlock, ast.KindCodeBlock:
+	case ast.KindHeading, ast.KindThematicBreak, east.KindTable:
 		return true
 	}
 	return false
 }
 
-// paragraph is a block; the text of an item that is not set apart becomes one.
-func paragraph(n ast.Node) ast.Node {
-	if n.Kind() != ast.KindTextBlock {
-		return n
+func (m *markdown) block(n ast.Node, source []byte, width int) []string {
+	switch n := n.(type) {
+	case *ast.List:
+		return m.list(n, source, width)
+	case *ast.FencedCodeBlock:
+		return m.code(textOf(n, source), string(n.Language(source)), width)
+	case *ast.CodeBlock:
+		return m.code(textOf(n, source), "", width)
+	case *ast.Blockquote:
+		return m.quote(n, source, width)
+	case *east.Table:
+		return m.table(n, source, width)
+	case *ast.ThematicBreak:
+		return []string{m.theme.Border.Render("--------")}
+	case *ast.Heading:
+		mark := m.theme.Title.Render(strings.Repeat("#", n.Level) + " ")
+		return wrap(mark+m.inline(n, source, m.theme.Title), width)
 	}
-	p := ast.NewParagraph()
-	for child := n.FirstChild(); child != nil; {
-		next := child.NextSibling()
-		p.AppendChild(p, child)
-		child = next
+	return wrap(strings.TrimRight(m.inline(n, source, lipgloss.NewStyle()), "\n"), width)
+}
+
+func (m *markdown) quote(n ast.Node, source []byte, width int) []string {
+	bar := "│ "
+	if !m.look.Color {
+		bar = "| "
 	}
-	n.Parent().RemoveChild(n.Parent(), n)
-	return p
+	lines := m.blocks(n, source, max(width-2, leastRoom))
+	for i, line := range lines {
+		lines[i] = strings.TrimRight(bar+line, " ")
+	}
+	return lines
 }
 
 // textOf is the lines of a block that holds no others.
 func textOf(n ast.Node, source []byte) string { return string(n.Lines().Value(source)) }
 
 // list renders a list: each item hangs beside its mark.
-func (m *markdown) list(list *ast.List, source []byte, width int) ([]string, error) {
+func (m *markdown) list(list *ast.List, source []byte, width int) []string {
 	var out []string
 	number := list.Start
 	for item := list.FirstChild(); item != nil; item = item.NextSibling() {
@@ -105,16 +91,13 @@ func (m *markdown) list(list *ast.List, source []byte, width int) ([]string, err
 			}
 			box.Parent().RemoveChild(box.Parent(), box)
 		}
-		lines, err := m.blocks(item, source, max(width-cell.Width(mark), leastRoom))
-		if err != nil {
-			return nil, err
-		}
+		lines := m.blocks(item, source, max(width-cell.Width(mark), leastRoom))
 		if !list.IsTight && len(out) > 0 {
 			out = append(out, "")
 		}
 		out = append(out, hung(mark, lines)...)
 	}
-	return out, nil
+	return out
 }
 
 // hung puts a mark before lines.

@@ -1,28 +1,22 @@
 package transcript
 
 import (
-	"bytes"
 	"strings"
 
-	"charm.land/glamour/v2/ansi"
-	"charm.land/glamour/v2/styles"
-	"github.com/alecthomas/chroma/v2/lexers"
-	"github.com/alecthomas/chroma/v2/quick"
-	xansi "github.com/charmbracelet/x/ansi"
+	"charm.land/lipgloss/v2"
 	"github.com/yuin/goldmark"
-	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/parser"
-	"github.com/yuin/goldmark/renderer"
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
 
 	"noused/internal/tui/cell"
+	"noused/internal/tui/highlight"
 	"noused/internal/tui/theme"
 )
 
-// Bounds of what is rendered as Markdown. The renderer takes more than twice as
-// long for each level of quotes, and long for text that is mostly marks.
+// Bounds of what is rendered as Markdown: the parser takes long for text that is
+// mostly marks, and there is no room for what is nested deeper.
 const (
 	maxNesting = 4
 	maxMarks   = 60 // and one of so many characters:
@@ -31,13 +25,19 @@ const (
 
 // markdown renders the parts of a text for one look.
 type markdown struct {
-	look    Look
-	parser  parser.Parser
-	drawing map[int]renderer.Renderer // by width
+	look   Look
+	theme  theme.Theme // the zero one where there is no colour: marks are in its place
+	syntax theme.Syntax
+	parser parser.Parser // nil until it is needed
 }
 
-// maxWidths bounds the renderers that are kept.
-const maxWidths = 16
+func newMarkdown(look Look) *markdown {
+	m := &markdown{look: look}
+	if look.Color {
+		m.theme, m.syntax = theme.New(look.Dark, true), theme.NewSyntax(look.Dark)
+	}
+	return m
+}
 
 // render returns the lines of a part in at most width cells. The text is
 // sanitised here.
@@ -75,12 +75,12 @@ func wrap(text string, width int) []string {
 	return lines
 }
 
-// convert runs the libraries. What they cannot get over is a text like any
+// convert parses and draws. What the library cannot get over is a text like any
 // other: somebody else's mistake in a message must not end the program.
 func (m *markdown) convert(source string, width int) (lines []string, ok bool) {
 	defer func() {
 		if recover() != nil {
-			m.parser, m.drawing = nil, nil // their state may be anything
+			m.parser = nil // its state may be anything
 			lines, ok = nil, false
 		}
 	}()
@@ -88,57 +88,7 @@ func (m *markdown) convert(source string, width int) (lines []string, ok bool) {
 		m.parser = newParser()
 	}
 	doc := m.parser.Parse(text.NewReader([]byte(source)))
-	lines, err := m.blocks(doc, []byte(source), width)
-	return lines, err == nil
-}
-
-// draw renders blocks with the library.
-func (m *markdown) draw(doc ast.Node, source []byte, width int) ([]string, error) {
-	if m.drawing == nil || len(m.drawing) >= maxWidths {
-		m.drawing = map[int]renderer.Renderer{}
-	}
-	if m.drawing[width] == nil {
-		m.drawing[width] = newRenderer(m.look, width)
-	}
-	var buf bytes.Buffer
-	if err := m.drawing[width].Render(&buf, nameCode(doc, source), doc); err != nil {
-		return nil, err
-	}
-	out := buf.String()
-	if !m.look.Color {
-		out = xansi.Strip(out)
-	}
-	var lines []string
-	for line := range strings.SplitSeq(onlyStyles(out), "\n") {
-		if line = trimEnd(line); line != "" || len(lines) > 0 && lines[len(lines)-1] != "" {
-			lines = append(lines, line)
-		}
-	}
-	if n := len(lines); n > 0 && lines[n-1] == "" {
-		lines = lines[:n-1]
-	}
-	return lines, nil
-}
-
-// nameCode gives the code of quotes a language where it has none that is known:
-// the library would try to guess it, which takes long. It returns the source,
-// with that name behind it.
-func nameCode(doc ast.Node, source []byte) []byte {
-	name := text.NewSegment(len(source), len(source)+len("text"))
-	var unknown []ast.Node
-	_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
-		code, fenced := n.(*ast.FencedCodeBlock)
-		if entering && (n.Kind() == ast.KindCodeBlock || fenced && !isLanguage(string(code.Language(source)))) {
-			unknown = append(unknown, n)
-		}
-		return ast.WalkContinue, nil
-	})
-	for _, n := range unknown {
-		named := ast.NewFencedCodeBlock(ast.NewTextSegment(name))
-		named.SetLines(n.Lines())
-		n.Parent().ReplaceChild(n.Parent(), n, named)
-	}
-	return append(source[:len(source):len(source)], "text"...)
+	return m.blocks(doc, []byte(source), width), true
 }
 
 // paragraphs begin with any indentation: a line of a list or a quote that only
@@ -167,44 +117,6 @@ func newParser() parser.Parser {
 	return md.Parser()
 }
 
-func newRenderer(look Look, width int) renderer.Renderer {
-	render := ansi.NewRenderer(ansi.Options{WordWrap: width, PreserveNewLines: true, InlineTableLinks: true, Styles: styleOf(look)})
-	return renderer.NewRenderer(renderer.WithNodeRenderers(util.Prioritized(render, 1000)))
-}
-
-// styleOf is glamour's own style without its margins, in the terminal's own
-// colour where a text has no role.
-func styleOf(look Look) ansi.StyleConfig {
-	s := styles.LightStyleConfig
-	switch {
-	case !look.Color:
-		s = styles.ASCIIStyleConfig
-	case look.Dark:
-		s = styles.DarkStyleConfig
-	}
-	var none uint
-	s.Document.Margin, s.Document.Color = &none, nil
-	s.Document.BlockPrefix, s.Document.BlockSuffix = "", ""
-	s.CodeBlock.Margin, s.CodeBlock.Chroma = &none, nil
-	if !look.Color {
-		s.Code.Prefix, s.Code.Suffix = "`", "`"
-	} else {
-		s.CodeBlock.Theme = codeTheme(look)
-		code := hex(theme.New(look.Dark, true).Code.GetForeground())
-		s.Code.Color, s.Code.BackgroundColor, s.Code.Prefix, s.Code.Suffix = &code, nil, "", ""
-		s.H1.BackgroundColor, s.H1.Color = nil, nil
-		s.H1.Prefix, s.H1.Suffix = "# ", ""
-	}
-	return s
-}
-
-func codeTheme(look Look) string {
-	if look.Dark {
-		return "github-dark"
-	}
-	return "github"
-}
-
 // code returns the lines of a code block, coloured where its language is known.
 func (m *markdown) code(text, lang string, width int) []string {
 	text = strings.TrimSuffix(cell.Sanitize(text), "\n")
@@ -212,10 +124,8 @@ func (m *markdown) code(text, lang string, width int) []string {
 	if m.look.Plain || width < 20 {
 		indent = ""
 	}
-	if m.look.Color && lang != "" && len(text) <= 2*partBytes {
-		if out, ok := highlight(text, lang, codeTheme(m.look)); ok {
-			text = strings.TrimSuffix(out, "\n")
-		}
+	if m.look.Color && len(text) <= 2*partBytes {
+		text = strings.Join(m.coloured(text, lang), "\n")
 	}
 	lines := wrap(text, width-len(indent))
 	for i, line := range lines {
@@ -224,23 +134,52 @@ func (m *markdown) code(text, lang string, width int) []string {
 	return lines
 }
 
-// isLanguage tells whether the highlighter knows a language.
-func isLanguage(name string) bool { return name != "" && len(name) < 40 && lexers.Get(name) != nil }
-
-func highlight(text, lang, theme string) (out string, ok bool) {
-	defer func() {
-		if recover() != nil {
-			ok = false
+// coloured are the lines of sanitised code, in the colours of its language.
+func (m *markdown) coloured(code, lang string) []string {
+	var lines []string
+	var line strings.Builder
+	for _, token := range highlight.Scan(code, lang) {
+		for i, text := range strings.Split(token.Text, "\n") {
+			if i > 0 {
+				lines = append(lines, line.String())
+				line.Reset()
+			}
+			if style := m.styleOf(token.Kind); style != nil && text != "" {
+				text = style.Render(text)
+			}
+			line.WriteString(text)
 		}
-	}()
-	if !isLanguage(lang) {
-		return "", false
 	}
-	var buf bytes.Buffer
-	if err := quick.Highlight(&buf, text, lang, "terminal256", theme); err != nil {
-		return "", false
+	return append(lines, line.String())
+}
+
+// styleOf is the style of a kind of code, nil for text.
+func (m *markdown) styleOf(kind highlight.Kind) *lipgloss.Style {
+	switch kind {
+	case highlight.Comment:
+		return &m.syntax.Comment
+	case highlight.Keyword:
+		return &m.syntax.Keyword
+	case highlight.Type:
+		return &m.syntax.Type
+	case highlight.Function:
+		return &m.syntax.Function
+	case highlight.String:
+		return &m.syntax.String
+	case highlight.Number:
+		return &m.syntax.Number
+	case highlight.Name:
+		return &m.syntax.Name
+	case highlight.Tag:
+		return &m.syntax.Tag
+	case highlight.Meta:
+		return &m.syntax.Meta
+	case highlight.Added:
+		return &m.theme.Added
+	case highlight.Removed:
+		return &m.theme.Removed
 	}
-	return onlyStyles(buf.String()), true
+	return nil
 }
 
 // simple tells whether Markdown means nothing in a text.
@@ -277,29 +216,6 @@ func tangled(text string) bool {
 	return marks > maxMarks && marks > len(text)/markEvery
 }
 
-// onlyStyles is what a renderer made, without anything but text and colours: a
-// character that Markdown writes as a number can be a control character.
-func onlyStyles(s string) string {
-	var out strings.Builder
-	out.Grow(len(s))
-	for {
-		i := strings.IndexByte(s, '\x1b')
-		if i < 0 {
-			out.WriteString(cell.Sanitize(s))
-			return out.String()
-		}
-		out.WriteString(cell.Sanitize(s[:i]))
-		s = s[i:]
-		n := sgr(s)
-		if n > 0 {
-			out.WriteString(s[:n])
-		} else {
-			n = osc8(s)
-		}
-		s = s[max(n, 1):]
-	}
-}
-
 // sgr is how long the colour sequence is with which s begins, 0 if with none.
 func sgr(s string) int {
 	if !strings.HasPrefix(s, "\x1b[") {
@@ -314,27 +230,6 @@ func sgr(s string) int {
 		}
 	}
 	return 0
-}
-
-// osc8 is how long the link's beginning or end is with which s begins.
-func osc8(s string) int {
-	if !strings.HasPrefix(s, "\x1b]8;") {
-		return 0
-	}
-	for i, c := range []byte(s) {
-		switch {
-		case c == '\a':
-			return i + 1
-		case c == '\n':
-			return i
-		case c == '\x1b' && i > 0:
-			if strings.HasPrefix(s[i:], "\x1b\\") {
-				return i + 2
-			}
-			return i
-		}
-	}
-	return len(s)
 }
 
 // trimEnd takes the spaces off a line's end, and ends its style.

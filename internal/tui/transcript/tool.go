@@ -14,6 +14,7 @@ import (
 	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
+	"noused/internal/tui/highlight"
 )
 
 // Bounds of what a tool's block keeps and shows.
@@ -248,7 +249,7 @@ func (t *Transcript) layTool(b *block) {
 	}
 	diff, isDiff := c.diff(list)
 	if path, ok := get(list, "path"); ok && isDiff {
-		defer t.name(b, languageOf(path))
+		defer t.name(b, highlight.OfFile(path))
 	}
 	if open {
 		c.layArguments(list, ok, isDiff, add, whole)

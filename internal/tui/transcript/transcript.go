@@ -109,7 +109,7 @@ func (t *Transcript) SetLook(look Look) {
 func (t *Transcript) setLook(look Look) {
 	look.Width = max(look.Width, 1)
 	t.look = look
-	t.md = &markdown{look: look}
+	t.md = newMarkdown(look)
 	t.theme = theme.Theme{}
 	if look.Color && !look.Plain {
 		t.theme = theme.New(look.Dark, true)

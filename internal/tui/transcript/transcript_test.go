@@ -15,8 +15,6 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
-	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/text"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
@@ -28,9 +26,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 func TestMain(m *testing.M) {
-	// The clock of the syntax highlighter's patterns ends by itself, a second after
-	// the last one was matched.
-	goleak.VerifyTestMain(testenv.M{M: m}, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock"))
+	goleak.VerifyTestMain(testenv.M{M: m})
 }
 
 var (
@@ -602,31 +598,6 @@ func TestALongLineIsNotBrokenBeforeWhatBeginsABlock(t *testing.T) {
 			if got != text {
 				t.Errorf("%q, %d: the text ends in %q, want %q", again, len(text), got[max(len(got)-40, 0):], text[len(text)-40:])
 			}
-		}
-	}
-}
-
-// A renderer that is given code in a language that it does not know tries to
-// guess it, which takes long: all code that it gets has one that it knows.
-func TestCodeOfAnUnknownLanguageIsNotGuessed(t *testing.T) {
-	for source, want := range map[string][]string{
-		"> ```\n> x\n> ```\n":            {"text x"},
-		"> ~~~go\n> x\n> ~~~":            {"go x"},
-		"> ```what\n> ```go\n> ```":      {"text ```go"},
-		">     x\n\n> ```sh\n> y\n> ```": {"text x", "sh y"},
-		"> - ```\n>   x\n>   ```\n":      {"text x"},
-	} {
-		doc := newParser().Parse(text.NewReader([]byte(source)))
-		named := nameCode(doc, []byte(source))
-		var got []string
-		_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
-			if code, ok := n.(*ast.FencedCodeBlock); ok && entering {
-				got = append(got, string(code.Language(named))+" "+strings.TrimSpace(textOf(code, named)))
-			}
-			return ast.WalkContinue, nil
-		})
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", source, diff)
 		}
 	}
 }
