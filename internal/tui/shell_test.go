@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"noused/internal/protocol"
@@ -82,6 +83,35 @@ func TestShellLinesAndRuns(t *testing.T) {
 	h.sees("want /bash COMMAND")
 }
 
+// opened is a pipe with a name once somebody writes to it; meanwhile the screen goes on.
+func (h *hand) opened(path string) (pipe *os.File) {
+	h.t.Helper()
+	opened := make(chan *os.File, 1)
+	go func() { // ends with the writer, or with the test
+		f, err := os.Open(path)
+		if err != nil {
+			h.t.Error(err)
+		}
+		opened <- f
+	}()
+	h.t.Cleanup(func() {
+		if pipe == nil { // nobody has written: let go of it
+			if f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
+				f.Close()
+			}
+		}
+	})
+	h.until("somebody writes to "+path, func() bool {
+		select {
+		case pipe = <-opened:
+			return true
+		default:
+			return false
+		}
+	})
+	return pipe
+}
+
 // Esc ends all processes of a line for the shell: the pipe that they hold is at
 // its end when none is left.
 func TestEscEndsTheProcessesOfAShellLine(t *testing.T) {
@@ -92,10 +122,7 @@ func TestEscEndsTheProcessesOfAShellLine(t *testing.T) {
 		d.Fifo(name)
 		h.write(marks + "exec >" + name + "; echo begun; sleep 1000 & (sleep 1000; true)")
 		h.press("enter")
-		held, err := os.Open(filepath.Join(d.Dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		held := h.opened(filepath.Join(d.Dir, name))
 		defer held.Close()
 		if _, err := io.ReadFull(held, make([]byte, len("begun\n"))); err != nil {
 			t.Fatal(err)
