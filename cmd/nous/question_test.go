@@ -55,6 +55,7 @@ func TestQuestionsOfOtherSessionsReachTheScreen(t *testing.T) {
 	q := state(t, d.Socket).PendingApprovals[0]
 	askDaemon(t, d.Socket, protocol.Approve, protocol.ApproveParams{ApprovalID: q.ApprovalID, Option: "once"})
 	s.WaitGone("question elsewhere")
+	s.WaitGone("1 other run")
 
 	asksIn(t, d, other)
 	s.Wait("1 question elsewhere")

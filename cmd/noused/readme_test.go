@@ -125,7 +125,7 @@ func shellLines(t *testing.T, page string) string {
 		t.Fatalf("%s has %d blocks of shell lines", page, len(lines))
 	}
 	return regexp.MustCompile(`(?m)^(noused .*&.*)$|^nous +#.*$`).ReplaceAllString(strings.Join(lines, "\n"),
-		"$1\nuntil nous ping >/dev/null 2>&1; do sleep 0.1; done")
+		"$1\nuntil nous --no-start ping >/dev/null 2>&1; do sleep 0.1; done")
 }
 
 // copyTree is a folder with what building takes.
