@@ -413,6 +413,7 @@ func (t *Transcript) nearest() {
 		if i == s.from.block {
 			m = t.lastSeen(m)
 		}
+		t.goBack(s.back) // what a shorter text has shown meanwhile is no matter
 		t.goTo(m)
 		return
 	}

@@ -82,6 +82,27 @@ func TestFindShowsTheNearestMatchAndWalks(t *testing.T) {
 	}
 }
 
+// However fast a text is typed, the view at its end is the same.
+func TestTheViewOfAMatchIsThatOfTheWholeText(t *testing.T) {
+	views := map[string]bool{}
+	for _, typed := range [][]string{{"about 3"}, {"a", "about", "about 3"}, {"about 4", "about 40", "about 3"}} {
+		tr := fresh(Look{Width: 40})
+		for i := range 60 {
+			apply(tr, said(fmt.Sprint("m", i), "user", fmt.Sprintf("message %d, about %d", i, i))...)
+		}
+		tr.View(10)
+		for _, text := range typed {
+			tr.Find(text)
+			found(tr)
+			tr.View(10)
+		}
+		views[strings.Join(tr.View(10), "\n")] = true
+	}
+	if len(views) != 1 {
+		t.Errorf("got %d views of one match: %v", len(views), views)
+	}
+}
+
 func TestCapitalLettersMatterWhereTheTextHasOne(t *testing.T) {
 	tr := fresh(Look{Width: 40})
 	apply(tr, said("m1", "user", "Boat boat BOAT, Straße ΣΊΣΥΦΟΣ")...)
