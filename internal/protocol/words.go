@@ -88,7 +88,9 @@ const (
 	StatusTitleSet        Code = "title_set"
 	StatusMarkedRead      Code = "marked_read"
 	StatusToolsChanged    Code = "tools_changed"   // an MCP server has other tools now
-	StatusSettingChanged  Code = "setting_changed" // get_state has it: the approval mode or the model
+	StatusSettingChanged  Code = "setting_changed" // get_state has it: a mode, the model or the active tools
+	StatusJobEnded        Code = "job_ended"       // a command in the background; get_state has its exit code
+	StatusSessionDeleted  Code = "session_deleted"
 
 	StatusApprovalRequested Code = "approval_requested"
 	StatusApprovalResolved  Code = "approval_resolved"

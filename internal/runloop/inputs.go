@@ -2,6 +2,8 @@ package runloop
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"noused/internal/model"
@@ -256,7 +258,9 @@ func (m *machine) finishAbort() {
 }
 
 func (in toolsIn) step(m *machine) {
+	same := m.s.ToolsChosen && slices.Equal(m.s.Tools, in.tools)
 	m.record(session.ToolsSet{Tools: in.tools})
+	m.tellSetting(same, "active tools", strconv.Itoa(in.count))
 	m.reply(in.ticket, protocol.ToolsAccepted{Command: protocol.SetActiveTools.Name(), Count: in.count})
 }
 
@@ -272,8 +276,7 @@ func wireModel(c model.Choice) protocol.ModelInfo {
 	return protocol.ModelInfo{Provider: c.Provider, Name: c.Name, BaseURL: c.BaseURL, Effort: c.Effort}
 }
 
-// tellSetting tells every screen that a session has another setting. The commands of v1
-// that change one bring no event: what they bring is frozen.
+// tellSetting tells every client that a session has another setting.
 func (m *machine) tellSetting(same bool, name, value string) {
 	if !same {
 		m.publish(protocol.Status{Ref: protocol.Ref{SessionID: m.s.ID}, Code: protocol.StatusSettingChanged, Message: name + ": " + value})
@@ -281,7 +284,13 @@ func (m *machine) tellSetting(same bool, name, value string) {
 }
 
 func (in modeIn) step(m *machine) {
+	mode, name := &m.s.SteeringMode, "steering mode"
+	if in.kind == protocol.KindFollowUp {
+		mode, name = &m.s.FollowUpMode, "follow-up mode"
+	}
+	was := *mode
 	m.record(session.ModeSet{Kind: in.kind, Mode: in.mode})
+	m.tellSetting(*mode == was, name, string(in.mode))
 	m.reply(in.ticket, protocol.ModeAccepted{Command: in.command, Mode: in.mode})
 }
 

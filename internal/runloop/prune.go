@@ -222,6 +222,7 @@ func (h *Hub) erased(id string, gone bool) {
 	ended := model.AuditEvent{Event: "session:end", Component: "session", SessionID: id}
 	if gone {
 		ended.Data = []byte(`{"deleted":true}`)
+		h.env.Events.Append(protocol.Status{Ref: protocol.Ref{SessionID: id}, Code: protocol.StatusSessionDeleted, Message: "the session was deleted"})
 	}
 	h.env.Audit(ended)
 }

@@ -83,7 +83,10 @@ func weight(in input) int64 {
 // have started.
 type jobEndedIn struct{ job model.Job }
 
-func (in jobEndedIn) step(m *machine) { m.record(session.JobStarted{Job: in.job}) }
+func (in jobEndedIn) step(m *machine) {
+	m.record(session.JobStarted{Job: in.job})
+	m.publish(protocol.Status{Ref: protocol.Ref{SessionID: m.s.ID}, Code: protocol.StatusJobEnded, Message: in.job.ID + " has ended"})
+}
 
 // hasEnded reports that a job is known to have.
 func (m *machine) hasEnded(job string) bool {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	stateEvery = 2 * time.Second // between looks for what no event tells
-	maxTries   = 8               // to take a snapshot between two changes
+	lookAfter = 2 * time.Second // from an event, or a command, to a look at the state
+	maxTries  = 8               // to take a snapshot between two changes
 )
 
 // conn is one connection to both sockets.
@@ -26,7 +26,9 @@ type conn struct {
 	Connected
 	active string // the older core's active session, where it does not say in its state
 	sure   bool   // of an older core: no event can be missed any more
-	in     chan incoming
+	// incomplete: the daemon is still looking for approvals of sessions.
+	incomplete bool
+	in         chan incoming
 
 	told  []byte          // the state told last, to see what changed
 	after *protocol.State // to be told once its events have been
@@ -183,12 +185,22 @@ func (c *conn) find() error {
 
 // follow tells what happens until the connection ends.
 func (c *conn) follow() error {
-	look := time.NewTicker(stateEvery)
-	defer look.Stop()
+	var look <-chan time.Time // nil: nothing has happened since the last one
+	due := func() {
+		if look == nil {
+			look = time.After(lookAfter)
+		}
+	}
 	for {
+		if c.Older || c.incomplete {
+			due()
+		}
 		var err error
 		select {
 		case next := <-c.in:
+			if changesState(next) {
+				due()
+			}
 			err = c.take(next)
 			if errors.Is(err, errDropped) {
 				c.s.synced = false
@@ -202,7 +214,10 @@ func (c *conn) follow() error {
 			if !c.s.synced {
 				err = c.show(c.s.session)
 			}
-		case <-look.C:
+		case <-c.s.touching:
+			due()
+		case <-look:
+			look = nil
 			err = c.look()
 		case <-c.commands.Gone():
 			err = client.ErrLost
@@ -213,6 +228,15 @@ func (c *conn) follow() error {
 			return err
 		}
 	}
+}
+
+// changesState reports that the state may be another one after an event.
+func changesState(next incoming) bool {
+	switch next.Event.Event.(type) {
+	case protocol.MessageUpdate, protocol.ToolUpdate:
+		return false
+	}
+	return true
 }
 
 // take tells an event, if it is new and the session's or the daemon's.
@@ -236,8 +260,11 @@ func (c *conn) take(next incoming) error {
 		c.s.synced = false
 	}
 	c.tell()
-	if status, ok := next.Event.Event.(protocol.Status); ok && status.Code == protocol.StatusSettingChanged && c.ours(next) {
-		return c.look()
+	if status, ok := next.Event.Event.(protocol.Status); ok && c.ours(next) {
+		switch status.Code {
+		case protocol.StatusSettingChanged, protocol.StatusJobEnded, protocol.StatusSessionDeleted:
+			return c.look()
+		}
 	}
 	if _, over := next.Event.Event.(protocol.AgentEnd); over && next.lost && c.ours(next) {
 		return errDropped // the messages have it
@@ -260,8 +287,8 @@ func (c *conn) ours(next incoming) bool {
 	return id == "" || id == c.s.session || c.Older && c.s.session == ""
 }
 
-// look asks for the state, which holds what no event tells: a mode and the tools that
-// another client set, say. Where an event tells of them they are looked at behind it.
+// look asks for the state: an event says that it has changed, not how. An older core
+// does not say that either, and is asked every lookAfter.
 func (c *conn) look() error {
 	if !c.s.synced && !c.Older {
 		return nil // a snapshot is on its way
@@ -275,6 +302,7 @@ func (c *conn) look() error {
 	case err != nil:
 		return err
 	}
+	c.incomplete = state.ApprovalsIncomplete
 	if c.Older && state.SessionID != c.s.session {
 		return nil // another client's
 	}

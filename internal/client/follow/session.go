@@ -31,8 +31,9 @@ type Session struct {
 	asked  chan struct{} // cap 1: want has changed
 
 	// touched: a command may have changed the state, or told it to its caller.
-	touched atomic.Bool
-	older   atomic.Bool // the daemon is an older core
+	touched  atomic.Bool
+	touching chan struct{} // cap 1: touched was set
+	older    atomic.Bool   // the daemon is an older core
 
 	mu       sync.Mutex
 	commands *client.Client // nil while offline
@@ -60,7 +61,7 @@ func Open(daemon Dialer, sessionID string, find func(context.Context) (string, e
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Session{
 		daemon: daemon, find: find, ctx: ctx, cancel: cancel, events: NewStream(daemon, Options{}),
-		out: newOutbox(), asked: make(chan struct{}, 1), changed: make(chan struct{}),
+		out: newOutbox(), asked: make(chan struct{}, 1), touching: make(chan struct{}, 1), changed: make(chan struct{}),
 	}
 	if sessionID != "" {
 		s.want = &sessionID
@@ -147,7 +148,7 @@ func Do[P protocol.Params, R protocol.Reply](ctx context.Context, s *Session, de
 		var none R
 		return none, fmt.Errorf("%s: %w", def.Name(), ErrOffline)
 	}
-	defer s.touched.Store(true)
+	defer s.touch()
 	command, text, _ := sends(p)
 	if s.older.Load() && command != "" {
 		s.events.fill.Sent(command, text)
@@ -169,6 +170,12 @@ func Do[P protocol.Params, R protocol.Reply](ctx context.Context, s *Session, de
 		s.events.fill.Unsent(command)
 	}
 	return r, err
+}
+
+// touch has the state looked at after a command.
+func (s *Session) touch() {
+	s.touched.Store(true)
+	signal(s.touching)
 }
 
 // sends returns the text that a command sends, its kind, which is the command's name,

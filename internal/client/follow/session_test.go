@@ -346,7 +346,7 @@ func TestAnotherSession(t *testing.T) {
 	s.until("the active session", func() bool { return s.state.SessionID == second.SessionID })
 }
 
-func TestModeThatAnotherClientSets(t *testing.T) {
+func TestSettingsThatAnotherClientChanges(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
 	s, other := open(t, d.Socket), open(t, d.Socket)
@@ -356,8 +356,33 @@ func TestModeThatAnotherClientSets(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.until("the mode", func() bool { return s.state.SteeringMode == "all" })
+	if _, err := follow.Do(t.Context(), other.l, protocol.SetActiveTools, protocol.SetActiveToolsParams{Tools: []string{"read"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.until("the tools", func() bool { return slices.Equal(s.state.ActiveTools, []string{"read"}) })
 	if s.snaps != 1 {
 		t.Errorf("got %d snapshots, want 1", s.snaps)
+	}
+}
+
+// A session that somebody else deletes is left for the active one.
+func TestSessionThatAnotherClientDeletes(t *testing.T) {
+	t.Parallel()
+	d := startDaemon(t, "")
+	s, other := open(t, d.Socket), open(t, d.Socket)
+	s.begin()
+	other.begin()
+	gone := s.state.SessionID
+	next, err := follow.Do(t.Context(), other.l, protocol.NewSession, protocol.NewSessionParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := follow.Do(t.Context(), other.l, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: gone}); err != nil {
+		t.Fatal(err)
+	}
+	s.until("the active session", func() bool { return s.state.SessionID == next.SessionID })
+	if len(s.refused) != 1 || s.refused[0].SessionID != gone {
+		t.Errorf("got %+v, want that %s is refused", s.refused, gone)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"noused/internal/client"
@@ -25,7 +26,7 @@ func added() []string {
 // answered with a Refused and the session before, then the active one.
 func (c *conn) show(id string) error {
 	c.after = nil
-	for _, id := range []string{id, c.s.session, ""} {
+	for _, id := range slices.Compact([]string{id, c.s.session, ""}) {
 		err := c.snapshot(id)
 		var wire *protocol.Error
 		if err == nil || id == "" || !errors.As(err, &wire) || wire.Reason() == protocol.ShuttingDown { // the next daemon shows it
@@ -115,7 +116,7 @@ func (c *conn) finish(snap Snapshot, behind []incoming) {
 	s := c.s
 	snap.New = s.known && c.Epoch != s.epoch
 	s.session, s.epoch, s.known, s.synced = snap.State.SessionID, c.Epoch, true, true
-	c.told = comparable(snap.State)
+	c.told, c.incomplete = comparable(snap.State), snap.State.ApprovalsIncomplete
 	s.out.snapshot(snap)
 	if behind == nil {
 		behind = s.doing.of(s.session)

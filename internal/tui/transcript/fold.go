@@ -355,7 +355,8 @@ func (t *Transcript) Apply(ev protocol.Event, at time.Time) {
 		t.endRun(ev)
 	case protocol.Status:
 		switch ev.Code {
-		case protocol.StatusSteerQueued, protocol.StatusFollowUpQueued, protocol.StatusAbortRequested, protocol.StatusMarkedRead, protocol.StatusToolsChanged, protocol.StatusSettingChanged,
+		case protocol.StatusSteerQueued, protocol.StatusFollowUpQueued, protocol.StatusAbortRequested, protocol.StatusMarkedRead, protocol.StatusToolsChanged,
+			protocol.StatusSettingChanged, protocol.StatusJobEnded, protocol.StatusSessionDeleted,
 			protocol.StatusApprovalRequested, protocol.StatusApprovalResolved: // told by who shows the question
 		default:
 			t.Notice("status", ev.Message)
