@@ -5,38 +5,16 @@ import (
 	"strings"
 	"time"
 
+	"noused/internal/client/conversation"
 	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 )
 
-type kind uint8
-
-const (
-	user kind = iota
-	assistant
-	thinking
-	tool
-	compaction
-	runEnd
-	notice
-	unknown
-)
-
-// block is one thing that was said or done.
+// block is an entry as it is drawn.
 type block struct {
-	kind     kind
-	key      string // unique, and the same for an entry and for the events of it
-	body     body
-	label    string // user: kind of turn; assistant: stop reason; notice: kind
-	attached []attachment
-	tool     *toolCall
-	end      *ending
-
-	live  bool // more of the text may come
-	began time.Time
-	took  time.Duration
-	timed bool // took is known
+	*conversation.Entry
+	body  body // the entry's text in parts
 	words counter
 	fold  fold
 
@@ -46,6 +24,11 @@ type block struct {
 	kept   int // pieces that stay when the text grows
 	from   int // parts of the body that are among them
 	found  count
+}
+
+func newBlock(e *conversation.Entry) *block {
+	plain := e.Kind == conversation.User || e.Kind == conversation.Thinking || e.Kind == conversation.Aside || e.Kind == conversation.Unknown
+	return &block{Entry: e, body: body{plain: plain, text: &e.Text}}
 }
 
 // counter counts the words of a text that grows.
@@ -76,15 +59,6 @@ const (
 	closed             // by hand
 	opened
 )
-
-// ending is how a run ended.
-type ending struct {
-	reason protocol.StopReason // "" where that is not known
-	turns  int
-	took   time.Duration // 0 where that is not known
-	usage  protocol.Usage
-	err    *protocol.RunError
-}
 
 // piece is what is rendered at once: a part of a block.
 type piece struct {
@@ -125,27 +99,9 @@ func (b *block) grown() {
 	b.found.grown(b.kept)
 }
 
-// inherit takes over from an older block of the same thing what entries do not
-// tell.
-func (b *block) inherit(was *block) {
-	b.fold = was.fold
-	if b.tool != nil && was.tool != nil {
-		if !b.timed { // an older daemon's entry
-			b.took, b.timed = was.took, was.timed
-		}
-		b.began = was.began
-		b.tool.inherit(was.tool)
-	}
-}
-
-// lasted notes how long a tool ran; of one that did not run nothing is said.
-func (b *block) lasted(ms int64) {
-	b.took, b.timed = time.Duration(ms)*time.Millisecond, ms > 0
-}
-
 // foldable tells whether there is something to fold.
 func (b *block) foldable() bool {
-	return b.kind == thinking || b.kind == tool || b.kind == compaction || b.kind == unknown
+	return b.Kind == conversation.Thinking || b.Kind == conversation.Tool || b.Kind == conversation.Summary || b.Kind == conversation.Unknown
 }
 
 func (t *Transcript) isOpen(b *block) bool {
@@ -161,13 +117,13 @@ func (t *Transcript) lay(b *block) {
 	}
 	b.pieces = b.pieces[:b.kept]
 	switch {
-	case b.kind == runEnd:
-	case b.kind == tool:
+	case b.Kind == conversation.RunEnd:
+	case b.Kind == conversation.Tool:
 		t.layTool(b)
 	case !b.foldable() || t.isOpen(b):
 		t.layBody(b)
-	case b.kind == thinking && b.live:
-		b.pieces = append(b.pieces, piece{as: asCut, text: lastLines(b.body.text.String(), liveLines)})
+	case b.Kind == conversation.Thinking && b.Live:
+		b.pieces = append(b.pieces, piece{as: asCut, text: lastLines(b.Text.String(), liveLines)})
 	}
 	if len(b.pieces) == 0 {
 		b.pieces = []piece{{as: asHint}}
@@ -184,19 +140,19 @@ func (t *Transcript) layBody(b *block) {
 	if ok {
 		b.pieces = append(b.pieces, t.pieceOf(b, rest))
 	}
-	if b.body.over {
-		b.pieces = append(b.pieces, piece{as: asHint, text: fmt.Sprintf("the text is longer than the %d MiB shown here", maxText>>20)})
+	if b.Text.Over() {
+		b.pieces = append(b.pieces, piece{as: asHint, text: fmt.Sprintf("the text is longer than the %d MiB shown here", conversation.MaxText>>20)})
 	}
-	if b.kind == assistant && !b.live && remark(protocol.StopReason(b.label)) != "" {
-		p := piece{as: asHint, text: remark(protocol.StopReason(b.label)), first: b.body.text.Len() == 0}
+	if b.Kind == conversation.Assistant && !b.Live && remark(b.StopReason) != "" {
+		p := piece{as: asHint, text: remark(b.StopReason), first: b.Text.Len() == 0}
 		b.pieces = append(b.pieces, p)
 	}
-	for _, a := range b.attached {
-		b.pieces = append(b.pieces, piece{as: asNote, text: a.String()})
+	for _, a := range b.Attachments {
+		b.pieces = append(b.pieces, piece{as: asNote, text: attachedWords(a)})
 	}
 }
 
-func (a attachment) String() string {
+func attachedWords(a protocol.Attachment) string {
 	name := a.Name
 	if name == "" {
 		name = a.Path
@@ -221,17 +177,15 @@ func (t *Transcript) pieceOf(b *block, p part) piece {
 	out := piece{text: p.text, lang: p.lang, first: b.from == 0 && len(b.pieces) == b.headLen()}
 	out.gap = !p.joined && !out.first && !b.body.plain
 	switch {
-	case b.kind == user:
+	case b.Kind == conversation.User:
 		out.as = asUser
-	case b.kind == thinking:
+	case b.Kind == conversation.Thinking:
 		out.as = asThought
-	case b.kind == notice && b.label == "error":
-		out.as = asFailure
-	case b.kind == notice:
+	case b.Kind == conversation.Aside:
 		out.as = asNote
 	case p.code:
 		out.as = asCode
-	case p.plain || b.kind == unknown:
+	case p.plain || b.Kind == conversation.Unknown:
 		out.as = asOutput
 	}
 	return out
@@ -240,7 +194,7 @@ func (t *Transcript) pieceOf(b *block, p part) piece {
 // headLen is how many pieces stand before the text.
 func (b *block) headLen() int {
 	switch {
-	case b.kind == user && (b.label == "" || b.label == string(protocol.KindPrompt)), b.kind == assistant, b.kind == notice:
+	case b.Kind == conversation.User && (b.TurnKind == "" || b.TurnKind == protocol.KindPrompt), b.Kind == conversation.Assistant, b.Kind == conversation.Aside:
 		return 0
 	}
 	return 1
@@ -251,7 +205,7 @@ func (t *Transcript) head(b *block) []piece {
 	if b.headLen() == 0 {
 		return nil
 	}
-	return []piece{{as: asHead, moving: b.kind == thinking && b.live || b.kind == tool && b.tool.state == running}}
+	return []piece{{as: asHead, moving: b.Kind == conversation.Thinking && b.Live || b.Kind == conversation.Tool && b.Call.State == conversation.Running}}
 }
 
 // render draws a piece.
@@ -288,26 +242,26 @@ func (t *Transcript) render(b *block, p *piece) []string {
 	case asNote:
 		return styled(t.noteStyle(b), hanging(t.notePrefix(b, p), trimBreak(p.text), width))
 	case asFailure:
-		return styled(t.theme.Error, hanging(t.failurePrefix(b, p), trimBreak(p.text), width))
+		return styled(t.theme.Error, hanging("  ", trimBreak(p.text), width))
 	}
 	return t.headLines(b, width)
 }
 
 func (t *Transcript) headLines(b *block, width int) []string {
-	switch b.kind {
-	case user:
-		return []string{t.theme.Accent.Render("❯") + " " + t.theme.Dim.Render(kindWord(protocol.Kind(b.label)))}
-	case thinking:
-		if b.live {
+	switch b.Kind {
+	case conversation.User:
+		return []string{t.theme.Accent.Render("❯") + " " + t.theme.Dim.Render(kindWord(b.TurnKind))}
+	case conversation.Thinking:
+		if b.Live {
 			return []string{t.theme.Thinking.Render(t.spinner() + " " + t.thoughtWords(b))}
 		}
 		return []string{t.theme.Thinking.Render(t.arrow(b) + " " + t.thoughtWords(b))}
-	case tool:
+	case conversation.Tool:
 		return []string{t.toolHead(b, width)}
-	case compaction:
+	case conversation.Summary:
 		return []string{t.theme.Title.Render(t.arrow(b) + " summary of what was before")}
-	case runEnd:
-		return t.endLines(b.end, width)
+	case conversation.RunEnd:
+		return t.endLines(b.End, width)
 	}
 	return []string{t.theme.Warn.Render(t.arrow(b) + " an entry of a kind that this client does not know")}
 }
@@ -336,11 +290,11 @@ func (t *Transcript) spinner() string {
 
 // thoughtWords says how long was thought, and how much.
 func (t *Transcript) thoughtWords(b *block) string {
-	words := format.Count(b.words.in(b.body.text.String()), "word")
+	words := format.Count(b.words.in(b.Text.String()), "word")
 	switch {
-	case b.live && !b.began.IsZero():
-		return fmt.Sprintf("thinking for %s, %s", duration(t.now().Sub(b.began)), words)
-	case b.live:
+	case b.Live && !b.Began.IsZero():
+		return fmt.Sprintf("thinking for %s, %s", duration(t.now().Sub(b.Began)), words)
+	case b.Live:
 		return "thinking, " + words
 	}
 	return "thought, " + words
@@ -360,36 +314,36 @@ func duration(d time.Duration) string {
 }
 
 // endLines is the line under a run.
-func (t *Transcript) endLines(e *ending, width int) []string {
+func (t *Transcript) endLines(e *conversation.Ending, width int) []string {
 	var out []string
 	switch {
-	case e.err != nil:
-		out = styled(t.theme.Error, hanging("✗ ", "the run failed: "+trimBreak(coded(e.err.Code, e.err.Message)), width))
-	case e.reason == protocol.StopError:
+	case e.Err != nil:
+		out = styled(t.theme.Error, hanging("✗ ", "the run failed: "+trimBreak(conversation.Coded(e.Err.Code, e.Err.Message)), width))
+	case e.Reason == protocol.StopError:
 		out = []string{t.theme.Error.Render("✗ the run failed")}
-	case e.reason == protocol.StopAborted:
+	case e.Reason == protocol.StopAborted:
 		out = []string{t.theme.Warn.Render("✗ the run was aborted")}
 	}
-	line := "── " + e.stats()
-	if e.stats() != "" {
+	line := "── " + endStats(e)
+	if endStats(e) != "" {
 		line += " "
 	}
 	line = cell.Truncate(line, width)
 	return append(out, t.theme.Border.Render(line+strings.Repeat("─", max(width-cell.Width(line), 0))))
 }
 
-func (e *ending) stats() string {
+func endStats(e *conversation.Ending) string {
 	var parts []string
-	if e.turns > 0 {
-		parts = append(parts, format.Count(e.turns, "turn"))
+	if e.Turns > 0 {
+		parts = append(parts, format.Count(e.Turns, "turn"))
 	}
-	if e.took > 0 {
-		parts = append(parts, duration(e.took))
+	if e.Took > 0 {
+		parts = append(parts, duration(e.Took))
 	}
-	if e.usage.InputTokens+e.usage.OutputTokens > 0 {
-		parts = append(parts, fmt.Sprintf("%d in", e.usage.InputTokens), fmt.Sprintf("%d out", e.usage.OutputTokens))
+	if e.Usage.InputTokens+e.Usage.OutputTokens > 0 {
+		parts = append(parts, fmt.Sprintf("%d in", e.Usage.InputTokens), fmt.Sprintf("%d out", e.Usage.OutputTokens))
 	}
-	if c := e.usage.Cost; c != nil && c.Amount > 0 {
+	if c := e.Usage.Cost; c != nil && c.Amount > 0 {
 		parts = append(parts, price(*c))
 	}
 	return strings.Join(parts, " · ")

@@ -1,29 +1,33 @@
 package transcript
 
-import "strings"
+import (
+	"strings"
+
+	"noused/internal/client/conversation"
+)
 
 // maxCompared is how many lines of a side are compared one by one; of more, only
 // what both sides have at the ends is left alone.
 const maxCompared = 400
 
-// diff is what an edit or a write changes, each line after "+", "-" or a space.
+// callDiff is what an edit or a write changes, each line after "+", "-" or a space.
 // The tools' own has the lines' numbers, and stands in the result.
-func (c *toolCall) diff(list []argument) (string, bool) {
+func callDiff(c *conversation.Call, list []argument) (string, bool) {
 	before, hasBefore := get(list, "old_text")
 	after, hasAfter := get(list, "new_text")
 	content, hasContent := get(list, "content")
 	_, hasEdits := get(list, "edits")
-	own := strings.Index(c.result, "\n@@ ")
+	own := strings.Index(c.Result, "\n@@ ")
 	switch {
-	case (hasBefore && hasAfter || hasEdits) && own >= 0 && c.state == succeeded:
-		return c.result[own+1:], true
+	case (hasBefore && hasAfter || hasEdits) && own >= 0 && c.State == conversation.Succeeded:
+		return c.Result[own+1:], true
 	case hasBefore && hasAfter:
-		return lineDiff(bounded(before), bounded(after)), true
-	case c.base() == "write" && hasContent:
-		return prefixed("+", splitLines(bounded(content))), true
+		return lineDiff(conversation.Bounded(before), conversation.Bounded(after)), true
+	case baseName(c) == "write" && hasContent:
+		return prefixed("+", splitLines(conversation.Bounded(content))), true
 	}
-	if c.state == succeeded && isDiff(c.result) {
-		return c.result, true
+	if c.State == conversation.Succeeded && isDiff(c.Result) {
+		return c.Result, true
 	}
 	return "", false
 }

@@ -5,6 +5,8 @@ import (
 	"iter"
 	"slices"
 	"time"
+
+	"noused/internal/client/conversation"
 )
 
 // search is a text that is looked for in all that was said: in the lines of each
@@ -214,7 +216,7 @@ func (t *Transcript) findAgain() {
 		if b == nil {
 			return nil
 		}
-		return t.known[b.key]
+		return t.known[b.Key]
 	}
 	s.back.top = now(s.back.top)
 	if s.at != nil {
@@ -252,10 +254,10 @@ func (t *Transcript) nearestFirst() iter.Seq2[*block, int] {
 // wants tells whether a block has still to be searched. What is folded and still
 // changes has to be once it does no more.
 func (t *Transcript) wants(b *block) bool {
-	if b.found.whole && b.found.number == t.find.number || b.kind == runEnd {
+	if b.found.whole && b.found.number == t.find.number || b.Kind == conversation.RunEnd {
 		return false
 	}
-	return !t.hides(b) || !b.live && (b.tool == nil || b.tool.state != running)
+	return !t.hides(b) || !b.Live && (b.Call == nil || b.Call.State != conversation.Running)
 }
 
 // hides tells whether a block is folded.
@@ -284,7 +286,7 @@ func (t *Transcript) searchBlock(b *block, end time.Time) bool {
 			return false
 		}
 	}
-	if c.whole = true; c.sum == 0 && !b.live {
+	if c.whole = true; c.sum == 0 && !b.Live {
 		c.pieces = nil
 	}
 	return end.IsZero() || time.Now().Before(end)
@@ -357,10 +359,10 @@ func (t *Transcript) unfoldedPieces(b *block) []piece {
 // is not, nor what changes with the clock.
 func (t *Transcript) mayMatch(b *block, p *piece) bool {
 	switch {
-	case t.find == nil || t.find.want.text == "" || p.moving || p.as == asHint || b.kind == runEnd:
+	case t.find == nil || t.find.want.text == "" || p.moving || p.as == asHint || b.Kind == conversation.RunEnd:
 		return false
 	case p.as == asHead:
-		return b.kind == tool
+		return b.Kind == conversation.Tool
 	}
 	return t.find.want.mayBeIn(p.text, p.as == asMarkdown)
 }
@@ -371,17 +373,17 @@ func (t *Transcript) mayHold(b *block) bool {
 	if w.text == "" {
 		return false
 	}
-	for _, a := range b.attached {
-		if w.mayBeIn(a.String(), false) {
+	for _, a := range b.Attachments {
+		if w.mayBeIn(attachedWords(a), false) {
 			return true
 		}
 	}
-	c := b.tool
+	c := b.Call
 	if c == nil {
-		return b.kind != user && b.kind != assistant && b.kind != thinking || b.label != "" || w.mayBeIn(b.body.text.String(), b.kind == assistant)
+		return b.Kind != conversation.User && b.Kind != conversation.Assistant && b.Kind != conversation.Thinking || b.TurnKind != "" || b.StopReason != "" || w.mayBeIn(b.Text.String(), b.Kind == conversation.Assistant)
 	}
-	return c.err != nil || len(c.outputs)+len(c.notes)+len(c.live) > 0 || bytes.IndexByte(c.args, '\\') >= 0 ||
-		w.mayBeIn(c.name, false) || w.mayBeIn(string(c.args), false) || w.mayBeIn(c.result, false)
+	return c.Err != nil || len(c.Outputs)+len(c.Notes)+len(c.Output) > 0 || bytes.IndexByte(c.Arguments, '\\') >= 0 ||
+		w.mayBeIn(c.Name, false) || w.mayBeIn(string(c.Arguments), false) || w.mayBeIn(c.Result, false)
 }
 
 // matches are those in the lines of a piece.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/client/conversation"
 	"noused/internal/tui/cell"
 )
 
@@ -42,7 +43,7 @@ func (t *Transcript) refocus(delta int) {
 	}
 	for ; delta != 0; delta -= step {
 		next := i + step
-		for next >= 0 && next < len(t.blocks) && t.blocks[next].kind == runEnd {
+		for next >= 0 && next < len(t.blocks) && t.blocks[next].Kind == conversation.RunEnd {
 			next += step
 		}
 		if next < 0 {
@@ -135,24 +136,24 @@ func (t *Transcript) Focused() string {
 	if b == nil {
 		return ""
 	}
-	if b.kind != tool {
-		return harmless(b.body.text.String())
+	if b.Kind != conversation.Tool {
+		return harmless(b.Text.String())
 	}
-	c := b.tool
+	c := b.Call
 	var out strings.Builder
-	out.WriteString(c.name)
-	if args := jsontext.Value(strings.Clone(string(c.args))); len(args) > 0 {
+	out.WriteString(c.Name)
+	if args := jsontext.Value(strings.Clone(string(c.Arguments))); len(args) > 0 {
 		_ = args.Indent() // what is not JSON is shown as it is
 		out.WriteString(" " + string(args))
 	}
 	out.WriteString("\n")
 	switch {
-	case c.result != "":
-		out.WriteString("\n" + c.result + "\n")
-	case c.err != nil:
-		out.WriteString("\n" + coded(c.err.Code, c.err.Message) + "\n")
-	case len(c.live) > 0:
-		out.WriteString("\n" + string(c.live))
+	case c.Result != "":
+		out.WriteString("\n" + c.Result + "\n")
+	case c.Err != nil:
+		out.WriteString("\n" + conversation.Coded(c.Err.Code, c.Err.Message) + "\n")
+	case len(c.Output) > 0:
+		out.WriteString("\n" + string(c.Output))
 	}
 	return harmless(out.String())
 }

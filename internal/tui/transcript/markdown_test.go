@@ -67,6 +67,6 @@ func TestBlocksOfAListItem(t *testing.T) {
 
 func drawn(text string) string {
 	tr := New(Look{Width: 200, Dark: true, Color: true})
-	tr.add(assistant, "m:1").body.add(text)
+	apply(tr, said("1", "assistant", text)...)
 	return ansi.Strip(strings.Join(tr.View(100), "\n"))
 }

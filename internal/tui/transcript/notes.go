@@ -43,12 +43,7 @@ func (t *Transcript) Notice(kind, text string) {
 
 // Aside adds a text of the client's own to the conversation of this screen. It is
 // there until the conversation is loaded anew.
-func (t *Transcript) Aside(text string) {
-	t.asides++
-	b := t.add(notice, fmt.Sprint("n:", t.asides))
-	b.label = "info"
-	b.body.add(text)
-}
+func (t *Transcript) Aside(text string) { t.talk.Aside(text) }
 
 func (n note) ends() time.Time {
 	if n.kind == "error" || n.kind == "warning" {

@@ -3,8 +3,8 @@ package transcript
 import (
 	"strings"
 
+	"noused/internal/client/conversation"
 	"noused/internal/protocol"
-	"noused/internal/tui/cell"
 )
 
 // Plain: words in the place of symbols, nothing but text.
@@ -31,9 +31,9 @@ func (t *Transcript) renderPlain(b *block, p *piece, width int) []string {
 	who := ""
 	switch {
 	case !p.first:
-	case b.kind == user && b.headLen() == 0:
+	case b.Kind == conversation.User && b.headLen() == 0:
 		who = "you: "
-	case b.kind == assistant:
+	case b.Kind == conversation.Assistant:
 		who = "assistant: "
 	}
 	text := trimBreak(p.text)
@@ -44,40 +44,40 @@ func (t *Transcript) renderPlain(b *block, p *piece, width int) []string {
 }
 
 func (t *Transcript) plainHead(b *block) string {
-	switch b.kind {
-	case user:
-		return "you, " + kindWord(protocol.Kind(b.label)) + ":"
-	case thinking:
+	switch b.Kind {
+	case conversation.User:
+		return "you, " + kindWord(b.TurnKind) + ":"
+	case conversation.Thinking:
 		return t.thoughtWords(b)
-	case tool:
+	case conversation.Tool:
 		return t.plainTool(b)
-	case compaction:
+	case conversation.Summary:
 		return "summary of what was before:"
-	case runEnd:
-		return b.end.words()
+	case conversation.RunEnd:
+		return endWords(b.End)
 	}
 	return "an entry of a kind that this client does not know:"
 }
 
-func (e *ending) words() string {
+func endWords(e *conversation.Ending) string {
 	s := "end of the run"
 	switch {
-	case e.err != nil:
-		s = "the run failed: " + trimBreak(coded(e.err.Code, e.err.Message))
-	case e.reason == protocol.StopError:
+	case e.Err != nil:
+		s = "the run failed: " + trimBreak(conversation.Coded(e.Err.Code, e.Err.Message))
+	case e.Reason == protocol.StopError:
 		s = "the run failed"
-	case e.reason == protocol.StopAborted:
+	case e.Reason == protocol.StopAborted:
 		s = "the run was aborted"
 	}
-	if stats := e.stats(); stats != "" {
+	if stats := endStats(e); stats != "" {
 		s += ", " + strings.ReplaceAll(stats, " · ", ", ")
 	}
 	return s
 }
 
 func (t *Transcript) plainNote(b *block) string {
-	if b.kind != notice {
+	if b.Kind != conversation.Aside {
 		return ""
 	}
-	return cell.Line(b.label, 20) + ": "
+	return "info: "
 }

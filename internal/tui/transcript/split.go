@@ -7,7 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"noused/internal/format"
+	"noused/internal/client/conversation"
 )
 
 // Bounds of one part. They bound what is rendered again for each delta, and
@@ -15,7 +15,6 @@ import (
 const (
 	partBytes, partLines   = 4 << 10, 40
 	tableBytes, tableLines = 16 << 10, 200            // a table looks wrong in parts
-	maxText                = 16 << 20                 // bytes of one message that are kept
 	windowBytes            = tableBytes + 2*partBytes // that are parsed at once
 )
 
@@ -29,17 +28,19 @@ type part struct {
 }
 
 // body is a text that may grow, cut into parts as it does. Where the cuts are
-// depends on the text alone, not on how it came. The zero body is an empty
-// Markdown text.
+// depends on the text alone, not on how it came.
 type body struct {
 	plain bool // no Markdown: cut by size only
-	text  strings.Builder
-	over  bool // more came than is kept
+	text  *conversation.Text
+	of    int // the text's count of replacements
 
 	parts []part // what cannot change any more
 	start int    // where the part begins that can
 	now   open
 }
+
+// newBody is the body of an empty text.
+func newBody(plain bool) body { return body{plain: plain, text: &conversation.Text{}} }
 
 // open is how the text goes on where a part was cut off because of its size. The
 // zero open is a new block.
@@ -50,27 +51,12 @@ type open struct {
 	joined   bool
 }
 
-// add appends to the text, as far as that is kept.
-func (b *body) add(s string) {
-	if room := maxText - b.text.Len(); len(s) > room {
-		b.over = true
-		s = format.Cut(s, room)
-	}
-	b.text.WriteString(s)
-}
-
-// set replaces the text.
-func (b *body) set(s string) {
-	if !b.over && s == b.text.String() {
-		return
-	}
-	*b = body{plain: b.plain}
-	b.add(s)
-}
-
 // cut looks at what has come since, and returns the parts that are complete and,
 // with ok, what is left over.
 func (b *body) cut() (done []part, rest part, ok bool) {
+	if n := b.text.Replaced(); n != b.of {
+		*b = body{plain: b.plain, text: b.text, of: n}
+	}
 	text := b.text.String()
 	for b.advance(text) {
 	}

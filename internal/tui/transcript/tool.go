@@ -11,17 +11,14 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/client/conversation"
 	"noused/internal/format"
-	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 	"noused/internal/tui/highlight"
 )
 
 // Bounds of what a tool's block keeps and shows.
 const (
-	maxLive   = 64 << 10 // bytes of output kept while it runs: the last
-	maxResult = 1 << 20  // bytes of a result: the first half and the last
-	maxNotes  = 200
 	liveLines = 4  // shown while it runs and is folded
 	preview   = 5  // shown of a result that is folded
 	diffShown = 12 // shown of a diff that is folded
@@ -29,126 +26,13 @@ const (
 	maxHead   = 4 << 10
 )
 
-// toolCall is a call of a tool and what came of it.
-type toolCall struct {
-	name    string
-	args    jsontext.Value
-	state   callState
-	live    []byte // the end of what it has written
-	cut     bool   // it wrote more
-	notes   []string
-	result  string
-	outputs map[string]string
-	err     *protocol.ToolError
-}
-
-type callState uint8
-
-const (
-	waiting callState = iota
-	running
-	succeeded
-	failed
-	skipped
-	lost // it has no result and gets none
-)
-
-func (s callState) over() bool { return s >= succeeded }
-
-func (s callState) String() string {
-	return [...]string{"waiting", "running", "done", "failed", "skipped", "no result"}[s]
-}
-
-func (s callState) symbol() string { return [...]string{"·", "⟳", "✓", "✗", "⤼", "?"}[s] }
-
-func (c *toolCall) inherit(was *toolCall) {
-	if was.state.over() { // else its events are told again
-		c.live, c.cut, c.notes = was.live, was.cut, was.notes
-	}
-	if c.err == nil {
-		c.err = was.err
-	}
-	if was.state == skipped && c.state == failed || !c.state.over() && was.state == running {
-		c.state = was.state
-	}
-	if len(c.args) == 0 {
-		c.args = was.args
-	}
-}
-
-// bounded is a text of at most maxResult bytes, with a note on what is missing.
-func bounded(text string) string {
-	if len(text) <= maxResult {
-		return text
-	}
-	left := len(text) - maxResult
-	return format.Cut(text, maxResult/2) +
-		fmt.Sprintf("\n[%d bytes are not shown here; `nous messages --full` prints them]\n", left) +
-		format.CutStart(text, maxResult/2)
-}
-
-// note keeps a line that is shown whatever is folded.
-func (c *toolCall) note(text string) {
-	if len(c.notes) < maxNotes {
-		c.notes = append(c.notes, cell.Line(text, 1000))
-	}
-}
-
-// update takes what a running tool says: the text, and the tool's own event,
-// which is narratoria's (§4) or a log of gevals.
-func (c *toolCall) update(delta string, raw jsontext.Value) {
-	var ev struct {
-		Type      string         `json:"type"`
-		AssetID   string         `json:"assetId"`
-		Kind      string         `json:"kind"`
-		MediaType string         `json:"mediaType"`
-		Path      string         `json:"path"`
-		Event     string         `json:"event"`
-		Payload   jsontext.Value `json:"payload"`
-		ErrorCode string         `json:"errorCode"`
-		Message   string         `json:"errorMessage"`
-	}
-	if len(raw) > 0 {
-		if json.Unmarshal(raw, &ev) != nil {
-			ev.Type = ""
-		}
-	}
-	switch ev.Type {
-	case "asset":
-		c.note(strings.TrimSpace(fmt.Sprintf("asset %s: %s, %s, %s", ev.AssetID, ev.Kind, ev.MediaType, ev.Path)))
-	case "ui_event":
-		c.note(strings.TrimSpace("ui event " + ev.Event + " " + string(ev.Payload)))
-	case "error":
-		c.note("error " + coded(ev.ErrorCode, ev.Message))
-	case "state_patch":
-		if delta != "" {
-			c.note(delta)
-		}
-	default:
-		c.write(delta)
-	}
-}
-
-// write keeps the end of a tool's output. A delta is whole lines.
-func (c *toolCall) write(text string) {
-	if text == "" {
-		return
-	}
-	if len(text) > maxLive {
-		text, c.cut = text[len(text)-maxLive:], true
-	}
-	if len(c.live)+len(text) > 2*maxLive { // seldom, so that it costs little each time
-		c.live, c.cut = append(c.live[:0], c.live[len(c.live)-maxLive/2:]...), true
-	}
-	c.live = append(c.live, text...)
-	if !strings.HasSuffix(text, "\n") {
-		c.live = append(c.live, '\n')
-	}
+func symbol(s conversation.CallState) string {
+	return [...]string{"·", "⟳", "✓", "✗", "⤼", "?"}[s]
 }
 
 // base is the tool's bare name.
-func (c *toolCall) base() string {
-	name := c.name[strings.LastIndexByte(c.name, '.')+1:]
+func baseName(c *conversation.Call) string {
+	name := c.Name[strings.LastIndexByte(c.Name, '.')+1:]
 	if i := strings.LastIndex(name, "__"); i >= 0 {
 		name = name[i+2:]
 	}
@@ -161,8 +45,8 @@ type argument struct {
 	quoted     bool // it is a string
 }
 
-func (c *toolCall) arguments() (list []argument, ok bool) {
-	dec := jsontext.NewDecoder(bytes.NewReader(c.args))
+func argumentsOf(c *conversation.Call) (list []argument, ok bool) {
+	dec := jsontext.NewDecoder(bytes.NewReader(c.Arguments))
 	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '{' {
 		return nil, false
 	}
@@ -198,10 +82,10 @@ func get(list []argument, name string) (string, bool) {
 }
 
 // salient is the argument that says most, on one line.
-func (c *toolCall) salient() string {
-	list, ok := c.arguments()
+func salient(c *conversation.Call) string {
+	list, ok := argumentsOf(c)
 	if !ok {
-		if s := string(c.args); s != "null" {
+		if s := string(c.Arguments); s != "null" {
 			return cell.Line(s, maxHead)
 		}
 		return ""
@@ -220,13 +104,13 @@ func (c *toolCall) salient() string {
 	if len(list) == 0 {
 		return ""
 	}
-	return cell.Line(string(c.args), maxHead)
+	return cell.Line(string(c.Arguments), maxHead)
 }
 
 // layTool adds what stands under a call's first line.
 func (t *Transcript) layTool(b *block) {
-	c := b.tool
-	list, ok := c.arguments()
+	c := b.Call
+	list, ok := argumentsOf(c)
 	open := t.isOpen(b)
 	add := func(as style, text string) {
 		if text != "" {
@@ -237,8 +121,8 @@ func (t *Transcript) layTool(b *block) {
 		if text == "" {
 			return
 		}
-		long := body{plain: true}
-		long.add(text)
+		long := newBody(true)
+		long.text.Add(text)
 		parts, rest, ok := long.cut()
 		for _, p := range parts {
 			add(as, p.text)
@@ -247,12 +131,12 @@ func (t *Transcript) layTool(b *block) {
 			add(as, rest.text)
 		}
 	}
-	diff, isDiff := c.diff(list)
+	diff, isDiff := callDiff(c, list)
 	if path, ok := get(list, "path"); ok && isDiff {
 		defer t.name(b, highlight.OfFile(path))
 	}
 	if open {
-		c.layArguments(list, ok, isDiff, add, whole)
+		layArguments(c, list, ok, isDiff, add, whole)
 	}
 	switch {
 	case isDiff && open:
@@ -261,24 +145,24 @@ func (t *Transcript) layTool(b *block) {
 		t.short(asDiff, diff, diffShown, false, add)
 	}
 	switch {
-	case c.state == running && !open:
-		add(asCut, lastLines(string(c.live[max(0, len(c.live)-maxHead):]), liveLines))
+	case c.State == conversation.Running && !open:
+		add(asCut, lastLines(string(c.Output[max(0, len(c.Output)-maxHead):]), liveLines))
 	case open:
-		c.layOutput(isDiff, add, whole)
-	case c.state == failed:
+		layOutput(c, isDiff, add, whole)
+	case c.State == conversation.Failed:
 		t.layFailure(c, add)
-	case c.state == succeeded && !isDiff && c.base() != "read":
-		t.short(asCut, c.result, preview, c.base() == "bash", add)
+	case c.State == conversation.Succeeded && !isDiff && baseName(c) != "read":
+		t.short(asCut, c.Result, preview, baseName(c) == "bash", add)
 	}
-	if c.state.over() && !open { // who comes now does not know them
+	if c.State.Over() && !open { // who comes now does not know them
 		return
 	}
-	for i, n := range c.notes {
+	for i, n := range c.Notes {
 		if !open && i == notesSeen {
-			add(asHint, "… "+format.Count(len(c.notes)-i, "more note"))
+			add(asHint, "… "+format.Count(len(c.Notes)-i, "more note"))
 			break
 		}
-		add(asNote, n)
+		add(asNote, cell.Line(n, 1000))
 	}
 }
 
@@ -293,12 +177,12 @@ func (t *Transcript) name(b *block, lang string) {
 
 // layFailure adds why a call failed. Of what a command has written the end says
 // that, behind the line with its status.
-func (t *Transcript) layFailure(c *toolCall, add func(style, string)) {
-	text := c.result
-	if text == "" && c.err != nil {
-		text = coded(c.err.Code, c.err.Message)
+func (t *Transcript) layFailure(c *conversation.Call, add func(style, string)) {
+	text := c.Result
+	if text == "" && c.Err != nil {
+		text = conversation.Coded(c.Err.Code, c.Err.Message)
 	}
-	isCommand := c.base() == "bash"
+	isCommand := baseName(c) == "bash"
 	if isCommand {
 		status, output, _ := strings.Cut(text, "\n")
 		add(asFailure, cell.Line(status, maxHead))
@@ -307,9 +191,9 @@ func (t *Transcript) layFailure(c *toolCall, add func(style, string)) {
 	t.short(asFailure, text, preview, isCommand, add)
 }
 
-func (c *toolCall) layArguments(list []argument, ok, isDiff bool, add, whole func(style, string)) {
+func layArguments(c *conversation.Call, list []argument, ok, isDiff bool, add, whole func(style, string)) {
 	if !ok {
-		if s := string(c.args); s != "null" {
+		if s := string(c.Arguments); s != "null" {
 			whole(asOutput, s)
 		}
 		return
@@ -319,38 +203,38 @@ func (c *toolCall) layArguments(list []argument, ok, isDiff bool, add, whole fun
 		case isDiff && (a.name == "old_text" || a.name == "new_text" || a.name == "edits" || a.name == "content"):
 		case strings.Contains(a.text, "\n"):
 			add(asHint, cell.Line(a.name, 100)+":")
-			whole(asOutput, bounded(a.text))
+			whole(asOutput, conversation.Bounded(a.text))
 		default:
-			whole(asOutput, cell.Line(a.name, 100)+": "+bounded(a.text))
+			whole(asOutput, cell.Line(a.name, 100)+": "+conversation.Bounded(a.text))
 		}
 	}
 }
 
-func (c *toolCall) layOutput(isDiff bool, add, whole func(style, string)) {
-	live := strings.TrimRight(string(c.live), "\n")
-	if last := live[strings.LastIndexByte(live, '\n')+1:]; live != "" && (!c.state.over() || !strings.Contains(c.result, last)) {
-		if c.cut {
+func layOutput(c *conversation.Call, isDiff bool, add, whole func(style, string)) {
+	live := strings.TrimRight(string(c.Output), "\n")
+	if last := live[strings.LastIndexByte(live, '\n')+1:]; live != "" && (!c.State.Over() || !strings.Contains(c.Result, last)) {
+		if c.Cut {
 			add(asHint, "… the beginning of the output is not kept")
 		}
 		whole(asOutput, live)
 	}
-	if c.err != nil {
-		whole(asFailure, coded(c.err.Code, c.err.Message))
-		if len(c.err.Details) > 0 {
-			whole(asOutput, "details: "+bounded(string(c.err.Details)))
+	if c.Err != nil {
+		whole(asFailure, conversation.Coded(c.Err.Code, c.Err.Message))
+		if len(c.Err.Details) > 0 {
+			whole(asOutput, "details: "+conversation.Bounded(string(c.Err.Details)))
 		}
 	}
-	if text := strings.TrimRight(c.result, "\n"); text != "" && !c.saysError(text) && !(isDiff && c.state == succeeded) {
+	if text := strings.TrimRight(c.Result, "\n"); text != "" && !saysError(c, text) && !(isDiff && c.State == conversation.Succeeded) {
 		whole(asOutput, text)
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.outputs)) {
-		whole(asOutput, cell.Line(name, 100)+" = "+bounded(c.outputs[name]))
+	for _, name := range slices.Sorted(maps.Keys(c.Outputs)) {
+		whole(asOutput, cell.Line(name, 100)+" = "+conversation.Bounded(c.Outputs[name]))
 	}
 }
 
 // saysError tells whether a text is the call's error and no more.
-func (c *toolCall) saysError(text string) bool {
-	return c.err != nil && (text == c.err.Message || text == coded(c.err.Code, c.err.Message))
+func saysError(c *conversation.Call, text string) bool {
+	return c.Err != nil && (text == c.Err.Message || text == conversation.Coded(c.Err.Code, c.Err.Message))
 }
 
 // short adds the first or the last lines of a text, and says how many more there
@@ -383,21 +267,22 @@ func (t *Transcript) short(as style, text string, n int, last bool, add func(sty
 
 // toolHead is a call's first line.
 func (t *Transcript) toolHead(b *block, width int) string {
-	c := b.tool
-	mark := map[callState]lipgloss.Style{
-		running: t.theme.Accent, succeeded: t.theme.OK, failed: t.theme.Error, skipped: t.theme.Warn, lost: t.theme.Warn,
-	}[c.state]
-	symbol := c.state.symbol()
-	if c.state == running {
-		symbol = t.spinner()
+	c := b.Call
+	mark := map[conversation.CallState]lipgloss.Style{
+		conversation.Running: t.theme.Accent, conversation.Succeeded: t.theme.OK, conversation.Failed: t.theme.Error,
+		conversation.Skipped: t.theme.Warn, conversation.Lost: t.theme.Warn,
+	}[c.State]
+	sign := symbol(c.State)
+	if c.State == conversation.Running {
+		sign = t.spinner()
 	}
 	tail := strings.Join(t.toolFacts(b), ", ")
-	line := mark.Render(symbol) + " " + t.theme.Tool.Render(cell.Line(c.name, 200))
+	line := mark.Render(sign) + " " + t.theme.Tool.Render(cell.Line(c.Name, 200))
 	room := width - cell.Width(line) - 2
 	if tail != "" {
 		room -= cell.Width(tail) + 2
 	}
-	if arg := c.salient(); arg != "" && room > 3 {
+	if arg := salient(c); arg != "" && room > 3 {
 		line += "  " + cell.Truncate(arg, room)
 	}
 	if tail != "" {
@@ -408,31 +293,31 @@ func (t *Transcript) toolHead(b *block, width int) string {
 
 // toolFacts are what a call's first line says at its end.
 func (t *Transcript) toolFacts(b *block) []string {
-	c := b.tool
+	c := b.Call
 	var facts []string
 	switch {
-	case c.state == running && !b.began.IsZero():
-		facts = append(facts, duration(t.now().Sub(b.began)))
-	case c.state == skipped, c.state == lost, c.state == waiting:
-		facts = append(facts, c.state.String())
-	case b.timed:
-		facts = append(facts, duration(b.took))
+	case c.State == conversation.Running && !b.Began.IsZero():
+		facts = append(facts, duration(t.now().Sub(b.Began)))
+	case c.State == conversation.Skipped, c.State == conversation.Lost, c.State == conversation.Waiting:
+		facts = append(facts, c.State.String())
+	case b.Timed:
+		facts = append(facts, duration(b.Took))
 	}
-	if c.state == succeeded && c.base() == "read" && c.result != "" {
-		facts = append(facts, format.Count(strings.Count(strings.TrimRight(c.result, "\n"), "\n")+1, "line"))
+	if c.State == conversation.Succeeded && baseName(c) == "read" && c.Result != "" {
+		facts = append(facts, format.Count(strings.Count(strings.TrimRight(c.Result, "\n"), "\n")+1, "line"))
 	}
 	return facts
 }
 
 func (t *Transcript) plainTool(b *block) string {
-	c := b.tool
-	s := "tool " + cell.Line(c.name, 200) + ": " + c.state.String()
+	c := b.Call
+	s := "tool " + cell.Line(c.Name, 200) + ": " + c.State.String()
 	for _, f := range t.toolFacts(b) {
-		if f != c.state.String() {
+		if f != c.State.String() {
 			s += ", " + f
 		}
 	}
-	if arg := c.salient(); arg != "" {
+	if arg := salient(c); arg != "" {
 		s += ": " + arg
 	}
 	return s
@@ -440,9 +325,7 @@ func (t *Transcript) plainTool(b *block) string {
 
 func (t *Transcript) noteStyle(b *block) lipgloss.Style {
 	switch {
-	case b.kind == notice && b.label == "warning":
-		return t.theme.Warn
-	case b.kind == notice:
+	case b.Kind == conversation.Aside:
 		return t.theme.Dim
 	}
 	return t.theme.Accent
@@ -450,21 +333,12 @@ func (t *Transcript) noteStyle(b *block) lipgloss.Style {
 
 func (t *Transcript) notePrefix(b *block, p *piece) string {
 	switch {
-	case b.kind != notice:
+	case b.Kind != conversation.Aside:
 		return "  ◆ "
 	case !p.first:
 		return "  "
-	case b.label == "warning":
-		return "! "
 	}
 	return "• "
-}
-
-func (t *Transcript) failurePrefix(b *block, p *piece) string {
-	if b.kind == notice && p.first {
-		return "✗ "
-	}
-	return "  "
 }
 
 func firstLines(text string, n int) string {

@@ -1,6 +1,5 @@
-// Package transcript is the conversation on the screen: it folds a session's
-// entries and its live events into blocks, and shows the lines of the blocks
-// that a view of some height looks at.
+// Package transcript is a conversation on the screen: it shows the lines of the
+// entries that a view of some height looks at.
 //
 // Nothing is rendered that is not looked at, and what is rendered is kept until
 // it is far away, so that a long session costs no more than a short one. A text
@@ -17,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"noused/internal/client/conversation"
 	"noused/internal/tui/cell"
 	"noused/internal/tui/theme"
 )
@@ -29,11 +29,8 @@ type Look struct {
 	Dark, Color, Plain bool
 }
 
-// Bounds of what is kept.
-const (
-	maxBlocks = 100_000 // the oldest are let go
-	maxCached = 20_000  // rendered lines
-)
+// maxCached bounds what is kept.
+const maxCached = 20_000 // rendered lines
 
 // Transcript is one session's conversation. Make it with [New].
 type Transcript struct {
@@ -42,14 +39,10 @@ type Transcript struct {
 	md    *markdown
 	now   func() time.Time
 
-	blocks []*block
-	known  map[string]*block  // by key
-	said   map[string]bool    // messages that are over
-	open   []*block           // tool calls without a result
-	run    runTotals          // of the run that is shown last
-	ended  map[string]*ending // while it is loaded: how the runs ended of which the daemon said it
+	talk   *conversation.Conversation
+	blocks []*block          // of its entries
+	known  map[string]*block // by the key of its entry
 	notes  []note
-	asides int // to tell them apart
 
 	top    place // the first line of the view, unless it follows
 	follow bool  // the view shows the end
@@ -78,7 +71,7 @@ type cachedPiece struct {
 // New returns an empty transcript.
 func New(look Look) *Transcript {
 	t := &Transcript{now: time.Now, follow: true}
-	t.clear()
+	t.talk = conversation.New((*folding)(t))
 	t.setLook(look)
 	return t
 }
@@ -86,13 +79,12 @@ func New(look Look) *Transcript {
 // Clear forgets everything: the next Load is of another session, which may have
 // the same runs and calls and another end of them.
 func (t *Transcript) Clear() {
-	t.clear()
+	t.talk.Clear()
 	t.notes, t.find = nil, nil
 }
 
 func (t *Transcript) clear() {
-	t.blocks, t.open, t.run = nil, nil, runTotals{}
-	t.known, t.said = map[string]*block{}, map[string]bool{}
+	t.blocks, t.known = nil, map[string]*block{}
 	t.cached, t.lines, t.focus = nil, 0, nil
 	t.top, t.follow = place{}, true
 }
@@ -224,8 +216,8 @@ func (t *Transcript) gap(i int) bool {
 	if i == 0 {
 		return false
 	}
-	a, b := t.blocks[i-1].kind, t.blocks[i].kind
-	return a != b || a != tool && a != notice
+	a, b := t.blocks[i-1].Kind, t.blocks[i].Kind
+	return a != b || a != conversation.Tool && a != conversation.Aside
 }
 
 // nextPiece is the beginning of the piece after a place.
@@ -411,47 +403,4 @@ func (t *Transcript) prune() {
 	}
 	clear(t.cached[len(kept):])
 	t.cached = kept
-}
-
-// insert puts a block before another one, or with nil at the end.
-func (t *Transcript) insert(b, before *block) {
-	t.known[b.key] = b
-	i := len(t.blocks)
-	for before != nil && i > 0 && t.blocks[i-1] != before {
-		i--
-	}
-	if before != nil {
-		i = max(i-1, 0)
-	}
-	t.blocks = append(t.blocks, nil)
-	copy(t.blocks[i+1:], t.blocks[i:])
-	t.blocks[i] = b
-	if i+1 < len(t.blocks) {
-		t.blocks[i+1].dirty() // a blank line may stand before it now
-		if t.top.block >= i {
-			t.top.block++
-		}
-	}
-	if len(t.blocks) > maxBlocks {
-		t.drop(maxBlocks / 10)
-	}
-}
-
-// drop lets the oldest blocks go.
-func (t *Transcript) drop(n int) {
-	for _, b := range t.blocks[:n] {
-		delete(t.known, b.key)
-		if b == t.focus {
-			t.focus = nil
-		}
-	}
-	t.blocks = append([]*block{t.blocks[0]}, t.blocks[n:]...)
-	first := &block{kind: notice, key: "older", label: "info"}
-	first.body.plain = true
-	first.body.add("Older messages are not shown here; `nous messages` prints them all.")
-	t.blocks[0] = first
-	t.blocks[1].dirty()
-	if t.top.block -= n - 1; t.top.block < 0 {
-		t.top = place{}
-	}
 }

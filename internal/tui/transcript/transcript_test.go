@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"noused/internal/client/conversation"
 	"noused/internal/protocol"
 	"noused/internal/testenv"
 	"noused/internal/tui/cell"
@@ -308,7 +309,7 @@ func TestFoldingAndFocus(t *testing.T) {
 	if text := strings.Join(tr.View(30), "\n"); !strings.Contains(text, "selected, you, steering") {
 		t.Errorf("what is in focus is not shown:\n%s", text)
 	}
-	for tr.focus.key != "k:k6" {
+	for tr.focus.Key != "k:k6" {
 		tr.Focus(-1)
 	}
 	if got, want := tr.Focused(), "bash {\n\t\"command\": \"seq 10\"\n}\n\n1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n\n"; got != want {
@@ -459,8 +460,8 @@ func TestNoLineIsTooWide(t *testing.T) {
 // A line without an end that is just as long as a part.
 func TestLineOfThePartsLength(t *testing.T) {
 	for n := partBytes - 1; n <= partBytes+1; n++ {
-		var b body
-		b.add(strings.Repeat("x", n))
+		b := newBody(false)
+		b.text.Add(strings.Repeat("x", n))
 		parts, rest, _ := b.cut()
 		got := len(rest.text)
 		for _, p := range parts {
@@ -478,12 +479,12 @@ func TestPartsDependOnTheTextAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := hostile().Draw(t, "text") + strings.Repeat(hostile().Draw(t, "again"), rapid.IntRange(0, 200).Draw(t, "times"))
 		plain := rapid.Bool().Draw(t, "plain")
-		once, grown := body{plain: plain}, body{plain: plain}
-		once.add(text)
+		once, grown := newBody(plain), newBody(plain)
+		once.text.Add(text)
 		parts, rest, ok := once.cut()
 		for from := 0; from < len(text); {
 			to := min(from+rapid.IntRange(1, 500).Draw(t, "delta"), len(text))
-			grown.add(text[from:to])
+			grown.text.Add(text[from:to])
 			grown.cut()
 			from = to
 		}
@@ -513,11 +514,11 @@ func TestLongBlocksAreCutByTheirTextAlone(t *testing.T) {
 		strings.Repeat("    a\n\n\n", 60), "```\n" + strings.Repeat("\n\na\n", 60), strings.Repeat("- a\n\n  more\n\n", 60) + "end",
 		"- ```\n" + strings.Repeat("  x\n\n", 120) + "end", "a\n" + strings.Repeat("1. x\n   - y\n", 60), "    a\n" + strings.Repeat("\n", windowBytes) + "b",
 	} {
-		var once, grown body
-		once.add(text)
+		once, grown := newBody(false), newBody(false)
+		once.text.Add(text)
 		want, wantRest, _ := once.cut()
 		for i := range text {
-			grown.add(text[i : i+1])
+			grown.text.Add(text[i : i+1])
 			if i%997 == 0 || i < 1000 {
 				grown.cut()
 			}
@@ -558,8 +559,8 @@ func TestParts(t *testing.T) {
 		{"a loose list", "- a\n\n  more\n\n- b\n\nc\n", []part{{text: "- a\n\n  more\n\n- b\n\n"}, {text: "c\n"}}},
 		{"code in a list", "- a\n  ```\n  b\n\n  c\n  ```\n- d", []part{{text: "- a\n  ```\n  b\n\n  c\n  ```\n- d"}}},
 	} {
-		b := body{}
-		b.add(c.text)
+		b := newBody(false)
+		b.text.Add(c.text)
 		got, rest, ok := b.cut()
 		if got = slices.Clone(got); ok {
 			got = append(got, rest)
@@ -577,11 +578,11 @@ func TestALongLineIsNotBrokenBeforeWhatBeginsABlock(t *testing.T) {
 	for _, again := range []string{"word ```日本語🇩🇪", "word #### ", "日本語```", "word - ", "日本語1. ", "1 ~~~", "1. ", "🇩🇪```"} {
 		for extra := range len(again) + 1 {
 			text := "."[:extra%2] + strings.Repeat(again, partBytes/len(again)) + again[:extra] + again
-			var once, grown body
-			once.add(text)
+			once, grown := newBody(false), newBody(false)
+			once.text.Add(text)
 			done, rest, _ := once.cut()
 			for i := range len(text) {
-				grown.add(text[i : i+1])
+				grown.text.Add(text[i : i+1])
 				if i >= partBytes-8 {
 					grown.cut()
 				}
@@ -693,31 +694,22 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	if kept > maxCached+1000 {
 		t.Errorf("%d lines are kept, want about %d at most", kept, maxCached)
 	}
-	c := call("k", "bash", `{}`)
-	apply(tr, begun(c))
-	for range maxNotes + 50 {
-		apply(tr, told(c, strings.Repeat("line\n", 200), ""), told(c, "x", `{"type":"ui_event","event":"e"}`))
-	}
-	b := tr.known["k:k"]
-	if len(b.tool.live) > 2*maxLive || len(b.tool.notes) > maxNotes {
-		t.Errorf("%d bytes and %d notes of a running tool are kept", len(b.tool.live), len(b.tool.notes))
-	}
 }
 
 func TestLongSessionsLoseTheirBeginning(t *testing.T) {
 	tr := fresh(plain)
-	for i := range maxBlocks + 10 {
+	for i := range conversation.MaxEntries + 10 {
 		apply(tr, protocol.MessageEnd{Ref: here, MessageID: fmt.Sprint(i), Role: "user", Text: fmt.Sprint("text ", i)})
 	}
-	if len(tr.blocks) > maxBlocks {
-		t.Errorf("%d blocks are kept, want at most %d", len(tr.blocks), maxBlocks)
+	if len(tr.blocks) > conversation.MaxEntries {
+		t.Errorf("%d blocks are kept, want at most %d", len(tr.blocks), conversation.MaxEntries)
 	}
 	tr.Top()
 	if got := tr.View(1)[0]; !strings.Contains(got, "Older messages") {
 		t.Errorf("the first line is %q, want one that says what is missing", got)
 	}
 	tr.End()
-	if got := tr.View(1)[0]; got != fmt.Sprint("you: text ", maxBlocks+9) {
+	if got := tr.View(1)[0]; got != fmt.Sprint("you: text ", conversation.MaxEntries+9) {
 		t.Errorf("the last line is %q", got)
 	}
 }
