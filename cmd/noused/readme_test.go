@@ -124,8 +124,9 @@ func shellLines(t *testing.T, page string) string {
 	if len(lines) < 3 {
 		t.Fatalf("%s has %d blocks of shell lines", page, len(lines))
 	}
-	return regexp.MustCompile(`(?m)^(noused .*&.*)$|^nous +#.*$`).ReplaceAllString(strings.Join(lines, "\n"),
-		"$1\nuntil nous --no-start ping >/dev/null 2>&1; do sleep 0.1; done")
+	all := regexp.MustCompile(`(?m)^(noused .*&.*)$`).ReplaceAllString(strings.Join(lines, "\n"),
+		"$1\nuntil nous --no-start ping >/dev/null 2>&1; do kill -0 $!; sleep 0.1; done")
+	return regexp.MustCompile(`(?m)^nous +#.*$`).ReplaceAllString(all, "nous ping >/dev/null")
 }
 
 // copyTree is a folder with what building takes.
