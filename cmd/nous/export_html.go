@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"os"
 	"strings"
 	"sync"
 
@@ -21,6 +20,7 @@ import (
 	"noused/internal/client"
 	"noused/internal/format"
 	"noused/internal/protocol"
+	"noused/internal/regular"
 )
 
 // Bounds of what a page has beside the conversation.
@@ -137,10 +137,7 @@ func (p picture) inline() template.URL {
 	default:
 		return ""
 	}
-	if info, err := os.Stat(p.File); err != nil || !info.Mode().IsRegular() || info.Size() > maxInline {
-		return ""
-	}
-	data, err := os.ReadFile(p.File)
+	data, err := regular.ReadOwn(p.File, maxInline)
 	if err != nil {
 		return ""
 	}

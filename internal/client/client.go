@@ -136,7 +136,7 @@ func Call[P protocol.Params, R protocol.Reply](ctx context.Context, c *Client, d
 // Raw is Call for those who want the reply's payload as the daemon wrote it.
 func Raw[P protocol.Params, R protocol.Reply](ctx context.Context, c *Client, def protocol.Def[P, R], p P) (jsontext.Value, error) {
 	payload, err := c.roundTrip(ctx, def.Name(), p)
-	if isUnknown(err) {
+	if isUnknown(err, def.Name()) {
 		err = fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	if err != nil {
@@ -145,14 +145,16 @@ func Raw[P protocol.Params, R protocol.Reply](ctx context.Context, c *Client, de
 	return payload, nil
 }
 
-// isUnknown tells whether a daemon does not know a command, however it says so.
-func isUnknown(err error) bool {
+// isUnknown reports that a daemon does not know a command, however it says so. An older
+// core may say no more than the command's name.
+func isUnknown(err error, command string) bool {
 	var wire *protocol.Error
 	if !errors.As(err, &wire) {
 		return false
 	}
 	why := strings.ReplaceAll(strings.ToLower(wire.Message), " ", "_")
-	return wire.Code == protocol.InvalidCommand && strings.Contains(why, string(protocol.UnknownCommand)) ||
+	bare := strings.Trim(strings.TrimPrefix(why, string(protocol.InvalidCommand)+":"), `_"'`)
+	return wire.Code == protocol.InvalidCommand && (bare == command || strings.Contains(why, string(protocol.UnknownCommand))) ||
 		string(wire.Code) == string(protocol.UnknownCommand)
 }
 

@@ -167,6 +167,24 @@ func TestLossNamesWhatTheDaemonSaidLast(t *testing.T) {
 	}
 }
 
+// A daemon says in one of several ways that it does not know a command. That one has no
+// right form is another error.
+func TestACommandThatTheDaemonDoesNotKnow(t *testing.T) {
+	for said, want := range map[string]bool{
+		`unknown_command: "get_tree"`: true, "unknown command": true, "get_tree": true, "invalid_command: get_tree": true, `"get_tree"`: true,
+		"missing_id": false, "invalid_json: get_tree": false, "invalid_command: ": false,
+	} {
+		c, _, conn := dial(t)
+		go func() {
+			id, _ := conn.Want("get_tree")
+			conn.Fail(id, &protocol.Error{Code: protocol.InvalidCommand, Message: said})
+		}()
+		if _, err := client.Call(t.Context(), c, protocol.GetTree, protocol.GetTreeParams{}); errors.Is(err, client.ErrUnsupported) != want {
+			t.Errorf("%s: got %v, want ErrUnsupported: %t", said, err, want)
+		}
+	}
+}
+
 // A v1 core may leave the id out of its errors: the command that it refuses is
 // told all the same, and the connection goes on.
 func TestErrorWithoutAnIDFindsItsCommand(t *testing.T) {

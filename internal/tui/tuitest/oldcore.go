@@ -47,11 +47,12 @@ type Habits struct {
 	NoToolResult bool // the end of a tool has its ids only: what it said is in the updates
 	NoIDs        bool // of an event's ids there are its own and the run's; it has no time
 	NoRoles      bool // message_start does not say who
+	Terse        bool // of a command that it does not know it says "invalid_command: NAME"
 	Mute         bool // commands that it does not know are not answered
 }
 
 // AllHabits leaves out everything at once, but answers.
-var AllHabits = Habits{NoEnds: true, NoUserTexts: true, NoSession: true, NoErrorIDs: true, NoToolResult: true, NoIDs: true, NoRoles: true}
+var AllHabits = Habits{NoEnds: true, NoUserTexts: true, NoSession: true, NoErrorIDs: true, NoToolResult: true, NoIDs: true, NoRoles: true, Terse: true}
 
 // EachHabit runs a test for a core that leaves out nothing, one for each thing
 // that a core may leave out, and one for all of them together.
@@ -60,7 +61,7 @@ func EachHabit(t *testing.T, test func(*testing.T, Habits)) {
 	for name, habits := range map[string]Habits{
 		"none": {}, "NoEnds": {NoEnds: true}, "NoUserTexts": {NoUserTexts: true}, "NoSession": {NoSession: true},
 		"NoErrorIDs": {NoErrorIDs: true}, "NoToolResult": {NoToolResult: true}, "NoIDs": {NoIDs: true},
-		"NoRoles": {NoRoles: true}, "all": AllHabits,
+		"NoRoles": {NoRoles: true}, "Terse": {Terse: true}, "all": AllHabits,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -228,7 +229,11 @@ func (c *OldCore) execute(command string, p oldParams) (typ, reply string, e *pr
 		return "session", fmt.Sprintf(`{"session_id":%q,"active":true}`, c.active.id), nil
 	}
 	if !slices.Contains([]string{"get_messages", "switch_session", "branch_session"}, command) {
-		return "", "", &protocol.Error{Code: protocol.InvalidCommand, Message: fmt.Sprintf("unknown_command: %q", command)}
+		why := fmt.Sprintf("unknown_command: %q", command)
+		if c.habits.Terse {
+			why = "invalid_command: " + command
+		}
+		return "", "", &protocol.Error{Code: protocol.InvalidCommand, Message: why}
 	}
 	if p.SessionID != "" {
 		s = c.sessions[p.SessionID]
