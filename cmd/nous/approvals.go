@@ -14,28 +14,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/approval"
 	"noused/internal/cmdline"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
 
-// The answers of a question that allow something. A limit takes continue only.
-const (
-	answerOnce     = "once"
-	answerSession  = "session"
-	answerAlways   = "always"
-	answerContinue = "continue"
-	answerDeny     = "deny"
-)
-
-// The answers to a form.
-const (
-	answerAccept  = protocol.OptionAccept
-	answerDecline = protocol.OptionDecline
-	answerCancel  = protocol.OptionCancel
-)
-
-var allowing = []string{answerOnce, answerSession, answerAlways, answerContinue, answerAccept, answerDecline, answerCancel}
+var allowing = []string{protocol.OptionOnce, protocol.OptionSession, protocol.OptionAlways, protocol.OptionContinue, protocol.OptionAccept, protocol.OptionDecline, protocol.OptionCancel}
 
 func (a *app) approvalsCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -151,7 +136,7 @@ the model reads the reason. A run that has reached a limit ends.`,
 		Args:              cmdline.Wants(0, 1, "ID, the id of a question, or nothing"),
 		ValidArgsFunction: a.approvalIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.answerQuestion(cmd.Context(), strings.Join(args, ""), answerDeny, reason, "")
+			return a.answerQuestion(cmd.Context(), strings.Join(args, ""), protocol.OptionDeny, reason, "")
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "what the model reads: `text` of at most 4096 bytes")
@@ -322,9 +307,9 @@ func (a *app) answerQuestion(ctx context.Context, id, option, reason, content st
 	if err != nil {
 		return err
 	}
-	p := protocol.ApproveParams{ApprovalID: one.ApprovalID, Option: cmp.Or(option, yes(one)), Reason: reason}
-	if isForm(one) && option == answerDeny {
-		p.Option = answerDecline
+	p := protocol.ApproveParams{ApprovalID: one.ApprovalID, Option: cmp.Or(option, approval.Yes(one)), Reason: reason}
+	if approval.IsForm(one) && option == protocol.OptionDeny {
+		p.Option = protocol.OptionDecline
 	}
 	switch {
 	case content != "":
@@ -332,7 +317,7 @@ func (a *app) answerQuestion(ctx context.Context, id, option, reason, content st
 		if !p.Content.IsValid() || p.Content.Kind() != '{' {
 			return cmdline.Errorf("--content: want a JSON object")
 		}
-	case isForm(one) && p.Option == answerAccept && a.personThere():
+	case approval.IsForm(one) && p.Option == protocol.OptionAccept && a.personThere():
 		if p.Content, err = a.fillIn(ctx, one); err != nil {
 			return err
 		}
@@ -389,7 +374,7 @@ func (a *app) questionToAnswer(ctx context.Context, id, option string) (one prot
 		a.notef("of session %s", one.SessionID)
 	default:
 		verb := "approve"
-		if option == answerDeny {
+		if option == protocol.OptionDeny {
 			verb = "deny"
 		}
 		err = fmt.Errorf("the question that waits is of another session, %s in %s: nous%s %s %s answers it",
@@ -428,17 +413,6 @@ func (a *app) wholeApproval(ctx context.Context, id string) string {
 	return id
 }
 
-// yes is the answer that allows no more than what is asked.
-func yes(q protocol.Approval) string {
-	switch q.Kind {
-	case protocol.ApprovalBudget:
-		return answerContinue
-	case protocol.ApprovalQuestion:
-		return answerAccept
-	}
-	return answerOnce
-}
-
 // allowedText says what an answer does, and for session and always verbatim what
 // it allows from now on.
 func allowedText(q protocol.Approval, option string, outcome protocol.ApprovalOutcome) string {
@@ -455,13 +429,13 @@ func allowedText(q protocol.Approval, option string, outcome protocol.ApprovalOu
 		return string(outcome)
 	case outcome != protocol.OutcomeAllowed:
 		return string(outcome) + ": " + what
-	case option == answerSession:
+	case option == protocol.OptionSession:
 		return "allowed in this session: " + pattern
-	case option == answerAlways:
+	case option == protocol.OptionAlways:
 		return "allowed always, as a rule in rules.toml: " + pattern
-	case option == answerContinue:
+	case option == protocol.OptionContinue:
 		return "the run goes on: " + what
-	case option == answerAccept:
+	case option == protocol.OptionAccept:
 		return "filled in: " + what
 	}
 	return "allowed " + option + ": " + what
@@ -491,7 +465,7 @@ func (a *app) approveWords(cmd *cobra.Command, args []string, start string) ([]s
 	one, _ := q.of(a.session).one(args[0])
 	var words []string
 	for _, o := range one.Options {
-		if o.Decision == protocol.DecisionAllow || isForm(one) {
+		if o.Decision == protocol.DecisionAllow || approval.IsForm(one) {
 			words = append(words, o.ID+"\t"+o.Pattern)
 		}
 	}

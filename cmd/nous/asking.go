@@ -9,10 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/sys/unix"
 
+	"noused/internal/client/approval"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
@@ -111,44 +110,30 @@ func (q *asking) resolved(ev protocol.Status) {
 // resolvedText says how a question has ended, and by whom.
 func resolvedText(ev protocol.Status) string {
 	text := string(ev.Outcome)
-	if ev.Option != "" && ev.Option != answerDeny {
+	if ev.Option != "" && ev.Option != protocol.OptionDeny {
 		text += " " + ev.Option
 	}
-	if by := byWhom(ev.By); by != "" {
-		text += ", by " + by
+	program, word := approval.ResolvedBy(ev.By)
+	switch {
+	case program.PID > 0:
+		text += fmt.Sprintf(", by %s (process %d)", program.Comm, program.PID)
+	case word != "":
+		text += ", by " + word
 	}
 	return plaintext.RevealLine(text)
 }
 
-// byWhom is who ended a question: a program and its process, or a word.
-func byWhom(by jsontext.Value) string {
-	var process struct {
-		PID  int    `json:"pid"`
-		Comm string `json:"comm"`
-	}
-	var word string
-	switch by.Kind() {
-	case '{':
-		if json.Unmarshal(by, &process) == nil {
-			return fmt.Sprintf("%s (process %d)", process.Comm, process.PID)
-		}
-	case '"':
-		_ = json.Unmarshal(by, &word)
-	}
-	return word
-}
-
 // letters are the keys of the answers.
-var letters = map[string]string{"y": answerOnce, "s": answerSession, "a": answerAlways, "n": answerDeny, "c": answerCancel}
+var letters = map[string]string{"y": protocol.OptionOnce, "s": protocol.OptionSession, "a": protocol.OptionAlways, "n": protocol.OptionDeny, "c": protocol.OptionCancel}
 
 // optionOf is the option that a letter means for a question, "" where it is none.
 func optionOf(q protocol.Approval, letter string) string {
 	want := letters[strings.ToLower(letter)]
 	switch {
-	case want == answerOnce:
-		want = yes(q)
-	case want == answerDeny && isForm(q):
-		want = answerDecline
+	case want == protocol.OptionOnce:
+		want = approval.Yes(q)
+	case want == protocol.OptionDeny && approval.IsForm(q):
+		want = protocol.OptionDecline
 	}
 	for _, o := range q.Options {
 		if o.ID == want {
@@ -164,9 +149,9 @@ func (q *asking) offer(one protocol.Approval) {
 	for _, letter := range []string{"y", "s", "a", "n", "c"} {
 		switch option := optionOf(one, letter); option {
 		case "":
-		case answerDeny:
+		case protocol.OptionDeny:
 			keys = append(keys, "n [REASON] deny")
-		case answerAccept:
+		case protocol.OptionAccept:
 			keys = append(keys, "y fill in")
 		default:
 			keys = append(keys, letter+" "+option)
@@ -262,11 +247,11 @@ func (q *asking) answer(ctx context.Context, line string) {
 	}
 	letter, reason, _ := strings.Cut(strings.TrimSpace(line), " ")
 	option := optionOf(one, letter)
-	if option == "" || reason != "" && option != answerDeny {
+	if option == "" || reason != "" && option != protocol.OptionDeny {
 		q.offer(one)
 		return
 	}
-	if option == answerAccept {
+	if option == protocol.OptionAccept {
 		q.fill(ctx)
 		return
 	}
@@ -302,7 +287,7 @@ func (q *asking) next(ctx context.Context) {
 	}
 	content := q.form.content()
 	q.form = nil
-	q.send(ctx, protocol.ApproveParams{ApprovalID: q.open.ApprovalID, Option: answerAccept, Content: content})
+	q.send(ctx, protocol.ApproveParams{ApprovalID: q.open.ApprovalID, Option: protocol.OptionAccept, Content: content})
 }
 
 func (q *asking) send(ctx context.Context, p protocol.ApproveParams) {

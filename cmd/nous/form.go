@@ -14,9 +14,6 @@ import (
 	"noused/internal/protocol"
 )
 
-// isForm tells whether a question is a form to be filled in.
-func isForm(q protocol.Approval) bool { return q.Kind == protocol.ApprovalQuestion }
-
 // formText is a form as its reader is to judge it.
 func formText(q protocol.Approval) string {
 	var out strings.Builder

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/client/approval"
 	"noused/internal/format"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
@@ -54,7 +55,7 @@ func empty(text string) bool { return text == "" }
 
 // whyAsked is the rule that asks, and the reason that the model gives, in one line.
 func whyAsked(q protocol.Approval) string {
-	if q.Kind == protocol.ApprovalBudget || isForm(q) || q.Reason == "" {
+	if q.Kind == protocol.ApprovalBudget || approval.IsForm(q) || q.Reason == "" {
 		return plaintext.RevealLine(q.Rule)
 	}
 	return plaintext.RevealLine(q.Rule + ": " + q.Reason)
@@ -77,7 +78,7 @@ func asksFor(q protocol.Approval, width int) string {
 	if q.Kind == protocol.ApprovalBudget {
 		return headOf(q, q.Reason, width)
 	}
-	if isForm(q) {
+	if approval.IsForm(q) {
 		return headOf(q, q.ToolName+" asks: "+q.Reason, width)
 	}
 	if q.Shortened {
@@ -141,7 +142,7 @@ func questionText(q protocol.Approval) string {
 	if q.Kind == protocol.ApprovalBudget {
 		return "May the run go on? " + plaintext.RevealLine(q.Reason) + "\n"
 	}
-	if isForm(q) {
+	if approval.IsForm(q) {
 		return formText(q)
 	}
 	var out strings.Builder
@@ -246,11 +247,11 @@ func (a *app) answerLine(q protocol.Approval, o protocol.ApprovalOption) string 
 	nous := "nous" + a.flags()
 	text := nous + " approve " + q.ApprovalID
 	switch {
-	case o.ID == answerCancel:
+	case o.ID == protocol.OptionCancel:
 		text += " " + o.ID
 	case o.Decision == protocol.DecisionDeny:
 		text = nous + " deny " + q.ApprovalID
-	case o.ID != yes(q):
+	case o.ID != approval.Yes(q):
 		text += " " + o.ID
 	}
 	if o.Pattern != "" {

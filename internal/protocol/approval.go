@@ -30,11 +30,16 @@ const (
 	ApprovalQuestion ApprovalKind = "question"
 )
 
-// The options of a question of kind question.
+// The options of tools, of a budget (continue and deny), and of a form.
 const (
-	OptionAccept  = "accept"
-	OptionDecline = "decline"
-	OptionCancel  = "cancel"
+	OptionOnce     = "once"
+	OptionSession  = "session"
+	OptionAlways   = "always"
+	OptionDeny     = "deny"
+	OptionContinue = "continue"
+	OptionAccept   = "accept"
+	OptionDecline  = "decline"
+	OptionCancel   = "cancel"
 )
 
 // ApprovalDecision is what an option stands for.

@@ -13,15 +13,6 @@ import (
 	"noused/internal/session"
 )
 
-// The answers to a question (approvals.md §2).
-const (
-	optionOnce     = "once"
-	optionSession  = "session"
-	optionAlways   = "always"
-	optionDeny     = "deny"
-	optionContinue = "continue"
-)
-
 type (
 	// answerIn is a person's answer. who has sent it.
 	answerIn struct {
@@ -155,9 +146,9 @@ func (m *machine) approvals() protocol.ApprovalMode {
 }
 
 func (m *machine) askCall(call model.ToolCall, v model.Verdict, diff string) {
-	options := []session.ApprovalOption{{ID: optionOnce, Decision: protocol.DecisionAllow}}
+	options := []session.ApprovalOption{{ID: protocol.OptionOnce, Decision: protocol.DecisionAllow}}
 	if v.Offer != nil {
-		for _, id := range []string{optionSession, optionAlways} {
+		for _, id := range []string{protocol.OptionSession, protocol.OptionAlways} {
 			options = append(options, session.ApprovalOption{ID: id, Decision: protocol.DecisionAllow, Pattern: v.Offer.Pattern, Rule: jsontext.Value(v.Offer.Rule)})
 		}
 	}
@@ -168,7 +159,7 @@ func (m *machine) askCall(call model.ToolCall, v model.Verdict, diff string) {
 	m.ask(session.ApprovalAsked{
 		Kind: protocol.ApprovalTool, CallID: call.ID, Arguments: jsontext.Value(v.Arguments), Reason: v.Reason, Rule: rule, Diff: diff,
 		Path: v.Path, Linked: v.Linked,
-		Options: append(options, session.ApprovalOption{ID: optionDeny, Decision: protocol.DecisionDeny}),
+		Options: append(options, session.ApprovalOption{ID: protocol.OptionDeny, Decision: protocol.DecisionDeny}),
 	})
 }
 
@@ -182,7 +173,7 @@ func (m *machine) overBudget(why *protocol.Error) {
 	used := m.s.Run.Usage
 	m.ask(session.ApprovalAsked{
 		Kind: protocol.ApprovalBudget, Reason: why.Message, Rule: "ask: [limits]",
-		Options: []session.ApprovalOption{{ID: optionContinue, Decision: protocol.DecisionAllow}, {ID: optionDeny, Decision: protocol.DecisionDeny}},
+		Options: []session.ApprovalOption{{ID: protocol.OptionContinue, Decision: protocol.DecisionAllow}, {ID: protocol.OptionDeny, Decision: protocol.DecisionDeny}},
 		Used:    session.Used{Tokens: used.InputTokens + used.OutputTokens, Cost: used.Cost, DayCost: m.today},
 	})
 }
@@ -389,9 +380,9 @@ func (in answerIn) step(m *machine) {
 		return
 	case o.Decision != protocol.DecisionAllow:
 		d.Outcome, d.Reason = protocol.OutcomeDenied, in.reason
-	case o.ID == optionSession:
+	case o.ID == protocol.OptionSession:
 		d.Rule = o.Rule
-	case o.ID == optionAlways:
+	case o.ID == protocol.OptionAlways:
 		d.Keep = o.Rule
 	}
 	m.decide(d)

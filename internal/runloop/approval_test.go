@@ -48,23 +48,23 @@ func TestAQuestionIsAnsweredOnce(t *testing.T) {
 	for _, c := range []struct {
 		id, option string
 		want       protocol.Reason
-	}{{"apr-9-ses-1", optionOnce, protocol.NoSuchApproval}, {asked.ApprovalID, "maybe", ""}} {
+	}{{"apr-9-ses-1", protocol.OptionOnce, protocol.NoSuchApproval}, {asked.ApprovalID, "maybe", ""}} {
 		w.refused = nil
 		w.step(answerIn{w.client("approve"), c.id, c.option, "", person{}, nil})
 		if w.refused == nil || c.want != "" && !w.refusedBy(c.want) || w.m.phase != waiting {
 			t.Errorf("%s %s: got %v, want it refused and the question open", c.id, c.option, w.refused)
 		}
 	}
-	w.answerWith(optionOnce, "")
+	w.answerWith(protocol.OptionOnce, "")
 	if w.work.tool == nil || string(w.work.tool.Arguments) != string(asked.Arguments) || !w.work.tool.Allowed {
 		t.Fatalf("runs %+v, asked was about %s", w.work.tool, asked.Arguments)
 	}
 	w.refused = nil
-	w.step(answerIn{w.client("again"), asked.ApprovalID, optionOnce, "", person{}, nil})
+	w.step(answerIn{w.client("again"), asked.ApprovalID, protocol.OptionOnce, "", person{}, nil})
 	if w.refused != nil {
 		t.Errorf("the same answer again is refused: %v", w.refused)
 	}
-	w.step(answerIn{w.client("another"), asked.ApprovalID, optionDeny, "", person{}, nil})
+	w.step(answerIn{w.client("another"), asked.ApprovalID, protocol.OptionDeny, "", person{}, nil})
 	if !w.refusedBy(protocol.ApprovalResolved) {
 		t.Errorf("another answer gets %v, want approval_resolved", w.refused)
 	}
@@ -87,7 +87,7 @@ func TestWhatAToolFillsInIsAskedAbout(t *testing.T) {
 		if changed {
 			w.defaults["t.y"] = `{"n":1.50,"b":"a  b","a":1,"deep":false}`
 		}
-		w.answerWith(optionOnce, "")
+		w.answerWith(protocol.OptionOnce, "")
 		if runs := w.work.tool; changed != (runs == nil) || runs != nil && string(runs.Arguments) != filled {
 			t.Errorf("changed %t: runs %+v", changed, runs)
 		}
@@ -107,7 +107,7 @@ func TestAYesIsForTheFileThatWasAskedAbout(t *testing.T) {
 		if swapped {
 			w.moved = "/elsewhere"
 		}
-		w.answerWith(optionOnce, "")
+		w.answerWith(protocol.OptionOnce, "")
 		switch {
 		case !swapped && (w.work.tool == nil || w.work.tool.Path != "/where/t.y"):
 			t.Errorf("runs %+v, want it to be about what was asked", w.work.tool)
@@ -125,7 +125,7 @@ func TestAYesIsForTheFileThatWasAskedAbout(t *testing.T) {
 	if got := w.m.question(); got == nil || got.Path != "/elsewhere/where/t.y" {
 		t.Errorf("asks %+v, want that it says where the link leads", got)
 	}
-	w.answerWith(optionDeny, "")
+	w.answerWith(protocol.OptionDeny, "")
 	w.finish()
 }
 
@@ -135,10 +135,10 @@ func TestADenialIsAResult(t *testing.T) {
 		end  func(w *world)
 		want string
 	}{
-		"with a reason":    {func(w *world) { w.answerWith(optionDeny, "use the other branch") }, "denied: use the other branch"},
-		"without":          {func(w *world) { w.answerWith(optionDeny, "") }, "denied: the user does not allow this call"},
+		"with a reason":    {func(w *world) { w.answerWith(protocol.OptionDeny, "use the other branch") }, "denied: use the other branch"},
+		"without":          {func(w *world) { w.answerWith(protocol.OptionDeny, "") }, "denied: the user does not allow this call"},
 		"nobody in time":   {func(w *world) { w.step(lateIn{"apr-1-ses-1"}) }, "denied: nobody answered in time"},
-		"forbidden by now": {func(w *world) { w.may["t.y"] = model.Deny; w.answerWith(optionOnce, "") }, "forbidden: "},
+		"forbidden by now": {func(w *world) { w.may["t.y"] = model.Deny; w.answerWith(protocol.OptionOnce, "") }, "forbidden: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := asking(t)
@@ -234,7 +234,7 @@ func TestAQuestionIsWithdrawn(t *testing.T) {
 			if len(w.runs) > 0 {
 				t.Errorf("calls were made: %v", w.runs)
 			}
-			w.step(answerIn{w.client("late"), "apr-1-ses-1", optionOnce, "", person{}, nil})
+			w.step(answerIn{w.client("late"), "apr-1-ses-1", protocol.OptionOnce, "", person{}, nil})
 			if !w.refusedBy(protocol.ApprovalResolved) || len(w.runs) > 0 {
 				t.Errorf("an answer after that gets %v, calls %v", w.refused, w.runs)
 			}
@@ -268,7 +268,7 @@ func TestADrainParksAQuestion(t *testing.T) {
 			t.Fatalf("a run that waits is not parked at once\n%s", w.story())
 		}
 		if answered {
-			w.answerWith(optionOnce, "")
+			w.answerWith(protocol.OptionOnce, "")
 			if w.work.tool != nil {
 				t.Fatal("a call is made while the daemon stops")
 			}
@@ -289,7 +289,7 @@ func TestADrainParksAQuestion(t *testing.T) {
 // waiting is no crash however often the daemon is killed.
 func TestKilledAfterEachRecord(t *testing.T) {
 	whole := asking(t)
-	whole.answerWith(optionSession, "")
+	whole.answerWith(protocol.OptionSession, "")
 	whole.finish()
 	asked := slices.IndexFunc(whole.records, func(r session.Record) bool { _, ok := r.Fact.(session.ApprovalAsked); return ok })
 	for n := asked + 1; n <= len(whole.records); n++ {
@@ -324,7 +324,7 @@ func TestKilledAfterEachRecord(t *testing.T) {
 // whoever keeps the rules; neither mode lifts what is denied.
 func TestAnswersAndModesThatStay(t *testing.T) {
 	w := asking(t)
-	w.answerWith(optionSession, "")
+	w.answerWith(protocol.OptionSession, "")
 	w.finish()
 	w.boot()
 	again := func(tool string) {
@@ -337,7 +337,7 @@ func TestAnswersAndModesThatStay(t *testing.T) {
 	w.finish()
 
 	w = asking(t)
-	w.answerWith(optionAlways, "")
+	w.answerWith(protocol.OptionAlways, "")
 	if !slices.Equal(w.kept, []string{`"t.y"`}) {
 		t.Errorf("got the rules %v, want the one of the option", w.kept)
 	}
@@ -369,7 +369,7 @@ func TestAnswersAndModesThatStay(t *testing.T) {
 // kept by the next one: once it is, never again.
 func TestARuleIsKeptOverAKill(t *testing.T) {
 	whole := asking(t)
-	whole.answerWith(optionAlways, "")
+	whole.answerWith(protocol.OptionAlways, "")
 	whole.finish()
 	due, dues := 0, 0 // records from the answer on, until the rule is kept
 	for n, r := range whole.records {

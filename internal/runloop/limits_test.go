@@ -47,7 +47,7 @@ func TestLimits(t *testing.T) {
 			if asked == nil || asked.Kind != protocol.ApprovalBudget || !strings.Contains(asked.Reason, c.want) {
 				t.Fatalf("asks %+v, want whether the run goes on: %s", asked, c.want)
 			}
-			w.step(answerIn{approvalID: asked.ApprovalID, option: optionDeny})
+			w.step(answerIn{approvalID: asked.ApprovalID, option: protocol.OptionDeny})
 			end, ok := w.events[len(w.events)-1].(protocol.AgentEnd)
 			if !ok || end.Error == nil || end.Error.Code != "budget" || !strings.Contains(end.Error.Message, c.want) {
 				t.Fatalf("got %+v, want the error budget with %s\n%s", end.Error, c.want, w.story())
@@ -77,7 +77,7 @@ func TestARunGoesOnPastALimit(t *testing.T) {
 	w.prompt("go on")
 	spend()
 	spend()
-	w.step(answerIn{approvalID: w.m.question().ApprovalID, option: optionContinue})
+	w.step(answerIn{approvalID: w.m.question().ApprovalID, option: protocol.OptionContinue})
 	if w.m.phase != streaming {
 		t.Fatalf("the run does not go on\n%s", w.story())
 	}
@@ -92,7 +92,7 @@ func TestARunGoesOnPastALimit(t *testing.T) {
 		t.Fatalf("does not ask at 240 tokens\n%s", w.story())
 	}
 	w.step(approvalModeIn{mode: protocol.ApprovalsDeny})
-	w.step(answerIn{approvalID: w.m.question().ApprovalID, option: optionContinue})
+	w.step(answerIn{approvalID: w.m.question().ApprovalID, option: protocol.OptionContinue})
 	spend()
 	spend()
 	if w.m.s.Run != nil || w.m.s.LastRun.Code != protocol.OverBudget {
@@ -116,7 +116,7 @@ func TestALimitOutlivesARestart(t *testing.T) {
 	}
 	w.m = &machine{s: s, maxSteps: 50, limits: Limits{RunCost: 7}, newID: w.m.newID}
 	w.step(resumeIn{})
-	w.step(answerIn{approvalID: w.m.question().ApprovalID, option: optionDeny})
+	w.step(answerIn{approvalID: w.m.question().ApprovalID, option: protocol.OptionDeny})
 	if end, ok := w.events[len(w.events)-1].(protocol.AgentEnd); !ok || end.Error == nil || end.Error.Code != "budget" {
 		t.Errorf("got %s, want the run to end at its limit", w.story())
 	}

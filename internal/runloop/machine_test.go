@@ -318,7 +318,7 @@ func (w *world) random(pick func(n int) int) {
 		w.step(unaskIn{stale, w.m.filling.asker})
 	case 30, 31:
 		id := fmt.Sprintf("apr-%d-ses-1", max(0, w.m.s.Asked-pick(3)))
-		option := []string{optionOnce, optionDeny, optionSession, optionAlways, optionContinue, "never", "accept", "accept", "decline", "cancel"}[pick(10)]
+		option := []string{protocol.OptionOnce, protocol.OptionDeny, protocol.OptionSession, protocol.OptionAlways, protocol.OptionContinue, "never", "accept", "accept", "decline", "cancel"}[pick(10)]
 		content := []jsontext.Value{nil, nil, jsontext.Value(`{"n":5}`), jsontext.Value(`{"n":"x"}`)}[pick(4)]
 		w.step(answerIn{w.client("approve"), id, option, "", person{pid: 7, uid: 1, comm: "nous"}, content})
 	case 32:

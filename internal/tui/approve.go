@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/client/approval"
 	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
@@ -38,43 +38,20 @@ func elsewhere(s protocol.State) []protocol.Approval {
 	return slices.DeleteFunc(slices.Clone(s.PendingApprovals), func(a protocol.Approval) bool { return a.SessionID == s.SessionID })
 }
 
-// approval takes what a status says of a question into the state.
-func approval(s *protocol.State, e protocol.Status) {
-	switch e.Code {
-	case protocol.StatusApprovalRequested:
-		if e.Approval == nil {
-			return
-		}
-		a := *e.Approval
-		a.SessionID, a.RunID = cmp.Or(a.SessionID, e.SessionID), cmp.Or(a.RunID, e.RunID)
-		s.PendingApprovals = append(without(s.PendingApprovals, a.ApprovalID), a)
-	case protocol.StatusApprovalResolved:
-		s.PendingApprovals = without(s.PendingApprovals, e.ApprovalID)
-	}
-}
-
-func without(list []protocol.Approval, id string) []protocol.Approval {
-	return slices.DeleteFunc(slices.Clone(list), func(a protocol.Approval) bool { return a.ApprovalID == id })
-}
-
 // resolution says how a question ended, and who ended it.
 func resolution(e protocol.Status) string {
 	text := string(e.Outcome)
 	if e.Option != "" && e.Option != "deny" {
 		text += " (" + cell.Line(e.Option, 40) + ")"
 	}
-	var word string
-	var who struct {
-		PID  int    `json:"pid"`
-		Comm string `json:"comm"`
-	}
+	who, word := approval.ResolvedBy(e.By)
 	switch {
-	case json.Unmarshal(e.By, &word) == nil:
+	case word != "":
 		text += map[string]string{
 			protocol.ByTimeout: ": nobody answered in time", protocol.ByAbort: ": the run was aborted",
 			protocol.BySteer: ": another text came first", protocol.ByDelete: ": the session was deleted",
 		}[word]
-	case json.Unmarshal(e.By, &who) == nil && who.PID > 0:
+	case who.PID > 0:
 		text += fmt.Sprintf(" by %s, process %d", cmp.Or(cell.Line(who.Comm, 40), "another client"), who.PID)
 	}
 	return text
@@ -97,7 +74,7 @@ func (m *model) tendQuestion() {
 // approvalEvent keeps the questions up to date, and tells what became of one.
 func (m *model) approvalEvent(e protocol.Status) {
 	shown := m.question.ID()
-	approval(&m.state, e)
+	m.state.PendingApprovals = approval.Pending(m.state.PendingApprovals, e)
 	if e.Code != protocol.StatusApprovalResolved || e.SessionID != m.state.SessionID {
 		return
 	}
@@ -118,7 +95,7 @@ func (m *model) askedElsewhere(at *site, e protocol.Status) {
 	case e.SessionID == m.state.SessionID:
 		return // which the session's own events tell, in their order
 	default:
-		approval(&m.state, e)
+		m.state.PendingApprovals = approval.Pending(m.state.PendingApprovals, e)
 	}
 	if e.Code == protocol.StatusApprovalResolved {
 		m.board.Tell("question "+resolution(e), false)
@@ -272,18 +249,18 @@ func denyCommand(ctx context.Context, p place, reason string) outcome {
 	if a == nil {
 		return failed(errNoQuestion)
 	}
-	i := slices.IndexFunc(a.Options, func(o protocol.ApprovalOption) bool { return o.Decision == protocol.DecisionDeny })
-	if i < 0 {
+	no := approval.No(*a)
+	if no == nil {
 		return failed(errors.New("this question takes no denial"))
 	}
-	return outcome{err: approve(ctx, p, question.Answer{ID: a.ApprovalID, Option: a.Options[i].ID, Reason: reason})}
+	return outcome{err: approve(ctx, p, question.Answer{ID: a.ApprovalID, Option: no.ID, Reason: reason})}
 }
 
 // The plain mode.
 
 // approvalEvent says a question, or what became of it.
 func (p *plain) approvalEvent(e protocol.Status) {
-	approval(&p.state, e)
+	p.state.PendingApprovals = approval.Pending(p.state.PendingApprovals, e)
 	if e.Code == protocol.StatusApprovalResolved && e.SessionID == p.state.SessionID {
 		p.sayf("question %s", resolution(e))
 	}
@@ -298,7 +275,7 @@ func (p *plain) askAloud() {
 		for _, line := range question.Lines(*a) {
 			p.sayf("%s", line)
 		}
-		if a.Kind == protocol.ApprovalQuestion {
+		if approval.IsForm(*a) {
 			p.sayf("/approve accept {\"NAME\":VALUE} fills it in, /deny does not")
 		} else {
 			p.sayf("/approve [OPTION] allows it, /deny [REASON] does not")

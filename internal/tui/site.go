@@ -11,6 +11,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"noused/internal/client/approval"
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
 )
@@ -328,7 +329,7 @@ func (m *model) happenedAt(s *site, ev protocol.Event) {
 	case !ok:
 	case s != m.site:
 		state := protocol.State{PendingApprovals: s.asked}
-		approval(&state, e)
+		state.PendingApprovals = approval.Pending(state.PendingApprovals, e)
 		s.asked = state.PendingApprovals
 		s.heard++
 		m.boundAsked()

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"noused/internal/acp"
+	"noused/internal/client/approval"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
@@ -40,7 +41,7 @@ func (w *window) question(a protocol.Approval) {
 	}
 	ctx, cancel := context.WithCancelCause(w.ctx)
 	w.asks[a.ApprovalID] = func() { cancel(errAnswered) }
-	if a.Kind == protocol.ApprovalQuestion && w.b.forms {
+	if approval.IsForm(a) && w.b.forms {
 		w.form(ctx, a, a.Reason)
 		return
 	}
@@ -69,13 +70,13 @@ func (w *window) question(a protocol.Approval) {
 // and the run goes on. A turn of another client's is not its to decide about.
 func (w *window) unanswered(a protocol.Approval) {
 	mine := slices.ContainsFunc(w.prompts, func(p *prompt) bool { return p.run == a.RunID && p.turn != "" })
-	no := slices.IndexFunc(a.Options, func(o protocol.ApprovalOption) bool { return o.Decision == protocol.DecisionDeny })
-	if !mine || no < 0 {
+	no := approval.No(a)
+	if !mine || no == nil {
 		w.b.Log("%s: cancelled; %s waits for another client", acp.RequestPermission, a.ApprovalID)
 		return
 	}
 	w.decide(protocol.ApproveParams{
-		ApprovalID: a.ApprovalID, Option: a.Options[no].ID, Reason: "the question was put away in the editor without an answer",
+		ApprovalID: a.ApprovalID, Option: no.ID, Reason: "the question was put away in the editor without an answer",
 	}, nil)
 }
 
@@ -162,7 +163,7 @@ func (w *window) permission(a protocol.Approval) acp.PermissionParams {
 		p.ToolCall.Content = append(p.ToolCall.Content, acp.ToolText(strings.Join(says, "\n")))
 	}
 	for _, o := range a.Options {
-		if a.Kind == protocol.ApprovalQuestion && o.ID == "accept" { // takes a form, which the editor cannot show
+		if approval.IsForm(a) && o.ID == protocol.OptionAccept { // takes a form, which the editor cannot show
 			continue
 		}
 		p.Options = append(p.Options, permissionOption(o))

@@ -24,9 +24,6 @@ type filling struct {
 	on      bool   // the keys are the form's
 }
 
-// isForm tells whether a question is a form to be filled in.
-func isForm(a protocol.Approval) bool { return a.Kind == protocol.ApprovalQuestion }
-
 // fill turns to the form. One without fields is accepted as it is.
 func (p *Panel) fill() Answer {
 	if p.filling == nil {

@@ -14,6 +14,7 @@ package question
 import (
 	tea "charm.land/bubbletea/v2"
 
+	"noused/internal/client/approval"
 	"noused/internal/protocol"
 	"noused/internal/tui/pick"
 	"noused/internal/tui/theme"
@@ -127,7 +128,7 @@ func (p *Panel) Update(msg tea.Msg) Answer {
 		if c.key != key {
 			continue
 		}
-		if isForm(p.asked) && c.option.Decision == protocol.DecisionAllow {
+		if approval.IsForm(p.asked) && c.option.Decision == protocol.DecisionAllow {
 			return p.fill()
 		}
 		if c.reason {
@@ -153,7 +154,7 @@ func (p *Panel) write(msg tea.Msg, key string) Answer {
 	case "esc", "ctrl+c":
 		p.why = nil
 	case "enter":
-		if o := p.denial(); o != nil {
+		if o := approval.No(p.asked); o != nil {
 			return p.answer(o.ID, p.why.Text())
 		}
 	default:
@@ -206,19 +207,10 @@ func (p *Panel) choices() []choice {
 		taken[key] = true
 		all = append(all, choice{key: key, option: o})
 	}
-	if o := p.denial(); o != nil && p.asked.Kind == protocol.ApprovalTool {
+	if o := approval.No(p.asked); o != nil && p.asked.Kind == protocol.ApprovalTool {
 		all = append(all, choice{key: "r", option: *o, reason: true})
 	}
 	return all
-}
-
-func (p *Panel) denial() *protocol.ApprovalOption {
-	for i, o := range p.asked.Options {
-		if o.Decision == protocol.DecisionDeny {
-			return &p.asked.Options[i]
-		}
-	}
-	return nil
 }
 
 // Cursor is where in the last View the terminal's cursor belongs.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/client/approval"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
@@ -35,7 +36,7 @@ func content(a protocol.Approval) []text {
 	if a.Kind == protocol.ApprovalBudget {
 		return revealed(prose, a.Reason)
 	}
-	if isForm(a) {
+	if approval.IsForm(a) {
 		return formLines(a)
 	}
 	if a.Shortened {
@@ -211,7 +212,7 @@ func Title(a protocol.Approval) string {
 	if a.Kind == protocol.ApprovalBudget {
 		return "may the run go on?"
 	}
-	if isForm(a) {
+	if approval.IsForm(a) {
 		return a.ToolName + " asks"
 	}
 	if _, runs := mustMembers(a.Arguments).text("command"); runs {
