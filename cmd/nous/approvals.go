@@ -162,10 +162,10 @@ func (a *app) setApprovalModeCommand() *cobra.Command {
 	modes := []string{string(protocol.ApprovalsAsk), string(protocol.ApprovalsAuto), string(protocol.ApprovalsDeny)}
 	return &cobra.Command{
 		Use:   "set-approval-mode ask|auto|deny",
-		Short: "Choose what becomes of a session's questions",
-		Long: `Choose what becomes of a session's questions from the next one on: ask a person,
-auto says yes to every one, deny says no. auto never lifts what a rule denies,
-and no limit.`,
+		Short: "Ask, allow or deny approvals in a session",
+		Long: `Ask, allow or deny approvals in a session, from the next one on. ask waits for a
+person, auto allows each one, deny denies each one. auto never lifts what a rule
+denies, nor a limit.`,
 		Example:   "  nous set-approval-mode deny",
 		Args:      cmdline.Wants(1, 1, "ask, auto or deny"),
 		ValidArgs: modes,

@@ -171,7 +171,7 @@ func (l *line) stmt(s *syntax.Stmt) string {
 	}
 	for _, r := range s.Redirs {
 		if !duplicates(r) {
-			return "has a redirection"
+			return "redirects input or output"
 		}
 	}
 	switch c := s.Cmd.(type) {

@@ -59,7 +59,7 @@ type loop struct {
 
 	mailbox chan input
 	stop    chan struct{} // closed by the hub: end now
-	begun   chan struct{} // closed when the run that there was has been taken up
+	begun   chan struct{} // closed once the interrupted run is resumed
 	done    chan struct{} // closed when the loop has ended
 
 	users    int       // posts under way; guarded by the hub

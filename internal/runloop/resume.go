@@ -89,7 +89,7 @@ func (m *machine) answerInterrupted() bool {
 	if i < 0 {
 		return false
 	}
-	m.endCall(m.s.Run.Calls[i], model.Failed(model.Interrupted, "the daemon stopped while this call ran; its effect is unknown"), false, m.now.Sub(m.s.Run.StartedAt))
+	m.endCall(m.s.Run.Calls[i], model.Failed(model.Interrupted, "the daemon stopped while this call ran; it may have done part of its work; check"), false, m.now.Sub(m.s.Run.StartedAt))
 	return true
 }
 

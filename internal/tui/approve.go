@@ -57,9 +57,9 @@ func without(list []protocol.Approval, id string) []protocol.Approval {
 	return slices.DeleteFunc(slices.Clone(list), func(a protocol.Approval) bool { return a.ApprovalID == id })
 }
 
-// resolution says how a question ended, and who ended it.
+// resolution says how an approval ended, and who ended it.
 func resolution(e protocol.Status) string {
-	text := string(e.Outcome)
+	text := "approval: " + string(e.Outcome)
 	if e.Option != "" && e.Option != "deny" {
 		text += " (" + cell.Line(e.Option, 40) + ")"
 	}
@@ -69,10 +69,12 @@ func resolution(e protocol.Status) string {
 		Comm string `json:"comm"`
 	}
 	switch {
+	case json.Unmarshal(e.By, &word) == nil && word == protocol.BySteer:
+		return "not run: your message was sent to the model instead"
 	case json.Unmarshal(e.By, &word) == nil:
 		text += map[string]string{
 			protocol.ByTimeout: ": nobody answered in time", protocol.ByAbort: ": the run was aborted",
-			protocol.BySteer: ": another text came first", protocol.ByDelete: ": the session was deleted",
+			protocol.ByDelete: ": the session was deleted",
 		}[word]
 	case json.Unmarshal(e.By, &who) == nil && who.PID > 0:
 		text += fmt.Sprintf(" by %s, process %d", cmp.Or(cell.Line(who.Comm, 40), "another client"), who.PID)
@@ -94,7 +96,7 @@ func (m *model) tendQuestion() {
 	}
 }
 
-// approvalEvent keeps the questions up to date, and tells what became of one.
+// approvalEvent keeps the questions up to date, and says how one ended.
 func (m *model) approvalEvent(e protocol.Status) {
 	shown := m.question.ID()
 	approval(&m.state, e)
@@ -103,10 +105,10 @@ func (m *model) approvalEvent(e protocol.Status) {
 	}
 	text := resolution(e)
 	if e.ApprovalID == m.answeredHere && e.Outcome != protocol.OutcomeWithdrawn {
-		text = string(e.Outcome)
+		text = "approval: " + string(e.Outcome)
 	}
 	if shown == e.ApprovalID || shown == "" {
-		m.talk.Notice("info", "question "+text)
+		m.talk.Notice("info", text)
 	}
 }
 
@@ -121,7 +123,7 @@ func (m *model) askedElsewhere(at *site, e protocol.Status) {
 		approval(&m.state, e)
 	}
 	if e.Code == protocol.StatusApprovalResolved {
-		m.board.Tell("question "+resolution(e), false)
+		m.board.Tell(resolution(e), false)
 	}
 }
 
@@ -281,11 +283,11 @@ func denyCommand(ctx context.Context, p place, reason string) outcome {
 
 // The plain mode.
 
-// approvalEvent says a question, or what became of it.
+// approvalEvent says an approval, or how it ended.
 func (p *plain) approvalEvent(e protocol.Status) {
 	approval(&p.state, e)
 	if e.Code == protocol.StatusApprovalResolved && e.SessionID == p.state.SessionID {
-		p.sayf("question %s", resolution(e))
+		p.sayf("%s", resolution(e))
 	}
 	p.askAloud()
 }

@@ -300,7 +300,7 @@ func (s *Story) message(f session.MessageAdded) {
 func (s *Story) toolResult(m model.Message, skipped bool) {
 	ref := s.ref()
 	if s.interrupted != "" {
-		if s.interrupted != m.ToolCallID || !strings.Contains(m.Text, "its effect is unknown") {
+		if s.interrupted != m.ToolCallID || !strings.Contains(m.Text, "it may have done part of its work; check") {
 			s.bad("tool call %s was running at the crash; the next result is %q of %s", s.interrupted, m.Text, m.ToolCallID)
 		}
 		s.interrupted = ""
