@@ -533,7 +533,7 @@ func (a *app) approvalsOf(flag string) (protocol.ApprovalMode, error) {
 }
 
 // mustAsk refuses a core that would make every call without asking, where somebody
-// says what becomes of questions.
+// reports how approvals end.
 func (a *app) mustAsk(ctx context.Context, scope protocol.Scope) error {
 	state, err := ask(ctx, a, protocol.GetState, protocol.GetStateParams{Scope: scope})
 	if err == nil && state.ApprovalMode == "" {

@@ -198,7 +198,7 @@ func FuzzQuestions(f *testing.F) {
 	})
 }
 
-// Events tell of questions and their ends in one line.
+// Events report questions and their ends in one line.
 func TestEventsOfQuestions(t *testing.T) {
 	asked := protocol.Approval{ApprovalID: "apr-1", Kind: protocol.ApprovalTool, ToolName: "bash", Arguments: []byte(`{"command":"git push"}`)}
 	for want, ev := range map[string]protocol.Status{

@@ -100,7 +100,7 @@ func parse(text string) (file *syntax.File, err error) {
 	}()
 	p := parsers.Get().(*syntax.Parser)
 	if file, err = p.Parse(&shallow{rest: text}, ""); err != nil {
-		return nil, err // not what there is before the error
+		return nil, err // not what comes before the error
 	}
 	parsers.Put(p) // one that has failed is not used again
 	return file, nil

@@ -21,7 +21,7 @@ import (
 	"strings"
 )
 
-// Verdict is what is to be done with a call.
+// Verdict is the decision on a call.
 type Verdict string
 
 // The verdicts, from the mildest to the strictest. The zero value is none.

@@ -297,7 +297,7 @@ type ModeAccepted struct {
 // GetStateParams is the payload of get_state.
 type GetStateParams struct {
 	Scope
-	Daemon bool `json:"daemon,omitzero" wire:"added" doc:"tell of the daemon alone, and how it is doing: no session is read or made; not with session_id"`
+	Daemon bool `json:"daemon,omitzero" wire:"added" doc:"report the daemon alone, and how it is doing: no session is read or made; not with session_id"`
 }
 
 // GetSystemParams is the payload of get_system.

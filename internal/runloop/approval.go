@@ -146,7 +146,7 @@ func (m *machine) judged(inv *model.Invocation) model.Verdict {
 	return v
 }
 
-// approvals is what becomes of a question of the run.
+// approvals is the approval mode of the run.
 func (m *machine) approvals() protocol.ApprovalMode {
 	if m.s.Run.Approvals == protocol.ApprovalsDeny {
 		return protocol.ApprovalsDeny
@@ -202,7 +202,7 @@ func (m *machine) raise(f session.ApprovalAsked) (id string) {
 	return f.ApprovalID
 }
 
-// waitForAnswer tells of the open question, now or again.
+// waitForAnswer reports the open question, now or again.
 func (m *machine) waitForAnswer() {
 	if m.park() {
 		return

@@ -97,7 +97,7 @@ type Policy interface {
 type Modules interface {
 	// Orchestrated reports whether BeforeTurn has anybody to ask.
 	Orchestrated() bool
-	// BeforeTurn returns what becomes of a text that somebody wants to give to a
+	// BeforeTurn returns what happens to a text that somebody wants to give to a
 	// session, or why it may not have it. state is what tools have patched
 	// together, a JSON object.
 	BeforeTurn(ctx context.Context, sessionID, workdir, input string, state []byte) (string, error)

@@ -156,7 +156,7 @@ func approve(ctx context.Context, p place, a question.Answer) error {
 	return err
 }
 
-// approved tells of an answer that was not taken. Who was first is told by the
+// approved reports an answer that was not taken. Who was first is told by the
 // event.
 func (m *model) approved(a approved) {
 	if a.err == nil {
@@ -211,7 +211,7 @@ func (m *model) questionLines(height int) []string {
 	return m.question.View(m.width, height, cmp.Or(key, "/approve"))
 }
 
-// questionParts are what the first line says of questions and of what becomes of
+// questionParts are what the first line says of approvals and of the end of
 // them.
 func (m *model) questionParts() (parts []part) {
 	if n := len(m.elsewhere()); n > 0 {

@@ -106,7 +106,7 @@ func TestSessionsOfAllHostsAreListed(t *testing.T) {
 	h.sees("● gpu", "Allow bash to run this?")
 }
 
-// Questions of a host that was left before it had said anything are still told of.
+// Questions of a host that was left before it had said anything are still reported.
 func TestAHostThatIsLeftAtOnceKeepsItsQuestions(t *testing.T) {
 	box, gpu := startNoused(t, ""), startNoused(t, "")
 	asks := begun(t, gpu, "Ask for it")

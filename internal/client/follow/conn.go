@@ -261,7 +261,7 @@ func (c *conn) ours(next incoming) bool {
 }
 
 // look asks for the state, which holds what no event tells: a mode and the tools that
-// another client set, say. Where an event tells of them they are looked at behind it.
+// another client set, say. Where an event reports them they are looked at behind it.
 func (c *conn) look() error {
 	if !c.s.synced && !c.Older {
 		return nil // a snapshot is on its way

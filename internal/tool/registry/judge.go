@@ -248,7 +248,7 @@ func (r *Registry) judged(name string, d policy.Decision, fault *tool.Fault, inv
 const outsideEnd = 5 * time.Second
 
 // outside is the place of a call that is to run outside the sandbox: a process of
-// its own, for this call alone. Whoever calls has been allowed to.
+// its own, for this call alone. Anyone who calls has been allowed to.
 func (m *module) outside(p *place, op *operation, inv model.Invocation) (*place, func(), error) {
 	if !m.desc.Builtin() || op.Name != "bash" {
 		return p, func() {}, nil
