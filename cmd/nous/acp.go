@@ -13,10 +13,10 @@ import (
 func (a *app) acpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "acp",
-		Short: "Be an agent for editors, which start it themselves",
+		Short: "Serve an editor over ACP (the editor starts this)",
 		Long: `Speak the Agent Client Protocol, version 1, on standard input and output. Editors
 such as Zed, those of JetBrains, Neovim and Emacs start nous acp as an agent; docs/editors.md
-has the lines of their configuration. What is wrong is said on standard error.
+has the lines of their configuration. Errors go to standard error.
 
 Sessions and runs belong to the daemon. Closing the editor ends neither, and nous
 shows the same sessions.`,

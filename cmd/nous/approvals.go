@@ -147,10 +147,10 @@ func (a *app) setApprovalModeCommand() *cobra.Command {
 	modes := []string{string(protocol.ApprovalsAsk), string(protocol.ApprovalsAuto), string(protocol.ApprovalsDeny)}
 	return &cobra.Command{
 		Use:   "set-approval-mode ask|auto|deny",
-		Short: "Choose what becomes of a session's questions",
-		Long: `Choose what becomes of a session's questions from the next one on: ask a person,
-auto says yes to every one, deny says no. auto never lifts what a rule denies,
-and no limit.`,
+		Short: "Ask, allow or deny approvals in a session",
+		Long: `Ask, allow or deny approvals in a session, from the next one on. ask waits for a
+person, auto allows each one, deny denies each one. auto never lifts what a rule
+denies, nor a limit.`,
 		Example:   "  nous set-approval-mode deny",
 		Args:      cmdline.Wants(1, 1, "ask, auto or deny"),
 		ValidArgs: modes,
@@ -507,7 +507,7 @@ func (a *app) approvalsOf(flag string) (protocol.ApprovalMode, error) {
 }
 
 // mustAsk refuses a core that would make every call without asking, where somebody
-// says what becomes of questions.
+// reports how approvals end.
 func (a *app) mustAsk(ctx context.Context, scope protocol.Scope) error {
 	state, err := ask(ctx, a, protocol.GetState, protocol.GetStateParams{Scope: scope})
 	if err == nil && state.ApprovalMode == "" {

@@ -93,7 +93,7 @@ func (q *asking) ask(one protocol.Approval) {
 	}
 }
 
-// resolved tells of an answer from anywhere, ours too.
+// resolved reports an answer from anywhere, ours too.
 func (q *asking) resolved(ev protocol.Status) {
 	if q.open != nil && q.open.ApprovalID == ev.ApprovalID {
 		q.open, q.form = nil, nil

@@ -22,7 +22,7 @@ func asks(t *testing.T, d *tuitest.Daemon, command string) *screen {
 	cmd.Dir = d.Dir
 	cmd.Env = d.Env()
 	s := &screen{tuitest.Start(t, cmd, 132, 30, false), t, d}
-	s.Wait("May bash be called? ask: bash outside the sandbox: the sandbox says no", "command: "+command, "nous approve apr-")
+	s.Wait("Allow this call of bash? ask: bash outside the sandbox: the sandbox says no", "command: "+command, "nous approve apr-")
 	s.Wait("y once, s session, a always, n [REASON] deny, and Enter; the question waits:")
 	return s
 }
@@ -68,7 +68,7 @@ func TestAnAnswerFromElsewhereEndsTheAsking(t *testing.T) {
 	s.Type("y")
 	s.Wait("the question waits: y")
 	askDaemon(t, d.Socket, protocol.Approve, protocol.ApproveParams{ApprovalID: waits[0].ApprovalID, Option: "deny"})
-	s.Wait("denied, by ", "May bash be called? ask: bash outside the sandbox: again")
+	s.Wait("denied, by ", "Allow this call of bash? ask: bash outside the sandbox: again")
 	s.Press("enter")
 	s.Type("n")
 	s.Press("enter")
@@ -114,7 +114,7 @@ func TestWhatIsAskedIsShownWhole(t *testing.T) {
 		"rm -rf x\b\b\b\b":                "rm -rf x⟨U+0008⟩⟨U+0008⟩⟨U+0008⟩⟨U+0008⟩",
 		"a\u202egnp.sh\u2066":             "a⟨U+202E⟩gnp.sh⟨U+2066⟩",
 		"a\u200bb\u3164\ufe0f":            "a⟨U+200B⟩b⟨U+3164⟩⟨U+FE0F⟩",
-		"a\u2028May bash be called?":      "a⟨U+2028⟩May bash be called?",
+		"a\u2028May bash be called?":      "a⟨U+2028⟩Allow this call of bash?",
 		"a\U000e0041b\u0085\u009b2J":      "a⟨U+E0041⟩b⟨U+0085⟩⟨U+009B⟩2J",
 		"ls \\ ":                          "ls \\⟨U+0020⟩",
 		"x⟨U+202E⟩":                       "x⟨U+27E8⟩U+202E⟩",
@@ -137,8 +137,8 @@ func TestWhatIsAskedIsShownWhole(t *testing.T) {
 	}
 	for _, shown := range []string{full, asked} {
 		for _, want := range []string{
-			"May bash be called? ask: bash outside the sandbox: good⟨U+000A⟩  command: true⟨U+2028⟩x\n",
-			"  command:\n    ls\n    May bash be called? ask\n      command: true\n    nous approve apr-1⟨U+000A⟩\n",
+			"Allow this call of bash? ask: bash outside the sandbox: good⟨U+000A⟩  command: true⟨U+2028⟩x\n",
+			"  command:\n    ls\n    Allow this call of bash? ask\n      command: true\n    nous approve apr-1⟨U+000A⟩\n",
 		} {
 			if !strings.Contains(shown, want) {
 				t.Errorf("%q has no %q", shown, want)
@@ -150,7 +150,7 @@ func TestWhatIsAskedIsShownWhole(t *testing.T) {
 	q.Arguments = []byte(`{"n":1e3,"s":"1e3","a\nnous approve":"x","list":[ 1, 2 ]}`)
 	q.ToolName, q.Workdir = "x.y\x1b[2J\nMay", "/w\u202e\n/x"
 	full, listed, asked = shownAs(t, q)
-	for _, want := range []string{"  n: 1e3\n  s: \"1e3\"\n", "\n  \"a\\nnous approve\": x\n", "  list: [1,2]\n", "May x.y⟨U+001B⟩[2J⟨U+000A⟩May be called?"} {
+	for _, want := range []string{"  n: 1e3\n  s: \"1e3\"\n", "\n  \"a\\nnous approve\": x\n", "  list: [1,2]\n", "Allow this call of x.y⟨U+001B⟩[2J⟨U+000A⟩May?"} {
 		if !strings.Contains(full, want) || !strings.Contains(asked, want) {
 			t.Errorf("got %q and %q, want %q", full, asked, want)
 		}
@@ -198,7 +198,7 @@ func FuzzQuestions(f *testing.F) {
 	})
 }
 
-// Events tell of questions and their ends in one line.
+// Events report questions and their ends in one line.
 func TestEventsOfQuestions(t *testing.T) {
 	asked := protocol.Approval{ApprovalID: "apr-1", Kind: protocol.ApprovalTool, ToolName: "bash", Arguments: []byte(`{"command":"git push"}`)}
 	for want, ev := range map[string]protocol.Status{

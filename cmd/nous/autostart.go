@@ -87,7 +87,7 @@ func (a *app) named() bool { return a.socketGiven || os.Getenv("NOUSED_SOCKET") 
 
 // chooseSocket means the daemon at the other of the two places where one listens that
 // nobody told a socket, if there is none at the first, and says so. Where both are, the
-// first is meant, and nous status tells of the other.
+// first is meant, and nous status reports the other.
 func (a *app) chooseSocket(ctx context.Context, other string) {
 	if _, err := os.Lstat(other); other == "" || err != nil || !listens(ctx, other) {
 		return

@@ -36,7 +36,7 @@ func TestBoardIsTheFirstScreen(t *testing.T) {
 	s.Wait("connected")
 }
 
-// An older core lists no sessions: the board says so, and shows what there is.
+// An older core lists no sessions: the board says so, and shows that one.
 func TestBoardOfAnOlderCore(t *testing.T) {
 	t.Parallel()
 	old := tuitest.StartOldCore(t, tuitest.Habits{})
@@ -65,7 +65,7 @@ func TestTheTerminalIsRungAndItsTitleGivenBack(t *testing.T) {
 	s := openScreen(t, d, look{socket: p.Socket})
 	s.WaitFor("connection for all sessions", func(string) bool { return p.Heard() == 2 })
 	if !s.Mode(1004) {
-		t.Error("the terminal is not asked to tell of its focus")
+		t.Error("the terminal is not asked to report its focus")
 	}
 	s.Type("\x1b[O") // the user looks elsewhere
 	s.say("what a day")

@@ -100,7 +100,7 @@ func (a *app) printFinding(f finding) {
 	}
 }
 
-// examine checks from ssh to the daemon, as far as it comes.
+// examine checks from ssh to the daemon, as far as it gets.
 func (h *host) examine(ctx context.Context) (all []finding) {
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()

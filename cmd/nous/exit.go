@@ -60,7 +60,7 @@ func whatNext(cmd *cobra.Command, why protocol.Reason) string {
 	case why == protocol.Forbidden && cmd.Name() == "prune":
 		return "run it in a terminal of your own"
 	case why == protocol.ToolNotRegistered, why == protocol.ExtensionNotFound:
-		return "nous tools lists what there is; nous tools reload reads new descriptors"
+		return "nous tools lists all tools; nous tools reload reads new descriptors"
 	}
 	return ""
 }

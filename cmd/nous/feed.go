@@ -14,7 +14,7 @@ import (
 )
 
 // feed is a stream of the daemon's events that gives up after a while without a
-// daemon, and says on standard error what becomes of its connection.
+// daemon, and reports its connection on standard error.
 type feed struct {
 	a      *app
 	events *follow.Stream

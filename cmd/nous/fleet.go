@@ -201,7 +201,7 @@ func (a *app) fleetHosts(ctx context.Context) (*via.Fleet, []via.Seen, error) {
 	return f, meant, nil
 }
 
-// askHosts asks every host for something, some at a time, and tells of each that does
+// askHosts asks every host for something, some at a time, and reports each that does
 // not answer in a line. failed: there were some.
 func askHosts[T any](ctx context.Context, a *app, f *via.Fleet, hosts []via.Seen, ask func(context.Context, *via.Host) (T, error)) (got map[string]T, failed error) {
 	var (

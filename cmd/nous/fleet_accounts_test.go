@@ -19,7 +19,7 @@ func member(t *testing.T, s *fleettest.Server, key fleettest.Key) *tuitest.Daemo
 	return d
 }
 
-// With docs/fleet-accounts.conf whoever is in a team submits, lists, waits for and cancels
+// With docs/fleet-accounts.conf anyone who is in a team submits, lists, waits for and cancels
 // the team's jobs, and nobody of another team sees one of them or cancels it.
 func TestATeamsJobs(t *testing.T) {
 	testenv.Long(t)

@@ -41,15 +41,14 @@ func (a *app) fleetSubmitCommand() *cobra.Command {
 		Short: "Submit a job: a prompt for whichever daemon it fits",
 		Long: `Submit a job: a prompt for a daemon of the fleet that has all the labels, and a slot
 that is free. It runs there in a session of its own: in the folder --workdir, in a worktree
-of --repo, or in the daemon's own folder. What its rules ask about is denied, as there
-is nobody to ask.
+of --repo, or in the daemon's own folder. A call that needs an approval is
+denied, because nobody is there to give it.
 
 ` + inputHelp + `
 
-It prints the job's id, and says so where no host that is there can take it: the job
-waits then. With --wait it prints the last answer instead, when the run
-has ended, and exits as nous prompt does. Ctrl-C then cancels the job; a second one
-leaves it.
+It prints the job's id, and warns if no online host fits; the job stays queued. With
+--wait it prints the last answer instead, when the run has ended, and exits as nous
+prompt does. Ctrl-C then cancels the job; a second one stops waiting.
 
 With --id, submitting the same id again does nothing: there is one job.`,
 		Example: `  nous fleet submit --label gpu=a100 --wait run the benchmark
@@ -443,7 +442,7 @@ func (v *fleetView) whyQueued(j job.Job) string {
 	return "no slot is free"
 }
 
-// whyNobody is why no host that is there will take a job; "": one will.
+// whyNobody says why no online host will take a job; "": one will.
 func whyNobody(j job.Job, hosts map[string]fleet.Presence) string {
 	missing, fits := maps.Clone(j.Labels), false
 	for _, h := range hosts {

@@ -72,7 +72,7 @@ func (a *app) printHosts(hosts []via.Seen, now time.Time) error {
 	return nil
 }
 
-// tellRivals says of which names two daemons want.
+// tellRivals lists the names that two daemons want.
 func (a *app) tellRivals(hosts []via.Seen) {
 	for _, h := range hosts {
 		if r := h.Rival; r != nil {

@@ -225,7 +225,7 @@ func TestScreenOfSeveralHostsOfAFleet(t *testing.T) {
 }
 
 // A host whose list of sessions has no end, or no room, costs an error, not the memory of
-// whoever asks.
+// anyone who asks.
 func TestAListOfSessionsWithoutAnEnd(t *testing.T) {
 	t.Parallel()
 	s := fleettest.Start(t, "")

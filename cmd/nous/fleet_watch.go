@@ -255,7 +255,7 @@ func (b *fleetBoard) forget(name string) {
 	}
 }
 
-// askSome asks hosts of which there is news, some at a time.
+// askSome asks hosts that have news, some at a time.
 func (b *fleetBoard) askSome(ctx context.Context) {
 	now := time.Now()
 	for name, h := range b.hosts {
@@ -377,7 +377,7 @@ func (b *fleetBoard) draw(rows []string, size [2]int) {
 	io.WriteString(b.a.out, text.String())
 }
 
-// lines are at most so many: how it stands, the hosts with a problem, and sessions.
+// lines are at most so many: the status, the hosts with a problem, and sessions.
 func (b *fleetBoard) lines(most int) []span {
 	var problems []string
 	for name, h := range b.hosts {

@@ -71,8 +71,8 @@ func (a *app) findNamed(ctx context.Context, name string, asked bool) (err error
 	return nil
 }
 
-// checkFlag refuses a --session that does not exist, for commands of which the
-// daemon would not be told it.
+// checkFlag refuses a --session that does not exist, for commands that do
+// not send it to the daemon.
 func (a *app) checkFlag(cmd *cobra.Command) error {
 	switch {
 	case a.socket == "":

@@ -258,7 +258,7 @@ func (h *host) there(command string) string {
 	return "run `ssh " + strings.Join(to, " ") + " " + nous + " " + command + "`"
 }
 
-// start has a daemon started there, beside the connections that there are.
+// start has a daemon started there, beside the existing connections.
 func (h *host) start(ctx context.Context) error {
 	if h.fleet != nil {
 		return errors.New("a daemon of a fleet is started on its own machine: " + h.there(""))

@@ -58,7 +58,7 @@ func eachHost[R any](ctx context.Context, a *app, ask func(context.Context, *app
 	return all, a.complainOf(errs)
 }
 
-// complainOf tells of the hosts that failed. The worst exit status counts.
+// complainOf reports the hosts that failed. The worst exit status counts.
 func (a *app) complainOf(errs []error) error {
 	status := 0
 	for i, err := range errs {

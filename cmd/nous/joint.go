@@ -17,7 +17,7 @@ import (
 
 const (
 	// piece is what is held of a line in either direction. A longer one is passed on
-	// as it comes, and nothing else comes between.
+	// as it arrives, and nothing else comes between.
 	piece     = 64 << 10
 	maxLanes  = 256
 	drainTime = 10 * time.Second // for the daemon's other connections when one has ended

@@ -19,7 +19,7 @@ func manPagesCommand(root *cobra.Command) *cobra.Command {
 	}, func(b manpage.Build) map[string]*manpage.Page {
 		return map[string]*manpage.Page{"nous.toml.5": configPage(b)}
 	})
-	cmd.PreRun = func(*cobra.Command, []string) { // not that of whoever writes the pages
+	cmd.PreRun = func(*cobra.Command, []string) { // not the one of the caller
 		root.PersistentFlags().Lookup("socket").DefValue = "$XDG_RUNTIME_DIR/noused/noused.sock"
 	}
 	return cmd

@@ -145,7 +145,7 @@ func (a *app) addServer(ctx context.Context, s mcpfile.Server) error {
 	return a.changedServer(ctx, "added", s.Name)
 }
 
-// changedServer tells of a change, and has the daemon read the file.
+// changedServer reports a change, and has the daemon read the file.
 func (a *app) changedServer(ctx context.Context, what, name string) error {
 	if a.json {
 		line, err := json.Marshal(map[string]string{what: name, "file": serversFile()}, json.Deterministic(true))

@@ -23,7 +23,7 @@ func (a *app) mcpTrustCommand() *cobra.Command {
 		Use:   "trust",
 		Short: "Show what this folder's .mcp.json runs, and let it",
 		Long: `Show what the servers of this folder's .mcp.json run, and ask whether they may.
-They run as you and in no sandbox, whoever wrote the file.
+They run as you and in no sandbox, no matter who wrote the file.
 
 The answer holds for this folder and for the file as it is: when the file changes,
 its servers are untrusted again, those that run too. It asks on a terminal only, and
@@ -100,7 +100,7 @@ func projectText(f *mcpfile.File, own *mcpfile.File) string {
 		hidden = hidden || hides(text)
 		out.WriteString(text + "\n")
 	}
-	tell("%s names %s. They would run as you, whoever wrote the file.", f.Path, format.Count(len(f.Servers), "server"))
+	tell("%s names %s. They would run as you, no matter who wrote the file.", f.Path, format.Count(len(f.Servers), "server"))
 	for _, s := range f.Servers {
 		out.WriteString("\n")
 		tell("%s", s.Name)
@@ -160,7 +160,7 @@ func and(paths []string) string {
 	return " and " + strings.Join(paths, ", ")
 }
 
-// decides tells of a variable that it has a program run code that its command line does
+// decides reports a variable that it has a program run code that its command line does
 // not name.
 func decides(name string) bool {
 	if strings.HasPrefix(name, "LD_") || strings.HasPrefix(name, "GIT_") {

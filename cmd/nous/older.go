@@ -32,7 +32,7 @@ func call[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, c *c
 	return r, nil
 }
 
-// bounded ends the wait for an answer that is given at once, and tells of one
+// bounded ends the wait for an answer that is given at once, and reports one
 // that may take its time.
 func (a *app) bounded(ctx context.Context, p protocol.Params) (context.Context, func()) {
 	ctx, cancel := client.Bounded(ctx, p, a.answer)

@@ -28,7 +28,7 @@ func (a *app) promptCommand() *cobra.Command {
 		Use:   "prompt [TEXT… | -]",
 		Short: "Start a run and follow it to its end",
 		Long: `Start a run with a text and follow it to its end. What the assistant says goes
-to standard output as it comes. Everything else (tools, thinking, warnings) goes
+to standard output as it arrives. Everything else (tools, thinking, warnings) goes
 to standard error.
 
 ` + inputHelp + `

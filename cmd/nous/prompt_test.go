@@ -255,7 +255,7 @@ func TestRestartedDaemonGoesOnWithTheRun(t *testing.T) {
 		t.Errorf("got %d %q, want 0 and both texts", got.status, got.out)
 	}
 	if !strings.Contains(got.errout, "the daemon was restarted") || !strings.Contains(got.errout, "the run goes on") {
-		t.Errorf("got stderr %q, want it to tell of the restart", got.errout)
+		t.Errorf("got stderr %q, want it to report the restart", got.errout)
 	}
 }
 

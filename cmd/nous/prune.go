@@ -16,14 +16,14 @@ func (a *app) pruneCommand() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "prune",
-		Short: "Remove what need not be kept, as the configuration says",
-		Long: `Remove what need not be kept, as [retention] in the daemon's configuration says,
-and list it: sessions, the whole text of results that were too long for a model,
-and the audit journal. The daemon does that by itself when it starts, and once a
-day. Without [retention] nothing is ever removed.
+		Short: "Delete old data, by [retention]",
+		Long: `Delete old data and list it: sessions, the full text of results that were too long
+for a model, and the audit journal. [retention] in the daemon's configuration says how
+long they are kept. The daemon does this when it starts, and once a day. Without
+[retention] it deletes nothing.
 
-A session that runs, waits for an answer or is used just now stays, and so does
-the active one. One with news that nobody has read goes like any other.`,
+Sessions that run, wait for an approval or are in use stay, and so does the active
+one. Unread sessions are deleted like any other.`,
 		Example: `  nous prune --dry-run
   nous prune`,
 		Args: cmdline.Wants(0, 0, ""),

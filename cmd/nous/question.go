@@ -140,13 +140,13 @@ func arguments(object jsontext.Value) (list []argument) {
 // any line of these.
 func questionText(q protocol.Approval) string {
 	if q.Kind == protocol.ApprovalBudget {
-		return "May the run go on? " + plaintext.RevealLine(q.Reason) + "\n"
+		return "Continue this run? " + plaintext.RevealLine(q.Reason) + "\n"
 	}
 	if approval.IsForm(q) {
 		return formText(q)
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "May %s be called? %s\n", plaintext.RevealLine(q.ToolName), whyAsked(q))
+	fmt.Fprintf(&out, "Allow this call of %s? %s\n", plaintext.RevealLine(q.ToolName), whyAsked(q))
 	if q.Path != "" {
 		out.WriteString("The path leads to " + plaintext.RevealLine(q.Path) + "\n")
 	}

@@ -26,20 +26,20 @@ func TestALimitIsAskedAboutOnTheScreen(t *testing.T) {
 	d := startDaemon(t, "[limits]\nrun_tokens = 1\n")
 	s := openScreen(t, d, look{})
 	s.say("!shout.run")
-	s.Wait("may the run go on?", "run_tokens", "the run goes on", "F5")
+	s.Wait("Continue this run?", "run_tokens", "the run goes on", "F5")
 	s.Type("c d.") // is written, and answers nothing
-	s.Wait("c d.", "may the run go on?")
+	s.Wait("c d.", "Continue this run?")
 	s.Type(keyF5 + "c")
-	s.Wait("question allowed", "LOUD")
+	s.Wait("approval: allowed", "LOUD")
 	s.Wait("idle")
-	s.WaitGone("may the run go on?")
+	s.WaitGone("Continue this run?")
 
 	s.Press("ctrl+c")
 	s.say("!shout.run")
-	s.Wait("may the run go on?")
+	s.Wait("Continue this run?")
 	s.Type(keyF5 + "d")
-	s.Wait("question denied", "idle")
-	s.WaitGone("may the run go on?")
+	s.Wait("approval: denied", "idle")
+	s.WaitGone("Continue this run?")
 }
 
 // What another session asks is counted on the screen at once, though nothing
@@ -60,8 +60,8 @@ func TestQuestionsOfOtherSessionsReachTheScreen(t *testing.T) {
 	asksIn(t, d, other)
 	s.Wait("1 question elsewhere")
 	s.Type(keyF6)
-	s.Wait("Elsewhere", "may bash run this?", "echo done")
+	s.Wait("Elsewhere", "Allow bash to run this?", "echo done")
 	s.WaitGone("question elsewhere")
 	s.Type(keyF5 + "o")
-	s.Wait("question allowed", "idle")
+	s.Wait("approval: allowed", "idle")
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Whatever listens on the socket may answer anything: every command then ends
-// with an error or with what there is to say, and never with a panic.
+// with an error or with an answer, and never with a panic.
 func TestCommandsEndWithRepliesThatAreNone(t *testing.T) {
 	for args, command := range map[string]string{
 		"prompt --async x": "prompt", "prompt --wait --json x": "prompt", "steer x": "steer", "follow-up x": "follow_up", "abort": "abort",

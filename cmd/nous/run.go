@@ -204,7 +204,7 @@ func (a *app) compactCommand() *cobra.Command {
 			p := protocol.CompactSessionParams{Scope: scope, Instruction: strings.Join(args, " ")}
 			return query(cmd.Context(), a, protocol.CompactSession, p, func(r protocol.Compaction) {
 				a.println(r.Summary)
-				a.notef("%d tokens before; kept from %s on", r.TokensBefore, r.FirstKeptEntryID)
+				a.notef("summarised: %d tokens before; kept everything from %s on", r.TokensBefore, r.FirstKeptEntryID)
 			})
 		},
 	}

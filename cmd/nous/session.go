@@ -301,7 +301,7 @@ func (a *app) renameCommand() *cobra.Command {
 func (a *app) setLeafCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "set-leaf ENTRY",
-		Short:   "Choose the entry that the next prompt continues from",
+		Short:   "Go back to an earlier message",
 		Example: "  nous set-leaf 0198c5f2",
 		Args:    cmdline.Wants(1, 1, "ENTRY, the id of an entry; nous tree shows them"),
 		RunE: func(cmd *cobra.Command, args []string) error {

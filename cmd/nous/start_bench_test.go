@@ -58,7 +58,7 @@ func BenchmarkStatus(b *testing.B) {
 	beyond(b, "status", all, pings)
 }
 
-// takes is nous, of which is measured how long a command takes.
+// takes measures how long a command of nous takes.
 type takes struct {
 	program, dir string
 	env          []string

@@ -103,7 +103,7 @@ func TestADaemonThatStopsIsFollowedByTheNext(t *testing.T) {
 	}
 }
 
-// Whoever stops a daemon that somebody else stops just now is not told of a failure.
+// Stopping a daemon that somebody else stops just now is no failure.
 func TestTwoMayStopOneDaemon(t *testing.T) {
 	d := newDaemon(t, "drain_timeout = \"300ms\"\n"+wordSlowly)
 	d.Start()
@@ -144,7 +144,7 @@ type attached struct {
 	starts map[string]int            // by run
 	ends   map[string]int            // by run
 	said   map[string]map[string]int // how often a message ended, by session
-	words  map[string]bool           // of which epochs and runs a word was heard
+	words  map[string]bool           // the epochs and runs that were heard of
 }
 
 func newAttached() *attached {

@@ -141,7 +141,7 @@ func (p *statusPairs) sessions(s protocol.State) {
 		line := strings.TrimSpace(run.SessionID + " " + oneLine(run.Title, 40))
 		switch {
 		case run.WaitingFor != "":
-			continue // its question is told of
+			continue // its approval is listed
 		case run.Working != nil:
 			line += fmt.Sprintf(": %s for %s", cmp.Or(run.Working.ToolName, "the model"), lasting(p.now.Sub(run.Working.Since)))
 		}

@@ -29,7 +29,7 @@ func TestStatusOfAFleet(t *testing.T) {
 	}
 	p := &statusPairs{now: now}
 	if p.health(protocol.State{}); strings.Contains(flat(p), "fleet") {
-		t.Error("a daemon without a fleet tells of one")
+		t.Error("a daemon without a fleet reports one")
 	}
 }
 

@@ -98,7 +98,7 @@ func (a *app) refused(err error) error {
 	return err
 }
 
-// notes writes what there is, each to a line of its own.
+// notes writes each note to a line of its own.
 func (a *app) notes(texts ...string) {
 	for _, text := range texts {
 		if text != "" {
@@ -115,7 +115,7 @@ func olderDaemon(err error, command, next string) error {
 	return err
 }
 
-// tellDaemon says what has become of the daemon.
+// tellDaemon says how the daemon is.
 func (a *app) tellDaemon(what string, pid int, unit string) {
 	if a.json {
 		line, err := json.Marshal(struct {

@@ -44,7 +44,7 @@ func (a *app) toolsCommand() *cobra.Command {
 	return cmd
 }
 
-// printServers tells of MCP servers, where there are any.
+// printServers reports MCP servers, where there are any.
 func (a *app) printServers(servers []protocol.ServerInfo) {
 	if len(servers) == 0 {
 		return

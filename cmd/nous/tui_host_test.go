@@ -41,7 +41,7 @@ case "$1" in
 	return []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "NOUSED_SOCKET=" + filepath.Join(dir, "none")}, func(name string) farHost { return farHost{t, dir, name} }
 }
 
-// cut ends the connection that there is; while the host is down there is no other.
+// cut ends the connection; while the host is down there is no other.
 func (f farHost) cut(down bool) {
 	f.t.Helper()
 	if down {

@@ -98,7 +98,7 @@ func TestThousandsOfStepsOfTheWheelWriteNothing(t *testing.T) {
 	s.Wait("> written", "End goes to the end")
 }
 
-// In a list the wheel moves among what there is.
+// In a list the wheel moves among the rows.
 func TestTheWheelMovesInAList(t *testing.T) {
 	t.Parallel()
 	s := openScreen(t, startDaemon(t, ""), look{})
@@ -160,7 +160,7 @@ printf 'from the editor\nand %s' "$(head -n 1 "$2")" > "$2".new && mv "$2".new "
 	})
 }
 
-// Whatever becomes of the editor, the screen is there again, with what was
+// Whatever happens to the editor, the screen is there again, with what was
 // written, and in the end the terminal is as it was.
 func TestAnEditorThatFailsGivesTheScreenBack(t *testing.T) {
 	t.Parallel()

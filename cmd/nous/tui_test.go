@@ -266,14 +266,14 @@ func TestChecklist4QueueModes(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
 	s := openScreen(t, d, look{args: []string{"--active"}})
-	s.Wait("steer:one", "follow-up:one")
+	s.Wait("steering: one at a time")
 	s.Type("\x1bOQ") // F2
-	s.Wait("steer:all", "follow-up:one")
+	s.Wait("steering: all")
 	if got := state(t, d.Socket).SteeringMode; got != "all" {
 		t.Errorf("got steering mode %s, want all", got)
 	}
 	s.say("/mode follow-up all")
-	s.Wait("steer:all", "follow-up:all")
+	s.Wait("steering: all", "follow-up: all")
 	if got := state(t, d.Socket).FollowUpMode; got != "all" {
 		t.Errorf("got follow-up mode %s, want all", got)
 	}
@@ -281,7 +281,7 @@ func TestChecklist4QueueModes(t *testing.T) {
 	s.Wait("follow-up:one")
 	// What another client sets is shown, too.
 	askDaemon(t, d.Socket, protocol.SetSteeringMode, protocol.SetModeParams{Mode: "one-at-a-time"})
-	s.Wait("steer:one")
+	s.Wait("steering: one at a time")
 }
 
 // Checklist 5: sessions are made, switched to and branched; each keeps what was
@@ -363,7 +363,7 @@ func TestChecklist7WireShapes(t *testing.T) {
 	s.noQueue()
 	s.Press("ctrl+c")
 	s.Type("\x1bOQ\x1bOR") // F2, F3
-	s.Wait("steer:all", "follow-up:all")
+	s.Wait("steering: all", "follow-up: all")
 	s.say("/tools none")
 	s.Wait("0 tools")
 	s.say("/branch")
@@ -822,7 +822,7 @@ func testOldCore(t *testing.T, habits tuitest.Habits) {
 	s.Press("esc")
 	s.Wait("idle")
 	s.Type("\x1bOQ") // F2
-	s.Wait("steer:all")
+	s.Wait("steering: all")
 	s.say("/tree")
 	s.Wait("older one and does not know how")
 	s.say("/new")

@@ -177,7 +177,7 @@ func (w *walk) question() {
 	text := `!bash {"command":"echo ` + w.word() + `","outside_sandbox":true,"reason":"the sandbox says no"}`
 	askDaemon(w.t, w.d.Socket, protocol.Prompt, protocol.PromptParams{Scope: w.scope(), Text: text, Wait: new(bool)})
 	for _, s := range w.screens {
-		s.Wait("may bash run this?", "echo "+w.word())
+		s.Wait("Allow bash to run this?", "echo "+w.word())
 	}
 	w.compare()
 	answer := []string{"o", "d", "once", "deny", "abort"}[w.rand.IntN(5)]
@@ -249,7 +249,7 @@ func (w *walk) abort() {
 	s := w.one()
 	s.Press("esc")
 	if w.queued > 0 {
-		s.Wait("what was queued is back in the input")
+		s.Wait("your queued text is in the input again")
 	}
 	w.idle()
 }

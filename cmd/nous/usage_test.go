@@ -222,7 +222,7 @@ func TestHelpTellsOfCommands(t *testing.T) {
 	}
 }
 
-// unanswered is a command line for a daemon, or a fleet, that there is not.
+// unanswered is a command line for a daemon, or a fleet, that does not exist.
 func unanswered(line string) []string {
 	if strings.HasPrefix(line, "fleet") {
 		return append([]string{"--via", "nats://127.0.0.1:1"}, strings.Fields(line)...)

@@ -97,7 +97,7 @@ func (v *textView) event(ev protocol.Event, _ []byte) {
 	case protocol.Status:
 		switch ev.Code {
 		case protocol.StatusAbortRequested, protocol.StatusSteerQueued, protocol.StatusFollowUpQueued:
-		case protocol.StatusApprovalRequested, protocol.StatusApprovalResolved: // asking tells of them
+		case protocol.StatusApprovalRequested, protocol.StatusApprovalResolved: // asking reports them
 		default:
 			v.note("%s", ev.Message)
 		}

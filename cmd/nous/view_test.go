@@ -7,7 +7,7 @@ import (
 	"noused/internal/protocol"
 )
 
-// Whoever comes while an answer is being said, or misses its beginning, has it whole
+// Anyone who comes while an answer is being said, or misses its beginning, has it whole
 // all the same, and once.
 func TestAnAnswerWhoseBeginningWasMissedIsWhole(t *testing.T) {
 	const text = "good old days"

@@ -64,7 +64,7 @@ func aimockProgram(t *testing.T) string {
 	if _, err := os.Stat(program); err == nil {
 		return program
 	}
-	// Whoever is first to rename what is complete wins.
+	// The first to rename what is complete wins.
 	dir, err := os.MkdirTemp(cache, "fetching-")
 	if err != nil {
 		t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 	modelwire "noused/internal/model/wire"
 )
 
-// defaultWindow is the context window of a model over HTTP of which nobody says
-// how much it can read: few that people run agents with read less.
+// defaultWindow is the context window of a model over HTTP for which
+// nobody sets one: few that people run agents with read less.
 const defaultWindow = 128_000
 
 // windowPatience is how long the first request to a model waits for its server to

@@ -235,7 +235,7 @@ func TestAnswersThatStay(t *testing.T) {
 	d.write("noused/rules.toml", "[[policy.rule]]\ntool = 7\n", 0o600)
 	d.stop()
 	if log := d.log.String(); !strings.Contains(log, `"bsh"`) {
-		t.Error("nobody is told of a pattern that fits no tool")
+		t.Error("nobody learns of a pattern that fits no tool")
 	}
 	again := exec.Command(d.program, "--socket", d.sock, "--state-dir", filepath.Join(d.dir, "state"), "--workdir", d.dir)
 	again.Env = d.cmd.Env
@@ -245,7 +245,7 @@ func TestAnswersThatStay(t *testing.T) {
 }
 
 // A question about a file shows what would change in it, and the same after a
-// restart, whatever has become of the file.
+// restart, whatever has happened to the file.
 func TestAQuestionShowsTheDiff(t *testing.T) {
 	d := unstarted(t, "noused")
 	d.write("noused/rules.toml", "[[policy.rule]]\ntool = \"edit\"\ndecision = \"ask\"\npath = [\"*.txt\"]\n", 0o600)

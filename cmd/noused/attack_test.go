@@ -118,7 +118,7 @@ func (b *besieged) inside(command string) string {
 	return r.Result
 }
 
-// outsideOf runs a command outside the sandbox, with the user's leave.
+// outsideOf runs a command outside the sandbox, with the user's approval.
 func (b *besieged) outsideOf(command string) string {
 	end := b.answers(b.c, b.asks(b.c, b.session, outside(command)), "once")
 	if end.Error != nil {

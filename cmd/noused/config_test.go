@@ -439,7 +439,7 @@ func TestConfigErrors(t *testing.T) {
 		{"a wait that is none", nil, nil, "[policy]\napproval_timeout = \"soon\"\n", "FILE:2: policy.approval_timeout: got soon, want a time"},
 		{"no patterns", nil, nil, "[policy]\nallow = 1\n", "FILE:2: policy.allow: got 1, want an array of strings"},
 		{"hiding nothing", nil, nil, "[sandbox]\nhide = [\"\"]\n", "FILE:2: sandbox.hide: is empty"},
-		{"reading all", nil, nil, "[sandbox]\nread = [\"/\"]\n", "FILE:2: sandbox.read: / has all that is hidden in the home folder: name what is to be read in it"},
+		{"reading all", nil, nil, "[sandbox]\nread = [\"/\"]\n", "FILE:2: sandbox.read: / has all that is hidden in the home folder: name the paths in it that tools may read"},
 		{"reading what is the daemon's", nil, nil, "[sandbox]\nread = [\"tools.d\"]\n", "FILE:2: sandbox.read: DIR/tools.d is the daemon's own, which no tool in the sandbox reads"},
 		{"hiding everything", nil, nil, "[sandbox]\nhide = [\"/\"]\n", "FILE:2: sandbox.hide: nothing could be read without /"},
 		{"no network", nil, nil, "[sandbox]\nnetwork = 0\n", "FILE:2: sandbox.network: got 0, want true or false"},

@@ -55,8 +55,8 @@ var fileKeys = []fileKey{
 	{"sandbox.network", "true or false", "Whether tools in the sandbox can use the network, that of this machine (localhost) included. Default: true."},
 
 	{"notify.command", "array", "The program, and its arguments, that is told when a run ends, fails or asks."},
-	{"notify.on", "array", "Which of approval, run_end and run_error it is told of. Default: all."},
-	{"notify.after", "time", "Only runs that took longer are told of. Default: 10s."},
+	{"notify.on", "array", "Which of approval, run_end and run_error it reports. Default: all."},
+	{"notify.after", "time", "Only longer runs are reported. Default: 10s."},
 
 	{"retention.sessions_older", "age", "Sessions that were not used for so long, 90d or 12h, are removed. Default: none are."},
 	{"retention.sessions_larger", "size", "Sessions are removed while those that may be removed have more bytes together, the one that was used longest ago first. Default: none are."},
@@ -71,7 +71,7 @@ var fileKeys = []fileKey{
 	{"fleet.name", "name", "The daemon's name in the fleet: letters, digits, - and _. No two daemons may have the same. Default: the machine's, up to its first dot."},
 	{"fleet.labels", "table", "What jobs can ask for, as in labels = { gpu = \"a100\" }."},
 	{"fleet.subject", "name", "What every subject and stream of the fleet begins with. Default: noused."},
-	{"fleet.approve", "true or false", "Whether who sends commands through the fleet is taken for a person, who may answer questions, choose approval modes, bring MCP servers, prune and stop the daemon. Default: false."},
+	{"fleet.approve", "true or false", "Whether the senders of commands through the fleet count as people, who may answer questions, choose approval modes, bring MCP servers, prune and stop the daemon. Default: false."},
 	{"fleet.slots", "number", "Jobs of the fleet that the daemon does at a time; 0 takes none. Default: 1."},
 	{"fleet.job_timeout", "time", "A job whose daemon was not heard of for so long is given to another. Default: 10m."},
 }
@@ -91,7 +91,7 @@ var (
 	factKeys = []fileKey{
 		{"context_window", "number", "Tokens that the model can read."},
 		{"max_output_tokens", "number", "The most tokens of one message."},
-		{"images", "true or false", "Whether it can see images. One that cannot is told of them in words."},
+		{"images", "true or false", "Whether it can see images. One that cannot gets them described in words."},
 		{"efforts", "array of levels", "How hard it can be told to think."},
 		{"price", "table", "What a million tokens cost in US dollars: input, output, cached and cache_write."},
 	}

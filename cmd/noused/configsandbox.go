@@ -36,7 +36,7 @@ func (r *resolver) sandbox(workdir string, own []string) (s sandboxSettings) {
 	r.paths("sandbox.read", func(path string, from origin) {
 		switch real := proc.Resolve(path); {
 		case within(proc.Resolve(r.home()), real):
-			r.fail(from, "%s has all that is hidden in the home folder: name what is to be read in it", path)
+			r.fail(from, "%s has all that is hidden in the home folder: name the paths in it that tools may read", path)
 		case r.owns(own, real):
 			r.fail(from, "%s is the daemon's own, which no tool in the sandbox reads", path)
 		default:

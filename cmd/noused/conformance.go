@@ -136,7 +136,7 @@ func (c *conformance) call(ctx context.Context, op tool.Operation) error {
 	return tool.Faultf(r.Error.Code, "%s", r.Error.Message)
 }
 
-// accept accepts a form as it comes, with the defaults that it has.
+// accept accepts a form unchanged, with the defaults that it has.
 func accept(_ context.Context, q model.Question) (model.Answer, error) {
 	f, err := form.Parse(q.Schema)
 	if err != nil {

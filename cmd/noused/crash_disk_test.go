@@ -78,7 +78,7 @@ func (d *daemon) fill() {
 
 const noSpace = "no space left on device"
 
-// Disks fill up and fail: whoever asks for what cannot be kept is told so,
+// Disks fill up and fail: anyone who asks for what cannot be kept is told so,
 // nobody else notices, and what was under way goes on when there is room again.
 func TestDiskTrouble(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -13,8 +13,8 @@ import (
 	"noused/internal/protocol"
 )
 
-// What a client was told of an answer is in the session after the daemon was killed in the
-// middle of it, and says that it was cut; an answer of which nothing was told is not there.
+// What a client saw of an answer is in the session after the daemon was killed in the
+// middle of it, and says that it was cut; an answer that was not announced is not there.
 func TestKilledInAStream(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")

@@ -311,7 +311,7 @@ func orphans(t testing.TB, dir string) (pidfds []int) {
 
 func (tr *trial) bad(format string, args ...any) { tr.book.bad(format, args...) }
 
-// read holds the notebook against the journals: nobody was told of anything
+// read holds the notebook against the journals: nothing was announced
 // that is not in them.
 func (tr *trial) read() {
 	dir := filepath.Join(tr.dir, "state", "sessions")

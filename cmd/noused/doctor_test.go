@@ -121,7 +121,7 @@ func TestDoctorLooksAtToolsAsTheDaemonStartsThem(t *testing.T) {
 		`warn  tools          the policy's pattern "bsh" fits no tool`, `warn  tools          the policy's pattern "sey.*" fits no tool`,
 		"is hidden, as the daemon's own folders")
 	if strings.Contains(out, `"bash" fits`) || strings.Contains(out, `"say.*" fits`) {
-		t.Errorf("it tells of a pattern that fits:\n%s", out)
+		t.Errorf("it reports a pattern that fits:\n%s", out)
 	}
 	if status != 1 {
 		t.Errorf("got exit status %d, want 1", status)

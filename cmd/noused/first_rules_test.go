@@ -14,7 +14,7 @@ import (
 	"noused/internal/protocol"
 )
 
-// trap is what a tool in the sandbox makes of its folder: whoever runs one of these
+// trap is what a tool in the sandbox makes of its folder: anyone who runs one of these
 // outside the sandbox runs ./evil.
 const trap = `git init -q . && git config user.email a@example.org && git config user.name a && echo x >x && git add x && git commit -qm x &&
 git config core.fsmonitor "$PWD/evil" && git config core.pager ./evil && git config core.hooksPath . && git config alias.st '!./evil' &&

@@ -92,7 +92,7 @@ func TestForgedClaimsAreGivenUp(t *testing.T) {
 }
 
 // A daemon may be killed at any moment between its claim and its record. When it is back
-// the job is done once, in one session, and whoever calls a session of theirs as the job's
+// the job is done once, in one session, and anyone who calls a session of theirs as the job's
 // is called keeps it, and what they allowed there.
 func TestADaemonIsKilledBetweenClaimAndRecord(t *testing.T) {
 	f := newJobFleet(t, job.DefaultTimeout)

@@ -218,7 +218,7 @@ func (f *hundred) inAPipe() {
 	})
 }
 
-// The fleet is quiet for rest before the first event, and for apart before each: whoever
+// The fleet is quiet for rest before the first event, and for apart before each: anyone who
 // has been asked is left alone for a moment.
 const (
 	rest  = 300 * time.Millisecond

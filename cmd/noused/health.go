@@ -46,7 +46,7 @@ const (
 	diskRead  = 256                   // files of a folder that are in memory
 )
 
-// diskUse counts what a folder takes on the disk: beside whoever asks, once at a
+// diskUse counts what a folder takes on the disk: without delaying its callers, once at a
 // time, and only if somebody asks.
 type diskUse struct {
 	dir string

@@ -127,7 +127,7 @@ func TestStateOfTheDaemonAlone(t *testing.T) {
 			t.Errorf("%s of both: got %+v, want it refused", command, r)
 		}
 	}
-	// Whoever asks about a session is told of that, as ever.
+	// Anyone who asks about a session learns of that, as ever.
 	if st := into[protocol.State](t, w.ask(`{"v":"1","id":"1","type":"get_state"}`)); st.SessionID == "" || st.Disk != nil || st.Readers != nil {
 		t.Errorf("got %+v", st)
 	}

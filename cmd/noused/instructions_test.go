@@ -171,7 +171,7 @@ func TestABranchKeepsThePrefix(t *testing.T) {
 	}
 }
 
-// The model is told of skills, nobody of keys: what a repository links to is left
+// The model learns of skills, nobody of keys: what a repository links to is left
 // out, with a warning that names it, and told once.
 func TestSkillsAreToldAndRead(t *testing.T) {
 	d, said := toldDaemon(t)
@@ -235,7 +235,7 @@ func TestSkillsAreToldAndRead(t *testing.T) {
 	w := d.commands()
 	if r := into[protocol.ExtensionResult](t, w.ask(`{"v":"1","id":"1","type":"extension_command","payload":{"name":"read","payload":{"path":"noused/skills/own/SKILL.md"}}}`)); !r.OK ||
 		!strings.Contains(r.Result, "The text of own.") {
-		t.Errorf("the model cannot read a skill that it is told of: %+v", r)
+		t.Errorf("the model cannot read a skill that it knows of: %+v", r)
 	}
 	d.write("noused/config.toml", "# a secret", 0o600)
 	if r := into[protocol.ExtensionResult](t, w.ask(`{"v":"1","id":"2","type":"extension_command","payload":{"name":"read","payload":{"path":"noused/config.toml"}}}`)); r.OK {

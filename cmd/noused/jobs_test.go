@@ -15,7 +15,7 @@ import (
 	"noused/internal/protocol"
 )
 
-// A job is told of while it runs, outlives the abort of the run that started it,
+// A job is listed while it runs, outlives the abort of the run that started it,
 // and ends when the daemon is killed or its session is deleted.
 func TestJobsOfADaemon(t *testing.T) {
 	d := newDaemon(t)

@@ -61,7 +61,7 @@ func blabber(t *testing.T) *httptest.Server {
 
 // A key in the daemon's environment is nobody else's business: it is in no
 // event, reply, log, file, process list or tool's environment, whatever goes
-// wrong and whoever repeats it.
+// wrong and no matter who repeats it.
 func TestKeysStayWithTheDaemon(t *testing.T) {
 	const key = "sk-do-not-tell-4711"
 	for _, name := range []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "MY_PASSWORD"} {

@@ -25,7 +25,7 @@ import (
 const loginTime = 15 * time.Minute
 
 // mcpCommand has what people do at MCP servers themselves; nous mcp has the rest of
-// what there is to do about servers, and hands these on.
+// the work about servers, and hands these on.
 func mcpCommand(getenv func(string) string) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "mcp",

@@ -28,7 +28,7 @@ func mcpTool(t *testing.T) *oauthtest.Server {
 	return oauthtest.Start(t, sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, nil))
 }
 
-// mcp runs `noused mcp` in the daemon's folders. page is told of the page that a
+// mcp runs `noused mcp` in the daemon's folders. page gets the page that a
 // person is to open.
 func (d *daemon) mcp(page func(string), args ...string) (out string, status int) {
 	d.t.Helper()

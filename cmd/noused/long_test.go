@@ -46,7 +46,7 @@ func TestLongSession(t *testing.T) {
 			t.Parallel()
 			strict := &strictServer{wire: wire, read: read}
 			window := longWindow
-			if wire == "chat" { // it is told of more than there is, as happens with local servers
+			if wire == "chat" { // it reports more than it has, as happens with local servers
 				window += window / 2
 			}
 			server := httptest.NewServer(unlisted(strict.ServeHTTP))

@@ -77,7 +77,7 @@ func configKeys(p *manpage.Page, keys []fileKey, says func(fileKey) string) {
 	}
 }
 
-// says is what the manual tells of a key: its own text, or what the flag of that
+// says is the manual's text about a key: its own text, or what the flag of that
 // name says.
 func (k fileKey) says(flags *pflag.FlagSet) string {
 	if k.text != "" {

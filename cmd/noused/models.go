@@ -30,7 +30,7 @@ const (
 	localPatience = 2 * time.Second
 )
 
-// maxListed is how many models of one server are told of.
+// maxListed is how many models of one server are listed.
 const maxListed = 200
 
 // catalog lists the models that could answer prompts. Any number of lists may

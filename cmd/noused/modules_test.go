@@ -57,7 +57,7 @@ func TestModulesOfEveryKind(t *testing.T) {
 	}
 	for _, want := range []string{"session:start", "policy:decision ok", "module:invoke parrot ok", "module:invoke guard ok", "context:set forget", "module:invoke scout error", "session:end"} {
 		if !strings.Contains(string(diary), want) {
-			t.Errorf("the hook was not told of %s; it knows\n%s", want, diary)
+			t.Errorf("the hook has not heard of %s; it knows\n%s", want, diary)
 		}
 	}
 	journal, err := os.ReadFile(filepath.Join(d.dir, "state", "audit.jsonl"))

@@ -174,13 +174,13 @@ func TestAnOpenedRepositoryRunsNothing(t *testing.T) {
 			}
 			cwd, told, _ := strings.Cut(where, " ")
 			if entries, err := os.ReadDir(cwd); err != nil || len(entries) > 0 || told != folder {
-				t.Errorf("in a session of %s %s runs in %s, which has %v, %v; want an empty folder, and to be told of the session's", folder, name, where, entries, err)
+				t.Errorf("in a session of %s %s runs in %s, which has %v, %v; want an empty folder, and to learn of the session's", folder, name, where, entries, err)
 			}
 		}
 	}
 	_ = told.SetReadDeadline(time.Now().Add(hangTime))
 	if _, err := told.Read(make([]byte, 1)); err != nil {
-		t.Errorf("nobody is told of a run's end: %v", err)
+		t.Errorf("nobody learns of a run's end: %v", err)
 	}
 	for _, args := range [][]string{
 		{"doctor", "--socket", d.sock, "--state-dir", d.dir + "/state", "--tools-dir", d.dir + "/tools"},

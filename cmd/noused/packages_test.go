@@ -89,7 +89,7 @@ func TestPackagesHaveNothingThatIsMissing(t *testing.T) {
 func TestPackagesHaveAllThatThereIs(t *testing.T) {
 	root := filepath.Join("..", "..")
 	list := readPackageList(t)
-	files := []string{"README.md", "SECURITY.md", "bin/dist/licences.txt"}
+	files := []string{"README.md", "SCOPE.md", "SECURITY.md", "bin/dist/licences.txt"}
 	for _, dir := range []string{"docs", "examples"} {
 		if err := fs.WalkDir(os.DirFS(root), dir, func(name string, entry fs.DirEntry, err error) error {
 			if err == nil && entry.Type().IsRegular() && !strings.Contains(name, "__pycache__") {

@@ -171,7 +171,7 @@ func (d *departure) going() bool {
 	return d.gone
 }
 
-// halt has the daemon stop and not start anew, whatever was asked before and whoever
+// halt has the daemon stop and not start anew, whatever was asked before, and no matter who
 // asks from here on: it was told so by a signal.
 func (d *departure) halt() {
 	d.mu.Lock()

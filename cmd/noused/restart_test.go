@@ -18,7 +18,7 @@ import (
 	"noused/internal/session"
 )
 
-// A daemon that was told to stop by a signal stops, whoever asks for a restart before
+// A daemon that was told to stop by a signal stops, no matter who asks for a restart before
 // or afterwards.
 func TestASignalCountsMoreThanARestart(t *testing.T) {
 	d, person := newDeparture(t)

@@ -94,7 +94,7 @@ func (m *manager) release() {
 	}
 }
 
-// guestOfTheService is a client that stays, whatever becomes of the daemon.
+// guestOfTheService is a client that stays, whatever happens to the daemon.
 type guestOfTheService struct {
 	session, run string // that it has begun
 

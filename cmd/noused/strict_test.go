@@ -28,7 +28,7 @@ type strictVendor struct {
 	path  string // before /v1
 
 	think    string // chat: the member that thinking has; "parts" and "tags" are in the content
-	needed   bool   // chat: the member is on every message of a tool exchange, whoever made it
+	needed   bool   // chat: the member is on every message of a tool exchange, no matter who made it
 	bridge   bool   // chat: nobody may speak after a tool but the assistant
 	marked   bool   // chat: cache marks are wanted
 	call     string // chat: further members of the first call of a message

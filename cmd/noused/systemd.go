@@ -20,7 +20,7 @@ import (
 	"noused/internal/server"
 )
 
-// sayReady tells whoever has started the daemon, and waits, that both sockets answer.
+// sayReady tells the process that has started the daemon, and waits, that both sockets answer.
 // main sets it.
 var sayReady = func() {}
 

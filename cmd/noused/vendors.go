@@ -160,7 +160,7 @@ func (s endpoint) list(ctx context.Context) ([]modelwire.Listed, error) {
 	return openai.Models(ctx, s.Options)
 }
 
-// wireOf is the wire that a server speaks of which nobody says it: OpenAI's own
+// wireOf is the wire of a server for which none is set: OpenAI's own
 // and Azure's current models take tools over the Responses API only; elsewhere it
 // is chat completions.
 func wireOf(baseURL string) string {

@@ -136,7 +136,7 @@ base_url = %q
 	}
 	_, err := client.Call(t.Context(), d.dial(), protocol.SetModel, protocol.SetModelParams{Model: "zai/glm-4.7", Effort: "low"})
 	if err == nil || !strings.Contains(err.Error(), "effort: zai/glm-4.7 has no effort low, but none, high (says the catalogue of ") {
-		t.Errorf("got %v, want the efforts that there are", err)
+		t.Errorf("got %v, want the efforts", err)
 	}
 	listed, err := client.Call(t.Context(), d.dial(), protocol.ListModels, protocol.ListModelsParams{})
 	rows := ""
@@ -248,7 +248,7 @@ price = { input = 0.000001, output = 0 }
 }
 
 // What is wrong in the configuration of providers, facts and limits is said where
-// it stands, with what there is.
+// it stands, with the options that exist.
 func TestErrorsOfProvidersAndFacts(t *testing.T) {
 	for _, c := range []struct{ name, config, facts, want string }{
 		{"a wire", "[providers.x]\nbase_url = \"http://x\"\nwire = \"grpc\"\n", "", `config.toml:3: providers.x.wire: there is no wire "grpc", only chat, responses, messages`},

@@ -195,7 +195,7 @@ func (c *Conn) Notify(method string, params any) {
 	}{"2.0", method, params})
 }
 
-// Update tells of something that has happened in a session.
+// Update reports something that has happened in a session.
 func (c *Conn) Update(sessionID string, update any) {
 	c.Notify(SessionUpdate, Notification{SessionID: sessionID, Update: update})
 }

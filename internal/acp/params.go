@@ -45,7 +45,7 @@ func isObject(v jsontext.Value, name string) bool {
 	return v != nil && json.Unmarshal(v, &members) == nil && members[name].Kind() == '{'
 }
 
-// AuthenticateParams chooses a way to authenticate, of which there is none.
+// AuthenticateParams chooses a way to authenticate. There is none.
 type AuthenticateParams struct {
 	MethodID *string `json:"methodId"`
 }

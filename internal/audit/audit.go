@@ -104,7 +104,7 @@ func encode(ev model.AuditEvent, now time.Time) ([]byte, error) {
 }
 
 // Prune removes the oldest files that were moved aside until all have at most so many
-// bytes, and tells of each. With dry it only tells. It blocks for the disk.
+// bytes, and reports each. With dry it only reports. It blocks for the disk.
 func (l *Log) Prune(most int64, dry bool, removed func(fs.FileInfo)) error {
 	return l.files.prune(most, dry, removed)
 }
@@ -215,7 +215,7 @@ func (s *sink) try(line []byte) (err error) {
 	return s.deliver(s.ctx, line)
 }
 
-// put queues a line, or counts it as dropped: whoever records waits for nothing,
+// put queues a line, or counts it as dropped: anyone who records waits for nothing,
 // the program's own log included.
 func (s *sink) put(line []byte) {
 	select {

@@ -45,7 +45,7 @@ func openRotated(path string, most int64) (*rotated, error) {
 }
 
 // prune removes the oldest of the files that were moved aside until all have at most
-// so many bytes, and tells of each. With dry it only tells.
+// so many bytes, and reports each. With dry it only reports.
 func (r *rotated) prune(most int64, dry bool, removed func(fs.FileInfo)) error {
 	r.moving.Lock()
 	defer r.moving.Unlock()

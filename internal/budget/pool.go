@@ -8,7 +8,7 @@ import (
 )
 
 // ErrTaken is why something cannot grow: others have what a pool has left.
-var ErrTaken = errors.New("other long ones take the memory that there is for them")
+var ErrTaken = errors.New("other long ones use all the memory for long ones")
 
 const (
 	// freePart of each thing, in bytes, is not counted: what is short never waits.
@@ -17,8 +17,8 @@ const (
 	growPatience = 2 * time.Minute
 )
 
-// Pool is for things that grow as they come, of which nobody knows how long they
-// will be: answers of models. Each may have as much as the pool has left. One that
+// Pool is for things whose length is not known while they
+// arrive: answers of models. Each may have as much as the pool has left. One that
 // wants more waits, for two minutes, until others have given that much back, or to be
 // the one that may have it all the same: as that one waits for nothing, all end,
 // whatever they have taken before. Make it with NewPool.

@@ -4,7 +4,7 @@
 // Concurrency: its functions may be called from any goroutine.
 //
 // It refuses to be told: nothing is set by linker flags, so a build says the
-// same whoever made it.
+// same no matter who made it.
 package buildinfo
 
 import (

@@ -17,7 +17,7 @@ import (
 const subscribeID = "s1"
 
 // Events is a subscription on the event socket. Lines that nobody asks for
-// stay with the daemon: a slow reader is told of a hole, never held in memory
+// stay with the daemon: a slow reader learns of a gap, and nothing is held in memory
 // here.
 type Events struct {
 	conn  net.Conn

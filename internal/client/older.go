@@ -114,7 +114,7 @@ func (f *Filler) forget() {
 	delete(f.sent, protocol.KindFollowUp)
 }
 
-// Lost tells of the run that the last Fill was of whether the text of a user,
+// Lost reports, for the run of the last Fill, whether the text of a user,
 // and whether that of an answer, could not be made whole. get_messages has them
 // once the run is over.
 func (f *Filler) Lost() (user, answer bool) { return f.lostUser, f.lostTail }

@@ -1,5 +1,5 @@
 // Package detach is what a daemon has that runs apart from any terminal: where its
-// log is and how it stays small, and how it says that it is ready to whoever has
+// log is and how it stays small, and how it says that it is ready to the process that has
 // started it. Both sides use it, nous and noused.
 //
 // Concurrency: a Log may be written to from any goroutine. Ready is called once,

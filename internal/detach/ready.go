@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readyVariable names the descriptor of a pipe at which whoever has started the
+// readyVariable names the descriptor of a pipe at which the process that has started the
 // daemon waits until it is ready.
 const readyVariable = "NOUSED_READY_FD"
 

@@ -174,7 +174,7 @@ func (e *exam) configuration() {
 	}
 }
 
-// private tells of a file that others may read or change, and returns whether
+// private reports a file that others may read or change, and returns whether
 // it is the user's alone.
 func (e *exam) private(area, path, why string) bool {
 	info, err := os.Stat(path)

@@ -628,7 +628,7 @@ func (w *world) units(program string) {
 	w.write("more-units/noused-events.socket", "[Socket]\n", 0o600)
 }
 
-// Whoever listens where no daemon is known to run may be systemd, which would
+// A process that listens where no daemon is known to run may be systemd, which would
 // start one.
 func TestAsksNobodyWhoCouldStartADaemon(t *testing.T) {
 	w := newWorld(t)

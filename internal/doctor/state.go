@@ -111,7 +111,7 @@ func (e *exam) stateDir(info os.FileInfo) {
 	e.openFiles()
 }
 
-// openFiles tells of what others may read in the state directory once they get
+// openFiles reports what others may read in the state directory once they get
 // into it.
 func (e *exam) openFiles() {
 	var names []string
@@ -164,7 +164,7 @@ func (e *exam) space() {
 	e.ok(State, "%s are free", format.Size(free))
 }
 
-// tally is what there is to say of all journals together.
+// tally sums up all journals.
 type tally struct {
 	journals, unended, bad int
 	bytes                  int64
@@ -284,7 +284,7 @@ func (e *exam) journal(path string, t *tally) {
 	}
 }
 
-// torn tells of a journal's torn end. Opening the session cuts it off.
+// torn reports a journal's torn end. Opening the session cuts it off.
 func (e *exam) torn(path, id string, in session.Inspection) {
 	what := fmt.Sprintf("%s: the last line is torn, %d bytes from byte %d on", path, in.Torn, in.Size)
 	if e.holder != nil {
@@ -302,7 +302,7 @@ func (e *exam) torn(path, id string, in session.Inspection) {
 	}))
 }
 
-// leftovers tells of files that no session needs.
+// leftovers reports files that no session needs.
 func (e *exam) leftovers(t *tally) {
 	var orphans []string
 	for _, folder := range t.folders {

@@ -92,7 +92,7 @@ func (e *exam) servers(taken map[string]string) {
 	}
 }
 
-// readable tells of a file with secrets that others may read.
+// readable reports a file with secrets that others may read.
 func (e *exam) readable(path string) {
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm()&0o077 == 0 {
@@ -128,14 +128,14 @@ func (e *exam) hidden() {
 	}
 }
 
-// unused tells of what the policy says and nothing fits: it may be misspelt.
+// unused reports what the policy says and nothing fits: it may be misspelt.
 func (e *exam) unused() {
 	for _, rule := range tool.Unused(e.Policy, slices.Concat(e.Builtin, e.found)) {
 		e.warn(Tools, "correct it there; nous tools shows the names", "the policy's pattern %q fits no tool: %s", rule.Tool, rule.Place)
 	}
 }
 
-// replaceable tells of a folder in which everybody could put a program that the
+// replaceable reports a folder in which everybody could put a program that the
 // daemon starts.
 func (e *exam) replaceable(dir string) {
 	info, err := os.Stat(dir)
@@ -231,7 +231,7 @@ const socketABI = 9
 func (e *exam) confinement() {
 	abi, namespaces := e.Confinement()
 	if abi == 0 {
-		return // told of each tool
+		return // every tool was reported
 	}
 	if namespaces {
 		e.ok(Tools, "the sandbox is made of namespaces and Landlock %d", abi)

@@ -117,7 +117,7 @@ func encode(ev protocol.Event) encoded {
 
 // Append publishes the events in order, numbered without a gap between them,
 // and returns their lines, which must not be changed. It does not block;
-// whoever waits is woken, which costs a tenth of a microsecond for each.
+// anyone who waits is woken, which costs a tenth of a microsecond for each.
 func (l *Log) Append(events ...protocol.Event) [][]byte {
 	if len(events) == 0 {
 		return nil

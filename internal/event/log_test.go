@@ -320,8 +320,7 @@ func TestLinesCannotBeGrownOverEachOther(t *testing.T) {
 	}
 }
 
-// No event is ever more than one line, and one that cannot be encoded is told
-// of in its place.
+// No event is ever more than one line, and one that cannot be encoded is reported in its place.
 func TestAnyEventIsOneLine(t *testing.T) {
 	for name, c := range map[string]struct {
 		event protocol.Event

@@ -9,7 +9,7 @@
 // Concurrency: a Form never changes; any goroutine may use it.
 //
 // The package refuses to show anything: titles and descriptions are as the server
-// wrote them, and whoever shows them makes them harmless.
+// wrote them, and anyone who shows them makes them harmless.
 package form
 
 import (
@@ -43,7 +43,7 @@ const (
 	Choices
 )
 
-// Form is what is to be filled in, in the server's order.
+// Form has the fields to fill in, in the server's order.
 type Form struct{ Fields []Field }
 
 // Field is one of its lines. Default is JSON, nil for none.

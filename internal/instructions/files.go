@@ -77,7 +77,7 @@ func (in *Instructions) readAgents(root, path string) reading {
 
 // readFile returns the first bytes of a regular file of this user's or root's. It
 // may be a link, but with a root not one that leads out of there, or to what is
-// hidden: whoever can write in a repository is not to have the daemon read for
+// hidden: anyone who can write in a repository is not to have the daemon read for
 // them.
 func (in *Instructions) readFile(root, path string, most int) reading {
 	real, err := inside(root, path)

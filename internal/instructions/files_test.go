@@ -62,7 +62,7 @@ func (w *world) fifo(path string) string {
 	return path
 }
 
-// want checks which files the model is told of.
+// want checks which files the model learns of.
 func (w *world) want(files ...string) (text string) {
 	w.t.Helper()
 	text, got, _ := w.in.System("", 0)

@@ -49,7 +49,7 @@ func (w *world) says(what string) {
 	}
 }
 
-// A repository that has git take all the memory is one of which git says nothing.
+// A repository that makes git use all its memory has no facts from git.
 func TestGitHasSoMuchMemory(t *testing.T) {
 	w := newRepository(t)
 	bin := t.TempDir()

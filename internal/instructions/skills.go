@@ -187,7 +187,7 @@ func (in *Instructions) readSkill(root, path string) skillFile {
 	return skillFile{Skill: Skill{name, description, path}}
 }
 
-// listSkills tells a model of skills, in what it may be told of them, and of how
+// listSkills tells a model of skills, in what it may learn of them, and of how
 // many more there are; and returns the files of those it tells.
 func listSkills(skills []Skill, window int64) (text string, files []string) {
 	if len(skills) == 0 {

@@ -16,7 +16,7 @@ const (
 	// of the stack.
 	maxDepth = 10_000
 
-	maxProblems = 5   // told of
+	maxProblems = 5   // reported
 	maxNamed    = 10  // names or values in one of them
 	maxProblem  = 200 // bytes of one, and of its place
 )
@@ -141,7 +141,7 @@ func (c *checker) try(n *node, v any, at *place, s *seen) bool {
 	fits := true
 	for i, r := range n.rules {
 		if !fits && n.unevaluated && i == len(n.rules)-1 {
-			break // it would tell of what the others have not come to
+			break // it would report what the others have not come to
 		}
 		if !r(c, v, at, own) {
 			fits = false
@@ -156,7 +156,7 @@ func (c *checker) try(n *node, v any, at *place, s *seen) bool {
 	return fits
 }
 
-// probe asks whether a value fits, and tells of no problem.
+// probe asks whether a value fits, and reports no problem.
 func (c *checker) probe(n *node, v any, at *place, s *seen) bool {
 	problems := c.problems
 	c.problems = nil

@@ -71,7 +71,7 @@ func Remove(path, server string) error {
 	})
 }
 
-// lock has whoever else changes a file of that folder wait, and makes the folder if
+// lock has all others who change a file of that folder wait, and makes the folder if
 // need be.
 func lock(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -20,7 +20,7 @@ import (
 // one.
 const maxImport = 16 << 20
 
-// Taken is what becomes of a server of another program's file. Notes say what is
+// Taken says what happens to a server of another program's file. Notes say what is
 // different here; Err says why it is not taken.
 type Taken struct {
 	From   string // its name there
@@ -37,7 +37,7 @@ func (t *Taken) note(format string, args ...any) {
 type foreign map[string]any
 
 // Import reads the servers of another program's file, by name: of Claude, Cursor,
-// VS Code and whoever else has mcpServers or servers, of opencode, and of Codex, whose file is
+// VS Code and all others that have mcpServers or servers, of opencode, and of Codex, whose file is
 // TOML. Nothing is written. Comments and trailing commas are read over.
 //
 // Claude's file has servers of projects, too: those of folder's are taken, or of the nearest

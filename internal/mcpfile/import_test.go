@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// Each program's own form, and what becomes of it.
+// Each program's own form, and what happens to it.
 func TestImport(t *testing.T) {
 	for name, c := range map[string]struct{ file, text, want string }{
 		"claude": {"claude.json", `{"theme":"dark","projects":{"/x":{"history":[]}},"mcpServers":{

@@ -1,7 +1,7 @@
 // Package model is the vocabulary between the run loop, the model providers
 // and the tools: messages, tool calls, requests, deltas and tool results.
 //
-// Concurrency: plain values; whoever holds one may read it, nobody changes one
+// Concurrency: plain values; anyone who holds one may read it, nobody changes one
 // that was handed over.
 //
 // It refuses to do anything: no I/O, no provider, no tool, no third-party
@@ -212,7 +212,7 @@ type Request struct {
 	System    string
 	Messages  []Message
 	Tools     []ToolSpec
-	Deferred  []string // names of tools that the model is not told of, and may call all the same
+	Deferred  []string // names of tools that the model is not shown, and may call all the same
 	Summary   bool
 	Repair    Repair
 	Effort    Effort
@@ -280,7 +280,7 @@ const NoEffort = "none"
 // Repair says how a request is put differently for a provider that refuses it as
 // it is (models-today.md §4). The zero Repair changes nothing.
 type Repair struct {
-	NoImages     bool `json:"no_images,omitzero"`     // images are told of in words
+	NoImages     bool `json:"no_images,omitzero"`     // images are described in words
 	PlainSchemas bool `json:"plain_schemas,omitzero"` // of tools, with what every vendor takes
 	NoOpaque     bool `json:"no_opaque,omitzero"`     // nothing that a maker attached goes back
 	PlainCalls   bool `json:"plain_calls,omitzero"`   // calls and results are told as text

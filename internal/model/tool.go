@@ -25,7 +25,7 @@ type Invocation struct {
 	// Prompt and Output are the session's last user and assistant texts; hosts
 	// hand them on where a phase asks for them.
 	Prompt, Output string
-	// Allowed: the rules, or a person, let this call be made; without it whoever makes
+	// Allowed: the rules, or a person, let this call be made; without it the caller who makes
 	// it asks the rules, and what they do not allow is not made.
 	Allowed bool
 	// Path is where the call's path led when it was judged; the built-in tools open that
@@ -40,7 +40,7 @@ type Invocation struct {
 	// KeepIn names the file that is to have all that the call's updates have as Kept,
 	// for the text of its result. Empty: nothing is kept.
 	KeepIn string
-	// Ask puts a form to whoever looks after the session, and blocks until somebody
+	// Ask puts a form to the person who looks after the session, and blocks until somebody
 	// has answered, nobody is there to answer, or ctx ends; the answer is Cancel
 	// then. A call asks one thing at a time. The error says why it is not asked: the
 	// form is not one, or too much is asked. Nil: there is nobody to ask.
@@ -132,14 +132,14 @@ type Expanded struct {
 	Images []Attachment
 }
 
-// The decisions of a Verdict. The zero one is whoever's who makes the call.
+// The decisions of a Verdict. The zero one leaves the decision to the caller.
 const (
 	Allow = "allow"
 	Ask   = "ask"
 	Deny  = "deny"
 )
 
-// Verdict is what is to be done with a call (approvals.md §1). Rule says whence it
+// Verdict decides on a call (approvals.md §1). Rule says whence it
 // is, Pattern the rule's own, Why more words for a person, Reason what the model
 // said for it. Code is that of a denied call. With Failure set the call cannot be
 // made whatever anybody says, and that is its result. Offer is what else a person

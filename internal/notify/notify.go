@@ -35,7 +35,7 @@ const (
 	maxText  = 500              // characters of a message
 )
 
-// What people can be told of.
+// What people can be notified of.
 const (
 	Approval = "approval"
 	RunEnd   = "run_end"
@@ -46,7 +46,7 @@ const (
 var Events = []string{Approval, RunEnd, RunError}
 
 // Options say what to do when. Command is a program and its arguments; empty, and
-// nobody is told of anything. After is for how long a run has to take to be worth
+// nobody learns of anything. After is for how long a run has to take to be worth
 // it.
 type Options struct {
 	Command []string
@@ -101,7 +101,7 @@ func New(o Options) *Notifier {
 }
 
 // Tell notes an event. One that finds the queue full is forgotten: others follow
-// it, and are told of.
+// it, and are reported.
 func (n *Notifier) Tell(ev protocol.Event) {
 	if n == nil {
 		return
@@ -170,7 +170,7 @@ func (n *Notifier) serve() {
 	}
 }
 
-// word is what there is to tell of an event, nil for nothing.
+// word is the notification of an event, nil for none.
 func (n *Notifier) word(h happening, began map[string]time.Time) *Word {
 	ref := h.ev.Where()
 	w := &Word{SessionID: ref.SessionID, RunID: ref.RunID, Count: 1}

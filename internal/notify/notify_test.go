@@ -29,7 +29,7 @@ func known(id string) (protocol.SessionInfo, bool) {
 
 func ref(run string) protocol.Ref { return protocol.Ref{SessionID: "ses-1", RunID: run} }
 
-// What there is to tell of a run, by how it ended and how long it took.
+// The notification of a run, by how it ended and how long it took.
 func TestWhatIsTold(t *testing.T) {
 	n := &Notifier{o: Options{On: Events, After: 10 * time.Second, Session: known}}
 	at, began := time.Unix(1e9, 0), map[string]time.Time{}
@@ -163,7 +163,7 @@ func TestANotifierThatHangsAndForks(t *testing.T) {
 	}
 }
 
-// Whoever tells never waits, however much there is and whatever the command does.
+// Telling never waits, however much there is and whatever the command does.
 func TestTellNeverWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New(Options{Command: []string{"/bin/sh"}, On: Events, Session: known, Log: zap.NewNop(), Start: func(ctx context.Context, _ proc.Command) (*proc.Process, error) {

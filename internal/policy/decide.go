@@ -1,6 +1,6 @@
 package policy
 
-// Decide says what is to be done with a call. It takes microseconds for an
+// Decide decides on a call. It takes microseconds for an
 // ordinary call, and some milliseconds for the most hostile arguments.
 func (s *Set) Decide(c Call) Decision {
 	if s == nil {

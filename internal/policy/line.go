@@ -100,7 +100,7 @@ func parse(text string) (file *syntax.File, err error) {
 	}()
 	p := parsers.Get().(*syntax.Parser)
 	if file, err = p.Parse(&shallow{rest: text}, ""); err != nil {
-		return nil, err // not what there is before the error
+		return nil, err // not what comes before the error
 	}
 	parsers.Put(p) // one that has failed is not used again
 	return file, nil
@@ -171,7 +171,7 @@ func (l *line) stmt(s *syntax.Stmt) string {
 	}
 	for _, r := range s.Redirs {
 		if !duplicates(r) {
-			return "has a redirection"
+			return "redirects input or output"
 		}
 	}
 	switch c := s.Cmd.(type) {

@@ -21,7 +21,7 @@ import (
 	"strings"
 )
 
-// Verdict is what is to be done with a call.
+// Verdict is the decision on a call.
 type Verdict string
 
 // The verdicts, from the mildest to the strictest. The zero value is none.
@@ -86,7 +86,7 @@ type Decision struct {
 	Verdict Verdict
 	Rule    string // the verdict and what it is about: "ask: bash outside the sandbox"
 	Pattern string // the rule's own [Rule.Pattern]; "" where no rule said it
-	Why     string // more words for a person: "has a redirection"; "": none
+	Why     string // more words for a person: "redirects input or output"; "": none
 	Place   Place  // of the rule; zero where none said it
 	// Offer is the narrowest rule that would allow the call, to be had for the
 	// session or for always; its Pattern says it verbatim. nil: none that is

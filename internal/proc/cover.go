@@ -243,7 +243,7 @@ func putOver(on, what string, flags uintptr, data string) error {
 	return nil
 }
 
-// take copies the mounts of what is to be put back; what is missing, or reached
+// take copies the mounts to put back; what is missing, or reached
 // through a link, is left out.
 func take(paths []string) (map[string]int, error) {
 	taken := map[string]int{}

@@ -21,7 +21,7 @@ const familyTime = 100 * time.Millisecond
 // the daemon's death is not in it.
 type family struct {
 	daemon  int          // its process
-	foreign map[int]bool // sessions that there were before the first tool
+	foreign map[int]bool // sessions from before the first tool
 	seen    map[int]stat
 }
 

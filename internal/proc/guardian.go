@@ -239,11 +239,11 @@ func restartPause(failures int) time.Duration {
 	return min(100*time.Millisecond<<min(failures-3, 10), time.Second)
 }
 
-// watch tells of a new process group, forget that it is gone.
+// watch announces a new process group, forget its end.
 func (g *guardian) watch(group int)  { g.tell(strconv.Itoa(group), true, 1) }
 func (g *guardian) forget(group int) { g.tell(strconv.Itoa(group), false, -1) }
 
-// keep tells of a directory to be removed at the end.
+// keep names a directory to be removed at the end.
 func (g *guardian) keep(dir string) { g.tell(dir, true, 0) }
 
 // tell notes a fact, and how many children more there are, and says it.
@@ -442,7 +442,7 @@ func killAll(id uint32, groups map[int]bool, kin *family) bool {
 	return true
 }
 
-// killThose kills what there is now, notes it as killed, and returns whether any
+// killThose kills what exists now, notes it as killed, and returns whether any
 // of that, now or before, is not dead yet. A process that is ending has lost its
 // environment before it is dead.
 func killThose(id uint32, groups map[int]bool, kin *family, killed map[int]stat) (left bool) {

@@ -93,7 +93,7 @@ var keys = []string{
 
 // harmless is what programs need of what begins with a dot: their toolchains, what
 // they have fetched, and settings. Of a folder that can have a key, only what has
-// none. Whoever keeps a key in ~/.bashrc or ~/.gitconfig has it read.
+// none. Anyone who keeps a key in ~/.bashrc or ~/.gitconfig has it read.
 var harmless = slices.Concat(
 	beneathEach("",
 		// Shells.

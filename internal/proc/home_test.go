@@ -180,7 +180,7 @@ func TestNoLinkOpensWhatIsHidden(t *testing.T) {
 	}
 }
 
-// Whoever makes a great many files in a home is told so, and no program starts without
+// Anyone who makes a great many files in a home is told so, and no program starts without
 // what hides them.
 func TestTooManyToHideIsAnError(t *testing.T) {
 	if testing.Short() {
@@ -195,7 +195,7 @@ func TestTooManyToHideIsAnError(t *testing.T) {
 		t.Errorf("got %d, %v", len(hidden.Paths), err)
 	}
 	if text := home.Hidden().resolved().String(); len(text) > 16<<10 {
-		t.Errorf("what programs are told of it has %d bytes", len(text))
+		t.Errorf("what programs learn of it has %d bytes", len(text))
 	}
 	j.nursery.hidden = home.Hidden()
 }

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// freeLine is the size, in bytes, up to which a line needs nobody's leave.
+	// freeLine is the size, in bytes, up to which a line needs no permit.
 	freeLine = 64 << 10
 	// longRoom is what all children's longer lines may take together, in bytes. One
 	// that may become longer than that has it alone.

@@ -149,7 +149,7 @@ func reached() map[string]func() int {
 	}
 }
 
-// newTerminal opens a pair of the pseudoterminals that there are.
+// newTerminal opens a pair of pseudoterminals.
 func newTerminal() (master, slave *os.File, err error) {
 	master, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -370,7 +370,7 @@ func TestSocketsOfOthersAreOutOfReach(t *testing.T) {
 		if namespaces || abi >= socketABI {
 			j.none("connect", others...)
 		} else {
-			j.all("connect", others...) // docs/security.md tells of it
+			j.all("connect", others...) // docs/security.md says so
 		}
 		j.all("connect", "unix:"+filepath.Join(work, "own"))
 		if abi >= 6 {

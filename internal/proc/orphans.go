@@ -38,7 +38,7 @@ const (
 //
 // One without any mark has thrown it away, and is ended as soon as that is sure:
 // nobody can tell whose it was. Left alone is what bears somebody else's mark,
-// and what is in a session that there was before the first tool: a job of the
+// and what is in a session from before the first tool: a job of the
 // shell that became the daemon. Every tool starts in a session of its own, and
 // no process can join another. As process 1 the daemon adopts everybody's
 // orphans, and leaves those without a mark alone: nothing outlives process 1.

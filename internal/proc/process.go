@@ -171,7 +171,7 @@ func (p *Process) endRest() {
 	}
 	unix.Kill(-p.pid, unix.SIGKILL)
 	p.nursery.orphans.over(p.number)
-	p.nursery.orphans.clear() // what does not die is told of at the end
+	p.nursery.orphans.clear() // what does not die is reported at the end
 }
 
 // ErrInputFull says that a child does not read what it is sent.
@@ -238,10 +238,10 @@ func (p *Process) Next() ([]byte, error) {
 }
 
 // More reports whether a further line of stdout is there already. It belongs to
-// whoever calls Next, and does not block.
+// anyone who calls Next, and does not block.
 func (p *Process) More() bool { return p.lines.More() }
 
-// Read reads stdout as it comes, for those who do not call Next.
+// Read reads stdout as it arrives, for those who do not call Next.
 func (p *Process) Read(b []byte) (int, error) { return p.out.Read(b) }
 
 // Turn is called with a line of stdout before something is made of it, and done

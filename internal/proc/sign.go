@@ -8,7 +8,7 @@ import (
 )
 
 // sign gives this process what its descendants inherit and none can lose: how every
-// daemon tells a tool in a sandbox, whoever started it (package server). It is a hard
+// daemon tells a tool in a sandbox, no matter who started it (package server). It is a hard
 // limit on file locks below the one that the daemon has. Linux has not enforced that
 // since 2.4, so hardly anybody has one; only who may exceed limits on all of the
 // machine can raise it, and root's sandbox may not; everybody can read it.

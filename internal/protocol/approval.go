@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// ApprovalMode says what becomes of a question whether something may be done.
+// ApprovalMode says how approvals are decided.
 type ApprovalMode string
 
 // ApprovalsAsk asks a person. ApprovalsAuto allows what would be asked and never

@@ -94,7 +94,7 @@ var (
 	BranchSession    = define[BranchSessionParams, Branch]("branch_session", Frozen, "Copies a session up to its leaf, or to another entry, into a new one, and makes that the active one.")
 	ExtensionCommand = defineLong[ExtensionCommandParams, ExtensionResult]("extension_command", Frozen, "Runs one tool operation without a model.")
 	CompactSession   = defineLong[CompactSessionParams, Compaction]("compact_session", Core, "Summarises the older part of a session.")
-	SetLeaf          = define[SetLeafParams, Leaf]("set_leaf", Core, "Chooses the entry that the next prompt continues from.")
+	SetLeaf          = define[SetLeafParams, Leaf]("set_leaf", Core, "Goes back to an earlier message: the next prompt continues from there.")
 	GetTree          = define[GetTreeParams, Tree]("get_tree", Core, "Lists every entry of a session with its parent.")
 	ListSessions     = defineLong[ListSessionsParams, Sessions]("list_sessions", Added, "Lists sessions, newest first.")
 	DeleteSession    = define[DeleteSessionParams, SessionDeleted]("delete_session", Added, "Removes a session for ever; refused while it runs.")
@@ -111,7 +111,7 @@ var (
 	Expand           = defineLong[ExpandParams, Expanded]("expand", Added, "Puts into a text what MCP servers have for it: their prompts, as /NAME.PROMPT, and resources, as @NAME:URI.")
 	GetUsage         = defineLong[GetUsageParams, UsageReport]("get_usage", Added, "Tells how many tokens the model calls of all sessions took, and what they cost.")
 	Approve          = define[ApproveParams, ApproveAccepted]("approve", Added, "Answers the question whether something may be done; refused to the daemon's own descendants.")
-	SetApprovalMode  = define[SetApprovalModeParams, ApprovalModeAccepted]("set_approval_mode", Added, "Chooses what becomes of a session's questions; refused to the daemon's own descendants.")
+	SetApprovalMode  = define[SetApprovalModeParams, ApprovalModeAccepted]("set_approval_mode", Added, "Chooses whether a session asks, allows or denies approvals; refused to the daemon's own descendants.")
 	Prune            = defineLong[PruneParams, Pruned]("prune", Added, "Removes now what [retention] says, or tells what it would; refused to the daemon's own descendants.")
 	Shutdown         = define[ShutdownParams, ShutdownAccepted]("shutdown", Added, "Stops the daemon as SIGTERM does, or has it start anew; refused to the daemon's own descendants.")
 )
@@ -297,7 +297,7 @@ type ModeAccepted struct {
 // GetStateParams is the payload of get_state.
 type GetStateParams struct {
 	Scope
-	Daemon bool `json:"daemon,omitzero" wire:"added" doc:"tell of the daemon alone, and how it is doing: no session is read or made; not with session_id"`
+	Daemon bool `json:"daemon,omitzero" wire:"added" doc:"report the daemon alone, and how it is doing: no session is read or made; not with session_id"`
 }
 
 // GetSystemParams is the payload of get_system.

@@ -183,7 +183,7 @@ func (r Response) long() int {
 	return n
 }
 
-// longBody is a payload of which no copy is made, in bytes.
+// longBody is the size from which a payload is not copied, in bytes.
 const longBody = 16 << 10
 
 // appender is a payload that is quicker at encoding itself.
@@ -270,7 +270,7 @@ func encodeTools(out []byte, id string, p Tools) (Response, error) {
 	return r, nil
 }
 
-// longParams are the params of a tool of which no copy is made, in bytes.
+// longParams is the size from which a tool's params are not copied, in bytes.
 const longParams = 256
 
 const ending = ",\"ok\":true}\n"

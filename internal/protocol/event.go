@@ -206,7 +206,7 @@ type Status struct {
 	By         jsontext.Value  `json:"by,omitzero" wire:"added" doc:"of approval_resolved: an object with the pid and comm of the process that answered, or one of the strings timeout, abort, steer, delete, call, restart"`
 }
 
-// Warning tells of something that went wrong and was got over. FromSeq and
+// Warning reports something that went wrong and was got over. FromSeq and
 // ToSeq belong to the code events_dropped, Attempt and DelayMS to
 // provider_retry: the request is sent again, as that attempt, after so many
 // milliseconds.
@@ -221,7 +221,7 @@ type Warning struct {
 	DelayMS    int64  `json:"delay_ms,omitzero" wire:"added" doc:"of provider_retry: how long until then"`
 }
 
-// ErrorEvent tells of something that failed.
+// ErrorEvent reports something that failed.
 type ErrorEvent struct {
 	Ref
 	Message string `json:"message"`

@@ -10,7 +10,7 @@ import (
 // bytes without its end (wire-v1 §1).
 const DefaultMaxLine = 16 << 20
 
-// LineTooLongError reports a line over the limit, or one that there is no room
+// LineTooLongError reports a line over the limit, or one that has no room
 // for now. The line has been discarded up to its LF; reading goes on with the
 // next one.
 type LineTooLongError struct {
@@ -63,7 +63,7 @@ func NewLineReader(src io.Reader, limit int) *LineReader {
 }
 
 // Within has the reader take from room what it needs beyond its first 8 KiB, and
-// no longer than it needs it. A line that there is no room for is a
+// no longer than it needs it. A line that does not fit is a
 // *LineTooLongError. Close must be called when reading is over.
 func (l *LineReader) Within(room Room) *LineReader {
 	l.room = room

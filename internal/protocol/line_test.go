@@ -232,7 +232,7 @@ func FuzzLineReader(f *testing.F) {
 	})
 }
 
-// What a line takes beyond the first 8 KiB is taken from the budget as it comes,
+// What a line takes beyond the first 8 KiB is taken from the budget as it arrives,
 // and given back when the line is done with.
 func TestLinesShareABudget(t *testing.T) {
 	const limit = 64 << 10

@@ -43,7 +43,7 @@ type State struct {
 	Model        ModelInfo      `json:"model" wire:"added"`
 	Context      ContextInfo    `json:"context" wire:"added" doc:"how much of the model's context the session fills"`
 	Workdir      string         `json:"workdir" wire:"added" doc:"the folder that relative paths start from"`
-	SystemFiles  []string       `json:"system_files,omitzero" wire:"added" doc:"the files that the model is told of before the conversation: AGENTS.md or CLAUDE.md, and skills"`
+	SystemFiles  []string       `json:"system_files,omitzero" wire:"added" doc:"the files that the model learns of before the conversation: AGENTS.md or CLAUDE.md, and skills"`
 	ActiveTools  []string       `json:"active_tools" wire:"added"`
 	Queued       QueuedTexts    `json:"queued" wire:"added"`
 	SessionState jsontext.Value `json:"session_state" wire:"added" type:"object" doc:"what tools have patched together"`
@@ -155,11 +155,11 @@ type Partial struct {
 }
 
 // System answers get_system: the text as it is sent to the model. A session whose
-// model was not asked yet is told of its surroundings as they are now.
+// model was not asked yet learns of its surroundings as they are now.
 type System struct {
 	SessionID string   `json:"session_id"`
 	Text      string   `json:"text"`
-	Files     []string `json:"files" doc:"those that the text is from, or tells of"`
+	Files     []string `json:"files" doc:"those that the text is from, or names"`
 	LeftOut   []string `json:"left_out" doc:"files that cannot be used, each with the reason"`
 }
 
@@ -417,7 +417,7 @@ type ToolsReloaded struct {
 }
 
 // Models answers list_models: the daemon's own model first. Truncated: a server
-// that was asked has more models than are told of.
+// that was asked has more models than are reported.
 type Models struct {
 	Models    []ListedModel `json:"models"`
 	Truncated bool          `json:"truncated"`

@@ -102,7 +102,7 @@ func (p ListToolsParams) validate() *Error { return daemonAlone(p.Daemon, p.Scop
 
 func daemonAlone(daemon bool, of Scope) *Error {
 	if daemon && of.SessionID != "" {
-		return badField("daemon", "not with session_id: it is the daemon alone that is told of")
+		return badField("daemon", "not with session_id: only the daemon is reported")
 	}
 	return nil
 }

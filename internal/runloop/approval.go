@@ -87,8 +87,8 @@ func (m *machine) act(inv *model.Invocation, v model.Verdict, diff string) {
 	}
 }
 
-// stricter is the verdict that lets less be done, by the rules or by orchestrators;
-// the rules' own where they agree. What orchestrators would ask is the mode's to say.
+// stricter is the stricter verdict of the rules and the orchestrators, and that of
+// the rules where both agree. The approval mode decides what orchestrators would ask.
 func (m *machine) stricter(rules, guard model.Verdict) model.Verdict {
 	switch mode := m.approvals(); {
 	case guard.Decision != model.Ask:
@@ -137,7 +137,7 @@ func (m *machine) judged(inv *model.Invocation) model.Verdict {
 	return v
 }
 
-// approvals is what becomes of a question of the run.
+// approvals is the approval mode of the run.
 func (m *machine) approvals() protocol.ApprovalMode {
 	if m.s.Run.Approvals == protocol.ApprovalsDeny {
 		return protocol.ApprovalsDeny
@@ -193,7 +193,7 @@ func (m *machine) raise(f session.ApprovalAsked) (id string) {
 	return f.ApprovalID
 }
 
-// waitForAnswer tells of the open question, now or again.
+// waitForAnswer reports the open question, now or again.
 func (m *machine) waitForAnswer() {
 	if m.park() {
 		return
@@ -234,11 +234,11 @@ func (m *machine) question() *protocol.Approval {
 func asks(a *protocol.Approval) string {
 	switch a.Kind {
 	case protocol.ApprovalBudget:
-		return plaintext.RevealLine("may the run go on? " + a.Reason)
+		return plaintext.RevealLine("continue this run? " + a.Reason)
 	case protocol.ApprovalQuestion:
 		return plaintext.RevealLine(a.ToolName + " asks: " + a.Reason)
 	}
-	text := "may " + a.ToolName + " be called? " + a.Rule
+	text := "allow this call of " + a.ToolName + "? " + a.Rule
 	if a.Reason != "" {
 		text += ": " + a.Reason
 	}

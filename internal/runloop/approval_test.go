@@ -321,7 +321,7 @@ func TestKilledAfterEachRecord(t *testing.T) {
 }
 
 // An answer for the session holds over a restart, one for always is handed to
-// whoever keeps the rules; neither mode lifts what is denied.
+// anyone who keeps the rules; neither mode lifts what is denied.
 func TestAnswersAndModesThatStay(t *testing.T) {
 	w := asking(t)
 	w.answerWith(protocol.OptionSession, "")

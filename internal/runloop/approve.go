@@ -74,7 +74,7 @@ func sessionAsking(approvalID string) (id string, ok bool) {
 // has, in bytes.
 const maxQuestions = 1 << 20
 
-// shorten leaves out of a question what there is no room for in the states of other
+// shorten leaves out of an approval what does not fit into the states of other
 // sessions. It returns the bytes that it takes there.
 func (l *loop) shorten(a *protocol.Approval) int {
 	a.ToolName = strings.Clone(a.ToolName) // may be a part of all that the model said

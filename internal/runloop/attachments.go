@@ -212,7 +212,7 @@ func what(mode os.FileMode) string {
 }
 
 // show returns messages whose images can be read, from the session's copies. What a
-// model is not shown, it is told of.
+// model is not shown are described to it.
 func (l *loop) show(ctx context.Context, gen int, messages []model.Message) ([]model.Message, error) {
 	if !slices.ContainsFunc(messages, func(m model.Message) bool { return len(m.Attachments) > 0 }) {
 		return messages, nil

@@ -12,14 +12,14 @@ import (
 
 const (
 	mcp         = "mcp" // protocol of the tools that may be deferred
-	maxOffered  = 40    // definitions of theirs that a model is told of
+	maxOffered  = 40    // definitions of theirs that a model learns of
 	toolPercent = 10    // of the window is what they take at most
 	noWindow    = 128_000
 	toolTokens  = 12 // of a definition beside its texts
 	maxServers  = 1 << 10
 )
 
-// toolset is what a session lets a model call, and how it is told of that.
+// toolset is what a session lets a model call, and how the model learns of it.
 type toolset struct {
 	from     model.Scope // the session's
 	all      bool
@@ -29,7 +29,7 @@ type toolset struct {
 	turn     string // that a request is made in
 }
 
-// any reports that there may be tools to be told of.
+// any reports that there may be tools to learn of.
 func (s toolset) any() bool { return s.all || len(s.active) > 0 }
 
 // offer is what a request has of tools. When the definitions of MCP tools would
@@ -43,7 +43,7 @@ type offer struct {
 }
 
 // offer decides anew with every list, but never that tools which were deferred are
-// told of again: what is sent is the same from one request to the next.
+// reported again: what is sent is the same from one request to the next.
 func (s toolset) offer(listed []model.ToolInfo) offer {
 	callable := s.callable(listed)
 	theirs := slices.DeleteFunc(slices.Clone(callable), func(t model.ToolInfo) bool { return t.Protocol != mcp })

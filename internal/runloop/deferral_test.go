@@ -51,7 +51,7 @@ func TestWhenToolsAreDeferred(t *testing.T) {
 		set    toolset
 		listed []model.ToolInfo
 		want   []string // nil: all that are listed
-		silent int      // may be called and are not told of
+		silent int      // may be called and are not shown
 	}{
 		"few":                         {all, hub(3), nil, 0},
 		"forty":                       {all, hub(40), nil, 0},
@@ -82,7 +82,7 @@ func TestWhenToolsAreDeferred(t *testing.T) {
 		}
 		o := c.set.offer(c.listed)
 		if got := namesOf(o.tools); !slices.Equal(got, c.want) || len(o.deferred) != c.silent {
-			t.Errorf("%s: the model is told of %q and not of %d, want %q and %d", name, got, len(o.deferred), c.want, c.silent)
+			t.Errorf("%s: the model learns of %q and not of %d, want %q and %d", name, got, len(o.deferred), c.want, c.silent)
 		}
 		if o.now.Search != "" {
 			again := c.set
@@ -280,7 +280,7 @@ func (f *fixture) say(id, text string) {
 	f.events.wait(a.RunID)
 }
 
-// The model finds a tool and calls it, and is told of it from then on: with
+// The model finds a tool and calls it, and learns of it from then on: with
 // the same bytes, after a restart and in a branch too.
 func TestAModelFindsATool(t *testing.T) {
 	dir, heard, tools := t.TempDir(), &listener{}, &shelf{tools: echoTool, list: hub(60)}
@@ -289,11 +289,11 @@ func TestAModelFindsATool(t *testing.T) {
 	id := f.session()
 	f.say(id, `!tools.search {"query":"thing number 17"}`)
 	f.say(id, "!hub.op_017")
-	f.say(id, "!hub__op_042") // of which it has not been told
+	f.say(id, "!hub__op_042") // which it does not know yet
 	requests := heard.take()
 	first, last := requests[0], requests[len(requests)-1]
 	if got := namesOf(first.Tools); !slices.Equal(got, []string{"read", "tools.search"}) || len(first.Deferred) != 60 {
-		t.Errorf("the model is told of %q, and may call %d more", got, len(first.Deferred))
+		t.Errorf("the model learns of %q, and may call %d more", got, len(first.Deferred))
 	}
 	said := last.Messages[2]
 	if said.ToolName != "tools.search" || !said.OK || !strings.Contains(said.Text, "\nhub.op_017\nDoes thing number 17 to a widget.\narguments: {") {
@@ -301,7 +301,7 @@ func TestAModelFindsATool(t *testing.T) {
 	}
 	offered := namesOf(last.Tools)
 	if len(offered) < 3 || offered[2] != "hub.op_017" || len(offered)+len(last.Deferred) != 62 {
-		t.Fatalf("then the model is told of %q", offered)
+		t.Fatalf("then the model learns of %q", offered)
 	}
 	for i := range requests[1:] {
 		if !reflect.DeepEqual(requests[i+1].Tools, last.Tools) {
@@ -322,7 +322,7 @@ func TestAModelFindsATool(t *testing.T) {
 	for _, id := range []string{id, branch.SessionID} {
 		f.say(id, "again")
 		if got := heard.take(); !reflect.DeepEqual(got[0].Tools, last.Tools) || !slices.Equal(got[0].Deferred, last.Deferred) {
-			t.Errorf("after a restart the model is told of %q", namesOf(got[0].Tools))
+			t.Errorf("after a restart the model learns of %q", namesOf(got[0].Tools))
 		}
 	}
 	state, err := f.getState(context.Background(), protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}})
@@ -339,18 +339,18 @@ func TestDeferredStaysDeferred(t *testing.T) {
 	id := f.session()
 	f.say(id, "few")
 	if got := namesOf(heard.take()[0].Tools); len(got) != 4 {
-		t.Errorf("the model is told of %q", got)
+		t.Errorf("the model learns of %q", got)
 	}
 	tools.put(hub(41))
 	f.say(id, "many")
 	before := heard.take()[0]
 	if got := namesOf(before.Tools); !slices.Equal(got, []string{"read", "tools.search"}) {
-		t.Errorf("the model is told of %q", got)
+		t.Errorf("the model learns of %q", got)
 	}
 	tools.put(hub(2))
 	f.say(id, "few again")
 	if got := heard.take()[0]; !reflect.DeepEqual(got.Tools, before.Tools) {
-		t.Errorf("the model is told of %q", namesOf(got.Tools))
+		t.Errorf("the model learns of %q", namesOf(got.Tools))
 	}
 	// What is not on, or is denied, is not found.
 	list := hub(50)
@@ -369,7 +369,7 @@ func TestDeferredStaysDeferred(t *testing.T) {
 	}
 	f.say(id, "none")
 	if got := heard.take()[0]; len(got.Tools)+len(got.Deferred) > 0 {
-		t.Errorf("with no tool on, the model is told of %q", namesOf(got.Tools))
+		t.Errorf("with no tool on, the model learns of %q", namesOf(got.Tools))
 	}
 }
 

@@ -26,7 +26,7 @@ func (in deleteIn) step(m *machine) {
 
 // deleteSession closes a session and removes it from the disk. The session's own
 // loop says whether nothing is going on in it, and takes no input after that;
-// whoever asks for the session meanwhile waits, and is told that there is none.
+// anyone who asks for the session meanwhile waits, and is told that there is none.
 func (h *Hub) deleteSession(ctx context.Context, p protocol.DeleteSessionParams) (protocol.SessionDeleted, error) {
 	id := p.SessionID
 	l, unclaim, err := h.claim(ctx, id)

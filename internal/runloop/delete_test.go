@@ -67,7 +67,7 @@ func TestDeletedSessionsAreGoneForGood(t *testing.T) {
 		}
 	}
 	if n := strings.Count(strings.Join(*f.audited.Load(), " "), "session:end"); n != 2 {
-		t.Errorf("the audit was told of %d ends, want 2", n)
+		t.Errorf("the audit learned of %d ends, want 2", n)
 	}
 	for range 2 { // as it is, and after a restart
 		for name, err := range map[string]error{

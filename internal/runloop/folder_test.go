@@ -279,7 +279,7 @@ func TestTitlesAndReadingAreTold(t *testing.T) {
 		s := ev.(protocol.Status)
 		got = append(got, string(s.Code)+" "+s.Title)
 		if s.SessionID != "ses-1" || s.RunID != "" {
-			t.Errorf("it is told of %+v", s.Ref)
+			t.Errorf("it learns of %+v", s.Ref)
 		}
 	}
 	if want := []string{"title_set Light", "marked_read "}; !slices.Equal(got, want) {

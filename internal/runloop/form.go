@@ -82,7 +82,7 @@ func (l *loop) asks(running context.Context, gen int) func(context.Context, mode
 	}
 }
 
-// askPerson waits for an answer as long as the call and whoever asks do.
+// askPerson waits for an answer as long as the call and its caller do.
 func (l *loop) askPerson(running, ctx context.Context, gen int, q model.Question, f *form.Form) (model.Answer, error) {
 	cancelled, c := model.Answer{Action: model.Cancel}, newCall()
 	if l.post(running, askIn{gen, c, q, f}) != nil {
@@ -184,7 +184,7 @@ func (m *machine) tellAsker(d session.ApprovalDecided) {
 }
 
 // sameFilled reports that an answer is the one that was taken, its content too: of
-// the latest form, of which that is known.
+// the latest form, for which that is known.
 func (m *machine) sameFilled(in answerIn, d session.ApprovalDecided) bool {
 	if d.Option != protocol.OptionAccept {
 		return in.content == nil

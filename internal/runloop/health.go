@@ -15,7 +15,7 @@ import (
 // not yet said what they can do.
 const healthWait = 5 * time.Millisecond
 
-// daemonState is get_state for whoever asks about the daemon alone. It reads no
+// daemonState is get_state for a caller who asks about the daemon alone. It reads no
 // session and makes none.
 func (h *Hub) daemonState() protocol.State {
 	fresh := session.NewState()
@@ -32,7 +32,7 @@ func (h *Hub) daemonState() protocol.State {
 	return st
 }
 
-// daemonTools is list_tools for whoever asks about the daemon alone.
+// daemonTools is list_tools for a caller who asks about the daemon alone.
 func (h *Hub) daemonTools(ctx context.Context) protocol.Tools {
 	return h.toolsFrom(ctx, model.Scope{Workdir: h.env.Workdir}, healthWait, false, nil)
 }

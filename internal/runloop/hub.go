@@ -61,7 +61,7 @@ type Options struct {
 
 	Tools   Tools
 	Modules Modules
-	// Policy says which calls may be made. Nil: whoever makes them asks nobody.
+	// Policy says which calls may be made. Nil: their caller asks nobody.
 	Policy Policy
 	// ApprovalTimeout is how long a question waits; 0: as long as its run.
 	ApprovalTimeout time.Duration
@@ -344,7 +344,7 @@ func (h *Hub) thin() {
 }
 
 // evict closes the idle sessions that were last used before then, and of the
-// others the oldest that are too many. Whoever wants one of them waits until its
+// others the oldest that are too many. Anyone who wants one of them waits until its
 // journal is closed, and nobody else does.
 func (h *Hub) evict(before time.Time) {
 	var leaving []*loop

@@ -11,7 +11,7 @@ import (
 
 type (
 	// environmentIn is where the session takes place, for a model call that has to
-	// tell of it. The reply says that the journal has it.
+	// report it. The reply says that the journal has it.
 	environmentIn struct {
 		ticket ticket
 		gen    int
@@ -43,10 +43,10 @@ func (in leftOutIn) step(m *machine) {
 	m.leftOut = in.problems
 }
 
-// system is what the model of a call is told before the conversation. What it is
-// told of the surroundings and by servers, those that are on, is taken once and
+// system is what the model of a call is told before the conversation. What it learns of the surroundings and from the
+// servers that are on is taken once and
 // journaled before it is sent, so that the next request begins with the same bytes,
-// after a restart as well. A server that comes later is told of at the end.
+// after a restart as well. A server that comes later is reported at the end.
 func (l *loop) system(ctx context.Context, gen int, call modelCall, on []string) (string, error) {
 	taken, changed := l.env.take(ctx, call.environment, call.from, on)
 	if changed {

@@ -73,8 +73,8 @@ func (s *lifecycle) leave(l *loop, now time.Time) {
 	l.lastUsed = now
 }
 
-// take gives a session to the caller until give, nil, or returns the channel that
-// is closed when the one who has it is done.
+// take claims a session until give. If another owner has it, take returns a channel
+// that is closed on release.
 func (s *lifecycle) take(id string) (others chan struct{}) {
 	if others = s.taken[id]; others == nil {
 		s.taken[id] = make(chan struct{})

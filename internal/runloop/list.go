@@ -129,7 +129,7 @@ func (l listing) read(ctx context.Context) (protocol.Sessions, error) {
 	})
 }
 
-// sessionInfo tells of a session, reading its journal where it is neither open
+// sessionInfo reports a session, reading its journal where it is neither open
 // nor known.
 func (h *Hub) sessionInfo(ctx context.Context, id string) (protocol.SessionInfo, error) {
 	info, err := h.known(id)

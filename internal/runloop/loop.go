@@ -59,7 +59,7 @@ type loop struct {
 
 	mailbox chan input
 	stop    chan struct{} // closed by the hub: end now
-	begun   chan struct{} // closed when the run that there was has been taken up
+	begun   chan struct{} // closed once the interrupted run is resumed
 	done    chan struct{} // closed when the loop has ended
 
 	users    int       // posts under way; guarded by the hub
@@ -331,7 +331,7 @@ func (l *loop) commit() error {
 		}
 	}
 	l.run.Store(l.runInfo())
-	l.announce() // whoever hears of the events finds in lists what they tell
+	l.announce() // a reader of the events finds the same in lists
 	if len(out.events) > 0 {
 		lines := l.env.Events.Append(out.events...)
 		if len(l.captures) > 0 {
@@ -372,7 +372,7 @@ func (l *loop) keepRule(kept keptRule) error {
 	return l.env.Policy.Keep(kept.rule, l.env.Now(), l.id, kept.title)
 }
 
-// broke tells of what ends the loop before its time.
+// broke reports what ends the loop before its time.
 func (l *loop) broke(message string, err error) *protocol.Error {
 	l.env.Fault(l.id, err)
 	failure := &protocol.Error{Code: protocol.SessionError, Message: message, Cause: err.Error()}

@@ -43,8 +43,8 @@ type machine struct {
 	maxSteps int          // model calls in one turn
 	limits   Limits
 	today    int64                                                                   // spent by all sessions, as of now
-	judge    func(inv model.Invocation, mode string, answers [][]byte) model.Verdict // nil: whoever makes the call does
-	windowOf func(model.Choice) int64                                                // what a model can read of which nobody has said it
+	judge    func(inv model.Invocation, mode string, answers [][]byte) model.Verdict // nil: the caller decides
+	windowOf func(model.Choice) int64                                                // the context size of a model that sets none
 	filesDir string                                                                  // where the session's images are
 	home     string                                                                  // the daemon's folder, for a session that names none
 	newID    func(prefix string) string
@@ -122,7 +122,7 @@ func (m *machine) step(now time.Time, in input) {
 	in.step(m)
 }
 
-// take hands over what is to be done and starts afresh.
+// take hands over the pending effects and starts afresh.
 func (m *machine) take() effects {
 	out := m.out
 	m.out = effects{}

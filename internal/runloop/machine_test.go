@@ -86,7 +86,7 @@ func (w *world) bootAs(in resumeIn) {
 	w.step(in)
 }
 
-// announced is what clients were told of a message before its end.
+// announced is what clients learned of a message before its end.
 func (w *world) announced(id string) (p session.Piece) {
 	for _, ev := range w.events {
 		if u, ok := ev.(protocol.MessageUpdate); ok && u.MessageID == id {
@@ -808,7 +808,7 @@ func TestAMessageThatWasOpenAtARestartIsEnded(t *testing.T) {
 	}
 }
 
-// A message of which nothing was announced but that it had begun has an end, and is not in
+// A message that began and announced nothing else has an end, and is not in
 // the session: it would be an answer without a word.
 func TestAMessageWithNothingInItIsNotKept(t *testing.T) {
 	w := newWorld(t)

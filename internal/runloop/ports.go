@@ -22,8 +22,8 @@ type Models interface {
 	// baseURL is not empty, and thinking as hard as effort says, or what is wrong
 	// with it. A name of "" is the daemon's own model, and so is the Choice then.
 	Choose(name, baseURL, effort string) (model.Choice, error)
-	// Window is how many tokens a model can read of which its Choice does not say
-	// it, as far as is known by now; 0 has no end. It does not block.
+	// Window is the context size, in tokens, of a model whose Choice sets none, as
+	// far as it is known now; 0: no limit. It does not block.
 	Window(model.Choice) int64
 	// Model returns a model that was chosen, now or by a former daemon.
 	Model(model.Choice) (Model, error)
@@ -97,7 +97,7 @@ type Policy interface {
 type Modules interface {
 	// Orchestrated reports whether BeforeTurn has anybody to ask.
 	Orchestrated() bool
-	// BeforeTurn returns what becomes of a text that somebody wants to give to a
+	// BeforeTurn returns what happens to a text that somebody wants to give to a
 	// session, or why it may not have it. state is what tools have patched
 	// together, a JSON object.
 	BeforeTurn(ctx context.Context, sessionID, workdir, input string, state []byte) (string, error)

@@ -25,11 +25,11 @@ func ByPerson(ctx context.Context, command string) error {
 }
 
 // PruneSessions removes the sessions that need not be kept, the one that was used
-// longest ago first, and tells of each. One that runs, waits, is owed an answer or
+// longest ago first, and reports each. One that runs, waits, is owed an answer or
 // is used just now, one that has a job, one that cannot be read, and the active one
 // are kept; one that nobody has looked at since its last run is not. With dry it
 // removes nothing. It blocks for the disk, until ctx ends; the error is the disk's,
-// and what was told of is gone nevertheless.
+// and what was reported is gone nevertheless.
 func (h *Hub) PruneSessions(ctx context.Context, keep Keep, dry bool, removed func(protocol.PrunedSession)) error {
 	if keep == (Keep{}) {
 		return nil
@@ -88,7 +88,7 @@ type retired struct {
 	list []protocol.PrunedSession
 }
 
-// erase removes them from the disk, and tells of each. It returns the bytes of those that
+// erase removes them from the disk, and reports each. It returns the bytes of those that
 // are there still, as one has become the active one.
 func (r *retired) erase(ctx context.Context, removed func(protocol.PrunedSession)) (kept int64, err error) {
 	if len(r.list) == 0 {
@@ -145,7 +145,7 @@ func (h *Hub) surplus(ctx context.Context, all []session.Footprint, larger int64
 
 // retire sees to it that nobody opens a session that may be removed, and returns what it
 // was; nil where it is kept, as something is going on in it, or may says no. With dry it only
-// says so. Whoever wants to open it waits until it is given.
+// says so. Anyone who wants to open it waits until it is given.
 func (h *Hub) retire(ctx context.Context, id string, dry bool, may func(session.Summary) bool) (retired *session.Summary, err error) {
 	var l *loop
 	resting := false

@@ -74,7 +74,7 @@ func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol
 }
 
 // jobs are those that a session remembers and those that are known. One that is not known
-// any more, and of which no end was kept, was stopped with its daemon.
+// any more, and whose end was not kept, was stopped with its daemon.
 func jobs(started, known []model.Job) []protocol.JobInfo {
 	out := []protocol.JobInfo{}
 	for _, j := range started {
@@ -370,7 +370,7 @@ func (h *Hub) listTools(ctx context.Context, p protocol.ListToolsParams) (a prot
 	return a, nil
 }
 
-// toolsFrom tells of the tools and servers that are seen from there.
+// toolsFrom reports the tools and servers that are seen from there.
 func (h *Hub) toolsFrom(ctx context.Context, from model.Scope, wait time.Duration, chosen bool, active []string) protocol.Tools {
 	started, cancel := context.WithTimeout(ctx, wait)
 	h.env.Tools.Try(started, from)
@@ -382,10 +382,10 @@ func (h *Hub) toolsFrom(ctx context.Context, from model.Scope, wait time.Duratio
 	return out
 }
 
-// anyParams stand for those of a tool of which nothing is known.
+// anyParams stand for the params of an unknown tool.
 var anyParams = []byte(`{"type":"object"}`)
 
-// toolsOf tells of tools, and which of them are active.
+// toolsOf reports tools, and which of them are active.
 func toolsOf(known []model.ToolInfo, chosen bool, active []string) protocol.Tools {
 	out := protocol.Tools{Tools: []protocol.ToolInfo{}, Servers: []protocol.ServerInfo{}}
 	for _, t := range known {

@@ -32,7 +32,7 @@ func (l *loop) ready(ctx context.Context, gen int, from model.Scope) error {
 		return nil
 	}
 	return l.post(ctx, noticeIn{gen, protocol.WarningToolsNotReady, fmt.Sprintf(
-		"the model is asked without the tools of %s, which have not said within %v what they can do; once they have, they are offered from the next turn on; list_tools tells of them", strings.Join(missing, ", "), serverWait)})
+		"the model is asked without the tools of %s, which have not said within %v what they can do; once they have, they are offered from the next turn on; list_tools lists them", strings.Join(missing, ", "), serverWait)})
 }
 
 // tellSilent says, once of each, which extensions said nothing when they were started. The

@@ -65,8 +65,8 @@ func (m *machine) prompts() []session.Input {
 }
 
 // endInterrupted ends the message that was being streamed when a former daemon ended, if
-// any was (wire-v1 §4.3), with what was announced of it. One of which nothing was is told
-// to have ended, which the record of the resumption stands for, and is nowhere else.
+// any was (wire-v1 §4.3), with what was announced of it. One without any is announced
+// as ended, which the record of the resumption stands for, and is nowhere else.
 func (m *machine) endInterrupted() {
 	run := m.s.Run
 	if run.Open.ID == "" {
@@ -89,7 +89,7 @@ func (m *machine) answerInterrupted() bool {
 	if i < 0 {
 		return false
 	}
-	m.endCall(m.s.Run.Calls[i], model.Failed(model.Interrupted, "the daemon stopped while this call ran; its effect is unknown"), false, m.now.Sub(m.s.Run.StartedAt))
+	m.endCall(m.s.Run.Calls[i], model.Failed(model.Interrupted, "the daemon stopped while this call ran; it may have done part of its work; check"), false, m.now.Sub(m.s.Run.StartedAt))
 	return true
 }
 

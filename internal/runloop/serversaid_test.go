@@ -10,7 +10,7 @@ import (
 	"noused/internal/session"
 )
 
-// place is what a model is told of one.
+// place is what a model learns of one.
 type place struct{}
 
 func (place) Environment(context.Context, string) string { return "here" }
@@ -29,8 +29,8 @@ func talkers(said map[string]string, names ...string) (list []model.ToolInfo, se
 }
 
 // A model is told what servers say, once and for all: what they say later does not
-// change how requests begin, and a server that comes later is told of behind the
-// others. One that is not there, or whose tools are off, is not told of.
+// change how requests begin, and a server that comes later is reported behind the
+// others. One that is not there, or whose tools are off, is not reported.
 func TestServersAreTold(t *testing.T) {
 	dir, heard, tools := t.TempDir(), &listener{}, &shelf{tools: echoTool}
 	said := map[string]string{"b": "Be brief.\n# Conduct\x1b[2J\nObey.", "c": "See also d.", "a": "Ask first.", "quiet": ""}
@@ -83,7 +83,7 @@ func TestWhatServersSayIsBounded(t *testing.T) {
 		t.Errorf("%d servers say %d bytes", len(said), len(part))
 	}
 	if more := serversSaid(said, known, on); len(more) != len(said) {
-		t.Errorf("later %d servers are told of", len(more))
+		t.Errorf("later %d servers are reported", len(more))
 	}
 	small := serversPart(said, on, 16_000) // of which a twentieth are 3200 bytes
 	if strings.Count(small, "> é") != 1 || !strings.Contains(small, "s1: left out") {

@@ -196,7 +196,7 @@ func copied(s *session.State, chain []*session.Entry) []session.Record {
 // workdir is the folder that the session lives in.
 func (m *machine) workdir() string { return cmp.Or(m.s.Workdir, m.home) }
 
-// scope is what tools are told of who uses them.
+// scope is what tools learn of who uses them.
 func (m *machine) scope() model.Scope {
 	return model.Scope{SessionID: m.s.ID, Workdir: m.workdir(), Servers: m.s.Servers}
 }

@@ -21,7 +21,7 @@ func (s silentExtension) List(ctx context.Context, from model.Scope) []model.Too
 	})
 }
 
-// A model call goes without an extension that says nothing, and tells of it once.
+// A model call goes without an extension that says nothing, and reports it once.
 func TestASilentExtensionIsToldOfOnce(t *testing.T) {
 	events := newRecorder()
 	var warned []protocol.Warning

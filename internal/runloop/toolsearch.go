@@ -68,7 +68,7 @@ func (s toolset) search(listed []model.ToolInfo, arguments []byte) (model.ToolRe
 	return model.ToolResult{OK: true, Text: text}, s.offered(shown, theirs)
 }
 
-// show tells of tools with as many of their definitions as fit, which are those
+// show reports tools with as many of their definitions as fit, which are those
 // that can be offered.
 func show(hits []model.ToolInfo, room int64) (text string, shown []model.ToolInfo) {
 	var b strings.Builder

@@ -112,7 +112,7 @@ func (l *loop) load(ctx context.Context, gen int, call modelCall, bytes int) (me
 		}
 		return nil, nil, err
 	}
-	if messages = call.fit(messages); call.req.Summary { // that is told of images, and shown none
+	if messages = call.fit(messages); call.req.Summary { // which gets images described, and is shown none
 		return messages, making.End, nil
 	}
 	if messages, err = l.transform(ctx, gen, call, messages); err != nil {

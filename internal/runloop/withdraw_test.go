@@ -14,7 +14,7 @@ import (
 	"noused/internal/testenv"
 )
 
-// fates are what has become of every text that a world's clients were promised, by
+// fates are what has happened to every text that a world's clients were promised, by
 // input.
 func (w *world) fates() map[string][]string {
 	out := map[string][]string{}

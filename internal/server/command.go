@@ -353,7 +353,7 @@ func (s *commandConn) write(p [][]byte) {
 	}
 }
 
-// patience is how long the client may take nothing, of a reply of which so much has been
+// patience is how long the client may take nothing, of a reply while so much has been
 // written besides. While it takes less than leastRate on the whole it has the room of others,
 // and that time grows short.
 func (s *commandConn) patience(done int) time.Duration {

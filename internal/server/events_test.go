@@ -132,7 +132,7 @@ func TestSubscribeAnswersWhatItCannotDo(t *testing.T) {
 	<-done
 }
 
-// Whoever resumes in the middle, again and again while others publish, sees
+// Anyone who resumes in the middle, again and again while others publish, sees
 // each event exactly once and in order.
 func TestResumeWhileEventsArePublished(t *testing.T) {
 	log := newLog(64 << 20)

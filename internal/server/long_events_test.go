@@ -119,7 +119,7 @@ func TestReadersThatStandStillInLongLinesAreLetGo(t *testing.T) {
 	}
 }
 
-// A deadline counts what a client takes, not what there is to be written.
+// A deadline counts what a client takes, not what remains to be written.
 func TestADeadlineCountsProgress(t *testing.T) {
 	w, conn := pair(t)
 	const total = 4 << 20

@@ -24,7 +24,7 @@ const (
 	confined              // a tool in a sandbox, of ours or of another daemon, or what one has started
 )
 
-// peer is who connected: the process that called connect(2), whoever holds the
+// peer is who connected: the process that called connect(2), no matter who holds the
 // descriptor now.
 type peer struct {
 	pid, uid int
@@ -154,7 +154,7 @@ func kinOf(pid int) (kin, error) {
 
 // sandboxed reports whether a living process is in a sandbox, of this daemon or of
 // another: each has a hard limit on file locks below its daemon's, which nothing in it
-// can raise (package proc). Nobody else has one, so whoever does is refused, unless
+// can raise (package proc). Nobody else has one, so anyone who does is refused, unless
 // this daemon has the same one, as in a container that sets it, or where it was
 // started in a sandbox itself. There, who is in the same sandbox is served: whom this
 // process may look into, which Landlock keeps in the sandbox, and who has no filter of
@@ -205,7 +205,7 @@ func hardLocks(pid int) (uint64, error) {
 	line, _, _ := bytes.Cut(rest, []byte("\n"))
 	values := bytes.Fields(line) // the soft one, the hard one, their unit
 	if len(values) != 3 {
-		return 0, fmt.Errorf("/proc/%d/limits does not tell of file locks", pid)
+		return 0, fmt.Errorf("/proc/%d/limits has no line for file locks", pid)
 	}
 	if string(values[1]) == "unlimited" {
 		return unix.RLIM_INFINITY, nil

@@ -394,7 +394,7 @@ func fakeDaemon() int {
 	defer sockets.Close()
 	mux := new(protocol.Mux)
 	protocol.HandleFunc(mux, protocol.Ping, func(ctx context.Context, _ protocol.PingParams) (protocol.Pong, error) {
-		// Whoever is served here is a tool, and must not pass for a person.
+		// Anyone who is served here is a tool, and must not pass for a person.
 		if who, known := protocol.CallerOf(ctx); !known || !who.Descendant || who.UID != os.Getuid() {
 			fmt.Fprintf(os.Stderr, "%+v is taken for a person\n", who)
 			os.Exit(1)
@@ -408,7 +408,7 @@ func fakeDaemon() int {
 	if err != nil {
 		panic(err)
 	}
-	if os.Getenv(startVar) == "" { // whoever comes is another daemon's
+	if os.Getenv(startVar) == "" { // anyone who comes is another daemon's
 		fmt.Println("ready", path)
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		cancel()

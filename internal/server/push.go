@@ -54,7 +54,7 @@ func behind(p [][]byte, n int) [][]byte {
 	return p
 }
 
-// writeSome writes what there is room for, and with wait waits until there is some.
+// writeSome writes what fits, and with wait waits until there is some.
 func writeSome(raw syscall.RawConn, p [][]byte, wait bool) (n int, err error) {
 	var failed error
 	err = raw.Write(func(fd uintptr) bool {

@@ -97,7 +97,7 @@ func (r *Readers) sum() (n int) {
 	return n
 }
 
-// letGo hangs up on the readers of a part other than that one of which nobody has taken
+// letGo hangs up on the readers of a part other than that one, from which nobody has taken
 // anything for longest. False: there is none. r is locked.
 func (r *Readers) letGo(but part) bool {
 	took := map[part]int64{}

@@ -19,7 +19,7 @@ const (
 	maxDecided = 256
 )
 
-// ApprovalAsked puts a question to whoever answers first; the run waits. The call
+// ApprovalAsked puts a question to the first who answers; the run waits. The call
 // with CallID, and its arguments, are in the message that made it; Arguments are those with
 // the tool's defaults, where they differ. Path is the file that an allowed call touches, of a
 // file tool; Linked: a link leads there from the path that the call names. Used is what the
@@ -85,7 +85,7 @@ type RuleKept struct {
 	ApprovalID string `json:"approval_id"`
 }
 
-// ApprovalModeSet chooses what becomes of the session's questions.
+// ApprovalModeSet sets the session's approval mode.
 type ApprovalModeSet struct {
 	Mode protocol.ApprovalMode `json:"mode"`
 }

@@ -198,7 +198,7 @@ func (d full) Link(from, to string) error {
 	return d.OSDisk.Link(from, to)
 }
 
-// A branch has the images that it shows, whatever becomes of its parent.
+// A branch has the images that it shows, whatever happens to its parent.
 func TestBranchesHaveTheirOwnImages(t *testing.T) {
 	for name, disk := range map[string]Disk{"linked": OSDisk{}, "copied": full{}} {
 		t.Run(name, func(t *testing.T) {

@@ -90,7 +90,7 @@ func (e *Entry) Broken() bool { return e.broken }
 func (e *Entry) Body() *Body { return e.body.Load() }
 
 // Encoded returns what encode makes of the body. While that is in memory it is asked
-// once, as it never changes; whoever encodes bodies has to do it in one way only.
+// once, as it never changes; anyone who encodes bodies has to do it in one way only.
 func (b *Body) Encoded(encode func(*Body) ([]byte, error)) ([]byte, error) {
 	return b.encoded.of(func() ([]byte, error) { return encode(b) })
 }
@@ -367,7 +367,7 @@ func (c Conversation) Bytes() (n int) {
 	return n
 }
 
-// Kinds says what there is in a conversation: images, blocks that makers attached,
+// Kinds names the contents of a conversation: images, blocks that makers attached,
 // calls, and a user who speaks right after a tool.
 type Kinds struct{ Images, Blocks, Calls, Answered bool }
 

@@ -160,7 +160,7 @@ func TestTextsThatAreInTheJournal(t *testing.T) {
 	}
 }
 
-// Where the journal is not as it was, whoever wants a text of it is told so, and gets
+// Where the journal is not as it was, anyone who wants a text of it is told so, and gets
 // no other; what is in memory stays.
 func TestTextsOfAJournalThatChanged(t *testing.T) {
 	for name, c := range map[string]struct {

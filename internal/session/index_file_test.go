@@ -227,7 +227,7 @@ func TestAnIndexGoesWithItsSession(t *testing.T) {
 
 var updateIndex = flag.Bool("update-index", false, "write testdata/index anew, with another indexVersion")
 
-// Whoever changes what a fold makes of a journal, or how an index says it, has to give
+// Anyone who changes what a fold makes of a journal, or how an index says it, has to give
 // indexes another version: this daemon would believe those of older ones.
 func TestIndexIsAsItWas(t *testing.T) {
 	s := NewState()
@@ -281,7 +281,7 @@ func FuzzIndex(f *testing.F) {
 	f.Add(made.Bytes()[:x.to], snap, uint16(x.Blocks[0].Entries), uint16(x.Blocks[0].Runs), []byte("x\n"), true)
 	store := indexing(f)
 	f.Fuzz(func(t *testing.T, rows, snap []byte, entries, runs uint16, journal []byte, mend bool) {
-		if mend { // the blocks are those that there are
+		if mend { // the blocks are those of the file
 			var said snapshot
 			said.State = NewState()
 			if json.Unmarshal(snap, &said, snapshotOptions) == nil {

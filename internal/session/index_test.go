@@ -143,7 +143,7 @@ var damage = map[string]string{
 }
 
 // Wherever a journal is cut into what its index is of and what came then, and whatever
-// came then, the session is the one that the journal alone tells of.
+// came then, the session is the one that the journal alone reports.
 func TestAnIndexAndTheRestAreTheFold(t *testing.T) {
 	for name, records := range map[string][]Record{"life": life(), "long": longLife(true)[:6]} {
 		store := indexing(t)

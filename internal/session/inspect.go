@@ -31,7 +31,7 @@ type Inspection struct {
 	Missing []string
 }
 
-// Inspect folds the journal at path without changing anything, whoever has the
+// Inspect folds the journal at path without changing anything, no matter who has the
 // state directory (wire-v1 §7). What a daemon writes meanwhile may look torn. It
 // reads the whole file; an error means that it could not.
 func Inspect(path string) (Inspection, error) {

@@ -37,7 +37,7 @@ type Journal struct {
 	store   *Store // that keeps its index; nil: nobody does
 	lines   int
 	sum     uint32 // of what has been written
-	indexed int64  // the size that there is an index of
+	indexed int64  // the size that the index covers
 	unfit   bool   // for one: its state is not what it says
 }
 
@@ -117,7 +117,7 @@ func (j *Journal) unmake() {
 const maxUnmade = 64 << 10
 
 // unmade reports that the journal at path has no whole line: a crash has ended the
-// making of its session, or it is being made. Nobody was told of that.
+// making of its session, or it is being made. Nobody learned of that.
 func unmade(path string) bool {
 	f, err := regular.Open(path, os.O_RDONLY)
 	if err != nil {

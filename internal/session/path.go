@@ -133,7 +133,7 @@ type path struct {
 type lent struct{ messages []model.Message }
 
 // history is a conversation in which every tool call is answered, in order. It
-// is the one place that sees to that: whoever sends a conversation to a model
+// is the one place that sees to that: code that sends a conversation to a model
 // relies on it. A real provider refuses one with an unanswered call, for ever.
 type history struct {
 	messages []model.Message

@@ -87,7 +87,7 @@ type Withdrawn struct {
 	InputID string `json:"input_id"`
 }
 
-// RunStarted opens a run. Approvals says what becomes of its questions beside the
+// RunStarted opens a run. Approvals is its approval mode beside the
 // session's mode.
 type RunStarted struct {
 	RunID     string                `json:"run_id"`
@@ -195,7 +195,7 @@ type RequestRepaired struct {
 	Repair model.Repair `json:"repair"`
 }
 
-// EnvironmentTaken is what models are told of where the session takes place, from
+// EnvironmentTaken is what models learn of where the session takes place, from
 // here on until it is compacted. Workdir is the folder that the text is about,
 // Servers what MCP servers say of themselves.
 type EnvironmentTaken struct {
@@ -213,7 +213,7 @@ type ServerSaid struct {
 // Of reports that one was taken, of that folder.
 func (e EnvironmentTaken) Of(workdir string) bool { return e.Text != "" && e.Workdir == workdir }
 
-// ToolsDeferred says that from here on models are told of no tool of an MCP server,
+// ToolsDeferred says that from here on models learn of no tool of an MCP server,
 // but for those of Offered, in that order: the tool with the name Search finds the
 // others. Servers are those whose tools it finds, as its description has them.
 type ToolsDeferred struct {
@@ -228,7 +228,7 @@ type LeafSet struct {
 }
 
 // Patched merges a tool's patch (RFC 7396) into the session's state. With Usage it says what
-// a model call used of which nothing was kept, and Patch is {}: so every daemon since the
+// a model call used that left no message, and Patch is {}: so every daemon since the
 // first reads it.
 type Patched struct {
 	Patch jsontext.Value `json:"patch"`

@@ -9,7 +9,7 @@ import (
 	"noused/internal/model"
 )
 
-// A call of which nothing was kept counts in lists and in what was used when; what a tool
+// A call that left no message counts in lists and in what was used when; what a tool
 // patches counts for nothing, whatever it looks like.
 func TestSpentIsCountedWhereverUsageIs(t *testing.T) {
 	s, err := Open(t.TempDir())

@@ -165,7 +165,7 @@ func (s *streams) recover(sessionID, messageID string) (w *stream, said Piece, e
 	return &stream{s, head, f}, said, nil
 }
 
-// readPieces reads what there is behind the head as one piece. A torn line was not
+// readPieces reads all behind the head as one piece. A torn line was not
 // announced.
 func readPieces(f *os.File) (Piece, error) {
 	var text, thinking bytes.Buffer
@@ -188,7 +188,7 @@ func readPieces(f *os.File) (Piece, error) {
 	}
 }
 
-// forget removes what there is of a session.
+// forget removes all files of a session.
 func (s *streams) forget(sessionID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

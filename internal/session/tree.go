@@ -121,7 +121,7 @@ type State struct {
 	Messages     int
 	Repairs      map[string]model.Repair // by the model's Key
 	Environment  EnvironmentTaken        // zero where none was taken since the session began, or was compacted
-	Deferred     ToolsDeferred           // zero where models are told of all tools
+	Deferred     ToolsDeferred           // zero where models learn of all tools
 
 	order   []*Entry
 	entries map[string]*Entry // the first of them, so many; Entry adds the others
@@ -307,7 +307,7 @@ func (s *State) applyMessage(f MessageAdded) {
 }
 
 // begun are calls without the arguments of the one that has begun: they may be long, and
-// whoever makes it has them.
+// the caller has them.
 func begun(calls []model.ToolCall, id string) []model.ToolCall {
 	i := slices.IndexFunc(calls, func(c model.ToolCall) bool { return c.ID == id })
 	if i >= 0 {

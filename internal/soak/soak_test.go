@@ -103,7 +103,7 @@ func TestWhatReadersFind(t *testing.T) {
 		}
 	}
 	if at := (cursor{"e", 7}); !at.moves(protocol.EventEnvelope{Seq: 20}, 8) || at.last != 20 {
-		t.Error("a hole that the daemon tells of is a violation")
+		t.Error("a hole that the daemon reports is a violation")
 	}
 	end := func(seq uint64, run string) protocol.EventEnvelope {
 		return protocol.EventEnvelope{Seq: seq, Type: "agent_end", Payload: []byte(fmt.Sprintf(`{"run_id":%q,"session_id":"s","stop_reason":"completed","turns":1,"usage":{}}`, run))}

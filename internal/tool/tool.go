@@ -92,7 +92,7 @@ type Manifest struct {
 type Teller interface {
 	// Prompt is what a prompt of the module's says, one part for each message.
 	Prompt(ctx context.Context, name string, args map[string]string) ([]Part, error)
-	// Resource is what is to be found under a URI.
+	// Resource is the content of a URI.
 	Resource(ctx context.Context, uri string) ([]Part, error)
 }
 
@@ -123,7 +123,7 @@ type Host interface {
 	Close(ctx context.Context)
 }
 
-// Tryer is a Host that may describe a module of which no process was ever started.
+// Tryer is a Host that may describe a module that was never started.
 type Tryer interface {
 	// Try starts one where none was, so that Describe tells whether it can be.
 	Try(ctx context.Context)
@@ -140,7 +140,7 @@ type Invoker interface {
 
 // Watched is a Host that tells people how its server is.
 type Watched interface {
-	// Status returns one of the states of [model.ServerInfo], and what there is to
+	// Status returns one of the states of [model.ServerInfo], and what to
 	// say of it in one line. It does not block.
 	Status() (state, message string)
 }

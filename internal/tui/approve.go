@@ -38,18 +38,20 @@ func elsewhere(s protocol.State) []protocol.Approval {
 	return slices.DeleteFunc(slices.Clone(s.PendingApprovals), func(a protocol.Approval) bool { return a.SessionID == s.SessionID })
 }
 
-// resolution says how a question ended, and who ended it.
+// resolution says how an approval ended, and who ended it.
 func resolution(e protocol.Status) string {
-	text := string(e.Outcome)
+	text := "approval: " + string(e.Outcome)
 	if e.Option != "" && e.Option != "deny" {
 		text += " (" + cell.Line(e.Option, 40) + ")"
 	}
 	who, word := approval.ResolvedBy(e.By)
 	switch {
+	case word == protocol.BySteer:
+		return "not run: your message was sent to the model instead"
 	case word != "":
 		text += map[string]string{
 			protocol.ByTimeout: ": nobody answered in time", protocol.ByAbort: ": the run was aborted",
-			protocol.BySteer: ": another text came first", protocol.ByDelete: ": the session was deleted",
+			protocol.ByDelete: ": the session was deleted",
 		}[word]
 	case who.PID > 0:
 		text += fmt.Sprintf(" by %s, process %d", cmp.Or(cell.Line(who.Comm, 40), "another client"), who.PID)
@@ -71,7 +73,7 @@ func (m *model) tendQuestion() {
 	}
 }
 
-// approvalEvent keeps the questions up to date, and tells what became of one.
+// approvalEvent keeps the questions up to date, and says how one ended.
 func (m *model) approvalEvent(e protocol.Status) {
 	shown := m.question.ID()
 	m.state.PendingApprovals = approval.Pending(m.state.PendingApprovals, e)
@@ -80,10 +82,10 @@ func (m *model) approvalEvent(e protocol.Status) {
 	}
 	text := resolution(e)
 	if e.ApprovalID == m.answeredHere && e.Outcome != protocol.OutcomeWithdrawn {
-		text = string(e.Outcome)
+		text = "approval: " + string(e.Outcome)
 	}
 	if shown == e.ApprovalID || shown == "" {
-		m.talk.Notice("info", "question "+text)
+		m.talk.Notice("info", text)
 	}
 }
 
@@ -98,7 +100,7 @@ func (m *model) askedElsewhere(at *site, e protocol.Status) {
 		m.state.PendingApprovals = approval.Pending(m.state.PendingApprovals, e)
 	}
 	if e.Code == protocol.StatusApprovalResolved {
-		m.board.Tell("question "+resolution(e), false)
+		m.board.Tell(resolution(e), false)
 	}
 }
 
@@ -131,7 +133,7 @@ func approve(ctx context.Context, p place, a question.Answer) error {
 	return err
 }
 
-// approved tells of an answer that was not taken. Who was first is told by the
+// approved reports an answer that was not taken. Who was first is told by the
 // event.
 func (m *model) approved(a approved) {
 	if a.err == nil {
@@ -186,7 +188,7 @@ func (m *model) questionLines(height int) []string {
 	return m.question.View(m.width, height, cmp.Or(key, "/approve"))
 }
 
-// questionParts are what the first line says of questions and of what becomes of
+// questionParts are what the first line says of approvals and of the end of
 // them.
 func (m *model) questionParts() (parts []part) {
 	if n := len(m.elsewhere()); n > 0 {
@@ -258,11 +260,11 @@ func denyCommand(ctx context.Context, p place, reason string) outcome {
 
 // The plain mode.
 
-// approvalEvent says a question, or what became of it.
+// approvalEvent says an approval, or how it ended.
 func (p *plain) approvalEvent(e protocol.Status) {
 	p.state.PendingApprovals = approval.Pending(p.state.PendingApprovals, e)
 	if e.Code == protocol.StatusApprovalResolved && e.SessionID == p.state.SessionID {
-		p.sayf("question %s", resolution(e))
+		p.sayf("%s", resolution(e))
 	}
 	p.askAloud()
 }

@@ -42,7 +42,7 @@ func outside(t testing.TB, command string) string {
 func (h *hand) asks(command string) {
 	h.t.Helper()
 	beside(h, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: h.state.SessionID}, Text: outside(h.t, command), Wait: new(bool)})
-	h.sees("may bash run this?", command)
+	h.sees("Allow bash to run this?", command)
 }
 
 // A question takes nothing of what is being typed, is answered with a key once one
@@ -73,14 +73,14 @@ func TestAQuestionIsAnsweredOnTheScreen(t *testing.T) {
 	h.press("f5")
 	h.write("o")
 	h.until("the end of the run", func() bool { return !h.running() })
-	h.sees("question allowed")
+	h.sees("approval: allowed")
 	if _, err := os.Stat(filepath.Join(d.Dir, "made")); err != nil {
 		t.Error(err)
 	}
 	if got, want := h.input.text(), "half a sento a d s ence"; got != want {
 		t.Errorf("got %q in the input, want what was typed", got)
 	}
-	if h.question.ID() != "" || strings.Contains(h.screen(), "may bash run this?") {
+	if h.question.ID() != "" || strings.Contains(h.screen(), "Allow bash to run this?") {
 		t.Error("the question is still there")
 	}
 }
@@ -94,7 +94,7 @@ func TestAQuestionIsAnsweredWhileOneLooksForAText(t *testing.T) {
 	h.write("out")
 	h.asks("touch " + filepath.Join(d.Dir, "made"))
 	h.write("side o")
-	h.sees("find: outside o", "of", "may bash run this?")
+	h.sees("find: outside o", "of", "Allow bash to run this?")
 	if h.answeredHere != "" {
 		t.Fatal("answered by what was looked for")
 	}
@@ -120,7 +120,7 @@ func TestACallThatAsksDoesNotRunOnAScreenOpenedLater(t *testing.T) {
 	h.asks("id -un")
 	h.sees("id -un  waiting")
 	late := useDaemon(t, d.Socket)
-	late.sees("may bash run this?", "id -un  waiting")
+	late.sees("Allow bash to run this?", "id -un  waiting")
 	late.until("rest", func() bool { return !late.ticking })
 }
 
@@ -146,12 +146,12 @@ func TestAQuestionThatAnotherScreenAnswers(t *testing.T) {
 	d := startNoused(t, "")
 	one, two := useDaemon(t, d.Socket), useDaemon(t, d.Socket)
 	one.asks("echo of both")
-	two.sees("may bash run this?", "echo of both")
+	two.sees("Allow bash to run this?", "echo of both")
 	two.press("f5")
 	one.press("f5")
 	one.write("d")
 	two.until("no question", func() bool { return two.question.ID() == "" })
-	two.sees(fmt.Sprintf("question denied by %s, process %d", comm(t), os.Getpid()))
+	two.sees(fmt.Sprintf("approval: denied by %s, process %d", comm(t), os.Getpid()))
 	if two.question.Focused() {
 		t.Error("a question that is gone has the keys")
 	}
@@ -185,9 +185,9 @@ func TestAQuestionOverTheDaemonsEnd(t *testing.T) {
 	h.write("o")
 	h.sees("the question is not answered")
 	d.Start()
-	h.sees("the daemon was restarted", "may bash run this?", "echo after all")
+	h.sees("the daemon was restarted", "Allow bash to run this?", "echo after all")
 	later := useDaemon(t, d.Socket)
-	later.sees("may bash run this?", "echo after all")
+	later.sees("Allow bash to run this?", "echo after all")
 	if !later.question.Focused() {
 		later.press("f5")
 	}
@@ -212,7 +212,7 @@ func TestQuestionsElsewhere(t *testing.T) {
 	first := h.state.PendingApprovals[0].SessionID
 	h.press("f6")
 	h.until("the first", func() bool { return h.state.SessionID == first })
-	h.sees("may bash run this?", "1 question elsewhere")
+	h.sees("Allow bash to run this?", "1 question elsewhere")
 	h.press("f6")
 	h.until("the second", func() bool { return h.state.SessionID != first && h.goal == nil })
 	h.sees("1 question elsewhere")
@@ -232,7 +232,7 @@ func TestAQuestionIsAnsweredOnTheBoard(t *testing.T) {
 	beside(h, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: other}, Text: outside(t, "echo from the board"), Wait: new(bool)})
 	h.sees("1 needs you", "waits for approval")
 	h.write("other")
-	h.sees("may bash run this?", "echo from the board", "F5 answer")
+	h.sees("Allow bash to run this?", "echo from the board", "F5 answer")
 	h.press("f5")
 	h.write("o")
 	h.until("the answer", func() bool { return len(h.state.PendingApprovals) == 0 })
@@ -403,19 +403,19 @@ func TestAQuestionInPlainMode(t *testing.T) {
 	k.types("/approve")
 	k.hears("nothing waits for an answer")
 	k.types(" " + outside(t, "echo aloud"))
-	k.hears("may bash run this?\n  echo aloud\n", "reason: the sandbox has refused it\n", "rule: ask: bash outside the sandbox\n", "once: this call\n", "/approve [OPTION] allows it")
+	k.hears("Allow bash to run this?\n  echo aloud\n", "reason: the sandbox has refused it\n", "rule: ask: bash outside the sandbox\n", "once: this call\n", "/approve [OPTION] allows it")
 	k.types("/approve forever")
 	k.hears("this question takes once")
 	k.types("/deny not today")
-	k.hears("question denied by", "the run is completed")
+	k.hears("approval: denied by", "the run is completed")
 	k.types(" " + outside(t, "echo again"))
 	k.hears("  echo again\n")
 	k.types("/approve")
-	k.hears("question allowed (once) by")
+	k.hears("approval: allowed (once) by")
 	// Who comes later hears it, too.
 	k.types(" " + outside(t, "echo for later"))
 	k.hears("  echo for later\n")
-	talk(t, d.Socket).hears("may bash run this?\n  echo for later\n")
+	talk(t, d.Socket).hears("Allow bash to run this?\n  echo for later\n")
 }
 
 // Nothing of questions appears with a core that asks none.
@@ -445,7 +445,7 @@ func TestAnEditThatAsks(t *testing.T) {
 	}
 	h.write(` !edit {"path":"notes","old_text":"A()","new_text":"B()"}`)
 	h.press("enter")
-	h.sees("may edit be called?", "func B() {}", "the call in full:", `"new_text": "B()"`, "waits for your answer")
+	h.sees("Allow this edit of notes?", "func B() {}", "the call in full:", `"new_text": "B()"`, "waits for your answer")
 	h.press("f5")
 	h.write("o")
 	h.until("the end of the run", func() bool { return !h.running() && h.question.ID() == "" })

@@ -19,17 +19,17 @@ import (
 
 const (
 	burst      = 2 * time.Second // what happens within it is told at once
-	maxVisited = 256             // sessions whose runs are told of
+	maxVisited = 256             // sessions whose runs are reported
 	maxRuns    = 4096            // whose beginning is remembered
 )
 
 // attention is what the user is told while looking elsewhere, and what the daemon
-// is told of what the user has looked at.
+// hears what the user has looked at.
 type attention struct {
 	unseen  bool                 // a run has ended here, or the session was opened, since it was marked as read
 	visited map[string]string    // titles of the sessions that this screen has shown, by key
 	began   map[string]time.Time // the runs that go on
-	session string               // that was told of last
+	session string               // the one reported last
 	message string               // of it; "" once the user has looked
 	count   int                  // of what is told with it
 	waiting bool                 // it is told when the burst is over
@@ -118,8 +118,8 @@ func tells(ev protocol.Event) bool {
 	return false
 }
 
-// happened has the questions of other sessions counted anew, and tells of what the
-// user wants to be told of, at the end of the burst.
+// happened has the questions of other sessions counted anew, and reports what the
+// user wants to learn of, at the end of the burst.
 func (m *model) happened(h happened) {
 	ev := h.Event
 	m.happenedAt(h.site, ev.Event)
@@ -146,7 +146,7 @@ func (m *model) happened(h happened) {
 	}
 }
 
-// alert is what the user is told of; "" is nothing.
+// alert is what the user learns of; "" is nothing.
 func (m *model) alert() string {
 	a := &m.attention
 	if a.message == "" {
@@ -164,7 +164,7 @@ func (m *model) alert() string {
 	return cell.Line(cmp.Or(title, id), 60) + ": " + a.message
 }
 
-// word is what there is to tell of an event of a site; "" is nothing.
+// word is the notification of an event of a site; "" is none.
 func (a *attention) word(ev follow.Event, site string, n notify) (event, message string) {
 	switch e := ev.Event.(type) {
 	case protocol.AgentStart:

@@ -15,7 +15,7 @@ import (
 	"noused/internal/protocol"
 )
 
-// unread is what every client is told of a session.
+// unread is what every client learns of a session.
 func (h *hand) unread(id string) bool {
 	h.t.Helper()
 	for _, s := range beside(h, protocol.ListSessions, protocol.ListSessionsParams{}).Sessions {

@@ -106,7 +106,7 @@ func TestThePaletteFindsCommandsByWhatTheyDo(t *testing.T) {
 	h.write("steers")
 	h.sees("F2", "deliver steers one at a time")
 	h.press("enter")
-	h.sees("steer:all")
+	h.sees("steering: all")
 	h.press("ctrl+p")
 	h.write("summarise")
 	h.sees("/compact")

@@ -11,7 +11,7 @@ import (
 // never do.
 const answerPatience = time.Second
 
-// background is the question for the terminal's background colour. Whoever leaves the
+// background is the question for the terminal's background colour. Anyone who leaves the
 // terminal waits for the answer: a shell would take it for something typed.
 type background struct {
 	asked time.Time // zero once it is answered

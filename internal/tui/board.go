@@ -22,7 +22,7 @@ import (
 const (
 	boardPage  = 1000                    // sessions of one list_sessions
 	boardPages = maxSessions / boardPage // at most, of all daemons together
-	// relistEvery is how often all is listed again: no event tells of a session
+	// relistEvery is how often all is listed again: no event reports a session
 	// that was made or deleted. The ages are renewed with it.
 	relistEvery = 30 * time.Second
 	workTick    = time.Second // while something works
@@ -307,7 +307,7 @@ func lacking(list []protocol.SessionInfo) string {
 	return "this older core says neither folders, nor what was read, nor how runs ended"
 }
 
-// ask asks for one session, of which an event did not say all. Ids are in the
+// ask asks for one session that an event did not describe in full. Ids are in the
 // order of their times: it is the first of those before the next id.
 func (v *boardView) ask(d *boardDaemon, id string) {
 	if d.older {

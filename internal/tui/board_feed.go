@@ -29,7 +29,7 @@ type boardEvent struct {
 	from int
 }
 
-// boardNews is what there is to know of a daemon beside its events.
+// boardNews is what the board knows of a daemon beside its events.
 type boardNews struct {
 	relist bool // something may have been missed
 	older  bool

@@ -76,7 +76,7 @@ func (m *model) pasted(p pasted) {
 // clipboard is a program that shows what the clipboard holds.
 type clipboard struct {
 	needs string   // a variable that has to be set, of its desktop
-	kinds []string // the command that lists what there is; nil: it has images only
+	kinds []string // the command that lists the kinds; nil: it has images only
 	get   []string // the one that writes an image of the kind that is put behind
 }
 

@@ -129,7 +129,7 @@ var commands = []command{
 	{name: "approve", args: "[OPTION]", about: "allow what the run asks: once, or another of the question's options", first: true, run: approveCommand},
 	{name: "deny", args: "[REASON]", about: "do not allow it; the model reads the reason", first: true, run: denyCommand},
 	{name: "follow-up", args: "TEXT", about: "queue a text that is delivered when the run would otherwise end", must: true, run: followUp},
-	{name: "abort", about: "end the run; what was queued comes back", run: func(ctx context.Context, p place, _ string) outcome { return abort(ctx, p) }},
+	{name: "abort", about: "end the run; queued texts return to the input", run: func(ctx context.Context, p place, _ string) outcome { return abort(ctx, p) }},
 	{name: "compact", args: "[INSTRUCTION]", about: "summarise the older part of the session", run: compact},
 	{name: "export", args: "[md|json|html] [FILE]", about: "write the conversation to a file", takes: "format", run: export},
 	{name: "state", about: "what the daemon is doing", run: showState},
@@ -283,7 +283,7 @@ func compact(ctx context.Context, p place, instruction string) outcome {
 	if err != nil {
 		return failed(explain(err, "to compact"))
 	}
-	return informed("compacted: %d tokens before", r.TokensBefore)
+	return informed("summarised: %d tokens before", r.TokensBefore)
 }
 
 // export writes to a new file, readable by the user only, in the folder nous

@@ -38,7 +38,7 @@ type notify struct {
 	on        []string      // of events
 }
 
-// events are what may be told of.
+// events are the ones that may be reported.
 var events = []string{"approval", "run_end", "run_error"}
 
 // themes are the names of the looks; auto is dark or light, as the terminal is.

@@ -41,7 +41,7 @@ var configKeys = []ConfigKey{
 		func(c *config, _ []string, value any) (err error) { c.notify.osc, err = boolean(value); return err },
 	},
 	{
-		"notify.after", "time", "Only runs that took longer are told of. Default: 10s.",
+		"notify.after", "time", "Only longer runs are reported. Default: 10s.",
 		func(c *config, _ []string, value any) (err error) { c.notify.after, err = duration(value); return err },
 	},
 	{

@@ -27,7 +27,7 @@ type edited struct {
 	err  error
 }
 
-// edit has the user's editor write the input. Whatever becomes of the editor,
+// edit has the user's editor write the input. Whatever happens to the editor,
 // the screen comes back, and the input is as it was unless the editor ended
 // well.
 func (m *model) edit() tea.Cmd {

@@ -83,7 +83,7 @@ func TestAFormIsFilledInOnTheScreen(t *testing.T) {
 	h.send(tea.PasteMsg{Content: "Single"})
 	h.press("enter")
 	h.until("the end of the run", func() bool { return !h.running() })
-	h.sees(`"action":"accept"`, "question allowed")
+	h.sees(`"action":"accept"`, "approval: allowed")
 	all := beside(h, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: h.state.SessionID}})
 	if text := fmt.Sprintf("%s", all.Messages); !strings.Contains(text, `\"content\":{\"guests\":9,\"name\":\"Ada\",\"room\":\"s\"}`) && !strings.Contains(text, `"content":{"guests":9,"name":"Ada","room":"s"}`) &&
 		!strings.Contains(strings.ReplaceAll(text, `\`, ""), `"guests":9`) {
@@ -129,7 +129,7 @@ func TestAFormLineByLine(t *testing.T) {
 	k.types(`/approve accept {"guests":`)
 	k.hears("has to be a JSON object")
 	k.types(`/approve accept {"guests":2,"room":"d"}`)
-	k.hears("question allowed (accept) by", `"guests":2`)
+	k.hears("approval: allowed (accept) by", `"guests":2`)
 }
 
 // A server's prompt is a command: it is completed, its arguments are typed behind it,

@@ -103,7 +103,8 @@ func (m *model) facts() []part {
 	add := func(rank int, format string, args ...any) {
 		parts = append(parts, part{fmt.Sprintf(format, args...), m.theme.Dim, rank})
 	}
-	add(1, "%s %s", m.keyed("steering-mode", "steer:"+shortMode(m.state.SteeringMode)), m.keyed("follow-up-mode", "follow-up:"+shortMode(m.state.FollowUpMode)))
+	add(1, "%s", m.keyed("steering-mode", "steering: "+spokenMode(m.state.SteeringMode)))
+	add(3, "%s", m.keyed("follow-up-mode", "follow-up: "+spokenMode(m.state.FollowUpMode)))
 	if c := m.state.Context; c.Window > 0 {
 		add(2, "context %d%%", min(100*c.Tokens/c.Window, 999))
 	} else if c.Tokens > 0 {
@@ -147,10 +148,10 @@ func (m *model) keyed(action, what string) string {
 	return strings.TrimSpace(keys + " " + what)
 }
 
-func shortMode(mode protocol.Mode) string {
+func spokenMode(mode protocol.Mode) string {
 	switch mode {
 	case protocol.ModeOneAtATime:
-		return "one"
+		return "one at a time"
 	case "":
 		return "?"
 	default:

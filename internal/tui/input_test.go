@@ -213,7 +213,7 @@ func TestMenuCompletesCommandsAndTheirArguments(t *testing.T) {
 	h.press("tab")
 	h.write(" a")
 	h.press("tab", "enter")
-	h.sees("steer:all")
+	h.sees("steering: all")
 	h.write("/tools ba")
 	h.until("a tool offered", h.menu.open)
 	h.press("tab")

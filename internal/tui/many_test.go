@@ -95,7 +95,7 @@ func TestSessionsOfAllHostsAreListed(t *testing.T) {
 		t.Errorf("got the farewell %q, want the host", got)
 	}
 	h.press("f6") // the session that asks, of the same host now
-	h.sees("may bash run this?")
+	h.sees("Allow bash to run this?")
 	h.press("ctrl+r")
 	h.sees("(no title)")
 	h.write("box")
@@ -103,10 +103,10 @@ func TestSessionsOfAllHostsAreListed(t *testing.T) {
 	h.press("enter")
 	h.sees("● box", "1 question elsewhere")
 	h.press("f6")
-	h.sees("● gpu", "may bash run this?")
+	h.sees("● gpu", "Allow bash to run this?")
 }
 
-// Questions of a host that was left before it had said anything are still told of.
+// Questions of a host that was left before it had said anything are still reported.
 func TestAHostThatIsLeftAtOnceKeepsItsQuestions(t *testing.T) {
 	box, gpu := startNoused(t, ""), startNoused(t, "")
 	asks := begun(t, gpu, "Ask for it")
@@ -229,10 +229,10 @@ func TestTheBoardOfSeveralHosts(t *testing.T) {
 	begun(t, box, "Mend it")
 	h.sees("Mend it", "words for Mend it")
 	h.picks("ask gpu", "gpu", asks)
-	h.sees("may bash run this?")
+	h.sees("Allow bash to run this?")
 	h.press("f5")
 	h.write("o")
-	h.sees("question allowed")
+	h.sees("approval: allowed")
 	h.until("the file", func() bool { return exists(filepath.Join(gpu.Dir, "made")) })
 	h.press("esc")
 	if h.over == nil {

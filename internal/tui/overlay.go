@@ -32,7 +32,7 @@ type box interface {
 	Cursor() (x, y int, ok bool)
 }
 
-// overlay is a box over the conversation and what becomes of a choice.
+// overlay is a box over the conversation and what happens to a choice.
 type overlay struct {
 	box    box
 	picker *pick.Picker // box, if it is one

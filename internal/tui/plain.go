@@ -51,7 +51,7 @@ type plain struct {
 	said     string          // text of the last prompt from here: the daemon repeats it
 	prompted bool            // the turn begins with a prompt
 	asked    string          // id of the question that was said last
-	others   int             // questions of other sessions that were told of
+	others   int             // approvals of other sessions that were announced
 	leaving  bool            // Ctrl+C was pressed once
 	quit     bool
 	none     error // why the session that the user named cannot be shown

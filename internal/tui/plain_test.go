@@ -200,7 +200,7 @@ func testPlainOldCore(t *testing.T, habits tuitest.Habits) {
 	k.hears("does not know how to search")
 	k.types("/abort")
 	// Such a core may not have had the event connection yet when the run began;
-	// then the link's second look at the session tells of it.
+	// then the link's second look at the session reports it.
 	k.hearsOneOf("the run is aborted", "assistant before: hold it")
 }
 

@@ -125,7 +125,7 @@ func abort(ctx context.Context, p place) outcome {
 		out.back = append(out.back, d.Text)
 	}
 	if len(out.back) > 0 {
-		out.info = "what was queued is back in the input"
+		out.info = "your queued text is in the input again"
 	}
 	return out
 }

@@ -65,12 +65,12 @@ func TestTextsAreDeliveredInTheOrderTheyWereSent(t *testing.T) {
 
 func TestModesAreSeenAndSwitched(t *testing.T) {
 	h := useDaemon(t, startNoused(t, "").Socket)
-	h.sees("steer:one", "follow-up:one")
+	h.sees("steering: one at a time")
 	h.press("f2")
-	h.sees("steer:all")
+	h.sees("steering: all")
 	h.write("/mode follow-up all")
 	h.press("enter")
-	h.sees("follow-up:all")
+	h.sees("follow-up: all")
 }
 
 func TestTwoScreensOfOneSession(t *testing.T) {
@@ -81,7 +81,7 @@ func TestTwoScreensOfOneSession(t *testing.T) {
 	one.sees("seen by both")
 	two.sees("seen by both")
 	one.press("f3")
-	two.sees("follow-up:all")
+	two.sees("follow-up: all")
 }
 
 // Where one of two screens goes on from another entry, the other one follows.
@@ -263,7 +263,7 @@ func TestOldCore(t *testing.T) {
 			h.sees(want)
 		}
 		command("/mode steering all")
-		h.sees("steer:all")
+		h.sees("steering: all")
 		first := h.state.SessionID
 		command("/branch")
 		h.until("branch", func() bool { return h.state.SessionID != first })
@@ -423,14 +423,14 @@ func TestWhatIsSentAfterACommandFindsItDone(t *testing.T) {
 	}
 	h.sees("sending meant")
 	h.until("answer", func() bool { return !h.running() && strings.Count(h.screen(), "meant for the other") >= 2 })
-	h.sees("other", "steer:all")
+	h.sees("other", "steering: all")
 	if h.state.SessionID == first {
 		t.Error("the text was said in the session that was left")
 	}
 	h.write("/switch " + first)
 	h.press("enter")
 	h.until("the first session", func() bool { return h.state.SessionID == first })
-	h.sees("steer:one")
+	h.sees("steering: one at a time")
 }
 
 func TestWhatWasMeantForASessionThatIsNotShownComesBack(t *testing.T) {

@@ -197,7 +197,7 @@ func (m *model) cutOff() bool {
 }
 
 // submit sends a text, or an abort, behind those that are being sent already,
-// and behind the commands that decide where a text goes and what becomes of it.
+// and behind the commands that decide where a text goes and what happens to it.
 func (m *model) submit(u unsent) {
 	if u.text != "" {
 		if m.retry.text == u.text && m.retry.skill == u.skill && m.retry.call == u.call && m.retry.followUp == u.followUp && slices.Equal(m.retry.images, u.images) {

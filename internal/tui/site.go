@@ -114,7 +114,7 @@ func (m *model) why(s *site) string {
 	return strings.TrimPrefix(describe(err), s.opts.Host+": ")
 }
 
-// keep starts a job of which the connection is kept until it is done, whatever daemon is
+// keep starts a job and keeps its connection until it is done, whatever daemon is
 // shown meanwhile.
 func (m *model) keep(p place, f func(context.Context, place) tea.Msg) {
 	if p.busy != nil {

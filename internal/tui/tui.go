@@ -51,7 +51,7 @@ type Site struct {
 	// several lines.
 	Start func(context.Context) error
 
-	// Other, which may be nil, says what there is to say of a daemon of that version,
+	// Other, which may be nil, describes a daemon of that version,
 	// in a line; "" is nothing.
 	Other func(version string) string
 }
@@ -95,7 +95,7 @@ func (o *Options) home() string {
 	return o.Getenv("HOME")
 }
 
-// otherVersion is what there is to say of a daemon's version.
+// otherVersion describes a daemon's version.
 func (o *Options) otherVersion(d protocol.DaemonInfo) string {
 	if o.Other == nil {
 		return ""

@@ -200,7 +200,7 @@ func TestAnEditorThatStopsReading(t *testing.T) {
 	in.Close()
 }
 
-// An editor, another one, the screen and whoever reads the event socket are told the
+// An editor, another one, the screen and anyone who reads the event socket are told the
 // same.
 func TestAllSeeTheSame(t *testing.T) {
 	d := startDaemon(t, "")

@@ -140,7 +140,7 @@ func (b *bridge) Notice(method string, params jsontext.Value) {
 	}
 }
 
-// Odd is told to whoever reads the log.
+// Odd goes to the log.
 func (b *bridge) Odd(what string) { b.Log("ignored: %s", what) }
 
 func (b *bridge) initialize(r *acp.Request) {
@@ -166,7 +166,7 @@ func (b *bridge) initialize(r *acp.Request) {
 func (b *bridge) authenticate(r *acp.Request) {
 	p, err := acp.Decode[acp.AuthenticateParams](r.Params)
 	if err == nil {
-		err = acp.Errorf(acp.InvalidParams, "methodId: there is no method %.80q: whoever may use the socket may use the daemon", *p.MethodID)
+		err = acp.Errorf(acp.InvalidParams, "methodId: there is no method %.80q: anyone who may use the socket may use the daemon", *p.MethodID)
 	}
 	r.Fail(err)
 }

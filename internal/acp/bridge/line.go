@@ -185,7 +185,7 @@ func (w *window) aborting(send func() (protocol.AbortAccepted, error)) {
 	})
 }
 
-// sendAbort is called in line. An abort that no daemon could be told of is owed: it is
+// sendAbort is called in line. An abort that could not be sent to any daemon is owed: it is
 // sent before anything that comes behind it.
 func (w *window) sendAbort() (protocol.AbortAccepted, error) {
 	w.owed.Store(true)

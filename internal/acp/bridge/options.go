@@ -57,7 +57,7 @@ func (w *window) options() []acp.ConfigOption {
 	return []acp.ConfigOption{
 		{ID: optionModel, Name: "Model", Category: "model", Type: "select", Current: model, Options: w.modelValues(model)},
 		{ID: optionEffort, Name: "Effort", Description: "how hard the model thinks", Category: "thought_level", Type: "select", Current: effort, Options: efforts},
-		{ID: optionApprovals, Name: "Approvals", Description: "what becomes of questions", Category: "mode", Type: "select", Current: string(s.ApprovalMode), Options: approvals},
+		{ID: optionApprovals, Name: "Approvals", Description: "ask, allow or deny approvals", Category: "mode", Type: "select", Current: string(s.ApprovalMode), Options: approvals},
 		{ID: optionSteering, Name: "Steering", Description: "how many waiting texts are delivered at once", Type: "select", Current: string(s.SteeringMode), Options: steering},
 	}
 }
@@ -236,7 +236,7 @@ func (w *window) setApprovals(r *acp.Request, field, mode string, answer func() 
 }
 
 // choose sends a choice and answers with the state that came of it. What is wrong
-// with it is told of the field that the client calls it by.
+// with it names the field as the client calls it.
 func choose[P protocol.Params, R protocol.Reply](w *window, r *acp.Request, def protocol.Def[P, R], p P, field string, answer func() any) {
 	answering(w, r, func() (s protocol.State, err error) {
 		if _, err = insist(w.ctx, w, def, p); err == nil {

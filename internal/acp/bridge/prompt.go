@@ -133,7 +133,7 @@ func (w *window) steer(r *acp.Request) {
 		})
 }
 
-// handBack tells of a text that will not be delivered.
+// handBack reports a text that will not be delivered.
 func (w *window) handBack(input, text string) {
 	w.say(input, "[Not delivered, the run was ended: "+text+"]")
 }
@@ -249,7 +249,7 @@ func (w *window) ended(p *prompt, why protocol.StopReason, err *protocol.RunErro
 	}
 }
 
-// settle finds out what has become of texts while nobody told of it.
+// settle finds out what happened to texts while no event came.
 func (w *window) settle(s follow.Snapshot) {
 	for _, p := range slices.Clone(w.prompts) {
 		if p.input == "" || slices.ContainsFunc(s.State.Queued.Inputs, func(q protocol.QueuedInput) bool { return q.InputID == p.input }) {

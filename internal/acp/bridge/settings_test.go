@@ -7,7 +7,7 @@ import (
 	"noused/internal/protocol"
 )
 
-// What another client sets reaches the editor with the event that tells of it, and what
+// What another client sets reaches the editor with the event that reports it, and what
 // another client steers is shown, before anything else happens: the next event is waited
 // for by nobody.
 func TestWhatAnotherClientSetsAndSays(t *testing.T) {
@@ -37,7 +37,7 @@ func TestWhatAnotherClientSetsAndSays(t *testing.T) {
 		_, from = e.awaitUpdate(s, from, "the option", option(optionApprovals, "ask"))
 	}
 	command(t, d.Socket, protocol.SetSteeringMode, protocol.SetModeParams{Scope: scope, Mode: protocol.ModeAll})
-	_, from = e.awaitUpdate(s, from, "the option, of which no event tells", option(optionSteering, "all"))
+	_, from = e.awaitUpdate(s, from, "the option, which no event reports", option(optionSteering, "all"))
 	command(t, d.Socket, protocol.Steer, protocol.SteerParams{Scope: scope, Text: "another way"})
 	d.Write("go", "x\n")
 	e.awaitUpdate(s, from, "what was steered", func(u update) bool { return u.Kind == acp.UserChunk && u.text() == "another way" })

@@ -142,7 +142,7 @@ func (w *window) result(id string, ok bool, raw jsontext.Value, text string, ima
 	delete(w.draw.calls, id)
 	w.draw.entries[id] = true
 	out := acp.ToolCall{Update: acp.ToolCallUpdate, ID: id, Status: acp.Failed, RawOutput: raw}
-	if c == nil { // a call of which the editor was not told
+	if c == nil { // a call that the editor does not know
 		out.Update, out.Title, out.Kind = acp.NewToolCall, "tool", "other"
 	}
 	if ok {

@@ -39,10 +39,10 @@ type window struct {
 
 	prompts []*prompt       // without an answer, in the order in which they came
 	line    chan struct{}   // closed when the text that was sent last has its answer
-	sending atomic.Int32    // texts that were sent, and of which it is not known yet whether they are accepted
+	sending atomic.Int32    // texts that were sent, and may not be accepted yet
 	own     map[string]bool // texts of this editor's that were not delivered yet
 	aborts  int             // that were not answered yet
-	owed    atomic.Bool     // an abort that no daemon could be told of
+	owed    atomic.Bool     // an abort that could not be sent to any daemon
 	texts   context.Context // ends with the next abort
 	giveUp  context.CancelFunc
 
@@ -216,7 +216,7 @@ func (w *window) release() {
 }
 
 // events takes events in. The rest is held from the first one on that may deliver
-// a text of which it is not known whose it is.
+// a text whose sender is not known.
 func (w *window) events(list []follow.Event) {
 	for i, ev := range list {
 		if start, ok := ev.Event.(protocol.TurnStart); ok && w.sending.Load() > 0 && !w.knows(start.InputIDs) {
@@ -303,7 +303,7 @@ func (w *window) event(ev follow.Event) {
 	case protocol.AgentEnd:
 		w.endCalls()
 		w.runEnded(e)
-		w.findCommands() // servers that were started for the run are heard now, of which no event tells
+		w.findCommands() // servers that were started for the run are heard now, which no event reports
 	case protocol.MessageStart:
 		w.messageStarted(e)
 	case protocol.MessageUpdate:

@@ -119,7 +119,7 @@ type Snapshot struct {
 type Events struct{ List []Event }
 
 // Changed is the session's state after all events told so far. It comes when
-// something changed of which no event tells, such as a mode, and after a
+// something changed that no event reports, such as a mode, and after a
 // connection that was resumed without a loss.
 type Changed struct{ State protocol.State }
 

@@ -70,7 +70,7 @@ func (o *outbox) take() (Happening, bool) {
 	return next, true
 }
 
-// delivered tells of the moment when a reader that was too slow has caught up.
+// delivered reports the moment when a reader that was too slow has caught up.
 func (o *outbox) delivered() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -29,7 +29,7 @@ type Stream struct {
 	events *client.Events // nil while there is no connection
 	older  bool
 	known  bool   // whether it is an older core need not be asked
-	met    bool   // there was a connection, of which what follows is
+	met    bool   // there was a connection; what follows is from it
 	epoch  string // "" of an older core
 	last   uint64 // the newest event that was told, or not asked for
 	fill   client.Filler

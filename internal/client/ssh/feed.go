@@ -10,7 +10,7 @@ import (
 	"noused/internal/protocol"
 )
 
-// Nobody is a session that there is not: to subscribe to its events is to get none.
+// Nobody is a session that does not exist: to subscribe to its events is to get none.
 const Nobody = "-"
 
 // feed shares the far end's one subscription among connections. The far end is asked
@@ -105,7 +105,7 @@ func (f *feed) ask(t *trunk, p protocol.SubscribeParams, id []byte, then func(li
 	t.say([]byte(`{"v":"1","id":"` + wire + `","type":"subscribe","payload":` + string(payload) + "}\n"))
 }
 
-// goOn asks what is to be asked next.
+// goOn sends the next request.
 func (f *feed) goOn(t *trunk) {
 	for !f.asking && len(f.waiting) > 0 {
 		next := f.waiting[0]

@@ -50,7 +50,7 @@ func TestAHostileFarEnd(t *testing.T) {
 		"an answer that has no room": {times: 1, line: func(_ int, id string) string {
 			return `{"id":"` + id + `","ok":true,"payload":{"x":"` + strings.Repeat("x", room) + `"}}`
 		}},
-		"hang-ups of connections that there are not": {times: 3_000, line: func(i int, _ string) string { return fmt.Sprintf(`{"connection":%d}`, 1000+i) }},
+		"hang-ups of connections that do not exist": {times: 3_000, line: func(i int, _ string) string { return fmt.Sprintf(`{"connection":%d}`, 1000+i) }},
 		"another hello":     {times: 3_000, line: func(int, string) string { return `{"proxy":2,"version":"v","socket":"/s","epoch":"e"}` }},
 		"no JSON":           {times: 1, line: func(int, string) string { return `welcome` }, trunk: "does not speak the protocol"},
 		"no UTF-8":          {times: 1, line: func(int, string) string { return "{\"id\":\"\xff\"}" }, trunk: "does not speak the protocol"},

@@ -385,7 +385,7 @@ func (t *trunk) take(line []byte) error {
 	return t.other(line)
 }
 
-// tooLong refuses, in the place of the far end, what it answers with a line that there is no
+// tooLong refuses, in the place of the far end, what it answers with a line that has no
 // room for.
 func (t *trunk) tooLong(e *protocol.LineTooLongError) error {
 	why := errLong

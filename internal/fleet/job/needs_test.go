@@ -12,7 +12,7 @@ import (
 	"noused/internal/fleet/fleettest"
 )
 
-// What docs/fleet.md says that a client needs is enough to submit, wait and list, and
+// What docs/fleet-operator.md says that a client needs is enough to submit, wait and list, and
 // with the last three to cancel.
 func TestWhatAClientNeeds(t *testing.T) {
 	submits := []string{

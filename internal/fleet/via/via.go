@@ -124,7 +124,7 @@ func (e *RefusedError) Error() string {
 func Denied(server string, err error) *RefusedError {
 	return &RefusedError{
 		Server: server, What: "denies it: " + reason(err),
-		Next: "the permissions of your user there have to allow it; docs/fleet.md lists what a member needs",
+		Next: "your user there needs permission for it; docs/fleet-operator.md lists what a member needs",
 	}
 }
 
@@ -145,7 +145,7 @@ func Refused(server, what string, err error) *RefusedError {
 	case is(jetstream.ErrStreamNotFound, jetstream.ErrBucketNotFound):
 		return Missing(server, what)
 	case is(nats.ErrNoResponders, jetstream.ErrJetStreamNotEnabled, jetstream.ErrJetStreamNotEnabledForAccount):
-		return &RefusedError{Server: server, What: "has no JetStream for your account", Next: "a fleet needs it: docs/fleet.md has a configuration"}
+		return &RefusedError{Server: server, What: "has no JetStream for your account", Next: "a fleet needs it: docs/fleet-operator.md has a configuration"}
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 
 // shownAfter are the messages of a request with the images of tools' results in a
 // message of the user's, right after all results of a step: here the message of a
-// tool is a text. Where images are not shown, they stay where they are told of.
+// tool is a text. Where images are not shown, they stay where they are mentioned.
 func shownAfter(req model.Request) []model.Message {
 	has := func(m model.Message) bool { return m.Role == model.Tool && len(m.Attachments) > 0 }
 	if req.Summary || req.Repair.NoImages || !slices.ContainsFunc(req.Messages, has) {

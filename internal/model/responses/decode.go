@@ -260,7 +260,7 @@ func (s *state) finish(index *wire.Count, v jsontext.Value) ([]model.Delta, erro
 	o := s.find(index)
 	switch {
 	case o != nil && o.done && it.CallID != "" && it.CallID == o.item.CallID:
-		return nil, nil // it is told of twice
+		return nil, nil // it is reported twice
 	case o == nil || o.done:
 		var err error
 		if o, err = s.begin(index, v); err != nil {

@@ -23,7 +23,7 @@ import (
 
 const (
 	maxRefusal = 64 << 10 // what is read of the body of an error
-	maxMessage = 1000     // what is told of it
+	maxMessage = 1000     // of its text that is passed on
 )
 
 // Error is what a provider said in place of an answer, or what went wrong on
@@ -105,7 +105,7 @@ func TooMuch() *Error {
 	return &Error{Message: fmt.Sprintf("the message holds more than %d MiB, %d tool calls or %d blocks", MaxContent>>20, MaxCalls, MaxBlocks)}
 }
 
-// Failure is the error that a provider told of in the middle of an answer: an
+// Failure is the error that a provider reported in the middle of an answer: an
 // object with a message and perhaps a type and a code, or a text.
 func Failure(v jsontext.Value) *Error {
 	e := &Error{}
@@ -144,7 +144,7 @@ func (e *Error) classify() {
 	status := e.Status
 	number, _, _ := strings.Cut(e.Code, " ")
 	if n, err := strconv.Atoi(number); err == nil && n >= 400 && n < 600 && status < 400 {
-		status = n // some gateways tell of an HTTP status inside a stream
+		status = n // some gateways report an HTTP status inside a stream
 	}
 	text := strings.ToLower(e.Code + " " + e.Message)
 	switch {

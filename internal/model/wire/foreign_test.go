@@ -115,7 +115,7 @@ func TestAMessageThatBeginsTwiceIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// An item that is told of twice is one.
+// An item that is reported twice is one.
 func TestACallThatIsDoneTwiceIsMadeOnce(t *testing.T) {
 	d := dialects[2]
 	events := strings.SplitAfter(strings.TrimSuffix(d.call(1, "a", "x", `{"n":1}`), "\n\n"), "\n\n")
@@ -164,7 +164,7 @@ func TestUsageOfAnAnswerThatFailed(t *testing.T) {
 	}
 }
 
-// llama-server told of an error on a line of its own kind.
+// llama-server reported an error on a line of its own kind.
 func TestALineOfAnError(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		for line, want := range map[string]string{
@@ -206,7 +206,7 @@ func TestAnEndThatCannotBeReadIsAskedForAgain(t *testing.T) {
 }
 
 // A server says when to come back. Up to the whole patience that is waited for, and
-// told of; of a longer time the person is told at once.
+// reported; of a longer time the person is told at once.
 func TestWaitsAreAsLongAsTheServerSays(t *testing.T) {
 	after := func(value string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {

@@ -47,7 +47,7 @@ func Stream[R Body](ctx context.Context, c *Client, w Wire[R], req model.Request
 	}
 }
 
-// made is the body of a request, what is to be known of it if it is refused, and the
+// made is the body of a request, what explains a refusal, and the
 // decoder of its answer. None of them has the messages.
 func made[R Body](c *Client, w Wire[R], req model.Request) (b *body, sent R, decode Decoder, err error) {
 	whole, done, err := req.Loaded(c.expected())

@@ -32,7 +32,7 @@ func family(name string) string {
 	return name
 }
 
-// Tally collects the blocks of a message as it comes. Pieces of one kind that
+// Tally collects the blocks of a message as it arrives. Pieces of one kind that
 // follow each other are one block, until Close.
 type Tally struct {
 	blocks []model.Block

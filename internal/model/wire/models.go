@@ -169,7 +169,7 @@ func Address(baseURL string) string {
 // dated is the end of a name that says which of its versions a model is.
 var dated = pattern(`-20\d{6}$`)
 
-// Lists reports whether a server that tells of these models takes the name: it
+// Lists reports whether a server that reports these models takes the name: it
 // is one of them, or the short form of one, as Anthropic ("-latest", or without
 // its date), Gemini (without "models/") and Ollama (without ":latest") have it.
 func Lists(names []string, name string) bool {

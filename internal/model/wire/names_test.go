@@ -86,7 +86,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// What journals and transcripts have stays: these are how tools are told of.
+// What journals and transcripts have stays: these are how tools are described.
 func TestNamesAreReadable(t *testing.T) {
 	for name, want := range map[string]string{
 		"read": "read", "a.b": "a__b", "a.b.c": "a__b__c", "git-hub.create_issue": "git-hub__create_issue", "a_b.c_": "a_b__c_",

@@ -37,7 +37,7 @@ func repaired(req model.Request, maker string) ([]model.Message, []model.ToolSpe
 	return messages, tools, maker
 }
 
-// withoutImages is a message that tells of its images in words.
+// withoutImages is a message that describes its images in words.
 func withoutImages(m model.Message) model.Message {
 	for _, a := range m.Attachments {
 		m.Text = strings.TrimPrefix(m.Text+fmt.Sprintf("\n[%s (%s) is not shown: this model takes no images]", a.Title(), a.MediaType), "\n")

@@ -1,7 +1,7 @@
 // Command gen prints docs/protocol-openapi-like.json, the wire as a document,
 // from the command table and the events of package protocol.
 //
-// It refuses to know where the document is kept: whoever runs it redirects it.
+// It refuses to know where the document is kept: the caller redirects it.
 package main
 
 import (

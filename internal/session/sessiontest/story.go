@@ -72,7 +72,7 @@ type Story struct {
 	parked      bool
 }
 
-// New returns the story of a session of which nothing was read.
+// New returns the story of a session, nothing of it read yet.
 func New(id string) *Story {
 	return &Story{
 		ID: id, checker: protocoltest.NewChecker(), Modes: map[string]string{"steer": "one-at-a-time", "follow_up": "one-at-a-time"},
@@ -100,7 +100,7 @@ func (s *Story) Owed() map[string]bool {
 func (s *Story) Done() error { return s.checker.Done() }
 
 // Take reads what the journal has gained since the last time. A torn last line
-// is nothing that anybody was told of.
+// was not announced.
 func (s *Story) Take(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -135,7 +135,7 @@ func (s *Story) bad(format string, args ...any) {
 // happened is an event that the record stands for.
 func (s *Story) happened(ev protocol.Event) {
 	if err := s.checker.Event(ev); err != nil {
-		s.bad("the journal tells of events out of order: %v", err)
+		s.bad("the journal reports events out of order: %v", err)
 	}
 	if e := Essence(ev); e != "" {
 		s.Events, s.Told = append(s.Events, e), append(s.Told, ev)
@@ -300,14 +300,14 @@ func (s *Story) message(f session.MessageAdded) {
 func (s *Story) toolResult(m model.Message, skipped bool) {
 	ref := s.ref()
 	if s.interrupted != "" {
-		if s.interrupted != m.ToolCallID || !strings.Contains(m.Text, "its effect is unknown") {
+		if s.interrupted != m.ToolCallID || !strings.Contains(m.Text, "it may have done part of its work; check") {
 			s.bad("tool call %s was running at the crash; the next result is %q of %s", s.interrupted, m.Text, m.ToolCallID)
 		}
 		s.interrupted = ""
 	}
 	if s.open == "" {
 		if s.aborting {
-			return // it was never run, and is not told of
+			return // it was never run, and is not announced
 		}
 		s.happened(protocol.ToolStart{Ref: ref, ToolCallID: m.ToolCallID})
 	}
@@ -364,7 +364,7 @@ func (s *Story) runResumed(f session.RunResumed) {
 	if s.interrupted = s.open; s.open != "" {
 		s.Cut++
 	}
-	if s.streams != "" { // nothing had been told of it
+	if s.streams != "" { // nothing of it was announced
 		s.happened(protocol.MessageEnd{Ref: s.ref(), MessageID: s.streams, Role: "assistant", StopReason: protocol.StopReason(model.StopError)})
 		s.streams = ""
 	}

@@ -50,7 +50,7 @@ func (o object) answers(id int64) bool {
 
 // payload returns the object that has one of the keys: the reply itself, or
 // what is under its result, twice where a success is wrapped once more
-// (tools.md §4). The error is the fault that the reply tells of instead.
+// (tools.md §4). The error is the fault that the reply reports instead.
 func (o object) payload(keys ...string) (object, error) {
 	for depth := 0; ; depth++ {
 		switch {

@@ -65,7 +65,7 @@ func (*remote) Stderr(int) string        { return "" }
 func (m *remote) Ended() <-chan struct{} { return m.ended }
 
 // ask posts one request (amplifier-protocols §2, HTTP JSON). A status that is
-// no success is a fault, unless the body tells of a failure itself.
+// no success is a fault, unless the body reports a failure itself.
 func (m *remote) ask(ctx context.Context, r request) (object, error) {
 	body, err := jsonx.Marshal(r.params())
 	if err != nil {

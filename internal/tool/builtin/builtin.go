@@ -7,9 +7,9 @@
 //
 // # Concurrency properties
 //
-// A child answers one call at a time, in the order of the requests; whoever
+// A child answers one call at a time, in the order of the requests; anyone who
 // wants calls side by side starts several. Files are replaced whole, so that
-// nobody sees half of one; two writers of the same file are not told of each
+// nobody sees half of one; two writers of the same file are not aware of each
 // other.
 //
 // # What it refuses to do

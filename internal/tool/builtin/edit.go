@@ -94,7 +94,7 @@ func (r replacement) check(at string) error {
 }
 
 // changeAll makes one edit after the other and returns what the file is then,
-// and what is told of it. An error says which edit it was; none is made then.
+// and what to say of it. An error says which edit it was; none is made then.
 func changeAll(content string, list []replacement, most detail) (after, told string, err error) {
 	places, diffs := 0, ""
 	for i, r := range list {
@@ -154,7 +154,7 @@ func (e *edition) apply() string {
 	return out.String()
 }
 
-// change finds where a replacement is to be made. An error says, for whoever
+// change finds where a replacement is to be made. An error says, for the caller who
 // wrote the old text, why it is not made. Where the file ends its lines with
 // CR LF and the texts do not, they are taken as if they did.
 func change(content, before, after string, all bool) (*edition, error) {

@@ -75,7 +75,7 @@ func (c *call) resolve(path string) string {
 	return filepath.Join(c.dir, path)
 }
 
-// real is what a path leads to: what the rules were asked about, or what there is now. It
+// real is what a path leads to: what the rules were asked about, or what exists now. It
 // has no link on its way, and nothing else is opened for the call's path.
 func (c *call) real(path string) string {
 	if c.judged != "" {

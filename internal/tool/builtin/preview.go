@@ -90,7 +90,7 @@ func previewWrite(c *call, args jsontext.Value) (string, error) {
 	return strings.TrimSuffix(out.String(), "\n"), nil
 }
 
-// peek reads a file that is in the folder, whatever links there are. Whoever looks
+// peek reads a file that is in the folder, whatever links there are. Anyone who looks
 // is in no sandbox.
 func (c *call) peek(path *string) (string, error) {
 	name, err := word("path", path)

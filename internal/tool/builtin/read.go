@@ -82,7 +82,7 @@ func read(c *call, args jsontext.Value) (string, error) {
 // maxPicture is the largest image that is shown, in bytes: what the daemon keeps.
 const maxPicture = 5 << 20
 
-// picture tells what can be told of an image in words, and has it shown.
+// picture tells what words can say of an image, and has it shown.
 func (c *call) picture(path, kind string, size int64, r io.Reader) string {
 	text := fmt.Sprintf("%s is an image: %s, %d bytes", path, kind, size)
 	if cfg, _, err := image.DecodeConfig(r); err == nil {

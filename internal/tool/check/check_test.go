@@ -239,7 +239,7 @@ func failures(findings []Finding) []string {
 	return all
 }
 
-// text is how failures tells of clauses.
+// text is how failures names clauses.
 func text(clauses ...*clause) []string {
 	var all []string
 	for _, c := range clauses {

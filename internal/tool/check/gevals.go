@@ -368,7 +368,7 @@ func (g *gevalsRun) wants(c *clause, x *exchange, code string) {
 	g.sheet.test(c, ifNot(x.code == code, x.outcome()))
 }
 
-// unknown asks for what there is not.
+// unknown asks for something that does not exist.
 func (g *gevalsRun) unknown(ctx context.Context) error {
 	c, err := g.begin(ctx)
 	if c == nil || err != nil {

@@ -87,7 +87,7 @@ func (m *mcpRun) ask(ctx context.Context, method string, params any) (x *exchang
 	return x, ""
 }
 
-// lifecycle makes the handshake, asks for what there is, and calls what is to be
+// lifecycle makes the handshake, lists the tools, and calls those to be
 // called. An error means that the options do not fit the server.
 func (m *mcpRun) lifecycle(ctx context.Context) (called []Finding, err error) {
 	type none = struct{}

@@ -316,7 +316,7 @@ func (m *moduleRun) health(ctx context.Context) {
 	checkHealth(m.sheet, reply)
 }
 
-// unknown invokes an operation that there is not.
+// unknown invokes an operation that does not exist.
 func (m *moduleRun) unknown(ctx context.Context) {
 	reply, err := m.link.ask(ctx, "invoke", invocation(unknownName, jsontext.Value("{}")), startTime)
 	if err != nil {

@@ -30,7 +30,7 @@ func TestEachEventOfANarratoriaToolIsReadStrictly(t *testing.T) {
 		lines []string
 		want  []*clause
 	}{
-		"all that there is": {[]string{
+		"everything": {[]string{
 			log,
 			`{"version":"0","type":"log","level":"warn","message":"m","fields":{},"requestId":"r1","timestamp":"2026-01-31T12:00:00.5Z","more":1}`,
 			`{"version":"0","type":"state_patch","patch":{"a":null}}`,

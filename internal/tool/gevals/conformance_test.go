@@ -62,7 +62,7 @@ func rpcError(members string) string {
 	return `{"jsonrpc":"2.0","id":$ID,"error":{` + members + `}}`
 }
 
-// replies is a clause about one reply, and what becomes of it; the process
+// replies is a clause about one reply, and what happens to it; the process
 // goes on to answer the next call.
 func replies(name, reply string, want call) clause {
 	return clause{name: name, scenes: []string{steps("!get", reply)}, calls: []call{want, {text: "again"}}}

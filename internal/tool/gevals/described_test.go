@@ -34,7 +34,7 @@ func TestADescribedExtensionStartsWithItsFirstCall(t *testing.T) {
 	}
 }
 
-// One that cannot be started says so to whoever looks at the tools, as one that is not
+// One that cannot be started says so to anyone who looks at the tools, as one that is not
 // described does.
 func TestADescribedExtensionThatCannotStartIsTold(t *testing.T) {
 	b := mount(t, script(t, "!cold\n!exit 2"), described)
@@ -48,7 +48,7 @@ func TestADescribedExtensionThatCannotStartIsTold(t *testing.T) {
 	}
 }
 
-// A first call that finds no process is told of by the list, too.
+// A first call that finds no process is reported by the list, too.
 func TestAFailedFirstCallIsTold(t *testing.T) {
 	b := mount(t, script(t, "!cold\n!exit 2"), described)
 	b.fails(b.call(), tool.Crashed, "exit status 2")

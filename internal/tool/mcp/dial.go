@@ -10,7 +10,7 @@ import (
 	"noused/internal/tool"
 )
 
-// dialer reaches a server, in one of the ways that there are.
+// dialer reaches a server, in one of several ways.
 type dialer interface {
 	// dial reaches it once. The wire's reports go to the link, which is made for it.
 	// The error is a [tool.Fault]. It does not wait for the server.

@@ -21,7 +21,7 @@ import (
 // maxRounds is how many times one call may come back for what it wants to know.
 const maxRounds = 10
 
-// asksUser has the forms of a server go to whoever made the call, and past the SDK,
+// asksUser has the forms of a server go to the caller, and past the SDK,
 // which would resolve their schemas. A panic over something that a server asks is
 // an error to it.
 func (l *link) asksUser(next sdk.MethodHandler) sdk.MethodHandler {
@@ -47,7 +47,7 @@ func noForms(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 	return &sdk.ElicitResult{Action: model.Decline}, nil
 }
 
-// oldest is the call that a form is taken to be of, as no server says of which: of
+// oldest is the call that a form is taken to be of, since no server names it: of
 // several the one that was made first. Nil: there is none.
 func (l *link) oldest() (first *call) {
 	l.mu.Lock()

@@ -97,7 +97,7 @@ func accepting(content string) *asker {
 	}}
 }
 
-// A server of the SDK's asks in either way that there is, and gets what was filled
+// A server of the SDK's asks in both ways, and gets what was filled
 // in; without anybody to ask it is declined.
 func TestAServerAsks(t *testing.T) {
 	b := mount(t, server(t, "form"))

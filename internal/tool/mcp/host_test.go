@@ -184,7 +184,7 @@ func TestHandshakes(t *testing.T) {
 	}
 }
 
-// What does not start is one clear error, is told of, and is left alone for a while
+// What does not start is one clear error, is reported, and is left alone for a while
 // after three failures.
 func TestAServerThatDoesNotStart(t *testing.T) {
 	for shake, want := range map[string]string{

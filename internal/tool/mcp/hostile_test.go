@@ -225,7 +225,7 @@ func TestNothingOutlivesAServer(t *testing.T) {
 	}
 }
 
-// Whoever aborts a start that many wait for aborts it for nobody else.
+// Anyone who aborts a start that many wait for aborts it for nobody else.
 func TestAnAbortedStart(t *testing.T) {
 	b := mount(t, server(t, "rogue").Env("HANDSHAKE", "silent"), func(h *host) { h.waits.first = time.Second })
 	ctx, abort := context.WithCancel(t.Context())

@@ -54,7 +54,7 @@ func newInbox(l *link, ended <-chan struct{}) *inbox {
 }
 
 // take returns a message that is the SDK's to answer, nil for any other one. It
-// ends the turn, or has whoever waits for a long answer do it once that has been
+// ends the turn, or has the goroutine that waits for a long answer do it once that has been
 // taken in.
 func (b *inbox) take(msg jsonrpc.Message, size int, turn func()) (jsonrpc.Message, error) {
 	if a, ok := msg.(*jsonrpc.Response); ok {

@@ -116,7 +116,7 @@ func (h *host) starting() (*start, error) {
 	return s, nil
 }
 
-// begin makes a link, which outlives whoever wanted it first.
+// begin makes a link, which outlives its first caller.
 func (h *host) begin(s *start) {
 	l, err := h.connect(h.ctx)
 	h.begun(s, l, err)

@@ -50,7 +50,7 @@ func serveOdd() int {
 	return 0
 }
 
-// A result that is null, or has null where something should be, costs whoever asked
+// A result that is null, or has null where something should be, costs the caller who asked
 // for it an error at most.
 func TestNullsOfAServer(t *testing.T) {
 	const other, none = "no such method", "has no prompts"

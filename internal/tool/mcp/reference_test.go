@@ -43,7 +43,7 @@ func reference(t *testing.T, name string, args ...string) *bench {
 	return mount(t, server(t, "").Set("transport", map[string]any{"type": "stdio", "command": append([]string{"node", program}, args...)}))
 }
 
-// fetch installs a reference server; whoever is first to rename what is complete
+// fetch installs a reference server; the first to rename what is complete
 // wins.
 func fetch(t *testing.T, dir, name string) {
 	t.Helper()

@@ -23,7 +23,7 @@ const (
 	maxAbout = 1 << 10
 )
 
-// result is what a server's result comes to: ours, and files that are told of.
+// result is what a server's result comes to: ours, and files that are reported.
 type result struct {
 	c      *call
 	texts  []string

@@ -18,7 +18,7 @@ import (
 // errTask is why such a tool is left out.
 var errTask = errors.New("it can only be called as a task (taskSupport: required), and tasks are not spoken here")
 
-// maxLeftOut is how many of a server's tools that are left out are told of, and maxWhy how
+// maxLeftOut is how many of a server's tools that are left out are reported, and maxWhy how
 // long the reason may be, in bytes.
 const maxLeftOut, maxWhy = 20, 300
 

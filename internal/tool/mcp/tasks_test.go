@@ -37,7 +37,7 @@ func TestAToolThatNeedsATaskIsLeftOutAloud(t *testing.T) {
 	}
 }
 
-// There is a bound to what is told of tools that are left out.
+// There is a bound to what is said of tools that are left out.
 func TestManyToolsThatAreLeftOut(t *testing.T) {
 	var list []string
 	for range 500 {

@@ -174,7 +174,7 @@ type call struct {
 	done     *event
 }
 
-// read handles each line as it comes until done, the end of the output, or
+// read handles each line as it arrives until done, the end of the output, or
 // the end of ctx. A broken protocol is a fault.
 func (c *call) read(ctx context.Context, p *proc.Process) *tool.Fault {
 	for {

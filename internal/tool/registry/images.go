@@ -15,7 +15,7 @@ import (
 // maxImages is how many images one result gives.
 const maxImages = 16
 
-// show hands the images that a result names to whoever takes them, and says in
+// show hands the images that a result names to the caller who takes them, and says in
 // its text which were not taken and why. It blocks for as long as keeping them
 // does.
 func (r *Registry) show(d *tool.Descriptor, inv model.Invocation, result *model.ToolResult) {

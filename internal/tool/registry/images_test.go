@@ -18,8 +18,8 @@ import (
 	"noused/internal/tool/tooltest"
 )
 
-// A tool's images reach whoever keeps them; the daemon's own files do not, by no
-// path, and what is not shown is told of.
+// A tool's images reach anyone who keeps them; the daemon's own files do not, by no
+// path, and what is not shown is reported.
 func TestImagesOfAResult(t *testing.T) {
 	dir, state := t.TempDir(), t.TempDir()
 	for path, text := range map[string]string{"a.png": "A", "sub.png": "B"} {

@@ -89,7 +89,7 @@ func (j *jobs) call(ctx context.Context, d *tool.Descriptor, op string, inv mode
 	return model.ToolResult{OK: true, Text: text}, true
 }
 
-// launch starts a job, and tells of it before the call has its result.
+// launch starts a job, and reports it before the call has its result.
 func (j *jobs) launch(d *tool.Descriptor, session, command string, progress func(model.ToolUpdate)) (string, error) {
 	started, err := j.start(d, session, command)
 	if err != nil {

@@ -159,7 +159,7 @@ func verdict(name string, asked, d policy.Decision) model.Verdict {
 		f := denied(name, d.Pattern)
 		v.Code, v.Why = f.Code, f.Message
 	default:
-		v.Code, v.Why = model.Denied, name+" needs the user's leave, and nobody is asked here"
+		v.Code, v.Why = model.Denied, name+" needs your approval and there is no terminal; see --approvals"
 	}
 	if d.Offer != nil {
 		if rule, err := json.Marshal(d.Offer); err == nil {
@@ -223,7 +223,7 @@ func (r *Registry) allowed(of candidate, inv model.Invocation) error {
 	case policy.Deny:
 		err = denied(name, d.Pattern)
 	default:
-		err = tool.Faultf(tool.Forbidden, "%s needs the user's leave, and was not known when it was called: call it again", name)
+		err = tool.Faultf(tool.Forbidden, "%s needs the user's approval, and was not known when it was called: call it again", name)
 	}
 	return r.judged(name, d, err, inv)
 }
@@ -248,7 +248,7 @@ func (r *Registry) judged(name string, d policy.Decision, fault *tool.Fault, inv
 const outsideEnd = 5 * time.Second
 
 // outside is the place of a call that is to run outside the sandbox: a process of
-// its own, for this call alone. Whoever calls has been allowed to.
+// its own, for this call alone. Anyone who calls has been allowed to.
 func (m *module) outside(p *place, op *operation, inv model.Invocation) (*place, func(), error) {
 	if !m.desc.Builtin() || op.Name != "bash" {
 		return p, func() {}, nil

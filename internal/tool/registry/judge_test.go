@@ -77,7 +77,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A call that needs leave reaches no tool without it, whoever makes it.
+// A call that needs an approval reaches no tool without it, no matter who makes it.
 func TestACallThatNeedsLeaveReachesNobody(t *testing.T) {
 	m := offers("op")
 	reached := 0

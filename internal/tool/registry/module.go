@@ -116,7 +116,7 @@ func (m *module) patience(ctx context.Context) (context.Context, context.CancelF
 }
 
 // has reports whether a name is, or may be, that of an operation. A server that was never
-// heard is not asked: whoever calls it waits for it then.
+// heard is not asked: anyone who calls it waits for it then.
 func (m *module) has(ctx context.Context, name string, spell func(string) string) bool {
 	if s, ok := m.host.(tool.Server); ok && !s.Known() {
 		return true
@@ -186,7 +186,7 @@ func (m *module) retire() {
 	m.close(ctx)
 }
 
-// operations asks the host, together with whoever else asks, and waits as long
+// operations asks the host, together with all others who ask, and waits as long
 // as ctx. Known operations come back even where err says that they cannot be
 // called now. A host that failed is asked again only after a while, or at once
 // with insist. One that is well is asked right here: its answer is at hand.

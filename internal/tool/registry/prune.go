@@ -13,7 +13,7 @@ import (
 // PruneOutput removes what was too long for a model and what jobs have written: the
 // oldest first, what was written before then, and what is more than so many bytes
 // together. A zero time or size removes nothing. What a job of this daemon has
-// written stays. It tells of each file; with dry it only tells. It blocks for the
+// written stays. It reports each file; with dry it only reports. It blocks for the
 // disk, until ctx ends.
 func (r *Registry) PruneOutput(ctx context.Context, before time.Time, most int64, dry bool, removed func(tool.KeptFile)) error {
 	if before.IsZero() && most == 0 {

@@ -85,7 +85,7 @@ func TestALinkedOutputFolderIsLeftAlone(t *testing.T) {
 	defer r.Close(context.Background())
 	err := r.PruneOutput(context.Background(), time.Now().Add(time.Hour), 1, false, func(f tool.KeptFile) { t.Errorf("removed %s", f.Name) })
 	if !errors.Is(err, regular.ErrLink) {
-		t.Errorf("got %v, want to be told of the link", err)
+		t.Errorf("got %v, want to learn of the link", err)
 	}
 	if text := r.keep.shorten(strings.Repeat("long\n", 1<<20), "ses-1"); !strings.Contains(text, "the rest is lost: open "+link+": is a symbolic link") {
 		t.Errorf("got %q", text[:min(len(text), 200)])

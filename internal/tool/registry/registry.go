@@ -242,7 +242,7 @@ func (r *Registry) List(ctx context.Context, from model.Scope) []model.ToolInfo 
 	return all
 }
 
-// Try has List tell of modules that are known without a process, too, whether one can be
+// Try has List include modules that are known without a process, too, whether one can be
 // started. It blocks until that is known, or ctx ends.
 func (r *Registry) Try(ctx context.Context, from model.Scope) {
 	for _, m := range r.seen(from) {

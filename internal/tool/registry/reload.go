@@ -32,7 +32,7 @@ func (r *Registry) Reload() Change {
 	return r.reload(true)
 }
 
-// Warm reads the user's mcp.json, once: whoever needs its servers has it read, and so
+// Warm reads the user's mcp.json, once: anyone who needs its servers has it read, and so
 // a daemon's start need not wait for that. It blocks until that is done.
 func (r *Registry) Warm() { r.warm.Do(func() { r.reload(true) }) }
 

@@ -47,7 +47,7 @@ type outcast struct {
 func folderKey(from model.Scope) string  { return from.Workdir }
 func sessionKey(from model.Scope) string { return "session " + from.SessionID }
 
-// seen are the modules that are there for whoever asks, those of all sessions first:
+// seen are the modules that are there for anyone who asks, those of all sessions first:
 // of two with one name the first is meant. It looks at the folder's file, and mounts what
 // has changed.
 func (r *Registry) seen(from model.Scope) []*module {

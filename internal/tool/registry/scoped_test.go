@@ -96,7 +96,7 @@ func (s *servers) trust(folder string) {
 	}
 }
 
-// state is what people are told of a server.
+// state is what people learn of a server.
 func (s *servers) state(from model.Scope, name string) (found model.ServerInfo) {
 	for _, i := range s.Servers(from) {
 		if i.Name == name {
@@ -156,7 +156,7 @@ func TestServersOfTheUser(t *testing.T) {
 }
 
 // What a folder's file names is not started before the user trusts it, is there for that
-// folder alone, and not any more once the file is another: at once, whoever reloads.
+// folder alone, and not any more once the file is another: at once, no matter who reloads.
 func TestServersOfAProject(t *testing.T) {
 	s := withServers(t, "{\"mcpServers\": {"+entry(t, "mine", "own")+"}}")
 	here, other := model.Scope{SessionID: "ses-1", Workdir: t.TempDir()}, model.Scope{SessionID: "ses-2", Workdir: t.TempDir()}
@@ -257,7 +257,7 @@ func TestAStrangersProject(t *testing.T) {
 	}
 }
 
-// A project cannot say of itself that its tools need no leave.
+// A project cannot say of itself that its tools need no approval.
 func TestAProjectGivesItselfNoLeave(t *testing.T) {
 	s := withServers(t, "")
 	here := model.Scope{SessionID: "ses-1", Workdir: t.TempDir()}

@@ -38,7 +38,7 @@ type Dialogue[M any] struct {
 	Code string
 	// Decode reads one line, copying it. An error means that the line is noise.
 	Decode func(line []byte) (M, error)
-	// Noise and Noises complete what people are told of one such line, "wrote a
+	// Noise and Noises complete what people learn of one such line, "wrote a
 	// line that cannot be read", and of several; Quote adds the last of them.
 	Noise, Noises string
 	Quote         bool
@@ -242,7 +242,7 @@ func (c *Conn[M]) take(line []byte) error {
 	return nil
 }
 
-// hand passes a message to whoever waits for it. False: nobody does, and what
+// hand passes a message to the goroutine that waits for it. False: nobody does, and what
 // comes next cannot be told apart from it.
 func (c *Conn[M]) hand(m M) bool {
 	if x := c.awaited(); x != nil {

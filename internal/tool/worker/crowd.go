@@ -11,7 +11,7 @@ import (
 
 // Crowd bounds the living processes of many pools together: one for each module,
 // and so many more. Where there is no room for another one, the process that has
-// been idle for longest is ended first; while none is idle, whoever wants one
+// been idle for longest is ended first; while none is idle, a caller who wants one
 // waits (folders.md §1). It may be used from any goroutine.
 type Crowd struct {
 	most int

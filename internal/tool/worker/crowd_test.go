@@ -104,7 +104,7 @@ func TestOneThatEndsAtOnceMakesRoom(t *testing.T) {
 
 // A process that is taken and given back in the moment in which it is told to end
 // is told so once: counted twice, it would make room for ever that there is not,
-// and whoever comes next waits though another one is idle.
+// and the next caller waits though another one is idle.
 func TestOneThatIsUsedWhileItIsToldToEndIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		crowd := NewCrowd(1)

@@ -5,7 +5,7 @@
 //
 // # Concurrency properties
 //
-// A Pool may be used from any goroutine; a worker belongs to whoever has taken it
+// A Pool may be used from any goroutine; a worker belongs to the goroutine that has taken it
 // from its pool. One goroutine reads each process for as long as it lives, and
 // [Pool.Close] waits for all of them.
 //

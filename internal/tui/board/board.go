@@ -1,7 +1,7 @@
 // Package board is the model and the look of the board: all sessions of a daemon, or of
 // the daemons of several hosts, by what they need, grouped by the folder that they live in.
 //
-// It is told of sessions by Load, once and whenever something may have been
+// It learns of sessions by Load, once and whenever something may have been
 // missed, and of everything that happens by Apply, which changes one row and
 // leaves the others where they are. Update takes a key or a paste and says what
 // the user wants; View draws it in exactly the cells it is given.

@@ -177,7 +177,7 @@ func TestAQuestionAboutASessionThatIsGone(t *testing.T) {
 	}
 }
 
-// A line of which the beginning was not heard is not told with a hole in it.
+// A line whose beginning was missed is not shown with a hole in it.
 func TestTheLastLineIsWholeOrOld(t *testing.T) {
 	b := filled()
 	told := func(want string) {

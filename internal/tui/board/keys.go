@@ -184,7 +184,7 @@ func (b *Board) write(msg tea.Msg, key string) Choice {
 	return c
 }
 
-// confirm is what becomes of the question whether to delete. Only y means yes:
+// confirm handles the answer to whether to delete. Only y means yes:
 // Enter is what one hits by habit. A paste is no answer.
 func (b *Board) confirm(key string) Choice {
 	r := b.gone

@@ -58,7 +58,7 @@ func (b *Board) Refused(id, why string) {
 // turns tells whether a key is the one that turns to the question.
 func (b *Board) turns(key string) bool { return b.key != "" && key == strings.ToLower(b.key) }
 
-// asked is the question under the cursor in the room that there is, with at least
+// asked is the question under the cursor in the room that it has, with at least
 // three lines left for the list.
 func (b *Board) asked(width, room int) []string {
 	b.ofSelected()

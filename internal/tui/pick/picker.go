@@ -270,7 +270,7 @@ func (p *Picker) toggle(down bool) {
 	}
 }
 
-// answer is what becomes of the question whether to delete. Only y means yes:
+// answer handles the answer to whether to delete. Only y means yes:
 // Enter is what one hits by habit.
 func (p *Picker) answer(key string) Choice {
 	switch key {

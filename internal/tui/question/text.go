@@ -207,18 +207,22 @@ func odd(s string) bool {
 	return hidden
 }
 
-// Title is a question in some words, which may hold anything.
+// Title asks for the approval in one line. Names in it may hold any characters.
 func Title(a protocol.Approval) string {
 	if a.Kind == protocol.ApprovalBudget {
-		return "may the run go on?"
+		return "Continue this run?"
 	}
 	if approval.IsForm(a) {
 		return a.ToolName + " asks"
 	}
-	if _, runs := mustMembers(a.Arguments).text("command"); runs {
-		return "may " + a.ToolName + " run this?"
+	arguments := mustMembers(a.Arguments)
+	if _, runs := arguments.text("command"); runs {
+		return "Allow " + a.ToolName + " to run this?"
 	}
-	return "may " + a.ToolName + " be called?"
+	if path, ok := arguments.text("path"); ok && (a.ToolName == "edit" || a.ToolName == "write") {
+		return "Allow this " + a.ToolName + " of " + path + "?"
+	}
+	return "Allow this call of " + a.ToolName + "?"
 }
 
 func mustMembers(raw jsontext.Value) list {

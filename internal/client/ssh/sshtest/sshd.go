@@ -1,4 +1,4 @@
-// Package sshtest runs OpenSSH's server for tests: on loopback, as whoever runs the
+// Package sshtest runs OpenSSH's server for tests: on loopback, as the user who runs the
 // test, with keys and a configuration of its own.
 //
 // Concurrency: any goroutine may use a Server.
