@@ -162,6 +162,12 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 	a.completeSessions(root)
 	must(root.RegisterFlagCompletionFunc("host", completer(a.hostNamesForShell)))
 
+	a.addCommands(root)
+	return root
+}
+
+// addCommands adds each command to the group that help shows it in.
+func (a *app) addCommands(root *cobra.Command) {
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Runs:"},
 		&cobra.Group{ID: "session", Title: "Sessions:"},
@@ -180,7 +186,6 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 	root.AddCommand(&cobra.Command{Use: "exit-status", Short: "The exit status", Long: exitHelp})
 	root.AddCommand(manPagesCommand(root))
 	cmdline.Completion(root)
-	return root
 }
 
 // query sends one command and prints its reply: as it came with --json,

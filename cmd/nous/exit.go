@@ -130,28 +130,33 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		a.notef("%s", a.whyGone())
 		return exitNoDaemon
 	case errors.As(err, &wire):
-		if a.json {
-			if line, err := json.Marshal(map[string]*protocol.Error{"error": wire}); err == nil {
-				a.printJSON(line)
-			}
-		}
-		if errors.Is(err, client.ErrUnsupported) {
-			a.complain("this core is an older one and has no `" + cmd.CommandPath() + "`: " + wire.Message)
-			return exitFailed
-		}
-		a.complain(describeError(wire.Code, wire.Message, wire.Cause))
-		next := whatNext(cmd, wire.Reason())
-		if wire.Reason() == protocol.Forbidden && a.far != nil && a.far.fleet != nil {
-			next = "do it on " + a.far.name + " itself, or let those who send commands count as people there: approve = true in its [fleet]"
-		}
-		if next != "" {
-			a.notef("%s", next)
-		}
-		return exitFailed
+		return a.reportRefusal(cmd, wire, err)
 	default:
 		a.complain(err.Error())
 		return exitFailed
 	}
+}
+
+// reportRefusal is report for what the daemon itself says, which err wraps.
+func (a *app) reportRefusal(cmd *cobra.Command, wire *protocol.Error, err error) int {
+	if a.json {
+		if line, err := json.Marshal(map[string]*protocol.Error{"error": wire}); err == nil {
+			a.printJSON(line)
+		}
+	}
+	if errors.Is(err, client.ErrUnsupported) {
+		a.complain("this core is an older one and has no `" + cmd.CommandPath() + "`: " + wire.Message)
+		return exitFailed
+	}
+	a.complain(describeError(wire.Code, wire.Message, wire.Cause))
+	next := whatNext(cmd, wire.Reason())
+	if wire.Reason() == protocol.Forbidden && a.far != nil && a.far.fleet != nil {
+		next = "do it on " + a.far.name + " itself, or let those who send commands count as people there: approve = true in its [fleet]"
+	}
+	if next != "" {
+		a.notef("%s", next)
+	}
+	return exitFailed
 }
 
 // whyGone says where a daemon that went away, or did not come up at all, has told why.

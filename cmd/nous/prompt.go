@@ -15,15 +15,18 @@ import (
 	"noused/internal/protocol"
 )
 
+// promptFlags are the flags of nous prompt.
+type promptFlags struct {
+	wait, async              bool
+	leaf, whileRunning, idem string
+	images                   []string
+	title                    string // of a new session
+	activate                 bool
+	approvals                string
+}
+
 func (a *app) promptCommand() *cobra.Command {
-	var (
-		wait, async              bool
-		leaf, whileRunning, idem string
-		images                   []string
-		title                    string
-		activate                 bool
-		approvals                string
-	)
+	var f promptFlags
 	cmd := &cobra.Command{
 		Use:   "prompt [TEXT… | -]",
 		Short: "Start a run and follow it to its end",
@@ -49,85 +52,88 @@ is none yet, nous makes one.`,
   nous prompt --if-running follow-up and then run the tests
   nous prompt --new='fix the parser' the tests fail, see why
   nous prompt -i before.png -i after.png what is different`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if activate && !cmd.Flags().Changed("new") {
-				return cmdline.Errorf("--switch goes with --new")
-			}
-			if wait && async {
-				return cmdline.Errorf("--wait and --async exclude each other")
-			}
-			behavior, err := behaviorOf(whileRunning)
-			if err != nil {
-				return err
-			}
-			mode, err := a.approvalsOf(approvals)
-			if err != nil {
-				return err
-			}
-			text, err := a.readText(args)
-			if err != nil {
-				return err
-			}
-			attached, err := a.attachments(images)
-			if err != nil {
-				return err
-			}
-			if cmd.Flags().Changed("new") {
-				if err := a.newHere(cmd.Context(), title, activate); err != nil {
-					return err
-				}
-			}
-			scope, err := a.scope(cmd.Context(), needOrMake)
-			if err != nil {
-				return err
-			}
-			if approvals != "" {
-				if err := a.mustAsk(cmd.Context(), scope); err != nil {
-					return err
-				}
-			}
-			if text, attached, err = a.expanded(cmd.Context(), scope, text, attached); err != nil {
-				return err
-			}
-			held := wait && a.json // the answer is the daemon's, events and all
-			p := protocol.PromptParams{
-				Scope: scope, Text: text, Wait: &held, LeafID: leaf,
-				StreamingBehavior: behavior, IdempotencyKey: idem, Attachments: attached, Approvals: mode,
-			}
-			if async || held {
-				p.IdempotencyKey = keyOr(idem)
-			}
-			switch {
-			case async:
-				return query(cmd.Context(), a, protocol.Prompt, p, a.printAnswer)
-			case wait && a.json:
-				return a.promptAndWait(cmd.Context(), p)
-			}
-			view := a.runView()
-			if wait {
-				view = &lastView{a: a}
-			}
-			if approvals == "" && mode == protocol.ApprovalsDeny {
-				view = &unaskedView{runView: view, a: a}
-			}
-			return a.promptAndFollow(cmd.Context(), p, view)
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return a.prompt(cmd, args, f) },
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&wait, "wait", false, "print the last answer only, when the run has ended")
-	flags.BoolVar(&async, "async", false, "print the run's id and do not wait for it")
-	flags.StringVar(&leaf, "leaf", "", "continue from the entry with this `id`")
-	flags.StringVar(&whileRunning, "if-running", "", "while a run is active, queue the text as `steer|follow-up` of it")
-	flags.StringVar(&idem, "key", "", "idempotency `key`: the same again within 24 h starts nothing new")
-	flags.StringVar(&approvals, "approvals", "", "`ask|deny` what the rules ask about\n(default: ask, and deny where standard input or error is no terminal)")
-	flags.StringVar(&title, "new", "", "in a new session of the current folder, with this `title`")
+	flags.BoolVar(&f.wait, "wait", false, "print the last answer only, when the run has ended")
+	flags.BoolVar(&f.async, "async", false, "print the run's id and do not wait for it")
+	flags.StringVar(&f.leaf, "leaf", "", "continue from the entry with this `id`")
+	flags.StringVar(&f.whileRunning, "if-running", "", "while a run is active, queue the text as `steer|follow-up` of it")
+	flags.StringVar(&f.idem, "key", "", "idempotency `key`: the same again within 24 h starts nothing new")
+	flags.StringVar(&f.approvals, "approvals", "", "`ask|deny` what the rules ask about\n(default: ask, and deny where standard input or error is no terminal)")
+	flags.StringVar(&f.title, "new", "", "in a new session of the current folder, with this `title`")
 	flags.Lookup("new").NoOptDefVal = noTitle
-	switchFlag(cmd, &activate)
-	imageFlag(cmd, &images)
+	switchFlag(cmd, &f.activate)
+	imageFlag(cmd, &f.images)
 	a.rawFlag(cmd)
 	completeWords(cmd, "if-running", "steer", "follow-up")
 	completeWords(cmd, "approvals", "ask", "deny")
 	return cmd
+}
+
+// prompt starts the run, and shows it as the flags say.
+func (a *app) prompt(cmd *cobra.Command, args []string, f promptFlags) error {
+	if f.activate && !cmd.Flags().Changed("new") {
+		return cmdline.Errorf("--switch goes with --new")
+	}
+	if f.wait && f.async {
+		return cmdline.Errorf("--wait and --async exclude each other")
+	}
+	behavior, err := behaviorOf(f.whileRunning)
+	if err != nil {
+		return err
+	}
+	mode, err := a.approvalsOf(f.approvals)
+	if err != nil {
+		return err
+	}
+	text, err := a.readText(args)
+	if err != nil {
+		return err
+	}
+	attached, err := a.attachments(f.images)
+	if err != nil {
+		return err
+	}
+	if cmd.Flags().Changed("new") {
+		if err := a.newHere(cmd.Context(), f.title, f.activate); err != nil {
+			return err
+		}
+	}
+	scope, err := a.scope(cmd.Context(), needOrMake)
+	if err != nil {
+		return err
+	}
+	if f.approvals != "" {
+		if err := a.mustAsk(cmd.Context(), scope); err != nil {
+			return err
+		}
+	}
+	if text, attached, err = a.expanded(cmd.Context(), scope, text, attached); err != nil {
+		return err
+	}
+	held := f.wait && a.json // the answer is the daemon's, events and all
+	p := protocol.PromptParams{
+		Scope: scope, Text: text, Wait: &held, LeafID: f.leaf,
+		StreamingBehavior: behavior, IdempotencyKey: f.idem, Attachments: attached, Approvals: mode,
+	}
+	if f.async || held {
+		p.IdempotencyKey = keyOr(f.idem)
+	}
+	switch {
+	case f.async:
+		return query(cmd.Context(), a, protocol.Prompt, p, a.printAnswer)
+	case f.wait && a.json:
+		return a.promptAndWait(cmd.Context(), p)
+	}
+	view := a.runView()
+	if f.wait {
+		view = &lastView{a: a}
+	}
+	if f.approvals == "" && mode == protocol.ApprovalsDeny {
+		view = &unaskedView{runView: view, a: a}
+	}
+	return a.promptAndFollow(cmd.Context(), p, view)
 }
 
 // noTitle is what --new has without a title: the daemon makes one of the text.

@@ -34,6 +34,7 @@ import (
 	"noused/internal/protocol"
 	"noused/internal/runloop"
 	"noused/internal/server"
+	"noused/internal/session"
 	"noused/internal/tool"
 	"noused/internal/tool/amplifier"
 	"noused/internal/tool/builtin"
@@ -71,124 +72,179 @@ func leaveNoCores() error {
 	return nil
 }
 
-// serve runs the daemon until it is told to stop. An error means that it could
-// not start.
-func serve(ctx context.Context, cfg Config, out *logOutput) error {
-	log := out.Logger
-	defer func() { _ = log.Sync() }()
-	levels := make(chan os.Signal, 4)
-	signal.Notify(levels, levelSignals...) // from here on they end nothing
-	defer signal.Stop(levels)
+// Daemon is one daemon, wired together.
+type Daemon struct {
+	cfg  Config
+	out  *logOutput
+	log  *zap.Logger // out's
+	info protocol.DaemonInfo
+
+	levels, stops, hangups chan os.Signal
+
+	store   *session.Store
+	sockets *server.Sockets
+	debug   *debugging // nil: none
+	audit   *audit.Log
+	rules   *rules
+	events  *event.Log
+	tools   *registry.Registry
+	hub     *runloop.Hub
+	mux     *protocol.Mux
+	fleet   *host.Host // nil: none
+
+	held     *budget.Budget // memory, of all clients
+	readers  *server.Readers
+	rest     *idlemem.Rest
+	status   *statusLine // nil: nobody listens
+	notifier *notify.Notifier
+	pruning  *pruner
+	leaving  *departure
+
+	closers []func() // of what is open, the last opened last
+}
+
+// New opens the daemon's files and sockets, and wires its parts. After an error
+// nothing is left open.
+func New(cfg Config, out *logOutput) (*Daemon, error) {
+	d := &Daemon{
+		cfg: cfg, out: out, log: out.Logger, mux: new(protocol.Mux),
+		levels: make(chan os.Signal, 4), stops: make(chan os.Signal, 1), hangups: make(chan os.Signal, 1),
+		held: budget.New(cfg.MaxLine + shared), readers: new(server.Readers),
+		info: protocol.DaemonInfo{Version: buildinfo.Version(), Epoch: newID("ep-"), PID: os.Getpid(), StartedAt: time.Now().UTC(), Log: out.to},
+	}
+	d.atClose(func() { _ = d.log.Sync() })
+	for _, step := range []func() error{d.open, d.load, d.wire, d.bind} {
+		if err := step(); err != nil {
+			d.Close()
+			return nil, err
+		}
+	}
+	d.rest.Worked()
+	return d, nil
+}
+
+// Close releases what New has opened, the last first.
+func (d *Daemon) Close() {
+	for _, release := range slices.Backward(d.closers) {
+		release()
+	}
+}
+
+func (d *Daemon) atClose(release func()) { d.closers = append(d.closers, release) }
+
+// open prepares the process, and opens what only one daemon can have.
+func (d *Daemon) open() (err error) {
+	signal.Notify(d.levels, levelSignals...) // from here on they end nothing
+	d.atClose(func() { signal.Stop(d.levels) })
 	// A tool that is the user's own, and in no sandbox, could else read the keys in
 	// this process's environment. Programs that it executes are as ever. It hides
 	// the daemon's open files and program from the user, too: whoever needs to know
 	// about the daemon asks it.
 	if err := proc.Conceal(); err != nil {
-		log.Warn("the environment cannot be hidden from tools", zap.Error(err))
+		d.log.Warn("the environment cannot be hidden from tools", zap.Error(err))
 	}
 	if err := leaveNoCores(); err != nil {
 		return err
 	}
 	boundMemory()
-	store, err := openStore(cfg.StateDir)
-	if err != nil {
+	if d.store, err = openStore(d.cfg.StateDir); err != nil {
 		return running(err)
 	}
-	defer func() { _ = store.Close() }()
-	sockets, err := openSockets(cfg.Socket)
-	if err != nil {
+	d.atClose(func() { _ = d.store.Close() })
+	if d.sockets, err = openSockets(d.cfg.Socket); err != nil {
 		return running(err)
 	}
-	defer sockets.Close()
-	debug, err := openDebug(cfg.DebugSocket, log)
-	if err != nil {
+	d.atClose(d.sockets.Close)
+	if d.debug, err = openDebug(d.cfg.DebugSocket, d.log); err != nil {
 		return running(err)
 	}
-	defer debug.close()
+	d.atClose(d.debug.close)
+	return nil
+}
 
-	journal, err := audit.Open(filepath.Join(cfg.StateDir, "audit.jsonl"), cfg.Retention.AuditLarger, log.Named("audit"))
+// load reads the rules and the tools.
+func (d *Daemon) load() (err error) {
+	d.audit, err = audit.Open(filepath.Join(d.cfg.StateDir, "audit.jsonl"), d.cfg.Retention.AuditLarger, d.log.Named("audit"))
 	if err != nil {
 		return err
 	}
-	defer journal.Close()
-	allowed, err := openRules(cfg.Policy)
-	if err != nil {
+	d.atClose(d.audit.Close)
+	if d.rules, err = openRules(d.cfg.Policy); err != nil {
 		return err
 	}
-	info := protocol.DaemonInfo{Version: buildinfo.Version(), Epoch: newID("ep-"), PID: os.Getpid(), StartedAt: time.Now().UTC(), Log: out.to}
-	events := event.New(info.Epoch, cfg.EventBuffer, time.Now)
-	tools, err := openTools(cfg, allowed, journal, events, log)
-	if err != nil {
+	d.events = event.New(d.info.Epoch, d.cfg.EventBuffer, time.Now)
+	if d.tools, err = d.openTools(); err != nil {
 		return err
 	}
-	models := newModels(cfg.vendors(os.Getenv), tools)
-	defer models.Close()
+	d.atClose(func() { d.tools.Close(context.Background()) }) // for a second time where Run has ended
+	return nil
+}
+
+// wire makes the hub, and what it works with.
+func (d *Daemon) wire() error {
+	models := newModels(d.cfg.vendors(os.Getenv), d.tools)
+	d.atClose(models.Close)
 	own := models.choice()
 	answering, err := models.Model(own)
 	if err != nil {
-		tools.Close(ctx)
 		return fmt.Errorf("model %w", err)
 	}
-	if err := models.keepSpending(cfg, log); err != nil {
-		tools.Close(ctx)
+	if err := models.keepSpending(d.cfg, d.log); err != nil {
 		return err
 	}
-	told, err := openInstructions(cfg)
+	told, err := openInstructions(d.cfg)
 	if err != nil {
-		tools.Close(ctx)
 		return err
 	}
-	held := budget.New(cfg.MaxLine + shared)
-	status := newStatusLine(store.IDs)
-	var hub *runloop.Hub
-	rest := idlemem.New(func() bool { running, _, _ := hub.Load(); return running == 0 })
-	defer rest.Stop()
-	readers, disk := new(server.Readers), newDiskUse(cfg.StateDir)
-	defer disk.close()
-	var joined *host.Host
-	word := cfg.Notify
-	word.Session = func(id string) (protocol.SessionInfo, bool) { return hub.Known(id) }
-	word.Start, word.Log, word.Environ = tools.Start, log.Named("notify"), notifyEnviron()
-	notifier := notify.New(word)
-	defer notifier.Close()
-	hub = runloop.NewHub(runloop.Options{
-		Store: store, Model: answering, ModelInfo: own, Models: models, MaxSteps: cfg.Model.MaxSteps, Limits: cfg.Limits, Spent: models.today,
-		Instructions: surroundings{told}, Tools: tools, Modules: tools, Policy: judge{tools, allowed}, ApprovalTimeout: cfg.Policy.ApprovalTimeout, Events: loggedEvents{events, out, notifier, status, rest}, Daemon: info, Workdir: cfg.Workdir, Now: time.Now, NewID: newID,
-		Health: health{events, readers, disk, out.errors, func() *protocol.FleetState { return joined.State() }}.tell,
-		Held:   held, Audit: func(ev model.AuditEvent) {
-			journal.Record(ev)
+	d.status = newStatusLine(d.store.IDs)
+	d.rest = idlemem.New(func() bool { running, _, _ := d.hub.Load(); return running == 0 })
+	d.atClose(d.rest.Stop)
+	disk := newDiskUse(d.cfg.StateDir)
+	d.atClose(disk.close)
+	word := d.cfg.Notify
+	word.Session = func(id string) (protocol.SessionInfo, bool) { return d.hub.Known(id) }
+	word.Start, word.Log, word.Environ = d.tools.Start, d.log.Named("notify"), notifyEnviron()
+	d.notifier = notify.New(word)
+	d.atClose(d.notifier.Close)
+	d.hub = runloop.NewHub(runloop.Options{
+		Store: d.store, Model: answering, ModelInfo: own, Models: models, MaxSteps: d.cfg.Model.MaxSteps, Limits: d.cfg.Limits, Spent: models.today,
+		Instructions: surroundings{told}, Tools: d.tools, Modules: d.tools, Policy: judge{d.tools, d.rules}, ApprovalTimeout: d.cfg.Policy.ApprovalTimeout,
+		Events: loggedEvents{d.events, d.out, d.notifier, d.status, d.rest}, Daemon: d.info, Workdir: d.cfg.Workdir, Now: time.Now, NewID: newID,
+		Health: health{d.events, d.readers, disk, d.out.errors, func() *protocol.FleetState { return d.fleet.State() }}.tell,
+		Held:   d.held, Audit: func(ev model.AuditEvent) {
+			d.audit.Record(ev)
 			if ev.Component == "session" { // one may have come or gone
-				status.nudge()
+				d.status.nudge()
 			}
 		},
 		Fault: func(sessionID string, err error) {
-			log.Error("session", zap.String("session_id", sessionID), zap.Error(err))
+			d.log.Error("session", zap.String("session_id", sessionID), zap.Error(err))
 		},
 	})
-	tools.TellJobEnds(hub.JobEnded)
-	mux := new(protocol.Mux)
-	hub.Bind(mux)
-	protocol.HandleFunc(mux, protocol.Ping, func(context.Context, protocol.PingParams) (protocol.Pong, error) {
-		return protocol.Pong{Message: "pong", Version: info.Version, PID: info.PID}, nil
+	d.tools.TellJobEnds(d.hub.JobEnded)
+	protocol.Handle(d.mux, protocol.ListModels, catalog{models.vendors, d.tools.Providers, localServers}.handle)
+	protocol.Handle(d.mux, protocol.ListSkills, skills{told, d.hub.Workdir}.handle)
+	return nil
+}
+
+// bind gives every command its handler, and joins the fleet.
+func (d *Daemon) bind() (err error) {
+	d.hub.Bind(d.mux)
+	protocol.HandleFunc(d.mux, protocol.Ping, func(context.Context, protocol.PingParams) (protocol.Pong, error) {
+		return protocol.Pong{Message: "pong", Version: d.info.Version, PID: d.info.PID}, nil
 	})
-	leaving := &departure{cfg: cfg, store: store, sockets: sockets, asked: make(chan struct{})}
-	protocol.HandleFunc(mux, protocol.Shutdown, leaving.shutdown)
-	protocol.HandleFunc(mux, protocol.ReloadTools, func(context.Context, protocol.ReloadToolsParams) (protocol.ToolsReloaded, error) {
-		return reload(tools, allowed, events, log), nil
+	d.leaving = &departure{cfg: d.cfg, store: d.store, sockets: d.sockets, asked: make(chan struct{})}
+	protocol.HandleFunc(d.mux, protocol.Shutdown, d.leaving.shutdown)
+	protocol.HandleFunc(d.mux, protocol.ReloadTools, func(context.Context, protocol.ReloadToolsParams) (protocol.ToolsReloaded, error) {
+		return d.reload(), nil
 	})
-	protocol.Handle(mux, protocol.ListModels, catalog{models.vendors, tools.Providers, localServers}.handle)
-	protocol.Handle(mux, protocol.ListSkills, skills{told, hub.Workdir}.handle)
-	pruning := newPruner(cfg, hub, tools, journal, log)
-	protocol.Handle(mux, protocol.Prune, pruning.handle)
-	if missing := mux.Missing(); missing != nil {
+	d.pruning = newPruner(d.cfg, d.hub, d.tools, d.audit, d.log)
+	protocol.Handle(d.mux, protocol.Prune, d.pruning.handle)
+	if missing := d.mux.Missing(); missing != nil {
 		return fmt.Errorf("commands without a handler: %v", missing)
 	}
-	if joined, err = openFleet(cfg, info.Epoch, mux, hub, events, held, tools, journal, log); err != nil {
-		tools.Close(ctx)
-		return err
-	}
-	rest.Worked()
-	return runGroup(ctx, cfg, out, levels, sockets, debug, mux, events, readers, hub, tools, allowed, held, notifier, pruning, status, leaving, joined)
+	d.fleet, err = d.openFleet()
+	return err
 }
 
 // running says in the user's words that a lock of the daemon's is held.
@@ -205,17 +261,18 @@ func running(err error) error {
 }
 
 // openTools loads the tools, the built-in ones first, and starts none.
-func openTools(cfg Config, allowed *rules, journal *audit.Log, events *event.Log, log *zap.Logger) (*registry.Registry, error) {
+func (d *Daemon) openTools() (*registry.Registry, error) {
+	cfg := d.cfg
 	o := registry.Options{
-		Dirs: cfg.ToolsDirs, ConfigDir: cfg.ConfigDir, Workdir: cfg.Workdir, WorkdirNamed: cfg.WorkdirNamed, Neutral: neutralFolder(cfg.StateDir, os.Getenv), OutputDir: outputDir(cfg), CacheDir: cfg.CacheDir, Logger: log,
+		Dirs: cfg.ToolsDirs, ConfigDir: cfg.ConfigDir, Workdir: cfg.Workdir, WorkdirNamed: cfg.WorkdirNamed, Neutral: neutralFolder(cfg.StateDir, os.Getenv), OutputDir: outputDir(cfg), CacheDir: cfg.CacheDir, Logger: d.log,
 		Hidden: hidden(cfg), Offline: !cfg.Sandbox.Network,
 		Dialects: map[string]tool.Dialect{
 			tool.Narratoria: narratoria.Dialect, tool.Gevals: gevals.Dialect, tool.Amplifier: amplifier.Dialect,
 			tool.MCP: mcp.Dialect(mcp.Options{Version: buildinfo.Version(), OutputDir: outputDir(cfg), CacheDir: filepath.Join(cfg.StateDir, "mcp"), Logins: loginsOf(cfg)}),
 		},
-		Policy: allowed.Set, Audit: journal, Helper: selfPath,
+		Policy: d.rules.Set, Audit: d.audit, Helper: selfPath,
 		Changed: func(server string) {
-			events.Append(protocol.Status{Code: protocol.StatusToolsChanged, Message: fmt.Sprintf("the MCP server %s has other tools now", server)})
+			d.events.Append(protocol.Status{Code: protocol.StatusToolsChanged, Message: fmt.Sprintf("the MCP server %s has other tools now", server)})
 		},
 	}
 	if cfg.BuiltinTools {
@@ -227,18 +284,18 @@ func openTools(cfg Config, allowed *rules, journal *audit.Log, events *event.Log
 	}
 	for _, dir := range cfg.ToolsDirs {
 		if _, err := os.Stat(dir); err != nil {
-			log.Info("no tools directory", zap.String("path", dir))
+			d.log.Info("no tools directory", zap.String("path", dir))
 		}
 	}
 	if cfg.BuiltinTools {
 		for _, path := range exposed(cfg) {
-			log.Warn("the working directory holds files of the daemon, which the built-in tools can change; choose a workdir that does not hold them",
+			d.log.Warn("the working directory holds files of the daemon, which the built-in tools can change; choose a workdir that does not hold them",
 				zap.String("workdir", cfg.Workdir), zap.String("inside", path))
 		}
 	}
 	tools := registry.New(o)
 	for _, err := range tools.Errors() {
-		log.Error("tool not loaded", zap.Error(err))
+		d.log.Error("tool not loaded", zap.Error(err))
 	}
 	return tools, nil
 }
@@ -284,171 +341,156 @@ func hidden(cfg Config) proc.Hidden {
 }
 
 // warm has the user's MCP servers read, and tells what is wrong with them.
-func warm(cfg Config, tools *registry.Registry, events *event.Log, log *zap.Logger) {
-	tools.Warm()
-	unused(tools, events, log)
-	for _, err := range tools.Errors() {
-		if strings.Contains(err.Error(), filepath.Join(cfg.ConfigDir, mcpfile.Name)) { // the others were told
-			log.Error("MCP server not loaded", zap.Error(err))
+func (d *Daemon) warm() {
+	d.tools.Warm()
+	d.unused()
+	for _, err := range d.tools.Errors() {
+		if strings.Contains(err.Error(), filepath.Join(d.cfg.ConfigDir, mcpfile.Name)) { // the others were told
+			d.log.Error("MCP server not loaded", zap.Error(err))
 		}
 	}
 }
 
 // unused warns of what the policy says and nothing fits: it may be misspelt.
-func unused(tools *registry.Registry, events *event.Log, log *zap.Logger) {
-	for _, rule := range tools.Unused() {
-		events.Append(protocol.Warning{Code: protocol.WarningRuleUnused, Message: fmt.Sprintf("the pattern %q of the policy, %s, fits no tool", rule.Tool, rule.Place)})
-		log.Warn("a pattern of the policy fits no tool", zap.String("pattern", rule.Tool), zap.Stringer("at", rule.Place))
+func (d *Daemon) unused() {
+	for _, rule := range d.tools.Unused() {
+		d.events.Append(protocol.Warning{Code: protocol.WarningRuleUnused, Message: fmt.Sprintf("the pattern %q of the policy, %s, fits no tool", rule.Tool, rule.Place)})
+		d.log.Warn("a pattern of the policy fits no tool", zap.String("pattern", rule.Tool), zap.Stringer("at", rule.Place))
 	}
 }
 
 // reload reads the rules and the tool descriptors again.
-func reload(tools *registry.Registry, allowed *rules, events *event.Log, log *zap.Logger) protocol.ToolsReloaded {
-	bad := allowed.Reload()
-	c := tools.Reload()
-	unused(tools, events, log)
-	log.Info("tools reloaded", zap.Strings("added", c.Added), zap.Strings("changed", c.Changed), zap.Strings("removed", c.Removed))
+func (d *Daemon) reload() protocol.ToolsReloaded {
+	bad := d.rules.Reload()
+	c := d.tools.Reload()
+	d.unused()
+	d.log.Info("tools reloaded", zap.Strings("added", c.Added), zap.Strings("changed", c.Changed), zap.Strings("removed", c.Removed))
 	r := protocol.ToolsReloaded{
 		Added: append([]string{}, c.Added...), Changed: append([]string{}, c.Changed...), Removed: append([]string{}, c.Removed...),
 		Errors: []string{},
 	}
 	if bad != nil {
-		log.Error("rules not loaded; those from before hold", zap.Error(bad))
+		d.log.Error("rules not loaded; those from before hold", zap.Error(bad))
 		r.Errors = append(r.Errors, bad.Error())
 	}
 	for _, err := range c.Errors {
-		log.Error("tool not loaded", zap.Error(err))
+		d.log.Error("tool not loaded", zap.Error(err))
 		r.Errors = append(r.Errors, err.Error())
 	}
 	return r
 }
 
-// runGroup runs the actors. A group has no order of its own, so the order of
-// the stop is carried by data: the signal ends the hub's context; the hub
-// drains its runs while commands are still answered, and closes the event log;
-// event connections end when they have drained that; only then do the command
-// connections end.
-func runGroup(ctx context.Context, cfg Config, out *logOutput, levels <-chan os.Signal, sockets *server.Sockets, debug *debugging, mux *protocol.Mux,
-	events *event.Log, readers *server.Readers, hub *runloop.Hub, tools *registry.Registry, allowed *rules, held *budget.Budget, notifier *notify.Notifier, pruning *pruner, status *statusLine, leaving *departure, joined *host.Host,
-) error {
-	log := out.Logger
-	var g run.Group
+// Run serves until it is told to stop, and returns nil then, or a *restartError where
+// the daemon is to start anew.
+//
+// A group of actors has no order of its own, so the order of the stop is carried by
+// data: the signal ends the hub's context; the hub drains its runs while commands are
+// still answered, and closes the event log; event connections end when they have
+// drained that; only then do the command connections end.
+func (d *Daemon) Run(ctx context.Context) error {
 	stopping, stop := context.WithCancel(ctx)
 	defer stop()
 	drained, finish := context.WithCancel(context.WithoutCancel(ctx))
 	defer finish()
-	self := newRoundTrip(func(ctx context.Context) error { return unlessStopping(ctx, stopping, hub.Ping) }, sockets)
-	signals := make(chan os.Signal, 1)
-	halted := func(s os.Signal) { // another one ends it at once
-		signal.Stop(signals)
-		log.Info("stopping", zap.Stringer("signal", s))
-		leaving.halt()
-	}
-	{
-		hangups, ignored := make(chan os.Signal, 1), make(chan os.Signal, 1)
-		signal.Notify(signals, unix.SIGINT, unix.SIGTERM)
-		signal.Notify(hangups, unix.SIGHUP)
-		// What reads its log may end. Not signal.Ignore: children would inherit that.
-		signal.Notify(ignored, unix.SIGPIPE)
-		defer signal.Stop(hangups) // while it stops, these end nothing either
-		defer signal.Stop(ignored)
-		g.Add(func() error {
-			for waiting := true; waiting; {
-				select {
-				case <-hangups: // also the terminal it was started from has closed
-					reloading(log)
-					reload(tools, allowed, events, log)
-					sdNotify(log, sd.SdNotifyReady)
-				case s := <-levels:
-					out.turn(s)
-				case s := <-signals:
-					halted(s)
-					waiting = false
-				case <-leaving.asked:
-					log.Info("stopping", zap.Bool("restart", leaving.end() != nil))
-					waiting = false
-					stop()
-				case <-stopping.Done():
-					waiting = false
-				}
-			}
-			if leaving.end() != nil { // a signal counts for more than a restart
-				select {
-				case s := <-signals:
-					halted(s)
-				case <-drained.Done():
-				}
-			}
-			if leaving.end() == nil {
-				signal.Stop(signals)
-				sdNotify(log, sd.SdNotifyStopping+"\nSTATUS=stopping")
-			}
-			return nil
-		}, func(error) { stop() })
-	}
-	{
-		g.Add(func() error {
-			err := hub.Run(stopping)
-			hub.Drain(cfg.DrainTimeout)
-			events.Close()
-			joined.Close()
-			notifier.Close()
-			tools.Close(context.WithoutCancel(ctx))
-			finish()
-			return err
-		}, func(error) { stop() })
-	}
-	{
-		g.Add(func() error {
-			return server.ServeCommands(drained, sockets.Commands, mux, cfg.MaxLine, held, log)
-		}, func(error) { stop() })
-	}
-	{
-		g.Add(func() error {
-			return server.ServeEvents(drained, sockets.Events, events, readers, cfg.MaxLine, held, log)
-		}, func(error) { stop() })
-	}
-	{
-		g.Add(func() error {
-			return debug.serve(drained)
-		}, func(error) { stop() })
-	}
-	{
-		g.Add(func() error {
-			return pruning.run(stopping)
-		}, func(error) { stop() })
-	}
-	{
-		g.Add(func() error {
-			return watchdog(drained, log, self.answers) // a restart may drain for longer than systemd waits
-		}, func(error) { stop() })
-	}
-	{
-		g.Add(func() error {
-			if self.answers(stopping) == nil {
-				log.Info("ready", zap.String("socket", cfg.Socket), zap.String("state_dir", cfg.StateDir), zap.String("version", buildinfo.Version()))
-				sayReady()
-				status.keep(stopping, func(state string) { sdNotify(log, state) })
-			}
-			return nil
-		}, func(error) { stop() })
-	}
-	joined.Start()
+	self := newRoundTrip(func(ctx context.Context) error { return unlessStopping(ctx, stopping, d.hub.Ping) }, d.sockets)
+	ignored := make(chan os.Signal, 1)
+	signal.Notify(d.stops, unix.SIGINT, unix.SIGTERM)
+	signal.Notify(d.hangups, unix.SIGHUP)
+	// What reads its log may end. Not signal.Ignore: children would inherit that.
+	signal.Notify(ignored, unix.SIGPIPE)
+	defer signal.Stop(d.hangups) // while it stops, these end nothing either
+	defer signal.Stop(ignored)
+	var g run.Group
+	add := func(actor func() error) { g.Add(actor, func(error) { stop() }) }
+	add(func() error {
+		d.obey(stopping, drained, stop)
+		return nil
+	})
+	add(func() error {
+		err := d.hub.Run(stopping)
+		d.hub.Drain(d.cfg.DrainTimeout)
+		d.events.Close()
+		d.fleet.Close()
+		d.notifier.Close()
+		d.tools.Close(context.WithoutCancel(ctx))
+		finish()
+		return err
+	})
+	add(func() error {
+		return server.ServeCommands(drained, d.sockets.Commands, d.mux, d.cfg.MaxLine, d.held, d.log)
+	})
+	add(func() error {
+		return server.ServeEvents(drained, d.sockets.Events, d.events, d.readers, d.cfg.MaxLine, d.held, d.log)
+	})
+	add(func() error { return d.debug.serve(drained) })
+	add(func() error { return d.pruning.run(stopping) })
+	add(func() error { return watchdog(drained, d.log, self.answers) }) // a restart may drain for longer than systemd waits
+	add(func() error {
+		if self.answers(stopping) == nil {
+			d.log.Info("ready", zap.String("socket", d.cfg.Socket), zap.String("state_dir", d.cfg.StateDir), zap.String("version", buildinfo.Version()))
+			sayReady()
+			d.status.keep(stopping, func(state string) { sdNotify(d.log, state) })
+		}
+		return nil
+	})
+	d.fleet.Start()
 	var warming sync.WaitGroup
-	warming.Go(func() { warm(cfg, tools, events, log) }) // ends by itself
+	warming.Go(d.warm) // ends by itself
 	err := g.Run()
 	warming.Wait()
-	signal.Stop(signals) // from here on it has its effect at once
+	signal.Stop(d.stops) // from here on it has its effect at once
 	select {
-	case s := <-signals:
-		halted(s)
+	case s := <-d.stops:
+		d.halt(s)
 	default:
 	}
-	log.Info("stopped")
+	d.log.Info("stopped")
 	if err == nil || errors.Is(err, context.Canceled) {
-		return leaving.end()
+		return d.leaving.end()
 	}
 	return err
+}
+
+// obey does what signals and clients ask, and returns when the daemon is to stop. A
+// restart waits for the runs to end: a signal until then counts for more.
+func (d *Daemon) obey(stopping, drained context.Context, stop func()) {
+	for waiting := true; waiting; {
+		select {
+		case <-d.hangups: // also the terminal it was started from has closed
+			reloading(d.log)
+			d.reload()
+			sdNotify(d.log, sd.SdNotifyReady)
+		case s := <-d.levels:
+			d.out.turn(s)
+		case s := <-d.stops:
+			d.halt(s)
+			waiting = false
+		case <-d.leaving.asked:
+			d.log.Info("stopping", zap.Bool("restart", d.leaving.end() != nil))
+			waiting = false
+			stop()
+		case <-stopping.Done():
+			waiting = false
+		}
+	}
+	if d.leaving.end() != nil {
+		select {
+		case s := <-d.stops:
+			d.halt(s)
+		case <-drained.Done():
+		}
+	}
+	if d.leaving.end() == nil {
+		signal.Stop(d.stops)
+		sdNotify(d.log, sd.SdNotifyStopping+"\nSTATUS=stopping")
+	}
+}
+
+// halt has the daemon stop, as a signal says; another one ends it at once.
+func (d *Daemon) halt(s os.Signal) {
+	signal.Stop(d.stops)
+	d.log.Info("stopping", zap.Stringer("signal", s))
+	d.leaving.halt()
 }
 
 // loggedEvents tells the log what a person reading it wants to know of the

@@ -8,19 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 
-	"go.uber.org/zap"
-
-	"noused/internal/audit"
-	"noused/internal/budget"
 	"noused/internal/buildinfo"
-	"noused/internal/event"
 	"noused/internal/fleet"
 	"noused/internal/fleet/host"
 	"noused/internal/fleet/work"
-	"noused/internal/protocol"
 	"noused/internal/regular"
-	"noused/internal/runloop"
-	"noused/internal/tool/registry"
 	"noused/internal/worktree"
 )
 
@@ -28,23 +20,23 @@ import (
 const instanceFile = "fleet-instance"
 
 // openFleet makes the daemon's side of its fleet; nil is that none is configured.
-func openFleet(cfg Config, epoch string, mux *protocol.Mux, hub *runloop.Hub, events *event.Log, held *budget.Budget, tools *registry.Registry, journal *audit.Log, log *zap.Logger) (*host.Host, error) {
-	f := cfg.Fleet
+func (d *Daemon) openFleet() (*host.Host, error) {
+	f := d.cfg.Fleet
 	if len(f.URLs) == 0 {
 		return nil, nil
 	}
-	instance, err := fleetInstance(filepath.Join(cfg.StateDir, instanceFile))
+	instance, err := fleetInstance(filepath.Join(d.cfg.StateDir, instanceFile))
 	if err != nil {
 		return nil, fmt.Errorf("[fleet]: %w", err)
 	}
 	jobs := work.New(work.Options{
 		Prefix: f.Prefix, Name: f.Name, Instance: instance, Labels: f.Labels, Slots: f.Slots, Timeout: f.JobTimeout,
-		Dir: filepath.Join(cfg.StateDir, "fleet-jobs"), Trees: worktree.Home(os.Getenv), Git: confinedGit(tools), Mux: mux, Events: events, Audit: journal.Record, Log: log.Named("jobs"),
+		Dir: filepath.Join(d.cfg.StateDir, "fleet-jobs"), Trees: worktree.Home(os.Getenv), Git: confinedGit(d.tools), Mux: d.mux, Events: d.events, Audit: d.audit.Record, Log: d.log.Named("jobs"),
 	})
 	return host.New(host.Options{
 		Connect: f.Connect, Prefix: f.Prefix, Name: f.Name, Labels: f.Labels, Approve: f.Approve, Slots: f.Slots, JobTimeout: f.JobTimeout,
-		Version: buildinfo.Version(), Epoch: epoch, Instance: instance, Workdir: cfg.Workdir, Load: hub.Load, Jobs: jobs,
-		Mux: mux, MaxLine: cfg.MaxLine, Held: held, Events: events, Audit: journal.Record, Log: log.Named("fleet"),
+		Version: buildinfo.Version(), Epoch: d.info.Epoch, Instance: instance, Workdir: d.cfg.Workdir, Load: d.hub.Load, Jobs: jobs,
+		Mux: d.mux, MaxLine: d.cfg.MaxLine, Held: d.held, Events: d.events, Audit: d.audit.Record, Log: d.log.Named("fleet"),
 	}), nil
 }
 

@@ -58,7 +58,12 @@ environment before the file.`,
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), cfg, newLogger(os.Stderr, cfg.LogDir, cfg.LogLevel))
+			d, err := New(cfg, newLogger(os.Stderr, cfg.LogDir, cfg.LogLevel))
+			if err != nil {
+				return err
+			}
+			defer d.Close()
+			return d.Run(cmd.Context())
 		},
 	}
 	cmdline.Version(root, func() string { return buildinfo.Line("noused") })

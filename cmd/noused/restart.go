@@ -63,7 +63,7 @@ func openSockets(path string) (*server.Sockets, error) {
 	return server.Listen(path)
 }
 
-// restartError is what serve ends with where the daemon is to start anew: these are
+// restartError is what Run ends with where the daemon is to start anew: these are
 // the files that it leaves.
 type restartError struct{ files map[string]*os.File }
 
@@ -199,7 +199,7 @@ func (d *departure) leave() error {
 	return nil
 }
 
-// end is what serve returns when all is over.
+// end is what Run returns when all is over.
 func (d *departure) end() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

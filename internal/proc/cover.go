@@ -129,27 +129,12 @@ func cover(who string, hidden Hidden, write []string) error {
 			}
 			continue
 		}
-		info, err := os.Lstat(path)
-		switch {
-		case errors.Is(err, os.ErrNotExist): // also: below what is covered by now
-			continue
-		case errors.Is(err, os.ErrPermission) && outOfReach(path):
-			continue
-		case err != nil:
-			return err
-		case info.IsDir():
-			folders = append(folders, path)
-			if err = putOver(path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=1m"); err == nil {
-				err = furnish(path, links)
-			}
-		default:
-			err = putOver(path, os.DevNull, unix.MS_BIND, "")
-		}
-		if vanished(path, err) { // meanwhile: another daemon's folder, say
-			continue
-		}
+		folder, err := coverOne(path, links)
 		if err != nil {
 			return err
+		}
+		if folder {
+			folders = append(folders, path)
 		}
 	}
 	others, err := sockets(hidden, other, write)
@@ -167,6 +152,31 @@ func cover(who string, hidden Hidden, write []string) error {
 		}
 	}
 	return os.Chdir(dir) // what is known by now leads past the covers
+}
+
+// coverOne puts an empty folder, with those links, over a folder, and the null device
+// over a file. What is not there, or has gone meanwhile, needs no cover.
+func coverOne(path string, links map[string]string) (folder bool, err error) {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist): // also: below what is covered by now
+		return false, nil
+	case errors.Is(err, os.ErrPermission) && outOfReach(path):
+		return false, nil
+	case err != nil:
+		return false, err
+	case info.IsDir():
+		folder = true
+		if err = putOver(path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=1m"); err == nil {
+			err = furnish(path, links)
+		}
+	default:
+		err = putOver(path, os.DevNull, unix.MS_BIND, "")
+	}
+	if vanished(path, err) { // another daemon's folder, say
+		err = nil
+	}
+	return folder, err
 }
 
 // sortedPaths has what lies in a folder behind it, and each once.

@@ -181,27 +181,9 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 	}
 	out, err = lookAtEnd(ctx, h, p.SessionID, last, func(m *machine) (protocol.Messages, error) {
 		open = m.s.Open()
-		var ok bool
-		if path, ok = m.s.Path(p.LeafID); !ok {
-			return protocol.Messages{}, unknownLeaf(m.s.ID, p.LeafID)
-		}
-		out := protocol.Messages{SessionID: m.s.ID, LeafID: p.LeafID}
-		switch {
-		case p.After != nil:
-			if path, ok = behind(path, *p.After); !ok {
-				return out, protocol.Errorf(protocol.SessionError, "after: the conversation has no entry %.80q", *p.After)
-			}
-			if p.Limit != nil && *p.Limit < len(path) {
-				path, out.More = path[:*p.Limit], true
-			}
-		case p.Limit != nil:
-			path = path[max(0, len(path)-*p.Limit):]
-		}
-		ended = endedRuns(m.s, path)
-		if out.LeafID == "" {
-			out.LeafID = m.s.Leaf
-		}
-		return out, nil
+		out, asked, err := m.messagesAsked(p)
+		path, ended = asked, endedRuns(m.s, asked)
+		return out, err
 	})
 	if err != nil {
 		return out, err
@@ -256,6 +238,27 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 	}
 	out.Release = give
 	return out, nil
+}
+
+// messagesAsked is the part of a conversation that p asks for, and the reply without it.
+func (m *machine) messagesAsked(p protocol.GetMessagesParams) (out protocol.Messages, path []*session.Entry, err error) {
+	path, ok := m.s.Path(p.LeafID)
+	if !ok {
+		return out, nil, unknownLeaf(m.s.ID, p.LeafID)
+	}
+	out = protocol.Messages{SessionID: m.s.ID, LeafID: cmp.Or(p.LeafID, m.s.Leaf)}
+	switch {
+	case p.After != nil:
+		if path, ok = behind(path, *p.After); !ok {
+			return out, nil, protocol.Errorf(protocol.SessionError, "after: the conversation has no entry %.80q", *p.After)
+		}
+		if p.Limit != nil && *p.Limit < len(path) {
+			path, out.More = path[:*p.Limit], true
+		}
+	case p.Limit != nil:
+		path = path[max(0, len(path)-*p.Limit):]
+	}
+	return out, path, nil
 }
 
 // endedRuns are the runs of a path that have ended, in its order.

@@ -184,8 +184,6 @@ func (s *State) apply(r Record) error {
 	case Created:
 		s.ID, s.Title, s.ParentID, s.Workdir, s.CreatedAt = f.SessionID, f.Title, f.ParentID, f.Workdir, r.At
 		s.Servers = f.Servers
-	case TitleSet:
-		s.Title = f.Title
 	case MarkedRead:
 		s.Unread = false
 		return nil // the session is as it was
@@ -208,13 +206,45 @@ func (s *State) apply(r Record) error {
 		s.Environment = EnvironmentTaken{}
 	case EnvironmentTaken:
 		s.Environment = f
-	case ToolsDeferred:
-		s.Deferred = f
 	case LeafSet:
 		if s.Entry(f.LeafID) == nil {
 			return fmt.Errorf("leaf moved to unknown entry %q", f.LeafID)
 		}
 		s.Leaf, s.path = f.LeafID, s.pathTo(f.LeafID)
+	case Patched:
+		if err := s.patched.merge(f.Patch); err != nil {
+			return err
+		}
+		s.spend(f.RunID, f.Usage)
+	case JobStarted:
+		s.addJob(f.Job)
+	case AssetAdded:
+		s.Assets, s.assetsSize = append(s.Assets, f.Asset), s.assetsSize+AssetSize(f.Asset)
+	case RunStarted:
+		s.Run = &Run{ID: f.RunID, Began: r.At, Approvals: f.Approvals}
+	case RuleKept:
+		s.kept(f.ApprovalID)
+	default:
+		if s.applySetting(r.Fact) {
+			break
+		}
+		if err := s.applyRun(r.Fact, r.At); err != nil {
+			return err
+		}
+	}
+	if r.At.After(s.UpdatedAt) { // a branch's entries are older than itself
+		s.UpdatedAt = r.At
+	}
+	return nil
+}
+
+// applySetting reports whether a fact is one of what the session is set to.
+func (s *State) applySetting(fact Fact) bool {
+	switch f := fact.(type) {
+	case TitleSet:
+		s.Title = f.Title
+	case ToolsDeferred:
+		s.Deferred = f
 	case ModeSet:
 		if f.Kind == protocol.KindSteer {
 			s.SteeringMode = f.Mode
@@ -230,30 +260,12 @@ func (s *State) apply(r Record) error {
 			s.Repairs = map[string]model.Repair{}
 		}
 		s.Repairs[f.Model] = f.Repair
-	case Patched:
-		if err := s.patched.merge(f.Patch); err != nil {
-			return err
-		}
-		s.spend(f.RunID, f.Usage)
-	case JobStarted:
-		s.addJob(f.Job)
-	case AssetAdded:
-		s.Assets, s.assetsSize = append(s.Assets, f.Asset), s.assetsSize+AssetSize(f.Asset)
-	case RunStarted:
-		s.Run = &Run{ID: f.RunID, Began: r.At, Approvals: f.Approvals}
 	case ApprovalModeSet:
 		s.ApprovalMode = f.Mode
-	case RuleKept:
-		s.kept(f.ApprovalID)
 	default:
-		if err := s.applyRun(r.Fact, r.At); err != nil {
-			return err
-		}
+		return false
 	}
-	if r.At.After(s.UpdatedAt) { // a branch's entries are older than itself
-		s.UpdatedAt = r.At
-	}
-	return nil
+	return true
 }
 
 func (s *State) applyInput(f Input, at time.Time) {

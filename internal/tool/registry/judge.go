@@ -101,22 +101,17 @@ type candidate struct {
 // candidates are in the order in which resolve asks.
 func (r *Registry) candidates(inv model.Invocation) (found []candidate) {
 	name := inv.Name
-	for _, spell := range []func(string) string{asIs, model.Undotted} {
-		for _, m := range r.known(inv.Scope) {
-			if !m.mayHave(name, spell) || !m.desc.Offers() {
-				continue
-			}
-			ops, known := m.known()
-			i := slices.IndexFunc(ops, func(op *operation) bool { return spell(m.callName(op.Name)) == name })
-			switch {
-			case i >= 0:
-				return append(found, candidate{m, m.callName(ops[i].Name), ops[i]})
-			case known, m.desc.Bare && m.desc.Capabilities != nil && !slices.Contains(m.desc.Capabilities, name):
-			case m.desc.Bare:
-				found = append(found, candidate{m, name, nil})
-			default:
-				found = append(found, candidate{m, m.callName(strings.TrimPrefix(name, spell(m.desc.Name+"."))), nil})
-			}
+	for m, spell := range meaning(r.known(inv.Scope), name) {
+		ops, known := m.known()
+		i := slices.IndexFunc(ops, func(op *operation) bool { return spell(m.callName(op.Name)) == name })
+		switch {
+		case i >= 0:
+			return append(found, candidate{m, m.callName(ops[i].Name), ops[i]})
+		case known, m.desc.Bare && m.desc.Capabilities != nil && !slices.Contains(m.desc.Capabilities, name):
+		case m.desc.Bare:
+			found = append(found, candidate{m, name, nil})
+		default:
+			found = append(found, candidate{m, m.callName(strings.TrimPrefix(name, spell(m.desc.Name+"."))), nil})
 		}
 	}
 	return found
@@ -215,7 +210,9 @@ func readOutside(arguments []byte) (a outsideArgs, err error) {
 // allowed judges a call that nobody has judged, and makes an error of all but a
 // yes: there is nobody to ask.
 func (r *Registry) allowed(of candidate, inv model.Invocation) error {
-	inv, _ = of.filled(inv)
+	if inv.Allowed {
+		return nil
+	}
 	name, d := of.name, r.decide(r.rules(), of, inv)
 	var err *tool.Fault
 	switch d.Verdict {

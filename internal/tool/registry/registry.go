@@ -24,6 +24,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -257,11 +258,9 @@ func (r *Registry) Has(ctx context.Context, from model.Scope, name string) bool 
 	if _, denies := r.rules().Denies(name); denies {
 		return true
 	}
-	for _, spell := range []func(string) string{asIs, model.Undotted} {
-		for _, m := range r.seen(from) {
-			if m.mayHave(name, spell) && m.desc.Offers() && m.has(ctx, name, spell) {
-				return true
-			}
+	for m, spell := range meaning(r.seen(from), name) {
+		if m.has(ctx, name, spell) {
+			return true
 		}
 	}
 	return r.outcast(from, name) != nil
@@ -269,7 +268,17 @@ func (r *Registry) Has(ctx context.Context, from model.Scope, name string) bool 
 
 // Call runs one operation, by the name that List gives it or that name with
 // "__" for each dot, and blocks until it has ended and its progress is told.
-// Whatever goes wrong is in the result.
+// Whatever goes wrong is in the result. A call goes one way, and ends where a step
+// fails:
+//
+//	resolve   the name is looked up: the module and its operation
+//	filled    defaults are filled in, and the arguments are checked, once: Judge may
+//	          have seen another module in its place
+//	allowed   the policy is asked, unless the call was judged before ([Registry.Judge])
+//	run       what the policy was asked about runs: in the process of its folder, or
+//	          outside the sandbox in one of its own, or as a job
+//	show      images that the tool has named are kept
+//	bound     what is too long for a model is kept in a file
 func (r *Registry) Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) (result model.ToolResult) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -279,28 +288,22 @@ func (r *Registry) Call(ctx context.Context, inv model.Invocation, progress func
 		}
 	}()
 	start := time.Now()
-	m, op, err := r.resolve(ctx, inv)
-	if err != nil {
-		result = tool.Failure(err)
-		r.invoked("", inv.Name, inv.SessionID, inv.ID, time.Since(start), result.Error)
-		return r.keep.bound(result, inv.SessionID, inv.MaxResult)
+	module, op := "", inv.Name // as the audit has a call that is not let in
+	c, err := r.resolve(ctx, inv)
+	if err == nil {
+		defer c.module.leave()
+		var wrong error
+		inv, wrong = c.filled(inv)
+		if err = cmp.Or(r.allowed(c, inv), c.op.problem); err == nil {
+			module, op, err = c.module.desc.Name, c.op.Name, wrong
+		}
 	}
-	defer m.leave()
-	p, leave, err := m.at(inv.Workdir, r.readable(m, inv.SessionID))
 	if err != nil {
 		result = tool.Failure(err)
 	} else {
-		defer leave()
-		result = r.run(ctx, m, p, op, inv, progress)
-		r.show(p.desc, inv, &result)
+		result = r.run(ctx, c, inv, progress)
 	}
-	if event := artifacts[op.Name]; event != "" && m.desc.Bare && result.OK {
-		r.o.Audit.Record(model.AuditEvent{
-			Event: event, Component: "tool", Module: m.desc.Name, SessionID: inv.SessionID, RequestID: inv.ID,
-			Data: object("path", pathOf(inv.Arguments)),
-		})
-	}
-	r.invoked(m.desc.Name, op.Name, inv.SessionID, inv.ID, time.Since(start), result.Error)
+	r.invoked(module, op, inv.SessionID, inv.ID, time.Since(start), result.Error)
 	return r.keep.bound(result, inv.SessionID, inv.MaxResult)
 }
 
@@ -329,13 +332,15 @@ func pathOf(arguments []byte) string {
 	return a.Path
 }
 
-func (r *Registry) run(ctx context.Context, m *module, p *place, op *operation, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
-	args, err := op.schema.Prepare(jsontext.Value(inv.Arguments))
+// run runs a call that was let in.
+func (r *Registry) run(ctx context.Context, c candidate, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
+	m, op := c.module, c.op.Name
+	own, leave, err := m.at(inv.Workdir, r.readable(m, inv.SessionID))
 	if err != nil {
 		return tool.Failure(err)
 	}
-	inv.Arguments = []byte(args)
-	p, end, err := m.outside(p, op, inv)
+	defer leave()
+	p, end, err := m.outside(own, c.op, inv)
 	if err != nil {
 		return tool.Failure(err)
 	}
@@ -350,26 +355,32 @@ func (r *Registry) run(ctx context.Context, m *module, p *place, op *operation, 
 		kept.path = r.keep.files.NewName(inv.SessionID, tool.KeptResult, ".txt")
 		inv.KeepIn = kept.path
 	}
+	artifact := func(event string, data ...string) {
+		r.o.Audit.Record(model.AuditEvent{
+			Event: event, Component: "tool", Module: m.desc.Name, SessionID: inv.SessionID, RequestID: inv.ID, Data: object(data...),
+		})
+	}
 	told := func(u model.ToolUpdate) {
 		if u.Kept != nil {
 			kept.add(u.Kept)
 			return
 		}
 		if a := u.Asset; a != nil {
-			r.o.Audit.Record(model.AuditEvent{
-				Event: "artifact:write", Component: "tool", Module: p.desc.Name, SessionID: inv.SessionID, RequestID: inv.ID,
-				Data: object("path", a.Path, "media_type", a.MediaType, "asset_id", a.ID),
-			})
+			artifact("artifact:write", "path", a.Path, "media_type", a.MediaType, "asset_id", a.ID)
 		}
 		if progress != nil {
 			progress(tidy(u))
 		}
 	}
-	if result, ok := r.jobs.call(ctx, p.desc, op.Name, inv, told); ok {
-		return result
+	result, ok := r.jobs.call(ctx, p.desc, op, inv, told)
+	if !ok {
+		result = p.host.Call(ctx, op, inv, told)
+		kept.end(&result)
 	}
-	result := p.host.Call(ctx, op.Name, inv, told)
-	kept.end(&result)
+	r.show(own.desc, inv, &result)
+	if event := artifacts[op]; event != "" && m.desc.Bare && result.OK {
+		artifact(event, "path", pathOf(inv.Arguments))
+	}
 	return result
 }
 
@@ -403,48 +414,43 @@ func tidy(u model.ToolUpdate) model.ToolUpdate {
 // leave. Names as List gives them come before those with "__"; a module that
 // has not been heard of is asked only when the name begins with its own, and
 // not at all when the policy denies the call.
-func (r *Registry) resolve(ctx context.Context, inv model.Invocation) (*module, *operation, error) {
-	var problem error
-	for _, spell := range []func(string) string{asIs, model.Undotted} {
-		for _, m := range r.seen(inv.Scope) {
-			if !m.mayHave(inv.Name, spell) || !m.desc.Offers() {
-				continue
-			}
-			// However it is spelled: what is denied is not even asked for.
-			if d, denies := r.rules().Denies(inv.Name); denies {
-				return nil, nil, r.judged(inv.Name, d, denied(inv.Name, d.Pattern), inv)
-			}
-			switch err := m.enter(); {
-			case err == errRetired:
-				return r.resolve(ctx, inv) // it has just been replaced
-			case err != nil:
-				return nil, nil, err
-			}
-			op, err := m.find(ctx, inv.Name, spell)
-			if op != nil {
-				if err = op.problem; !inv.Allowed {
-					err = cmp.Or(r.allowed(candidate{m, m.callName(op.Name), op}, inv), err)
+func (r *Registry) resolve(ctx context.Context, inv model.Invocation) (c candidate, problem error) {
+	for m, spell := range meaning(r.seen(inv.Scope), inv.Name) {
+		// However it is spelled: what is denied is not even asked for.
+		if d, denies := r.rules().Denies(inv.Name); denies {
+			return c, r.judged(inv.Name, d, denied(inv.Name, d.Pattern), inv)
+		}
+		switch err := m.enter(); {
+		case err == errRetired:
+			return r.resolve(ctx, inv) // it has just been replaced
+		case err != nil:
+			return c, err
+		}
+		op, err := m.find(ctx, inv.Name, spell)
+		if op != nil {
+			return candidate{m, m.callName(op.Name), op}, nil
+		}
+		m.leave()
+		if ctx.Err() != nil {
+			return c, tool.Interrupted(ctx)
+		}
+		problem = cmp.Or(err, problem)
+	}
+	return c, cmp.Or(problem, r.outcast(inv.Scope, inv.Name), error(tool.Faultf(tool.UnsupportedOp, "there is no tool %q", inv.Name)))
+}
+
+// meaning yields the modules that may have an operation of that name, with how the name
+// is spelled: as List gives it first, then with "__" for each dot.
+func meaning(modules []*module, name string) iter.Seq2[*module, func(string) string] {
+	return func(yield func(*module, func(string) string) bool) {
+		for _, spell := range []func(string) string{asIs, model.Undotted} {
+			for _, m := range modules {
+				if m.mayHave(name, spell) && m.desc.Offers() && !yield(m, spell) {
+					return
 				}
-				if err == nil {
-					return m, op, nil
-				}
-			}
-			m.leave()
-			if op != nil {
-				return nil, nil, err
-			}
-			if ctx.Err() != nil {
-				return nil, nil, tool.Interrupted(ctx)
-			}
-			if err != nil {
-				problem = err
 			}
 		}
 	}
-	if problem = cmp.Or(problem, r.outcast(inv.Scope, inv.Name)); problem != nil {
-		return nil, nil, problem
-	}
-	return nil, nil, tool.Faultf(tool.UnsupportedOp, "there is no tool %q", inv.Name)
 }
 
 func asIs(name string) string { return name }
