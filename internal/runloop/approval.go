@@ -104,7 +104,7 @@ func (m *machine) stricter(rules, guard model.Verdict) model.Verdict {
 	case mode == protocol.ApprovalsAuto:
 		guard = model.Verdict{}
 	case mode == protocol.ApprovalsDeny:
-		guard.Decision, guard.Code, guard.Why = model.Deny, model.Denied, guard.Rule+", and nobody is asked here"
+		guard.Decision, guard.Code, guard.Why = model.Deny, model.Denied, guard.Rule+", and nobody can approve it here; see --approvals"
 	}
 	if guard.Decision == model.Deny || guard.Decision == model.Ask && rules.Decision != model.Ask {
 		guard.Changes, guard.Arguments, guard.Path, guard.Linked = rules.Changes, rules.Arguments, rules.Path, rules.Linked

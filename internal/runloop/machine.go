@@ -34,8 +34,8 @@ const (
 )
 
 // machine decides. It is a pure function of the facts folded so far and its
-// inputs: no clock, no I/O, no goroutine; every input appends to out what is to
-// be done about it. Facts are applied to the session the moment they are
+// inputs: no clock, no I/O, no goroutine; every input appends its
+// effects to out. Facts are applied to the session the moment they are
 // recorded, so the session it reads is always the fold of its journal.
 type machine struct {
 	s        *session.State

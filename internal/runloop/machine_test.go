@@ -53,7 +53,7 @@ type world struct {
 type client struct {
 	name string
 	wait bool
-	got  string // what became of its form, if it is a tool that asked
+	got  string // how its form ended, if it is a tool that asked
 }
 
 func newWorld(t *testing.T) *world {
@@ -769,7 +769,7 @@ func TestAnInterruptedToolIsNotRunAgain(t *testing.T) {
 	}
 	history, _ := w.m.s.Conversation().Held()
 	if got := history[len(history)-1]; got.Role != model.Tool || got.OK || got.Text == "" {
-		t.Errorf("the model reads %+v, want a result that says the effect is unknown", got)
+		t.Errorf("the model reads %+v, want a result that says what the call may have done", got)
 	}
 	w.finish()
 }

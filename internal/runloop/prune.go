@@ -24,7 +24,7 @@ func ByPerson(ctx context.Context, command string) error {
 	return err
 }
 
-// PruneSessions removes the sessions that need not be kept, the one that was used
+// PruneSessions removes old sessions, the one that was used
 // longest ago first, and reports each. One that runs, waits, is owed an answer or
 // is used just now, one that has a job, one that cannot be read, and the active one
 // are kept; one that nobody has looked at since its last run is not. With dry it

@@ -209,7 +209,7 @@ func (m *model) tell(kind, text string) {
 	m.notices = append(m.notices, text)
 }
 
-// answeredElsewhere takes in what became of a text for a daemon that is shown no more.
+// answeredElsewhere takes in what happened to a text for a daemon that is shown no more.
 func (m *model) answeredElsewhere(a answered) {
 	for i, f := range m.former {
 		if f.link != a.at.link {
@@ -229,7 +229,7 @@ func (m *model) answeredElsewhere(a answered) {
 	m.input.before(a.back...)
 }
 
-// finishedElsewhere takes in what became of a command of a daemon that is shown no more.
+// finishedElsewhere takes in how a command ended of a daemon that is shown no more.
 func (m *model) finishedElsewhere(f finished) {
 	for i, name := range m.working {
 		if name == "bash-aside" && strings.HasPrefix(f.name, "bash") {

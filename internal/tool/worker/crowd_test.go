@@ -103,7 +103,7 @@ func TestOneThatEndsAtOnceMakesRoom(t *testing.T) {
 }
 
 // A process that is taken and given back in the moment in which it is told to end
-// is told so once: counted twice, it would make room for ever that there is not,
+// is told so once: counted twice, it would make room that does not exist, for ever,
 // and the next caller waits though another one is idle.
 func TestOneThatIsUsedWhileItIsToldToEndIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
