@@ -63,7 +63,7 @@ func (q *asking) catchUp(run string, pending []protocol.Approval) {
 		q.ask(pending[i])
 	case q.open != nil:
 		q.open, q.form = nil, nil
-		q.a.notef("the question has been answered meanwhile")
+		q.a.notef("the approval has been answered meanwhile")
 	}
 }
 
@@ -172,7 +172,7 @@ func (q *asking) offer(one protocol.Approval) {
 			keys = append(keys, letter+" "+option)
 		}
 	}
-	fmt.Fprint(q.a.err, strings.Join(keys, ", ")+", and Enter; the question waits: ")
+	fmt.Fprint(q.a.err, strings.Join(keys, ", ")+", and Enter; the approval waits: ")
 	q.dangle = true
 }
 

@@ -375,7 +375,7 @@ func (in answerIn) step(m *machine) {
 	q := m.s.Run.Question
 	o, ok := q.Option(in.option)
 	if !ok {
-		m.refuse(in.ticket, protocol.Errorf(protocol.InvalidPayload, "option: this question has no %.40q, only %s", in.option, optionsOf(q)))
+		m.refuse(in.ticket, protocol.Errorf(protocol.InvalidPayload, "option: this approval has no %.40q, only %s", in.option, optionsOf(q)))
 		return
 	}
 	if q.Form() {
@@ -385,7 +385,7 @@ func (in answerIn) step(m *machine) {
 	d := session.ApprovalDecided{Outcome: protocol.OutcomeAllowed, Option: o.ID, PID: in.who.pid, UID: in.who.uid, Comm: in.who.comm, Peer: in.who.peer}
 	switch {
 	case in.content != nil:
-		m.refuse(in.ticket, protocol.Errorf(protocol.InvalidPayload, "content: this question has no form"))
+		m.refuse(in.ticket, protocol.Errorf(protocol.InvalidPayload, "content: this approval has no form"))
 		return
 	case o.Decision != protocol.DecisionAllow:
 		d.Outcome, d.Reason = protocol.OutcomeDenied, in.reason
@@ -438,7 +438,7 @@ func answeredBy(d session.ApprovalDecided) string {
 }
 
 func noSuchApproval(id string) error {
-	return protocol.Rejectf(protocol.NoSuchApproval, "approval_id: there is no question %.80q", id)
+	return protocol.Rejectf(protocol.NoSuchApproval, "approval_id: there is no approval %.80q", id)
 }
 
 func (in lateIn) step(m *machine) {

@@ -53,7 +53,7 @@ func (l *loop) wake() (release func(), err error) {
 	state, journal, problems, err := l.env.Store.Load(context.Background(), l.id)
 	l.env.tell(l.id, problems)
 	if err == nil && (state.Run == nil || !state.Run.Question.Open()) {
-		err = fmt.Errorf("the question that it waited for is gone from its journal: %w", journal.Close())
+		err = fmt.Errorf("the approval that it waited for is gone from its journal: %w", journal.Close())
 	}
 	if err != nil {
 		release()
