@@ -264,7 +264,7 @@ func (r *Registry) Has(ctx context.Context, from model.Scope, name string) bool 
 			}
 		}
 	}
-	return r.outcast(from, name) != nil
+	return r.unmountedServer(from, name) != nil
 }
 
 // Call runs one operation, by the name that List gives it or that name with
@@ -441,7 +441,7 @@ func (r *Registry) resolve(ctx context.Context, inv model.Invocation) (*module, 
 			}
 		}
 	}
-	if problem = cmp.Or(problem, r.outcast(inv.Scope, inv.Name)); problem != nil {
+	if problem = cmp.Or(problem, r.unmountedServer(inv.Scope, inv.Name)); problem != nil {
 		return nil, nil, problem
 	}
 	return nil, nil, tool.Faultf(tool.UnsupportedOp, "there is no tool %q", inv.Name)
