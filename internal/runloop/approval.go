@@ -75,7 +75,7 @@ func (m *machine) decideCall(call model.ToolCall) {
 		if v.Arguments != nil {
 			as.Arguments = v.Arguments
 		}
-		m.await(looking, work{look: &inquiry{as, v.Guarded, v.Changes}})
+		m.await(looking, work{look: &precheck{as, v.Guarded, v.Changes}})
 		return
 	}
 	m.act(inv, v, "")

@@ -227,7 +227,7 @@ func (l *loop) argue(ctx context.Context, inv *model.Invocation, w work) (done f
 const lookTime = 2 * time.Second
 
 // look finds out what has to be known of a call before it is decided.
-func (l *loop) look(ctx context.Context, gen int, at inquiry) {
+func (l *loop) look(ctx context.Context, gen int, at precheck) {
 	in := lookedIn{gen: gen}
 	if at.guarded {
 		in.guard = l.env.Policy.Guard(ctx, at.inv)
