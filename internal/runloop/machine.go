@@ -60,7 +60,7 @@ type machine struct {
 	filling   filling
 	compact   *compaction
 	trouble   trouble  // with the model, in the open turn
-	ladder    ladder   // of the run
+	fallbacks requestFallbacks   // of the run
 	leftOut   []string // of the instructions, as people have been told
 	waiters   []ticket // answered when the run ends
 	postponed []input  // stepped again when the session becomes idle
@@ -189,7 +189,7 @@ func (m *machine) counts() protocol.PendingCounts {
 
 // openRun opens the run that an accepted input is for.
 func (m *machine) openRun(in session.Input) {
-	m.ladder = ladder{}
+	m.fallbacks = requestFallbacks{}
 	m.record(session.RunStarted{RunID: in.RunID, Approvals: in.Approvals})
 	m.publish(protocol.AgentStart{Ref: m.runRef()})
 	m.startTurn(protocol.KindPrompt, []session.Input{in})
