@@ -21,7 +21,7 @@ type watch struct {
 	keys interrupts
 	feed *feed
 	show runView
-	asks *asking
+	asks *approvalPrompt
 
 	run, session string
 	aborting     bool
