@@ -55,7 +55,7 @@ type model struct {
 	remembered remembered
 	remembers  string // the file
 
-	news
+	daemonView
 
 	talk    *transcript.Transcript
 	input   *input
@@ -88,8 +88,8 @@ type model struct {
 	answeredHere string // id of the question that was answered here last
 }
 
-// news is what the daemon said that is shown, and what is known of it.
-type news struct {
+// daemonView is what the daemon said that is shown, and what is known of it.
+type daemonView struct {
 	state   protocol.State
 	missing []string
 	known   bool                 // there was a Snapshot

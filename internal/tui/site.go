@@ -161,7 +161,7 @@ func (m *model) move(to *site, id string) {
 		old.asked = slices.Clone(m.state.PendingApprovals)
 	}
 	old.away = m.lost(old)
-	m.site, m.opts, m.news = to, to.opts, news{}
+	m.site, m.opts, m.daemonView = to, to.opts, daemonView{}
 	m.find, m.editing, m.attention.unseen = nil, false, false
 	m.menu.close()
 	m.link, m.busy = follow.Open(to.opts.Daemon, id, nil), new(sync.WaitGroup)
