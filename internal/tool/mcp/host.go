@@ -59,7 +59,7 @@ type host struct {
 	dialer dialer
 	book   *book
 	files  *files
-	crowd  *worker.Crowd
+	processLimit  *worker.ProcessLimit
 	waits  waits
 	ctx    context.Context // ends with the host
 	stop   context.CancelFunc
@@ -92,7 +92,7 @@ func Dialect(o Options) tool.Dialect {
 
 // Share has the host's process count among those of others. It may be called
 // before the first use.
-func (h *host) Share(c *worker.Crowd) { h.crowd = c }
+func (h *host) Share(c *worker.ProcessLimit) { h.processLimit = c }
 
 // Watch is [tool.Server].
 func (h *host) Watch(changed func()) { h.changed = changed }

@@ -125,7 +125,7 @@ type Registry struct {
 	supervisor *proc.Supervisor
 	keep       keeper
 	jobs       *jobs
-	crowd      *worker.Crowd
+	processLimit      *worker.ProcessLimit
 	ctx        context.Context
 	stop       context.CancelCauseFunc
 
@@ -163,7 +163,7 @@ func New(o Options) *Registry {
 	ctx, stop := context.WithCancelCause(context.Background())
 	r := &Registry{
 		o: o, log: o.Logger, supervisor: proc.NewSupervisor(o.Helper, o.Logger), ctx: ctx, stop: stop,
-		keep: newKeeper(o.OutputDir, o.MaxText, o.MaxLines), crowd: worker.NewCrowd(maxLiving),
+		keep: newKeeper(o.OutputDir, o.MaxText, o.MaxLines), processLimit: worker.NewProcessLimit(maxLiving),
 	}
 	for _, v := range o.Environ {
 		if home, ok := strings.CutPrefix(v, "HOME="); ok {
