@@ -160,7 +160,7 @@ func (h *host) connect(ctx context.Context) (*link, error) {
 		return nil, err
 	}
 	versions := []string{initialize, discover}
-	if _, newer := h.book.known(); newer {
+	if _, newer := h.manifestCache.known(); newer {
 		versions = []string{discover, initialize}
 	}
 	l, first, again := h.attempt(ctx, versions[0], min(h.waits.first, h.desc.Timeout))
