@@ -67,7 +67,7 @@ func crowdedOut(cost int) error {
 // those that are not wanted or cannot be used.
 func (l *link) operations(ctx context.Context, m *tool.Manifest) error {
 	var ops []tool.Operation
-	var take taker
+	var take replyGate
 	defer take.end()
 	ctx = take.with(ctx)
 	names, size, seen, params := map[string]bool{}, 0, 0, &sdk.ListToolsParams{}
