@@ -148,7 +148,7 @@ func (c *conn) begin() error {
 	resumed := c.s.synced && !c.Older && !c.Gap && c.Epoch == c.s.epoch
 	if !resumed {
 		c.s.last = c.After
-		c.s.doing.clear()
+		c.s.tail.clear()
 	}
 	if id, ok := c.s.takeWant(); ok {
 		return c.turn(id)
@@ -222,7 +222,7 @@ func (c *conn) take(next incoming) error {
 		return next.err
 	case next.gap:
 		c.s.last = max(c.s.last, next.Seq)
-		c.s.doing.clear()
+		c.s.tail.clear()
 		return errDropped
 	case !c.Older && next.Seq <= c.s.last:
 		return nil // the snapshot has it
@@ -231,7 +231,7 @@ func (c *conn) take(next incoming) error {
 		return errDropped
 	}
 	c.s.last = max(c.s.last, next.Seq)
-	c.s.doing.see(next)
+	c.s.tail.see(next)
 	if c.ours(next) && !c.s.out.event(next.Event, next.size) {
 		c.s.synced = false
 	}

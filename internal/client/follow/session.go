@@ -48,7 +48,7 @@ type Session struct {
 	last    uint64 // the newest event that was told, or is in the Snapshot
 	synced  bool   // what was told is whole up to last
 	known   bool   // there was a Snapshot
-	doing   doing
+	tail    liveTail
 	trouble outage
 }
 
