@@ -73,7 +73,7 @@ func (w *watch) step() (done bool, err error) {
 	if w.feed.first.Older {
 		look = w.a.look
 	}
-	var h follow.Happening
+	var h follow.Update
 	err = w.asks.typed(w.patient(), func(ctx context.Context) (err error) {
 		h, err = w.feed.next(ctx, look)
 		return err

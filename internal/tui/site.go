@@ -129,7 +129,7 @@ func (m *model) keep(p place, f func(context.Context, place) tea.Msg) {
 
 // tellAll tells what happens on a stream until ctx ends. paced: a daemon that stays away
 // is tried less and less often.
-func tellAll(ctx context.Context, s *follow.Stream, paced bool, tell func(follow.Happening)) {
+func tellAll(ctx context.Context, s *follow.Stream, paced bool, tell func(follow.Update)) {
 	rest := time.Duration(0)
 	for {
 		h, err := s.Next(ctx)

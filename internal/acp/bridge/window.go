@@ -31,7 +31,7 @@ type window struct {
 	state   protocol.State
 	lost    bool               // the daemon is away, and the log has it
 	opening []opening          // requests that the next snapshot answers
-	held    []follow.Happening // what waits until it is known whose texts are whose
+	held    []follow.Update // what waits until it is known whose texts are whose
 
 	seen  uint64 // number of the newest event that was taken in
 	draw  drawing
@@ -91,7 +91,7 @@ func (w *window) run() {
 		w.calls.Wait()
 	}()
 	for w.ctx.Err() == nil { // what is posted to a window that is gone is not taken
-		happenings := w.link.Happenings()
+		happenings := w.link.Updates()
 		if len(w.held) > 0 {
 			happenings = nil
 		}
@@ -166,7 +166,7 @@ func (w *window) opened(o opening) {
 }
 
 // take takes in what the follower tells.
-func (w *window) take(h follow.Happening) {
+func (w *window) take(h follow.Update) {
 	if w.sending.Load() > 0 && w.mustKnow(h) {
 		w.held = append(w.held, h)
 		return
@@ -197,7 +197,7 @@ func (w *window) take(h follow.Happening) {
 
 // mustKnow tells whether something can only be taken in when it is known which
 // texts are the editor's: an event may overtake the reply that accepts its text.
-func (w *window) mustKnow(h follow.Happening) bool {
+func (w *window) mustKnow(h follow.Update) bool {
 	_, all := h.(follow.Snapshot)
 	return all
 }
