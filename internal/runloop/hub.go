@@ -111,7 +111,7 @@ type Hub struct {
 	resuming  sync.WaitGroup
 	resumes   chan struct{} // holds one for each session that is opened to go on
 	takenUp   chan struct{} // closed once the runs of a former daemon go on
-	asking    sessionQueue     // of texts that orchestrators are asked about
+	asking    sessionQueue  // of texts that orchestrators are asked about
 
 	mu    sync.Mutex
 	state lifecycle

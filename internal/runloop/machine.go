@@ -59,11 +59,11 @@ type machine struct {
 	said      bool      // the call has had an update that people can read
 	filling   filling
 	compact   *compaction
-	trouble   trouble  // with the model, in the open turn
-	fallbacks requestFallbacks   // of the run
-	leftOut   []string // of the instructions, as people have been told
-	waiters   []ticket // answered when the run ends
-	postponed []input  // stepped again when the session becomes idle
+	trouble   trouble          // with the model, in the open turn
+	fallbacks requestFallbacks // of the run
+	leftOut   []string         // of the instructions, as people have been told
+	waiters   []ticket         // answered when the run ends
+	postponed []input          // stepped again when the session becomes idle
 	draining  bool
 	deleted   bool // takes no further input
 }

@@ -29,8 +29,8 @@ type window struct {
 
 	known   bool // there was a snapshot
 	state   protocol.State
-	lost    bool               // the daemon is away, and the log has it
-	opening []opening          // requests that the next snapshot answers
+	lost    bool            // the daemon is away, and the log has it
+	opening []opening       // requests that the next snapshot answers
 	held    []follow.Update // what waits until it is known whose texts are whose
 
 	seen  uint64 // number of the newest event that was taken in

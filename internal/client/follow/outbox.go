@@ -16,8 +16,8 @@ const (
 // who put something in.
 type outbox struct {
 	updates chan Update
-	filled     chan struct{} // cap 1
-	emptied    chan struct{} // cap 1: the reader has taken all, after it was told that events were dropped
+	filled  chan struct{} // cap 1
+	emptied chan struct{} // cap 1: the reader has taken all, after it was told that events were dropped
 
 	mu      sync.Mutex
 	queue   []Update

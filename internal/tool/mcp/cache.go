@@ -36,9 +36,9 @@ type library struct {
 	room  *budget.Budget
 	files sync.Mutex // one file is read or made at a time
 
-	mu    sync.Mutex
+	mu        sync.Mutex
 	manifests map[string]*manifestCache
-	prune sync.Mutex // one writer makes room at a time
+	prune     sync.Mutex // one writer makes room at a time
 }
 
 // manifestCache is what one server can do, as far as it was ever heard.

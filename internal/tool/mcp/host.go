@@ -53,17 +53,17 @@ type waits struct {
 }
 
 type host struct {
-	desc   *tool.Descriptor
-	o      Options
-	log    *zap.Logger
-	dialer dialer
-	manifestCache   *manifestCache
-	files  *files
+	desc          *tool.Descriptor
+	o             Options
+	log           *zap.Logger
+	dialer        dialer
+	manifestCache *manifestCache
+	files         *files
 	processLimit  *worker.ProcessLimit
-	waits  waits
-	ctx    context.Context // ends with the host
-	stop   context.CancelFunc
-	work   sync.WaitGroup // starts, links, pings
+	waits         waits
+	ctx           context.Context // ends with the host
+	stop          context.CancelFunc
+	work          sync.WaitGroup // starts, links, pings
 
 	changed func()
 

@@ -27,11 +27,11 @@ type inbox struct {
 	link *link
 
 	mu    sync.Mutex
-	asked map[jsonrpc.ID]*asking // requests of the server's
-	count int                    // of them all, and
-	size  int                    // their bytes
-	ours  map[jsonrpc.ID]*replyGate  // of ours, those that somebody waits for
-	hello jsonrpc.ID             // our handshake, until it is answered
+	asked map[jsonrpc.ID]*asking    // requests of the server's
+	count int                       // of them all, and
+	size  int                       // their bytes
+	ours  map[jsonrpc.ID]*replyGate // of ours, those that somebody waits for
+	hello jsonrpc.ID                // our handshake, until it is answered
 
 	listing jsonrpc.ID // our last question for the server's tools, until it is answered
 

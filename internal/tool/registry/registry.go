@@ -119,15 +119,15 @@ type Auditor interface {
 // Registry knows the tools and runs them. It satisfies the run loop's Tools and
 // Modules.
 type Registry struct {
-	o          Options
-	log        *zap.Logger
-	home       string // of the user, as far as the environment says
-	supervisor *proc.Supervisor
-	keep       keeper
-	jobs       *jobs
-	processLimit      *worker.ProcessLimit
-	ctx        context.Context
-	stop       context.CancelCauseFunc
+	o            Options
+	log          *zap.Logger
+	home         string // of the user, as far as the environment says
+	supervisor   *proc.Supervisor
+	keep         keeper
+	jobs         *jobs
+	processLimit *worker.ProcessLimit
+	ctx          context.Context
+	stop         context.CancelCauseFunc
 
 	groups    groups
 	warm      sync.Once

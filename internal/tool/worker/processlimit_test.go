@@ -129,7 +129,7 @@ func TestOneThatIsUsedWhileItIsToldToEndIsToldOnce(t *testing.T) {
 		}
 		processLimit.Rest(slots[0], time.Now(), end)
 		go enter()
-		synctest.Wait()      // it is told to end
+		synctest.Wait()             // it is told to end
 		processLimit.Wake(slots[0]) // somebody takes it, and gives it back
 		processLimit.Rest(slots[0], time.Now(), end)
 		go enter() // one more who wants room
