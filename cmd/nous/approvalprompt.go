@@ -46,7 +46,7 @@ func (q *approvalPrompt) see(ev protocol.Event) {
 	case protocol.Status:
 		switch {
 		case ev.Code == protocol.StatusApprovalRequested && ev.Approval != nil:
-			q.ask(*ev.Approval)
+			q.askApproval(*ev.Approval)
 		case ev.Code == protocol.StatusApprovalResolved:
 			q.resolved(ev)
 		}
@@ -60,14 +60,14 @@ func (q *approvalPrompt) catchUp(run string, pending []protocol.Approval) {
 	i := slices.IndexFunc(pending, func(p protocol.Approval) bool { return p.RunID == run })
 	switch {
 	case i >= 0:
-		q.ask(pending[i])
+		q.askApproval(pending[i])
 	case q.open != nil:
 		q.open, q.form = nil, nil
 		q.a.notef("the approval has been answered meanwhile")
 	}
 }
 
-func (q *approvalPrompt) ask(one protocol.Approval) {
+func (q *approvalPrompt) askApproval(one protocol.Approval) {
 	q.open = &one
 	if q.a.json || q.shown == one.ApprovalID { // asked again after a restart
 		return
@@ -287,7 +287,7 @@ func (q *approvalPrompt) fill(ctx context.Context) {
 
 // field takes what was typed into the form.
 func (q *approvalPrompt) field(ctx context.Context, line string) {
-	if err := q.form.take(line); err != nil {
+	if err := q.form.fillField(line); err != nil {
 		q.a.complain(err.Error())
 	}
 	q.next(ctx)

@@ -255,12 +255,12 @@ func (a *app) questionsIn(ctx context.Context, session string) (q questions, err
 		return q, errAsksNothing
 	}
 	q.active, q.incomplete = state.SessionID, state.Incomplete
-	return q, q.take(state.Pending)
+	return q, q.addPending(state.Pending)
 }
 
 var errAsksNothing = errors.New("this core is an older one and asks nobody")
 
-func (q *questions) take(pending []jsontext.Value) error {
+func (q *questions) addPending(pending []jsontext.Value) error {
 	for _, raw := range pending {
 		var one protocol.Approval
 		if err := json.Unmarshal(raw, &one); err != nil {

@@ -246,7 +246,7 @@ func questionsOf(ctx context.Context, h *via.Host) (q questions, err error) {
 	if err := json.Unmarshal(payload, &state); err != nil {
 		return q, fmt.Errorf("get_state: decode reply: %w", err)
 	}
-	return q, q.take(state.Pending)
+	return q, q.addPending(state.Pending)
 }
 
 func (a *app) printFleetQuestions(got map[string]questions, hosts bool) error {

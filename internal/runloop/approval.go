@@ -165,7 +165,7 @@ func (m *machine) askCall(call model.ToolCall, v model.Verdict, diff string) {
 	if v.Why != "" {
 		rule += " (" + v.Why + ")"
 	}
-	m.ask(session.ApprovalAsked{
+	m.openApproval(session.ApprovalAsked{
 		Kind: protocol.ApprovalTool, CallID: call.ID, Arguments: jsontext.Value(v.Arguments), Reason: v.Reason, Rule: rule, Diff: diff,
 		Path: v.Path, Linked: v.Linked,
 		Options: append(options, session.ApprovalOption{ID: optionDeny, Decision: protocol.DecisionDeny}),
@@ -180,16 +180,16 @@ func (m *machine) overBudget(why *protocol.Error) {
 		return
 	}
 	used := m.s.Run.Usage
-	m.ask(session.ApprovalAsked{
+	m.openApproval(session.ApprovalAsked{
 		Kind: protocol.ApprovalBudget, Reason: why.Message, Rule: "ask: [limits]",
 		Options: []session.ApprovalOption{{ID: optionContinue, Decision: protocol.DecisionAllow}, {ID: optionDeny, Decision: protocol.DecisionDeny}},
 		Used:    session.Used{Tokens: used.InputTokens + used.OutputTokens, Cost: used.Cost, DayCost: m.today},
 	})
 }
 
-// ask puts a question and waits for its answer. Its id says whose it is, so that
+// openApproval puts a question and waits for its answer. Its id says whose it is, so that
 // an answer finds its session at any time.
-func (m *machine) ask(f session.ApprovalAsked) {
+func (m *machine) openApproval(f session.ApprovalAsked) {
 	m.raise(f)
 	m.waitForAnswer()
 	m.steered() // by one that came before

@@ -122,8 +122,8 @@ func (m *machine) step(now time.Time, in input) {
 	in.step(m)
 }
 
-// take hands over the pending effects and starts afresh.
-func (m *machine) take() effects {
+// drainEffects hands over the pending effects and starts afresh.
+func (m *machine) drainEffects() effects {
 	out := m.out
 	m.out = effects{}
 	return out

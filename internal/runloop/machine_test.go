@@ -101,12 +101,12 @@ func (w *world) step(in input) {
 	w.t.Helper()
 	w.clock = w.clock.Add(time.Second)
 	w.m.step(w.clock, in)
-	out := w.m.take()
+	out := w.m.drainEffects()
 	w.records = append(w.records, out.records...)
 	for _, k := range out.rules { // as the loop does
 		w.kept = append(w.kept, string(k.rule))
 		w.m.record(session.RuleKept{ApprovalID: k.approvalID})
-		w.records = append(w.records, w.m.take().records...)
+		w.records = append(w.records, w.m.drainEffects().records...)
 	}
 	for _, r := range out.replies {
 		w.answer(r)

@@ -92,7 +92,7 @@ func (f *boardFeed) isOlder(from int) {
 	f.of[from].older = true
 }
 
-func (f *boardFeed) take() (events []boardEvent, of []boardNews) {
+func (f *boardFeed) takeEvents() (events []boardEvent, of []boardNews) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	events, of = f.events, slices.Clone(f.of)

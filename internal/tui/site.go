@@ -183,10 +183,10 @@ func (m *model) leave() {
 	m.talk.Clear()
 	m.stay()
 	if text {
-		m.tell("info", "what was not sent to "+host+" is in the input")
+		m.addNotice("info", "what was not sent to "+host+" is in the input")
 	}
 	if abort {
-		m.tell("error", "nothing was aborted: "+host+" has not been told")
+		m.addNotice("error", "nothing was aborted: "+host+" has not been told")
 	}
 	aside := m.working[:0]
 	for _, name := range m.working {
@@ -203,8 +203,8 @@ func (m *model) leave() {
 	})
 }
 
-// tell shows a note, and again when another session is.
-func (m *model) tell(kind, text string) {
+// addNotice shows a note, and again when another session is.
+func (m *model) addNotice(kind, text string) {
 	m.talk.Notice(kind, text)
 	m.notices = append(m.notices, text)
 }

@@ -100,7 +100,7 @@ func (w *window) run() {
 			do()
 		case h, ok := <-happenings:
 			if ok {
-				w.take(h)
+				w.applyUpdate(h)
 			}
 		case <-w.flush.C:
 			w.tellOutput()
@@ -165,8 +165,8 @@ func (w *window) opened(o opening) {
 	w.tellState()
 }
 
-// take takes in what the follower tells.
-func (w *window) take(h follow.Update) {
+// applyUpdate takes in what the follower tells.
+func (w *window) applyUpdate(h follow.Update) {
 	if w.sending.Load() > 0 && w.mustKnow(h) {
 		w.held = append(w.held, h)
 		return
@@ -207,7 +207,7 @@ func (w *window) release() {
 	list := w.held
 	w.held = nil
 	for i, h := range list {
-		w.take(h)
+		w.applyUpdate(h)
 		if len(w.held) > 0 {
 			w.held = append(w.held, list[i+1:]...)
 			return

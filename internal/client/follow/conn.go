@@ -189,7 +189,7 @@ func (c *conn) follow() error {
 		var err error
 		select {
 		case next := <-c.in:
-			err = c.take(next)
+			err = c.applyIncoming(next)
 			if errors.Is(err, errDropped) {
 				c.s.synced = false
 				err = c.show(c.s.session)
@@ -215,8 +215,8 @@ func (c *conn) follow() error {
 	}
 }
 
-// take tells an event, if it is new and the session's or the daemon's.
-func (c *conn) take(next incoming) error {
+// applyIncoming tells an event, if it is new and the session's or the daemon's.
+func (c *conn) applyIncoming(next incoming) error {
 	switch {
 	case next.err != nil:
 		return next.err

@@ -34,7 +34,7 @@ func newOutbox() *outbox {
 func (o *outbox) deliver(ctx context.Context) {
 	defer close(o.updates)
 	for {
-		next, ok := o.take()
+		next, ok := o.takeUpdate()
 		if !ok {
 			select {
 			case <-o.filled:
@@ -52,7 +52,7 @@ func (o *outbox) deliver(ctx context.Context) {
 	}
 }
 
-func (o *outbox) take() (Update, bool) {
+func (o *outbox) takeUpdate() (Update, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.queue) == 0 {

@@ -112,12 +112,12 @@ func (h *host) starting() (*start, error) {
 	}
 	s := &start{done: make(chan struct{})}
 	h.start = s
-	h.work.Go(func() { h.begin(s) })
+	h.work.Go(func() { h.beginStart(s) })
 	return s, nil
 }
 
-// begin makes a link, which outlives its first caller.
-func (h *host) begin(s *start) {
+// beginStart makes a link, which outlives its first caller.
+func (h *host) beginStart(s *start) {
 	l, err := h.connect(h.ctx)
 	h.begun(s, l, err)
 }
@@ -391,14 +391,14 @@ func (l *link) prove() {
 // take it, as it has ended the session.
 func (l *link) call(ctx context.Context, op string, inv model.Invocation, progress func(model.ToolUpdate)) (r model.ToolResult, gone bool) {
 	defer l.h.leave(l)
-	c := l.begin(inv, progress)
+	c := l.beginCall(inv, progress)
 	defer l.end(c)
 	r = c.run(ctx, op)
 	return r, c.gone
 }
 
-// begin keeps a call until end, so that it hears what is said of it.
-func (l *link) begin(inv model.Invocation, progress func(model.ToolUpdate)) *call {
+// beginCall keeps a call until end, so that it hears what is said of it.
+func (l *link) beginCall(inv model.Invocation, progress func(model.ToolUpdate)) *call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count++

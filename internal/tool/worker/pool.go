@@ -105,7 +105,7 @@ func (p *Pool[W]) Acquire(ctx context.Context) (*Lease[W], error) {
 	case <-ctx.Done():
 		return nil, tool.Interrupted(ctx)
 	}
-	if l := p.take(); l != nil {
+	if l := p.takeIdle(); l != nil {
 		return l, nil
 	}
 	return p.spawn(ctx)
@@ -119,7 +119,7 @@ func (p *Pool[W]) Spare(ctx context.Context) (*Lease[W], error) {
 	default:
 		return nil, nil
 	}
-	if l := p.take(); l != nil {
+	if l := p.takeIdle(); l != nil {
 		return l, nil
 	}
 	if len(p.slots) > 1 {
@@ -129,8 +129,8 @@ func (p *Pool[W]) Spare(ctx context.Context) (*Lease[W], error) {
 	return p.spawn(ctx)
 }
 
-// take returns the most recently used worker that still lives.
-func (p *Pool[W]) take() *Lease[W] {
+// takeIdle returns the most recently used worker that still lives.
+func (p *Pool[W]) takeIdle() *Lease[W] {
 	view := p.view()
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -115,7 +115,7 @@ func (c *ProcessLimit) Rest(s *Slot, since time.Time, end func() bool) {
 	defer c.mu.Unlock()
 	if s.since, s.end = since, end; !s.left {
 		c.idle = append(c.idle, s)
-		c.tell()
+		c.notifyChange()
 	}
 }
 
@@ -146,10 +146,10 @@ func (c *ProcessLimit) Leave(s *Slot) {
 		s.ended = false
 		c.ending--
 	}
-	c.tell()
+	c.notifyChange()
 }
 
-func (c *ProcessLimit) tell() {
+func (c *ProcessLimit) notifyChange() {
 	if c.waiting > 0 {
 		close(c.changed)
 		c.changed = make(chan struct{})
