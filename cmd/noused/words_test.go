@@ -23,7 +23,7 @@ var riddles = []struct{ phrase, instead string }{
 	{`what is to be\b`, "name the thing"},
 	{`\bof whom\b`, "whose"},
 	{`(needs?|user's|nobody's) leave\b|\bno leave\b|\bleave of yours`, "approval"},
-	{`Allow this call of \S+\?`, "Allow this call of bash?"},
+	{`may \S+ be called[?]`, "Allow this call of bash?"},
 	{`effect is unknown`, "it may have done part of its work; check"},
 	{`lets less be done`, "the stricter verdict"},
 	{`the run that there was`, "the interrupted run"},
