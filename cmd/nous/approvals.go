@@ -25,17 +25,17 @@ var allowing = []string{protocol.OptionOnce, protocol.OptionSession, protocol.Op
 func (a *app) approvalsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "approvals [ID]",
-		Short: "List the questions that wait for you, or show one in full",
-		Long: `List the questions of all runs that wait for an answer, the oldest first. With
+		Short: "List the approvals that wait for you, or show one in full",
+		Long: `List the approvals of all runs that wait for an answer, the oldest first. With
 an ID, or a beginning of it, show that one: its arguments in full, and what
-would change. --session lists one session's. --json prints each question as it
+would change. --session lists one session's. --json prints each approval as it
 is on the wire.
 
-nous approve and nous deny answer. A question waits for as long as its run does,
+nous approve and nous deny answer. An approval waits for as long as its run does,
 over nights and restarts.`,
 		Example: `  nous approvals
   nous approvals apr-1-ses-0198c5f2`,
-		Args:              cmdline.Wants(0, 1, "ID, the id of a question, or nothing"),
+		Args:              cmdline.Wants(0, 1, "ID, the id of an approval, or nothing"),
 		ValidArgsFunction: a.approvalIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if a.several() {
@@ -76,15 +76,15 @@ func (a *app) approveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "approve [ID] [once|session|always|accept|decline|cancel]",
 		Short: "Say yes to what a run asks",
-		Long: `Say yes to what a run asks. ID is the question's, or a beginning of it; nous
+		Long: `Say yes to what a run asks. ID is the approval's, or a beginning of it; nous
 approvals lists them. Where --session, $NOUS_SESSION, --active or --workdir names a
-session, its question is meant. Where none does, nous approve without an ID answers
-the only question that waits, and only if it is of a session of this folder. A
+session, its approval is meant. Where none does, nous approve without an ID answers
+the only approval that waits, and only if it is of a session of this folder. A
 whole ID always says which. The run goes on at once, and the first answer counts,
 wherever it comes from.
 
 once allows this call, and is what you say without saying it. session allows
-from now on in this session what the question says; always keeps that as a rule
+from now on in this session what the approval says; always keeps that as a rule
 in rules.toml. nous prints what was allowed. A run that has reached a limit goes
 on with continue, which is what approve means there.
 
@@ -94,7 +94,7 @@ cancel neither. The tool's call goes on with the answer.`,
 		Example: `  nous approve
   nous approve apr-1-ses-0198c5f2 session
   nous approve apr-2-ses-0198c5f2 accept --content '{"guests":3}'`,
-		Args:              cmdline.Wants(0, 2, "ID, the id of a question, and then once, session, always, continue, accept, decline or cancel"),
+		Args:              cmdline.Wants(0, 2, "ID, the id of an approval, and then once, session, always, continue, accept, decline or cancel"),
 		ValidArgsFunction: a.approveWords,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, option, err := approveArgs(args)
@@ -129,11 +129,11 @@ func (a *app) denyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "deny [ID]",
 		Short: "Say no to what a run asks",
-		Long: `Say no to what a run asks. ID is the question's, or a beginning of it; without it
-the same question is meant as by nous approve. The call is not made and the run goes on;
+		Long: `Say no to what a run asks. ID is the approval's, or a beginning of it; without it
+the same approval is meant as by nous approve. The call is not made and the run goes on;
 the model reads the reason. A run that has reached a limit ends.`,
 		Example:           "  nous deny apr-1-ses-0198c5f2\n  nous deny --reason 'push to a branch'",
-		Args:              cmdline.Wants(0, 1, "ID, the id of a question, or nothing"),
+		Args:              cmdline.Wants(0, 1, "ID, the id of an approval, or nothing"),
 		ValidArgsFunction: a.approvalIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.answerQuestion(cmd.Context(), strings.Join(args, ""), protocol.OptionDeny, reason, "")
@@ -240,12 +240,12 @@ func (a *app) questionsIn(ctx context.Context, session string) (q questions, err
 		return q, errAsksNothing
 	}
 	q.active, q.incomplete = state.SessionID, state.Incomplete
-	return q, q.take(state.Pending)
+	return q, q.addPending(state.Pending)
 }
 
 var errAsksNothing = errors.New("this core is an older one and asks nobody")
 
-func (q *questions) take(pending []jsontext.Value) error {
+func (q *questions) addPending(pending []jsontext.Value) error {
 	for _, raw := range pending {
 		var one protocol.Approval
 		if err := json.Unmarshal(raw, &one); err != nil {
@@ -274,17 +274,17 @@ func (q questions) one(id string) (protocol.Approval, error) {
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) == 0 && id == "":
-		return protocol.Approval{}, errors.New("no question waits")
+		return protocol.Approval{}, errors.New("no approval waits")
 	case len(found) == 0:
 		return protocol.Approval{}, nil
 	case id == "":
-		return protocol.Approval{}, fmt.Errorf("%d questions wait: say which, %s", len(found), idsOf(found))
+		return protocol.Approval{}, fmt.Errorf("%d approvals wait: say which, %s", len(found), idsOf(found))
 	}
-	return protocol.Approval{}, fmt.Errorf("%q may be any of %d questions: %s", id, len(found), idsOf(found))
+	return protocol.Approval{}, fmt.Errorf("%q may be any of %d approvals: %s", id, len(found), idsOf(found))
 }
 
 func noQuestion(id string) error {
-	return protocol.Rejectf(protocol.NoSuchApproval, "approval_id: no question that waits has the id %.80q", id)
+	return protocol.Rejectf(protocol.NoSuchApproval, "approval_id: no approval that waits has the id %.80q", id)
 }
 
 func idsOf(list []protocol.Approval) string {
@@ -351,7 +351,7 @@ func (a *app) questionToAnswer(ctx context.Context, id, option string) (one prot
 	if named {
 		session := cmp.Or(scope.SessionID, q.active)
 		if q = q.of(session); id == "" && len(q.list) == 0 && !q.incomplete {
-			return one, fmt.Errorf("no question waits in session %s", session)
+			return one, fmt.Errorf("no approval waits in session %s", session)
 		}
 	}
 	if one, err = q.one(id); err != nil {
@@ -377,7 +377,7 @@ func (a *app) questionToAnswer(ctx context.Context, id, option string) (one prot
 		if option == protocol.OptionDeny {
 			verb = "deny"
 		}
-		err = fmt.Errorf("the question that waits is of another session, %s in %s: nous%s %s %s answers it",
+		err = fmt.Errorf("the approval that waits is of another session, %s in %s: nous%s %s %s answers it",
 			one.SessionID, plaintext.RevealLine(one.Workdir), a.flags(), verb, one.ApprovalID)
 	}
 	return one, err

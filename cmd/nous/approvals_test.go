@@ -42,7 +42,7 @@ func TestQuestionsThatAreNotKnownYetAreWaitedFor(t *testing.T) {
 		out, err string
 	}{
 		"one comes":         {"approvals", []string{reads(""), reads(""), know(oneAsks)}, exitOK, "apr-1-ses-1", "waiting for them\n"},
-		"none comes":        {"approvals", []string{reads(""), know("")}, exitOK, "", "no question waits\n"},
+		"none comes":        {"approvals", []string{reads(""), know("")}, exitOK, "", "no approval waits\n"},
 		"it takes for ever": {"approvals", never(oneAsks), exitOK, "apr-1-ses-1", "list them again\n"},
 		"as lines":          {"approvals --json", never(oneAsks), exitOK, oneAsks, "list them again\n"},
 		"none so far":       {"approve", never(""), exitFailed, "", "give the whole id, or try again\n"},

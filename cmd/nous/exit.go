@@ -54,7 +54,7 @@ func whatNext(cmd *cobra.Command, why protocol.Reason) string {
 	case why == protocol.NoActiveRun && has("if-idle"):
 		return "--if-idle prompt starts one with the text"
 	case why == protocol.ApprovalResolved, why == protocol.NoSuchApproval:
-		return "nous approvals lists the questions that wait"
+		return "nous approvals lists the approvals that wait"
 	case why == protocol.Forbidden && slices.Contains([]string{"approve", "deny", "set-approval-mode"}, cmd.Name()):
 		return "run it in a terminal of your own: what a run has started cannot answer for you"
 	case why == protocol.Forbidden && cmd.Name() == "prune":

@@ -34,7 +34,7 @@ func (a *app) subscribe(ctx context.Context, p protocol.SubscribeParams, old boo
 		if err = h.Err; !errors.Is(err, client.ErrLost) || errors.As(err, new(*client.ForeignError)) {
 			break
 		}
-		var again follow.Happening // the daemon may be starting anew
+		var again follow.Update // the daemon may be starting anew
 		if again, err = f.await(ctx, h.Err); err == nil {
 			f.first = again.(follow.Connected)
 		}
@@ -45,7 +45,7 @@ func (a *app) subscribe(ctx context.Context, p protocol.SubscribeParams, old boo
 // next is the next Line or Gap, or the Connected after a loss. ErrLost or a
 // *client.NoDaemonError says that the daemon did not come back, errLook that
 // nothing has happened for a while: 0 is for ever.
-func (f *feed) next(ctx context.Context, look time.Duration) (follow.Happening, error) {
+func (f *feed) next(ctx context.Context, look time.Duration) (follow.Update, error) {
 	bounded, cancel := ctx, context.CancelFunc(func() {})
 	if look > 0 {
 		bounded, cancel = context.WithTimeoutCause(ctx, look, errLook)
@@ -62,13 +62,13 @@ func (f *feed) next(ctx context.Context, look time.Duration) (follow.Happening, 
 }
 
 // reconnect gives the connection up for a reason and makes another one.
-func (f *feed) reconnect(ctx context.Context, why error) (follow.Happening, error) {
+func (f *feed) reconnect(ctx context.Context, why error) (follow.Update, error) {
 	f.events.Close()
 	return f.await(ctx, why)
 }
 
 // await tries to come back for as long as the app is patient.
-func (f *feed) await(ctx context.Context, why error) (follow.Happening, error) {
+func (f *feed) await(ctx context.Context, why error) (follow.Update, error) {
 	f.a.notef("connection to the daemon lost; trying again for %s", f.a.patience)
 	limited, cancel := context.WithTimeout(ctx, f.a.patience)
 	defer cancel()

@@ -27,7 +27,7 @@ func (a *app) fleetHostsCommand() *cobra.Command {
 		Use:   "hosts",
 		Short: "List the daemons of the fleet",
 		Long: `List the daemons of the fleet that are there: how many runs each has, how many
-questions wait for somebody, how many jobs it takes at a time (not how many more it could
+approvals wait for somebody, how many jobs it takes at a time (not how many more it could
 take now), and when it has last said that it is there. One that has not for half a minute
 is not listed. Where two daemons want one name, of which the second takes no commands, a
 line says so; with --json it is "rival".`,
@@ -210,10 +210,10 @@ func fleetRows(all []fleetSession) [][]string {
 func (a *app) fleetApprovalsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "approvals",
-		Short: "List the questions of all hosts that wait for somebody",
-		Long: `List the questions of all hosts of the fleet, or with --on of one, that wait for an
+		Short: "List the approvals of all hosts that wait for somebody",
+		Long: `List the approvals of all hosts of the fleet, or with --on of one, that wait for an
 answer, the oldest first. nous --on HOST approve answers one, where that host's
-configuration has approve = true in [fleet]. With --json a line is a question as its
+configuration has approve = true in [fleet]. With --json a line is an approval as its
 daemon tells it, in "approval", with its "host".`,
 		Example: "  nous fleet approvals\n  nous --on box approve apr-1-ses-0198c5f2",
 		Args:    cmdline.Wants(0, 0, ""),
@@ -246,7 +246,7 @@ func questionsOf(ctx context.Context, h *via.Host) (q questions, err error) {
 	if err := json.Unmarshal(payload, &state); err != nil {
 		return q, fmt.Errorf("get_state: decode reply: %w", err)
 	}
-	return q, q.take(state.Pending)
+	return q, q.addPending(state.Pending)
 }
 
 func (a *app) printFleetQuestions(got map[string]questions, hosts bool) error {
@@ -278,7 +278,7 @@ func (a *app) printFleetQuestions(got map[string]questions, hosts bool) error {
 	case len(rows) > 1:
 		a.printTable(rows[0], rows[1:])
 	case hosts && !a.json:
-		a.notef("no question waits")
+		a.notef("no approval waits")
 	}
 	return nil
 }

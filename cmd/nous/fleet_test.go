@@ -93,7 +93,7 @@ func TestFleetFromTheCommandLine(t *testing.T) {
 		{"fleet sessions", "said on the tower", 0},
 		{"fleet sessions --json --on tower", `{"host":"tower","session":{"session_id"`, 0},
 		{"fleet sessions --on nobody", "there are: box, tower", exitNoDaemon},
-		{"fleet approvals", "no question waits", 0},
+		{"fleet approvals", "no approval waits", 0},
 	} {
 		got := ran(t, box, append(via, strings.Fields(tc.args)...)...)
 		if got.status != tc.status || !strings.Contains(got.out+got.errout, tc.want) {

@@ -179,7 +179,7 @@ func (b *fleetBoard) follow(ctx context.Context, news <-chan via.News) error {
 	for {
 		select {
 		case n := <-news:
-			b.take(n)
+			b.applyNews(n)
 		case l := <-b.listed:
 			b.list(l)
 		case <-look.C:
@@ -210,7 +210,7 @@ func (b *fleetBoard) next() time.Duration {
 	return next
 }
 
-func (b *fleetBoard) take(n via.News) {
+func (b *fleetBoard) applyNews(n via.News) {
 	h := b.hosts[n.Host]
 	switch {
 	case len(b.a.via.on) > 0 && !slices.Contains(b.a.via.on, n.Host):
@@ -251,7 +251,7 @@ func (b *fleetBoard) forget(name string) {
 	default:
 		delete(b.hosts, name)
 		b.late = true
-		b.tell(h.sessions, nil)
+		b.printChanges(h.sessions, nil)
 	}
 }
 
@@ -296,7 +296,7 @@ func (b *fleetBoard) list(l listedHost) {
 		}
 		h.problem = l.err.Error()
 	} else {
-		b.tell(h.sessions, l.sessions)
+		b.printChanges(h.sessions, l.sessions)
 		h.problem, h.sessions = "", l.sessions
 	}
 	b.late = true
@@ -304,8 +304,8 @@ func (b *fleetBoard) list(l listedHost) {
 
 func (b *fleetBoard) onScreen() bool { return b.a.outStyle.terminal && !b.a.json }
 
-// tell writes what has changed of a host's sessions, in a pipe.
-func (b *fleetBoard) tell(before, now []fleetSession) {
+// printChanges writes what has changed of a host's sessions, in a pipe.
+func (b *fleetBoard) printChanges(before, now []fleetSession) {
 	if b.onScreen() {
 		return
 	}

@@ -86,8 +86,8 @@ func (f *filler) prompt() string {
 	return fieldText(&f.form.Fields[f.at]) + "> "
 }
 
-// take takes what was typed into the field. Nothing is its default, or leaves it out.
-func (f *filler) take(line string) error {
+// fillField takes what was typed into the field. Nothing is its default, or leaves it out.
+func (f *filler) fillField(line string) error {
 	field := &f.form.Fields[f.at]
 	if line == "" {
 		if field.Required && field.Default == nil {
@@ -120,7 +120,7 @@ func (a *app) fillIn(ctx context.Context, q protocol.Approval) (jsontext.Value, 
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if err := f.take(in.Text()); err != nil {
+		if err := f.fillField(in.Text()); err != nil {
 			a.complain(err.Error())
 		}
 	}

@@ -217,7 +217,7 @@ func (a *app) approvalsOfHosts(ctx context.Context, args []string) error {
 		a.printWaiting(w.host.name+"  ", w.Approval, w.session, time.Now())
 	}
 	if len(all) == 0 && len(lists) > 0 && !a.json {
-		a.notef("no question waits")
+		a.notef("no approval waits")
 	}
 	return failed
 }

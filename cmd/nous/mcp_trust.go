@@ -149,7 +149,7 @@ func tellServer(s mcpfile.Server, tell func(string, ...any)) {
 		tell("  runs in the sandbox, where it may write to this folder%s", and(s.SandboxWrite))
 	}
 	if s.Trust == "all" {
-		tell("  wants its tools to be called without a question, which only your own file can say")
+		tell("  wants its tools to be called without an approval, which only your own file can say")
 	}
 }
 

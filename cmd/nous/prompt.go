@@ -203,7 +203,7 @@ func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams, view
 	if err != nil {
 		return leftOr(err)
 	}
-	w := &watch{a: a, keys: keys, feed: f, show: view, asks: a.newAsking()}
+	w := &watch{a: a, keys: keys, feed: f, show: view, asks: a.newApprovalPrompt()}
 	defer f.events.Close()
 	w.doubt = p.IdempotencyKey != "" // the run may be an old one
 	if !old {

@@ -124,7 +124,7 @@ func (a *app) proxy(ctx context.Context, mayStart bool) error {
 	if _, err := a.out.Write(append(hello, '\n')); err != nil {
 		return err
 	}
-	j := &joint{socket: a.socket, commands: commands, events: events, out: a.out, gone: gone(a.out.w)}
+	j := &proxyMux{socket: a.socket, commands: commands, events: events, out: a.out, gone: gone(a.out.w)}
 	return j.run(ctx, a.in)
 }
 

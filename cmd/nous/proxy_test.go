@@ -242,7 +242,7 @@ func TestConnectionNumbers(t *testing.T) {
 func TestProxyOfADaemonThatIsKilledInTheMiddle(t *testing.T) {
 	for _, size := range []int{10, piece - 1, piece, piece + 1, 10 * piece} {
 		var out bytes.Buffer
-		j := &joint{out: &out}
+		j := &proxyMux{out: &out}
 		if err := j.copy(strings.NewReader("{\"a\":1}\n"+strings.Repeat("x", size)), nil); err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,7 @@ func (a *app) printQuestions(q questions, now time.Time) {
 	case q.incomplete:
 		defer a.notef(incomplete + ": list them again")
 	case len(q.list) == 0 && !a.json:
-		a.notef("no question waits")
+		a.notef("no approval waits")
 	}
 	if a.json {
 		for _, raw := range q.raw {

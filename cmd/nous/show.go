@@ -225,7 +225,7 @@ func (f *finder) runsIn(ctx context.Context, tree protocol.Tree) error {
 		p := protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: tree.SessionID}, LeafID: tips[len(tips)-1-i]}
 		for page, err := range client.Pages(p, f.a.messagesFrom(ctx, f.c)) {
 			if err == nil {
-				err = f.take(page)
+				err = f.addMessages(page)
 			}
 			if err != nil {
 				return err
@@ -235,7 +235,7 @@ func (f *finder) runsIn(ctx context.Context, tree protocol.Tree) error {
 	return nil
 }
 
-func (f *finder) take(r protocol.Messages) error {
+func (f *finder) addMessages(r protocol.Messages) error {
 	for _, entry := range r.Messages {
 		var of struct {
 			ID    string `json:"id"`

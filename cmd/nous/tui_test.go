@@ -278,7 +278,7 @@ func TestChecklist4QueueModes(t *testing.T) {
 		t.Errorf("got follow-up mode %s, want all", got)
 	}
 	s.Type("\x1bOR") // F3
-	s.Wait("follow-up:one")
+	s.WaitGone("follow-up: all")
 	// What another client sets is shown, too.
 	askDaemon(t, d.Socket, protocol.SetSteeringMode, protocol.SetModeParams{Mode: "one-at-a-time"})
 	s.Wait("steering: one at a time")

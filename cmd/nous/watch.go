@@ -21,7 +21,7 @@ type watch struct {
 	keys interrupts
 	feed *feed
 	show runView
-	asks *asking
+	asks *approvalPrompt
 
 	run, session string
 	aborting     bool
@@ -73,7 +73,7 @@ func (w *watch) step() (done bool, err error) {
 	if w.feed.first.Older {
 		look = w.a.look
 	}
-	var h follow.Happening
+	var h follow.Update
 	err = w.asks.typed(w.patient(), func(ctx context.Context) (err error) {
 		h, err = w.feed.next(ctx, look)
 		return err
@@ -91,7 +91,7 @@ func (w *watch) step() (done bool, err error) {
 		w.a.notef("%s", h.Message)
 		w.doubt = true
 	case follow.Line:
-		if end := w.take(h); end != nil {
+		if end := w.applyLine(h); end != nil {
 			return w.ended(end)
 		}
 	}
@@ -131,8 +131,8 @@ func (w *watch) patient() context.Context {
 	return w.keys.soft
 }
 
-// take shows an event of the run, and returns the one that ends it.
-func (w *watch) take(line follow.Line) *protocol.AgentEnd {
+// applyLine shows an event of the run, and returns the one that ends it.
+func (w *watch) applyLine(line follow.Line) *protocol.AgentEnd {
 	if line.Err != nil {
 		w.a.complain(line.Err.Error())
 		return nil

@@ -63,7 +63,7 @@ The exit status is 1 if a check FAILs, else 0.`,
 			ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
 			defer stop()
 			r := &report{out: cmd.OutOrStdout(), json: asJSON}
-			failed, err := examine(ctx, cmd, getenv, fix, r.tell)
+			failed, err := examine(ctx, cmd, getenv, fix, r.printFinding)
 			if err == nil {
 				err = r.end()
 			}
@@ -184,7 +184,7 @@ type report struct {
 	err   error  // the first of writing
 }
 
-func (r *report) tell(f doctor.Finding) {
+func (r *report) printFinding(f doctor.Finding) {
 	r.told++
 	var text []byte
 	switch f.Status {

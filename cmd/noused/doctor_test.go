@@ -46,7 +46,7 @@ func TestDoctorPrintsNoControls(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		r := &report{out: &out, json: tc.json}
-		r.tell(doctor.Finding{Status: doctor.Warn, Area: doctor.State, What: name, Fix: "mend " + name})
+		r.printFinding(doctor.Finding{Status: doctor.Warn, Area: doctor.State, What: name, Fix: "mend " + name})
 		if got := out.String(); got != tc.want || r.err != nil {
 			t.Errorf("json %t: got %q, %v, want %q", tc.json, got, r.err, tc.want)
 		}

@@ -155,7 +155,7 @@ func (c catalog) probe(ctx context.Context) (protocol.Models, error) {
 	var asked sync.WaitGroup
 	for i := range all {
 		if all[i].asks {
-			asked.Go(func() { all[i].ask(ctx) }) // ends with the answer or its patience
+			asked.Go(func() { all[i].askServers(ctx) }) // ends with the answer or its patience
 		}
 	}
 	asked.Wait()
@@ -184,8 +184,8 @@ func (c catalog) probe(ctx context.Context) (protocol.Models, error) {
 	return reply, nil
 }
 
-// ask fills in what a server says of itself.
-func (k *known) ask(ctx context.Context) {
+// askServers fills in what a server says of itself.
+func (k *known) askServers(ctx context.Context) {
 	patience := knownPatience
 	if k.guess {
 		patience = localPatience

@@ -95,7 +95,7 @@ func (p *pruner) prune(ctx context.Context, dry bool) (protocol.Pruned, error) {
 		}
 	}
 	if !dry && out.Sums != (protocol.PrunedSums{}) {
-		p.log.Info("removed what need not be kept", zap.Any("limits", out.Limits),
+		p.log.Info("removed old data", zap.Any("limits", out.Limits),
 			zap.Int("sessions", out.Sums.Sessions.Count), zap.Int64("session_bytes", out.Sums.Sessions.Bytes),
 			zap.Int("tool_output", out.Sums.ToolOutput.Count), zap.Int64("tool_output_bytes", out.Sums.ToolOutput.Bytes),
 			zap.Int("audit", out.Sums.Audit.Count), zap.Int64("audit_bytes", out.Sums.Audit.Bytes))

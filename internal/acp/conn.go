@@ -92,13 +92,13 @@ func (c *Conn) Serve(h Handler) error {
 		case err != nil:
 			return fmt.Errorf("read: %w", err)
 		default:
-			c.take(h, line)
+			c.handleLine(h, line)
 		}
 	}
 }
 
-// take takes a line in.
-func (c *Conn) take(h Handler, line []byte) {
+// handleLine takes a line in.
+func (c *Conn) handleLine(h Handler, line []byte) {
 	var e envelope
 	if err := json.Unmarshal(line, &e); err != nil {
 		c.fail(nil, unreadable(err))

@@ -69,7 +69,7 @@ func (o *outbox) put(line []byte) {
 func (o *outbox) write(w io.Writer) {
 	defer close(o.idle)
 	for {
-		lines := o.take()
+		lines := o.takeLines()
 		if lines == nil {
 			return
 		}
@@ -88,8 +88,8 @@ func (o *outbox) write(w io.Writer) {
 // batch is how much is written at once at most, unless one line is longer.
 const batch = 64 << 10
 
-// take waits for lines; nil is the end.
-func (o *outbox) take() (lines []byte) {
+// takeLines waits for lines; nil is the end.
+func (o *outbox) takeLines() (lines []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for len(o.queue) == 0 && !o.closed && o.err == nil {

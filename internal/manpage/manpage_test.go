@@ -25,7 +25,7 @@ func greeter() *cobra.Command {
 		Long:    "Say hello.\n\n    .TH is  no request here\n    'neither' is \\fBthis\n\nIt's `right` ~ ^ \"so\" - and\n.PP is text, too.",
 		Example: "  greeter say hello --to '~/me'",
 	}
-	hello.Flags().StringP("to", "t", "you", "the `name`\nof whom")
+	hello.Flags().StringP("to", "t", "you", "the `name`\nto greet")
 	hello.Flags().String("how", "", "a `way`")
 	hello.Flags().Lookup("how").NoOptDefVal = "warmly"
 	secret := &cobra.Command{Use: "secret", Hidden: true, Run: func(*cobra.Command, []string) {}}
@@ -92,7 +92,7 @@ OPTIONS
               a way
 
        -t, --to name
-              the name of whom (default you)
+              the name to greet (default you)
 
 OPTIONS OF ALL COMMANDS
        --loud shout

@@ -61,7 +61,7 @@ const (
 	Cancel  = "cancel"
 )
 
-// Answer is what became of a Question. Content, of an Accept, is a JSON object that
+// Answer is how a Question ended. Content, of an Accept, is a JSON object that
 // fits the form.
 type Answer struct {
 	Action  string

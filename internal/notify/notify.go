@@ -228,12 +228,12 @@ func oneLine(text string) string {
 func (n *Notifier) run(w Word) {
 	ctx, cancel := context.WithTimeoutCause(n.ctx, n.limit, fmt.Errorf("it took longer than %v", n.limit))
 	defer cancel()
-	if err := n.tell(ctx, w); err != nil && n.ctx.Err() == nil {
+	if err := n.deliver(ctx, w); err != nil && n.ctx.Err() == nil {
 		n.o.Log.Warn("the notifier failed", zap.Strings("command", n.o.Command), zap.String("event", w.Event), zap.Error(err))
 	}
 }
 
-func (n *Notifier) tell(ctx context.Context, w Word) error {
+func (n *Notifier) deliver(ctx context.Context, w Word) error {
 	path, err := exec.LookPath(n.o.Command[0])
 	if err != nil {
 		return err

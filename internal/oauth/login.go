@@ -148,7 +148,7 @@ func (d *dance) run(ctx context.Context, l Login) (*grant, error) {
 		Issuer: d.as.Issuer, Resource: d.resource, Endpoint: d.as.TokenEndpoint, Revocation: d.as.RevocationEndpoint,
 		Client: client, Scope: d.scope,
 	}
-	g.take(t, time.Now())
+	g.setTokens(t, time.Now())
 	return g, nil
 }
 

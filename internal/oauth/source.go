@@ -153,6 +153,6 @@ func (s *Source) refresh(ctx context.Context, g *grant) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("the login could not be refreshed: %w", err)
 	}
-	g.take(t, time.Now())
+	g.setTokens(t, time.Now())
 	return g.Access, s.store.write(g)
 }

@@ -48,8 +48,8 @@ type grant struct {
 	Scope      string    `json:"scope,omitzero"`
 }
 
-// take keeps new tokens. A refresh token that is not replaced stays.
-func (g *grant) take(t *tokens, now time.Time) {
+// setTokens keeps new tokens. A refresh token that is not replaced stays.
+func (g *grant) setTokens(t *tokens, now time.Time) {
 	g.Access, g.Expires = t.Access, t.expires(now)
 	if t.Refresh != "" {
 		g.Refresh = t.Refresh

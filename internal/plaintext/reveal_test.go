@@ -11,7 +11,7 @@ import (
 	"noused/internal/plaintext"
 )
 
-// What is to be judged is shown as what it is: nothing of it goes, and nothing is
+// A text to judge is shown unchanged: nothing of it goes, and nothing is
 // there that a terminal would not show.
 func TestReveal(t *testing.T) {
 	for text, want := range map[string]string{

@@ -57,14 +57,14 @@ func read(file string, text []byte, only bool) (Source, error) {
 		return Source{}, src.wrong(at.keys[".policy"], "policy", "want a section")
 	}
 	for _, key := range slices.Sorted(maps.Keys(policy)) {
-		if err := src.take(key, policy[key], at, only); err != nil {
+		if err := src.readKey(key, policy[key], at, only); err != nil {
 			return Source{}, err
 		}
 	}
 	return src, nil
 }
 
-func (s *Source) take(key string, v any, at places, only bool) (err error) {
+func (s *Source) readKey(key string, v any, at places, only bool) (err error) {
 	into, isList := map[string]*[]string{"allow": &s.Allow, "ask": &s.Ask, "deny": &s.Deny}[key]
 	switch {
 	case key == "rule":
@@ -112,7 +112,7 @@ func (s *Source) takeRules(v any, at places) error {
 		if !ok {
 			return r.wrong("", "got %v, want a table", table)
 		}
-		if err := r.take(fields); err != nil {
+		if err := r.readFields(fields); err != nil {
 			return err
 		}
 		s.Rules = append(s.Rules, r)
@@ -120,8 +120,8 @@ func (s *Source) takeRules(v any, at places) error {
 	return nil
 }
 
-// take reads a rule's table. What is not there stays empty, and is for Check.
-func (r *Rule) take(fields map[string]any) error {
+// readFields reads a rule's table. What is not there stays empty, and is for Check.
+func (r *Rule) readFields(fields map[string]any) error {
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
 		v, err := fields[field], error(nil)
 		switch field {

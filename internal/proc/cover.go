@@ -44,7 +44,7 @@ func inNamespace(attr *syscall.SysProcAttr) {
 // canCover tries, once, whether this system lets us have namespaces and cover
 // something in them. Where that cannot be tried now, for want of processes or memory,
 // it is taken for granted, so that no program is started without.
-func (n *nursery) canCover() bool {
+func (n *spawner) canCover() bool {
 	n.covering.Lock()
 	defer n.covering.Unlock()
 	if n.tried {

@@ -240,14 +240,14 @@ func restartPause(failures int) time.Duration {
 }
 
 // watch announces a new process group, forget its end.
-func (g *guardian) watch(group int)  { g.tell(strconv.Itoa(group), true, 1) }
-func (g *guardian) forget(group int) { g.tell(strconv.Itoa(group), false, -1) }
+func (g *guardian) watch(group int)  { g.sendFact(strconv.Itoa(group), true, 1) }
+func (g *guardian) forget(group int) { g.sendFact(strconv.Itoa(group), false, -1) }
 
 // keep names a directory to be removed at the end.
-func (g *guardian) keep(dir string) { g.tell(dir, true, 0) }
+func (g *guardian) keep(dir string) { g.sendFact(dir, true, 0) }
 
-// tell notes a fact, and how many children more there are, and says it.
-func (g *guardian) tell(fact string, holds bool, children int) {
+// sendFact notes a fact, and how many children more there are, and says it.
+func (g *guardian) sendFact(fact string, holds bool, children int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.count(children)

@@ -38,7 +38,7 @@ func conceal(t *testing.T, inWorkdir bool) (j *jail, config string) {
 			t.Fatal(err)
 		}
 	}
-	j.nursery.hidden = Hidden{
+	j.spawner.hidden = Hidden{
 		Paths:  []string{config, filepath.Join(config, "environment"), filepath.Join(j.home, "missing", "state")},
 		Except: []string{filepath.Join(config, "tools.d")},
 	}
@@ -246,7 +246,7 @@ func TestWhatIsHiddenInAnExceptionIsHidden(t *testing.T) {
 				t.Skip("this system lets only root cover a folder")
 			}
 			j.work = filepath.Dir(config) // in the home, which is hidden as a whole
-			j.nursery.hidden.Paths = append(j.nursery.hidden.Paths, j.home)
+			j.spawner.hidden.Paths = append(j.spawner.hidden.Paths, j.home)
 			view, err := j.Sandboxed(Sandbox{Workdir: j.work})
 			check(t, err)
 			if j.view = view; !covered {
@@ -272,7 +272,7 @@ func comesLater(j *jail, config string) {
 	at := func(name string) string { return filepath.Join(base, name) }
 	check(t, os.MkdirAll(at("dotfiles"), 0o700))
 	check(t, os.Symlink("dotfiles/ssh", at(".ssh")))
-	j.nursery.hidden.Paths = append(j.nursery.hidden.Paths, at(".ssh"), at(".netrc"), at("new/keys"))
+	j.spawner.hidden.Paths = append(j.spawner.hidden.Paths, at(".ssh"), at(".netrc"), at("new/keys"))
 	view, err := j.Sandboxed(Sandbox{Workdir: j.work})
 	check(t, err)
 	j.view = view
@@ -352,7 +352,7 @@ func TestWhatTheUserCannotSeeIsHidden(t *testing.T) {
 // hide has a jail hide these.
 func (j *jail) hide(paths ...string) {
 	j.t.Helper()
-	j.nursery.hidden = Hidden{Paths: paths}
+	j.spawner.hidden = Hidden{Paths: paths}
 	view, err := j.Sandboxed(Sandbox{Workdir: j.work, Cache: true})
 	if err != nil {
 		j.t.Fatal(err)

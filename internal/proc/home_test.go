@@ -37,7 +37,7 @@ func (j *jail) modes(hidden Hidden, do func(t *testing.T)) {
 			if covered && !j.canCover() {
 				t.Skip("this system lets only root cover a folder")
 			}
-			j.nursery.hidden = hidden
+			j.spawner.hidden = hidden
 			view, err := j.Sandboxed(Sandbox{Workdir: j.work, Cache: true})
 			check(t, err)
 			view.box.cover = func() bool { return covered }
@@ -197,7 +197,7 @@ func TestTooManyToHideIsAnError(t *testing.T) {
 	if text := home.Hidden().resolved().String(); len(text) > 16<<10 {
 		t.Errorf("what programs learn of it has %d bytes", len(text))
 	}
-	j.nursery.hidden = home.Hidden()
+	j.spawner.hidden = home.Hidden()
 }
 
 // The user's own cache is what other programs of the user execute: a program in the

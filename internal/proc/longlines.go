@@ -164,7 +164,7 @@ type Held struct {
 // Hold returns a reader of src. Reading src fails once giveUp is called, which may
 // be from any goroutine.
 func (s *Supervisor) Hold(src io.Reader, most int, giveUp func()) *Held {
-	return &Held{src: src, room: s.nursery.lines.room(most, giveUp)}
+	return &Held{src: src, room: s.spawner.lines.room(most, giveUp)}
 }
 
 // Read reads, and waits for room where there is none.

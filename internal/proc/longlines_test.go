@@ -124,7 +124,7 @@ func TestALineThatNobodyWantsAnyMoreStopsWaiting(t *testing.T) {
 // What comes over the network waits and gives way as children's lines do.
 func TestWhatIsHeldSharesTheRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Supervisor{nursery: &nursery{lines: newLongLines()}}
+		s := &Supervisor{spawner: &spawner{lines: newLongLines()}}
 		held := func() (*Held, *io.PipeWriter) {
 			in, out := io.Pipe()
 			return s.Hold(in, 16<<20, func() { _ = in.Close() }), out
@@ -150,7 +150,7 @@ func TestWhatIsHeldSharesTheRoom(t *testing.T) {
 			t.Errorf("got %v, want %v", err, ErrStalled)
 		}
 		waits.Drop()
-		if !s.nursery.lines.free.TryAcquire(longRoom) {
+		if !s.spawner.lines.free.TryAcquire(longRoom) {
 			t.Error("there is room that nobody gave back")
 		}
 		waits.Close()

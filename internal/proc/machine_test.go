@@ -395,7 +395,7 @@ func TestSocketsInAHomeAreOutOfReach(t *testing.T) {
 	home := filepath.Join(short, "home")
 	check(t, os.MkdirAll(filepath.Join(home, ".docker"), 0o700))
 	check(t, os.Mkdir(filepath.Join(home, ".ssh"), 0o700))
-	j.work, j.nursery.hidden = home, Hidden{Paths: []string{filepath.Join(home, ".ssh")}}
+	j.work, j.spawner.hidden = home, Hidden{Paths: []string{filepath.Join(home, ".ssh")}}
 	j.view, err = j.Sandboxed(Sandbox{Workdir: home})
 	check(t, err)
 	before := j.view.View()

@@ -26,7 +26,7 @@ const emptyMode = 0o500
 func (s *Supervisor) StartIn(empty string) { s.empty = empty }
 
 // emptyFolder is the folder of commands without a Dir, made or emptied if need be.
-func (n *nursery) emptyFolder() (string, error) {
+func (n *spawner) emptyFolder() (string, error) {
 	if n.empty == "" {
 		return "/", nil
 	}

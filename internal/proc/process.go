@@ -40,7 +40,7 @@ func (e Exit) String() string {
 // Process is a running child. Send, Write, CloseInput, Stop, Exited and Stderr may be
 // called from any goroutine; Next, Wait and Finish belong to one at a time.
 type Process struct {
-	nursery *nursery
+	spawner *spawner
 	number  uint32 // in its mark
 	tmp     string // its private TMPDIR, "" for none
 	script  bool   // [Command.Script]
@@ -77,7 +77,7 @@ func (p *Process) adopt(cmd *exec.Cmd, stdin, stdout, stderr *os.File, maxLine i
 	p.out, p.err = newOutlet(stdout, maxLine), newOutlet(stderr, 0)
 	p.input, p.exited, p.killed = make(chan []byte, inputQueue), make(chan struct{}), make(chan struct{})
 	p.taken, p.turn = make(chan struct{}, 1), make(chan struct{}, 1)
-	p.room = p.nursery.lines.room(maxLine, p.out.giveUp)
+	p.room = p.spawner.lines.room(maxLine, p.out.giveUp)
 	p.lines = protocol.NewLineReader(p.out, maxLine).Within(p.room)
 	p.work.Go(p.feed)
 	p.work.Go(p.reap)
@@ -136,17 +136,17 @@ func (p *Process) reap() {
 	}
 	stopped := p.stopped
 	p.mu.Unlock()
-	if g := p.nursery.guardian; g != nil {
+	if g := p.spawner.guardian; g != nil {
 		g.forget(p.pid) // while the zombie still holds the number
 	}
 
 	p.cmd.Wait() // the exit is read from ProcessState
-	p.nursery.orphans.died(p.number)
-	if !p.nursery.orphans.clear() {
-		p.nursery.log.Warn("a process that a tool left behind does not die", zap.String("tool", p.cmd.Path))
+	p.spawner.orphans.died(p.number)
+	if !p.spawner.orphans.clear() {
+		p.spawner.log.Warn("a process that a tool left behind does not die", zap.String("tool", p.cmd.Path))
 	}
-	if err := p.nursery.scratch.drop(p.tmp); err != nil {
-		p.nursery.log.Warn("the temporary files of a tool could not be removed", zap.Error(err))
+	if err := p.spawner.scratch.drop(p.tmp); err != nil {
+		p.spawner.log.Warn("the temporary files of a tool could not be removed", zap.Error(err))
 	}
 	p.exit = Exit{Code: -1, Stopped: stopped}
 	if p.cmd.ProcessState == nil { // somebody else reaped it
@@ -170,8 +170,8 @@ func (p *Process) endRest() {
 		}
 	}
 	unix.Kill(-p.pid, unix.SIGKILL)
-	p.nursery.orphans.over(p.number)
-	p.nursery.orphans.clear() // what does not die is reported at the end
+	p.spawner.orphans.over(p.number)
+	p.spawner.orphans.clear() // what does not die is reported at the end
 }
 
 // ErrInputFull says that a child does not read what it is sent.
@@ -252,7 +252,7 @@ func (p *Process) Turn(line []byte) (done func()) {
 	if len(line) < freeLine {
 		return func() {}
 	}
-	return p.nursery.lines.turn()
+	return p.spawner.lines.turn()
 }
 
 // Stop sends SIGTERM to the process group, and SIGKILL after [KillGrace]. It

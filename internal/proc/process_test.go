@@ -250,7 +250,7 @@ func TestNothingIsLeftOfManyCalls(t *testing.T) {
 func TestChildrenDieWithTheSupervisor(t *testing.T) {
 	fifo, held := tooltest.NewFIFO(t)
 	f := supervise(t)
-	f.nursery.guardian = nil // the kernel alone has to do it
+	f.spawner.guardian = nil // the kernel alone has to do it
 	p := f.start(t.Context(), "deaf", tooltest.FIFO+"="+fifo)
 	released := held()
 	f.Close()

@@ -116,7 +116,7 @@ func (s *Supervisor) Sandboxed(b Sandbox) (*Supervisor, error) {
 		}
 		return covers
 	}
-	return &Supervisor{s.nursery, box}, nil
+	return &Supervisor{s.spawner, box}, nil
 }
 
 // pin finds what may be written, once: what is put in its place later is refused. A

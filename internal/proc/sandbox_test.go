@@ -406,7 +406,7 @@ func TestASandboxedProcessDiesWithTheDaemonsThread(t *testing.T) {
 	fifo, held := tooltest.NewFIFO(t)
 	j := imprison(t, fifo)
 	j.guardian.close(true)
-	j.nursery.guardian = nil
+	j.spawner.guardian = nil
 	p, err := j.view.Start(t.Context(), Command{
 		Name: "deaf", Path: tooltest.Self(t), Args: []string{"deaf"}, Dir: j.work, MaxLine: 1 << 16,
 		Env: []string{tooltest.Mode + "=holder", tooltest.FIFO + "=" + fifo},

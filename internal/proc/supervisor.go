@@ -78,12 +78,12 @@ type Command struct {
 // is adopted and ended with them, and a guardian process ends everything should
 // the daemon itself be killed (tools.md §5). The zero value is not usable.
 type Supervisor struct {
-	*nursery
+	*spawner
 	box *sandbox // nil: its children are not confined
 }
 
-// nursery is what a Supervisor and its sandboxed views share.
-type nursery struct {
+// spawner is what a Supervisor and its sandboxed views share.
+type spawner struct {
 	helper   string
 	log      *zap.Logger
 	spawns   chan spawn
@@ -128,7 +128,7 @@ func NewNested(helper string, log *zap.Logger) *Supervisor {
 }
 
 func newSupervisor(helper string, o *orphans, log *zap.Logger) *Supervisor {
-	n := &nursery{helper: helper, log: log, spawns: make(chan spawn), quit: make(chan struct{}), lines: newLongLines(), orphans: o}
+	n := &spawner{helper: helper, log: log, spawns: make(chan spawn), quit: make(chan struct{}), lines: newLongLines(), orphans: o}
 	// No child gets what this process was started with and does not know of.
 	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
 	n.work.Go(n.run)
@@ -137,7 +137,7 @@ func newSupervisor(helper string, o *orphans, log *zap.Logger) *Supervisor {
 		n.scratch.told = n.guardian.keep
 		n.work.Go(sweepScratch)
 	}
-	return &Supervisor{nursery: n}
+	return &Supervisor{spawner: n}
 }
 
 // Hide has everything that is started in a sandbox from here on not read what is
@@ -160,7 +160,7 @@ func (s *Supervisor) CloseNetwork() { s.offline = true }
 // run never unlocks its thread, so that the thread ends with it and takes
 // whatever is still alive along. The main thread never ends, and its children
 // could not be told from adopted ones: it is left to wait for another.
-func (n *nursery) run() {
+func (n *spawner) run() {
 	runtime.LockOSThread()
 	if unix.Gettid() == unix.Getpid() {
 		var other sync.WaitGroup
@@ -180,7 +180,7 @@ func (n *nursery) run() {
 }
 
 // spawn starts a command on the spawning thread, with a mark or 0.
-func (n *nursery) spawn(cmd *exec.Cmd, m mark) error {
+func (n *spawner) spawn(cmd *exec.Cmd, m mark) error {
 	r := spawn{cmd, m, make(chan error, 1)}
 	select {
 	case n.spawns <- r:
@@ -290,7 +290,7 @@ func (s *Supervisor) start(c Command) (p *Process, report *os.File, err error) {
 	if c.Script {
 		cmd.Stdin, cmd.Stderr = nil, theirs[1]
 	}
-	p = &Process{nursery: s.nursery, number: number, script: c.Script}
+	p = &Process{spawner: s.spawner, number: number, script: c.Script}
 	if s.guardian != nil {
 		s.guardian.ensure()
 	}

@@ -66,7 +66,7 @@ func (m *machine) decideCall(call model.ToolCall) {
 		if v.Arguments != nil {
 			as.Arguments = v.Arguments
 		}
-		m.await(looking, work{look: &inquiry{as, v.Guarded, v.Changes}})
+		m.await(looking, work{look: &precheck{as, v.Guarded, v.Changes}})
 		return
 	}
 	m.act(inv, v, "")
@@ -95,7 +95,7 @@ func (m *machine) stricter(rules, guard model.Verdict) model.Verdict {
 	case mode == protocol.ApprovalsAuto:
 		guard = model.Verdict{}
 	case mode == protocol.ApprovalsDeny:
-		guard.Decision, guard.Code, guard.Why = model.Deny, model.Denied, guard.Rule+", and nobody is asked here"
+		guard.Decision, guard.Code, guard.Why = model.Deny, model.Denied, guard.Rule+", and nobody can approve it here; see --approvals"
 	}
 	if guard.Decision == model.Deny || guard.Decision == model.Ask && rules.Decision != model.Ask {
 		guard.Changes, guard.Arguments, guard.Path, guard.Linked = rules.Changes, rules.Arguments, rules.Path, rules.Linked
@@ -156,7 +156,7 @@ func (m *machine) askCall(call model.ToolCall, v model.Verdict, diff string) {
 	if v.Why != "" {
 		rule += " (" + v.Why + ")"
 	}
-	m.ask(session.ApprovalAsked{
+	m.openApproval(session.ApprovalAsked{
 		Kind: protocol.ApprovalTool, CallID: call.ID, Arguments: jsontext.Value(v.Arguments), Reason: v.Reason, Rule: rule, Diff: diff,
 		Path: v.Path, Linked: v.Linked,
 		Options: append(options, session.ApprovalOption{ID: protocol.OptionDeny, Decision: protocol.DecisionDeny}),
@@ -171,16 +171,16 @@ func (m *machine) overBudget(why *protocol.Error) {
 		return
 	}
 	used := m.s.Run.Usage
-	m.ask(session.ApprovalAsked{
+	m.openApproval(session.ApprovalAsked{
 		Kind: protocol.ApprovalBudget, Reason: why.Message, Rule: "ask: [limits]",
 		Options: []session.ApprovalOption{{ID: protocol.OptionContinue, Decision: protocol.DecisionAllow}, {ID: protocol.OptionDeny, Decision: protocol.DecisionDeny}},
 		Used:    session.Used{Tokens: used.InputTokens + used.OutputTokens, Cost: used.Cost, DayCost: m.today},
 	})
 }
 
-// ask puts a question and waits for its answer. Its id says whose it is, so that
+// openApproval puts a question and waits for its answer. Its id says whose it is, so that
 // an answer finds its session at any time.
-func (m *machine) ask(f session.ApprovalAsked) {
+func (m *machine) openApproval(f session.ApprovalAsked) {
 	m.raise(f)
 	m.waitForAnswer()
 	m.steered() // by one that came before
@@ -366,7 +366,7 @@ func (in answerIn) step(m *machine) {
 	q := m.s.Run.Question
 	o, ok := q.Option(in.option)
 	if !ok {
-		m.refuse(in.ticket, protocol.Errorf(protocol.InvalidPayload, "option: this question has no %.40q, only %s", in.option, optionsOf(q)))
+		m.refuse(in.ticket, protocol.Errorf(protocol.InvalidPayload, "option: this approval has no %.40q, only %s", in.option, optionsOf(q)))
 		return
 	}
 	if q.Form() {
@@ -376,7 +376,7 @@ func (in answerIn) step(m *machine) {
 	d := session.ApprovalDecided{Outcome: protocol.OutcomeAllowed, Option: o.ID, PID: in.who.pid, UID: in.who.uid, Comm: in.who.comm, Peer: in.who.peer}
 	switch {
 	case in.content != nil:
-		m.refuse(in.ticket, protocol.Errorf(protocol.InvalidPayload, "content: this question has no form"))
+		m.refuse(in.ticket, protocol.Errorf(protocol.InvalidPayload, "content: this approval has no form"))
 		return
 	case o.Decision != protocol.DecisionAllow:
 		d.Outcome, d.Reason = protocol.OutcomeDenied, in.reason
@@ -429,7 +429,7 @@ func answeredBy(d session.ApprovalDecided) string {
 }
 
 func noSuchApproval(id string) error {
-	return protocol.Rejectf(protocol.NoSuchApproval, "approval_id: there is no question %.80q", id)
+	return protocol.Rejectf(protocol.NoSuchApproval, "approval_id: there is no approval %.80q", id)
 }
 
 func (in lateIn) step(m *machine) {

@@ -102,7 +102,7 @@ func (h *Hub) pendingApprovals(asked string, own *protocol.Approval) []protocol.
 	if own != nil {
 		out = append(out, *own)
 	}
-	h.look(func(s *lifecycle) {
+	h.readLifecycle(func(s *lifecycle) {
 		for _, l := range s.loops {
 			if a := l.asked.Load(); a != nil && l.id != asked && !l.hasEnded() {
 				out = append(out, *a)

@@ -27,7 +27,7 @@ func benchRun(m *machine, now time.Time) effects {
 	}
 	m.step(now, deltaIn{m.gen, model.Delta{Stop: model.StopEnd}})
 	m.step(now, modelDoneIn{m.gen, nil})
-	return m.take()
+	return m.drainEffects()
 }
 
 func benchMachine() *machine {

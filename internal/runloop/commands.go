@@ -64,7 +64,7 @@ func ask[R any](ctx context.Context, h *Hub, sessionID string, in func(ticket) i
 	if err != nil {
 		return r, err
 	}
-	reply, err := h.ask(ctx, id, in)
+	reply, err := h.request(ctx, id, in)
 	if err != nil {
 		return r, err
 	}
@@ -91,7 +91,7 @@ func lookAtEnd[R any](ctx context.Context, h *Hub, sessionID string, last int, r
 		return r, err
 	}
 	open := false
-	if h.look(func(s *lifecycle) { open = s.loops[id] != nil || s.taken[id] != nil }); open {
+	if h.readLifecycle(func(s *lifecycle) { open = s.loops[id] != nil || s.taken[id] != nil }); open {
 		return queryOrPeek(ctx, h, id, read)
 	}
 	return peek(ctx, h, id, last, read)
@@ -140,7 +140,7 @@ func (h *Hub) prompt(ctx context.Context, p protocol.PromptParams) (a protocol.A
 		return h.send(ctx, id, func(t ticket) input { return promptIn{t, p, wait, images} })
 	}
 	if h.orchestrated() {
-		next := h.asking.take(id)
+		next := h.asking.enqueue(id)
 		a.Later = func(ctx context.Context) (r protocol.PromptReply, err error) {
 			var s *sent
 			if err = next(ctx, func() error {
@@ -211,7 +211,7 @@ func (h *Hub) queue(ctx context.Context, kind protocol.Kind, p protocol.SteerPar
 		return h.send(ctx, id, func(t ticket) input { return queueIn{t, kind, p, images} })
 	}
 	if h.orchestrated() {
-		next := h.asking.take(id)
+		next := h.asking.enqueue(id)
 		a.Later = func(ctx context.Context) (r protocol.InputAccepted, err error) {
 			err = next(ctx, func() error {
 				var s *sent

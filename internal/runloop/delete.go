@@ -55,7 +55,7 @@ func (h *Hub) claim(ctx context.Context, id string) (l *loop, unclaim func(), er
 			return nil, nil, err
 		}
 		var others chan struct{}
-		if h.update(func(s *lifecycle) { others = s.take(id) }); others == nil {
+		if h.update(func(s *lifecycle) { others = s.claim(id) }); others == nil {
 			return l, func() {
 				release()
 				h.unclaim(l)
@@ -76,7 +76,7 @@ func (h *Hub) unclaim(l *loop) {
 			}
 			delete(s.repairs, l.id)
 		}
-		s.give(l.id)
+		s.release(l.id)
 	})
 }
 

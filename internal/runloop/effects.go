@@ -56,12 +56,12 @@ type work struct {
 	made   *session.Entry // not nil: it has the tool's arguments, of size bytes
 	size   int
 	search *toolset
-	look   *inquiry
+	look   *precheck
 }
 
-// inquiry finds out more of a call before it is decided: what orchestrators say, and
+// precheck finds out more of a call before it is decided: what orchestrators say, and
 // what it would change.
-type inquiry struct {
+type precheck struct {
 	inv             model.Invocation
 	guarded, change bool
 }

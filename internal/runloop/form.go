@@ -135,9 +135,9 @@ func (in askIn) step(m *machine) {
 func (m *machine) declineForm(in askIn) {
 	m.said = true
 	m.publish(protocol.ToolUpdate{
-		Ref: m.turnRef(), ToolCallID: m.call.ID, ToolName: m.call.Name, Delta: "declined, for nobody is asked here: " + in.question.Message + "\n",
+		Ref: m.turnRef(), ToolCallID: m.call.ID, ToolName: m.call.Name, Delta: "declined, because nobody can answer here: " + in.question.Message + "\n",
 	})
-	m.out.audits = append(m.out.audits, audit(m.s.ID, m.call.ID, false, decision{Tool: m.call.Name, Decision: model.Deny, Rule: "nobody is asked here"}))
+	m.out.audits = append(m.out.audits, audit(m.s.ID, m.call.ID, false, decision{Tool: m.call.Name, Decision: model.Deny, Rule: "nobody can answer here"}))
 	m.reply(in.ticket, model.Answer{Action: model.Decline})
 }
 
@@ -170,7 +170,7 @@ func (m *machine) fill(in answerIn, o session.ApprovalOption) {
 	m.reply(in.ticket, protocol.ApproveAccepted{Command: protocol.Approve.Name(), ApprovalID: in.approvalID, Outcome: d.Outcome})
 }
 
-// tellAsker gives the call what became of its form.
+// tellAsker tells the call how its form ended.
 func (m *machine) tellAsker(d session.ApprovalDecided) {
 	a := model.Answer{Action: model.Cancel}
 	switch {

@@ -162,7 +162,7 @@ func TestWhatIsNotAsked(t *testing.T) {
 
 	w = inCall(t)
 	w.step(approvalModeIn{mode: protocol.ApprovalsDeny})
-	if c := w.asks(w.work.gen); c.got != "decline " || w.m.s.Asked != 0 || !strings.Contains(w.story(), "nobody is asked here: How many?") {
+	if c := w.asks(w.work.gen); c.got != "decline " || w.m.s.Asked != 0 || !strings.Contains(w.story(), "nobody can answer here: How many?") {
 		t.Errorf("where nobody is asked it gets %q\n%s", c.got, w.story())
 	}
 	w.step(approvalModeIn{mode: protocol.ApprovalsAuto})

@@ -111,7 +111,7 @@ type Hub struct {
 	resuming  sync.WaitGroup
 	resumes   chan struct{} // holds one for each session that is opened to go on
 	takenUp   chan struct{} // closed once the runs of a former daemon go on
-	asking    turnstile     // of texts that orchestrators are asked about
+	asking    sessionQueue  // of texts that orchestrators are asked about
 
 	mu    sync.Mutex
 	state lifecycle
@@ -214,7 +214,7 @@ func (h *Hub) rest(timeout time.Duration) (all bool) {
 	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
 	for {
-		if h.look(func(s *lifecycle) { all = s.resting() }); all {
+		if h.readLifecycle(func(s *lifecycle) { all = s.resting() }); all {
 			return true
 		}
 		select {
@@ -252,7 +252,7 @@ func (h *Hub) acquire(ctx context.Context, id string) (l *loop, release func(), 
 				s.use(l)
 			default:
 				delete(s.loops, id) // its journal failed: open it again
-				others = s.take(id)
+				others = s.claim(id)
 			}
 		})
 		switch {
@@ -283,10 +283,10 @@ func waited(ctx context.Context, done <-chan struct{}) error {
 // nobody else does.
 func (h *Hub) open(ctx context.Context, id string) (*loop, func(), error) {
 	state, journal, problems, err := h.env.Store.Load(ctx, id)
-	h.env.tell(id, problems)
+	h.env.reportProblems(id, problems)
 	var l *loop
 	h.update(func(s *lifecycle) {
-		if s.give(id); err == nil {
+		if s.release(id); err == nil {
 			l = h.admit(s, state, journal)
 		}
 		if l != nil {
@@ -338,7 +338,7 @@ func (h *Hub) release(l *loop) {
 // thin closes idle sessions where too many are open.
 func (h *Hub) thin() {
 	crowded := false
-	if h.look(func(s *lifecycle) { crowded = len(s.loops) > 2*maxIdle || h.env.idle.Load() > idleBytes }); crowded {
+	if h.readLifecycle(func(s *lifecycle) { crowded = len(s.loops) > 2*maxIdle || h.env.idle.Load() > idleBytes }); crowded {
 		h.evict(time.Time{})
 	}
 }
@@ -354,7 +354,7 @@ func (h *Hub) evict(before time.Time) {
 	}
 	for _, l := range leaving {
 		<-l.done // an idle loop ends at once
-		h.update(func(s *lifecycle) { s.give(l.id) })
+		h.update(func(s *lifecycle) { s.release(l.id) })
 	}
 }
 

@@ -92,7 +92,7 @@ func (in promptIn) step(m *machine) {
 		if in.p.LeafID != "" && in.p.LeafID != m.s.Leaf {
 			m.record(session.LeafSet{LeafID: in.p.LeafID})
 		}
-		runID := m.begin(in.ticket, protocol.Prompt.Name(), in.p.Text, in.p.IdempotencyKey, in.images, in.p.Approvals)
+		runID := m.beginRun(in.ticket, protocol.Prompt.Name(), in.p.Text, in.p.IdempotencyKey, in.images, in.p.Approvals)
 		if in.wait {
 			m.out.captures = append(m.out.captures, capturing{in.ticket, runID})
 			m.waitFor(in.ticket)
@@ -118,7 +118,7 @@ func (in queueIn) step(m *machine) {
 	case run != nil:
 		m.postpone(in.ticket, in)
 	default:
-		m.begin(in.ticket, command, in.p.Text, in.p.IdempotencyKey, in.images, "")
+		m.beginRun(in.ticket, command, in.p.Text, in.p.IdempotencyKey, in.images, "")
 	}
 }
 
@@ -132,8 +132,8 @@ func (m *machine) waitFor(to ticket) {
 	m.waiters = append(m.waiters, to)
 }
 
-// begin starts a run with a text and answers the command that brought it.
-func (m *machine) begin(to ticket, command, text, key string, images []model.Attachment, approvals protocol.ApprovalMode) (runID string) {
+// beginRun starts a run with a text and answers the command that brought it.
+func (m *machine) beginRun(to ticket, command, text, key string, images []model.Attachment, approvals protocol.ApprovalMode) (runID string) {
 	in := session.Input{InputID: m.newID("in-"), Kind: protocol.KindPrompt, Command: command, Text: text, RunID: m.newID("run-"), Key: key, Attachments: images, Approvals: approvals}
 	m.reply(to, accepted(in, m.s.ID))
 	m.record(in)

@@ -48,7 +48,7 @@ func (in leftOutIn) step(m *machine) {
 // journaled before it is sent, so that the next request begins with the same bytes,
 // after a restart as well. A server that comes later is reported at the end.
 func (l *loop) system(ctx context.Context, gen int, call modelCall, on []string) (string, error) {
-	taken, changed := l.env.take(ctx, call.environment, call.from, on)
+	taken, changed := l.env.refreshEnvironment(ctx, call.environment, call.from, on)
 	if changed {
 		c := newCall()
 		if err := l.post(ctx, environmentIn{c, gen, taken}); err != nil {
@@ -67,9 +67,9 @@ func (l *loop) system(ctx context.Context, gen int, call modelCall, on []string)
 	return text + serversPart(taken.Servers, on, call.window), nil
 }
 
-// take completes what was taken of the surroundings, and reports whether there was
+// refreshEnvironment completes what was taken of the surroundings, and reports whether there was
 // anything to add.
-func (e *env) take(ctx context.Context, taken session.EnvironmentTaken, from model.Scope, on []string) (session.EnvironmentTaken, bool) {
+func (e *env) refreshEnvironment(ctx context.Context, taken session.EnvironmentTaken, from model.Scope, on []string) (session.EnvironmentTaken, bool) {
 	changed := !taken.Of(from.Workdir)
 	if changed {
 		taken = session.EnvironmentTaken{Workdir: from.Workdir, Text: e.Instructions.Environment(ctx, from.Workdir)}
@@ -103,7 +103,7 @@ func (h *Hub) getSystem(ctx context.Context, p protocol.GetSystemParams) (a prot
 		if v.any() {
 			on = v.offer(h.env.tools(ctx, v.from, stateWait)).servers
 		}
-		taken, _ := h.env.take(ctx, v.taken, v.from, on)
+		taken, _ := h.env.refreshEnvironment(ctx, v.taken, v.from, on)
 		text, files, problems := h.env.Instructions.System(v.from.Workdir, taken.Text, v.window)
 		text += serversPart(taken.Servers, on, v.window)
 		out.Text, out.Files, out.LeftOut = text, append(out.Files, files...), append(out.LeftOut, problems...)

@@ -41,8 +41,8 @@ func (h *Hub) update(change func(s *lifecycle)) {
 	}
 }
 
-// look reads the hub's state. read must not block.
-func (h *Hub) look(read func(s *lifecycle)) {
+// readLifecycle reads the hub's state. read must not block.
+func (h *Hub) readLifecycle(read func(s *lifecycle)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	read(&h.state)
@@ -73,17 +73,17 @@ func (s *lifecycle) leave(l *loop, now time.Time) {
 	l.lastUsed = now
 }
 
-// take claims a session until give. If another owner has it, take returns a channel
+// claim claims a session until give. If another owner has it, take returns a channel
 // that is closed on release.
-func (s *lifecycle) take(id string) (others chan struct{}) {
+func (s *lifecycle) claim(id string) (others chan struct{}) {
 	if others = s.taken[id]; others == nil {
 		s.taken[id] = make(chan struct{})
 	}
 	return others
 }
 
-// give lets those go on who wait for a session.
-func (s *lifecycle) give(id string) {
+// release lets those go on who wait for a session.
+func (s *lifecycle) release(id string) {
 	close(s.taken[id])
 	delete(s.taken, id)
 }
@@ -129,7 +129,7 @@ func (s *lifecycle) dismiss(before time.Time) (leaving []*loop) {
 	}
 	for _, l := range leaving {
 		delete(s.loops, l.id)
-		s.take(l.id)
+		s.claim(l.id)
 	}
 	return leaving
 }

@@ -151,7 +151,7 @@ func (h *Hub) Known(id string) (protocol.SessionInfo, bool) {
 // one; else errUnread. It waits for nobody's disk.
 func (h *Hub) known(id string) (protocol.SessionInfo, error) {
 	var l *loop
-	if h.look(func(s *lifecycle) { l = s.open(id) }); l != nil {
+	if h.readLifecycle(func(s *lifecycle) { l = s.open(id) }); l != nil {
 		return *l.shown.Load(), nil
 	}
 	if s, ok := h.env.Store.Known(id); ok {

@@ -232,7 +232,7 @@ func (l *loop) serve() {
 		case <-l.stop:
 			return
 		case in := <-l.mailbox:
-			if l.failure = l.take(in); l.failure != nil || l.m.deleted {
+			if l.failure = l.applyInput(in); l.failure != nil || l.m.deleted {
 				return
 			}
 			begun()
@@ -240,8 +240,8 @@ func (l *loop) serve() {
 	}
 }
 
-// take takes an input in, reading the session again where that has to be.
-func (l *loop) take(in input) error {
+// applyInput takes an input in, reading the session again where that has to be.
+func (l *loop) applyInput(in input) error {
 	if l.isShed.Load() {
 		if l.parkShed(in) {
 			return nil
@@ -297,7 +297,7 @@ func (l *loop) batch(in input) (err error) {
 // commit journals, announces and replies, in that order. A model may start to
 // answer while the disk syncs; a tool starts when its start is on the disk.
 func (l *loop) commit() error {
-	out := l.m.take()
+	out := l.m.drainEffects()
 	sync, err := l.journal.Write(out.records)
 	early := err == nil && !slices.ContainsFunc(out.work, func(w work) bool { return w.tool != nil })
 	if early {
@@ -478,7 +478,7 @@ func (l *loop) start(w work) {
 		case w.tool != nil:
 			l.callTool(ctx, w)
 		default:
-			l.look(ctx, w.gen, *w.look)
+			l.runPrecheck(ctx, w.gen, *w.look)
 		}
 	})
 }

@@ -34,8 +34,8 @@ const (
 )
 
 // machine decides. It is a pure function of the facts folded so far and its
-// inputs: no clock, no I/O, no goroutine; every input appends to out what is to
-// be done about it. Facts are applied to the session the moment they are
+// inputs: no clock, no I/O, no goroutine; every input appends its
+// effects to out. Facts are applied to the session the moment they are
 // recorded, so the session it reads is always the fold of its journal.
 type machine struct {
 	s        *session.State
@@ -59,11 +59,11 @@ type machine struct {
 	said      bool      // the call has had an update that people can read
 	filling   filling
 	compact   *compaction
-	trouble   trouble  // with the model, in the open turn
-	ladder    ladder   // of the run
-	leftOut   []string // of the instructions, as people have been told
-	waiters   []ticket // answered when the run ends
-	postponed []input  // stepped again when the session becomes idle
+	trouble   trouble          // with the model, in the open turn
+	fallbacks requestFallbacks // of the run
+	leftOut   []string         // of the instructions, as people have been told
+	waiters   []ticket         // answered when the run ends
+	postponed []input          // stepped again when the session becomes idle
 	draining  bool
 	deleted   bool // takes no further input
 }
@@ -122,8 +122,8 @@ func (m *machine) step(now time.Time, in input) {
 	in.step(m)
 }
 
-// take hands over the pending effects and starts afresh.
-func (m *machine) take() effects {
+// drainEffects hands over the pending effects and starts afresh.
+func (m *machine) drainEffects() effects {
 	out := m.out
 	m.out = effects{}
 	return out
@@ -189,7 +189,7 @@ func (m *machine) counts() protocol.PendingCounts {
 
 // openRun opens the run that an accepted input is for.
 func (m *machine) openRun(in session.Input) {
-	m.ladder = ladder{}
+	m.fallbacks = requestFallbacks{}
 	m.record(session.RunStarted{RunID: in.RunID, Approvals: in.Approvals})
 	m.publish(protocol.AgentStart{Ref: m.runRef()})
 	m.startTurn(protocol.KindPrompt, []session.Input{in})

@@ -53,7 +53,7 @@ type world struct {
 type client struct {
 	name string
 	wait bool
-	got  string // what became of its form, if it is a tool that asked
+	got  string // how its form ended, if it is a tool that asked
 }
 
 func newWorld(t *testing.T) *world {
@@ -101,12 +101,12 @@ func (w *world) step(in input) {
 	w.t.Helper()
 	w.clock = w.clock.Add(time.Second)
 	w.m.step(w.clock, in)
-	out := w.m.take()
+	out := w.m.drainEffects()
 	w.records = append(w.records, out.records...)
 	for _, k := range out.rules { // as the loop does
 		w.kept = append(w.kept, string(k.rule))
 		w.m.record(session.RuleKept{ApprovalID: k.approvalID})
-		w.records = append(w.records, w.m.take().records...)
+		w.records = append(w.records, w.m.drainEffects().records...)
 	}
 	for _, r := range out.replies {
 		w.answer(r)
@@ -769,7 +769,7 @@ func TestAnInterruptedToolIsNotRunAgain(t *testing.T) {
 	}
 	history, _ := w.m.s.Conversation().Held()
 	if got := history[len(history)-1]; got.Role != model.Tool || got.OK || got.Text == "" {
-		t.Errorf("the model reads %+v, want a result that says the effect is unknown", got)
+		t.Errorf("the model reads %+v, want a result that says what the call may have done", got)
 	}
 	w.finish()
 }

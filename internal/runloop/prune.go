@@ -24,7 +24,7 @@ func ByPerson(ctx context.Context, command string) error {
 	return err
 }
 
-// PruneSessions removes the sessions that need not be kept, the one that was used
+// PruneSessions removes old sessions, the one that was used
 // longest ago first, and reports each. One that runs, waits, is owed an answer or
 // is used just now, one that has a job, one that cannot be read, and the active one
 // are kept; one that nobody has looked at since its last run is not. With dry it
@@ -114,7 +114,7 @@ func (r *retired) erase(ctx context.Context, removed func(protocol.PrunedSession
 func (r *retired) give() {
 	r.h.update(func(s *lifecycle) {
 		for _, one := range r.list {
-			s.give(one.SessionID)
+			s.release(one.SessionID)
 		}
 	})
 	r.list = r.list[:0]
@@ -153,7 +153,7 @@ func (h *Hub) retire(ctx context.Context, id string, dry bool, may func(session.
 		if resting = s.retirable(id); resting && !dry {
 			l = s.loops[id]
 			delete(s.loops, id)
-			s.take(id)
+			s.claim(id)
 		}
 	})
 	if !resting {
@@ -161,7 +161,7 @@ func (h *Hub) retire(ctx context.Context, id string, dry bool, may func(session.
 	}
 	defer func() {
 		if !dry && retired == nil {
-			h.update(func(s *lifecycle) { s.give(id) })
+			h.update(func(s *lifecycle) { s.release(id) })
 		}
 	}()
 	if l != nil {

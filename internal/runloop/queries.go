@@ -43,7 +43,7 @@ func (h *Hub) getState(ctx context.Context, p protocol.GetStateParams) (protocol
 		st, set, started, asks = m.state(), m.toolset(), m.s.Jobs, m.pendingQuestion()
 		return nil, nil
 	}
-	r, err := h.ask(ctx, id, func(t ticket) input { return queryIn{ticket: t, last: true, read: read} })
+	r, err := h.request(ctx, id, func(t ticket) input { return queryIn{ticket: t, last: true, read: read} })
 	if errors.As(err, new(readOnlyError)) {
 		_, err = peek(ctx, h, id, 0, read)
 		r.seq, asks = h.env.Events.LastSeq(), nil
@@ -92,7 +92,7 @@ func jobs(started, known []model.Job) []protocol.JobInfo {
 // runs are the active runs; in full, with what their sessions show of them.
 func (h *Hub) runs(full bool) []protocol.RunInfo {
 	runs := []protocol.RunInfo{}
-	h.look(func(s *lifecycle) {
+	h.readLifecycle(func(s *lifecycle) {
 		for _, l := range s.loops {
 			info := l.run.Load()
 			if info == nil || l.hasEnded() {

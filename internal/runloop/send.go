@@ -85,8 +85,8 @@ func (h *Hub) first(ctx context.Context, id string, s *sent) (reply, error) {
 	}
 }
 
-// ask posts an input and waits for its first reply.
-func (h *Hub) ask(ctx context.Context, id string, make func(ticket) input) (reply, error) {
+// request posts an input and waits for its first reply.
+func (h *Hub) request(ctx context.Context, id string, make func(ticket) input) (reply, error) {
 	s, err := h.send(ctx, id, make)
 	if err != nil {
 		return reply{}, err

@@ -47,7 +47,7 @@ func TestASessionBringsServers(t *testing.T) {
 }
 
 // A server is a program that runs as the user and in no sandbox: what the daemon has
-// started cannot name one, nor can somebody of whom nothing is known.
+// started cannot name one, nor can an unknown process.
 func TestWhoMayBringServers(t *testing.T) {
 	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
 	tool := protocol.WithCaller(context.Background(), protocol.Caller{PID: 8, Descendant: true})

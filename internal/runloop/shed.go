@@ -51,9 +51,9 @@ func (l *loop) wake() (release func(), err error) {
 	l.env.waking <- struct{}{} // each of those before it ends with its batch
 	release = func() { <-l.env.waking }
 	state, journal, problems, err := l.env.Store.Load(context.Background(), l.id)
-	l.env.tell(l.id, problems)
+	l.env.reportProblems(l.id, problems)
 	if err == nil && (state.Run == nil || !state.Run.Question.Open()) {
-		err = fmt.Errorf("the question that it waited for is gone from its journal: %w", journal.Close())
+		err = fmt.Errorf("the approval that it waited for is gone from its journal: %w", journal.Close())
 	}
 	if err != nil {
 		release()
@@ -78,8 +78,8 @@ func (l *loop) parkShed(in input) bool {
 	return true
 }
 
-// tell reports what was wrong with a journal and has been got over.
-func (e *env) tell(id string, problems []session.Problem) {
+// reportProblems reports what was wrong with a journal and has been got over.
+func (e *env) reportProblems(id string, problems []session.Problem) {
 	for _, p := range problems {
 		e.Fault(id, p)
 		e.Events.Append(protocol.Status{Ref: protocol.Ref{SessionID: id}, Code: protocol.StatusJournalRepaired, Message: p.Error()})

@@ -17,7 +17,7 @@ import (
 func (f *fixture) isShed(id string) bool {
 	synctest.Wait()
 	var l *loop
-	f.Hub.look(func(s *lifecycle) { l = s.open(id) })
+	f.Hub.readLifecycle(func(s *lifecycle) { l = s.open(id) })
 	return l != nil && l.isShed.Load()
 }
 

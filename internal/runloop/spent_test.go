@@ -8,7 +8,7 @@ import (
 	"noused/internal/protocol"
 )
 
-// Tokens that a provider has counted are paid for, whatever became of the answer.
+// Tokens that a provider has counted are paid for, however the answer ended.
 func TestWhatAFailedAnswerCostCounts(t *testing.T) {
 	used := model.Delta{Usage: model.Usage{InputTokens: 11, OutputTokens: 7}}
 	for name, c := range map[string]struct {

@@ -18,9 +18,9 @@ type trouble struct {
 	gaveUp    bool // a summary failed: no other is tried
 }
 
-// ladder is how far a run went to have its request accepted by one model. Each
+// requestFallbacks is how far a run went to have its request accepted by one model. Each
 // rung is stepped on once.
-type ladder struct {
+type requestFallbacks struct {
 	model    string // Key of the Choice that it is about
 	repair   model.Repair
 	climbed  bool
@@ -54,8 +54,8 @@ func (m *machine) failed(err error) {
 	if m.msg.started {
 		m.endMessage(model.StopError)
 	}
-	if m.ladder.climbed && errors.Is(err, model.ErrRejected) {
-		err = m.ladder.rejected // the others are about requests that nobody made
+	if m.fallbacks.climbed && errors.Is(err, model.ErrRejected) {
+		err = m.fallbacks.rejected // the others are about requests that nobody made
 	}
 	m.endTurn(protocol.StopError, providerError(err))
 }
@@ -84,7 +84,7 @@ func (m *machine) saidNothing() bool {
 // left. What another model refused, before the session's was changed, says
 // nothing about this one.
 func (m *machine) climb(err error) bool {
-	if m.ladder.model != m.model().Key() {
+	if m.fallbacks.model != m.model().Key() {
 		return true
 	}
 	was := m.repair()
@@ -92,10 +92,10 @@ func (m *machine) climb(err error) bool {
 	if next == was {
 		return false
 	}
-	if !m.ladder.climbed {
-		m.ladder.rejected = err
+	if !m.fallbacks.climbed {
+		m.fallbacks.rejected = err
 	}
-	m.ladder.repair, m.ladder.climbed = next, true
+	m.fallbacks.repair, m.fallbacks.climbed = next, true
 	m.publish(protocol.Warning{Ref: m.turnRef(), Code: protocol.WarningRequestRepaired, Message: fmt.Sprintf("the provider refused the request; it is sent again %s: %v", how, err)})
 	return true
 }
@@ -124,16 +124,16 @@ func rung(r model.Repair, has session.Kinds, order, tools bool) (next model.Repa
 // repair is how the next request is put: as the run has found out, or as the
 // session knows of its model.
 func (m *machine) repair() model.Repair {
-	if key := m.model().Key(); m.ladder.model != key {
-		m.ladder = ladder{model: key, repair: m.s.Repairs[key]}
+	if key := m.model().Key(); m.fallbacks.model != key {
+		m.fallbacks = requestFallbacks{model: key, repair: m.s.Repairs[key]}
 	}
-	return m.ladder.repair
+	return m.fallbacks.repair
 }
 
 // accepted keeps how the request had to be put for this model.
 func (m *machine) accepted() {
-	if m.ladder.climbed && m.ladder.repair != m.s.Repairs[m.ladder.model] {
-		m.record(session.RequestRepaired{Model: m.ladder.model, Repair: m.ladder.repair})
+	if m.fallbacks.climbed && m.fallbacks.repair != m.s.Repairs[m.fallbacks.model] {
+		m.record(session.RequestRepaired{Model: m.fallbacks.model, Repair: m.fallbacks.repair})
 	}
 }
 

@@ -226,8 +226,8 @@ func (l *loop) argue(ctx context.Context, inv *model.Invocation, w work) (done f
 // lookTime is how long a question waits for the disk to say what it is about.
 const lookTime = 2 * time.Second
 
-// look finds out what has to be known of a call before it is decided.
-func (l *loop) look(ctx context.Context, gen int, at inquiry) {
+// runPrecheck finds out what has to be known of a call before it is decided.
+func (l *loop) runPrecheck(ctx context.Context, gen int, at precheck) {
 	in := lookedIn{gen: gen}
 	if at.guarded {
 		in.guard = l.env.Policy.Guard(ctx, at.inv)

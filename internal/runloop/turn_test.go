@@ -12,7 +12,7 @@ import (
 
 var errNoRoute = errors.New("no route to host")
 
-// A client that comes in the middle finds out what became of its text: the state
+// A client that comes in the middle finds out what happened to its text: the state
 // says which texts the open turn delivers, the message which text it is, and the
 // end of a turn why it failed even where the run goes on.
 func TestATextIsFoundInItsTurn(t *testing.T) {

@@ -18,7 +18,7 @@ func (h *Hub) withdraw(ctx context.Context, p protocol.WithdrawParams) (protocol
 		return ask[protocol.Withdrawn](ctx, h, p.SessionID, in)
 	}
 	var running []string
-	h.look(func(s *lifecycle) {
+	h.readLifecycle(func(s *lifecycle) {
 		for _, l := range s.all() {
 			if s.open(l.id) == l && !l.evictable() {
 				running = append(running, l.id)

@@ -381,7 +381,7 @@ func abandon(mode string) int {
 }
 
 // fakeDaemon serves the socket and runs a tool with nothing but our own
-// variables, until that has said what became of it.
+// variables, until that has said how it ended.
 func fakeDaemon() int {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		panic(err)

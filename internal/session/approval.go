@@ -150,7 +150,7 @@ func (s *State) Decided(approvalID string) (ApprovalDecided, bool) {
 	return ApprovalDecided{}, false
 }
 
-func (s *State) ask(f ApprovalAsked, at time.Time) error {
+func (s *State) openApproval(f ApprovalAsked, at time.Time) error {
 	if s.Run.Question.Open() {
 		return fmt.Errorf("approval %s is asked while %s is open", f.ApprovalID, s.Run.Question.ApprovalID)
 	}

@@ -128,8 +128,8 @@ type MessageAdded struct {
 	NotRun     protocol.NotRun   `json:"not_run,omitzero"`     // why that call was not run, "" if it was
 }
 
-// ToolStarted says that a call is about to run: after a crash its effect is
-// unknown, and it is not run again.
+// ToolStarted says that a call is about to run: after a crash it may
+// have done part of its work, and it is not run again.
 type ToolStarted struct {
 	RunID  string `json:"run_id"`
 	CallID string `json:"call_id"`

@@ -55,7 +55,7 @@ func NewSearch(text string) (*Search, error) {
 // MiB, are passed over. ErrNotFound when there is no such session.
 func (s *Store) Find(ctx context.Context, id string, search *Search, found func(Hit) bool) error {
 	return s.scan(ctx, id, search.in, func(line []byte) bool {
-		hit, ok := search.look(line)
+		hit, ok := search.matchLine(line)
 		return !ok || found(hit)
 	})
 }
@@ -116,8 +116,8 @@ var (
 	spokenOf = [][]byte{[]byte(MessageAdded{}.kind() + `"`), []byte(Compacted{}.kind() + `"`)}
 )
 
-// look decodes only the lines that may hold the text.
-func (s *Search) look(line []byte) (Hit, bool) {
+// matchLine decodes only the lines that may hold the text.
+func (s *Search) matchLine(line []byte) (Hit, bool) {
 	if !spoken(line) {
 		return Hit{}, false
 	}

@@ -106,8 +106,8 @@ var errNoHead = errors.New("nothing was announced")
 // passing are errors after which a file may well be read another time.
 var passing = []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO}
 
-// begin returns an empty file for a message.
-func (s *streams) begin(head streamHead) (*stream, error) {
+// beginStream returns an empty file for a message.
+func (s *streams) beginStream(head streamHead) (*stream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.look(); err != nil {
@@ -275,7 +275,7 @@ func (j *Journal) keep(messageID string, pieces []Piece) error {
 	}
 	out := j.buf[:0]
 	if j.stream == nil {
-		w, err := j.streams.begin(streamHead{recordVersion, j.state.ID, messageID})
+		w, err := j.streams.beginStream(streamHead{recordVersion, j.state.ID, messageID})
 		if err != nil {
 			return err
 		}

@@ -363,7 +363,7 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 		run.past(f.CallID)
 		run.Calls = begun(run.Calls, f.CallID)
 	case ApprovalAsked:
-		return s.ask(f, at)
+		return s.openApproval(f, at)
 	case ApprovalDecided:
 		return s.decide(f)
 	case TurnEnded:

@@ -27,8 +27,8 @@ type seen struct {
 
 func newSeen(r *report) *seen { return &seen{report: r, seed: maphash.MakeSeed()} }
 
-// take compares a line with what others were told, and notes the ends of runs.
-func (s *seen) take(epoch string, env protocol.EventEnvelope, line []byte) {
+// addEvent compares a line with what others were told, and notes the ends of runs.
+func (s *seen) addEvent(epoch string, env protocol.EventEnvelope, line []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if epoch != s.epoch {
@@ -123,7 +123,7 @@ func (r *reader) follow(ctx context.Context, events *client.Events, n int) {
 			r.world.report.violation("%s: event %d comes after %d", r.world.name, env.Seq, before)
 		}
 		if dropped == 0 {
-			r.world.seen.take(r.at.epoch, env, line)
+			r.world.seen.addEvent(r.at.epoch, env, line)
 		}
 	}
 }

@@ -112,10 +112,10 @@ func TestWhatReadersFind(t *testing.T) {
 		told func(s *seen)
 		want int
 	}{
-		"one reader after the other": {func(s *seen) { s.take("e", end(1, "r"), []byte("a")); s.take("e", end(1, "r"), []byte("a")) }, 0},
-		"another event":              {func(s *seen) { s.take("e", end(1, "r"), []byte("a")); s.take("e", end(1, "r"), []byte("b")) }, 1},
-		"ended twice":                {func(s *seen) { s.take("e", end(1, "r"), []byte("a")); s.take("e", end(2, "r"), []byte("b")) }, 1},
-		"another epoch":              {func(s *seen) { s.take("e", end(1, "r"), []byte("a")); s.take("f", end(1, "q"), []byte("b")) }, 0},
+		"one reader after the other": {func(s *seen) { s.addEvent("e", end(1, "r"), []byte("a")); s.addEvent("e", end(1, "r"), []byte("a")) }, 0},
+		"another event":              {func(s *seen) { s.addEvent("e", end(1, "r"), []byte("a")); s.addEvent("e", end(1, "r"), []byte("b")) }, 1},
+		"ended twice":                {func(s *seen) { s.addEvent("e", end(1, "r"), []byte("a")); s.addEvent("e", end(2, "r"), []byte("b")) }, 1},
+		"another epoch":              {func(s *seen) { s.addEvent("e", end(1, "r"), []byte("a")); s.addEvent("f", end(1, "q"), []byte("b")) }, 0},
 	} {
 		r := newReport()
 		c.told(newSeen(r))

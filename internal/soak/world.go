@@ -158,7 +158,7 @@ func (w *world) restarting(ctx context.Context, every time.Duration, rng *rand.R
 	}
 }
 
-// pruning has what need not be kept removed.
+// pruning has old data removed.
 func (w *world) pruning(ctx context.Context, every time.Duration) {
 	for pause(ctx, every) {
 		c, err := client.Dial(ctx, w.socket())

@@ -18,7 +18,7 @@ import (
 	"noused/internal/tui/question"
 )
 
-// approved is what became of an answer.
+// approved is the reply to an answer.
 type approved struct {
 	id  string
 	err error

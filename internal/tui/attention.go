@@ -89,7 +89,7 @@ func (m *model) watch(at *site) {
 	m.jobs.start(func(ctx context.Context) tea.Msg {
 		s := follow.NewStream(at.opts.Daemon, follow.Options{Filter: protocol.SubscribeParams{Types: []string{"agent_start", "agent_end", "status"}}})
 		defer s.Close()
-		tellAll(ctx, s, several, func(h follow.Happening) {
+		tellAll(ctx, s, several, func(h follow.Update) {
 			switch h := h.(type) {
 			case follow.Connected, follow.Gap: // what was before is not told
 				m.jobs.send(unheard{at})

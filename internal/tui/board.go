@@ -147,14 +147,14 @@ func (m *model) boardLink() string {
 
 // woke takes in what happened.
 func (v *boardView) woke() {
-	events, of := v.feed.take()
+	events, of := v.feed.takeEvents()
 	for _, ev := range events {
 		d := v.daemons[ev.from]
 		if e, ok := ev.Event.Event.(protocol.Status); ok {
 			v.m.askedElsewhere(d.site, e)
 		}
 		if id, unsure := v.Apply(d.host, ev.Event.Event, ev.At); unsure {
-			v.ask(d, id.Session)
+			v.askSession(d, id.Session)
 		}
 	}
 	for i, news := range of {
@@ -307,9 +307,9 @@ func lacking(list []protocol.SessionInfo) string {
 	return "this older core says neither folders, nor what was read, nor how runs ended"
 }
 
-// ask asks for one session that an event did not describe in full. Ids are in the
+// askSession asks for one session that an event did not describe in full. Ids are in the
 // order of their times: it is the first of those before the next id.
-func (v *boardView) ask(d *boardDaemon, id string) {
+func (v *boardView) askSession(d *boardDaemon, id string) {
 	if d.older {
 		if !v.Has(v.id(d.site, id)) {
 			v.Put(d.host, protocol.SessionInfo{SessionID: id})

@@ -44,7 +44,7 @@ func newBoardFeed(daemons int) *boardFeed {
 // pump reads events of a daemon until ctx ends.
 func (f *boardFeed) pump(ctx context.Context, from int, paced bool, s *follow.Stream) {
 	defer s.Close()
-	tellAll(ctx, s, paced, func(h follow.Happening) {
+	tellAll(ctx, s, paced, func(h follow.Update) {
 		switch h := h.(type) {
 		case follow.Connected: // also for the first time
 			if h.Older {
@@ -92,7 +92,7 @@ func (f *boardFeed) isOlder(from int) {
 	f.of[from].older = true
 }
 
-func (f *boardFeed) take() (events []boardEvent, of []boardNews) {
+func (f *boardFeed) takeEvents() (events []boardEvent, of []boardNews) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	events, of = f.events, slices.Clone(f.of)

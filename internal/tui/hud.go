@@ -104,7 +104,11 @@ func (m *model) facts() []part {
 		parts = append(parts, part{fmt.Sprintf(format, args...), m.theme.Dim, rank})
 	}
 	add(1, "%s", m.keyed("steering-mode", "steering: "+spokenMode(m.state.SteeringMode)))
-	add(3, "%s", m.keyed("follow-up-mode", "follow-up: "+spokenMode(m.state.FollowUpMode)))
+	rank := 1
+	if m.state.FollowUpMode == protocol.ModeOneAtATime { // the default need not be seen everywhere
+		rank = 3
+	}
+	add(rank, "%s", m.keyed("follow-up-mode", "follow-up: "+spokenMode(m.state.FollowUpMode)))
 	if c := m.state.Context; c.Window > 0 {
 		add(2, "context %d%%", min(100*c.Tokens/c.Window, 999))
 	} else if c.Tokens > 0 {

@@ -55,7 +55,7 @@ type model struct {
 	remembered remembered
 	remembers  string // the file
 
-	news
+	daemonView
 
 	talk    *transcript.Transcript
 	input   *input
@@ -88,8 +88,8 @@ type model struct {
 	answeredHere string // id of the question that was answered here last
 }
 
-// news is what the daemon said that is shown, and what is known of it.
-type news struct {
+// daemonView is what the daemon said that is shown, and what is known of it.
+type daemonView struct {
 	state   protocol.State
 	missing []string
 	known   bool                 // there was a Snapshot
@@ -165,7 +165,7 @@ type (
 	}
 	said struct { // by a link
 		link *follow.Session
-		follow.Happening
+		follow.Update
 	}
 	ticked    struct{}
 	forgotten struct{} // a note's time is over
@@ -194,7 +194,7 @@ func (m *model) listen(link *follow.Session) {
 	m.jobs.start(func(ctx context.Context) tea.Msg {
 		for {
 			select {
-			case u, ok := <-link.Happenings():
+			case u, ok := <-link.Updates():
 				if !ok {
 					return nil
 				}
@@ -287,7 +287,7 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 		return m.wheel(msg)
 	case said:
 		if msg.link == m.link {
-			return m.heed(msg.Happening)
+			return m.heed(msg.Update)
 		}
 	case finished:
 		return m.finish(msg)
@@ -347,7 +347,7 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 }
 
 // heed takes in what the link says, unless it is the end.
-func (m *model) heed(u follow.Happening) tea.Cmd {
+func (m *model) heed(u follow.Update) tea.Cmd {
 	switch u := u.(type) {
 	case follow.Broken:
 		m.crash = u.Err

@@ -109,7 +109,7 @@ func runPlain(ctx context.Context, o Options, l *follow.Session) error {
 			lines = nil // what was typed before goes first
 		}
 		select {
-		case u := <-l.Happenings():
+		case u := <-l.Updates():
 			if broken, ok := u.(follow.Broken); ok {
 				return broken.Err
 			}
@@ -193,7 +193,7 @@ func (p *plain) place() place {
 	return place{opts: &p.opts, link: p.link, state: p.state, missing: p.missing}
 }
 
-func (p *plain) told(u follow.Happening) {
+func (p *plain) told(u follow.Update) {
 	if _, off := u.(follow.Disconnected); !off && p.offline {
 		p.offline, p.noDaemon = false, false
 		p.sayf("connected again")

@@ -140,7 +140,7 @@ func TestAnOlderCoreKeepsNoShellLine(t *testing.T) {
 	h := useDaemon(t, tuitest.StartOldCore(t, tuitest.Habits{}).Socket)
 	h.write("!look")
 	h.press("enter")
-	h.until("what became of it", func() bool {
+	h.until("how it ended", func() bool {
 		screen := unwrapped(h.screen())
 		return strings.Contains(screen, unwrapped("does not join the conversation")) || strings.Contains(screen, unwrapped("has no tool bash"))
 	})

@@ -130,7 +130,7 @@ func (m *model) keep(p place, f func(context.Context, place) tea.Msg) {
 
 // tellAll tells what happens on a stream until ctx ends. paced: a daemon that stays away
 // is tried less and less often.
-func tellAll(ctx context.Context, s *follow.Stream, paced bool, tell func(follow.Happening)) {
+func tellAll(ctx context.Context, s *follow.Stream, paced bool, tell func(follow.Update)) {
 	rest := time.Duration(0)
 	for {
 		h, err := s.Next(ctx)
@@ -162,7 +162,7 @@ func (m *model) move(to *site, id string) {
 		old.asked = slices.Clone(m.state.PendingApprovals)
 	}
 	old.away = m.lost(old)
-	m.site, m.opts, m.news = to, to.opts, news{}
+	m.site, m.opts, m.daemonView = to, to.opts, daemonView{}
 	m.find, m.editing, m.attention.unseen = nil, false, false
 	m.menu.close()
 	m.link, m.busy = follow.Open(to.opts.Daemon, id, nil), new(sync.WaitGroup)
@@ -184,10 +184,10 @@ func (m *model) leave() {
 	m.talk.Clear()
 	m.stay()
 	if text {
-		m.tell("info", "what was not sent to "+host+" is in the input")
+		m.addNotice("info", "what was not sent to "+host+" is in the input")
 	}
 	if abort {
-		m.tell("error", "nothing was aborted: "+host+" has not been told")
+		m.addNotice("error", "nothing was aborted: "+host+" has not been told")
 	}
 	aside := m.working[:0]
 	for _, name := range m.working {
@@ -204,13 +204,13 @@ func (m *model) leave() {
 	})
 }
 
-// tell shows a note, and again when another session is.
-func (m *model) tell(kind, text string) {
+// addNotice shows a note, and again when another session is.
+func (m *model) addNotice(kind, text string) {
 	m.talk.Notice(kind, text)
 	m.notices = append(m.notices, text)
 }
 
-// answeredElsewhere takes in what became of a text for a daemon that is shown no more.
+// answeredElsewhere takes in what happened to a text for a daemon that is shown no more.
 func (m *model) answeredElsewhere(a answered) {
 	for i, f := range m.former {
 		if f.link != a.at.link {
@@ -230,7 +230,7 @@ func (m *model) answeredElsewhere(a answered) {
 	m.input.before(a.back...)
 }
 
-// finishedElsewhere takes in what became of a command of a daemon that is shown no more.
+// finishedElsewhere takes in how a command ended of a daemon that is shown no more.
 func (m *model) finishedElsewhere(f finished) {
 	for i, name := range m.working {
 		if name == "bash-aside" && strings.HasPrefix(f.name, "bash") {

@@ -378,7 +378,7 @@ func (e *editor) awaitUpdate(session string, from int, what string, fits func(up
 	return u, at
 }
 
-// conversation is what a person sees of updates: who says what, and what became of
+// conversation is what a person sees of updates: who says what, and the end of
 // calls. Chunks of one message are one line.
 func conversation(list []update) (out []string) {
 	last := ""

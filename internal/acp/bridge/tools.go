@@ -135,7 +135,7 @@ func rawOutput(ok bool, result string, outputs map[string]string) jsontext.Value
 	return out
 }
 
-// result shows what became of a call. A change that was made is shown as such; of
+// result shows how a call ended. A change that was made is shown as such; of
 // everything else the text is.
 func (w *window) result(id string, ok bool, raw jsontext.Value, text string, images []protocol.Attachment) {
 	c := w.draw.calls[id]

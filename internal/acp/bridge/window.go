@@ -29,9 +29,9 @@ type window struct {
 
 	known   bool // there was a snapshot
 	state   protocol.State
-	lost    bool               // the daemon is away, and the log has it
-	opening []opening          // requests that the next snapshot answers
-	held    []follow.Happening // what waits until it is known whose texts are whose
+	lost    bool            // the daemon is away, and the log has it
+	opening []opening       // requests that the next snapshot answers
+	held    []follow.Update // what waits until it is known whose texts are whose
 
 	seen  uint64 // number of the newest event that was taken in
 	draw  drawing
@@ -91,7 +91,7 @@ func (w *window) run() {
 		w.calls.Wait()
 	}()
 	for w.ctx.Err() == nil { // what is posted to a window that is gone is not taken
-		happenings := w.link.Happenings()
+		happenings := w.link.Updates()
 		if len(w.held) > 0 {
 			happenings = nil
 		}
@@ -100,7 +100,7 @@ func (w *window) run() {
 			do()
 		case h, ok := <-happenings:
 			if ok {
-				w.take(h)
+				w.applyUpdate(h)
 			}
 		case <-w.flush.C:
 			w.tellOutput()
@@ -165,8 +165,8 @@ func (w *window) opened(o opening) {
 	w.tellState()
 }
 
-// take takes in what the follower tells.
-func (w *window) take(h follow.Happening) {
+// applyUpdate takes in what the follower tells.
+func (w *window) applyUpdate(h follow.Update) {
 	if w.sending.Load() > 0 && w.mustKnow(h) {
 		w.held = append(w.held, h)
 		return
@@ -197,7 +197,7 @@ func (w *window) take(h follow.Happening) {
 
 // mustKnow tells whether something can only be taken in when it is known which
 // texts are the editor's: an event may overtake the reply that accepts its text.
-func (w *window) mustKnow(h follow.Happening) bool {
+func (w *window) mustKnow(h follow.Update) bool {
 	_, all := h.(follow.Snapshot)
 	return all
 }
@@ -207,7 +207,7 @@ func (w *window) release() {
 	list := w.held
 	w.held = nil
 	for i, h := range list {
-		w.take(h)
+		w.applyUpdate(h)
 		if len(w.held) > 0 {
 			w.held = append(w.held, list[i+1:]...)
 			return

@@ -150,7 +150,7 @@ func (c *conn) begin() error {
 	resumed := c.s.synced && !c.Older && !c.Gap && c.Epoch == c.s.epoch
 	if !resumed {
 		c.s.last = c.After
-		c.s.doing.clear()
+		c.s.tail.clear()
 	}
 	if id, ok := c.s.takeWant(); ok {
 		return c.turn(id)
@@ -201,7 +201,7 @@ func (c *conn) follow() error {
 			if changesState(next) {
 				due()
 			}
-			err = c.take(next)
+			err = c.applyIncoming(next)
 			if errors.Is(err, errDropped) {
 				c.s.synced = false
 				err = c.show(c.s.session)
@@ -239,14 +239,14 @@ func changesState(next incoming) bool {
 	return true
 }
 
-// take tells an event, if it is new and the session's or the daemon's.
-func (c *conn) take(next incoming) error {
+// applyIncoming tells an event, if it is new and the session's or the daemon's.
+func (c *conn) applyIncoming(next incoming) error {
 	switch {
 	case next.err != nil:
 		return next.err
 	case next.gap:
 		c.s.last = max(c.s.last, next.Seq)
-		c.s.doing.clear()
+		c.s.tail.clear()
 		return errDropped
 	case !c.Older && next.Seq <= c.s.last:
 		return nil // the snapshot has it
@@ -255,7 +255,7 @@ func (c *conn) take(next incoming) error {
 		return errDropped
 	}
 	c.s.last = max(c.s.last, next.Seq)
-	c.s.doing.see(next)
+	c.s.tail.see(next)
 	if c.ours(next) && !c.s.out.event(next.Event, next.size) {
 		c.s.synced = false
 	}

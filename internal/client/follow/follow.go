@@ -7,7 +7,7 @@
 // Concurrency: a Stream belongs to one goroutine at a time, and holds no more
 // than one event. Any goroutine may call any method of a Session. A Session owns
 // its goroutines; they end, and are waited for, in Close. Nothing waits for the
-// reader of its Happenings: what it does not take is held up to a limit, then
+// reader of its Updates: what it does not take is held up to a limit, then
 // dropped and made good with a Snapshot.
 //
 // It refuses to start a daemon, to draw, and to repeat a command whose answer
@@ -51,10 +51,10 @@ func (s Socket) Events(ctx context.Context) (net.Conn, error) {
 	return client.Connect(ctx, protocol.EventSocket(string(s)))
 }
 
-// Happening is what a follower tells. A Stream tells Connected, Disconnected,
+// Update is what a follower tells. A Stream tells Connected, Disconnected,
 // Line and Gap. A Session tells Snapshot, Events, Gap, Changed, Refused,
 // Disconnected and Broken; all but the last three mean that it is connected.
-type Happening interface{ happening() }
+type Update interface{ update() }
 
 // Connected says that events come again, or for the first time.
 type Connected struct {
@@ -134,15 +134,15 @@ type Refused struct {
 // any more.
 type Broken struct{ Err error }
 
-func (Connected) happening()    {}
-func (Disconnected) happening() {}
-func (Line) happening()         {}
-func (Gap) happening()          {}
-func (Snapshot) happening()     {}
-func (Events) happening()       {}
-func (Changed) happening()      {}
-func (Refused) happening()      {}
-func (Broken) happening()       {}
+func (Connected) update()    {}
+func (Disconnected) update() {}
+func (Line) update()         {}
+func (Gap) update()          {}
+func (Snapshot) update()     {}
+func (Events) update()       {}
+func (Changed) update()      {}
+func (Refused) update()      {}
+func (Broken) update()       {}
 
 // A daemon that comes back is found within maxPause.
 const (

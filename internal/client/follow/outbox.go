@@ -15,26 +15,26 @@ const (
 // outbox holds what happened until its reader takes it. It never blocks those
 // who put something in.
 type outbox struct {
-	happenings chan Happening
-	filled     chan struct{} // cap 1
-	emptied    chan struct{} // cap 1: the reader has taken all, after it was told that events were dropped
+	updates chan Update
+	filled  chan struct{} // cap 1
+	emptied chan struct{} // cap 1: the reader has taken all, after it was told that events were dropped
 
 	mu      sync.Mutex
-	queue   []Happening
+	queue   []Update
 	events  int // in the queue
 	bytes   int // of their lines
 	dropped bool
 }
 
 func newOutbox() *outbox {
-	return &outbox{happenings: make(chan Happening), filled: make(chan struct{}, 1), emptied: make(chan struct{}, 1)}
+	return &outbox{updates: make(chan Update), filled: make(chan struct{}, 1), emptied: make(chan struct{}, 1)}
 }
 
 // deliver hands it out until ctx ends.
 func (o *outbox) deliver(ctx context.Context) {
-	defer close(o.happenings)
+	defer close(o.updates)
 	for {
-		next, ok := o.take()
+		next, ok := o.takeUpdate()
 		if !ok {
 			select {
 			case <-o.filled:
@@ -44,7 +44,7 @@ func (o *outbox) deliver(ctx context.Context) {
 			}
 		}
 		select {
-		case o.happenings <- next:
+		case o.updates <- next:
 			o.delivered()
 		case <-ctx.Done():
 			return
@@ -52,7 +52,7 @@ func (o *outbox) deliver(ctx context.Context) {
 	}
 }
 
-func (o *outbox) take() (Happening, bool) {
+func (o *outbox) takeUpdate() (Update, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.queue) == 0 {
@@ -84,7 +84,7 @@ func (o *outbox) delivered() {
 func (o *outbox) snapshot(s Snapshot) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.retain(func(u Happening) bool {
+	o.retain(func(u Update) bool {
 		switch u.(type) {
 		case Refused, Broken:
 			return true
@@ -98,10 +98,10 @@ func (o *outbox) snapshot(s Snapshot) {
 
 // put adds what replaces the earlier ones of its type, and those that it makes
 // obsolete.
-func (o *outbox) put(next Happening) {
+func (o *outbox) put(next Update) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.retain(func(u Happening) bool {
+	o.retain(func(u Update) bool {
 		switch u.(type) {
 		case Disconnected:
 			_, again := next.(Disconnected)
@@ -121,8 +121,8 @@ func (o *outbox) put(next Happening) {
 }
 
 // retain throws out of the queue what is not wanted any more.
-func (o *outbox) retain(wanted func(Happening) bool) {
-	o.queue = slices.DeleteFunc(o.queue, func(u Happening) bool {
+func (o *outbox) retain(wanted func(Update) bool) {
+	o.queue = slices.DeleteFunc(o.queue, func(u Update) bool {
 		if wanted(u) {
 			return false
 		}
@@ -164,7 +164,7 @@ func (o *outbox) event(ev Event, size int) bool {
 
 // drop throws the waiting events away, and the states that follow from them.
 func (o *outbox) drop() {
-	o.retain(func(u Happening) bool {
+	o.retain(func(u Update) bool {
 		switch u.(type) {
 		case Events, Gap, Changed:
 			return false

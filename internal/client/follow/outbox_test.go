@@ -14,7 +14,7 @@ func TestPanicIsToldAndStays(t *testing.T) {
 	l.wg.Go(func() { l.out.deliver(ctx) })
 	defer l.wg.Wait()
 	defer cancel()
-	if broken, ok := (<-l.Happenings()).(Broken); !ok || !strings.Contains(broken.Err.Error(), "what a mess") {
+	if broken, ok := (<-l.Updates()).(Broken); !ok || !strings.Contains(broken.Err.Error(), "what a mess") {
 		t.Errorf("got %#v, want what broke", broken)
 	}
 }

@@ -49,12 +49,12 @@ type Session struct {
 	last    uint64 // the newest event that was told, or is in the Snapshot
 	synced  bool   // what was told is whole up to last
 	known   bool   // there was a Snapshot
-	doing   doing
+	tail    liveTail
 	trouble outage
 }
 
 // Open starts to connect to a daemon, and to follow a session as Follow does. It
-// does not block; the first Happening says how it went. With an empty sessionID,
+// does not block; the first Update says how it went. With an empty sessionID,
 // find, if it is not nil, is asked for one when a daemon answers, again on each
 // connection until it has no error; Refused tells one that the daemon answered.
 func Open(daemon Dialer, sessionID string, find func(context.Context) (string, error)) *Session {
@@ -84,15 +84,15 @@ func (s *Session) guarded(f func()) func() {
 	}
 }
 
-// Close ends the connection and Happenings, and waits for the goroutines. What
+// Close ends the connection and Updates, and waits for the goroutines. What
 // the daemon has accepted goes on.
 func (s *Session) Close() {
 	s.cancel()
 	s.wg.Wait()
 }
 
-// Happenings is closed by Close.
-func (s *Session) Happenings() <-chan Happening { return s.out.happenings }
+// Updates is closed by Close.
+func (s *Session) Updates() <-chan Update { return s.out.updates }
 
 // Follow shows another session, "" the active one; a Snapshot or a Refused
 // answers. It does not block. The session stays until the next Follow, whatever

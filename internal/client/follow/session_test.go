@@ -66,7 +66,7 @@ func (s *screen) until(what string, wanted func() bool) {
 	defer timeout.Stop()
 	for !wanted() {
 		select {
-		case u := <-s.l.Happenings():
+		case u := <-s.l.Updates():
 			s.take(u)
 		case <-timeout.C:
 			s.t.Fatalf("after %s no %s: %.2000s", patience, what, fmt.Sprint(s.said))
@@ -74,7 +74,7 @@ func (s *screen) until(what string, wanted func() bool) {
 	}
 }
 
-func (s *screen) take(u follow.Happening) {
+func (s *screen) take(u follow.Update) {
 	s.t.Helper()
 	_, off := u.(follow.Disconnected)
 	_, no := u.(follow.Refused)
@@ -397,7 +397,7 @@ func TestKilledDaemonComesBack(t *testing.T) {
 	d.Kill()
 	var off follow.Disconnected
 	for off.Err == nil || !off.NoDaemon {
-		u := <-s.l.Happenings()
+		u := <-s.l.Updates()
 		s.take(u)
 		off, _ = u.(follow.Disconnected)
 	}
@@ -458,7 +458,7 @@ func TestNoDaemonThenOne(t *testing.T) {
 	t.Parallel()
 	d := tuitest.NewDaemon(t, noused, "")
 	s := open(t, d.Socket)
-	u := <-s.l.Happenings()
+	u := <-s.l.Updates()
 	off, ok := u.(follow.Disconnected)
 	var gone *client.NoDaemonError
 	if !ok || !off.NoDaemon || !errors.As(off.Err, &gone) || off.Since.IsZero() {
@@ -541,7 +541,7 @@ func TestCloseWithUntakenUpdates(t *testing.T) {
 	s.prompt("nobody reads this")
 	s.l.Close()
 	s.l.Close()
-	for range s.l.Happenings() {
+	for range s.l.Updates() {
 	}
 	if _, err := follow.Do(context.Background(), s.l, protocol.Ping, protocol.PingParams{}); !errors.Is(err, follow.ErrOffline) {
 		t.Errorf("got %v, want ErrOffline", err)

@@ -119,7 +119,7 @@ func (c *conn) finish(snap Snapshot, behind []incoming) {
 	c.told, c.incomplete = comparable(snap.State), snap.State.ApprovalsIncomplete
 	s.out.snapshot(snap)
 	if behind == nil {
-		behind = s.doing.of(s.session)
+		behind = s.tail.of(s.session)
 	}
 	for _, next := range behind {
 		if c.ours(next) && !s.out.event(next.Event, next.size) {
@@ -144,9 +144,9 @@ func (c *conn) readTo(to, from uint64, id string) (between []incoming, moved boo
 			c.s.last = max(c.s.last, next.Seq)
 			if next.gap {
 				holes = true
-				c.s.doing.clear()
+				c.s.tail.clear()
 			}
-			c.s.doing.see(next)
+			c.s.tail.see(next)
 			if next.Seq <= from || next.Event.Event == nil {
 				break
 			}

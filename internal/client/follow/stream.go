@@ -53,7 +53,7 @@ func NewStream(daemon Dialer, o Options) *Stream {
 // Disconnected. The Next after that waits, tries again where the last connection
 // ended, and returns how that went. Its error is that of ctx; Next may be called
 // again then, and goes on where it was.
-func (s *Stream) Next(ctx context.Context) (Happening, error) {
+func (s *Stream) Next(ctx context.Context) (Update, error) {
 	if s.events == nil {
 		return s.reconnect(ctx)
 	}
@@ -68,7 +68,7 @@ func (s *Stream) Next(ctx context.Context) (Happening, error) {
 	return s.out.failed(err), nil
 }
 
-func (s *Stream) reconnect(ctx context.Context) (Happening, error) {
+func (s *Stream) reconnect(ctx context.Context) (Update, error) {
 	if s.out.pause > 0 {
 		if err := s.out.wait(ctx); err != nil {
 			return nil, err
@@ -132,7 +132,7 @@ func (s *Stream) connect(ctx context.Context, older bool, p protocol.SubscribePa
 }
 
 // read returns the next Line or Gap of the connection.
-func (s *Stream) read(ctx context.Context) (Happening, error) {
+func (s *Stream) read(ctx context.Context) (Update, error) {
 	env, raw, err := s.events.Next(ctx)
 	if err != nil {
 		return nil, err

@@ -80,7 +80,7 @@ type reading struct {
 	*follow.Stream
 }
 
-func next[H follow.Happening](r *reading) H {
+func next[H follow.Update](r *reading) H {
 	r.t.Helper()
 	h, err := r.Next(r.t.Context())
 	wanted, ok := h.(H)

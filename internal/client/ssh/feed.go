@@ -111,7 +111,7 @@ func (f *feed) goOn(t *trunk) {
 		next := f.waiting[0]
 		f.waiting = f.waiting[1:]
 		if !next.conn.ended() {
-			f.ask(t, next.p, next.id, func(line []byte) { f.begin(next, line) })
+			f.ask(t, next.p, next.id, func(line []byte) { f.beginRequest(next, line) })
 		}
 	}
 	switch {
@@ -125,8 +125,8 @@ func (f *feed) goOn(t *trunk) {
 	}
 }
 
-// begin takes the answer to a request.
-func (f *feed) begin(q request, line []byte) {
+// beginRequest takes the answer to a request.
+func (f *feed) beginRequest(q request, line []byte) {
 	at, ok := subscribed(line)
 	if ok {
 		f.readers = slices.DeleteFunc(f.readers, func(r *reader) bool { return r.conn == q.conn })

@@ -41,12 +41,12 @@ func TestAFarEndThatReadsNothing(t *testing.T) {
 		if _, err := tr.events().(*conn).Write([]byte(`{"id":"sub","type":"subscribe","payload":{}}` + "\n")); err != nil {
 			t.Fatal(err)
 		}
-		if err := tr.take([]byte(`{"id":"` + tr.sent()[0] + `","ok":true,"payload":{"epoch":"e","next_seq":1}}`)); err != nil {
+		if err := tr.handleLine([]byte(`{"id":"` + tr.sent()[0] + `","ok":true,"payload":{"epoch":"e","next_seq":1}}`)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := range 3 * maxControl {
-		if err := tr.take(fmt.Appendf(nil, `{"id":"n%d","ok":true,"payload":{}}`, i)); err != nil {
+		if err := tr.handleLine(fmt.Appendf(nil, `{"id":"n%d","ok":true,"payload":{}}`, i)); err != nil {
 			if !errors.Is(err, errDeaf) || len(tr.control) > maxControl+1 {
 				t.Errorf("got %v with %d lines", err, len(tr.control))
 			}
@@ -85,7 +85,7 @@ func FuzzFarEnd(f *testing.F) {
 			for i, id := range ids {
 				line = strings.ReplaceAll(line, "ID"+string(rune('0'+i)), id)
 			}
-			if tr.take([]byte(line)) != nil {
+			if tr.handleLine([]byte(line)) != nil {
 				break
 			}
 			ids = append(ids, tr.sent()...)

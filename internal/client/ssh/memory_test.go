@@ -23,7 +23,7 @@ func reading(t *testing.T, room int) (tr *trunk, owner, reader *conn, id string)
 	if _, err := reader.Write([]byte(`{"id":"sub","type":"subscribe","payload":{}}` + "\n")); err != nil {
 		t.Fatal(err)
 	}
-	if err := tr.take([]byte(`{"id":"` + tr.sent()[0] + `","ok":true,"payload":{"epoch":"e","next_seq":1}}`)); err != nil {
+	if err := tr.handleLine([]byte(`{"id":"` + tr.sent()[0] + `","ok":true,"payload":{"epoch":"e","next_seq":1}}`)); err != nil {
 		t.Fatal(err)
 	}
 	return tr, owner, reader, tr.ask(asked{from: owner, id: []byte(`"mine"`)})
@@ -63,7 +63,7 @@ func TestAHostileFarEnd(t *testing.T) {
 			tr, owner, reader, id := reading(t, room)
 			var ended error
 			for i := 0; i < c.times && ended == nil; i++ {
-				ended = tr.take([]byte(c.line(i, id)))
+				ended = tr.handleLine([]byte(c.line(i, id)))
 				if used := tr.room.Used(); used > room {
 					t.Fatalf("%d bytes are held", used)
 				}
@@ -95,7 +95,7 @@ func TestWhatIsReadMakesRoom(t *testing.T) {
 	text := strings.Repeat("x", 40<<10)
 	for i := range 10 {
 		line := fmt.Sprintf(`{"id":"evt","type":"status","payload":{"x":"%s"},"seq":%d}`, text, i+1)
-		if err := tr.take([]byte(line)); err != nil || reader.err != nil {
+		if err := tr.handleLine([]byte(line)); err != nil || reader.err != nil {
 			t.Fatal(i, err, reader.err)
 		}
 		var got []byte
@@ -144,7 +144,7 @@ func TestAnAnswerThatIsTooLong(t *testing.T) {
 		if err := tr.tooLong(e); err != nil {
 			t.Fatal(err)
 		}
-		if err := tr.take([]byte(`{"id":"` + other + `","ok":true,"payload":{}}`)); err != nil {
+		if err := tr.handleLine([]byte(`{"id":"` + other + `","ok":true,"payload":{}}`)); err != nil {
 			t.Fatal(err)
 		}
 		want := map[bool]string{false: "more than 64 MiB", true: "nous holds 256 MiB"}[noRoom]

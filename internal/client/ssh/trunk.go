@@ -216,7 +216,7 @@ func (t *trunk) read() error {
 		case t.lines.Cut(), line[len(line)-1] == CutMark:
 			continue // ssh, or the daemon, died in the middle
 		default:
-			err = t.take(line)
+			err = t.handleLine(line)
 		}
 		if err != nil {
 			return err
@@ -362,8 +362,8 @@ func (t *trunk) drop(id string) {
 	delete(t.asked, id)
 }
 
-// take gives a line of the far end's to whom it is for.
-func (t *trunk) take(line []byte) error {
+// handleLine gives a line of the far end's to whom it is for.
+func (t *trunk) handleLine(line []byte) error {
 	if number, ok := hungUp(line); ok {
 		t.hangUp(number)
 		return nil

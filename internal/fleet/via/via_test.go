@@ -129,7 +129,7 @@ func readTo(t *testing.T, ctx context.Context, s *follow.Stream, after, upTo uin
 
 // next is what happens next, but that the server has not answered in time: then it is
 // asked again.
-func next(t *testing.T, ctx context.Context, s *follow.Stream) follow.Happening {
+func next(t *testing.T, ctx context.Context, s *follow.Stream) follow.Update {
 	t.Helper()
 	for {
 		h, err := s.Next(ctx)

@@ -52,7 +52,7 @@ func decoder(names wire.Names, maker string) wire.Decoder {
 				var d model.Delta
 				stopped := false
 				if err == nil {
-					d, stopped, err = s.take(e)
+					d, stopped, err = s.decodeEvent(e)
 				}
 				switch {
 				case err != nil:
@@ -95,9 +95,9 @@ type open struct {
 	at        int // its place among the tally's blocks
 }
 
-// take returns what an event has to hand on at once, and whether it is the
+// decodeEvent returns what an event has to hand on at once, and whether it is the
 // last. One that cannot be read is passed over.
-func (s *state) take(e wire.Event) (d model.Delta, stopped bool, err error) {
+func (s *state) decodeEvent(e wire.Event) (d model.Delta, stopped bool, err error) {
 	if strings.TrimSpace(e.Data) == "" {
 		return d, false, nil
 	}
@@ -113,7 +113,7 @@ func (s *state) take(e wire.Event) (d model.Delta, stopped bool, err error) {
 		}
 		s.count(ev.Message.V.Usage.V)
 	case "content_block_start":
-		d, err = s.begin(ev)
+		d, err = s.beginBlock(ev)
 		return d, false, err
 	case "content_block_delta":
 		d, err = s.extend(ev)
@@ -152,7 +152,7 @@ func (s *state) count(u *usage) {
 // maker's own.
 var kinds = map[string]model.BlockKind{"text": model.TextBlock, "thinking": model.ThinkingBlock, "tool_use": model.CallBlock}
 
-func (s *state) begin(ev event) (d model.Delta, err error) {
+func (s *state) beginBlock(ev event) (d model.Delta, err error) {
 	if len(s.blocks) == wire.MaxCalls {
 		return d, wire.TooMuch()
 	}

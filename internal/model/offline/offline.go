@@ -246,8 +246,7 @@ func (w *speaker) flush(yield func(model.Delta) bool) bool {
 	return piece == "" || yield(model.Delta{Text: piece})
 }
 
-// summary is the beginnings of messages, and all of older summaries, of which nothing
-// may be lost.
+// summary is the beginnings of messages, and all of older summaries, whole.
 func summary(messages []model.Message) (parts []string) {
 	for _, msg := range messages {
 		text := strings.TrimSpace(msg.Text)

@@ -95,7 +95,7 @@ func decoder(names wire.Names, maker string) wire.Decoder {
 				}
 				var deltas []model.Delta
 				if err == nil {
-					deltas, err = s.take(e)
+					deltas, err = s.decodeEvent(e)
 				}
 				for _, d := range deltas {
 					if !yield(d, nil) {
@@ -130,9 +130,9 @@ type state struct {
 	usage   model.Usage
 }
 
-// take returns what an event has to hand on at once. One that cannot be read is
+// decodeEvent returns what an event has to hand on at once. One that cannot be read is
 // passed over.
-func (s *state) take(e wire.Event) ([]model.Delta, error) {
+func (s *state) decodeEvent(e wire.Event) ([]model.Delta, error) {
 	if strings.TrimSpace(e.Data) == "" {
 		return nil, nil
 	}

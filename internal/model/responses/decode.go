@@ -83,7 +83,7 @@ func decoder(names wire.Names, maker string) wire.Decoder {
 			for e, err := range events {
 				var deltas []model.Delta
 				if err == nil {
-					deltas, err = s.take(e)
+					deltas, err = s.decodeEvent(e)
 				}
 				for _, d := range deltas {
 					if !yield(d, nil) || d.Stop != "" {
@@ -123,9 +123,9 @@ type output struct {
 	at    int // its place among the tally's blocks
 }
 
-// take returns what an event has to hand on. One that cannot be read is passed
+// decodeEvent returns what an event has to hand on. One that cannot be read is passed
 // over.
-func (s *state) take(e wire.Event) ([]model.Delta, error) {
+func (s *state) decodeEvent(e wire.Event) ([]model.Delta, error) {
 	if data := strings.TrimSpace(e.Data); data == "" || data == "[DONE]" {
 		return nil, nil
 	}
@@ -141,7 +141,7 @@ func (s *state) take(e wire.Event) ([]model.Delta, error) {
 			return nil, wire.BeginsAgain()
 		}
 	case "response.output_item.added":
-		_, err := s.begin(ev.OutputIndex.V, ev.Item)
+		_, err := s.beginOutput(ev.OutputIndex.V, ev.Item)
 		return nil, err
 	case "response.output_item.done":
 		return s.finish(ev.OutputIndex.V, ev.Item)
@@ -180,8 +180,8 @@ func (s *state) count(u *usage) {
 	}
 }
 
-// begin opens the block of an item.
-func (s *state) begin(index *wire.Count, v jsontext.Value) (*output, error) {
+// beginOutput opens the block of an item.
+func (s *state) beginOutput(index *wire.Count, v jsontext.Value) (*output, error) {
 	if len(s.items) == wire.MaxCalls {
 		return nil, wire.TooMuch()
 	}
@@ -217,7 +217,7 @@ func (s *state) extend(ev event, kind model.BlockKind) ([]model.Delta, error) {
 	o := s.find(ev.OutputIndex.V)
 	if o == nil { // it was not announced
 		var err error
-		if o, err = s.begin(ev.OutputIndex.V, nil); err != nil {
+		if o, err = s.beginOutput(ev.OutputIndex.V, nil); err != nil {
 			return nil, err
 		}
 		o.kind, s.tally.Last().Kind = kind, kind
@@ -263,7 +263,7 @@ func (s *state) finish(index *wire.Count, v jsontext.Value) ([]model.Delta, erro
 		return nil, nil // it is reported twice
 	case o == nil || o.done:
 		var err error
-		if o, err = s.begin(index, v); err != nil {
+		if o, err = s.beginOutput(index, v); err != nil {
 			return nil, err
 		}
 	}

@@ -58,7 +58,7 @@ func (a *answer) events(ctx context.Context, hold func(bytes int) error, whole b
 				}
 				var e Event
 				var ready bool
-				if e, ready, err = p.take(one); ready && !yield(e, nil) {
+				if e, ready, err = p.parseLine(one); ready && !yield(e, nil) {
 					return
 				} else if ready {
 					p.drop()
@@ -108,9 +108,9 @@ func (p *parser) line() ([]byte, error) {
 	}
 }
 
-// take reads one line. An empty one ends the event. A line "error:" is llama-server's
+// parseLine reads one line. An empty one ends the event. A line "error:" is llama-server's
 // own, and no event comes after it.
-func (p *parser) take(line []byte) (e Event, ready bool, err error) {
+func (p *parser) parseLine(line []byte) (e Event, ready bool, err error) {
 	if !p.begun {
 		line = bytes.TrimPrefix(line, []byte("\ufeff"))
 		p.begun = true

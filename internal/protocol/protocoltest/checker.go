@@ -29,7 +29,7 @@ type Checker struct {
 	about    map[string]*asked // by the call, the latest
 }
 
-// asked is a question, and what became of it.
+// asked is an approval, and how it ended.
 type asked struct {
 	session, call, arguments string
 	outcome                  protocol.ApprovalOutcome // "" while it waits

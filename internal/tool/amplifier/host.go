@@ -320,7 +320,7 @@ func (h *host) count(err error) {
 
 // Share has the host's processes count among those of others. It may be called
 // before the first use.
-func (h *host) Share(c *worker.Crowd) { h.pool.Crowd = c }
+func (h *host) Share(c *worker.ProcessLimit) { h.pool.ProcessLimit = c }
 
 // Close ends the processes, and waits for all to end: their input is closed, and
 // they have 2 seconds, or as long as ctx. A question after the module's health is

@@ -49,7 +49,7 @@ type Options struct {
 	All bool
 }
 
-// Status is what became of a clause.
+// Status is the result of a clause.
 type Status string
 
 // OK: kept as far as could be seen. Fail: broken. Skip: not seen.
@@ -59,7 +59,7 @@ const (
 	Skip Status = "skip"
 )
 
-// Finding is one clause and what became of it.
+// Finding is one clause and its result.
 type Finding struct {
 	Status    Status
 	Clause    string // the specification and its section

@@ -125,7 +125,7 @@ func (l *pipeLink) call(ctx context.Context, method string, inv *invoke, limit t
 	return e, err
 }
 
-// explain ends a process that did not answer and says what became of it.
+// explain ends a process that did not answer and says how it ended.
 func (l *pipeLink) explain(err error) error {
 	if errors.Is(err, errEnded) {
 		select {

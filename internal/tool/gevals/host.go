@@ -310,7 +310,7 @@ func (h *host) learn(m *manifest) {
 
 // Share has the host's processes count among those of others. It may be called
 // before the first use.
-func (h *host) Share(c *worker.Crowd) { h.pool.Crowd = c }
+func (h *host) Share(c *worker.ProcessLimit) { h.pool.ProcessLimit = c }
 
 // Close shuts the processes down, all at once, and waits for all to end.
 func (h *host) Close(ctx context.Context) { h.pool.Close(ctx) }

@@ -36,13 +36,13 @@ type library struct {
 	room  *budget.Budget
 	files sync.Mutex // one file is read or made at a time
 
-	mu    sync.Mutex
-	books map[string]*book
-	prune sync.Mutex // one writer makes room at a time
+	mu        sync.Mutex
+	manifests map[string]*manifestCache
+	prune     sync.Mutex // one writer makes room at a time
 }
 
-// book is what one server can do, as far as it was ever heard.
-type book struct {
+// manifestCache is what one server can do, as far as it was ever heard.
+type manifestCache struct {
 	lib     *library
 	file    string // its name
 	readers int    // guarded by the library's mutex
@@ -55,7 +55,7 @@ type book struct {
 	closed   bool // nobody reads it any more
 }
 
-// cached is a book on the disk.
+// cached is a manifestCache on the disk.
 type cached struct {
 	Format       int              `json:"format"`
 	Server       string           `json:"server"` // for people
@@ -93,25 +93,25 @@ func costOfTool(o tool.Operation) int {
 	return perTool + len(o.Name) + len(o.Description) + len(o.Params) + perValue*values(o.Params, len(o.Params))
 }
 
-// open returns the book of a server, until it is closed.
-func (l *library) open(d *tool.Descriptor) *book {
+// open returns the manifestCache of a server, until it is closed.
+func (l *library) open(d *tool.Descriptor) *manifestCache {
 	key := bookKey(d)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.books[key]
+	b := l.manifests[key]
 	if b == nil {
-		b = &book{lib: l, file: key + ".json"}
-		l.books[key] = b
+		b = &manifestCache{lib: l, file: key + ".json"}
+		l.manifests[key] = b
 	}
 	b.readers++
 	return b
 }
 
-func (b *book) close() {
+func (b *manifestCache) close() {
 	b.lib.mu.Lock()
 	last := b.readers == 1
 	if b.readers--; last {
-		delete(b.lib.books, bookOf(b.file))
+		delete(b.lib.manifests, bookOf(b.file))
 	}
 	b.lib.mu.Unlock()
 	if !last {
@@ -148,14 +148,14 @@ func bookKey(d *tool.Descriptor) string {
 
 // known is what the server has said last, nil if it was never heard, and which
 // handshake it takes. The first call reads a file.
-func (b *book) known() (m *tool.Manifest, newer bool) {
+func (b *manifestCache) known() (m *tool.Manifest, newer bool) {
 	b.read.Do(b.load)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.manifest, b.newer
 }
 
-func (b *book) load() {
+func (b *manifestCache) load() {
 	if b.lib.dir == "" {
 		return
 	}
@@ -179,7 +179,7 @@ func (b *book) load() {
 // write keeps what a server has said, for which cost has been taken of the library's
 // room; changed says that it said something else before. The old pointer stays where
 // it did not.
-func (b *book) write(server string, m *tool.Manifest, cost int, newer bool) (changed bool, err error) {
+func (b *manifestCache) write(server string, m *tool.Manifest, cost int, newer bool) (changed bool, err error) {
 	b.read.Do(b.load)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -201,7 +201,7 @@ func (b *book) write(server string, m *tool.Manifest, cost int, newer bool) (cha
 	return old != nil && b.manifest != old, b.save(cached{cacheFormat, server, newer, m.Instructions, m.Operations, m.Prompts, m.LeftOut})
 }
 
-func (b *book) save(c cached) error {
+func (b *manifestCache) save(c cached) error {
 	dir := b.lib.dir
 	if dir == "" {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"noused/internal/tool"
 )
 
-// What servers say has one room: what a book no longer keeps is given back, and a
+// What servers say has one room: what a manifestCache no longer keeps is given back, and a
 // file for which there is none is not read.
 func TestBooksShareARoom(t *testing.T) {
 	says := func(text string) (*tool.Manifest, int) {
@@ -17,8 +17,8 @@ func TestBooksShareARoom(t *testing.T) {
 	}
 	_, size := says(strings.Repeat("x", 1000))
 	dir := t.TempDir()
-	l := &library{dir: dir, room: budget.New(2 * size), books: map[string]*book{}}
-	server := func(url string) *book {
+	l := &library{dir: dir, room: budget.New(2 * size), manifests: map[string]*manifestCache{}}
+	server := func(url string) *manifestCache {
 		return l.open(&tool.Descriptor{Transport: tool.Transport{Type: "http", URL: url}})
 	}
 	a := server("a")
@@ -35,8 +35,8 @@ func TestBooksShareARoom(t *testing.T) {
 		}
 	}
 	a.close()
-	if l.room.Used() != 0 || len(l.books) != 0 {
-		t.Errorf("a closed book: got %d used, %d books", l.room.Used(), len(l.books))
+	if l.room.Used() != 0 || len(l.manifests) != 0 {
+		t.Errorf("a closed manifestCache: got %d used, %d manifests", l.room.Used(), len(l.manifests))
 	}
 	a = server("a")
 	if m, _ := a.known(); m == nil || l.room.Used() != size {

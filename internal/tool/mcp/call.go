@@ -33,7 +33,7 @@ type call struct {
 	said     chan model.ToolUpdate
 	lost     atomic.Int64 // updates that found no room
 	moved    atomic.Bool  // it has made progress that the clock does not know of
-	answer   taker
+	answer   replyGate
 	number   int      // in the order of the link's calls
 	asking   chan int // forms that wait for the user, more or less
 	over     chan struct{}

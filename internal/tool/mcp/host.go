@@ -53,17 +53,17 @@ type waits struct {
 }
 
 type host struct {
-	desc   *tool.Descriptor
-	o      Options
-	log    *zap.Logger
-	dialer dialer
-	book   *book
-	files  *files
-	crowd  *worker.Crowd
-	waits  waits
-	ctx    context.Context // ends with the host
-	stop   context.CancelFunc
-	work   sync.WaitGroup // starts, links, pings
+	desc          *tool.Descriptor
+	o             Options
+	log           *zap.Logger
+	dialer        dialer
+	manifestCache *manifestCache
+	files         *files
+	processLimit  *worker.ProcessLimit
+	waits         waits
+	ctx           context.Context // ends with the host
+	stop          context.CancelFunc
+	work          sync.WaitGroup // starts, links, pings
 
 	changed func()
 
@@ -78,12 +78,12 @@ type host struct {
 
 // Dialect makes the hosts of MCP servers.
 func Dialect(o Options) tool.Dialect {
-	lib := &library{dir: o.CacheDir, room: budget.New(maxAllDefinitions), books: map[string]*book{}}
+	lib := &library{dir: o.CacheDir, room: budget.New(maxAllDefinitions), manifests: map[string]*manifestCache{}}
 	kept := newFiles(o.OutputDir)
 	return func(d *tool.Descriptor, s *proc.Supervisor, log *zap.Logger) tool.Host {
 		ctx, stop := context.WithCancel(context.Background())
 		return &host{
-			desc: d, o: o, log: log, dialer: newDialer(d, s, o, log), book: lib.open(d), files: kept, ctx: ctx, stop: stop, changed: func() {},
+			desc: d, o: o, log: log, dialer: newDialer(d, s, o, log), manifestCache: lib.open(d), files: kept, ctx: ctx, stop: stop, changed: func() {},
 			waits:   waits{first: 10 * time.Second, second: time.Minute, ping: 5 * time.Second, idle: worker.IdleTime, times: 10},
 			crashes: worker.Backoff{Free: 2, Base: time.Second, Max: time.Minute},
 		}
@@ -92,14 +92,14 @@ func Dialect(o Options) tool.Dialect {
 
 // Share has the host's process count among those of others. It may be called
 // before the first use.
-func (h *host) Share(c *worker.Crowd) { h.crowd = c }
+func (h *host) Share(c *worker.ProcessLimit) { h.processLimit = c }
 
 // Watch is [tool.Server].
 func (h *host) Watch(changed func()) { h.changed = changed }
 
 // Known is [tool.Server].
 func (h *host) Known() bool {
-	m, _ := h.book.known()
+	m, _ := h.manifestCache.known()
 	return m != nil
 }
 
@@ -124,7 +124,7 @@ func (h *host) Status() (state, message string) {
 // Describe returns what the server has said last that it can do, starting it
 // where it has said nothing yet.
 func (h *host) Describe(ctx context.Context) (*tool.Manifest, error) {
-	if m, _ := h.book.known(); m != nil {
+	if m, _ := h.manifestCache.known(); m != nil {
 		return m, nil
 	}
 	l, err := h.use(ctx)
@@ -132,7 +132,7 @@ func (h *host) Describe(ctx context.Context) (*tool.Manifest, error) {
 		return nil, err
 	}
 	h.leave(l)
-	m, _ := h.book.known()
+	m, _ := h.manifestCache.known()
 	return m, nil
 }
 
@@ -166,5 +166,5 @@ func (h *host) Close(ctx context.Context) {
 		l.shutdown(ctx)
 	}
 	h.work.Wait()
-	h.book.close()
+	h.manifestCache.close()
 }

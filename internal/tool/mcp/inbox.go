@@ -27,11 +27,11 @@ type inbox struct {
 	link *link
 
 	mu    sync.Mutex
-	asked map[jsonrpc.ID]*asking // requests of the server's
-	count int                    // of them all, and
-	size  int                    // their bytes
-	ours  map[jsonrpc.ID]*taker  // of ours, those that somebody waits for
-	hello jsonrpc.ID             // our handshake, until it is answered
+	asked map[jsonrpc.ID]*asking    // requests of the server's
+	count int                       // of them all, and
+	size  int                       // their bytes
+	ours  map[jsonrpc.ID]*replyGate // of ours, those that somebody waits for
+	hello jsonrpc.ID                // our handshake, until it is answered
 
 	listing jsonrpc.ID // our last question for the server's tools, until it is answered
 
@@ -50,7 +50,7 @@ type asking struct {
 
 // newInbox makes the inbox of a connection, until ended is closed.
 func newInbox(l *link, ended <-chan struct{}) *inbox {
-	return &inbox{link: l, asked: map[jsonrpc.ID]*asking{}, ours: map[jsonrpc.ID]*taker{}, ended: ended}
+	return &inbox{link: l, asked: map[jsonrpc.ID]*asking{}, ours: map[jsonrpc.ID]*replyGate{}, ended: ended}
 }
 
 // take returns a message that is the SDK's to answer, nil for any other one. It
@@ -62,7 +62,7 @@ func (b *inbox) take(msg jsonrpc.Message, size int, turn func()) (jsonrpc.Messag
 		if b.lists(a.ID) && answer.Error == nil {
 			b.link.readTasks(jsontext.Value(answer.Result))
 		}
-		t := b.taker(a.ID)
+		t := b.replyGate(a.ID)
 		if t == nil {
 			turn()
 			b.pace(size)
@@ -175,7 +175,7 @@ func (b *inbox) answered(id jsonrpc.ID) {
 // given up.
 func (b *inbox) expect(ctx context.Context, msg jsonrpc.Message) {
 	r, ok := msg.(*jsonrpc.Request)
-	t, _ := ctx.Value(takerKey{}).(*taker)
+	t, _ := ctx.Value(replyGateKey{}).(*replyGate)
 	if ok && (r.Method == "initialize" || r.Method == "server/discover") {
 		b.mu.Lock()
 		b.hello = r.ID
@@ -200,8 +200,8 @@ func (b *inbox) expect(ctx context.Context, msg jsonrpc.Message) {
 	b.ours[r.ID] = t
 }
 
-// taker is who waits for a long answer, nil for nobody.
-func (b *inbox) taker(id jsonrpc.ID) *taker {
+// replyGate is who waits for a long answer, nil for nobody.
+func (b *inbox) replyGate(id jsonrpc.ID) *replyGate {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := b.ours[id]

@@ -32,7 +32,7 @@ type link struct {
 	log     *zap.Logger
 	wire    wire
 	session *sdk.ClientSession
-	seat    *worker.Seat // in the host's crowd
+	slot    *worker.Slot // in the host's processLimit
 	users   int          // guarded by the host's mutex, as are
 	spent   bool         // and this: it was told to end
 
@@ -112,12 +112,12 @@ func (h *host) starting() (*start, error) {
 	}
 	s := &start{done: make(chan struct{})}
 	h.start = s
-	h.work.Go(func() { h.begin(s) })
+	h.work.Go(func() { h.beginStart(s) })
 	return s, nil
 }
 
-// begin makes a link, which outlives its first caller.
-func (h *host) begin(s *start) {
+// beginStart makes a link, which outlives its first caller.
+func (h *host) beginStart(s *start) {
 	l, err := h.connect(h.ctx)
 	h.begun(s, l, err)
 }
@@ -155,12 +155,12 @@ func (h *host) failed(err error) {
 // connect makes a link, with one handshake or the other, and has the server say
 // what it can do.
 func (h *host) connect(ctx context.Context) (*link, error) {
-	seat, err := h.crowd.Enter(ctx, h.desc.Name)
+	slot, err := h.processLimit.Enter(ctx, h.desc.Name)
 	if err != nil {
 		return nil, err
 	}
 	versions := []string{initialize, discover}
-	if _, newer := h.book.known(); newer {
+	if _, newer := h.manifestCache.known(); newer {
 		versions = []string{discover, initialize}
 	}
 	l, first, again := h.attempt(ctx, versions[0], min(h.waits.first, h.desc.Timeout))
@@ -171,10 +171,10 @@ func (h *host) connect(ctx context.Context) (*link, error) {
 		err = first
 	}
 	if err != nil {
-		h.crowd.Leave(seat)
+		h.processLimit.Leave(slot)
 		return nil, err
 	}
-	l.seat = seat
+	l.slot = slot
 	return l, nil
 }
 
@@ -283,7 +283,7 @@ func (l *link) alive() bool {
 func (h *host) watch(l *link) {
 	<-l.wire.ended()
 	_ = l.session.Close()
-	h.crowd.Leave(l.seat)
+	h.processLimit.Leave(l.slot)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.link == l {
@@ -329,7 +329,7 @@ func (h *host) rest(l *link) {
 		h.idle.Stop()
 	}
 	h.idle = time.AfterFunc(h.waits.idle, func() { h.dismiss(l) })
-	h.crowd.Rest(l.seat, time.Now(), func() bool { return h.dismiss(l) })
+	h.processLimit.Rest(l.slot, time.Now(), func() bool { return h.dismiss(l) })
 }
 
 // rouse says that somebody uses it. The mutex is held.
@@ -337,7 +337,7 @@ func (h *host) rouse(l *link) {
 	if h.idle != nil {
 		h.idle.Stop()
 	}
-	h.crowd.Wake(l.seat)
+	h.processLimit.Wake(l.slot)
 }
 
 // dismiss ends a link that nobody uses, and does not wait for that. False:
@@ -391,14 +391,14 @@ func (l *link) prove() {
 // take it, as it has ended the session.
 func (l *link) call(ctx context.Context, op string, inv model.Invocation, progress func(model.ToolUpdate)) (r model.ToolResult, gone bool) {
 	defer l.h.leave(l)
-	c := l.begin(inv, progress)
+	c := l.beginCall(inv, progress)
 	defer l.end(c)
 	r = c.run(ctx, op)
 	return r, c.gone
 }
 
-// begin keeps a call until end, so that it hears what is said of it.
-func (l *link) begin(inv model.Invocation, progress func(model.ToolUpdate)) *call {
+// beginCall keeps a call until end, so that it hears what is said of it.
+func (l *link) beginCall(inv model.Invocation, progress func(model.ToolUpdate)) *call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count++

@@ -51,7 +51,7 @@ func (l *link) list(ctx context.Context, settled func() bool) error {
 	}
 	m.Prompts = l.prompts()
 	cost := costOf(m)
-	if !l.h.book.lib.room.Take(cost) {
+	if !l.h.manifestCache.lib.room.Take(cost) {
 		return crowdedOut(cost)
 	}
 	l.h.learn(m, cost, l.session.InitializeResult().ProtocolVersion >= discover)
@@ -67,7 +67,7 @@ func crowdedOut(cost int) error {
 // those that are not wanted or cannot be used.
 func (l *link) operations(ctx context.Context, m *tool.Manifest) error {
 	var ops []tool.Operation
-	var take taker
+	var take replyGate
 	defer take.end()
 	ctx = take.with(ctx)
 	names, size, seen, params := map[string]bool{}, 0, 0, &sdk.ListToolsParams{}
@@ -144,7 +144,7 @@ func (l *link) operation(t *sdk.Tool) (o tool.Operation, err error) {
 
 // learn keeps what a server can do.
 func (h *host) learn(m *tool.Manifest, cost int, newer bool) {
-	changed, err := h.book.write(h.desc.Name, m, cost, newer)
+	changed, err := h.manifestCache.write(h.desc.Name, m, cost, newer)
 	if err != nil {
 		h.log.Warn("what the server can do is not kept", zap.Error(err))
 	}

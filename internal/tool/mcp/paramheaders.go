@@ -31,7 +31,7 @@ func (l *link) putParams(h http.Header, req *jsonrpc.Request) {
 	if req.Method != "tools/call" || jsonx.Unmarshal(req.Params, &call) != nil {
 		return
 	}
-	known, _ := l.h.book.known()
+	known, _ := l.h.manifestCache.known()
 	if known == nil {
 		return
 	}

@@ -33,7 +33,7 @@ func (l *link) prompts() (list []model.ServerPrompt) {
 	}
 	ctx, cancel := tool.WithTimeout(l.h.ctx, min(l.h.waits.ping, l.h.desc.Timeout/2))
 	defer cancel()
-	var take taker
+	var take replyGate
 	defer take.end()
 	ctx = take.with(ctx)
 	size, seen, params := 0, 0, &sdk.ListPromptsParams{}
@@ -144,7 +144,7 @@ func (h *host) consult(ctx context.Context, ask func(context.Context, *link) err
 		return err
 	}
 	defer h.leave(l)
-	var take taker
+	var take replyGate
 	defer take.end()
 	ctx = take.with(ctx)
 	switch err := l.guarded(func() error { return ask(ctx, l) }); {

@@ -5,24 +5,24 @@ import (
 	"sync"
 )
 
-// taker is somebody who waits for a long answer. What is made of one takes several
+// replyGate is somebody who waits for a long answer. What is made of one takes several
 // times its memory: so the daemon makes something of one at a time, and the next is
 // not read before this one has been taken in.
-type taker struct {
+type replyGate struct {
 	mu    sync.Mutex
 	ended bool
 	turn  func()
 }
 
-type takerKey struct{}
+type replyGateKey struct{}
 
-// with has the answers to what is asked in ctx be this taker's.
-func (t *taker) with(ctx context.Context) context.Context {
-	return context.WithValue(ctx, takerKey{}, t)
+// with has the answers to what is asked in ctx be this replyGate's.
+func (t *replyGate) with(ctx context.Context) context.Context {
+	return context.WithValue(ctx, replyGateKey{}, t)
 }
 
 // hand gives it the turn of a long answer, which it ends.
-func (t *taker) hand(done func()) {
+func (t *replyGate) hand(done func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended || t.turn != nil {
@@ -33,7 +33,7 @@ func (t *taker) hand(done func()) {
 }
 
 // taken ends the turn of an answer, if there is one.
-func (t *taker) taken() {
+func (t *replyGate) taken() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.turn != nil {
@@ -43,7 +43,7 @@ func (t *taker) taken() {
 }
 
 // end says that nothing is waited for any more.
-func (t *taker) end() {
+func (t *replyGate) end() {
 	t.mu.Lock()
 	t.ended = true
 	t.mu.Unlock()
@@ -51,7 +51,7 @@ func (t *taker) end() {
 }
 
 // over reports whether end was called.
-func (t *taker) over() bool {
+func (t *replyGate) over() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.ended

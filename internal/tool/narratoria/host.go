@@ -193,7 +193,7 @@ func (c *call) read(ctx context.Context, p *proc.Process) *tool.Fault {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		if err := c.take(p, line); err != nil {
+		if err := c.handleLine(p, line); err != nil {
 			return tool.Faultf(tool.ProtocolError, "%v", err)
 		}
 		if c.done != nil {
@@ -202,8 +202,8 @@ func (c *call) read(ctx context.Context, p *proc.Process) *tool.Fault {
 	}
 }
 
-// take handles a line. An error means that it breaks the protocol.
-func (c *call) take(p *proc.Process, line []byte) error {
+// handleLine handles a line. An error means that it breaks the protocol.
+func (c *call) handleLine(p *proc.Process, line []byte) error {
 	defer p.Turn(line)()
 	ev, err := decode(line)
 	if err == nil {

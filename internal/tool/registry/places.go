@@ -169,8 +169,8 @@ func (m *module) closePlaces(ctx context.Context) {
 // adopt has the living processes of a host count among all others, and hears of its
 // changes.
 func (r *Registry) adopt(h tool.Host, d *tool.Descriptor) tool.Host {
-	if s, ok := h.(interface{ Share(*worker.Crowd) }); ok && d.Transport.Type != "http" {
-		s.Share(r.crowd)
+	if s, ok := h.(interface{ Share(*worker.ProcessLimit) }); ok && d.Transport.Type != "http" {
+		s.Share(r.processLimit)
 	}
 	if s, ok := h.(tool.Server); ok {
 		s.Watch(func() { r.o.Changed(d.Name) })

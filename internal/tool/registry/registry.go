@@ -120,15 +120,15 @@ type Auditor interface {
 // Registry knows the tools and runs them. It satisfies the run loop's Tools and
 // Modules.
 type Registry struct {
-	o          Options
-	log        *zap.Logger
-	home       string // of the user, as far as the environment says
-	supervisor *proc.Supervisor
-	keep       keeper
-	jobs       *jobs
-	crowd      *worker.Crowd
-	ctx        context.Context
-	stop       context.CancelCauseFunc
+	o            Options
+	log          *zap.Logger
+	home         string // of the user, as far as the environment says
+	supervisor   *proc.Supervisor
+	keep         keeper
+	jobs         *jobs
+	processLimit *worker.ProcessLimit
+	ctx          context.Context
+	stop         context.CancelCauseFunc
 
 	groups    groups
 	warm      sync.Once
@@ -164,7 +164,7 @@ func New(o Options) *Registry {
 	ctx, stop := context.WithCancelCause(context.Background())
 	r := &Registry{
 		o: o, log: o.Logger, supervisor: proc.NewSupervisor(o.Helper, o.Logger), ctx: ctx, stop: stop,
-		keep: newKeeper(o.OutputDir, o.MaxText, o.MaxLines), crowd: worker.NewCrowd(maxLiving),
+		keep: newKeeper(o.OutputDir, o.MaxText, o.MaxLines), processLimit: worker.NewProcessLimit(maxLiving),
 	}
 	for _, v := range o.Environ {
 		if home, ok := strings.CutPrefix(v, "HOME="); ok {
@@ -263,7 +263,7 @@ func (r *Registry) Has(ctx context.Context, from model.Scope, name string) bool 
 			return true
 		}
 	}
-	return r.outcast(from, name) != nil
+	return r.unmountedServer(from, name) != nil
 }
 
 // Call runs one operation, by the name that List gives it or that name with
@@ -436,7 +436,7 @@ func (r *Registry) resolve(ctx context.Context, inv model.Invocation) (c candida
 		}
 		problem = cmp.Or(err, problem)
 	}
-	return c, cmp.Or(problem, r.outcast(inv.Scope, inv.Name), error(tool.Faultf(tool.UnsupportedOp, "there is no tool %q", inv.Name)))
+	return c, cmp.Or(problem, r.unmountedServer(inv.Scope, inv.Name), error(tool.Faultf(tool.UnsupportedOp, "there is no tool %q", inv.Name)))
 }
 
 // meaning yields the modules that may have an operation of that name, with how the name

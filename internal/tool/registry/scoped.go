@@ -32,12 +32,12 @@ type groups struct {
 type group struct {
 	version string    // of what it was made from
 	modules []*module // sorted by name
-	out     []outcast
+	out     []unmountedServer
 	used    int // the higher, the later
 }
 
-// outcast is a server that is known and not mounted, and why.
-type outcast struct {
+// unmountedServer is a server that is known and not mounted, and why.
+type unmountedServer struct {
 	model.ServerInfo
 	fault *tool.Fault
 }
@@ -93,7 +93,7 @@ func (r *Registry) groupsOf(from model.Scope) (found []*group) {
 // user trusts that.
 func (r *Registry) refresh(from model.Scope) {
 	if len(from.Servers) > 0 {
-		r.regroup(sessionKey(from), "brought", func() ([]*tool.Descriptor, []outcast) { return r.brought(from) })
+		r.regroup(sessionKey(from), "brought", func() ([]*tool.Descriptor, []unmountedServer) { return r.brought(from) })
 	}
 	if from.Workdir == "" || r.o.ConfigDir == "" {
 		return
@@ -108,20 +108,20 @@ func (r *Registry) refresh(from model.Scope) {
 		var trusted bool
 		trusted, err = mcpfile.Trusted(r.o.ConfigDir, from.Workdir, hash)
 		version = fmt.Sprint(hash, trusted, err)
-		r.regroup(folderKey(from), version, func() ([]*tool.Descriptor, []outcast) { return r.project(from.Workdir, text, trusted, err) })
+		r.regroup(folderKey(from), version, func() ([]*tool.Descriptor, []unmountedServer) { return r.project(from.Workdir, text, trusted, err) })
 		return
 	}
-	r.regroup(folderKey(from), version, func() ([]*tool.Descriptor, []outcast) {
+	r.regroup(folderKey(from), version, func() ([]*tool.Descriptor, []unmountedServer) {
 		if err == nil {
 			return nil, nil
 		}
-		return nil, []outcast{unusable(mcpfile.ProjectName, from.Workdir, err)}
+		return nil, []unmountedServer{unusable(mcpfile.ProjectName, from.Workdir, err)}
 	})
 }
 
 // regroup puts in the place of a group what has another version. What has not
 // changed goes on; the rest ends when its last call has.
-func (r *Registry) regroup(key, version string, load func() ([]*tool.Descriptor, []outcast)) {
+func (r *Registry) regroup(key, version string, load func() ([]*tool.Descriptor, []unmountedServer)) {
 	r.groups.mu.Lock()
 	defer r.groups.mu.Unlock()
 	old := r.groups.of[key]
@@ -221,7 +221,7 @@ func (r *Registry) closeGroups() (modules []*module) {
 }
 
 // brought describes the servers that a client gave to a session.
-func (r *Registry) brought(from model.Scope) (found []*tool.Descriptor, out []outcast) {
+func (r *Registry) brought(from model.Scope) (found []*tool.Descriptor, out []unmountedServer) {
 	for _, s := range from.Servers {
 		d, err := tool.ServerDescriptor(clientServer(s), "", from.Workdir, from.Workdir, r.o.Environ)
 		if err != nil {
@@ -234,10 +234,10 @@ func (r *Registry) brought(from model.Scope) (found []*tool.Descriptor, out []ou
 }
 
 // project describes the servers of a folder's file, or says why they are none.
-func (r *Registry) project(workdir string, text []byte, trusted bool, problem error) (found []*tool.Descriptor, out []outcast) {
+func (r *Registry) project(workdir string, text []byte, trusted bool, problem error) (found []*tool.Descriptor, out []unmountedServer) {
 	f, err := mcpfile.Parse(mcpfile.Project(workdir), text)
 	if err != nil {
-		return nil, []outcast{unusable(mcpfile.ProjectName, workdir, err)}
+		return nil, []unmountedServer{unusable(mcpfile.ProjectName, workdir, err)}
 	}
 	for _, err := range f.Errors {
 		out = append(out, unusable(err.Server, workdir, err))
@@ -269,24 +269,24 @@ func clientServer(s model.Server) mcpfile.Server {
 	return mcpfile.Server{Name: s.Name, Command: s.Command, Args: s.Args, Env: s.Env, URL: s.URL, Headers: s.Headers}
 }
 
-func unusable(name, workdir string, err error) outcast {
-	return outcast{
+func unusable(name, workdir string, err error) unmountedServer {
+	return unmountedServer{
 		model.ServerInfo{Name: name, State: model.ServerFailed, Message: err.Error(), Workdir: workdir},
 		tool.Faultf(tool.Unreachable, "%v", err),
 	}
 }
 
-func untrusted(name, workdir string) outcast {
+func untrusted(name, workdir string) unmountedServer {
 	message := fmt.Sprintf("%s names it; nous mcp trust, in that folder, shows what it runs and asks you", mcpfile.Project(workdir))
-	return outcast{
+	return unmountedServer{
 		model.ServerInfo{Name: name, State: model.ServerUntrusted, Message: message, Workdir: workdir},
 		tool.Faultf(tool.Forbidden, "the server %s is not trusted: %s", name, message),
 	}
 }
 
-// outcast finds why a name is not known that a server might have had which is not
+// unmountedServer finds why a name is not known that a server might have had which is not
 // mounted.
-func (r *Registry) outcast(from model.Scope, name string) error {
+func (r *Registry) unmountedServer(from model.Scope, name string) error {
 	for _, g := range r.groupsOf(from) {
 		for _, o := range g.out {
 			if strings.HasPrefix(name, o.Name+".") || strings.HasPrefix(name, model.Undotted(o.Name+".")) {

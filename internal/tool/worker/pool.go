@@ -51,7 +51,7 @@ type Lease[W Worker] struct {
 	used   time.Time   // the holder's, as the worker is
 	view   string      // what Pool.View said before it was started
 	timer  *time.Timer // the pool's
-	seat   *Seat       // in the pool's Crowd
+	slot   *Slot       // in the pool's ProcessLimit
 }
 
 // Pool keeps the workers of one module: at most so many, started at first use,
@@ -67,9 +67,9 @@ type Pool[W Worker] struct {
 	// started when it said something else is shut down, not used again. It may be
 	// set before the first use.
 	View func() string
-	// Crowd, where it is set, bounds this pool's workers and those of others. It may
+	// ProcessLimit, where it is set, bounds this pool's workers and those of others. It may
 	// be set before the first use.
-	Crowd *Crowd
+	ProcessLimit *ProcessLimit
 
 	name  string
 	log   *zap.Logger
@@ -105,7 +105,7 @@ func (p *Pool[W]) Acquire(ctx context.Context) (*Lease[W], error) {
 	case <-ctx.Done():
 		return nil, tool.Interrupted(ctx)
 	}
-	if l := p.take(); l != nil {
+	if l := p.takeIdle(); l != nil {
 		return l, nil
 	}
 	return p.spawn(ctx)
@@ -119,7 +119,7 @@ func (p *Pool[W]) Spare(ctx context.Context) (*Lease[W], error) {
 	default:
 		return nil, nil
 	}
-	if l := p.take(); l != nil {
+	if l := p.takeIdle(); l != nil {
 		return l, nil
 	}
 	if len(p.slots) > 1 {
@@ -129,8 +129,8 @@ func (p *Pool[W]) Spare(ctx context.Context) (*Lease[W], error) {
 	return p.spawn(ctx)
 }
 
-// take returns the most recently used worker that still lives.
-func (p *Pool[W]) take() *Lease[W] {
+// takeIdle returns the most recently used worker that still lives.
+func (p *Pool[W]) takeIdle() *Lease[W] {
 	view := p.view()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,7 +138,7 @@ func (p *Pool[W]) take() *Lease[W] {
 		l := p.free[len(p.free)-1]
 		p.free = p.free[:len(p.free)-1]
 		l.timer.Stop()
-		p.Crowd.Wake(l.seat)
+		p.ProcessLimit.Wake(l.slot)
 		switch alive := l.Worker.Alive(); {
 		case alive && l.view == view:
 			return l
@@ -173,25 +173,25 @@ func (p *Pool[W]) spawn(ctx context.Context) (l *Lease[W], err error) {
 		return nil, tool.Faultf(tool.Unreachable, "%s crashed %d times in a row; it can be started again in %v",
 			p.name, failures, wait.Round(100*time.Millisecond))
 	}
-	seat, err := p.Crowd.Enter(ctx, p.name)
+	slot, err := p.ProcessLimit.Enter(ctx, p.name)
 	if err != nil {
 		return nil, err
 	}
 	view := p.view() // before the worker has it
 	w, err := p.start()
 	if err != nil {
-		p.Crowd.Leave(seat)
+		p.ProcessLimit.Leave(slot)
 		return nil, err
 	}
 	p.work.Go(func() {
 		<-w.Ended()
-		p.Crowd.Leave(seat)
+		p.ProcessLimit.Leave(slot)
 	})
 	if err := p.ready(ctx, w); err != nil {
 		w.Kill()
 		return nil, err
 	}
-	return &Lease[W]{Worker: w, used: time.Now(), view: view, seat: seat}, nil
+	return &Lease[W]{Worker: w, used: time.Now(), view: view, slot: slot}, nil
 }
 
 // Release keeps a worker that has been used for the next caller.
@@ -206,7 +206,7 @@ func (p *Pool[W]) Return(l *Lease[W]) {
 	p.mu.Lock()
 	p.free = append(p.free, l)
 	l.timer = time.AfterFunc(p.Idle-time.Since(l.used), func() { p.dismiss(l) })
-	p.Crowd.Rest(l.seat, l.used, func() bool { return p.dismiss(l) })
+	p.ProcessLimit.Rest(l.slot, l.used, func() bool { return p.dismiss(l) })
 	p.mu.Unlock()
 	<-p.slots
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // told takes in what the link says.
-func (m *model) told(u follow.Happening) {
+func (m *model) told(u follow.Update) {
 	if _, off := u.(follow.Disconnected); !off {
 		if m.opts.Host != "" {
 			defer m.sendNext()
@@ -56,7 +56,7 @@ func (m *model) follow(id string) {
 
 // arrive goes on with what waited for the session that is to be shown, once it
 // is, or will not be.
-func (m *model) arrive(u follow.Happening) {
+func (m *model) arrive(u follow.Update) {
 	if m.goal == nil {
 		return
 	}

@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// turnstile lets those who take long for one session through one after the
+// sessionQueue lets those who take long for one session through one after the
 // other, in the order in which they came, while nobody else waits.
-type turnstile struct {
+type sessionQueue struct {
 	mu   sync.Mutex
 	last map[string]chan struct{} // by session: closed when the latest to come has left
 }
 
-// take gives the next place. The function that it returns must be called; it
+// enqueue gives the next place. The function that it returns must be called; it
 // waits for the place and runs do, or returns why ctx ended first.
-func (t *turnstile) take(id string) func(ctx context.Context, do func() error) error {
+func (t *sessionQueue) enqueue(id string) func(ctx context.Context, do func() error) error {
 	mine := make(chan struct{})
 	t.mu.Lock()
 	before := t.last[id]

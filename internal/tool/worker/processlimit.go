@@ -9,24 +9,24 @@ import (
 	"noused/internal/tool"
 )
 
-// Crowd bounds the living processes of many pools together: one for each module,
+// ProcessLimit bounds the living processes of many pools together: one for each module,
 // and so many more. Where there is no room for another one, the process that has
 // been idle for longest is ended first; while none is idle, a caller who wants one
 // waits (folders.md §1). It may be used from any goroutine.
-type Crowd struct {
+type ProcessLimit struct {
 	most int
 
 	mu      sync.Mutex
 	living  map[string]int // by module
 	total   int
-	idle    []*Seat
+	idle    []*Slot
 	ending  int           // those that were told to end to make room
 	waiting int           // those who want room
 	changed chan struct{} // closed when somebody who waits should look again
 }
 
-// Seat is the place of one living process in a Crowd.
-type Seat struct {
+// Slot is the place of one living process in a ProcessLimit.
+type Slot struct {
 	module string
 	since  time.Time
 	end    func() bool // ends the process unless somebody has taken it; does not wait
@@ -34,15 +34,15 @@ type Seat struct {
 	left   bool        // nothing is left of it
 }
 
-// NewCrowd makes a Crowd with room for so many processes beyond one of each
+// NewProcessLimit makes a ProcessLimit with room for so many processes beyond one of each
 // module.
-func NewCrowd(most int) *Crowd {
-	return &Crowd{most: most, living: map[string]int{}, changed: make(chan struct{})}
+func NewProcessLimit(most int) *ProcessLimit {
+	return &ProcessLimit{most: most, living: map[string]int{}, changed: make(chan struct{})}
 }
 
 // Enter waits, as long as ctx, until there is room for one more process of a
-// module. Its seat must be left.
-func (c *Crowd) Enter(ctx context.Context, module string) (*Seat, error) {
+// module. Its slot must be left.
+func (c *ProcessLimit) Enter(ctx context.Context, module string) (*Slot, error) {
 	if c == nil {
 		return nil, nil
 	}
@@ -64,16 +64,16 @@ func (c *Crowd) Enter(ctx context.Context, module string) (*Seat, error) {
 	}
 	c.living[module]++
 	c.total++
-	return &Seat{module: module}, nil
+	return &Slot{module: module}, nil
 }
 
 // room is for how many more processes there is room beyond one of each module.
-func (c *Crowd) room() int { return c.most - (c.total - len(c.living)) }
+func (c *ProcessLimit) room() int { return c.most - (c.total - len(c.living)) }
 
 // makeRoom ends processes that are idle, the longest first, as many as others
 // wait for. The mutex is held, but while a process is told to end: one may have
 // left by then.
-func (c *Crowd) makeRoom() {
+func (c *ProcessLimit) makeRoom() {
 	for c.ending+c.room() < c.waiting {
 		i := c.longest()
 		if i < 0 {
@@ -93,10 +93,10 @@ func (c *Crowd) makeRoom() {
 	}
 }
 
-// longest is the seat of the process that is idle for longest among those whose
+// longest is the slot of the process that is idle for longest among those whose
 // end makes room, -1 if there is none. One that is being told to end already may
 // have been taken and given back meanwhile; it is not told again.
-func (c *Crowd) longest() int {
+func (c *ProcessLimit) longest() int {
 	at := -1
 	for i, s := range c.idle {
 		if c.living[s.module] > 1 && !s.ended && (at < 0 || s.since.Before(c.idle[at].since)) {
@@ -107,7 +107,7 @@ func (c *Crowd) longest() int {
 }
 
 // Rest says that a process is idle since then, and how it is ended.
-func (c *Crowd) Rest(s *Seat, since time.Time, end func() bool) {
+func (c *ProcessLimit) Rest(s *Slot, since time.Time, end func() bool) {
 	if c == nil {
 		return
 	}
@@ -115,28 +115,28 @@ func (c *Crowd) Rest(s *Seat, since time.Time, end func() bool) {
 	defer c.mu.Unlock()
 	if s.since, s.end = since, end; !s.left {
 		c.idle = append(c.idle, s)
-		c.tell()
+		c.notifyChange()
 	}
 }
 
 // Wake says that a process is not idle any more.
-func (c *Crowd) Wake(s *Seat) {
+func (c *ProcessLimit) Wake(s *Slot) {
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.idle = slices.DeleteFunc(c.idle, func(o *Seat) bool { return o == s })
+	c.idle = slices.DeleteFunc(c.idle, func(o *Slot) bool { return o == s })
 }
 
 // Leave says that nothing is left of a process.
-func (c *Crowd) Leave(s *Seat) {
+func (c *ProcessLimit) Leave(s *Slot) {
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.idle = slices.DeleteFunc(c.idle, func(o *Seat) bool { return o == s })
+	c.idle = slices.DeleteFunc(c.idle, func(o *Slot) bool { return o == s })
 	if c.living[s.module]--; c.living[s.module] == 0 {
 		delete(c.living, s.module)
 	}
@@ -146,10 +146,10 @@ func (c *Crowd) Leave(s *Seat) {
 		s.ended = false
 		c.ending--
 	}
-	c.tell()
+	c.notifyChange()
 }
 
-func (c *Crowd) tell() {
+func (c *ProcessLimit) notifyChange() {
 	if c.waiting > 0 {
 		close(c.changed)
 		c.changed = make(chan struct{})

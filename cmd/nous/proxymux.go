@@ -28,19 +28,19 @@ var (
 	errTooMany     = errors.New("too many connections")
 )
 
-// joint joins a daemon's two sockets on one pair of streams. Each source is copied by
+// proxyMux joins a daemon's two sockets on one pair of streams. Each source is copied by
 // a goroutine of its own, which waits for the reader of out: what that does not take
 // stays with the daemon.
 //
 // A line that begins with {"connection":N, goes over a command connection of its own,
 // which is made for the first such line; {"connection":N} hangs it up, and says that
 // the daemon did.
-type joint struct {
+type proxyMux struct {
 	socket           string
 	commands, events net.Conn
 	gone             <-chan struct{} // closed when nobody reads out any more
 
-	mouth sync.Mutex // held from the beginning of a line to its end
+	outMu sync.Mutex // held from the beginning of a line to its end
 	out   io.Writer
 
 	mu      sync.Mutex
@@ -60,7 +60,7 @@ type lane struct {
 
 // run blocks until in has ended and all of it is answered, or until the daemon or the
 // reader is gone. It closes the connections. Who reads in goes on until the program ends.
-func (j *joint) run(ctx context.Context, in io.Reader) error {
+func (j *proxyMux) run(ctx context.Context, in io.Reader) error {
 	j.lanes, j.settled = map[string]*lane{}, make(chan struct{})
 	commands := flowing(func() error { return j.copy(j.commands, nil) })
 	events := flowing(func() error { return j.copy(j.events, j.count) })
@@ -83,7 +83,7 @@ func (j *joint) run(ctx context.Context, in io.Reader) error {
 	}
 }
 
-// flow is one of a joint's goroutines. err is its end's, once over is closed.
+// flow is one of a proxyMux's goroutines. err is its end's, once over is closed.
 type flow struct {
 	over chan struct{}
 	err  error
@@ -99,7 +99,7 @@ func flowing(do func() error) *flow {
 }
 
 // await waits for the end of a copy and of the lanes', unless nobody reads them.
-func (j *joint) await(over <-chan struct{}, limit <-chan time.Time) {
+func (j *proxyMux) await(over <-chan struct{}, limit <-chan time.Time) {
 	all := make(chan struct{})
 	go func() { // ends with the connections
 		<-over
@@ -114,7 +114,7 @@ func (j *joint) await(over <-chan struct{}, limit <-chan time.Time) {
 }
 
 // daemonGone waits for what the daemon's other connections still say.
-func (j *joint) daemonGone(err error, other *flow) error {
+func (j *proxyMux) daemonGone(err error, other *flow) error {
 	j.mu.Lock()
 	j.ending = true
 	j.mu.Unlock()
@@ -127,7 +127,7 @@ func (j *joint) daemonGone(err error, other *flow) error {
 	return j.orNobody(protocol.Errorf(proxyDaemonGone, "the daemon at %s is gone: %v", j.socket, err))
 }
 
-func (j *joint) orNobody(err error) error {
+func (j *proxyMux) orNobody(err error) error {
 	select {
 	case <-j.gone:
 		return errNobodyReads
@@ -137,7 +137,7 @@ func (j *joint) orNobody(err error) error {
 }
 
 // closeWrite has the daemon answer what it was asked, and then hang up.
-func (j *joint) closeWrite() {
+func (j *proxyMux) closeWrite() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.ending = true
@@ -147,7 +147,7 @@ func (j *joint) closeWrite() {
 	j.settle()
 }
 
-func (j *joint) close() {
+func (j *proxyMux) close() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, conn := range j.conns() {
@@ -155,7 +155,7 @@ func (j *joint) close() {
 	}
 }
 
-func (j *joint) conns() []net.Conn {
+func (j *proxyMux) conns() []net.Conn {
 	all := []net.Conn{j.commands, j.events}
 	for _, l := range j.lanes {
 		all = append(all, l.conn)
@@ -164,7 +164,7 @@ func (j *joint) conns() []net.Conn {
 }
 
 // read passes the lines of in on until it ends.
-func (j *joint) read(ctx context.Context, in io.Reader) error {
+func (j *proxyMux) read(ctx context.Context, in io.Reader) error {
 	lines := bufio.NewReaderSize(in, piece)
 	var to io.Writer // of the line that goes on
 	for {
@@ -190,7 +190,7 @@ func (j *joint) read(ctx context.Context, in io.Reader) error {
 }
 
 // route finds out where a line goes by its beginning, and what of that is passed on.
-func (j *joint) route(ctx context.Context, part []byte) (io.Writer, []byte) {
+func (j *proxyMux) route(ctx context.Context, part []byte) (io.Writer, []byte) {
 	if name, rest, ok := cutConnection(part); ok {
 		if len(bytes.TrimRight(rest, "\r\n")) == 1 { // the closing brace
 			j.hangUp(name)
@@ -235,7 +235,7 @@ func isSubscribe(line []byte) bool {
 }
 
 // lane is the connection of a name. One that cannot be made is hung up.
-func (j *joint) lane(ctx context.Context, name string) io.Writer {
+func (j *proxyMux) lane(ctx context.Context, name string) io.Writer {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if l, ok := j.lanes[name]; ok {
@@ -263,7 +263,7 @@ func (j *joint) lane(ctx context.Context, name string) io.Writer {
 }
 
 // hangUp ends a connection on the client's behalf: the daemon ends what belongs to it.
-func (j *joint) hangUp(name string) {
+func (j *proxyMux) hangUp(name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if l, ok := j.lanes[name]; ok {
@@ -273,7 +273,7 @@ func (j *joint) hangUp(name string) {
 }
 
 // over is the end of a connection's replies. If that was not the client's wish, it is told.
-func (j *joint) over(l *lane) {
+func (j *proxyMux) over(l *lane) {
 	j.mu.Lock()
 	unasked := j.lanes[l.name] == l && !j.ending
 	if unasked {
@@ -286,20 +286,20 @@ func (j *joint) over(l *lane) {
 	}
 }
 
-func (j *joint) sayHungUp(name string) {
-	j.mouth.Lock()
-	defer j.mouth.Unlock()
+func (j *proxyMux) sayHungUp(name string) {
+	j.outMu.Lock()
+	defer j.outMu.Unlock()
 	_, _ = j.out.Write([]byte(`{"connection":` + name + "}\n"))
 }
 
 // copy passes on what src says until it ends, in whole lines: who has begun one goes on to its
 // end. seen, if it is not nil, is given the lines that could be held once they are written.
-func (j *joint) copy(src io.Reader, seen func(lines []byte)) error {
+func (j *proxyMux) copy(src io.Reader, seen func(lines []byte)) error {
 	buf, held, amid := make([]byte, piece), 0, false
 	defer func() {
 		if amid { // the daemon was killed in the middle
 			_, _ = j.out.Write([]byte{ssh.CutMark, '\n'})
-			j.mouth.Unlock()
+			j.outMu.Unlock()
 		}
 	}()
 	for {
@@ -312,14 +312,14 @@ func (j *joint) copy(src io.Reader, seen func(lines []byte)) error {
 		if whole > 0 {
 			begins := !amid
 			if begins {
-				j.mouth.Lock()
+				j.outMu.Lock()
 				amid = true
 			}
 			if _, err := j.out.Write(buf[:whole]); err != nil {
 				return err
 			}
 			if buf[whole-1] == '\n' {
-				j.mouth.Unlock()
+				j.outMu.Unlock()
 				amid = false
 			}
 			if begins && seen != nil {
@@ -337,7 +337,7 @@ func (j *joint) copy(src io.Reader, seen func(lines []byte)) error {
 }
 
 // count counts the event socket's answers: what is no event.
-func (j *joint) count(lines []byte) {
+func (j *proxyMux) count(lines []byte) {
 	answers := 0
 	for line := range bytes.Lines(lines) {
 		if protocol.SeqOf(line) == 0 {
@@ -352,7 +352,7 @@ func (j *joint) count(lines []byte) {
 	}
 }
 
-func (j *joint) settle() {
+func (j *proxyMux) settle() {
 	if j.ending && j.told >= j.asked {
 		select {
 		case <-j.settled:

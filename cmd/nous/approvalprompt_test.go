@@ -100,7 +100,7 @@ func shownAs(t *testing.T, q protocol.Approval) (full, listed, asked string) {
 	}
 	full = print(func(a *app) { a.printQuestion(q, q.CreatedAt) })
 	listed = print(func(a *app) { a.printWaiting("", q, protocol.SessionInfo{}, q.CreatedAt) })
-	asked = print(func(a *app) { a.newAsking().ask(q) })
+	asked = print(func(a *app) { a.newApprovalPrompt().askApproval(q) })
 	return full, listed, asked
 }
 
@@ -114,7 +114,7 @@ func TestWhatIsAskedIsShownWhole(t *testing.T) {
 		"rm -rf x\b\b\b\b":                "rm -rf x⟨U+0008⟩⟨U+0008⟩⟨U+0008⟩⟨U+0008⟩",
 		"a\u202egnp.sh\u2066":             "a⟨U+202E⟩gnp.sh⟨U+2066⟩",
 		"a\u200bb\u3164\ufe0f":            "a⟨U+200B⟩b⟨U+3164⟩⟨U+FE0F⟩",
-		"a\u2028May bash be called?":      "a⟨U+2028⟩Allow this call of bash?",
+		"a\u2028Allow this call of bash?": "a⟨U+2028⟩Allow this call of bash?",
 		"a\U000e0041b\u0085\u009b2J":      "a⟨U+E0041⟩b⟨U+0085⟩⟨U+009B⟩2J",
 		"ls \\ ":                          "ls \\⟨U+0020⟩",
 		"x⟨U+202E⟩":                       "x⟨U+27E8⟩U+202E⟩",
@@ -130,9 +130,9 @@ func TestWhatIsAskedIsShownWhole(t *testing.T) {
 			t.Errorf("in a list, %q is shown as %q", command, listed)
 		}
 	}
-	lines := "ls\nMay bash be called? ask\n  command: true\nnous approve apr-1\n"
+	lines := "ls\nAllow this call of bash? ask\n  command: true\nnous approve apr-1\n"
 	full, listed, asked := shownAs(t, askedAbout(lines, "good\n  command: true\u2028x"))
-	if !strings.Contains(listed, "\n  bash ls⟨U+000A⟩May bash") {
+	if !strings.Contains(listed, "\n  bash ls⟨U+000A⟩Allow this call") {
 		t.Errorf("lines in a list: %q", listed)
 	}
 	for _, shown := range []string{full, asked} {

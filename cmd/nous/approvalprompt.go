@@ -16,9 +16,9 @@ import (
 	"noused/internal/protocol"
 )
 
-// asking shows the questions of a run that is followed, and takes answers where a
+// approvalPrompt shows the questions of a run that is followed, and takes answers where a
 // person is there. It belongs to one goroutine, but for the reader's.
-type asking struct {
+type approvalPrompt struct {
 	a      *app
 	person bool               // standard input and error are a terminal
 	shown  string             // the id of the question that was shown last
@@ -32,20 +32,20 @@ type asking struct {
 // errTyped says that a line was typed while a question is open.
 var errTyped = errors.New("typed")
 
-func (a *app) newAsking() *asking {
-	return &asking{a: a, person: !a.json && a.personThere()}
+func (a *app) newApprovalPrompt() *approvalPrompt {
+	return &approvalPrompt{a: a, person: !a.json && a.personThere()}
 }
 
 // personThere tells whether somebody sees what is asked, and can answer.
 func (a *app) personThere() bool { return isTerminal(a.in) && a.errStyle.terminal }
 
 // see takes the events that are about questions.
-func (q *asking) see(ev protocol.Event) {
+func (q *approvalPrompt) see(ev protocol.Event) {
 	switch ev := ev.(type) {
 	case protocol.Status:
 		switch {
 		case ev.Code == protocol.StatusApprovalRequested && ev.Approval != nil:
-			q.ask(*ev.Approval)
+			q.askApproval(*ev.Approval)
 		case ev.Code == protocol.StatusApprovalResolved:
 			q.resolved(ev)
 		}
@@ -55,18 +55,18 @@ func (q *asking) see(ev protocol.Event) {
 }
 
 // catchUp makes up for events that may have been missed.
-func (q *asking) catchUp(run string, pending []protocol.Approval) {
+func (q *approvalPrompt) catchUp(run string, pending []protocol.Approval) {
 	i := slices.IndexFunc(pending, func(p protocol.Approval) bool { return p.RunID == run })
 	switch {
 	case i >= 0:
-		q.ask(pending[i])
+		q.askApproval(pending[i])
 	case q.open != nil:
 		q.open, q.form = nil, nil
-		q.a.notef("the question has been answered meanwhile")
+		q.a.notef("the approval has been answered meanwhile")
 	}
 }
 
-func (q *asking) ask(one protocol.Approval) {
+func (q *approvalPrompt) askApproval(one protocol.Approval) {
 	q.open = &one
 	if q.a.json || q.shown == one.ApprovalID { // asked again after a restart
 		return
@@ -94,7 +94,7 @@ func (q *asking) ask(one protocol.Approval) {
 }
 
 // resolved reports an answer from anywhere, ours too.
-func (q *asking) resolved(ev protocol.Status) {
+func (q *approvalPrompt) resolved(ev protocol.Status) {
 	if q.open != nil && q.open.ApprovalID == ev.ApprovalID {
 		q.open, q.form = nil, nil
 	}
@@ -144,7 +144,7 @@ func optionOf(q protocol.Approval, letter string) string {
 }
 
 // offer says what can be typed.
-func (q *asking) offer(one protocol.Approval) {
+func (q *approvalPrompt) offer(one protocol.Approval) {
 	var keys []string
 	for _, letter := range []string{"y", "s", "a", "n", "c"} {
 		switch option := optionOf(one, letter); option {
@@ -157,13 +157,13 @@ func (q *asking) offer(one protocol.Approval) {
 			keys = append(keys, letter+" "+option)
 		}
 	}
-	fmt.Fprint(q.a.err, strings.Join(keys, ", ")+", and Enter; the question waits: ")
+	fmt.Fprint(q.a.err, strings.Join(keys, ", ")+", and Enter; the approval waits: ")
 	q.dangle = true
 }
 
 // foreground tells whether what is typed is for nous: one in the background would
 // be stopped by reading it.
-func (q *asking) foreground() bool {
+func (q *approvalPrompt) foreground() bool {
 	f, ok := q.a.in.(*os.File)
 	if !ok {
 		return false
@@ -173,7 +173,7 @@ func (q *asking) foreground() bool {
 }
 
 // forget drops what was typed before the question was there: it is no answer to it.
-func (q *asking) forget() {
+func (q *approvalPrompt) forget() {
 	if f, ok := q.a.in.(*os.File); ok {
 		_ = unix.IoctlSetInt(int(f.Fd()), unix.TCFLSH, unix.TCIFLUSH)
 	}
@@ -192,7 +192,7 @@ func (q *asking) forget() {
 
 // read has lines read from now on. Nothing ends a read of a terminal but the
 // program's end.
-func (q *asking) read() {
+func (q *approvalPrompt) read() {
 	if q.lines != nil {
 		return
 	}
@@ -208,7 +208,7 @@ func (q *asking) read() {
 
 // typed runs f, which waits for what happens, with a context that ends with errTyped
 // when somebody answers. Their line is taken then.
-func (q *asking) typed(ctx context.Context, f func(context.Context) error) error {
+func (q *approvalPrompt) typed(ctx context.Context, f func(context.Context) error) error {
 	if q.open == nil || q.lines == nil || q.noMore {
 		return f(ctx)
 	}
@@ -238,7 +238,7 @@ func (q *asking) typed(ctx context.Context, f func(context.Context) error) error
 }
 
 // answer sends what was typed, unless the question has been answered meanwhile.
-func (q *asking) answer(ctx context.Context, line string) {
+func (q *approvalPrompt) answer(ctx context.Context, line string) {
 	q.dangle = false // Enter has ended it
 	one := *q.open
 	if q.form != nil {
@@ -259,7 +259,7 @@ func (q *asking) answer(ctx context.Context, line string) {
 }
 
 // fill begins to have a form filled in.
-func (q *asking) fill(ctx context.Context) {
+func (q *approvalPrompt) fill(ctx context.Context) {
 	f, err := newFiller(q.open.Schema)
 	if err != nil {
 		q.a.complain(err.Error())
@@ -271,15 +271,15 @@ func (q *asking) fill(ctx context.Context) {
 }
 
 // field takes what was typed into the form.
-func (q *asking) field(ctx context.Context, line string) {
-	if err := q.form.take(line); err != nil {
+func (q *approvalPrompt) field(ctx context.Context, line string) {
+	if err := q.form.fillField(line); err != nil {
 		q.a.complain(err.Error())
 	}
 	q.next(ctx)
 }
 
 // next asks for the next field, or sends the form where there is none.
-func (q *asking) next(ctx context.Context) {
+func (q *approvalPrompt) next(ctx context.Context) {
 	if !q.form.done() {
 		fmt.Fprint(q.a.err, q.form.prompt())
 		q.dangle = true
@@ -290,7 +290,7 @@ func (q *asking) next(ctx context.Context) {
 	q.send(ctx, protocol.ApproveParams{ApprovalID: q.open.ApprovalID, Option: protocol.OptionAccept, Content: content})
 }
 
-func (q *asking) send(ctx context.Context, p protocol.ApproveParams) {
+func (q *approvalPrompt) send(ctx context.Context, p protocol.ApproveParams) {
 	_, err := ask(ctx, q.a, protocol.Approve, p)
 	var wire *protocol.Error
 	switch {

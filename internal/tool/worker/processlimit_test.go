@@ -13,14 +13,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// crew are pools of the same crowd, and what they have started.
+// crew are pools of the same processLimit, and what they have started.
 type crew struct {
 	mu    sync.Mutex
 	hands map[*hand]string // those that live, with their module
 	most  int              // that lived at a time beyond one of each module
 }
 
-func (c *crew) pool(crowd *Crowd, module string, size int) *Pool[*hand] {
+func (c *crew) pool(processLimit *ProcessLimit, module string, size int) *Pool[*hand] {
 	p := NewPool(module, size, zap.NewNop(), func() (*hand, error) {
 		w := &hand{dead: make(chan struct{})}
 		c.mu.Lock()
@@ -38,7 +38,7 @@ func (c *crew) pool(crowd *Crowd, module string, size int) *Pool[*hand] {
 		c.most = max(c.most, len(c.hands)-len(modules))
 		return w, nil
 	}, well)
-	p.Crowd = crowd
+	p.ProcessLimit = processLimit
 	return p
 }
 
@@ -46,9 +46,9 @@ func (c *crew) pool(crowd *Crowd, module string, size int) *Pool[*hand] {
 // makes it, but never the only one of its module.
 func TestTheLongestIdleMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, crowd := &crew{hands: map[*hand]string{}}, NewCrowd(2)
-		alone := c.pool(crowd, "alone", 1)
-		pools := []*Pool[*hand]{c.pool(crowd, "x", 1), c.pool(crowd, "x", 1), c.pool(crowd, "x", 1), c.pool(crowd, "x", 1)}
+		c, processLimit := &crew{hands: map[*hand]string{}}, NewProcessLimit(2)
+		alone := c.pool(processLimit, "alone", 1)
+		pools := []*Pool[*hand]{c.pool(processLimit, "x", 1), c.pool(processLimit, "x", 1), c.pool(processLimit, "x", 1), c.pool(processLimit, "x", 1)}
 		var used []*hand
 		for _, p := range append([]*Pool[*hand]{alone}, pools...) {
 			time.Sleep(time.Second)
@@ -78,22 +78,22 @@ func TestTheLongestIdleMakesRoom(t *testing.T) {
 // the one who waits, and no other is ended for it.
 func TestOneThatEndsAtOnceMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		crowd := NewCrowd(1)
+		processLimit := NewProcessLimit(1)
 		ends := 0
 		for range 2 {
-			s, err := crowd.Enter(t.Context(), "x")
+			s, err := processLimit.Enter(t.Context(), "x")
 			if err != nil {
 				t.Fatal(err)
 			}
-			crowd.Rest(s, time.Now(), func() bool {
+			processLimit.Rest(s, time.Now(), func() bool {
 				ends++
-				crowd.Leave(s)
+				processLimit.Leave(s)
 				return true
 			})
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := crowd.Enter(ctx, "x"); err != nil {
+		if _, err := processLimit.Enter(ctx, "x"); err != nil {
 			t.Error("there was room, and nobody was told:", err)
 		}
 		if ends != 1 {
@@ -103,23 +103,23 @@ func TestOneThatEndsAtOnceMakesRoom(t *testing.T) {
 }
 
 // A process that is taken and given back in the moment in which it is told to end
-// is told so once: counted twice, it would make room for ever that there is not,
+// is told so once: counted twice, it would make room that does not exist, for ever,
 // and the next caller waits though another one is idle.
 func TestOneThatIsUsedWhileItIsToldToEndIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		crowd := NewCrowd(1)
-		var seats []*Seat
+		processLimit := NewProcessLimit(1)
+		var slots []*Slot
 		for range 2 {
-			s, err := crowd.Enter(t.Context(), "x")
+			s, err := processLimit.Enter(t.Context(), "x")
 			if err != nil {
 				t.Fatal(err)
 			}
-			seats = append(seats, s)
+			slots = append(slots, s)
 		}
 		var told atomic.Int32
 		goOn, entered := make(chan struct{}), make(chan error)
 		enter := func() {
-			_, err := crowd.Enter(t.Context(), "x")
+			_, err := processLimit.Enter(t.Context(), "x")
 			entered <- err
 		}
 		end := func() bool {
@@ -127,11 +127,11 @@ func TestOneThatIsUsedWhileItIsToldToEndIsToldOnce(t *testing.T) {
 			<-goOn
 			return first // else it is ending
 		}
-		crowd.Rest(seats[0], time.Now(), end)
+		processLimit.Rest(slots[0], time.Now(), end)
 		go enter()
-		synctest.Wait()      // it is told to end
-		crowd.Wake(seats[0]) // somebody takes it, and gives it back
-		crowd.Rest(seats[0], time.Now(), end)
+		synctest.Wait()             // it is told to end
+		processLimit.Wake(slots[0]) // somebody takes it, and gives it back
+		processLimit.Rest(slots[0], time.Now(), end)
 		go enter() // one more who wants room
 		synctest.Wait()
 		close(goOn)
@@ -139,14 +139,14 @@ func TestOneThatIsUsedWhileItIsToldToEndIsToldOnce(t *testing.T) {
 		if n := told.Load(); n != 1 {
 			t.Errorf("it was told %d times to end, want once", n)
 		}
-		for _, s := range seats {
-			crowd.Leave(s)
+		for _, s := range slots {
+			processLimit.Leave(s)
 			if err := <-entered; err != nil {
 				t.Error(err)
 			}
 		}
-		if crowd.ending != 0 {
-			t.Errorf("%d are counted as ending, want none", crowd.ending)
+		if processLimit.ending != 0 {
+			t.Errorf("%d are counted as ending, want none", processLimit.ending)
 		}
 	})
 }
@@ -155,8 +155,8 @@ func TestOneThatIsUsedWhileItIsToldToEndIsToldOnce(t *testing.T) {
 // gives up.
 func TestWhoFindsNoRoomWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, crowd := &crew{hands: map[*hand]string{}}, NewCrowd(1)
-		a, b, other := c.pool(crowd, "x", 1), c.pool(crowd, "x", 1), c.pool(crowd, "x", 1)
+		c, processLimit := &crew{hands: map[*hand]string{}}, NewProcessLimit(1)
+		a, b, other := c.pool(processLimit, "x", 1), c.pool(processLimit, "x", 1), c.pool(processLimit, "x", 1)
 		la, _ := a.Acquire(t.Context())
 		lb, _ := b.Acquire(t.Context())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -189,10 +189,10 @@ func TestWhoFindsNoRoomWaits(t *testing.T) {
 func TestACrowdIsNeverTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 4
-		c, crowd := &crew{hands: map[*hand]string{}}, NewCrowd(most)
+		c, processLimit := &crew{hands: map[*hand]string{}}, NewProcessLimit(most)
 		var pools []*Pool[*hand]
 		for i := range 24 {
-			pools = append(pools, c.pool(crowd, fmt.Sprint("m", i%3), 1+i%2))
+			pools = append(pools, c.pool(processLimit, fmt.Sprint("m", i%3), 1+i%2))
 		}
 		var all sync.WaitGroup
 		for n := range 16 {
@@ -221,8 +221,8 @@ func TestACrowdIsNeverTooLarge(t *testing.T) {
 		all.Wait()
 		time.Sleep(IdleTime + time.Second)
 		synctest.Wait()
-		if c.most > most || crowd.total != 0 || len(crowd.idle) != 0 || crowd.ending != 0 {
-			t.Errorf("at most %d lived beyond one of each module, want %d; now there are %d, %d idle, %d ending", c.most, most, crowd.total, len(crowd.idle), crowd.ending)
+		if c.most > most || processLimit.total != 0 || len(processLimit.idle) != 0 || processLimit.ending != 0 {
+			t.Errorf("at most %d lived beyond one of each module, want %d; now there are %d, %d idle, %d ending", c.most, most, processLimit.total, len(processLimit.idle), processLimit.ending)
 		}
 		for _, p := range pools {
 			p.Close(t.Context())

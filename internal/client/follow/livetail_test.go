@@ -17,7 +17,7 @@ func update(session string, n int) incoming {
 // What is kept of what goes on is bounded for one session, of which the start of
 // the tool call and the newest output stay, and for all of them.
 func TestDoingIsBounded(t *testing.T) {
-	var d doing
+	var d liveTail
 	d.see(incoming{Event: Event{Event: protocol.ToolStart{Ref: protocol.Ref{SessionID: "s"}}}, size: 10})
 	for i := range 100 {
 		d.see(update("s", i))
@@ -31,7 +31,7 @@ func TestDoingIsBounded(t *testing.T) {
 		d.see(update(fmt.Sprint("s", i), 1))
 	}
 	size := 0
-	for _, what := range d.deeds {
+	for _, what := range d.tails {
 		for _, next := range what.parts {
 			size += next.size
 		}
@@ -42,10 +42,10 @@ func TestDoingIsBounded(t *testing.T) {
 	if len(d.of("s")) > 0 || len(d.of("s999")) != 2 {
 		t.Error("want the session with most forgotten, and the newest kept")
 	}
-	for id := range d.deeds {
+	for id := range d.tails {
 		d.see(incoming{Event: Event{Event: protocol.AgentEnd{Ref: protocol.Ref{SessionID: id}}}})
 	}
-	if d.size != 0 || len(d.deeds) != 0 {
-		t.Errorf("got %d bytes of %d sessions after all runs have ended", d.size, len(d.deeds))
+	if d.size != 0 || len(d.tails) != 0 {
+		t.Errorf("got %d bytes of %d sessions after all runs have ended", d.size, len(d.tails))
 	}
 }

@@ -13,24 +13,24 @@ const (
 	maxDoing = 16 << 20
 )
 
-// doing keeps, for every session, the events of what is going on there and
+// liveTail keeps, for every session, the events of what is going on there and
 // stands in neither its messages nor its state: the thinking of the message that
 // is being said, the start and the output of the tool call that runs. So a
 // session that is turned to in the middle shows the same to all. Where it is too
 // much of one the oldest is left out, and where it is too much of all that of the
-// session that has most. The zero doing is empty.
-type doing struct {
-	deeds map[string]*deed
+// session that has most. The zero liveTail is empty.
+type liveTail struct {
+	tails map[string]*sessionTail
 	size  int
 }
 
-type deed struct {
+type sessionTail struct {
 	parts []incoming
 	size  int
 	kept  int // of parts: the start of the tool call
 }
 
-func (d *doing) see(next incoming) {
+func (d *liveTail) see(next incoming) {
 	if next.Event.Event == nil {
 		return
 	}
@@ -41,7 +41,7 @@ func (d *doing) see(next incoming) {
 	case protocol.ToolStart:
 		d.forget(id)
 		d.add(id, next)
-		d.deeds[id].kept = 1
+		d.tails[id].kept = 1
 	case protocol.ToolUpdate:
 		d.add(id, next)
 	case protocol.MessageUpdate:
@@ -51,36 +51,36 @@ func (d *doing) see(next incoming) {
 	}
 }
 
-func (d *doing) clear() { *d = doing{} }
+func (d *liveTail) clear() { *d = liveTail{} }
 
-func (d *doing) forget(id string) {
-	if what := d.deeds[id]; what != nil {
+func (d *liveTail) forget(id string) {
+	if what := d.tails[id]; what != nil {
 		d.size -= what.size
-		delete(d.deeds, id)
+		delete(d.tails, id)
 	}
 }
 
-func (d *doing) add(id string, next incoming) {
-	if d.deeds == nil {
-		d.deeds = map[string]*deed{}
+func (d *liveTail) add(id string, next incoming) {
+	if d.tails == nil {
+		d.tails = map[string]*sessionTail{}
 	}
-	what := d.deeds[id]
+	what := d.tails[id]
 	if what == nil {
-		what = &deed{}
-		d.deeds[id] = what
+		what = &sessionTail{}
+		d.tails[id] = what
 	}
 	was := what.size
 	what.add(next)
 	d.size += what.size - was
-	for d.size > maxDoing && len(d.deeds) > 1 {
+	for d.size > maxDoing && len(d.tails) > 1 {
 		d.forget(d.largest(id))
 	}
 }
 
 // largest returns the session with most, but for the one that has just grown.
-func (d *doing) largest(but string) (id string) {
+func (d *liveTail) largest(but string) (id string) {
 	most := -1
-	for at, what := range d.deeds {
+	for at, what := range d.tails {
 		if at != but && what.size > most {
 			id, most = at, what.size
 		}
@@ -88,7 +88,7 @@ func (d *doing) largest(but string) (id string) {
 	return id
 }
 
-func (w *deed) add(next incoming) {
+func (w *sessionTail) add(next incoming) {
 	w.parts = append(w.parts, next)
 	w.size += next.size
 	if w.size <= maxDeed {
@@ -103,8 +103,8 @@ func (w *deed) add(next incoming) {
 }
 
 // of returns a session's events, in order.
-func (d *doing) of(id string) []incoming {
-	if what := d.deeds[id]; what != nil {
+func (d *liveTail) of(id string) []incoming {
+	if what := d.tails[id]; what != nil {
 		return what.parts
 	}
 	return nil
