@@ -272,8 +272,8 @@ func (r *Registry) Has(ctx context.Context, from model.Scope, name string) bool 
 // fails:
 //
 //	resolve   the name is looked up: the module and its operation
-//	filled    defaults are filled in, and the arguments are checked, once: Judge may
-//	          have seen another module in its place
+//	filled    defaults are filled in, and the arguments are checked: once, and here,
+//	          since a reload may have replaced the module that Judge saw
 //	allowed   the policy is asked, unless the call was judged before ([Registry.Judge])
 //	run       what the policy was asked about runs: in the process of its folder, or
 //	          outside the sandbox in one of its own, or as a job
