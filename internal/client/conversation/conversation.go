@@ -19,15 +19,15 @@ import (
 	"noused/internal/protocol"
 )
 
-// A View is told what changes. Its methods may read the conversation, and not change it.
+// A View learns what changes. Its methods may read the conversation, and not change it.
 type View interface {
 	// Emptied is told before a Load, and by Clear.
 	Emptied()
-	// Inserted tells of a new entry, and where it stands.
+	// Inserted reports a new entry, and where it stands.
 	Inserted(e *Entry, at int)
 	// Grew tells that an entry's text is longer and nothing else is another.
 	Grew(e *Entry)
-	// Changed tells of any other change of an entry.
+	// Changed reports any other change of an entry.
 	Changed(e *Entry)
 	// Dropped tells that the first n entries are one now, which says so.
 	Dropped(n int)
@@ -85,7 +85,7 @@ type runTotals struct {
 
 // Load replaces everything by what get_messages told, and the message that was
 // being streamed then. An entry of an unknown type is shown as such. What live
-// events told of the same entries and get_messages does not have (what a tool wrote
+// events said of the same entries and get_messages does not have (what a tool wrote
 // while it ran; of an older daemon, how a run ended) stays. An entry that cannot be
 // read is shown as it is; the error is that of the first.
 func (c *Conversation) Load(messages []jsontext.Value, ended []protocol.EndedRun, partial *protocol.Partial) error {
@@ -129,7 +129,7 @@ func (c *Conversation) Load(messages []jsontext.Value, ended []protocol.EndedRun
 	return first
 }
 
-// SetRunning tells of a session that was just loaded whether it has an active
+// SetRunning says of a session that was just loaded whether it has an active
 // run: then the first of its tool calls without a result is running, else none
 // of them gets one and the last run is over.
 func (c *Conversation) SetRunning(active bool) {
@@ -201,7 +201,7 @@ func (c *Conversation) load(i int, m message, raw jsontext.Value, old map[string
 			e.Call.State = Succeeded
 		case m.NotRun == protocol.NotRunSteered:
 			e.Call.State = Skipped
-		case m.NotRun == protocol.NotRunAborted: // who was there was told of no result
+		case m.NotRun == protocol.NotRunAborted: // no event had a result
 			e.Call.State, e.Call.Result = Lost, ""
 		default:
 			e.Call.State = Failed

@@ -39,10 +39,10 @@ func (t *Transcript) Load(entries []jsontext.Value, ended []protocol.EndedRun, p
 	return err
 }
 
-// SetRunning tells of a session that was just loaded whether it has an active run.
+// SetRunning says of a session that was just loaded whether it has an active run.
 func (t *Transcript) SetRunning(active bool) { t.talk.SetRunning(active) }
 
-// SetLastRun tells how the latest run of a session that was just loaded ended.
+// SetLastRun says how the latest run of a session that was just loaded ended.
 func (t *Transcript) SetLastRun(last protocol.LastRun) { t.talk.SetLastRun(last) }
 
 // Apply takes one live event of this session, in the order of the events; at is
