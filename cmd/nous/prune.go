@@ -75,15 +75,12 @@ func (a *app) printPruned(r protocol.Pruned) {
 	if r.DryRun {
 		word = "to be removed"
 	}
-	sum := func(s protocol.PrunedSum, one, many string) string {
-		if s.Count != 1 {
-			one = many
-		}
-		return fmt.Sprintf("%d %s (%s)", s.Count, one, format.Size(s.Bytes))
+	sum := func(s protocol.PrunedSum, thing, of string) string {
+		return fmt.Sprintf("%s%s (%s)", format.Count(s.Count, thing), of, format.Size(s.Bytes))
 	}
-	a.println(word + ": " + sum(r.Sums.Sessions, "session", "sessions") + ", " +
-		sum(r.Sums.ToolOutput, "file of tool output", "files of tool output") + ", " +
-		sum(r.Sums.Audit, "file of the audit journal", "files of the audit journal"))
+	a.println(word + ": " + sum(r.Sums.Sessions, "session", "") + ", " +
+		sum(r.Sums.ToolOutput, "file", " of tool output") + ", " +
+		sum(r.Sums.Audit, "file", " of the audit journal"))
 }
 
 // ageText is a duration as days, or less than one as hours.

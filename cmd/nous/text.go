@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"noused/internal/format"
 	"noused/internal/plaintext"
 )
 
@@ -81,15 +82,8 @@ func (a *app) rawFlag(cmd *cobra.Command) {
 
 // oneLine is text without line breaks, cut to at most width runes.
 func oneLine(text string, width int) string {
-	const perRune = utf8.UTFMax
-	if cut := (width + 1) * perRune * 2; len(text) > cut {
-		text = text[:cut]
-	}
-	text = strings.Join(strings.Fields(plaintext.Clean(text)), " ")
-	if utf8.RuneCountInString(text) <= width {
-		return text
-	}
-	return string([]rune(text)[:max(width-1, 0)]) + "…"
+	text = text[:min(len(text), (width+1)*utf8.UTFMax*2)]
+	return format.Fit(strings.Join(strings.Fields(plaintext.Clean(text)), " "), width)
 }
 
 // firstLines is text's first n lines and how many were left out.

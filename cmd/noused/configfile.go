@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +10,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"noused/internal/regular"
+	"noused/internal/tomlfile"
 )
 
 // maxConfig is the most bytes that the configuration file may have.
@@ -63,45 +63,21 @@ func (r *resolver) readFile() {
 func parseFile(path string, text []byte, sections any, may func(key []string) bool) (configFile, error) {
 	f := configFile{path: path, lines: map[string]int{}}
 	if err := toml.Unmarshal(text, &f.values); err != nil {
-		return configFile{}, f.problem(err, "")
+		return configFile{}, tomlfile.Problem(path, err, "")
 	}
 	// A decoder that knows no key says where each of them is.
-	dec := toml.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(sections)
-	var keys *toml.StrictMissingError
-	switch {
-	case errors.As(err, &keys):
-	case err != nil:
-		return configFile{}, f.problem(err, "want a section")
-	default:
-		return f, nil
+	keys, err := tomlfile.Keys(text, sections)
+	if err != nil {
+		return configFile{}, tomlfile.Problem(path, err, "want a section")
 	}
-	for _, at := range keys.Errors {
-		key := strings.Join(at.Key(), ".")
-		if !may(at.Key()) {
-			return configFile{}, f.problem(&at, "there is no such key")
+	for _, at := range keys {
+		key := strings.Join(at.Path, ".")
+		if !may(at.Path) {
+			return configFile{}, fmt.Errorf("%s:%d: %s: there is no such key", path, at.Line, key)
 		}
-		f.lines[key], _ = at.Position()
+		f.lines[key] = at.Line
 	}
 	return f, nil
-}
-
-// problem says where in the file an error of the decoder's is.
-func (f configFile) problem(err error, message string) error {
-	at := f.path
-	var bad *toml.DecodeError
-	if errors.As(err, &bad) {
-		line, _ := bad.Position()
-		at = fmt.Sprintf("%s:%d", f.path, line)
-		if len(bad.Key()) > 0 {
-			at += ": " + strings.Join(bad.Key(), ".")
-		}
-	}
-	if message == "" {
-		message = strings.TrimPrefix(err.Error(), "toml: ")
-	}
-	return fmt.Errorf("%s: %s", at, message)
 }
 
 // find returns the value of a key, or of a key in a section.

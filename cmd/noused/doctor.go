@@ -21,6 +21,7 @@ import (
 	"noused/internal/cmdline"
 	"noused/internal/doctor"
 	"noused/internal/fleet"
+	"noused/internal/format"
 	"noused/internal/mcpfile"
 	modelwire "noused/internal/model/wire"
 	"noused/internal/plaintext"
@@ -220,11 +221,7 @@ func (r *report) printFinding(f doctor.Finding) {
 // end prints the sum and returns why something could not be printed.
 func (r *report) end() error {
 	if !r.json && r.err == nil {
-		warnings := "warnings"
-		if r.count[1] == 1 {
-			warnings = "warning"
-		}
-		_, r.err = fmt.Fprintf(r.out, "%d ok, %d %s, %d failed\n", r.count[0], r.count[1], warnings, r.count[2])
+		_, r.err = fmt.Fprintf(r.out, "%d ok, %s, %d failed\n", r.count[0], format.Count(r.count[1], "warning"), r.count[2])
 	}
 	return r.err
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"noused/internal/format"
 )
 
 // Error is a wrong command line: what is wrong with it, and what is wanted.
@@ -55,7 +57,7 @@ func Wants(least, most int, what string) cobra.PositionalArgs {
 		case most == 0 && len(args) > 0:
 			return Errorf("%s takes no arguments, and got %q", Name(cmd), args[0])
 		case most > 0 && len(args) > most:
-			return Errorf("%s takes %s, and got %q besides: it wants %s", Name(cmd), arguments(most), args[most], what)
+			return Errorf("%s takes %s, and got %q besides: it wants %s", Name(cmd), format.Count(most, "argument"), args[most], what)
 		}
 		return nil
 	}
@@ -217,11 +219,4 @@ func Completion(root *cobra.Command) {
 			shell.Args = Wants(0, 0, "")
 		}
 	}
-}
-
-func arguments(n int) string {
-	if n == 1 {
-		return "1 argument"
-	}
-	return fmt.Sprintf("%d arguments", n)
 }

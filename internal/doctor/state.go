@@ -204,7 +204,7 @@ func (e *exam) journals(ctx context.Context) {
 		}
 	}
 	e.leftovers(&t)
-	what := fmt.Sprintf("%s, %s, read", count(t.journals, "session", "sessions"), format.Size(t.bytes))
+	what := fmt.Sprintf("%s, %s, read", format.Count(t.journals, "session"), format.Size(t.bytes))
 	if t.bad > 0 {
 		what += fmt.Sprintf("; %d with problems, see above", t.bad)
 	} else {
@@ -312,11 +312,11 @@ func (e *exam) leftovers(t *tally) {
 	}
 	if len(orphans) > 0 && e.holder == nil { // else a session may just be made or deleted
 		e.warn(Journals, "put their journals back, or remove them",
-			"%s of images without a journal beside it: %s", count(len(orphans), "folder", "folders"), few(orphans))
+			"%s of images without a journal beside it: %s", format.Count(len(orphans), "folder"), few(orphans))
 	}
 	if len(t.drafts) > 0 && e.holder == nil { // else a session may just be made
 		e.mend(Finding{
-			Status: Warn, Area: Journals, What: fmt.Sprintf("%s of unfinished sessions and images: %s", count(len(t.drafts), "draft", "drafts"), few(t.drafts)),
+			Status: Warn, Area: Journals, What: fmt.Sprintf("%s of unfinished sessions and images: %s", format.Count(len(t.drafts), "draft"), few(t.drafts)),
 			Fix: "start a daemon, or noused doctor --fix: it removes them",
 		}, "removed", e.inState(func() error {
 			var failed error
@@ -328,7 +328,7 @@ func (e *exam) leftovers(t *tally) {
 	}
 	if len(t.damaged) > 0 {
 		e.warn(Journals, "look at them, and remove them when nothing in them is missed",
-			"%s of damaged parts: %s", count(len(t.damaged), "file", "files"), few(t.damaged))
+			"%s of damaged parts: %s", format.Count(len(t.damaged), "file"), few(t.damaged))
 	}
 }
 
@@ -352,6 +352,7 @@ func (e *exam) audit() {
 	e.ok(Audit, "%s can be written; it has %s", path, format.Size(info.Size()))
 }
 
+// count is format.Count for what has another plural.
 func count(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

@@ -8,6 +8,8 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
+
+	"noused/internal/tomlfile"
 )
 
 // Source is what one file says.
@@ -87,15 +89,8 @@ func (s *Source) wrong(line int, field, problem string) error {
 }
 
 func syntaxError(file string, err error) error {
-	place, field := Place{File: file}, ""
-	var bad *toml.DecodeError
-	if errors.As(err, &bad) {
-		place.Line, _ = bad.Position()
-		for i, key := range bad.Key() {
-			field += map[bool]string{true: "."}[i > 0] + key
-		}
-	}
-	return &Error{place, field, err.Error()}
+	line, field := tomlfile.Place(err)
+	return &Error{Place{File: file, Line: line}, field, err.Error()}
 }
 
 func (s *Source) takeRules(v any, at places) error {

@@ -6,12 +6,9 @@ import (
 	"strings"
 	"syscall"
 
+	"noused/internal/gitfile"
 	"noused/internal/proc"
-	"noused/internal/regular"
 )
-
-// maxPointer bounds a file in which git names a folder, in bytes.
-const maxPointer = 8 << 10
 
 // gitFolder is the git folder of the repository that a folder is a linked worktree
 // of: without it nothing can be committed there (folders.md §1). It is "" for any
@@ -48,12 +45,8 @@ func gitFolder(workdir string) string {
 
 // pointer is the one line of a file of the user's own, "" if it is no such file.
 func pointer(path string) string {
-	text, err := regular.Read(path, maxPointer)
-	if err != nil {
-		return ""
-	}
-	line := strings.TrimSuffix(string(text), "\n")
-	if strings.ContainsAny(line, "\n\x00") {
+	line, err := gitfile.Line(path)
+	if err != nil || strings.ContainsAny(line, "\n\x00") {
 		return ""
 	}
 	return line

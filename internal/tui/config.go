@@ -1,7 +1,6 @@
 package tui
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"noused/internal/regular"
+	"noused/internal/tomlfile"
 )
 
 // maxConfig bounds the file, in bytes.
@@ -86,7 +86,7 @@ func parseConfig(path string, text []byte) (config, error) {
 	c := defaults()
 	var values map[string]any
 	if err := toml.Unmarshal(text, &values); err != nil {
-		return c, configProblem(path, err)
+		return c, tomlfile.Problem(path, err, "")
 	}
 	// A decoder that knows the sections alone says where each key is.
 	var sections struct {
@@ -96,36 +96,16 @@ func parseConfig(path string, text []byte) (config, error) {
 		Hosts map[string]struct{} `toml:"hosts"`
 		Fleet struct{}            `toml:"fleet"`
 	}
-	dec := toml.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(&sections)
-	var keys *toml.StrictMissingError
-	if err != nil && !errors.As(err, &keys) {
-		return c, configProblem(path, err)
+	keys, err := tomlfile.Keys(text, &sections)
+	if err != nil {
+		return c, tomlfile.Problem(path, err, "")
 	}
-	if keys != nil {
-		for _, at := range keys.Errors {
-			if err := c.set(at.Key(), valueOf(values, at.Key())); err != nil {
-				line, _ := at.Position()
-				return c, fmt.Errorf("%s:%d: %s: %w", path, line, strings.Join(at.Key(), "."), err)
-			}
+	for _, at := range keys {
+		if err := c.set(at.Path, valueOf(values, at.Path)); err != nil {
+			return c, fmt.Errorf("%s:%d: %s: %w", path, at.Line, strings.Join(at.Path, "."), err)
 		}
 	}
 	return c, nil
-}
-
-// configProblem says where in the file an error of the decoder's is.
-func configProblem(path string, err error) error {
-	var bad *toml.DecodeError
-	if !errors.As(err, &bad) {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	line, _ := bad.Position()
-	at := fmt.Sprintf("%s:%d: ", path, line)
-	if len(bad.Key()) > 0 {
-		at += strings.Join(bad.Key(), ".") + ": "
-	}
-	return errors.New(at + strings.TrimPrefix(bad.Error(), "toml: "))
 }
 
 // valueOf finds a key's value among those of the file.

@@ -13,6 +13,7 @@ import (
 	"charm.land/bubbles/v2/textarea"
 	tea "charm.land/bubbletea/v2"
 
+	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 	"noused/internal/tui/theme"
@@ -156,11 +157,7 @@ func (in *input) insert(text string) {
 		return
 	}
 	in.last++
-	unit := "lines"
-	if lines == 1 {
-		unit = "line"
-	}
-	word := "[paste " + strconv.Itoa(in.last) + ": " + strconv.Itoa(lines) + " " + unit + "]"
+	word := "[paste " + strconv.Itoa(in.last) + ": " + format.Count(lines, "line") + "]"
 	in.pastes[word] = text
 	in.area.InsertString(word)
 }

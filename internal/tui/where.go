@@ -4,18 +4,17 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
 
-	"noused/internal/regular"
+	"noused/internal/gitfile"
 	"noused/internal/tui/cell"
 )
 
 const (
-	maxHead    = 4 << 10 // bytes of a HEAD or a .git file
+	maxBranch  = 4 << 10 // cells of a branch that are kept
 	maxParents = 32      // folders above that may be the repository's
 	folderMost = 40      // cells
 	branchMost = 24
@@ -72,7 +71,7 @@ func gitBranch(folder string) string {
 		return ""
 	}
 	for range maxParents {
-		dir, err := gitFolder(filepath.Join(folder, ".git"))
+		dir, err := gitfile.Folder(folder)
 		if err == nil {
 			return headOf(dir)
 		}
@@ -85,35 +84,13 @@ func gitBranch(folder string) string {
 	return ""
 }
 
-// gitFolder is where a repository has its files: in .git, or in the folder that
-// the .git of a worktree names.
-func gitFolder(path string) (string, error) {
-	info, err := os.Stat(path)
-	if err != nil || info.IsDir() {
-		return path, err
-	}
-	text, err := regular.Read(path, maxHead)
-	if err != nil {
-		return "", err
-	}
-	dir, ok := strings.CutPrefix(strings.TrimSpace(string(text)), "gitdir: ")
-	if !ok {
-		return "", errors.New("no worktree")
-	}
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(filepath.Dir(path), dir)
-	}
-	return dir, nil
-}
-
 func headOf(dir string) string {
-	text, err := regular.Read(filepath.Join(dir, "HEAD"), maxHead)
+	head, branch, err := gitfile.Head(dir)
 	if err != nil {
 		return ""
 	}
-	head := strings.TrimSpace(string(text))
-	if branch, ok := strings.CutPrefix(head, "ref: refs/heads/"); ok {
-		return cell.Line(branch, maxHead)
+	if branch != "" {
+		return cell.Line(branch, maxBranch)
 	}
 	if strings.Trim(head, "0123456789abcdef") != "" || len(head) < 7 {
 		return ""

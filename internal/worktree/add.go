@@ -14,6 +14,7 @@ import (
 	"unicode"
 
 	"noused/internal/format"
+	"noused/internal/gitfile"
 )
 
 // Tree is a worktree that Add has made.
@@ -173,7 +174,7 @@ func repository(ctx context.Context, run Runner, dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("the folder %s: %w", dir, err)
 	}
-	return filepath.EvalSymlinks(from(dir, strings.TrimSuffix(common, "\n")))
+	return filepath.EvalSymlinks(gitfile.Join(dir, strings.TrimSuffix(common, "\n")))
 }
 
 func (p place) exists(ctx context.Context, branch string) (bool, error) {

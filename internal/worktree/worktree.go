@@ -17,12 +17,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"noused/internal/regular"
+	"noused/internal/gitfile"
 )
-
-// maxLine is the longest file of git's that is read, in bytes: each has one line,
-// a path or the name of a branch.
-const maxLine = 16 << 10
 
 // Of tells of which repository a folder is a linked worktree, and which branch is
 // checked out there, "" if none is. ok is false for every other folder: a main
@@ -33,12 +29,8 @@ func Of(dir string) (repo, branch string, ok bool) {
 	if err != nil {
 		return "", "", false
 	}
-	head, err := line(filepath.Join(l.gitDir, "HEAD"))
-	if err != nil {
+	if _, branch, err = gitfile.Head(l.gitDir); err != nil {
 		return "", "", false
-	}
-	if name, on := strings.CutPrefix(head, "ref: refs/heads/"); on {
-		branch = name
 	}
 	return repositoryName(l.common), branch, true
 }
@@ -50,25 +42,21 @@ type link struct {
 }
 
 func linkOf(dir string) (link, error) {
-	pointer, err := line(filepath.Join(dir, ".git"))
+	gitDir, err := gitfile.Target(filepath.Join(dir, ".git"))
 	if err != nil {
 		return link{}, err
 	}
-	target, ok := strings.CutPrefix(pointer, "gitdir: ")
-	if !ok {
-		return link{}, fmt.Errorf("%s does not say where its repository is", filepath.Join(dir, ".git"))
-	}
-	l := link{gitDir: from(dir, target)}
-	common, err := line(filepath.Join(l.gitDir, "commondir")) // a submodule has none
+	l := link{gitDir: gitDir}
+	common, err := gitfile.Line(filepath.Join(l.gitDir, "commondir")) // a submodule has none
 	if err != nil {
 		return link{}, err
 	}
-	l.common = from(l.gitDir, common)
-	back, err := line(filepath.Join(l.gitDir, "gitdir"))
+	l.common = gitfile.Join(l.gitDir, common)
+	back, err := gitfile.Line(filepath.Join(l.gitDir, "gitdir"))
 	if err != nil {
 		return link{}, err
 	}
-	if filepath.Dir(l.gitDir) != filepath.Join(l.common, "worktrees") || !same(from(l.gitDir, back), filepath.Join(dir, ".git")) {
+	if filepath.Dir(l.gitDir) != filepath.Join(l.common, "worktrees") || !same(gitfile.Join(l.gitDir, back), filepath.Join(dir, ".git")) {
 		return link{}, fmt.Errorf("%s does not belong to %s", l.gitDir, dir)
 	}
 	return l, nil
@@ -82,20 +70,6 @@ func same(x, y string) bool {
 	}
 	b, err := os.Stat(y)
 	return err == nil && os.SameFile(a, b)
-}
-
-// line reads a file of git's that has one line.
-func line(path string) (string, error) {
-	text, err := regular.Read(path, maxLine)
-	return strings.TrimRight(string(text), "\r\n"), err
-}
-
-// from is a path that is relative to dir, or absolute.
-func from(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return filepath.Clean(path)
-	}
-	return filepath.Join(dir, path)
 }
 
 // repositoryName is what people call the repository of a git folder.
@@ -114,8 +88,8 @@ func linked(common string) []string {
 	var dirs []string
 	for _, e := range entries[:min(len(entries), most)] {
 		own := filepath.Join(common, "worktrees", e.Name())
-		if pointer, err := line(filepath.Join(own, "gitdir")); err == nil {
-			dirs = append(dirs, filepath.Dir(from(own, pointer)))
+		if pointer, err := gitfile.Line(filepath.Join(own, "gitdir")); err == nil {
+			dirs = append(dirs, filepath.Dir(gitfile.Join(own, pointer)))
 		}
 	}
 	return dirs
