@@ -49,7 +49,7 @@ var layers = []layer{
 	{pattern: "internal/jsonschema"},
 	{pattern: "internal/form", ours: []string{"internal/jsonschema"}},
 	{pattern: "internal/trust"},
-	{pattern: "internal/worktree", ours: []string{"internal/gitfile", "internal/regular"}},
+	{pattern: "internal/worktree", ours: []string{"internal/gitfile"}},
 	{pattern: "internal/mcpfile", ours: []string{"internal/regular"}},
 	{pattern: "internal/instructions", ours: []string{"internal/regular"}},
 	{pattern: "internal/lock", ours: []string{"internal/regular"}},
