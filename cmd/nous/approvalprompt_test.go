@@ -23,7 +23,7 @@ func asks(t *testing.T, d *tuitest.Daemon, command string) *screen {
 	cmd.Env = d.Env()
 	s := &screen{tuitest.Start(t, cmd, 132, 30, false), t, d}
 	s.Wait("Allow this call of bash? ask: bash outside the sandbox: the sandbox says no", "command: "+command, "nous approve apr-")
-	s.Wait("y once, s session, a always, n [REASON] deny, and Enter; the question waits:")
+	s.Wait("y once, s session, a always, n [REASON] deny, and Enter; the approval waits:")
 	return s
 }
 
@@ -66,7 +66,7 @@ func TestAnAnswerFromElsewhereEndsTheAsking(t *testing.T) {
 	}
 	askDaemon(t, d.Socket, protocol.FollowUp, protocol.FollowUpParams{Scope: protocol.Scope{SessionID: waits[0].SessionID}, Text: `!bash {"command":"echo two","outside_sandbox":true,"reason":"again"}`})
 	s.Type("y")
-	s.Wait("the question waits: y")
+	s.Wait("the approval waits: y")
 	askDaemon(t, d.Socket, protocol.Approve, protocol.ApproveParams{ApprovalID: waits[0].ApprovalID, Option: "deny"})
 	s.Wait("denied, by ", "Allow this call of bash? ask: bash outside the sandbox: again")
 	s.Press("enter")
@@ -239,7 +239,7 @@ func TestAFormOnATerminal(t *testing.T) {
 		cmd := exec.Command("nous", "prompt", "!hotel.run")
 		cmd.Dir, cmd.Env = d.Dir, d.Env()
 		s := &screen{tuitest.Start(t, cmd, 132, 40, false), t, d}
-		s.Wait("hotel.run asks: Your stay", "guests (How many): a whole number, at least 1, at most 9", "2 d (Double)", "y fill in, n decline, c cancel, and Enter; the question waits:")
+		s.Wait("hotel.run asks: Your stay", "guests (How many): a whole number, at least 1, at most 9", "2 d (Double)", "y fill in, n decline, c cancel, and Enter; the approval waits:")
 		return s
 	}
 	s := prompt()

@@ -197,7 +197,7 @@ func TestWhatAServerDeniesIsSaid(t *testing.T) {
 		t.Errorf("nothing was denied: got %v", err)
 	}
 	l.denied.Store(via.Denied("nats://box", nats.ErrPermissionViolation))
-	if err := l.why(t.Context(), late); !strings.Contains(err.Error(), "nats://box denies it") || !strings.Contains(nextOf(err), "permissions of your user") {
+	if err := l.why(t.Context(), late); !strings.Contains(err.Error(), "nats://box denies it") || !strings.Contains(nextOf(err), "your user there needs permission") {
 		t.Errorf("got %v, and what to do: %q", err, nextOf(err))
 	}
 	if err := l.why(t.Context(), errInterrupted); err != errInterrupted {

@@ -273,12 +273,12 @@ func TestChecklist4QueueModes(t *testing.T) {
 		t.Errorf("got steering mode %s, want all", got)
 	}
 	s.say("/mode follow-up all")
-	s.Wait("steering: all", "follow-up: all")
+	s.Wait("F2 steering: all", "F3 follow-up: all")
 	if got := state(t, d.Socket).FollowUpMode; got != "all" {
 		t.Errorf("got follow-up mode %s, want all", got)
 	}
 	s.Type("\x1bOR") // F3
-	s.WaitGone("follow-up: all")
+	s.WaitGone("F3 follow-up: all")
 	// What another client sets is shown, too.
 	askDaemon(t, d.Socket, protocol.SetSteeringMode, protocol.SetModeParams{Mode: "one-at-a-time"})
 	s.Wait("steering: one at a time")
