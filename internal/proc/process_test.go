@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 	"noused/internal/tool/tooltest"
 )
 
@@ -25,7 +26,7 @@ type fixture struct {
 }
 
 func supervise(t *testing.T) fixture {
-	s := NewSupervisor("/proc/self/exe", zaptest.NewLogger(t))
+	s := NewSupervisor(testenv.Self(), zaptest.NewLogger(t))
 	t.Cleanup(func() {
 		s.Close()
 		tooltest.NoChildren(t)

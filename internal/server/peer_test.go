@@ -29,8 +29,10 @@ const (
 	modeVar   = "SERVER_TEST_MODE"
 	socketVar = "SERVER_TEST_SOCKET"
 	triesVar  = "SERVER_TEST_TRIES"
-	self      = "/proc/self/exe"
 )
+
+// self is what the fakes start: again this binary, without the race detector.
+func self() string { return testenv.Self() }
 
 // fakes are the processes that the test binary can be.
 var fakes = map[string]func() int{
@@ -41,7 +43,7 @@ var fakes = map[string]func() int{
 	"inside":  judge,
 	"outside": func() int { // another sandbox
 		limit(5_000_000)
-		cmd := exec.Command(self)
+		cmd := exec.Command(self())
 		cmd.Env = append(os.Environ(), modeVar+"=inside")
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 		check(cmd.Run())
@@ -322,7 +324,7 @@ func judgeFiltered() int {
 // idle starts a fake that waits for its end, which is that of this process at the latest,
 // and waits until it is what it is to be.
 func idle(mode string) (pid int, end func()) {
-	cmd := exec.Command(self)
+	cmd := exec.Command(self())
 	cmd.Env = append(os.Environ(), modeVar+"="+mode)
 	stdin, err := cmd.StdinPipe()
 	check(err)
@@ -345,7 +347,7 @@ func filterNothing() {
 // raise tries to be rid of the limit, as itself and as root of a user namespace.
 func raise() int {
 	if os.Getenv(namespaceVar) == "" {
-		cmd := exec.Command(self)
+		cmd := exec.Command(self())
 		cmd.Env = append(os.Environ(), namespaceVar+"=1")
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 		cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -365,12 +367,12 @@ func raise() int {
 // again becomes another fake.
 func again(mode string) int {
 	_ = os.Setenv(modeVar, mode)
-	panic(unix.Exec(self, []string{mode}, os.Environ()))
+	panic(unix.Exec(self(), []string{mode}, os.Environ()))
 }
 
 // abandon starts a fake in a session of its own and ends.
 func abandon(mode string) int {
-	cmd := exec.Command(self)
+	cmd := exec.Command(self())
 	cmd.Env = append(os.Environ(), modeVar+"="+mode)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -415,7 +417,7 @@ func fakeDaemon() int {
 		<-done
 		return 0
 	}
-	cmd := exec.Command(self)
+	cmd := exec.Command(self())
 	cmd.Stdout, cmd.Stderr = w, os.Stderr
 	cmd.Env = []string{modeVar + "=" + os.Getenv(startVar), socketVar + "=" + path}
 	for _, name := range []string{wayVar, triesVar, "GORACE"} {
@@ -491,7 +493,7 @@ func as(t *testing.T, uid int) *exec.Cmd {
 	if err := os.Chown(dir, uid, uid); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self)
+	cmd := exec.Command(self())
 	cmd.Env = []string{"TMPDIR=" + dir, "GORACE=" + os.Getenv("GORACE")}
 	cmd.Dir, cmd.Stderr = "/", os.Stderr
 	if uid != os.Getuid() {

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -36,8 +37,40 @@ func (m M) Run() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	defer func() { _ = os.RemoveAll(unracedDir) }()
 	return m.M.Run()
 }
+
+// Self is the path of the program that tests start as their children: the test binary.
+// With the race detector, which makes the start of a process three times as long, it is
+// the same binary built without it. It blocks while that is built, once.
+func Self() string {
+	if !Race {
+		return "/proc/self/exe"
+	}
+	return unraced()
+}
+
+var (
+	unracedDir string
+	unraced    = sync.OnceValue(func() string {
+		dir, err := os.MkdirTemp("", "noused-unraced")
+		if err != nil {
+			panic(err)
+		}
+		unracedDir = dir
+		if err := os.Chmod(dir, 0o755); err != nil { // [SecondUser] runs it, too
+			panic(err)
+		}
+		path := filepath.Join(dir, "self.test")
+		cmd := exec.Command("go", "test", "-c", "-o", path, ".")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			panic(fmt.Sprintf("%v: %s", err, out))
+		}
+		return path
+	})
+)
 
 // folders of a home, by variable.
 var folders = map[string]string{

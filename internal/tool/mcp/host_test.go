@@ -330,20 +330,22 @@ func TestCallsShareAProcess(t *testing.T) {
 // any more.
 func TestATimeoutEndsOnlyADeafServer(t *testing.T) {
 	var h *host
-	b := mount(t, server(t, "rogue"), func(of *host) { h = of })
+	b := mount(t, server(t, "rogue"), func(of *host) { h = of
+		h.waits.ping = time.Second
+	})
 	b.succeeds("", "did it") // it has the time to start
 	h.desc.Timeout = 100 * time.Millisecond
 	b.ends(b.call("never", 0), tool.Timeout, "no result and no progress within 100ms (a call that makes progress has 1s in all)")
 	h.desc.Timeout = time.Minute
 	b.succeeds("", "did it")
 	b.starts(1)
-	h.desc.Timeout, h.waits.ping = 100*time.Millisecond, 100*time.Millisecond
+	h.desc.Timeout = 100 * time.Millisecond
 	b.ends(b.call("deaf", 0), tool.Timeout)
 	h.desc.Timeout = time.Minute
 	if r := b.call("", 0); r.OK { // it had no time to be started again
 		b.starts(2)
 	} else {
-		b.ends(r, tool.Crashed, "the server did not answer a ping within 100ms and was ended")
+		b.ends(r, tool.Crashed, "the server did not answer a ping within 1s and was ended")
 	}
 	b.succeeds("", "did it")
 	b.starts(2)

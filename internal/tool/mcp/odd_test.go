@@ -10,6 +10,7 @@ import (
 
 	"noused/internal/model"
 	"noused/internal/tool"
+	"noused/internal/tool/tooltest"
 )
 
 // serveOdd is a server that answers what the environment says, method=result, and
@@ -29,7 +30,7 @@ func serveOdd() int {
 		case f.id != nil && f.method == method && result == "deaf":
 			_ = os.Stdin.Close()
 			f.result(`{"content":[]}`)
-			select {}
+			return tooltest.Block()
 		case f.id != nil && f.method == method && result == "asks":
 			for i, asks := range []string{"elicitation/create", "sampling/createMessage", "roots/list", "ping", "completion/complete", ""} {
 				fmt.Printf(`{"jsonrpc":"2.0","id":"a%d","method":%q}`+"\n", i, asks)

@@ -90,10 +90,10 @@ func NewFIFO(t *testing.T) (path string, held func() (released func())) {
 	}
 }
 
-// Self is the test binary.
+// Self is the path of the test binary, see [testenv.Self].
 func Self(t testing.TB) string {
 	t.Helper()
-	self, err := os.Executable()
+	self, err := filepath.EvalSymlinks(testenv.Self())
 	if err != nil {
 		t.Fatal(err)
 	}
