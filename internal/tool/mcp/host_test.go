@@ -330,7 +330,8 @@ func TestCallsShareAProcess(t *testing.T) {
 // any more.
 func TestATimeoutEndsOnlyADeafServer(t *testing.T) {
 	var h *host
-	b := mount(t, server(t, "rogue"), func(of *host) { h = of
+	b := mount(t, server(t, "rogue"), func(of *host) {
+		h = of
 		h.waits.ping = time.Second
 	})
 	b.succeeds("", "did it") // it has the time to start
