@@ -1,0 +1,308 @@
+package ssh
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/yamux"
+)
+
+// MuxLine is the line with which a client asks a proxy for a yamux session instead of lines,
+// and the proxy's answer. In both directions frames follow it.
+//
+// A stream begins with the byte ToCommands or ToEvents. Behind it is what goes over that socket.
+// Only the client opens streams, and nobody sends pings: ssh finds out that the other end is gone.
+const MuxLine = `{"mux":1}`
+
+// The first byte of a stream.
+const (
+	ToCommands byte = 'c'
+	ToEvents   byte = 'e'
+)
+
+const (
+	// maxStreams is how many streams a session has at most. Each holds at most one window of
+	// 256 KiB that is not read yet: 64 MiB together, on either end.
+	maxStreams = 256
+	maxFrame   = 64 << 10 // bytes of a frame's body; ours have half as many
+	// lingering is how long a socket's end waits for the daemon's, which is the better reason.
+	lingering = time.Second
+	drainTime = 10 * time.Second // for what a daemon that is gone has said
+)
+
+var (
+	errTooMany = fmt.Errorf("there are %d connections, and no more are made", maxStreams)
+	errFrame   = errors.New("it sends frames that have no place there")
+)
+
+// muxConfig is that of both ends. A write has no time limit: yamux leaves the two ends of a
+// stream in different states after one (GHSA-29qp-crvh-w22m), and who waits for a write gives up
+// by itself.
+func muxConfig() *yamux.Config {
+	c := yamux.DefaultConfig()
+	c.AcceptBacklog = maxStreams
+	c.EnableKeepAlive = false
+	c.ConnectionWriteTimeout = math.MaxInt64
+	c.StreamOpenTimeout = 0
+	c.LogOutput = io.Discard
+	return c
+}
+
+// frames hands whole frames to yamux, which holds a stream's lock while it reads one, and
+// none that cost it memory without a bound: it starts a goroutine for each ping.
+type frames struct {
+	in    *bufio.Reader
+	opens bool   // the other end may open streams
+	frame []byte // the last one
+	rest  []byte // what of it is not read
+}
+
+// lineError is a line in the place of a frame.
+type lineError struct{ line []byte }
+
+func (e *lineError) Error() string {
+	return fmt.Sprintf("it sends %.100q in the place of a frame", e.line)
+}
+
+func (f *frames) Read(p []byte) (int, error) {
+	if len(f.rest) == 0 {
+		if err := f.next(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, f.rest)
+	f.rest = f.rest[n:]
+	return n, nil
+}
+
+// The layout of a frame, as yamux's spec.md has it.
+const (
+	frameHead   = 12
+	frameData   = 0
+	framePing   = 2
+	frameGoAway = 3
+	flagSYN     = 1
+)
+
+func (f *frames) next() error {
+	head, err := f.in.Peek(1)
+	if err != nil {
+		return err
+	}
+	if head[0] != 0 { // the version
+		line, _ := f.in.ReadSlice('\n')
+		return &lineError{bytes.Clone(line)}
+	}
+	if head, err = f.in.Peek(frameHead); err != nil {
+		return noEOF(err)
+	}
+	kind, flags, size := head[1], binary.BigEndian.Uint16(head[2:]), bodySize(head)
+	if kind > frameGoAway || kind == framePing || flags&flagSYN != 0 && !f.opens || size > maxFrame {
+		return errFrame
+	}
+	f.frame = slices.Grow(f.frame[:0], frameHead+size)[:frameHead+size]
+	if _, err := io.ReadFull(f.in, f.frame); err != nil {
+		return noEOF(err)
+	}
+	f.rest = f.frame
+	return nil
+}
+
+// bodySize is how many bytes stand behind a frame's head.
+func bodySize(head []byte) int {
+	if head[1] != frameData {
+		return 0
+	}
+	return int(binary.BigEndian.Uint32(head[8:]))
+}
+
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// FarEnd is the proxy's end of a session.
+type FarEnd struct {
+	In  *bufio.Reader
+	Out io.Writer
+	// Dial connects to the socket that a stream's first byte names.
+	Dial func(kind byte) (net.Conn, error)
+	// NoDaemon is closed when the daemon is gone, NoReader when nobody reads Out any more.
+	NoDaemon, NoReader <-chan struct{}
+
+	over chan struct{} // closed when nothing is written to Out any more
+
+	mu      sync.Mutex
+	ending  bool           // no stream is joined any more
+	talking sync.WaitGroup // sockets whose words are not all sent
+}
+
+// Serve blocks until the client has ended the session, which is no error, or the daemon or the
+// reader is gone. What the daemon has said by then is sent. In is read until it ends.
+func (f *FarEnd) Serve() error {
+	f.over = make(chan struct{})
+	out := &gate{w: f.Out, over: f.over}
+	defer out.shut()
+	session, err := yamux.Server(channel{&frames{in: f.In, opens: true}, &whole{w: out}, func() {}}, muxConfig())
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- f.accept(session) }() // ends with the session
+	select {
+	case err := <-ended:
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		return err
+	case <-f.NoDaemon:
+		f.drain()
+	case <-f.NoReader:
+	}
+	return nil
+}
+
+// accept joins streams with sockets until the session ends.
+func (f *FarEnd) accept(session *yamux.Session) error {
+	for {
+		s, err := session.AcceptStream()
+		switch {
+		case err != nil:
+			return err
+		case session.NumStreams() > maxStreams:
+			return errTooMany
+		}
+		go f.serve(s) // ends with the stream
+	}
+}
+
+func (f *FarEnd) serve(s *yamux.Stream) {
+	defer s.Close()
+	var kind [1]byte
+	if _, err := io.ReadFull(s, kind[:]); err != nil {
+		return
+	}
+	conn, err := f.Dial(kind[0])
+	if err != nil {
+		return
+	}
+	f.mu.Lock()
+	if f.ending {
+		f.mu.Unlock()
+		_ = conn.Close()
+		return
+	}
+	f.talking.Add(1)
+	f.mu.Unlock()
+	join(s, conn, func(hungUp <-chan struct{}) {
+		f.talking.Done()
+		select {
+		case <-f.NoDaemon:
+			<-f.over
+		case <-hungUp:
+		case <-time.After(lingering):
+		}
+	})
+}
+
+// drain waits until all is sent that the daemon has said.
+func (f *FarEnd) drain() {
+	f.mu.Lock()
+	f.ending = true
+	f.mu.Unlock()
+	all := make(chan struct{})
+	go func() { // ends with the sockets
+		f.talking.Wait()
+		close(all)
+	}()
+	select {
+	case <-all:
+	case <-f.NoReader:
+	case <-time.After(drainTime):
+	}
+}
+
+var past = time.Unix(1, 0)
+
+// join carries bytes both ways until both sides have ended. Where conn ends first, sent is called
+// before the stream is told.
+func join(s *yamux.Stream, conn net.Conn, sent func(hungUp <-chan struct{})) {
+	hungUp := make(chan struct{})
+	var out sync.WaitGroup
+	out.Go(func() {
+		_, _ = io.Copy(s, conn)
+		sent(hungUp)
+		_ = s.Close()
+		_ = s.SetReadDeadline(past)
+	})
+	_, _ = io.Copy(conn, s)
+	_, _ = io.Copy(io.Discard, s) // conn takes no more, and may have more to say
+	close(hungUp)
+	_ = conn.Close()
+	_ = s.SetWriteDeadline(past)
+	out.Wait()
+}
+
+// channel is what a session runs over.
+type channel struct {
+	io.Reader
+	io.Writer
+	close func()
+}
+
+func (c channel) Close() error {
+	c.close()
+	return nil
+}
+
+// whole writes frames in one piece each, which yamux does not: ssh makes a packet of each piece.
+type whole struct {
+	w     io.Writer
+	begun []byte
+}
+
+func (o *whole) Write(p []byte) (int, error) {
+	o.begun = append(o.begun, p...)
+	if len(o.begun) < frameHead || len(o.begun) < frameHead+bodySize(o.begun) {
+		return len(p), nil
+	}
+	_, err := o.w.Write(o.begun)
+	o.begun = o.begun[:0]
+	return len(p), err
+}
+
+// gate passes on what is written until it is shut.
+type gate struct {
+	mu   sync.Mutex
+	w    io.Writer
+	over chan struct{}
+}
+
+func (g *gate) Write(p []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.over:
+		return 0, io.ErrClosedPipe
+	default:
+		return g.w.Write(p)
+	}
+}
+
+// shut waits for a write that has begun.
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.over)
+}
