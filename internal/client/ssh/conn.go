@@ -2,35 +2,36 @@ package ssh
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"time"
 
+	"noused/internal/client"
 	"noused/internal/protocol"
 )
 
 // conn is one connection of a client's. It reads whole lines of a bounded length, and what its
 // owner does not read stays at the far end.
 type conn struct {
-	t      *trunk
-	kind   byte
-	raw    io.ReadWriteCloser // Close ends its Read and Write
-	over   chan struct{}      // closed by Close
-	closed atomic.Bool
+	net.Conn // to who carries it
+	t        *trunk
+	kind     byte
+	open     context.Context // until Close, or the Link's
+	close    context.CancelFunc
 
 	reading sync.Mutex
 	lines   *protocol.LineReader
 	rest    []byte // of the last line
 }
 
-func newConn(t *trunk, kind byte, raw io.ReadWriteCloser) *conn {
-	lines := protocol.NewLineReader(&endless{r: raw}, maxLine).Within(t.room)
-	return &conn{t: t, kind: kind, raw: raw, lines: lines, over: make(chan struct{})}
+func newConn(t *trunk, kind byte, near net.Conn) *conn {
+	c := &conn{Conn: near, t: t, kind: kind}
+	c.open, c.close = context.WithCancel(t.link)
+	c.lines = protocol.NewLineReader(&endless{r: near}, maxLine).Within(t.room)
+	return c
 }
 
 // Read implements net.Conn.
@@ -58,7 +59,7 @@ func (c *conn) next() ([]byte, error) {
 	case errors.Is(err, errEndless):
 		return nil, &Error{Host: c.t.o.Host, What: err.Error(), Lost: true}
 	case err != nil:
-		return nil, c.lost(err)
+		return nil, c.lost()
 	case c.lines.Cut(), line[len(line)-1] == CutMark: // ssh, or the daemon, died in the middle
 		return nil, nil
 	}
@@ -85,14 +86,13 @@ func (c *conn) refuse(e *protocol.LineTooLongError) ([]byte, error) {
 }
 
 // lost says why nothing more can be read or written.
-func (c *conn) lost(err error) error {
+func (c *conn) lost() error {
 	switch {
-	case c.closed.Load():
+	case c.t.link.Err() != nil:
+		return client.ErrClosed
+	case c.open.Err() != nil:
 		return net.ErrClosed
-	case c.t.session == nil:
-		c.t.end(c.t.lost(err))
-		return c.t.reason()
-	case c.t.session.IsClosed():
+	case c.t.session == nil || c.t.session.IsClosed():
 		return c.t.reason()
 	}
 	return &Error{Host: c.t.o.Host, What: "the daemon has closed the connection", Lost: true}
@@ -100,20 +100,17 @@ func (c *conn) lost(err error) error {
 
 // Write implements net.Conn. It blocks while the far end takes nothing.
 func (c *conn) Write(p []byte) (int, error) {
-	n, err := c.raw.Write(p)
+	n, err := c.Conn.Write(p)
 	if err != nil {
-		err = c.lost(err)
+		err = c.lost()
 	}
 	return n, err
 }
 
 // Close implements net.Conn. The far end hangs up as well.
 func (c *conn) Close() error {
-	if c.closed.Swap(true) {
-		return net.ErrClosed
-	}
-	close(c.over)
-	_ = c.raw.Close()
+	c.close()
+	_ = c.Conn.Close()
 	c.reading.Lock()
 	defer c.reading.Unlock()
 	c.lines.Close()
@@ -136,23 +133,3 @@ func (e *endless) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
-
-type address string
-
-func (address) Network() string  { return "ssh" }
-func (a address) String() string { return string(a) }
-
-// LocalAddr implements net.Conn.
-func (c *conn) LocalAddr() net.Addr { return address("") }
-
-// RemoteAddr implements net.Conn.
-func (c *conn) RemoteAddr() net.Addr { return address(c.t.o.Host + ":" + c.t.hello.Socket) }
-
-// SetDeadline implements net.Conn: there are no deadlines.
-func (c *conn) SetDeadline(time.Time) error { return os.ErrNoDeadline }
-
-// SetReadDeadline implements net.Conn: there are no deadlines.
-func (c *conn) SetReadDeadline(time.Time) error { return os.ErrNoDeadline }
-
-// SetWriteDeadline implements net.Conn: there are no deadlines.
-func (c *conn) SetWriteDeadline(time.Time) error { return os.ErrNoDeadline }

@@ -85,7 +85,7 @@ func TestAHostileFarEnd(t *testing.T) {
 
 // Connections are bounded, and one that is closed makes room.
 func TestConnectionsAreBounded(t *testing.T) {
-	scripted(t, session+`; exec cat >/dev/null`)
+	scripted(t, session+`; cat >/dev/null`)
 	l := link(t, ssh.Options{Host: "box"})
 	ctx := patient(t)
 	for range 256 {
@@ -101,7 +101,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 // A far end that says nothing, or takes nothing, keeps nobody from hanging up.
 func TestAFarEndThatIsSilent(t *testing.T) {
 	for name, script := range map[string]string{
-		"says nothing":           `exec cat >/dev/null`,
+		"says nothing":           `cat >/dev/null`,
 		"takes nothing":          `exec sleep 1000`,
 		"stops amid a frame":     `printf '\000\000\000\000\000\000\000\001\000\000\000\144x'; exec sleep 1000`,
 		"stops amid a long line": `head -c 1 >/dev/null; printf '\000\000\000\000\000\000\000\001\000\000\000\001x'; exec sleep 1000`,

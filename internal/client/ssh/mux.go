@@ -141,36 +141,33 @@ type FarEnd struct {
 	// NoDaemon is closed when the daemon is gone, NoReader when nobody reads Out any more.
 	NoDaemon, NoReader <-chan struct{}
 
-	over chan struct{} // closed when nothing is written to Out any more
-
 	mu      sync.Mutex
 	ending  bool           // no stream is joined any more
 	talking sync.WaitGroup // sockets whose words are not all sent
 }
 
 // Serve blocks until the client has ended the session, which is no error, or the daemon or the
-// reader is gone. What the daemon has said by then is sent. In is read until it ends.
+// reader is gone. What the daemon has said by then is sent, and Out is the caller's again. In is
+// read until it ends.
 func (f *FarEnd) Serve() error {
-	f.over = make(chan struct{})
-	out := &gate{w: f.Out, over: f.over}
+	out := &whole{w: f.Out}
 	defer out.shut()
-	session, err := yamux.Server(channel{&frames{in: f.In, opens: true}, &whole{w: out}, func() {}}, muxConfig())
+	session, err := yamux.Server(channel{&frames{in: f.In, opens: true}, out, func() {}}, muxConfig())
 	if err != nil {
 		return err
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- f.accept(session) }() // ends with the session
 	select {
-	case err := <-ended:
+	case err = <-ended:
 		if errors.Is(err, io.EOF) {
-			return nil
+			err = nil
 		}
-		return err
 	case <-f.NoDaemon:
 		f.drain()
 	case <-f.NoReader:
 	}
-	return nil
+	return err
 }
 
 // accept joins streams with sockets until the session ends.
@@ -208,8 +205,8 @@ func (f *FarEnd) serve(s *yamux.Stream) {
 	join(s, conn, func(hungUp <-chan struct{}) {
 		f.talking.Done()
 		select {
-		case <-f.NoDaemon:
-			<-f.over
+		case <-f.NoDaemon: // that is told instead
+			<-hungUp
 		case <-hungUp:
 		case <-time.After(lingering):
 		}
@@ -267,42 +264,27 @@ func (c channel) Close() error {
 }
 
 // whole writes frames in one piece each, which yamux does not: ssh makes a packet of each piece.
+// A failed write does not end the session: who reads the other way finds out why.
 type whole struct {
+	mu    sync.Mutex
 	w     io.Writer
 	begun []byte
 }
 
 func (o *whole) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.begun = append(o.begun, p...)
-	if len(o.begun) < frameHead || len(o.begun) < frameHead+bodySize(o.begun) {
-		return len(p), nil
+	if len(o.begun) >= frameHead && len(o.begun) == frameHead+bodySize(o.begun) {
+		_, _ = o.w.Write(o.begun)
+		o.begun = o.begun[:0]
 	}
-	_, err := o.w.Write(o.begun)
-	o.begun = o.begun[:0]
-	return len(p), err
+	return len(p), nil
 }
 
-// gate passes on what is written until it is shut.
-type gate struct {
-	mu   sync.Mutex
-	w    io.Writer
-	over chan struct{}
-}
-
-func (g *gate) Write(p []byte) (int, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	select {
-	case <-g.over:
-		return 0, io.ErrClosedPipe
-	default:
-		return g.w.Write(p)
-	}
-}
-
-// shut waits for a write that has begun.
-func (g *gate) shut() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	close(g.over)
+// shut waits for a frame that has begun, and is the end of what is written.
+func (o *whole) shut() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.w = io.Discard
 }

@@ -57,7 +57,7 @@ func TestWhatGoesWrongIsSaid(t *testing.T) {
 		{name: "noise without an end", script: `exec yes 'welcome to box'`, want: []string{"64 KiB", "startup files"}},
 		{name: "noise without a line", script: `exec tr '\0' x </dev/zero`, want: []string{"64 KiB"}},
 		{name: "a hang", o: ssh.Options{Within: 200 * time.Millisecond}, script: `echo 'tunnel is up' >&2; exec sleep 1000`, want: []string{"no answer in time"}},
-		{name: "a session that does not begin", o: ssh.Options{Within: 200 * time.Millisecond}, script: hello + `; exec cat >/dev/null`, want: []string{"no answer in time"}},
+		{name: "a session that does not begin", o: ssh.Options{Within: 200 * time.Millisecond}, script: hello + `; cat >/dev/null`, want: []string{"no answer in time"}},
 		{name: "a daemon that goes before the session", script: hello + `; echo '{"ok":false,"error":{"code":"daemon_gone","message":"it is gone"}}'; exit 3`, want: []string{"box: it is gone"}},
 		{name: "no name", o: ssh.Options{Host: "-oProxyCommand=false"}, script: `exit 1`, want: []string{"is no name of a host"}},
 	} {
@@ -361,7 +361,7 @@ func TestTheDaemonGoesAndComes(t *testing.T) {
 
 // What has been closed opens nothing.
 func TestAClosedLink(t *testing.T) {
-	scripted(t, session+`; exec cat >/dev/null`)
+	scripted(t, session+`; cat >/dev/null`)
 	l := link(t, ssh.Options{Host: "box"})
 	ctx := patient(t)
 	conn, err := l.Commands(ctx)

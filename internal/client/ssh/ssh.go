@@ -186,11 +186,7 @@ func (l *Link) make(d *dialing, last *trunk, again bool) {
 	l.dialing = nil
 	if d.err == nil {
 		l.trunk, l.met = d.t, true
-		stop := context.AfterFunc(l.ctx, func() { d.t.end(client.ErrClosed) })
-		l.wg.Go(func() {
-			d.t.serve()
-			stop()
-		})
+		l.wg.Go(d.t.serve)
 	}
 	l.mu.Unlock()
 	close(d.done)
@@ -220,7 +216,7 @@ func (l *Link) begin(again bool) (*trunk, error) {
 	if err != nil {
 		return nil, &Error{Host: l.o.Host, What: fmt.Sprintf("ssh could not be started: %v", err)}
 	}
-	t, err := meet(ctx, l.o, p)
+	t, err := meet(ctx, l.ctx, l.o, p)
 	p.words.quiet()
 	var e *Error
 	if errors.As(err, &e) {

@@ -3,6 +3,7 @@ package ssh
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,22 +45,22 @@ type trunk struct {
 	room    *budget.Budget
 	session *yamux.Session // nil: the proxy is older
 
-	gone chan struct{} // closed once err is set
-	over chan struct{} // closed when ssh has ended and nobody works for it any more
-	wg   sync.WaitGroup
+	link context.Context // the Link's, until its Close
+	gone chan struct{}   // closed once err is set
+	over chan struct{}   // closed when ssh has ended
+	wg   sync.WaitGroup  // who carries connections: what has come is read, though ssh has ended
 
 	mu      sync.Mutex
 	err     error
-	streams int
-	taken   bool // of an older proxy: its connection was made
+	streams int // of an older proxy: one, once its connection was made
 }
 
 // meet waits for the hello of a proxy, and begins a session.
-func meet(ctx context.Context, o Options, p *process) (*trunk, error) {
+func meet(ctx, link context.Context, o Options, p *process) (*trunk, error) {
 	noisy := &quietly{p.out, maxNoise}
 	t := &trunk{
 		o: o, p: p, in: bufio.NewReaderSize(noisy, maxNoise), room: room,
-		gone: make(chan struct{}), over: make(chan struct{}),
+		link: link, gone: make(chan struct{}), over: make(chan struct{}),
 	}
 	cut := context.AfterFunc(ctx, func() { _ = p.out.SetReadDeadline(past) })
 	err := t.greet()
@@ -78,7 +79,7 @@ func meet(ctx context.Context, o Options, p *process) (*trunk, error) {
 	}
 	noisy.left = -1
 	if t.hello.Mux == 1 {
-		t.session, err = yamux.Client(channel{&frames{in: t.in}, &whole{w: deaf{p.in}}, t.cut}, muxConfig())
+		t.session, err = yamux.Client(channel{&frames{in: t.in}, &whole{w: p.in}, t.cut}, muxConfig())
 	}
 	return t, err
 }
@@ -174,14 +175,6 @@ func (q *quietly) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// deaf is ssh's input. A failed write does not end the session: who reads finds out why.
-type deaf struct{ w io.Writer }
-
-func (d deaf) Write(p []byte) (int, error) {
-	_, _ = d.w.Write(p)
-	return len(p), nil
-}
-
 // alive tells whether there is a connection, or can be one.
 func (t *trunk) alive() bool {
 	select {
@@ -194,14 +187,21 @@ func (t *trunk) alive() bool {
 	}
 }
 
-// serve blocks until the trunk has ended, and all of it.
+// serve blocks until the trunk has ended, and then until all connections have.
 func (t *trunk) serve() {
-	defer close(t.over)
+	stop := context.AfterFunc(t.link, func() { t.end(client.ErrClosed) })
+	defer stop()
 	if t.session != nil {
 		_, err := t.session.AcceptStream() // there are none: frames refuses them
 		t.end(t.why(err))
 	}
 	<-t.p.exited
+	close(t.over)
+	t.mu.Lock()
+	if t.session == nil {
+		t.streams = 1 // it makes no connection any more
+	}
+	t.mu.Unlock()
 	t.wg.Wait()
 }
 
@@ -248,67 +248,57 @@ func (t *trunk) open(kind byte) (net.Conn, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case t.session == nil && t.taken:
+	case t.session == nil && t.streams > 0:
 		return nil, errTaken
-	case t.session == nil:
-		t.taken = true
-		return t.plain(kind), nil
 	case t.streams == maxStreams:
 		return nil, &Error{Host: t.o.Host, What: errTooMany.Error()}
 	}
 	near, far := net.Pipe()
 	c := newConn(t, kind, near)
 	if t.err != nil {
-		_ = far.Close()
-		return c, nil
+		return c, far.Close()
 	}
 	t.streams++
-	t.wg.Go(func() { // ends with the connection or the session
+	t.wg.Go(func() { // ends with the connection or the trunk
+		defer far.Close()
+		if t.session == nil {
+			t.plain(c, far)
+			return
+		}
 		t.carry(c, far)
 		t.mu.Lock()
+		defer t.mu.Unlock()
 		t.streams--
-		t.mu.Unlock()
 	})
 	return c, nil
 }
 
 // carry has a stream of its own for a connection.
 func (t *trunk) carry(c *conn, far net.Conn) {
-	defer far.Close()
 	s, err := t.session.OpenStream()
 	if err != nil {
 		return
 	}
-	over := make(chan struct{})
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		select {
-		case <-c.over: // a stream that takes nothing would not find out
-			_ = s.SetReadDeadline(past)
-		case <-over:
-		}
-	})
+	defer s.Close()
+	// A stream that takes nothing would not find out.
+	stop := context.AfterFunc(c.open, func() { _, _ = far.Close(), s.SetReadDeadline(past) })
+	defer stop()
 	if _, err := s.Write([]byte{c.kind}); err == nil {
 		join(s, far, func(<-chan struct{}) {})
 	}
-	_ = s.Close()
-	close(over)
-	watching.Wait()
 }
 
 // plain is the one connection of a proxy that has only lines: it joins both sockets on them.
-func (t *trunk) plain(kind byte) net.Conn {
-	if kind == ToCommands && t.hello.Epoch != "" { // else all events would come, too
-		_, _ = io.WriteString(t.p.in, `{"v":"1","id":"quiet","type":"subscribe","payload":{"session_id":"`+Nobody+"\"}}\n")
+func (t *trunk) plain(c *conn, far net.Conn) {
+	stop := context.AfterFunc(c.open, func() {
+		_ = far.Close()
+		t.end(client.ErrClosed)
+	})
+	defer stop()
+	if c.kind == ToCommands && t.hello.Epoch != "" { // else all events would come, too
+		_, _ = io.WriteString(t.p.in, `{"v":"1","id":"quiet","type":"subscribe","payload":{"session_id":"`+Nobody+`"}}`+"\n")
 	}
-	return newConn(t, kind, plainEnd{t})
-}
-
-type plainEnd struct{ t *trunk }
-
-func (p plainEnd) Read(b []byte) (int, error)  { return p.t.in.Read(b) }
-func (p plainEnd) Write(b []byte) (int, error) { return p.t.p.in.Write(b) }
-func (p plainEnd) Close() error {
-	p.t.end(client.ErrClosed)
-	return nil
+	t.wg.Go(func() { _, _ = io.Copy(t.p.in, far) }) // ends with the connection
+	_, err := io.Copy(far, t.in)
+	t.end(t.lost(cmp.Or(err, io.EOF)))
 }
