@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"time"
 
 	"noused/internal/client"
 	"noused/internal/protocol"
@@ -94,6 +95,12 @@ func (c *conn) lost() error {
 		return net.ErrClosed
 	case c.t.session == nil || c.t.session.IsClosed():
 		return c.t.reason()
+	}
+	select {
+	case <-c.t.gone:
+		return c.t.reason()
+	case <-c.open.Done():
+	case <-time.After(lingering):
 	}
 	return &Error{Host: c.t.o.Host, What: "the daemon has closed the connection", Lost: true}
 }

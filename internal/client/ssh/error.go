@@ -1,7 +1,6 @@
 package ssh
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -142,7 +141,6 @@ func (t *trunk) lost(err error) error {
 }
 
 var (
-	errNoise   = errors.New("too much was said before the hello")
 	errEndless = fmt.Errorf("a line of more than %d MiB came", maxPassed>>20)
 	errFull    = fmt.Errorf("nous holds %d MiB of what came from other machines, and takes no more before it is read", maxHeld>>20)
 	errLong    = fmt.Errorf("the answer has more than %d MiB, the most that nous takes from another machine in one: log in there for it", maxLine>>20)

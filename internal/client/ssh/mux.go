@@ -33,10 +33,8 @@ const (
 	// maxStreams is how many streams a session has at most. Each holds at most one window of
 	// 256 KiB that is not read yet: 64 MiB together, on either end.
 	maxStreams = 256
-	maxFrame   = 64 << 10 // bytes of a frame's body; ours have half as many
-	// lingering is how long a socket's end waits for the daemon's, which is the better reason.
-	lingering = time.Second
-	drainTime = 10 * time.Second // for what a daemon that is gone has said
+	maxFrame   = 64 << 10         // bytes of a frame's body; ours have half as many
+	drainTime  = 10 * time.Second // for what a daemon that is gone has said
 )
 
 var (
@@ -57,13 +55,20 @@ func muxConfig() *yamux.Config {
 	return c
 }
 
-// frames hands whole frames to yamux, which holds a stream's lock while it reads one, and
-// none that cost it memory without a bound: it starts a goroutine for each ping.
+// frames is what yamux reads and writes. It hands yamux, which holds a stream's lock while it reads
+// a frame, whole ones, and none that cost memory without a bound: yamux starts a goroutine for
+// each ping. It writes each in one piece, which yamux does not: ssh makes a packet of each piece.
 type frames struct {
 	in    *bufio.Reader
 	opens bool   // the other end may open streams
 	frame []byte // the last one
 	rest  []byte // what of it is not read
+
+	writing sync.Mutex
+	out     io.Writer
+	begun   []byte
+
+	stop func() // ends a Read of in, if it can be ended
 }
 
 // lineError is a line in the place of a frame.
@@ -132,6 +137,31 @@ func noEOF(err error) error {
 	return err
 }
 
+// Write never fails: who reads the other way finds out why nothing is taken.
+func (f *frames) Write(p []byte) (int, error) {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	f.begun = append(f.begun, p...)
+	if len(f.begun) >= frameHead && len(f.begun) == frameHead+bodySize(f.begun) {
+		_, _ = f.out.Write(f.begun)
+		f.begun = f.begun[:0]
+	}
+	return len(p), nil
+}
+
+// shut waits for a frame that is being written. None is written after it.
+func (f *frames) shut() {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	f.out = io.Discard
+}
+
+// Close implements io.Closer, for yamux.
+func (f *frames) Close() error {
+	f.stop()
+	return nil
+}
+
 // FarEnd is the proxy's end of a session.
 type FarEnd struct {
 	In  *bufio.Reader
@@ -140,47 +170,56 @@ type FarEnd struct {
 	Dial func(kind byte) (net.Conn, error)
 	// NoDaemon is closed when the daemon is gone, NoReader when nobody reads Out any more.
 	NoDaemon, NoReader <-chan struct{}
-
-	mu      sync.Mutex
-	ending  bool           // no stream is joined any more
-	talking sync.WaitGroup // sockets whose words are not all sent
 }
 
 // Serve blocks until the client has ended the session, which is no error, or the daemon or the
 // reader is gone. What the daemon has said by then is sent, and Out is the caller's again. In is
 // read until it ends.
 func (f *FarEnd) Serve() error {
-	out := &whole{w: f.Out}
-	defer out.shut()
-	session, err := yamux.Server(channel{&frames{in: f.In, opens: true}, out, func() {}}, muxConfig())
+	over := &frames{in: f.In, opens: true, out: f.Out, stop: func() {}}
+	defer over.shut()
+	session, err := yamux.Server(over, muxConfig())
 	if err != nil {
 		return err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- f.accept(session) }() // ends with the session
+	places, ended := make(chan struct{}, maxStreams), make(chan error, 1)
+	go func() { ended <- f.accept(session, places) }() // ends with the session
 	select {
 	case err = <-ended:
 		if errors.Is(err, io.EOF) {
 			err = nil
 		}
 	case <-f.NoDaemon:
-		f.drain()
+		for limit := time.After(drainTime); len(places) < maxStreams; {
+			select {
+			case places <- struct{}{}: // in the place of a stream that has ended
+			case <-f.NoReader:
+				return nil
+			case <-limit:
+				return nil
+			}
+		}
 	case <-f.NoReader:
 	}
 	return err
 }
 
-// accept joins streams with sockets until the session ends.
-func (f *FarEnd) accept(session *yamux.Session) error {
+// accept joins streams with sockets until the session ends. Each has one of the places.
+func (f *FarEnd) accept(session *yamux.Session, places chan struct{}) error {
 	for {
 		s, err := session.AcceptStream()
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case session.NumStreams() > maxStreams:
+		}
+		select {
+		case places <- struct{}{}:
+		default:
 			return errTooMany
 		}
-		go f.serve(s) // ends with the stream
+		go func() { // ends with the stream
+			f.serve(s)
+			<-places
+		}()
 	}
 }
 
@@ -190,101 +229,24 @@ func (f *FarEnd) serve(s *yamux.Stream) {
 	if _, err := io.ReadFull(s, kind[:]); err != nil {
 		return
 	}
-	conn, err := f.Dial(kind[0])
-	if err != nil {
-		return
-	}
-	f.mu.Lock()
-	if f.ending {
-		f.mu.Unlock()
-		_ = conn.Close()
-		return
-	}
-	f.talking.Add(1)
-	f.mu.Unlock()
-	join(s, conn, func(hungUp <-chan struct{}) {
-		f.talking.Done()
-		select {
-		case <-f.NoDaemon: // that is told instead
-			<-hungUp
-		case <-hungUp:
-		case <-time.After(lingering):
-		}
-	})
-}
-
-// drain waits until all is sent that the daemon has said.
-func (f *FarEnd) drain() {
-	f.mu.Lock()
-	f.ending = true
-	f.mu.Unlock()
-	all := make(chan struct{})
-	go func() { // ends with the sockets
-		f.talking.Wait()
-		close(all)
-	}()
-	select {
-	case <-all:
-	case <-f.NoReader:
-	case <-time.After(drainTime):
+	if conn, err := f.Dial(kind[0]); err == nil {
+		join(s, conn)
 	}
 }
 
 var past = time.Unix(1, 0)
 
-// join carries bytes both ways until both sides have ended. Where conn ends first, sent is called
-// before the stream is told.
-func join(s *yamux.Stream, conn net.Conn, sent func(hungUp <-chan struct{})) {
-	hungUp := make(chan struct{})
+// join carries bytes both ways until both sides have ended.
+func join(s *yamux.Stream, conn net.Conn) {
 	var out sync.WaitGroup
 	out.Go(func() {
 		_, _ = io.Copy(s, conn)
-		sent(hungUp)
 		_ = s.Close()
 		_ = s.SetReadDeadline(past)
 	})
 	_, _ = io.Copy(conn, s)
 	_, _ = io.Copy(io.Discard, s) // conn takes no more, and may have more to say
-	close(hungUp)
 	_ = conn.Close()
 	_ = s.SetWriteDeadline(past)
 	out.Wait()
-}
-
-// channel is what a session runs over.
-type channel struct {
-	io.Reader
-	io.Writer
-	close func()
-}
-
-func (c channel) Close() error {
-	c.close()
-	return nil
-}
-
-// whole writes frames in one piece each, which yamux does not: ssh makes a packet of each piece.
-// A failed write does not end the session: who reads the other way finds out why.
-type whole struct {
-	mu    sync.Mutex
-	w     io.Writer
-	begun []byte
-}
-
-func (o *whole) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.begun = append(o.begun, p...)
-	if len(o.begun) >= frameHead && len(o.begun) == frameHead+bodySize(o.begun) {
-		_, _ = o.w.Write(o.begun)
-		o.begun = o.begun[:0]
-	}
-	return len(p), nil
-}
-
-// shut waits for a frame that has begun, and is the end of what is written.
-func (o *whole) shut() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.w = io.Discard
 }

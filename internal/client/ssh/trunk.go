@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net"
 	"os"
 	"sync"
@@ -27,6 +28,7 @@ const (
 	maxPassed = 1 << 30   // bytes of a line that is passed over as it is too long
 	maxNoise  = 64 << 10  // bytes before the hello
 	toldEnd   = time.Second * 5
+	lingering = time.Second // for a daemon's end, which is a better reason than that of one connection
 )
 
 // room is for the lines that all Links of this program hold.
@@ -57,15 +59,15 @@ type trunk struct {
 
 // meet waits for the hello of a proxy, and begins a session.
 func meet(ctx, link context.Context, o Options, p *process) (*trunk, error) {
-	noisy := &quietly{p.out, maxNoise}
+	noisy := &io.LimitedReader{R: p.out, N: maxNoise}
 	t := &trunk{
 		o: o, p: p, in: bufio.NewReaderSize(noisy, maxNoise), room: room,
 		link: link, gone: make(chan struct{}), over: make(chan struct{}),
 	}
 	cut := context.AfterFunc(ctx, func() { _ = p.out.SetReadDeadline(past) })
-	err := t.greet()
+	err := t.greet(noisy)
+	noisy.N = math.MaxInt64
 	if err == nil && t.hello.Mux == 1 {
-		noisy.left = -1
 		err = t.begin()
 	}
 	if !cut() && err == nil {
@@ -77,15 +79,14 @@ func meet(ctx, link context.Context, o Options, p *process) (*trunk, error) {
 	if err != nil {
 		return nil, err
 	}
-	noisy.left = -1
 	if t.hello.Mux == 1 {
-		t.session, err = yamux.Client(channel{&frames{in: t.in}, &whole{w: p.in}, t.cut}, muxConfig())
+		t.session, err = yamux.Client(&frames{in: t.in, out: p.in, stop: t.cut}, muxConfig())
 	}
 	return t, err
 }
 
 // greet reads up to the hello. What shells say before it is passed over.
-func (t *trunk) greet() error {
+func (t *trunk) greet(noisy *io.LimitedReader) error {
 	noise := &words{}
 	for {
 		line, err := t.in.ReadSlice('\n')
@@ -103,6 +104,12 @@ func (t *trunk) greet() error {
 		if len(line) > 0 {
 			_, _ = noise.Write(append(bytes.Clone(line), '\n'))
 		}
+		if err != nil && noisy.N == 0 {
+			return &Error{
+				Host: t.o.Host, What: "more than 64 KiB were said there, and no hello by nous",
+				Next: "have the far shell's startup files write nothing where standard input is no terminal",
+			}
+		}
 		if err != nil {
 			return t.unmet(err, noise.String())
 		}
@@ -111,11 +118,8 @@ func (t *trunk) greet() error {
 
 // unmet says why there was no hello.
 func (t *trunk) unmet(err error, noise string) error {
-	switch {
-	case errors.Is(err, errNoise), errors.Is(err, bufio.ErrBufferFull):
-		return &Error{Host: t.o.Host, What: "more than 64 KiB were said there, and no hello by nous", Next: "have the far shell's startup files write nothing where standard input is no terminal"}
-	case errors.Is(err, os.ErrDeadlineExceeded) && t.alive():
-		return err
+	if errors.Is(err, os.ErrDeadlineExceeded) && t.alive() {
+		return err // meet tells it
 	}
 	select {
 	case <-t.p.exited:
@@ -155,24 +159,6 @@ func cutHello(line []byte) (h Hello, ok bool) {
 func cutFailure(line []byte) (f failure, ok bool) {
 	i := bytes.Index(line, []byte(`{"ok":false`))
 	return f, i >= 0 && json.Unmarshal(line[i:], &f) == nil && f.is()
-}
-
-// quietly ends with errNoise after so many bytes; less than 0 is no bound.
-type quietly struct {
-	r    io.Reader
-	left int
-}
-
-func (q *quietly) Read(p []byte) (int, error) {
-	switch {
-	case q.left < 0:
-		return q.r.Read(p)
-	case q.left == 0:
-		return 0, errNoise
-	}
-	n, err := q.r.Read(p[:min(len(p), q.left)])
-	q.left -= n
-	return n, err
 }
 
 // alive tells whether there is a connection, or can be one.
@@ -284,7 +270,7 @@ func (t *trunk) carry(c *conn, far net.Conn) {
 	stop := context.AfterFunc(c.open, func() { _, _ = far.Close(), s.SetReadDeadline(past) })
 	defer stop()
 	if _, err := s.Write([]byte{c.kind}); err == nil {
-		join(s, far, func(<-chan struct{}) {})
+		join(s, far)
 	}
 }
 
