@@ -1,7 +1,6 @@
 package ssh_test
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -134,57 +133,31 @@ func TestAFarEndThatIsSilent(t *testing.T) {
 // One that breaks off is none.
 func TestLongAnswers(t *testing.T) {
 	dir := t.TempDir()
-	var said bytes.Buffer
-	line := `{"v":"1","id":"c1","type":"pong","payload":{"message":"` + strings.Repeat("x", 64<<20) + `"},"ok":true}` + "\n" +
-		`{"v":"1","id":"c2","type":"pong","payload":{"message":"pong"},"ok":true}` + "\n" + `{"v":"1","id":"c3","ok":true,"payload":{}`
-	fifo(t, filepath.Join(dir, "said"))
-	scripted(t, `echo '{"proxy":1,"version":"v9","socket":"/far/s","epoch":""}'; cat '`+dir+`/said'; echo 'so long' >&2; exit 1`)
-	said.WriteString(line)
-	l := link(t, ssh.Options{Host: "box"})
-	ctx := patient(t)
-	conn, err := l.Commands(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := client.New(conn)
-	defer c.Close()
-	var calls [3]chan error
-	for i := range calls {
-		calls[i] = make(chan error, 1)
-	}
-	call := func(i int) {
-		_, err := client.Call(ctx, c, protocol.Ping, protocol.PingParams{})
-		calls[i] <- err
-	}
-	out, err := os.OpenFile(filepath.Join(dir, "said"), os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	go call(0)
-	for i, part := range bytes.SplitAfter(said.Bytes(), []byte{'\n'}) {
-		if _, err := out.Write(part); err != nil {
+	for name, answer := range map[string]string{
+		"1": `{"v":"1","id":"c1","type":"pong","payload":{"message":"` + strings.Repeat("x", 64<<20) + `"},"ok":true}` + "\n",
+		"2": `{"v":"1","id":"c2","type":"pong","payload":{"message":"pong"},"ok":true}` + "\n",
+		"3": `{"v":"1","id":"c3","ok":true,"payload":{}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(answer), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if i == 2 {
-			_ = out.Close()
-		}
-		err := <-calls[i]
-		var refused *protocol.Error
-		switch i {
-		case 0:
-			if !errors.As(err, &refused) || errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "64 MiB") {
-				t.Errorf("got %.300v", err)
-			}
-		case 1:
-			if err != nil {
-				t.Error(err)
-			}
-		case 2:
-			if !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "so long") {
-				t.Errorf("got %.300v", err)
-			}
-			return
-		}
-		go call(i + 1)
+	}
+	scripted(t, `cd '`+dir+`'; echo '{"proxy":1,"version":"v9","socket":"/far/s","epoch":""}'
+for answer in 1 2 3; do read -r line; cat $answer; done; echo 'so long' >&2; exit 1`)
+	ctx := patient(t)
+	c := commands(t, ctx, link(t, ssh.Options{Host: "box"}))
+	ping := func() error {
+		_, err := client.Call(ctx, c, protocol.Ping, protocol.PingParams{})
+		return err
+	}
+	var refused *protocol.Error
+	if err := ping(); !errors.As(err, &refused) || errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "64 MiB") {
+		t.Errorf("got %.300v", err)
+	}
+	if err := ping(); err != nil {
+		t.Error(err)
+	}
+	if err := ping(); !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "so long") {
+		t.Errorf("got %.300v", err)
 	}
 }
