@@ -117,7 +117,7 @@ func (a *app) proxy(ctx context.Context, mayStart bool) error {
 	}
 	defer commands.Close()
 	defer events.Close()
-	hello, err := json.Marshal(ssh.Hello{Proxy: 1, Version: buildinfo.Version(), Socket: a.socket, Epoch: epoch, Connections: true})
+	hello, err := json.Marshal(ssh.Hello{Proxy: 1, Version: buildinfo.Version(), Socket: a.socket, Epoch: epoch, Mux: 1})
 	if err != nil {
 		return err
 	}

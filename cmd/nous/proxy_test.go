@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
@@ -60,17 +61,17 @@ func (p *proxied) say(lines ...string) {
 
 // line is the next line, which is JSON.
 func (p *proxied) line() (line struct {
-	Proxy       int
-	Epoch       string
-	Version     string
-	Socket      string
-	Connections bool
-	ID          string `json:"id"`
-	Type        string `json:"type"`
-	OK          *bool  `json:"ok"`
-	Seq         uint64 `json:"seq"`
-	Error       *protocol.Error
-	text        string
+	Proxy   int
+	Epoch   string
+	Version string
+	Socket  string
+	Mux     int
+	ID      string `json:"id"`
+	Type    string `json:"type"`
+	OK      *bool  `json:"ok"`
+	Seq     uint64 `json:"seq"`
+	Error   *protocol.Error
+	text    string
 },
 ) {
 	p.t.Helper()
@@ -102,10 +103,10 @@ func TestProxyJoinsBothSockets(t *testing.T) {
 	d := tuitest.StartDaemon(t, program(t, "noused"), "")
 	p := startProxy(t, d)
 	hello := p.line()
-	if hello.Proxy != 1 || hello.Epoch == "" || hello.Version == "" || hello.Socket != d.Socket || !hello.Connections {
+	if hello.Proxy != 1 || hello.Epoch == "" || hello.Version == "" || hello.Socket != d.Socket || hello.Mux != 1 {
 		t.Fatalf("got %+v", hello)
 	}
-	p.say(`{"id":"a","type":"ping"}`, `no JSON`, `{"id":"b","type":"subscribe","payload":{"after":0}}`, `{"connection":7,"id":"c","type":"prompt","payload":{"text":"hi"}}`)
+	p.say(`{"id":"a","type":"ping"}`, `no JSON`, `{"id":"b","type":"subscribe","payload":{"after":0}}`, `{"id":"c","type":"prompt","payload":{"text":"hi"}}`)
 	if err := p.in.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -197,8 +198,8 @@ func TestProxyPassesLongLinesOn(t *testing.T) {
 	go func() {
 		var lines bytes.Buffer
 		for i := range 5 {
-			fmt.Fprintf(&lines, `{"connection":1,"id":"p%d","type":"prompt","payload":{"text":"%s"}}`+"\n", i, long[:len(long)/5])
-			fmt.Fprintf(&lines, `{"connection":2,"id":"e%d","type":"ping","payload":{"x":"%s"}}`+"\n", i, long)
+			fmt.Fprintf(&lines, `{"id":"p%d","type":"prompt","payload":{"text":"%s"}}`+"\n", i, long[:len(long)/5])
+			fmt.Fprintf(&lines, `{"id":"e%d","type":"ping","payload":{"x":"%s"}}`+"\n", i, long)
 		}
 		fmt.Fprintf(&lines, `{"id":"huge","type":"ping","payload":{"x":"%s"}}`+"\n", strings.Repeat(long, 3))
 		lines.WriteString(`{"id":"last","type":"ping"}` + "\n")
@@ -224,16 +225,43 @@ func TestProxyPassesLongLinesOn(t *testing.T) {
 	}
 }
 
-// What begins with the number of a connection is told apart from what only looks so.
-func TestConnectionNumbers(t *testing.T) {
-	for line, want := range map[string]string{
-		`{"connection":7,"id":"a"}`: "7", `{"connection":7}`: "7", `{"connection":0123456789,`: "0123456789",
-		`{"connection":}`: "", `{"connection":-1}`: "", `{"connection":7`: "", `{"connection":7 ,`: "", `{"connection":"7",`: "",
-		`{ "connection":7}`: "", `{"connection":12345678901,`: "", ``: "", `{"connection":7]`: "",
-	} {
-		if name, _, ok := cutConnection([]byte(line)); name != want || ok != (want != "") {
-			t.Errorf("%s: got %q, %t, want %q", line, name, ok, want)
-		}
+// A client that asks for a session and sends no frames, or too many streams, is told, in the place
+// of a frame, and the proxy ends.
+func TestProxyEndsAHostileSession(t *testing.T) {
+	d := tuitest.StartDaemon(t, program(t, "noused"), "")
+	var streams []byte
+	for i := range uint32(300) {
+		streams = binary.BigEndian.AppendUint32(append(streams, 0, 1, 0, 1), 2*i+1)
+		streams = append(streams, 0, 0, 0, 0)
+	}
+	for name, said := range map[string]string{"no frames": "{}\n", "a ping": "\x00\x02\x00\x01" + strings.Repeat("\x00", 8), "a huge frame": "\x00\x00\x00\x00\x00\x00\x00\x01\x7f\xff\xff\xff", "too many streams": string(streams)} {
+		t.Run(name, func(t *testing.T) {
+			p := startProxy(t, d)
+			p.line()
+			p.say(`{"mux":1}`)
+			if text, err := p.lines.ReadString('\n'); err != nil || text != `{"mux":1}`+"\n" {
+				t.Fatalf("got %q, %v", text, err)
+			}
+			_, _ = io.WriteString(p.in, said)
+			text, status := p.rest()
+			if !strings.Contains(text, `{"ok":false,"error":{"code":"unreachable"`) || !strings.HasSuffix(text, "\n") || status != exitNoDaemon {
+				t.Errorf("got %.300q and status %d", text, status)
+			}
+		})
+	}
+}
+
+// A session ends with its client's input, without a word.
+func TestProxyEndsASessionWithItsClient(t *testing.T) {
+	d := tuitest.StartDaemon(t, program(t, "noused"), "")
+	p := startProxy(t, d)
+	p.line()
+	p.say(`{"mux":1}`)
+	if err := p.in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if text, status := p.rest(); text != `{"mux":1}`+"\n" || status != exitOK {
+		t.Errorf("got %q and status %d", text, status)
 	}
 }
 
@@ -267,7 +295,7 @@ func flood() int {
 	return 500
 }
 
-// Requests that come faster than they are answered, over many connections, are all answered, each
+// Requests that come faster than they are answered are all answered, each
 // once, in little memory. A client beside is answered meanwhile.
 func TestProxyAnswersAFlood(t *testing.T) {
 	d := tuitest.StartDaemon(t, program(t, "noused"), "")
@@ -294,7 +322,7 @@ func TestProxyAnswersAFlood(t *testing.T) {
 		var lines bytes.Buffer
 		for i := range flood() {
 			if i%5 > 0 {
-				fmt.Fprintf(&lines, `{"connection":%d,"id":"f%d","type":"ping","payload":{}}`+"\n", i%5, i)
+				fmt.Fprintf(&lines, `{"id":"f%d","type":"ping","payload":{}}`+"\n", i)
 			} else {
 				fmt.Fprintf(&lines, `{"id":"f%d","type":"list_sessions","payload":{}}`+"\n", i)
 			}

@@ -19,22 +19,19 @@ const (
 	// piece is what is held of a line in either direction. A longer one is passed on
 	// as it arrives, and nothing else comes between.
 	piece     = 64 << 10
-	maxLanes  = 256
-	drainTime = 10 * time.Second // for the daemon's other connections when one has ended
+	drainTime = 10 * time.Second // for the daemon's other connection when one has ended
 )
 
 var (
 	errNobodyReads = errors.New("nobody reads standard output any more")
-	errTooMany     = errors.New("too many connections")
+	errMux         = errors.New("the client asks for a session")
 )
 
 // proxyMux joins a daemon's two sockets on one pair of streams. Each source is copied by
 // a goroutine of its own, which waits for the reader of out: what that does not take
 // stays with the daemon.
 //
-// A line that begins with {"connection":N, goes over a command connection of its own,
-// which is made for the first such line; {"connection":N} hangs it up, and says that
-// the daemon did.
+// A client may ask for a session instead, with its first line: ssh.MuxLine.
 type proxyMux struct {
 	socket           string
 	commands, events net.Conn
@@ -44,29 +41,25 @@ type proxyMux struct {
 	out   io.Writer
 
 	mu      sync.Mutex
-	lanes   map[string]*lane
-	copying sync.WaitGroup // of the lanes
-	asked   int            // of the event socket
-	told    int            // by it
-	ending  bool           // no lane is made any more
-	settled chan struct{}  // closed when the input is over, and all that was asked of the event socket is told
-}
-
-// lane is a command connection by name.
-type lane struct {
-	name string
-	conn net.Conn
+	asked   int           // of the event socket
+	told    int           // by it
+	ending  bool          // the input is over
+	settled chan struct{} // closed when the input is over, and all that was asked of the event socket is told
 }
 
 // run blocks until in has ended and all of it is answered, or until the daemon or the
 // reader is gone. It closes the connections. Who reads in goes on until the program ends.
 func (j *proxyMux) run(ctx context.Context, in io.Reader) error {
-	j.lanes, j.settled = map[string]*lane{}, make(chan struct{})
+	j.settled = make(chan struct{})
+	lines := bufio.NewReaderSize(in, piece)
 	commands := flowing(func() error { return j.copy(j.commands, nil) })
 	events := flowing(func() error { return j.copy(j.events, j.count) })
-	input := flowing(func() error { return j.read(ctx, in) })
+	input := flowing(func() error { return j.read(lines) })
 	select {
 	case <-input.over:
+		if errors.Is(input.err, errMux) {
+			return j.serve(ctx, lines, commands)
+		}
 		j.closeWrite()
 		j.await(commands.over, nil)
 		j.await(j.settled, time.After(drainTime)) // an older core may not answer there
@@ -98,16 +91,10 @@ func flowing(do func() error) *flow {
 	return p
 }
 
-// await waits for the end of a copy and of the lanes', unless nobody reads them.
+// await waits for the end of a copy, unless nobody reads it.
 func (j *proxyMux) await(over <-chan struct{}, limit <-chan time.Time) {
-	all := make(chan struct{})
-	go func() { // ends with the connections
-		<-over
-		j.copying.Wait()
-		close(all)
-	}()
 	select {
-	case <-all:
+	case <-over:
 	case <-j.gone:
 	case <-limit:
 	}
@@ -115,16 +102,46 @@ func (j *proxyMux) await(over <-chan struct{}, limit <-chan time.Time) {
 
 // daemonGone waits for what the daemon's other connections still say.
 func (j *proxyMux) daemonGone(err error, other *flow) error {
-	j.mu.Lock()
-	j.ending = true
-	j.mu.Unlock()
 	j.await(other.over, time.After(drainTime))
 	j.close()
 	j.await(other.over, nil)
+	return j.orNobody(j.isGone(err))
+}
+
+func (j *proxyMux) isGone(err error) error {
 	if err == nil {
 		err = errors.New("it has closed the connection")
 	}
-	return j.orNobody(protocol.Errorf(proxyDaemonGone, "the daemon at %s is gone: %v", j.socket, err))
+	return protocol.Errorf(proxyDaemonGone, "the daemon at %s is gone: %v", j.socket, err)
+}
+
+// serve has a session take the place of the lines. The command connection stands beside it, and
+// tells when the daemon is gone.
+func (j *proxyMux) serve(ctx context.Context, in *bufio.Reader, commands *flow) error {
+	out := j.out
+	j.outMu.Lock()
+	_, err := io.WriteString(out, ssh.MuxLine+"\n")
+	j.out = io.Discard
+	j.outMu.Unlock()
+	if err != nil {
+		return err
+	}
+	_ = j.events.Close()
+	far := ssh.FarEnd{In: in, Out: out, NoDaemon: commands.over, NoReader: j.gone}
+	far.Dial = func(kind byte) (net.Conn, error) {
+		if kind == ssh.ToEvents {
+			return client.Connect(ctx, protocol.EventSocket(j.socket))
+		}
+		return client.Connect(ctx, j.socket)
+	}
+	if err = far.Serve(); err == nil {
+		select {
+		case <-commands.over:
+			err = j.isGone(commands.err)
+		default:
+		}
+	}
+	return j.orNobody(err)
 }
 
 func (j *proxyMux) orNobody(err error) error {
@@ -141,37 +158,25 @@ func (j *proxyMux) closeWrite() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.ending = true
-	for _, conn := range j.conns() {
+	for _, conn := range []net.Conn{j.commands, j.events} {
 		_ = conn.(*net.UnixConn).CloseWrite() // one that is gone says so to its reader
 	}
 	j.settle()
 }
 
-func (j *proxyMux) close() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, conn := range j.conns() {
-		_ = conn.Close()
-	}
-}
-
-func (j *proxyMux) conns() []net.Conn {
-	all := []net.Conn{j.commands, j.events}
-	for _, l := range j.lanes {
-		all = append(all, l.conn)
-	}
-	return all
-}
+func (j *proxyMux) close() { _, _ = j.commands.Close(), j.events.Close() }
 
 // read passes the lines of in on until it ends.
-func (j *proxyMux) read(ctx context.Context, in io.Reader) error {
-	lines := bufio.NewReaderSize(in, piece)
+func (j *proxyMux) read(lines *bufio.Reader) error {
 	var to io.Writer // of the line that goes on
-	for {
+	for first := true; ; first = false {
 		part, err := lines.ReadSlice('\n')
+		if first && string(part) == ssh.MuxLine+"\n" {
+			return errMux
+		}
 		if len(part) > 0 {
 			if to == nil {
-				to, part = j.route(ctx, part)
+				to = j.route(part)
 			}
 			_, _ = to.Write(part) // who is gone says so to its reader
 		}
@@ -189,39 +194,15 @@ func (j *proxyMux) read(ctx context.Context, in io.Reader) error {
 	}
 }
 
-// route finds out where a line goes by its beginning, and what of that is passed on.
-func (j *proxyMux) route(ctx context.Context, part []byte) (io.Writer, []byte) {
-	if name, rest, ok := cutConnection(part); ok {
-		if len(bytes.TrimRight(rest, "\r\n")) == 1 { // the closing brace
-			j.hangUp(name)
-			return io.Discard, nil
-		}
-		rest[0] = '{' // the comma
-		return j.lane(ctx, name), rest
-	}
+// route finds out where a line goes by its beginning.
+func (j *proxyMux) route(part []byte) io.Writer {
 	if isSubscribe(part) {
 		j.mu.Lock()
 		j.asked++
 		j.mu.Unlock()
-		return j.events, part
+		return j.events
 	}
-	return j.commands, part
-}
-
-var connectionMember = []byte(`{"connection":`)
-
-// cutConnection takes the first member off a line, where it is the number of a
-// connection. rest begins with a comma or the closing brace.
-func cutConnection(line []byte) (name string, rest []byte, ok bool) {
-	rest, ok = bytes.CutPrefix(line, connectionMember)
-	digits := 0
-	for digits < len(rest) && digits < 10 && rest[digits] >= '0' && rest[digits] <= '9' {
-		digits++
-	}
-	if !ok || digits == 0 || digits == len(rest) || rest[digits] != ',' && rest[digits] != '}' {
-		return "", nil, false
-	}
-	return string(rest[:digits]), rest[digits:], true
+	return j.commands
 }
 
 // isSubscribe tells whether a line is one for the event socket. What cannot be read is
@@ -232,64 +213,6 @@ func isSubscribe(line []byte) bool {
 	}
 	cmd, err := protocol.DecodeCommand(bytes.TrimRight(line, "\r\n"))
 	return err == nil && cmd.Type == "subscribe"
-}
-
-// lane is the connection of a name. One that cannot be made is hung up.
-func (j *proxyMux) lane(ctx context.Context, name string) io.Writer {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if l, ok := j.lanes[name]; ok {
-		return l.conn
-	}
-	if j.ending {
-		return io.Discard
-	}
-	var conn net.Conn
-	err := errTooMany
-	if len(j.lanes) < maxLanes {
-		conn, err = client.Connect(ctx, j.socket)
-	}
-	if err != nil {
-		j.copying.Go(func() { j.sayHungUp(name) })
-		return io.Discard
-	}
-	l := &lane{name, conn}
-	j.lanes[name] = l
-	j.copying.Go(func() { // ends with the connection
-		_ = j.copy(conn, nil)
-		j.over(l)
-	})
-	return conn
-}
-
-// hangUp ends a connection on the client's behalf: the daemon ends what belongs to it.
-func (j *proxyMux) hangUp(name string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if l, ok := j.lanes[name]; ok {
-		delete(j.lanes, name)
-		_ = l.conn.Close()
-	}
-}
-
-// over is the end of a connection's replies. If that was not the client's wish, it is told.
-func (j *proxyMux) over(l *lane) {
-	j.mu.Lock()
-	unasked := j.lanes[l.name] == l && !j.ending
-	if unasked {
-		delete(j.lanes, l.name)
-	}
-	j.mu.Unlock()
-	_ = l.conn.Close()
-	if unasked {
-		j.sayHungUp(l.name)
-	}
-}
-
-func (j *proxyMux) sayHungUp(name string) {
-	j.outMu.Lock()
-	defer j.outMu.Unlock()
-	_, _ = j.out.Write([]byte(`{"connection":` + name + "}\n"))
 }
 
 // copy passes on what src says until it ends, in whole lines: who has begun one goes on to its

@@ -2,198 +2,141 @@ package ssh
 
 import (
 	"bytes"
-	"fmt"
+	"context"
+	"errors"
+	"io"
 	"net"
-	"os"
+	"strings"
 	"sync"
 	"time"
+
+	"noused/internal/client"
+	"noused/internal/protocol"
 )
 
-const (
-	// held is what a connection holds for an owner that does not read, in bytes beside
-	// one line of any length.
-	held = 8 << 20
-	// lineCost is what a line takes beside its bytes.
-	lineCost = 64
-)
-
-// conn is one connection of a client's. What its owner writes goes to send in whole
-// lines; what comes is held until it is read.
+// conn is one connection of a client's. It reads whole lines of a bounded length, and what its
+// owner does not read stays at the far end.
 type conn struct {
-	t      *trunk
-	number uint64 // of a command connection, from 1; 0 is one for events
-	send   func(*conn, []byte) error
+	net.Conn // to who carries it
+	t        *trunk
+	kind     byte
+	open     context.Context // until Close, or the Link's
+	close    context.CancelFunc
 
-	writing sync.Mutex
-	begun   []byte // a line that the owner has begun
-
-	over chan struct{} // closed by Close
-	came chan struct{} // cap 1: something may be read
-
-	mu     sync.Mutex
-	lines  []heldLine
-	size   int   // bytes of the trunk's room that the lines have
-	long   int   // those of the longest line; less, if that was read
-	read   int   // and those that were read last: their owner has them in hand
-	err    error // what is read behind the lines
-	closed bool
+	reading sync.Mutex
+	lines   *protocol.LineReader
+	rest    []byte // of the last line
 }
 
-// heldLine is a line, or the rest of it that is not read yet.
-type heldLine struct {
-	rest []byte
-	cost int
-}
-
-func newConn(t *trunk, number uint64, send func(*conn, []byte) error) *conn {
-	return &conn{t: t, number: number, send: send, over: make(chan struct{}), came: make(chan struct{}, 1)}
-}
-
-// put has the owner read a line, which is kept. An owner that reads nothing loses the
-// connection, and so does one for whose line there is no room.
-func (c *conn) put(line []byte) {
-	if err := c.keep(line); err != nil {
-		c.end(&Error{Host: c.t.o.Host, What: err.Error(), Lost: true})
-	}
-	c.wake()
-}
-
-func (c *conn) keep(line []byte) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	cost := len(line) + lineCost
-	switch {
-	case c.err != nil || c.closed:
-		return nil
-	case c.size+cost-max(c.long, cost) > held:
-		return errSlow
-	case !c.t.room.Take(cost):
-		return errFull
-	}
-	c.lines, c.size, c.long = append(c.lines, heldLine{line, cost}), c.size+cost, max(c.long, cost)
-	return nil
-}
-
-// end has the owner read err behind what came before.
-func (c *conn) end(err error) {
-	c.mu.Lock()
-	if c.err == nil {
-		c.err = err
-	}
-	c.mu.Unlock()
-	c.wake()
-}
-
-func (c *conn) wake() {
-	select {
-	case c.came <- struct{}{}:
-	default:
-	}
-}
-
-func (c *conn) ended() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err != nil || c.closed
+func newConn(t *trunk, kind byte, near net.Conn) *conn {
+	c := &conn{Conn: near, t: t, kind: kind}
+	c.open, c.close = context.WithCancel(t.link)
+	c.lines = protocol.NewLineReader(&endless{r: near}, maxLine).Within(t.room)
+	return c
 }
 
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
-	for {
-		n, err := c.take(p)
-		if n > 0 || err != nil || len(p) == 0 {
-			return n, err
-		}
-		select {
-		case <-c.came:
-		case <-c.over:
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	for len(c.rest) == 0 && len(p) > 0 {
+		var err error
+		if c.rest, err = c.next(); err != nil {
+			return 0, err
 		}
 	}
+	n := copy(p, c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
 }
 
-func (c *conn) take(p []byte) (n int, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return 0, net.ErrClosed
+// next is the next line that its owner is to read, or nothing.
+func (c *conn) next() ([]byte, error) {
+	line, err := c.lines.Next()
+	var long *protocol.LineTooLongError
+	switch {
+	case errors.As(err, &long):
+		return c.refuse(long)
+	case errors.Is(err, errEndless):
+		return nil, &Error{Host: c.t.o.Host, What: err.Error(), Lost: true}
+	case err != nil:
+		return nil, c.lost()
+	case c.lines.Cut(), line[len(line)-1] == CutMark: // ssh, or the daemon, died in the middle
+		return nil, nil
 	}
-	c.t.room.Give(c.read)
-	c.read = 0
-	for len(c.lines) > 0 && n < len(p) {
-		first := &c.lines[0]
-		k := copy(p[n:], first.rest)
-		n += k
-		if first.rest = first.rest[k:]; len(first.rest) == 0 {
-			c.size, c.read = c.size-first.cost, c.read+first.cost
-			if first.cost == c.long {
-				c.long = 0
-			}
-			*first = heldLine{}
-			c.lines = c.lines[1:]
+	if c.t.session == nil {
+		if f, ok := cutFailure(line); ok {
+			return nil, f.of(c.t.o.Host, true)
 		}
 	}
-	if n == 0 {
-		err = c.err
+	return append(line, '\n'), nil // where its own end was
+}
+
+// refuse refuses, in the place of the far end, what it answers with a line that has no room.
+func (c *conn) refuse(e *protocol.LineTooLongError) ([]byte, error) {
+	why := errLong
+	if e.NoRoom {
+		why = errFull
+	}
+	start, end, ok := idOf(e.Prefix)
+	if !ok || c.kind != ToCommands {
+		return nil, &Error{Host: c.t.o.Host, What: why.Error(), Lost: true}
+	}
+	id := strings.Trim(string(e.Prefix[start:end]), `"`)
+	return protocol.AppendError(nil, id, protocol.Errorf(protocol.Code(protocol.LineTooLong), "%s: %v", c.t.o.Host, why)), nil
+}
+
+// lost says why nothing more can be read or written.
+func (c *conn) lost() error {
+	switch {
+	case c.t.link.Err() != nil:
+		return client.ErrClosed
+	case c.open.Err() != nil:
+		return net.ErrClosed
+	case c.t.session == nil || c.t.session.IsClosed():
+		return c.t.reason()
+	}
+	select {
+	case <-c.t.gone:
+		return c.t.reason()
+	case <-c.open.Done():
+	case <-time.After(lingering):
+	}
+	return &Error{Host: c.t.o.Host, What: "the daemon has closed the connection", Lost: true}
+}
+
+// Write implements net.Conn. It blocks while the far end takes nothing.
+func (c *conn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err != nil {
+		err = c.lost()
 	}
 	return n, err
 }
 
-// Write implements net.Conn. It blocks while ssh takes nothing.
-func (c *conn) Write(p []byte) (int, error) {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	for done := 0; done < len(p); {
-		end := bytes.IndexByte(p[done:], '\n')
-		if end < 0 {
-			if len(c.begun)+len(p)-done > maxLine {
-				return done, &Error{Host: c.t.o.Host, What: fmt.Sprintf("a command has at most %d MiB", maxLine>>20)}
-			}
-			c.begun = append(c.begun, p[done:]...)
-			return len(p), nil
-		}
-		line := append(c.begun, p[done:done+end+1]...)
-		c.begun = nil
-		if err := c.send(c, line); err != nil {
-			return done, err
-		}
-		done += end + 1
-	}
-	return len(p), nil
-}
-
 // Close implements net.Conn. The far end hangs up as well.
 func (c *conn) Close() error {
-	c.mu.Lock()
-	first := !c.closed
-	if first {
-		c.t.room.Give(c.size + c.read)
-		c.closed, c.lines, c.size, c.read = true, nil, 0, 0
-		close(c.over)
-	}
-	c.mu.Unlock()
-	if !first {
-		return net.ErrClosed
-	}
-	c.t.forget(c)
+	c.close()
+	_ = c.Conn.Close()
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	c.lines.Close()
+	c.rest = nil
 	return nil
 }
 
-type address string
+// endless ends with errEndless in a line that has no end.
+type endless struct {
+	r    io.Reader
+	line int // bytes since one has ended
+}
 
-func (address) Network() string  { return "ssh" }
-func (a address) String() string { return string(a) }
-
-// LocalAddr implements net.Conn.
-func (c *conn) LocalAddr() net.Addr { return address("") }
-
-// RemoteAddr implements net.Conn.
-func (c *conn) RemoteAddr() net.Addr { return address(c.t.o.Host + ":" + c.t.hello.Socket) }
-
-// SetDeadline implements net.Conn: there are no deadlines.
-func (c *conn) SetDeadline(time.Time) error { return os.ErrNoDeadline }
-
-// SetReadDeadline implements net.Conn: there are no deadlines.
-func (c *conn) SetReadDeadline(time.Time) error { return os.ErrNoDeadline }
-
-// SetWriteDeadline implements net.Conn: there are no deadlines.
-func (c *conn) SetWriteDeadline(time.Time) error { return os.ErrNoDeadline }
+func (e *endless) Read(p []byte) (int, error) {
+	n, err := e.r.Read(p)
+	if e.line += n; bytes.IndexByte(p[:n], '\n') >= 0 {
+		e.line = 0
+	} else if e.line > maxPassed {
+		return n, errEndless
+	}
+	return n, err
+}

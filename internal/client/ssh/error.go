@@ -1,9 +1,9 @@
 package ssh
 
 import (
-	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"noused/internal/client"
 	"noused/internal/format"
@@ -126,11 +126,11 @@ func ended(o Options, p *process, noise string) *Error {
 	return e
 }
 
-// lost says how a connection that stood has ended.
+// lost says how a connection that stood has ended. It waits for ssh's end, within limits.
 func (t *trunk) lost(err error) error {
 	select {
 	case <-t.p.exited:
-	default:
+	case <-time.After(toldEnd):
 		return &Error{Host: t.o.Host, What: fmt.Sprintf("the connection broke: %v", err), Lost: true}
 	}
 	e := &Error{Host: t.o.Host, What: "ssh has ended", Said: t.p.words.String(), Lost: true}
@@ -141,9 +141,6 @@ func (t *trunk) lost(err error) error {
 }
 
 var (
-	errNoise   = errors.New("too much was said before the hello")
-	errSlow    = errors.New("its owner does not read it")
-	errDeaf    = errors.New("the far end answers what it has not read")
 	errEndless = fmt.Errorf("a line of more than %d MiB came", maxPassed>>20)
 	errFull    = fmt.Errorf("nous holds %d MiB of what came from other machines, and takes no more before it is read", maxHeld>>20)
 	errLong    = fmt.Errorf("the answer has more than %d MiB, the most that nous takes from another machine in one: log in there for it", maxLine>>20)

@@ -1,122 +1,102 @@
 package ssh
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"errors"
-	"fmt"
+	"io"
+	"net"
 	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json"
+	"github.com/hashicorp/yamux"
 
 	"noused/internal/budget"
+	"noused/internal/client"
+	"noused/internal/protocol"
 )
 
-// newTrunk is one without an ssh: what the far end says is given to take.
-func newTrunk(hello Hello) *trunk {
-	return &trunk{
-		o: Options{Host: "box"}, hello: hello, p: &process{}, room: budget.New(maxHeld), nudge: make(chan struct{}, 1), gone: make(chan struct{}),
-		conns: map[*conn]struct{}{}, asked: map[string]asked{},
-	}
-}
-
-// sent is what the trunk itself has asked.
-func (t *trunk) sent() (ids []string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, line := range t.control {
-		if start, end, ok := idOf(line); ok {
-			ids = append(ids, strings.Trim(string(line[start:end]), `"`))
-		}
-	}
-	t.control = nil
-	return ids
-}
-
-// A far end that reads nothing, and answers what will be asked of it, does not have lines
-// pile up here.
-func TestAFarEndThatReadsNothing(t *testing.T) {
-	tr := newTrunk(Hello{Epoch: "e", Connections: true})
-	for range 2 {
-		if _, err := tr.events().(*conn).Write([]byte(`{"id":"sub","type":"subscribe","payload":{}}` + "\n")); err != nil {
-			t.Fatal(err)
-		}
-		if err := tr.handleLine([]byte(`{"id":"` + tr.sent()[0] + `","ok":true,"payload":{"epoch":"e","next_seq":1}}`)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i := range 3 * maxControl {
-		if err := tr.handleLine(fmt.Appendf(nil, `{"id":"n%d","ok":true,"payload":{}}`, i)); err != nil {
-			if !errors.Is(err, errDeaf) || len(tr.control) > maxControl+1 {
-				t.Errorf("got %v with %d lines", err, len(tr.control))
-			}
-			return
-		}
-	}
-	t.Errorf("%d lines wait", len(tr.control))
-}
-
-// Whatever the far end says: what an owner reads are whole lines, answers are its own and
-// come once, and events come in order.
-func FuzzFarEnd(f *testing.F) {
+// FuzzFrames: whatever the other end says, what yamux reads are whole frames that have a place
+// there, as they came, and nothing behind one that has none.
+func FuzzFrames(f *testing.F) {
 	for _, seed := range []string{
-		`{"v":"1","id":"ID0","type":"pong","payload":{},"ok":true}`,
-		`{"id":"ID0","ok":true}` + "\n" + `{"id":"ID0","ok":true}`,
-		`{"v":"1","id":"","type":"error","payload":{},"ok":false,"error":{"code":"x","message":"y"}}`,
-		`{"v":"1","id":"evt-1","type":"status","payload":{"session_id":"s"},"seq":1}` + "\n" + `{"id":"evt-1","type":"status","payload":{},"seq":1}`,
-		`{"id":"ID2","ok":true,"payload":{"epoch":"e","next_seq":5,"gap":true}}` + "\n" + `{"type":"warning","payload":{"code":"events_dropped","from_seq":1,"to_seq":9},"seq":9}`,
-		`{"ok":false,"error":{"code":"daemon_gone","message":"m"}}`, `{"connection":1}`, `{"connection":18446744073709551615}`,
-		`{"id":"ID1","ok":true,"payload":{"next_seq":0}}`, `{"id":7}`, `null`, `[]`, `{`, ``, `{"id":"n1","id":"n2","ok":true}`, `{"ok":true,"id":"ID0","payload":{"id":"x"}}`,
+		"", "\x00", "welcome\n", "\x00\x01\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00", "\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x02{}",
+		"\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x00\x00\x02{}", "\x00\x02\x00\x01\x00\x00\x00\x00\x00\x00\x00\x02", "\x00\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01{\"ok\":false}\n",
 	} {
-		f.Add(seed)
+		f.Add([]byte(seed), true)
+		f.Add([]byte(seed), false)
 	}
-	f.Fuzz(func(t *testing.T, said string) {
-		tr := newTrunk(Hello{Epoch: "e", Connections: true})
-		tr.feed.quiet(tr)
-		owner := tr.commands().(*conn)
-		owner.send = nil
-		ids := []string{tr.ask(asked{from: owner, id: []byte(`"mine"`)})}
-		reader := tr.events().(*conn)
-		if _, err := reader.Write([]byte(`{"id":"sub","type":"subscribe","payload":{"session_id":"s"}}` + "\n")); err != nil {
-			t.Fatal(err)
+	f.Fuzz(func(t *testing.T, said []byte, opens bool) {
+		read, err := io.ReadAll(&frames{in: bufio.NewReaderSize(bytes.NewReader(said), maxNoise), opens: opens})
+		if !bytes.HasPrefix(said, read) || err == nil && len(read) != len(said) {
+			t.Fatalf("read %d of %d bytes: %v", len(read), len(said), err)
 		}
-		ids = append(ids, tr.sent()...)
-		for line := range strings.SplitSeq(said, "\n") {
-			for i, id := range ids {
-				line = strings.ReplaceAll(line, "ID"+string(rune('0'+i)), id)
+		for len(read) > 0 {
+			if read[0] != 0 || read[1] == framePing || read[1] > frameGoAway || !opens && read[3]&flagSYN != 0 || bodySize(read) > maxFrame {
+				t.Fatalf("read the frame %v", read[:frameHead])
 			}
-			if tr.handleLine([]byte(line)) != nil {
-				break
-			}
-			ids = append(ids, tr.sent()...)
-		}
-		answers, last := 0, uint64(0)
-		for _, l := range owner.lines {
-			line := l.rest
-			if !bytes.HasSuffix(line, []byte{'\n'}) || bytes.Count(line, []byte{'\n'}) != 1 {
-				t.Errorf("%q is no line", line)
-			}
-			if bytes.Contains(line, []byte(`"mine"`)) {
-				answers++
-			}
-		}
-		if answers > 1 {
-			t.Errorf("%d answers to one command", answers)
-		}
-		for _, l := range reader.lines {
-			var e envelope
-			if err := json.Unmarshal(l.rest, &e); err != nil {
-				t.Errorf("%q: %v", l.rest, err)
-			}
-			if e.OK == nil {
-				if e.Seq <= last {
-					t.Errorf("event %d came behind %d", e.Seq, last)
-				}
-				last = e.Seq
-			}
+			read = read[frameHead+bodySize(read):]
 		}
 	})
 }
+
+// An answer that nous has no room for, as others have taken it, is its own command's only.
+func TestAnAnswerThatHasNoRoom(t *testing.T) {
+	near, far := net.Pipe()
+	_, session := net.Pipe()
+	s, err := yamux.Client(session, muxConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := &trunk{o: Options{Host: "box"}, link: t.Context(), session: s, room: budget.New(100 << 10)}
+	c := client.New(newConn(tr, ToCommands, near))
+	go func() {
+		lines := protocol.NewLineReader(far, 1<<20)
+		for _, answer := range []string{strings.Repeat("x", 200<<10), "pong"} {
+			line, err := lines.Next()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			start, end, _ := idOf(line)
+			_, _ = io.WriteString(far, `{"v":"1","id":`+string(line[start:end])+`,"type":"pong","payload":{"message":"`+answer+`"},"ok":true}`+"\n")
+		}
+	}()
+	_, err = client.Call(context.Background(), c, protocol.Ping, protocol.PingParams{})
+	if err == nil || errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "nous holds 256 MiB") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := client.Call(context.Background(), c, protocol.Ping, protocol.PingParams{}); err != nil {
+		t.Error(err)
+	}
+	_, _, _ = c.Close(), far.Close(), s.Close()
+	if used := tr.room.Used(); used != 0 {
+		t.Errorf("%d bytes are held", used)
+	}
+}
+
+// A line that is passed over ends with the connection, if it has no end itself.
+func TestALineWithoutAnEnd(t *testing.T) {
+	b := &endless{r: zeros{}}
+	lines := protocol.NewLineReader(b, 1<<20)
+	_, err := lines.Next()
+	if !errors.As(err, new(*protocol.LineTooLongError)) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := lines.Next(); !errors.Is(err, errEndless) {
+		t.Errorf("got %v", err)
+	}
+	many := &endless{r: strings.NewReader(strings.Repeat("line\n", 1000))}
+	if _, err := io.Copy(io.Discard, many); err != nil || many.line != 0 {
+		t.Errorf("got %v with %d bytes of a line", err, many.line)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
 // FuzzIDs compares the place of an id with what JSON says.
 func FuzzIDs(f *testing.F) {

@@ -28,7 +28,10 @@ func scripted(t testing.TB, script string) {
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 }
 
-const hello = `echo '{"proxy":1,"version":"v9","socket":"/far/s","epoch":"ep-1","connections":true}'`
+const hello = `echo '{"proxy":1,"version":"v9","socket":"/far/s","epoch":"ep-1","mux":1}'`
+
+// session is a far end that has said its hello, and has begun a session.
+const session = hello + `; read -r line; echo '{"mux":1}'`
 
 // What goes wrong before there is a connection is said in words that help.
 func TestWhatGoesWrongIsSaid(t *testing.T) {
@@ -54,6 +57,8 @@ func TestWhatGoesWrongIsSaid(t *testing.T) {
 		{name: "noise without an end", script: `exec yes 'welcome to box'`, want: []string{"64 KiB", "startup files"}},
 		{name: "noise without a line", script: `exec tr '\0' x </dev/zero`, want: []string{"64 KiB"}},
 		{name: "a hang", o: ssh.Options{Within: 200 * time.Millisecond}, script: `echo 'tunnel is up' >&2; exec sleep 1000`, want: []string{"no answer in time"}},
+		{name: "a session that does not begin", o: ssh.Options{Within: 200 * time.Millisecond}, script: hello + `; cat >/dev/null`, want: []string{"no answer in time"}},
+		{name: "a daemon that goes before the session", script: hello + `; echo '{"ok":false,"error":{"code":"daemon_gone","message":"it is gone"}}'; exit 3`, want: []string{"box: it is gone"}},
 		{name: "no name", o: ssh.Options{Host: "-oProxyCommand=false"}, script: `exit 1`, want: []string{"is no name of a host"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -124,7 +129,7 @@ func TestBannersArePassedOver(t *testing.T) {
 // The command line has the user's options first: ssh goes by the first it is given.
 func TestCommandLine(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "argv")
-	scripted(t, `printf '%s\n' "$@" >>'`+out+`'; `+hello+`; cat >/dev/null`)
+	scripted(t, `printf '%s\n' "$@" >>'`+out+`'; `+session+`; cat >/dev/null`)
 	argv := func(o ssh.Options) string {
 		t.Helper()
 		if err := os.RemoveAll(out); err != nil {
@@ -171,7 +176,7 @@ func TestPathsForEveryShell(t *testing.T) {
 				t.Fatal(err)
 			}
 			path := filepath.Join(dir, "nous")
-			if err := os.WriteFile(path, []byte("#!/bin/sh\n"+hello+"\ncat >/dev/null\n"), 0o700); err != nil {
+			if err := os.WriteFile(path, []byte("#!/bin/sh\n"+session+"\ncat >/dev/null\n"), 0o700); err != nil {
 				t.Fatal(err)
 			}
 			scripted(t, `for command; do :; done; exec `+shell+` -c "$command"`)
@@ -185,7 +190,7 @@ func TestPathsForEveryShell(t *testing.T) {
 // The first connection may ask and start; those after it may not.
 func TestOnlyTheFirstConnectionAsks(t *testing.T) {
 	dir := t.TempDir()
-	scripted(t, `printf '%s\n' "$*" >>'`+dir+`/argv'; `+hello+`; read -r line; exit 255`)
+	scripted(t, `printf '%s\n' "$*" >>'`+dir+`/argv'; `+session+`; head -c 1 >/dev/null; exit 255`)
 	l := link(t, ssh.Options{Host: "box", Ask: true, Start: true})
 	ctx := patient(t)
 	for range 2 {
@@ -211,28 +216,27 @@ func TestOnlyTheFirstConnectionAsks(t *testing.T) {
 	}
 }
 
-// An ssh that dies in the middle of a line ends every connection with what it said; the
-// next call connects anew.
-func TestDeathInTheMiddleOfALine(t *testing.T) {
+// An ssh that dies ends every connection with what it said; the next call connects anew.
+func TestTheDeathOfSSH(t *testing.T) {
 	dir := t.TempDir()
-	scripted(t, hello+`
-if [ -e '`+dir+`/again' ]; then read -r line; read -r line; id=${line#*'"id":"'}; echo '{"v":"1","id":"'"${id%%\"*}"'","type":"pong","payload":{"message":"pong"},"ok":true}'; exec cat >/dev/null; fi
-touch '`+dir+`/again'; read -r line; read -r line; printf '{"v":"1","id":"n3","type":"po'; echo 'Connection to box closed by remote host.' >&2; exit 255`)
-	l := link(t, ssh.Options{Host: "box"})
+	fifo(t, filepath.Join(dir, "die"))
+	_, o := proxied(t, `if mkdir '`+dir+`/once' 2>/dev/null; then
+exec 3<&0; far "$@" <&3 & read -r line <'`+dir+`/die'; echo 'Connection to box closed by remote host.' >&2; kill $!; exit 255; fi`)
+	l := link(t, o)
 	ctx := patient(t)
 	c, idle := commands(t, ctx, l), commands(t, ctx, l)
-	events, err := l.Events(ctx)
-	if err != nil {
+	events := subscribe(t, ctx, l, protocol.SubscribeParams{})
+	if _, err := client.Call(ctx, c, protocol.Ping, protocol.PingParams{}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = client.Call(ctx, c, protocol.Ping, protocol.PingParams{})
-	if !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "closed by remote host") {
+	if err := os.WriteFile(filepath.Join(dir, "die"), []byte("\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := events.Next(ctx); !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "closed by remote host") {
 		t.Errorf("got %v", err)
 	}
 	<-idle.Gone()
-	if _, err := events.Read(make([]byte, 1)); !errors.Is(err, client.ErrLost) {
-		t.Errorf("got %v", err)
-	}
+	<-c.Gone()
 	if _, err := client.Call(ctx, commands(t, ctx, l), protocol.Ping, protocol.PingParams{}); err != nil {
 		t.Error(err)
 	}
@@ -357,7 +361,7 @@ func TestTheDaemonGoesAndComes(t *testing.T) {
 
 // What has been closed opens nothing.
 func TestAClosedLink(t *testing.T) {
-	scripted(t, hello+`; exec cat >/dev/null`)
+	scripted(t, session+`; cat >/dev/null`)
 	l := link(t, ssh.Options{Host: "box"})
 	ctx := patient(t)
 	conn, err := l.Commands(ctx)

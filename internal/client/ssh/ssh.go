@@ -1,9 +1,10 @@
 // Package ssh leads to a daemon on another machine: one ssh process runs nous proxy
-// there, and carries every connection that a client opens.
+// there, and a yamux session over it carries every connection that a client opens. FarEnd
+// is the proxy's half of it.
 //
 // Concurrency: any goroutine may use a Link. Its connections are net.Conns of their
-// own: none waits for another. What a connection's owner does not read is held up to a
-// bound, then that connection ends. A Link owns its ssh process and its goroutines;
+// own: none waits for another. What a connection's owner does not read stays at the far
+// end, but for a window of 256 KiB. A Link owns its ssh process and its goroutines;
 // they end, and are waited for, in Close.
 //
 // It refuses to connect again by itself (the next Commands or Events does), to send
@@ -50,13 +51,16 @@ type Options struct {
 // was killed, has not finished. It is in no JSON.
 const CutMark byte = 0
 
+// Nobody is a session that does not exist: to subscribe to its events is to get none.
+const Nobody = "-"
+
 // Hello is the first line of a proxy, as JSON.
 type Hello struct {
-	Proxy       int    `json:"proxy"`
-	Version     string `json:"version"`     // of nous there
-	Socket      string `json:"socket"`      // there
-	Epoch       string `json:"epoch"`       // of the daemon; "" of an older core
-	Connections bool   `json:"connections"` // a client may have connections of its own
+	Proxy   int    `json:"proxy"`
+	Version string `json:"version"`      // of nous there
+	Socket  string `json:"socket"`       // there
+	Epoch   string `json:"epoch"`        // of the daemon; "" of an older core
+	Mux     int    `json:"mux,omitzero"` // the version of the sessions that it has; 0: of none
 }
 
 // Link opens connections to one daemon over one ssh process.
@@ -90,22 +94,13 @@ func New(o Options) *Link {
 // as long as ctx lets it; ssh goes on connecting for the next call. Errors are an
 // *Error, a *client.NoDaemonError, client.ErrClosed and ctx's.
 func (l *Link) Commands(ctx context.Context) (net.Conn, error) {
-	t, err := l.connected(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return t.commands(), nil
+	return l.open(ctx, ToCommands)
 }
 
 // Events opens a connection to the event socket, as Commands does. A daemon that knows
-// subscribe tells nothing there before it was subscribed; all connections share one
-// subscription at the far end.
+// subscribe tells nothing there before it was subscribed.
 func (l *Link) Events(ctx context.Context) (net.Conn, error) {
-	t, err := l.connected(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return t.events(), nil
+	return l.open(ctx, ToEvents)
 }
 
 // Hello is what the far proxy said first on the connection that stands, or is made.
@@ -122,14 +117,27 @@ func (l *Link) Hello(ctx context.Context) (Hello, error) {
 func (l *Link) Close() error {
 	l.mu.Lock()
 	l.closed = true
-	t := l.trunk
 	l.mu.Unlock()
 	l.cancel()
-	if t != nil {
-		t.end(client.ErrClosed)
-	}
 	l.wg.Wait()
 	return nil
+}
+
+func (l *Link) open(ctx context.Context, kind byte) (net.Conn, error) {
+	for {
+		t, err := l.connected(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if c, err := t.open(kind); !errors.Is(err, errTaken) {
+			return c, err
+		}
+		l.mu.Lock()
+		if l.trunk == t {
+			l.trunk = nil // the next connection has an ssh of its own
+		}
+		l.mu.Unlock()
+	}
 }
 
 // connected returns the trunk that stands, or the one that is made then.
@@ -173,21 +181,18 @@ func (l *Link) make(d *dialing, last *trunk, again bool) {
 	if last != nil {
 		<-last.over
 	}
-	d.t, d.err = l.open(again)
+	d.t, d.err = l.begin(again)
 	l.mu.Lock()
 	l.dialing = nil
 	if d.err == nil {
 		l.trunk, l.met = d.t, true
 		l.wg.Go(d.t.serve)
-		if l.closed {
-			d.t.end(client.ErrClosed)
-		}
 	}
 	l.mu.Unlock()
 	close(d.done)
 }
 
-func (l *Link) open(again bool) (*trunk, error) {
+func (l *Link) begin(again bool) (*trunk, error) {
 	within := l.o.Within
 	ask := l.o.Ask && !again
 	switch {
@@ -211,7 +216,7 @@ func (l *Link) open(again bool) (*trunk, error) {
 	if err != nil {
 		return nil, &Error{Host: l.o.Host, What: fmt.Sprintf("ssh could not be started: %v", err)}
 	}
-	t, err := meet(ctx, l.o, p)
+	t, err := meet(ctx, l.ctx, l.o, p)
 	p.words.quiet()
 	var e *Error
 	if errors.As(err, &e) {
