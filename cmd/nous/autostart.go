@@ -162,23 +162,20 @@ func (a *app) place() string {
 }
 
 // dialer leads to the daemon, and starts one where there never was one.
-func (a *app) dialer() follow.Dialer {
-	way := a.way()
-	if a.far != nil { // nous proxy does it there
-		return way
-	}
-	return dialer{way, a}
-}
+func (a *app) dialer() follow.Dialer { return a.daemon }
 
-type dialer struct {
-	follow.Dialer
-	a *app
-}
+type dialer struct{ a *app }
+
+func (d dialer) Events(ctx context.Context) (net.Conn, error) { return d.a.way().Events(ctx) }
 
 func (d dialer) Commands(ctx context.Context) (net.Conn, error) {
-	conn, err := d.Dialer.Commands(ctx)
+	way := d.a.way()
+	conn, err := way.Commands(ctx)
+	if d.a.far != nil { // nous proxy does it there
+		return conn, err
+	}
 	if err = d.a.startFor(ctx, err); errors.Is(err, errStarted) {
-		conn, err = d.Dialer.Commands(ctx)
+		conn, err = way.Commands(ctx)
 	}
 	if err == nil {
 		d.a.met.Store(true)

@@ -24,12 +24,14 @@ import (
 
 // at is the app for one of the hosts.
 func (a *app) at(h *host) *app {
-	return &app{
+	at := &app{
 		in: a.in, out: a.out, err: a.err, outStyle: a.outStyle, errStyle: a.errStyle,
 		patience: a.patience, answer: a.answer, look: a.look,
 		socket: a.socket, socketGiven: a.socketGiven, via: a.via, noStart: a.noStart,
 		session: a.session, active: a.active, json: a.json, raw: a.raw, far: h,
 	}
+	at.daemon = client.Adapt(dialer{at})
+	return at
 }
 
 func (a *app) several() bool { return len(a.hosts) > 1 }
@@ -261,11 +263,7 @@ func (a *app) eventsOfHosts(ctx context.Context, types []string) error {
 
 // followAll tells the events of a host until ctx ends, or it does not come back.
 func (a *app) followAll(ctx context.Context, types []string, tell func(follow.Line) error) error {
-	old, err := follow.Older(ctx, a.dialer(), a.answer)
-	if err != nil {
-		return err
-	}
-	f, err := a.subscribe(ctx, protocol.SubscribeParams{Types: types}, old)
+	f, err := a.subscribe(ctx, protocol.SubscribeParams{Types: types})
 	if err != nil {
 		return err
 	}

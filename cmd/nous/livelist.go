@@ -69,10 +69,10 @@ func (a *app) watchSessions(ctx context.Context, p protocol.ListSessionsParams, 
 }
 
 func (l *liveList) run(ctx context.Context) error {
-	if _, err := l.list(ctx); err != nil { // an older core says here that it cannot
+	if _, err := l.list(ctx); err != nil { // a daemon says here that it cannot
 		return leftOr(err)
 	}
-	f, err := l.a.subscribe(ctx, protocol.SubscribeParams{}, false)
+	f, err := l.a.subscribe(ctx, protocol.SubscribeParams{})
 	if err != nil {
 		return err
 	}

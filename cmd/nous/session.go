@@ -257,11 +257,6 @@ func (a *app) branchCommand() *cobra.Command {
 				}
 				p.SessionID = state.SessionID
 			}
-			if p.SessionID == "" || leaf != "" {
-				if err := a.branchOfOlder(cmd.Context(), &p); err != nil {
-					return err
-				}
-			}
 			return query(cmd.Context(), a, protocol.BranchSession, p, func(r protocol.Branch) { a.println(r.SessionID) })
 		},
 	}
