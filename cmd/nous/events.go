@@ -66,11 +66,12 @@ func (a *app) followEvents(ctx context.Context, p protocol.SubscribeParams) erro
 		p.SessionID = scope.SessionID
 	}
 	f, err := a.subscribe(keys.soft, p)
-	if err == nil {
-		a.noteStart(p, f.first)
-		err = a.printEvents(keys.soft, f)
-		f.events.Close()
+	if err != nil {
+		return leftOr(err)
 	}
+	a.noteStart(p, f.first)
+	err = a.printEvents(keys.soft, f)
+	f.events.Close()
 	if errors.Is(err, errInterrupted) {
 		return nil
 	}

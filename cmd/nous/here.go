@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/hosts"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
@@ -199,22 +200,12 @@ func (a *app) sessionNamed(ctx context.Context, name string) (string, error) {
 }
 
 func pick(name string, all []protocol.SessionInfo) (string, error) {
-	for _, fits := range []func(protocol.SessionInfo) bool{
-		func(s protocol.SessionInfo) bool { return s.SessionID == name },
-		func(s protocol.SessionInfo) bool {
-			return strings.HasPrefix(s.SessionID, name) || strings.HasPrefix(s.SessionID, "ses-"+name)
-		},
-		func(s protocol.SessionInfo) bool { return s.Title == name },
-		func(s protocol.SessionInfo) bool { return strings.HasPrefix(s.Title, name) },
-	} {
-		found := slices.DeleteFunc(slices.Clone(all), func(s protocol.SessionInfo) bool { return !fits(s) })
-		switch len(found) {
-		case 0:
-		case 1:
-			return found[0].SessionID, nil
-		default:
-			return "", fmt.Errorf("%q may be any of %d sessions: %s", name, len(found), someOf(found))
-		}
+	switch found := hosts.Find(name, all); len(found) {
+	case 0:
+	case 1:
+		return found[0].SessionID, nil
+	default:
+		return "", fmt.Errorf("%q may be any of %d sessions: %s", name, len(found), someOf(found))
 	}
 	return "", &protocol.Error{
 		Code:    protocol.SessionNotFound,

@@ -280,7 +280,8 @@ func inFolders(p protocol.ListSessionsParams, payload jsontext.Value) error {
 // that of the active session, whatever was asked for.
 func (k *core) state(ctx context.Context, c *Client, p protocol.GetStateParams, payload jsontext.Value) (jsontext.Value, error) {
 	var s struct {
-		SessionID string `json:"session_id"`
+		SessionID string                `json:"session_id"`
+		Mode      protocol.ApprovalMode `json:"approval_mode"`
 		Daemon    struct {
 			Epoch string `json:"epoch"`
 		} `json:"daemon"`
@@ -288,7 +289,7 @@ func (k *core) state(ctx context.Context, c *Client, p protocol.GetStateParams, 
 	if err := json.Unmarshal(payload, &s); err != nil {
 		return payload, nil // who decodes it says so
 	}
-	if s.Daemon.Epoch != "" {
+	if s.Daemon.Epoch != "" || s.Mode != "" {
 		k.set(current)
 		return payload, nil
 	}
