@@ -166,6 +166,22 @@ func (a *app) dialer() follow.Dialer { return a.daemon }
 
 type dialer struct{ a *app }
 
+// Epoch is client.Greeter: nous proxy says it, and the daemons of a fleet all have one.
+func (d dialer) Epoch(ctx context.Context) (epoch string, said bool, err error) {
+	far := d.a.far
+	switch {
+	case far == nil:
+		return "", false, nil
+	case far.fleet != nil:
+		return far.name, true, nil
+	}
+	if err := far.reach(ctx); err != nil {
+		return "", false, err
+	}
+	hello, err := far.link.Hello(ctx)
+	return hello.Epoch, true, err
+}
+
 func (d dialer) Events(ctx context.Context) (net.Conn, error) { return d.a.way().Events(ctx) }
 
 func (d dialer) Commands(ctx context.Context) (net.Conn, error) {

@@ -81,6 +81,13 @@ func Adapt(d Dialer) Dialer {
 	return &adapted{d, &core{}}
 }
 
+// Greeter is a Dialer whose daemon has said who it is before anything was asked of it: its
+// epoch, "" of an older core. False: it has not. Errors are those of connecting.
+type Greeter interface {
+	Dialer
+	Epoch(ctx context.Context) (epoch string, said bool, err error)
+}
+
 // Current is Adapt for a daemon that is known to be none of the older ones.
 func Current(d Dialer) Dialer { return &adapted{d, &core{age: current}} }
 
@@ -94,7 +101,24 @@ func (a *adapted) Commands(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := a.greet(ctx); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
 	return &adaptedConn{conn, a.core}, nil
+}
+
+// greet learns from a Greeter what daemon it is, where that is not known.
+func (a *adapted) greet(ctx context.Context) error {
+	g, ok := a.Dialer.(Greeter)
+	if !ok || a.core.is() != unknown {
+		return nil
+	}
+	epoch, said, err := g.Epoch(ctx)
+	if err == nil && said {
+		a.core.set(ageOf(epoch == ""))
+	}
+	return err
 }
 
 // adaptedConn leads New to what is known of the daemon.
@@ -118,6 +142,13 @@ const (
 	current
 	older
 )
+
+func ageOf(isOlder bool) age {
+	if isOlder {
+		return older
+	}
+	return current
+}
 
 func (k *core) is() age {
 	k.mu.Lock()
@@ -499,19 +530,22 @@ func Older(ctx context.Context, daemon Dialer, timeout time.Duration) (bool, err
 // everything, from then on, and the Events' Lacks says so. It waits for answers for as long
 // as answer says, then the error is a *SilentError. Errors are those of Subscribe, too.
 func SubscribeAt(ctx context.Context, d Dialer, p protocol.SubscribeParams, answer time.Duration) (*Events, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, answer, &SilentError{For: answer})
+	defer cancel()
 	k := &core{}
 	if a, ok := d.(*adapted); ok {
 		k = a.core
+		if err := a.greet(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if k.is() == unknown {
 		is, err := Older(ctx, d, answer)
 		if err != nil {
 			return nil, err
 		}
-		k.set(map[bool]age{true: older, false: current}[is])
+		k.set(ageOf(is))
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, answer, &SilentError{For: answer})
-	defer cancel()
 	conn, err := d.Events(ctx)
 	if err != nil {
 		return nil, err

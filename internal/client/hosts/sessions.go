@@ -71,7 +71,11 @@ func (h Host) List(ctx context.Context, p protocol.ListSessionsParams, pages int
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, page...)
+		if all == nil {
+			all = page
+		} else {
+			all = append(all, page...)
+		}
 		if p.Limit == nil || len(page) < *p.Limit {
 			break
 		}
