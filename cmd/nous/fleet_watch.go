@@ -9,12 +9,15 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/follow"
 	"noused/internal/client/hosts"
 	"noused/internal/cmdline"
 	"noused/internal/fleet"
@@ -52,18 +55,77 @@ when it is no more, or its host has left.`,
 
 // watchFleet goes on until Ctrl-C, or until nobody reads any more.
 func (a *app) watchFleet(ctx context.Context, f *via.Fleet) error {
+	b := &fleetBoard{a: a, f: f}
+	b.watch = hosts.NewWatch(hosts.Options{
+		Host: func(name string) hosts.Host { return hostOfFleet(f, name) }, Only: a.via.on, Raw: a.json,
+		AtOnce: atOnce, Stays: fleet.PresenceTTL, Every: fleet.PresenceEvery, View: b,
+	})
+	return a.watching(ctx, b.run)
+}
+
+// watchHosts is watchFleet for the hosts that are named: those stay, whatever happens.
+func (a *app) watchHosts(ctx context.Context, all bool) error {
+	named := map[string]hosts.Host{}
+	var meant []hosts.Host
+	news := make(chan hosts.News, len(a.hosts))
+	for _, h := range a.hosts {
+		at := a.at(h)
+		one := at.asHost()
+		one.Events = func(ctx context.Context, tell func(follow.Line) error) error { return at.followAll(ctx, nil, tell) }
+		if list := one.Sessions; !all {
+			one.Sessions = func(ctx context.Context, p protocol.ListSessionsParams) (jsontext.Value, error) {
+				p.Workdir = h.workdir
+				return list(ctx, p)
+			}
+		}
+		named[h.name], meant = one, append(meant, one)
+		news <- hosts.News{Host: h.name, Here: true}
+	}
+	b := &fleetBoard{a: a}
+	b.watch = hosts.NewWatch(hosts.Options{
+		Host: func(name string) hosts.Host { return named[name] }, Raw: a.json,
+		AtOnce: mostHosts, Every: listAgain, View: b,
+	})
+	return a.watching(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
+		var following sync.WaitGroup
+		defer following.Wait()
+		defer cancel()
+		following.Go(func() { tellNews(ctx, meant, news) })
+		return b.watch.Follow(ctx, func(ctx context.Context) (hosts.News, error) {
+			select {
+			case n := <-news:
+				return n, nil
+			case <-ctx.Done():
+				return hosts.News{}, context.Cause(ctx)
+			}
+		})
+	})
+}
+
+// tellNews says of which hosts the sessions may be others, until ctx ends. A host whose events
+// do not come back is listed now and then.
+func tellNews(ctx context.Context, all []hosts.Host, news chan<- hosts.News) {
+	_ = hosts.Follow(ctx, all, func(h hosts.Host, line follow.Line) error {
+		if changesSessions(line.Type) {
+			select {
+			case news <- hosts.News{Host: h.Name, MayHaveChange: true}:
+			case <-ctx.Done():
+			}
+		}
+		return nil
+	}, func(hosts.Host, error) {})
+}
+
+// watching goes on until Ctrl-C, or until nobody reads any more.
+func (a *app) watching(ctx context.Context, run func(context.Context) error) error {
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE) // a write tells it
 	defer signal.Stop(broken)
 	keys := watchInterrupts(ctx)
 	defer keys.stop()
 	defer debug.SetGCPercent(debug.SetGCPercent(25)) // lists come and go all the time
-	b := &fleetBoard{a: a, f: f}
-	b.watch = hosts.NewWatch(hosts.Options{
-		Host: func(name string) hosts.Host { return hostOfFleet(f, name) }, Only: a.via.on, Raw: a.json,
-		AtOnce: atOnce, Stays: fleet.PresenceTTL, Every: fleet.PresenceEvery, View: b,
-	})
-	err := b.run(keys.soft)
+	err := run(keys.soft)
 	switch {
 	case errors.Is(a.out.failure(), syscall.EPIPE):
 		return &quietExit{exitOK}
@@ -73,10 +135,10 @@ func (a *app) watchFleet(ctx context.Context, f *via.Fleet) error {
 	return err
 }
 
-// fleetBoard shows what is known of a fleet's sessions. One goroutine owns it.
+// fleetBoard shows what is known of the sessions of several hosts. One goroutine owns it.
 type fleetBoard struct {
 	a     *app
-	f     *via.Fleet
+	f     *via.Fleet // nil of hosts that are named
 	watch *hosts.Watch
 
 	late bool      // what is on the terminal is not what is known
@@ -153,7 +215,9 @@ func (b *fleetBoard) Listed(before, now []hosts.Session) {
 	if b.onScreen() {
 		return
 	}
-	changed, gone := hosts.Changes(before, now, func(x, y *hosts.Session) bool { return b.lineOf(*x, false) == b.lineOf(*y, false) })
+	changed, gone := hosts.Changes(before, now, func(x, y *hosts.Session) bool {
+		return b.lineOf(*x, false) == b.lineOf(*y, false)
+	})
 	var text []byte
 	for _, s := range changed {
 		text = append(append(text, b.lineOf(s, false)...), '\n')

@@ -71,7 +71,9 @@ func eachHost[R any](ctx context.Context, a *app, ask func(context.Context, *app
 		at[h.name] = a.at(h)
 		all = append(all, at[h.name].asHost())
 	}
-	answers := hosts.Ask(ctx, all, len(all), func(ctx context.Context, h hosts.Host) (R, error) { return ask(ctx, at[h.Name], h) })
+	answers := hosts.Ask(ctx, all, len(all), func(ctx context.Context, h hosts.Host) (R, error) {
+		return ask(ctx, at[h.Name], h)
+	})
 	errs := make([]error, len(answers))
 	for i, one := range answers {
 		errs[i] = one.Err

@@ -119,8 +119,8 @@ func (c *Client) Gone() <-chan struct{} { return c.gone }
 // Call sends a command of the protocol's table and waits for its reply, which
 // may overtake, or come after, those of other calls. An error reply is a
 // *protocol.Error, what an older core cannot do an *OlderError, a connection that goes away
-// ErrLost. When ctx ends the
-// wait is given up; the daemon may have executed the command all the same.
+// ErrLost. When ctx ends the wait is given up; the daemon may have executed the command all
+// the same.
 func Call[P protocol.Params, R protocol.Reply](ctx context.Context, c *Client, def protocol.Def[P, R], p P) (R, error) {
 	var r R
 	payload, err := Raw(ctx, c, def, p)

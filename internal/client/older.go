@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +15,7 @@ import (
 	"noused/internal/protocol"
 )
 
-// The adapter for older cores: v1 daemons that have the frozen commands only. All else in
+// The adapter for older cores: v1 daemons that have few commands beside the frozen ones. All else in
 // the program is written for today's daemon; here is what an older one lacks, what of it its
 // own commands can do, and the error for the rest.
 
@@ -131,6 +130,7 @@ type adaptedConn struct {
 type core struct {
 	mu     sync.Mutex
 	age    age
+	lists  bool             // it has shown that it knows more than the frozen commands
 	active string           // the session of an older core, where its state does not say
 	fills  map[*Filler]bool // of its readers
 }
@@ -166,6 +166,18 @@ func (k *core) setActive(session string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.active = session
+}
+
+func (k *core) setLists() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lists = true
+}
+
+func (k *core) hasLists() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.lists
 }
 
 func (k *core) activeKnown() string {
@@ -223,7 +235,7 @@ const answerTimeout = 30 * time.Second
 
 // send sends a command to whichever daemon it is.
 func (k *core) send(ctx context.Context, c *Client, command string, p protocol.Params) (jsontext.Value, error) {
-	if k.is() == unknown && (isFrozen(command) && sessionOf(p) != "" || imagesOf(p)) {
+	if k.is() == unknown && (sessionOf(p) != "" || imagesOf(p)) {
 		if err := k.meet(ctx, c, sessionOf(p)); err != nil {
 			return nil, err
 		}
@@ -231,13 +243,7 @@ func (k *core) send(ctx context.Context, c *Client, command string, p protocol.P
 	if k.is() == older && command != protocol.GetState.Name() {
 		return k.emulate(ctx, c, command, p)
 	}
-	payload, err := c.roundTrip(ctx, command, p)
-	if isUnknown(err, command) {
-		if command == protocol.ListSessions.Name() {
-			k.set(older)
-		}
-		return nil, &OlderError{Command: command, Err: err}
-	}
+	payload, err := k.plain(ctx, c, command, p)
 	if err != nil {
 		return nil, err
 	}
@@ -246,19 +252,32 @@ func (k *core) send(ctx context.Context, c *Client, command string, p protocol.P
 		return k.state(ctx, c, p, payload)
 	case protocol.ListSessionsParams:
 		k.set(current)
+		k.setLists()
 		return payload, inFolders(p, payload)
 	}
 	return payload, nil
 }
 
-// isFrozen reports a command that every core has.
-func isFrozen(command string) bool {
+// plain sends a command as it is.
+func (k *core) plain(ctx context.Context, c *Client, command string, p protocol.Params) (jsontext.Value, error) {
+	payload, err := c.roundTrip(ctx, command, p)
+	if !isUnknown(err, command) {
+		return payload, err
+	}
+	if command == protocol.ListSessions.Name() {
+		k.set(older)
+	}
+	return nil, &OlderError{Command: command, Err: err}
+}
+
+// isAdded reports a command that an older core does not have.
+func isAdded(command string) bool {
 	for _, row := range protocol.Table() {
 		if row.Name == command {
-			return row.Since == protocol.Frozen
+			return row.Since == protocol.Added
 		}
 	}
-	return false
+	return true
 }
 
 // sessionOf is the session that a command works in, "" where it says none, or where an older
@@ -278,6 +297,12 @@ func sessionOf(params protocol.Params) string {
 	case protocol.SetModeParams:
 		return p.SessionID
 	case protocol.ExtensionCommandParams:
+		return p.SessionID
+	case protocol.CompactSessionParams:
+		return p.SessionID
+	case protocol.SetLeafParams:
+		return p.SessionID
+	case protocol.GetTreeParams:
 		return p.SessionID
 	}
 	return ""
@@ -309,7 +334,9 @@ func inFolders(p protocol.ListSessionsParams, payload jsontext.Value) error {
 
 // state completes a state, from which it is learned what daemon it is. Of an older core it is
 // that of the active session, whatever was asked for.
-func (k *core) state(ctx context.Context, c *Client, p protocol.GetStateParams, payload jsontext.Value) (jsontext.Value, error) {
+func (k *core) state(
+	ctx context.Context, c *Client, p protocol.GetStateParams, payload jsontext.Value,
+) (jsontext.Value, error) {
 	var s struct {
 		SessionID string                `json:"session_id"`
 		Mode      protocol.ApprovalMode `json:"approval_mode"`
@@ -337,7 +364,8 @@ func (k *core) state(ctx context.Context, c *Client, p protocol.GetStateParams, 
 		payload = withMember(payload, "session_id", active)
 	}
 	if p.SessionID != "" && p.SessionID != active {
-		return nil, &OlderError{What: fmt.Sprintf("works in its active session only, which is %s; switch to %s first", active, p.SessionID), Active: active}
+		what := fmt.Sprintf("works in its active session only, which is %s; switch to %s first", active, p.SessionID)
+		return nil, &OlderError{What: what, Active: active}
 	}
 	return payload, nil
 }
@@ -371,128 +399,6 @@ func withMember(object jsontext.Value, name, value string) jsontext.Value {
 	return object
 }
 
-// emulate has an older core do a command as far as its own commands can.
-func (k *core) emulate(ctx context.Context, c *Client, command string, params protocol.Params) (jsontext.Value, error) {
-	if err := refusal(command, params); err != nil {
-		return nil, err
-	}
-	if id := sessionOf(params); id != "" {
-		if err := k.meet(ctx, c, id); err != nil {
-			return nil, err
-		}
-	}
-	switch p := params.(type) {
-	case protocol.PromptParams:
-		return k.prompt(ctx, c, p)
-	case protocol.SteerParams:
-		return k.queue(ctx, c, protocol.KindSteer, p)
-	case protocol.FollowUpParams:
-		return k.queue(ctx, c, protocol.KindFollowUp, protocol.SteerParams(p))
-	case protocol.BranchSessionParams:
-		return k.branch(ctx, c, p)
-	case protocol.SwitchSessionParams, protocol.NewSessionParams:
-		return k.activate(ctx, c, command, params)
-	}
-	return c.roundTrip(ctx, command, params)
-}
-
-// refusal is why an older core cannot do a command, or would leave a part of it undone
-// without a word.
-func refusal(command string, params protocol.Params) error {
-	branch, branches := params.(protocol.BranchSessionParams)
-	switch {
-	case !isFrozen(command):
-		return &OlderError{Command: command, Err: &protocol.Error{
-			Code: protocol.InvalidCommand, Message: fmt.Sprintf("%s: %q", protocol.UnknownCommand, command),
-		}}
-	case imagesOf(params):
-		return errNoImages
-	case branches && branch.LeafID != "":
-		return errNoEntry
-	}
-	return nil
-}
-
-// Refusal is what Call would answer of itself, an *OlderError or nil, as far as it is known
-// what daemon it is.
-func Refusal[P protocol.Params, R protocol.Reply](c *Client, def protocol.Def[P, R], p P) error {
-	if c.core.is() != older {
-		return nil
-	}
-	return refusal(def.Name(), p)
-}
-
-// prompt prompts. An older core does not queue a prompt that finds a run.
-func (k *core) prompt(ctx context.Context, c *Client, p protocol.PromptParams) (jsontext.Value, error) {
-	p.IdempotencyKey = "" // it keeps none
-	payload, err := k.text(ctx, c, protocol.KindPrompt, p.Text, p)
-	if p.StreamingBehavior == "" || !isStateRejection(err) {
-		return payload, err
-	}
-	payload, err = k.text(ctx, c, p.StreamingBehavior, p.Text, protocol.SteerParams{Scope: p.Scope, Text: p.Text})
-	if err != nil {
-		return nil, err
-	}
-	var queued protocol.InputAccepted
-	if err := json.Unmarshal(payload, &queued); err != nil {
-		return nil, fmt.Errorf("decode reply: %w", err)
-	}
-	return json.Marshal(protocol.PromptAccepted{
-		Command: protocol.Prompt.Name(), RunID: queued.RunID, SessionID: cmp.Or(queued.SessionID, p.SessionID),
-	})
-}
-
-// queue steers, or queues a follow-up. An older core does not start a run where there is none.
-func (k *core) queue(ctx context.Context, c *Client, kind protocol.Kind, p protocol.SteerParams) (jsontext.Value, error) {
-	p.IdempotencyKey = ""
-	payload, err := k.text(ctx, c, kind, p.Text, p)
-	if p.IfIdle != protocol.KindPrompt || !isStateRejection(err) {
-		return payload, err
-	}
-	return k.text(ctx, c, protocol.KindPrompt, p.Text, protocol.PromptParams{Scope: p.Scope, Text: p.Text, Wait: new(bool)})
-}
-
-// text sends a text, which the readers of events may have to know.
-func (k *core) text(ctx context.Context, c *Client, kind protocol.Kind, text string, p protocol.Params) (jsontext.Value, error) {
-	k.eachFill(func(f *Filler) { f.Sent(kind, text) })
-	payload, err := c.roundTrip(ctx, string(kind), p)
-	if refused := (*protocol.Error)(nil); errors.As(err, &refused) {
-		k.eachFill(func(f *Filler) { f.Unsent(kind) })
-	}
-	return payload, err
-}
-
-// isStateRejection tells whether a text was refused for the run it found, or did not find.
-func isStateRejection(err error) bool {
-	var wire *protocol.Error
-	if !errors.As(err, &wire) || wire.Code != protocol.CommandRejected {
-		return false
-	}
-	why := strings.ReplaceAll(strings.ToLower(wire.Message), " ", "_")
-	return strings.Contains(why, string(protocol.NoActiveRun)) || strings.Contains(why, "in_progress")
-}
-
-// branch branches at a session's end, and needs the session's name for it.
-func (k *core) branch(ctx context.Context, c *Client, p protocol.BranchSessionParams) (jsontext.Value, error) {
-	if p.SessionID == "" {
-		var err error
-		if p.SessionID, err = k.findActive(ctx, c, false); err != nil {
-			return nil, err
-		}
-	}
-	return k.activate(ctx, c, protocol.BranchSession.Name(), p)
-}
-
-// activate sends a command whose session is the active one from then on.
-func (k *core) activate(ctx context.Context, c *Client, command string, p protocol.Params) (jsontext.Value, error) {
-	payload, err := c.roundTrip(ctx, command, p)
-	var r protocol.Session
-	if err == nil && json.Unmarshal(payload, &r) == nil {
-		k.setActive(r.SessionID)
-	}
-	return payload, err
-}
-
 // isUnknown reports that a daemon does not know a command, however it says so. An older
 // core may say no more than the command's name.
 func isUnknown(err error, command string) bool {
@@ -524,101 +430,4 @@ func Older(ctx context.Context, daemon Dialer, timeout time.Duration) (bool, err
 		return true, nil
 	}
 	return false, err
-}
-
-// SubscribeAt subscribes to a daemon, whichever it is: one that knows no subscribe tells
-// everything, from then on, and the Events' Lacks says so. It waits for answers for as long
-// as answer says, then the error is a *SilentError. Errors are those of Subscribe, too.
-func SubscribeAt(ctx context.Context, d Dialer, p protocol.SubscribeParams, answer time.Duration) (*Events, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, answer, &SilentError{For: answer})
-	defer cancel()
-	k := &core{}
-	if a, ok := d.(*adapted); ok {
-		k = a.core
-		if err := a.greet(ctx); err != nil {
-			return nil, err
-		}
-	}
-	if k.is() == unknown {
-		is, err := Older(ctx, d, answer)
-		if err != nil {
-			return nil, err
-		}
-		k.set(ageOf(is))
-	}
-	conn, err := d.Events(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if k.is() == older {
-		e := LiveOver(conn)
-		e.adapt(k)
-		return e, nil
-	}
-	e, err := SubscribeOver(ctx, conn, p)
-	if silent := (*SilentError)(nil); errors.As(err, &silent) {
-		k.set(unknown) // an older core may be in its place
-	}
-	return e, err
-}
-
-// adapt has the events of an older core numbered, and completed by what is sent to it.
-func (e *Events) adapt(k *core) {
-	e.core, e.fill, e.gap = k, &Filler{}, true
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.fills == nil {
-		k.fills = map[*Filler]bool{}
-	}
-	k.fills[e.fill] = true
-}
-
-// release ends adapt. Lost: the daemon that comes next may be another one.
-func (e *Events) release(lost bool) {
-	if e.core == nil {
-		return
-	}
-	e.core.mu.Lock()
-	defer e.core.mu.Unlock()
-	delete(e.core.fills, e.fill)
-	if lost {
-		e.core.age = unknown
-	}
-}
-
-func (k *core) eachFill(do func(*Filler)) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for f := range k.fills {
-		do(f)
-	}
-}
-
-// Lacks is nil, or an *OlderError: the daemon keeps no events, and some may be missed
-// without a word, or told in part.
-func (e *Events) Lacks() error {
-	if e.core == nil {
-		return nil
-	}
-	return errNoEvents
-}
-
-// Decode returns an event with what an older core leaves out of it; lost says that a part
-// of what its run said could not be made whole.
-func (e *Events) Decode(env protocol.EventEnvelope) (ev protocol.Event, lost bool, err error) {
-	if ev, err = Decode(env); err != nil || e.fill == nil {
-		return ev, false, err
-	}
-	ev = e.fill.Fill(env, ev)
-	user, answer := e.fill.Lost()
-	return ev, user || answer, nil
-}
-
-// LostAnswer tells whether a part is missing of what the run of the last event answered.
-func (e *Events) LostAnswer() bool {
-	if e.fill == nil {
-		return false
-	}
-	_, answer := e.fill.Lost()
-	return answer
 }

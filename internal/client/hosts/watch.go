@@ -54,8 +54,8 @@ type Options struct {
 	Only   []string               // these hosts; nil: all
 	Raw    bool                   // sessions keep their Raw
 	AtOnce int                    // hosts that are asked at a time
-	Stays  time.Duration          // a host is there that has said so within it; it is asked again, unasked for, within
-	Every  time.Duration
+	Stays  time.Duration          // a host has left that has not said within it that it is there; 0: none does
+	Every  time.Duration          // a host of which there is no news is asked again
 	View   View
 }
 
@@ -176,7 +176,7 @@ func (w *Watch) age() {
 	most := 1 + len(w.hosts)/looksAtAll
 	for name, h := range w.hosts {
 		switch {
-		case time.Since(h.seen) > w.o.Stays:
+		case w.o.Stays > 0 && time.Since(h.seen) > w.o.Stays:
 			w.forget(name)
 		case h.problem != "" && time.Since(h.asked) > listAgain:
 			h.dirty = true
@@ -212,7 +212,8 @@ func (w *Watch) askSome(ctx context.Context) {
 		h.dirty, h.asking, h.asked = false, true, now
 		w.asking++
 		go func() { // ends with ctx; Follow takes what comes
-			sessions, err := w.o.Host(name).List(ctx, protocol.ListSessionsParams{Limit: new(pageOf)}, maxPages, NewRoom(maxList))
+			p := protocol.ListSessionsParams{Limit: new(pageOf)}
+			sessions, err := w.o.Host(name).List(ctx, p, maxPages, NewRoom(maxList))
 			if !w.o.Raw {
 				for i := range sessions {
 					sessions[i].Raw = nil
