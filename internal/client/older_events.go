@@ -12,12 +12,10 @@ import (
 // everything, from then on, and the Events' Lacks says so. It waits for answers for as long
 // as answer says, then the error is a *SilentError. Errors are those of Subscribe, too.
 func SubscribeAt(ctx context.Context, d Dialer, p protocol.SubscribeParams, answer time.Duration) (*Events, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, answer, &SilentError{For: answer})
-	defer cancel()
 	k := &core{}
 	if a, ok := d.(*adapted); ok {
 		k = a.core
-		if err := a.greet(ctx); err != nil {
+		if err := a.greet(ctx); err != nil { // who is asked for a password has any time
 			return nil, err
 		}
 	}
@@ -28,6 +26,8 @@ func SubscribeAt(ctx context.Context, d Dialer, p protocol.SubscribeParams, answ
 		}
 		k.set(ageOf(is))
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, answer, &SilentError{For: answer})
+	defer cancel()
 	conn, err := d.Events(ctx)
 	if err != nil {
 		return nil, err

@@ -111,6 +111,35 @@ func TestWhatAnOlderCoreCannotDo(t *testing.T) {
 	}
 }
 
+// An older core may have commands beside the frozen ones: what only some of them have is
+// asked for, and not what was added since.
+func TestAnOlderCoreMayHaveATree(t *testing.T) {
+	d := clienttest.Listen(t)
+	c := adapted(t, client.Adapt(way{d}), func() {
+		conn := d.Commands()
+		defer conn.Close()
+		id, _ := conn.Want("get_state")
+		conn.Reply(id, "state", oldState)
+		id, _ = conn.Want("get_tree")
+		conn.Reply(id, "tree", `{"session_id":"s","entries":[]}`)
+		id, _ = conn.Want("ping") // and no list_tools before
+		conn.Reply(id, "pong", `{"message":"pong"}`)
+	})
+	if _, err := client.Call(t.Context(), c, protocol.GetState, protocol.GetStateParams{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := client.Call(t.Context(), c, protocol.GetTree, protocol.GetTreeParams{}); err != nil {
+		t.Error(err)
+	}
+	var lacks *client.OlderError
+	if _, err := client.Call(t.Context(), c, protocol.ListTools, protocol.ListToolsParams{}); !errors.As(err, &lacks) || lacks.Command != "list_tools" {
+		t.Errorf("got %v, want that it has no list_tools", err)
+	}
+	if _, err := client.Call(t.Context(), c, protocol.Ping, protocol.PingParams{}); err != nil {
+		t.Error(err)
+	}
+}
+
 // A daemon of another version that does not know one command is no older core.
 func TestADaemonMayLackOneCommand(t *testing.T) {
 	d := clienttest.Listen(t)

@@ -55,7 +55,7 @@ type Options struct {
 	Raw    bool                   // sessions keep their Raw
 	AtOnce int                    // hosts that are asked at a time
 	Stays  time.Duration          // a host has left that has not said within it that it is there; 0: none does
-	Every  time.Duration          // a host of which there is no news is asked again
+	Every  time.Duration          // a host without news is asked again
 	View   View
 }
 
