@@ -109,7 +109,7 @@ func tellNews(ctx context.Context, all []hosts.Host, news chan<- hosts.News) {
 	_ = hosts.Follow(ctx, all, func(h hosts.Host, line follow.Line) error {
 		if changesSessions(line.Type) {
 			select {
-			case news <- hosts.News{Host: h.Name, MayHaveChange: true}:
+			case news <- hosts.News{Host: h.Name, MayHaveChanged: true}:
 			case <-ctx.Done():
 			}
 		}
@@ -190,7 +190,7 @@ func (b *fleetBoard) connected(ctx context.Context) error {
 	}
 	return b.watch.Follow(ctx, func(ctx context.Context) (hosts.News, error) {
 		n, err := w.Next(ctx)
-		return hosts.News{Host: n.Host, Gone: n.Gone, Here: n.Seen != nil, MayHaveChange: changesSessions(n.Type)}, err
+		return hosts.News{Host: n.Host, Gone: n.Gone, Here: n.Seen != nil, MayHaveChanged: changesSessions(n.Type)}, err
 	})
 }
 

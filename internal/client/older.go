@@ -413,14 +413,14 @@ func isUnknown(err error, command string) bool {
 }
 
 // Older asks whether a daemon is an older core. It makes no session, as get_state may.
-// timeout is how long the answer is waited for.
+// timeout is how long the answer is waited for, once it is connected.
 func Older(ctx context.Context, daemon Dialer, timeout time.Duration) (bool, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &SilentError{For: timeout})
-	defer cancel()
-	conn, err := daemon.Commands(ctx)
+	conn, err := daemon.Commands(ctx) // which may take as long as a daemon takes to start
 	if err != nil {
 		return false, err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &SilentError{For: timeout})
+	defer cancel()
 	c := New(conn)
 	defer c.Close()
 	c.core.set(unknown)

@@ -111,7 +111,7 @@ func isStateRejection(err error) bool {
 		return false
 	}
 	why := strings.ReplaceAll(strings.ToLower(wire.Message), " ", "_")
-	return strings.Contains(why, string(protocol.NoActiveRun)) || strings.Contains(why, "in_progress")
+	return strings.Contains(why, "active_run") || strings.Contains(why, "in_progress") || strings.Contains(why, "running")
 }
 
 // branch branches at a session's end, and needs the session's name for it.

@@ -39,8 +39,12 @@ type Host struct {
 	Events   func(context.Context, func(follow.Line) error) error
 }
 
-// AskWithin is how long a host has for all that it is asked in one Ask.
+// AskWithin is how long a host has for all that it is asked at a time.
 const AskWithin = 2 * time.Minute
+
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, AskWithin, &client.SilentError{For: AskWithin})
+}
 
 // Answer is what one host said, or why it said nothing.
 type Answer[T any] struct {
@@ -58,7 +62,7 @@ func Ask[T any](ctx context.Context, all []Host, atOnce int, ask func(context.Co
 	group.SetLimit(atOnce)
 	for i, h := range all {
 		group.Go(func() error {
-			ctx, cancel := context.WithTimeoutCause(ctx, AskWithin, &client.SilentError{For: AskWithin})
+			ctx, cancel := bounded(ctx)
 			defer cancel()
 			v, err := ask(ctx, h)
 			answers[i] = Answer[T]{h, v, err}

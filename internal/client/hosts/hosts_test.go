@@ -227,7 +227,7 @@ func TestAWatchFollowsHosts(t *testing.T) {
 		}
 		step([]string{"box ses-1"}, hosts.News{Host: "box", Here: true})
 		box = append(box, waits(2))
-		step([]string{"box ses-2"}, hosts.News{Host: "box", MayHaveChange: true})
+		step([]string{"box ses-2"}, hosts.News{Host: "box", MayHaveChanged: true})
 		if some, count, waiting := v.watch.First(1); len(some) != 1 || some[0].SessionID != "ses-2" || count != 2 || waiting != 1 {
 			t.Errorf("got %v, %d, %d; want the one that waits, of two", some, count, waiting)
 		}

@@ -23,9 +23,9 @@ const (
 // News is something that has happened on a host: it is there, it is no more, or its sessions
 // may be others now.
 type News struct {
-	Host          string
-	Here, Gone    bool
-	MayHaveChange bool
+	Host           string
+	Here, Gone     bool
+	MayHaveChanged bool
 }
 
 // View shows what a Watch knows. Its functions are called in the goroutine that follows.
@@ -165,7 +165,7 @@ func (w *Watch) apply(n News) {
 		w.hosts[n.Host] = &watched{seen: time.Now(), dirty: true}
 	case n.Here:
 		h.seen, h.left = time.Now(), false
-	case h != nil && n.MayHaveChange:
+	case h != nil && n.MayHaveChanged:
 		h.dirty = true
 	}
 }
@@ -211,7 +211,9 @@ func (w *Watch) askSome(ctx context.Context) {
 		}
 		h.dirty, h.asking, h.asked = false, true, now
 		w.asking++
-		go func() { // ends with ctx; Follow takes what comes
+		go func() { // ends with ctx, or AskWithin; Follow takes what comes
+			ctx, cancel := bounded(ctx)
+			defer cancel()
 			p := protocol.ListSessionsParams{Limit: new(pageOf)}
 			sessions, err := w.o.Host(name).List(ctx, p, maxPages, NewRoom(maxList))
 			if !w.o.Raw {
