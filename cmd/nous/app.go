@@ -13,6 +13,7 @@ import (
 
 	"noused/internal/buildinfo"
 	"noused/internal/client"
+	"noused/internal/client/follow"
 	"noused/internal/cmdline"
 	"noused/internal/fleet/via"
 	"noused/internal/protocol"
@@ -30,7 +31,8 @@ type app struct {
 	errStyle style
 	patience time.Duration
 	answer   time.Duration // how long an answer is waited for that is given at once
-	look     time.Duration // between looks at an older core that is silent
+	look     time.Duration // between looks at a run whose events may be missed
+	daemon   follow.Dialer // that is meant
 
 	socket      string
 	socketGiven bool
@@ -54,11 +56,13 @@ type app struct {
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
-	return &app{
+	a := &app{
 		in: stdin, out: &output{w: stdout}, err: stderr,
 		outStyle: styleFor(stdout), errStyle: styleFor(stderr),
 		patience: patience, answer: 3 * patience, look: time.Second,
 	}
+	a.daemon = client.Adapt(dialer{a})
+	return a
 }
 
 // main runs one command line and returns its exit status.
@@ -203,9 +207,6 @@ func fetch[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def
 		return r, err
 	}
 	defer c.Close()
-	if err := a.checkSession(ctx, c, p); err != nil {
-		return r, err
-	}
 	ctx, done := a.bounded(ctx, p)
 	defer done()
 	payload, err := raw(ctx, a, c, def, p)

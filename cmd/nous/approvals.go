@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"noused/internal/client"
 	"noused/internal/client/approval"
 	"noused/internal/cmdline"
 	"noused/internal/plaintext"
@@ -236,14 +237,12 @@ func (a *app) questionsIn(ctx context.Context, session string) (q questions, err
 	if err := json.Unmarshal(payload, &state); err != nil {
 		return q, fmt.Errorf("get_state: decode reply: %w", err)
 	}
-	if state.Mode == "" {
-		return q, errAsksNothing
+	if err := client.AsksApprovals(protocol.State{ApprovalMode: state.Mode}); err != nil {
+		return q, err
 	}
 	q.active, q.incomplete = state.SessionID, state.Incomplete
 	return q, q.addPending(state.Pending)
 }
-
-var errAsksNothing = errors.New("this core is an older one and asks nobody")
 
 func (q *questions) addPending(pending []jsontext.Value) error {
 	for _, raw := range pending {
@@ -506,12 +505,12 @@ func (a *app) approvalsOf(flag string) (protocol.ApprovalMode, error) {
 	return protocol.ApprovalsDeny, nil
 }
 
-// mustAsk refuses a core that would make every call without asking, where somebody
+// mustAsk refuses a daemon that would make every call without asking, where somebody
 // reports how approvals end.
 func (a *app) mustAsk(ctx context.Context, scope protocol.Scope) error {
 	state, err := ask(ctx, a, protocol.GetState, protocol.GetStateParams{Scope: scope})
-	if err == nil && state.ApprovalMode == "" {
-		err = errAsksNothing
+	if err == nil {
+		err = client.AsksApprovals(state)
 	}
 	return err
 }

@@ -162,23 +162,36 @@ func (a *app) place() string {
 }
 
 // dialer leads to the daemon, and starts one where there never was one.
-func (a *app) dialer() follow.Dialer {
-	way := a.way()
-	if a.far != nil { // nous proxy does it there
-		return way
+func (a *app) dialer() follow.Dialer { return a.daemon }
+
+type dialer struct{ a *app }
+
+// Epoch is client.Greeter: nous proxy says it, and the daemons of a fleet all have one.
+func (d dialer) Epoch(ctx context.Context) (epoch string, said bool, err error) {
+	far := d.a.far
+	switch {
+	case far == nil:
+		return "", false, nil
+	case far.fleet != nil:
+		return far.name, true, nil
 	}
-	return dialer{way, a}
+	if err := far.reach(ctx); err != nil {
+		return "", false, err
+	}
+	hello, err := far.link.Hello(ctx)
+	return hello.Epoch, true, err
 }
 
-type dialer struct {
-	follow.Dialer
-	a *app
-}
+func (d dialer) Events(ctx context.Context) (net.Conn, error) { return d.a.way().Events(ctx) }
 
 func (d dialer) Commands(ctx context.Context) (net.Conn, error) {
-	conn, err := d.Dialer.Commands(ctx)
+	way := d.a.way()
+	conn, err := way.Commands(ctx)
+	if d.a.far != nil { // nous proxy does it there
+		return conn, err
+	}
 	if err = d.a.startFor(ctx, err); errors.Is(err, errStarted) {
-		conn, err = d.Dialer.Commands(ctx)
+		conn, err = way.Commands(ctx)
 	}
 	if err == nil {
 		d.a.met.Store(true)

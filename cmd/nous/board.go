@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/hosts"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 	"noused/internal/tui"
@@ -63,33 +64,18 @@ func (a *app) printBoard(ctx context.Context) error {
 
 // printBoards is printBoard for several hosts.
 func (a *app) printBoards(ctx context.Context) error {
-	lists, failed := eachHost(ctx, a, func(ctx context.Context, at *app) (pages []rawReply[protocol.Sessions], err error) {
-		limit := 1000
-		p := protocol.ListSessionsParams{Limit: &limit}
-		for range max(boardPages/len(a.hosts), 1) {
-			r, err := replyOf(ctx, at, protocol.ListSessions, p)
-			if err != nil {
-				return nil, err
-			}
-			pages = append(pages, r)
-			if len(r.value.Sessions) < limit {
-				break
-			}
-			p.Before = r.value.Sessions[limit-1].SessionID
-		}
-		return pages, nil
+	lists, failed := eachHost(ctx, a, func(ctx context.Context, _ *app, h hosts.Host) ([]hosts.Session, error) {
+		return h.List(ctx, protocol.ListSessionsParams{Limit: new(1000)}, max(boardPages/len(a.hosts), 1), nil)
 	})
+	if a.json {
+		a.printSessionLines(hosts.Sorted(lists))
+		return failed
+	}
 	of := map[string][]protocol.SessionInfo{}
 	for _, l := range lists {
-		for _, page := range l.said {
-			of[l.host.name] = append(of[l.host.name], page.value.Sessions...)
-			if a.json {
-				a.printOf(l.host, page.text)
-			}
+		for _, s := range l.Value {
+			of[s.Host] = append(of[s.Host], s.SessionInfo)
 		}
-	}
-	if a.json {
-		return failed
 	}
 	return cmp.Or(tui.PrintBoards(a.out, of), failed)
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"noused/internal/client"
 	"noused/internal/client/follow"
 	"noused/internal/cmdline"
 	"noused/internal/format"
@@ -66,18 +65,13 @@ func (a *app) followEvents(ctx context.Context, p protocol.SubscribeParams) erro
 		}
 		p.SessionID = scope.SessionID
 	}
-	one := 1
-	_, err := ask(keys.soft, a, protocol.ListSessions, protocol.ListSessionsParams{Limit: &one}) // get_state would make one
-	old := errors.Is(err, client.ErrUnsupported)
-	if err != nil && !old {
+	f, err := a.subscribe(keys.soft, p)
+	if err != nil {
 		return leftOr(err)
 	}
-	f, err := a.subscribe(keys.soft, p, old)
-	if err == nil {
-		a.noteStart(p, f.first)
-		err = a.printEvents(keys.soft, f)
-		f.events.Close()
-	}
+	a.noteStart(p, f.first)
+	err = a.printEvents(keys.soft, f)
+	f.events.Close()
 	if errors.Is(err, errInterrupted) {
 		return nil
 	}
@@ -87,8 +81,8 @@ func (a *app) followEvents(ctx context.Context, p protocol.SubscribeParams) erro
 // noteStart says where the events begin, if that is not where they were asked to.
 func (a *app) noteStart(p protocol.SubscribeParams, c follow.Connected) {
 	switch {
-	case c.Older:
-		a.notef("this core is an older one: all its events, from now on")
+	case c.Lacks != nil:
+		a.notef("%v: here are all, from now on", c.Lacks)
 	case p.After != nil && c.Gap && *p.After > c.After && (p.Epoch == "" || p.Epoch == c.Epoch):
 		a.notef("there is no event %d yet; here is what is kept", *p.After)
 	case p.Epoch != "" && p.Epoch != c.Epoch:

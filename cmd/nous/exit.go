@@ -82,6 +82,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		away  *ssh.Error
 		mute  *client.SilentError
 
+		lacks      *client.OlderError
 		foreign    *client.ForeignError
 		distrusted *client.DistrustError
 	)
@@ -131,6 +132,9 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		return exitNoDaemon
 	case errors.As(err, &wire):
 		return a.reportRefusal(cmd, wire, err)
+	case errors.As(err, &lacks):
+		a.complain(lacks.Error())
+		return exitFailed
 	default:
 		a.complain(err.Error())
 		return exitFailed
@@ -144,8 +148,8 @@ func (a *app) reportRefusal(cmd *cobra.Command, wire *protocol.Error, err error)
 			a.printJSON(line)
 		}
 	}
-	if errors.Is(err, client.ErrUnsupported) {
-		a.complain("this core is an older one and has no `" + cmd.CommandPath() + "`: " + wire.Message)
+	if lacks := (*client.OlderError)(nil); errors.As(err, &lacks) {
+		a.complain((&client.OlderError{Command: "`" + cmd.CommandPath() + "`", Err: errors.New(wire.Message)}).Error())
 		return exitFailed
 	}
 	a.complain(describeError(wire.Code, wire.Message, wire.Cause))

@@ -20,7 +20,7 @@ var (
 )
 
 // expanded is a text with what MCP servers have for it, and images that go with
-// it. An older core leaves it as it is.
+// it. A daemon that knows none leaves it as it is.
 func (a *app) expanded(ctx context.Context, scope protocol.Scope, text string, images []protocol.AttachmentParams) (string, []protocol.AttachmentParams, error) {
 	if !strings.ContainsAny(text, "/@") || !calledPrompt().MatchString(text) && !namedResource().MatchString(text) {
 		return text, images, nil

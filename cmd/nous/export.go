@@ -307,7 +307,7 @@ func markdownPart(out *bytes.Buffer, p part) {
 		head += " " + code(p.Tool)
 	}
 	notes := p.Notes
-	if !p.At.IsZero() { // as an older core leaves it
+	if !p.At.IsZero() {
 		notes = append([]string{p.At.Format(time.DateTime + " MST")}, notes...)
 	}
 	for _, note := range notes {

@@ -50,7 +50,7 @@ type branch struct {
 }
 
 // branchesOf reads a session's tree and the branches that do not end at the
-// session's leaf. An older core has no tree.
+// session's leaf. Some have no tree.
 func (a *app) branchesOf(ctx context.Context, c *client.Client, main protocol.Messages) (b branches, err error) {
 	scope := protocol.Scope{SessionID: main.SessionID}
 	b.tree, err = call(ctx, a, c, protocol.GetTree, protocol.GetTreeParams{Scope: scope})

@@ -21,11 +21,9 @@ type feed struct {
 	first  follow.Connected
 }
 
-// subscribe listens to a daemon; old says that it is an older core, whose events
-// come without being asked for, all of them. It fails where none
-// listens.
-func (a *app) subscribe(ctx context.Context, p protocol.SubscribeParams, old bool) (*feed, error) {
-	f := &feed{a: a, events: follow.NewStream(a.dialer(), follow.Options{Filter: p, Older: &old, Answer: a.answer})}
+// subscribe listens to a daemon. It fails where none listens.
+func (a *app) subscribe(ctx context.Context, p protocol.SubscribeParams) (*feed, error) {
+	f := &feed{a: a, events: follow.NewStream(a.dialer(), follow.Options{Filter: p, Answer: a.answer})}
 	h, err := f.events.Next(ctx)
 	switch h := h.(type) {
 	case follow.Connected:
@@ -99,8 +97,8 @@ func (f *feed) await(ctx context.Context, why error) (follow.Update, error) {
 
 func (f *feed) announce(c follow.Connected) {
 	switch {
-	case c.Older:
-		f.a.notef("connected again; what happened meanwhile is not known to this older core")
+	case c.Lacks != nil:
+		f.a.notef("connected again; what happened meanwhile is not known: %v", c.Lacks)
 	case c.Restarted:
 		f.a.notef("connected again: the daemon was restarted")
 	case c.Gap:

@@ -8,14 +8,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
+	"noused/internal/client/hosts"
 	"noused/internal/cmdline"
 	"noused/internal/fleet"
 	"noused/internal/fleet/via"
+	"noused/internal/protocol"
 	"noused/internal/tui"
 )
 
@@ -201,34 +202,42 @@ func (a *app) fleetHosts(ctx context.Context) (*via.Fleet, []via.Seen, error) {
 	return f, meant, nil
 }
 
-// askHosts asks every host for something, some at a time, and reports each that does
-// not answer in a line. failed: there were some.
-func askHosts[T any](ctx context.Context, a *app, f *via.Fleet, hosts []via.Seen, ask func(context.Context, *via.Host) (T, error)) (got map[string]T, failed error) {
-	var (
-		mu    sync.Mutex
-		group errgroup.Group
-	)
-	got = map[string]T{}
-	group.SetLimit(atOnce)
-	for _, h := range hosts {
-		group.Go(func() error {
-			v, err := ask(ctx, f.Host(h.Name))
-			mu.Lock()
-			defer mu.Unlock()
-			if err == nil {
-				got[h.Name] = v
-				return nil
-			}
-			a.complain(h.Name + ": " + err.Error())
-			failed = &quietExit{exitFailed}
-			return nil
-		})
+// hostOfFleet is a host of a fleet, as one of several.
+func hostOfFleet(f *via.Fleet, name string) hosts.Host {
+	h := f.Host(name)
+	return hosts.Host{
+		Name: name,
+		Sessions: func(ctx context.Context, p protocol.ListSessionsParams) (jsontext.Value, error) {
+			return via.Raw(ctx, h, protocol.ListSessions, p)
+		},
+		State: func(ctx context.Context, p protocol.GetStateParams) (jsontext.Value, error) {
+			return via.Raw(ctx, h, protocol.GetState, p)
+		},
 	}
-	_ = group.Wait()
-	if len(hosts) == 0 {
+}
+
+// askFleet asks the hosts of the fleet that are meant for something, and reports each that
+// does not answer in a line. failed: there were some.
+func askFleet[T any](ctx context.Context, a *app, ask func(context.Context, hosts.Host) (T, error)) (said []hosts.Answer[T], there bool, failed error) {
+	f, seen, err := a.fleetHosts(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	var all []hosts.Host
+	for _, h := range seen {
+		all = append(all, hostOfFleet(f, h.Name))
+	}
+	answers := hosts.Ask(ctx, all, atOnce, ask)
+	for _, one := range answers {
+		if one.Err != nil {
+			a.complain(one.Host.Name + ": " + one.Err.Error())
+			failed = &quietExit{exitFailed}
+		}
+	}
+	if len(all) == 0 {
 		a.notef("no daemon has joined the fleet at %s", f.Server())
 	}
-	return got, failed
+	return hosts.Said(answers), len(all) > 0, failed
 }
 
 // nextOf says what can be done about an error of a fleet's; "" where that is not known.

@@ -1,20 +1,17 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/hosts"
 	"noused/internal/cmdline"
 	"noused/internal/fleet"
 	"noused/internal/fleet/via"
@@ -34,15 +31,15 @@ line says so; with --json it is "rival".`,
 		Example: "  nous fleet hosts --json",
 		Args:    cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f, hosts, err := a.fleetHosts(cmd.Context())
+			f, seen, err := a.fleetHosts(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if len(hosts) == 0 {
+			if len(seen) == 0 {
 				a.notef("no daemon has joined the fleet at %s", f.Server())
 			}
-			err = a.printHosts(hosts, time.Now())
-			a.tellRivals(hosts)
+			err = a.printHosts(seen, time.Now())
+			a.tellRivals(seen)
 			return err
 		},
 	}
@@ -90,67 +87,9 @@ func labelText(labels map[string]string) string {
 	return oneLine(strings.Join(words, " "), 120)
 }
 
-// fleetSession is a session of a host's.
-type fleetSession struct {
-	host string
-	protocol.SessionInfo
-	raw jsontext.Value
-}
-
-func byHostNeed(x, y *fleetSession) int {
-	return cmp.Or(protocol.ByNeed(x.SessionInfo, y.SessionInfo), strings.Compare(x.host, y.host))
-}
-
-// Bytes of sessions that are listed, as their daemons tell them: of all hosts together, and
-// of one that is listed again and again.
-const (
-	maxLists      = 256 << 20
-	maxListOfHost = 16 << 20
-)
-
-// listRoom is how many bytes of lists there is still room for.
-func listRoom(most int64) *atomic.Int64 {
-	room := new(atomic.Int64)
-	room.Store(most)
-	return room
-}
-
-// sessionsOf lists all sessions of a host, for which room is left.
-func sessionsOf(ctx context.Context, h *via.Host, name string, room *atomic.Int64) (all []fleetSession, err error) {
-	page := 1000
-	p := protocol.ListSessionsParams{Limit: &page}
-	for range boardPages {
-		payload, err := via.Raw(ctx, h, protocol.ListSessions, p)
-		if err != nil {
-			return nil, err
-		}
-		var r struct {
-			Sessions []jsontext.Value `json:"sessions"`
-		}
-		if err := json.Unmarshal(payload, &r); err != nil {
-			return nil, fmt.Errorf("list_sessions: decode reply: %w", err)
-		}
-		if room.Add(-int64(len(payload))) < 0 {
-			return nil, errors.New("there is no room for its list of sessions: those listed have too many bytes")
-		}
-		for _, raw := range r.Sessions {
-			s := fleetSession{host: name, raw: raw}
-			if err := json.Unmarshal(raw, &s.SessionInfo); err != nil {
-				return nil, fmt.Errorf("list_sessions: decode reply: %w", err)
-			}
-			all = append(all, s)
-		}
-		if len(r.Sessions) < page {
-			break
-		}
-		last := all[len(all)-1].SessionID
-		if last == p.Before {
-			return nil, errors.New("its list of sessions does not go on where it ended")
-		}
-		p.Before = last
-	}
-	return all, nil
-}
+// maxLists bounds the bytes of the sessions that are listed, as their daemons tell them: of
+// all hosts together.
+const maxLists = 256 << 20
 
 func (a *app) fleetSessionsCommand() *cobra.Command {
 	return &cobra.Command{
@@ -163,46 +102,30 @@ tells it, in "session", with its "host".`,
 		Example: "  nous fleet sessions\n  nous fleet sessions --on box",
 		Args:    cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f, hosts, err := a.fleetHosts(cmd.Context())
-			if err != nil {
-				return err
-			}
-			room := listRoom(maxLists)
-			got, failed := askHosts(cmd.Context(), a, f, hosts, func(ctx context.Context, h *via.Host) ([]fleetSession, error) {
-				return sessionsOf(ctx, h, h.Name(), room)
+			room, page := hosts.NewRoom(maxLists), 1000
+			lists, _, failed := askFleet(cmd.Context(), a, func(ctx context.Context, h hosts.Host) ([]hosts.Session, error) {
+				return h.List(ctx, protocol.ListSessionsParams{Limit: &page}, boardPages, room)
 			})
-			all := slices.Concat(slices.Collect(maps.Values(got))...)
-			slices.SortFunc(all, func(x, y fleetSession) int { return byHostNeed(&x, &y) })
-			a.printFleetSessions(all)
+			a.printFleetSessions(hosts.Sorted(lists))
 			return failed
 		},
 	}
 }
 
-func (a *app) printFleetSessions(all []fleetSession) {
-	if a.json {
-		for _, s := range all {
-			a.printJSON(s.line(""))
-		}
-		return
-	}
-	if len(all) > 0 {
+func (a *app) printFleetSessions(all []hosts.Session) {
+	switch {
+	case a.json:
+		a.printSessionLines(all)
+	case len(all) > 0:
 		rows := fleetRows(all)
 		a.printTable(rows[0], rows[1:])
 	}
 }
 
-// line is a session for a program. more, which may be "", are members behind it, each
-// behind a comma.
-func (s fleetSession) line(more string) []byte {
-	host, _ := jsontext.AppendQuote(nil, s.host) // a name of letters, digits, - and _
-	return slices.Concat([]byte(`{"host":`), host, []byte(`,"session":`), s.raw, []byte(more+"}"))
-}
-
-func fleetRows(all []fleetSession) [][]string {
+func fleetRows(all []hosts.Session) [][]string {
 	rows := [][]string{{"HOST", "STATE", "SESSION", "UPDATED", "FOLDER", "TITLE"}}
 	for _, s := range all {
-		rows = append(rows, []string{s.host, stateWord(s.SessionInfo), s.SessionID, stamp(s.UpdatedAt), oneLine(s.Workdir, 40), oneLine(s.Title, 60)})
+		rows = append(rows, []string{s.Host, stateWord(s.SessionInfo), s.SessionID, stamp(s.UpdatedAt), oneLine(s.Workdir, 40), oneLine(s.Title, 60)})
 	}
 	return rows
 }
@@ -218,67 +141,28 @@ daemon tells it, in "approval", with its "host".`,
 		Example: "  nous fleet approvals\n  nous --on box approve apr-1-ses-0198c5f2",
 		Args:    cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f, hosts, err := a.fleetHosts(cmd.Context())
-			if err != nil {
-				return err
-			}
-			got, failed := askHosts(cmd.Context(), a, f, hosts, questionsOf)
-			return cmp.Or(a.printFleetQuestions(got, len(hosts) > 0), failed)
+			lists, there, failed := askFleet(cmd.Context(), a, func(ctx context.Context, h hosts.Host) ([]hosts.Approval, error) {
+				return h.Approvals(ctx)
+			})
+			a.printFleetApprovals(hosts.Oldest(lists), there)
+			return failed
 		},
 	}
 }
 
-// questionsOf are those of a host that wait.
-func questionsOf(ctx context.Context, h *via.Host) (q questions, err error) {
-	one := 1
-	some, _, err := via.Ask(ctx, h, protocol.ListSessions, protocol.ListSessionsParams{Limit: &one})
-	if err != nil || len(some.Sessions) == 0 { // get_state would make one
-		return q, err
-	}
-	p := protocol.GetStateParams{Scope: protocol.Scope{SessionID: some.Sessions[0].SessionID}}
-	_, payload, err := via.Ask(ctx, h, protocol.GetState, p)
-	if err != nil {
-		return q, err
-	}
-	var state struct {
-		Pending []jsontext.Value `json:"pending_approvals"`
-	}
-	if err := json.Unmarshal(payload, &state); err != nil {
-		return q, fmt.Errorf("get_state: decode reply: %w", err)
-	}
-	return q, q.addPending(state.Pending)
-}
-
-func (a *app) printFleetQuestions(got map[string]questions, hosts bool) error {
-	type asked struct {
-		host string
-		protocol.Approval
-		raw jsontext.Value
-	}
-	var all []asked
-	for host, q := range got {
-		for i, one := range q.list {
-			all = append(all, asked{host, one, q.raw[i]})
-		}
-	}
-	slices.SortFunc(all, func(x, y asked) int { return cmp.Or(x.CreatedAt.Compare(y.CreatedAt), strings.Compare(x.host, y.host)) })
+func (a *app) printFleetApprovals(all []hosts.Approval, there bool) {
 	rows := [][]string{{"HOST", "QUESTION", "ASKED", "WHAT"}}
 	for _, one := range all {
 		if a.json {
-			line, err := json.Marshal(map[string]any{"host": one.host, "approval": one.raw}, json.Deterministic(true))
-			if err != nil {
-				return err
-			}
-			a.printJSON(line)
+			a.printOf(one.Host, "approval", one.Raw)
 			continue
 		}
-		rows = append(rows, []string{one.host, one.ApprovalID, format.Age(one.CreatedAt, time.Now()), asksFor(one.Approval, 80)})
+		rows = append(rows, []string{one.Host, one.ApprovalID, format.Age(one.CreatedAt, time.Now()), asksFor(one.Approval, 80)})
 	}
 	switch {
 	case len(rows) > 1:
 		a.printTable(rows[0], rows[1:])
-	case hosts && !a.json:
+	case there && !a.json:
 		a.notef("no approval waits")
 	}
-	return nil
 }

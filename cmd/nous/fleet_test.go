@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
 
+	"noused/internal/client/hosts"
 	"noused/internal/fleet"
 	"noused/internal/fleet/fleettest"
 	"noused/internal/fleet/via"
@@ -254,7 +255,7 @@ func TestAListOfSessionsWithoutAnEnd(t *testing.T) {
 	f := via.Open(via.Options{Connect: fleet.Connect{URLs: []string{s.Direct()}}, Prefix: fleet.DefaultPrefix})
 	t.Cleanup(f.Close)
 	for room, want := range map[int64]string{maxLists: "does not go on where it ended", 1: "no room for its list"} {
-		if _, err := sessionsOf(t.Context(), f.Host("evil"), "evil", listRoom(room)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := hostOfFleet(f, "evil").List(t.Context(), protocol.ListSessionsParams{Limit: new(1000)}, boardPages, hosts.NewRoom(room)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("room for %d bytes: got %v, want %q", room, err, want)
 		}
 	}

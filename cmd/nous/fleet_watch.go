@@ -8,14 +8,17 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/follow"
+	"noused/internal/client/hosts"
 	"noused/internal/cmdline"
 	"noused/internal/fleet"
 	"noused/internal/fleet/via"
@@ -24,11 +27,9 @@ import (
 )
 
 const (
-	drawEvery  = 50 * time.Millisecond  // at most, where drawing takes long
-	hostsEvery = 100 * time.Millisecond // between looks at who has not said for long that it is there
-	hostsOf    = 100                    // looks: in so many all hosts are asked again
+	drawEvery  = 50 * time.Millisecond // at most, where drawing takes long
 	pauseFleet = 500 * time.Millisecond
-	restFor    = 4 // times as long as a host took to answer, it is left alone, for each that is asked; and the terminal
+	restFor    = 4 // times as long as drawing took, the terminal is left alone
 )
 
 func (a *app) fleetWatchCommand() *cobra.Command {
@@ -54,14 +55,77 @@ when it is no more, or its host has left.`,
 
 // watchFleet goes on until Ctrl-C, or until nobody reads any more.
 func (a *app) watchFleet(ctx context.Context, f *via.Fleet) error {
+	b := &fleetBoard{a: a, f: f}
+	b.watch = hosts.NewWatch(hosts.Options{
+		Host: func(name string) hosts.Host { return hostOfFleet(f, name) }, Only: a.via.on, Raw: a.json,
+		AtOnce: atOnce, Stays: fleet.PresenceTTL, Every: fleet.PresenceEvery, View: b,
+	})
+	return a.watching(ctx, b.run)
+}
+
+// watchHosts is watchFleet for the hosts that are named: those stay, whatever happens.
+func (a *app) watchHosts(ctx context.Context, all bool) error {
+	named := map[string]hosts.Host{}
+	var meant []hosts.Host
+	news := make(chan hosts.News, len(a.hosts))
+	for _, h := range a.hosts {
+		at := a.at(h)
+		one := at.asHost()
+		one.Events = func(ctx context.Context, tell func(follow.Line) error) error { return at.followAll(ctx, nil, tell) }
+		if list := one.Sessions; !all {
+			one.Sessions = func(ctx context.Context, p protocol.ListSessionsParams) (jsontext.Value, error) {
+				p.Workdir = h.workdir
+				return list(ctx, p)
+			}
+		}
+		named[h.name], meant = one, append(meant, one)
+		news <- hosts.News{Host: h.name, Here: true}
+	}
+	b := &fleetBoard{a: a}
+	b.watch = hosts.NewWatch(hosts.Options{
+		Host: func(name string) hosts.Host { return named[name] }, Raw: a.json,
+		AtOnce: mostHosts, Every: listAgain, View: b,
+	})
+	return a.watching(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
+		var following sync.WaitGroup
+		defer following.Wait()
+		defer cancel()
+		following.Go(func() { tellNews(ctx, meant, news) })
+		return b.watch.Follow(ctx, func(ctx context.Context) (hosts.News, error) {
+			select {
+			case n := <-news:
+				return n, nil
+			case <-ctx.Done():
+				return hosts.News{}, context.Cause(ctx)
+			}
+		})
+	})
+}
+
+// tellNews says of which hosts the sessions may be others, until ctx ends. A host whose events
+// do not come back is listed now and then.
+func tellNews(ctx context.Context, all []hosts.Host, news chan<- hosts.News) {
+	_ = hosts.Follow(ctx, all, func(h hosts.Host, line follow.Line) error {
+		if changesSessions(line.Type) {
+			select {
+			case news <- hosts.News{Host: h.Name, MayHaveChanged: true}:
+			case <-ctx.Done():
+			}
+		}
+		return nil
+	}, func(hosts.Host, error) {})
+}
+
+// watching goes on until Ctrl-C, or until nobody reads any more.
+func (a *app) watching(ctx context.Context, run func(context.Context) error) error {
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE) // a write tells it
 	defer signal.Stop(broken)
 	keys := watchInterrupts(ctx)
 	defer keys.stop()
 	defer debug.SetGCPercent(debug.SetGCPercent(25)) // lists come and go all the time
-	b := &fleetBoard{a: a, f: f, hosts: map[string]*watchedHost{}, listed: make(chan listedHost)}
-	err := b.run(keys.soft)
+	err := run(keys.soft)
 	switch {
 	case errors.Is(a.out.failure(), syscall.EPIPE):
 		return &quietExit{exitOK}
@@ -71,37 +135,17 @@ func (a *app) watchFleet(ctx context.Context, f *via.Fleet) error {
 	return err
 }
 
-// fleetBoard is what is known of a fleet's sessions. One goroutine owns it.
+// fleetBoard shows what is known of the sessions of several hosts. One goroutine owns it.
 type fleetBoard struct {
-	a      *app
-	f      *via.Fleet
-	hosts  map[string]*watchedHost
-	asking int // hosts that are being asked
-	listed chan listedHost
+	a     *app
+	f     *via.Fleet // nil of hosts that are named
+	watch *hosts.Watch
 
 	late bool      // what is on the terminal is not what is known
 	rest time.Time // nothing is drawn before
 	rows []string  // on the terminal
 	size [2]int    // of the terminal
 	lost string    // what was said of the connection, while it is lost
-}
-
-// watchedHost is a host of the fleet's.
-type watchedHost struct {
-	seen     time.Time
-	sessions []fleetSession // those that need somebody first
-	problem  string
-	dirty    bool // something has happened since it was asked
-	asking   bool
-	left     bool
-	asked    time.Time
-	rest     time.Time // it is not asked before
-}
-
-type listedHost struct {
-	name     string
-	sessions []fleetSession
-	err      error
 }
 
 func (b *fleetBoard) run(ctx context.Context) error {
@@ -112,7 +156,7 @@ func (b *fleetBoard) run(ctx context.Context) error {
 			return context.Cause(ctx)
 		case b.a.out.failure() != nil:
 			return b.a.out.failure()
-		case first && len(b.hosts) == 0 || !mayComeBack(err):
+		case first && b.watch.Hosts() == 0 || !mayComeBack(err):
 			return err
 		}
 		if text := err.Error(); text != b.lost {
@@ -144,187 +188,42 @@ func (b *fleetBoard) connected(ctx context.Context) error {
 		b.lost = ""
 		b.a.notef("connected again")
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	news := make(chan via.News)
-	defer func() { // what is being asked ends, too
-		cancel(nil)
-		for ; b.asking > 0; b.asking-- {
-			b.hosts[(<-b.listed).name].asking = false
-		}
-	}()
-	go func() { // ends with ctx
-		for {
-			n, err := w.Next(ctx)
-			if err != nil {
-				cancel(err)
-				return
-			}
-			select {
-			case news <- n:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return b.follow(ctx, news)
+	return b.watch.Follow(ctx, func(ctx context.Context) (hosts.News, error) {
+		n, err := w.Next(ctx)
+		return hosts.News{Host: n.Host, Gone: n.Gone, Here: n.Seen != nil, MayHaveChanged: changesSessions(n.Type)}, err
+	})
 }
 
-func (b *fleetBoard) follow(ctx context.Context, news <-chan via.News) error {
-	look, soon := time.NewTicker(hostsEvery), time.NewTimer(0)
-	defer look.Stop()
-	defer soon.Stop()
-	for _, h := range b.hosts {
-		h.dirty = true
-	}
-	for {
-		select {
-		case n := <-news:
-			b.applyNews(n)
-		case l := <-b.listed:
-			b.list(l)
-		case <-look.C:
-			b.age()
-		case <-soon.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		b.askSome(ctx)
-		if b.show(); b.a.out.failure() != nil {
-			return b.a.out.failure()
-		}
-		soon.Reset(b.next())
-	}
+// changesSessions tells whether a list of sessions may be another one after an event.
+func changesSessions(typ string) bool {
+	return typ != (protocol.MessageUpdate{}).Type() && typ != (protocol.ToolUpdate{}).Type()
 }
 
-// next is how long it is until there is something to do that nobody tells.
-func (b *fleetBoard) next() time.Duration {
-	next := hostsEvery
-	if b.late && b.onScreen() {
-		next = min(next, time.Until(b.rest))
-	}
-	for _, h := range b.hosts {
-		if h.dirty && !h.asking && b.asking < atOnce {
-			next = min(next, time.Until(h.rest))
-		}
-	}
-	return next
-}
-
-func (b *fleetBoard) applyNews(n via.News) {
-	h := b.hosts[n.Host]
-	switch {
-	case len(b.a.via.on) > 0 && !slices.Contains(b.a.via.on, n.Host):
-	case n.Gone:
-		b.forget(n.Host)
-	case n.Seen != nil && h == nil:
-		b.hosts[n.Host] = &watchedHost{seen: time.Now(), dirty: true}
-	case n.Seen != nil:
-		h.seen, h.left = time.Now(), false
-	case h != nil && n.Type != (protocol.MessageUpdate{}).Type() && n.Type != (protocol.ToolUpdate{}).Type():
-		h.dirty = true
-	}
-}
-
-// age forgets hosts that have not said for long that they are there, and has the others
-// asked now and then, not all of them at a time: of some changes no event tells.
-func (b *fleetBoard) age() {
-	most := 1 + len(b.hosts)/hostsOf
-	for name, h := range b.hosts {
-		switch {
-		case time.Since(h.seen) > fleet.PresenceTTL:
-			b.forget(name)
-		case h.problem != "" && time.Since(h.asked) > listAgain:
-			h.dirty = true
-		case most > 0 && !h.dirty && time.Since(h.asked) > fleet.PresenceEvery:
-			h.dirty = true
-			most--
-		}
-	}
-}
-
-func (b *fleetBoard) forget(name string) {
-	h := b.hosts[name]
-	switch {
-	case h == nil:
-	case h.asking:
-		h.left = true // what it says is waited for
-	default:
-		delete(b.hosts, name)
-		b.late = true
-		b.printChanges(h.sessions, nil)
-	}
-}
-
-// askSome asks hosts that have news, some at a time.
-func (b *fleetBoard) askSome(ctx context.Context) {
-	now := time.Now()
-	for name, h := range b.hosts {
-		if b.asking == atOnce {
-			return
-		}
-		if !h.dirty || h.asking || now.Before(h.rest) {
-			continue
-		}
-		h.dirty, h.asking, h.asked = false, true, now
-		b.asking++
-		go func() { // ends with ctx; connected takes what comes
-			sessions, err := sessionsOf(ctx, b.f.Host(name), name, listRoom(maxListOfHost))
-			if !b.a.json {
-				for i := range sessions {
-					sessions[i].raw = nil
-				}
-			}
-			slices.SortFunc(sessions, func(x, y fleetSession) int { return byHostNeed(&x, &y) })
-			b.listed <- listedHost{name, sessions, err}
-		}()
-	}
-}
-
-func (b *fleetBoard) list(l listedHost) {
-	h := b.hosts[l.name]
-	now := time.Now()
-	h.rest = now.Add(min(listEvery, now.Sub(h.asked)*restFor*time.Duration(b.asking)))
-	b.asking--
-	h.asking = false
-	if h.left {
-		b.forget(l.name)
-		return
-	}
-	if l.err != nil {
-		if h.problem != l.err.Error() && !b.onScreen() {
-			b.a.complain(l.name + ": " + l.err.Error())
-		}
-		h.problem = l.err.Error()
-	} else {
-		b.printChanges(h.sessions, l.sessions)
-		h.problem, h.sessions = "", l.sessions
-	}
+// Failed is hosts.View.
+func (b *fleetBoard) Failed(host string, err error) {
 	b.late = true
+	if !b.onScreen() {
+		b.a.complain(host + ": " + err.Error())
+	}
 }
 
 func (b *fleetBoard) onScreen() bool { return b.a.outStyle.terminal && !b.a.json }
 
-// printChanges writes what has changed of a host's sessions, in a pipe.
-func (b *fleetBoard) printChanges(before, now []fleetSession) {
+// Listed is hosts.View: in a pipe it writes what has changed of a host's sessions.
+func (b *fleetBoard) Listed(before, now []hosts.Session) {
+	b.late = true
 	if b.onScreen() {
 		return
 	}
-	was := make(map[string]int, len(before))
-	for i, s := range before {
-		was[s.SessionID] = i
-	}
+	changed, gone := hosts.Changes(before, now, func(x, y *hosts.Session) bool {
+		return b.lineOf(*x, false) == b.lineOf(*y, false)
+	})
 	var text []byte
-	for _, s := range now {
-		line := b.lineOf(s, stateWord(s.SessionInfo), "")
-		if i, known := was[s.SessionID]; !known || b.lineOf(before[i], stateWord(before[i].SessionInfo), "") != line {
-			text = append(append(text, line...), '\n')
-		}
-		delete(was, s.SessionID)
+	for _, s := range changed {
+		text = append(append(text, b.lineOf(s, false)...), '\n')
 	}
-	for _, s := range before {
-		if _, gone := was[s.SessionID]; gone {
-			text = append(append(text, b.lineOf(s, "deleted", `,"deleted":true`)...), '\n')
-		}
+	for _, s := range gone {
+		text = append(append(text, b.lineOf(s, true)...), '\n')
 	}
 	if len(text) > 0 {
 		_, _ = b.a.out.Write(text) // its failure is remembered
@@ -332,19 +231,31 @@ func (b *fleetBoard) printChanges(before, now []fleetSession) {
 }
 
 // lineOf is a session's line without its end.
-func (b *fleetBoard) lineOf(s fleetSession, state, more string) string {
+func (b *fleetBoard) lineOf(s hosts.Session, deleted bool) string {
 	if b.a.json {
-		return string(plaintext.JSON(s.line(more)))
+		return string(plaintext.JSON(s.Line(deleted)))
 	}
-	return b.a.fit(strings.TrimRight(fmt.Sprintf("%s  %-9s  %s  %s  %s", s.host, state, s.SessionID, oneLine(s.Workdir, 4096), oneLine(s.Title, 60)), " "))
+	state := stateWord(s.SessionInfo)
+	if deleted {
+		state = "deleted"
+	}
+	return b.a.fit(strings.TrimRight(fmt.Sprintf("%s  %-9s  %s  %s  %s", s.Host, state, s.SessionID, oneLine(s.Workdir, 4096), oneLine(s.Title, 60)), " "))
 }
 
-// show draws what has changed on the terminal.
-func (b *fleetBoard) show() {
+// Show is hosts.View: it draws what has changed on the terminal.
+func (b *fleetBoard) Show() (again time.Duration, err error) {
 	now := time.Now()
-	if !b.late || !b.onScreen() || now.Before(b.rest) {
-		return
+	switch {
+	case !b.late || !b.onScreen():
+	case now.Before(b.rest):
+		again = b.rest.Sub(now)
+	default:
+		b.redraw(now)
 	}
+	return again, b.a.out.failure()
+}
+
+func (b *fleetBoard) redraw(now time.Time) {
 	b.late = false
 	width, height := b.a.terminalSize()
 	var rows []string
@@ -380,14 +291,9 @@ func (b *fleetBoard) draw(rows []string, size [2]int) {
 // lines are at most so many: the status, the hosts with a problem, and sessions.
 func (b *fleetBoard) lines(most int) []span {
 	var problems []string
-	for name, h := range b.hosts {
-		if h.problem != "" {
-			problems = append(problems, name+": "+oneLine(h.problem, 200))
-		}
-	}
-	slices.Sort(problems)
-	some, count, waiting := b.first(max(most-len(problems)-2, 0))
-	lines := []span{{fmt.Sprintf("%d hosts, %d sessions, %d need you", len(b.hosts), count, waiting), asBold}}
+	b.watch.Problems(func(host, why string) { problems = append(problems, host+": "+oneLine(why, 200)) })
+	some, count, waiting := b.watch.First(max(most-len(problems)-2, 0))
+	lines := []span{{fmt.Sprintf("%d hosts, %d sessions, %d need you", b.watch.Hosts(), count, waiting), asBold}}
 	for _, p := range problems {
 		lines = append(lines, span{p, asRed})
 	}
@@ -399,30 +305,4 @@ func (b *fleetBoard) lines(most int) []span {
 		lines = append(lines, look)
 	}
 	return lines[:min(len(lines), most)]
-}
-
-// first are at most so many sessions, those that need somebody first, and how many there
-// are and wait.
-func (b *fleetBoard) first(most int) (some []fleetSession, count, waiting int) {
-	var best []*fleetSession
-	for _, h := range b.hosts {
-		count += len(h.sessions)
-		for i := range h.sessions {
-			s := &h.sessions[i]
-			full := len(best) == most && (most == 0 || byHostNeed(s, best[most-1]) >= 0)
-			if s.Need() == protocol.NeedAnswer {
-				waiting++
-			} else if full {
-				break
-			}
-			if !full {
-				at, _ := slices.BinarySearchFunc(best, s, byHostNeed)
-				best = slices.Insert(best[:min(len(best), most-1)], at, s)
-			}
-		}
-	}
-	for _, s := range best {
-		some = append(some, *s)
-	}
-	return some, count, waiting
 }

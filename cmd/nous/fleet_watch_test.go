@@ -28,7 +28,7 @@ func TestAFleetIsWatched(t *testing.T) {
 	}
 	on("box", "prompt", "said on the box")
 	on("tower", "prompt", "said on the tower")
-	cmd := watching(s, box)
+	cmd := watchCommand(s, box)
 	out, err := cmd.StdoutPipe()
 	if err != nil || cmd.Start() != nil {
 		t.Fatal("nous fleet watch does not start", err)
@@ -54,7 +54,7 @@ func TestAFleetIsWatched(t *testing.T) {
 			first = strings.Fields(lines.Text())[2]
 		}
 	}
-	term := tuitest.Start(t, watching(s, box), 220, 6, false)
+	term := tuitest.Start(t, watchCommand(s, box), 220, 6, false)
 	term.Wait("2 hosts, 2 sessions, 0 need you", "said on the box", "said on the tower")
 	id := strings.Fields(on("tower", "new", "another"))[0]
 	on("tower", "rename", "--session", id, "a better name") // of a session that is new no event tells
@@ -76,7 +76,7 @@ func TestAFleetIsWatched(t *testing.T) {
 	}
 }
 
-func watching(s *fleettest.Server, d *tuitest.Daemon) *exec.Cmd {
+func watchCommand(s *fleettest.Server, d *tuitest.Daemon) *exec.Cmd {
 	cmd := exec.Command("nous", "--via", s.URL(), "fleet", "watch")
 	cmd.Dir, cmd.Env = d.Dir, d.Env()
 	return cmd

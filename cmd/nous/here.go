@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/hosts"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
@@ -112,16 +113,18 @@ func (a *app) mustExist(ctx context.Context) error {
 	return nil
 }
 
-// findHere means the session of the current folder. A core that has no folders
+// findHere means the session of the current folder. A daemon that has no folders
 // has its active session only.
 func (a *app) findHere(ctx context.Context, what need) error {
 	dir, err := a.folder()
 	if err != nil || dir == "" { // of another machine that nobody has named: its active session
 		return err
 	}
-	list, old, err := a.sessionsIn(ctx, dir)
+	list, err := a.everySession(ctx, dir)
 	switch {
-	case err != nil || old:
+	case errors.Is(err, client.ErrUnsupported): // its active session is meant
+		return nil
+	case err != nil:
 		return err
 	case len(list) > 0:
 		a.session = lastUsed(list).SessionID
@@ -160,20 +163,6 @@ func lastUsed(list []protocol.SessionInfo) protocol.SessionInfo {
 	return slices.MaxFunc(list, func(x, y protocol.SessionInfo) int { return x.UpdatedAt.Compare(y.UpdatedAt) })
 }
 
-// sessionsIn lists the sessions of a folder. Old is a core that has no folders.
-func (a *app) sessionsIn(ctx context.Context, dir string) (list []protocol.SessionInfo, old bool, err error) {
-	list, err = a.everySession(ctx, dir)
-	if errors.Is(err, client.ErrUnsupported) {
-		return nil, true, nil
-	}
-	if err != nil || len(list) > 0 {
-		return list, err == nil && list[0].Workdir == "", err
-	}
-	one := 1
-	any, err := ask(ctx, a, protocol.ListSessions, protocol.ListSessionsParams{Limit: &one})
-	return nil, err == nil && len(any.Sessions) > 0 && any.Sessions[0].Workdir == "", err
-}
-
 // everySession lists all sessions of a folder, of all folders with "", those that
 // were made last first.
 func (a *app) everySession(ctx context.Context, dir string) ([]protocol.SessionInfo, error) {
@@ -194,7 +183,7 @@ func (a *app) everySession(ctx context.Context, dir string) ([]protocol.SessionI
 }
 
 // sessionNamed is the id of the session that somebody calls by its id, its title,
-// or a beginning of either that no other has. A core that lists no sessions is
+// or a beginning of either that no other has. A daemon that lists no sessions is
 // told the name as it is.
 func (a *app) sessionNamed(ctx context.Context, name string) (string, error) {
 	if len(name) == len("ses-00000000-0000-0000-0000-000000000000") && strings.HasPrefix(name, "ses-") {
@@ -211,22 +200,12 @@ func (a *app) sessionNamed(ctx context.Context, name string) (string, error) {
 }
 
 func pick(name string, all []protocol.SessionInfo) (string, error) {
-	for _, fits := range []func(protocol.SessionInfo) bool{
-		func(s protocol.SessionInfo) bool { return s.SessionID == name },
-		func(s protocol.SessionInfo) bool {
-			return strings.HasPrefix(s.SessionID, name) || strings.HasPrefix(s.SessionID, "ses-"+name)
-		},
-		func(s protocol.SessionInfo) bool { return s.Title == name },
-		func(s protocol.SessionInfo) bool { return strings.HasPrefix(s.Title, name) },
-	} {
-		found := slices.DeleteFunc(slices.Clone(all), func(s protocol.SessionInfo) bool { return !fits(s) })
-		switch len(found) {
-		case 0:
-		case 1:
-			return found[0].SessionID, nil
-		default:
-			return "", fmt.Errorf("%q may be any of %d sessions: %s", name, len(found), someOf(found))
-		}
+	switch found := hosts.Find(name, all); len(found) {
+	case 0:
+	case 1:
+		return found[0].SessionID, nil
+	default:
+		return "", fmt.Errorf("%q may be any of %d sessions: %s", name, len(found), someOf(found))
 	}
 	return "", &protocol.Error{
 		Code:    protocol.SessionNotFound,
@@ -249,8 +228,7 @@ func someOf(found []protocol.SessionInfo) string {
 }
 
 // seen says that the session was read up to now, if what nous printed went to a
-// person: then the daemon lists nothing unread there. An older core has no such
-// thing.
+// person: then the daemon lists nothing unread there.
 func (a *app) seen(ctx context.Context, session string) {
 	if isTerminal(a.out.w) && session != "" {
 		_, _ = ask(ctx, a, protocol.MarkRead, protocol.MarkReadParams{Scope: protocol.Scope{SessionID: session}})

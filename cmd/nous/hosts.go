@@ -1,13 +1,13 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -15,6 +15,7 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/client/follow"
+	"noused/internal/client/hosts"
 	"noused/internal/client/ssh"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
@@ -24,38 +25,60 @@ import (
 
 // at is the app for one of the hosts.
 func (a *app) at(h *host) *app {
-	return &app{
+	at := &app{
 		in: a.in, out: a.out, err: a.err, outStyle: a.outStyle, errStyle: a.errStyle,
 		patience: a.patience, answer: a.answer, look: a.look,
 		socket: a.socket, socketGiven: a.socketGiven, via: a.via, noStart: a.noStart,
 		session: a.session, active: a.active, json: a.json, raw: a.raw, far: h,
 	}
+	at.daemon = client.Adapt(dialer{at})
+	return at
 }
 
 func (a *app) several() bool { return len(a.hosts) > 1 }
 
-// hostSaid is what a host said.
-type hostSaid[R any] struct {
-	host *host
-	said R
+// asHost is the host that is meant, as one of several.
+func (a *app) asHost() hosts.Host {
+	return hosts.Host{
+		Name: a.far.name,
+		Sessions: func(ctx context.Context, p protocol.ListSessionsParams) (jsontext.Value, error) {
+			return payloadOf(ctx, a, protocol.ListSessions, p)
+		},
+		State: func(ctx context.Context, p protocol.GetStateParams) (jsontext.Value, error) {
+			return payloadOf(ctx, a, protocol.GetState, p)
+		},
+	}
+}
+
+// payloadOf sends one command and returns its reply as it is on the wire.
+func payloadOf[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P) (jsontext.Value, error) {
+	c, err := a.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	ctx, done := a.bounded(ctx, p)
+	defer done()
+	return raw(ctx, a, c, def, p)
 }
 
 // eachHost asks all hosts at once, and returns what they said in the order of the hosts.
 // Of those that said nothing standard error tells, and the error says that there were some.
-func eachHost[R any](ctx context.Context, a *app, ask func(context.Context, *app) (R, error)) ([]hostSaid[R], error) {
-	said, errs := make([]R, len(a.hosts)), make([]error, len(a.hosts))
-	var wg sync.WaitGroup
-	for i, h := range a.hosts {
-		wg.Go(func() { said[i], errs[i] = ask(ctx, a.at(h)) })
+func eachHost[R any](ctx context.Context, a *app, ask func(context.Context, *app, hosts.Host) (R, error)) ([]hosts.Answer[R], error) {
+	at := map[string]*app{}
+	var all []hosts.Host
+	for _, h := range a.hosts {
+		at[h.name] = a.at(h)
+		all = append(all, at[h.name].asHost())
 	}
-	wg.Wait()
-	var all []hostSaid[R]
-	for i, h := range a.hosts {
-		if errs[i] == nil {
-			all = append(all, hostSaid[R]{h, said[i]})
-		}
+	answers := hosts.Ask(ctx, all, len(all), func(ctx context.Context, h hosts.Host) (R, error) {
+		return ask(ctx, at[h.Name], h)
+	})
+	errs := make([]error, len(answers))
+	for i, one := range answers {
+		errs[i] = one.Err
 	}
-	return all, a.complainOf(errs)
+	return hosts.Said(answers), a.complainOf(errs)
 }
 
 // complainOf reports the hosts that failed. The worst exit status counts.
@@ -95,91 +118,61 @@ func (a *app) complainOfHost(name string, err error) (status int) {
 	return exitFailed
 }
 
-// rawReply is a reply as it is on the wire, and what it means.
-type rawReply[R any] struct {
-	text  jsontext.Value
-	value R
-}
-
-// replyOf sends one command and returns its reply both ways.
-func replyOf[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P) (r rawReply[R], err error) {
-	c, err := a.dial(ctx)
-	if err != nil {
-		return r, err
-	}
-	defer c.Close()
-	ctx, done := a.bounded(ctx, p)
-	defer done()
-	if r.text, err = raw(ctx, a, c, def, p); err == nil {
-		err = json.Unmarshal(r.text, &r.value)
-	}
-	return r, err
-}
-
-// printOf prints what a host said, with its name as the first member.
-func (a *app) printOf(h *host, object []byte) {
-	name, err := jsontext.AppendQuote([]byte(`{"host":`), h.name)
-	object = bytes.TrimSpace(object)
-	if err != nil || len(object) < 2 || object[0] != '{' {
-		return // it came as an object
-	}
-	if rest := bytes.TrimSpace(object[1:]); rest[0] != '}' {
-		name = append(name, ',')
-	}
-	a.printJSON(append(name, object[1:]...))
+// printOf prints what a host said, of some kind.
+func (a *app) printOf(host, kind string, value jsontext.Value) {
+	a.printJSON(hosts.Line(host, kind, value, false))
 }
 
 func (a *app) sessionsOfHosts(ctx context.Context, p protocol.ListSessionsParams, all bool) error {
-	lists, failed := eachHost(ctx, a, func(ctx context.Context, at *app) (r rawReply[protocol.Sessions], err error) {
+	lists, failed := eachHost(ctx, a, func(ctx context.Context, at *app, h hosts.Host) ([]hosts.Session, error) {
 		p := p
 		if !all {
 			p.Workdir = at.far.workdir
 		}
-		return replyOf(ctx, at, protocol.ListSessions, p)
+		return h.List(ctx, p, 1, nil)
 	})
-	type row struct {
-		host string
-		protocol.SessionInfo
-	}
-	var rows []row
-	for _, l := range lists {
-		if a.json {
-			a.printOf(l.host, l.said.text)
-		}
-		for _, s := range l.said.value.Sessions {
-			rows = append(rows, row{l.host.name, s})
-		}
-	}
+	sessions := hosts.Sorted(lists)
 	if a.json || len(lists) == 0 {
+		a.printSessionLines(sessions)
 		return failed
 	}
-	slices.SortStableFunc(rows, func(x, y row) int { return protocol.ByNeed(x.SessionInfo, y.SessionInfo) })
-	lines := make([][]string, len(rows))
-	for i, r := range rows {
-		lines[i] = []string{r.host, r.SessionID, stamp(r.UpdatedAt), strconv.Itoa(r.Messages), stateWord(r.SessionInfo), oneLine(r.Workdir, 60), oneLine(r.Title, 60)}
+	rows := make([][]string, len(sessions))
+	for i, s := range sessions {
+		rows[i] = []string{s.Host, s.SessionID, stamp(s.UpdatedAt), strconv.Itoa(s.Messages), stateWord(s.SessionInfo), oneLine(s.Workdir, 60), oneLine(s.Title, 60)}
 	}
-	a.printTable([]string{"HOST", "SESSION", "UPDATED", "MESSAGES", "STATE", "FOLDER", "TITLE"}, lines)
+	a.printTable([]string{"HOST", "SESSION", "UPDATED", "MESSAGES", "STATE", "FOLDER", "TITLE"}, rows)
 	return failed
 }
 
+// printSessionLines prints sessions of several hosts for a program.
+func (a *app) printSessionLines(all []hosts.Session) {
+	for _, s := range all {
+		a.printJSON(s.Line(false))
+	}
+}
+
 func (a *app) statesOfHosts(ctx context.Context) error {
-	states, failed := eachHost(ctx, a, func(ctx context.Context, at *app) (r rawReply[protocol.State], err error) {
+	states, failed := eachHost(ctx, a, func(ctx context.Context, at *app, h hosts.Host) (jsontext.Value, error) {
 		scope, err := at.scope(ctx, needOne)
 		if err != nil {
-			return r, err
+			return nil, err
 		}
-		return replyOf(ctx, at, protocol.GetState, protocol.GetStateParams{Scope: scope})
+		return h.State(ctx, protocol.GetStateParams{Scope: scope})
 	})
-	for i, s := range states {
+	for i, one := range states {
 		if a.json {
-			a.printOf(s.host, s.said.text)
+			a.printOf(one.Host.Name, "state", one.Value)
 			continue
+		}
+		var state protocol.State
+		if err := json.Unmarshal(one.Value, &state); err != nil {
+			return fmt.Errorf("get_state: decode reply: %w", err)
 		}
 		if i > 0 {
 			a.println("")
 		}
-		a.printSpans(span{cellText(s.host.name), asBold})
-		a.at(s.host).printState(s.said.value)
+		a.printSpans(span{cellText(one.Host.Name), asBold})
+		a.printState(state)
 	}
 	return failed
 }
@@ -189,32 +182,25 @@ func (a *app) approvalsOfHosts(ctx context.Context, args []string) error {
 	if len(args) > 0 {
 		return cmdline.Errorf("an ID is of one host: give %s once", a.hostFlag())
 	}
-	lists, failed := eachHost(ctx, a, func(ctx context.Context, at *app) (questions, error) {
+	lists, failed := eachHost(ctx, a, func(ctx context.Context, at *app, h hosts.Host) ([]hosts.Approval, error) {
 		q, err := at.questions(ctx)
-		return q.of(at.session), err
-	})
-	type waiting struct {
-		host *host
-		protocol.Approval
-		raw     jsontext.Value
-		session protocol.SessionInfo
-	}
-	var all []waiting
-	for _, l := range lists {
-		for i, one := range l.said.list {
-			all = append(all, waiting{l.host, one, l.said.raw[i], l.said.sessions[one.SessionID]})
+		q = q.of(at.session)
+		all := make([]hosts.Approval, len(q.list))
+		for i, one := range q.list {
+			all[i] = hosts.Approval{Host: h.Name, Approval: one, Raw: q.raw[i], Session: q.sessions[one.SessionID]}
 		}
-	}
-	slices.SortStableFunc(all, func(x, y waiting) int { return x.CreatedAt.Compare(y.CreatedAt) })
-	for i, w := range all {
+		return all, err
+	})
+	all := hosts.Oldest(lists)
+	for i, one := range all {
 		if a.json {
-			a.printOf(w.host, w.raw)
+			a.printOf(one.Host, "approval", one.Raw)
 			continue
 		}
 		if i > 0 {
 			a.println("")
 		}
-		a.printWaiting(w.host.name+"  ", w.Approval, w.session, time.Now())
+		a.printWaiting(one.Host+"  ", one.Approval, one.Session, time.Now())
 	}
 	if len(all) == 0 && len(lists) > 0 && !a.json {
 		a.notef("no approval waits")
@@ -227,45 +213,33 @@ func (a *app) approvalsOfHosts(ctx context.Context, args []string) error {
 func (a *app) eventsOfHosts(ctx context.Context, types []string) error {
 	keys := watchInterrupts(ctx)
 	defer keys.stop()
-	ctx, cancel := context.WithCancelCause(keys.soft)
-	defer cancel(nil)
 	width := 0
+	var all []hosts.Host
 	for _, h := range a.hosts {
 		width = max(width, len(h.name))
+		at := a.at(h)
+		one := at.asHost()
+		one.Events = func(ctx context.Context, tell func(follow.Line) error) error { return at.followAll(ctx, types, tell) }
+		all = append(all, one)
 	}
-	var printing sync.Mutex
-	_, failed := eachHost(ctx, a, func(ctx context.Context, at *app) (none struct{}, err error) {
-		err = at.followAll(ctx, types, func(line follow.Line) error {
-			printing.Lock()
-			defer printing.Unlock()
-			if a.json {
-				a.printOf(at.far, line.Raw)
-			} else {
-				at.printLineOf(at.far.name+strings.Repeat(" ", width-len(at.far.name)+1), line)
-			}
-			if err := a.out.failure(); err != nil { // nobody reads: all end
-				cancel(err)
-			}
-			return nil
-		})
-		if ctx.Err() != nil {
-			return none, nil
+	errs := make([]error, len(all))
+	err := hosts.Follow(keys.soft, all, func(h hosts.Host, line follow.Line) error {
+		if a.json {
+			a.printOf(h.Name, "event", line.Raw)
+		} else {
+			a.printLineOf(h.Name+strings.Repeat(" ", width-len(h.Name)+1), line)
 		}
-		printing.Lock()
-		defer printing.Unlock()
-		a.notef("no more events of %s: %s", at.far.name, strings.TrimPrefix(err.Error(), at.far.name+": "))
-		return none, err
+		return a.out.failure() // nobody reads: all end
+	}, func(h hosts.Host, err error) {
+		a.notef("no more events of %s: %s", h.Name, strings.TrimPrefix(err.Error(), h.Name+": "))
+		errs[slices.IndexFunc(all, func(o hosts.Host) bool { return o.Name == h.Name })] = err
 	})
-	return failed
+	return cmp.Or(err, a.complainOf(errs))
 }
 
 // followAll tells the events of a host until ctx ends, or it does not come back.
 func (a *app) followAll(ctx context.Context, types []string, tell func(follow.Line) error) error {
-	old, err := follow.Older(ctx, a.dialer(), a.answer)
-	if err != nil {
-		return err
-	}
-	f, err := a.subscribe(ctx, protocol.SubscribeParams{Types: types}, old)
+	f, err := a.subscribe(ctx, protocol.SubscribeParams{Types: types})
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func (a *app) sessionTable(list []protocol.SessionInfo, active string, all bool)
 	list = slices.Clone(list)
 	slices.SortFunc(list, protocol.ByNeed)
 	folders := foldersOf(list)
-	if len(folders) == 0 || folders[0] == "" { // an older core has none
+	if len(folders) == 0 || folders[0] == "" { // it has none
 		return tableLines(list, active)
 	}
 	for _, folder := range folders {
@@ -60,7 +60,7 @@ func (a *app) worktreeOf(dir string) (repo, branch string, ok bool) {
 	return worktree.Of(dir)
 }
 
-// folderText is a session's folder in a line, "" of an older core's.
+// folderText is a session's folder in a line, "" where it has none.
 func (a *app) folderText(dir string) string {
 	if dir != "" && a.gone(dir) {
 		return oneLine(dir, 4096) + " (gone)"

@@ -18,6 +18,7 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/client/follow"
+	"noused/internal/client/hosts"
 	"noused/internal/protocol"
 )
 
@@ -33,16 +34,9 @@ type liveList struct {
 	a      *app
 	p      protocol.ListSessionsParams
 	all    bool // of all folders
-	shown  map[string]listed
+	shown  []hosts.Session
 	active string
 	table  string // that is on the terminal
-}
-
-// listed is a session as it was listed.
-type listed struct {
-	info protocol.SessionInfo
-	raw  jsontext.Value
-	line string // what a pipe was told
 }
 
 // watchSessions lists sessions and then what changes, until Ctrl-C, or until
@@ -57,7 +51,7 @@ func (a *app) watchSessions(ctx context.Context, p protocol.ListSessionsParams, 
 		limit := maxWatch
 		p.Limit = &limit
 	}
-	l := &liveList{a: a, p: p, all: all, shown: map[string]listed{}}
+	l := &liveList{a: a, p: p, all: all}
 	err := l.run(keys.soft)
 	switch {
 	case errors.Is(a.out.failure(), syscall.EPIPE):
@@ -69,10 +63,10 @@ func (a *app) watchSessions(ctx context.Context, p protocol.ListSessionsParams, 
 }
 
 func (l *liveList) run(ctx context.Context) error {
-	if _, err := l.list(ctx); err != nil { // an older core says here that it cannot
+	if _, err := l.list(ctx); err != nil { // a daemon says here that it cannot
 		return leftOr(err)
 	}
-	f, err := l.a.subscribe(ctx, protocol.SubscribeParams{}, false)
+	f, err := l.a.subscribe(ctx, protocol.SubscribeParams{})
 	if err != nil {
 		return err
 	}
@@ -115,7 +109,7 @@ func (f *feed) awaitChange(ctx context.Context) error {
 		}
 		switch h := h.(type) {
 		case follow.Line:
-			if h.Type != (protocol.MessageUpdate{}).Type() && h.Type != (protocol.ToolUpdate{}).Type() {
+			if changesSessions(h.Type) {
 				patience = listEvery
 			}
 		default: // connected again, or a gap
@@ -125,7 +119,7 @@ func (f *feed) awaitChange(ctx context.Context) error {
 }
 
 // list asks for the sessions, those that need somebody first.
-func (l *liveList) list(ctx context.Context) ([]listed, error) {
+func (l *liveList) list(ctx context.Context) ([]hosts.Session, error) {
 	c, err := l.a.dial(ctx)
 	if err != nil {
 		return nil, err
@@ -145,58 +139,44 @@ func (l *liveList) list(ctx context.Context) ([]listed, error) {
 		return nil, fmt.Errorf("decode sessions: %w", err)
 	}
 	l.active = r.Active
-	list := make([]listed, len(r.Sessions))
+	list := make([]hosts.Session, len(r.Sessions))
 	for i, raw := range r.Sessions {
-		list[i].raw = raw
-		if err := json.Unmarshal(raw, &list[i].info); err != nil {
+		list[i].Raw = raw
+		if err := json.Unmarshal(raw, &list[i].SessionInfo); err != nil {
 			return nil, fmt.Errorf("decode session: %w", err)
 		}
 	}
-	slices.SortFunc(list, func(x, y listed) int { return protocol.ByNeed(x.info, y.info) })
+	hosts.Sort(list)
 	return list, nil
 }
 
-func (l *liveList) show(list []listed) {
+func (l *liveList) show(list []hosts.Session) {
 	if l.a.outStyle.terminal && !l.a.json {
 		l.draw(list)
 		return
 	}
-	now := make(map[string]listed, len(list))
-	for _, s := range list {
-		s.line = l.lineOf(s.info, stateWord(s.info))
-		l.tell(s)
-		now[s.info.SessionID] = s
-	}
-	for _, s := range l.gone(now) {
+	changed, gone := hosts.Changes(l.shown, list, func(x, y *hosts.Session) bool {
 		if l.a.json {
-			l.a.printJSON(slices.Concat(s.raw[:len(s.raw)-1], []byte(`,"deleted":true}`)))
-		} else {
-			l.a.println(l.lineOf(s.info, "deleted"))
+			return string(x.Raw) == string(y.Raw)
 		}
+		return l.lineOf(x.SessionInfo, stateWord(x.SessionInfo)) == l.lineOf(y.SessionInfo, stateWord(y.SessionInfo))
+	})
+	for _, s := range changed {
+		l.tell(s, stateWord(s.SessionInfo), s.Raw)
 	}
-	l.shown = now
+	slices.SortFunc(gone, func(x, y hosts.Session) int { return strings.Compare(x.SessionID, y.SessionID) })
+	for _, s := range gone {
+		l.tell(s, "deleted", slices.Concat(s.Raw[:len(s.Raw)-1], []byte(`,"deleted":true}`)))
+	}
+	l.shown = list
 }
 
-// tell writes a session that is new or has changed.
-func (l *liveList) tell(s listed) {
-	before, known := l.shown[s.info.SessionID]
-	switch {
-	case l.a.json && !(known && string(before.raw) == string(s.raw)):
-		l.a.printJSON(s.raw)
-	case !l.a.json && before.line != s.line:
-		l.a.println(s.line)
+func (l *liveList) tell(s hosts.Session, state string, object jsontext.Value) {
+	if l.a.json {
+		l.a.printJSON(object)
+		return
 	}
-}
-
-// gone lists what was shown and is no more, the oldest first.
-func (l *liveList) gone(now map[string]listed) (gone []listed) {
-	for id, s := range l.shown {
-		if _, ok := now[id]; !ok {
-			gone = append(gone, s)
-		}
-	}
-	slices.SortFunc(gone, func(x, y listed) int { return strings.Compare(x.info.SessionID, y.info.SessionID) })
-	return gone
+	l.a.println(l.lineOf(s.SessionInfo, state))
 }
 
 // lineOf is a session in a line for a pipe.
@@ -210,10 +190,10 @@ func (l *liveList) lineOf(s protocol.SessionInfo, state string) string {
 
 // draw writes the table anew if it has changed, as much of it as the terminal has
 // room for.
-func (l *liveList) draw(list []listed) {
+func (l *liveList) draw(list []hosts.Session) {
 	infos := make([]protocol.SessionInfo, len(list))
 	for i, s := range list {
-		infos[i] = s.info
+		infos[i] = s.SessionInfo
 	}
 	width, height := l.a.terminalSize()
 	table := l.a.sessionTable(infos, l.active, l.all)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"noused/internal/client/hosts"
 	"noused/internal/protocol"
 )
 
@@ -16,10 +17,10 @@ func TestWatchedTable(t *testing.T) {
 	var out bytes.Buffer
 	a := newApp(strings.NewReader(""), &out, io.Discard)
 	a.outStyle = style{terminal: true}
-	l := &liveList{a: a, all: true, shown: map[string]listed{}}
-	list := make([]listed, 100)
+	l := &liveList{a: a, all: true}
+	list := make([]hosts.Session, 100)
 	for i := range list {
-		list[i].info = protocol.SessionInfo{
+		list[i].SessionInfo = protocol.SessionInfo{
 			SessionID: fmt.Sprintf("ses-%d", i), Title: "\x1b[2J" + strings.Repeat("wide", 100), Workdir: "/nowhere",
 			RunState: protocol.StateIdle, UpdatedAt: time.Unix(int64(-i), 0),
 		}
@@ -45,7 +46,7 @@ func TestWatchedTable(t *testing.T) {
 	if again := drawn(); again != "" {
 		t.Errorf("nothing has changed, and it wrote %q", again)
 	}
-	list[99].info.WaitingFor = protocol.WaitApproval
+	list[99].WaitingFor = protocol.WaitApproval
 	if got := drawn(); !strings.Contains(got, "needs you") || strings.Index(got, "ses-99 ") > strings.Index(got, "ses-0 ") {
 		t.Errorf("the session that waits does not come first:\n%s", got)
 	}

@@ -95,7 +95,7 @@ func (a *app) logPlace(ctx context.Context) (unit, file string, err error) {
 	}
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", d.PID))
 	switch unit = unitIn(string(text)); {
-	case unit != "", d.Log == "": // an older daemon does not say
+	case unit != "", d.Log == "":
 	case d.Log == "stderr":
 		err = fmt.Errorf("neither nous nor systemd has started the daemon that runs (process %d): it logs to its standard error", d.PID)
 	default:

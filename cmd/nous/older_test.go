@@ -63,7 +63,7 @@ func TestCommandsOnAnOlderCore(t *testing.T) {
 		lacks("takes no images", "prompt", "-i", "a.png", "x")
 		lacks("knows no --key", "prompt", "--key", "k", "x")
 		lacks("asks nobody", "prompt", "--approvals", "deny", "x")
-		lacks("branches at the end of a session only", "branch", "--leaf", "msg-1")
+		lacks("branches at the end only", "branch", "--leaf", "msg-1")
 		for _, args := range []string{"sessions", "tree", "tools", "models", "compact", "search x", "set-model a/b", "set-leaf x", "sessions rm x", "approvals", "approve", "deny apr-1", "set-approval-mode auto"} {
 			lacks("this core is an older one and has no", strings.Fields(args)...)
 		}

@@ -195,21 +195,22 @@ func (a *app) promptAndFollow(ctx context.Context, p protocol.PromptParams, view
 		return leftOr(err)
 	}
 	defer c.Close()
-	old, err := a.meet(keys.hard, c, &p)
+	err = client.Meet(keys.hard, c, protocol.Prompt, p)
+	if err == nil && p.IdempotencyKey != "" {
+		err = c.KeepsKeys(keys.hard)
+	}
 	if err != nil {
 		return leftOr(err)
 	}
-	f, err := a.subscribe(keys.hard, protocol.SubscribeParams{}, old)
+	f, err := a.subscribe(keys.hard, protocol.SubscribeParams{})
 	if err != nil {
 		return leftOr(err)
 	}
 	w := &watch{a: a, keys: keys, feed: f, show: view, asks: a.newApprovalPrompt()}
 	defer f.events.Close()
 	w.doubt = p.IdempotencyKey != "" // the run may be an old one
-	if !old {
-		p.IdempotencyKey = keyOr(p.IdempotencyKey)
-	}
-	reply, err := a.sendPrompt(keys.hard, c, p, old)
+	p.IdempotencyKey = keyOr(p.IdempotencyKey)
+	reply, err := call(keys.hard, a, c, protocol.Prompt, p)
 	if err != nil {
 		return leftOr(err)
 	}

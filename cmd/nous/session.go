@@ -29,7 +29,8 @@ each kind those that changed last first. --all lists those of all folders, folde
 --watch goes on until Ctrl-C and shows what changes: the table on a terminal, and
 in a pipe a line for each change. With --json a line is the session as the daemon
 tells it, with "deleted":true when it is no more. Sessions that are made or
-deleted show within five seconds, all else at once.`,
+deleted show within five seconds, all else at once. Of several hosts it shows what
+nous fleet watch does.`,
 		Example: `  nous sessions --all
   nous sessions --watch --all
   nous sessions --json`,
@@ -55,10 +56,12 @@ deleted show within five seconds, all else at once.`,
 // listSessions prints sessions. A core that has no folders lists all it has.
 func (a *app) listSessions(ctx context.Context, p protocol.ListSessionsParams, all, watch bool) error {
 	switch {
-	case a.several() && watch:
-		return cmdline.Errorf("--watch is of one host: give %s once", a.hostFlag())
+	case a.several() && watch && p.Limit != nil:
+		return cmdline.Errorf("--limit with --watch is of one host: give %s once", a.hostFlag())
 	case a.several() && p.Before != "":
 		return cmdline.Errorf("--before is of one host: give %s once", a.hostFlag())
+	case a.several() && watch:
+		return a.watchHosts(ctx, all)
 	case a.several():
 		return a.sessionsOfHosts(ctx, p, all)
 	}
@@ -256,11 +259,6 @@ func (a *app) branchCommand() *cobra.Command {
 					return err
 				}
 				p.SessionID = state.SessionID
-			}
-			if p.SessionID == "" || leaf != "" {
-				if err := a.branchOfOlder(cmd.Context(), &p); err != nil {
-					return err
-				}
 			}
 			return query(cmd.Context(), a, protocol.BranchSession, p, func(r protocol.Branch) { a.println(r.SessionID) })
 		},

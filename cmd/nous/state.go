@@ -73,7 +73,7 @@ func (a *app) printState(s protocol.State) {
 	for _, in := range s.Queued.Inputs {
 		add("  "+wordFor(in.Kind), in.InputID+"  "+oneLine(in.Text, lineWidth))
 	}
-	if len(s.Queued.Inputs) == 0 { // an older core has no ids
+	if len(s.Queued.Inputs) == 0 { // they are only counted
 		for _, text := range s.Queued.Steer {
 			add("  steer", oneLine(text, lineWidth))
 		}
@@ -85,7 +85,7 @@ func (a *app) printState(s protocol.State) {
 		add("saying", oneLine(s.Partial.Text, lineWidth))
 	}
 	if s.Daemon.Epoch == "" {
-		add("daemon", "an older core, which says no more")
+		add("daemon", "says no more")
 		a.printPairs(pairs)
 		return
 	}

@@ -38,7 +38,7 @@ programs that are attached do not. A daemon of systemd's is stopped with its soc
 				return &quietExit{exitLeft}
 			}
 			if err != nil {
-				return a.refused(olderDaemon(err, "nous stop", "end it with kill"))
+				return a.refused(instead(err, "nous stop", "end it with kill"))
 			}
 			a.tellDaemon("stopped", s.PID, s.Unit)
 			return nil
@@ -76,7 +76,7 @@ func (a *app) restart(ctx context.Context) error {
 		a.complain(wire.Message)
 		return &quietExit{exitFailed}
 	case err != nil:
-		return a.refused(olderDaemon(err, "nous restart", "nous stop and then nous have the same effect"))
+		return a.refused(instead(err, "nous restart", "nous stop and then nous have the same effect"))
 	case was.PID == 0 && is.Unit:
 		a.tellDaemon("started", 0, is.Log)
 	case was.PID == 0:
@@ -107,8 +107,8 @@ func (a *app) notes(texts ...string) {
 	}
 }
 
-// olderDaemon says what to do where the daemon is older than the command.
-func olderDaemon(err error, command, next string) error {
+// instead says what to do where the daemon does not know the command.
+func instead(err error, command, next string) error {
 	if errors.Is(err, client.ErrUnsupported) {
 		return &start.Error{What: "this daemon is an older one and does not know " + command, Next: next}
 	}

@@ -176,7 +176,7 @@ func describeImage(a protocol.Attachment) string {
 
 func (a *app) printHead(who string, at time.Time, id string) {
 	when := ""
-	if !at.IsZero() { // as an older core leaves it
+	if !at.IsZero() {
 		when = "  " + at.Local().Format(time.DateTime)
 	}
 	a.printSpans(span{cellText(who), asBold}, span{when + "  " + cellText(id), asDim})

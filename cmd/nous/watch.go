@@ -31,12 +31,12 @@ type watch struct {
 	doubt   bool
 	horizon *uint64
 
-	// Of an older core, which may have ended the run before it had this reader.
+	// Where events may be missed, and the run may have ended before this reader was there.
 	answered bool // an answer was shown whole
 	gone     bool // the run was not there at the last look
 }
 
-// errLook says that an older core has been silent for a while.
+// errLook says that nothing has happened for a while.
 var errLook = errors.New("look again")
 
 // runView shows the events of one run.
@@ -70,7 +70,7 @@ func (w *watch) step() (done bool, err error) {
 		return true, w.endedUnseen()
 	}
 	look := time.Duration(0)
-	if w.feed.first.Older {
+	if w.feed.first.Lacks != nil {
 		look = w.a.look
 	}
 	var h follow.Update
@@ -98,16 +98,16 @@ func (w *watch) step() (done bool, err error) {
 	return false, nil
 }
 
-// ended is the end of a run that was seen. Of an older core it may be all that
-// was.
+// ended is the end of a run that was seen. Where events may be missed it may be
+// all that was.
 func (w *watch) ended(end *protocol.AgentEnd) (done bool, err error) {
-	if w.feed.first.Older && end.StopReason == protocol.StopCompleted && (w.feed.events.LostAnswer() || !w.answered) {
+	if w.feed.first.Lacks != nil && end.StopReason == protocol.StopCompleted && (w.feed.events.LostAnswer() || !w.answered) {
 		return true, w.endedUnseen()
 	}
 	return true, exitOfRun(end.StopReason)
 }
 
-// look asks an older core that is silent whether the run is still there. Its end
+// look asks a daemon whose events may be missed whether the run is still there. Its end
 // may be on its way when it is not; at the second look it is not any more.
 func (w *watch) look() (done bool, err error) {
 	state, err := ask(w.keys.hard, w.a, protocol.GetState, protocol.GetStateParams{})
@@ -209,7 +209,7 @@ func (w *watch) endedUnseen() error {
 			if err := json.Unmarshal(raw, &m); err != nil {
 				return fmt.Errorf("decode message: %w", err)
 			}
-			if (m.RunID == w.run || w.feed.first.Older && m.RunID == "") && m.Role == "assistant" {
+			if (m.RunID == w.run || w.feed.first.Lacks != nil && m.RunID == "") && m.Role == "assistant" {
 				last, text = m, raw
 			}
 		}

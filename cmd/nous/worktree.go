@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"noused/internal/client"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 	"noused/internal/worktree"
@@ -41,8 +42,10 @@ func (a *app) newInWorktree(ctx context.Context, branch string, p protocol.NewSe
 	if err != nil {
 		return err
 	}
-	if _, old, err := a.sessionsIn(ctx, dir); err != nil || old { // and no daemon, no worktree
-		return errors.Join(err, olderFolders(old))
+	if _, err := a.everySession(ctx, dir); errors.Is(err, client.ErrUnsupported) {
+		return client.ErrNoFolders
+	} else if err != nil { // no daemon, no worktree
+		return err
 	}
 	adding, stop := untilInterrupted(ctx)
 	tree, err := worktree.Add(adding, worktree.Directly, dir, worktree.Home(os.Getenv), branch, p.Title)
@@ -66,13 +69,6 @@ func (a *app) newInWorktree(ctx context.Context, branch string, p protocol.NewSe
 // untilInterrupted is for git, which is no part of what the terminal sends signals to.
 func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-}
-
-func olderFolders(old bool) error {
-	if old {
-		return errors.New("this core is an older one: its sessions have no folders")
-	}
-	return nil
 }
 
 // deleteInWorktree removes a session's worktree and then the session. In this

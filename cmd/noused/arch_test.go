@@ -85,6 +85,7 @@ var layers = []layer{
 	{pattern: "internal/client/follow", ours: []string{"internal/client", "internal/protocol"}},
 	{pattern: "internal/client/ssh", ours: []string{"internal/budget", "internal/client", "internal/plaintext", "internal/protocol"}},
 	{pattern: "internal/client/ssh/sshtest", stdlibOnly: true},
+	{pattern: "internal/client/hosts", ours: []string{"internal/client", "internal/client/follow", "internal/protocol"}},
 	{pattern: "internal/client/clienttest", ours: []string{"internal/protocol"}},
 	{pattern: "internal/tui", ours: []string{"internal/client/approval", "internal/client", "internal/client/follow", "internal/tui/board", "internal/tui/question", "internal/tui/transcript", "internal/tui/pick", "internal/tui/theme", "internal/tui/cell", "internal/gitfile", "internal/protocol", "internal/regular", "internal/tomlfile"}},
 	{pattern: "internal/tui/board", ours: []string{"internal/tui/question", "internal/tui/pick", "internal/tui/theme", "internal/tui/cell", "internal/protocol"}},
@@ -98,7 +99,7 @@ var layers = []layer{
 	{pattern: "internal/acp", ours: []string{"internal/protocol"}},
 	{pattern: "internal/acp/bridge", ours: []string{"internal/client/approval", "internal/acp", "internal/client", "internal/client/follow", "internal/plaintext", "internal/protocol", "internal/regular"}},
 	{pattern: "internal/soak", ours: []string{"internal/client", "internal/protocol"}},
-	{pattern: "cmd/nous", ours: []string{"internal/client/approval", "internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client", "internal/client/follow", "internal/client/ssh", "internal/cmdline", "internal/detach", "internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/manpage", "internal/mcpfile", "internal/plaintext", "internal/protocol", "internal/regular", "internal/start", "internal/tui/cell", "internal/worktree", "internal/form"}},
+	{pattern: "cmd/nous", ours: []string{"internal/client/approval", "internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client", "internal/client/follow", "internal/client/hosts", "internal/client/ssh", "internal/cmdline", "internal/detach", "internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/manpage", "internal/mcpfile", "internal/plaintext", "internal/protocol", "internal/regular", "internal/start", "internal/tui/cell", "internal/worktree", "internal/form"}},
 	{pattern: "internal/testenv", stdlibOnly: true},
 }
 

@@ -17,7 +17,6 @@ import (
 	"io"
 	"net"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/go-json-experiment/json"
@@ -52,13 +51,10 @@ var ErrClosed = errors.New("connection closed")
 // payload, as every reply of the protocol has.
 var errNoPayload = errors.New("the daemon's reply has no payload")
 
-// ErrUnsupported is what calls answer, around the daemon's own *protocol.Error,
-// when it does not know the command: it is an older core.
-var ErrUnsupported = errors.New("the daemon does not know this command")
-
 // Client is one connection to the command socket.
 type Client struct {
 	conn  net.Conn
+	core  *core         // that is there
 	lines chan []byte   // to the writer
 	gone  chan struct{} // closed once err is set
 	wg    sync.WaitGroup
@@ -99,7 +95,10 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 func New(conn net.Conn) *Client {
 	c := &Client{
 		conn: conn, lines: make(chan []byte), gone: make(chan struct{}),
-		pending: make(map[string]call),
+		pending: make(map[string]call), core: &core{age: current},
+	}
+	if a, ok := conn.(*adaptedConn); ok {
+		c.core = a.core
 	}
 	c.wg.Go(c.write)
 	c.wg.Go(c.read)
@@ -119,8 +118,9 @@ func (c *Client) Gone() <-chan struct{} { return c.gone }
 
 // Call sends a command of the protocol's table and waits for its reply, which
 // may overtake, or come after, those of other calls. An error reply is a
-// *protocol.Error, a connection that goes away ErrLost. When ctx ends the
-// wait is given up; the daemon may have executed the command all the same.
+// *protocol.Error, what an older core cannot do an *OlderError, a connection that goes away
+// ErrLost. When ctx ends the wait is given up; the daemon may have executed the command all
+// the same.
 func Call[P protocol.Params, R protocol.Reply](ctx context.Context, c *Client, def protocol.Def[P, R], p P) (R, error) {
 	var r R
 	payload, err := Raw(ctx, c, def, p)
@@ -135,27 +135,11 @@ func Call[P protocol.Params, R protocol.Reply](ctx context.Context, c *Client, d
 
 // Raw is Call for those who want the reply's payload as the daemon wrote it.
 func Raw[P protocol.Params, R protocol.Reply](ctx context.Context, c *Client, def protocol.Def[P, R], p P) (jsontext.Value, error) {
-	payload, err := c.roundTrip(ctx, def.Name(), p)
-	if isUnknown(err, def.Name()) {
-		err = fmt.Errorf("%w: %w", ErrUnsupported, err)
-	}
+	payload, err := c.core.send(ctx, c, def.Name(), p)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", def.Name(), err)
 	}
 	return payload, nil
-}
-
-// isUnknown reports that a daemon does not know a command, however it says so. An older
-// core may say no more than the command's name.
-func isUnknown(err error, command string) bool {
-	var wire *protocol.Error
-	if !errors.As(err, &wire) {
-		return false
-	}
-	why := strings.ReplaceAll(strings.ToLower(wire.Message), " ", "_")
-	bare := strings.Trim(strings.TrimPrefix(why, string(protocol.InvalidCommand)+":"), `_"'`)
-	return wire.Code == protocol.InvalidCommand && (bare == command || strings.Contains(why, string(protocol.UnknownCommand))) ||
-		string(wire.Code) == string(protocol.UnknownCommand)
 }
 
 func (c *Client) roundTrip(ctx context.Context, command string, params any) (jsontext.Value, error) {

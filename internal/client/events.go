@@ -30,6 +30,9 @@ type Events struct {
 	last  uint64
 	gap   bool
 	err   error // sticky
+
+	core *core   // of an older one, which does not number its events; else nil
+	fill *Filler // of that
 }
 
 type eventLine struct {
@@ -164,7 +167,11 @@ func (e *Events) Next(ctx context.Context) (protocol.EventEnvelope, []byte, erro
 	case next := <-e.lines:
 		if next.err != nil {
 			e.err = next.err
+			e.release(true)
 			return protocol.EventEnvelope{}, nil, e.err
+		}
+		if e.core != nil {
+			next.env.Seq = e.last + 1
 		}
 		e.last = next.env.Seq
 		return next.env, next.raw, nil
@@ -190,6 +197,7 @@ func (e *Events) Gap() bool { return e.gap }
 // beside Next, and more than once.
 func (e *Events) Close() error {
 	e.once.Do(func() {
+		e.release(false)
 		close(e.stop)
 		e.conn.Close()
 	})

@@ -11,6 +11,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/client"
 	"noused/internal/client/approval"
 	"noused/internal/format"
 	"noused/internal/protocol"
@@ -206,7 +207,10 @@ var approvalModes = []string{string(protocol.ApprovalsAsk), string(protocol.Appr
 
 func chooseApprovals(ctx context.Context, p place, arg string) outcome {
 	if arg == "" {
-		return informed("approvals: %s", cmp.Or(string(p.state.ApprovalMode), "this core is an older one and asks nothing"))
+		if err := client.AsksApprovals(p.state); err != nil {
+			return informed("approvals: %s", err)
+		}
+		return informed("approvals: %s", p.state.ApprovalMode)
 	}
 	if !slices.Contains(approvalModes, arg) {
 		return failed(fmt.Errorf("approvals %s: want one of %s", cell.Line(arg, 20), strings.Join(approvalModes, ", ")))

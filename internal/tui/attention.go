@@ -52,7 +52,7 @@ type (
 // client agrees: where it is shown, and the terminal looked at.
 func (m *model) markRead() {
 	a := &m.attention
-	if !a.unseen || !m.focused || !m.known || m.offline != nil || m.goal != nil || m.shownBoard() != nil || m.lacks("mark_read") {
+	if !a.unseen || !m.focused || !m.known || m.offline != nil || m.goal != nil || m.shownBoard() != nil || refusal(m.link, protocol.MarkRead, protocol.MarkReadParams{}) != nil {
 		return
 	}
 	a.unseen = false
@@ -73,7 +73,7 @@ func (m *model) visit() {
 		a.visited = map[string]string{}
 	}
 	a.visited[m.key(m.site, m.state.SessionID)] = m.title()
-	if len(m.missing) == 0 {
+	if m.lacks == nil {
 		m.watch(m.site)
 	}
 }

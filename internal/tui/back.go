@@ -36,12 +36,13 @@ func (m *model) newestQueued() string {
 // and tells whether there is one.
 func (m *model) takeBack() bool {
 	id := m.newestQueued()
+	lacks := refusal(m.link, protocol.Withdraw, protocol.WithdrawParams{})
 	switch {
 	case slices.Contains(m.working, "take-back"):
 	case id != "":
 		m.do("take-back", func(ctx context.Context, p place) outcome { return withdraw(ctx, p, id) })
-	case m.state.PendingCounts.Steer+m.state.PendingCounts.FollowUp > 0 && m.lacks(protocol.Withdraw.Name()):
-		m.talk.Notice("info", "this core is an older one and does not know how to take a queued text back; "+m.keyed("stop", "ends the run and gives back all"))
+	case m.state.PendingCounts.Steer+m.state.PendingCounts.FollowUp > 0 && lacks != nil:
+		m.talk.Notice("info", explain(lacks, "to take a queued text back").Error()+"; "+m.keyed("stop", "ends the run and gives back all"))
 		return false
 	default:
 		return false
@@ -69,9 +70,10 @@ func newestWaiting(ctx context.Context, p place, _ string) outcome {
 // editLast goes on in a branch from before the user's last message, whose text
 // is in the input.
 func editLast(ctx context.Context, p place, _ string) outcome {
-	switch {
-	case len(p.missing) > 0:
-		return failed(errors.New("this core is an older one and branches at the end only: /branch works"))
+	branch := protocol.BranchSessionParams{SessionID: p.state.SessionID, LeafID: "of the message"}
+	switch err := refusal(p.link, protocol.BranchSession, branch); {
+	case err != nil:
+		return failed(err)
 	case p.running():
 		return failed(errors.New("a run is active: its messages can be edited when it is over"))
 	}

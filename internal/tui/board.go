@@ -13,6 +13,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"noused/internal/client"
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
 	"noused/internal/tui/board"
@@ -64,7 +65,7 @@ type boardDaemon struct {
 	again   bool   // and have to be once more
 	lost    bool   // something was asked for in vain: there was no connection
 	asked   map[string]bool
-	older   bool
+	lists   error  // why it lists no sessions, or nil
 	note    string // what it cannot tell
 }
 
@@ -159,10 +160,6 @@ func (v *boardView) woke() {
 	}
 	for i, news := range of {
 		d := v.daemons[i]
-		if news.older && !d.older {
-			d.older = true
-			v.noted(d, "an older core lists no sessions: here are the shown one, and those that speak")
-		}
 		if news.relist {
 			v.list(d)
 		}
@@ -215,10 +212,10 @@ func (v *boardView) connected(s *site) {
 	}
 }
 
-// putShown puts the session that is shown on the board of a core that lists none.
+// putShown puts the session that is shown on the board of a daemon that lists none.
 func (v *boardView) putShown() {
 	s, d := v.m.state, v.daemons[v.m.site.index]
-	if !d.older || s.SessionID == "" || v.Has(v.id(v.m.site, s.SessionID)) {
+	if d.lists == nil || s.SessionID == "" || v.Has(v.id(v.m.site, s.SessionID)) {
 		return
 	}
 	info := protocol.SessionInfo{SessionID: s.SessionID, Title: s.Title, RunState: s.RunState, Model: s.Model, Workdir: s.Workdir}
@@ -227,7 +224,7 @@ func (v *boardView) putShown() {
 
 // list asks for all sessions of a daemon, once at a time.
 func (v *boardView) list(d *boardDaemon) {
-	if d.older {
+	if d.lists != nil {
 		return
 	}
 	if d.listing {
@@ -281,8 +278,9 @@ func (v *boardView) listed(d *boardDaemon, list []protocol.SessionInfo, more boo
 	d.listing = false
 	var wire *protocol.Error
 	switch {
-	case errors.Is(err, follow.ErrUnsupported):
-		v.feed.isOlder(d.index)
+	case errors.Is(err, client.ErrUnsupported):
+		d.lists = err
+		v.noted(d, "an older core lists no sessions: here are the shown one, and those that speak")
 		v.woke()
 	case errors.As(err, &wire):
 		v.Tell(strings.TrimPrefix(d.host+": "+describe(err), ": "), true)
@@ -299,7 +297,7 @@ func (v *boardView) listed(d *boardDaemon, list []protocol.SessionInfo, more boo
 	}
 }
 
-// lacking says what a core that lists sessions does not say of them.
+// lacking says what a daemon that lists sessions does not say of them.
 func lacking(list []protocol.SessionInfo) string {
 	if len(list) == 0 || list[0].Workdir != "" {
 		return ""
@@ -310,7 +308,7 @@ func lacking(list []protocol.SessionInfo) string {
 // askSession asks for one session that an event did not describe in full. Ids are in the
 // order of their times: it is the first of those before the next id.
 func (v *boardView) askSession(d *boardDaemon, id string) {
-	if d.older {
+	if d.lists != nil {
 		if !v.Has(v.id(d.site, id)) {
 			v.Put(d.host, protocol.SessionInfo{SessionID: id})
 		}

@@ -16,11 +16,6 @@ import (
 // carryOut does what the user wants of a session, beside the screen.
 func (v *boardView) carryOut(c board.Choice) {
 	d := v.daemon(c.ID.Host)
-	if d.older && !v.isShown(c.ID) {
-		v.Tell("this core is an older one: open the session first", true)
-		v.Ask(c)
-		return
-	}
 	p := v.m.at(d.site)
 	p.state = protocol.State{SessionID: c.ID.Session}
 	if info, ok := v.Selected(); ok && v.SelectedID() == c.ID {

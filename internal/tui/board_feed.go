@@ -32,7 +32,6 @@ type boardEvent struct {
 // boardNews is what the board knows of a daemon beside its events.
 type boardNews struct {
 	relist bool // something may have been missed
-	older  bool
 }
 
 // newBoardFeed makes the feed of so many daemons. What it holds is bounded for all of
@@ -46,12 +45,7 @@ func (f *boardFeed) pump(ctx context.Context, from int, paced bool, s *follow.St
 	defer s.Close()
 	tellAll(ctx, s, paced, func(h follow.Update) {
 		switch h := h.(type) {
-		case follow.Connected: // also for the first time
-			if h.Older {
-				f.isOlder(from)
-			}
-			f.missed(from)
-		case follow.Gap:
+		case follow.Connected, follow.Gap: // also for the first time
 			f.missed(from)
 		case follow.Line:
 			f.put(from, h)
@@ -84,12 +78,6 @@ func (f *boardFeed) missed(from int) {
 	defer f.mu.Unlock()
 	f.of[from].relist = true
 	poke(f.filled)
-}
-
-func (f *boardFeed) isOlder(from int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.of[from].older = true
 }
 
 func (f *boardFeed) takeEvents() (events []boardEvent, of []boardNews) {

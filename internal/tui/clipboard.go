@@ -43,8 +43,8 @@ type pasted struct {
 
 // pasteImage asks the desktop for the image in its clipboard.
 func (m *model) pasteImage() {
-	if len(m.missing) > 0 {
-		m.talk.Notice("error", "this core is an older one and takes no images")
+	if err := takesNoImages(m.link); err != nil {
+		m.talk.Notice("error", err.Error())
 		return
 	}
 	getenv := m.opts.Getenv

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"noused/internal/client"
 	"noused/internal/client/follow"
 	"noused/internal/format"
 	"noused/internal/protocol"
@@ -20,11 +21,10 @@ import (
 // place is what a job knows of where it works: a copy, and safe to read in any
 // goroutine.
 type place struct {
-	opts    *Options
-	link    *follow.Session // nil of a daemon that is not shown: it is dialled for each command
-	busy    *sync.WaitGroup // of link
-	state   protocol.State
-	missing []string
+	opts  *Options
+	link  *follow.Session // nil of a daemon that is not shown: it is dialled for each command
+	busy  *sync.WaitGroup // of link
+	state protocol.State
 }
 
 func (p place) scope() protocol.Scope { return protocol.Scope{SessionID: p.state.SessionID} }
@@ -33,16 +33,26 @@ func (p place) running() bool {
 	return p.state.RunState != "" && p.state.RunState != protocol.StateIdle
 }
 
-// ask sends a command, unless the daemon is known not to have it.
+// ask sends a command.
 func ask[P protocol.Params, R protocol.Reply](ctx context.Context, p place, def protocol.Def[P, R], params P) (R, error) {
-	if slices.Contains(p.missing, def.Name()) {
-		var none R
-		return none, fmt.Errorf("%s: %w", def.Name(), follow.ErrUnsupported)
-	}
 	if p.link == nil {
 		return follow.Once(ctx, p.opts.Daemon, def, params)
 	}
 	return follow.Do(ctx, p.link, def, params)
+}
+
+// refusal is why the daemon that is shown cannot do a command; nil where it can, or that is
+// not known.
+func refusal[P protocol.Params, R protocol.Reply](link *follow.Session, def protocol.Def[P, R], params P) error {
+	if link == nil {
+		return nil
+	}
+	return follow.Refusal(link, def, params)
+}
+
+// takesNoImages is why no image can go with a text, or nil.
+func takesNoImages(link *follow.Session) error {
+	return refusal(link, protocol.Prompt, protocol.PromptParams{Attachments: []protocol.AttachmentParams{{}}})
 }
 
 // outcome is what a job comes to. Both faces know how to show one.
@@ -356,7 +366,7 @@ func showState(ctx context.Context, p place, _ string) outcome {
 	add("follow-up mode", string(s.FollowUpMode))
 	add("pending", fmt.Sprintf("%d steer, %d follow-up", s.PendingCounts.Steer, s.PendingCounts.FollowUp))
 	if s.Daemon.Version == "" {
-		add("daemon", "an older core that says no more")
+		add("daemon", "says no more")
 		return informed("%s", strings.Join(lines, "\n"))
 	}
 	add("model", s.Model.Provider+"/"+s.Model.Name)
@@ -374,12 +384,16 @@ func showState(ctx context.Context, p place, _ string) outcome {
 	return informed("%s", strings.Join(lines, "\n"))
 }
 
-// explain says what an older core lacks instead of how it put it.
+// explain says what was to be done with a command that the daemon does not know.
 func explain(err error, what string) error {
-	if errors.Is(err, follow.ErrUnsupported) {
-		return fmt.Errorf("this core is an older one and does not know how %s", what)
+	var lacks *client.OlderError
+	switch {
+	case !errors.As(err, &lacks):
+		return err
+	case lacks.Command == "":
+		return lacks
 	}
-	return err
+	return &client.OlderError{What: "does not know how " + what, Err: lacks.Err}
 }
 
 // describe is an error as the user reads it: code, message and cause of a
@@ -387,7 +401,7 @@ func explain(err error, what string) error {
 func describe(err error) string {
 	var wire *protocol.Error
 	switch {
-	case errors.Is(err, follow.ErrUnsupported):
+	case errors.Is(err, client.ErrUnsupported):
 		return explain(err, "to do this").Error()
 	case errors.As(err, &wire):
 		return wire.Error()

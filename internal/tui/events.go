@@ -1,7 +1,6 @@
 package tui
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -82,7 +81,7 @@ func (m *model) reached(s follow.Snapshot) bool {
 // restore shows a session as it is at one moment.
 func (m *model) restore(s follow.Snapshot) {
 	first, other := !m.known, m.state.SessionID != s.State.SessionID
-	m.known, m.missing, m.attention.unseen = true, s.Missing, true
+	m.known, m.lacks, m.attention.unseen = true, s.Lacks, true
 	m.offer = offer{}
 	if other {
 		m.talk.Clear()
@@ -108,8 +107,8 @@ func (m *model) restore(s follow.Snapshot) {
 	switch {
 	case s.New:
 		m.talk.Notice("info", "the daemon was restarted")
-	case first && len(s.Missing) > 0:
-		m.talk.Notice("info", "this core is an older one: it has no list of sessions or tools, no search and no model to choose")
+	case first && s.Lacks != nil:
+		m.talk.Notice("info", s.Lacks.Error())
 	}
 	if text := m.opts.otherVersion(s.State.Daemon); text != "" && (first || s.New) {
 		m.talk.Notice("warning", text)
@@ -125,8 +124,7 @@ func (m *model) restore(s follow.Snapshot) {
 	}
 }
 
-// returnUndelivered gives back the texts that an older core has neither delivered nor will:
-// its run is over, and the end of it was not seen.
+// returnUndelivered gives back the texts that the daemon has neither delivered nor will: its run is over, and the end of it was not seen.
 func (m *model) returnUndelivered(entries []jsontext.Value) {
 	var said []string
 	for _, raw := range entries {
@@ -166,7 +164,6 @@ func beganAt(entries []jsontext.Value, run string) time.Time {
 }
 
 func (m *model) setState(s protocol.State) {
-	s.SessionID = cmp.Or(s.SessionID, m.state.SessionID) // an older core may leave it out
 	if s.SessionID != m.state.SessionID {
 		m.menu.close()
 	}
@@ -222,10 +219,10 @@ func (m *model) event(ev follow.Event) {
 	m.refresh()
 }
 
-// delivered notes for an older core, which does not name inputs, that a text does
-// not wait any more.
+// delivered notes, where the daemon does not name inputs, that a text does not wait any
+// more.
 func (m *model) delivered(e protocol.MessageStart) {
-	if e.Role != "user" || len(m.missing) == 0 {
+	if e.Role != "user" || m.lacks == nil {
 		return
 	}
 	before := len(m.waiting)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"noused/internal/client/follow"
+	"noused/internal/client"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 )
@@ -33,7 +33,7 @@ func (u unsent) written(ctx context.Context, p place) (unsent, error) {
 	r, err := ask(ctx, p, protocol.Expand, protocol.ExpandParams{Scope: p.scope(), Text: u.text})
 	var wire *protocol.Error
 	switch {
-	case errors.Is(err, follow.ErrUnsupported) && !call: // to an older core these are words
+	case errors.Is(err, client.ErrUnsupported) && !call: // these are words there
 		return u, nil
 	case errors.As(err, &wire) && wire.Code == protocol.InvalidPayload:
 		return u, errors.New(strings.TrimPrefix(wire.Message, "text: "))

@@ -91,13 +91,13 @@ type model struct {
 // daemonView is what the daemon said that is shown, and what is known of it.
 type daemonView struct {
 	state   protocol.State
-	missing []string
+	lacks   error                // what the daemon has not, or nil
 	known   bool                 // there was a Snapshot
 	offline *follow.Disconnected // nil while connected
 	since   time.Time            // when the run began; zero where nobody said
 	tools   []tool               // that are running, in the order they began
 	ours    []string             // ids of inputs sent from here
-	waiting []string             // sent to the run of an older core, which hands nothing back
+	waiting []string             // sent to the run of a daemon that hands nothing back
 	heard   []string             // said by users in that run: one may be before its reply
 	retry   unsent               // what was sent last and failed
 	where   whereabouts
@@ -369,7 +369,7 @@ func (m *model) resumed() tea.Cmd {
 }
 
 func (m *model) place() place {
-	return place{opts: m.opts, link: m.link, busy: m.busy, state: m.state, missing: m.missing}
+	return place{opts: m.opts, link: m.link, busy: m.busy, state: m.state}
 }
 
 // refresh asks for the state, not more often than every refreshEvery, and again

@@ -2,7 +2,6 @@ package tui
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -125,8 +124,6 @@ func newChooser(m *model, list any) *overlay {
 		panic("no overlay for this list")
 	}
 }
-
-func (m *model) lacks(command string) bool { return slices.Contains(m.missing, command) }
 
 func (o *overlay) draw(m *model, width, height int) string {
 	view := o.box.View(width, height)

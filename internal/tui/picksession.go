@@ -24,7 +24,7 @@ type listed struct {
 }
 
 func newSessions(m *model, list sessionList) *overlay {
-	o := &overlay{chosen: (*model).chooseSession, searches: len(list.matches) == 0 && !m.lacks("search_sessions")}
+	o := &overlay{chosen: (*model).chooseSession, searches: len(list.matches) == 0 && refusal(m.link, protocol.SearchSessions, protocol.SearchSessionsParams{}) == nil}
 	for _, s := range m.sites {
 		o.lists = append(o.lists, &listing{site: s})
 	}

@@ -38,7 +38,6 @@ type plain struct {
 	out  io.Writer
 
 	state    protocol.State
-	missing  []string
 	known    bool
 	offline  bool
 	noDaemon bool            // nobody listens; it was said
@@ -190,7 +189,7 @@ func (p *plain) sayf(format string, args ...any) {
 }
 
 func (p *plain) place() place {
-	return place{opts: &p.opts, link: p.link, state: p.state, missing: p.missing}
+	return place{opts: &p.opts, link: p.link, state: p.state}
 }
 
 func (p *plain) told(u follow.Update) {
@@ -232,7 +231,7 @@ func (p *plain) told(u follow.Update) {
 // restore says the end of a conversation, or what of it was not said yet.
 func (p *plain) restore(s follow.Snapshot) {
 	other := !p.known || p.state.SessionID != s.State.SessionID
-	p.state, p.missing = s.State, s.Missing
+	p.state = s.State
 	if s.New {
 		p.sayf("the daemon was restarted")
 	}
@@ -240,8 +239,8 @@ func (p *plain) restore(s follow.Snapshot) {
 		p.seen = map[string]bool{}
 		p.sayf("session %s, %s", cmp.Or(p.state.Title, p.state.SessionID), p.state.RunState)
 	}
-	if !p.known && len(s.Missing) > 0 {
-		p.sayf("this core is an older one: it has no list of sessions or tools, no search and no model to choose")
+	if !p.known && s.Lacks != nil {
+		p.sayf("%s", s.Lacks)
 	}
 	if text := p.opts.otherVersion(s.State.Daemon); text != "" && (!p.known || s.New) {
 		p.sayf("%s", text)

@@ -2,9 +2,7 @@ package tui
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -13,37 +11,24 @@ import (
 	"noused/internal/regular"
 )
 
-// say sends a text to the model: as a prompt, or to the running run as a steer.
-// What the session does may have changed since it was told; then the other one
-// is sent. The key makes a second try the same as the first, should that have
-// been accepted all the same.
+// say sends a text to the model: as a prompt, or to the running run as a steer. The daemon
+// does the other one where that is not so any more. The key makes a second try the same as
+// the first, should that have been accepted all the same.
 func say(ctx context.Context, p place, u unsent) outcome {
-	send := []func() (string, error){
-		func() (string, error) {
-			wait := false
-			r, err := ask(ctx, p, protocol.Prompt, protocol.PromptParams{
-				Scope: p.scope(), Text: u.text, Wait: &wait, StreamingBehavior: protocol.KindSteer, IdempotencyKey: u.key, Attachments: u.attachments(),
-			})
-			if err != nil || r.Accepted == nil {
-				return "", err
-			}
-			return r.Accepted.InputID, nil
-		},
-		func() (string, error) {
-			r, err := ask(ctx, p, protocol.Steer, protocol.SteerParams{
-				Scope: p.scope(), Text: u.text, IfIdle: protocol.KindPrompt, IdempotencyKey: u.key, Attachments: u.attachments(),
-			})
-			return r.InputID, err
-		},
-	}
 	if p.running() {
-		slices.Reverse(send)
+		r, err := ask(ctx, p, protocol.Steer, protocol.SteerParams{
+			Scope: p.scope(), Text: u.text, IfIdle: protocol.KindPrompt, IdempotencyKey: u.key, Attachments: u.attachments(),
+		})
+		return outcome{sent: r.InputID, err: err, text: textIf(err, u.text)}
 	}
-	id, err := send[0]()
-	if isStateRejection(err) {
-		id, err = send[1]()
+	r, err := ask(ctx, p, protocol.Prompt, protocol.PromptParams{
+		Scope: p.scope(), Text: u.text, Wait: new(bool), StreamingBehavior: protocol.KindSteer, IdempotencyKey: u.key, Attachments: u.attachments(),
+	})
+	out := outcome{err: err, text: textIf(err, u.text)}
+	if r.Accepted != nil {
+		out.sent = r.Accepted.InputID
 	}
-	return outcome{sent: id, err: err, text: textIf(err, u.text)}
+	return out
 }
 
 func (u unsent) attachments() (list []protocol.AttachmentParams) {
@@ -66,8 +51,8 @@ func attachImage(_ context.Context, p place, path string) outcome {
 	switch {
 	case path == "none":
 		return outcome{images: []image{}, info: "the next text goes without images"}
-	case len(p.missing) > 0:
-		return failed(errors.New("this core is an older one and takes no images"))
+	case takesNoImages(p.link) != nil:
+		return failed(takesNoImages(p.link))
 	case strings.HasPrefix(path, "~/"):
 		path = filepath.Join(p.opts.Getenv("HOME"), path[2:])
 	}
@@ -90,9 +75,6 @@ func queueFollowUp(ctx context.Context, p place, u unsent) outcome {
 	r, err := ask(ctx, p, protocol.FollowUp, protocol.FollowUpParams{
 		Scope: p.scope(), Text: u.text, IfIdle: protocol.KindPrompt, IdempotencyKey: u.key, Attachments: u.attachments(),
 	})
-	if isStateRejection(err) {
-		return say(ctx, p, u)
-	}
 	return outcome{sent: r.InputID, err: err, text: textIf(err, u.text)}
 }
 
@@ -101,18 +83,6 @@ func textIf(err error, text string) string {
 		return text
 	}
 	return ""
-}
-
-// isStateRejection tells whether a text was refused for the run it found, or
-// did not find: an older core does not know how to do the other thing by itself.
-func isStateRejection(err error) bool {
-	var wire *protocol.Error
-	if !errors.As(err, &wire) || wire.Code != protocol.CommandRejected {
-		return false
-	}
-	why := strings.ToLower(wire.Message)
-	return strings.Contains(why, string(protocol.NoActiveRun)) || strings.Contains(why, "no active run") ||
-		strings.Contains(why, string(protocol.RunInProgress)) || strings.Contains(why, "in progress")
 }
 
 func abort(ctx context.Context, p place) outcome {

@@ -251,7 +251,7 @@ func (m *model) answer(a answered) tea.Cmd {
 	m.unsent, m.sending, m.retry = m.unsent[1:], false, unsent{}
 	if i := slices.Index(m.heard, was.text); i >= 0 {
 		m.heard = slices.Delete(m.heard, i, i+1)
-	} else if o.err == nil && was.text != "" && len(m.missing) > 0 && m.running() {
+	} else if o.err == nil && was.text != "" && m.lacks != nil && m.running() {
 		m.waiting = append(m.waiting, was.text)
 	}
 	if o.err != nil && was.text != "" {

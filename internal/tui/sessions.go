@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"noused/internal/client/follow"
+	"noused/internal/client"
 	"noused/internal/protocol"
 )
 
@@ -25,7 +25,7 @@ func switchSession(ctx context.Context, p place, arg string) outcome {
 		return outcome{show: sessionList{}} // which each of the daemons is asked for
 	}
 	list, err := listSessions(ctx, p)
-	if err != nil && !(arg != "" && errors.Is(err, follow.ErrUnsupported)) {
+	if err != nil && !(arg != "" && errors.Is(err, client.ErrUnsupported)) {
 		return failed(explain(err, "to see the sessions; /switch ID works"))
 	}
 	id := arg
@@ -94,9 +94,6 @@ func matching(list []protocol.SessionInfo, text string) []protocol.SessionInfo {
 }
 
 func branchSession(ctx context.Context, p place, entry string) outcome {
-	if entry != "" && len(p.missing) > 0 {
-		return failed(errors.New("this core is an older one and branches at the end only: /branch works"))
-	}
 	r, err := ask(ctx, p, protocol.BranchSession, protocol.BranchSessionParams{SessionID: p.state.SessionID, LeafID: entry, Activate: new(bool)})
 	if err != nil {
 		return failed(err)

@@ -11,6 +11,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"noused/internal/client"
 	"noused/internal/client/approval"
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
@@ -309,7 +310,7 @@ func (m *model) counted(c counted) {
 // later has a site that is not away, and has not answered, asked again in a while.
 func (m *model) later(s *site, err error) {
 	var refused *protocol.Error
-	if s.later || s.away != nil || errors.As(err, &refused) || errors.Is(err, follow.ErrUnsupported) {
+	if s.later || s.away != nil || errors.As(err, &refused) || errors.Is(err, client.ErrUnsupported) {
 		return
 	}
 	s.later = true

@@ -213,7 +213,7 @@ func (m *model) queueLines(height int) []string {
 		add("queued", text)
 	}
 	waiting := m.state.PendingCounts.Steer + m.state.PendingCounts.FollowUp
-	if len(rows) == 0 && waiting > 0 { // an older core counts only
+	if len(rows) == 0 && waiting > 0 { // they are only counted
 		add("queued", format.Count(waiting, "text"))
 	}
 	if len(rows) == 0 || height <= 0 {

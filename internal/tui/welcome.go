@@ -75,7 +75,7 @@ func (m *model) farewell() string {
 		return unsent
 	}
 	flags := " --session " + m.state.SessionID
-	if len(m.missing) > 0 { // an older core has the active one only
+	if m.lacks != nil { // it works in the active one only
 		flags = ""
 	}
 	flags += m.opts.Flags

@@ -237,7 +237,7 @@ func (w *window) snapshot(s follow.Snapshot) {
 	if s.State.SessionID != w.id {
 		return // the daemon's active one, in the place of one that is gone
 	}
-	if len(s.Missing) > 0 {
+	if s.Lacks != nil {
 		w.gone(acp.Errorf(acp.InternalError, "the daemon is an older core that nous acp cannot work with"))
 		return
 	}

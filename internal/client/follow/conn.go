@@ -24,8 +24,7 @@ type conn struct {
 	ctx      context.Context
 	commands *client.Client
 	Connected
-	active string // the older core's active session, where it does not say in its state
-	sure   bool   // of an older core: no event can be missed any more
+	sure bool // no event can be missed any more, where that may be
 	// incomplete: the daemon is still looking for approvals of sessions.
 	incomplete bool
 	in         chan incoming
@@ -71,8 +70,7 @@ func (s *Session) connect() (began bool, err error) {
 	return true, c.follow()
 }
 
-// open connects to both sockets. Whether the daemon knows subscribe is asked of
-// get_state: an older core may leave a line on the event socket unanswered.
+// open connects to both sockets. get_state tells what daemon it is.
 func (c *conn) open() error {
 	ctx, cancel := context.WithTimeout(c.ctx, dialTimeout)
 	defer cancel()
@@ -83,9 +81,7 @@ func (c *conn) open() error {
 	c.commands = client.New(commands)
 	state, err := c.s.meet(ctx, c.commands)
 	if err == nil {
-		older := state.Daemon.Epoch == ""
-		c.s.older.Store(older)
-		c.Connected, err = c.s.events.connect(ctx, older, c.from(len(state.Runs) > 0))
+		c.Connected, err = c.s.events.connect(ctx, c.from(len(state.Runs) > 0))
 	}
 	if err != nil {
 		c.commands.Close()
@@ -99,7 +95,7 @@ func (s *Session) meet(ctx context.Context, commands *client.Client) (protocol.S
 	p := protocol.GetStateParams{Scope: protocol.Scope{SessionID: s.wanted()}}
 	state, err := client.Call(ctx, commands, protocol.GetState, p)
 	var wire *protocol.Error
-	if p.SessionID != "" && errors.As(err, &wire) {
+	if p.SessionID != "" && (errors.As(err, &wire) || errors.Is(err, client.ErrUnsupported)) {
 		return client.Call(ctx, commands, protocol.GetState, protocol.GetStateParams{})
 	}
 	return state, err
@@ -147,7 +143,7 @@ func (c *conn) next() incoming {
 
 // begin shows the session, or goes on where the last connection ended.
 func (c *conn) begin() error {
-	resumed := c.s.synced && !c.Older && !c.Gap && c.Epoch == c.s.epoch
+	resumed := c.s.synced && !c.Gap && c.Epoch == c.s.epoch
 	if !resumed {
 		c.s.last = c.After
 		c.s.tail.clear()
@@ -192,7 +188,7 @@ func (c *conn) follow() error {
 		}
 	}
 	for {
-		if c.Older || c.incomplete {
+		if c.Lacks != nil || c.incomplete {
 			due()
 		}
 		var err error
@@ -248,7 +244,7 @@ func (c *conn) applyIncoming(next incoming) error {
 		c.s.last = max(c.s.last, next.Seq)
 		c.s.tail.clear()
 		return errDropped
-	case !c.Older && next.Seq <= c.s.last:
+	case next.Seq <= c.s.last:
 		return nil // the snapshot has it
 	case c.moved(next):
 		c.s.last = next.Seq
@@ -284,29 +280,28 @@ func (c *conn) ours(next incoming) bool {
 		return false
 	}
 	id := next.Where().SessionID
-	return id == "" || id == c.s.session || c.Older && c.s.session == ""
+	return id == "" || id == c.s.session
 }
 
-// look asks for the state: an event says that it has changed, not how. An older core
-// does not say that either, and is asked every lookAfter.
+// look asks for the state: an event says that it has changed, not how. A daemon
+// whose events may be missed is asked every lookAfter.
 func (c *conn) look() error {
-	if !c.s.synced && !c.Older {
+	if !c.s.synced {
 		return nil // a snapshot is on its way
 	}
 	touched := c.s.touched.Swap(false)
 	state, err := c.state(c.s.session)
 	var wire *protocol.Error
 	switch {
+	case errors.Is(err, client.ErrUnsupported):
+		return nil // another client's session is the active one
 	case errors.As(err, &wire):
 		return c.show(c.s.session) // it was deleted, say
 	case err != nil:
 		return err
 	}
 	c.incomplete = state.ApprovalsIncomplete
-	if c.Older && state.SessionID != c.s.session {
-		return nil // another client's
-	}
-	if c.Older && !c.sure && state.RunState == protocol.StateIdle {
+	if c.Lacks != nil && !c.sure && state.RunState == protocol.StateIdle {
 		// It may not have had the event connection yet when the first snapshot was
 		// taken. By now it has. While a run goes on, a snapshot would lose what the
 		// model is saying.
@@ -322,7 +317,7 @@ func (c *conn) look() error {
 
 // tell passes the state on once every event up to it has been.
 func (c *conn) tell() {
-	if c.after == nil || !c.Older && c.s.last < c.after.LastSeq {
+	if c.after == nil || c.s.last < c.after.LastSeq {
 		return
 	}
 	c.told = comparable(*c.after)
@@ -350,25 +345,11 @@ func (c *conn) turn(id string) error {
 	return err
 }
 
-// state asks for the state. An older core may leave out which session it is of:
-// the one that was made the active one, or that its messages are of.
 func (c *conn) state(id string) (protocol.State, error) {
 	p := protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}}
 	ctx, cancel := client.Bounded(c.ctx, p, callTimeout)
 	defer cancel()
-	state, err := client.Call(ctx, c.commands, protocol.GetState, p)
-	if err != nil || !c.Older || state.SessionID != "" {
-		return state, err
-	}
-	if c.active == "" {
-		all, err := c.messages("")
-		if err != nil {
-			return state, err
-		}
-		c.active = all.SessionID
-	}
-	state.SessionID = c.active
-	return state, nil
+	return client.Call(ctx, c.commands, protocol.GetState, p)
 }
 
 func (c *conn) messages(id string) (protocol.Messages, error) {

@@ -31,12 +31,8 @@ const (
 	callTimeout = 30 * time.Second // for a reply to what is answered at once
 )
 
-// Dialer opens connections to one daemon, over whatever leads there. ctx bounds
-// the connecting only. Errors are those of client.Connect.
-type Dialer interface {
-	Commands(ctx context.Context) (net.Conn, error)
-	Events(ctx context.Context) (net.Conn, error)
-}
+// Dialer opens connections to one daemon.
+type Dialer = client.Dialer
 
 // Socket is a daemon of this machine, by the path of its command socket.
 type Socket string
@@ -58,11 +54,11 @@ type Update interface{ update() }
 
 // Connected says that events come again, or for the first time.
 type Connected struct {
-	Epoch     string // of the daemon; "" for an older core
+	Epoch     string // of the daemon; "" where it has none
 	After     uint64 // the events after this one follow
 	Gap       bool   // there were others since what was asked for, and they are gone
 	Restarted bool   // it is not the daemon of the last connection, or that started anew
-	Older     bool   // an older core: what happened while nobody listened is not known to it
+	Lacks     error  // nil, or a *client.OlderError: events may be missed without a word
 }
 
 // Disconnected says that there is no connection, and why; the follower keeps
@@ -74,8 +70,7 @@ type Disconnected struct {
 	Next     time.Duration // until the next try
 }
 
-// Event is one event. At is the daemon's clock, Seq 0 where an older core does
-// not number.
+// Event is one event. At is the daemon's clock, Seq its number.
 type Event struct {
 	protocol.Event
 	At  time.Time
@@ -90,7 +85,7 @@ type Line struct {
 	Payload jsontext.Value
 	Raw     []byte // without the LF
 	Err     error
-	Lost    bool // of an older core: a part of what its run answered was not told
+	Lost    bool // a part of what its run said was not told
 }
 
 // Gap says that events were dropped. Of a Stream it is the daemon's warning, with
@@ -107,7 +102,7 @@ type Snapshot struct {
 	State    protocol.State
 	Messages []jsontext.Value    // as get_messages has them, root first
 	Runs     []protocol.EndedRun // of them
-	Missing  []string            // what this daemon does not know of the added commands
+	Lacks    error               // nil, or a *client.OlderError: the daemon has the frozen commands only
 	New      bool                // the daemon was restarted since the last Snapshot
 }
 

@@ -120,6 +120,6 @@ func isRepeatable(params protocol.Params) bool {
 	case protocol.AbortParams:
 		return p.RunID != ""
 	}
-	_, text, key := sends(params)
+	text, key := sends(params)
 	return text == "" || key != ""
 }

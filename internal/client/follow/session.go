@@ -16,10 +16,6 @@ import (
 // not been sent.
 var ErrOffline = errors.New("not connected to the daemon")
 
-// ErrUnsupported is what Do answers when the daemon does not know the command:
-// it is an older core.
-var ErrUnsupported = client.ErrUnsupported
-
 // Session follows one session, and has a connection for commands beside.
 type Session struct {
 	daemon Dialer
@@ -33,7 +29,6 @@ type Session struct {
 	// touched: a command may have changed the state, or told it to its caller.
 	touched  atomic.Bool
 	touching chan struct{} // cap 1: touched was set
-	older    atomic.Bool   // the daemon is an older core
 
 	mu       sync.Mutex
 	commands *client.Client // nil while offline
@@ -45,7 +40,7 @@ type Session struct {
 
 	// Of the run goroutine.
 	session string // the one that is followed; "" before the first Snapshot: the active one
-	epoch   string // of the last Snapshot; "" also for an older core
+	epoch   string // of the last Snapshot
 	last    uint64 // the newest event that was told, or is in the Snapshot
 	synced  bool   // what was told is whole up to last
 	known   bool   // there was a Snapshot
@@ -59,6 +54,7 @@ type Session struct {
 // connection until it has no error; Refused tells one that the daemon answered.
 func Open(daemon Dialer, sessionID string, find func(context.Context) (string, error)) *Session {
 	ctx, cancel := context.WithCancel(context.Background())
+	daemon = client.Adapt(daemon)
 	s := &Session{
 		daemon: daemon, find: find, ctx: ctx, cancel: cancel, events: NewStream(daemon, Options{}),
 		out: newOutbox(), asked: make(chan struct{}, 1), touching: make(chan struct{}, 1), changed: make(chan struct{}),
@@ -97,9 +93,8 @@ func (s *Session) Updates() <-chan Update { return s.out.updates }
 // Follow shows another session, "" the active one; a Snapshot or a Refused
 // answers. It does not block. The session stays until the next Follow, whatever
 // other clients make the active one. To follow the same session again asks for
-// a new Snapshot: after set_leaf, say. An older core, which knows no session_id
-// in get_state, can show the active session only: there Follow makes it the
-// active one.
+// a new Snapshot: after set_leaf, say. Where the daemon works in its active
+// session only, Follow makes it that.
 func (s *Session) Follow(sessionID string) {
 	s.mu.Lock()
 	s.want = &sessionID
@@ -149,27 +144,27 @@ func Do[P protocol.Params, R protocol.Reply](ctx context.Context, s *Session, de
 		return none, fmt.Errorf("%s: %w", def.Name(), ErrOffline)
 	}
 	defer s.touch()
-	command, text, _ := sends(p)
-	if s.older.Load() && command != "" {
-		s.events.fill.Sent(command, text)
-	}
 	ctx, cancel := client.Bounded(ctx, p, callTimeout)
 	defer cancel()
 	r, err := Resend(p, c, func(c *client.Client) (R, error) { return client.Call(ctx, c, def, p) },
 		func(before *client.Client, _ error) (next *client.Client) {
-			if s.older.Load() {
+			if before.KeepsKeys(ctx) != nil {
 				return nil
 			}
-			if next, changed = s.another(ctx, before, changed); s.older.Load() {
+			if next, changed = s.another(ctx, before, changed); next == nil || next.KeepsKeys(ctx) != nil {
 				return nil
 			}
 			return next
 		})
-	var refused *protocol.Error
-	if s.older.Load() && command != "" && errors.As(err, &refused) {
-		s.events.fill.Unsent(command)
-	}
 	return r, err
+}
+
+// Refusal is client.Refusal of the daemon that is connected.
+func Refusal[P protocol.Params, R protocol.Reply](s *Session, def protocol.Def[P, R], p P) error {
+	if c, _ := s.connection(); c != nil {
+		return client.Refusal(c, def, p)
+	}
+	return nil
 }
 
 // touch has the state looked at after a command.
@@ -178,18 +173,17 @@ func (s *Session) touch() {
 	signal(s.touching)
 }
 
-// sends returns the text that a command sends, its kind, which is the command's name,
-// and its idempotency key.
-func sends(params protocol.Params) (kind protocol.Kind, text, key string) {
+// sends returns the text that a command sends, and its idempotency key.
+func sends(params protocol.Params) (text, key string) {
 	switch p := params.(type) {
 	case protocol.PromptParams:
-		return protocol.KindPrompt, p.Text, p.IdempotencyKey
+		return p.Text, p.IdempotencyKey
 	case protocol.SteerParams:
-		return protocol.KindSteer, p.Text, p.IdempotencyKey
+		return p.Text, p.IdempotencyKey
 	case protocol.FollowUpParams:
-		return protocol.KindFollowUp, p.Text, p.IdempotencyKey
+		return p.Text, p.IdempotencyKey
 	default:
-		return "", "", ""
+		return "", ""
 	}
 }
 

@@ -11,17 +11,6 @@ import (
 	"noused/internal/protocol"
 )
 
-// added are the names of the commands that an older core does not know.
-func added() []string {
-	names := []string{"subscribe"}
-	for _, row := range protocol.Table() {
-		if row.Since == protocol.Added {
-			names = append(names, row.Name)
-		}
-	}
-	return names
-}
-
 // show tells a snapshot of the session. One that the daemon refuses to show is
 // answered with a Refused and the session before, then the active one.
 func (c *conn) show(id string) error {
@@ -61,12 +50,7 @@ func (c *conn) snapshot(id string) error {
 		if err != nil {
 			return err
 		}
-		s := Snapshot{State: first, Messages: all.Messages, Runs: all.Runs}
-		if c.Older {
-			s.Missing = added()
-			c.finish(s, nil)
-			return nil
-		}
+		s := Snapshot{State: first, Messages: all.Messages, Runs: all.Runs, Lacks: c.commands.Lacks()}
 		second, err := c.state(id)
 		if err != nil {
 			return err
@@ -88,14 +72,12 @@ func (c *conn) snapshot(id string) error {
 	}
 }
 
-// enter asks for the session's state. An older core tells that of the active
-// session whatever it is asked for: there the session is made the active one.
+// enter asks for the session's state. Where the daemon works in its active session only,
+// the session is made that.
 func (c *conn) enter(id string) (protocol.State, error) {
-	if c.Older && id == "" {
-		c.active = "" // it may be another one by now
-	}
 	state, err := c.state(id)
-	if err != nil || !c.Older || id == "" || state.SessionID == id {
+	var other *client.OlderError
+	if !errors.As(err, &other) {
 		return state, err
 	}
 	p := protocol.SwitchSessionParams{SessionID: id}
@@ -104,9 +86,8 @@ func (c *conn) enter(id string) (protocol.State, error) {
 	if _, err := client.Call(ctx, c.commands, protocol.SwitchSession, p); err != nil {
 		return state, err
 	}
-	c.active = id
-	if state, err = c.state(id); err == nil && state.SessionID != id {
-		err = protocol.Errorf(protocol.SessionError, "the daemon shows %s instead", state.SessionID)
+	if state, err = c.state(id); errors.As(err, &other) {
+		err = protocol.Errorf(protocol.SessionError, "the daemon shows %s instead", other.Active)
 	}
 	return state, err
 }

@@ -57,12 +57,18 @@ func (p *pipes) isOlder(yes bool) {
 	}
 }
 
-// following plays a daemon beside a reader of its stream, in a time of their own.
+// following plays today's daemon beside a reader of its stream, in a time of their own.
 func following(t *testing.T, o follow.Options, daemon func(*pipes), reader func(*reading)) {
+	t.Helper()
+	followingAt(t, func(p *pipes) follow.Dialer { return client.Current(p) }, o, daemon, reader)
+}
+
+// followingAt is following through a dialer.
+func followingAt(t *testing.T, to func(*pipes) follow.Dialer, o follow.Options, daemon func(*pipes), reader func(*reading)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes(t)
-		s := follow.NewStream(p, o)
+		s := follow.NewStream(to(p), o)
 		defer s.Close()
 		played := make(chan struct{})
 		go func() {
@@ -90,12 +96,10 @@ func next[H follow.Update](r *reading) H {
 	return wanted
 }
 
-var newer = new(bool) // for Options.Older: it is not
-
 const status = `{"message":"m","code":"c"}`
 
 func TestStreamGoesOnWhereTheConnectionEnded(t *testing.T) {
-	following(t, follow.Options{Older: newer, Filter: protocol.SubscribeParams{Types: []string{"status"}}}, func(p *pipes) {
+	following(t, follow.Options{Filter: protocol.SubscribeParams{Types: []string{"status"}}}, func(p *pipes) {
 		c := p.accept(p.events)
 		if got, want := string(c.Subscribed(`{"epoch":"e1","next_seq":7,"gap":false}`)), `{"types":["status"]}`; got != want {
 			t.Errorf("got subscribe %s, want %s", got, want)
@@ -109,7 +113,7 @@ func TestStreamGoesOnWhereTheConnectionEnded(t *testing.T) {
 		}
 		c.Event(8, "status", status)
 	}, func(r *reading) {
-		if c := next[follow.Connected](r); c.Epoch != "e1" || c.After != 6 || c.Gap || c.Restarted || c.Older {
+		if c := next[follow.Connected](r); c.Epoch != "e1" || c.After != 6 || c.Gap || c.Restarted || c.Lacks != nil {
 			t.Errorf("got %+v", c)
 		}
 		if l := next[follow.Line](r); l.Seq != 7 || l.Type != "status" || l.Err != nil || len(l.Raw) == 0 {
@@ -130,7 +134,7 @@ func TestStreamGoesOnWhereTheConnectionEnded(t *testing.T) {
 }
 
 func TestStreamTellsOfARestartAndOfDroppedEvents(t *testing.T) {
-	following(t, follow.Options{Older: newer}, func(p *pipes) {
+	following(t, follow.Options{}, func(p *pipes) {
 		c := p.accept(p.events)
 		c.Subscribed(`{"epoch":"e1","next_seq":1,"gap":false}`)
 		c.Close()
@@ -155,7 +159,7 @@ func TestStreamTellsOfARestartAndOfDroppedEvents(t *testing.T) {
 }
 
 func TestTriesAreFurtherAndFurtherApart(t *testing.T) {
-	following(t, follow.Options{Older: newer}, func(p *pipes) {
+	following(t, follow.Options{}, func(p *pipes) {
 		p.down.Store(true)
 		<-p.on
 		c := p.accept(p.events)
@@ -190,7 +194,7 @@ func TestTriesAreFurtherAndFurtherApart(t *testing.T) {
 // An older core is told by what it answers to a command that it does not know,
 // and asked again when the connection was lost: it may have been replaced.
 func TestStreamFindsOutWhatDaemonItIs(t *testing.T) {
-	following(t, follow.Options{}, func(p *pipes) {
+	followingAt(t, func(p *pipes) follow.Dialer { return p }, follow.Options{}, func(p *pipes) {
 		p.isOlder(true)
 		c := p.accept(p.events)
 		c.Line(`{"v":"1","id":"evt-1","type":"tool_execution_end","payload":{"run_id":"r"}}`)
@@ -203,15 +207,15 @@ func TestStreamFindsOutWhatDaemonItIs(t *testing.T) {
 		defer c.Close()
 		c.Subscribed(`{"epoch":"e1","next_seq":1,"gap":false}`)
 	}, func(r *reading) {
-		if c := next[follow.Connected](r); !c.Older || c.Epoch != "" {
+		if c := next[follow.Connected](r); !errors.Is(c.Lacks, client.ErrUnsupported) || !c.Gap || c.Epoch != "" {
 			t.Errorf("got %+v, want an older core", c)
 		}
 		l := next[follow.Line](r)
-		if end, ok := l.Event.Event.(protocol.ToolEnd); !ok || !end.OK || l.Seq != 0 {
-			t.Errorf("got %+v, want what the core leaves out filled in", l)
+		if end, ok := l.Event.Event.(protocol.ToolEnd); !ok || !end.OK || l.Seq != 1 {
+			t.Errorf("got %+v, want what the core leaves out filled in, and a number", l)
 		}
 		next[follow.Disconnected](r)
-		if c := next[follow.Connected](r); c.Older || c.Epoch != "e1" || !c.Restarted {
+		if c := next[follow.Connected](r); c.Lacks != nil || c.Epoch != "e1" || !c.Restarted {
 			t.Errorf("got %+v, want the new daemon", c)
 		}
 		next[follow.Disconnected](r)
@@ -220,7 +224,7 @@ func TestStreamFindsOutWhatDaemonItIs(t *testing.T) {
 }
 
 func TestStreamDoesNotWaitForeverForASilentDaemon(t *testing.T) {
-	following(t, follow.Options{Older: newer}, func(p *pipes) {
+	following(t, follow.Options{}, func(p *pipes) {
 		c := p.accept(p.events)
 		defer c.Close()
 		c.Want("subscribe")
@@ -236,7 +240,7 @@ func TestStreamDoesNotWaitForeverForASilentDaemon(t *testing.T) {
 }
 
 func TestNextThatIsGivenUpGoesOn(t *testing.T) {
-	following(t, follow.Options{Older: newer}, func(p *pipes) {
+	following(t, follow.Options{}, func(p *pipes) {
 		c := p.accept(p.events)
 		defer c.Close()
 		c.Subscribed(`{"epoch":"e1","next_seq":1,"gap":false}`)

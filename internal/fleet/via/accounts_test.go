@@ -33,8 +33,7 @@ func TestAccountsKeepTeamsApart(t *testing.T) {
 		if all, err := f.Hosts(ctx); err != nil || len(all) != 1 || all[0].Name != want {
 			t.Errorf("%s's: got hosts %+v, %v", want, all, err)
 		}
-		live := false
-		st := follow.NewStream(f.Host(want), follow.Options{Older: &live})
+		st := follow.NewStream(client.Current(f.Host(want)), follow.Options{})
 		t.Cleanup(st.Close)
 		if h, err := st.Next(ctx); err != nil || h.(follow.Connected).Epoch != d.log.Epoch() {
 			t.Fatalf("got %+v, %v", h, err)

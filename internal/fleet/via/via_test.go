@@ -154,9 +154,8 @@ func TestEventsOverNATS(t *testing.T) {
 		d.log.Append(status("ses-a", i))
 		other.log.Append(status("ses-b", i))
 	}
-	live := false
 	stream := func(p protocol.SubscribeParams) *follow.Stream {
-		st := follow.NewStream(f.Host("box"), follow.Options{Filter: p, Older: &live})
+		st := follow.NewStream(client.Current(f.Host("box")), follow.Options{Filter: p})
 		t.Cleanup(st.Close)
 		return st
 	}
@@ -205,8 +204,7 @@ func TestEventsAreResumed(t *testing.T) {
 	d := startDaemon(t, connect(s), "box", "ep-1")
 	f := open(t, connect(s), "box")
 	ctx := within(t)
-	live := false
-	st := follow.NewStream(f.Host("box"), follow.Options{Older: &live})
+	st := follow.NewStream(client.Current(f.Host("box")), follow.Options{})
 	t.Cleanup(st.Close)
 	readTo(t, ctx, st, 0, 0)
 	if h := next(t, ctx, st); h.(follow.Connected).After != 0 {
@@ -235,8 +233,7 @@ func TestDaemonThatIsStartedAnew(t *testing.T) {
 	d := startDaemon(t, connect(s), "box", "ep-1")
 	f := open(t, connect(s), "box")
 	ctx := within(t)
-	live := false
-	st := follow.NewStream(f.Host("box"), follow.Options{Older: &live})
+	st := follow.NewStream(client.Current(f.Host("box")), follow.Options{})
 	t.Cleanup(st.Close)
 	next(t, ctx, st)
 	d.publish(1, 10)
@@ -277,8 +274,7 @@ func TestGarbage(t *testing.T) {
 	t.Cleanup(f.Close)
 	await(t, connect(s), "box")
 	ctx := within(t)
-	live := false
-	st := follow.NewStream(f.Host("box"), follow.Options{Older: &live})
+	st := follow.NewStream(client.Current(f.Host("box")), follow.Options{})
 	t.Cleanup(st.Close)
 	next(t, ctx, st)
 	d.publish(1, 3)
@@ -357,8 +353,7 @@ func TestServersThatWillNot(t *testing.T) {
 			if _, err := f.Host("box").Commands(ctx); err == nil || !strings.Contains(err.Error(), tc.command) {
 				t.Errorf("commands: got %v, want %q", err, tc.command)
 			}
-			live := false
-			st := follow.NewStream(f.Host("box"), follow.Options{Older: &live})
+			st := follow.NewStream(client.Current(f.Host("box")), follow.Options{})
 			t.Cleanup(st.Close)
 			h, err := st.Next(ctx)
 			if gone, ok := h.(follow.Disconnected); err != nil || !ok || !strings.Contains(gone.Err.Error(), tc.events) {
