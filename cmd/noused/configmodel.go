@@ -39,7 +39,9 @@ func (r *resolver) model(v vendors) ModelConfig {
 			m.Provider = provider
 		}
 		v, nameFrom := r.file.find("model.name")
-		if name, _, ok := r.asText(v, nameFrom); ok {
+		if name, _, ok := r.asText(v, nameFrom); ok && m.Provider == "" {
+			r.fail(nameFrom, "there is no model.provider that has it")
+		} else if ok {
 			m.Provider, from = m.Provider+"/"+name, nameFrom
 		}
 	}

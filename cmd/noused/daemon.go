@@ -385,6 +385,9 @@ func (d *Daemon) reload() protocol.ToolsReloaded {
 		r.Errors = append(r.Errors, err.Error())
 	}
 	for _, err := range problems {
+		if slices.Contains(r.Errors, err.Error()) {
+			continue
+		}
 		d.log.Error("model", zap.Error(err))
 		r.Errors = append(r.Errors, err.Error())
 	}

@@ -290,7 +290,7 @@ func (modelsIn) step(m *machine) {
 	}
 }
 
-// wireModel is a model as clients are told of it; the daemon's own is at its own server.
+// wireModel is a model as clients see it; the daemon's own is at its own server.
 func wireModel(c, own model.Choice) protocol.ModelInfo {
 	if plainly(c) == plainly(own) {
 		c.BaseURL = ""

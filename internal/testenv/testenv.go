@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,8 +21,7 @@ import (
 
 // M runs a package's tests in a home of their own: HOME and every XDG folder are
 // fresh, and removed afterwards, and what the user has set for noused, for
-// providers of models or for systemd is gone. Daemons are told to answer with the offline
-// model. It is for TestMain, in the place of
+// providers of models or for systemd is gone. It is for TestMain, in the place of
 // the [testing.M] that it holds:
 //
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.M{M: m}) }
@@ -98,9 +98,8 @@ func enter(home string) error {
 			return err
 		}
 	}
-	// Most tests need a model that answers, and no key.
-	if err := os.Setenv("NOUSED_MODEL", "offline"); err != nil || cache == "" {
-		return err
+	if cache == "" {
+		return nil
 	}
 	return os.Symlink(cache, filepath.Join(home, folders["XDG_CACHE_HOME"], "go-build"))
 }
@@ -159,6 +158,15 @@ func Long(t testing.TB) {
 	if testing.Short() {
 		t.Skip("long")
 	}
+}
+
+// Model is the variable that has a daemon answer with the offline model, unless its
+// configuration or command line chooses another.
+func Model(config string, args ...string) string {
+	if strings.Contains(config, "\nprovider = ") || slices.Contains(args, "--model") {
+		return "NOUSED_MODEL="
+	}
+	return "NOUSED_MODEL=offline"
 }
 
 // SecondUser is a second real user of the machine, nobody, for a test of what

@@ -228,8 +228,7 @@ func (e *Environment) Load(configDir string) (errs []error) {
 		}
 	}
 	for name, value := range values {
-		_, ours := e.set[name]
-		if _, there := os.LookupEnv(name); there && !ours {
+		if _, ours := e.set[name]; !ours && os.Getenv(name) != "" {
 			continue
 		}
 		if err := os.Setenv(name, value); err != nil {
