@@ -67,6 +67,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Deadline:            time.Now().Add(10 * time.Minute), // ends a script that waits for a tool which never came
 		Setup: func(env *testscript.Env) error {
+			env.Setenv("NOUSED_MODEL", "offline")
 			d := &daemon{program: noused, dir: env.WorkDir, env: env}
 			env.Values[daemonKey{}] = d
 			env.Defer(func() { d.end(os.Kill); noneLeft(d.socket()); noneLeft(filepath.Join(env.WorkDir, "s2")) })

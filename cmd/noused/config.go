@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"noused/internal/detach"
+	"noused/internal/model/credentials"
 	"noused/internal/notify"
 	"noused/internal/protocol"
 	"noused/internal/regular"
@@ -32,6 +33,8 @@ type Config struct {
 	Model        ModelConfig
 	Providers    map[string]ProviderConfig // by name; nil: none
 	Facts        map[string]fact           // of models.toml, by provider/name; nil: none
+	Keys         map[string]string         // saved ones, by provider
+	Problems     []error                   // with keys and variables; they keep no daemon from starting
 	Limits       runloop.Limits
 	Notify       notify.Options // as far as the file says
 	MaxLine      int            // bytes
@@ -90,7 +93,7 @@ func registerFlags(fs *pflag.FlagSet) {
 	fs.StringArray("tools-dir", nil, "`folder` of tool descriptors; repeatable (default tools.d in the configuration folder)")
 	fs.String("config", "", "configuration `file` (default config.toml in the configuration folder)")
 	fs.String("config-dir", "", "`folder` of what configures it: config.toml, tools.d, mcp.json and others (default $XDG_CONFIG_HOME/noused)")
-	fs.String("model", "", "the model, as `provider[/name]` (default offline)")
+	fs.String("model", "", "the model, as `provider[/name]` ")
 	fs.String("effort", "", "how hard the model is to think: `level` none, minimal, low, medium, high, xhigh or max")
 	fs.String("max-line", "", "`size` of the longest line a client may send: 4194304, 4096KiB or 4MiB (default 16MiB)")
 	fs.String("event-buffer", "", "`size` of the event log, from which slow readers catch up (default 16MiB)")
@@ -123,6 +126,10 @@ func resolveConfig(fs *pflag.FlagSet, getenv func(string) string) (Config, error
 	cfg.DebugSocket = r.debugSocket(cfg.Socket)
 	cfg.ConfigDir, cfg.Home, cfg.LogDir = r.configDir(), r.home(), detach.LogDir(r.getenv, r.home())
 	cfg.CacheDir = filepath.Join(r.base("XDG_CACHE_HOME", ".cache"), "noused", "sandbox")
+	var err error
+	if cfg.Keys, err = credentials.Read(cfg.ConfigDir); err != nil {
+		cfg.Problems = append(cfg.Problems, err)
+	}
 	cfg.Facts = r.facts(cfg.vendors(r.getenv))
 	cfg.Model = r.model(cfg.vendors(r.getenv))
 	cfg.Limits = r.limits()

@@ -22,13 +22,13 @@ import (
 
 // vendors are those that the configuration and the catalogue know.
 func (c Config) vendors(getenv func(string) string) vendors {
-	return vendors{own: c.Model, named: c.Providers, models: c.Facts, getenv: getenv}
+	return vendors{own: c.Model, named: c.Providers, models: c.Facts, getenv: getenv, saved: c.Keys}
 }
 
 // model reads --model PROVIDER[/NAME], or the section [model] of the file. One
 // that is named replaces the other's provider and name together.
 func (r *resolver) model(v vendors) ModelConfig {
-	m := ModelConfig{Provider: "offline"}
+	var m ModelConfig
 	provider, from, ok := r.named("model")
 	if ok {
 		m.Provider = provider
@@ -39,12 +39,16 @@ func (r *resolver) model(v vendors) ModelConfig {
 			m.Provider = provider
 		}
 		v, nameFrom := r.file.find("model.name")
-		if name, _, ok := r.asText(v, nameFrom); ok {
+		if name, _, ok := r.asText(v, nameFrom); ok && m.Provider == "" {
+			r.fail(nameFrom, "there is no model.provider that has it")
+		} else if ok {
 			m.Provider, from = m.Provider+"/"+name, nameFrom
 		}
 	}
 	var err error
-	if m.Provider, m.Name, err = v.parse(m.Provider); err != nil {
+	if m.Provider == "" {
+		m.Provider, m.Name = v.onlyModel()
+	} else if m.Provider, m.Name, err = v.parse(m.Provider); err != nil {
 		r.fail(from, "%v", err)
 	}
 	if v, from := r.file.find("model.wire"); v != nil {
@@ -68,6 +72,24 @@ func (r *resolver) model(v vendors) ModelConfig {
 	v.own = m
 	m.Effort = r.effort(v)
 	return m
+}
+
+// onlyModel is the default model of the one provider that there is a key for, where
+// there is no other.
+func (v vendors) onlyModel() (provider, name string) {
+	for _, one := range v.names() {
+		switch {
+		case v.key(one, v.config(one, false).APIKeyEnv) == "":
+		case provider != "":
+			return "", ""
+		default:
+			provider = one
+		}
+	}
+	if name = catalogue.Default(provider); name == "" {
+		return "", ""
+	}
+	return provider, name
 }
 
 // effort reads --effort, or the one of [model], for the daemon's own model.

@@ -75,6 +75,7 @@ func leaveNoCores() error {
 // Daemon is one daemon, wired together.
 type Daemon struct {
 	cfg  Config
+	read func() (Config, error) // reads it again
 	out  *logOutput
 	log  *zap.Logger // out's
 	info protocol.DaemonInfo
@@ -88,6 +89,7 @@ type Daemon struct {
 	rules   *rules
 	events  *event.Log
 	tools   *registry.Registry
+	models  *liveModels
 	hub     *runloop.Hub
 	mux     *protocol.Mux
 	fleet   *host.Host // nil: none
@@ -104,10 +106,10 @@ type Daemon struct {
 }
 
 // New opens the daemon's files and sockets, and wires its parts. After an error
-// nothing is left open.
-func New(cfg Config, out *logOutput) (*Daemon, error) {
+// nothing is left open. read reads the configuration again.
+func New(cfg Config, read func() (Config, error), out *logOutput) (*Daemon, error) {
 	d := &Daemon{
-		cfg: cfg, out: out, log: out.Logger, mux: new(protocol.Mux),
+		cfg: cfg, read: read, out: out, log: out.Logger, mux: new(protocol.Mux),
 		levels: make(chan os.Signal, 4), stops: make(chan os.Signal, 1), hangups: make(chan os.Signal, 1),
 		held: budget.New(cfg.MaxLine + shared), readers: new(server.Readers),
 		info: protocol.DaemonInfo{Version: buildinfo.Version(), Epoch: newID("ep-"), PID: os.Getpid(), StartedAt: time.Now().UTC(), Log: out.to},
@@ -183,14 +185,16 @@ func (d *Daemon) load() (err error) {
 // wire makes the hub, and what it works with.
 func (d *Daemon) wire() error {
 	models := newModels(d.cfg.vendors(os.Getenv), d.tools)
-	d.atClose(models.Close)
-	own := models.choice()
-	answering, err := models.Model(own)
-	if err != nil {
-		return fmt.Errorf("model %w", err)
-	}
 	if err := models.keepSpending(d.cfg, d.log); err != nil {
 		return err
+	}
+	d.models = &liveModels{}
+	d.models.now.Store(models)
+	d.atClose(d.models.Close)
+	for _, err := range append(d.cfg.Problems, d.models.problem()) {
+		if err != nil {
+			d.log.Error("model", zap.Error(err))
+		}
 	}
 	told, err := openInstructions(d.cfg)
 	if err != nil {
@@ -207,7 +211,7 @@ func (d *Daemon) wire() error {
 	d.notifier = notify.New(word)
 	d.atClose(d.notifier.Close)
 	d.hub = runloop.NewHub(runloop.Options{
-		Store: d.store, Model: answering, ModelInfo: own, Models: models, MaxSteps: d.cfg.Model.MaxSteps, Limits: d.cfg.Limits, Spent: models.today,
+		Store: d.store, Models: d.models, MaxSteps: d.cfg.Model.MaxSteps, Limits: d.cfg.Limits, Spent: d.models.today,
 		Instructions: surroundings{told}, Tools: d.tools, Modules: d.tools, Policy: judge{d.tools, d.rules}, ApprovalTimeout: d.cfg.Policy.ApprovalTimeout,
 		Events: loggedEvents{d.events, d.out, d.notifier, d.status, d.rest}, Daemon: d.info, Workdir: d.cfg.Workdir, Now: time.Now, NewID: newID,
 		Health: health{d.events, d.readers, disk, d.out.errors, func() *protocol.FleetState { return d.fleet.State() }}.tell,
@@ -222,7 +226,9 @@ func (d *Daemon) wire() error {
 		},
 	})
 	d.tools.TellJobEnds(d.hub.JobEnded)
-	protocol.Handle(d.mux, protocol.ListModels, catalog{models.vendors, d.tools.Providers, localServers}.handle)
+	protocol.Handle(d.mux, protocol.ListModels, func(ctx context.Context, p protocol.ListModelsParams) (protocol.Answer[protocol.Models], error) {
+		return catalog{d.models.now.Load().vendors, d.tools.Providers, localServers}.handle(ctx, p)
+	})
 	protocol.Handle(d.mux, protocol.ListSkills, skills{told, d.hub.Workdir}.handle)
 	return nil
 }
@@ -359,9 +365,10 @@ func (d *Daemon) unused() {
 	}
 }
 
-// reload reads the rules and the tool descriptors again.
+// reload reads the rules, the tool descriptors, the keys and what chooses models again.
 func (d *Daemon) reload() protocol.ToolsReloaded {
 	bad := d.rules.Reload()
+	problems := d.reloadModels()
 	c := d.tools.Reload()
 	d.unused()
 	d.log.Info("tools reloaded", zap.Strings("added", c.Added), zap.Strings("changed", c.Changed), zap.Strings("removed", c.Removed))
@@ -377,6 +384,14 @@ func (d *Daemon) reload() protocol.ToolsReloaded {
 		d.log.Error("tool not loaded", zap.Error(err))
 		r.Errors = append(r.Errors, err.Error())
 	}
+	for _, err := range problems {
+		if slices.Contains(r.Errors, err.Error()) {
+			continue
+		}
+		d.log.Error("model", zap.Error(err))
+		r.Errors = append(r.Errors, err.Error())
+	}
+	d.hub.ModelsChanged(modelsPatience) // a module may be one
 	return r
 }
 

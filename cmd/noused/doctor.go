@@ -84,13 +84,17 @@ The exit status is 1 if a check FAILs, else 0.`,
 // at. A configuration that is wrong is the only finding then: nobody knows what
 // the rest would be.
 func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string, fix bool, tell func(doctor.Finding)) (failed int, err error) {
-	cfg, err := resolveConfig(cmd.Flags(), getenv)
+	cfg, err := readSettings(cmd.Flags(), getenv)
 	if err != nil {
 		tell(doctor.Finding{
 			Status: doctor.Fail, Area: doctor.Configuration, What: err.Error(),
 			Fix: "correct it and run doctor again; all other checks depend on it",
 		})
 		return 1, nil
+	}
+	for _, problem := range cfg.Problems {
+		failed++
+		tell(doctor.Finding{Status: doctor.Fail, Area: doctor.Model, What: problem.Error(), Fix: "mend the file, and have the daemon read it: nous tools reload"})
 	}
 	r := &resolver{flags: cmd.Flags(), getenv: getenv}
 	r.readFile()
@@ -134,7 +138,8 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 	if f := cfg.Fleet; len(f.URLs) > 0 {
 		o.FleetServer, o.Fleet = strings.Join(f.URLs, ", "), f.lookedAt
 	}
-	return doctor.Run(ctx, o, tell)
+	more, err := doctor.Run(ctx, o, tell)
+	return failed + more, err
 }
 
 // lookedAt tells whether the daemon could join its fleet's server.

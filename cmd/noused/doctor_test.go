@@ -24,7 +24,7 @@ func (d *daemon) doctor(flags ...string) (out string, status int) {
 	cmd := exec.Command("noused", append(append([]string{"doctor"}, flags...), append([]string{
 		"--socket", d.sock, "--state-dir", filepath.Join(d.dir, "state"), "--workdir", d.dir, "--tools-dir", filepath.Join(d.dir, "tools"),
 	}, d.args...)...)...)
-	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+d.dir, "XDG_RUNTIME_DIR="+d.dir, "XDG_DATA_HOME="+d.dir)
+	cmd.Env = append(os.Environ(), d.model(), "XDG_CONFIG_HOME="+d.dir, "XDG_RUNTIME_DIR="+d.dir, "XDG_DATA_HOME="+d.dir)
 	var text bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &text, &text
 	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {

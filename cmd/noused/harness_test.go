@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -34,6 +35,8 @@ func TestMain(m *testing.M) {
 
 // daemon is a running noused with its own state.
 type daemon struct {
+	modelless bool // nothing chooses a model
+
 	here bool // works in the folder that it is started in
 	t    testing.TB
 	sock string
@@ -79,6 +82,18 @@ func unstarted(t testing.TB, program string, args ...string) *daemon {
 	return d
 }
 
+// model is the variable that chooses one where nothing else does.
+func (d *daemon) model() string {
+	if d.modelless {
+		return "NOUSED_MODEL="
+	}
+	own, _ := os.ReadFile(filepath.Join(d.dir, "noused", "config.toml"))
+	if i := slices.Index(d.args, "--config"); i >= 0 {
+		own, _ = os.ReadFile(d.args[i+1])
+	}
+	return testenv.Model(string(own), d.args...)
+}
+
 func (d *daemon) start() {
 	d.t.Helper()
 	ready, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(d.dir, "ready"), Net: "unixgram"})
@@ -94,7 +109,7 @@ func (d *daemon) start() {
 		args = append(args, "--workdir", d.dir)
 	}
 	d.cmd = exec.Command(d.program, append(args, d.args...)...)
-	d.cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+ready.LocalAddr().String(), "XDG_CONFIG_HOME="+d.dir, "XDG_RUNTIME_DIR="+d.dir)
+	d.cmd.Env = append(os.Environ(), d.model(), "NOTIFY_SOCKET="+ready.LocalAddr().String(), "XDG_CONFIG_HOME="+d.dir, "XDG_RUNTIME_DIR="+d.dir)
 	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
 	if d.stderr != nil {
 		d.cmd.Stderr = d.stderr

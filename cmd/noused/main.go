@@ -54,11 +54,12 @@ environment before the file.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := resolveConfig(cmd.Flags(), getenv)
+			read := func() (Config, error) { return readSettings(cmd.Flags(), getenv) }
+			cfg, err := read()
 			if err != nil {
 				return err
 			}
-			d, err := New(cfg, newLogger(os.Stderr, cfg.LogDir, cfg.LogLevel))
+			d, err := New(cfg, read, newLogger(os.Stderr, cfg.LogDir, cfg.LogLevel))
 			if err != nil {
 				return err
 			}

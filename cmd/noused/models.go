@@ -63,16 +63,20 @@ type known struct {
 // that the environment has a key or a server for, the provider modules, and the
 // offline model.
 func (c catalog) known() []known {
-	own := c.entry(c.own.Provider, c.own.Name, "config", true)
-	own.Default = true
+	var own known
+	var all []known
 	modules := c.providers()
-	switch {
-	case own.Provider == "offline":
-		own.Source = "built-in"
-	case own.Provider == "module" && !slices.Contains(modules, own.Name):
-		own.Problem = "no tools directory has a provider module of that name any more"
+	if c.own.Provider != "" {
+		own = c.entry(c.own.Provider, c.own.Name, "config", true)
+		own.Default = true
+		switch {
+		case own.Provider == "offline":
+			own.Source = "built-in"
+		case own.Provider == "module" && !slices.Contains(modules, own.Name):
+			own.Problem = "no tools directory has a provider module of that name any more"
+		}
+		all = append(all, own)
 	}
-	all := []known{own}
 	for _, provider := range c.names() {
 		cfg, named := c.named[provider]
 		for _, name := range cfg.Models {
@@ -104,7 +108,7 @@ func (c catalog) known() []known {
 // provided reports whether the environment has a key or a server for a vendor.
 func (v vendors) provided(provider string) bool {
 	cfg := v.config(provider, false)
-	return cfg.BaseURL != "" || key(cfg.APIKeyEnv, v.getenv) != ""
+	return cfg.BaseURL != "" || v.key(provider, cfg.APIKeyEnv) != ""
 }
 
 // entry is a line about a model, or about a vendor where it has no name; own: as

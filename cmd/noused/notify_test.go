@@ -31,7 +31,7 @@ func TestTheDaemonTellsSystemdHowItIs(t *testing.T) {
 	}
 	defer heard.Close()
 	d.cmd = exec.Command(d.program, "--socket", d.sock, "--state-dir", filepath.Join(d.dir, "state"), "--workdir", d.dir)
-	d.cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+heard.LocalAddr().String(), "WATCHDOG_USEC=300000", "XDG_CONFIG_HOME="+d.dir)
+	d.cmd.Env = append(os.Environ(), d.model(), "NOTIFY_SOCKET="+heard.LocalAddr().String(), "WATCHDOG_USEC=300000", "XDG_CONFIG_HOME="+d.dir)
 	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -42,10 +42,21 @@ func newModels(v vendors, tools *registry.Registry) *models {
 	return &models{vendors: v, tools: tools, made: map[model.Choice]runloop.Model{}, said: map[model.Choice]int64{}}
 }
 
-// choice is the daemon's model, as get_state names it.
+// choice is the daemon's model, the zero Choice where none is chosen. It names the server
+// where [model] or the environment does: a session that goes on with it stays there.
 func (v vendors) choice() model.Choice {
-	return model.Choice{Provider: v.own.Provider, Name: v.own.Name, ContextWindow: v.own.ContextWindow, Effort: v.own.Effort}
+	if v.own.Provider == "" {
+		return model.Choice{}
+	}
+	c := model.Choice{Provider: v.own.Provider, Name: v.own.Name, ContextWindow: v.own.ContextWindow, Effort: v.own.Effort}
+	if cfg := v.config(c.Provider, true); cfg.BaseURL != "" && cfg.BaseURL != v.named[c.Provider].BaseURL {
+		c.BaseURL = modelwire.Address(cfg.BaseURL)
+	}
+	return c
 }
+
+// Own is the daemon's model.
+func (m *models) Own() model.Choice { return m.choice() }
 
 // parse reads PROVIDER[/NAME].
 func (v vendors) parse(text string) (provider, name string, err error) {
@@ -128,6 +139,8 @@ func (m *models) close() {
 
 func (m *models) make(c model.Choice) (runloop.Model, error) {
 	switch {
+	case c.Provider == "":
+		return nil, errors.New("no model is chosen: nous setup")
 	case c.Provider != "offline" && c.Provider != "module":
 		return m.vendor(c)
 	case c.BaseURL != "":

@@ -157,21 +157,22 @@ func TestAnthropicRun(t *testing.T) {
 	}
 }
 
-func TestAModelThatCannotBeStartsNoDaemon(t *testing.T) {
+// A model that cannot be asked keeps no daemon from starting: who prompts learns why.
+func TestAModelThatCannotBeAskedIsTold(t *testing.T) {
+	t.Setenv("OPENAI_API_KEY", "")
+	t.Setenv("ANTHROPIC_API_KEY", "")
 	for model, want := range map[string]string{
-		"openai/gpt":       "model openai/gpt: the variable OPENAI_API_KEY is not set",
-		"anthropic/claude": "model anthropic/claude: the variable ANTHROPIC_API_KEY is not set",
-		"module/nobody":    "model module/nobody: no tools directory has a provider module of that name",
+		"openai/gpt":       "no_model: openai/gpt: there is no key: nous login openai saves one, or set OPENAI_API_KEY in the daemon's environment",
+		"anthropic/claude": "no_model: anthropic/claude: there is no key: nous login anthropic saves one",
+		"module/nobody":    "no_model: module/nobody: no tools directory has a provider module of that name",
 	} {
-		t.Setenv("OPENAI_API_KEY", "")
-		t.Setenv("ANTHROPIC_API_KEY", "")
-		t.Setenv("OPENAI_BASE_URL", "")
-		t.Setenv("ANTHROPIC_BASE_URL", "")
-		status, errout := 0, new(strings.Builder)
-		dir := t.TempDir()
-		status = execute([]string{"--socket", dir + "/s", "--state-dir", dir + "/state", "--tools-dir", dir, "--model", model}, func(string) string { return "" }, io.Discard, errout)
-		if status != 1 || !strings.Contains(errout.String(), want) {
-			t.Errorf("--model %s: got %d %s, want %s", model, status, errout, want)
+		d := newDaemon(t, "--model", model)
+		_, err := d.answered("hi")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("--model %s: got %v, want %s", model, err, want)
+		}
+		if !strings.Contains(d.log.String(), model) {
+			t.Errorf("--model %s: the log does not say it", model)
 		}
 	}
 }
@@ -224,7 +225,7 @@ func TestSetModel(t *testing.T) {
 		{protocol.SetModelParams{}, "model: want a non-empty string"},
 		{protocol.SetModelParams{Model: "nobody/x"}, `model: there is no provider "nobody"; near it are `},
 		{protocol.SetModelParams{Model: "openai"}, "model: want openai/NAME"},
-		{protocol.SetModelParams{Model: "anthropic/claude"}, "model: anthropic/claude: the variable ANTHROPIC_API_KEY is not set"},
+		{protocol.SetModelParams{Model: "anthropic/claude"}, "model: anthropic/claude: there is no key: nous login anthropic"},
 		{protocol.SetModelParams{Model: "openai/x", BaseURL: "ftp://x"}, "model: openai/x: base_url must begin with http"},
 		{protocol.SetModelParams{Model: "openai/x", BaseURL: "http://joe:secret@host/v1"}, "model: base_url may have no password"},
 		{protocol.SetModelParams{Model: "openai/x", BaseURL: "http://host/v1?key=secret"}, "model: base_url may have no password, query"},

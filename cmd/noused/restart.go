@@ -83,7 +83,7 @@ func (r *restartError) exec() error {
 		}
 		left = append(left, name+"="+strconv.Itoa(int(f.Fd())))
 	}
-	env := append(os.Environ(), detach.InheritVariable+"="+strings.Join(left, " "))
+	env := append(environmentFile.Without(os.Environ()), detach.InheritVariable+"="+strings.Join(left, " "))
 	err := syscall.Exec(program(), os.Args, env)
 	if err != nil { // it has gone meanwhile: what runs is still there
 		err = errors.Join(err, syscall.Exec(selfPath, os.Args, env))

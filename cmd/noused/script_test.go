@@ -16,6 +16,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
+			env.Setenv("NOUSED_MODEL", "offline")
 			// Short, so that sockets below it can be bound.
 			dir, err := os.MkdirTemp("", "n")
 			if err != nil {

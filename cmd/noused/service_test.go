@@ -422,6 +422,7 @@ func TestTwoInstancesAsRoot(t *testing.T) {
 	if m == nil {
 		return
 	}
+	m.write(".config/noused/instances/work/environment", "NOUSED_MODEL=offline\n")
 	m.waiting(".config/noused/instances/work")
 	m.enable()
 	m.systemctl("enable", "--now", "noused@work.socket", "noused-events@work.socket")

@@ -181,6 +181,7 @@ func newManager(t *testing.T, programs string) *manager {
 		}
 		m.write(".config/systemd/user/"+filepath.Base(path), string(text))
 	}
+	m.write(".config/noused/environment", "NOUSED_MODEL=offline\n") // the daemon reads it itself
 	m.settings("StandardOutput=append:"+m.log, "StandardError=append:"+m.log)
 	m.boot()
 	return m

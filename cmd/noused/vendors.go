@@ -42,6 +42,7 @@ type vendors struct {
 	named  map[string]ProviderConfig
 	models map[string]fact // of models.toml, by provider/name
 	getenv func(string) string
+	saved  map[string]string // keys, by provider
 }
 
 // has reports whether a provider is a vendor.
@@ -98,7 +99,7 @@ func (v vendors) config(provider string, own bool) ProviderConfig {
 func (v vendors) server(provider, name string, own bool) (endpoint, error) {
 	cfg := v.config(provider, own)
 	s := endpoint{wire: v.wireFor(provider, name, cfg), Options: modelwire.Options{
-		BaseURL: cfg.BaseURL, APIKey: key(cfg.APIKeyEnv, v.getenv), Model: name, MaxOutputTokens: v.own.MaxOutputTokens, Timeout: v.own.Timeout,
+		BaseURL: cfg.BaseURL, APIKey: v.key(provider, cfg.APIKeyEnv), Model: name, MaxOutputTokens: v.own.MaxOutputTokens, Timeout: v.own.Timeout,
 		Extra: cfg.Extra, Headers: cfg.Headers,
 	}}
 	if cfg.BaseURL != "" {
@@ -111,7 +112,7 @@ func (v vendors) server(provider, name string, own bool) (endpoint, error) {
 	}
 	switch {
 	case s.APIKey == "" && cfg.APIKeyEnv != "":
-		return s, fmt.Errorf("the variable %s is not set, nor a credential of that name, and no base_url names another server", cfg.APIKeyEnv)
+		return s, fmt.Errorf("there is no key: nous login %s saves one, or set %s in the daemon's environment", provider, cfg.APIKeyEnv)
 	case s.BaseURL == "":
 		return s, fmt.Errorf("base_url in [providers.%s] is missing: where does it speak %s?", provider, s.wire)
 	}
@@ -192,6 +193,11 @@ const credentialsVariable = "CREDENTIALS_DIRECTORY"
 
 // maxKey bounds a key that is a credential, in bytes.
 const maxKey = 64 << 10
+
+// key is a provider's key: that of its variable, or the saved one. "" is none.
+func (v vendors) key(provider, variable string) string {
+	return cmp.Or(key(variable, v.getenv), v.saved[provider])
+}
 
 // key is a variable's value, or, where it is not set, the credential of that
 // name that systemd has for the daemon. "" is none.

@@ -175,7 +175,7 @@ func TestSecretsOfNamedProviders(t *testing.T) {
 			t.Errorf("%+v: got %+v, %v", c, s, err)
 		}
 	}
-	if _, err := v.at(model.Choice{Provider: "cerebras", Name: "x"}); err == nil || !strings.Contains(err.Error(), "CEREBRAS_API_KEY is not set") {
+	if _, err := v.at(model.Choice{Provider: "cerebras", Name: "x"}); err == nil || !strings.Contains(err.Error(), "set CEREBRAS_API_KEY") {
 		t.Errorf("got %v, want the variable of a known provider's key", err)
 	}
 	if _, err := v.at(model.Choice{Provider: "gone", Name: "x"}); err == nil {

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 
+	"noused/internal/model/credentials"
 	"noused/internal/model/wire"
 	"noused/internal/tool"
 )
@@ -13,8 +16,13 @@ import (
 // model looks whether there is the model that answers prompts. A server is
 // asked for the list of its models, a provider module is not started.
 func (e *exam) model(ctx context.Context) {
+	if file := filepath.Join(filepath.Dir(e.ServersFile), credentials.EnvironmentName); e.ServersFile != "" {
+		if _, err := os.Stat(file); err == nil {
+			e.private(Model, file, "is where keys of model providers stand")
+		}
+	}
 	own := e.Provider
-	if own != "offline" {
+	if own != "offline" && own != "" {
 		own += "/" + e.ModelName
 	}
 	if e.running != "" && e.running != own {
@@ -23,6 +31,8 @@ func (e *exam) model(ctx context.Context) {
 		return
 	}
 	switch e.Provider {
+	case "":
+		e.warn(Model, "nous setup chooses one", "no model is chosen: prompts are refused")
 	case "offline":
 		e.ok(Model, "offline: it is built in and needs nothing")
 	case "module":
@@ -56,7 +66,7 @@ func (e *exam) server(ctx context.Context, model string) {
 		e.warn(Model, "correct the name if it is wrong; nous models --probe lists all that it has",
 			"%s: its server answers, but does not list it; the nearest it has: %s", model, near)
 	case answered && (said.Status == http.StatusUnauthorized || said.Status == http.StatusForbidden):
-		e.fail(Model, "set the variable "+e.KeyVariable+" to one, in the daemon's environment too",
+		e.fail(Model, "nous login "+e.Provider+" saves another; "+e.KeyVariable+" in the daemon's environment comes first",
 			"%s: its server wants a key that it knows: %v", model, err)
 	case answered && (said.Status == http.StatusTooManyRequests || said.Status >= http.StatusInternalServerError):
 		e.warn(Model, "try again later", "%s: its server answers with a failure of its own: %v", model, err)
@@ -66,6 +76,6 @@ func (e *exam) server(ctx context.Context, model string) {
 	case said != nil:
 		e.fail(Model, "start the server or connect the network, or correct base_url", "%s: its server cannot be reached: %v", model, err)
 	default:
-		e.fail(Model, "correct the configuration or the environment; no daemon starts with this", "%s: %v", model, err)
+		e.fail(Model, "nous setup, or correct the configuration; prompts are refused until then", "%s: %v", model, err)
 	}
 }

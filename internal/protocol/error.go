@@ -50,6 +50,7 @@ const (
 	ApprovalResolved  Reason = "approval_resolved"
 	NoSuchApproval    Reason = "no_such_approval"
 	Forbidden         Reason = "forbidden"
+	NoModel           Reason = "no_model"
 )
 
 // CauseBegun is the cause of a shutting_down that ends a command which had begun. Without

@@ -130,7 +130,7 @@ type RunInfo struct {
 	RunState  RunState `json:"run_state" enum:"running,aborting"`
 
 	Title      string   `json:"title,omitzero" wire:"added" doc:"of the session; with daemon"`
-	WaitingFor Wait     `json:"waiting_for,omitzero" wire:"added" enum:"approval" doc:"as in list_sessions; with daemon"`
+	WaitingFor Wait     `json:"waiting_for,omitzero" wire:"added" enum:"approval,model" doc:"as in list_sessions; with daemon"`
 	Working    *Working `json:"working,omitzero" wire:"added" doc:"as in list_sessions; with daemon"`
 }
 
@@ -314,7 +314,7 @@ type SessionInfo struct {
 	Usage     Usage     `json:"usage,omitzero" wire:"added" doc:"of the whole session; absent where it is nothing"`
 
 	Workdir        string     `json:"workdir" wire:"added" doc:"the folder that the session lives in"`
-	WaitingFor     Wait       `json:"waiting_for" wire:"added" enum:",approval" doc:"what the run waits for a person to give; empty: nothing"`
+	WaitingFor     Wait       `json:"waiting_for" wire:"added" enum:",approval,model" doc:"what the run waits for a person to give; empty: nothing"`
 	LastStopReason StopReason `json:"last_stop_reason" wire:"added" enum:",completed,aborted,error" doc:"how the run ended that ended last; empty: none has"`
 	Unread         bool       `json:"unread" wire:"added" doc:"a run has ended since mark_read"`
 	Model          ModelInfo  `json:"model" wire:"added" doc:"what answers its prompts"`

@@ -51,8 +51,11 @@ const (
 // Wait says what a run waits for a person to give; "" is nothing.
 type Wait string
 
-// WaitApproval is an answer to the question whether a tool may be called.
-const WaitApproval Wait = "approval"
+// A run waits for the answer to a question, or for a model that can be asked.
+const (
+	WaitApproval Wait = "approval"
+	WaitModel    Wait = "model"
+)
 
 // Trigger says what a compaction was made for.
 type Trigger string
@@ -88,6 +91,7 @@ const (
 	StatusTitleSet        Code = "title_set"
 	StatusMarkedRead      Code = "marked_read"
 	StatusToolsChanged    Code = "tools_changed"   // an MCP server has other tools now
+	StatusModelMissing    Code = "model_missing"   // the run waits until its model can be asked
 	StatusSettingChanged  Code = "setting_changed" // get_state has it: a mode, the model or the active tools
 	StatusJobEnded        Code = "job_ended"       // a command in the background; get_state has its exit code
 	StatusSessionDeleted  Code = "session_deleted"

@@ -117,7 +117,7 @@ func peek[R any](ctx context.Context, h *Hub, id string, last int, read func(m *
 	case err != nil:
 		return r, cannotOpen(err)
 	}
-	return read(&machine{s: s, own: h.env.ModelInfo, home: h.env.Workdir})
+	return read(&machine{s: s, ownModel: h.env.own, home: h.env.Workdir})
 }
 
 func (h *Hub) prompt(ctx context.Context, p protocol.PromptParams) (a protocol.Answer[protocol.PromptReply], err error) {

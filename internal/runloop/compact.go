@@ -59,7 +59,7 @@ func (m *machine) summarise(c *compaction) bool {
 	fit := func(messages []model.Message) []model.Message { return session.Fit(messages, most) }
 	m.compact = c
 	m.publish(protocol.Status{Ref: m.ref(), Code: protocol.StatusCompacting, Message: fmt.Sprintf("the context has about %d tokens and is being summarised", c.before)})
-	call := &modelCall{choice: m.s.Model, req: model.Request{
+	call := &modelCall{choice: m.model(), req: model.Request{
 		System: summaryPrompt(c.instruction), Summary: true, Effort: model.Effort{Level: m.model().Effort},
 	}, history: older, fit: fit}
 	m.await(compacting, work{call: call})

@@ -296,7 +296,7 @@ func TestTheModelOfASession(t *testing.T) {
 	w.prompt("go")
 	choice := model.Choice{Provider: "openai", Name: "m", ContextWindow: 8000}
 	w.step(modelIn{w.client("model"), choice})
-	if w.work.call.choice != (model.Choice{}) {
+	if w.work.call.choice != w.own {
 		t.Errorf("the call under way goes to %+v", w.work.call.choice)
 	}
 	w.say(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls})

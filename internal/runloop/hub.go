@@ -47,7 +47,7 @@ const (
 // MaxSteps, Limits, Spent, Instructions, Modules, Policy, Workdir, Held, Health and Audit.
 type Options struct {
 	Store *session.Store
-	// Model answers, as ModelInfo says, in sessions that have chosen none of Models.
+	// Model answers, as ModelInfo says, in all sessions where there are no Models.
 	Model     Model
 	ModelInfo model.Choice
 	Models    Models
@@ -234,6 +234,20 @@ func (h *Hub) tellAll(in input, timeout time.Duration) {
 	h.update(func(s *lifecycle) { s.stage, open = max(s.stage, draining), s.all() })
 	for _, l := range open {
 		_ = l.post(ctx, in)
+	}
+}
+
+// ModelsChanged has the runs go on that wait for a model, where it can be asked now. It
+// waits at most patience for sessions whose mailboxes are full.
+func (h *Hub) ModelsChanged(patience time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var open []*loop
+	h.readLifecycle(func(s *lifecycle) { open = s.all() })
+	for _, l := range open {
+		if !l.isShed.Load() { // such a one waits for an answer
+			_ = l.post(ctx, modelsIn{})
+		}
 	}
 }
 

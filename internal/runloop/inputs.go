@@ -88,6 +88,8 @@ func (in promptIn) step(m *machine) {
 		if m.enqueue(in.ticket, kind, protocol.Prompt.Name(), in.p.Text, in.p.IdempotencyKey, in.images) && in.wait {
 			m.waiters = append(m.waiters, in.ticket)
 		}
+	case m.modelMissing() != nil:
+		m.refuse(in.ticket, noModel(m.modelMissing()))
 	default:
 		if in.p.LeafID != "" && in.p.LeafID != m.s.Leaf {
 			m.record(session.LeafSet{LeafID: in.p.LeafID})
@@ -117,6 +119,8 @@ func (in queueIn) step(m *machine) {
 		m.refuse(in.ticket, shuttingDown())
 	case run != nil:
 		m.postpone(in.ticket, in)
+	case m.modelMissing() != nil:
+		m.refuse(in.ticket, noModel(m.modelMissing()))
 	default:
 		m.beginRun(in.ticket, command, in.p.Text, in.p.IdempotencyKey, in.images, "")
 	}
@@ -131,6 +135,8 @@ func (m *machine) waitFor(to ticket) {
 	}
 	m.waiters = append(m.waiters, to)
 }
+
+func noModel(why error) *protocol.Error { return protocol.Rejectf(protocol.NoModel, "%v", why) }
 
 // beginRun starts a run with a text and answers the command that brought it.
 func (m *machine) beginRun(to ticket, command, text, key string, images []model.Attachment, approvals protocol.ApprovalMode) (runID string) {
@@ -268,11 +274,27 @@ func (in modelIn) step(m *machine) {
 	was := m.model()
 	m.record(session.ModelSet{Model: in.choice})
 	is := m.model()
+	if m.phase == modelless {
+		defer m.callModel()
+	}
 	m.tellSetting(is == was, "model", strings.Trim(is.Provider+"/"+is.Name, "/"))
-	m.reply(in.ticket, protocol.ModelAccepted{Command: protocol.SetModel.Name(), Model: wireModel(m.model())})
+	m.reply(in.ticket, protocol.ModelAccepted{Command: protocol.SetModel.Name(), Model: wireModel(m.model(), m.ownModel())})
 }
 
-func wireModel(c model.Choice) protocol.ModelInfo {
+// modelsIn says that the daemon may have other models than before.
+type modelsIn struct{}
+
+func (modelsIn) step(m *machine) {
+	if m.phase == modelless {
+		m.callModel()
+	}
+}
+
+// wireModel is a model as clients see it; the daemon's own is at its own server.
+func wireModel(c, own model.Choice) protocol.ModelInfo {
+	if plainly(c) == plainly(own) {
+		c.BaseURL = ""
+	}
 	return protocol.ModelInfo{Provider: c.Provider, Name: c.Name, BaseURL: c.BaseURL, Effort: c.Effort}
 }
 

@@ -173,7 +173,7 @@ func (h *Hub) summaryInfo(s session.Summary) protocol.SessionInfo {
 		SessionID: s.ID, Title: s.Title, CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
 		Messages: s.Messages, RunState: state, ParentID: s.ParentID, Usage: *wireUsage(&s.Usage),
 		Workdir: cmp.Or(s.Workdir, h.env.Workdir), LastStopReason: s.LastStop, Unread: s.Unread, LastText: s.Said, WaitingFor: waits,
-		Model: wireModel(chosen(s.Model, h.env.ModelInfo)),
+		Model: wireModel(chosen(s.Model, s.Answered, h.env.own()), h.env.own()),
 	}
 }
 
@@ -185,13 +185,16 @@ func (m *machine) info() protocol.SessionInfo {
 		SessionID: s.ID, Title: s.Title, CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
 		Messages: s.Messages, RunState: m.runState(), ParentID: s.ParentID, Usage: *wireUsage(&s.Usage),
 		Workdir: m.workdir(), LastStopReason: s.LastRun.StopReason, Unread: s.Unread, LastText: s.Said,
-		Model: wireModel(m.model()),
+		Model: wireModel(m.model(), m.ownModel()),
 	}
 	if s.Run == nil {
 		return info
 	}
 	if s.Run.Question.Open() {
 		info.WaitingFor = protocol.WaitApproval
+	}
+	if m.phase == modelless {
+		info.WaitingFor = protocol.WaitModel
 	}
 	info.Working = &protocol.Working{RunID: s.Run.ID, StartedAt: s.Run.Began.UTC(), Since: m.since.UTC()}
 	switch m.phase {

@@ -95,7 +95,7 @@ var (
 func newLoop(e *env, s *session.State, j *session.Journal) *loop {
 	l := &loop{
 		id: s.ID, env: e, journal: j,
-		m:        &machine{s: s, own: e.ModelInfo, maxSteps: e.MaxSteps, limits: e.Limits, filesDir: e.Store.FilesDir(s.ID), home: e.Workdir, newID: e.NewID},
+		m:        &machine{s: s, ownModel: e.own, missing: e.cannotAnswer, maxSteps: e.MaxSteps, limits: e.Limits, filesDir: e.Store.FilesDir(s.ID), home: e.Workdir, newID: e.NewID},
 		captures: map[string]*capture{},
 		mailbox:  make(chan input, mailboxSize), stop: make(chan struct{}), begun: make(chan struct{}), done: make(chan struct{}),
 	}

@@ -39,12 +39,13 @@ const (
 // recorded, so the session it reads is always the fold of its journal.
 type machine struct {
 	s        *session.State
-	own      model.Choice // the daemon's model
-	maxSteps int          // model calls in one turn
+	ownModel func() model.Choice // the daemon's
+	maxSteps int                 // model calls in one turn
 	limits   Limits
 	today    int64                                                                   // spent by all sessions, as of now
 	judge    func(inv model.Invocation, mode string, answers [][]byte) model.Verdict // nil: the caller decides
 	windowOf func(model.Choice) int64                                                // the context size of a model that sets none
+	missing  func(model.Choice) error                                                // why a model cannot be asked; nil: all can
 	filesDir string                                                                  // where the session's images are
 	home     string                                                                  // the daemon's folder, for a session that names none
 	newID    func(prefix string) string
@@ -78,6 +79,7 @@ const (
 	looking                 // what the call would change, to ask about it
 	waiting                 // the answer to the run's question
 	compacting              // deltas of the summary gen
+	modelless               // a model that can be asked
 	parked                  // nothing more: the daemon is stopping
 )
 
@@ -190,7 +192,11 @@ func (m *machine) counts() protocol.PendingCounts {
 // openRun opens the run that an accepted input is for.
 func (m *machine) openRun(in session.Input) {
 	m.fallbacks = requestFallbacks{}
-	m.record(session.RunStarted{RunID: in.RunID, Approvals: in.Approvals})
+	started := session.RunStarted{RunID: in.RunID, Approvals: in.Approvals}
+	if own := m.model(); m.s.Model.Provider == "" && own.Provider != "" && plainly(own) != m.s.Answered {
+		started.Model = plainly(own)
+	}
+	m.record(started)
 	m.publish(protocol.AgentStart{Ref: m.runRef()})
 	m.startTurn(protocol.KindPrompt, []session.Input{in})
 }
@@ -234,6 +240,11 @@ func (m *machine) callModel() {
 	if m.park() {
 		return
 	}
+	if why := m.modelMissing(); why != nil {
+		m.phase, m.since = modelless, m.now
+		m.publish(protocol.Status{Ref: m.turnRef(), Code: protocol.StatusModelMissing, Message: "the run waits: " + why.Error()})
+		return
+	}
 	if m.s.Run.Steps >= m.maxSteps {
 		m.endTurn(protocol.StopError, &protocol.Error{Code: protocol.StepLimit, Message: fmt.Sprintf("the turn took %d model calls", m.maxSteps)})
 		return
@@ -255,7 +266,7 @@ func (m *machine) callModel() {
 	}
 	m.msg = message{id: m.newID("msg-"), model: m.model().Name}
 	call := &modelCall{
-		choice: m.s.Model, req: model.Request{
+		choice: m.model(), req: model.Request{
 			Repair: m.repair(), Effort: model.Effort{Level: m.model().Effort},
 		}, toolset: m.toolset(), environment: m.s.Environment, history: history, fit: fit,
 	}
@@ -471,16 +482,35 @@ func (m *machine) becomeIdle() {
 	}
 }
 
-// model is the session's choice, or the daemon's own.
-func (m *machine) model() model.Choice { return chosen(m.s.Model, m.own) }
+// model is what answers in the session.
+func (m *machine) model() model.Choice { return chosen(m.s.Model, m.s.Answered, m.ownModel()) }
 
-// chosen is what answers in a session that has chosen that.
-func chosen(choice, own model.Choice) model.Choice {
+// chosen is what answers in a session that has chosen that, and in which the daemon's own
+// model was answered when it was last asked. A daemon that has another one is none to
+// change it.
+func chosen(choice, answered, own model.Choice) model.Choice {
 	if choice.Provider != "" {
 		return choice
 	}
+	if answered.Provider != "" && answered != plainly(own) {
+		own = answered
+	}
 	own.Effort = cmp.Or(choice.Effort, own.Effort)
 	return own
+}
+
+// plainly is which model a choice is, however it is to be asked.
+func plainly(c model.Choice) model.Choice {
+	c.ContextWindow, c.Effort = 0, ""
+	return c
+}
+
+// modelMissing says why the session's model cannot be asked.
+func (m *machine) modelMissing() error {
+	if m.missing == nil {
+		return nil
+	}
+	return m.missing(m.model())
 }
 
 // window is how many tokens the session's model can read; 0 has no end.

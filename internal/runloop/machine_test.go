@@ -48,6 +48,9 @@ type world struct {
 	runs     map[string]int    // calls that were made, by their ids
 
 	guarded bool // orchestrators are asked now and then
+
+	own  model.Choice // the daemon's
+	gone string       // the model of that name cannot be asked
 }
 
 type client struct {
@@ -60,7 +63,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{
 		t: t, checker: protocoltest.NewChecker(), clock: time.Unix(1e9, 0),
 		asked: map[*client]bool{}, waiting: map[*client]bool{}, runs: map[string]int{},
-		may: map[string]string{"t.y": model.Ask, "t.z": model.Deny},
+		may: map[string]string{"t.y": model.Ask, "t.z": model.Deny}, own: model.Choice{Provider: "p", Name: "test"},
 	}
 	w.records = []session.Record{{At: w.clock, Fact: session.Created{SessionID: "ses-1"}}}
 	w.boot()
@@ -77,8 +80,14 @@ func (w *world) bootAs(in resumeIn) {
 			w.t.Fatalf("the journal does not fold: %v", err)
 		}
 	}
-	w.m = &machine{s: s, own: model.Choice{Name: "test"}, maxSteps: 50, newID: func(prefix string) string { w.ids++; return fmt.Sprint(prefix, w.ids) }}
+	w.m = &machine{s: s, ownModel: func() model.Choice { return w.own }, maxSteps: 50, newID: func(prefix string) string { w.ids++; return fmt.Sprint(prefix, w.ids) }}
 	w.m.judge = w.judge
+	w.m.missing = func(c model.Choice) error {
+		if c.Name == w.gone {
+			return fmt.Errorf("%q is gone", c.Name)
+		}
+		return nil
+	}
 	w.work = work{}
 	if s.Run != nil { // the store has this
 		s.Run.Said = w.announced(s.Run.Open.ID)
@@ -267,6 +276,8 @@ func (w *world) story() string {
 // promised can be asked for.
 func (w *world) finish() {
 	w.t.Helper()
+	w.gone = "none"
+	w.step(modelsIn{})
 	for n := 0; !w.m.resting(); n++ {
 		if n > 100_000 {
 			w.t.Fatalf("the run does not end\n%s", w.story())
@@ -311,7 +322,11 @@ func (w *world) random(pick func(n int) int) {
 	texts := []string{"a", "b\nc", "!t.x"}
 	text := texts[pick(len(texts))]
 	stale := w.work.gen - pick(2)*pick(3)
-	switch pick(39) {
+	switch pick(40) {
+	case 39:
+		w.gone = []string{"none", "none", "test", "small", ""}[pick(5)]
+		w.own = []model.Choice{{}, {Provider: "p", Name: "test"}, {Provider: "p", Name: "small"}}[pick(3)]
+		w.step(modelsIn{})
 	case 34, 35:
 		w.asks(stale)
 	case 36:
@@ -370,7 +385,7 @@ func (w *world) random(pick func(n int) int) {
 		err := []error{errors.New("overloaded"), tooLong()}[pick(2)]
 		w.step(modelDoneIn{stale, err})
 	case 24:
-		w.step(modelIn{w.client("model"), model.Choice{Name: "small", ContextWindow: int64(pick(3)) * 20}})
+		w.step(modelIn{w.client("model"), model.Choice{Provider: []string{"", "p"}[pick(2)], Name: "small", ContextWindow: int64(pick(3)) * 20}})
 	case 25:
 		w.step(titleIn{w.client("title"), text})
 	case 26:

@@ -16,8 +16,11 @@ type Model interface {
 	Stream(ctx context.Context, req model.Request) iter.Seq2[model.Delta, error]
 }
 
-// Models makes the models that sessions may choose beside the daemon's own.
+// Models makes the daemon's own model, and those that sessions choose.
 type Models interface {
+	// Own is the daemon's own model now, the zero Choice where none is chosen. It does
+	// not block.
+	Own() model.Choice
 	// Choose returns what a client means by PROVIDER[/NAME], at another server if
 	// baseURL is not empty, and thinking as hard as effort says, or what is wrong
 	// with it. A name of "" is the daemon's own model, and so is the Choice then.
@@ -25,7 +28,8 @@ type Models interface {
 	// Window is the context size, in tokens, of a model whose Choice sets none, as
 	// far as it is known now; 0: no limit. It does not block.
 	Window(model.Choice) int64
-	// Model returns a model that was chosen, now or by a former daemon.
+	// Model returns a model that was chosen, now or by a former daemon. The error says
+	// what is missing. It does not block.
 	Model(model.Choice) (Model, error)
 }
 

@@ -117,7 +117,7 @@ func (m *machine) state() protocol.State {
 		PendingCounts: m.counts(), ActiveTools: append([]string{}, s.Tools...), SessionState: s.Patched(),
 		Queued: m.queued(),
 		Assets: []protocol.AssetInfo{}, Usage: *wireUsage(&s.Usage),
-		Model: wireModel(m.model()), Context: protocol.ContextInfo{Tokens: s.Tokens(), Window: m.window()}, ApprovalMode: s.ApprovalMode,
+		Model: wireModel(m.model(), m.ownModel()), Context: protocol.ContextInfo{Tokens: s.Tokens(), Window: m.window()}, ApprovalMode: s.ApprovalMode,
 	}
 	if s.ReadOnly != nil {
 		st.ReadOnly = s.ReadOnly.Error()

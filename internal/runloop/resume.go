@@ -125,7 +125,7 @@ func (drainIn) step(m *machine) {
 	m.draining = true
 	m.refusePostponed()
 	switch m.phase {
-	case waiting:
+	case waiting, modelless:
 		m.park()
 	case calling: // the call may end without an answer, and cannot outlive the daemon with one
 		m.withdraw(protocol.ByRestart)

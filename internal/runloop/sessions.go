@@ -174,8 +174,8 @@ func copied(s *session.State, chain []*session.Entry) []session.Record {
 	if s.ApprovalMode == protocol.ApprovalsDeny { // what somebody allowed was allowed there
 		add(session.ApprovalModeSet{Mode: s.ApprovalMode})
 	}
-	if s.Model != (model.Choice{}) {
-		add(session.ModelSet{Model: s.Model})
+	if choice := cmp.Or(s.Model, s.Answered); choice != (model.Choice{}) {
+		add(session.ModelSet{Model: choice})
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Repairs)) { // the model would refuse what the chain has once more
 		add(session.RequestRepaired{Model: key, Repair: s.Repairs[key]})

@@ -372,7 +372,7 @@ func TestAResultIsForTheModelsWindow(t *testing.T) {
 // not sent more and more: the daemon has to hold it all.
 func TestAConversationDoesNotGrowWithoutEnd(t *testing.T) {
 	w := newWorld(t)
-	w.m.own.ContextWindow = 1000
+	w.own.ContextWindow = 1000
 	w.prompt("go")
 	hidden := []byte(`"` + strings.Repeat("x", 15<<20) + `"`)
 	sent := 0

@@ -161,15 +161,33 @@ func grow(ctx context.Context, part *budget.Part, bytes int) error {
 	return err
 }
 
+// own is the daemon's own model.
+func (e *env) own() model.Choice {
+	if e.Models == nil {
+		return e.ModelInfo
+	}
+	return e.Models.Own()
+}
+
 // model is the one that was chosen.
 func (e *env) model(choice model.Choice) (Model, error) {
 	switch {
-	case choice.Provider == "":
-		return e.Model, nil
-	case e.Models == nil:
+	case e.Models != nil && choice.Provider == "":
+		return nil, errNoModel
+	case e.Models != nil:
+		return e.Models.Model(choice)
+	case choice.Provider != e.ModelInfo.Provider || choice.Name != e.ModelInfo.Name:
 		return nil, fmt.Errorf("model %s/%s: this daemon has one model only", choice.Provider, choice.Name)
 	}
-	return e.Models.Model(choice)
+	return e.Model, nil
+}
+
+var errNoModel = errors.New("no model is chosen: nous setup")
+
+// cannotAnswer says why a model cannot be asked, nil where it can.
+func (e *env) cannotAnswer(choice model.Choice) error {
+	_, err := e.model(choice)
+	return err
 }
 
 // callTool runs one tool operation and hands its progress to the loop. With search

@@ -87,11 +87,13 @@ type Withdrawn struct {
 	InputID string `json:"input_id"`
 }
 
-// RunStarted opens a run. Approvals is its approval mode beside the
+// RunStarted opens a run. Model is what answers it where the session has chosen none: the
+// session keeps that from then on. Approvals is its approval mode beside the
 // session's mode.
 type RunStarted struct {
 	RunID     string                `json:"run_id"`
 	Approvals protocol.ApprovalMode `json:"approvals,omitzero"`
+	Model     model.Choice          `json:"model,omitzero"`
 }
 
 // TurnStarted opens a turn over some inputs. Each stays owed until its message

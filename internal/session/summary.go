@@ -37,7 +37,8 @@ type Summary struct {
 	Unread               bool                // a run has ended since somebody looked
 	LastStop             protocol.StopReason // why the run ended that ended last
 	Said                 string              // the last line of the latest answer, shortened
-	Model                model.Choice        // zero: the daemon's own
+	Model                model.Choice        // that was chosen; zero: none
+	Answered             model.Choice        // as in State
 	Waiting              bool                // the run has asked something that nobody has answered
 	ReadOnly             bool                // a newer version wrote the session: nothing goes on there
 }
@@ -59,7 +60,8 @@ type summarised struct {
 
 func (s summarised) bytes() int {
 	return summaryBytes + 2*len(s.ID) + len(s.Title) + len(s.ParentID) + len(s.Workdir) + len(s.Said) +
-		len(s.Model.Provider) + len(s.Model.Name) + len(s.Model.BaseURL)
+		len(s.Model.Provider) + len(s.Model.Name) + len(s.Model.BaseURL) +
+		len(s.Answered.Provider) + len(s.Answered.Name) + len(s.Answered.BaseURL)
 }
 
 func (c *summaries) get(id string, info os.FileInfo) (summarised, bool) {
@@ -201,7 +203,7 @@ func indexedSummary(journal *os.File) (Summary, bool) {
 	s := x.State
 	return Summary{
 		ID: s.ID, Title: s.Title, ParentID: s.ParentID, Workdir: s.Workdir, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
-		Messages: s.Messages, Usage: s.Usage, Unread: s.Unread, LastStop: s.LastRun.StopReason, Said: s.Said, Model: s.Model,
+		Messages: s.Messages, Usage: s.Usage, Unread: s.Unread, LastStop: s.LastRun.StopReason, Said: s.Said, Model: s.Model, Answered: s.Answered,
 	}, true
 }
 
@@ -240,6 +242,8 @@ func (g *gist) take(line []byte) error {
 		ok = false
 	case Input{}.kind():
 		ok = g.ID != "" && g.Title != ""
+	case RunStarted{}.kind():
+		ok = !bytes.Contains(line, []byte(`"model"`))
 	}
 	if !ok {
 		rec, err := decodeRecord(line)
@@ -285,7 +289,11 @@ func (g *gist) fact(kind string, fact Fact, at time.Time) {
 	case TitleSet:
 		g.Title = f.Title
 	case ModelSet:
-		g.Model = f.Model
+		g.Model, g.Answered = f.Model, model.Choice{}
+	case RunStarted:
+		if f.Model != (model.Choice{}) {
+			g.Answered = f.Model
+		}
 	case RunEnded:
 		g.Running, g.Unread, g.LastStop = false, f.Unread, f.StopReason
 	case Input:

@@ -111,7 +111,8 @@ type State struct {
 	FollowUpMode protocol.Mode
 	Tools        []string // active tools; meaningful when ToolsChosen
 	ToolsChosen  bool
-	Model        model.Choice // zero: the daemon's own
+	Model        model.Choice // that was chosen; zero: none
+	Answered     model.Choice // the daemon's own model when it was last asked
 	Pending      []Input      // accepted and not yet delivered, in order
 	Run          *Run         // nil while idle
 	LastRun      RunEnded     // the run that ended last, if any
@@ -222,6 +223,9 @@ func (s *State) apply(r Record) error {
 		s.Assets, s.assetsSize = append(s.Assets, f.Asset), s.assetsSize+AssetSize(f.Asset)
 	case RunStarted:
 		s.Run = &Run{ID: f.RunID, Began: r.At, Approvals: f.Approvals}
+		if f.Model != (model.Choice{}) {
+			s.Answered = f.Model
+		}
 	case RuleKept:
 		s.kept(f.ApprovalID)
 	default:
@@ -254,7 +258,7 @@ func (s *State) applySetting(fact Fact) bool {
 	case ToolsSet:
 		s.Tools, s.ToolsChosen = f.Tools, true
 	case ModelSet:
-		s.Model = f.Model
+		s.Model, s.Answered = f.Model, model.Choice{}
 	case RequestRepaired:
 		if s.Repairs == nil {
 			s.Repairs = map[string]model.Repair{}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -157,6 +158,15 @@ func Long(t testing.TB) {
 	if testing.Short() {
 		t.Skip("long")
 	}
+}
+
+// Model is the variable that has a daemon answer with the offline model, unless its
+// configuration or command line chooses another.
+func Model(config string, args ...string) string {
+	if strings.Contains(config, "\nprovider = ") || slices.Contains(args, "--model") {
+		return "NOUSED_MODEL="
+	}
+	return "NOUSED_MODEL=offline"
 }
 
 // SecondUser is a second real user of the machine, nobody, for a test of what

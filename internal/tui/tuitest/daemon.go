@@ -190,7 +190,8 @@ func (d *Daemon) Start() {
 	defer os.Remove(notify)
 	defer ready.Close()
 	cmd := exec.Command(d.program, d.args...)
-	cmd.Env = d.Env("NOTIFY_SOCKET=" + notify)
+	config, _ := os.ReadFile(filepath.Join(d.Dir, "noused.toml"))
+	cmd.Env = d.Env("NOTIFY_SOCKET="+notify, testenv.Model(string(config), d.args...))
 	cmd.Stdout, cmd.Stderr = &d.log, &d.log
 	if err := cmd.Start(); err != nil {
 		d.t.Fatal(err)

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"noused/internal/model"
+	"noused/internal/model/credentials"
+	"noused/internal/protocol"
+	"noused/internal/runloop"
+)
+
+// environmentFile is what the user's file of variables has put into this process's
+// environment.
+var environmentFile credentials.Environment
+
+// readSettings reads all that configures the daemon: the file of variables, then what
+// resolveConfig does.
+func readSettings(flags *pflag.FlagSet, getenv func(string) string) (Config, error) {
+	problems := environmentFile.Load((&resolver{flags: flags, getenv: getenv}).configDir())
+	cfg, err := resolveConfig(flags, getenv)
+	cfg.Problems = append(problems, cfg.Problems...)
+	return cfg, err
+}
+
+// liveModels are the models as the configuration had them when it was last read. Calls that
+// have begun end with what they began with.
+type liveModels struct{ now atomic.Pointer[models] }
+
+func (l *liveModels) Own() model.Choice { return l.now.Load().Own() }
+
+func (l *liveModels) Choose(name, baseURL, effort string) (model.Choice, error) {
+	return l.now.Load().Choose(name, baseURL, effort)
+}
+
+func (l *liveModels) Window(c model.Choice) int64 { return l.now.Load().Window(c) }
+
+func (l *liveModels) Model(c model.Choice) (runloop.Model, error) { return l.now.Load().Model(c) }
+
+func (l *liveModels) today(at time.Time) int64 { return l.now.Load().today(at) }
+
+func (l *liveModels) Close() { l.now.Load().Close() }
+
+// problem says why the daemon's own model cannot be asked, nil where it can or none is
+// chosen.
+func (l *liveModels) problem() error {
+	own := l.Own()
+	if own.Provider == "" {
+		return nil
+	}
+	_, err := l.Model(own)
+	return err
+}
+
+// take has the models be as another configuration says.
+func (l *liveModels) take(cfg Config) {
+	was := l.now.Load()
+	is := newModels(cfg.vendors(os.Getenv), was.tools)
+	is.ledger = was.ledger
+	l.now.Store(is)
+	was.Close()
+}
+
+// modelsPatience is how long sessions that are busy are waited for when models change.
+const modelsPatience = 2 * time.Second
+
+// reloadModels reads the keys again, and who answers. After an error in the configuration
+// all stays as it was.
+func (d *Daemon) reloadModels() (problems []error) {
+	cfg, err := d.read()
+	if err != nil {
+		return append(cfg.Problems, err)
+	}
+	was := d.models.Own()
+	d.models.take(cfg)
+	if is := d.models.Own(); is != was {
+		d.events.Append(protocol.Status{Code: protocol.StatusSettingChanged, Message: "model: " + modelText(is.Provider, is.Name)})
+	}
+	if err := d.models.problem(); err != nil {
+		return append(cfg.Problems, err)
+	}
+	return cfg.Problems
+}
