@@ -180,7 +180,7 @@ func (a *app) addCommands(root *cobra.Command) {
 	for group, commands := range map[string][]*cobra.Command{
 		"run":     {a.promptCommand(), a.steerCommand(), a.followUpCommand(), a.withdrawCommand(), a.abortCommand(), a.setModeCommand(), a.setModelCommand(), a.approvalsCommand(), a.approveCommand(), a.denyCommand(), a.setApprovalModeCommand()},
 		"session": {a.boardCommand(), a.sessionsCommand(), a.newCommand(), a.switchCommand(), a.branchCommand(), a.renameCommand(), a.deleteCommand(), a.messagesCommand(), a.treeCommand(), a.setLeafCommand(), a.compactCommand(), a.searchCommand(), a.showCommand(), a.exportCommand()},
-		"daemon":  {a.acpCommand(), a.pingCommand(), a.statusCommand(), a.logsCommand(), a.stateCommand(), a.usageCommand(), a.systemCommand(), a.toolsCommand(), a.setToolsCommand(), a.extCommand(), a.mcpCommand(), a.modelsCommand(), a.eventsCommand(), a.pruneCommand(), a.doctorCommand(), a.stopCommand(), a.restartCommand(), a.proxyCommand(), a.fleetCommand()},
+		"daemon":  {a.setupCommand(), a.modelCommand(), a.loginCommand(), a.logoutCommand(), a.acpCommand(), a.pingCommand(), a.statusCommand(), a.logsCommand(), a.stateCommand(), a.usageCommand(), a.systemCommand(), a.toolsCommand(), a.setToolsCommand(), a.extCommand(), a.mcpCommand(), a.modelsCommand(), a.eventsCommand(), a.pruneCommand(), a.doctorCommand(), a.stopCommand(), a.restartCommand(), a.proxyCommand(), a.fleetCommand()},
 	} {
 		for _, cmd := range commands {
 			cmd.GroupID = group

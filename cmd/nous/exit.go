@@ -22,7 +22,8 @@ const (
 	exitFailed   = 1
 	exitUsage    = 2
 	exitNoDaemon = 3
-	exitAborted  = 4
+	exitNoModel  = 4
+	exitAborted  = 130
 	exitLeft     = 130
 )
 
@@ -35,8 +36,9 @@ const exitHelp = `nous exits with
     2  the command line is wrong
     3  no daemon answers (within half a minute), or it went away and did not
        come back in time
-    4  the run was aborted, by Ctrl-C here or by anybody else
-  130  left by a second Ctrl-C, without waiting for the aborted run's end
+    4  no model is chosen, or its key is missing or refused: nous setup
+  130  the run was aborted, by Ctrl-C here or by anybody else; or a second Ctrl-C
+       did not wait for its end
 
 A reader that closes the output early (nous prompt … | head) ends nous as it
 ends any command; the run goes on in the daemon.
@@ -159,6 +161,9 @@ func (a *app) reportRefusal(cmd *cobra.Command, wire *protocol.Error, err error)
 	}
 	if next != "" {
 		a.notef("%s", next)
+	}
+	if wire.Reason() == protocol.NoModel {
+		return exitNoModel
 	}
 	return exitFailed
 }

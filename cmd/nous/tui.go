@@ -52,7 +52,7 @@ func (a *app) openTUI(cmd *cobra.Command, plain bool) error {
 func (a *app) site() tui.Site {
 	return tui.Site{
 		Daemon: a.way(), Place: a.place(), Flags: a.flags(), Host: a.hostName(), Unit: a.far == nil && a.socket == protocol.DefaultSocket(os.Getenv),
-		Start: a.startOnScreen, Other: a.otherVersion,
+		Start: a.startOnScreen, Other: a.otherVersion, SetUp: a.setupArgs(),
 		Export: func(ctx context.Context, session, format string, w io.Writer) error {
 			doc, err := a.document(ctx, session, format)
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -198,6 +199,7 @@ func (k *known) askServers(ctx context.Context) {
 	k.models = modelwire.NamesOf(listed)
 	var answer *modelwire.Error
 	k.Reachable = new(err == nil || errors.As(err, &answer) && answer.Status != 0)
+	k.Refused = answer != nil && (answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden)
 	switch {
 	case err != nil:
 		k.Problem = err.Error()

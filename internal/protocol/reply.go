@@ -437,6 +437,7 @@ type ListedModel struct {
 	Default   bool   `json:"default" doc:"the daemon's own"`
 	Reachable *bool  `json:"reachable,omitzero" doc:"absent: nobody was asked"`
 	Problem   string `json:"problem,omitzero" doc:"why it is not usable, or may not be"`
+	Refused   bool   `json:"key_refused,omitzero" wire:"added" doc:"the server answers, and takes no such key"`
 }
 
 func (Session) replyType() string         { return "session" }

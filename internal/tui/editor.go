@@ -57,6 +57,36 @@ func (m *model) edited(e edited) tea.Cmd {
 	return m.resumed()
 }
 
+// wasSetUp is what came of nous setup.
+type wasSetUp struct{ err error }
+
+// setUp has nous setup ask for a model in the terminal.
+func (m *model) setUp() tea.Cmd {
+	if len(m.opts.SetUp) == 0 {
+		m.talk.Notice("error", "keys and the daemon's model are files of its machine: run nous setup there")
+		m.talk.End()
+		return nil
+	}
+	args := m.opts.SetUp
+	var failed error
+	run := func() {
+		m.stops.ignore()
+		defer m.stops.watch()
+		failed = m.lent.run(m.jobs.ctx, args...)
+	}
+	return tea.Exec(meanwhile(run), func(err error) tea.Msg { return wasSetUp{cmp.Or(failed, err)} })
+}
+
+// setUpDone takes in what came of it.
+func (m *model) setUpDone(s wasSetUp) tea.Cmd {
+	if s.err != nil {
+		m.talk.Notice("error", "no model was chosen: "+s.err.Error())
+		m.talk.End()
+	}
+	m.refresh()
+	return m.resumed()
+}
+
 // lent is the terminal while another program has it. Signals may come from any
 // goroutine.
 type lent struct {
@@ -103,7 +133,11 @@ func (l *lent) edit(ctx context.Context, editor, text string) (string, error) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		return "", err
 	}
-	if err := l.run(ctx, editor, path); err != nil {
+	line := editor + ` "$1"`
+	if !strings.ContainsAny(editor, "=;&|<>`$(\n") { // then no shell stands between it and a signal
+		line = "exec " + line
+	}
+	if err := l.run(ctx, "sh", "-c", line, "sh", path); err != nil {
 		return "", fmt.Errorf("%s: %w", editor, err)
 	}
 	text, err = readEdited(path)
@@ -130,18 +164,13 @@ func readEdited(path string) (string, error) {
 	return strings.TrimSuffix(strings.ToValidUTF8(string(text), "\ufffd"), "\n"), nil
 }
 
-// run runs the editor, a line for the shell, in the terminal, and gives it back
-// as it was before.
-func (l *lent) run(ctx context.Context, editor, path string) error {
+// run runs a program in the terminal, and gives that back as it was before.
+func (l *lent) run(ctx context.Context, args ...string) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	l.to(end)
 	defer l.to(nil)
-	line := editor + ` "$1"`
-	if !strings.ContainsAny(editor, "=;&|<>`$(\n") { // then no shell stands between it and a signal
-		line = "exec " + line
-	}
-	cmd := exec.CommandContext(ctx, "sh", "-c", line, "sh", path)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGHUP) }
 	before, stateErr := term.GetState(os.Stdin.Fd())

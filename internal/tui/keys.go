@@ -205,7 +205,14 @@ func (m *model) enter() tea.Cmd {
 	m.menu.close()
 	text := m.input.text()
 	if strings.TrimSpace(text) == "" {
+		if m.first() {
+			return m.setUp()
+		}
 		return nil
+	}
+	if strings.TrimSpace(text) == "/setup" {
+		m.input.set("")
+		return m.setUp()
 	}
 	cmd, rest, err := parseCommand(text)
 	if err != nil {

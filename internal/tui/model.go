@@ -279,6 +279,8 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 		return m.resumed()
 	case edited:
 		return m.edited(msg)
+	case wasSetUp:
+		return m.setUpDone(msg)
 	case tea.KeyPressMsg:
 		return m.press(msg)
 	case tea.PasteMsg:

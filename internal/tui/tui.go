@@ -51,6 +51,10 @@ type Site struct {
 	// several lines.
 	Start func(context.Context) error
 
+	// SetUp is the command that asks for a model and its key in the terminal; nil where the
+	// daemon is another machine's.
+	SetUp []string
+
 	// Other, which may be nil, describes a daemon of that version,
 	// in a line; "" is nothing.
 	Other func(version string) string

@@ -59,6 +59,8 @@ type Daemon struct {
 	Socket string
 	Dir    string
 
+	Modelless bool // nothing chooses a model for it
+
 	t       testing.TB
 	program string
 	args    []string
@@ -172,6 +174,9 @@ func (d *Daemon) Env(more ...string) []string {
 			env = append(env, v)
 		}
 	}
+	if config, err := os.ReadFile(filepath.Join(d.Dir, "noused.toml")); err == nil && !d.Modelless {
+		env = append(env, testenv.Model(string(config), d.args...))
+	}
 	return append(env, append([]string{
 		"HOME=" + d.Dir, "XDG_CONFIG_HOME=" + filepath.Join(d.Dir, "config"), "XDG_STATE_HOME=" + filepath.Join(d.Dir, "xdgstate"),
 		"XDG_RUNTIME_DIR=" + d.Dir, "NOUSED_SOCKET=" + d.Socket, "LANG=C.UTF-8", "TZ=UTC", "TERM=xterm-256color",
@@ -190,8 +195,7 @@ func (d *Daemon) Start() {
 	defer os.Remove(notify)
 	defer ready.Close()
 	cmd := exec.Command(d.program, d.args...)
-	config, _ := os.ReadFile(filepath.Join(d.Dir, "noused.toml"))
-	cmd.Env = d.Env("NOTIFY_SOCKET="+notify, testenv.Model(string(config), d.args...))
+	cmd.Env = d.Env("NOTIFY_SOCKET=" + notify)
 	cmd.Stdout, cmd.Stderr = &d.log, &d.log
 	if err := cmd.Start(); err != nil {
 		d.t.Fatal(err)

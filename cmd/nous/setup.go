@@ -1,0 +1,425 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/charmbracelet/x/term"
+	"github.com/spf13/cobra"
+
+	"noused/internal/cmdline"
+	"noused/internal/model/catalogue"
+	"noused/internal/model/credentials"
+	"noused/internal/protocol"
+	"noused/internal/setup"
+)
+
+// maxPasted is how much of standard input a key is looked for in, in bytes.
+const maxPasted = 128 << 10
+
+// maxChoices is how many lines a question shows.
+const maxChoices = 15
+
+func (a *app) setupCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "setup [PROVIDER]",
+		Short: "Choose a model, and save its key",
+		Long: `Choose a provider, save its key, and choose the model that answers. The daemon
+takes both at once. On a terminal nous asks; else PROVIDER must be named, the key
+comes from standard input, and the provider's default model is chosen.
+
+The key is kept in ~/.config/noused/credentials.toml, which only you can read, and
+the model in config.toml beside it, where everything else stays.`,
+		Example: "  nous setup\n  pass show anthropic | nous setup anthropic",
+		Args:    cmdline.Wants(0, 1, "one PROVIDER at most"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.newSetup(cmd.Context())
+			if err != nil {
+				return err
+			}
+			provider := strings.Join(args, "")
+			if provider == "" {
+				if provider, err = s.chooseProvider(); err != nil {
+					return err
+				}
+			}
+			if err := s.known(provider); err != nil {
+				return err
+			}
+			if err := s.login(provider, !s.hasKey(provider)); err != nil {
+				return err
+			}
+			name, err := s.chooseModel(provider)
+			if err != nil {
+				return err
+			}
+			return s.saveModel(provider, name)
+		},
+	}
+}
+
+func (a *app) loginCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "login PROVIDER",
+		Short:   "Save the key of a provider of models",
+		Long:    "Save the key of a provider of models. It is asked for and not shown, or read from\nstandard input, and tried at once.",
+		Example: "  nous login anthropic\n  pass show openai | nous login openai",
+		Args:    cmdline.Wants(1, 1, "PROVIDER"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.newSetup(cmd.Context())
+			if err == nil {
+				err = s.known(args[0])
+			}
+			if err != nil {
+				return err
+			}
+			return s.login(args[0], true)
+		},
+	}
+}
+
+func (a *app) logoutCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "logout PROVIDER",
+		Short: "Forget the saved key of a provider",
+		Args:  cmdline.Wants(1, 1, "PROVIDER"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.newSetup(cmd.Context())
+			if err != nil {
+				return err
+			}
+			saved, err := credentials.Read(s.dir)
+			if err != nil {
+				return err
+			}
+			if saved[args[0]] == "" {
+				return fmt.Errorf("no key of %q is saved in %s", args[0], s.dir)
+			}
+			if err := credentials.Save(s.dir, args[0], ""); err != nil {
+				return err
+			}
+			return s.reload()
+		},
+	}
+}
+
+func (a *app) modelCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "model [PROVIDER/NAME]",
+		Short: "Show or choose the model that answers where a session has chosen none",
+		Long: `Show the daemon's model, or choose another. Sessions that a model has answered keep
+it: nous set-model changes that of one session.`,
+		Example:           "  nous model anthropic/claude-opus-5-5",
+		Args:              cmdline.Wants(0, 1, "one PROVIDER/NAME at most"),
+		ValidArgsFunction: a.modelNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				st, err := a.daemonState(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if st.Model.Provider == "" {
+					return protocol.Rejectf(protocol.NoModel, "no model is chosen: nous setup")
+				}
+				a.println(modelWord(st.Model))
+				return nil
+			}
+			s, err := a.newSetup(cmd.Context())
+			if err != nil {
+				return err
+			}
+			provider, name, _ := strings.Cut(args[0], "/")
+			if provider == "offline" {
+				name = "script"
+			}
+			if name == "" {
+				return cmdline.Errorf("want PROVIDER/NAME, as nous models lists them")
+			}
+			return s.saveModel(provider, name)
+		},
+	}
+}
+
+// setupArgs is the command that sets up the daemon that is meant, nil where it is another
+// machine's.
+func (a *app) setupArgs() []string {
+	self, err := os.Executable()
+	if err != nil || a.far != nil {
+		return nil
+	}
+	return []string{self, "--socket", a.socket, "setup"}
+}
+
+// setupRun is one run of a command that changes keys or the daemon's model.
+type setupRun struct {
+	*app
+	ctx    context.Context
+	dir    string // of the daemon's configuration
+	in     *bufio.Reader
+	models []protocol.ListedModel // as of the last look, the servers asked
+}
+
+// newSetup starts the daemon where none runs.
+func (a *app) newSetup(ctx context.Context) (*setupRun, error) {
+	if a.far != nil || len(a.hosts) > 0 {
+		return nil, cmdline.Errorf("keys and the daemon's model are files of its machine: run nous there")
+	}
+	s := &setupRun{app: a, ctx: ctx, dir: setup.ConfigDir(os.Getenv), in: bufio.NewReader(io.LimitReader(a.in, maxPasted))}
+	return s, s.look()
+}
+
+// look asks the daemon which models there are, and it the servers.
+func (s *setupRun) look() error {
+	r, err := ask(s.ctx, s.app, protocol.ListModels, protocol.ListModelsParams{Probe: true})
+	s.models = r.Models
+	return err
+}
+
+// reload has the daemon read the keys and its configuration.
+func (s *setupRun) reload() error {
+	r, err := ask(s.ctx, s.app, protocol.ReloadTools, protocol.ReloadToolsParams{})
+	for _, wrong := range r.Errors {
+		s.notef("%s", wrong)
+	}
+	return err
+}
+
+// asks tells whether questions can be asked.
+func (s *setupRun) asks() bool { return s.personThere() }
+
+// choose asks for one of some lines by its number or its word; Enter is the first. Any other
+// word is the answer where free is set.
+func (s *setupRun) choose(question string, words, about []string, free bool) (string, error) {
+	for i, word := range words[:min(len(words), maxChoices)] {
+		fmt.Fprintf(s.err, "  %2d  %-28s %s\n", i+1, word, s.errStyle.paint(asDim, about[i]))
+	}
+	if more := len(words) - maxChoices; more > 0 {
+		s.notef("      and %d more: write a name", more)
+	}
+	for {
+		fmt.Fprintf(s.err, "%s [%s] ", question, words[0])
+		line, err := s.in.ReadString('\n')
+		answer := strings.TrimSpace(line)
+		n, number := strconv.Atoi(answer)
+		switch {
+		case err != nil && answer == "":
+			return "", errors.New("no answer; nothing was changed")
+		case answer == "":
+			return words[0], nil
+		case number == nil && n >= 1 && n <= len(words):
+			return words[n-1], nil
+		case number != nil && (free || slices.Contains(words, answer)):
+			return answer, nil
+		}
+		s.notef("write a number from 1 to %d, or a name", min(len(words), maxChoices))
+	}
+}
+
+// chooseProvider asks for a provider: those that could answer now come first.
+func (s *setupRun) chooseProvider() (string, error) {
+	if !s.asks() {
+		return "", cmdline.Errorf("want the name of a provider: there is no terminal to ask on")
+	}
+	var words, about []string
+	add := func(name, what string) {
+		if name != "offline" && name != "module" && !slices.Contains(words, name) {
+			words, about = append(words, name), append(about, what)
+		}
+	}
+	for _, m := range s.models {
+		switch {
+		case m.Source == "server" && m.Provider == "openai" && m.BaseURL != "":
+		case m.Reachable != nil && *m.Reachable && !m.Refused:
+			add(m.Provider, "its key is there")
+		}
+	}
+	for _, name := range []string{"anthropic", "openai", "gemini", "openrouter", "deepseek", "mistral", "xai", "groq", "moonshot", "zai", "ollama"} {
+		add(name, "")
+	}
+	for _, name := range catalogue.Names() {
+		add(name, "")
+	}
+	return s.choose("Provider?", words, about, false)
+}
+
+// known says that there is no such provider.
+func (s *setupRun) known(provider string) error {
+	if _, ok := catalogue.FindProvider(provider); ok {
+		return nil
+	}
+	if slices.ContainsFunc(s.models, func(m protocol.ListedModel) bool { return m.Provider == provider }) {
+		return nil
+	}
+	return cmdline.Errorf("there is no provider %q; nous models lists those that have a key, docs/models.md all", provider)
+}
+
+// hasKey tells whether the daemon has a key that is taken, or needs none.
+func (s *setupRun) hasKey(provider string) bool {
+	p, ok := catalogue.FindProvider(provider)
+	if ok && p.KeyVariable == "" {
+		return true
+	}
+	row, found := s.row(provider)
+	return found && row.Reachable != nil && !row.Refused
+}
+
+// row is what is known of a provider's server.
+func (s *setupRun) row(provider string) (protocol.ListedModel, bool) {
+	for _, m := range s.models {
+		if m.Provider == provider && m.Source != "server" {
+			return m, true
+		}
+	}
+	return protocol.ListedModel{}, false
+}
+
+// login reads a key where one is wanted, saves it, and tries it. One that is refused is not
+// kept.
+func (s *setupRun) login(provider string, wanted bool) error {
+	if !wanted && (s.asks() || !s.inputFollows()) {
+		return nil
+	}
+	saved, err := credentials.Read(s.dir)
+	if err != nil {
+		return err
+	}
+	key, err := s.readKey(provider)
+	if err != nil {
+		return err
+	}
+	if err := credentials.Save(s.dir, provider, key); err != nil {
+		return err
+	}
+	if err := errors.Join(s.reload(), s.look()); err != nil {
+		return err
+	}
+	row, found := s.row(provider)
+	switch {
+	case !found:
+		s.notef("the key is saved")
+	case row.Refused:
+		err := errors.Join(credentials.Save(s.dir, provider, saved[provider]), s.reload())
+		s.complain(fmt.Sprintf("%s does not take this key: %s", provider, row.Problem))
+		p, _ := catalogue.FindProvider(provider)
+		s.notef("the key is not kept; copy it again. A variable %s in the daemon's environment would come before it", p.KeyVariable)
+		return errors.Join(err, &quietExit{exitNoModel})
+	case row.Reachable != nil && !*row.Reachable:
+		s.notef("the key is saved and could not be tried: %s", row.Problem)
+	default:
+		s.notef("the key works")
+	}
+	return nil
+}
+
+// readKey reads a key without showing it, or the first line of standard input.
+func (s *setupRun) readKey(provider string) (string, error) {
+	if !s.asks() {
+		line, err := s.in.ReadString('\n')
+		if line = strings.TrimSpace(line); line == "" {
+			return "", fmt.Errorf("standard input has no key: %w", err)
+		}
+		return line, nil
+	}
+	f, ok := s.app.in.(*os.File)
+	if !ok {
+		return "", errors.New("the terminal cannot hide what is written")
+	}
+	fmt.Fprintf(s.err, "Key of %s (it is not shown): ", provider)
+	key, err := term.ReadPassword(f.Fd())
+	fmt.Fprintln(s.err)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(string(key)), nil
+}
+
+// chooseModel asks for one of a provider's models, the default one first.
+func (s *setupRun) chooseModel(provider string) (string, error) {
+	var names []string
+	for _, m := range s.models {
+		if m.Provider == provider && m.Name != "" {
+			names = append(names, m.Name)
+		}
+	}
+	first := catalogue.Default(provider)
+	if first != "" && len(names) > 0 && !slices.Contains(names, first) {
+		first = names[0]
+	}
+	if first == "" && len(names) > 0 {
+		first = names[0]
+	}
+	if !s.asks() {
+		if first == "" {
+			return "", fmt.Errorf("%s tells no models: nous model %s/NAME chooses one", provider, provider)
+		}
+		return first, nil
+	}
+	words := []string{}
+	for _, name := range append([]string{first}, names...) {
+		if name != "" && !slices.Contains(words, name) {
+			words = append(words, name)
+		}
+	}
+	if len(words) == 0 {
+		return "", fmt.Errorf("%s tells no models: nous model %s/NAME chooses one", provider, provider)
+	}
+	about := make([]string, len(words))
+	for i, name := range words {
+		about[i] = aboutModel(provider, name)
+	}
+	return s.choose("Model?", words, about, true)
+}
+
+// aboutModel is what the catalogue knows of a model, for people.
+func aboutModel(provider, name string) string {
+	m, ok := catalogue.Find(provider, name)
+	if !ok {
+		return ""
+	}
+	text := ""
+	if m.Window > 0 {
+		text = fmt.Sprintf("%dk tokens", m.Window/1000)
+	}
+	if len(m.Prices) > 0 {
+		text += fmt.Sprintf("  $%s in, $%s out for a million", m.Prices[0].Input, m.Prices[0].Output)
+	}
+	return text
+}
+
+// saveModel writes the choice, has the daemon take it, and says what answers now.
+func (s *setupRun) saveModel(provider, name string) error {
+	if err := setup.SaveModel(s.dir, provider, name); err != nil {
+		return err
+	}
+	if err := s.reload(); err != nil {
+		return err
+	}
+	st, err := s.daemonState(s.ctx)
+	switch {
+	case err != nil:
+		return err
+	case st.Model.Provider != provider || st.Model.Name != name:
+		return fmt.Errorf("it is written to %s, but the daemon has %s: it was started with --model, NOUSED_MODEL or another configuration", s.dir, modelWord(st.Model))
+	}
+	s.println(modelWord(st.Model) + " answers now. Sessions that another model has answered keep it: nous set-model default changes that")
+	return nil
+}
+
+// daemonState is get_state of the daemon, without a session.
+func (a *app) daemonState(ctx context.Context) (protocol.State, error) {
+	return ask(ctx, a, protocol.GetState, protocol.GetStateParams{Daemon: true})
+}
+
+func modelWord(m protocol.ModelInfo) string {
+	if m.Provider == "" {
+		return "no model"
+	}
+	return strings.TrimSuffix(m.Provider+"/"+m.Name, "/")
+}
