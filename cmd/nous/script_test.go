@@ -51,8 +51,13 @@ func (m removing) Run() int {
 func TestScripts(t *testing.T) {
 	testenv.Long(t)
 	noused := program(t, "noused")
-	// It has two models, and refuses every prompt in words that have the key.
+	// It has two models, and refuses every prompt in words that have the key; one key it
+	// does not know at all.
 	models := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "Bearer sk-unknown" {
+			http.Error(w, "no such key", http.StatusUnauthorized)
+			return
+		}
 		if r.URL.Path == "/v1/models" {
 			io.WriteString(w, `{"data":[{"id":"gpt-6"},{"id":"gpt-5"}]}`)
 			return

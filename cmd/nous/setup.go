@@ -344,10 +344,11 @@ func (s *setupRun) readKey(provider string) (string, error) {
 func (s *setupRun) chooseModel(provider string) (string, error) {
 	var names []string
 	for _, m := range s.models {
-		if m.Provider == provider && m.Name != "" {
+		if m.Provider == provider && m.Name != "" && m.Problem == "" {
 			names = append(names, m.Name)
 		}
 	}
+	slices.Reverse(names) // they are sorted: of one kind the newest comes first
 	first := catalogue.Default(provider)
 	if first != "" && len(names) > 0 && !slices.Contains(names, first) {
 		first = names[0]
