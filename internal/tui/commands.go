@@ -77,6 +77,7 @@ type outcome struct {
 	board   bool    // show the board
 	palette bool    // show all commands
 	start   bool    // start a daemon
+	setUp   bool    // ask for a model and its key
 	quit    bool
 }
 
@@ -145,6 +146,7 @@ var commands = []command{
 	{name: "state", about: "what the daemon is doing", run: showState},
 	{name: "reload", about: "read the tool descriptors again", run: reloadTools},
 	{name: "start", local: true, about: "start a daemon if none runs", run: func(context.Context, place, string) outcome { return outcome{start: true} }},
+	{name: "setup", local: true, screen: true, about: "choose the daemon's model and save its key", run: func(context.Context, place, string) outcome { return outcome{setUp: true} }},
 	{name: "mouse", local: true, about: "leave the mouse to the terminal, or take it again", run: func(context.Context, place, string) outcome { return outcome{mouse: true} }},
 	{name: "theme", args: "auto|dark|light|none", takes: "theme", must: true, local: true, about: "the colours, from now on", run: chooseTheme},
 	{name: "palette", local: true, about: "all commands and keys, to choose from", run: func(context.Context, place, string) outcome { return outcome{palette: true} }},

@@ -210,10 +210,6 @@ func (m *model) enter() tea.Cmd {
 		}
 		return nil
 	}
-	if strings.TrimSpace(text) == "/setup" {
-		m.input.set("")
-		return m.setUp()
-	}
 	cmd, rest, err := parseCommand(text)
 	if err != nil {
 		m.talk.Notice("error", err.Error())

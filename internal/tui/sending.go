@@ -181,6 +181,8 @@ func (m *model) apply(o outcome) tea.Cmd {
 		m.talk.Notice("info", map[bool]string{true: "the mouse is nous's: with Shift held it selects text", false: "the mouse is the terminal's"}[m.mouse])
 	case o.start:
 		m.startDaemon()
+	case o.setUp:
+		return m.setUp()
 	case o.images != nil:
 		m.images = attached(m.images, o.images)
 	}
