@@ -85,6 +85,29 @@ func TestAQuestionIsAnsweredOnTheScreen(t *testing.T) {
 	}
 }
 
+// With nothing in the input the question's keys answer it at once, but not one that was
+// meant for what stood there before. A lone y is no answer, and no message either.
+func TestAQuestionIsAnsweredFromTheEmptyInput(t *testing.T) {
+	d := startNoused(t, "")
+	h := useDaemon(t, d.Socket)
+	h.asks("touch " + filepath.Join(d.Dir, "made"))
+	if h.question.Takes("o", time.Now().Add(-time.Minute)) {
+		t.Error("a question that comes up under somebody's fingers takes their key")
+	}
+	h.write("y")
+	h.press("enter")
+	h.sees("has keys of its own")
+	if len(h.state.PendingApprovals) != 1 || !h.running() || len(h.unsent) > 0 || !h.input.empty() {
+		t.Fatal("a lone y has gone somewhere")
+	}
+	h.until("the question has settled", func() bool { return h.question.Takes("o", time.Now()) })
+	h.write("o")
+	h.until("the end of the run", func() bool { return !h.running() })
+	if _, err := os.Stat(filepath.Join(d.Dir, "made")); err != nil {
+		t.Error(err)
+	}
+}
+
 // A question that comes while one looks for a text takes none of that text, is
 // answered with its keys, and the search goes on.
 func TestAQuestionIsAnsweredWhileOneLooksForAText(t *testing.T) {

@@ -130,7 +130,7 @@ func (m *model) happened(h happened) {
 	event, message := a.word(ev, m.key(h.site, ""), m.config.notify)
 	id := m.key(h.site, ev.Where().SessionID)
 	_, visited := a.visited[id]
-	if event == "" || m.focused || !visited && m.shownBoard() == nil {
+	if event == "" || m.focused && m.reports || !visited && m.shownBoard() == nil {
 		return
 	}
 	a.session, a.message = id, cell.Line(message, 200)
@@ -205,7 +205,7 @@ func (m *model) ring() tea.Cmd {
 	n := a.count
 	a.waiting, a.count = false, 0
 	text := m.alert()
-	if m.focused || text == "" {
+	if m.focused && m.reports || text == "" {
 		return nil
 	}
 	if n > 1 {

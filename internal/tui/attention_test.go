@@ -126,9 +126,25 @@ func TestTheTerminalRingsWhenTheUserIsNeeded(t *testing.T) {
 	}
 }
 
+// Of a terminal that never says whether somebody looks, as tmux does not unless it is told
+// to, nobody knows: it rings.
+func TestATerminalThatSaysNothingOfTheFocusRings(t *testing.T) {
+	h := configured(t, "")
+	h.attention.visited = map[string]string{"s": "Job"}
+	for _, msg := range ended("s", time.Minute, protocol.AgentEnd{StopReason: protocol.StopCompleted}) {
+		h.send(msg)
+	}
+	h.until("ring", func() bool { return strings.HasSuffix(h.rung(), "\a") })
+	h.press("home")
+	if title := h.View().WindowTitle; strings.Contains(title, "●") {
+		t.Errorf("got %q for the terminal's title after a key", title)
+	}
+}
+
 func TestNothingRingsForWhoLooks(t *testing.T) {
 	h := configured(t, "")
 	h.attention.visited = map[string]string{"s": "Job"}
+	h.send(tea.FocusMsg{})
 	for _, msg := range ended("s", time.Minute, protocol.AgentEnd{StopReason: protocol.StopCompleted}) {
 		h.send(msg)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -18,6 +19,9 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 	m.talk.DropNotes(true, m.over == nil && (does == "redraw" || does == "stop"))
 	if does != "clear" {
 		m.leaving = false
+	}
+	if !m.reports { // who presses a key looks
+		m.attention.message = ""
 	}
 	if does != "stop" {
 		m.editing = false
@@ -34,6 +38,11 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 		return m.choose(k)
 	}
 	if m.over == nil && does != "answer" && does != "next-question" && m.pressLine(k, key, does) {
+		return nil
+	}
+	if m.over == nil && m.input.empty() && m.question.Takes(key, time.Now()) {
+		m.question.Focus()
+		m.pressQuestion(k)
 		return nil
 	}
 	if m.noDaemon() && m.input.empty() {
@@ -208,6 +217,12 @@ func (m *model) enter() tea.Cmd {
 		if m.first() {
 			return m.setUp()
 		}
+		return nil
+	}
+	if m.question.ID() != "" && slices.Contains([]string{"y", "n", "yes", "no"}, strings.ToLower(strings.TrimSpace(text))) {
+		m.input.clear() // as a message it would take the question away
+		m.talk.Notice("info", "the question above has keys of its own: press one of them")
+		m.talk.End()
 		return nil
 	}
 	cmd, rest, err := parseCommand(text)

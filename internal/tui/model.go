@@ -49,6 +49,7 @@ type model struct {
 	mouse         bool        // is ours; else the terminal's
 	arrows        atomic.Bool // not mouse, for the input
 	focused       bool        // the terminal; true as long as it does not say otherwise
+	reports       bool        // it says so
 
 	config     config
 	keys       keymap
@@ -272,8 +273,10 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 	case continued:
 		return release(func() {})
 	case tea.FocusMsg:
+		m.reports = true
 		m.lookedAt(true)
 	case tea.BlurMsg:
+		m.reports = true
 		m.lookedAt(false)
 	case tea.ResumeMsg:
 		return m.resumed()

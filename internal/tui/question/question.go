@@ -12,6 +12,9 @@
 package question
 
 import (
+	"slices"
+	"time"
+
 	tea "charm.land/bubbletea/v2"
 
 	"noused/internal/client/approval"
@@ -26,6 +29,7 @@ type Panel struct {
 	home  string
 
 	asked   protocol.Approval // ApprovalID "": nothing is
+	shown   time.Time         // since when
 	focused bool
 	why     *pick.Typed // the reason of a denial, while it is typed
 	sent    bool        // an answer is on its way
@@ -60,12 +64,24 @@ func (p *Panel) Show(a *protocol.Approval) {
 	case a == nil:
 		*p = Panel{theme: p.theme, home: p.home}
 	case a.ApprovalID != p.asked.ApprovalID:
-		*p = Panel{theme: p.theme, home: p.home, asked: *a}
+		*p = Panel{theme: p.theme, home: p.home, asked: *a, shown: time.Now()}
 	}
 }
 
 // ID is the id of the question that is shown; "": there is none.
 func (p *Panel) ID() string { return p.asked.ApprovalID }
+
+// settled is how long a question has to be on the screen before a key of an empty input
+// answers it: it may come up under somebody's fingers.
+const settled = 500 * time.Millisecond
+
+// Takes tells whether a key answers the question though it has not got the keys.
+func (p *Panel) Takes(key string, now time.Time) bool {
+	if p.ID() == "" || p.sent || p.focused || now.Sub(p.shown) < settled {
+		return false
+	}
+	return slices.ContainsFunc(p.choices(), func(c choice) bool { return c.key == key })
+}
 
 // Focus gives the keys to the question, and tells whether there is one.
 func (p *Panel) Focus() bool {
