@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+	"unicode"
 
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
@@ -102,7 +105,7 @@ func (a *app) logoutCommand() *cobra.Command {
 			if saved[args[0]] == "" {
 				return fmt.Errorf("no key of %q is saved in %s", args[0], s.dir)
 			}
-			if err := credentials.Save(s.dir, args[0], ""); err != nil {
+			if err := credentials.Forget(s.dir, args[0]); err != nil {
 				return err
 			}
 			return s.reload()
@@ -286,10 +289,7 @@ func (s *setupRun) login(provider string, wanted bool) error {
 	if !wanted && (s.asks() || !s.inputFollows()) {
 		return nil
 	}
-	saved, err := credentials.Read(s.dir)
-	if err != nil {
-		return err
-	}
+	saved, _ := credentials.Read(s.dir) // what is wrong with others is theirs
 	key, err := s.readKey(provider)
 	if err != nil {
 		return err
@@ -303,9 +303,13 @@ func (s *setupRun) login(provider string, wanted bool) error {
 	row, found := s.row(provider)
 	switch {
 	case !found:
-		s.notef("the key is saved")
+		return fmt.Errorf("the key is saved in %s, and the daemon does not see it: is its configuration somewhere else?", s.dir)
 	case row.Refused:
-		err := errors.Join(credentials.Save(s.dir, provider, saved[provider]), s.reload())
+		err := credentials.Forget(s.dir, provider)
+		if before := saved[provider]; before != "" {
+			err = credentials.Save(s.dir, provider, before)
+		}
+		err = errors.Join(err, s.reload())
 		s.complain(fmt.Sprintf("%s does not take this key: %s", provider, row.Problem))
 		p, _ := catalogue.FindProvider(provider)
 		s.notef("the key is not kept; copy it again. A variable %s in the daemon's environment would come before it", p.KeyVariable)
@@ -320,7 +324,7 @@ func (s *setupRun) login(provider string, wanted bool) error {
 
 // readKey reads a key without showing it, or the first line of standard input.
 func (s *setupRun) readKey(provider string) (string, error) {
-	if !s.asks() {
+	if !isTerminal(s.app.in) {
 		line, err := s.in.ReadString('\n')
 		if line = strings.TrimSpace(line); line == "" {
 			return "", fmt.Errorf("standard input has no key: %w", err)
@@ -331,13 +335,34 @@ func (s *setupRun) readKey(provider string) (string, error) {
 	if !ok {
 		return "", errors.New("the terminal cannot hide what is written")
 	}
-	fmt.Fprintf(s.err, "Key of %s (it is not shown): ", provider)
-	key, err := term.ReadPassword(f.Fd())
-	fmt.Fprintln(s.err)
+	shown, err := term.GetState(f.Fd())
 	if err != nil {
 		return "", err
 	}
-	return strings.TrimSpace(string(key)), nil
+	ctx, stop := signal.NotifyContext(s.ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	fmt.Fprintf(s.err, "Key of %s (it is not shown): ", provider)
+	type pasted struct {
+		key []byte
+		err error
+	}
+	read := make(chan pasted, 1)
+	go func() { // ends with a line, or with the process
+		key, err := term.ReadPassword(f.Fd())
+		read <- pasted{key, err}
+	}()
+	select {
+	case p := <-read:
+		fmt.Fprintln(s.err)
+		key := strings.TrimSpace(string(p.key))
+		if p.err == nil && key == "" {
+			p.err = errors.New("no key was given; nothing was changed")
+		}
+		return key, p.err
+	case <-ctx.Done(): // the terminal shows again what is written
+		fmt.Fprintln(s.err)
+		return "", errors.Join(term.Restore(f.Fd(), shown), &quietExit{exitLeft})
+	}
 }
 
 // chooseModel asks for one of a provider's models, the default one first.
@@ -375,7 +400,11 @@ func (s *setupRun) chooseModel(provider string) (string, error) {
 	for i, name := range words {
 		about[i] = aboutModel(provider, name)
 	}
-	return s.choose("Model?", words, about, true)
+	name, err := s.choose("Model?", words, about, true)
+	if err == nil && (strings.ContainsFunc(name, unicode.IsSpace) || len(name) > 200) {
+		err = fmt.Errorf("%.200q cannot be the name of a model; nothing was chosen", name)
+	}
+	return name, err
 }
 
 // aboutModel is what the catalogue knows of a model, for people.

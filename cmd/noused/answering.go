@@ -150,7 +150,7 @@ func (e *effortError) Unwrap() error { return model.ErrEffort }
 // checkEffort says why a model cannot be told to think as hard as that. Of one
 // that is not known nobody can say it.
 func (v vendors) checkEffort(c model.Choice, effort string) error {
-	if effort == "" {
+	if effort == "" || c.Provider == "" {
 		return nil
 	}
 	if !v.has(c.Provider) {

@@ -100,7 +100,7 @@ var layers = []layer{
 	{pattern: "internal/acp", ours: []string{"internal/protocol"}},
 	{pattern: "internal/acp/bridge", ours: []string{"internal/client/approval", "internal/acp", "internal/client", "internal/client/follow", "internal/plaintext", "internal/protocol", "internal/regular"}},
 	{pattern: "internal/soak", ours: []string{"internal/client", "internal/protocol"}},
-	{pattern: "internal/setup", ours: []string{"internal/regular"}},
+	{pattern: "internal/setup", ours: []string{"internal/model/credentials", "internal/regular"}},
 	{pattern: "cmd/nous", ours: []string{"internal/setup", "internal/model/catalogue", "internal/model/credentials", "internal/client/approval", "internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client", "internal/client/follow", "internal/client/hosts", "internal/client/ssh", "internal/cmdline", "internal/detach", "internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/manpage", "internal/mcpfile", "internal/plaintext", "internal/protocol", "internal/regular", "internal/start", "internal/tui/cell", "internal/worktree", "internal/form"}},
 	{pattern: "internal/testenv", stdlibOnly: true},
 }

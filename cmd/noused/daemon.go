@@ -76,9 +76,11 @@ func leaveNoCores() error {
 type Daemon struct {
 	cfg  Config
 	read func() (Config, error) // reads it again
-	out  *logOutput
-	log  *zap.Logger // out's
-	info protocol.DaemonInfo
+
+	reloading sync.Mutex // held by reload
+	out       *logOutput
+	log       *zap.Logger // out's
+	info      protocol.DaemonInfo
 
 	levels, stops, hangups chan os.Signal
 
@@ -367,6 +369,8 @@ func (d *Daemon) unused() {
 
 // reload reads the rules, the tool descriptors, the keys and what chooses models again.
 func (d *Daemon) reload() protocol.ToolsReloaded {
+	d.reloading.Lock() // a signal and any client may ask for it
+	defer d.reloading.Unlock()
 	bad := d.rules.Reload()
 	problems := d.reloadModels()
 	c := d.tools.Reload()

@@ -42,15 +42,18 @@ func newModels(v vendors, tools *registry.Registry) *models {
 	return &models{vendors: v, tools: tools, made: map[model.Choice]runloop.Model{}, said: map[model.Choice]int64{}}
 }
 
-// choice is the daemon's model, the zero Choice where none is chosen. It names the server
-// where [model] or the environment does: a session that goes on with it stays there.
+// choice is the daemon's model, the zero Choice where none is chosen. It names the server,
+// but for that of a section [providers.NAME]: a session that goes on with it stays there.
 func (v vendors) choice() model.Choice {
 	if v.own.Provider == "" {
 		return model.Choice{}
 	}
 	c := model.Choice{Provider: v.own.Provider, Name: v.own.Name, ContextWindow: v.own.ContextWindow, Effort: v.own.Effort}
-	if cfg := v.config(c.Provider, true); cfg.BaseURL != "" && cfg.BaseURL != v.named[c.Provider].BaseURL {
-		c.BaseURL = modelwire.Address(cfg.BaseURL)
+	if v.has(c.Provider) {
+		s, _ := v.server(c.Provider, c.Name, true) // why it cannot be asked is told where it is
+		if own := v.named[c.Provider].BaseURL; s.BaseURL != own {
+			c.BaseURL = modelwire.Address(s.BaseURL)
+		}
 	}
 	return c
 }
@@ -184,7 +187,7 @@ func (v vendors) at(c model.Choice) (endpoint, error) {
 	case !v.has(c.Provider):
 		return endpoint{}, fmt.Errorf("the configuration has no provider %q any more", c.Provider)
 	case c.BaseURL != "":
-		return v.elsewhere(c.Provider, c.Name, c.BaseURL), nil
+		return v.elsewhere(c.Provider, c.Name, c.BaseURL)
 	}
 	return v.server(c.Provider, c.Name, true)
 }

@@ -220,7 +220,7 @@ func tryNext(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program(), append([]string{tryName}, os.Args[1:]...)...)
-	cmd.Env = notifyEnviron()
+	cmd.Env = environmentFile.Without(notifyEnviron())
 	cmd.WaitDelay = time.Second
 	var says, complains beginning
 	cmd.Stdout, cmd.Stderr = &says, &complains
@@ -275,7 +275,7 @@ func tryCommand(getenv func(string) string) *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := resolveConfig(cmd.Flags(), getenv)
+			_, err := readSettings(cmd.Flags(), getenv)
 			if err == nil {
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s%d\n", triedWell, session.JournalVersion)
 			}

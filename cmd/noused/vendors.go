@@ -137,10 +137,10 @@ func (v vendors) wireFor(provider, name string, cfg ProviderConfig) string {
 // elsewhere is a provider's model at another server than the configured one,
 // unless that is the one that is meant, however its address is spelt: nothing
 // that is secret goes there.
-func (v vendors) elsewhere(provider, name, baseURL string) endpoint {
+func (v vendors) elsewhere(provider, name, baseURL string) (endpoint, error) {
 	for _, own := range []bool{true, false} {
-		if s, err := v.server(provider, name, own); err == nil && sameAddress(baseURL, s.BaseURL) {
-			return s
+		if s, err := v.server(provider, name, own); s.BaseURL != "" && sameAddress(baseURL, s.BaseURL) {
+			return s, err
 		}
 	}
 	cfg := v.config(provider, true)
@@ -150,7 +150,7 @@ func (v vendors) elsewhere(provider, name, baseURL string) endpoint {
 	}
 	return endpoint{wire: wire, Options: modelwire.Options{
 		BaseURL: baseURL, Model: name, MaxOutputTokens: v.own.MaxOutputTokens, Timeout: v.own.Timeout, Extra: cfg.Extra,
-	}}
+	}}, nil
 }
 
 // list asks a server for its models.
@@ -194,8 +194,12 @@ const credentialsVariable = "CREDENTIALS_DIRECTORY"
 // maxKey bounds a key that is a credential, in bytes.
 const maxKey = 64 << 10
 
-// key is a provider's key: that of its variable, or the saved one. "" is none.
+// key is a provider's key: that of its variable, or the saved one. "" is none. Where the
+// configuration names a variable of its own, the key is meant to be another one.
 func (v vendors) key(provider, variable string) string {
+	if known, _ := catalogue.FindProvider(provider); variable != known.KeyVariable {
+		return key(variable, v.getenv)
+	}
 	return cmp.Or(key(variable, v.getenv), v.saved[provider])
 }
 

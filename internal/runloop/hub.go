@@ -244,11 +244,13 @@ func (h *Hub) ModelsChanged(patience time.Duration) {
 	defer cancel()
 	var open []*loop
 	h.readLifecycle(func(s *lifecycle) { open = s.all() })
+	var telling sync.WaitGroup // one whose disk hangs keeps no other waiting
 	for _, l := range open {
 		if !l.isShed.Load() { // such a one waits for an answer
-			_ = l.post(ctx, modelsIn{})
+			telling.Go(func() { _ = l.post(ctx, modelsIn{}) })
 		}
 	}
+	telling.Wait()
 }
 
 // acquire returns the loop of a session, opening it if need be, and keeps it

@@ -242,6 +242,9 @@ func (m *machine) callModel() {
 	}
 	if why := m.modelMissing(); why != nil {
 		m.phase, m.since = modelless, m.now
+		if !m.s.Run.Parked { // to wait is nothing that a daemon could crash by
+			m.record(session.RunParked{RunID: m.s.Run.ID})
+		}
 		m.publish(protocol.Status{Ref: m.turnRef(), Code: protocol.StatusModelMissing, Message: "the run waits: " + why.Error()})
 		return
 	}

@@ -174,7 +174,12 @@ func copied(s *session.State, chain []*session.Entry) []session.Record {
 	if s.ApprovalMode == protocol.ApprovalsDeny { // what somebody allowed was allowed there
 		add(session.ApprovalModeSet{Mode: s.ApprovalMode})
 	}
-	if choice := cmp.Or(s.Model, s.Answered); choice != (model.Choice{}) {
+	choice := s.Model
+	if choice.Provider == "" && s.Answered.Provider != "" {
+		choice = s.Answered
+		choice.Effort = s.Model.Effort
+	}
+	if choice != (model.Choice{}) {
 		add(session.ModelSet{Model: choice})
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Repairs)) { // the model would refuse what the chain has once more

@@ -161,7 +161,7 @@ type RunEnded struct {
 	Unread     bool                `json:"unread,omitzero"`
 }
 
-// RunParked says that the daemon stopped on purpose with the run at a
+// RunParked says that the run waits for a model, or that the daemon stopped on purpose with the run at a
 // boundary, so that its resumption counts as no crash.
 type RunParked struct {
 	RunID string `json:"run_id"`

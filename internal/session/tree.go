@@ -361,7 +361,7 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 		run.Calls, run.Started, run.Fresh, run.Question = nil, "", true, nil
 		run.Damaged = false
 	case MessageStarted:
-		run.Open, run.Asked = f, true
+		run.Open, run.Asked, run.Parked = f, true, false
 	case ToolStarted:
 		run.Started, run.StartedAt = f.CallID, at
 		run.past(f.CallID)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"noused/internal/model/credentials"
 	"noused/internal/regular"
 )
 
@@ -42,10 +43,15 @@ func ConfigDir(getenv func(string) string) string {
 // SaveModel has config.toml of that folder choose a model, and makes the file where there
 // is none. It follows a link. The file is replaced as a whole or not at all.
 func SaveModel(configDir, provider, name string) error {
-	if err := regular.Folder(configDir); err != nil {
+	if err := os.MkdirAll(configDir, 0o700); err != nil {
 		return err
 	}
 	path := filepath.Join(configDir, "config.toml")
+	held, err := credentials.Lock(path)
+	if err != nil {
+		return err
+	}
+	defer held.Release()
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
@@ -77,7 +83,7 @@ func SaveModel(configDir, provider, name string) error {
 var (
 	anyHeader   = regexp.MustCompile(`^\s*\[`)
 	modelHeader = regexp.MustCompile(`^\s*\[\s*model\s*\]\s*(#.*)?$`)
-	keyLine     = regexp.MustCompile(`^(\s*)([A-Za-z_]+)(\s*=\s*)("(?:[^"\\]|\\.)*"|'[^']*'|[^#\s]+)(\s*(?:#.*)?)$`)
+	keyLine     = regexp.MustCompile(`^(\s*)([A-Za-z_]+)(\s*=\s*)("(?:[^"\\]|\\.)*"|'[^']*'|\{.*\}|[^#\s]+)(\s*(?:#.*)?)$`)
 )
 
 // ofProvider are the keys of [model] that belong to a provider's server, and ofName to one
@@ -153,12 +159,14 @@ func same(was map[string]any, text []byte, provider, name string, gone []string)
 	if err := toml.NewDecoder(bytes.NewReader(text)).Decode(&is); err == nil {
 		model, _ := is["model"].(map[string]any)
 		before, _ := was["model"].(map[string]any)
-		if model["provider"] == provider && model["name"] == name && equalBut(before, model, append(gone, "provider", "name")) &&
+		stays := slices.ContainsFunc(gone, func(key string) bool { return model[key] != nil })
+		if !stays && model["provider"] == provider && model["name"] == name && equalBut(before, model, append(gone, "provider", "name")) &&
 			equalBut(was, is, []string{"model"}) {
 			return nil
 		}
 	}
-	return fmt.Errorf("it cannot be changed without touching something else: write provider = %q and name = %q under [model] yourself", provider, name)
+	return fmt.Errorf("it cannot be changed without touching something else: write provider = %q and name = %q under [model] yourself, without what is of the model before: %s",
+		provider, name, strings.Join(slices.Concat(ofProvider, ofName), ", "))
 }
 
 func equalBut(a, b map[string]any, keys []string) bool {

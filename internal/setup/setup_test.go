@@ -18,6 +18,7 @@ func TestChooseModel(t *testing.T) {
 		"another one":  {"[model] # here\nprovider = \"openai\" # work\nname=\"gpt\"\n\n[limits]\nrun_cost = \"1\"\n", "[model] # here\nprovider = \"groq\" # work\nname=\"m\"\n\n[limits]\nrun_cost = \"1\"\n"},
 		"its server":   {"[model]\nprovider = \"openai\"\nbase_url = \"http://x\"\ncontext_window = 9000\ndelay = \"1s\"\n", "[model]\nname = \"m\"\nprovider = \"groq\"\n# base_url = \"http://x\"\n# context_window = 9000\ndelay = \"1s\"\n"},
 		"the same":     {"[model]\nprovider = \"groq\"\nname = \"m\"\ncontext_window = 9000\n", "[model]\nprovider = \"groq\"\nname = \"m\"\ncontext_window = 9000\n"},
+		"inline":       {"[model]\nprovider = \"openai\"\nname = \"x\"\nextra = {a = 1, b = 2} # of it\n", "[model]\nprovider = \"groq\"\nname = \"m\"\n# extra = {a = 1, b = 2} # of it\n"},
 		"another name": {"[model]\nprovider = \"groq\"\nbase_url = \"http://x\"\nname = \"n\"\n", "[model]\nprovider = \"groq\"\nbase_url = \"http://x\"\nname = \"m\"\n"},
 	} {
 		got, err := ChooseModel([]byte(c.text), "groq", "m")
@@ -45,6 +46,8 @@ func TestWhatCannotBeChangedIsRefused(t *testing.T) {
 		"a text of the file":  "note = \"\"\"\n[model]\nprovider = \"x\"\n\"\"\"\n",
 		"a value over lines":  "[model]\nprovider = \"\"\"\nx\"\"\"\n",
 		"no TOML":             "[model\n",
+		"a quoted key":        "[model]\nprovider = \"openai\"\n\"base_url\" = \"http://old\"\n",
+		"a section of extra":  "[model]\nprovider = \"openai\"\n[model.extra]\na = 1\n",
 		"the section is last": "[model.extra]\na = 1\n[[model]]\n",
 	} {
 		if got, err := ChooseModel([]byte(text), "groq", "m"); err == nil {

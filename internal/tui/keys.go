@@ -40,7 +40,7 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 	if m.over == nil && does != "answer" && does != "next-question" && m.pressLine(k, key, does) {
 		return nil
 	}
-	if m.over == nil && m.input.empty() && m.question.Takes(key, time.Now()) {
+	if m.over == nil && m.offline == nil && m.input.empty() && m.question.Takes(key, time.Now()) {
 		m.question.Focus()
 		m.pressQuestion(k)
 		return nil

@@ -11,8 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -40,21 +42,27 @@ const (
 const header = "# Keys of model providers, written by nous login. Nobody else may read this file.\n"
 
 // Read returns the saved keys by provider. Where there is no file there are none. An error
-// names the file; the keys are none then.
+// names the file, and what of it is left out.
 func Read(configDir string) (map[string]string, error) {
 	path := filepath.Join(configDir, FileName)
+	keys, err := readAll(path)
+	for _, provider := range slices.Sorted(maps.Keys(keys)) {
+		if wrong := Check(keys[provider]); wrong != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %.64q: %w", path, provider, wrong))
+			delete(keys, provider)
+		}
+	}
+	return keys, err
+}
+
+// readAll is Read without a look at the keys.
+func readAll(path string) (keys map[string]string, err error) {
 	text, err := readPrivate(path)
 	if err != nil || text == nil {
 		return nil, err
 	}
-	var keys map[string]string
 	if err := toml.Unmarshal(text, &keys); err != nil {
 		return nil, tomlfile.Problem(path, err, `want PROVIDER = "KEY"`)
-	}
-	for provider, key := range keys {
-		if err := Check(key); err != nil {
-			return nil, fmt.Errorf("%s: %.64q: %w", path, provider, err)
-		}
 	}
 	return keys, nil
 }
@@ -93,33 +101,38 @@ func Check(key string) error {
 // patience is how long a writer waits for another.
 const patience = 5 * time.Second
 
-// Save keeps a provider's key, or forgets it where key is "". All others stay. It blocks
-// while another process writes, for five seconds at most.
+// Save keeps a provider's key. All others stay. It blocks while another process writes, for
+// five seconds at most.
 func Save(configDir, provider, key string) error {
-	if key != "" {
-		if err := Check(key); err != nil {
-			return err
-		}
+	if err := Check(key); err != nil {
+		return err
 	}
-	if err := regular.Folder(configDir); err != nil {
+	return change(configDir, func(keys map[string]string) { keys[provider] = key })
+}
+
+// Forget is Save for a key that is not to be kept any more.
+func Forget(configDir, provider string) error {
+	return change(configDir, func(keys map[string]string) { delete(keys, provider) })
+}
+
+func change(configDir string, change func(keys map[string]string)) error {
+	if err := os.MkdirAll(configDir, 0o700); err != nil {
 		return err
 	}
 	path := filepath.Join(configDir, FileName)
-	held, err := acquire(path + ".lock")
+	held, err := Lock(path)
 	if err != nil {
 		return err
 	}
 	defer held.Release()
-	keys, err := Read(configDir)
+	keys, err := readAll(path)
 	if err != nil {
 		return err
 	}
 	if keys == nil {
 		keys = map[string]string{}
 	}
-	if keys[provider] = key; key == "" {
-		delete(keys, provider)
-	}
+	change(keys)
 	text, err := toml.Marshal(keys)
 	if err != nil {
 		return err
@@ -127,9 +140,11 @@ func Save(configDir, provider, key string) error {
 	return replace(path, append([]byte(header), text...))
 }
 
-func acquire(path string) (*lock.Lock, error) {
+// Lock keeps other writers from a file of the configuration until it is released. It
+// blocks for five seconds at most.
+func Lock(path string) (*lock.Lock, error) {
 	for until := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		held, err := lock.Acquire(path)
+		held, err := lock.Acquire(path + ".lock")
 		if err == nil || !errors.As(err, new(*lock.HeldError)) || time.Now().After(until) {
 			return held, err
 		}
