@@ -164,7 +164,7 @@ func TestExitStatusTellsHowTheRunEnded(t *testing.T) {
 	}{
 		{"completed", "", 0},
 		{"error", "nous: the run ended in error\n", 1},
-		{"aborted", "nous: the run was aborted\n", 4},
+		{"aborted", "nous: the run was aborted\n", exitAborted},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			got := nous(t, []string{"prompt", "x"}, func(d *clienttest.Daemon) {

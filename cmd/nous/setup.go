@@ -41,7 +41,7 @@ comes from standard input, and the provider's default model is chosen.
 The key is kept in ~/.config/noused/credentials.toml, which only you can read, and
 the model in config.toml beside it, where everything else stays.`,
 		Example: "  nous setup\n  pass show anthropic | nous setup anthropic",
-		Args:    cmdline.Wants(0, 1, "one PROVIDER at most"),
+		Args:    cmdline.Wants(0, 1, "PROVIDER, or nothing"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := a.newSetup(cmd.Context())
 			if err != nil {
@@ -90,9 +90,10 @@ func (a *app) loginCommand() *cobra.Command {
 
 func (a *app) logoutCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "logout PROVIDER",
-		Short: "Forget the saved key of a provider",
-		Args:  cmdline.Wants(1, 1, "PROVIDER"),
+		Use:     "logout PROVIDER",
+		Short:   "Forget the saved key of a provider",
+		Example: "  nous logout anthropic",
+		Args:    cmdline.Wants(1, 1, "PROVIDER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := a.newSetup(cmd.Context())
 			if err != nil {
@@ -120,7 +121,7 @@ func (a *app) modelCommand() *cobra.Command {
 		Long: `Show the daemon's model, or choose another. Sessions that a model has answered keep
 it: nous set-model changes that of one session.`,
 		Example:           "  nous model anthropic/claude-opus-5-5",
-		Args:              cmdline.Wants(0, 1, "one PROVIDER/NAME at most"),
+		Args:              cmdline.Wants(0, 1, "PROVIDER/NAME, or nothing"),
 		ValidArgsFunction: a.modelNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

@@ -127,6 +127,10 @@ var wrongLines = []struct{ line, want string }{
 	{"mcp import", `mcp import wants FILE`},
 	{"mcp trust --yes", `mcp trust has no flag --yes`},
 	{"models extra", `models takes no arguments, and got "extra"`},
+	{"setup one two", `setup takes 1 argument, and got "two" besides: it wants PROVIDER, or nothing`},
+	{"model one two", `model takes 1 argument, and got "two" besides: it wants PROVIDER/NAME, or nothing`},
+	{"login", `login wants PROVIDER`},
+	{"logout", `logout wants PROVIDER`},
 	{"events extra", `events takes no arguments, and got "extra"`},
 	{"events --after soon", `--after soon: want a whole number that is not negative`},
 	{"events --after -1", `--after -1: want a whole number that is not negative`},
@@ -211,7 +215,7 @@ func TestHelpTellsOfCommands(t *testing.T) {
 		"help":                      "Sessions:",
 		"help prompt":               "Start a run",
 		"help sessions rm":          "Delete sessions",
-		"help exit-status":          "130  left by a second Ctrl-C",
+		"help exit-status":          "130  the run was aborted",
 		"__complete help sessions ": "rm\tDelete",
 	} {
 		var out, errout bytes.Buffer
