@@ -1,7 +1,11 @@
 package transcript
 
 import (
+	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json"
 
 	"noused/internal/client/conversation"
 )
@@ -16,11 +20,13 @@ func callDiff(c *conversation.Call, list []argument) (string, bool) {
 	before, hasBefore := get(list, "old_text")
 	after, hasAfter := get(list, "new_text")
 	content, hasContent := get(list, "content")
-	_, hasEdits := get(list, "edits")
+	edits, hasEdits := editsDiff(list)
 	own := strings.Index(c.Result, "\n@@ ")
 	switch {
 	case (hasBefore && hasAfter || hasEdits) && own >= 0 && c.State == conversation.Succeeded:
 		return c.Result[own+1:], true
+	case hasEdits:
+		return edits, true
 	case hasBefore && hasAfter:
 		return lineDiff(conversation.Bounded(before), conversation.Bounded(after)), true
 	case baseName(c) == "write" && hasContent:
@@ -30,6 +36,52 @@ func callDiff(c *conversation.Call, list []argument) (string, bool) {
 		return c.Result, true
 	}
 	return "", false
+}
+
+// editsDiff is what the replacements of an edit change, each under a line that counts them.
+func editsDiff(list []argument) (string, bool) {
+	i := slices.IndexFunc(list, func(a argument) bool { return a.name == "edits" && !a.quoted })
+	if i < 0 {
+		return "", false
+	}
+	var edits []struct {
+		Before *string `json:"old_text"`
+		After  *string `json:"new_text"`
+	}
+	if json.Unmarshal([]byte(conversation.Bounded(list[i].text)), &edits) != nil || len(edits) == 0 {
+		return "", false
+	}
+	var out strings.Builder
+	for n, e := range edits {
+		if e.Before == nil || e.After == nil {
+			return "", false
+		}
+		if len(edits) > 1 {
+			fmt.Fprintf(&out, "@@ %d of %d @@\n", n+1, len(edits))
+		}
+		out.WriteString(lineDiff(*e.Before, *e.After))
+	}
+	return out.String(), true
+}
+
+// foldDiff is a diff in about so many lines: what stays goes first, then what is taken out,
+// but what is added is there, most lines of it at least. It tells how many are left out.
+func foldDiff(diff string, about, most int) (shown string, more int) {
+	lines := splitLines(strings.TrimRight(diff, "\r\n"))
+	if len(lines) <= about+1 { // a line that says so is no shorter
+		return strings.Join(lines, "\n"), 0
+	}
+	changed := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return strings.HasPrefix(line, " ") || line == "" })
+	if len(changed) > about {
+		changed = slices.DeleteFunc(changed, func(line string) bool { return strings.HasPrefix(line, "-") })
+	}
+	if len(changed) == 0 { // nothing is added
+		changed = lines[:about]
+	}
+	if len(changed) > most {
+		changed = changed[:most]
+	}
+	return strings.Join(changed, "\n"), len(lines) - len(changed)
 }
 
 // isDiff tells whether a tool has answered with a unified diff.

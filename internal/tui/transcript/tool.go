@@ -21,7 +21,8 @@ import (
 const (
 	liveLines = 4  // shown while it runs and is folded
 	preview   = 5  // shown of a result that is folded
-	diffShown = 12 // shown of a diff that is folded
+	diffShown = 12 // shown of a diff that is folded, about
+	maxAdded  = 60 // lines that it adds, of those at most
 	notesSeen = 4  // shown of the notes while folded
 	maxHead   = 4 << 10
 )
@@ -142,7 +143,11 @@ func (t *Transcript) layTool(b *block) {
 	case isDiff && open:
 		whole(asDiff, diff)
 	case isDiff:
-		t.short(asDiff, diff, diffShown, false, add)
+		shown, more := foldDiff(diff, diffShown, maxAdded)
+		add(asDiff, shown)
+		if more > 0 {
+			add(asHint, fmt.Sprintf("… %d more lines", more))
+		}
 	}
 	switch {
 	case c.State == conversation.Running && !open:
