@@ -21,7 +21,7 @@ func (v vendors) facts(c model.Choice, baseURL string) (facts catalogue.Model, k
 	provider := c.Provider
 	if at, ok := catalogue.ProviderAt(baseURL); ok {
 		provider = at.Name
-	} else if provider == "openai" || provider == "anthropic" {
+	} else if provider == "openai" { // its wire is everybody's; a proxy of Anthropic's has Anthropic's models
 		provider = ""
 	}
 	facts, known = catalogue.Find(provider, c.Name)

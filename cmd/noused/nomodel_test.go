@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"noused/internal/client"
+	"noused/internal/model"
 	"noused/internal/model/credentials"
 	"noused/internal/protocol"
 )
@@ -156,5 +157,19 @@ func TestARunOfAModelThatIsGoneWaits(t *testing.T) {
 	})
 	if s := sessions(); s.LastText != "I am real." {
 		t.Errorf("the run ended with %q", s.LastText)
+	}
+}
+
+// Behind a proxy (ANTHROPIC_BASE_URL) Anthropic's models are what they are; who speaks
+// OpenAI's wire may have any model of that name.
+func TestFactsBehindAProxy(t *testing.T) {
+	for _, c := range []struct {
+		provider, name string
+		known          bool
+	}{{"anthropic", "claude-opus-5-5", true}, {"openai", "gpt-6.1-sol", false}} {
+		facts, known := vendors{}.facts(model.Choice{Provider: c.provider, Name: c.name}, "https://proxy.example")
+		if known != c.known || known && facts.Window == 0 {
+			t.Errorf("%s: known %t, with a window of %d", c.provider, known, facts.Window)
+		}
 	}
 }
