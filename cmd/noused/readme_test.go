@@ -1,7 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,23 +35,37 @@ func TestTour(t *testing.T) {
 	}, "")
 }
 
-// The README's lines for a real model work for somebody who has no folder for
-// the configuration yet, and nobody else can read the key.
-func TestReadmeKey(t *testing.T) {
+// The README's line for a real model in a script works for somebody who has no folder for
+// the configuration yet.
+func TestReadmeSetup(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := regexp.MustCompile("(?s)```\n([^`]*sk-ant-[^`]*)systemctl[^`]*```").FindSubmatch(text)
-	if block == nil {
-		t.Fatal("README.md has no lines for a key")
+	line := regexp.MustCompile(`(?m)^pass show anthropic \| (nous setup anthropic) `).FindSubmatch(text)
+	if line == nil {
+		t.Fatal("README.md has no line for a key in a pipe")
 	}
-	cmd := exec.Command("bash", "-e", "-c", "umask 022\n"+string(block[1])+"stat -c %a ~/.config/noused/environment; cat ~/.config/noused/environment")
-	cmd.Env = freshHome(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Api-Key") != "sk-ant" {
+			http.Error(w, "no such key", http.StatusUnauthorized)
+			return
+		}
+		fmt.Fprint(w, `{"data":[{"id":"claude-opus-5-5"}]}`)
+	}))
+	defer server.Close()
+	programs, err := builtPrograms()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("bash", "-e", "-o", "pipefail", "-c", "umask 022\ntrap 'nous stop >/dev/null' EXIT\necho sk-ant | "+string(line[1])+
+		"\ncd ~/.config/noused; stat -c '%a %n' *.toml; nous model")
+	cmd.Env = append(freshHome(t), "ANTHROPIC_BASE_URL="+server.URL, "PATH="+programs+":"+os.Getenv("PATH"))
 	got, err := cmd.CombinedOutput()
-	want := "600\nANTHROPIC_API_KEY=sk-ant-…\nNOUSED_MODEL=anthropic/claude-sonnet-4-5\n"
-	if err != nil || string(got) != want {
-		t.Errorf("got %v:\n%s\nwant:\n%s", err, got, want)
+	for _, want := range []string{"the key works\n", "anthropic/claude-opus-5-5 answers now", "600 config.toml\n600 credentials.toml\n", "\nanthropic/claude-opus-5-5\n"} {
+		if err != nil || !strings.Contains(string(got), want) {
+			t.Errorf("%v: no %q in\n%s", err, want, got)
+		}
 	}
 }
 
