@@ -1,7 +1,6 @@
 package transcript
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -46,7 +45,7 @@ func TestSeveralEditsAreADiff(t *testing.T) {
 		if got, ok := callDiff(c, list); got != want || ok != (want != "") {
 			t.Errorf("%s: got %t\n%s\nwant\n%s", arguments, ok, got, want)
 		}
-		c.State, c.Result = conversation.Succeeded, fmt.Sprintf("f: 2 places\n@@ -1,2 +1,2 @@\n-b\n+c\n")
+		c.State, c.Result = conversation.Succeeded, "f: 2 places\n@@ -1,2 +1,2 @@\n-b\n+c\n"
 		if got, ok := callDiff(c, list); want != "" && (!ok || !strings.HasPrefix(got, "@@ -1,2 +1,2 @@")) {
 			t.Errorf("%s: the result's own diff is not shown, but %t\n%s", arguments, ok, got)
 		}
