@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/renameio/v2"
 	"github.com/tailscale/hujson"
 	"golang.org/x/sys/unix"
 
@@ -136,15 +135,7 @@ func replace(path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := renameio.NewPendingFile(path, renameio.WithPermissions(0o600)) // whatever the old one had
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Cleanup() }()
-	if _, err := f.Write(text); err != nil {
-		return err
-	}
-	return f.CloseAtomicallyReplace()
+	return regular.Replace(path, text, 0o600)
 }
 
 // find is where a file has a server: in which object, as which of its members.

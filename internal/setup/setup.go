@@ -66,18 +66,7 @@ func SaveModel(configDir, provider, name string) error {
 	if text, err = ChooseModel(text, provider, name); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".config.toml.*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	return regular.Replace(path, text, mode)
 }
 
 var (

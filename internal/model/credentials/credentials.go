@@ -137,7 +137,7 @@ func change(configDir string, change func(keys map[string]string)) error {
 	if err != nil {
 		return err
 	}
-	return replace(path, append([]byte(header), text...))
+	return regular.Replace(path, append([]byte(header), text...), 0o600)
 }
 
 // Lock keeps other writers from a file of the configuration until it is released. It
@@ -149,22 +149,6 @@ func Lock(path string) (*lock.Lock, error) {
 			return held, err
 		}
 	}
-}
-
-// replace writes a file of mode 0600 in the place of another, whole or not at all.
-func replace(path string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
 }
 
 // ParseEnvironment reads NAME=value lines, as systemd's EnvironmentFile= has them: empty
