@@ -143,8 +143,11 @@ it: nous set-model changes that of one session.`,
 			if provider == "offline" {
 				name = "script"
 			}
-			if name == "" {
+			if name == "" || strings.ContainsFunc(name, unicode.IsSpace) {
 				return cmdline.Errorf("want PROVIDER/NAME, as nous models lists them")
+			}
+			if err := s.known(provider); err != nil { // no daemon starts with a provider that is none
+				return err
 			}
 			return s.saveModel(provider, name)
 		},
@@ -179,7 +182,7 @@ func (a *app) newSetup(ctx context.Context) (*setupRun, error) {
 	return s, s.look()
 }
 
-// look asks the daemon which models there are, and it the servers.
+// look asks the daemon which models there are; the daemon asks the servers.
 func (s *setupRun) look() error {
 	r, err := ask(s.ctx, s.app, protocol.ListModels, protocol.ListModelsParams{Probe: true})
 	s.models = r.Models
@@ -211,15 +214,15 @@ func (s *setupRun) choose(question string, words, about []string, free bool) (st
 		fmt.Fprintf(s.err, "%s [%s] ", question, words[0])
 		line, err := s.in.ReadString('\n')
 		answer := strings.TrimSpace(line)
-		n, number := strconv.Atoi(answer)
+		n, noNumber := strconv.Atoi(answer)
 		switch {
 		case err != nil && answer == "":
 			return "", errors.New("no answer; nothing was changed")
 		case answer == "":
 			return words[0], nil
-		case number == nil && n >= 1 && n <= len(words):
+		case noNumber == nil && n >= 1 && n <= min(len(words), maxChoices):
 			return words[n-1], nil
-		case number != nil && (free || slices.Contains(words, answer)):
+		case noNumber != nil && (free || slices.Contains(words, answer)):
 			return answer, nil
 		}
 		s.notef("write a number from 1 to %d, or a name", min(len(words), maxChoices))
@@ -316,7 +319,7 @@ func (s *setupRun) login(provider string, wanted bool) error {
 		s.notef("the key is not kept; copy it again. A variable %s in the daemon's environment would come before it", p.KeyVariable)
 		return errors.Join(err, &quietExit{exitNoModel})
 	case row.Reachable != nil && !*row.Reachable:
-		s.notef("the key is saved and could not be tried: %s", row.Problem)
+		s.notef("the key is saved; it could not be tried: %s", row.Problem)
 	default:
 		s.notef("the key works")
 	}
@@ -384,7 +387,7 @@ func (s *setupRun) chooseModel(provider string) (string, error) {
 	}
 	if !s.asks() {
 		if first == "" {
-			return "", fmt.Errorf("%s tells no models: nous model %s/NAME chooses one", provider, provider)
+			return "", fmt.Errorf("%s does not list its models: nous model %s/NAME chooses one", provider, provider)
 		}
 		return first, nil
 	}
@@ -395,7 +398,7 @@ func (s *setupRun) chooseModel(provider string) (string, error) {
 		}
 	}
 	if len(words) == 0 {
-		return "", fmt.Errorf("%s tells no models: nous model %s/NAME chooses one", provider, provider)
+		return "", fmt.Errorf("%s does not list its models: nous model %s/NAME chooses one", provider, provider)
 	}
 	about := make([]string, len(words))
 	for i, name := range words {

@@ -57,6 +57,7 @@ type machine struct {
 	msg       message
 	call      model.ToolCall
 	since     time.Time // when what is awaited was begun
+	lacks     string    // why a modelless run waits, as people have been told
 	said      bool      // the call has had an update that people can read
 	filling   filling
 	compact   *compaction
@@ -241,11 +242,14 @@ func (m *machine) callModel() {
 		return
 	}
 	if why := m.modelMissing(); why != nil {
-		m.phase, m.since = modelless, m.now
+		if m.phase != modelless || m.lacks != why.Error() {
+			m.publish(protocol.Status{Ref: m.turnRef(), Code: protocol.StatusModelMissing, Message: "the run waits: " + why.Error()})
+			m.since = m.now
+		}
+		m.phase, m.lacks = modelless, why.Error()
 		if !m.s.Run.Parked { // to wait is nothing that a daemon could crash by
 			m.record(session.RunParked{RunID: m.s.Run.ID})
 		}
-		m.publish(protocol.Status{Ref: m.turnRef(), Code: protocol.StatusModelMissing, Message: "the run waits: " + why.Error()})
 		return
 	}
 	if m.s.Run.Steps >= m.maxSteps {

@@ -73,7 +73,11 @@ func TestARunWaitsForItsModel(t *testing.T) {
 		},
 	} {
 		w := waits(t)
+		told := len(w.events)
 		w.step(modelsIn{}) // nothing has changed
+		if len(w.events) != told {
+			t.Errorf("%s: people are told again that it waits", name)
+		}
 		if w.m.phase != modelless {
 			t.Errorf("%s: it waits no longer though its model is gone", name)
 		}

@@ -29,7 +29,7 @@ type Models interface {
 	// far as it is known now; 0: no limit. It does not block.
 	Window(model.Choice) int64
 	// Model returns a model that was chosen, now or by a former daemon. The error says
-	// what is missing. It does not block.
+	// what is missing, of the zero Choice that none is chosen. It does not block.
 	Model(model.Choice) (Model, error)
 }
 

@@ -172,8 +172,6 @@ func (e *env) own() model.Choice {
 // model is the one that was chosen.
 func (e *env) model(choice model.Choice) (Model, error) {
 	switch {
-	case e.Models != nil && choice.Provider == "":
-		return nil, errNoModel
 	case e.Models != nil:
 		return e.Models.Model(choice)
 	case choice.Provider != e.ModelInfo.Provider || choice.Name != e.ModelInfo.Name:
@@ -181,8 +179,6 @@ func (e *env) model(choice model.Choice) (Model, error) {
 	}
 	return e.Model, nil
 }
-
-var errNoModel = errors.New("no model is chosen: nous setup")
 
 // cannotAnswer says why a model cannot be asked, nil where it can.
 func (e *env) cannotAnswer(choice model.Choice) error {

@@ -113,7 +113,7 @@ func tells(ev protocol.Event) bool {
 	case protocol.AgentStart, protocol.AgentEnd:
 		return true
 	case protocol.Status:
-		return e.Code == protocol.StatusApprovalRequested || e.Code == protocol.StatusApprovalResolved
+		return e.Code == protocol.StatusApprovalRequested || e.Code == protocol.StatusApprovalResolved || e.Code == protocol.StatusModelMissing
 	}
 	return false
 }
@@ -176,7 +176,7 @@ func (a *attention) word(ev follow.Event, site string, n notify) (event, message
 		}
 		a.began[site+e.RunID] = ev.At
 	case protocol.Status:
-		if e.Code == protocol.StatusApprovalRequested {
+		if e.Code == protocol.StatusApprovalRequested || e.Code == protocol.StatusModelMissing {
 			event, message = "approval", e.Message
 		}
 	case protocol.AgentEnd:

@@ -100,6 +100,7 @@ func TestTheTerminalRingsWhenTheUserIsNeeded(t *testing.T) {
 		{"a session never shown", "", ended("other", time.Minute, done), ""},
 		{"a burst", "", append(ended("s", time.Minute, failed), ended("s", time.Minute, done)...), strings.ReplaceAll(osc, "done", "done (and 1 more)") + "\a"},
 		{"an approval", "", []tea.Msg{happened{Event: follow.Event{Event: protocol.Status{Ref: protocol.Ref{SessionID: "s"}, Code: "approval_requested", Message: "may bash run?"}}}}, strings.ReplaceAll(osc, "done", "may bash run?") + "\a"},
+		{"a model that is missing", "", []tea.Msg{happened{Event: follow.Event{Event: protocol.Status{Ref: protocol.Ref{SessionID: "s"}, Code: "model_missing", Message: "the run waits: no key"}}}}, strings.ReplaceAll(osc, "done", "the run waits: no key") + "\a"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
