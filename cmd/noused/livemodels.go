@@ -9,7 +9,6 @@ import (
 
 	"noused/internal/model"
 	"noused/internal/model/credentials"
-	"noused/internal/protocol"
 	"noused/internal/runloop"
 )
 
@@ -55,32 +54,11 @@ func (l *liveModels) problem() error {
 	return err
 }
 
-// take has the models be as another configuration says.
+// take replaces the models by those of another configuration.
 func (l *liveModels) take(cfg Config) {
 	was := l.now.Load()
 	is := newModels(cfg.vendors(os.Getenv), was.tools)
 	is.ledger = was.ledger
 	l.now.Store(is)
 	was.Close()
-}
-
-// modelsPatience is how long sessions that are busy are waited for when models change.
-const modelsPatience = 2 * time.Second
-
-// reloadModels reads the keys again, and who answers. After an error in the configuration
-// all stays as it was.
-func (d *Daemon) reloadModels() (problems []error) {
-	cfg, err := d.read()
-	if err != nil {
-		return append(cfg.Problems, err)
-	}
-	was := d.models.Own()
-	d.models.take(cfg)
-	if is := d.models.Own(); is != was {
-		d.events.Append(protocol.Status{Code: protocol.StatusSettingChanged, Message: "model: " + modelText(is.Provider, is.Name)})
-	}
-	if err := d.models.problem(); err != nil {
-		return append(cfg.Problems, err)
-	}
-	return cfg.Problems
 }

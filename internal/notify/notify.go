@@ -109,7 +109,7 @@ func (n *Notifier) Tell(ev protocol.Event) {
 	switch ev := ev.(type) {
 	case protocol.AgentStart, protocol.AgentEnd:
 	case protocol.Status:
-		if ev.Code != protocol.StatusApprovalRequested {
+		if ev.Code != protocol.StatusApprovalRequested && ev.Code != protocol.StatusModelMissing {
 			return
 		}
 	default:

@@ -281,23 +281,6 @@ func (in modelIn) step(m *machine) {
 	m.reply(in.ticket, protocol.ModelAccepted{Command: protocol.SetModel.Name(), Model: wireModel(m.model(), m.ownModel())})
 }
 
-// modelsIn says that the daemon may have other models than before.
-type modelsIn struct{}
-
-func (modelsIn) step(m *machine) {
-	if m.phase == modelless {
-		m.callModel()
-	}
-}
-
-// wireModel is a model as clients see it; the daemon's own is at its own server.
-func wireModel(c, own model.Choice) protocol.ModelInfo {
-	if plainly(c) == plainly(own) {
-		c.BaseURL = ""
-	}
-	return protocol.ModelInfo{Provider: c.Provider, Name: c.Name, BaseURL: c.BaseURL, Effort: c.Effort}
-}
-
 // tellSetting tells every client that a session has another setting.
 func (m *machine) tellSetting(same bool, name, value string) {
 	if !same {

@@ -489,46 +489,6 @@ func (m *machine) becomeIdle() {
 	}
 }
 
-// model is what answers in the session.
-func (m *machine) model() model.Choice { return chosen(m.s.Model, m.s.Answered, m.ownModel()) }
-
-// chosen is what answers in a session that has chosen that, and in which the daemon's own
-// model was answered when it was last asked. A daemon that has another one is none to
-// change it.
-func chosen(choice, answered, own model.Choice) model.Choice {
-	if choice.Provider != "" {
-		return choice
-	}
-	if answered.Provider != "" && answered != plainly(own) {
-		own = answered
-	}
-	own.Effort = cmp.Or(choice.Effort, own.Effort)
-	return own
-}
-
-// plainly is which model a choice is, however it is to be asked.
-func plainly(c model.Choice) model.Choice {
-	c.ContextWindow, c.Effort = 0, ""
-	return c
-}
-
-// modelMissing says why the session's model cannot be asked.
-func (m *machine) modelMissing() error {
-	if m.missing == nil {
-		return nil
-	}
-	return m.missing(m.model())
-}
-
-// window is how many tokens the session's model can read; 0 has no end.
-func (m *machine) window() int64 {
-	c := m.model()
-	if c.ContextWindow == 0 && m.windowOf != nil {
-		return m.windowOf(c)
-	}
-	return c.ContextWindow
-}
-
 // park leaves the run where it is when the daemon is stopping.
 func (m *machine) park() bool {
 	if !m.draining {

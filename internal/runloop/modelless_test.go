@@ -90,7 +90,7 @@ func TestARunWaitsForItsModel(t *testing.T) {
 	}
 }
 
-// Nothing but a model ends the wait, or the user.
+// A run that waits for its model ends when it is aborted, and holds up no stop of the daemon.
 func TestARunThatWaitsForItsModelCanBeLeft(t *testing.T) {
 	w := waits(t)
 	w.step(queueIn{w.client("steer"), protocol.KindSteer, protocol.SteerParams{Text: "and"}, nil})

@@ -112,7 +112,7 @@ type State struct {
 	Tools        []string // active tools; meaningful when ToolsChosen
 	ToolsChosen  bool
 	Model        model.Choice // that was chosen; zero: none
-	Answered     model.Choice // the daemon's own model when it was last asked
+	Answered     model.Choice // the daemon's own model at the time, which answered last
 	Pending      []Input      // accepted and not yet delivered, in order
 	Run          *Run         // nil while idle
 	LastRun      RunEnded     // the run that ended last, if any
