@@ -50,7 +50,8 @@ func startAgent(t *testing.T, dir string, env []string) *agent {
 func (a *agent) send(method, params string) string {
 	a.t.Helper()
 	a.last++
-	if _, err := fmt.Fprintf(a.in, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", a.last, method, params); err != nil {
+	if _, err := fmt.Fprintf(a.in, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", a.last, method,
+		params); err != nil {
 		a.t.Fatal(err)
 	}
 	return fmt.Sprintf(`"id":%d,`, a.last)

@@ -155,12 +155,17 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.socket, "socket", client.DefaultSocket(), "the daemon's command `socket`; also NOUSED_SOCKET")
-	flags.StringArrayVar(&a.hostNames, "host", nil, "the daemon of another machine, by ssh: `[user@]box`, or a name of nous's config.toml;\nalso NOUS_HOST; may be given again for the screen, and with board, sessions, approvals,\nevents, state")
-	flags.StringVar(&a.workdir, "workdir", "", "the `folder` that is meant instead of the current one; with --host, one there")
+	flags.StringArrayVar(&a.hostNames, "host", nil, "the daemon of another machine, by ssh: `[user@]box`, or a name of "+
+		"nous's config.toml;\nalso NOUS_HOST; may be given again for the screen, and with board, sessions, "+
+		"approvals,\nevents, state")
+	flags.StringVar(&a.workdir, "workdir", "",
+		"the `folder` that is meant instead of the current one; with --host, one there")
 	a.via.register(root)
-	flags.StringVar(&a.session, "session", "", "the session's `id`, its title, or the beginning of one; also NOUS_SESSION\n(default: the one of the current folder that was used last)")
+	flags.StringVar(&a.session, "session", "", "the session's `id`, its title, or the beginning of one; also "+
+		"NOUS_SESSION\n(default: the one of the current folder that was used last)")
 	flags.BoolVar(&a.active, "active", false, "the daemon's active session, whatever its folder is")
-	flags.BoolVar(&a.noStart, "no-start", false, "start no daemon where none runs; also autostart = false in nous's config.toml")
+	flags.BoolVar(&a.noStart, "no-start", false,
+		"start no daemon where none runs; also autostart = false in nous's config.toml")
 	flags.BoolVar(&a.json, "json", false, "print what the daemon says, one JSON object per line")
 	root.Flags().BoolVar(&plain, "plain", false, "show the session line by line, for screen readers; not with a command")
 	a.completeSessions(root)
@@ -178,9 +183,22 @@ func (a *app) addCommands(root *cobra.Command) {
 		&cobra.Group{ID: "daemon", Title: "Tools and daemon:"},
 	)
 	for group, commands := range map[string][]*cobra.Command{
-		"run":     {a.promptCommand(), a.steerCommand(), a.followUpCommand(), a.withdrawCommand(), a.abortCommand(), a.setModeCommand(), a.setModelCommand(), a.approvalsCommand(), a.approveCommand(), a.denyCommand(), a.setApprovalModeCommand()},
-		"session": {a.boardCommand(), a.sessionsCommand(), a.newCommand(), a.switchCommand(), a.branchCommand(), a.renameCommand(), a.deleteCommand(), a.messagesCommand(), a.treeCommand(), a.setLeafCommand(), a.compactCommand(), a.searchCommand(), a.showCommand(), a.exportCommand()},
-		"daemon":  {a.setupCommand(), a.modelCommand(), a.loginCommand(), a.logoutCommand(), a.acpCommand(), a.pingCommand(), a.statusCommand(), a.logsCommand(), a.stateCommand(), a.usageCommand(), a.systemCommand(), a.toolsCommand(), a.setToolsCommand(), a.extCommand(), a.mcpCommand(), a.modelsCommand(), a.eventsCommand(), a.pruneCommand(), a.doctorCommand(), a.stopCommand(), a.restartCommand(), a.proxyCommand(), a.fleetCommand()},
+		"run": {
+			a.promptCommand(), a.steerCommand(), a.followUpCommand(), a.withdrawCommand(), a.abortCommand(),
+			a.setModeCommand(), a.setModelCommand(), a.approvalsCommand(), a.approveCommand(), a.denyCommand(),
+			a.setApprovalModeCommand(),
+		},
+		"session": {
+			a.boardCommand(), a.sessionsCommand(), a.newCommand(), a.switchCommand(), a.branchCommand(),
+			a.renameCommand(), a.deleteCommand(), a.messagesCommand(), a.treeCommand(), a.setLeafCommand(), a.compactCommand(),
+			a.searchCommand(), a.showCommand(), a.exportCommand(),
+		},
+		"daemon": {
+			a.setupCommand(), a.modelCommand(), a.loginCommand(), a.logoutCommand(), a.acpCommand(), a.pingCommand(),
+			a.statusCommand(), a.logsCommand(), a.stateCommand(), a.usageCommand(), a.systemCommand(), a.toolsCommand(),
+			a.setToolsCommand(), a.extCommand(), a.mcpCommand(), a.modelsCommand(), a.eventsCommand(), a.pruneCommand(),
+			a.doctorCommand(), a.stopCommand(), a.restartCommand(), a.proxyCommand(), a.fleetCommand(),
+		},
 	} {
 		for _, cmd := range commands {
 			cmd.GroupID = group
@@ -194,13 +212,17 @@ func (a *app) addCommands(root *cobra.Command) {
 
 // query sends one command and prints its reply: as it came with --json,
 // through show otherwise.
-func query[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P, show func(R)) error {
+func query[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P,
+	show func(R),
+) error {
 	_, err := fetch(ctx, a, def, p, show)
 	return err
 }
 
 // fetch is query for those who want the reply too.
-func fetch[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P, show func(R)) (R, error) {
+func fetch[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P,
+	show func(R),
+) (R, error) {
 	var r R
 	c, err := a.dial(ctx)
 	if err != nil {

@@ -124,7 +124,10 @@ func resolvedText(ev protocol.Status) string {
 }
 
 // letters are the keys of the answers.
-var letters = map[string]string{"y": protocol.OptionOnce, "s": protocol.OptionSession, "a": protocol.OptionAlways, "n": protocol.OptionDeny, "c": protocol.OptionCancel}
+var letters = map[string]string{
+	"y": protocol.OptionOnce, "s": protocol.OptionSession, "a": protocol.OptionAlways,
+	"n": protocol.OptionDeny, "c": protocol.OptionCancel,
+}
 
 // optionOf is the option that a letter means for a question, "" where it is none.
 func optionOf(q protocol.Approval, letter string) string {

@@ -18,11 +18,13 @@ import (
 // asks begins a run on a terminal that asks about a command outside the sandbox.
 func asks(t *testing.T, d *tuitest.Daemon, command string) *screen {
 	t.Helper()
-	cmd := exec.Command("nous", "prompt", `!bash {"command":"`+command+`","outside_sandbox":true,"reason":"the sandbox says no"}`)
+	cmd := exec.Command("nous", "prompt", `!bash {"command":"`+command+
+		`","outside_sandbox":true,"reason":"the sandbox says no"}`)
 	cmd.Dir = d.Dir
 	cmd.Env = d.Env()
 	s := &screen{tuitest.Start(t, cmd, 132, 30, false), t, d}
-	s.Wait("Allow this call of bash? ask: bash outside the sandbox: the sandbox says no", "command: "+command, "nous approve apr-")
+	s.Wait("Allow this call of bash? ask: bash outside the sandbox: the sandbox says no", "command: "+command,
+		"nous approve apr-")
 	s.Wait("y once, s session, a always, n [REASON] deny, and Enter; the approval waits:")
 	return s
 }
@@ -64,7 +66,10 @@ func TestAnAnswerFromElsewhereEndsTheAsking(t *testing.T) {
 	if len(waits) != 1 {
 		t.Fatalf("open are %+v", waits)
 	}
-	askDaemon(t, d.Socket, protocol.FollowUp, protocol.FollowUpParams{Scope: protocol.Scope{SessionID: waits[0].SessionID}, Text: `!bash {"command":"echo two","outside_sandbox":true,"reason":"again"}`})
+	askDaemon(t, d.Socket, protocol.FollowUp, protocol.FollowUpParams{
+		Scope: protocol.Scope{SessionID: waits[0].SessionID},
+		Text:  `!bash {"command":"echo two","outside_sandbox":true,"reason":"again"}`,
+	})
 	s.Type("y")
 	s.Wait("the approval waits: y")
 	askDaemon(t, d.Socket, protocol.Approve, protocol.ApproveParams{ApprovalID: waits[0].ApprovalID, Option: "deny"})
@@ -83,8 +88,12 @@ func askedAbout(command, reason string) protocol.Approval {
 		panic(err)
 	}
 	return protocol.Approval{
-		ApprovalID: "apr-1-ses-1", Kind: protocol.ApprovalTool, ToolName: "bash", Rule: "ask: bash outside the sandbox", Reason: reason, Arguments: args, Workdir: "/w",
-		Options: []protocol.ApprovalOption{{ID: "once", Decision: protocol.DecisionAllow}, {ID: "deny", Decision: protocol.DecisionDeny}},
+		ApprovalID: "apr-1-ses-1", Kind: protocol.ApprovalTool, ToolName: "bash", Rule: "ask: bash outside the sandbox",
+		Reason: reason, Arguments: args, Workdir: "/w",
+		Options: []protocol.ApprovalOption{
+			{ID: "once", Decision: protocol.DecisionAllow},
+			{ID: "deny", Decision: protocol.DecisionDeny},
+		},
 	}
 }
 
@@ -150,7 +159,10 @@ func TestWhatIsAskedIsShownWhole(t *testing.T) {
 	q.Arguments = []byte(`{"n":1e3,"s":"1e3","a\nnous approve":"x","list":[ 1, 2 ]}`)
 	q.ToolName, q.Workdir = "x.y\x1b[2J\nMay", "/w\u202e\n/x"
 	full, listed, asked = shownAs(t, q)
-	for _, want := range []string{"  n: 1e3\n  s: \"1e3\"\n", "\n  \"a\\nnous approve\": x\n", "  list: [1,2]\n", "Allow this call of x.y⟨U+001B⟩[2J⟨U+000A⟩May?"} {
+	for _, want := range []string{
+		"  n: 1e3\n  s: \"1e3\"\n", "\n  \"a\\nnous approve\": x\n", "  list: [1,2]\n",
+		"Allow this call of x.y⟨U+001B⟩[2J⟨U+000A⟩May?",
+	} {
 		if !strings.Contains(full, want) || !strings.Contains(asked, want) {
 			t.Errorf("got %q and %q, want %q", full, asked, want)
 		}
@@ -163,11 +175,15 @@ func TestWhatIsAskedIsShownWhole(t *testing.T) {
 	if _, listed, _ = shownAs(t, q); !strings.Contains(listed, "xxx … 411 bytes more: nous approvals apr-1-ses-1\n") {
 		t.Errorf("a long one is listed as %q", listed)
 	}
-	path := protocol.Approval{Kind: protocol.ApprovalTool, ToolName: "write", Arguments: []byte(`{"content":"x","path":"a/b"}`)}
+	path := protocol.Approval{
+		Kind: protocol.ApprovalTool, ToolName: "write",
+		Arguments: []byte(`{"content":"x","path":"a/b"}`),
+	}
 	if got := asksFor(path, lineWidth); got != "write a/b" {
 		t.Errorf("of a file: %q", got)
 	}
-	if got := folded("  command: "+strings.Repeat("y", 9)+"nous: yes\n", 20); got != "  command: yyyyyyyyy\n  ⤷ nous: yes\n" {
+	if got := folded("  command: "+strings.Repeat("y", 9)+"nous: yes\n", 20); got !=
+		"  command: yyyyyyyyy\n  ⤷ nous: yes\n" {
 		t.Errorf("folded: %q", got)
 	}
 }
@@ -200,12 +216,27 @@ func FuzzQuestions(f *testing.F) {
 
 // Events report questions and their ends in one line.
 func TestEventsOfQuestions(t *testing.T) {
-	asked := protocol.Approval{ApprovalID: "apr-1", Kind: protocol.ApprovalTool, ToolName: "bash", Arguments: []byte(`{"command":"git push"}`)}
+	asked := protocol.Approval{
+		ApprovalID: "apr-1", Kind: protocol.ApprovalTool, ToolName: "bash",
+		Arguments: []byte(`{"command":"git push"}`),
+	}
 	for want, ev := range map[string]protocol.Status{
-		"approval_requested: apr-1 bash git push":                         {Code: protocol.StatusApprovalRequested, Approval: &asked},
-		"approval_resolved: apr-1 allowed session, by nous (process 7)":   {Code: protocol.StatusApprovalResolved, ApprovalID: "apr-1", Outcome: protocol.OutcomeAllowed, Option: "session", By: protocol.ByProcess(7, "nous")},
-		"approval_resolved: apr-1 denied, by timeout":                     {Code: protocol.StatusApprovalResolved, ApprovalID: "apr-1", Outcome: protocol.OutcomeDenied, By: protocol.ByWord(protocol.ByTimeout)},
-		"approval_resolved: apr-1 withdrawn, by a hand that is not known": {Code: protocol.StatusApprovalResolved, ApprovalID: "apr-1", Outcome: protocol.OutcomeWithdrawn, By: protocol.ByWord("a hand that is not known")},
+		"approval_requested: apr-1 bash git push": {
+			Code:     protocol.StatusApprovalRequested,
+			Approval: &asked,
+		},
+		"approval_resolved: apr-1 allowed session, by nous (process 7)": {
+			Code:       protocol.StatusApprovalResolved,
+			ApprovalID: "apr-1", Outcome: protocol.OutcomeAllowed, Option: "session", By: protocol.ByProcess(7, "nous"),
+		},
+		"approval_resolved: apr-1 denied, by timeout": {
+			Code:       protocol.StatusApprovalResolved,
+			ApprovalID: "apr-1", Outcome: protocol.OutcomeDenied, By: protocol.ByWord(protocol.ByTimeout),
+		},
+		"approval_resolved: apr-1 withdrawn, by a hand that is not known": {
+			Code:       protocol.StatusApprovalResolved,
+			ApprovalID: "apr-1", Outcome: protocol.OutcomeWithdrawn, By: protocol.ByWord("a hand that is not known"),
+		},
 	} {
 		if got := describeEvent(ev); got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -218,12 +249,14 @@ func TestEventsOfQuestions(t *testing.T) {
 func TestAPromptInTheBackgroundIsNotStopped(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
-	cmd := exec.Command("bash", "-c", `set -m; nous prompt '!bash {"command":"echo one","outside_sandbox":true,"reason":"r"}' </dev/tty & wait $!; echo status $?`)
+	cmd := exec.Command("bash", "-c",
+		`set -m; nous prompt '!bash {"command":"echo one","outside_sandbox":true,"reason":"r"}' </dev/tty & wait $!; echo status $?`)
 	cmd.Dir = d.Dir
 	cmd.Env = d.Env()
 	s := &screen{tuitest.Start(t, cmd, 132, 30, false), t, d}
 	s.Wait("nous deny apr-")
-	askDaemon(t, d.Socket, protocol.Approve, protocol.ApproveParams{ApprovalID: state(t, d.Socket).PendingApprovals[0].ApprovalID, Option: "once"})
+	askDaemon(t, d.Socket, protocol.Approve,
+		protocol.ApproveParams{ApprovalID: state(t, d.Socket).PendingApprovals[0].ApprovalID, Option: "once"})
 	s.Wait("allowed once, by ", "status 0")
 	s.Exit()
 }
@@ -233,13 +266,15 @@ func TestAPromptInTheBackgroundIsNotStopped(t *testing.T) {
 func TestAFormOnATerminal(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t, "")
-	d.Asker("hotel", "Your stay", `{"type":"object","properties":{"guests":{"type":"integer","title":"How many","minimum":1,"maximum":9},"name":{"type":"string","default":"Ada"},"sea":{"type":"boolean"},"room":{"type":"string","enum":["s","d"],"enumNames":["Single","Double"]}},"required":["guests","room"]}`)
+	d.Asker("hotel", "Your stay",
+		`{"type":"object","properties":{"guests":{"type":"integer","title":"How many","minimum":1,"maximum":9},"name":{"type":"string","default":"Ada"},"sea":{"type":"boolean"},"room":{"type":"string","enum":["s","d"],"enumNames":["Single","Double"]}},"required":["guests","room"]}`)
 	d.Start()
 	prompt := func() *screen {
 		cmd := exec.Command("nous", "prompt", "!hotel.run")
 		cmd.Dir, cmd.Env = d.Dir, d.Env()
 		s := &screen{tuitest.Start(t, cmd, 132, 40, false), t, d}
-		s.Wait("hotel.run asks: Your stay", "guests (How many): a whole number, at least 1, at most 9", "2 d (Double)", "y fill in, n decline, c cancel, and Enter; the approval waits:")
+		s.Wait("hotel.run asks: Your stay", "guests (How many): a whole number, at least 1, at most 9", "2 d (Double)",
+			"y fill in, n decline, c cancel, and Enter; the approval waits:")
 		return s
 	}
 	s := prompt()

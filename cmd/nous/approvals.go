@@ -21,7 +21,10 @@ import (
 	"noused/internal/protocol"
 )
 
-var allowing = []string{protocol.OptionOnce, protocol.OptionSession, protocol.OptionAlways, protocol.OptionContinue, protocol.OptionAccept, protocol.OptionDecline, protocol.OptionCancel}
+var allowing = []string{
+	protocol.OptionOnce, protocol.OptionSession, protocol.OptionAlways, protocol.OptionContinue,
+	protocol.OptionAccept, protocol.OptionDecline, protocol.OptionCancel,
+}
 
 func (a *app) approvalsCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -62,7 +65,9 @@ over nights and restarts.`,
 			case one.ApprovalID == "":
 				return noQuestion(args[0])
 			case a.json:
-				a.printJSON(q.raw[slices.IndexFunc(q.list, func(o protocol.Approval) bool { return o.ApprovalID == one.ApprovalID })])
+				a.printJSON(q.raw[slices.IndexFunc(q.list, func(o protocol.Approval) bool {
+					return o.ApprovalID == one.ApprovalID
+				})])
 			default:
 				a.printQuestion(one, time.Now())
 			}
@@ -95,7 +100,8 @@ cancel neither. The tool's call goes on with the answer.`,
 		Example: `  nous approve
   nous approve apr-1-ses-0198c5f2 session
   nous approve apr-2-ses-0198c5f2 accept --content '{"guests":3}'`,
-		Args:              cmdline.Wants(0, 2, "ID, the id of an approval, and then once, session, always, continue, accept, decline or cancel"),
+		Args: cmdline.Wants(0, 2,
+			"ID, the id of an approval, and then once, session, always, continue, accept, decline or cancel"),
 		ValidArgsFunction: a.approveWords,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, option, err := approveArgs(args)
@@ -120,7 +126,8 @@ func approveArgs(args []string) (id, option string, err error) {
 	case len(args) > 1:
 		return "", "", cmdline.Errorf("%s %s: the ID comes first", args[0], args[1])
 	case !slices.Contains(allowing, args[0]):
-		return "", "", cmdline.Errorf("%s: want once, session, always or continue, of a form accept, decline or cancel; nous deny says no", args[0])
+		return "", "", cmdline.Errorf(
+			"%s: want once, session, always or continue, of a form accept, decline or cancel; nous deny says no", args[0])
 	}
 	return id, args[0], nil
 }
@@ -164,7 +171,9 @@ denies, nor a limit.`,
 				return err
 			}
 			p := protocol.SetApprovalModeParams{Scope: scope, Mode: protocol.ApprovalMode(args[0])}
-			return query(cmd.Context(), a, protocol.SetApprovalMode, p, func(r protocol.ApprovalModeAccepted) { a.println(string(r.Mode)) })
+			return query(cmd.Context(), a, protocol.SetApprovalMode, p, func(r protocol.ApprovalModeAccepted) {
+				a.println(string(r.Mode))
+			})
 		},
 	}
 }
@@ -321,7 +330,9 @@ func (a *app) answerQuestion(ctx context.Context, id, option, reason, content st
 			return err
 		}
 	}
-	return query(ctx, a, protocol.Approve, p, func(r protocol.ApproveAccepted) { a.println(allowedText(one, p.Option, r.Outcome)) })
+	return query(ctx, a, protocol.Approve, p, func(r protocol.ApproveAccepted) {
+		a.println(allowedText(one, p.Option, r.Outcome))
+	})
 }
 
 // questionToAnswer is the question that an id, or the beginning of one, means: of the
@@ -486,7 +497,8 @@ func (v *unaskedView) event(ev protocol.Event, raw []byte) {
 		v.denied = v.denied || ev.Error != nil && ev.Error.Code == "denied"
 	case protocol.AgentEnd:
 		if v.denied {
-			v.a.notef("calls were denied because there is no terminal to ask on: with --approvals ask the run waits for nous approve, or goes on where nous set-approval-mode says auto")
+			v.a.notef("calls were denied because there is no terminal to ask on: with --approvals ask the run waits for nous " +
+				"approve, or goes on where nous set-approval-mode says auto")
 		}
 	}
 }

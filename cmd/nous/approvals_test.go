@@ -41,7 +41,12 @@ func TestQuestionsThatAreNotKnownYetAreWaitedFor(t *testing.T) {
 		status   int
 		out, err string
 	}{
-		"one comes":         {"approvals", []string{reads(""), reads(""), know(oneAsks)}, exitOK, "apr-1-ses-1", "waiting for them\n"},
+		"one comes": {
+			"approvals",
+			[]string{reads(""), reads(""), know(oneAsks)},
+			exitOK, "apr-1-ses-1",
+			"waiting for them\n",
+		},
 		"none comes":        {"approvals", []string{reads(""), know("")}, exitOK, "", "no approval waits\n"},
 		"it takes for ever": {"approvals", never(oneAsks), exitOK, "apr-1-ses-1", "list them again\n"},
 		"as lines":          {"approvals --json", never(oneAsks), exitOK, oneAsks, "list them again\n"},
@@ -50,7 +55,8 @@ func TestQuestionsThatAreNotKnownYetAreWaitedFor(t *testing.T) {
 		"a beginning":       {"approve apr-1", never(oneAsks), exitFailed, "", "give the whole id, or try again\n"},
 	} {
 		got := nous(t, strings.Fields(c.args), func(d *clienttest.Daemon) { states(d, c.payloads...) })
-		if got.status != c.status || !strings.Contains(got.out, c.out) || c.out == "" && got.out != "" || !strings.HasSuffix(got.errout, c.err) {
+		if got.status != c.status || !strings.Contains(got.out, c.out) || c.out == "" && got.out != "" ||
+			!strings.HasSuffix(got.errout, c.err) {
 			t.Errorf("%s: got %+v, want %d %q %q", name, got, c.status, c.out, c.err)
 		}
 		if n := strings.Count(got.errout, "waiting for them"); n != 1 {

@@ -111,7 +111,10 @@ func listens(ctx context.Context, socket string) bool {
 }
 
 func (a *app) starting() start.Options {
-	return start.Options{Within: startWithin, Socket: a.socket, Named: a.named() || a.socket != client.DefaultSocket(), Getenv: os.Getenv}
+	return start.Options{
+		Within: startWithin, Socket: a.socket, Named: a.named() || a.socket != client.DefaultSocket(),
+		Getenv: os.Getenv,
+	}
 }
 
 // startOnScreen is startDaemon for the screen, which shows what went wrong.

@@ -44,8 +44,10 @@ func TestTheDaemonAtTheOtherPlaceIsFound(t *testing.T) {
 		case c.other:
 			want = other.Socket
 		}
-		if told := strings.Contains(said.String(), other.Socket); a.socket != want || a.also != also || told != (want == other.Socket) {
-			t.Errorf("%s: means %s, and also %q, and said %q", name, filepath.Base(filepath.Dir(a.socket)), a.also, said.String())
+		if told := strings.Contains(said.String(), other.Socket); a.socket != want || a.also != also ||
+			told != (want == other.Socket) {
+			t.Errorf("%s: means %s, and also %q, and said %q", name, filepath.Base(filepath.Dir(a.socket)), a.also,
+				said.String())
 		}
 	}
 }

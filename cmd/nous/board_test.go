@@ -21,7 +21,10 @@ func TestBoardIsTheFirstScreen(t *testing.T) {
 	off := false
 	for _, title := range []string{"One", "Two"} {
 		id := askDaemon(t, d.Socket, protocol.NewSession, protocol.NewSessionParams{Title: title, Activate: &off}).SessionID
-		askDaemon(t, d.Socket, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: "words for " + title})
+		askDaemon(t, d.Socket, protocol.Prompt, protocol.PromptParams{
+			Scope: protocol.Scope{SessionID: id},
+			Text:  "words for " + title,
+		})
 	}
 	s := startScreen(t, d, look{args: []string{"board"}})
 	s.Wait("Board", "2 done, unread", "words for One", "words for Two")
@@ -82,7 +85,8 @@ func TestTheTerminalIsRungAndItsTitleGivenBack(t *testing.T) {
 	if !strings.Contains(titles(out), "● what a day: done") {
 		t.Errorf("got the titles %q", titles(out))
 	}
-	if push, pop := strings.Index(out, "\x1b[22;2t"), strings.LastIndex(out, "\x1b[23;2t"); push < 0 || pop < strings.LastIndex(out, "\x1b]2;") {
+	if push, pop := strings.Index(out, "\x1b[22;2t"), strings.LastIndex(out, "\x1b[23;2t"); push < 0 ||
+		pop < strings.LastIndex(out, "\x1b]2;") {
 		t.Errorf("the title is kept at %d and given back at %d of %d bytes", push, pop, len(out))
 	}
 }
@@ -110,7 +114,8 @@ func crowded(b *testing.B) *tuitest.Terminal {
 	defer c.Close()
 	off := false
 	for i := range 1000 {
-		if _, err := client.Call(b.Context(), c, protocol.NewSession, protocol.NewSessionParams{Title: fmt.Sprint("Session ", i), Activate: &off}); err != nil {
+		if _, err := client.Call(b.Context(), c, protocol.NewSession,
+			protocol.NewSessionParams{Title: fmt.Sprint("Session ", i), Activate: &off}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -12,7 +12,9 @@ import (
 )
 
 // call is client.Call that does not wait for ever.
-func call[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, c *client.Client, def protocol.Def[P, R], p P) (R, error) {
+func call[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, c *client.Client, def protocol.Def[P, R],
+	p P,
+) (R, error) {
 	ctx, done := a.bounded(ctx, p)
 	defer done()
 	var r R

@@ -58,7 +58,8 @@ func (a *app) handedOn(use, short string, does ...string) *cobra.Command {
 			child := exec.CommandContext(cmd.Context(), program, slices.Concat(does, args)...)
 			child.Stdin, child.Stdout, child.Stderr = a.in, a.out.w, a.err
 			err = child.Run()
-			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && (exit.Exited() || exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGPIPE) {
+			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) &&
+				(exit.Exited() || exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGPIPE) {
 				return &quietExit{max(exit.ExitCode(), exitOK)} // a reader that has enough is no failure
 			}
 			if err != nil {

@@ -57,7 +57,8 @@ func hostOf(args []string) (names, rest []string) {
 func (a *app) examineHost(ctx context.Context, rest []string) error {
 	for _, arg := range rest {
 		if arg != "--json" {
-			return cmdline.Errorf("doctor --host takes no %s: `ssh %s noused doctor` checks the installation there", arg, a.hostNames[0])
+			return cmdline.Errorf("doctor --host takes no %s: `ssh %s noused doctor` checks the installation there", arg,
+				a.hostNames[0])
 		}
 		a.json = true
 	}
@@ -135,7 +136,8 @@ func (h *host) examine(ctx context.Context) (all []finding) {
 // versionsOf compares what runs there with this program.
 func versionsOf(what, theirs, fix string) finding {
 	if is := buildinfo.Compared(theirs); is != "" {
-		return finding{"warn", "version", fmt.Sprintf("%s there is %s, and this nous %s: it is %s", what, theirs, buildinfo.Version(), is), fix}
+		return finding{"warn", "version", fmt.Sprintf("%s there is %s, and this nous %s: it is %s", what, theirs,
+			buildinfo.Version(), is), fix}
 	}
 	return finding{"ok", "version", what + " there is as here: " + buildinfo.Version(), ""}
 }
@@ -177,7 +179,11 @@ func (h *host) examineMachine(ctx context.Context) []finding {
 	err := cmd.Run()
 	took := time.Since(before)
 	if err != nil {
-		return []finding{{"warn", "ssh", "ssh asks for something at each connection: a connection that is lost does not come back by itself", "use a key and an agent, or ControlMaster"}}
+		return []finding{{
+			"warn", "ssh",
+			"ssh asks for something at each connection: a connection that is lost does not come back by itself",
+			"use a key and an agent, or ControlMaster",
+		}}
 	}
 	clock, linger, _ := strings.Cut(out.lines(2), "\n")
 	return []finding{lingers(strings.TrimSpace(linger)), skewed(clock, before, took)}
@@ -203,7 +209,10 @@ func lingers(said string) finding {
 	case "yes":
 		return finding{"ok", "linger", "on: the daemon stays when you log out there", ""}
 	case "no":
-		return finding{"warn", "linger", "off: the daemon ends when you log out there, and its runs wait", "there: loginctl enable-linger"}
+		return finding{
+			"warn", "linger", "off: the daemon ends when you log out there, and its runs wait",
+			"there: loginctl enable-linger",
+		}
 	}
 	return finding{"ok", "linger", "there is no systemd that would end the daemon when you log out there", ""}
 }
@@ -217,7 +226,10 @@ func skewed(said string, before time.Time, took time.Duration) finding {
 	there := time.UnixMilli(int64(seconds * 1000))
 	skew := cmp.Or(max(before.Sub(there), 0), max(there.Sub(before.Add(took)), 0))
 	if skew > mostSkew {
-		return finding{"warn", "clock", fmt.Sprintf("the clocks differ by %s", skew.Round(time.Second)), "set both by NTP: timedatectl set-ntp true"}
+		return finding{
+			"warn", "clock", fmt.Sprintf("the clocks differ by %s", skew.Round(time.Second)),
+			"set both by NTP: timedatectl set-ntp true",
+		}
 	}
 	return finding{"ok", "clock", "as here", ""}
 }

@@ -128,7 +128,8 @@ func (a *app) printLineOf(host string, line follow.Line) {
 		detail, where = describeEvent(line.Event.Event), line.Where()
 	}
 	head := fmt.Sprintf("%6d %s %-8s", line.Seq, line.At.Local().Format("15:04:05.000"), tail(cellText(where.RunID)))
-	a.printSpans(span{host + head, asDim}, span{text: strings.TrimRight(fmt.Sprintf(" %-21s %s", line.Type, cellText(detail)), " ")})
+	a.printSpans(span{host + head, asDim},
+		span{text: strings.TrimRight(fmt.Sprintf(" %-21s %s", line.Type, cellText(detail)), " ")})
 }
 
 // tail is the end of an id, which differs where its beginning, a time, does not.

@@ -157,7 +157,8 @@ func (a *app) reportRefusal(cmd *cobra.Command, wire *protocol.Error, err error)
 	a.complain(describeError(wire.Code, wire.Message, wire.Cause))
 	next := whatNext(cmd, wire.Reason())
 	if wire.Reason() == protocol.Forbidden && a.far != nil && a.far.fleet != nil {
-		next = "do it on " + a.far.name + " itself, or let those who send commands count as people there: approve = true in its [fleet]"
+		next = "do it on " + a.far.name +
+			" itself, or let those who send commands count as people there: approve = true in its [fleet]"
 	}
 	if next != "" {
 		a.notef("%s", next)

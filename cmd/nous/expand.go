@@ -21,7 +21,9 @@ var (
 
 // expanded is a text with what MCP servers have for it, and images that go with
 // it. A daemon that knows none leaves it as it is.
-func (a *app) expanded(ctx context.Context, scope protocol.Scope, text string, images []protocol.AttachmentParams) (string, []protocol.AttachmentParams, error) {
+func (a *app) expanded(ctx context.Context, scope protocol.Scope, text string, images []protocol.AttachmentParams) (
+	string, []protocol.AttachmentParams, error,
+) {
 	if !strings.ContainsAny(text, "/@") || !calledPrompt().MatchString(text) && !namedResource().MatchString(text) {
 		return text, images, nil
 	}

@@ -90,7 +90,8 @@ func (a *app) document(ctx context.Context, session, format string) (*document, 
 		return nil, err
 	}
 	defer c.Close()
-	messages, err := client.AllMessages(protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: session}}, a.messagesFrom(ctx, c))
+	messages, err := client.AllMessages(protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: session}},
+		a.messagesFrom(ctx, c))
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +217,10 @@ func turnsOf(entries []jsontext.Value) ([]turn, error) {
 }
 
 func newPart(m protocol.Message, entry jsontext.Value) (part, error) {
-	p := part{ID: printable(m.ID), Role: m.Role, Who: m.Role, At: m.CreatedAt.UTC(), Text: printable(m.Text), Thought: printable(m.Thinking)}
+	p := part{
+		ID: printable(m.ID), Role: m.Role, Who: m.Role, At: m.CreatedAt.UTC(), Text: printable(m.Text),
+		Thought: printable(m.Thinking),
+	}
 	if m.Type == "compaction" {
 		var c protocol.CompactionEntry
 		if err := json.Unmarshal(entry, &c, jsontext.AllowInvalidUTF8(true)); err != nil {
@@ -381,7 +385,8 @@ func ticks(text string) int {
 }
 
 var escapeMarkdown = strings.NewReplacer(
-	`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "<", `\<`, ">", `\>`, "&", `\&`, "#", `\#`, "|", `\|`, "~", `\~`, "\n", " ",
+	`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "<", `\<`, ">", `\>`, "&", `\&`, "#", `\#`, "|",
+	`\|`, "~", `\~`, "\n", " ",
 )
 
 // plain is text on one line that means nothing in Markdown.

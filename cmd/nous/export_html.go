@@ -168,7 +168,8 @@ type fold struct {
 
 func foldOf(name, text string) fold {
 	lines := strings.Count(strings.TrimRight(text, "\n"), "\n") + 1
-	return fold{name, text, format.Count(lines, "line"), oneLine(text, lineWidth), lines <= shortResult && len(text) <= 1000}
+	return fold{name, text, format.Count(lines, "line"), oneLine(text, lineWidth), lines <= shortResult &&
+		len(text) <= 1000}
 }
 
 // scriptHash is what a browser must find the script to be before it runs it.
@@ -219,7 +220,8 @@ func (p *page) addBranches(b branches) error {
 	}
 	p.Tree = treeRows(b.tree)
 	for i, row := range p.Tree {
-		p.Tree[i].ID, p.Tree[i].Role, p.Tree[i].Snippet = printable(row.ID), printable(row.Role), oneLine(row.Snippet, lineWidth)
+		p.Tree[i].ID, p.Tree[i].Role, p.Tree[i].Snippet = printable(row.ID), printable(row.Role),
+			oneLine(row.Snippet, lineWidth)
 	}
 	return nil
 }

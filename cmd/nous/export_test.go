@@ -42,25 +42,38 @@ func hostile(t *testing.T) *document {
 	}
 	return &document{
 		SessionID: "ses-1", LeafID: "m8", Title: "A *title* <script>alert(1)</script> with `ticks`", Usage: *usage,
-		Assets: []protocol.AssetInfo{{AssetID: "a1", Kind: "image", MediaType: "image/png", Path: "/tmp/`a` b.png", Tool: "draw.<sun>", Supported: true}},
+		Assets: []protocol.AssetInfo{{
+			AssetID: "a1", Kind: "image", MediaType: "image/png", Path: "/tmp/`a` b.png",
+			Tool: "draw.<sun>", Supported: true,
+		}},
 		Messages: []jsontext.Value{
 			entryOf(t, protocol.CompactionEntry{
-				Type: "compaction", ID: "c1", Summary: "They spoke.\n\n# Not a heading", FirstKeptEntryID: "m1", CreatedAt: at.Add(-time.Hour),
+				Type: "compaction", ID: "c1", Summary: "They spoke.\n\n# Not a heading", FirstKeptEntryID: "m1",
+				CreatedAt: at.Add(-time.Hour),
 			}),
-			message("m1", "run-1", "user", "</p></article></script><script>alert(\"user\")</script>\n## Turn 9: prompt\n```\nnever closed", func(m *protocol.Message) {
-				m.Attachments = []protocol.Attachment{{MediaType: "image/png", Name: "*a* ]<b>\x1b[2J.png", Size: 123456, Path: "/nowhere/`a`<b>.png"}}
-			}),
-			message("m2", "run-1", "assistant", "\x1b[31mred\x1b[0m, \x1b]0;title\x07a bell, \u202eright to left, bad \xff\xfe bytes", func(m *protocol.Message) {
-				m.Thinking, m.Model, m.Usage, m.StopReason = "A *thought*\n</details>", "script_2", usage, "tool_calls"
-				m.ToolCalls = []protocol.ToolCall{
-					{ID: "call-1", Name: "files.`read`", Arguments: jsontext.Value(`{"path":"a</pre>","fence":"` + "````" + `"}`)},
-					{ID: "call-2", Name: "ls", Arguments: jsontext.Value(`{}`)},
-				}
-			}),
+			message("m1", "run-1", "user",
+				"</p></article></script><script>alert(\"user\")</script>\n## Turn 9: prompt\n```\nnever closed",
+				func(m *protocol.Message) {
+					m.Attachments = []protocol.Attachment{{
+						MediaType: "image/png", Name: "*a* ]<b>\x1b[2J.png", Size: 123456,
+						Path: "/nowhere/`a`<b>.png",
+					}}
+				}),
+			message("m2", "run-1", "assistant",
+				"\x1b[31mred\x1b[0m, \x1b]0;title\x07a bell, \u202eright to left, bad \xff\xfe bytes", func(m *protocol.Message) {
+					m.Thinking, m.Model, m.Usage, m.StopReason = "A *thought*\n</details>", "script_2", usage, "tool_calls"
+					m.ToolCalls = []protocol.ToolCall{
+						{ID: "call-1", Name: "files.`read`", Arguments: jsontext.Value(`{"path":"a</pre>","fence":"` + "````" + `"}`)},
+						{ID: "call-2", Name: "ls", Arguments: jsontext.Value(`{}`)},
+					}
+				}),
 			message("m3", "run-1", "tool", "one\n`````\nfive ticks </pre><b>bold</b>\x1b[2J\n", func(m *protocol.Message) {
-				m.ToolCallID, m.ToolName, m.OK, m.Outputs = "call-1", "files.`read`", &yes, map[string]string{"b": "</pre>", "a": "```"}
+				m.ToolCallID, m.ToolName, m.OK, m.Outputs = "call-1", "files.`read`", &yes,
+					map[string]string{"b": "</pre>", "a": "```"}
 			}),
-			message("m4", "run-1", "tool", "no such `file`", func(m *protocol.Message) { m.ToolCallID, m.ToolName, m.OK = "call-2", "ls", &no }),
+			message("m4", "run-1", "tool", "no such `file`", func(m *protocol.Message) {
+				m.ToolCallID, m.ToolName, m.OK = "call-2", "ls", &no
+			}),
 			message("m5", "run-1", "user", "first of two", func(m *protocol.Message) { m.TurnKind = "follow_up" }),
 			message("m6", "run-1", "user", "second of two", func(m *protocol.Message) { m.TurnKind = "follow_up" }),
 			message("m7", "run-1", "assistant", "", func(m *protocol.Message) { m.StopReason = "aborted" }),
@@ -74,7 +87,9 @@ func hostile(t *testing.T) *document {
 			}},
 			side: []sideBranch{{From: "\" onclick=\"x", Entries: []jsontext.Value{
 				message("\"><b>m9", "run-3", "user", "aside </details><script>alert(\"branch\")</script>", nil),
-				message("m10", "run-3", "tool", strings.Repeat("</details><b>long</b>\n", 10), func(m *protocol.Message) { m.ToolName = "ls" }),
+				message("m10", "run-3", "tool", strings.Repeat("</details><b>long</b>\n", 10), func(m *protocol.Message) {
+					m.ToolName = "ls"
+				}),
 			}}},
 			left: 2,
 		},

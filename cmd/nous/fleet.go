@@ -31,9 +31,12 @@ type viaFlags struct {
 
 func (f *viaFlags) register(root *cobra.Command) {
 	flags := root.PersistentFlags()
-	flags.StringVar(&f.url, "via", "", "the NATS server of a fleet of daemons: `url`; also NOUS_VIA, and [fleet] in nous's config.toml")
-	flags.StringVar(&f.creds, "creds", "", "the `file` with your credentials for the fleet's server; an nkey is named in [fleet] of nous's config.toml")
-	flags.StringArrayVar(&f.on, "on", nil, "the host of the fleet whose daemon is meant, by its `name`; may be given again as --host")
+	flags.StringVar(&f.url, "via", "",
+		"the NATS server of a fleet of daemons: `url`; also NOUS_VIA, and [fleet] in nous's config.toml")
+	flags.StringVar(&f.creds, "creds", "",
+		"the `file` with your credentials for the fleet's server; an nkey is named in [fleet] of nous's config.toml")
+	flags.StringArrayVar(&f.on, "on", nil,
+		"the host of the fleet whose daemon is meant, by its `name`; may be given again as --host")
 }
 
 // fleetOptions are how to reach the fleet, of the flags, the environment and the user's
@@ -121,7 +124,9 @@ func (a *app) chooseOfFleet(cmd *cobra.Command, what reads) (found bool, err err
 	given := a.via.url != "" || a.via.creds != "" || len(a.via.on) > 0
 	switch other := len(a.hostNames) > 0 || a.socketGiven; {
 	case other && (given || all):
-		return true, cmdline.Errorf("--host and --socket name a daemon without the fleet: they do not go with --via, --creds, --on and nous fleet")
+		return true,
+			cmdline.Errorf(
+				"--host and --socket name a daemon without the fleet: they do not go with --via, --creds, --on and nous fleet")
 	case all && (a.session != "" || a.active):
 		return true, cmdline.Errorf("--session and --active name a session of one daemon: they do not go with nous fleet")
 	case all && a.workdir != "" && cmdline.Name(cmd) != "fleet submit":
@@ -218,7 +223,9 @@ func hostOfFleet(f *via.Fleet, name string) hosts.Host {
 
 // askFleet asks the hosts of the fleet that are meant for something, and reports each that
 // does not answer in a line. failed: there were some.
-func askFleet[T any](ctx context.Context, a *app, ask func(context.Context, hosts.Host) (T, error)) (said []hosts.Answer[T], there bool, failed error) {
+func askFleet[T any](ctx context.Context, a *app, ask func(context.Context, hosts.Host) (T, error)) (
+	said []hosts.Answer[T], there bool, failed error,
+) {
 	f, seen, err := a.fleetHosts(ctx)
 	if err != nil {
 		return nil, false, err

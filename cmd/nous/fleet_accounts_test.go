@@ -27,7 +27,8 @@ func TestATeamsJobs(t *testing.T) {
 	config, keys := fleettest.Accounts(t, "../../docs/fleet-accounts.conf")
 	s := fleettest.Start(t, config)
 	joined := func(name, key string) {
-		startDaemon(t, fmt.Sprintf("[fleet]\nurl = %q\nname = %q\nnkey = %q\nlabels = { team = %q }\n", s.URL(), name, keys[key].Path, name))
+		startDaemon(t, fmt.Sprintf("[fleet]\nurl = %q\nname = %q\nnkey = %q\nlabels = { team = %q }\n", s.URL(), name,
+			keys[key].Path, name))
 	}
 	joined("box", "A_BOX")
 	joined("tower", "B_BOX")
@@ -62,7 +63,8 @@ func TestATeamsJobs(t *testing.T) {
 	} {
 		got := ran(t, tc.who, append([]string{"fleet"}, strings.Fields(tc.args)...)...)
 		if got.status != tc.status || !strings.Contains(got.out+got.errout, tc.want) {
-			t.Errorf("nous fleet %s: got status %d, want %d and %q\n%s%s", tc.args, got.status, tc.status, tc.want, got.out, got.errout)
+			t.Errorf("nous fleet %s: got status %d, want %d and %q\n%s%s", tc.args, got.status, tc.status, tc.want, got.out,
+				got.errout)
 		}
 		if tc.args == "jobs" && strings.Contains(got.out, map[*tuitest.Daemon]string{alice: "tower ", bob: "box"}[tc.who]) {
 			t.Errorf("the other team's jobs are listed:\n%s", got.out)

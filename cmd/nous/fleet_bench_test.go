@@ -43,7 +43,8 @@ func BenchmarkFleetBoard(b *testing.B) {
 				var r protocol.Sessions
 				for n := range many {
 					r.Sessions = append(r.Sessions, protocol.SessionInfo{
-						SessionID: fmt.Sprintf("ses-%s-%d-0198c5f2-0000-7000", name, n), Title: "what is done here", Workdir: "/home/somebody/projects/one", UpdatedAt: at.Add(time.Duration(len(name)*n) * time.Second),
+						SessionID: fmt.Sprintf("ses-%s-%d-0198c5f2-0000-7000", name, n), Title: "what is done here",
+						Workdir: "/home/somebody/projects/one", UpdatedAt: at.Add(time.Duration(len(name)*n) * time.Second),
 					})
 				}
 				return json.Marshal(r)

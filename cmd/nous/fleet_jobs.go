@@ -169,7 +169,8 @@ func (a *app) noteSubmitted(ctx context.Context, l *fleetLink, j job.Job, again 
 func differs(j job.Job, there job.Queued) bool {
 	have, err := job.Parse(there.ID, there.Text)
 	have.Approvals = j.Approvals // deny has two names
-	return err == nil && !(maps.Equal(j.Labels, have.Labels) && j.Workdir == have.Workdir && j.Repo == have.Repo && j.Prompt == have.Prompt && j.Model == have.Model)
+	return err == nil && !(maps.Equal(j.Labels, have.Labels) && j.Workdir == have.Workdir && j.Repo == have.Repo &&
+		j.Prompt == have.Prompt && j.Model == have.Model)
 }
 
 func (a *app) printJobID(id string) {
@@ -200,7 +201,8 @@ func (a *app) printEnd(e job.End) error {
 		if host != "" {
 			on = " on " + host
 		}
-		a.complain(fmt.Sprintf("the job %s failed%s: %s", e.ID, on, oneLine(describeError(e.Error.Code, e.Error.Message, ""), maxReason)))
+		a.complain(fmt.Sprintf("the job %s failed%s: %s", e.ID, on, oneLine(describeError(e.Error.Code, e.Error.Message, ""),
+			maxReason)))
 	case e.StopReason == protocol.StopAborted && e.Host == "":
 		a.complain(fmt.Sprintf("the job %s was cancelled; it had not begun", e.ID))
 	case e.StopReason == protocol.StopAborted:
@@ -253,11 +255,13 @@ func (a *app) cancelJob(ctx context.Context, id string) (said string, err error)
 		case job.Removed:
 			said = fmt.Sprintf("%s is cancelled; it had not begun", id)
 		case job.Away:
-			said = fmt.Sprintf("%s is cancelled; %s, where it ran, does not answer, and aborts the run when it is back", id, host)
+			said = fmt.Sprintf("%s is cancelled; %s, where it ran, does not answer, and aborts the run when it is back", id,
+				host)
 		default:
 			said = fmt.Sprintf("%s is cancelled on %s", id, host)
 			if e, over, err := l.jobs.End(ctx, id); err == nil && over && e.StopReason != protocol.StopAborted {
-				said = fmt.Sprintf("%s was not cancelled: it ended on %s meanwhile (%s)", id, host, oneLine(string(e.StopReason), maxWord))
+				said = fmt.Sprintf("%s was not cancelled: it ended on %s meanwhile (%s)", id, host,
+					oneLine(string(e.StopReason), maxWord))
 			}
 		}
 		return nil
@@ -323,7 +327,8 @@ func (a *app) listJobs(ctx context.Context, l *fleetLink) error {
 	}
 	a.printJobs(append(all, waiting...))
 	if older > 0 {
-		a.notef("%s that ended earlier: of those that are over only the newest %d are listed", format.Count(int(older), "more job"), maxListed)
+		a.notef("%s that ended earlier: of those that are over only the newest %d are listed",
+			format.Count(int(older), "more job"), maxListed)
 	}
 	if more {
 		a.notef("more jobs wait or run than the oldest %d, which are listed", maxListed)
@@ -358,7 +363,10 @@ func (a *app) printJobs(all []listedJob) {
 		if j.StopReason != "" {
 			state = string(j.StopReason)
 		}
-		rows[i] = []string{oneLine(j.ID, maxWord), oneLine(state, maxWord), oneLine(cmp.Or(j.Host, "-"), maxWord), oneLine(cmp.Or(j.SessionID, "-"), maxWord), j.when(), oneLine(cmp.Or(j.Why, j.Prompt), 2*lineWidth)}
+		rows[i] = []string{
+			oneLine(j.ID, maxWord), oneLine(state, maxWord), oneLine(cmp.Or(j.Host, "-"), maxWord),
+			oneLine(cmp.Or(j.SessionID, "-"), maxWord), j.when(), oneLine(cmp.Or(j.Why, j.Prompt), 2*lineWidth),
+		}
 	}
 	switch {
 	case a.json:
@@ -379,7 +387,10 @@ func (j listedJob) when() string {
 }
 
 func ended(e job.End) listedJob {
-	j := listedJob{ID: e.ID, State: "done", Host: e.Host, SessionID: e.SessionID, RunID: e.RunID, StopReason: e.StopReason, Ended: e.At}
+	j := listedJob{
+		ID: e.ID, State: "done", Host: e.Host, SessionID: e.SessionID, RunID: e.RunID, StopReason: e.StopReason,
+		Ended: e.At,
+	}
 	if e.Error != nil {
 		j.Why = e.Error.Message
 	}

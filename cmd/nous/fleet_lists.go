@@ -61,7 +61,10 @@ func (a *app) printHosts(hosts []via.Seen, now time.Time) error {
 	}
 	rows := [][]string{{"HOST", "RUNNING", "WAITING", "SLOTS", "SEEN", "VERSION", "LABELS"}}
 	for _, h := range hosts {
-		rows = append(rows, []string{h.Name, fmt.Sprint(h.Running), fmt.Sprint(h.Waiting), fmt.Sprint(h.Slots), format.Age(h.Last, now), oneLine(h.Version, 20), labelText(h.Labels)})
+		rows = append(rows, []string{
+			h.Name, fmt.Sprint(h.Running), fmt.Sprint(h.Waiting), fmt.Sprint(h.Slots),
+			format.Age(h.Last, now), oneLine(h.Version, 20), labelText(h.Labels),
+		})
 	}
 	if len(hosts) > 0 {
 		a.printTable(rows[0], rows[1:])
@@ -73,7 +76,8 @@ func (a *app) printHosts(hosts []via.Seen, now time.Time) error {
 func (a *app) tellRivals(hosts []via.Seen) {
 	for _, h := range hosts {
 		if r := h.Rival; r != nil {
-			a.notef("another daemon wants the name %s, too, and takes no commands (epoch %s, version %s, in %s): give one of the two another name in its [fleet]",
+			a.notef("another daemon wants the name %s, too, and takes no commands (epoch %s, version %s, in %s): give one of "+
+				"the two another name in its [fleet]",
 				h.Name, oneLine(r.Epoch, 64), oneLine(r.Version, 20), oneLine(r.Workdir, 80))
 		}
 	}
@@ -125,7 +129,10 @@ func (a *app) printFleetSessions(all []hosts.Session) {
 func fleetRows(all []hosts.Session) [][]string {
 	rows := [][]string{{"HOST", "STATE", "SESSION", "UPDATED", "FOLDER", "TITLE"}}
 	for _, s := range all {
-		rows = append(rows, []string{s.Host, stateWord(s.SessionInfo), s.SessionID, stamp(s.UpdatedAt), oneLine(s.Workdir, 40), oneLine(s.Title, 60)})
+		rows = append(rows, []string{
+			s.Host, stateWord(s.SessionInfo), s.SessionID, stamp(s.UpdatedAt),
+			oneLine(s.Workdir, 40), oneLine(s.Title, 60),
+		})
 	}
 	return rows
 }
@@ -141,7 +148,9 @@ daemon tells it, in "approval", with its "host".`,
 		Example: "  nous fleet approvals\n  nous --on box approve apr-1-ses-0198c5f2",
 		Args:    cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			lists, there, failed := askFleet(cmd.Context(), a, func(ctx context.Context, h hosts.Host) ([]hosts.Approval, error) {
+			lists, there, failed := askFleet(cmd.Context(), a, func(ctx context.Context, h hosts.Host) ([]hosts.Approval,
+				error,
+			) {
 				return h.Approvals(ctx)
 			})
 			a.printFleetApprovals(hosts.Oldest(lists), there)
@@ -157,7 +166,10 @@ func (a *app) printFleetApprovals(all []hosts.Approval, there bool) {
 			a.printOf(one.Host, "approval", one.Raw)
 			continue
 		}
-		rows = append(rows, []string{one.Host, one.ApprovalID, format.Age(one.CreatedAt, time.Now()), asksFor(one.Approval, 80)})
+		rows = append(rows, []string{
+			one.Host, one.ApprovalID, format.Age(one.CreatedAt, time.Now()),
+			asksFor(one.Approval, 80),
+		})
 	}
 	switch {
 	case len(rows) > 1:

@@ -82,7 +82,10 @@ func TestFleetFromTheCommandLine(t *testing.T) {
 		{"--on box doctor", "log in there and run `nous doctor`", exitUsage},
 		{"--on box new --worktree", "log in on box", exitUsage},
 		{"--on tower approve x", "", exitFailed},
-		{"--on box set-approval-mode auto --active", "do it on box itself, or let those who send commands count as people", exitFailed},
+		{
+			"--on box set-approval-mode auto --active", "do it on box itself, or let those who send commands count as people",
+			exitFailed,
+		},
 		{"--on box --on tower ping", "nous ping is for one host: give --on once", exitUsage},
 		{"--on box --on box sessions", "that host is named twice", exitUsage},
 		{"--on box --on tower sessions", "HOST", 0},
@@ -98,24 +101,31 @@ func TestFleetFromTheCommandLine(t *testing.T) {
 	} {
 		got := ran(t, box, append(via, strings.Fields(tc.args)...)...)
 		if got.status != tc.status || !strings.Contains(got.out+got.errout, tc.want) {
-			t.Errorf("nous %s: got status %d, want %d and %q\n%s%s", tc.args, got.status, tc.status, tc.want, got.out, got.errout)
+			t.Errorf("nous %s: got status %d, want %d and %q\n%s%s", tc.args, got.status, tc.status, tc.want, got.out,
+				got.errout)
 		}
 	}
 	var got result
 	for range 20 { // entries run out after half a minute
 		hostileHosts(t, s)
-		if got = ran(t, box, append(via, "fleet", "hosts")...); strings.Contains(got.out, "evil") && strings.Count(got.errout, "is passed over") == 2 {
+		if got = ran(t, box, append(via, "fleet", "hosts")...); strings.Contains(got.out, "evil") &&
+			strings.Count(got.errout, "is passed over") == 2 {
 			break
 		}
 	}
-	if !strings.Contains(got.out, "evil") || strings.ContainsFunc(strings.ReplaceAll(got.out+got.errout, "\n", ""), unicode.IsControl) ||
-		!strings.Contains(got.errout, "another daemon wants the name evil, too, and takes no commands (epoch red, version 9") || strings.Count(got.errout, "is passed over") != 2 {
+	if !strings.Contains(got.out, "evil") || strings.ContainsFunc(strings.ReplaceAll(got.out+got.errout, "\n", ""),
+		unicode.IsControl) ||
+		!strings.Contains(got.errout,
+			"another daemon wants the name evil, too, and takes no commands (epoch red, version 9") ||
+		strings.Count(got.errout, "is passed over") != 2 {
 		t.Errorf("with hostile entries: got %q %q", got.out, got.errout)
 	}
-	if got := ran(t, box, "fleet", "hosts"); got.status != exitUsage || !strings.Contains(got.errout, "no fleet is named") {
+	if got := ran(t, box, "fleet", "hosts"); got.status != exitUsage ||
+		!strings.Contains(got.errout, "no fleet is named") {
 		t.Errorf("without a fleet: got %+v", got)
 	}
-	if got := ran(t, box, "--via", "nats://127.0.0.1:1", "fleet", "hosts"); got.status != exitNoDaemon || !strings.Contains(got.errout, "check that the server runs") {
+	if got := ran(t, box, "--via", "nats://127.0.0.1:1", "fleet", "hosts"); got.status != exitNoDaemon ||
+		!strings.Contains(got.errout, "check that the server runs") {
 		t.Errorf("without a server: got %+v", got)
 	}
 	box.Write("config/nous/config.toml", fmt.Sprintf("autostart = false\n[fleet]\nurl = %q\non = \"tower\"\n", s.URL()))
@@ -127,7 +137,8 @@ func TestFleetFromTheCommandLine(t *testing.T) {
 // hostileHosts has entries among the hosts that would write to a terminal, or are no hosts.
 func hostileHosts(t *testing.T, s *fleettest.Server) {
 	t.Helper()
-	kv, err := fleettest.JetStream(t, fleettest.Dial(t, s.Direct())).KeyValue(t.Context(), fleet.DefaultPrefix.HostBucket())
+	kv, err := fleettest.JetStream(t, fleettest.Dial(t, s.Direct())).KeyValue(t.Context(),
+		fleet.DefaultPrefix.HostBucket())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +147,10 @@ func hostileHosts(t *testing.T, s *fleettest.Server) {
 		labels[fmt.Sprint(i)] = "x"
 	}
 	for key, p := range map[string]fleet.Presence{
-		"evil":  {Name: "evil", Version: "\x1b[2J9", Rival: &fleet.Rival{Epoch: "\x1b]0;title\x07red", Version: "9\n9", Workdir: "/\u009b31m"}},
+		"evil": {Name: "evil", Version: "\x1b[2J9", Rival: &fleet.Rival{
+			Epoch: "\x1b]0;title\x07red", Version: "9\n9",
+			Workdir: "/\u009b31m",
+		}},
 		"c1":    {Name: "c1", Labels: map[string]string{"os": "\u009b31m"}},
 		"lines": {Name: "lines", Labels: labels},
 	} {
@@ -172,7 +186,8 @@ func TestAllCommandsSayWhyAFleetDoesNotWork(t *testing.T) {
 	s, alice := fleettest.Start(t, config), keys["ALICE"]
 	_, others := fleettest.Accounts(t, "../../docs/fleet-accounts.conf")
 	plain := newDaemon(t, "")
-	plain.Write("config/nous/config.toml", fmt.Sprintf("autostart = false\n[fleet]\nurl = %q\n", fleettest.StartWithout(t, "").URL()))
+	plain.Write("config/nous/config.toml", fmt.Sprintf("autostart = false\n[fleet]\nurl = %q\n",
+		fleettest.StartWithout(t, "").URL()))
 	commands := []string{"hosts", "sessions", "jobs", "submit hello", "cancel one"}
 	for want, d := range map[string]*tuitest.Daemon{
 		"no daemon has joined a fleet there":                  member(t, s, alice),
@@ -182,7 +197,8 @@ func TestAllCommandsSayWhyAFleetDoesNotWork(t *testing.T) {
 	} {
 		for _, command := range commands {
 			got := ran(t, d, append([]string{"fleet"}, strings.Fields(command)...)...)
-			if got.status == exitOK || got.out != "" || !strings.Contains(got.errout, want) || strings.Contains(got.errout, "cannot be reached") || strings.Contains(got.errout, "denies it") {
+			if got.status == exitOK || got.out != "" || !strings.Contains(got.errout, want) ||
+				strings.Contains(got.errout, "cannot be reached") || strings.Contains(got.errout, "denies it") {
 				t.Errorf("nous fleet %s: got status %d and %q, want %q", command, got.status, got.errout, want)
 			}
 		}
@@ -198,7 +214,8 @@ func TestWhatAServerDeniesIsSaid(t *testing.T) {
 		t.Errorf("nothing was denied: got %v", err)
 	}
 	l.denied.Store(via.Denied("nats://box", nats.ErrPermissionViolation))
-	if err := l.why(t.Context(), late); !strings.Contains(err.Error(), "nats://box denies it") || !strings.Contains(nextOf(err), "your user there needs permission") {
+	if err := l.why(t.Context(), late); !strings.Contains(err.Error(), "nats://box denies it") ||
+		!strings.Contains(nextOf(err), "your user there needs permission") {
 		t.Errorf("got %v, and what to do: %q", err, nextOf(err))
 	}
 	if err := l.why(t.Context(), errInterrupted); err != errInterrupted {
@@ -211,9 +228,18 @@ func TestScreenOfSeveralHostsOfAFleet(t *testing.T) {
 	t.Parallel()
 	s := fleettest.Start(t, "")
 	box, tower := joinFleet(t, s, "box"), joinFleet(t, s, "tower")
-	id := askDaemon(t, tower.Socket, protocol.NewSession, protocol.NewSessionParams{Title: "Build it", Activate: new(bool)}).SessionID
-	askDaemon(t, tower.Socket, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: "words for it"})
-	screen := startScreen(t, box, look{cols: 140, rows: 40, args: []string{"--via", s.URL(), "--on", "box", "--on", "tower", "board"}})
+	id := askDaemon(t, tower.Socket, protocol.NewSession, protocol.NewSessionParams{
+		Title:    "Build it",
+		Activate: new(bool),
+	}).SessionID
+	askDaemon(t, tower.Socket, protocol.Prompt, protocol.PromptParams{
+		Scope: protocol.Scope{SessionID: id},
+		Text:  "words for it",
+	})
+	screen := startScreen(t, box, look{cols: 140, rows: 40, args: []string{
+		"--via", s.URL(), "--on", "box", "--on",
+		"tower", "board",
+	}})
 	screen.Wait("1 done, unread", "tower", "Build it", "box")
 	screen.Type("build")
 	screen.WaitGone("idle · box")
@@ -244,7 +270,8 @@ func TestAListOfSessionsWithoutAnEnd(t *testing.T) {
 			return
 		}
 		page := strings.Repeat(`{"session_id":"same","title":""},`, 999) + `{"session_id":"same","title":""}`
-		_ = msg.Respond([]byte(`{"v":"1","id":` + string(c.ID) + `,"ok":true,"type":"sessions","payload":{"sessions":[` + page + `]}}`))
+		_ = msg.Respond([]byte(`{"v":"1","id":` + string(c.ID) + `,"ok":true,"type":"sessions","payload":{"sessions":[` +
+			page + `]}}`))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -255,7 +282,8 @@ func TestAListOfSessionsWithoutAnEnd(t *testing.T) {
 	f := via.Open(via.Options{Connect: fleet.Connect{URLs: []string{s.Direct()}}, Prefix: fleet.DefaultPrefix})
 	t.Cleanup(f.Close)
 	for room, want := range map[int64]string{maxLists: "does not go on where it ended", 1: "no room for its list"} {
-		if _, err := hostOfFleet(f, "evil").List(t.Context(), protocol.ListSessionsParams{Limit: new(1000)}, boardPages, hosts.NewRoom(room)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := hostOfFleet(f, "evil").List(t.Context(), protocol.ListSessionsParams{Limit: new(1000)}, boardPages,
+			hosts.NewRoom(room)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("room for %d bytes: got %v, want %q", room, err, want)
 		}
 	}

@@ -239,7 +239,8 @@ func (b *fleetBoard) lineOf(s hosts.Session, deleted bool) string {
 	if deleted {
 		state = "deleted"
 	}
-	return b.a.fit(strings.TrimRight(fmt.Sprintf("%s  %-9s  %s  %s  %s", s.Host, state, s.SessionID, oneLine(s.Workdir, 4096), oneLine(s.Title, 60)), " "))
+	return b.a.fit(strings.TrimRight(fmt.Sprintf("%s  %-9s  %s  %s  %s", s.Host, state, s.SessionID,
+		oneLine(s.Workdir, 4096), oneLine(s.Title, 60)), " "))
 }
 
 // Show is hosts.View: it draws what has changed on the terminal.

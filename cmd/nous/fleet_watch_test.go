@@ -38,7 +38,8 @@ func TestAFleetIsWatched(t *testing.T) {
 	until := func(host, word, end string) (line string) {
 		t.Helper()
 		for lines.Scan() {
-			if line = lines.Text(); strings.HasPrefix(line, host) && strings.Contains(line, word) && strings.HasSuffix(line, end) {
+			if line = lines.Text(); strings.HasPrefix(line, host) && strings.Contains(line, word) &&
+				strings.HasSuffix(line, end) {
 				return line
 			}
 		}

@@ -46,7 +46,8 @@ func TestWhatSpeaksSomethingElse(t *testing.T) {
 		cmd := exec.Command("nous", command)
 		cmd.Dir, cmd.Env = d.Dir, env
 		out, err := cmd.CombinedOutput()
-		if err == nil || !strings.HasPrefix(string(out), "nous: "+who+" does not speak the protocol of noused: ") || !strings.HasSuffix(string(out), "\nend it, or name another socket with --socket\n") {
+		if err == nil || !strings.HasPrefix(string(out), "nous: "+who+" does not speak the protocol of noused: ") ||
+			!strings.HasSuffix(string(out), "\nend it, or name another socket with --socket\n") {
 			t.Errorf("nous %s: got %v %q", command, err, out)
 		}
 	}

@@ -70,7 +70,10 @@ func TestForwardedSockets(t *testing.T) {
 		return string(out), err
 	}
 	for _, text := range []string{"the first way", "the second way"} {
-		args := slices.Concat([]string{"-N", "-o", "StreamLocalBindUnlink=yes", "-L", socket + ":" + d.Socket, "-L", socket + ".events:" + d.Socket + ".events"}, server.SSH)
+		args := slices.Concat([]string{
+			"-N", "-o", "StreamLocalBindUnlink=yes", "-L", socket + ":" + d.Socket, "-L",
+			socket + ".events:" + d.Socket + ".events",
+		}, server.SSH)
 		ssh := exec.Command("ssh", args...)
 		if err := ssh.Start(); err != nil {
 			t.Fatal(err)

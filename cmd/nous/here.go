@@ -96,7 +96,9 @@ func (a *app) checkFlag(cmd *cobra.Command) error {
 // daemon --session.
 func namesNoSession(cmd *cobra.Command) bool {
 	switch cmdline.Name(cmd) {
-	case "acp", "sessions", "sessions rm", "delete", "new", "switch", "branch", "search", "show", "export", "system", "ping", "tools reload", "mcp add", "mcp remove", "mcp trust", "mcp import", "models", "usage", "status", "prune", "approvals", "approve", "deny":
+	case "acp", "sessions", "sessions rm", "delete", "new", "switch", "branch", "search", "show", "export", "system",
+		"ping", "tools reload", "mcp add", "mcp remove", "mcp trust", "mcp import", "models", "usage", "status", "prune",
+		"approvals", "approve", "deny":
 		return true
 	}
 	return false
@@ -132,7 +134,8 @@ func (a *app) findHere(ctx context.Context, what need) error {
 	case what == needIfAny:
 		return nil
 	case what == needOne:
-		return fmt.Errorf("no session has the folder %s yet: nous prompt makes one; --session and --active name another, and nous sessions --all lists them", dir)
+		return fmt.Errorf("no session has the folder %s yet: nous prompt makes one; --session and --active name another, "+
+			"and nous sessions --all lists them", dir)
 	}
 	return a.makeSession(ctx, protocol.NewSessionParams{Workdir: dir})
 }

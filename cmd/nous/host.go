@@ -63,7 +63,8 @@ const (
 func readsOf(cmd *cobra.Command) reads {
 	name := cmdline.Name(cmd)
 	switch first, _, _ := strings.Cut(name, " "); first {
-	case "help", "completion", "man-pages", "exit-status", "doctor", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd:
+	case "help", "completion", "man-pages", "exit-status", "doctor", cobra.ShellCompRequestCmd,
+		cobra.ShellCompNoDescRequestCmd:
 		return readsNobody
 	case "stop", "restart", "logs", "acp", "mcp", "proxy":
 		return readsDisk
@@ -106,7 +107,8 @@ func (a *app) mayMean(cmd *cobra.Command, what reads) error {
 	case what == readsDisk:
 		return a.onlyThere("nous "+cmdline.Name(cmd), first, cmdline.Name(cmd))
 	case len(a.hosts) > 1 && what != readsMany:
-		return cmdline.Errorf("%s is for one host: give %s once", strings.TrimSpace("nous "+strings.TrimPrefix(cmdline.Name(cmd), "nous")), a.hostFlag())
+		return cmdline.Errorf("%s is for one host: give %s once",
+			strings.TrimSpace("nous "+strings.TrimPrefix(cmdline.Name(cmd), "nous")), a.hostFlag())
 	case len(a.hosts) > 1 && (a.socketGiven || a.workdir != "" || a.session != "" && cmd.Name() != "approvals"):
 		return cmdline.Errorf("--socket, --workdir and --session are of one host: give %s once", a.hostFlag())
 	}
@@ -333,9 +335,13 @@ func (a *app) attachments(files []string) ([]protocol.AttachmentParams, error) {
 			return nil, fmt.Errorf("--image %s: %w", file, err)
 		}
 		if size += len(data); size > mostImages {
-			return nil, cmdline.Errorf("--image %s: the images for another machine have at most %d bytes together", file, mostImages)
+			return nil, cmdline.Errorf("--image %s: the images for another machine have at most %d bytes together", file,
+				mostImages)
 		}
-		list = append(list, protocol.AttachmentParams{Data: base64.StdEncoding.EncodeToString(data), Name: filepath.Base(file)})
+		list = append(list, protocol.AttachmentParams{
+			Data: base64.StdEncoding.EncodeToString(data),
+			Name: filepath.Base(file),
+		})
 	}
 	return list, nil
 }

@@ -51,7 +51,9 @@ func (a *app) asHost() hosts.Host {
 }
 
 // payloadOf sends one command and returns its reply as it is on the wire.
-func payloadOf[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P) (jsontext.Value, error) {
+func payloadOf[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R],
+	p P,
+) (jsontext.Value, error) {
 	c, err := a.dial(ctx)
 	if err != nil {
 		return nil, err
@@ -64,7 +66,9 @@ func payloadOf[P protocol.Params, R protocol.Reply](ctx context.Context, a *app,
 
 // eachHost asks all hosts at once, and returns what they said in the order of the hosts.
 // Of those that said nothing standard error tells, and the error says that there were some.
-func eachHost[R any](ctx context.Context, a *app, ask func(context.Context, *app, hosts.Host) (R, error)) ([]hosts.Answer[R], error) {
+func eachHost[R any](ctx context.Context, a *app, ask func(context.Context, *app, hosts.Host) (R, error)) (
+	[]hosts.Answer[R], error,
+) {
 	at := map[string]*app{}
 	var all []hosts.Host
 	for _, h := range a.hosts {
@@ -138,7 +142,10 @@ func (a *app) sessionsOfHosts(ctx context.Context, p protocol.ListSessionsParams
 	}
 	rows := make([][]string, len(sessions))
 	for i, s := range sessions {
-		rows[i] = []string{s.Host, s.SessionID, stamp(s.UpdatedAt), strconv.Itoa(s.Messages), stateWord(s.SessionInfo), oneLine(s.Workdir, 60), oneLine(s.Title, 60)}
+		rows[i] = []string{
+			s.Host, s.SessionID, stamp(s.UpdatedAt), strconv.Itoa(s.Messages), stateWord(s.SessionInfo),
+			oneLine(s.Workdir, 60), oneLine(s.Title, 60),
+		}
 	}
 	a.printTable([]string{"HOST", "SESSION", "UPDATED", "MESSAGES", "STATE", "FOLDER", "TITLE"}, rows)
 	return failed

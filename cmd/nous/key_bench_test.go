@@ -56,7 +56,8 @@ func BenchmarkPageToScreen(b *testing.B) {
 	}
 	defer c.Close()
 	for i := range 2500 {
-		if _, err := client.Call(b.Context(), c, protocol.Prompt, protocol.PromptParams{Text: fmt.Sprintf("message-%d\nand *more*", i)}); err != nil {
+		if _, err := client.Call(b.Context(), c, protocol.Prompt,
+			protocol.PromptParams{Text: fmt.Sprintf("message-%d\nand *more*", i)}); err != nil {
 			b.Fatal(err)
 		}
 	}

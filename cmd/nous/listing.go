@@ -88,7 +88,8 @@ func tableLines(list []protocol.SessionInfo, active string) []span {
 			mark = "*"
 		}
 		rows = append(rows, []string{
-			mark, s.SessionID, stamp(s.CreatedAt), stamp(s.UpdatedAt), strconv.Itoa(s.Messages), stateWord(s), oneLine(s.Title, 60),
+			mark, s.SessionID, stamp(s.CreatedAt), stamp(s.UpdatedAt), strconv.Itoa(s.Messages), stateWord(s),
+			oneLine(s.Title, 60),
 		})
 	}
 	lines := make([]span, len(rows))

@@ -47,7 +47,8 @@ func TestWatchedTable(t *testing.T) {
 		t.Errorf("nothing has changed, and it wrote %q", again)
 	}
 	list[99].WaitingFor = protocol.WaitApproval
-	if got := drawn(); !strings.Contains(got, "needs you") || strings.Index(got, "ses-99 ") > strings.Index(got, "ses-0 ") {
+	if got := drawn(); !strings.Contains(got, "needs you") || strings.Index(got, "ses-99 ") > strings.Index(got,
+		"ses-0 ") {
 		t.Errorf("the session that waits does not come first:\n%s", got)
 	}
 }

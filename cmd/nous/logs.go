@@ -71,7 +71,8 @@ func (a *app) logs(ctx context.Context, lines int, follow bool) error {
 	}
 	f, err := regular.Open(file, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no log %s: nous has started no daemon for this socket, and one that was started otherwise logs to its standard error", file)
+		return fmt.Errorf("there is no log %s: nous has started no daemon for this socket, and one that was started "+
+			"otherwise logs to its standard error", file)
 	}
 	if err != nil {
 		return err
@@ -97,7 +98,8 @@ func (a *app) logPlace(ctx context.Context) (unit, file string, err error) {
 	switch unit = unitIn(string(text)); {
 	case unit != "", d.Log == "":
 	case d.Log == "stderr":
-		err = fmt.Errorf("neither nous nor systemd has started the daemon that runs (process %d): it logs to its standard error", d.PID)
+		err = fmt.Errorf(
+			"neither nous nor systemd has started the daemon that runs (process %d): it logs to its standard error", d.PID)
 	default:
 		file = d.Log
 	}
@@ -123,7 +125,8 @@ func (a *app) laterUnit(ctx context.Context, file string) string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, start.Patience)
 	defer cancel()
-	last, err := exec.CommandContext(ctx, "journalctl", "--user", "--no-pager", "--quiet", "--unit="+unit, "--lines=1", "--output=short-unix").Output()
+	last, err := exec.CommandContext(ctx, "journalctl", "--user", "--no-pager", "--quiet", "--unit="+unit, "--lines=1",
+		"--output=short-unix").Output()
 	stamp, _, _ := strings.Cut(string(last), " ")
 	at, wrong := strconv.ParseFloat(stamp, 64)
 	if err != nil || wrong != nil {

@@ -56,7 +56,8 @@ func TestLogsAreFollowed(t *testing.T) {
 	says("added")
 	says("the end of the full one")
 	says("the new one")
-	if got, err := lines.ReadString('\n'); err != nil || !strings.HasPrefix(got, "ev") || strings.ContainsFunc(got, drives) {
+	if got, err := lines.ReadString('\n'); err != nil || !strings.HasPrefix(got, "ev") ||
+		strings.ContainsFunc(got, drives) {
 		t.Errorf("got %q, %v, want nothing that drives a terminal", got, err)
 	}
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {

@@ -3,7 +3,8 @@
 // Concurrency: one goroutine does a command's work; two Ctrl-C are turned into
 // two contexts, so that nothing else runs beside it.
 //
-// It refuses to hold any state of its own, and to read a session's files: what it knows it was told over the two sockets.
+// It refuses to hold any state of its own, and to read a session's files: what it knows it was
+// told over the two sockets.
 package main
 
 import (

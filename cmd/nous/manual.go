@@ -28,12 +28,14 @@ func manPagesCommand(root *cobra.Command) *cobra.Command {
 // configPage is nous.toml(5): every key that nous reads.
 func configPage(b manpage.Build) *manpage.Page {
 	p := manpage.New(manpage.Title{
-		Name: "nous.toml", Section: 5, Summary: "configuration of the client of the agent daemon", Date: b.Date, Source: "noused " + b.Version,
+		Name: "nous.toml", Section: 5, Summary: "configuration of the client of the agent daemon", Date: b.Date,
+		Source: "noused " + b.Version,
 	})
 	p.Section("SYNOPSIS")
 	p.Line(manpage.Italic("~/.config/nous/config.toml"))
 	p.Section("DESCRIPTION")
-	p.Text(`nous reads config.toml when it starts, in $XDG_CONFIG_HOME/nous or ~/.config/nous. It is TOML, of at most 64 KiB, in a file of your
+	p.Text(
+		`nous reads config.toml when it starts, in $XDG_CONFIG_HOME/nous or ~/.config/nous. It is TOML, of at most 64 KiB, in a file of your
 own that is no link. No key is required. If anything in it is wrong, nous names the file, the line and the key, and goes on as if
 there were no such file.
 
@@ -43,7 +45,8 @@ A time is a text such as 500ms, 10s or 1m30s. A key named here as section.key st
 		p.Key(key.Name, key.Value, key.Text)
 	}
 	p.Section("ACTIONS")
-	p.Text(`A key is named as in this list, with ctrl+, alt+, shift+ and super+ before it. These are the actions, the keys that they have by
+	p.Text(
+		`A key is named as in this list, with ctrl+, alt+, shift+ and super+ before it. These are the actions, the keys that they have by
 themselves, and what they do.`)
 	for _, a := range tui.ConfigActions() {
 		p.Key(a.Name, strings.Join(a.Keys, ", "), a.Text)

@@ -32,7 +32,8 @@ func TestManual(t *testing.T) {
 	shown := manpagetest.Show(t, files...)
 	for _, name := range files {
 		section := filepath.Ext(name)
-		if heading := strings.ToUpper(strings.TrimSuffix(filepath.Base(name), section)) + "(" + section[1:] + ")"; !strings.Contains(shown, heading) {
+		if heading := strings.ToUpper(strings.TrimSuffix(filepath.Base(name), section)) + "(" + section[1:] +
+			")"; !strings.Contains(shown, heading) {
 			t.Errorf("man shows no %s", heading)
 		}
 	}

@@ -32,7 +32,8 @@ Without a command it lists them, as nous mcp list does.`,
 		Args:    cmdline.Wants(0, 0, ""),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listServers(cmd.Context()) },
 	}
-	cmd.AddCommand(a.mcpListCommand(), a.mcpGetCommand(), a.mcpAddCommand(), a.mcpRemoveCommand(), a.mcpTrustCommand(), a.mcpImportCommand(),
+	cmd.AddCommand(a.mcpListCommand(), a.mcpGetCommand(), a.mcpAddCommand(), a.mcpRemoveCommand(), a.mcpTrustCommand(),
+		a.mcpImportCommand(),
 		a.mcpLoginCommand(), a.mcpLogoutCommand())
 	return cmd
 }
@@ -78,8 +79,10 @@ server is started: so no key has to be in the file.`,
 		},
 	}
 	cmd.Flags().StringVar(&url, "url", "", "the `URL` of a server that runs elsewhere")
-	cmd.Flags().StringArrayVar(&headers, "header", nil, "a `NAME=VALUE` that goes with each request to it; repeat it for more")
-	cmd.Flags().StringArrayVar(&env, "env", nil, "a variable `NAME=VALUE` of the program's environment; repeat it for more")
+	cmd.Flags().StringArrayVar(&headers, "header", nil,
+		"a `NAME=VALUE` that goes with each request to it; repeat it for more")
+	cmd.Flags().StringArrayVar(&env, "env", nil,
+		"a variable `NAME=VALUE` of the program's environment; repeat it for more")
 	return cmd
 }
 
@@ -175,7 +178,8 @@ func (a *app) reloadServers(ctx context.Context, changed ...string) error {
 	for _, problem := range r.Errors {
 		a.complain(problem)
 		for _, name := range changed {
-			if strings.Contains(problem, "/"+name+"/") || strings.Contains(problem, "/"+name+":") || strings.Contains(problem, " "+name+" ") {
+			if strings.Contains(problem, "/"+name+"/") || strings.Contains(problem, "/"+name+":") ||
+				strings.Contains(problem, " "+name+" ") {
 				err = &quietExit{exitFailed}
 			}
 		}
@@ -255,7 +259,8 @@ func (a *app) importServers(ctx context.Context, file string) error {
 		return err
 	}
 	if len(elsewhere) > 0 {
-		a.notef("%s has servers of other projects; nous mcp import there takes them: %s", file, oneLine(strings.Join(elsewhere, ", "), aboutServer))
+		a.notef("%s has servers of other projects; nous mcp import there takes them: %s", file,
+			oneLine(strings.Join(elsewhere, ", "), aboutServer))
 	}
 	var taken []string
 	for _, one := range all {
@@ -348,7 +353,8 @@ func withoutSecrets(address string) string {
 // shellWord is a word as a shell would take it.
 func shellWord(word string) string {
 	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("@%+=:,./-_${}", r)
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			strings.ContainsRune("@%+=:,./-_${}", r)
 	}
 	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
 		return word

@@ -76,7 +76,10 @@ func (a *app) listServers(ctx context.Context) error {
 		if a.json {
 			a.printServer(s)
 		}
-		rows[i] = []string{s.Name, s.State, strconv.Itoa(s.Tools), cmp.Or(s.Workdir, "-"), oneLine(cmp.Or(s.Message, s.Runs), aboutServer)}
+		rows[i] = []string{
+			s.Name, s.State, strconv.Itoa(s.Tools), cmp.Or(s.Workdir, "-"),
+			oneLine(cmp.Or(s.Message, s.Runs), aboutServer),
+		}
 	}
 	switch {
 	case a.json:
@@ -152,7 +155,10 @@ func folderHere() (string, error) {
 }
 
 func projectState(dir string, text []byte) protocol.ServerInfo {
-	info := protocol.ServerInfo{State: "untrusted", Message: "nous mcp trust shows what it runs and asks you", Workdir: dir}
+	info := protocol.ServerInfo{
+		State: "untrusted", Message: "nous mcp trust shows what it runs and asks you",
+		Workdir: dir,
+	}
 	if ok, _ := mcpfile.Trusted(configDir(), dir, mcpfile.Hash(text)); ok {
 		info.State, info.Message = "configured", ""
 	}
@@ -196,13 +202,16 @@ func (v *view) addFile(f *mcpfile.File, err error) func(workdir string, otherwis
 		}
 		for _, err := range f.Errors {
 			v.problem(err)
-			v.add(mcpfile.Server{Name: err.Server, Place: err.Place}, workdir, protocol.ServerInfo{State: "failed", Message: err.Reason, Workdir: workdir})
+			v.add(mcpfile.Server{Name: err.Server, Place: err.Place}, workdir,
+				protocol.ServerInfo{State: "failed", Message: err.Reason, Workdir: workdir})
 		}
 	}
 }
 
 func (v *view) add(s mcpfile.Server, workdir string, otherwise protocol.ServerInfo) {
-	i := slices.IndexFunc(v.servers, func(l serverRow) bool { return l.Name == s.Name && (l.Workdir == workdir || l.Workdir == "") })
+	i := slices.IndexFunc(v.servers, func(l serverRow) bool {
+		return l.Name == s.Name && (l.Workdir == workdir || l.Workdir == "")
+	})
 	if i < 0 {
 		otherwise.Name = s.Name
 		i, v.servers = len(v.servers), append(v.servers, serverRow{ServerInfo: otherwise})
@@ -252,7 +261,10 @@ values may be secrets.`,
 }
 
 func (a *app) showServer(s serverRow) {
-	pairs := [][2]string{{"server", s.Name}, {"state", strings.TrimSuffix(s.State+": "+oneLine(s.Message, aboutServer), ": ")}}
+	pairs := [][2]string{
+		{"server", s.Name},
+		{"state", strings.TrimSuffix(s.State+": "+oneLine(s.Message, aboutServer), ": ")},
+	}
 	for _, p := range [][2]string{
 		{"runs", oneLine(s.Runs, aboutServer)},
 		{"file", strings.TrimSuffix(fmt.Sprintf("%s:%d", s.File, s.Line), ":0")},

@@ -100,7 +100,8 @@ func projectText(f *mcpfile.File, own *mcpfile.File) string {
 		hidden = hidden || hides(text)
 		out.WriteString(text + "\n")
 	}
-	tell("%s names %s. They would run as you, no matter who wrote the file.", f.Path, format.Count(len(f.Servers), "server"))
+	tell("%s names %s. They would run as you, no matter who wrote the file.", f.Path,
+		format.Count(len(f.Servers), "server"))
 	for _, s := range f.Servers {
 		out.WriteString("\n")
 		tell("%s", s.Name)
@@ -168,7 +169,8 @@ func decides(name string) bool {
 	}
 	return slices.Contains([]string{
 		"PATH", "BASH_ENV", "ENV", "SHELL", "IFS", "HOME", "XDG_CONFIG_HOME", "PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME",
-		"NODE_OPTIONS", "NODE_PATH", "PERL5LIB", "PERL5OPT", "RUBYOPT", "RUBYLIB", "JAVA_TOOL_OPTIONS", "GCONV_PATH", "npm_config_registry",
+		"NODE_OPTIONS", "NODE_PATH", "PERL5LIB", "PERL5OPT", "RUBYOPT", "RUBYLIB", "JAVA_TOOL_OPTIONS", "GCONV_PATH",
+		"npm_config_registry",
 		"UV_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_INDEX_URL", "NPM_CONFIG_REGISTRY",
 	}, name)
 }

@@ -21,9 +21,10 @@ servers that may run on this machine: Ollama, LM Studio, llama.cpp and vLLM.
 Without --probe no server is asked.`,
 		Args: cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return query(cmd.Context(), a, protocol.ListModels, protocol.ListModelsParams{Probe: probe}, func(r protocol.Models) {
-				a.printModels(r, probe)
-			})
+			return query(cmd.Context(), a, protocol.ListModels, protocol.ListModelsParams{Probe: probe},
+				func(r protocol.Models) {
+					a.printModels(r, probe)
+				})
 		},
 	}
 	cmd.Flags().BoolVar(&probe, "probe", false, "ask the servers, and those that may run on this machine")
@@ -43,7 +44,10 @@ func (a *app) printModels(r protocol.Models, probed bool) {
 		if m.Reachable != nil {
 			reachable = yesNo(*m.Reachable)
 		}
-		rows[i] = []string{mark, oneLine(name, lineWidth), m.Source, reachable, oneLine(m.BaseURL, lineWidth), oneLine(m.Problem, 2*lineWidth)}
+		rows[i] = []string{
+			mark, oneLine(name, lineWidth), m.Source, reachable, oneLine(m.BaseURL, lineWidth),
+			oneLine(m.Problem, 2*lineWidth),
+		}
 	}
 	a.printTable([]string{"", "MODEL", "SOURCE", "REACHABLE", "SERVER", "PROBLEM"}, rows)
 	if r.Truncated {

@@ -37,7 +37,8 @@ func TestCommandsOnAnOlderCore(t *testing.T) {
 			t.Helper()
 			got := older(t, core, "", args...)
 			if got.status != exitFailed || !strings.Contains(got.errout, want) || strings.Count(got.errout, "\n") > 2 {
-				t.Errorf("nous %s: got %+v, want a line with %q, and at most one that says what to do", strings.Join(args, " "), got, want)
+				t.Errorf("nous %s: got %+v, want a line with %q, and at most one that says what to do", strings.Join(args, " "),
+					got, want)
 			}
 		}
 		does("pong", "ping")
@@ -64,7 +65,10 @@ func TestCommandsOnAnOlderCore(t *testing.T) {
 		lacks("knows no --key", "prompt", "--key", "k", "x")
 		lacks("asks nobody", "prompt", "--approvals", "deny", "x")
 		lacks("branches at the end only", "branch", "--leaf", "msg-1")
-		for _, args := range []string{"sessions", "tree", "tools", "models", "compact", "search x", "set-model a/b", "set-leaf x", "sessions rm x", "approvals", "approve", "deny apr-1", "set-approval-mode auto"} {
+		for _, args := range []string{
+			"sessions", "tree", "tools", "models", "compact", "search x", "set-model a/b",
+			"set-leaf x", "sessions rm x", "approvals", "approve", "deny apr-1", "set-approval-mode auto",
+		} {
 			lacks("this core is an older one and has no", strings.Fields(args)...)
 		}
 		lacks("extension_command_not_found", "ext", "files.read")
@@ -80,7 +84,8 @@ func TestACoreThatDoesNotAnswer(t *testing.T) {
 	a := newApp(strings.NewReader(""), &out, &errout)
 	a.answer = time.Nanosecond
 	status := a.main([]string{"--socket", core.Socket, "--active", "tree"})
-	if want := "get_tree: the daemon has not answered for 1ns"; status != exitNoDaemon || !strings.Contains(errout.String(), want) {
+	if want := "get_tree: the daemon has not answered for 1ns"; status != exitNoDaemon ||
+		!strings.Contains(errout.String(), want) {
 		t.Errorf("got %d %q, want %d and %q", status, errout.String(), exitNoDaemon, want)
 	}
 }

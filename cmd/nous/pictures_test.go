@@ -50,11 +50,18 @@ type pictureStep struct {
 
 // pictureSteps are what the model says to the first prompt, call by call.
 var pictureSteps = []pictureStep{
-	{"It fails now and then, so something is read without its lock.", "I run the test until it fails.", "bash", `{"command":"./check TestTake"}`},
+	{
+		"It fails now and then, so something is read without its lock.", "I run the test until it fails.", "bash",
+		`{"command":"./check TestTake"}`,
+	},
 	{"", "The panic is in `Take`.", "read", `{"path":"queue.go"}`},
-	{"", "The length is read before the lock is taken, so two callers can both find the last entry.", "edit", `{"path":"queue.go","old_text":"\tif len(q.entries) == 0 {\n\t\treturn \"\", false\n\t}\n\tq.mu.Lock()\n\tdefer q.mu.Unlock()\n","new_text":"\tq.mu.Lock()\n\tdefer q.mu.Unlock()\n\tif len(q.entries) == 0 {\n\t\treturn \"\", false\n\t}\n"}`},
+	{
+		"", "The length is read before the lock is taken, so two callers can both find the last entry.", "edit",
+		`{"path":"queue.go","old_text":"\tif len(q.entries) == 0 {\n\t\treturn \"\", false\n\t}\n\tq.mu.Lock()\n\tdefer q.mu.Unlock()\n","new_text":"\tq.mu.Lock()\n\tdefer q.mu.Unlock()\n\tif len(q.entries) == 0 {\n\t\treturn \"\", false\n\t}\n"}`,
+	},
 	{"", "", "bash", `{"command":"./check TestTake"}`},
-	{"", "Mended. `Take` asked for the length **before** it had the lock:\n\n- now it locks first, then looks\n- 20 runs of `TestTake` pass", "", ""},
+	{"", "Mended. `Take` asked for the length **before** it had the lock:\n\n- now it locks first, then looks\n- 20 " +
+		"runs of `TestTake` pass", "", ""},
 }
 
 // pictureModel is a server of a model that says these steps, and a word to any
@@ -80,7 +87,10 @@ func (s pictureStep) events(in int) []string {
 	why := "stop"
 	if s.tool != "" {
 		why = "tool_calls"
-		delta["tool_calls"] = []any{map[string]any{"index": 0, "id": "c1", "type": "function", "function": map[string]any{"name": s.tool, "arguments": s.args}}}
+		delta["tool_calls"] = []any{map[string]any{
+			"index": 0, "id": "c1", "type": "function",
+			"function": map[string]any{"name": s.tool, "arguments": s.args},
+		}}
 	}
 	choice := func(delta map[string]any, why any) string {
 		text, err := json.Marshal(map[string]any{
@@ -108,7 +118,9 @@ func TestPictures(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	config := fmt.Sprintf("[model]\nprovider = \"openai\"\nname = \"qwen3-coder\"\nbase_url = %q\napi_key_env = \"PICTURE_KEY\"\n", pictureModel(t))
+	config := fmt.Sprintf(
+		"[model]\nprovider = \"openai\"\nname = \"qwen3-coder\"\nbase_url = %q\napi_key_env = \"PICTURE_KEY\"\n",
+		pictureModel(t))
 	d := tuitest.NewDaemon(t, program(t, "noused"), config, "--workdir", home)
 	d.Start()
 	picture := func(s *screen, name string) {

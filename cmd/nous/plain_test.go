@@ -41,7 +41,10 @@ var evilAnswers = []struct{ args, command, typ, payload string }{
 		{"type":"message","id":E,"role":"tool","text":E,"tool_name":E,"ok":false}]}`},
 	{"tree", "get_tree", "tree", `{"session_id":E,"leaf_id":E,"nodes":[{"id":E,"role":E,"snippet":E}]}`},
 	{"search x", "search_sessions", "search_results", `{"matches":[{"session_id":E,"title":E,"role":E,"snippet":E}]}`},
-	{"tools", "list_tools", "tools", `{"tools":[{"name":E,"protocol":E,"description":E,"healthy":true},{"name":E,"protocol":E,"problem":E}]}`},
+	{
+		"tools", "list_tools", "tools",
+		`{"tools":[{"name":E,"protocol":E,"description":E,"healthy":true},{"name":E,"protocol":E,"problem":E}]}`,
+	},
 	{"tools reload", "reload_tools", "tools_reloaded", `{"added":[E],"changed":[E],"removed":[E],"errors":[E]}`},
 	{"ext a", "extension_command", "result", `{"ok":true,"result":E,"outputs":{}}`},
 	{"ext a", "extension_command", "result", `{"ok":true,"outputs":{"a":E}}`},
@@ -52,9 +55,12 @@ var evilAnswers = []struct{ args, command, typ, payload string }{
 	{"new", "new_session", "session", `{"session_id":E}`},
 	{"abort", "abort", "accepted", `{"run_id":E,"discarded":[{"input_id":E,"kind":E,"text":E}]}`},
 	{"prompt --async x", "prompt", "accepted", `{"run_id":E}`},
-	{"state", "get_state", "state", `{"session_id":E,"run_state":E,"run_id":E,"steering_mode":E,"queued":{"steer":[E],"follow_up":[E]},
+	{
+		"state", "get_state", "state",
+		`{"session_id":E,"run_state":E,"run_id":E,"steering_mode":E,"queued":{"steer":[E],"follow_up":[E]},
 		"partial":{"text":E},"model":{"provider":E,"name":E},"active_tools":[E],"session_state":{"a":E},"assets":[{"asset_id":E,"path":E,"media_type":E}],
-		"runs":[{"run_id":"r2","run_state":E,"session_id":E}],"daemon":{"version":E,"epoch":E}}`},
+		"runs":[{"run_id":"r2","run_state":E,"session_id":E}],"daemon":{"version":E,"epoch":E}}`,
+	},
 }
 
 func TestNoCommandPrintsControls(t *testing.T) {
@@ -134,7 +140,8 @@ func TestRawPrintsTheTextAsItIs(t *testing.T) {
 		t.Errorf("got %q, want the text as it is and nothing of the kind among the errors", fmt.Sprint(got))
 	}
 	for _, tc := range evilAnswers {
-		if tc.command != "get_messages" && tc.command != "extension_command" && tc.command != "compact_session" || strings.Contains(tc.payload, `"ok":false,"r`) {
+		if tc.command != "get_messages" && tc.command != "extension_command" && tc.command != "compact_session" ||
+			strings.Contains(tc.payload, `"ok":false,"r`) {
 			continue
 		}
 		args := append(strings.Fields(tc.args), "--raw")
@@ -167,8 +174,12 @@ func TestEventsPrintNoControls(t *testing.T) {
 			answer(d, "list_sessions", "sessions", `{"sessions":[]}`)
 			events := d.Events()
 			events.Subscribed(subscribedAt1)
-			for i, typ := range []string{"agent_start", "agent_end", "turn_start", "turn_end", "message_update", "tool_execution_start", "warning", "of_tomorrow"} {
-				events.Event(i+1, typ, strings.ReplaceAll(`{"run_id":E,"session_id":E,"turn_id":E,"kind":E,"stop_reason":E,"delta":E,"tool_name":E,"arguments":E,"message":E,"code":E}`, "E", evilText))
+			for i, typ := range []string{
+				"agent_start", "agent_end", "turn_start", "turn_end", "message_update",
+				"tool_execution_start", "warning", "of_tomorrow",
+			} {
+				events.Event(i+1, typ, strings.ReplaceAll(
+					`{"run_id":E,"session_id":E,"turn_id":E,"kind":E,"stop_reason":E,"delta":E,"tool_name":E,"arguments":E,"message":E,"code":E}`, "E", evilText))
 			}
 			d.Stop()
 			events.Close()

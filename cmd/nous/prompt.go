@@ -60,7 +60,8 @@ is none yet, nous makes one.`,
 	flags.StringVar(&f.leaf, "leaf", "", "continue from the entry with this `id`")
 	flags.StringVar(&f.whileRunning, "if-running", "", "while a run is active, queue the text as `steer|follow-up` of it")
 	flags.StringVar(&f.idem, "key", "", "idempotency `key`: the same again within 24 h starts nothing new")
-	flags.StringVar(&f.approvals, "approvals", "", "`ask|deny` what the rules ask about\n(default: ask, and deny where standard input or error is no terminal)")
+	flags.StringVar(&f.approvals, "approvals", "",
+		"`ask|deny` what the rules ask about\n(default: ask, and deny where standard input or error is no terminal)")
 	flags.StringVar(&f.title, "new", "", "in a new session of the current folder, with this `title`")
 	flags.Lookup("new").NoOptDefVal = noTitle
 	switchFlag(cmd, &f.activate)
@@ -153,7 +154,8 @@ func (a *app) newHere(ctx context.Context, title string, activate bool) error {
 }
 
 func imageFlag(cmd *cobra.Command, files *[]string) {
-	cmd.Flags().StringArrayVarP(files, "image", "i", nil, "show the model this png, jpeg, gif or webp `file`; may be given again")
+	cmd.Flags().StringArrayVarP(files, "image", "i", nil,
+		"show the model this png, jpeg, gif or webp `file`; may be given again")
 }
 
 // attachments names files as the daemon, which is on the same machine, finds

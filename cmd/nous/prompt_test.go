@@ -77,7 +77,8 @@ func answer(d *clienttest.Daemon, command, typ, payload string) {
 const subscribedAt1 = `{"epoch":"e1","next_seq":1,"gap":false}`
 
 func runEnd(reason string) string {
-	return `{"run_id":"r","session_id":"s","stop_reason":"` + reason + `","turns":1,"usage":{"input_tokens":1,"output_tokens":1}}`
+	return `{"run_id":"r","session_id":"s","stop_reason":"` + reason +
+		`","turns":1,"usage":{"input_tokens":1,"output_tokens":1}}`
 }
 
 func delta(text string) string {
@@ -90,7 +91,8 @@ func TestPromptKeepsEventsThatOvertakeTheReply(t *testing.T) {
 		defer events.Close()
 		defer commands.Close()
 		id, payload := commands.Want("prompt")
-		if want := `{"text":"hello","wait":false,"approvals":"deny","idempotency_key":"`; !strings.HasPrefix(string(payload), want) {
+		if want := `{"text":"hello","wait":false,"approvals":"deny","idempotency_key":"`; !strings.HasPrefix(string(payload),
+			want) {
 			t.Errorf("got payload %s, want %s", payload, want)
 		}
 		events.Event(1, "agent_start", `{"run_id":"other","session_id":"s2"}`)
@@ -123,11 +125,20 @@ func TestPromptKeepsStandardOutputClean(t *testing.T) {
 			{"message_end", `{"run_id":"r","message_id":"m","role":"assistant","text":"Let me look"}`},
 			{"tool_execution_start", `{"run_id":"r","tool_call_id":"t","tool_name":"files.read","arguments":{"path":"a"}}`},
 			{"tool_execution_update", `{"run_id":"r","tool_call_id":"t","tool_name":"files.read","delta":"half\nway\n"}`},
-			{"tool_execution_end", `{"run_id":"r","tool_call_id":"t","tool_name":"files.read","ok":true,"result":"text of a","duration_ms":1500}`},
+			{
+				"tool_execution_end",
+				`{"run_id":"r","tool_call_id":"t","tool_name":"files.read","ok":true,"result":"text of a","duration_ms":1500}`,
+			},
 			{"tool_execution_start", `{"run_id":"r","tool_call_id":"t2","tool_name":"bad","arguments":{}}`},
-			{"tool_execution_end", `{"run_id":"r","tool_call_id":"t2","tool_name":"bad","ok":false,"result":"x","error":{"code":"tool_failed","message":"no"},"duration_ms":2}`},
+			{
+				"tool_execution_end",
+				`{"run_id":"r","tool_call_id":"t2","tool_name":"bad","ok":false,"result":"x","error":{"code":"tool_failed","message":"no"},"duration_ms":2}`,
+			},
 			{"tool_execution_start", `{"run_id":"r","tool_call_id":"t3","tool_name":"late","arguments":{}}`},
-			{"tool_execution_end", `{"run_id":"r","tool_call_id":"t3","tool_name":"late","ok":false,"skipped":true,"result":"skipped","duration_ms":0}`},
+			{
+				"tool_execution_end",
+				`{"run_id":"r","tool_call_id":"t3","tool_name":"late","ok":false,"skipped":true,"result":"skipped","duration_ms":0}`,
+			},
 			{"turn_end", `{"run_id":"r","stop_reason":"steered"}`},
 			{"turn_start", `{"run_id":"r","kind":"steer","input_ids":["i2"]}`},
 			{"message_start", `{"run_id":"r","message_id":"u2","role":"user","text":"rather this"}`},
@@ -186,12 +197,14 @@ func TestExitStatusTellsHowTheRunEnded(t *testing.T) {
 				events.Event(4, "agent_end", runEnd(tc.reason))
 			})
 			if got.status != tc.status || got.errout != tc.errout || got.out != "last\n" {
-				t.Errorf("got %d %q %q, want %d, the last answer alone and %q", got.status, got.out, got.errout, tc.status, tc.errout)
+				t.Errorf("got %d %q %q, want %d, the last answer alone and %q", got.status, got.out, got.errout, tc.status,
+					tc.errout)
 			}
 		})
 		t.Run("wait "+tc.reason, func(t *testing.T) {
 			got := nous(t, []string{"prompt", "--json", "--wait", "x"}, func(d *clienttest.Daemon) {
-				answer(d, "prompt", "result", `{"output":"o","session_id":"s","run_id":"r","events":[{"type":"agent_end","payload":`+runEnd(tc.reason)+`}]}`)
+				answer(d, "prompt", "result",
+					`{"output":"o","session_id":"s","run_id":"r","events":[{"type":"agent_end","payload":`+runEnd(tc.reason)+`}]}`)
 			})
 			if got.status != tc.status || !strings.HasPrefix(got.out, `{"output":"o",`) {
 				t.Errorf("got %d %q, want %d and the payload", got.status, got.out, tc.status)
@@ -204,9 +217,12 @@ func TestPromptJSONPrintsTheRunsLines(t *testing.T) {
 	got := nous(t, []string{"--json", "prompt", "x"}, func(d *clienttest.Daemon) {
 		events := begin(d, "r")
 		defer events.Close()
-		events.Line(`{"v":"1","id":"evt-1","type":"agent_start","payload":{"run_id":"r"},"ts":"2026-02-12T10:00:00Z","seq":1}`)
-		events.Line(`{"v":"1","id":"evt-2","type":"status","payload":{"message":"m","code":"c"},"ts":"2026-02-12T10:00:00Z","seq":2}`)
-		events.Line(`{"v":"1","id":"evt-3","type":"agent_end","payload":{"run_id":"r","stop_reason":"completed"},"ts":"2026-02-12T10:00:00Z","seq":3}`)
+		events.Line(
+			`{"v":"1","id":"evt-1","type":"agent_start","payload":{"run_id":"r"},"ts":"2026-02-12T10:00:00Z","seq":1}`)
+		events.Line(
+			`{"v":"1","id":"evt-2","type":"status","payload":{"message":"m","code":"c"},"ts":"2026-02-12T10:00:00Z","seq":2}`)
+		events.Line(
+			`{"v":"1","id":"evt-3","type":"agent_end","payload":{"run_id":"r","stop_reason":"completed"},"ts":"2026-02-12T10:00:00Z","seq":3}`)
 	})
 	want := `{"v":"1","id":"evt-1","type":"agent_start","payload":{"run_id":"r"},"ts":"2026-02-12T10:00:00Z","seq":1}
 {"v":"1","id":"evt-3","type":"agent_end","payload":{"run_id":"r","stop_reason":"completed"},"ts":"2026-02-12T10:00:00Z","seq":3}
@@ -323,7 +339,8 @@ func TestDroppedEventsRaiseTheQuestion(t *testing.T) {
 		for range 2 {
 			answer(d, "get_state", "state", `{"run_id":"","session_id":"s","last_seq":9}`)
 		}
-		answer(d, "get_messages", "messages", `{"session_id":"s","messages":[{"type":"message","role":"assistant","run_id":"r","text":"a","stop_reason":"error"}]}`)
+		answer(d, "get_messages", "messages",
+			`{"session_id":"s","messages":[{"type":"message","role":"assistant","run_id":"r","text":"a","stop_reason":"error"}]}`)
 	})
 	if got.status != exitFailed || got.out != "a\n" || !strings.Contains(got.errout, "were dropped") {
 		t.Errorf("got %+v", got)
@@ -345,7 +362,10 @@ func TestDaemonGoneBeforeItAnswered(t *testing.T) {
 
 // A text whose answer is lost is sent again, with the key that it had.
 func TestATextIsSentAgainWithItsKey(t *testing.T) {
-	for command, args := range map[string][]string{"prompt": {"prompt", "--async", "x"}, "steer": {"steer", "x"}, "follow_up": {"follow-up", "x"}} {
+	for command, args := range map[string][]string{
+		"prompt": {"prompt", "--async", "x"}, "steer": {"steer", "x"},
+		"follow_up": {"follow-up", "x"},
+	} {
 		t.Run(command, func(t *testing.T) {
 			var keys [2]string
 			got := nous(t, args, func(d *clienttest.Daemon) {
@@ -423,20 +443,25 @@ func TestFirstInterruptAbortsAndWaits(t *testing.T) {
 		if want := `{"session_id":"s","run_id":"r"}`; string(payload) != want {
 			t.Errorf("got payload %s, want %s", payload, want)
 		}
-		commands.Reply(id, "accepted", `{"command":"abort","run_id":"r","discarded":[{"input_id":"i2","kind":"follow_up","text":"and then"}]}`)
+		commands.Reply(id, "accepted",
+			`{"command":"abort","run_id":"r","discarded":[{"input_id":"i2","kind":"follow_up","text":"and then"}]}`)
 		events.Event(2, "agent_end", runEnd("aborted"))
 	})
 	if got.status != exitAborted || got.out != "so far\n" {
 		t.Errorf("got %+v, want status %d", got, exitAborted)
 	}
-	want := "aborting r; Ctrl-C again leaves without waiting for its end\nnot delivered (follow-up): and then\nnous: the run was aborted\n"
+	want := "aborting r; Ctrl-C again leaves without waiting for its end\nnot delivered (follow-up): and then\nnous: " +
+		"the run was aborted\n"
 	if got.errout != want {
 		t.Errorf("got stderr %q, want %q", got.errout, want)
 	}
 }
 
 func TestSecondInterruptLeaves(t *testing.T) {
-	for name, args := range map[string][]string{"following": {"prompt", "x"}, "waiting": {"--json", "prompt", "--wait", "x"}} {
+	for name, args := range map[string][]string{"following": {"prompt", "x"}, "waiting": {
+		"--json", "prompt", "--wait",
+		"x",
+	}} {
 		t.Run(name, func(t *testing.T) {
 			got := nous(t, args, func(d *clienttest.Daemon) {
 				if name == "following" {

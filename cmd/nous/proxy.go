@@ -129,7 +129,9 @@ func (a *app) proxy(ctx context.Context, mayStart bool) error {
 }
 
 // openProxy connects to both sockets, and asks whose they are.
-func (a *app) openProxy(ctx context.Context, daemon follow.Dialer, mayStart bool) (commands, events net.Conn, epoch string, err error) {
+func (a *app) openProxy(ctx context.Context, daemon follow.Dialer, mayStart bool) (commands, events net.Conn,
+	epoch string, err error,
+) {
 	commands, err = daemon.Commands(ctx)
 	if mayStart {
 		if err = a.startFor(ctx, err); errors.Is(err, errStarted) {

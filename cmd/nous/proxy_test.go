@@ -106,13 +106,15 @@ func TestProxyJoinsBothSockets(t *testing.T) {
 	if hello.Proxy != 1 || hello.Epoch == "" || hello.Version == "" || hello.Socket != d.Socket || hello.Mux != 1 {
 		t.Fatalf("got %+v", hello)
 	}
-	p.say(`{"id":"a","type":"ping"}`, `no JSON`, `{"id":"b","type":"subscribe","payload":{"after":0}}`, `{"id":"c","type":"prompt","payload":{"text":"hi"}}`)
+	p.say(`{"id":"a","type":"ping"}`, `no JSON`, `{"id":"b","type":"subscribe","payload":{"after":0}}`,
+		`{"id":"c","type":"prompt","payload":{"text":"hi"}}`)
 	if err := p.in.Close(); err != nil {
 		t.Fatal(err)
 	}
 	text, status := p.rest()
 	for _, want := range []string{
-		`"id":"a","type":"pong"`, `invalid_json`, `"id":"b","type":"subscribed","payload":{"epoch":"` + hello.Epoch + `"`, `"id":"c","type":"result"`,
+		`"id":"a","type":"pong"`, `invalid_json`, `"id":"b","type":"subscribed","payload":{"epoch":"` + hello.Epoch + `"`,
+		`"id":"c","type":"result"`,
 	} {
 		if strings.Count(text, want) != 1 {
 			t.Errorf("got %.5000s, want %s", text, want)
@@ -137,7 +139,8 @@ func TestProxyMakesNoSession(t *testing.T) {
 func TestProxyWithoutADaemon(t *testing.T) {
 	d := tuitest.NewDaemon(t, program(t, "noused"), "")
 	p := startProxy(t, d)
-	if l := p.line(); l.OK == nil || *l.OK || l.Error == nil || l.Error.Code != proxyNoDaemon || l.Socket != d.Socket || l.Type != "" {
+	if l := p.line(); l.OK == nil || *l.OK || l.Error == nil || l.Error.Code != proxyNoDaemon || l.Socket != d.Socket ||
+		l.Type != "" {
 		t.Errorf("got %s", l.text)
 	}
 	if text, status := p.rest(); text != "" || status != exitNoDaemon {
@@ -146,7 +149,10 @@ func TestProxyWithoutADaemon(t *testing.T) {
 }
 
 func TestProxyTellsThatTheDaemonIsGone(t *testing.T) {
-	for name, end := range map[string]func(*tuitest.Daemon){"stopped": (*tuitest.Daemon).Stop, "killed": (*tuitest.Daemon).Kill} {
+	for name, end := range map[string]func(*tuitest.Daemon){
+		"stopped": (*tuitest.Daemon).Stop,
+		"killed":  (*tuitest.Daemon).Kill,
+	} {
 		t.Run(name, func(t *testing.T) {
 			d := tuitest.StartDaemon(t, program(t, "noused"), "")
 			p := startProxy(t, d)
@@ -234,7 +240,8 @@ func TestProxyEndsAHostileSession(t *testing.T) {
 		streams = binary.BigEndian.AppendUint32(append(streams, 0, 1, 0, 1), 2*i+1)
 		streams = append(streams, 0, 0, 0, 0)
 	}
-	for name, said := range map[string]string{"no frames": "{}\n", "a ping": "\x00\x02\x00\x01" + strings.Repeat("\x00", 8), "a huge frame": "\x00\x00\x00\x00\x00\x00\x00\x01\x7f\xff\xff\xff", "too many streams": string(streams)} {
+	for name, said := range map[string]string{"no frames": "{}\n", "a ping": "\x00\x02\x00\x01" + strings.Repeat("\x00",
+		8), "a huge frame": "\x00\x00\x00\x00\x00\x00\x00\x01\x7f\xff\xff\xff", "too many streams": string(streams)} {
 		t.Run(name, func(t *testing.T) {
 			p := startProxy(t, d)
 			p.line()
@@ -244,7 +251,8 @@ func TestProxyEndsAHostileSession(t *testing.T) {
 			}
 			_, _ = io.WriteString(p.in, said)
 			text, status := p.rest()
-			if !strings.Contains(text, `{"ok":false,"error":{"code":"unreachable"`) || !strings.HasSuffix(text, "\n") || status != exitNoDaemon {
+			if !strings.Contains(text, `{"ok":false,"error":{"code":"unreachable"`) || !strings.HasSuffix(text, "\n") ||
+				status != exitNoDaemon {
 				t.Errorf("got %.300q and status %d", text, status)
 			}
 		})
@@ -342,7 +350,8 @@ func TestProxyAnswersAFlood(t *testing.T) {
 	slices.Sort(quiet)
 	slices.Sort(busy)
 	most := heldMost(t, p.cmd.Process.Pid)
-	t.Logf("%d requests; a ping beside takes %s, without them %s; the proxy held %d KiB at most", flood(), busy[len(busy)/2], quiet[len(quiet)/2], most)
+	t.Logf("%d requests; a ping beside takes %s, without them %s; the proxy held %d KiB at most", flood(),
+		busy[len(busy)/2], quiet[len(quiet)/2], most)
 	if most-before > 64<<10 {
 		t.Errorf("the proxy held %d KiB, and %d before", most, before)
 	}

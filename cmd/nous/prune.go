@@ -55,7 +55,8 @@ func (a *app) thenRestart() string {
 
 func (a *app) printPruned(r protocol.Pruned) {
 	if r.Limits == (protocol.PruneLimits{}) {
-		a.notef("nothing is ever removed, as %s has no [retention]; for example:\n\n[retention]\nsessions_older = \"90d\"\ntool_output_larger = \"1GiB\"\n\nWrite that into it, and then%s", r.Config, a.thenRestart())
+		a.notef("nothing is ever removed, as %s has no [retention]; for example:\n\n[retention]\nsessions_older = "+
+			"\"90d\"\ntool_output_larger = \"1GiB\"\n\nWrite that into it, and then%s", r.Config, a.thenRestart())
 		return
 	}
 	rows := make([][]string, 0, len(r.Sessions)+len(r.ToolOutput)+len(r.Audit))

@@ -44,8 +44,12 @@ func (a *app) printQuestions(q questions, now time.Time) {
 
 // printWaiting prints a question of a list; where is the host that it is of, or "".
 func (a *app) printWaiting(where string, one protocol.Approval, s protocol.SessionInfo, now time.Time) {
-	a.printSpans(span{text: cellText(where)}, span{cellText(one.ApprovalID), asBold}, span{"  " + format.Age(one.CreatedAt, now), asDim})
-	a.println("  " + strings.Join(slices.DeleteFunc([]string{one.SessionID, oneLine(s.Title, 40), plaintext.RevealLine(one.Workdir)}, empty), "  "))
+	a.printSpans(span{text: cellText(where)}, span{cellText(one.ApprovalID), asBold},
+		span{"  " + format.Age(one.CreatedAt, now), asDim})
+	a.println("  " + strings.Join(slices.DeleteFunc([]string{
+		one.SessionID, oneLine(s.Title, 40),
+		plaintext.RevealLine(one.Workdir),
+	}, empty), "  "))
 	a.println(a.fold("  " + asksFor(one, lineWidth)))
 	a.printSpans(span{a.fold("  " + whyAsked(one)), asDim})
 	a.printSpans(span{a.fold("  " + optionIDs(one)), asDim})
@@ -111,7 +115,8 @@ type argument struct {
 
 // arguments are those of an object, in its order; none of what is no object.
 func arguments(object jsontext.Value) (list []argument) {
-	dec := jsontext.NewDecoder(strings.NewReader(string(object)), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	dec := jsontext.NewDecoder(strings.NewReader(string(object)), jsontext.AllowDuplicateNames(true),
+		jsontext.AllowInvalidUTF8(true))
 	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '{' {
 		return nil
 	}

@@ -15,7 +15,10 @@ const (
 // asksIn begins a run of a session that asks about a command outside the sandbox.
 func asksIn(t *testing.T, d *tuitest.Daemon, session string) {
 	t.Helper()
-	p := protocol.PromptParams{Scope: protocol.Scope{SessionID: session}, Text: `!bash {"command":"echo done","outside_sandbox":true,"reason":"r"}`, Wait: new(bool)}
+	p := protocol.PromptParams{
+		Scope: protocol.Scope{SessionID: session},
+		Text:  `!bash {"command":"echo done","outside_sandbox":true,"reason":"r"}`, Wait: new(bool),
+	}
 	askDaemon(t, d.Socket, protocol.Prompt, p)
 }
 
@@ -49,7 +52,8 @@ func TestQuestionsOfOtherSessionsReachTheScreen(t *testing.T) {
 	d := startDaemon(t, "")
 	s := openScreen(t, d, look{cols: 132, rows: 30})
 	off := false
-	other := askDaemon(t, d.Socket, protocol.NewSession, protocol.NewSessionParams{Title: "Elsewhere", Activate: &off}).SessionID
+	other := askDaemon(t, d.Socket, protocol.NewSession, protocol.NewSessionParams{Title: "Elsewhere", Activate: &off}).
+		SessionID
 	asksIn(t, d, other)
 	s.Wait("1 question elsewhere")
 	q := state(t, d.Socket).PendingApprovals[0]

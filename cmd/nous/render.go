@@ -176,7 +176,8 @@ var full = sync.OnceValue(func() goldmark.Markdown { return goldmark.New(goldmar
 
 // active is HTML that does more than mark a text.
 var active = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?is)<[^>]*=|<\s*/?\s*(script|style|iframe|frame|object|embed|form|meta|link|base|svg|math)`)
+	return regexp.MustCompile(
+		`(?is)<[^>]*=|<\s*/?\s*(script|style|iframe|frame|object|embed|form|meta|link|base|svg|math)`)
 })
 
 // loaded tells whether a text, as Markdown, has a link that leads where none

@@ -8,12 +8,13 @@ import (
 
 func TestRichText(t *testing.T) {
 	for source, want := range map[string]string{
-		"# Head\n\nsome **bold** `a<b`":        "<h1>Head</h1>\n<p>some <strong>bold</strong> <code>a&lt;b</code></p>\n",
-		"```go\nif a < b {\n\t}\n```":          "<pre><code class=\"language-go\">if a &lt; b {\n\t}\n</code></pre>\n",
-		"- one\n- two":                         "<ul>\n<li>one</li>\n<li>two</li>\n</ul>\n",
-		"vector<int> and <path>":               "<p>vector&lt;int&gt; and &lt;path&gt;</p>\n",
-		"<div onclick=x>\nhi\n</div>":          "<p>&lt;div onclick=x&gt;\nhi\n&lt;/div&gt;</p>\n",
-		"[a](https://x.org/?a=1&b=2 \"t\")":    "<p><a href=\"https://x.org/?a=1&amp;b=2\" rel=\"noopener noreferrer\">a</a></p>\n",
+		"# Head\n\nsome **bold** `a<b`": "<h1>Head</h1>\n<p>some <strong>bold</strong> <code>a&lt;b</code></p>\n",
+		"```go\nif a < b {\n\t}\n```":   "<pre><code class=\"language-go\">if a &lt; b {\n\t}\n</code></pre>\n",
+		"- one\n- two":                  "<ul>\n<li>one</li>\n<li>two</li>\n</ul>\n",
+		"vector<int> and <path>":        "<p>vector&lt;int&gt; and &lt;path&gt;</p>\n",
+		"<div onclick=x>\nhi\n</div>":   "<p>&lt;div onclick=x&gt;\nhi\n&lt;/div&gt;</p>\n",
+		"[a](https://x.org/?a=1&b=2 \"t\")": "<p><a href=\"https://x.org/?a=1&amp;b=2\" rel=\"noopener " +
+			"noreferrer\">a</a></p>\n",
 		"[a *b*](javascript:alert(1))":         "<p>a <em>b</em></p>\n",
 		"[a](JaVa&#115;cript:alert(1))":        "<p>a</p>\n",
 		"[a](java&Tab;script:alert(1))":        "<p>a</p>\n",
@@ -34,13 +35,15 @@ func TestRichText(t *testing.T) {
 
 var (
 	tag  = regexp.MustCompile(`<[/!?a-zA-Z][^>]*>`)
-	fine = regexp.MustCompile(`^</?(h[1-6]|p|strong|em|del|code|pre|ul|ol|li|blockquote|hr|br|a|table|thead|tbody|tr|th|td|input)( (class="language-[^"]*"|rel="noopener noreferrer"|href="[^"]*"|start="[0-9]+"|style="text-align:(left|right|center)"|align="(left|right|center)"|checked=""|disabled=""|type="checkbox"))*( /)?>$`)
+	fine = regexp.MustCompile(
+		`^</?(h[1-6]|p|strong|em|del|code|pre|ul|ol|li|blockquote|hr|br|a|table|thead|tbody|tr|th|td|input)( (class="language-[^"]*"|rel="noopener noreferrer"|href="[^"]*"|start="[0-9]+"|style="text-align:(left|right|center)"|align="(left|right|center)"|checked=""|disabled=""|type="checkbox"))*( /)?>$`)
 	href = regexp.MustCompile(`(?i)href="([a-z][a-z0-9+.-]*):`)
 )
 
 func FuzzRichText(f *testing.F) {
 	for _, source := range []string{
-		"[a](javascript:x)", "<script>x</script>", "![a](data:x)", "<http://x> www.x.org a@b.org", "- [x] a\n\n|a|b|\n|-|:-:|\n|c|d|",
+		"[a](javascript:x)", "<script>x</script>", "![a](data:x)", "<http://x> www.x.org a@b.org",
+		"- [x] a\n\n|a|b|\n|-|:-:|\n|c|d|",
 		"[a]\n\n[a]: <java\nscript:x> 'y\"'", "```a\"onload=x\nb\n```", "&lt;b&gt; \\<b>",
 	} {
 		f.Add(source)

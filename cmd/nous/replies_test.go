@@ -11,10 +11,14 @@ import (
 // with an error or with an answer, and never with a panic.
 func TestCommandsEndWithRepliesThatAreNone(t *testing.T) {
 	for args, command := range map[string]string{
-		"prompt --async x": "prompt", "prompt --wait --json x": "prompt", "steer x": "steer", "follow-up x": "follow_up", "abort": "abort",
-		"state": "get_state", "messages": "get_messages", "tree": "get_tree", "sessions": "list_sessions", "tools": "list_tools",
-		"models": "list_models", "new": "new_session", "compact": "compact_session", "search x": "search_sessions", "ping": "ping",
-		"set-leaf x": "set_leaf", "set-model x": "set_model", "branch ses-00000000-0000-0000-0000-000000000000": "branch_session",
+		"prompt --async x": "prompt", "prompt --wait --json x": "prompt", "steer x": "steer", "follow-up x": "follow_up",
+		"abort": "abort",
+		"state": "get_state", "messages": "get_messages", "tree": "get_tree", "sessions": "list_sessions",
+		"tools":  "list_tools",
+		"models": "list_models", "new": "new_session", "compact": "compact_session", "search x": "search_sessions",
+		"ping":       "ping",
+		"set-leaf x": "set_leaf", "set-model x": "set_model",
+		"branch ses-00000000-0000-0000-0000-000000000000": "branch_session",
 	} {
 		for _, reply := range []string{``, `,"payload":null`, `,"payload":[]`, `,"payload":"x"`} {
 			got := nous(t, strings.Fields(args), func(d *clienttest.Daemon) {

@@ -21,7 +21,9 @@ import (
 func keyOr(given string) string { return cmp.Or(given, uuid.NewString()) }
 
 // raw sends a command, and again as follow.Resend has it.
-func raw[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, c *client.Client, def protocol.Def[P, R], p P) (jsontext.Value, error) {
+func raw[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, c *client.Client, def protocol.Def[P, R],
+	p P,
+) (jsontext.Value, error) {
 	var next *client.Client
 	defer func() {
 		if next != nil {

@@ -22,7 +22,8 @@ func TestNobodyIsRefusedDuringRestarts(t *testing.T) {
 	d.Start()
 	sessions := make([]string, people)
 	for i := range sessions {
-		sessions[i] = call1(t, d.Socket, protocol.NewSession, protocol.NewSessionParams{Title: fmt.Sprint("person ", i)}).SessionID
+		sessions[i] = call1(t, d.Socket, protocol.NewSession, protocol.NewSessionParams{Title: fmt.Sprint("person ", i)}).
+			SessionID
 	}
 	run := func(args ...string) {
 		cmd := exec.Command("nous", args...)
@@ -50,7 +51,8 @@ func TestNobodyIsRefusedDuringRestarts(t *testing.T) {
 	all.Wait()
 	for i, id := range sessions {
 		said := map[string]int{}
-		for _, raw := range call1(t, d.Socket, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: id}}).Messages {
+		for _, raw := range call1(t, d.Socket, protocol.GetMessages,
+			protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: id}}).Messages {
 			var m protocol.Message
 			if err := json.Unmarshal(raw, &m); err != nil {
 				t.Fatal(err)
@@ -105,8 +107,14 @@ func TestWhatADaemonThatStopsHasNotDoneIsSentToTheNext(t *testing.T) {
 		refused                     *protocol.Error // nil: hangs up
 		again                       bool
 	}{
-		{"prompt --async x", "prompt", "accepted", `{"command":"prompt","run_id":"r","session_id":"s","input_id":"i"}`, stopping, true},
-		{"prompt --async x", "prompt", "accepted", `{"command":"prompt","run_id":"r","session_id":"s","input_id":"i"}`, nil, true},
+		{
+			"prompt --async x", "prompt", "accepted", `{"command":"prompt","run_id":"r","session_id":"s","input_id":"i"}`,
+			stopping, true,
+		},
+		{
+			"prompt --async x", "prompt", "accepted", `{"command":"prompt","run_id":"r","session_id":"s","input_id":"i"}`, nil,
+			true,
+		},
 		{"new", "new_session", "session", `{"session_id":"s","active":true}`, stopping, true},
 		{"ping", "ping", "pong", `{"message":"pong"}`, nil, true},
 		{"ext x", "extension_command", "extension_result", `{"ok":true}`, stopping, true},

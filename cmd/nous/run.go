@@ -53,7 +53,10 @@ func (a *app) inputCommand(name, short string, send func(*cobra.Command, protoco
 			if text, attached, err = a.expanded(cmd.Context(), scope, text, attached); err != nil {
 				return err
 			}
-			return send(cmd, protocol.SteerParams{Scope: scope, Text: text, IfIdle: protocol.Kind(ifIdle), IdempotencyKey: keyOr(key), Attachments: attached})
+			return send(cmd, protocol.SteerParams{
+				Scope: scope, Text: text, IfIdle: protocol.Kind(ifIdle),
+				IdempotencyKey: keyOr(key), Attachments: attached,
+			})
 		},
 	}
 	cmd.Flags().StringVar(&ifIdle, "if-idle", "", "without an active run, start one: `prompt`")
@@ -67,9 +70,11 @@ func (a *app) printQueued(r protocol.InputAccepted) { a.println(r.RunID) }
 
 func (a *app) withdrawCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "withdraw INPUT",
-		Short:   "Take a queued text back before it is delivered, and print it",
-		Long:    "Take a queued text back before it is delivered, and print it. INPUT is its id, or a\nbeginning of it that no other has; nous state shows the ids of those that wait. Exit\nstatus 1 says that it does not wait any more.",
+		Use:   "withdraw INPUT",
+		Short: "Take a queued text back before it is delivered, and print it",
+		Long: "Take a queued text back before it is delivered, and print it. INPUT is its id, or a\nbeginning of it " +
+			"that no other has; nous state shows the ids of those that wait. Exit\nstatus 1 says that it does not wait any " +
+			"more.",
 		Example: "  nous withdraw in-0198c5f2",
 		Args:    cmdline.Wants(1, 1, "INPUT, the id of a queued text; nous state shows them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -109,7 +114,8 @@ func (a *app) queuedNamed(ctx context.Context, scope protocol.Scope, name string
 	case 1:
 		return found[0], nil
 	}
-	return "", fmt.Errorf("%q may be any of %d queued texts: %s", name, len(found), strings.Join(found[:min(len(found), 4)], ", "))
+	return "", fmt.Errorf("%q may be any of %d queued texts: %s", name, len(found),
+		strings.Join(found[:min(len(found), 4)], ", "))
 }
 
 func (a *app) abortCommand() *cobra.Command {
@@ -181,11 +187,14 @@ default for the daemon's own. With --effort it is told how hard to think.`,
 				return err
 			}
 			p.Scope, p.Model = scope, args[0]
-			return query(cmd.Context(), a, protocol.SetModel, p, func(r protocol.ModelAccepted) { a.println(modelName(r.Model)) })
+			return query(cmd.Context(), a, protocol.SetModel, p, func(r protocol.ModelAccepted) {
+				a.println(modelName(r.Model))
+			})
 		},
 	}
 	cmd.Flags().StringVar(&p.BaseURL, "base-url", "", "ask this `server`; a key is sent only to a configured one")
-	cmd.Flags().StringVar(&p.Effort, "effort", "", "how hard to think: `level` none, minimal, low, medium, high, xhigh or max")
+	cmd.Flags().StringVar(&p.Effort, "effort", "",
+		"how hard to think: `level` none, minimal, low, medium, high, xhigh or max")
 	completeWords(cmd, "effort", protocol.Efforts...)
 	cmd.ValidArgsFunction = a.modelNames
 	cmd.Flags().Int64Var(&p.ContextWindow, "context-window", 0, "`tokens` that the model can read")

@@ -66,7 +66,8 @@ func TestScripts(t *testing.T) {
 	}))
 	t.Cleanup(models.Close)
 	nats := fleettest.Start(t, "")
-	home := t.TempDir() // testscript's own is one for all users of the machine: root's daemons make it, and then it is root's
+	// testscript's own is one for all users of the machine: root's daemons make it, and then it is root's
+	home := t.TempDir()
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
@@ -86,7 +87,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each program sleeps for a second under -race
 			return errors.Join(
 				os.MkdirAll(filepath.Join(env.WorkDir, "config/nous"), 0o700),
-				os.WriteFile(filepath.Join(env.WorkDir, "config/nous/config.toml"), []byte("autostart = false\n"), 0o600), // nobody would end it
+				// nobody would end it
+				os.WriteFile(filepath.Join(env.WorkDir, "config/nous/config.toml"), []byte("autostart = false\n"), 0o600),
 				os.CopyFS(filepath.Join(env.WorkDir, "tools"), os.DirFS("testdata/tools")),
 				syscall.Mkfifo(filepath.Join(env.WorkDir, "started"), 0o600),
 				syscall.Mkfifo(filepath.Join(env.WorkDir, "go"), 0o600),

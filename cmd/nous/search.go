@@ -47,7 +47,10 @@ func (a *app) printMatches(r protocol.SearchResults) {
 	}
 	rows := make([][]string, len(r.Matches))
 	for i, m := range r.Matches {
-		rows[i] = []string{m.SessionID, m.CreatedAt.Local().Format(time.DateTime), m.Role, oneLine(m.Title, 30), oneLine(m.Snippet, 160)}
+		rows[i] = []string{
+			m.SessionID, m.CreatedAt.Local().Format(time.DateTime), m.Role, oneLine(m.Title, 30),
+			oneLine(m.Snippet, 160),
+		}
 	}
 	a.printTable([]string{"SESSION", "TIME", "ROLE", "TITLE", "TEXT"}, rows)
 	if r.Truncated {

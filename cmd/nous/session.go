@@ -144,9 +144,10 @@ func (a *app) deleteSession(ctx context.Context, name string, tree bool) error {
 		}
 		return a.deleteInWorktree(ctx, id)
 	}
-	return query(ctx, a, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id}, func(r protocol.SessionDeleted) {
-		a.println(r.SessionID)
-	})
+	return query(ctx, a, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id},
+		func(r protocol.SessionDeleted) {
+			a.println(r.SessionID)
+		})
 }
 
 // printSessions prints a list of sessions.
@@ -337,7 +338,8 @@ func (a *app) printTree(r protocol.Tree) {
 		if row.Leaf {
 			mark, leaf = "*", i
 		}
-		rows = append(rows, []string{mark, row.ID, strings.Repeat("  ", row.Depth) + row.Role + ": " + oneLine(row.Snippet, 80)})
+		rows = append(rows, []string{mark, row.ID, strings.Repeat("  ", row.Depth) + row.Role + ": " +
+			oneLine(row.Snippet, 80)})
 	}
 	for i, line := range table(rows) {
 		look := ""

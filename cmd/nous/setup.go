@@ -70,9 +70,10 @@ the model in config.toml beside it, where everything else stays.`,
 
 func (a *app) loginCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "login PROVIDER",
-		Short:   "Save the key of a provider of models",
-		Long:    "Save the key of a provider of models. It is asked for and not shown, or read from\nstandard input, and tried at once.",
+		Use:   "login PROVIDER",
+		Short: "Save the key of a provider of models",
+		Long: "Save the key of a provider of models. It is asked for and not shown, or read from\nstandard input, and " +
+			"tried at once.",
 		Example: "  nous login anthropic\n  pass show openai | nous login openai",
 		Args:    cmdline.Wants(1, 1, "PROVIDER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -247,7 +248,10 @@ func (s *setupRun) chooseProvider() (string, error) {
 			add(m.Provider, "its key is there")
 		}
 	}
-	for _, name := range []string{"anthropic", "openai", "gemini", "openrouter", "deepseek", "mistral", "xai", "groq", "moonshot", "zai", "ollama"} {
+	for _, name := range []string{
+		"anthropic", "openai", "gemini", "openrouter", "deepseek", "mistral", "xai", "groq",
+		"moonshot", "zai", "ollama",
+	} {
 		add(name, "")
 	}
 	for _, name := range catalogue.Names() {
@@ -307,7 +311,8 @@ func (s *setupRun) login(provider string, wanted bool) error {
 	row, found := s.row(provider)
 	switch {
 	case !found:
-		return fmt.Errorf("the key is saved in %s, and the daemon does not see it: is its configuration somewhere else?", s.dir)
+		return fmt.Errorf("the key is saved in %s, and the daemon does not see it: is its configuration somewhere else?",
+			s.dir)
 	case row.Refused:
 		err := credentials.Forget(s.dir, provider)
 		if before := saved[provider]; before != "" {
@@ -316,7 +321,8 @@ func (s *setupRun) login(provider string, wanted bool) error {
 		err = errors.Join(err, s.reload())
 		s.complain(fmt.Sprintf("%s does not take this key: %s", provider, row.Problem))
 		p, _ := catalogue.FindProvider(provider)
-		s.notef("the key is not kept; copy it again. A variable %s in the daemon's environment would come before it", p.KeyVariable)
+		s.notef("the key is not kept; copy it again. A variable %s in the daemon's environment would come before it",
+			p.KeyVariable)
 		return errors.Join(err, &quietExit{exitNoModel})
 	case row.Reachable != nil && !*row.Reachable:
 		s.notef("the key is saved; it could not be tried: %s", row.Problem)
@@ -440,9 +446,12 @@ func (s *setupRun) saveModel(provider, name string) error {
 	case err != nil:
 		return err
 	case st.Model.Provider != provider || st.Model.Name != name:
-		return fmt.Errorf("it is written to %s, but the daemon has %s: it was started with --model, NOUSED_MODEL or another configuration", s.dir, modelWord(st.Model))
+		return fmt.Errorf(
+			"it is written to %s, but the daemon has %s: it was started with --model, NOUSED_MODEL or another configuration",
+			s.dir, modelWord(st.Model))
 	}
-	s.println(modelWord(st.Model) + " answers now. Sessions that another model has answered keep it: nous set-model default changes that")
+	s.println(modelWord(st.Model) +
+		" answers now. Sessions that another model has answered keep it: nous set-model default changes that")
 	return nil
 }
 

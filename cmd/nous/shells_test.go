@@ -53,7 +53,8 @@ const commandText = "$(touch ran) `touch ran` '; touch ran; \" [a:b] * ~ \\"
 func TestShellsComplete(t *testing.T) {
 	testenv.Long(t)
 	nous := program(t, "nous")
-	d := newDaemon(t, "[providers.work]\nbase_url = \"http://127.0.0.1:1/v1\"\nmodels = [\"coder-large\", \"$(touch ran)a\", \"$(touch ran)b\"]\n")
+	d := newDaemon(t, "[providers.work]\nbase_url = \"http://127.0.0.1:1/v1\"\nmodels = [\"coder-large\", \"$(touch "+
+		"ran)a\", \"$(touch ran)b\"]\n")
 	d.Start()
 	session := call1(t, d.Socket, protocol.NewSession, protocol.NewSessionParams{Title: commandText}).SessionID
 	call1(t, d.Socket, protocol.NewSession, protocol.NewSessionParams{Title: "-x --help"})
@@ -70,7 +71,8 @@ func TestShellsComplete(t *testing.T) {
 			if _, err := os.Stat(bashCompletion); err != nil && sh.name == "bash" {
 				t.Skip("the package bash-completion is not installed")
 			}
-			if version, _ := exec.Command("fish", "--version").Output(); sh.name == "fish" && !strings.Contains(string(version), "version 3.") {
+			if version, _ := exec.Command("fish", "--version").Output(); sh.name == "fish" &&
+				!strings.Contains(string(version), "version 3.") {
 				t.Skipf("written for fish 3, and this is %s", version)
 			}
 			home := t.TempDir()
@@ -92,8 +94,10 @@ func TestShellsComplete(t *testing.T) {
 			if err := os.Symlink(d.Socket, filepath.Join(home, "socket")); err != nil {
 				t.Fatal(err)
 			}
-			cmd.Env = d.Env("NOUSED_SOCKET="+filepath.Join(home, "socket"), "HOME="+home, "ZDOTDIR="+home, "XDG_CONFIG_HOME="+filepath.Join(home, "config"), "XDG_DATA_HOME="+filepath.Join(home, "share"),
-				"XDG_DATA_DIRS="+filepath.Join(home, "share")+":/usr/local/share:/usr/share", "PATH="+filepath.Dir(nous)+":/usr/bin:/bin")
+			cmd.Env = d.Env("NOUSED_SOCKET="+filepath.Join(home, "socket"), "HOME="+home, "ZDOTDIR="+home, "XDG_CONFIG_HOME="+
+				filepath.Join(home, "config"), "XDG_DATA_HOME="+filepath.Join(home, "share"),
+				"XDG_DATA_DIRS="+filepath.Join(home, "share")+":/usr/local/share:/usr/share", "PATH="+filepath.Dir(nous)+
+					":/usr/bin:/bin")
 			s := &shell{tuitest.Start(t, cmd, 160, 60, false), t, linesOf(t, filepath.Join(home, "line"))}
 			s.Wait("$")
 
@@ -113,7 +117,10 @@ func TestShellsComplete(t *testing.T) {
 			if err := os.Remove(filepath.Join(home, "socket")); err != nil {
 				t.Fatal(err)
 			}
-			for _, typed := range []string{"nous show ", "nous --session ", "nous set-model ", "nous ext ", "nous approve ", "nous deny "} {
+			for _, typed := range []string{
+				"nous show ", "nous --session ", "nous set-model ", "nous ext ", "nous approve ",
+				"nous deny ",
+			} {
 				s.completes(typed, typed)
 			}
 			for _, name := range []string{"ran", "socket", "socket.lock", "xdgstate"} {

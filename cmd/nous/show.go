@@ -146,7 +146,8 @@ func (f *finder) session() (protocol.SessionInfo, bool, error) {
 func (f *finder) one() error {
 	switch n := len(f.ids); n {
 	case 0:
-		return fmt.Errorf("nothing in the %s that were looked through has the id %s", format.Count(len(f.sessions), "session"), f.name)
+		return fmt.Errorf("nothing in the %s that were looked through has the id %s",
+			format.Count(len(f.sessions), "session"), f.name)
 	case 1:
 		return nil
 	default:
@@ -305,7 +306,8 @@ func (a *app) printRun(ctx context.Context, c *client.Client, r foundRun, full b
 	if err != nil {
 		return err
 	}
-	state, err := call(ctx, a, c, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: r.SessionID}})
+	state, err := call(ctx, a, c, protocol.GetState,
+		protocol.GetStateParams{Scope: protocol.Scope{SessionID: r.SessionID}})
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,8 @@ func BenchmarkAutostart(b *testing.B) {
 	noused := program(b, "noused")
 	d := tuitest.NewDaemon(b, noused, "") // its folder only
 	b.Cleanup(func() { noneLeft(d.Socket) })
-	nous := takes{program(b, "nous"), d.Dir, d.Env("PATH="+filepath.Dir(noused)+":"+os.Getenv("PATH"), "XDG_CONFIG_HOME="+filepath.Join(d.Dir, "fresh"))}
+	nous := takes{program(b, "nous"), d.Dir, d.Env("PATH="+filepath.Dir(noused)+":"+os.Getenv("PATH"), "XDG_CONFIG_HOME="+
+		filepath.Join(d.Dir, "fresh"))}
 	var starts, pings []time.Duration
 	for b.Loop() {
 		starts = append(starts, nous.time(b, "ping"))
@@ -43,7 +44,8 @@ func BenchmarkStatus(b *testing.B) {
 	defer c.Close()
 	off := false
 	for i := range 1000 {
-		if _, err := client.Call(b.Context(), c, protocol.NewSession, protocol.NewSessionParams{Title: fmt.Sprint("Session ", i), Activate: &off}); err != nil {
+		if _, err := client.Call(b.Context(), c, protocol.NewSession,
+			protocol.NewSessionParams{Title: fmt.Sprint("Session ", i), Activate: &off}); err != nil {
 			b.Fatal(err)
 		}
 	}

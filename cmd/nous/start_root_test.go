@@ -35,19 +35,31 @@ func TestAMachineThatHasNoRoomForADaemonAsRoot(t *testing.T) {
 	}{
 		"a full disk": {
 			`mount -t tmpfs -o size=64k,mode=1777 none state && ! dd if=/dev/zero of=state/fill bs=4k 2>/dev/null`,
-			[]string{"nous: no daemon was started: the disk of ", "state/noused/log is full\nmake room there, or set XDG_STATE_HOME to a folder elsewhere\n"},
+			[]string{
+				"nous: no daemon was started: the disk of ",
+				"state/noused/log is full\nmake room there, or set XDG_STATE_HOME to a folder elsewhere\n",
+			},
 		},
 		"a home that is read-only": {
 			`mount --bind state state && mount -o remount,bind,ro state`,
-			[]string{"nous: no daemon was started: its log ", "/state/noused/log/", "cannot be written (read-only file system)\n", "set XDG_STATE_HOME to a folder that you can write to\n"},
+			[]string{
+				"nous: no daemon was started: its log ", "/state/noused/log/",
+				"cannot be written (read-only file system)\n", "set XDG_STATE_HOME to a folder that you can write to\n",
+			},
 		},
 		"a home that is somebody else's": {
 			`chown 0:0 state && chmod 755 state`,
-			[]string{"nous: no daemon was started: its log ", "cannot be written (permission denied)\n", "set XDG_STATE_HOME to a folder that you can write to\n"},
+			[]string{
+				"nous: no daemon was started: its log ", "cannot be written (permission denied)\n",
+				"set XDG_STATE_HOME to a folder that you can write to\n",
+			},
 		},
 		"sessions that cannot be written": {
 			`mkdir -p state/noused/log && chown 65534:65534 state/noused/log`,
-			[]string{"nous: noused was started and ended at once: ", "noused: state directory: mkdir ", "/state/noused/sessions: permission denied\n", "its log is "},
+			[]string{
+				"nous: noused was started and ended at once: ", "noused: state directory: mkdir ",
+				"/state/noused/sessions: permission denied\n", "its log is ",
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -57,13 +69,15 @@ func TestAMachineThatHasNoRoomForADaemonAsRoot(t *testing.T) {
 			}
 			t.Cleanup(func() { noneLeft(filepath.Join(dir, "s")); os.RemoveAll(dir) })
 			state := filepath.Join(dir, "state")
-			if err := errors.Join(os.Mkdir(state, 0o700), os.Chown(state, int(second.Uid), int(second.Gid)), os.Chown(dir, int(second.Uid), int(second.Gid))); err != nil {
+			if err := errors.Join(os.Mkdir(state, 0o700), os.Chown(state, int(second.Uid), int(second.Gid)),
+				os.Chown(dir, int(second.Uid), int(second.Gid))); err != nil {
 				t.Fatal(err)
 			}
 			cmd := exec.Command("unshare", "--mount", "sh", "-c", c.prepare+` || exit 77
 exec setpriv --reuid=65534 --regid=65534 --clear-groups nous ping`)
 			cmd.Dir = dir
-			cmd.Env = []string{"PATH=" + programs + ":/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + dir, "NOUSED_SOCKET=" + filepath.Join(dir, "s"), "XDG_STATE_HOME=" + state}
+			cmd.Env = []string{"PATH=" + programs + ":/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + dir, "NOUSED_SOCKET=" +
+				filepath.Join(dir, "s"), "XDG_STATE_HOME=" + state}
 			out, err := cmd.CombinedOutput()
 			var exit *exec.ExitError
 			if errors.As(err, &exit) && exit.ExitCode() == 77 || strings.HasPrefix(string(out), "unshare: ") {
@@ -109,7 +123,8 @@ func TestASocketOfAnotherUserAsRoot(t *testing.T) {
 		cmd := exec.Command("nous", command)
 		cmd.Dir, cmd.Env = d.Dir, env
 		out, err := cmd.CombinedOutput()
-		if want := "nous: " + d.Socket + " is not trusted: user 65534 listens there, not you\nname a socket in a folder of your own with --socket or XDG_RUNTIME_DIR\n"; err == nil || string(out) != want {
+		if want := "nous: " + d.Socket + " is not trusted: user 65534 listens there, not you\nname a socket in a folder of " +
+			"your own with --socket or XDG_RUNTIME_DIR\n"; err == nil || string(out) != want {
 			t.Errorf("nous %s: got %v %q, want %q", command, err, out, want)
 		}
 	}
@@ -149,12 +164,14 @@ func TestADaemonsProgramOfAnotherUserAsRoot(t *testing.T) {
 			}
 			out, err := ping()
 			// It waits for a few seconds only, and says so; a machine may be slower.
-			for deadline := time.Now().Add(2 * time.Minute); err != nil && strings.Contains(out, "after 5s") && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(2 * time.Minute); err != nil && strings.Contains(out, "after 5s") &&
+				time.Now().Before(deadline); {
 				out, err = ping()
 			}
 			want := "pong\n"
 			if c.refused {
-				want = fmt.Sprintf("nous: no daemon was started: %s/noused belongs to user %d, neither to you nor to root\ninstall one of your own, or have its owner changed\n", d.Dir, c.noused)
+				want = fmt.Sprintf("nous: no daemon was started: %s/noused belongs to user %d, neither to you nor to "+
+					"root\ninstall one of your own, or have its owner changed\n", d.Dir, c.noused)
 			}
 			if (err != nil) != c.refused || out != want {
 				t.Errorf("got %v %q, want %q", err, out, want)

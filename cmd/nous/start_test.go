@@ -32,7 +32,8 @@ func starter(t *testing.T) (*tuitest.Daemon, []string) {
 	t.Helper()
 	d := tuitest.NewDaemon(t, "", "") // its folder only
 	t.Cleanup(func() { noneLeft(d.Socket) })
-	return d, d.Env("PATH="+filepath.Dir(program(t, "noused"))+":"+os.Getenv("PATH"), "XDG_CONFIG_HOME="+filepath.Join(d.Dir, "fresh"))
+	return d, d.Env("PATH="+filepath.Dir(program(t, "noused"))+":"+os.Getenv("PATH"), "XDG_CONFIG_HOME="+
+		filepath.Join(d.Dir, "fresh"))
 }
 
 // Twenty clients at once, where no daemon runs, start one, and all are served.
@@ -61,7 +62,8 @@ func TestManyClientsStartOneDaemon(t *testing.T) {
 		t.Fatalf("got logs %q, want one", logs)
 	}
 	text, err := os.ReadFile(logs[0])
-	if n := bytes.Count(text, []byte(`"msg":"ready"`)); err != nil || n != 1 || bytes.Contains(text, []byte("runs already")) {
+	if n := bytes.Count(text, []byte(`"msg":"ready"`)); err != nil || n != 1 ||
+		bytes.Contains(text, []byte("runs already")) {
 		t.Errorf("got %v, %d daemons that were ready:\n%s", err, n, text)
 	}
 }
@@ -79,7 +81,10 @@ func TestADaemonThatStopsIsFollowedByTheNext(t *testing.T) {
 	no := false
 	old := state(t, d.Socket).Daemon
 	session := call1(t, d.Socket, protocol.NewSession, protocol.NewSessionParams{}).SessionID
-	call1(t, d.Socket, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: session}, Text: strings.Repeat("word ", 300), Wait: &no})
+	call1(t, d.Socket, protocol.Prompt, protocol.PromptParams{
+		Scope: protocol.Scope{SessionID: session},
+		Text:  strings.Repeat("word ", 300), Wait: &no,
+	})
 	if err := syscall.Kill(old.PID, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +97,10 @@ func TestADaemonThatStopsIsFollowedByTheNext(t *testing.T) {
 			_ = c.Close()
 		}
 	}
-	s, err := start.Daemon(t.Context(), start.Options{Socket: d.Socket, Named: true, Within: 2 * time.Minute, Getenv: os.Getenv})
+	s, err := start.Daemon(t.Context(), start.Options{
+		Socket: d.Socket, Named: true, Within: 2 * time.Minute,
+		Getenv: os.Getenv,
+	})
 	if err != nil {
 		var failed *start.Error
 		errors.As(err, &failed)
@@ -109,7 +117,10 @@ func TestTwoMayStopOneDaemon(t *testing.T) {
 	d.Start()
 	no := false
 	session := call1(t, d.Socket, protocol.NewSession, protocol.NewSessionParams{}).SessionID
-	call1(t, d.Socket, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: session}, Text: strings.Repeat("word ", 300), Wait: &no})
+	call1(t, d.Socket, protocol.Prompt, protocol.PromptParams{
+		Scope: protocol.Scope{SessionID: session},
+		Text:  strings.Repeat("word ", 300), Wait: &no,
+	})
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -128,7 +139,8 @@ func TestTwoMayStopOneDaemon(t *testing.T) {
 // A shell's lock, on a descriptor that nous inherits, is not held by the daemon.
 func TestTheDaemonInheritsNoDescriptors(t *testing.T) {
 	d, env := starter(t)
-	cmd := exec.Command("sh", "-c", `exec 9>shut; flock 9; nous ping; exec 9>&-; exec 8>shut; flock --nonblock 8 && echo free`)
+	cmd := exec.Command("sh", "-c",
+		`exec 9>shut; flock 9; nous ping; exec 9>&-; exec 8>shut; flock --nonblock 8 && echo free`)
 	cmd.Dir, cmd.Env = d.Dir, env
 	if _, err := exec.LookPath("flock"); err != nil {
 		t.Skip("flock is not installed")
@@ -148,7 +160,13 @@ type attached struct {
 }
 
 func newAttached() *attached {
-	return &attached{map[string][]uint64{}, map[string]int{}, map[string]int{}, map[string]map[string]int{}, map[string]bool{}}
+	return &attached{
+		map[string][]uint64{},
+		map[string]int{},
+		map[string]int{},
+		map[string]map[string]int{},
+		map[string]bool{},
+	}
 }
 
 func (c *attached) take(epoch string, line follow.Line) {
@@ -239,7 +257,10 @@ func TestARestartLosesNothing(t *testing.T) {
 		session := call1(t, d.Socket, protocol.NewSession, protocol.NewSessionParams{}).SessionID
 		no := false
 		text := strings.Repeat(fmt.Sprintf("word%d ", i), 200)
-		r := call1(t, d.Socket, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: session}, Text: text, Wait: &no})
+		r := call1(t, d.Socket, protocol.Prompt, protocol.PromptParams{
+			Scope: protocol.Scope{SessionID: session}, Text: text,
+			Wait: &no,
+		})
 		began[r.Accepted.RunID] = session
 	}
 	told := make([]*attached, clients)
@@ -323,7 +344,8 @@ func TestARestartLosesNothing(t *testing.T) {
 func journaled(t *testing.T, socket, session string) map[string]int {
 	t.Helper()
 	ids := map[string]int{}
-	for _, raw := range call1(t, socket, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: session}}).Messages {
+	for _, raw := range call1(t, socket, protocol.GetMessages,
+		protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: session}}).Messages {
 		var m protocol.Message
 		if err := json.Unmarshal(raw, &m); err != nil {
 			t.Fatal(err)

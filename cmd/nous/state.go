@@ -113,6 +113,7 @@ func (a *app) printState(s protocol.State) {
 		}
 	}
 	add("last event", fmt.Sprint(s.LastSeq))
-	add("daemon", fmt.Sprintf("%s, pid %d, since %s, epoch %s", s.Daemon.Version, s.Daemon.PID, s.Daemon.StartedAt.Local().Format(time.DateTime), s.Daemon.Epoch))
+	add("daemon", fmt.Sprintf("%s, pid %d, since %s, epoch %s", s.Daemon.Version, s.Daemon.PID,
+		s.Daemon.StartedAt.Local().Format(time.DateTime), s.Daemon.Epoch))
 	a.printPairs(pairs)
 }

@@ -71,7 +71,8 @@ func (a *app) status(ctx context.Context) error {
 		case a.also != "":
 			a.notef("another daemon listens at %s: nous --socket %s is for that one", a.also, a.also)
 		case a.far == nil && !a.named() && a.socket != client.DefaultSocket():
-			a.notef("it listens at %s, not at %s: it was started where XDG_RUNTIME_DIR was another", a.socket, client.DefaultSocket())
+			a.notef("it listens at %s, not at %s: it was started where XDG_RUNTIME_DIR was another", a.socket,
+				client.DefaultSocket())
 		}
 	}
 	return nil
@@ -115,7 +116,8 @@ func (p *statusPairs) some(key string, lines []string) {
 }
 
 func (p *statusPairs) daemon(d protocol.DaemonInfo, other string) {
-	p.add("daemon", fmt.Sprintf("%s, process %d, up %s, since %s", cmp.Or(d.Version, "of an unknown version"), d.PID, lasting(p.now.Sub(d.StartedAt)), d.StartedAt.Local().Format(time.DateTime)))
+	p.add("daemon", fmt.Sprintf("%s, process %d, up %s, since %s", cmp.Or(d.Version, "of an unknown version"), d.PID,
+		lasting(p.now.Sub(d.StartedAt)), d.StartedAt.Local().Format(time.DateTime)))
 	if other != "" {
 		p.add("  version", other)
 	}
@@ -124,7 +126,10 @@ func (p *statusPairs) daemon(d protocol.DaemonInfo, other string) {
 // otherVersion says that a daemon is of another version than this program, and what
 // to do; "" where there is nothing to say.
 func (a *app) otherVersion(daemon string) string {
-	what := map[string]string{"older": "an older version", "newer": "a newer version", "another": "another version"}[buildinfo.Compared(daemon)]
+	what := map[string]string{
+		"older": "an older version", "newer": "a newer version",
+		"another": "another version",
+	}[buildinfo.Compared(daemon)]
 	if what == "" {
 		return ""
 	}
@@ -132,7 +137,8 @@ func (a *app) otherVersion(daemon string) string {
 	if a.far != nil {
 		next = "to replace it " + a.far.there("restart")
 	}
-	return fmt.Sprintf("the daemon is %s (%s) than this nous (%s); %s", what, oneLine(daemon, 60), buildinfo.Version(), next)
+	return fmt.Sprintf("the daemon is %s (%s) than this nous (%s); %s", what, oneLine(daemon, 60), buildinfo.Version(),
+		next)
 }
 
 func (p *statusPairs) sessions(s protocol.State) {
@@ -200,12 +206,14 @@ func (p *statusPairs) health(s protocol.State) {
 		p.add("readers", fmt.Sprintf("%d of events, %d behind", r.Count, r.Behind))
 		var slow []string
 		for _, reader := range r.Slowest {
-			slow = append(slow, fmt.Sprintf("process %d (%s) by %d events", reader.PID, cmp.Or(reader.Program, "ended"), reader.Lag))
+			slow = append(slow, fmt.Sprintf("process %d (%s) by %d events", reader.PID, cmp.Or(reader.Program, "ended"),
+				reader.Lag))
 		}
 		p.some("  behind", slow)
 	}
 	if b := s.EventBuffer; b != nil {
-		p.add("events", fmt.Sprintf("%s of %s kept: %d of %d", format.Size(int64(b.Bytes)), format.Size(int64(b.Limit)), s.LastSeq+1-min(b.FirstSeq, s.LastSeq+1), s.LastSeq))
+		p.add("events", fmt.Sprintf("%s of %s kept: %d of %d", format.Size(int64(b.Bytes)), format.Size(int64(b.Limit)),
+			s.LastSeq+1-min(b.FirstSeq, s.LastSeq+1), s.LastSeq))
 	}
 	if f := s.Fleet; f != nil {
 		p.fleet(*f)
@@ -222,7 +230,8 @@ func (p *statusPairs) health(s protocol.State) {
 	}
 	var failed []string
 	for _, e := range s.LastErrors {
-		failed = append(failed, strings.TrimSpace(e.At.Local().Format(time.DateTime)+" "+oneLine(e.Message, 2*lineWidth)+" "+e.SessionID))
+		failed = append(failed, strings.TrimSpace(e.At.Local().Format(time.DateTime)+" "+oneLine(e.Message, 2*lineWidth)+" "+
+			e.SessionID))
 	}
 	p.add("errors", map[bool]string{true: "none since the start", false: "the last ones:"}[len(failed) == 0])
 	p.some("  at", failed)
@@ -230,7 +239,8 @@ func (p *statusPairs) health(s protocol.State) {
 
 // fleet says whether the daemon is in its fleet, and what does not work there.
 func (p *statusPairs) fleet(f protocol.FleetState) {
-	text := fmt.Sprintf("%s at %s, %s %s", f.Name, f.Server, map[bool]string{true: "in it for", false: "away for"}[f.Connected], lasting(p.now.Sub(f.Since)))
+	text := fmt.Sprintf("%s at %s, %s %s", f.Name, f.Server,
+		map[bool]string{true: "in it for", false: "away for"}[f.Connected], lasting(p.now.Sub(f.Since)))
 	if f.Connected {
 		text += fmt.Sprintf(", events sent up to %d", f.PublishedSeq)
 	}

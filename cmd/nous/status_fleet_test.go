@@ -15,8 +15,17 @@ func TestStatusOfAFleet(t *testing.T) {
 		state protocol.FleetState
 		want  []string
 	}{
-		"in":   {protocol.FleetState{Name: "box", Server: "tls://nats", Connected: true, Since: now.Add(-time.Minute), PublishedSeq: 7}, []string{"box at tls://nats, in it for 1 min", "events sent up to 7"}},
-		"away": {protocol.FleetState{Name: "box", Server: "tls://nats", Since: now.Add(-time.Hour), Problems: []string{"cannot connect: no servers available"}}, []string{"away for 1 h", "cannot connect: no servers available"}},
+		"in": {protocol.FleetState{
+			Name: "box", Server: "tls://nats", Connected: true, Since: now.Add(-time.Minute),
+			PublishedSeq: 7,
+		}, []string{"box at tls://nats, in it for 1 min", "events sent up to 7"}},
+		"away": {
+			protocol.FleetState{
+				Name: "box", Server: "tls://nats", Since: now.Add(-time.Hour),
+				Problems: []string{"cannot connect: no servers available"},
+			},
+			[]string{"away for 1 h", "cannot connect: no servers available"},
+		},
 	} {
 		p := &statusPairs{now: now}
 		p.health(protocol.State{Health: protocol.Health{Fleet: &c.state}})

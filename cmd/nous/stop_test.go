@@ -21,7 +21,10 @@ func TestCtrlCEndsTheWaitForAStop(t *testing.T) {
 	d.Start()
 	no := false
 	session := call1(t, d.Socket, protocol.NewSession, protocol.NewSessionParams{}).SessionID
-	call1(t, d.Socket, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: session}, Text: "!wait.run", Wait: &no})
+	call1(t, d.Socket, protocol.Prompt, protocol.PromptParams{
+		Scope: protocol.Scope{SessionID: session}, Text: "!wait.run",
+		Wait: &no,
+	})
 	if _, err := os.ReadFile(d.Dir + "/began"); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +42,8 @@ func TestCtrlCEndsTheWaitForAStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	var exit *exec.ExitError
-	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitLeft || !strings.HasPrefix(said.String(), "interrupted; ") {
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitLeft ||
+		!strings.HasPrefix(said.String(), "interrupted; ") {
 		t.Errorf("got %v, want exit status %d: %s", err, exitLeft, said.Bytes())
 	}
 	call1(t, d.Socket, protocol.Ping, protocol.PingParams{}) // it waits for the run
@@ -53,7 +57,10 @@ func refusesWork(t *testing.T, socket, session string) bool {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_, err = client.Call(t.Context(), c, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: session}, Text: "still there?"})
+	_, err = client.Call(t.Context(), c, protocol.Prompt, protocol.PromptParams{
+		Scope: protocol.Scope{SessionID: session},
+		Text:  "still there?",
+	})
 	var wire *protocol.Error
 	if err != nil && (!errors.As(err, &wire) || wire.Reason() != protocol.ShuttingDown) {
 		t.Fatal(err)

@@ -169,7 +169,8 @@ func (a *app) hintJSON(r protocol.ExtensionResult, args []string) {
 	}
 	for _, arg := range args {
 		key, text, ok := strings.Cut(arg, "=")
-		if ok && !strings.HasSuffix(key, ":") && jsontext.Value(text).IsValid() && strings.Contains(r.Error.Message, "/"+key+": got string, ") {
+		if ok && !strings.HasSuffix(key, ":") && jsontext.Value(text).IsValid() &&
+			strings.Contains(r.Error.Message, "/"+key+": got string, ") {
 			a.notef("%s is a text; %s is not", oneLine(arg, 60), oneLine(key+":="+text, 60))
 			return
 		}

@@ -75,7 +75,9 @@ func (a *app) printMessages(ctx context.Context, p protocol.GetMessagesParams, f
 }
 
 // printWholeMessages prints a conversation as JSON: a reply of one page as it came.
-func (a *app) printWholeMessages(ctx context.Context, c *client.Client, p protocol.GetMessagesParams) (session string, err error) {
+func (a *app) printWholeMessages(ctx context.Context, c *client.Client, p protocol.GetMessagesParams) (session string,
+	err error,
+) {
 	var only []byte
 	pages := 0
 	all, err := client.AllMessages(p, func(p protocol.GetMessagesParams) (page protocol.Messages, err error) {
@@ -98,7 +100,8 @@ func (a *app) printWholeMessages(ctx context.Context, c *client.Client, p protoc
 }
 
 // messagesFrom asks for messages over c.
-func (a *app) messagesFrom(ctx context.Context, c *client.Client) func(protocol.GetMessagesParams) (protocol.Messages, error) {
+func (a *app) messagesFrom(ctx context.Context, c *client.Client) func(protocol.GetMessagesParams) (protocol.Messages,
+	error) {
 	return func(p protocol.GetMessagesParams) (protocol.Messages, error) {
 		return call(ctx, a, c, protocol.GetMessages, p)
 	}

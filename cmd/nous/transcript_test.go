@@ -10,8 +10,9 @@ import (
 // A conversation that the daemon does not give in one reply is printed whole.
 func TestALongConversationIsPrintedWhole(t *testing.T) {
 	for args, want := range map[string]string{
-		"messages":             "  m1\n  one\n\nuser  ",
-		"messages --json":      `{"session_id":"s","messages":[` + saidEntry("m1", "one") + `,` + saidEntry("m2", "two") + `],"leaf_id":"m2"}` + "\n",
+		"messages": "  m1\n  one\n\nuser  ",
+		"messages --json": `{"session_id":"s","messages":[` + saidEntry("m1", "one") + `,` + saidEntry("m2", "two") +
+			`],"leaf_id":"m2"}` + "\n",
 		"export --format json": `"m1"`,
 		"export":               "> two\n",
 	} {
@@ -40,5 +41,6 @@ func TestALongConversationIsPrintedWhole(t *testing.T) {
 }
 
 func saidEntry(id, text string) string {
-	return `{"type":"message","id":"` + id + `","role":"user","text":"` + text + `","run_id":"r","turn_kind":"prompt","created_at":"2026-01-02T03:04:05Z"}`
+	return `{"type":"message","id":"` + id + `","role":"user","text":"` + text +
+		`","run_id":"r","turn_kind":"prompt","created_at":"2026-01-02T03:04:05Z"}`
 }

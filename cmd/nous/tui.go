@@ -42,7 +42,8 @@ func (a *app) openTUI(cmd *cobra.Command, plain bool) error {
 	}
 	view := &textView{a: a}
 	return tui.Run(cmd.Context(), tui.Options{
-		Site: a.site(), Others: a.otherSites(), Session: a.session, Find: later, Plain: plain, Board: a.board, In: a.in, Out: a.out.w,
+		Site: a.site(), Others: a.otherSites(), Session: a.session, Find: later, Plain: plain, Board: a.board, In: a.in,
+		Out:   a.out.w,
 		Event: func(ev protocol.Event) { view.event(ev, nil) },
 		Entry: func(entry jsontext.Value) error { return a.printEntry(entry, false) },
 	})
@@ -51,7 +52,8 @@ func (a *app) openTUI(cmd *cobra.Command, plain bool) error {
 // site is the daemon that is meant, for the screen.
 func (a *app) site() tui.Site {
 	return tui.Site{
-		Daemon: a.way(), Place: a.place(), Flags: a.flags(), Host: a.hostName(), Unit: a.far == nil && a.socket == protocol.DefaultSocket(os.Getenv),
+		Daemon: a.way(), Place: a.place(), Flags: a.flags(), Host: a.hostName(), Unit: a.far == nil &&
+			a.socket == protocol.DefaultSocket(os.Getenv),
 		Start: a.startOnScreen, Other: a.otherVersion, SetUp: a.setupArgs(),
 		Export: func(ctx context.Context, session, format string, w io.Writer) error {
 			doc, err := a.document(ctx, session, format)

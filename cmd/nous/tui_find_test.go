@@ -99,7 +99,8 @@ func TestFindInFoldsAndWhileItStreams(t *testing.T) {
 	s.Wait("more lines")
 	s.say("begin " + strings.Repeat("needle and thread ", 30) + "end")
 	s.WaitFor("the run", func(screen string) bool { // it may be over by now
-		return strings.Contains(screen, "running") || strings.Count(screen, "── 1 turn") > 1 || strings.Contains(screen, "thread end")
+		return strings.Contains(screen, "running") || strings.Count(screen, "── 1 turn") > 1 ||
+			strings.Contains(screen, "thread end")
 	})
 	s.say("/find needle")
 	s.Wait("find: needle", " of 60")

@@ -38,7 +38,10 @@ case "$1" in
 	if err := os.WriteFile(filepath.Join(dir, "ssh"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "NOUSED_SOCKET=" + filepath.Join(dir, "none")}, func(name string) farHost { return farHost{t, dir, name} }
+	return []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "NOUSED_SOCKET=" + filepath.Join(dir, "none")},
+		func(name string) farHost {
+			return farHost{t, dir, name}
+		}
 }
 
 // cut ends the connection; while the host is down there is no other.
@@ -172,7 +175,14 @@ func TestSSHAsksBeforeTheScreen(t *testing.T) {
 func TestCtrlCWhileSSHAsks(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
-	for _, args := range [][]string{{}, {"prompt", "hello"}, {"prompt", "--wait", "--json", "hello"}, {"ping"}, {"events"}, {"doctor"}} {
+	for _, args := range [][]string{
+		{},
+		{"prompt", "hello"},
+		{"prompt", "--wait", "--json", "hello"},
+		{"ping"},
+		{"events"},
+		{"doctor"},
+	} {
 		env, dir := askingSSH(t, d)
 		s := startScreen(t, d, look{env: env, args: append([]string{"--host", "box"}, args...)})
 		s.Wait("code:")
@@ -198,7 +208,8 @@ func TestAWrongCode(t *testing.T) {
 	s := startScreen(t, d, look{env: env, args: []string{"--host", "box", "ping"}})
 	s.Wait("code:")
 	s.Type("999\r")
-	if status := s.Exit(); status != exitNoDaemon || strings.Count(s.Screen(), "that was not the code") != 1 || !strings.Contains(s.Screen(), "try: ssh box") {
+	if status := s.Exit(); status != exitNoDaemon || strings.Count(s.Screen(), "that was not the code") != 1 ||
+		!strings.Contains(s.Screen(), "try: ssh box") {
 		t.Errorf("got status %d\n%s", status, s.Screen())
 	}
 }
@@ -209,8 +220,12 @@ func TestAWrongCode(t *testing.T) {
 func TestScreenOfSeveralHosts(t *testing.T) {
 	t.Parallel()
 	box, gpu := startDaemon(t, ""), startDaemon(t, "")
-	id := askDaemon(t, gpu.Socket, protocol.NewSession, protocol.NewSessionParams{Title: "Train it", Activate: new(bool)}).SessionID
-	askDaemon(t, gpu.Socket, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: "words for it"})
+	id := askDaemon(t, gpu.Socket, protocol.NewSession, protocol.NewSessionParams{Title: "Train it", Activate: new(bool)}).
+		SessionID
+	askDaemon(t, gpu.Socket, protocol.Prompt, protocol.PromptParams{
+		Scope: protocol.Scope{SessionID: id},
+		Text:  "words for it",
+	})
 	env, at := reachable(t, map[string]*tuitest.Daemon{"box": box, "gpu": gpu})
 	at("none").down()
 	s := startScreen(t, box, look{env: env, args: []string{"--host", "none", "--host", "box", "--host", "gpu"}})

@@ -42,7 +42,8 @@ func longTalk(t *testing.T, l look) *screen {
 	s.Paste("said before " + lines.String() + "the very end")
 	s.Press("enter")
 	s.WaitFor("the answer", func(screen string) bool {
-		return strings.Contains(screen, "the very end") && strings.Contains(screen, "── 1 turn") && strings.Contains(screen, "idle")
+		return strings.Contains(screen, "the very end") && strings.Contains(screen, "── 1 turn") &&
+			strings.Contains(screen, "idle")
 	})
 	return s
 }
@@ -208,7 +209,8 @@ func TestTheEndOfNousEndsItsEditor(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
 	d.Fifo("ended")
-	editor := script(t, d, "editor", "trap 'echo so it does > ended; exit 1' HUP\necho in its hands\nwhile :; do read -r line < go; done\n")
+	editor := script(t, d, "editor",
+		"trap 'echo so it does > ended; exit 1' HUP\necho in its hands\nwhile :; do read -r line < go; done\n")
 	s := openScreen(t, d, look{env: []string{"VISUAL=" + editor}})
 	s.Press("ctrl+g")
 	s.Wait("in its hands")

@@ -587,7 +587,9 @@ func TestSuspendResumeAndLeave(t *testing.T) {
 	}
 	shell := func() {
 		t.Helper()
-		s.WaitFor("the shell's prompt", func(screen string) bool { return strings.HasSuffix(strings.TrimSpace(screen), "shell>") })
+		s.WaitFor("the shell's prompt", func(screen string) bool {
+			return strings.HasSuffix(strings.TrimSpace(screen), "shell>")
+		})
 	}
 	s.Press("ctrl+z")
 	shell()
@@ -642,7 +644,10 @@ func (s *screen) asBefore() {
 	if !s.Mode(25) {
 		s.t.Error("the cursor is hidden")
 	}
-	for mode, name := range map[int]string{1049: "the other screen", 1000: "mouse", 1002: "mouse", 1003: "mouse", 1006: "mouse", 1004: "focus", 2004: "bracketed paste", 2026: "frames"} {
+	for mode, name := range map[int]string{
+		1049: "the other screen", 1000: "mouse", 1002: "mouse", 1003: "mouse",
+		1006: "mouse", 1004: "focus", 2004: "bracketed paste", 2026: "frames",
+	} {
 		if s.Mode(mode) {
 			s.t.Errorf("mode %d is still set: %s", mode, name)
 		}
@@ -730,7 +735,9 @@ func TestColoursAreWhatTheTerminalHas(t *testing.T) {
 		{"256 colours", nil, func(c []string) bool {
 			return strings.Contains(strings.Join(c, ""), "38;5;") && !strings.Contains(strings.Join(c, ""), "38;2;")
 		}},
-		{"all colours", []string{"COLORTERM=truecolor"}, func(c []string) bool { return strings.Contains(strings.Join(c, ""), "38;2;") }},
+		{"all colours", []string{"COLORTERM=truecolor"}, func(c []string) bool {
+			return strings.Contains(strings.Join(c, ""), "38;2;")
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -785,7 +792,8 @@ func TestASessionThatIsNoneIsNotReplacedByAnother(t *testing.T) {
 			if got := s.Exit(); got != 1 {
 				t.Errorf("got exit status %d, want 1", got)
 			}
-			if screen := s.Screen(); !strings.Contains(screen, "session_not_found") || strings.Contains(screen, "session ses-0") {
+			if screen := s.Screen(); !strings.Contains(screen, "session_not_found") ||
+				strings.Contains(screen, "session ses-0") {
 				t.Errorf("got:\n%s", screen)
 			}
 		})
@@ -842,7 +850,8 @@ func TestGoldenScreens(t *testing.T) {
 	d := startDaemon(t, "")
 	talk := openScreen(t, d, look{})
 	talk.begin("A day at the lake")
-	talk.Paste("?where to begin\n# Plan\n\nFirst **pack**, then *go*:\n\n- `boat`\n- oars\n\n```go\nfunc row() error { return nil }\n```\n!shout.run\n")
+	talk.Paste("?where to begin\n# Plan\n\nFirst **pack**, then *go*:\n\n- `boat`\n- oars\n\n```go\nfunc row() error { " +
+		"return nil }\n```\n!shout.run\n")
 	talk.Press("enter")
 	talk.Wait("LOUD", "── 1 turn", "idle")
 	for _, size := range [][2]int{{44, 16}, {80, 24}, {132, 40}} {
@@ -869,7 +878,9 @@ func TestGoldenScreens(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s.WaitFor("look of "+path+"; it is\n"+steady(s.Styled()), func(string) bool { return steady(s.Styled()) == string(want) })
+				s.WaitFor("look of "+path+"; it is\n"+steady(s.Styled()), func(string) bool {
+					return steady(s.Styled()) == string(want)
+				})
 			})
 		}
 	}
@@ -933,7 +944,8 @@ func BenchmarkStreamOf1000DeltasASecond(b *testing.B) {
 		s.Paste(fmt.Sprintf("%s%d", text, i))
 		s.Press("enter")
 		s.WaitFor("answer", func(screen string) bool {
-			return strings.Contains(screen, fmt.Sprintf("done%d", i)) && strings.Contains(screen, "idle") && time.Since(start) > time.Second
+			return strings.Contains(screen, fmt.Sprintf("done%d", i)) && strings.Contains(screen, "idle") &&
+				time.Since(start) > time.Second
 		})
 		cpu += cpuOf(b, s.PID()) - before
 		wall += time.Since(start)

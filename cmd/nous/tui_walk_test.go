@@ -52,7 +52,8 @@ func TestTwoScreensShowTheSameAfterEveryAction(t *testing.T) {
 	w.both(askDaemon(t, w.d.Socket, protocol.NewSession, protocol.NewSessionParams{}).SessionID)
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the last of %d actions of seed %d:\n%s", w.step, *walkSeed, strings.Join(w.log[max(0, len(w.log)-12):], "\n"))
+			t.Logf("the last of %d actions of seed %d:\n%s", w.step, *walkSeed, strings.Join(w.log[max(0, len(w.log)-12):],
+				"\n"))
 		}
 	})
 	for w.step = range *walkSteps {
@@ -63,8 +64,14 @@ func TestTwoScreensShowTheSameAfterEveryAction(t *testing.T) {
 
 // act does one thing.
 func (w *walk) act() {
-	idle := []func(){w.prompt, w.prompt, w.prompt, w.shell, w.hold, w.hold, w.branch, w.leaf, w.compact, w.model, w.renew, w.resize, w.modes, w.question, w.question}
-	busy := []func(){w.steer, w.steer, w.followUp, w.followUp, w.withdraw, w.abort, w.release, w.awayAndBack, w.model, w.resize}
+	idle := []func(){
+		w.prompt, w.prompt, w.prompt, w.shell, w.hold, w.hold, w.branch, w.leaf, w.compact, w.model, w.renew,
+		w.resize, w.modes, w.question, w.question,
+	}
+	busy := []func(){
+		w.steer, w.steer, w.followUp, w.followUp, w.withdraw, w.abort, w.release, w.awayAndBack, w.model,
+		w.resize,
+	}
 	choices := idle
 	if w.waits {
 		choices = busy
@@ -122,8 +129,10 @@ func shared(screen string) string {
 var said = []string{
 	"a plain sentence", "# A title\n\n- one **bold**\n- two `code`\n\n```go\nfunc f() error { return nil }\n```",
 	"?I have to think about it\nand this is it", "漢字 and 👩‍👩‍👧 and é, " + "word after word, and 漢字 again, ",
-	"!bash {\"command\":\"seq 30\"}", "!bash {\"command\":\"seq 30; exit 3\"}", "!no.such {}", "!shout.run\nand that was that",
-	"!write {\"path\":\"a.go\",\"content\":\"package a\\n\\nfunc A() {}\\n\"}", "!edit {\"path\":\"a.go\",\"old_text\":\"A()\",\"new_text\":\"B()\"}",
+	"!bash {\"command\":\"seq 30\"}", "!bash {\"command\":\"seq 30; exit 3\"}", "!no.such {}",
+	"!shout.run\nand that was that",
+	"!write {\"path\":\"a.go\",\"content\":\"package a\\n\\nfunc A() {}\\n\"}",
+	"!edit {\"path\":\"a.go\",\"old_text\":\"A()\",\"new_text\":\"B()\"}",
 	"| a | b |\n|---|---|\n| 1 | 2 |", "a long one " + strings.Repeat("and so on ", 60),
 }
 
@@ -186,7 +195,8 @@ func (w *walk) question() {
 	case "abort":
 		askDaemon(w.t, w.d.Socket, protocol.Abort, protocol.AbortParams{Scope: w.scope()})
 	case "once", "deny":
-		askDaemon(w.t, w.d.Socket, protocol.Approve, protocol.ApproveParams{ApprovalID: w.state().PendingApprovals[0].ApprovalID, Option: answer})
+		askDaemon(w.t, w.d.Socket, protocol.Approve,
+			protocol.ApproveParams{ApprovalID: w.state().PendingApprovals[0].ApprovalID, Option: answer})
 	default:
 		w.one().Type(keyF5 + answer)
 	}
@@ -277,7 +287,8 @@ func (w *walk) both(id string) {
 
 func (w *walk) branch() {
 	w.did("branch")
-	w.both(askDaemon(w.t, w.d.Socket, protocol.BranchSession, protocol.BranchSessionParams{SessionID: w.session}).SessionID)
+	w.both(askDaemon(w.t, w.d.Socket, protocol.BranchSession, protocol.BranchSessionParams{SessionID: w.session}).
+		SessionID)
 }
 
 // renew deletes the session and goes on in a new one.

@@ -36,7 +36,8 @@ session it was copied from; what a deleted session took is not known any more.`,
 		},
 	}
 	cmd.Flags().StringVar(&by, "by", string(protocol.ByDay), "`what` the rows are for: day, model, session or folder")
-	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"day", "model", "session", "folder"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"day", "model", "session", "folder"},
+		cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -73,7 +74,8 @@ func (a *app) printUsage(r protocol.UsageReport) {
 	rows := [][]string{append(header, "INPUT", "CACHED", "OUTPUT", "COST", "")}
 	for _, row := range r.Rows {
 		name := cmp.Or(row.Day, row.Model, row.SessionID, row.Workdir)
-		rows = append(rows, append([]string{oneLine(name, 4096)}, append(usageCells(row.UsageSum), oneLine(row.Title, 60))...))
+		rows = append(rows, append([]string{oneLine(name, 4096)},
+			append(usageCells(row.UsageSum), oneLine(row.Title, 60))...))
 	}
 	if len(r.Rows) != 1 {
 		rows = append(rows, append([]string{"total"}, append(usageCells(r.Total), "")...))
@@ -98,7 +100,10 @@ func usageCells(u protocol.UsageSum) []string {
 	if u.Cost != nil {
 		cost = fmt.Sprintf("%.4f %s", u.Cost.Amount, u.Cost.Currency)
 	}
-	return []string{strconv.FormatInt(u.InputTokens, 10), strconv.FormatInt(u.CachedTokens, 10), strconv.FormatInt(u.OutputTokens, 10), cost}
+	return []string{
+		strconv.FormatInt(u.InputTokens, 10), strconv.FormatInt(u.CachedTokens, 10),
+		strconv.FormatInt(u.OutputTokens, 10), cost,
+	}
 }
 
 // alignRight makes the cells of some columns end in the same place.

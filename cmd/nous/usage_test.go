@@ -52,10 +52,19 @@ var wrongLines = []struct{ line, want string }{
 	{"set-mode steering all extra", `set-mode takes 2 arguments, and got "extra" besides: it wants which texts,`},
 	{"set-mode sideways all", `sideways: want steering or follow-up`},
 	{"set-mode steering some", `some: want one-at-a-time or all`},
-	{"approvals one two", `approvals takes 1 argument, and got "two" besides: it wants ID, the id of an approval, or nothing`},
-	{"approve apr-1 maybe", `maybe: want once, session, always or continue, of a form accept, decline or cancel; nous deny says no`},
+	{
+		"approvals one two",
+		`approvals takes 1 argument, and got "two" besides: it wants ID, the id of an approval, or nothing`,
+	},
+	{
+		"approve apr-1 maybe",
+		`maybe: want once, session, always or continue, of a form accept, decline or cancel; nous deny says no`,
+	},
 	{"approve once apr-1", `once apr-1: the ID comes first`},
-	{"approve apr-1 once more", `approve takes 2 arguments, and got "more" besides: it wants ID, the id of an approval, and then`},
+	{
+		"approve apr-1 once more",
+		`approve takes 2 arguments, and got "more" besides: it wants ID, the id of an approval, and then`,
+	},
 	{"deny one two", `deny takes 1 argument, and got "two" besides: it wants ID, the id of an approval, or nothing`},
 	{"deny --reason", `--reason wants a value: text`},
 	{"set-approval-mode", `set-approval-mode wants ask, auto or deny`},
@@ -77,7 +86,10 @@ var wrongLines = []struct{ line, want string }{
 	{"new --worktree=", `--worktree wants the name of a branch, or nothing at all`},
 	{"switch", `switch wants SESSION, the id of a session`},
 	{"switch one two", `switch takes 1 argument, and got "two" besides: it wants SESSION, the id of a session`},
-	{"branch one two", `branch takes 1 argument, and got "two" besides: it wants SESSION, the id of a session, or nothing`},
+	{
+		"branch one two",
+		`branch takes 1 argument, and got "two" besides: it wants SESSION, the id of a session, or nothing`,
+	},
 	{"prune now", `prune takes no arguments, and got "now"`},
 	{"logs now", `logs takes no arguments, and got "now"`},
 	{"logs --lines=-1", `--lines -1: want 0 or more`},
@@ -86,7 +98,10 @@ var wrongLines = []struct{ line, want string }{
 	{"usage --by hour", `--by hour: want day, model, session or folder`},
 	{"board extra", `board takes no arguments, and got "extra"`},
 	{"messages extra", `messages takes no arguments, and got "extra"`},
-	{"system one two", `system takes 1 argument, and got "two" besides: it wants SESSION, the id of a session, or nothing`},
+	{
+		"system one two",
+		`system takes 1 argument, and got "two" besides: it wants SESSION, the id of a session, or nothing`,
+	},
 	{"tree extra", `tree takes no arguments, and got "extra"`},
 	{"set-leaf", `set-leaf wants ENTRY, the id of an entry; nous tree shows them`},
 	{"set-leaf one two", `set-leaf takes 1 argument, and got "two" besides: it wants ENTRY,`},
@@ -94,7 +109,10 @@ var wrongLines = []struct{ line, want string }{
 	{"search", `search wants TEXT, what to look for`},
 	{"search --limit few x", `--limit few: want a whole number`},
 	{"show one two", `show takes 1 argument, and got "two" besides: it wants RUN, MESSAGE or SESSION,`},
-	{"export one two", `export takes 1 argument, and got "two" besides: it wants SESSION, the id of a session, or nothing`},
+	{
+		"export one two",
+		`export takes 1 argument, and got "two" besides: it wants SESSION, the id of a session, or nothing`,
+	},
 	{"export --format pdf", `--format pdf: want md, json or html`},
 	{"export --format html --json", `--json and --format html exclude each other`},
 	{"fleet nonsense", `fleet has no command "nonsense"`},
@@ -138,7 +156,8 @@ var wrongLines = []struct{ line, want string }{
 }
 
 // foreign are the words of the libraries that read the command line.
-var foreign = regexp.MustCompile(`arg\(s\)|strconv|parsing|invalid argument|unknown (shorthand )?flag|needs an argument|bad flag syntax|jsontext|json:`)
+var foreign = regexp.MustCompile(
+	`arg\(s\)|strconv|parsing|invalid argument|unknown (shorthand )?flag|needs an argument|bad flag syntax|jsontext|json:`)
 
 func TestWrongCommandLinesAreToldInPlainWords(t *testing.T) {
 	told := map[string]bool{}
@@ -150,9 +169,11 @@ func TestWrongCommandLinesAreToldInPlainWords(t *testing.T) {
 			status := a.main(args)
 			lines := strings.SplitAfter(errout.String(), "\n")
 			if status != exitUsage || out.Len() > 0 || !strings.HasPrefix(lines[0], "nous: "+tc.want) {
-				t.Errorf("got status %d, output %q, errors %q, want %d and %q", status, out.String(), errout.String(), exitUsage, tc.want)
+				t.Errorf("got status %d, output %q, errors %q, want %d and %q", status, out.String(), errout.String(), exitUsage,
+					tc.want)
 			}
-			if len(lines) != 4 || !strings.HasPrefix(lines[1], "for example: nous") || !strings.HasSuffix(lines[2], " --help says more\n") {
+			if len(lines) != 4 || !strings.HasPrefix(lines[1], "for example: nous") ||
+				!strings.HasSuffix(lines[2], " --help says more\n") {
 				t.Errorf("got %q, want what is wrong, an example, and where there is more", errout.String())
 			}
 			if words := foreign.FindString(errout.String()); words != "" {
@@ -187,7 +208,11 @@ func everyCommand(f func(*cobra.Command)) {
 // leaves.
 func TestExamplesAreRightCommandLines(t *testing.T) {
 	everyCommand(func(cmd *cobra.Command) {
-		if top := strings.Fields(cmd.CommandPath() + " -")[1]; slices.Contains([]string{"-", "help", "completion", "acp", "man-pages"}, top) { // acp asks a daemon when its client does
+		// acp asks a daemon when its client does
+		if top := strings.Fields(cmd.CommandPath() + " -")[1]; slices.Contains([]string{
+			"-", "help", "completion", "acp",
+			"man-pages",
+		}, top) {
 			return
 		}
 		line, _, _ := strings.Cut(strings.TrimPrefix(cmdline.Example(cmd), "nous "), " > ")
@@ -220,7 +245,8 @@ func TestHelpTellsOfCommands(t *testing.T) {
 	} {
 		var out, errout bytes.Buffer
 		args := strings.Split(line, " ")
-		if status := newApp(strings.NewReader(""), &out, &errout).main(args); status != 0 || !strings.Contains(out.String(), want) {
+		if status := newApp(strings.NewReader(""), &out, &errout).main(args); status != 0 ||
+			!strings.Contains(out.String(), want) {
 			t.Errorf("%s: got status %d, %q, %q, want %q", line, status, out.String(), errout.String(), want)
 		}
 	}

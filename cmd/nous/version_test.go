@@ -52,7 +52,8 @@ func TestOtherVersionsAreSaid(t *testing.T) {
 			cmd.Dir, cmd.Env = d.Dir, d.Env()
 			return cmd
 		}
-		if out, err := run("status").CombinedOutput(); err != nil || strings.Contains(string(out), want) != (c.want != "") || !strings.Contains(string(out), c.version) {
+		if out, err := run("status").CombinedOutput(); err != nil || strings.Contains(string(out), want) != (c.want != "") ||
+			!strings.Contains(string(out), c.version) {
 			t.Errorf("nous status of %s: %v\n%s", c.version, err, out)
 		}
 		screen := tuitest.Start(t, run(), 120, 30, false)
@@ -66,7 +67,8 @@ func TestOtherVersionsAreSaid(t *testing.T) {
 		}
 		plain := run("--plain")
 		plain.Stdin = strings.NewReader("/quit\n")
-		if out, err := plain.CombinedOutput(); err != nil || strings.Count(string(out), want) != 1 && c.want != "" || c.want == "" && strings.Contains(string(out), "than this nous") {
+		if out, err := plain.CombinedOutput(); err != nil || strings.Count(string(out), want) != 1 && c.want != "" ||
+			c.want == "" && strings.Contains(string(out), "than this nous") {
 			t.Errorf("nous --plain of %s: %v\n%s", c.version, err, out)
 		}
 	}

@@ -13,12 +13,31 @@ func TestAnAnswerWhoseBeginningWasMissedIsWhole(t *testing.T) {
 	const text = "good old days"
 	end := protocol.MessageEnd{Role: "assistant", Text: text, StopReason: protocol.StopEnd}
 	for name, events := range map[string][]protocol.Event{
-		"all of it":       {protocol.MessageStart{Role: "assistant"}, protocol.MessageUpdate{Delta: "good "}, protocol.MessageUpdate{Delta: "old days"}, end},
-		"no beginning":    {protocol.MessageUpdate{Delta: "days"}, end},
-		"the end alone":   {end},
-		"after the user":  {protocol.MessageStart{Role: "user", Text: "x"}, protocol.MessageEnd{Role: "user", Text: "x"}, protocol.MessageUpdate{Delta: "days"}, end},
-		"no end either":   {protocol.MessageUpdate{Delta: "good "}, protocol.MessageUpdate{Delta: "old days"}, protocol.AgentEnd{StopReason: protocol.StopCompleted}},
-		"after a message": {protocol.MessageStart{Role: "assistant"}, protocol.MessageEnd{Role: "assistant", StopReason: "tool_use"}, protocol.MessageUpdate{Delta: "days"}, end},
+		"all of it": {
+			protocol.MessageStart{Role: "assistant"},
+			protocol.MessageUpdate{Delta: "good "},
+			protocol.MessageUpdate{Delta: "old days"},
+			end,
+		},
+		"no beginning":  {protocol.MessageUpdate{Delta: "days"}, end},
+		"the end alone": {end},
+		"after the user": {
+			protocol.MessageStart{Role: "user", Text: "x"},
+			protocol.MessageEnd{Role: "user", Text: "x"},
+			protocol.MessageUpdate{Delta: "days"},
+			end,
+		},
+		"no end either": {
+			protocol.MessageUpdate{Delta: "good "},
+			protocol.MessageUpdate{Delta: "old days"},
+			protocol.AgentEnd{StopReason: protocol.StopCompleted},
+		},
+		"after a message": {
+			protocol.MessageStart{Role: "assistant"},
+			protocol.MessageEnd{Role: "assistant", StopReason: "tool_use"},
+			protocol.MessageUpdate{Delta: "days"},
+			end,
+		},
 	} {
 		var out, errout bytes.Buffer
 		v := &textView{a: newApp(nil, &out, &errout)}

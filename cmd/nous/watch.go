@@ -101,7 +101,8 @@ func (w *watch) step() (done bool, err error) {
 // ended is the end of a run that was seen. Where events may be missed it may be
 // all that was.
 func (w *watch) ended(end *protocol.AgentEnd) (done bool, err error) {
-	if w.feed.first.Lacks != nil && end.StopReason == protocol.StopCompleted && (w.feed.events.LostAnswer() || !w.answered) {
+	if w.feed.first.Lacks != nil && end.StopReason == protocol.StopCompleted &&
+		(w.feed.events.LostAnswer() || !w.answered) {
 		return true, w.endedUnseen()
 	}
 	return true, exitOfRun(end.StopReason)

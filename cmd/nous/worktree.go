@@ -97,9 +97,10 @@ func (a *app) deleteInWorktree(ctx context.Context, id string) error {
 		a.notef("removed the worktree %s; its branch %s stays", dir, branch)
 	}
 	stop()
-	return query(ctx, a, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id}, func(r protocol.SessionDeleted) {
-		a.println(r.SessionID)
-	})
+	return query(ctx, a, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id},
+		func(r protocol.SessionDeleted) {
+			a.println(r.SessionID)
+		})
 }
 
 // forgetWorktree has git forget a worktree whose folder is gone. Nothing in the
@@ -122,7 +123,8 @@ func (a *app) forgetWorktree(ctx context.Context, dir string, all []protocol.Ses
 	if known {
 		a.notef("the folder %s is gone already; git forgets the worktree, and its branch stays", dir)
 	} else {
-		a.notef("the folder %s is gone already; if git worktree list in its repository still has it, git worktree prune there forgets it", dir)
+		a.notef("the folder %s is gone already; if git worktree list in its repository still has it, git worktree prune "+
+			"there forgets it", dir)
 	}
 	return nil
 }

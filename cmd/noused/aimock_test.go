@@ -77,7 +77,8 @@ func aimockProgram(t *testing.T) string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), fetchTime)
 	defer cancel()
-	npm := exec.CommandContext(ctx, "npm", "ci", "--engine-strict", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries", "0", "--fetch-timeout", "20000")
+	npm := exec.CommandContext(ctx, "npm", "ci", "--engine-strict", "--ignore-scripts", "--no-audit", "--no-fund",
+		"--fetch-retries", "0", "--fetch-timeout", "20000")
 	npm.Dir, npm.WaitDelay = dir, time.Second
 	out, err := npm.CombinedOutput()
 	switch {
@@ -239,7 +240,8 @@ func newMocked(t *testing.T, program string, v strictVendor) *mocked {
 	}
 	m := &mocked{url: startAimock(t, program)}
 	m.relay = newRelay(t, m.url, "HOLD")
-	m.daemon = unstarted(t, "noused", "--tools-dir", examples, "--config", modelConfig(t, v.provider(), m.relay.url+"/v1", testKey, v.wireLine()))
+	m.daemon = unstarted(t, "noused", "--tools-dir", examples, "--config", modelConfig(t, v.provider(), m.relay.url+"/v1",
+		testKey, v.wireLine()))
 	m.withMany()
 	m.start()
 	m.awaitMany()
@@ -270,7 +272,10 @@ func (m *mocked) ask(t *testing.T, scope protocol.Scope, text, want string) prot
 func (m *mocked) begin(t *testing.T, scope protocol.Scope, text string) string {
 	t.Helper()
 	no := false
-	r, err := client.Call(context.Background(), m.c, protocol.Prompt, protocol.PromptParams{Scope: scope, Text: text, Wait: &no})
+	r, err := client.Call(context.Background(), m.c, protocol.Prompt, protocol.PromptParams{
+		Scope: scope, Text: text,
+		Wait: &no,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -450,7 +455,8 @@ func (m *mocked) steerInTheMiddle(t *testing.T) {
 		update, ok := ev.(protocol.MessageUpdate)
 		return ok && strings.Contains(update.Delta, "HOLD")
 	})
-	if _, err := client.Call(context.Background(), m.c, protocol.Steer, protocol.SteerParams{Scope: scope, Text: "In French"}); err != nil {
+	if _, err := client.Call(context.Background(), m.c, protocol.Steer,
+		protocol.SteerParams{Scope: scope, Text: "In French"}); err != nil {
 		t.Fatal(err)
 	}
 	close(m.relay.release)
@@ -495,7 +501,8 @@ func (m *mocked) abortInTheMiddle(t *testing.T) {
 	replied := time.Now()
 	select {
 	case <-conn.gone:
-		t.Logf("the connection was closed %s after the abort was sent, %s after its reply", conn.at.Sub(begun), conn.at.Sub(replied))
+		t.Logf("the connection was closed %s after the abort was sent, %s after its reply", conn.at.Sub(begun),
+			conn.at.Sub(replied))
 	case <-time.After(hangTime): // a tenth of a second is meant
 		t.Fatal("the connection is still open")
 	}
@@ -537,7 +544,8 @@ func (m *mocked) errors(t *testing.T) {
 	for i, c := range cases {
 		scopes[i] = m.session(t)
 		all.Go(func() {
-			ends[i].r, ends[i].err = client.Call(context.Background(), m.c, protocol.Prompt, protocol.PromptParams{Scope: scopes[i], Text: c.text})
+			ends[i].r, ends[i].err = client.Call(context.Background(), m.c, protocol.Prompt,
+				protocol.PromptParams{Scope: scopes[i], Text: c.text})
 		})
 	}
 	all.Wait()
@@ -560,7 +568,8 @@ func (m *mocked) errors(t *testing.T) {
 				t.Fatal(ends[i].err)
 			}
 			r := ends[i].r.Result
-			if told := fmt.Sprintf("%s", r.Events); r.Output != c.output || !strings.Contains(told, `"code":"provider_retry"`) || !strings.Contains(told, c.told) {
+			if told := fmt.Sprintf("%s", r.Events); r.Output != c.output || !strings.Contains(told, `"code":"provider_retry"`) ||
+				!strings.Contains(told, c.told) {
 				t.Errorf("got %q after %s", r.Output, told)
 			}
 		})
@@ -571,7 +580,8 @@ func (m *mocked) errors(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := string(got.Messages[len(got.Messages)-1])
-	if !strings.Contains(last, `"role":"assistant"`) || !strings.Contains(last, "I am here") || strings.Contains(last, "between") {
+	if !strings.Contains(last, `"role":"assistant"`) || !strings.Contains(last, "I am here") ||
+		strings.Contains(last, "between") {
 		t.Errorf("kept %s", last)
 	}
 }

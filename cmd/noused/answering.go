@@ -165,5 +165,6 @@ func (v vendors) checkEffort(c model.Choice, effort string) error {
 	if levels := facts.Levels(); len(levels) > 0 {
 		only = strings.Join(levels, ", ")
 	}
-	return &effortError{fmt.Sprintf("%s/%s has no effort %s, but %s (says %s)", c.Provider, c.Name, effort, only, facts.Source)}
+	return &effortError{fmt.Sprintf("%s/%s has no effort %s, but %s (says %s)", c.Provider, c.Name, effort, only,
+		facts.Source)}
 }

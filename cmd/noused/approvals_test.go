@@ -47,7 +47,10 @@ func sayToTheDaemon() {
 
 // outside is a text that has the offline model run a command outside the sandbox.
 func outside(command string) string {
-	args, err := json.Marshal(map[string]any{"command": command, "outside_sandbox": true, "reason": "the sandbox has refused it"}, json.Deterministic(true))
+	args, err := json.Marshal(map[string]any{
+		"command": command, "outside_sandbox": true,
+		"reason": "the sandbox has refused it",
+	}, json.Deterministic(true))
 	if err != nil {
 		panic(err)
 	}
@@ -58,7 +61,8 @@ func outside(command string) string {
 func (d *daemon) asks(c *client.Client, session, text string) protocol.Approval {
 	d.t.Helper()
 	events := d.events(protocol.SubscribeParams{})
-	if _, err := client.Call(context.Background(), c, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: session}, Text: text, Wait: new(bool)}); err != nil {
+	if _, err := client.Call(context.Background(), c, protocol.Prompt,
+		protocol.PromptParams{Scope: protocol.Scope{SessionID: session}, Text: text, Wait: new(bool)}); err != nil {
 		d.t.Fatal(err)
 	}
 	for {
@@ -81,7 +85,10 @@ func (d *daemon) asks(c *client.Client, session, text string) protocol.Approval 
 func (d *daemon) answers(c *client.Client, a protocol.Approval, option string) protocol.ToolEnd {
 	d.t.Helper()
 	events := d.events(protocol.SubscribeParams{})
-	if _, err := client.Call(context.Background(), c, protocol.Approve, protocol.ApproveParams{ApprovalID: a.ApprovalID, Option: option}); err != nil {
+	if _, err := client.Call(context.Background(), c, protocol.Approve, protocol.ApproveParams{
+		ApprovalID: a.ApprovalID,
+		Option:     option,
+	}); err != nil {
 		d.t.Fatal(err)
 	}
 	end := comes[protocol.ToolEnd](d.t, events)
@@ -118,7 +125,8 @@ func TestACommandOutsideTheSandboxAsks(t *testing.T) {
 	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal("it ran before the answer")
 	}
-	if asked.Reason != "the sandbox has refused it" || asked.Rule != "ask: bash outside the sandbox" || len(asked.Options) != 2 {
+	if asked.Reason != "the sandbox has refused it" || asked.Rule != "ask: bash outside the sandbox" ||
+		len(asked.Options) != 2 {
 		t.Errorf("asks %+v", asked)
 	}
 	if end := d.answers(c, asked, "once"); !end.OK {
@@ -145,7 +153,8 @@ func TestACommandOutsideTheSandboxAsks(t *testing.T) {
 	if err := os.Symlink(self, say); err != nil {
 		t.Fatal(err)
 	}
-	command := fmt.Sprintf(`setsid -w env -i %s %s '{"id":"1","type":"approve","payload":{"approval_id":"%s","option":"once"}}' '{"id":"2","type":"set_approval_mode","payload":{"mode":"auto"}}' '{"id":"3","type":"ping"}'`, say, d.sock, waiting.ApprovalID)
+	command := fmt.Sprintf(
+		`setsid -w env -i %s %s '{"id":"1","type":"approve","payload":{"approval_id":"%s","option":"once"}}' '{"id":"2","type":"set_approval_mode","payload":{"mode":"auto"}}' '{"id":"3","type":"ping"}'`, say, d.sock, waiting.ApprovalID)
 	end := d.answers(c, d.asks(c, session, outside(command)), "once")
 	if strings.Count(end.Result, `"message":"forbidden: `) != 2 || !strings.Contains(end.Result, `"pong"`) {
 		t.Errorf("a tool that approves gets %s", end.Result)
@@ -156,7 +165,10 @@ func TestACommandOutsideTheSandboxAsks(t *testing.T) {
 	}
 	d.stop() // a run that waits does not hold it up
 	audit, err := os.ReadFile(filepath.Join(d.dir, "state", "audit.jsonl"))
-	for _, want := range []string{`"decision":"ask","rule":"ask: bash outside the sandbox"`, fmt.Sprintf(`"option":"once","pid":%d,"uid":%d`, os.Getpid(), os.Getuid())} {
+	for _, want := range []string{
+		`"decision":"ask","rule":"ask: bash outside the sandbox"`,
+		fmt.Sprintf(`"option":"once","pid":%d,"uid":%d`, os.Getpid(), os.Getuid()),
+	} {
 		if err != nil || !strings.Contains(string(audit), want) {
 			t.Errorf("the audit journal has no %s: %v", want, err)
 		}
@@ -172,7 +184,8 @@ func TestAnswersThatStay(t *testing.T) {
 	one, other := d.session(d.dir), d.session(d.dir)
 	allowed := func(session, text string) bool {
 		events := d.events(protocol.SubscribeParams{})
-		if _, err := client.Call(context.Background(), c, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: session}, Text: text, Approvals: "deny"}); err != nil {
+		if _, err := client.Call(context.Background(), c, protocol.Prompt,
+			protocol.PromptParams{Scope: protocol.Scope{SessionID: session}, Text: text, Approvals: "deny"}); err != nil {
 			t.Fatal(err)
 		}
 		end := comes[protocol.ToolEnd](t, events)
@@ -197,27 +210,32 @@ func TestAnswersThatStay(t *testing.T) {
 	d.kill()
 	d.start()
 	c = d.dial()
-	if !allowed(other, outside("echo hello there again")) || !allowed(one, outside("uname -a")) || allowed(other, outside("uname -r")) {
+	if !allowed(other, outside("echo hello there again")) || !allowed(one, outside("uname -a")) ||
+		allowed(other, outside("uname -r")) {
 		t.Error("after a restart the answers are not those that were given")
 	}
 
 	// Rules are read again at a reload; what cannot be read changes nothing.
 	d.write("noused/rules.toml", string(text)+"\n[[policy.rule]]\ntool = \"bash\"\ndecison = \"deny\"\n", 0o600)
 	r, err := client.Call(context.Background(), c, protocol.ReloadTools, protocol.ReloadToolsParams{})
-	if err != nil || len(r.Errors) != 1 || !strings.Contains(r.Errors[0], "rules.toml:") || !strings.Contains(r.Errors[0], "decison") {
+	if err != nil || len(r.Errors) != 1 || !strings.Contains(r.Errors[0], "rules.toml:") ||
+		!strings.Contains(r.Errors[0], "decison") {
 		t.Errorf("a reload of a broken file: %+v %v", r, err)
 	}
 	if !allowed(other, outside("echo hello there again")) {
 		t.Error("the rules from before do not hold")
 	}
-	d.write("noused/rules.toml", string(text)+"\n[[policy.rule]]\ntool = \"bash\"\ndecision = \"deny\"\ncommand = [\"rm\"]\n\n[[policy.rule]]\ntool = \"bsh\"\ndecision = \"ask\"\n", 0o600)
-	if r, err := client.Call(context.Background(), c, protocol.ReloadTools, protocol.ReloadToolsParams{}); err != nil || len(r.Errors) > 0 {
+	d.write("noused/rules.toml", string(text)+"\n[[policy.rule]]\ntool = \"bash\"\ndecision = \"deny\"\ncommand = "+
+		"[\"rm\"]\n\n[[policy.rule]]\ntool = \"bsh\"\ndecision = \"ask\"\n", 0o600)
+	if r, err := client.Call(context.Background(), c, protocol.ReloadTools, protocol.ReloadToolsParams{}); err != nil ||
+		len(r.Errors) > 0 {
 		t.Fatal(r, err)
 	}
 	for range 2 { // at a reload, and at a start
 		await(t, d.events(protocol.SubscribeParams{After: new(uint64)}), func(ev protocol.Event) bool {
 			w, ok := ev.(protocol.Warning)
-			return ok && w.Code == protocol.WarningRuleUnused && strings.Contains(w.Message, `"bsh"`) && strings.Contains(w.Message, path)
+			return ok && w.Code == protocol.WarningRuleUnused && strings.Contains(w.Message, `"bsh"`) &&
+				strings.Contains(w.Message, path)
 		})
 		d.kill()
 		d.start()
@@ -228,7 +246,8 @@ func TestAnswersThatStay(t *testing.T) {
 	}
 	// Nor are rules read that others can write: those from before hold.
 	chmod(t, path, 0o620)
-	if r, err := client.Call(context.Background(), c, protocol.ReloadTools, protocol.ReloadToolsParams{}); err != nil || len(r.Errors) != 1 || !strings.Contains(r.Errors[0], path+": can be written by others: run chmod go-w") {
+	if r, err := client.Call(context.Background(), c, protocol.ReloadTools, protocol.ReloadToolsParams{}); err != nil ||
+		len(r.Errors) != 1 || !strings.Contains(r.Errors[0], path+": can be written by others: run chmod go-w") {
 		t.Errorf("a reload of rules that the group can write: %+v %v", r, err)
 	}
 	chmod(t, path, 0o600)
@@ -260,7 +279,10 @@ func TestAQuestionShowsTheDiff(t *testing.T) {
 	d.write("work/a.txt", "old\nand more\n", 0o600)
 	d.start()
 	events := d.events(protocol.SubscribeParams{After: new(uint64)})
-	again := await(t, events, func(ev protocol.Event) bool { s, ok := ev.(protocol.Status); return ok && s.Approval != nil }).(protocol.Status)
+	again := await(t, events, func(ev protocol.Event) bool {
+		s, ok := ev.(protocol.Status)
+		return ok && s.Approval != nil
+	}).(protocol.Status)
 	if diff := cmp.Diff(asked, *again.Approval); diff != "" {
 		t.Errorf("asks otherwise after a restart:\n%s", diff)
 	}
@@ -352,7 +374,8 @@ func (d *daemon) askedAndKilled(sessions []string, calls string, n *int, events 
 		for i := 0; ; i++ {
 			*n++
 			_, err := client.Call(context.Background(), prompter, protocol.Prompt, protocol.PromptParams{
-				Scope: protocol.Scope{SessionID: sessions[i%len(sessions)]}, Text: outside(fmt.Sprintf("echo token-%d >>%s", *n, calls)), StreamingBehavior: "follow_up", Wait: new(bool),
+				Scope: protocol.Scope{SessionID: sessions[i%len(sessions)]},
+				Text:  outside(fmt.Sprintf("echo token-%d >>%s", *n, calls)), StreamingBehavior: "follow_up", Wait: new(bool),
 			})
 			var refused *protocol.Error
 			if err != nil && !errors.As(err, &refused) {
@@ -377,7 +400,10 @@ func (d *daemon) answerPending(c *client.Client, option string) error {
 		return err
 	}
 	for _, a := range st.PendingApprovals {
-		_, err := client.Call(context.Background(), c, protocol.Approve, protocol.ApproveParams{ApprovalID: a.ApprovalID, Option: option})
+		_, err := client.Call(context.Background(), c, protocol.Approve, protocol.ApproveParams{
+			ApprovalID: a.ApprovalID,
+			Option:     option,
+		})
 		var refused *protocol.Error
 		if err != nil && !(errors.As(err, &refused) && refused.Reason() == protocol.ApprovalResolved) {
 			return err
@@ -395,7 +421,8 @@ func (d *daemon) answerAll(sessions []string) {
 			if err := d.answerPending(c, "once"); err != nil {
 				d.t.Fatal(err)
 			}
-			st, err := client.Call(context.Background(), c, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: session}})
+			st, err := client.Call(context.Background(), c, protocol.GetState,
+				protocol.GetStateParams{Scope: protocol.Scope{SessionID: session}})
 			if err != nil {
 				d.t.Fatal(err)
 			}

@@ -100,7 +100,8 @@ func besiege(t *testing.T) *besieged {
 // detached has a command run by an orphan in a session of its own, without any
 // environment but a path.
 func detached(command string) string {
-	return "mkfifo done; setsid -f env -i PATH=\"$PATH\" sh -c " + shellWord("("+command+") >said 2>&1; echo >done") + "; read x <done; cat said; rm done said"
+	return "mkfifo done; setsid -f env -i PATH=\"$PATH\" sh -c " + shellWord("("+command+") >said 2>&1; echo >done") +
+		"; read x <done; cat said; rm done said"
 }
 
 func shellWord(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
@@ -145,9 +146,12 @@ func (b *besieged) says() string {
 // stillWaits fails the test where somebody has answered, or changed who is asked.
 func (b *besieged) stillWaits(what string) {
 	b.t.Helper()
-	state, err := client.Call(context.Background(), b.c, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: b.session}})
-	if err != nil || len(state.PendingApprovals) != 1 || state.PendingApprovals[0].ApprovalID != b.waiting.ApprovalID || state.ApprovalMode == protocol.ApprovalsAuto {
-		b.t.Errorf("%s: open are %+v, mode %v, %v; want the one question, and mode ask", what, state.PendingApprovals, state.ApprovalMode, err)
+	state, err := client.Call(context.Background(), b.c, protocol.GetState,
+		protocol.GetStateParams{Scope: protocol.Scope{SessionID: b.session}})
+	if err != nil || len(state.PendingApprovals) != 1 || state.PendingApprovals[0].ApprovalID != b.waiting.ApprovalID ||
+		state.ApprovalMode == protocol.ApprovalsAuto {
+		b.t.Errorf("%s: open are %+v, mode %v, %v; want the one question, and mode ask", what, state.PendingApprovals,
+			state.ApprovalMode, err)
 	}
 }
 
@@ -175,7 +179,9 @@ func (b *besieged) guardian() string {
 // that runs outside the sandbox later.
 func TestAToolInTheSandboxGainsNothing(t *testing.T) {
 	b := besiege(t)
-	for way, of := range map[string]func(string) string{"itself": func(c string) string { return c }, "detached": detached} {
+	for way, of := range map[string]func(string) string{"itself": func(c string) string {
+		return c
+	}, "detached": detached} {
 		said := b.inside(of(b.says()))
 		if strings.Contains(said, `"id"`) || strings.Contains(said, "pong") {
 			t.Errorf("%s: the daemon answers %s", way, said)
@@ -196,7 +202,8 @@ func TestAToolInTheSandboxGainsNothing(t *testing.T) {
 		}
 		for what, path := range b.targets {
 			before, _ := os.ReadFile(path)
-			for _, command := range []string{"echo x >> " + path, "mv " + path + " moved", "rm " + path, "ln -s /dev/null " + path, "mv " + filepath.Dir(path) + " moved"} {
+			for _, command := range []string{"echo x >> " + path, "mv " + path + " moved", "rm " + path, "ln -s /dev/null " +
+				path, "mv " + filepath.Dir(path) + " moved"} {
 				if said := b.inside(of(command + " && echo wor''ked")); strings.Contains(said, "worked") {
 					t.Errorf("%s: %s: %s works: %s", way, what, command, said)
 				}
@@ -223,8 +230,11 @@ func traced(said string) bool {
 // nor changes what its next ones say. It may signal it.
 func TestACommandDoesNotTraceItsTool(t *testing.T) {
 	b := besiege(t)
-	for way, of := range map[string]func(string) string{"itself": func(c string) string { return c }, "detached": detached} {
-		if said := b.inside("echo $PPID >parent; " + of(traceCommand+" $(cat parent)")); traced(said) || !strings.Contains(said, "signal: <nil>") {
+	for way, of := range map[string]func(string) string{"itself": func(c string) string {
+		return c
+	}, "detached": detached} {
+		if said := b.inside("echo $PPID >parent; " + of(traceCommand+" $(cat parent)")); traced(said) ||
+			!strings.Contains(said, "signal: <nil>") {
 			t.Errorf("%s: in the sandbox: %s", way, said)
 		}
 		if os.Geteuid() == 0 {
@@ -235,7 +245,8 @@ func TestACommandDoesNotTraceItsTool(t *testing.T) {
 		}
 	}
 	// What its tool starts can be looked into, as ever.
-	if said := b.inside("sleep 100 & while ! grep -q sleep /proc/$!/comm; do :; done; " + traceCommand + " $!"); !strings.Contains(said, "attach: <nil>") || !strings.Contains(said, "environ: true") {
+	if said := b.inside("sleep 100 & while ! grep -q sleep /proc/$!/comm; do :; done; " + traceCommand +
+		" $!"); !strings.Contains(said, "attach: <nil>") || !strings.Contains(said, "environ: true") {
 		t.Errorf("a command of its own: %s", said)
 	}
 }
@@ -247,12 +258,14 @@ func TestAToolInTheSandboxCommandsNoOtherDaemon(t *testing.T) {
 	other := newDaemon(t)
 	c := other.dial()
 	waiting := other.asks(c, other.session(other.dir), outside("true"))
-	approve := sayCommand + " " + other.sock + " " + shellWord(`{"id":"1","type":"approve","payload":{"approval_id":"`+waiting.ApprovalID+`","option":"once"}}`)
+	approve := sayCommand + " " + other.sock + " " + shellWord(`{"id":"1","type":"approve","payload":{"approval_id":"`+
+		waiting.ApprovalID+`","option":"once"}}`)
 	for way, of := range map[string]func(string) string{
 		"itself": func(c string) string { return c }, "detached": detached,
 		"without a limit": func(c string) string { return "prlimit --locks=unlimited:unlimited true; " + c },
 		"in a namespace": func(c string) string {
-			return "unshare -Ur true && echo in a name''space; unshare -Ur sh -c " + shellWord("prlimit --locks=unlimited:unlimited true; "+c) + "; " + c
+			return "unshare -Ur true && echo in a name''space; unshare -Ur sh -c " +
+				shellWord("prlimit --locks=unlimited:unlimited true; "+c) + "; " + c
 		},
 	} {
 		said := b.inside(of(approve))
@@ -260,7 +273,8 @@ func TestAToolInTheSandboxCommandsNoOtherDaemon(t *testing.T) {
 			t.Errorf("%s: the other daemon answers %s", way, said)
 		}
 	}
-	state, err := client.Call(t.Context(), c, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: other.session(other.dir)}})
+	state, err := client.Call(t.Context(), c, protocol.GetState,
+		protocol.GetStateParams{Scope: protocol.Scope{SessionID: other.session(other.dir)}})
 	if err != nil || len(state.PendingApprovals) != 1 {
 		t.Errorf("%+v, %v: want the question to wait", state.PendingApprovals, err)
 	}
@@ -274,7 +288,8 @@ func TestNothingOfTheDaemonsLeavesACore(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := strconv.FormatUint(min(own.Max, 1), 10)
-	const limits, die = "grep 'core file size' /proc/self/limits", "rm -f core*; sh -c 'ulimit -c unlimited; kill -ABRT $$'; ls"
+	const limits, die = "grep 'core file size' /proc/self/limits",
+		"rm -f core*; sh -c 'ulimit -c unlimited; kill -ABRT $$'; ls"
 	of := func(pid string) string {
 		text, err := os.ReadFile("/proc/" + pid + "/limits")
 		if err != nil {
@@ -306,7 +321,8 @@ func TestNothingOfTheDaemonsLeavesACore(t *testing.T) {
 // they run when the user uses git next, docs/security.md says.
 func TestWhatASessionsFolderHasCanBeChanged(t *testing.T) {
 	b := besiege(t)
-	said := b.inside("mkdir -p .git/hooks && echo 'touch ~/.ran' >.git/hooks/pre-commit && chmod +x .git/hooks/pre-commit && echo wor''ked")
+	said := b.inside("mkdir -p .git/hooks && echo 'touch ~/.ran' >.git/hooks/pre-commit && chmod +x " +
+		".git/hooks/pre-commit && echo wor''ked")
 	if !strings.Contains(said, "worked") {
 		t.Errorf("a hook cannot be written: %s", said)
 	}
@@ -321,7 +337,8 @@ func TestSocketsOfOtherProgramsAreClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if abi, err := landlockVersion(); (err != nil || abi < 9) && strings.Contains(b.inside("readlink /proc/self/ns/mnt"), ours) {
+	if abi, err := landlockVersion(); (err != nil || abi < 9) && strings.Contains(b.inside("readlink /proc/self/ns/mnt"),
+		ours) {
 		t.Skip("this system has no namespaces for tools, and the kernel's Landlock leaves sockets open")
 	}
 	path := filepath.Join(b.home, "agent")
@@ -341,7 +358,9 @@ func TestSocketsOfOtherProgramsAreClosed(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	for way, of := range map[string]func(string) string{"itself": func(c string) string { return c }, "detached": detached} {
+	for way, of := range map[string]func(string) string{"itself": func(c string) string {
+		return c
+	}, "detached": detached} {
 		if said := b.inside(of(sayCommand + " " + path + " x")); strings.Contains(said, "hello") {
 			t.Errorf("%s: it gets %s", way, said)
 		}
@@ -369,7 +388,9 @@ func landlockVersion() (int, error) {
 // neither answers a question nor changes who is asked.
 func TestAToolOutsideTheSandboxAnswersNothing(t *testing.T) {
 	b := besiege(t)
-	for way, of := range map[string]func(string) string{"itself": func(c string) string { return c }, "detached": detached} {
+	for way, of := range map[string]func(string) string{"itself": func(c string) string {
+		return c
+	}, "detached": detached} {
 		said := b.outsideOf(of(b.says()))
 		if strings.Count(said, `"message":"forbidden: `) != 4 || !strings.Contains(said, "pong") {
 			t.Errorf("%s: the daemon answers %s", way, said)
@@ -378,13 +399,17 @@ func TestAToolOutsideTheSandboxAnswersNothing(t *testing.T) {
 		if os.Geteuid() == 0 {
 			continue // root traces everybody
 		}
-		if said := b.outsideOf(of(traceCommand + " " + strconv.Itoa(b.cmd.Process.Pid))); !strings.Contains(said, "attach: operation not permitted") || !strings.Contains(said, "environ: false") {
+		if said := b.outsideOf(of(traceCommand + " " + strconv.Itoa(b.cmd.Process.Pid))); !strings.Contains(said,
+			"attach: operation not permitted") || !strings.Contains(said, "environ: false") {
 			t.Errorf("%s: tracing the daemon: %s", way, said)
 		}
 	}
 	// A prompt runs, and asks what any other would.
 	other := b.daemon.session(b.work)
-	line, err := json.Marshal(map[string]any{"id": "1", "type": "prompt", "payload": map[string]any{"text": outside("touch never"), "session_id": other, "wait": false}})
+	line, err := json.Marshal(map[string]any{
+		"id": "1", "type": "prompt",
+		"payload": map[string]any{"text": outside("touch never"), "session_id": other, "wait": false},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -394,12 +419,14 @@ func TestAToolOutsideTheSandboxAnswersNothing(t *testing.T) {
 		s, ok := ev.(protocol.Status)
 		return ok && s.Approval != nil && s.SessionID == other
 	}).(protocol.Status)
-	if _, err := client.Call(context.Background(), b.c, protocol.Approve, protocol.ApproveParams{ApprovalID: asked.Approval.ApprovalID, Option: "deny"}); err != nil {
+	if _, err := client.Call(context.Background(), b.c, protocol.Approve,
+		protocol.ApproveParams{ApprovalID: asked.Approval.ApprovalID, Option: "deny"}); err != nil {
 		t.Error(err)
 	}
 	await(t, events, endOf(asked.RunID))
 	// What it may write is the user's to decide: it is a program of his like others.
-	if said := b.outsideOf("echo '# mine' >> " + b.targets["a shell's profile"] + " && echo written"); !strings.Contains(said, "written") {
+	if said := b.outsideOf("echo '# mine' >> " + b.targets["a shell's profile"] + " && echo written"); !strings.Contains(
+		said, "written") {
 		t.Errorf("it cannot write: %s", said)
 	}
 }
@@ -422,7 +449,10 @@ func TestKeysOfTheUserAreHiddenFromTools(t *testing.T) {
 	}
 	put(filepath.Join(real, ".ssh", "id"))
 	put(filepath.Join(real, ".config", "chromium", "Default", "Cookies"))
-	files := []string{".ssh/id", ".config/chromium/Default/Cookies", ".aws/credentials", ".npmrc", ".config/nous/config.toml", ".newcomer/key"}
+	files := []string{
+		".ssh/id", ".config/chromium/Default/Cookies", ".aws/credentials", ".npmrc",
+		".config/nous/config.toml", ".newcomer/key",
+	}
 	for _, file := range files[3:] {
 		put(filepath.Join(real, file))
 	}
@@ -444,7 +474,8 @@ func TestKeysOfTheUserAreHiddenFromTools(t *testing.T) {
 			for _, command := range []string{
 				"cat " + home + "/" + file, "cat " + real + "/" + file, "cat ~/" + file, "cd ~ && cat " + file, "cat ../" + file,
 				"cat /proc/self/root" + real + "/" + file, "cat /proc/self/cwd/../" + file, "ln -sf ~/" + file + " l; cat l; rm l",
-				"ln ~/" + file + " h && cat h", "cp ~/" + file + " c && cat c", "mv ~/" + file + " m && cat m", "mv ~/.ssh s && cat s/id",
+				"ln ~/" + file + " h && cat h", "cp ~/" + file + " c && cat c", "mv ~/" + file + " m && cat m",
+				"mv ~/.ssh s && cat s/id",
 				"tar c ~ | cat", "grep -r . ~/.ssh ~/.aws ~/.config", "setsid -w env -i cat " + real + "/" + file,
 				"unshare -Urm cat " + real + "/" + file,
 			} {
@@ -456,7 +487,10 @@ func TestKeysOfTheUserAreHiddenFromTools(t *testing.T) {
 					t.Errorf("in %s: %s says %s", what, command, got.Result)
 				}
 			}
-			for _, call := range [][2]string{{"read", `{"path":"` + home + "/" + file + `"}`}, {"grep", `{"pattern":"sk-","path":"` + home + `"}`}} {
+			for _, call := range [][2]string{
+				{"read", `{"path":"` + home + "/" + file + `"}`},
+				{"grep", `{"pattern":"sk-","path":"` + home + `"}`},
+			} {
 				if got := d.extension(session, call[0], call[1]); strings.Contains(got.Result, key) {
 					t.Errorf("in %s: %s of %s says %s", what, call[0], file, got.Result)
 				}

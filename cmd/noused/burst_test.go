@@ -37,7 +37,8 @@ func TestBurstsOfDeltasAreWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		all.Go(func() {
-			r, err := client.Call(context.Background(), c, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: s.SessionID}, Text: "count"})
+			r, err := client.Call(context.Background(), c, protocol.Prompt,
+				protocol.PromptParams{Scope: protocol.Scope{SessionID: s.SessionID}, Text: "count"})
 			if err != nil {
 				t.Error(err)
 				return

@@ -27,7 +27,10 @@ func (d *daemon) run(session, command string) (ok bool, said string) {
 func housed(t *testing.T) (d *daemon, home string) {
 	t.Helper()
 	home = t.TempDir()
-	for name, text := range map[string]string{".cache/go-build/ab/tool": "built", ".cache/other/key": "sk-other", ".secret/key": "sk-secret", "project/x": "", "other/x": ""} {
+	for name, text := range map[string]string{
+		".cache/go-build/ab/tool": "built", ".cache/other/key": "sk-other",
+		".secret/key": "sk-secret", "project/x": "", "other/x": "",
+	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(home, name)), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +39,10 @@ func housed(t *testing.T) (d *daemon, home string) {
 		}
 	}
 	t.Setenv("HOME", home)
-	for name, folder := range map[string]string{"XDG_CACHE_HOME": ".cache", "XDG_DATA_HOME": ".local/share", "XDG_STATE_HOME": ".local/state"} {
+	for name, folder := range map[string]string{
+		"XDG_CACHE_HOME": ".cache", "XDG_DATA_HOME": ".local/share",
+		"XDG_STATE_HOME": ".local/state",
+	} {
 		t.Setenv(name, filepath.Join(home, folder))
 	}
 	d = newDaemon(t)
@@ -79,10 +85,15 @@ func TestNoLinkInTheHomeLeadsToTheHidden(t *testing.T) {
 	d, home := housed(t)
 	session := d.session(home)
 	state := filepath.Join(d.dir, "state")
-	for _, link := range []string{".cache", ".cargo", ".cargo/bin", ".rustup", ".nvm", ".local/bin", ".config/git", ".bashrc"} {
+	for _, link := range []string{
+		".cache", ".cargo", ".cargo/bin", ".rustup", ".nvm", ".local/bin", ".config/git",
+		".bashrc",
+	} {
 		for _, target := range []string{state, home + "/.secret", home + "/.secret/key", home + "/.cache/other"} {
-			_, _ = d.run(session, fmt.Sprintf("mv ~/%s ~/away$$; mkdir -p $(dirname ~/%s); ln -s %s ~/%s", link, link, target, link))
-			_, said := d.run(session, fmt.Sprintf("cat ~/%s ~/%s/* ~/%s/key %s/audit.jsonl ~/.secret/key; ls %s/sessions", link, link, link, state, state))
+			_, _ = d.run(session, fmt.Sprintf("mv ~/%s ~/away$$; mkdir -p $(dirname ~/%s); ln -s %s ~/%s", link, link, target,
+				link))
+			_, said := d.run(session, fmt.Sprintf("cat ~/%s ~/%s/* ~/%s/key %s/audit.jsonl ~/.secret/key; ls %s/sessions", link,
+				link, link, state, state))
 			if strings.Contains(said, "sk-") || strings.Contains(said, `"event"`) || strings.Contains(said, "ses-") {
 				t.Errorf("%s to %s: %s", link, target, said)
 			}

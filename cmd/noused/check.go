@@ -83,7 +83,8 @@ could be checked: the descriptor is wrong, or the program cannot be started.`,
 	cmd.Flags().StringVar(&options.Operation, "operation", "", "call the operation of this `name`")
 	cmd.Flags().StringVar(&args, "args", "", "its arguments, a `JSON` object (default: made up from its schema)")
 	cmd.Flags().BoolVar(&options.All, "all", false, "call every operation, with arguments that are made up")
-	cmd.Flags().StringVar(&conformance, "mcp-conformance", "", "play a scenario of the conformance suite with the server at this `URL`")
+	cmd.Flags().StringVar(&conformance, "mcp-conformance", "",
+		"play a scenario of the conformance suite with the server at this `URL`")
 	cmd.Flags().StringVar(&workdir, "workdir", ".", "`folder` that the tool works in, unless its descriptor names one")
 	return cmd
 }

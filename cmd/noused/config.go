@@ -90,15 +90,18 @@ func registerFlags(fs *pflag.FlagSet) {
 	fs.String("socket", "", "the command socket's `path` (default $XDG_RUNTIME_DIR/noused/noused.sock)")
 	fs.String("state-dir", "", "`folder` that sessions are kept in (default $XDG_STATE_HOME/noused)")
 	fs.String("workdir", "", "`folder` that tools work in (default the current one)")
-	fs.StringArray("tools-dir", nil, "`folder` of tool descriptors; repeatable (default tools.d in the configuration folder)")
+	fs.StringArray("tools-dir", nil,
+		"`folder` of tool descriptors; repeatable (default tools.d in the configuration folder)")
 	fs.String("config", "", "configuration `file` (default config.toml in the configuration folder)")
-	fs.String("config-dir", "", "`folder` of what configures it: config.toml, tools.d, mcp.json and others (default $XDG_CONFIG_HOME/noused)")
+	fs.String("config-dir", "",
+		"`folder` of what configures it: config.toml, tools.d, mcp.json and others (default $XDG_CONFIG_HOME/noused)")
 	fs.String("model", "", "the model, as `provider[/name]` ")
 	fs.String("effort", "", "how hard the model is to think: `level` none, minimal, low, medium, high, xhigh or max")
 	fs.String("max-line", "", "`size` of the longest line a client may send: 4194304, 4096KiB or 4MiB (default 16MiB)")
 	fs.String("event-buffer", "", "`size` of the event log, from which slow readers catch up (default 16MiB)")
 	fs.String("drain-timeout", "", "`time` that runs get to reach a boundary when the daemon stops (default 10s)")
-	fs.String("debug-socket", "", "answer expvar and pprof over HTTP on a socket at `path`, in a folder with mode 0700 (default none)")
+	fs.String("debug-socket", "",
+		"answer expvar and pprof over HTTP on a socket at `path`, in a folder with mode 0700 (default none)")
 	fs.String("log-level", "", "`level` of the log: debug, info, warn or error (default info)")
 }
 

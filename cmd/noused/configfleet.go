@@ -54,7 +54,9 @@ func (r *resolver) fleet() (f fleetSettings) {
 	if _, at := r.file.find("fleet.nkey"); f.Creds != "" && f.NKey != "" {
 		r.fail(at, "there is a fleet.creds too, want one of the two")
 	}
-	f.Prefix = fleet.Prefix(r.fleetToken("subject", fleet.CheckPrefix, func() string { return string(fleet.DefaultPrefix) }))
+	f.Prefix = fleet.Prefix(r.fleetToken("subject", fleet.CheckPrefix, func() string {
+		return string(fleet.DefaultPrefix)
+	}))
 	f.Name = r.fleetToken("name", fleet.CheckName, hostName)
 	f.Labels = r.labels()
 	f.Approve = r.boolean("fleet.approve", false)

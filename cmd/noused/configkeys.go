@@ -18,23 +18,38 @@ var fileKeys = []fileKey{
 	{"socket", "path", ""},
 	{"state_dir", "folder", ""},
 	{"workdir", "folder", ""},
-	{"tools_dir", "folder, or an array of them", "Folders of tool descriptors. Default: tools.d beside this file's usual place."},
+	{
+		"tools_dir", "folder, or an array of them",
+		"Folders of tool descriptors. Default: tools.d beside this file's usual place.",
+	},
 	{"max_line", "size", ""},
 	{"event_buffer", "size", ""},
 	{"drain_timeout", "time", ""},
 	{"log_level", "level", ""},
 	{"debug_socket", "path", ""},
-	{"builtin_tools", "true or false", "Whether the built-in tools are offered: read, write, edit, bash and the others. Default: true."},
+	{
+		"builtin_tools", "true or false",
+		"Whether the built-in tools are offered: read, write, edit, bash and the others. Default: true.",
+	},
 
 	{"model", "provider/name", "The model, where there is no section [model]."},
-	{"model.provider", "name", "Who has the model: openai, anthropic, module, offline, a name of the catalogue, or one of a section [providers.NAME]. Default: offline."},
+	{"model.provider", "name", "Who has the model: openai, anthropic, module, offline, a name of the catalogue, or one " +
+		"of a section [providers.NAME]. Default: offline."},
 	{"model.name", "text", "The model's name at its provider."},
 	{"model.base_url", "URL", "The provider's server; of openai up to and with its /v1. Default: the provider's own."},
-	{"model.wire", "chat or responses", "How an openai server is asked. Default: responses for OpenAI's own server and Azure's, chat elsewhere."},
-	{"model.api_key_env", "name", "The name of the variable, or of the credential of systemd's, that has the key. The key itself is never in this file."},
+	{
+		"model.wire", "chat or responses",
+		"How an openai server is asked. Default: responses for OpenAI's own server and Azure's, chat elsewhere.",
+	},
+	{"model.api_key_env", "name", "The name of the variable, or of the credential of systemd's, that has the key. The " +
+		"key itself is never in this file."},
 	{"model.system", "text", "Instructions for the model, after all others."},
-	{"model.effort", "level", "How hard the model is to think: none, minimal, low, medium, high, xhigh or max. Default: as it does by itself."},
-	{"model.context_window", "number", "Tokens that the model can read. Set this to what a local server was started with. Default: what models.toml, the catalogue or the server says."},
+	{
+		"model.effort", "level",
+		"How hard the model is to think: none, minimal, low, medium, high, xhigh or max. Default: as it does by itself.",
+	},
+	{"model.context_window", "number", "Tokens that the model can read. Set this to what a local server was started " +
+		"with. Default: what models.toml, the catalogue or the server says."},
 	{"model.max_output_tokens", "number", "The most tokens of one message."},
 	{"model.max_steps", "number", "Calls of the model in one turn, after which the run ends. Default: 500."},
 	{"model.timeout", "time", "The longest silence of an answer. Default: 5m."},
@@ -43,35 +58,60 @@ var fileKeys = []fileKey{
 
 	{"limits.run_tokens", "number", "A run that has read and said so many tokens asks before it goes on."},
 	{"limits.run_cost", "US dollars", "A run that has cost so much asks before it goes on."},
-	{"limits.day_cost", "US dollars", "Once all sessions together have cost so much since midnight, runs ask before they go on."},
+	{
+		"limits.day_cost", "US dollars",
+		"Once all sessions together have cost so much since midnight, runs ask before they go on.",
+	},
 
-	{"policy.allow", "array of patterns", "The tools that may be called. Where there is one, what no rule names is denied."},
+	{
+		"policy.allow", "array of patterns",
+		"The tools that may be called. Where there is one, what no rule names is denied.",
+	},
 	{"policy.ask", "array of patterns", "The tools whose calls ask first."},
 	{"policy.deny", "array of patterns", "The tools that are never called. Deny counts before ask, and ask before allow."},
 	{"policy.approval_timeout", "time", "A question that nobody has answered by then is denied. Default: never."},
 
-	{"sandbox.hide", "array of paths", "What tools in the sandbox cannot read, beside what they cannot in any case: what in the home folder begins with a dot, but for toolchains and settings, mail, and what is the daemon's own."},
-	{"sandbox.read", "array of paths", "What tools in the sandbox can read although it is hidden, but for what hide has and what is the daemon's own."},
-	{"sandbox.network", "true or false", "Whether tools in the sandbox can use the network, that of this machine (localhost) included. Default: true."},
+	{"sandbox.hide", "array of paths", "What tools in the sandbox cannot read, beside what they cannot in any case: " +
+		"what in the home folder begins with a dot, but for toolchains and settings, mail, and what is the daemon's own."},
+	{
+		"sandbox.read", "array of paths",
+		"What tools in the sandbox can read although it is hidden, but for what hide has and what is the daemon's own.",
+	},
+	{
+		"sandbox.network", "true or false",
+		"Whether tools in the sandbox can use the network, that of this machine (localhost) included. Default: true.",
+	},
 
 	{"notify.command", "array", "The program, and its arguments, that is told when a run ends, fails or asks."},
 	{"notify.on", "array", "Which of approval, run_end and run_error it reports. Default: all."},
 	{"notify.after", "time", "Only longer runs are reported. Default: 10s."},
 
-	{"retention.sessions_older", "age", "Sessions that were not used for so long, 90d or 12h, are removed. Default: none are."},
-	{"retention.sessions_larger", "size", "Sessions are removed while those that may be removed have more bytes together, the one that was used longest ago first. Default: none are."},
-	{"retention.tool_output_older", "age", "Files of tool-output that were not written for so long are removed. Default: as many are kept as there is room for."},
-	{"retention.tool_output_larger", "size", "Files of tool-output are removed while all have more bytes together, the oldest first. Default: as many are kept as there is room for."},
+	{
+		"retention.sessions_older", "age",
+		"Sessions that were not used for so long, 90d or 12h, are removed. Default: none are.",
+	},
+	{"retention.sessions_larger", "size", "Sessions are removed while those that may be removed have more bytes " +
+		"together, the one that was used longest ago first. Default: none are."},
+	{"retention.tool_output_older", "age", "Files of tool-output that were not written for so long are removed. " +
+		"Default: as many are kept as there is room for."},
+	{"retention.tool_output_larger", "size", "Files of tool-output are removed while all have more bytes together, the " +
+		"oldest first. Default: as many are kept as there is room for."},
 	{"retention.audit_larger", "size", "What the files of the audit journal have together at most. Default: 80MiB."},
 
-	{"fleet.url", "URL, or an array of them", "The NATS servers of the fleet that the daemon is in: nats://, tls:// or wss://. Default: it is in none."},
-	{"fleet.creds", "file", "The file with the JWT and the key that the servers let the daemon in with, as nsc makes it; only its owner may read it."},
+	{
+		"fleet.url", "URL, or an array of them",
+		"The NATS servers of the fleet that the daemon is in: nats://, tls:// or wss://. Default: it is in none.",
+	},
+	{"fleet.creds", "file", "The file with the JWT and the key that the servers let the daemon in with, as nsc makes " +
+		"it; only its owner may read it."},
 	{"fleet.nkey", "file", "The file with the seed of an nkey, instead of creds; only its owner may read it."},
 	{"fleet.ca", "file", "Certificates, in PEM, that servers are checked with instead of the system's."},
-	{"fleet.name", "name", "The daemon's name in the fleet: letters, digits, - and _. No two daemons may have the same. Default: the machine's, up to its first dot."},
+	{"fleet.name", "name", "The daemon's name in the fleet: letters, digits, - and _. No two daemons may have the same. " +
+		"Default: the machine's, up to its first dot."},
 	{"fleet.labels", "table", "What jobs can ask for, as in labels = { gpu = \"a100\" }."},
 	{"fleet.subject", "name", "What every subject and stream of the fleet begins with. Default: noused."},
-	{"fleet.approve", "true or false", "Whether the senders of commands through the fleet count as people, who may answer questions, choose approval modes, bring MCP servers, prune and stop the daemon. Default: false."},
+	{"fleet.approve", "true or false", "Whether the senders of commands through the fleet count as people, who may " +
+		"answer questions, choose approval modes, bring MCP servers, prune and stop the daemon. Default: false."},
 	{"fleet.slots", "number", "Jobs of the fleet that the daemon does at a time; 0 takes none. Default: 1."},
 	{"fleet.job_timeout", "time", "A job whose daemon was not heard of for so long is given to another. Default: 10m."},
 }
@@ -80,7 +120,8 @@ var fileKeys = []fileKey{
 var providerKeys = []fileKey{
 	{"wire", "chat, responses or messages", "How the server is asked. Default: the catalogue's, else chat."},
 	{"base_url", "URL", "The server. Required for a provider that the catalogue does not know."},
-	{"api_key_env", "name", "The name of the variable, or of the credential of systemd's, that has the key. Default: the catalogue's, else no key is sent."},
+	{"api_key_env", "name", "The name of the variable, or of the credential of systemd's, that has the key. Default: " +
+		"the catalogue's, else no key is sent."},
 	{"headers", "table", "Headers that go along with every request, and are as secret as a key."},
 	{"extra", "table", "Put into every request."},
 	{"models", "array of names", "Models that are listed without asking the server."},
@@ -111,7 +152,8 @@ func isFileKey(key []string) bool {
 	if len(key) > 1 && key[0] == "policy" && key[1] == "rule" {
 		return true // package policy says which
 	}
-	return hasKey(fileKeys, strings.Join(key, ".")) || len(key) > 2 && key[0] == "model" && key[1] == "extra" || len(key) == 3 && key[0] == "fleet" && key[1] == "labels"
+	return hasKey(fileKeys, strings.Join(key, ".")) || len(key) > 2 && key[0] == "model" && key[1] == "extra" ||
+		len(key) == 3 && key[0] == "fleet" && key[1] == "labels"
 }
 
 // isFactKey reports whether models.toml may have a key.

@@ -131,7 +131,8 @@ func (r *resolver) providers() map[string]ProviderConfig {
 	for _, name := range slices.Sorted(maps.Keys(table)) {
 		_, at := r.file.in("providers", name)
 		if !providerName().MatchString(name) || name == "module" || name == "offline" || name == "default" {
-			r.fail(at, "no provider can have this name: want small letters, digits, dots, dashes, and none of module, offline and default")
+			r.fail(at, "no provider can have this name: want small letters, digits, dots, dashes, and none of module, offline "+
+				"and default")
 		}
 		if all == nil {
 			all = map[string]ProviderConfig{}
@@ -298,7 +299,10 @@ func (r *resolver) price(file configFile, name string, table map[string]any) *ca
 			r.fail(from, "there is no %.40s, only %s", key, strings.Join(priceKeys, ", "))
 		}
 	}
-	for key, dst := range map[string]*catalogue.Dollars{"input": &p.Input, "output": &p.Output, "cached": &p.Cached, "cache_write": &p.CacheWrite} {
+	for key, dst := range map[string]*catalogue.Dollars{
+		"input": &p.Input, "output": &p.Output, "cached": &p.Cached,
+		"cache_write": &p.CacheWrite,
+	} {
 		*dst = r.dollars(table[key], origin{name: from.name + "." + key})
 	}
 	for key, dst := range map[string]*catalogue.Dollars{"cached": &p.Cached, "cache_write": &p.CacheWrite} {

@@ -53,10 +53,14 @@ func runConformance(ctx context.Context, server string, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	c := &conformance{server: server, logins: oauth.Open(dir), left: conformanceLogins, log: log, client: suiteClient(os.Getenv("MCP_CONFORMANCE_CONTEXT"))}
+	c := &conformance{
+		server: server, logins: oauth.Open(dir), left: conformanceLogins, log: log,
+		client: suiteClient(os.Getenv("MCP_CONFORMANCE_CONTEXT")),
+	}
 	supervisor := proc.NewSupervisor(selfPath, zap.NewNop())
 	defer supervisor.Close()
-	c.host = mcp.Dialect(mcp.Options{Version: buildinfo.Version(), OutputDir: dir, Logins: c.logins})(d, supervisor, zap.NewNop())
+	c.host = mcp.Dialect(mcp.Options{Version: buildinfo.Version(), OutputDir: dir, Logins: c.logins})(d, supervisor,
+		zap.NewNop())
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()

@@ -19,11 +19,18 @@ func TestConformanceAdapterPlaysAScenario(t *testing.T) {
 		A int `json:"a"`
 		B int `json:"b"`
 	}
-	sdk.AddTool(s, &sdk.Tool{Name: "add"}, func(context.Context, *sdk.CallToolRequest, numbers) (*sdk.CallToolResult, any, error) {
+	sdk.AddTool(s, &sdk.Tool{Name: "add"}, func(context.Context, *sdk.CallToolRequest, numbers) (*sdk.CallToolResult, any,
+		error,
+	) {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "added"}}}, nil, nil
 	})
-	sdk.AddTool(s, &sdk.Tool{Name: "ask"}, func(ctx context.Context, r *sdk.CallToolRequest, _ struct{}) (*sdk.CallToolResult, any, error) {
-		form := map[string]any{"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string", "default": "Ada"}}}
+	sdk.AddTool(s, &sdk.Tool{Name: "ask"}, func(ctx context.Context, r *sdk.CallToolRequest,
+		_ struct{},
+	) (*sdk.CallToolResult, any, error) {
+		form := map[string]any{
+			"type":       "object",
+			"properties": map[string]any{"name": map[string]any{"type": "string", "default": "Ada"}},
+		}
 		a, err := r.Session.Elicit(ctx, &sdk.ElicitParams{Message: "Who?", RequestedSchema: form})
 		if err != nil {
 			return nil, nil, err

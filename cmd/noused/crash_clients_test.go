@@ -49,7 +49,10 @@ type value struct {
 func (v *value) allows(got string) bool { return v.told == got || slices.Contains(v.asked, got) }
 
 func newNotebook() *notebook {
-	return &notebook{made: map[string]string{}, leaves: map[string][]string{}, summary: map[string][]string{}, settings: map[setting]*value{}}
+	return &notebook{
+		made: map[string]string{}, leaves: map[string][]string{}, summary: map[string][]string{},
+		settings: map[setting]*value{},
+	}
 }
 
 // note writes something down. It also counts towards the kill.
@@ -170,7 +173,10 @@ func (u *guest) act(c *client.Client) bool {
 		r, err := client.Call(ctx, c, protocol.CompactSession, protocol.CompactSessionParams{Scope: scope})
 		return u.over(err, func() { u.book.summary[u.session] = append(u.book.summary[u.session], r.Summary) })
 	case 18:
-		r, err := client.Call(ctx, c, protocol.ExtensionCommand, protocol.ExtensionCommandParams{Scope: scope, Name: "sh.quiet"})
+		r, err := client.Call(ctx, c, protocol.ExtensionCommand, protocol.ExtensionCommandParams{
+			Scope: scope,
+			Name:  "sh.quiet",
+		})
 		return u.over(err, func() {
 			if !r.OK {
 				u.book.wrong = append(u.book.wrong, fmt.Sprintf("extension command: %+v", r.Error))
@@ -197,7 +203,8 @@ func (u *guest) over(err error, write func()) bool {
 		u.book.note(write)
 	case unheard(err):
 		return false
-	case !errors.As(err, &refused) || refused.Code != protocol.CommandRejected && !strings.Contains(refused.Message, "crash_loop"):
+	case !errors.As(err, &refused) || refused.Code != protocol.CommandRejected &&
+		!strings.Contains(refused.Message, "crash_loop"):
 		u.book.bad("client %d: %v", u.n, err)
 	}
 	return true
@@ -207,29 +214,38 @@ func (u *guest) over(err error, write func()) bool {
 // gone or going: it may have been done or not.
 func unheard(err error) bool {
 	var refused *protocol.Error
-	return errors.Is(err, client.ErrLost) || errors.As(err, &refused) && strings.HasPrefix(refused.Message, string(protocol.ShuttingDown))
+	return errors.Is(err, client.ErrLost) || errors.As(err, &refused) &&
+		strings.HasPrefix(refused.Message, string(protocol.ShuttingDown))
 }
 
 // send says a text. One without an answer may have been accepted or not.
 func (u *guest) send(c *client.Client, a ask, wait bool) bool {
 	got := acceptance{session: a.session, text: a.text, key: a.key}
 	var result *protocol.PromptResult
-	ctx, scope, idle := context.Background(), protocol.Scope{SessionID: a.session}, []protocol.Kind{"", "prompt"}[len(a.text)%2]
+	ctx, scope, idle := context.Background(), protocol.Scope{SessionID: a.session},
+		[]protocol.Kind{"", "prompt"}[len(a.text)%2]
 	var err error
 	switch a.kind {
 	case "steer":
 		var r protocol.InputAccepted
-		r, err = client.Call(ctx, c, protocol.Steer, protocol.SteerParams{Scope: scope, Text: a.text, IfIdle: idle, IdempotencyKey: a.key, Attachments: a.images()})
+		r, err = client.Call(ctx, c, protocol.Steer, protocol.SteerParams{
+			Scope: scope, Text: a.text, IfIdle: idle,
+			IdempotencyKey: a.key, Attachments: a.images(),
+		})
 		got.run, got.input = r.RunID, r.InputID
 	case "follow_up":
 		var r protocol.InputAccepted
-		r, err = client.Call(ctx, c, protocol.FollowUp, protocol.FollowUpParams{Scope: scope, Text: a.text, IfIdle: idle, IdempotencyKey: a.key, Attachments: a.images()})
+		r, err = client.Call(ctx, c, protocol.FollowUp, protocol.FollowUpParams{
+			Scope: scope, Text: a.text, IfIdle: idle,
+			IdempotencyKey: a.key, Attachments: a.images(),
+		})
 		got.run, got.input = r.RunID, r.InputID
 	default:
 		_, behaviour, _ := strings.Cut(a.kind, "prompt_as_")
 		var r protocol.PromptReply
 		r, err = client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{
-			Scope: scope, Text: a.text, Wait: &wait, StreamingBehavior: protocol.Kind(behaviour), IdempotencyKey: a.key, Attachments: a.images(),
+			Scope: scope, Text: a.text, Wait: &wait, StreamingBehavior: protocol.Kind(behaviour), IdempotencyKey: a.key,
+			Attachments: a.images(),
 		})
 		switch {
 		case err != nil:
@@ -259,7 +275,8 @@ func (u *guest) takeBack(c *client.Client) bool {
 	if u.latest.input == "" {
 		return true
 	}
-	r, err := client.Call(context.Background(), c, protocol.Withdraw, protocol.WithdrawParams{Scope: protocol.Scope{SessionID: u.latest.session}, InputID: u.latest.input})
+	r, err := client.Call(context.Background(), c, protocol.Withdraw,
+		protocol.WithdrawParams{Scope: protocol.Scope{SessionID: u.latest.session}, InputID: u.latest.input})
 	return u.over(err, func() { u.book.withdraw = append(u.book.withdraw, r) })
 }
 

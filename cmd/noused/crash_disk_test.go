@@ -22,7 +22,8 @@ import (
 // in a mount namespace of its own.
 func newSmallDisk(t *testing.T) *daemon {
 	t.Helper()
-	if out, err := exec.Command("unshare", "-rm", "mount", "-t", "tmpfs", "-o", "size=1m", "none", t.TempDir()).CombinedOutput(); err != nil {
+	if out, err := exec.Command("unshare", "-rm", "mount", "-t", "tmpfs", "-o", "size=1m", "none", t.TempDir()).
+		CombinedOutput(); err != nil {
 		t.Skipf("no file systems can be mounted here: %v: %s", err, out)
 	}
 	d := newDaemon(t)
@@ -30,7 +31,9 @@ func newSmallDisk(t *testing.T) *daemon {
 	if err := os.MkdirAll(filepath.Join(d.dir, "state"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	d.write("bin/noused", fmt.Sprintf("#!/bin/sh\nexec unshare -rm sh -c 'mount -t tmpfs -o size=1m none %s/state && exec \"$0\" \"$@\"' %q \"$@\"\n", d.dir, which(t)), 0o700)
+	d.write("bin/noused", fmt.Sprintf(
+		"#!/bin/sh\nexec unshare -rm sh -c 'mount -t tmpfs -o size=1m none %s/state && exec \"$0\" \"$@\"' %q \"$@\"\n",
+		d.dir, which(t)), 0o700)
 	t.Setenv("PATH", filepath.Join(d.dir, "bin")+":"+os.Getenv("PATH"))
 	d.start()
 	return d
@@ -105,7 +108,10 @@ func troubled(t *testing.T, fail, mend func(*daemon), cause string) {
 	book := map[string]string{} // accepted texts, by input
 	var last protocol.PromptAccepted
 	prompt := func(text string) error {
-		r, err := client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{Text: text, Wait: &no, StreamingBehavior: "follow_up"})
+		r, err := client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{
+			Text: text, Wait: &no,
+			StreamingBehavior: "follow_up",
+		})
 		if err == nil {
 			last = *r.Accepted
 			book[last.InputID] = text
@@ -134,7 +140,8 @@ func troubled(t *testing.T, fail, mend func(*daemon), cause string) {
 	told := func(err error) bool {
 		return errors.As(err, &refused) && refused.Code == protocol.SessionError && strings.Contains(refused.Error(), cause)
 	}
-	if _, err := client.Call(ctx, c, protocol.NewSession, protocol.NewSessionParams{Title: strings.Repeat("t", 8<<10)}); !told(err) {
+	if _, err := client.Call(ctx, c, protocol.NewSession,
+		protocol.NewSessionParams{Title: strings.Repeat("t", 8<<10)}); !told(err) {
 		t.Errorf("a new session: got %v, want a session_error with its cause: %s", err, cause)
 	}
 	if cause == noSpace {
@@ -146,7 +153,8 @@ func troubled(t *testing.T, fail, mend func(*daemon), cause string) {
 	} else if !told(err) {
 		t.Errorf("a text: got %v, want it accepted, or a session_error with its cause: %s", err, cause)
 	}
-	if pong, err := client.Call(ctx, d.dial(), protocol.Ping, protocol.PingParams{}); err != nil || pong.Message != "pong" {
+	if pong, err := client.Call(ctx, d.dial(), protocol.Ping, protocol.PingParams{}); err != nil ||
+		pong.Message != "pong" {
 		t.Errorf("somebody else: got %+v, %v", pong, err)
 	}
 
@@ -180,8 +188,10 @@ func TestRunGoesOnWhenTheDiskHasRoomAgain(t *testing.T) {
 	d := newSmallDisk(t)
 	d.stop()
 	d.write("tools/sh.json", shellTool, 0o600)
-	d.write("tools/tool.sh", "#!/bin/sh\ncat >/dev/null\necho '{\"version\":\"0\",\"type\":\"log\",\"level\":\"info\",\"message\":\"waits\"}'\nread -r _ <go\n"+
-		"printf '{\"version\":\"0\",\"type\":\"done\",\"ok\":true,\"summary\":\"%08192d\"}\\n' 1\n", 0o700) // more than what is left of a page
+	d.write("tools/tool.sh", "#!/bin/sh\ncat >/dev/null\necho "+
+		"'{\"version\":\"0\",\"type\":\"log\",\"level\":\"info\",\"message\":\"waits\"}'\nread -r _ <go\n"+
+		// more than what is left of a page
+		"printf '{\"version\":\"0\",\"type\":\"done\",\"ok\":true,\"summary\":\"%08192d\"}\\n' 1\n", 0o700)
 	if err := syscall.Mkfifo(filepath.Join(d.dir, "go"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -202,8 +212,12 @@ func TestRunGoesOnWhenTheDiskHasRoomAgain(t *testing.T) {
 	if _, err := fifo.WriteString("go\n"); err != nil {
 		t.Fatal(err)
 	}
-	broke := await(t, events, func(ev protocol.Event) bool { _, ok := ev.(protocol.ErrorEvent); return ok }).(protocol.ErrorEvent)
-	if broke.RunID != r.Accepted.RunID || broke.Code != protocol.SessionError || !strings.Contains(broke.Cause, "no space left") {
+	broke := await(t, events, func(ev protocol.Event) bool {
+		_, ok := ev.(protocol.ErrorEvent)
+		return ok
+	}).(protocol.ErrorEvent)
+	if broke.RunID != r.Accepted.RunID || broke.Code != protocol.SessionError ||
+		!strings.Contains(broke.Cause, "no space left") {
 		t.Errorf("got %+v, want a session_error of the run with its cause", broke)
 	}
 	if err := os.Remove(d.state("ballast")); err != nil {

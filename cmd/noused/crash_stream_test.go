@@ -39,7 +39,8 @@ func TestKilledInAStream(t *testing.T) {
 		w := d.commands()
 		id := into[protocol.Session](t, w.ask(`{"id":"n","type":"new_session","payload":{}}`)).SessionID
 		events := d.events(protocol.SubscribeParams{SessionID: id})
-		run := into[protocol.PromptAccepted](t, w.ask(fmt.Sprintf(`{"id":"p","type":"prompt","payload":{"wait":false,"text":%s}}`, prompt))).RunID
+		run := into[protocol.PromptAccepted](t,
+			w.ask(fmt.Sprintf(`{"id":"p","type":"prompt","payload":{"wait":false,"text":%s}}`, prompt))).RunID
 		heard, message := "", ""
 		for left := rng.IntN(2000); ; left-- {
 			ev, err := next(events)
@@ -64,7 +65,8 @@ func TestKilledInAStream(t *testing.T) {
 		into[protocol.AbortAccepted](t, w.ask(fmt.Sprintf(`{"id":"a","type":"abort","payload":{"session_id":%q}}`, id)))
 		await(t, d.events(protocol.SubscribeParams{SessionID: id, After: new(uint64)}), endOf(run))
 		found := false
-		for _, text := range into[protocol.Messages](t, w.ask(fmt.Sprintf(`{"id":"m","type":"get_messages","payload":{"session_id":%q}}`, id))).Messages {
+		for _, text := range into[protocol.Messages](t,
+			w.ask(fmt.Sprintf(`{"id":"m","type":"get_messages","payload":{"session_id":%q}}`, id))).Messages {
 			m := decode[protocol.Message](t, text)
 			if m.Role == "assistant" && m.Text == "" && m.Thinking == "" {
 				t.Fatalf("an answer without a word: %s", text)

@@ -111,7 +111,10 @@ func TestKilledAtAnyMoment(t *testing.T) {
 }
 
 func crashTrial(t *testing.T, seed uint64) int {
-	tr := &trial{daemon: newDaemon(t), rng: rand.New(rand.NewPCG(seed, 2)), seed: seed, book: newNotebook(), nesting: protocoltest.NewChecker(), stories: map[string]*sessiontest.Story{}}
+	tr := &trial{
+		daemon: newDaemon(t), rng: rand.New(rand.NewPCG(seed, 2)), seed: seed, book: newNotebook(),
+		nesting: protocoltest.NewChecker(), stories: map[string]*sessiontest.Story{},
+	}
 	tr.stop()
 	tr.write("tools/sh.json", fmt.Sprintf(markTool, tr.dir), 0o600)
 	tr.write("tools/mark.sh", markScript, 0o700)
@@ -136,7 +139,8 @@ func (tr *trial) tally() string {
 		inputs, runs, calls = inputs+len(s.Inputs), runs+len(s.Runs), calls+len(s.Calls)
 		resumed, cut, lost = resumed+s.Resumed, cut+s.Cut, lost+s.GivenUp
 	}
-	return fmt.Sprintf("%d kills, %d sessions, %d texts, %d runs, %d resumed, %d tool calls, %d of them cut off, %d runs given up",
+	return fmt.Sprintf(
+		"%d kills, %d sessions, %d texts, %d runs, %d resumed, %d tool calls, %d of them cut off, %d runs given up",
 		tr.kills, len(tr.stories), inputs, runs, resumed, calls, cut, lost)
 }
 
@@ -154,7 +158,8 @@ func (tr *trial) people() {
 			tr.book.active.told = r.SessionID
 		}
 		tr.guests = append(tr.guests, &guest{
-			n: n, book: tr.book, rng: rand.New(rand.NewPCG(tr.seed, uint64(3+n))), session: tr.book.order[n%3], owner: n < 3, first: n == 0,
+			n: n, book: tr.book, rng: rand.New(rand.NewPCG(tr.seed, uint64(3+n))), session: tr.book.order[n%3], owner: n < 3,
+			first: n == 0,
 		})
 	}
 }
@@ -360,7 +365,8 @@ func (tr *trial) compareEvents(s *sessiontest.Story) {
 			if i < len(told) {
 				want = told[i]
 			}
-			tr.bad("session %s: event %d of the epoch: announced\n\t%s\nin the journal is\n\t%s\nbefore it\n\t%s", s.ID, i, e, want,
+			tr.bad("session %s: event %d of the epoch: announced\n\t%s\nin the journal is\n\t%s\nbefore it\n\t%s", s.ID, i, e,
+				want,
 				strings.Join(heard[max(0, i-6):i], "\n\t"))
 			return
 		}
@@ -394,7 +400,8 @@ func (tr *trial) compareNotes() {
 		}
 	}
 	for _, w := range tr.book.withdraw {
-		if s := tr.stories[w.SessionID]; s == nil || !s.Withdrawn[w.InputID] || s.Delivered[w.InputID] > 0 || s.Inputs[w.InputID].Text != w.Text {
+		if s := tr.stories[w.SessionID]; s == nil || !s.Withdrawn[w.InputID] || s.Delivered[w.InputID] > 0 ||
+			s.Inputs[w.InputID].Text != w.Text {
 			tr.bad("%+v was withdrawn, and the journal says otherwise", w)
 		}
 	}
@@ -515,10 +522,12 @@ func (tr *trial) askOne(ctx context.Context, c *client.Client, scope protocol.Sc
 		tr.bad("session %s: %v", s.ID, err)
 		return
 	}
-	if string(st.SteeringMode) != s.Modes["steer"] || string(st.FollowUpMode) != s.Modes["follow_up"] || st.RunID != "" && !s.Owed()[st.RunID] {
+	if string(st.SteeringMode) != s.Modes["steer"] || string(st.FollowUpMode) != s.Modes["follow_up"] || st.RunID != "" &&
+		!s.Owed()[st.RunID] {
 		tr.bad("session %s: modes %v, run %q; the state is %+v", s.ID, s.Modes, s.Run, st)
 	}
-	if want := slices.Sorted(slices.Values(s.Tools)); s.Chosen && !slices.Equal(slices.Sorted(slices.Values(st.ActiveTools)), want) {
+	if want := slices.Sorted(slices.Values(s.Tools)); s.Chosen &&
+		!slices.Equal(slices.Sorted(slices.Values(st.ActiveTools)), want) {
 		tr.bad("session %s: active tools are %v, want %v", s.ID, st.ActiveTools, want)
 	}
 	tree, err := client.Call(ctx, c, protocol.GetTree, protocol.GetTreeParams{Scope: scope})
@@ -546,7 +555,9 @@ func (tr *trial) askOne(ctx context.Context, c *client.Client, scope protocol.Sc
 	}
 }
 
-func (tr *trial) askMessages(ctx context.Context, c *client.Client, scope protocol.Scope, leaf string, s *sessiontest.Story) {
+func (tr *trial) askMessages(ctx context.Context, c *client.Client, scope protocol.Scope, leaf string,
+	s *sessiontest.Story,
+) {
 	r, err := client.Call(ctx, c, protocol.GetMessages, protocol.GetMessagesParams{Scope: scope, LeafID: leaf})
 	if err != nil {
 		tr.bad("session %s: %v", s.ID, err)
@@ -612,6 +623,7 @@ func (tr *trial) report() {
 	tr.book.mu.Lock()
 	defer tr.book.mu.Unlock()
 	if len(tr.book.wrong) > 0 {
-		tr.t.Fatalf("seed %d, kill %d:\n%s", tr.seed, tr.kills, strings.Join(tr.book.wrong[:min(len(tr.book.wrong), 10)], "\n"))
+		tr.t.Fatalf("seed %d, kill %d:\n%s", tr.seed, tr.kills, strings.Join(tr.book.wrong[:min(len(tr.book.wrong), 10)],
+			"\n"))
 	}
 }

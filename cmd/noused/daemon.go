@@ -113,7 +113,10 @@ func New(cfg Config, read func() (Config, error), out *logOutput) (*Daemon, erro
 		cfg: cfg, read: read, out: out, log: out.Logger, mux: new(protocol.Mux),
 		levels: make(chan os.Signal, 4), stops: make(chan os.Signal, 1), hangups: make(chan os.Signal, 1),
 		held: budget.New(cfg.MaxLine + shared), readers: new(server.Readers),
-		info: protocol.DaemonInfo{Version: buildinfo.Version(), Epoch: newID("ep-"), PID: os.Getpid(), StartedAt: time.Now().UTC(), Log: out.to},
+		info: protocol.DaemonInfo{
+			Version: buildinfo.Version(), Epoch: newID("ep-"), PID: os.Getpid(),
+			StartedAt: time.Now().UTC(), Log: out.to,
+		},
 	}
 	d.atClose(func() { _ = d.log.Sync() })
 	for _, step := range []func() error{d.open, d.load, d.wire, d.bind} {
@@ -167,7 +170,8 @@ func (d *Daemon) open() (err error) {
 
 // load reads the rules and the tools.
 func (d *Daemon) load() (err error) {
-	d.audit, err = audit.Open(filepath.Join(d.cfg.StateDir, "audit.jsonl"), d.cfg.Retention.AuditLarger, d.log.Named("audit"))
+	d.audit, err = audit.Open(filepath.Join(d.cfg.StateDir, "audit.jsonl"), d.cfg.Retention.AuditLarger,
+		d.log.Named("audit"))
 	if err != nil {
 		return err
 	}
@@ -213,8 +217,10 @@ func (d *Daemon) wire() error {
 	d.atClose(d.notifier.Close)
 	d.hub = runloop.NewHub(runloop.Options{
 		Store: d.store, Models: d.models, MaxSteps: d.cfg.Model.MaxSteps, Limits: d.cfg.Limits, Spent: d.models.today,
-		Instructions: surroundings{told}, Tools: d.tools, Modules: d.tools, Policy: judge{d.tools, d.rules}, ApprovalTimeout: d.cfg.Policy.ApprovalTimeout,
-		Events: loggedEvents{d.events, d.out, d.notifier, d.status, d.rest}, Daemon: d.info, Workdir: d.cfg.Workdir, Now: time.Now, NewID: newID,
+		Instructions: surroundings{told}, Tools: d.tools, Modules: d.tools, Policy: judge{d.tools, d.rules},
+		ApprovalTimeout: d.cfg.Policy.ApprovalTimeout,
+		Events:          loggedEvents{d.events, d.out, d.notifier, d.status, d.rest}, Daemon: d.info, Workdir: d.cfg.Workdir,
+		Now: time.Now, NewID: newID,
 		Health: health{d.events, d.readers, disk, d.out.errors, func() *protocol.FleetState { return d.fleet.State() }}.tell,
 		Held:   d.held, Audit: func(ev model.AuditEvent) {
 			d.audit.Record(ev)
@@ -227,9 +233,10 @@ func (d *Daemon) wire() error {
 		},
 	})
 	d.tools.TellJobEnds(d.hub.JobEnded)
-	protocol.Handle(d.mux, protocol.ListModels, func(ctx context.Context, p protocol.ListModelsParams) (protocol.Answer[protocol.Models], error) {
-		return catalog{d.models.now.Load().vendors, d.tools.Providers, localServers}.handle(ctx, p)
-	})
+	protocol.Handle(d.mux, protocol.ListModels,
+		func(ctx context.Context, p protocol.ListModelsParams) (protocol.Answer[protocol.Models], error) {
+			return catalog{d.models.now.Load().vendors, d.tools.Providers, localServers}.handle(ctx, p)
+		})
 	protocol.Handle(d.mux, protocol.ListSkills, skills{told, d.hub.Workdir}.handle)
 	return nil
 }
@@ -242,9 +249,10 @@ func (d *Daemon) bind() (err error) {
 	})
 	d.leaving = &departure{cfg: d.cfg, store: d.store, sockets: d.sockets, asked: make(chan struct{})}
 	protocol.HandleFunc(d.mux, protocol.Shutdown, d.leaving.shutdown)
-	protocol.HandleFunc(d.mux, protocol.ReloadTools, func(context.Context, protocol.ReloadToolsParams) (protocol.ToolsReloaded, error) {
-		return d.reload(), nil
-	})
+	protocol.HandleFunc(d.mux, protocol.ReloadTools,
+		func(context.Context, protocol.ReloadToolsParams) (protocol.ToolsReloaded, error) {
+			return d.reload(), nil
+		})
 	d.pruning = newPruner(d.cfg, d.hub, d.tools, d.audit, d.log)
 	protocol.Handle(d.mux, protocol.Prune, d.pruning.handle)
 	if missing := d.mux.Missing(); missing != nil {
@@ -264,22 +272,30 @@ func running(err error) error {
 	if held.PID != 0 {
 		who = fmt.Sprintf("process %d", held.PID)
 	}
-	return fmt.Errorf("a daemon runs already as %s; a second one needs a --state-dir and a --socket of its own (%w)", who, err)
+	return fmt.Errorf("a daemon runs already as %s; a second one needs a --state-dir and a --socket of its own (%w)", who,
+		err)
 }
 
 // openTools loads the tools, the built-in ones first, and starts none.
 func (d *Daemon) openTools() (*registry.Registry, error) {
 	cfg := d.cfg
 	o := registry.Options{
-		Dirs: cfg.ToolsDirs, ConfigDir: cfg.ConfigDir, Workdir: cfg.Workdir, WorkdirNamed: cfg.WorkdirNamed, Neutral: neutralFolder(cfg.StateDir, os.Getenv), OutputDir: outputDir(cfg), CacheDir: cfg.CacheDir, Logger: d.log,
+		Dirs: cfg.ToolsDirs, ConfigDir: cfg.ConfigDir, Workdir: cfg.Workdir, WorkdirNamed: cfg.WorkdirNamed,
+		Neutral: neutralFolder(cfg.StateDir, os.Getenv), OutputDir: outputDir(cfg), CacheDir: cfg.CacheDir, Logger: d.log,
 		Hidden: hidden(cfg), Offline: !cfg.Sandbox.Network,
 		Dialects: map[string]tool.Dialect{
 			tool.Narratoria: narratoria.Dialect, tool.Gevals: gevals.Dialect, tool.Amplifier: amplifier.Dialect,
-			tool.MCP: mcp.Dialect(mcp.Options{Version: buildinfo.Version(), OutputDir: outputDir(cfg), CacheDir: filepath.Join(cfg.StateDir, "mcp"), Logins: loginsOf(cfg)}),
+			tool.MCP: mcp.Dialect(mcp.Options{
+				Version: buildinfo.Version(), OutputDir: outputDir(cfg),
+				CacheDir: filepath.Join(cfg.StateDir, "mcp"), Logins: loginsOf(cfg),
+			}),
 		},
 		Policy: d.rules.Set, Audit: d.audit, Helper: selfPath,
 		Changed: func(server string) {
-			d.events.Append(protocol.Status{Code: protocol.StatusToolsChanged, Message: fmt.Sprintf("the MCP server %s has other tools now", server)})
+			d.events.Append(protocol.Status{
+				Code:    protocol.StatusToolsChanged,
+				Message: fmt.Sprintf("the MCP server %s has other tools now", server),
+			})
 		},
 	}
 	if cfg.BuiltinTools {
@@ -296,7 +312,8 @@ func (d *Daemon) openTools() (*registry.Registry, error) {
 	}
 	if cfg.BuiltinTools {
 		for _, path := range exposed(cfg) {
-			d.log.Warn("the working directory holds files of the daemon, which the built-in tools can change; choose a workdir that does not hold them",
+			d.log.Warn("the working directory holds files of the daemon, which the built-in tools can change; choose a "+
+				"workdir that does not hold them",
 				zap.String("workdir", cfg.Workdir), zap.String("inside", path))
 		}
 	}
@@ -383,18 +400,21 @@ func (d *Daemon) Run(ctx context.Context) error {
 		finish()
 		return err
 	})
+	lines := server.Lines{Max: d.cfg.MaxLine, Held: d.held}
 	add(func() error {
-		return server.ServeCommands(drained, d.sockets.Commands, d.mux, d.cfg.MaxLine, d.held, d.log)
+		return server.ServeCommands(drained, d.sockets.Commands, d.mux, lines, d.log)
 	})
 	add(func() error {
-		return server.ServeEvents(drained, d.sockets.Events, d.events, d.readers, d.cfg.MaxLine, d.held, d.log)
+		return server.ServeEvents(drained, d.sockets.Events, d.events, d.readers, lines, d.log)
 	})
 	add(func() error { return d.debug.serve(drained) })
 	add(func() error { return d.pruning.run(stopping) })
-	add(func() error { return watchdog(drained, d.log, self.answers) }) // a restart may drain for longer than systemd waits
+	// a restart may drain for longer than systemd waits
+	add(func() error { return watchdog(drained, d.log, self.answers) })
 	add(func() error {
 		if self.answers(stopping) == nil {
-			d.log.Info("ready", zap.String("socket", d.cfg.Socket), zap.String("state_dir", d.cfg.StateDir), zap.String("version", buildinfo.Version()))
+			d.log.Info("ready", zap.String("socket", d.cfg.Socket), zap.String("state_dir", d.cfg.StateDir),
+				zap.String("version", buildinfo.Version()))
 			sayReady()
 			d.status.keep(stopping, func(state string) { sdNotify(d.log, state) })
 		}
@@ -475,7 +495,8 @@ type loggedEvents struct {
 func notifyEnviron() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return name == "NOTIFY_SOCKET" || strings.HasPrefix(name, "LISTEN_") || strings.HasPrefix(name, "WATCHDOG_") || proc.Reserved(name)
+		return name == "NOTIFY_SOCKET" || strings.HasPrefix(name, "LISTEN_") || strings.HasPrefix(name, "WATCHDOG_") ||
+			proc.Reserved(name)
 	})
 }
 
@@ -483,7 +504,8 @@ func notifyEnviron() []string {
 func (l loggedEvents) Append(events ...protocol.Event) [][]byte {
 	for _, ev := range events { // whoever hears of it finds it in the state
 		if end, ok := ev.(protocol.AgentEnd); ok && end.Error != nil {
-			l.log.errors.add(protocol.LoggedError{At: time.Now().UTC(), Message: fmt.Sprintf("a run has failed: %s: %s", end.Error.Code, end.Error.Message), SessionID: end.SessionID})
+			l.log.errors.add(protocol.LoggedError{At: time.Now().UTC(), Message: fmt.Sprintf("a run has failed: %s: %s",
+				end.Error.Code, end.Error.Message), SessionID: end.SessionID})
 		}
 	}
 	lines := l.Log.Append(events...)

@@ -14,8 +14,10 @@ import (
 func counting(t *testing.T) (d *daemon, calls string) {
 	t.Helper()
 	d, calls = unstarted(t, "noused"), filepath.Join(t.TempDir(), "calls")
-	d.write("tools/count.json", `{"name":"count","kind":"tool","protocol":"narratoria","capabilities":[],"transport":{"type":"stdio","command":["./count.sh"]},"operations":{"it":{}}}`, 0o600)
-	d.write("tools/count.sh", "#!/bin/sh\ncat >/dev/null &\nprintf x >>"+calls+"\necho '{\"version\":\"0\",\"type\":\"done\",\"ok\":true}'\n", 0o700)
+	d.write("tools/count.json",
+		`{"name":"count","kind":"tool","protocol":"narratoria","capabilities":[],"transport":{"type":"stdio","command":["./count.sh"]},"operations":{"it":{}}}`, 0o600)
+	d.write("tools/count.sh", "#!/bin/sh\ncat >/dev/null &\nprintf x >>"+calls+
+		"\necho '{\"version\":\"0\",\"type\":\"done\",\"ok\":true}'\n", 0o700)
 	d.write("noused/rules.toml", "[[policy.rule]]\ntool = \"count.it\"\ndecision = \"allow\"\n", 0o600)
 	return d, calls
 }
@@ -31,8 +33,10 @@ func inACall(id string) string {
 		record("input", `{"input_id":"in-1","kind":"prompt","command":"prompt","text":"count","run_id":"run-1"}`) +
 		record("run_started", `{"run_id":"run-1"}`) +
 		record("turn_started", `{"run_id":"run-1","turn":1,"kind":"prompt","input_ids":["in-1"]}`) +
-		record("message", `{"id":"m1","run_id":"run-1","turn_kind":"prompt","input_id":"in-1","message":{"role":"user","text":"count"}}`) +
-		record("message", `{"id":"m2","parent_id":"m1","run_id":"run-1","turn_kind":"prompt","stop_reason":"tool_calls","message":{"role":"assistant","text":"","tool_calls":[{"id":"call-1","name":"count.it","arguments":{}}]}}`)
+		record("message",
+			`{"id":"m1","run_id":"run-1","turn_kind":"prompt","input_id":"in-1","message":{"role":"user","text":"count"}}`) +
+		record("message",
+			`{"id":"m2","parent_id":"m1","run_id":"run-1","turn_kind":"prompt","stop_reason":"tool_calls","message":{"role":"assistant","text":"","tool_calls":[{"id":"call-1","name":"count.it","arguments":{}}]}}`)
 }
 
 func callsIn(t *testing.T, path string) int {
@@ -56,7 +60,8 @@ func TestAMessageThatHasLostItsID(t *testing.T) {
 	text = strings.Replace(text, `,"parent_id":"m0"`, "", 1) + record("leaf_set", `{"leaf_id":"m4"}`)
 	d.write("state/sessions/ses-1.jsonl", strings.Replace(text, `"id":"m2"`, `"ie":"m2"`, 1), 0o600)
 	d.write("state/sessions/ses-2.jsonl", strings.ReplaceAll(text, "ses-1", "ses-2"), 0o600)
-	d.write("state/sessions/ses-3.jsonl", strings.NewReplacer("ses-1", "ses-3", `"id":"m1"`, `"ie":"m1"`).Replace(text), 0o600)
+	d.write("state/sessions/ses-3.jsonl", strings.NewReplacer("ses-1", "ses-3", `"id":"m1"`, `"ie":"m1"`).Replace(text),
+		0o600)
 	d.start()
 	c := d.commands()
 	for id, want := range map[string]int{"ses-1": 3, "ses-2": 4, "ses-3": 3} {
@@ -94,7 +99,8 @@ func TestACallWhoseRecordsAreDamagedIsNotMade(t *testing.T) {
 	d.stop()
 	for _, id := range []string{"ses-1", "ses-2"} {
 		text, err := os.ReadFile(filepath.Join(d.dir, "state/sessions", id+".jsonl"))
-		if err != nil || !strings.Contains(string(text), `"type":"run_ended","data":{"run_id":"run-1","stop_reason":"error","code":"session_error","error":"the journal cannot be read where`) {
+		if err != nil || !strings.Contains(string(text),
+			`"type":"run_ended","data":{"run_id":"run-1","stop_reason":"error","code":"session_error","error":"the journal cannot be read where`) {
 			t.Errorf("%s: the run has not ended with the reason: %v", id, err)
 		}
 	}
@@ -114,13 +120,15 @@ func TestASessionThatANewerVersionWroteCanOnlyBeRead(t *testing.T) {
 		d.start()
 		c := d.commands()
 		for kind, more := range map[string]string{
-			"prompt": `,"text":"go on"`, "steer": `,"text":"go on"`, "follow_up": `,"text":"go on","if_idle":"prompt"`, "abort": ``, "set_leaf": `,"leaf_id":"m1"`,
+			"prompt": `,"text":"go on"`, "steer": `,"text":"go on"`, "follow_up": `,"text":"go on","if_idle":"prompt"`,
+			"abort": ``, "set_leaf": `,"leaf_id":"m1"`,
 			"set_title": `,"title":"x"`, "mark_read": ``, "compact_session": ``, "branch_session": ``, "delete_session": ``,
 			"set_active_tools": `,"tools":[]`, "set_approval_mode": `,"mode":"deny"`, "extension_command": `,"name":"count.it"`,
 		} {
 			r := c.ask(`{"v":"1","id":"w","type":"` + kind + `","payload":{"session_id":"ses-1"` + more + `}}`)
 			if r.OK || r.Error.Code != protocol.SessionError || !strings.Contains(r.Error.Cause, why) ||
-				!strings.Contains(r.Error.Cause, `record type "approval_asked_twice": a newer version of noused wrote the session`) {
+				!strings.Contains(r.Error.Cause,
+					`record type "approval_asked_twice": a newer version of noused wrote the session`) {
 				t.Errorf("%s: got %+v, want that it can only be read", kind, r.Error)
 			}
 		}
@@ -132,11 +140,13 @@ func TestASessionThatANewerVersionWroteCanOnlyBeRead(t *testing.T) {
 		if st.RunState != protocol.StateIdle || st.RunID != "" || !strings.Contains(st.ReadOnly, why) {
 			t.Errorf("the state is %s %q, read only %q", st.RunState, st.RunID, st.ReadOnly)
 		}
-		if tree := into[protocol.Tree](t, c.ask(`{"v":"1","id":"t","type":"get_tree","payload":{"session_id":"ses-1"}}`)); len(tree.Nodes) != 2 {
+		if tree := into[protocol.Tree](t,
+			c.ask(`{"v":"1","id":"t","type":"get_tree","payload":{"session_id":"ses-1"}}`)); len(tree.Nodes) != 2 {
 			t.Errorf("the tree has %d nodes", len(tree.Nodes))
 		}
 		list := into[protocol.Sessions](t, c.ask(`{"v":"1","id":"l","type":"list_sessions"}`))
-		if len(list.Sessions) != 2 || list.Sessions[1].SessionID != "ses-1" || list.Sessions[1].RunState != protocol.StateIdle {
+		if len(list.Sessions) != 2 || list.Sessions[1].SessionID != "ses-1" ||
+			list.Sessions[1].RunState != protocol.StateIdle {
 			t.Errorf("the list is %+v", list.Sessions)
 		}
 		if r := c.ask(`{"v":"1","id":"p","type":"prompt","payload":{"session_id":"ses-2","text":"hello"}}`); !r.OK {

@@ -29,7 +29,8 @@ func openDebug(path string, log *zap.Logger) (*debugging, error) {
 	if err != nil {
 		return nil, err
 	}
-	log.Warn("the debug socket tells how the daemon works inside; leave --debug-socket out where nobody looks", zap.String("path", path))
+	log.Warn("the debug socket tells how the daemon works inside; leave --debug-socket out where nobody looks",
+		zap.String("path", path))
 	return &debugging{socket, log}, nil
 }
 

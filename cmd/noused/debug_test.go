@@ -28,7 +28,9 @@ func TestDebugSocket(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want mode %v", path, info, err, want)
 		}
 	}
-	web := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	web := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _,
+		_ string,
+	) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}}
 	for page, want := range map[string]string{

@@ -20,11 +20,14 @@ import (
 const manyCommand = "manytools"
 
 func serveMany() {
-	s := sdk.NewServer(&sdk.Implementation{Name: "many", Version: "1"}, &sdk.ServerOptions{Instructions: fmt.Sprintf("Widgets are shy. This is process %d.", os.Getpid())})
+	s := sdk.NewServer(&sdk.Implementation{Name: "many", Version: "1"},
+		&sdk.ServerOptions{Instructions: fmt.Sprintf("Widgets are shy. This is process %d.", os.Getpid())})
 	for i := range 500 {
 		s.AddTool(&sdk.Tool{
-			Name: fmt.Sprintf("op_%03d", i), Description: fmt.Sprintf("Polishes widget number %d until it shines. %s", i, strings.Repeat("The widget stays where it is. ", 6)),
-			InputSchema: jsontext.Value(`{"type":"object","properties":{"times":{"type":"integer","description":"how often"}},"required":["times"]}`),
+			Name: fmt.Sprintf("op_%03d", i), Description: fmt.Sprintf("Polishes widget number %d until it shines. %s", i,
+				strings.Repeat("The widget stays where it is. ", 6)),
+			InputSchema: jsontext.Value(
+				`{"type":"object","properties":{"times":{"type":"integer","description":"how often"}},"required":["times"]}`),
 		}, func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: r.Params.Name + " shines"}}}, nil
 		})
@@ -46,7 +49,8 @@ func (d *daemon) withMany() {
 // awaitMany returns once the server has said what it has.
 func (d *daemon) awaitMany() {
 	d.t.Helper()
-	r, err := client.Call(context.Background(), d.dial(), protocol.ExtensionCommand, protocol.ExtensionCommandParams{Name: "many.op_001", Payload: jsontext.Value(`{"times":1}`)})
+	r, err := client.Call(context.Background(), d.dial(), protocol.ExtensionCommand,
+		protocol.ExtensionCommandParams{Name: "many.op_001", Payload: jsontext.Value(`{"times":1}`)})
 	if err != nil || !strings.Contains(string(r.Result), "op_001 shines") {
 		d.t.Fatalf("got %s, %v", r.Result, err)
 	}
@@ -83,12 +87,15 @@ func TestTheOfflineModelFindsATool(t *testing.T) {
 		t.Errorf("definitions take %d tokens, want %d at most", before.Context.Tools, want)
 	}
 	found := d.output(`!tools.search {"query":"polish number 317"}`)
-	if !strings.Contains(found, "\nmany.op_317\nPolishes widget number 317") || strings.Count(found, "\narguments: {") != 5 && strings.Count(found, "\narguments: {") != 1 {
+	if !strings.Contains(found, "\nmany.op_317\nPolishes widget number 317") ||
+		strings.Count(found, "\narguments: {") != 5 && strings.Count(found, "\narguments: {") != 1 {
 		t.Errorf("found is\n%s", found)
 	}
 	after, system := d.current(), d.system().Text
-	if after.Context.Tools <= before.Context.Tools || !strings.Contains(system, "# MCP servers") || !strings.Contains(system, "\nmany:\n\n> Widgets are shy. This is process ") {
-		t.Errorf("definitions take %d tokens after %d; the model is told\n%s", after.Context.Tools, before.Context.Tools, system)
+	if after.Context.Tools <= before.Context.Tools || !strings.Contains(system, "# MCP servers") ||
+		!strings.Contains(system, "\nmany:\n\n> Widgets are shy. This is process ") {
+		t.Errorf("definitions take %d tokens after %d; the model is told\n%s", after.Context.Tools, before.Context.Tools,
+			system)
 	}
 	d.kill()
 	d.start()
@@ -117,7 +124,8 @@ func TestTheOfflineModelFindsATool(t *testing.T) {
 func (s *vendorServer) find(a say, turn string, step int) say {
 	switch {
 	case step == 0 && !strings.Contains(s.tools[len(s.tools)-1], `"many__op_`+turn[len("turn "):]):
-		a.tool, a.calls, s.searched = "tools__search", []string{`{"query":"polish widget number ` + turn[len("turn "):] + `"}`}, true
+		a.tool, a.calls, s.searched = "tools__search", []string{`{"query":"polish widget number ` + turn[len("turn "):] +
+			`"}`}, true
 	case step <= 1 && a.calls != nil:
 		a.tool, a.calls = "many__op_"+turn[len("turn "):], []string{`{"times":1}`}
 	}

@@ -83,7 +83,9 @@ The exit status is 1 if a check FAILs, else 0.`,
 // examine puts together what the daemon would be started with and has it looked
 // at. A configuration that is wrong is the only finding then: nobody knows what
 // the rest would be.
-func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string, fix bool, tell func(doctor.Finding)) (failed int, err error) {
+func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string, fix bool, tell func(doctor.Finding)) (
+	failed int, err error,
+) {
 	cfg, err := readSettings(cmd.Flags(), getenv)
 	if err != nil {
 		tell(doctor.Finding{
@@ -94,7 +96,10 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 	}
 	for _, problem := range cfg.Problems {
 		failed++
-		tell(doctor.Finding{Status: doctor.Fail, Area: doctor.Model, What: problem.Error(), Fix: "mend the file, and have the daemon read it: nous tools reload"})
+		tell(doctor.Finding{
+			Status: doctor.Fail, Area: doctor.Model, What: problem.Error(),
+			Fix: "mend the file, and have the daemon read it: nous tools reload",
+		})
 	}
 	r := &resolver{flags: cmd.Flags(), getenv: getenv}
 	r.readFile()
@@ -112,13 +117,15 @@ func examine(ctx context.Context, cmd *cobra.Command, getenv func(string) string
 	defer ask.made.Close()
 	o := doctor.Options{
 		Config: r.file.path, Socket: cfg.Socket, DefaultSocket: protocol.DefaultSocket(getenv), StateDir: cfg.StateDir,
-		Workdir: cfg.Workdir, ToolsDirs: cfg.ToolsDirs, ServersFile: filepath.Join(cfg.ConfigDir, mcpfile.Name), Provider: cfg.Model.Provider, ModelName: cfg.Model.Name,
+		Workdir: cfg.Workdir, ToolsDirs: cfg.ToolsDirs, ServersFile: filepath.Join(cfg.ConfigDir, mcpfile.Name),
+		Provider: cfg.Model.Provider, ModelName: cfg.Model.Name,
 		KeyVariable: cfg.vendors(getenv).config(cfg.Model.Provider, true).APIKeyEnv,
 		Models:      ask.models, Window: ask.window,
 		Environ: os.Environ(), Home: r.home(), RuntimeDir: getenv("XDG_RUNTIME_DIR"),
 		UnitDirs: []string{
 			filepath.Join(r.base("XDG_CONFIG_HOME", ".config"), "systemd/user"), "/etc/systemd/user",
-			filepath.Join(r.base("XDG_DATA_HOME", ".local/share"), "systemd/user"), "/usr/local/lib/systemd/user", "/usr/lib/systemd/user",
+			filepath.Join(r.base("XDG_DATA_HOME", ".local/share"), "systemd/user"), "/usr/local/lib/systemd/user",
+			"/usr/lib/systemd/user",
 		},
 		Linger:      lingerFile(),
 		Version:     buildinfo.Version(),

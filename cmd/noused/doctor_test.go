@@ -22,7 +22,8 @@ import (
 func (d *daemon) doctor(flags ...string) (out string, status int) {
 	d.t.Helper()
 	cmd := exec.Command("noused", append(append([]string{"doctor"}, flags...), append([]string{
-		"--socket", d.sock, "--state-dir", filepath.Join(d.dir, "state"), "--workdir", d.dir, "--tools-dir", filepath.Join(d.dir, "tools"),
+		"--socket", d.sock, "--state-dir", filepath.Join(d.dir, "state"), "--workdir", d.dir, "--tools-dir",
+		filepath.Join(d.dir, "tools"),
 	}, d.args...)...)...)
 	cmd.Env = append(os.Environ(), d.model(), "XDG_CONFIG_HOME="+d.dir, "XDG_RUNTIME_DIR="+d.dir, "XDG_DATA_HOME="+d.dir)
 	var text bytes.Buffer
@@ -42,7 +43,10 @@ func TestDoctorPrintsNoControls(t *testing.T) {
 		want string
 	}{
 		{false, "warn  state          a b\n      fix:  mend a b\n"},
-		{true, `{"status":"warn","area":"state","what":"a\u001b[2J\u009b1m\u202e\u0007\nb","fix":"mend a\u001b[2J\u009b1m\u202e\u0007\nb"}` + "\n"},
+		{
+			true,
+			`{"status":"warn","area":"state","what":"a\u001b[2J\u009b1m\u202e\u0007\nb","fix":"mend a\u001b[2J\u009b1m\u202e\u0007\nb"}` + "\n",
+		},
 	} {
 		var out bytes.Buffer
 		r := &report{out: &out, json: tc.json}
@@ -80,7 +84,8 @@ func TestDoctorDisturbsNoDaemon(t *testing.T) {
 			}
 			wantLines(t, out,
 				d.sock+": a daemon answers, protocol 1\n", d.sock+".events: a daemon sends its events, epoch ep-",
-				"the daemon is process "+strconv.Itoa(d.cmd.Process.Pid)+", version "+buildinfo.Version()+"\n", strconv.Itoa(round)+" session",
+				"the daemon is process "+strconv.Itoa(d.cmd.Process.Pid)+", version "+buildinfo.Version()+"\n", strconv.Itoa(round)+
+					" session",
 				"ok    state          process "+strconv.Itoa(d.cmd.Process.Pid)+" uses it\n")
 			if strings.Contains(out, "done:") {
 				t.Errorf("something was changed:\n%s", out)
@@ -104,7 +109,8 @@ func TestDoctorDisturbsNoDaemon(t *testing.T) {
 func TestDoctorKnowsTheDaemonsModel(t *testing.T) {
 	d := newDaemon(t)
 	out, _ := d.doctor("--model=module/other")
-	wantLines(t, out, "warn  model          the running daemon has offline, ", "which has module/other\n", "nous models --probe")
+	wantLines(t, out, "warn  model          the running daemon has offline, ", "which has module/other\n",
+		"nous models --probe")
 	out, _ = d.doctor()
 	wantLines(t, out, "ok    model          offline: ")
 }
@@ -114,11 +120,13 @@ func TestDoctorKnowsTheDaemonsModel(t *testing.T) {
 func TestDoctorLooksAtToolsAsTheDaemonStartsThem(t *testing.T) {
 	d := newDaemon(t)
 	d.write("noused/config.toml", "[policy]\ndeny = [\"bash\", \"bsh\", \"say.*\", \"sey.*\"]\n", 0o600)
-	d.write("tools/say.json", `{"name":"say","kind":"tool","protocol":"narratoria","capabilities":[],"sandbox":"workdir","workdir":"../noused",
+	d.write("tools/say.json",
+		`{"name":"say","kind":"tool","protocol":"narratoria","capabilities":[],"sandbox":"workdir","workdir":"../noused",
 		"transport":{"type":"stdio","command":["/bin/true"]},"operations":{"x":{}}}`, 0o600)
 	out, status := d.doctor()
 	wantLines(t, out,
-		`warn  tools          the policy's pattern "bsh" fits no tool`, `warn  tools          the policy's pattern "sey.*" fits no tool`,
+		`warn  tools          the policy's pattern "bsh" fits no tool`,
+		`warn  tools          the policy's pattern "sey.*" fits no tool`,
 		"is hidden, as the daemon's own folders")
 	if strings.Contains(out, `"bash" fits`) || strings.Contains(out, `"say.*" fits`) {
 		t.Errorf("it reports a pattern that fits:\n%s", out)
@@ -136,7 +144,8 @@ func TestDoctorAfterACrash(t *testing.T) {
 	d.args = []string{"--config", filepath.Join(d.dir, "config.toml")}
 	d.stop()
 	d.start()
-	acc := into[protocol.PromptAccepted](t, d.commands().ask(`{"id":"1","type":"prompt","payload":{"text":"a b c","wait":false}}`))
+	acc := into[protocol.PromptAccepted](t,
+		d.commands().ask(`{"id":"1","type":"prompt","payload":{"text":"a b c","wait":false}}`))
 	d.kill()
 
 	out, status := d.doctor()
@@ -171,7 +180,8 @@ func TestDoctorLooksAtTheFleet(t *testing.T) {
 	}
 	for _, tc := range []struct{ more, want string }{
 		{"", "ok    fleet          the NATS server at " + s.URL() + " lets the daemon in\n"},
-		{"nkey = \"none.nk\"\n", "FAIL  fleet          the daemon cannot join the NATS server at " + s.URL() + ": nkey: open "},
+		{"nkey = \"none.nk\"\n", "FAIL  fleet          the daemon cannot join the NATS server at " + s.URL() +
+			": nkey: open "},
 	} {
 		config(tc.more)
 		out, _ := d.doctor()
@@ -196,14 +206,19 @@ func TestDoctorTellsOfASystemWithoutNamespaces(t *testing.T) {
 	home := t.TempDir()
 	for dir, want := range map[string][]string{
 		filepath.Join(home, "project"): {"0 failed", "alone, because this system forbids user namespaces", "      fix:  "},
-		home:                           {"FAIL  tools          tools cannot create files in the working folder " + home, "      fix:  allow user namespaces"},
+		home: {
+			"FAIL  tools          tools cannot create files in the working folder " + home,
+			"      fix:  allow user namespaces",
+		},
 	} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		args := append(without[1:], "noused", "doctor", "--workdir", dir, "--socket", filepath.Join(home, "run/s"), "--state-dir", filepath.Join(home, "state"), "--tools-dir", filepath.Join(home, "tools"))
+		args := append(without[1:], "noused", "doctor", "--workdir", dir, "--socket", filepath.Join(home, "run/s"),
+			"--state-dir", filepath.Join(home, "state"), "--tools-dir", filepath.Join(home, "tools"))
 		cmd := exec.Command(without[0], args...)
-		cmd.Env = append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+filepath.Join(home, ".config"), "XDG_RUNTIME_DIR=", "XDG_DATA_HOME="+home)
+		cmd.Env = append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+filepath.Join(home, ".config"), "XDG_RUNTIME_DIR=",
+			"XDG_DATA_HOME="+home)
 		out, _ := cmd.CombinedOutput()
 		wantLines(t, string(out), want...)
 	}

@@ -39,31 +39,64 @@ func TestBadInputCostsNobodyElse(t *testing.T) {
 		"upper case key":        {`{"v":"1","id":"x","TYPE":"ping"}`, "x", "invalid_command", "missing_type"},
 		"payload is an array":   {command("ping", `[]`), "x", "invalid_payload", "payload"},
 		"invalid UTF-8":         {command("prompt", "{\"text\":\"\xff\"}"), "x", "invalid_command", "invalid_json"},
-		"10,000 deep":           {command("prompt", strings.Repeat(`{"a":`, 10_000)+"1"+strings.Repeat("}", 10_000)), "x", "invalid_command", "invalid_json"},
-		"no text":               {command("prompt", `{}`), "x", "invalid_payload", "text"},
-		"empty text":            {command("steer", `{"text":""}`), "x", "invalid_payload", "text"},
-		"text is a number":      {command("prompt", `{"text":1}`), "x", "invalid_payload", "text: got a number, want a string"},
-		"wait is a string":      {command("prompt", `{"text":"a","wait":"no"}`), "x", "invalid_payload", "wait: got a string, want a boolean"},
-		"unknown behaviour":     {command("prompt", `{"text":"a","streaming_behavior":"x"}`), "x", "invalid_payload", "streaming_behavior"},
-		"unknown mode":          {command("set_steering_mode", `{"mode":"some"}`), "x", "invalid_payload", "mode"},
-		"tools missing":         {command("set_active_tools", `{}`), "x", "invalid_payload", "tools"},
-		"tools hold a number":   {command("set_active_tools", `{"tools":["a",1]}`), "x", "invalid_payload", "tools.1"},
-		"unknown tool":          {command("set_active_tools", `{"tools":["nope"]}`), "x", "command_rejected", "tool_not_registered"},
-		"unknown operation":     {command("extension_command", `{"name":"nope.nope"}`), "x", "command_rejected", "extension_command_not_found"},
-		"arguments no object":   {command("extension_command", `{"name":"a.b","payload":[1]}`), "x", "invalid_payload", "payload"},
-		"unknown session":       {command("get_messages", `{"session_id":"ses-nowhere"}`), "x", "session_not_found", "session_id"},
-		"a path as session":     {command("get_messages", `{"session_id":"../../etc/passwd"}`), "x", "session_not_found", "session_id"},
-		"switch to nowhere":     {command("switch_session", `{"session_id":"../x"}`), "x", "session_not_found", "session_id"},
-		"branch from nowhere":   {command("branch_session", `{"parent_id":"ses-nowhere"}`), "x", "session_not_found", "session_id"},
-		"branch from nothing":   {command("branch_session", `{}`), "x", "invalid_payload", "session_id"},
-		"unknown leaf":          {command("prompt", `{"text":"a","leaf_id":"msg-nowhere"}`), "x", "session_error", "leaf_id"},
-		"unknown leaf to set":   {command("set_leaf", `{"leaf_id":"msg-nowhere"}`), "x", "session_error", "leaf_id"},
-		"limit out of range":    {command("list_sessions", `{"limit":0}`), "x", "invalid_payload", "limit"},
-		"steer while idle":      {command("steer", `{"text":"a"}`), "x", "command_rejected", "no_active_run"},
-		"follow-up while idle":  {command("follow_up", `{"text":"a"}`), "x", "command_rejected", "no_active_run"},
-		"abort while idle":      {command("abort", `{}`), "x", "command_rejected", "no_active_run"},
-		"nothing to compact":    {command("compact_session", `{}`), "x", "command_rejected", "nothing_to_compact"},
-		"a line of 17 MiB":      {command("prompt", `{"text":"`+strings.Repeat("a", 17<<20)+`"}`), "x", "invalid_command", "line_too_long"},
+		"10,000 deep": {
+			command("prompt", strings.Repeat(`{"a":`, 10_000)+"1"+strings.Repeat("}", 10_000)), "x",
+			"invalid_command", "invalid_json",
+		},
+		"no text":    {command("prompt", `{}`), "x", "invalid_payload", "text"},
+		"empty text": {command("steer", `{"text":""}`), "x", "invalid_payload", "text"},
+		"text is a number": {
+			command("prompt", `{"text":1}`), "x", "invalid_payload",
+			"text: got a number, want a string",
+		},
+		"wait is a string": {
+			command("prompt", `{"text":"a","wait":"no"}`), "x", "invalid_payload",
+			"wait: got a string, want a boolean",
+		},
+		"unknown behaviour": {
+			command("prompt", `{"text":"a","streaming_behavior":"x"}`), "x", "invalid_payload",
+			"streaming_behavior",
+		},
+		"unknown mode":        {command("set_steering_mode", `{"mode":"some"}`), "x", "invalid_payload", "mode"},
+		"tools missing":       {command("set_active_tools", `{}`), "x", "invalid_payload", "tools"},
+		"tools hold a number": {command("set_active_tools", `{"tools":["a",1]}`), "x", "invalid_payload", "tools.1"},
+		"unknown tool": {
+			command("set_active_tools", `{"tools":["nope"]}`), "x", "command_rejected",
+			"tool_not_registered",
+		},
+		"unknown operation": {
+			command("extension_command", `{"name":"nope.nope"}`), "x", "command_rejected",
+			"extension_command_not_found",
+		},
+		"arguments no object": {
+			command("extension_command", `{"name":"a.b","payload":[1]}`), "x", "invalid_payload",
+			"payload",
+		},
+		"unknown session": {
+			command("get_messages", `{"session_id":"ses-nowhere"}`), "x", "session_not_found",
+			"session_id",
+		},
+		"a path as session": {
+			command("get_messages", `{"session_id":"../../etc/passwd"}`), "x", "session_not_found",
+			"session_id",
+		},
+		"switch to nowhere": {command("switch_session", `{"session_id":"../x"}`), "x", "session_not_found", "session_id"},
+		"branch from nowhere": {
+			command("branch_session", `{"parent_id":"ses-nowhere"}`), "x", "session_not_found",
+			"session_id",
+		},
+		"branch from nothing":  {command("branch_session", `{}`), "x", "invalid_payload", "session_id"},
+		"unknown leaf":         {command("prompt", `{"text":"a","leaf_id":"msg-nowhere"}`), "x", "session_error", "leaf_id"},
+		"unknown leaf to set":  {command("set_leaf", `{"leaf_id":"msg-nowhere"}`), "x", "session_error", "leaf_id"},
+		"limit out of range":   {command("list_sessions", `{"limit":0}`), "x", "invalid_payload", "limit"},
+		"steer while idle":     {command("steer", `{"text":"a"}`), "x", "command_rejected", "no_active_run"},
+		"follow-up while idle": {command("follow_up", `{"text":"a"}`), "x", "command_rejected", "no_active_run"},
+		"abort while idle":     {command("abort", `{}`), "x", "command_rejected", "no_active_run"},
+		"nothing to compact":   {command("compact_session", `{}`), "x", "command_rejected", "nothing_to_compact"},
+		"a line of 17 MiB": {
+			command("prompt", `{"text":"`+strings.Repeat("a", 17<<20)+`"}`), "x", "invalid_command",
+			"line_too_long",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w.t, other.t = t, t
@@ -71,8 +104,10 @@ func TestBadInputCostsNobodyElse(t *testing.T) {
 			if got.OK || got.Error == nil || got.Type != "error" || got.V != "1" {
 				t.Fatalf("got %+v, want an error", got)
 			}
-			if got.ID != c.id && name != "a line of 17 MiB" || string(got.Error.Code) != c.code || !strings.HasPrefix(got.Error.Message, c.message) {
-				t.Errorf("got id %q, %s, %s\nwant id %q, %s, %s…", got.ID, got.Error.Code, got.Error.Message, c.id, c.code, c.message)
+			if got.ID != c.id && name != "a line of 17 MiB" || string(got.Error.Code) != c.code ||
+				!strings.HasPrefix(got.Error.Message, c.message) {
+				t.Errorf("got id %q, %s, %s\nwant id %q, %s, %s…", got.ID, got.Error.Code, got.Error.Message, c.id, c.code,
+					c.message)
 			}
 			for _, alive := range []*wire{w, other} {
 				if pong := alive.ask(command("ping", `{}`)); !pong.OK || pong.Type != "pong" {
@@ -105,7 +140,8 @@ func TestFrozenClientWithHalfClose(t *testing.T) {
 	if _, err := w.in.Next(); err == nil {
 		t.Error("more than the three answers came")
 	}
-	if r := into[protocol.PromptResult](t, got["a"]); r.Output != "hello there" || len(r.Events) < 8 || got["a"].Type != "result" {
+	if r := into[protocol.PromptResult](t, got["a"]); r.Output != "hello there" || len(r.Events) < 8 ||
+		got["a"].Type != "result" {
 		t.Errorf("got %+v", r)
 	}
 	if got["b"].Type != "pong" || got["c"].Type != "state" {
@@ -240,7 +276,8 @@ func TestInvariantsWithSeveralClients(t *testing.T) {
 		// One more run, so that there is an event to see this by.
 		s, err := client.Call(ctx, control, protocol.NewSession, protocol.NewSessionParams{})
 		if err == nil {
-			_, err = client.Call(ctx, control, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: s.SessionID}, Text: "the last"})
+			_, err = client.Call(ctx, control, protocol.Prompt,
+				protocol.PromptParams{Scope: protocol.Scope{SessionID: s.SessionID}, Text: "the last"})
 		}
 		if err != nil {
 			t.Error(err)
@@ -323,11 +360,15 @@ func TestKilledInTheMiddle(t *testing.T) {
 	d := newDaemon(t)
 	d.stop()
 	d.write("tools/sh.json", shellTool, 0o600)
-	d.write("tools/tool.sh", "#!/bin/sh\ncat >/dev/null\necho '{\"version\":\"0\",\"type\":\"log\",\"level\":\"info\",\"message\":\"in the middle\"}'\nexec sleep 1000\n", 0o700)
+	d.write("tools/tool.sh", "#!/bin/sh\ncat >/dev/null\necho "+
+		"'{\"version\":\"0\",\"type\":\"log\",\"level\":\"info\",\"message\":\"in the middle\"}'\nexec sleep 1000\n", 0o700)
 	d.start()
 	c, events := d.dial(), d.events(protocol.SubscribeParams{})
 	ctx, no := context.Background(), false
-	r, err := client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{Text: "!sh.say\nwords", Wait: &no, IdempotencyKey: "k"})
+	r, err := client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{
+		Text: "!sh.say\nwords", Wait: &no,
+		IdempotencyKey: "k",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -352,7 +393,10 @@ func TestKilledInTheMiddle(t *testing.T) {
 	if end.StopReason != "completed" || !delivered {
 		t.Errorf("ended %s, follow-up delivered: %t", end.StopReason, delivered)
 	}
-	again, err := client.Call(ctx, d.dial(), protocol.Prompt, protocol.PromptParams{Text: "!sh.say\nwords", Wait: &no, IdempotencyKey: "k"})
+	again, err := client.Call(ctx, d.dial(), protocol.Prompt, protocol.PromptParams{
+		Text: "!sh.say\nwords", Wait: &no,
+		IdempotencyKey: "k",
+	})
 	if err != nil || again.Accepted.RunID != r.Accepted.RunID {
 		t.Errorf("the same key again: got %+v, %v", again.Accepted, err)
 	}
@@ -413,7 +457,8 @@ func TestOutlivesItsLogAndItsTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if _, err := client.Call(context.Background(), d.dial(), protocol.Prompt, protocol.PromptParams{Text: "still there?"}); err != nil {
+		if _, err := client.Call(context.Background(), d.dial(), protocol.Prompt,
+			protocol.PromptParams{Text: "still there?"}); err != nil {
 			t.Fatal(err)
 		}
 	}

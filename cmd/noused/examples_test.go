@@ -41,23 +41,43 @@ type example struct {
 // does with their kinds.
 var (
 	exampleTools = map[string]example{
-		"tools/torch.json":   {"python3", "light", `{"where":"cellar"}`, []string{"The torch in the cellar is lit."}},
-		"tools/notes.json":   {"python3", "add", `{"text":"buy milk"}`, []string{"Noted."}},
-		"tools/tally.json":   {"sh", "files", `{"suffix":".txt"}`, []string{"1 files end in '.txt'"}},
-		"tools/words.json":   {"go", "count", `{"file":"poem.txt","top":2}`, []string{"2 lines, 7 words; most frequent: a, rose"}},
-		"tools/slug.json":    {"node", "make", `{"title":"Ein Fall für Zwei!","ext":".md"}`, []string{"ein-fall-fu-r-zwei.md"}},
-		"tools/units.json":   {"python3", "length", `{"value":3,"unit":"km","to":"m"}`, []string{`"value":3000`}},
-		"modules/scout.json": {"python3", "run", `{"goal":"find the rose","inputs":{"files":"*.txt"}}`, []string{`"poem.txt"`, `"rose"`}},
+		"tools/torch.json": {"python3", "light", `{"where":"cellar"}`, []string{"The torch in the cellar is lit."}},
+		"tools/notes.json": {"python3", "add", `{"text":"buy milk"}`, []string{"Noted."}},
+		"tools/tally.json": {"sh", "files", `{"suffix":".txt"}`, []string{"1 files end in '.txt'"}},
+		"tools/words.json": {
+			"go", "count", `{"file":"poem.txt","top":2}`,
+			[]string{"2 lines, 7 words; most frequent: a, rose"},
+		},
+		"tools/slug.json": {
+			"node", "make", `{"title":"Ein Fall für Zwei!","ext":".md"}`,
+			[]string{"ein-fall-fu-r-zwei.md"},
+		},
+		"tools/units.json": {"python3", "length", `{"value":3,"unit":"km","to":"m"}`, []string{`"value":3000`}},
+		"modules/scout.json": {
+			"python3", "run", `{"goal":"find the rose","inputs":{"files":"*.txt"}}`,
+			[]string{`"poem.txt"`, `"rose"`},
+		},
 		"modules/clock.json": {"python3", "now", `{"utc":true}`, []string{"+00:00"}},
 	}
 	exampleModules = map[string]example{
-		"modules/parrot.json": {"python3", "generate", `{"messages":[{"role":"user","text":"hello"}],"tools":[],"system":""}`, []string{`"text":"hello"`, `"end"`}},
+		"modules/parrot.json": {
+			"python3", "generate", `{"messages":[{"role":"user","text":"hello"}],"tools":[],"system":""}`,
+			[]string{`"text":"hello"`, `"end"`},
+		},
 		"modules/forget.json": {
-			"python3", "transform", `{"messages":[{"role":"tool","text":"` + strings.Repeat("x", 200) + `"},{"role":"tool","text":"2"},{"role":"tool","text":"3"}]}`,
+			"python3", "transform", `{"messages":[{"role":"tool","text":"` + strings.Repeat("x", 200) +
+				`"},{"role":"tool","text":"2"},{"role":"tool","text":"3"}]}`,
 			[]string{"[120 characters forgotten]", `"text":"2"`, `"text":"3"`},
 		},
-		"modules/guard.json": {"python3", "before_turn", `{"input":"The password is Swordfish.","state":{}}`, []string{`"reject"`}},
-		"modules/diary.json": {"python3", "on_event", `{"id":"1","ts":1760000000,"event":"session:start","component":"session"}`, []string{"null"}},
+		"modules/guard.json": {
+			"python3", "before_turn", `{"input":"The password is Swordfish.","state":{}}`,
+			[]string{`"reject"`},
+		},
+		"modules/diary.json": {
+			"python3", "on_event",
+			`{"id":"1","ts":1760000000,"event":"session:start","component":"session"}`,
+			[]string{"null"},
+		},
 	}
 )
 
@@ -172,10 +192,13 @@ func call(t *testing.T, d *tool.Descriptor, op, args string) model.ToolResult {
 	})
 	defer r.Close(t.Context())
 	name := d.Name + "." + op
-	if list := r.List(t.Context(), model.Scope{}); !slices.ContainsFunc(list, func(i model.ToolInfo) bool { return i.Name == name && i.Healthy }) {
+	if list := r.List(t.Context(), model.Scope{}); !slices.ContainsFunc(list, func(i model.ToolInfo) bool {
+		return i.Name == name && i.Healthy
+	}) {
 		t.Fatalf("%s is not offered: %+v", name, list)
 	}
-	return r.Call(t.Context(), model.Invocation{ToolCall: model.ToolCall{ID: "1", Name: name, Arguments: []byte(args)}}, nil)
+	return r.Call(t.Context(), model.Invocation{ToolCall: model.ToolCall{ID: "1", Name: name, Arguments: []byte(args)}},
+		nil)
 }
 
 func TestExampleToolsWorkInTheDaemon(t *testing.T) {
@@ -216,7 +239,8 @@ func TestExampleModulesAnswerTheDaemon(t *testing.T) {
 			if d.Kind != tool.KindHook {
 				return
 			}
-			if text, err := os.ReadFile(filepath.Join(d.Workdir, "diary.txt")); err != nil || !strings.Contains(string(text), "session:start") {
+			if text, err := os.ReadFile(filepath.Join(d.Workdir, "diary.txt")); err != nil ||
+				!strings.Contains(string(text), "session:start") {
 				t.Errorf("the diary says %q, %v", text, err)
 			}
 		})

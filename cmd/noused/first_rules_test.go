@@ -61,26 +61,33 @@ func TestTheFirstRulesHoldInAHostileFolder(t *testing.T) {
 	}
 
 	for _, line := range []string{
-		"git status", "git log -1", "git -p log", "git diff", "git st", "git add x", "git fetch ssh://localhost/x", "git push", "git commit -am x",
-		"make", "npm test", "go test ./...", "./evil", "sh evil", "./df", "df; git status", "df `git status`", "df | ./evil", "PATH=. df",
+		"git status", "git log -1", "git -p log", "git diff", "git st", "git add x", "git fetch ssh://localhost/x",
+		"git push", "git commit -am x",
+		"make", "npm test", "go test ./...", "./evil", "sh evil", "./df", "df; git status", "df `git status`", "df | ./evil",
+		"PATH=. df",
 		"cd . && git status", "ping -c 1 $(git status)", "env df", "df > ../.bashrc",
 	} {
 		asked := d.asks(c, session, outside(line))
 		if len(asked.Options) != 2 {
 			t.Errorf("%s: offers %+v", line, asked.Options)
 		}
-		if name, _, _ := strings.Cut(line, " "); (name == "git" || name == "make" || name == "npm" || name == "go") && !strings.Contains(asked.Rule, "runs what files of its folder say") {
+		if name, _, _ := strings.Cut(line, " "); (name == "git" || name == "make" || name == "npm" || name == "go") &&
+			!strings.Contains(asked.Rule, "runs what files of its folder say") {
 			t.Errorf("%s: the question says %q", line, asked.Rule)
 		}
 		d.answers(c, asked, "deny")
 	}
 	b.want("!bash", `{"command":"df . && id && uname -a","outside_sandbox":true,"reason":"r"}`, "")
-	for _, path := range []string{"release/new", "published/new", "./published/../published/it", "it", work + "/it", "~/shop/it"} {
+	for _, path := range []string{
+		"release/new", "published/new", "./published/../published/it", "it", work + "/it",
+		"~/shop/it",
+	} {
 		b.want("!write", `{"path":"`+path+`","content":"new"}`, "forbidden")
 		b.want("!edit", `{"path":"`+path+`","old_text":"old","new_text":"new"}`, "forbidden")
 	}
 	for _, path := range []string{"schema/a.sql", "a"} {
-		if asked := d.asks(c, session, `!edit {"path":"`+path+`","old_text":"old","new_text":"new"}`); !strings.HasPrefix(asked.Rule, "ask: edit: schema/*.sql") {
+		if asked := d.asks(c, session, `!edit {"path":"`+path+`","old_text":"old","new_text":"new"}`); !strings.HasPrefix(
+			asked.Rule, "ask: edit: schema/*.sql") {
 			t.Errorf("%s: asks by %q", path, asked.Rule)
 		} else {
 			d.answers(c, asked, "deny")
@@ -98,7 +105,10 @@ func TestTheFirstRulesHoldInAHostileFolder(t *testing.T) {
 func (b *besieged) want(name, arguments, code string) {
 	b.t.Helper()
 	events := b.events(protocol.SubscribeParams{})
-	if _, err := client.Call(b.t.Context(), b.c, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: b.session}, Text: name + " " + arguments, Wait: new(bool)}); err != nil {
+	if _, err := client.Call(b.t.Context(), b.c, protocol.Prompt,
+		protocol.PromptParams{
+			Scope: protocol.Scope{SessionID: b.session}, Text: name + " " + arguments, Wait: new(bool),
+		}); err != nil {
 		b.t.Fatal(err)
 	}
 	got := ""

@@ -31,12 +31,15 @@ func (d *Daemon) openFleet() (*host.Host, error) {
 	}
 	jobs := work.New(work.Options{
 		Prefix: f.Prefix, Name: f.Name, Instance: instance, Labels: f.Labels, Slots: f.Slots, Timeout: f.JobTimeout,
-		Dir: filepath.Join(d.cfg.StateDir, "fleet-jobs"), Trees: worktree.Home(os.Getenv), Git: confinedGit(d.tools), Mux: d.mux, Events: d.events, Audit: d.audit.Record, Log: d.log.Named("jobs"),
+		Dir: filepath.Join(d.cfg.StateDir, "fleet-jobs"), Trees: worktree.Home(os.Getenv), Git: confinedGit(d.tools),
+		Mux: d.mux, Events: d.events, Audit: d.audit.Record, Log: d.log.Named("jobs"),
 	})
 	return host.New(host.Options{
-		Connect: f.Connect, Prefix: f.Prefix, Name: f.Name, Labels: f.Labels, Approve: f.Approve, Slots: f.Slots, JobTimeout: f.JobTimeout,
-		Version: buildinfo.Version(), Epoch: d.info.Epoch, Instance: instance, Workdir: d.cfg.Workdir, Load: d.hub.Load, Jobs: jobs,
-		Mux: d.mux, MaxLine: d.cfg.MaxLine, Held: d.held, Events: d.events, Audit: d.audit.Record, Log: d.log.Named("fleet"),
+		Connect: f.Connect, Prefix: f.Prefix, Name: f.Name, Labels: f.Labels, Approve: f.Approve, Slots: f.Slots,
+		JobTimeout: f.JobTimeout,
+		Version:    buildinfo.Version(), Epoch: d.info.Epoch, Instance: instance, Workdir: d.cfg.Workdir, Load: d.hub.Load,
+		Jobs: jobs,
+		Mux:  d.mux, MaxLine: d.cfg.MaxLine, Held: d.held, Events: d.events, Audit: d.audit.Record, Log: d.log.Named("fleet"),
 	}), nil
 }
 

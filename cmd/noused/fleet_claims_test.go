@@ -26,7 +26,8 @@ func (d *daemon) instance() string {
 // forge writes a claim that says it is the daemon's.
 func (f *jobFleet) forge(d *daemon, id string) {
 	f.t.Helper()
-	if _, ok, err := f.Take(f.t.Context(), id, job.Claim{Host: "box", Instance: d.instance(), At: time.Now()}); !ok || err != nil {
+	if _, ok, err := f.Take(f.t.Context(), id, job.Claim{Host: "box", Instance: d.instance(), At: time.Now()}); !ok ||
+		err != nil {
 		f.t.Fatalf("a claim of %s: %t, %v", id, ok, err)
 	}
 }
@@ -106,7 +107,10 @@ func TestADaemonIsKilledBetweenClaimAndRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		scope := protocol.Scope{SessionID: s.SessionID}
-		if _, err := client.Call(t.Context(), c, protocol.SetApprovalMode, protocol.SetApprovalModeParams{Scope: scope, Mode: protocol.ApprovalsAuto}); err != nil {
+		if _, err := client.Call(t.Context(), c, protocol.SetApprovalMode, protocol.SetApprovalModeParams{
+			Scope: scope,
+			Mode:  protocol.ApprovalsAuto,
+		}); err != nil {
 			t.Fatal(err)
 		}
 		return scope
@@ -117,7 +121,10 @@ func TestADaemonIsKilledBetweenClaimAndRecord(t *testing.T) {
 		}
 	}
 	made := map[string]protocol.Scope{"made": session("job made"), "accepted": session("job accepted")}
-	prompt(protocol.PromptParams{Scope: made["accepted"], Text: asks, IdempotencyKey: "accepted", Approvals: protocol.ApprovalsDeny})
+	prompt(protocol.PromptParams{
+		Scope: made["accepted"], Text: asks, IdempotencyKey: "accepted",
+		Approvals: protocol.ApprovalsDeny,
+	})
 	foreign := session("job foreign")
 	prompt(protocol.PromptParams{Scope: foreign, Text: "mine"})
 	d.kill()
@@ -175,7 +182,10 @@ func TestWhatADaemonSaysOfItsJobs(t *testing.T) {
 	f.once(map[string]*daemon{"box": d}, "one")
 	d.stop()
 	log := d.log.String()
-	for _, want := range []string{record, "what the daemon knew of a job cannot be read", "job_timeout does not count", "noused_CLAIMS", fmt.Sprint((7 * time.Minute).Seconds()), fmt.Sprint((10 * time.Minute).Seconds())} {
+	for _, want := range []string{
+		record, "what the daemon knew of a job cannot be read", "job_timeout does not count",
+		"noused_CLAIMS", fmt.Sprint((7 * time.Minute).Seconds()), fmt.Sprint((10 * time.Minute).Seconds()),
+	} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log does not say %q", want)
 		}

@@ -21,7 +21,10 @@ func (f *jobFleet) replicated() {
 	f.t.Helper()
 	p, ctx := fleet.DefaultPrefix, f.t.Context()
 	for deadline := time.Now().Add(jobPatience); ; time.Sleep(50 * time.Millisecond) {
-		_, err := f.js.CreateStream(ctx, jetstream.StreamConfig{Name: p.JobStream(), Subjects: []string{p.JobQueue("*")}, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, Duplicates: 24 * time.Hour, Replicas: 3})
+		_, err := f.js.CreateStream(ctx, jetstream.StreamConfig{
+			Name: p.JobStream(), Subjects: []string{p.JobQueue("*")},
+			Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, Duplicates: 24 * time.Hour, Replicas: 3,
+		})
 		if err == nil {
 			break
 		}
@@ -29,10 +32,16 @@ func (f *jobFleet) replicated() {
 			f.t.Fatal(err)
 		}
 	}
-	if _, err := f.js.CreateStream(ctx, jetstream.StreamConfig{Name: p.EventStream(), Subjects: []string{p.Events("*"), p.JobDone("*")}, Duplicates: 2 * time.Minute, Replicas: 3}); err != nil {
+	if _, err := f.js.CreateStream(ctx, jetstream.StreamConfig{
+		Name:     p.EventStream(),
+		Subjects: []string{p.Events("*"), p.JobDone("*")}, Duplicates: 2 * time.Minute, Replicas: 3,
+	}); err != nil {
 		f.t.Fatal(err)
 	}
-	for bucket, ttl := range map[string]time.Duration{p.HostBucket(): fleet.PresenceTTL, string(p) + "_CLAIMS": time.Minute} {
+	for bucket, ttl := range map[string]time.Duration{
+		p.HostBucket():        fleet.PresenceTTL,
+		string(p) + "_CLAIMS": time.Minute,
+	} {
 		if _, err := f.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: bucket, TTL: ttl, Replicas: 3}); err != nil {
 			f.t.Fatal(err)
 		}
@@ -74,7 +83,8 @@ func TestJobsOverACluster(t *testing.T) {
 	servers[0].Down()
 	for _, id := range ids {
 		var e job.End
-		for ok, deadline := false, time.Now().Add(jobPatience); !ok; time.Sleep(20 * time.Millisecond) { // there may be no leader right now
+		// there may be no leader right now
+		for ok, deadline := false, time.Now().Add(jobPatience); !ok; time.Sleep(20 * time.Millisecond) {
 			if e, ok, err = f.End(t.Context(), id); !ok && time.Now().After(deadline) {
 				t.Fatalf("%s has not ended after %s: %v", id, jobPatience, err)
 			}

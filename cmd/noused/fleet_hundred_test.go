@@ -58,8 +58,11 @@ func (f *hundred) start(hosts int) {
 	seed.start()
 	w := seed.commands()
 	for i := range f.each {
-		id := into[protocol.Session](f.t, w.ask(fmt.Sprintf(`{"id":"n","type":"new_session","payload":{"title":"what is done here, number %d"}}`, i))).SessionID
-		if r := w.ask(fmt.Sprintf(`{"id":"p","type":"prompt","payload":{"session_id":%q,"text":"say something about it"}}`, id)); !r.OK {
+		id := into[protocol.Session](f.t,
+			w.ask(fmt.Sprintf(`{"id":"n","type":"new_session","payload":{"title":"what is done here, number %d"}}`, i))).
+			SessionID
+		if r := w.ask(fmt.Sprintf(`{"id":"p","type":"prompt","payload":{"session_id":%q,"text":"say something about it"}}`,
+			id)); !r.OK {
 			f.t.Fatal(r.Error)
 		}
 	}
@@ -67,7 +70,8 @@ func (f *hundred) start(hosts int) {
 	begun := time.Now()
 	for i := range hosts {
 		d := unstarted(f.t, program, "--model", "offline")
-		if err := os.CopyFS(filepath.Join(d.dir, "state", "sessions"), os.DirFS(filepath.Join(seed.dir, "state", "sessions"))); err != nil {
+		if err := os.CopyFS(filepath.Join(d.dir, "state", "sessions"),
+			os.DirFS(filepath.Join(seed.dir, "state", "sessions"))); err != nil {
 			f.t.Fatal(err)
 		}
 		f.private(d)
@@ -76,7 +80,8 @@ func (f *hundred) start(hosts int) {
 		f.daemons, f.told = append(f.daemons, d), append(f.told, d.told())
 	}
 	f.back(0)
-	f.t.Logf("%d daemons with %d sessions each: all have joined after %s", hosts, f.each, time.Since(begun).Round(time.Millisecond))
+	f.t.Logf("%d daemons with %d sessions each: all have joined after %s", hosts, f.each,
+		time.Since(begun).Round(time.Millisecond))
 }
 
 // private has a copied state folder be for its owner alone, as the daemon makes it.
@@ -132,11 +137,17 @@ func (f *hundred) bare() {
 	f.t.Helper()
 	ctx := f.t.Context()
 	js := fleettest.JetStream(f.t, fleettest.Dial(f.t, f.server.URL()))
-	stream, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "BARE", Subjects: []string{"bare"}, Storage: jetstream.FileStorage})
+	stream, err := js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: "BARE", Subjects: []string{"bare"},
+		Storage: jetstream.FileStorage,
+	})
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	consumer, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true})
+	consumer, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+		AckPolicy:     jetstream.AckNonePolicy,
+		MemoryStorage: true,
+	})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -167,7 +178,8 @@ func (f *hundred) figures(what string, took []time.Duration) {
 		sum += d
 	}
 	n := len(took)
-	f.t.Logf("%s, of %d: mean %s, median %s, 95 %% %s, at worst %s", what, n, (sum / time.Duration(n)).Round(time.Microsecond),
+	f.t.Logf("%s, of %d: mean %s, median %s, 95 %% %s, at worst %s", what, n,
+		(sum / time.Duration(n)).Round(time.Microsecond),
 		took[n/2].Round(time.Microsecond), took[n*95/100].Round(time.Microsecond), took[n-1].Round(time.Microsecond))
 }
 
@@ -206,7 +218,8 @@ func (f *hundred) inAPipe() {
 			f.t.Fatalf("it ended after %d lines", n)
 		}
 	}
-	f.t.Logf("nous fleet watch in a pipe: all %d sessions after %s", len(f.daemons)*f.each, time.Since(begun).Round(time.Millisecond))
+	f.t.Logf("nous fleet watch in a pipe: all %d sessions after %s", len(f.daemons)*f.each,
+		time.Since(begun).Round(time.Millisecond))
 	f.eachTells("an event to its line", func(title string) time.Time {
 		for lines.Scan() && !strings.Contains(lines.Text(), title) {
 		}
@@ -234,7 +247,8 @@ func (f *hundred) eachTells(what string, seen func(title string) time.Time) {
 	for i, d := range f.daemons {
 		events := d.events(protocol.SubscribeParams{})
 		w := d.commands()
-		id := into[protocol.Sessions](f.t, w.ask(`{"id":"l","type":"list_sessions","payload":{"limit":1}}`)).Sessions[0].SessionID
+		id := into[protocol.Sessions](f.t, w.ask(`{"id":"l","type":"list_sessions","payload":{"limit":1}}`)).
+			Sessions[0].SessionID
 		title := fmt.Sprintf("%s of %s", strings.Fields(what)[len(strings.Fields(what))-1], f.name(i))
 		time.Sleep(apart)
 		w.ask(fmt.Sprintf(`{"id":"t","type":"set_title","payload":{"session_id":%q,"title":%q}}`, id, title))
@@ -258,7 +272,8 @@ func (f *hundred) ends(cmd *exec.Cmd, rest func()) {
 	if err := cmd.Wait(); err != nil {
 		f.t.Error(err)
 	}
-	f.t.Logf("resident: %d KiB at the end, %d at most; %s of processor time", now, most, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
+	f.t.Logf("resident: %d KiB at the end, %d at most; %s of processor time", now, most, cmd.ProcessState.UserTime()+
+		cmd.ProcessState.SystemTime())
 }
 
 // onATerminal is inAPipe on a terminal, of which only the bytes are looked at.
@@ -319,7 +334,9 @@ func (f *hundred) restart() {
 		w := d.commands()
 		for n := range 3 {
 			id := into[protocol.Session](f.t, w.ask(`{"id":"n","type":"new_session","payload":{}}`)).SessionID
-			if r := w.ask(fmt.Sprintf(`{"id":"p","type":"prompt","payload":{"session_id":%q,"text":"prompt %d of %d while it is away"}}`, id, n, i)); !r.OK {
+			if r := w.ask(
+				fmt.Sprintf(`{"id":"p","type":"prompt","payload":{"session_id":%q,"text":"prompt %d of %d while it is away"}}`, id,
+					n, i)); !r.OK {
 				f.t.Fatal(r.Error)
 			}
 		}
@@ -333,7 +350,8 @@ func (f *hundred) restart() {
 	f.connect(time.Minute)
 	nc, answered := f.js.Conn(), 0
 	for i := range f.daemons {
-		if _, err := nc.Request(fleet.DefaultPrefix.Command(f.name(i)), []byte(`{"id":"1","type":"ping"}`), jobPatience); err == nil {
+		if _, err := nc.Request(fleet.DefaultPrefix.Command(f.name(i)), []byte(`{"id":"1","type":"ping"}`),
+			jobPatience); err == nil {
 			answered++
 		}
 	}
@@ -341,7 +359,8 @@ func (f *hundred) restart() {
 	for _, d := range f.daemons {
 		after += d.log.Len()
 	}
-	f.t.Logf("the server was away for %s: all have told all after %s, %d answer, %d bytes of log a daemon", away, took.Round(time.Millisecond), answered, (after-before)/len(f.daemons))
+	f.t.Logf("the server was away for %s: all have told all after %s, %d answer, %d bytes of log a daemon", away,
+		took.Round(time.Millisecond), answered, (after-before)/len(f.daemons))
 	if answered != len(f.daemons) {
 		f.t.Errorf("%d of %d daemons take commands", answered, len(f.daemons))
 	}

@@ -174,7 +174,8 @@ func TestJobsGoWhereTheirLabelsFit(t *testing.T) {
 	f.submit(job.Job{ID: "gpu-2", Labels: map[string]string{"gpu": "a100", "os": "linux"}, Prompt: "hello"})
 	for _, id := range []string{"gpu-1", "gpu-2"} {
 		e := f.end(id)
-		if e.Host != "box" || e.StopReason != protocol.StopCompleted || e.Output == "" || e.RunID == "" || !strings.Contains(string(e.Usage), "tokens") {
+		if e.Host != "box" || e.StopReason != protocol.StopCompleted || e.Output == "" || e.RunID == "" ||
+			!strings.Contains(string(e.Usage), "tokens") {
 			t.Errorf("%s: got %+v, want an end of the host box", id, e)
 		}
 	}
@@ -193,7 +194,8 @@ func runState(d *daemon, session string) protocol.RunState {
 	d.t.Helper()
 	c := d.dial()
 	defer c.Close()
-	state, err := client.Call(d.t.Context(), c, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: session}})
+	state, err := client.Call(d.t.Context(), c, protocol.GetState,
+		protocol.GetStateParams{Scope: protocol.Scope{SessionID: session}})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -203,7 +205,8 @@ func runState(d *daemon, session string) protocol.RunState {
 // becomesIdle waits until a session's run is aborted.
 func becomesIdle(d *daemon, session string) {
 	d.t.Helper()
-	for deadline := time.Now().Add(jobPatience); runState(d, session) != protocol.StateIdle; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(jobPatience); runState(d, session) != protocol.StateIdle; time.Sleep(5 *
+		time.Millisecond) {
 		if time.Now().After(deadline) {
 			d.t.Fatalf("a run of %s goes on that should have been aborted", session)
 		}
@@ -224,7 +227,8 @@ func TestAJobSurvivesAKill(t *testing.T) {
 	f.configure(d, "box", "")
 	d.start()
 	e := f.end("one")
-	if e.RunID != c.RunID || e.SessionID != c.SessionID || e.StopReason != protocol.StopCompleted || e.Output != "hello there" {
+	if e.RunID != c.RunID || e.SessionID != c.SessionID || e.StopReason != protocol.StopCompleted ||
+		e.Output != "hello there" {
 		t.Errorf("got %+v, want the end of the run %s of session %s", e, c.RunID, c.SessionID)
 	}
 	f.over("one")
@@ -291,7 +295,13 @@ func TestJobsAreCancelled(t *testing.T) {
 		id   string
 		did  job.Cancelling
 		host string
-	}{{"waits", job.Removed, ""}, {"runs", job.Asked, "box"}, {"runs", job.Over, ""}, {"waits", job.Over, ""}, {"what", job.Unknown, ""}} {
+	}{
+		{"waits", job.Removed, ""},
+		{"runs", job.Asked, "box"},
+		{"runs", job.Over, ""},
+		{"waits", job.Over, ""},
+		{"what", job.Unknown, ""},
+	} {
 		did, host, err := f.Cancel(t.Context(), c.id, jobPatience)
 		if did != c.did || host != c.host || err != nil {
 			t.Fatalf("cancel %s: got %s on %q, %v; want %s on %q", c.id, did, host, err, c.did, c.host)
@@ -325,7 +335,8 @@ func TestBadJobsEndAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := stream.CachedInfo().Config
-	if _, err := f.js.Publish(t.Context(), fleet.DefaultPrefix.JobQueue("long"), make([]byte, fleet.MaxJob+1)); err == nil {
+	if _, err := f.js.Publish(t.Context(), fleet.DefaultPrefix.JobQueue("long"), make([]byte, fleet.MaxJob+1)); err ==
+		nil {
 		t.Error("the server takes a job that is too long")
 	}
 	config.MaxMsgSize = -1 // as somebody else may have made it
@@ -434,7 +445,10 @@ func TestAJobHasAWorktreeOfItsRepository(t *testing.T) {
 		t.Skip("git is not installed")
 	}
 	repo := t.TempDir()
-	for _, args := range [][]string{{"init", "-q"}, {"-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-q", "--allow-empty", "-m", "begin"}} {
+	for _, args := range [][]string{{"init", "-q"}, {
+		"-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-q",
+		"--allow-empty", "-m", "begin",
+	}} {
 		if out, err := exec.Command("git", append([]string{"-C", repo}, args...)...).CombinedOutput(); err != nil {
 			t.Fatalf("git %v: %v\n%s", args, err, out)
 		}
@@ -450,7 +464,8 @@ func TestAJobHasAWorktreeOfItsRepository(t *testing.T) {
 	c := d.dial()
 	defer c.Close()
 	list, err := client.Call(t.Context(), c, protocol.ListSessions, protocol.ListSessionsParams{})
-	if err != nil || len(list.Sessions) != 1 || !strings.HasSuffix(list.Sessions[0].Workdir, filepath.Join(filepath.Base(repo), "job-one")) {
+	if err != nil || len(list.Sessions) != 1 || !strings.HasSuffix(list.Sessions[0].Workdir,
+		filepath.Join(filepath.Base(repo), "job-one")) {
 		t.Errorf("got the sessions %+v, %v; want one in a worktree of %s", list.Sessions, err, repo)
 	}
 }

@@ -41,7 +41,8 @@ func TestManyJobsAndKills(t *testing.T) {
 	for i := range hosts {
 		name := fmt.Sprint("host-", i)
 		names = append(names, name)
-		daemons[name] = f.daemon(name, fmt.Sprintf("slots = 3\nlabels = { parity = \"%d\" }\n[model]\nprovider = \"offline\"\ndelay = \"3ms\"\n", i%2))
+		daemons[name] = f.daemon(name,
+			fmt.Sprintf("slots = 3\nlabels = { parity = \"%d\" }\n[model]\nprovider = \"offline\"\ndelay = \"3ms\"\n", i%2))
 	}
 	begun := time.Now()
 	var ids []string
@@ -88,5 +89,6 @@ func TestManyJobsAndKills(t *testing.T) {
 		f.over(id)
 	}
 	f.once(daemons, ids...)
-	t.Logf("%d jobs over %d daemons with kills %v took %s; by host %v", jobs, hosts, kills, took.Round(time.Millisecond), by)
+	t.Logf("%d jobs over %d daemons with kills %v took %s; by host %v", jobs, hosts, kills, took.Round(time.Millisecond),
+		by)
 }

@@ -210,7 +210,8 @@ func TestAFleetIsNoPerson(t *testing.T) {
 	d.inFleet(func(f protocol.FleetState) bool { return f.Connected })
 	for _, line := range commands {
 		r := overFleet(t, nc, line)
-		if r.Error == nil || r.Error.Reason() != protocol.Forbidden || !strings.Contains(r.Error.Message, "[fleet] approve = true") {
+		if r.Error == nil || r.Error.Reason() != protocol.Forbidden ||
+			!strings.Contains(r.Error.Message, "[fleet] approve = true") {
 			t.Errorf("%s: got %+v %v", line, r, r.Error)
 		}
 	}
@@ -219,7 +220,8 @@ func TestAFleetIsNoPerson(t *testing.T) {
 		if r := d.commands().ask(`{"id":"m","type":"set_approval_mode","payload":{"mode":"` + mode + `"}}`); !r.OK {
 			t.Fatalf("%s: %+v", mode, r.Error)
 		}
-		if r := into[protocol.ExtensionResult](t, overFleet(t, nc, outside)); r.OK || r.Error == nil || r.Error.Code != "denied" {
+		if r := into[protocol.ExtensionResult](t, overFleet(t, nc, outside)); r.OK || r.Error == nil ||
+			r.Error.Code != "denied" {
 			t.Errorf("a call that would be asked about, in a session that is %s: got %+v %v", mode, r, r.Error)
 		}
 	}

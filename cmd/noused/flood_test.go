@@ -40,10 +40,14 @@ var misbehaviours = map[string]struct {
 	"child":    {script: `sleep 1000 & echo $$ $! >$SAY; done_ok`, codes: "ok"},
 	"session": {script: `mkfifo f.$$; setsid sh -c 'sleep 1000 & echo $$ $! >$0; wait' f.$$ & read pids <f.$$
 		echo $$ $pids >$SAY; done_ok`, codes: "ok"},
-	"fork": {script: `mkfifo f.$$; (setsid sh -c 'setsid sh -c "echo \$\$ >$0; exec sleep 1000" &' f.$$ &) ; read pids <f.$$
-		echo $$ $pids >$SAY; done_ok`, codes: "ok"},
-	"quiet": {script: `mkfifo f.$$; (setsid sh -c 'sh -c "echo \$\$ >$0; exec sleep 1000 </dev/null >/dev/null 2>&1" &' f.$$ &) ; read pids <f.$$
-		echo $$ $pids >$SAY; done_ok`, codes: "ok"},
+	"fork": {
+		script: `mkfifo f.$$; (setsid sh -c 'setsid sh -c "echo \$\$ >$0; exec sleep 1000" &' f.$$ &) ; read pids <f.$$
+		echo $$ $pids >$SAY; done_ok`, codes: "ok",
+	},
+	"quiet": {
+		script: `mkfifo f.$$; (setsid sh -c 'sh -c "echo \$\$ >$0; exec sleep 1000 </dev/null >/dev/null 2>&1" &' f.$$ &) ; read pids <f.$$
+		echo $$ $pids >$SAY; done_ok`, codes: "ok",
+	},
 
 	"deaf":     {script: `echo $$ >$SAY; exec sleep 1000`, input: 1 << 20, hangs: true},
 	"stubborn": {script: `trap '' TERM; sleep 1000 & echo $$ $! >$SAY; wait; wait`, hangs: true},
@@ -52,10 +56,15 @@ var misbehaviours = map[string]struct {
 		echo $$ $pids >$SAY; sleep 1000`, hangs: true},
 	"naked": {script: `mkfifo f.$$; setsid env -i PATH="$PATH" sh -c 'echo $$ >$0; exec sleep 1000' f.$$ & read pids <f.$$
 		echo $$ $pids >$SAY; sleep 1000`, hangs: true},
-	"agent": {script: `mkfifo f.$$; (setsid env -i PATH="$PATH" sh -c 'setsid sh -c "echo \$\$ >$0; exec sleep 1000" &' f.$$ &); read pids <f.$$
-		echo $$ $pids >$SAY; sleep 1000`, hangs: true},
-	"shouting": {script: `yes shout >&2 & echo $$ $! >$SAY; exec yes '{"version":"0","type":"log","level":"info","message":"again"}'`, hangs: true},
-	"endless":  {script: `echo $$ >$SAY; done_ok; exec sleep 1000`, hangs: true},
+	"agent": {
+		script: `mkfifo f.$$; (setsid env -i PATH="$PATH" sh -c 'setsid sh -c "echo \$\$ >$0; exec sleep 1000" &' f.$$ &); read pids <f.$$
+		echo $$ $pids >$SAY; sleep 1000`, hangs: true,
+	},
+	"shouting": {
+		script: `yes shout >&2 & echo $$ $! >$SAY; exec yes '{"version":"0","type":"log","level":"info","message":"again"}'`,
+		hangs:  true,
+	},
+	"endless": {script: `echo $$ >$SAY; done_ok; exec sleep 1000`, hangs: true},
 }
 
 // troop is a daemon with all of them.
@@ -92,7 +101,8 @@ func newTroop(t *testing.T, timeout time.Duration) *troop {
 			}
 		}
 	}
-	tr := &troop{newDaemon(t, "--tools-dir", dir, "--drain-timeout", "200ms"), said, bufio.NewReader(said), map[string]*wire{}}
+	d := newDaemon(t, "--tools-dir", dir, "--drain-timeout", "200ms")
+	tr := &troop{d, said, bufio.NewReader(said), map[string]*wire{}}
 	for name := range misbehaviours {
 		tr.wires[name] = tr.commands()
 		tr.wires[name].ask(`{"v":"1","id":"p","type":"ping"}`)
@@ -119,7 +129,8 @@ func arguments(name string) string {
 func (tr *troop) call(name string) *wire {
 	tr.t.Helper()
 	w := tr.wires[name]
-	w.send(fmt.Sprintf(`{"v":"1","id":%q,"type":"extension_command","payload":{"name":"%[1]s.run","payload":%s}}`, name, arguments(name)))
+	w.send(fmt.Sprintf(`{"v":"1","id":%q,"type":"extension_command","payload":{"name":"%[1]s.run","payload":%s}}`, name,
+		arguments(name)))
 	return w
 }
 
@@ -187,7 +198,8 @@ func ended(t *testing.T, pid int, d time.Duration) bool {
 	}
 	defer func() { _ = unix.Close(fd) }()
 	for deadline := time.Now().Add(d); ; {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(max(0, time.Until(deadline).Milliseconds())))
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}},
+			int(max(0, time.Until(deadline).Milliseconds())))
 		if !errors.Is(err, unix.EINTR) {
 			return n > 0
 		}
@@ -251,7 +263,8 @@ func (tr *troop) compare(before footprint) {
 		}
 	}
 	if after.files > before.files || after.children > before.children {
-		tr.t.Errorf("got %d files and %d children, before it was %d and %d", after.files, after.children, before.files, before.children)
+		tr.t.Errorf("got %d files and %d children, before it was %d and %d", after.files, after.children, before.files,
+			before.children)
 	}
 	if grown := after.most - before.now; grown > maxGrowth {
 		tr.t.Errorf("the daemon grew by %d KiB, want at most %d", grown, maxGrowth)

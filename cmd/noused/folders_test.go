@@ -59,9 +59,10 @@ func whereDaemon(t *testing.T, args ...string) (d *daemon, folders [2]string) {
 		if name == "own" {
 			more = `,"workdir":"."`
 		}
-		d.write("tools/"+name+".json", fmt.Sprintf(`{"name":%q,"kind":"tool","protocol":%q,"description":"d","version":"1","capabilities":["where"],`+
-			`"transport":{"type":"stdio","command":["./%s.sh"]}%s%s}`, name, proto, name, more,
-			map[bool]string{true: `,"operations":{"where":{"description":"d"}}`}[proto == "narratoria"]), 0o600)
+		d.write("tools/"+name+".json",
+			fmt.Sprintf(`{"name":%q,"kind":"tool","protocol":%q,"description":"d","version":"1","capabilities":["where"],`+
+				`"transport":{"type":"stdio","command":["./%s.sh"]}%s%s}`, name, proto, name, more,
+				map[bool]string{true: `,"operations":{"where":{"description":"d"}}`}[proto == "narratoria"]), 0o600)
 		d.write("tools/"+name+".sh", script, 0o700)
 	}
 	top, err := filepath.EvalSymlinks(t.TempDir())
@@ -70,8 +71,10 @@ func whereDaemon(t *testing.T, args ...string) (d *daemon, folders [2]string) {
 	}
 	for i := range folders {
 		folders[i] = filepath.Join(top, fmt.Sprint("folder", i))
-		if err := errors.Join(os.Mkdir(folders[i], 0o700), os.WriteFile(filepath.Join(folders[i], "here.txt"), fmt.Append(nil, "I am ", i), 0o600),
-			os.WriteFile(filepath.Join(folders[i], "AGENTS.md"), fmt.Append(nil, "These are the rules of folder ", i, "."), 0o600)); err != nil {
+		if err := errors.Join(os.Mkdir(folders[i], 0o700), os.WriteFile(filepath.Join(folders[i], "here.txt"),
+			fmt.Append(nil, "I am ", i), 0o600),
+			os.WriteFile(filepath.Join(folders[i], "AGENTS.md"), fmt.Append(nil, "These are the rules of folder ", i, "."),
+				0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -82,7 +85,10 @@ func whereDaemon(t *testing.T, args ...string) (d *daemon, folders [2]string) {
 // session makes a session in a folder.
 func (d *daemon) session(workdir string) string {
 	d.t.Helper()
-	s, err := client.Call(context.Background(), d.dial(), protocol.NewSession, protocol.NewSessionParams{Workdir: workdir, Activate: new(bool)})
+	s, err := client.Call(context.Background(), d.dial(), protocol.NewSession, protocol.NewSessionParams{
+		Workdir:  workdir,
+		Activate: new(bool),
+	})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -135,12 +141,16 @@ func TestASessionLivesInItsFolder(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(folder, "sub", "w.txt")); err != nil {
 			t.Error(err)
 		}
-		st, err := client.Call(ctx, d.dial(), protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}})
-		if err != nil || st.Workdir != folder || len(st.Assets) != 2 || len(st.SystemFiles) != 1 || st.SystemFiles[0] != filepath.Join(folder, "AGENTS.md") {
+		st, err := client.Call(ctx, d.dial(), protocol.GetState,
+			protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}})
+		if err != nil || st.Workdir != folder || len(st.Assets) != 2 || len(st.SystemFiles) != 1 ||
+			st.SystemFiles[0] != filepath.Join(folder, "AGENTS.md") {
 			t.Errorf("got %s, %+v, %q, %v", st.Workdir, st.Assets, st.SystemFiles, err)
 		}
-		told, err := client.Call(ctx, d.dial(), protocol.GetSystem, protocol.GetSystemParams{Scope: protocol.Scope{SessionID: id}})
-		if err != nil || !strings.Contains(told.Text, fmt.Sprint("the rules of folder ", i)) || !strings.Contains(told.Text, "working directory: "+folder) ||
+		told, err := client.Call(ctx, d.dial(), protocol.GetSystem,
+			protocol.GetSystemParams{Scope: protocol.Scope{SessionID: id}})
+		if err != nil || !strings.Contains(told.Text, fmt.Sprint("the rules of folder ", i)) ||
+			!strings.Contains(told.Text, "working directory: "+folder) ||
 			strings.Contains(told.Text, folders[1-i]) {
 			t.Errorf("in %s the model is told %s, %v", folder, told.Text, err)
 		}
@@ -148,7 +158,8 @@ func TestASessionLivesInItsFolder(t *testing.T) {
 	if len(pids) != 4 {
 		t.Errorf("%d processes were asked, want one for each module and folder", len(pids))
 	}
-	one, two := d.extension(d.session(folders[0]), "own.where", `{}`), d.extension(d.session(folders[1]), "own.where", `{}`)
+	one, two := d.extension(d.session(folders[0]), "own.where", `{}`), d.extension(d.session(folders[1]), "own.where",
+		`{}`)
 	if !one.OK || one.Result != two.Result || !strings.HasPrefix(one.Result, filepath.Join(d.dir, "tools")+" ") {
 		t.Errorf("a module with a workdir of its own says %+v and %+v, want the same", one, two)
 	}
@@ -160,17 +171,22 @@ func TestImagesAndSkillsOfAFolder(t *testing.T) {
 	d, folders := whereDaemon(t)
 	ctx := context.Background()
 	skill := filepath.Join(folders[1], ".agents", "skills", "here")
-	if err := errors.Join(os.MkdirAll(skill, 0o700), os.WriteFile(filepath.Join(skill, "SKILL.md"), []byte("---\nname: here\ndescription: Of this folder.\n---\nDo it."), 0o600),
+	if err := errors.Join(os.MkdirAll(skill, 0o700), os.WriteFile(filepath.Join(skill, "SKILL.md"),
+		[]byte("---\nname: here\ndescription: Of this folder.\n---\nDo it."), 0o600),
 		os.WriteFile(filepath.Join(folders[1], "x.png"), []byte("\x89PNG\r\n\x1a\n and more"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for i, folder := range folders {
 		id := d.session(folder)
-		_, err := client.Call(ctx, d.dial(), protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: "look", Attachments: []protocol.AttachmentParams{{Path: "x.png"}}})
+		_, err := client.Call(ctx, d.dial(), protocol.Prompt, protocol.PromptParams{
+			Scope: protocol.Scope{SessionID: id},
+			Text:  "look", Attachments: []protocol.AttachmentParams{{Path: "x.png"}},
+		})
 		if (err == nil) != (i == 1) {
 			t.Errorf("in %s: %v", folder, err)
 		}
-		list, err := client.Call(ctx, d.dial(), protocol.ListSkills, protocol.ListSkillsParams{Scope: protocol.Scope{SessionID: id}})
+		list, err := client.Call(ctx, d.dial(), protocol.ListSkills,
+			protocol.ListSkillsParams{Scope: protocol.Scope{SessionID: id}})
 		if err != nil || len(list.Skills) != i {
 			t.Errorf("in %s are the skills %+v, %v", folder, list, err)
 		}
@@ -205,7 +221,8 @@ func TestAFolderThatIsGone(t *testing.T) {
 	scope := protocol.Scope{SessionID: id}
 	run := func() {
 		t.Helper()
-		r, err := client.Call(ctx, d.dial(), protocol.Prompt, protocol.PromptParams{Scope: scope, Text: "!bash {\"command\":\"pwd\"}\nso it is"})
+		r, err := client.Call(ctx, d.dial(), protocol.Prompt,
+			protocol.PromptParams{Scope: scope, Text: "!bash {\"command\":\"pwd\"}\nso it is"})
 		if err != nil || !strings.Contains(r.Result.Output, "workdir_missing") {
 			t.Errorf("the run does not go on: %v", err)
 		}
@@ -214,26 +231,30 @@ func TestAFolderThatIsGone(t *testing.T) {
 	d.kill()
 	d.start()
 	run()
-	if m, err := client.Call(ctx, d.dial(), protocol.GetMessages, protocol.GetMessagesParams{Scope: scope}); err != nil || len(m.Messages) < 4 {
+	if m, err := client.Call(ctx, d.dial(), protocol.GetMessages, protocol.GetMessagesParams{Scope: scope}); err != nil ||
+		len(m.Messages) < 4 {
 		t.Errorf("it cannot be read: %d messages, %v", len(m.Messages), err)
 	}
 	if err := os.Mkdir(folders[0], 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if r := d.extension(id, "bash", `{"command":"echo back > again && cat again"}`); !r.OK || !strings.Contains(r.Result, "back") {
+	if r := d.extension(id, "bash", `{"command":"echo back > again && cat again"}`); !r.OK ||
+		!strings.Contains(r.Result, "back") {
 		t.Errorf("the folder is there again: %+v, %+v", r, r.Error)
 	}
 	first := d.extension(id, "g.where", `{}`)
 	if err := errors.Join(os.RemoveAll(folders[0]), os.Mkdir(folders[0], 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	if r := d.extension(id, "g.where", `{}`); !r.OK || r.Result == first.Result || !strings.HasPrefix(r.Result, folders[0]+" ") {
+	if r := d.extension(id, "g.where", `{}`); !r.OK || r.Result == first.Result ||
+		!strings.HasPrefix(r.Result, folders[0]+" ") {
 		t.Errorf("in another folder of that name runs %+v, before it was %+v", r, first)
 	}
 	if err := os.RemoveAll(folders[0]); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Call(ctx, d.dial(), protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id}); err != nil {
+	if _, err := client.Call(ctx, d.dial(), protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id}); err !=
+		nil {
 		t.Errorf("it cannot be deleted: %v", err)
 	}
 }
@@ -254,7 +275,8 @@ func TestAFolderThatBecameALink(t *testing.T) {
 		t.Fatalf("got %+v", r)
 	}
 	for name, arguments := range map[string]string{
-		"n.where": `{}`, "g.where": `{}`, "m.where": `{}`, "bash": `{"command":"echo x > stolen"}`, "write": `{"path":"stolen","content":"x"}`,
+		"n.where": `{}`, "g.where": `{}`, "m.where": `{}`, "bash": `{"command":"echo x > stolen"}`,
+		"write": `{"path":"stolen","content":"x"}`,
 	} {
 		r := d.extension(below, name, arguments)
 		if r.OK || r.Error == nil || r.Error.Code != "workdir_missing" || !strings.Contains(r.Error.Message, inner) {
@@ -321,7 +343,8 @@ func TestLivingProcessesAreBounded(t *testing.T) {
 func TestCommittingInAWorktree(t *testing.T) {
 	d, folders := whereDaemon(t)
 	repo, tree := folders[0], folders[0]+"-tree"
-	setUp := d.extension(d.session(repo), "bash", `{"command":"git init -q && git -c user.name=n -c user.email=e commit -q --allow-empty -m first"}`)
+	setUp := d.extension(d.session(repo), "bash",
+		`{"command":"git init -q && git -c user.name=n -c user.email=e commit -q --allow-empty -m first"}`)
 	if !setUp.OK {
 		t.Fatalf("got %+v, %+v", setUp, setUp.Error)
 	}
@@ -329,7 +352,8 @@ func TestCommittingInAWorktree(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	id := d.session(tree)
-	if r := d.extension(id, "bash", `{"command":"echo x > f && git add f && git -c user.name=n -c user.email=e commit -q -m second && git log --format=%s"}`); !r.OK || !strings.Contains(r.Result, "second\nfirst") {
+	if r := d.extension(id, "bash",
+		`{"command":"echo x > f && git add f && git -c user.name=n -c user.email=e commit -q -m second && git log --format=%s"}`); !r.OK || !strings.Contains(r.Result, "second\nfirst") {
 		t.Errorf("got %+v, %+v", r, r.Error)
 	}
 	if r := d.extension(id, "bash", `{"command":"echo x > `+repo+`/stolen"}`); r.OK {
@@ -369,7 +393,8 @@ func TestNotify(t *testing.T) {
 	line, rest, _ := strings.Cut(string(text), "\n")
 	got := decode[map[string]any](t, []byte(line))
 	message, _ := got["message"].(string)
-	if got["event"] != "run_end" || got["session_id"] != r.Result.SessionID || got["run_id"] != r.Result.RunID || got["title"] != "hello" ||
+	if got["event"] != "run_end" || got["session_id"] != r.Result.SessionID || got["run_id"] != r.Result.RunID ||
+		got["title"] != "hello" ||
 		got["workdir"] != d.dir || got["count"] != 1.0 || !strings.HasPrefix(message, "hello: done") || rest != "x y\n" {
 		t.Errorf("got %q", text)
 	}

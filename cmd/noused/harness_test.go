@@ -30,7 +30,10 @@ func TestMain(m *testing.M) {
 	if os.Args[0] == selfPath { // the daemon's own extension
 		os.Args[0] = "noused"
 	}
-	testscript.Main(testenv.M{M: m}, map[string]func(){"noused": main, relayCommand: rawRelay, sayCommand: sayToTheDaemon, traceCommand: traceAProcess, manyCommand: serveMany, hugeCommand: serveHuge})
+	testscript.Main(testenv.M{M: m}, map[string]func(){
+		"noused": main, relayCommand: rawRelay, sayCommand: sayToTheDaemon,
+		traceCommand: traceAProcess, manyCommand: serveMany, hugeCommand: serveHuge,
+	})
 }
 
 // daemon is a running noused with its own state.
@@ -104,12 +107,16 @@ func (d *daemon) start() {
 		_ = ready.Close()
 		_ = os.Remove(filepath.Join(d.dir, "ready"))
 	}()
-	args := []string{"--socket", d.sock, "--state-dir", filepath.Join(d.dir, "state"), "--tools-dir", filepath.Join(d.dir, "tools")}
+	args := []string{
+		"--socket", d.sock, "--state-dir", filepath.Join(d.dir, "state"), "--tools-dir",
+		filepath.Join(d.dir, "tools"),
+	}
 	if !d.here {
 		args = append(args, "--workdir", d.dir)
 	}
 	d.cmd = exec.Command(d.program, append(args, d.args...)...)
-	d.cmd.Env = append(os.Environ(), d.model(), "NOTIFY_SOCKET="+ready.LocalAddr().String(), "XDG_CONFIG_HOME="+d.dir, "XDG_RUNTIME_DIR="+d.dir)
+	d.cmd.Env = append(os.Environ(), d.model(), "NOTIFY_SOCKET="+ready.LocalAddr().String(), "XDG_CONFIG_HOME="+d.dir,
+		"XDG_RUNTIME_DIR="+d.dir)
 	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
 	if d.stderr != nil {
 		d.cmd.Stderr = d.stderr
@@ -140,7 +147,8 @@ func (d *daemon) start() {
 func modelConfig(t testing.TB, provider, url string, more ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.toml")
-	text := fmt.Sprintf("[model]\nprovider = %q\nname = \"test-model\"\nbase_url = %q\n%s\n", provider, url, strings.Join(more, "\n"))
+	text := fmt.Sprintf("[model]\nprovider = %q\nname = \"test-model\"\nbase_url = %q\n%s\n", provider, url,
+		strings.Join(more, "\n"))
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -19,13 +19,15 @@ import (
 
 func TestTheLastErrorsAreKept(t *testing.T) {
 	last := new(lastErrors)
-	core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(io.Discard), zap.InfoLevel)
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(io.Discard),
+		zap.InfoLevel)
 	log := zap.New(&errorCore{Core: core, last: last})
 	log.Warn("no error")
 	for n := range maxErrors + 2 {
 		log.Error(fmt.Sprintf("error %d", n))
 	}
-	log.With(zap.String("session_id", "ses-1")).Named("x").Error("it broke", zap.Error(errors.New("no space left")), zap.Int("n", 1))
+	log.With(zap.String("session_id", "ses-1")).Named("x").Error("it broke", zap.Error(errors.New("no space left")),
+		zap.Int("n", 1))
 	log.Error(strings.Repeat("ü", maxErrorText))
 	got := last.list()
 	if len(got) != maxErrors || got[0].Message != "error 4" {
@@ -34,7 +36,8 @@ func TestTheLastErrorsAreKept(t *testing.T) {
 	if e := got[maxErrors-2]; e.Message != "it broke: no space left" || e.SessionID != "ses-1" || e.At.IsZero() {
 		t.Errorf("got %+v", e)
 	}
-	if e := got[maxErrors-1]; len(e.Message) > maxErrorText || !utf8.ValidString(e.Message) || !strings.HasSuffix(e.Message, "ü…") {
+	if e := got[maxErrors-1]; len(e.Message) > maxErrorText || !utf8.ValidString(e.Message) ||
+		!strings.HasSuffix(e.Message, "ü…") {
 		t.Errorf("got %d bytes, %q", len(e.Message), e.Message)
 	}
 }
@@ -42,9 +45,13 @@ func TestTheLastErrorsAreKept(t *testing.T) {
 // What the state folder takes is counted when somebody asks, and not again at once.
 func TestDiskUseIsCountedBesideWhoeverAsks(t *testing.T) {
 	dir := t.TempDir()
-	for path, size := range map[string]int{"sessions/ses-1.jsonl": 1 << 20, "sessions/ses-1/image.png": 10, "sessions/ses-2.jsonl": 1, "audit.jsonl": 5000} {
+	for path, size := range map[string]int{
+		"sessions/ses-1.jsonl": 1 << 20, "sessions/ses-1/image.png": 10,
+		"sessions/ses-2.jsonl": 1, "audit.jsonl": 5000,
+	} {
 		path = filepath.Join(dir, path)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, make([]byte, size), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, make([]byte, size), 0o600)); err !=
+			nil {
 			t.Fatal(err)
 		}
 	}
@@ -86,12 +93,14 @@ func TestDiskUseIsCountedWhateverTheClockSays(t *testing.T) {
 // Folders in folders, and links, take what they take, and no end of them is followed.
 func TestDiskUseFollowsNoLinks(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
-	if err := errors.Join(os.WriteFile(filepath.Join(other, "much"), make([]byte, 1<<20), 0o600), os.Symlink(other, filepath.Join(dir, "away")),
+	if err := errors.Join(os.WriteFile(filepath.Join(other, "much"), make([]byte, 1<<20), 0o600),
+		os.Symlink(other, filepath.Join(dir, "away")),
 		os.Symlink(dir, filepath.Join(dir, "sessions"))); err != nil {
 		t.Fatal(err)
 	}
 	deep := filepath.Join(dir, strings.Repeat("d/", diskDepth+3))
-	if err := errors.Join(os.MkdirAll(deep, 0o700), os.WriteFile(filepath.Join(deep, "much"), make([]byte, 1<<20), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(deep, 0o700), os.WriteFile(filepath.Join(deep, "much"), make([]byte, 1<<20),
+		0o600)); err != nil {
 		t.Fatal(err)
 	}
 	c := counter{ctx: t.Context(), sessions: filepath.Join(dir, "sessions")}
@@ -110,7 +119,8 @@ func TestStateOfTheDaemonAlone(t *testing.T) {
 	w := d.commands()
 	for range 2 {
 		st := into[protocol.State](t, w.ask(`{"v":"1","id":"1","type":"get_state","payload":{"daemon":true}}`))
-		if st.SessionID != "" || st.Daemon.PID != d.cmd.Process.Pid || st.Disk == nil || st.Readers == nil || st.EventBuffer == nil || st.EventBuffer.Limit != defaultEventBuffer {
+		if st.SessionID != "" || st.Daemon.PID != d.cmd.Process.Pid || st.Disk == nil || st.Readers == nil ||
+			st.EventBuffer == nil || st.EventBuffer.Limit != defaultEventBuffer {
 			t.Errorf("got %+v", st)
 		}
 	}
@@ -118,7 +128,8 @@ func TestStateOfTheDaemonAlone(t *testing.T) {
 	if len(tools.Tools) == 0 {
 		t.Error("got no tools")
 	}
-	if sessions := into[protocol.Sessions](t, w.ask(`{"v":"1","id":"1","type":"list_sessions"}`)); len(sessions.Sessions) != 0 || sessions.ActiveSessionID != "" {
+	if sessions := into[protocol.Sessions](t, w.ask(`{"v":"1","id":"1","type":"list_sessions"}`)); len(
+		sessions.Sessions) != 0 || sessions.ActiveSessionID != "" {
 		t.Errorf("got %+v, want no session", sessions)
 	}
 	for _, command := range []string{"get_state", "list_tools"} {
@@ -128,7 +139,8 @@ func TestStateOfTheDaemonAlone(t *testing.T) {
 		}
 	}
 	// Anyone who asks about a session learns of that, as ever.
-	if st := into[protocol.State](t, w.ask(`{"v":"1","id":"1","type":"get_state"}`)); st.SessionID == "" || st.Disk != nil || st.Readers != nil {
+	if st := into[protocol.State](t, w.ask(`{"v":"1","id":"1","type":"get_state"}`)); st.SessionID == "" ||
+		st.Disk != nil || st.Readers != nil {
 		t.Errorf("got %+v", st)
 	}
 }

@@ -60,8 +60,11 @@ func TestAPromptOfWordsStartsNoProcess(t *testing.T) {
 		t.Errorf("got the processes %v, want none", children)
 	}
 	tools := into[protocol.Tools](t, w.ask(`{"id":"2","type":"list_tools"}`))
-	if i := slices.IndexFunc(tools.Tools, func(i protocol.ToolInfo) bool { return i.Name == "bash" }); i < 0 || !tools.Tools[i].Healthy {
+	if i := slices.IndexFunc(tools.Tools, func(i protocol.ToolInfo) bool {
+		return i.Name == "bash"
+	}); i < 0 || !tools.Tools[i].Healthy {
 		t.Errorf("got %+v, want bash, healthy", tools.Tools)
 	}
-	until(t, "a process says whether the built-in tools work", func() bool { return len(d.children()) > 0 }) // no listing waits for it long
+	// no listing waits for it long
+	until(t, "a process says whether the built-in tools work", func() bool { return len(d.children()) > 0 })
 }

@@ -35,7 +35,10 @@ func TestImagesOverBothWires(t *testing.T) {
 				`{"image_url":{"url":"data:image/png;base64,` + inBase64(picture) + `"},"type":"image_url"}`,
 				`{"image_url":{"url":"data:image/jpeg;base64,` + inBase64(photo) + `"},"type":"image_url"}`,
 			},
-			reply: []string{`{"choices":[{"delta":{"content":"Seen."}}]}`, `{"choices":[{"delta":{},"finish_reason":"stop"}]}`, "[DONE]"},
+			reply: []string{
+				`{"choices":[{"delta":{"content":"Seen."}}]}`, `{"choices":[{"delta":{},"finish_reason":"stop"}]}`,
+				"[DONE]",
+			},
 		},
 		"anthropic/claude-test": {
 			want: []string{
@@ -45,8 +48,10 @@ func TestImagesOverBothWires(t *testing.T) {
 			},
 			reply: []string{
 				`{"type":"message_start","message":{"usage":{"input_tokens":1,"output_tokens":1}}}`,
-				`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"Seen."}}`, `{"type":"content_block_stop","index":0}`,
-				`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}`, `{"type":"message_stop"}`,
+				`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"Seen."}}`,
+				`{"type":"content_block_stop","index":0}`,
+				`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}`,
+				`{"type":"message_stop"}`,
 			},
 		},
 	} {
@@ -75,10 +80,11 @@ func TestImagesOverBothWires(t *testing.T) {
 				sse(w, c.reply...)
 			})
 			d.write("shots/a.png", picture, 0o600)
-			r, err := client.Call(context.Background(), d.dial(), protocol.Prompt, protocol.PromptParams{Text: "look", Attachments: []protocol.AttachmentParams{
-				{Path: "shots/a.png"}, // from the daemon's workdir
-				{Data: inBase64(photo), Name: "a photo"},
-			}})
+			r, err := client.Call(context.Background(), d.dial(), protocol.Prompt,
+				protocol.PromptParams{Text: "look", Attachments: []protocol.AttachmentParams{
+					{Path: "shots/a.png"}, // from the daemon's workdir
+					{Data: inBase64(photo), Name: "a photo"},
+				}})
 			if err != nil || r.Result.Output != "Seen." {
 				t.Fatalf("got %+v, %v", r.Result, err)
 			}
@@ -87,14 +93,16 @@ func TestImagesOverBothWires(t *testing.T) {
 				t.Fatal(err)
 			}
 			d.start()
-			if r, err = client.Call(context.Background(), d.dial(), protocol.Prompt, protocol.PromptParams{Text: "and again"}); err != nil {
+			if r, err = client.Call(context.Background(), d.dial(), protocol.Prompt,
+				protocol.PromptParams{Text: "and again"}); err != nil {
 				t.Fatal(err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			want := strings.Join(c.want, "\n")
 			if len(shown) != 2 || shown[0] != want || shown[1] != want {
-				t.Errorf("the provider was shown %d times:\n%.3000s\nwant twice\n%.3000s", len(shown), strings.Join(shown, "\n\n"), want)
+				t.Errorf("the provider was shown %d times:\n%.3000s\nwant twice\n%.3000s", len(shown), strings.Join(shown, "\n\n"),
+					want)
 			}
 		})
 	}
@@ -110,8 +118,10 @@ func TestWrongAttachmentsOverTheSocket(t *testing.T) {
 	w := d.commands()
 	for i, c := range []struct{ attachments, want string }{
 		{`[{"path":"/dev/zero"}]`, `invalid_payload: attachments[0].path: "/dev/zero": is a device, want a file`},
-		{`[{"path":"pipe"}]`, `invalid_payload: attachments[0].path: "` + filepath.Join(d.dir, "pipe") + `": is a named pipe, want a file`},
-		{`[{"path":"state"}]`, `invalid_payload: attachments[0].path: "` + filepath.Join(d.dir, "state") + `": is a directory, want a file`},
+		{`[{"path":"pipe"}]`, `invalid_payload: attachments[0].path: "` + filepath.Join(d.dir, "pipe") +
+			`": is a named pipe, want a file`},
+		{`[{"path":"state"}]`, `invalid_payload: attachments[0].path: "` + filepath.Join(d.dir, "state") +
+			`": is a directory, want a file`},
 		{`[{"data":"!"}]`, "invalid_payload: attachments[0].data: is not base64: "},
 		{`[{"data":"` + strings.Repeat("A", 100_000) + `"}]`, "invalid_command: line_too_long: "},
 		{`[{}]`, "invalid_payload: attachments[0]: want a path or data, got neither"},
@@ -122,7 +132,8 @@ func TestWrongAttachmentsOverTheSocket(t *testing.T) {
 			t.Errorf("%.80s: got %.300v, want %s", c.attachments, r.Error, c.want)
 		}
 	}
-	if st := into[protocol.State](t, w.ask(`{"id":"s","type":"get_state"}`)); st.RunState != "idle" || st.Usage.InputTokens != 0 {
+	if st := into[protocol.State](t, w.ask(`{"id":"s","type":"get_state"}`)); st.RunState != "idle" ||
+		st.Usage.InputTokens != 0 {
 		t.Errorf("something was run: %+v", st)
 	}
 }

@@ -15,7 +15,8 @@ import (
 // openInstructions finds what models are told before a conversation.
 func openInstructions(cfg Config) (*instructions.Instructions, error) {
 	o := instructions.Options{
-		Workdir: cfg.Workdir, Home: cfg.Home, ConfigDir: cfg.ConfigDir, Scratch: filepath.Join(cfg.StateDir, "git"), Extra: cfg.Model.System,
+		Workdir: cfg.Workdir, Home: cfg.Home, ConfigDir: cfg.ConfigDir, Scratch: filepath.Join(cfg.StateDir, "git"),
+		Extra:  cfg.Model.System,
 		Getenv: os.Getenv, Hidden: func(workdir, path string) bool { return hidden(cfg).HidesFrom(workdir, path) },
 	}
 	if cfg.BuiltinTools {
@@ -45,7 +46,9 @@ type skills struct {
 	workdir func(ctx context.Context, sessionID string) (string, error)
 }
 
-func (s skills) handle(ctx context.Context, p protocol.ListSkillsParams) (a protocol.Answer[protocol.Skills], err error) {
+func (s skills) handle(ctx context.Context, p protocol.ListSkillsParams) (a protocol.Answer[protocol.Skills],
+	err error,
+) {
 	workdir, err := s.workdir(ctx, p.SessionID)
 	if err != nil {
 		return a, err
@@ -69,11 +72,15 @@ func (s skills) one(name string) (protocol.Skills, error) {
 	k, text, err := s.from.Skill(name)
 	switch {
 	case errors.Is(err, instructions.ErrNoSkill):
-		return protocol.Skills{}, protocol.Errorf(protocol.InvalidPayload, "name: there is no skill %.80q; %s", name, s.names())
+		return protocol.Skills{}, protocol.Errorf(protocol.InvalidPayload, "name: there is no skill %.80q; %s", name,
+			s.names())
 	case err != nil:
 		return protocol.Skills{}, protocol.Errorf(protocol.InvalidPayload, "name: %v", err)
 	}
-	return protocol.Skills{Skills: []protocol.Skill{{Name: k.Name, Description: k.Description, Path: k.Path, Text: text}}, LeftOut: []string{}}, nil
+	return protocol.Skills{
+		Skills:  []protocol.Skill{{Name: k.Name, Description: k.Description, Path: k.Path, Text: text}},
+		LeftOut: []string{},
+	}, nil
 }
 
 // names says which skills there are.

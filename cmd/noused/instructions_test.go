@@ -84,7 +84,8 @@ func (d *daemon) git(args ...string) {
 
 func (d *daemon) prompt(text string) {
 	d.t.Helper()
-	if _, err := client.Call(context.Background(), d.dial(), protocol.Prompt, protocol.PromptParams{Text: text}); err != nil {
+	if _, err := client.Call(context.Background(), d.dial(), protocol.Prompt, protocol.PromptParams{Text: text}); err !=
+		nil {
 		d.t.Fatal(err)
 	}
 }
@@ -105,7 +106,8 @@ func TestThePrefixOfASessionStays(t *testing.T) {
 	d.write("AGENTS.md", "Use tabs.", 0o600)
 	d.prompt("first " + strings.Repeat("and more ", 500))
 	first := said.take()[0]
-	if got := d.system(); got.Text != first.system(t) || !slices.Equal(got.Files, []string{filepath.Join(d.dir, "AGENTS.md")}) {
+	if got := d.system(); got.Text != first.system(t) ||
+		!slices.Equal(got.Files, []string{filepath.Join(d.dir, "AGENTS.md")}) {
 		t.Errorf("get_system tells\n%s\n%q\nand sent was\n%s", got.Text, got.Files, first.system(t))
 	}
 	if !strings.Contains(first.system(t), "branch main, nothing uncommitted") {
@@ -122,12 +124,14 @@ func TestThePrefixOfASessionStays(t *testing.T) {
 	d.prompt("fourth")
 	before := first
 	for i, next := range said.take() {
-		if n := len(before.Messages); len(next.Messages) < n || !slices.EqualFunc(next.Messages[:n], before.Messages, sameBytes) || !sameBytes(next.Tools, before.Tools) {
+		if n := len(before.Messages); len(next.Messages) < n || !slices.EqualFunc(next.Messages[:n], before.Messages,
+			sameBytes) || !sameBytes(next.Tools, before.Tools) {
 			t.Errorf("request %d does not begin as the one before it:\n%s\n%s", i+2, before.Messages, next.Messages)
 		}
 		before = next
 	}
-	if _, err := client.Call(context.Background(), d.dial(), protocol.CompactSession, protocol.CompactSessionParams{}); err != nil {
+	if _, err := client.Call(context.Background(), d.dial(), protocol.CompactSession,
+		protocol.CompactSessionParams{}); err != nil {
 		t.Fatal(err)
 	}
 	said.take()
@@ -156,14 +160,16 @@ func TestABranchKeepsThePrefix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Call(context.Background(), d.dial(), protocol.BranchSession, protocol.BranchSessionParams{SessionID: state.SessionID}); err != nil {
+	if _, err := client.Call(context.Background(), d.dial(), protocol.BranchSession,
+		protocol.BranchSessionParams{SessionID: state.SessionID}); err != nil {
 		t.Fatal(err)
 	}
 	d.prompt("in the branch")
 	if got := said.take()[0].system(t); got != first {
 		t.Errorf("got\n%s\nwant\n%s", got, first)
 	}
-	if _, err := client.Call(context.Background(), d.dial(), protocol.NewSession, protocol.NewSessionParams{}); err != nil {
+	if _, err := client.Call(context.Background(), d.dial(), protocol.NewSession, protocol.NewSessionParams{}); err !=
+		nil {
 		t.Fatal(err)
 	}
 	if got := d.system().Text; !strings.Contains(got, "branch other") {
@@ -215,13 +221,17 @@ func TestSkillsAreToldAndRead(t *testing.T) {
 		t.Errorf("got the warnings %q, want %q", warnings, want)
 	}
 	for _, sent := range said.take() {
-		if text := sent.system(t); !strings.Contains(text, "- review: What review is for. ("+at("review")+")") || !strings.Contains(text, "- own: ") ||
+		if text := sent.system(t); !strings.Contains(text, "- review: What review is for. ("+at("review")+")") ||
+			!strings.Contains(text, "- own: ") ||
 			!strings.Contains(text, "Speak plainly.") || strings.Contains(text, "root:") || strings.Contains(text, "mute") {
 			t.Errorf("the model is told %s", text)
 		}
 	}
 	own := filepath.Join(d.dir, "noused", "skills", "own", "SKILL.md")
-	if got, want := d.system().Files, []string{filepath.Join(d.dir, "noused", "AGENTS.md"), at("review"), own}; !slices.Equal(got, want) {
+	if got, want := d.system().Files, []string{
+		filepath.Join(d.dir, "noused", "AGENTS.md"), at("review"),
+		own,
+	}; !slices.Equal(got, want) {
 		t.Errorf("got the files %q, want %q", got, want)
 	}
 	one, err := client.Call(context.Background(), d.dial(), protocol.ListSkills, protocol.ListSkillsParams{Name: "own"})
@@ -233,12 +243,16 @@ func TestSkillsAreToldAndRead(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	w := d.commands()
-	if r := into[protocol.ExtensionResult](t, w.ask(`{"v":"1","id":"1","type":"extension_command","payload":{"name":"read","payload":{"path":"noused/skills/own/SKILL.md"}}}`)); !r.OK ||
+	if r := into[protocol.ExtensionResult](t,
+		w.ask(
+			`{"v":"1","id":"1","type":"extension_command","payload":{"name":"read","payload":{"path":"noused/skills/own/SKILL.md"}}}`)); !r.OK ||
 		!strings.Contains(r.Result, "The text of own.") {
 		t.Errorf("the model cannot read a skill that it knows of: %+v", r)
 	}
 	d.write("noused/config.toml", "# a secret", 0o600)
-	if r := into[protocol.ExtensionResult](t, w.ask(`{"v":"1","id":"2","type":"extension_command","payload":{"name":"read","payload":{"path":"noused/config.toml"}}}`)); r.OK {
+	if r := into[protocol.ExtensionResult](t,
+		w.ask(
+			`{"v":"1","id":"2","type":"extension_command","payload":{"name":"read","payload":{"path":"noused/config.toml"}}}`)); r.OK {
 		t.Errorf("the model reads what is beside the skills: %+v", r)
 	}
 }

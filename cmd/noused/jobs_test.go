@@ -41,7 +41,8 @@ func TestJobsOfADaemon(t *testing.T) {
 	}
 	state := func(session string) protocol.State {
 		t.Helper()
-		st, err := client.Call(ctx, d.dial(), protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: session}})
+		st, err := client.Call(ctx, d.dial(), protocol.GetState,
+			protocol.GetStateParams{Scope: protocol.Scope{SessionID: session}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,12 +51,14 @@ func TestJobsOfADaemon(t *testing.T) {
 	const serve = `!bash {"background":true,"command":"echo up; exec 9>pipe; exec sleep 1000"}`
 	ended := make(chan error, 1)
 	go func() {
-		_, err := client.Call(ctx, d.dial(), protocol.Prompt, protocol.PromptParams{Text: serve + "\n" + `!bash {"command":"exec 9>begun; exec sleep 1000"}`})
+		_, err := client.Call(ctx, d.dial(), protocol.Prompt,
+			protocol.PromptParams{Text: serve + "\n" + `!bash {"command":"exec 9>begun; exec sleep 1000"}`})
 		ended <- err
 	}()
 	begun, first := held("begun"), held("pipe")
 	session := state("").SessionID
-	if _, err := client.Call(ctx, d.dial(), protocol.Abort, protocol.AbortParams{Scope: protocol.Scope{SessionID: session}}); err != nil {
+	if _, err := client.Call(ctx, d.dial(), protocol.Abort,
+		protocol.AbortParams{Scope: protocol.Scope{SessionID: session}}); err != nil {
 		t.Fatal(err)
 	}
 	gone(begun)
@@ -63,7 +66,8 @@ func TestJobsOfADaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	jobs := state(session).Jobs
-	if len(jobs) != 1 || jobs[0].ID != "job-1" || jobs[0].Status != "running" || !strings.HasPrefix(jobs[0].Command, "echo up") {
+	if len(jobs) != 1 || jobs[0].ID != "job-1" || jobs[0].Status != "running" ||
+		!strings.HasPrefix(jobs[0].Command, "echo up") {
 		t.Fatalf("got %+v", jobs)
 	}
 
@@ -73,14 +77,16 @@ func TestJobsOfADaemon(t *testing.T) {
 	if now := state(session).Jobs; len(now) != 1 || now[0].Status != "stopped" || now[0].OutputPath != jobs[0].OutputPath {
 		t.Errorf("the next daemon tells %+v", now)
 	}
-	if _, err := client.Call(ctx, d.dial(), protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: session}, Text: serve}); err != nil {
+	if _, err := client.Call(ctx, d.dial(), protocol.Prompt,
+		protocol.PromptParams{Scope: protocol.Scope{SessionID: session}, Text: serve}); err != nil {
 		t.Fatal(err)
 	}
 	second := held("pipe")
 	if now := state(session).Jobs; len(now) != 2 || now[1].ID != "job-2" || now[1].Status != "running" {
 		t.Errorf("got %+v", now)
 	}
-	if _, err := client.Call(ctx, d.dial(), protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: session}); err != nil {
+	if _, err := client.Call(ctx, d.dial(), protocol.DeleteSession,
+		protocol.DeleteSessionParams{SessionID: session}); err != nil {
 		t.Fatal(err)
 	}
 	gone(second)
@@ -104,8 +110,10 @@ func TestHowAJobHasEndedSurvivesAKill(t *testing.T) {
 	})
 	d.kill()
 	d.start()
-	st, err := client.Call(t.Context(), d.dial(), protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: session}})
-	if err != nil || len(st.Jobs) != 1 || st.Jobs[0].Status != "exited" || st.Jobs[0].ExitCode == nil || *st.Jobs[0].ExitCode != 3 {
+	st, err := client.Call(t.Context(), d.dial(), protocol.GetState,
+		protocol.GetStateParams{Scope: protocol.Scope{SessionID: session}})
+	if err != nil || len(st.Jobs) != 1 || st.Jobs[0].Status != "exited" || st.Jobs[0].ExitCode == nil ||
+		*st.Jobs[0].ExitCode != 3 {
 		t.Errorf("got %+v, %v; want a job that ended with 3", st.Jobs, err)
 	}
 }

@@ -98,7 +98,8 @@ func journalOf(t *testing.T) *daemon {
 			d.kill()
 		}
 	})
-	d.write("tools/lamp.json", `{"name":"lamp","kind":"tool","protocol":"narratoria","capabilities":[],"operations":{"light":{}},
+	d.write("tools/lamp.json",
+		`{"name":"lamp","kind":"tool","protocol":"narratoria","capabilities":[],"operations":{"light":{}},
 		"transport":{"type":"stdio","command":["./lamp"]}}`, 0o600)
 	d.write("tools/lamp", `#!/bin/sh
 cat >/dev/null
@@ -106,7 +107,8 @@ echo '{"version":"0","type":"state_patch","patch":{"lamps":{"hall":"lit","attic"
 echo '{"version":"0","type":"state_patch","patch":{"lamps":{"attic":null},"mood":null}}'
 echo '{"version":"0","type":"done","ok":true,"summary":"it is lit"}'
 `, 0o700)
-	d.write("tools/fail.json", `{"name":"fail","kind":"tool","protocol":"narratoria","capabilities":[],"operations":{"now":{}},
+	d.write("tools/fail.json",
+		`{"name":"fail","kind":"tool","protocol":"narratoria","capabilities":[],"operations":{"now":{}},
 		"transport":{"type":"stdio","command":["./fail"]}}`, 0o600)
 	d.write("tools/fail", `#!/bin/sh
 cat >/dev/null

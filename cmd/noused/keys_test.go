@@ -49,7 +49,8 @@ func blabber(t *testing.T) *httptest.Server {
 			case 3:
 				sse(w, `{"choices":[{"delta":{"content":"Done."}}]}`, `{"choices":[{"delta":{},"finish_reason":"stop"}]}`, "[DONE]")
 			case 4:
-				sse(w, `{"choices":[{"delta":{"content":"Well,"}}]}`, fmt.Sprintf(`{"error":{"message":"full of %s","type":%q}}`, key, key))
+				sse(w, `{"choices":[{"delta":{"content":"Well,"}}]}`, fmt.Sprintf(`{"error":{"message":"full of %s","type":%q}}`,
+					key, key))
 			default:
 				complain(http.StatusUnauthorized)
 			}
@@ -64,7 +65,10 @@ func blabber(t *testing.T) *httptest.Server {
 // wrong and no matter who repeats it.
 func TestKeysStayWithTheDaemon(t *testing.T) {
 	const key = "sk-do-not-tell-4711"
-	for _, name := range []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "MY_PASSWORD"} {
+	for _, name := range []string{
+		"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN",
+		"MY_PASSWORD",
+	} {
 		t.Setenv(name, key)
 	}
 	server := blabber(t)
@@ -96,7 +100,8 @@ printf '{"version":"0","type":"done","ok":true,"summary":"%s"}\n' "$(env | tr '\
 		`"type":"prompt","payload":{"text":"and again"}`,
 		`"type":"prompt","payload":{"text":"and now?"}`,
 		`"type":"compact_session"`,
-		`"type":"get_state"`, `"type":"get_messages"`, `"type":"get_tree"`, `"type":"list_sessions"`, `"type":"list_tools"`, `"type":"reload_tools"`,
+		`"type":"get_state"`, `"type":"get_messages"`, `"type":"get_tree"`, `"type":"list_sessions"`, `"type":"list_tools"`,
+		`"type":"reload_tools"`,
 		`"type":"search_sessions","payload":{"text":"sk-"}`,
 	} {
 		w.send(fmt.Sprintf(`{"id":"%d",%s}`, i, command))
@@ -108,11 +113,20 @@ printf '{"version":"0","type":"done","ok":true,"summary":"%s"}\n' "$(env | tr '\
 		replies[command] = string(line)
 	}
 	for command, want := range map[string][]string{
-		`"type":"list_models","payload":{"probe":true}`:                         {`"openai/gpt-6"`, `500 Internal Server Error: not with [redacted]`},
-		`"type":"prompt","payload":{"text":"show me","idempotency_key":"once"}`: {`"output":"Done."`, `"attempt":2,"delay_ms":10`, `500 Internal Server Error: not with [redacted]`},
-		`"type":"prompt","payload":{"text":"and again"}`:                        {`provider_error`, `full of [redacted]`},
-		`"type":"prompt","payload":{"text":"and now?"}`:                         {`provider_error`, `401 Unauthorized: not with [redacted]`},
-		`"type":"get_messages"`:                                                 {"PATH=", "Done."},
+		`"type":"list_models","payload":{"probe":true}`: {
+			`"openai/gpt-6"`,
+			`500 Internal Server Error: not with [redacted]`,
+		},
+		`"type":"prompt","payload":{"text":"show me","idempotency_key":"once"}`: {
+			`"output":"Done."`,
+			`"attempt":2,"delay_ms":10`, `500 Internal Server Error: not with [redacted]`,
+		},
+		`"type":"prompt","payload":{"text":"and again"}`: {`provider_error`, `full of [redacted]`},
+		`"type":"prompt","payload":{"text":"and now?"}`: {
+			`provider_error`,
+			`401 Unauthorized: not with [redacted]`,
+		},
+		`"type":"get_messages"`: {"PATH=", "Done."},
 	} {
 		for _, want := range want {
 			if !strings.Contains(replies[command], want) {
@@ -144,7 +158,8 @@ printf '{"version":"0","type":"done","ok":true,"summary":"%s"}\n' "$(env | tr '\
 		t.Error("the log says nothing of the errors")
 	}
 	commands, err := os.ReadFile(filepath.Join(d.dir, "cmdlines"))
-	if err != nil || !bytes.Contains(commands, []byte("--model openai/gpt-5")) || !bytes.Contains(commands, []byte("tool.sh")) {
+	if err != nil || !bytes.Contains(commands, []byte("--model openai/gpt-5")) ||
+		!bytes.Contains(commands, []byte("tool.sh")) {
 		t.Errorf("got the processes %s (%v), want the daemon and its tool among them", commands, err)
 	}
 	if err := filepath.WalkDir(d.dir, func(path string, e fs.DirEntry, err error) error {

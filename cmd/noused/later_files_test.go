@@ -28,7 +28,8 @@ func TestToolsReadWhatCameAfterTheyWereStarted(t *testing.T) {
 		for _, call := range []struct{ tool, args string }{
 			{"read", `{"path":"../` + name + `"}`}, {"bash", `{"command":"cat ../` + name + `"}`},
 		} {
-			r, err := client.Call(context.Background(), c, protocol.ExtensionCommand, protocol.ExtensionCommandParams{Name: call.tool, Payload: []byte(call.args)})
+			r, err := client.Call(context.Background(), c, protocol.ExtensionCommand,
+				protocol.ExtensionCommandParams{Name: call.tool, Payload: []byte(call.args)})
 			if err != nil {
 				t.Fatal(err)
 			}

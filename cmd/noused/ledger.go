@@ -49,7 +49,8 @@ func openLedger(dir string, now func() time.Time, log *zap.Logger) (*ledger, err
 		err = errors.New("its cost is less than none")
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s, which [limits] day_cost needs, cannot be read; remove it to count from nothing: %w", l.path, err)
+		return nil, fmt.Errorf("%s, which [limits] day_cost needs, cannot be read; remove it to count from nothing: %w",
+			l.path, err)
 	}
 	return l, nil
 }

@@ -67,7 +67,8 @@ with --client-id. A secret of it is read from a variable.`,
 			return logIn(cmd, getenv, names[0], client)
 		},
 	}
-	cmd.Flags().StringVar(&id, "client-id", "", "the `id` of a client that the authorization server knows (default: one is registered)")
+	cmd.Flags().StringVar(&id, "client-id", "",
+		"the `id` of a client that the authorization server knows (default: one is registered)")
 	cmd.Flags().StringVar(&secret, "client-secret-env", "", "the `variable` that has its secret")
 	registerFlags(cmd.Flags())
 	return cmd
@@ -100,7 +101,8 @@ func logIn(cmd *cobra.Command, getenv func(string) string, name string, client o
 	g, err := loginsOf(cfg).Login(ctx, oauth.Login{
 		Server: server, Client: client, Pasted: linesOf(cmd.InOrStdin()),
 		Show: func(page string) {
-			fmt.Fprintf(out, "Open this page to log in at %s:\n\n  %s\n\nIn a browser elsewhere? Paste the address that it ends at here. Ctrl-C gives up.\n", printable(name), printable(page))
+			fmt.Fprintf(out, "Open this page to log in at %s:\n\n  %s\n\nIn a browser elsewhere? Paste the address that it "+
+				"ends at here. Ctrl-C gives up.\n", printable(name), printable(page))
 			browse(getenv, page)
 		},
 	})
@@ -135,7 +137,8 @@ func logOut(cmd *cobra.Command, getenv func(string) string, name string) error {
 	case revoked:
 		fmt.Fprintf(out, "Logged out of %s; the token was taken back.\n", printable(name))
 	default:
-		fmt.Fprintf(out, "Logged out of %s: the token is forgotten here, and was not taken back: %s\n", printable(name), printable(err.Error()))
+		fmt.Fprintf(out, "Logged out of %s: the token is forgotten here, and was not taken back: %s\n", printable(name),
+			printable(err.Error()))
 	}
 	return nil
 }
@@ -180,7 +183,8 @@ func serverNamed(cmd *cobra.Command, getenv func(string) string, name string) (C
 	case !found:
 		return cfg, "", fmt.Errorf("there is no MCP server %s: nous mcp list shows those there are", name)
 	case address == "":
-		return cfg, "", fmt.Errorf("%s is a program on this machine, at which nobody logs in: what it needs goes into its env", name)
+		return cfg, "",
+			fmt.Errorf("%s is a program on this machine, at which nobody logs in: what it needs goes into its env", name)
 	}
 	return cfg, address, nil
 }

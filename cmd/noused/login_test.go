@@ -22,7 +22,9 @@ import (
 // mcpTool is an MCP server over HTTP with one tool, protected by a login.
 func mcpTool(t *testing.T) *oauthtest.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "s", Version: "1"}, nil)
-	sdk.AddTool(s, &sdk.Tool{Name: "run"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
+	sdk.AddTool(s, &sdk.Tool{Name: "run"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any,
+		error,
+	) {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "did it"}}}, nil, nil
 	})
 	return oauthtest.Start(t, sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, nil))
@@ -33,7 +35,8 @@ func mcpTool(t *testing.T) *oauthtest.Server {
 func (d *daemon) mcp(page func(string), args ...string) (out string, status int) {
 	d.t.Helper()
 	cmd := exec.Command("noused", append(append([]string{"mcp"}, args...),
-		"--socket", d.sock, "--state-dir", filepath.Join(d.dir, "state"), "--workdir", d.dir, "--tools-dir", filepath.Join(d.dir, "tools"))...)
+		"--socket", d.sock, "--state-dir", filepath.Join(d.dir, "state"), "--workdir", d.dir, "--tools-dir",
+		filepath.Join(d.dir, "tools"))...)
 	cmd.Env, cmd.Dir = append(os.Environ(), "XDG_CONFIG_HOME="+d.dir, "XDG_RUNTIME_DIR="+d.dir), d.dir
 	said, err := cmd.StdoutPipe()
 	if err != nil {
@@ -59,12 +62,14 @@ func (d *daemon) mcp(page func(string), args ...string) (out string, status int)
 func TestALoginAtAnMCPServer(t *testing.T) {
 	s := mcpTool(t)
 	d := unstarted(t, "noused", "--model", "offline")
-	d.write("noused/mcp.json", `{"mcpServers":{"docs":{"type":"http","url":"`+s.Resource+`","trust":"all"},"git":{"command":"true"}}}`, 0o600)
+	d.write("noused/mcp.json", `{"mcpServers":{"docs":{"type":"http","url":"`+s.Resource+
+		`","trust":"all"},"git":{"command":"true"}}}`, 0o600)
 	d.start()
 	session := d.session(d.dir)
 	state := func(want string) (message string) {
 		t.Helper()
-		list, err := client.Call(t.Context(), d.dial(), protocol.ListTools, protocol.ListToolsParams{Scope: protocol.Scope{SessionID: session}})
+		list, err := client.Call(t.Context(), d.dial(), protocol.ListTools,
+			protocol.ListToolsParams{Scope: protocol.Scope{SessionID: session}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,14 +95,16 @@ func TestALoginAtAnMCPServer(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if out, status := d.mcp(yes, "login", "docs"); status != 0 || !strings.Contains(out, "Logged in at docs, by "+s.Issuer) {
+	if out, status := d.mcp(yes, "login", "docs"); status != 0 ||
+		!strings.Contains(out, "Logged in at docs, by "+s.Issuer) {
 		t.Fatalf("login: %d\n%s", status, out)
 	}
 	if r := d.extension(session, "docs.run", `{}`); !r.OK || r.Result != "did it" {
 		t.Errorf("got %+v after a login", r)
 	}
 	state("ready")
-	if out, status := d.mcp(nil, "logout", "docs"); status != 0 || !strings.Contains(out, "the token was taken back") || s.Alive() != 0 {
+	if out, status := d.mcp(nil, "logout", "docs"); status != 0 || !strings.Contains(out, "the token was taken back") ||
+		s.Alive() != 0 {
 		t.Errorf("logout: %d\n%s", status, out)
 	}
 	if r := d.extension(session, "docs.run", `{}`); r.OK || r.Error.Code != "needs_login" {
@@ -126,7 +133,8 @@ func TestALoginAtAnMCPServer(t *testing.T) {
 func TestALoginAtAnUntrustedServer(t *testing.T) {
 	d := unstarted(t, "noused")
 	d.write(".mcp.json", `{"mcpServers":{"docs":{"url":"https://127.0.0.1:1/mcp"}}}`, 0o600)
-	if out, status := d.mcp(nil, "login", "docs"); status != 1 || !strings.Contains(out, "docs of this folder is not trusted") {
+	if out, status := d.mcp(nil, "login", "docs"); status != 1 ||
+		!strings.Contains(out, "docs of this folder is not trusted") {
 		t.Errorf("%d %s", status, out)
 	}
 }

@@ -41,7 +41,10 @@ func TestLongSession(t *testing.T) {
 		turns = n
 	}
 	t.Setenv("TEST_KEY", "none")
-	for wire, read := range map[string]func([]byte) (heardRequest, error){"chat": readOpenAI, "messages": readAnthropic, "responses": readItems} {
+	for wire, read := range map[string]func([]byte) (heardRequest, error){
+		"chat": readOpenAI, "messages": readAnthropic,
+		"responses": readItems,
+	} {
 		t.Run(wire, func(t *testing.T) {
 			t.Parallel()
 			strict := &strictServer{wire: wire, read: read}
@@ -52,12 +55,14 @@ func TestLongSession(t *testing.T) {
 			server := httptest.NewServer(unlisted(strict.ServeHTTP))
 			t.Cleanup(server.Close)
 			v := strictVendor{wire: wire}
-			d := newDaemon(t, "--event-buffer", "1MiB", "--config", modelConfig(t, v.provider(), server.URL, testKey, v.wireLine(), fmt.Sprintf("context_window = %d", window)))
+			d := newDaemon(t, "--event-buffer", "1MiB", "--config", modelConfig(t, v.provider(), server.URL, testKey,
+				v.wireLine(), fmt.Sprintf("context_window = %d", window)))
 			d.write("page.txt", strings.Repeat("what the page says\n", 80), 0o600)
 			d.write("book.txt", strings.Repeat("what the book says\n", 1500), 0o600)
 			c, compacted, early := d.dial(), 0, int64(0)
 			for n := 1; n <= turns; n++ {
-				r, err := client.Call(context.Background(), c, protocol.Prompt, protocol.PromptParams{Text: fmt.Sprintf("turn %d", n)})
+				r, err := client.Call(context.Background(), c, protocol.Prompt,
+					protocol.PromptParams{Text: fmt.Sprintf("turn %d", n)})
 				if err != nil {
 					t.Fatalf("turn %d: %v", n, err)
 				}
@@ -65,7 +70,8 @@ func TestLongSession(t *testing.T) {
 					t.Fatalf("got %q, want %q", r.Result.Output, want)
 				}
 				for _, ev := range r.Result.Events {
-					if strings.Contains(string(ev), `"code":"compaction_failed"`) || strings.Contains(string(ev), `"code":"request_repaired"`) {
+					if strings.Contains(string(ev), `"code":"compaction_failed"`) ||
+						strings.Contains(string(ev), `"code":"request_repaired"`) {
 						t.Fatalf("turn %d: %s", n, ev)
 					}
 					if strings.Contains(string(ev), `"code":"compacted"`) {
@@ -79,7 +85,8 @@ func TestLongSession(t *testing.T) {
 			late := resident(t, d.cmd.Process.Pid)
 			strict.mu.Lock()
 			defer strict.mu.Unlock()
-			t.Logf("%d turns in %d requests, the longest of %d tokens; %d refused as too long, %d summaries; resident %d MB after a tenth of it, %d MB at the end",
+			t.Logf("%d turns in %d requests, the longest of %d tokens; %d refused as too long, %d summaries; resident %d MB "+
+				"after a tenth of it, %d MB at the end",
 				turns, strict.requests, strict.longest, strict.refused, strict.summaries, early>>20, late>>20)
 			if compacted < turns/100 || compacted != strict.summaries {
 				t.Errorf("compacted %d times with %d summaries", compacted, strict.summaries)
@@ -203,7 +210,8 @@ func (s *strictServer) refuse(w http.ResponseWriter, code, message string) {
 	w.WriteHeader(http.StatusBadRequest)
 	switch s.wire {
 	case "chat", "responses":
-		_, _ = fmt.Fprintf(w, `{"error":{"message":%q,"type":"invalid_request_error","param":"messages","code":%q}}`, message, code)
+		_, _ = fmt.Fprintf(w, `{"error":{"message":%q,"type":"invalid_request_error","param":"messages","code":%q}}`, message,
+			code)
 	default:
 		_, _ = fmt.Fprintf(w, `{"type":"error","error":{"type":"invalid_request_error","message":%q}}`, message)
 	}
@@ -213,19 +221,27 @@ func (s *strictServer) say(w http.ResponseWriter, size int, text string) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	switch s.wire {
 	case "chat":
-		sse(w, fmt.Sprintf(`{"choices":[{"delta":{"content":%q}}]}`, text), `{"choices":[{"delta":{},"finish_reason":"stop"}]}`,
+		sse(w, fmt.Sprintf(`{"choices":[{"delta":{"content":%q}}]}`, text),
+			`{"choices":[{"delta":{},"finish_reason":"stop"}]}`,
 			fmt.Sprintf(`{"choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":%d}}`, size, len(text)/4), "[DONE]")
 	case "responses":
-		item := fmt.Sprintf(`{"type":"message","id":"m%d","role":"assistant","status":"completed","content":[{"type":"output_text","text":%q}]}`, s.requests, text)
-		sse(w, `{"type":"response.output_item.added","output_index":0,"item":{"type":"message","role":"assistant","content":[]}}`,
-			fmt.Sprintf(`{"type":"response.output_text.delta","output_index":0,"delta":%q}`, text), fmt.Sprintf(`{"type":"response.output_item.done","output_index":0,"item":%s}`, item),
-			fmt.Sprintf(`{"type":"response.completed","response":{"status":"completed","usage":{"input_tokens":%d,"output_tokens":%d}}}`, size, len(text)/4))
+		item := fmt.Sprintf(
+			`{"type":"message","id":"m%d","role":"assistant","status":"completed","content":[{"type":"output_text","text":%q}]}`,
+			s.requests, text)
+		sse(w,
+			`{"type":"response.output_item.added","output_index":0,"item":{"type":"message","role":"assistant","content":[]}}`,
+			fmt.Sprintf(`{"type":"response.output_text.delta","output_index":0,"delta":%q}`, text),
+			fmt.Sprintf(`{"type":"response.output_item.done","output_index":0,"item":%s}`, item),
+			fmt.Sprintf(
+				`{"type":"response.completed","response":{"status":"completed","usage":{"input_tokens":%d,"output_tokens":%d}}}`,
+				size, len(text)/4))
 	default:
 		sse(w, fmt.Sprintf(`{"type":"message_start","message":{"usage":{"input_tokens":%d,"output_tokens":1}}}`, size),
 			`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`,
 			fmt.Sprintf(`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":%q}}`, text),
 			`{"type":"content_block_stop","index":0}`,
-			fmt.Sprintf(`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":%d}}`, len(text)/4), `{"type":"message_stop"}`)
+			fmt.Sprintf(`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":%d}}`, len(text)/4),
+			`{"type":"message_stop"}`)
 	}
 }
 
@@ -234,24 +250,36 @@ func (s *strictServer) call(w http.ResponseWriter, size int, arguments []string)
 	switch s.wire {
 	case "chat":
 		for i, a := range arguments {
-			sse(w, fmt.Sprintf(`{"choices":[{"delta":{"tool_calls":[{"index":%d,"id":"c%d-%[1]d","type":"function","function":{"name":"read","arguments":%[3]q}}]}}]}`, i, s.requests, a))
+			sse(w,
+				fmt.Sprintf(
+					`{"choices":[{"delta":{"tool_calls":[{"index":%d,"id":"c%d-%[1]d","type":"function","function":{"name":"read","arguments":%[3]q}}]}}]}`, i, s.requests, a))
 		}
 		sse(w, `{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}`,
 			fmt.Sprintf(`{"choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":9}}`, size), "[DONE]")
 	case "responses":
 		for i, a := range arguments {
-			sse(w, fmt.Sprintf(`{"type":"response.output_item.done","output_index":%d,"item":{"type":"reasoning","id":"rs_%d_%[1]d","encrypted_content":"gAAA","summary":[]}}`, 2*i, s.requests),
-				fmt.Sprintf(`{"type":"response.output_item.done","output_index":%d,"item":{"type":"function_call","id":"fc_%d_%[1]d","call_id":"call_%[2]d_%[1]d","name":"read","arguments":%[3]q,"status":"completed"}}`, 2*i+1, s.requests, a))
+			sse(w,
+				fmt.Sprintf(
+					`{"type":"response.output_item.done","output_index":%d,"item":{"type":"reasoning","id":"rs_%d_%[1]d","encrypted_content":"gAAA","summary":[]}}`, 2*i, s.requests),
+				fmt.Sprintf(
+					`{"type":"response.output_item.done","output_index":%d,"item":{"type":"function_call","id":"fc_%d_%[1]d","call_id":"call_%[2]d_%[1]d","name":"read","arguments":%[3]q,"status":"completed"}}`, 2*i+1, s.requests, a))
 		}
-		sse(w, fmt.Sprintf(`{"type":"response.completed","response":{"status":"completed","usage":{"input_tokens":%d,"output_tokens":9}}}`, size))
+		sse(w,
+			fmt.Sprintf(
+				`{"type":"response.completed","response":{"status":"completed","usage":{"input_tokens":%d,"output_tokens":9}}}`,
+				size))
 	default:
 		sse(w, fmt.Sprintf(`{"type":"message_start","message":{"usage":{"input_tokens":%d,"output_tokens":1}}}`, size))
 		for i, a := range arguments {
-			sse(w, fmt.Sprintf(`{"type":"content_block_start","index":%d,"content_block":{"type":"tool_use","id":"toolu_%d_%[1]d","name":"read","input":{}}}`, i, s.requests),
-				fmt.Sprintf(`{"type":"content_block_delta","index":%d,"delta":{"type":"input_json_delta","partial_json":%q}}`, i, a),
+			sse(w,
+				fmt.Sprintf(
+					`{"type":"content_block_start","index":%d,"content_block":{"type":"tool_use","id":"toolu_%d_%[1]d","name":"read","input":{}}}`, i, s.requests),
+				fmt.Sprintf(`{"type":"content_block_delta","index":%d,"delta":{"type":"input_json_delta","partial_json":%q}}`, i,
+					a),
 				fmt.Sprintf(`{"type":"content_block_stop","index":%d}`, i))
 		}
-		sse(w, `{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":9}}`, `{"type":"message_stop"}`)
+		sse(w, `{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":9}}`,
+			`{"type":"message_stop"}`)
 	}
 }
 

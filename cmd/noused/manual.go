@@ -24,7 +24,8 @@ func manPagesCommand() *cobra.Command {
 // configPage is noused.toml(5): every key that the daemon reads.
 func configPage(b manpage.Build) *manpage.Page {
 	p := manpage.New(manpage.Title{
-		Name: "noused.toml", Section: 5, Summary: "configuration of the agent daemon", Date: b.Date, Source: "noused " + b.Version,
+		Name: "noused.toml", Section: 5, Summary: "configuration of the agent daemon", Date: b.Date, Source: "noused " +
+			b.Version,
 	})
 	p.Section("SYNOPSIS")
 	p.Line(manpage.Italic("~/.config/noused/config.toml"))
@@ -33,7 +34,8 @@ func configPage(b manpage.Build) *manpage.Page {
 		p.Line(manpage.Italic("~/.config/noused/" + name))
 	}
 	p.Section("DESCRIPTION")
-	p.Text(`The daemon reads config.toml when it starts, in $XDG_CONFIG_HOME/noused or ~/.config/noused, or where --config says. It is
+	p.Text(
+		`The daemon reads config.toml when it starts, in $XDG_CONFIG_HOME/noused or ~/.config/noused, or where --config says. It is
 TOML. No key is required, and a key that is not on this page is an error. What a flag or a variable of the environment says
 counts more: --drain-timeout, then NOUSED_DRAIN_TIMEOUT, then drain_timeout in the file.
 
@@ -47,7 +49,8 @@ begin with ~/, and is otherwise relative to the folder of the file. A key named 
 	p.Text("A section [providers.NAME] describes a provider of models by that name.")
 	configKeys(p, providerKeys, func(key fileKey) string { return key.text })
 	p.Section("RULES")
-	p.Text(`[[policy.rule]], in config.toml or in rules.toml beside it, is a rule on calls of tools, as in this example. Of the rules that
+	p.Text(
+		`[[policy.rule]], in config.toml or in rules.toml beside it, is a rule on calls of tools, as in this example. Of the rules that
 fit a call the strictest counts: deny, then ask, then allow. An answer "always" to a question appends a rule to rules.toml.`)
 	p.Code(`[[policy.rule]]
 tool      = "bash"
@@ -58,7 +61,8 @@ workdir   = "/home/me/proj"             # only in sessions of that folder
 match     = ["ping -c 1 example.org"]   # must fit, checked when the rules are read
 not_match = ["ping -f example.org"]     # must not`)
 	p.Section("KEYS OF MODELS.TOML")
-	p.Text(`A section ["PROVIDER/NAME"] of models.toml says what a model can do and costs. It counts more than the built-in catalogue.`)
+	p.Text(
+		`A section ["PROVIDER/NAME"] of models.toml says what a model can do and costs. It counts more than the built-in catalogue.`)
 	configKeys(p, factKeys, func(key fileKey) string { return key.text })
 	p.Section("EXAMPLES")
 	p.Code(`[model]

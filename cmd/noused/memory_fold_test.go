@@ -68,17 +68,22 @@ func longTurn(n int, text, parent string, at time.Time) (records []session.Recor
 	add := func(f session.Fact) { records = append(records, session.Record{At: at, Fact: f}) }
 	say := func(k int, m model.Message, stop model.StopReason, usage *model.Usage, input string) {
 		add(session.MessageAdded{
-			ID: id("msg", k), ParentID: parent, RunID: run, TurnKind: protocol.KindPrompt, InputID: input, Message: m, StopReason: stop, Usage: usage, Model: "test-model",
+			ID: id("msg", k), ParentID: parent, RunID: run, TurnKind: protocol.KindPrompt, InputID: input, Message: m,
+			StopReason: stop, Usage: usage, Model: "test-model",
 		})
 		parent = id("msg", k)
 	}
-	call := model.ToolCall{ID: id("call", 0), Name: "read", Arguments: []byte(`{"path":"internal/session/store.go","offset":12}`)}
+	call := model.ToolCall{
+		ID: id("call", 0), Name: "read",
+		Arguments: []byte(`{"path":"internal/session/store.go","offset":12}`),
+	}
 	add(session.Input{InputID: id("in", 0), Kind: protocol.KindPrompt, Command: "prompt", Text: "Go on.", RunID: run})
 	add(session.RunStarted{RunID: run})
 	add(session.TurnStarted{RunID: run, Turn: 1, Kind: protocol.KindPrompt, InputIDs: []string{id("in", 0)}})
 	say(1, model.Message{Role: model.User, Text: text}, "", nil, id("in", 0))
 	add(session.MessageStarted{ID: id("msg", 2), RunID: run, Model: "test-model"})
-	say(2, model.Message{Role: model.Assistant, Text: text, ToolCalls: []model.ToolCall{call}}, model.StopToolCalls, &model.Usage{OutputTokens: 10}, "")
+	say(2, model.Message{Role: model.Assistant, Text: text, ToolCalls: []model.ToolCall{call}}, model.StopToolCalls,
+		&model.Usage{OutputTokens: 10}, "")
 	add(session.ToolStarted{RunID: run, CallID: call.ID})
 	say(3, model.Message{Role: model.Tool, Text: text, ToolCallID: call.ID, ToolName: "read", OK: true}, "", nil, "")
 	add(session.MessageStarted{ID: id("msg", 4), RunID: run, Model: "test-model"})
@@ -100,7 +105,8 @@ func writeLong(t *testing.T, state string, turns, size, kept int) string {
 	text := strings.Repeat("a line of the file, with \"quotes\" and\ttabs\n", size/43+1)[:size]
 	at := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	const id = "ses-01994d1c-7c5e-7a51-8000-000000000000"
-	_, journal, err := store.Create(id, []session.Record{{At: at, Fact: session.Created{SessionID: id, Workdir: filepath.Dir(state)}}})
+	_, journal, err := store.Create(id,
+		[]session.Record{{At: at, Fact: session.Created{SessionID: id, Workdir: filepath.Dir(state)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +120,8 @@ func writeLong(t *testing.T, state string, turns, size, kept int) string {
 		}
 		if n == turns-1 && kept > 0 && keptFrom != "" {
 			records = append(records, session.Record{At: at, Fact: session.Compacted{
-				ID: "cmp-01994d1c-7c5e-7a51-8000-000000000001", ParentID: leaf, Summary: "It went well.", FirstKeptEntryID: keptFrom, Trigger: protocol.TriggerManual,
+				ID: "cmp-01994d1c-7c5e-7a51-8000-000000000001", ParentID: leaf, Summary: "It went well.",
+				FirstKeptEntryID: keptFrom, Trigger: protocol.TriggerManual,
 			}})
 		}
 		if _, err := journal.Write(records); err != nil {
@@ -181,7 +188,8 @@ func TestMemoryOfALongSession(t *testing.T) {
 				return r
 			}
 			timed("opened", `{"v":"1","id":"1","type":"set_steering_mode","payload":{"mode":"all"}}`)
-			if got := into[protocol.Messages](t, timed("newest 10", `{"v":"1","id":"2","type":"get_messages","payload":{"limit":10}}`)); len(got.Messages) != 10 && c.kept != 1 {
+			if got := into[protocol.Messages](t,
+				timed("newest 10", `{"v":"1","id":"2","type":"get_messages","payload":{"limit":10}}`)); len(got.Messages) != 10 && c.kept != 1 {
 				t.Errorf("got %d messages", len(got.Messages))
 			}
 			r := timed("prompt", `{"v":"1","id":"3","type":"prompt","payload":{"text":"hello"}}`)
@@ -190,9 +198,11 @@ func TestMemoryOfALongSession(t *testing.T) {
 			}
 			timed("newest 10 again", `{"v":"1","id":"4","type":"get_messages","payload":{"limit":10}}`)
 			id := func(turn int) string { return fmt.Sprintf("msg-01994d1c-7c5e-7a51-8000-%08d0004", turn) }
-			timed("10 in the middle", `{"v":"1","id":"6","type":"get_messages","payload":{"limit":10,"leaf_id":"`+id(c.turns/2)+`"}}`)
+			timed("10 in the middle", `{"v":"1","id":"6","type":"get_messages","payload":{"limit":10,"leaf_id":"`+id(c.turns/2)+
+				`"}}`)
 			const session = "ses-01994d1c-7c5e-7a51-8000-000000000000"
-			timed("half of it branched", `{"v":"1","id":"7","type":"branch_session","payload":{"session_id":"`+session+`","leaf_id":"`+id(c.turns/2)+`"}}`)
+			timed("half of it branched", `{"v":"1","id":"7","type":"branch_session","payload":{"session_id":"`+session+
+				`","leaf_id":"`+id(c.turns/2)+`"}}`)
 			if c.kept == 0 {
 				timed("summarised", `{"v":"1","id":"8","type":"compact_session","payload":{"session_id":"`+session+`"}}`)
 				timed("prompt then", `{"v":"1","id":"9","type":"prompt","payload":{"session_id":"`+session+`","text":"hello"}}`)
@@ -200,7 +210,8 @@ func TestMemoryOfALongSession(t *testing.T) {
 			began := time.Now()
 			tree := into[protocol.Tree](t, w.ask(`{"v":"1","id":"5","type":"get_tree","payload":{"session_id":"`+session+`"}}`))
 			after := d.footprint() // one reply of all nodes: the longer, the more
-			t.Logf("a tree of %d nodes: %.2f s; at most %d MiB above idle", len(tree.Nodes), time.Since(began).Seconds(), (after.most-before.now)>>10)
+			t.Logf("a tree of %d nodes: %.2f s; at most %d MiB above idle", len(tree.Nodes), time.Since(began).Seconds(),
+				(after.most-before.now)>>10)
 			if len(tree.Nodes) < 4*c.turns {
 				t.Errorf("the tree has %d nodes", len(tree.Nodes))
 			}
@@ -282,11 +293,14 @@ func TestMemoryOfImages(t *testing.T) {
 	testenv.Long(t)
 	images, sizeOf := sized(4, 16), sized(2<<20, 5<<20)
 	replies := map[string]string{
-		"openai":    data(`{"choices":[{"delta":{"content":"Seen."}}]}`, `{"choices":[{"delta":{},"finish_reason":"stop"}]}`, "[DONE]"),
-		"responses": data(`{"type":"response.output_text.delta","item_id":"m","delta":"Seen."}`, `{"type":"response.completed","response":{"status":"completed","output":[{"type":"message","id":"m","role":"assistant","content":[{"type":"output_text","text":"Seen."}]}]}}`),
+		"openai": data(`{"choices":[{"delta":{"content":"Seen."}}]}`, `{"choices":[{"delta":{},"finish_reason":"stop"}]}`,
+			"[DONE]"),
+		"responses": data(`{"type":"response.output_text.delta","item_id":"m","delta":"Seen."}`,
+			`{"type":"response.completed","response":{"status":"completed","output":[{"type":"message","id":"m","role":"assistant","content":[{"type":"output_text","text":"Seen."}]}]}}`),
 		"anthropic": data(
 			`{"type":"message_start","message":{"usage":{"input_tokens":1,"output_tokens":1}}}`,
-			`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"Seen."}}`, `{"type":"content_block_stop","index":0}`,
+			`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"Seen."}}`,
+			`{"type":"content_block_stop","index":0}`,
 			`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}`, `{"type":"message_stop"}`,
 		),
 	}
@@ -331,14 +345,16 @@ func TestMemoryOfImages(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					r, err := client.Call(context.Background(), cl, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: s.SessionID}, Text: "look", Attachments: list})
+					r, err := client.Call(context.Background(), cl, protocol.Prompt,
+						protocol.PromptParams{Scope: protocol.Scope{SessionID: s.SessionID}, Text: "look", Attachments: list})
 					if err != nil || r.Result.Output != "Seen." {
 						t.Errorf("got %+v, %v", r.Result, err)
 					}
 				})
 			}
 			all.Wait()
-			d.spent(t, fmt.Sprintf("%d images of %d MiB in each of %d sessions, over %s", images, sizeOf>>20, c.sessions, c.wire), before, time.Since(began))
+			d.spent(t, fmt.Sprintf("%d images of %d MiB in each of %d sessions, over %s", images, sizeOf>>20, c.sessions,
+				c.wire), before, time.Since(began))
 			for _, sum := range want {
 				if hears.heard[sum] != c.sessions {
 					t.Errorf("an image was shown %d times, want %d", hears.heard[sum], c.sessions)

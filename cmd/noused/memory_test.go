@@ -35,7 +35,8 @@ func newSwamp(t *testing.T, program string, lines map[string]int) *swamp {
 	t.Helper()
 	dir := t.TempDir()
 	for name, script := range floods {
-		script = fmt.Sprintf("#!/bin/sh\nLINES=%d\n%s\necho '{\"version\":\"0\",\"type\":\"done\",\"ok\":true}'\n", lines[name], script)
+		script = fmt.Sprintf("#!/bin/sh\nLINES=%d\n%s\necho '{\"version\":\"0\",\"type\":\"done\",\"ok\":true}'\n",
+			lines[name], script)
 		descriptor := fmt.Sprintf(`{"name":%q,"kind":"tool","protocol":"narratoria","capabilities":[],"timeout":"10m",
 			"transport":{"type":"stdio","command":["./%[1]s.sh"]},"operations":{"run":{}}}`, name)
 		for file, text := range map[string]string{name + ".sh": script, name + ".json": descriptor} {
@@ -161,36 +162,38 @@ func TestAFloodOfAToolIsBounded(t *testing.T) {
 		if !c.every && !fullMemory {
 			continue
 		}
-		t.Run(fmt.Sprintf("%s lines of %d tools, %d waiting, %d stalled", c.tool, c.sessions, c.waiting, c.stalled), func(t *testing.T) {
-			s := newSwamp(t, program, map[string]int{c.tool: c.lines})
-			events := s.events(protocol.SubscribeParams{Types: []string{protocol.AgentEnd{}.Type()}})
-			for range c.stalled {
-				w := dialWire(t, protocol.EventSocket(s.sock))
-				if r := w.ask(`{"v":"1","id":"s","type":"subscribe","payload":{}}`); !r.OK {
-					t.Fatalf("got %+v", r)
+		t.Run(fmt.Sprintf("%s lines of %d tools, %d waiting, %d stalled", c.tool, c.sessions, c.waiting, c.stalled),
+			func(t *testing.T) {
+				s := newSwamp(t, program, map[string]int{c.tool: c.lines})
+				events := s.events(protocol.SubscribeParams{Types: []string{protocol.AgentEnd{}.Type()}})
+				for range c.stalled {
+					w := dialWire(t, protocol.EventSocket(s.sock))
+					if r := w.ask(`{"v":"1","id":"s","type":"subscribe","payload":{}}`); !r.OK {
+						t.Fatalf("got %+v", r)
+					}
 				}
-			}
-			var waiting []*wire
-			for i := range c.sessions {
-				w := s.commands()
-				prompt := fmt.Sprintf(`{"v":"1","id":"p","type":"prompt","payload":{"text":"!%s.run {}","session_id":%q,"wait":%t}}`,
-					c.tool, s.session(w), i < c.waiting)
-				if i < c.waiting {
-					w.send(prompt)
-					waiting = append(waiting, w)
-				} else if r := w.ask(prompt); !r.OK {
-					t.Fatalf("got %+v", r)
+				var waiting []*wire
+				for i := range c.sessions {
+					w := s.commands()
+					prompt := fmt.Sprintf(
+						`{"v":"1","id":"p","type":"prompt","payload":{"text":"!%s.run {}","session_id":%q,"wait":%t}}`,
+						c.tool, s.session(w), i < c.waiting)
+					if i < c.waiting {
+						w.send(prompt)
+						waiting = append(waiting, w)
+					} else if r := w.ask(prompt); !r.OK {
+						t.Fatalf("got %+v", r)
+					}
 				}
-			}
-			s.ends(events, c.sessions)
-			for _, w := range waiting {
-				got := into[protocol.PromptResult](t, w.recv())
-				if got.Output == "" || len(got.Events) == 0 || !got.EventsTruncated {
-					t.Errorf("got output %.80q and %d events, truncated %t", got.Output, len(got.Events), got.EventsTruncated)
+				s.ends(events, c.sessions)
+				for _, w := range waiting {
+					got := into[protocol.PromptResult](t, w.recv())
+					if got.Output == "" || len(got.Events) == 0 || !got.EventsTruncated {
+						t.Errorf("got output %.80q and %d events, truncated %t", got.Output, len(got.Events), got.EventsTruncated)
+					}
 				}
-			}
-			s.check()
-		})
+				s.check()
+			})
 	}
 }
 
@@ -238,7 +241,8 @@ func TestRepliesThatNobodyReadsAreBoundedTogether(t *testing.T) {
 	s.idle = s.footprint().now
 	for range sized(25, 100) {
 		w := s.commands()
-		w.send(strings.Repeat(`{"v":"1","id":"m","type":"get_messages"}`+"\n"+`{"v":"1","id":"t","type":"get_tree"}`+"\n", 20))
+		w.send(strings.Repeat(`{"v":"1","id":"m","type":"get_messages"}`+"\n"+`{"v":"1","id":"t","type":"get_tree"}`+"\n",
+			20))
 		if _, err := w.Read(make([]byte, 1)); err != nil { // it has begun to answer
 			t.Fatal(err)
 		}

@@ -104,11 +104,15 @@ var vendorStreams = map[string]vendorStream{
 		end:   "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
 	},
 	"anthropic": {
-		begin: "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":1,\"output_tokens\":1}}}\n\n" +
-			"event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n",
-		delta: "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"%s\"}}\n\n",
+		begin: "event: message_start\ndata: " +
+			"{\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":1,\"output_tokens\":1}}}\n\n" +
+			"event: content_block_start\ndata: " +
+			"{\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n",
+		delta: "event: content_block_delta\ndata: " +
+			"{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"%s\"}}\n\n",
 		end: "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":0}\n\n" +
-			"event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":{\"output_tokens\":2}}\n\n" +
+			"event: message_delta\ndata: " +
+			"{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":{\"output_tokens\":2}}\n\n" +
 			"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
 	},
 }
@@ -169,7 +173,10 @@ func promptNew(b *testing.B, c *client.Client) {
 	ctx, no := context.Background(), false
 	s, err := client.Call(ctx, c, protocol.NewSession, protocol.NewSessionParams{})
 	if err == nil {
-		_, err = client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: s.SessionID}, Text: "go", Wait: &no})
+		_, err = client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{
+			Scope: protocol.Scope{SessionID: s.SessionID},
+			Text:  "go", Wait: &no,
+		})
 	}
 	if err != nil {
 		b.Fatal(err)

@@ -91,7 +91,8 @@ func (c catalog) known() []known {
 		if named {
 			source = "config"
 		}
-		if k := c.entry(provider, "", source, false); (named || c.provided(provider)) && (k.Provider != own.Provider || k.BaseURL != own.BaseURL) {
+		if k := c.entry(provider, "", source, false); (named || c.provided(provider)) &&
+			(k.Provider != own.Provider || k.BaseURL != own.BaseURL) {
 			all = append(all, k)
 		}
 	}
@@ -182,7 +183,8 @@ func (c catalog) probe(ctx context.Context) (protocol.Models, error) {
 				break
 			}
 			reply.Models = append(reply.Models, protocol.ListedModel{
-				Model: modelText(k.Provider, name), Provider: k.Provider, Name: name, BaseURL: k.BaseURL, Source: "server", Reachable: new(true),
+				Model: modelText(k.Provider, name), Provider: k.Provider, Name: name, BaseURL: k.BaseURL, Source: "server",
+				Reachable: new(true),
 			})
 		}
 	}
@@ -214,7 +216,8 @@ func (k *known) askServers(ctx context.Context) {
 // askServer asks a server for its models, for so long at most. Errors are
 // *modelwire.Error, or about the options.
 func askServer(ctx context.Context, s endpoint, patience time.Duration) ([]modelwire.Listed, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, &modelwire.Error{Message: fmt.Sprintf("no answer within %s", patience)})
+	ctx, cancel := context.WithTimeoutCause(ctx, patience,
+		&modelwire.Error{Message: fmt.Sprintf("no answer within %s", patience)})
 	defer cancel()
 	return s.list(ctx)
 }

@@ -68,9 +68,18 @@ func TestListModels(t *testing.T) {
 	gone.Close()
 	base := strings.Replace(own.URL, "//", "//me:secret@", 1) + "/v1?token=secret"
 	c := catalog{
-		vendors:   vendors{own: ModelConfig{Provider: "openai", Name: "gpt-5", BaseURL: base, APIKeyEnv: "MY_KEY"}, getenv: environ(map[string]string{"MY_KEY": "sk-mine", "ANTHROPIC_API_KEY": "sk-ant", "ANTHROPIC_BASE_URL": other.URL, "OPENAI_API_KEY": "sk-openai", "OPENAI_BASE_URL": gone.URL})},
+		vendors: vendors{
+			own: ModelConfig{Provider: "openai", Name: "gpt-5", BaseURL: base, APIKeyEnv: "MY_KEY"},
+			getenv: environ(map[string]string{
+				"MY_KEY": "sk-mine", "ANTHROPIC_API_KEY": "sk-ant",
+				"ANTHROPIC_BASE_URL": other.URL, "OPENAI_API_KEY": "sk-openai", "OPENAI_BASE_URL": gone.URL,
+			}),
+		},
 		providers: func() []string { return []string{"parrot"} },
-		local:     []string{local.URL + "/v1", page.URL + "/v1", gone.URL + "/v1", strings.Replace(own.URL, "127.0.0.1", "localhost", 1) + "/v1"},
+		local: []string{
+			local.URL + "/v1", page.URL + "/v1", gone.URL + "/v1",
+			strings.Replace(own.URL, "127.0.0.1", "localhost", 1) + "/v1",
+		},
 	}
 	known := []protocol.ListedModel{
 		{Model: "openai/gpt-5", Provider: "openai", Name: "gpt-5", BaseURL: own.URL + "/v1", Source: "config", Default: true},
@@ -88,12 +97,16 @@ func TestListModels(t *testing.T) {
 
 	got := c.list(t, true)
 	told := func(provider, name, base string) protocol.ListedModel {
-		return protocol.ListedModel{Model: provider + "/" + name, Provider: provider, Name: name, BaseURL: base, Source: "server", Reachable: new(true)}
+		return protocol.ListedModel{
+			Model: provider + "/" + name, Provider: provider, Name: name, BaseURL: base,
+			Source: "server", Reachable: new(true),
+		}
 	}
 	known[0].Reachable, known[1].Reachable, known[2].Reachable = new(true), new(true), new(false)
 	known[2].Problem = got.Models[4].Problem
 	want := []protocol.ListedModel{
-		known[0], told("openai", "gpt-6", own.URL+"/v1"), known[1], told("anthropic", "claude", other.URL), known[2], known[3], known[4],
+		known[0], told("openai", "gpt-6", own.URL+"/v1"), known[1], told("anthropic", "claude", other.URL), known[2],
+		known[3], known[4],
 		told("openai", "qwen3:8b", local.URL+"/v1"),
 	}
 	if diff := cmp.Diff(protocol.Models{Models: want}, got); diff != "" {
@@ -123,7 +136,10 @@ func TestListModelsProblems(t *testing.T) {
 	}))
 	defer refusing.Close()
 	c := catalog{
-		vendors:   vendors{own: ModelConfig{Provider: "openai", Name: "m24", BaseURL: server.URL + "/v1"}, getenv: environ(map[string]string{"ANTHROPIC_API_KEY": "sk-ant", "ANTHROPIC_BASE_URL": refusing.URL})},
+		vendors: vendors{
+			own:    ModelConfig{Provider: "openai", Name: "m24", BaseURL: server.URL + "/v1"},
+			getenv: environ(map[string]string{"ANTHROPIC_API_KEY": "sk-ant", "ANTHROPIC_BASE_URL": refusing.URL}),
+		},
 		providers: func() []string { return nil },
 	}
 	got := c.list(t, true)
@@ -134,12 +150,19 @@ func TestListModelsProblems(t *testing.T) {
 		t.Errorf("got %d models, truncated %t; want no more than %d of a server", told, got.Truncated, maxListed)
 	}
 	refused := got.Models[1+maxListed]
-	if refused.Provider != "anthropic" || !*refused.Reachable || !strings.HasSuffix(refused.Problem, ": 401 Unauthorized: not with [redacted]") {
+	if refused.Provider != "anthropic" || !*refused.Reachable ||
+		!strings.HasSuffix(refused.Problem, ": 401 Unauthorized: not with [redacted]") {
 		t.Errorf("got %+v, want a server that refuses the key", refused)
 	}
 
-	c = catalog{vendors: vendors{own: ModelConfig{Provider: "module", Name: "parrot"}, getenv: environ(nil)}, providers: func() []string { return nil }}
-	if own := c.list(t, false).Models[0]; own.Model != "module/parrot" || own.Source != "config" || !own.Default || !strings.Contains(own.Problem, "no tools directory") {
+	c = catalog{
+		vendors: vendors{own: ModelConfig{Provider: "module", Name: "parrot"}, getenv: environ(nil)},
+		providers: func() []string {
+			return nil
+		},
+	}
+	if own := c.list(t, false).Models[0]; own.Model != "module/parrot" || own.Source != "config" || !own.Default ||
+		!strings.Contains(own.Problem, "no tools directory") {
 		t.Errorf("got %+v, want that its module is gone", own)
 	}
 	c.providers = func() []string { return []string{"other", "parrot"} }
@@ -147,8 +170,16 @@ func TestListModelsProblems(t *testing.T) {
 		t.Errorf("got %+v, want each once", got)
 	}
 
-	c = catalog{vendors: vendors{own: ModelConfig{Provider: "offline", Name: "script"}, getenv: environ(nil)}, providers: func() []string { return nil }}
-	want := protocol.Models{Models: []protocol.ListedModel{{Model: "offline", Provider: "offline", Name: "script", Source: "built-in", Default: true}}}
+	c = catalog{
+		vendors: vendors{own: ModelConfig{Provider: "offline", Name: "script"}, getenv: environ(nil)},
+		providers: func() []string {
+			return nil
+		},
+	}
+	want := protocol.Models{Models: []protocol.ListedModel{{
+		Model: "offline", Provider: "offline", Name: "script",
+		Source: "built-in", Default: true,
+	}}}
 	for _, probe := range []bool{false, true} {
 		if diff := cmp.Diff(want, c.list(t, probe)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -195,7 +226,8 @@ func TestListModelsOfADaemon(t *testing.T) {
 	d := newDaemon(t, "--model", "openai/gpt-5")
 	w := d.commands()
 	got := into[protocol.Models](t, w.ask(`{"id":"1","type":"list_models"}`)).Models
-	if len(got) != 2 || got[0].Model != "openai/gpt-5" || !got[0].Default || got[0].BaseURL != server.URL || got[0].Reachable != nil || got[1].Model != "offline" {
+	if len(got) != 2 || got[0].Model != "openai/gpt-5" || !got[0].Default || got[0].BaseURL != server.URL ||
+		got[0].Reachable != nil || got[1].Model != "offline" {
 		t.Errorf("got %+v, want the daemon's model, and offline", got)
 	}
 	w.send(`{"id":"2","type":"list_models","payload":{"probe":true}}`)

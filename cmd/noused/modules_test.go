@@ -55,7 +55,10 @@ func TestModulesOfEveryKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"session:start", "policy:decision ok", "module:invoke parrot ok", "module:invoke guard ok", "context:set forget", "module:invoke scout error", "session:end"} {
+	for _, want := range []string{
+		"session:start", "policy:decision ok", "module:invoke parrot ok",
+		"module:invoke guard ok", "context:set forget", "module:invoke scout error", "session:end",
+	} {
 		if !strings.Contains(string(diary), want) {
 			t.Errorf("the hook has not heard of %s; it knows\n%s", want, diary)
 		}
@@ -73,7 +76,8 @@ func TestModulesOfEveryKind(t *testing.T) {
 			Component *string  `json:"component"`
 			Module    string   `json:"module"`
 		}
-		if err := json.Unmarshal(line, &ev); err != nil || ev.ID == nil || ev.Ts == nil || ev.Event == nil || ev.Component == nil {
+		if err := json.Unmarshal(line, &ev); err != nil || ev.ID == nil || ev.Ts == nil || ev.Event == nil ||
+			ev.Component == nil {
 			t.Fatalf("not an Amplifier Event v1: %s (%v)", line, err)
 		}
 		told[*ev.Event+" "+ev.Module] = true

@@ -59,17 +59,24 @@ func hostileRepository(t *testing.T) (folder, mark string) {
 	python := fmt.Sprintf("open(%q, 'a').write(__file__ + '\\n')\n", mark)
 	shell := fmt.Sprintf("#!/bin/sh\necho \"$0\" >>'%s'\n", mark)
 	files := map[string]string{
-		".envrc": "echo envrc >>'" + mark + "'\n", ".npmrc": "script-shell=./evil\noffline=true\n", ".tool-versions": "python ./evil\nnodejs ./evil\n",
+		".envrc": "echo envrc >>'" + mark + "'\n", ".npmrc": "script-shell=./evil\noffline=true\n",
+		".tool-versions": "python ./evil\nnodejs ./evil\n",
 		"pyproject.toml": "[tool.uv]\nindex-url = \"http://127.0.0.1:1/\"\n", "evil": shell,
 		"package.json":                           `{"name":"r","version":"1.0.0","scripts":{"prepare":"./evil","install":"./evil","preinstall":"./evil"},"bin":{"hello-server":"./evil"}}`,
 		"node_modules/hello-server/package.json": `{"name":"hello-server","version":"1.0.0","bin":{"hello-server":"../../evil"}}`,
 		"node_modules/.package-lock.json":        `{"name":"r","lockfileVersion":3,"packages":{}}`,
 		".git/config":                            "[core]\n\tfsmonitor = ./evil\n", ".git/HEAD": "ref: refs/heads/main\n",
 	}
-	for _, name := range []string{"base64", "json", "random", "tempfile", "os", "sitecustomize", "usercustomize", "speaker", "encodings/__init__"} {
+	for _, name := range []string{
+		"base64", "json", "random", "tempfile", "os", "sitecustomize", "usercustomize",
+		"speaker", "encodings/__init__",
+	} {
 		files[name+".py"] = python
 	}
-	for _, name := range []string{"node_modules/.bin/hello-server", "bin/hello", "bin/python3", "bin/sh", "hello", "python3", "sh"} {
+	for _, name := range []string{
+		"node_modules/.bin/hello-server", "bin/hello", "bin/python3", "bin/sh", "hello",
+		"python3", "sh",
+	} {
 		files[name] = shell
 	}
 	for name, text := range files {
@@ -103,16 +110,19 @@ func (d *daemon) speakers(more string) {
 	}
 	d.write("noused/mcp.json", `{"mcpServers": {`+strings.Join([]string{
 		entry("py", `"python3","args":["-m","speaker","mcp"]`, more),
-		`"npx": {"command":"npx","args":["-y","hello-server"],"env":{"npm_config_offline":"true","npm_config_cache":"` + d.dir + `/npm"}` + more + `}`,
+		`"npx": {"command":"npx","args":["-y","hello-server"],"env":{"npm_config_offline":"true","npm_config_cache":"` +
+			d.dir + `/npm"}` + more + `}`,
 		`"path": {"command":"/bin/sh","args":["-c","hello"],"env":{"PATH":".:./bin::bin:/usr/bin:/bin"}` + more + `}`,
 	}, ",\n")+"}}", 0o600)
 	for name, kinds := range map[string][2]string{
 		"n": {"narratoria", "tool"}, "g": {"gevals", "tool"}, "m": {"module", "tool"}, "s": {"mcp", "tool"},
 		"o": {"module", "orchestrator"}, "c": {"module", "context"}, "h": {"module", "hook"},
 	} {
-		d.write("tools/"+name+".json", fmt.Sprintf(`{"name":%q,"kind":%q,"protocol":%q,"version":"1","description":"d","capabilities":[],`+
-			`"transport":{"type":"stdio","command":["python3","-m","speaker",%q]},%s%s%s}`, name, kinds[1], kinds[0], kinds[0], env,
-			map[bool]string{true: `,"operations":{"where":{"description":"d"}}`}[name == "n"], more), 0o600)
+		d.write("tools/"+name+".json",
+			fmt.Sprintf(`{"name":%q,"kind":%q,"protocol":%q,"version":"1","description":"d","capabilities":[],`+
+				`"transport":{"type":"stdio","command":["python3","-m","speaker",%q]},%s%s%s}`, name, kinds[1], kinds[0], kinds[0],
+				env,
+				map[bool]string{true: `,"operations":{"where":{"description":"d"}}`}[name == "n"], more), 0o600)
 	}
 }
 
@@ -121,9 +131,13 @@ func (d *daemon) speakers(more string) {
 func (d *daemon) visit(folder string) (said map[string]string) {
 	d.t.Helper()
 	ctx, c := context.Background(), d.dial()
-	s, err := client.Call(ctx, c, protocol.NewSession, protocol.NewSessionParams{Workdir: folder, MCPServers: []protocol.MCPServer{{
-		Name: "editors", Command: "python3", Args: []string{"-m", "speaker", "mcp"}, Env: map[string]string{"PYTHONPATH": filepath.Join(d.dir, "lib")},
-	}}})
+	s, err := client.Call(ctx, c, protocol.NewSession, protocol.NewSessionParams{
+		Workdir: folder,
+		MCPServers: []protocol.MCPServer{{
+			Name: "editors", Command: "python3", Args: []string{"-m", "speaker", "mcp"},
+			Env: map[string]string{"PYTHONPATH": filepath.Join(d.dir, "lib")},
+		}},
+	})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -131,7 +145,8 @@ func (d *daemon) visit(folder string) (said map[string]string) {
 	if _, err := client.Call(ctx, c, protocol.ListTools, protocol.ListToolsParams{Scope: scope}); err != nil {
 		d.t.Fatal(err)
 	}
-	if _, err := client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{Scope: scope, Text: "!g.where {}\n!py.where {}"}); err != nil {
+	if _, err := client.Call(ctx, c, protocol.Prompt,
+		protocol.PromptParams{Scope: scope, Text: "!g.where {}\n!py.where {}"}); err != nil {
 		d.t.Logf("in %s: %v", folder, err)
 	}
 	said = map[string]string{}
@@ -164,7 +179,8 @@ func TestAnOpenedRepositoryRunsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer told.Close()
-	d.write("noused/config.toml", fmt.Sprintf("[notify]\ncommand = [\"env\", \"PYTHONPATH=%s\", \"python3\", \"-m\", \"speaker\", \"notify\", %q]\nafter = \"0s\"\n",
+	d.write("noused/config.toml", fmt.Sprintf("[notify]\ncommand = [\"env\", \"PYTHONPATH=%s\", \"python3\", \"-m\", "+
+		"\"speaker\", \"notify\", %q]\nafter = \"0s\"\n",
 		filepath.Join(d.dir, "lib"), notified), 0o600)
 	d.start()
 	for _, folder := range []string{here, there} {
@@ -174,7 +190,8 @@ func TestAnOpenedRepositoryRunsNothing(t *testing.T) {
 			}
 			cwd, told, _ := strings.Cut(where, " ")
 			if entries, err := os.ReadDir(cwd); err != nil || len(entries) > 0 || told != folder {
-				t.Errorf("in a session of %s %s runs in %s, which has %v, %v; want an empty folder, and to learn of the session's", folder, name, where, entries, err)
+				t.Errorf("in a session of %s %s runs in %s, which has %v, %v; want an empty folder, and to learn of the session's",
+					folder, name, where, entries, err)
 			}
 		}
 	}

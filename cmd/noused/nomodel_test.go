@@ -36,7 +36,8 @@ func chatStub(t *testing.T) (url string, asked chan string) {
 			<-r.Context().Done()
 			return
 		}
-		sse(w, `{"choices":[{"delta":{"content":"I am real."}}]}`, `{"choices":[{"delta":{},"finish_reason":"stop"}]}`, "[DONE]")
+		sse(w, `{"choices":[{"delta":{"content":"I am real."}}]}`, `{"choices":[{"delta":{},"finish_reason":"stop"}]}`,
+			"[DONE]")
 	}))
 	t.Cleanup(stub.Close)
 	return stub.URL, asked
@@ -88,7 +89,8 @@ func TestAKeyGivesTheDaemonAModel(t *testing.T) {
 	if err := os.Chmod(filepath.Join(d.dir, "noused", credentials.FileName), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if wrong := d.reload(); len(wrong) == 0 || !strings.Contains(wrong[0], "credentials.toml: others may read it: chmod 600 it") {
+	if wrong := d.reload(); len(wrong) == 0 ||
+		!strings.Contains(wrong[0], "credentials.toml: others may read it: chmod 600 it") {
 		t.Errorf("a file that others may read: %q", wrong)
 	}
 	if out, status := d.doctor(); status != 1 || !strings.Contains(out, "others may read it: chmod 600 it") {
@@ -102,12 +104,16 @@ func TestAKeyGivesTheDaemonAModel(t *testing.T) {
 // waits for its model, and goes on with it.
 func TestARunOfAModelThatIsGoneWaits(t *testing.T) {
 	url, asked := chatStub(t)
-	config := fmt.Sprintf("[model]\nprovider = \"stub\"\nname = \"m\"\n\n[providers.stub]\nwire = \"chat\"\nbase_url = %q\n", url)
+	config := fmt.Sprintf(
+		"[model]\nprovider = \"stub\"\nname = \"m\"\n\n[providers.stub]\nwire = \"chat\"\nbase_url = %q\n", url)
 	d := unstarted(t, "noused")
 	d.write("noused/config.toml", config, 0o600)
 	d.start()
 	wait := false
-	if _, err := client.Call(context.Background(), d.dial(), protocol.Prompt, protocol.PromptParams{Text: "wait-for-me", Wait: &wait}); err != nil {
+	if _, err := client.Call(context.Background(), d.dial(), protocol.Prompt, protocol.PromptParams{
+		Text: "wait-for-me",
+		Wait: &wait,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	<-asked

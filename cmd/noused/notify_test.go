@@ -31,7 +31,8 @@ func TestTheDaemonTellsSystemdHowItIs(t *testing.T) {
 	}
 	defer heard.Close()
 	d.cmd = exec.Command(d.program, "--socket", d.sock, "--state-dir", filepath.Join(d.dir, "state"), "--workdir", d.dir)
-	d.cmd.Env = append(os.Environ(), d.model(), "NOTIFY_SOCKET="+heard.LocalAddr().String(), "WATCHDOG_USEC=300000", "XDG_CONFIG_HOME="+d.dir)
+	d.cmd.Env = append(os.Environ(), d.model(), "NOTIFY_SOCKET="+heard.LocalAddr().String(), "WATCHDOG_USEC=300000",
+		"XDG_CONFIG_HOME="+d.dir)
 	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -81,7 +82,9 @@ func TestTheDaemonTellsSystemdHowItIs(t *testing.T) {
 func TestTheStatusLineIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		s := &statusLine{sessions: func() ([]string, error) { return nil, nil }, changed: make(chan struct{}, 1), runs: map[string]struct{}{}}
+		s := &statusLine{sessions: func() ([]string, error) {
+			return nil, nil
+		}, changed: make(chan struct{}, 1), runs: map[string]struct{}{}}
 		ctx, cancel := context.WithCancel(t.Context())
 		var told []string
 		kept := make(chan struct{})
@@ -105,7 +108,10 @@ func TestTheStatusLineIsQuiet(t *testing.T) {
 		if len(told) > 13 {
 			t.Errorf("systemd was told %d times in ten seconds: %q", len(told), told)
 		}
-		want := []string{"0s READY=1\nSTATUS=no runs, no sessions", "1h0m0s STATUS=1 run, no sessions", "1h0m10s STATUS=1 run, no sessions"}
+		want := []string{
+			"0s READY=1\nSTATUS=no runs, no sessions", "1h0m0s STATUS=1 run, no sessions",
+			"1h0m10s STATUS=1 run, no sessions",
+		}
 		if diff := cmp.Diff(want, []string{told[0], told[1], told[len(told)-1]}); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

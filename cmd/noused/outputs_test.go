@@ -22,7 +22,8 @@ func withoutNamespaces(t *testing.T) string {
 		t.Skipf("needs unshare and setpriv, and a system that allows namespaces: %v: %s", err, out)
 	}
 	file := filepath.Join(t.TempDir(), "noused")
-	if err := os.WriteFile(file, []byte("#!/bin/sh\nexec "+strings.Join(without, " ")+" noused \"$@\"\n"), 0o700); err != nil {
+	if err := os.WriteFile(file, []byte("#!/bin/sh\nexec "+strings.Join(without, " ")+" noused \"$@\"\n"), 0o700); err !=
+		nil {
 		t.Fatal(err)
 	}
 	return file
@@ -89,8 +90,10 @@ func TestAKeptOutputIsItsSessionsAlone(t *testing.T) {
 				t.Errorf("the session's commands cannot read it: %s", said)
 			}
 			changes := []string{
-				"echo changed >" + file, "echo changed >>" + file, ": >" + file, "rm " + file, "mv " + file + " x", "ln -sf /tmp/x " + file,
-				"ln " + file + " x && echo changed >x", "mv " + filepath.Dir(file) + " x", "touch " + filepath.Dir(file) + "/planted", "mkdir -p " + filepath.Dir(filepath.Dir(file)) + "/planted",
+				"echo changed >" + file, "echo changed >>" + file, ": >" + file, "rm " + file, "mv " + file + " x",
+				"ln -sf /tmp/x " + file,
+				"ln " + file + " x && echo changed >x", "mv " + filepath.Dir(file) + " x", "touch " + filepath.Dir(file) +
+					"/planted", "mkdir -p " + filepath.Dir(filepath.Dir(file)) + "/planted",
 			}
 			for _, command := range changes {
 				if ok, said := d.run(mine, "cd "+folder+" && "+command); ok {
@@ -99,7 +102,9 @@ func TestAKeptOutputIsItsSessionsAlone(t *testing.T) {
 			}
 			for _, session := range theirs {
 				_ = d.keep(session) // it has a folder of its own
-				for _, command := range append(changes, "cat "+file, "ln -sfn "+filepath.Dir(file)+" l && cat l/*", "cat /proc/self/root"+file, "cat "+filepath.Dir(filepath.Dir(file))+"/*/* | grep -F printed", "cp "+file+" x && cat x") {
+				for _, command := range append(changes, "cat "+file, "ln -sfn "+filepath.Dir(file)+" l && cat l/*",
+					"cat /proc/self/root"+file, "cat "+filepath.Dir(filepath.Dir(file))+"/*/* | grep -F printed",
+					"cp "+file+" x && cat x") {
 					if ok, said := d.run(session, command); ok {
 						t.Errorf("%s: %.200s", command, said)
 					}
@@ -114,7 +119,8 @@ func TestAKeptOutputIsItsSessionsAlone(t *testing.T) {
 						t.Errorf("%v: %.200s", call, got.Result)
 					}
 				}
-				if got := d.extension(session, "job", `{"id":"job-1","action":"wait"}`); strings.Contains(got.Result, "exit status 0") {
+				if got := d.extension(session, "job", `{"id":"job-1","action":"wait"}`); strings.Contains(got.Result,
+					"exit status 0") {
 					t.Errorf("a job read it: %.200s", got.Result)
 				}
 			}
@@ -132,7 +138,8 @@ func TestNoToolSaysWhereAnOutputIsKept(t *testing.T) {
 		elsewhere := t.TempDir()
 		session := d.session(folder)
 		for _, dir := range []string{"$XDG_CACHE_HOME", "$TMPDIR", "$PWD"} {
-			_, _ = d.run(session, fmt.Sprintf("for name in noused tool-output %s; do rm -rf %s/$name; ln -sfn %s %s/$name; done", session, dir, elsewhere, dir))
+			_, _ = d.run(session, fmt.Sprintf("for name in noused tool-output %s; do rm -rf %s/$name; ln -sfn %s %s/$name; "+
+				"done", session, dir, elsewhere, dir))
 		}
 		if file := d.keep(session); filepath.Dir(file) != filepath.Join(d.dir, "state", "tool-output", session) {
 			t.Errorf("it is in %q", file)
@@ -150,7 +157,8 @@ func TestKeptOutputsGoWithTheirSession(t *testing.T) {
 	session, other := d.session(t.TempDir()), d.session(t.TempDir())
 	kept := []string{d.keep(session), d.background(session)}
 	left := d.keep(other)
-	if _, err := client.Call(context.Background(), c, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: session}); err != nil {
+	if _, err := client.Call(context.Background(), c, protocol.DeleteSession,
+		protocol.DeleteSessionParams{SessionID: session}); err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range append(kept, filepath.Dir(kept[0])) {

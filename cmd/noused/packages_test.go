@@ -118,7 +118,9 @@ func TestPackagesHaveAllThatThereIs(t *testing.T) {
 			"bin/dist/share/man/man5/noused.toml.5.gz":  "/usr/share/man/man5/noused.toml.5.gz",
 			"bin/dist/share/man/man7/noused-tools.7.gz": "/usr/share/man/man7/noused-tools.7.gz",
 			"bin/dist/amd64/nous":                       "/usr/bin/nous",
-			"bin/dist/share/zsh/site-functions/_nous":   map[string]string{"deb": "/usr/share/zsh/vendor-completions/_nous"}[kind],
+			"bin/dist/share/zsh/site-functions/_nous": map[string]string{
+				"deb": "/usr/share/zsh/vendor-completions/_nous",
+			}[kind],
 		} {
 			if got := list.goesTo(kind, file); want != "" && got != want {
 				t.Errorf("%s: %s goes to %q, want %q", kind, file, got, want)
@@ -138,7 +140,8 @@ func TestUnitsNameTheProgramInOnePlace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(string(text), "\nExecStart=%h/.local/bin/noused") || strings.Count(string(text), "%h/.local") != strings.Count(string(text), "%h/.local/bin/noused") {
+		if !strings.Contains(string(text), "\nExecStart=%h/.local/bin/noused") ||
+			strings.Count(string(text), "%h/.local") != strings.Count(string(text), "%h/.local/bin/noused") {
 			t.Errorf("%s: want ExecStart=%%h/.local/bin/noused, and the program nowhere else", unit)
 		}
 	}

@@ -51,12 +51,14 @@ func TestAFloodOfStatePatches(t *testing.T) {
 			d.kill()
 			d.start()
 			began = time.Now()
-			st, err := client.Call(ctx, d.dial(), protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: r.Accepted.SessionID}})
+			st, err := client.Call(ctx, d.dial(), protocol.GetState,
+				protocol.GetStateParams{Scope: protocol.Scope{SessionID: r.Accepted.SessionID}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			opened, journal := time.Since(began), d.journalSize(r.Accepted.SessionID)
-			t.Logf("%d patches of %d bytes in %s; resident %d KiB before, at most %d; state %d bytes, journal %d; opened again in %s with %d KiB",
+			t.Logf("%d patches of %d bytes in %s; resident %d KiB before, at most %d; state %d bytes, journal %d; opened "+
+				"again in %s with %d KiB",
 				flood.patches, flood.size, took, before.now, after.most, len(st.SessionState), journal, opened, d.footprint().most)
 			if n := len(st.SessionState); n > 1<<20 || n < 900_000 {
 				t.Errorf("the session's state has %d bytes, want as much as may be kept", n)

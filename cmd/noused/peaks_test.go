@@ -34,7 +34,9 @@ type peaks struct {
 // text of 15 MiB.
 const (
 	sinkTool  = "#!/bin/sh\nhead -n 1 >/dev/null\necho '{\"version\":\"0\",\"type\":\"done\",\"ok\":true}'\n"
-	spoutTool = "#!/bin/sh\nhead -n 1 >/dev/null\nprintf '{\"version\":\"0\",\"type\":\"done\",\"ok\":true,\"summary\":\"'\nhead -c 15700000 /dev/zero | tr '\\0' x\necho '\"}'\n"
+	spoutTool = "#!/bin/sh\nhead -n 1 >/dev/null\nprintf " +
+		"'{\"version\":\"0\",\"type\":\"done\",\"ok\":true,\"summary\":\"'\nhead -c 15700000 /dev/zero | tr '\\0' x\necho " +
+		"'\"}'\n"
 )
 
 // hugeCommand is an MCP server with much to say: its arguments are how many bytes
@@ -70,7 +72,9 @@ func hugeAnswer(line []byte, size int, kind string) string {
 		var list []string
 		const each = 200 << 10
 		for i := 0; i == 0 || i < size/each; i++ {
-			list = append(list, fmt.Sprintf(`{"name":"op%d","description":"does it","inputSchema":{"type":"object","description":"%s"}}`, i, strings.Repeat("x", min(each, size))))
+			list = append(list, fmt.Sprintf(
+				`{"name":"op%d","description":"does it","inputSchema":{"type":"object","description":"%s"}}`, i,
+				strings.Repeat("x", min(each, size))))
 		}
 		answer = `{"tools":[` + strings.Join(list, ",") + `]}`
 	case bytes.Contains(line, []byte(`"method":"tools/call"`)):
@@ -78,9 +82,11 @@ func hugeAnswer(line []byte, size int, kind string) string {
 		case "text":
 			answer = `{"content":[{"type":"text","text":"` + strings.Repeat("x", 15<<20) + `"}]}`
 		case "values":
-			answer = `{"content":[],"structuredContent":{"all":[` + strings.TrimSuffix(strings.Repeat(`{"a":"`+strings.Repeat("y", 110)+`"},`, 120_000), ",") + `]}}`
+			answer = `{"content":[],"structuredContent":{"all":[` +
+				strings.TrimSuffix(strings.Repeat(`{"a":"`+strings.Repeat("y", 110)+`"},`, 120_000), ",") + `]}}`
 		case "blocks":
-			answer = `{"content":[` + strings.TrimSuffix(strings.Repeat(`{"type":"text","text":"`+strings.Repeat("z", 400)+`"},`, 35_000), ",") + `]}`
+			answer = `{"content":[` + strings.TrimSuffix(strings.Repeat(`{"type":"text","text":"`+strings.Repeat("z", 400)+`"},`,
+				35_000), ",") + `]}`
 		default:
 			answer = `{"content":[{"type":"text","text":"done"}]}`
 		}
@@ -101,7 +107,8 @@ func newPeaks(t *testing.T, model http.HandlerFunc, servers, definitions int, ki
 		d.args = append(d.args, "--config", modelConfig(t, "openai", vendor.URL, testKey))
 	}
 	for name, script := range map[string]string{"sink": sinkTool, "spout": spoutTool} {
-		d.write("tools/"+name+".json", fmt.Sprintf(`{"name":%q,"kind":"tool","protocol":"narratoria","capabilities":[],"timeout":"10m",
+		d.write("tools/"+name+".json",
+			fmt.Sprintf(`{"name":%q,"kind":"tool","protocol":"narratoria","capabilities":[],"timeout":"10m",
 			"transport":{"type":"stdio","command":["./%[1]s.sh"]},"operations":{"run":{}}}`, name), 0o600)
 		d.write("tools/"+name+".sh", script, 0o700)
 	}
@@ -111,7 +118,8 @@ func newPeaks(t *testing.T, model http.HandlerFunc, servers, definitions int, ki
 		command = hugeCommand
 	}
 	for i := range servers {
-		entries = append(entries, fmt.Sprintf(`"s%d":{"command":%q,"args":["%d",%q,"%[1]d"],"trust":"all"}`, i, command, definitions, kind))
+		entries = append(entries, fmt.Sprintf(`"s%d":{"command":%q,"args":["%d",%q,"%[1]d"],"trust":"all"}`, i, command,
+			definitions, kind))
 	}
 	if servers > 0 {
 		d.write("noused/mcp.json", `{"mcpServers":{`+strings.Join(entries, ",")+`}}`, 0o600)
@@ -154,7 +162,8 @@ func (p *peaks) done(row, outcome string) {
 	close(p.stopped)
 	<-p.pinged
 	_, most := p.resident()
-	p.t.Logf("PEAK | %s | idle %d MiB | +%d MiB | slowest ping %v | %s", row, p.idle>>10, (most-p.idle)>>10, p.slowest.Round(time.Millisecond), outcome)
+	p.t.Logf("PEAK | %s | idle %d MiB | +%d MiB | slowest ping %v | %s", row, p.idle>>10, (most-p.idle)>>10,
+		p.slowest.Round(time.Millisecond), outcome)
 	bound := maxGrowth
 	if p.misses {
 		bound = maxMissed
@@ -179,7 +188,10 @@ func (p *peaks) runs(sessions int, text string) string {
 			p.t.Fatal(err)
 		}
 		go func() {
-			_, err := client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: s.SessionID}, Text: text})
+			_, err := client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{
+				Scope: protocol.Scope{SessionID: s.SessionID},
+				Text:  text,
+			})
 			if err == nil {
 				replies <- "well"
 			} else {
@@ -208,7 +220,8 @@ func streamed(w http.ResponseWriter, deltas func(say func(delta string)), finish
 	deltas(func(delta string) {
 		_, _ = io.WriteString(w, `data: {"choices":[{"index":0,"delta":`+delta+`}]}`+"\n\n")
 	})
-	_, _ = fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":%q}]}\n\ndata: [DONE]\n\n", finish)
+	_, _ = fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":%q}]}\n\ndata: [DONE]\n\n",
+		finish)
 }
 
 // callsSink has a model call the sink with so many bytes of arguments, and then say
@@ -222,7 +235,8 @@ func callsSink(size int) http.HandlerFunc {
 			return
 		}
 		streamed(w, func(say func(string)) {
-			say(`{"tool_calls":[{"index":0,"id":"c1","type":"function","function":{"name":"sink_run","arguments":"{\"text\":\""}}]}`)
+			say(
+				`{"tool_calls":[{"index":0,"id":"c1","type":"function","function":{"name":"sink_run","arguments":"{\"text\":\""}}]}`)
 			for n := 0; n < size; n += len(piece) {
 				say(`{"tool_calls":[{"index":0,"function":{"arguments":"` + piece + `"}}]}`)
 			}
@@ -259,7 +273,8 @@ func (p *peaks) hears(servers int) string {
 	p.t.Helper()
 	said := map[string]int{}
 	for i := range servers {
-		_, err := client.Call(context.Background(), p.dial(), protocol.ExtensionCommand, protocol.ExtensionCommandParams{Name: fmt.Sprintf("s%d.op0", i)})
+		_, err := client.Call(context.Background(), p.dial(), protocol.ExtensionCommand,
+			protocol.ExtensionCommandParams{Name: fmt.Sprintf("s%d.op0", i)})
 		if err == nil {
 			said["server used"]++
 		} else {
@@ -403,7 +418,8 @@ func TestMemoryOfAHostileAnswer(t *testing.T) {
 				q.start()
 				q.idle = q.footprint().now
 				go q.ping(q.commands())
-				q.done(fmt.Sprintf("an MCP answer over HTTP of 15 MiB: %s, %d sessions", kind, sessions), q.runs(sessions, "!s0.op0 {}"))
+				q.done(fmt.Sprintf("an MCP answer over HTTP of 15 MiB: %s, %d sessions", kind, sessions),
+					q.runs(sessions, "!s0.op0 {}"))
 			})
 		}
 	}
@@ -417,7 +433,9 @@ func TestMemoryOfAHostileAnswer(t *testing.T) {
 
 // callsWhole has a model call the sink in one event.
 func callsWhole(size int) http.HandlerFunc {
-	call := `{"tool_calls":[{"index":0,"id":"c1","type":"function","function":{"name":"sink_run","arguments":"{\"text\":\"` + strings.Repeat("x", size) + `\"}"}}]}`
+	call :=
+		`{"tool_calls":[{"index":0,"id":"c1","type":"function","function":{"name":"sink_run","arguments":"{\"text\":\"` +
+			strings.Repeat("x", size) + `\"}"}}]}`
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if bytes.Contains(body, []byte(`"role":"tool"`)) {

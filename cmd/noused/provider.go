@@ -73,7 +73,8 @@ func (v vendors) parse(text string) (provider, name string, err error) {
 	case provider == "offline":
 		name = offline.Name
 	case !v.has(provider):
-		err = fmt.Errorf("there is no provider %.40q; near it are %s; nous models lists what could answer, and another is a section [providers.NAME] of config.toml",
+		err = fmt.Errorf("there is no provider %.40q; near it are %s; nous models lists what could answer, and another is "+
+			"a section [providers.NAME] of config.toml",
 			provider, strings.Join(modelwire.Nearest(append(v.names(), "offline", "module"), provider), ", "))
 	case name == "":
 		err = fmt.Errorf("want %s/NAME, the name of one of its models", provider)

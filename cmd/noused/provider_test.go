@@ -31,7 +31,9 @@ type request struct {
 }
 
 // provided is a daemon whose model is served by serve, one call after the other.
-func provided(t *testing.T, name string, serve func(n int, r request, w http.ResponseWriter), more ...string) (*daemon, func(text string) (protocol.PromptReply, error)) {
+func provided(t *testing.T, name string, serve func(n int, r request, w http.ResponseWriter), more ...string) (*daemon,
+	func(text string) (protocol.PromptReply, error),
+) {
 	t.Helper()
 	var calls atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,7 +56,9 @@ func provided(t *testing.T, name string, serve func(n int, r request, w http.Res
 	t.Setenv("TEST_KEY", "sk-never-tell")
 	config := filepath.Join(t.TempDir(), "config.toml")
 	provider, model, _ := strings.Cut(name, "/")
-	text := fmt.Sprintf("[model]\nprovider = %q\nname = %q\nbase_url = %q\napi_key_env = \"TEST_KEY\"\nsystem = \"Be brief.\"\n%s\n", provider, model, server.URL, strings.Join(more, "\n"))
+	text := fmt.Sprintf(
+		"[model]\nprovider = %q\nname = %q\nbase_url = %q\napi_key_env = \"TEST_KEY\"\nsystem = \"Be brief.\"\n%s\n",
+		provider, model, server.URL, strings.Join(more, "\n"))
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +78,8 @@ func sse(w io.Writer, events ...string) {
 func TestOpenAIRun(t *testing.T) {
 	d, prompt := provided(t, "openai/gpt-test", func(n int, r request, w http.ResponseWriter) {
 		system := fmt.Sprint(r.Messages[0].Content)
-		if r.Model != "gpt-test" || r.Messages[0].Role != "system" || !strings.Contains(system, "Use tabs.") || !strings.HasSuffix(system, "Be brief.") {
+		if r.Model != "gpt-test" || r.Messages[0].Role != "system" || !strings.Contains(system, "Use tabs.") ||
+			!strings.HasSuffix(system, "Be brief.") {
 			t.Errorf("got model %s, system prompt %q", r.Model, system)
 		}
 		switch n {
@@ -85,7 +90,8 @@ func TestOpenAIRun(t *testing.T) {
 			sse(w, `{"choices":[{"delta":{"content":"Let me "}}]}`, `{"choices":[{"delta":{"content":"look."}}]}`,
 				`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","type":"function","function":{"name":"read","arguments":"{\"path\":"}}]}}]}`,
 				`{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"\"AGENTS.md\"}"}}]}}]}`,
-				`{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}`, `{"choices":[],"usage":{"prompt_tokens":11,"completion_tokens":3}}`, "[DONE]")
+				`{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}`,
+				`{"choices":[],"usage":{"prompt_tokens":11,"completion_tokens":3}}`, "[DONE]")
 		default:
 			last := r.Messages[len(r.Messages)-1]
 			if last.Role != "tool" || !strings.Contains(fmt.Sprint(last.Content), "Use tabs.") {
@@ -101,7 +107,8 @@ func TestOpenAIRun(t *testing.T) {
 		t.Fatalf("got %+v, %v", r.Result, err)
 	}
 	st, err := client.Call(context.Background(), d.dial(), protocol.GetState, protocol.GetStateParams{})
-	if err != nil || st.Usage.InputTokens != 31 || st.Usage.OutputTokens != 7 || st.Model.Provider != "openai" || st.Model.Name != "gpt-test" ||
+	if err != nil || st.Usage.InputTokens != 31 || st.Usage.OutputTokens != 7 || st.Model.Provider != "openai" ||
+		st.Model.Name != "gpt-test" ||
 		len(st.SystemFiles) != 1 || st.SystemFiles[0] != filepath.Join(d.dir, "AGENTS.md") {
 		t.Errorf("got %+v, %v", st, err)
 	}
@@ -125,7 +132,8 @@ func TestAnthropicRun(t *testing.T) {
 				`{"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}`,
 				`{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Yes."}}`,
 				`{"type":"content_block_stop","index":1}`,
-				`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}`, `{"type":"message_stop"}`)
+				`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}`,
+				`{"type":"message_stop"}`)
 		default:
 			if all := fmt.Sprint(r.Messages); !strings.Contains(all, "signed") {
 				t.Errorf("the thinking does not come back: %s", all)
@@ -162,7 +170,8 @@ func TestAModelThatCannotBeAskedIsTold(t *testing.T) {
 	t.Setenv("OPENAI_API_KEY", "")
 	t.Setenv("ANTHROPIC_API_KEY", "")
 	for model, want := range map[string]string{
-		"openai/gpt":       "no_model: openai/gpt: there is no key: nous login openai saves one, or set OPENAI_API_KEY in the daemon's environment",
+		"openai/gpt": "no_model: openai/gpt: there is no key: nous login openai saves one, or set OPENAI_API_KEY in " +
+			"the daemon's environment",
 		"anthropic/claude": "no_model: anthropic/claude: there is no key: nous login anthropic saves one",
 		"module/nobody":    "no_model: module/nobody: no tools directory has a provider module of that name",
 	} {
@@ -191,7 +200,10 @@ func TestSetModel(t *testing.T) {
 			return
 		}
 		body, _ := io.ReadAll(r.Body)
-		for _, want := range []string{`"model":"claude-test"`, `"type":"tool_use"`, `"type":"tool_result"`, "tabs or spaces?"} {
+		for _, want := range []string{
+			`"model":"claude-test"`, `"type":"tool_use"`, `"type":"tool_result"`,
+			"tabs or spaces?",
+		} {
 			if !strings.Contains(string(body), want) {
 				t.Errorf("the other model's request has no %s: %s", want, body)
 			}
@@ -202,7 +214,8 @@ func TestSetModel(t *testing.T) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		sse(w, `{"type":"message_start","message":{"usage":{"input_tokens":30}}}`,
 			`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`,
-			`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Spaces."}}`, `{"type":"content_block_stop","index":0}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Spaces."}}`,
+			`{"type":"content_block_stop","index":0}`,
 			`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}`, `{"type":"message_stop"}`)
 	}))
 	t.Cleanup(other.Close)
@@ -225,18 +238,34 @@ func TestSetModel(t *testing.T) {
 		{protocol.SetModelParams{}, "model: want a non-empty string"},
 		{protocol.SetModelParams{Model: "nobody/x"}, `model: there is no provider "nobody"; near it are `},
 		{protocol.SetModelParams{Model: "openai"}, "model: want openai/NAME"},
-		{protocol.SetModelParams{Model: "anthropic/claude"}, "model: anthropic/claude: there is no key: nous login anthropic"},
+		{
+			protocol.SetModelParams{Model: "anthropic/claude"},
+			"model: anthropic/claude: there is no key: nous login anthropic",
+		},
 		{protocol.SetModelParams{Model: "openai/x", BaseURL: "ftp://x"}, "model: openai/x: base_url must begin with http"},
-		{protocol.SetModelParams{Model: "openai/x", BaseURL: "http://joe:secret@host/v1"}, "model: base_url may have no password"},
-		{protocol.SetModelParams{Model: "openai/x", BaseURL: "http://host/v1?key=secret"}, "model: base_url may have no password, query"},
+		{
+			protocol.SetModelParams{Model: "openai/x", BaseURL: "http://joe:secret@host/v1"},
+			"model: base_url may have no password",
+		},
+		{
+			protocol.SetModelParams{Model: "openai/x", BaseURL: "http://host/v1?key=secret"},
+			"model: base_url may have no password, query",
+		},
 		{protocol.SetModelParams{Model: "module/nobody"}, "model: module/nobody: no tools directory has"},
 		{protocol.SetModelParams{Model: "offline", BaseURL: "http://x"}, "model: offline is asked at no server"},
 		{protocol.SetModelParams{Model: "default", ContextWindow: 5000}, "model: the daemon's own model"},
-		{protocol.SetModelParams{Model: "openai/x", Effort: "much"}, `effort: there is no level "much", only none, minimal, low, medium, high, xhigh, max`},
-		{protocol.SetModelParams{Model: "offline", Effort: "high"}, "effort: the provider offline cannot be told how hard to think"},
+		{
+			protocol.SetModelParams{Model: "openai/x", Effort: "much"},
+			`effort: there is no level "much", only none, minimal, low, medium, high, xhigh, max`,
+		},
+		{
+			protocol.SetModelParams{Model: "offline", Effort: "high"},
+			"effort: the provider offline cannot be told how hard to think",
+		},
 		{protocol.SetModelParams{Model: "offline", ContextWindow: 7}, "context_window: want 1000 to 10000000 tokens, got 7"},
 	} {
-		if _, err := client.Call(ctx, d.dial(), protocol.SetModel, bad.p); err == nil || !strings.Contains(err.Error(), "invalid_payload: "+bad.want) {
+		if _, err := client.Call(ctx, d.dial(), protocol.SetModel, bad.p); err == nil ||
+			!strings.Contains(err.Error(), "invalid_payload: "+bad.want) {
 			t.Errorf("%+v: got %v, want %s", bad.p, err, bad.want)
 		}
 	}
@@ -258,7 +287,8 @@ func TestSetModel(t *testing.T) {
 		t.Errorf("after a restart: %+v, %+v, %s, %v", st.Model, st.Context, st.Workdir, err)
 	}
 	set(protocol.SetModelParams{Model: "default"})
-	if st, err := client.Call(ctx, d.dial(), protocol.GetState, protocol.GetStateParams{}); err != nil || st.Model.Name != "gpt-test" {
+	if st, err := client.Call(ctx, d.dial(), protocol.GetState, protocol.GetStateParams{}); err != nil ||
+		st.Model.Name != "gpt-test" {
 		t.Errorf("got %+v, %v, want the daemon's own model again", st.Model, err)
 	}
 }
@@ -294,10 +324,16 @@ func TestAKeyMayBeACredential(t *testing.T) {
 
 func TestKeysOfChosenServers(t *testing.T) {
 	env := map[string]string{"OPENAI_API_KEY": "sk-openai", "MINE": "sk-mine"}
-	m := vendors{own: ModelConfig{Provider: "openai", Name: "tiny", BaseURL: "http://localhost:1/v1", APIKeyEnv: "MINE"}, getenv: func(name string) string { return env[name] }}
+	m := vendors{
+		own: ModelConfig{Provider: "openai", Name: "tiny", BaseURL: "http://localhost:1/v1", APIKeyEnv: "MINE"},
+		getenv: func(name string) string {
+			return env[name]
+		},
+	}
 	for url, want := range map[string]string{
 		"": "sk-mine", "http://localhost:1/v1": "sk-mine", "http://localhost:1/v1/": "sk-mine",
-		"https://api.openai.com/v1": "sk-openai", "http://localhost:2/v1": "", "http://localhost:1/v2": "", "https://localhost:1/v1": "",
+		"https://api.openai.com/v1": "sk-openai", "http://localhost:2/v1": "", "http://localhost:1/v2": "",
+		"https://localhost:1/v1": "",
 	} {
 		o, err := m.at(model.Choice{Provider: "openai", Name: "x", BaseURL: url})
 		if err != nil || o.APIKey != want {
@@ -313,13 +349,16 @@ func TestOverflowAndSteps(t *testing.T) {
 		all := fmt.Sprint(r.Messages)
 		switch {
 		case strings.Contains(all, "call for ever"):
-			sse(w, `{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","type":"function","function":{"name":"ls","arguments":"{}"}}]}}]}`,
+			sse(w,
+				`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","type":"function","function":{"name":"ls","arguments":"{}"}}]}}]}`,
 				`{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}`, "[DONE]")
 		case len(all) > 40_000:
 			w.WriteHeader(http.StatusBadRequest)
-			fmt.Fprint(w, `{"error":{"code":"context_length_exceeded","message":"This model's maximum context length is 8192 tokens."}}`)
+			fmt.Fprint(w,
+				`{"error":{"code":"context_length_exceeded","message":"This model's maximum context length is 8192 tokens."}}`)
 		case len(r.Tools) == 0:
-			sse(w, `{"choices":[{"delta":{"content":"they counted"}}]}`, `{"choices":[{"delta":{},"finish_reason":"stop"}]}`, "[DONE]")
+			sse(w, `{"choices":[{"delta":{"content":"they counted"}}]}`, `{"choices":[{"delta":{},"finish_reason":"stop"}]}`,
+				"[DONE]")
 		default:
 			sse(w, `{"choices":[{"delta":{"content":"ok"}}]}`, `{"choices":[{"delta":{},"finish_reason":"stop"}]}`, "[DONE]")
 		}
@@ -337,7 +376,8 @@ func TestOverflowAndSteps(t *testing.T) {
 	if err != nil || !strings.Contains(string(m.Messages[0]), `"summary":"they counted"`) {
 		t.Errorf("the messages begin with %s, %v", m.Messages[0], err)
 	}
-	if _, err := prompt("call for ever"); err == nil || !strings.Contains(err.Error(), "step_limit: the turn took 3 model calls") {
+	if _, err := prompt("call for ever"); err == nil ||
+		!strings.Contains(err.Error(), "step_limit: the turn took 3 model calls") {
 		t.Errorf("got %v, want step_limit", err)
 	}
 }

@@ -67,7 +67,9 @@ func (p *pruner) daily(ctx context.Context, do func()) error {
 }
 
 // handle answers prune, once it is done.
-func (p *pruner) handle(ctx context.Context, params protocol.PruneParams) (a protocol.Answer[protocol.Pruned], err error) {
+func (p *pruner) handle(ctx context.Context, params protocol.PruneParams) (a protocol.Answer[protocol.Pruned],
+	err error,
+) {
 	if err := runloop.ByPerson(ctx, protocol.Prune.Name()); err != nil {
 		return a, err
 	}
@@ -80,7 +82,8 @@ func (p *pruner) handle(ctx context.Context, params protocol.PruneParams) (a pro
 func (p *pruner) prune(ctx context.Context, dry bool) (protocol.Pruned, error) {
 	out := protocol.Pruned{
 		DryRun: dry, Limits: p.keep.Said, Config: p.config,
-		Sessions: []protocol.PrunedSession{}, ToolOutput: []protocol.PrunedFile{}, Audit: []protocol.PrunedFile{}, Problems: []string{},
+		Sessions: []protocol.PrunedSession{}, ToolOutput: []protocol.PrunedFile{}, Audit: []protocol.PrunedFile{},
+		Problems: []string{},
 	}
 	select {
 	case p.turn <- struct{}{}:
@@ -88,7 +91,10 @@ func (p *pruner) prune(ctx context.Context, dry bool) (protocol.Pruned, error) {
 	case <-ctx.Done():
 		return out, context.Cause(ctx)
 	}
-	for _, err := range []error{p.sessions(ctx, dry, &out), p.output(ctx, dry, &out), p.journal(dry, &out), p.caches(dry)} {
+	for _, err := range []error{
+		p.sessions(ctx, dry, &out), p.output(ctx, dry, &out), p.journal(dry, &out),
+		p.caches(dry),
+	} {
 		if err != nil && ctx.Err() == nil {
 			out.Problems = append(out.Problems, err.Error())
 			p.log.Error("not all could be removed", zap.Error(err))
@@ -104,14 +110,15 @@ func (p *pruner) prune(ctx context.Context, dry bool) (protocol.Pruned, error) {
 }
 
 func (p *pruner) sessions(ctx context.Context, dry bool, out *protocol.Pruned) error {
-	return p.hub.PruneSessions(ctx, runloop.Keep{Older: p.keep.SessionsOlder, Larger: p.keep.SessionsLarger}, dry, func(s protocol.PrunedSession) {
-		out.Sums.Sessions.Add(s.Size)
-		if len(out.Sessions) == maxPruned {
-			out.Truncated = true
-			return
-		}
-		out.Sessions = append(out.Sessions, s)
-	})
+	return p.hub.PruneSessions(ctx, runloop.Keep{Older: p.keep.SessionsOlder, Larger: p.keep.SessionsLarger}, dry,
+		func(s protocol.PrunedSession) {
+			out.Sums.Sessions.Add(s.Size)
+			if len(out.Sessions) == maxPruned {
+				out.Truncated = true
+				return
+			}
+			out.Sessions = append(out.Sessions, s)
+		})
 }
 
 func (p *pruner) output(ctx context.Context, dry bool, out *protocol.Pruned) error {

@@ -69,7 +69,8 @@ func TestPruneNamesSoManyFiles(t *testing.T) {
 	if err := p.output(t.Context(), true, &out); err != nil {
 		t.Fatal(err)
 	}
-	if len(out.ToolOutput) != maxPruned || !out.Truncated || out.Sums.ToolOutput != (protocol.PrunedSum{Count: maxPruned + 2, Bytes: 2 * (maxPruned + 2)}) {
+	if len(out.ToolOutput) != maxPruned || !out.Truncated ||
+		out.Sums.ToolOutput != (protocol.PrunedSum{Count: maxPruned + 2, Bytes: 2 * (maxPruned + 2)}) {
 		t.Errorf("got %d files, truncated %t, %+v", len(out.ToolOutput), out.Truncated, out.Sums)
 	}
 }
@@ -84,7 +85,8 @@ func TestKilledWhileItPrunes(t *testing.T) {
 	for i := range sessions {
 		id := fmt.Sprintf("ses-old-%03d", i)
 		path := filepath.Join("state", "sessions", id)
-		d.write(path+".jsonl", fmt.Sprintf("{\"v\":1,\"at\":\"2026-01-02T03:04:05Z\",\"type\":\"created\",\"data\":{\"session_id\":%q}}\n", id), 0o600)
+		d.write(path+".jsonl", fmt.Sprintf(
+			"{\"v\":1,\"at\":\"2026-01-02T03:04:05Z\",\"type\":\"created\",\"data\":{\"session_id\":%q}}\n", id), 0o600)
 		for n := range 8 {
 			d.write(filepath.Join(path+".files", fmt.Sprint(n)), "an image", 0o600)
 		}
@@ -95,7 +97,9 @@ func TestKilledWhileItPrunes(t *testing.T) {
 		}
 	}
 	d.start()
-	if _, err := client.Call(context.Background(), d.dial(), protocol.NewSession, protocol.NewSessionParams{}); err != nil { // is the active one
+	// is the active one
+	if _, err := client.Call(context.Background(), d.dial(), protocol.NewSession, protocol.NewSessionParams{}); err !=
+		nil {
 		t.Fatal(err)
 	}
 	d.kill()

@@ -20,7 +20,8 @@ func TestALongAnswerOfQuotesIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := into[protocol.PromptResult](t, s.commands().ask(fmt.Sprintf(`{"v":"1","id":"p","type":"prompt","payload":{"text":%s}}`, quoted)))
+	got := into[protocol.PromptResult](t,
+		s.commands().ask(fmt.Sprintf(`{"v":"1","id":"p","type":"prompt","payload":{"text":%s}}`, quoted)))
 	if got.Output != text {
 		t.Errorf("got %d bytes, want %d", len(got.Output), len(text))
 	}

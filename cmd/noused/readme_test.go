@@ -18,7 +18,8 @@ import (
 // killed is finished by the next one, with the text that was queued behind it.
 func TestReadme(t *testing.T) {
 	testPage(t, "README.md", nil, []string{"  still here", "assistant"},
-		"for try in {1..300}; do nous messages >said; if grep -q '^  still here' said; then break; fi; sleep 0.1; done; cat said")
+		"for try in {1..300}; do nous messages >said; if grep -q '^  still here' said; then break; fi; sleep 0.1; done; "+
+			"cat said")
 }
 
 // So do those of the page about scripts.
@@ -58,11 +59,15 @@ func TestReadmeSetup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("bash", "-e", "-o", "pipefail", "-c", "umask 022\ntrap 'nous stop >/dev/null' EXIT\necho sk-ant | "+string(line[1])+
-		"\ncd ~/.config/noused; stat -c '%a %n' *.toml; nous model")
+	cmd := exec.Command("bash", "-e", "-o", "pipefail", "-c",
+		"umask 022\ntrap 'nous stop >/dev/null' EXIT\necho sk-ant | "+string(line[1])+
+			"\ncd ~/.config/noused; stat -c '%a %n' *.toml; nous model")
 	cmd.Env = append(freshHome(t), "ANTHROPIC_BASE_URL="+server.URL, "PATH="+programs+":"+os.Getenv("PATH"))
 	got, err := cmd.CombinedOutput()
-	for _, want := range []string{"the key works\n", "anthropic/claude-opus-5-5 answers now", "600 config.toml\n600 credentials.toml\n", "\nanthropic/claude-opus-5-5\n"} {
+	for _, want := range []string{
+		"the key works\n", "anthropic/claude-opus-5-5 answers now",
+		"600 config.toml\n600 credentials.toml\n", "\nanthropic/claude-opus-5-5\n",
+	} {
 		if err != nil || !strings.Contains(string(got), want) {
 			t.Errorf("%v: no %q in\n%s", err, want, got)
 		}
@@ -119,7 +124,8 @@ func testPage(t *testing.T, page string, programs, want []string, after string) 
 			t.Skipf("%s needs %s, which is not installed", page, program)
 		}
 	}
-	cmd := exec.Command("bash", "-e", "-o", "pipefail", "-c", "trap 'nous stop >/dev/null 2>&1 || true; kill $(jobs -p) 2>/dev/null || true' EXIT\n"+shellLines(t, page)+after)
+	cmd := exec.Command("bash", "-e", "-o", "pipefail", "-c",
+		"trap 'nous stop >/dev/null 2>&1 || true; kill $(jobs -p) 2>/dev/null || true' EXIT\n"+shellLines(t, page)+after)
 	cmd.Dir = copyTree(t)
 	cmd.Env = freshHome(t)
 	text, err := cmd.CombinedOutput()
@@ -183,6 +189,7 @@ func freshHome(t *testing.T) []string {
 	if err := os.Mkdir(runtime, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return append(os.Environ(), "HOME="+home, "XDG_RUNTIME_DIR="+runtime, "XDG_CONFIG_HOME="+filepath.Join(home, ".config"),
+	return append(os.Environ(), "HOME="+home, "XDG_RUNTIME_DIR="+runtime, "XDG_CONFIG_HOME="+
+		filepath.Join(home, ".config"),
 		"XDG_STATE_HOME="+filepath.Join(home, ".local", "state"), "XDG_CACHE_HOME="+filepath.Join(home, ".cache"))
 }

@@ -27,7 +27,10 @@ func (d *Daemon) warm() {
 // unused warns of what the policy says and nothing fits: it may be misspelt.
 func (d *Daemon) unused() {
 	for _, rule := range d.tools.Unused() {
-		d.events.Append(protocol.Warning{Code: protocol.WarningRuleUnused, Message: fmt.Sprintf("the pattern %q of the policy, %s, fits no tool", rule.Tool, rule.Place)})
+		d.events.Append(protocol.Warning{
+			Code:    protocol.WarningRuleUnused,
+			Message: fmt.Sprintf("the pattern %q of the policy, %s, fits no tool", rule.Tool, rule.Place),
+		})
 		d.log.Warn("a pattern of the policy fits no tool", zap.String("pattern", rule.Tool), zap.Stringer("at", rule.Place))
 	}
 }
@@ -40,10 +43,12 @@ func (d *Daemon) reload() protocol.ToolsReloaded {
 	problems := d.reloadModels()
 	c := d.tools.Reload()
 	d.unused()
-	d.log.Info("tools reloaded", zap.Strings("added", c.Added), zap.Strings("changed", c.Changed), zap.Strings("removed", c.Removed))
+	d.log.Info("tools reloaded", zap.Strings("added", c.Added), zap.Strings("changed", c.Changed),
+		zap.Strings("removed", c.Removed))
 	r := protocol.ToolsReloaded{
-		Added: append([]string{}, c.Added...), Changed: append([]string{}, c.Changed...), Removed: append([]string{}, c.Removed...),
-		Errors: []string{},
+		Added: append([]string{}, c.Added...), Changed: append([]string{}, c.Changed...),
+		Removed: append([]string{}, c.Removed...),
+		Errors:  []string{},
 	}
 	if bad != nil {
 		d.log.Error("rules not loaded; those from before hold", zap.Error(bad))
@@ -77,7 +82,8 @@ func (d *Daemon) reloadModels() (problems []error) {
 	was := d.models.Own()
 	d.models.take(cfg)
 	if is := d.models.Own(); is != was {
-		d.events.Append(protocol.Status{Code: protocol.StatusSettingChanged, Message: "model: " + modelText(is.Provider, is.Name)})
+		d.events.Append(protocol.Status{Code: protocol.StatusSettingChanged, Message: "model: " +
+			modelText(is.Provider, is.Name)})
 	}
 	if err := d.models.problem(); err != nil {
 		return append(cfg.Problems, err)

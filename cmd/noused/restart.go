@@ -128,7 +128,10 @@ type departure struct {
 
 // shutdown has the daemon stop, or start anew, when the answer is on its way.
 func (d *departure) shutdown(ctx context.Context, p protocol.ShutdownParams) (protocol.ShutdownAccepted, error) {
-	reply := protocol.ShutdownAccepted{Command: protocol.Shutdown.Name(), PID: os.Getpid(), DrainMS: d.cfg.DrainTimeout.Milliseconds()}
+	reply := protocol.ShutdownAccepted{
+		Command: protocol.Shutdown.Name(), PID: os.Getpid(),
+		DrainMS: d.cfg.DrainTimeout.Milliseconds(),
+	}
 	if err := runloop.ByPerson(ctx, protocol.Shutdown.Name()); err != nil {
 		return reply, err
 	}
@@ -195,7 +198,10 @@ func (d *departure) leave() error {
 	if err != nil {
 		return errors.Join(err, held.Close())
 	}
-	d.left = map[string]*os.File{"state-lock": held, "commands": kept.Commands, "events": kept.Events, "socket-lock": kept.Lock}
+	d.left = map[string]*os.File{
+		"state-lock": held, "commands": kept.Commands, "events": kept.Events,
+		"socket-lock": kept.Lock,
+	}
 	return nil
 }
 
@@ -230,7 +236,9 @@ func tryNext(ctx context.Context) error {
 	case err == nil:
 		return judgeNext(string(says))
 	case errors.As(err, &exit) && exit.ExitCode() == 2:
-		return notRestarted("%s is another version, which cannot take over from this one; nous stop ends this one, and nous starts the other", program())
+		return notRestarted(
+			"%s is another version, which cannot take over from this one; nous stop ends this one, and nous starts the other",
+			program())
 	case exit != nil && len(complains) > 0:
 		return notRestarted("%s", plaintext.Clean(strings.TrimSpace(string(complains))))
 	}
@@ -245,7 +253,8 @@ func judgeNext(says string) error {
 	case !ok || err != nil:
 		return notRestarted("%s is no noused", program())
 	case version < session.JournalVersion:
-		return notRestarted("%s is an older version: it reads journals up to version %d, and these may have version %d", program(), version, session.JournalVersion)
+		return notRestarted("%s is an older version: it reads journals up to version %d, and these may have version %d",
+			program(), version, session.JournalVersion)
 	}
 	return nil
 }

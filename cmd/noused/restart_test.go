@@ -63,10 +63,12 @@ func TestAProgramThatCannotTakeOverIsNotStarted(t *testing.T) {
 	for path, want := range map[string]string{
 		"/bin/ls":   "/bin/ls is another version", // 2 for the command "try", as an older noused
 		"/bin/true": "/bin/true is no noused",
-		script("older", "echo noused reads journals up to version 0", 0o700):   "older is an older version: it reads journals up to version 0, and these may have version 1",
+		script("older", "echo noused reads journals up to version 0",
+			0o700): "older is an older version: it reads journals up to version 0, and these may have version 1",
 		script("other", "echo noused reads journals up to version one", 0o700): "other is no noused",
 		script("broken", "echo the key is wrong >&2; exit 1", 0o700):           "the key is wrong",
-		script("open", "echo noused reads journals up to version 1", 0o777):    "open can be written to by everybody (mode 0777)",
+		script("open", "echo noused reads journals up to version 1",
+			0o777): "open can be written to by everybody (mode 0777)",
 		filepath.Join(dir, "none"): "none: no such file or directory",
 	} {
 		program = func() string { return path }
@@ -122,7 +124,8 @@ func holdingRun(t *testing.T) *holding {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = log.Close() })
-	d := &holding{daemon: unstarted(t, "noused", "--config", modelConfig(t, "ollama", vendor.URL), "--drain-timeout", "10m"), lines: make(chan string, 1000)}
+	d := &holding{daemon: unstarted(t, "noused", "--config", modelConfig(t, "ollama", vendor.URL), "--drain-timeout",
+		"10m"), lines: make(chan string, 1000)}
 	d.release = sync.OnceFunc(func() { close(answer) })
 	t.Cleanup(d.release)
 	d.stderr = stderr

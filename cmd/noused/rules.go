@@ -70,7 +70,8 @@ func openRules(s policySettings) (*rules, error) {
 		err = f.Close()
 	}
 	switch { // where we cannot make it, no tool can
-	case errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
+	case errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission),
+		errors.Is(err, unix.EROFS):
 	case err != nil:
 		return nil, err
 	}

@@ -36,7 +36,9 @@ func (d *daemon) withServers(n int) {
 	d.write("server", shellServer, 0o700)
 	var entries []string
 	for i := range n {
-		entries = append(entries, fmt.Sprintf(`"server-%d": {"command": %q, "args": ["--flag", "value"], "env": {"WORD": "${HOME}"}}`, i, filepath.Join(d.dir, "server")))
+		entries = append(entries, fmt.Sprintf(
+			`"server-%d": {"command": %q, "args": ["--flag", "value"], "env": {"WORD": "${HOME}"}}`, i,
+			filepath.Join(d.dir, "server")))
 	}
 	if err := os.MkdirAll(filepath.Join(d.dir, "noused"), 0o700); err != nil {
 		d.t.Fatal(err)
@@ -59,20 +61,25 @@ func TestServersOfADaemon(t *testing.T) {
 	entry := `{"mcpServers":{"theirs":{"command":"../server","env":{"WORD":"t"}}}}`
 	d.write("project/"+mcpfile.ProjectName, entry, 0o600)
 	made, err := client.Call(context.Background(), c, protocol.NewSession, protocol.NewSessionParams{
-		Workdir:    theirs,
-		MCPServers: []protocol.MCPServer{{Name: "editors", Command: filepath.Join(d.dir, "server"), Env: map[string]string{"WORD": "e"}}},
+		Workdir: theirs,
+		MCPServers: []protocol.MCPServer{{
+			Name: "editors", Command: filepath.Join(d.dir, "server"),
+			Env: map[string]string{"WORD": "e"},
+		}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	says := func(session, name, want string) {
 		t.Helper()
-		if r := d.extension(session, name, "{}"); !strings.Contains(r.Result, want) || r.OK == strings.Contains(want, "not trusted") {
+		if r := d.extension(session, name, "{}"); !strings.Contains(r.Result, want) ||
+			r.OK == strings.Contains(want, "not trusted") {
 			t.Errorf("%s: got %+v, want %s", name, r, want)
 		}
 	}
 	states := func(c *client.Client, session string) string {
-		r, err := client.Call(context.Background(), c, protocol.ListTools, protocol.ListToolsParams{Scope: protocol.Scope{SessionID: session}})
+		r, err := client.Call(context.Background(), c, protocol.ListTools,
+			protocol.ListToolsParams{Scope: protocol.Scope{SessionID: session}})
 		var all []string
 		for _, s := range r.Servers {
 			all = append(all, s.Name+" "+s.State)
@@ -88,7 +95,8 @@ func TestServersOfADaemon(t *testing.T) {
 	says(made.SessionID, "server-0.word", " in "+empty)
 	says(other, "server-0.word", " in "+empty)
 	says(made.SessionID, "theirs.word", "the server theirs is not trusted")
-	if got := states(c, made.SessionID); !strings.Contains(got, "editors ready") || !strings.Contains(got, "theirs untrusted") {
+	if got := states(c, made.SessionID); !strings.Contains(got, "editors ready") ||
+		!strings.Contains(got, "theirs untrusted") {
 		t.Errorf("got %s", got)
 	}
 	if got := states(c, other); strings.Contains(got, "editors") || strings.Contains(got, "theirs") {
@@ -110,7 +118,8 @@ func TestServersOfADaemon(t *testing.T) {
 	says(made.SessionID, "theirs.word", "t in "+theirs)
 	d.write("project/"+mcpfile.ProjectName, entry+" ", 0o600)
 	says(made.SessionID, "theirs.word", "the server theirs is not trusted")
-	if _, err := client.Call(context.Background(), c, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: made.SessionID}); err != nil {
+	if _, err := client.Call(context.Background(), c, protocol.DeleteSession,
+		protocol.DeleteSessionParams{SessionID: made.SessionID}); err != nil {
 		t.Fatal(err)
 	}
 	if running := processesOf(t, filepath.Join(d.dir, "server"), empty); len(running) > 0 {
@@ -146,16 +155,19 @@ func TestAProjectsServersAreNotStarted(t *testing.T) {
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	d.write("project/"+mcpfile.ProjectName, `{"mcpServers":{"theirs":{"command":"../server"},"evil":{"command":"sh","args":["-c","echo >started"],"trust":"all"}}}`, 0o600)
+	d.write("project/"+mcpfile.ProjectName,
+		`{"mcpServers":{"theirs":{"command":"../server"},"evil":{"command":"sh","args":["-c","echo >started"],"trust":"all"}}}`, 0o600)
 	session := d.session(folder)
 	c := d.dial()
-	if _, err := client.Call(context.Background(), c, protocol.ListTools, protocol.ListToolsParams{Scope: protocol.Scope{SessionID: session}}); err != nil {
+	if _, err := client.Call(context.Background(), c, protocol.ListTools,
+		protocol.ListToolsParams{Scope: protocol.Scope{SessionID: session}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := client.Call(context.Background(), c, protocol.ReloadTools, protocol.ReloadToolsParams{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Call(context.Background(), c, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: session}, Text: "!theirs.word"}); err != nil {
+	if _, err := client.Call(context.Background(), c, protocol.Prompt,
+		protocol.PromptParams{Scope: protocol.Scope{SessionID: session}, Text: "!theirs.word"}); err != nil {
 		t.Fatal(err)
 	}
 	d.stop() // runs are led to their end

@@ -52,7 +52,8 @@ func TestNousStartsTheServiceAsRoot(t *testing.T) {
 		return
 	}
 	m.starts("ping")
-	if got := m.systemctl("is-active", "noused.service", "noused.socket", "noused-events.socket"); got != "active\nactive\nactive" {
+	if got := m.systemctl("is-active", "noused.service", "noused.socket", "noused-events.socket"); got !=
+		"active\nactive\nactive" {
 		t.Errorf("service and sockets are %q", got)
 	}
 }
@@ -77,7 +78,8 @@ func TestNousStopsAndRestartsTheServiceAsRoot(t *testing.T) {
 	if got := m.does("stop"); got != "stopped noused.service\n" {
 		t.Errorf("nous stop: %q", got)
 	}
-	if out, err := m.trySystemctl("is-active", "noused.service", "noused.socket", "noused-events.socket"); err == nil || out != "inactive\ninactive\ninactive" {
+	if out, err := m.trySystemctl("is-active", "noused.service", "noused.socket", "noused-events.socket"); err == nil ||
+		out != "inactive\ninactive\ninactive" {
 		t.Errorf("after the stop service and sockets are %q, %v", out, err)
 	}
 	if got := m.does("stop"); got != "no daemon runs at "+m.socket()+"\n" {
@@ -87,7 +89,8 @@ func TestNousStopsAndRestartsTheServiceAsRoot(t *testing.T) {
 		t.Errorf("after the stop a daemon answers: %s", out)
 	}
 	m.starts("restart")
-	if got := m.systemctl("is-active", "noused.service", "noused.socket", "noused-events.socket"); got != "active\nactive\nactive" {
+	if got := m.systemctl("is-active", "noused.service", "noused.socket", "noused-events.socket"); got !=
+		"active\nactive\nactive" {
 		t.Errorf("after the next start service and sockets are %q", got)
 	}
 }

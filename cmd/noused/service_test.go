@@ -41,7 +41,8 @@ func TestTheFirstClientStartsTheServiceAsRoot(t *testing.T) {
 		t.Errorf("the service is %s, want it active", got)
 	}
 	m.systemctl("stop", "noused.service")
-	if got := m.systemctl("is-active", "noused.socket", "noused-events.socket"); strings.Count(got, "active") != 2 || strings.Contains(got, "inactive") {
+	if got := m.systemctl("is-active", "noused.socket", "noused-events.socket"); strings.Count(got, "active") != 2 ||
+		strings.Contains(got, "inactive") {
 		t.Errorf("after the service's end the sockets are %q", got)
 	}
 	if _, err := client.Call(t.Context(), m.dial(m.socket()), protocol.Ping, protocol.PingParams{}); err != nil {
@@ -110,7 +111,9 @@ func newGuest() *guestOfTheService {
 
 // stay reads events, from one daemon after the other, until so many runs have
 // ended; each time tool_start comes it says so.
-func (g *guestOfTheService) stay(ctx context.Context, socket string, events *client.Events, runs int, started func()) error {
+func (g *guestOfTheService) stay(ctx context.Context, socket string, events *client.Events, runs int,
+	started func(),
+) error {
 	for {
 		g.epochs = append(g.epochs, events.Epoch())
 		last := events.Last()
@@ -221,7 +224,10 @@ func TestRestartsUnderRunsLoseNothingAsRoot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: s.SessionID}, Text: "!wait.here\nsaid", Wait: new(bool)})
+		r, err := client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{
+			Scope: protocol.Scope{SessionID: s.SessionID},
+			Text:  "!wait.here\nsaid", Wait: new(bool),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +246,10 @@ func TestRestartsUnderRunsLoseNothingAsRoot(t *testing.T) {
 	stop := m.newcomers(ctx)
 	for _, g := range guests { // which refuses texts either way: at first since it runs, then since the daemon stops
 		for err := error(nil); !unheard(err) && ctx.Err() == nil; {
-			_, err = client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: g.session}, Text: "more", Wait: new(bool)})
+			_, err = client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{
+				Scope: protocol.Scope{SessionID: g.session},
+				Text:  "more", Wait: new(bool),
+			})
 		}
 	}
 	for range clients {
@@ -259,7 +268,8 @@ func TestRestartsUnderRunsLoseNothingAsRoot(t *testing.T) {
 		}
 		for _, of := range guests {
 			if g.starts[of.run] != 1 || g.ends[of.run] != 1 || g.calls[of.run] != 1 {
-				t.Errorf("client %d: run %s started %d times, ended %d times and had %d good calls, want one each", i, of.run, g.starts[of.run], g.ends[of.run], g.calls[of.run])
+				t.Errorf("client %d: run %s started %d times, ended %d times and had %d good calls, want one each", i, of.run,
+					g.starts[of.run], g.ends[of.run], g.calls[of.run])
 			}
 		}
 	}
@@ -273,7 +283,10 @@ func (m *manager) called(ctx context.Context, socket string) (run string, events
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	r, err := client.Call(ctx, m.dial(socket), protocol.Prompt, protocol.PromptParams{Text: "!wait.here\nsaid", Wait: new(bool)})
+	r, err := client.Call(ctx, m.dial(socket), protocol.Prompt, protocol.PromptParams{
+		Text: "!wait.here\nsaid",
+		Wait: new(bool),
+	})
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -318,7 +331,8 @@ func TestTheWatchdogEndsADaemonThatHangsAsRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(g.epochs) < 2 || g.starts[run] > 1 || g.ends[run] != 1 {
-		t.Errorf("daemons %v, run started %d times and ended %d times, want two daemons and one end", g.epochs, g.starts[run], g.ends[run])
+		t.Errorf("daemons %v, run started %d times and ended %d times, want two daemons and one end", g.epochs, g.starts[run],
+			g.ends[run])
 	}
 	if !gone(daemon) || !gone(tool) {
 		t.Errorf("the daemon that hung has ended: %v, and its tool: %v", gone(daemon), gone(tool))
@@ -335,7 +349,8 @@ func TestADaemonThatCannotStartIsGivenUpAsRoot(t *testing.T) {
 	m.settings("RestartSec=100ms")
 	m.write(".config/noused/config.toml", "nonsense = 1\n")
 	m.enable()
-	if _, err := client.Call(t.Context(), m.dial(m.socket()), protocol.Ping, protocol.PingParams{}); !errors.Is(err, client.ErrLost) {
+	if _, err := client.Call(t.Context(), m.dial(m.socket()), protocol.Ping, protocol.PingParams{}); !errors.Is(err,
+		client.ErrLost) {
 		t.Errorf("the first client: %v, want it to be lost", err)
 	}
 	for _, unit := range []string{"noused.service", "noused.socket", "noused-events.socket"} {
@@ -404,7 +419,8 @@ func TestNothingOutlastsTheServiceAsRoot(t *testing.T) {
 	m.waiting(".config/noused")
 	m.settings("Environment=NOUSED_DRAIN_TIMEOUT=100ms")
 	m.write(".config/noused/tools.d/wait.sh", "#!/bin/sh\n"+
-		`env -i setsid sh -c 'echo $$ >'"$HOME/pids"'; trap "" TERM; sleep 1000; sleep 1000' >/dev/null 2>&1 &`+"\ncat <$HOME/go\n")
+		`env -i setsid sh -c 'echo $$ >'"$HOME/pids"'; trap "" TERM; sleep 1000; sleep 1000' >/dev/null 2>&1 &`+
+		"\ncat <$HOME/go\n")
 	m.enable()
 	_, _, left := m.called(t.Context(), m.socket())
 	if gone(left) {
@@ -445,15 +461,18 @@ func TestTwoInstancesAsRoot(t *testing.T) {
 		}
 		sessions, err := client.Call(t.Context(), m.dial(socket), protocol.ListSessions, protocol.ListSessionsParams{})
 		if err != nil || n != want || len(sessions.Sessions) != 1 {
-			t.Errorf("at %s: the tool is there %d times, %d sessions, %v; want %d and one", socket, n, len(sessions.Sessions), err, want)
+			t.Errorf("at %s: the tool is there %d times, %d sessions, %v; want %d and one", socket, n, len(sessions.Sessions),
+				err, want)
 		}
 	}
 	for _, folder := range []string{"noused/sessions", "noused/instances/work/sessions"} {
-		if found, err := filepath.Glob(filepath.Join(m.home, ".local/state", folder, "*.jsonl")); err != nil || len(found) != 1 {
+		if found, err := filepath.Glob(filepath.Join(m.home, ".local/state", folder, "*.jsonl")); err != nil ||
+			len(found) != 1 {
 			t.Errorf("%s has %v, %v, want one session", folder, found, err)
 		}
 	}
-	if one, other := m.show("noused.service", "MainPID"), m.show("noused@work.service", "MainPID"); one == other || one == "0" || other == "0" {
+	if one, other := m.show("noused.service", "MainPID"), m.show("noused@work.service", "MainPID"); one == other ||
+		one == "0" || other == "0" {
 		t.Errorf("the daemons are %s and %s, want two", one, other)
 	}
 	m.systemctl("stop", "noused.service")

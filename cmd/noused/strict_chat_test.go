@@ -123,7 +123,8 @@ func (s *vendorServer) chatAnswer(raw jsontext.Value, m chatMessage, exchange bo
 		there := m.Members[name] != nil
 		switch want := s.needed && exchange && name == s.think; {
 		case want && !there:
-			return fmt.Errorf("The `%s` in the thinking mode must be passed back to the API", name) //nolint:staticcheck // the vendor's words
+			return fmt.Errorf("The `%s` in the thinking mode must be passed back to the API",
+				name) //nolint:staticcheck // the vendor's words
 		case there && (name != s.think || string(m.Members[name]) != `""`):
 			return fmt.Errorf("property '%s' is unsupported", name)
 		}
@@ -134,7 +135,8 @@ func (s *vendorServer) chatAnswer(raw jsontext.Value, m chatMessage, exchange bo
 	}
 	for _, c := range m.ToolCalls {
 		if !foreignID.MatchString(c.ID) {
-			return fmt.Errorf("Tool call id was %s but must be a-z, A-Z, 0-9, with a length of 9", c.ID) //nolint:staticcheck // the vendor's words
+			return fmt.Errorf("Tool call id was %s but must be a-z, A-Z, 0-9, with a length of 9",
+				c.ID) //nolint:staticcheck // the vendor's words
 		}
 	}
 	return nil
@@ -186,18 +188,22 @@ func (s *vendorServer) sayChat(a say, ids []string) (begun, rest string, back []
 		if i == 0 && s.call != "" {
 			further = "," + s.call
 		}
-		rest += delta(fmt.Sprintf(`"tool_calls":[{"index":%d,"id":%q,"type":"function"%s,"function":{"name":%q,"arguments":""}}]`, i, ids[i], further, a.called()))
+		rest += delta(
+			fmt.Sprintf(`"tool_calls":[{"index":%d,"id":%q,"type":"function"%s,"function":{"name":%q,"arguments":""}}]`, i,
+				ids[i], further, a.called()))
 		for _, half := range func() []string { x, y := halves(arguments); return []string{x, y} }() {
 			rest += delta(fmt.Sprintf(`"tool_calls":[{"index":%d,"function":{"arguments":%s}}]`, i, quoted(half)))
 		}
-		calls = append(calls, fmt.Sprintf(`{"id":%q,"type":"function"%s,"function":{"name":%q,"arguments":%s}}`, ids[i], further, a.called(), quoted(arguments)))
+		calls = append(calls, fmt.Sprintf(`{"id":%q,"type":"function"%s,"function":{"name":%q,"arguments":%s}}`, ids[i],
+			further, a.called(), quoted(arguments)))
 	}
 	finish := "stop"
 	if calls != nil {
 		finish = "tool_calls"
 		members += `,"tool_calls":[` + strings.Join(calls, ",") + `]`
 	}
-	rest += data(`{"choices":[{"index":0,"delta":{},"finish_reason":"`+finish+`"}],"usage":{"prompt_tokens":10,"completion_tokens":5}}`, "[DONE]")
+	rest += data(`{"choices":[{"index":0,"delta":{},"finish_reason":"`+finish+
+		`"}],"usage":{"prompt_tokens":10,"completion_tokens":5}}`, "[DONE]")
 	return begun, rest, []jsontext.Value{jsontext.Value(`{"role":"assistant","content":` + content + members + `}`)}
 }
 

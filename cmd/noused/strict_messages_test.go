@@ -58,7 +58,8 @@ func (s *vendorServer) readMessages(body []byte) (a asked, err error) {
 		}
 	}
 	if a.marks > 4 || a.marks < 2 && a.tools > 0 {
-		return a, fmt.Errorf("A maximum of 4 blocks with cache_control may be provided. Found %d", a.marks) //nolint:staticcheck // the vendor's words
+		return a, fmt.Errorf("A maximum of 4 blocks with cache_control may be provided. Found %d",
+			a.marks) //nolint:staticcheck // the vendor's words
 	}
 	return a, nil
 }
@@ -128,7 +129,8 @@ func (s *vendorServer) messagesAnswer(a *asked, content []jsontext.Value) error 
 		case back == nil && b.Type != "text" && b.Type != "tool_use":
 			return fmt.Errorf("content.%d: Invalid `signature` in `thinking` block", i)
 		case back != nil && (len(back) != len(content) || !same(back[i], raw)):
-			return fmt.Errorf("content.%d: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified: %s, not %s", i, content, back)
+			return fmt.Errorf("content.%d: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be "+
+				"modified: %s, not %s", i, content, back)
 		}
 	}
 	return nil
@@ -143,14 +145,18 @@ func (s *vendorServer) sayMessages(a say, ids []string) (begun, rest string, bac
 		return data(fmt.Sprintf(`{"type":"content_block_start","index":%d,"content_block":%s}`, n, block))
 	}
 	delta := func(kind, member, text string) string {
-		return data(fmt.Sprintf(`{"type":"content_block_delta","index":%d,"delta":{"type":%q,%q:%s}}`, n, kind, member, quoted(text)))
+		return data(fmt.Sprintf(`{"type":"content_block_delta","index":%d,"delta":{"type":%q,%q:%s}}`, n, kind, member,
+			quoted(text)))
 	}
 	end := func() string { return data(fmt.Sprintf(`{"type":"content_block_stop","index":%d}`, n)) }
 	keep := func(block string) { back = append(back, jsontext.Value(block)) }
 
 	begun = data(`{"type":"message_start","message":{"usage":{"input_tokens":10,"output_tokens":1}}}`)
 	first, second := halves(a.thinking)
-	signature := map[string]string{"absent": "", "empty": `,"signature":""`, "": `,"signature":"EqQBCgIYAh+/ab=="`}[s.unsigned]
+	signature := map[string]string{
+		"absent": "", "empty": `,"signature":""`,
+		"": `,"signature":"EqQBCgIYAh+/ab=="`,
+	}[s.unsigned]
 	open := `{"type":"thinking","thinking":""}`
 	if s.unsigned != "absent" {
 		open = `{"type":"thinking","thinking":"","signature":""}`
@@ -173,12 +179,15 @@ func (s *vendorServer) sayMessages(a say, ids []string) (begun, rest string, bac
 			keep(`{"type":"redacted_thinking","data":"EmwKAhgBEgy3va3pzix/LafPsn4a"}`)
 		}
 		first, second = halves(arguments)
-		rest += start(`{"type":"tool_use","id":"`+ids[i]+`","name":"`+a.called()+`","input":{},"caller":{"type":"direct"}}`) + delta("input_json_delta", "partial_json", first) + delta("input_json_delta", "partial_json", second) + end()
-		keep(`{"type":"tool_use","id":"` + ids[i] + `","name":"` + a.called() + `","input":` + arguments + `,"caller":{"type":"direct"}}`)
+		rest += start(`{"type":"tool_use","id":"`+ids[i]+`","name":"`+a.called()+`","input":{},"caller":{"type":"direct"}}`) +
+			delta("input_json_delta", "partial_json", first) + delta("input_json_delta", "partial_json", second) + end()
+		keep(`{"type":"tool_use","id":"` + ids[i] + `","name":"` + a.called() + `","input":` + arguments +
+			`,"caller":{"type":"direct"}}`)
 	}
 	reason := "end_turn"
 	if a.calls != nil {
 		reason = "tool_use"
 	}
-	return begun, rest + data(`{"type":"message_delta","delta":{"stop_reason":"`+reason+`"},"usage":{"output_tokens":7}}`, `{"type":"message_stop"}`), back
+	return begun, rest + data(`{"type":"message_delta","delta":{"stop_reason":"`+reason+`"},"usage":{"output_tokens":7}}`,
+		`{"type":"message_stop"}`), back
 }

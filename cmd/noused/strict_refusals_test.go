@@ -20,7 +20,10 @@ import (
 )
 
 // wireReaders are the wires, and how a server reads their requests.
-var wireReaders = map[string]func([]byte) (heardRequest, error){"chat": readOpenAI, "messages": readAnthropic, "responses": readItems}
+var wireReaders = map[string]func([]byte) (heardRequest, error){
+	"chat": readOpenAI, "messages": readAnthropic,
+	"responses": readItems,
+}
 
 // reader has the model read the book forty times in one turn.
 type reader struct {
@@ -81,9 +84,11 @@ func TestFortyLargeResults(t *testing.T) {
 				server := httptest.NewServer(unlisted(s.ServeHTTP))
 				t.Cleanup(server.Close)
 				v := strictVendor{wire: wire}
-				d := newDaemon(t, "--config", modelConfig(t, v.provider(), server.URL, testKey, v.wireLine(), fmt.Sprintf("context_window = %d", longWindow)))
+				d := newDaemon(t, "--config", modelConfig(t, v.provider(), server.URL, testKey, v.wireLine(),
+					fmt.Sprintf("context_window = %d", longWindow)))
 				d.write("book.txt", strings.Repeat("what the book says\n", 1500), 0o600)
-				r, err := client.Call(context.Background(), d.dial(), protocol.Prompt, protocol.PromptParams{Text: "read the book forty times"})
+				r, err := client.Call(context.Background(), d.dial(), protocol.Prompt,
+					protocol.PromptParams{Text: "read the book forty times"})
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				if err != nil || r.Result.Output != "All of it was read." || s.wrong != nil {
@@ -135,10 +140,12 @@ func TestTooLongForEachVendor(t *testing.T) {
 			v := strictVendor{wire: wire}
 			for vendor := range modeltest.TooLong {
 				t.Run(vendor, func(t *testing.T) {
-					d := newDaemon(t, "--config", modelConfig(t, v.provider(), server.URL+"/"+strings.ReplaceAll(vendor, " ", "%20")+"/v1", testKey, v.wireLine()))
+					d := newDaemon(t, "--config", modelConfig(t, v.provider(), server.URL+"/"+strings.ReplaceAll(vendor, " ", "%20")+
+						"/v1", testKey, v.wireLine()))
 					c := d.dial()
 					for n := range 3 {
-						r, err := client.Call(context.Background(), c, protocol.Prompt, protocol.PromptParams{Text: strings.Repeat("a long text ", 1000)})
+						r, err := client.Call(context.Background(), c, protocol.Prompt,
+							protocol.PromptParams{Text: strings.Repeat("a long text ", 1000)})
 						if err != nil || r.Result.Output != "So it is." {
 							t.Fatalf("prompt %d: got %+v, %v", n, r.Result, err)
 						}
@@ -157,13 +164,16 @@ func TestTooLongForEachVendor(t *testing.T) {
 // firstAnswers is an answer with thinking that is signed and a call of read, on each
 // wire.
 var firstAnswers = map[string]string{
-	"chat": data(`{"choices":[{"delta":{"reasoning":"hm","reasoning_details":[{"type":"reasoning.text","text":"hm","signature":"SECRET"}]}}]}`,
+	"chat": data(
+		`{"choices":[{"delta":{"reasoning":"hm","reasoning_details":[{"type":"reasoning.text","text":"hm","signature":"SECRET"}]}}]}`,
 		`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c1","function":{"name":"read","arguments":"{\"path\":\"page.txt\"}"}}]},"finish_reason":"tool_calls"}]}`, "[DONE]"),
 	"messages": data(`{"type":"message_start","message":{"usage":{"input_tokens":1,"output_tokens":1}}}`,
-		`{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"hm","signature":"SECRET"}}`, `{"type":"content_block_stop","index":0}`,
+		`{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"hm","signature":"SECRET"}}`,
+		`{"type":"content_block_stop","index":0}`,
 		`{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"c1","name":"read","input":{"path":"page.txt"}}}`, `{"type":"content_block_stop","index":1}`,
 		`{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":2}}`, `{"type":"message_stop"}`),
-	"responses": data(`{"type":"response.output_item.done","output_index":0,"item":{"type":"reasoning","id":"rs_1","encrypted_content":"SECRET","summary":[]}}`,
+	"responses": data(
+		`{"type":"response.output_item.done","output_index":0,"item":{"type":"reasoning","id":"rs_1","encrypted_content":"SECRET","summary":[]}}`,
 		`{"type":"response.output_item.done","output_index":1,"item":{"type":"function_call","id":"fc_1","call_id":"c1","name":"read","arguments":"{\"path\":\"page.txt\"}"}}`,
 		`{"type":"response.completed","response":{"status":"completed"}}`),
 }
@@ -218,14 +228,16 @@ func TestEveryRungOverHTTP(t *testing.T) {
 				v := strictVendor{wire: wire}
 				d := newDaemon(t, "--config", modelConfig(t, v.provider(), server.URL, testKey, v.wireLine()))
 				d.write("page.txt", "what the page says\n", 0o600)
-				d.write("tools/limits.json", `{"name":"limits","kind":"tool","protocol":"narratoria","description":"Sets limits","transport":{"type":"stdio","command":["cat"]},"capabilities":["set"],
+				d.write("tools/limits.json",
+					`{"name":"limits","kind":"tool","protocol":"narratoria","description":"Sets limits","transport":{"type":"stdio","command":["cat"]},"capabilities":["set"],
 					"version":"1.0.0","operations":{"set":{"description":"Set one","params":{"type":"object","properties":{"n":{"type":"integer","exclusiveMinimum":0}}}}}}`, 0o600)
 				c := d.dial()
 				if _, err := client.Call(context.Background(), c, protocol.ReloadTools, protocol.ReloadToolsParams{}); err != nil {
 					t.Fatal(err)
 				}
 				image := protocol.AttachmentParams{Data: base64.StdEncoding.EncodeToString([]byte("\x89PNG\r\n\x1a\npixels"))}
-				r, err := client.Call(context.Background(), c, protocol.Prompt, protocol.PromptParams{Text: "look", Attachments: []protocol.AttachmentParams{image}})
+				r, err := client.Call(context.Background(), c, protocol.Prompt,
+					protocol.PromptParams{Text: "look", Attachments: []protocol.AttachmentParams{image}})
 				want := append([]string{"image schema "}, rungs[:min(accepted+1, len(rungs))]...)
 				if accepted == len(rungs) {
 					if err == nil || !strings.Contains(err.Error(), "word 1") {
@@ -233,12 +245,14 @@ func TestEveryRungOverHTTP(t *testing.T) {
 					}
 					want = append(want, rungs[0])
 				} else {
-					if err != nil || r.Result.Output != "So." || strings.Count(fmt.Sprintf("%s", r.Result.Events), `"code":"request_repaired"`) != accepted {
+					if err != nil || r.Result.Output != "So." || strings.Count(fmt.Sprintf("%s", r.Result.Events),
+						`"code":"request_repaired"`) != accepted {
 						t.Errorf("got %+v, %v", r.Result, err)
 					}
 					want = append(want, rungs[accepted])
 				}
-				if r, err := client.Call(context.Background(), c, protocol.Prompt, protocol.PromptParams{Text: "and now?"}); err != nil || r.Result.Output != "So." {
+				if r, err := client.Call(context.Background(), c, protocol.Prompt, protocol.PromptParams{Text: "and now?"}); err !=
+					nil || r.Result.Output != "So." {
 					t.Errorf("the next prompt got %+v, %v", r.Result, err)
 				}
 				s.mu.Lock()

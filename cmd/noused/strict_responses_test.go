@@ -46,13 +46,16 @@ func (s *vendorServer) readResponses(body []byte) (a asked, err error) {
 		}
 		switch {
 		case owed != nil && string(owed[0]) != string(raw):
-			return a, fmt.Errorf("Item of type 'reasoning' was provided without its required following item: input[%d] is %s, not %s", i, raw, owed[0]) //nolint:staticcheck // the vendor's words
+			return a,
+				fmt.Errorf("Item of type 'reasoning' was provided without its required following item: input[%d] is %s, not %s", i,
+					raw, owed[0]) //nolint:staticcheck // the vendor's words
 		case owed != nil:
 			if owed = owed[1:]; len(owed) == 0 {
 				owed = nil
 			}
 		case it.ID != "" || it.Type == "reasoning":
-			return a, fmt.Errorf("The encrypted content of item %q could not be verified", it.ID) //nolint:staticcheck // the vendor's words
+			return a, fmt.Errorf("The encrypted content of item %q could not be verified",
+				it.ID) //nolint:staticcheck // the vendor's words
 		}
 		a.hear(it)
 	}
@@ -82,7 +85,8 @@ func (a *asked) hear(it responsesItem) {
 	}
 	if n := len(a.heard); n > 0 && a.heard[n-1].role == h.role && h.role != "user" {
 		last := &a.heard[n-1]
-		last.text, last.calls, last.results = last.text+h.text, append(last.calls, h.calls...), append(last.results, h.results...)
+		last.text, last.calls, last.results = last.text+h.text, append(last.calls, h.calls...),
+			append(last.results, h.results...)
 		return
 	}
 	a.heard = append(a.heard, h)
@@ -106,19 +110,30 @@ func (s *vendorServer) sayResponses(a say, ids []string) (begun, rest string, ba
 	}
 	begun = data(`{"type":"response.created","response":{"status":"in_progress"}}`) +
 		added(`{"id":"`+id+`","type":"reasoning","summary":[]}`) + delta("reasoning_summary_text", a.thinking) +
-		done(`{"id":"`+id+`","type":"reasoning","encrypted_content":"gAAAAABo\u002fQ==","summary":[{"type":"summary_text","text":`+quoted(a.thinking)+`}]}`)
+		done(`{"id":"`+id+
+			`","type":"reasoning","encrypted_content":"gAAAAABo\u002fQ==","summary":[{"type":"summary_text","text":`+
+			quoted(a.thinking)+`}]}`)
 	if a.text != "" {
 		first, second := halves(a.text)
-		begun += added(`{"id":"msg_`+id+`","type":"message","status":"in_progress","content":[],"role":"assistant"}`) + delta("output_text", first)
+		begun += added(`{"id":"msg_`+id+`","type":"message","status":"in_progress","content":[],"role":"assistant"}`) +
+			delta("output_text", first)
 		rest = delta("output_text", second) +
-			done(`{"id":"msg_`+id+`","type":"message","status":"completed","content":[{"type":"output_text","annotations":[],"logprobs":[],"text":`+quoted(a.text)+`}],"phase":"commentary","role":"assistant"}`)
+			done(`{"id":"msg_`+id+
+				`","type":"message","status":"completed","content":[{"type":"output_text","annotations":[],"logprobs":[],"text":`+
+				quoted(a.text)+`}],"phase":"commentary","role":"assistant"}`)
 	}
 	for i, arguments := range a.calls {
 		call := func(status, arguments string) string {
-			return fmt.Sprintf(`{"id":"fc_%s","type":"function_call","status":%q,"arguments":%s,"call_id":%q,"name":%q}`, ids[i], status, quoted(arguments), ids[i], a.called())
+			return fmt.Sprintf(`{"id":"fc_%s","type":"function_call","status":%q,"arguments":%s,"call_id":%q,"name":%q}`, ids[i],
+				status, quoted(arguments), ids[i], a.called())
 		}
-		rest += added(call("in_progress", "")) + delta("function_call_arguments", arguments) + done(call("completed", arguments))
+		rest += added(call("in_progress", "")) + delta("function_call_arguments", arguments) +
+			done(call("completed", arguments))
 	}
 	s.given[id] = back
-	return begun, rest + data(`{"type":"response.completed","response":{"status":"completed","usage":{"input_tokens":10,"output_tokens":7}}}`), back
+	return begun,
+		rest +
+			data(
+				`{"type":"response.completed","response":{"status":"completed","usage":{"input_tokens":10,"output_tokens":7}}}`),
+		back
 }

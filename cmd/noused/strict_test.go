@@ -73,7 +73,10 @@ type vendorServer struct {
 
 func serveVendor(t *testing.T, v strictVendor) *vendorServer {
 	t.Helper()
-	s := &vendorServer{strictVendor: v, given: map[string][]jsontext.Value{}, held: map[string]bool{}, named: map[string]bool{}, release: make(chan struct{})}
+	s := &vendorServer{
+		strictVendor: v, given: map[string][]jsontext.Value{}, held: map[string]bool{},
+		named: map[string]bool{}, release: make(chan struct{}),
+	}
 	server := httptest.NewServer(unlisted(s.ServeHTTP))
 	t.Cleanup(server.Close)
 	s.url = server.URL + v.path + "/v1"
@@ -171,7 +174,8 @@ func (s *vendorServer) sameBeginning(body []byte, got asked) error {
 	for n < min(len(text), len(begins)) && text[n] == begins[n] {
 		n++
 	}
-	return fmt.Errorf("the request does not begin as the one before: %.150s, not %.150s", text[max(0, n-40):], begins[max(0, n-40):])
+	return fmt.Errorf("the request does not begin as the one before: %.150s, not %.150s", text[max(0, n-40):],
+		begins[max(0, n-40):])
 }
 
 // answer goes on with the conversation.
@@ -188,7 +192,10 @@ func (s *vendorServer) answer(w http.ResponseWriter, r *http.Request, got asked)
 	}
 	prompt = prompt[max(0, strings.LastIndex(prompt, "turn ")):]
 	turn, _, _ := strings.Cut(prompt, ":")
-	a := say{thinking: fmt.Sprintf("I think of %s, \"step\" %d.\nGrüße 🦊", turn, step), calls: []string{`{"path": "page.txt",  "limit": 5}`}}
+	a := say{
+		thinking: fmt.Sprintf("I think of %s, \"step\" %d.\nGrüße 🦊", turn, step),
+		calls:    []string{`{"path": "page.txt",  "limit": 5}`},
+	}
 	switch step {
 	case 0:
 		a.calls = append(a.calls, `{"path":"p\u0061ge.txt"}`)

@@ -27,43 +27,79 @@ const (
 
 // strictVendors is the table of models-today.md §1, a row for each rule.
 var strictVendors = []strictVendor{
-	{name: "DeepSeek", wire: "chat", model: "deepseek-v4", think: "reasoning_content", needed: true, id: numbered("call_00_%d"), status: 400, refuse: openaiRefusal},
 	{
-		name: "Kimi", wire: "chat", model: "kimi-k2.5", think: "reasoning_content", needed: true, id: func(n int) string { return fmt.Sprintf("functions.read:%d", n-1) },
+		name: "DeepSeek", wire: "chat", model: "deepseek-v4", think: "reasoning_content", needed: true,
+		id: numbered("call_00_%d"), status: 400, refuse: openaiRefusal,
+	},
+	{
+		name: "Kimi", wire: "chat", model: "kimi-k2.5", think: "reasoning_content", needed: true, id: func(n int) string {
+			return fmt.Sprintf("functions.read:%d", n-1)
+		},
 		status: 400, refuse: `{"error":{"message":%q,"type":"invalid_request_error"}}`,
 	},
 	{
-		name: "GLM", wire: "chat", model: "glm-5", path: "/api/paas", think: "reasoning_content", needed: true, id: numbered("call_-7%d"),
+		name: "GLM", wire: "chat", model: "glm-5", path: "/api/paas", think: "reasoning_content", needed: true,
+		id:     numbered("call_-7%d"),
 		status: 400, refuse: `{"error":{"code":"1214","message":%q}}`,
 	},
-	{name: "xAI", wire: "chat", model: "grok-4", think: "reasoning_content", needed: true, id: numbered("call_%08d"), status: 400, refuse: `{"code":"Client specified an invalid argument","error":%q}`},
 	{
-		name: "gpt-oss on llama.cpp", wire: "chat", model: "gpt-oss-20b", think: "reasoning_content", id: numbered("xK2%029d"),
+		name: "xAI", wire: "chat", model: "grok-4", think: "reasoning_content", needed: true, id: numbered("call_%08d"),
+		status: 400, refuse: `{"code":"Client specified an invalid argument","error":%q}`,
+	},
+	{
+		name: "gpt-oss on llama.cpp", wire: "chat", model: "gpt-oss-20b", think: "reasoning_content",
+		id:     numbered("xK2%029d"),
 		status: 500, refuse: `{"error":{"code":500,"message":%q,"type":"server_error"}}`,
 	},
-	{name: "gpt-oss on Ollama", wire: "chat", model: "gpt-oss:20b", think: "reasoning", id: numbered("call_%08d"), status: 400, refuse: `{"error":{"message":%q,"type":"api_error","param":null,"code":null}}`},
-	{name: "a name of its own", wire: "chat", model: "mimo", think: "reasoning_text", id: numbered("c%d"), status: 422, refuse: `{"detail":%q}`},
-	{name: "think tags", wire: "chat", model: "qwq", think: "tags", id: numbered("c%d"), status: 400, refuse: `{"object":"error","message":%q,"type":"BadRequestError","code":400}`},
 	{
-		name: "OpenRouter", wire: "chat", model: "anthropic/claude-test", host: "openrouter.ai", path: "/api", marked: true, think: "reasoning", id: numbered("toolu_%d"), status: 400,
-		pieces: `"reasoning_details":[{"type":"reasoning.text","text":"I th","format":"anthropic-claude-v1","index":0}]` + "\n" +
+		name: "gpt-oss on Ollama", wire: "chat", model: "gpt-oss:20b", think: "reasoning", id: numbered("call_%08d"),
+		status: 400, refuse: `{"error":{"message":%q,"type":"api_error","param":null,"code":null}}`,
+	},
+	{
+		name: "a name of its own", wire: "chat", model: "mimo", think: "reasoning_text", id: numbered("c%d"), status: 422,
+		refuse: `{"detail":%q}`,
+	},
+	{
+		name: "think tags", wire: "chat", model: "qwq", think: "tags", id: numbered("c%d"), status: 400,
+		refuse: `{"object":"error","message":%q,"type":"BadRequestError","code":400}`,
+	},
+	{
+		name: "OpenRouter", wire: "chat", model: "anthropic/claude-test", host: "openrouter.ai", path: "/api", marked: true,
+		think: "reasoning", id: numbered("toolu_%d"), status: 400,
+		pieces: `"reasoning_details":[{"type":"reasoning.text","text":"I th","format":"anthropic-claude-v1","index":0}]` +
+			"\n" +
 			`"reasoning_details":[{"type":"reasoning.text","text":"ink","signature":"EqQBCg/+==","format":"anthropic-claude-v1","index":0}]` + "\n" +
 			`"reasoning_details":[{"type":"reasoning.encrypted","data":"gAAAAAB","id":%q,"format":"openai-responses-v1","index":1}]`,
 		whole:  `"reasoning_details":[{"type":"reasoning.text","text":"I think","format":"anthropic-claude-v1","index":0,"signature":"EqQBCg/+=="},{"type":"reasoning.encrypted","data":"gAAAAAB","id":%q,"format":"openai-responses-v1","index":1}]`,
 		refuse: `{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":%q,"provider_name":"Anthropic"}},"user_id":"u"}`,
 	},
 	{
-		name: "Gemini", wire: "chat", model: "gemini-3-pro", path: "/openai", call: `"extra_content":{"google":{"thought_signature":"CtgB\u002fsig=="}},"of_later":[1, 2.50]`,
-		id: numbered("function-call-%d"), status: 400, refuse: `[{"error":{"code":400,"message":%q,"status":"INVALID_ARGUMENT"}}]`,
+		name: "Gemini", wire: "chat", model: "gemini-3-pro", path: "/openai",
+		call: `"extra_content":{"google":{"thought_signature":"CtgB\u002fsig=="}},"of_later":[1, 2.50]`,
+		id:   numbered("function-call-%d"), status: 400,
+		refuse: `[{"error":{"code":400,"message":%q,"status":"INVALID_ARGUMENT"}}]`,
 	},
 	{
 		name: "Mistral", wire: "chat", model: "mistral-medium", think: "parts", bridge: true, id: numbered("D681PevK%d"),
-		status: 400, refuse: `{"object":"error","message":%q,"type":"invalid_request_message_order","param":null,"code":"3230"}`,
+		status: 400,
+		refuse: `{"object":"error","message":%q,"type":"invalid_request_message_order","param":null,"code":"3230"}`,
 	},
-	{name: "Anthropic", wire: "messages", model: "claude-opus", id: numbered("toolu_01%d"), status: 400, refuse: anthropicRefusal},
-	{name: "DeepSeek's messages", wire: "messages", model: "deepseek-v4", path: "/anthropic", unsigned: "absent", id: numbered("call_%d"), status: 400, refuse: anthropicRefusal},
-	{name: "Kimi's messages", wire: "messages", model: "kimi-k2.5", path: "/anthropic", unsigned: "empty", id: numbered("tool_%d"), status: 400, refuse: anthropicRefusal},
-	{name: "OpenAI", wire: "responses", model: "gpt-5.2", id: numbered("call_%d"), status: 400, refuse: `{"error":{"message":%q,"type":"invalid_request_error","param":"input","code":null}}`},
+	{
+		name: "Anthropic", wire: "messages", model: "claude-opus", id: numbered("toolu_01%d"), status: 400,
+		refuse: anthropicRefusal,
+	},
+	{
+		name: "DeepSeek's messages", wire: "messages", model: "deepseek-v4", path: "/anthropic", unsigned: "absent",
+		id: numbered("call_%d"), status: 400, refuse: anthropicRefusal,
+	},
+	{
+		name: "Kimi's messages", wire: "messages", model: "kimi-k2.5", path: "/anthropic", unsigned: "empty",
+		id: numbered("tool_%d"), status: 400, refuse: anthropicRefusal,
+	},
+	{
+		name: "OpenAI", wire: "responses", model: "gpt-5.2", id: numbered("call_%d"), status: 400,
+		refuse: `{"error":{"message":%q,"type":"invalid_request_error","param":"input","code":null}}`,
+	},
 }
 
 // provider is the daemon's name of who speaks a wire.
@@ -128,7 +164,10 @@ func (k *talk) dial() {
 func (k *talk) begin(text string) (run string) {
 	k.t.Helper()
 	no := false
-	r, err := client.Call(context.Background(), k.c, protocol.Prompt, protocol.PromptParams{Scope: k.scope, Text: text, Wait: &no})
+	r, err := client.Call(context.Background(), k.c, protocol.Prompt, protocol.PromptParams{
+		Scope: k.scope, Text: text,
+		Wait: &no,
+	})
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -207,14 +246,16 @@ func TestStrictVendors(t *testing.T) {
 			k.ask("turn 1: read the page")
 			steered := k.begin("turn 2: HOLD at the end")
 			k.held("turn 2 ")
-			if _, err := client.Call(context.Background(), k.c, protocol.Steer, protocol.SteerParams{Scope: k.scope, Text: "turn 3: and the other one"}); err != nil {
+			if _, err := client.Call(context.Background(), k.c, protocol.Steer,
+				protocol.SteerParams{Scope: k.scope, Text: "turn 3: and the other one"}); err != nil {
 				t.Fatal(err)
 			}
 			close(own.release)
 			k.end(steered, "completed")
 			aborted := k.begin("turn 4: STALL, to be aborted")
 			k.held("Once more,")
-			if _, err := client.Call(context.Background(), k.c, protocol.Abort, protocol.AbortParams{Scope: k.scope}); err != nil {
+			if _, err := client.Call(context.Background(), k.c, protocol.Abort, protocol.AbortParams{Scope: k.scope}); err !=
+				nil {
 				t.Fatal(err)
 			}
 			k.end(aborted, "aborted")

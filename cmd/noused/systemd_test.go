@@ -88,7 +88,8 @@ func TestSystemdAcceptsTheUnits(t *testing.T) {
 	}
 	// That it complains at all is worth knowing, too.
 	for from, to := range map[string]string{
-		"WatchdogSec=": "WatchdogSecs=", "KillMode=mixed": "KillMode=all", "SocketMode=0600": "SocketMode=rw", "Type=notify": "Type=notified",
+		"WatchdogSec=": "WatchdogSecs=", "KillMode=mixed": "KillMode=all", "SocketMode=0600": "SocketMode=rw",
+		"Type=notify": "Type=notified",
 	} {
 		if out := verify(t, from, to); out == "" {
 			t.Errorf("systemd-analyze verify says nothing about %s", to)
@@ -106,13 +107,15 @@ func TestUnitsAgreeWithTheDaemon(t *testing.T) {
 	}
 	for instance, socket := range map[string]string{"": cfg.Socket, "@": "/run/user/7/noused/instances/%i.sock"} {
 		service := "noused" + strings.Replace(instance, "@", "@%i", 1) + ".service"
-		for name, want := range map[string]string{"noused": socket + " commands", "noused-events": socket + ".events events"} {
+		for name, want := range map[string]string{"noused": socket + " commands", "noused-events": socket +
+			".events events"} {
 			u := readUnit(t, name+instance+".socket")
 			if got := strings.ReplaceAll(u["ListenStream"], "%t", "/run/user/7") + " " + u["FileDescriptorName"]; got != want {
 				t.Errorf("%s%s.socket has %s, want %s", name, instance, got, want)
 			}
 			if u["SocketMode"] != "0600" || u["DirectoryMode"] != "0700" || u["Service"] != service {
-				t.Errorf("%s%s.socket: got modes %s and %s for %s, want 0600 and 0700 for %s", name, instance, u["SocketMode"], u["DirectoryMode"], u["Service"], service)
+				t.Errorf("%s%s.socket: got modes %s and %s for %s, want 0600 and 0700 for %s", name, instance, u["SocketMode"],
+					u["DirectoryMode"], u["Service"], service)
 			}
 		}
 		u := readUnit(t, "noused"+instance+".service")

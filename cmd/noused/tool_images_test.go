@@ -101,8 +101,13 @@ func onResponses(body map[string]any) (images []string, err error) {
 var allEyes = map[string]eyes{
 	"chat": {
 		name: "openai/gpt-test", config: `wire = "chat"`, images: onChat,
-		call:   []string{`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c1","function":{"name":"read","arguments":"{\"path\":\"shot.png\"}"}}]}}]}`, `{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}`, "[DONE]"},
-		answer: []string{`{"choices":[{"delta":{"content":"Seen."}}]}`, `{"choices":[{"delta":{},"finish_reason":"stop"}]}`, "[DONE]"},
+		call: []string{
+			`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c1","function":{"name":"read","arguments":"{\"path\":\"shot.png\"}"}}]}}]}`, `{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}`, "[DONE]",
+		},
+		answer: []string{
+			`{"choices":[{"delta":{"content":"Seen."}}]}`, `{"choices":[{"delta":{},"finish_reason":"stop"}]}`,
+			"[DONE]",
+		},
 	},
 	"messages": {
 		name: "anthropic/claude-test", images: onMessages,
@@ -114,7 +119,8 @@ var allEyes = map[string]eyes{
 		},
 		answer: []string{
 			`{"type":"message_start","message":{"usage":{"input_tokens":1,"output_tokens":1}}}`,
-			`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"Seen."}}`, `{"type":"content_block_stop","index":0}`,
+			`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"Seen."}}`,
+			`{"type":"content_block_stop","index":0}`,
 			`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}`, `{"type":"message_stop"}`,
 		},
 	},
@@ -166,7 +172,9 @@ func TestToolImagesOverAllWires(t *testing.T) {
 			t.Setenv("TEST_KEY", "sk-never-tell")
 			provider, name, _ := strings.Cut(e.name, "/")
 			config := filepath.Join(t.TempDir(), "config.toml")
-			if err := os.WriteFile(config, fmt.Appendf(nil, "[model]\nprovider = %q\nname = %q\nbase_url = %q\napi_key_env = \"TEST_KEY\"\n%s\n", provider, name, server.URL, e.config), 0o600); err != nil {
+			if err := os.WriteFile(config,
+				fmt.Appendf(nil, "[model]\nprovider = %q\nname = %q\nbase_url = %q\napi_key_env = \"TEST_KEY\"\n%s\n", provider,
+					name, server.URL, e.config), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			d := newDaemon(t, "--config", config)
@@ -192,10 +200,14 @@ func TestToolImagesOverAllWires(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := client.Call(ctx, c, protocol.BranchSession, protocol.BranchSessionParams{SessionID: st.SessionID, LeafID: st.LeafID}); err != nil {
+			if _, err := client.Call(ctx, c, protocol.BranchSession, protocol.BranchSessionParams{
+				SessionID: st.SessionID,
+				LeafID:    st.LeafID,
+			}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := client.Call(ctx, c, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: st.SessionID}); err != nil {
+			if _, err := client.Call(ctx, c, protocol.DeleteSession,
+				protocol.DeleteSessionParams{SessionID: st.SessionID}); err != nil {
 				t.Fatal(err)
 			}
 			prompt("in the branch")

@@ -61,7 +61,8 @@ func folders(t *testing.T, dir string) protocoltest.Bindings {
 	for _, name := range []string{"project", "other", "link", "file", "gone"} {
 		b[name] = filepath.Join(dir, name)
 	}
-	err = errors.Join(os.Mkdir(b["project"], 0o700), os.Mkdir(b["other"], 0o700), os.Symlink("project", b["link"]), os.WriteFile(b["file"], nil, 0o600))
+	err = errors.Join(os.Mkdir(b["project"], 0o700), os.Mkdir(b["other"], 0o700), os.Symlink("project", b["link"]),
+		os.WriteFile(b["file"], nil, 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,10 @@ func play(t *testing.T, tr *protocoltest.Transcript) {
 		}
 	}
 	d := newDaemon(t, args...)
-	p := &player{t: t, commands: d.commands(), events: dialWire(t, d.sock+".events"), bound: folders(t, t.TempDir()), replies: tr.Replies, want: tr.Events}
+	p := &player{
+		t: t, commands: d.commands(), events: dialWire(t, d.sock+".events"), bound: folders(t, t.TempDir()),
+		replies: tr.Replies, want: tr.Events,
+	}
 	p.events.send(`{"v":"1","id":"s1","type":"subscribe"}`)
 	if sub := p.events.recv(); sub.Type != "subscribed" || !sub.OK {
 		t.Fatalf("subscribing: got %+v", sub)

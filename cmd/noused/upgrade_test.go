@@ -124,11 +124,16 @@ func upgrade(t *testing.T, from string) {
 	}
 	for i, j := range former {
 		t.Run(j.title, func(t *testing.T) {
-			if !slices.ContainsFunc(list.Sessions, func(s protocol.SessionInfo) bool { return s.SessionID == j.id && s.Title == j.title }) {
+			if !slices.ContainsFunc(list.Sessions, func(s protocol.SessionInfo) bool {
+				return s.SessionID == j.id && s.Title == j.title
+			}) {
 				t.Errorf("%s is not listed", j.id)
 			}
 			j.shown(t, c)
-			r, err := client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: j.id}, Text: "and today"})
+			r, err := client.Call(ctx, c, protocol.Prompt, protocol.PromptParams{
+				Scope: protocol.Scope{SessionID: j.id},
+				Text:  "and today",
+			})
 			if err != nil || !strings.Contains(r.Result.Output, "and today") {
 				t.Errorf("a prompt: %+v, %v", r.Result, err)
 			}
@@ -157,7 +162,8 @@ func (d *daemon) sinceStart(c *client.Client) *client.Events {
 // denyAll answers the questions of a session.
 func (d *daemon) denyAll(c *client.Client, session string) {
 	d.t.Helper()
-	s, err := client.Call(context.Background(), c, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: session}})
+	s, err := client.Call(context.Background(), c, protocol.GetState,
+		protocol.GetStateParams{Scope: protocol.Scope{SessionID: session}})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -165,7 +171,10 @@ func (d *daemon) denyAll(c *client.Client, session string) {
 		if q.SessionID != session {
 			continue
 		}
-		if _, err := client.Call(context.Background(), c, protocol.Approve, protocol.ApproveParams{ApprovalID: q.ApprovalID, Option: "deny"}); err != nil {
+		if _, err := client.Call(context.Background(), c, protocol.Approve, protocol.ApproveParams{
+			ApprovalID: q.ApprovalID,
+			Option:     "deny",
+		}); err != nil {
 			d.t.Error(err)
 		}
 		return
@@ -176,7 +185,8 @@ func (d *daemon) denyAll(c *client.Client, session string) {
 // shown checks that all is shown that the journal has.
 func (j formerJournal) shown(t *testing.T, c *client.Client) {
 	t.Helper()
-	got, err := client.Call(context.Background(), c, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: j.id}})
+	got, err := client.Call(context.Background(), c, protocol.GetMessages,
+		protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: j.id}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +217,8 @@ func TestJournalsOfANewerVersion(t *testing.T) {
 	d := unstarted(t, "noused")
 	const at = `"v":1,"at":"2026-01-02T03:04:05Z","type":`
 	journals := map[string]string{
-		"ses-fields": `{` + at + `"created","data":{"session_id":"ses-fields","title":"fields","colour":{"is":"red"}},"more":[1]}` + "\n" +
+		"ses-fields": `{` + at +
+			`"created","data":{"session_id":"ses-fields","title":"fields","colour":{"is":"red"}},"more":[1]}` + "\n" +
 			`{` + at + `"message","data":{"id":"msg-1","message":{"role":"user","text":"hello","mood":7},"later":null}}` + "\n",
 		"ses-records": `{` + at + `"created","data":{"session_id":"ses-records","title":"records"}}` + "\n" +
 			`{` + at + `"dream","data":{"of":"sheep"}}` + "\n" +
@@ -220,7 +231,8 @@ func TestJournalsOfANewerVersion(t *testing.T) {
 	d.start()
 	c := d.dial()
 	for id, text := range journals {
-		r, err := client.Call(context.Background(), c, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: "and today"})
+		r, err := client.Call(context.Background(), c, protocol.Prompt,
+			protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: "and today"})
 		now, _ := os.ReadFile(filepath.Join(d.dir, "state", "sessions", id+".jsonl"))
 		if id != "ses-fields" { // whatever the daemon does not know may be what it must not do
 			if err == nil || !strings.Contains(err.Error(), "session_error") || string(now) != text {
@@ -231,7 +243,8 @@ func TestJournalsOfANewerVersion(t *testing.T) {
 		if err != nil || !strings.Contains(r.Result.Output, "and today") || !bytes.HasPrefix(now, []byte(text)) {
 			t.Errorf("%s: got %+v, %v, and the journal %q", id, r.Result, err, now)
 		}
-		m, err := client.Call(context.Background(), c, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: id}})
+		m, err := client.Call(context.Background(), c, protocol.GetMessages,
+			protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: id}})
 		if err != nil || len(m.Messages) != 3 || decode[protocol.Message](t, m.Messages[0]).Text != "hello" {
 			t.Errorf("%s: %d messages are shown: %v", id, len(m.Messages), err)
 		}

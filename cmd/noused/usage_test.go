@@ -8,7 +8,8 @@ import (
 )
 
 // foreign are the words of the libraries that read the command line.
-var foreign = regexp.MustCompile(`arg\(s\)|strconv|parsing|invalid argument|unknown (shorthand )?flag|needs an argument|bad flag syntax|group \[`)
+var foreign = regexp.MustCompile(
+	`arg\(s\)|strconv|parsing|invalid argument|unknown (shorthand )?flag|needs an argument|bad flag syntax|group \[`)
 
 func TestWrongCommandLinesAreToldInPlainWords(t *testing.T) {
 	for line, want := range map[string]string{
@@ -36,7 +37,8 @@ func TestWrongCommandLinesAreToldInPlainWords(t *testing.T) {
 		if status != 2 || out.Len() > 0 || !strings.HasPrefix(lines[0], "noused: "+want) {
 			t.Errorf("%s: got status %d, output %q, errors %q, want %q", line, status, out.String(), errout.String(), want)
 		}
-		if len(lines) != 4 || !strings.HasPrefix(lines[1], "for example: noused") || !strings.HasSuffix(lines[2], " --help says more\n") {
+		if len(lines) != 4 || !strings.HasPrefix(lines[1], "for example: noused") ||
+			!strings.HasSuffix(lines[2], " --help says more\n") {
 			t.Errorf("%s: got %q, want what is wrong, an example, and where there is more", line, errout.String())
 		}
 		if words := foreign.FindString(errout.String()); words != "" {

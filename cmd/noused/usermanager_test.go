@@ -91,9 +91,11 @@ func withSystemd(t *testing.T, variables ...string) *manager {
 	name := fmt.Sprintf("noused-%d-%s.slice", os.Getpid(), t.Name())
 	ctx, cancel := context.WithTimeout(t.Context(), 4*hangTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "unshare", "--mount", "--pid", "--cgroup", "--fork", "--kill-child", "sh", "-c", namespace, "sh",
+	cmd := exec.CommandContext(ctx, "unshare", "--mount", "--pid", "--cgroup", "--fork", "--kill-child", "sh", "-c",
+		namespace, "sh",
 		filepath.Join(programs, "noused.test"), "-test.run", "^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(append(os.Environ(), insideVariable+"="+programs, "NAME="+name, "TMPDIR="+filepath.Join(programs, "homes")), variables...)
+	cmd.Env = append(append(os.Environ(), insideVariable+"="+programs, "NAME="+name,
+		"TMPDIR="+filepath.Join(programs, "homes")), variables...)
 	out, err := cmd.CombinedOutput()
 	defer func() { // a cgroup namespace's root is the process's own group
 		sweep := exec.Command("unshare", "--mount", "--cgroup", "sh", "-c", sweep)
@@ -104,7 +106,8 @@ func withSystemd(t *testing.T, variables ...string) *manager {
 	}()
 	var exit *exec.ExitError
 	switch {
-	case errors.Is(err, exec.ErrNotFound), errors.As(err, &exit) && exit.ExitCode() == notHere, bytes.HasPrefix(out, []byte("unshare: ")):
+	case errors.Is(err, exec.ErrNotFound), errors.As(err, &exit) && exit.ExitCode() == notHere,
+		bytes.HasPrefix(out, []byte("unshare: ")):
 		t.Skipf("no systemd --user can be had here: %v\n%s", err, out)
 	case err != nil:
 		t.Errorf("%v\n%s", err, out)
@@ -122,7 +125,8 @@ var builtPrograms = sync.OnceValues(func() (string, error) {
 	home := os.Getenv("HOME")
 	dir := filepath.Join(home, "p") // short, so that sockets below it can be bound
 	homes := filepath.Join(dir, "homes")
-	if err := errors.Join(os.MkdirAll(homes, 0o755), os.Chmod(home, 0o755), os.CopyFS(dir, os.DirFS(unitDir))); err != nil {
+	if err := errors.Join(os.MkdirAll(homes, 0o755), os.Chmod(home, 0o755), os.CopyFS(dir, os.DirFS(unitDir))); err !=
+		nil {
 		return "", err
 	}
 	out, err := exec.Command("go", "build", "-o", dir+"/", ".", "../nous").CombinedOutput()
@@ -166,7 +170,8 @@ func newManager(t *testing.T, programs string) *manager {
 	m.log = filepath.Join(m.home, "log")
 	for _, name := range []string{"noused", "nous"} {
 		link := filepath.Join(m.home, ".local/bin", name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o700), os.Symlink(filepath.Join(programs, name), link)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o700), os.Symlink(filepath.Join(programs, name), link)); err !=
+			nil {
 			t.Fatal(err)
 		}
 	}
@@ -197,7 +202,9 @@ func (m *manager) boot() {
 		m.t.Fatal(err)
 	}
 	cmd := exec.Command(systemdProgram, "--user", "--log-target=console", "--log-level=info")
-	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, insideVariable) }),
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		return strings.HasPrefix(kv, insideVariable)
+	}),
 		"NOTIFY_SOCKET="+ready.LocalAddr().String())
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
@@ -242,7 +249,8 @@ func (m *manager) write(name, text string) {
 func (m *manager) settings(lines ...string) {
 	m.t.Helper()
 	for _, unit := range []string{"noused", "noused@"} {
-		m.write(fmt.Sprintf(".config/systemd/user/%s.service.d/%d.conf", unit, m.drops), "[Service]\n"+strings.Join(lines, "\n")+"\n")
+		m.write(fmt.Sprintf(".config/systemd/user/%s.service.d/%d.conf", unit, m.drops), "[Service]\n"+
+			strings.Join(lines, "\n")+"\n")
 	}
 	m.drops++
 }
@@ -260,7 +268,8 @@ func (m *manager) systemctl(args ...string) string {
 func (m *manager) trySystemctl(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), hangTime)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "systemctl", append([]string{"--user", "--no-pager"}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "systemctl", append([]string{"--user", "--no-pager"}, args...)...).
+		CombinedOutput()
 	return strings.TrimSpace(string(out)), err
 }
 

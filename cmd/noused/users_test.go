@@ -36,7 +36,8 @@ func TestAnotherUserGainsNothingAsRoot(t *testing.T) {
 		return string(out)
 	}
 	say := func() string {
-		return as("/proc/self/exe", sayCommand, d.sock, `{"id":"1","type":"approve","payload":{"approval_id":"`+asked.ApprovalID+`","option":"once"}}`, `{"id":"2","type":"ping"}`)
+		return as("/proc/self/exe", sayCommand, d.sock, `{"id":"1","type":"approve","payload":{"approval_id":"`+
+			asked.ApprovalID+`","option":"once"}}`, `{"id":"2","type":"ping"}`)
 	}
 	shell := func(command string) string { return as("/bin/sh", "sh", "-c", command+" && echo wor''ked") }
 	rules, journals := filepath.Join(d.dir, "noused", "rules.toml"), filepath.Join(d.dir, "state")
@@ -46,7 +47,8 @@ func TestAnotherUserGainsNothingAsRoot(t *testing.T) {
 			t.Errorf("%s: the daemon answers %s", when, said)
 		}
 		for _, command := range []string{
-			"cat " + rules, "cat " + journals + "/sessions/*.jsonl", "cat " + journals + "/audit.jsonl", "echo >>" + rules, "echo >>" + journals + "/active.jsonl", "ls " + journals,
+			"cat " + rules, "cat " + journals + "/sessions/*.jsonl", "cat " + journals + "/audit.jsonl", "echo >>" + rules,
+			"echo >>" + journals + "/active.jsonl", "ls " + journals,
 		} {
 			if said := shell(command); strings.Contains(said, "worked") {
 				t.Errorf("%s: %s: %s", when, command, said)
@@ -66,7 +68,8 @@ func TestAnotherUserGainsNothingAsRoot(t *testing.T) {
 	chmod(t, d.sock, 0o666)
 	attempts("with open folders")
 	chmod(t, filepath.Dir(rules), 0o777)
-	if said := shell("rm -f " + rules + " && printf '[[policy.rule]]\\ntool = \"*\"\\ndecision = \"allow\"\\n' >" + rules); !strings.Contains(said, "worked") {
+	if said := shell("rm -f " + rules + " && printf '[[policy.rule]]\\ntool = \"*\"\\ndecision = \"allow\"\\n' >" +
+		rules); !strings.Contains(said, "worked") {
 		t.Fatalf("rules cannot be planted: %s", said)
 	}
 	r, err := client.Call(context.Background(), c, protocol.ReloadTools, protocol.ReloadToolsParams{})

@@ -99,8 +99,9 @@ func (v vendors) config(provider string, own bool) ProviderConfig {
 func (v vendors) server(provider, name string, own bool) (endpoint, error) {
 	cfg := v.config(provider, own)
 	s := endpoint{wire: v.wireFor(provider, name, cfg), Options: modelwire.Options{
-		BaseURL: cfg.BaseURL, APIKey: v.key(provider, cfg.APIKeyEnv), Model: name, MaxOutputTokens: v.own.MaxOutputTokens, Timeout: v.own.Timeout,
-		Extra: cfg.Extra, Headers: cfg.Headers,
+		BaseURL: cfg.BaseURL, APIKey: v.key(provider, cfg.APIKeyEnv), Model: name, MaxOutputTokens: v.own.MaxOutputTokens,
+		Timeout: v.own.Timeout,
+		Extra:   cfg.Extra, Headers: cfg.Headers,
 	}}
 	if cfg.BaseURL != "" {
 		return s, nil
@@ -112,7 +113,8 @@ func (v vendors) server(provider, name string, own bool) (endpoint, error) {
 	}
 	switch {
 	case s.APIKey == "" && cfg.APIKeyEnv != "":
-		return s, fmt.Errorf("there is no key: nous login %s saves one, or set %s in the daemon's environment", provider, cfg.APIKeyEnv)
+		return s, fmt.Errorf("there is no key: nous login %s saves one, or set %s in the daemon's environment", provider,
+			cfg.APIKeyEnv)
 	case s.BaseURL == "":
 		return s, fmt.Errorf("base_url in [providers.%s] is missing: where does it speak %s?", provider, s.wire)
 	}

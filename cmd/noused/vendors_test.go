@@ -70,7 +70,8 @@ func configured(t *testing.T, text, facts string, args ...string) *daemon {
 }
 
 func (d *daemon) answered(text string) (protocol.PromptReply, error) {
-	return client.Call(context.Background(), d.dial(), protocol.Prompt, protocol.PromptParams{Text: text, Approvals: "deny"})
+	return client.Call(context.Background(), d.dial(), protocol.Prompt,
+		protocol.PromptParams{Text: text, Approvals: "deny"})
 }
 
 func (d *daemon) now(t *testing.T) protocol.State {
@@ -117,7 +118,8 @@ base_url = %q
 		}
 	}
 	body, header, lists := mine.last()
-	if header.Get("Authorization") != "Bearer sk-mine" || header.Get("X-Team") != "sesame-street" || !strings.Contains(body, `"top_k":7`) || lists != 1 {
+	if header.Get("Authorization") != "Bearer sk-mine" || header.Get("X-Team") != "sesame-street" ||
+		!strings.Contains(body, `"top_k":7`) || lists != 1 {
 		t.Errorf("got %v %s, asked %d times for the list", header, body, lists)
 	}
 	if st := d.now(t); st.Context.Window != 32_768 || st.Usage.Cost != nil {
@@ -128,14 +130,19 @@ base_url = %q
 		t.Fatal(err)
 	}
 	body, header, lists = zai.last()
-	if header.Get("Authorization") != "Bearer sk-zai" || header.Get("X-Team") != "" || strings.Contains(body, "top_k") || lists != 0 || !strings.Contains(body, `"thinking":{"type":"enabled"}`) {
+	if header.Get("Authorization") != "Bearer sk-zai" || header.Get("X-Team") != "" || strings.Contains(body, "top_k") ||
+		lists != 0 || !strings.Contains(body, `"thinking":{"type":"enabled"}`) {
 		t.Errorf("the other got %v %s, asked %d times for the list", header, body, lists)
 	}
 	if st := d.now(t); st.Context.Window != 204_800 || st.Model.Effort != "high" || st.Usage.Cost == nil {
 		t.Errorf("got %+v, %+v, %+v, want what the catalogue knows", st.Context, st.Model, st.Usage)
 	}
-	_, err := client.Call(t.Context(), d.dial(), protocol.SetModel, protocol.SetModelParams{Model: "zai/glm-4.7", Effort: "low"})
-	if err == nil || !strings.Contains(err.Error(), "effort: zai/glm-4.7 has no effort low, but none, high (says the catalogue of ") {
+	_, err := client.Call(t.Context(), d.dial(), protocol.SetModel, protocol.SetModelParams{
+		Model:  "zai/glm-4.7",
+		Effort: "low",
+	})
+	if err == nil || !strings.Contains(err.Error(),
+		"effort: zai/glm-4.7 has no effort low, but none, high (says the catalogue of ") {
 		t.Errorf("got %v, want the efforts", err)
 	}
 	listed, err := client.Call(t.Context(), d.dial(), protocol.ListModels, protocol.ListModelsParams{})
@@ -158,7 +165,10 @@ base_url = %q
 func TestSecretsOfNamedProviders(t *testing.T) {
 	env := map[string]string{"GROQ_API_KEY": "sk-groq", "MINE": "sk-mine"}
 	v := vendors{
-		named:  map[string]ProviderConfig{"mine": {BaseURL: "http://localhost:1/v1", APIKeyEnv: "MINE", Headers: map[string]string{"X-A": "secret"}}},
+		named: map[string]ProviderConfig{"mine": {
+			BaseURL: "http://localhost:1/v1", APIKeyEnv: "MINE",
+			Headers: map[string]string{"X-A": "secret"},
+		}},
 		getenv: func(name string) string { return env[name] },
 	}
 	for _, c := range []struct{ provider, url, key, header string }{
@@ -175,7 +185,8 @@ func TestSecretsOfNamedProviders(t *testing.T) {
 			t.Errorf("%+v: got %+v, %v", c, s, err)
 		}
 	}
-	if _, err := v.at(model.Choice{Provider: "cerebras", Name: "x"}); err == nil || !strings.Contains(err.Error(), "set CEREBRAS_API_KEY") {
+	if _, err := v.at(model.Choice{Provider: "cerebras", Name: "x"}); err == nil ||
+		!strings.Contains(err.Error(), "set CEREBRAS_API_KEY") {
 		t.Errorf("got %v, want the variable of a known provider's key", err)
 	}
 	if _, err := v.at(model.Choice{Provider: "gone", Name: "x"}); err == nil {
@@ -188,7 +199,8 @@ func TestSecretsOfNamedProviders(t *testing.T) {
 // on it ends runs, and the day's is not forgotten when the daemon starts again.
 func TestFactsOfOnesOwn(t *testing.T) {
 	server := newVendor(t, `{"data":[]}`)
-	config := fmt.Sprintf("[model]\nprovider = \"openai\"\nname = \"blind\"\nbase_url = %q\n[limits]\nday_cost = 0.003\n", server.URL+"/v1")
+	config := fmt.Sprintf("[model]\nprovider = \"openai\"\nname = \"blind\"\nbase_url = %q\n[limits]\nday_cost = 0.003\n",
+		server.URL+"/v1")
 	d := configured(t, config, `["openai/blind"]
 context_window = 50_000
 images = false
@@ -201,7 +213,10 @@ price = { input = 0.000001, output = 0 }
 	if err := os.WriteFile(shot, []byte("\x89PNG\r\n\x1a\n pixels"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := client.Call(t.Context(), d.dial(), protocol.Prompt, protocol.PromptParams{Text: "what is this?", Attachments: []protocol.AttachmentParams{{Path: shot}}})
+	r, err := client.Call(t.Context(), d.dial(), protocol.Prompt, protocol.PromptParams{
+		Text:        "what is this?",
+		Attachments: []protocol.AttachmentParams{{Path: shot}},
+	})
 	if err != nil || r.Result.Output != "Hello." {
 		t.Fatalf("got %+v, %v", r.Result, err)
 	}
@@ -232,7 +247,8 @@ price = { input = 0.000001, output = 0 }
 		t.Fatalf("got %+v, %v", list, err)
 	}
 	same("the list", list.Sessions[0].Usage.Cost, 2*cost)
-	if _, err := d.answered("and again"); err == nil || !strings.Contains(err.Error(), "budget: today has cost 0.00338 USD, and day_cost in [limits] is 0.003") {
+	if _, err := d.answered("and again"); err == nil ||
+		!strings.Contains(err.Error(), "budget: today has cost 0.00338 USD, and day_cost in [limits] is 0.003") {
 		t.Errorf("got %v, want the day's limit", err)
 	}
 	d.stop()
@@ -240,7 +256,10 @@ price = { input = 0.000001, output = 0 }
 		t.Fatal(err)
 	}
 	errout := new(strings.Builder)
-	args := []string{"--socket", d.sock, "--state-dir", filepath.Join(d.dir, "state"), "--workdir", d.dir, "--config", filepath.Join(d.dir, "noused/config.toml")}
+	args := []string{
+		"--socket", d.sock, "--state-dir", filepath.Join(d.dir, "state"), "--workdir", d.dir, "--config",
+		filepath.Join(d.dir, "noused/config.toml"),
+	}
 	execute(args, environ(map[string]string{"HOME": d.dir}), io.Discard, errout)
 	if out := errout.String(); !strings.Contains(out, ledgerName+", which [limits] day_cost needs, cannot be read") {
 		t.Errorf("got %s, want the file that is wrong", out)
@@ -251,26 +270,59 @@ price = { input = 0.000001, output = 0 }
 // it stands, with the options that exist.
 func TestErrorsOfProvidersAndFacts(t *testing.T) {
 	for _, c := range []struct{ name, config, facts, want string }{
-		{"a wire", "[providers.x]\nbase_url = \"http://x\"\nwire = \"grpc\"\n", "", `config.toml:3: providers.x.wire: there is no wire "grpc", only chat, responses, messages`},
+		{
+			"a wire", "[providers.x]\nbase_url = \"http://x\"\nwire = \"grpc\"\n", "",
+			`config.toml:3: providers.x.wire: there is no wire "grpc", only chat, responses, messages`,
+		},
 		{"a key", "[providers.x]\nurl = \"http://x\"\n", "", "config.toml:2: providers.x.url: there is no such key"},
-		{"no address", "[providers.x]\nwire = \"chat\"\n", "", "providers.x.base_url: is missing: the catalogue does not know x, but anthropic, azure,"},
+		{
+			"no address", "[providers.x]\nwire = \"chat\"\n", "",
+			"providers.x.base_url: is missing: the catalogue does not know x, but anthropic, azure,",
+		},
 		{"an address", "[providers.x]\nbase_url = \"ftp://x\"\n", "", "providers.x: base_url must begin with http"},
-		{"a header", "[providers.x]\nbase_url = \"http://x\"\nheaders = { Authorization = \"Bearer sesame\" }\n", "", "config.toml:3: providers.x.headers: Authorization is not for headers to set: api_key_env"},
-		{"a reserved member", "[providers.x]\nbase_url = \"http://x\"\nextra = { model = \"y\" }\n", "", `providers.x: extra: "model" is not for extra to set`},
+		{
+			"a header", "[providers.x]\nbase_url = \"http://x\"\nheaders = { Authorization = \"Bearer sesame\" }\n", "",
+			"config.toml:3: providers.x.headers: Authorization is not for headers to set: api_key_env",
+		},
+		{
+			"a reserved member", "[providers.x]\nbase_url = \"http://x\"\nextra = { model = \"y\" }\n", "",
+			`providers.x: extra: "model" is not for extra to set`,
+		},
 		{"a name", "[providers.Offline]\nbase_url = \"http://x\"\n", "", "no provider can have this name"},
-		{"an effort", "[model]\nprovider = \"openai\"\nname = \"x\"\neffort = \"much\"\n", "", `config.toml:4: model.effort: there is no level "much", only none, minimal`},
-		{"an effort that it lacks", "[model]\nprovider = \"zai\"\nname = \"glm-4.7\"\neffort = \"low\"\n", "", "config.toml:4: model.effort: zai/glm-4.7 has no effort low, but none, high"},
+		{
+			"an effort", "[model]\nprovider = \"openai\"\nname = \"x\"\neffort = \"much\"\n", "",
+			`config.toml:4: model.effort: there is no level "much", only none, minimal`,
+		},
+		{
+			"an effort that it lacks", "[model]\nprovider = \"zai\"\nname = \"glm-4.7\"\neffort = \"low\"\n", "",
+			"config.toml:4: model.effort: zai/glm-4.7 has no effort low, but none, high",
+		},
 		{"a limit", "[limits]\nrun_cost = -1\n", "", "config.toml:2: limits.run_cost: -1 is out of bounds"},
 		{"no limit", "[limits]\nday_cost = 0\n", "", "config.toml:2: limits.day_cost: got 0, want more than nothing"},
 		{"a limit of words", "[limits]\nrun_tokens = \"many\"\n", "", "config.toml:2: limits.run_tokens: got many"},
 		{"another limit", "[limits]\nhour_cost = 1\n", "", "config.toml:2: limits.hour_cost: there is no such key"},
-		{"facts of nobody's", "", "[\"nobody/x\"]\nimages = true\n", `models.toml: nobody/x: there is no provider "nobody"; near it are `},
+		{
+			"facts of nobody's", "", "[\"nobody/x\"]\nimages = true\n",
+			`models.toml: nobody/x: there is no provider "nobody"; near it are `,
+		},
 		{"facts without a model", "", "[openai]\nimages = true\n", "models.toml: openai: want openai/NAME"},
 		{"a fact that is none", "", "[\"openai/x\"]\ncolour = 1\n", "models.toml:2: openai/x.colour: there is no such key"},
-		{"a price", "", "[\"openai/x\"]\nprice = { input = -2 }\n", "models.toml:2: openai/x.price.input: -2 is out of bounds"},
-		{"a price that is none", "", "[\"openai/x\"]\nprice = { inputs = 2 }\n", "models.toml:2: openai/x.price: there is no inputs, only input, output, cached, cache_write"},
-		{"a window", "", "[\"openai/x\"]\ncontext_window = 5\n", "models.toml:2: openai/x.context_window: got 5, want 1000 to"},
-		{"a level", "", "[\"openai/x\"]\nefforts = [\"some\"]\n", `models.toml:2: openai/x.efforts: there is no level "some"`},
+		{
+			"a price", "", "[\"openai/x\"]\nprice = { input = -2 }\n",
+			"models.toml:2: openai/x.price.input: -2 is out of bounds",
+		},
+		{
+			"a price that is none", "", "[\"openai/x\"]\nprice = { inputs = 2 }\n",
+			"models.toml:2: openai/x.price: there is no inputs, only input, output, cached, cache_write",
+		},
+		{
+			"a window", "", "[\"openai/x\"]\ncontext_window = 5\n",
+			"models.toml:2: openai/x.context_window: got 5, want 1000 to",
+		},
+		{
+			"a level", "", "[\"openai/x\"]\nefforts = [\"some\"]\n",
+			`models.toml:2: openai/x.efforts: there is no level "some"`,
+		},
 		{"no section", "", "x = 1\n", "models.toml:1: x: want a section"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -27,8 +27,10 @@ func asking(t *testing.T, program string) (s *swamp, calls string) {
 	t.Helper()
 	s = &swamp{daemon: unstarted(t, program)}
 	calls = filepath.Join(t.TempDir(), "calls")
-	s.write("tools/count.json", `{"name":"count","kind":"tool","protocol":"narratoria","capabilities":[],"transport":{"type":"stdio","command":["./count.sh"]},"operations":{"it":{}}}`, 0o600)
-	s.write("tools/count.sh", "#!/bin/sh\ncat >/dev/null &\nprintf x >>"+calls+"\necho '{\"version\":\"0\",\"type\":\"done\",\"ok\":true}'\n", 0o700)
+	s.write("tools/count.json",
+		`{"name":"count","kind":"tool","protocol":"narratoria","capabilities":[],"transport":{"type":"stdio","command":["./count.sh"]},"operations":{"it":{}}}`, 0o600)
+	s.write("tools/count.sh", "#!/bin/sh\ncat >/dev/null &\nprintf x >>"+calls+
+		"\necho '{\"version\":\"0\",\"type\":\"done\",\"ok\":true}'\n", 0o700)
 	s.write("noused/rules.toml", "[[policy.rule]]\ntool = \"count.it\"\ndecision = \"ask\"\n", 0o600)
 	s.start()
 	if r := s.commands().ask(`{"v":"1","id":"p","type":"prompt","payload":{"text":"hello"}}`); !r.OK {
@@ -55,7 +57,10 @@ func (s *swamp) pending(c *client.Client) []protocol.Approval {
 // answered says yes to a question, and waits for the end of its run.
 func (s *swamp) answered(c *client.Client, ends *client.Events, a protocol.Approval) {
 	s.t.Helper()
-	if _, err := client.Call(context.Background(), c, protocol.Approve, protocol.ApproveParams{ApprovalID: a.ApprovalID, Option: "once"}); err != nil {
+	if _, err := client.Call(context.Background(), c, protocol.Approve, protocol.ApproveParams{
+		ApprovalID: a.ApprovalID,
+		Option:     "once",
+	}); err != nil {
 		s.t.Fatal(err)
 	}
 	await(s.t, ends, endOf(a.RunID))
@@ -85,7 +90,8 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 	w, all := s.commands(), s.events(protocol.SubscribeParams{Types: []string{protocol.Status{}.Type()}})
 	for range sessions {
 		id := s.session(w)
-		if _, err := client.Call(context.Background(), c, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: text, Wait: new(bool)}); err != nil {
+		if _, err := client.Call(context.Background(), c, protocol.Prompt,
+			protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: text, Wait: new(bool)}); err != nil {
 			t.Fatal(err)
 		}
 		await(t, all, func(ev protocol.Event) bool { st, ok := ev.(protocol.Status); return ok && st.Approval != nil })
@@ -108,7 +114,8 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 	}
 	s.bounded("after a kill")
 	for _, a := range left {
-		st, err := client.Call(context.Background(), c, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: a.SessionID}})
+		st, err := client.Call(context.Background(), c, protocol.GetState,
+			protocol.GetStateParams{Scope: protocol.Scope{SessionID: a.SessionID}})
 		if err != nil || st.RunState != protocol.StateRunning {
 			t.Fatalf("%s is %s, %v", a.SessionID, st.RunState, err)
 		}
@@ -129,7 +136,8 @@ func TestARuleOfHostileTextsIsKeptOnce(t *testing.T) {
 	const all = "\"]\n[[policy.rule]]\ntool = \"*\"\ndecision = \"allow\"\n#"
 	id := d.session(d.dir)
 	title := strings.ReplaceAll(all, "\n", "\u2028")
-	if _, err := client.Call(context.Background(), c, protocol.SetTitle, protocol.SetTitleParams{Scope: protocol.Scope{SessionID: id}, Title: title}); err != nil {
+	if _, err := client.Call(context.Background(), c, protocol.SetTitle,
+		protocol.SetTitleParams{Scope: protocol.Scope{SessionID: id}, Title: title}); err != nil {
 		t.Fatal(err)
 	}
 	d.answers(c, d.asks(c, id, outside("echo '"+all+"'")), "always")
@@ -181,12 +189,14 @@ func TestRulesBesideAConfigurationInTheWorkdir(t *testing.T) {
 	}
 	d := newDaemon(t, "--config", config)
 	session := d.session(work)
-	if got := d.extension(session, "bash", `{"command":"touch beside && echo x >`+t.TempDir()+`/x; test ! -s /dev/null && ls"}`); !got.OK || !strings.Contains(got.Result, "beside") {
+	if got := d.extension(session, "bash", `{"command":"touch beside && echo x >`+t.TempDir()+
+		`/x; test ! -s /dev/null && ls"}`); !got.OK || !strings.Contains(got.Result, "beside") {
 		t.Fatalf("nothing can be done there: %+v", got)
 	}
 	rule := `[[policy.rule]]\ntool = \"bash\"\ndecision = \"allow\"\ncommand = [\"id\"]\n`
 	for _, command := range []string{
-		`printf '` + strings.ReplaceAll(rule, `\"`, `\\\"`) + `' >rules.toml`, "mv rules.toml away", "rm rules.toml", "ln -sf /dev/zero rules.toml",
+		`printf '` + strings.ReplaceAll(rule, `\"`, `\\\"`) + `' >rules.toml`, "mv rules.toml away", "rm rules.toml",
+		"ln -sf /dev/zero rules.toml",
 		"cat noused.toml", "mv noused.toml away", "echo >>noused.toml",
 	} {
 		got := d.extension(session, "bash", `{"command":"`+strings.ReplaceAll(command, `\\\"`, `\"`)+`"}`)
@@ -197,7 +207,8 @@ func TestRulesBesideAConfigurationInTheWorkdir(t *testing.T) {
 	if got := d.extension(session, "write", `{"path":"rules.toml","content":"[[policy.rule]]\n"}`); got.OK {
 		t.Errorf("write: %+v", got)
 	}
-	if info, err := os.Lstat(rules); err != nil || !info.Mode().IsRegular() || info.Size() != 0 || info.Mode().Perm() != 0o600 {
+	if info, err := os.Lstat(rules); err != nil || !info.Mode().IsRegular() || info.Size() != 0 ||
+		info.Mode().Perm() != 0o600 {
 		t.Errorf("rules.toml is %v, %v", info, err)
 	}
 	if text, err := os.ReadFile(config); err != nil || string(text) != "[policy]\ndeny = [\"job\"]\n" {

@@ -50,7 +50,8 @@ func TestTheOtherWire(t *testing.T) {
 				t.Errorf("got the request %s", body)
 			}
 			w.Header().Set("Content-Type", "text/event-stream")
-			sse(w, `{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"m","role":"assistant","content":[]}}`,
+			sse(w,
+				`{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"m","role":"assistant","content":[]}}`,
 				`{"type":"response.output_text.delta","output_index":0,"delta":"Hello."}`,
 				`{"type":"response.output_item.done","output_index":0,"item":{"type":"message","id":"m","role":"assistant","content":[{"type":"output_text","text":"Hello."}]}}`,
 				`{"type":"response.completed","response":{"status":"completed","usage":{"input_tokens":3,"output_tokens":2}}}`)

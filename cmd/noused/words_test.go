@@ -17,7 +17,10 @@ var riddles = []struct{ phrase, instead string }{
 	{`that there (are|is not|was not)\b`, "existing, or does not exist"},
 	{`\bwhoever\b`, "the caller, anyone who, no matter who"},
 	{`\b(told|tells?) of\b`, "reports, learns of, is listed"},
-	{`of which (nobody|nothing|no event|no copy|no end|no process|it is not|there is|is measured)\b`, "that, whose, for which"},
+	{
+		`of which (nobody|nothing|no event|no copy|no end|no process|it is not|there is|is measured)\b`,
+		"that, whose, for which",
+	},
 	{`\b(becomes?|became) of\b`, "happens to, how it ends"},
 	{`as it comes\b`, "as it arrives"},
 	{`what is to be\b`, "name the thing"},
@@ -46,13 +49,18 @@ func TestWordsArePlain(t *testing.T) {
 		refused[i] = regexp.MustCompile(`(?i)` + strings.ReplaceAll(r.phrase, " ", `(?: |\n[\t ]*(?://|#)? ?)`))
 	}
 	files := 0
-	for _, top := range []string{"README.md", "SCOPE.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile", "cmd", "internal", "docs", "examples", "deploy", "scripts"} {
+	for _, top := range []string{
+		"README.md", "SCOPE.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile", "cmd", "internal",
+		"docs", "examples", "deploy", "scripts",
+	} {
 		if err := filepath.WalkDir(filepath.Join(root, top), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || !entry.Type().IsRegular() {
 				return err
 			}
 			name, err := filepath.Rel(root, path)
-			if err != nil || !isProse(name) || slices.ContainsFunc(unread, func(place string) bool { return strings.HasPrefix(name, place) }) {
+			if err != nil || !isProse(name) || slices.ContainsFunc(unread, func(place string) bool {
+				return strings.HasPrefix(name, place)
+			}) {
 				return err
 			}
 			text, err := os.ReadFile(path)

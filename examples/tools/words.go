@@ -53,5 +53,6 @@ func main() {
 	})
 	frequent = frequent[:min(c.Input.Top, len(frequent))]
 	emit("done", map[string]any{"ok": true, "requestId": c.RequestID, "summary": fmt.Sprintf(
-		"%d lines, %d words; most frequent: %s", strings.Count(string(text), "\n"), len(words), strings.Join(frequent, ", "))})
+		"%d lines, %d words; most frequent: %s", strings.Count(string(text), "\n"), len(words),
+		strings.Join(frequent, ", "))})
 }

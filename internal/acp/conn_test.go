@@ -47,7 +47,8 @@ func FuzzLines(f *testing.F) {
 		`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"x"}]}}`,
 		`{"jsonrpc":"2.0","id":"a","method":"x","params":{"sessionId":"s","prompt":[{"type":"resource","resource":{"uri":"u","text":"t"}}]}}`,
 		`{"jsonrpc":"2.0","id":null,"method":"x"}`, `{"jsonrpc":"2.0","method":"x"}`, `{"jsonrpc":"2.0","id":1,"result":{}}`,
-		`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}`, `[1]`, `{`, "\xff", `{"jsonrpc":"2.0","id":1e3,"method":"x"}`,
+		`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}`, `[1]`, `{`, "\xff",
+		`{"jsonrpc":"2.0","id":1e3,"method":"x"}`,
 	} {
 		f.Add(line)
 	}
@@ -59,7 +60,8 @@ func FuzzLines(f *testing.F) {
 		var e envelope
 		silent := strings.TrimSuffix(line, "\r") == ""
 		if json.Unmarshal([]byte(line), &e) == nil && e.JSONRPC == "2.0" {
-			silent = silent || e.Method != nil && e.ID == nil || e.Method == nil && e.ID != nil && (e.Result != nil) != (e.Error != nil)
+			silent = silent || e.Method != nil && e.ID == nil || e.Method == nil && e.ID != nil &&
+				(e.Result != nil) != (e.Error != nil)
 		}
 		if silent {
 			if out != "" {
@@ -68,7 +70,8 @@ func FuzzLines(f *testing.F) {
 			return
 		}
 		var m envelope
-		if n := strings.Count(out, "\n"); n != 1 || json.Unmarshal([]byte(out), &m) != nil || m.JSONRPC != "2.0" || (m.Result != nil) == (m.Error != nil) {
+		if n := strings.Count(out, "\n"); n != 1 || json.Unmarshal([]byte(out), &m) != nil || m.JSONRPC != "2.0" ||
+			(m.Result != nil) == (m.Error != nil) {
 			t.Errorf("%q is answered with %q", line, out)
 		}
 	})

@@ -258,7 +258,8 @@ func image(dataAt, typeAt string, data *string, mimeType string) *Error {
 		return Errorf(InvalidParams, "%s: is not base64", dataAt)
 	}
 	if !IsImage(mimeType) {
-		return Errorf(InvalidParams, "%s: %.40q is not taken; image/png, image/jpeg, image/gif and image/webp are", typeAt, mimeType)
+		return Errorf(InvalidParams, "%s: %.40q is not taken; image/png, image/jpeg, image/gif and image/webp are", typeAt,
+			mimeType)
 	}
 	return nil
 }

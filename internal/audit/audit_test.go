@@ -62,7 +62,10 @@ func TestEventsHaveTheSchemasShape(t *testing.T) {
 	l.Record(model.AuditEvent{Event: "session:start", Component: "session", SessionID: "ses-1"})
 	l.Record(model.AuditEvent{
 		Event: "module:invoke", Component: "tool", Module: "notes", Status: "error", Duration: 1500 * time.Millisecond,
-		SessionID: "ses-1", RequestID: "call-1", Data: []byte(`{"op":"add"}`), Error: &model.ToolError{Code: "timeout", Message: "too slow \xff"},
+		SessionID: "ses-1", RequestID: "call-1", Data: []byte(`{"op":"add"}`), Error: &model.ToolError{
+			Code:    "timeout",
+			Message: "too slow \xff",
+		},
 	})
 	l.Close()
 	all := events(t, path)
@@ -75,7 +78,8 @@ func TestEventsHaveTheSchemasShape(t *testing.T) {
 			t.Errorf("id %v, ts %v", ev["id"], ev["ts"])
 		}
 	}
-	if got := all[0]; len(got) != 5 || got["event"] != "session:start" || got["component"] != "session" || got["session_id"] != "ses-1" {
+	if got := all[0]; len(got) != 5 || got["event"] != "session:start" || got["component"] != "session" ||
+		got["session_id"] != "ses-1" {
 		t.Errorf("got %v", got)
 	}
 	got := all[1]

@@ -23,7 +23,10 @@ func TestAPartGivesBackWhatItTook(t *testing.T) {
 	p := NewPool(10 * freePart)
 	a := p.Begin()
 	for _, c := range []struct{ n, size, used int }{
-		{3 * freePart, 3 * freePart, 2 * freePart}, {-freePart, 2 * freePart, freePart}, {-2 * freePart, 0, 0}, {2 * freePart, 2 * freePart, freePart},
+		{3 * freePart, 3 * freePart, 2 * freePart},
+		{-freePart, 2 * freePart, freePart},
+		{-2 * freePart, 0, 0},
+		{2 * freePart, 2 * freePart, freePart},
 	} {
 		if err := a.Grow(t.Context(), c.n); err != nil || a.Size() != c.size || p.Used() != c.used {
 			t.Errorf("by %d: got %v, size %d, %d used; want %d, %d", c.n, err, a.Size(), p.Used(), c.size, c.used)

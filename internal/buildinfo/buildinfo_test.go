@@ -14,8 +14,18 @@ func TestLine(t *testing.T) {
 		version      string
 		line         string
 	}{
-		{"a release", "v0.3.0", []debug.BuildSetting{commit, date}, "v0.3.0", "nous v0.3.0 (commit 0123456789ab of 2026-11-22, go1.26.8, protocol v1)"},
-		{"a checkout that was changed", "(devel)", []debug.BuildSetting{commit, date, {Key: "vcs.modified", Value: "true"}}, "devel-0123456789ab", "nous devel-0123456789ab (commit 0123456789ab of 2026-11-22, modified, go1.26.8, protocol v1)"},
+		{
+			"a release", "v0.3.0",
+			[]debug.BuildSetting{commit, date},
+			"v0.3.0",
+			"nous v0.3.0 (commit 0123456789ab of 2026-11-22, go1.26.8, protocol v1)",
+		},
+		{
+			"a checkout that was changed", "(devel)",
+			[]debug.BuildSetting{commit, date, {Key: "vcs.modified", Value: "true"}},
+			"devel-0123456789ab",
+			"nous devel-0123456789ab (commit 0123456789ab of 2026-11-22, modified, go1.26.8, protocol v1)",
+		},
 		{"without version control", "(devel)", nil, "devel", "nous devel (commit unknown, go1.26.8, protocol v1)"},
 		{"not built as a module", "", nil, "devel", "nous devel (commit unknown, go1.26.8, protocol v1)"},
 	} {

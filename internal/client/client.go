@@ -134,7 +134,9 @@ func Call[P protocol.Params, R protocol.Reply](ctx context.Context, c *Client, d
 }
 
 // Raw is Call for those who want the reply's payload as the daemon wrote it.
-func Raw[P protocol.Params, R protocol.Reply](ctx context.Context, c *Client, def protocol.Def[P, R], p P) (jsontext.Value, error) {
+func Raw[P protocol.Params, R protocol.Reply](ctx context.Context, c *Client, def protocol.Def[P, R],
+	p P,
+) (jsontext.Value, error) {
 	payload, err := c.core.send(ctx, c, def.Name(), p)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", def.Name(), err)

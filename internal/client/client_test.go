@@ -56,7 +56,10 @@ func TestCallReturnsTheTypedReply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := protocol.PromptReply{Accepted: &protocol.PromptAccepted{Command: "prompt", RunID: "r1", SessionID: "s", InputID: "i1"}}
+	want := protocol.PromptReply{Accepted: &protocol.PromptAccepted{
+		Command: "prompt", RunID: "r1", SessionID: "s",
+		InputID: "i1",
+	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("reply (-want +got):\n%s", diff)
 	}
@@ -171,7 +174,8 @@ func TestLossNamesWhatTheDaemonSaidLast(t *testing.T) {
 // right form is another error.
 func TestACommandThatTheDaemonDoesNotKnow(t *testing.T) {
 	for said, want := range map[string]bool{
-		`unknown_command: "get_tree"`: true, "unknown command": true, "get_tree": true, "invalid_command: get_tree": true, `"get_tree"`: true,
+		`unknown_command: "get_tree"`: true, "unknown command": true, "get_tree": true, "invalid_command: get_tree": true,
+		`"get_tree"`: true,
 		"missing_id": false, "invalid_json: get_tree": false, "invalid_command: ": false,
 	} {
 		c, _, conn := dial(t)
@@ -179,7 +183,8 @@ func TestACommandThatTheDaemonDoesNotKnow(t *testing.T) {
 			id, _ := conn.Want("get_tree")
 			conn.Fail(id, &protocol.Error{Code: protocol.InvalidCommand, Message: said})
 		}()
-		if _, err := client.Call(t.Context(), c, protocol.GetTree, protocol.GetTreeParams{}); errors.Is(err, client.ErrUnsupported) != want {
+		if _, err := client.Call(t.Context(), c, protocol.GetTree, protocol.GetTreeParams{}); errors.Is(err,
+			client.ErrUnsupported) != want {
 			t.Errorf("%s: got %v, want ErrUnsupported: %t", said, err, want)
 		}
 	}
@@ -191,7 +196,8 @@ func TestErrorWithoutAnIDFindsItsCommand(t *testing.T) {
 	c, _, conn := dial(t)
 	go func() {
 		conn.Want("get_tree")
-		conn.Line(`{"v":"1","id":"","type":"error","payload":{},"ok":false,"error":{"code":"invalid_command","message":"unknown_command: get_tree"}}`)
+		conn.Line(
+			`{"v":"1","id":"","type":"error","payload":{},"ok":false,"error":{"code":"invalid_command","message":"unknown_command: get_tree"}}`)
 		for range 2 {
 			id, _ := conn.Want("ping")
 			conn.Reply(id, "pong", `{"message":"pong"}`)
@@ -236,7 +242,8 @@ func TestReplyOfTheWrongShapeIsAnError(t *testing.T) {
 		id, _ := conn.Want("ping")
 		conn.Reply(id, "pong", `{"message":7}`)
 	}()
-	if _, err := client.Call(t.Context(), c, protocol.Ping, protocol.PingParams{}); err == nil || !strings.Contains(err.Error(), "ping: decode reply") {
+	if _, err := client.Call(t.Context(), c, protocol.Ping, protocol.PingParams{}); err == nil ||
+		!strings.Contains(err.Error(), "ping: decode reply") {
 		t.Errorf("got %v, want a decode error naming the command", err)
 	}
 }
@@ -299,7 +306,8 @@ func TestNoDaemon(t *testing.T) {
 		t.Errorf("stale socket: got %v, want a NoDaemonError", err)
 	}
 
-	if _, err := client.Dial(t.Context(), "/"+strings.Repeat("x", 107)); err == nil || !strings.Contains(err.Error(), "108 bytes") {
+	if _, err := client.Dial(t.Context(), "/"+strings.Repeat("x", 107)); err == nil ||
+		!strings.Contains(err.Error(), "108 bytes") {
 		t.Errorf("long path: got %v, want its length named", err)
 	}
 }

@@ -15,7 +15,9 @@ import (
 
 // subscribe runs script as the daemon's end of one event connection, which the
 // caller closes.
-func subscribe(t *testing.T, p protocol.SubscribeParams, script func(*clienttest.Conn)) (*client.Events, *clienttest.Conn, error) {
+func subscribe(t *testing.T, p protocol.SubscribeParams, script func(*clienttest.Conn)) (*client.Events,
+	*clienttest.Conn, error,
+) {
 	t.Helper()
 	d := clienttest.Listen(t)
 	conns := make(chan *clienttest.Conn, 1)
@@ -35,16 +37,17 @@ func subscribe(t *testing.T, p protocol.SubscribeParams, script func(*clienttest
 
 func TestSubscribeThrowsAwayWhatCameBefore(t *testing.T) {
 	after := uint64(17)
-	events, conn, err := subscribe(t, protocol.SubscribeParams{Epoch: "e", After: &after, Types: []string{"status"}}, func(conn *clienttest.Conn) {
-		conn.Event(40, "status", `{"message":"too early","code":"x"}`)
-		id, payload := conn.Want("subscribe")
-		if got, want := string(payload), `{"epoch":"e","after":17,"types":["status"]}`; got != want {
-			t.Errorf("got payload %s, want %s", got, want)
-		}
-		conn.Event(41, "error", `{"message":"an event, not a reply","code":"x"}`)
-		conn.Reply(id, "subscribed", `{"epoch":"e","next_seq":18,"gap":false}`)
-		conn.Event(18, "status", `{"message":"first","code":"x"}`)
-	})
+	events, conn, err := subscribe(t, protocol.SubscribeParams{Epoch: "e", After: &after, Types: []string{"status"}},
+		func(conn *clienttest.Conn) {
+			conn.Event(40, "status", `{"message":"too early","code":"x"}`)
+			id, payload := conn.Want("subscribe")
+			if got, want := string(payload), `{"epoch":"e","after":17,"types":["status"]}`; got != want {
+				t.Errorf("got payload %s, want %s", got, want)
+			}
+			conn.Event(41, "error", `{"message":"an event, not a reply","code":"x"}`)
+			conn.Reply(id, "subscribed", `{"epoch":"e","next_seq":18,"gap":false}`)
+			conn.Event(18, "status", `{"message":"first","code":"x"}`)
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +58,8 @@ func TestSubscribeThrowsAwayWhatCameBefore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if env.Seq != 18 || events.Last() != 18 || !strings.HasPrefix(string(raw), "{") || strings.HasSuffix(string(raw), "\n") {
+	if env.Seq != 18 || events.Last() != 18 || !strings.HasPrefix(string(raw), "{") ||
+		strings.HasSuffix(string(raw), "\n") {
 		t.Errorf("got seq %d, last %d, line %s", env.Seq, events.Last(), raw)
 	}
 	ev, err := client.Decode(env)

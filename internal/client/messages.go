@@ -14,7 +14,9 @@ import (
 // belongs to the leaf of the first, wherever the session's leaf is by then. An older daemon
 // gives all in one. p has no Limit. An error is the last thing it yields. A run that goes
 // over several pages is in the Runs of each.
-func Pages(p protocol.GetMessagesParams, ask func(protocol.GetMessagesParams) (protocol.Messages, error)) iter.Seq2[protocol.Messages, error] {
+func Pages(p protocol.GetMessagesParams, ask func(protocol.GetMessagesParams) (protocol.Messages,
+	error),
+) iter.Seq2[protocol.Messages, error] {
 	return func(yield func(protocol.Messages, error) bool) {
 		for p.After = new(""); ; {
 			page, err := ask(p)
@@ -28,7 +30,8 @@ func Pages(p protocol.GetMessagesParams, ask func(protocol.GetMessagesParams) (p
 				err = json.Unmarshal(page.Messages[n-1], &last, jsontext.AllowInvalidUTF8(true))
 			}
 			if err != nil || last.ID == "" || last.ID == *p.After {
-				yield(protocol.Messages{}, protocol.Errorf(protocol.InternalError, "the daemon says that messages follow, and not after which"))
+				yield(protocol.Messages{}, protocol.Errorf(protocol.InternalError,
+					"the daemon says that messages follow, and not after which"))
 				return
 			}
 			p.SessionID, p.LeafID, p.After = page.SessionID, page.LeafID, &last.ID
@@ -37,7 +40,9 @@ func Pages(p protocol.GetMessagesParams, ask func(protocol.GetMessagesParams) (p
 }
 
 // AllMessages is what Pages yields as one reply.
-func AllMessages(p protocol.GetMessagesParams, ask func(protocol.GetMessagesParams) (protocol.Messages, error)) (all protocol.Messages, err error) {
+func AllMessages(p protocol.GetMessagesParams, ask func(protocol.GetMessagesParams) (protocol.Messages, error)) (
+	all protocol.Messages, err error,
+) {
 	first := true
 	for page, err := range Pages(p, ask) {
 		switch {

@@ -27,15 +27,20 @@ func TestPagesOfAConversation(t *testing.T) {
 		asked, got string
 		fails      bool
 	}{
-		"one":             {[]protocol.Messages{page(false, "r1", "a", "b")}, `""`, "a b | r1", false},
-		"none":            {[]protocol.Messages{page(false, "")}, `""`, " | ", false},
-		"three":           {[]protocol.Messages{page(true, "r1", "a"), page(true, "r1 r2", "b"), page(false, "r2", "c", "d")}, `"" a d b d`, "a b c d | r1 r2", false},
+		"one":  {[]protocol.Messages{page(false, "r1", "a", "b")}, `""`, "a b | r1", false},
+		"none": {[]protocol.Messages{page(false, "")}, `""`, " | ", false},
+		"three": {
+			[]protocol.Messages{page(true, "r1", "a"), page(true, "r1 r2", "b"), page(false, "r2", "c", "d")},
+			`"" a d b d`, "a b c d | r1 r2", false,
+		},
 		"more of nothing": {[]protocol.Messages{page(true, "")}, `""`, "", true},
 		"the same again":  {[]protocol.Messages{page(true, "", "a"), page(true, "", "a")}, `"" a d`, "", true},
 	} {
 		var asked []string
 		replies := c.replies
-		all, err := client.AllMessages(protocol.GetMessagesParams{}, func(p protocol.GetMessagesParams) (protocol.Messages, error) {
+		all, err := client.AllMessages(protocol.GetMessagesParams{}, func(p protocol.GetMessagesParams) (protocol.Messages,
+			error,
+		) {
 			if len(asked) == 0 {
 				asked = append(asked, fmt.Sprintf("%q", *p.After))
 			} else {

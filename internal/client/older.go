@@ -408,7 +408,8 @@ func isUnknown(err error, command string) bool {
 	}
 	why := strings.ReplaceAll(strings.ToLower(wire.Message), " ", "_")
 	bare := strings.Trim(strings.TrimPrefix(why, string(protocol.InvalidCommand)+":"), `_"'`)
-	return wire.Code == protocol.InvalidCommand && (bare == command || strings.Contains(why, string(protocol.UnknownCommand))) ||
+	return wire.Code == protocol.InvalidCommand &&
+		(bare == command || strings.Contains(why, string(protocol.UnknownCommand))) ||
 		string(wire.Code) == string(protocol.UnknownCommand)
 }
 

@@ -85,17 +85,24 @@ func (k *core) prompt(ctx context.Context, c *Client, p protocol.PromptParams) (
 }
 
 // queue steers, or queues a follow-up. An older core does not start a run where there is none.
-func (k *core) queue(ctx context.Context, c *Client, kind protocol.Kind, p protocol.SteerParams) (jsontext.Value, error) {
+func (k *core) queue(ctx context.Context, c *Client, kind protocol.Kind, p protocol.SteerParams) (jsontext.Value,
+	error,
+) {
 	p.IdempotencyKey = ""
 	payload, err := k.text(ctx, c, kind, p.Text, p)
 	if p.IfIdle != protocol.KindPrompt || !isStateRejection(err) {
 		return payload, err
 	}
-	return k.text(ctx, c, protocol.KindPrompt, p.Text, protocol.PromptParams{Scope: p.Scope, Text: p.Text, Wait: new(bool)})
+	return k.text(ctx, c, protocol.KindPrompt, p.Text, protocol.PromptParams{
+		Scope: p.Scope, Text: p.Text,
+		Wait: new(bool),
+	})
 }
 
 // text sends a text, which the readers of events may have to know.
-func (k *core) text(ctx context.Context, c *Client, kind protocol.Kind, text string, p protocol.Params) (jsontext.Value, error) {
+func (k *core) text(ctx context.Context, c *Client, kind protocol.Kind, text string, p protocol.Params) (jsontext.Value,
+	error,
+) {
 	k.eachFill(func(f *Filler) { f.Sent(kind, text) })
 	payload, err := c.roundTrip(ctx, string(kind), p)
 	if refused := (*protocol.Error)(nil); errors.As(err, &refused) {

@@ -42,7 +42,10 @@ const oldState = `{"session_id":"ses-1","run_state":"idle"}`
 func TestAnOlderCoreQueuesByItsOwnCommands(t *testing.T) {
 	d := clienttest.Listen(t)
 	dialer := client.Adapt(way{d})
-	p := protocol.PromptParams{Scope: protocol.Scope{SessionID: "ses-1"}, Text: "hi", StreamingBehavior: protocol.KindSteer, IdempotencyKey: "k"}
+	p := protocol.PromptParams{
+		Scope: protocol.Scope{SessionID: "ses-1"}, Text: "hi",
+		StreamingBehavior: protocol.KindSteer, IdempotencyKey: "k",
+	}
 	for _, learned := range []bool{false, true} {
 		c := adapted(t, dialer, func() {
 			conn := d.Commands()
@@ -89,7 +92,8 @@ func TestWhatAnOlderCoreCannotDo(t *testing.T) {
 		do   func() error
 	}{
 		{"takes no images", func() error {
-			_, err := client.Call(t.Context(), c, protocol.Steer, protocol.SteerParams{Text: "x", Attachments: []protocol.AttachmentParams{{Path: "/x"}}})
+			_, err := client.Call(t.Context(), c, protocol.Steer,
+				protocol.SteerParams{Text: "x", Attachments: []protocol.AttachmentParams{{Path: "/x"}}})
 			return err
 		}},
 		{"works in its active session only, which is ses-1; switch to ses-2 first", func() error {
@@ -105,7 +109,8 @@ func TestWhatAnOlderCoreCannotDo(t *testing.T) {
 		}},
 	} {
 		var lacks *client.OlderError
-		if err := one.do(); !errors.As(err, &lacks) || !strings.Contains(err.Error(), "this core is an older one and "+one.want) {
+		if err := one.do(); !errors.As(err, &lacks) || !strings.Contains(err.Error(), "this core is an older one and "+
+			one.want) {
 			t.Errorf("got %v, want that it %s", err, one.want)
 		}
 	}
@@ -132,7 +137,8 @@ func TestAnOlderCoreMayHaveATree(t *testing.T) {
 		t.Error(err)
 	}
 	var lacks *client.OlderError
-	if _, err := client.Call(t.Context(), c, protocol.ListTools, protocol.ListToolsParams{}); !errors.As(err, &lacks) || lacks.Command != "list_tools" {
+	if _, err := client.Call(t.Context(), c, protocol.ListTools, protocol.ListToolsParams{}); !errors.As(err, &lacks) ||
+		lacks.Command != "list_tools" {
 		t.Errorf("got %v, want that it has no list_tools", err)
 	}
 	if _, err := client.Call(t.Context(), c, protocol.Ping, protocol.PingParams{}); err != nil {
@@ -154,7 +160,8 @@ func TestADaemonMayLackOneCommand(t *testing.T) {
 		conn.Reply(id, "tree", `{"session_id":"s","entries":[]}`)
 	})
 	var lacks *client.OlderError
-	if _, err := client.Call(t.Context(), c, protocol.Shutdown, protocol.ShutdownParams{}); !errors.As(err, &lacks) || lacks.Command != "shutdown" {
+	if _, err := client.Call(t.Context(), c, protocol.Shutdown, protocol.ShutdownParams{}); !errors.As(err, &lacks) ||
+		lacks.Command != "shutdown" {
 		t.Errorf("got %v, want that it has no shutdown", err)
 	}
 	if _, err := client.Call(t.Context(), c, protocol.ListSessions, protocol.ListSessionsParams{}); err != nil {

@@ -61,7 +61,8 @@ func (e *DistrustError) Unwrap() error { return e.Err }
 // connecting only.
 func Connect(ctx context.Context, socket string) (net.Conn, error) {
 	if len(socket) > protocol.MaxSocketPath {
-		return nil, fmt.Errorf("connect to %s: the path is %d bytes long, a socket's has at most %d", socket, len(socket), protocol.MaxSocketPath)
+		return nil, fmt.Errorf("connect to %s: the path is %d bytes long, a socket's has at most %d", socket, len(socket),
+			protocol.MaxSocketPath)
 	}
 	if err := trust.Folder(filepath.Dir(socket)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, &DistrustError{socket, err}

@@ -57,7 +57,8 @@ func Wants(least, most int, what string) cobra.PositionalArgs {
 		case most == 0 && len(args) > 0:
 			return Errorf("%s takes no arguments, and got %q", Name(cmd), args[0])
 		case most > 0 && len(args) > most:
-			return Errorf("%s takes %s, and got %q besides: it wants %s", Name(cmd), format.Count(most, "argument"), args[most], what)
+			return Errorf("%s takes %s, and got %q besides: it wants %s", Name(cmd), format.Count(most, "argument"), args[most],
+				what)
 		}
 		return nil
 	}

@@ -116,10 +116,12 @@ func TestOnlyALogOfTheFolderIsOpened(t *testing.T) {
 // anew: by the next daemon that has it at once, by the one that runs when it is full.
 func TestARemovedLogIsBegunAnew(t *testing.T) {
 	for name, remove := range map[string]func(path string) error{
-		"removed":          os.Remove,
-		"its folder, too":  func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
-		"moved aside":      func(path string) error { return os.Rename(path, path+".1") },
-		"another in place": func(path string) error { return errors.Join(os.Remove(path), os.WriteFile(path, []byte("x"), 0o600)) },
+		"removed":         os.Remove,
+		"its folder, too": func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
+		"moved aside":     func(path string) error { return os.Rename(path, path+".1") },
+		"another in place": func(path string) error {
+			return errors.Join(os.Remove(path), os.WriteFile(path, []byte("x"), 0o600))
+		},
 	} {
 		for _, restarted := range []bool{true, false} {
 			path := filepath.Join(t.TempDir(), "log", "noused.log")

@@ -53,7 +53,8 @@ func Environ(environ []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
 		switch name {
-		case "NOTIFY_SOCKET", "INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID", "NOUS_SESSION", readyVariable, InheritVariable, "PWD", "OLDPWD":
+		case "NOTIFY_SOCKET", "INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID", "NOUS_SESSION", readyVariable,
+			InheritVariable, "PWD", "OLDPWD":
 			return true
 		}
 		return strings.HasPrefix(name, "LISTEN_") || strings.HasPrefix(name, "WATCHDOG_")

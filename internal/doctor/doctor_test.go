@@ -47,9 +47,11 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	w := &world{t: t, dir: dir}
 	w.Options = Options{
-		Config: w.at("config.toml"), Socket: w.at("run/s"), DefaultSocket: w.at("run/s"), StateDir: w.at("state"), Workdir: dir,
-		ToolsDirs: []string{w.at("tools")}, ServersFile: w.at("mcp.json"), Provider: "offline", ModelName: "offline", Environ: []string{"PATH=" + w.at("bin") + ":" + os.Getenv("PATH")},
-		Home: w.at("home"), UnitDirs: []string{w.at("units"), w.at("more-units")}, Linger: w.at("linger"), Version: "v1",
+		Config: w.at("config.toml"), Socket: w.at("run/s"), DefaultSocket: w.at("run/s"), StateDir: w.at("state"),
+		Workdir:   dir,
+		ToolsDirs: []string{w.at("tools")}, ServersFile: w.at("mcp.json"), Provider: "offline", ModelName: "offline",
+		Environ: []string{"PATH=" + w.at("bin") + ":" + os.Getenv("PATH")},
+		Home:    w.at("home"), UnitDirs: []string{w.at("units"), w.at("more-units")}, Linger: w.at("linger"), Version: "v1",
 		Sandbox: func(*tool.Descriptor) error { return nil }, Confinement: func() (int, bool) { return 9, true },
 	}
 	w.write("config.toml", "log_level = 'info'\n", 0o600)
@@ -80,8 +82,14 @@ func (w *world) session(store *session.Store, id string) {
 		session.Input{InputID: "in-1", Kind: "prompt", Command: "prompt", Text: "hello", RunID: "run-1"},
 		session.RunStarted{RunID: "run-1"},
 		session.TurnStarted{RunID: "run-1", Turn: 1, Kind: "prompt", InputIDs: []string{"in-1"}},
-		session.MessageAdded{ID: "m1", RunID: "run-1", InputID: "in-1", Message: model.Message{Role: model.User, Text: "hello"}},
-		session.MessageAdded{ID: "m2", ParentID: "m1", RunID: "run-1", Message: model.Message{Role: model.Assistant, Text: "hello"}},
+		session.MessageAdded{ID: "m1", RunID: "run-1", InputID: "in-1", Message: model.Message{
+			Role: model.User,
+			Text: "hello",
+		}},
+		session.MessageAdded{ID: "m2", ParentID: "m1", RunID: "run-1", Message: model.Message{
+			Role: model.Assistant,
+			Text: "hello",
+		}},
 		session.TurnEnded{RunID: "run-1", Turn: 1, StopReason: "end"},
 		session.RunEnded{RunID: "run-1", StopReason: "completed"},
 	} {
@@ -99,7 +107,8 @@ func (w *world) session(store *session.Store, id string) {
 // image adds a message with an image to a session.
 func (w *world) image(store *session.Store, id string) {
 	w.t.Helper()
-	kept, err := store.KeepImages(id, []session.Image{{MediaType: "image/png", Size: 3, Content: strings.NewReader("png")}})
+	kept, err := store.KeepImages(id,
+		[]session.Image{{MediaType: "image/png", Size: 3, Content: strings.NewReader("png")}})
 	w.must(err)
 	_, j, _, err := store.Load(context.Background(), id)
 	w.must(err)
@@ -121,7 +130,9 @@ func (w *world) png() string {
 }
 
 func descriptor(name, program string) string {
-	return fmt.Sprintf(`{"name":%q,"kind":"tool","protocol":"gevals","capabilities":[],"transport":{"type":"stdio","command":[%q]}}`, name, program)
+	return fmt.Sprintf(
+		`{"name":%q,"kind":"tool","protocol":"gevals","capabilities":[],"transport":{"type":"stdio","command":[%q]}}`, name,
+		program)
 }
 
 func (w *world) at(path string) string { return filepath.Join(w.dir, path) }
@@ -162,7 +173,10 @@ func (w *world) answer(line string) {
 	l, err := lock.Acquire(w.Socket + ".lock")
 	w.must(err)
 	w.t.Cleanup(func() { _ = l.Release() })
-	for name, line := range map[string]string{"run/s": line, "run/s.events": `{"v":"1","id":"doctor","type":"subscribed","payload":{"epoch":"ep-1"}}` + "\n"} {
+	for name, line := range map[string]string{
+		"run/s":        line,
+		"run/s.events": `{"v":"1","id":"doctor","type":"subscribed","payload":{"epoch":"ep-1"}}` + "\n",
+	} {
 		ln := w.listen(name)
 		done := make(chan struct{})
 		go func() { // ended by the cleanup, which waits for it
@@ -240,7 +254,8 @@ func TestAllIsWell(t *testing.T) {
 	if got := w.look(false); got != nil {
 		t.Errorf("got %+v, want nothing to tell", got)
 	}
-	w.Options.StateDir, w.Options.Socket, w.Options.ToolsDirs, w.Options.Config = w.at("a/b"), w.at("c/d/s"), []string{w.at("none")}, ""
+	w.Options.StateDir, w.Options.Socket, w.Options.ToolsDirs, w.Options.Config = w.at("a/b"), w.at("c/d/s"),
+		[]string{w.at("none")}, ""
 	before := w.snapshot()
 	if got := w.look(true); got != nil {
 		t.Errorf("with nothing there: got %+v, want nothing to tell", got)
@@ -286,7 +301,8 @@ func TestWhatIsBroken(t *testing.T) {
 	}{
 		"torn journal": {
 			breakIt: func(w *world) { w.write(journal, w.read(journal)+`{"v":1,"at":"2026`, 0o600) },
-			status:  Warn, area: Journals, what: "the last line is torn, 17 bytes from byte ", done: "kept in ", left: "1 file of damaged parts",
+			status:  Warn, area: Journals, what: "the last line is torn, 17 bytes from byte ", done: "kept in ",
+			left: "1 file of damaged parts",
 			check: func(w *world) {
 				if text := w.read(journal); !strings.HasSuffix(text, "}\n") {
 					w.t.Errorf("the journal still ends in %q", text[len(text)-20:])
@@ -299,7 +315,8 @@ func TestWhatIsBroken(t *testing.T) {
 		"corrupt lines": {
 			breakIt: func(w *world) {
 				text := strings.SplitAfter(w.read(journal), "\n")
-				text[5], text[6] = "\x00\x00\x00\n", "{\"v\":1,\"at\":\"2026-01-02T03:04:05Z\",\"type\":\"leaf_set\",\"data\":{\"leaf_id\":\"m9\"}}\n"
+				text[5], text[6] = "\x00\x00\x00\n",
+					"{\"v\":1,\"at\":\"2026-01-02T03:04:05Z\",\"type\":\"leaf_set\",\"data\":{\"leaf_id\":\"m9\"}}\n"
 				w.write(journal, strings.Join(text, ""), 0o600)
 			},
 			status: Warn, area: Journals, what: "2 lines are skipped, at byte ",
@@ -528,7 +545,8 @@ func TestWhatIsBroken(t *testing.T) {
 		},
 		"no user namespaces": {
 			breakIt: func(w *world) { w.Confinement = func() (int, bool) { return 7, false } },
-			status:  Warn, area: Tools, what: "is made of Landlock 7 alone, because this system forbids user namespaces: tools have no terminals of their own, and can connect to sockets",
+			status:  Warn, area: Tools, what: "is made of Landlock 7 alone, because this system forbids user namespaces: " +
+				"tools have no terminals of their own, and can connect to sockets",
 		},
 		"no user namespaces, and a newer Landlock": {
 			breakIt: func(w *world) { w.Confinement = func() (int, bool) { return 9, false } },
@@ -536,14 +554,16 @@ func TestWhatIsBroken(t *testing.T) {
 		},
 		"tool without its sandbox": {
 			breakIt: func(w *world) {
-				w.write("tools/boxed.json", strings.Replace(descriptor("boxed", "../bin/good"), "{", `{"sandbox":"workdir",`, 1), 0o600)
+				w.write("tools/boxed.json", strings.Replace(descriptor("boxed", "../bin/good"), "{", `{"sandbox":"workdir",`, 1),
+					0o600)
 				w.Sandbox = func(*tool.Descriptor) error { return errors.New("the kernel has no Landlock") }
 			},
 			status: Fail, area: Tools, what: "is refused, because its sandbox is not possible: the kernel has no Landlock",
 		},
 		"tool that may do without its sandbox": {
 			breakIt: func(w *world) {
-				w.write("tools/boxed.json", strings.Replace(descriptor("boxed", "../bin/good"), "{", `{"sandbox":"workdir","sandbox_required":false,`, 1), 0o600)
+				w.write("tools/boxed.json", strings.Replace(descriptor("boxed", "../bin/good"), "{",
+					`{"sandbox":"workdir","sandbox_required":false,`, 1), 0o600)
 				w.Sandbox = func(*tool.Descriptor) error { return errors.New("the kernel has no Landlock") }
 			},
 			status: Warn, area: Tools, what: "a weaker sandbox",
@@ -621,7 +641,8 @@ func TestWhatIsBroken(t *testing.T) {
 // units installs the service with this program, in two folders.
 func (w *world) units(program string) {
 	w.t.Helper()
-	w.write("units/noused.service", "[Unit]\nDescription=x\n[Service]\n# a comment\nExecStart=-"+strings.Replace(program, w.Home, "%h", 1)+
+	w.write("units/noused.service", "[Unit]\nDescription=x\n[Service]\n# a comment\nExecStart=-"+
+		strings.Replace(program, w.Home, "%h", 1)+
 		" --log-level debug\nEnvironmentFile=-%E/noused/environment\n", 0o600)
 	w.write("more-units/noused.service", "[Service]\nExecStart=/nowhere\n", 0o600) // the first folder goes first
 	w.write("more-units/noused.socket", "[Socket]\n", 0o600)
@@ -676,8 +697,10 @@ func TestLeavesAHeldStateDirectoryAlone(t *testing.T) {
 func TestProviderModule(t *testing.T) {
 	w := newWorld(t)
 	w.Provider, w.ModelName = "module", "parrot"
-	w.write("tools/parrot.json", `{"name":"parrot","kind":"provider","capabilities":["generate"],"transport":{"type":"stdio","command":["../bin/good"]}}`, 0o600)
-	w.write("tools/far.json", `{"name":"far","kind":"tool","capabilities":[],"transport":{"type":"http","url":"http://127.0.0.1:1/"}}`, 0o600)
+	w.write("tools/parrot.json",
+		`{"name":"parrot","kind":"provider","capabilities":["generate"],"transport":{"type":"stdio","command":["../bin/good"]}}`, 0o600)
+	w.write("tools/far.json",
+		`{"name":"far","kind":"tool","capabilities":[],"transport":{"type":"http","url":"http://127.0.0.1:1/"}}`, 0o600)
 	if got := w.look(false); got != nil {
 		t.Errorf("got %+v, want nothing to tell", got)
 	}
@@ -710,16 +733,39 @@ func TestModelServer(t *testing.T) {
 		status    Status
 		what, fix string
 	}{
-		"has it":         {has("gpt-5", "gpt-6"), OK, "openai/gpt-5: its server answers and has the model, which reads 400000 tokens, says the catalogue", ""},
-		"has others":     {has("a", "gpt-5-mini", "b", "c", "d"), Warn, "openai/gpt-5: its server answers, but does not list it; the nearest it has: gpt-5-mini, a, b", "correct the name"},
-		"has a like one": {has("claude-opus-4", "gpt5", "o3-deep-research", "whisper-large"), Warn, "the nearest it has: gpt5, ", "correct the name"},
-		"has none":       {has(), Warn, "openai/gpt-5: its server answers, but has no models", "ollama pull"},
-		"the wrong key":  {refuses(401), Fail, "openai/gpt-5: its server wants a key that it knows: 127.0.0.1", "nous login openai saves another; MY_KEY"},
-		"no right":       {refuses(403), Fail, "403 Forbidden: not with Bearer [redacted]", "nous login openai saves another; MY_KEY"},
-		"no list":        {refuses(404), Warn, "openai/gpt-5: its server answers, but does not tell which models it has: 127.0.0.1", "/v1"},
-		"no JSON":        {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, Warn, "does not tell which models", "/v1"},
-		"in trouble":     {refuses(503), Warn, "openai/gpt-5: its server answers with a failure of its own: 127.0.0.1", "later"},
-		"nobody there":   {nil, Fail, "openai/gpt-5: its server cannot be reached: 127.0.0.1", "start the server"},
+		"has it": {
+			has("gpt-5", "gpt-6"), OK,
+			"openai/gpt-5: its server answers and has the model, which reads 400000 tokens, says the catalogue", "",
+		},
+		"has others": {
+			has("a", "gpt-5-mini", "b", "c", "d"), Warn,
+			"openai/gpt-5: its server answers, but does not list it; the nearest it has: gpt-5-mini, a, b", "correct the name",
+		},
+		"has a like one": {
+			has("claude-opus-4", "gpt5", "o3-deep-research", "whisper-large"), Warn,
+			"the nearest it has: gpt5, ", "correct the name",
+		},
+		"has none": {has(), Warn, "openai/gpt-5: its server answers, but has no models", "ollama pull"},
+		"the wrong key": {
+			refuses(401), Fail, "openai/gpt-5: its server wants a key that it knows: 127.0.0.1",
+			"nous login openai saves another; MY_KEY",
+		},
+		"no right": {
+			refuses(403), Fail, "403 Forbidden: not with Bearer [redacted]",
+			"nous login openai saves another; MY_KEY",
+		},
+		"no list": {
+			refuses(404), Warn,
+			"openai/gpt-5: its server answers, but does not tell which models it has: 127.0.0.1", "/v1",
+		},
+		"no JSON": {func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "<html>")
+		}, Warn, "does not tell which models", "/v1"},
+		"in trouble": {
+			refuses(503), Warn, "openai/gpt-5: its server answers with a failure of its own: 127.0.0.1",
+			"later",
+		},
+		"nobody there": {nil, Fail, "openai/gpt-5: its server cannot be reached: 127.0.0.1", "start the server"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(c.answer)
@@ -742,7 +788,8 @@ func TestModelServer(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			if got.Status != c.status || !strings.Contains(got.What, c.what) || !strings.Contains(got.Fix, c.fix) || (got.Fix == "") != (c.status == OK) {
+			if got.Status != c.status || !strings.Contains(got.What, c.what) || !strings.Contains(got.Fix, c.fix) ||
+				(got.Fix == "") != (c.status == OK) {
 				t.Errorf("got %+v, want %s: %s; fix: %s", got, c.status, c.what, c.fix)
 			}
 			if strings.Contains(got.What+got.Fix, key) {
@@ -753,7 +800,8 @@ func TestModelServer(t *testing.T) {
 	w := newWorld(t)
 	w.Provider, w.ModelName = "openai", "gpt-5"
 	w.Models = func(context.Context) ([]string, error) { return nil, errors.New("the variable MY_KEY is not set") }
-	if got := w.look(false); len(got) != 1 || got[0].Status != Fail || got[0].What != "openai/gpt-5: the variable MY_KEY is not set" {
+	if got := w.look(false); len(got) != 1 || got[0].Status != Fail ||
+		got[0].What != "openai/gpt-5: the variable MY_KEY is not set" {
 		t.Errorf("got %+v, want that no daemon would start", got)
 	}
 }
@@ -773,7 +821,8 @@ func TestManySessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := fmt.Sprint(all)
-	if !strings.Contains(told, "2002 sessions") || !strings.Contains(told, "ses-many-0777.jsonl does not say") || len(all) > 20 {
+	if !strings.Contains(told, "2002 sessions") || !strings.Contains(told, "ses-many-0777.jsonl does not say") ||
+		len(all) > 20 {
 		t.Errorf("got %d findings, %.2000s; want the one that is wrong, and the sum", len(all), told)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -26,7 +26,8 @@ func (e *exam) model(ctx context.Context) {
 		own += "/" + e.ModelName
 	}
 	if e.running != "" && e.running != own {
-		e.warn(Model, "nous models --probe asks the daemon's server with the daemon's key; or restart the daemon with what is meant",
+		e.warn(Model,
+			"nous models --probe asks the daemon's server with the daemon's key; or restart the daemon with what is meant",
 			"the running daemon has %s, started with other variables or flags than this check, which has %s", e.running, own)
 		return
 	}
@@ -74,7 +75,8 @@ func (e *exam) server(ctx context.Context, model string) {
 		e.warn(Model, "check base_url (most end in /v1); if it is right, this server cannot list its models",
 			"%s: its server answers, but does not tell which models it has: %v", model, err)
 	case said != nil:
-		e.fail(Model, "start the server or connect the network, or correct base_url", "%s: its server cannot be reached: %v", model, err)
+		e.fail(Model, "start the server or connect the network, or correct base_url", "%s: its server cannot be reached: %v",
+			model, err)
 	default:
 		e.fail(Model, "nous setup, or correct the configuration; prompts are refused until then", "%s: %v", model, err)
 	}

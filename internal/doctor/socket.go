@@ -29,7 +29,8 @@ const (
 func (e *exam) sockets(ctx context.Context) {
 	longest := protocol.EventSocket(e.Socket)
 	if len(longest) > protocol.MaxSocketPath {
-		e.fail(Sockets, "choose a shorter path with --socket", "%s is %d bytes long, at most %d can be bound", longest, len(longest), protocol.MaxSocketPath)
+		e.fail(Sockets, "choose a shorter path with --socket", "%s is %d bytes long, at most %d can be bound", longest,
+			len(longest), protocol.MaxSocketPath)
 		return
 	}
 	if !e.socketDir(filepath.Dir(e.Socket)) {
@@ -112,7 +113,8 @@ func (e *exam) socket(ctx context.Context, path string, running *process) {
 		return
 	}
 	if running == nil && listening(path) {
-		e.ok(Sockets, "systemd listens on %s, or a daemon with another state directory; it was not contacted, because that could start a daemon", path)
+		e.ok(Sockets, "systemd listens on %s, or a daemon with another state directory; it was not contacted, because that "+
+			"could start a daemon", path)
 		return
 	}
 	answer, version, err := e.ask(ctx, path)
@@ -122,7 +124,8 @@ func (e *exam) socket(ctx context.Context, path string, running *process) {
 	case errors.Is(err, unix.ECONNREFUSED):
 		e.stale(path)
 	case err != nil && running != nil && running.PID != 0:
-		e.fail(Sockets, fmt.Sprintf("look into its log (journalctl --user -u noused); kill %d and start it again", running.PID), "%s: %v", path, err)
+		e.fail(Sockets, fmt.Sprintf("look into its log (journalctl --user -u noused); kill %d and start it again",
+			running.PID), "%s: %v", path, err)
 	case err != nil:
 		e.fail(Sockets, "find out who listens there: ss -xlp", "%s: %v", path, err)
 	default:
@@ -143,7 +146,8 @@ func (e *exam) program(running *process, version string) {
 	case e.Version:
 		e.ok(Sockets, "the daemon is %s, version %s", running, version)
 	default:
-		e.warn(Sockets, "restart the daemon, or use the program it was started from", "the daemon is %s, version %s; this is version %s", running, version, e.Version)
+		e.warn(Sockets, "restart the daemon, or use the program it was started from",
+			"the daemon is %s, version %s; this is version %s", running, version, e.Version)
 	}
 }
 
@@ -207,7 +211,8 @@ func (e *exam) ask(ctx context.Context, path string) (answer, version string, er
 // askModel asks the running daemon which model is its own, without having it
 // ask any server. A daemon that does not know the command leaves it unknown.
 func (e *exam) askModel(ctx context.Context) {
-	if said, err := exchange(ctx, e.Socket, "list_models", "models"); err == nil && len(said.Models) > 0 && said.Models[0].Default {
+	if said, err := exchange(ctx, e.Socket, "list_models", "models"); err == nil && len(said.Models) > 0 &&
+		said.Models[0].Default {
 		e.running = said.Models[0].Model
 	}
 }

@@ -70,7 +70,8 @@ func (e *exam) ownLock() bool {
 		}
 	}
 	if err != nil {
-		e.fail(State, "make it possible to use the folder, or choose another with --state-dir", "lock of the state directory: %v", err)
+		e.fail(State, "make it possible to use the folder, or choose another with --state-dir",
+			"lock of the state directory: %v", err)
 		return false
 	}
 	e.holder = holder
@@ -97,7 +98,8 @@ func (e *exam) stateDir(info os.FileInfo) {
 		e.fail(State, "chmod 700 "+quote(e.StateDir), "%s cannot be used: %v", e.StateDir, err)
 	case mode&0o077 != 0:
 		e.mend(Finding{
-			Status: Warn, Area: State, What: fmt.Sprintf("%s is open to others (mode %04o): it holds every conversation", e.StateDir, mode),
+			Status: Warn, Area: State, What: fmt.Sprintf("%s is open to others (mode %04o): it holds every conversation",
+				e.StateDir, mode),
 			Fix: "chmod 700 " + quote(e.StateDir),
 		}, "its mode is 0700 now", e.inState(func() error { return restrict(e.StateDir, 0o700) }))
 	default:
@@ -130,7 +132,8 @@ func (e *exam) openFiles() {
 		return
 	}
 	e.mend(Finding{
-		Status: Warn, Area: State, What: fmt.Sprintf("%s in it can be read by others: %s", count(len(open), "file or folder", "files and folders"), few(open)),
+		Status: Warn, Area: State, What: fmt.Sprintf("%s in it can be read by others: %s",
+			count(len(open), "file or folder", "files and folders"), few(open)),
 		Fix: "chmod -R go-rwx " + quote(e.StateDir),
 	}, "their modes are 0600 and 0700 now", e.inState(func() error {
 		var failed error
@@ -158,7 +161,8 @@ func (e *exam) space() {
 	}
 	free := int64(fs.Bavail) * fs.Bsize
 	if free < lowSpace {
-		e.warn(State, "make room: df -h "+quote(e.StateDir), "only %s are free; a daemon that cannot write its journals stops its runs", format.Size(free))
+		e.warn(State, "make room: df -h "+quote(e.StateDir),
+			"only %s are free; a daemon that cannot write its journals stops its runs", format.Size(free))
 		return
 	}
 	e.ok(State, "%s are free", format.Size(free))
@@ -242,11 +246,13 @@ func (e *exam) journal(path string, t *tally) {
 	bad := true
 	switch {
 	case !session.ValidID(name):
-		e.warn(Journals, "move it out of "+quote(filepath.Dir(path)), "%s: the name is not a session id; the file is never read", path)
+		e.warn(Journals, "move it out of "+quote(filepath.Dir(path)),
+			"%s: the name is not a session id; the file is never read", path)
 	case err != nil:
 		e.fail(Journals, "move it out of "+quote(filepath.Dir(path)), "the session cannot be opened: %v", err)
 	case in.Newer:
-		e.fail(Journals, "use the newer version", "%s at byte %d: a newer version of noused wrote it; this one leaves it alone", path, in.Size)
+		e.fail(Journals, "use the newer version",
+			"%s at byte %d: a newer version of noused wrote it; this one leaves it alone", path, in.Size)
 	case in.State.ID == "":
 		e.fail(Journals, "move it out of "+quote(filepath.Dir(path))+"; what it holds can be read with jq (docs/journal.md)",
 			"%s does not say which session it is, and cannot be opened", path)
@@ -265,10 +271,12 @@ func (e *exam) journal(path string, t *tally) {
 	}
 	if n := len(in.Missing); n > 0 {
 		e.warn(Journals, "put them back from a backup; without them the model is told that they are missing",
-			"%s: %s missing, or not as long as it was: %s", path, count(n, "image of it is", "images of it are"), few(in.Missing))
+			"%s: %s missing, or not as long as it was: %s", path, count(n, "image of it is", "images of it are"),
+			few(in.Missing))
 	}
 	if in.State.ReadOnly != nil {
-		e.fail(Journals, "use the newer version; where none has written it, cut the line out", "the session can only be read: %v", in.State.ReadOnly)
+		e.fail(Journals, "use the newer version; where none has written it, cut the line out",
+			"the session can only be read: %v", in.State.ReadOnly)
 	}
 	if n := len(in.Skipped); n > 0 && in.State.ReadOnly == nil {
 		first := in.Skipped[0]
@@ -276,7 +284,8 @@ func (e *exam) journal(path string, t *tally) {
 		if n > session.MaxProblems {
 			lines = fmt.Sprintf("more than %d lines are", session.MaxProblems)
 		}
-		e.warn(Journals, fmt.Sprintf("look at the line: tail -c +%d %s | head -n 1; the session lacks what it said", first.Offset+1, quote(path)),
+		e.warn(Journals, fmt.Sprintf("look at the line: tail -c +%d %s | head -n 1; the session lacks what it said",
+			first.Offset+1, quote(path)),
 			"%s: %s skipped, at byte %d (line %d): %v", path, lines, first.Offset, first.Line, first.Err)
 	}
 	if in.Torn > 0 && in.State.ReadOnly == nil {
@@ -292,7 +301,8 @@ func (e *exam) torn(path, id string, in session.Inspection) {
 		return
 	}
 	e.mend(Finding{
-		Status: Warn, Area: Journals, What: what, Fix: "noused doctor --fix cuts it off and keeps it aside, as a daemon does when it opens the session",
+		Status: Warn, Area: Journals, What: what,
+		Fix: "noused doctor --fix cuts it off and keeps it aside, as a daemon does when it opens the session",
 	}, "cut off; it is kept in "+path+strings.TrimPrefix(damagedExt, journalExt), e.inState(func() error {
 		_, j, _, err := e.store.Load(context.Background(), id)
 		if err != nil {
@@ -316,7 +326,8 @@ func (e *exam) leftovers(t *tally) {
 	}
 	if len(t.drafts) > 0 && e.holder == nil { // else a session may just be made
 		e.mend(Finding{
-			Status: Warn, Area: Journals, What: fmt.Sprintf("%s of unfinished sessions and images: %s", format.Count(len(t.drafts), "draft"), few(t.drafts)),
+			Status: Warn, Area: Journals, What: fmt.Sprintf("%s of unfinished sessions and images: %s",
+				format.Count(len(t.drafts), "draft"), few(t.drafts)),
 			Fix: "start a daemon, or noused doctor --fix: it removes them",
 		}, "removed", e.inState(func() error {
 			var failed error
@@ -346,7 +357,8 @@ func (e *exam) audit() {
 		err = canWrite(path)
 	}
 	if err != nil {
-		e.fail(Audit, "mv "+quote(path)+" "+quote(path+".old"), "the audit journal cannot be written, and no daemon starts without: %v", err)
+		e.fail(Audit, "mv "+quote(path)+" "+quote(path+".old"),
+			"the audit journal cannot be written, and no daemon starts without: %v", err)
 		return
 	}
 	e.ok(Audit, "%s can be written; it has %s", path, format.Size(info.Size()))

@@ -71,7 +71,8 @@ func (e *exam) linger() {
 		return
 	}
 	if _, err := os.Stat(e.Linger); errors.Is(err, fs.ErrNotExist) {
-		e.warn(Systemd, "loginctl enable-linger, if it is to run on", "when you log out, systemd ends the daemon, and its runs wait until you log in again")
+		e.warn(Systemd, "loginctl enable-linger, if it is to run on",
+			"when you log out, systemd ends the daemon, and its runs wait until you log in again")
 	} else {
 		e.ok(Systemd, "the daemon runs on when you log out")
 	}
@@ -153,7 +154,8 @@ func (e *exam) execStart(path, value string) {
 		err = fmt.Errorf("%s is not executable", program)
 	}
 	if err != nil {
-		e.fail(Systemd, "make install, or correct ExecStart and run systemctl --user daemon-reload", "%s: ExecStart: %v", path, err)
+		e.fail(Systemd, "make install, or correct ExecStart and run systemctl --user daemon-reload", "%s: ExecStart: %v",
+			path, err)
 		return
 	}
 	e.ok(Systemd, "%s starts %s", path, program)
@@ -169,5 +171,6 @@ func (e *exam) expand(text string) (expanded string, whole bool) {
 		}
 	}
 	expanded = strings.NewReplacer("%h", e.Home, "%t", e.RuntimeDir, "%E", config, "%%", "%").Replace(text)
-	return expanded, strings.Count(text, "%") == strings.Count(text, "%h")+strings.Count(text, "%t")+strings.Count(text, "%E")
+	return expanded, strings.Count(text, "%") == strings.Count(text, "%h")+strings.Count(text, "%t")+
+		strings.Count(text, "%E")
 }

@@ -99,7 +99,8 @@ func (e *exam) readable(path string) {
 		return
 	}
 	e.mend(Finding{
-		Status: Warn, Area: Tools, What: fmt.Sprintf("others may read %s (mode %04o), which may hold keys", path, info.Mode().Perm()), Fix: "chmod 600 " + quote(path),
+		Status: Warn, Area: Tools, What: fmt.Sprintf("others may read %s (mode %04o), which may hold keys", path,
+			info.Mode().Perm()), Fix: "chmod 600 " + quote(path),
 	}, "others cannot any more", func() error { return restrict(path, 0o600) })
 }
 
@@ -131,7 +132,8 @@ func (e *exam) hidden() {
 // unused reports what the policy says and nothing fits: it may be misspelt.
 func (e *exam) unused() {
 	for _, rule := range tool.Unused(e.Policy, slices.Concat(e.Builtin, e.found)) {
-		e.warn(Tools, "correct it there; nous tools shows the names", "the policy's pattern %q fits no tool: %s", rule.Tool, rule.Place)
+		e.warn(Tools, "correct it there; nous tools shows the names", "the policy's pattern %q fits no tool: %s", rule.Tool,
+			rule.Place)
 	}
 }
 
@@ -143,7 +145,8 @@ func (e *exam) replaceable(dir string) {
 		return
 	}
 	e.mend(Finding{
-		Status: Fail, Area: Tools, What: fmt.Sprintf("every user may put tools into %s (mode %04o)", dir, info.Mode().Perm()), Fix: "chmod o-w " + quote(dir),
+		Status: Fail, Area: Tools, What: fmt.Sprintf("every user may put tools into %s (mode %04o)", dir, info.Mode().Perm()),
+		Fix: "chmod o-w " + quote(dir),
 	}, "others cannot any more", func() error { return restrict(dir, info.Mode().Perm()&^0o002) })
 }
 
@@ -175,7 +178,8 @@ func (e *exam) tool(d *tool.Descriptor, who string) {
 			err = interpreter(d, command.Path)
 		}
 		if err != nil {
-			e.fail(Tools, "install the program, make it executable (chmod +x), or correct transport.command or workdir", "%s: %v", who, err)
+			e.fail(Tools, "install the program, make it executable (chmod +x), or correct transport.command or workdir",
+				"%s: %v", who, err)
 			return
 		}
 		where = command.Path
@@ -193,10 +197,12 @@ func (e *exam) tool(d *tool.Descriptor, who string) {
 	case err == nil:
 		e.ok(Tools, "%s: %s, in a sandbox", who, where)
 	case d.SandboxRequired:
-		e.fail(Tools, "use a kernel that has Landlock (Linux 6.2 or later, with landlock in the boot parameter lsm=), or do without the sandbox",
+		e.fail(Tools, "use a kernel that has Landlock (Linux 6.2 or later, with landlock in the boot parameter lsm=), or "+
+			"do without the sandbox",
 			"%s is refused, because its sandbox is not possible: %v", who, err)
 	default:
-		e.warn(Tools, "use a kernel that has Landlock (Linux 6.2 or later)", "%s runs with a weaker sandbox than it asks for: %v", who, err)
+		e.warn(Tools, "use a kernel that has Landlock (Linux 6.2 or later)",
+			"%s runs with a weaker sandbox than it asks for: %v", who, err)
 	}
 }
 
@@ -214,7 +220,10 @@ func (e *exam) noSandbox() {
 		return
 	}
 	err := e.sandbox(tool.Descriptor{
-		Name: "any", Sandbox: tool.SandboxWorkdir, Workdir: e.Workdir, Transport: tool.Transport{Type: "stdio", Command: []string{"true"}},
+		Name: "any", Sandbox: tool.SandboxWorkdir, Workdir: e.Workdir, Transport: tool.Transport{
+			Type:    "stdio",
+			Command: []string{"true"},
+		},
 	})
 	if err != nil {
 		e.ok(Tools, "no tool asks for a sandbox; none is possible here: %v", err)
@@ -241,7 +250,8 @@ func (e *exam) confinement() {
 	if abi < socketABI {
 		lacks += ", and can connect to sockets of your other programs (tmux, D-Bus, Docker)"
 	}
-	e.warn(Tools, namespacesFix(), "the sandbox is made of Landlock %d alone, because this system forbids user namespaces: %s", abi, lacks)
+	e.warn(Tools, namespacesFix(),
+		"the sandbox is made of Landlock %d alone, because this system forbids user namespaces: %s", abi, lacks)
 	workdir, err := filepath.EvalSymlinks(e.Workdir)
 	if err != nil {
 		return // told already
@@ -252,7 +262,8 @@ func (e *exam) confinement() {
 		}
 		if rel, err := filepath.Rel(workdir, path); err == nil && filepath.IsLocal(rel) {
 			e.fail(Tools, "allow user namespaces, as above, or name another folder with --workdir",
-				"tools cannot create files in the working folder %s: without user namespaces, %s in it can only be hidden by that", e.Workdir, path)
+				"tools cannot create files in the working folder %s: without user namespaces, %s in it can only be hidden by that",
+				e.Workdir, path)
 			return
 		}
 	}
@@ -263,7 +274,10 @@ func namespacesFix() string {
 	for _, forbids := range []struct{ file, value, fix string }{
 		{"/proc/sys/user/max_user_namespaces", "0", "sudo sysctl user.max_user_namespaces=15000"},
 		{"/proc/sys/kernel/unprivileged_userns_clone", "0", "sudo sysctl kernel.unprivileged_userns_clone=1"},
-		{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "give noused an AppArmor profile with userns, as docs/tools.md shows"},
+		{
+			"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1",
+			"give noused an AppArmor profile with userns, as docs/tools.md shows",
+		},
 	} {
 		if text, err := os.ReadFile(forbids.file); err == nil && strings.TrimSpace(string(text)) == forbids.value {
 			return forbids.fix

@@ -10,7 +10,10 @@ import (
 )
 
 var benchEvent = protocol.MessageUpdate{
-	Ref:       protocol.Ref{RunID: "run-0198c0de-0000-7000-8000-000000000000", SessionID: "ses-0198c0de-0000-7000-8000-000000000000", TurnID: "1"},
+	Ref: protocol.Ref{
+		RunID:     "run-0198c0de-0000-7000-8000-000000000000",
+		SessionID: "ses-0198c0de-0000-7000-8000-000000000000", TurnID: "1",
+	},
 	MessageID: "msg-0198c0de-0000-7000-8000-000000000000", Delta: "word ",
 }
 
@@ -78,7 +81,11 @@ func BenchmarkRead(b *testing.B) {
 	for _, f := range []struct {
 		name   string
 		filter Filter
-	}{{"all", Filter{}}, {"session", Filter{SessionID: benchEvent.SessionID}}, {"no match", Filter{SessionID: "another"}}} {
+	}{
+		{"all", Filter{}},
+		{"session", Filter{SessionID: benchEvent.SessionID}},
+		{"no match", Filter{SessionID: "another"}},
+	} {
 		log := New("ep", 1<<20, time.Now)
 		for range 1000 {
 			log.Append(benchEvent)

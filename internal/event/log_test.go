@@ -22,7 +22,10 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.M{M: m}) }
 
 func delta(session, text string) protocol.Event {
-	return protocol.MessageUpdate{Ref: protocol.Ref{RunID: "run-" + session, SessionID: session, TurnID: "1"}, MessageID: "msg-1", Delta: text}
+	return protocol.MessageUpdate{
+		Ref:       protocol.Ref{RunID: "run-" + session, SessionID: session, TurnID: "1"},
+		MessageID: "msg-1", Delta: text,
+	}
 }
 
 func number(n uint64) *uint64 { return &n }
@@ -276,7 +279,8 @@ func TestNeighboursAreWrittenAtOnce(t *testing.T) {
 		cur := begin(log, c.filter)
 		b := log.Read(&cur, 1<<20, nil)
 		if len(b.Lines) != c.buffers || len(parse(t, b.Lines)) != c.events {
-			t.Errorf("%s: got %d buffers of %d events, want %d of %d", name, len(b.Lines), len(parse(t, b.Lines)), c.buffers, c.events)
+			t.Errorf("%s: got %d buffers of %d events, want %d of %d", name, len(b.Lines), len(parse(t, b.Lines)), c.buffers,
+				c.events)
 		}
 	}
 }
@@ -329,8 +333,12 @@ func TestAnyEventIsOneLine(t *testing.T) {
 	}{
 		"line ends in text":   {delta("a", "one\r\ntwo\u2028three"), "message_update", `one\r\ntwo`},
 		"line ends in a tool": {protocol.ToolUpdate{Update: []byte("{\"a\":\n1}")}, "tool_execution_update", `{"a":1}`},
-		"broken JSON":         {protocol.ToolUpdate{Ref: protocol.Ref{RunID: "run-1"}, Update: []byte("{broken")}, "error", `"run_id":"run-1"`},
-		"bytes, no text":      {delta("a", "\xff"), "message_update", "\ufffd"},
+		"broken JSON": {
+			protocol.ToolUpdate{Ref: protocol.Ref{RunID: "run-1"}, Update: []byte("{broken")},
+			"error",
+			`"run_id":"run-1"`,
+		},
+		"bytes, no text": {delta("a", "\xff"), "message_update", "\ufffd"},
 	} {
 		events := []protocol.Event{c.event}
 		log := New("ep", 1<<20, time.Now)

@@ -42,7 +42,8 @@ func CheckURL(text string) error {
 	case err != nil:
 		return fmt.Errorf("%q is no URL", text)
 	case u.User != nil:
-		return fmt.Errorf("nats URL of %s: keys and passwords belong into the file that creds or nkey names, not into the URL", u.Host)
+		return fmt.Errorf(
+			"nats URL of %s: keys and passwords belong into the file that creds or nkey names, not into the URL", u.Host)
 	case u.Scheme != "nats" && u.Scheme != "tls" && u.Scheme != "wss":
 		return fmt.Errorf("%q: want nats://, tls:// or wss://", text)
 	case u.Hostname() == "":
@@ -56,7 +57,10 @@ func CheckURL(text string) error {
 // dials again. name is shown in the server's list of connections. Closing the
 // connection does not wait for a server that takes nothing.
 func (c Connect) Dial(ctx context.Context, name string, more ...nats.Option) (*Conn, error) {
-	d := &dialer{ctx: ctx, web: c.over("wss"), secure: c.CA != "" || c.over("tls"), tls: &tls.Config{MinVersion: tls.VersionTLS12}}
+	d := &dialer{
+		ctx: ctx, web: c.over("wss"), secure: c.CA != "" || c.over("tls"),
+		tls: &tls.Config{MinVersion: tls.VersionTLS12},
+	}
 	options := []nats.Option{
 		nats.Name(name), nats.NoReconnect(), nats.Timeout(dialTime), nats.SetCustomDialer(d),
 		nats.FlusherTimeout(writeTime), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),

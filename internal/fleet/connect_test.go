@@ -58,7 +58,8 @@ func TestAKeyFromAFile(t *testing.T) {
 		if err == nil {
 			nc.Close()
 		}
-		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), string(seed))) {
+		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), string(seed))) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
 	}
@@ -103,7 +104,8 @@ func TestWhoTheServerIs(t *testing.T) {
 		}
 	}
 	// Where one of several is to be believed by its certificate, all are.
-	if nc, err := (fleet.Connect{URLs: []string{at("nats", open.URL()), at("tls", late.URL())}, CA: ours.File}).Dial(t.Context(), "test"); err == nil {
+	if nc, err := (fleet.Connect{URLs: []string{at("nats", open.URL()), at("tls", late.URL())}, CA: ours.File}).
+		Dial(t.Context(), "test"); err == nil {
 		nc.Close()
 		t.Error("a server without TLS is taken, beside one with it")
 	}
@@ -126,7 +128,8 @@ func TestACredsFile(t *testing.T) {
 	}
 	link, open, fifo := filepath.Join(dir, "link"), filepath.Join(dir, "open"), filepath.Join(dir, "fifo")
 	good := operator.Creds(time.Hour)
-	if err := errors.Join(os.Symlink(path, link), os.WriteFile(open, good, 0o600), os.Chmod(open, 0o644), syscall.Mkfifo(fifo, 0o600)); err != nil {
+	if err := errors.Join(os.Symlink(path, link), os.WriteFile(open, good, 0o600), os.Chmod(open, 0o644),
+		syscall.Mkfifo(fifo, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	half, _, _ := strings.Cut(string(good), "-----BEGIN USER NKEY SEED")
@@ -154,7 +157,8 @@ func TestACredsFile(t *testing.T) {
 			err = nc.Flush()
 			nc.Close()
 		}
-		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "SU")) {
+		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "SU")) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}
 	}

@@ -131,7 +131,9 @@ func CheckLabels(labels map[string]string) error {
 		if err := checkToken(key, maxName); err != nil {
 			return fmt.Errorf("label %w", err)
 		}
-		if len(value) > maxLabel || strings.ContainsFunc(value, func(r rune) bool { return unicode.IsControl(r) || r == '\uFFFD' }) {
+		if len(value) > maxLabel || strings.ContainsFunc(value, func(r rune) bool {
+			return unicode.IsControl(r) || r == '\uFFFD'
+		}) {
 			return fmt.Errorf("label %s: want at most %d bytes of text without control characters", key, maxLabel)
 		}
 	}

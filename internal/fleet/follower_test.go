@@ -9,7 +9,8 @@ import (
 // What the real server sends passes, however it is split.
 func TestFollowTheProtocol(t *testing.T) {
 	text := "INFO {\"server_id\":\"x\"} \r\nPONG\r\n+OK\r\nPING\r\n-ERR 'Permissions Violation for Publish to \"x\"'\r\n" +
-		"MSG a.b 1 5\r\nMSG \n\r\nMSG a.b 1 _INBOX.x 0\r\n\r\nHMSG a 22 12 14\r\nNATS/1.0\r\n\r\nxx\r\nHMSG a 22 r.r 12 12\r\nNATS/1.0\r\n\r\n\r\n"
+		"MSG a.b 1 5\r\nMSG \n\r\nMSG a.b 1 _INBOX.x 0\r\n\r\nHMSG a 22 12 14\r\nNATS/1.0\r\n\r\nxx\r\nHMSG a 22 r.r 12 " +
+		"12\r\nNATS/1.0\r\n\r\n\r\n"
 	for size := 1; size <= len(text); size++ {
 		var f follower
 		for rest := []byte(text); len(rest) > 0; rest = rest[min(size, len(rest)):] {
@@ -26,8 +27,10 @@ func TestFollowTheProtocol(t *testing.T) {
 // No bytes, split anywhere, have the library's parser make room for more than is allowed.
 func FuzzFollow(f *testing.F) {
 	for _, seed := range []string{
-		"INFO {}\r\nMSG a 1 5\r\nhello\r\nPING\r\n", "MSG a 1 9000000000000000000\r\n", "-ERR \nMSG a 1 10\r\nMSG a 1 9000000000000000000\r\n",
-		"HMSG a 1 2 3\r\nabc\r\n", "MSG a 1 1\r\n\n\r\nMSG a 1 999999999999\r\n", "MSG \n1 2 3\r\nINFO \nMSG", "PINGMSG a 1 9\n+OK\r\nMSG\ta b 3\r\n",
+		"INFO {}\r\nMSG a 1 5\r\nhello\r\nPING\r\n", "MSG a 1 9000000000000000000\r\n",
+		"-ERR \nMSG a 1 10\r\nMSG a 1 9000000000000000000\r\n",
+		"HMSG a 1 2 3\r\nabc\r\n", "MSG a 1 1\r\n\n\r\nMSG a 1 999999999999\r\n", "MSG \n1 2 3\r\nINFO \nMSG",
+		"PINGMSG a 1 9\n+OK\r\nMSG\ta b 3\r\n",
 	} {
 		f.Add([]byte(seed), uint8(3))
 	}

@@ -18,24 +18,29 @@ import (
 func TestAServerThatBreaksTheProtocol(t *testing.T) {
 	long := strings.Repeat("x", 65<<10)
 	for name, c := range map[string]struct{ sent, want string }{
-		"a message of no size on earth": {"MSG a 1 9000000000000000000\r\nxx", "a message of \"9000000000000000000\" bytes: at most 100663296"},
-		"a message too large":           {"MSG a 1 100663297\r\nxx", "at most 100663296"},
-		"one with headers":              {"HMSG a 1 10 900000000000\r\nxx", "at most 100663296"},
-		"one over the number's end":     {"MSG a 1 18446744073709551617\r\nxx", "at most 100663296"},
-		"a negative one":                {"MSG a 1 -1\r\nxx", "at most 100663296"},
-		"without a size":                {"MSG a 1\r\nxx", "a message with 2 arguments"},
-		"a line in a line":              {"MSG \na 1 9000000000000000000\r\nxx", "does not end in CR and LF"},
-		"a CR in a line":                {"MSG a\r 1 99\r\n", "does not end in CR and LF"},
-		"longer than it says":           {"MSG a 1 1\r\nxx\r\n", "longer than it says"},
-		"an empty error":                {"-ERR \nMSG a 1 9\r\n", "says nothing"},
-		"no line of the protocol":       {"HTTP/1.1 400 Bad Request\r\n", "begins with \"HTTP/1.1"},
-		"a line without an end":         {"-ERR '" + long, "a line of more than 65536 bytes"},
+		"a message of no size on earth": {
+			"MSG a 1 9000000000000000000\r\nxx",
+			"a message of \"9000000000000000000\" bytes: at most 100663296",
+		},
+		"a message too large":       {"MSG a 1 100663297\r\nxx", "at most 100663296"},
+		"one with headers":          {"HMSG a 1 10 900000000000\r\nxx", "at most 100663296"},
+		"one over the number's end": {"MSG a 1 18446744073709551617\r\nxx", "at most 100663296"},
+		"a negative one":            {"MSG a 1 -1\r\nxx", "at most 100663296"},
+		"without a size":            {"MSG a 1\r\nxx", "a message with 2 arguments"},
+		"a line in a line":          {"MSG \na 1 9000000000000000000\r\nxx", "does not end in CR and LF"},
+		"a CR in a line":            {"MSG a\r 1 99\r\n", "does not end in CR and LF"},
+		"longer than it says":       {"MSG a 1 1\r\nxx\r\n", "longer than it says"},
+		"an empty error":            {"-ERR \nMSG a 1 9\r\n", "says nothing"},
+		"no line of the protocol":   {"HTTP/1.1 400 Bad Request\r\n", "begins with \"HTTP/1.1"},
+		"a line without an end":     {"-ERR '" + long, "a line of more than 65536 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url := badServer(t, "INFO {\"max_payload\":1048576,\"headers\":true}\r\n", c.sent)
 			closed := make(chan struct{})
-			nc, err := fleet.Connect{URLs: []string{url}}.Dial(t.Context(), "test", nats.ClosedHandler(func(*nats.Conn) { close(closed) }))
+			nc, err := fleet.Connect{URLs: []string{url}}.Dial(t.Context(), "test", nats.ClosedHandler(func(*nats.Conn) {
+				close(closed)
+			}))
 			if err != nil {
 				t.Fatal(err)
 			}

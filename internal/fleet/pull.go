@@ -21,7 +21,9 @@ const (
 // begins, and ahead how much may be on its way. It pulls, as what a server sends by
 // itself does not cross from one account to another. pending is how many messages there
 // are already. The caller stops messages.
-func Pull(ctx context.Context, js jetstream.JetStream, stream string, from jetstream.ConsumerConfig, ahead jetstream.PullMessagesOpt) (messages jetstream.MessagesContext, pending uint64, err error) {
+func Pull(ctx context.Context, js jetstream.JetStream, stream string, from jetstream.ConsumerConfig,
+	ahead jetstream.PullMessagesOpt,
+) (messages jetstream.MessagesContext, pending uint64, err error) {
 	p, err := pull(ctx, js, stream, from, ahead)
 	return p.messages, p.left, err
 }
@@ -29,7 +31,9 @@ func Pull(ctx context.Context, js jetstream.JetStream, stream string, from jetst
 // PullNow is Pull for what there is now: take is given one message after the other,
 // until it has enough. ahead is how many messages may be on their way. left is how many
 // it was not given. It fails where nothing has come for as long as js waits for an answer.
-func PullNow(ctx context.Context, js jetstream.JetStream, stream string, from jetstream.ConsumerConfig, ahead int, take func(jetstream.Msg) (more bool)) (left uint64, err error) {
+func PullNow(ctx context.Context, js jetstream.JetStream, stream string, from jetstream.ConsumerConfig, ahead int,
+	take func(jetstream.Msg) (more bool),
+) (left uint64, err error) {
 	// A limit in bytes has the server send more than the library keeps room for.
 	p, err := pull(ctx, js, stream, from, jetstream.PullMaxMessages(ahead))
 	if err != nil {
@@ -50,7 +54,9 @@ func PullNow(ctx context.Context, js jetstream.JetStream, stream string, from je
 }
 
 // Waiting is how many messages there are from where from begins.
-func Waiting(ctx context.Context, js jetstream.JetStream, stream string, from jetstream.ConsumerConfig) (uint64, error) {
+func Waiting(ctx context.Context, js jetstream.JetStream, stream string, from jetstream.ConsumerConfig) (uint64,
+	error,
+) {
 	consumer, err := js.CreateConsumer(ctx, stream, reader(from))
 	if err != nil {
 		return 0, err
@@ -60,7 +66,10 @@ func Waiting(ctx context.Context, js jetstream.JetStream, stream string, from je
 
 // Entries is where Pull begins for the entries of a bucket, whose stream is BucketStream.
 func Entries(bucket string) jetstream.ConsumerConfig {
-	return jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: EntrySubject(bucket, ">")}
+	return jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
+		FilterSubject: EntrySubject(bucket, ">"),
+	}
 }
 
 // BucketStream is the name of the stream that a bucket is.
@@ -86,7 +95,9 @@ func reader(from jetstream.ConsumerConfig) jetstream.ConsumerConfig {
 	return from
 }
 
-func pull(ctx context.Context, js jetstream.JetStream, stream string, from jetstream.ConsumerConfig, ahead jetstream.PullMessagesOpt) (p pulling, err error) {
+func pull(ctx context.Context, js jetstream.JetStream, stream string, from jetstream.ConsumerConfig,
+	ahead jetstream.PullMessagesOpt,
+) (p pulling, err error) {
 	p = pulling{js: js, stream: stream, from: reader(from)}
 	consumer, err := js.CreateConsumer(ctx, stream, p.from)
 	if err != nil {

@@ -34,21 +34,22 @@ func TestPullNow(t *testing.T) {
 			}
 		}
 		got := 0
-		left, err := fleet.PullNow(t.Context(), js, fleet.BucketStream(b), fleet.Entries(b), c.ahead, func(msg jetstream.Msg) bool {
-			if want := fleet.EntrySubject(b, fmt.Sprint("key-", got)); msg.Subject() != want {
-				t.Errorf("%s: got %s, want %s", name, msg.Subject(), want)
-			}
-			if got++; c.purge && got == 1 {
-				stream, err := js.Stream(t.Context(), fleet.BucketStream(b))
-				if err == nil {
-					err = stream.Purge(t.Context())
+		left, err := fleet.PullNow(t.Context(), js, fleet.BucketStream(b), fleet.Entries(b), c.ahead,
+			func(msg jetstream.Msg) bool {
+				if want := fleet.EntrySubject(b, fmt.Sprint("key-", got)); msg.Subject() != want {
+					t.Errorf("%s: got %s, want %s", name, msg.Subject(), want)
 				}
-				if err != nil {
-					t.Error(err)
+				if got++; c.purge && got == 1 {
+					stream, err := js.Stream(t.Context(), fleet.BucketStream(b))
+					if err == nil {
+						err = stream.Purge(t.Context())
+					}
+					if err != nil {
+						t.Error(err)
+					}
 				}
-			}
-			return got < c.want
-		})
+				return got < c.want
+			})
 		if err != nil || !c.purge && (got != c.want || int(left) != 9-c.want) || c.purge && left != 0 {
 			t.Errorf("%s: got %d and %d left, %v", name, got, left, err)
 		}

@@ -70,7 +70,8 @@ func (p Prefix) OpenHosts(ctx context.Context, js jetstream.JetStream) (jetstrea
 	case err != nil:
 		return nil, fmt.Errorf("bucket %s: %w", name, err)
 	case status.TTL() != PresenceTTL:
-		return nil, fmt.Errorf("the bucket %s keeps its keys for %s, want %s: change it, or remove it and it is made anew", name, status.TTL(), PresenceTTL)
+		return nil, fmt.Errorf("the bucket %s keeps its keys for %s, want %s: change it, or remove it and it is made anew",
+			name, status.TTL(), PresenceTTL)
 	}
 	return kv, nil
 }
@@ -94,7 +95,8 @@ func ensure(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCo
 // explained says of a server that has nobody to answer why that is.
 func explained(err error) error {
 	switch {
-	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled),
+		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return fmt.Errorf("the server has no JetStream, or not for this account: %w", err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("the server does not answer; where it denies a subject it is named beside this: %w", err)

@@ -75,7 +75,8 @@ func (r *reader) keyword(w member) (err error) {
 		err = r.titled(w.value)
 	case "items":
 		err = r.items(w.value)
-	case "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems", "pattern":
+	case "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems",
+		"maxItems", "pattern":
 		r.bounds = append(r.bounds, fmt.Sprintf(boundWords[w.name], bound(w.value)))
 	case "uniqueItems", "$comment", "examples", "deprecated", "readOnly", "writeOnly":
 	default:
@@ -86,8 +87,10 @@ func (r *reader) keyword(w member) (err error) {
 
 var boundWords = map[string]string{
 	"minLength": "at least %s characters", "maxLength": "at most %s characters",
-	"minimum": "at least %s", "maximum": "at most %s", "exclusiveMinimum": "more than %s", "exclusiveMaximum": "less than %s",
-	"multipleOf": "a multiple of %s", "minItems": "at least %s of them", "maxItems": "at most %s of them", "pattern": "like %s",
+	"minimum": "at least %s", "maximum": "at most %s", "exclusiveMinimum": "more than %s",
+	"exclusiveMaximum": "less than %s",
+	"multipleOf":       "a multiple of %s", "minItems": "at least %s of them", "maxItems": "at most %s of them",
+	"pattern": "like %s",
 }
 
 // bound is a keyword's value for people.
@@ -214,7 +217,10 @@ func (r *reader) end() error {
 }
 
 // formats are those a text may have, for people.
-var formats = map[string]string{"email": "email address", "uri": "URI", "date": "date like 2006-01-31", "date-time": "time like 2006-01-31T15:04:05Z"}
+var formats = map[string]string{
+	"email": "email address", "uri": "URI", "date": "date like 2006-01-31",
+	"date-time": "time like 2006-01-31T15:04:05Z",
+}
 
 // fits tells whether a text has a format.
 func fits(format, text string) bool {
@@ -239,7 +245,10 @@ func fits(format, text string) bool {
 // Takes says in words what the field takes, for people: what is hostile in it is as
 // the server wrote it.
 func (f *Field) Takes() string {
-	words := map[Kind]string{Number: "a number", Integer: "a whole number", Boolean: "yes or no", Choice: "one of these", Choices: "any of these"}[f.Kind]
+	words := map[Kind]string{
+		Number: "a number", Integer: "a whole number", Boolean: "yes or no", Choice: "one of these",
+		Choices: "any of these",
+	}[f.Kind]
 	parts := []string{}
 	for _, part := range []string{words, formats[f.Format], f.Bounds} {
 		if part != "" {

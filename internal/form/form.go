@@ -72,7 +72,8 @@ func (o Option) Label() string { return cmp.Or(o.Title, o.Value) }
 // with it.
 func Parse(schema []byte) (*Form, error) {
 	if len(schema) > MaxSchema {
-		return nil, fmt.Errorf("the form has %d bytes, at most %d (%d KiB) are allowed", len(schema), MaxSchema, MaxSchema>>10)
+		return nil, fmt.Errorf("the form has %d bytes, at most %d (%d KiB) are allowed", len(schema), MaxSchema,
+			MaxSchema>>10)
 	}
 	top, err := members(schema)
 	if err != nil {

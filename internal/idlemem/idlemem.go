@@ -96,7 +96,8 @@ func dropProgram() {
 			continue
 		}
 		var perm string
-		if _, err := fmt.Sscanf(line, "%x-%x %s", &from, &to, &perm); err != nil || len(perm) != 4 || perm[0] != 'r' || perm[1] == 'w' || perm[3] != 'p' || !strings.HasSuffix(line, " "+program) {
+		if _, err := fmt.Sscanf(line, "%x-%x %s", &from, &to, &perm); err != nil || len(perm) != 4 || perm[0] != 'r' ||
+			perm[1] == 'w' || perm[3] != 'p' || !strings.HasSuffix(line, " "+program) {
 			from, to = 0, 0
 		}
 	}

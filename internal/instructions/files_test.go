@@ -32,7 +32,10 @@ func newWorld(t testing.TB) *world {
 	w.write(filepath.Join(w.dir, "x.go"), "")
 	w.write(filepath.Join(w.outside, "keys"), "secret")
 	var err error
-	w.in, err = New(Options{Workdir: w.dir, Home: w.home, ConfigDir: w.conf, Scratch: filepath.Join(top, "scratch"), Getenv: os.Getenv})
+	w.in, err = New(Options{
+		Workdir: w.dir, Home: w.home, ConfigDir: w.conf, Scratch: filepath.Join(top, "scratch"),
+		Getenv: os.Getenv,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +100,8 @@ func TestInstructionsAreTheUsersThenTheRepositorysFromItsRootDown(t *testing.T) 
 	w.write(filepath.Join(w.root, "..", "AGENTS.md"), "secret: above the root")
 	here := w.write(filepath.Join(w.dir, "AGENTS.md"), "of the folder")
 	text := w.want(own, root, between, here)
-	inOrder(t, text, "You are noused", "of the user", "of the root", "of the folder between", "of the folder", "of the configuration")
+	inOrder(t, text, "You are noused", "of the user", "of the root", "of the folder between", "of the folder",
+		"of the configuration")
 	if strings.Contains(text, "not read") {
 		t.Error("a CLAUDE.md is told beside an AGENTS.md")
 	}
@@ -111,7 +115,8 @@ func TestInstructionsOfAHostileRepository(t *testing.T) {
 	w.write(filepath.Join(w.dir, "CLAUDE.md"), strings.Repeat("x", maxAgents)+"secret")
 	w.link("CLAUDE.md", filepath.Join(w.dir, "AGENTS.md"))
 	text := w.want(filepath.Join(w.dir, "AGENTS.md"))
-	if !strings.Contains(text, "[cut after 32768 bytes; the rest is in "+filepath.Join(w.dir, "AGENTS.md")) || strings.Contains(text, "root:") {
+	if !strings.Contains(text, "[cut after 32768 bytes; the rest is in "+filepath.Join(w.dir, "AGENTS.md")) ||
+		strings.Contains(text, "root:") {
 		t.Errorf("got %.300q…", text)
 	}
 }
@@ -183,7 +188,8 @@ func TestTheBuiltInPromptIsShortAndComplete(t *testing.T) {
 	if len(text) < 2<<10 || len(text) > 4<<10 {
 		t.Errorf("it has %d bytes, want 2 to 4 KiB:\n%s", len(text), text)
 	}
-	inOrder(t, text, "You are noused", "# Conduct", "path:line", "# Tools", "# Sandbox", w.dir, "# Environment", "date: 20", "shell of bash: ", w.dir, "branch main")
+	inOrder(t, text, "You are noused", "# Conduct", "path:line", "# Tools", "# Sandbox", w.dir, "# Environment",
+		"date: 20", "shell of bash: ", w.dir, "branch main")
 	again, _, _ := w.in.System("", 0)
 	if !strings.HasPrefix(text, again) {
 		t.Error("what differs from session to session does not come last")
@@ -203,7 +209,8 @@ func BenchmarkSystem(b *testing.B) {
 func BenchmarkSystemWith50Skills(b *testing.B) {
 	w := newWorld(b)
 	for i := range 50 {
-		w.skill(filepath.Join(w.root, ".agents", "skills"), "skill-"+string(rune('a'+i/26))+string(rune('a'+i%26)), "Does something useful with files.")
+		w.skill(filepath.Join(w.root, ".agents", "skills"), "skill-"+string(rune('a'+i/26))+string(rune('a'+i%26)),
+			"Does something useful with files.")
 	}
 	time.Sleep(unchangedFor) // as files are that were not written just now
 	for b.Loop() {

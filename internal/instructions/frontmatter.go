@@ -77,7 +77,8 @@ func valid(name, folder, description string) error {
 	case name == "":
 		return errors.New("has no name")
 	case len(name) > 64 || !skillNames.MatchString(name):
-		return fmt.Errorf("has the name %.80q: a name has at most 64 small letters and digits, with single hyphens between them", name)
+		return fmt.Errorf(
+			"has the name %.80q: a name has at most 64 small letters and digits, with single hyphens between them", name)
 	case name != folder:
 		return fmt.Errorf("has the name %s, but its folder has another", name)
 	case description == "":

@@ -170,14 +170,16 @@ func (r repo) borrow(scratch string) (dir string, err error) {
 
 // status asks git for what is not committed, and reports whether it named anything.
 func (r repo) status(ctx context.Context, program, dir string, getenv func(string) string) (said bool, err error) {
-	cmd := exec.CommandContext(ctx, program, "--no-optional-locks", "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all", "--no-renames")
+	cmd := exec.CommandContext(ctx, program, "--no-optional-locks", "status", "--porcelain", "--untracked-files=normal",
+		"--ignore-submodules=all", "--no-renames")
 	cmd.Dir, cmd.WaitDelay = r.root, gitGrace
 	runtime.LockOSThread() // the kernel sends Pdeathsig when this thread ends
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.Env = []string{
-		"GIT_DIR=" + dir, "GIT_WORK_TREE=" + r.root, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_NO_LAZY_FETCH=1",
+		"GIT_DIR=" + dir, "GIT_WORK_TREE=" + r.root, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
+		"GIT_NO_LAZY_FETCH=1",
 		"GIT_ALLOW_PROTOCOL=", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C",
 	}
 	for _, name := range []string{"PATH", "HOME", "XDG_CONFIG_HOME"} {

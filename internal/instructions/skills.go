@@ -196,7 +196,8 @@ func listSkills(skills []Skill, window int64) (text string, files []string) {
 	if window <= 0 {
 		window = usualWindow
 	}
-	left := int(min(window*bytesPerToken*listPercent/100, maxList)) - len(skillsPrompt) - len(fmt.Sprintf(moreSkills, len(skills)))
+	left := int(min(window*bytesPerToken*listPercent/100, maxList)) - len(skillsPrompt) -
+		len(fmt.Sprintf(moreSkills, len(skills)))
 	var b strings.Builder
 	b.WriteString(skillsPrompt)
 	for _, s := range skills {

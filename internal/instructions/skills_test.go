@@ -12,7 +12,8 @@ import (
 
 func (w *world) skill(dir, name, description string) string {
 	w.t.Helper()
-	return w.write(filepath.Join(dir, name, "SKILL.md"), "---\nname: "+name+"\ndescription: "+description+"\n---\n\nThe text of "+name+".\n")
+	return w.write(filepath.Join(dir, name, "SKILL.md"), "---\nname: "+name+"\ndescription: "+description+
+		"\n---\n\nThe text of "+name+".\n")
 }
 
 func TestTheNearestSkillWins(t *testing.T) {
@@ -25,7 +26,8 @@ func TestTheNearestSkillWins(t *testing.T) {
 	plan := w.skill(filepath.Join(w.conf, "skills"), "plan", "of the user")
 	w.skill(filepath.Join(w.root, "..", ".agents", "skills"), "above", "above the repository")
 	text := w.want(near, deploy, mail, plan)
-	inOrder(t, text, "- review: of the folder ("+near+")", "- deploy: of the root ("+deploy+")", "- mail: of the user", "- plan: of the user")
+	inOrder(t, text, "- review: of the folder ("+near+")", "- deploy: of the root ("+deploy+")", "- mail: of the user",
+		"- plan: of the user")
 	s, body, err := w.in.Skill("review")
 	if err != nil || s != (Skill{"review", "of the folder", near}) || body != "The text of review." {
 		t.Errorf("got %+v %q %v", s, body, err)
@@ -38,11 +40,14 @@ func TestTheNearestSkillWins(t *testing.T) {
 func TestSkillsAreFoldersWithAWellFormedFile(t *testing.T) {
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n" + strings.ReplaceAll("b: &b [*a,*a,*a,*a]\nc: [*b,*b,*b,*b]\n", "*", "*")
 	for name, c := range map[string]struct{ text, problem string }{
-		"fine":     {"---\r\nname: fine\r\ndescription: >-\r\n  two\r\n  lines\r\nmetadata: {a: [1]}\r\n---\r\nText", ""},
-		"quoted":   {"\ufeff---\nname: \"quoted\"\ndescription: 'a: b'\n---", ""},
-		"none":     {"Text", "has no front matter"},
-		"endless":  {"---\nname: endless\ndescription: x\n", "has no end of its front matter"},
-		"long":     {"---\nname: long\ndescription: x\nmore: " + strings.Repeat("x", maxSkill) + "\n---\n", "has no end of its front matter"},
+		"fine":    {"---\r\nname: fine\r\ndescription: >-\r\n  two\r\n  lines\r\nmetadata: {a: [1]}\r\n---\r\nText", ""},
+		"quoted":  {"\ufeff---\nname: \"quoted\"\ndescription: 'a: b'\n---", ""},
+		"none":    {"Text", "has no front matter"},
+		"endless": {"---\nname: endless\ndescription: x\n", "has no end of its front matter"},
+		"long": {
+			"---\nname: long\ndescription: x\nmore: " + strings.Repeat("x", maxSkill) + "\n---\n",
+			"has no end of its front matter",
+		},
 		"broken":   {"---\nname: [broken\n---\n", "has a broken front matter"},
 		"list":     {"---\n- name\n---\n", "has a front matter without fields"},
 		"empty":    {"---\n---\n", "has a front matter without fields"},
@@ -61,7 +66,8 @@ func TestSkillsAreFoldersWithAWellFormedFile(t *testing.T) {
 		switch {
 		case c.problem == "" && (len(skills) != 1 || len(problems) != 0):
 			t.Errorf("%s: got %v and %q", name, skills, problems)
-		case c.problem != "" && (len(skills) != 0 || len(problems) != 1 || !strings.HasPrefix(problems[0], path+": ") || !strings.Contains(problems[0], c.problem)):
+		case c.problem != "" && (len(skills) != 0 || len(problems) != 1 || !strings.HasPrefix(problems[0], path+": ") ||
+			!strings.Contains(problems[0], c.problem)):
 			t.Errorf("%s: got %v and %q, want a problem that names %s and says %q", name, skills, problems, path, c.problem)
 		}
 		if len(skills) == 1 && skills[0].Description != map[string]string{"fine": "two lines", "quoted": "a: b"}[name] {
@@ -86,7 +92,8 @@ func TestALinkOutOfARepositoryIsNoSkill(t *testing.T) {
 	w.want(filepath.Join(skills, "inner", "SKILL.md"))
 	_, problems := w.in.Skills()
 	for _, path := range []string{
-		filepath.Join(skills, "away", "SKILL.md"), filepath.Join(skills, "users", "SKILL.md"), filepath.Join(skills, "pipe", "SKILL.md"),
+		filepath.Join(skills, "away", "SKILL.md"), filepath.Join(skills, "users", "SKILL.md"),
+		filepath.Join(skills, "pipe", "SKILL.md"),
 		filepath.Join(w.root, ".claude", "skills"), filepath.Join(w.dir, ".agents", "skills"),
 	} {
 		if !strings.Contains(strings.Join(problems, "\n")+"\n", path+": ") {
@@ -132,7 +139,8 @@ func TestAFolderOfTooManySkillsIsLeftOut(t *testing.T) {
 	for i := range maxEntries + 1 {
 		w.write(filepath.Join(dir, fmt.Sprint(i)), "")
 	}
-	if skills, problems := w.in.Skills(); len(skills) != 0 || len(problems) != 1 || !strings.Contains(problems[0], "more than 1000 entries") {
+	if skills, problems := w.in.Skills(); len(skills) != 0 || len(problems) != 1 ||
+		!strings.Contains(problems[0], "more than 1000 entries") {
 		t.Errorf("got %v %q", skills, problems)
 	}
 }

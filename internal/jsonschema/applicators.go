@@ -165,7 +165,10 @@ type pattern struct {
 }
 
 func objects(c *compiler, n *node) error {
-	o := object{properties: c.named(n, "properties"), additional: c.has(n, "additionalProperties"), names: c.has(n, "propertyNames")}
+	o := object{
+		properties: c.named(n, "properties"), additional: c.has(n, "additionalProperties"),
+		names: c.has(n, "propertyNames"),
+	}
 	n.properties = o.properties
 	byPattern := c.named(n, "patternProperties")
 	for _, text := range sorted(byPattern) {

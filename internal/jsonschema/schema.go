@@ -98,7 +98,8 @@ func Compile(text []byte) (*Schema, error) {
 	}
 	for _, n := range c.reached {
 		if expand(n) > maxExpansion {
-			return nil, fmt.Errorf("a cycle of references, or combinations that come to more than %d schemas for one value", maxExpansion)
+			return nil, fmt.Errorf("a cycle of references, or combinations that come to more than %d schemas for one value",
+				maxExpansion)
 		}
 	}
 	for _, n := range c.nodes {

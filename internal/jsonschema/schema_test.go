@@ -23,13 +23,19 @@ func TestProblemsNameTheirPlace(t *testing.T) {
 		{`{"minLength":2}`, `"é"`, "got 1 characters, want at least 2"},
 		{`{"maxItems":1}`, `[1,2]`, "got 2 items, want at most 1"},
 		{`{"pattern":"^a"}`, `"b"`, "does not match the pattern ^a"},
-		{`{"anyOf":[{"type":"string"},{"properties":{"x":{"type":"null"}},"type":"object"}]}`, `{"x":1}`, "got object, want string; /x: got number, want null"},
+		{
+			`{"anyOf":[{"type":"string"},{"properties":{"x":{"type":"null"}},"type":"object"}]}`, `{"x":1}`,
+			"got object, want string; /x: got number, want null",
+		},
 		{`{"oneOf":[{"type":"string"},{"minLength":1}]}`, `"x"`, "fits more than one of the schemas of oneOf"},
 		{`{"not":{}}`, `1`, "fits the schema of not"},
 		{`{"contains":{"const":1}}`, `[2]`, "0 items fit the schema of contains, want at least 1"},
 		{`{"properties":{"a":{}},"unevaluatedProperties":false}`, `{"a":1,"b":2}`, "/b: not allowed"},
-		{`{"items":{"type":"null"}}`, `[1,2,3,4,5,6,7]`, "/0: got number, want null; /1: got number, want null; /2: got number, want null; " +
-			"/3: got number, want null; /4: got number, want null; and 2 more"},
+		{
+			`{"items":{"type":"null"}}`, `[1,2,3,4,5,6,7]`,
+			"/0: got number, want null; /1: got number, want null; /2: got number, want null; " +
+				"/3: got number, want null; /4: got number, want null; and 2 more",
+		},
 	} {
 		s, err := Compile([]byte(c.schema))
 		if err != nil {
@@ -49,7 +55,8 @@ func TestProblemsNameTheirPlace(t *testing.T) {
 // A schema that is wrong says where.
 func TestWrongSchemasNameTheirPlace(t *testing.T) {
 	for schema, want := range map[string]string{
-		`{"type":"strng"}`:                        "/type: got 'strng', want one or more of null, boolean, object, array, number, string, integer",
+		`{"type":"strng"}`: "/type: got 'strng', want one or more of null, boolean, object, array, " +
+			"number, string, integer",
 		`{"properties":{"a/b":{"minLength":-1}}}`: "/properties/a~1b/minLength: got -1, want a whole number from 0 on",
 		`{"properties":{"a":null}}`:               "/properties/a: got null, want a schema: an object or a boolean",
 		`{"properties":[]}`:                       "properties: got array, want an object of schemas",

@@ -140,7 +140,8 @@ func (t texts) print(w io.Writer) error {
 		return cmp.Or(slices.Compare(names(t[a]), names(t[b])), strings.Compare(a, b))
 	})
 	for _, text := range byNames {
-		if _, err := fmt.Fprintf(w, "%s\n%s\n\n%s\n\n", strings.Repeat("=", 80), strings.Join(names(t[text]), "\n"), text); err != nil {
+		if _, err := fmt.Fprintf(w, "%s\n%s\n\n%s\n\n", strings.Repeat("=", 80), strings.Join(names(t[text]), "\n"),
+			text); err != nil {
 			return err
 		}
 	}

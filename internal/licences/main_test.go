@@ -15,7 +15,10 @@ func TestTheProgramsLicences(t *testing.T) {
 	if err := run(&out, []string{"../../cmd/noused", "../../cmd/nous"}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"\nGo go1.", "\ngithub.com/spf13/cobra v", "\ngo.uber.org/zap v", "Copyright 2009 The Go Authors", "\ncharm.land/bubbletea/v2 v"} {
+	for _, want := range []string{
+		"\nGo go1.", "\ngithub.com/spf13/cobra v", "\ngo.uber.org/zap v",
+		"Copyright 2009 The Go Authors", "\ncharm.land/bubbletea/v2 v",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the licences have no %q", want)
 		}
@@ -32,10 +35,14 @@ func TestLicences(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := texts{}
-	if err := all.add("example.org/m v1", module, below); err == nil || !strings.Contains(err.Error(), "example.org/m v1 has no licence text") {
+	if err := all.add("example.org/m v1", module, below); err == nil ||
+		!strings.Contains(err.Error(), "example.org/m v1 has no licence text") {
 		t.Errorf("a module without a licence: got error %v", err)
 	}
-	for name, text := range map[string]string{"LICENSE.md": "free\n", "a/COPYING": "also free\r\n", "a/NOTICE": "by us\n", "license.go": "package m", "a/LICENSES": "no licence"} {
+	for name, text := range map[string]string{
+		"LICENSE.md": "free\n", "a/COPYING": "also free\r\n", "a/NOTICE": "by us\n",
+		"license.go": "package m", "a/LICENSES": "no licence",
+	} {
 		if err := os.WriteFile(filepath.Join(module, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +61,8 @@ func TestLicences(t *testing.T) {
 	}
 	line := strings.Repeat("=", 80) + "\n"
 	want := line + "example.org/k v2\nexample.org/l v3\nexample.org/m v1\n\nfree\n\n" +
-		line + "example.org/k v2\nexample.org/m v1\n\nalso free\n\n" + line + "example.org/k v2\nexample.org/m v1\n\nby us\n\n"
+		line + "example.org/k v2\nexample.org/m v1\n\nalso free\n\n" + line +
+		"example.org/k v2\nexample.org/m v1\n\nby us\n\n"
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", &out, want)
 	}

@@ -43,5 +43,6 @@ func Holder(path string) int {
 // system, which is not always the one that the file says it has.
 func holds(line string, pid int, inode uint64) bool {
 	f := strings.Fields(line)
-	return len(f) == 8 && f[1] == "FLOCK" && f[4] == strconv.Itoa(pid) && strings.HasSuffix(f[5], ":"+strconv.FormatUint(inode, 10))
+	return len(f) == 8 && f[1] == "FLOCK" && f[4] == strconv.Itoa(pid) &&
+		strings.HasSuffix(f[5], ":"+strconv.FormatUint(inode, 10))
 }

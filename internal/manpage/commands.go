@@ -72,7 +72,9 @@ func Commands(root *cobra.Command, build Build) (map[string]*Page, error) {
 }
 
 func shown(cmd *cobra.Command) []*cobra.Command {
-	return slices.DeleteFunc(slices.Clone(cmd.Commands()), func(c *cobra.Command) bool { return c.Hidden || c.Deprecated != "" })
+	return slices.DeleteFunc(slices.Clone(cmd.Commands()), func(c *cobra.Command) bool {
+		return c.Hidden || c.Deprecated != ""
+	})
 }
 
 func pageName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }

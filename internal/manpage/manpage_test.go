@@ -16,13 +16,17 @@ import (
 // greeter is a program with a group, a command below a command and one that is
 // hidden.
 func greeter() *cobra.Command {
-	root := &cobra.Command{Use: "greeter", Short: "Greet people", Long: "greeter greets.", Run: func(*cobra.Command, []string) {}}
+	root := &cobra.Command{
+		Use: "greeter", Short: "Greet people", Long: "greeter greets.",
+		Run: func(*cobra.Command, []string) {},
+	}
 	root.PersistentFlags().Bool("loud", false, "shout")
 	root.AddGroup(&cobra.Group{ID: "say", Title: "Saying:"})
 	say := &cobra.Command{Use: "say", Short: "Say things", GroupID: "say"}
 	hello := &cobra.Command{
 		Use: "hello NAME", Short: "Say hello", Run: func(*cobra.Command, []string) {},
-		Long:    "Say hello.\n\n    .TH is  no request here\n    'neither' is \\fBthis\n\nIt's `right` ~ ^ \"so\" - and\n.PP is text, too.",
+		Long: "Say hello.\n\n    .TH is  no request here\n    'neither' is \\fBthis\n\nIt's `right` ~ ^ \"so\" - " +
+			"and\n.PP is text, too.",
 		Example: "  greeter say hello --to '~/me'",
 	}
 	hello.Flags().StringP("to", "t", "you", "the `name`\nto greet")
@@ -38,7 +42,8 @@ func greeter() *cobra.Command {
 func write(t *testing.T, root *cobra.Command) (dir string, names []string, err error) {
 	t.Helper()
 	dir = t.TempDir()
-	root.AddCommand(manpage.Command(manpage.Build{Date: "2026-11-22", Version: "v0.1.0", SeeAlso: []string{"other(5)"}}, nil))
+	root.AddCommand(manpage.Command(manpage.Build{Date: "2026-11-22", Version: "v0.1.0", SeeAlso: []string{"other(5)"}},
+		nil))
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetHelpCommand(&cobra.Command{Hidden: true})
@@ -116,7 +121,10 @@ func TestTheFootOfAPage(t *testing.T) {
 		"": "noused",
 	} {
 		path := filepath.Join(t.TempDir(), "nous-prompt.1")
-		p := manpage.New(manpage.Title{Name: "nous-prompt", Section: 1, Summary: "say", Date: "2026-11-22", Source: "noused " + version})
+		p := manpage.New(manpage.Title{
+			Name: "nous-prompt", Section: 1, Summary: "say", Date: "2026-11-22",
+			Source: "noused " + version,
+		})
 		if err := os.WriteFile(path, p.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -130,8 +138,12 @@ func TestTheFootOfAPage(t *testing.T) {
 func TestWhatIsNotDescribedHasNoPage(t *testing.T) {
 	for want, spoil := range map[string]func(root, hello *cobra.Command){
 		"greeter say hello: the command has no description": func(_, hello *cobra.Command) { hello.Short = " " },
-		"greeter: --loud has no description":                func(root, _ *cobra.Command) { root.PersistentFlags().Lookup("loud").Usage = "" },
-		"greeter say hello: --to has no description":        func(_, hello *cobra.Command) { hello.Flags().Lookup("to").Usage = "" },
+		"greeter: --loud has no description": func(root, _ *cobra.Command) {
+			root.PersistentFlags().Lookup("loud").Usage = ""
+		},
+		"greeter say hello: --to has no description": func(_, hello *cobra.Command) {
+			hello.Flags().Lookup("to").Usage = ""
+		},
 	} {
 		root := greeter()
 		hello, _, _ := root.Find([]string{"say", "hello"})

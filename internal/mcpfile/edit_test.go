@@ -15,11 +15,13 @@ import (
 func TestEdit(t *testing.T) {
 	git := Server{Name: "git", Command: "uvx", Args: []string{"mcp-server-git", "<&>"}}
 	for name, c := range map[string]struct{ before, after string }{
-		"no file":      {"", "{\n  \"mcpServers\": {\n    \"git\": {\n      \"command\": \"uvx\",\n      \"args\": [\n        \"mcp-server-git\",\n        \"<&>\"\n      ]\n    }\n  }\n}\n"},
+		"no file": {"", "{\n  \"mcpServers\": {\n    \"git\": {\n      \"command\": \"uvx\",\n      \"args\": [\n     " +
+			"   \"mcp-server-git\",\n        \"<&>\"\n      ]\n    }\n  }\n}\n"},
 		"empty object": {"{}", "{\n  \"mcpServers\": {\n    \"git\": GIT\n  }\n}"},
 		"comments": {
 			"// all\n{\n\t\"x\": 1, // one\n\t\"servers\": {\n\t\t\"a\": {\"command\": \"b\"} // a\n\t\t// the end\n\t}\n}",
-			"// all\n{\n\t\"x\": 1, // one\n\t\"servers\": {\n\t\t\"a\": {\"command\": \"b\"}, // a\n\t\t// the end\n\t\t\"git\": GIT\n\t}\n}",
+			"// all\n{\n\t\"x\": 1, // one\n\t\"servers\": {\n\t\t\"a\": {\"command\": \"b\"}, // a\n\t\t// the " +
+				"end\n\t\t\"git\": GIT\n\t}\n}",
 		},
 		"trailing comma": {
 			"{\"mcpServers\": {\n  \"a\": {\"command\": \"b\"},\n}}",
@@ -66,7 +68,9 @@ func TestEdit(t *testing.T) {
 }
 
 func compact(text string) string {
-	return strings.ReplaceAll(text, "{\n      \"command\": \"uvx\",\n      \"args\": [\n        \"mcp-server-git\",\n        \"<&>\"\n      ]\n    }", "GIT")
+	return strings.ReplaceAll(text,
+		"{\n      \"command\": \"uvx\",\n      \"args\": [\n        \"mcp-server-git\",\n        \"<&>\"\n      ]\n    }",
+		"GIT")
 }
 
 // A file that cannot be understood is not written over, and a link stays one.
@@ -84,13 +88,19 @@ func TestEditRefuses(t *testing.T) {
 			t.Errorf("%s became %s, %v", text, got, err)
 		}
 	}
-	for _, s := range []Server{{Name: "a b", Command: "c"}, {Name: "files", Command: "c"}, {Name: "a"}, {Name: "a", Command: "b", URL: "https://h"}} {
+	for _, s := range []Server{
+		{Name: "a b", Command: "c"},
+		{Name: "files", Command: "c"},
+		{Name: "a"},
+		{Name: "a", Command: "b", URL: "https://h"},
+	} {
 		if err := Add(filepath.Join(dir, "other.json"), s); err == nil {
 			t.Errorf("%+v was added", s)
 		}
 	}
 	real := filepath.Join(dir, "real.json")
-	if err := errors.Join(os.WriteFile(real, []byte("{}"), 0o600), os.Remove(path), os.Symlink("real.json", path), Add(path, Server{Name: "a", Command: "b"})); err != nil {
+	if err := errors.Join(os.WriteFile(real, []byte("{}"), 0o600), os.Remove(path), os.Symlink("real.json", path),
+		Add(path, Server{Name: "a", Command: "b"})); err != nil {
 		t.Fatal(err)
 	}
 	if to, err := os.Readlink(path); to != "real.json" || err != nil {

@@ -11,8 +11,10 @@ import (
 )
 
 var (
-	reference = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$\{([^{}]*)\}|\{env\.([^{}=\x00]+)\}`) })
-	variable  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)(:-(.*))?$`) })
+	reference = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\$\{([^{}]*)\}|\{env\.([^{}=\x00]+)\}`)
+	})
+	variable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)(:-(.*))?$`) })
 )
 
 // Expand is the entry with the values of variables in the place of ${VAR} and
@@ -72,7 +74,8 @@ func (e *expander) value(found []string) (string, error) {
 	name, or := found[2], []string(nil)
 	if name == "" {
 		if or = variable().FindStringSubmatch(found[1]); or == nil {
-			return "", fmt.Errorf("%.80s is no variable of the environment: write ${NAME}, and set NAME for the daemon", found[0])
+			return "", fmt.Errorf("%.80s is no variable of the environment: write ${NAME}, and set NAME for the daemon",
+				found[0])
 		}
 		name = or[1]
 	}

@@ -332,7 +332,8 @@ func (t *Taken) wait(seconds float64) bool {
 
 // foreignReference is a variable as VS Code, Cursor or opencode writes it.
 var foreignReference = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`\$\{(env|input|config|command):([^{}]*)\}|\{(env|file):([^{}]*)\}|\$\{(workspaceFolder|workspaceFolderBasename|userHome|pathSeparator|/)\}`)
+	return regexp.MustCompile(
+		`\$\{(env|input|config|command):([^{}]*)\}|\{(env|file):([^{}]*)\}|\$\{(workspaceFolder|workspaceFolderBasename|userHome|pathSeparator|/)\}`)
 })
 
 // variables writes them as ours.

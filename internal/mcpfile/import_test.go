@@ -22,9 +22,12 @@ files -> files-mcp {"command":"fs"} | is called files-mcp here
 git -> git {"command":"uvx","args":["mcp-server-git"],"env":{"A":"${B:-c}"},"type":"stdio"} | without alwaysAllow, which does nothing here
 my server -> my-server {"type":"http","url":"https://h/mcp","headers":{"Authorization":"Bearer x"}} | is called my-server here
 old -> type: sse is not spoken: give the server's streamable HTTP URL with "type": "http", or run a bridge as command, such as npx mcp-remote URL`},
-		"cursor": {"mcp.json", `{"mcpServers":{"fs":{"command":"npx","args":["-y","fs","${workspaceFolder}","${userHome}/x"],"env":{"K":"${env:KEY}"},"envFile":".env"},"u":{"url":"http://localhost:1/mcp"}}}`, `
+		"cursor": {
+			"mcp.json",
+			`{"mcpServers":{"fs":{"command":"npx","args":["-y","fs","${workspaceFolder}","${userHome}/x"],"env":{"K":"${env:KEY}"},"envFile":".env"},"u":{"url":"http://localhost:1/mcp"}}}`, `
 fs -> fs {"command":"npx","args":["-y","fs",".","${HOME}/x"],"env":{"K":"${KEY}"},"cwd":"session"} | starts in the session's folder, for ${workspaceFolder}: what lies there can decide which code it runs; without envFile, which does nothing here
-u -> u {"url":"http://localhost:1/mcp"}`},
+u -> u {"url":"http://localhost:1/mcp"}`,
+		},
 		"VS Code": {"mcp.json", `{
 			// asks
 			"inputs": [{"type":"promptString","id":"github-token","password":true},],
@@ -32,28 +35,37 @@ u -> u {"url":"http://localhost:1/mcp"}`},
 			"odd": {"command":"x","args":["${command:pick}"]}}, }`, `
 gh -> gh {"type":"http","url":"https://api.example/mcp","headers":{"Authorization":"Bearer ${GITHUB_TOKEN}"}} | asks for github-token there: set GITHUB_TOKEN in the daemon's environment
 odd -> ${command:pick}: there is nothing like it here`},
-		"VS Code settings": {"settings.json", `{"editor.tabSize":2,"mcp":{"inputs":[],"servers":{"a":{"command":"b"},"c":{"command":"d","cwd":"${workspaceFolder}"},"e":{"command":"f","cwd":"/g/../h"},"i":{"command":"j","cwd":"sub"}}}}`, `
+		"VS Code settings": {
+			"settings.json",
+			`{"editor.tabSize":2,"mcp":{"inputs":[],"servers":{"a":{"command":"b"},"c":{"command":"d","cwd":"${workspaceFolder}"},"e":{"command":"f","cwd":"/g/../h"},"i":{"command":"j","cwd":"sub"}}}}`, `
 a -> a {"command":"b"}
 c -> c {"command":"d","cwd":"session"} | starts in the session's folder, for ${workspaceFolder}: what lies there can decide which code it runs
 e -> e {"command":"f","cwd":"/h"}
-i -> cwd: cannot be understood`},
+i -> cwd: cannot be understood`,
+		},
 		"opencode": {"opencode.jsonc", `{"$schema":"x","mcp":{
 			"l":{"type":"local","command":["bun","x","srv"],"environment":{"K":"{env:KEY}"},"enabled":false,"timeout":5000},
 			"r":{"type":"remote","url":"https://h/mcp","headers":{"A":"{file:~/.key}"}}}}`, `
 l -> l {"command":"bun","args":["x","srv"],"env":{"K":"${KEY}"},"type":"stdio","timeout":"5s","disabled":true}
 r -> {file:~/.key}: there is nothing like it here`},
-		"codex": {"config.toml", "model = \"x\"\n[mcp_servers.c]\ncommand = \"npx\"\nargs = [\"-y\", \"c7\"]\nenv_vars = [\"TOK\"]\ntool_timeout_sec = 90\nstartup_timeout_sec = 20.5\nenabled_tools = [\"a\"]\n[mcp_servers.c.env]\nX = \"1\"\n" +
-			"[mcp_servers.f]\nurl = \"https://h/mcp\"\nbearer_token_env_var = \"F_TOKEN\"\nhttp_headers = { R = \"eu\" }\nenv_http_headers = { S = \"SEC\" }\ncwd = \"/x\"\n", `
+		"codex": {"config.toml", "model = \"x\"\n[mcp_servers.c]\ncommand = \"npx\"\nargs = [\"-y\", \"c7\"]\nenv_vars = " +
+			"[\"TOK\"]\ntool_timeout_sec = 90\nstartup_timeout_sec = 20.5\nenabled_tools = [\"a\"]\n[mcp_servers.c.env]\nX = " +
+			"\"1\"\n" +
+			"[mcp_servers.f]\nurl = \"https://h/mcp\"\nbearer_token_env_var = \"F_TOKEN\"\nhttp_headers = { R = \"eu\" " +
+			"}\nenv_http_headers = { S = \"SEC\" }\ncwd = \"/x\"\n", `
 c -> c {"command":"npx","args":["-y","c7"],"env":{"TOK":"${TOK}","X":"1"},"timeout":"1m30s","tools":["a"]} | without startup_timeout_sec, which does nothing here
 f -> f {"url":"https://h/mcp","headers":{"Authorization":"Bearer ${F_TOKEN}","R":"eu","S":"${SEC}"}} | without cwd, which does nothing here`},
-		"odd kinds": {"x.json", `{"mcpServers":{"a":7,"b":{"command":7},"c":{"command":"x","args":[1]},"d":{"command":"x","env":["A"]},"e":{"command":[]},"f":{"command":"x","timeout":-1},"g":{"command":null}}}`, `
+		"odd kinds": {
+			"x.json",
+			`{"mcpServers":{"a":7,"b":{"command":7},"c":{"command":"x","args":[1]},"d":{"command":"x","env":["A"]},"e":{"command":[]},"f":{"command":"x","timeout":-1},"g":{"command":null}}}`, `
 a -> want an object
 b -> command: cannot be understood
 c -> args: cannot be understood
 d -> env: cannot be understood
 e -> command: cannot be understood
 f -> timeout: cannot be understood
-g -> want a command, or a url`},
+g -> want a command, or a url`,
+		},
 	} {
 		path := filepath.Join(t.TempDir(), c.file)
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
@@ -74,13 +86,17 @@ g -> want a command, or a url`},
 			if err != nil {
 				t.Fatal(err)
 			}
-			fmt.Fprintf(&got, "\n%s", strings.TrimSuffix(fmt.Sprintf("%s -> %s %s | %s", one.From, one.Server.Name, entry, strings.Join(one.Notes, "; ")), " | "))
+			fmt.Fprintf(&got, "\n%s", strings.TrimSuffix(fmt.Sprintf("%s -> %s %s | %s", one.From, one.Server.Name, entry,
+				strings.Join(one.Notes, "; ")), " | "))
 		}
 		if got.String() != c.want {
 			t.Errorf("%s: got%s\nwant%s", name, got.String(), c.want)
 		}
 	}
-	for name, text := range map[string]string{"a.json": "[]", "b.json": "{", "c.toml": "=", "d.json": strings.Repeat("[", 1<<20)} {
+	for name, text := range map[string]string{
+		"a.json": "[]", "b.json": "{", "c.toml": "=",
+		"d.json": strings.Repeat("[", 1<<20),
+	} {
 		path := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -184,7 +184,8 @@ func parse(path string, text []byte) (hujson.Value, error) {
 		if with, again := hujson.Parse(append(slices.Clone(text), '\n')); again == nil {
 			return with, nil
 		}
-		return root, &Error{Place: Place{File: path}, Reason: "not valid JSON: " + strings.TrimPrefix(err.Error(), "hujson: ")}
+		return root, &Error{Place: Place{File: path}, Reason: "not valid JSON: " + strings.TrimPrefix(err.Error(),
+			"hujson: ")}
 	}
 	return root, nil
 }
@@ -328,7 +329,10 @@ func readable(err error) string {
 	if !errors.As(err, &s) || s.GoType == nil {
 		return err.Error()
 	}
-	want := map[string]string{"string": "a string", "bool": "true or false", "slice": "an array of strings", "map": "an object of strings"}
+	want := map[string]string{
+		"string": "a string", "bool": "true or false", "slice": "an array of strings",
+		"map": "an object of strings",
+	}
 	return fmt.Sprintf("want %s, got %s", want[s.GoType.Kind().String()], s.JSONKind)
 }
 
@@ -416,7 +420,8 @@ func (s *Server) check() (field, reason string) {
 // variables are.
 func webAddress(url string) bool {
 	scheme, _, ok := strings.Cut(url, "://")
-	return strings.ContainsAny(scheme, "${") || ok && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
+	return strings.ContainsAny(scheme, "${") || ok &&
+		(strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
 }
 
 func (s *Server) options() (field, reason string) {

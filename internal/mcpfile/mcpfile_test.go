@@ -34,12 +34,15 @@ func TestParse(t *testing.T) {
 	}
 	want := []Server{
 		{
-			Name: "git", Command: "uvx", Args: []string{"mcp-server-git", "--repository", "${REPO}"}, Env: map[string]string{"TOKEN": "{env.GIT_TOKEN}"},
+			Name: "git", Command: "uvx", Args: []string{"mcp-server-git", "--repository", "${REPO}"},
+			Env:   map[string]string{"TOKEN": "{env.GIT_TOKEN}"},
 			Place: Place{"/c/mcp.json", 4, "/mcpServers/git"},
 		},
 		{
-			Name: "far", Type: "http", URL: "https://${HOST:-example.org}/mcp", Headers: map[string]string{"Authorization": "Bearer ${GIT_TOKEN}"},
-			Timeout: "5m", Trust: "all", Tools: []string{"search"}, Ignored: []string{"alwaysAllow"}, Place: Place{"/c/mcp.json", 5, "/mcpServers/far"},
+			Name: "far", Type: "http", URL: "https://${HOST:-example.org}/mcp",
+			Headers: map[string]string{"Authorization": "Bearer ${GIT_TOKEN}"},
+			Timeout: "5m", Trust: "all", Tools: []string{"search"}, Ignored: []string{"alwaysAllow"},
+			Place: Place{"/c/mcp.json", 5, "/mcpServers/far"},
 		},
 		{
 			Name: "off", Command: "x", Disabled: true, Sandbox: "workdir", SandboxWrite: []string{"/var/x"},
@@ -56,28 +59,34 @@ func TestABadEntry(t *testing.T) {
 	for entry, want := range map[string]string{
 		`"bad": 7`:  "/m:3: /servers/bad: want an object",
 		`"bad": {}`: "/m:3: /servers/bad: want a command, or a url",
-		`"bad": {"command": "x", "url": "https://h"}`:       "/m:3: /servers/bad/url: there is a command too: want one of the two",
-		`"bad": {"command": 7}`:                             "/m:3: /servers/bad/command: want a string, got number",
-		"\"bad\": {\"command\": \"x\",\n\"args\": \"y\"}":   "/m:4: /servers/bad/args: want an array of strings, got string",
-		`"bad": {"command": "x", "args": ["y", 1]}`:         "/m:3: /servers/bad/args: want a string, got number",
-		`"bad": {"command": "x", "env": {"A": 1}}`:          "/m:3: /servers/bad/env: want a string, got number",
-		`"bad": {"command": "x", "command": "y"}`:           "/m:3: /servers/bad/command: is there twice",
-		`"bad": {"type": "sse", "url": "https://h"}`:        "/m:3: /servers/bad/type: sse is not spoken: give the server's streamable HTTP URL with \"type\": \"http\", or run a bridge as command, such as npx mcp-remote URL",
-		`"bad": {"type": "ws", "url": "https://h"}`:         `/m:3: /servers/bad/type: got "ws", want stdio or http`,
-		`"bad": {"type": "http", "command": "x"}`:           "/m:3: /servers/bad/type: a server of type http has a url, and no command",
-		`"bad": {"command": "x", "timeout": "1"}`:           `/m:3: /servers/bad/timeout: got "1", want a time such as 30s or 5m`,
-		`"bad": {"command": "x", "trust": "most"}`:          `/m:3: /servers/bad/trust: got "most", want all or none`,
-		`"bad": {"command": "x", "sandbox": "jail"}`:        `/m:3: /servers/bad/sandbox: got "jail", want none or workdir`,
-		`"bad": {"url": "https://h", "sandbox": "workdir"}`: "/m:3: /servers/bad/sandbox: a server with a url runs elsewhere, and cannot be put in a sandbox",
-		`"bad": {"url": "ftp://h/mcp"}`:                     `/m:3: /servers/bad/url: got "ftp://h/mcp", want one that begins with https:// or http://`,
-		`"bad": {"url": "h/mcp"}`:                           `/m:3: /servers/bad/url: got "h/mcp", want one that begins with https:// or http://`,
-		`"b.d": {"command": "x"}`:                           `/m:3: /servers/b.d: the name "b.d" may have letters of English, digits, - and _ only: b-d would do`,
-		`"b\u001b[2J": {"command": "x"}`:                    "/m:3: /servers/b\x1b[2J: the name \"b\\x1b[2J\" may have letters of English, digits, - and _ only: b--2J would do",
-		`"../x": {"command": "x"}`:                          `/m:3: /servers/..~1x: the name "../x" may have letters of English, digits, - and _ only: x would do`,
-		`"": {"command": "x"}`:                              "/m:3: /servers/: the name is empty",
-		`"good": {"command": "x"}`:                          "/m:3: /servers/good: the name is taken by line 2",
+		`"bad": {"command": "x", "url": "https://h"}`: "/m:3: /servers/bad/url: there is a command too: want one of " +
+			"the two",
+		`"bad": {"command": 7}`:                           "/m:3: /servers/bad/command: want a string, got number",
+		"\"bad\": {\"command\": \"x\",\n\"args\": \"y\"}": "/m:4: /servers/bad/args: want an array of strings, got string",
+		`"bad": {"command": "x", "args": ["y", 1]}`:       "/m:3: /servers/bad/args: want a string, got number",
+		`"bad": {"command": "x", "env": {"A": 1}}`:        "/m:3: /servers/bad/env: want a string, got number",
+		`"bad": {"command": "x", "command": "y"}`:         "/m:3: /servers/bad/command: is there twice",
+		`"bad": {"type": "sse", "url": "https://h"}`: "/m:3: /servers/bad/type: sse is not spoken: give the " +
+			"server's streamable HTTP URL with \"type\": \"http\", or run a bridge as command, such as npx mcp-remote URL",
+		`"bad": {"type": "ws", "url": "https://h"}`: `/m:3: /servers/bad/type: got "ws", want stdio or http`,
+		`"bad": {"type": "http", "command": "x"}`: "/m:3: /servers/bad/type: a server of type http has a url, " +
+			"and no command",
+		`"bad": {"command": "x", "timeout": "1"}`:    `/m:3: /servers/bad/timeout: got "1", want a time such as 30s or 5m`,
+		`"bad": {"command": "x", "trust": "most"}`:   `/m:3: /servers/bad/trust: got "most", want all or none`,
+		`"bad": {"command": "x", "sandbox": "jail"}`: `/m:3: /servers/bad/sandbox: got "jail", want none or workdir`,
+		`"bad": {"url": "https://h", "sandbox": "workdir"}`: "/m:3: /servers/bad/sandbox: a server with a url runs " +
+			"elsewhere, and cannot be put in a sandbox",
+		`"bad": {"url": "ftp://h/mcp"}`: `/m:3: /servers/bad/url: got "ftp://h/mcp", want one that begins with https:// or http://`,
+		`"bad": {"url": "h/mcp"}`:       `/m:3: /servers/bad/url: got "h/mcp", want one that begins with https:// or http://`,
+		`"b.d": {"command": "x"}`:       `/m:3: /servers/b.d: the name "b.d" may have letters of English, digits, - and _ only: b-d would do`,
+		`"b\u001b[2J": {"command": "x"}`: "/m:3: /servers/b\x1b[2J: the name \"b\\x1b[2J\" may have " +
+			"letters of English, digits, - and _ only: b--2J would do",
+		`"../x": {"command": "x"}`: `/m:3: /servers/..~1x: the name "../x" may have letters of English, digits, - and _ only: x would do`,
+		`"": {"command": "x"}`:     "/m:3: /servers/: the name is empty",
+		`"good": {"command": "x"}`: "/m:3: /servers/good: the name is taken by line 2",
 	} {
-		f, err := Parse("/m", []byte("{\"servers\": {\n\"good\": {\"command\": \"g\"},\n"+entry+",\n\"fine\": {\"command\": \"f\"}}}"))
+		f, err := Parse("/m", []byte("{\"servers\": {\n\"good\": {\"command\": \"g\"},\n"+entry+
+			",\n\"fine\": {\"command\": \"f\"}}}"))
 		if err != nil || len(f.Errors) != 1 || f.Errors[0].Error() != want {
 			t.Errorf("%s: got %v, %v, want %s", entry, f, err, want)
 			continue
@@ -96,13 +105,15 @@ func TestABadFile(t *testing.T) {
 		"{\n\"mcpServers\": []}":     "/m:2: /mcpServers: want an object with a server for each name",
 		strings.Repeat("[", 1<<19):   "/m: nested deeper than 100 levels",
 		`{"mcpServers":` + strings.Repeat(`{"a":`, 200) + strings.Repeat("}", 201): "/m: nested deeper than 100 levels",
-		`{"mcpServers":{` + strings.Repeat(`"a":{},`, 300) + "}}":                  "/m:1: /mcpServers: more than 256 servers",
+		`{"mcpServers":{` + strings.Repeat(`"a":{},`, 300) +
+			"}}": "/m:1: /mcpServers: more than 256 servers",
 	} {
 		if _, err := Parse("/m", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%.40s: got %v, want %s", text, err, want)
 		}
 	}
-	for _, text := range []string{"{}", `{"servers":{}}`, `{"inputs":[]}`, `{"x":"` + strings.Repeat("[", 200) + `"} // ` + strings.Repeat("[", 200)} {
+	for _, text := range []string{"{}", `{"servers":{}}`, `{"inputs":[]}`, `{"x":"` + strings.Repeat("[", 200) + `"} // ` +
+		strings.Repeat("[", 200)} {
 		if f, err := Parse("/m", []byte(text)); err != nil || len(f.Servers) > 0 {
 			t.Errorf("%.40s: got %v, %v, want nothing", text, f, err)
 		}
@@ -128,15 +139,18 @@ func TestExpand(t *testing.T) {
 		t.Errorf("got %+v, %v", far, err)
 	}
 	for value, want := range map[string]string{
-		"a${EMPTY}b":   "ab",
-		"$REPO $ {x}":  "$REPO $ {x}",
-		"${NONE}":      "/m:1: /servers/s/env/A~1B: the variable NONE is not set in the daemon's environment",
-		"{env.NO-NE}":  "/m:1: /servers/s/env/A~1B: the variable NO-NE is not set in the daemon's environment",
-		"${input:key}": "/m:1: /servers/s/env/A~1B: ${input:key} is no variable of the environment: write ${NAME}, and set NAME for the daemon",
-		"${NONE:-}":    "",
-		"${}":          "/m:1: /servers/s/env/A~1B: ${} is no variable of the environment: write ${NAME}, and set NAME for the daemon",
+		"a${EMPTY}b":  "ab",
+		"$REPO $ {x}": "$REPO $ {x}",
+		"${NONE}":     "/m:1: /servers/s/env/A~1B: the variable NONE is not set in the daemon's environment",
+		"{env.NO-NE}": "/m:1: /servers/s/env/A~1B: the variable NO-NE is not set in the daemon's environment",
+		"${input:key}": "/m:1: /servers/s/env/A~1B: ${input:key} is no variable of the environment: write ${NAME}, and set " +
+			"NAME for the daemon",
+		"${NONE:-}": "",
+		"${}": "/m:1: /servers/s/env/A~1B: ${} is no variable of the environment: write ${NAME}, and set NAME for " +
+			"the daemon",
 	} {
-		s, err := Server{Command: "x", Env: map[string]string{"A/B": value}, Place: Place{"/m", 1, "/servers/s"}}.Expand(lookup)
+		s, err := Server{Command: "x", Env: map[string]string{"A/B": value}, Place: Place{"/m", 1, "/servers/s"}}.Expand(
+			lookup)
 		got := s.Env["A/B"]
 		if err != nil {
 			got = err.Error()
@@ -165,7 +179,9 @@ func TestAStrangersFile(t *testing.T) {
 		"link":   {func() error { return os.Symlink("/etc/passwd", path) }, regular.ErrLink},
 		"fifo":   {func() error { return unix.Mkfifo(path, 0o600) }, regular.ErrKind},
 		"folder": {func() error { return os.Mkdir(path, 0o700) }, regular.ErrKind},
-		"huge":   {func() error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)) }, regular.ErrLong},
+		"huge": {func() error {
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40))
+		}, regular.ErrLong},
 	} {
 		if err := c.put(); err != nil {
 			t.Fatal(err)
@@ -241,7 +257,10 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestRename(t *testing.T) {
-	for name, want := range map[string]string{"My Server": "My-Server", "io.github.x/y": "io-github-x-y", "…": "server", strings.Repeat("é", 99): "server"} {
+	for name, want := range map[string]string{
+		"My Server": "My-Server", "io.github.x/y": "io-github-x-y", "…": "server",
+		strings.Repeat("é", 99): "server",
+	} {
 		if got := Rename(name); got != want || CheckName(got) != nil {
 			t.Errorf("%s is called %s, want %s", name, got, want)
 		}

@@ -18,14 +18,17 @@ func TestPieces(t *testing.T) {
 	}{
 		"in order":         {[]model.Block{think, text, call}, true},
 		"in another order": {[]model.Block{call, text, think}, true},
-		"in pieces":        {[]model.Block{block(model.TextBlock, 1), think, block(model.TextBlock, 1), call, block(model.OpaqueBlock, 0)}, true},
-		"none":             {nil, false},
-		"too long":         {[]model.Block{think, block(model.TextBlock, 3), call}, false},
-		"too short":        {[]model.Block{think, block(model.TextBlock, 1), call}, false},
-		"negative":         {[]model.Block{think, block(model.TextBlock, -1), text, call}, false},
-		"a call too many":  {[]model.Block{think, text, call, call}, false},
-		"no call":          {[]model.Block{think, text}, false},
-		"of no kind":       {[]model.Block{think, text, call, block("", 0)}, false},
+		"in pieces": {[]model.Block{
+			block(model.TextBlock, 1), think, block(model.TextBlock, 1), call,
+			block(model.OpaqueBlock, 0),
+		}, true},
+		"none":            {nil, false},
+		"too long":        {[]model.Block{think, block(model.TextBlock, 3), call}, false},
+		"too short":       {[]model.Block{think, block(model.TextBlock, 1), call}, false},
+		"negative":        {[]model.Block{think, block(model.TextBlock, -1), text, call}, false},
+		"a call too many": {[]model.Block{think, text, call, call}, false},
+		"no call":         {[]model.Block{think, text}, false},
+		"of no kind":      {[]model.Block{think, text, call, block("", 0)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := message

@@ -45,19 +45,27 @@ func TestWhatIsTold(t *testing.T) {
 	if w := end("run-2", protocol.StopAborted, nil, time.Hour); w != nil {
 		t.Errorf("an aborted run: got %+v", w)
 	}
-	want := &Word{Event: RunEnd, SessionID: "ses-1", Title: "Fix\nit", Workdir: "/src", RunID: "run-3", Message: "Fix it: done (3m12s)", Count: 1}
+	want := &Word{
+		Event: RunEnd, SessionID: "ses-1", Title: "Fix\nit", Workdir: "/src", RunID: "run-3",
+		Message: "Fix it: done (3m12s)", Count: 1,
+	}
 	if diff := cmp.Diff(want, end("run-3", protocol.StopCompleted, nil, 192*time.Second)); diff != "" {
 		t.Errorf("a long run (-want +got):\n%s", diff)
 	}
-	if w := end("run-4", protocol.StopError, &protocol.RunError{Message: "no\x1b[31m key"}, 11*time.Second); w == nil || w.Event != RunError || w.Message != "Fix it: failed: no [31m key (11s)" {
+	if w := end("run-4", protocol.StopError, &protocol.RunError{Message: "no\x1b[31m key"}, 11*time.Second); w == nil ||
+		w.Event != RunError || w.Message != "Fix it: failed: no [31m key (11s)" {
 		t.Errorf("a failed run: got %+v", w)
 	}
 	if w := end("run-5", protocol.StopCompleted, nil, 0); w == nil || w.Message != "Fix it: done" {
 		t.Errorf("a run that began under a former daemon: got %+v", w)
 	}
 	question := &protocol.Approval{ApprovalID: "apr-1", ToolName: "bash", Arguments: []byte(`{"command":"make"}`)}
-	asked := protocol.Status{Ref: ref("run-6"), Code: protocol.StatusApprovalRequested, Message: "may bash run make?", Approval: question}
-	if w := n.word(happening{asked, at}, began); w == nil || w.Event != Approval || w.Message != "Fix it: may bash run make?" || w.Approval != question {
+	asked := protocol.Status{
+		Ref: ref("run-6"), Code: protocol.StatusApprovalRequested, Message: "may bash run make?",
+		Approval: question,
+	}
+	if w := n.word(happening{asked, at}, began); w == nil || w.Event != Approval ||
+		w.Message != "Fix it: may bash run make?" || w.Approval != question {
 		t.Errorf("a question: got %+v", w)
 	}
 	n.o.On = []string{RunError}
@@ -76,7 +84,9 @@ func told(t *testing.T, script string) (n *Notifier, out string, log *observer.O
 }
 
 // toldAfter is told, with a limit that ends no command before begun says so.
-func toldAfter(t *testing.T, script string, begun <-chan struct{}) (n *Notifier, out string, log *observer.ObservedLogs) {
+func toldAfter(t *testing.T, script string, begun <-chan struct{}) (n *Notifier, out string,
+	log *observer.ObservedLogs,
+) {
 	t.Helper()
 	dir := t.TempDir()
 	out = filepath.Join(dir, "out")
@@ -102,7 +112,10 @@ func toldAfter(t *testing.T, script string, begun <-chan struct{}) (n *Notifier,
 		}()
 		return s.Start(patient, c)
 	}
-	n = New(Options{Command: []string{path, out}, On: Events, Session: known, Start: start, Log: zap.New(core), Environ: os.Environ()})
+	n = New(Options{
+		Command: []string{path, out}, On: Events, Session: known, Start: start, Log: zap.New(core),
+		Environ: os.Environ(),
+	})
 	t.Cleanup(n.Close)
 	return n, out, log
 }
@@ -166,10 +179,13 @@ func TestANotifierThatHangsAndForks(t *testing.T) {
 // Telling never waits, however much there is and whatever the command does.
 func TestTellNeverWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := New(Options{Command: []string{"/bin/sh"}, On: Events, Session: known, Log: zap.NewNop(), Start: func(ctx context.Context, _ proc.Command) (*proc.Process, error) {
-			<-ctx.Done() // as one that hangs
-			return nil, context.Cause(ctx)
-		}})
+		n := New(Options{
+			Command: []string{"/bin/sh"}, On: Events, Session: known, Log: zap.NewNop(),
+			Start: func(ctx context.Context, _ proc.Command) (*proc.Process, error) {
+				<-ctx.Done() // as one that hangs
+				return nil, context.Cause(ctx)
+			},
+		})
 		for range 10 * maxQueue {
 			n.Tell(protocol.AgentStart{Ref: ref("run-1")})
 			n.Tell(protocol.AgentEnd{Ref: ref("run-1"), StopReason: protocol.StopCompleted})
@@ -197,16 +213,19 @@ func TestExamples(t *testing.T) {
 		}
 		cmd := exec.Command(path, args...)
 		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "NTFY_TOKEN=t0ken", "no_proxy=*")
-		cmd.Stdin = strings.NewReader(`{"event":"run_error","session_id":"ses-1","title":"t","workdir":"/src","run_id":"run-1","message":"t: failed","count":2}`)
+		cmd.Stdin = strings.NewReader(
+			`{"event":"run_error","session_id":"ses-1","title":"t","workdir":"/src","run_id":"run-1","message":"t: failed","count":2}`)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "notify-send"), []byte("#!/bin/sh\nprintf '%s|' \"$@\" > "+dir+"/shown\n"), 0o700); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "notify-send"), []byte("#!/bin/sh\nprintf '%s|' \"$@\" > "+dir+"/shown\n"),
+		0o700); err != nil {
 		t.Fatal(err)
 	}
 	run("desktop.py")
-	if text, err := os.ReadFile(filepath.Join(dir, "shown")); err != nil || string(text) != "--app-name=noused|--urgency=critical|--|t: failed (and 1 more)|/src|" {
+	if text, err := os.ReadFile(filepath.Join(dir, "shown")); err != nil ||
+		string(text) != "--app-name=noused|--urgency=critical|--|t: failed (and 1 more)|/src|" {
 		t.Errorf("shown is %q, %v", text, err)
 	}
 	terminal := filepath.Join(dir, "tty")
@@ -220,7 +239,8 @@ func TestExamples(t *testing.T) {
 	var got string
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		text, _ := io.ReadAll(r.Body)
-		got = r.Method + " " + r.URL.Path + " " + r.Header.Get("Title") + " " + r.Header.Get("Authorization") + " " + string(text)
+		got = r.Method + " " + r.URL.Path + " " + r.Header.Get("Title") + " " + r.Header.Get("Authorization") + " " +
+			string(text)
 	}))
 	defer server.Close()
 	run("ntfy.py", server.URL+"/topic")

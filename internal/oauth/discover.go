@@ -121,7 +121,8 @@ func wellKnown(u *url.URL) []string {
 // the server itself, as the protocol had it in 2025-03-26.
 func (w *web) older(ctx context.Context, server *url.URL) (*issuer, error) {
 	as := &issuer{}
-	place, err := w.first(ctx, "the metadata of the authorization server", wellKnown(&url.URL{Scheme: server.Scheme, Host: server.Host}), as)
+	place, err := w.first(ctx, "the metadata of the authorization server",
+		wellKnown(&url.URL{Scheme: server.Scheme, Host: server.Host}), as)
 	switch {
 	case err != nil:
 		return nil, err
@@ -141,7 +142,9 @@ func (w *web) older(ctx context.Context, server *url.URL) (*issuer, error) {
 // names addresses no secret may be sent to.
 func (w *web) usable(as *issuer) error {
 	if !slices.Contains(as.ChallengeMethods, "S256") {
-		return fmt.Errorf("the authorization server %s does not support PKCE with S256, which keeps a login from being stolen", quote(as.Issuer))
+		return fmt.Errorf(
+			"the authorization server %s does not support PKCE with S256, which keeps a login from being stolen",
+			quote(as.Issuer))
 	}
 	for _, e := range []struct {
 		field, address string
@@ -193,7 +196,9 @@ func at(u *url.URL, path string) string { return u.Scheme + "://" + u.Host + pat
 // register makes the daemon known to an authorization server (RFC 7591 §3).
 func (w *web) register(ctx context.Context, as *issuer, redirect string) (Client, error) {
 	if as.RegistrationEndpoint == "" {
-		return Client{}, errors.New("the authorization server registers no clients by itself: register one there, and log in with --client-id")
+		return Client{},
+			errors.New(
+				"the authorization server registers no clients by itself: register one there, and log in with --client-id")
 	}
 	u, err := w.check("registration_endpoint", as.RegistrationEndpoint)
 	if err != nil {
@@ -258,7 +263,8 @@ func (c Client) check() error {
 	case c.ID == "" || len(c.ID) > maxAddress || len(c.Secret) > maxAddress:
 		return errors.New("the authorization server gave the client no id that can be used")
 	case !slices.Contains([]string{secretNone, secretBasic, secretPost}, c.Method):
-		return fmt.Errorf("the authorization server wants the client to show itself by %s, which is not supported", quote(c.Method))
+		return fmt.Errorf("the authorization server wants the client to show itself by %s, which is not supported",
+			quote(c.Method))
 	case c.Secret == "" && c.Method != secretNone:
 		return fmt.Errorf("the authorization server wants %s and gave the client no secret", c.Method)
 	}

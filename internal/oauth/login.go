@@ -80,11 +80,14 @@ func (s *Store) replace(ctx context.Context, g *grant) error {
 
 // ask has the server itself say what it wants. What it asked a daemon for since
 // the last login goes first: not every request needs the same rights.
-func (w *web) ask(ctx context.Context, server *url.URL, remembered *Challenge) (c Challenge, challenged bool, err error) {
+func (w *web) ask(ctx context.Context, server *url.URL, remembered *Challenge) (c Challenge, challenged bool,
+	err error,
+) {
 	if remembered != nil {
 		return *remembered, true, nil
 	}
-	a, err := w.postJSON(ctx, server, map[string]any{"jsonrpc": "2.0", "id": 1, "method": "ping"}, "application/json, text/event-stream")
+	a, err := w.postJSON(ctx, server, map[string]any{"jsonrpc": "2.0", "id": 1, "method": "ping"},
+		"application/json, text/event-stream")
 	if err != nil {
 		return c, false, err
 	}
@@ -197,11 +200,16 @@ func (d *dance) read(q url.Values) (code string, err error) {
 	case d.state == "" || q.Get("state") != d.state:
 		return "", errStranger
 	case iss == "" && d.as.SaysIssuer:
-		return "", errors.New("the answer does not say which authorization server it is from, though that one always does: not logging in")
+		return "",
+			errors.New(
+				"the answer does not say which authorization server it is from, though that one always does: not logging in")
 	case iss != "" && iss != d.as.Issuer:
 		return "", fmt.Errorf("the answer is from another authorization server, %s: not logging in", quote(iss))
 	case q.Get("error") != "":
-		return "", fmt.Errorf("the authorization server says no: %w", &refusal{q.Get("error"), q.Get("error_description"), http.StatusOK})
+		return "", fmt.Errorf("the authorization server says no: %w", &refusal{
+			q.Get("error"), q.Get("error_description"),
+			http.StatusOK,
+		})
 	case code == "" || len(code) > maxToken:
 		return "", errors.New("the answer has no code that can be used")
 	}

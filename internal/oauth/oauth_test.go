@@ -299,10 +299,22 @@ func TestWaysToShowWhoTheClientIs(t *testing.T) {
 		{name: "registered, basic", methods: []string{"client_secret_basic"}},
 		{name: "registered, post", methods: []string{"client_secret_post"}},
 		{name: "known, public", methods: []string{"none"}, known: "me", client: oauth.Client{ID: "me"}},
-		{name: "known, basic", methods: []string{"client_secret_basic"}, known: "me", secret: "a:b %+", client: oauth.Client{ID: "me", Secret: "a:b %+"}},
-		{name: "known, post", methods: []string{"client_secret_post"}, known: "me", secret: "s", client: oauth.Client{ID: "me", Secret: "s"}},
-		{name: "document", methods: []string{"none"}, documents: true, client: oauth.Client{ID: "https://example.org/noused.json"}},
-		{name: "document that nobody reads", methods: []string{"none"}, client: oauth.Client{ID: "https://example.org/noused.json"}},
+		{
+			name: "known, basic", methods: []string{"client_secret_basic"}, known: "me", secret: "a:b %+",
+			client: oauth.Client{ID: "me", Secret: "a:b %+"},
+		},
+		{
+			name: "known, post", methods: []string{"client_secret_post"}, known: "me", secret: "s",
+			client: oauth.Client{ID: "me", Secret: "s"},
+		},
+		{
+			name: "document", methods: []string{"none"}, documents: true,
+			client: oauth.Client{ID: "https://example.org/noused.json"},
+		},
+		{
+			name: "document that nobody reads", methods: []string{"none"},
+			client: oauth.Client{ID: "https://example.org/noused.json"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := oauthtest.Start(t, nil)
@@ -318,7 +330,8 @@ func TestWaysToShowWhoTheClientIs(t *testing.T) {
 			if _, revoked, err := store.Logout(t.Context(), s.Resource); !revoked || err != nil {
 				t.Errorf("revoked %t, %v", revoked, err)
 			}
-			if registered := s.Asked("POST /register"); (c.client.ID == "" || c.name == "document that nobody reads") != (registered == 1) {
+			if registered := s.Asked("POST /register"); (c.client.ID == "" || c.name == "document that nobody reads") !=
+				(registered == 1) {
 				t.Errorf("registered %d times", registered)
 			}
 		})
@@ -426,7 +439,8 @@ func TestHostileServers(t *testing.T) {
 			"registration_endpoint": s.Issuer + "/register",
 		}
 		m[field] = value
-		return fmt.Sprintf(`{"issuer":%q,"authorization_endpoint":%q,"token_endpoint":%q,"registration_endpoint":%q,"code_challenge_methods_supported":["S256"]}`,
+		return fmt.Sprintf(
+			`{"issuer":%q,"authorization_endpoint":%q,"token_endpoint":%q,"registration_endpoint":%q,"code_challenge_methods_supported":["S256"]}`,
 			m["issuer"], m["authorization_endpoint"], m["token_endpoint"], m["registration_endpoint"])
 	}
 	huge := func(w http.ResponseWriter, _ *http.Request) {
@@ -451,7 +465,8 @@ func TestHostileServers(t *testing.T) {
 			return says(`{"resource":"https://evil.example/mcp","authorization_servers":["` + s.Issuer + `"]}`)
 		}, "describes another server"},
 		{"a part of the path", describes, func(s *oauthtest.Server) http.HandlerFunc {
-			return says(`{"resource":"` + strings.TrimSuffix(s.Resource, "p") + `","authorization_servers":["` + s.Issuer + `"]}`)
+			return says(`{"resource":"` + strings.TrimSuffix(s.Resource, "p") + `","authorization_servers":["` + s.Issuer +
+				`"]}`)
 		}, "describes another server"},
 		{"no authorization server", describes, func(s *oauthtest.Server) http.HandlerFunc {
 			return says(`{"resource":"` + s.Resource + `"}`)
@@ -487,11 +502,15 @@ func TestHostileServers(t *testing.T) {
 		{"no PKCE", publishes, func(s *oauthtest.Server) http.HandlerFunc {
 			return says(strings.Replace(metadata(s, "", ""), "S256", "plain", 1))
 		}, "does not support PKCE"},
-		{"no metadata", publishes, func(*oauthtest.Server) http.HandlerFunc { return http.NotFound }, "publishes no metadata"},
+		{"no metadata", publishes, func(*oauthtest.Server) http.HandlerFunc {
+			return http.NotFound
+		}, "publishes no metadata"},
 		{"a page for people", publishes, func(*oauthtest.Server) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }
 		}, "publishes no metadata"},
-		{"metadata elsewhere", publishes, func(*oauthtest.Server) http.HandlerFunc { return elsewhere(t) }, "publishes no metadata"},
+		{"metadata elsewhere", publishes, func(*oauthtest.Server) http.HandlerFunc {
+			return elsewhere(t)
+		}, "publishes no metadata"},
 		{"registers nobody", "/register", func(*oauthtest.Server) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }
 		}, "registers no client: it answered 403"},
@@ -499,7 +518,9 @@ func TestHostileServers(t *testing.T) {
 		{"wants a key", "/register", func(*oauthtest.Server) http.HandlerFunc {
 			return says(`{"client_id":"a","token_endpoint_auth_method":"private_key_jwt"}`)
 		}, "not supported"},
-		{"redirects the code", "/token", func(*oauthtest.Server) http.HandlerFunc { return elsewhere(t) }, "gives no token: it answered 307"},
+		{"redirects the code", "/token", func(*oauthtest.Server) http.HandlerFunc {
+			return elsewhere(t)
+		}, "gives no token: it answered 307"},
 		{"another kind of token", "/token", func(*oauthtest.Server) http.HandlerFunc {
 			return says(`{"access_token":"a","token_type":"mac"}`)
 		}, "not Bearer"},
@@ -509,7 +530,9 @@ func TestHostileServers(t *testing.T) {
 		{"a token that is too long", "/token", func(*oauthtest.Server) http.HandlerFunc {
 			return says(`{"access_token":"` + strings.Repeat("a", 20<<10) + `","token_type":"Bearer"}`)
 		}, "longer than"},
-		{"a token that is none", "/token", func(*oauthtest.Server) http.HandlerFunc { return says(`{"access_token":17}`) }, "cannot be read"},
+		{"a token that is none", "/token", func(*oauthtest.Server) http.HandlerFunc {
+			return says(`{"access_token":17}`)
+		}, "cannot be read"},
 		{"an endless token", "/token", func(*oauthtest.Server) http.HandlerFunc { return huge }, "more than 262144 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -555,7 +578,8 @@ func TestAServerThatWantsNoLogin(t *testing.T) {
 		}
 		return true
 	}
-	if _, err := login(t, oauth.Open(t.TempDir()), oauth.Login{Server: s.Resource}); err == nil || !strings.Contains(err.Error(), "asks for no login") {
+	if _, err := login(t, oauth.Open(t.TempDir()), oauth.Login{Server: s.Resource}); err == nil ||
+		!strings.Contains(err.Error(), "asks for no login") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -599,7 +623,10 @@ func TestAnOlderServer(t *testing.T) {
 }
 
 func TestServersNobodyCanLogInAt(t *testing.T) {
-	for _, address := range []string{"http://example.org/mcp", "ftp://example.org", "https://a:b@example.org", "nonsense", "https://", "http://\x00"} {
+	for _, address := range []string{
+		"http://example.org/mcp", "ftp://example.org", "https://a:b@example.org", "nonsense",
+		"https://", "http://\x00",
+	} {
 		if _, err := oauth.Open(t.TempDir()).Source(address); err == nil {
 			t.Errorf("%q is taken", address)
 		}
@@ -614,7 +641,9 @@ func TestFilesThatAreNoLogins(t *testing.T) {
 		make func(path string) error
 		want string
 	}{
-		{"torn", func(path string) error { return os.WriteFile(path, []byte(`{"server":"`), 0o600) }, "no JSON object of a login"},
+		{"torn", func(path string) error {
+			return os.WriteFile(path, []byte(`{"server":"`), 0o600)
+		}, "no JSON object of a login"},
 		{"of another server", func(path string) error {
 			return os.WriteFile(path, []byte(`{"server":"https://example.org"}`), 0o600)
 		}, "another server"},

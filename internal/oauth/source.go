@@ -72,7 +72,8 @@ func (s *Source) Refused(ctx context.Context, token string, c Challenge) (string
 	if err == nil && g != nil && g.Access != "" && g.Access != token { // somebody has logged in since
 		return g.Access, nil
 	}
-	return "", errors.Join(&NeedsLoginError{Scope: c.Scope, Reason: "the server refuses this with what was granted"}, s.remember(ctx, c))
+	return "", errors.Join(&NeedsLoginError{Scope: c.Scope, Reason: "the server refuses this with what was granted"},
+		s.remember(ctx, c))
 }
 
 // remember keeps what the server asked for.

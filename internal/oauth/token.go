@@ -42,7 +42,10 @@ func (r *refusal) Error() string {
 
 // final: asking once more for the same cannot help.
 func (r *refusal) final() bool {
-	return slices.Contains([]string{"invalid_grant", "invalid_client", "unauthorized_client", "invalid_target", "invalid_scope"}, r.Code)
+	return slices.Contains([]string{
+		"invalid_grant", "invalid_client", "unauthorized_client", "invalid_target",
+		"invalid_scope",
+	}, r.Code)
 }
 
 func refusalOf(a *answer) *refusal {
@@ -69,7 +72,8 @@ func (w *web) tokens(ctx context.Context, endpoint string, form url.Values, c Cl
 	}
 	t := &tokens{}
 	if err := decode(a.body, t); err != nil {
-		return nil, fmt.Errorf("the token of %s cannot be read: the answer is no JSON object of the shape that OAuth has", u.Host)
+		return nil, fmt.Errorf("the token of %s cannot be read: the answer is no JSON object of the shape that OAuth has",
+			u.Host)
 	}
 	if err := t.check(); err != nil {
 		return nil, fmt.Errorf("the token of %s cannot be used: %w", u.Host, err)

@@ -37,7 +37,10 @@ func newWeb(server *url.URL) *web {
 	return &web{
 		plain: loopback(server),
 		client: &http.Client{
-			Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeader},
+			Transport: &http.Transport{
+				Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
+				MaxResponseHeaderBytes: maxHeader,
+			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}

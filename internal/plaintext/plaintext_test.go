@@ -48,7 +48,10 @@ func drives(r rune) bool {
 }
 
 func FuzzClean(f *testing.F) {
-	for _, text := range []string{"", "plain\ttext\n", "\x1b[31mred\x1b[0m", "\x1b]0;t\x07", "\xc2\x9b1m\xc2", "a\rb\r\n", "\xff\u202e\U000e0041"} {
+	for _, text := range []string{
+		"", "plain\ttext\n", "\x1b[31mred\x1b[0m", "\x1b]0;t\x07", "\xc2\x9b1m\xc2", "a\rb\r\n",
+		"\xff\u202e\U000e0041",
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -81,7 +84,10 @@ func TestJSONEscapesAndStaysEqual(t *testing.T) {
 }
 
 func FuzzJSON(f *testing.F) {
-	for _, text := range []string{`{"a":[1,"\u001b"]}`, "[\"\u009b\u202e\U000e0041\"]", "{\"\u2028\":\"\\\\\u0085\"}", "\r1\r"} {
+	for _, text := range []string{
+		`{"a":[1,"\u001b"]}`, "[\"\u009b\u202e\U000e0041\"]", "{\"\u2028\":\"\\\\\u0085\"}",
+		"\r1\r",
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

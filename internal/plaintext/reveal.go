@@ -114,7 +114,8 @@ func unseen(r rune) bool {
 	case 0x27e8, 0x2329, 0x3008, 0x276c, 0x2991, 0x29fc, 0x21e5: // ⟨ and what looks like it, and ⇥
 		return true
 	}
-	return !unicode.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector, unicode.Bidi_Control)
+	return !unicode.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector,
+		unicode.Bidi_Control)
 }
 
 // RevealDiff is Reveal of a diff as the daemon makes it, whose lines begin with a mark,

@@ -70,7 +70,8 @@ func TestReveal(t *testing.T) {
 
 func TestRevealDiff(t *testing.T) {
 	diff := "@@ -3 +3 @@ x \u202e\n      3\tok\n-     4\t\tx\x1b \n+     4\t+     5\ty\n      \t[and 2 more lines]\n"
-	want := "@@ -3 +3 @@ x ⟨U+202E⟩\n      3 ok\n-     4 ⇥   x⟨U+001B⟩⟨U+0020⟩\n+     4 +     5⇥   y\n       [and 2 more lines]"
+	want := "@@ -3 +3 @@ x ⟨U+202E⟩\n      3 ok\n-     4 ⇥   x⟨U+001B⟩⟨U+0020⟩\n+     4 +     5⇥   y\n       [and 2 " +
+		"more lines]"
 	if got, hidden := plaintext.RevealDiff(diff); got != want || !hidden {
 		t.Errorf("got %q, %t, want %q", got, hidden, want)
 	}
@@ -99,7 +100,8 @@ func unrevealed(shown string) string {
 // look the same; no character of it is one that cannot be seen.
 func FuzzReveal(f *testing.F) {
 	for _, text := range []string{
-		"a\x1b[0m\u202e\u2028\xff", "⟨U+202E⟩", "⟨FF⟩\xff", "⇥   \t\t", "a \n \n", "e\u0301\u0301\u0301", "\n", " ", "\xf4\x8f\xbf\xbf", "\xed\xa0\x80", "\ufffd",
+		"a\x1b[0m\u202e\u2028\xff", "⟨U+202E⟩", "⟨FF⟩\xff", "⇥   \t\t", "a \n \n", "e\u0301\u0301\u0301", "\n", " ",
+		"\xf4\x8f\xbf\xbf", "\xed\xa0\x80", "\ufffd",
 	} {
 		f.Add(text)
 	}
@@ -120,12 +122,14 @@ func FuzzReveal(f *testing.F) {
 		if hidden != strings.Contains(got, "⟨") {
 			t.Errorf("hidden %t of %q as %q", hidden, text, got)
 		}
-		if strings.Contains(line, "\n") || strings.Contains(strings.ReplaceAll(got, "⇥   ", "⇥"), " \n") || strings.HasSuffix(got, "\n") || strings.Count(got, "\n") > strings.Count(text, "\n") {
+		if strings.Contains(line, "\n") || strings.Contains(strings.ReplaceAll(got, "⇥   ", "⇥"), " \n") ||
+			strings.HasSuffix(got, "\n") || strings.Count(got, "\n") > strings.Count(text, "\n") {
 			t.Errorf("lines of %q: %q and %q", text, got, line)
 		}
 		for width := range 12 {
 			head, left := plaintext.RevealHead(text, width)
-			if utf8.RuneCountInString(head) > width || !strings.HasPrefix(line, head) || left != 0 && unrevealed(head) != text[:len(text)-left] || left == 0 && head != line {
+			if utf8.RuneCountInString(head) > width || !strings.HasPrefix(line, head) || left != 0 &&
+				unrevealed(head) != text[:len(text)-left] || left == 0 && head != line {
 				t.Errorf("of %q in %d: %q, %d left", text, width, head, left)
 			}
 		}

@@ -182,7 +182,8 @@ func FuzzAgainstBash(f *testing.F) {
 
 // tokens are what lines are put together of, most of them harmless, so that many
 // lines are plain; the rest looks for what is read differently.
-var tokens = strings.Split("git|status| |  |\t|\n|;|&&|OR|PIPE|2>&1|>&2|1>&2|'|'a b'|\"a b\"|''|\"\"|\\ |\\a|\\2|\\;|\\'|\\\"|\\\\|\"\\\\\"|\"\\a\"|\"\\\"\"|'\\'|"+
+var tokens = strings.Split("git|status| |  |\t|\n|;|&&|OR|PIPE|2>&1|>&2|1>&2|'|'a b'|\"a "+
+	"b\"|''|\"\"|\\ |\\a|\\2|\\;|\\'|\\\"|\\\\|\"\\\\\"|\"\\a\"|\"\\\"\"|'\\'|"+
 	"#|'#'|\\#|x#y|~|a~b|=|a=b|:|a:~|-|--|/|.|..|,|+|@|%|^|[|]|{}|a{b|1|2|12|!|$|'$'|\\$|*|'*'|é|'é'|if|then|fi|do|done|in|time|{|}|(|)|<|&|echo|ls|go|\"|`|$(|\\\n|<<E|\nE\n|git status|;git status", "|")
 
 func put(choices []byte) string {

@@ -50,10 +50,14 @@ func BenchmarkRule(b *testing.B) {
 
 // hostile are texts that nest, or only repeat.
 var hostile = []string{
-	"(", "$(", "{ ", "{", "`", "\\`", `"$(`, "${a:-", "$((", "((", "[[ (", "[[ ! ", "[[ a && ", "! ", "time ", "if ", "while ", "until ", "coproc ", "f() ",
-	"function f ", "f() { ", "a|", "a&&", "a||", "a;", "a\n", "a&", "<(", ">(", "case a in a) ", "$((-", "$((a?", "$((a=", "$[", "a[", "${a[", "${a/",
-	"let -", "a=(", "@(", "<<a;", "<<a\n", "for i in a; do ", "select i in a; do ", "\\", "'", "\"", "#\n", "# \\\n", "a #\n", "x && #\n", "$", "~", "a ", "env ", "sh ", "env sh ", "sh -c ",
-	"env 'a b' ", "sh -c 'a b' ", "sudo 'sh -c \"a b\"' ", "eval ", "eval 'a b' ", "xargs git ", "git - ", "a=b ", "a=", "é", "\xff", "2>&1 ", ">a ", "\t",
+	"(", "$(", "{ ", "{", "`", "\\`", `"$(`, "${a:-", "$((", "((", "[[ (", "[[ ! ", "[[ a && ", "! ", "time ", "if ",
+	"while ", "until ", "coproc ", "f() ",
+	"function f ", "f() { ", "a|", "a&&", "a||", "a;", "a\n", "a&", "<(", ">(", "case a in a) ", "$((-", "$((a?", "$((a=",
+	"$[", "a[", "${a[", "${a/",
+	"let -", "a=(", "@(", "<<a;", "<<a\n", "for i in a; do ", "select i in a; do ", "\\", "'", "\"", "#\n", "# \\\n",
+	"a #\n", "x && #\n", "$", "~", "a ", "env ", "sh ", "env sh ", "sh -c ",
+	"env 'a b' ", "sh -c 'a b' ", "sudo 'sh -c \"a b\"' ", "eval ", "eval 'a b' ", "xargs git ", "git - ", "a=b ", "a=",
+	"é", "\xff", "2>&1 ", ">a ", "\t",
 }
 
 func hostileLines() (lines []string) {
@@ -105,7 +109,10 @@ func TestHostileLinesAreBounded(t *testing.T) {
 // What nests without end is given up early, and not parsed to its end; what people
 // write is not near.
 func TestNestingIsBounded(t *testing.T) {
-	for _, unit := range []string{"(", "$(", "{ ", "\"$(", "${a:-", "$((", "((", "$[", "a[", "${a[", "if ", "while ", "<(", "f() ", "time ", "coproc "} {
+	for _, unit := range []string{
+		"(", "$(", "{ ", "\"$(", "${a:-", "$((", "((", "$[", "a[", "${a[", "if ", "while ", "<(",
+		"f() ", "time ", "coproc ",
+	} {
 		if _, err := parse(strings.Repeat(unit, maxLine/len(unit))); !errors.Is(err, errDeep) {
 			t.Errorf("%q again and again: got %v", unit, err)
 		}

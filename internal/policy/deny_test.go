@@ -161,11 +161,15 @@ func TestLinesThatTryToGetPastADeny(t *testing.T) {
 func TestDenialsLeaveOtherLinesAlone(t *testing.T) {
 	s := rulesOf(t, denials)
 	for _, line := range append([]string{
-		"git log push", "git stash push", "git commit -m 'git push'", "echo git push", "grep -r 'git push' .", "rm x", "rm -r build",
+		"git log push", "git stash push", "git commit -m 'git push'", "echo git push", "grep -r 'git push' .", "rm x",
+		"rm -r build",
 		"x=$(date); echo \"$x\"", "for f in *.go; do gofmt -l \"$f\"; done", "FOO=1 make test > log 2>&1",
-		"cat > x.py <<'E'\nimport os  # (((\nprint('git push')\nE", `"$HOME/bin/tool" --version`, "source venv/bin/activate && pip list",
-		"timeout 60 go test ./...", "sh -c 'make test'", "find . -name '*.go' -exec gofmt -l {} +", "env FOO=1 make", "ls | xargs -n1 wc -l",
-		"git --no-pager log", "[ \"$x\" = y ] || exit 1", "sleep 1 &", "if [ -f x ]; then cat x; fi", "bash scripts/check.sh $x",
+		"cat > x.py <<'E'\nimport os  # (((\nprint('git push')\nE", `"$HOME/bin/tool" --version`,
+		"source venv/bin/activate && pip list",
+		"timeout 60 go test ./...", "sh -c 'make test'", "find . -name '*.go' -exec gofmt -l {} +", "env FOO=1 make",
+		"ls | xargs -n1 wc -l",
+		"git --no-pager log", "[ \"$x\" = y ] || exit 1", "sleep 1 &", "if [ -f x ]; then cat x; fi",
+		"bash scripts/check.sh $x",
 	}, ordinary...) {
 		if d := s.Decide(bashCall(line, false)); d.Verdict != Allow {
 			t.Errorf("%q: got %s (%s), want it allowed", line, d.Rule, d.Why)

@@ -24,7 +24,10 @@ func TestRulesOfThePage(t *testing.T) {
 	if err != nil || len(src.Rules) != 4 {
 		t.Fatalf("%d rules, %v; want 4", len(src.Rules), err)
 	}
-	for line, want := range map[string]Verdict{"df -h": Allow, "id; uname -a": Allow, "git status": Ask, "id; git status": Ask} {
+	for line, want := range map[string]Verdict{
+		"df -h": Allow, "id; uname -a": Allow, "git status": Ask,
+		"id; git status": Ask,
+	} {
 		if got := s.Decide(bashCall(line, true)).Verdict; got != want {
 			t.Errorf("%s: got %v, want %v", line, got, want)
 		}

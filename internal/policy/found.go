@@ -147,7 +147,8 @@ func textOf(part syntax.WordPart) (string, bool) {
 
 // spreads tells whether a text without quotes can become several words.
 func spreads(text string) bool {
-	return strings.ContainsAny(text, "*?[") || strings.Contains(text, "{") && (strings.Contains(text, ",") || strings.Contains(text, ".."))
+	return strings.ContainsAny(text, "*?[") || strings.Contains(text, "{") &&
+		(strings.Contains(text, ",") || strings.Contains(text, ".."))
 }
 
 // isMany tells whether an expansion can be several words in double quotes, too.

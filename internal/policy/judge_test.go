@@ -127,7 +127,8 @@ func unquote(line string) (list []string, ok bool) {
 			if rest := line[i:]; len(rest) < 3 || rest[1] != '&' {
 				return nil, false
 			}
-			if word != nil && word.Len() == 1 && i > 0 && line[i-1] >= '0' && line[i-1] <= '9' && (i < 2 || strings.IndexByte(" \t\n;|&<>'\"", line[i-2]) >= 0) {
+			if word != nil && word.Len() == 1 && i > 0 && line[i-1] >= '0' && line[i-1] <= '9' &&
+				(i < 2 || strings.IndexByte(" \t\n;|&<>'\"", line[i-2]) >= 0) {
 				word = nil
 			}
 			cut(false)

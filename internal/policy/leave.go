@@ -8,8 +8,11 @@ import (
 // leavers are how the words begin with which a program that stays in a folder runs
 // something else than the folder says.
 var leavers = map[string][]string{
-	"git":    {"--upload-pack", "--receive-pack", "--exec", "--ext-diff", "ext::"},
-	"go":     {"-exec", "-toolexec", "-vettool", "-overlay", "-modfile", "-compiler", "-ldflags", "-gcflags", "-asmflags", "-gccgoflags"},
+	"git": {"--upload-pack", "--receive-pack", "--exec", "--ext-diff", "ext::"},
+	"go": {
+		"-exec", "-toolexec", "-vettool", "-overlay", "-modfile", "-compiler", "-ldflags", "-gcflags", "-asmflags",
+		"-gccgoflags",
+	},
 	"make":   {"-f", "--file", "--makefile", "-E", "--eval", "-I", "--include-dir", "-C", "--directory"},
 	"cargo":  {"--config", "-Z"},
 	"npm":    {"--script-shell", "--node-options", "--shell"},

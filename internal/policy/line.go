@@ -235,7 +235,8 @@ func (c command) unfit() string {
 		return "has a command of an odd name"
 	case syntax.IsKeyword(name) || name == "elif":
 		return "has a word of the shell's own for a command"
-	case runsOthers(name), shells[base(name)] && (len(c) < 2 || c[1].text == "" || isOption(c[1].text) || isInput(c[1].text)):
+	case runsOthers(name), shells[base(name)] && (len(c) < 2 || c[1].text == "" || isOption(c[1].text) ||
+		isInput(c[1].text)):
 		return base(name) + " runs other commands or changes the shell"
 	}
 	for _, w := range c[1:] {

@@ -21,7 +21,8 @@ var shellWords = set(`
 	readarray getopts let bind complete compgen compopt fc history jobs wait logout suspend coproc function return
 	elif vared zmodload autoload emulate`)
 
-var shells = set("sh bash rbash dash ash zsh ksh ksh93 mksh lksh oksh pdksh yash posh fish csh tcsh elvish nu xonsh pwsh")
+var shells = set(
+	"sh bash rbash dash ash zsh ksh ksh93 mksh lksh oksh pdksh yash posh fish csh tcsh elvish nu xonsh pwsh")
 
 // movers change the folder that a line's later commands run in.
 var movers = set("cd pushd popd")

@@ -43,11 +43,20 @@ func TestWithoutAnyRule(t *testing.T) {
 		{"bash in the sandbox", bashCall("git push; rm -rf /", false), "allow: built-in tool"},
 		{"bash that cannot be parsed, in the sandbox", bashCall("git (", false), "allow: built-in tool"},
 		{"bash outside", bashCall("ls", true), "ask: bash outside the sandbox"},
-		{"bash with broken arguments", Call{Tool: "bash", Kind: Builtin, Arguments: []byte(`{"command":"ls","command":"rm"}`)}, "ask: bash with arguments that cannot be read"},
-		{"bash with a sandbox that is neither", Call{Tool: "bash", Kind: Builtin, Arguments: []byte(`{"command":"ls","outside_sandbox":"yes"}`)}, "ask: bash with arguments that cannot be read"},
+		{"bash with broken arguments", Call{
+			Tool: "bash", Kind: Builtin,
+			Arguments: []byte(`{"command":"ls","command":"rm"}`),
+		}, "ask: bash with arguments that cannot be read"},
+		{"bash with a sandbox that is neither", Call{
+			Tool: "bash", Kind: Builtin,
+			Arguments: []byte(`{"command":"ls","outside_sandbox":"yes"}`),
+		}, "ask: bash with arguments that cannot be read"},
 		{"bash without arguments", Call{Tool: "bash", Kind: Builtin}, "ask: bash with arguments that cannot be read"},
 		{"the user's own", Call{Tool: "notes.add", Module: "notes", Kind: Descriptor}, "allow: the user's own tool"},
-		{"the user's own that is named bash", Call{Tool: "bash", Kind: Descriptor, Arguments: []byte(`{"outside_sandbox":true}`)}, "allow: the user's own tool"},
+		{"the user's own that is named bash", Call{
+			Tool: "bash", Kind: Descriptor,
+			Arguments: []byte(`{"outside_sandbox":true}`),
+		}, "allow: the user's own tool"},
 		{"server", mcp(false, ""), "ask: MCP tool"},
 		{"server's tool that reads", mcp(true, ""), "allow: MCP tool that only reads"},
 		{"trusted server", mcp(false, TrustAll), "allow: MCP server that is trusted"},
@@ -194,10 +203,22 @@ func TestAListIsNoYesToLeavingTheSandbox(t *testing.T) {
 		{"not listed, outside", `policy.allow = ["read"]`, bashCall("ls", true), "deny: not in the list policy.allow"},
 		{"asked about", "policy.allow = [\"read\"]\npolicy.ask = [\"bash\"]", bashCall("ls", false), "ask: bash"},
 		{"a rule outside", "[[policy.rule]]\ntool = \"bash\"\ndecision = \"allow\"", bashCall("ls", true), "allow: bash"},
-		{"a rule beside the list", "[policy]\nallow = [\"read\"]\n[[policy.rule]]\ntool = \"bash\"\ndecision = \"allow\"\ncommand = [\"ls\"]", bashCall("ls -l", false), "allow: bash: ls …"},
-		{"what the rule does not have", "[policy]\nallow = [\"read\"]\n[[policy.rule]]\ntool = \"bash\"\ndecision = \"allow\"\ncommand = [\"ls\"]", bashCall("make", false), "deny: not in the list policy.allow"},
+		{
+			"a rule beside the list",
+			"[policy]\nallow = [\"read\"]\n[[policy.rule]]\ntool = \"bash\"\ndecision = \"allow\"\ncommand = [\"ls\"]",
+			bashCall("ls -l", false), "allow: bash: ls …",
+		},
+		{
+			"what the rule does not have",
+			"[policy]\nallow = [\"read\"]\n[[policy.rule]]\ntool = \"bash\"\ndecision = \"allow\"\ncommand = [\"ls\"]",
+			bashCall("make", false), "deny: not in the list policy.allow",
+		},
 		{"server that is listed", `policy.allow = ["gh.*"]`, Call{Tool: "gh.issue", Kind: MCP}, "allow: gh.*"},
-		{"broken arguments", `policy.allow = ["bash"]`, Call{Tool: "bash", Kind: Builtin, Arguments: []byte("{")}, "ask: bash with arguments that cannot be read"},
+		{
+			"broken arguments", `policy.allow = ["bash"]`,
+			Call{Tool: "bash", Kind: Builtin, Arguments: []byte("{")},
+			"ask: bash with arguments that cannot be read",
+		},
 	} {
 		if d := config(t, c.config).Decide(c.call); d.Rule != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, d.Rule, c.want)
@@ -324,7 +345,10 @@ func TestPaths(t *testing.T) {
 	s := rulesOf(t, rule("deny", "*", "src/**"))
 	noHome, noFolder := fileCall("read", "~/x"), fileCall("read", "x")
 	noHome.Home, noFolder.Workdir = "", ""
-	for _, c := range []Call{noHome, noFolder, {Tool: "read", Kind: Builtin, Workdir: "/", Arguments: []byte(`{"path":1}`)}} {
+	for _, c := range []Call{noHome, noFolder, {
+		Tool: "read", Kind: Builtin, Workdir: "/",
+		Arguments: []byte(`{"path":1}`),
+	}} {
 		if d := s.Decide(c); d.Verdict != Ask || d.Rule != "ask: perhaps *: src/**" {
 			t.Errorf("%s: got %s", c.Arguments, d.Rule)
 		}
@@ -332,7 +356,8 @@ func TestPaths(t *testing.T) {
 }
 
 func TestWorkdir(t *testing.T) {
-	s := rulesOf(t, "[[policy.rule]]\ntool = \"bash\"\ndecision = \"allow\"\ncommand = [\"make\"]\nworkdir = \"/home/me/proj\"")
+	s := rulesOf(t,
+		"[[policy.rule]]\ntool = \"bash\"\ndecision = \"allow\"\ncommand = [\"make\"]\nworkdir = \"/home/me/proj\"")
 	for _, c := range []struct {
 		workdir, line string
 		want          Verdict
@@ -430,7 +455,8 @@ func TestNothingWideIsOffered(t *testing.T) {
 func TestARuleForAFolderStaysInIt(t *testing.T) {
 	src := Source{}
 	for _, line := range []string{
-		"git push", "git fetch", "git log", "git ls-remote", "git pull", "git commit", "git diff", "go test", "go build", "go vet", "make", "npm test", "npm ci",
+		"git push", "git fetch", "git log", "git ls-remote", "git pull", "git commit", "git diff", "go test", "go build",
+		"go vet", "make", "npm test", "npm ci",
 		"yarn run", "cargo test", "pytest",
 	} {
 		r := Rule{Tool: "bash", Decision: Allow, Workdir: "/home/me/proj"}

@@ -46,13 +46,15 @@ path = ["src/**", "*.md"]
 		t.Fatal(err)
 	}
 	d := s.Decide(bashCall("git log -3", true))
-	if got := d.Place.String() + " " + d.Rule; got != "rules.toml:3: rule 1 allow: bash: git status|diff|log … in /home/me/proj" {
+	if got := d.Place.String() + " " +
+		d.Rule; got != "rules.toml:3: rule 1 allow: bash: git status|diff|log … in /home/me/proj" {
 		t.Errorf("got %q", got)
 	}
 }
 
 func TestReadConfigLeavesOtherKeysAlone(t *testing.T) {
-	src, err := ReadConfig("config.toml", []byte("model = \"offline\"\n[policy]\nallow = \"read\"\nask = [\"w*\"]\napproval_timeout = \"1h\"\n[limits]\nrun_tokens = 1\n"))
+	src, err := ReadConfig("config.toml", []byte("model = \"offline\"\n[policy]\nallow = \"read\"\nask = "+
+		"[\"w*\"]\napproval_timeout = \"1h\"\n[limits]\nrun_tokens = 1\n"))
 	if err != nil || len(src.Allow) != 1 || len(src.Ask) != 1 || src.Deny != nil {
 		t.Errorf("got %+v, %v", src, err)
 	}
@@ -85,39 +87,88 @@ func TestMistakesInRules(t *testing.T) {
 		{"unknown key", head + "\ncomand = [\"git\"]\n", "r.toml:5: rule 1: comand: there is no such key"},
 		{"unknown key of the second", head + "\n" + head + "x.y = 1\n", "r.toml:8: rule 2: x: there is no such key"},
 		{"no tool", "[[policy.rule]]\ndecision = \"allow\"\n", `r.toml:1: rule 1: tool: "" is no pattern`},
-		{"broken pattern", "[[policy.rule]]\ndecision = \"allow\"\ntool = \"[\"\n", `r.toml:3: rule 1: tool: "[" is no pattern`},
+		{
+			"broken pattern", "[[policy.rule]]\ndecision = \"allow\"\ntool = \"[\"\n",
+			`r.toml:3: rule 1: tool: "[" is no pattern`,
+		},
 		{"empty tool", "[[policy.rule]]\ntool = \"\"\n", "r.toml:2: rule 1: tool: is empty"},
 		{"tool is a number", "[[policy.rule]]\ntool = 1\n", "r.toml:2: rule 1: tool: got 1, want a string"},
 		{"no decision", "[[policy.rule]]\ntool = \"x\"\n", `rule 1: decision: got "", want allow, ask or deny`},
-		{"unknown decision", "[[policy.rule]]\ntool = \"x\"\ndecision = \"Allow\"\n", `r.toml:3: rule 1: decision: got "Allow"`},
+		{
+			"unknown decision", "[[policy.rule]]\ntool = \"x\"\ndecision = \"Allow\"\n",
+			`r.toml:3: rule 1: decision: got "Allow"`,
+		},
 		{"relative workdir", head + "workdir = \"proj\"\n", "r.toml:4: rule 1: workdir: "},
 		{"workdir with a slash", head + "workdir = \"/proj/\"\n", "r.toml:4: rule 1: workdir: "},
 		{"workdir with dots", head + "workdir = \"/a/../b\"\n", "r.toml:4: rule 1: workdir: "},
 		{"no word", head + "command = []\n", "r.toml:4: rule 1: command: has no word"},
 		{"no alternative", head + "command = [[]]\n", "r.toml:4: rule 1: command[0]: has no alternative"},
 		{"empty word", head + "command = [\"git\", \"\"]\n", "r.toml:4: rule 1: command[1]: is empty"},
-		{"a line for a word", head + "command = [\"git status\"]\n", "r.toml:4: rule 1: command[0]: \"git status\" has a blank"},
+		{
+			"a line for a word", head + "command = [\"git status\"]\n",
+			"r.toml:4: rule 1: command[0]: \"git status\" has a blank",
+		},
 		{"a text for the words", head + "command = \"git\"\n", "r.toml:4: rule 1: command: got git, want an array"},
 		{"a number for a word", head + "command = [\"git\", 1]\n", "r.toml:4: rule 1: command: got 1 at 1"},
 		{"a number for an alternative", head + "command = [[1]]\n", "r.toml:4: rule 1: command: got [1] at 0"},
 		{"wrapper", head + "command = [\"sudo\", \"ls\"]\n", "r.toml:4: rule 1: command[0]: \"sudo\" runs other commands"},
-		{"wrapper among others", head + "command = [[\"ls\", \"/usr/bin/env\"]]\n", "r.toml:4: rule 1: command[0]: \"/usr/bin/env\" runs other commands"},
-		{"word of the shell", head + "command = [\"export\"]\n", "r.toml:4: rule 1: command[0]: \"export\" runs other commands"},
+		{
+			"wrapper among others", head + "command = [[\"ls\", \"/usr/bin/env\"]]\n",
+			"r.toml:4: rule 1: command[0]: \"/usr/bin/env\" runs other commands",
+		},
+		{
+			"word of the shell", head + "command = [\"export\"]\n",
+			"r.toml:4: rule 1: command[0]: \"export\" runs other commands",
+		},
 		{"any shell", head + "command = [\"bash\"]\n", "r.toml:4: rule 1: command[0]: \"bash\" runs what its next word says"},
-		{"command of another tool", "[[policy.rule]]\ntool = \"read\"\ndecision = \"deny\"\ncommand = [\"ls\"]\n", "r.toml:4: rule 1: command: only bash has commands"},
+		{
+			"command of another tool", "[[policy.rule]]\ntool = \"read\"\ndecision = \"deny\"\ncommand = [\"ls\"]\n",
+			"r.toml:4: rule 1: command: only bash has commands",
+		},
 		{"path of another tool", head + "path = [\"src/**\"]\n", "r.toml:4: rule 1: path: only read, write"},
 		{"both", head + "command = [\"ls\"]\npath = [\"x\"]\n", "r.toml:5: rule 1: path: a rule has command or path"},
 		{"no glob", "[[policy.rule]]\ntool = \"*\"\ndecision = \"deny\"\npath = []\n", "r.toml:4: rule 1: path: has no glob"},
-		{"broken glob", "[[policy.rule]]\ntool = \"*\"\ndecision = \"deny\"\npath = [\"a\", \"[\"]\n", "r.toml:4: rule 1: path[1]: \"[\" is no glob"},
-		{"absolute glob", "[[policy.rule]]\ntool = \"*\"\ndecision = \"deny\"\npath = [\"/etc/**\"]\n", "r.toml:4: rule 1: path[0]: \"/etc/**\" starts somewhere else"},
-		{"glob that leaves", "[[policy.rule]]\ntool = \"*\"\ndecision = \"deny\"\npath = [\"../x\"]\n", "r.toml:4: rule 1: path[0]: "},
-		{"glob that is never met", "[[policy.rule]]\ntool = \"*\"\ndecision = \"deny\"\npath = [\"./src/**\"]\n", "r.toml:4: rule 1: path[0]: "},
-		{"example that does not match", head + "command = [\"git\"]\nmatch = [\"git x\", \"go x\"]\n", "r.toml:5: rule 1: match[1]: the rule does not match \"go x\""},
-		{"example of a line that no rule allows", head + "command = [\"git\"]\nmatch = [\"git x > y\"]\n", "r.toml:5: rule 1: match[0]: the rule does not match"},
-		{"example that matches", head + "command = [\"git\"]\nnot_match = [\"hg\", \"git x\"]\n", "r.toml:5: rule 1: not_match[1]: the rule matches \"git x\""},
-		{"example both ways", head + "command = [\"git\"]\nmatch = [\"git x\"]\nnot_match = [\"git x\"]\n", "r.toml:6: rule 1: not_match[0]: the rule matches"},
-		{"example of a path", "[[policy.rule]]\ntool = \"edit\"\ndecision = \"deny\"\npath = [\"src/**\"]\nmatch = [\"doc/x\"]\n", "r.toml:5: rule 1: match[0]: the rule does not match \"doc/x\""},
-		{"example of a name", "[[policy.rule]]\ntool = \"gh.*\"\ndecision = \"deny\"\nmatch = [\"ghx\"]\n", "r.toml:4: rule 1: match[0]: the rule does not match \"ghx\""},
+		{
+			"broken glob", "[[policy.rule]]\ntool = \"*\"\ndecision = \"deny\"\npath = [\"a\", \"[\"]\n",
+			"r.toml:4: rule 1: path[1]: \"[\" is no glob",
+		},
+		{
+			"absolute glob", "[[policy.rule]]\ntool = \"*\"\ndecision = \"deny\"\npath = [\"/etc/**\"]\n",
+			"r.toml:4: rule 1: path[0]: \"/etc/**\" starts somewhere else",
+		},
+		{
+			"glob that leaves", "[[policy.rule]]\ntool = \"*\"\ndecision = \"deny\"\npath = [\"../x\"]\n",
+			"r.toml:4: rule 1: path[0]: ",
+		},
+		{
+			"glob that is never met", "[[policy.rule]]\ntool = \"*\"\ndecision = \"deny\"\npath = [\"./src/**\"]\n",
+			"r.toml:4: rule 1: path[0]: ",
+		},
+		{
+			"example that does not match", head + "command = [\"git\"]\nmatch = [\"git x\", \"go x\"]\n",
+			"r.toml:5: rule 1: match[1]: the rule does not match \"go x\"",
+		},
+		{
+			"example of a line that no rule allows", head + "command = [\"git\"]\nmatch = [\"git x > y\"]\n",
+			"r.toml:5: rule 1: match[0]: the rule does not match",
+		},
+		{
+			"example that matches", head + "command = [\"git\"]\nnot_match = [\"hg\", \"git x\"]\n",
+			"r.toml:5: rule 1: not_match[1]: the rule matches \"git x\"",
+		},
+		{
+			"example both ways", head + "command = [\"git\"]\nmatch = [\"git x\"]\nnot_match = [\"git x\"]\n",
+			"r.toml:6: rule 1: not_match[0]: the rule matches",
+		},
+		{
+			"example of a path",
+			"[[policy.rule]]\ntool = \"edit\"\ndecision = \"deny\"\npath = [\"src/**\"]\nmatch = [\"doc/x\"]\n",
+			"r.toml:5: rule 1: match[0]: the rule does not match \"doc/x\"",
+		},
+		{
+			"example of a name", "[[policy.rule]]\ntool = \"gh.*\"\ndecision = \"deny\"\nmatch = [\"ghx\"]\n",
+			"r.toml:4: rule 1: match[0]: the rule does not match \"ghx\"",
+		},
 		{"examples are a text", head + "match = \"git\"\n", "r.toml:4: rule 1: match: got git, want an array of strings"},
 	} {
 		src, err := ReadRules("r.toml", []byte(c.text))

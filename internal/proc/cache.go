@@ -99,7 +99,10 @@ func (c *caches) of(workdir string) (string, error) {
 			return "", err
 		}
 		if info, err := c.root.Lstat(dir); err != nil || !info.IsDir() {
-			return "", &os.PathError{Op: "open", Path: filepath.Join(c.path, dir), Err: errors.Join(err, errors.New("is no folder"))}
+			return "", &os.PathError{
+				Op: "open", Path: filepath.Join(c.path, dir),
+				Err: errors.Join(err, errors.New("is no folder")),
+			}
 		}
 	}
 	if err := c.root.WriteFile(name+"/"+cacheOwner, []byte(workdir), 0o600); err != nil {
@@ -187,7 +190,9 @@ func withCache(environ []string, cache string, hidden Hidden) []string {
 	}
 	had := slices.Clone(environ)
 	set := func(name, v string) {
-		if name == "XDG_CACHE_HOME" || !slices.ContainsFunc(had, func(kv string) bool { return strings.HasPrefix(kv, name+"=") }) {
+		if name == "XDG_CACHE_HOME" || !slices.ContainsFunc(had, func(kv string) bool {
+			return strings.HasPrefix(kv, name+"=")
+		}) {
 			environ = append(environ, name+"="+v)
 		}
 	}

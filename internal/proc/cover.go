@@ -71,7 +71,8 @@ func (n *spawner) canCover() bool {
 
 // probe is the shim that canCover starts.
 func probe(who string) int {
-	if cover(who, Hidden{Paths: []string{os.TempDir()}}, nil) != nil || setMounts(os.TempDir(), unix.MOUNT_ATTR_RDONLY) != nil {
+	if cover(who, Hidden{Paths: []string{os.TempDir()}}, nil) != nil || setMounts(os.TempDir(), unix.MOUNT_ATTR_RDONLY) !=
+		nil {
 		return 1
 	}
 	return 0
@@ -147,7 +148,8 @@ func cover(who string, hidden Hidden, write []string) error {
 		}
 	}
 	for _, path := range folders {
-		if err := putOver(path, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil && !vanished(path, err) {
+		if err := putOver(path, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""); err !=
+			nil && !vanished(path, err) {
 			return err
 		}
 	}
@@ -318,7 +320,8 @@ func uncap() error {
 // of all files and let it become others. With the rest it could read other processes'
 // memory, raise limits, load code into the kernel, listen to the network's packets.
 var kept = []int{
-	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL, unix.CAP_SETGID, unix.CAP_SETUID,
+	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL, unix.CAP_SETGID,
+	unix.CAP_SETUID,
 	unix.CAP_SETPCAP, unix.CAP_SETFCAP, unix.CAP_NET_BIND_SERVICE, unix.CAP_SYS_CHROOT, unix.CAP_AUDIT_WRITE,
 }
 

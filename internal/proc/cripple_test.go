@@ -71,7 +71,9 @@ func onOthers() map[string]func(pid int) bool {
 		"its scheduler": func(pid int) bool {
 			return call(unix.SYS_SCHED_SETSCHEDULER, uintptr(pid), 0, uintptr(unsafe.Pointer(&one)))
 		},
-		"its parameters": func(pid int) bool { return call(unix.SYS_SCHED_SETPARAM, uintptr(pid), uintptr(unsafe.Pointer(&one))) },
+		"its parameters": func(pid int) bool {
+			return call(unix.SYS_SCHED_SETPARAM, uintptr(pid), uintptr(unsafe.Pointer(&one)))
+		},
 		"its attributes": func(pid int) bool {
 			return unix.SchedSetAttr(pid, &unix.SchedAttr{Size: unix.SizeofSchedAttr}, 0) == nil
 		},
@@ -112,7 +114,8 @@ func onOthers() map[string]func(pid int) bool {
 var onTheRest = map[string]func() bool{
 	"a key": func() bool {
 		kind, name := cString("user"), cString("noused-test")
-		return call(unix.SYS_ADD_KEY, uintptr(unsafe.Pointer(kind)), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(name)), 1, ^uintptr(2))
+		return call(unix.SYS_ADD_KEY, uintptr(unsafe.Pointer(kind)), uintptr(unsafe.Pointer(name)),
+			uintptr(unsafe.Pointer(name)), 1, ^uintptr(2))
 	},
 	"the keyring": func() bool { _, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_USER_KEYRING, true); return err == nil },
 	"a request": func() bool {
@@ -142,7 +145,8 @@ var onTheRest = map[string]func() bool{
 	},
 	"a POSIX queue": func() bool {
 		name := cString("noused-test")
-		fd, _, errno := unix.RawSyscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(name)), unix.O_RDWR|unix.O_CREAT, 0o600, 0, 0, 0)
+		fd, _, errno := unix.RawSyscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(name)), unix.O_RDWR|unix.O_CREAT, 0o600, 0,
+			0, 0)
 		if errno == 0 {
 			unix.Close(int(fd))
 			call(unix.SYS_MQ_UNLINK, uintptr(unsafe.Pointer(name)))
@@ -150,7 +154,10 @@ var onTheRest = map[string]func() bool{
 		return errno == 0
 	},
 	"perf events": func() bool {
-		fd, err := unix.PerfEventOpen(&unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Size: unix.PERF_ATTR_SIZE_VER0, Bits: unix.PerfBitExcludeKernel}, 0, -1, -1, 0)
+		fd, err := unix.PerfEventOpen(&unix.PerfEventAttr{
+			Type: unix.PERF_TYPE_SOFTWARE, Size: unix.PERF_ATTR_SIZE_VER0,
+			Bits: unix.PerfBitExcludeKernel,
+		}, 0, -1, -1, 0)
 		if err == nil {
 			unix.Close(fd)
 		}
@@ -271,7 +278,8 @@ func queue() int {
 	}
 	info := [32]int32{2: -1} // SI_QUEUE
 	n := 0
-	for call(unix.SYS_RT_TGSIGQUEUEINFO, uintptr(os.Getpid()), uintptr(unix.Gettid()), signal, uintptr(unsafe.Pointer(&info))) {
+	for call(unix.SYS_RT_TGSIGQUEUEINFO, uintptr(os.Getpid()), uintptr(unix.Gettid()), signal,
+		uintptr(unsafe.Pointer(&info))) {
 		n++
 	}
 	fmt.Println("queued", n)
@@ -291,7 +299,8 @@ func tries() string {
 func (j *jail) self(mode string, env ...string) *Process {
 	j.t.Helper()
 	p, err := j.view.Start(j.t.Context(), Command{
-		Name: mode, Path: tooltest.Self(j.t), Args: []string{mode}, Dir: j.work, MaxLine: 1 << 16, Env: append(env, tooltest.Mode+"="+mode),
+		Name: mode, Path: tooltest.Self(j.t), Args: []string{mode}, Dir: j.work, MaxLine: 1 << 16,
+		Env: append(env, tooltest.Mode+"="+mode),
 	})
 	check(j.t, err)
 	return p
@@ -311,7 +320,8 @@ func TestASandboxedToolCripplesNobody(t *testing.T) {
 	j.guardian.mu.Lock()
 	guardian := j.guardian.cmd.Process.Pid
 	j.guardian.mu.Unlock()
-	targets := fmt.Sprintf("daemon=%d guardian=%d tool=%d sandboxed=%d shell=%d", os.Getpid(), guardian, other.pid, boxed.pid, shell.Process.Pid)
+	targets := fmt.Sprintf("daemon=%d guardian=%d tool=%d sandboxed=%d shell=%d", os.Getpid(), guardian, other.pid,
+		boxed.pid, shell.Process.Pid)
 	_, covered := j.Confinement()
 	inItsNamespace := map[string]bool{"shared memory": true, "a message queue": true, "a semaphore": true}
 	for way, mode := range map[string]string{"itself": "crippler", "an orphan": "crippling orphan"} {
@@ -388,7 +398,8 @@ func TestASandboxedToolLeavesSignalsForOthers(t *testing.T) {
 				t.Errorf("%v: %s", exit, said)
 			}
 		}
-		script := `test $(ulimit -i) -le ` + strconv.FormatUint(shareOfSignals(own.Cur), 10) + ` && ! ulimit -i ` + strconv.FormatUint(own.Cur, 10)
+		script := `test $(ulimit -i) -le ` + strconv.FormatUint(shareOfSignals(own.Cur), 10) + ` && ! ulimit -i ` +
+			strconv.FormatUint(own.Cur, 10)
 		if _, err := exec.LookPath("bash"); err == nil {
 			if exit, said := j.run("bash -c '" + script + "'"); !exit.OK() {
 				t.Errorf("%v: %s", exit, said)
@@ -398,7 +409,10 @@ func TestASandboxedToolLeavesSignalsForOthers(t *testing.T) {
 }
 
 func TestTheShareOfSignals(t *testing.T) {
-	for limit, want := range map[uint64]uint64{0: 0, 100: 100, 128: 128, 1000: 128, 96365: 376, unix.RLIM_INFINITY: unix.RLIM_INFINITY / signalShare} {
+	for limit, want := range map[uint64]uint64{
+		0: 0, 100: 100, 128: 128, 1000: 128, 96365: 376,
+		unix.RLIM_INFINITY: unix.RLIM_INFINITY / signalShare,
+	} {
 		if got := shareOfSignals(limit); got != want {
 			t.Errorf("%d: got %d, want %d", limit, got, want)
 		}
@@ -409,12 +423,13 @@ func TestTheShareOfSignals(t *testing.T) {
 func TestASandboxedToolMayChangeItself(t *testing.T) {
 	j := imprison(t)
 	for what, script := range map[string]string{
-		"its limits":      `ulimit -n 64 && ulimit -c 0 && test $(ulimit -n) = 64`,
-		"its priority":    `test "$(nice -n 5 nice)" -gt "$(nice)"`,
-		"its processors":  `command -v taskset >/dev/null || exit 0; taskset 1 true`,
-		"its disk":        `command -v ionice >/dev/null || exit 0; ionice -c 3 true`,
-		"its scheduler":   `command -v chrt >/dev/null || exit 0; chrt --batch 0 true`,
-		"others' limits":  `command -v prlimit >/dev/null || exit 0; prlimit --pid ` + strconv.Itoa(os.Getpid()) + ` --nofile`,
+		"its limits":     `ulimit -n 64 && ulimit -c 0 && test $(ulimit -n) = 64`,
+		"its priority":   `test "$(nice -n 5 nice)" -gt "$(nice)"`,
+		"its processors": `command -v taskset >/dev/null || exit 0; taskset 1 true`,
+		"its disk":       `command -v ionice >/dev/null || exit 0; ionice -c 3 true`,
+		"its scheduler":  `command -v chrt >/dev/null || exit 0; chrt --batch 0 true`,
+		"others' limits": `command -v prlimit >/dev/null || exit 0; prlimit --pid ` + strconv.Itoa(os.Getpid()) +
+			` --nofile`,
 		"a process group": `set -m; sleep 0 & wait $!`,
 	} {
 		if exit, said := j.run(script); !exit.OK() {

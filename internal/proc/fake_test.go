@@ -218,7 +218,8 @@ func nesterMain() int {
 	s := NewNested("/proc/self/exe", zap.NewNop())
 	for _, script := range []string{stray, stray + "exec sleep 1000"} {
 		p, err := s.Start(context.Background(), Command{
-			Name: "script", Path: "/bin/sh", Args: []string{"sh", "-c", script}, Dir: "/", Env: os.Environ(), MaxLine: 1 << 10, Script: true,
+			Name: "script", Path: "/bin/sh", Args: []string{"sh", "-c", script}, Dir: "/", Env: os.Environ(), MaxLine: 1 << 10,
+			Script: true,
 		})
 		if err != nil {
 			return 1
@@ -244,11 +245,15 @@ var jailed = map[string]string{
 // daemonMain is a daemon with nothing but tools, until its input ends. It writes
 // its log to stdout, and what its tools say.
 func daemonMain() int {
-	core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(os.Stdout), zap.DebugLevel)
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(os.Stdout),
+		zap.DebugLevel)
 	s := NewSupervisor("/proc/self/exe", zap.New(core))
 	for mode := range strings.FieldsSeq(os.Getenv(runVar)) {
 		self, dir := "/proc/self/exe", os.TempDir()
-		c := Command{Name: mode, Path: self, Args: []string{"tool"}, Dir: dir, Env: append(os.Environ(), tooltest.Mode+"="+mode), MaxLine: 1 << 16}
+		c := Command{
+			Name: mode, Path: self, Args: []string{"tool"}, Dir: dir,
+			Env: append(os.Environ(), tooltest.Mode+"="+mode), MaxLine: 1 << 16,
+		}
 		if script := jailed[mode]; script != "" {
 			c.Path, c.Args = "/bin/sh", []string{"sh", "-c", script}
 			var err error

@@ -86,7 +86,8 @@ func childrenOf(pid int) (children []int, err error) {
 	}
 	for _, thread := range threads {
 		text, err := readProc(fmt.Sprintf("/proc/%d/task/%s/children", pid, thread.Name()))
-		if _, gone := os.Stat(fmt.Sprintf("/proc/%d/task/%s", pid, thread.Name())); errors.Is(err, fs.ErrNotExist) && gone == nil {
+		if _, gone := os.Stat(fmt.Sprintf("/proc/%d/task/%s", pid, thread.Name())); errors.Is(err, fs.ErrNotExist) &&
+			gone == nil {
 			return nil, err
 		}
 		for word := range strings.FieldsSeq(string(text)) {

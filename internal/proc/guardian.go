@@ -89,7 +89,9 @@ type guardian struct {
 }
 
 // newGuardian makes a guardian, which leaves processes in foreign sessions alone.
-func newGuardian(helper string, id uint32, foreign map[int]bool, spawn func(*exec.Cmd, mark) error, log *zap.Logger) *guardian {
+func newGuardian(helper string, id uint32, foreign map[int]bool, spawn func(*exec.Cmd, mark) error,
+	log *zap.Logger,
+) *guardian {
 	g := &guardian{helper: helper, id: id, spawn: spawn, log: log, quit: make(chan struct{}), facts: make(map[string]bool)}
 	for session := range foreign {
 		g.facts[foreignSign+strconv.Itoa(session)] = true
@@ -147,7 +149,10 @@ func (g *guardian) count(more int) {
 // returns nil where that fails. g.mu is held.
 func (g *guardian) launch() *exec.Cmd {
 	cmd := &exec.Cmd{
-		Path: g.helper, Args: []string{"noused", guardianCommand, strconv.FormatUint(uint64(g.id), 10), strconv.Itoa(os.Getpid())},
+		Path: g.helper, Args: []string{
+			"noused", guardianCommand, strconv.FormatUint(uint64(g.id), 10),
+			strconv.Itoa(os.Getpid()),
+		},
 		Env: []string{"GOMAXPROCS=1"}, Dir: "/",
 		// Should somebody have stopped it, the daemon's end has it go on.
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGCONT},

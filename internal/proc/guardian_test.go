@@ -263,11 +263,15 @@ func TestNothingOutlivesADaemonThatIsKilled(t *testing.T) {
 // What the daemon found when it began is not its own, though the kernel makes
 // it its child.
 func TestAJobOfTheShellThatBecameTheDaemonIsLeftAlone(t *testing.T) {
-	for what, prefix := range map[string]string{"its child": "", "an orphan": "sh -c '\"$0\" \"$@\" & ' ", "without an environment": "env -i "} {
+	for what, prefix := range map[string]string{
+		"its child": "", "an orphan": "sh -c '\"$0\" \"$@\" & ' ",
+		"without an environment": "env -i ",
+	} {
 		t.Run(what, func(t *testing.T) {
 			dir := t.TempDir()
 			check(t, syscall.Mkfifo(filepath.Join(dir, "pid"), 0o600))
-			before := prefix + "setsid sh -c 'echo $$ >" + dir + "/pid; exec sleep 1000 >/dev/null 2>&1' & read pid <" + dir + "/pid; echo $pid; "
+			before := prefix + "setsid sh -c 'echo $$ >" + dir + "/pid; exec sleep 1000 >/dev/null 2>&1' & read pid <" + dir +
+				"/pid; echo $pid; "
 			cmd, lines := startDaemonAfter(t, before, "forker terminal forker")
 			guardian, said := ready(t, lines)
 			job := number(t, []byte(said[0]), nil)
@@ -355,7 +359,8 @@ func TestAGuardianOutlivesTheSignalsForTheDaemonAndHoldsNothing(t *testing.T) {
 			t.Errorf("it holds %s open", to)
 		}
 	}
-	if environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", guardian)); err != nil || strings.Contains(string(environ), "PATH=") {
+	if environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", guardian)); err != nil ||
+		strings.Contains(string(environ), "PATH=") {
 		t.Errorf("its environment is %q, %v, want nothing of the daemon's", environ, err)
 	}
 	cmd.Process.Kill()

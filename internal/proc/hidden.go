@@ -130,7 +130,8 @@ func (h Hidden) listed() (Hidden, error) {
 			return Hidden{}, err
 		}
 		for _, e := range entries {
-			if path := filepath.Join(dir, e.Name()); e.Type()&fs.ModeSymlink == 0 && h.Covers(path) && !slices.Contains(h.Paths, path) {
+			if path := filepath.Join(dir, e.Name()); e.Type()&fs.ModeSymlink == 0 && h.Covers(path) &&
+				!slices.Contains(h.Paths, path) {
 				l.Paths = append(l.Paths, path)
 			}
 		}

@@ -67,8 +67,9 @@ func hiddenFrom(j *jail, config string) {
 		"by a hard link":          `ln ` + config + `/environment hard && cat hard`,
 		"moved into the workdir":  `mv ` + config + `/environment moved && cat moved`,
 		"moved to the tools":      `mv ` + config + `/environment ` + config + `/tools.d/x; cat ` + config + `/tools.d/x`,
-		"moved with its folder":   `mv ` + filepath.Dir(config) + ` ./elsewhere; cat elsewhere/noused/environment ` + config + `/environment | grep .`,
-		"executed":                `sh ` + config + `/environment`,
+		"moved with its folder": `mv ` + filepath.Dir(config) + ` ./elsewhere; cat elsewhere/noused/environment ` + config +
+			`/environment | grep .`,
+		"executed": `sh ` + config + `/environment`,
 	} {
 		if exit, said := j.run(script); exit.OK() || strings.Contains(said, "sk-secret") {
 			j.t.Errorf("%s: it worked, and said %q", what, said)
@@ -181,18 +182,28 @@ func TestHiddenIsReadAsItWasWritten(t *testing.T) {
 func TestLinksToTheHiddenAreResolved(t *testing.T) {
 	dir := Resolve(t.TempDir())
 	at := func(name string) string { return filepath.Join(dir, name) }
-	for _, err := range []error{os.MkdirAll(at("dotfiles/config/tools.d"), 0o700), os.Symlink("dotfiles/config", at("config"))} {
+	for _, err := range []error{
+		os.MkdirAll(at("dotfiles/config/tools.d"), 0o700),
+		os.Symlink("dotfiles/config", at("config")),
+	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	h := Hidden{Paths: []string{at("config"), at("not/there")}, Except: []string{at("dotfiles/config/tools.d"), at("config/link.d"), dir}}.resolved()
-	want := Hidden{Paths: []string{at("dotfiles/config"), at("not/there")}, Except: []string{at("dotfiles/config/tools.d")}}
+	h := Hidden{Paths: []string{at("config"), at("not/there")}, Except: []string{
+		at("dotfiles/config/tools.d"),
+		at("config/link.d"), dir,
+	}}.resolved()
+	want := Hidden{
+		Paths:  []string{at("dotfiles/config"), at("not/there")},
+		Except: []string{at("dotfiles/config/tools.d")},
+	}
 	if diff := cmp.Diff(want, h); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for path, hidden := range map[string]bool{
-		"dotfiles/config": true, "dotfiles/config/x": true, "dotfiles/config/tools.d/x": false, "dotfiles/configured": false, "not/there/x": true, "": false,
+		"dotfiles/config": true, "dotfiles/config/x": true, "dotfiles/config/tools.d/x": false, "dotfiles/configured": false,
+		"not/there/x": true, "": false,
 	} {
 		if h.Covers(at(path)) != hidden {
 			t.Errorf("%s: hidden must be %t", path, hidden)
@@ -253,7 +264,8 @@ func TestWhatIsHiddenInAnExceptionIsHidden(t *testing.T) {
 				view.box.cover = nil
 			}
 			hiddenFrom(j, config)
-			if exit, said := j.run(`cat other && cat ` + config + `/tools.d/tool && ! cat ../file && ! cat ` + config + `/environment`); !exit.OK() {
+			if exit, said := j.run(`cat other && cat ` + config + `/tools.d/tool && ! cat ../file && ! cat ` + config +
+				`/environment`); !exit.OK() {
 				t.Errorf("%v, it said %q", exit, said)
 			}
 		})
@@ -335,12 +347,16 @@ func TestWhatTheUserCannotSeeIsHidden(t *testing.T) {
 	others := "/root/.ssh/noused"
 	if _, err := os.Lstat(others); errors.Is(err, fs.ErrPermission) {
 		j.hide(config, others)
-		if exit, said := j.run("cat " + others + " 2>&1; echo x > new && cat new"); !exit.OK() || strings.Contains(said, "KEY") {
+		if exit, said := j.run("cat " + others + " 2>&1; echo x > new && cat new"); !exit.OK() ||
+			strings.Contains(said, "KEY") {
 			t.Errorf("beside %s: %v, it said %q", others, exit, said)
 		}
 	}
 	j.hide(config, filepath.Join(shut, "key"))
-	p, err := j.view.Start(t.Context(), Command{Name: "jailed", Path: "/bin/sh", Args: []string{"sh", "-c", "chmod 700 " + shut}, Dir: j.work, MaxLine: 1 << 16})
+	p, err := j.view.Start(t.Context(), Command{
+		Name: "jailed", Path: "/bin/sh",
+		Args: []string{"sh", "-c", "chmod 700 " + shut}, Dir: j.work, MaxLine: 1 << 16,
+	})
 	if err == nil {
 		p.Kill()
 	}

@@ -19,7 +19,10 @@ func settle(t *testing.T, workdir string) (*jail, Home) {
 	t.Helper()
 	j := imprison(t)
 	at := func(name string) string { return filepath.Join(j.home, name) }
-	home := Home{Dir: j.home, Config: at(".config"), Data: at(".local/share"), State: at(".local/state"), Cache: at(".cache")}
+	home := Home{
+		Dir: j.home, Config: at(".config"), Data: at(".local/share"), State: at(".local/state"),
+		Cache: at(".cache"),
+	}
 	j.work = at(workdir)
 	check(t, os.MkdirAll(j.work, 0o700))
 	return j, home
@@ -57,7 +60,10 @@ func put(t *testing.T, path, text string) {
 // Each key on the list, as a file and as a folder with files, and what nobody has
 // heard of: none can be read.
 func TestKeysInTheHomeAreHidden(t *testing.T) {
-	unheard := []string{".newcomer", ".newcomer.d", ".config/newcomer", ".local/newcomer", ".local/share/newcomer", ".local/state/newcomer", ".cache/newcomer", ".cache/go-build"}
+	unheard := []string{
+		".newcomer", ".newcomer.d", ".config/newcomer", ".local/newcomer", ".local/share/newcomer",
+		".local/state/newcomer", ".cache/newcomer", ".cache/go-build",
+	}
 	for _, workdir := range []string{"project", "."} {
 		t.Run(workdir, func(t *testing.T) {
 			j, home := settle(t, workdir)
@@ -67,7 +73,8 @@ func TestKeysInTheHomeAreHidden(t *testing.T) {
 				if strings.HasPrefix(filepath.Base(name), ".") && filepath.Ext(name) == "" || filepath.Ext(name) == ".d" {
 					path = filepath.Join(path, "deep", "file")
 				}
-				if _, err := os.Lstat(path); err != nil && os.MkdirAll(filepath.Dir(path), 0o700) == nil && os.WriteFile(path, []byte("sk-"+name), 0o600) == nil {
+				if _, err := os.Lstat(path); err != nil && os.MkdirAll(filepath.Dir(path), 0o700) == nil &&
+					os.WriteFile(path, []byte("sk-"+name), 0o600) == nil {
 					files = append(files, path)
 				}
 			}
@@ -78,7 +85,10 @@ func TestKeysInTheHomeAreHidden(t *testing.T) {
 				if _, said := j.run("cat " + strings.Join(files, " ")); strings.Contains(said, "sk-") {
 					t.Errorf("these can be read: %s", said)
 				}
-				for _, script := range []string{"grep -r sk- ~ /proc/self/root" + j.home, "tar c ~ | cat", "mv ~/.ssh s; cat s/deep/file", "ln ~/.npmrc h; cat h"} {
+				for _, script := range []string{
+					"grep -r sk- ~ /proc/self/root" + j.home, "tar c ~ | cat",
+					"mv ~/.ssh s; cat s/deep/file", "ln ~/.npmrc h; cat h",
+				} {
 					if _, said := j.run(script); strings.Contains(said, "sk-") {
 						t.Errorf("%s says %s", script, said)
 					}
@@ -123,7 +133,8 @@ func TestToolchainsInTheHomeCanBeRead(t *testing.T) {
 			j, home := settle(t, workdir)
 			check(t, os.MkdirAll(home.Cache, 0o700)) // as the daemon does
 			files := []string{
-				".bashrc", ".gitconfig", ".cargo/bin/cargo", ".rustup/toolchains/x", ".config/git/config", ".local/bin/tool", ".local/share/uv/python/x", ".nvm/x",
+				".bashrc", ".gitconfig", ".cargo/bin/cargo", ".rustup/toolchains/x", ".config/git/config", ".local/bin/tool",
+				".local/share/uv/python/x", ".nvm/x",
 				".m2/repository/x", "go/pkg/mod/x", "src/other/main.go", ".tools/bin/tool", "notes",
 			}
 			for _, name := range files {
@@ -137,10 +148,14 @@ func TestToolchainsInTheHomeCanBeRead(t *testing.T) {
 				if want := strings.Repeat("plain", len(files)); !exit.OK() || strings.ReplaceAll(said, "\n", "") != want {
 					t.Errorf("%v: %q", exit, said)
 				}
-				if exit, said := j.run("echo x >new && cat new && rm new && mkdir -p d && rmdir d"); !exit.OK() && (workdir != "." || j.view.box.covers()) {
+				if exit, said := j.run("echo x >new && cat new && rm new && mkdir -p d && rmdir d"); !exit.OK() &&
+					(workdir != "." || j.view.box.covers()) {
 					t.Errorf("in the working directory: %v: %s", exit, said)
 				}
-				for _, name := range []string{".cargo/bin/cargo", ".cargo/bin/new", ".local/bin/tool", ".config/new", ".cache/new", ".config/systemd/user/x", ".tools/bin/tool"} {
+				for _, name := range []string{
+					".cargo/bin/cargo", ".cargo/bin/new", ".local/bin/tool", ".config/new", ".cache/new",
+					".config/systemd/user/x", ".tools/bin/tool",
+				} {
 					if exit, _ := j.run("mkdir -p ~/" + filepath.Dir(name) + "; echo x >~/" + name); exit.OK() {
 						t.Errorf("%s could be written", name)
 					}
@@ -160,7 +175,14 @@ func TestToolchainsInTheHomeCanBeRead(t *testing.T) {
 func TestNoLinkOpensWhatIsHidden(t *testing.T) {
 	testenv.Long(t)
 	for _, planted := range [][2]string{
-		{".secret", ".cargo/bin"}, {".secret", ".rustup"}, {".secret", ".nvm"}, {".secret", ".tools/bin"}, {".secret", ".cache"}, {".secret", ".config/git/config"}, {".", ".local/bin"}, {".secret/key", ".bashrc"},
+		{".secret", ".cargo/bin"},
+		{".secret", ".rustup"},
+		{".secret", ".nvm"},
+		{".secret", ".tools/bin"},
+		{".secret", ".cache"},
+		{".secret", ".config/git/config"},
+		{".", ".local/bin"},
+		{".secret/key", ".bashrc"},
 	} {
 		t.Run(planted[1], func(t *testing.T) {
 			j, home := settle(t, ".")
@@ -170,7 +192,10 @@ func TestNoLinkOpensWhatIsHidden(t *testing.T) {
 			hidden := home.Hidden()
 			hidden.Except = append(hidden.Except, home.at(".tools/bin"))
 			j.modes(hidden, func(t *testing.T) {
-				for _, script := range []string{"cat ~/.secret/key", "cat ~/" + planted[1], "cat ~/" + planted[1] + "/key", "cat ~/" + planted[1] + "/.secret/key"} {
+				for _, script := range []string{
+					"cat ~/.secret/key", "cat ~/" + planted[1], "cat ~/" + planted[1] + "/key",
+					"cat ~/" + planted[1] + "/.secret/key",
+				} {
 					if _, said := j.run(script); strings.Contains(said, "sk-") {
 						t.Errorf("%s says %q", script, said)
 					}
@@ -295,7 +320,11 @@ func TestProgramsAreToldOfTheirCache(t *testing.T) {
 	}
 	put(t, at("go/bin/tool"), "")
 	got := get(Hidden{}, "GOCACHE=/mine", "PATH=/usr/bin:"+at("go/bin")+":"+at(".cargo/bin"))
-	for name, want := range map[string]string{"XDG_CACHE_HOME": cache, "GOCACHE": "/mine", "GOMODCACHE": cache + "/go-mod", "GOPATH": cache + "/go", "npm_config_cache": cache + "/npm", "CARGO_HOME": cache + "/cargo", "GOPROXY": "", "MAVEN_OPTS": "-Dmaven.repo.local=" + cache + "/maven"} {
+	for name, want := range map[string]string{
+		"XDG_CACHE_HOME": cache, "GOCACHE": "/mine", "GOMODCACHE": cache + "/go-mod",
+		"GOPATH": cache + "/go", "npm_config_cache": cache + "/npm", "CARGO_HOME": cache + "/cargo", "GOPROXY": "",
+		"MAVEN_OPTS": "-Dmaven.repo.local=" + cache + "/maven",
+	} {
 		if got[name] != want {
 			t.Errorf("%s: got %q, want %q", name, got[name], want)
 		}
@@ -306,7 +335,8 @@ func TestProgramsAreToldOfTheirCache(t *testing.T) {
 	if info, err := os.Lstat(filepath.Join(cache, "go", "bin")); err != nil || !info.IsDir() {
 		t.Errorf("go install has nowhere to put programs: %v", err)
 	}
-	if want := "/usr/bin:" + cache + "/go/bin:" + at("go/bin") + ":" + cache + "/cargo/bin:" + at(".cargo/bin"); got["PATH"] != want {
+	if want := "/usr/bin:" + cache + "/go/bin:" + at("go/bin") + ":" + cache + "/cargo/bin:" +
+		at(".cargo/bin"); got["PATH"] != want {
 		t.Errorf("PATH: got %q, want %q", got["PATH"], want)
 	}
 	modules := at("go/pkg/mod/cache/download")
@@ -316,7 +346,8 @@ func TestProgramsAreToldOfTheirCache(t *testing.T) {
 	if want := "file://" + modules + ",https://proxy.golang.org,direct"; got["GOPROXY"] != want {
 		t.Errorf("got %q, want %q", got["GOPROXY"], want)
 	}
-	if want := "-Dmaven.repo.local=" + cache + "/maven -Dmaven.repo.local.tail=" + at(".m2/repository"); got["MAVEN_OPTS"] != want {
+	if want := "-Dmaven.repo.local=" + cache + "/maven -Dmaven.repo.local.tail=" +
+		at(".m2/repository"); got["MAVEN_OPTS"] != want {
 		t.Errorf("got %q, want %q", got["MAVEN_OPTS"], want)
 	}
 	if got = get(Hidden{Paths: []string{at("go")}}); got["GOPROXY"] != "" {

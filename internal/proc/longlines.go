@@ -24,7 +24,9 @@ const (
 )
 
 // ErrStalled is how a long line ends that others waited for.
-var ErrStalled = fmt.Errorf("a line of more than %d KiB did not end within %v, and other tools' long lines wait for its room", freeLine>>10, linePatience)
+var ErrStalled = fmt.Errorf(
+	"a line of more than %d KiB did not end within %v, and other tools' long lines wait for its room", freeLine>>10,
+	linePatience)
 
 // longLines is the room that the long lines of all children share. A line takes
 // as much as it may become before it grows, so that each that has begun can end.

@@ -53,7 +53,8 @@ func (h Hidden) and(o Hidden) Hidden {
 // else. They are covered as a whole, so that what comes later is, too.
 func gatherings() (dirs []string) {
 	agents, _ := filepath.Glob("/tmp/ssh-*")
-	for _, dir := range append(agents, tmuxFolder(), fmt.Sprintf("/tmp/noused-%d", os.Geteuid()), "/tmp/.X11-unix", "/tmp/.ICE-unix", "/tmp/.XIM-unix", "/tmp/.font-unix") {
+	for _, dir := range append(agents, tmuxFolder(), fmt.Sprintf("/tmp/noused-%d", os.Geteuid()), "/tmp/.X11-unix",
+		"/tmp/.ICE-unix", "/tmp/.XIM-unix", "/tmp/.font-unix") {
 		if info, err := os.Lstat(dir); err == nil && info.IsDir() { // no link, which may be somebody's
 			dirs = append(dirs, dir)
 		}
@@ -100,8 +101,9 @@ func furnish(dir string, links map[string]string) error {
 		return nil
 	}
 	for path, to := range map[string]string{
-		"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1", "/dev/stderr": "/proc/self/fd/2",
-		"/dev/ptmx": "pts/ptmx",
+		"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1",
+		"/dev/stderr": "/proc/self/fd/2",
+		"/dev/ptmx":   "pts/ptmx",
 	} {
 		if err := os.Symlink(to, path); err != nil {
 			return err

@@ -280,7 +280,8 @@ func TestOtherDevicesAreNotThere(t *testing.T) {
 		var others []string
 		filepath.WalkDir("/dev", func(path string, e os.DirEntry, err error) error {
 			switch {
-			case err != nil || path == "/dev/ptmx" || path == "/dev/tty" || e.IsDir() || e.Type()&os.ModeDevice == 0 || strings.HasPrefix(path, "/dev/pts/"):
+			case err != nil || path == "/dev/ptmx" || path == "/dev/tty" || e.IsDir() || e.Type()&os.ModeDevice == 0 ||
+				strings.HasPrefix(path, "/dev/pts/"):
 			default:
 				for _, device := range devices {
 					if path == device {
@@ -294,7 +295,9 @@ func TestOtherDevicesAreNotThere(t *testing.T) {
 		j.none("open", append(others, "/proc/kcore")...)
 		j.all("open", devices...)
 		j.all("openwrite", devices...)
-		if exit, said := j.run(`echo x | cat /dev/stdin >/dev/stdout && echo y >/dev/fd/2 && sh -c 'cat <&3' 3</etc/passwd >/dev/null && head -c 9 /dev/urandom | wc -c`); !exit.OK() || !strings.Contains(said, "x\n9") {
+		if exit,
+			said := j.run(
+			`echo x | cat /dev/stdin >/dev/stdout && echo y >/dev/fd/2 && sh -c 'cat <&3' 3</etc/passwd >/dev/null && head -c 9 /dev/urandom | wc -c`); !exit.OK() || !strings.Contains(said, "x\n9") {
 			t.Errorf("%v: %s", exit, said)
 		}
 	})
@@ -314,7 +317,8 @@ func TestAToolHasTerminalsOfItsOwn(t *testing.T) {
 		if _, err := exec.LookPath("script"); err != nil || !namespaces {
 			return
 		}
-		if exit, said := j.run(`script -qec 'tty; echo hello >/dev/tty; stty size' /dev/null`); !exit.OK() || !strings.Contains(said, "/dev/pts/0") || !strings.Contains(said, "hello") {
+		if exit, said := j.run(`script -qec 'tty; echo hello >/dev/tty; stty size' /dev/null`); !exit.OK() ||
+			!strings.Contains(said, "/dev/pts/0") || !strings.Contains(said, "hello") {
 			t.Errorf("%v: %s", exit, said)
 		}
 	})
@@ -359,7 +363,10 @@ func TestSocketsOfOthersAreOutOfReach(t *testing.T) {
 		j.view, err = j.Sandboxed(Sandbox{Workdir: work})
 		check(t, err)
 		var others []string
-		for name, network := range map[string]string{"stream": "unix", "packets": "unixpacket", "datagrams": "unixgram", "a b": "unix"} {
+		for name, network := range map[string]string{
+			"stream": "unix", "packets": "unixpacket", "datagrams": "unixgram",
+			"a b": "unix",
+		} {
 			listening(t, network, filepath.Join(short, name))
 			others = append(others, network+":"+filepath.Join(short, name))
 		}
@@ -484,7 +491,10 @@ func TestNoFileIsOpenedByItsNumber(t *testing.T) {
 // hidden from it.
 func TestALinkOfAToolOpensNothing(t *testing.T) {
 	inBoth(t, func(t *testing.T, set func(*jail) *jail, _ bool) {
-		for what, to := range map[string]string{"something hidden": "state/sessions", "what is hidden itself": "state", "beside": "beside"} {
+		for what, to := range map[string]string{
+			"something hidden": "state/sessions", "what is hidden itself": "state",
+			"beside": "beside",
+		} {
 			t.Run(what, func(t *testing.T) {
 				j := set(imprison(t))
 				home := j.home
@@ -511,9 +521,12 @@ func TestALinkOfAToolOpensNothing(t *testing.T) {
 					views = append(views, after)
 				}
 				for i, view := range views {
-					p, err := view.Start(t.Context(), Command{Name: "x", Path: "/bin/sh", Dir: at("work"), MaxLine: 1 << 10, Args: []string{
-						"sh", "-c", "cat out/journal; echo planted >out/planted && echo planted",
-					}})
+					p, err := view.Start(t.Context(), Command{
+						Name: "x", Path: "/bin/sh", Dir: at("work"), MaxLine: 1 << 10,
+						Args: []string{
+							"sh", "-c", "cat out/journal; echo planted >out/planted && echo planted",
+						},
+					})
 					if err != nil {
 						if e := (*Error)(nil); !errors.As(err, &e) || !e.Forbidden || !strings.Contains(err.Error(), "link") {
 							t.Errorf("%s, view %d: %v", what, i, err)
@@ -574,7 +587,10 @@ func TestTemporaryFoldersAreNotReplaced(t *testing.T) {
 		}
 		defer os.RemoveAll(victim)
 		start := func(script string) *Process {
-			p, err := view.Start(t.Context(), Command{Name: "x", Path: "/bin/sh", Dir: "/", MaxLine: 1 << 10, Args: []string{"sh", "-c", script}})
+			p, err := view.Start(t.Context(), Command{
+				Name: "x", Path: "/bin/sh", Dir: "/", MaxLine: 1 << 10,
+				Args: []string{"sh", "-c", script},
+			})
 			if err != nil {
 				return nil
 			}

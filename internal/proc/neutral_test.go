@@ -22,7 +22,10 @@ func TestCommandsWithoutAFolderStartInAnEmptyOne(t *testing.T) {
 	s := NewSupervisor("", zaptest.NewLogger(t))
 	defer s.Close()
 	starts := func() (said string, err error) {
-		p, err := s.Start(t.Context(), Command{Name: "where", Path: "/bin/sh", Args: []string{"sh", "-c", `pwd; ls -A; mkdir left; echo >left/json.py`}, Env: os.Environ()})
+		p, err := s.Start(t.Context(), Command{
+			Name: "where", Path: "/bin/sh",
+			Args: []string{"sh", "-c", `pwd; ls -A; mkdir left; echo >left/json.py`}, Env: os.Environ(),
+		})
 		if err != nil {
 			return "", err
 		}
@@ -97,7 +100,8 @@ func TestASandboxedProgramStartsInTheEmptyFolder(t *testing.T) {
 		for _, empty := range folders {
 			j.StartIn(empty)
 			p, err := view.Start(t.Context(), Command{
-				Name: "where", Path: "/bin/sh", Args: []string{"sh", "-c", `pwd -P; ls -A; echo x 2>/dev/null >left; ls ..`}, MaxLine: 1 << 10, Env: os.Environ(),
+				Name: "where", Path: "/bin/sh", Args: []string{"sh", "-c", `pwd -P; ls -A; echo x 2>/dev/null >left; ls ..`},
+				MaxLine: 1 << 10, Env: os.Environ(),
 			})
 			if err != nil {
 				t.Errorf("in %s: %v", empty, err)

@@ -75,8 +75,9 @@ func newOrphans(nested bool) *orphans {
 	rand.Read(random[:]) // never fails
 	o := &orphans{
 		id:     binary.NativeEndian.Uint32(random[:])>>1 | 1,
-		nested: nested, group: unix.Getpgrp(), foreign: sessions(), live: make(map[uint32]child), unmarked: make(map[int]suspect),
-		wake: make(chan os.Signal, 1), quit: make(chan struct{}),
+		nested: nested, group: unix.Getpgrp(), foreign: sessions(), live: make(map[uint32]child),
+		unmarked: make(map[int]suspect),
+		wake:     make(chan os.Signal, 1), quit: make(chan struct{}),
 	}
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // Linux 3.4
 	signal.Notify(o.wake, unix.SIGCHLD)

@@ -230,7 +230,8 @@ func TestStderrIsReadAlwaysAndItsEndIsKept(t *testing.T) {
 	}
 	got := p.Stderr(1 << 20)
 	if len(got) > stderrTail || !strings.HasSuffix(got, "the end") {
-		t.Errorf("got %d bytes ending in %q, want at most %d ending in the end", len(got), got[max(0, len(got)-20):], stderrTail)
+		t.Errorf("got %d bytes ending in %q, want at most %d ending in the end", len(got), got[max(0, len(got)-20):],
+			stderrTail)
 	}
 }
 
@@ -337,7 +338,8 @@ func TestWhatAStoppedScriptLeavesMayCleanUp(t *testing.T) {
 	check(t, syscall.Mkfifo(fifo, 0o600))
 	idle := filepath.Join(dir, "idle") // read by the shell itself: of a child that SIGTERM ends it may say so
 	check(t, syscall.Mkfifo(idle, 0o600))
-	p := supervise(t).script(`sh -c 'trap "read -r _ <'"` + fifo + `"'; echo cleaned; exit" TERM; echo up; while :; do read -r _ <>'"` + idle + `"'; done' & wait`)
+	p := supervise(t).script(`sh -c 'trap "read -r _ <'"` + fifo +
+		`"'; echo cleaned; exit" TERM; echo up; while :; do read -r _ <>'"` + idle + `"'; done' & wait`)
 	want(t, p, "up")
 	p.mu.Lock() // as Stop does, but for the SIGKILL that a busy machine may see too soon
 	p.stopped = true

@@ -74,8 +74,9 @@ type Sandbox struct {
 	Name    string   // whose it is, for messages
 	Workdir string   // absolute; nothing of it may be hidden but what lies below
 	Write   []string // absolute; what may be written beside it
-	Read    string   // absolute, no links on the way: can be read, once it is there, although it is hidden; empty for nothing
-	Cache   bool     // its programs have a cache, see [Supervisor.KeepCaches]
+	// absolute, no links on the way: can be read, once it is there, although it is hidden; empty for nothing
+	Read  string
+	Cache bool // its programs have a cache, see [Supervisor.KeepCaches]
 	// Fixed are those of all these that have no link on the way, not even when the
 	// sandbox is made: somebody else may have put it there.
 	Fixed []string
@@ -105,7 +106,8 @@ func (s *Supervisor) Sandboxed(b Sandbox) (*Supervisor, error) {
 	}
 	home := slices.ContainsFunc(box.write, box.hidden.resolved().leadsTo)
 	warn := sync.OnceFunc(func() {
-		s.log.Warn("the working directory holds folders that the daemon hides from tools, and this system lets only root hide them there: "+
+		s.log.Warn("the working directory holds folders that the daemon hides from tools, and this system lets only root "+
+			"hide them there: "+
 			"tools can write only to the folders beside them; choose a workdir that does not hold them",
 			zap.String("module", b.Name), zap.Strings("folders", box.write))
 	})
@@ -137,7 +139,9 @@ func (b *sandbox) pin(s Sandbox) error {
 			case named && !into.Covers(real):
 				hidden, b.within = into, append(b.within, real)
 			case named || real == path:
-				return forbidden("%s %s is hidden, as the daemon's own folders and those of [sandbox] hide are, which tools may not read", what(i), path)
+				return forbidden(
+					"%s %s is hidden, as the daemon's own folders and those of [sandbox] hide are, which tools may not read", what(i),
+					path)
 			default:
 				return forbidden("%s %s is a link to %s, which is hidden", what(i), path, real)
 			}
@@ -264,9 +268,11 @@ func shortcoming(abi int, offline bool) string {
 	case abi < 1:
 		return "the kernel has no Landlock, or it is switched off"
 	case abi < neededABI:
-		return fmt.Sprintf("the kernel's Landlock has version %d, and only from %d on can it keep a tool from truncating files", abi, neededABI)
+		return fmt.Sprintf(
+			"the kernel's Landlock has version %d, and only from %d on can it keep a tool from truncating files", abi, neededABI)
 	case abi < networkABI && offline:
-		return fmt.Sprintf("the kernel's Landlock has version %d, and only from %d on (Linux 6.7) can it close the network, as network = false in [sandbox] wants it", abi, networkABI)
+		return fmt.Sprintf("the kernel's Landlock has version %d, and only from %d on (Linux 6.7) can it close the "+
+			"network, as network = false in [sandbox] wants it", abi, networkABI)
 	}
 	return ""
 }
@@ -297,7 +303,8 @@ func (b *sandbox) confine(cmd *exec.Cmd, helper, tmp string) {
 	args := slices.Concat([]string{"noused", sandboxCommand, mode, network}, write, []string{"--", cmd.Path}, cmd.Args)
 	cmd.Path, cmd.Args = helper, args
 	// tmux and Java look at no TMPDIR, and in /tmp nothing can be written.
-	cmd.Env = slices.Concat([]string{"TMUX_TMPDIR=" + tmp, "JAVA_TOOL_OPTIONS=-Djava.io.tmpdir=" + tmp}, cmd.Env, []string{"TMPDIR=" + tmp})
+	cmd.Env = slices.Concat([]string{"TMUX_TMPDIR=" + tmp, "JAVA_TOOL_OPTIONS=-Djava.io.tmpdir=" + tmp}, cmd.Env,
+		[]string{"TMPDIR=" + tmp})
 	if len(hidden.Paths) > 0 {
 		cmd.Env = append(cmd.Env, HiddenVariable+"="+hidden.without(except...).String())
 	}
@@ -322,7 +329,8 @@ func execSandboxed(args []string) int {
 	// parent-death signal survives.
 	runtime.LockOSThread()
 	code := refused
-	err := errors.Join(confineSelf(args[0], args[1] == closed, args[2:end], ParseHidden(os.Getenv(HiddenVariable))), renounce(), sign(), lowerSignals())
+	err := errors.Join(confineSelf(args[0], args[1] == closed, args[2:end], ParseHidden(os.Getenv(HiddenVariable))),
+		renounce(), sign(), lowerSignals())
 	if err == nil {
 		err = filterCalls(args[0] != uncovered, args[1] == closed)
 	}
@@ -379,7 +387,8 @@ func confineSelf(who string, offline bool, paths []string, hidden Hidden) error 
 	}
 	if who != uncovered {
 		own := config.HandledAccessFS &^ (ll.AccessFSReadFile | ll.AccessFSMakeBlock | ll.AccessFSMakeChar)
-		rules = append(rules, landlock.PathAccess(onFile|ll.AccessFSIoctlDev, "/dev/tty", "/dev/pts").IgnoreIfMissing(), landlock.PathAccess(own, "/dev/shm"))
+		rules = append(rules, landlock.PathAccess(onFile|ll.AccessFSIoctlDev, "/dev/tty", "/dev/pts").IgnoreIfMissing(),
+			landlock.PathAccess(own, "/dev/shm"))
 	}
 	for _, path := range slices.Concat(services, lookups) {
 		if _, err := os.Stat(path); err == nil { // it is there, and may be looked at
@@ -404,7 +413,8 @@ func confineSelf(who string, offline bool, paths []string, hidden Hidden) error 
 		rights := onFile
 		if info.IsDir() {
 			// All there is, but for devices: no driver's ioctl, no new node.
-			rights = config.HandledAccessFS &^ (ll.AccessFSReadFile | ll.AccessFSIoctlDev | ll.AccessFSMakeBlock | ll.AccessFSMakeChar)
+			rights = config.HandledAccessFS &^ (ll.AccessFSReadFile | ll.AccessFSIoctlDev | ll.AccessFSMakeBlock |
+				ll.AccessFSMakeChar)
 		}
 		rules = append(rules, landlock.PathAccess(rights, at))
 	}

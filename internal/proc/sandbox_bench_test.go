@@ -53,7 +53,10 @@ func BenchmarkSandboxedStart(b *testing.B) {
 				}
 			}
 			for b.Loop() {
-				p, err := view.Start(b.Context(), Command{Name: "true", Path: "/bin/true", Args: []string{"true"}, Dir: work, MaxLine: 1 << 10})
+				p, err := view.Start(b.Context(), Command{
+					Name: "true", Path: "/bin/true", Args: []string{"true"}, Dir: work,
+					MaxLine: 1 << 10,
+				})
 				if err != nil {
 					b.Fatal(err)
 				}

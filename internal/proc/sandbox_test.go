@@ -241,7 +241,8 @@ func TestWithoutTheNetworkNoSocketLeadsToIt(t *testing.T) {
 		}
 		j.none("socketpair", fmt.Sprint(unix.AF_TIPC, unix.SOCK_RDM))
 		j.all("socketpair", fmt.Sprint(unix.AF_UNIX, unix.SOCK_STREAM), fmt.Sprint(unix.AF_UNIX, unix.SOCK_DGRAM))
-		j.all("socket", fmt.Sprint(unix.AF_UNIX, unix.SOCK_STREAM, 0, " make 0"), fmt.Sprint(unix.AF_NETLINK, unix.SOCK_RAW, 0, " make 0"))
+		j.all("socket", fmt.Sprint(unix.AF_UNIX, unix.SOCK_STREAM, 0, " make 0"), fmt.Sprint(unix.AF_NETLINK, unix.SOCK_RAW,
+			0, " make 0"))
 	})
 }
 
@@ -266,7 +267,10 @@ func TestSandboxWriteTakesThePlaceOfTheCache(t *testing.T) {
 	if exit, said := j.run("echo x > " + file); !exit.OK() {
 		t.Errorf("it could not write the file: %s", said)
 	}
-	for _, path := range []string{filepath.Join(dir, "other"), filepath.Join(j.home, ".cache", "x"), "${XDG_CACHE_HOME:-/}/x"} {
+	for _, path := range []string{
+		filepath.Join(dir, "other"), filepath.Join(j.home, ".cache", "x"),
+		"${XDG_CACHE_HOME:-/}/x",
+	} {
 		if exit, _ := j.run("mkdir -p ~/.cache; echo x > " + path); exit.OK() {
 			t.Errorf("it could write %s", path)
 		}
@@ -444,7 +448,8 @@ func TestWhatCannotBeSandboxedSaysWhy(t *testing.T) {
 	} {
 		_, err := c.in.Start(t.Context(), Command{Name: "broken", Path: c.path, Args: []string{"x"}, Dir: j.work})
 		var e *Error
-		if !errors.As(err, &e) || e.Forbidden != c.forbidden || !strings.Contains(e.Reason, c.reason) || !strings.HasPrefix(e.Reason, "cannot start broken: ") {
+		if !errors.As(err, &e) || e.Forbidden != c.forbidden || !strings.Contains(e.Reason, c.reason) ||
+			!strings.HasPrefix(e.Reason, "cannot start broken: ") {
 			t.Errorf("%s: got %v, want …%s…, forbidden: %t", c.path, err, c.reason, c.forbidden)
 		}
 	}
@@ -470,13 +475,15 @@ func TestWithoutLandlockAToolIsRefusedUnlessTheUserAccepts(t *testing.T) {
 		{4, true, true, "x", "", false},
 	} {
 		core, logs := observer.New(zapcore.WarnLevel)
-		err := Sandbox{Workdir: "/w", Write: []string{"/x"}, Weak: !c.required}.possible(c.helper, c.abi, c.offline, zap.New(core))
+		err := Sandbox{Workdir: "/w", Write: []string{"/x"}, Weak: !c.required}.possible(c.helper, c.abi, c.offline,
+			zap.New(core))
 		what := strconv.Itoa(c.abi) + " " + strconv.FormatBool(c.required)
 		var e *Error
 		switch {
 		case c.refusal == "" && err != nil:
 			t.Errorf("%s: got %v, want it accepted", what, err)
-		case c.refusal != "" && (!errors.As(err, &e) || !e.Forbidden || e.Weak != (c.helper != "") || !strings.Contains(e.Reason, c.refusal)):
+		case c.refusal != "" && (!errors.As(err, &e) || !e.Forbidden || e.Weak != (c.helper != "") ||
+			!strings.Contains(e.Reason, c.refusal)):
 			t.Errorf("%s: got %v, want forbidden: …%s…", what, err, c.refusal)
 		}
 		if (logs.Len() > 0) != c.warned {
@@ -502,8 +509,12 @@ func TestAFolderThatBecameALinkIsNotWritten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		command := Command{Name: "jailed", Path: "/bin/sh", Args: []string{"sh", "-c", `echo x > "$OUT/new"`}, Dir: j.home, MaxLine: 1 << 16, Env: []string{"OUT=" + j.outside}}
-		if err := errors.Join(os.RemoveAll(j.work), os.Mkdir(filepath.Join(j.outside, "sub"), 0o700), os.Symlink(j.outside, j.work)); err != nil {
+		command := Command{
+			Name: "jailed", Path: "/bin/sh", Args: []string{"sh", "-c", `echo x > "$OUT/new"`}, Dir: j.home,
+			MaxLine: 1 << 16, Env: []string{"OUT=" + j.outside},
+		}
+		if err := errors.Join(os.RemoveAll(j.work), os.Mkdir(filepath.Join(j.outside, "sub"), 0o700),
+			os.Symlink(j.outside, j.work)); err != nil {
 			t.Fatal(err)
 		}
 		p, err := view.Start(t.Context(), command)

@@ -91,7 +91,8 @@ func onlyIf(values ...uint32) (v verdict) {
 
 // withoutFlag allows a call whose argument lacks a flag.
 func withoutFlag(n, flag uint32) verdict {
-	return slices.Concat(verdict{argument(n), bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: flag, SkipTrue: 1}}, denied, allowed)
+	return slices.Concat(verdict{argument(n), bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: flag, SkipTrue: 1}}, denied,
+		allowed)
 }
 
 var (

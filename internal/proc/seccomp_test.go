@@ -167,7 +167,10 @@ func TestTheFilterOfEachProcessor(t *testing.T) {
 					t.Errorf("%s: call %d: got %#x", names[a], n, got)
 				}
 			}
-			for n, want := range map[uint32]uint32{newestCall + 1: what, 1 << 30: what, 1<<30 | 302: what, 1<<32 - 1: what, armFirst + 5: yes, armLast + 1: what} {
+			for n, want := range map[uint32]uint32{
+				newestCall + 1: what, 1 << 30: what, 1<<30 | 302: what, 1<<32 - 1: what,
+				armFirst + 5: yes, armLast + 1: what,
+			} {
 				if a != arm && n == armFirst+5 {
 					want = what
 				}
@@ -176,7 +179,10 @@ func TestTheFilterOfEachProcessor(t *testing.T) {
 				}
 			}
 		}
-		for _, foreign := range []uint32{0, unix.AUDIT_ARCH_RISCV64, auditArch[(kinds[0]+2)%abis], auditArch[(kinds[1]+2)%abis]} {
+		for _, foreign := range []uint32{
+			0, unix.AUDIT_ARCH_RISCV64, auditArch[(kinds[0]+2)%abis],
+			auditArch[(kinds[1]+2)%abis],
+		} {
 			if got := verdictOf(t, filter, foreign, 0); got != unix.SECCOMP_RET_KILL_PROCESS {
 				t.Errorf("%s: a call of %#x: got %#x", processor, foreign, got)
 			}

@@ -20,7 +20,8 @@ func sign() error {
 		return fmt.Errorf("sandbox: the limit on file locks: %w", err)
 	}
 	if own.Max == 0 {
-		return errors.New("sandbox: the daemon's hard limit on file locks is 0, and tools in a sandbox are told by a lower one: start it without that limit")
+		return errors.New("sandbox: the daemon's hard limit on file locks is 0, and tools in a sandbox are told by a lower " +
+			"one: start it without that limit")
 	}
 	own.Max--
 	own.Cur = min(own.Cur, own.Max)

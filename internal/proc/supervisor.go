@@ -128,7 +128,10 @@ func NewNested(helper string, log *zap.Logger) *Supervisor {
 }
 
 func newSupervisor(helper string, o *orphans, log *zap.Logger) *Supervisor {
-	n := &spawner{helper: helper, log: log, spawns: make(chan spawn), quit: make(chan struct{}), lines: newLongLines(), orphans: o}
+	n := &spawner{
+		helper: helper, log: log, spawns: make(chan spawn), quit: make(chan struct{}), lines: newLongLines(),
+		orphans: o,
+	}
 	// No child gets what this process was started with and does not know of.
 	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
 	n.work.Go(n.run)

@@ -10,7 +10,8 @@ import (
 // The raw limit beside each: the same bytes found by a scan for LF and copied.
 
 var benchLine = []byte(`{"v":"1","id":"c1234","type":"prompt","payload":{"text":"` +
-	strings.Repeat("the quick brown fox jumps over the lazy dog. ", 5) + `","wait":false,"session_id":"ses-0190b1c2-7e7e-7abc-8def-0123456789ab"}}` + "\n")
+	strings.Repeat("the quick brown fox jumps over the lazy dog. ", 5) +
+	`","wait":false,"session_id":"ses-0190b1c2-7e7e-7abc-8def-0123456789ab"}}` + "\n")
 
 func BenchmarkDecode(b *testing.B) {
 	r := newRecorder()
@@ -40,7 +41,10 @@ func BenchmarkDecode(b *testing.B) {
 
 func BenchmarkEncode(b *testing.B) {
 	ev := MessageUpdate{
-		Ref:       Ref{RunID: "run-0190b1c2-7e7e-7abc-8def-0123456789ab", SessionID: "ses-0190b1c2-7e7e-7abc-8def-0123456789ab", TurnID: "1"},
+		Ref: Ref{
+			RunID:     "run-0190b1c2-7e7e-7abc-8def-0123456789ab",
+			SessionID: "ses-0190b1c2-7e7e-7abc-8def-0123456789ab", TurnID: "1",
+		},
 		MessageID: "msg-0190b1c2-7e7e-7abc-8def-0123456789ab", Delta: "jumps ",
 	}
 	encode := func(out []byte) []byte {

@@ -10,8 +10,10 @@ import (
 func FuzzCanonical(f *testing.F) {
 	for _, line := range []string{
 		`{"v":"1","id":"c1","type":"ping","payload":{}}`, `{"v":"1","id":"c1","type":"ping"}`,
-		`{"id": "c1", "type": "prompt", "payload": {"text": "hi", "wait": false}}`, `{"v":"1","id":"c1","type":"ping","payload":{}}}`,
-		`{"v":"1","id":"c1","id":"c2","type":"ping"}`, `{"v":"1","id":"c1","type":"ping",}`, `{"type":"x","id":"y","payload":{"a":1},"v":"1"}`,
+		`{"id": "c1", "type": "prompt", "payload": {"text": "hi", "wait": false}}`,
+		`{"v":"1","id":"c1","type":"ping","payload":{}}}`,
+		`{"v":"1","id":"c1","id":"c2","type":"ping"}`, `{"v":"1","id":"c1","type":"ping",}`,
+		`{"type":"x","id":"y","payload":{"a":1},"v":"1"}`,
 	} {
 		f.Add([]byte(line))
 	}

@@ -79,41 +79,70 @@ func Long(name string) bool {
 
 // The command table: every command is one line of it.
 var (
-	Ping             = define[PingParams, Pong]("ping", Frozen, "Answers pong.")
-	Prompt           = defineLong[PromptParams, PromptReply]("prompt", Frozen, "Starts a run with a text.", PromptAccepted{}, PromptResult{})
-	Steer            = defineLong[SteerParams, InputAccepted]("steer", Frozen, "Queues a text that the active run gets before everything else.")
-	FollowUp         = defineLong[FollowUpParams, InputAccepted]("follow_up", Frozen, "Queues a text that is delivered when the run would otherwise end.")
-	Abort            = define[AbortParams, AbortAccepted]("abort", Frozen, "Aborts the run and hands back the queued texts.")
-	SetActiveTools   = define[SetActiveToolsParams, ToolsAccepted]("set_active_tools", Frozen, "Chooses the tools that a session offers to the model.")
-	SetSteeringMode  = define[SetModeParams, ModeAccepted]("set_steering_mode", Frozen, "Chooses whether queued steers are delivered one at a time or all at once.")
-	SetFollowUpMode  = define[SetModeParams, ModeAccepted]("set_follow_up_mode", Frozen, "Chooses whether queued follow-ups are delivered one at a time or all at once.")
-	GetState         = define[GetStateParams, State]("get_state", Frozen, "Tells what a session and the daemon are doing.")
-	GetMessages      = define[GetMessagesParams, Messages]("get_messages", Frozen, "Lists a session's messages from its root to a leaf.")
-	NewSession       = define[NewSessionParams, Session]("new_session", Frozen, "Makes a session and makes it the active one.")
-	SwitchSession    = define[SwitchSessionParams, Session]("switch_session", Frozen, "Makes a session the active one.")
-	BranchSession    = define[BranchSessionParams, Branch]("branch_session", Frozen, "Copies a session up to its leaf, or to another entry, into a new one, and makes that the active one.")
-	ExtensionCommand = defineLong[ExtensionCommandParams, ExtensionResult]("extension_command", Frozen, "Runs one tool operation without a model.")
-	CompactSession   = defineLong[CompactSessionParams, Compaction]("compact_session", Core, "Summarises the older part of a session.")
-	SetLeaf          = define[SetLeafParams, Leaf]("set_leaf", Core, "Goes back to an earlier message: the next prompt continues from there.")
-	GetTree          = define[GetTreeParams, Tree]("get_tree", Core, "Lists every entry of a session with its parent.")
-	ListSessions     = defineLong[ListSessionsParams, Sessions]("list_sessions", Added, "Lists sessions, newest first.")
-	DeleteSession    = define[DeleteSessionParams, SessionDeleted]("delete_session", Added, "Removes a session for ever; refused while it runs.")
-	SearchSessions   = defineLong[SearchSessionsParams, SearchResults]("search_sessions", Added, "Finds a text in the messages and summaries of all sessions.")
-	ListTools        = defineLong[ListToolsParams, Tools]("list_tools", Added, "Lists the tools and whether they are active and healthy.")
-	SetModel         = define[SetModelParams, ModelAccepted]("set_model", Added, "Chooses the model that answers in a session, from its next call on.")
-	ReloadTools      = define[ReloadToolsParams, ToolsReloaded]("reload_tools", Added, "Reads the tool descriptors again; calls that run are not disturbed.")
-	ListModels       = defineLong[ListModelsParams, Models]("list_models", Added, "Lists the models that could answer prompts; asks servers only if told to.")
-	GetSystem        = defineLong[GetSystemParams, System]("get_system", Added, "Tells what a session's model is told before the conversation.")
-	ListSkills       = defineLong[ListSkillsParams, Skills]("list_skills", Added, "Lists the skills; with a name, what that one says.")
-	Withdraw         = define[WithdrawParams, Withdrawn]("withdraw", Added, "Takes a queued text back, before it is delivered.")
-	SetTitle         = define[SetTitleParams, TitleAccepted]("set_title", Added, "Gives a session another title.")
-	MarkRead         = define[MarkReadParams, MarkedRead]("mark_read", Added, "Says that a session has been seen up to now.")
-	Expand           = defineLong[ExpandParams, Expanded]("expand", Added, "Puts into a text what MCP servers have for it: their prompts, as /NAME.PROMPT, and resources, as @NAME:URI.")
-	GetUsage         = defineLong[GetUsageParams, UsageReport]("get_usage", Added, "Tells how many tokens the model calls of all sessions took, and what they cost.")
-	Approve          = define[ApproveParams, ApproveAccepted]("approve", Added, "Answers the question whether something may be done; refused to the daemon's own descendants.")
-	SetApprovalMode  = define[SetApprovalModeParams, ApprovalModeAccepted]("set_approval_mode", Added, "Chooses whether a session asks, allows or denies approvals; refused to the daemon's own descendants.")
-	Prune            = defineLong[PruneParams, Pruned]("prune", Added, "Removes now what [retention] says, or tells what it would; refused to the daemon's own descendants.")
-	Shutdown         = define[ShutdownParams, ShutdownAccepted]("shutdown", Added, "Stops the daemon as SIGTERM does, or has it start anew; refused to the daemon's own descendants.")
+	Ping   = define[PingParams, Pong]("ping", Frozen, "Answers pong.")
+	Prompt = defineLong[PromptParams, PromptReply]("prompt", Frozen, "Starts a run with a text.",
+		PromptAccepted{}, PromptResult{})
+	Steer = defineLong[SteerParams, InputAccepted]("steer", Frozen,
+		"Queues a text that the active run gets before everything else.")
+	FollowUp = defineLong[FollowUpParams, InputAccepted]("follow_up", Frozen,
+		"Queues a text that is delivered when the run would otherwise end.")
+	Abort = define[AbortParams, AbortAccepted]("abort", Frozen,
+		"Aborts the run and hands back the queued texts.")
+	SetActiveTools = define[SetActiveToolsParams, ToolsAccepted]("set_active_tools", Frozen,
+		"Chooses the tools that a session offers to the model.")
+	SetSteeringMode = define[SetModeParams, ModeAccepted]("set_steering_mode", Frozen,
+		"Chooses whether queued steers are delivered one at a time or all at once.")
+	SetFollowUpMode = define[SetModeParams, ModeAccepted]("set_follow_up_mode", Frozen,
+		"Chooses whether queued follow-ups are delivered one at a time or all at once.")
+	GetState    = define[GetStateParams, State]("get_state", Frozen, "Tells what a session and the daemon are doing.")
+	GetMessages = define[GetMessagesParams, Messages]("get_messages", Frozen,
+		"Lists a session's messages from its root to a leaf.")
+	NewSession = define[NewSessionParams, Session]("new_session", Frozen,
+		"Makes a session and makes it the active one.")
+	SwitchSession = define[SwitchSessionParams, Session]("switch_session", Frozen, "Makes a session the active one.")
+	BranchSession = define[BranchSessionParams, Branch]("branch_session", Frozen,
+		"Copies a session up to its leaf, or to another entry, into a new one, and makes that the active one.")
+	ExtensionCommand = defineLong[ExtensionCommandParams, ExtensionResult]("extension_command", Frozen,
+		"Runs one tool operation without a model.")
+	CompactSession = defineLong[CompactSessionParams, Compaction]("compact_session", Core,
+		"Summarises the older part of a session.")
+	SetLeaf = define[SetLeafParams, Leaf]("set_leaf", Core,
+		"Goes back to an earlier message: the next prompt continues from there.")
+	GetTree       = define[GetTreeParams, Tree]("get_tree", Core, "Lists every entry of a session with its parent.")
+	ListSessions  = defineLong[ListSessionsParams, Sessions]("list_sessions", Added, "Lists sessions, newest first.")
+	DeleteSession = define[DeleteSessionParams, SessionDeleted]("delete_session", Added,
+		"Removes a session for ever; refused while it runs.")
+	SearchSessions = defineLong[SearchSessionsParams, SearchResults]("search_sessions", Added,
+		"Finds a text in the messages and summaries of all sessions.")
+	ListTools = defineLong[ListToolsParams, Tools]("list_tools", Added,
+		"Lists the tools and whether they are active and healthy.")
+	SetModel = define[SetModelParams, ModelAccepted]("set_model", Added,
+		"Chooses the model that answers in a session, from its next call on.")
+	ReloadTools = define[ReloadToolsParams, ToolsReloaded]("reload_tools", Added,
+		"Reads the tool descriptors again; calls that run are not disturbed.")
+	ListModels = defineLong[ListModelsParams, Models]("list_models", Added,
+		"Lists the models that could answer prompts; asks servers only if told to.")
+	GetSystem = defineLong[GetSystemParams, System]("get_system", Added,
+		"Tells what a session's model is told before the conversation.")
+	ListSkills = defineLong[ListSkillsParams, Skills]("list_skills", Added,
+		"Lists the skills; with a name, what that one says.")
+	Withdraw = define[WithdrawParams, Withdrawn]("withdraw", Added,
+		"Takes a queued text back, before it is delivered.")
+	SetTitle = define[SetTitleParams, TitleAccepted]("set_title", Added, "Gives a session another title.")
+	MarkRead = define[MarkReadParams, MarkedRead]("mark_read", Added,
+		"Says that a session has been seen up to now.")
+	Expand = defineLong[ExpandParams, Expanded]("expand", Added,
+		"Puts into a text what MCP servers have for it: their prompts, as /NAME.PROMPT, and resources, as @NAME:URI.")
+	GetUsage = defineLong[GetUsageParams, UsageReport]("get_usage", Added,
+		"Tells how many tokens the model calls of all sessions took, and what they cost.")
+	Approve = define[ApproveParams, ApproveAccepted]("approve", Added,
+		"Answers the question whether something may be done; refused to the daemon's own descendants.")
+	SetApprovalMode = define[SetApprovalModeParams, ApprovalModeAccepted]("set_approval_mode", Added,
+		"Chooses whether a session asks, allows or denies approvals; refused to the daemon's own descendants.")
+	Prune = defineLong[PruneParams, Pruned]("prune", Added,
+		"Removes now what [retention] says, or tells what it would; refused to the daemon's own descendants.")
+	Shutdown = define[ShutdownParams, ShutdownAccepted]("shutdown", Added,
+		"Stops the daemon as SIGTERM does, or has it start anew; refused to the daemon's own descendants.")
 )
 
 // Scope names the session a command is for; absent, the active one.

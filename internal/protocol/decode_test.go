@@ -20,11 +20,17 @@ func TestDecodeCommand(t *testing.T) {
 		{"no payload", `{"v":"1","id":"c1","type":"ping"}`, "c1", "ping", `{}`},
 		{"null payload", `{"v":"1","id":"c1","type":"ping","payload":null}`, "c1", "ping", `{}`},
 		{"unknown fields", `{"v":"1","id":"c1","type":"ping","payload":{},"trace":{"a":[1]}}`, "c1", "ping", `{}`},
-		{"another case is another key", `{"v":"1","id":"c1","ID":"c2","type":"ping","TYPE":7,"Payload":7}`, "c1", "ping", `{}`},
+		{
+			"another case is another key", `{"v":"1","id":"c1","ID":"c2","type":"ping","TYPE":7,"Payload":7}`, "c1", "ping",
+			`{}`,
+		},
 		{"any order, any space", " {\t\"payload\" : {} , \"type\":\"ping\",\r\"id\":\"c1\" } ", "c1", "ping", `{}`},
 		{"id of any text", `{"id":"ü\n\"\u0000","type":"ping"}`, "ü\n\"\x00", "ping", `{}`},
 		{"a type nobody knows", `{"id":"c1","type":"make_tea"}`, "c1", "make_tea", `{}`},
-		{"nesting the limit allows", `{"id":"c1","type":"ping","payload":{"a":` + nested(9000) + `}}`, "c1", "ping", `{"a":` + nested(9000) + `}`},
+		{
+			"nesting the limit allows", `{"id":"c1","type":"ping","payload":{"a":` + nested(9000) + `}}`, "c1", "ping",
+			`{"a":` + nested(9000) + `}`,
+		},
 	} {
 		got, err := DecodeCommand([]byte(c.line))
 		if err != nil {
@@ -55,8 +61,14 @@ func TestDecodeCommandRefuses(t *testing.T) {
 		{"a key twice", `{"id":"c1","type":"ping","type":"abort"}`, "c1", "invalid_command", json},
 		{"the id twice", `{"id":"c1","id":"c2","type":"ping"}`, "c1", "invalid_command", json},
 		{"a key of the payload twice", `{"id":"c1","type":"ping","payload":{"a":1,"a":2}}`, "c1", "invalid_command", json},
-		{"a key far inside twice", `{"id":"c1","type":"ping","payload":{"a":[{"b":1,"b":2}]}}`, "c1", "invalid_command", json},
-		{"bad UTF-8 in a value", "{\"id\":\"c1\",\"type\":\"ping\",\"payload\":{\"a\":\"\xff\"}}", "c1", "invalid_command", json},
+		{
+			"a key far inside twice", `{"id":"c1","type":"ping","payload":{"a":[{"b":1,"b":2}]}}`, "c1", "invalid_command",
+			json,
+		},
+		{
+			"bad UTF-8 in a value", "{\"id\":\"c1\",\"type\":\"ping\",\"payload\":{\"a\":\"\xff\"}}", "c1", "invalid_command",
+			json,
+		},
 		{"bad UTF-8 in a key", "{\"id\":\"c1\",\"\xc3\":1}", "c1", "invalid_command", json},
 		{"bad UTF-8 in the id", "{\"id\":\"c\xff\",\"type\":\"ping\"}", "", "invalid_command", json},
 		{"half a surrogate pair", `{"id":"c1","type":"ping","payload":{"a":"\ud800"}}`, "c1", "invalid_command", json},
@@ -68,7 +80,10 @@ func TestDecodeCommandRefuses(t *testing.T) {
 		{"version true", `{"v":true,"id":"c1","type":"ping"}`, "c1", "invalid_command", version + "v is true"},
 		{"version as a list", `{"v":["1"],"id":"c1","type":"ping"}`, "c1", "invalid_command", version},
 		{"version with space", `{"v":"1 ","id":"c1","type":"ping"}`, "c1", "invalid_command", version},
-		{"a huge version", `{"v":"` + strings.Repeat("9", 1000) + `","id":"c1","type":"ping"}`, "c1", "invalid_command", version},
+		{
+			"a huge version", `{"v":"` + strings.Repeat("9", 1000) + `","id":"c1","type":"ping"}`, "c1", "invalid_command",
+			version,
+		},
 		{"no id", `{"v":"1","type":"ping"}`, "", "invalid_command", noID},
 		{"empty id", `{"v":"1","id":"","type":"ping"}`, "", "invalid_command", noID},
 		{"null id", `{"v":"1","id":null,"type":"ping"}`, "", "invalid_command", noID},
@@ -78,9 +93,18 @@ func TestDecodeCommandRefuses(t *testing.T) {
 		{"no type", `{"v":"1","id":"c1"}`, "c1", "invalid_command", noType},
 		{"empty type", `{"v":"1","id":"c1","type":""}`, "c1", "invalid_command", noType},
 		{"a number for a type", `{"v":"1","id":"c1","type":7}`, "c1", "invalid_command", noType},
-		{"payload a list", `{"v":"1","id":"c1","type":"ping","payload":[]}`, "c1", "invalid_payload", "payload: want an object"},
-		{"payload a string", `{"v":"1","id":"c1","type":"ping","payload":"{}"}`, "c1", "invalid_payload", "payload: want an object"},
-		{"payload false", `{"v":"1","id":"c1","type":"ping","payload":false}`, "c1", "invalid_payload", "payload: want an object"},
+		{
+			"payload a list", `{"v":"1","id":"c1","type":"ping","payload":[]}`, "c1", "invalid_payload",
+			"payload: want an object",
+		},
+		{
+			"payload a string", `{"v":"1","id":"c1","type":"ping","payload":"{}"}`, "c1", "invalid_payload",
+			"payload: want an object",
+		},
+		{
+			"payload false", `{"v":"1","id":"c1","type":"ping","payload":false}`, "c1", "invalid_payload",
+			"payload: want an object",
+		},
 	} {
 		cmd, err := DecodeCommand([]byte(c.line))
 		if err == nil {
@@ -172,28 +196,47 @@ func TestPayloads(t *testing.T) {
 		{"prompt", `{"text":"hi","wait":false}`, PromptParams{Text: "hi", Wait: ptr(false)}},
 		{"prompt", `{"text":"hi","wait":null,"leaf_id":null}`, PromptParams{Text: "hi"}},
 		{"prompt", `{"text":"hi","attachments":[]}`, PromptParams{Text: "hi", Attachments: []AttachmentParams{}}},
-		{"prompt", `{"text":"hi","attachments":[{"path":"a","data":null,"media_type":"image/gif"},{"data":"R0lG","name":"b"}]}`, PromptParams{Text: "hi", Attachments: []AttachmentParams{
-			{Path: "a", MediaType: "image/gif"}, {Data: "R0lG", Name: "b"},
-		}}},
-		{"prompt", `{"text":"hi","session_id":"s","SESSION_ID":"other","Text":7}`, PromptParams{Scope: Scope{"s"}, Text: "hi"}},
+		{
+			"prompt",
+			`{"text":"hi","attachments":[{"path":"a","data":null,"media_type":"image/gif"},{"data":"R0lG","name":"b"}]}`,
+			PromptParams{Text: "hi", Attachments: []AttachmentParams{
+				{Path: "a", MediaType: "image/gif"}, {Data: "R0lG", Name: "b"},
+			}},
+		},
+		{
+			"prompt", `{"text":"hi","session_id":"s","SESSION_ID":"other","Text":7}`,
+			PromptParams{Scope: Scope{"s"}, Text: "hi"},
+		},
 		{"prompt", `{"text":"\u0000 \ud83d\ude00"}`, PromptParams{Text: "\x00 😀"}},
 		{"set_active_tools", `{"tools":[]}`, SetActiveToolsParams{Tools: []string{}}},
 		{"branch_session", `{"session_id":"s"}`, BranchSessionParams{SessionID: "s"}},
 		{"branch_session", `{"parent_id":"s"}`, BranchSessionParams{ParentID: "s"}},
-		{"extension_command", `{"name":"a.b","payload":{"x":[1.0]}}`, ExtensionCommandParams{Name: "a.b", Payload: jsontext.Value(`{"x":[1.0]}`)}},
-		{"extension_command", `{"name":"a.b","payload":null}`, ExtensionCommandParams{Name: "a.b", Payload: jsontext.Value(`null`)}},
+		{
+			"extension_command", `{"name":"a.b","payload":{"x":[1.0]}}`,
+			ExtensionCommandParams{Name: "a.b", Payload: jsontext.Value(`{"x":[1.0]}`)},
+		},
+		{
+			"extension_command", `{"name":"a.b","payload":null}`,
+			ExtensionCommandParams{Name: "a.b", Payload: jsontext.Value(`null`)},
+		},
 		{"list_sessions", `{"limit":1000}`, ListSessionsParams{Limit: ptr(1000)}},
 		{"delete_session", `{"session_id":"s"}`, DeleteSessionParams{SessionID: "s"}},
 		{"get_usage", `{"by":"folder"}`, GetUsageParams{By: "folder"}},
 		{"search_sessions", `{"text":" \n"}`, SearchSessionsParams{Text: " \n"}},
 		{"search_sessions", `{"text":"x","limit":1}`, SearchSessionsParams{Text: "x", Limit: ptr(1)}},
-		{"new_session", `{"workdir":"/no/such folder","activate":false}`, NewSessionParams{Workdir: "/no/such folder", Activate: ptr(false)}},
+		{"new_session", `{"workdir":"/no/such folder","activate":false}`, NewSessionParams{
+			Workdir:  "/no/such folder",
+			Activate: ptr(false),
+		}},
 		{"list_sessions", `{"workdir":"/src"}`, ListSessionsParams{Workdir: "/src"}},
 		{"set_title", `{"title":"` + strings.Repeat("ü", 200) + `"}`, SetTitleParams{Title: strings.Repeat("ü", 200)}},
 		{"mark_read", `{}`, MarkReadParams{}},
 		{"withdraw", `{"input_id":"in-1"}`, WithdrawParams{InputID: "in-1"}},
 		{"expand", `{"text":"/a.b"}`, ExpandParams{Text: "/a.b"}},
-		{"approve", `{"approval_id":"a","option":"accept","content":{"a":1}}`, ApproveParams{ApprovalID: "a", Option: "accept", Content: jsontext.Value(`{"a":1}`)}},
+		{
+			"approve", `{"approval_id":"a","option":"accept","content":{"a":1}}`,
+			ApproveParams{ApprovalID: "a", Option: "accept", Content: jsontext.Value(`{"a":1}`)},
+		},
 		{"approve", `{"approval_id":"a","option":"once"}`, ApproveParams{ApprovalID: "a", Option: "once"}},
 		{"set_approval_mode", `{"mode":"auto"}`, SetApprovalModeParams{Mode: "auto"}},
 		{"shutdown", `{"restart":true}`, ShutdownParams{Restart: true}},
@@ -224,8 +267,14 @@ func TestPayloadsRefused(t *testing.T) {
 		{"prompt", `{"text":"hi","wait":"false"}`, "wait: got a string, want a boolean"},
 		{"prompt", `{"text":"hi","wait":0}`, "wait: got a number, want a boolean"},
 		{"prompt", `{"text":"hi","session_id":7}`, "session_id: got a number, want a string"},
-		{"prompt", `{"text":"hi","streaming_behavior":"queue"}`, `streaming_behavior: got "queue", want one of "steer" "follow_up"`},
-		{"prompt", `{"text":"hi","idempotency_key":"` + strings.Repeat("k", 257) + `"}`, "idempotency_key: is 257 bytes long"},
+		{
+			"prompt", `{"text":"hi","streaming_behavior":"queue"}`,
+			`streaming_behavior: got "queue", want one of "steer" "follow_up"`,
+		},
+		{
+			"prompt", `{"text":"hi","idempotency_key":"` + strings.Repeat("k", 257) + `"}`,
+			"idempotency_key: is 257 bytes long",
+		},
 		{"steer", `{"text":""}`, "text: want a non-empty string"},
 		{"steer", `{"text":"hi","if_idle":"steer"}`, `if_idle: got "steer", want one of "prompt"`},
 		{"follow_up", `{"text":{}}`, "text: got an object, want a string"},
@@ -236,14 +285,35 @@ func TestPayloadsRefused(t *testing.T) {
 		{"set_active_tools", `{"tools":"read"}`, "tools: got a string, want an array"},
 		{"prompt", `{"text":"hi","attachments":{}}`, "attachments: got an object, want an array"},
 		{"prompt", `{"text":"hi","attachments":["a.png"]}`, "attachments[0]: got a string, want an object"},
-		{"prompt", `{"text":"hi","attachments":[{"path":"a"},{"path":7}]}`, "attachments[1].path: got a number, want a string"},
-		{"prompt", `{"text":"hi","attachments":[{"path":"a"},{"data":["x"]}]}`, "attachments[1].data: got an array, want a string"},
-		{"prompt", `{"text":"hi","attachments":[{"path":"a"},{"Path":"a"}]}`, "attachments[1]: want a path or data, got neither"},
+		{
+			"prompt", `{"text":"hi","attachments":[{"path":"a"},{"path":7}]}`,
+			"attachments[1].path: got a number, want a string",
+		},
+		{
+			"prompt", `{"text":"hi","attachments":[{"path":"a"},{"data":["x"]}]}`,
+			"attachments[1].data: got an array, want a string",
+		},
+		{
+			"prompt", `{"text":"hi","attachments":[{"path":"a"},{"Path":"a"}]}`,
+			"attachments[1]: want a path or data, got neither",
+		},
 		{"prompt", `{"text":"hi","attachments":[{"path":"a"},null]}`, "attachments[1]: want a path or data, got neither"},
-		{"prompt", `{"text":"hi","attachments":[{"path":"a","data":"iVBORw0KGgo="}]}`, "attachments[0]: want a path or data, got both"},
-		{"prompt", `{"text":"hi","attachments":[{"path":"a","media_type":"image/svg+xml"}]}`, `attachments[0].media_type: got "image/svg+xml", want one of "image/png" "image/jpeg" "image/gif" "image/webp"`},
-		{"steer", `{"text":"hi","attachments":[{"path":"a","name":"` + strings.Repeat("n", 256) + `"}]}`, "attachments[0].name: is 256 bytes long, at most 255 are kept"},
-		{"follow_up", `{"text":"hi","attachments":[` + strings.Repeat(`{"path":"a"},`, 16) + `{"path":"a"}]}`, "attachments: has 17 elements, at most 16 may go with one text"},
+		{
+			"prompt", `{"text":"hi","attachments":[{"path":"a","data":"iVBORw0KGgo="}]}`,
+			"attachments[0]: want a path or data, got both",
+		},
+		{
+			"prompt", `{"text":"hi","attachments":[{"path":"a","media_type":"image/svg+xml"}]}`,
+			`attachments[0].media_type: got "image/svg+xml", want one of "image/png" "image/jpeg" "image/gif" "image/webp"`,
+		},
+		{
+			"steer", `{"text":"hi","attachments":[{"path":"a","name":"` + strings.Repeat("n", 256) + `"}]}`,
+			"attachments[0].name: is 256 bytes long, at most 255 are kept",
+		},
+		{
+			"follow_up", `{"text":"hi","attachments":[` + strings.Repeat(`{"path":"a"},`, 16) + `{"path":"a"}]}`,
+			"attachments: has 17 elements, at most 16 may go with one text",
+		},
 		{"follow_up", `{"attachments":[{"path":"a"}]}`, "text: want a non-empty string"},
 		{"set_active_tools", `{"tools":["read",7]}`, "tools.1: got a number, want a string"},
 		{"set_active_tools", `{"tools":["read",null]}`, "tools.1: want a non-empty string"},
@@ -283,8 +353,14 @@ func TestPayloadsRefused(t *testing.T) {
 		{"new_session", `{"workdir":"src"}`, `workdir: "src" is no absolute path`},
 		{"new_session", `{"mcp_servers":[{"command":"x"}]}`, "mcp_servers.0.name: want a non-empty string"},
 		{"new_session", `{"mcp_servers":[{"name":"x"}]}`, "mcp_servers.0: want either command or url"},
-		{"new_session", `{"mcp_servers":[{"name":"x","command":"y","url":"https://h"}]}`, "mcp_servers.0: want either command or url"},
-		{"new_session", `{"mcp_servers":[{"name":"x","command":"y"},{"name":"x","url":"https://h"}]}`, `mcp_servers.1.name: "x" is there twice`},
+		{
+			"new_session", `{"mcp_servers":[{"name":"x","command":"y","url":"https://h"}]}`,
+			"mcp_servers.0: want either command or url",
+		},
+		{
+			"new_session", `{"mcp_servers":[{"name":"x","command":"y"},{"name":"x","url":"https://h"}]}`,
+			`mcp_servers.1.name: "x" is there twice`,
+		},
 		{"new_session", `{"activate":"no"}`, "activate: got a string, want a boolean"},
 		{"branch_session", `{"session_id":"s","workdir":"./src"}`, `workdir: "./src" is no absolute path`},
 		{"list_sessions", `{"workdir":"~"}`, `workdir: "~" is no absolute path`},
@@ -302,7 +378,10 @@ func TestPayloadsRefused(t *testing.T) {
 		{"approve", `{"option":"once"}`, "approval_id: want a non-empty string"},
 		{"approve", `{"approval_id":"a"}`, "option: want a non-empty string"},
 		{"approve", `{"approval_id":"a","option":true}`, "option: got a boolean, want a string"},
-		{"approve", `{"approval_id":"a","option":"deny","reason":"` + strings.Repeat("x", 4097) + `"}`, "reason: is 4097 bytes long, at most 4096 are allowed"},
+		{
+			"approve", `{"approval_id":"a","option":"deny","reason":"` + strings.Repeat("x", 4097) + `"}`,
+			"reason: is 4097 bytes long, at most 4096 are allowed",
+		},
 		{"set_approval_mode", `{}`, `mode: got "", want one of "ask" "auto" "deny"`},
 		{"set_approval_mode", `{"mode":"never"}`, `mode: got "never", want one of "ask" "auto" "deny"`},
 		{"prompt", `{"text":"hi","approvals":"auto"}`, `approvals: got "auto", want one of "ask" "deny"`},
@@ -329,7 +408,9 @@ func TestUnknownCommand(t *testing.T) {
 }
 
 func TestDecodeSubscribe(t *testing.T) {
-	id, p, err := DecodeSubscribe([]byte(`{"v":"1","id":"s1","type":"subscribe","payload":{"epoch":"e","after":17,"session_id":"s","types":["agent_end"]}}`))
+	id, p, err := DecodeSubscribe(
+		[]byte(
+			`{"v":"1","id":"s1","type":"subscribe","payload":{"epoch":"e","after":17,"session_id":"s","types":["agent_end"]}}`))
 	want := SubscribeParams{Epoch: "e", After: ptr(uint64(17)), SessionID: "s", Types: []string{"agent_end"}}
 	if diff := cmp.Diff(want, p); diff != "" || id != "s1" || err != nil {
 		t.Errorf("got id %q, error %v, (-want +got):\n%s", id, err, diff)
@@ -337,10 +418,22 @@ func TestDecodeSubscribe(t *testing.T) {
 	for _, c := range []struct{ line, id, want string }{
 		{`{`, "", "invalid_command: invalid_json: "},
 		{`{"id":"s1","type":"prompt","payload":{}}`, "s1", `invalid_command: unknown_command: "prompt"`},
-		{`{"id":"s1","type":"subscribe","payload":{"after":-1}}`, "s1", "invalid_payload: after: got a number, want an integer"},
-		{`{"id":"s1","type":"subscribe","payload":{"after":"17"}}`, "s1", "invalid_payload: after: got a string, want an integer"},
-		{`{"id":"s1","type":"subscribe","payload":{"types":["agent_end","tea"]}}`, "s1", `invalid_payload: types: "tea" is no event type`},
-		{`{"id":"s1","type":"subscribe","payload":{"types":"agent_end"}}`, "s1", "invalid_payload: types: got a string, want an array"},
+		{
+			`{"id":"s1","type":"subscribe","payload":{"after":-1}}`, "s1",
+			"invalid_payload: after: got a number, want an integer",
+		},
+		{
+			`{"id":"s1","type":"subscribe","payload":{"after":"17"}}`, "s1",
+			"invalid_payload: after: got a string, want an integer",
+		},
+		{
+			`{"id":"s1","type":"subscribe","payload":{"types":["agent_end","tea"]}}`, "s1",
+			`invalid_payload: types: "tea" is no event type`,
+		},
+		{
+			`{"id":"s1","type":"subscribe","payload":{"types":"agent_end"}}`, "s1",
+			"invalid_payload: types: got a string, want an array",
+		},
 	} {
 		id, _, err := DecodeSubscribe([]byte(c.line))
 		if id != c.id || err == nil || !strings.HasPrefix(err.Error(), c.want) {

@@ -17,7 +17,8 @@ import (
 
 func TestEncodeResponse(t *testing.T) {
 	got, err := AppendResponse(nil, `a "b"`, "pong", Pong{"pong", "1.0.0", 7})
-	want := `{"v":"1","id":"a \"b\"","type":"pong","payload":{"message":"pong","version":"1.0.0","pid":7},"ok":true}` + "\n"
+	want := `{"v":"1","id":"a \"b\"","type":"pong","payload":{"message":"pong","version":"1.0.0","pid":7},"ok":true}` +
+		"\n"
 	if string(got) != want || err != nil {
 		t.Errorf("got %s, %v, want %s", got, err, want)
 	}
@@ -27,7 +28,10 @@ func TestEncodeResponse(t *testing.T) {
 // tell the difference.
 func TestRepliesAreAppendedAsTheyAreMarshalled(t *testing.T) {
 	for _, r := range append(sampleReplies(), PromptReply{Accepted: &PromptAccepted{RunID: "run-1"}},
-		PromptReply{Result: &PromptResult{Output: string(placeholder()), Events: []jsontext.Value{placeholder(), jsontext.Value(`{"v":"1"}`)}}},
+		PromptReply{Result: &PromptResult{
+			Output: string(placeholder()),
+			Events: []jsontext.Value{placeholder(), jsontext.Value(`{"v":"1"}`)},
+		}},
 		PromptReply{Result: &PromptResult{}}, Messages{SessionID: string(placeholder())},
 		Messages{Messages: []jsontext.Value{jsontext.Value(`1`), jsontext.Value(`[]`)}},
 	) {
@@ -36,7 +40,8 @@ func TestRepliesAreAppendedAsTheyAreMarshalled(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := AppendResponse([]byte("before"), "c1", r.replyType(), r)
-		if line := `before{"v":"1","id":"c1","type":"` + r.replyType() + `","payload":` + string(want) + ",\"ok\":true}\n"; string(got) != line || err != nil {
+		if line := `before{"v":"1","id":"c1","type":"` + r.replyType() + `","payload":` + string(want) +
+			",\"ok\":true}\n"; string(got) != line || err != nil {
 			t.Errorf("got  %s, %v\nwant %s", got, err, line)
 		}
 	}
@@ -48,7 +53,8 @@ func TestReplyMendsBadUTF8(t *testing.T) {
 	got, err := AppendResponse(nil, "c1", "extension_result", ExtensionResult{
 		OK: true, Result: "caf\xe9\n", Outputs: map[string]string{"\xff": "\xff"}, Value: jsontext.Value("\"\xff\""),
 	})
-	want := `{"v":"1","id":"c1","type":"extension_result","payload":{"ok":true,"result":"caf�\n","outputs":{"�":"�"},"value":"�"},"ok":true}` + "\n"
+	want :=
+		`{"v":"1","id":"c1","type":"extension_result","payload":{"ok":true,"result":"caf�\n","outputs":{"�":"�"},"value":"�"},"ok":true}` + "\n"
 	if string(got) != want || err != nil {
 		t.Errorf("got %s, %v, want %s", got, err, want)
 	}
@@ -61,7 +67,8 @@ func TestEncodeEvent(t *testing.T) {
 	}
 	at := time.Date(2026, 2, 12, 1, 2, 3, 4000, time.FixedZone("east", 3600))
 	got := string(AppendEvent([]byte("before\n"), "message_update", payload, at, 17))
-	want := "before\n" + `{"v":"1","id":"evt-17","type":"message_update","payload":{"run_id":"run-1","session_id":"ses-1","turn_id":"1",` +
+	want := "before\n" +
+		`{"v":"1","id":"evt-17","type":"message_update","payload":{"run_id":"run-1","session_id":"ses-1","turn_id":"1",` +
 		`"message_id":"msg-1","delta":"caf�\n"},"ts":"2026-02-12T00:02:03.000004Z","seq":17}` + "\n"
 	if got != want {
 		t.Errorf("got  %swant %s", got, want)
@@ -74,12 +81,27 @@ func TestErrorReplies(t *testing.T) {
 		err  error
 		want string
 	}{
-		{"a wire error", &Error{Code: SessionError, Message: "no", Cause: "disk"}, `{"code":"session_error","message":"no","cause":"disk"}`},
-		{"a wrapped one", fmt.Errorf("open: %w", Errorf(SessionNotFound, "no %s", "ses-1")), `{"code":"session_not_found","message":"no ses-1"}`},
-		{"a deadline", fmt.Errorf("ask: %w", context.DeadlineExceeded), `{"code":"timeout","message":"the command took too long"}`},
-		{"anything else keeps its detail", errors.New("secret"), `{"code":"internal_error","message":"internal error; the daemon's log has the detail"}`},
+		{
+			"a wire error", &Error{Code: SessionError, Message: "no", Cause: "disk"},
+			`{"code":"session_error","message":"no","cause":"disk"}`,
+		},
+		{
+			"a wrapped one", fmt.Errorf("open: %w", Errorf(SessionNotFound, "no %s", "ses-1")),
+			`{"code":"session_not_found","message":"no ses-1"}`,
+		},
+		{
+			"a deadline", fmt.Errorf("ask: %w", context.DeadlineExceeded),
+			`{"code":"timeout","message":"the command took too long"}`,
+		},
+		{
+			"anything else keeps its detail", errors.New("secret"),
+			`{"code":"internal_error","message":"internal error; the daemon's log has the detail"}`,
+		},
 		{"bad UTF-8", &Error{Code: SessionError, Message: "\xff"}, `{"code":"session_error","message":"�"}`},
-		{"a rejection", Rejectf(NoActiveRun, "session %s", "s"), `{"code":"command_rejected","message":"no_active_run: session s"}`},
+		{
+			"a rejection", Rejectf(NoActiveRun, "session %s", "s"),
+			`{"code":"command_rejected","message":"no_active_run: session s"}`,
+		},
 	} {
 		got := string(Failure(c.err).Append(nil, "c1"))
 		want := `{"v":"1","id":"c1","type":"error","payload":{},"ok":false,"error":` + c.want + "}\n"
@@ -109,7 +131,8 @@ func TestPanicIsAnInternalError(t *testing.T) {
 		if !errors.As(c.outcome.Err(), &p) || p.Value != c.name || p.Command != c.command {
 			t.Errorf("%s: got error %v, want the panic", c.name, c.outcome.Err())
 		}
-		if line := c.outcome.Append(nil, "c1"); !bytes.Contains(line, []byte(`"code":"internal_error"`)) || bytes.Contains(line, []byte("panic")) {
+		if line := c.outcome.Append(nil, "c1"); !bytes.Contains(line, []byte(`"code":"internal_error"`)) ||
+			bytes.Contains(line, []byte("panic")) {
 			t.Errorf("%s: got reply %s, want an internal_error without detail", c.name, line)
 		}
 	}
@@ -140,7 +163,10 @@ func TestLongCommandsAreThoseOfTheTable(t *testing.T) {
 func TestPromptReplyComesBack(t *testing.T) {
 	for _, want := range []PromptReply{
 		{Accepted: &PromptAccepted{Command: "prompt", RunID: "run-1", SessionID: "ses-1", InputID: "in-1"}},
-		{Result: &PromptResult{Output: "hi", Events: []jsontext.Value{jsontext.Value(`{}`)}, SessionID: "ses-1", RunID: "run-1"}},
+		{Result: &PromptResult{
+			Output: "hi", Events: []jsontext.Value{jsontext.Value(`{}`)}, SessionID: "ses-1",
+			RunID: "run-1",
+		}},
 		{Result: &PromptResult{Events: []jsontext.Value{}, SessionID: "ses-1", RunID: "run-1"}},
 	} {
 		line, err := AppendResponse(nil, "c1", want.replyType(), want)

@@ -376,36 +376,42 @@ func marshalLong(v any, text string, more int) ([]byte, error) {
 // AppendEvent appends the LF-ended envelope of event number seq, published at
 // ts, around an encoded payload.
 func AppendEvent(out []byte, typ string, payload []byte, ts time.Time, seq uint64) []byte {
-	return AppendJoined(out, typ, payload, ts, 0, seq, nil)
+	return AppendJoined(out, typ, payload, ts, Span{To: seq})
 }
 
 var partsBegin = [2]string{`,"parts":[`, `,`}
 
-// AppendJoined is AppendEvent for one envelope in place of the events from number from
-// to number seq. 0: it is only that one. parts, which may be nil, are how many bytes of
-// the joined delta are of each.
-func AppendJoined(out []byte, typ string, payload []byte, ts time.Time, from, seq uint64, parts []int) []byte {
+// Span is the events that one envelope stands for: those from number From to number
+// To, or with From 0 only To. Parts, which may be nil, are how many bytes of the
+// joined delta are of each.
+type Span struct {
+	From, To uint64
+	Parts    []int
+}
+
+// AppendJoined is AppendEvent for one envelope in place of several events.
+func AppendJoined(out []byte, typ string, payload []byte, ts time.Time, span Span) []byte {
 	out = append(out, `{"v":"1","id":"evt-`...)
-	out = strconv.AppendUint(out, seq, 10)
+	out = strconv.AppendUint(out, span.To, 10)
 	out = append(out, `","type":"`...)
 	out = append(out, typ...)
 	out = append(out, `","payload":`...)
 	out = append(out, payload...)
 	out = append(out, `,"ts":"`...)
 	out = ts.UTC().AppendFormat(out, "2006-01-02T15:04:05.000000Z")
-	if from > 0 {
-		out = strconv.AppendUint(append(out, `","from_seq":`...), from, 10)
-		for i, n := range parts {
+	if span.From > 0 {
+		out = strconv.AppendUint(append(out, `","from_seq":`...), span.From, 10)
+		for i, n := range span.Parts {
 			out = strconv.AppendInt(append(out, partsBegin[min(i, 1)]...), int64(n), 10)
 		}
-		if len(parts) > 0 {
+		if len(span.Parts) > 0 {
 			out = append(out, ']')
 		}
 		out = append(out, `,"seq":`...)
 	} else {
 		out = append(out, `","seq":`...)
 	}
-	out = strconv.AppendUint(out, seq, 10)
+	out = strconv.AppendUint(out, span.To, 10)
 	return append(out, "}\n"...)
 }
 

@@ -17,9 +17,10 @@ func ExampleMux() {
 	protocol.HandleFunc(mux, protocol.Ping, func(context.Context, protocol.PingParams) (protocol.Pong, error) {
 		return protocol.Pong{Message: "pong"}, nil
 	})
-	protocol.HandleFunc(mux, protocol.SetSteeringMode, func(_ context.Context, p protocol.SetModeParams) (protocol.ModeAccepted, error) {
-		return protocol.ModeAccepted{Command: "set_steering_mode", Mode: p.Mode}, nil
-	})
+	protocol.HandleFunc(mux, protocol.SetSteeringMode,
+		func(_ context.Context, p protocol.SetModeParams) (protocol.ModeAccepted, error) {
+			return protocol.ModeAccepted{Command: "set_steering_mode", Mode: p.Mode}, nil
+		})
 	lines := protocol.NewLineReader(strings.NewReader(`{"v":"1","id":"a","type":"ping"}
 {"v":"1","id":"b","type":"set_steering_mode","payload":{"mode":"some"}}
 `), protocol.DefaultMaxLine)

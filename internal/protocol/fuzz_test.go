@@ -63,7 +63,10 @@ func FuzzDecodeCommand(f *testing.F) {
 	for _, line := range frozenLines(f) {
 		f.Add([]byte(line))
 	}
-	for _, line := range []string{"null", "{}", `{"v":1e0,"id":"c","type":"t"}`, `{"id":"c","type":"t","payload":{"a":{"a":1,"a":2}}}`, "{\"id\":\"\xff\"}"} {
+	for _, line := range []string{
+		"null", "{}", `{"v":1e0,"id":"c","type":"t"}`,
+		`{"id":"c","type":"t","payload":{"a":{"a":1,"a":2}}}`, "{\"id\":\"\xff\"}",
+	} {
 		f.Add([]byte(line))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
@@ -91,12 +94,14 @@ func FuzzDecodeCommand(f *testing.F) {
 			if valid == strings.HasPrefix(err.Message, string(InvalidJSON)) {
 				t.Errorf("valid JSON object: %t, error: %v", valid, err)
 			}
-			if reply := AppendError(nil, cmd.ID, err); !jsontext.Value(reply).IsValid() || strings.Count(string(reply), "\n") != 1 {
+			if reply := AppendError(nil, cmd.ID, err); !jsontext.Value(reply).IsValid() ||
+				strings.Count(string(reply), "\n") != 1 {
 				t.Errorf("the reply is not one line of JSON: %q", reply)
 			}
 			return
 		}
-		if !valid || cmd.ID == "" || cmd.Type == "" || cmd.Payload.Kind() != jsontext.KindBeginObject || !cmd.Payload.IsValid() {
+		if !valid || cmd.ID == "" || cmd.Type == "" || cmd.Payload.Kind() != jsontext.KindBeginObject ||
+			!cmd.Payload.IsValid() {
 			t.Errorf("accepted as %+v", cmd)
 		}
 		clear(line)

@@ -60,7 +60,10 @@ func TestLineReader(t *testing.T) {
 		{"far over", long + "\nnext\n", 9, []string{"too long: " + long[:1024], "next"}},
 		{"far over, unfinished", "first\n" + long, 9, []string{"first", "too long: " + long[:1024]}},
 		{"two over", "1234567890\n1234567890\nnext\n", 9, []string{"too long: 1234567890", "too long: 1234567890", "next"}},
-		{"larger than the first buffer", strings.Repeat("y", 100<<10) + "\nnext\n", 1 << 20, []string{strings.Repeat("y", 100<<10), "next"}},
+		{
+			"larger than the first buffer", strings.Repeat("y", 100<<10) + "\nnext\n", 1 << 20,
+			[]string{strings.Repeat("y", 100<<10), "next"},
+		},
 	} {
 		for name, src := range map[string]io.Reader{
 			"at once":           strings.NewReader(c.in),
@@ -70,7 +73,8 @@ func TestLineReader(t *testing.T) {
 			got, end := read(t, NewLineReader(src, c.limit))
 			for i, line := range got { // how much of a long line was read is chance
 				line = strings.TrimSuffix(line, "\r")
-				if i < len(c.want) && len(line) > len("too long: ") && strings.HasPrefix(line, "too long: ") && strings.HasPrefix(c.want[i], line) {
+				if i < len(c.want) && len(line) > len("too long: ") && strings.HasPrefix(line, "too long: ") &&
+					strings.HasPrefix(c.want[i], line) {
 					got[i] = c.want[i]
 				}
 			}
@@ -146,7 +150,8 @@ func TestLineReaderStaysSmall(t *testing.T) {
 	if cap(l.buf) > limit+lineBuffer {
 		t.Errorf("the reader holds %d bytes, want at most the limit of %d and one read", cap(l.buf), limit)
 	}
-	l = NewLineReader(io.MultiReader(strings.NewReader(strings.Repeat("x", limit)+"\n"), strings.NewReader("next\n")), limit)
+	l = NewLineReader(io.MultiReader(strings.NewReader(strings.Repeat("x", limit)+"\n"), strings.NewReader("next\n")),
+		limit)
 	for range 2 {
 		if _, err := l.Next(); err != nil {
 			t.Fatal(err)

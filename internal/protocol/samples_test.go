@@ -21,7 +21,10 @@ func sampleParams() []Params {
 	return []Params{
 		PingParams{},
 		PromptParams{Text: "hello"},
-		PromptParams{Scope: scope, Text: "hello", Wait: ptr(false), LeafID: "msg-1", StreamingBehavior: "steer", IdempotencyKey: "k1", Attachments: images},
+		PromptParams{
+			Scope: scope, Text: "hello", Wait: ptr(false), LeafID: "msg-1", StreamingBehavior: "steer",
+			IdempotencyKey: "k1", Attachments: images,
+		},
 		SteerParams{Text: "no, this way"},
 		SteerParams{Scope: scope, Text: "no, this way", IfIdle: "prompt", IdempotencyKey: "k2", Attachments: images},
 		FollowUpParams{Scope: scope, Text: "then this", IfIdle: "prompt", IdempotencyKey: "k3"},
@@ -83,32 +86,54 @@ func sampleParams() []Params {
 func sampleReplies() []Reply {
 	usage := Usage{InputTokens: 1, OutputTokens: 2, CachedTokens: 3}
 	toolError := &ToolError{Code: "tool_failed", Message: "it failed", Details: jsontext.Value(`{"exit":1}`)}
-	message := jsontext.Value(`{"type":"message","id":"msg-1","role":"assistant","text":"hi","thinking":"a greeting","run_id":"run-1","turn_kind":"prompt","created_at":"2026-02-12T00:00:00Z"}`)
-	shown := jsontext.Value(`{"type":"message","id":"msg-2","role":"user","text":"look","attachments":[{"media_type":"image/png","name":"a.png","size":70,"path":"/state/a.png"}],"run_id":"run-1","turn_kind":"prompt","created_at":"2026-02-12T00:00:00Z"}`)
-	compacted := jsontext.Value(`{"type":"compaction","id":"cmp-1","role":"assistant","text":"they greeted","summary":"they greeted","first_kept_entry_id":"msg-7","created_at":"2026-02-12T00:00:00Z"}`)
+	message := jsontext.Value(
+		`{"type":"message","id":"msg-1","role":"assistant","text":"hi","thinking":"a greeting","run_id":"run-1","turn_kind":"prompt","created_at":"2026-02-12T00:00:00Z"}`)
+	shown := jsontext.Value(
+		`{"type":"message","id":"msg-2","role":"user","text":"look","attachments":[{"media_type":"image/png","name":"a.png","size":70,"path":"/state/a.png"}],"run_id":"run-1","turn_kind":"prompt","created_at":"2026-02-12T00:00:00Z"}`)
+	compacted := jsontext.Value(
+		`{"type":"compaction","id":"cmp-1","role":"assistant","text":"they greeted","summary":"they greeted","first_kept_entry_id":"msg-7","created_at":"2026-02-12T00:00:00Z"}`)
 	return []Reply{
 		Pong{"pong", "1.0.0", 7},
 		PromptAccepted{Command: "prompt", RunID: "run-1", SessionID: "ses-1", InputID: "in-1"},
-		PromptResult{Output: "hello", Events: []jsontext.Value{jsontext.Value(`{"v":"1"}`)}, EventsTruncated: true, SessionID: "ses-1", RunID: "run-1"},
+		PromptResult{
+			Output: "hello", Events: []jsontext.Value{jsontext.Value(`{"v":"1"}`)}, EventsTruncated: true,
+			SessionID: "ses-1", RunID: "run-1",
+		},
 		PromptResult{SessionID: "ses-1", RunID: "run-1"},
 		InputAccepted{Command: "steer", RunID: "run-1", SessionID: "ses-1", InputID: "in-2"},
 		AbortAccepted{Command: "abort", RunID: "run-1"},
-		AbortAccepted{Command: "abort", RunID: "run-1", Discarded: []DiscardedInput{{InputID: "in-2", Kind: "follow_up", Text: "then this"}}},
+		AbortAccepted{
+			Command: "abort", RunID: "run-1",
+			Discarded: []DiscardedInput{{InputID: "in-2", Kind: "follow_up", Text: "then this"}},
+		},
 		ToolsAccepted{Command: "set_active_tools", Count: 2},
 		ModeAccepted{Command: "set_steering_mode", Mode: "all"},
-		ModelAccepted{Command: "set_model", Model: ModelInfo{Provider: "openai", Name: "qwen3:8b", BaseURL: "http://localhost:11434/v1"}},
+		ModelAccepted{Command: "set_model", Model: ModelInfo{
+			Provider: "openai", Name: "qwen3:8b",
+			BaseURL: "http://localhost:11434/v1",
+		}},
 		State{
 			RunState: "idle", SessionID: "ses-1", SteeringMode: "one-at-a-time", FollowUpMode: "all", ApprovalMode: "ask",
 			Daemon: DaemonInfo{Version: "1.0.0", Epoch: "e1", PID: 7, StartedAt: sampleTime}, SessionState: jsontext.Value(`{}`),
 		},
 		State{
-			RunState: "running", RunID: "run-1", SessionID: "ses-1", SteeringMode: "all", FollowUpMode: "all", ApprovalMode: "auto", PendingApprovals: []Approval{sampleApproval("ses-1", "run-1")},
+			RunState: "running", RunID: "run-1", SessionID: "ses-1", SteeringMode: "all", FollowUpMode: "all",
+			ApprovalMode: "auto", PendingApprovals: []Approval{sampleApproval("ses-1", "run-1")},
 			PendingCounts: PendingCounts{Steer: 1, FollowUp: 2},
-			Daemon:        DaemonInfo{Version: "1.0.0", Epoch: "e1", PID: 7, StartedAt: sampleTime}, Title: "a title", LastSeq: 17,
-			Model: ModelInfo{Provider: "offline", Name: "script"}, SystemFiles: []string{"/src/AGENTS.md"}, ActiveTools: []string{"read"},
-			Queued: QueuedTexts{Steer: []string{"a"}, FollowUp: []string{"b", "c"}, Inputs: []QueuedInput{{InputID: "in-1", Kind: "steer", Text: "a"}}}, SessionState: jsontext.Value(`{"weather":"fine"}`),
-			Assets: []AssetInfo{{AssetID: "a1", Kind: "image", MediaType: "image/png", Path: "/tmp/x.png", Tool: "draw.sun", Supported: true, Metadata: jsontext.Value(`{"w":1}`)}},
-			Usage:  usage, Runs: []RunInfo{{SessionID: "ses-1", RunID: "run-1", RunState: "running"}},
+			Daemon:        DaemonInfo{Version: "1.0.0", Epoch: "e1", PID: 7, StartedAt: sampleTime}, Title: "a title",
+			LastSeq: 17,
+			Model:   ModelInfo{Provider: "offline", Name: "script"}, SystemFiles: []string{"/src/AGENTS.md"},
+			ActiveTools: []string{"read"},
+			Queued: QueuedTexts{
+				Steer: []string{"a"}, FollowUp: []string{"b", "c"},
+				Inputs: []QueuedInput{{InputID: "in-1", Kind: "steer", Text: "a"}},
+			},
+			SessionState: jsontext.Value(`{"weather":"fine"}`),
+			Assets: []AssetInfo{{
+				AssetID: "a1", Kind: "image", MediaType: "image/png", Path: "/tmp/x.png", Tool: "draw.sun",
+				Supported: true, Metadata: jsontext.Value(`{"w":1}`),
+			}},
+			Usage: usage, Runs: []RunInfo{{SessionID: "ses-1", RunID: "run-1", RunState: "running"}},
 			Jobs: []JobInfo{
 				{ID: "job-1", Command: "make", Status: "exited", ExitCode: new(int), OutputPath: "/state/job-1.txt"},
 				{ID: "job-2", Command: "serve", Status: "running", OutputPath: "/state/job-2.txt"},
@@ -116,8 +141,12 @@ func sampleReplies() []Reply {
 			Partial: &Partial{MessageID: "msg-1", Text: "hel"},
 		},
 		State{
-			RunState: "idle", SteeringMode: "one-at-a-time", FollowUpMode: "all", ApprovalMode: "ask", SessionState: jsontext.Value(`{}`),
-			Runs: []RunInfo{{SessionID: "ses-1", RunID: "run-1", RunState: "running", Title: "t", WaitingFor: "approval", Working: &Working{RunID: "run-1", StartedAt: sampleTime, Since: sampleTime}}},
+			RunState: "idle", SteeringMode: "one-at-a-time", FollowUpMode: "all", ApprovalMode: "ask",
+			SessionState: jsontext.Value(`{}`),
+			Runs: []RunInfo{{
+				SessionID: "ses-1", RunID: "run-1", RunState: "running", Title: "t", WaitingFor: "approval",
+				Working: &Working{RunID: "run-1", StartedAt: sampleTime, Since: sampleTime},
+			}},
 			Health: Health{
 				Readers:     &Readers{Count: 2, Behind: 1, Slowest: []Reader{{PID: 7, Program: "nous", Lag: 12}}},
 				EventBuffer: &EventBuffer{Bytes: 4096, Limit: 16 << 20, FirstSeq: 1},
@@ -129,23 +158,38 @@ func sampleReplies() []Reply {
 		Messages{SessionID: "ses-1", Messages: []jsontext.Value{compacted, shown, message}, LeafID: "msg-1"},
 		Session{SessionID: "ses-1", Active: true},
 		Pruned{
-			DryRun: true, Limits: PruneLimits{SessionsOlder: "90d", SessionsLarger: "2GiB", ToolOutputOlder: "30d", ToolOutputLarger: "1GiB", AuditLarger: "16MiB"}, Config: "/c.toml",
-			Sessions: []PrunedSession{{SessionID: "ses-1", Title: "a title", UsedAt: sampleTime, Size: 7}}, ToolOutput: []PrunedFile{{Name: "tool-output/result-1.txt", ChangedAt: sampleTime, Size: 8}},
-			Audit: []PrunedFile{{Name: "audit.jsonl.4", ChangedAt: sampleTime, Size: 9}}, Truncated: true, Problems: []string{"the disk is full"},
-			Sums: PrunedSums{Sessions: PrunedSum{1, 7}, ToolOutput: PrunedSum{1, 8}, Audit: PrunedSum{1, 9}},
+			DryRun: true, Limits: PruneLimits{
+				SessionsOlder: "90d", SessionsLarger: "2GiB", ToolOutputOlder: "30d",
+				ToolOutputLarger: "1GiB", AuditLarger: "16MiB",
+			}, Config: "/c.toml",
+			Sessions:   []PrunedSession{{SessionID: "ses-1", Title: "a title", UsedAt: sampleTime, Size: 7}},
+			ToolOutput: []PrunedFile{{Name: "tool-output/result-1.txt", ChangedAt: sampleTime, Size: 8}},
+			Audit:      []PrunedFile{{Name: "audit.jsonl.4", ChangedAt: sampleTime, Size: 9}}, Truncated: true,
+			Problems: []string{"the disk is full"},
+			Sums:     PrunedSums{Sessions: PrunedSum{1, 7}, ToolOutput: PrunedSum{1, 8}, Audit: PrunedSum{1, 9}},
 		},
 		Branch{SessionID: "ses-2", ParentID: "ses-1", Active: true},
 		ExtensionResult{OK: true, Result: "fine", Outputs: map[string]string{"a": "b"}, Value: jsontext.Value(`[1]`)},
 		ExtensionResult{Result: "it failed", Error: toolError},
-		Compaction{SessionID: "ses-1", Summary: "they greeted", FirstKeptEntryID: "msg-7", TokensBefore: 100, Trigger: "manual"},
+		Compaction{
+			SessionID: "ses-1", Summary: "they greeted", FirstKeptEntryID: "msg-7", TokensBefore: 100,
+			Trigger: "manual",
+		},
 		Leaf{SessionID: "ses-1", LeafID: "msg-1"},
 		Tree{SessionID: "ses-1"},
-		Tree{SessionID: "ses-1", LeafID: "msg-2", Nodes: []Node{{ID: "msg-1", Role: "user", Snippet: "hi"}, {ID: "msg-2", ParentID: "msg-1", Role: "assistant", Snippet: "hello"}}},
+		Tree{SessionID: "ses-1", LeafID: "msg-2", Nodes: []Node{
+			{ID: "msg-1", Role: "user", Snippet: "hi"},
+			{ID: "msg-2", ParentID: "msg-1", Role: "assistant", Snippet: "hello"},
+		}},
 		Sessions{},
-		Sessions{ActiveSessionID: "ses-1", Sessions: []SessionInfo{{SessionID: "ses-1", Title: "t", CreatedAt: sampleTime, UpdatedAt: sampleTime, Messages: 2, RunState: "idle", ParentID: "ses-0"}}},
+		Sessions{ActiveSessionID: "ses-1", Sessions: []SessionInfo{{
+			SessionID: "ses-1", Title: "t", CreatedAt: sampleTime,
+			UpdatedAt: sampleTime, Messages: 2, RunState: "idle", ParentID: "ses-0",
+		}}},
 		Sessions{Sessions: []SessionInfo{{
 			SessionID: "ses-1", Title: "t", CreatedAt: sampleTime, UpdatedAt: sampleTime, Messages: 2, RunState: "running",
-			Workdir: "/src", WaitingFor: "approval", LastStopReason: "error", Unread: true, Model: ModelInfo{Provider: "offline", Name: "script"}, LastText: "done",
+			Workdir: "/src", WaitingFor: "approval", LastStopReason: "error", Unread: true,
+			Model: ModelInfo{Provider: "offline", Name: "script"}, LastText: "done",
 			Working: &Working{RunID: "run-1", StartedAt: sampleTime, ToolName: "bash", Since: sampleTime},
 		}}},
 		Withdrawn{Command: "withdraw", InputID: "in-1", Kind: "steer", Text: "no", SessionID: "ses-1"},
@@ -157,23 +201,45 @@ func sampleReplies() []Reply {
 		SessionDeleted{SessionID: "ses-1"},
 		Expanded{Text: "Review main.go.", Attachments: []AttachmentParams{{Data: "aGk=", MediaType: "image/png", Name: "a"}}},
 		SearchResults{},
-		SearchResults{Matches: []SearchMatch{{SessionID: "ses-1", Title: "t", EntryID: "cmp-1", Role: "compaction", Snippet: "a lantern", CreatedAt: sampleTime}}, Truncated: true},
+		SearchResults{Matches: []SearchMatch{{
+			SessionID: "ses-1", Title: "t", EntryID: "cmp-1", Role: "compaction",
+			Snippet: "a lantern", CreatedAt: sampleTime,
+		}}, Truncated: true},
 		Tools{},
-		Tools{Tools: []ToolInfo{{Name: "git.log", Description: "d", Protocol: "narratoria", Active: true, Problem: "git is missing", Params: jsontext.Value(`{"type":"object"}`), ReadOnly: true}}, Servers: []ServerInfo{
-			{Name: "git", State: "failed", Message: "exit status 1", Tools: 3}, {Name: "theirs", State: "untrusted", Workdir: "/src"},
+		Tools{Tools: []ToolInfo{{
+			Name: "git.log", Description: "d", Protocol: "narratoria", Active: true,
+			Problem: "git is missing", Params: jsontext.Value(`{"type":"object"}`), ReadOnly: true,
+		}}, Servers: []ServerInfo{
+			{Name: "git", State: "failed", Message: "exit status 1", Tools: 3},
+			{Name: "theirs", State: "untrusted", Workdir: "/src"},
 		}},
 		ToolsReloaded{Added: []string{"a"}, Errors: []string{"tools.d/b.json: name: missing"}},
 		Models{},
 		Models{Models: []ListedModel{
-			{Model: "openai/m", Provider: "openai", Name: "m", BaseURL: "http://127.0.0.1:11434/v1", Source: "config", Default: true, Reachable: ptr(false), Problem: "no answer"},
+			{
+				Model: "openai/m", Provider: "openai", Name: "m", BaseURL: "http://127.0.0.1:11434/v1", Source: "config",
+				Default: true, Reachable: ptr(false), Problem: "no answer",
+			},
 			{Model: "offline", Provider: "offline", Name: "script", Source: "built-in"},
 		}, Truncated: true},
 		System{SessionID: "ses-1"},
-		System{SessionID: "ses-1", Text: "You are noused.", Files: []string{"/src/AGENTS.md"}, LeftOut: []string{"/src/.agents/skills/x/SKILL.md: has no description"}},
+		System{
+			SessionID: "ses-1", Text: "You are noused.", Files: []string{"/src/AGENTS.md"},
+			LeftOut: []string{"/src/.agents/skills/x/SKILL.md: has no description"},
+		},
 		Skills{},
-		Skills{Skills: []Skill{{Name: "review", Description: "Read a change.", Path: "/src/.agents/skills/review/SKILL.md", Text: "Look at the tests first."}}, LeftOut: []string{"a: has no name"}},
+		Skills{Skills: []Skill{{
+			Name: "review", Description: "Read a change.", Path: "/src/.agents/skills/review/SKILL.md",
+			Text: "Look at the tests first.",
+		}}, LeftOut: []string{"a: has no name"}},
 		UsageReport{By: "day"},
-		UsageReport{By: "session", Rows: []UsageRow{{SessionID: "ses-1", Title: "a title", Workdir: "/src", UsageSum: UsageSum{InputTokens: 3, OutputTokens: 2, CachedTokens: 1, Cost: &Cost{0.5, "USD"}}}}, Truncated: true, LeftOut: []string{"session ses-2: it cannot be read"}},
+		UsageReport{
+			By: "session", Rows: []UsageRow{{
+				SessionID: "ses-1", Title: "a title", Workdir: "/src",
+				UsageSum: UsageSum{InputTokens: 3, OutputTokens: 2, CachedTokens: 1, Cost: &Cost{0.5, "USD"}},
+			}}, Truncated: true,
+			LeftOut: []string{"session ses-2: it cannot be read"},
+		},
 		Subscribed{Epoch: "e1", NextSeq: 18, Gap: true},
 	}
 }
@@ -181,18 +247,28 @@ func sampleReplies() []Reply {
 func sampleApproval(session, run string) Approval {
 	return Approval{
 		ApprovalID: "apr-1-ses-1", SessionID: session, RunID: run, Kind: "tool", ToolCallID: "call-1", ToolName: "bash",
-		Arguments: jsontext.Value(`{"command":"git push","outside_sandbox":true,"reason":"needs the network"}`), Reason: "needs the network",
-		Rule: "ask: bash outside the sandbox", Workdir: "/src", CreatedAt: sampleTime, Diff: "-a\n+b\n",
-		Options: []ApprovalOption{{ID: "once", Decision: "allow"}, {ID: "session", Decision: "allow", Pattern: "bash: git push …"}, {ID: "deny", Decision: "deny"}},
+		Arguments: jsontext.Value(`{"command":"git push","outside_sandbox":true,"reason":"needs the network"}`),
+		Reason:    "needs the network",
+		Rule:      "ask: bash outside the sandbox", Workdir: "/src", CreatedAt: sampleTime, Diff: "-a\n+b\n",
+		Options: []ApprovalOption{
+			{ID: "once", Decision: "allow"},
+			{ID: "session", Decision: "allow", Pattern: "bash: git push …"},
+			{ID: "deny", Decision: "deny"},
+		},
 	}
 }
 
 func sampleForm() *Approval {
 	return &Approval{
-		ApprovalID: "apr-2-ses-1", Kind: "question", ToolCallID: "call-1", ToolName: "hotel.book", Arguments: jsontext.Value(`{}`), Reason: "How many?",
+		ApprovalID: "apr-2-ses-1", Kind: "question", ToolCallID: "call-1", ToolName: "hotel.book",
+		Arguments: jsontext.Value(`{}`), Reason: "How many?",
 		Rule: "ask: a form of hotel.book", Workdir: "/src", CreatedAt: sampleTime,
-		Schema:  jsontext.Value(`{"type":"object","properties":{"n":{"type":"integer"}}}`),
-		Options: []ApprovalOption{{ID: OptionAccept, Decision: "allow"}, {ID: OptionDecline, Decision: "deny"}, {ID: OptionCancel, Decision: "deny"}},
+		Schema: jsontext.Value(`{"type":"object","properties":{"n":{"type":"integer"}}}`),
+		Options: []ApprovalOption{
+			{ID: OptionAccept, Decision: "allow"},
+			{ID: OptionDecline, Decision: "deny"},
+			{ID: OptionCancel, Decision: "deny"},
+		},
 	}
 }
 
@@ -212,7 +288,10 @@ func sampleEvents() []Event {
 		MessageStart{Ref: turn, MessageID: "msg-1", Role: "user", Text: "hi"},
 		MessageStart{
 			Ref: turn, MessageID: "msg-3", Role: "user", Text: "look",
-			Attachments: []Attachment{{MediaType: "image/png", Name: "a.png", Size: 70, Path: "/state/a.png"}, {MediaType: "image/gif", Size: 7, Path: "/state/b.gif"}},
+			Attachments: []Attachment{
+				{MediaType: "image/png", Name: "a.png", Size: 70, Path: "/state/a.png"},
+				{MediaType: "image/gif", Size: 7, Path: "/state/b.gif"},
+			},
 		},
 		MessageStart{Ref: turn, MessageID: "msg-2", Role: "assistant"},
 		MessageUpdate{Ref: turn, MessageID: "msg-2", Delta: "hel"},
@@ -223,16 +302,38 @@ func sampleEvents() []Event {
 			ToolCalls: []ToolCall{{ID: "call-1", Name: "git.log", Arguments: jsontext.Value(`{}`)}},
 		},
 		ToolStart{Ref: turn, ToolCallID: "call-1", ToolName: "git.log", Arguments: jsontext.Value(`{}`)},
-		ToolUpdate{Ref: turn, ToolCallID: "call-1", ToolName: "git.log", Delta: "reading", Update: jsontext.Value(`{"type":"log"}`)},
-		ToolEnd{Ref: turn, ToolCallID: "call-1", ToolName: "git.log", OK: true, Result: "ok", Outputs: map[string]string{"a": "b"}, Value: jsontext.Value(`null`), DurationMS: 3, Attachments: []Attachment{{MediaType: "image/png", Name: "a.png", Size: 70, Path: "/state/a.png"}}},
-		ToolEnd{Ref: turn, ToolCallID: "call-1", ToolName: "git.log", Result: "skipped", Skipped: true, Error: &ToolError{Code: "aborted", Message: "m", Details: jsontext.Value(`{}`)}},
+		ToolUpdate{
+			Ref: turn, ToolCallID: "call-1", ToolName: "git.log", Delta: "reading",
+			Update: jsontext.Value(`{"type":"log"}`),
+		},
+		ToolEnd{
+			Ref: turn, ToolCallID: "call-1", ToolName: "git.log", OK: true, Result: "ok",
+			Outputs: map[string]string{"a": "b"}, Value: jsontext.Value(`null`), DurationMS: 3,
+			Attachments: []Attachment{{MediaType: "image/png", Name: "a.png", Size: 70, Path: "/state/a.png"}},
+		},
+		ToolEnd{
+			Ref: turn, ToolCallID: "call-1", ToolName: "git.log", Result: "skipped", Skipped: true,
+			Error: &ToolError{Code: "aborted", Message: "m", Details: jsontext.Value(`{}`)},
+		},
 		Status{Ref: run, Message: "queued", Code: "steer_queued", InputID: "in-2", PendingCounts: &PendingCounts{Steer: 1}},
 		Status{Message: "reloaded", Code: "reloaded"},
-		Status{Ref: turn, Message: "bash wants to run outside the sandbox", Code: StatusApprovalRequested, Approval: ptr(sampleApproval("", ""))},
+		Status{
+			Ref: turn, Message: "bash wants to run outside the sandbox", Code: StatusApprovalRequested,
+			Approval: ptr(sampleApproval("", "")),
+		},
 		Status{Ref: turn, Message: "hotel.book asks: How many?", Code: StatusApprovalRequested, Approval: sampleForm()},
-		Status{Ref: turn, Message: "withdrawn", Code: StatusApprovalResolved, ApprovalID: "apr-2-ses-1", Outcome: "withdrawn", By: ByWord(ByCall)},
-		Status{Ref: turn, Message: "allowed", Code: StatusApprovalResolved, ApprovalID: "apr-1-ses-1", Outcome: "allowed", Option: "once", By: ByProcess(7, "nous")},
-		Status{Ref: turn, Message: "withdrawn", Code: StatusApprovalResolved, ApprovalID: "apr-1-ses-1", Outcome: "withdrawn", By: ByWord(ByAbort)},
+		Status{
+			Ref: turn, Message: "withdrawn", Code: StatusApprovalResolved, ApprovalID: "apr-2-ses-1", Outcome: "withdrawn",
+			By: ByWord(ByCall),
+		},
+		Status{
+			Ref: turn, Message: "allowed", Code: StatusApprovalResolved, ApprovalID: "apr-1-ses-1", Outcome: "allowed",
+			Option: "once", By: ByProcess(7, "nous"),
+		},
+		Status{
+			Ref: turn, Message: "withdrawn", Code: StatusApprovalResolved, ApprovalID: "apr-1-ses-1", Outcome: "withdrawn",
+			By: ByWord(ByAbort),
+		},
 		Warning{Message: "events were dropped", Code: "events_dropped", FromSeq: 3, ToSeq: 9},
 		Warning{Ref: turn, Message: "bad patch", Code: "invalid_tool_event", ToolCallID: "call-1"},
 		Warning{Ref: turn, Message: "attempt 2 of 5 in 1.5s", Code: "provider_retry", Attempt: 2, DelayMS: 1500},

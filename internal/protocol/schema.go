@@ -52,17 +52,23 @@ func Document() ([]byte, error) {
 		schemas[t.Name()] = schemaOf(t)
 	}
 	doc := map[string]any{
-		"openapi":                         "3.1.0",
-		"jsonSchemaDialect":               "https://json-schema.org/draft/2020-12/schema",
-		"info":                            map[string]any{"title": "nous protocol", "version": Version},
-		"x-transport":                     map[string]any{"type": "uds", "framing": "ndjson", "commands": "PATH", "events": "PATH.events"},
+		"openapi":           "3.1.0",
+		"jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
+		"info":              map[string]any{"title": "nous protocol", "version": Version},
+		"x-transport": map[string]any{
+			"type": "uds", "framing": "ndjson", "commands": "PATH",
+			"events": "PATH.events",
+		},
 		"x-command-payload-requirements":  required,
 		"x-command-payload-optional":      optional,
 		"x-response-payload-requirements": response,
 		"x-commands":                      commands,
 		"x-events":                        events,
-		"x-event-socket":                  map[string]any{"subscribe": map[string]any{"payload": ref("SubscribeParams"), "response": ref("Subscribed")}},
-		"components":                      map[string]any{"schemas": schemas},
+		"x-event-socket": map[string]any{"subscribe": map[string]any{
+			"payload":  ref("SubscribeParams"),
+			"response": ref("Subscribed"),
+		}},
+		"components": map[string]any{"schemas": schemas},
 	}
 	return json.Marshal(doc, json.Deterministic(true), jsontext.WithIndent("  "))
 }
@@ -269,7 +275,10 @@ func envelopeSchemas() map[string]any {
 	}
 	response := extend([]string{"ok"}, map[string]any{"ok": map[string]any{"type": "boolean"}, "error": failure})
 	response["if"] = map[string]any{"properties": map[string]any{"ok": map[string]any{"const": false}}}
-	response["then"] = map[string]any{"required": []string{"error"}, "properties": map[string]any{"type": map[string]any{"const": "error"}}}
+	response["then"] = map[string]any{
+		"required":   []string{"error"},
+		"properties": map[string]any{"type": map[string]any{"const": "error"}},
+	}
 	return map[string]any{
 		"EnvelopeBase": base,
 		"CommandEnvelope": extend([]string{}, map[string]any{

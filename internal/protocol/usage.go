@@ -74,5 +74,6 @@ func Location(name string) (*time.Location, *Error) {
 			return loc, nil
 		}
 	}
-	return nil, badField("time_zone", "%.80q is no time zone that is known here; want a name like Europe/Berlin, or an offset like +02:00", name)
+	return nil, badField("time_zone",
+		"%.80q is no time zone that is known here; want a name like Europe/Berlin, or an offset like +02:00", name)
 }

@@ -45,11 +45,14 @@ func serversFit(servers []MCPServer) *Error {
 
 func (PingParams) validate() *Error { return nil }
 func (p PromptParams) validate() *Error {
-	return firstOf(notEmpty("text", p.Text), oneOf("streaming_behavior", p.StreamingBehavior, "", KindSteer, KindFollowUp), oneOf("approvals", p.Approvals, "", ApprovalsAsk, ApprovalsDeny), keyFits(p.IdempotencyKey), attachmentsFit(p.Attachments))
+	return firstOf(notEmpty("text", p.Text), oneOf("streaming_behavior", p.StreamingBehavior, "", KindSteer, KindFollowUp),
+		oneOf("approvals", p.Approvals, "", ApprovalsAsk, ApprovalsDeny), keyFits(p.IdempotencyKey),
+		attachmentsFit(p.Attachments))
 }
 
 func (p SteerParams) validate() *Error {
-	return firstOf(notEmpty("text", p.Text), oneOf("if_idle", p.IfIdle, "", KindPrompt), keyFits(p.IdempotencyKey), attachmentsFit(p.Attachments))
+	return firstOf(notEmpty("text", p.Text), oneOf("if_idle", p.IfIdle, "", KindPrompt), keyFits(p.IdempotencyKey),
+		attachmentsFit(p.Attachments))
 }
 func (p FollowUpParams) validate() *Error { return SteerParams(p).validate() }
 func (AbortParams) validate() *Error      { return nil }

@@ -112,8 +112,9 @@ const (
 	WarningStateTooLarge     Code = "state_too_large"
 	WarningAssetsTooLarge    Code = "assets_too_large"
 	WarningRuleNotKept       Code = "rule_not_kept"
-	WarningRuleUnused        Code = "rule_unused"     // a pattern of the policy fits no tool
-	WarningToolsNotReady     Code = "tools_not_ready" // MCP servers have not yet said what they can do, or an extension says nothing
+	WarningRuleUnused        Code = "rule_unused" // a pattern of the policy fits no tool
+	// MCP servers have not yet said what they can do, or an extension says nothing
+	WarningToolsNotReady Code = "tools_not_ready"
 )
 
 // Codes of runs that end in error, beside those of responses.

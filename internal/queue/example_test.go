@@ -18,7 +18,9 @@ func ExampleNext() {
 		{protocol.KindSteer, "no, the other file"},
 		{protocol.KindSteer, "and shorter, please"},
 	}
-	kind, next := queue.Next(pending, func(t text) protocol.Kind { return t.kind }, protocol.ModeOneAtATime, protocol.ModeAll)
+	kind, next := queue.Next(pending, func(t text) protocol.Kind {
+		return t.kind
+	}, protocol.ModeOneAtATime, protocol.ModeAll)
 	fmt.Println(kind, next[0].words)
 	kind, next = queue.Next(pending, func(t text) protocol.Kind { return t.kind }, protocol.ModeAll, protocol.ModeAll)
 	fmt.Println(kind, len(next))

@@ -17,19 +17,48 @@ type text struct {
 func kindOf(t text) protocol.Kind { return t.kind }
 
 func TestNext(t *testing.T) {
-	s1, s2, f1, f2 := text{protocol.KindSteer, 1}, text{protocol.KindSteer, 2}, text{protocol.KindFollowUp, 3}, text{protocol.KindFollowUp, 4}
+	s1, s2, f1, f2 := text{protocol.KindSteer, 1}, text{protocol.KindSteer, 2}, text{protocol.KindFollowUp, 3},
+		text{protocol.KindFollowUp, 4}
 	for name, c := range map[string]struct {
 		pending            []text
 		steering, followUp protocol.Mode
 		kind               protocol.Kind
 		want               []text
 	}{
-		"nothing waits":                              {nil, protocol.ModeOneAtATime, protocol.ModeOneAtATime, protocol.KindFollowUp, nil},
-		"a steer overtakes an older follow-up":       {[]text{f1, s1}, protocol.ModeOneAtATime, protocol.ModeOneAtATime, protocol.KindSteer, []text{s1}},
-		"all takes only the steers":                  {[]text{s1, f1, s2}, protocol.ModeAll, protocol.ModeAll, protocol.KindSteer, []text{s1, s2}},
-		"one at a time takes the oldest":             {[]text{f1, f2}, protocol.ModeAll, protocol.ModeOneAtATime, protocol.KindFollowUp, []text{f1}},
-		"all takes every follow-up in order":         {[]text{f1, f2}, protocol.ModeOneAtATime, protocol.ModeAll, protocol.KindFollowUp, []text{f1, f2}},
-		"a mode of one kind says nothing of another": {[]text{s1, s2, f1}, protocol.ModeOneAtATime, protocol.ModeAll, protocol.KindSteer, []text{s1}},
+		"nothing waits": {
+			nil, protocol.ModeOneAtATime, protocol.ModeOneAtATime,
+			protocol.KindFollowUp, nil,
+		},
+		"a steer overtakes an older follow-up": {
+			[]text{f1, s1},
+			protocol.ModeOneAtATime, protocol.ModeOneAtATime,
+			protocol.KindSteer,
+			[]text{s1},
+		},
+		"all takes only the steers": {
+			[]text{s1, f1, s2},
+			protocol.ModeAll, protocol.ModeAll,
+			protocol.KindSteer,
+			[]text{s1, s2},
+		},
+		"one at a time takes the oldest": {
+			[]text{f1, f2},
+			protocol.ModeAll, protocol.ModeOneAtATime,
+			protocol.KindFollowUp,
+			[]text{f1},
+		},
+		"all takes every follow-up in order": {
+			[]text{f1, f2},
+			protocol.ModeOneAtATime, protocol.ModeAll,
+			protocol.KindFollowUp,
+			[]text{f1, f2},
+		},
+		"a mode of one kind says nothing of another": {
+			[]text{s1, s2, f1},
+			protocol.ModeOneAtATime, protocol.ModeAll,
+			protocol.KindSteer,
+			[]text{s1},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind, got := Next(c.pending, kindOf, c.steering, c.followUp)

@@ -151,7 +151,10 @@ func TestFollowOwnReadsWhatNobodyElseCanWrite(t *testing.T) {
 	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for mode, want := range map[os.FileMode]error{0o600: nil, 0o644: nil, 0o620: ErrShared, 0o602: ErrShared, 0o666: ErrShared} {
+	for mode, want := range map[os.FileMode]error{
+		0o600: nil, 0o644: nil, 0o620: ErrShared, 0o602: ErrShared,
+		0o666: ErrShared,
+	} {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}

@@ -62,7 +62,8 @@ func TestAnAnswerThatFindsNoRoomEndsItsRun(t *testing.T) {
 			t.Errorf("the long one ended after %v", took)
 		}
 		st, err := f.getState(t.Context(), protocol.GetStateParams{Scope: protocol.Scope{SessionID: long}})
-		if err != nil || st.LastRun == nil || st.LastRun.Error == nil || !strings.Contains(st.LastRun.Error.Message, "KiB so far") {
+		if err != nil || st.LastRun == nil || st.LastRun.Error == nil || !strings.Contains(st.LastRun.Error.Message,
+			"KiB so far") {
 			t.Errorf("the long one ended %+v, %v", st.LastRun, err)
 		}
 		for _, part := range others {

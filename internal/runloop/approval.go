@@ -95,7 +95,8 @@ func (m *machine) stricter(rules, guard model.Verdict) model.Verdict {
 	case mode == protocol.ApprovalsAuto:
 		guard = model.Verdict{}
 	case mode == protocol.ApprovalsDeny:
-		guard.Decision, guard.Code, guard.Why = model.Deny, model.Denied, guard.Rule+", and nobody can approve it here; see --approvals"
+		guard.Decision, guard.Code, guard.Why = model.Deny, model.Denied,
+			guard.Rule+", and nobody can approve it here; see --approvals"
 	}
 	if guard.Decision == model.Deny || guard.Decision == model.Ask && rules.Decision != model.Ask {
 		guard.Changes, guard.Arguments, guard.Path, guard.Linked = rules.Changes, rules.Arguments, rules.Path, rules.Linked
@@ -149,7 +150,10 @@ func (m *machine) askCall(call model.ToolCall, v model.Verdict, diff string) {
 	options := []session.ApprovalOption{{ID: protocol.OptionOnce, Decision: protocol.DecisionAllow}}
 	if v.Offer != nil {
 		for _, id := range []string{protocol.OptionSession, protocol.OptionAlways} {
-			options = append(options, session.ApprovalOption{ID: id, Decision: protocol.DecisionAllow, Pattern: v.Offer.Pattern, Rule: jsontext.Value(v.Offer.Rule)})
+			options = append(options, session.ApprovalOption{
+				ID: id, Decision: protocol.DecisionAllow, Pattern: v.Offer.Pattern,
+				Rule: jsontext.Value(v.Offer.Rule),
+			})
 		}
 	}
 	rule := v.Rule
@@ -157,7 +161,8 @@ func (m *machine) askCall(call model.ToolCall, v model.Verdict, diff string) {
 		rule += " (" + v.Why + ")"
 	}
 	m.openApproval(session.ApprovalAsked{
-		Kind: protocol.ApprovalTool, CallID: call.ID, Arguments: jsontext.Value(v.Arguments), Reason: v.Reason, Rule: rule, Diff: diff,
+		Kind: protocol.ApprovalTool, CallID: call.ID, Arguments: jsontext.Value(v.Arguments), Reason: v.Reason, Rule: rule,
+		Diff: diff,
 		Path: v.Path, Linked: v.Linked,
 		Options: append(options, session.ApprovalOption{ID: protocol.OptionDeny, Decision: protocol.DecisionDeny}),
 	})
@@ -173,8 +178,11 @@ func (m *machine) overBudget(why *protocol.Error) {
 	used := m.s.Run.Usage
 	m.openApproval(session.ApprovalAsked{
 		Kind: protocol.ApprovalBudget, Reason: why.Message, Rule: "ask: [limits]",
-		Options: []session.ApprovalOption{{ID: protocol.OptionContinue, Decision: protocol.DecisionAllow}, {ID: protocol.OptionDeny, Decision: protocol.DecisionDeny}},
-		Used:    session.Used{Tokens: used.InputTokens + used.OutputTokens, Cost: used.Cost, DayCost: m.today},
+		Options: []session.ApprovalOption{
+			{ID: protocol.OptionContinue, Decision: protocol.DecisionAllow},
+			{ID: protocol.OptionDeny, Decision: protocol.DecisionDeny},
+		},
+		Used: session.Used{Tokens: used.InputTokens + used.OutputTokens, Cost: used.Cost, DayCost: m.today},
 	})
 }
 
@@ -204,7 +212,10 @@ func (m *machine) waitForAnswer() {
 
 func (m *machine) tellOpen() {
 	shown := m.question()
-	m.publish(protocol.Status{Ref: m.turnRef(), Code: protocol.StatusApprovalRequested, Message: asks(shown), Approval: shown})
+	m.publish(protocol.Status{
+		Ref: m.turnRef(), Code: protocol.StatusApprovalRequested, Message: asks(shown),
+		Approval: shown,
+	})
 }
 
 // question is the open question as an event has it, nil where there is none.
@@ -307,7 +318,8 @@ func (m *machine) afterQuestion() {
 	case q.Decided.Outcome == protocol.OutcomeAllowed:
 		m.startAllowed(m.s.Run.AskedFor(q))
 	case q.Decided.Outcome == protocol.OutcomeDenied:
-		m.failCall(m.s.Run.Call(q.CallID), model.Failed(model.Denied, cmp.Or(q.Decided.Reason, "the user does not allow this call")), false)
+		m.failCall(m.s.Run.Call(q.CallID),
+			model.Failed(model.Denied, cmp.Or(q.Decided.Reason, "the user does not allow this call")), false)
 		m.afterCall()
 	default:
 		m.afterCall()
@@ -327,13 +339,15 @@ func (m *machine) startAllowed(call model.ToolCall) {
 	switch {
 	case refused:
 	case asked != "" && v.Path != "" && v.Path != asked:
-		why, refused = model.Failed(model.Denied, fmt.Sprintf("the path leads to %s now, and led to %s when the user was asked: call it again", v.Path, asked)), true
+		why, refused = model.Failed(model.Denied,
+			fmt.Sprintf("the path leads to %s now, and led to %s when the user was asked: call it again", v.Path, asked)), true
 	case v.Failure != nil:
 		why, refused = *v.Failure, true
 	case v.Decision == model.Deny && v.Code == model.Forbidden:
 		why, refused = model.Failed(v.Code, v.Why), true
 	case v.Arguments != nil:
-		why, refused = model.Failed(model.Denied, "the tool has other defaults now than when the user was asked: call it again"), true
+		why, refused = model.Failed(model.Denied,
+			"the tool has other defaults now than when the user was asked: call it again"), true
 	}
 	if refused {
 		m.failCall(call, why, false)
@@ -366,14 +380,18 @@ func (in answerIn) step(m *machine) {
 	q := m.s.Run.Question
 	o, ok := q.Option(in.option)
 	if !ok {
-		m.refuse(in.ticket, protocol.Errorf(protocol.InvalidPayload, "option: this approval has no %.40q, only %s", in.option, optionsOf(q)))
+		m.refuse(in.ticket, protocol.Errorf(protocol.InvalidPayload, "option: this approval has no %.40q, only %s", in.option,
+			optionsOf(q)))
 		return
 	}
 	if q.Form() {
 		m.fill(in, o)
 		return
 	}
-	d := session.ApprovalDecided{Outcome: protocol.OutcomeAllowed, Option: o.ID, PID: in.who.pid, UID: in.who.uid, Comm: in.who.comm, Peer: in.who.peer}
+	d := session.ApprovalDecided{
+		Outcome: protocol.OutcomeAllowed, Option: o.ID, PID: in.who.pid, UID: in.who.uid,
+		Comm: in.who.comm, Peer: in.who.peer,
+	}
 	switch {
 	case in.content != nil:
 		m.refuse(in.ticket, protocol.Errorf(protocol.InvalidPayload, "content: this approval has no form"))
@@ -387,7 +405,10 @@ func (in answerIn) step(m *machine) {
 	}
 	m.decide(d)
 	m.keepRules()
-	m.reply(in.ticket, protocol.ApproveAccepted{Command: protocol.Approve.Name(), ApprovalID: in.approvalID, Outcome: d.Outcome})
+	m.reply(in.ticket, protocol.ApproveAccepted{
+		Command: protocol.Approve.Name(), ApprovalID: in.approvalID,
+		Outcome: d.Outcome,
+	})
 	m.afterQuestion()
 }
 
@@ -414,9 +435,13 @@ func (m *machine) answeredAlready(in answerIn) {
 	case !ok:
 		m.refuse(in.ticket, noSuchApproval(in.approvalID))
 	case d.Option != "" && d.Option == in.option && m.sameFilled(in, d):
-		m.reply(in.ticket, protocol.ApproveAccepted{Command: protocol.Approve.Name(), ApprovalID: in.approvalID, Outcome: d.Outcome})
+		m.reply(in.ticket, protocol.ApproveAccepted{
+			Command: protocol.Approve.Name(), ApprovalID: in.approvalID,
+			Outcome: d.Outcome,
+		})
 	default:
-		m.refuse(in.ticket, protocol.Rejectf(protocol.ApprovalResolved, "%s: it was %s (%s) before%s", in.approvalID, d.Outcome, cmp.Or(d.Option, d.By), answeredBy(d)))
+		m.refuse(in.ticket, protocol.Rejectf(protocol.ApprovalResolved, "%s: it was %s (%s) before%s", in.approvalID,
+			d.Outcome, cmp.Or(d.Option, d.By), answeredBy(d)))
 	}
 }
 
@@ -433,10 +458,14 @@ func noSuchApproval(id string) error {
 }
 
 func (in lateIn) step(m *machine) {
-	if m.phase != waiting && m.phase != calling || !m.s.Run.Question.Open() || m.s.Run.Question.ApprovalID != in.approvalID {
+	if m.phase != waiting && m.phase != calling || !m.s.Run.Question.Open() ||
+		m.s.Run.Question.ApprovalID != in.approvalID {
 		return
 	}
-	m.decide(session.ApprovalDecided{Outcome: protocol.OutcomeDenied, By: protocol.ByTimeout, Reason: "nobody answered in time"})
+	m.decide(session.ApprovalDecided{
+		Outcome: protocol.OutcomeDenied, By: protocol.ByTimeout,
+		Reason: "nobody answered in time",
+	})
 	if m.phase == waiting {
 		m.afterQuestion()
 	}
@@ -497,11 +526,17 @@ func (m *machine) auditRule(call model.ToolCall, v model.Verdict) {
 
 // ruleAudit is what the audit journal keeps of what rules say of a call.
 func ruleAudit(sessionID string, call model.ToolCall, v model.Verdict) model.AuditEvent {
-	return audit(sessionID, call.ID, v.Decision != model.Deny, decision{Tool: call.Name, Decision: v.Decision, Rule: v.Rule, Pattern: v.Pattern})
+	return audit(sessionID, call.ID, v.Decision != model.Deny, decision{
+		Tool: call.Name, Decision: v.Decision,
+		Rule: v.Rule, Pattern: v.Pattern,
+	})
 }
 
 func (m *machine) auditAnswer(q *session.Question, call model.ToolCall, d session.ApprovalDecided) {
-	data := decision{Tool: call.Name, Decision: string(d.Outcome), Rule: q.Rule, ApprovalID: d.ApprovalID, Option: d.Option, By: d.By}
+	data := decision{
+		Tool: call.Name, Decision: string(d.Outcome), Rule: q.Rule, ApprovalID: d.ApprovalID,
+		Option: d.Option, By: d.By,
+	}
 	if d.By == "" {
 		data.PID, data.Peer = d.PID, d.Peer
 		if d.Peer == "" {

@@ -29,7 +29,11 @@ func asking(t *testing.T) *world {
 }
 
 func (w *world) answerWith(option, reason string) {
-	w.step(answerIn{w.client("approve"), w.m.question().ApprovalID, option, reason, person{pid: 7, uid: 1000, comm: "nous"}, nil})
+	w.step(answerIn{
+		w.client("approve"), w.m.question().ApprovalID, option, reason,
+		person{pid: 7, uid: 1000, comm: "nous"},
+		nil,
+	})
 }
 
 func (w *world) refusedBy(reason protocol.Reason) bool {
@@ -42,7 +46,8 @@ func (w *world) refusedBy(reason protocol.Reason) bool {
 func TestAQuestionIsAnsweredOnce(t *testing.T) {
 	w := asking(t)
 	asked := w.m.question()
-	if got := string(asked.Arguments); got != `{"n":1.50,"b":"a  b","a":1}` || asked.ApprovalID != "apr-1-ses-1" || asked.ToolName != "t.y" {
+	if got := string(asked.Arguments); got != `{"n":1.50,"b":"a  b","a":1}` || asked.ApprovalID != "apr-1-ses-1" ||
+		asked.ToolName != "t.y" {
 		t.Errorf("asks %+v with %s", asked, got)
 	}
 	for _, c := range []struct {
@@ -79,7 +84,8 @@ func TestWhatAToolFillsInIsAskedAbout(t *testing.T) {
 		w := newWorld(t)
 		w.defaults = map[string]string{"t.y": filled}
 		w.prompt("do it")
-		w.say(model.Delta{ToolCall: &model.ToolCall{Name: "t.y", Arguments: []byte(`{"n":1.50,"b":"a  b","a":1}`)}}, model.Delta{Stop: model.StopToolCalls})
+		w.say(model.Delta{ToolCall: &model.ToolCall{Name: "t.y", Arguments: []byte(`{"n":1.50,"b":"a  b","a":1}`)}},
+			model.Delta{Stop: model.StopToolCalls})
 		w.boot()
 		if got := w.m.question(); got == nil || string(got.Arguments) != filled {
 			t.Fatalf("asks about %+v, want %s", got, filled)
@@ -113,7 +119,8 @@ func TestAYesIsForTheFileThatWasAskedAbout(t *testing.T) {
 			t.Errorf("runs %+v, want it to be about what was asked", w.work.tool)
 		case swapped && w.work.tool != nil && w.work.tool.Name == "t.y":
 			t.Errorf("runs on %s, asked was about /where/t.y", w.work.tool.Path)
-		case swapped && !strings.Contains(w.story(), "the path leads to /elsewhere/where/t.y now, and led to /where/t.y when the user was asked"):
+		case swapped && !strings.Contains(w.story(),
+			"the path leads to /elsewhere/where/t.y now, and led to /where/t.y when the user was asked"):
 			t.Errorf("the model does not learn why\n%s", w.story())
 		}
 		w.finish()
@@ -135,10 +142,17 @@ func TestADenialIsAResult(t *testing.T) {
 		end  func(w *world)
 		want string
 	}{
-		"with a reason":    {func(w *world) { w.answerWith(protocol.OptionDeny, "use the other branch") }, "denied: use the other branch"},
-		"without":          {func(w *world) { w.answerWith(protocol.OptionDeny, "") }, "denied: the user does not allow this call"},
-		"nobody in time":   {func(w *world) { w.step(lateIn{"apr-1-ses-1"}) }, "denied: nobody answered in time"},
-		"forbidden by now": {func(w *world) { w.may["t.y"] = model.Deny; w.answerWith(protocol.OptionOnce, "") }, "forbidden: "},
+		"with a reason": {func(w *world) {
+			w.answerWith(protocol.OptionDeny, "use the other branch")
+		}, "denied: use the other branch"},
+		"without": {func(w *world) {
+			w.answerWith(protocol.OptionDeny, "")
+		}, "denied: the user does not allow this call"},
+		"nobody in time": {func(w *world) { w.step(lateIn{"apr-1-ses-1"}) }, "denied: nobody answered in time"},
+		"forbidden by now": {func(w *world) {
+			w.may["t.y"] = model.Deny
+			w.answerWith(protocol.OptionOnce, "")
+		}, "forbidden: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := asking(t)
@@ -165,7 +179,12 @@ func TestTheStrictestOfRulesAndOrchestratorsCounts(t *testing.T) {
 	}{
 		{"t.x", model.Verdict{}, calling, ""},
 		{"t.x", model.Verdict{Decision: model.Ask, Rule: "ask: orchestrator o"}, waiting, ""},
-		{"t.x", model.Verdict{Decision: model.Deny, Code: model.Forbidden, Why: "orchestrator o: no"}, streaming, "forbidden: orchestrator o: no"},
+		{
+			"t.x",
+			model.Verdict{Decision: model.Deny, Code: model.Forbidden, Why: "orchestrator o: no"},
+			streaming,
+			"forbidden: orchestrator o: no",
+		},
 		{"t.y", model.Verdict{}, waiting, ""},
 		{"t.y", model.Verdict{Decision: model.Deny, Code: model.Forbidden, Why: "no"}, streaming, "forbidden: no"},
 	} {
@@ -184,7 +203,10 @@ func TestTheStrictestOfRulesAndOrchestratorsCounts(t *testing.T) {
 		w.guarded = false
 		w.finish()
 	}
-	for mode, want := range map[protocol.ApprovalMode]phase{protocol.ApprovalsAuto: calling, protocol.ApprovalsDeny: streaming} {
+	for mode, want := range map[protocol.ApprovalMode]phase{
+		protocol.ApprovalsAuto: calling,
+		protocol.ApprovalsDeny: streaming,
+	} {
 		w := newWorld(t)
 		w.guarded = true
 		w.prompt("do it")
@@ -201,7 +223,10 @@ func TestTheStrictestOfRulesAndOrchestratorsCounts(t *testing.T) {
 	for name, c := range map[string]struct {
 		in   input
 		want phase
-	}{"the tool is switched off": {toolsIn{tools: []string{}}, streaming}, "the daemon stops": {drainIn{}, parked}, "it is aborted": {abortIn{}, idle}} {
+	}{
+		"the tool is switched off": {toolsIn{tools: []string{}}, streaming}, "the daemon stops": {drainIn{}, parked},
+		"it is aborted": {abortIn{}, idle},
+	} {
 		w := newWorld(t)
 		w.guarded = true
 		w.prompt("do it")
@@ -291,7 +316,10 @@ func TestKilledAfterEachRecord(t *testing.T) {
 	whole := asking(t)
 	whole.answerWith(protocol.OptionSession, "")
 	whole.finish()
-	asked := slices.IndexFunc(whole.records, func(r session.Record) bool { _, ok := r.Fact.(session.ApprovalAsked); return ok })
+	asked := slices.IndexFunc(whole.records, func(r session.Record) bool {
+		_, ok := r.Fact.(session.ApprovalAsked)
+		return ok
+	})
 	for n := asked + 1; n <= len(whole.records); n++ {
 		w := newWorld(t)
 		w.checker, w.events = nil, nil // what was announced before is another life's

@@ -34,11 +34,15 @@ func (h *Hub) approve(ctx context.Context, p protocol.ApproveParams) (protocol.A
 	return out, err
 }
 
-func (h *Hub) setApprovalMode(ctx context.Context, p protocol.SetApprovalModeParams) (protocol.ApprovalModeAccepted, error) {
+func (h *Hub) setApprovalMode(ctx context.Context, p protocol.SetApprovalModeParams) (protocol.ApprovalModeAccepted,
+	error,
+) {
 	if _, err := personOf(ctx, protocol.SetApprovalMode.Name()); err != nil {
 		return protocol.ApprovalModeAccepted{}, err
 	}
-	return ask[protocol.ApprovalModeAccepted](ctx, h, p.SessionID, func(t ticket) input { return approvalModeIn{t, p.Mode} })
+	return ask[protocol.ApprovalModeAccepted](ctx, h, p.SessionID, func(t ticket) input {
+		return approvalModeIn{t, p.Mode}
+	})
 }
 
 // personOf refuses what only a person may do to whatever the daemon has started,
@@ -49,7 +53,8 @@ func personOf(ctx context.Context, command string) (person, error) {
 	case !known:
 		return person{}, protocol.Rejectf(protocol.Forbidden, "%s is for people, and it is not known who asks", command)
 	case c.Descendant:
-		return person{}, protocol.Rejectf(protocol.Forbidden, "%s is for people, and the daemon itself has started what asks (process %d)", command, c.PID)
+		return person{}, protocol.Rejectf(protocol.Forbidden,
+			"%s is for people, and the daemon itself has started what asks (process %d)", command, c.PID)
 	case c.Refused != "":
 		return person{}, protocol.Rejectf(protocol.Forbidden, "%s is for people, and %s", command, c.Refused)
 	}
@@ -116,7 +121,10 @@ func (h *Hub) pendingApprovals(asked string, own *protocol.Approval) []protocol.
 }
 
 func audit(sessionID, callID string, ok bool, data decision) model.AuditEvent {
-	ev := model.AuditEvent{Event: "policy:decision", Component: "policy", Status: "ok", SessionID: sessionID, RequestID: callID}
+	ev := model.AuditEvent{
+		Event: "policy:decision", Component: "policy", Status: "ok", SessionID: sessionID,
+		RequestID: callID,
+	}
 	if !ok {
 		ev.Status = "error"
 	}

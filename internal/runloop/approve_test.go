@@ -27,7 +27,10 @@ func (r *rules) Judge(inv model.Invocation, _ string, answers [][]byte) model.Ve
 	if len(answers) > 0 {
 		return model.Verdict{Decision: model.Allow, Guarded: true}
 	}
-	return model.Verdict{Decision: model.Ask, Rule: "ask: t.x", Changes: true, Offer: &model.Offer{Pattern: "t.x …", Rule: []byte(`{"tool":"t.x"}`)}}
+	return model.Verdict{
+		Decision: model.Ask, Rule: "ask: t.x", Changes: true,
+		Offer: &model.Offer{Pattern: "t.x …", Rule: []byte(`{"tool":"t.x"}`)},
+	}
 }
 
 func (r *rules) Guard(context.Context, model.Invocation) model.Verdict { return r.guard }
@@ -41,7 +44,9 @@ func (r *rules) Keep(rule []byte, _ time.Time, sessionID, _ string) error {
 	return nil
 }
 
-var nous = protocol.WithCaller(context.Background(), protocol.Caller{PID: 7, UID: 1000, Comm: func() string { return "nous" }})
+var nous = protocol.WithCaller(context.Background(), protocol.Caller{PID: 7, UID: 1000, Comm: func() string {
+	return "nous"
+}})
 
 // asker is a hub whose questions wait for an hour.
 func asker(t *testing.T, dir string, events *recorder, r *rules) *fixture {
@@ -103,7 +108,8 @@ func TestApproveIsForPeople(t *testing.T) {
 	id, asked, run := f.asks()
 	other := f.session()
 	st, err := f.getState(context.Background(), protocol.GetStateParams{Scope: protocol.Scope{SessionID: other}})
-	if err != nil || len(st.PendingApprovals) != 1 || st.PendingApprovals[0].SessionID != id || st.PendingApprovals[0].RunID != run || st.PendingApprovals[0].ApprovalID != asked.ApprovalID || asked.Diff != "+a" {
+	if err != nil || len(st.PendingApprovals) != 1 || st.PendingApprovals[0].SessionID != id ||
+		st.PendingApprovals[0].RunID != run || st.PendingApprovals[0].ApprovalID != asked.ApprovalID || asked.Diff != "+a" {
 		t.Fatalf("another session's state has %+v, %v; want the question of %s", st.PendingApprovals, err, id)
 	}
 	if got := f.waitsFor(id); got != protocol.WaitApproval {
@@ -118,7 +124,8 @@ func TestApproveIsForPeople(t *testing.T) {
 		}
 	}
 	for _, wrong := range []string{"apr-1-ses-none", "apr-1", "7", "apr-1-../../x", "apr-2-" + id} {
-		if _, err := f.approve(nous, protocol.ApproveParams{ApprovalID: wrong, Option: "once"}); reasonOf(err) != protocol.NoSuchApproval {
+		if _, err := f.approve(nous, protocol.ApproveParams{ApprovalID: wrong, Option: "once"}); reasonOf(err) !=
+			protocol.NoSuchApproval {
 			t.Errorf("%s: got %v, want no_such_approval", wrong, err)
 		}
 	}
@@ -146,7 +153,10 @@ func TestOneOfManyAnswersCounts(t *testing.T) {
 		var clients sync.WaitGroup
 		for n := range cap(outcomes) {
 			clients.Go(func() {
-				out, err := f.approve(nous, protocol.ApproveParams{ApprovalID: asked.ApprovalID, Option: []string{"once", "deny"}[n%2]})
+				out, err := f.approve(nous, protocol.ApproveParams{
+					ApprovalID: asked.ApprovalID,
+					Option:     []string{"once", "deny"}[n%2],
+				})
 				if err != nil && reasonOf(err) != protocol.ApprovalResolved {
 					t.Error(err)
 				}

@@ -29,7 +29,9 @@ const maxShown = 16 * session.MaxImage
 // is done before the text is accepted. A text that was accepted under its key
 // before brings none again; one that refused says cannot be accepted now leaves
 // nothing behind. It blocks for the disk.
-func (h *Hub) keepImages(ctx context.Context, id string, list []protocol.AttachmentParams, key string, refused func(m *machine) error) ([]model.Attachment, error) {
+func (h *Hub) keepImages(ctx context.Context, id string, list []protocol.AttachmentParams, key string,
+	refused func(m *machine) error,
+) ([]model.Attachment, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
@@ -88,7 +90,8 @@ func openImage(i int, workdir string, a protocol.AttachmentParams) (image sessio
 		field = "data"
 		// Line breaks are let pass, and so may be a part of it.
 		if most := base64.StdEncoding.EncodedLen(session.MaxImage) * 2; len(a.Data) > most {
-			return image, nil, bad("is %d bytes of base64, which is more than an image of %d bytes (5 MiB) has", len(a.Data), session.MaxImage)
+			return image, nil, bad("is %d bytes of base64, which is more than an image of %d bytes (5 MiB) has", len(a.Data),
+				session.MaxImage)
 		}
 		data, err := base64.StdEncoding.DecodeString(a.Data)
 		if err != nil {
@@ -262,7 +265,10 @@ func (l *loop) openable(a *model.Attachment) error {
 func wireAttachments(dir string, list []model.Attachment) []protocol.Attachment {
 	var out []protocol.Attachment
 	for _, a := range list {
-		out = append(out, protocol.Attachment{MediaType: a.MediaType, Name: a.Name, Size: a.Size, Path: filepath.Join(dir, a.File)})
+		out = append(out, protocol.Attachment{
+			MediaType: a.MediaType, Name: a.Name, Size: a.Size,
+			Path: filepath.Join(dir, a.File),
+		})
 	}
 	return out
 }

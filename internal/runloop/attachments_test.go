@@ -78,7 +78,10 @@ func (v *viewer) saw() []string {
 
 // look prompts with images and waits for the run's end.
 func (f *fixture) look(id, text string, images ...protocol.AttachmentParams) error {
-	r, err := answered(f.prompt(context.Background(), protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: text, Wait: no, Attachments: images}))
+	r, err := answered(f.prompt(context.Background(), protocol.PromptParams{
+		Scope: protocol.Scope{SessionID: id},
+		Text:  text, Wait: no, Attachments: images,
+	}))
 	if err != nil {
 		return err
 	}
@@ -227,15 +230,20 @@ func TestWrongAttachments(t *testing.T) {
 		{data(inBase64(png) + "="), "data: is not base64"},
 		{data("data:image/png;base64," + inBase64(png)), "data: is not base64"},
 		{data(inBase64("just words")), "data: is text/plain, " + types},
-		{protocol.AttachmentParams{Data: inBase64("just words"), Name: "notes.txt"}, `data: "notes.txt": is text/plain, ` + types},
+		{protocol.AttachmentParams{Data: inBase64("just words"), Name: "notes.txt"}, `data: "notes.txt": is text/plain, ` +
+			types},
 		{data("\n"), "data: is empty, want an image"},
-		{data(inBase64(png + strings.Repeat("x", session.MaxImage))), fmt.Sprintf("data: is %d bytes long, at most 5242880 (5 MiB) are allowed", session.MaxImage+len(png))},
+		{
+			data(inBase64(png + strings.Repeat("x", session.MaxImage))),
+			fmt.Sprintf("data: is %d bytes long, at most 5242880 (5 MiB) are allowed", session.MaxImage+len(png)),
+		},
 		{data(strings.Repeat("A", 15<<20)), "data: is 15728640 bytes of base64"},
 		{said(data(inBase64(gif)), "image/png"), "media_type: says image/png, but the image is image/gif"},
 	} {
 		err := f.look(id, "look", path(ok), data(inBase64(jpeg)), c.a)
 		var wire *protocol.Error
-		if !errors.As(err, &wire) || wire.Code != protocol.InvalidPayload || !strings.HasPrefix(wire.Message, "attachments[2].") ||
+		if !errors.As(err, &wire) || wire.Code != protocol.InvalidPayload ||
+			!strings.HasPrefix(wire.Message, "attachments[2].") ||
 			!strings.Contains(wire.Message, c.want) || len(wire.Message) > 600 {
 			t.Errorf("%.60q: got %.700v, want invalid_payload: attachments[2].… %s", c.a, err, c.want)
 		}
@@ -244,7 +252,8 @@ func TestWrongAttachments(t *testing.T) {
 		if err := os.Chmod(write(t, in("secret.png"), png), 0); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.look(id, "look", path(in("secret.png"))); err == nil || !strings.Contains(err.Error(), "permission denied") {
+		if err := f.look(id, "look", path(in("secret.png"))); err == nil ||
+			!strings.Contains(err.Error(), "permission denied") {
 			t.Errorf("got %v, want permission denied", err)
 		}
 	}
@@ -290,7 +299,10 @@ func TestImagesOfQueuedTexts(t *testing.T) {
 	if _, err := answered(f.queue(ctx, protocol.KindFollowUp, later)); err != nil {
 		t.Fatal(err)
 	}
-	p := protocol.PromptParams{Scope: scope, Text: "now", Wait: no, StreamingBehavior: "steer", Attachments: image("n", "now")}
+	p := protocol.PromptParams{
+		Scope: scope, Text: "now", Wait: no, StreamingBehavior: "steer",
+		Attachments: image("n", "now"),
+	}
 	if _, err := answered(f.prompt(ctx, p)); err != nil {
 		t.Fatal(err)
 	}
@@ -360,7 +372,8 @@ func TestImagesAndModules(t *testing.T) {
 	if err := f.look(id, "more"); err != nil {
 		t.Fatal(err)
 	}
-	same(t, "the model saw", v.saw(), "shaped"+strings.Repeat("\n\n[image bad is missing]", 5)+" +image/gif made:"+gif+" +image/png a:"+png+"a")
+	same(t, "the model saw", v.saw(), "shaped"+strings.Repeat("\n\n[image bad is missing]", 5)+" +image/gif made:"+gif+
+		" +image/png a:"+png+"a")
 }
 
 func TestMissingImagesAreToldAndDoNotFailTheRun(t *testing.T) {
@@ -390,8 +403,10 @@ func TestMissingImagesAreToldAndDoNotFailTheRun(t *testing.T) {
 	if err := f.look(id, "more"); err != nil {
 		t.Fatal(err)
 	}
-	same(t, "the model saw", v.saw(), "look\n\n[image gone.png is missing]\n\n[image cut.png is missing] +image/png kept.png:"+png+"kept", "more")
-	if len(warnings) != 2 || !strings.HasPrefix(warnings[0], "image_missing 1 image gone.png: ") || !strings.HasPrefix(warnings[1], "image_missing 1 image cut.png: ") {
+	same(t, "the model saw", v.saw(),
+		"look\n\n[image gone.png is missing]\n\n[image cut.png is missing] +image/png kept.png:"+png+"kept", "more")
+	if len(warnings) != 2 || !strings.HasPrefix(warnings[0], "image_missing 1 image gone.png: ") ||
+		!strings.HasPrefix(warnings[1], "image_missing 1 image cut.png: ") {
 		t.Errorf("got the warnings %q, want one for each missing image", warnings)
 	}
 	f.stop()
@@ -409,7 +424,8 @@ func TestRequestsAreBounded(t *testing.T) {
 	}
 	defer release()
 	whole := png + strings.Repeat("x", session.MaxImage-len(png))
-	kept, err := f.store.KeepImages(id, []session.Image{{MediaType: "image/png", Size: int64(len(whole)), Content: strings.NewReader(whole)}})
+	kept, err := f.store.KeepImages(id,
+		[]session.Image{{MediaType: "image/png", Size: int64(len(whole)), Content: strings.NewReader(whole)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -418,8 +434,10 @@ func TestRequestsAreBounded(t *testing.T) {
 		{Role: model.User, Text: "new", Attachments: slices.Repeat(kept, 16)},
 	}
 	shown, err := l.show(context.Background(), 0, messages)
-	if err != nil || len(shown[1].Attachments) != 16 || len(shown[0].Attachments) != 0 || shown[0].Text != "old\n\n[image is left out: the newer images fill the request]" {
-		t.Errorf("got %d and %d images, %q, %v; want the newest 16", len(shown[0].Attachments), len(shown[1].Attachments), shown[0].Text, err)
+	if err != nil || len(shown[1].Attachments) != 16 || len(shown[0].Attachments) != 0 ||
+		shown[0].Text != "old\n\n[image is left out: the newer images fill the request]" {
+		t.Errorf("got %d and %d images, %q, %v; want the newest 16", len(shown[0].Attachments), len(shown[1].Attachments),
+			shown[0].Text, err)
 	}
 	if len(messages[0].Attachments) != 1 || len(messages[1].Attachments[0].Data) != 0 {
 		t.Error("the session's own messages were changed")
@@ -430,7 +448,8 @@ func TestRequestsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := answered(f.compactSession(context.Background(), protocol.CompactSessionParams{Scope: protocol.Scope{SessionID: id}})); err != nil {
+	if _, err := answered(f.compactSession(context.Background(),
+		protocol.CompactSessionParams{Scope: protocol.Scope{SessionID: id}})); err != nil {
 		t.Fatal(err)
 	}
 	asked := v.got[len(v.got)-1]
@@ -482,7 +501,8 @@ func TestImagesOfDeletedAndBranchedSessions(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Join(dir, "sessions")); err != nil || len(left) != 0 {
 		t.Errorf("left of both: %v, %v", left, err)
 	}
-	if err := f.look(id, "hello", protocol.AttachmentParams{Data: inBase64(png)}); codeOf(err) != protocol.SessionNotFound {
+	if err := f.look(id, "hello", protocol.AttachmentParams{Data: inBase64(png)}); codeOf(err) !=
+		protocol.SessionNotFound {
 		t.Errorf("got %v, want session_not_found", err)
 	}
 	if left, err := os.ReadDir(filepath.Join(dir, "sessions")); err != nil || len(left) != 0 {

@@ -21,7 +21,12 @@ import (
 
 // benchRun steps one whole run of ten deltas.
 func benchRun(m *machine, now time.Time) effects {
-	m.step(now, promptIn{nil, protocol.PromptParams{Text: "List the three largest files in this folder, please."}, false, nil})
+	m.step(now, promptIn{
+		nil,
+		protocol.PromptParams{Text: "List the three largest files in this folder, please."},
+		false,
+		nil,
+	})
 	for range 10 {
 		m.step(now, deltaIn{m.gen, model.Delta{Text: "word "}})
 	}
@@ -87,7 +92,8 @@ func BenchmarkMessages(b *testing.B) {
 	parent := ""
 	for i := range 5000 {
 		m := session.MessageAdded{
-			ID: fmt.Sprint("msg-01a1f0d0-0000-7000-8000-", 100000000000+i), ParentID: parent, RunID: "run-01a1f0d0-0000-7000-8000-000000000001", TurnKind: "prompt",
+			ID: fmt.Sprint("msg-01a1f0d0-0000-7000-8000-", 100000000000+i), ParentID: parent,
+			RunID: "run-01a1f0d0-0000-7000-8000-000000000001", TurnKind: "prompt",
 			Message: model.Message{Role: model.User, Text: "List the three largest files in this folder, please."},
 		}
 		parent = m.ID
@@ -160,7 +166,9 @@ func BenchmarkAccept(b *testing.B) {
 			var ids atomic.Int64
 			h := NewHub(Options{
 				Store: store, Events: events, Now: time.Now, Model: offline.Model{}, Tools: tools(echoTool),
-				NewID: func(prefix string) string { return fmt.Sprint(prefix, ids.Add(1)) }, Fault: func(_ string, err error) { b.Error(err) },
+				NewID: func(prefix string) string {
+					return fmt.Sprint(prefix, ids.Add(1))
+				}, Fault: func(_ string, err error) { b.Error(err) },
 			})
 			defer h.Drain(time.Minute)
 			var left atomic.Int64
@@ -176,7 +184,10 @@ func BenchmarkAccept(b *testing.B) {
 				all.Go(func() {
 					for left.Add(-1) >= 0 {
 						start := time.Now()
-						a, err := h.prompt(b.Context(), protocol.PromptParams{Scope: protocol.Scope{SessionID: s.SessionID}, Text: "List the three largest files.", Wait: no})
+						a, err := h.prompt(b.Context(), protocol.PromptParams{
+							Scope: protocol.Scope{SessionID: s.SessionID},
+							Text:  "List the three largest files.", Wait: no,
+						})
 						if err != nil {
 							b.Error(err)
 							return
@@ -247,8 +258,9 @@ func BenchmarkListSessions(b *testing.B) {
 		records := []session.Record{{At: time.Now(), Fact: session.Created{SessionID: id, Title: "A session"}}}
 		for n := range 40 {
 			records = append(records, session.Record{At: time.Now(), Fact: session.MessageAdded{
-				ID: fmt.Sprint("m", n+1), ParentID: map[bool]string{true: fmt.Sprint("m", n)}[n > 0], RunID: "run-1", TurnKind: "prompt",
-				Message: model.Message{Role: model.User, Text: text},
+				ID: fmt.Sprint("m", n+1), ParentID: map[bool]string{true: fmt.Sprint("m", n)}[n > 0], RunID: "run-1",
+				TurnKind: "prompt",
+				Message:  model.Message{Role: model.User, Text: text},
 			}})
 		}
 		_, j, err := fill.Create(id, records)
@@ -285,7 +297,9 @@ func BenchmarkListSessions(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		return NewHub(Options{Store: store, Events: newRecorder(), Now: time.Now, Fault: func(_ string, err error) { b.Error(err) }}), store
+		return NewHub(Options{Store: store, Events: newRecorder(), Now: time.Now, Fault: func(_ string, err error) {
+			b.Error(err)
+		}}), store
 	}
 	b.Run("warm/raw", func(b *testing.B) { raw(b, func(path string) error { _, err := os.Lstat(path); return err }) })
 	b.Run("warm/hub", func(b *testing.B) {

@@ -35,7 +35,8 @@ func TestAnAnswerWithTooManyCallsEndsItsRun(t *testing.T) {
 	}
 	f.events.wait(a.RunID)
 	st, err := f.getState(context.Background(), protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}})
-	if err != nil || st.LastRun == nil || st.LastRun.Error == nil || !strings.Contains(st.LastRun.Error.Message, "tool calls") {
+	if err != nil || st.LastRun == nil || st.LastRun.Error == nil || !strings.Contains(st.LastRun.Error.Message,
+		"tool calls") {
 		t.Errorf("it ended %+v, %v", st.LastRun, err)
 	}
 }

@@ -102,7 +102,10 @@ func (l *loop) result(end *runEnd) result {
 		if texts, err := l.env.texts(context.Background(), l.id, end.said); err != nil {
 			l.env.Fault(l.id, err)
 			failed := *end
-			failed.err, end = &protocol.Error{Code: protocol.SessionError, Message: "the run has ended, and its answer cannot be read", Cause: err.Error()}, &failed
+			failed.err, end = &protocol.Error{
+				Code:    protocol.SessionError,
+				Message: "the run has ended, and its answer cannot be read", Cause: err.Error(),
+			}, &failed
 		} else {
 			end.output = texts[0]
 		}

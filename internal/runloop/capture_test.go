@@ -21,7 +21,8 @@ func TestACaptureHasCopiesOfTheFirstEventsAndLeavesRoomForOthers(t *testing.T) {
 		other.add(line)
 	}
 	if n := len(one.lines); n != 9 || !one.truncated || len(other.lines) == 0 {
-		t.Errorf("got %d lines, truncated %t, and %d lines; want a third of what is to spare, and less", n, one.truncated, len(other.lines))
+		t.Errorf("got %d lines, truncated %t, and %d lines; want a third of what is to spare, and less", n, one.truncated,
+			len(other.lines))
 	}
 	for _, v := range one.lines {
 		if v.Kind() != jsontext.KindBeginObject || len(v) != len(line)-1 {

@@ -16,13 +16,17 @@ import (
 // it once, before the mux runs a command.
 func (h *Hub) Bind(mux *protocol.Mux) {
 	protocol.Handle(mux, protocol.Prompt, h.prompt)
-	protocol.Handle(mux, protocol.Steer, func(ctx context.Context, p protocol.SteerParams) (protocol.Answer[protocol.InputAccepted], error) {
-		return h.queue(ctx, protocol.KindSteer, p)
-	})
-	protocol.Handle(mux, protocol.FollowUp, func(ctx context.Context, p protocol.FollowUpParams) (protocol.Answer[protocol.InputAccepted], error) {
-		return h.queue(ctx, protocol.KindFollowUp, protocol.SteerParams(p))
-	})
-	protocol.HandleFunc(mux, protocol.Abort, func(ctx context.Context, p protocol.AbortParams) (protocol.AbortAccepted, error) {
+	protocol.Handle(mux, protocol.Steer,
+		func(ctx context.Context, p protocol.SteerParams) (protocol.Answer[protocol.InputAccepted], error) {
+			return h.queue(ctx, protocol.KindSteer, p)
+		})
+	protocol.Handle(mux, protocol.FollowUp,
+		func(ctx context.Context, p protocol.FollowUpParams) (protocol.Answer[protocol.InputAccepted], error) {
+			return h.queue(ctx, protocol.KindFollowUp, protocol.SteerParams(p))
+		})
+	protocol.HandleFunc(mux, protocol.Abort, func(ctx context.Context, p protocol.AbortParams) (protocol.AbortAccepted,
+		error,
+	) {
 		return ask[protocol.AbortAccepted](ctx, h, p.SessionID, func(t ticket) input { return abortIn{t, p.RunID} })
 	})
 	protocol.HandleFunc(mux, protocol.SetActiveTools, h.setActiveTools)
@@ -47,13 +51,16 @@ func (h *Hub) Bind(mux *protocol.Mux) {
 	protocol.Handle(mux, protocol.GetUsage, h.getUsage)
 	protocol.Handle(mux, protocol.ListTools, h.listTools)
 	protocol.HandleFunc(mux, protocol.Withdraw, h.withdraw)
-	protocol.HandleFunc(mux, protocol.SetTitle, func(ctx context.Context, p protocol.SetTitleParams) (protocol.TitleAccepted, error) {
-		return ask[protocol.TitleAccepted](ctx, h, p.SessionID, func(t ticket) input { return titleIn{t, p.Title} })
-	})
+	protocol.HandleFunc(mux, protocol.SetTitle,
+		func(ctx context.Context, p protocol.SetTitleParams) (protocol.TitleAccepted, error) {
+			return ask[protocol.TitleAccepted](ctx, h, p.SessionID, func(t ticket) input { return titleIn{t, p.Title} })
+		})
 	protocol.Handle(mux, protocol.Expand, h.expand)
 	protocol.HandleFunc(mux, protocol.Approve, h.approve)
 	protocol.HandleFunc(mux, protocol.SetApprovalMode, h.setApprovalMode)
-	protocol.HandleFunc(mux, protocol.MarkRead, func(ctx context.Context, p protocol.MarkReadParams) (protocol.MarkedRead, error) {
+	protocol.HandleFunc(mux, protocol.MarkRead, func(ctx context.Context, p protocol.MarkReadParams) (protocol.MarkedRead,
+		error,
+	) {
 		return ask[protocol.MarkedRead](ctx, h, p.SessionID, func(t ticket) input { return readIn{t} })
 	})
 }
@@ -85,7 +92,9 @@ func look[R any](ctx context.Context, h *Hub, sessionID string, read func(m *mac
 }
 
 // lookAtEnd is look for who wants no more of a closed session than PeekEnd has.
-func lookAtEnd[R any](ctx context.Context, h *Hub, sessionID string, last int, read func(m *machine) (R, error)) (r R, err error) {
+func lookAtEnd[R any](ctx context.Context, h *Hub, sessionID string, last int, read func(m *machine) (R, error)) (r R,
+	err error,
+) {
 	id, err := h.sessionID(sessionID)
 	if err != nil {
 		return r, err
@@ -120,7 +129,9 @@ func peek[R any](ctx context.Context, h *Hub, id string, last int, read func(m *
 	return read(&machine{s: s, ownModel: h.env.own, home: h.env.Workdir})
 }
 
-func (h *Hub) prompt(ctx context.Context, p protocol.PromptParams) (a protocol.Answer[protocol.PromptReply], err error) {
+func (h *Hub) prompt(ctx context.Context, p protocol.PromptParams) (a protocol.Answer[protocol.PromptReply],
+	err error,
+) {
 	wait := p.Wait == nil || *p.Wait
 	id, err := h.sessionID(p.SessionID)
 	if err != nil {
@@ -192,7 +203,9 @@ func (h *Hub) promptReply(ctx context.Context, id string, s *sent, wait bool) (r
 	}}, nil
 }
 
-func (h *Hub) queue(ctx context.Context, kind protocol.Kind, p protocol.SteerParams) (a protocol.Answer[protocol.InputAccepted], err error) {
+func (h *Hub) queue(ctx context.Context, kind protocol.Kind, p protocol.SteerParams) (
+	a protocol.Answer[protocol.InputAccepted], err error,
+) {
 	id, err := h.sessionID(p.SessionID)
 	if err != nil {
 		return a, err
@@ -286,14 +299,20 @@ func (h *Hub) setActiveTools(ctx context.Context, p protocol.SetActiveToolsParam
 		}
 	}
 	if unknown != "" {
-		return protocol.ToolsAccepted{}, protocol.Rejectf(protocol.ToolNotRegistered, "tools: there is no tool %.80q", unknown)
+		return protocol.ToolsAccepted{}, protocol.Rejectf(protocol.ToolNotRegistered, "tools: there is no tool %.80q",
+			unknown)
 	}
-	return ask[protocol.ToolsAccepted](ctx, h, p.SessionID, func(t ticket) input { return toolsIn{t, operations, len(operations)} })
+	return ask[protocol.ToolsAccepted](ctx, h, p.SessionID, func(t ticket) input {
+		return toolsIn{t, operations, len(operations)}
+	})
 }
 
-func (h *Hub) setMode(command string, kind protocol.Kind) func(context.Context, protocol.SetModeParams) (protocol.ModeAccepted, error) {
+func (h *Hub) setMode(command string, kind protocol.Kind) func(context.Context, protocol.SetModeParams) (
+	protocol.ModeAccepted, error) {
 	return func(ctx context.Context, p protocol.SetModeParams) (protocol.ModeAccepted, error) {
-		return ask[protocol.ModeAccepted](ctx, h, p.SessionID, func(t ticket) input { return modeIn{t, command, kind, p.Mode} })
+		return ask[protocol.ModeAccepted](ctx, h, p.SessionID, func(t ticket) input {
+			return modeIn{t, command, kind, p.Mode}
+		})
 	}
 }
 
@@ -304,7 +323,8 @@ func (h *Hub) setModel(ctx context.Context, p protocol.SetModelParams) (protocol
 	var choice model.Choice
 	switch {
 	case p.Model == ownModel && (p.BaseURL != "" || p.ContextWindow != 0):
-		return protocol.ModelAccepted{}, protocol.Errorf(protocol.InvalidPayload, "model: the daemon's own model is as it is configured: it takes no base_url and no context_window")
+		return protocol.ModelAccepted{}, protocol.Errorf(protocol.InvalidPayload,
+			"model: the daemon's own model is as it is configured: it takes no base_url and no context_window")
 	case p.Model == ownModel && p.Effort == "":
 	case h.env.Models == nil:
 		return protocol.ModelAccepted{}, protocol.Errorf(protocol.InvalidPayload, "model: this daemon has one model only")
@@ -326,7 +346,9 @@ func (h *Hub) setModel(ctx context.Context, p protocol.SetModelParams) (protocol
 	return ask[protocol.ModelAccepted](ctx, h, p.SessionID, func(t ticket) input { return modelIn{t, choice} })
 }
 
-func (h *Hub) compactSession(ctx context.Context, p protocol.CompactSessionParams) (a protocol.Answer[protocol.Compaction], err error) {
+func (h *Hub) compactSession(ctx context.Context, p protocol.CompactSessionParams) (
+	a protocol.Answer[protocol.Compaction], err error,
+) {
 	id, err := h.sessionID(p.SessionID)
 	if err != nil {
 		return a, err

@@ -19,7 +19,8 @@ func (in compactIn) step(m *machine) {
 	case m.phase == compacting:
 		m.postpone(in.ticket, in)
 	case !m.summarise(&compaction{ticket: in.ticket, trigger: protocol.TriggerManual, instruction: in.instruction}):
-		m.refuse(in.ticket, protocol.Rejectf(protocol.NothingToCompact, "session %s has nothing older than its newest turn", m.s.ID))
+		m.refuse(in.ticket, protocol.Rejectf(protocol.NothingToCompact, "session %s has nothing older than its newest turn",
+			m.s.ID))
 	}
 }
 
@@ -58,7 +59,10 @@ func (m *machine) summarise(c *compaction) bool {
 	most >>= 2 * c.refused
 	fit := func(messages []model.Message) []model.Message { return session.Fit(messages, most) }
 	m.compact = c
-	m.publish(protocol.Status{Ref: m.ref(), Code: protocol.StatusCompacting, Message: fmt.Sprintf("the context has about %d tokens and is being summarised", c.before)})
+	m.publish(protocol.Status{
+		Ref: m.ref(), Code: protocol.StatusCompacting,
+		Message: fmt.Sprintf("the context has about %d tokens and is being summarised", c.before),
+	})
 	call := &modelCall{choice: m.model(), req: model.Request{
 		System: summaryPrompt(c.instruction), Summary: true, Effort: model.Effort{Level: m.model().Effort},
 	}, history: older, fit: fit}
@@ -114,7 +118,10 @@ func (m *machine) endCompaction(err error) {
 	} else {
 		m.trouble.gaveUp = true
 		m.spend(c)
-		m.publish(protocol.Warning{Ref: m.ref(), Code: protocol.WarningCompactionFailed, Message: fmt.Sprintf("the context was not compacted: %v", err)})
+		m.publish(protocol.Warning{
+			Ref: m.ref(), Code: protocol.WarningCompactionFailed,
+			Message: fmt.Sprintf("the context was not compacted: %v", err),
+		})
 		var refusal *protocol.Error
 		if !errors.As(err, &refusal) {
 			refusal = protocol.Errorf(protocol.ProviderError, "the summary failed: %v", err)
@@ -155,7 +162,8 @@ func (m *machine) spend(c *compaction) {
 
 func (m *machine) keepSummary(c *compaction, summary string) {
 	fact := session.Compacted{
-		ID: m.newID("cmp-"), ParentID: m.s.Leaf, Summary: summary, FirstKeptEntryID: c.firstKept, TokensBefore: c.before, Trigger: c.trigger,
+		ID: m.newID("cmp-"), ParentID: m.s.Leaf, Summary: summary, FirstKeptEntryID: c.firstKept, TokensBefore: c.before,
+		Trigger:     c.trigger,
 		FixedTokens: m.s.Fixed(),
 	}
 	if m.s.Run != nil {

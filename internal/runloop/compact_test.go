@@ -67,9 +67,11 @@ func TestAFullContextIsCompactedBeforeTheRunGoesOn(t *testing.T) {
 	w.finish()
 	w.expect("message_start assistant", "message_update", "message_end assistant end", "turn_end end",
 		"status compacting", "status compacted",
-		"turn_start follow_up", "message_start user", "message_end user ", "message_start assistant", "message_update", "message_end assistant end", "turn_end end",
+		"turn_start follow_up", "message_start user", "message_end user ", "message_start assistant", "message_update",
+		"message_end assistant end", "turn_end end",
 		"agent_end completed")
-	if first := w.path()[0].Body().Compaction; first == nil || first.Trigger != "threshold" || first.Summary != "they spoke" {
+	if first := w.path()[0].Body().Compaction; first == nil || first.Trigger != "threshold" ||
+		first.Summary != "they spoke" {
 		t.Errorf("the context begins with %+v, want the summary", first)
 	}
 	if n := w.m.s.Tokens(); n > 650 {
@@ -120,7 +122,8 @@ func TestATurnThatIsTooLongIsTriedOnceMore(t *testing.T) {
 		t.Errorf("the second request has %+v, want the summary and the prompt", got)
 	}
 	w.say(model.Delta{Text: "this", Stop: model.StopEnd})
-	w.expect("status compacting", "status compacted", "message_start assistant", "message_update", "message_end assistant end", "turn_end end", "agent_end completed")
+	w.expect("status compacting", "status compacted", "message_start assistant", "message_update",
+		"message_end assistant end", "turn_end end", "agent_end completed")
 	if c := w.path()[0].Body().Compaction; c == nil || c.Trigger != "overflow" {
 		t.Errorf("got %+v, want a compaction of an overflow", c)
 	}
@@ -153,7 +156,8 @@ func TestATurnThatIsTooLongTwiceEndsTheRun(t *testing.T) {
 	w := newWorld(t)
 	w.prompt("the first text of all")
 	w.step(modelDoneIn{w.work.gen, tooLong()}) // with nothing to summarise
-	w.expect("agent_start", "turn_start prompt", "message_start user", "message_end user ", "turn_end error", "agent_end error")
+	w.expect("agent_start", "turn_start prompt", "message_start user", "message_end user ", "turn_end error",
+		"agent_end error")
 }
 
 // A summary that the provider refuses for its length is asked for from less: a
@@ -200,10 +204,12 @@ func TestALargeSystemPromptIsNoReasonNotToCompact(t *testing.T) {
 	w := small(t)
 	for range 3 {
 		w.prompt(strings.Repeat("word", 30))
-		w.say(model.Delta{Text: strings.Repeat("word", 30)}, model.Delta{Stop: model.StopEnd, Usage: model.Usage{InputTokens: 700, OutputTokens: 30}})
+		w.say(model.Delta{Text: strings.Repeat("word", 30)},
+			model.Delta{Stop: model.StopEnd, Usage: model.Usage{InputTokens: 700, OutputTokens: 30}})
 	}
 	w.prompt(strings.Repeat("word", 30))
-	w.say(model.Delta{Text: strings.Repeat("word", 30)}, model.Delta{Stop: model.StopEnd, Usage: model.Usage{InputTokens: 900, OutputTokens: 30}})
+	w.say(model.Delta{Text: strings.Repeat("word", 30)},
+		model.Delta{Stop: model.StopEnd, Usage: model.Usage{InputTokens: 900, OutputTokens: 30}})
 	w.summary()
 	before, fixed := w.m.s.Tokens(), w.m.s.Fixed()
 	w.say(model.Delta{Text: "they spoke", Stop: model.StopEnd})
@@ -327,7 +333,8 @@ func TestASummaryMindsTheInstruction(t *testing.T) {
 	w.turn(400)
 	w.turn(300)
 	w.step(compactIn{w.client("compact"), "keep the names"})
-	if system := w.summary().System; !strings.HasPrefix(system, "Summarise the conversation.") || !strings.HasSuffix(system, "\n\nkeep the names") {
+	if system := w.summary().System; !strings.HasPrefix(system, "Summarise the conversation.") ||
+		!strings.HasSuffix(system, "\n\nkeep the names") {
 		t.Errorf("got %q, want the instruction below what every summary is asked for with", system)
 	}
 }

@@ -222,7 +222,10 @@ func (l *scripted) say(id, leaf, text, key string, images ...protocol.Attachment
 }
 
 func (l *scripted) wait(ctx context.Context, kind protocol.Kind, text, key string) {
-	a, err := answered(l.queue(ctx, kind, protocol.SteerParams{Scope: protocol.Scope{SessionID: l.in}, Text: text, IdempotencyKey: key}))
+	a, err := answered(l.queue(ctx, kind, protocol.SteerParams{
+		Scope: protocol.Scope{SessionID: l.in}, Text: text,
+		IdempotencyKey: key,
+	}))
 	if err == nil {
 		l.accepted(text, key, protocol.PromptAccepted(a))
 	}
@@ -231,18 +234,26 @@ func (l *scripted) wait(ctx context.Context, kind protocol.Kind, text, key strin
 // takeBack queues a text and takes it back.
 func (l *scripted) takeBack(ctx context.Context) {
 	scope := protocol.Scope{SessionID: l.in}
-	a, err := answered(l.queue(ctx, protocol.KindSteer, protocol.SteerParams{Scope: scope, Text: "no", IdempotencyKey: "taken back"}))
+	a, err := answered(l.queue(ctx, protocol.KindSteer, protocol.SteerParams{
+		Scope: scope, Text: "no",
+		IdempotencyKey: "taken back",
+	}))
 	if err != nil {
 		return
 	}
 	l.accepted("no", "taken back", protocol.PromptAccepted(a))
-	if _, err := ask[protocol.Withdrawn](ctx, l.Hub, l.in, func(t ticket) input { return withdrawIn{t, a.InputID} }); err != nil {
+	if _, err := ask[protocol.Withdrawn](ctx, l.Hub, l.in, func(t ticket) input {
+		return withdrawIn{t, a.InputID}
+	}); err != nil {
 		return
 	}
 	l.promised("withdrawn", func(all map[string]*sessiontest.Story) bool {
 		return all[l.in].Withdrawn[a.InputID] && all[l.in].Delivered[a.InputID] == 0
 	})
-	again, err := answered(l.queue(ctx, protocol.KindSteer, protocol.SteerParams{Scope: scope, Text: "no", IdempotencyKey: "taken back"}))
+	again, err := answered(l.queue(ctx, protocol.KindSteer, protocol.SteerParams{
+		Scope: scope, Text: "no",
+		IdempotencyKey: "taken back",
+	}))
 	if err == nil && again != a {
 		l.t.Errorf("the same key is answered %+v, at first it was %+v", again, a)
 	}
@@ -288,10 +299,14 @@ func (l *scripted) play() {
 	l.promised("made", func(all map[string]*sessiontest.Story) bool {
 		return all[s.SessionID] != nil && all[s.SessionID].Workdir == l.env.Workdir
 	})
-	if !l.say(l.in, "", "first\n!t.x\n!t.x", "") || !l.say(l.in, "", "second\n!t.x\n!t.x", "key", protocol.AttachmentParams{Data: inBase64(png + "second")}) {
+	if !l.say(l.in, "", "first\n!t.x\n!t.x", "") || !l.say(l.in, "", "second\n!t.x\n!t.x", "key",
+		protocol.AttachmentParams{Data: inBase64(png + "second")}) {
 		return
 	}
-	for kind, set := range map[protocol.Kind]string{protocol.KindSteer: protocol.SetSteeringMode.Name(), protocol.KindFollowUp: protocol.SetFollowUpMode.Name()} {
+	for kind, set := range map[protocol.Kind]string{
+		protocol.KindSteer:    protocol.SetSteeringMode.Name(),
+		protocol.KindFollowUp: protocol.SetFollowUpMode.Name(),
+	} {
 		if _, err := l.setMode(set, kind)(ctx, protocol.SetModeParams{Scope: scope, Mode: "all"}); err != nil {
 			return
 		}
@@ -300,8 +315,12 @@ func (l *scripted) play() {
 	if _, err := l.setActiveTools(ctx, protocol.SetActiveToolsParams{Scope: scope, Tools: []string{"t.x"}}); err != nil {
 		return
 	}
-	l.promised("tools", func(all map[string]*sessiontest.Story) bool { return slices.Equal(all[l.in].Tools, []string{"t.x"}) })
-	if _, err := ask[protocol.TitleAccepted](ctx, l.Hub, l.in, func(t ticket) input { return titleIn{t, "A life"} }); err != nil {
+	l.promised("tools", func(all map[string]*sessiontest.Story) bool {
+		return slices.Equal(all[l.in].Tools, []string{"t.x"})
+	})
+	if _, err := ask[protocol.TitleAccepted](ctx, l.Hub, l.in, func(t ticket) input {
+		return titleIn{t, "A life"}
+	}); err != nil {
 		return
 	}
 	l.promised("called", func(all map[string]*sessiontest.Story) bool { return all[l.in].Title == "A life" })
@@ -332,7 +351,8 @@ func (l *scripted) play() {
 		return
 	}
 	l.promised("leaf", func(all map[string]*sessiontest.Story) bool { return all[l.in].Leaves[leaf] })
-	if !l.say(l.in, tree.Nodes[2].ID, "third", "") || !l.say(b.SessionID, "", "fourth\n!t.x", "") || !l.say(l.in, "", "!t.x", "") {
+	if !l.say(l.in, tree.Nodes[2].ID, "third", "") || !l.say(b.SessionID, "", "fourth\n!t.x", "") ||
+		!l.say(l.in, "", "!t.x", "") {
 		return
 	}
 	if _, err := l.switchSession(ctx, protocol.SwitchSessionParams{SessionID: l.in}); err != nil {
@@ -405,7 +425,8 @@ func prefix(t *testing.T, id string, heard, told []string) {
 	t.Helper()
 	for i, e := range heard {
 		if i >= len(told) || told[i] != e {
-			t.Errorf("session %s: announced was\n%s\nthe journal has\n%s", id, strings.Join(heard[:i+1], "\n"), strings.Join(told[:min(i+1, len(told))], "\n"))
+			t.Errorf("session %s: announced was\n%s\nthe journal has\n%s", id, strings.Join(heard[:i+1], "\n"),
+				strings.Join(told[:min(i+1, len(told))], "\n"))
 			return
 		}
 	}

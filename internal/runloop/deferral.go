@@ -94,7 +94,9 @@ func (s toolset) callable(listed []model.ToolInfo) []model.ToolInfo {
 	for _, name := range s.active {
 		active[name] = true
 	}
-	return slices.DeleteFunc(slices.Clone(listed), func(t model.ToolInfo) bool { return !t.Healthy || !s.all && !active[t.Name] })
+	return slices.DeleteFunc(slices.Clone(listed), func(t model.ToolInfo) bool {
+		return !t.Healthy || !s.all && !active[t.Name]
+	})
 }
 
 // share is how many tokens definitions of MCP tools may take in a window. One that
@@ -156,9 +158,11 @@ func searchSpec(d session.ToolsDeferred) model.ToolSpec {
 	}
 	return model.ToolSpec{
 		Name: d.Search,
-		Description: "Finds tools that are not listed here, by words for what they do. These servers have such tools: " + servers +
+		Description: "Finds tools that are not listed here, by words for what they do. These servers have such tools: " +
+			servers +
 			". At most 5 that fit best are shown with their arguments. From then on they can be called like any other tool.",
-		Params: []byte(`{"type":"object","properties":{"query":{"type":"string","description":"a few words: what the tool does, to what, perhaps the server's name"}},"required":["query"],"additionalProperties":false}`),
+		Params: []byte(
+			`{"type":"object","properties":{"query":{"type":"string","description":"a few words: what the tool does, to what, perhaps the server's name"}},"required":["query"],"additionalProperties":false}`),
 	}
 }
 

@@ -23,7 +23,10 @@ import (
 
 // hub is what a server of many tools has, and what else there is.
 func hub(n int) []model.ToolInfo {
-	list := []model.ToolInfo{{ToolSpec: model.ToolSpec{Name: "read", Description: "Reads a file."}, Module: "files", Protocol: "gevals", Healthy: true}}
+	list := []model.ToolInfo{{
+		ToolSpec: model.ToolSpec{Name: "read", Description: "Reads a file."}, Module: "files",
+		Protocol: "gevals", Healthy: true,
+	}}
 	for i := range n {
 		list = append(list, model.ToolInfo{
 			ToolSpec: model.ToolSpec{
@@ -53,20 +56,47 @@ func TestWhenToolsAreDeferred(t *testing.T) {
 		want   []string // nil: all that are listed
 		silent int      // may be called and are not shown
 	}{
-		"few":                         {all, hub(3), nil, 0},
-		"forty":                       {all, hub(40), nil, 0},
-		"one more":                    {all, hub(41), []string{"read", "tools.search"}, 41},
-		"a tenth of the window":       {toolset{all: true, window: 1_000}, hub(3), nil, 0},
-		"more than that":              {toolset{all: true, window: 999}, hub(3), []string{"read", "tools.search"}, 3},
-		"long ones":                   {toolset{all: true, window: 10_000}, long, []string{"read", "tools.search"}, 3},
-		"in a window without end":     {toolset{all: true}, long, nil, 0},
-		"not those that are not on":   {toolset{active: []string{"read", "hub.op_001"}, window: 100_000}, hub(50), []string{"read", "hub.op_001"}, 0},
-		"deferred before":             {toolset{all: true, window: 100_000, deferred: deferred()}, hub(3), []string{"read", "tools.search"}, 3},
-		"and none of them is on":      {toolset{active: []string{"read"}, window: 100_000, deferred: deferred()}, hub(3), []string{"read"}, 0},
-		"and the server has gone":     {toolset{all: true, window: 100_000, deferred: deferred()}, hub(0), []string{"read", "tools.search"}, 0},
-		"found, in the order found":   {toolset{all: true, window: 100_000, deferred: deferred("hub.op_002", "hub.op_001", "hub.gone")}, hub(3), []string{"read", "tools.search", "hub.op_002", "hub.op_001"}, 1},
-		"found, and on":               {toolset{active: []string{"hub.op_001", "hub.op_002"}, deferred: deferred("hub.op_001", "hub.op_000")}, hub(3), []string{"tools.search", "hub.op_001"}, 1},
-		"the user has a tools.search": {all, append(hub(41), model.ToolInfo{ToolSpec: model.ToolSpec{Name: "tools.search"}, Module: "tools", Healthy: true}), []string{"read", "tools.search", "tools2.search"}, 41},
+		"few":                     {all, hub(3), nil, 0},
+		"forty":                   {all, hub(40), nil, 0},
+		"one more":                {all, hub(41), []string{"read", "tools.search"}, 41},
+		"a tenth of the window":   {toolset{all: true, window: 1_000}, hub(3), nil, 0},
+		"more than that":          {toolset{all: true, window: 999}, hub(3), []string{"read", "tools.search"}, 3},
+		"long ones":               {toolset{all: true, window: 10_000}, long, []string{"read", "tools.search"}, 3},
+		"in a window without end": {toolset{all: true}, long, nil, 0},
+		"not those that are not on": {
+			toolset{active: []string{"read", "hub.op_001"}, window: 100_000},
+			hub(50),
+			[]string{"read", "hub.op_001"},
+			0,
+		},
+		"deferred before": {
+			toolset{all: true, window: 100_000, deferred: deferred()},
+			hub(3),
+			[]string{"read", "tools.search"},
+			3,
+		},
+		"and none of them is on": {
+			toolset{active: []string{"read"}, window: 100_000, deferred: deferred()},
+			hub(3),
+			[]string{"read"},
+			0,
+		},
+		"and the server has gone": {
+			toolset{all: true, window: 100_000, deferred: deferred()},
+			hub(0),
+			[]string{"read", "tools.search"},
+			0,
+		},
+		"found, in the order found": {toolset{all: true, window: 100_000, deferred: deferred("hub.op_002", "hub.op_001",
+			"hub.gone")}, hub(3), []string{"read", "tools.search", "hub.op_002", "hub.op_001"}, 1},
+		"found, and on": {toolset{
+			active:   []string{"hub.op_001", "hub.op_002"},
+			deferred: deferred("hub.op_001", "hub.op_000"),
+		}, hub(3), []string{"tools.search", "hub.op_001"}, 1},
+		"the user has a tools.search": {all, append(hub(41), model.ToolInfo{
+			ToolSpec: model.ToolSpec{Name: "tools.search"},
+			Module:   "tools", Healthy: true,
+		}), []string{"read", "tools.search", "tools2.search"}, 41},
 	} {
 		if c.want == nil {
 			for _, i := range c.listed {
@@ -101,11 +131,15 @@ func deferred(offered ...string) session.ToolsDeferred {
 func TestSearchRanks(t *testing.T) {
 	one := func(name, description, params string) model.ToolInfo {
 		module, _, _ := strings.Cut(name, ".")
-		return model.ToolInfo{ToolSpec: model.ToolSpec{Name: name, Description: description, Params: []byte(params)}, Module: module, Protocol: mcp, Healthy: true}
+		return model.ToolInfo{
+			ToolSpec: model.ToolSpec{Name: name, Description: description, Params: []byte(params)},
+			Module:   module, Protocol: mcp, Healthy: true,
+		}
 	}
 	tools := []model.ToolInfo{
 		one("git.createBranch", "Creates a branch from a commit.", `{"type":"object","properties":{"name":{},"commit":{}}}`),
-		one("git.log", "Shows commits.", `{"properties":{"author":{"properties":{"nested":{}}},"since":{}},"required":["since"]}`),
+		one("git.log", "Shows commits.",
+			`{"properties":{"author":{"properties":{"nested":{}}},"since":{}},"required":["since"]}`),
 		one("hub.create_issue", "Opens an issue in a repository.", `{"type":"object","properties":{"title":{},"labels":{}}}`),
 		one("hub.list_issues", "Lists issues of a repository.", ``),
 		one("mail.send", "Sends a message to somebody.", `{"properties":{"recipient":{}}}`),
@@ -151,7 +185,8 @@ func TestSearchRefusesAndBounds(t *testing.T) {
 		`{"query":7}`:             `want {"query":"a few words"}`,
 		`{"query":"` + strings.Repeat("x ", 600) + `"}`: "query: 1200 bytes, want at most 1000",
 	} {
-		if res, found := set.search(hub(50), []byte(arguments)); res.OK || res.Error.Code != model.BadRequest || !strings.Contains(res.Text, want) || found != nil {
+		if res, found := set.search(hub(50), []byte(arguments)); res.OK || res.Error.Code != model.BadRequest ||
+			!strings.Contains(res.Text, want) || found != nil {
 			t.Errorf("%.60s: got %+v, %q", arguments, res, found)
 		}
 	}
@@ -164,7 +199,8 @@ func TestSearchRefusesAndBounds(t *testing.T) {
 		large[i+1].Description = "Polishes the chrome. " + strings.Repeat("x", 900)
 	}
 	res, found = set.search(large, []byte(`{"query":"chrome"}`))
-	if want := []string{"hub.op_000", "hub.op_001", "hub.op_002"}; !slices.Equal(found, want) || strings.Count(res.Text, "arguments: {") != 3 || strings.Count(res.Text, "too many to show") != 2 {
+	if want := []string{"hub.op_000", "hub.op_001", "hub.op_002"}; !slices.Equal(found, want) ||
+		strings.Count(res.Text, "arguments: {") != 3 || strings.Count(res.Text, "too many to show") != 2 {
 		t.Errorf("got %q and\n%s", found, res.Text)
 	}
 	for _, name := range []string{"hub.op_003", "hub.op_004"} {
@@ -174,7 +210,8 @@ func TestSearchRefusesAndBounds(t *testing.T) {
 	}
 	set.window, set.deferred.Offered = 1_000_000, nil
 	for i := range 30 { // what was found long ago makes room
-		_, set.deferred.Offered = set.search(hub(200), fmt.Appendf(nil, `{"query":"%d %d %d %d %d"}`, i*5, i*5+1, i*5+2, i*5+3, i*5+4))
+		_, set.deferred.Offered = set.search(hub(200), fmt.Appendf(nil, `{"query":"%d %d %d %d %d"}`, i*5, i*5+1, i*5+2,
+			i*5+3, i*5+4))
 		if n := len(set.deferred.Offered); n != min(5*i+5, maxOffered) {
 			t.Fatalf("after %d searches %d tools are offered", i+1, n)
 		}
@@ -296,7 +333,8 @@ func TestAModelFindsATool(t *testing.T) {
 		t.Errorf("the model learns of %q, and may call %d more", got, len(first.Deferred))
 	}
 	said := last.Messages[2]
-	if said.ToolName != "tools.search" || !said.OK || !strings.Contains(said.Text, "\nhub.op_017\nDoes thing number 17 to a widget.\narguments: {") {
+	if said.ToolName != "tools.search" || !said.OK ||
+		!strings.Contains(said.Text, "\nhub.op_017\nDoes thing number 17 to a widget.\narguments: {") {
 		t.Errorf("the search says %+v", said)
 	}
 	offered := namesOf(last.Tools)
@@ -321,7 +359,8 @@ func TestAModelFindsATool(t *testing.T) {
 	f = newFixtureWith(t, session.OSDisk{}, dir, heard, nil, newRecorder(), with)
 	for _, id := range []string{id, branch.SessionID} {
 		f.say(id, "again")
-		if got := heard.take(); !reflect.DeepEqual(got[0].Tools, last.Tools) || !slices.Equal(got[0].Deferred, last.Deferred) {
+		if got := heard.take(); !reflect.DeepEqual(got[0].Tools, last.Tools) ||
+			!slices.Equal(got[0].Deferred, last.Deferred) {
 			t.Errorf("after a restart the model learns of %q", namesOf(got[0].Tools))
 		}
 	}
@@ -356,7 +395,10 @@ func TestDeferredStaysDeferred(t *testing.T) {
 	list := hub(50)
 	list[5].Healthy = false
 	tools.put(list)
-	if _, err := f.setActiveTools(context.Background(), protocol.SetActiveToolsParams{Scope: protocol.Scope{SessionID: id}, Tools: []string{"hub.op_004", "hub.op_007"}}); err != nil {
+	if _, err := f.setActiveTools(context.Background(), protocol.SetActiveToolsParams{
+		Scope: protocol.Scope{SessionID: id},
+		Tools: []string{"hub.op_004", "hub.op_007"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	f.say(id, `!tools.search {"query":"widget"}`)
@@ -364,7 +406,10 @@ func TestDeferredStaysDeferred(t *testing.T) {
 	if offered := namesOf(got[1].Tools); !slices.Equal(offered, []string{"tools.search", "hub.op_007"}) {
 		t.Errorf("found was %q", offered)
 	}
-	if _, err := f.setActiveTools(context.Background(), protocol.SetActiveToolsParams{Scope: protocol.Scope{SessionID: id}, Tools: []string{}}); err != nil {
+	if _, err := f.setActiveTools(context.Background(), protocol.SetActiveToolsParams{
+		Scope: protocol.Scope{SessionID: id},
+		Tools: []string{},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	f.say(id, "none")
@@ -404,7 +449,10 @@ func BenchmarkOffer(b *testing.B) {
 	b.Run("raw", func(b *testing.B) {
 		for b.Loop() {
 			for _, t := range listed {
-				if _, err := json.Marshal(map[string]any{"name": t.Name, "description": t.Description, "parameters": jsontext.Value(t.Params)}); err != nil {
+				if _, err := json.Marshal(map[string]any{
+					"name": t.Name, "description": t.Description,
+					"parameters": jsontext.Value(t.Params),
+				}); err != nil {
 					b.Fatal(err)
 				}
 			}

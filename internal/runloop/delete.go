@@ -41,7 +41,10 @@ func (h *Hub) deleteSession(ctx context.Context, p protocol.DeleteSessionParams)
 	case errors.Is(err, session.ErrNotFound): // somebody else took the file away
 		return protocol.SessionDeleted{}, notFound(id)
 	case err != nil:
-		return protocol.SessionDeleted{}, &protocol.Error{Code: protocol.SessionError, Message: "the session cannot be deleted", Cause: err.Error()}
+		return protocol.SessionDeleted{}, &protocol.Error{
+			Code:    protocol.SessionError,
+			Message: "the session cannot be deleted", Cause: err.Error(),
+		}
 	}
 	return protocol.SessionDeleted{SessionID: id}, nil
 }

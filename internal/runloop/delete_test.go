@@ -114,8 +114,10 @@ func TestDeleteRefusesWhatIsAtWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-m.enter
-	f.put("ses-compacting", said("m1", "", model.User, "one"), said("m2", "m1", model.Assistant, "one"), said("m3", "m2", model.User, "two"))
-	compacted, err := f.compactSession(context.Background(), protocol.CompactSessionParams{Scope: protocol.Scope{SessionID: "ses-compacting"}})
+	f.put("ses-compacting", said("m1", "", model.User, "one"), said("m2", "m1", model.Assistant, "one"),
+		said("m3", "m2", model.User, "two"))
+	compacted, err := f.compactSession(context.Background(),
+		protocol.CompactSessionParams{Scope: protocol.Scope{SessionID: "ses-compacting"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +167,10 @@ func TestDeleteRefusesAnUnfinishedRun(t *testing.T) {
 func TestDeleteOfWhatIsNoSession(t *testing.T) {
 	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
 	id := f.session()
-	for _, id := range []string{"nowhere", "../lock", "..", "/etc/passwd", id + ".jsonl", id + "/../" + id, "a b", strings.Repeat("x", 1<<20)} {
+	for _, id := range []string{
+		"nowhere", "../lock", "..", "/etc/passwd", id + ".jsonl", id + "/../" + id, "a b",
+		strings.Repeat("x", 1<<20),
+	} {
 		if err := f.remove(id); codeOf(err) != protocol.SessionNotFound || len(err.Error()) > 300 {
 			t.Errorf("%.80q: got %.300v, want session_not_found", id, err)
 		}

@@ -25,7 +25,10 @@ func (h *Hub) expand(ctx context.Context, p protocol.ExpandParams) (a protocol.A
 		}
 		out := protocol.Expanded{Text: e.Text}
 		for _, i := range e.Images {
-			out.Attachments = append(out.Attachments, protocol.AttachmentParams{Data: base64.StdEncoding.EncodeToString(i.Data), MediaType: i.MediaType, Name: i.Name})
+			out.Attachments = append(out.Attachments, protocol.AttachmentParams{
+				Data:      base64.StdEncoding.EncodeToString(i.Data),
+				MediaType: i.MediaType, Name: i.Name,
+			})
 		}
 		return out, nil
 	}

@@ -10,7 +10,9 @@ import (
 	"noused/internal/session"
 )
 
-func (h *Hub) extensionCommand(_ context.Context, p protocol.ExtensionCommandParams) (a protocol.Answer[protocol.ExtensionResult], err error) {
+func (h *Hub) extensionCommand(_ context.Context, p protocol.ExtensionCommandParams) (
+	a protocol.Answer[protocol.ExtensionResult], err error,
+) {
 	id, err := h.sessionID(p.SessionID)
 	if err != nil {
 		return a, err
@@ -19,13 +21,16 @@ func (h *Hub) extensionCommand(_ context.Context, p protocol.ExtensionCommandPar
 	return a, nil
 }
 
-func (h *Hub) runExtension(ctx context.Context, id string, p protocol.ExtensionCommandParams) (protocol.ExtensionResult, error) {
+func (h *Hub) runExtension(ctx context.Context, id string, p protocol.ExtensionCommandParams) (protocol.ExtensionResult,
+	error,
+) {
 	from, err := query(ctx, h, id, scope)
 	if err != nil {
 		return protocol.ExtensionResult{}, err
 	}
 	if !h.env.Tools.Has(ctx, from, p.Name) {
-		return protocol.ExtensionResult{}, protocol.Rejectf(protocol.ExtensionNotFound, "name: there is no operation %.80q", p.Name)
+		return protocol.ExtensionResult{}, protocol.Rejectf(protocol.ExtensionNotFound, "name: there is no operation %.80q",
+			p.Name)
 	}
 	inv := model.Invocation{
 		ToolCall: model.ToolCall{ID: h.env.NewID("call-"), Name: p.Name, Arguments: []byte(p.Payload)},
@@ -108,7 +113,9 @@ func (e *env) texts(ctx context.Context, id string, of ...*session.Entry) ([]str
 // callByUser makes a call that is the user's own act: nobody is asked, but what a
 // rule denies stays denied (approvals.md §2). What would be asked is denied to those who
 // come from another machine and are not taken for a person.
-func (e *env) callByUser(ctx context.Context, id string, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
+func (e *env) callByUser(ctx context.Context, id string, inv model.Invocation,
+	progress func(model.ToolUpdate),
+) model.ToolResult {
 	mode := protocol.ApprovalsAsk
 	if c, _ := protocol.CallerOf(ctx); c.Refused != "" {
 		mode = protocol.ApprovalsDeny

@@ -31,7 +31,9 @@ func (f *fixture) saidIn(id string) (said []string) {
 func TestANoteKeepsWhatAnOperationSaid(t *testing.T) {
 	entered, leave, hold := make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	events := newRecorder()
-	f := newFixture(t, t.TempDir(), offline.Model{}, func(_ context.Context, inv model.Invocation, _ func(model.ToolUpdate)) model.ToolResult {
+	f := newFixture(t, t.TempDir(), offline.Model{}, func(_ context.Context, inv model.Invocation,
+		_ func(model.ToolUpdate),
+	) model.ToolResult {
 		switch string(inv.Arguments) {
 		case `"slow"`:
 			entered <- struct{}{}
@@ -44,7 +46,10 @@ func TestANoteKeepsWhatAnOperationSaid(t *testing.T) {
 	}, events)
 	ctx, id := context.Background(), f.session()
 	noted := func(args string) protocol.ExtensionCommandParams {
-		return protocol.ExtensionCommandParams{Scope: protocol.Scope{SessionID: id}, Name: "t.x", Payload: []byte(args), Note: "I ran it:"}
+		return protocol.ExtensionCommandParams{
+			Scope: protocol.Scope{SessionID: id}, Name: "t.x", Payload: []byte(args),
+			Note: "I ran it:",
+		}
 	}
 	r, err := answered(f.extensionCommand(ctx, noted(`"quick"`)))
 	if err != nil || r.MessageID == "" || r.Result != `out of "quick"` {
@@ -71,7 +76,8 @@ func TestANoteKeepsWhatAnOperationSaid(t *testing.T) {
 	close(leave)
 	_, err = answered(f.extensionCommand(ctx, noted(`"quick"`)))
 	var refused *protocol.Error
-	if !errors.As(err, &refused) || refused.Code != protocol.CommandRejected || !strings.Contains(refused.Message, run.RunID) {
+	if !errors.As(err, &refused) || refused.Code != protocol.CommandRejected ||
+		!strings.Contains(refused.Message, run.RunID) {
 		t.Errorf("got %v while a run is active, want a refusal that names it", err)
 	}
 	close(hold)
@@ -79,7 +85,8 @@ func TestANoteKeepsWhatAnOperationSaid(t *testing.T) {
 		t.Error(err)
 	}
 	said := f.saidIn(id)
-	if n := len(said); n < 5 || !strings.HasPrefix(said[n-1], "user: I ran it:\n\nout of \"slow\"") || !strings.HasPrefix(said[n-2], "assistant: ") {
+	if n := len(said); n < 5 || !strings.HasPrefix(said[n-1], "user: I ran it:\n\nout of \"slow\"") ||
+		!strings.HasPrefix(said[n-2], "assistant: ") {
 		t.Errorf("the journal says %q, want the second result behind the run", said)
 	}
 }

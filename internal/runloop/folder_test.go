@@ -73,13 +73,17 @@ func TestASessionHasAFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{made.SessionID: folder, branch.SessionID: folder, moved.SessionID: other, plain: home, "ses-old": home}
+	want := map[string]string{
+		made.SessionID: folder, branch.SessionID: folder, moved.SessionID: other, plain: home,
+		"ses-old": home,
+	}
 	check := func(when string) {
 		t.Helper()
 		for id, workdir := range want {
 			st, err := f.getState(ctx, protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}})
 			if err != nil || st.Workdir != workdir || f.info(id).Workdir != workdir {
-				t.Errorf("%s: session %s is in %s, list_sessions says %s; want %s (%v)", when, id, st.Workdir, f.info(id).Workdir, workdir, err)
+				t.Errorf("%s: session %s is in %s, list_sessions says %s; want %s (%v)", when, id, st.Workdir, f.info(id).Workdir,
+					workdir, err)
 			}
 		}
 		for _, asked := range []string{folder, link, folder + "/"} {
@@ -89,7 +93,8 @@ func TestASessionHasAFolder(t *testing.T) {
 				t.Errorf("%s: in %s are %d sessions, %v; want 2", when, asked, len(list.Sessions), err)
 			}
 		}
-		if list, err := answered(f.listSessions(ctx, protocol.ListSessionsParams{Workdir: home})); err != nil || len(list.Sessions) != 2 {
+		if list, err := answered(f.listSessions(ctx, protocol.ListSessionsParams{Workdir: home})); err != nil ||
+			len(list.Sessions) != 2 {
 			t.Errorf("%s: in the daemon's folder are %d sessions, %v; want 2", when, len(list.Sessions), err)
 		}
 	}
@@ -100,7 +105,8 @@ func TestASessionHasAFolder(t *testing.T) {
 	if err := os.RemoveAll(folder); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := f.getState(ctx, protocol.GetStateParams{Scope: protocol.Scope{SessionID: made.SessionID}}); err != nil || st.Workdir != folder {
+	if st, err := f.getState(ctx, protocol.GetStateParams{Scope: protocol.Scope{SessionID: made.SessionID}}); err != nil ||
+		st.Workdir != folder {
 		t.Errorf("its folder is gone: got %q, %v", st.Workdir, err)
 	}
 }
@@ -109,7 +115,9 @@ func TestASessionHasAFolder(t *testing.T) {
 // others: a link in its path is none that somebody has put in the folder's place.
 func TestAnOldSessionInALinkedFolder(t *testing.T) {
 	folder, link := dirs(t)
-	f := newFixtureWith(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, newRecorder(), func(o *Options) { o.Workdir = link })
+	f := newFixtureWith(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, newRecorder(), func(o *Options) {
+		o.Workdir = link
+	})
 	f.put("ses-old", said("m1", "", model.User, "hello"))
 	scope := protocol.Scope{SessionID: "ses-old"}
 	branch, err := f.branchSession(context.Background(), protocol.BranchSessionParams{SessionID: "ses-old"})
@@ -119,7 +127,8 @@ func TestAnOldSessionInALinkedFolder(t *testing.T) {
 	for _, scope := range []protocol.Scope{scope, {SessionID: branch.SessionID}} {
 		st, err := f.getState(context.Background(), protocol.GetStateParams{Scope: scope})
 		if err != nil || st.Workdir != folder || f.info(scope.SessionID).Workdir != folder {
-			t.Errorf("%s lives in %s, in the list %s, want %s; %v", scope.SessionID, st.Workdir, f.info(scope.SessionID).Workdir, folder, err)
+			t.Errorf("%s lives in %s, in the list %s, want %s; %v", scope.SessionID, st.Workdir, f.info(scope.SessionID).Workdir,
+				folder, err)
 		}
 	}
 }
@@ -132,11 +141,13 @@ func TestAFolderThatCannotBeUsedIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	file, locked := filepath.Join(top, "file"), filepath.Join(top, "locked")
-	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Mkdir(locked, 0o600), os.Symlink("loop", filepath.Join(top, "loop"))); err != nil {
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Mkdir(locked, 0o600),
+		os.Symlink("loop", filepath.Join(top, "loop"))); err != nil {
 		t.Fatal(err)
 	}
 	bad := []string{
-		file, filepath.Join(top, "gone"), filepath.Join(file, "below"), filepath.Join(top, "loop"), "/" + strings.Repeat("x", 5000), "/a\x00b",
+		file, filepath.Join(top, "gone"), filepath.Join(file, "below"), filepath.Join(top, "loop"),
+		"/" + strings.Repeat("x", 5000), "/a\x00b",
 		state, filepath.Join(state, "sessions"), filepath.Join(top, "link", "sessions"),
 	} // tools would write in the journals
 	if os.Geteuid() != 0 { // who may enter everything
@@ -215,7 +226,9 @@ func TestUnread(t *testing.T) {
 			t.Errorf("got %+v", before)
 		}
 		for range 2 {
-			if r, err := ask[protocol.MarkedRead](ctx, f.Hub, id, func(t ticket) input { return readIn{t} }); err != nil || r.Command != "mark_read" {
+			if r, err := ask[protocol.MarkedRead](ctx, f.Hub, id, func(t ticket) input {
+				return readIn{t}
+			}); err != nil || r.Command != "mark_read" {
 				t.Fatal(r, err)
 			}
 		}
@@ -224,7 +237,8 @@ func TestUnread(t *testing.T) {
 			t.Errorf("reading it made of it %+v", after)
 		}
 	}
-	f.put("ses-old", said("m1", "", model.User, "hi"), session.RunStarted{RunID: "run-1"}, session.RunEnded{RunID: "run-1", StopReason: "error"})
+	f.put("ses-old", said("m1", "", model.User, "hi"), session.RunStarted{RunID: "run-1"},
+		session.RunEnded{RunID: "run-1", StopReason: "error"})
 	if f.info("ses-old").Unread {
 		t.Error("what an older daemon left is unread")
 	}
@@ -291,13 +305,15 @@ func TestTitlesAndReadingAreTold(t *testing.T) {
 // after the other.
 func TestAListSaysWhatASessionIsDoing(t *testing.T) {
 	calling, leave := make(chan struct{}), make(chan struct{})
-	f := newFixture(t, t.TempDir(), offline.Model{}, func(context.Context, model.Invocation, func(model.ToolUpdate)) model.ToolResult {
-		close(calling)
-		<-leave
-		return model.ToolResult{OK: true, Text: "done"}
-	}, newRecorder())
+	f := newFixture(t, t.TempDir(), offline.Model{},
+		func(context.Context, model.Invocation, func(model.ToolUpdate)) model.ToolResult {
+			close(calling)
+			<-leave
+			return model.ToolResult{OK: true, Text: "done"}
+		}, newRecorder())
 	id := f.session()
-	if got := f.info(id); got.Working != nil || got.LastStopReason != "" || got.WaitingFor != "" || got.Model.Name != offline.Name {
+	if got := f.info(id); got.Working != nil || got.LastStopReason != "" || got.WaitingFor != "" ||
+		got.Model.Name != offline.Name {
 		t.Errorf("new: got %+v", got)
 	}
 	a, err := f.start(id, "look\n!t.x")
@@ -306,7 +322,8 @@ func TestAListSaysWhatASessionIsDoing(t *testing.T) {
 	}
 	<-calling
 	got := f.info(id)
-	if w := got.Working; w == nil || w.RunID != a.RunID || w.ToolName != "t.x" || w.StartedAt.IsZero() || w.Since.Before(w.StartedAt) {
+	if w := got.Working; w == nil || w.RunID != a.RunID || w.ToolName != "t.x" || w.StartedAt.IsZero() ||
+		w.Since.Before(w.StartedAt) {
 		t.Errorf("while a tool runs: got %+v", w)
 	}
 	close(leave)

@@ -50,9 +50,11 @@ type filling struct {
 
 var (
 	errOneForm   = errors.New("a call asks one thing at a time: ask again when this is answered")
-	errManyForms = fmt.Errorf("the call has asked enough: its forms have more than %d bytes (%d MiB)", maxAsked, maxAsked>>20)
-	errFormsFull = fmt.Errorf("too many forms wait for people: together they may have %d bytes (%d MiB)", maxForms, maxForms>>20)
-	errFormText  = fmt.Errorf("what is said to a form may have %d bytes (%d KiB)", maxFormText, maxFormText>>10)
+	errManyForms = fmt.Errorf("the call has asked enough: its forms have more than %d bytes (%d MiB)", maxAsked,
+		maxAsked>>20)
+	errFormsFull = fmt.Errorf("too many forms wait for people: together they may have %d bytes (%d MiB)", maxForms,
+		maxForms>>20)
+	errFormText = fmt.Errorf("what is said to a form may have %d bytes (%d KiB)", maxFormText, maxFormText>>10)
 )
 
 // asks is how a call asks (model.Invocation.Ask).
@@ -121,7 +123,8 @@ func (in askIn) step(m *machine) {
 	}
 	m.filling.asker, m.filling.form = in.ticket, in.form
 	m.filling.id = m.raise(session.ApprovalAsked{
-		Kind: protocol.ApprovalQuestion, CallID: m.call.ID, Reason: in.question.Message, Rule: "ask: a form of " + m.call.Name, Schema: rawObject(in.question.Schema),
+		Kind: protocol.ApprovalQuestion, CallID: m.call.ID, Reason: in.question.Message, Rule: "ask: a form of " +
+			m.call.Name, Schema: rawObject(in.question.Schema),
 		Options: []session.ApprovalOption{
 			{ID: protocol.OptionAccept, Decision: protocol.DecisionAllow},
 			{ID: protocol.OptionDecline, Decision: protocol.DecisionDeny},
@@ -135,9 +138,13 @@ func (in askIn) step(m *machine) {
 func (m *machine) declineForm(in askIn) {
 	m.said = true
 	m.publish(protocol.ToolUpdate{
-		Ref: m.turnRef(), ToolCallID: m.call.ID, ToolName: m.call.Name, Delta: "declined, because nobody can answer here: " + in.question.Message + "\n",
+		Ref: m.turnRef(), ToolCallID: m.call.ID, ToolName: m.call.Name, Delta: "declined, because nobody can answer here: " +
+			in.question.Message + "\n",
 	})
-	m.out.audits = append(m.out.audits, audit(m.s.ID, m.call.ID, false, decision{Tool: m.call.Name, Decision: model.Deny, Rule: "nobody can answer here"}))
+	m.out.audits = append(m.out.audits, audit(m.s.ID, m.call.ID, false, decision{
+		Tool: m.call.Name, Decision: model.Deny,
+		Rule: "nobody can answer here",
+	}))
 	m.reply(in.ticket, model.Answer{Action: model.Decline})
 }
 
@@ -153,7 +160,10 @@ func (in unaskIn) step(m *machine) {
 
 // fill takes the answer to a form.
 func (m *machine) fill(in answerIn, o session.ApprovalOption) {
-	d := session.ApprovalDecided{Outcome: protocol.OutcomeDenied, Option: o.ID, PID: in.who.pid, UID: in.who.uid, Comm: in.who.comm, Peer: in.who.peer}
+	d := session.ApprovalDecided{
+		Outcome: protocol.OutcomeDenied, Option: o.ID, PID: in.who.pid, UID: in.who.uid,
+		Comm: in.who.comm, Peer: in.who.peer,
+	}
 	switch {
 	case o.Decision == protocol.DecisionAllow:
 		content, err := m.filling.form.Fill(in.content)
@@ -167,7 +177,10 @@ func (m *machine) fill(in answerIn, o session.ApprovalOption) {
 		return
 	}
 	m.decide(d)
-	m.reply(in.ticket, protocol.ApproveAccepted{Command: protocol.Approve.Name(), ApprovalID: in.approvalID, Outcome: d.Outcome})
+	m.reply(in.ticket, protocol.ApproveAccepted{
+		Command: protocol.Approve.Name(), ApprovalID: in.approvalID,
+		Outcome: d.Outcome,
+	})
 }
 
 // tellAsker tells the call how its form ended.

@@ -46,7 +46,11 @@ func inCall(t *testing.T) *world {
 
 func (w *world) fills(option, content string) {
 	w.refused = nil
-	in := answerIn{w.client("approve"), fmt.Sprintf("apr-%d-ses-1", w.m.s.Asked), option, "", person{pid: 7, uid: 1000, comm: "nous"}, nil}
+	in := answerIn{
+		w.client("approve"), fmt.Sprintf("apr-%d-ses-1", w.m.s.Asked), option, "",
+		person{pid: 7, uid: 1000, comm: "nous"},
+		nil,
+	}
 	if content != "" {
 		in.content = jsontext.Value(content)
 	}
@@ -70,10 +74,16 @@ func TestACallAsksWhileItRuns(t *testing.T) {
 			w := inCall(t)
 			tool := w.asks(w.work.gen)
 			q := w.m.question()
-			if q == nil || q.Kind != "question" || q.Reason != "How many?" || string(q.Schema) != howMany || q.ToolName != "t.x" || w.m.phase != calling {
+			if q == nil || q.Kind != "question" || q.Reason != "How many?" || string(q.Schema) != howMany ||
+				q.ToolName != "t.x" || w.m.phase != calling {
 				t.Fatalf("asks %+v in phase %d", q, w.m.phase)
 			}
-			for _, bad := range []struct{ option, content string }{{"once", ""}, {"accept", `{"n":0}`}, {"accept", `{"m":1}`}, {"decline", `{"n":5}`}} {
+			for _, bad := range []struct{ option, content string }{
+				{"once", ""},
+				{"accept", `{"n":0}`},
+				{"accept", `{"m":1}`},
+				{"decline", `{"n":5}`},
+			} {
 				w.fills(bad.option, bad.content)
 				if w.refused == nil || !w.m.s.Run.Question.Open() {
 					t.Fatalf("%+v: refused with %v, want it refused and the form open", bad, w.refused)
@@ -108,13 +118,16 @@ func TestAFormIsWithdrawn(t *testing.T) {
 		"steer": {func(w *world, _ *client) {
 			w.step(queueIn{kind: protocol.KindSteer, p: protocol.SteerParams{Text: "no"}})
 		}, "steer"},
-		"the call ends":        {func(w *world, _ *client) { w.step(toolDoneIn{w.work.gen, model.ToolResult{}}) }, "call"},
-		"nobody waits":         {func(w *world, tool *client) { w.step(unaskIn{w.work.gen, tool}) }, "call"},
-		"the daemon stops":     {func(w *world, _ *client) { w.step(drainIn{}) }, "restart"},
-		"it cannot wait":       {func(w *world, _ *client) { w.step(drainNowIn{}) }, "restart"},
-		"killed":               {func(w *world, _ *client) { w.restart(nil) }, "restart"},
-		"the disk fails":       {func(w *world, _ *client) { w.step(resumeIn{fault: true}) }, "restart"},
-		"somebody else's wait": {func(w *world, _ *client) { w.step(unaskIn{w.work.gen, w.m}); w.step(toolDoneIn{gen: w.work.gen}) }, "call"},
+		"the call ends":    {func(w *world, _ *client) { w.step(toolDoneIn{w.work.gen, model.ToolResult{}}) }, "call"},
+		"nobody waits":     {func(w *world, tool *client) { w.step(unaskIn{w.work.gen, tool}) }, "call"},
+		"the daemon stops": {func(w *world, _ *client) { w.step(drainIn{}) }, "restart"},
+		"it cannot wait":   {func(w *world, _ *client) { w.step(drainNowIn{}) }, "restart"},
+		"killed":           {func(w *world, _ *client) { w.restart(nil) }, "restart"},
+		"the disk fails":   {func(w *world, _ *client) { w.step(resumeIn{fault: true}) }, "restart"},
+		"somebody else's wait": {func(w *world, _ *client) {
+			w.step(unaskIn{w.work.gen, w.m})
+			w.step(toolDoneIn{gen: w.work.gen})
+		}, "call"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := inCall(t)
@@ -162,7 +175,8 @@ func TestWhatIsNotAsked(t *testing.T) {
 
 	w = inCall(t)
 	w.step(approvalModeIn{mode: protocol.ApprovalsDeny})
-	if c := w.asks(w.work.gen); c.got != "decline " || w.m.s.Asked != 0 || !strings.Contains(w.story(), "nobody can answer here: How many?") {
+	if c := w.asks(w.work.gen); c.got != "decline " || w.m.s.Asked != 0 ||
+		!strings.Contains(w.story(), "nobody can answer here: How many?") {
 		t.Errorf("where nobody is asked it gets %q\n%s", c.got, w.story())
 	}
 	w.step(approvalModeIn{mode: protocol.ApprovalsAuto})
@@ -191,7 +205,10 @@ func TestKilledWhileACallAsks(t *testing.T) {
 	whole.asks(whole.work.gen)
 	whole.fills("accept", "")
 	whole.finish()
-	asked := slices.IndexFunc(whole.records, func(r session.Record) bool { _, ok := r.Fact.(session.ApprovalAsked); return ok })
+	asked := slices.IndexFunc(whole.records, func(r session.Record) bool {
+		_, ok := r.Fact.(session.ApprovalAsked)
+		return ok
+	})
 	for n := asked + 1; n <= len(whole.records); n++ {
 		w := newWorld(t)
 		w.checker, w.events = nil, nil
@@ -201,7 +218,10 @@ func TestKilledWhileACallAsks(t *testing.T) {
 			t.Errorf("after %T: %s is open", w.records[n-1].Fact, q.ApprovalID)
 		}
 		w.finish()
-		decided := slices.DeleteFunc(slices.Clone(w.records), func(r session.Record) bool { _, ok := r.Fact.(session.ApprovalDecided); return !ok })
+		decided := slices.DeleteFunc(slices.Clone(w.records), func(r session.Record) bool {
+			_, ok := r.Fact.(session.ApprovalDecided)
+			return !ok
+		})
 		if len(decided) != 1 {
 			t.Errorf("after %T: the form is decided %d times", w.records[n-1].Fact, len(decided))
 		}
@@ -214,12 +234,19 @@ func TestToolsAskOverTheHub(t *testing.T) {
 	var said []string
 	shown, flooded := make(chan struct{}), make(chan struct{})
 	call := func(ctx context.Context, inv model.Invocation, _ func(model.ToolUpdate)) model.ToolResult {
-		for _, schema := range []string{`{"$ref":"#"}`, "", `[`, `{"type":"object","properties":{"a":{"$ref":"#"}}}`, `{"type":"object","properties":{"a":{"type":"string","examples":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}}}`} {
+		for _, schema := range []string{
+			`{"$ref":"#"}`, "", `[`, `{"type":"object","properties":{"a":{"$ref":"#"}}}`,
+			`{"type":"object","properties":{"a":{"type":"string","examples":` + strings.Repeat("[", 2000) +
+				strings.Repeat("]", 2000) + `}}}`,
+		} {
 			if _, err := inv.Ask(ctx, model.Question{Schema: []byte(schema)}); err == nil {
 				t.Errorf("%.40s is asked", schema)
 			}
 		}
-		if _, err := inv.Ask(ctx, model.Question{Message: strings.Repeat("x", maxFormText+1), Schema: []byte(howMany)}); !errors.Is(err, errFormText) {
+		if _, err := inv.Ask(ctx, model.Question{
+			Message: strings.Repeat("x", maxFormText+1),
+			Schema:  []byte(howMany),
+		}); !errors.Is(err, errFormText) {
 			t.Errorf("a long text: %v", err)
 		}
 		first := make(chan string, 1)
@@ -248,7 +275,10 @@ func TestToolsAskOverTheHub(t *testing.T) {
 	f.events.mu.Lock()
 	f.events.onEvent = nil
 	f.events.mu.Unlock()
-	out, err := f.approve(nous, protocol.ApproveParams{ApprovalID: asked.ApprovalID, Option: "accept", Content: jsontext.Value(`{"n":7}`)})
+	out, err := f.approve(nous, protocol.ApproveParams{
+		ApprovalID: asked.ApprovalID, Option: "accept",
+		Content: jsontext.Value(`{"n":7}`),
+	})
 	if err != nil || out.Outcome != protocol.OutcomeAllowed {
 		t.Errorf("approve: %+v, %v", out, err)
 	}

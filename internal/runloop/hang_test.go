@@ -62,7 +62,8 @@ func TestOnlyASessionThatCanBeOpenedBecomesTheActiveOne(t *testing.T) {
 		"ses-link":  func(path string) error { return os.Symlink(id+".jsonl", path) },
 		"ses-noise": func(path string) error { return os.WriteFile(path, []byte("noise\n"), 0o600) },
 		"ses-newer": func(path string) error {
-			return os.WriteFile(path, []byte(`{"v":9,"at":"2026-01-01T00:00:00Z","type":"created","data":{"session_id":"ses-newer"}}`+"\n"), 0o600)
+			return os.WriteFile(path, []byte(
+				`{"v":9,"at":"2026-01-01T00:00:00Z","type":"created","data":{"session_id":"ses-newer"}}`+"\n"), 0o600)
 		},
 	} {
 		if err := make(filepath.Join(dir, name+".jsonl")); err != nil {

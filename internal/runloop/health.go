@@ -20,9 +20,12 @@ const healthWait = 5 * time.Millisecond
 func (h *Hub) daemonState() protocol.State {
 	fresh := session.NewState()
 	st := protocol.State{
-		RunState: protocol.StateIdle, SteeringMode: fresh.SteeringMode, FollowUpMode: fresh.FollowUpMode, ApprovalMode: fresh.ApprovalMode,
-		Daemon: h.env.Daemon, LastSeq: h.env.Events.LastSeq(), Model: wireModel(h.env.own(), h.env.own()), Workdir: h.env.Workdir,
-		ActiveTools: []string{}, SessionState: jsontext.Value(`{}`), Assets: []protocol.AssetInfo{}, Jobs: []protocol.JobInfo{},
+		RunState: protocol.StateIdle, SteeringMode: fresh.SteeringMode, FollowUpMode: fresh.FollowUpMode,
+		ApprovalMode: fresh.ApprovalMode,
+		Daemon:       h.env.Daemon, LastSeq: h.env.Events.LastSeq(), Model: wireModel(h.env.own(), h.env.own()),
+		Workdir:     h.env.Workdir,
+		ActiveTools: []string{}, SessionState: jsontext.Value(`{}`), Assets: []protocol.AssetInfo{},
+		Jobs:                []protocol.JobInfo{},
 		ApprovalsIncomplete: !h.haveTakenUp(), // asked before the list is made
 		Runs:                h.runs(true), PendingApprovals: h.pendingApprovals("", nil),
 	}

@@ -56,14 +56,17 @@ func TestACompactionHoldsNoCommandUp(t *testing.T) {
 	root := tree.Nodes[0].ID
 	compacted := f.run(mux, "compact_session", protocol.CompactSessionParams{Scope: scope}).Later()
 	<-m.enter
-	if err := f.run(mux, "set_leaf", protocol.SetLeafParams{Scope: scope, LeafID: root}).Err(); err == nil || !strings.Contains(err.Error(), "run_in_progress") {
+	if err := f.run(mux, "set_leaf", protocol.SetLeafParams{Scope: scope, LeafID: root}).Err(); err == nil ||
+		!strings.Contains(err.Error(), "run_in_progress") {
 		t.Errorf("set_leaf: got %v, want run_in_progress", err)
 	}
-	prompted := f.run(mux, "prompt", protocol.PromptParams{Scope: scope, Text: "from the start", LeafID: root, Wait: no}).Later()
+	prompted := f.run(mux, "prompt", protocol.PromptParams{Scope: scope, Text: "from the start", LeafID: root, Wait: no}).
+		Later()
 	if prompted == nil {
 		t.Fatal("a prompt that has to wait for the compaction is not answered later")
 	}
-	if err := f.run(mux, "abort", protocol.AbortParams{Scope: scope}).Err(); err == nil || !strings.Contains(err.Error(), "no_active_run") {
+	if err := f.run(mux, "abort", protocol.AbortParams{Scope: scope}).Err(); err == nil ||
+		!strings.Contains(err.Error(), "no_active_run") {
 		t.Errorf("abort: got %v", err)
 	}
 	var wire *protocol.Error
@@ -99,7 +102,10 @@ func TestATextThatWaitsForAnAbortHoldsNoCommandUp(t *testing.T) {
 	if steered == nil {
 		t.Fatal("a steer that has to wait for the abort is not answered later")
 	}
-	queued := f.run(mux, "prompt", protocol.PromptParams{Scope: scope, Text: "and on", StreamingBehavior: "follow_up", Wait: no}).Later()
+	queued := f.run(mux, "prompt", protocol.PromptParams{
+		Scope: scope, Text: "and on", StreamingBehavior: "follow_up",
+		Wait: no,
+	}).Later()
 	if queued == nil {
 		t.Fatal("a prompt that has to wait for the abort is not answered later")
 	}
@@ -116,7 +122,10 @@ type silent struct{ tools }
 
 func (silent) List(ctx context.Context, _ model.Scope) []model.ToolInfo {
 	<-ctx.Done()
-	return []model.ToolInfo{{ToolSpec: model.ToolSpec{Name: "dumb"}, Module: "dumb", Problem: "has not said yet what it can do"}}
+	return []model.ToolInfo{{
+		ToolSpec: model.ToolSpec{Name: "dumb"}, Module: "dumb",
+		Problem: "has not said yet what it can do",
+	}}
 }
 
 // A tool that says nothing holds up nobody who asks what tools there are, and for

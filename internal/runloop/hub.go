@@ -127,13 +127,18 @@ func NewHub(o Options) *Hub {
 		o.Workdir = resolved(abs) // as that of every session is
 	}
 	h := &Hub{
-		pings: make(chan chan struct{}), drained: make(chan struct{}, 1), failed: make(chan struct{}, 1), searching: make(chan struct{}, 1),
-		resumes: make(chan struct{}, maxResumes), takenUp: make(chan struct{}),
+		pings: make(chan chan struct{}), drained: make(chan struct{}, 1), failed: make(chan struct{}, 1),
+		searching: make(chan struct{}, 1),
+		resumes:   make(chan struct{}, maxResumes), takenUp: make(chan struct{}),
 		state: lifecycle{loops: map[string]*loop{}, taken: map[string]chan struct{}{}, repairs: map[string]*repair{}},
 	}
 	h.env = &env{
-		Options: o, reports: semaphore.NewWeighted(maxReports), answers: budget.NewPool(maxAnswers), requests: budget.NewPool(maxRequests), arguments: budget.NewPool(maxArguments), waiting: budget.New(maxWaiting), waking: make(chan struct{}, maxWaking),
-		questions: budget.New(maxQuestions), forms: budget.New(maxForms), broken: h.broken, rested: func() { h.update(func(*lifecycle) {}) },
+		Options: o, reports: semaphore.NewWeighted(maxReports), answers: budget.NewPool(maxAnswers),
+		requests: budget.NewPool(maxRequests), arguments: budget.NewPool(maxArguments), waiting: budget.New(maxWaiting),
+		waking:    make(chan struct{}, maxWaking),
+		questions: budget.New(maxQuestions), forms: budget.New(maxForms), broken: h.broken, rested: func() {
+			h.update(func(*lifecycle) {})
+		},
 	}
 	return h
 }
@@ -354,7 +359,9 @@ func (h *Hub) release(l *loop) {
 // thin closes idle sessions where too many are open.
 func (h *Hub) thin() {
 	crowded := false
-	if h.readLifecycle(func(s *lifecycle) { crowded = len(s.loops) > 2*maxIdle || h.env.idle.Load() > idleBytes }); crowded {
+	if h.readLifecycle(func(s *lifecycle) {
+		crowded = len(s.loops) > 2*maxIdle || h.env.idle.Load() > idleBytes
+	}); crowded {
 		h.evict(time.Time{})
 	}
 }
@@ -386,7 +393,8 @@ func cannotOpen(err error) *protocol.Error {
 
 func notFound(id string) error {
 	if !session.ValidID(id) {
-		return protocol.Errorf(protocol.SessionNotFound, "session_id: %.80q is no session id: those have letters, digits and '-' only", id)
+		return protocol.Errorf(protocol.SessionNotFound,
+			"session_id: %.80q is no session id: those have letters, digits and '-' only", id)
 	}
 	return protocol.Errorf(protocol.SessionNotFound, "session_id: there is no session %s", id)
 }
@@ -437,7 +445,10 @@ func (h *Hub) sessionID(id string) (string, error) {
 func (h *Hub) active() (string, error) {
 	id, err := h.env.Store.Active()
 	if err != nil {
-		return "", &protocol.Error{Code: protocol.SessionError, Message: "the active session cannot be determined", Cause: err.Error()}
+		return "", &protocol.Error{
+			Code: protocol.SessionError, Message: "the active session cannot be determined",
+			Cause: err.Error(),
+		}
 	}
 	return id, nil
 }

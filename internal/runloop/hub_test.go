@@ -194,7 +194,9 @@ func newFixtureOn(t *testing.T, disk session.Disk, dir string, m Model, call too
 	return newFixtureWith(t, disk, dir, m, call, events, func(*Options) {})
 }
 
-func newFixtureWith(t *testing.T, disk session.Disk, dir string, m Model, call tools, events *recorder, change func(*Options)) *fixture {
+func newFixtureWith(t *testing.T, disk session.Disk, dir string, m Model, call tools, events *recorder,
+	change func(*Options),
+) *fixture {
 	t.Helper()
 	store, err := session.OpenOn(disk, dir)
 	if err != nil {
@@ -203,7 +205,8 @@ func newFixtureWith(t *testing.T, disk session.Disk, dir string, m Model, call t
 	f := &fixture{t: t, events: events, dir: dir, store: store}
 	var ids atomic.Int64
 	o := Options{
-		Modules: f, Audit: f.audit, Store: store, Model: m, ModelInfo: model.Choice{Provider: "offline", Name: offline.Name}, Tools: call, Events: events,
+		Modules: f, Audit: f.audit, Store: store, Model: m, ModelInfo: model.Choice{Provider: "offline", Name: offline.Name},
+		Tools: call, Events: events,
 		Now: time.Now, Fault: func(string, error) { f.faults.Add(1) },
 		NewID: func(prefix string) string { return fmt.Sprintf("%s%d-%d", prefix, time.Now().UnixNano(), ids.Add(1)) },
 	}
@@ -249,7 +252,10 @@ func answered[R protocol.Reply](a protocol.Answer[R], err error) (R, error) {
 }
 
 func (f *fixture) start(id, text string) (protocol.PromptAccepted, error) {
-	r, err := answered(f.prompt(context.Background(), protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: text, Wait: no}))
+	r, err := answered(f.prompt(context.Background(), protocol.PromptParams{
+		Scope: protocol.Scope{SessionID: id},
+		Text:  text, Wait: no,
+	}))
 	if err != nil {
 		return protocol.PromptAccepted{}, err
 	}
@@ -409,7 +415,9 @@ func (p panicky) Stream(ctx context.Context, req model.Request) iter.Seq2[model.
 }
 
 func TestPanicsCostOnlyTheirRun(t *testing.T) {
-	f := newFixture(t, t.TempDir(), panicky{}, func(_ context.Context, inv model.Invocation, _ func(model.ToolUpdate)) model.ToolResult {
+	f := newFixture(t, t.TempDir(), panicky{}, func(_ context.Context, inv model.Invocation,
+		_ func(model.ToolUpdate),
+	) model.ToolResult {
 		if inv.Phase == "setup" {
 			panic("oh no")
 		}
@@ -513,7 +521,8 @@ func TestIdleSessionsAreClosedAndComeBack(t *testing.T) {
 	f.events.wait(a.RunID)
 	for range 3 * maxIdle {
 		id := f.session()
-		if _, err := f.getState(context.Background(), protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}}); err != nil {
+		if _, err := f.getState(context.Background(), protocol.GetStateParams{Scope: protocol.Scope{SessionID: id}}); err !=
+			nil {
 			t.Fatal(err)
 		}
 	}
@@ -544,7 +553,9 @@ func TestNewSessionsAreClosed(t *testing.T) {
 	f.mu.Unlock()
 	for _, l := range open { // until each has looked whether there is a run to resume
 		c := newCall()
-		if err := l.post(context.Background(), queryIn{ticket: c, read: func(*machine) (any, error) { return nil, nil }}); err == nil {
+		if err := l.post(context.Background(), queryIn{ticket: c, read: func(*machine) (any, error) {
+			return nil, nil
+		}}); err == nil {
 			_, _ = l.await(context.Background(), c.reply)
 		}
 	}
@@ -617,7 +628,10 @@ func TestExtensionCommandsAreJournaledBeforeTheyAreAnswered(t *testing.T) {
 	ctx := context.Background()
 	for range 20 {
 		id := f.session()
-		r, err := answered(f.extensionCommand(ctx, protocol.ExtensionCommandParams{Scope: protocol.Scope{SessionID: id}, Name: "t.x"}))
+		r, err := answered(f.extensionCommand(ctx, protocol.ExtensionCommandParams{
+			Scope: protocol.Scope{SessionID: id},
+			Name:  "t.x",
+		}))
 		if err != nil || !r.OK {
 			t.Fatalf("got %+v, %v", r, err)
 		}
@@ -632,11 +646,12 @@ func TestExtensionCommandsAreJournaledBeforeTheyAreAnswered(t *testing.T) {
 func TestDrainWaitsForExtensionCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		enter, leave := make(chan struct{}), make(chan struct{})
-		f := newFixture(t, t.TempDir(), offline.Model{}, func(context.Context, model.Invocation, func(model.ToolUpdate)) model.ToolResult {
-			close(enter)
-			<-leave
-			return model.ToolResult{OK: true}
-		}, newRecorder())
+		f := newFixture(t, t.TempDir(), offline.Model{},
+			func(context.Context, model.Invocation, func(model.ToolUpdate)) model.ToolResult {
+				close(enter)
+				<-leave
+				return model.ToolResult{OK: true}
+			}, newRecorder())
 		ctx := context.Background()
 		a, err := f.extensionCommand(ctx, protocol.ExtensionCommandParams{Name: "t.x"})
 		if err != nil {
@@ -696,12 +711,19 @@ func TestOrchestratorsHaveTheirSayBeforeATextIsAccepted(t *testing.T) {
 		f.before = func(string, []byte) (string, error) { return "", errors.New("guard: no") } // the key answers
 	}
 	for name, err := range map[string]error{
-		"prompt":    second(f.start(id, "secret")),
-		"steer":     second(answered(f.queue(ctx, protocol.KindSteer, protocol.SteerParams{Scope: scope, Text: "secret", IfIdle: "prompt"}))),
-		"follow_up": second(answered(f.queue(ctx, protocol.KindFollowUp, protocol.SteerParams{Scope: scope, Text: "secret", IfIdle: "prompt"}))),
+		"prompt": second(f.start(id, "secret")),
+		"steer": second(answered(f.queue(ctx, protocol.KindSteer, protocol.SteerParams{
+			Scope: scope, Text: "secret",
+			IfIdle: "prompt",
+		}))),
+		"follow_up": second(answered(f.queue(ctx, protocol.KindFollowUp, protocol.SteerParams{
+			Scope: scope, Text: "secret",
+			IfIdle: "prompt",
+		}))),
 	} {
 		var wire *protocol.Error
-		if !errors.As(err, &wire) || wire.Code != protocol.CommandRejected || !strings.HasPrefix(wire.Message, "rejected_by_hook: guard: ") {
+		if !errors.As(err, &wire) || wire.Code != protocol.CommandRejected ||
+			!strings.HasPrefix(wire.Message, "rejected_by_hook: guard: ") {
 			t.Errorf("%s: got %v, want rejected_by_hook with the reason", name, err)
 		}
 	}
@@ -715,7 +737,8 @@ func TestContextModulesShapeWhatTheModelReads(t *testing.T) {
 	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
 	var warned atomic.Int64
 	f.events.onEvent = func(ev protocol.Event) {
-		if w, ok := ev.(protocol.Warning); ok && w.Code == "context_failed" && w.TurnID != "" && strings.Contains(w.Message, "shaper") {
+		if w, ok := ev.(protocol.Warning); ok && w.Code == "context_failed" && w.TurnID != "" &&
+			strings.Contains(w.Message, "shaper") {
 			warned.Add(1)
 		}
 	}
@@ -744,7 +767,8 @@ func TestContextModulesShapeWhatTheModelReads(t *testing.T) {
 	f.events.done(t)
 	got := *f.audited.Load()
 	slices.Sort(got)
-	if want := []string{"session:end", "session:end", "session:fork", "session:start", "session:start"}; !slices.Equal(got, want) {
+	if want := []string{"session:end", "session:end", "session:fork", "session:start", "session:start"}; !slices.Equal(got,
+		want) {
 		t.Errorf("audited %v, want %v", got, want)
 	}
 }
@@ -818,7 +842,8 @@ func TestStateInTheMiddleOfAMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st.RunState != "running" || st.RunID != a.RunID || st.Partial == nil || st.Partial.Text != "partly " || len(st.Runs) != 1 {
+	if st.RunState != "running" || st.RunID != a.RunID || st.Partial == nil || st.Partial.Text != "partly " ||
+		len(st.Runs) != 1 {
 		t.Errorf("got %+v, want the run and what was said so far", st)
 	}
 	close(m.leave)
@@ -865,7 +890,10 @@ func TestASlowOrchestratorHoldsUpOnlyItsSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := f.queue(ctx, protocol.KindFollowUp, protocol.SteerParams{Scope: scope, Text: "second", IfIdle: "prompt"})
+	second, err := f.queue(ctx, protocol.KindFollowUp, protocol.SteerParams{
+		Scope: scope, Text: "second",
+		IfIdle: "prompt",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -921,7 +949,8 @@ func TestNothingIsAcceptedInAFolderThatIsGone(t *testing.T) {
 	for range 2 { // by the loop that was open, and by one that would have to be opened
 		var wire *protocol.Error
 		_, err := f.start(id, "go")
-		if !errors.As(err, &wire) || wire.Code != protocol.SessionError || !strings.Contains(wire.Cause, "removed or replaced") {
+		if !errors.As(err, &wire) || wire.Code != protocol.SessionError ||
+			!strings.Contains(wire.Cause, "removed or replaced") {
 			t.Errorf("got %v, want session_error that says what happened", err)
 		}
 	}

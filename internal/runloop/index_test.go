@@ -29,7 +29,10 @@ func TestALongSessionIsTheSameWithItsIndex(t *testing.T) {
 		n := 0
 		h = NewHub(Options{
 			Store: store, Events: newRecorder(), Now: time.Now, Tools: tools(nil),
-			NewID: func(prefix string) string { n++; return fmt.Sprint(prefix, n+1) }, Fault: func(_ string, err error) { t.Error(err) },
+			NewID: func(prefix string) string {
+				n++
+				return fmt.Sprint(prefix, n+1)
+			}, Fault: func(_ string, err error) { t.Error(err) },
 		})
 		if len(first) > 0 {
 			if err := h.create(first, true); err != nil {
@@ -50,7 +53,10 @@ func TestALongSessionIsTheSameWithItsIndex(t *testing.T) {
 	for n := range 400 {
 		run := fmt.Sprint("run-", n)
 		add(session.RunStarted{RunID: run})
-		for k, m := range []model.Message{{Role: model.User, Text: "and then?"}, {Role: model.Assistant, Text: strings.Repeat("a story ", 200)}} {
+		for k, m := range []model.Message{
+			{Role: model.User, Text: "and then?"},
+			{Role: model.Assistant, Text: strings.Repeat("a story ", 200)},
+		} {
 			f := session.MessageAdded{ID: fmt.Sprintf("msg-%d-%d", n, k), ParentID: parent, RunID: run, Message: m}
 			add(f)
 			parent = f.ID
@@ -116,7 +122,8 @@ func TestALongSessionIsTheSameWithItsIndex(t *testing.T) {
 	without := look(h)
 	for i := range without {
 		if without[i] != closed[i] || without[i] != opened[i] {
-			t.Errorf("answer %d: without an index\n%.3000s\nclosed, with it\n%.3000s\nopened\n%.3000s", i, without[i], closed[i], opened[i])
+			t.Errorf("answer %d: without an index\n%.3000s\nclosed, with it\n%.3000s\nopened\n%.3000s", i, without[i], closed[i],
+				opened[i])
 		}
 	}
 	if _, err := h.deleteSession(t.Context(), protocol.DeleteSessionParams{SessionID: "ses-1"}); err != nil {

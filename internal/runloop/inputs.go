@@ -76,14 +76,16 @@ func (in promptIn) step(m *machine) {
 	switch {
 	case m.draining:
 		m.refuse(in.ticket, shuttingDown())
-	case run == nil && m.phase == compacting && in.p.LeafID != "" && in.p.LeafID != m.s.Leaf, run != nil && run.Aborting && kind != "":
+	case run == nil && m.phase == compacting && in.p.LeafID != "" && in.p.LeafID != m.s.Leaf, run != nil && run.Aborting &&
+		kind != "":
 		m.postpone(in.ticket, in)
 	case in.p.LeafID != "" && m.s.Entry(in.p.LeafID) == nil:
 		m.refuse(in.ticket, unknownLeaf(m.s.ID, in.p.LeafID))
 	case run != nil && kind == "":
 		m.refuse(in.ticket, runInProgress(m.s.ID, run.ID))
 	case run != nil && in.p.LeafID != "" && in.p.LeafID != m.s.Leaf:
-		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "leaf_id: run %s of session %s has another leaf", run.ID, m.s.ID))
+		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "leaf_id: run %s of session %s has another leaf", run.ID,
+			m.s.ID))
 	case run != nil:
 		if m.enqueue(in.ticket, kind, protocol.Prompt.Name(), in.p.Text, in.p.IdempotencyKey, in.images) && in.wait {
 			m.waiters = append(m.waiters, in.ticket)
@@ -139,8 +141,13 @@ func (m *machine) waitFor(to ticket) {
 func noModel(why error) *protocol.Error { return protocol.Rejectf(protocol.NoModel, "%v", why) }
 
 // beginRun starts a run with a text and answers the command that brought it.
-func (m *machine) beginRun(to ticket, command, text, key string, images []model.Attachment, approvals protocol.ApprovalMode) (runID string) {
-	in := session.Input{InputID: m.newID("in-"), Kind: protocol.KindPrompt, Command: command, Text: text, RunID: m.newID("run-"), Key: key, Attachments: images, Approvals: approvals}
+func (m *machine) beginRun(to ticket, command, text, key string, images []model.Attachment,
+	approvals protocol.ApprovalMode,
+) (runID string) {
+	in := session.Input{
+		InputID: m.newID("in-"), Kind: protocol.KindPrompt, Command: command, Text: text,
+		RunID: m.newID("run-"), Key: key, Attachments: images, Approvals: approvals,
+	}
 	m.reply(to, accepted(in, m.s.ID))
 	m.record(in)
 	m.openRun(in)
@@ -150,14 +157,19 @@ func (m *machine) beginRun(to ticket, command, text, key string, images []model.
 // enqueue owes a text to the active run. It tells whether it was accepted.
 func (m *machine) enqueue(to ticket, kind protocol.Kind, command, text, key string, images []model.Attachment) bool {
 	if len(m.s.Pending) >= maxPending || pendingBytes(m.s.Pending)+len(text) > maxPendingBytes {
-		m.refuse(to, protocol.Rejectf(protocol.QueueFull, "%d texts wait already, at most %d (%d MiB) may", len(m.s.Pending), maxPending, maxPendingBytes>>20))
+		m.refuse(to, protocol.Rejectf(protocol.QueueFull, "%d texts wait already, at most %d (%d MiB) may", len(m.s.Pending),
+			maxPending, maxPendingBytes>>20))
 		return false
 	}
-	in := session.Input{InputID: m.newID("in-"), Kind: kind, Command: command, Text: text, RunID: m.s.Run.ID, Key: key, Attachments: images}
+	in := session.Input{
+		InputID: m.newID("in-"), Kind: kind, Command: command, Text: text, RunID: m.s.Run.ID, Key: key,
+		Attachments: images,
+	}
 	m.record(in)
 	counts := m.counts()
 	m.publish(protocol.Status{
-		Ref: m.turnRef(), Code: protocol.Code(kind + "_queued"), Message: fmt.Sprintf("queued: %d to steer, %d to follow up", counts.Steer, counts.FollowUp),
+		Ref: m.turnRef(), Code: protocol.Code(kind + "_queued"), Message: fmt.Sprintf("queued: %d to steer, %d to follow up",
+			counts.Steer, counts.FollowUp),
 		InputID: in.InputID, PendingCounts: &counts,
 	})
 	m.reply(to, accepted(in, m.s.ID))
@@ -206,14 +218,16 @@ func (in abortIn) step(m *machine) {
 	switch {
 	case run == nil && m.phase == compacting && in.runID == "":
 		m.dropCompaction(aborted())
-		m.refuse(in.ticket, protocol.Rejectf(protocol.NoActiveRun, "session %s has no active run; its compaction is given up", m.s.ID))
+		m.refuse(in.ticket, protocol.Rejectf(protocol.NoActiveRun, "session %s has no active run; its compaction is given "+
+			"up", m.s.ID))
 		m.becomeIdle()
 		return
 	case run == nil:
 		m.refuse(in.ticket, noActiveRun(m.s.ID))
 		return
 	case in.runID != "" && in.runID != run.ID:
-		m.refuse(in.ticket, protocol.Rejectf(protocol.NoActiveRun, "session %s is running %s, not %.80q", m.s.ID, run.ID, in.runID))
+		m.refuse(in.ticket, protocol.Rejectf(protocol.NoActiveRun, "session %s is running %s, not %.80q", m.s.ID, run.ID,
+			in.runID))
 		return
 	}
 	answer := protocol.AbortAccepted{Command: protocol.Abort.Name(), RunID: run.ID, Discarded: []protocol.DiscardedInput{}}
@@ -252,8 +266,11 @@ func (m *machine) finishAbort() {
 	for _, call := range m.s.Run.Calls {
 		m.record(session.MessageAdded{
 			ID: m.newID("msg-"), ParentID: m.s.Leaf, RunID: m.s.Run.ID, TurnKind: m.s.Run.Kind,
-			Message: model.Message{Role: model.Tool, ToolCallID: call.ID, ToolName: call.Name, Text: "not run: the run was aborted"},
-			NotRun:  protocol.NotRunAborted,
+			Message: model.Message{
+				Role: model.Tool, ToolCallID: call.ID, ToolName: call.Name,
+				Text: "not run: the run was aborted",
+			},
+			NotRun: protocol.NotRunAborted,
 		})
 	}
 	if m.s.Run.TurnOpen {
@@ -278,13 +295,17 @@ func (in modelIn) step(m *machine) {
 		defer m.callModel()
 	}
 	m.tellSetting(is == was, "model", strings.Trim(is.Provider+"/"+is.Name, "/"))
-	m.reply(in.ticket, protocol.ModelAccepted{Command: protocol.SetModel.Name(), Model: wireModel(m.model(), m.ownModel())})
+	m.reply(in.ticket, protocol.ModelAccepted{
+		Command: protocol.SetModel.Name(),
+		Model:   wireModel(m.model(), m.ownModel()),
+	})
 }
 
 // tellSetting tells every client that a session has another setting.
 func (m *machine) tellSetting(same bool, name, value string) {
 	if !same {
-		m.publish(protocol.Status{Ref: protocol.Ref{SessionID: m.s.ID}, Code: protocol.StatusSettingChanged, Message: name + ": " + value})
+		m.publish(protocol.Status{Ref: protocol.Ref{SessionID: m.s.ID}, Code: protocol.StatusSettingChanged, Message: name +
+			": " + value})
 	}
 }
 
@@ -303,7 +324,8 @@ func (in titleIn) step(m *machine) {
 	if in.title != m.s.Title {
 		m.record(session.TitleSet{Title: in.title})
 		m.publish(protocol.Status{
-			Ref: protocol.Ref{SessionID: m.s.ID}, Code: protocol.StatusTitleSet, Message: "the session is called " + in.title, Title: in.title,
+			Ref: protocol.Ref{SessionID: m.s.ID}, Code: protocol.StatusTitleSet, Message: "the session is called " + in.title,
+			Title: in.title,
 		})
 	}
 	m.reply(in.ticket, protocol.TitleAccepted{Command: "set_title", Title: in.title})
@@ -312,7 +334,10 @@ func (in titleIn) step(m *machine) {
 func (in readIn) step(m *machine) {
 	if m.s.Unread {
 		m.record(session.MarkedRead{})
-		m.publish(protocol.Status{Ref: protocol.Ref{SessionID: m.s.ID}, Code: protocol.StatusMarkedRead, Message: "the session has been read"})
+		m.publish(protocol.Status{
+			Ref: protocol.Ref{SessionID: m.s.ID}, Code: protocol.StatusMarkedRead,
+			Message: "the session has been read",
+		})
 	}
 	m.reply(in.ticket, protocol.MarkedRead{Command: "mark_read"})
 }
@@ -334,7 +359,10 @@ func (in leafIn) step(m *machine) {
 // moveLeaf has the session go on from an entry, and tells every screen.
 func (m *machine) moveLeaf(id string) {
 	m.record(session.LeafSet{LeafID: id})
-	m.publish(protocol.Status{Ref: protocol.Ref{SessionID: m.s.ID}, Code: protocol.StatusLeafSet, Message: "the session goes on from " + id})
+	m.publish(protocol.Status{
+		Ref: protocol.Ref{SessionID: m.s.ID}, Code: protocol.StatusLeafSet,
+		Message: "the session goes on from " + id,
+	})
 }
 
 func (in queryIn) step(m *machine) {

@@ -69,7 +69,9 @@ func (l *loop) system(ctx context.Context, gen int, call modelCall, on []string)
 
 // refreshEnvironment completes what was taken of the surroundings, and reports whether there was
 // anything to add.
-func (e *env) refreshEnvironment(ctx context.Context, taken session.EnvironmentTaken, from model.Scope, on []string) (session.EnvironmentTaken, bool) {
+func (e *env) refreshEnvironment(ctx context.Context, taken session.EnvironmentTaken, from model.Scope,
+	on []string,
+) (session.EnvironmentTaken, bool) {
 	changed := !taken.Of(from.Workdir)
 	if changed {
 		taken = session.EnvironmentTaken{Workdir: from.Workdir, Text: e.Instructions.Environment(ctx, from.Workdir)}
@@ -82,7 +84,9 @@ func (e *env) refreshEnvironment(ctx context.Context, taken session.EnvironmentT
 	return taken, changed
 }
 
-func (h *Hub) getSystem(ctx context.Context, p protocol.GetSystemParams) (a protocol.Answer[protocol.System], err error) {
+func (h *Hub) getSystem(ctx context.Context, p protocol.GetSystemParams) (a protocol.Answer[protocol.System],
+	err error,
+) {
 	type view struct {
 		toolset
 		id    string

@@ -23,15 +23,18 @@ func (m *machine) overLimit() *protocol.Error {
 	if granted.DayCost > m.today { // it was yesterday's
 		granted.DayCost = 0
 	}
-	const again = "; the next prompt starts a run that may use as much again, and a higher limit in config.toml lets one run do more"
+	const again = "; the next prompt starts a run that may use as much again, " +
+		"and a higher limit in config.toml lets one run do more"
 	var why string
 	switch l := m.limits; {
 	case l.RunTokens > 0 && tokens-granted.Tokens >= l.RunTokens:
 		why = fmt.Sprintf("the run has used %d tokens, and run_tokens in [limits] is %d%s", tokens, l.RunTokens, again)
 	case l.RunCost > 0 && used.Cost-granted.Cost >= l.RunCost:
-		why = fmt.Sprintf("the run has cost %s USD, and run_cost in [limits] is %s%s", dollars(used.Cost), dollars(l.RunCost), again)
+		why = fmt.Sprintf("the run has cost %s USD, and run_cost in [limits] is %s%s", dollars(used.Cost), dollars(l.RunCost),
+			again)
 	case l.DayCost > 0 && m.today-granted.DayCost >= l.DayCost:
-		why = fmt.Sprintf("today has cost %s USD, and day_cost in [limits] is %s; go on tomorrow, or set a higher limit in config.toml and start the daemon again",
+		why = fmt.Sprintf("today has cost %s USD, and day_cost in [limits] is %s; go on tomorrow, or set a higher limit in "+
+			"config.toml and start the daemon again",
 			dollars(m.today), dollars(l.DayCost))
 	default:
 		return nil

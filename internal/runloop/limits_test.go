@@ -20,11 +20,23 @@ func TestLimits(t *testing.T) {
 		want   string // of the error; "" is none
 		next   bool   // the next prompt calls the model
 	}{
-		"none":          {Limits{}, 1 << 60, "", true},
-		"not reached":   {Limits{RunTokens: 1001, RunCost: 25_000_001, DayCost: 2}, 1, "", true},
-		"tokens":        {Limits{RunTokens: 1000}, 0, "the run has used 1000 tokens, and run_tokens in [limits] is 1000; the next prompt", true},
-		"cost":          {Limits{RunCost: 20_000_000}, 0, "the run has cost 0.025 USD, and run_cost in [limits] is 0.02; the next prompt", true},
-		"the day's":     {Limits{DayCost: 3_500_000_000}, 4_000_000_000, "today has cost 4 USD, and day_cost in [limits] is 3.5; go on tomorrow", false},
+		"none":        {Limits{}, 1 << 60, "", true},
+		"not reached": {Limits{RunTokens: 1001, RunCost: 25_000_001, DayCost: 2}, 1, "", true},
+		"tokens": {
+			Limits{RunTokens: 1000},
+			0,
+			"the run has used 1000 tokens, and run_tokens in [limits] is 1000; the next prompt", true,
+		},
+		"cost": {
+			Limits{RunCost: 20_000_000},
+			0,
+			"the run has cost 0.025 USD, and run_cost in [limits] is 0.02; the next prompt", true,
+		},
+		"the day's": {
+			Limits{DayCost: 3_500_000_000},
+			4_000_000_000,
+			"today has cost 4 USD, and day_cost in [limits] is 3.5; go on tomorrow", false,
+		},
 		"the first one": {Limits{RunTokens: 1, RunCost: 1, DayCost: 1}, 1, "run_tokens", false},
 	} {
 		t.Run(name, func(t *testing.T) {

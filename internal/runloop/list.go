@@ -17,7 +17,9 @@ const listReaders = 2
 
 // listSessions answers at once where every session is open or known; else when the
 // journals of the others have been read.
-func (h *Hub) listSessions(_ context.Context, p protocol.ListSessionsParams) (a protocol.Answer[protocol.Sessions], err error) {
+func (h *Hub) listSessions(_ context.Context, p protocol.ListSessionsParams) (a protocol.Answer[protocol.Sessions],
+	err error,
+) {
 	limit := 50
 	if p.Limit != nil {
 		limit = *p.Limit
@@ -172,8 +174,9 @@ func (h *Hub) summaryInfo(s session.Summary) protocol.SessionInfo {
 	return protocol.SessionInfo{
 		SessionID: s.ID, Title: s.Title, CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
 		Messages: s.Messages, RunState: state, ParentID: s.ParentID, Usage: *wireUsage(&s.Usage),
-		Workdir: cmp.Or(s.Workdir, h.env.Workdir), LastStopReason: s.LastStop, Unread: s.Unread, LastText: s.Said, WaitingFor: waits,
-		Model: wireModel(chosen(s.Model, s.Answered, h.env.own()), h.env.own()),
+		Workdir: cmp.Or(s.Workdir, h.env.Workdir), LastStopReason: s.LastStop, Unread: s.Unread, LastText: s.Said,
+		WaitingFor: waits,
+		Model:      wireModel(chosen(s.Model, s.Answered, h.env.own()), h.env.own()),
 	}
 }
 

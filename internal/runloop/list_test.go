@@ -85,7 +85,8 @@ func TestOpeningASessionHoldsNoOtherUp(t *testing.T) {
 // announced and nothing is kept of it.
 func TestLookingAtASessionDoesNotOpenIt(t *testing.T) {
 	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
-	f.put("ses-1", said("m1", "", model.User, "one"), said("m2", "m1", model.Assistant, "two"), said("m3", "m2", model.User, "three"))
+	f.put("ses-1", said("m1", "", model.User, "one"), said("m2", "m1", model.Assistant, "two"),
+		said("m3", "m2", model.User, "three"))
 	ctx, scope, limit := context.Background(), protocol.Scope{SessionID: "ses-1"}, 2
 	all, err := f.getMessages(ctx, protocol.GetMessagesParams{Scope: scope})
 	if err != nil || len(all.Messages) != 3 || all.LeafID != "m3" {
@@ -119,7 +120,9 @@ func TestLookingAtASessionDoesNotOpenIt(t *testing.T) {
 // each page of very many would otherwise read them all.
 func TestAPageOfAFolderReadsNoMoreThanItTakes(t *testing.T) {
 	here := t.TempDir()
-	f := newFixtureWith(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, newRecorder(), func(o *Options) { o.Workdir = here })
+	f := newFixtureWith(t, session.OSDisk{}, t.TempDir(), offline.Model{}, echoTool, newRecorder(), func(o *Options) {
+		o.Workdir = here
+	})
 	const all = 30
 	for i := range all {
 		f.put(fmt.Sprintf("ses-%02d", i), said("m1", "", model.User, "one"))
@@ -134,7 +137,10 @@ func TestAPageOfAFolderReadsNoMoreThanItTakes(t *testing.T) {
 	}
 	limit, before := 2, ""
 	for page := 1; page <= 3; page++ {
-		list, err := answered(f.listSessions(context.Background(), protocol.ListSessionsParams{Limit: &limit, Workdir: here, Before: before}))
+		list, err := answered(f.listSessions(context.Background(), protocol.ListSessionsParams{
+			Limit: &limit, Workdir: here,
+			Before: before,
+		}))
 		if err != nil || len(list.Sessions) != limit {
 			t.Fatalf("page %d: got %+v %v", page, list, err)
 		}
@@ -143,7 +149,10 @@ func TestAPageOfAFolderReadsNoMoreThanItTakes(t *testing.T) {
 			t.Errorf("after page %d of %d sessions %d journals have been read", page, limit, n)
 		}
 	}
-	list, err := answered(f.listSessions(context.Background(), protocol.ListSessionsParams{Limit: &limit, Workdir: t.TempDir()}))
+	list, err := answered(f.listSessions(context.Background(), protocol.ListSessionsParams{
+		Limit:   &limit,
+		Workdir: t.TempDir(),
+	}))
 	if err != nil || len(list.Sessions) != 0 || known() != all {
 		t.Errorf("another folder: got %+v %v, and %d journals read", list, err, known())
 	}

@@ -101,7 +101,9 @@ func TestACallWithLongArgumentsWaitsForRoom(t *testing.T) {
 		const size = 3 << 20
 		events := newRecorder()
 		got := make(chan int, 3)
-		f := newFixture(t, t.TempDir(), longCaller{size}, func(_ context.Context, inv model.Invocation, _ func(model.ToolUpdate)) model.ToolResult {
+		f := newFixture(t, t.TempDir(), longCaller{size}, func(_ context.Context, inv model.Invocation,
+			_ func(model.ToolUpdate),
+		) model.ToolResult {
 			got <- len(inv.Arguments)
 			return model.ToolResult{OK: true, Text: "done"}
 		}, events)

@@ -95,9 +95,13 @@ var (
 func newLoop(e *env, s *session.State, j *session.Journal) *loop {
 	l := &loop{
 		id: s.ID, env: e, journal: j,
-		m:        &machine{s: s, ownModel: e.own, missing: e.cannotAnswer, maxSteps: e.MaxSteps, limits: e.Limits, filesDir: e.Store.FilesDir(s.ID), home: e.Workdir, newID: e.NewID},
+		m: &machine{
+			s: s, ownModel: e.own, missing: e.cannotAnswer, maxSteps: e.MaxSteps, limits: e.Limits,
+			filesDir: e.Store.FilesDir(s.ID), home: e.Workdir, newID: e.NewID,
+		},
 		captures: map[string]*capture{},
-		mailbox:  make(chan input, mailboxSize), stop: make(chan struct{}), begun: make(chan struct{}), done: make(chan struct{}),
+		mailbox:  make(chan input, mailboxSize), stop: make(chan struct{}), begun: make(chan struct{}),
+		done: make(chan struct{}),
 	}
 	if e.Models != nil {
 		l.m.windowOf = e.Models.Window
@@ -187,7 +191,8 @@ func (l *loop) outcome(ctx context.Context, replies <-chan reply) (reply, error)
 	case l.failure != nil:
 		err = l.failure
 	default:
-		refused := protocol.Rejectf(protocol.ShuttingDown, "the daemon stops; what was running goes on when it is started again")
+		refused := protocol.Rejectf(protocol.ShuttingDown,
+			"the daemon stops; what was running goes on when it is started again")
 		refused.Cause = protocol.CauseBegun
 		err = refused
 	}
@@ -317,7 +322,10 @@ func (l *loop) commit() error {
 	for _, kept := range out.rules {
 		if err := l.keepRule(kept); err != nil {
 			l.env.Fault(l.id, err)
-			out.events = append(out.events, protocol.Warning{Ref: protocol.Ref{SessionID: l.id}, Code: protocol.WarningRuleNotKept, Message: "the rule is not kept: " + err.Error()})
+			out.events = append(out.events, protocol.Warning{
+				Ref:  protocol.Ref{SessionID: l.id},
+				Code: protocol.WarningRuleNotKept, Message: "the rule is not kept: " + err.Error(),
+			})
 		}
 		l.m.record(session.RuleKept{ApprovalID: kept.approvalID}) // is written with the next batch
 	}
@@ -377,7 +385,10 @@ func (l *loop) broke(message string, err error) *protocol.Error {
 	l.env.Fault(l.id, err)
 	failure := &protocol.Error{Code: protocol.SessionError, Message: message, Cause: err.Error()}
 	if l.open.RunID != "" {
-		l.env.Events.Append(protocol.ErrorEvent{Ref: l.open, Code: failure.Code, Message: failure.Message, Cause: failure.Cause})
+		l.env.Events.Append(protocol.ErrorEvent{
+			Ref: l.open, Code: failure.Code, Message: failure.Message,
+			Cause: failure.Cause,
+		})
 	}
 	return failure
 }
@@ -401,7 +412,9 @@ func (l *loop) tellQuestion() {
 	shown := l.m.pendingQuestion()
 	if shown != nil {
 		if most := l.env.ApprovalTimeout; most > 0 {
-			l.late = time.AfterFunc(shown.CreatedAt.Add(most).Sub(l.env.Now()), func() { _ = l.post(context.Background(), lateIn{id}) })
+			l.late = time.AfterFunc(shown.CreatedAt.Add(most).Sub(l.env.Now()), func() {
+				_ = l.post(context.Background(), lateIn{id})
+			})
 		}
 		l.told = l.shorten(shown)
 	}

@@ -26,11 +26,14 @@ const (
 	keptTokens      = 20_000   // a compaction leaves about so many
 	fullPercent     = 80       // of its context window, and a session is compacted
 	readPercent     = 70       // of it is what a summary is made from at most
-	sentPercent     = 80       // of it is what a request has at most, as far as results can be cut: what JSON adds is not counted
-	maxRequest      = 64 << 20 // bytes of the conversation in a request, images aside: no window is as large
-	maxSummarised   = 4 << 20  // bytes of a conversation that are read from the journal for its summary: of the rest the texts' ends
-	maxOverflows    = 3        // compactions in one turn because the provider refused its length, and shorter requests for one summary
-	maxAgain        = 2        // times in one turn that an answer which broke off is asked for again
+	// of it is what a request has at most, as far as results can be cut: what JSON adds is not counted
+	sentPercent = 80
+	maxRequest  = 64 << 20 // bytes of the conversation in a request, images aside: no window is as large
+	// bytes of a conversation that are read from the journal for its summary: of the rest the texts' ends
+	maxSummarised = 4 << 20
+	// compactions in one turn because the provider refused its length, and shorter requests for one summary
+	maxOverflows = 3
+	maxAgain     = 2 // times in one turn that an answer which broke off is asked for again
 )
 
 // machine decides. It is a pure function of the facts folded so far and its
@@ -44,11 +47,14 @@ type machine struct {
 	limits   Limits
 	today    int64                                                                   // spent by all sessions, as of now
 	judge    func(inv model.Invocation, mode string, answers [][]byte) model.Verdict // nil: the caller decides
-	windowOf func(model.Choice) int64                                                // the context size of a model that sets none
-	missing  func(model.Choice) error                                                // why a model cannot be asked; nil: all can
-	filesDir string                                                                  // where the session's images are
-	home     string                                                                  // the daemon's folder, for a session that names none
-	newID    func(prefix string) string
+	// the context size of a model that sets none
+	windowOf func(model.Choice) int64
+	// why a model cannot be asked; nil: all can
+	missing  func(model.Choice) error
+	filesDir string // where the session's images are
+	// the daemon's folder, for a session that names none
+	home  string
+	newID func(prefix string) string
 
 	now       time.Time
 	out       effects
@@ -227,7 +233,8 @@ func (m *machine) deliver(inputs []session.Input) {
 			Message: model.Message{Role: model.User, Text: in.Text, Attachments: in.Attachments},
 		})
 		m.publish(protocol.MessageStart{
-			Ref: m.turnRef(), MessageID: id, Role: string(model.User), Text: in.Text, Attachments: wireAttachments(m.filesDir, in.Attachments),
+			Ref: m.turnRef(), MessageID: id, Role: string(model.User), Text: in.Text, Attachments: wireAttachments(m.filesDir,
+				in.Attachments),
 			InputID: in.InputID,
 		})
 		m.publish(protocol.MessageEnd{Ref: m.turnRef(), MessageID: id, Role: string(model.User), Text: in.Text})
@@ -243,7 +250,8 @@ func (m *machine) callModel() {
 	}
 	if why := m.modelMissing(); why != nil {
 		if m.phase != modelless || m.lacks != why.Error() {
-			m.publish(protocol.Status{Ref: m.turnRef(), Code: protocol.StatusModelMissing, Message: "the run waits: " + why.Error()})
+			m.publish(protocol.Status{Ref: m.turnRef(), Code: protocol.StatusModelMissing, Message: "the run waits: " +
+				why.Error()})
 			m.since = m.now
 		}
 		m.phase, m.lacks = modelless, why.Error()
@@ -253,7 +261,10 @@ func (m *machine) callModel() {
 		return
 	}
 	if m.s.Run.Steps >= m.maxSteps {
-		m.endTurn(protocol.StopError, &protocol.Error{Code: protocol.StepLimit, Message: fmt.Sprintf("the turn took %d model calls", m.maxSteps)})
+		m.endTurn(protocol.StopError, &protocol.Error{
+			Code:    protocol.StepLimit,
+			Message: fmt.Sprintf("the turn took %d model calls", m.maxSteps),
+		})
 		return
 	}
 	if why := m.overLimit(); why != nil {
@@ -268,7 +279,9 @@ func (m *machine) callModel() {
 	}
 	history, fit := m.s.Conversation(), m.fits()
 	if n := history.Bytes(); n > maxRequest {
-		m.endTurn(protocol.StopError, providerError(fmt.Errorf("the conversation has %d MiB, more than the %d MiB that a request may have, and could not be summarised: choose another model, or go on in a branch from an earlier message", n>>20, maxRequest>>20)))
+		m.endTurn(protocol.StopError, providerError(fmt.Errorf("the conversation has %d MiB, more than the %d MiB that a "+
+			"request may have, and could not be summarised: choose another model, or go on in a branch from an earlier message",
+			n>>20, maxRequest>>20)))
 		return
 	}
 	m.msg = message{id: m.newID("msg-"), model: m.model().Name}
@@ -354,7 +367,9 @@ func (m *machine) refusal(call model.ToolCall) (model.ToolResult, bool) {
 	switch {
 	case m.s.Run.Stop == model.StopLength:
 		return model.Failed(model.BadRequest, "not run: the model's message was cut off at its length limit"), true
-	case m.s.ToolsChosen && !m.searches(call) && !slices.ContainsFunc(m.s.Tools, func(name string) bool { return model.Means(call.Name, name) }):
+	case m.s.ToolsChosen && !m.searches(call) && !slices.ContainsFunc(m.s.Tools, func(name string) bool {
+		return model.Means(call.Name, name)
+	}):
 		return model.Failed(model.Forbidden, call.Name+" is not active in this session"), true
 	}
 	return model.ToolResult{}, false
@@ -365,7 +380,10 @@ func (m *machine) invocation(call model.ToolCall) *model.Invocation {
 }
 
 func (m *machine) toolStart(call model.ToolCall) protocol.Event {
-	return protocol.ToolStart{Ref: m.turnRef(), ToolCallID: call.ID, ToolName: call.Name, Arguments: rawObject(call.Arguments)}
+	return protocol.ToolStart{
+		Ref: m.turnRef(), ToolCallID: call.ID, ToolName: call.Name,
+		Arguments: rawObject(call.Arguments),
+	}
 }
 
 // maxCutThinking is how much is kept of what a model thought for an answer that was
@@ -394,7 +412,10 @@ func (m *machine) endCall(call model.ToolCall, res model.ToolResult, skipped boo
 	}
 	m.record(session.MessageAdded{
 		ID: m.newID("msg-"), ParentID: m.s.Leaf, RunID: m.s.Run.ID, TurnKind: m.s.Run.Kind,
-		Message: model.Message{Role: model.Tool, Text: res.Text, ToolCallID: call.ID, ToolName: call.Name, OK: res.OK, Attachments: res.Attachments},
+		Message: model.Message{
+			Role: model.Tool, Text: res.Text, ToolCallID: call.ID, ToolName: call.Name, OK: res.OK,
+			Attachments: res.Attachments,
+		},
 		Outputs: res.Outputs, DurationMS: took.Milliseconds(), NotRun: notRun,
 	})
 	m.publish(protocol.ToolEnd{

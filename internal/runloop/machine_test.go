@@ -80,7 +80,9 @@ func (w *world) bootAs(in resumeIn) {
 			w.t.Fatalf("the journal does not fold: %v", err)
 		}
 	}
-	w.m = &machine{s: s, ownModel: func() model.Choice { return w.own }, maxSteps: 50, newID: func(prefix string) string { w.ids++; return fmt.Sprint(prefix, w.ids) }}
+	w.m = &machine{s: s, ownModel: func() model.Choice {
+		return w.own
+	}, maxSteps: 50, newID: func(prefix string) string { w.ids++; return fmt.Sprint(prefix, w.ids) }}
 	w.m.judge = w.judge
 	w.m.missing = func(c model.Choice) error {
 		if c.Name == w.gone {
@@ -145,7 +147,10 @@ func (w *world) step(in input) {
 
 // judge is by the tool's name.
 func (w *world) judge(inv model.Invocation, mode string, answers [][]byte) model.Verdict {
-	v := model.Verdict{Decision: cmpOr(w.may[inv.Name], model.Allow), Rule: "by name", Code: model.Forbidden, Path: w.moved + "/where/" + inv.Name, Linked: w.moved != ""}
+	v := model.Verdict{
+		Decision: cmpOr(w.may[inv.Name], model.Allow), Rule: "by name", Code: model.Forbidden,
+		Path: w.moved + "/where/" + inv.Name, Linked: w.moved != "",
+	}
 	switch {
 	case v.Decision == model.Deny:
 	case slices.ContainsFunc(answers, func(rule []byte) bool { return string(rule) == `"`+inv.Name+`"` }):
@@ -333,7 +338,10 @@ func (w *world) random(pick func(n int) int) {
 		w.step(unaskIn{stale, w.m.filling.asker})
 	case 30, 31:
 		id := fmt.Sprintf("apr-%d-ses-1", max(0, w.m.s.Asked-pick(3)))
-		option := []string{protocol.OptionOnce, protocol.OptionDeny, protocol.OptionSession, protocol.OptionAlways, protocol.OptionContinue, "never", "accept", "accept", "decline", "cancel"}[pick(10)]
+		option := []string{
+			protocol.OptionOnce, protocol.OptionDeny, protocol.OptionSession, protocol.OptionAlways,
+			protocol.OptionContinue, "never", "accept", "accept", "decline", "cancel",
+		}[pick(10)]
 		content := []jsontext.Value{nil, nil, jsontext.Value(`{"n":5}`), jsontext.Value(`{"n":"x"}`)}[pick(4)]
 		w.step(answerIn{w.client("approve"), id, option, "", person{pid: 7, uid: 1, comm: "nous"}, content})
 	case 32:
@@ -348,7 +356,10 @@ func (w *world) random(pick func(n int) int) {
 	case 0, 1, 2:
 		c := w.client("prompt")
 		c.wait = pick(2) == 0
-		p := protocol.PromptParams{Text: text, StreamingBehavior: []protocol.Kind{"", "steer", "follow_up"}[pick(3)], Approvals: []protocol.ApprovalMode{"", "deny"}[pick(8)/7]}
+		p := protocol.PromptParams{
+			Text: text, StreamingBehavior: []protocol.Kind{"", "steer", "follow_up"}[pick(3)],
+			Approvals: []protocol.ApprovalMode{"", "deny"}[pick(8)/7],
+		}
 		if pick(4) == 0 {
 			p.IdempotencyKey = fmt.Sprint("key", pick(5))
 		}
@@ -385,7 +396,10 @@ func (w *world) random(pick func(n int) int) {
 		err := []error{errors.New("overloaded"), tooLong()}[pick(2)]
 		w.step(modelDoneIn{stale, err})
 	case 24:
-		w.step(modelIn{w.client("model"), model.Choice{Provider: []string{"", "p"}[pick(2)], Name: "small", ContextWindow: int64(pick(3)) * 20}})
+		w.step(modelIn{w.client("model"), model.Choice{
+			Provider: []string{"", "p"}[pick(2)], Name: "small",
+			ContextWindow: int64(pick(3)) * 20,
+		}})
 	case 25:
 		w.step(titleIn{w.client("title"), text})
 	case 26:
@@ -401,7 +415,10 @@ func (w *world) random(pick func(n int) int) {
 	case 18:
 		w.step(deltaIn{stale, model.Delta{Thinking: "hm"}})
 	case 19, 20:
-		call := &model.ToolCall{ID: "call_0", Name: []string{"t.x", "t.y", "t.y", "t.z"}[pick(4)], Arguments: []byte(`{ "n":  1.0 }`)}
+		call := &model.ToolCall{
+			ID: "call_0", Name: []string{"t.x", "t.y", "t.y", "t.z"}[pick(4)],
+			Arguments: []byte(`{ "n":  1.0 }`),
+		}
 		w.step(deltaIn{stale, model.Delta{ToolCall: call}})
 	default:
 		stops := []model.StopReason{model.StopEnd, model.StopToolCalls, model.StopLength, ""}
@@ -601,8 +618,10 @@ func TestSteerDuringAToolSkipsTheRest(t *testing.T) {
 		"tool_execution_update", "tool_execution_end ok=true skipped=false",
 		"tool_execution_start", "tool_execution_update", "tool_execution_end ok=false skipped=true",
 		"turn_end steered",
-		"turn_start steer", "message_start user", "message_end user ", "message_start assistant", "message_update", "message_end assistant end", "turn_end end",
-		"turn_start follow_up", "message_start user", "message_end user ", "message_start assistant", "message_update", "message_end assistant end", "turn_end end",
+		"turn_start steer", "message_start user", "message_end user ", "message_start assistant", "message_update",
+		"message_end assistant end", "turn_end end",
+		"turn_start follow_up", "message_start user", "message_end user ", "message_start assistant", "message_update",
+		"message_end assistant end", "turn_end end",
 		"agent_end completed",
 	)
 }
@@ -614,7 +633,10 @@ func TestEntriesSayWhyACallWasNotRun(t *testing.T) {
 		input input
 		want  []protocol.NotRun
 	}{
-		{queueIn{nil, protocol.KindSteer, protocol.SteerParams{Text: "stop that"}, nil}, []protocol.NotRun{"", protocol.NotRunSteered}},
+		{
+			queueIn{nil, protocol.KindSteer, protocol.SteerParams{Text: "stop that"}, nil},
+			[]protocol.NotRun{"", protocol.NotRunSteered},
+		},
 		{abortIn{}, []protocol.NotRun{"", protocol.NotRunAborted}},
 	} {
 		w := newWorld(t)
@@ -642,7 +664,8 @@ func TestAbortInTheMiddleOfAStreamKeepsWhatCame(t *testing.T) {
 	w.step(deltaIn{w.work.gen, model.Delta{Text: "half a "}})
 	w.step(abortIn{})
 	w.expect("agent_start", "turn_start prompt", "message_start user", "message_end user ",
-		"message_start assistant", "message_update", "status abort_requested", "message_end assistant aborted", "turn_end aborted", "agent_end aborted")
+		"message_start assistant", "message_update", "status abort_requested", "message_end assistant aborted",
+		"turn_end aborted", "agent_end aborted")
 	path, _ := w.m.s.Path("")
 	if got := path[len(path)-1].Body().Message.Text; got != "half a " {
 		t.Errorf("the session keeps %q, want what was streamed", got)
@@ -655,10 +678,12 @@ func TestFailedModelDeliversWhatWaits(t *testing.T) {
 	w.step(queueIn{nil, protocol.KindFollowUp, protocol.SteerParams{Text: "and then"}, nil})
 	w.step(modelDoneIn{w.work.gen, errors.New("no route to host")})
 	w.step(modelDoneIn{w.work.gen, errors.New("no route to host")})
-	w.expect("agent_start", "turn_start prompt", "message_start user", "message_end user ", "status follow_up_queued", "turn_end error",
+	w.expect("agent_start", "turn_start prompt", "message_start user", "message_end user ", "status follow_up_queued",
+		"turn_end error",
 		"turn_start follow_up", "message_start user", "message_end user ", "turn_end error", "agent_end error")
 	end := w.events[len(w.events)-1].(protocol.AgentEnd)
-	if want := (protocol.RunError{Code: "provider_error", Message: "no route to host"}); end.Error == nil || *end.Error != want {
+	if want := (protocol.RunError{Code: "provider_error", Message: "no route to host"}); end.Error == nil ||
+		*end.Error != want {
 		t.Errorf("got %+v, want %+v", end.Error, want)
 	}
 }
@@ -711,7 +736,12 @@ func TestALeafWhileARunIsActive(t *testing.T) {
 	w.prompt("two")
 	for leaf, want := range map[string]string{"msg-nowhere": "session_error", first: "leaf_id: run"} {
 		w.refused = nil
-		w.step(promptIn{w.client(leaf), protocol.PromptParams{Text: "x", LeafID: leaf, StreamingBehavior: "steer"}, false, nil})
+		w.step(promptIn{
+			w.client(leaf),
+			protocol.PromptParams{Text: "x", LeafID: leaf, StreamingBehavior: "steer"},
+			false,
+			nil,
+		})
 		if w.refused == nil || !strings.Contains(w.refused.Error(), want) {
 			t.Errorf("leaf %s: got %v, want %s", leaf, w.refused, want)
 		}
@@ -898,10 +928,16 @@ func TestHostileJSONIsKeptReadable(t *testing.T) {
 // whether a run called the tool or a client did. What makes it less is kept.
 func TestWhatToolsKeepInASessionIsBounded(t *testing.T) {
 	big := func(name string, n int) model.ToolUpdate {
-		return model.ToolUpdate{Delta: "patched", Update: []byte(`{"type":"state_patch"}`), Patch: fmt.Appendf(nil, `{%q:%q}`, name, strings.Repeat("x", n))}
+		return model.ToolUpdate{
+			Delta: "patched", Update: []byte(`{"type":"state_patch"}`),
+			Patch: fmt.Appendf(nil, `{%q:%q}`, name, strings.Repeat("x", n)),
+		}
 	}
 	asset := func(n int) model.ToolUpdate {
-		return model.ToolUpdate{Delta: "made", Asset: &model.Asset{ID: "a", Path: "/tmp/a", Metadata: fmt.Appendf(nil, "%q", strings.Repeat("x", n))}}
+		return model.ToolUpdate{Delta: "made", Asset: &model.Asset{
+			ID: "a", Path: "/tmp/a",
+			Metadata: fmt.Appendf(nil, "%q", strings.Repeat("x", n)),
+		}}
 	}
 	for name, say := range map[string]func(*world, model.ToolUpdate){
 		"in a run":    func(w *world, u model.ToolUpdate) { w.step(toolUpdateIn{w.work.gen, u}) },
@@ -921,7 +957,10 @@ func TestWhatToolsKeepInASessionIsBounded(t *testing.T) {
 				if !ok || len(w.events) != before+1 || !strings.Contains(warning.Message, "1 MiB") {
 					t.Errorf("got %+v, want one warning that names the limit", w.events[before:])
 				}
-				if want := map[bool]protocol.Code{true: protocol.WarningAssetsTooLarge, false: protocol.WarningStateTooLarge}[u.Asset != nil]; warning.Code != want {
+				if want := map[bool]protocol.Code{
+					true:  protocol.WarningAssetsTooLarge,
+					false: protocol.WarningStateTooLarge,
+				}[u.Asset != nil]; warning.Code != want {
 					t.Errorf("got %s, want %s", warning.Code, want)
 				}
 			}
@@ -965,7 +1004,10 @@ func TestCountsThatCannotBe(t *testing.T) {
 	w := newWorld(t)
 	for range 3 {
 		w.prompt("go")
-		w.say(model.Delta{Text: "so"}, model.Delta{Stop: model.StopEnd, Usage: model.Usage{InputTokens: math.MaxInt64, OutputTokens: 2, CachedTokens: -1}})
+		w.say(model.Delta{Text: "so"}, model.Delta{Stop: model.StopEnd, Usage: model.Usage{
+			InputTokens:  math.MaxInt64,
+			OutputTokens: 2, CachedTokens: -1,
+		}})
 	}
 	if want := (model.Usage{OutputTokens: 6}); w.m.s.Usage != want {
 		t.Errorf("the session has used %+v, want %+v", w.m.s.Usage, want)
@@ -984,12 +1026,20 @@ func TestAToolThatSaysNothingIsShown(t *testing.T) {
 		result  model.ToolResult
 		want    []string // deltas
 	}{
-		"a result":        {nil, model.ToolResult{OK: true, Text: "found it"}, []string{"found it"}},
-		"an error":        {nil, model.Failed("timeout", "too slow"), []string{"timeout: too slow"}},
-		"a long result":   {nil, model.ToolResult{OK: true, Text: "x" + long}, []string{"x" + long[:maxResultHead-2]}},
-		"nothing at all":  {nil, model.ToolResult{OK: true}, []string{"no output"}},
-		"only a patch":    {[]model.ToolUpdate{{Patch: []byte(`{"a":1}`)}}, model.ToolResult{OK: true, Text: "found it"}, []string{"", "found it"}},
-		"said for itself": {[]model.ToolUpdate{{Delta: "at work"}}, model.ToolResult{OK: true, Text: "found it"}, []string{"at work"}},
+		"a result":       {nil, model.ToolResult{OK: true, Text: "found it"}, []string{"found it"}},
+		"an error":       {nil, model.Failed("timeout", "too slow"), []string{"timeout: too slow"}},
+		"a long result":  {nil, model.ToolResult{OK: true, Text: "x" + long}, []string{"x" + long[:maxResultHead-2]}},
+		"nothing at all": {nil, model.ToolResult{OK: true}, []string{"no output"}},
+		"only a patch": {
+			[]model.ToolUpdate{{Patch: []byte(`{"a":1}`)}},
+			model.ToolResult{OK: true, Text: "found it"},
+			[]string{"", "found it"},
+		},
+		"said for itself": {
+			[]model.ToolUpdate{{Delta: "at work"}},
+			model.ToolResult{OK: true, Text: "found it"},
+			[]string{"at work"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

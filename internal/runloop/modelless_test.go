@@ -53,9 +53,11 @@ func waits(t *testing.T) *world {
 // chosen, or in the next daemon.
 func TestARunWaitsForItsModel(t *testing.T) {
 	for name, does := range map[string]func(w *world){
-		"the key is there again":  func(w *world) { w.gone = "none"; w.step(modelsIn{}) },
-		"another model is chosen": func(w *world) { w.step(modelIn{w.client("model"), model.Choice{Provider: "p", Name: "small"}}) },
-		"a daemon with the key":   func(w *world) { w.gone = "none"; w.boot() },
+		"the key is there again": func(w *world) { w.gone = "none"; w.step(modelsIn{}) },
+		"another model is chosen": func(w *world) {
+			w.step(modelIn{w.client("model"), model.Choice{Provider: "p", Name: "small"}})
+		},
+		"a daemon with the key": func(w *world) { w.gone = "none"; w.boot() },
 		"a daemon without it": func(w *world) {
 			w.boot()
 			if w.m.phase != modelless {

@@ -146,7 +146,9 @@ func (h *Hub) surplus(ctx context.Context, all []session.Footprint, larger int64
 // retire sees to it that nobody opens a session that may be removed, and returns what it
 // was; nil where it is kept, as something is going on in it, or may says no. With dry it only
 // says so. Anyone who wants to open it waits until it is given.
-func (h *Hub) retire(ctx context.Context, id string, dry bool, may func(session.Summary) bool) (retired *session.Summary, err error) {
+func (h *Hub) retire(ctx context.Context, id string, dry bool, may func(session.Summary) bool) (
+	retired *session.Summary, err error,
+) {
 	var l *loop
 	resting := false
 	h.update(func(s *lifecycle) {
@@ -172,7 +174,8 @@ func (h *Hub) retire(ctx context.Context, id string, dry bool, may func(session.
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case err != nil, was.Running, was.Waiting, was.ReadOnly, !may(was), h.hasJob(id): // what cannot be read is for people to look at
+	// what cannot be read is for people to look at
+	case err != nil, was.Running, was.Waiting, was.ReadOnly, !may(was), h.hasJob(id):
 		return nil, nil
 	}
 	if active, err := h.active(); err != nil || active == id {
@@ -222,7 +225,10 @@ func (h *Hub) erased(id string, gone bool) {
 	ended := model.AuditEvent{Event: "session:end", Component: "session", SessionID: id}
 	if gone {
 		ended.Data = []byte(`{"deleted":true}`)
-		h.env.Events.Append(protocol.Status{Ref: protocol.Ref{SessionID: id}, Code: protocol.StatusSessionDeleted, Message: "the session was deleted"})
+		h.env.Events.Append(protocol.Status{
+			Ref: protocol.Ref{SessionID: id}, Code: protocol.StatusSessionDeleted,
+			Message: "the session was deleted",
+		})
 	}
 	h.env.Audit(ended)
 }

@@ -25,7 +25,8 @@ func BenchmarkPrune(b *testing.B) {
 	defer func() { _ = store.Close() }()
 	id := func(n int) string { return fmt.Sprintf("ses-%08d", n) }
 	path := func(id string) string { return filepath.Join(dir, "sessions", id+".jsonl") }
-	if _, j, err := store.Create(id(0), []session.Record{{At: time.Now().Add(-48 * time.Hour), Fact: session.Created{SessionID: id(0)}}}); err != nil {
+	if _, j, err := store.Create(id(0),
+		[]session.Record{{At: time.Now().Add(-48 * time.Hour), Fact: session.Created{SessionID: id(0)}}}); err != nil {
 		b.Fatal(err)
 	} else if err := j.Close(); err != nil {
 		b.Fatal(err)
@@ -51,7 +52,9 @@ func BenchmarkPrune(b *testing.B) {
 	plain := func(n int) string { return filepath.Join(dir, "sessions", fmt.Sprint("plain", n)) }
 	fill(journal, all-gone, time.Now())
 	h := NewHub(Options{
-		Store: store, Events: newRecorder(), Now: time.Now, Tools: tools(echoTool), NewID: func(prefix string) string { return prefix + "1" },
+		Store: store, Events: newRecorder(), Now: time.Now, Tools: tools(echoTool), NewID: func(prefix string) string {
+			return prefix + "1"
+		},
 		Fault: func(_ string, err error) { b.Error(err) },
 	})
 	defer h.Drain(0)
@@ -76,7 +79,9 @@ func BenchmarkPrune(b *testing.B) {
 		}
 		b.StartTimer()
 		start, n := time.Now(), 0
-		if err := h.PruneSessions(context.Background(), Keep{Older: 24 * time.Hour}, false, func(protocol.PrunedSession) { n++ }); err != nil || n != gone {
+		if err := h.PruneSessions(context.Background(), Keep{Older: 24 * time.Hour}, false, func(protocol.PrunedSession) {
+			n++
+		}); err != nil || n != gone {
 			b.Fatalf("removed %d, %v", n, err)
 		}
 		pruned += time.Since(start)

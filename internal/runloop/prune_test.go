@@ -46,7 +46,9 @@ func keeper(t *testing.T, m Model) (f *fixture, later *atomic.Int64, job *atomic
 func (f *fixture) prune(keep Keep, dry bool) (gone []string) {
 	f.t.Helper()
 	synctest.Wait()
-	err := f.PruneSessions(context.Background(), keep, dry, func(s protocol.PrunedSession) { gone = append(gone, s.SessionID) })
+	err := f.PruneSessions(context.Background(), keep, dry, func(s protocol.PrunedSession) {
+		gone = append(gone, s.SessionID)
+	})
 	if err != nil {
 		f.t.Error(err)
 	}

@@ -113,11 +113,13 @@ func (h *Hub) runs(full bool) []protocol.RunInfo {
 func (m *machine) state() protocol.State {
 	s := m.s
 	st := protocol.State{
-		RunState: m.runState(), SessionID: s.ID, Title: s.Title, Workdir: m.workdir(), LeafID: s.Leaf, SteeringMode: s.SteeringMode, FollowUpMode: s.FollowUpMode,
+		RunState: m.runState(), SessionID: s.ID, Title: s.Title, Workdir: m.workdir(), LeafID: s.Leaf,
+		SteeringMode: s.SteeringMode, FollowUpMode: s.FollowUpMode,
 		PendingCounts: m.counts(), ActiveTools: append([]string{}, s.Tools...), SessionState: s.Patched(),
 		Queued: m.queued(),
 		Assets: []protocol.AssetInfo{}, Usage: *wireUsage(&s.Usage),
-		Model: wireModel(m.model(), m.ownModel()), Context: protocol.ContextInfo{Tokens: s.Tokens(), Window: m.window()}, ApprovalMode: s.ApprovalMode,
+		Model: wireModel(m.model(), m.ownModel()), Context: protocol.ContextInfo{Tokens: s.Tokens(), Window: m.window()},
+		ApprovalMode: s.ApprovalMode,
 	}
 	if s.ReadOnly != nil {
 		st.ReadOnly = s.ReadOnly.Error()
@@ -129,7 +131,8 @@ func (m *machine) state() protocol.State {
 	}
 	for _, a := range s.Assets {
 		st.Assets = append(st.Assets, protocol.AssetInfo{
-			AssetID: a.ID, Kind: a.Kind, MediaType: a.MediaType, Path: a.Path, Tool: a.Tool, Supported: a.Supported, Metadata: rawValue(a.Metadata),
+			AssetID: a.ID, Kind: a.Kind, MediaType: a.MediaType, Path: a.Path, Tool: a.Tool, Supported: a.Supported,
+			Metadata: rawValue(a.Metadata),
 		})
 	}
 	if last := s.LastRun; last.RunID != "" {
@@ -155,7 +158,10 @@ func unread(ctx context.Context, id string, err error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	return &protocol.Error{Code: protocol.SessionError, Message: "the session's journal cannot be read", Cause: err.Error()}
+	return &protocol.Error{
+		Code: protocol.SessionError, Message: "the session's journal cannot be read",
+		Cause: err.Error(),
+	}
 }
 
 // maxRead bounds what is read from a journal for one get_messages, in bytes of JSON: as
@@ -199,7 +205,8 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 		read += len(text)
 		if more := h.env.Held.Clip(read) - taken; read > maxUncounted && more > 0 {
 			if !h.env.Held.Take(more) {
-				return protocol.Rejectf(protocol.TooManyPending, "there is no room for a reply of %d bytes and more now: others have taken it", read)
+				return protocol.Rejectf(protocol.TooManyPending,
+					"there is no room for a reply of %d bytes and more now: others have taken it", read)
 			}
 			taken += more
 		}
@@ -215,7 +222,9 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 			return err
 		}
 		if read+len(text) > maxRead && len(out.Messages) > 1 {
-			return protocol.Rejectf(protocol.TooManyPending, "limit: the messages have more than %d MiB together, the most that is read for one reply: ask for fewer", maxRead>>20)
+			return protocol.Rejectf(protocol.TooManyPending,
+				"limit: the messages have more than %d MiB together, the most that is read for one reply: ask for fewer",
+				maxRead>>20)
 		}
 		return count(text)
 	})
@@ -241,7 +250,9 @@ func (h *Hub) getMessages(ctx context.Context, p protocol.GetMessagesParams) (ou
 }
 
 // messagesAsked is the part of a conversation that p asks for, and the reply without it.
-func (m *machine) messagesAsked(p protocol.GetMessagesParams) (out protocol.Messages, path []*session.Entry, err error) {
+func (m *machine) messagesAsked(p protocol.GetMessagesParams) (out protocol.Messages, path []*session.Entry,
+	err error,
+) {
 	path, ok := m.s.Path(p.LeafID)
 	if !ok {
 		return out, nil, unknownLeaf(m.s.ID, p.LeafID)
@@ -296,7 +307,8 @@ func behind(path []*session.Entry, after string) ([]*session.Entry, bool) {
 
 func encodeEnded(run *session.Ended) ([]byte, error) {
 	out := protocol.EndedRun{
-		RunID: run.RunID, StopReason: run.StopReason, Turns: run.Turns, Usage: *wireUsage(&run.Usage), DurationMS: run.Took.Milliseconds(),
+		RunID: run.RunID, StopReason: run.StopReason, Turns: run.Turns, Usage: *wireUsage(&run.Usage),
+		DurationMS: run.Took.Milliseconds(),
 	}
 	if run.StopReason == protocol.StopError {
 		out.Error = &protocol.RunError{Code: run.Code, Message: run.Error}
@@ -308,13 +320,15 @@ func encodeEnded(run *session.Ended) ([]byte, error) {
 func wireEntry(dir string, e *session.Body) any {
 	if c := e.Compaction; c != nil {
 		return protocol.CompactionEntry{
-			Type: "compaction", ID: e.ID, ParentID: e.ParentID, Role: string(model.Assistant), Text: c.Summary, Summary: c.Summary, FirstKeptEntryID: c.FirstKeptEntryID, CreatedAt: e.CreatedAt.UTC(),
+			Type: "compaction", ID: e.ID, ParentID: e.ParentID, Role: string(model.Assistant), Text: c.Summary,
+			Summary: c.Summary, FirstKeptEntryID: c.FirstKeptEntryID, CreatedAt: e.CreatedAt.UTC(),
 		}
 	}
 	msg := e.Message
 	out := protocol.Message{
 		Type: "message", ID: e.ID, ParentID: e.ParentID, Role: string(msg.Role), Text: msg.Text, RunID: e.RunID,
-		TurnKind: e.TurnKind, CreatedAt: e.CreatedAt.UTC(), Attachments: wireAttachments(dir, msg.Attachments), InputID: e.InputID,
+		TurnKind: e.TurnKind, CreatedAt: e.CreatedAt.UTC(), Attachments: wireAttachments(dir, msg.Attachments),
+		InputID: e.InputID,
 	}
 	switch msg.Role {
 	case model.Assistant:
@@ -347,7 +361,9 @@ func (h *Hub) getTree(ctx context.Context, p protocol.GetTreeParams) (protocol.T
 	return out, nil
 }
 
-func (h *Hub) listTools(ctx context.Context, p protocol.ListToolsParams) (a protocol.Answer[protocol.Tools], err error) {
+func (h *Hub) listTools(ctx context.Context, p protocol.ListToolsParams) (a protocol.Answer[protocol.Tools],
+	err error,
+) {
 	if p.Daemon {
 		a.Later = func(ctx context.Context) (protocol.Tools, error) { return h.daemonTools(ctx), nil }
 		return a, nil
@@ -374,13 +390,18 @@ func (h *Hub) listTools(ctx context.Context, p protocol.ListToolsParams) (a prot
 }
 
 // toolsFrom reports the tools and servers that are seen from there.
-func (h *Hub) toolsFrom(ctx context.Context, from model.Scope, wait time.Duration, chosen bool, active []string) protocol.Tools {
+func (h *Hub) toolsFrom(ctx context.Context, from model.Scope, wait time.Duration, chosen bool,
+	active []string,
+) protocol.Tools {
 	started, cancel := context.WithTimeout(ctx, wait)
 	h.env.Tools.Try(started, from)
 	cancel()
 	out := toolsOf(h.env.tools(ctx, from, wait), chosen, active)
 	for _, s := range h.env.Tools.Servers(from) {
-		out.Servers = append(out.Servers, protocol.ServerInfo{Name: s.Name, State: s.State, Message: s.Message, Workdir: s.Workdir, Tools: s.Tools, Prompts: wirePrompts(s.Prompts), LeftOut: s.LeftOut})
+		out.Servers = append(out.Servers, protocol.ServerInfo{
+			Name: s.Name, State: s.State, Message: s.Message,
+			Workdir: s.Workdir, Tools: s.Tools, Prompts: wirePrompts(s.Prompts), LeftOut: s.LeftOut,
+		})
 	}
 	return out
 }
@@ -397,7 +418,8 @@ func toolsOf(known []model.ToolInfo, chosen bool, active []string) protocol.Tool
 		}
 		out.Tools = append(out.Tools, protocol.ToolInfo{
 			Name: t.Name, Description: t.Description, Protocol: t.Protocol, Healthy: t.Healthy, Problem: t.Problem,
-			Active: !chosen || slices.Contains(active, t.Name), ReadOnly: t.ReadOnly, Unheard: t.Unheard, Params: jsontext.Value(t.Params),
+			Active: !chosen || slices.Contains(active, t.Name), ReadOnly: t.ReadOnly, Unheard: t.Unheard,
+			Params: jsontext.Value(t.Params),
 		})
 	}
 	return out
@@ -409,8 +431,9 @@ func wireUsage(u *model.Usage) *protocol.Usage {
 		return nil
 	}
 	out := protocol.Usage{
-		InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CachedTokens: u.CachedTokens, CacheWriteTokens: u.CacheWriteTokens,
-		ReasoningTokens: u.ReasoningTokens,
+		InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CachedTokens: u.CachedTokens,
+		CacheWriteTokens: u.CacheWriteTokens,
+		ReasoningTokens:  u.ReasoningTokens,
 	}
 	if u.Cost > 0 {
 		out.Cost = &protocol.Cost{Amount: float64(u.Cost) / nano, Currency: "USD"}

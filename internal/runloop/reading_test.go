@@ -22,7 +22,10 @@ func TestMessagesThatAreReadHaveTheirRoomBefore(t *testing.T) {
 	var said []session.Fact
 	parent := ""
 	for _, id := range []string{"m1", "m2", "m3", "m4", "m5"} {
-		said = append(said, session.MessageAdded{ID: id, ParentID: parent, Message: model.Message{Role: model.User, Text: strings.Repeat("x", 2<<20)}})
+		said = append(said, session.MessageAdded{ID: id, ParentID: parent, Message: model.Message{
+			Role: model.User,
+			Text: strings.Repeat("x", 2<<20),
+		}})
 		parent = id
 	}
 	f.put("ses-1", said...)
@@ -55,7 +58,10 @@ func TestALongConversationComesInPages(t *testing.T) {
 		if n%10 == 0 {
 			said = append(said, session.RunStarted{RunID: run})
 		}
-		said = append(said, session.MessageAdded{ID: id, ParentID: parent, RunID: run, Message: model.Message{Role: model.User, Text: strings.Repeat("x", 1<<20)}})
+		said = append(said, session.MessageAdded{
+			ID: id, ParentID: parent, RunID: run,
+			Message: model.Message{Role: model.User, Text: strings.Repeat("x", 1<<20)},
+		})
 		if n%10 == 9 || n == 67 {
 			said = append(said, session.RunEnded{RunID: run, StopReason: "completed"})
 		}
@@ -86,8 +92,10 @@ func TestALongConversationComesInPages(t *testing.T) {
 		}
 		return page, err
 	})
-	if err != nil || len(all.Messages) != 68 || len(all.Runs) != 7 || all.LeafID != "m67" || all.More || pages < 17 || pages > 30 {
-		t.Fatalf("got %d messages, %d runs to leaf %q in %d pages, %v", len(all.Messages), len(all.Runs), all.LeafID, pages, err)
+	if err != nil || len(all.Messages) != 68 || len(all.Runs) != 7 || all.LeafID != "m67" || all.More || pages < 17 ||
+		pages > 30 {
+		t.Fatalf("got %d messages, %d runs to leaf %q in %d pages, %v", len(all.Messages), len(all.Runs), all.LeafID, pages,
+			err)
 	}
 	for n, raw := range all.Messages {
 		var m protocol.Message

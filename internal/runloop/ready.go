@@ -32,7 +32,8 @@ func (l *loop) ready(ctx context.Context, gen int, from model.Scope) error {
 		return nil
 	}
 	return l.post(ctx, noticeIn{gen, protocol.WarningToolsNotReady, fmt.Sprintf(
-		"the model is asked without the tools of %s, which have not said within %v what they can do; once they have, they are offered from the next turn on; list_tools lists them", strings.Join(missing, ", "), serverWait)})
+		"the model is asked without the tools of %s, which have not said within %v what they can do; once they have, they "+
+			"are offered from the next turn on; list_tools lists them", strings.Join(missing, ", "), serverWait)})
 }
 
 // tellSilent says, once of each, which extensions said nothing when they were started. The
@@ -46,7 +47,8 @@ func (l *loop) tellSilent(ctx context.Context, gen int, listed []model.ToolInfo)
 			continue
 		}
 		if err := l.post(ctx, noticeIn{gen, protocol.WarningToolsNotReady, fmt.Sprintf(
-			"the model is asked without the tools of %s: %s; it is started again when its program or its descriptor has changed, by nous tools reload, and when the daemon starts", t.Module, t.Problem)}); err != nil {
+			"the model is asked without the tools of %s: %s; it is started again when its program or its descriptor has "+
+				"changed, by nous tools reload, and when the daemon starts", t.Module, t.Problem)}); err != nil {
 			return err
 		}
 	}

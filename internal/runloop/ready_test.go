@@ -36,7 +36,9 @@ func TestAModelCallGoesWithoutSlowServers(t *testing.T) {
 			warned = append(warned, w)
 		}
 	}
-	f := newFixtureWith(t, session.OSDisk{}, t.TempDir(), offline.Model{}, nil, events, func(o *Options) { o.Tools = servers })
+	f := newFixtureWith(t, session.OSDisk{}, t.TempDir(), offline.Model{}, nil, events, func(o *Options) {
+		o.Tools = servers
+	})
 	id := f.session()
 	r, err := f.prompt(t.Context(), protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: "hello"})
 	if err != nil {
@@ -49,7 +51,8 @@ func TestAModelCallGoesWithoutSlowServers(t *testing.T) {
 	f.say(id, "once more") // and is not told again
 	f.stop()
 	events.done(t)
-	if len(warned) != 1 || warned[0].Code != "tools_not_ready" || warned[0].TurnID == "" || !strings.Contains(warned[0].Message, "far, slow") || servers.asked.Load() != 2 {
+	if len(warned) != 1 || warned[0].Code != "tools_not_ready" || warned[0].TurnID == "" ||
+		!strings.Contains(warned[0].Message, "far, slow") || servers.asked.Load() != 2 {
 		t.Errorf("got %+v after %d questions, want one warning that names both servers", warned, servers.asked.Load())
 	}
 }

@@ -85,7 +85,8 @@ type jobEndedIn struct{ job model.Job }
 
 func (in jobEndedIn) step(m *machine) {
 	m.record(session.JobStarted{Job: in.job})
-	m.publish(protocol.Status{Ref: protocol.Ref{SessionID: m.s.ID}, Code: protocol.StatusJobEnded, Message: in.job.ID + " has ended"})
+	m.publish(protocol.Status{Ref: protocol.Ref{SessionID: m.s.ID}, Code: protocol.StatusJobEnded, Message: in.job.ID +
+		" has ended"})
 }
 
 // hasEnded reports that a job is known to have.
@@ -216,7 +217,10 @@ func (m *machine) stream(d model.Delta) {
 }
 
 func (m *machine) notice(n *model.Notice) {
-	m.publish(protocol.Warning{Ref: m.ref(), Code: protocol.Code(n.Code), Message: n.Message, Attempt: n.Attempt, DelayMS: n.Delay.Milliseconds()})
+	m.publish(protocol.Warning{
+		Ref: m.ref(), Code: protocol.Code(n.Code), Message: n.Message, Attempt: n.Attempt,
+		DelayMS: n.Delay.Milliseconds(),
+	})
 }
 
 func (in noticeIn) step(m *machine) {
@@ -273,7 +277,10 @@ func (m *machine) afterMessage() {
 		return
 	}
 	if m.saidNothing() {
-		m.publish(protocol.Warning{Ref: m.turnRef(), Code: protocol.WarningEmptyAnswer, Message: "the model gave an empty answer twice"})
+		m.publish(protocol.Warning{
+			Ref: m.turnRef(), Code: protocol.WarningEmptyAnswer,
+			Message: "the model gave an empty answer twice",
+		})
 	}
 	m.endTurn(protocol.StopEnd, nil)
 }
@@ -287,7 +294,10 @@ func (in toolUpdateIn) step(m *machine) {
 		return
 	}
 	m.said = m.said || u.Delta != ""
-	m.publish(protocol.ToolUpdate{Ref: m.turnRef(), ToolCallID: m.call.ID, ToolName: m.call.Name, Delta: u.Delta, Update: rawValue(u.Update)})
+	m.publish(protocol.ToolUpdate{
+		Ref: m.turnRef(), ToolCallID: m.call.ID, ToolName: m.call.Name, Delta: u.Delta,
+		Update: rawValue(u.Update),
+	})
 }
 
 func (in sideUpdateIn) step(m *machine) {
@@ -317,7 +327,10 @@ func (m *machine) keepUpdate(u model.ToolUpdate) (code protocol.Code, why string
 		case err != nil:
 			return protocol.WarningStatePatchInvalid, fmt.Sprintf("the patch of the session's state is not kept: %v", err)
 		case size > max(maxState, m.s.PatchedSize()):
-			return protocol.WarningStateTooLarge, fmt.Sprintf("the patch of the session's state is not kept: the state would have %d bytes, at most %d (%d MiB) are allowed", size, maxState, maxState>>20)
+			return protocol.WarningStateTooLarge,
+				fmt.Sprintf(
+					"the patch of the session's state is not kept: the state would have %d bytes, at most %d (%d MiB) are allowed",
+					size, maxState, maxState>>20)
 		}
 		m.record(session.Patched{Patch: patch})
 	}
@@ -328,7 +341,9 @@ func (m *machine) keepUpdate(u model.ToolUpdate) (code protocol.Code, why string
 		asset := *u.Asset
 		asset.Metadata = []byte(rawValue(asset.Metadata))
 		if size := m.s.AssetsSize() + session.AssetSize(asset); size > maxAssets {
-			return protocol.WarningAssetsTooLarge, fmt.Sprintf("the asset %.80q is not kept: what is known of the session's assets, their metadata included, would have %d bytes, at most %d (%d MiB) are allowed", asset.ID, size, maxAssets, maxAssets>>20)
+			return protocol.WarningAssetsTooLarge, fmt.Sprintf("the asset %.80q is not kept: what is known of the session's "+
+				"assets, their metadata included, would have %d bytes, at most %d (%d MiB) are allowed", asset.ID, size, maxAssets,
+				maxAssets>>20)
 		}
 		m.record(session.AssetAdded{Asset: asset})
 	}

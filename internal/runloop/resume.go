@@ -43,11 +43,18 @@ func (in resumeIn) step(m *machine) {
 	case run.Aborting:
 		m.finishAbort()
 	case run.Crashes >= maxCrashes:
-		m.giveUp(&protocol.Error{Code: protocol.CrashLoop, Message: fmt.Sprintf("the daemon crashed %d times during this run", run.Crashes)})
+		m.giveUp(&protocol.Error{Code: protocol.CrashLoop, Message: fmt.Sprintf("the daemon crashed %d times during this "+
+			"run", run.Crashes)})
 	case run.Faults > maxFaults:
-		m.giveUp(&protocol.Error{Code: protocol.SessionError, Message: fmt.Sprintf("the session's journal failed %d times in a row", run.Faults)})
+		m.giveUp(&protocol.Error{
+			Code:    protocol.SessionError,
+			Message: fmt.Sprintf("the session's journal failed %d times in a row", run.Faults),
+		})
 	case run.Damaged && len(run.Calls) > 0:
-		m.giveUp(&protocol.Error{Code: protocol.SessionError, Message: "the journal cannot be read where it says which calls were made or allowed: none is made now"})
+		m.giveUp(&protocol.Error{
+			Code:    protocol.SessionError,
+			Message: "the journal cannot be read where it says which calls were made or allowed: none is made now",
+		})
 	case run.Question != nil:
 		m.resumeQuestion()
 	case run.Turn == 0:
@@ -61,7 +68,9 @@ func (in resumeIn) step(m *machine) {
 
 // prompts are the owed inputs that open a run.
 func (m *machine) prompts() []session.Input {
-	return slices.DeleteFunc(slices.Clone(m.s.Pending), func(in session.Input) bool { return kindOf(in) != protocol.KindPrompt })
+	return slices.DeleteFunc(slices.Clone(m.s.Pending), func(in session.Input) bool {
+		return kindOf(in) != protocol.KindPrompt
+	})
 }
 
 // endInterrupted ends the message that was being streamed when a former daemon ended, if
@@ -74,7 +83,10 @@ func (m *machine) endInterrupted() {
 	}
 	m.msg = message{id: run.Open.ID, model: run.Open.Model}
 	if run.Said == (session.Piece{}) {
-		m.publish(protocol.MessageEnd{Ref: m.turnRef(), MessageID: m.msg.id, Role: string(model.Assistant), StopReason: protocol.StopReason(model.StopError)})
+		m.publish(protocol.MessageEnd{
+			Ref: m.turnRef(), MessageID: m.msg.id, Role: string(model.Assistant),
+			StopReason: protocol.StopReason(model.StopError),
+		})
 		return
 	}
 	m.msg.text.WriteString(run.Said.Text)
@@ -89,7 +101,9 @@ func (m *machine) answerInterrupted() bool {
 	if i < 0 {
 		return false
 	}
-	m.endCall(m.s.Run.Calls[i], model.Failed(model.Interrupted, "the daemon stopped while this call ran; it may have done part of its work; check"), false, m.now.Sub(m.s.Run.StartedAt))
+	m.endCall(m.s.Run.Calls[i], model.Failed(model.Interrupted,
+		"the daemon stopped while this call ran; it may have done part of its work; check"), false,
+		m.now.Sub(m.s.Run.StartedAt))
 	return true
 }
 
@@ -97,7 +111,10 @@ func (m *machine) giveUp(why *protocol.Error) {
 	m.withdraw(protocol.ByAbort)
 	if m.s.Run.TurnOpen {
 		ref := m.turnRef()
-		m.record(session.TurnEnded{RunID: m.s.Run.ID, Turn: m.s.Run.Turn, StopReason: protocol.StopError, Code: why.Code, Error: why.Message})
+		m.record(session.TurnEnded{
+			RunID: m.s.Run.ID, Turn: m.s.Run.Turn, StopReason: protocol.StopError, Code: why.Code,
+			Error: why.Message,
+		})
 		m.publish(protocol.TurnEnd{Ref: ref, StopReason: protocol.StopError, Error: wireRunError(why)})
 	}
 	m.endRun(protocol.StopError, why)
@@ -109,7 +126,10 @@ func (m *machine) resumeTurn(interrupted bool) {
 	last := m.s.Entry(m.s.Leaf)
 	switch {
 	case last == nil:
-		m.endTurn(protocol.StopError, &protocol.Error{Code: protocol.InternalError, Message: "the journal has lost the turn's text"})
+		m.endTurn(protocol.StopError, &protocol.Error{
+			Code:    protocol.InternalError,
+			Message: "the journal has lost the turn's text",
+		})
 	case m.s.Run.Asked:
 		m.callModel()
 	case interrupted, last.Role == model.Tool:

@@ -16,7 +16,9 @@ const (
 )
 
 // searchSessions answers when all files have been read (protocol.md, search_sessions).
-func (h *Hub) searchSessions(_ context.Context, p protocol.SearchSessionsParams) (a protocol.Answer[protocol.SearchResults], err error) {
+func (h *Hub) searchSessions(_ context.Context, p protocol.SearchSessionsParams) (
+	a protocol.Answer[protocol.SearchResults], err error,
+) {
 	a.Later = func(ctx context.Context) (protocol.SearchResults, error) { return h.search(ctx, p) }
 	return a, nil
 }
@@ -61,7 +63,9 @@ func (h *Hub) search(ctx context.Context, p protocol.SearchSessionsParams) (prot
 }
 
 // searchOne returns a session's matches, at most so many.
-func (h *Hub) searchOne(ctx context.Context, search *session.Search, id string, most int) ([]protocol.SearchMatch, error) {
+func (h *Hub) searchOne(ctx context.Context, search *session.Search, id string, most int) ([]protocol.SearchMatch,
+	error,
+) {
 	var matches []protocol.SearchMatch
 	err := h.env.Store.Find(ctx, id, search, func(hit session.Hit) bool {
 		matches = append(matches, protocol.SearchMatch{
@@ -91,7 +95,8 @@ func around(text string, start int) string {
 	}
 	tail := strings.TrimRight(text[start:to], " \t\r")
 	short, _ := first(tail, maxSnippet)
-	head, cut := last(strings.TrimLeft(text[from:start], " \t\r"), max(snippetLead, maxSnippet-utf8.RuneCountInString(short)))
+	head, cut := last(strings.TrimLeft(text[from:start], " \t\r"),
+		max(snippetLead, maxSnippet-utf8.RuneCountInString(short)))
 	if cut {
 		_, size := utf8.DecodeRuneInString(head)
 		head = "…" + head[size:]

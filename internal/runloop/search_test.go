@@ -59,7 +59,10 @@ func (f *fixture) put(id string, facts ...session.Fact) {
 }
 
 func said(id, parent string, role model.Role, text string) session.MessageAdded {
-	return session.MessageAdded{ID: id, ParentID: parent, RunID: "run-1", TurnKind: "prompt", Message: model.Message{Role: role, Text: text}}
+	return session.MessageAdded{
+		ID: id, ParentID: parent, RunID: "run-1", TurnKind: "prompt",
+		Message: model.Message{Role: role, Text: text},
+	}
 }
 
 func TestSearchFindsWhatWasSaidOnEveryBranch(t *testing.T) {
@@ -73,7 +76,10 @@ func TestSearchFindsWhatWasSaidOnEveryBranch(t *testing.T) {
 		session.Compacted{ID: "c1", ParentID: "m3", Summary: "of lanterns", FirstKeptEntryID: "m3"},
 		session.MessageAdded{
 			ID: "m4", ParentID: "c1", RunID: "run-1", TurnKind: "prompt",
-			Message: model.Message{Role: model.Assistant, ToolCalls: []model.ToolCall{{ID: "call", Name: "lantern", Arguments: []byte(`{"lantern":1}`)}}},
+			Message: model.Message{
+				Role:      model.Assistant,
+				ToolCalls: []model.ToolCall{{ID: "call", Name: "lantern", Arguments: []byte(`{"lantern":1}`)}},
+			},
 		},
 	)
 	f.put("ses-2", said("m1", "", model.Tool, "ФОНАРЬ и Straße 100\u212a"))
@@ -107,7 +113,8 @@ func TestSearchFindsWhatWasSaidOnEveryBranch(t *testing.T) {
 	}
 	first := f.find("lantern", 1).Matches[0]
 	want := protocol.SearchMatch{
-		SessionID: "ses-1", Title: "Where is the Lantern?", EntryID: "m1", Role: "user", Snippet: "Where is the Lantern?", CreatedAt: time.Unix(3, 0).UTC(),
+		SessionID: "ses-1", Title: "Where is the Lantern?", EntryID: "m1", Role: "user", Snippet: "Where is the Lantern?",
+		CreatedAt: time.Unix(3, 0).UTC(),
 	}
 	if diff := cmp.Diff(want, first); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -145,7 +152,8 @@ func TestSearchFindsWhatWasJustAnnounced(t *testing.T) {
 	}
 	events.wait(a.RunID)
 	got := f.find("Fresh Needle", 50)
-	if len(got.Matches) != 2 || got.Matches[0].SessionID != id || got.Matches[0].Role != "user" || got.Matches[1].Role != "assistant" {
+	if len(got.Matches) != 2 || got.Matches[0].SessionID != id || got.Matches[0].Role != "user" ||
+		got.Matches[1].Role != "assistant" {
 		t.Errorf("got %+v, want the prompt and its answer", got.Matches)
 	}
 }
@@ -164,7 +172,8 @@ func TestSearchGetsOverDamage(t *testing.T) {
 		[]byte(`{"v":1,"type":"message","data":"needle` + "\xff\n"),
 		{'\n'},
 		[]byte("needle\n"),
-		[]byte(`{"v":1,"type":"message","data":{"message":{"text":"` + strings.Repeat("needle", 12<<20) + "\n"), // too long to be looked into
+		// too long to be looked into
+		[]byte(`{"v":1,"type":"message","data":{"message":{"text":"` + strings.Repeat("needle", 12<<20) + "\n"),
 		second, bytes.TrimSuffix(last, []byte{'\n'}),
 	} {
 		text = append(text, more...)
@@ -172,12 +181,16 @@ func TestSearchGetsOverDamage(t *testing.T) {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string]string{"ses-0.jsonl": "", "notes.txt": "needle\n", "ses-1.jsonl.damaged": string(last)} {
+	for name, content := range map[string]string{
+		"ses-0.jsonl": "", "notes.txt": "needle\n",
+		"ses-1.jsonl.damaged": string(last),
+	} {
 		if err := os.WriteFile(filepath.Join(f.dir, "sessions", name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff([]string{"ses-1 m1 user: needle", "ses-1 m2 user: needle"}, told(f.find("needle", 50))); diff != "" {
+	if diff := cmp.Diff([]string{"ses-1 m1 user: needle", "ses-1 m2 user: needle"}, told(f.find("needle", 50))); diff !=
+		"" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if n := f.faults.Load(); n > 0 {
@@ -207,7 +220,8 @@ func TestSnippets(t *testing.T) {
 		{"x", "x", "x"},
 		{"  a x b\t\r\n", "x", "a x b"},
 		{"before\na x b\nafter", "x", "a x b"},
-		{strings.Repeat("b", 80) + "x" + strings.Repeat("c", 79), "x", strings.Repeat("b", 80) + "x" + strings.Repeat("c", 79)},
+		{strings.Repeat("b", 80) + "x" + strings.Repeat("c", 79), "x", strings.Repeat("b", 80) + "x" +
+			strings.Repeat("c", 79)},
 		{"x" + long, "x", "x" + strings.Repeat("ä", 158) + "…"},
 		{long + "x", "x", "…" + strings.Repeat("ä", 158) + "x"},
 		{long + "x" + long, "x", "…" + strings.Repeat("ä", 39) + "x" + strings.Repeat("ä", 118) + "…"},
@@ -245,7 +259,10 @@ func BenchmarkSearch(b *testing.B) {
 		add(session.TurnStarted{RunID: run, Turn: 1, Kind: "prompt", InputIDs: []string{"in-" + run}})
 		for _, role := range []model.Role{model.User, model.Assistant} {
 			id := "msg-" + string(role) + run
-			add(session.MessageAdded{ID: id, ParentID: parent, RunID: run, TurnKind: "prompt", Message: model.Message{Role: role, Text: text}})
+			add(session.MessageAdded{
+				ID: id, ParentID: parent, RunID: run, TurnKind: "prompt",
+				Message: model.Message{Role: role, Text: text},
+			})
 			parent = id
 		}
 		add(session.TurnEnded{RunID: run, Turn: 1, StopReason: "end"})
@@ -262,7 +279,8 @@ func BenchmarkSearch(b *testing.B) {
 	}
 	for i := 1; i < 10_000; i++ {
 		id := fmt.Sprintf("ses-%05d", i)
-		if err := os.WriteFile(filepath.Join(dir, "sessions", id+".jsonl"), bytes.Replace(text, []byte("ses-00000"), []byte(id), 1), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "sessions", id+".jsonl"), bytes.Replace(text, []byte("ses-00000"),
+			[]byte(id), 1), 0o600); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -37,7 +37,8 @@ func TestASessionBringsServers(t *testing.T) {
 	for range 2 {
 		for id, servers := range map[string][]model.Server{made.SessionID: want, branch.SessionID: nil} {
 			_, err := f.runExtension(context.Background(), id, protocol.ExtensionCommandParams{Name: "t.x"})
-			if from := <-seen; err != nil || from.SessionID != id || from.Workdir == "" || !reflect.DeepEqual(from.Servers, servers) {
+			if from := <-seen; err != nil || from.SessionID != id || from.Workdir == "" ||
+				!reflect.DeepEqual(from.Servers, servers) {
 				t.Errorf("a call in session %s came from %+v, %v", id, from, err)
 			}
 		}

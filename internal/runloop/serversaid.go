@@ -25,7 +25,10 @@ func serversSaid(before []session.ServerSaid, known []model.ServerInfo, on []str
 		room -= len(s.Text)
 	}
 	for _, s := range known {
-		if s.Instructions == "" || room <= 0 || !slices.Contains(on, s.Name) || slices.ContainsFunc(before, func(b session.ServerSaid) bool { return b.Name == s.Name }) {
+		if s.Instructions == "" || room <= 0 || !slices.Contains(on, s.Name) ||
+			slices.ContainsFunc(before, func(b session.ServerSaid) bool {
+				return b.Name == s.Name
+			}) {
 			continue
 		}
 		text := plainText(s.Instructions)

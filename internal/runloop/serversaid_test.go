@@ -22,7 +22,10 @@ func (place) System(_, environment string, _ int64) (text string, files, problem
 // talkers are servers that say something of themselves.
 func talkers(said map[string]string, names ...string) (list []model.ToolInfo, servers []model.ServerInfo) {
 	for _, name := range names {
-		list = append(list, model.ToolInfo{ToolSpec: model.ToolSpec{Name: name + ".x"}, Module: name, Protocol: mcp, Healthy: true})
+		list = append(list, model.ToolInfo{
+			ToolSpec: model.ToolSpec{Name: name + ".x"}, Module: name, Protocol: mcp,
+			Healthy: true,
+		})
 		servers = append(servers, model.ServerInfo{Name: name, State: model.ServerReady, Tools: 1, Instructions: said[name]})
 	}
 	return list, servers
@@ -33,14 +36,18 @@ func talkers(said map[string]string, names ...string) (list []model.ToolInfo, se
 // others. One that is not there, or whose tools are off, is not reported.
 func TestServersAreTold(t *testing.T) {
 	dir, heard, tools := t.TempDir(), &listener{}, &shelf{tools: echoTool}
-	said := map[string]string{"b": "Be brief.\n# Conduct\x1b[2J\nObey.", "c": "See also d.", "a": "Ask first.", "quiet": ""}
+	said := map[string]string{
+		"b": "Be brief.\n# Conduct\x1b[2J\nObey.", "c": "See also d.", "a": "Ask first.",
+		"quiet": "",
+	}
 	tools.list, tools.servers = talkers(said, "b", "c", "quiet")
 	with := func(o *Options) { o.Tools, o.Instructions = tools, place{} }
 	f := newFixtureWith(t, session.OSDisk{}, dir, heard, nil, newRecorder(), with)
 	id := f.session()
 	f.say(id, "first")
 	first := heard.take()[0].System
-	if want := "You work here.\n\n# MCP servers\n\n"; !strings.HasPrefix(first, want) || !strings.HasSuffix(first, "\n\nb:\n\n> Be brief.\n> # Conduct[2J\n> Obey.\n\nc:\n\n> See also d.") {
+	if want := "You work here.\n\n# MCP servers\n\n"; !strings.HasPrefix(first, want) ||
+		!strings.HasSuffix(first, "\n\nb:\n\n> Be brief.\n> # Conduct[2J\n> Obey.\n\nc:\n\n> See also d.") {
 		t.Errorf("the model is told\n%s", first)
 	}
 	if got := f.systemOf(id); got != first {
@@ -79,7 +86,8 @@ func TestWhatServersSayIsBounded(t *testing.T) {
 		known = append(known, model.ServerInfo{Name: on[i], Instructions: strings.Repeat("é", 3000)})
 	}
 	said := serversSaid(nil, known, on)
-	if part := serversPart(said, on, 1_000_000); len(part) > maxServersSaid+2<<10 || len(said) != 8 || !strings.HasSuffix(said[0].Text, "é […]") {
+	if part := serversPart(said, on, 1_000_000); len(part) > maxServersSaid+2<<10 || len(said) != 8 ||
+		!strings.HasSuffix(said[0].Text, "é […]") {
 		t.Errorf("%d servers say %d bytes", len(said), len(part))
 	}
 	if more := serversSaid(said, known, on); len(more) != len(said) {

@@ -22,7 +22,10 @@ func (h *Hub) newSession(ctx context.Context, p protocol.NewSessionParams) (prot
 	if err != nil {
 		return protocol.Session{}, err
 	}
-	created := session.Created{SessionID: h.env.NewID("ses-"), Title: p.Title, Workdir: resolved(h.env.Workdir), Servers: servers}
+	created := session.Created{
+		SessionID: h.env.NewID("ses-"), Title: p.Title, Workdir: resolved(h.env.Workdir),
+		Servers: servers,
+	}
 	if p.Workdir != "" {
 		if created.Workdir, err = h.folder(p.Workdir); err != nil {
 			return protocol.Session{}, err
@@ -119,7 +122,10 @@ func (h *Hub) switchSession(ctx context.Context, p protocol.SwitchSessionParams)
 		return protocol.Session{}, notFound(p.SessionID)
 	}
 	if err := h.env.Store.SetActive(p.SessionID, h.env.Now()); err != nil {
-		return protocol.Session{}, &protocol.Error{Code: protocol.SessionError, Message: "the active session cannot be changed", Cause: err.Error()}
+		return protocol.Session{}, &protocol.Error{
+			Code:    protocol.SessionError,
+			Message: "the active session cannot be changed", Cause: err.Error(),
+		}
 	}
 	return protocol.Session{SessionID: p.SessionID, Active: true}, nil
 }

@@ -82,6 +82,9 @@ func (l *loop) parkShed(in input) bool {
 func (e *env) reportProblems(id string, problems []session.Problem) {
 	for _, p := range problems {
 		e.Fault(id, p)
-		e.Events.Append(protocol.Status{Ref: protocol.Ref{SessionID: id}, Code: protocol.StatusJournalRepaired, Message: p.Error()})
+		e.Events.Append(protocol.Status{
+			Ref: protocol.Ref{SessionID: id}, Code: protocol.StatusJournalRepaired,
+			Message: p.Error(),
+		})
 	}
 }

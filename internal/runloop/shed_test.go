@@ -40,7 +40,8 @@ var meanwhile = map[string]struct {
 }{
 	"get_state": {func(f *fixture, s protocol.Scope) error {
 		st, err := f.getState(context.Background(), protocol.GetStateParams{Scope: s})
-		if err == nil && (len(st.PendingApprovals) != 1 || len(st.PendingApprovals[0].Arguments) == 0 || st.RunState != protocol.StateRunning) {
+		if err == nil && (len(st.PendingApprovals) != 1 || len(st.PendingApprovals[0].Arguments) == 0 ||
+			st.RunState != protocol.StateRunning) {
 			err = fmt.Errorf("got %s, %+v", st.RunState, st.PendingApprovals)
 		}
 		return err
@@ -53,11 +54,15 @@ var meanwhile = map[string]struct {
 		return err
 	}, ""},
 	"set_title": {func(f *fixture, s protocol.Scope) error {
-		_, err := ask[protocol.TitleAccepted](context.Background(), f.Hub, s.SessionID, func(t ticket) input { return titleIn{t, "x\"] = 1"} })
+		_, err := ask[protocol.TitleAccepted](context.Background(), f.Hub, s.SessionID, func(t ticket) input {
+			return titleIn{t, "x\"] = 1"}
+		})
 		return err
 	}, ""},
 	"set_leaf": {func(f *fixture, s protocol.Scope) error {
-		_, err := ask[protocol.Leaf](context.Background(), f.Hub, s.SessionID, func(t ticket) input { return leafIn{t, "msg-1"} })
+		_, err := ask[protocol.Leaf](context.Background(), f.Hub, s.SessionID, func(t ticket) input {
+			return leafIn{t, "msg-1"}
+		})
 		return err
 	}, "run_in_progress"},
 	"delete_session": {func(f *fixture, s protocol.Scope) error {
@@ -139,11 +144,14 @@ func TestSessionsThatWaitAreShed(t *testing.T) {
 func TestAShedSessionGoesOn(t *testing.T) {
 	for name, end := range map[string]func(f *fixture, id, approval string) error{
 		"abort": func(f *fixture, id, _ string) error {
-			_, err := ask[protocol.AbortAccepted](context.Background(), f.Hub, id, func(t ticket) input { return abortIn{t, ""} })
+			_, err := ask[protocol.AbortAccepted](context.Background(), f.Hub, id, func(t ticket) input {
+				return abortIn{t, ""}
+			})
 			return err
 		},
 		"steer": func(f *fixture, id, _ string) error {
-			_, err := answered(f.queue(context.Background(), protocol.KindSteer, protocol.SteerParams{Scope: protocol.Scope{SessionID: id}, Text: "no"}))
+			_, err := answered(f.queue(context.Background(), protocol.KindSteer,
+				protocol.SteerParams{Scope: protocol.Scope{SessionID: id}, Text: "no"}))
 			return err
 		},
 		"timeout": func(*fixture, string, string) error {

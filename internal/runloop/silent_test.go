@@ -30,13 +30,16 @@ func TestASilentExtensionIsToldOfOnce(t *testing.T) {
 			warned = append(warned, w)
 		}
 	}
-	f := newFixtureWith(t, session.OSDisk{}, t.TempDir(), offline.Model{}, nil, events, func(o *Options) { o.Tools = silentExtension{echoTool} })
+	f := newFixtureWith(t, session.OSDisk{}, t.TempDir(), offline.Model{}, nil, events, func(o *Options) {
+		o.Tools = silentExtension{echoTool}
+	})
 	id := f.session()
 	f.say(id, "hello")
 	f.say(id, "once more")
 	f.stop()
 	events.done(t)
-	if len(warned) != 1 || warned[0].Code != "tools_not_ready" || !strings.Contains(warned[0].Message, "the tools of deaf: initialize: no result within 10s") {
+	if len(warned) != 1 || warned[0].Code != "tools_not_ready" ||
+		!strings.Contains(warned[0].Message, "the tools of deaf: initialize: no result within 10s") {
 		t.Errorf("got %+v, want one warning that names the extension", warned)
 	}
 }

@@ -49,7 +49,8 @@ func TestWhatFailedAttemptsCostIsNoContext(t *testing.T) {
 		if failed {
 			w.step(deltaIn{w.work.gen, model.Delta{Usage: model.Usage{InputTokens: 110_000, OutputTokens: 1}}})
 		}
-		w.answers(model.Delta{Text: "so"}, model.Delta{Stop: model.StopEnd, Usage: model.Usage{InputTokens: 110_000, OutputTokens: 10}})
+		w.answers(model.Delta{Text: "so"},
+			model.Delta{Stop: model.StopEnd, Usage: model.Usage{InputTokens: 110_000, OutputTokens: 10}})
 		return w.m.s.Tokens()
 	}
 	if got, want := tokens(true), tokens(false); got != want || want < 110_000 {

@@ -62,7 +62,8 @@ func (s toolset) search(listed []model.ToolInfo, arguments []byte) (model.ToolRe
 	theirs := slices.DeleteFunc(s.callable(listed), func(t model.ToolInfo) bool { return t.Protocol != mcp })
 	hits := rank(args.Query, wanted, theirs)
 	if len(hits) == 0 {
-		return model.ToolResult{OK: true, Text: fmt.Sprintf("None of %d tools has these words. Try others.", len(theirs))}, nil
+		return model.ToolResult{OK: true, Text: fmt.Sprintf("None of %d tools has these words. Try others.", len(theirs))},
+			nil
 	}
 	text, shown := show(hits, share(s.window))
 	return model.ToolResult{OK: true, Text: text}, s.offered(shown, theirs)
@@ -85,10 +86,12 @@ func show(hits []model.ToolInfo, room int64) (text string, shown []model.ToolInf
 		b.WriteString("These tools fit best. They can be called from now on.\n")
 	}
 	for _, t := range shown {
-		fmt.Fprintf(&b, "\n%s\n%s\narguments: %s\n", t.Name, strings.TrimSpace(t.Description), cmp.Or(string(t.Params), `{"type":"object"}`))
+		fmt.Fprintf(&b, "\n%s\n%s\narguments: %s\n", t.Name, strings.TrimSpace(t.Description),
+			cmp.Or(string(t.Params), `{"type":"object"}`))
 	}
 	for _, t := range large {
-		fmt.Fprintf(&b, "\n%s\nThis fits too, but the definition takes about %d tokens, too many to show. It can be called, and says what is wrong with its arguments.\n", t.Name, definition(t.ToolSpec))
+		fmt.Fprintf(&b, "\n%s\nThis fits too, but the definition takes about %d tokens, too many to show. It can be "+
+			"called, and says what is wrong with its arguments.\n", t.Name, definition(t.ToolSpec))
 	}
 	return b.String(), shown
 }
@@ -192,7 +195,8 @@ func alike(word string, words []string) (best int) {
 		switch {
 		case w == word:
 			return 4
-		case best < 3 && min(len(w), len(word)) >= prefixLetters && (strings.HasPrefix(w, word) || strings.HasPrefix(word, w)):
+		case best < 3 && min(len(w), len(word)) >= prefixLetters &&
+			(strings.HasPrefix(w, word) || strings.HasPrefix(word, w)):
 			best = 3
 		case best < 1 && len(word) >= insideLetters && strings.Contains(w, word):
 			best = 1
@@ -233,7 +237,9 @@ const fillers = " a an and as at by for from i in into is it me my of on or that
 
 // telling are the words of a query but those that say nothing, if there are others.
 func telling(query []string) []string {
-	said := slices.DeleteFunc(slices.Clone(query), func(word string) bool { return strings.Contains(fillers, " "+word+" ") })
+	said := slices.DeleteFunc(slices.Clone(query), func(word string) bool {
+		return strings.Contains(fillers, " "+word+" ")
+	})
 	if len(said) == 0 {
 		return query
 	}

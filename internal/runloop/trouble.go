@@ -70,14 +70,16 @@ func (m *machine) askAgain(err error) bool {
 	m.trouble.again++
 	m.endMessage(model.StopError)
 	m.publish(protocol.Warning{
-		Ref: m.turnRef(), Code: model.NoticeRetry, Attempt: m.trouble.again + 1, Message: fmt.Sprintf("the answer is asked for again: %v", err),
+		Ref: m.turnRef(), Code: model.NoticeRetry, Attempt: m.trouble.again + 1,
+		Message: fmt.Sprintf("the answer is asked for again: %v", err),
 	})
 	return true
 }
 
 // saidNothing reports an answer of a provider that has neither text nor calls.
 func (m *machine) saidNothing() bool {
-	return m.msg.maker != "" && m.msg.text.Len() == 0 && !m.msg.spoke && len(m.msg.calls) == 0 && m.msg.stop != model.StopLength
+	return m.msg.maker != "" && m.msg.text.Len() == 0 && !m.msg.spoke && len(m.msg.calls) == 0 &&
+		m.msg.stop != model.StopLength
 }
 
 // climb puts the request in the next way, and says so. False: there is none
@@ -88,7 +90,8 @@ func (m *machine) climb(err error) bool {
 		return true
 	}
 	was := m.repair()
-	next, how := rung(was, m.s.Conversation().Kinds(), errors.Is(err, model.ErrRoleOrder), !m.s.ToolsChosen || len(m.s.Tools) > 0)
+	next, how := rung(was, m.s.Conversation().Kinds(), errors.Is(err, model.ErrRoleOrder), !m.s.ToolsChosen ||
+		len(m.s.Tools) > 0)
 	if next == was {
 		return false
 	}
@@ -96,7 +99,10 @@ func (m *machine) climb(err error) bool {
 		m.fallbacks.rejected = err
 	}
 	m.fallbacks.repair, m.fallbacks.climbed = next, true
-	m.publish(protocol.Warning{Ref: m.turnRef(), Code: protocol.WarningRequestRepaired, Message: fmt.Sprintf("the provider refused the request; it is sent again %s: %v", how, err)})
+	m.publish(protocol.Warning{
+		Ref: m.turnRef(), Code: protocol.WarningRequestRepaired,
+		Message: fmt.Sprintf("the provider refused the request; it is sent again %s: %v", how, err),
+	})
 	return true
 }
 

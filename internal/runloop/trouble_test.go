@@ -41,8 +41,16 @@ func (w *world) warnings(code protocol.Code) (told []string) {
 // withEverything is a session whose history has all that a provider may refuse.
 func withEverything(t *testing.T) *world {
 	w := newWorld(t)
-	w.step(promptIn{w.client("p"), protocol.PromptParams{Text: "look"}, false, []model.Attachment{{MediaType: "image/png", File: "f"}}})
-	w.answers(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls, Blocks: []model.Block{{Kind: model.CallBlock, ID: "v1"}}})
+	w.step(promptIn{
+		w.client("p"),
+		protocol.PromptParams{Text: "look"},
+		false,
+		[]model.Attachment{{MediaType: "image/png", File: "f"}},
+	})
+	w.answers(toolCall("t.x"), model.Delta{
+		Stop:   model.StopToolCalls,
+		Blocks: []model.Block{{Kind: model.CallBlock, ID: "v1"}},
+	})
 	w.step(toolDoneIn{w.work.gen, model.ToolResult{OK: true, Text: "1"}})
 	return w
 }
@@ -212,7 +220,8 @@ func TestAnAnswerThatBrokeOffIsAskedForAgain(t *testing.T) {
 			}
 			w.answers(model.Delta{Text: "whole"}, model.Delta{Stop: model.StopEnd})
 			broken := []string{"message_start assistant", "message_update", "message_end assistant error", "warning"}
-			w.expect(append(append(broken, broken...), "message_start assistant", "message_update", "message_end assistant end", "turn_end end", "agent_end completed")...)
+			w.expect(append(append(broken, broken...), "message_start assistant", "message_update", "message_end assistant end",
+				"turn_end end", "agent_end completed")...)
 			w.prompt("and?")
 			if got := w.messages(); len(got) != 3 || got[1].Text != "whole" {
 				t.Errorf("the next request has %+v, want the whole answer alone", got)
@@ -260,7 +269,8 @@ func TestAnEmptyAnswerIsAskedForOnceMore(t *testing.T) {
 	w.prompt("again")
 	w.answers(model.Delta{Thinking: "hm"}, model.Delta{Stop: model.StopEnd})
 	w.answers(model.Delta{Stop: model.StopEnd})
-	if end := w.events[len(w.events)-1].(protocol.AgentEnd); len(w.warnings("empty_answer")) != 1 || end.StopReason != "completed" {
+	if end := w.events[len(w.events)-1].(protocol.AgentEnd); len(w.warnings("empty_answer")) != 1 ||
+		end.StopReason != "completed" {
 		t.Errorf("got %+v with the warnings %q", end, w.warnings("empty_answer"))
 	}
 }
@@ -389,7 +399,10 @@ func TestAConversationDoesNotGrowWithoutEnd(t *testing.T) {
 			continue
 		}
 		sent++
-		w.answers(toolCall("t.x"), model.Delta{Stop: model.StopToolCalls, Maker: "x", Blocks: []model.Block{{Kind: model.CallBlock}, {Kind: model.OpaqueBlock, Data: hidden}}})
+		w.answers(toolCall("t.x"), model.Delta{
+			Stop: model.StopToolCalls, Maker: "x",
+			Blocks: []model.Block{{Kind: model.CallBlock}, {Kind: model.OpaqueBlock, Data: hidden}},
+		})
 	}
 	end, ok := w.events[len(w.events)-1].(protocol.AgentEnd)
 	if !ok || end.Error == nil || !strings.Contains(end.Error.Message, "75 MiB, more than the 64 MiB") {

@@ -87,7 +87,9 @@ func (l *loop) room(ctx context.Context, part *budget.Part) model.Room {
 
 // load reads the messages of a call, once there is room for them and for a request of so
 // many bytes, until done.
-func (l *loop) load(ctx context.Context, gen int, call modelCall, bytes int) (messages []model.Message, done func(), err error) {
+func (l *loop) load(ctx context.Context, gen int, call modelCall, bytes int) (messages []model.Message, done func(),
+	err error,
+) {
 	size, most := call.history.Bytes(), 0
 	if call.req.Summary {
 		most = maxSummarised
@@ -102,7 +104,8 @@ func (l *loop) load(ctx context.Context, gen int, call modelCall, bytes int) (me
 	}()
 	switch err := making.Grow(ctx, size); {
 	case errors.Is(err, budget.ErrTaken):
-		return nil, nil, fmt.Errorf("the request would take %d KiB of memory, and those of other sessions have it: prompt again when they have been sent", size>>10)
+		return nil, nil, fmt.Errorf("the request would take %d KiB of memory, and those of other sessions have it: prompt "+
+			"again when they have been sent", size>>10)
 	case err != nil:
 		return nil, nil, err
 	}
@@ -131,7 +134,9 @@ func (e *unreadError) Error() string {
 func (e *unreadError) Unwrap() error { return e.err }
 
 // transform has the modules change the messages that want to.
-func (l *loop) transform(ctx context.Context, gen int, call modelCall, messages []model.Message) ([]model.Message, error) {
+func (l *loop) transform(ctx context.Context, gen int, call modelCall, messages []model.Message) ([]model.Message,
+	error,
+) {
 	modules := l.env.Modules
 	if modules == nil || !modules.Transforms() {
 		return messages, nil
@@ -156,7 +161,8 @@ const requestCost = 2
 func grow(ctx context.Context, part *budget.Part, bytes int) error {
 	err := part.Grow(ctx, bytes)
 	if errors.Is(err, budget.ErrTaken) {
-		return fmt.Errorf("the model's answer has %d KiB so far, and the answers of other sessions have the memory for more: prompt again when they have ended", part.Size()>>10)
+		return fmt.Errorf("the model's answer has %d KiB so far, and the answers of other sessions have the memory for "+
+			"more: prompt again when they have ended", part.Size()>>10)
 	}
 	return err
 }
@@ -228,7 +234,8 @@ func (l *loop) argue(ctx context.Context, inv *model.Invocation, w work) (done f
 		inv.Arguments, err = l.env.Store.Arguments(ctx, l.id, w.made, inv.ID)
 	}
 	if errors.Is(err, budget.ErrTaken) {
-		err = fmt.Errorf("not run: the arguments have %d KiB, and those of other calls have the memory: try again when they have ended, or with less", w.size>>10)
+		err = fmt.Errorf("not run: the arguments have %d KiB, and those of other calls have the memory: try again when "+
+			"they have ended, or with less", w.size>>10)
 	}
 	if err != nil {
 		room.End()
@@ -276,7 +283,9 @@ func (l *loop) preview(ctx context.Context, inv model.Invocation) string {
 }
 
 // callTool runs a tool; a panic in it is a failed call.
-func (e *env) callTool(ctx context.Context, sessionID string, inv model.Invocation, progress func(model.ToolUpdate)) (res model.ToolResult) {
+func (e *env) callTool(ctx context.Context, sessionID string, inv model.Invocation, progress func(model.ToolUpdate)) (
+	res model.ToolResult,
+) {
 	defer func() {
 		if v := recover(); v != nil {
 			e.Fault(sessionID, fmt.Errorf("panic in tool %s: %v\n%s", inv.Name, v, debug.Stack()))

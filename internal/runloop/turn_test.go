@@ -20,12 +20,16 @@ func TestATextIsFoundInItsTurn(t *testing.T) {
 	w.prompt("go")
 	w.step(queueIn{nil, protocol.KindFollowUp, protocol.SteerParams{Text: "and then"}, nil})
 	first := w.events[1].(protocol.TurnStart).InputIDs
-	if diff := cmp.Diff(&protocol.TurnInfo{TurnID: "1", Kind: protocol.KindPrompt, InputIDs: first}, w.m.state().Turn); diff != "" {
+	if diff := cmp.Diff(&protocol.TurnInfo{TurnID: "1", Kind: protocol.KindPrompt, InputIDs: first},
+		w.m.state().Turn); diff != "" {
 		t.Errorf("the open turn (-want +got):\n%s", diff)
 	}
 	w.step(modelDoneIn{w.work.gen, errNoRoute})
-	end := w.events[slices.IndexFunc(w.events, func(ev protocol.Event) bool { return ev.Type() == "turn_end" })].(protocol.TurnEnd)
-	if want := (protocol.RunError{Code: protocol.ProviderError, Message: errNoRoute.Error()}); end.Error == nil || *end.Error != want {
+	end := w.events[slices.IndexFunc(w.events, func(ev protocol.Event) bool {
+		return ev.Type() == "turn_end"
+	})].(protocol.TurnEnd)
+	if want := (protocol.RunError{Code: protocol.ProviderError, Message: errNoRoute.Error()}); end.Error == nil ||
+		*end.Error != want {
 		t.Errorf("the turn's end says %+v, want %+v", end.Error, want)
 	}
 	second := w.m.state().Turn.InputIDs

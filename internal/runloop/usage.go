@@ -19,7 +19,9 @@ const (
 )
 
 // getUsage answers when all files have been read (protocol.md, get_usage).
-func (h *Hub) getUsage(_ context.Context, p protocol.GetUsageParams) (a protocol.Answer[protocol.UsageReport], err error) {
+func (h *Hub) getUsage(_ context.Context, p protocol.GetUsageParams) (a protocol.Answer[protocol.UsageReport],
+	err error,
+) {
 	zone, bad := protocol.Location(p.TimeZone)
 	if bad != nil {
 		return a, bad
@@ -137,7 +139,10 @@ func (b *bill) leave(format string, args ...any) {
 }
 
 func (b *bill) report() protocol.UsageReport {
-	out := protocol.UsageReport{By: b.by, Rows: []protocol.UsageRow{}, Total: usageSum(b.total), Truncated: b.more, LeftOut: b.leftOut}
+	out := protocol.UsageReport{
+		By: b.by, Rows: []protocol.UsageRow{}, Total: usageSum(b.total), Truncated: b.more,
+		LeftOut: b.leftOut,
+	}
 	if b.silent > 0 {
 		out.LeftOut = append(out.LeftOut, fmt.Sprintf("%d more sessions cannot be read wholly", b.silent))
 	}
@@ -156,5 +161,8 @@ func (b *bill) report() protocol.UsageReport {
 }
 
 func usageSum(u model.Usage) protocol.UsageSum {
-	return protocol.UsageSum{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CachedTokens: u.CachedTokens, Cost: wireUsage(&u).Cost}
+	return protocol.UsageSum{
+		InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CachedTokens: u.CachedTokens,
+		Cost: wireUsage(&u).Cost,
+	}
 }

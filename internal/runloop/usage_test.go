@@ -44,7 +44,8 @@ func rowsOf(r protocol.UsageReport) []string {
 	}
 	var rows []string
 	for _, row := range r.Rows {
-		rows = append(rows, text(strings.TrimSpace(row.Day+row.Model+row.SessionID+" "+row.Title+" "+row.Workdir), row.UsageSum))
+		rows = append(rows, text(strings.TrimSpace(row.Day+row.Model+row.SessionID+" "+row.Title+" "+row.Workdir),
+			row.UsageSum))
 	}
 	return append(rows, text("total", r.Total))
 }
@@ -52,7 +53,10 @@ func rowsOf(r protocol.UsageReport) []string {
 // putAt makes a closed session in a folder, with calls at these times.
 func (f *fixture) putAt(id, workdir string, calls map[string]session.MessageAdded) {
 	f.t.Helper()
-	records := []session.Record{{At: time.Unix(1, 0), Fact: session.Created{SessionID: id, Title: "title of " + id, Workdir: workdir}}}
+	records := []session.Record{{At: time.Unix(1, 0), Fact: session.Created{
+		SessionID: id, Title: "title of " + id,
+		Workdir: workdir,
+	}}}
 	for _, at := range slices.Sorted(maps.Keys(calls)) {
 		call := calls[at]
 		when, err := time.Parse(time.RFC3339, at)
@@ -78,7 +82,10 @@ func spent(by string, u model.Usage) session.MessageAdded {
 func TestUsageAddsUpAllSessions(t *testing.T) {
 	f := newFixture(t, t.TempDir(), offline.Model{}, echoTool, newRecorder())
 	f.putAt("ses-1", "/a", map[string]session.MessageAdded{
-		"2026-03-01T23:30:00Z": spent("x/dear", model.Usage{InputTokens: 100, CachedTokens: 60, OutputTokens: 10, Cost: 250_000_000}),
+		"2026-03-01T23:30:00Z": spent("x/dear", model.Usage{
+			InputTokens: 100, CachedTokens: 60, OutputTokens: 10,
+			Cost: 250_000_000,
+		}),
 		"2026-03-02T12:00:00Z": spent("x/free", model.Usage{InputTokens: 7, OutputTokens: 1}),
 	})
 	f.putAt("ses-2", "", map[string]session.MessageAdded{
@@ -97,7 +104,10 @@ func TestUsageAddsUpAllSessions(t *testing.T) {
 		{"day", "-01:00", []string{"2026-03-01: 100 60 10 0.25 USD", "2026-03-02: 1010 0 6 0.5 USD", total}},
 		{"day", "+05:45", []string{"2026-03-02: 107 60 11 0.25 USD", "2026-03-03: 1003 0 5 0.5 USD", total}},
 		{"model", "", []string{"x/dear: 1100 60 15 0.75 USD", "x/free: 7 0 1", "unknown: 3 0 0", total}},
-		{"session", "", []string{"ses-2 title of ses-2 " + f.env.Workdir + ": 1003 0 5 0.5 USD", "ses-1 title of ses-1 /a: 107 60 11 0.25 USD", total}},
+		{"session", "", []string{
+			"ses-2 title of ses-2 " + f.env.Workdir + ": 1003 0 5 0.5 USD",
+			"ses-1 title of ses-1 /a: 107 60 11 0.25 USD", total,
+		}},
 		{"folder", "", []string{f.env.Workdir + ": 1003 0 5 0.5 USD", "/a: 107 60 11 0.25 USD", total}},
 	} {
 		got := f.used(protocol.GetUsageParams{By: c.by, TimeZone: c.zone})
@@ -107,7 +117,10 @@ func TestUsageAddsUpAllSessions(t *testing.T) {
 	}
 	// What a branch copies is counted where it was said.
 	before := f.used(protocol.GetUsageParams{By: "session"})
-	if _, err := f.branchSession(context.Background(), protocol.BranchSessionParams{SessionID: "ses-1", Activate: new(bool)}); err != nil {
+	if _, err := f.branchSession(context.Background(), protocol.BranchSessionParams{
+		SessionID: "ses-1",
+		Activate:  new(bool),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, f.used(protocol.GetUsageParams{By: "session"})); diff != "" {
@@ -143,7 +156,11 @@ func TestUsageSaysWhatItLeavesOut(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	said := strings.Join(got.LeftOut, "\n")
-	for _, want := range []string{"session ses-1 cannot be read and is not counted: ", "session ses-2 cannot be read and is not counted: ", "session ses-3 has 1 lines that cannot be read and are not counted"} {
+	for _, want := range []string{
+		"session ses-1 cannot be read and is not counted: ",
+		"session ses-2 cannot be read and is not counted: ",
+		"session ses-3 has 1 lines that cannot be read and are not counted",
+	} {
 		if !strings.Contains(said, want) || len(got.LeftOut) != 3 {
 			t.Errorf("got %q, want %q in it", got.LeftOut, want)
 		}

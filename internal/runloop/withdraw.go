@@ -56,10 +56,14 @@ func (in withdrawIn) step(m *machine) {
 	m.record(session.Withdrawn{InputID: text.InputID})
 	counts := m.counts()
 	m.publish(protocol.Status{
-		Ref: m.turnRef(), Code: protocol.StatusInputWithdrawn, Message: fmt.Sprintf("taken back; %d still queued", counts.Steer+counts.FollowUp),
+		Ref: m.turnRef(), Code: protocol.StatusInputWithdrawn, Message: fmt.Sprintf("taken back; %d still queued",
+			counts.Steer+counts.FollowUp),
 		InputID: text.InputID, PendingCounts: &counts,
 	})
-	m.reply(in.ticket, protocol.Withdrawn{Command: "withdraw", InputID: text.InputID, Kind: text.Kind, Text: text.Text, SessionID: m.s.ID})
+	m.reply(in.ticket, protocol.Withdrawn{
+		Command: "withdraw", InputID: text.InputID, Kind: text.Kind, Text: text.Text,
+		SessionID: m.s.ID,
+	})
 }
 
 // queued are the texts that wait, in the order in which they will be delivered.

@@ -25,7 +25,8 @@ func TestWithdrawByIDAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-calling
-	queued, err := answered(f.queue(context.Background(), protocol.KindFollowUp, protocol.SteerParams{Scope: protocol.Scope{SessionID: id}, Text: "and then"}))
+	queued, err := answered(f.queue(context.Background(), protocol.KindFollowUp,
+		protocol.SteerParams{Scope: protocol.Scope{SessionID: id}, Text: "and then"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +39,8 @@ func TestWithdrawByIDAlone(t *testing.T) {
 		t.Errorf("got %+v, %v, want the text of session %s", got, err, id)
 	}
 	var wire *protocol.Error
-	if _, err := f.withdraw(context.Background(), protocol.WithdrawParams{InputID: queued.InputID}); !errors.As(err, &wire) || wire.Reason() != protocol.NotPending {
+	if _, err := f.withdraw(context.Background(), protocol.WithdrawParams{InputID: queued.InputID}); !errors.As(err,
+		&wire) || wire.Reason() != protocol.NotPending {
 		t.Errorf("once more: got %v, want not_pending", err)
 	}
 	close(goOn)

@@ -96,7 +96,10 @@ func TestWithdraw(t *testing.T) {
 	w := newWorld(t)
 	w.step(promptIn{w.client("prompt"), protocol.PromptParams{Text: "go"}, false, nil})
 	for i, kind := range []protocol.Kind{"follow_up", "steer", "follow_up", "steer"} {
-		w.step(queueIn{w.client("queue"), kind, protocol.SteerParams{Text: string(rune('a' + i)), IdempotencyKey: string(rune('a' + i))}, nil})
+		w.step(queueIn{w.client("queue"), kind, protocol.SteerParams{
+			Text:           string(rune('a' + i)),
+			IdempotencyKey: string(rune('a' + i)),
+		}, nil})
 	}
 	order := func() (texts string) {
 		for _, in := range w.m.state().Queued.Inputs {
@@ -117,13 +120,19 @@ func TestWithdraw(t *testing.T) {
 	told := w.events[len(w.events)-1].(protocol.Status)
 	want := protocol.Status{
 		Ref:  protocol.Ref{RunID: w.m.s.Run.ID, SessionID: "ses-1", TurnID: "1"},
-		Code: protocol.StatusInputWithdrawn, InputID: w.accepted[2], PendingCounts: &protocol.PendingCounts{Steer: 1, FollowUp: 2}, Message: told.Message,
+		Code: protocol.StatusInputWithdrawn, InputID: w.accepted[2], PendingCounts: &protocol.PendingCounts{
+			Steer:    1,
+			FollowUp: 2,
+		}, Message: told.Message,
 	}
 	if diff := cmp.Diff(want, told); diff != "" || told.Message == "" {
 		t.Errorf("what is told (-want +got):\n%s", diff)
 	}
 	reply = w.withdrawn
-	if reply != (protocol.Withdrawn{Command: "withdraw", InputID: w.accepted[2], Kind: "steer", Text: "b", SessionID: "ses-1"}) {
+	if reply != (protocol.Withdrawn{
+		Command: "withdraw", InputID: w.accepted[2], Kind: "steer", Text: "b",
+		SessionID: "ses-1",
+	}) {
 		t.Errorf("got %+v", reply)
 	}
 	w.step(withdrawIn{w.client("b again"), w.accepted[2]})

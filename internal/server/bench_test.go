@@ -112,7 +112,10 @@ func BenchmarkKin(b *testing.B) {
 // it. raw writes each event to one connection after the other.
 func BenchmarkFanout(b *testing.B) {
 	ev := protocol.MessageUpdate{
-		Ref:       protocol.Ref{RunID: "run-0198c0de-0000-7000-8000-000000000000", SessionID: "ses-0198c0de-0000-7000-8000-000000000000", TurnID: "1"},
+		Ref: protocol.Ref{
+			RunID:     "run-0198c0de-0000-7000-8000-000000000000",
+			SessionID: "ses-0198c0de-0000-7000-8000-000000000000", TurnID: "1",
+		},
 		MessageID: "msg-0198c0de-0000-7000-8000-000000000000", Delta: "word ",
 	}
 	text := event.New("ep-1", 0, time.Now).Append(ev)[0]
@@ -172,7 +175,8 @@ func BenchmarkFanout(b *testing.B) {
 // BenchmarkEnvelope is decoding a ping, running it and encoding its reply,
 // without a socket; raw copies the bytes of both.
 func BenchmarkEnvelope(b *testing.B) {
-	request, reply := []byte(cmd("c1", "ping", "{}")), []byte(`{"v":"1","id":"c1","type":"pong","payload":{"message":"pong"},"ok":true}`+"\n")
+	request, reply := []byte(cmd("c1", "ping", "{}")),
+		[]byte(`{"v":"1","id":"c1","type":"pong","payload":{"message":"pong"},"ok":true}`+"\n")
 	out := make([]byte, 0, 1024)
 	b.Run("raw", func(b *testing.B) {
 		for b.Loop() {

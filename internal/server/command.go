@@ -35,17 +35,24 @@ var stopGrace = time.Second
 // errStopping is why the context of the commands under way ends at a stop.
 var errStopping = errors.New("the daemon stops")
 
+// Lines bounds the lines that clients send: Max is how many bytes one may have, and
+// Held counts the bytes of all of them, for the whole daemon; nil counts nothing.
+type Lines struct {
+	Max  int
+	Held *budget.Budget
+}
+
 // ServeCommands serves the command socket: every line is run by mux, in order
-// for each connection. Lines have at most maxLine bytes; what lines, commands and
-// replies take together is counted in held. It blocks until ctx ends; then it
+// for each connection. What lines, commands and replies take together is counted in
+// lines. It blocks until ctx ends; then it
 // takes no more, answers every line that clients had sent by then, those that
 // waited to be accepted included, gives the commands under way a second to
 // finish, and returns nil. The error is that of a listener which fails before.
-func ServeCommands(ctx context.Context, ln *Listener, mux *protocol.Mux, maxLine int, held *budget.Budget, log *zap.Logger) error {
+func ServeCommands(ctx context.Context, ln *Listener, mux *protocol.Mux, lines Lines, log *zap.Logger) error {
 	log = log.With(zap.String("on", "commands"))
 	encoding := new(sync.Mutex)
 	c := &conns{log: log, max: maxConns, grace: stopGrace, open: func(conn *net.UnixConn) session {
-		s := &commandConn{conn: conn, mux: mux, maxLine: maxLine, held: held, encoding: encoding, log: log}
+		s := &commandConn{conn: conn, mux: mux, maxLine: lines.Max, held: lines.Held, encoding: encoding, log: log}
 		s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 		return s
 	}}
@@ -86,7 +93,10 @@ type commandConn struct {
 
 // meet has handlers know who sends the commands.
 func (s *commandConn) meet(p peer) {
-	s.ctx = protocol.WithCaller(s.ctx, protocol.Caller{PID: p.pid, UID: p.uid, Descendant: p.kin != stranger, Comm: p.comm})
+	s.ctx = protocol.WithCaller(s.ctx, protocol.Caller{
+		PID: p.pid, UID: p.uid, Descendant: p.kin != stranger,
+		Comm: p.comm,
+	})
 }
 
 // stop has the client's writes fail from here on. What it has written before is
@@ -149,7 +159,8 @@ func (s *commandConn) serve() {
 // anything. A long one keeps its cost.
 func (s *commandConn) run(cmd protocol.Command, cost int) protocol.Outcome {
 	if s.pending.Load() >= maxLong && protocol.Long(cmd.Type) {
-		return protocol.Failure(protocol.Rejectf(protocol.TooManyPending, "%d commands of this connection have not ended", maxLong))
+		return protocol.Failure(protocol.Rejectf(protocol.TooManyPending, "%d commands of this connection have not ended",
+			maxLong))
 	}
 	if !s.held.Take(cost) {
 		return protocol.Failure(noRoom("command", cost))
@@ -172,7 +183,8 @@ func (s *commandConn) costOf(cmd protocol.Command) int {
 
 // noRoom is the error for what the budget has not enough left for.
 func noRoom(what string, size int) error {
-	return protocol.Rejectf(protocol.TooManyPending, "there is no room for a %s of %d bytes now: others have taken it", what, size)
+	return protocol.Rejectf(protocol.TooManyPending, "there is no room for a %s of %d bytes now: others have taken it",
+		what, size)
 }
 
 // begin runs the second half of a long command beside the others. The replies
@@ -231,7 +243,8 @@ func (s *commandConn) tell(cmd protocol.Command, o protocol.Outcome) {
 		return
 	}
 	var wire *protocol.Error
-	if errors.As(err, &wire) || s.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(s.ctx))) {
+	if errors.As(err, &wire) || s.ctx.Err() != nil &&
+		(errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(s.ctx))) {
 		return
 	}
 	s.log.Error("command failed", zap.String("command", cmd.Type), zap.String("id", cmd.ID), zap.Error(err))

@@ -31,18 +31,21 @@ func testMux(testing.TB) fake {
 	protocol.HandleFunc(f.Mux, protocol.Ping, func(context.Context, protocol.PingParams) (protocol.Pong, error) {
 		return protocol.Pong{Message: "pong"}, nil
 	})
-	protocol.Handle(f.Mux, protocol.Prompt, func(_ context.Context, p protocol.PromptParams) (protocol.Answer[protocol.PromptReply], error) {
-		return protocol.Answer[protocol.PromptReply]{Later: func(ctx context.Context) (protocol.PromptReply, error) {
-			select {
-			case output := <-f.finish:
-				return protocol.PromptReply{Result: &protocol.PromptResult{Output: output}}, nil
-			case <-ctx.Done():
-				f.left <- context.Cause(ctx)
-				return protocol.PromptReply{}, ctx.Err()
-			}
-		}}, nil
-	})
-	protocol.HandleFunc(f.Mux, protocol.Abort, func(context.Context, protocol.AbortParams) (protocol.AbortAccepted, error) {
+	protocol.Handle(f.Mux, protocol.Prompt,
+		func(_ context.Context, p protocol.PromptParams) (protocol.Answer[protocol.PromptReply], error) {
+			return protocol.Answer[protocol.PromptReply]{Later: func(ctx context.Context) (protocol.PromptReply, error) {
+				select {
+				case output := <-f.finish:
+					return protocol.PromptReply{Result: &protocol.PromptResult{Output: output}}, nil
+				case <-ctx.Done():
+					f.left <- context.Cause(ctx)
+					return protocol.PromptReply{}, ctx.Err()
+				}
+			}}, nil
+		})
+	protocol.HandleFunc(f.Mux, protocol.Abort, func(context.Context, protocol.AbortParams) (protocol.AbortAccepted,
+		error,
+	) {
 		return protocol.AbortAccepted{}, protocol.Rejectf(protocol.NoActiveRun, "none")
 	})
 	protocol.HandleFunc(f.Mux, protocol.GetTree, func(context.Context, protocol.GetTreeParams) (protocol.Tree, error) {
@@ -51,7 +54,9 @@ func testMux(testing.TB) fake {
 	protocol.HandleFunc(f.Mux, protocol.GetState, func(context.Context, protocol.GetStateParams) (protocol.State, error) {
 		return protocol.State{}, errors.New("a secret of the disk")
 	})
-	protocol.HandleFunc(f.Mux, protocol.NewSession, func(_ context.Context, p protocol.NewSessionParams) (protocol.Session, error) {
+	protocol.HandleFunc(f.Mux, protocol.NewSession, func(_ context.Context, p protocol.NewSessionParams) (protocol.Session,
+		error,
+	) {
 		n, err := strconv.Atoi(p.Title)
 		return protocol.Session{SessionID: strings.Repeat("x", n)}, err
 	})
@@ -82,19 +87,24 @@ func TestEveryLineIsAnswered(t *testing.T) {
 		{cmd("c4", "abort", "{}"), "c4", "command_rejected", "no_active_run"},
 		{cmd("c5", "get_tree", "{}"), "c5", "internal_error", "internal error"},
 		{cmd("c6", "get_state", "{}"), "c6", "internal_error", "internal error"},
-		{`{"v":"1","id":"c7","type":"ping","x":"` + strings.Repeat("x", maxLine+1<<20) + "\"}\n", "c7", "invalid_command", "line_too_long"},
+		{
+			`{"v":"1","id":"c7","type":"ping","x":"` + strings.Repeat("x", maxLine+1<<20) + "\"}\n", "c7", "invalid_command",
+			"line_too_long",
+		},
 		{strings.Repeat("x", maxLine+1) + "\n", "", "invalid_command", "line_too_long"},
 	} {
 		w.send(c.line)
 		l := w.want(c.id, "error")
-		if l.OK || l.Error == nil || string(l.Error.Code) != c.code || !strings.HasPrefix(l.Error.Message, c.message) || strings.Contains(l.Error.Message, "secret") {
+		if l.OK || l.Error == nil || string(l.Error.Code) != c.code || !strings.HasPrefix(l.Error.Message, c.message) ||
+			strings.Contains(l.Error.Message, "secret") {
 			t.Errorf("%.60s: got %v, want %s %s", c.line, l.Error, c.code, c.message)
 		}
 	}
 	w.send(cmd("last", "ping", "{}"))
 	w.want("last", "pong")
 	entries := b.seen.FilterMessage("command failed").All()
-	if len(entries) != 2 || !strings.Contains(fmt.Sprint(entries[0].ContextMap()["error"]), "panic in get_tree: a broken handler\ngoroutine") ||
+	if len(entries) != 2 || !strings.Contains(fmt.Sprint(entries[0].ContextMap()["error"]),
+		"panic in get_tree: a broken handler\ngoroutine") ||
 		entries[1].ContextMap()["error"] != "a secret of the disk" || entries[1].ContextMap()["id"] != "c6" {
 		t.Errorf("logged %v", entries)
 	}
@@ -134,7 +144,8 @@ func TestTooManyLongCommandsAreRefusedBeforeTheyStart(t *testing.T) {
 func TestHalfCloseIsAnsweredFirst(t *testing.T) {
 	f := testMux(t)
 	w := dial(t, serve(t, f.Mux, 0).path)
-	w.send(cmd("c1", "prompt", `{"text":"x"}`) + cmd("c2", "ping", "{}") + strings.TrimSuffix(cmd("c3", "ping", "{}"), "\n"))
+	w.send(cmd("c1", "prompt", `{"text":"x"}`) + cmd("c2", "ping", "{}") + strings.TrimSuffix(cmd("c3", "ping", "{}"),
+		"\n"))
 	_ = w.CloseWrite()
 	w.want("c2", "pong")
 	w.want("c3", "pong")
@@ -300,7 +311,7 @@ func TestStopAnswersWhatWasSent(t *testing.T) {
 		clients = append(clients, w)
 		dial(t, path)
 	}
-	if err := ServeCommands(stopped, sockets.Commands, testMux(t).Mux, maxLine, nil, zap.NewNop()); err != nil {
+	if err := ServeCommands(stopped, sockets.Commands, testMux(t).Mux, Lines{Max: maxLine}, zap.NewNop()); err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range clients {

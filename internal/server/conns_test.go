@@ -121,7 +121,7 @@ func TestAcceptFailuresAreNotTheEnd(t *testing.T) {
 		return nil
 	}))
 	done := make(chan error)
-	go func() { done <- ServeCommands(ctx, sockets.Commands, b.Mux, maxLine, nil, log) }()
+	go func() { done <- ServeCommands(ctx, sockets.Commands, b.Mux, Lines{Max: maxLine}, log) }()
 	<-tries
 	<-tries
 	cancel()
@@ -133,7 +133,8 @@ func TestAcceptFailuresAreNotTheEnd(t *testing.T) {
 func TestAListenerThatIsClosedIsAnError(t *testing.T) {
 	sockets := listen(t, filepath.Join(t.TempDir(), "s"))
 	_ = sockets.Commands.Close()
-	if err := ServeCommands(t.Context(), sockets.Commands, new(protocol.Mux), maxLine, nil, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "closed") {
+	err := ServeCommands(t.Context(), sockets.Commands, new(protocol.Mux), Lines{Max: maxLine}, zap.NewNop())
+	if err == nil || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -28,16 +28,20 @@ var (
 )
 
 // ServeEvents serves the event socket: what is published from the moment a
-// client is accepted, or what it subscribes to (wire-v1 §5). A line that a
-// client sends has at most maxLine bytes, which are counted in held as what
-// waits to be written is. It blocks until ctx ends; log must be
+// client is accepted, or what it subscribes to (wire-v1 §5). What
+// waits to be written is counted in lines, too. It blocks until ctx ends; log must be
 // closed by then. Then it closes ln, gives every reader that goes on reading up
 // to five seconds to take what is left, and returns nil. The error is that of a
 // listener which fails before.
-func ServeEvents(ctx context.Context, ln *Listener, log *event.Log, readers *Readers, maxLine int, held *budget.Budget, zlog *zap.Logger) error {
+func ServeEvents(ctx context.Context, ln *Listener, log *event.Log, readers *Readers, lines Lines,
+	zlog *zap.Logger,
+) error {
 	zlog = zlog.With(zap.String("on", "events"))
 	c := &conns{log: zlog, max: maxConns, grace: drainGrace, open: func(conn *net.UnixConn) session {
-		s := &eventConn{conn: conn, log: log, readers: readers, maxLine: maxLine, held: held, zlog: zlog, requests: make(chan request), done: make(chan struct{})}
+		s := &eventConn{
+			conn: conn, log: log, readers: readers, maxLine: lines.Max, held: lines.Held, zlog: zlog,
+			requests: make(chan request), done: make(chan struct{}),
+		}
 		s.cursor, _, _ = log.Begin("", nil, event.Filter{})
 		s.at.Store(s.cursor.After())
 		return s
@@ -174,7 +178,10 @@ func (s *eventConn) answer(r request) bool {
 	}
 	p := r.params
 	c, next, gap := s.log.Begin(p.Epoch, p.After, event.Filter{SessionID: p.SessionID, Types: p.Types})
-	line, err := protocol.AppendResponse(nil, r.id, "subscribed", protocol.Subscribed{Epoch: s.log.Epoch(), NextSeq: next, Gap: gap})
+	line, err := protocol.AppendResponse(nil, r.id, "subscribed", protocol.Subscribed{
+		Epoch: s.log.Epoch(), NextSeq: next,
+		Gap: gap,
+	})
 	if err != nil {
 		s.zlog.Error("subscribe failed", zap.String("id", r.id), zap.Error(err))
 		return s.write(protocol.AppendError(nil, r.id, protocol.AsError(err)))

@@ -21,7 +21,10 @@ import (
 // newReader is the connection of an event client, not yet served.
 func newReader(t testing.TB, log *event.Log) (*wire, *eventConn) {
 	client, conn := pair(t)
-	s := &eventConn{conn: conn, log: log, readers: new(Readers), maxLine: maxLine, zlog: zap.NewNop(), requests: make(chan request), done: make(chan struct{})}
+	s := &eventConn{
+		conn: conn, log: log, readers: new(Readers), maxLine: maxLine, zlog: zap.NewNop(),
+		requests: make(chan request), done: make(chan struct{}),
+	}
 	s.cursor, _, _ = log.Begin("", nil, event.Filter{})
 	return client, s
 }
@@ -185,7 +188,8 @@ func TestASlowReaderIsToldWhatItMissed(t *testing.T) {
 			}
 			if l.Type == "warning" {
 				var p protocol.Warning
-				if err := json.Unmarshal(l.Payload, &p); err != nil || p.Code != "events_dropped" || p.FromSeq != next || p.ToSeq < next || l.Seq != p.ToSeq {
+				if err := json.Unmarshal(l.Payload, &p); err != nil || p.Code != "events_dropped" || p.FromSeq != next ||
+					p.ToSeq < next || l.Seq != p.ToSeq {
 					t.Fatalf("%s: got event %d %s, want a gap from %d", name, l.Seq, l.Payload, next)
 				}
 				gaps++

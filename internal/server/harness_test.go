@@ -67,8 +67,10 @@ func serve(t testing.TB, mux *protocol.Mux, keep int) *bench {
 	b := &bench{path: path, log: event.New("ep-1", keep, time.Now), seen: seen, held: budget.New(room)}
 	ctx, cancel := context.WithCancel(context.Background())
 	errs := make(chan error, 2)
-	go func() { errs <- ServeCommands(ctx, sockets.Commands, mux, maxLine, b.held, zap.New(core)) }()
-	go func() { errs <- ServeEvents(ctx, sockets.Events, b.log, &b.readers, maxLine, b.held, zap.New(core)) }()
+	go func() { errs <- ServeCommands(ctx, sockets.Commands, mux, Lines{maxLine, b.held}, zap.New(core)) }()
+	go func() {
+		errs <- ServeEvents(ctx, sockets.Events, b.log, &b.readers, Lines{maxLine, b.held}, zap.New(core))
+	}()
 	stopped := false
 	b.stop = func() {
 		if stopped {
@@ -175,5 +177,8 @@ func cmd(id, typ, payload string) string {
 }
 
 func delta(session, text string) protocol.Event {
-	return protocol.MessageUpdate{Ref: protocol.Ref{RunID: "run-1", SessionID: session, TurnID: "1"}, MessageID: "msg-1", Delta: text}
+	return protocol.MessageUpdate{
+		Ref: protocol.Ref{RunID: "run-1", SessionID: session, TurnID: "1"}, MessageID: "msg-1",
+		Delta: text,
+	}
 }

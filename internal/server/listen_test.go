@@ -108,7 +108,8 @@ func TestWhatIsNotStaleIsLeftAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Listen(live); err == nil || !strings.Contains(err.Error(), live+suffix+": another process listens on it") {
+		if _, err := Listen(live); err == nil ||
+			!strings.Contains(err.Error(), live+suffix+": another process listens on it") {
 			t.Errorf("a live socket: got %v", err)
 		}
 		_ = dial(t, live+suffix)
@@ -118,7 +119,8 @@ func TestWhatIsNotStaleIsLeftAlone(t *testing.T) {
 		if err := os.WriteFile(file+suffix, []byte("precious"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Listen(file); err == nil || !strings.Contains(err.Error(), file+suffix+": there is a file that is no socket") {
+		if _, err := Listen(file); err == nil ||
+			!strings.Contains(err.Error(), file+suffix+": there is a file that is no socket") {
 			t.Errorf("a file: got %v", err)
 		}
 		if text, err := os.ReadFile(file + suffix); string(text) != "precious" {
@@ -137,10 +139,13 @@ func TestPathsThatCannotBe(t *testing.T) {
 	room := protocol.MaxSocketPath - len(dir) - len("/") - len(protocol.EventSocket(""))
 	listen(t, filepath.Join(dir, strings.Repeat("x", room)))
 	for name, c := range map[string]struct{ path, want string }{
-		"one byte too long": {filepath.Join(dir, strings.Repeat("x", room+1)), ".events is 108 bytes long, at most 107 can be bound"},
-		"none":              {"", "want a file's path"},
-		"abstract":          {"@noused", "want a file's path"},
-		"below a file":      {filepath.Join(os.Args[0], "s"), "socket directory: "},
+		"one byte too long": {
+			filepath.Join(dir, strings.Repeat("x", room+1)),
+			".events is 108 bytes long, at most 107 can be bound",
+		},
+		"none":         {"", "want a file's path"},
+		"abstract":     {"@noused", "want a file's path"},
+		"below a file": {filepath.Join(os.Args[0], "s"), "socket directory: "},
 	} {
 		if _, err := Listen(c.path); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
@@ -162,8 +167,10 @@ func TestDirectories(t *testing.T) {
 		{"the default one, open", own, 0o755, "", 0o700},
 		{"another one, as it is", filepath.Join(runtime, "a"), 0o755, "", 0o755},
 		{"one for a group", filepath.Join(runtime, "b"), 0o770, "", 0o770},
-		{"one for everybody", filepath.Join(runtime, "c"), 0o777, filepath.Join(runtime, "c") + " can be written to by everybody", 0o777},
-		{"one below such a one", filepath.Join(runtime, "c", "below"), 0o700, filepath.Join(runtime, "c") + " can be written to by everybody", 0o700},
+		{"one for everybody", filepath.Join(runtime, "c"), 0o777, filepath.Join(runtime, "c") +
+			" can be written to by everybody", 0o777},
+		{"one below such a one", filepath.Join(runtime, "c", "below"), 0o700, filepath.Join(runtime, "c") +
+			" can be written to by everybody", 0o700},
 		{"one that is like /tmp", filepath.Join(runtime, "d"), 0o777 | os.ModeSticky, "", 0o777 | os.ModeSticky},
 		{"the default one, sticky", own, 0o777 | os.ModeSticky, "", 0o700},
 	} {
@@ -206,7 +213,9 @@ func TestTheDefaultDirectoryIsNoLink(t *testing.T) {
 }
 
 func TestDefaultSocket(t *testing.T) {
-	if got := protocol.DefaultSocket(func(string) string { return "/run/user/7" }); got != "/run/user/7/noused/noused.sock" {
+	if got := protocol.DefaultSocket(func(string) string {
+		return "/run/user/7"
+	}); got != "/run/user/7/noused/noused.sock" {
 		t.Errorf("got %s", got)
 	}
 	if got := protocol.DefaultSocket(func(string) string { return "" }); !strings.HasPrefix(got, "/tmp/noused-") {

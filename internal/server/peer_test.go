@@ -145,7 +145,8 @@ func connect(fd int) {
 //go:nosplit
 func connectAndExecute(fd int) {
 	connect(fd)
-	raw(unix.SYS_EXECVE, uintptr(unsafe.Pointer(program)), uintptr(unsafe.Pointer(&nothing)), uintptr(unsafe.Pointer(&nothing)))
+	raw(unix.SYS_EXECVE, uintptr(unsafe.Pointer(program)), uintptr(unsafe.Pointer(&nothing)),
+		uintptr(unsafe.Pointer(&nothing)))
 }
 
 //go:norace
@@ -341,7 +342,8 @@ func filterNothing() {
 	runtime.LockOSThread() // which executes what comes next
 	check(unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 	filter := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}
-	check(unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&unix.SockFprog{Len: 1, Filter: &filter})), 0, 0))
+	check(unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER,
+		uintptr(unsafe.Pointer(&unix.SockFprog{Len: 1, Filter: &filter})), 0, 0))
 }
 
 // raise tries to be rid of the limit, as itself and as root of a user namespace.
@@ -352,7 +354,8 @@ func raise() int {
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 		cmd.SysProcAttr = &syscall.SysProcAttr{
 			Cloneflags:  unix.CLONE_NEWUSER,
-			UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+			UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
 		}
 		if cmd.Run() == nil {
 			return 0
@@ -405,7 +408,7 @@ func fakeDaemon() int {
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
-	go func() { done <- ServeCommands(ctx, sockets.Commands, mux, maxLine, nil, zap.NewNop()) }()
+	go func() { done <- ServeCommands(ctx, sockets.Commands, mux, Lines{Max: maxLine}, zap.NewNop()) }()
 	r, w, err := os.Pipe()
 	if err != nil {
 		panic(err)

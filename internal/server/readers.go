@@ -112,7 +112,8 @@ func (r *Readers) letGo(but part) bool {
 	for s, p := range r.in {
 		if p == oldest {
 			r.leave(s)
-			s.zlog.Warn("connection closed: it stands still in a long event, and others need the memory", zap.Int("pid", s.pid), zap.Uint64("seq", p.seq))
+			s.zlog.Warn("connection closed: it stands still in a long event, and others need the memory", zap.Int("pid", s.pid),
+				zap.Uint64("seq", p.seq))
 			s.abort()
 		}
 	}

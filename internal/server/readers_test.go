@@ -23,7 +23,8 @@ func TestReadersSayHowFarBehindTheyAre(t *testing.T) {
 	if diff := cmp.Diff(&protocol.Readers{Slowest: []protocol.Reader{}}, lag()); diff != "" {
 		t.Errorf("nobody reads (-want +got):\n%s", diff)
 	}
-	quick, picky, slow := dial(t, protocol.EventSocket(b.path)), dial(t, protocol.EventSocket(b.path)), dial(t, protocol.EventSocket(b.path))
+	quick, picky, slow := dial(t, protocol.EventSocket(b.path)), dial(t, protocol.EventSocket(b.path)),
+		dial(t, protocol.EventSocket(b.path))
 	for _, w := range []*wire{quick, picky, slow} {
 		w.send(cmd("s", "subscribe", `{}`))
 		w.want("s", "subscribed")
@@ -49,7 +50,8 @@ func TestReadersSayHowFarBehindTheyAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := got.Slowest[0]; got.Count != 3 || r.PID != os.Getpid() || r.Program+"\n" != string(comm) || r.Lag == 0 || r.Lag > events+1 {
+	if r := got.Slowest[0]; got.Count != 3 || r.PID != os.Getpid() || r.Program+"\n" != string(comm) || r.Lag == 0 ||
+		r.Lag > events+1 {
 		t.Errorf("got %+v of %s, want the slow one behind", got, filepath.Base(os.Args[0]))
 	}
 	for slow.recv().Seq != events+1 {

@@ -182,7 +182,9 @@ func (s *State) decide(f ApprovalDecided) error {
 
 // kept ends what an answer has Keep for.
 func (s *State) kept(approvalID string) {
-	s.Unkept = slices.DeleteFunc(slices.Clone(s.Unkept), func(d ApprovalDecided) bool { return d.ApprovalID == approvalID })
+	s.Unkept = slices.DeleteFunc(slices.Clone(s.Unkept), func(d ApprovalDecided) bool {
+		return d.ApprovalID == approvalID
+	})
 }
 
 // answer keeps a rule, the newest last.

@@ -115,7 +115,8 @@ func TestRecordsThatNameImages(t *testing.T) {
 	said := user("m1", "", "in-1", "look")
 	said.Message.Attachments = a
 	const list = `"attachments":[{"media_type":"image/png","name":"one.png","size":3,"file":"` + sumOfOne + `.png"}]`
-	want := `{"v":1,"at":"2026-01-02T03:04:05.000006Z","type":"input","data":{"input_id":"in-1","kind":"prompt","command":"prompt","text":"look","run_id":"run-1",` + list + `}}
+	want :=
+		`{"v":1,"at":"2026-01-02T03:04:05.000006Z","type":"input","data":{"input_id":"in-1","kind":"prompt","command":"prompt","text":"look","run_id":"run-1",` + list + `}}
 {"v":1,"at":"2026-01-02T03:04:05.000006Z","type":"message","data":{"id":"m1","run_id":"run-1","turn_kind":"prompt","input_id":"in-1","message":{"role":"user","text":"look",` + list + `}}}
 `
 	got := lines(t, []Record{{t0, in}, {t0, said}})
@@ -150,7 +151,8 @@ func TestImagesThatAreNotKept(t *testing.T) {
 	_ = r.Close()
 	broken.Content = r
 	for want, image := range map[string]Image{
-		"changed while it was read": short, "was changed": long, `no image of type "image/svg+xml"`: other, "file already closed": broken,
+		"changed while it was read": short, "was changed": long, `no image of type "image/svg+xml"`: other,
+		"file already closed":       broken,
 		"no image of 5242881 bytes": large,
 	} {
 		if _, err := store.KeepImages("ses-1", []Image{image}); err == nil || !strings.Contains(err.Error(), want) {
@@ -224,14 +226,16 @@ func TestBranchesHaveTheirOwnImages(t *testing.T) {
 				t.Errorf("got %q, %v; want the image", got, err)
 			}
 			in, err := Inspect(store.path("ses-2"))
-			if err != nil || len(in.Missing) != 2 || !strings.HasSuffix(in.Missing[0], kept[2].File) && !strings.HasSuffix(in.Missing[1], kept[2].File) {
+			if err != nil || len(in.Missing) != 2 || !strings.HasSuffix(in.Missing[0], kept[2].File) &&
+				!strings.HasSuffix(in.Missing[1], kept[2].File) {
 				t.Errorf("missing: %v, %v; want the one that was lost and the one that never was", in.Missing, err)
 			}
 			_, _, err = store.Create("ses-3", []Record{{t0, Created{SessionID: "ses-3", ParentID: "ses-1"}}, {t0, said}})
 			if !errors.Is(err, ErrNotFound) {
 				t.Errorf("got %v, want that the parent is gone", err)
 			}
-			if left := under(t, filepath.Dir(store.FilesDir("ses-2"))); !slices.Equal(left, []string{"ses-2.files", "ses-2.jsonl"}) {
+			if left := under(t, filepath.Dir(store.FilesDir("ses-2"))); !slices.Equal(left,
+				[]string{"ses-2.files", "ses-2.jsonl"}) {
 				t.Errorf("left: %v, want the branch alone", left)
 			}
 		})
@@ -246,8 +250,14 @@ func TestTokensOfImagesAndThinking(t *testing.T) {
 		{model.Message{Role: model.User, Text: "12345678"}, 2},
 		{model.Message{Role: model.User, Text: "12345678", Attachments: make([]model.Attachment, 2)}, 3202},
 		{model.Message{Role: model.Assistant, Thinking: "it is sent to nobody"}, 0},
-		{model.Message{Role: model.Assistant, Thinking: "abcd", Blocks: []model.Block{{Kind: model.ThinkingBlock, Bytes: 4}, {Kind: model.OpaqueBlock, Data: []byte(`{"hidden":1}`)}}}, 2},
-		{model.Message{Role: model.Assistant, Text: "abcd", Blocks: []model.Block{{Kind: model.OpaqueBlock, Data: []byte(`"` + strings.Repeat("x", 8002) + `"`)}}}, 1001},
+		{model.Message{Role: model.Assistant, Thinking: "abcd", Blocks: []model.Block{
+			{Kind: model.ThinkingBlock, Bytes: 4},
+			{Kind: model.OpaqueBlock, Data: []byte(`{"hidden":1}`)},
+		}}, 2},
+		{model.Message{
+			Role: model.Assistant, Text: "abcd",
+			Blocks: []model.Block{{Kind: model.OpaqueBlock, Data: []byte(`"` + strings.Repeat("x", 8002) + `"`)}},
+		}, 1001},
 	} {
 		if got := Tokens([]model.Message{c.m}) - messageTokens; got != c.want {
 			t.Errorf("%+v: got %d, want %d", c.m, got, c.want)

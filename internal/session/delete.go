@@ -56,7 +56,9 @@ func (s *Store) DeleteAll(ids []string) (gone []string, err error) {
 		return nil, err
 	}
 	active := s.active.Load()
-	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return active != nil && *active == id || !s.Exists(id) })
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
+		return active != nil && *active == id || !s.Exists(id)
+	})
 	if gone, err = s.remove(ids...); err != nil {
 		err = fmt.Errorf("delete sessions: %w", err)
 	}

@@ -94,7 +94,10 @@ func TestDeleteTakesWhatIsTheSessionsAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = j.Close()
-	for _, id := range []string{"", ".", "..", "../lock", "../sessions/ses-1", "ses-1.jsonl", "ses-1/", "ses-3", "ses-1\x00"} {
+	for _, id := range []string{
+		"", ".", "..", "../lock", "../sessions/ses-1", "ses-1.jsonl", "ses-1/", "ses-3",
+		"ses-1\x00",
+	} {
 		if err := store.Delete(id, t0); !errors.Is(err, ErrNotFound) {
 			t.Errorf("%q: got %v, want that it is not there", id, err)
 		}

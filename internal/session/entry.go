@@ -377,7 +377,8 @@ func (c Conversation) Kinds() (has Kinds) {
 		has.Images = has.Images || e.images
 		has.Blocks = has.Blocks || e.blocks
 		has.Calls = has.Calls || e.calls
-		has.Answered = has.Answered || i > 0 && e.Role == model.User && (c.entries[i-1].Role == model.Tool || c.entries[i-1].calls)
+		has.Answered = has.Answered || i > 0 && e.Role == model.User &&
+			(c.entries[i-1].Role == model.Tool || c.entries[i-1].calls)
 	}
 	return has
 }

@@ -26,7 +26,10 @@ func longLife(summarised bool) (records []Record) {
 	add(Created{SessionID: "ses-1"})
 	parent := ""
 	say := func(id string, m model.Message, stop model.StopReason) {
-		add(MessageAdded{ID: id, ParentID: parent, RunID: "run-" + id[:3], TurnKind: "prompt", Message: m, StopReason: stop, Usage: &model.Usage{InputTokens: 3}})
+		add(MessageAdded{
+			ID: id, ParentID: parent, RunID: "run-" + id[:3], TurnKind: "prompt", Message: m, StopReason: stop,
+			Usage: &model.Usage{InputTokens: 3},
+		})
 		parent = id
 	}
 	for n := range 14 {
@@ -34,7 +37,10 @@ func longLife(summarised bool) (records []Record) {
 		call := model.ToolCall{ID: fmt.Sprint("c", n), Name: "t.x", Arguments: []byte(`{}`)}
 		say(fmt.Sprintf("m%02d-1", n), model.Message{Role: model.User, Text: text}, "")
 		say(fmt.Sprintf("m%02d-2", n), model.Message{Role: model.Assistant, Text: "half " + text}, model.StopError)
-		say(fmt.Sprintf("m%02d-3", n), model.Message{Role: model.Assistant, Text: text, ToolCalls: []model.ToolCall{call, {ID: call.ID + "b", Name: "t.y", Arguments: []byte(`{}`)}}}, model.StopToolCalls)
+		say(fmt.Sprintf("m%02d-3", n), model.Message{Role: model.Assistant, Text: text, ToolCalls: []model.ToolCall{
+			call,
+			{ID: call.ID + "b", Name: "t.y", Arguments: []byte(`{}`)},
+		}}, model.StopToolCalls)
 		say(fmt.Sprintf("m%02d-4", n), model.Message{Role: model.Tool, Text: text, ToolCallID: call.ID + "b", OK: true}, "")
 		if n%5 == 0 {
 			parent = fmt.Sprintf("m%02d-3", n) // another way from here
@@ -101,13 +107,16 @@ func TestTextsThatAreInTheJournal(t *testing.T) {
 				}
 				messages, bodies := told(t, store, s)
 				if !cmp.Equal(messages, wantMessages) {
-					t.Errorf("%s: the model reads %d messages that differ from the %d it should", what, len(messages), len(wantMessages))
+					t.Errorf("%s: the model reads %d messages that differ from the %d it should", what, len(messages),
+						len(wantMessages))
 				}
 				if !cmp.Equal(bodies, wantBodies) {
 					t.Errorf("%s: the entries differ", what)
 				}
-				if s.Tokens() != all.Tokens() || s.Fixed() != all.Fixed() || s.Conversation().Kinds() != all.Conversation().Kinds() || s.Said != all.Said {
-					t.Errorf("%s: got %d and %d tokens, %+v, want %d and %d, %+v", what, s.Tokens(), s.Fixed(), s.Conversation().Kinds(), all.Tokens(), all.Fixed(), all.Conversation().Kinds())
+				if s.Tokens() != all.Tokens() || s.Fixed() != all.Fixed() || s.Conversation().Kinds() != all.Conversation().
+					Kinds() || s.Said != all.Said {
+					t.Errorf("%s: got %d and %d tokens, %+v, want %d and %d, %+v", what, s.Tokens(), s.Fixed(),
+						s.Conversation().Kinds(), all.Tokens(), all.Fixed(), all.Conversation().Kinds())
 				}
 				first, older, _ := s.Cut(100_000)
 				wantFirst, wantOlder, _ := all.Cut(100_000)
@@ -167,9 +176,11 @@ func TestTextsOfAJournalThatChanged(t *testing.T) {
 		change func(path string) error
 		want   error
 	}{
-		"deleted":  {os.Remove, ErrNotFound},
-		"shorter":  {func(path string) error { return os.Truncate(path, 1000) }, errMoved},
-		"another":  {func(path string) error { return os.WriteFile(path, bytes.Repeat([]byte("x\n"), 1<<22), 0o600) }, errMoved},
+		"deleted": {os.Remove, ErrNotFound},
+		"shorter": {func(path string) error { return os.Truncate(path, 1000) }, errMoved},
+		"another": {func(path string) error {
+			return os.WriteFile(path, bytes.Repeat([]byte("x\n"), 1<<22), 0o600)
+		}, errMoved},
 		"a folder": {func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) }, nil},
 		"a link": {func(path string) error {
 			return errors.Join(os.Rename(path, path+".kept"), os.Symlink(path+".kept", path))
@@ -197,7 +208,8 @@ func TestTextsOfAJournalThatChanged(t *testing.T) {
 			}
 			entries, n := s.Entries(), 0
 			count := func(*Entry, *Body) error { n++; return nil }
-			if err := store.Bodies(context.Background(), "ses-1", entries[:1], count); err == nil || c.want != nil && !errors.Is(err, c.want) || n != 0 {
+			if err := store.Bodies(context.Background(), "ses-1", entries[:1], count); err == nil || c.want != nil &&
+				!errors.Is(err, c.want) || n != 0 {
 				t.Errorf("got %d texts, %v; want %v", n, err, c.want)
 			}
 			if err := store.Bodies(context.Background(), "ses-1", entries[len(entries)-1:], count); err != nil || n != 1 {

@@ -39,7 +39,8 @@ func TestCutAtEveryByteOfTheLastRecords(t *testing.T) {
 			if err := j.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := store.Peek(context.Background(), "ses-1"); err != nil || !cmp.Equal(foldOf(t, records), got, private) {
+			if got, err := store.Peek(context.Background(), "ses-1"); err != nil ||
+				!cmp.Equal(foldOf(t, records), got, private) {
 				t.Fatalf("record %d cut at %d: what was appended afterwards is not there (%v)", n, cut, err)
 			}
 		}

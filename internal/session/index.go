@@ -95,7 +95,8 @@ type block struct {
 }
 
 var snapshotOptions = json.JoinOptions(
-	jsontext.AllowInvalidUTF8(true), jsontext.PreserveRawStrings(true), json.FormatNilSliceAsNull(true), json.FormatNilMapAsNull(true), json.Deterministic(true),
+	jsontext.AllowInvalidUTF8(true), jsontext.PreserveRawStrings(true), json.FormatNilSliceAsNull(true),
+	json.FormatNilMapAsNull(true), json.Deterministic(true),
 )
 
 func indexPath(journal string) string { return strings.TrimSuffix(journal, journalExt) + indexExt }
@@ -180,12 +181,14 @@ func readIndex(f io.ReaderAt, size int64) (*index, error) {
 		return nil, errIndex
 	}
 	x.State = NewState()
-	if err := json.Unmarshal(text, &x.snapshot, snapshotOptions); err != nil || x.State == nil || x.Version != indexVersion {
+	if err := json.Unmarshal(text, &x.snapshot, snapshotOptions); err != nil || x.State == nil ||
+		x.Version != indexVersion {
 		return nil, errIndex
 	}
 	blocks, entries, runs := int64(0), 0, 0
 	for _, b := range x.Blocks {
-		if b.Size < 0 || b.Size > x.to-blocks || b.Entries < 0 || b.Runs < 0 || b.Entries > maxIndexed-entries || b.Runs > maxIndexed-runs {
+		if b.Size < 0 || b.Size > x.to-blocks || b.Entries < 0 || b.Runs < 0 || b.Entries > maxIndexed-entries ||
+			b.Runs > maxIndexed-runs {
 			return nil, errIndex
 		}
 		blocks, entries, runs = blocks+b.Size, entries+b.Entries, runs+b.Runs
@@ -404,7 +407,8 @@ func restored(ctx context.Context, f *os.File, last int) (r refolded, ok bool) {
 	if !exact {
 		last = 0
 		sum := crc32.New(castagnoli)
-		if _, err := io.CopyBuffer(sum, untilDone{ctx, io.NewSectionReader(f, 0, x.Size)}, make([]byte, 128<<10)); err != nil || sum.Sum32() != x.Sum {
+		if _, err := io.CopyBuffer(sum, untilDone{ctx, io.NewSectionReader(f, 0, x.Size)}, make([]byte, 128<<10)); err !=
+			nil || sum.Sum32() != x.Sum {
 			return r, false
 		}
 	}

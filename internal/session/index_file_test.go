@@ -53,21 +53,24 @@ func TestAnIndexThatIsNone(t *testing.T) {
 		}
 	}
 	for name, spoil := range map[string]func(t *testing.T){
-		"a byte of the first block":  change(func(int) int { return 100 }),
-		"a byte of the snapshot":     change(func(size int) int { return size - 200 }),
-		"a byte of the trailer":      change(func(size int) int { return size - 14 }),
-		"a byte of the magic":        change(func(size int) int { return size - 1 }),
-		"cut":                        func(*testing.T) { must(os.Truncate(path, 5000)) },
-		"empty":                      func(*testing.T) { must(os.Truncate(path, 0)) },
-		"too long":                   func(*testing.T) { must(os.Truncate(path, 1<<40)) },
-		"a folder":                   func(*testing.T) { must(errors.Join(os.Remove(path), os.Mkdir(path, 0o700))) },
-		"a link":                     func(*testing.T) { must(errors.Join(os.Rename(path, path+"2"), os.Symlink(path+"2", path))) },
-		"a second name":              func(*testing.T) { must(os.Link(path, path+"3")) },
-		"a FIFO":                     func(*testing.T) { must(errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600))) },
-		"writable by all":            func(*testing.T) { must(os.Chmod(path, 0o622)) },
-		"the journal is shorter":     func(t *testing.T) { writeJournal(t, store, text[:len(text)/2]) },
-		"an edit in the middle":      edit(`"steps":`, `"stepz":`),
-		"another id in the middle":   edit(`"id":"msg-01994d1c-7c5e-7a51-8000-000000100001"`, `"id":"msg-01994d1c-7c5e-7a51-8000-000000100009"`),
+		"a byte of the first block": change(func(int) int { return 100 }),
+		"a byte of the snapshot":    change(func(size int) int { return size - 200 }),
+		"a byte of the trailer":     change(func(size int) int { return size - 14 }),
+		"a byte of the magic":       change(func(size int) int { return size - 1 }),
+		"cut":                       func(*testing.T) { must(os.Truncate(path, 5000)) },
+		"empty":                     func(*testing.T) { must(os.Truncate(path, 0)) },
+		"too long":                  func(*testing.T) { must(os.Truncate(path, 1<<40)) },
+		"a folder":                  func(*testing.T) { must(errors.Join(os.Remove(path), os.Mkdir(path, 0o700))) },
+		"a link": func(*testing.T) {
+			must(errors.Join(os.Rename(path, path+"2"), os.Symlink(path+"2", path)))
+		},
+		"a second name":          func(*testing.T) { must(os.Link(path, path+"3")) },
+		"a FIFO":                 func(*testing.T) { must(errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600))) },
+		"writable by all":        func(*testing.T) { must(os.Chmod(path, 0o622)) },
+		"the journal is shorter": func(t *testing.T) { writeJournal(t, store, text[:len(text)/2]) },
+		"an edit in the middle":  edit(`"steps":`, `"stepz":`),
+		"another id in the middle": edit(`"id":"msg-01994d1c-7c5e-7a51-8000-000000100001"`,
+			`"id":"msg-01994d1c-7c5e-7a51-8000-000000100009"`),
 		"another text in the middle": edit("Go on.", "Go up."),
 		"another text at the end": func(t *testing.T) {
 			i := bytes.LastIndex(text, []byte("Go on."))
@@ -121,7 +124,8 @@ func TestAnIndexOfAnotherSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := bytes.Replace(text, []byte(`"session_id":"ses-1"`), []byte(`"session_id":"ses-2"`), 1)
-	if err := errors.Join(os.WriteFile(store.path("ses-2"), other, 0o600), os.WriteFile(indexPath(store.path("ses-2")), index, 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(store.path("ses-2"), other, 0o600), os.WriteFile(indexPath(store.path("ses-2")),
+		index, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if s, err := store.Peek(context.Background(), "ses-2"); err != nil || s.ID != "ses-2" {
@@ -248,7 +252,8 @@ func TestIndexIsAsItWas(t *testing.T) {
 	}
 	want, err := os.ReadFile(path)
 	if err != nil || !bytes.Equal(want, got.Bytes()) {
-		t.Errorf("an index is not as it was, %v: give it another version, remove %s, and use -update-index\n%s", err, path, cmp.Diff(string(want), got.String()))
+		t.Errorf("an index is not as it was, %v: give it another version, remove %s, and use -update-index\n%s", err, path,
+			cmp.Diff(string(want), got.String()))
 	}
 }
 
@@ -286,7 +291,10 @@ func FuzzIndex(f *testing.F) {
 			said.State = NewState()
 			if json.Unmarshal(snap, &said, snapshotOptions) == nil {
 				said.Version, said.Size, said.Lines = indexVersion, max(said.Size, 1), max(said.Lines, 0)
-				said.Blocks = []block{{Size: int64(len(rows)), Sum: crc32.Checksum(rows, castagnoli), Entries: int(entries), Runs: int(runs)}}
+				said.Blocks = []block{{
+					Size: int64(len(rows)), Sum: crc32.Checksum(rows, castagnoli), Entries: int(entries),
+					Runs: int(runs),
+				}}
 				if text, err := json.Marshal(said, snapshotOptions); err == nil {
 					snap = text
 				}

@@ -107,7 +107,8 @@ func (w *rowWriter) run(r *Ended) {
 	w.int(int64(r.Turns))
 	w.int(int64(r.Took))
 	for _, n := range []int64{
-		r.Usage.InputTokens, r.Usage.OutputTokens, r.Usage.CachedTokens, r.Usage.CacheWriteTokens, r.Usage.ReasoningTokens, r.Usage.Cost,
+		r.Usage.InputTokens, r.Usage.OutputTokens, r.Usage.CachedTokens, r.Usage.CacheWriteTokens, r.Usage.ReasoningTokens,
+		r.Usage.Cost,
 	} {
 		w.int(n)
 	}
@@ -190,7 +191,8 @@ func (r *rowReader) entry(flags uint64, e *Entry, find func(id string) *Entry) {
 		r.bad = r.bad || e.kept == nil
 	}
 	e.Role = rowRoles[flags/rowRole%uint64(len(rowRoles))]
-	e.images, e.blocks, e.calls, e.text = flags&rowImages != 0, flags&rowBlocks != 0, flags&rowCalls != 0, flags&rowText != 0
+	e.images, e.blocks, e.calls, e.text = flags&rowImages != 0, flags&rowBlocks != 0, flags&rowCalls != 0,
+		flags&rowText != 0
 	e.says, e.broken, e.opens = flags&rowSays != 0, flags&rowBroken != 0, flags&rowOpens != 0
 	e.Snippet = r.text()
 	e.at = r.end + r.upTo(math.MaxInt64/2)
@@ -208,7 +210,8 @@ func (r *rowReader) run(e *Ended) {
 	e.after = int(r.upTo(maxIndexed))
 	e.Turns, e.Took = int(r.int()), time.Duration(r.int())
 	for _, n := range []*int64{
-		&e.Usage.InputTokens, &e.Usage.OutputTokens, &e.Usage.CachedTokens, &e.Usage.CacheWriteTokens, &e.Usage.ReasoningTokens, &e.Usage.Cost,
+		&e.Usage.InputTokens, &e.Usage.OutputTokens, &e.Usage.CachedTokens, &e.Usage.CacheWriteTokens,
+		&e.Usage.ReasoningTokens, &e.Usage.Cost,
 	} {
 		*n = r.int()
 	}

@@ -23,7 +23,8 @@ import (
 var sameFold = cmp.Options{
 	cmp.AllowUnexported(State{}, path{}, document{}, value{}), cmpopts.IgnoreFields(path{}, "lent"),
 	cmp.Transformer("ended", func(e *Ended) endedRun { return endedRun{e.RunEnded, e.Turns, e.Usage, e.Took, e.after} }),
-	cmpopts.IgnoreFields(State{}, "shared", "held", "heldBytes", "entries", "found", "endedAt", "foundEnded"), cmpopts.IgnoreFields(path{}, "shed", "history"),
+	cmpopts.IgnoreFields(State{}, "shared", "held", "heldBytes", "entries", "found", "endedAt", "foundEnded"),
+	cmpopts.IgnoreFields(path{}, "shed", "history"),
 	cmp.Comparer(func(a, b []byte) bool { // who wrote a journal by hand may have put spaces there, or left arguments out
 		v, w := jsontext.Value(a).Clone(), jsontext.Value(b).Clone()
 		_, _ = v.Compact(), w.Compact()
@@ -109,7 +110,8 @@ func wantFold(t rapid.TB, what string, store *Store, got refolded, err error) {
 	want := refolded{state: NewState()}
 	var failed error
 	want.at, want.problems, failed = foldFrom(bytes.NewReader(text), store.path("ses-1"), want.state, place{})
-	if fmt.Sprint(err) != fmt.Sprint(failed) || got.at.size != want.at.size || got.at.lines != want.at.lines || fmt.Sprint(got.problems) != fmt.Sprint(want.problems) {
+	if fmt.Sprint(err) != fmt.Sprint(failed) || got.at.size != want.at.size || got.at.lines != want.at.lines ||
+		fmt.Sprint(got.problems) != fmt.Sprint(want.problems) {
 		t.Fatalf("%s: got %+v, %v, %v\nwant %+v, %v, %v", what, got.at, got.problems, err, want.at, want.problems, failed)
 	}
 	if fmt.Sprint(got.state.ReadOnly) != fmt.Sprint(want.state.ReadOnly) {
@@ -118,7 +120,8 @@ func wantFold(t rapid.TB, what string, store *Store, got refolded, err error) {
 	if diff := cmp.Diff(want.state, got.state, sameFold, cmpopts.IgnoreFields(State{}, "ReadOnly")); diff != "" {
 		t.Fatalf("%s: -fold +index:\n%s", what, diff)
 	}
-	if diff := cmp.Diff(historyOfAll(t, store, want.state), historyOfAll(t, store, got.state), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(historyOfAll(t, store, want.state), historyOfAll(t, store, got.state),
+		cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("%s: what models read, -fold +index:\n%s", what, diff)
 	}
 }
@@ -135,7 +138,8 @@ func historyOfAll(t rapid.TB, store *Store, s *State) []model.Message {
 
 // damage are ends of journals that are not as they should be.
 var damage = map[string]string{
-	"whole": "", "torn": `{"v":1,"at":"2026-`, "noise": "noise\n", "newer": `{"v":2,"at":"2026-01-01T00:00:00Z","type":"x","data":{}}` + "\n",
+	"whole": "", "torn": `{"v":1,"at":"2026-`, "noise": "noise\n",
+	"newer":      `{"v":2,"at":"2026-01-01T00:00:00Z","type":"x","data":{}}` + "\n",
 	"unknown":    `{"v":1,"at":"2026-01-01T00:00:00Z","type":"unheard_of","data":{}}` + "\n",
 	"no parent":  `{"v":1,"at":"2026-01-01T00:00:00Z","type":"message","data":{"id":"zz","parent_id":"gone","run_id":"","turn_kind":"","message":{"role":"user","text":"x"}}}` + "\n",
 	"a copy":     `{"v":1,"at":"2026-01-01T00:00:00Z","type":"message","data":{"id":"m1","run_id":"","turn_kind":"","message":{"role":"user","text":"x"}}}` + "\n",
@@ -201,7 +205,10 @@ func randomRecords(t *rapid.T, most int) (records []Record) {
 		if pick("used", 2) == 0 {
 			return nil
 		}
-		return &model.Usage{InputTokens: int64(pick("in", 1<<40)), OutputTokens: int64(pick("out", 99)), Cost: int64(pick("cost", 9))}
+		return &model.Usage{
+			InputTokens: int64(pick("in", 1<<40)), OutputTokens: int64(pick("out", 99)),
+			Cost: int64(pick("cost", 9)),
+		}
 	}
 	id := 0
 	next := func(prefix string) string { id++; return fmt.Sprint(prefix, id) }
@@ -216,17 +223,29 @@ func randomRecords(t *rapid.T, most int) (records []Record) {
 		case 2:
 			add(TurnStarted{RunID: run(), Turn: pick("turn", 9), Kind: "prompt", InputIDs: []string{"x"}})
 		case 3:
-			add(Compacted{ID: next("c"), ParentID: entry(), Summary: text.Draw(t, "summary"), FirstKeptEntryID: entry(), FixedTokens: int64(pick("fixed", 99)), RunID: run(), Usage: usage()})
+			add(Compacted{
+				ID: next("c"), ParentID: entry(), Summary: text.Draw(t, "summary"), FirstKeptEntryID: entry(),
+				FixedTokens: int64(pick("fixed", 99)), RunID: run(), Usage: usage(),
+			})
 		case 4:
 			add(LeafSet{LeafID: entry()})
 		case 5:
-			add(Input{InputID: next("in"), Kind: "steer", Text: text.Draw(t, "text"), RunID: run(), Key: fmt.Sprint("k", pick("key", 4))})
+			add(Input{
+				InputID: next("in"), Kind: "steer", Text: text.Draw(t, "text"), RunID: run(),
+				Key: fmt.Sprint("k", pick("key", 4)),
+			})
 		case 6:
 			add(shown[pick("shown", len(shown))].Fact)
 		case 7:
-			add(Patched{Patch: []byte(rapid.SampledFrom([]string{`{}`, `{"a":{"b":1}}`, `{"a":null}`, `{"c":[null,{"d":null}]}`, `{"a":{"x":{}}}`}).Draw(t, "patch"))})
+			add(Patched{Patch: []byte(rapid.SampledFrom([]string{
+				`{}`, `{"a":{"b":1}}`, `{"a":null}`, `{"c":[null,{"d":null}]}`,
+				`{"a":{"x":{}}}`,
+			}).Draw(t, "patch"))})
 		default:
-			m := model.Message{Role: rapid.SampledFrom([]model.Role{model.User, model.Assistant, model.Tool}).Draw(t, "role"), Text: text.Draw(t, "said")}
+			m := model.Message{
+				Role: rapid.SampledFrom([]model.Role{model.User, model.Assistant, model.Tool}).Draw(t, "role"),
+				Text: text.Draw(t, "said"),
+			}
 			if m.Role == model.Assistant && pick("calls", 3) == 0 {
 				m.ToolCalls = []model.ToolCall{{ID: next("call"), Name: "t.x", Arguments: []byte(`{}`)}}
 			}
@@ -234,7 +253,10 @@ func randomRecords(t *rapid.T, most int) (records []Record) {
 				m.Attachments = []model.Attachment{{MediaType: "image/png", File: next("f"), Size: 3}}
 			}
 			stop := rapid.SampledFrom([]model.StopReason{"", model.StopEnd, model.StopError}).Draw(t, "stop")
-			add(MessageAdded{ID: next("m"), ParentID: entry(), RunID: run(), InputID: fmt.Sprint("in", pick("of", 20)), Message: m, StopReason: stop, Usage: usage()})
+			add(MessageAdded{
+				ID: next("m"), ParentID: entry(), RunID: run(), InputID: fmt.Sprint("in", pick("of", 20)),
+				Message: m, StopReason: stop, Usage: usage(),
+			})
 		}
 	}
 	return records
@@ -282,7 +304,8 @@ func wantEnd(t rapid.TB, store *Store, whole *State, last int) {
 	}
 	want, wantRuns := end(whole)
 	got, gotRuns := end(r.state)
-	byPlace := cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "N" }, cmp.Ignore()) // it is counted from what is there
+	// it is counted from what is there
+	byPlace := cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "N" }, cmp.Ignore())
 	if diff := cmp.Diff(want, got, sameFold, byPlace); diff != "" {
 		t.Fatalf("the last %d entries, -all +alone:\n%s", last, diff)
 	}
@@ -318,11 +341,17 @@ func conversation(turns, size int) (records []Record) {
 		add(TurnStarted{RunID: run, Turn: 1, Kind: "prompt", InputIDs: []string{fmt.Sprint("in-", n)}})
 		for k, m := range []model.Message{
 			{Role: model.User, Text: text},
-			{Role: model.Assistant, Text: text, ToolCalls: []model.ToolCall{{ID: fmt.Sprint("call-", n), Name: "read", Arguments: []byte(`{}`)}}},
+			{
+				Role: model.Assistant, Text: text,
+				ToolCalls: []model.ToolCall{{ID: fmt.Sprint("call-", n), Name: "read", Arguments: []byte(`{}`)}},
+			},
 			{Role: model.Tool, Text: text, ToolCallID: fmt.Sprint("call-", n), OK: true},
 			{Role: model.Assistant, Text: text},
 		} {
-			f := MessageAdded{ID: fmt.Sprintf("msg-01994d1c-7c5e-7a51-8000-%08d%04d", n, k), ParentID: parent, RunID: run, TurnKind: "prompt", Message: m}
+			f := MessageAdded{
+				ID: fmt.Sprintf("msg-01994d1c-7c5e-7a51-8000-%08d%04d", n, k), ParentID: parent, RunID: run,
+				TurnKind: "prompt", Message: m,
+			}
 			if k == 0 {
 				f.InputID = fmt.Sprint("in-", n)
 			}

@@ -162,7 +162,10 @@ func openJournal(ctx context.Context, disk Disk, path string) (*State, *Journal,
 		_ = f.Close()
 		return nil, nil, problems, err
 	}
-	j := &Journal{disk: disk, f: f, path: path, size: size, fresh: true, state: state, lines: r.at.lines, sum: r.at.sum, unfit: !r.whole()}
+	j := &Journal{
+		disk: disk, f: f, path: path, size: size, fresh: true, state: state, lines: r.at.lines, sum: r.at.sum,
+		unfit: !r.whole(),
+	}
 	if r.indexed {
 		j.indexed = size
 	}

@@ -22,7 +22,10 @@ import (
 var t0 = time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 
 func user(id, parent, input, text string) MessageAdded {
-	return MessageAdded{ID: id, ParentID: parent, RunID: "run-1", TurnKind: "prompt", InputID: input, Message: model.Message{Role: model.User, Text: text}}
+	return MessageAdded{
+		ID: id, ParentID: parent, RunID: "run-1", TurnKind: "prompt", InputID: input,
+		Message: model.Message{Role: model.User, Text: text},
+	}
 }
 
 // life is a short life of a session, with a record of every kind.
@@ -36,16 +39,21 @@ func life() []Record {
 		user("m1", "", "in-1", "hello\nthere"),
 		Input{InputID: "in-2", Kind: "steer", Command: "steer", Text: "wait", RunID: "run-1"},
 		MessageAdded{
-			ID: "m2", ParentID: "m1", RunID: "run-1", TurnKind: "prompt", StopReason: model.StopToolCalls, Usage: &model.Usage{InputTokens: 2, OutputTokens: 1}, Model: "script",
+			ID: "m2", ParentID: "m1", RunID: "run-1", TurnKind: "prompt", StopReason: model.StopToolCalls,
+			Usage: &model.Usage{InputTokens: 2, OutputTokens: 1}, Model: "script",
 			Message: model.Message{Role: model.Assistant, ToolCalls: []model.ToolCall{call}},
 		},
 		ToolStarted{RunID: "run-1", CallID: "call-1"},
 		Patched{Patch: []byte(`{"flags":{"lit":true,"big":9007199254740993},"gone":1}`)},
 		Patched{Patch: []byte(`{"gone":null,"flags":{"list":[1,2]}}`)},
-		AssetAdded{Asset: model.Asset{ID: "a", Kind: "image", MediaType: "image/png", Path: "/tmp/a.png", Tool: "t", Supported: true}},
+		AssetAdded{Asset: model.Asset{
+			ID: "a", Kind: "image", MediaType: "image/png", Path: "/tmp/a.png", Tool: "t",
+			Supported: true,
+		}},
 		MessageAdded{
 			ID: "m3", ParentID: "m2", RunID: "run-1", TurnKind: "prompt",
-			Message: model.Message{Role: model.Tool, ToolCallID: "call-1", ToolName: "t.x", Text: "ok", OK: true}, Outputs: map[string]string{"a": "b"},
+			Message: model.Message{Role: model.Tool, ToolCallID: "call-1", ToolName: "t.x", Text: "ok", OK: true},
+			Outputs: map[string]string{"a": "b"},
 		},
 		TurnEnded{RunID: "run-1", Turn: 1, StopReason: "steered"},
 		RunParked{RunID: "run-1"},
@@ -63,7 +71,10 @@ func life() []Record {
 		RunStarted{RunID: "run-2"},
 		MessageStarted{ID: "m5", RunID: "run-2", Model: "script"},
 		RunEnded{RunID: "run-2", StopReason: "error", Code: "crash_loop", Error: "crashed"},
-		RequestRepaired{Model: "openai/m http://h/v1", Repair: model.Repair{NoImages: true, PlainSchemas: true, NoOpaque: true, PlainCalls: true, Bridged: true}},
+		RequestRepaired{Model: "openai/m http://h/v1", Repair: model.Repair{
+			NoImages: true, PlainSchemas: true,
+			NoOpaque: true, PlainCalls: true, Bridged: true,
+		}},
 		EnvironmentTaken{Workdir: "/src", Text: "the branch is main"},
 		JobStarted{Job: model.Job{ID: "job-1", Command: "serve", OutputPath: "/tmp/job-1.txt"}},
 		Input{InputID: "in-3", Kind: "prompt", Command: "prompt", Text: "more", RunID: "run-3"},
@@ -85,10 +96,14 @@ func life() []Record {
 		RunStarted{RunID: "run-5", Approvals: "ask"},
 		TurnStarted{RunID: "run-5", Turn: 1, Kind: "prompt", InputIDs: []string{"in-5"}},
 		ApprovalAsked{
-			ApprovalID: "apr-1-ses-1", RunID: "run-5", Kind: "tool", CallID: "call-2", Reason: "needs the network", Rule: "ask: bash outside the sandbox", Workdir: "/src", Diff: "+a\n",
+			ApprovalID: "apr-1-ses-1", RunID: "run-5", Kind: "tool", CallID: "call-2", Reason: "needs the network",
+			Rule: "ask: bash outside the sandbox", Workdir: "/src", Diff: "+a\n",
 			Options: []ApprovalOption{
 				{ID: "once", Decision: "allow"},
-				{ID: "session", Decision: "allow", Pattern: "bash: git push …", Rule: []byte(`{"tool":"bash","decision":"allow","command":[["git"],["push"]]}`)},
+				{
+					ID: "session", Decision: "allow", Pattern: "bash: git push …",
+					Rule: []byte(`{"tool":"bash","decision":"allow","command":[["git"],["push"]]}`),
+				},
 				{ID: "deny", Decision: "deny"},
 			},
 		},
@@ -97,11 +112,23 @@ func life() []Record {
 			Rule: []byte(`{"tool":"bash","decision":"allow","command":[["git"],["push"]]}`),
 		},
 		ToolStarted{RunID: "run-5", CallID: "call-2"},
-		ApprovalAsked{ApprovalID: "apr-2-ses-1", RunID: "run-5", Kind: "budget", Reason: "so many tokens", Options: []ApprovalOption{{ID: "continue", Decision: "allow"}}, Used: Used{Tokens: 9, Cost: 8, DayCost: 7}},
-		ApprovalDecided{ApprovalID: "apr-2-ses-1", RunID: "run-5", Outcome: "denied", By: "timeout", Reason: "nobody answered"},
+		ApprovalAsked{
+			ApprovalID: "apr-2-ses-1", RunID: "run-5", Kind: "budget", Reason: "so many tokens",
+			Options: []ApprovalOption{{ID: "continue", Decision: "allow"}}, Used: Used{Tokens: 9, Cost: 8, DayCost: 7},
+		},
+		ApprovalDecided{
+			ApprovalID: "apr-2-ses-1", RunID: "run-5", Outcome: "denied", By: "timeout",
+			Reason: "nobody answered",
+		},
 		RuleKept{ApprovalID: "apr-0-ses-1"},
-		ApprovalAsked{ApprovalID: "apr-3-ses-1", RunID: "run-5", Kind: "budget", Reason: "so many tokens", Options: []ApprovalOption{{ID: "continue", Decision: "allow"}}, Used: Used{Tokens: 9, Cost: 8, DayCost: 7}},
-		EnvironmentTaken{Workdir: "/src", Text: "the branch is main", Servers: []ServerSaid{{Name: "hub", Text: "Ask before you merge."}}},
+		ApprovalAsked{
+			ApprovalID: "apr-3-ses-1", RunID: "run-5", Kind: "budget", Reason: "so many tokens",
+			Options: []ApprovalOption{{ID: "continue", Decision: "allow"}}, Used: Used{Tokens: 9, Cost: 8, DayCost: 7},
+		},
+		EnvironmentTaken{
+			Workdir: "/src", Text: "the branch is main",
+			Servers: []ServerSaid{{Name: "hub", Text: "Ask before you merge."}},
+		},
 		ToolsDeferred{Search: "tools.search", Servers: []string{"hub"}, Offered: []string{"hub.merge"}},
 	}
 	var records []Record
@@ -145,7 +172,8 @@ func TestReadsTheFrozenJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := lines(t, life()); !bytes.Equal(got, text) {
-		t.Errorf("today's records are written otherwise; the form of version 1 is frozen.\n%s", cmp.Diff(string(text), string(got)))
+		t.Errorf("today's records are written otherwise; the form of version 1 is frozen.\n%s",
+			cmp.Diff(string(text), string(got)))
 	}
 	got := NewState()
 	if _, problems, err := fold(bytes.NewReader(text), path, got); err != nil || len(problems) > 0 {
@@ -158,7 +186,9 @@ func TestReadsTheFrozenJournal(t *testing.T) {
 
 // private lets a comparison see a session's private fields as well.
 var private = cmp.Options{
-	cmp.AllowUnexported(State{}, path{}, history{}, document{}, value{}), cmpopts.IgnoreFields(State{}, "shared", "held", "entries", "found", "endedAt", "foundEnded"), cmpopts.IgnoreFields(path{}, "lent"), cmpopts.IgnoreUnexported(Body{}, Ended{}),
+	cmp.AllowUnexported(State{}, path{}, history{}, document{}, value{}), cmpopts.IgnoreFields(State{}, "shared", "held",
+		"entries", "found", "endedAt", "foundEnded"), cmpopts.IgnoreFields(path{}, "lent"),
+	cmpopts.IgnoreUnexported(Body{}, Ended{}),
 	cmp.Transformer("entry", func(e *Entry) (v entryView) {
 		if e != nil {
 			v = entryView{e.ID, e.RunID, e.Parent(), string(e.Role), e.Snippet, e.n, e.tokens, e.counted, e.Body()}
@@ -230,7 +260,10 @@ func TestMessagesAfterACorruptLineAreThere(t *testing.T) {
 	for i, r := range append([]Record{{t0, Created{SessionID: "ses-1"}}}, make([]Record, 6)...) {
 		if i > 0 {
 			id := fmt.Sprint("msg-", i)
-			r = Record{t0, MessageAdded{ID: id, ParentID: parent, RunID: "run-1", Message: model.Message{Role: model.User, Text: id}}}
+			r = Record{t0, MessageAdded{ID: id, ParentID: parent, RunID: "run-1", Message: model.Message{
+				Role: model.User,
+				Text: id,
+			}}}
 			parent = id
 		}
 		line := lines(t, []Record{r})
@@ -282,7 +315,10 @@ func TestADiskThatLosesNames(t *testing.T) {
 	if err := j.Append([]Record{{t0, TitleSet{Title: "one"}}}); err == nil {
 		t.Error("the first text of a session was taken, which may not last")
 	}
-	if _, _, err := store.Create("ses-2", []Record{{t0, Created{SessionID: "ses-2"}}, {t0, TitleSet{Title: "two"}}}); err == nil {
+	if _, _, err := store.Create("ses-2", []Record{
+		{t0, Created{SessionID: "ses-2"}},
+		{t0, TitleSet{Title: "two"}},
+	}); err == nil {
 		t.Error("a session was made with a text, which may not last")
 	}
 	if err := errors.Join(j.Close(), store.Close()); err != nil {
@@ -437,15 +473,36 @@ func TestAnsweredMakesAConversationWhole(t *testing.T) {
 		in   []model.Message
 		want string
 	}{
-		"in order":          {[]model.Message{user, calls("p", "q"), result("p", "1"), result("q", "2"), user}, "user, assistant, tool p 1, tool q 2, user"},
-		"out of order":      {[]model.Message{user, calls("p", "q"), result("q", "2"), result("p", "1")}, "user, assistant, tool p 1, tool q 2"},
-		"one is missing":    {[]model.Message{user, calls("p", "q"), result("q", "2"), user}, "user, assistant, tool p no, tool q 2, user"},
-		"the last one is":   {[]model.Message{user, calls("p", "q"), result("p", "1")}, "user, assistant, tool p 1, tool q no"},
-		"one too many":      {[]model.Message{result("z", "9"), user, result("z", "9")}, "user"},
-		"one twice":         {[]model.Message{calls("p"), result("p", "1"), result("p", "2"), user}, "assistant, tool p 1, user"},
-		"the same id again": {[]model.Message{calls("p"), result("p", "1"), calls("p"), result("p", "2")}, "assistant, tool p 1, assistant, tool p 2"},
-		"one id for two":    {[]model.Message{calls("p", "p"), result("p", "1"), result("p", "2")}, "assistant, tool p 1, tool p 2"},
-		"too late":          {[]model.Message{calls("p"), user, result("p", "1")}, "assistant, tool p no, user"},
+		"in order": {
+			[]model.Message{user, calls("p", "q"), result("p", "1"), result("q", "2"), user},
+			"user, assistant, tool p 1, tool q 2, user",
+		},
+		"out of order": {
+			[]model.Message{user, calls("p", "q"), result("q", "2"), result("p", "1")},
+			"user, assistant, tool p 1, tool q 2",
+		},
+		"one is missing": {
+			[]model.Message{user, calls("p", "q"), result("q", "2"), user},
+			"user, assistant, tool p no, tool q 2, user",
+		},
+		"the last one is": {
+			[]model.Message{user, calls("p", "q"), result("p", "1")},
+			"user, assistant, tool p 1, tool q no",
+		},
+		"one too many": {[]model.Message{result("z", "9"), user, result("z", "9")}, "user"},
+		"one twice": {
+			[]model.Message{calls("p"), result("p", "1"), result("p", "2"), user},
+			"assistant, tool p 1, user",
+		},
+		"the same id again": {
+			[]model.Message{calls("p"), result("p", "1"), calls("p"), result("p", "2")},
+			"assistant, tool p 1, assistant, tool p 2",
+		},
+		"one id for two": {
+			[]model.Message{calls("p", "p"), result("p", "1"), result("p", "2")},
+			"assistant, tool p 1, tool p 2",
+		},
+		"too late": {[]model.Message{calls("p"), user, result("p", "1")}, "assistant, tool p no, user"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := fmt.Sprint(c.in)
@@ -548,7 +605,9 @@ func TestStore(t *testing.T) {
 		t.Errorf("got %v %v, want all three, newest first", ids, err)
 	}
 	var unfinished []string
-	if err := store.Unfinished(context.Background(), func(id string, _ bool) { unfinished = append(unfinished, id) }); err != nil {
+	if err := store.Unfinished(context.Background(), func(id string, _ bool) {
+		unfinished = append(unfinished, id)
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(unfinished, []string{"ses-2"}) {

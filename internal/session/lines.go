@@ -38,8 +38,8 @@ func (l *lineReader) reset(r io.Reader) { l.in.Reset(r) }
 
 // next returns a line without its LF, valid until the next call, and how many
 // bytes it took. errLong comes in the place of one that is too long, errNul in that of a
-// long one with a NUL byte, which is not kept, io.EOF at the end; what stands there without an LF has only a size. After errEndless there is
-// nothing more to be had.
+// long one with a NUL byte, which is not kept, io.EOF at the end; what stands there without an LF
+// has only a size. After errEndless there is nothing more to be had.
 func (l *lineReader) next() (line []byte, size int64, err error) {
 	if cap(l.long) > maxReused {
 		l.long = nil

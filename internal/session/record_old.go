@@ -37,7 +37,8 @@ func decodeMessage(data jsontext.Value) (Fact, error) {
 	if f.Message.Role == model.Tool && f.NotRun == "" && !f.Message.OK {
 		f.NotRun = oldNotRun[f.Message.Text]
 	}
-	if f.Message.Role != model.Assistant || len(f.Message.Blocks) > 0 || !bytes.Contains(data, []byte(`"thinking_blocks"`)) {
+	if f.Message.Role != model.Assistant || len(f.Message.Blocks) > 0 ||
+		!bytes.Contains(data, []byte(`"thinking_blocks"`)) {
 		return f, nil
 	}
 	var old struct {

@@ -12,9 +12,10 @@ import (
 
 // Thinking that an older daemon kept goes back to its maker still.
 func TestMessagesWithoutBlocks(t *testing.T) {
-	line := `{"v":1,"at":"2026-02-12T00:00:00Z","type":"message","data":{"id":"msg-1","run_id":"run-1","turn_kind":"prompt","message":{` +
-		`"role":"assistant","text":"so","thinking":"hm!","tool_calls":[{"id":"call-1","name":"x","arguments":{}}],` +
-		`"thinking_blocks":[{"maker":"anthropic api.anthropic.com","text":"hm","signature":"s"},{"maker":"anthropic api.anthropic.com","data":"d"}]}}}`
+	line :=
+		`{"v":1,"at":"2026-02-12T00:00:00Z","type":"message","data":{"id":"msg-1","run_id":"run-1","turn_kind":"prompt","message":{` +
+			`"role":"assistant","text":"so","thinking":"hm!","tool_calls":[{"id":"call-1","name":"x","arguments":{}}],` +
+			`"thinking_blocks":[{"maker":"anthropic api.anthropic.com","text":"hm","signature":"s"},{"maker":"anthropic api.anthropic.com","data":"d"}]}}}`
 	r, err := decodeRecord([]byte(line))
 	if err != nil {
 		t.Fatal(err)
@@ -37,9 +38,12 @@ func TestMessagesWithoutBlocks(t *testing.T) {
 // What a maker attached is in the journal as it came: escapes, digits, order.
 func TestBlocksAreKeptVerbatim(t *testing.T) {
 	data := `{"signature":"a\/b\u00e9","n":1.0,"a":[1e3,{"z":null}]}`
-	said := MessageAdded{ID: "m", Message: model.Message{Role: model.Assistant, Text: "so", Maker: "chat h m", Blocks: []model.Block{
-		{Kind: model.TextBlock, Bytes: 2}, {Kind: model.OpaqueBlock, Data: []byte(data)},
-	}}}
+	said := MessageAdded{ID: "m", Message: model.Message{
+		Role: model.Assistant, Text: "so", Maker: "chat h m",
+		Blocks: []model.Block{
+			{Kind: model.TextBlock, Bytes: 2}, {Kind: model.OpaqueBlock, Data: []byte(data)},
+		},
+	}}
 	line, err := appendRecord(nil, Record{Fact: said})
 	if err != nil {
 		t.Fatal(err)
@@ -68,8 +72,9 @@ func TestCallsThatWereNotRun(t *testing.T) {
 		{`"text":"skipped: nothing"`, "", ""},
 		{`"text":"any words"`, `,"not_run":"steered"`, protocol.NotRunSteered},
 	} {
-		r, err := decodeRecord([]byte(`{"v":1,"at":"2026-02-12T00:00:00Z","type":"message","data":{"id":"m","run_id":"r","turn_kind":"prompt",` +
-			`"message":{"role":"tool","tool_call_id":"c",` + c.message + `}` + c.more + `}}`))
+		r, err := decodeRecord([]byte(
+			`{"v":1,"at":"2026-02-12T00:00:00Z","type":"message","data":{"id":"m","run_id":"r","turn_kind":"prompt",` +
+				`"message":{"role":"tool","tool_call_id":"c",` + c.message + `}` + c.more + `}}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -65,7 +65,8 @@ func (s *Store) Find(ctx context.Context, id string, search *Search, found func(
 func (s *Store) Title(ctx context.Context, id string, search *Search) (string, error) {
 	state := NewState()
 	err := s.scan(ctx, id, search.in, func(line []byte) bool {
-		if _, kind, ok := headOf(line); ok && !(kind == TitleSet{}.kind() || state.Title == "" && kind != MessageAdded{}.kind()) {
+		if _, kind, ok := headOf(line); ok && !(kind == TitleSet{}.kind() || state.Title == "" &&
+			kind != MessageAdded{}.kind()) {
 			return true
 		}
 		if rec, err := decodeRecord(line); err == nil {

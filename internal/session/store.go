@@ -92,7 +92,10 @@ func openHeld(disk Disk, dir string, acquire func(path string) (*lock.Lock, erro
 		return nil, fmt.Errorf("state directory %s: %w", dir, err)
 	}
 	return &Store{
-		dir: dir, disk: disk, lock: l, guard: guard{lock: l}, streams: streams{dir: filepath.Join(dir, streamingName), disk: disk},
+		dir: dir, disk: disk, lock: l, guard: guard{lock: l}, streams: streams{
+			dir:  filepath.Join(dir, streamingName),
+			disk: disk,
+		},
 		readers: make(chan struct{}, maxReaders), bodies: make(chan struct{}, maxBodyReads),
 		indexers: make(chan struct{}, 1), leastIndexed: leastIndexed,
 	}, nil
@@ -281,7 +284,8 @@ func (s *Store) Load(ctx context.Context, id string) (*State, *Journal, []Proble
 	}
 	j.guard, j.streams, j.store = &s.guard, &s.streams, s
 	if err := j.recoverStream(); err != nil {
-		return nil, nil, problems, errors.Join(fmt.Errorf("open session %s: what was announced of its last message: %w", id, err), j.Close())
+		return nil, nil, problems, errors.Join(fmt.Errorf("open session %s: what was announced of its last message: %w", id,
+			err), j.Close())
 	}
 	state.share(&s.inMemory)
 	return state, j, problems, nil

@@ -17,7 +17,9 @@ func streaming(t *testing.T, dir string) (*Store, *State, *Journal) {
 	}
 	at := time.Now()
 	state, j, err := s.Create("ses-1", []Record{
-		{at, Created{SessionID: "ses-1"}}, {at, RunStarted{RunID: "run-1"}}, {at, MessageStarted{ID: "msg-1", RunID: "run-1"}},
+		{at, Created{SessionID: "ses-1"}},
+		{at, RunStarted{RunID: "run-1"}},
+		{at, MessageStarted{ID: "msg-1", RunID: "run-1"}},
 	})
 	if err != nil {
 		t.Fatal(err)

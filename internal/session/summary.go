@@ -203,7 +203,8 @@ func indexedSummary(journal *os.File) (Summary, bool) {
 	s := x.State
 	return Summary{
 		ID: s.ID, Title: s.Title, ParentID: s.ParentID, Workdir: s.Workdir, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
-		Messages: s.Messages, Usage: s.Usage, Unread: s.Unread, LastStop: s.LastRun.StopReason, Said: s.Said, Model: s.Model, Answered: s.Answered,
+		Messages: s.Messages, Usage: s.Usage, Unread: s.Unread, LastStop: s.LastRun.StopReason, Said: s.Said, Model: s.Model,
+		Answered: s.Answered,
 	}, true
 }
 

@@ -17,7 +17,8 @@ func summaryOf(s *State) Summary {
 	return Summary{
 		ID: s.ID, Title: s.Title, ParentID: s.ParentID, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 		Messages: s.Messages, Usage: s.Usage, Running: s.Run != nil || len(s.Pending) > 0,
-		Workdir: s.Workdir, Unread: s.Unread, LastStop: s.LastRun.StopReason, Said: s.Said, Model: s.Model, Waiting: s.Run != nil && s.Run.Question.Open(),
+		Workdir: s.Workdir, Unread: s.Unread, LastStop: s.LastRun.StopReason, Said: s.Said, Model: s.Model,
+		Waiting: s.Run != nil && s.Run.Question.Open(),
 	}
 }
 
@@ -28,10 +29,11 @@ func TestASummaryIsThatOfTheFold(t *testing.T) {
 	for n := range records {
 		text := lines(t, records[:n+1])
 		for name, text := range map[string][]byte{
-			"as it is":         text,
-			"torn":             append(bytes.Clone(text), `{"v":1,"at":"2026-01-01T00:00:09Z","type":"mess`...),
-			"with other lines": append([]byte("\n{}\nnoise\n{\"v\":1,\"at\":\"x\",\"type\":\"message\",\"data\":{}}\n"), text...),
-			"with spaces":      bytes.ReplaceAll(text, []byte(`,"type":"`), []byte(`, "type": "`)),
+			"as it is": text,
+			"torn":     append(bytes.Clone(text), `{"v":1,"at":"2026-01-01T00:00:09Z","type":"mess`...),
+			"with other lines": append([]byte("\n{}\nnoise\n{\"v\":1,\"at\":\"x\",\"type\":\"message\",\"data\":{}}\n"),
+				text...),
+			"with spaces": bytes.ReplaceAll(text, []byte(`,"type":"`), []byte(`, "type": "`)),
 		} {
 			state := NewState()
 			if _, _, err := fold(bytes.NewReader(text), "j", state); err != nil {
@@ -43,7 +45,8 @@ func TestASummaryIsThatOfTheFold(t *testing.T) {
 			}
 		}
 	}
-	if _, err := summarise(strings.NewReader(`{"v":2,"at":"2026-01-01T00:00:00Z","type":"created","data":{}}` + "\n")); !errors.Is(err, errNewer) {
+	if _, err := summarise(strings.NewReader(`{"v":2,"at":"2026-01-01T00:00:00Z","type":"created","data":{}}` +
+		"\n")); !errors.Is(err, errNewer) {
 		t.Errorf("got %v for a journal of a newer version", err)
 	}
 }
@@ -107,7 +110,10 @@ func TestABranchIsNotTakenForUnfinished(t *testing.T) {
 		create(t, store, "ses-1")
 		create(t, store, "ses-2",
 			user("m1", "", "", strings.Repeat("x", long)),
-			MessageAdded{ID: "m2", ParentID: "m1", RunID: "run-1", Message: model.Message{Role: model.Assistant, Text: strings.Repeat("y", long)}},
+			MessageAdded{ID: "m2", ParentID: "m1", RunID: "run-1", Message: model.Message{
+				Role: model.Assistant,
+				Text: strings.Repeat("y", long),
+			}},
 			ModeSet{Kind: "steer", Mode: "all"}, Patched{Patch: []byte("{}")})
 		err := store.Unfinished(context.Background(), func(id string, sure bool) {
 			sum, err := store.Summary(context.Background(), id)

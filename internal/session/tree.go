@@ -318,7 +318,9 @@ func (s *State) applyMessage(f MessageAdded) {
 	case model.Tool:
 		run.Started = ""
 		run.past(f.Message.ToolCallID)
-		run.Calls = slices.DeleteFunc(slices.Clone(run.Calls), func(c model.ToolCall) bool { return c.ID == f.Message.ToolCallID })
+		run.Calls = slices.DeleteFunc(slices.Clone(run.Calls), func(c model.ToolCall) bool {
+			return c.ID == f.Message.ToolCallID
+		})
 	}
 }
 
@@ -382,13 +384,17 @@ func (s *State) applyRun(fact Fact, at time.Time) error {
 		switch {
 		case f.Fault:
 			run.Faults++
-		case !run.Parked && (run.Question == nil || run.Question.Form()): // a run that waits has done nothing that could crash a daemon
+		// a run that waits has done nothing that could crash a daemon
+		case !run.Parked && (run.Question == nil || run.Question.Form()):
 			run.Crashes++
 		}
 		run.Parked = false
 		run.Open, run.Said = MessageStarted{}, Piece{} // what came of it stands before this
 	case RunEnded:
-		s.ended = append(s.ended, &Ended{RunEnded: f, Turns: run.Turn, Usage: run.Usage, Took: at.Sub(run.Began), after: len(s.order)})
+		s.ended = append(s.ended, &Ended{
+			RunEnded: f, Turns: run.Turn, Usage: run.Usage, Took: at.Sub(run.Began),
+			after: len(s.order),
+		})
 		s.Run, s.Pending, s.LastRun, s.Unread = nil, nil, f, f.Unread
 		for k, a := range s.keys {
 			if a.RunID == f.RunID {

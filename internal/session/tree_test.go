@@ -36,7 +36,8 @@ func TestTokensAreTheProvidersWhereItCountsMore(t *testing.T) {
 	want(1000)
 	say("m3", model.User, strings.Repeat("x", 40), nil)
 	want(1014)
-	say("m4", model.Assistant, "no", &model.Usage{InputTokens: 1, OutputTokens: 1}) // of words, as the offline model counts
+	// of words, as the offline model counts
+	say("m4", model.Assistant, "no", &model.Usage{InputTokens: 1, OutputTokens: 1})
 	want(104 + 5 + 14 + 5)
 	add(Compacted{ID: "c1", ParentID: "m4", Summary: "hm", FirstKeptEntryID: "m3"})
 	want(5 + 14 + 5)
@@ -66,7 +67,9 @@ func TestFit(t *testing.T) {
 		for range rapid.IntRange(1, 8).Draw(t, "messages") {
 			m := model.Message{Role: model.User, Text: strings.Repeat("é", rapid.IntRange(0, 5000).Draw(t, "text"))}
 			if rapid.Bool().Draw(t, "call") {
-				m.ToolCalls = []model.ToolCall{{Name: "t", Arguments: []byte(`{"x":"` + strings.Repeat("y", rapid.IntRange(0, 5000).Draw(t, "args")) + `"}`)}}
+				m.ToolCalls = []model.ToolCall{
+					{Name: "t", Arguments: []byte(`{"x":"` + strings.Repeat("y", rapid.IntRange(0, 5000).Draw(t, "args")) + `"}`)},
+				}
 			}
 			messages = append(messages, m)
 		}
@@ -96,7 +99,10 @@ func TestEndedRunsAreKept(t *testing.T) {
 		RunStarted{RunID: "r1"},
 		TurnStarted{RunID: "r1", Turn: 1},
 		TurnStarted{RunID: "r1", Turn: 2},
-		MessageAdded{ID: "m1", RunID: "r1", Message: model.Message{Role: model.Assistant}, Usage: &model.Usage{InputTokens: 3, OutputTokens: 2, Cost: 7}},
+		MessageAdded{
+			ID: "m1", RunID: "r1", Message: model.Message{Role: model.Assistant},
+			Usage: &model.Usage{InputTokens: 3, OutputTokens: 2, Cost: 7},
+		},
 		RunEnded{RunID: "r1", StopReason: "error", Code: "step_limit", Error: "too many"},
 	} {
 		if _, ok := s.Ended("r1"); ok {
@@ -117,13 +123,25 @@ func TestEndedRunsAreKept(t *testing.T) {
 func TestAnAnswerThatBrokeOffHasNoResults(t *testing.T) {
 	broken := MessageAdded{
 		ID: "m2", ParentID: "m1", RunID: "run-1", StopReason: model.StopError,
-		Message: model.Message{Role: model.Assistant, Text: "half", ToolCalls: []model.ToolCall{{ID: "call-1", Name: "t.x", Arguments: []byte(`{}`)}}},
+		Message: model.Message{
+			Role: model.Assistant, Text: "half",
+			ToolCalls: []model.ToolCall{{ID: "call-1", Name: "t.x", Arguments: []byte(`{}`)}},
+		},
 	}
-	anew := MessageAdded{ID: "m3", ParentID: "m2", RunID: "run-1", Message: model.Message{Role: model.Assistant, Text: "whole"}}
+	anew := MessageAdded{ID: "m3", ParentID: "m2", RunID: "run-1", Message: model.Message{
+		Role: model.Assistant,
+		Text: "whole",
+	}}
 	asked := model.Message{Role: model.User, Text: "do it"}
 	twice := broken
 	twice.ID, twice.ParentID, anew.ParentID = "m2b", "m2", "m2b"
-	records := []Record{{t0, Created{SessionID: "ses-1"}}, {t0, user("m1", "", "", "do it")}, {t0, broken}, {t0, twice}, {t0, anew}}
+	records := []Record{
+		{t0, Created{SessionID: "ses-1"}},
+		{t0, user("m1", "", "", "do it")},
+		{t0, broken},
+		{t0, twice},
+		{t0, anew},
+	}
 	store := open(t, OSDisk{}, t.TempDir())
 	for n, want := range map[int][]model.Message{3: {asked}, 4: {asked}, 5: {asked, anew.Message}} {
 		c := foldOf(t, records[:n]).Conversation()

@@ -130,7 +130,8 @@ var (
 // usedIn reads from the line of a message or a summary what its model call used,
 // and which model that was, as usageOf does. What is no model's has used nothing.
 func usedIn(line []byte) (used model.Usage, name string) {
-	if _, role, ok := bytes.Cut(line[:min(len(line), answerWithin)], roleBegins); ok && len(role) >= len(byAssistant) && !bytes.HasPrefix(role, byAssistant) {
+	if _, role, ok := bytes.Cut(line[:min(len(line), answerWithin)], roleBegins); ok && len(role) >= len(byAssistant) &&
+		!bytes.HasPrefix(role, byAssistant) {
 		return used, ""
 	}
 	used, rest := usageAt(line)

@@ -25,10 +25,11 @@ func TestCallsAreThoseOfTheFold(t *testing.T) {
 			text   []byte
 			unread int
 		}{
-			"as it is":         {text, 0},
-			"torn":             {append(bytes.Clone(text), `{"v":1,"at":"2026-01-01T00:00:09Z","type":"mess`...), 0},
-			"with other lines": {append([]byte("\n{}\nnoise\n{\"v\":1,\"at\":\"x\",\"type\":\"message\",\"data\":{}}\n"), text...), 4},
-			"with spaces":      {bytes.ReplaceAll(text, []byte(`,"type":"`), []byte(`, "type": "`)), 0},
+			"as it is": {text, 0},
+			"torn":     {append(bytes.Clone(text), `{"v":1,"at":"2026-01-01T00:00:09Z","type":"mess`...), 0},
+			"with other lines": {append([]byte("\n{}\nnoise\n{\"v\":1,\"at\":\"x\",\"type\":\"message\",\"data\":{}}\n"),
+				text...), 4},
+			"with spaces": {bytes.ReplaceAll(text, []byte(`,"type":"`), []byte(`, "type": "`)), 0},
 		} {
 			state := NewState()
 			if _, _, err := fold(bytes.NewReader(c.text), "j", state); err != nil {
@@ -43,8 +44,10 @@ func TestCallsAreThoseOfTheFold(t *testing.T) {
 					t.Errorf("%s: got a call of %q at %v", name, c.Model, c.At)
 				}
 			})
-			if err != nil || used != state.Usage || got.Unread != c.unread || got.Title != state.Title || got.Workdir != state.Workdir {
-				t.Fatalf("%s, after %d records: got %+v, %+v, %v\nwant %+v of %q", name, n+1, got, used, err, state.Usage, state.Title)
+			if err != nil || used != state.Usage || got.Unread != c.unread || got.Title != state.Title ||
+				got.Workdir != state.Workdir {
+				t.Fatalf("%s, after %d records: got %+v, %+v, %v\nwant %+v of %q", name, n+1, got, used, err, state.Usage,
+					state.Title)
 			}
 		}
 	}
@@ -55,7 +58,10 @@ func TestCallsAreThoseOfTheFold(t *testing.T) {
 func TestCallsAreToldApart(t *testing.T) {
 	at := func(n int) time.Time { return t0.Add(time.Duration(n) * time.Hour) }
 	answer := func(id, text, by string, in int64) Fact {
-		return MessageAdded{ID: id, Message: model.Message{Role: model.Assistant, Text: text}, Model: by, Usage: &model.Usage{InputTokens: in}}
+		return MessageAdded{
+			ID: id, Message: model.Message{Role: model.Assistant, Text: text}, Model: by,
+			Usage: &model.Usage{InputTokens: in},
+		}
 	}
 	records := []Record{
 		{at(9), Created{SessionID: "ses-2", ParentID: "ses-1", Workdir: "/src"}},
@@ -63,7 +69,10 @@ func TestCallsAreToldApart(t *testing.T) {
 		{at(2), Compacted{ID: "c1", Summary: "copied, too", Usage: &model.Usage{InputTokens: 2}}},
 		{at(9), ModeSet{Kind: "steer", Mode: "all"}},
 		{at(10), answer("m2", `{"usage":{"input_tokens":99},"model":"x"}`, `a/"two"`, 4)},
-		{at(11), MessageAdded{ID: "m3", Message: model.Message{Role: model.Tool, Text: `,"usage":{"input_tokens":99}`}, Outputs: map[string]string{"usage": "99"}}},
+		{at(11), MessageAdded{
+			ID: "m3", Message: model.Message{Role: model.Tool, Text: `,"usage":{"input_tokens":99}`},
+			Outputs: map[string]string{"usage": "99"},
+		}},
 		{at(12), Compacted{ID: "c2", Summary: "in short", Usage: &model.Usage{InputTokens: 8, Cost: 5}}},
 		{at(13), answer("m4", "no price", "", 16)},
 		{at(14), TitleSet{Title: "another"}},
@@ -97,7 +106,8 @@ func TestCallsThatCannotBeRead(t *testing.T) {
 	if _, err := store.Calls(context.Background(), "ses-1", r, none); !errors.Is(err, ErrNotFound) {
 		t.Errorf("got %v, want ErrNotFound", err)
 	}
-	if err := os.WriteFile(store.path("ses-1"), []byte(`{"v":2,"at":"2026-01-01T00:00:00Z","type":"created","data":{}}`+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(store.path("ses-1"), []byte(`{"v":2,"at":"2026-01-01T00:00:00Z","type":"created","data":{}}`+
+		"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := store.Calls(context.Background(), "ses-1", r, none); !errors.Is(err, errNewer) {
@@ -106,7 +116,8 @@ func TestCallsThatCannotBeRead(t *testing.T) {
 	if err := os.Symlink(store.path("ses-1"), store.path("ses-2")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Calls(context.Background(), "ses-2", r, none); err == nil || !strings.Contains(err.Error(), "ses-2") {
+	if _, err := store.Calls(context.Background(), "ses-2", r, none); err == nil ||
+		!strings.Contains(err.Error(), "ses-2") {
 		t.Errorf("a link: got %v, want an error that names it", err)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())

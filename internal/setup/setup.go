@@ -149,12 +149,14 @@ func same(was map[string]any, text []byte, provider, name string, gone []string)
 		model, _ := is["model"].(map[string]any)
 		before, _ := was["model"].(map[string]any)
 		stays := slices.ContainsFunc(gone, func(key string) bool { return model[key] != nil })
-		if !stays && model["provider"] == provider && model["name"] == name && equalBut(before, model, append(gone, "provider", "name")) &&
+		if !stays && model["provider"] == provider && model["name"] == name &&
+			equalBut(before, model, append(gone, "provider", "name")) &&
 			equalBut(was, is, []string{"model"}) {
 			return nil
 		}
 	}
-	return fmt.Errorf("it cannot be changed without touching something else: write provider = %q and name = %q under [model] yourself, without what is of the model before: %s",
+	return fmt.Errorf("it cannot be changed without touching something else: write provider = %q and name = %q under "+
+		"[model] yourself, without what is of the model before: %s",
 		provider, name, strings.Join(slices.Concat(ofProvider, ofName), ", "))
 }
 

@@ -13,13 +13,31 @@ import (
 // What a person wrote stays; the settings of the model before become comments.
 func TestChooseModel(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"nothing":      {"", "[model]\nprovider = \"groq\"\nname = \"m\"\n"},
-		"no section":   {"# mine\nlog_level = \"debug\"", "# mine\nlog_level = \"debug\"\n\n[model]\nprovider = \"groq\"\nname = \"m\"\n"},
-		"another one":  {"[model] # here\nprovider = \"openai\" # work\nname=\"gpt\"\n\n[limits]\nrun_cost = \"1\"\n", "[model] # here\nprovider = \"groq\" # work\nname=\"m\"\n\n[limits]\nrun_cost = \"1\"\n"},
-		"its server":   {"[model]\nprovider = \"openai\"\nbase_url = \"http://x\"\ncontext_window = 9000\ndelay = \"1s\"\n", "[model]\nname = \"m\"\nprovider = \"groq\"\n# base_url = \"http://x\"\n# context_window = 9000\ndelay = \"1s\"\n"},
-		"the same":     {"[model]\nprovider = \"groq\"\nname = \"m\"\ncontext_window = 9000\n", "[model]\nprovider = \"groq\"\nname = \"m\"\ncontext_window = 9000\n"},
-		"inline":       {"[model]\nprovider = \"openai\"\nname = \"x\"\nextra = {a = 1, b = 2} # of it\n", "[model]\nprovider = \"groq\"\nname = \"m\"\n# extra = {a = 1, b = 2} # of it\n"},
-		"another name": {"[model]\nprovider = \"groq\"\nbase_url = \"http://x\"\nname = \"n\"\n", "[model]\nprovider = \"groq\"\nbase_url = \"http://x\"\nname = \"m\"\n"},
+		"nothing": {"", "[model]\nprovider = \"groq\"\nname = \"m\"\n"},
+		"no section": {
+			"# mine\nlog_level = \"debug\"",
+			"# mine\nlog_level = \"debug\"\n\n[model]\nprovider = \"groq\"\nname = \"m\"\n",
+		},
+		"another one": {
+			"[model] # here\nprovider = \"openai\" # work\nname=\"gpt\"\n\n[limits]\nrun_cost = \"1\"\n",
+			"[model] # here\nprovider = \"groq\" # work\nname=\"m\"\n\n[limits]\nrun_cost = \"1\"\n",
+		},
+		"its server": {
+			"[model]\nprovider = \"openai\"\nbase_url = \"http://x\"\ncontext_window = 9000\ndelay = \"1s\"\n",
+			"[model]\nname = \"m\"\nprovider = \"groq\"\n# base_url = \"http://x\"\n# context_window = 9000\ndelay = \"1s\"\n",
+		},
+		"the same": {
+			"[model]\nprovider = \"groq\"\nname = \"m\"\ncontext_window = 9000\n",
+			"[model]\nprovider = \"groq\"\nname = \"m\"\ncontext_window = 9000\n",
+		},
+		"inline": {
+			"[model]\nprovider = \"openai\"\nname = \"x\"\nextra = {a = 1, b = 2} # of it\n",
+			"[model]\nprovider = \"groq\"\nname = \"m\"\n# extra = {a = 1, b = 2} # of it\n",
+		},
+		"another name": {
+			"[model]\nprovider = \"groq\"\nbase_url = \"http://x\"\nname = \"n\"\n",
+			"[model]\nprovider = \"groq\"\nbase_url = \"http://x\"\nname = \"m\"\n",
+		},
 	} {
 		got, err := ChooseModel([]byte(c.text), "groq", "m")
 		if err != nil {
@@ -27,7 +45,8 @@ func TestChooseModel(t *testing.T) {
 		}
 		if name == "its server" { // the order of what is new says nothing
 			var values struct{ Model map[string]any }
-			if err := toml.Unmarshal(got, &values); err != nil || len(values.Model) != 3 || !strings.Contains(string(got), "# base_url = ") {
+			if err := toml.Unmarshal(got, &values); err != nil || len(values.Model) != 3 ||
+				!strings.Contains(string(got), "# base_url = ") {
 				t.Errorf("%s: %v\n%s", name, err, got)
 			}
 			continue
@@ -67,7 +86,8 @@ func FuzzChooseModel(f *testing.F) {
 		var values struct {
 			Model struct{ Provider, Name string }
 		}
-		if err := toml.Unmarshal(got, &values); err != nil || values.Model.Provider != "groq" || values.Model.Name != "m/n-1" {
+		if err := toml.Unmarshal(got, &values); err != nil || values.Model.Provider != "groq" ||
+			values.Model.Name != "m/n-1" {
 			t.Errorf("%q became %q: %v", text, got, err)
 		}
 		if again, err := ChooseModel(got, "groq", "m/n-1"); err != nil || string(again) != string(got) {
@@ -91,7 +111,8 @@ func TestSaveModelFollowsALink(t *testing.T) {
 	}
 	text, err := os.ReadFile(path)
 	info, _ := os.Stat(path)
-	if err != nil || string(text) != "# dots\n\n[model]\nprovider = \"groq\"\nname = \"m\"\n" || info.Mode().Perm() != 0o640 {
+	if err != nil || string(text) != "# dots\n\n[model]\nprovider = \"groq\"\nname = \"m\"\n" ||
+		info.Mode().Perm() != 0o640 {
 		t.Errorf("got %v %v\n%s", err, info.Mode(), text)
 	}
 }

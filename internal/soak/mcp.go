@@ -28,7 +28,8 @@ func serveMCP(in io.Reader, out io.Writer) {
 		result := "{}"
 		switch call.Method {
 		case "initialize":
-			result = fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{"tools":{}},"serverInfo":{"name":"soak","version":"1"}}`, call.Params.Version)
+			result = fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{"tools":{}},"serverInfo":{"name":"soak","version":"1"}}`,
+				call.Params.Version)
 		case "tools/list":
 			result = `{"tools":[{"name":"echo","description":"Says it back.","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}]}`
 		case "tools/call":

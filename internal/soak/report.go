@@ -53,7 +53,8 @@ func (r *report) print(out io.Writer, took time.Duration, worlds []*world) (stat
 			if !flat {
 				word, status = "GROWS", exitGrown
 			}
-			fmt.Fprintf(table, "%s\t%s\t%d\t%.1f\t%.1f\t%.1f\t%s\t\n", w.name, f.name, len(s), second, last, slices.Max(append(s, 0)), word)
+			fmt.Fprintf(table, "%s\t%s\t%d\t%.1f\t%.1f\t%.1f\t%s\t\n", w.name, f.name, len(s), second, last,
+				slices.Max(append(s, 0)), word)
 		}
 	}
 	_ = table.Flush()

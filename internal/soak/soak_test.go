@@ -48,7 +48,10 @@ func TestSoak(t *testing.T) {
 	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != exitGrown) {
 		t.Fatalf("%v\n%s", err, said)
 	}
-	for _, want := range []string{`(?m)^ +steady +memory MB +[1-9]`, `(?m)^ +restarted +disk MB +[1-9]`, ` [1-9][0-9]* journals checked;`, ` [1-9][0-9]* restarts by SIG`, `; 0 violations\n`} {
+	for _, want := range []string{
+		`(?m)^ +steady +memory MB +[1-9]`, `(?m)^ +restarted +disk MB +[1-9]`,
+		` [1-9][0-9]* journals checked;`, ` [1-9][0-9]* restarts by SIG`, `; 0 violations\n`,
+	} {
 		if !regexp.MustCompile(want).Match(said) {
 			t.Errorf("it does not say %q:\n%s", want, said)
 		}
@@ -106,16 +109,31 @@ func TestWhatReadersFind(t *testing.T) {
 		t.Error("a hole that the daemon reports is a violation")
 	}
 	end := func(seq uint64, run string) protocol.EventEnvelope {
-		return protocol.EventEnvelope{Seq: seq, Type: "agent_end", Payload: []byte(fmt.Sprintf(`{"run_id":%q,"session_id":"s","stop_reason":"completed","turns":1,"usage":{}}`, run))}
+		return protocol.EventEnvelope{
+			Seq: seq, Type: "agent_end",
+			Payload: []byte(fmt.Sprintf(`{"run_id":%q,"session_id":"s","stop_reason":"completed","turns":1,"usage":{}}`, run)),
+		}
 	}
 	for name, c := range map[string]struct {
 		told func(s *seen)
 		want int
 	}{
-		"one reader after the other": {func(s *seen) { s.addEvent("e", end(1, "r"), []byte("a")); s.addEvent("e", end(1, "r"), []byte("a")) }, 0},
-		"another event":              {func(s *seen) { s.addEvent("e", end(1, "r"), []byte("a")); s.addEvent("e", end(1, "r"), []byte("b")) }, 1},
-		"ended twice":                {func(s *seen) { s.addEvent("e", end(1, "r"), []byte("a")); s.addEvent("e", end(2, "r"), []byte("b")) }, 1},
-		"another epoch":              {func(s *seen) { s.addEvent("e", end(1, "r"), []byte("a")); s.addEvent("f", end(1, "q"), []byte("b")) }, 0},
+		"one reader after the other": {func(s *seen) {
+			s.addEvent("e", end(1, "r"), []byte("a"))
+			s.addEvent("e", end(1, "r"), []byte("a"))
+		}, 0},
+		"another event": {func(s *seen) {
+			s.addEvent("e", end(1, "r"), []byte("a"))
+			s.addEvent("e", end(1, "r"), []byte("b"))
+		}, 1},
+		"ended twice": {func(s *seen) {
+			s.addEvent("e", end(1, "r"), []byte("a"))
+			s.addEvent("e", end(2, "r"), []byte("b"))
+		}, 1},
+		"another epoch": {func(s *seen) {
+			s.addEvent("e", end(1, "r"), []byte("a"))
+			s.addEvent("f", end(1, "q"), []byte("b"))
+		}, 0},
 	} {
 		r := newReport()
 		c.told(newSeen(r))
@@ -164,18 +182,30 @@ func TestWhatTheVendorRefuses(t *testing.T) {
 		messages string
 		want     int
 	}{
-		"a prompt":            {`{"role":"system","content":"x"},{"role":"user","content":"hi"}`, http.StatusOK},
-		"a result":            {`{"role":"user","content":"hi"},` + call + `,{"role":"tool","tool_call_id":"a","content":"y"}`, http.StatusOK},
-		"nothing":             {``, http.StatusBadRequest},
-		"no result":           {`{"role":"user","content":"hi"},` + call + `,{"role":"user","content":"and?"}`, http.StatusBadRequest},
-		"another's result":    {`{"role":"user","content":"hi"},` + call + `,{"role":"tool","tool_call_id":"b","content":"y"}`, http.StatusBadRequest},
-		"an empty answer":     {`{"role":"user","content":"hi"},{"role":"assistant","content":""},{"role":"user","content":"x"}`, http.StatusBadRequest},
+		"a prompt": {`{"role":"system","content":"x"},{"role":"user","content":"hi"}`, http.StatusOK},
+		"a result": {`{"role":"user","content":"hi"},` + call +
+			`,{"role":"tool","tool_call_id":"a","content":"y"}`, http.StatusOK},
+		"nothing": {``, http.StatusBadRequest},
+		"no result": {
+			`{"role":"user","content":"hi"},` + call + `,{"role":"user","content":"and?"}`,
+			http.StatusBadRequest,
+		},
+		"another's result": {`{"role":"user","content":"hi"},` + call +
+			`,{"role":"tool","tool_call_id":"b","content":"y"}`, http.StatusBadRequest},
+		"an empty answer": {
+			`{"role":"user","content":"hi"},{"role":"assistant","content":""},{"role":"user","content":"x"}`,
+			http.StatusBadRequest,
+		},
 		"a prompt of its own": {`{"role":"user","content":"hi"},{"role":"assistant","content":"x"}`, http.StatusBadRequest},
-		"a late system":       {`{"role":"user","content":"hi"},{"role":"system","content":"x"},{"role":"user","content":"hi"}`, http.StatusBadRequest},
+		"a late system": {
+			`{"role":"user","content":"hi"},{"role":"system","content":"x"},{"role":"user","content":"hi"}`,
+			http.StatusBadRequest,
+		},
 	} {
 		r := newReport()
 		w := httptest.NewRecorder()
-		(&vendor{report: r}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"stream":true,"messages":[`+c.messages+`]}`)))
+		(&vendor{report: r}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/chat/completions",
+			strings.NewReader(`{"stream":true,"messages":[`+c.messages+`]}`)))
 		if w.Code != c.want || (r.wrongs > 0) != (c.want != http.StatusOK) {
 			t.Errorf("%s: got %d, %v", name, w.Code, r.wrong)
 		}

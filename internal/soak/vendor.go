@@ -94,8 +94,10 @@ func (v *vendor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := fmt.Sprintf("call_%d", len(ask.Messages))
-	say(w, fmt.Sprintf(`{"tool_calls":[{"index":0,"id":%q,"type":"function","function":{"name":%q,"arguments":""}}]}`, id, call),
-		`{"tool_calls":[{"index":0,"function":{"arguments":"{\"token\":"}}]}`, `{"tool_calls":[{"index":0,"function":{"arguments":"\"x\"}"}}]}`)
+	say(w, fmt.Sprintf(`{"tool_calls":[{"index":0,"id":%q,"type":"function","function":{"name":%q,"arguments":""}}]}`, id,
+		call),
+		`{"tool_calls":[{"index":0,"function":{"arguments":"{\"token\":"}}]}`,
+		`{"tool_calls":[{"index":0,"function":{"arguments":"\"x\"}"}}]}`)
 	finish(w, "tool_calls")
 }
 
@@ -133,7 +135,8 @@ func (r *request) check() error {
 				return fmt.Errorf("message %d: an assistant says nothing", i)
 			}
 			for _, c := range m.ToolCalls {
-				if c.ID == "" || slices.Contains(owed, c.ID) || !jsontext.Value(c.Function.Arguments).IsValid() || c.Function.Name == "" {
+				if c.ID == "" || slices.Contains(owed, c.ID) || !jsontext.Value(c.Function.Arguments).IsValid() ||
+					c.Function.Name == "" {
 					return fmt.Errorf("message %d: a bad call %+v", i, c)
 				}
 				owed = append(owed, c.ID)
@@ -160,11 +163,13 @@ func (r *request) check() error {
 // say streams pieces of an answer.
 func say(w http.ResponseWriter, deltas ...string) {
 	for _, delta := range deltas {
-		fmt.Fprintf(w, "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":%s,\"finish_reason\":null}]}\n\n", delta)
+		fmt.Fprintf(w,
+			"data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":%s,\"finish_reason\":null}]}\n\n", delta)
 		_ = http.NewResponseController(w).Flush()
 	}
 }
 
 func finish(w http.ResponseWriter, reason string) {
-	fmt.Fprintf(w, "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":%q}],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":5,\"total_tokens\":15}}\n\ndata: [DONE]\n\n", reason)
+	fmt.Fprintf(w,
+		"data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":%q}],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":5,\"total_tokens\":15}}\n\ndata: [DONE]\n\n", reason)
 }

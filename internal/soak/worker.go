@@ -97,19 +97,28 @@ func (w *worker) key() string {
 // prompt starts a run and does something to it.
 func (w *worker) prompt(ctx context.Context) {
 	wait := false
-	a, err := ask(ctx, w, protocol.Prompt, protocol.PromptParams{Scope: w.scope(), Text: texts[w.rng.IntN(len(texts))], Wait: &wait, IdempotencyKey: w.key()})
+	a, err := ask(ctx, w, protocol.Prompt, protocol.PromptParams{
+		Scope: w.scope(), Text: texts[w.rng.IntN(len(texts))],
+		Wait: &wait, IdempotencyKey: w.key(),
+	})
 	if w.do(a, err); err != nil || a.Accepted == nil {
 		return
 	}
 	w.accept(a.Accepted.InputID)
 	switch w.rng.IntN(5) {
 	case 0:
-		s, err := ask(ctx, w, protocol.Steer, protocol.SteerParams{Scope: w.scope(), Text: "no, " + texts[0], IfIdle: protocol.KindPrompt, IdempotencyKey: w.key()})
+		s, err := ask(ctx, w, protocol.Steer, protocol.SteerParams{
+			Scope: w.scope(), Text: "no, " + texts[0],
+			IfIdle: protocol.KindPrompt, IdempotencyKey: w.key(),
+		})
 		if w.do(s, err); err == nil {
 			w.accept(s.InputID)
 		}
 	case 1:
-		f, err := ask(ctx, w, protocol.FollowUp, protocol.FollowUpParams{Scope: w.scope(), Text: "and " + texts[1], IfIdle: protocol.KindPrompt, IdempotencyKey: w.key()})
+		f, err := ask(ctx, w, protocol.FollowUp, protocol.FollowUpParams{
+			Scope: w.scope(), Text: "and " + texts[1],
+			IfIdle: protocol.KindPrompt, IdempotencyKey: w.key(),
+		})
 		if w.do(f, err); err == nil {
 			w.accept(f.InputID)
 		}
@@ -179,7 +188,9 @@ func (w *worker) check() {
 
 // ask sends a command, again where the connection is lost or the daemon stops, until
 // there is an answer. Now and then it loses the connection itself.
-func ask[P protocol.Params, R protocol.Reply](ctx context.Context, w *worker, def protocol.Def[P, R], p P) (r R, err error) {
+func ask[P protocol.Params, R protocol.Reply](ctx context.Context, w *worker, def protocol.Def[P, R], p P) (r R,
+	err error,
+) {
 	if w.rng.IntN(20) == 0 && w.conn != nil {
 		w.hangUp()
 		w.world.report.count("connections cut")

@@ -51,10 +51,16 @@ type world struct {
 }
 
 func newWorld(o options, name, vendor string, r *report) (*world, error) {
-	w := &world{name: name, dir: filepath.Join(o.dir, name), noused: o.noused, report: r, restarted: name == "restarted", seen: newSeen(r), series: map[string][]float64{}}
-	w.sample = &http.Client{Timeout: hang, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(w.dir, "debug"))
-	}}}
+	w := &world{
+		name: name, dir: filepath.Join(o.dir, name), noused: o.noused, report: r, restarted: name == "restarted",
+		seen: newSeen(r), series: map[string][]float64{},
+	}
+	w.sample = &http.Client{Timeout: hang, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(w.dir, "debug"))
+		},
+	}}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -67,8 +73,9 @@ func newWorld(o options, name, vendor string, r *report) (*world, error) {
 		"tools/pad.sh":    padTool,
 		"home/.keep":      "",
 		"noused/mcp.json": fmt.Sprintf(`{"mcpServers":{"soak":{"command":%q,"args":["mcp"]}}}`, self),
-		"noused/config.toml": fmt.Sprintf("[model]\nprovider = \"offline\"\ndelay = \"200us\"\n[providers.local]\nwire = \"chat\"\nbase_url = %q\n"+
-			"[retention]\nsessions_larger = \"4MiB\"\ntool_output_larger = \"1MiB\"\naudit_larger = \"1MiB\"\n", vendor),
+		"noused/config.toml": fmt.Sprintf(
+			"[model]\nprovider = \"offline\"\ndelay = \"200us\"\n[providers.local]\nwire = \"chat\"\nbase_url = %q\n"+
+				"[retention]\nsessions_larger = \"4MiB\"\ntool_output_larger = \"1MiB\"\naudit_larger = \"1MiB\"\n", vendor),
 	} {
 		path = filepath.Join(w.dir, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -97,8 +104,12 @@ func (w *world) start() error {
 		_ = os.Remove(notify)
 	}()
 	w.log.Reset()
-	w.cmd = exec.Command(w.noused, "--socket", w.socket(), "--state-dir", w.dir+"/state", "--workdir", w.dir+"/work", "--tools-dir", w.dir+"/tools", "--debug-socket", w.dir+"/debug", "--log-level", "warn")
-	w.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir + "/home", "XDG_CONFIG_HOME=" + w.dir, "XDG_RUNTIME_DIR=" + w.dir, "NOTIFY_SOCKET=" + notify}
+	w.cmd = exec.Command(w.noused, "--socket", w.socket(), "--state-dir", w.dir+"/state", "--workdir", w.dir+"/work",
+		"--tools-dir", w.dir+"/tools", "--debug-socket", w.dir+"/debug", "--log-level", "warn")
+	w.cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir + "/home", "XDG_CONFIG_HOME=" + w.dir,
+		"XDG_RUNTIME_DIR=" + w.dir, "NOTIFY_SOCKET=" + notify,
+	}
 	w.cmd.Stderr = &w.log
 	if err := w.cmd.Start(); err != nil {
 		return err

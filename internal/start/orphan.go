@@ -69,13 +69,16 @@ func (o Options) unreached() error {
 	case pid != 0 && there && info.Mode().Type() != fs.ModeSocket:
 		return o.hidden(pid)
 	case pid != 0 && there:
-		return failf("try again in a moment", "a daemon runs as process %d and takes no more connections at %s: it stops, or starts", pid, o.Socket)
+		return failf("try again in a moment",
+			"a daemon runs as process %d and takes no more connections at %s: it stops, or starts", pid, o.Socket)
 	case pid != 0:
-		return failf("nous stop ends it, and its runs go on with the next one", "a daemon runs as process %d without its socket: %s has been removed", pid, o.Socket)
+		return failf("nous stop ends it, and its runs go on with the next one",
+			"a daemon runs as process %d without its socket: %s has been removed", pid, o.Socket)
 	}
 	state := o.stateDir()
 	if pid = lock.Holder(filepath.Join(state, "lock")); pid != 0 {
-		return failf(fmt.Sprintf("name its socket with --socket, or end it with kill %d: its runs go on with the next one; a second daemon needs a --state-dir of its own", pid),
+		return failf(fmt.Sprintf("name its socket with --socket, or end it with kill %d: its runs go on with the next one; "+
+			"a second daemon needs a --state-dir of its own", pid),
 			"a daemon runs as process %d with the sessions in %s and does not listen at %s", pid, state, o.Socket)
 	}
 	return nil
@@ -84,7 +87,8 @@ func (o Options) unreached() error {
 // hidden is the failure of who is in a sandbox, where something else is in the
 // socket's place.
 func (o Options) hidden(pid int) *Error {
-	return failf("a sandbox hides it from what runs inside", "a daemon runs as process %d and cannot be reached from here: %s is no socket", pid, o.Socket)
+	return failf("a sandbox hides it from what runs inside",
+		"a daemon runs as process %d and cannot be reached from here: %s is no socket", pid, o.Socket)
 }
 
 // stateDir is where a daemon that is started here has its sessions, unless its

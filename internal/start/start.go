@@ -207,9 +207,11 @@ func unwritable(err error, log string) error {
 	case errors.Is(err, errBusy):
 		return failf("try again; what it says is in "+log, "%v", err)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return failf("make room there, or set XDG_STATE_HOME to a folder elsewhere", "no daemon was started: the disk of %s is full", filepath.Dir(log))
+		return failf("make room there, or set XDG_STATE_HOME to a folder elsewhere",
+			"no daemon was started: the disk of %s is full", filepath.Dir(log))
 	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
-		return failf("the daemon keeps sessions beside it; set XDG_STATE_HOME to a folder that you can write to", "no daemon was started: its log %s cannot be written (%v)", log, reason(err))
+		return failf("the daemon keeps sessions beside it; set XDG_STATE_HOME to a folder that you can write to",
+			"no daemon was started: its log %s cannot be written (%v)", log, reason(err))
 	}
 	return failf("", "no daemon was started: its log %s cannot be written: %v", log, err)
 }
@@ -315,7 +317,8 @@ func (o Options) await(ctx context.Context, ready *os.File) bool {
 func (o Options) mustListen(ctx context.Context, s Started) error {
 	conn, err := client.Connect(ctx, o.Socket)
 	if errors.As(err, new(*client.NoDaemonError)) {
-		return failf("set NOUSED_SOCKET to the socket that its configuration names", "noused was started (process %d) and does not listen at %s", s.PID, o.Socket)
+		return failf("set NOUSED_SOCKET to the socket that its configuration names",
+			"noused was started (process %d) and does not listen at %s", s.PID, o.Socket)
 	}
 	if err != nil {
 		return err
@@ -338,7 +341,10 @@ func (o Options) failed(ctx context.Context, s Started, ended <-chan error, said
 		if said == "" && full(filepath.Dir(s.Log)) {
 			return Started{}, unwritable(syscall.ENOSPC, s.Log)
 		}
-		return Started{}, &Error{What: "noused was started and ended at once: " + status(err), Said: said, Next: "its log is " + s.Log, why: why}
+		return Started{}, &Error{
+			What: "noused was started and ended at once: " + status(err), Said: said,
+			Next: "its log is " + s.Log, why: why,
+		}
 	case <-ctx.Done():
 		return Started{}, &Error{
 			What: fmt.Sprintf("noused was started (process %d) and is not ready after %s", s.PID, o.Within), Said: said,

@@ -47,9 +47,15 @@ func meet(ctx context.Context, socket string) (*running, error) {
 			who = fmt.Sprintf("process %d, which listens at %s,", pid, socket)
 		}
 		if foreign := (*client.ForeignError)(nil); errors.As(err, &foreign) {
-			return nil, &Error{What: fmt.Sprintf("%s does not speak the protocol of noused: %v", who, foreign.Err), Next: "end it, or name another socket with --socket"}
+			return nil, &Error{
+				What: fmt.Sprintf("%s does not speak the protocol of noused: %v", who, foreign.Err),
+				Next: "end it, or name another socket with --socket",
+			}
 		}
-		return nil, &Error{What: fmt.Sprintf("%s does not answer: %v", who, err), Next: "a daemon that hangs ends with kill -9, and its runs go on with the next one", why: err}
+		return nil, &Error{
+			What: fmt.Sprintf("%s does not answer: %v", who, err),
+			Next: "a daemon that hangs ends with kill -9, and its runs go on with the next one", why: err,
+		}
 	}
 	r.pid = pong.PID
 	if pid, err := processOf(r.fd); err != nil || pid != r.pid {
@@ -77,7 +83,8 @@ func listener(conn net.Conn) int {
 	_ = raw.Control(func(socket uintptr) {
 		if got, err := unix.GetsockoptInt(int(socket), unix.SOL_SOCKET, unix.SO_PEERPIDFD); err == nil {
 			fd = got
-		} else if cred, err := unix.GetsockoptUcred(int(socket), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil && cred.Pid > 0 {
+		} else if cred, err := unix.GetsockoptUcred(int(socket), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil &&
+			cred.Pid > 0 {
 			if got, err := unix.PidfdOpen(int(cred.Pid), 0); err == nil {
 				fd = got
 			}
@@ -105,7 +112,8 @@ func unitOf(ctx context.Context, pid int) string {
 		if !strings.HasPrefix(name, "noused") || !strings.HasSuffix(name, ".service") {
 			continue
 		}
-		if main, err := systemctl(ctx, "show", "--property=MainPID", "--value", name); err == nil && main == strconv.Itoa(pid) {
+		if main, err := systemctl(ctx, "show", "--property=MainPID", "--value", name); err == nil &&
+			main == strconv.Itoa(pid) {
 			return name
 		}
 	}
@@ -284,7 +292,10 @@ func restart(ctx context.Context, o Options) (Stopped, Started, error) {
 	if r.unit != "" {
 		said, err := systemctl(ctx, "restart", r.unit)
 		if err != nil {
-			return s, Started{}, &Error{What: "systemd cannot restart " + r.unit, Said: join(said, journal(r.unit)), Next: unitNext(ctx, r.unit)}
+			return s, Started{}, &Error{
+				What: "systemd cannot restart " + r.unit, Said: join(said, journal(r.unit)),
+				Next: unitNext(ctx, r.unit),
+			}
 		}
 		return s, Started{Log: r.unit, Unit: true}, nil
 	}
@@ -312,7 +323,10 @@ func (r *running) awaitNext(ctx context.Context, o Options, reply protocol.Shutd
 		_, err = client.Call(ctx, c, protocol.Ping, protocol.PingParams{})
 	}
 	if err != nil {
-		return &Error{What: fmt.Sprintf("noused (process %d) was restarted and does not answer: %v", r.pid, err), Next: "its log says why: " + o.LogPath()}
+		return &Error{
+			What: fmt.Sprintf("noused (process %d) was restarted and does not answer: %v", r.pid, err),
+			Next: "its log says why: " + o.LogPath(),
+		}
 	}
 	return nil
 }

@@ -40,12 +40,19 @@ func (o Options) startUnit(ctx context.Context) (Started, error) {
 	switch {
 	case err == nil:
 		return Started{Log: unitName, Unit: true}, nil
-	case strings.Contains(said, "not found"), errors.Is(err, exec.ErrNotFound), strings.Contains(said, "Failed to connect"):
+	case strings.Contains(said, "not found"), errors.Is(err, exec.ErrNotFound),
+		strings.Contains(said, "Failed to connect"):
 		return Started{}, errNoUnit
 	case ctx.Err() != nil:
-		return Started{}, &Error{What: "systemd has not started " + unitName + " after " + o.Within.String(), Said: said, Next: lookAt(unitName)}
+		return Started{}, &Error{
+			What: "systemd has not started " + unitName + " after " + o.Within.String(), Said: said,
+			Next: lookAt(unitName),
+		}
 	}
-	return Started{}, &Error{What: "systemd cannot start " + unitName, Said: join(said, journal(unitName)), Next: unitNext(ctx, unitName)}
+	return Started{}, &Error{
+		What: "systemd cannot start " + unitName, Said: join(said, journal(unitName)),
+		Next: unitNext(ctx, unitName),
+	}
 }
 
 func lookAt(unit string) string { return "systemctl --user status " + unit + " says more" }

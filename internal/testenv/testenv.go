@@ -125,7 +125,8 @@ func keepGo() (cache string) {
 // programs under test do. NOUSED_TEST_ and what the Makefile passes on is ours.
 func foreign(name string) bool {
 	switch name {
-	case "NOUSED_CRASHTIME", "NOUSED_CRASHSEED", "NOUSED_FLEET_JOBS", "NOUSED_TURNS", "NOUSED_PROMPTS", "NOUSED_LONG", "NOUSED_REFERENCE":
+	case "NOUSED_CRASHTIME", "NOUSED_CRASHSEED", "NOUSED_FLEET_JOBS", "NOUSED_TURNS", "NOUSED_PROMPTS", "NOUSED_LONG",
+		"NOUSED_REFERENCE":
 		return false
 	case "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "CREDENTIALS_DIRECTORY", "DBUS_SESSION_BUS_ADDRESS":
 		return true

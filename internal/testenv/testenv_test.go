@@ -26,9 +26,12 @@ func TestMain(m *testing.M) {
 
 // theirs is what a user has set, in a folder that not even root can make.
 var theirs = map[string]string{
-	"HOME": "/proc/nonexistent", "XDG_CONFIG_HOME": "/proc/nonexistent/config", "XDG_STATE_HOME": "/proc/nonexistent/state",
-	"XDG_RUNTIME_DIR": "/proc/nonexistent/run", "XDG_SYNC_TOKEN": "x", "NOUSED_MODEL": "anthropic/claude", "NOUSED_SOCKET": "/proc/nonexistent/s",
-	"OPENAI_API_KEY": "sk", "OPENAI_BASE_URL": "http://127.0.0.1:1", "ANTHROPIC_BASE_URL": "http://127.0.0.1:1", "GROQ_API_KEY": "sk",
+	"HOME": "/proc/nonexistent", "XDG_CONFIG_HOME": "/proc/nonexistent/config",
+	"XDG_STATE_HOME":  "/proc/nonexistent/state",
+	"XDG_RUNTIME_DIR": "/proc/nonexistent/run", "XDG_SYNC_TOKEN": "x", "NOUSED_MODEL": "anthropic/claude",
+	"NOUSED_SOCKET":  "/proc/nonexistent/s",
+	"OPENAI_API_KEY": "sk", "OPENAI_BASE_URL": "http://127.0.0.1:1", "ANTHROPIC_BASE_URL": "http://127.0.0.1:1",
+	"GROQ_API_KEY":  "sk",
 	"NOTIFY_SOCKET": "/proc/nonexistent/notify", "LISTEN_FDS": "2",
 }
 

@@ -326,7 +326,8 @@ func (d *Descriptor) setTransport(t *Transport, dir string) error {
 		return field("transport", "missing")
 	}
 	if d.Protocol == MCP && t.Type == "sse" {
-		return field("transport.type", "%q is the older transport, which is not spoken: say \"http\", with the server's address for streamable HTTP (it often ends in /mcp where the other ends in /sse)", t.Type)
+		return field("transport.type", "%q is the older transport, which is not spoken: say \"http\", with the server's "+
+			"address for streamable HTTP (it often ends in /mcp where the other ends in /sse)", t.Type)
 	}
 	if err := oneOf("transport.type", t.Type, "stdio", "http"); err != nil {
 		return err

@@ -39,25 +39,43 @@ func TestABrokenDescriptorNamesItsField(t *testing.T) {
 		{`{"name":"t","kind":"tool","transport":{}}`, "transport.type: missing"},
 		{`{"name":"t","kind":"tool","transport":{"type":"pigeon"}}`, `transport.type: got "pigeon"`},
 		{`{"name":"t","kind":"tool","transport":{"type":"stdio"}}`, "transport.command: missing"},
-		{`{"name":"t","kind":"tool","transport":{"type":"stdio","command":"t"}}`, "transport.command: cannot be a JSON string"},
-		{`{"name":"t","kind":"tool","transport":{"type":"stdio","command":["t",1]}}`, "transport.command.1: cannot be a JSON number"},
+		{
+			`{"name":"t","kind":"tool","transport":{"type":"stdio","command":"t"}}`,
+			"transport.command: cannot be a JSON string",
+		},
+		{
+			`{"name":"t","kind":"tool","transport":{"type":"stdio","command":["t",1]}}`,
+			"transport.command.1: cannot be a JSON number",
+		},
 		{`{"name":"t","kind":"tool","transport":{"type":"stdio","command":[""]}}`, "transport.command[0]: "},
 		{`{"name":"t","kind":"tool","transport":{"type":"http"}}`, "transport.url: missing"},
 		{`{"name":"t","kind":"tool","transport":{"type":"http","url":"ftp://x"}}`, "transport.url scheme: got"},
 		{`{"name":"t","kind":"tool","protocol":"gevals","headers":{}}`, "headers: belongs to protocol mcp"},
 		{`{"name":"t","kind":"agent","protocol":"mcp"}`, `kind: got "agent"`},
-		{`{"name":"t","kind":"tool","protocol":"mcp","transport":{"type":"sse","url":"https://a/sse"}}`, `transport.type: "sse" is the older transport`},
-		{`{"name":"t","kind":"tool","protocol":"mcp","transport":{"type":"http","url":"unix:/a"}}`, `transport.url scheme: got "unix"`},
+		{
+			`{"name":"t","kind":"tool","protocol":"mcp","transport":{"type":"sse","url":"https://a/sse"}}`,
+			`transport.type: "sse" is the older transport`,
+		},
+		{
+			`{"name":"t","kind":"tool","protocol":"mcp","transport":{"type":"http","url":"unix:/a"}}`,
+			`transport.url scheme: got "unix"`,
+		},
 		{`{"name":"t","kind":"tool","protocol":"mcp","trust":"some"}`, `trust: got "some"`},
 		{`{"name":"t","kind":"tool","protocol":"mcp","headers":{"a b":"c"}}`, `headers: "a b" is no name`},
 		{`{"name":"t","kind":"tool","protocol":"mcp","headers":{"a":"c\nd"}}`, `headers.a: has a control character`},
-		{`{"name":"t","kind":"tool","protocol":"gevals","transport":{"type":"http","url":"http://x"}}`, "transport.type: protocol gevals"},
+		{
+			`{"name":"t","kind":"tool","protocol":"gevals","transport":{"type":"http","url":"http://x"}}`,
+			"transport.type: protocol gevals",
+		},
 		{`{"name":"t","kind":"tool","transport":{"type":"stdio","command":["t"]}}`, "capabilities: missing"},
 		{`{` + minimal + `,"capabilities":1}`, "capabilities"},
 		{`{` + strings.TrimSuffix(narratoria, ",") + `}`, "operations: missing"},
 		{`{` + narratoria + `"operations":{}}`, "operations: missing"},
 		{`{` + narratoria + `"operations":[]}`, "operations: cannot be a JSON array"},
-		{`{` + narratoria + `"operations":{"x":{"params":{"type":"strng"}}}}`, "operations.x.params: not a JSON Schema: /type"},
+		{
+			`{` + narratoria + `"operations":{"x":{"params":{"type":"strng"}}}}`,
+			"operations.x.params: not a JSON Schema: /type",
+		},
 		{`{` + narratoria + `"operations":{"x":{"params":{"$ref":"file:///etc/passwd"}}}}`, "operations.x.params"},
 		{`{` + minimal + `,"env":{"A":1}}`, "env.A: cannot be a JSON number"},
 		{`{` + minimal + `,"env":{"A=B":"x"}}`, "env: "},
@@ -109,8 +127,9 @@ func TestCommandsAreFoundInTheModulesOwnPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	load := func(command string) (proc.Command, error) {
-		d, err := ParseDescriptor([]byte(`{"name":"t","kind":"tool","capabilities":[],"transport":{"type":"stdio","command":["`+
-			command+`"]},"env":{"PATH":"`+dir+`"}}`), dir, dir, []string{"PATH=/bin"})
+		d, err := ParseDescriptor([]byte(
+			`{"name":"t","kind":"tool","capabilities":[],"transport":{"type":"stdio","command":["`+
+				command+`"]},"env":{"PATH":"`+dir+`"}}`), dir, dir, []string{"PATH=/bin"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +140,10 @@ func TestCommandsAreFoundInTheModulesOwnPath(t *testing.T) {
 			t.Errorf("%s: got %q, %v", name, c.Path, err)
 		}
 	}
-	for name, reason := range map[string]string{"sh": "not found in PATH", "./text": "is not executable", "./none": "no such file"} {
+	for name, reason := range map[string]string{
+		"sh": "not found in PATH", "./text": "is not executable",
+		"./none": "no such file",
+	} {
 		if _, err := load(name); err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%s: got %v, want %q", name, err, reason)
 		}
@@ -150,7 +172,10 @@ func TestAToolSeesOnlyTheAllowedEnvironment(t *testing.T) {
 	}
 	self, s := tooltest.Self(t), proc.NewSupervisor("", zap.NewNop())
 	defer s.Close()
-	p, err := s.Start(t.Context(), proc.Command{Name: "env", Path: self, Args: []string{self}, Env: d.Environ(), MaxLine: 1 << 16})
+	p, err := s.Start(t.Context(), proc.Command{
+		Name: "env", Path: self, Args: []string{self}, Env: d.Environ(),
+		MaxLine: 1 << 16,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

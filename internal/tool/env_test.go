@@ -12,7 +12,8 @@ func TestSecretsReachNoToolThatDoesNotNameThem(t *testing.T) {
 	daemon := []string{
 		"HOME=/h", "PATH=/bin", "OPENAI_API_KEY=sk-1", "GITHUB_TOKEN=gh", "AWS_SECRET_ACCESS_KEY=aws", "DB_PASSWORD=p",
 		"XDG_CACHE_HOME=/c", "XDG_SYNC_TOKEN=xdg", "LC_ALL=C", "LC_API_KEY=lc",
-		"NOTIFY_SOCKET=/n", "LISTEN_FDS=2", "LISTEN_PID=1", "LISTEN_FDNAMES=a", "WATCHDOG_USEC=1", "WATCHDOG_PID=1", marked + "=outer.1",
+		"NOTIFY_SOCKET=/n", "LISTEN_FDS=2", "LISTEN_PID=1", "LISTEN_FDNAMES=a", "WATCHDOG_USEC=1", "WATCHDOG_PID=1",
+		marked + "=outer.1",
 	}
 	for _, c := range []struct {
 		env  string

@@ -26,7 +26,8 @@ func (d *Descriptor) Fits(pattern string) bool {
 		}
 		if names == nil {
 			literal, _, _ := strings.Cut(model.Undotted(pattern), "*")
-			return strings.HasPrefix(literal, model.Undotted(prefix)) || strings.ContainsAny(pattern, `*?[\`) && strings.HasPrefix(model.Undotted(prefix), literal)
+			return strings.HasPrefix(literal, model.Undotted(prefix)) || strings.ContainsAny(pattern, `*?[\`) &&
+				strings.HasPrefix(model.Undotted(prefix), literal)
 		}
 	}
 	return slices.ContainsFunc(names, func(name string) bool {

@@ -22,7 +22,9 @@ func TestWhereAProgramStarts(t *testing.T) {
 		`,"cwd":"/work"`:                   `cwd: got "/work", want "session"; workdir names another folder`,
 		`,"cwd":"session","workdir":"own"`: "cwd: there is a workdir too: want one of the two",
 	} {
-		d, err := ParseDescriptor([]byte(`{"name":"x","kind":"tool","capabilities":[],"transport":{"type":"stdio","command":["/bin/sh"]}`+more+`}`), "/here", "/work", nil)
+		d, err := ParseDescriptor([]byte(
+			`{"name":"x","kind":"tool","capabilities":[],"transport":{"type":"stdio","command":["/bin/sh"]}`+more+`}`), "/here",
+			"/work", nil)
 		if err != nil {
 			if err.Error() != want {
 				t.Errorf("%s: got %v, want %s", more, err, want)
@@ -33,8 +35,12 @@ func TestWhereAProgramStarts(t *testing.T) {
 			t.Errorf("%s: starts in %q, want %q", more, got, want)
 		}
 	}
-	for cwd, want := range map[string]string{"": "", "session": "/work", "/own": "/own", "own": "/here/own", "${WHERE}/x": "/there/x"} {
-		d, err := EntryDescriptor(mcpfile.Server{Name: "x", Command: "sh", Cwd: cwd}, "/here", "/work", []string{"WHERE=/there"})
+	for cwd, want := range map[string]string{
+		"": "", "session": "/work", "/own": "/own", "own": "/here/own",
+		"${WHERE}/x": "/there/x",
+	} {
+		d, err := EntryDescriptor(mcpfile.Server{Name: "x", Command: "sh", Cwd: cwd}, "/here", "/work",
+			[]string{"WHERE=/there"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +62,9 @@ func starts(d *Descriptor) string {
 func TestAProgramIsToldTheSessionsFolder(t *testing.T) {
 	dir := t.TempDir()
 	for more, told := range map[string]bool{``: true, `,"cwd":"session"`: false} {
-		d, err := ParseDescriptor([]byte(`{"name":"x","kind":"tool","capabilities":[],"transport":{"type":"stdio","command":["/bin/sh"]}`+more+`}`), "/", "/", nil)
+		d, err := ParseDescriptor([]byte(
+			`{"name":"x","kind":"tool","capabilities":[],"transport":{"type":"stdio","command":["/bin/sh"]}`+more+`}`), "/", "/",
+			nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,8 @@ import (
 )
 
 func TestARefusalDoesNotRepeatALongValue(t *testing.T) {
-	s, err := compileSchema([]byte(`{"properties":{"a":{"enum":["x"]},"b":{"pattern":"^x"},"c":{"const":"` + strings.Repeat("y", 50_000) + `"}},
+	s, err := compileSchema([]byte(`{"properties":{"a":{"enum":["x"]},"b":{"pattern":"^x"},"c":{"const":"` +
+		strings.Repeat("y", 50_000) + `"}},
 		"additionalProperties":false}`))
 	if err != nil {
 		t.Fatal(err)
@@ -22,7 +23,8 @@ func TestARefusalDoesNotRepeatALongValue(t *testing.T) {
 	if s, err = compileSchema([]byte(ordered)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := prepareArguments(s, []byte(`{"`+strings.Repeat("deep", 10_000)+`":1}`)); err == nil || len(err.Error()) > 1000 {
+	if _, err := prepareArguments(s, []byte(`{"`+strings.Repeat("deep", 10_000)+`":1}`)); err == nil ||
+		len(err.Error()) > 1000 {
 		t.Errorf("a long place: got %d bytes", len(err.Error()))
 	}
 }

@@ -19,8 +19,10 @@ func ServerDescriptor(s mcpfile.Server, file, dir, workdir string, environ []str
 	}
 	spoken := MCP
 	doc := &document{
-		Name: s.Name, Kind: KindTool, Protocol: &spoken, Capabilities: []string{}, Env: s.Env, Headers: s.Headers, Tools: s.Tools,
-		Timeout: given(s.Timeout), Trust: given(s.Trust), Sandbox: given(s.Sandbox), SandboxWrite: s.SandboxWrite, literal: true,
+		Name: s.Name, Kind: KindTool, Protocol: &spoken, Capabilities: []string{}, Env: s.Env, Headers: s.Headers,
+		Tools:   s.Tools,
+		Timeout: given(s.Timeout), Trust: given(s.Trust), Sandbox: given(s.Sandbox), SandboxWrite: s.SandboxWrite,
+		literal:   true,
 		Transport: &Transport{Type: "stdio", Command: append([]string{s.Command}, s.Args...)},
 	}
 	if doc.Cwd = s.Cwd; s.Cwd != mcpfile.CwdSession {
@@ -70,7 +72,10 @@ func (doc *document) value(value string, environ []string) string {
 // setServer sets what only an MCP server has, and its own defaults (mcp.md §1).
 func (d *Descriptor) setServer(doc *document, environ []string) error {
 	if d.Protocol != MCP {
-		for name, set := range map[string]bool{"headers": doc.Headers != nil, "tools": doc.Tools != nil, "trust": doc.Trust != nil} {
+		for name, set := range map[string]bool{
+			"headers": doc.Headers != nil, "tools": doc.Tools != nil,
+			"trust": doc.Trust != nil,
+		} {
 			if set {
 				return field(name, "belongs to protocol %s", MCP)
 			}

@@ -23,7 +23,10 @@ func (d *Descriptor) Command() (proc.Command, error) {
 	if err != nil {
 		return proc.Command{}, Faultf(Unreachable, "cannot start %s: %v", d.Name, err)
 	}
-	c := proc.Command{Name: d.Name, Path: path, Args: d.Transport.Command, Dir: d.Workdir, Env: d.environ, MaxLine: d.MaxOutput}
+	c := proc.Command{
+		Name: d.Name, Path: path, Args: d.Transport.Command, Dir: d.Workdir, Env: d.environ,
+		MaxLine: d.MaxOutput,
+	}
 	if d.Neutral && d.Workdir != d.trusted {
 		c.Dir, c.Env = "", append(slices.Clip(c.Env), WorkdirVariable+"="+d.Workdir)
 	}
@@ -63,7 +66,8 @@ func (d *Descriptor) Confine(s *proc.Supervisor) (*proc.Supervisor, error) {
 		fixed = append(fixed, d.Workdir)
 	}
 	view, err := s.Sandboxed(proc.Sandbox{
-		Name: d.Name, Workdir: d.Workdir, Write: write, Cache: len(d.SandboxWrite) == 0, Fixed: fixed, Read: d.Readable, Weak: !d.SandboxRequired,
+		Name: d.Name, Workdir: d.Workdir, Write: write, Cache: len(d.SandboxWrite) == 0, Fixed: fixed, Read: d.Readable,
+		Weak: !d.SandboxRequired,
 	})
 	return view, unconfined(err)
 }

@@ -118,9 +118,11 @@ func check(dir string) error {
 	case mode&os.ModeSticky != 0:
 		return nil
 	case mode&0o002 != 0:
-		return &FolderError{dir, fmt.Sprintf("can be written to by everybody (mode %04o), who could replace what is in it", mode.Perm()), true}
+		return &FolderError{dir, fmt.Sprintf("can be written to by everybody (mode %04o), who could replace what is in it",
+			mode.Perm()), true}
 	case mode&0o020 != 0 && !private(st.Gid):
-		return &FolderError{dir, fmt.Sprintf("can be written to by group %d (mode %04o), who could replace what is in it", st.Gid, mode.Perm()), true}
+		return &FolderError{dir, fmt.Sprintf("can be written to by group %d (mode %04o), who could replace what is in it",
+			st.Gid, mode.Perm()), true}
 	}
 	return nil
 }

@@ -36,7 +36,9 @@ func questionOf(s protocol.State, session string) *protocol.Approval {
 
 // elsewhere are the questions of other sessions.
 func elsewhere(s protocol.State) []protocol.Approval {
-	return slices.DeleteFunc(slices.Clone(s.PendingApprovals), func(a protocol.Approval) bool { return a.SessionID == s.SessionID })
+	return slices.DeleteFunc(slices.Clone(s.PendingApprovals), func(a protocol.Approval) bool {
+		return a.SessionID == s.SessionID
+	})
 }
 
 // resolution says how an approval ended, and who ended it.
@@ -203,7 +205,10 @@ func (m *model) questionParts() (parts []part) {
 
 // The commands.
 
-var approvalModes = []string{string(protocol.ApprovalsAsk), string(protocol.ApprovalsAuto), string(protocol.ApprovalsDeny)}
+var approvalModes = []string{
+	string(protocol.ApprovalsAsk), string(protocol.ApprovalsAuto),
+	string(protocol.ApprovalsDeny),
+}
 
 func chooseApprovals(ctx context.Context, p place, arg string) outcome {
 	if arg == "" {
@@ -215,12 +220,16 @@ func chooseApprovals(ctx context.Context, p place, arg string) outcome {
 	if !slices.Contains(approvalModes, arg) {
 		return failed(fmt.Errorf("approvals %s: want one of %s", cell.Line(arg, 20), strings.Join(approvalModes, ", ")))
 	}
-	r, err := ask(ctx, p, protocol.SetApprovalMode, protocol.SetApprovalModeParams{Scope: p.scope(), Mode: protocol.ApprovalMode(arg)})
+	r, err := ask(ctx, p, protocol.SetApprovalMode, protocol.SetApprovalModeParams{
+		Scope: p.scope(),
+		Mode:  protocol.ApprovalMode(arg),
+	})
 	if err != nil {
 		return failed(explain(err, "to ask"))
 	}
 	return informed("approvals: %s", map[protocol.ApprovalMode]string{
-		protocol.ApprovalsAsk: "ask; what needs an answer waits for one", protocol.ApprovalsAuto: "auto; what would be asked is allowed, what is denied stays so",
+		protocol.ApprovalsAsk:  "ask; what needs an answer waits for one",
+		protocol.ApprovalsAuto: "auto; what would be asked is allowed, what is denied stays so",
 		protocol.ApprovalsDeny: "deny; what would be asked is denied",
 	}[r.Mode])
 }
@@ -245,9 +254,13 @@ func approveCommand(ctx context.Context, p place, option string) outcome {
 		option = all[0]
 	}
 	if !slices.Contains(all, option) {
-		return failed(fmt.Errorf("approve %s: this question takes %s", cell.Line(option, 20), cmp.Or(strings.Join(all, ", "), "no yes")))
+		return failed(fmt.Errorf("approve %s: this question takes %s", cell.Line(option, 20),
+			cmp.Or(strings.Join(all, ", "), "no yes")))
 	}
-	return outcome{err: approve(ctx, p, question.Answer{ID: a.ApprovalID, Option: option, Content: strings.TrimSpace(content)})}
+	return outcome{err: approve(ctx, p, question.Answer{
+		ID: a.ApprovalID, Option: option,
+		Content: strings.TrimSpace(content),
+	})}
 }
 
 func denyCommand(ctx context.Context, p place, reason string) outcome {

@@ -31,7 +31,10 @@ func init() {
 // which asks.
 func outside(t testing.TB, command string) string {
 	t.Helper()
-	args, err := json.Marshal(map[string]any{"command": command, "outside_sandbox": true, "reason": "the sandbox has refused it"})
+	args, err := json.Marshal(map[string]any{
+		"command": command, "outside_sandbox": true,
+		"reason": "the sandbox has refused it",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +44,10 @@ func outside(t testing.TB, command string) string {
 // asks has the session on the screen ask whether a command may run.
 func (h *hand) asks(command string) {
 	h.t.Helper()
-	beside(h, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: h.state.SessionID}, Text: outside(h.t, command), Wait: new(bool)})
+	beside(h, protocol.Prompt, protocol.PromptParams{
+		Scope: protocol.Scope{SessionID: h.state.SessionID},
+		Text:  outside(h.t, command), Wait: new(bool),
+	})
 	h.sees("Allow bash to run this?", command)
 }
 
@@ -52,7 +58,8 @@ func TestAQuestionIsAnsweredOnTheScreen(t *testing.T) {
 	h := useDaemon(t, d.Socket)
 	h.write("half a sent")
 	h.asks("touch " + filepath.Join(d.Dir, "made"))
-	h.sees("the sandbox has refused it", "ask: bash outside the sandbox", "this call", "waits for your answer", "F5 to answer")
+	h.sees("the sandbox has refused it", "ask: bash outside the sandbox", "this call", "waits for your answer",
+		"F5 to answer")
 	h.until("rest", func() bool { return !h.ticking })
 	h.write("o a d s ence")
 	if got, want := h.input.text(), "half a sento a d s ence"; got != want {
@@ -228,7 +235,10 @@ func TestQuestionsElsewhere(t *testing.T) {
 	var others []string
 	for _, command := range []string{"echo the first", "echo the second"} {
 		id := beside(h, protocol.NewSession, protocol.NewSessionParams{Title: command, Activate: &off}).SessionID
-		beside(h, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: outside(t, command), Wait: new(bool)})
+		beside(h, protocol.Prompt, protocol.PromptParams{
+			Scope: protocol.Scope{SessionID: id}, Text: outside(t, command),
+			Wait: new(bool),
+		})
 		others = append(others, id)
 	}
 	h.sees("2 questions elsewhere")
@@ -252,7 +262,10 @@ func TestAQuestionIsAnsweredOnTheBoard(t *testing.T) {
 	other := beside(h, protocol.NewSession, protocol.NewSessionParams{Title: "The other one", Activate: &off}).SessionID
 	h.press("f4")
 	h.sees("The other one")
-	beside(h, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: other}, Text: outside(t, "echo from the board"), Wait: new(bool)})
+	beside(h, protocol.Prompt, protocol.PromptParams{
+		Scope: protocol.Scope{SessionID: other},
+		Text:  outside(t, "echo from the board"), Wait: new(bool),
+	})
 	h.sees("1 needs you", "waits for approval")
 	h.write("other")
 	h.sees("Allow bash to run this?", "echo from the board", "F5 answer")
@@ -292,8 +305,10 @@ func questioned(t *testing.T, a protocol.Approval, width, height int) *hand {
 	a.ApprovalID, a.SessionID, a.RunID, a.Workdir = "apr-1-ses-1", "ses-1", "run-1", "/home/me/proj"
 	h.send(tea.WindowSizeMsg{Width: width, Height: height})
 	h.send(said{h.link, follow.Snapshot{State: protocol.State{
-		SessionID: "ses-1", Title: "A night's work", RunID: "run-1", RunState: protocol.StateRunning, ApprovalMode: protocol.ApprovalsAsk,
-		SteeringMode: protocol.ModeOneAtATime, FollowUpMode: protocol.ModeOneAtATime, PendingApprovals: []protocol.Approval{a},
+		SessionID: "ses-1", Title: "A night's work", RunID: "run-1", RunState: protocol.StateRunning,
+		ApprovalMode: protocol.ApprovalsAsk,
+		SteeringMode: protocol.ModeOneAtATime, FollowUpMode: protocol.ModeOneAtATime,
+		PendingApprovals: []protocol.Approval{a},
 	}}})
 	return h
 }
@@ -308,21 +323,29 @@ func options(pattern string) []protocol.ApprovalOption {
 }
 
 func TestScreensOfQuestions(t *testing.T) {
-	edit := "@@ -3,4 +3,5 @@\n      3\tfunc main() {\n-     4\t\tfmt.Println(\"hello\")\n+     4\t\tlog.SetFlags(0)\n+     5\t\tlog.Println(\"hello\")\n      6\t}"
+	edit := "@@ -3,4 +3,5 @@\n      3\tfunc main() {\n-     4\t\tfmt.Println(\"hello\")\n+     4\t\tlog.SetFlags(0)\n+  " +
+		"   5\t\tlog.Println(\"hello\")\n      6\t}"
 	for name, a := range map[string]protocol.Approval{
 		"bash": {
-			Kind: protocol.ApprovalTool, ToolName: "bash", Rule: "ask: bash outside the sandbox", Reason: "the push needs the network",
-			Arguments: []byte(`{"command":"git push origin main --follow-tags\n# and then\ngit log -1","outside_sandbox":true,"reason":"the push needs the network"}`),
-			Options:   options("bash: git push …"),
+			Kind: protocol.ApprovalTool, ToolName: "bash", Rule: "ask: bash outside the sandbox",
+			Reason: "the push needs the network",
+			Arguments: []byte(
+				`{"command":"git push origin main --follow-tags\n# and then\ngit log -1","outside_sandbox":true,"reason":"the push needs the network"}`),
+			Options: options("bash: git push …"),
 		},
 		"edit": {
 			Kind: protocol.ApprovalTool, ToolName: "edit", Rule: "ask: edit", Diff: edit,
-			Arguments: []byte(`{"path":"main.go","old_text":"fmt.Println(\"hello\")","new_text":"log.SetFlags(0)\n\tlog.Println(\"hello\")"}`),
-			Options:   options("edit: main.go"),
+			Arguments: []byte(
+				`{"path":"main.go","old_text":"fmt.Println(\"hello\")","new_text":"log.SetFlags(0)\n\tlog.Println(\"hello\")"}`),
+			Options: options("edit: main.go"),
 		},
 		"budget": {
-			Kind: protocol.ApprovalBudget, Rule: "ask: [limits]", Reason: "the run has used 200000 tokens, run_tokens allows 200000",
-			Options: []protocol.ApprovalOption{{ID: "continue", Decision: protocol.DecisionAllow}, {ID: "deny", Decision: protocol.DecisionDeny}},
+			Kind: protocol.ApprovalBudget, Rule: "ask: [limits]",
+			Reason: "the run has used 200000 tokens, run_tokens allows 200000",
+			Options: []protocol.ApprovalOption{
+				{ID: "continue", Decision: protocol.DecisionAllow},
+				{ID: "deny", Decision: protocol.DecisionDeny},
+			},
 		},
 		"form": stay,
 	} {
@@ -365,19 +388,40 @@ func TestHostileQuestions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return protocol.Approval{Kind: protocol.ApprovalTool, ToolName: "bash", Rule: "ask: bash", Arguments: args, Options: options("bash: x …")}
+		return protocol.Approval{
+			Kind: protocol.ApprovalTool, ToolName: "bash", Rule: "ask: bash", Arguments: args,
+			Options: options("bash: x …"),
+		}
 	}
 	long := strings.Repeat("0123456789abcdef", 4<<10) + " the end"
 	for name, c := range map[string]struct {
 		asked protocol.Approval
 		want  []string // without white space
 	}{
-		"control characters": {bash("echo safe\rrm -rf ~\x1b[2K\x1b]0;title\a"), []string{"echosafe⟨U+000D⟩rm-rf~⟨U+001B⟩[2K⟨U+001B⟩]0;title⟨U+0007⟩"}},
-		"bidi":               {bash("cat \u202egnp.sh\u2066 # \u200b"), []string{"cat⟨U+202E⟩gnp.sh⟨U+2066⟩#⟨U+200B⟩"}},
-		"names of arguments": {protocol.Approval{Kind: protocol.ApprovalTool, ToolName: "bash", Arguments: []byte(`{"a\nrm -rf ~":1,"command":"true"}`), Options: options("bash: true")}, []string{`"a\nrm-rf~":1`}},
-		"64 KB":              {bash(long), []string{unwrapped(long)}},
-		"10,000 lines":       {protocol.Approval{Kind: protocol.ApprovalTool, ToolName: "write", Diff: diff.String(), Arguments: []byte(`{"path":"x"}`), Options: options("write: x")}, []string{"+1line1ofit", "+5000line5000ofit", "+10000line10000ofit"}},
-		"names and patterns": {protocol.Approval{Kind: protocol.ApprovalTool, ToolName: "a\x1b[2Jb", Rule: "\u202erule", Reason: "r\reason", Options: options("bash: \u202ex\ny")}, []string{"a⟨U+001B⟩[2Jb", "⟨U+202E⟩rule", "r⟨U+000D⟩eason", "bash:⟨U+202E⟩x⟨U+000A⟩y"}},
+		"control characters": {
+			bash("echo safe\rrm -rf ~\x1b[2K\x1b]0;title\a"),
+			[]string{"echosafe⟨U+000D⟩rm-rf~⟨U+001B⟩[2K⟨U+001B⟩]0;title⟨U+0007⟩"},
+		},
+		"bidi": {bash("cat \u202egnp.sh\u2066 # \u200b"), []string{"cat⟨U+202E⟩gnp.sh⟨U+2066⟩#⟨U+200B⟩"}},
+		"names of arguments": {protocol.Approval{
+			Kind: protocol.ApprovalTool, ToolName: "bash",
+			Arguments: []byte(`{"a\nrm -rf ~":1,"command":"true"}`), Options: options("bash: true"),
+		}, []string{`"a\nrm-rf~":1`}},
+		"64 KB": {bash(long), []string{unwrapped(long)}},
+		"10,000 lines": {protocol.Approval{
+			Kind: protocol.ApprovalTool, ToolName: "write", Diff: diff.String(),
+			Arguments: []byte(`{"path":"x"}`), Options: options("write: x"),
+		}, []string{
+			"+1line1ofit", "+5000line5000ofit",
+			"+10000line10000ofit",
+		}},
+		"names and patterns": {protocol.Approval{
+			Kind: protocol.ApprovalTool, ToolName: "a\x1b[2Jb", Rule: "\u202erule",
+			Reason: "r\reason", Options: options("bash: \u202ex\ny"),
+		}, []string{
+			"a⟨U+001B⟩[2Jb", "⟨U+202E⟩rule",
+			"r⟨U+000D⟩eason", "bash:⟨U+202E⟩x⟨U+000A⟩y",
+		}},
 	} {
 		for _, size := range [][2]int{{120, 40}, {40, 12}} {
 			t.Run(fmt.Sprintf("%s %dx%d", name, size[0], size[1]), func(t *testing.T) {
@@ -411,7 +455,9 @@ func whole(h *hand) string {
 	all = append(all, lines[2:]...)
 	for i, line := range all {
 		line = strings.TrimPrefix(ansi.Strip(line), "⤷ ")
-		if strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) || unicode.Is(unicode.Bidi_Control, r) }) {
+		if strings.ContainsFunc(line, func(r rune) bool {
+			return !unicode.IsPrint(r) || unicode.Is(unicode.Bidi_Control, r)
+		}) {
 			h.t.Errorf("line %d drives the terminal: %q", i, line)
 		}
 		all[i] = line
@@ -426,7 +472,8 @@ func TestAQuestionInPlainMode(t *testing.T) {
 	k.types("/approve")
 	k.hears("nothing waits for an answer")
 	k.types(" " + outside(t, "echo aloud"))
-	k.hears("Allow bash to run this?\n  echo aloud\n", "reason: the sandbox has refused it\n", "rule: ask: bash outside the sandbox\n", "once: this call\n", "/approve [OPTION] allows it")
+	k.hears("Allow bash to run this?\n  echo aloud\n", "reason: the sandbox has refused it\n",
+		"rule: ask: bash outside the sandbox\n", "once: this call\n", "/approve [OPTION] allows it")
 	k.types("/approve forever")
 	k.hears("this question takes once")
 	k.types("/deny not today")

@@ -52,7 +52,8 @@ type (
 // client agrees: where it is shown, and the terminal looked at.
 func (m *model) markRead() {
 	a := &m.attention
-	if !a.unseen || !m.focused || !m.known || m.offline != nil || m.goal != nil || m.shownBoard() != nil || refusal(m.link, protocol.MarkRead, protocol.MarkReadParams{}) != nil {
+	if !a.unseen || !m.focused || !m.known || m.offline != nil || m.goal != nil || m.shownBoard() != nil ||
+		refusal(m.link, protocol.MarkRead, protocol.MarkReadParams{}) != nil {
 		return
 	}
 	a.unseen = false
@@ -87,7 +88,8 @@ func (m *model) watch(at *site) {
 	at.watched = true
 	several := len(m.sites) > 1
 	m.jobs.start(func(ctx context.Context) tea.Msg {
-		s := follow.NewStream(at.opts.Daemon, follow.Options{Filter: protocol.SubscribeParams{Types: []string{"agent_start", "agent_end", "status"}}})
+		s := follow.NewStream(at.opts.Daemon,
+			follow.Options{Filter: protocol.SubscribeParams{Types: []string{"agent_start", "agent_end", "status"}}})
 		defer s.Close()
 		tellAll(ctx, s, several, func(h follow.Update) {
 			switch h := h.(type) {
@@ -113,7 +115,8 @@ func tells(ev protocol.Event) bool {
 	case protocol.AgentStart, protocol.AgentEnd:
 		return true
 	case protocol.Status:
-		return e.Code == protocol.StatusApprovalRequested || e.Code == protocol.StatusApprovalResolved || e.Code == protocol.StatusModelMissing
+		return e.Code == protocol.StatusApprovalRequested || e.Code == protocol.StatusApprovalResolved ||
+			e.Code == protocol.StatusModelMissing
 	}
 	return false
 }

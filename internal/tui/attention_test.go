@@ -82,7 +82,10 @@ func ended(session string, took time.Duration, end protocol.AgentEnd) []tea.Msg 
 // looks at it.
 func TestTheTerminalRingsWhenTheUserIsNeeded(t *testing.T) {
 	done := protocol.AgentEnd{StopReason: protocol.StopCompleted}
-	failed := protocol.AgentEnd{StopReason: protocol.StopError, Error: &protocol.RunError{Message: "no\x1b]0;money;\a left"}}
+	failed := protocol.AgentEnd{
+		StopReason: protocol.StopError,
+		Error:      &protocol.RunError{Message: "no\x1b]0;money;\a left"},
+	}
 	const osc = "\x1b]9;nous: Job: done\x1b\\\x1b]777;notify;nous;Job: done\x1b\\"
 	for _, c := range []struct {
 		name, config string
@@ -98,9 +101,24 @@ func TestTheTerminalRingsWhenTheUserIsNeeded(t *testing.T) {
 		{"no bell", "bell = false", ended("s", time.Minute, done), osc},
 		{"the bell alone", "osc = false", ended("s", time.Minute, done), "\a"},
 		{"a session never shown", "", ended("other", time.Minute, done), ""},
-		{"a burst", "", append(ended("s", time.Minute, failed), ended("s", time.Minute, done)...), strings.ReplaceAll(osc, "done", "done (and 1 more)") + "\a"},
-		{"an approval", "", []tea.Msg{happened{Event: follow.Event{Event: protocol.Status{Ref: protocol.Ref{SessionID: "s"}, Code: "approval_requested", Message: "may bash run?"}}}}, strings.ReplaceAll(osc, "done", "may bash run?") + "\a"},
-		{"a model that is missing", "", []tea.Msg{happened{Event: follow.Event{Event: protocol.Status{Ref: protocol.Ref{SessionID: "s"}, Code: "model_missing", Message: "the run waits: no key"}}}}, strings.ReplaceAll(osc, "done", "the run waits: no key") + "\a"},
+		{
+			"a burst", "", append(ended("s", time.Minute, failed), ended("s", time.Minute, done)...),
+			strings.ReplaceAll(osc, "done", "done (and 1 more)") + "\a",
+		},
+		{"an approval", "", []tea.Msg{
+			happened{Event: follow.Event{Event: protocol.Status{
+				Ref: protocol.Ref{SessionID: "s"}, Code: "approval_requested",
+				Message: "may bash run?",
+			}}},
+		}, strings.ReplaceAll(osc, "done", "may bash run?") + "\a"},
+		{
+			"a model that is missing", "",
+			[]tea.Msg{happened{Event: follow.Event{Event: protocol.Status{
+				Ref:  protocol.Ref{SessionID: "s"},
+				Code: "model_missing", Message: "the run waits: no key",
+			}}}},
+			strings.ReplaceAll(osc, "done", "the run waits: no key") + "\a",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -200,7 +218,8 @@ func TestGitBranch(t *testing.T) {
 // The folder is seen with its branch, and goes where there is no room.
 func TestTheStatusLineHasTheFolder(t *testing.T) {
 	d := startNoused(t, "")
-	if err := errors.Join(os.Mkdir(filepath.Join(d.Dir, ".git"), 0o700), os.WriteFile(filepath.Join(d.Dir, ".git", "HEAD"), []byte("ref: refs/heads/topic\n"), 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(d.Dir, ".git"), 0o700), os.WriteFile(filepath.Join(d.Dir, ".git", "HEAD"),
+		[]byte("ref: refs/heads/topic\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	h := useDaemon(t, d.Socket)

@@ -42,7 +42,8 @@ func (m *model) takeBack() bool {
 	case id != "":
 		m.do("take-back", func(ctx context.Context, p place) outcome { return withdraw(ctx, p, id) })
 	case m.state.PendingCounts.Steer+m.state.PendingCounts.FollowUp > 0 && lacks != nil:
-		m.talk.Notice("info", explain(lacks, "to take a queued text back").Error()+"; "+m.keyed("stop", "ends the run and gives back all"))
+		m.talk.Notice("info", explain(lacks, "to take a queued text back").Error()+"; "+
+			m.keyed("stop", "ends the run and gives back all"))
 		return false
 	default:
 		return false
@@ -78,9 +79,10 @@ func editLast(ctx context.Context, p place, _ string) outcome {
 		return failed(errors.New("a run is active: its messages can be edited when it is over"))
 	}
 	var last *protocol.Message
-	for page, err := range client.Pages(protocol.GetMessagesParams{Scope: p.scope()}, func(params protocol.GetMessagesParams) (protocol.Messages, error) {
-		return ask(ctx, p, protocol.GetMessages, params)
-	}) {
+	for page, err := range client.Pages(protocol.GetMessagesParams{Scope: p.scope()},
+		func(params protocol.GetMessagesParams) (protocol.Messages, error) {
+			return ask(ctx, p, protocol.GetMessages, params)
+		}) {
 		if err == nil {
 			last, err = lastUser(page.Messages, last)
 		}
@@ -114,7 +116,10 @@ func editFrom(ctx context.Context, p place, said protocol.Message) outcome {
 	if said.ParentID == "" { // there is nothing before it
 		out = newSession(ctx, p, title)
 	} else if out = branchSession(ctx, p, said.ParentID); out.err == nil && title != "" {
-		_, _ = ask(ctx, p, protocol.SetTitle, protocol.SetTitleParams{Scope: protocol.Scope{SessionID: *out.follow}, Title: title})
+		_, _ = ask(ctx, p, protocol.SetTitle, protocol.SetTitleParams{
+			Scope: protocol.Scope{SessionID: *out.follow},
+			Title: title,
+		})
 	}
 	if out.err == nil {
 		out.text = said.Text

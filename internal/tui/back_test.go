@@ -27,9 +27,13 @@ func TestUpTakesTheNewestQueuedTextBack(t *testing.T) {
 	})
 	h.sees("Up takes the newest back")
 	h.press("up", "up")
-	h.until("the steer in the input", func() bool { return h.input.text() == "first of all" && len(h.state.Queued.Inputs) == 1 })
+	h.until("the steer in the input", func() bool {
+		return h.input.text() == "first of all" && len(h.state.Queued.Inputs) == 1
+	})
 	h.press("ctrl+c", "up")
-	h.until("the follow-up in the input", func() bool { return h.input.text() == "after that" && len(h.state.Queued.Inputs) == 0 })
+	h.until("the follow-up in the input", func() bool {
+		return h.input.text() == "after that" && len(h.state.Queued.Inputs) == 0
+	})
 	release()
 	h.until("end of the run", func() bool { return !h.running() })
 	if n := strings.Count(h.screen(), "first of all"); n != 0 {
@@ -75,7 +79,8 @@ func TestEscTwiceEditsTheLastMessage(t *testing.T) {
 	h.until("the branch", func() bool { return h.state.SessionID != first && h.goal == nil })
 	h.reads("this is a branch of " + first)
 	h.until("its title", func() bool { return h.state.Title == "alpha (2)" })
-	if got := h.input.text(); got != "beta" || strings.Count(h.screen(), "beta") != 1 || !strings.Contains(h.screen(), "alpha") {
+	if got := h.input.text(); got != "beta" || strings.Count(h.screen(), "beta") != 1 ||
+		!strings.Contains(h.screen(), "alpha") {
 		t.Errorf("got %q in the input and\n%s", got, h.screen())
 	}
 	h.write("s")
@@ -94,7 +99,9 @@ func TestEscTwiceEditsTheLastMessage(t *testing.T) {
 	h.press("ctrl+c")
 	h.write("/switch " + first)
 	h.press("enter")
-	h.until("the first session", func() bool { return h.state.SessionID == first && strings.Count(h.screen(), "beta") >= 2 })
+	h.until("the first session", func() bool {
+		return h.state.SessionID == first && strings.Count(h.screen(), "beta") >= 2
+	})
 }
 
 func TestThePaletteFindsCommandsByWhatTheyDo(t *testing.T) {

@@ -94,7 +94,8 @@ func (m *model) openBoard() {
 			v.list(d) // to be seen at once; once events come, all is listed again
 		}
 		m.jobs.start(func(context.Context) tea.Msg {
-			v.feed.pump(ctx, i, several, follow.NewStream(s.opts.Daemon, follow.Options{Filter: protocol.SubscribeParams{Types: boardTypes}}))
+			v.feed.pump(ctx, i, several, follow.NewStream(s.opts.Daemon,
+				follow.Options{Filter: protocol.SubscribeParams{Types: boardTypes}}))
 			return nil
 		})
 	}
@@ -218,7 +219,10 @@ func (v *boardView) putShown() {
 	if d.lists == nil || s.SessionID == "" || v.Has(v.id(v.m.site, s.SessionID)) {
 		return
 	}
-	info := protocol.SessionInfo{SessionID: s.SessionID, Title: s.Title, RunState: s.RunState, Model: s.Model, Workdir: s.Workdir}
+	info := protocol.SessionInfo{
+		SessionID: s.SessionID, Title: s.Title, RunState: s.RunState, Model: s.Model,
+		Workdir: s.Workdir,
+	}
 	v.Put(d.host, info)
 }
 
@@ -349,7 +353,10 @@ func (v *boardView) askPreview() {
 	v.preview = true
 	v.m.keep(v.m.at(v.daemon(id.Host).site), func(ctx context.Context, p place) tea.Msg {
 		pause(ctx, typingPause)
-		r, err := ask(ctx, p, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: id.Session}, Limit: new(board.PreviewMessages)})
+		r, err := ask(ctx, p, protocol.GetMessages, protocol.GetMessagesParams{
+			Scope: protocol.Scope{SessionID: id.Session},
+			Limit: new(board.PreviewMessages),
+		})
 		return boardTold(func() {
 			v.preview = false
 			if err != nil {

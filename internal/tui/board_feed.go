@@ -37,7 +37,10 @@ type boardNews struct {
 // newBoardFeed makes the feed of so many daemons. What it holds is bounded for all of
 // them together.
 func newBoardFeed(daemons int) *boardFeed {
-	return &boardFeed{filled: make(chan struct{}, 1), every: make(chan time.Duration, 1), listed: time.Now(), of: make([]boardNews, daemons)}
+	return &boardFeed{
+		filled: make(chan struct{}, 1), every: make(chan time.Duration, 1), listed: time.Now(),
+		of: make([]boardNews, daemons),
+	}
 }
 
 // pump reads events of a daemon until ctx ends.

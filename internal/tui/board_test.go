@@ -112,7 +112,10 @@ func TestAnAbortOnTheBoardHandsTextsBack(t *testing.T) {
 	off := false
 	other := beside(h, protocol.NewSession, protocol.NewSessionParams{Title: "The other one", Activate: &off}).SessionID
 	scope := protocol.Scope{SessionID: other}
-	beside(h, protocol.Prompt, protocol.PromptParams{Scope: scope, Wait: &off, Text: `!bash {"command":"until [ -e go ]; do sleep 0.05; done"}`})
+	beside(h, protocol.Prompt, protocol.PromptParams{
+		Scope: scope, Wait: &off,
+		Text: `!bash {"command":"until [ -e go ]; do sleep 0.05; done"}`,
+	})
 	h.press("f4")
 	h.sees("The other one", "1 working", "bash")
 	beside(h, protocol.FollowUp, protocol.FollowUpParams{Scope: scope, Text: "and mind the tests"})

@@ -66,7 +66,8 @@ func (m *model) pasted(p pasted) {
 		m.talk.Notice("info", p.err.Error())
 		m.talk.End()
 	case have+len(p.data) > maxImage:
-		m.talk.Notice("error", fmt.Sprintf("the image is not taken along: pasted images have at most %d bytes together", maxImage))
+		m.talk.Notice("error", fmt.Sprintf("the image is not taken along: pasted images have at most %d bytes together",
+			maxImage))
 		m.talk.End()
 	default:
 		m.images = append(m.images, image{name: fmt.Sprintf("pasted %d", len(m.images)+1), data: p.data})
@@ -82,7 +83,11 @@ type clipboard struct {
 
 var clipboards = []clipboard{
 	{"WAYLAND_DISPLAY", []string{"wl-paste", "--list-types"}, []string{"wl-paste", "--no-newline", "--type"}},
-	{"DISPLAY", []string{"xclip", "-selection", "clipboard", "-o", "-t", "TARGETS"}, []string{"xclip", "-selection", "clipboard", "-o", "-t"}},
+	{
+		"DISPLAY",
+		[]string{"xclip", "-selection", "clipboard", "-o", "-t", "TARGETS"},
+		[]string{"xclip", "-selection", "clipboard", "-o", "-t"},
+	},
 	{"", nil, []string{"pngpaste", "-"}},
 }
 
@@ -90,8 +95,9 @@ var clipboards = []clipboard{
 var imageKinds = []string{"image/png", "image/jpeg", "image/webp", "image/gif"}
 
 var (
-	errNoClipboard = errors.New("nothing here shows nous the clipboard's images (it asks wl-paste, xclip or pngpaste); /image PATH takes a file along")
-	errNoImage     = errors.New("the clipboard holds no image; text is pasted by the terminal's own key")
+	errNoClipboard = errors.New("nothing here shows nous the clipboard's images (it asks wl-paste, xclip or pngpaste); " +
+		"/image PATH takes a file along")
+	errNoImage = errors.New("the clipboard holds no image; text is pasted by the terminal's own key")
 )
 
 // clipboardImage is the image in the clipboard of the desktop, of at most

@@ -34,7 +34,9 @@ func (p place) running() bool {
 }
 
 // ask sends a command.
-func ask[P protocol.Params, R protocol.Reply](ctx context.Context, p place, def protocol.Def[P, R], params P) (R, error) {
+func ask[P protocol.Params, R protocol.Reply](ctx context.Context, p place, def protocol.Def[P, R], params P) (R,
+	error,
+) {
 	if p.link == nil {
 		return follow.Once(ctx, p.opts.Daemon, def, params)
 	}
@@ -121,37 +123,120 @@ type command struct {
 // commands are all slash commands in the order of help.
 var commands = []command{
 	{name: "new", args: "[TITLE]", about: "begin a session", moves: true, run: newSession},
-	{name: "switch", args: "[ID or TEXT]", about: "show another session", takes: "session", moves: true, run: switchSession},
-	{name: "branch", args: "[ENTRY]", about: "go on from here, or from an entry, in a session of its own", moves: true, run: branchSession},
-	{name: "edit", about: "edit the last message: go on from before it in a session of its own", moves: true, run: editLast},
+	{
+		name: "switch", args: "[ID or TEXT]", about: "show another session", takes: "session", moves: true,
+		run: switchSession,
+	},
+	{
+		name: "branch", args: "[ENTRY]", about: "go on from here, or from an entry, in a session of its own", moves: true,
+		run: branchSession,
+	},
+	{
+		name: "edit", about: "edit the last message: go on from before it in a session of its own", moves: true,
+		run: editLast,
+	},
 	{name: "take-back", about: "take the newest queued text back into the input", run: newestWaiting},
-	{name: "board", local: true, about: "all sessions of the daemon, by what they need", run: func(context.Context, place, string) outcome { return outcome{board: true} }},
-	{name: "bash", args: "COMMAND", must: true, first: true, about: "run a shell line, as !COMMAND does; the output joins the conversation", run: runShell},
-	{name: "bash-aside", args: "COMMAND", must: true, about: "the same, as !!COMMAND does; the output stays out of the conversation", run: runShellAside},
-	{name: "find", args: "[TEXT]", local: true, screen: true, about: "find a text in this conversation", run: func(_ context.Context, _ place, text string) outcome { return outcome{find: &text} }},
+	{
+		name: "board", local: true, about: "all sessions of the daemon, by what they need",
+		run: func(context.Context, place, string) outcome {
+			return outcome{board: true}
+		},
+	},
+	{
+		name: "bash", args: "COMMAND", must: true, first: true,
+		about: "run a shell line, as !COMMAND does; the output joins the conversation", run: runShell,
+	},
+	{
+		name: "bash-aside", args: "COMMAND", must: true,
+		about: "the same, as !!COMMAND does; the output stays out of the conversation", run: runShellAside,
+	},
+	{
+		name: "find", args: "[TEXT]", local: true, screen: true, about: "find a text in this conversation",
+		run: func(_ context.Context, _ place, text string) outcome {
+			return outcome{find: &text}
+		},
+	},
 	{name: "tree", about: "all branches of the session", run: showTree},
-	{name: "leaf", args: "ENTRY", about: "go on from another entry of this session", must: true, moves: true, run: setLeaf},
+	{
+		name: "leaf", args: "ENTRY", about: "go on from another entry of this session", must: true, moves: true,
+		run: setLeaf,
+	},
 	{name: "search", args: "TEXT", about: "find a text in all sessions", must: true, run: searchSessions},
-	{name: "tools", args: "[NAMES | all | none]", about: "the tools the model is offered", takes: "tool", first: true, run: chooseTools},
-	{name: "model", args: "[NAME [SERVER] | default | probe]", about: "the model that answers in this session; probe asks servers for theirs", takes: "model", first: true, run: chooseModel},
-	{name: "image", args: "PATH | none", about: "show an image with the next text", takes: "path", must: true, local: true, run: attachImage},
-	{name: "mode", args: "[steering|follow-up one|all]", about: "deliver queued texts one at a time or all at once", takes: "mode", first: true, run: chooseMode},
-	{name: "approvals", args: "[ask | auto | deny]", about: "ask before what the rules do not allow, allow it, or deny it, in this session", takes: "approvals", first: true, run: chooseApprovals},
-	{name: "approve", args: "[OPTION]", about: "allow what the run asks: once, or another of the question's options", first: true, run: approveCommand},
+	{
+		name: "tools", args: "[NAMES | all | none]", about: "the tools the model is offered", takes: "tool", first: true,
+		run: chooseTools,
+	},
+	{
+		name: "model", args: "[NAME [SERVER] | default | probe]",
+		about: "the model that answers in this session; probe asks servers for theirs", takes: "model", first: true,
+		run: chooseModel,
+	},
+	{
+		name: "image", args: "PATH | none", about: "show an image with the next text", takes: "path", must: true, local: true,
+		run: attachImage,
+	},
+	{
+		name: "mode", args: "[steering|follow-up one|all]", about: "deliver queued texts one at a time or all at once",
+		takes: "mode", first: true, run: chooseMode,
+	},
+	{
+		name: "approvals", args: "[ask | auto | deny]",
+		about: "ask before what the rules do not allow, allow it, or deny it, in this session", takes: "approvals",
+		first: true, run: chooseApprovals,
+	},
+	{
+		name: "approve", args: "[OPTION]", about: "allow what the run asks: once, or another of the question's options",
+		first: true, run: approveCommand,
+	},
 	{name: "deny", args: "[REASON]", about: "do not allow it; the model reads the reason", first: true, run: denyCommand},
-	{name: "follow-up", args: "TEXT", about: "queue a text that is delivered when the run would otherwise end", must: true, run: followUp},
-	{name: "abort", about: "end the run; queued texts return to the input", run: func(ctx context.Context, p place, _ string) outcome { return abort(ctx, p) }},
+	{
+		name: "follow-up", args: "TEXT", about: "queue a text that is delivered when the run would otherwise end", must: true,
+		run: followUp,
+	},
+	{
+		name: "abort", about: "end the run; queued texts return to the input",
+		run: func(ctx context.Context, p place, _ string) outcome {
+			return abort(ctx, p)
+		},
+	},
 	{name: "compact", args: "[INSTRUCTION]", about: "summarise the older part of the session", run: compact},
-	{name: "export", args: "[md|json|html] [FILE]", about: "write the conversation to a file", takes: "format", run: export},
+	{
+		name: "export", args: "[md|json|html] [FILE]", about: "write the conversation to a file", takes: "format",
+		run: export,
+	},
 	{name: "state", about: "what the daemon is doing", run: showState},
 	{name: "reload", about: "read the tool descriptors again", run: reloadTools},
-	{name: "start", local: true, about: "start a daemon if none runs", run: func(context.Context, place, string) outcome { return outcome{start: true} }},
-	{name: "setup", local: true, screen: true, about: "choose the daemon's model and save its key", run: func(context.Context, place, string) outcome { return outcome{setUp: true} }},
-	{name: "mouse", local: true, about: "leave the mouse to the terminal, or take it again", run: func(context.Context, place, string) outcome { return outcome{mouse: true} }},
-	{name: "theme", args: "auto|dark|light|none", takes: "theme", must: true, local: true, about: "the colours, from now on", run: chooseTheme},
-	{name: "palette", local: true, about: "all commands and keys, to choose from", run: func(context.Context, place, string) outcome { return outcome{palette: true} }},
-	{name: "help", local: true, about: "keys and commands", run: func(context.Context, place, string) outcome { return outcome{help: true} }},
-	{name: "quit", local: true, about: "leave; a run goes on", run: func(context.Context, place, string) outcome { return outcome{quit: true} }},
+	{name: "start", local: true, about: "start a daemon if none runs", run: func(context.Context, place, string) outcome {
+		return outcome{start: true}
+	}},
+	{
+		name: "setup", local: true, screen: true, about: "choose the daemon's model and save its key",
+		run: func(context.Context, place, string) outcome {
+			return outcome{setUp: true}
+		},
+	},
+	{
+		name: "mouse", local: true, about: "leave the mouse to the terminal, or take it again",
+		run: func(context.Context, place, string) outcome {
+			return outcome{mouse: true}
+		},
+	},
+	{
+		name: "theme", args: "auto|dark|light|none", takes: "theme", must: true, local: true,
+		about: "the colours, from now on", run: chooseTheme,
+	},
+	{
+		name: "palette", local: true, about: "all commands and keys, to choose from",
+		run: func(context.Context, place, string) outcome {
+			return outcome{palette: true}
+		},
+	},
+	{name: "help", local: true, about: "keys and commands", run: func(context.Context, place, string) outcome {
+		return outcome{help: true}
+	}},
+	{name: "quit", local: true, about: "leave; a run goes on", run: func(context.Context, place, string) outcome {
+		return outcome{quit: true}
+	}},
 }
 
 func commandNamed(name string) *command {
@@ -196,7 +281,9 @@ func parseCommand(text string) (cmd *command, rest string, err error) {
 	cmd = commandNamed(strings.ToLower(name))
 	switch {
 	case cmd == nil:
-		return nil, "", fmt.Errorf("there is no command /%s: /help lists them; to send a text that begins with a slash, begin it with two", cell.Line(name, 40))
+		return nil, "",
+			fmt.Errorf("there is no command /%s: /help lists them; to send a text that begins with a slash, begin it with two",
+				cell.Line(name, 40))
 	case cmd.must && rest == "":
 		return nil, "", fmt.Errorf("want /%s %s", cmd.name, cmd.args)
 	case cmd.args == "" && rest != "":
@@ -225,7 +312,10 @@ func chooseTools(ctx context.Context, p place, arg string) outcome {
 }
 
 func setTools(ctx context.Context, p place, names []string) outcome {
-	r, err := ask(ctx, p, protocol.SetActiveTools, protocol.SetActiveToolsParams{Scope: p.scope(), Tools: append([]string{}, names...)})
+	r, err := ask(ctx, p, protocol.SetActiveTools, protocol.SetActiveToolsParams{
+		Scope: p.scope(),
+		Tools: append([]string{}, names...),
+	})
 	if err != nil {
 		return failed(err)
 	}
@@ -242,7 +332,10 @@ func chooseModel(ctx context.Context, p place, arg string) outcome {
 		}
 		return outcome{show: modelList{r.Models}}
 	}
-	r, err := ask(ctx, p, protocol.SetModel, protocol.SetModelParams{Scope: p.scope(), Model: name, BaseURL: strings.TrimSpace(server)})
+	r, err := ask(ctx, p, protocol.SetModel, protocol.SetModelParams{
+		Scope: p.scope(), Model: name,
+		BaseURL: strings.TrimSpace(server),
+	})
 	if err != nil {
 		return failed(explain(err, "to change its model"))
 	}
@@ -291,7 +384,10 @@ func setMode(ctx context.Context, p place, queue string, mode protocol.Mode) out
 }
 
 func compact(ctx context.Context, p place, instruction string) outcome {
-	r, err := ask(ctx, p, protocol.CompactSession, protocol.CompactSessionParams{Scope: p.scope(), Instruction: instruction})
+	r, err := ask(ctx, p, protocol.CompactSession, protocol.CompactSessionParams{
+		Scope:       p.scope(),
+		Instruction: instruction,
+	})
 	if err != nil {
 		return failed(explain(err, "to compact"))
 	}
@@ -382,7 +478,8 @@ func showState(ctx context.Context, p place, _ string) outcome {
 			add("also "+string(r.RunState), r.RunID+" in "+r.SessionID)
 		}
 	}
-	add("daemon", fmt.Sprintf("%s, pid %d, since %s", s.Daemon.Version, s.Daemon.PID, s.Daemon.StartedAt.Local().Format("2006-01-02 15:04:05")))
+	add("daemon", fmt.Sprintf("%s, pid %d, since %s", s.Daemon.Version, s.Daemon.PID,
+		s.Daemon.StartedAt.Local().Format("2006-01-02 15:04:05")))
 	return informed("%s", strings.Join(lines, "\n"))
 }
 

@@ -87,7 +87,8 @@ func (m *model) takeChoice() {
 	m.input.replaceWord(word, c.text)
 	m.menu.runs = c.runs
 	if !c.runs {
-		if skillOf(c.text) != "" || promptCall().MatchString(c.text) || strings.HasPrefix(c.text, "/") && commandNamed(c.text[1:]) != nil {
+		if skillOf(c.text) != "" || promptCall().MatchString(c.text) || strings.HasPrefix(c.text, "/") &&
+			commandNamed(c.text[1:]) != nil {
 			m.input.area.InsertString(" ")
 		}
 		m.complete()
@@ -144,7 +145,8 @@ func (m *model) completeCommand(word string) {
 	}
 	if strings.HasPrefix(skillPrefix, word) {
 		defer func() {
-			m.menu.rows = append(m.menu.rows, candidate{text: skillPrefix, about: "NAME [TEXT]  send what a skill says, and the text behind it"})
+			m.menu.rows = append(m.menu.rows,
+				candidate{text: skillPrefix, about: "NAME [TEXT]  send what a skill says, and the text behind it"})
 		}()
 	}
 	for _, c := range commands {

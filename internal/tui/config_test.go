@@ -39,7 +39,10 @@ tree = []
 		t.Fatal(err)
 	}
 	want := config{
-		theme: "light", mouse: new(bool), start: false, notify: notify{osc: true, after: time.Minute, on: []string{"approval"}},
+		theme: "light", mouse: new(bool), start: false, notify: notify{
+			osc: true, after: time.Minute,
+			on: []string{"approval"},
+		},
 		keys: map[string][]string{"unfold-all": {"ctrl+g", "ctrl+shift+f5"}, "sessions": {"alt+s"}, "tree": {}},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(config{}, notify{})); diff != "" {
@@ -169,7 +172,8 @@ func TestThemeAndMouseAreRemembered(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(env["XDG_CONFIG_HOME"], "nous"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(env["XDG_CONFIG_HOME"], "nous", "config.toml"), []byte("mouse = true\ntheme = \"none\"\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(env["XDG_CONFIG_HOME"], "nous", "config.toml"),
+		[]byte("mouse = true\ntheme = \"none\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if last := useIn(t, socket, env); !last.mouse || last.isColored() {

@@ -25,7 +25,10 @@ func TestConfigNamesTheFleetsFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Fleet{URLs: []string{"tls://box"}, Creds: filepath.Join(home, "keys/fleet.creds"), NKey: filepath.Join(dir, "fleet.nk"), CA: "/etc/ca.pem"}
+	want := Fleet{
+		URLs: []string{"tls://box"}, Creds: filepath.Join(home, "keys/fleet.creds"),
+		NKey: filepath.Join(dir, "fleet.nk"), CA: "/etc/ca.pem",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -35,7 +35,10 @@ func TestErrorsOfAHostNameFileLineAndKey(t *testing.T) {
 	for _, tc := range []struct{ text, line, want string }{
 		{"[hosts.box]\nssh = 3", "2", "hosts.box.ssh: want a text, or a list of texts"},
 		{"[hosts.box]\nssh = []", "2", "hosts.box.ssh: want a destination first"},
-		{"[hosts.box]\nssh = [\"-oProxyCommand=sh\"]", "2", "hosts.box.ssh: the destination stands first: a host's name does not begin with -"},
+		{
+			"[hosts.box]\nssh = [\"-oProxyCommand=sh\"]", "2",
+			"hosts.box.ssh: the destination stands first: a host's name does not begin with -",
+		},
 		{"[hosts.box]\nssh = [\"box\", \"a\\nb\"]", "2", "hosts.box.ssh: want a text without control characters"},
 		{"[hosts.box]\nssh = [" + strings.Repeat(`"a",`, maxHostArgs+1) + "]", "2", "hosts.box.ssh: has 65 words"},
 		{"[hosts.box]\n\nnous = \"--help\"", "3", "hosts.box.nous: want the path of a program"},

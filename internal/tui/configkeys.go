@@ -21,7 +21,8 @@ var configKeys = []ConfigKey{
 		func(c *config, _ []string, value any) (err error) { c.start, err = boolean(value); return err },
 	},
 	{
-		"theme", "one of " + strings.Join(themes, ", "), "The colours of the screen; none: no colours. Default: auto, which is dark or light as the terminal is.",
+		"theme", "one of " + strings.Join(themes, ", "),
+		"The colours of the screen; none: no colours. Default: auto, which is dark or light as the terminal is.",
 		func(c *config, _ []string, value any) (err error) { c.theme, err = oneOf(value, themes); return err },
 	},
 	{
@@ -33,11 +34,13 @@ var configKeys = []ConfigKey{
 		},
 	},
 	{
-		"notify.bell", "true or false", "Whether the terminal's bell tells that you are needed, while you look elsewhere. Default: true.",
+		"notify.bell", "true or false",
+		"Whether the terminal's bell tells that you are needed, while you look elsewhere. Default: true.",
 		func(c *config, _ []string, value any) (err error) { c.notify.bell, err = boolean(value); return err },
 	},
 	{
-		"notify.osc", "true or false", "Whether a notification of the desktop tells it, where the terminal can (OSC 9 and 777). Default: true.",
+		"notify.osc", "true or false",
+		"Whether a notification of the desktop tells it, where the terminal can (OSC 9 and 777). Default: true.",
 		func(c *config, _ []string, value any) (err error) { c.notify.osc, err = boolean(value); return err },
 	},
 	{
@@ -52,14 +55,16 @@ var configKeys = []ConfigKey{
 		},
 	},
 	{
-		"fleet.url", "text, or an array of them", "The NATS server of a fleet of daemons, or several of one cluster: nats://, tls:// or wss://. --via and NOUS_VIA win.",
+		"fleet.url", "text, or an array of them", "The NATS server of a fleet of daemons, or several of one cluster: " +
+			"nats://, tls:// or wss://. --via and NOUS_VIA win.",
 		func(c *config, _ []string, value any) (err error) {
 			c.fleet.URLs, err = severalTexts(value)
 			return err
 		},
 	},
 	{
-		"fleet.creds", "path", "A file with a JWT and its key, which the server lets you in with. Nobody else may be able to read it. ~/ is your home; other paths begin beside this file. --creds wins.",
+		"fleet.creds", "path", "A file with a JWT and its key, which the server lets you in with. Nobody else may be able " +
+			"to read it. ~/ is your home; other paths begin beside this file. --creds wins.",
 		func(c *config, _ []string, value any) (err error) { c.fleet.Creds, err = word(value); return err },
 	},
 	{
@@ -75,15 +80,18 @@ var configKeys = []ConfigKey{
 		func(c *config, _ []string, value any) (err error) { c.fleet.Subject, err = word(value); return err },
 	},
 	{
-		"fleet.on", "text", "The host whose daemon is meant without --on, --host and --socket. Default: none, which is the daemon of this machine.",
+		"fleet.on", "text", "The host whose daemon is meant without --on, --host and --socket. Default: none, which is the " +
+			"daemon of this machine.",
 		func(c *config, _ []string, value any) (err error) { c.fleet.On, err = word(value); return err },
 	},
 	{
-		"keys.ACTION", "key, or an array of them", "The keys of an action. They are taken from the action that had them; an empty array leaves it without.",
+		"keys.ACTION", "key, or an array of them",
+		"The keys of an action. They are taken from the action that had them; an empty array leaves it without.",
 		func(c *config, key []string, value any) error { return c.setKey(key[1], value) },
 	},
 	{
-		"hosts.NAME.ssh", "array", "The destination of ssh behind nous --host NAME, and behind it options of ssh. Default: NAME.",
+		"hosts.NAME.ssh", "array",
+		"The destination of ssh behind nous --host NAME, and behind it options of ssh. Default: NAME.",
 		func(c *config, key []string, value any) error {
 			return c.setHost(key[1], func(h *Host) (err error) { h.SSH, err = sshWords(value); return err })
 		},
@@ -95,7 +103,8 @@ var configKeys = []ConfigKey{
 		},
 	},
 	{
-		"hosts.NAME.workdir", "path", "The folder there whose sessions are meant without --workdir. Default: none; the daemon's active session is meant.",
+		"hosts.NAME.workdir", "path", "The folder there whose sessions are meant without --workdir. Default: none; the " +
+			"daemon's active session is meant.",
 		func(c *config, key []string, value any) error {
 			return c.setHost(key[1], func(h *Host) (err error) { h.Workdir, err = absolute(value); return err })
 		},

@@ -124,7 +124,8 @@ func (m *model) restore(s follow.Snapshot) {
 	}
 }
 
-// returnUndelivered gives back the texts that the daemon has neither delivered nor will: its run is over, and the end of it was not seen.
+// returnUndelivered gives back the texts that the daemon has neither delivered nor will: its run
+// is over, and the end of it was not seen.
 func (m *model) returnUndelivered(entries []jsontext.Value) {
 	var said []string
 	for _, raw := range entries {

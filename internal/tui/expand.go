@@ -40,7 +40,9 @@ func (u unsent) written(ctx context.Context, p place) (unsent, error) {
 	case err != nil:
 		return u, explain(err, "to ask servers for prompts")
 	case call && r.Text == u.text:
-		return u, fmt.Errorf("there is no server with the prompt %s: to send a text that begins with a slash, begin it with two", cell.Line(strings.Fields(u.text)[0], 60))
+		return u,
+			fmt.Errorf("there is no server with the prompt %s: to send a text that begins with a slash, begin it with two",
+				cell.Line(strings.Fields(u.text)[0], 60))
 	case r.Text == "":
 		return u, errors.New("the server made an empty text of it")
 	}
@@ -65,7 +67,10 @@ func promptCandidates(ctx context.Context, p place) ([]candidate, error) {
 			for _, a := range one.Arguments {
 				about += a.Name + "=… "
 			}
-			all = append(all, candidate{text: "/" + s.Name + "." + one.Name, about: cell.Line(strings.TrimSpace(about+" "+one.Description), 200)})
+			all = append(all, candidate{
+				text:  "/" + s.Name + "." + one.Name,
+				about: cell.Line(strings.TrimSpace(about+" "+one.Description), 200),
+			})
 		}
 	}
 	return all, err

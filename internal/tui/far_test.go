@@ -35,7 +35,8 @@ func TestTextsWaitForAConnectionThatIsLost(t *testing.T) {
 	if !h.cutOff() || h.sending || len(h.unsent) != 1 {
 		t.Errorf("got %d texts on their way, %v, want one that waits", len(h.unsent), h.sending)
 	}
-	if got := h.farewell(); !strings.Contains(got, "not sent: said on the way\n") || !strings.Contains(got, " --host box") {
+	if got := h.farewell(); !strings.Contains(got, "not sent: said on the way\n") ||
+		!strings.Contains(got, " --host box") {
 		t.Errorf("got the farewell %q, want what was not sent, and the host", got)
 	}
 	p.Cut(false)
@@ -92,7 +93,8 @@ func TestFilesOfAnotherMachineAreNotLookedForHere(t *testing.T) {
 	}
 	h.write("/image " + path)
 	h.press("enter")
-	if len(h.images) != 1 || h.images[0].path != "" || h.images[0].params().Data == "" || h.images[0].params().Name != "dot.png" {
+	if len(h.images) != 1 || h.images[0].path != "" || h.images[0].params().Data == "" ||
+		h.images[0].params().Name != "dot.png" {
 		t.Errorf("got the images %+v", h.images)
 	}
 }

@@ -13,9 +13,14 @@ import (
 
 // stay is a form of a server that wants to be clever in one of its fields.
 var stay = protocol.Approval{
-	Kind: protocol.ApprovalQuestion, ToolCallID: "call-1", ToolName: "hotel.book", Rule: "ask: a form of hotel.book", Reason: "When do you come?\nWe have two rooms.",
+	Kind: protocol.ApprovalQuestion, ToolCallID: "call-1", ToolName: "hotel.book", Rule: "ask: a form of hotel.book",
+	Reason:    "When do you come?\nWe have two rooms.",
 	Arguments: []byte(`{}`), Schema: []byte(staySchema),
-	Options: []protocol.ApprovalOption{{ID: "accept", Decision: "allow"}, {ID: "decline", Decision: "deny"}, {ID: "cancel", Decision: "deny"}},
+	Options: []protocol.ApprovalOption{
+		{ID: "accept", Decision: "allow"},
+		{ID: "decline", Decision: "deny"},
+		{ID: "cancel", Decision: "deny"},
+	},
 }
 
 const staySchema = `{"type":"object","properties":{
@@ -55,7 +60,10 @@ func TestAFormIsFilledInOnTheScreen(t *testing.T) {
 	h := useDaemon(t, d.Socket)
 	h.write("half a sent")
 	begin := func() {
-		beside(h, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: h.state.SessionID}, Text: "!hotel.run", Wait: new(bool)})
+		beside(h, protocol.Prompt, protocol.PromptParams{
+			Scope: protocol.Scope{SessionID: h.state.SessionID},
+			Text:  "!hotel.run", Wait: new(bool),
+		})
 		h.sees("hotel.run asks", "When do you come?", "How many: a whole number", "fill in the form", "waits for your answer")
 	}
 	begin()
@@ -85,7 +93,9 @@ func TestAFormIsFilledInOnTheScreen(t *testing.T) {
 	h.until("the end of the run", func() bool { return !h.running() })
 	h.sees(`"action":"accept"`, "approval: allowed")
 	all := beside(h, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: h.state.SessionID}})
-	if text := fmt.Sprintf("%s", all.Messages); !strings.Contains(text, `\"content\":{\"guests\":9,\"name\":\"Ada\",\"room\":\"s\"}`) && !strings.Contains(text, `"content":{"guests":9,"name":"Ada","room":"s"}`) &&
+	if text := fmt.Sprintf("%s", all.Messages); !strings.Contains(text,
+		`\"content\":{\"guests\":9,\"name\":\"Ada\",\"room\":\"s\"}`) &&
+		!strings.Contains(text, `"content":{"guests":9,"name":"Ada","room":"s"}`) &&
 		!strings.Contains(strings.ReplaceAll(text, `\`, ""), `"guests":9`) {
 		t.Errorf("the server got %s", text)
 	}
@@ -102,7 +112,10 @@ func TestAFormGoesWithItsDaemon(t *testing.T) {
 	d.Asker("hotel", "When do you come?", staySchema)
 	d.Start()
 	h := useDaemon(t, d.Socket)
-	beside(h, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: h.state.SessionID}, Text: "!hotel.run", Wait: new(bool)})
+	beside(h, protocol.Prompt, protocol.PromptParams{
+		Scope: protocol.Scope{SessionID: h.state.SessionID},
+		Text:  "!hotel.run", Wait: new(bool),
+	})
 	h.sees("hotel.run asks")
 	h.press("f5")
 	h.write("a9")
@@ -123,7 +136,8 @@ func TestAFormLineByLine(t *testing.T) {
 	d.Start()
 	k := talk(t, d.Socket)
 	k.types(" !hotel.run")
-	k.hears("hotel.run asks\n  When do you come?\n", "· How many: a whole number, at least 1, at most 9\n", `/approve accept {"NAME":VALUE} fills it in`)
+	k.hears("hotel.run asks\n  When do you come?\n", "· How many: a whole number, at least 1, at most 9\n",
+		`/approve accept {"NAME":VALUE} fills it in`)
 	k.types(`/approve accept {"guests":99}`)
 	k.hears(`content: "guests": got 99`)
 	k.types(`/approve accept {"guests":`)
@@ -153,7 +167,10 @@ func TestPromptsOfServers(t *testing.T) {
 	h.press("esc", "enter")
 	h.sees("alpha and omega")
 	h.until("the end of the run", func() bool { return !h.running() })
-	for text, want := range map[string]string{"/hotel.review other": "not that file", "/nobody.review": "there is no server with the prompt /nobody.review"} {
+	for text, want := range map[string]string{
+		"/hotel.review other": "not that file",
+		"/nobody.review":      "there is no server with the prompt /nobody.review",
+	} {
 		h.write(text)
 		h.press("enter")
 		h.sees(want)

@@ -107,7 +107,9 @@ var named = map[string]tea.KeyPressMsg{
 	"enter": {Code: tea.KeyEnter}, "tab": {Code: tea.KeyTab}, "esc": {Code: tea.KeyEscape},
 	"up": {Code: tea.KeyUp}, "down": {Code: tea.KeyDown}, "f2": {Code: tea.KeyF2}, "f3": {Code: tea.KeyF3},
 	"alt+enter": {Code: tea.KeyEnter, Mod: tea.ModAlt}, "ctrl+c": {Code: 'c', Mod: tea.ModCtrl},
-	"ctrl+d": {Code: 'd', Mod: tea.ModCtrl}, "ctrl+r": {Code: 'r', Mod: tea.ModCtrl}, "ctrl+p": {Code: 'p', Mod: tea.ModCtrl}, "ctrl+t": {Code: 't', Mod: tea.ModCtrl}, "ctrl+f": {Code: 'f', Mod: tea.ModCtrl},
+	"ctrl+d": {Code: 'd', Mod: tea.ModCtrl}, "ctrl+r": {Code: 'r', Mod: tea.ModCtrl},
+	"ctrl+p": {Code: 'p', Mod: tea.ModCtrl}, "ctrl+t": {Code: 't', Mod: tea.ModCtrl},
+	"ctrl+f": {Code: 'f', Mod: tea.ModCtrl},
 }
 
 // press presses keys by name.
@@ -158,7 +160,9 @@ func (h *hand) sees(texts ...string) {
 // reads waits for a text that may go on in the next line.
 func (h *hand) reads(text string) {
 	h.t.Helper()
-	h.until(fmt.Sprintf("%q on the screen", text), func() bool { return strings.Contains(unwrapped(h.screen()), unwrapped(text)) })
+	h.until(fmt.Sprintf("%q on the screen", text), func() bool {
+		return strings.Contains(unwrapped(h.screen()), unwrapped(text))
+	})
 }
 
 // unwrapped is a text without white space.

@@ -57,12 +57,24 @@ func TestHelpHasTheKeysOfTheConfig(t *testing.T) {
 		chosen    map[string][]string
 		has, none []string
 	}{
-		"another key":         {map[string][]string{"find": {"alt+f"}}, []string{"Alt+F  "}, []string{"Ctrl+F"}},
-		"one of two":          {map[string][]string{"page-up": {"ctrl+u"}}, []string{"Ctrl+U, PgDn  scroll a page"}, []string{"PgUp"}},
-		"no key":              {map[string][]string{"tree": {}}, nil, []string{"Ctrl+T", "tree"}},
-		"none for one of two": {map[string][]string{"page-up": {}}, []string{"PgDn", "scroll a page down"}, []string{"PgUp", "scroll a page up"}},
-		"taken from another":  {map[string][]string{"help": {"ctrl+t"}}, []string{"Ctrl+T"}, []string{"F1", "tree"}},
-		"many":                {map[string][]string{"send": {"enter", "ctrl+s", "ctrl+x", "alt+x", "alt+s"}}, []string{"Enter, Ctrl+S, Ctrl+X, Alt+X, Alt+S"}, nil},
+		"another key": {map[string][]string{"find": {"alt+f"}}, []string{"Alt+F  "}, []string{"Ctrl+F"}},
+		"one of two": {
+			map[string][]string{"page-up": {"ctrl+u"}},
+			[]string{"Ctrl+U, PgDn  scroll a page"},
+			[]string{"PgUp"},
+		},
+		"no key": {map[string][]string{"tree": {}}, nil, []string{"Ctrl+T", "tree"}},
+		"none for one of two": {
+			map[string][]string{"page-up": {}},
+			[]string{"PgDn", "scroll a page down"},
+			[]string{"PgUp", "scroll a page up"},
+		},
+		"taken from another": {map[string][]string{"help": {"ctrl+t"}}, []string{"Ctrl+T"}, []string{"F1", "tree"}},
+		"many": {
+			map[string][]string{"send": {"enter", "ctrl+s", "ctrl+x", "alt+x", "alt+s"}},
+			[]string{"Enter, Ctrl+S, Ctrl+X, Alt+X, Alt+S"},
+			nil,
+		},
 	} {
 		view := helpView(c.chosen, 80, 30)
 		for _, want := range c.has {

@@ -142,7 +142,8 @@ func (in *input) paste(text string) error {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 	text = strings.ToValidUTF8(text, "\ufffd")
 	if have := len(in.text()); have+len(text) > maxText {
-		return fmt.Errorf("the paste of %d bytes is too long: a message has at most %d bytes, and %d are written already", len(text), maxText, have)
+		return fmt.Errorf("the paste of %d bytes is too long: a message has at most %d bytes, and %d are written already",
+			len(text), maxText, have)
 	}
 	in.insert(text)
 	return nil

@@ -49,7 +49,8 @@ func TestPasteIsSentWholeAndNeverByItself(t *testing.T) {
 		in.resize(40, 5)
 		var want strings.Builder
 		for range rapid.IntRange(1, 4).Draw(t, "pastes") {
-			text := rapid.StringMatching(`[a-zé漢\n\t ]{0,200}`).Draw(t, "text") + strings.Repeat("line\n", rapid.SampledFrom([]int{0, 3, 50}).Draw(t, "lines"))
+			text := rapid.StringMatching(`[a-zé漢\n\t ]{0,200}`).Draw(t, "text") +
+				strings.Repeat("line\n", rapid.SampledFrom([]int{0, 3, 50}).Draw(t, "lines"))
 			if err := in.paste(text); err != nil {
 				t.Fatal(err)
 			}
@@ -136,7 +137,8 @@ func TestHistoryIsKeptAcrossProgramsAndBounded(t *testing.T) {
 		}
 	}
 	three, err := loadHistory(path)
-	if err != nil || len(three.texts) != historyTexts || three.lines > 2*historyTexts || three.texts[historyTexts-1] != strconv.Itoa(3*historyTexts-1) {
+	if err != nil || len(three.texts) != historyTexts || three.lines > 2*historyTexts ||
+		three.texts[historyTexts-1] != strconv.Itoa(3*historyTexts-1) {
 		t.Errorf("got %d texts of %d lines, %v", len(three.texts), three.lines, err)
 	}
 }
@@ -196,7 +198,8 @@ func TestPathsAreThoseOfTheWorkdir(t *testing.T) {
 	if _, err := findFiles(context.Background(), "", home, "re"); !errors.Is(err, errNoWorkdir) {
 		t.Errorf("got %v, want errNoWorkdir where the core does not say", err)
 	}
-	if _, err := findFiles(context.Background(), dir, home, "gone/x"); err == nil || !strings.Contains(err.Error(), "gone") {
+	if _, err := findFiles(context.Background(), dir, home, "gone/x"); err == nil ||
+		!strings.Contains(err.Error(), "gone") {
 		t.Errorf("got %v, want an error that names the folder", err)
 	}
 }

@@ -122,9 +122,13 @@ func showKey(key string) string {
 var (
 	modifiers = []string{"ctrl", "alt", "shift", "meta", "hyper", "super"} // in bubbletea's order
 	keyNames  = []string{
-		"enter", "tab", "backspace", "esc", "space", "up", "down", "left", "right", "insert", "delete", "pgup", "pgdown", "home", "end",
+		"enter", "tab", "backspace", "esc", "space", "up", "down", "left", "right", "insert", "delete", "pgup", "pgdown",
+		"home", "end",
 	}
-	otherNames = map[string]string{"escape": "esc", "return": "enter", "pageup": "pgup", "pagedown": "pgdown", "del": "delete", "ins": "insert"}
+	otherNames = map[string]string{
+		"escape": "esc", "return": "enter", "pageup": "pgup", "pagedown": "pgdown",
+		"del": "delete", "ins": "insert",
+	}
 )
 
 // keyNamed is a key as bubbletea names it. One that writes a character is the

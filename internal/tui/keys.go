@@ -219,7 +219,8 @@ func (m *model) enter() tea.Cmd {
 		}
 		return nil
 	}
-	if m.question.ID() != "" && slices.Contains([]string{"y", "n", "yes", "no"}, strings.ToLower(strings.TrimSpace(text))) {
+	if m.question.ID() != "" && slices.Contains([]string{"y", "n", "yes", "no"},
+		strings.ToLower(strings.TrimSpace(text))) {
 		m.input.clear() // as a message it would take the question away
 		m.talk.Notice("info", "the question above has keys of its own: press one of them")
 		m.talk.End()
@@ -239,7 +240,8 @@ func (m *model) enter() tea.Cmd {
 		m.send(text, rest, true)
 		return nil
 	case m.cutOff() && !cmd.local && cmd.name != "abort" && !m.choosesHost(cmd, rest):
-		m.talk.Notice("info", cell.Line(m.opts.Host, 80)+" is away: the command stays in the input, and Enter does it when it is back")
+		m.talk.Notice("info", cell.Line(m.opts.Host, 80)+
+			" is away: the command stays in the input, and Enter does it when it is back")
 		m.talk.End()
 		return nil
 	}
@@ -261,7 +263,10 @@ func (m *model) send(written, text string, followUp bool) {
 	m.remember(written)
 	m.input.clear()
 	m.talk.End()
-	m.submit(unsent{text: text, skill: skillOf(written), call: promptCall().MatchString(written), images: m.images, followUp: followUp})
+	m.submit(unsent{
+		text: text, skill: skillOf(written), call: promptCall().MatchString(written), images: m.images,
+		followUp: followUp,
+	})
 	m.images = nil
 }
 
@@ -351,7 +356,8 @@ func (m *model) toggleMode(queue string, mode protocol.Mode) {
 func (m *model) copyFocused() tea.Cmd {
 	text := m.talk.Focused()
 	if text == "" {
-		m.talk.Notice("info", fmt.Sprintf("%s goes to a block, %s copies it", m.keys.shown("block-before"), m.keys.shown("copy")))
+		m.talk.Notice("info", fmt.Sprintf("%s goes to a block, %s copies it", m.keys.shown("block-before"),
+			m.keys.shown("copy")))
 		return nil
 	}
 	return tea.SetClipboard(text)

@@ -53,7 +53,10 @@ func begun(t *testing.T, d *tuitest.Daemon, title string) (id string) {
 // waits has a session ask whether a command may run.
 func waits(t *testing.T, d *tuitest.Daemon, session, command string) {
 	t.Helper()
-	there(t, d, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: session}, Text: outside(t, command), Wait: new(bool)})
+	there(t, d, protocol.Prompt, protocol.PromptParams{
+		Scope: protocol.Scope{SessionID: session},
+		Text:  outside(t, command), Wait: new(bool),
+	})
 }
 
 // before tells whether all of these are on the screen, in this order.
@@ -277,7 +280,10 @@ func TestAHostOfTheBoardGoesAway(t *testing.T) {
 	h.sees("○ Train it", "reconnecting", "gpu: ")
 	begun(t, box, "Mend it")
 	h.sees("Mend it")
-	there(t, gpu, protocol.SetTitle, protocol.SetTitleParams{Scope: protocol.Scope{SessionID: train}, Title: "Train them all"})
+	there(t, gpu, protocol.SetTitle, protocol.SetTitleParams{
+		Scope: protocol.Scope{SessionID: train},
+		Title: "Train them all",
+	})
 	p.Cut(false)
 	h.sees("Train them all")
 	h.until("all as it was", func() bool {

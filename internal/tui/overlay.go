@@ -107,13 +107,15 @@ func newChooser(m *model, list any) *overlay {
 	case sessionList:
 		return newSessions(m, list)
 	case toolList:
-		p := pick.New("Tools the model is offered"+serversLine(list.servers), pick.Tools(list.tools), pick.With(look), pick.Several())
+		p := pick.New("Tools the model is offered"+serversLine(list.servers), pick.Tools(list.tools), pick.With(look),
+			pick.Several())
 		return &overlay{box: p, picker: p, chosen: func(m *model, c pick.Choice) tea.Cmd {
 			m.do("tools", func(ctx context.Context, p place) outcome { return setTools(ctx, p, c.IDs) })
 			return nil
 		}}
 	case modelList:
-		p := pick.New("Models (/model probe asks the servers)", pick.Models(list.models), pick.With(look), pick.Current(strings.TrimSpace(m.state.Model.Provider+"/"+m.state.Model.Name+" "+m.state.Model.BaseURL)))
+		p := pick.New("Models (/model probe asks the servers)", pick.Models(list.models), pick.With(look),
+			pick.Current(strings.TrimSpace(m.state.Model.Provider+"/"+m.state.Model.Name+" "+m.state.Model.BaseURL)))
 		return &overlay{box: p, picker: p, chosen: func(m *model, c pick.Choice) tea.Cmd {
 			m.do("model", func(ctx context.Context, p place) outcome { return chooseModel(ctx, p, c.IDs[0]) })
 			return nil

@@ -21,7 +21,10 @@ func newPalette(m *model) *overlay {
 		}
 	}
 	for _, c := range commands {
-		items = append(items, pick.Item{ID: "/" + c.name, Title: "/" + strings.TrimSpace(c.name+" "+c.args), Detail: c.about, Search: c.about})
+		items = append(items, pick.Item{
+			ID: "/" + c.name, Title: "/" + strings.TrimSpace(c.name+" "+c.args), Detail: c.about,
+			Search: c.about,
+		})
 	}
 	p := pick.New("Commands", items, pick.With(m.pickLook()))
 	return &overlay{box: p, picker: p, chosen: (*model).chooseCommand}

@@ -24,14 +24,16 @@ type listed struct {
 }
 
 func newSessions(m *model, list sessionList) *overlay {
-	o := &overlay{chosen: (*model).chooseSession, searches: len(list.matches) == 0 && refusal(m.link, protocol.SearchSessions, protocol.SearchSessionsParams{}) == nil}
+	o := &overlay{chosen: (*model).chooseSession, searches: len(list.matches) == 0 &&
+		refusal(m.link, protocol.SearchSessions, protocol.SearchSessionsParams{}) == nil}
 	for _, s := range m.sites {
 		o.lists = append(o.lists, &listing{site: s})
 	}
 	if len(o.lists) == 1 {
 		o.lists[0].list, o.lists[0].matches = list.sessions, list.matches
 	}
-	o.picker = pick.New("Sessions", o.items(m), pick.With(m.pickLook()), pick.Current(m.key(m.site, m.state.SessionID)), pick.Deletes("session"), pick.Previews())
+	o.picker = pick.New("Sessions", o.items(m), pick.With(m.pickLook()), pick.Current(m.key(m.site, m.state.SessionID)),
+		pick.Deletes("session"), pick.Previews())
 	if list.query != "" {
 		o.picker.Update(tea.PasteMsg{Content: list.query})
 	}
@@ -263,7 +265,10 @@ func (o *overlay) askPreview(m *model) {
 	at, id := m.of(key)
 	m.keep(m.at(at), func(ctx context.Context, p place) tea.Msg {
 		pause(ctx, typingPause)
-		r, err := ask(ctx, p, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: id}, Limit: new(previewMessages)})
+		r, err := ask(ctx, p, protocol.GetMessages, protocol.GetMessagesParams{
+			Scope: protocol.Scope{SessionID: id},
+			Limit: new(previewMessages),
+		})
 		if err != nil {
 			return previewed{o, key, []string{describe(err)}}
 		}

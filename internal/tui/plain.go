@@ -321,7 +321,10 @@ func (p *plain) typed(text string) {
 		if p.place().running() {
 			p.sayf("steering the run; /follow-up TEXT waits for its end")
 		}
-		u := unsent{text: rest, skill: skillOf(text), call: promptCall().MatchString(text), images: p.images, key: uuid.NewString()}
+		u := unsent{
+			text: rest, skill: skillOf(text), call: promptCall().MatchString(text), images: p.images,
+			key: uuid.NewString(),
+		}
 		p.said, p.images = rest, nil
 		p.do(sendingName, func(ctx context.Context, at place) outcome {
 			u, err := u.written(ctx, at)
@@ -428,7 +431,8 @@ func (p *plain) list(show any) {
 			p.sayf("%s (%s): %s", t.Name, state, t.Description)
 		}
 		for _, s := range list.servers {
-			p.sayf("server %s (%s): %s", s.Name, strings.ReplaceAll(s.State, "_", " "), cmp.Or(s.Message, format.Count(s.Tools, "tool")))
+			p.sayf("server %s (%s): %s", s.Name, strings.ReplaceAll(s.State, "_", " "),
+				cmp.Or(s.Message, format.Count(s.Tools, "tool")))
 		}
 		p.sayf("/tools NAMES, /tools all or /tools none chooses")
 	case modelList:
@@ -458,7 +462,8 @@ func (p *plain) help() {
 		p.sayf("%s: %s", strings.TrimSpace("/"+c.name+" "+c.args), c.about)
 	}
 	p.sayf("/skill:NAME [TEXT]: send what a skill says, and the text behind it")
-	p.sayf("Any other line is sent; // begins one with a slash, a backslash at its end goes on in the next.\nCtrl+C ends the run; Ctrl+D or /quit leaves, and the run goes on.")
+	p.sayf("Any other line is sent; // begins one with a slash, a backslash at its end goes on in the next.\nCtrl+C " +
+		"ends the run; Ctrl+D or /quit leaves, and the run goes on.")
 }
 
 func (p *plain) startDaemon() {

@@ -22,7 +22,8 @@ func say(ctx context.Context, p place, u unsent) outcome {
 		return outcome{sent: r.InputID, err: err, text: textIf(err, u.text)}
 	}
 	r, err := ask(ctx, p, protocol.Prompt, protocol.PromptParams{
-		Scope: p.scope(), Text: u.text, Wait: new(bool), StreamingBehavior: protocol.KindSteer, IdempotencyKey: u.key, Attachments: u.attachments(),
+		Scope: p.scope(), Text: u.text, Wait: new(bool), StreamingBehavior: protocol.KindSteer, IdempotencyKey: u.key,
+		Attachments: u.attachments(),
 	})
 	out := outcome{err: err, text: textIf(err, u.text)}
 	if r.Accepted != nil {

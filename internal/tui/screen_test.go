@@ -35,7 +35,9 @@ func TestSteerFollowUpAndAbortWhileRunning(t *testing.T) {
 	h.press("enter")
 	h.write("after that")
 	h.press("tab")
-	h.until("both in the queue", func() bool { return len(h.state.Queued.Steer) == 1 && len(h.state.Queued.FollowUp) == 1 })
+	h.until("both in the queue", func() bool {
+		return len(h.state.Queued.Steer) == 1 && len(h.state.Queued.FollowUp) == 1
+	})
 	h.sees("steer at once", "follow-up after that", "2 queued", "Esc ends the run")
 	h.write("being written")
 	h.press("esc")
@@ -211,7 +213,8 @@ func TestOfferStartsADaemon(t *testing.T) {
 
 func TestDaemonThatDoesNotStartSaysWhy(t *testing.T) {
 	bin := t.TempDir()
-	if err := os.WriteFile(filepath.Join(bin, "noused"), []byte("#!/bin/sh\necho the moon is wrong\nexit 3\n"), 0o700); err != nil {
+	if err := os.WriteFile(filepath.Join(bin, "noused"), []byte("#!/bin/sh\necho the moon is wrong\nexit 3\n"),
+		0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
@@ -255,9 +258,12 @@ func TestOldCore(t *testing.T) {
 		answered("tool please")
 		h.sees("✓ look", "there is a door", "and a window")
 		for line, want := range map[string]string{
-			"/search x": "how to search", "/tree": "how to draw the tree", "/tools": "how to list its tools", "/model": "how to list its models",
-			"/model a/b": "how to change its model", "/compact": "how to compact", "/leaf x": "how to move within", "/reload": "how to read tools",
-			"/switch": "how to see the sessions", "/image a.png": "takes no images", "/branch msg-1": "branches at the end only", "/state": "says no more",
+			"/search x": "how to search", "/tree": "how to draw the tree", "/tools": "how to list its tools",
+			"/model":     "how to list its models",
+			"/model a/b": "how to change its model", "/compact": "how to compact", "/leaf x": "how to move within",
+			"/reload": "how to read tools",
+			"/switch": "how to see the sessions", "/image a.png": "takes no images", "/branch msg-1": "branches at the end only",
+			"/state": "says no more",
 		} {
 			command(line)
 			h.sees(want)
@@ -342,7 +348,10 @@ func TestEveryViewHasTheSizeOfTheTerminal(t *testing.T) {
 	h.press("enter")
 	h.until("queue", func() bool { return len(h.state.Queued.Steer) == 1 })
 	h.send(tea.PasteMsg{Content: "some\nlines\nof\ntext 漢字"})
-	for _, state := range []func(){func() {}, func() { h.press("ctrl+c"); h.write("/") }, func() { h.press("esc", "ctrl+c", "ctrl+r"); h.sees("Sessions") }} {
+	for _, state := range []func(){func() {}, func() {
+		h.press("ctrl+c")
+		h.write("/")
+	}, func() { h.press("esc", "ctrl+c", "ctrl+r"); h.sees("Sessions") }} {
 		state()
 		for _, width := range []int{1, 10, 19, 20, 33, 80, 200} {
 			for _, height := range []int{1, 5, 6, 9, 10, 24, 60} {
@@ -417,7 +426,8 @@ func TestImagesGoWithTheNextText(t *testing.T) {
 func TestWhatIsSentAfterACommandFindsItDone(t *testing.T) {
 	h := useDaemon(t, startNoused(t, "").Socket)
 	first := h.state.SessionID
-	for _, line := range []string{"/new other", "/mode steering all", "meant for the other"} { // none is answered before the last
+	// none is answered before the last
+	for _, line := range []string{"/new other", "/mode steering all", "meant for the other"} {
 		h.write(line)
 		h.press("enter")
 	}

@@ -178,7 +178,10 @@ func (m *model) apply(o outcome) tea.Cmd {
 	case o.mouse:
 		m.setMouse(!m.mouse)
 		m.rememberLook(func(r *remembered) { r.Mouse = new(m.mouse) })
-		m.talk.Notice("info", map[bool]string{true: "the mouse is nous's: with Shift held it selects text", false: "the mouse is the terminal's"}[m.mouse])
+		m.talk.Notice("info", map[bool]string{
+			true:  "the mouse is nous's: with Shift held it selects text",
+			false: "the mouse is the terminal's",
+		}[m.mouse])
 	case o.start:
 		m.startDaemon()
 	case o.setUp:
@@ -202,7 +205,8 @@ func (m *model) cutOff() bool {
 // and behind the commands that decide where a text goes and what happens to it.
 func (m *model) submit(u unsent) {
 	if u.text != "" {
-		if m.retry.text == u.text && m.retry.skill == u.skill && m.retry.call == u.call && m.retry.followUp == u.followUp && slices.Equal(m.retry.images, u.images) {
+		if m.retry.text == u.text && m.retry.skill == u.skill && m.retry.call == u.call && m.retry.followUp == u.followUp &&
+			slices.Equal(m.retry.images, u.images) {
 			u.key = m.retry.key
 		} else {
 			u.key = uuid.NewString()
@@ -242,7 +246,8 @@ func (m *model) answer(a answered) tea.Cmd {
 		return nil
 	}
 	was := m.unsent[0]
-	if m.opts.Host != "" && (m.offline == nil || m.cutOff()) && was.text != "" && (errors.Is(o.err, follow.ErrOffline) || errors.Is(o.err, client.ErrLost)) {
+	if m.opts.Host != "" && (m.offline == nil || m.cutOff()) && was.text != "" &&
+		(errors.Is(o.err, follow.ErrOffline) || errors.Is(o.err, client.ErrLost)) {
 		m.sending = false
 		m.jobs.start(func(ctx context.Context) tea.Msg { // until then it is known that there is no connection
 			pause(ctx, refreshEvery)

@@ -13,7 +13,10 @@ import (
 )
 
 func newSession(ctx context.Context, p place, title string) outcome {
-	r, err := ask(ctx, p, protocol.NewSession, protocol.NewSessionParams{Title: title, Workdir: p.state.Workdir, Activate: new(bool)})
+	r, err := ask(ctx, p, protocol.NewSession, protocol.NewSessionParams{
+		Title: title, Workdir: p.state.Workdir,
+		Activate: new(bool),
+	})
 	if err != nil {
 		return failed(err)
 	}
@@ -94,7 +97,10 @@ func matching(list []protocol.SessionInfo, text string) []protocol.SessionInfo {
 }
 
 func branchSession(ctx context.Context, p place, entry string) outcome {
-	r, err := ask(ctx, p, protocol.BranchSession, protocol.BranchSessionParams{SessionID: p.state.SessionID, LeafID: entry, Activate: new(bool)})
+	r, err := ask(ctx, p, protocol.BranchSession, protocol.BranchSessionParams{
+		SessionID: p.state.SessionID, LeafID: entry,
+		Activate: new(bool),
+	})
 	if err != nil {
 		return failed(err)
 	}

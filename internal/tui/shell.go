@@ -33,14 +33,18 @@ func shellLine(text string) (line string, ok bool) {
 // with the line and its output.
 func runShell(ctx context.Context, p place, line string) outcome {
 	if p.running() {
-		return failed(errors.New("a run is active, and its order would break: !!COMMAND runs beside it, !COMMAND when it is over"))
+		return failed(
+			errors.New("a run is active, and its order would break: !!COMMAND runs beside it, !COMMAND when it is over"))
 	}
 	r, err := shell(ctx, p, line, "I ran this in the shell:\n\n$ "+line)
 	switch {
 	case err != nil:
 		return failed(err)
 	case r.MessageID == "":
-		return outcome{info: shown(line, r) + "\n\nThis core is an older one: the output does not join the conversation.", stays: true}
+		return outcome{
+			info:  shown(line, r) + "\n\nThis core is an older one: the output does not join the conversation.",
+			stays: true,
+		}
 	}
 	return outcome{}
 }
@@ -71,9 +75,13 @@ func shell(ctx context.Context, p place, line, note string) (r protocol.Extensio
 	}
 	c := client.New(conn)
 	defer c.Close()
-	r, err = client.Call(ctx, c, protocol.ExtensionCommand, protocol.ExtensionCommandParams{Scope: p.scope(), Name: "bash", Payload: args, Note: note})
+	r, err = client.Call(ctx, c, protocol.ExtensionCommand, protocol.ExtensionCommandParams{
+		Scope: p.scope(), Name: "bash",
+		Payload: args, Note: note,
+	})
 	var wire *protocol.Error
-	if errors.As(err, &wire) && wire.Code == protocol.CommandRejected && strings.HasPrefix(wire.Message, string(protocol.ExtensionNotFound)) {
+	if errors.As(err, &wire) && wire.Code == protocol.CommandRejected &&
+		strings.HasPrefix(wire.Message, string(protocol.ExtensionNotFound)) {
 		err = errors.New("this daemon has no tool bash, which runs shell lines")
 	}
 	return r, err

@@ -41,7 +41,8 @@ func TestShellLinesJoinTheConversationOrStayOut(t *testing.T) {
 	h.press("enter")
 	h.sees("I ran this in the shell", "in the 42")
 	other.sees("I ran this in the shell", "in the 42")
-	if got := said(); !strings.Contains(got, "in the 42") || !strings.Contains(got, "$ echo in the $((40+2)); exit 3") || !strings.Contains(got, `"role":"user"`) {
+	if got := said(); !strings.Contains(got, "in the 42") || !strings.Contains(got, "$ echo in the $((40+2)); exit 3") ||
+		!strings.Contains(got, `"role":"user"`) {
 		t.Errorf("the conversation has %s", got)
 	}
 	if h.state.Usage.OutputTokens > 0 || h.running() {
@@ -142,6 +143,7 @@ func TestAnOlderCoreKeepsNoShellLine(t *testing.T) {
 	h.press("enter")
 	h.until("how it ended", func() bool {
 		screen := unwrapped(h.screen())
-		return strings.Contains(screen, unwrapped("does not join the conversation")) || strings.Contains(screen, unwrapped("has no tool bash"))
+		return strings.Contains(screen, unwrapped("does not join the conversation")) ||
+			strings.Contains(screen, unwrapped("has no tool bash"))
 	})
 }

@@ -181,7 +181,9 @@ func (m *model) leave() {
 		m.unsent, m.sending = m.unsent[1:], false
 	}
 	isText := func(u unsent) bool { return u.text != "" }
-	text, abort := slices.ContainsFunc(m.unsent, isText), slices.ContainsFunc(m.unsent, func(u unsent) bool { return !isText(u) })
+	text, abort := slices.ContainsFunc(m.unsent, isText), slices.ContainsFunc(m.unsent, func(u unsent) bool {
+		return !isText(u)
+	})
 	m.talk.Clear()
 	m.stay()
 	if text {

@@ -49,7 +49,8 @@ func (u unsent) withSkill(ctx context.Context, p place) (unsent, error) {
 	}
 	s := r.Skills[0]
 	rest := strings.TrimSpace(behind(u.text))
-	u.text = strings.TrimSpace(fmt.Sprintf("Use the skill %s. Its folder is %s, and it says:\n\n%s\n\n%s", s.Name, filepath.Dir(s.Path), s.Text, rest))
+	u.text = strings.TrimSpace(fmt.Sprintf("Use the skill %s. Its folder is %s, and it says:\n\n%s\n\n%s", s.Name,
+		filepath.Dir(s.Path), s.Text, rest))
 	return u, nil
 }
 

@@ -18,7 +18,8 @@ func withSkill(t *testing.T, d *tuitest.Daemon) {
 	if err := os.MkdirAll(filepath.Join(d.Dir, ".agents", "skills", "review"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	d.Write(".agents/skills/review/SKILL.md", "---\nname: review\ndescription: How a change is read here.\n---\n\nTests first, then the rest.\n")
+	d.Write(".agents/skills/review/SKILL.md",
+		"---\nname: review\ndescription: How a change is read here.\n---\n\nTests first, then the rest.\n")
 }
 
 func TestASkillGoesWithTheText(t *testing.T) {
@@ -39,7 +40,8 @@ func TestASkillGoesWithTheText(t *testing.T) {
 		t.Errorf("got %q in the input", h.input.text())
 	}
 	said := asked(t, h)
-	if want := "Use the skill review. Its folder is " + filepath.Join(d.Dir, ".agents", "skills", "review") + ", and it says:\n\nTests first, then the rest.\n\nthe last commit"; said != want {
+	if want := "Use the skill review. Its folder is " + filepath.Join(d.Dir, ".agents", "skills", "review") +
+		", and it says:\n\nTests first, then the rest.\n\nthe last commit"; said != want {
 		t.Errorf("sent was %q, want %q", said, want)
 	}
 }

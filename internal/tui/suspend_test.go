@@ -31,7 +31,8 @@ func TestAScreenGoesOnAfterItsTerminalWasLent(t *testing.T) {
 	for range 3 {
 		out, in := io.Pipe()
 		f := newFrames()
-		program := tea.NewProgram(painted{lending{}, f}, tea.WithInput(nil), tea.WithOutput(in), tea.WithWindowSize(40, 5), tea.WithoutSignalHandler())
+		program := tea.NewProgram(painted{lending{}, f}, tea.WithInput(nil), tea.WithOutput(in), tea.WithWindowSize(40, 5),
+			tea.WithoutSignalHandler())
 		f.drive(program)
 		ended := make(chan error, 1)
 		go func() { _, err := program.Run(); in.Close(); ended <- err }()

@@ -114,8 +114,9 @@ func (o *Options) refused(r follow.Refused, known bool) bool {
 }
 
 // Run shows a session until the user leaves, ctx ends, or a SIGHUP, SIGTERM or
-// SIGQUIT comes; none of these is an error. That there is no such session is one. It blocks. Runs of the daemon go on. The
-// terminal is as it was when Run returns, after a panic too, which is an error.
+// SIGQUIT comes; none of these is an error. That there is no such session is one. It blocks. Runs
+// of the daemon go on. The terminal is as it was when Run returns, after a panic too, which is an
+// error.
 func Run(ctx context.Context, o Options) error {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
@@ -141,7 +142,10 @@ func runScreen(ctx context.Context, o Options, l *follow.Session) error {
 	// bubbletea's own signal handler knows no SIGHUP.
 	frames := newFrames()
 	defer frames.stop()
-	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithFPS(framesPerSecond), tea.WithoutSignalHandler(), tea.WithFilter(m.hold)}
+	options := []tea.ProgramOption{
+		tea.WithContext(ctx), tea.WithFPS(framesPerSecond), tea.WithoutSignalHandler(),
+		tea.WithFilter(m.hold),
+	}
 	if o.In == nil {
 		o.In = os.Stdin
 	}

@@ -167,13 +167,15 @@ func (m *model) imageLine() string {
 	}
 	const hint = " (with the next text; /image none takes it back)"
 	text := cell.Line("image "+strings.Join(names, ", "), 4*m.width)
-	return m.theme.Accent.Render(cell.Truncate(text, max(m.width-len(hint), m.width/2))) + m.theme.Dim.Render(cell.Truncate(hint, m.width/2))
+	return m.theme.Accent.Render(cell.Truncate(text, max(m.width-len(hint), m.width/2))) +
+		m.theme.Dim.Render(cell.Truncate(hint, m.width/2))
 }
 
 func (m *model) banner() string {
 	switch {
 	case m.leaving && m.running():
-		return m.theme.Warn.Render(m.keyed("clear", "again leaves nous; the run goes on") + " (" + m.keyed("stop", "ends it") + ")")
+		return m.theme.Warn.Render(m.keyed("clear", "again leaves nous; the run goes on") + " (" +
+			m.keyed("stop", "ends it") + ")")
 	case m.leaving:
 		return m.theme.Warn.Render(m.keyed("clear", "again leaves nous"))
 	case m.editing && m.offline == nil:

@@ -19,9 +19,11 @@ func (m *model) welcome() []string {
 	add("They go on when this screen is closed, and any other screen can show them.")
 	lines = append(lines, "")
 	if len(m.opts.SetUp) > 0 {
-		add("No model is chosen yet. " + m.theme.Accent.Render("Enter") + " chooses one and saves its key; so does nous setup in a shell.")
+		add("No model is chosen yet. " + m.theme.Accent.Render("Enter") +
+			" chooses one and saves its key; so does nous setup in a shell.")
 	} else {
-		add("No model is chosen yet. On " + cell.Line(cmp.Or(m.opts.Host, "the daemon's machine"), 80) + ", nous setup chooses one and saves its key.")
+		add("No model is chosen yet. On " + cell.Line(cmp.Or(m.opts.Host, "the daemon's machine"), 80) +
+			", nous setup chooses one and saves its key.")
 	}
 	lines = append(lines, "")
 	add(m.theme.Dim.Render("A line that begins with ! goes to the shell. ? shows the keys, / the commands."))

@@ -31,7 +31,8 @@ func TestArrowKeysOfAWheelAreItsReports(t *testing.T) {
 
 func TestWhatIsNotAllArrowKeysIsReadAsItIs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		parts := rapid.SliceOfN(rapid.SampledFrom([]string{"\x1b[A", "\x1b[B", "\x1bOA", "x", "\x1b", "[A"}), 1, 40).Draw(t, "parts")
+		parts := rapid.SliceOfN(rapid.SampledFrom([]string{"\x1b[A", "\x1b[B", "\x1bOA", "x", "\x1b", "[A"}), 1, 40).Draw(t,
+			"parts")
 		read := []byte(strings.Join(parts, ""))
 		was := bytes.Clone(read)
 		n := asWheel(read)
@@ -47,7 +48,10 @@ func TestWhatIsNotAllArrowKeysIsReadAsItIs(t *testing.T) {
 var arrowsOnly = strings.NewReplacer("\x1b[A", "", "\x1bOA", "", "\x1b[B", "")
 
 func TestTheMouseIsTheTerminalsWhereShiftDoesNotSelect(t *testing.T) {
-	for env, want := range map[string]bool{"TERM=xterm-256color": true, "TERM=linux": false, "TERM_PROGRAM=Apple_Terminal": false} {
+	for env, want := range map[string]bool{
+		"TERM=xterm-256color": true, "TERM=linux": false,
+		"TERM_PROGRAM=Apple_Terminal": false,
+	} {
 		name, value, _ := strings.Cut(env, "=")
 		got := selects(func(n string) string {
 			if n == name {

@@ -75,7 +75,8 @@ func Directly(ctx context.Context, c Command, out io.Writer) error {
 	cmd.WaitDelay = stopTime
 	// A session of its own: what git runs can be ended with it, and asks nobody on the terminal.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) } // git then takes back what it has made
+	// git then takes back what it has made
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	said := bounded{}
 	cmd.Stderr = &said
 	err := cmd.Run()
@@ -115,7 +116,10 @@ func (p place) git(ctx context.Context, args ...string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeLimit, fmt.Errorf("it was not done within %v", timeLimit))
 	defer cancel()
-	fixed := slices.Concat([]string{"git", "--no-pager"}, p.at, []string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"}, p.config)
+	fixed := slices.Concat([]string{"git", "--no-pager"}, p.at, []string{
+		"-c", "core.hooksPath=/dev/null", "-c",
+		"core.fsmonitor=false",
+	}, p.config)
 	c := Command{Path: program, Args: append(fixed, args...), Write: p.write}
 	c.Env = append([]string{"LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0"}, p.env...)
 	var out bounded

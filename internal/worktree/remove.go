@@ -132,13 +132,15 @@ func (p place) inert(ctx context.Context) (place, error) {
 
 // uncommitted fails for what a commit would have, ignored files aside.
 func uncommitted(ctx context.Context, at place, dir string) error {
-	out, err := at.git(ctx, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=dirty")
+	out, err := at.git(ctx, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all",
+		"--ignore-submodules=dirty")
 	if err != nil {
 		return err
 	}
-	return unsaved(dir, "changes that are not committed", strings.Split(strings.TrimSuffix(out, "\x00"), "\x00"), func(entry string) string {
-		return fmt.Sprintf("%.200q", entry[min(len(entry), len("XY ")):])
-	})
+	return unsaved(dir, "changes that are not committed", strings.Split(strings.TrimSuffix(out, "\x00"), "\x00"),
+		func(entry string) string {
+			return fmt.Sprintf("%.200q", entry[min(len(entry), len("XY ")):])
+		})
 }
 
 // hidden fails for files that differ from the commit, whatever git's index says of them:
@@ -152,7 +154,8 @@ func hidden(ctx context.Context, at place, dir string) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(own)) }()
 	at.env = append(slices.Clip(at.env), "GIT_INDEX_FILE="+filepath.Join(own, "index"))
-	at.config = append(slices.Clip(at.config), "-c", "core.sparseCheckout=false", "-c", "core.ignoreStat=false", "-c", "core.splitIndex=false")
+	at.config = append(slices.Clip(at.config), "-c", "core.sparseCheckout=false", "-c", "core.ignoreStat=false", "-c",
+		"core.splitIndex=false")
 	_, err = at.git(ctx, "read-tree", "HEAD")
 	if err == nil {
 		_, err = at.git(ctx, "update-index", "-q", "--really-refresh")
@@ -164,13 +167,19 @@ func hidden(ctx context.Context, at place, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	return unsaved(dir, "files that are not as committed, though git status does not show it, or a filter of the repository's own would have to be run to see",
-		strings.Split(strings.TrimSuffix(out, "\x00"), "\x00"), func(name string) string { return fmt.Sprintf("%.200q", name) })
+	return unsaved(dir, "files that are not as committed, though git status does not show it, or a filter of the "+
+		"repository's own would have to be run to see",
+		strings.Split(strings.TrimSuffix(out, "\x00"), "\x00"), func(name string) string {
+			return fmt.Sprintf("%.200q", name)
+		})
 }
 
 // underWay are the names that git gives, in a worktree's own part of the repository, to
 // what it has begun and not ended. Some of it is nowhere else, as what a rebase has stashed.
-var underWay = []string{"rebase-merge", "rebase-apply", "sequencer", "MERGE_HEAD", "MERGE_AUTOSTASH", "CHERRY_PICK_HEAD", "REVERT_HEAD"}
+var underWay = []string{
+	"rebase-merge", "rebase-apply", "sequencer", "MERGE_HEAD", "MERGE_AUTOSTASH",
+	"CHERRY_PICK_HEAD", "REVERT_HEAD",
+}
 
 // unended fails for a rebase, a merge and the like that has not ended.
 func unended(gitDir, dir string) error {
@@ -188,7 +197,11 @@ func unended(gitDir, dir string) error {
 
 // unshared fails for commits that only the worktree's own branch has.
 func unshared(ctx context.Context, at place, dir string) error {
-	args := []string{"rev-list", "--oneline", fmt.Sprint("--max-count=", maxNamed+1), "HEAD", "--glob=refs/worktree", "--not"} // those refs go with it
+	// those refs go with it
+	args := []string{
+		"rev-list", "--oneline", fmt.Sprint("--max-count=", maxNamed+1), "HEAD", "--glob=refs/worktree",
+		"--not",
+	}
 	branch, err := at.git(ctx, "symbolic-ref", "--quiet", "HEAD")
 	if err == nil { // a name has none of *, ? and [
 		args = append(args, "--exclude="+strings.TrimPrefix(strings.TrimSpace(branch), "refs/heads/"))
@@ -197,7 +210,8 @@ func unshared(ctx context.Context, at place, dir string) error {
 	if err != nil {
 		return err
 	}
-	return unsaved(dir, "commits that no other branch and no remote has", strings.Split(strings.TrimSuffix(out, "\n"), "\n"), func(commit string) string {
+	return unsaved(dir, "commits that no other branch and no remote has", strings.Split(strings.TrimSuffix(out, "\n"),
+		"\n"), func(commit string) string {
 		return fmt.Sprintf("%.100s", commit)
 	})
 }

@@ -69,7 +69,8 @@ func TestRemoveLosesNothingThatStatusDoesNotShow(t *testing.T) {
 			commit(t, filepath.Join(tree.Dir, "vendor/lib"), "mine")
 		}, `"vendor/lib"`},
 		"a submodule": {func(t *testing.T, tree Tree) {
-			run(t, tree.Dir, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", filepath.Dir(tree.common), "module")
+			run(t, tree.Dir, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", filepath.Dir(tree.common),
+				"module")
 			run(t, tree.Dir, "commit", "-q", "-m", "module")
 			run(t, filepath.Dir(tree.common), "merge", "-q", "x")
 			run(t, filepath.Join(tree.Dir, "module"), "config", "core.fsmonitor", "touch "+filepath.Join(tree.base, "ran")+";:")
@@ -108,7 +109,9 @@ func TestRemoveLosesNothingThatStatusDoesNotShow(t *testing.T) {
 // own configuration makes of it.
 func TestRemoveOfWhatIsCommitted(t *testing.T) {
 	for name, do := range map[string]func(t *testing.T, tree Tree){
-		"assumed unchanged": func(t *testing.T, tree Tree) { run(t, tree.Dir, "update-index", "--assume-unchanged", "first") },
+		"assumed unchanged": func(t *testing.T, tree Tree) {
+			run(t, tree.Dir, "update-index", "--assume-unchanged", "first")
+		},
 		"sparse": func(t *testing.T, tree Tree) {
 			run(t, tree.Dir, "sparse-checkout", "set", "--no-cone", "second")
 			if _, err := os.Stat(filepath.Join(tree.Dir, "first")); err == nil {
@@ -127,7 +130,9 @@ func TestRemoveOfWhatIsCommitted(t *testing.T) {
 			write(t, filepath.Join(tree.Dir, "first"), "FIRST")
 			t.Cleanup(func() { _ = os.Remove(filepath.Join(tree.base, "config")) })
 		},
-		"a filter that nothing uses": func(t *testing.T, tree Tree) { run(t, tree.Dir, "config", "filter.x y.z.clean", "false") },
+		"a filter that nothing uses": func(t *testing.T, tree Tree) {
+			run(t, tree.Dir, "config", "filter.x y.z.clean", "false")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, home := repo(t, "shop"), folder(t)

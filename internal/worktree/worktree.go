@@ -56,7 +56,8 @@ func linkOf(dir string) (link, error) {
 	if err != nil {
 		return link{}, err
 	}
-	if filepath.Dir(l.gitDir) != filepath.Join(l.common, "worktrees") || !same(gitfile.Join(l.gitDir, back), filepath.Join(dir, ".git")) {
+	if filepath.Dir(l.gitDir) != filepath.Join(l.common, "worktrees") ||
+		!same(gitfile.Join(l.gitDir, back), filepath.Join(dir, ".git")) {
 		return link{}, fmt.Errorf("%s does not belong to %s", l.gitDir, dir)
 	}
 	return l, nil

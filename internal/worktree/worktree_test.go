@@ -37,7 +37,8 @@ func folder(t *testing.T) string {
 
 func run(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=A", "-c", "user.email=a@example.com"}, args...)...)
+	cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=A", "-c", "user.email=a@example.com"},
+		args...)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("git %q: %v\n%s", args, err, out)
@@ -295,7 +296,8 @@ func TestRepositoriesOfOneNameAreKeptApart(t *testing.T) {
 	one, two, home := repo(t, "shop"), repo(t, "shop"), folder(t)
 	first := add(t, one, home, "x")
 	for _, c := range []struct{ repo, branch, want string }{
-		{two, "x", "shop-2/x"}, {one, "y", "shop/y"}, {two, "y", "shop-2/y"}, {first.Dir, "z", "shop/z"}, // from a worktree, too
+		// from a worktree, too
+		{two, "x", "shop-2/x"}, {one, "y", "shop/y"}, {two, "y", "shop-2/y"}, {first.Dir, "z", "shop/z"},
 	} {
 		if got := add(t, c.repo, home, c.branch).Dir; got != filepath.Join(home, c.want) {
 			t.Errorf("got %s, want %s", got, c.want)

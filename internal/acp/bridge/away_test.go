@@ -43,7 +43,9 @@ func TestLoadDuringAStream(t *testing.T) {
 		all.Go(func() {
 			late := newEditor(t, d.Socket)
 			late.must(acp.SessionLoad, `{"sessionId":"`+s+`","cwd":"/","mcpServers":[]}`)
-			late.awaitUpdate(s, 0, "the last word", func(u update) bool { return strings.HasSuffix(u.text(), "w1499") && u.Kind == acp.AgentChunk })
+			late.awaitUpdate(s, 0, "the last word", func(u update) bool {
+				return strings.HasSuffix(u.text(), "w1499") && u.Kind == acp.AgentChunk
+			})
 			if diff := cmp.Diff([]string{"user: " + text, "agent: " + text}, conversation(late.updates(s, 0, -1))); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -87,7 +89,10 @@ func TestTheDaemonGoesAway(t *testing.T) {
 	taken := e.prompt(s, "never mind")
 	e.notify(acp.CancelRequest, `{"requestId":`+taken+`}`)
 	d.Start()
-	for id, want := range map[string]acp.StopReason{first: acp.EndTurn, second: acp.EndTurn, third: acp.EndTurn, taken: acp.StopCancelled} {
+	for id, want := range map[string]acp.StopReason{
+		first: acp.EndTurn, second: acp.EndTurn, third: acp.EndTurn,
+		taken: acp.StopCancelled,
+	} {
 		if got := e.stop(id); got != want {
 			t.Errorf("prompt %s: got %s, want %s", id, got, want)
 		}
@@ -119,7 +124,8 @@ func TestNoDaemon(t *testing.T) {
 	d := tuitest.NewDaemon(t, noused, "")
 	e := newEditor(t, d.Socket)
 	m := e.reply(e.send(acp.SessionNew, `{"cwd":"/","mcpServers":[]}`))
-	if m.Error == nil || m.Error.Code != acp.InternalError || !strings.Contains(m.Error.Message, "no daemon at "+d.Socket) || !e.log.has("no daemon") {
+	if m.Error == nil || m.Error.Code != acp.InternalError ||
+		!strings.Contains(m.Error.Message, "no daemon at "+d.Socket) || !e.log.has("no daemon") {
 		t.Errorf("got %+v", m)
 	}
 	d.Start()
@@ -172,14 +178,21 @@ func TestAnEditorThatStopsReading(t *testing.T) {
 	to := &stuck{loaded: make(chan struct{}), stop: make(chan struct{})}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Run(context.Background(), Options{Daemon: follow.Socket(d.Socket), In: in, Out: to, Log: func(string, ...any) {}})
+		ended <- Run(context.Background(), Options{
+			Daemon: follow.Socket(d.Socket), In: in, Out: to,
+			Log: func(string, ...any) {},
+		})
 	}()
 	fmt.Fprintf(out, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}`+"\n")
-	fmt.Fprintf(out, `{"jsonrpc":"2.0","id":2,"method":"session/load","params":{"sessionId":"%s","cwd":"/","mcpServers":[]}}`+"\n", s)
+	fmt.Fprintf(out,
+		`{"jsonrpc":"2.0","id":2,"method":"session/load","params":{"sessionId":"%s","cwd":"/","mcpServers":[]}}`+"\n", s)
 	<-to.loaded
 	var unread *acp.UnreadError
 	for range 100 {
-		said := command(t, d.Socket, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: s}, Text: numbered(2000)})
+		said := command(t, d.Socket, protocol.Prompt, protocol.PromptParams{
+			Scope: protocol.Scope{SessionID: s},
+			Text:  numbered(2000),
+		})
 		if said.Result == nil || !strings.HasSuffix(said.Result.Output, "w1999") {
 			t.Fatal("a run did not say everything")
 		}
@@ -230,7 +243,9 @@ func TestAllSeeTheSame(t *testing.T) {
 			over = true
 		}
 	}
-	two.awaitUpdate(s, 0, "the last word", func(u update) bool { return strings.HasSuffix(u.text(), "w299") && u.Kind == acp.AgentChunk })
+	two.awaitUpdate(s, 0, "the last word", func(u update) bool {
+		return strings.HasSuffix(u.text(), "w299") && u.Kind == acp.AgentChunk
+	})
 	if said != text {
 		t.Errorf("the socket says %q", said)
 	}

@@ -166,7 +166,8 @@ func (b *bridge) initialize(r *acp.Request) {
 func (b *bridge) authenticate(r *acp.Request) {
 	p, err := acp.Decode[acp.AuthenticateParams](r.Params)
 	if err == nil {
-		err = acp.Errorf(acp.InvalidParams, "methodId: there is no method %.80q: anyone who may use the socket may use the daemon", *p.MethodID)
+		err = acp.Errorf(acp.InvalidParams,
+			"methodId: there is no method %.80q: anyone who may use the socket may use the daemon", *p.MethodID)
 	}
 	r.Fail(err)
 }
@@ -198,7 +199,9 @@ func ask[P protocol.Params, R protocol.Reply](ctx context.Context, b *bridge, de
 }
 
 // tell sends one command on a connection of its own.
-func tell[P protocol.Params, R protocol.Reply](ctx context.Context, b *bridge, def protocol.Def[P, R], p P) (r R, err error) {
+func tell[P protocol.Params, R protocol.Reply](ctx context.Context, b *bridge, def protocol.Def[P, R], p P) (r R,
+	err error,
+) {
 	conn, err := b.connect(ctx)
 	if err != nil {
 		return r, err

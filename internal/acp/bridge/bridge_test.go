@@ -43,7 +43,8 @@ func TestLoadShowsWhatWasSaid(t *testing.T) {
 		id := again.send(acp.SessionLoad, `{"sessionId":"`+s+`","cwd":"/","mcpServers":[]}`)
 		_, at := again.await(from, "the answer", func(m message) bool { return m.Method == "" && string(m.ID) == id })
 		got := conversation(again.updates(s, from, at))
-		want := slices.Insert(slices.Clone(said), 0, "user: ?hm\nfirst\n!write {\"path\":\"x.txt\",\"content\":\"a\\n\"}\n!read {\"path\":\"none\"}")
+		want := slices.Insert(slices.Clone(said), 0,
+			"user: ?hm\nfirst\n!write {\"path\":\"x.txt\",\"content\":\"a\\n\"}\n!read {\"path\":\"none\"}")
 		want = slices.Insert(want, len(want)-1, "user: second")
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("the replay (-want +got):\n%s", diff)
@@ -56,7 +57,9 @@ func TestLoadShowsWhatWasSaid(t *testing.T) {
 	if diff := cmp.Diff([]string{"agent: third"}, conversation(quiet.updates(s, 0, -1))); diff != "" {
 		t.Errorf("who resumes (-want +got):\n%s", diff)
 	}
-	live.awaitUpdate(s, 0, "the other editor's text", func(u update) bool { return u.Kind == acp.UserChunk && u.text() == "third" })
+	live.awaitUpdate(s, 0, "the other editor's text", func(u update) bool {
+		return u.Kind == acp.UserChunk && u.text() == "third"
+	})
 }
 
 // What is typed while the session runs waits its turn, and is answered at the end of

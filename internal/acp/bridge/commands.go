@@ -50,15 +50,27 @@ func (w *window) findCommands() {
 
 func (f written) commands() []acp.Command {
 	list := []acp.Command{
-		{Name: commandCompact, Description: "summarise the older part of the conversation", Input: &acp.Hint{Hint: "what the summary should mind"}},
-		{Name: commandModel, Description: "choose the model; without a name, say which there are", Input: &acp.Hint{Hint: "PROVIDER/NAME"}},
+		{
+			Name: commandCompact, Description: "summarise the older part of the conversation",
+			Input: &acp.Hint{Hint: "what the summary should mind"},
+		},
+		{
+			Name: commandModel, Description: "choose the model; without a name, say which there are",
+			Input: &acp.Hint{Hint: "PROVIDER/NAME"},
+		},
 	}
 	for _, skill := range f.skills {
-		list = append(list, acp.Command{Name: skillPrefix + skill.Name, Description: line(skill.Description), Input: &acp.Hint{Hint: "what to do with it"}})
+		list = append(list, acp.Command{
+			Name: skillPrefix + skill.Name, Description: line(skill.Description),
+			Input: &acp.Hint{Hint: "what to do with it"},
+		})
 	}
 	for _, s := range f.servers {
 		for _, p := range s.Prompts {
-			list = append(list, acp.Command{Name: s.Name + "." + p.Name, Description: line(p.Description), Input: argumentsOf(p)})
+			list = append(list, acp.Command{
+				Name: s.Name + "." + p.Name, Description: line(p.Description),
+				Input: argumentsOf(p),
+			})
 		}
 	}
 	return list
@@ -129,7 +141,10 @@ func (w *window) compact(r *acp.Request, instruction string) {
 		if _, err := turn(); err != nil {
 			return protocol.Compaction{}, err
 		}
-		return once(w.ctx, w, protocol.CompactSession, protocol.CompactSessionParams{Scope: protocol.Scope{SessionID: w.id}, Instruction: instruction})
+		return once(w.ctx, w, protocol.CompactSession, protocol.CompactSessionParams{
+			Scope:       protocol.Scope{SessionID: w.id},
+			Instruction: instruction,
+		})
 	}, func(c protocol.Compaction, err error) {
 		w.finish(p, fmt.Sprintf("The conversation of %d tokens was summarised.", c.TokensBefore), err)
 	})
@@ -147,7 +162,10 @@ func (w *window) listModels(r *acp.Request) {
 func (w *window) chooseModel(r *acp.Request, name string) {
 	p, _ := w.local(r)
 	away(w, func() (protocol.ModelAccepted, error) {
-		return insist(w.ctx, w, protocol.SetModel, protocol.SetModelParams{Scope: protocol.Scope{SessionID: w.id}, Model: name})
+		return insist(w.ctx, w, protocol.SetModel, protocol.SetModelParams{
+			Scope: protocol.Scope{SessionID: w.id},
+			Model: name,
+		})
 	}, func(m protocol.ModelAccepted, err error) {
 		if err == nil {
 			w.b.keep(w.id)
@@ -167,7 +185,9 @@ var (
 
 // meant is what a person means by a text: with what its skill says, and with what
 // servers have for it. What names no server stays as it is.
-func meant(ctx context.Context, w *window, text string, images []protocol.AttachmentParams) (string, []protocol.AttachmentParams, error) {
+func meant(ctx context.Context, w *window, text string, images []protocol.AttachmentParams) (string,
+	[]protocol.AttachmentParams, error,
+) {
 	text, err := withSkill(ctx, w, text)
 	if err != nil || !calledPrompt().MatchString(text) && !namedResource().MatchString(text) {
 		return text, images, err
@@ -192,7 +212,10 @@ func withSkill(ctx context.Context, w *window, text string) (string, error) {
 	if i := strings.IndexAny(name, " \t\n"); i >= 0 {
 		name, rest = name[:i], strings.TrimSpace(name[i:])
 	}
-	r, err := insist(ctx, w, protocol.ListSkills, protocol.ListSkillsParams{Scope: protocol.Scope{SessionID: w.id}, Name: name})
+	r, err := insist(ctx, w, protocol.ListSkills, protocol.ListSkillsParams{
+		Scope: protocol.Scope{SessionID: w.id},
+		Name:  name,
+	})
 	if err != nil {
 		return "", err
 	}
@@ -200,5 +223,6 @@ func withSkill(ctx context.Context, w *window, text string) (string, error) {
 		return "", errors.New("the daemon did not say what the skill is")
 	}
 	s := r.Skills[0]
-	return strings.TrimSpace(fmt.Sprintf("Use the skill %s. Its folder is %s, and it says:\n\n%s\n\n%s", s.Name, filepath.Dir(s.Path), s.Text, rest)), nil
+	return strings.TrimSpace(fmt.Sprintf("Use the skill %s. Its folder is %s, and it says:\n\n%s\n\n%s", s.Name,
+		filepath.Dir(s.Path), s.Text, rest)), nil
 }

@@ -35,7 +35,10 @@ func textOf(blocks []acp.ContentBlock) (text string, images []protocol.Attachmen
 		case b.Resource.Text != nil:
 			embed(&out, *b.Resource)
 		default:
-			images = append(images, protocol.AttachmentParams{Data: *b.Resource.Blob, MediaType: b.Resource.MimeType, Name: nameOf(b.Resource.URI)})
+			images = append(images, protocol.AttachmentParams{
+				Data: *b.Resource.Blob, MediaType: b.Resource.MimeType,
+				Name: nameOf(b.Resource.URI),
+			})
 			size += len(*b.Resource.Blob)
 		}
 	}
@@ -47,7 +50,8 @@ func textOf(blocks []acp.ContentBlock) (text string, images []protocol.Attachmen
 	case strings.TrimSpace(text) == "":
 		return "", nil, acp.Errorf(acp.InvalidParams, "prompt: want a text")
 	case len(text)+size > maxPrompt:
-		return "", nil, acp.Errorf(acp.InvalidParams, "prompt: is %d bytes long, at most %d are allowed", len(text)+size, maxPrompt)
+		return "", nil, acp.Errorf(acp.InvalidParams, "prompt: is %d bytes long, at most %d are allowed", len(text)+size,
+			maxPrompt)
 	}
 	return text, images, nil
 }
@@ -56,7 +60,8 @@ func textOf(blocks []acp.ContentBlock) (text string, images []protocol.Attachmen
 // else with a space where there is none.
 func join(out *strings.Builder, part string, paragraph bool) {
 	before := out.String()
-	if before != "" && part != "" && !strings.ContainsAny(before[len(before)-1:], " \t\n([{\"'`@") && !strings.ContainsAny(part[:1], " \t\n.,;:!?)]}\"'`") {
+	if before != "" && part != "" && !strings.ContainsAny(before[len(before)-1:], " \t\n([{\"'`@") &&
+		!strings.ContainsAny(part[:1], " \t\n.,;:!?)]}\"'`") {
 		if paragraph {
 			out.WriteByte('\n')
 		} else {

@@ -133,13 +133,19 @@ func openEditor(t testing.TB, socket string, with ...func(*Options)) *editor {
 	t.Helper()
 	fromEditor, in := io.Pipe()
 	out, toEditor := io.Pipe()
-	e := &editor{t: t, in: in, ended: make(chan struct{}), sent: map[string]string{}, schema: official(t), log: logged{news: make(chan struct{}, 1)}}
+	e := &editor{
+		t: t, in: in, ended: make(chan struct{}), sent: map[string]string{}, schema: official(t),
+		log: logged{news: make(chan struct{}, 1)},
+	}
 	e.changed = sync.NewCond(&e.mu)
 	var reading sync.WaitGroup
 	reading.Go(func() { e.read(out) })
 	go func() {
 		defer close(e.ended)
-		o := Options{Daemon: follow.Socket(socket), Local: true, In: fromEditor, Out: toEditor, Log: e.log.add, Version: "test", Patience: hang}
+		o := Options{
+			Daemon: follow.Socket(socket), Local: true, In: fromEditor, Out: toEditor, Log: e.log.add,
+			Version: "test", Patience: hang,
+		}
 		for _, set := range with {
 			set(&o)
 		}
@@ -208,11 +214,13 @@ func (e *editor) all() []message {
 
 // answer answers a question of the bridge's.
 func (e *editor) answer(id jsontext.Value, option string) {
-	e.write(`{"jsonrpc":"2.0","id":` + string(id) + `,"result":{"outcome":{"outcome":"selected","optionId":"` + option + `"}}}`)
+	e.write(`{"jsonrpc":"2.0","id":` + string(id) + `,"result":{"outcome":{"outcome":"selected","optionId":"` + option +
+		`"}}}`)
 }
 
 func (e *editor) write(line string) {
-	if _, err := io.WriteString(e.in, strings.ReplaceAll(line, "\n", "")+"\n"); err != nil && !errors.Is(err, io.ErrClosedPipe) && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, os.ErrClosed) {
+	if _, err := io.WriteString(e.in, strings.ReplaceAll(line, "\n", "")+"\n"); err != nil &&
+		!errors.Is(err, io.ErrClosedPipe) && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, os.ErrClosed) {
 		e.t.Error(err)
 	}
 }

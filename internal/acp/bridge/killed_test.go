@@ -147,7 +147,8 @@ func oneLife(t *testing.T, program, socket, s, name string) {
 // user's is there once.
 func texts(e *editor, socket, s string) (out []string) {
 	seen := map[string]bool{}
-	for _, raw := range command(e.t.(*testing.T), socket, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: s}}).Messages {
+	for _, raw := range command(e.t.(*testing.T), socket, protocol.GetMessages,
+		protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: s}}).Messages {
 		m := decodeEntry(raw)
 		switch {
 		case m.Role == "user":

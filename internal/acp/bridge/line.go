@@ -95,7 +95,9 @@ func (b *bridge) connect(ctx context.Context) (net.Conn, error) {
 
 // persist sends a command that has a key until a daemon has answered it. Where none can
 // have got it, ctx ends that, and so does a daemon that does not start.
-func persist[P protocol.Params, R protocol.Reply](ctx context.Context, w *window, def protocol.Def[P, R], p P) (R, error) {
+func persist[P protocol.Params, R protocol.Reply](ctx context.Context, w *window, def protocol.Def[P, R], p P) (R,
+	error,
+) {
 	sent := false
 	for t := w.b.tries(); ; {
 		r, err := follow.Do(w.ctx, w.link, def, p)
@@ -113,7 +115,9 @@ func persist[P protocol.Params, R protocol.Reply](ctx context.Context, w *window
 }
 
 // insist asks what may be asked twice until a daemon has answered it, or ctx ends.
-func insist[P protocol.Params, R protocol.Reply](ctx context.Context, w *window, def protocol.Def[P, R], p P) (R, error) {
+func insist[P protocol.Params, R protocol.Reply](ctx context.Context, w *window, def protocol.Def[P, R], p P) (R,
+	error,
+) {
 	return whenever(ctx, w, def, p, func(err error) bool { return offline(err) || again(err) })
 }
 
@@ -122,7 +126,9 @@ func once[P protocol.Params, R protocol.Reply](ctx context.Context, w *window, d
 	return whenever(ctx, w, def, p, offline)
 }
 
-func whenever[P protocol.Params, R protocol.Reply](ctx context.Context, w *window, def protocol.Def[P, R], p P, again func(error) bool) (R, error) {
+func whenever[P protocol.Params, R protocol.Reply](ctx context.Context, w *window, def protocol.Def[P, R], p P,
+	again func(error) bool,
+) (R, error) {
 	for t := w.b.tries(); ; {
 		r, err := follow.Do(ctx, w.link, def, p)
 		if err == nil || !again(err) {
@@ -138,7 +144,8 @@ func whenever[P protocol.Params, R protocol.Reply](ctx context.Context, w *windo
 // key, when the daemon answers again.
 func again(err error) bool {
 	var wire *protocol.Error
-	return lost(err) || errors.As(err, &wire) && (wire.Reason() == protocol.ShuttingDown || wire.Reason() == protocol.TooManyPending)
+	return lost(err) || errors.As(err, &wire) && (wire.Reason() == protocol.ShuttingDown ||
+		wire.Reason() == protocol.TooManyPending)
 }
 
 // lost tells whether a daemon may have done a command although it has not answered.
@@ -217,7 +224,10 @@ func (w *window) takeBack(id string) {
 		if p.sent.InputID == "" {
 			return a, nil
 		}
-		_, err = insist(w.ctx, w, protocol.Withdraw, protocol.WithdrawParams{Scope: protocol.Scope{SessionID: w.id}, InputID: p.sent.InputID})
+		_, err = insist(w.ctx, w, protocol.Withdraw, protocol.WithdrawParams{
+			Scope:   protocol.Scope{SessionID: w.id},
+			InputID: p.sent.InputID,
+		})
 		if err == nil || !w.cancelOpen(p, before) {
 			return a, nil
 		}

@@ -41,7 +41,8 @@ func TestOfficialClient(t *testing.T) {
 	if err := os.WriteFile(at, script, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(filepath.Join(installed, "node_modules"), filepath.Join(filepath.Dir(at), "node_modules")); err != nil {
+	if err := os.Symlink(filepath.Join(installed, "node_modules"), filepath.Join(filepath.Dir(at), "node_modules")); err !=
+		nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), hang)
@@ -72,7 +73,8 @@ func TestAcpx(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), hang)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, filepath.Join(bin, "acpx"), append([]string{"--agent", nous + " --socket " + d.Socket + " acp", "--cwd", d.Dir, "--ttl", "1"}, args...)...)
+		cmd := exec.CommandContext(ctx, filepath.Join(bin, "acpx"),
+			append([]string{"--agent", nous + " --socket " + d.Socket + " acp", "--cwd", d.Dir, "--ttl", "1"}, args...)...)
 		cmd.Env, cmd.WaitDelay = d.Env("PATH="+bin+":"+os.Getenv("PATH")), time.Second
 		out, err := cmd.CombinedOutput()
 		if err != nil {

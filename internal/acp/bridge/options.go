@@ -56,9 +56,18 @@ func (w *window) options() []acp.ConfigOption {
 	}
 	return []acp.ConfigOption{
 		{ID: optionModel, Name: "Model", Category: "model", Type: "select", Current: model, Options: w.modelValues(model)},
-		{ID: optionEffort, Name: "Effort", Description: "how hard the model thinks", Category: "thought_level", Type: "select", Current: effort, Options: efforts},
-		{ID: optionApprovals, Name: "Approvals", Description: "ask, allow or deny approvals", Category: "mode", Type: "select", Current: string(s.ApprovalMode), Options: approvals},
-		{ID: optionSteering, Name: "Steering", Description: "how many waiting texts are delivered at once", Type: "select", Current: string(s.SteeringMode), Options: steering},
+		{
+			ID: optionEffort, Name: "Effort", Description: "how hard the model thinks", Category: "thought_level",
+			Type: "select", Current: effort, Options: efforts,
+		},
+		{
+			ID: optionApprovals, Name: "Approvals", Description: "ask, allow or deny approvals", Category: "mode",
+			Type: "select", Current: string(s.ApprovalMode), Options: approvals,
+		},
+		{
+			ID: optionSteering, Name: "Steering", Description: "how many waiting texts are delivered at once", Type: "select",
+			Current: string(s.SteeringMode), Options: steering,
+		},
 	}
 }
 
@@ -83,7 +92,10 @@ func modelName(m protocol.ModelInfo) string {
 // modelValues are the models that are known, the one that is chosen among them.
 func (w *window) modelValues(current string) (list []acp.ConfigValue) {
 	for _, m := range w.models {
-		if m.Model != "" && (m.Name != "" || m.Model == "offline") && !slices.ContainsFunc(list, func(v acp.ConfigValue) bool { return v.Value == m.Model }) {
+		if m.Model != "" && (m.Name != "" || m.Model == "offline") &&
+			!slices.ContainsFunc(list, func(v acp.ConfigValue) bool {
+				return v.Value == m.Model
+			}) {
 			list = append(list, acp.ConfigValue{Value: m.Model, Name: m.Model})
 		}
 	}
@@ -223,7 +235,8 @@ func (w *window) setOption(r *acp.Request) {
 	case optionApprovals:
 		w.setApprovals(r, "value", *p.Value, answer)
 	case optionSteering:
-		choose(w, r, protocol.SetSteeringMode, protocol.SetModeParams{Scope: scope, Mode: protocol.Mode(*p.Value)}, "value", answer)
+		choose(w, r, protocol.SetSteeringMode, protocol.SetModeParams{Scope: scope, Mode: protocol.Mode(*p.Value)}, "value",
+			answer)
 	default:
 		r.Fail(acp.Errorf(acp.InvalidParams, "configId: there is no option %.80q", *p.ConfigID))
 	}
@@ -237,7 +250,9 @@ func (w *window) setApprovals(r *acp.Request, field, mode string, answer func() 
 
 // choose sends a choice and answers with the state that came of it. What is wrong
 // with it names the field as the client calls it.
-func choose[P protocol.Params, R protocol.Reply](w *window, r *acp.Request, def protocol.Def[P, R], p P, field string, answer func() any) {
+func choose[P protocol.Params, R protocol.Reply](w *window, r *acp.Request, def protocol.Def[P, R], p P, field string,
+	answer func() any,
+) {
 	answering(w, r, func() (s protocol.State, err error) {
 		if _, err = insist(w.ctx, w, def, p); err == nil {
 			s, err = insist(w.ctx, w, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: w.id}})

@@ -44,7 +44,7 @@ func (w *window) prompt(r *acp.Request) {
 		Scope: protocol.Scope{SessionID: *params.SessionID}, Text: text, Wait: &no, StreamingBehavior: protocol.KindFollowUp,
 		IdempotencyKey: "acp-" + rand.Text(), Attachments: images,
 	}
-	deliver(ctx, w, r, &send.Text, &send.Attachments, func() (protocol.InputAccepted, error) {
+	w.deliver(ctx, r, &send.Text, &send.Attachments, func() (protocol.InputAccepted, error) {
 		reply, err := persist(ctx, w, protocol.Prompt, send)
 		if err != nil || reply.Accepted == nil {
 			return protocol.InputAccepted{}, err
@@ -56,7 +56,9 @@ func (w *window) prompt(r *acp.Request) {
 
 // deliver makes of a text what is meant by it and sends it, in its turn. From the
 // moment when it is sent until it is accepted the window minds whose texts are whose.
-func deliver(ctx context.Context, w *window, r *acp.Request, text *string, images *[]protocol.AttachmentParams, send func() (protocol.InputAccepted, error), accepted func(protocol.InputAccepted, error)) {
+func (w *window) deliver(ctx context.Context, r *acp.Request, text *string, images *[]protocol.AttachmentParams,
+	send func() (protocol.InputAccepted, error), accepted func(protocol.InputAccepted, error),
+) {
 	sent := false
 	answering(w, r, inLine(ctx, w, func() (a protocol.InputAccepted, err error) {
 		if _, err := w.payAbort(); err != nil {
@@ -80,7 +82,9 @@ func deliver(ctx context.Context, w *window, r *acp.Request, text *string, image
 	})
 }
 
-func (w *window) readPrompt(r *acp.Request) (p acp.PromptParams, text string, images []protocol.AttachmentParams, ok bool) {
+func (w *window) readPrompt(r *acp.Request) (p acp.PromptParams, text string, images []protocol.AttachmentParams,
+	ok bool,
+) {
 	p, err := acp.Decode[acp.PromptParams](r.Params)
 	if err == nil {
 		text, images, err = textOf(p.Prompt)
@@ -118,7 +122,9 @@ func (w *window) steer(r *acp.Request) {
 		IdempotencyKey: "acp-" + rand.Text(), Attachments: images,
 	}
 	ctx := w.texts
-	deliver(ctx, w, r, &send.Text, &send.Attachments, func() (protocol.InputAccepted, error) { return persist(ctx, w, protocol.Steer, send) },
+	w.deliver(ctx, r, &send.Text, &send.Attachments, func() (protocol.InputAccepted, error) {
+		return persist(ctx, w, protocol.Steer, send)
+	},
 		func(a protocol.InputAccepted, err error) {
 			if errors.Is(err, errNotSent) {
 				r.Fail(acp.Errorf(acp.Cancelled, "%v", err))
@@ -252,7 +258,9 @@ func (w *window) ended(p *prompt, why protocol.StopReason, err *protocol.RunErro
 // settle finds out what happened to texts while no event came.
 func (w *window) settle(s follow.Snapshot) {
 	for _, p := range slices.Clone(w.prompts) {
-		if p.input == "" || slices.ContainsFunc(s.State.Queued.Inputs, func(q protocol.QueuedInput) bool { return q.InputID == p.input }) {
+		if p.input == "" || slices.ContainsFunc(s.State.Queued.Inputs, func(q protocol.QueuedInput) bool {
+			return q.InputID == p.input
+		}) {
 			continue
 		}
 		w.settleOne(p, s)

@@ -177,7 +177,8 @@ func wholeCommand(a protocol.Approval) []string {
 	var args struct {
 		Command string `json:"command"`
 	}
-	if json.Unmarshal(a.Arguments, &args) != nil || args.Command == "" || line(a.ToolName+" "+args.Command) == a.ToolName+" "+args.Command {
+	if json.Unmarshal(a.Arguments, &args) != nil || args.Command == "" || line(a.ToolName+" "+args.Command) == a.ToolName+
+		" "+args.Command {
 		return nil
 	}
 	shown, _ := plaintext.Reveal(args.Command)
@@ -205,7 +206,10 @@ func (w *window) limit(a protocol.Approval) acp.ToolCall {
 }
 
 // names are those of the options that need no pattern.
-var names = map[string]string{"once": "Allow once", "continue": "Go on", "deny": "Deny", "decline": "Do not answer the form", "cancel": "Put the form away"}
+var names = map[string]string{
+	"once": "Allow once", "continue": "Go on", "deny": "Deny",
+	"decline": "Do not answer the form", "cancel": "Put the form away",
+}
 
 func permissionOption(o protocol.ApprovalOption) acp.PermissionOption {
 	out := acp.PermissionOption{ID: o.ID, Name: names[o.ID], Kind: acp.AllowOnce}

@@ -24,7 +24,8 @@ func provider(t *testing.T) string {
 		}
 		reason := r.Header.Get("X-Reason")
 		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"so far\"},\"finish_reason\":%q}]}\n\n", reason)
+		fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"so far\"},\"finish_reason\":%q}]}\n\n",
+			reason)
 		fmt.Fprint(w, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":40,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n")
 	}))
 	t.Cleanup(s.Close)
@@ -36,7 +37,8 @@ func TestStopReasons(t *testing.T) {
 	url := provider(t)
 	config := "[model]\nmax_steps = 1\ncontext_window = 5000\n"
 	for _, reason := range []string{"stop", "length", "content_filter"} {
-		config += "[providers." + reason + "]\nbase_url = \"" + url + "\"\nheaders = { X-Reason = \"" + reason + "\" }\nmodels = [\"m\"]\n"
+		config += "[providers." + reason + "]\nbase_url = \"" + url + "\"\nheaders = { X-Reason = \"" + reason +
+			"\" }\nmodels = [\"m\"]\n"
 	}
 	d := startDaemon(t, config)
 	e := newEditor(t, d.Socket)
@@ -44,7 +46,10 @@ func TestStopReasons(t *testing.T) {
 	if got := e.say(s, "!ls {}"); got != acp.MaxTurnRequests {
 		t.Errorf("after the last step: got %s, want max_turn_requests", got)
 	}
-	for reason, want := range map[string]acp.StopReason{"stop": acp.EndTurn, "length": acp.MaxTokens, "content_filter": acp.Refusal} {
+	for reason, want := range map[string]acp.StopReason{
+		"stop": acp.EndTurn, "length": acp.MaxTokens,
+		"content_filter": acp.Refusal,
+	} {
 		e.must(acp.SetConfigOption, `{"sessionId":"`+s+`","configId":"model","value":"`+reason+`/m"}`)
 		if got := e.say(s, "go"); got != want {
 			t.Errorf("%s: got %s, want %s", reason, got, want)
@@ -54,11 +59,15 @@ func TestStopReasons(t *testing.T) {
 
 // How full the window is is told when it is known, and what it cost.
 func TestUsage(t *testing.T) {
-	d := startDaemon(t, "[model]\nprovider = \"here\"\nname = \"m\"\ncontext_window = 5000\n[providers.here]\nbase_url = \""+provider(t)+"\"\nheaders = { X-Reason = \"stop\" }\n")
+	d := startDaemon(t,
+		"[model]\nprovider = \"here\"\nname = \"m\"\ncontext_window = 5000\n[providers.here]\nbase_url = \""+provider(t)+
+			"\"\nheaders = { X-Reason = \"stop\" }\n")
 	e := newEditor(t, d.Socket)
 	s := e.open(d.Dir)
 	e.say(s, "go")
-	u, _ := e.awaitUpdate(s, 0, "how full the window is", func(u update) bool { return u.Kind == "usage_update" && u.Used > 0 })
+	u, _ := e.awaitUpdate(s, 0, "how full the window is", func(u update) bool {
+		return u.Kind == "usage_update" && u.Used > 0
+	})
 	if u.Used != 42 || u.Size != 5000 {
 		t.Errorf("got %d of %d tokens, want 42 of 5000", u.Used, u.Size)
 	}
@@ -87,7 +96,9 @@ func TestARunAtItsLimitAsks(t *testing.T) {
 		if got := e.stop(id); got != want {
 			t.Errorf("%s: got %s, want %s", option, got, want)
 		}
-		e.awaitUpdate(s, from, "that the question is over", func(u update) bool { return u.ID == p.ToolCall.ID && u.Status == acp.Completed })
+		e.awaitUpdate(s, from, "that the question is over", func(u update) bool {
+			return u.ID == p.ToolCall.ID && u.Status == acp.Completed
+		})
 		e.answerWith(nil)
 	}
 }
@@ -150,7 +161,8 @@ func TestCallsThatWereNotMade(t *testing.T) {
 	}
 	from := e.mark()
 	e.must(acp.SessionLoad, `{"sessionId":"`+s+`","cwd":"/","mcpServers":[]}`)
-	if diff := cmp.Diff(append([]string{"user: !slow.run\n!ls {}"}, want...), conversation(e.updates(s, from, -1))); diff != "" {
+	if diff := cmp.Diff(append([]string{"user: !slow.run\n!ls {}"}, want...),
+		conversation(e.updates(s, from, -1))); diff != "" {
 		t.Errorf("a replay (-want +got):\n%s", diff)
 	}
 }

@@ -22,7 +22,9 @@ func TestWhatAPromptMayHold(t *testing.T) {
 	d := startDaemon(t, "")
 	e := newEditor(t, d.Socket)
 	s := e.open(d.Dir)
-	pixel := base64.StdEncoding.EncodeToString([]byte("GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff!\xf9\x04\x01\x00\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;"))
+	pixel := base64.StdEncoding.EncodeToString(
+		[]byte(
+			"GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff!\xf9\x04\x01\x00\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;"))
 	id := e.send(acp.SessionPrompt, `{"sessionId":"`+s+`","prompt":[
 		{"type":"text","text":"look at"},
 		{"type":"resource_link","name":"a b.go","uri":"file:///src/a%20b.go"},
@@ -46,7 +48,8 @@ func TestWhatAPromptMayHold(t *testing.T) {
 	from := e.mark()
 	e.must(acp.SessionLoad, `{"sessionId":"`+s+`","cwd":"/","mcpServers":[]}`)
 	e.awaitUpdate(s, from, "a link to the image", func(u update) bool {
-		return u.Kind == acp.UserChunk && strings.Contains(string(u.Content), `"resource_link"`) && strings.Contains(string(u.Content), "image/gif")
+		return u.Kind == acp.UserChunk && strings.Contains(string(u.Content), `"resource_link"`) &&
+			strings.Contains(string(u.Content), "image/gif")
 	})
 }
 
@@ -58,7 +61,8 @@ func TestCallsAsEditorsShowThem(t *testing.T) {
 	d.Write("old.txt", "one\ntwo\n")
 	e.say(s, strings.Join([]string{
 		`!read {"path":"old.txt","offset":2}`, `!write {"path":"new.txt","content":"x\n"}`,
-		`!edit {"path":"old.txt","old_text":"two","new_text":"2"}`, `!grep {"pattern":"one"}`, `!bash {"command":"echo out; exit 3"}`,
+		`!edit {"path":"old.txt","old_text":"two","new_text":"2"}`, `!grep {"pattern":"one"}`,
+		`!bash {"command":"echo out; exit 3"}`,
 	}, "\n"))
 	kinds, states := map[string]string{}, map[string]update{}
 	titles := map[string]string{}
@@ -79,7 +83,10 @@ func TestCallsAsEditorsShowThem(t *testing.T) {
 			states[titles[u.ID]] = last
 		}
 	}
-	if diff := cmp.Diff(map[string]string{"read": "read", "write": "edit", "edit": "edit", "grep": "search", "bash": "execute"}, kinds); diff != "" {
+	if diff := cmp.Diff(map[string]string{
+		"read": "read", "write": "edit", "edit": "edit", "grep": "search",
+		"bash": "execute",
+	}, kinds); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
 	for name, want := range map[string]string{
@@ -89,7 +96,8 @@ func TestCallsAsEditorsShowThem(t *testing.T) {
 			t.Errorf("%s: got %+v, want %s in it", name, got, want)
 		}
 	}
-	if got := states["read"].Locations; len(got) != 1 || got[0] != (acp.Location{Path: filepath.Join(d.Dir, "old.txt"), Line: 2}) {
+	if got := states["read"].Locations; len(got) != 1 ||
+		got[0] != (acp.Location{Path: filepath.Join(d.Dir, "old.txt"), Line: 2}) {
 		t.Errorf("read: got the place %+v", got)
 	}
 	if states["bash"].Status != acp.Failed || states["edit"].Status != acp.Completed {
@@ -116,7 +124,8 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", id, got, want)
 		}
 	}
-	if got := stateOf(t, d.Socket, s); got.ApprovalMode != "deny" || got.SteeringMode != protocol.ModeAll || got.Model.Name != "coder" {
+	if got := stateOf(t, d.Socket, s); got.ApprovalMode != "deny" || got.SteeringMode != protocol.ModeAll ||
+		got.Model.Name != "coder" {
 		t.Errorf("the daemon has %+v", got)
 	}
 	e.must(acp.SetConfigOption, `{"sessionId":"`+s+`","configId":"effort","value":"high"}`)
@@ -125,24 +134,38 @@ func TestOptions(t *testing.T) {
 	}
 	e.must(acp.SetMode, `{"sessionId":"`+s+`","modeId":"auto"}`)
 	from := e.mark()
-	command(t, d.Socket, protocol.SetApprovalMode, protocol.SetApprovalModeParams{Scope: protocol.Scope{SessionID: s}, Mode: "ask"})
-	command(t, d.Socket, protocol.SetTitle, protocol.SetTitleParams{Scope: protocol.Scope{SessionID: s}, Title: "tidying up"})
+	command(t, d.Socket, protocol.SetApprovalMode, protocol.SetApprovalModeParams{
+		Scope: protocol.Scope{SessionID: s},
+		Mode:  "ask",
+	})
+	command(t, d.Socket, protocol.SetTitle, protocol.SetTitleParams{
+		Scope: protocol.Scope{SessionID: s},
+		Title: "tidying up",
+	})
 	e.awaitUpdate(s, from, "the mode", func(u update) bool { return u.Mode == "ask" })
-	e.awaitUpdate(s, from, "the option", func(u update) bool { return u.Options != nil && value(u.Options, "approvals") == "ask" })
-	e.awaitUpdate(s, from, "the title", func(u update) bool { return u.Kind == "session_info_update" && u.Title == "tidying up" })
+	e.awaitUpdate(s, from, "the option", func(u update) bool {
+		return u.Options != nil && value(u.Options, "approvals") == "ask"
+	})
+	e.awaitUpdate(s, from, "the title", func(u update) bool {
+		return u.Kind == "session_info_update" && u.Title == "tidying up"
+	})
 }
 
 // The plan is what a tool has put into the session's state.
 func TestPlan(t *testing.T) {
 	d := startDaemon(t, "")
-	d.Tool("plan", `echo '{"version":"0","type":"state_patch","patch":{"plan":[{"content":"look","status":"completed","priority":"high"},{"content":"leap","status":"odd"}]}}'
+	d.Tool("plan",
+		`echo '{"version":"0","type":"state_patch","patch":{"plan":[{"content":"look","status":"completed","priority":"high"},{"content":"leap","status":"odd"}]}}'
 echo '{"version":"0","type":"done","ok":true}'`)
 	d.Stop()
 	d.Start()
 	e := newEditor(t, d.Socket)
 	s := e.open(d.Dir)
 	e.say(s, "!plan.run")
-	want := []acp.PlanEntry{{Content: "look", Priority: "high", Status: "completed"}, {Content: "leap", Priority: "medium", Status: "pending"}}
+	want := []acp.PlanEntry{
+		{Content: "look", Priority: "high", Status: "completed"},
+		{Content: "leap", Priority: "medium", Status: "pending"},
+	}
 	u, _ := e.awaitUpdate(s, 0, "the plan", func(u update) bool { return u.Kind == "plan" })
 	if diff := cmp.Diff(want, u.Entries); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -150,7 +173,9 @@ echo '{"version":"0","type":"done","ok":true}'`)
 	from := e.mark()
 	id := e.send(acp.SessionLoad, `{"sessionId":"`+s+`","cwd":"/","mcpServers":[]}`)
 	_, at := e.await(from, "the answer", func(m message) bool { return m.Method == "" && string(m.ID) == id })
-	if !slices.ContainsFunc(e.updates(s, from, at), func(u update) bool { return u.Kind == "plan" && len(u.Entries) == 2 }) {
+	if !slices.ContainsFunc(e.updates(s, from, at), func(u update) bool {
+		return u.Kind == "plan" && len(u.Entries) == 2
+	}) {
 		t.Error("a replay has no plan")
 	}
 }
@@ -173,13 +198,20 @@ func TestCommands(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	e.say(s, "/skill:greet the world")
-	for _, one := range [][2]string{{"/compact", "summarised"}, {"/model", "offline"}, {"/model here/coder", "Model: here/coder"}, {"/model nonsense", "model: "}} {
+	for _, one := range [][2]string{
+		{"/compact", "summarised"},
+		{"/model", "offline"},
+		{"/model here/coder", "Model: here/coder"},
+		{"/model nonsense", "model: "},
+	} {
 		command, want := one[0], one[1]
 		from := e.mark()
 		if got := e.say(s, command); got != acp.EndTurn {
 			t.Errorf("%s: got %s, want end_turn", command, got)
 		}
-		e.awaitUpdate(s, from, want, func(u update) bool { return u.Kind == acp.AgentChunk && strings.Contains(u.text(), want) })
+		e.awaitUpdate(s, from, want, func(u update) bool {
+			return u.Kind == acp.AgentChunk && strings.Contains(u.text(), want)
+		})
 	}
 	all := command(t, d.Socket, protocol.SearchSessions, protocol.SearchSessionsParams{Text: "Say hello."})
 	if len(all.Matches) == 0 {
@@ -225,7 +257,8 @@ func TestSessionsAreListedAndDeleted(t *testing.T) {
 	if m := e.reply(e.prompt(mine, "hello?")); m.Error == nil || m.Error.Code != acp.ResourceNotFound {
 		t.Errorf("a prompt to it: got %+v, want -32002", m)
 	}
-	if m := e.reply(e.send(acp.SessionDelete, `{"sessionId":"`+mine+`"}`)); m.Error == nil || m.Error.Code != acp.ResourceNotFound {
+	if m := e.reply(e.send(acp.SessionDelete, `{"sessionId":"`+mine+`"}`)); m.Error == nil ||
+		m.Error.Code != acp.ResourceNotFound {
 		t.Errorf("deleted once more: got %+v, want -32002", m)
 	}
 }
@@ -330,7 +363,8 @@ for line in sys.stdin:
 func TestForms(t *testing.T) {
 	d := tuitest.NewDaemon(t, noused, "[[policy.rule]]\ntool = \"greeter.greet\"\ndecision = \"allow\"\n")
 	d.Write("server.py", formServer)
-	d.Write("tools/greeter.json", `{"name":"greeter","kind":"tool","protocol":"mcp","version":"1","capabilities":["greet"],"transport":{"type":"stdio","command":["python3",`+quote(filepath.Join(d.Dir, "server.py"))+`]}}`)
+	d.Write("tools/greeter.json",
+		`{"name":"greeter","kind":"tool","protocol":"mcp","version":"1","capabilities":["greet"],"transport":{"type":"stdio","command":["python3",`+quote(filepath.Join(d.Dir, "server.py"))+`]}}`)
 	d.Start()
 
 	e := openEditor(t, d.Socket)
@@ -357,7 +391,9 @@ func TestForms(t *testing.T) {
 	}
 	none.answer(m.ID, "decline")
 	none.stop(id)
-	none.awaitUpdate(s, 0, "that it was declined", func(u update) bool { return strings.Contains(string(u.RawOutput), "decline") })
+	none.awaitUpdate(s, 0, "that it was declined", func(u update) bool {
+		return strings.Contains(string(u.RawOutput), "decline")
+	})
 }
 
 // The editor's servers become the session's own.
@@ -365,7 +401,10 @@ func TestServersOfTheEditor(t *testing.T) {
 	text := func(s string) *string { return &s }
 	got := serversOf([]acp.MCPServer{
 		{Name: text("files"), Command: text("/bin/files"), Args: []string{"-v"}, Env: []acp.Pair{{Name: "A", Value: "b"}}},
-		{Type: "http", Name: text("far"), URL: text("https://example.org/mcp"), Headers: []acp.Pair{{Name: "X-Key", Value: "k"}}},
+		{
+			Type: "http", Name: text("far"), URL: text("https://example.org/mcp"),
+			Headers: []acp.Pair{{Name: "X-Key", Value: "k"}},
+		},
 	})
 	want := []protocol.MCPServer{
 		{Name: "files", Command: "/bin/files", Args: []string{"-v"}, Env: map[string]string{"A": "b"}},

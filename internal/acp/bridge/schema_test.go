@@ -26,14 +26,17 @@ type schema map[string]*jsonschema.Schema
 // results are the definitions of what answers a method.
 var results = map[string]string{
 	acp.Initialize: "InitializeResponse", acp.SessionNew: "NewSessionResponse", acp.SessionLoad: "LoadSessionResponse",
-	acp.SessionResume: "ResumeSessionResponse", acp.SessionList: "ListSessionsResponse", acp.SessionDelete: "DeleteSessionResponse",
-	acp.SessionPrompt: "PromptResponse", acp.SetMode: "SetSessionModeResponse", acp.SetConfigOption: "SetSessionConfigOptionResponse",
-	acp.Steer: "ExtResponse",
+	acp.SessionResume: "ResumeSessionResponse", acp.SessionList: "ListSessionsResponse",
+	acp.SessionDelete: "DeleteSessionResponse",
+	acp.SessionPrompt: "PromptResponse", acp.SetMode: "SetSessionModeResponse",
+	acp.SetConfigOption: "SetSessionConfigOptionResponse",
+	acp.Steer:           "ExtResponse",
 }
 
 // calls are those of what the bridge says by itself.
 var calls = map[string]string{
-	acp.SessionUpdate: "SessionNotification", acp.CreateElicitation: "CreateElicitationRequest", acp.RequestPermission: "RequestPermissionRequest", acp.CancelRequest: "CancelRequestNotification",
+	acp.SessionUpdate: "SessionNotification", acp.CreateElicitation: "CreateElicitationRequest",
+	acp.RequestPermission: "RequestPermissionRequest", acp.CancelRequest: "CancelRequestNotification",
 }
 
 // check holds a line of the bridge's against the schema.
@@ -85,7 +88,8 @@ func readSchema() (schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "node_modules", "@agentclientprotocol", "sdk", "schema", "v1", "schema.json"))
+	text, err := os.ReadFile(filepath.Join(dir, "node_modules", "@agentclientprotocol", "sdk", "schema", "v1",
+		"schema.json"))
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +165,8 @@ func npmPackage(name string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), npmPatience)
 	defer cancel()
-	npm := exec.CommandContext(ctx, "npm", install, "--no-audit", "--no-fund", "--fetch-retries", "0", "--fetch-timeout", "20000")
+	npm := exec.CommandContext(ctx, "npm", install, "--no-audit", "--no-fund", "--fetch-retries", "0", "--fetch-timeout",
+		"20000")
 	npm.Dir, npm.WaitDelay = dir, time.Second
 	if out, err := npm.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("npm: %w: %s", err, bytes.TrimSpace(out))

@@ -35,7 +35,8 @@ func TestPromptsOfServers(t *testing.T) {
 	e.reply(e.send(acp.Steer, textPrompt(s, "/hub.review main.go")))
 	e.say(s, "/nobody.review main.go")
 	var texts []string
-	for _, raw := range command(t, d.Socket, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: s}}).Messages {
+	for _, raw := range command(t, d.Socket, protocol.GetMessages,
+		protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: s}}).Messages {
 		if m := decodeEntry(raw); m.Role == "user" {
 			texts = append(texts, m.Text)
 		}
@@ -46,7 +47,8 @@ func TestPromptsOfServers(t *testing.T) {
 		}
 	}
 	m := e.reply(e.prompt(s, "/hub.review other.go"))
-	if m.Error == nil || m.Error.Code != acp.InvalidParams || !strings.HasPrefix(m.Error.Message, "prompt: ") || !strings.Contains(m.Error.Message, "not that file") {
+	if m.Error == nil || m.Error.Code != acp.InvalidParams || !strings.HasPrefix(m.Error.Message, "prompt: ") ||
+		!strings.Contains(m.Error.Message, "not that file") {
 		t.Errorf("what the server refuses: got %+v", m.Error)
 	}
 }
@@ -93,7 +95,8 @@ func TestAServerOfTheEditor(t *testing.T) {
 	if got := said(e.open(d.Dir), 0); strings.Contains(got, "given to it") {
 		t.Errorf("another session: got\n%s", got)
 	}
-	m := e.reply(e.send(acp.SessionNew, `{"cwd":`+quote(d.Dir)+`,"mcpServers":[{"name":"a/b","command":"sh","args":[],"env":[]}]}`))
+	m := e.reply(e.send(acp.SessionNew, `{"cwd":`+quote(d.Dir)+
+		`,"mcpServers":[{"name":"a/b","command":"sh","args":[],"env":[]}]}`))
 	if m.Error == nil || m.Error.Code != acp.InvalidParams || !strings.HasPrefix(m.Error.Message, "mcpServers") {
 		t.Errorf("a name that is none: got %+v", m.Error)
 	}

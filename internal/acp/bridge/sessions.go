@@ -165,7 +165,8 @@ func (b *bridge) drop(w *window) {
 }
 
 func unknown(id string) *acp.Error {
-	return acp.Errorf(acp.ResourceNotFound, "sessionId: the session %.80q is not open here; session/load and session/resume open one", id)
+	return acp.Errorf(acp.ResourceNotFound,
+		"sessionId: the session %.80q is not open here; session/load and session/resume open one", id)
 }
 
 // inWindow has the window of the session that a request names take it in.

@@ -40,7 +40,9 @@ func TestWhatAnotherClientSetsAndSays(t *testing.T) {
 	_, from = e.awaitUpdate(s, from, "the option, which no event reports", option(optionSteering, "all"))
 	command(t, d.Socket, protocol.Steer, protocol.SteerParams{Scope: scope, Text: "another way"})
 	d.Write("go", "x\n")
-	e.awaitUpdate(s, from, "what was steered", func(u update) bool { return u.Kind == acp.UserChunk && u.text() == "another way" })
+	e.awaitUpdate(s, from, "what was steered", func(u update) bool {
+		return u.Kind == acp.UserChunk && u.text() == "another way"
+	})
 	if got := e.stop(id); got != acp.EndTurn {
 		t.Errorf("got %s, want end_turn", got)
 	}
@@ -58,7 +60,10 @@ func TestEmptySessionsAreRemoved(t *testing.T) {
 	}
 	e.must(acp.SessionResume, `{"sessionId":"`+elsewhere+`","cwd":"/"}`)
 	e.say(used, "hello")
-	command(t, d.Socket, protocol.SetTitle, protocol.SetTitleParams{Scope: protocol.Scope{SessionID: titled}, Title: "later"})
+	command(t, d.Socket, protocol.SetTitle, protocol.SetTitleParams{
+		Scope: protocol.Scope{SessionID: titled},
+		Title: "later",
+	})
 	e.must(acp.SetMode, `{"sessionId":"`+chosen+`","modeId":"auto"}`)
 	e.in.Close()
 	<-e.ended

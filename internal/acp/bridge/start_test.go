@@ -19,7 +19,9 @@ func TestRequestsWithoutADaemonAreRefused(t *testing.T) {
 	}{
 		{"none may be started", "start noused first", nil},
 		{"nor here", "start noused first", func(_ context.Context, none *client.NoDaemonError) error { return none }},
-		{"it does not start", "the disk is full", func(context.Context, *client.NoDaemonError) error { return errors.New("the disk is full") }},
+		{"it does not start", "the disk is full", func(context.Context, *client.NoDaemonError) error {
+			return errors.New("the disk is full")
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := slowDaemon(t, "")

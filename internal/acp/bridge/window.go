@@ -62,8 +62,9 @@ type opening struct {
 // newWindow follows a session. Its goroutines end with the bridge, or with gone.
 func (b *bridge) newWindow(id string) *window {
 	w := &window{
-		b: b, id: id, link: follow.Open(b.Daemon, id, nil), todo: make(chan func()), draw: newDrawing(), line: make(chan struct{}),
-		own: map[string]bool{}, asks: map[string]context.CancelFunc{}, flush: time.NewTimer(time.Hour),
+		b: b, id: id, link: follow.Open(b.Daemon, id, nil), todo: make(chan func()), draw: newDrawing(),
+		line: make(chan struct{}),
+		own:  map[string]bool{}, asks: map[string]context.CancelFunc{}, flush: time.NewTimer(time.Hour),
 	}
 	w.flush.Stop()
 	close(w.line)

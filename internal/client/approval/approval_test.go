@@ -27,7 +27,8 @@ func TestPendingFollowsTheEvents(t *testing.T) {
 	if got := step(protocol.Status{Code: protocol.StatusTitleSet}); len(got) != 1 {
 		t.Errorf("got %+v after an event of something else", got)
 	}
-	if got := step(protocol.Status{Code: protocol.StatusApprovalResolved, ApprovalID: "a"}); len(got) != 0 || before[0].ApprovalID != "a" {
+	if got := step(protocol.Status{Code: protocol.StatusApprovalResolved, ApprovalID: "a"}); len(got) != 0 ||
+		before[0].ApprovalID != "a" {
 		t.Errorf("resolved: got %+v, and the list before is %+v", got, before)
 	}
 }
@@ -40,7 +41,10 @@ func TestYesAndNo(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", kind, got, want)
 		}
 	}
-	a := protocol.Approval{Options: []protocol.ApprovalOption{{ID: "once", Decision: protocol.DecisionAllow}, {ID: "deny", Decision: protocol.DecisionDeny}}}
+	a := protocol.Approval{Options: []protocol.ApprovalOption{
+		{ID: "once", Decision: protocol.DecisionAllow},
+		{ID: "deny", Decision: protocol.DecisionDeny},
+	}}
 	if no := approval.No(a); no == nil || no.ID != "deny" {
 		t.Errorf("got %+v", no)
 	}

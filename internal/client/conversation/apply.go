@@ -65,7 +65,8 @@ func (c *Conversation) Apply(ev protocol.Event, at time.Time) {
 // clients, or none.
 func silent(code protocol.Code) bool {
 	switch code {
-	case protocol.StatusSteerQueued, protocol.StatusFollowUpQueued, protocol.StatusAbortRequested, protocol.StatusMarkedRead,
+	case protocol.StatusSteerQueued, protocol.StatusFollowUpQueued, protocol.StatusAbortRequested,
+		protocol.StatusMarkedRead,
 		protocol.StatusToolsChanged, protocol.StatusSettingChanged, protocol.StatusJobEnded, protocol.StatusSessionDeleted,
 		protocol.StatusApprovalRequested, protocol.StatusApprovalResolved:
 		return true

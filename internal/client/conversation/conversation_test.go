@@ -25,7 +25,8 @@ func TestARunningCallIsBounded(t *testing.T) {
 	c := New(&seen{})
 	for range maxNotes + 50 {
 		c.Apply(protocol.ToolUpdate{ToolCallID: "k", Delta: strings.Repeat("line\n", 200)}, time.Time{})
-		c.Apply(protocol.ToolUpdate{ToolCallID: "k", Delta: "x", Update: jsontext.Value(`{"type":"ui_event","event":"e"}`)}, time.Time{})
+		c.Apply(protocol.ToolUpdate{ToolCallID: "k", Delta: "x", Update: jsontext.Value(`{"type":"ui_event","event":"e"}`)},
+			time.Time{})
 	}
 	call := c.Entries()[0].Call
 	if len(call.Output) > 2*maxOutput || len(call.Notes) > maxNotes || !call.Cut {
@@ -43,7 +44,8 @@ func TestADeltaLetsATextGrow(t *testing.T) {
 	if *v != (seen{inserted: 1, grew: 3}) || c.Entries()[0].Text.String() != "abc" {
 		t.Errorf("got %+v, %q", *v, c.Entries()[0].Text.String())
 	}
-	c.Apply(protocol.MessageEnd{MessageID: "m", Role: "assistant", Text: "another", StopReason: protocol.StopEnd}, time.Time{})
+	c.Apply(protocol.MessageEnd{MessageID: "m", Role: "assistant", Text: "another", StopReason: protocol.StopEnd},
+		time.Time{})
 	if text := &c.Entries()[0].Text; text.String() != "another" || text.Replaced() != 1 {
 		t.Errorf("got %q, replaced %d times", text.String(), text.Replaced())
 	}

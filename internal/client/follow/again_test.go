@@ -63,7 +63,10 @@ func TestATextIsSaidOnceThoughItsAnswerIsLost(t *testing.T) {
 			t.Cleanup(s.l.Close)
 			s.until("snapshot", func() bool { return s.snaps > 0 })
 			wait := false
-			r, err := follow.Do(t.Context(), s.l, protocol.Prompt, protocol.PromptParams{Text: "hello", Wait: &wait, IdempotencyKey: c.key})
+			r, err := follow.Do(t.Context(), s.l, protocol.Prompt, protocol.PromptParams{
+				Text: "hello", Wait: &wait,
+				IdempotencyKey: c.key,
+			})
 			if c.key == "" {
 				if !errors.Is(err, client.ErrLost) {
 					t.Errorf("got %+v, %v, want that it is lost", r, err)

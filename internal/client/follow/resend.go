@@ -13,7 +13,9 @@ import (
 // Resend sends a command over c. Where the daemon has gone, or is going, without doing
 // it, or it may be done twice, it is sent again over what another returns, for as long
 // as that is not nil. No older core must be there: it knows no keys.
-func Resend[R any](p protocol.Params, c *client.Client, send func(*client.Client) (R, error), another func(before *client.Client, why error) *client.Client) (R, error) {
+func Resend[R any](p protocol.Params, c *client.Client, send func(*client.Client) (R, error),
+	another func(before *client.Client, why error) *client.Client,
+) (R, error) {
 	r, err := send(c)
 	for isResent(p, err) {
 		if c = another(c, err); c == nil {
@@ -27,7 +29,9 @@ func Resend[R any](p protocol.Params, c *client.Client, send func(*client.Client
 // Once sends a command on a connection of its own, within half a minute where it is one
 // that is answered at once, and again as Resend does, to the daemon that comes in time.
 // Errors are those of client.Connect and client.Call.
-func Once[P protocol.Params, R protocol.Reply](ctx context.Context, daemon Dialer, def protocol.Def[P, R], p P) (r R, err error) {
+func Once[P protocol.Params, R protocol.Reply](ctx context.Context, daemon Dialer, def protocol.Def[P, R], p P) (r R,
+	err error,
+) {
 	ctx, cancel := client.Bounded(ctx, p, callTimeout)
 	defer cancel()
 	conn, err := daemon.Commands(ctx)

@@ -204,7 +204,9 @@ func (s *Session) connection() (c *client.Client, changed <-chan struct{}) {
 }
 
 // another waits for a connection after c, which is lost. It is nil where there is none in time.
-func (s *Session) another(ctx context.Context, c *client.Client, changed <-chan struct{}) (*client.Client, <-chan struct{}) {
+func (s *Session) another(ctx context.Context, c *client.Client, changed <-chan struct{}) (*client.Client,
+	<-chan struct{},
+) {
 	for {
 		select {
 		case <-changed:

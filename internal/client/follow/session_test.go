@@ -181,7 +181,8 @@ func (s *screen) ended(run string) {
 // same fails unless the screen says what the session does.
 func (s *screen) same() {
 	s.t.Helper()
-	all, err := follow.Do(s.t.Context(), s.l, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: s.state.SessionID}})
+	all, err := follow.Do(s.t.Context(), s.l, protocol.GetMessages,
+		protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: s.state.SessionID}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -340,7 +341,8 @@ func TestAnotherSession(t *testing.T) {
 
 	s.l.Follow(first)
 	s.until("the first session", func() bool { return s.state.SessionID == first })
-	if _, err := follow.Do(t.Context(), s.l, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: first}); err != nil {
+	if _, err := follow.Do(t.Context(), s.l, protocol.DeleteSession,
+		protocol.DeleteSessionParams{SessionID: first}); err != nil {
 		t.Fatal(err)
 	}
 	s.until("the active session", func() bool { return s.state.SessionID == second.SessionID })
@@ -352,11 +354,13 @@ func TestSettingsThatAnotherClientChanges(t *testing.T) {
 	s, other := open(t, d.Socket), open(t, d.Socket)
 	s.begin()
 	other.begin()
-	if _, err := follow.Do(t.Context(), other.l, protocol.SetSteeringMode, protocol.SetModeParams{Mode: "all"}); err != nil {
+	if _, err := follow.Do(t.Context(), other.l, protocol.SetSteeringMode, protocol.SetModeParams{Mode: "all"}); err !=
+		nil {
 		t.Fatal(err)
 	}
 	s.until("the mode", func() bool { return s.state.SteeringMode == "all" })
-	if _, err := follow.Do(t.Context(), other.l, protocol.SetActiveTools, protocol.SetActiveToolsParams{Tools: []string{"read"}}); err != nil {
+	if _, err := follow.Do(t.Context(), other.l, protocol.SetActiveTools,
+		protocol.SetActiveToolsParams{Tools: []string{"read"}}); err != nil {
 		t.Fatal(err)
 	}
 	s.until("the tools", func() bool { return slices.Equal(s.state.ActiveTools, []string{"read"}) })
@@ -377,7 +381,8 @@ func TestSessionThatAnotherClientDeletes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := follow.Do(t.Context(), other.l, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: gone}); err != nil {
+	if _, err := follow.Do(t.Context(), other.l, protocol.DeleteSession,
+		protocol.DeleteSessionParams{SessionID: gone}); err != nil {
 		t.Fatal(err)
 	}
 	s.until("the active session", func() bool { return s.state.SessionID == next.SessionID })
@@ -530,7 +535,8 @@ func TestCloseWithUntakenUpdates(t *testing.T) {
 	s.l.Close()
 	for range s.l.Updates() {
 	}
-	if _, err := follow.Do(context.Background(), s.l, protocol.Ping, protocol.PingParams{}); !errors.Is(err, follow.ErrOffline) {
+	if _, err := follow.Do(context.Background(), s.l, protocol.Ping, protocol.PingParams{}); !errors.Is(err,
+		follow.ErrOffline) {
 		t.Errorf("got %v, want ErrOffline", err)
 	}
 }

@@ -18,7 +18,8 @@ func (c *conn) show(id string) error {
 	for _, id := range slices.Compact([]string{id, c.s.session, ""}) {
 		err := c.snapshot(id)
 		var wire *protocol.Error
-		if err == nil || id == "" || !errors.As(err, &wire) || wire.Reason() == protocol.ShuttingDown { // the next daemon shows it
+		// the next daemon shows it
+		if err == nil || id == "" || !errors.As(err, &wire) || wire.Reason() == protocol.ShuttingDown {
 			return err
 		}
 		c.s.out.put(Refused{id, err})

@@ -64,7 +64,9 @@ func following(t *testing.T, o follow.Options, daemon func(*pipes), reader func(
 }
 
 // followingAt is following through a dialer.
-func followingAt(t *testing.T, to func(*pipes) follow.Dialer, o follow.Options, daemon func(*pipes), reader func(*reading)) {
+func followingAt(t *testing.T, to func(*pipes) follow.Dialer, o follow.Options, daemon func(*pipes),
+	reader func(*reading),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes(t)
@@ -108,7 +110,8 @@ func TestStreamGoesOnWhereTheConnectionEnded(t *testing.T) {
 		c.Close()
 		c = p.accept(p.events)
 		defer c.Close()
-		if got, want := string(c.Subscribed(`{"epoch":"e1","next_seq":8,"gap":false}`)), `{"epoch":"e1","after":7,"types":["status"]}`; got != want {
+		if got, want := string(c.Subscribed(`{"epoch":"e1","next_seq":8,"gap":false}`)),
+			`{"epoch":"e1","after":7,"types":["status"]}`; got != want {
 			t.Errorf("got subscribe %s, want %s", got, want)
 		}
 		c.Event(8, "status", status)

@@ -38,13 +38,15 @@ func having(name string, sessions ...string) hosts.Host {
 		},
 		State: func(_ context.Context, p protocol.GetStateParams) (jsontext.Value, error) {
 			at := strings.TrimPrefix(p.SessionID, "ses-")
-			return jsontext.Value(fmt.Sprintf(`{"pending_approvals":[{"approval_id":"apr-%s","created_at":"2026-01-01T00:00:0%sZ"}]}`, at, at)), nil
+			return jsontext.Value(fmt.Sprintf(
+				`{"pending_approvals":[{"approval_id":"apr-%s","created_at":"2026-01-01T00:00:0%sZ"}]}`, at, at)), nil
 		},
 	}
 }
 
 func idle(n int) string {
-	return fmt.Sprintf(`{"session_id":"ses-%d","run_state":"idle","updated_at":"2026-01-01T00:00:0%dZ","title":"t%d"}`, n, n, n)
+	return fmt.Sprintf(`{"session_id":"ses-%d","run_state":"idle","updated_at":"2026-01-01T00:00:0%dZ","title":"t%d"}`, n,
+		n, n)
 }
 
 func waits(n int) string {
@@ -80,7 +82,9 @@ func TestSessionsOfAllHostsAreOneList(t *testing.T) {
 
 func TestAHostThatDoesNotAnswerHasFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mute := hosts.Host{Name: "mute", Sessions: func(ctx context.Context, _ protocol.ListSessionsParams) (jsontext.Value, error) {
+		mute := hosts.Host{Name: "mute", Sessions: func(ctx context.Context, _ protocol.ListSessionsParams) (jsontext.Value,
+			error,
+		) {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
 		}}
@@ -94,7 +98,8 @@ func TestAHostThatDoesNotAnswerHasFailed(t *testing.T) {
 
 func TestListsAreBounded(t *testing.T) {
 	h := having("box", idle(3), idle(2), idle(1))
-	if _, err := h.List(t.Context(), protocol.ListSessionsParams{}, 1, hosts.NewRoom(10)); err == nil || !strings.Contains(err.Error(), "no room") {
+	if _, err := h.List(t.Context(), protocol.ListSessionsParams{}, 1, hosts.NewRoom(10)); err == nil ||
+		!strings.Contains(err.Error(), "no room") {
 		t.Errorf("got %v, want that there is no room", err)
 	}
 	if all, err := h.List(t.Context(), protocol.ListSessionsParams{Limit: new(1)}, 2, nil); err != nil || len(all) != 2 {
@@ -104,7 +109,8 @@ func TestListsAreBounded(t *testing.T) {
 	again.Sessions = func(context.Context, protocol.ListSessionsParams) (jsontext.Value, error) {
 		return jsontext.Value(`{"sessions":[` + idle(1) + `]}`), nil
 	}
-	if _, err := again.List(t.Context(), protocol.ListSessionsParams{Limit: new(1)}, 10, nil); err == nil || !strings.Contains(err.Error(), "does not go on") {
+	if _, err := again.List(t.Context(), protocol.ListSessionsParams{Limit: new(1)}, 10, nil); err == nil ||
+		!strings.Contains(err.Error(), "does not go on") {
 		t.Errorf("got %v, want that the list does not go on", err)
 	}
 }
@@ -112,7 +118,10 @@ func TestListsAreBounded(t *testing.T) {
 func TestWhatWaitsLongestComesFirst(t *testing.T) {
 	all := []hosts.Host{having("tower", idle(7)), having("box", idle(3)), having("empty")}
 	var got []string
-	for _, one := range hosts.Oldest(hosts.Ask(t.Context(), all, 3, func(ctx context.Context, h hosts.Host) ([]hosts.Approval, error) { return h.Approvals(ctx) })) {
+	for _, one := range hosts.Oldest(hosts.Ask(t.Context(), all, 3,
+		func(ctx context.Context, h hosts.Host) ([]hosts.Approval, error) {
+			return h.Approvals(ctx)
+		})) {
 		got = append(got, one.Host+" "+one.ApprovalID)
 	}
 	if diff := cmp.Diff([]string{"box apr-3", "tower apr-7"}, got); diff != "" {
@@ -121,14 +130,17 @@ func TestWhatWaitsLongestComesFirst(t *testing.T) {
 }
 
 func TestALineHasItsHostFirst(t *testing.T) {
-	if got, want := string(hosts.Line("a\"b", "session", []byte(`{"x":1}`), true)), `{"host":"a\"b","session":{"x":1},"deleted":true}`; got != want {
+	if got, want := string(hosts.Line("a\"b", "session", []byte(`{"x":1}`), true)),
+		`{"host":"a\"b","session":{"x":1},"deleted":true}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
 func TestAHostThatEndsLeavesTheOthers(t *testing.T) {
 	told := errors.New("enough")
-	gone := hosts.Host{Name: "gone", Events: func(context.Context, func(follow.Line) error) error { return client.ErrLost }}
+	gone := hosts.Host{Name: "gone", Events: func(context.Context, func(follow.Line) error) error {
+		return client.ErrLost
+	}}
 	left := make(chan struct{})
 	stays := hosts.Host{Name: "stays", Events: func(ctx context.Context, tell func(follow.Line) error) error {
 		<-left
@@ -137,7 +149,9 @@ func TestAHostThatEndsLeavesTheOthers(t *testing.T) {
 		return context.Cause(ctx)
 	}}
 	var ended []string
-	err := hosts.Follow(t.Context(), []hosts.Host{gone, stays}, func(h hosts.Host, _ follow.Line) error { return told }, func(h hosts.Host, err error) {
+	err := hosts.Follow(t.Context(), []hosts.Host{gone, stays}, func(h hosts.Host, _ follow.Line) error {
+		return told
+	}, func(h hosts.Host, err error) {
 		ended = append(ended, h.Name+": "+err.Error())
 		close(left)
 	})
@@ -147,7 +161,11 @@ func TestAHostThatEndsLeavesTheOthers(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	all := []protocol.SessionInfo{{SessionID: "ses-12", Title: "parser"}, {SessionID: "ses-13", Title: "ses-1"}, {SessionID: "ses-1", Title: "parsers"}}
+	all := []protocol.SessionInfo{
+		{SessionID: "ses-12", Title: "parser"},
+		{SessionID: "ses-13", Title: "ses-1"},
+		{SessionID: "ses-1", Title: "parsers"},
+	}
 	for name, want := range map[string]int{"ses-1": 1, "ses-": 3, "12": 1, "parser": 1, "par": 2, "x": 0} {
 		if got := hosts.Find(name, all); len(got) != want {
 			t.Errorf("%s: got %d sessions, want %d", name, len(got), want)
@@ -228,7 +246,8 @@ func TestAWatchFollowsHosts(t *testing.T) {
 		step([]string{"box ses-1"}, hosts.News{Host: "box", Here: true})
 		box = append(box, waits(2))
 		step([]string{"box ses-2"}, hosts.News{Host: "box", MayHaveChanged: true})
-		if some, count, waiting := v.watch.First(1); len(some) != 1 || some[0].SessionID != "ses-2" || count != 2 || waiting != 1 {
+		if some, count, waiting := v.watch.First(1); len(some) != 1 || some[0].SessionID != "ses-2" || count != 2 ||
+			waiting != 1 {
 			t.Errorf("got %v, %d, %d; want the one that waits, of two", some, count, waiting)
 		}
 		step([]string{"down: it is down"}, hosts.News{Host: "down", Here: true})

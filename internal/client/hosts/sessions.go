@@ -65,7 +65,9 @@ func decode[T any](payload jsontext.Value, into *T) error { return json.Unmarsha
 
 // List lists the sessions of a host that p asks for, in so many pages of its limit at most,
 // for which there is room; nil has room for all.
-func (h Host) List(ctx context.Context, p protocol.ListSessionsParams, pages int, room *Room) (all []Session, err error) {
+func (h Host) List(ctx context.Context, p protocol.ListSessionsParams, pages int, room *Room) (all []Session,
+	err error,
+) {
 	for range pages {
 		page, err := h.page(ctx, p, room)
 		if err != nil {

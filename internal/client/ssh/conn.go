@@ -83,7 +83,8 @@ func (c *conn) refuse(e *protocol.LineTooLongError) ([]byte, error) {
 		return nil, &Error{Host: c.t.o.Host, What: why.Error(), Lost: true}
 	}
 	id := strings.Trim(string(e.Prefix[start:end]), `"`)
-	return protocol.AppendError(nil, id, protocol.Errorf(protocol.Code(protocol.LineTooLong), "%s: %v", c.t.o.Host, why)), nil
+	return protocol.AppendError(nil, id, protocol.Errorf(protocol.Code(protocol.LineTooLong), "%s: %v", c.t.o.Host, why)),
+		nil
 }
 
 // lost says why nothing more can be read or written.

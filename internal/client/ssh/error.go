@@ -115,7 +115,9 @@ func ended(o Options, p *process, noise string) *Error {
 		e.What, e.Next = "ssh has failed", try
 	case status == 127, status == 126, strings.Contains(strings.ToLower(said), "command not found"):
 		e.What = fmt.Sprintf("there is no %s that can be run", nous)
-		e.Next = fmt.Sprintf("install noused there, or say where nous is: nous = \"/path/of/nous\" in [hosts.%s] of ~/.config/nous/config.toml", o.Host)
+		e.Next = fmt.Sprintf(
+			"install noused there, or say where nous is: nous = \"/path/of/nous\" in [hosts.%s] of ~/.config/nous/config.toml",
+			o.Host)
 	case status == 2 && strings.Contains(said, `"proxy"`):
 		e.What, e.Next = fmt.Sprintf("%s is too old there: it has no proxy", nous), "update noused there"
 	case status < 0:
@@ -142,6 +144,9 @@ func (t *trunk) lost(err error) error {
 
 var (
 	errEndless = fmt.Errorf("a line of more than %d MiB came", maxPassed>>20)
-	errFull    = fmt.Errorf("nous holds %d MiB of what came from other machines, and takes no more before it is read", maxHeld>>20)
-	errLong    = fmt.Errorf("the answer has more than %d MiB, the most that nous takes from another machine in one: log in there for it", maxLine>>20)
+	errFull    = fmt.Errorf("nous holds %d MiB of what came from other machines, and takes no more before it is read",
+		maxHeld>>20)
+	errLong = fmt.Errorf(
+		"the answer has more than %d MiB, the most that nous takes from another machine in one: log in there for it",
+		maxLine>>20)
 )

@@ -22,8 +22,10 @@ import (
 // there, as they came, and nothing behind one that has none.
 func FuzzFrames(f *testing.F) {
 	for _, seed := range []string{
-		"", "\x00", "welcome\n", "\x00\x01\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00", "\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x02{}",
-		"\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x00\x00\x02{}", "\x00\x02\x00\x01\x00\x00\x00\x00\x00\x00\x00\x02", "\x00\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01{\"ok\":false}\n",
+		"", "\x00", "welcome\n", "\x00\x01\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00",
+		"\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x02{}",
+		"\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x00\x00\x02{}", "\x00\x02\x00\x01\x00\x00\x00\x00\x00\x00\x00\x02",
+		"\x00\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01{\"ok\":false}\n",
 	} {
 		f.Add([]byte(seed), true)
 		f.Add([]byte(seed), false)
@@ -34,7 +36,8 @@ func FuzzFrames(f *testing.F) {
 			t.Fatalf("read %d of %d bytes: %v", len(read), len(said), err)
 		}
 		for len(read) > 0 {
-			if read[0] != 0 || read[1] == framePing || read[1] > frameGoAway || !opens && read[3]&flagSYN != 0 || bodySize(read) > maxFrame {
+			if read[0] != 0 || read[1] == framePing || read[1] > frameGoAway || !opens && read[3]&flagSYN != 0 ||
+				bodySize(read) > maxFrame {
 				t.Fatalf("read the frame %v", read[:frameHead])
 			}
 			read = read[frameHead+bodySize(read):]
@@ -61,7 +64,8 @@ func TestAnAnswerThatHasNoRoom(t *testing.T) {
 				return
 			}
 			start, end, _ := idOf(line)
-			_, _ = io.WriteString(far, `{"v":"1","id":`+string(line[start:end])+`,"type":"pong","payload":{"message":"`+answer+`"},"ok":true}`+"\n")
+			_, _ = io.WriteString(far, `{"v":"1","id":`+string(line[start:end])+`,"type":"pong","payload":{"message":"`+answer+
+				`"},"ok":true}`+"\n")
 		}
 	}()
 	_, err = client.Call(context.Background(), c, protocol.Ping, protocol.PingParams{})
@@ -100,7 +104,10 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
 // FuzzIDs compares the place of an id with what JSON says.
 func FuzzIDs(f *testing.F) {
-	for _, seed := range []string{`{"id":"a"}`, `{"x":{"id":"b"},"id": "a\"" ,"y":1}`, `{"id":1}`, `{"id":""}`, ` { "id" : "é" } `, `{}`, `[{"id":"a"}]`} {
+	for _, seed := range []string{
+		`{"id":"a"}`, `{"x":{"id":"b"},"id": "a\"" ,"y":1}`, `{"id":1}`, `{"id":""}`,
+		` { "id" : "é" } `, `{}`, `[{"id":"a"}]`,
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {

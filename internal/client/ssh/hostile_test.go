@@ -41,20 +41,24 @@ func TestAHostileFarEnd(t *testing.T) {
 		said string
 		want string
 	}{
-		"no frames":               {"welcome to box\n", "does not speak the protocol"},
-		"no line either":          {strings.Repeat("x", 1<<20), "does not speak the protocol"},
-		"another version":         {"\x01" + strings.Repeat("\x00", 100), "does not speak the protocol"},
-		"an unknown kind":         {frame(4, 0, 0, 0, nil), "does not speak the protocol"},
-		"pings":                   {strings.Repeat(frame(ping, syn, 0, 7, nil), 100_000), "does not speak the protocol"},
-		"streams of its own":      {strings.Repeat(frame(window, syn, 2, 0, nil), 100_000), "does not speak the protocol"},
-		"a stream with data":      {frame(data, syn, 2, 1, []byte("x")), "does not speak the protocol"},
-		"a huge frame":            {frame(data, 0, 1, 1<<31, []byte(text)), "does not speak the protocol"},
-		"more than a window":      {strings.Repeat(dataFrame(1, text), 100) + strings.Repeat(dataFrame(3, text), 100), "does not speak the protocol"},
+		"no frames":          {"welcome to box\n", "does not speak the protocol"},
+		"no line either":     {strings.Repeat("x", 1<<20), "does not speak the protocol"},
+		"another version":    {"\x01" + strings.Repeat("\x00", 100), "does not speak the protocol"},
+		"an unknown kind":    {frame(4, 0, 0, 0, nil), "does not speak the protocol"},
+		"pings":              {strings.Repeat(frame(ping, syn, 0, 7, nil), 100_000), "does not speak the protocol"},
+		"streams of its own": {strings.Repeat(frame(window, syn, 2, 0, nil), 100_000), "does not speak the protocol"},
+		"a stream with data": {frame(data, syn, 2, 1, []byte("x")), "does not speak the protocol"},
+		"a huge frame":       {frame(data, 0, 1, 1<<31, []byte(text)), "does not speak the protocol"},
+		"more than a window": {
+			strings.Repeat(dataFrame(1, text), 100) + strings.Repeat(dataFrame(3, text), 100),
+			"does not speak the protocol",
+		},
 		"an error of the session": {frame(goAway, 0, 0, 1, nil), "does not speak the protocol"},
 		"a frame that breaks off": {frame(data, 0, 1, 100, []byte("x")), "ssh has ended"},
 		"nothing":                 {"", "ssh has ended"},
 		"data for nobody":         {strings.Repeat(dataFrame(77, text), 1_000), "ssh has ended"},
-		"a failure":               {dataFrame(77, text) + `{"ok":false,"error":{"code":"daemon_gone","message":"it is gone"}}` + "\n", "box: it is gone"},
+		"a failure": {dataFrame(77, text) +
+			`{"ok":false,"error":{"code":"daemon_gone","message":"it is gone"}}` + "\n", "box: it is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			said := filepath.Join(t.TempDir(), "said")
@@ -151,7 +155,8 @@ for answer in 1 2 3; do read -r line; cat $answer; done; echo 'so long' >&2; exi
 		return err
 	}
 	var refused *protocol.Error
-	if err := ping(); !errors.As(err, &refused) || errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "64 MiB") {
+	if err := ping(); !errors.As(err, &refused) || errors.Is(err, client.ErrLost) ||
+		!strings.Contains(err.Error(), "64 MiB") {
 		t.Errorf("got %.300v", err)
 	}
 	if err := ping(); err != nil {

@@ -166,7 +166,8 @@ func (k *killing) prompts(ctx context.Context, l follow.Dialer, session string) 
 	for i := 0; k.more(); i++ {
 		wait, key := i%2 == 0, fmt.Sprintf("%s %d", session, i)
 		r, err := again(ctx, l, protocol.PromptParams{
-			Scope: protocol.Scope{SessionID: session}, Text: "one two three four five six " + key, Wait: &wait, IdempotencyKey: key,
+			Scope: protocol.Scope{SessionID: session}, Text: "one two three four five six " + key, Wait: &wait,
+			IdempotencyKey: key,
 		})
 		if err != nil {
 			k.t.Errorf("prompt %d: %v", i, err)
@@ -212,7 +213,8 @@ func sshes(t testing.TB) (pids []int) {
 	}
 	for _, stat := range stats {
 		text, _ := os.ReadFile(stat) // "pid (ssh) S parent …", nothing where it has ended meanwhile
-		if _, rest, ok := strings.Cut(string(text), " (ssh) "); ok && strings.HasPrefix(rest[1:], fmt.Sprintf(" %d ", os.Getpid())) {
+		if _, rest, ok := strings.Cut(string(text), " (ssh) "); ok &&
+			strings.HasPrefix(rest[1:], fmt.Sprintf(" %d ", os.Getpid())) {
 			if n, err := strconv.Atoi(filepath.Base(filepath.Dir(stat))); err == nil {
 				pids = append(pids, n)
 			}

@@ -41,25 +41,61 @@ func TestWhatGoesWrongIsSaid(t *testing.T) {
 		want         []string // of the error, what was said, and what to do
 		no           bool     // it is that there is no daemon
 	}{
-		{name: "refused", script: `echo 'me@box: Permission denied (publickey).' >&2; exit 255`, want: []string{"ssh has failed", "Permission denied (publickey)", "ssh box"}},
-		{name: "another key", script: `printf '@@@@\n@  WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!  @\n@@@@\r\nSomeone could be\r\nSHA256:abc\nOffending RSA key in /k:1\n  remove with:\n  ssh-keygen -R box\n' >&2; exit 255`, want: []string{"the key of the host", "WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!; SHA256:abc; Offending RSA key in /k:1\n", "it has a new key: ssh-keygen -R box"}},
+		{
+			name: "refused", script: `echo 'me@box: Permission denied (publickey).' >&2; exit 255`,
+			want: []string{"ssh has failed", "Permission denied (publickey)", "ssh box"},
+		},
+		{
+			name:   "another key",
+			script: `printf '@@@@\n@  WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!  @\n@@@@\r\nSomeone could be\r\nSHA256:abc\nOffending RSA key in /k:1\n  remove with:\n  ssh-keygen -R box\n' >&2; exit 255`, want: []string{"the key of the host", "WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!; SHA256:abc; Offending RSA key in /k:1\n", "it has a new key: ssh-keygen -R box"},
+		},
 		{name: "escapes", script: `printf 'go \033[31maway\033[0m\n' >&2; exit 255`, want: []string{"go away"}},
-		{name: "no nous", script: `echo 'sh: 1: nous: not found' >&2; exit 127`, want: []string{"there is no nous", "not found", "[hosts.box]"}},
-		{name: "a shell that says it with another status", script: `echo 'nous: Command not found.' >&2; exit 1`, want: []string{"there is no nous", "install"}},
+		{
+			name: "no nous", script: `echo 'sh: 1: nous: not found' >&2; exit 127`,
+			want: []string{"there is no nous", "not found", "[hosts.box]"},
+		},
+		{
+			name: "a shell that says it with another status", script: `echo 'nous: Command not found.' >&2; exit 1`,
+			want: []string{"there is no nous", "install"},
+		},
 		{name: "named", o: ssh.Options{Nous: "/opt/nous"}, script: `exit 126`, want: []string{"there is no /opt/nous"}},
-		{name: "older", script: `echo 'nous: unknown command "proxy"' >&2; exit 2`, want: []string{"too old", "update noused there"}},
+		{
+			name: "older", script: `echo 'nous: unknown command "proxy"' >&2; exit 2`,
+			want: []string{"too old", "update noused there"},
+		},
 		{name: "newer", script: `echo '{"proxy":2,"version":"v99"}'; cat`, want: []string{"v99", "update"}},
-		{name: "no daemon", script: `echo '{"ok":false,"error":{"code":"no_daemon","message":"no daemon at /s"},"socket":"/s"}'; exit 3`, want: []string{"no daemon at box:/s"}, no: true},
-		{name: "not started", script: `echo 'motd'; echo '{"ok":false,"error":{"code":"not_started","message":"it did not start: no space left"}}'; exit 3`, want: []string{"box: it did not start: no space left"}},
+		{
+			name:   "no daemon",
+			script: `echo '{"ok":false,"error":{"code":"no_daemon","message":"no daemon at /s"},"socket":"/s"}'; exit 3`,
+			want:   []string{"no daemon at box:/s"}, no: true,
+		},
+		{
+			name:   "not started",
+			script: `echo 'motd'; echo '{"ok":false,"error":{"code":"not_started","message":"it did not start: no space left"}}'; exit 3`, want: []string{"box: it did not start: no space left"},
+		},
 		{name: "an end without a word", script: `exit 0`, want: []string{"nous proxy has ended with status 0"}},
-		{name: "an end in the middle of the hello", script: `printf '{"proxy":1,"ver'; exit 1`, want: []string{"ended with status 1"}},
+		{
+			name: "an end in the middle of the hello", script: `printf '{"proxy":1,"ver'; exit 1`,
+			want: []string{"ended with status 1"},
+		},
 		{name: "killed", script: `kill -9 $$`, want: []string{"killed"}},
 		{name: "noise without an end", script: `exec yes 'welcome to box'`, want: []string{"64 KiB", "startup files"}},
 		{name: "noise without a line", script: `exec tr '\0' x </dev/zero`, want: []string{"64 KiB"}},
-		{name: "a hang", o: ssh.Options{Within: 200 * time.Millisecond}, script: `echo 'tunnel is up' >&2; exec sleep 1000`, want: []string{"no answer in time"}},
-		{name: "a session that does not begin", o: ssh.Options{Within: 200 * time.Millisecond}, script: hello + `; cat >/dev/null`, want: []string{"no answer in time"}},
-		{name: "a daemon that goes before the session", script: hello + `; echo '{"ok":false,"error":{"code":"daemon_gone","message":"it is gone"}}'; exit 3`, want: []string{"box: it is gone"}},
-		{name: "no name", o: ssh.Options{Host: "-oProxyCommand=false"}, script: `exit 1`, want: []string{"is no name of a host"}},
+		{
+			name: "a hang", o: ssh.Options{Within: 200 * time.Millisecond}, script: `echo 'tunnel is up' >&2; exec sleep 1000`,
+			want: []string{"no answer in time"},
+		},
+		{name: "a session that does not begin", o: ssh.Options{Within: 200 * time.Millisecond}, script: hello +
+			`; cat >/dev/null`, want: []string{"no answer in time"}},
+		{
+			name: "a daemon that goes before the session", script: hello +
+				`; echo '{"ok":false,"error":{"code":"daemon_gone","message":"it is gone"}}'; exit 3`,
+			want: []string{"box: it is gone"},
+		},
+		{
+			name: "no name", o: ssh.Options{Host: "-oProxyCommand=false"}, script: `exit 1`,
+			want: []string{"is no name of a host"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			scripted(t, c.script)
@@ -118,7 +154,9 @@ func proxied(t testing.TB, before string) (*tuitest.Daemon, ssh.Options) {
 
 // Banners and what shells say stand before the hello, even on its line.
 func TestBannersArePassedOver(t *testing.T) {
-	_, o := proxied(t, `echo 'Authorised use only' >&2; echo; echo '{"motd":true}'; head -c 60000 /dev/zero | tr '\0' '#'; echo; printf 'last login: today '`)
+	_,
+		o := proxied(t,
+		`echo 'Authorised use only' >&2; echo; echo '{"motd":true}'; head -c 60000 /dev/zero | tr '\0' '#'; echo; printf 'last login: today '`)
 	l := link(t, o)
 	ctx := patient(t)
 	if _, err := client.Call(ctx, commands(t, ctx, l), protocol.Ping, protocol.PingParams{}); err != nil {
@@ -153,10 +191,14 @@ func TestCommandLine(t *testing.T) {
 		{ssh.Options{Host: "me@box"}, "me@box" + keep + " -o BatchMode=yes -- nous proxy"},
 		{ssh.Options{Host: "box", Ask: true, Start: true}, "box" + keep + " -- nous proxy --start"},
 		{
-			ssh.Options{Host: "b", SSH: []string{"-o", "ServerAliveInterval=60", "-p", "22", "me@box"}, Nous: "/opt/my nous/it's"},
+			ssh.Options{
+				Host: "b", SSH: []string{"-o", "ServerAliveInterval=60", "-p", "22", "me@box"},
+				Nous: "/opt/my nous/it's",
+			},
 			"-o ServerAliveInterval=60 -p 22 me@box" + keep + ` -o BatchMode=yes -- '/opt/my nous/it'\''s' proxy`,
 		},
-		{ssh.Options{Host: "box", Nous: "~/bin/nous", Socket: "/run/a$b"}, "box" + keep + " -o BatchMode=yes -- ~/bin/nous proxy --socket '/run/a$b'"},
+		{ssh.Options{Host: "box", Nous: "~/bin/nous", Socket: "/run/a$b"}, "box" + keep +
+			" -o BatchMode=yes -- ~/bin/nous proxy --socket '/run/a$b'"},
 	} {
 		if got := argv(c.o); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
@@ -232,7 +274,8 @@ exec 3<&0; far "$@" <&3 & read -r line <'`+dir+`/die'; echo 'Connection to box c
 	if err := os.WriteFile(filepath.Join(dir, "die"), []byte("\n"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := events.Next(ctx); !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "closed by remote host") {
+	if _, _, err := events.Next(ctx); !errors.Is(err, client.ErrLost) ||
+		!strings.Contains(err.Error(), "closed by remote host") {
 		t.Errorf("got %v", err)
 	}
 	<-idle.Gone()

@@ -66,7 +66,8 @@ func far(t testing.TB, config string) (*tuitest.Daemon, *sshtest.Server, ssh.Opt
 	t.Helper()
 	s := sshtest.Start(t)
 	d := tuitest.StartDaemon(t, noused, config)
-	return d, s, ssh.Options{Host: "box", SSH: s.SSH, Nous: s.Nous(nous, "NOUSED_SOCKET="+d.Socket, "HOME="+d.Dir, "XDG_CONFIG_HOME="+filepath.Join(d.Dir, "config"))}
+	return d, s, ssh.Options{Host: "box", SSH: s.SSH, Nous: s.Nous(nous, "NOUSED_SOCKET="+d.Socket, "HOME="+d.Dir,
+		"XDG_CONFIG_HOME="+filepath.Join(d.Dir, "config"))}
 }
 
 func prompt(ctx context.Context, c *client.Client, text, key string) (string, error) {

@@ -94,7 +94,11 @@ func (t *trunk) greet(noisy *io.LimitedReader) error {
 		if hello, ok := cutHello(line); ok {
 			t.hello = hello
 			if hello.Proxy != 1 {
-				return &Error{Host: t.o.Host, What: fmt.Sprintf("nous there is another version (%s), whose proxy this one does not know", hello.Version), Next: "update the older one of the two"}
+				return &Error{
+					Host: t.o.Host, What: fmt.Sprintf(
+						"nous there is another version (%s), whose proxy this one does not know", hello.Version),
+					Next: "update the older one of the two",
+				}
 			}
 			return nil
 		}

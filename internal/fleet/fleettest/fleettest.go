@@ -52,7 +52,8 @@ func Cluster(t testing.TB) (all []*Server) {
 	t.Helper()
 	routes := []*Proxy{NewProxy(t), NewProxy(t), NewProxy(t)}
 	for i, p := range routes {
-		config := fmt.Sprintf("server_name: s%d\ncluster { name: c, listen: \"127.0.0.1:-1\", advertise: %q, routes: [%q, %q, %q] }\n",
+		config := fmt.Sprintf(
+			"server_name: s%d\ncluster { name: c, listen: \"127.0.0.1:-1\", advertise: %q, routes: [%q, %q, %q] }\n",
 			i, p.ln.Addr(), routes[0].URL(), routes[1].URL(), routes[2].URL())
 		all = append(all, start(t, store(t)+config, p))
 	}

@@ -33,8 +33,10 @@ func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t}
 	a.cert = &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "an authority of a test"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "an authority of a test"}, IsCA: true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
 	}
 	a.File, a.key = a.make(a.cert, a.cert, nil)
 	return a
@@ -112,7 +114,8 @@ func NewOperator(t testing.TB) *Operator {
 	ofAccount, err := jwt.NewAccountClaims(id).Encode(operator)
 	must(err)
 	return &Operator{
-		Config: fmt.Sprintf("operator: %q\nresolver: MEMORY\nresolver_preload { %s: %q }\n", signed, id, ofAccount), t: t, account: account,
+		Config: fmt.Sprintf("operator: %q\nresolver: MEMORY\nresolver_preload { %s: %q }\n", signed, id, ofAccount), t: t,
+		account: account,
 	}
 }
 

@@ -50,7 +50,8 @@ func TestAServerThatNamesASizeOfNoEarth(t *testing.T) {
 	t.Cleanup(func() { _ = ln.Close(); <-ended })
 	d := startDaemon(t, "nats://"+ln.Addr().String(), nil)
 	until(t, "it says why", func() bool {
-		return strings.Contains(strings.Join(d.State().Problems, "\n"), `the server breaks the protocol: a message of "9000000000000000000" bytes`)
+		return strings.Contains(strings.Join(d.State().Problems, "\n"),
+			`the server breaks the protocol: a message of "9000000000000000000" bytes`)
 	})
 	well.Store(true)
 	d.hasPublished(d.say("ses-1", "hello"))

@@ -28,7 +28,8 @@ const (
 )
 
 // notPerson is why what only people may do is refused.
-const notPerson = "what comes through the fleet is not taken for a person unless [fleet] approve = true in the daemon's configuration"
+const notPerson = "what comes through the fleet is not taken for a person unless [fleet] approve = true " +
+	"in the daemon's configuration"
 
 // request is one command that has come over NATS.
 type request struct {
@@ -44,7 +45,8 @@ type request struct {
 func (l *link) take(in *nats.Msg) {
 	h := l.host
 	if !h.mayReply(in.Reply) {
-		h.o.Log.Debug("a command over the fleet is not run, as its reply has nowhere to go", zap.String("reply", short128(in.Reply)))
+		h.o.Log.Debug("a command over the fleet is not run, as its reply has nowhere to go",
+			zap.String("reply", short128(in.Reply)))
 		return
 	}
 	r := &request{link: l, replyTo: in.Reply, peer: peerOf(in.Header.Get(infoHeader)), line: bytes.TrimSpace(in.Data)}
@@ -57,7 +59,8 @@ func (l *link) take(in *nats.Msg) {
 		h.under.Done()
 	case !h.turns.add(sender(in), func() { r.begin(cost) }):
 		h.o.Held.Give(cost)
-		r.refuse(protocol.Failure(protocol.Rejectf(protocol.TooManyPending, "too many commands over the fleet wait for their turn: at most %d, and %d of one sender", maxWaiting, maxOfOne)))
+		r.refuse(protocol.Failure(protocol.Rejectf(protocol.TooManyPending, "too many commands over the fleet wait for "+
+			"their turn: at most %d, and %d of one sender", maxWaiting, maxOfOne)))
 		h.under.Done()
 	}
 }
@@ -122,7 +125,8 @@ func (r *request) run() (later func(give func())) {
 	if protocol.Long(r.cmd.Type) {
 		extra = longCost
 		if h.pending.Load() >= maxLong {
-			r.finish(protocol.Failure(protocol.Rejectf(protocol.TooManyPending, "%d commands over the fleet have not ended", maxLong)))
+			r.finish(protocol.Failure(protocol.Rejectf(protocol.TooManyPending, "%d commands over the fleet have not ended",
+				maxLong)))
 			return nil
 		}
 	}
@@ -190,7 +194,8 @@ func (r *request) audit(err error) {
 	}
 	var wire *protocol.Error
 	if err != nil && !errors.As(err, &wire) && !errors.Is(err, context.Canceled) {
-		r.link.host.o.Log.Error("command failed", zap.String("command", r.cmd.Type), zap.String("id", r.cmd.ID), zap.String("peer", r.peer), zap.Error(err))
+		r.link.host.o.Log.Error("command failed", zap.String("command", r.cmd.Type), zap.String("id", r.cmd.ID),
+			zap.String("peer", r.peer), zap.Error(err))
 	}
 	if asked[r.cmd.Type] && err == nil {
 		return
@@ -235,7 +240,8 @@ func (r *request) encode(id string, o protocol.Outcome) (reply protocol.Response
 	switch {
 	case reply.Len() > most:
 		return refusal(reply, id, protocol.Rejectf(protocol.LineTooLong,
-			"the command has run, but its reply of %d bytes is more than the NATS server carries (max_payload, less %d: %d): ask for less, as with limit of get_messages", reply.Len(), replySpare, most)), 0
+			"the command has run, but its reply of %d bytes is more than the NATS server carries (max_payload, less %d: %d): "+
+				"ask for less, as with limit of get_messages", reply.Len(), replySpare, most)), 0
 	case size <= longCost:
 		return reply, 0
 	case !h.o.Held.Take(size):
@@ -254,7 +260,8 @@ func refusal(in protocol.Response, id string, err error) protocol.Response {
 
 // noRoom is the error for what the budget has not enough left for.
 func noRoom(what string, size int) error {
-	return protocol.Rejectf(protocol.TooManyPending, "there is no room for a %s of %d bytes now: others have taken it", what, size)
+	return protocol.Rejectf(protocol.TooManyPending, "there is no room for a %s of %d bytes now: others have taken it",
+		what, size)
 }
 
 // send answers over the connection that the command came on, or the one that there is

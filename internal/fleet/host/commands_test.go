@@ -53,15 +53,23 @@ func TestCommandsAreAnswered(t *testing.T) {
 	server := fleettest.Start(t, "")
 	d := newDaemon(t, server.URL(), func(o *Options) { o.MaxLine = 4 << 10 })
 	long := strings.Repeat("x", 2<<20)
-	protocol.Handle(d.mux, protocol.Prompt, func(_ context.Context, p protocol.PromptParams) (protocol.Answer[protocol.PromptReply], error) {
-		return protocol.Answer[protocol.PromptReply]{Later: func(context.Context) (protocol.PromptReply, error) {
-			return protocol.PromptReply{Result: &protocol.PromptResult{Output: p.Text, Events: []jsontext.Value{jsontext.Value(`"` + long + `"`)}}}, nil
-		}}, nil
-	})
-	protocol.HandleFunc(d.mux, protocol.GetMessages, func(context.Context, protocol.GetMessagesParams) (protocol.Messages, error) {
+	protocol.Handle(d.mux, protocol.Prompt,
+		func(_ context.Context, p protocol.PromptParams) (protocol.Answer[protocol.PromptReply], error) {
+			return protocol.Answer[protocol.PromptReply]{Later: func(context.Context) (protocol.PromptReply, error) {
+				return protocol.PromptReply{Result: &protocol.PromptResult{
+					Output: p.Text,
+					Events: []jsontext.Value{jsontext.Value(`"` + long + `"`)},
+				}}, nil
+			}}, nil
+		})
+	protocol.HandleFunc(d.mux, protocol.GetMessages, func(context.Context, protocol.GetMessagesParams) (protocol.Messages,
+		error,
+	) {
 		return protocol.Messages{Messages: []jsontext.Value{jsontext.Value(`"` + long + `"`)}}, nil
 	})
-	protocol.HandleFunc(d.mux, protocol.SetTitle, func(context.Context, protocol.SetTitleParams) (protocol.TitleAccepted, error) {
+	protocol.HandleFunc(d.mux, protocol.SetTitle, func(context.Context, protocol.SetTitleParams) (protocol.TitleAccepted,
+		error,
+	) {
 		panic("a handler's")
 	})
 	d.Start()
@@ -76,7 +84,10 @@ func TestCommandsAreAnswered(t *testing.T) {
 		{`{"id":"1","type":"set_title","payload":{"title":"x"}}`, "error", "internal error"},
 		{`{"id":"1","type":"nonsense"}`, "error", "unknown_command"},
 		{`{"id":"1","type":`, "error", "invalid_json"},
-		{`{"id":"1","type":"ping","payload":{"x":"` + strings.Repeat("x", 5<<10) + `"}}`, "error", "line_too_long: line is longer than 4096 bytes"},
+		{
+			`{"id":"1","type":"ping","payload":{"x":"` + strings.Repeat("x", 5<<10) + `"}}`, "error",
+			"line_too_long: line is longer than 4096 bytes",
+		},
 	} {
 		r := ask(t, nc, c.line)
 		got := string(r.Payload)
@@ -95,13 +106,14 @@ func TestLongCommandsHoldNobodyUp(t *testing.T) {
 	server := fleettest.Start(t, "")
 	d := newDaemon(t, server.URL(), nil)
 	begun := make(chan struct{})
-	protocol.Handle(d.mux, protocol.Prompt, func(context.Context, protocol.PromptParams) (protocol.Answer[protocol.PromptReply], error) {
-		return protocol.Answer[protocol.PromptReply]{Later: func(ctx context.Context) (protocol.PromptReply, error) {
-			close(begun)
-			<-ctx.Done()
-			return protocol.PromptReply{}, ctx.Err()
-		}}, nil
-	})
+	protocol.Handle(d.mux, protocol.Prompt,
+		func(context.Context, protocol.PromptParams) (protocol.Answer[protocol.PromptReply], error) {
+			return protocol.Answer[protocol.PromptReply]{Later: func(ctx context.Context) (protocol.PromptReply, error) {
+				close(begun)
+				<-ctx.Done()
+				return protocol.PromptReply{}, ctx.Err()
+			}}, nil
+		})
 	d.Start()
 	t.Cleanup(d.end)
 	d.isJoined()
@@ -109,7 +121,8 @@ func TestLongCommandsHoldNobodyUp(t *testing.T) {
 	ask(t, nc, `{"id":"0","type":"ping"}`)
 	answer := make(chan string, 1)
 	go func() {
-		msg, err := nc.Request(fleet.DefaultPrefix.Command("box"), []byte(`{"id":"p","type":"prompt","payload":{"text":"x"}}`), patience)
+		msg, err := nc.Request(fleet.DefaultPrefix.Command("box"),
+			[]byte(`{"id":"p","type":"prompt","payload":{"text":"x"}}`), patience)
 		if err != nil {
 			answer <- err.Error()
 		} else {
@@ -132,14 +145,15 @@ func TestCallers(t *testing.T) {
 		server := fleettest.Start(t, "")
 		d := newDaemon(t, server.URL(), func(o *Options) { o.Approve = approve })
 		callers := make(chan protocol.Caller, 1)
-		protocol.HandleFunc(d.mux, protocol.Approve, func(ctx context.Context, _ protocol.ApproveParams) (protocol.ApproveAccepted, error) {
-			c, known := protocol.CallerOf(ctx)
-			if !known {
-				t.Error("nobody knows who calls")
-			}
-			callers <- c
-			return protocol.ApproveAccepted{}, nil
-		})
+		protocol.HandleFunc(d.mux, protocol.Approve,
+			func(ctx context.Context, _ protocol.ApproveParams) (protocol.ApproveAccepted, error) {
+				c, known := protocol.CallerOf(ctx)
+				if !known {
+					t.Error("nobody knows who calls")
+				}
+				callers <- c
+				return protocol.ApproveAccepted{}, nil
+			})
 		d.Start()
 		d.isJoined()
 		nc := dial(t, server.URL())
@@ -169,11 +183,12 @@ func TestPeerIsWhoTheServerSays(t *testing.T) {
 	server := fleettest.Start(t, teamAccounts)
 	d := newDaemon(t, server.URL(), func(o *Options) { o.Approve = true })
 	peers := make(chan string, 1)
-	protocol.HandleFunc(d.mux, protocol.Approve, func(ctx context.Context, _ protocol.ApproveParams) (protocol.ApproveAccepted, error) {
-		c, _ := protocol.CallerOf(ctx)
-		peers <- c.Peer
-		return protocol.ApproveAccepted{}, nil
-	})
+	protocol.HandleFunc(d.mux, protocol.Approve,
+		func(ctx context.Context, _ protocol.ApproveParams) (protocol.ApproveAccepted, error) {
+			c, _ := protocol.CallerOf(ctx)
+			peers <- c.Peer
+			return protocol.ApproveAccepted{}, nil
+		})
 	d.Start()
 	t.Cleanup(d.end)
 	d.isJoined()
@@ -186,7 +201,10 @@ func TestPeerIsWhoTheServerSays(t *testing.T) {
 
 // Whatever a header has, a peer is a short text without control characters.
 func FuzzPeer(f *testing.F) {
-	for _, seed := range []string{"", "{}", `{"user":"alice","acc":"TEAM"}`, `{"user":"a\u0000\u001b[31m","name_tag":"x"}`, `{"user":7}`} {
+	for _, seed := range []string{
+		"", "{}", `{"user":"alice","acc":"TEAM"}`, `{"user":"a\u0000\u001b[31m","name_tag":"x"}`,
+		`{"user":7}`,
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, header string) {

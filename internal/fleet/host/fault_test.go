@@ -97,14 +97,17 @@ func TestAPanicCostsOneReply(t *testing.T) {
 	d := newDaemon(t, server.URL(), func(o *Options) {
 		o.Audit = func(ev model.AuditEvent) { panic("a fault of Audit") }
 	})
-	protocol.HandleFunc(d.mux, protocol.SetTitle, func(context.Context, protocol.SetTitleParams) (protocol.TitleAccepted, error) {
+	protocol.HandleFunc(d.mux, protocol.SetTitle, func(context.Context, protocol.SetTitleParams) (protocol.TitleAccepted,
+		error,
+	) {
 		return protocol.TitleAccepted{}, nil
 	})
 	d.Start()
 	t.Cleanup(d.end)
 	d.isJoined()
 	nc := dial(t, server.URL())
-	if r := ask(t, nc, `{"id":"1","type":"set_title","payload":{"title":"x"}}`); r.ID != "1" || r.Error == nil || r.Error.Code != protocol.InternalError {
+	if r := ask(t, nc, `{"id":"1","type":"set_title","payload":{"title":"x"}}`); r.ID != "1" || r.Error == nil ||
+		r.Error.Code != protocol.InternalError {
 		t.Errorf("got %+v, %v", r, r.Error)
 	}
 	if r := ask(t, nc, `{"id":"2","type":"ping"}`); !r.OK {

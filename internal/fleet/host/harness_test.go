@@ -57,8 +57,9 @@ func newDaemon(t testing.TB, url string, change func(*Options)) *daemon {
 	t.Helper()
 	d := &daemon{t: t, mux: new(protocol.Mux)}
 	d.o = Options{
-		Connect: fleet.Connect{URLs: []string{url}}, Prefix: fleet.DefaultPrefix, Name: "box", Slots: 1, JobTimeout: time.Minute,
-		Version: "1.2.3", Epoch: "ep-" + strings.ReplaceAll(t.Name(), "/", "-"), Instance: "in-1", Workdir: "/work",
+		Connect: fleet.Connect{URLs: []string{url}}, Prefix: fleet.DefaultPrefix, Name: "box", Slots: 1,
+		JobTimeout: time.Minute,
+		Version:    "1.2.3", Epoch: "ep-" + strings.ReplaceAll(t.Name(), "/", "-"), Instance: "in-1", Workdir: "/work",
 		Load: func() (int, int, []string) { return 0, 0, nil },
 		Mux:  d.mux, MaxLine: protocol.DefaultMaxLine, Held: budget.New(64 << 20), Log: zap.NewNop(),
 		Audit: func(ev model.AuditEvent) {
@@ -104,7 +105,10 @@ func (d *daemon) end() {
 
 // say publishes a delta, and returns its number.
 func (d *daemon) say(session, text string) uint64 {
-	d.events.Append(protocol.MessageUpdate{Ref: protocol.Ref{SessionID: session, RunID: "run-1"}, MessageID: "msg-1", Delta: text})
+	d.events.Append(protocol.MessageUpdate{
+		Ref: protocol.Ref{SessionID: session, RunID: "run-1"}, MessageID: "msg-1",
+		Delta: text,
+	})
 	return d.events.LastSeq()
 }
 

@@ -32,10 +32,12 @@ func TestRepliesGoToNobodysSubjects(t *testing.T) {
 	events := fleet.DefaultPrefix.EventStream()
 	for _, subject := range asks {
 		for _, reply := range []string{
-			"$JS.API.STREAM.PURGE." + events, "$KV.noused_HOSTS.other", "others.jobs.queue.j", fleet.DefaultPrefix.JobDone("j"), fleet.DefaultPrefix.JobQueue("j"),
+			"$JS.API.STREAM.PURGE." + events, "$KV.noused_HOSTS.other", "others.jobs.queue.j", fleet.DefaultPrefix.JobDone("j"),
+			fleet.DefaultPrefix.JobQueue("j"),
 			fleet.DefaultPrefix.Event("box", "s"),
 		} {
-			if err := nc.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Data: []byte(`{"id":"1","type":"ping"}`)}); err != nil {
+			if err := nc.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Data: []byte(`{"id":"1","type":"ping"}`)}); err !=
+				nil {
 				t.Fatal(err)
 			}
 		}
@@ -115,11 +117,15 @@ func TestARivalIsTold(t *testing.T) {
 	if err := nc.Publish(fleet.DefaultPrefix.Rival("box"), []byte("no JSON")); err != nil {
 		t.Fatal(err)
 	}
-	hostile := fleet.Presence{Name: "box", Epoch: "ep-\x1b[31m", Version: strings.Repeat("9", 1000), Workdirs: []string{"/evil\n"}}
+	hostile := fleet.Presence{
+		Name: "box", Epoch: "ep-\x1b[31m", Version: strings.Repeat("9", 1000),
+		Workdirs: []string{"/evil\n"},
+	}
 	tell(hostile)
 	until(t, "the rival is told", func() bool { return len(d.State().Problems) > 0 })
 	problems := strings.Join(d.State().Problems, "\n")
-	if want := "another daemon wants this name too, and takes no commands (epoch ep-[31m, version " + strings.Repeat("9", 128) + ", in /evil)"; !strings.Contains(problems, want) {
+	if want := "another daemon wants this name too, and takes no commands (epoch ep-[31m, version " +
+		strings.Repeat("9", 128) + ", in /evil)"; !strings.Contains(problems, want) {
 		t.Errorf("got %s, want %s", problems, want)
 	}
 	until(t, "the presence tells of it", func() bool {

@@ -35,7 +35,10 @@ type update struct {
 // go along with it: deltas of the same message within 20 ms, with nothing between them.
 func (h *Host) first(entries []event.Entry) message {
 	e := entries[0]
-	m := message{from: e.Seq, to: e.Seq, typ: e.Type, session: e.Session, data: bytes.TrimSuffix(e.Line, []byte("\n")), count: 1}
+	m := message{
+		from: e.Seq, to: e.Seq, typ: e.Type, session: e.Session, data: bytes.TrimSuffix(e.Line, []byte("\n")),
+		count: 1,
+	}
 	if !joinable(entries) {
 		return m
 	}
@@ -59,7 +62,8 @@ func (h *Host) first(entries []event.Entry) message {
 		m.count, m.to = 1, m.from
 		return m
 	}
-	m.data = bytes.TrimSuffix(protocol.AppendJoined(nil, m.typ, payload, last, m.from, m.to, parts), []byte("\n"))
+	m.data = bytes.TrimSuffix(protocol.AppendJoined(nil, m.typ, payload, last,
+		protocol.Span{From: m.from, To: m.to, Parts: parts}), []byte("\n"))
 	return m
 }
 
@@ -78,7 +82,8 @@ func (u *update) size() int { return len(u.Payload.Delta) + len(u.Payload.Thinki
 // join appends the next delta, if it is of the same kind and message, and near.
 func (u *update) join(next update, begun time.Time) bool {
 	a, b := &u.Payload, next.Payload
-	if a.Ref != b.Ref || a.MessageID != b.MessageID || (a.Delta == "") != (b.Delta == "") || (a.ThinkingDelta == "") != (b.ThinkingDelta == "") ||
+	if a.Ref != b.Ref || a.MessageID != b.MessageID || (a.Delta == "") != (b.Delta == "") ||
+		(a.ThinkingDelta == "") != (b.ThinkingDelta == "") ||
 		next.TS.Sub(begun) > joinTime || len(a.Delta)+len(a.ThinkingDelta) > joinSize {
 		return false
 	}
@@ -111,20 +116,29 @@ func (h *Host) read(s span) message {
 
 // missed tells of events that the log no longer had when they were to be sent.
 func missed(from, to uint64) message {
-	return warning(from, to, fmt.Sprintf("the fleet was away for too long: the events %d to %d are no longer kept", from, to), "")
+	return warning(from, to, fmt.Sprintf("the fleet was away for too long: the events %d to %d are no longer kept", from,
+		to), "")
 }
 
 // tooLarge tells of an event that the server does not carry.
 func tooLarge(m message, most int) message {
-	return warning(m.from, m.to, fmt.Sprintf("an event, %s, has %d bytes, and the NATS server carries at most %d (max_payload)", m.typ, len(m.data), most), m.session)
+	return warning(m.from, m.to, fmt.Sprintf(
+		"an event, %s, has %d bytes, and the NATS server carries at most %d (max_payload)", m.typ, len(m.data), most),
+		m.session)
 }
 
 func warning(from, to uint64, text, session string) message {
-	ev := protocol.Warning{Ref: protocol.Ref{SessionID: session}, Code: protocol.WarningEventsDropped, FromSeq: from, ToSeq: to, Message: text}
+	ev := protocol.Warning{
+		Ref: protocol.Ref{SessionID: session}, Code: protocol.WarningEventsDropped, FromSeq: from,
+		ToSeq: to, Message: text,
+	}
 	payload, err := protocol.EncodePayload(ev)
 	if err != nil { // numbers and words of ours
 		payload = jsontext.Value(`{}`)
 	}
-	line := protocol.AppendJoined(nil, ev.Type(), payload, time.Now(), from, to, nil)
-	return message{from: from, to: to, typ: ev.Type(), session: session, data: bytes.TrimSuffix(line, []byte("\n")), count: 0}
+	line := protocol.AppendJoined(nil, ev.Type(), payload, time.Now(), protocol.Span{From: from, To: to})
+	return message{
+		from: from, to: to, typ: ev.Type(), session: session, data: bytes.TrimSuffix(line, []byte("\n")),
+		count: 0,
+	}
 }

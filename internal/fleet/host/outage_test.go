@@ -124,7 +124,8 @@ func TestNothingIsSentAgainThatIsStored(t *testing.T) {
 		{"box", fleet.MessageID(d.o.Epoch, 3), 3},
 	} {
 		msg := d.read(span{from: m.seq, to: m.seq})
-		if _, err := js.Publish(t.Context(), d.o.Prefix.Event(m.host, msg.session), msg.data, jetstream.WithMsgID(m.id)); err != nil {
+		if _, err := js.Publish(t.Context(), d.o.Prefix.Event(m.host, msg.session), msg.data,
+			jetstream.WithMsgID(m.id)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -155,22 +156,30 @@ func TestWhatIsDeniedIsTold(t *testing.T) {
 		joined bool
 		want   string
 	}{
-		"no JetStream": {func(t *testing.T) *fleettest.Server { return fleettest.StartWithout(t, "") }, false, "the server has no JetStream"},
+		"no JetStream": {func(t *testing.T) *fleettest.Server {
+			return fleettest.StartWithout(t, "")
+		}, false, "the server has no JetStream"},
 		"no commands": {func(t *testing.T) *fleettest.Server {
-			return fleettest.Start(t, `authorization { users = [{user: a, password: a, permissions: {publish: ">", subscribe: {deny: "noused.box.cmd"}}}, {user: b, password: b}] }
+			return fleettest.Start(t,
+				`authorization { users = [{user: a, password: a, permissions: {publish: ">", subscribe: {deny: "noused.box.cmd"}}}, {user: b, password: b}] }
 no_auth_user: a`)
 		}, true, `Permissions Violation for Subscription to "noused.box.cmd"`},
 		"no events": {func(t *testing.T) *fleettest.Server {
-			return fleettest.Start(t, `authorization { users = [{user: a, password: a, permissions: {publish: {deny: "noused.*.evt.*"}, subscribe: ">"}}] }
+			return fleettest.Start(t,
+				`authorization { users = [{user: a, password: a, permissions: {publish: {deny: "noused.*.evt.*"}, subscribe: ">"}}] }
 no_auth_user: a`)
 		}, true, `Permissions Violation for Publish to "noused.box.evt.ses-1"`},
 		"no room": {func(t *testing.T) *fleettest.Server {
-			return fleettest.Start(t, `accounts { A { jetstream: {max_mem: 64M, max_file: 1M}, users: [{user: a, password: a}] } }
+			return fleettest.Start(t,
+				`accounts { A { jetstream: {max_mem: 64M, max_file: 1M}, users: [{user: a, password: a}] } }
 no_auth_user: a`)
 		}, true, "the stream noused_EVENTS is missing and cannot be made"},
 		"another stream": {func(t *testing.T) *fleettest.Server {
 			s := fleettest.Start(t, "")
-			_, err := jetStream(t, dial(t, s.Direct())).CreateStream(t.Context(), jetstream.StreamConfig{Name: "noused_EVENTS", Subjects: []string{"other"}})
+			_, err := jetStream(t, dial(t, s.Direct())).CreateStream(t.Context(), jetstream.StreamConfig{
+				Name:     "noused_EVENTS",
+				Subjects: []string{"other"},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

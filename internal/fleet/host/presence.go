@@ -25,7 +25,8 @@ const (
 type takenError struct{ by fleet.Presence }
 
 func (e *takenError) Error() string {
-	return fmt.Sprintf("another daemon of the fleet is called %q (epoch %.60s, version %.60s); give one of the two another name in [fleet]", e.by.Name, e.by.Epoch, e.by.Version)
+	return fmt.Sprintf("another daemon of the fleet is called %q (epoch %.60s, version %.60s); give one of the two "+
+		"another name in [fleet]", e.by.Name, e.by.Epoch, e.by.Version)
 }
 
 // claim takes the name, which must be free or this daemon's own.

@@ -49,7 +49,8 @@ func TestPresence(t *testing.T) {
 	})
 	d.isJoined()
 	p, there := present(t, server.URL())
-	if !there || p.Name != "box" || p.Labels["gpu"] != "a100" || p.Epoch != d.o.Epoch || p.Slots != 1 || len(p.Workdirs) != 2 {
+	if !there || p.Name != "box" || p.Labels["gpu"] != "a100" || p.Epoch != d.o.Epoch || p.Slots != 1 ||
+		len(p.Workdirs) != 2 {
 		t.Fatalf("got %+v, there %t", p, there)
 	}
 	<-running
@@ -99,7 +100,8 @@ func TestANameBelongsToOne(t *testing.T) {
 		t.Error("the second says that it is in the fleet")
 	}
 	until(t, "the first says that another wants the name", func() bool {
-		return strings.Contains(strings.Join(first.State().Problems, "\n"), "another daemon wants this name too, and takes no commands (epoch ep-other")
+		return strings.Contains(strings.Join(first.State().Problems, "\n"),
+			"another daemon wants this name too, and takes no commands (epoch ep-other")
 	})
 	second.say("ses-1", "never sent while the name is another's")
 	first.hasPublished(first.say("ses-1", "hello"))

@@ -29,7 +29,8 @@ type rival struct {
 func (l *link) rival(m *nats.Msg) {
 	var by fleet.Presence
 	h := l.host
-	if len(m.Data) > fleet.MaxPresence || json.Unmarshal(m.Data, &by) != nil || by.Name != h.o.Name || by.Epoch == h.o.Epoch {
+	if len(m.Data) > fleet.MaxPresence || json.Unmarshal(m.Data, &by) != nil || by.Name != h.o.Name ||
+		by.Epoch == h.o.Epoch {
 		return
 	}
 	r := &rival{fleet.Rival{Version: short128(plain(by.Version)), Epoch: short128(plain(by.Epoch))}, time.Now()}
@@ -43,7 +44,8 @@ func (l *link) rival(m *nats.Msg) {
 }
 
 func (r *rival) problem() error {
-	text := fmt.Sprintf("another daemon wants this name too, and takes no commands (epoch %s, version %s", r.Epoch, r.Version)
+	text := fmt.Sprintf("another daemon wants this name too, and takes no commands (epoch %s, version %s", r.Epoch,
+		r.Version)
 	if r.Workdir != "" {
 		text += ", in " + r.Workdir
 	}

@@ -106,7 +106,8 @@ func (h *Host) mayReply(subject string) bool {
 // describe answers who looks for services.
 func (l *link) describe(verb micro.Verb, m *nats.Msg) {
 	if !l.host.mayReply(m.Reply) {
-		l.host.o.Log.Debug("a question about services has no answer, as that has nowhere to go", zap.String("reply", short128(m.Reply)))
+		l.host.o.Log.Debug("a question about services has no answer, as that has nowhere to go",
+			zap.String("reply", short128(m.Reply)))
 		return
 	}
 	text, err := json.Marshal(l.host.service.describe(verb, l.host.o.Prefix.Command(l.host.o.Name)))
@@ -124,7 +125,8 @@ func (s *service) describe(verb micro.Verb, subject string) any {
 		}
 	case micro.StatsVerb:
 		return stats{s.identity, micro.StatsResponseType, s.started, []endpointStats{{
-			Name: endpointName, Subject: subject, QueueGroup: micro.DefaultQueueGroup, Requests: s.requests.Load(), Errors: s.errors.Load(),
+			Name: endpointName, Subject: subject, QueueGroup: micro.DefaultQueueGroup, Requests: s.requests.Load(),
+			Errors: s.errors.Load(),
 		}}}
 	}
 	return micro.Ping{ServiceIdentity: s.identity, Type: micro.PingResponseType}

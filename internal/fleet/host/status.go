@@ -38,7 +38,10 @@ type status struct {
 type trouble struct{ part, why string }
 
 func newStatus(o Options) *status {
-	return &status{log: o.Log, name: o.Name, server: strings.Join(o.URLs, ", "), since: time.Now().UTC(), away_: "not connected yet"}
+	return &status{
+		log: o.Log, name: o.Name, server: strings.Join(o.URLs, ", "), since: time.Now().UTC(),
+		away_: "not connected yet",
+	}
 }
 
 // begin forgets what the former connection was denied.
@@ -64,7 +67,8 @@ func (s *status) away(err error) {
 	}
 	if why := short(err); why != s.away_ {
 		s.away_ = why
-		s.log.Warn("away from the fleet; trying again", zap.String("name", s.name), zap.String("server", s.server), zap.String("error", why))
+		s.log.Warn("away from the fleet; trying again", zap.String("name", s.name), zap.String("server", s.server),
+			zap.String("error", why))
 	}
 }
 
@@ -128,7 +132,10 @@ func (s *status) over(part, message string) {
 func (s *status) state(published uint64) *protocol.FleetState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := &protocol.FleetState{Name: s.name, Server: s.server, Connected: s.is, Since: s.since, Problems: []string{}, PublishedSeq: published}
+	out := &protocol.FleetState{
+		Name: s.name, Server: s.server, Connected: s.is, Since: s.since, Problems: []string{},
+		PublishedSeq: published,
+	}
 	if s.away_ != "" {
 		out.Problems = append(out.Problems, s.away_)
 	}

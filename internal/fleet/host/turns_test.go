@@ -90,7 +90,9 @@ func TestASlowCommandHoldsUpItsOwnSender(t *testing.T) {
 	server := fleettest.Start(t, "")
 	d := newDaemon(t, server.URL(), nil)
 	begun, hold := make(chan struct{}), make(chan struct{})
-	protocol.HandleFunc(d.mux, protocol.SetTitle, func(context.Context, protocol.SetTitleParams) (protocol.TitleAccepted, error) {
+	protocol.HandleFunc(d.mux, protocol.SetTitle, func(context.Context, protocol.SetTitleParams) (protocol.TitleAccepted,
+		error,
+	) {
 		begun <- struct{}{}
 		<-hold
 		return protocol.TitleAccepted{}, nil
@@ -106,7 +108,10 @@ func TestASlowCommandHoldsUpItsOwnSender(t *testing.T) {
 	}
 	send := func(order, id, line string) {
 		t.Helper()
-		msg := &nats.Msg{Subject: fleet.DefaultPrefix.Command("box"), Reply: inbox + "." + id, Header: nats.Header{}, Data: []byte(line)}
+		msg := &nats.Msg{
+			Subject: fleet.DefaultPrefix.Command("box"), Reply: inbox + "." + id, Header: nats.Header{},
+			Data: []byte(line),
+		}
 		if order != "" {
 			msg.Header.Set(fleet.ConnectionHeader, order)
 		}
@@ -154,7 +159,9 @@ func TestSendersOfAnotherAccount(t *testing.T) {
 	server := fleettest.Start(t, teamAccounts)
 	d := newDaemon(t, server.URL(), nil)
 	begun, hold := make(chan struct{}), make(chan struct{})
-	protocol.HandleFunc(d.mux, protocol.SetTitle, func(context.Context, protocol.SetTitleParams) (protocol.TitleAccepted, error) {
+	protocol.HandleFunc(d.mux, protocol.SetTitle, func(context.Context, protocol.SetTitleParams) (protocol.TitleAccepted,
+		error,
+	) {
 		close(begun)
 		<-hold
 		return protocol.TitleAccepted{}, nil
@@ -187,7 +194,9 @@ func TestCommandsThatWaitAreCounted(t *testing.T) {
 	server := fleettest.Start(t, "")
 	d := newDaemon(t, server.URL(), func(o *Options) { o.Held = budget.New(64 << 10) })
 	begun, hold := make(chan struct{}), make(chan struct{})
-	protocol.HandleFunc(d.mux, protocol.SetTitle, func(context.Context, protocol.SetTitleParams) (protocol.TitleAccepted, error) {
+	protocol.HandleFunc(d.mux, protocol.SetTitle, func(context.Context, protocol.SetTitleParams) (protocol.TitleAccepted,
+		error,
+	) {
 		begun <- struct{}{}
 		<-hold
 		return protocol.TitleAccepted{}, nil
@@ -212,7 +221,8 @@ func TestCommandsThatWaitAreCounted(t *testing.T) {
 	refused := 0
 	for ; refused < sent-7; refused++ { // 64 KiB hold seven of them
 		var r reply
-		if err := json.Unmarshal((<-got).Data, &r); err != nil || r.Error == nil || r.Error.Reason() != protocol.TooManyPending {
+		if err := json.Unmarshal((<-got).Data, &r); err != nil || r.Error == nil ||
+			r.Error.Reason() != protocol.TooManyPending {
 			t.Fatalf("got %+v, %v", r, err)
 		}
 	}

@@ -144,7 +144,10 @@ type End struct {
 
 // Failed is the end of a job that came to no run, or to nothing in it.
 func Failed(id, host string, code protocol.Code, message string) End {
-	return End{ID: id, Host: host, StopReason: protocol.StopError, Usage: noUsage, Error: &protocol.RunError{Code: code, Message: format.Cut(message, maxMessage)}}
+	return End{
+		ID: id, Host: host, StopReason: protocol.StopError, Usage: noUsage,
+		Error: &protocol.RunError{Code: code, Message: format.Cut(message, maxMessage)},
+	}
 }
 
 // Cancelled is the end of a job that nobody had begun with.

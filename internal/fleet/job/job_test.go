@@ -14,7 +14,10 @@ import (
 func TestParse(t *testing.T) {
 	for _, c := range []struct{ text, why string }{
 		{`{"id":"j","prompt":"hello"}`, ""},
-		{`{"id":"j","labels":{"gpu":"a100"},"workdir":"/src","prompt":"hello","model":"openai/gpt-5","approvals":"deny"}`, ""},
+		{
+			`{"id":"j","labels":{"gpu":"a100"},"workdir":"/src","prompt":"hello","model":"openai/gpt-5","approvals":"deny"}`,
+			"",
+		},
 		{``, "it is no job"},
 		{`[]`, "it is no job"},
 		{`{"id":"j","id":"j","prompt":"hello"}`, "it is no job"},
@@ -57,7 +60,10 @@ func TestFits(t *testing.T) {
 
 // An end fits into what a server carries, whatever a run has said.
 func TestAnEndIsBounded(t *testing.T) {
-	for _, out := range []string{strings.Repeat("x", 2*MaxOutput), strings.Repeat("\xff\x00", MaxOutput), strings.Repeat("ü", MaxOutput)} {
+	for _, out := range []string{
+		strings.Repeat("x", 2*MaxOutput), strings.Repeat("\xff\x00", MaxOutput),
+		strings.Repeat("ü", MaxOutput),
+	} {
 		text := End{ID: "j", Output: out}.Encode()
 		e := ReadEnd("j", text)
 		if len(text) > 1<<20-4<<10 || !e.OutputTruncated || len(e.Output) == 0 || e.Error != nil {
@@ -87,7 +93,8 @@ func FuzzParse(f *testing.F) {
 			t.Fatal(err)
 		}
 		back, err := Parse(id, again)
-		if err != nil || len(again) <= fleet.MaxJob && !reflect.DeepEqual(j.Labels, back.Labels) && len(j.Labels) > 0 || back.Prompt != j.Prompt {
+		if err != nil || len(again) <= fleet.MaxJob && !reflect.DeepEqual(j.Labels, back.Labels) && len(j.Labels) > 0 ||
+			back.Prompt != j.Prompt {
 			t.Errorf("%q is read again as %+v, %v", again, back, err)
 		}
 	})

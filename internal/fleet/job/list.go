@@ -23,17 +23,18 @@ const (
 func (q *Queue) Claims(ctx context.Context) (all map[string]Claim, left uint64, err error) {
 	all = map[string]Claim{}
 	size, of := 0, fleet.EntrySubject(q.claims.Bucket(), "")
-	left, err = fleet.PullNow(ctx, q.js, fleet.BucketStream(q.claims.Bucket()), fleet.Entries(q.claims.Bucket()), claimsAhead, func(msg jetstream.Msg) bool {
-		id := strings.TrimPrefix(msg.Subject(), of)
-		if len(msg.Data()) == 0 && len(msg.Headers()) > 0 { // a mark that it was given up
-			return true
-		}
-		if c := ReadClaim(msg.Data()); !c.Ended {
-			all[id] = c
-			size += len(id) + len(msg.Data())
-		}
-		return size < maxKept
-	})
+	left, err = fleet.PullNow(ctx, q.js, fleet.BucketStream(q.claims.Bucket()), fleet.Entries(q.claims.Bucket()),
+		claimsAhead, func(msg jetstream.Msg) bool {
+			id := strings.TrimPrefix(msg.Subject(), of)
+			if len(msg.Data()) == 0 && len(msg.Headers()) > 0 { // a mark that it was given up
+				return true
+			}
+			if c := ReadClaim(msg.Data()); !c.Ended {
+				all[id] = c
+				size += len(id) + len(msg.Data())
+			}
+			return size < maxKept
+		})
 	if err != nil {
 		return nil, 0, fmt.Errorf("the claims of jobs: %w", err)
 	}
@@ -65,7 +66,10 @@ func (q *Queue) Ends(ctx context.Context, most uint64) (ends []End, older uint64
 // others have written there is bounded.
 func (e End) brief() End {
 	short := func(s string) string { return strings.Clone(format.Cut(s, maxPath)) }
-	b := End{ID: short(e.ID), Host: short(e.Host), SessionID: short(e.SessionID), RunID: short(e.RunID), StopReason: protocol.StopReason(short(string(e.StopReason)))}
+	b := End{
+		ID: short(e.ID), Host: short(e.Host), SessionID: short(e.SessionID), RunID: short(e.RunID),
+		StopReason: protocol.StopReason(short(string(e.StopReason))),
+	}
 	if e.Error != nil {
 		b.Error = &protocol.RunError{Code: protocol.Code(short(string(e.Error.Code))), Message: short(e.Error.Message)}
 	}
@@ -78,7 +82,10 @@ func (q *Queue) newest(ctx context.Context, most uint64) (from jetstream.Consume
 	if err != nil {
 		return from, 0, fmt.Errorf("the ends of jobs: %w", err)
 	}
-	from = jetstream.ConsumerConfig{FilterSubject: q.prefix.JobDone("*"), DeliverPolicy: jetstream.DeliverByStartSequencePolicy}
+	from = jetstream.ConsumerConfig{
+		FilterSubject: q.prefix.JobDone("*"),
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
+	}
 	behind := func(seq uint64) (uint64, error) {
 		from.OptStartSeq = seq
 		n, err := fleet.Waiting(ctx, q.js, q.prefix.EventStream(), from)

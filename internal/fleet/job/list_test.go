@@ -33,7 +33,10 @@ func TestTheNewestEndsAreListed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		e := End{ID: fmt.Sprint("job-", i), Host: "box", StopReason: protocol.StopError, Output: "long", Error: &protocol.RunError{Message: strings.Repeat("x", 64<<10)}}
+		e := End{
+			ID: fmt.Sprint("job-", i), Host: "box", StopReason: protocol.StopError, Output: "long",
+			Error: &protocol.RunError{Message: strings.Repeat("x", 64<<10)},
+		}
 		if _, err := q.Finish(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +49,8 @@ func TestTheNewestEndsAreListed(t *testing.T) {
 	check(3, "job-6", "job-7", "job-8")
 	check(1, "job-8")
 	ends, _, err := q.Ends(t.Context(), 1)
-	if err != nil || len(ends) != 1 || ends[0].Host != "box" || ends[0].StopReason != protocol.StopError || ends[0].Output != "" || len(ends[0].Error.Message) > maxPath {
+	if err != nil || len(ends) != 1 || ends[0].Host != "box" || ends[0].StopReason != protocol.StopError ||
+		ends[0].Output != "" || len(ends[0].Error.Message) > maxPath {
 		t.Errorf("got %+v, %v", ends, err)
 	}
 }
@@ -55,7 +59,10 @@ func TestTheNewestEndsAreListed(t *testing.T) {
 // for: whoever may write them could fill the memory of who lists them.
 func TestClaimsThatAreListed(t *testing.T) {
 	q := open(t, fleettest.Start(t, "").Direct())
-	for id, c := range map[string]Claim{"runs": {Host: "box", RunID: "run-1"}, "over": {Host: "box", Ended: true}, "free": {Host: "box"}} {
+	for id, c := range map[string]Claim{
+		"runs": {Host: "box", RunID: "run-1"}, "over": {Host: "box", Ended: true},
+		"free": {Host: "box"},
+	} {
 		revision, ok, err := q.Take(t.Context(), id, c)
 		if err == nil && id == "free" {
 			err = q.Release(t.Context(), id, revision)

@@ -17,20 +17,24 @@ import (
 func TestWhatAClientNeeds(t *testing.T) {
 	submits := []string{
 		"noused.jobs.queue.*", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*", "$JS.API.DIRECT.GET.>",
-		"$JS.API.CONSUMER.CREATE.noused_EVENTS.>", "$JS.API.CONSUMER.CREATE.KV_noused_CLAIMS.>", "$JS.API.CONSUMER.CREATE.KV_noused_HOSTS.>",
+		"$JS.API.CONSUMER.CREATE.noused_EVENTS.>", "$JS.API.CONSUMER.CREATE.KV_noused_CLAIMS.>",
+		"$JS.API.CONSUMER.CREATE.KV_noused_HOSTS.>",
 		"$JS.API.CONSUMER.MSG.NEXT.*.*",
 	}
 	cancels := append(submits, "noused.jobs.done.*", "$KV.noused_CLAIMS.*", "$JS.API.STREAM.PURGE.noused_JOBS")
 	user := func(name string, may []string) string {
-		return fmt.Sprintf("{ user: %s, password: x, permissions { publish: [%q], subscribe: \"_INBOX.>\" } }\n", name, strings.Join(may, `", "`))
+		return fmt.Sprintf("{ user: %s, password: x, permissions { publish: [%q], subscribe: \"_INBOX.>\" } }\n", name,
+			strings.Join(may, `", "`))
 	}
-	config := "authorization { users: [ { user: box, password: x }\n" + user("submits", submits) + user("cancels", cancels) + "] }\n"
+	config := "authorization { users: [ { user: box, password: x }\n" + user("submits", submits) +
+		user("cancels", cancels) + "] }\n"
 	config = strings.ReplaceAll(config, `\"`, `"`)
 	s := fleettest.Start(t, config)
 	as := func(name string) *Queue {
-		nc := fleettest.Dial(t, s.Direct(), nats.UserInfo(name, "x"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			t.Errorf("%s does what it may not, and the server's log says so: %v", name, err)
-		}))
+		nc := fleettest.Dial(t, s.Direct(), nats.UserInfo(name, "x"),
+			nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+				t.Errorf("%s does what it may not, and the server's log says so: %v", name, err)
+			}))
 		q, err := Open(t.Context(), fleettest.JetStream(t, nc), fleet.DefaultPrefix, DefaultTimeout)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)

@@ -37,13 +37,18 @@ type Queue struct {
 
 // Open finds the streams and the bucket, and makes what is missing; timeout counts where
 // the bucket is made.
-func Open(ctx context.Context, js jetstream.JetStream, prefix fleet.Prefix, timeout time.Duration) (q *Queue, err error) {
+func Open(ctx context.Context, js jetstream.JetStream, prefix fleet.Prefix, timeout time.Duration) (q *Queue,
+	err error,
+) {
 	q = &Queue{prefix: prefix, js: js}
 	if q.jobs, err = prefix.OpenJobs(ctx, js); err != nil {
 		return nil, err
 	}
 	if q.jobs.CachedInfo().Config.AllowDirect {
-		return nil, fmt.Errorf("the stream %s does not fit: it answers from any server (allow_direct), and so could show a job that is over", prefix.JobStream())
+		return nil,
+			fmt.Errorf(
+				"the stream %s does not fit: it answers from any server (allow_direct), and so could show a job that is over",
+				prefix.JobStream())
 	}
 	if q.ends, err = prefix.OpenEvents(ctx, js); err != nil {
 		return nil, err
@@ -68,7 +73,8 @@ func (q *Queue) openClaims(ctx context.Context, timeout time.Duration) (err erro
 		return fmt.Errorf("bucket %s: %w", name, err)
 	}
 	if q.Timeout = status.TTL(); q.Timeout <= 0 {
-		return fmt.Errorf("the bucket %s keeps its keys for ever, and the jobs of a host that is gone would wait as long: change it, or remove it and it is made anew", name)
+		return fmt.Errorf("the bucket %s keeps its keys for ever, and the jobs of a host that is gone would wait as long: "+
+			"change it, or remove it and it is made anew", name)
 	}
 	return nil
 }
@@ -89,7 +95,8 @@ func (q *Queue) Submit(ctx context.Context, j Job) (again bool, err error) {
 	if _, over, err := q.End(ctx, j.ID); err != nil || over {
 		return over, err
 	}
-	ack, err := q.js.Publish(ctx, q.prefix.JobQueue(j.ID), text, jetstream.WithMsgID(j.ID), jetstream.WithExpectStream(q.prefix.JobStream()), jetstream.WithExpectLastSequencePerSubject(0))
+	ack, err := q.js.Publish(ctx, q.prefix.JobQueue(j.ID), text, jetstream.WithMsgID(j.ID),
+		jetstream.WithExpectStream(q.prefix.JobStream()), jetstream.WithExpectLastSequencePerSubject(0))
 	switch {
 	case isTaken(err):
 		return true, nil
@@ -102,7 +109,8 @@ func (q *Queue) Submit(ctx context.Context, j Job) (again bool, err error) {
 // isTaken tells whether a message was refused as there is one of its subject.
 func isTaken(err error) bool {
 	var api *jetstream.APIError
-	return errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
+	return errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
+		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
 }
 
 // Queued is a job in the queue, as it came.
@@ -199,7 +207,8 @@ func encode(c Claim) []byte {
 // somebody's.
 func ReadClaim(text []byte) Claim {
 	var c Claim
-	if len(text) > maxClaim || json.Unmarshal(text, &c) != nil || max(len(c.Host), len(c.Instance), len(c.SessionID), len(c.RunID)) > maxToken {
+	if len(text) > maxClaim || json.Unmarshal(text, &c) != nil || max(len(c.Host), len(c.Instance), len(c.SessionID),
+		len(c.RunID)) > maxToken {
 		return Claim{Host: "?"}
 	}
 	return c
@@ -313,7 +322,9 @@ const (
 // Cancel cancels a job: its end is told when it returns without an error. host is whose
 // the job was, which has some patience's time to end the run; one that is away aborts it
 // when it comes back.
-func (q *Queue) Cancel(ctx context.Context, id string, patience time.Duration) (did Cancelling, host string, err error) {
+func (q *Queue) Cancel(ctx context.Context, id string, patience time.Duration) (did Cancelling, host string,
+	err error,
+) {
 	did, c, err := q.cancel(ctx, id)
 	if err != nil || did != Asked {
 		return did, c.Host, err

@@ -55,7 +55,8 @@ func TestOneOfManyDoes(t *testing.T) {
 				}
 				if ok {
 					taken[i].Add(1)
-					if _, kept, err := q.Renew(t.Context(), id, Claim{Host: fmt.Sprint("host-", n), RunID: "run"}, revision); !kept || err != nil {
+					if _, kept, err := q.Renew(t.Context(), id, Claim{Host: fmt.Sprint("host-", n), RunID: "run"}, revision); !kept ||
+						err != nil {
 						t.Errorf("%s cannot be renewed: %v", id, err)
 					}
 				} else if _, kept, err := q.Renew(t.Context(), id, Claim{Host: "thief"}, revision); kept || err != nil {
@@ -75,7 +76,8 @@ func TestOneOfManyDoes(t *testing.T) {
 	all.Wait()
 	for i := range jobs {
 		if submitted[i].Load() != 1 || taken[i].Load() != 1 || told[i].Load() != 1 {
-			t.Errorf("job-%d was submitted %d times, taken %d and told %d, want 1 of each", i, submitted[i].Load(), taken[i].Load(), told[i].Load())
+			t.Errorf("job-%d was submitted %d times, taken %d and told %d, want 1 of each", i, submitted[i].Load(),
+				taken[i].Load(), told[i].Load())
 		}
 	}
 	q := open(t, url)
@@ -98,7 +100,8 @@ func TestAClaimRunsOut(t *testing.T) {
 		t.Fatalf("take: %t, %v", ok, err)
 	}
 	taken := false
-	for deadline := time.Now().Add(2 * time.Minute); !taken && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !taken &&
+		time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if _, taken, err = q.Take(t.Context(), "one", Claim{Host: "other"}); err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +115,8 @@ func TestCancel(t *testing.T) {
 	q := open(t, fleettest.Start(t, "").Direct())
 	submit(t, q, "waits")
 	submit(t, q, "runs")
-	if _, ok, err := q.Take(t.Context(), "runs", Claim{Host: "box", SessionID: "ses-1", RunID: "run-1"}); !ok || err != nil {
+	if _, ok, err := q.Take(t.Context(), "runs", Claim{Host: "box", SessionID: "ses-1", RunID: "run-1"}); !ok ||
+		err != nil {
 		t.Fatalf("take: %t, %v", ok, err)
 	}
 	for _, c := range []struct {

@@ -42,10 +42,12 @@ func TestAccountsKeepTeamsApart(t *testing.T) {
 		readTo(t, ctx, st, 0, 3)
 	}
 	c := commands(t, ctx, alice.Host("box"))
-	if _, err := client.Call(ctx, c, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: "ses-x"}); err != nil {
+	if _, err := client.Call(ctx, c, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: "ses-x"}); err !=
+		nil {
 		t.Fatal(err)
 	}
-	if ev := <-boxA.audited; !strings.Contains(string(ev.Data), keys["ALICE"].Public) || !strings.Contains(string(ev.Data), "@A") {
+	if ev := <-boxA.audited; !strings.Contains(string(ev.Data), keys["ALICE"].Public) ||
+		!strings.Contains(string(ev.Data), "@A") {
 		t.Errorf("the audit has %s, want it to name Alice's key", ev.Data)
 	}
 	var none *via.NoHostError
@@ -72,7 +74,8 @@ func intrude(t *testing.T, s *fleettest.Server, key, other string) {
 	}
 	nc := fleettest.Dial(t, s.URL(), option)
 	p := fleet.DefaultPrefix
-	if msg, err := nc.RequestWithContext(ctx, p.Command(other), []byte(`{"v":"1","id":"1","type":"ping","payload":{}}`)); !errors.Is(err, nats.ErrNoResponders) {
+	if msg, err := nc.RequestWithContext(ctx, p.Command(other),
+		[]byte(`{"v":"1","id":"1","type":"ping","payload":{}}`)); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("a command for %s: got %v, %v", other, msg, err)
 	}
 	for _, subject := range []string{
@@ -85,7 +88,8 @@ func intrude(t *testing.T, s *fleettest.Server, key, other string) {
 		if err := errors.Join(nc.Publish(subject, []byte("{}")), nc.FlushWithContext(ctx)); err != nil {
 			t.Fatal(err)
 		}
-		if err := nc.LastError(); !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), `"`+subject+`"`) {
+		if err := nc.LastError(); !errors.Is(err, nats.ErrPermissionViolation) ||
+			!strings.Contains(err.Error(), `"`+subject+`"`) {
 			t.Errorf("%s: got %v, want that it is denied", subject, err)
 		}
 	}

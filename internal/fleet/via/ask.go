@@ -16,7 +16,9 @@ import (
 // Ask sends one command without a connection of its own, and returns its reply and the
 // reply's payload as the daemon wrote it. It is for what is answered at once. Errors are
 // those of Commands, and *protocol.Error.
-func Ask[P protocol.Params, R protocol.Reply](ctx context.Context, h *Host, def protocol.Def[P, R], p P) (r R, raw jsontext.Value, err error) {
+func Ask[P protocol.Params, R protocol.Reply](ctx context.Context, h *Host, def protocol.Def[P, R], p P) (r R,
+	raw jsontext.Value, err error,
+) {
 	raw, err = Raw(ctx, h, def, p)
 	if err != nil {
 		return r, nil, err
@@ -28,7 +30,9 @@ func Ask[P protocol.Params, R protocol.Reply](ctx context.Context, h *Host, def 
 }
 
 // Raw is Ask for who decodes the payload, an object.
-func Raw[P protocol.Params, R protocol.Reply](ctx context.Context, h *Host, def protocol.Def[P, R], p P) (jsontext.Value, error) {
+func Raw[P protocol.Params, R protocol.Reply](ctx context.Context, h *Host, def protocol.Def[P, R],
+	p P,
+) (jsontext.Value, error) {
 	line, err := json.Marshal(struct {
 		V       string `json:"v"`
 		ID      string `json:"id"`

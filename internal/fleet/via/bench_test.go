@@ -46,11 +46,17 @@ func BenchmarkNews(b *testing.B) {
 	b.Run("raw", func(b *testing.B) {
 		s := fleettest.Start(b, "")
 		_, js := bare(b, connect(s))
-		stream, err := js.CreateStream(b.Context(), jetstream.StreamConfig{Name: "RAW", Subjects: []string{"raw"}, Duplicates: 2 * time.Minute})
+		stream, err := js.CreateStream(b.Context(), jetstream.StreamConfig{
+			Name: "RAW", Subjects: []string{"raw"},
+			Duplicates: 2 * time.Minute,
+		})
 		if err != nil {
 			b.Fatal(err)
 		}
-		consumer, err := stream.CreateConsumer(b.Context(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true})
+		consumer, err := stream.CreateConsumer(b.Context(), jetstream.ConsumerConfig{
+			AckPolicy:     jetstream.AckNonePolicy,
+			MemoryStorage: true,
+		})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -147,12 +147,14 @@ func (c *commands) reply(id string, msg *nats.Msg) reply {
 	case nobody(msg):
 		return reply{gone: true}
 	case len(msg.Data) == 0: // what answers there is no daemon, or does not want to
-		err = protocol.Errorf(protocol.InternalError, "the daemon's part in the fleet refuses the command: %.200q", msg.Header.Get("Nats-Service-Error"))
+		err = protocol.Errorf(protocol.InternalError, "the daemon's part in the fleet refuses the command: %.200q",
+			msg.Header.Get("Nats-Service-Error"))
 	case len(msg.Data) > c.host.fleet.most:
 		err = c.host.fleet.tooLong(len(msg.Data))
 	case !c.host.fleet.held.Take(size):
 		err = protocol.Rejectf(protocol.TooManyPending,
-			"the reply has %d bytes, and nous holds at most %d MiB of what came from the fleet and is not read yet", len(msg.Data), maxHeld>>20)
+			"the reply has %d bytes, and nous holds at most %d MiB of what came from the fleet and is not read yet",
+			len(msg.Data), maxHeld>>20)
 	default:
 		return reply{line: msg.Data, size: size}
 	}
@@ -161,7 +163,8 @@ func (c *commands) reply(id string, msg *nats.Msg) reply {
 
 func (f *Fleet) tooLong(size int) error {
 	return protocol.Rejectf(protocol.LineTooLong,
-		"the reply has %d bytes, and nous takes at most %d from another machine in one: ask for less, as with limit of get_messages", size, f.most)
+		"the reply has %d bytes, and nous takes at most %d from another machine in one: ask for less, as with limit of "+
+			"get_messages", size, f.most)
 }
 
 // pump hands the replies on until the connection ends.

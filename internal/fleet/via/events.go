@@ -149,7 +149,10 @@ func (s *source) answer(r request) ([]byte, error) {
 	case r.id == "":
 		return nil, nil
 	}
-	return protocol.AppendResponse(nil, r.id, "subscribed", protocol.Subscribed{Epoch: s.epoch, NextSeq: s.last + 1, Gap: s.gap})
+	return protocol.AppendResponse(nil, r.id, "subscribed", protocol.Subscribed{
+		Epoch: s.epoch, NextSeq: s.last + 1,
+		Gap: s.gap,
+	})
 }
 
 // Close ends the connection.

@@ -135,5 +135,8 @@ func (f *finder) look(ctx context.Context, at uint64) (*jetstream.RawStreamMsg, 
 		}
 		at = msg.Sequence + 1
 	}
-	return nil, fmt.Errorf("the stream of events has more than %d messages in a row on %s that are no events: somebody else writes there", maxStrange, f.pattern)
+	return nil,
+		fmt.Errorf(
+			"the stream of events has more than %d messages in a row on %s that are no events: somebody else writes there",
+			maxStrange, f.pattern)
 }

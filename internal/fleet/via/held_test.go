@@ -142,7 +142,8 @@ func TestAReplyThatIsTooLong(t *testing.T) {
 	f, c, lines := talk(t, s, maxHeld)
 	f.most = 100_000
 	say(t, c, "long", f.most)
-	if id, reason := hear(t, lines); id != "long" || !strings.Contains(reason, "line_too_long: the reply has 100042 bytes, and nous takes at most 100000 from another machine in one") {
+	if id, reason := hear(t, lines); id != "long" || !strings.Contains(reason,
+		"line_too_long: the reply has 100042 bytes, and nous takes at most 100000 from another machine in one") {
 		t.Errorf("got %s, %s", id, reason)
 	}
 	say(t, c, "short", 10)
@@ -171,7 +172,8 @@ func FuzzPresence(f *testing.F) {
 	f.Add("a\x1b[31m", `{"name":"a\u001b[31m"}`)
 	f.Fuzz(func(t *testing.T, name, value string) {
 		p, err := readPresence(name, []byte(value))
-		if err == nil && (p.Name != name || fleet.CheckName(p.Name) != nil || fleet.CheckLabels(p.Labels) != nil || len(value) > fleet.MaxPresence) {
+		if err == nil && (p.Name != name || fleet.CheckName(p.Name) != nil || fleet.CheckLabels(p.Labels) != nil ||
+			len(value) > fleet.MaxPresence) {
 			t.Errorf("%q: took %+v", name, p)
 		}
 		if err != nil && strings.ContainsFunc(err.Error(), func(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }) {

@@ -61,7 +61,8 @@ func (e *NoHostError) Next() string {
 	case n == 0:
 		return "no host is there: [fleet] in a daemon's configuration has it join; nous fleet hosts lists them"
 	case n > most:
-		return fmt.Sprintf("there are %s and %d more; nous fleet hosts lists them", strings.Join(e.Known[:most], ", "), n-most)
+		return fmt.Sprintf("there are %s and %d more; nous fleet hosts lists them", strings.Join(e.Known[:most], ", "),
+			n-most)
 	default:
 		return "there are: " + strings.Join(e.Known, ", ")
 	}

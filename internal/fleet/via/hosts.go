@@ -44,13 +44,14 @@ func (f *Fleet) Hosts(ctx context.Context) ([]Seen, error) {
 	bucket := f.o.Prefix.HostBucket()
 	err = l.store(ctx, "bucket "+bucket, func(ctx context.Context) error {
 		looked, size := 0, 0
-		left, err := fleet.PullNow(ctx, l.js, fleet.BucketStream(bucket), fleet.Entries(bucket), ahead, func(msg jetstream.Msg) bool {
-			if n, ok := f.ofEntry(msg); ok && n.Seen != nil {
-				all = append(all, *n.Seen)
-			}
-			looked, size = looked+1, size+len(msg.Data())
-			return len(all) < maxHosts && looked < maxEntries && size < hostsSize
-		})
+		left, err := fleet.PullNow(ctx, l.js, fleet.BucketStream(bucket), fleet.Entries(bucket), ahead,
+			func(msg jetstream.Msg) bool {
+				if n, ok := f.ofEntry(msg); ok && n.Seen != nil {
+					all = append(all, *n.Seen)
+				}
+				looked, size = looked+1, size+len(msg.Data())
+				return len(all) < maxHosts && looked < maxEntries && size < hostsSize
+			})
 		if left > 0 && err == nil {
 			f.note(fmt.Sprintf("the bucket %s has %d entries more than nous takes: %d hosts are listed", bucket, left, len(all)))
 		}

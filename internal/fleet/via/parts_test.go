@@ -10,7 +10,8 @@ import (
 // memory than it gives reason to.
 func TestPartsAreBounded(t *testing.T) {
 	line := func(id string, n int, parts string) []byte {
-		return fmt.Appendf(nil, `{"v":"1","type":"message_update","seq":%d,"from_seq":1,"ts":"2026-01-01T00:00:00Z","parts":[%s],"payload":{"session_id":"s","run_id":"r","message_id":%q,"delta":"hello"}}`, n, parts, id)
+		return fmt.Appendf(nil,
+			`{"v":"1","type":"message_update","seq":%d,"from_seq":1,"ts":"2026-01-01T00:00:00Z","parts":[%s],"payload":{"session_id":"s","run_id":"r","message_id":%q,"delta":"hello"}}`, n, parts, id)
 	}
 	for name, c := range map[string]struct {
 		id    string

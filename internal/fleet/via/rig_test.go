@@ -61,27 +61,33 @@ type daemon struct {
 
 func startDaemon(t testing.TB, to fleet.Connect, name, epoch string) *daemon {
 	t.Helper()
-	d := &daemon{log: event.New(epoch, 16<<20, time.Now), mux: &protocol.Mux{}, slow: make(chan struct{}), audited: make(chan model.AuditEvent, 1000)}
+	d := &daemon{
+		log: event.New(epoch, 16<<20, time.Now), mux: &protocol.Mux{}, slow: make(chan struct{}),
+		audited: make(chan model.AuditEvent, 1000),
+	}
 	protocol.HandleFunc(d.mux, protocol.Ping, func(context.Context, protocol.PingParams) (protocol.Pong, error) {
 		return protocol.Pong{Message: "pong", Version: epoch}, nil
 	})
-	protocol.HandleFunc(d.mux, protocol.DeleteSession, func(_ context.Context, p protocol.DeleteSessionParams) (protocol.SessionDeleted, error) {
-		return protocol.SessionDeleted(p), nil
-	})
-	protocol.Handle(d.mux, protocol.CompactSession, func(context.Context, protocol.CompactSessionParams) (protocol.Answer[protocol.Compaction], error) {
-		return protocol.Answer[protocol.Compaction]{Later: func(ctx context.Context) (protocol.Compaction, error) {
-			select {
-			case <-d.slow:
-				return protocol.Compaction{}, nil
-			case <-ctx.Done():
-				return protocol.Compaction{}, ctx.Err()
-			}
-		}}, nil
-	})
+	protocol.HandleFunc(d.mux, protocol.DeleteSession,
+		func(_ context.Context, p protocol.DeleteSessionParams) (protocol.SessionDeleted, error) {
+			return protocol.SessionDeleted(p), nil
+		})
+	protocol.Handle(d.mux, protocol.CompactSession,
+		func(context.Context, protocol.CompactSessionParams) (protocol.Answer[protocol.Compaction], error) {
+			return protocol.Answer[protocol.Compaction]{Later: func(ctx context.Context) (protocol.Compaction, error) {
+				select {
+				case <-d.slow:
+					return protocol.Compaction{}, nil
+				case <-ctx.Done():
+					return protocol.Compaction{}, ctx.Err()
+				}
+			}}, nil
+		})
 	d.Host = host.New(host.Options{
-		Connect: to, Prefix: fleet.DefaultPrefix, Name: name, Version: "1.2.3", Epoch: epoch, Instance: "of " + name, Workdir: "/w",
-		Load: func() (int, int, []string) { return 1, 2, nil },
-		Mux:  d.mux, MaxLine: 1 << 20, Held: budget.New(64 << 20), Events: d.log,
+		Connect: to, Prefix: fleet.DefaultPrefix, Name: name, Version: "1.2.3", Epoch: epoch, Instance: "of " + name,
+		Workdir: "/w",
+		Load:    func() (int, int, []string) { return 1, 2, nil },
+		Mux:     d.mux, MaxLine: 1 << 20, Held: budget.New(64 << 20), Events: d.log,
 		Audit: func(ev model.AuditEvent) { d.audited <- ev }, Log: zap.NewNop(),
 	})
 	d.Start()
@@ -136,7 +142,8 @@ func await(t testing.TB, to fleet.Connect, name string) {
 		}
 	}
 	for range time.Tick(5 * time.Millisecond) {
-		_, err := nc.RequestWithContext(ctx, fleet.DefaultPrefix.Command(name), []byte(`{"v":"1","id":"1","type":"ping","payload":{}}`))
+		_, err := nc.RequestWithContext(ctx, fleet.DefaultPrefix.Command(name),
+			[]byte(`{"v":"1","id":"1","type":"ping","payload":{}}`))
 		if err == nil {
 			return
 		}

@@ -183,7 +183,8 @@ func readEvent(data []byte, seq uint64) (e event, why string) {
 	switch {
 	case bytes.IndexByte(data, '\n') >= 0:
 		return e, "it is more than a line"
-	case json.Unmarshal(data, &e.EventEnvelope) != nil || e.V != protocol.Version || e.Type == "" || e.Payload.Kind() != '{':
+	case json.Unmarshal(data, &e.EventEnvelope) != nil || e.V != protocol.Version || e.Type == "" ||
+		e.Payload.Kind() != '{':
 		return e, "it is no event"
 	case e.Seq != seq || e.FromSeq > seq:
 		return e, "its numbers do not fit"

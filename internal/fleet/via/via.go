@@ -12,8 +12,8 @@
 // Close.
 //
 // It refuses to send anything again whose answer was lost, to keep events for a reader
-// that does not read, to hold more than 256 MiB of replies for all that do not, to take what is in the stream for an event of the daemon's without
-// looking, and to log.
+// that does not read, to hold more than 256 MiB of replies for all that do not, to take what is
+// in the stream for an event of the daemon's without looking, and to log.
 package via
 
 import (
@@ -130,7 +130,10 @@ func Denied(server string, err error) *RefusedError {
 
 // Missing is what the user is told of a stream or bucket that is not there.
 func Missing(server, what string) *RefusedError {
-	return &RefusedError{server, "has no " + what + ": no daemon has joined a fleet there", "check url and subject of [fleet] here and on the hosts; nous status says on a host how it stands", true}
+	return &RefusedError{
+		server, "has no " + what + ": no daemon has joined a fleet there",
+		"check url and subject of [fleet] here and on the hosts; nous status says on a host how it stands", true,
+	}
 }
 
 // Refused is what the user is told of an error that means that the server does not let them
@@ -140,12 +143,19 @@ func Refused(server, what string, err error) *RefusedError {
 		return slices.ContainsFunc(any, func(one error) bool { return errors.Is(err, one) })
 	}
 	switch {
-	case is(nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired, nats.ErrNkeysNotSupported, nats.ErrMaxAccountConnectionsExceeded):
-		return &RefusedError{Server: server, What: "does not let you in: " + reason(err), Next: "name a file with a key of yours: --creds, or creds or nkey of [fleet] in nous's config.toml"}
+	case is(nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
+		nats.ErrNkeysNotSupported, nats.ErrMaxAccountConnectionsExceeded):
+		return &RefusedError{
+			Server: server, What: "does not let you in: " + reason(err),
+			Next: "name a file with a key of yours: --creds, or creds or nkey of [fleet] in nous's config.toml",
+		}
 	case is(jetstream.ErrStreamNotFound, jetstream.ErrBucketNotFound):
 		return Missing(server, what)
 	case is(nats.ErrNoResponders, jetstream.ErrJetStreamNotEnabled, jetstream.ErrJetStreamNotEnabledForAccount):
-		return &RefusedError{Server: server, What: "has no JetStream for your account", Next: "a fleet needs it: docs/fleet-operator.md has a configuration"}
+		return &RefusedError{
+			Server: server, What: "has no JetStream for your account",
+			Next: "a fleet needs it: docs/fleet-operator.md has a configuration",
+		}
 	}
 	return nil
 }
@@ -153,7 +163,8 @@ func Refused(server, what string, err error) *RefusedError {
 func reason(err error) string {
 	var slow net.Error
 	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), errors.As(err, &slow) && slow.Timeout():
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), errors.As(err, &slow) &&
+		slow.Timeout():
 		return "no answer in time"
 	case errors.Is(err, io.EOF):
 		return "it ended the connection at once"

@@ -48,7 +48,8 @@ func TestCommandsOverNATS(t *testing.T) {
 	if _, err := client.Call(ctx, c, protocol.GetState, protocol.GetStateParams{}); !errors.As(err, &wire) {
 		t.Errorf("a command without a handler: got %v", err)
 	}
-	_, err := client.Call(ctx, c, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: strings.Repeat("x", 2<<20)})
+	_, err := client.Call(ctx, c, protocol.DeleteSession,
+		protocol.DeleteSessionParams{SessionID: strings.Repeat("x", 2<<20)})
 	if err == nil || !strings.Contains(err.Error(), "max_payload") {
 		t.Errorf("a command that the server does not carry: got %v", err)
 	}
@@ -64,7 +65,8 @@ func TestHostThatIsNotThere(t *testing.T) {
 	f := open(t, connect(s), "box", "tower")
 	_, err := f.Host("bx").Commands(within(t))
 	var none *via.NoHostError
-	if !errors.As(err, &none) || !strings.Contains(err.Error(), "no daemon called bx") || none.Next() != "there are: box, tower" {
+	if !errors.As(err, &none) || !strings.Contains(err.Error(), "no daemon called bx") ||
+		none.Next() != "there are: box, tower" {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -89,13 +91,17 @@ func TestCommandWhoseAnswerIsLost(t *testing.T) {
 		t.Fatalf("got %v, want that the connection is lost", err)
 	}
 	var away *via.AwayError
-	if _, err := f.Host("box").Commands(ctx); !errors.As(err, &away) || !strings.Contains(err.Error(), "NATS server at nats://") {
+	if _, err := f.Host("box").Commands(ctx); !errors.As(err, &away) ||
+		!strings.Contains(err.Error(), "NATS server at nats://") {
 		t.Fatalf("got %v, want that the server is away", err)
 	}
 }
 
 func delta(session string, n int) protocol.Event {
-	return protocol.MessageUpdate{Ref: protocol.Ref{SessionID: session, RunID: "run"}, MessageID: "m", Delta: fmt.Sprint(n, ";")}
+	return protocol.MessageUpdate{
+		Ref: protocol.Ref{SessionID: session, RunID: "run"}, MessageID: "m",
+		Delta: fmt.Sprint(n, ";"),
+	}
 }
 
 func status(session string, n int) protocol.Event {
@@ -280,7 +286,10 @@ func TestGarbage(t *testing.T) {
 	d.publish(1, 3)
 	readTo(t, ctx, st, 0, 3)
 	nc, js := bare(t, connect(s))
-	for i, text := range []string{"", "x", `{"v":"1"}`, `{"v":"1","id":"evt-9","type":"status","payload":{},"seq":9}`, "{\"v\":\"1\",\n\"seq\":4}", `{"v":"1","id":"evt-4","type":"status","payload":{},"from_seq":7,"seq":4}`} {
+	for i, text := range []string{
+		"", "x", `{"v":"1"}`, `{"v":"1","id":"evt-9","type":"status","payload":{},"seq":9}`,
+		"{\"v\":\"1\",\n\"seq\":4}", `{"v":"1","id":"evt-4","type":"status","payload":{},"from_seq":7,"seq":4}`,
+	} {
 		for _, id := range []string{"", "ep-1:4", fmt.Sprint("ep-0:", i)} {
 			msg := nats.NewMsg(fleet.DefaultPrefix.Event("box", "ses-a"))
 			msg.Data = []byte(text)
@@ -302,7 +311,10 @@ func TestGarbage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for key, text := range map[string]string{"empty": "", "text": "text", "other": `{"name":"box"}`, "a.b": `{"name":"a.b"}`, "labels": `{"name":"labels","labels":{"a b":""}}`} {
+	for key, text := range map[string]string{
+		"empty": "", "text": "text", "other": `{"name":"box"}`,
+		"a.b": `{"name":"a.b"}`, "labels": `{"name":"labels","labels":{"a b":""}}`,
+	} {
 		if _, err := kv.PutString(ctx, key, text); err != nil {
 			t.Fatal(err)
 		}
@@ -347,7 +359,10 @@ func TestServersThatWillNot(t *testing.T) {
 				start, tc.config = fleettest.StartWithout, ""
 			}
 			s := start(t, tc.config)
-			f := via.Open(via.Options{Connect: fleet.Connect{URLs: []string{s.URL()}, NKey: tc.nkey}, Prefix: fleet.DefaultPrefix})
+			f := via.Open(via.Options{
+				Connect: fleet.Connect{URLs: []string{s.URL()}, NKey: tc.nkey},
+				Prefix:  fleet.DefaultPrefix,
+			})
 			t.Cleanup(f.Close)
 			ctx := within(t)
 			if _, err := f.Host("box").Commands(ctx); err == nil || !strings.Contains(err.Error(), tc.command) {
@@ -371,7 +386,10 @@ func TestFileWithAKeyThatOthersCanRead(t *testing.T) {
 	if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	f := via.Open(via.Options{Connect: fleet.Connect{URLs: []string{"nats://127.0.0.1:1"}, Creds: path}, Prefix: fleet.DefaultPrefix})
+	f := via.Open(via.Options{
+		Connect: fleet.Connect{URLs: []string{"nats://127.0.0.1:1"}, Creds: path},
+		Prefix:  fleet.DefaultPrefix,
+	})
 	defer f.Close()
 	_, err := f.Host("box").Commands(within(t))
 	if !errors.Is(err, regular.ErrOpen) || errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), path) {

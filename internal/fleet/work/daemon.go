@@ -22,7 +22,9 @@ const (
 )
 
 // do runs one of the daemon's own commands.
-func do[P protocol.Params, R protocol.Reply](ctx context.Context, mux *protocol.Mux, def protocol.Def[P, R], p P) (r R, err error) {
+func do[P protocol.Params, R protocol.Reply](ctx context.Context, mux *protocol.Mux, def protocol.Def[P, R], p P) (r R,
+	err error,
+) {
 	payload, err := json.Marshal(p)
 	if err != nil {
 		return r, err
@@ -84,7 +86,9 @@ func (t *task) open() error {
 	}
 	if t.Model != "" {
 		p := protocol.SetModelParams{Scope: protocol.Scope{SessionID: t.SessionID}, Model: t.Model}
-		if _, err := patiently(t, func() (protocol.ModelAccepted, error) { return do(t.w.ctx, t.w.o.Mux, protocol.SetModel, p) }); err != nil {
+		if _, err := patiently(t, func() (protocol.ModelAccepted, error) {
+			return do(t.w.ctx, t.w.o.Mux, protocol.SetModel, p)
+		}); err != nil {
 			return err
 		}
 	}
@@ -101,8 +105,12 @@ func (t *task) open() error {
 	if !t.save() {
 		return context.Cause(t.w.ctx)
 	}
-	t.w.o.Log.Info("job begun", zap.String("job", t.ID), zap.String("session_id", t.SessionID), zap.String("run_id", t.RunID))
-	t.w.o.Audit(model.AuditEvent{Event: "fleet:job", Component: "fleet", Status: "ok", SessionID: t.SessionID, RequestID: t.ID})
+	t.w.o.Log.Info("job begun", zap.String("job", t.ID), zap.String("session_id", t.SessionID),
+		zap.String("run_id", t.RunID))
+	t.w.o.Audit(model.AuditEvent{
+		Event: "fleet:job", Component: "fleet", Status: "ok", SessionID: t.SessionID,
+		RequestID: t.ID,
+	})
 	t.announce()
 	return nil
 }
@@ -139,7 +147,8 @@ func (t *task) made(s protocol.SessionInfo) (bool, error) {
 	}
 	most := allEntries
 	m, err := patiently(t, func() (protocol.Messages, error) {
-		return do(t.w.ctx, t.w.o.Mux, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: s.SessionID}, Limit: &most})
+		return do(t.w.ctx, t.w.o.Mux, protocol.GetMessages,
+			protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: s.SessionID}, Limit: &most})
 	})
 	return slices.ContainsFunc(m.Messages, func(entry jsontext.Value) bool {
 		var said protocol.Message
@@ -216,13 +225,15 @@ func (t *task) abort() {
 
 // runs tells whether the run goes on. It does, if that cannot be told.
 func (t *task) runs() bool {
-	state, err := do(t.w.ctx, t.w.o.Mux, protocol.GetState, protocol.GetStateParams{Scope: protocol.Scope{SessionID: t.SessionID}})
+	state, err := do(t.w.ctx, t.w.o.Mux, protocol.GetState,
+		protocol.GetStateParams{Scope: protocol.Scope{SessionID: t.SessionID}})
 	return err != nil || state.RunID == t.RunID
 }
 
 // look tells whether the run has ended, and how.
 func (t *task) look(most int) (end job.End, over bool, err error) {
-	m, err := do(t.w.ctx, t.w.o.Mux, protocol.GetMessages, protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: t.SessionID}, Limit: &most})
+	m, err := do(t.w.ctx, t.w.o.Mux, protocol.GetMessages,
+		protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: t.SessionID}, Limit: &most})
 	if err != nil {
 		return end, false, err
 	}

@@ -49,7 +49,8 @@ func TestABacklogIsReadInTurns(t *testing.T) {
 	}{{maxTurn, 0}, {2 * maxTurn, maxTurn}} {
 		must(t, s.fill(t.Context()))
 		if s.after != want.after || len(s.order) != want.places || s.next() != 0 {
-			t.Fatalf("after turn %d the queue is read up to %d, %d places, the next in %s; want %+v, and the next at once", turn, s.after, len(s.order), s.next(), want)
+			t.Fatalf("after turn %d the queue is read up to %d, %d places, the next in %s; want %+v, and the next at once", turn,
+				s.after, len(s.order), s.next(), want)
 		}
 	}
 	must(t, s.fill(t.Context()))

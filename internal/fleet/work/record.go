@@ -58,8 +58,10 @@ func (w *Worker) load() (all []record, err error) {
 			continue
 		}
 		if size > maxKnown || i == maxFiles {
-			w.o.Log.Error("there are too many jobs that were begun before: the rest is not gone on with; what is not needed can be removed",
-				zap.String("folder", w.o.Dir), zap.Int("read", len(all)), zap.Int("left", len(files)-i), zap.Int("max_bytes", maxKnown), zap.Int("max_files", maxFiles))
+			w.o.Log.Error(
+				"there are too many jobs that were begun before: the rest is not gone on with; what is not needed can be removed",
+				zap.String("folder", w.o.Dir), zap.Int("read", len(all)), zap.Int("left", len(files)-i),
+				zap.Int("max_bytes", maxKnown), zap.Int("max_files", maxFiles))
 			break
 		}
 		r, n, err := w.read(id)

@@ -24,7 +24,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.M{M: m}) }
 func worker(t *testing.T) (*Worker, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.DebugLevel)
-	w := New(Options{Prefix: fleet.DefaultPrefix, Name: "box", Instance: "in-1", Slots: 1, Dir: filepath.Join(t.TempDir(), "fleet-jobs"), Log: zap.New(core)})
+	w := New(Options{
+		Prefix: fleet.DefaultPrefix, Name: "box", Instance: "in-1", Slots: 1,
+		Dir: filepath.Join(t.TempDir(), "fleet-jobs"), Log: zap.New(core),
+	})
 	t.Cleanup(w.Close)
 	if all := load(t, w); len(all) != 0 { // it makes the folder
 		t.Errorf("got %v of a folder that is missing", all)
@@ -55,8 +58,14 @@ func TestRecordsAreKept(t *testing.T) {
 	end = end.Bounded()
 	var want []record
 	for _, r := range []record{
-		{Job: job.Job{ID: "a", Prompt: "hello", Labels: map[string]string{"gpu": "a100"}, Workdir: "/src", Model: "m/n", Approvals: protocol.ApprovalsDeny}},
-		{Job: job.Job{ID: "b", Prompt: strings.Repeat("\x01", fleet.MaxJob/6)}, SessionID: "ses-1", RunID: "run-1", Folder: "/w"},
+		{Job: job.Job{
+			ID: "a", Prompt: "hello", Labels: map[string]string{"gpu": "a100"}, Workdir: "/src", Model: "m/n",
+			Approvals: protocol.ApprovalsDeny,
+		}},
+		{
+			Job: job.Job{ID: "b", Prompt: strings.Repeat("\x01", fleet.MaxJob/6)}, SessionID: "ses-1", RunID: "run-1",
+			Folder: "/w",
+		},
 		{Job: job.Job{ID: "c", Prompt: "hello"}, SessionID: "ses-1", RunID: "run-1", End: &end},
 	} {
 		before := r
@@ -103,18 +112,23 @@ func TestRecordsThatCannotBeRead(t *testing.T) {
 		make func(t *testing.T, w *Worker, path string)
 		why  string
 	}{
-		"syntax":        {text(`{"job":{"id":"bad",`), "EOF"},
-		"no object":     {text(`[]`), "record"},
-		"empty":         {text(``), "EOF"},
-		"other job":     {text(`{"job":{"id":"good","prompt":"x"}}`), `it is of the job "good"`},
-		"no prompt":     {text(`{"job":{"id":"bad"}}`), "prompt"},
-		"asks":          {text(`{"job":{"id":"bad","prompt":"x","approvals":"auto"}}`), "want deny"},
-		"relative":      {text(`{"job":{"id":"bad","prompt":"x","workdir":"src"}}`), "absolute"},
-		"no session":    {text(`{"job":{"id":"bad","prompt":"x"},"run_id":"run-1"}`), "no session_id"},
-		"other end":     {text(`{"job":{"id":"bad","prompt":"x"},"end":{"id":"good"}}`), `its end is of the job "good"`},
-		"too long":      {text(`{"job":{"id":"bad","prompt":"` + strings.Repeat("x", maxRecord) + `"}}`), "is too long: more than"},
-		"a link":        {link, "is a symbolic link"},
-		"a folder":      {func(t *testing.T, _ *Worker, path string) { must(t, os.Mkdir(path, 0o700)) }, "is not a regular file"},
+		"syntax":     {text(`{"job":{"id":"bad",`), "EOF"},
+		"no object":  {text(`[]`), "record"},
+		"empty":      {text(``), "EOF"},
+		"other job":  {text(`{"job":{"id":"good","prompt":"x"}}`), `it is of the job "good"`},
+		"no prompt":  {text(`{"job":{"id":"bad"}}`), "prompt"},
+		"asks":       {text(`{"job":{"id":"bad","prompt":"x","approvals":"auto"}}`), "want deny"},
+		"relative":   {text(`{"job":{"id":"bad","prompt":"x","workdir":"src"}}`), "absolute"},
+		"no session": {text(`{"job":{"id":"bad","prompt":"x"},"run_id":"run-1"}`), "no session_id"},
+		"other end":  {text(`{"job":{"id":"bad","prompt":"x"},"end":{"id":"good"}}`), `its end is of the job "good"`},
+		"too long": {
+			text(`{"job":{"id":"bad","prompt":"` + strings.Repeat("x", maxRecord) + `"}}`),
+			"is too long: more than",
+		},
+		"a link": {link, "is a symbolic link"},
+		"a folder": {func(t *testing.T, _ *Worker, path string) {
+			must(t, os.Mkdir(path, 0o700))
+		}, "is not a regular file"},
 		"of no reader":  {unreadable, "permission denied"},
 		"of a stranger": {foreign, "belongs to another user"},
 	} {
@@ -127,7 +141,8 @@ func TestRecordsThatCannotBeRead(t *testing.T) {
 				t.Errorf("got %.200v, want the other one", got)
 			}
 			said := logs.FilterMessage("what the daemon knew of a job cannot be read").All()
-			if len(said) != 1 || said[0].ContextMap()["file"] != path || !strings.Contains(said[0].ContextMap()["error"].(string), c.why) {
+			if len(said) != 1 || said[0].ContextMap()["file"] != path ||
+				!strings.Contains(said[0].ContextMap()["error"].(string), c.why) {
 				t.Errorf("the log has %v, want %s and %q", logs.All(), path, c.why)
 			}
 			if _, err := os.Lstat(path); err != nil {
@@ -205,7 +220,9 @@ func TestTheFolderOfRecords(t *testing.T) {
 
 // What is read is whole, whatever is in the file, and can be kept and read again.
 func FuzzRecord(f *testing.F) {
-	f.Add([]byte(`{"job":{"id":"j","prompt":"hello","labels":{"a":"b"}},"session_id":"ses-1","run_id":"run-1","end":{"id":"j","stop_reason":"completed"}}`))
+	f.Add(
+		[]byte(
+			`{"job":{"id":"j","prompt":"hello","labels":{"a":"b"}},"session_id":"ses-1","run_id":"run-1","end":{"id":"j","stop_reason":"completed"}}`))
 	f.Add([]byte(`{"job":{"id":"j","prompt":"hello"},"end":null}`))
 	w := New(Options{Dir: f.TempDir(), Log: zap.NewNop()})
 	f.Cleanup(w.Close)
@@ -226,7 +243,8 @@ func FuzzRecord(f *testing.F) {
 		if err := w.keep(r); err != nil {
 			t.Fatal(err)
 		}
-		if again, _, err := w.read("j"); err != nil || again.SessionID != r.SessionID || again.RunID != r.RunID || (again.End == nil) != (r.End == nil) {
+		if again, _, err := w.read("j"); err != nil || again.SessionID != r.SessionID || again.RunID != r.RunID ||
+			(again.End == nil) != (r.End == nil) {
 			t.Errorf("%q is read again as %+v, %v", text, again, err)
 		}
 	})

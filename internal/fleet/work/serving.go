@@ -273,7 +273,8 @@ func (s *serving) start(ctx context.Context, id string, revision uint64, before 
 	case fits && s.w.o.Slots > 0:
 		s.remember(m)
 	}
-	s.w.o.Log.Info("the claim of a job is given up", zap.String("job", id), zap.Bool("labels_fit", fits), zap.Int("slots", s.w.o.Slots))
+	s.w.o.Log.Info("the claim of a job is given up", zap.String("job", id), zap.Bool("labels_fit", fits),
+		zap.Int("slots", s.w.o.Slots))
 	return s.q.Release(ctx, id, revision)
 }
 

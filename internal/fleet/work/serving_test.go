@@ -12,7 +12,10 @@ import (
 )
 
 func serve(w *Worker) *serving {
-	return &serving{w: w, q: &job.Queue{Timeout: job.DefaultTimeout}, places: map[string]*place{}, hints: make(chan string, 4)}
+	return &serving{
+		w: w, q: &job.Queue{Timeout: job.DefaultTimeout}, places: map[string]*place{},
+		hints: make(chan string, 4),
+	}
 }
 
 // Jobs that could be taken are kept in mind once each, the oldest first, whatever comes and

@@ -208,7 +208,8 @@ func (t *task) giveUp(err error) {
 	if !errors.Is(err, errLost) {
 		return // the daemon stops; the record stays
 	}
-	t.w.o.Log.Info("a job is not this daemon's any more: another has it, or its end was told; its run is aborted", zap.String("job", t.ID), zap.String("session_id", t.SessionID))
+	t.w.o.Log.Info("a job is not this daemon's any more: another has it, or its end was told; its run is aborted",
+		zap.String("job", t.ID), zap.String("session_id", t.SessionID))
 	if err := t.w.drop(t.ID); err != nil {
 		t.w.o.Log.Error("what is known of a job cannot be removed", zap.String("job", t.ID), zap.Error(err))
 	}
@@ -250,7 +251,8 @@ func (t *task) tell(q *job.Queue) error {
 	if t.End.Error != nil {
 		why = t.End.Error.Message
 	}
-	t.w.o.Log.Info("job ended", zap.String("job", t.ID), zap.String("session_id", t.SessionID), zap.String("stop_reason", string(t.End.StopReason)), zap.Bool("told", told), zap.String("error", why))
+	t.w.o.Log.Info("job ended", zap.String("job", t.ID), zap.String("session_id", t.SessionID),
+		zap.String("stop_reason", string(t.End.StopReason)), zap.Bool("told", told), zap.String("error", why))
 	if t.revision == 0 {
 		return nil
 	}

@@ -98,7 +98,8 @@ func (w *Worker) compare(q *job.Queue) {
 	}
 	w.warned = q.Timeout
 	w.o.Log.Warn("job_timeout does not count, as the bucket of claims was made with another; change one of the two",
-		zap.Duration("job_timeout", w.o.Timeout), zap.String("bucket", w.o.Prefix.ClaimBucket()), zap.Duration("bucket_ttl", q.Timeout))
+		zap.Duration("job_timeout", w.o.Timeout), zap.String("bucket", w.o.Prefix.ClaimBucket()),
+		zap.Duration("bucket_ttl", q.Timeout))
 }
 
 // Close ends its goroutines. Serve must have returned. Runs are the daemon's to end.

@@ -33,7 +33,9 @@ func convert(source []byte, title manpage.Title) ([]byte, error) {
 	c.Section("SEE ALSO")
 	c.Line(manpage.Bold("nous") + "(1),")
 	c.Line(manpage.Bold("noused") + "(1)")
-	c.Paragraph(manpage.Escape("Documents that are named here with .md are in /usr/share/doc/noused/docs, or in docs of the sources."))
+	c.Paragraph(
+		manpage.Escape(
+			"Documents that are named here with .md are in /usr/share/doc/noused/docs, or in docs of the sources."))
 	return c.Bytes(), c.err
 }
 

@@ -14,7 +14,10 @@ import (
 
 func page(t *testing.T, name string, markdown string) string {
 	t.Helper()
-	text, err := convert([]byte(markdown), manpage.Title{Name: name, Section: 7, Summary: "what it is", Date: "2026-11-22", Source: "noused v0.1.0"})
+	text, err := convert([]byte(markdown), manpage.Title{
+		Name: name, Section: 7, Summary: "what it is", Date: "2026-11-22",
+		Source: "noused v0.1.0",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,9 +29,11 @@ func page(t *testing.T, name string, markdown string) string {
 }
 
 func TestMarkdownAsManShowsIt(t *testing.T) {
-	got := page(t, "words", "# Words\n\nA *word* is **said** with `--loud`, or\n.not; see [tools](tools.md#x), [here](#here), [MCP](mcp.md) and <https://example.org>.\n\n"+
+	got := page(t, "words", "# Words\n\nA *word* is **said** with `--loud`, or\n.not; see [tools](tools.md#x), "+
+		"[here](#here), [MCP](mcp.md) and <https://example.org>.\n\n"+
 		"## The first\n\n- one\n- two,\n  ```sh\n  nous '\\n' | cat\n  ```\n\n1. once\n2. twice\n\n### More\n\n"+
-		"| a | b |\n|---|---|\n| `x\\|y` | first \\| second |\n| | goes on |\n\n| a | b | c |\n|---|---|---|\n| k | l | m |\n\n> quoted\n")
+		"| a | b |\n|---|---|\n| `x\\|y` | first \\| second |\n| | goes on |\n\n| a | b | c |\n|---|---|---|\n| k | l | m "+
+		"|\n\n> quoted\n")
 	_, got, _ = strings.Cut(got, "DESCRIPTION\n")
 	got, _, _ = strings.Cut(got, "SEE ALSO")
 	want := `       A word is said with --loud, or .not; see tools, noused-tools(7), here,
@@ -70,7 +75,8 @@ func TestDocumentsArePages(t *testing.T) {
 		}
 		shown := strings.Join(strings.Fields(page(t, name, string(markdown))), " ")
 		for line := range strings.Lines(string(markdown)) {
-			if title, ok := strings.CutPrefix(line, "## "); ok && !strings.Contains(shown, strings.ToUpper(strings.TrimSpace(strings.ReplaceAll(title, "`", "")))) {
+			if title, ok := strings.CutPrefix(line, "## "); ok &&
+				!strings.Contains(shown, strings.ToUpper(strings.TrimSpace(strings.ReplaceAll(title, "`", "")))) {
 				t.Errorf("%s: the page has no section %q", file, title)
 			}
 		}

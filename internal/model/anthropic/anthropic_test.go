@@ -30,7 +30,10 @@ type asked struct {
 func (a *asked) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
 	a.Request, a.body = r, string(body)
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(modeltest.Events(a.events...)))}, err
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{},
+		Body: io.NopCloser(strings.NewReader(modeltest.Events(a.events...))),
+	}, err
 }
 
 func answer(t *testing.T, o wire.Options, req model.Request) string {
@@ -52,7 +55,9 @@ func TestRequest(t *testing.T) {
 	calls := []model.Message{
 		{Role: model.User, Text: "one"},
 		{Role: model.User, Text: "look", Attachments: []model.Attachment{
-			{MediaType: "image/png", Data: []byte("PNG")}, {MediaType: "application/pdf", Data: []byte("PDF")}, {MediaType: "audio/wav", Data: []byte("RIFF")},
+			{MediaType: "image/png", Data: []byte("PNG")},
+			{MediaType: "application/pdf", Data: []byte("PDF")},
+			{MediaType: "audio/wav", Data: []byte("RIFF")},
 		}},
 		{
 			Role: model.Assistant, Text: "so", Thinking: "hm", Maker: "messages api.anthropic.com m", Blocks: []model.Block{
@@ -65,7 +70,10 @@ func TestRequest(t *testing.T) {
 				{Kind: model.TextBlock, Bytes: 1},
 				{Kind: model.CallBlock},
 			},
-			ToolCalls: []model.ToolCall{{ID: "call-0199", Name: "t.x", Arguments: []byte(`{"n": 1}`)}, {ID: "call-0200", Name: "y", Arguments: []byte(`"half{"`)}},
+			ToolCalls: []model.ToolCall{
+				{ID: "call-0199", Name: "t.x", Arguments: []byte(`{"n": 1}`)},
+				{ID: "call-0200", Name: "y", Arguments: []byte(`"half{"`)},
+			},
 		},
 		{Role: model.Tool, ToolCallID: "call-0199", ToolName: "t.x", OK: true},
 		{Role: model.Tool, ToolCallID: "call-0200", ToolName: "y", Text: "bad_request: no object"},
@@ -95,7 +103,8 @@ func TestRequest(t *testing.T) {
 		"all of it": {
 			wire.Options{MaxOutputTokens: 9, APIKey: "sk-1234"},
 			model.Request{System: "be brief", Messages: calls, Tools: []model.ToolSpec{
-				{Name: "t.x", Description: "does", Params: []byte(`{"type":"object","properties":{"n":{"type":"integer"}}}`)}, {Name: "y"},
+				{Name: "t.x", Description: "does", Params: []byte(`{"type":"object","properties":{"n":{"type":"integer"}}}`)},
+				{Name: "y"},
 			}},
 			`{
 			"model":"m","max_tokens":9,"system":[{"type":"text","text":"be brief",` + ephemeral + `}],"messages":[` + asIs + `],
@@ -107,16 +116,22 @@ func TestRequest(t *testing.T) {
 			wire.Options{MaxOutputTokens: 9}, model.Request{Messages: calls}, `{
 			"model":"m","max_tokens":9,"messages":[` + asIs + `],
 			"tools":[{"name":"t__x","description":"Not available any more.","input_schema":{"properties":{},"type":"object"}},
-				{"name":"y","description":"Not available any more.","input_schema":{"properties":{},"type":"object"},` + ephemeral + `}],
+				{"name":"y","description":"Not available any more.","input_schema":{"properties":{},"type":"object"},` + ephemeral +
+				`}],
 			"tool_choice":{"type":"none"},"stream":true}`,
 		},
 		"blank texts": {
-			wire.Options{MaxOutputTokens: 9}, model.Request{Messages: []model.Message{{Role: model.User, Text: " "}, {Role: model.Assistant, Text: "\n"}}}, `{
+			wire.Options{MaxOutputTokens: 9},
+			model.Request{Messages: []model.Message{{Role: model.User, Text: " "}, {Role: model.Assistant, Text: "\n"}}},
+			`{
 			"model":"m","max_tokens":9,"messages":[{"role":"user","content":[{"type":"text","text":"(nothing)",` + ephemeral + `}]}],"stream":true}`,
 		},
 		"extra": {
-			wire.Options{Extra: map[string]any{"thinking": map[string]any{"type": "enabled", "budget_tokens": 1024}}}, model.Request{Messages: calls[:1]}, `{
-			"max_tokens":32000,"messages":[{"role":"user","content":[{"type":"text","text":"one",` + ephemeral + `}]}],"model":"m","stream":true,
+			wire.Options{Extra: map[string]any{"thinking": map[string]any{"type": "enabled", "budget_tokens": 1024}}},
+			model.Request{Messages: calls[:1]},
+			`{
+			"max_tokens":32000,"messages":[{"role":"user","content":[{"type":"text","text":"one",` + ephemeral +
+				`}]}],"model":"m","stream":true,
 			"thinking":{"budget_tokens":1024,"type":"enabled"}}`,
 		},
 	} {
@@ -159,7 +174,8 @@ func TestAnswers(t *testing.T) {
 		return fmt.Sprintf(`{"type":"content_block_delta","index":%d,"delta":%s}`, index, d)
 	}
 	ends := func(reason string) string {
-		return fmt.Sprintf(`{"type":"message_delta","delta":{"stop_reason":%q,"stop_sequence":null},"usage":{"output_tokens":5}}`, reason)
+		return fmt.Sprintf(
+			`{"type":"message_delta","delta":{"stop_reason":%q,"stop_sequence":null},"usage":{"output_tokens":5}}`, reason)
 	}
 	const begin = `{"type":"message_start","message":{"content":[],"usage":{"input_tokens":1,"cache_creation_input_tokens":20,"cache_read_input_tokens":300,"output_tokens":2}}}`
 	for name, c := range map[string]struct {
@@ -167,26 +183,54 @@ func TestAnswers(t *testing.T) {
 		want   string
 	}{
 		"thinking that goes back": {[]string{
-			begin, start(0, `{"type":"thinking","thinking":"","signature":""}`), delta(0, `{"type":"thinking_delta","thinking":"h"}`), delta(0, `{"type":"thinking_delta","thinking":"m"}`),
-			delta(0, `{"type":"signature_delta","signature":"sig"}`), `{"type":"content_block_stop","index":0}`, start(1, `{"type":"redacted_thinking","data":"hidden"}`),
+			begin, start(0, `{"type":"thinking","thinking":"","signature":""}`),
+			delta(0, `{"type":"thinking_delta","thinking":"h"}`), delta(0, `{"type":"thinking_delta","thinking":"m"}`),
+			delta(0, `{"type":"signature_delta","signature":"sig"}`), `{"type":"content_block_stop","index":0}`,
+			start(1, `{"type":"redacted_thinking","data":"hidden"}`),
 			start(2, `{"type":"text","text":""}`), delta(2, `{"type":"text_delta","text":"so"}`), ends("end_turn"), stop,
 		}, "<h><m>so end 321/5/300"},
 		"thinking without a signature": {[]string{start(0, `{"type":"thinking","thinking":"hm"}`), stop}, "<hm> end 0/0/0"},
 		"interleaved calls": {[]string{
-			begin, start(0, `{"type":"tool_use","id":"a","name":"t__x","input":{}}`), start(1, `{"type":"tool_use","id":"b","name":"y","input":{}}`),
-			delta(1, `{"type":"input_json_delta","partial_json":"{\"n\":"}`), delta(0, `{"type":"input_json_delta","partial_json":""}`), delta(0, `{"type":"input_json_delta","partial_json":"{}"}`),
+			begin, start(0, `{"type":"tool_use","id":"a","name":"t__x","input":{}}`),
+			start(1, `{"type":"tool_use","id":"b","name":"y","input":{}}`),
+			delta(1, `{"type":"input_json_delta","partial_json":"{\"n\":"}`),
+			delta(0, `{"type":"input_json_delta","partial_json":""}`),
+			delta(0, `{"type":"input_json_delta","partial_json":"{}"}`),
 			delta(1, `{"type":"input_json_delta","partial_json":"2}"}`), ends("tool_use"), stop,
 		}, `[a t.x {}][b y {"n":2}] tool_calls 321/5/300`},
 		"calls sent whole": {[]string{
-			start(0, `{"type":"tool_use","id":"a","name":"y","input":{"n": 1}}`), start(0, `{"type":"tool_use","id":"b","name":"y","input":{"n":2}}`), ends("tool_use"), stop,
+			start(0, `{"type":"tool_use","id":"a","name":"y","input":{"n": 1}}`),
+			start(0, `{"type":"tool_use","id":"b","name":"y","input":{"n":2}}`), ends("tool_use"), stop,
 		}, `[a y {"n": 1}][b y {"n":2}] tool_calls 0/5/0`},
-		"a text sent whole":     {[]string{start(0, `{"type":"text","text":"so"}`), ends("stop_sequence"), stop}, "so end 0/5/0"},
-		"the context is full":   {[]string{start(0, `{"type":"text","text":"so"}`), ends("model_context_window_exceeded"), stop}, "so length 0/5/0"},
-		"a refusal":             {[]string{start(0, `{"type":"text","text":"so"}`), ends("refusal"), stop}, "so error: p.test: the model refused to go on"},
-		"no message_stop":       {[]string{start(0, `{"type":"text","text":"so"}`), ends("end_turn")}, "so error: p.test: the model's answer broke off"},
-		"what will come to be":  {[]string{begin, `{"type":"news","x":1}`, start(0, `{"type":"server_tool_use","id":"s","name":"web"}`), delta(0, `{"type":"citations_delta","citation":{}}`), ends("pause_turn"), stop}, " end 321/5/300"},
-		"arguments of no call":  {[]string{delta(3, `{"type":"input_json_delta","partial_json":"{}"}`), stop}, " error: p.test: an event of the answer is not what it should be: arguments of no tool call"},
-		"input told at the end": {[]string{begin, `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":9,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":3}}`, stop}, " end 9/3/0"},
+		"a text sent whole": {
+			[]string{start(0, `{"type":"text","text":"so"}`), ends("stop_sequence"), stop},
+			"so end 0/5/0",
+		},
+		"the context is full": {[]string{
+			start(0, `{"type":"text","text":"so"}`), ends("model_context_window_exceeded"),
+			stop,
+		}, "so length 0/5/0"},
+		"a refusal": {
+			[]string{start(0, `{"type":"text","text":"so"}`), ends("refusal"), stop},
+			"so error: p.test: the model refused to go on",
+		},
+		"no message_stop": {
+			[]string{start(0, `{"type":"text","text":"so"}`), ends("end_turn")},
+			"so error: p.test: the model's answer broke off",
+		},
+		"what will come to be": {[]string{
+			begin, `{"type":"news","x":1}`,
+			start(0, `{"type":"server_tool_use","id":"s","name":"web"}`), delta(0, `{"type":"citations_delta","citation":{}}`),
+			ends("pause_turn"), stop,
+		}, " end 321/5/300"},
+		"arguments of no call": {
+			[]string{delta(3, `{"type":"input_json_delta","partial_json":"{}"}`), stop},
+			" error: p.test: an event of the answer is not what it should be: arguments of no tool call",
+		},
+		"input told at the end": {[]string{
+			begin,
+			`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":9,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":3}}`, stop,
+		}, " end 9/3/0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := model.Request{Tools: []model.ToolSpec{{Name: "t.x"}, {Name: "y"}}}
@@ -233,7 +277,8 @@ func TestWhatCameGoesBack(t *testing.T) {
 			t.Errorf("%s is not in the next request:\n%s", want, got)
 		}
 	}
-	if got, want := compact(t, again("claude-opus")), strings.Join(blocks, ","); !strings.Contains(got, compact(t, "["+want+"]")) {
+	if got, want := compact(t, again("claude-opus")), strings.Join(blocks, ","); !strings.Contains(got,
+		compact(t, "["+want+"]")) {
 		t.Errorf("the blocks are not in order:\n%s", got)
 	}
 	other := again("kimi-k3")
@@ -249,7 +294,10 @@ func TestWhatCameGoesBack(t *testing.T) {
 func TestBlocksThatAreNotWhole(t *testing.T) {
 	for name, events := range map[string][]string{
 		"no type": {`{"type":"content_block_start","index":1}`},
-		"cut":     {`{"type":"content_block_start","index":1,"content_block":{"type":"thinking","thinking":"h"}}`, `{"type":"message_delta","delta":{"stop_reason":"max_tokens"}}`},
+		"cut": {
+			`{"type":"content_block_start","index":1,"content_block":{"type":"thinking","thinking":"h"}}`,
+			`{"type":"message_delta","delta":{"stop_reason":"max_tokens"}}`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"so"}}`
@@ -259,7 +307,8 @@ func TestBlocksThatAreNotWhole(t *testing.T) {
 				t.Fatal(err)
 			}
 			said := modeltest.Collect(t, m.Stream(t.Context(), model.Request{}))
-			modeltest.Collect(t, m.Stream(t.Context(), model.Request{Messages: []model.Message{{Role: model.User, Text: "go"}, said}}))
+			modeltest.Collect(t, m.Stream(t.Context(),
+				model.Request{Messages: []model.Message{{Role: model.User, Text: "go"}, said}}))
 			if want := `{"role":"assistant","content":[{"type":"text","text":"so"}]}`; !strings.Contains(a.body, want) {
 				t.Errorf("the next request\n%s\nwant in it\n%s", a.body, want)
 			}

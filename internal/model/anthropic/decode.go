@@ -150,7 +150,10 @@ func (s *state) count(u *usage) {
 
 // kinds are those of the content blocks whose text we read; any other is its
 // maker's own.
-var kinds = map[string]model.BlockKind{"text": model.TextBlock, "thinking": model.ThinkingBlock, "tool_use": model.CallBlock}
+var kinds = map[string]model.BlockKind{
+	"text": model.TextBlock, "thinking": model.ThinkingBlock,
+	"tool_use": model.CallBlock,
+}
 
 func (s *state) beginBlock(ev event) (d model.Delta, err error) {
 	if len(s.blocks) == wire.MaxCalls {
@@ -289,7 +292,8 @@ func (b *open) data() []byte {
 		members = members.Put(wire.Member{Name: "input", Value: b.input})
 	}
 	for _, m := range members {
-		if own := m.Name == "type" || m.Name == "text" || m.Name == "thinking" || m.Name == "id" || m.Name == "name" || m.Name == "input"; !own || !known {
+		if own := m.Name == "type" || m.Name == "text" || m.Name == "thinking" || m.Name == "id" || m.Name == "name" ||
+			m.Name == "input"; !own || !known {
 			out = append(out, m)
 		}
 	}
@@ -327,6 +331,10 @@ func (s *state) total() model.Usage {
 		return int64(*p)
 	}
 	u := s.usage
-	input := model.Usage{InputTokens: n(u.InputTokens)}.Add(model.Usage{InputTokens: n(u.CacheCreation)}).Add(model.Usage{InputTokens: n(u.CacheRead)})
-	return model.Usage{InputTokens: input.InputTokens, OutputTokens: n(u.OutputTokens), CachedTokens: n(u.CacheRead), CacheWriteTokens: n(u.CacheCreation)}
+	input := model.Usage{InputTokens: n(u.InputTokens)}.Add(model.Usage{InputTokens: n(u.CacheCreation)}).
+		Add(model.Usage{InputTokens: n(u.CacheRead)})
+	return model.Usage{
+		InputTokens: input.InputTokens, OutputTokens: n(u.OutputTokens), CachedTokens: n(u.CacheRead),
+		CacheWriteTokens: n(u.CacheCreation),
+	}
 }

@@ -16,7 +16,10 @@ type outputConfig struct {
 }
 
 // budgets are the tokens that a level is for a model that counts them.
-var budgets = map[string]int{"minimal": 1024, "low": 4096, "medium": 12_000, "high": 24_000, "xhigh": 31_000, "max": 31_000}
+var budgets = map[string]int{
+	"minimal": 1024, "low": 4096, "medium": 12_000, "high": 24_000, "xhigh": 31_000,
+	"max": 31_000,
+}
 
 const minBudget = 1024
 

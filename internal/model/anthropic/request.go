@@ -78,13 +78,19 @@ type toolChoice struct {
 func encode(c *wire.Client, req model.Request, names wire.Names) *request {
 	o := c.Options()
 	system, messages, tools := wire.Ask(req, c.Maker(wireName))
-	out := &request{Model: o.Model, MaxTokens: o.MaxOutputTokens, Messages: make([]message, 0, len(messages)), Stream: true}
+	out := &request{
+		Model: o.Model, MaxTokens: o.MaxOutputTokens, Messages: make([]message, 0, len(messages)),
+		Stream: true,
+	}
 	for _, m := range messages {
 		out.add(m, names)
 	}
 	out.think(req.Effort, req.OutputLimit)
 	for _, t := range tools {
-		out.Tools = append(out.Tools, tool{Name: names.There(t.Name), Description: t.Description, InputSchema: wire.Schema(t.Params)})
+		out.Tools = append(out.Tools, tool{
+			Name: names.There(t.Name), Description: t.Description,
+			InputSchema: wire.Schema(t.Params),
+		})
 	}
 	if len(tools) == 0 {
 		out.recall(messages, names)
@@ -124,7 +130,10 @@ func (r *request) add(m wire.Entry, names wire.Names) {
 	role, content := "user", []block(nil)
 	switch m.Role {
 	case model.Tool:
-		content = []block{{Type: "tool_result", ToolUseID: m.ToolCallID, Content: answered(m.Message, &r.shown), IsError: !m.OK}}
+		content = []block{{
+			Type: "tool_result", ToolUseID: m.ToolCallID, Content: answered(m.Message, &r.shown),
+			IsError: !m.OK,
+		}}
 	case model.Assistant:
 		role, content = "assistant", said(m, names)
 	default:

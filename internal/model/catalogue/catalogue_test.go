@@ -28,7 +28,8 @@ func TestTheTable(t *testing.T) {
 			t.Errorf("%s: %+v", name, p)
 		}
 		for wire, server := range p.Servers {
-			if !slices.Contains([]string{"chat", "responses", "messages"}, wire) || server != "" && !strings.HasPrefix(server, "http") {
+			if !slices.Contains([]string{"chat", "responses", "messages"}, wire) || server != "" &&
+				!strings.HasPrefix(server, "http") {
 				t.Errorf("%s: %s at %q", name, wire, server)
 			}
 		}
@@ -57,7 +58,10 @@ func TestTheTable(t *testing.T) {
 	if models < 500 {
 		t.Errorf("the table has %d models only", models)
 	}
-	for _, name := range []string{"openrouter", "deepseek", "moonshot", "zai", "mistral", "groq", "xai", "gemini", "together", "fireworks", "cerebras", "ollama", "lmstudio"} {
+	for _, name := range []string{
+		"openrouter", "deepseek", "moonshot", "zai", "mistral", "groq", "xai", "gemini",
+		"together", "fireworks", "cerebras", "ollama", "lmstudio",
+	} {
 		if _, ok := FindProvider(name); !ok {
 			t.Errorf("there is no %s", name)
 		}
@@ -66,7 +70,10 @@ func TestTheTable(t *testing.T) {
 
 // A name is found as people write it, and another model's facts are nobody's.
 func TestMatch(t *testing.T) {
-	ids := []string{"claude-haiku-4-5", "claude-haiku-4-5-20251001", "gpt-5", "gpt-5-mini", "deepseek/deepseek-chat", "other/gpt-oss", "openai/gpt-oss", "kimi-k2-20250905"}
+	ids := []string{
+		"claude-haiku-4-5", "claude-haiku-4-5-20251001", "gpt-5", "gpt-5-mini", "deepseek/deepseek-chat",
+		"other/gpt-oss", "openai/gpt-oss", "kimi-k2-20250905",
+	}
 	for name, want := range map[string]string{
 		"claude-haiku-4-5":          "claude-haiku-4-5",
 		"claude-haiku-4-5-20251001": "claude-haiku-4-5-20251001",
@@ -93,8 +100,11 @@ func TestMatch(t *testing.T) {
 
 func TestProviderAt(t *testing.T) {
 	for url, want := range map[string]string{
-		"https://openrouter.ai/api/v1": "openrouter", "https://api.openai.com/v1/": "openai", "https://api.deepseek.com/anthropic": "deepseek",
-		"http://localhost:11434/v1": "", "https://openai.com.example.org/v1": "", "https://example.org/api.openai.com": "", "": "", "://": "",
+		"https://openrouter.ai/api/v1": "openrouter", "https://api.openai.com/v1/": "openai",
+		"https://api.deepseek.com/anthropic": "deepseek",
+		"http://localhost:11434/v1":          "", "https://openai.com.example.org/v1": "",
+		"https://example.org/api.openai.com": "",
+		"":                                   "", "://": "",
 	} {
 		if got, _ := ProviderAt(url); got.Name != want {
 			t.Errorf("%s: got %q, want %q", url, got.Name, want)

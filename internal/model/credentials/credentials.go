@@ -92,7 +92,8 @@ func Check(key string) error {
 	}
 	for _, r := range key {
 		if r <= ' ' || r > unicode.MaxASCII || r == 0x7f {
-			return errors.New("the key has a space, or a character that is not ASCII: copy it again, without what stands around it")
+			return errors.New(
+				"the key has a space, or a character that is not ASCII: copy it again, without what stands around it")
 		}
 	}
 	return nil

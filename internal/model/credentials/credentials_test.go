@@ -71,7 +71,8 @@ func TestWhatIsNoKeyIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		keys, err := Read(dir)
-		if err == nil || len(keys) > c.left || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
+		if err == nil || len(keys) > c.left || !strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: got %v, %v", name, keys, err)
 		}
 	}
@@ -85,7 +86,8 @@ func TestWhatIsNoKeyIsRefused(t *testing.T) {
 }
 
 func TestParseEnvironment(t *testing.T) {
-	values, errs := ParseEnvironment("# keys\n; more\n\nA=1\n export B = two words \nC=\"say \\\"hi\\\" \\\\\"\nD='$HOME \\'\nE=\nno line\n1X=2\nF=\"open\n")
+	values, errs := ParseEnvironment("# keys\n; more\n\nA=1\n export B = two words \nC=\"say \\\"hi\\\" " +
+		"\\\\\"\nD='$HOME \\'\nE=\nno line\n1X=2\nF=\"open\n")
 	want := map[string]string{"A": "1", "B": "two words", "C": `say "hi" \`, "D": `$HOME \`, "E": ""}
 	if diff := cmp.Diff(want, values); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -94,7 +96,10 @@ func TestParseEnvironment(t *testing.T) {
 	for _, err := range errs {
 		said = append(said, err.Error())
 	}
-	if diff := cmp.Diff([]string{"line 9: want NAME=value", "line 10: want NAME=value", "line 11: the value of F does not end in its quote, or has a NUL"}, said); diff != "" {
+	if diff := cmp.Diff([]string{
+		"line 9: want NAME=value", "line 10: want NAME=value",
+		"line 11: the value of F does not end in its quote, or has a NUL",
+	}, said); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -138,7 +143,8 @@ func TestLoadTakesTheFileAnew(t *testing.T) {
 	}
 	load("CREDENTIALS_TEST_OURS=file\nCREDENTIALS_TEST_A=1\nCREDENTIALS_TEST_B=2\n")
 	expect("process", "1", "2")
-	if left := strings.Join(e.Without(os.Environ()), "\n"); strings.Contains(left, "CREDENTIALS_TEST_A") || !strings.Contains(left, "CREDENTIALS_TEST_OURS=process") {
+	if left := strings.Join(e.Without(os.Environ()), "\n"); strings.Contains(left, "CREDENTIALS_TEST_A") ||
+		!strings.Contains(left, "CREDENTIALS_TEST_OURS=process") {
 		t.Errorf("the next program would be given\n%s", left)
 	}
 	load("CREDENTIALS_TEST_A=3\n")

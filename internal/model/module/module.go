@@ -65,7 +65,10 @@ func (u *usage) UnmarshalJSON(text []byte) error {
 		Reasoning wire.Count `json:"reasoning_tokens"`
 	}
 	if wire.Read(text, &n) == nil {
-		*u = usage{InputTokens: int64(n.Input), OutputTokens: int64(n.Output), CachedTokens: int64(n.Cached), ReasoningTokens: int64(n.Reasoning)}
+		*u = usage{
+			InputTokens: int64(n.Input), OutputTokens: int64(n.Output), CachedTokens: int64(n.Cached),
+			ReasoningTokens: int64(n.Reasoning),
+		}
 	}
 	return nil
 }

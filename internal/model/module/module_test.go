@@ -20,16 +20,25 @@ func TestStream(t *testing.T) {
 	for name, c := range map[string]struct {
 		result, want string
 	}{
-		"text":               {`{"text":"hi","usage":{"input_tokens":1,"output_tokens":2}}`, "say hi; stop end 1/2"},
-		"calls":              {`{"text":"so","tool_calls":[{"name":"a.b","arguments":{"x":1}}]}`, `say so; call a.b {"x":1}; stop tool_calls 0/0`},
-		"thinking":           {`{"thinking":"hm","text":"hi","stop_reason":"length"}`, "think hm; say hi; stop length 0/0"},
-		"nothing at all":     {`{}`, "stop end 0/0"},
-		"no object":          {`[1]`, "not what it should be"},
-		"a call of nothing":  {`{"tool_calls":[{"arguments":{}}]}`, "tool_calls.0 has no name"},
-		"an unknown reason":  {`{"text":"x","stop_reason":"tired"}`, `stop_reason is "tired"`},
-		"text is no string":  {`{"text":7}`, "not what it should be: text: cannot be a JSON number"},
-		"usage beyond all":   {`{"text":"hi","usage":{"input_tokens":99999999999999999999999,"output_tokens":-3}}`, "say hi; stop end 9223372036854775807/0"},
-		"usage of odd types": {`{"text":"hi","usage":{"input_tokens":"12","output_tokens":3.0,"cached_tokens":{},"reasoning_tokens":null}}`, "say hi; stop end 12/3"},
+		"text": {`{"text":"hi","usage":{"input_tokens":1,"output_tokens":2}}`, "say hi; stop end 1/2"},
+		"calls": {
+			`{"text":"so","tool_calls":[{"name":"a.b","arguments":{"x":1}}]}`,
+			`say so; call a.b {"x":1}; stop tool_calls 0/0`,
+		},
+		"thinking":          {`{"thinking":"hm","text":"hi","stop_reason":"length"}`, "think hm; say hi; stop length 0/0"},
+		"nothing at all":    {`{}`, "stop end 0/0"},
+		"no object":         {`[1]`, "not what it should be"},
+		"a call of nothing": {`{"tool_calls":[{"arguments":{}}]}`, "tool_calls.0 has no name"},
+		"an unknown reason": {`{"text":"x","stop_reason":"tired"}`, `stop_reason is "tired"`},
+		"text is no string": {`{"text":7}`, "not what it should be: text: cannot be a JSON number"},
+		"usage beyond all": {
+			`{"text":"hi","usage":{"input_tokens":99999999999999999999999,"output_tokens":-3}}`,
+			"say hi; stop end 9223372036854775807/0",
+		},
+		"usage of odd types": {
+			`{"text":"hi","usage":{"input_tokens":"12","output_tokens":3.0,"cached_tokens":{},"reasoning_tokens":null}}`,
+			"say hi; stop end 12/3",
+		},
 		"usage of no form":   {`{"text":"hi","usage":["many"]}`, "say hi; stop end 0/0"},
 		"no usage":           {`{"text":"hi","usage":null}`, "say hi; stop end 0/0"},
 		"the module's error": {``, "out of paper"},

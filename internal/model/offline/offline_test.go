@@ -55,7 +55,11 @@ func TestStream(t *testing.T) {
 			model.Request{Messages: user("say  this back")}, []string{"say say  ", "say this ", "say back", "stop end"},
 		},
 		"not what was said to an earlier turn": {
-			model.Request{Messages: []model.Message{{Role: model.User, Text: "!a.b", Opens: true}, {Role: model.User, Text: "two", Opens: true}, {Role: model.User, Text: "three"}}},
+			model.Request{Messages: []model.Message{
+				{Role: model.User, Text: "!a.b", Opens: true},
+				{Role: model.User, Text: "two", Opens: true},
+				{Role: model.User, Text: "three"},
+			}},
 			[]string{"say two\n", "say three", "stop end"},
 		},
 		"lines keep their breaks": {
@@ -76,17 +80,23 @@ func TestStream(t *testing.T) {
 		},
 		"a lone mark is text": {model.Request{Messages: user("! ?")}, []string{"say ! ", "say ?", "stop end"}},
 		"several messages are read together": {
-			model.Request{Messages: append(append(user("old"), model.Message{Role: model.Assistant, Text: "old"}), user("one", "two")...)},
+			model.Request{Messages: append(append(user("old"), model.Message{Role: model.Assistant, Text: "old"}),
+				user("one", "two")...)},
 			[]string{"say one\n", "say two", "stop end"},
 		},
 		"results are told a line each, and nothing more is called": {
-			model.Request{Messages: results}, []string{"say a.b: ", "say went ", "say well\n", "say c.d: ", "say no", "stop end"},
+			model.Request{Messages: results}, []string{
+				"say a.b: ", "say went ", "say well\n", "say c.d: ", "say no",
+				"stop end",
+			},
 		},
 		"a summary is the first line of each message": {
-			model.Request{Summary: true, Messages: user("first\nmore", "", "second")}, []string{"say first\n", "say second", "stop end"},
+			model.Request{Summary: true, Messages: user("first\nmore", "", "second")},
+			[]string{"say first\n", "say second", "stop end"},
 		},
 		"an older summary goes into the next one whole": {
-			model.Request{Summary: true, Messages: append([]model.Message{{Role: model.User, Text: "a\nb", Summary: true}}, user("c\nd")...)},
+			model.Request{Summary: true, Messages: append([]model.Message{{Role: model.User, Text: "a\nb", Summary: true}},
+				user("c\nd")...)},
 			[]string{"say a\n", "say b\n", "say c", "stop end"},
 		},
 		"a summary is not said back": {

@@ -279,8 +279,11 @@ func (s *state) end(names wire.Names, maker string, yield func(model.Delta, erro
 
 // The finish reasons of a message that is complete, and of one that was cut.
 var (
-	complete = []string{"stop", "tool_calls", "tool_call", "function_call", "end_turn", "end", "eos", "eos_token", "stop_sequence", "tool_use", "complete", "completed"}
-	cut      = []string{"length", "max_tokens", "model_length", "max_output_tokens"}
+	complete = []string{
+		"stop", "tool_calls", "tool_call", "function_call", "end_turn", "end", "eos", "eos_token",
+		"stop_sequence", "tool_use", "complete", "completed",
+	}
+	cut = []string{"length", "max_tokens", "model_length", "max_output_tokens"}
 )
 
 // stop says why the message ended. A reason that is not known is no success.

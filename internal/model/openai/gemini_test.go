@@ -25,7 +25,8 @@ func TestGeminiSchemas(t *testing.T) {
 			switch word := unknown.Find(sent); {
 			case strict && word != nil:
 				w.WriteHeader(http.StatusBadRequest)
-				_, _ = io.WriteString(w, `{"error":{"code":400,"message":"Invalid JSON payload received. Unknown name `+string(word[1:len(word)-2])+`: Cannot find field.","status":"INVALID_ARGUMENT"}}`)
+				_, _ = io.WriteString(w, `{"error":{"code":400,"message":"Invalid JSON payload received. Unknown name `+
+					string(word[1:len(word)-2])+`: Cannot find field.","status":"INVALID_ARGUMENT"}}`)
 				return
 			case !strict && word == nil:
 				t.Error("the schema was reduced for a server that takes all of it")
@@ -40,7 +41,8 @@ func TestGeminiSchemas(t *testing.T) {
 		}
 		t.Cleanup(m.Close)
 		said := modeltest.Collect(t, m.Stream(t.Context(), model.Request{
-			Messages: []model.Message{{Role: model.User, Text: "go"}}, Tools: []model.ToolSpec{{Name: "t", Params: []byte(params)}},
+			Messages: []model.Message{{Role: model.User, Text: "go"}},
+			Tools:    []model.ToolSpec{{Name: "t", Params: []byte(params)}},
 		}))
 		if said.Text != "so" {
 			t.Errorf("%s: got %+v", name, said)

@@ -24,7 +24,10 @@ func (f transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if status != http.StatusOK {
 		header.Set("Content-Type", "application/json")
 	}
-	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(bytes.NewReader([]byte(answer))), Request: r}, err
+	return &http.Response{
+		StatusCode: status, Header: header, Body: io.NopCloser(bytes.NewReader([]byte(answer))),
+		Request: r,
+	}, err
 }
 
 // Anthropic's models behind OpenRouter are told what to keep, and nobody else;
@@ -33,7 +36,10 @@ func TestCacheMarks(t *testing.T) {
 	const mark = `"cache_control":{"type":"ephemeral"}`
 	req := model.Request{System: "be brief", Messages: []model.Message{
 		{Role: model.User, Text: "one"},
-		{Role: model.Assistant, Text: "so", ToolCalls: []model.ToolCall{{ID: "c", Name: "x", Arguments: []byte("{}")}, {ID: "d", Name: "x", Arguments: []byte("{}")}}},
+		{Role: model.Assistant, Text: "so", ToolCalls: []model.ToolCall{
+			{ID: "c", Name: "x", Arguments: []byte("{}")},
+			{ID: "d", Name: "x", Arguments: []byte("{}")},
+		}},
 		{Role: model.Tool, ToolCallID: "c", ToolName: "x", Text: "1"},
 		{Role: model.Tool, ToolCallID: "d", ToolName: "x"},
 		{Role: model.User, Text: "two"},
@@ -50,18 +56,23 @@ func TestCacheMarks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var marks []int
-			m, err := openai.New(wire.Options{BaseURL: c.url, Model: c.model, Transport: transport(func(body string) (int, string) {
-				n := strings.Count(body, mark)
-				marks = append(marks, n)
-				if n > 0 && c.refuses {
-					return http.StatusBadRequest, `{"error":{"message":"messages.2.cache_control: Extra inputs are not permitted"}}`
-				}
-				if n > 0 && (!strings.Contains(body, `{"type":"text","text":"be brief",`+mark+`}`) || !strings.Contains(body, `{"type":"text","text":"two",`+mark+`}`) ||
-					!strings.Contains(body, `{"type":"text","text":"1",`+mark+`}`) || !strings.Contains(body, `[{"type":"text","text":"one"}]`)) {
-					t.Errorf("got %s", body)
-				}
-				return http.StatusOK, modeltest.Events(stop)
-			})})
+			m, err := openai.New(wire.Options{
+				BaseURL: c.url, Model: c.model,
+				Transport: transport(func(body string) (int, string) {
+					n := strings.Count(body, mark)
+					marks = append(marks, n)
+					if n > 0 && c.refuses {
+						return http.StatusBadRequest, `{"error":{"message":"messages.2.cache_control: Extra inputs are not permitted"}}`
+					}
+					if n > 0 && (!strings.Contains(body, `{"type":"text","text":"be brief",`+mark+`}`) ||
+						!strings.Contains(body, `{"type":"text","text":"two",`+mark+`}`) ||
+						!strings.Contains(body, `{"type":"text","text":"1",`+mark+`}`) ||
+						!strings.Contains(body, `[{"type":"text","text":"one"}]`)) {
+						t.Errorf("got %s", body)
+					}
+					return http.StatusOK, modeltest.Events(stop)
+				}),
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -70,7 +70,8 @@ func Models(ctx context.Context, o wire.Options) ([]wire.Listed, error) {
 // made without.
 func (m *Model) learn(why *wire.Error, sent *request) bool {
 	switch {
-	case sent.StreamOptions != nil && (strings.Contains(why.Message, "stream_options") || strings.Contains(why.Message, "include_usage")):
+	case sent.StreamOptions != nil && (strings.Contains(why.Message, "stream_options") ||
+		strings.Contains(why.Message, "include_usage")):
 		m.noUsage.Store(true)
 	case sent.marked && strings.Contains(why.Message, "cache_control"):
 		m.noMarks.Store(true)

@@ -49,10 +49,17 @@ const stop = `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`
 func TestRequest(t *testing.T) {
 	conversation := []model.Message{
 		{Role: model.User, Text: "one"},
-		{Role: model.User, Text: "look", Attachments: []model.Attachment{{MediaType: "image/png", Data: []byte("PNG")}, {MediaType: "audio/wav", Data: []byte("RIFF")}}},
+		{Role: model.User, Text: "look", Attachments: []model.Attachment{
+			{MediaType: "image/png", Data: []byte("PNG")},
+			{MediaType: "audio/wav", Data: []byte("RIFF")},
+		}},
 		{
-			Role: model.Assistant, Thinking: "hm", Maker: "messages api.anthropic.com claude", Blocks: []model.Block{{Kind: model.ThinkingBlock, Bytes: 2, Data: []byte(`{"signature":"s"}`)}},
-			ToolCalls: []model.ToolCall{{ID: "call-0199", Name: "t.x", Arguments: []byte(`{"n": 1}`)}, {ID: "call-0200", Name: "y", Arguments: []byte(`"half{"`)}},
+			Role: model.Assistant, Thinking: "hm", Maker: "messages api.anthropic.com claude",
+			Blocks: []model.Block{{Kind: model.ThinkingBlock, Bytes: 2, Data: []byte(`{"signature":"s"}`)}},
+			ToolCalls: []model.ToolCall{
+				{ID: "call-0199", Name: "t.x", Arguments: []byte(`{"n": 1}`)},
+				{ID: "call-0200", Name: "y", Arguments: []byte(`"half{"`)},
+			},
 		},
 		{Role: model.Tool, ToolCallID: "call-0199", ToolName: "t.x", Text: "1", OK: true},
 		{Role: model.Tool, ToolCallID: "call-0200", ToolName: "y", Text: "bad_request: no object"},
@@ -69,7 +76,8 @@ func TestRequest(t *testing.T) {
 		"all of it": {
 			wire.Options{Model: "m", MaxOutputTokens: 9, APIKey: "sk-1234"},
 			model.Request{System: "be brief", Messages: conversation, Tools: []model.ToolSpec{
-				{Name: "t.x", Description: "does", Params: []byte(`{"type":"object","properties":{"n":{"type":"integer"}}}`)}, {Name: "y"},
+				{Name: "t.x", Description: "does", Params: []byte(`{"type":"object","properties":{"n":{"type":"integer"}}}`)},
+				{Name: "y"},
 			}},
 			`{
 			"model":"m","messages":[
@@ -89,7 +97,10 @@ func TestRequest(t *testing.T) {
 			"stream":true,"stream_options":{"include_usage":true},"max_tokens":9}`,
 		},
 		"extra": {
-			wire.Options{Model: "m", MaxOutputTokens: 9, Extra: map[string]any{"max_tokens": 5, "temperature": 0.5, "provider": map[string]any{"order": []string{"a"}}}},
+			wire.Options{Model: "m", MaxOutputTokens: 9, Extra: map[string]any{
+				"max_tokens": 5, "temperature": 0.5,
+				"provider": map[string]any{"order": []string{"a"}},
+			}},
 			model.Request{Messages: conversation[:1]},
 			`{
 			"max_tokens":5,"messages":[{"role":"user","content":"one"}],"model":"m","provider":{"order":["a"]},
@@ -131,7 +142,8 @@ func TestMaxCompletionTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer(t, m, model.Request{})
-	if !strings.HasPrefix(got, "https://api.openai.com/v1/chat/completions{") || !strings.Contains(got, `"max_completion_tokens":9`) || strings.Contains(got, "max_tokens\"") {
+	if !strings.HasPrefix(got, "https://api.openai.com/v1/chat/completions{") ||
+		!strings.Contains(got, `"max_completion_tokens":9`) || strings.Contains(got, "max_tokens\"") {
 		t.Errorf("asked %s", got)
 	}
 }
@@ -140,7 +152,10 @@ type roundTrip func(*http.Request)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
 	f(r)
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(modeltest.Events(stop, "[DONE]")))}, nil
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{},
+		Body: io.NopCloser(strings.NewReader(modeltest.Events(stop, "[DONE]"))),
+	}, nil
 }
 
 // A server that refuses to be asked for usage is asked without, from then on.
@@ -185,58 +200,139 @@ func TestServers(t *testing.T) {
 			`{"index":0,"function":{"arguments":"1}"}},{"index":1,"function":{"arguments":"2}"}}`,
 		), `[a x {"m":1}][b y {"n":2}] tool_calls 0/0`},
 		"Ollama, all at index 0, whole": {call(
-			`{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":1}"}}`, `{"index":0,"id":"b","function":{"name":"x","arguments":"{\"n\":2}"}}`,
+			`{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":1}"}}`,
+			`{"index":0,"id":"b","function":{"name":"x","arguments":"{\"n\":2}"}}`,
 		), `[a x {"n":1}][b x {"n":2}] tool_calls 0/0`},
 		"all at index 0, in pieces": {call(
 			`{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":"}}`, `{"index":0,"function":{"arguments":"1}"}}`,
 			`{"index":0,"id":"b","function":{"name":"x","arguments":"{\"n\":"}}`, `{"index":0,"function":{"arguments":"2}"}}`,
 		), `[a x {"n":1}][b x {"n":2}] tool_calls 0/0`},
 		"the id in each piece": {call(
-			`{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":"}}`, `{"index":0,"id":"a","function":{"name":"x","arguments":"1}"}}`,
+			`{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":"}}`,
+			`{"index":0,"id":"a","function":{"name":"x","arguments":"1}"}}`,
 			`{"index":0,"id":"b","function":{"name":"x","arguments":"{}"}}`,
 		), `[a x {"n":1}][b x {}] tool_calls 0/0`},
 		"another id in each piece": {call(
-			`{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":"}}`, `{"index":0,"id":"b","function":{"arguments":"1}"}}`,
+			`{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":"}}`,
+			`{"index":0,"id":"b","function":{"arguments":"1}"}}`,
 		), `[a x {"n":1}] tool_calls 0/0`},
 		"the name in each piece, no id": {call(
 			`{"index":0,"function":{"name":"x","arguments":"{\"n\":"}}`, `{"index":0,"function":{"name":"x","arguments":"1}"}}`,
 			`{"index":0,"function":{"name":"x","arguments":"{\"n\":2}"}}`,
 		), `[ x {"n":1}][ x {"n":2}] tool_calls 0/0`},
 		"without an index": {call(
-			`{"id":"a","function":{"name":"x","arguments":"{\"n\":"}}`, `{"function":{"arguments":"1}"}}`, `{"id":"b","function":{"name":"y","arguments":"{}"}}`,
+			`{"id":"a","function":{"name":"x","arguments":"{\"n\":"}}`, `{"function":{"arguments":"1}"}}`,
+			`{"id":"b","function":{"name":"y","arguments":"{}"}}`,
 		), `[a x {"n":1}][b y {}] tool_calls 0/0`},
 		"whole, without index and id": {call(
 			`{"function":{"name":"x","arguments":"{\"n\":1}"}},{"function":{"name":"x","arguments":"{\"n\":2}"}},{"function":{"name":"y","arguments":"{}"}}`,
 		), `[ x {"n":1}][ x {"n":2}][ y {}] tool_calls 0/0`},
 		"one id for all": {call(
-			`{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":1}"}}`, `{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":2}"}}`,
+			`{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":1}"}}`,
+			`{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":2}"}}`,
 			`{"index":1,"id":"a","function":{"name":"x","arguments":"{\"n\":3}"}}`,
 		), `[a x {"n":1}][a x {"n":2}][a x {"n":3}] tool_calls 0/0`},
-		"an object for arguments":        {call(`{"index":0,"id":"a","function":{"name":"x","arguments":{"n": 1}}}`), `[a x {"n": 1}] tool_calls 0/0`},
-		"nulls":                          {call(`{"index":null,"id":"a","function":{"name":"x","arguments":null}}`, `{"id":null,"function":{"name":null,"arguments":"{}"}}`), `[a x {}] tool_calls 0/0`},
-		"stop in spite of a call":        {append(call(`{"index":0,"id":"a","function":{"name":"x","arguments":"{}"}}`)[:1], stop), `[a x {}] tool_calls 0/0`},
-		"no [DONE]":                      {[]string{`{"choices":[{"delta":{"content":"so"}}]}`, stop}, "so end 0/0"},
-		"reasoning":                      {[]string{`{"choices":[{"delta":{"reasoning":"hm","reasoning_content":"hm"}}]}`, `{"choices":[{"delta":{"reasoning":"!"}}]}`, stop}, "<hm><!> end 0/0"},
-		"a refusal":                      {[]string{`{"choices":[{"delta":{"refusal":"I must not"}}]}`, stop}, "I must not end 0/0"},
-		"usage in each event":            {[]string{`{"choices":[{"delta":{"content":"so"}}],"usage":{"prompt_tokens":4,"completion_tokens":1}}`, `{"choices":[{"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":4,"completion_tokens":2}}`}, "so end 4/2"},
-		"a second choice":                {[]string{`{"choices":[{"index":1,"delta":{"content":"no"}},{"index":0,"delta":{"content":"so"}}]}`, stop}, "so end 0/0"},
-		"a content filter":               {[]string{`{"choices":[{"delta":{"content":"so"},"finish_reason":"content_filter"}]}`}, "so error: HOST: the provider's content filter stopped the answer"},
-		"OpenRouter's error":             {[]string{`{"choices":[{"delta":{"content":"so"}}]}`, `{"error":{"code":502,"message":"Provider disconnected"},"choices":[{"delta":{},"finish_reason":"error"}]}`}, "so error: HOST: Provider disconnected"},
-		"an error as a text":             {[]string{`{"choices":[{"delta":{"content":"so"}}]}`, `{"error":"CUDA out of memory"}`}, "so error: HOST: CUDA out of memory"},
-		"[DONE] without a reason":        {[]string{`{"choices":[{"delta":{"content":"so"}}]}`, "[DONE]"}, "so end 0/0"},
-		"[DONE] in the middle of a call": {append(append([]string{`{"choices":[{"delta":{"content":"so"}}]}`}, call(`{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":"}}`)[:1]...), "[DONE]"), "so error: HOST: the model's answer broke off"},
-		"[DONE] after a whole call":      {append(call(`{"index":0,"id":"a","function":{"name":"x","arguments":"{}"}}`)[:1], "[DONE]"), "[a x {}] tool_calls 0/0"},
-		"a reason of its own":            {[]string{`{"choices":[{"delta":{"content":"so"},"finish_reason":"insufficient_system_resource"}]}`}, `so error: HOST: the provider ended its answer with "insufficient_system_resource"`},
-		"numbers of other types":         {append(call(`{"index":"0","id":"a","function":{"name":"x","arguments":""}}`, `{"index":0.0,"function":{"arguments":"{}"}}`), `{"choices":[],"usage":{"prompt_tokens":12.0,"completion_tokens":"3","prompt_tokens_details":[]}}`), "[a x {}] tool_calls 12/3"},
-		"an object of reasoning":         {[]string{`{"choices":[{"delta":{"reasoning":{"x":1},"content":"so"}}]}`, stop}, "so end 0/0"},
-		"no JSON, also after the reason": {[]string{"ping", `{"choices":[{"delta":{"content":"so"}}]}`, `{"choices":7}`, stop, "oops", `{"usage":{"prompt_tokens":1,"completion_tokens":1}}`}, "so end 1/1"},
-		"usage in the choice":            {[]string{`{"choices":[{"delta":{"content":"so"},"finish_reason":"stop","usage":{"prompt_tokens":1,"completion_tokens":1}}]}`}, "so end 1/1"},
-		"Groq's usage":                   {[]string{`{"choices":[{"delta":{"content":"so"},"finish_reason":"stop"}],"x_groq":{"usage":{"prompt_tokens":1,"completion_tokens":1}}}`}, "so end 1/1"},
-		"typed parts":                    {[]string{`{"choices":[{"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"so"}]}}]}`, stop}, "<hm>so end 0/0"},
-		"tags":                           {[]string{`{"choices":[{"delta":{"content":"\n<th"}}]}`, `{"choices":[{"delta":{"content":"ink>hm</"}}]}`, `{"choices":[{"delta":{"content":"b></think"}}]}`, `{"choices":[{"delta":{"content":">\n\n"}}]}`, `{"choices":[{"delta":{"content":"so <think>"}}]}`, stop}, "<hm><</b>>so <think> end 0/0"},
-		"tags that never close":          {[]string{`{"choices":[{"delta":{"content":"<think>hm</th"}}]}`, stop}, "<hm><</th> end 0/0"},
-		"what looks like a tag":          {[]string{`{"choices":[{"delta":{"content":"<thi"}}]}`, stop}, "<thi end 0/0"},
-		"an empty name":                  {call(`{"index":0,"id":"a","function":{"arguments":"{}"}}`), `[a  {}] tool_calls 0/0`},
+		"an object for arguments": {
+			call(`{"index":0,"id":"a","function":{"name":"x","arguments":{"n": 1}}}`),
+			`[a x {"n": 1}] tool_calls 0/0`,
+		},
+		"nulls": {call(`{"index":null,"id":"a","function":{"name":"x","arguments":null}}`,
+			`{"id":null,"function":{"name":null,"arguments":"{}"}}`), `[a x {}] tool_calls 0/0`},
+		"stop in spite of a call": {append(call(`{"index":0,"id":"a","function":{"name":"x","arguments":"{}"}}`)[:1],
+			stop), `[a x {}] tool_calls 0/0`},
+		"no [DONE]": {[]string{`{"choices":[{"delta":{"content":"so"}}]}`, stop}, "so end 0/0"},
+		"reasoning": {[]string{
+			`{"choices":[{"delta":{"reasoning":"hm","reasoning_content":"hm"}}]}`,
+			`{"choices":[{"delta":{"reasoning":"!"}}]}`, stop,
+		}, "<hm><!> end 0/0"},
+		"a refusal": {
+			[]string{`{"choices":[{"delta":{"refusal":"I must not"}}]}`, stop},
+			"I must not end 0/0",
+		},
+		"usage in each event": {
+			[]string{
+				`{"choices":[{"delta":{"content":"so"}}],"usage":{"prompt_tokens":4,"completion_tokens":1}}`,
+				`{"choices":[{"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":4,"completion_tokens":2}}`,
+			},
+			"so end 4/2",
+		},
+		"a second choice": {
+			[]string{`{"choices":[{"index":1,"delta":{"content":"no"}},{"index":0,"delta":{"content":"so"}}]}`, stop},
+			"so end 0/0",
+		},
+		"a content filter": {
+			[]string{`{"choices":[{"delta":{"content":"so"},"finish_reason":"content_filter"}]}`},
+			"so error: HOST: the provider's content filter stopped the answer",
+		},
+		"OpenRouter's error": {
+			[]string{
+				`{"choices":[{"delta":{"content":"so"}}]}`,
+				`{"error":{"code":502,"message":"Provider disconnected"},"choices":[{"delta":{},"finish_reason":"error"}]}`,
+			},
+			"so error: HOST: Provider disconnected",
+		},
+		"an error as a text": {[]string{
+			`{"choices":[{"delta":{"content":"so"}}]}`,
+			`{"error":"CUDA out of memory"}`,
+		}, "so error: HOST: CUDA out of memory"},
+		"[DONE] without a reason": {[]string{`{"choices":[{"delta":{"content":"so"}}]}`, "[DONE]"}, "so end 0/0"},
+		"[DONE] in the middle of a call": {
+			append(append([]string{`{"choices":[{"delta":{"content":"so"}}]}`},
+				call(`{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":"}}`)[:1]...), "[DONE]"),
+			"so error: HOST: the model's answer broke off",
+		},
+		"[DONE] after a whole call": {append(call(`{"index":0,"id":"a","function":{"name":"x","arguments":"{}"}}`)[:1],
+			"[DONE]"), "[a x {}] tool_calls 0/0"},
+		"a reason of its own": {
+			[]string{`{"choices":[{"delta":{"content":"so"},"finish_reason":"insufficient_system_resource"}]}`},
+			`so error: HOST: the provider ended its answer with "insufficient_system_resource"`,
+		},
+		"numbers of other types": {
+			append(call(`{"index":"0","id":"a","function":{"name":"x","arguments":""}}`,
+				`{"index":0.0,"function":{"arguments":"{}"}}`),
+				`{"choices":[],"usage":{"prompt_tokens":12.0,"completion_tokens":"3","prompt_tokens_details":[]}}`),
+			"[a x {}] tool_calls 12/3",
+		},
+		"an object of reasoning": {
+			[]string{`{"choices":[{"delta":{"reasoning":{"x":1},"content":"so"}}]}`, stop},
+			"so end 0/0",
+		},
+		"no JSON, also after the reason": {[]string{
+			"ping", `{"choices":[{"delta":{"content":"so"}}]}`, `{"choices":7}`, stop,
+			"oops", `{"usage":{"prompt_tokens":1,"completion_tokens":1}}`,
+		}, "so end 1/1"},
+		"usage in the choice": {
+			[]string{
+				`{"choices":[{"delta":{"content":"so"},"finish_reason":"stop","usage":{"prompt_tokens":1,"completion_tokens":1}}]}`,
+			}, "so end 1/1",
+		},
+		"Groq's usage": {
+			[]string{
+				`{"choices":[{"delta":{"content":"so"},"finish_reason":"stop"}],"x_groq":{"usage":{"prompt_tokens":1,"completion_tokens":1}}}`,
+			}, "so end 1/1",
+		},
+		"typed parts": {
+			[]string{
+				`{"choices":[{"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"so"}]}}]}`, stop,
+			}, "<hm>so end 0/0",
+		},
+		"tags": {
+			[]string{
+				`{"choices":[{"delta":{"content":"\n<th"}}]}`,
+				`{"choices":[{"delta":{"content":"ink>hm</"}}]}`, `{"choices":[{"delta":{"content":"b></think"}}]}`,
+				`{"choices":[{"delta":{"content":">\n\n"}}]}`, `{"choices":[{"delta":{"content":"so <think>"}}]}`, stop,
+			},
+			"<hm><</b>>so <think> end 0/0",
+		},
+		"tags that never close": {
+			[]string{`{"choices":[{"delta":{"content":"<think>hm</th"}}]}`, stop},
+			"<hm><</th> end 0/0",
+		},
+		"what looks like a tag": {[]string{`{"choices":[{"delta":{"content":"<thi"}}]}`, stop}, "<thi end 0/0"},
+		"an empty name": {
+			call(`{"index":0,"id":"a","function":{"arguments":"{}"}}`),
+			`[a  {}] tool_calls 0/0`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var host string
@@ -256,8 +352,9 @@ func TestServers(t *testing.T) {
 // own.
 func TestToolNames(t *testing.T) {
 	m := connect(t, wire.Options{Model: "m"}, func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, modeltest.Events(`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"torch__light","arguments":"{}"}},`+
-			`{"index":1,"id":"b","function":{"name":"never__told","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}`))
+		_, _ = io.WriteString(w, modeltest.Events(
+			`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"torch__light","arguments":"{}"}},`+
+				`{"index":1,"id":"b","function":{"name":"never__told","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}`))
 	})
 	got := answer(t, m, model.Request{Tools: []model.ToolSpec{{Name: "torch.light"}}})
 	if want := "[a torch.light {}][b never__told {}] tool_calls 0/0"; got != want {
@@ -275,17 +372,27 @@ func TestWhatCameGoesBack(t *testing.T) {
 	}{
 		"DeepSeek": {
 			"deepseek-v4",
-			[]string{delta(`{"reasoning_content":"let "}`), delta(`{"reasoning_content":"me"}`), delta(`{"content":"so"}`), delta(`{"tool_calls":[{"index":0,"id":"call_0_a","type":"function","function":{"name":"x","arguments":"{}"}}]}`)},
+			[]string{
+				delta(`{"reasoning_content":"let "}`), delta(`{"reasoning_content":"me"}`), delta(`{"content":"so"}`),
+				delta(`{"tool_calls":[{"index":0,"id":"call_0_a","type":"function","function":{"name":"x","arguments":"{}"}}]}`),
+			},
 			`{"role":"assistant","content":"so","reasoning_content":"let me","tool_calls":[{"id":"call_0_a","type":"function","function":{"name":"x","arguments":"{}"}}]}`,
 		},
 		"arguments with blanks": {
 			"glm-5",
-			[]string{delta(`{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"x","arguments":"{ \"n\":  \"\\u00e9 é\"}"}}]}`)},
+			[]string{
+				delta(
+					`{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"x","arguments":"{ \"n\":  \"\\u00e9 é\"}"}}]}`),
+			},
 			`{"role":"assistant","content":null,"reasoning_content":"","tool_calls":[{"id":"a","type":"function","function":{"name":"x","arguments":"{ \"n\":  \"\\u00e9 é\"}"}}]}`,
 		},
 		"Kimi, ids of its own": {
 			"kimi-k3",
-			[]string{delta(`{"reasoning_content":"hm"}`), delta(`{"tool_calls":[{"index":0,"id":"functions.x:0","function":{"name":"x","arguments":"{\"n\":1}"}},{"index":1,"id":"functions.x:1","function":{"name":"x","arguments":"{}"}}]}`)},
+			[]string{
+				delta(`{"reasoning_content":"hm"}`),
+				delta(
+					`{"tool_calls":[{"index":0,"id":"functions.x:0","function":{"name":"x","arguments":"{\"n\":1}"}},{"index":1,"id":"functions.x:1","function":{"name":"x","arguments":"{}"}}]}`),
+			},
 			`{"role":"assistant","content":null,"reasoning_content":"hm","tool_calls":[{"id":"functions.x:0","type":"function","function":{"name":"x","arguments":"{\"n\":1}"}},{"id":"functions.x:1","type":"function","function":{"name":"x","arguments":"{}"}}]}`,
 		},
 		"Ollama": {
@@ -298,24 +405,39 @@ func TestWhatCameGoesBack(t *testing.T) {
 			[]string{delta(`{"reasoning_text":"hm"}`), delta(`{"content":"so"}`)},
 			`{"role":"assistant","content":"so","reasoning_text":"hm"}`,
 		},
-		"OpenRouter": {"anthropic/claude", []string{
-			delta(`{"reasoning":"a","reasoning_details":[{"type":"reasoning.text","text":"a","format":"f","index":0}]}`),
-			delta(`{"reasoning":"b","reasoning_details":[{"type":"reasoning.text","text":"b","format":"f","index":0}]}`),
-			delta(`{"reasoning_details":[{"type":"reasoning.text","signature":"s\u00e9","index":0}]}`),
-			delta(`{"reasoning_details":[{"type":"reasoning.encrypted","data":"x","id":"call_1","index":1},{"type":"reasoning.encrypted","data":"y","id":"call_1","index":1}]}`),
-			delta(`{"tool_calls":[{"index":0,"id":"call_1","function":{"name":"x","arguments":"{}"}}]}`),
-		}, `{"role":"assistant","content":null,"reasoning":"ab","tool_calls":[{"id":"call_1","type":"function","function":{"name":"x","arguments":"{}"}}],` +
-			`"reasoning_details":[{"type":"reasoning.text","text":"ab","format":"f","index":0,"signature":"s\u00e9"},{"type":"reasoning.encrypted","data":"x","id":"call_1","index":1},{"type":"reasoning.encrypted","data":"y","id":"call_1","index":1}]}`},
-		"Gemini": {"gemini-3", []string{
-			delta(`{"content":"so","extra_content":{"google":{"thought_signature":"t"}}}`),
-			delta(`{"tool_calls":[{"index":0,"id":"function-call-1","type":"function","extra_content":{"google":{"thought_signature":"a\/b"}},"function":{"name":"x","arguments":"{}"}}]}`),
-			delta(`{"tool_calls":[{"index":1,"id":"","function":{"name":"x","arguments":"{}"},"x_new":[1.0]}]}`),
-		}, `{"role":"assistant","content":"so","tool_calls":[{"id":"function-call-1","type":"function","function":{"name":"x","arguments":"{}"},"extra_content":{"google":{"thought_signature":"a\/b"}}},` +
-			`{"id":"call00002","type":"function","function":{"name":"x","arguments":"{}"},"x_new":[1.0]}],"extra_content":{"google":{"thought_signature":"t"}}}`},
-		"Gemini, through a gateway that tells in every piece what is missing": {"gemini-3", []string{
-			delta(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"x","arguments":""},"extra_content":{"google":{"thought_signature":"t"}}}]}`),
-			delta(`{"tool_calls":[{"index":0,"function":{"arguments":"{}"},"extra_content":null}]}`),
-		}, `{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"x","arguments":"{}"},"extra_content":{"google":{"thought_signature":"t"}}}]}`},
+		"OpenRouter": {
+			"anthropic/claude",
+			[]string{
+				delta(`{"reasoning":"a","reasoning_details":[{"type":"reasoning.text","text":"a","format":"f","index":0}]}`),
+				delta(`{"reasoning":"b","reasoning_details":[{"type":"reasoning.text","text":"b","format":"f","index":0}]}`),
+				delta(`{"reasoning_details":[{"type":"reasoning.text","signature":"s\u00e9","index":0}]}`),
+				delta(
+					`{"reasoning_details":[{"type":"reasoning.encrypted","data":"x","id":"call_1","index":1},{"type":"reasoning.encrypted","data":"y","id":"call_1","index":1}]}`),
+				delta(`{"tool_calls":[{"index":0,"id":"call_1","function":{"name":"x","arguments":"{}"}}]}`),
+			},
+			`{"role":"assistant","content":null,"reasoning":"ab","tool_calls":[{"id":"call_1","type":"function","function":{"name":"x","arguments":"{}"}}],` +
+				`"reasoning_details":[{"type":"reasoning.text","text":"ab","format":"f","index":0,"signature":"s\u00e9"},{"type":"reasoning.encrypted","data":"x","id":"call_1","index":1},{"type":"reasoning.encrypted","data":"y","id":"call_1","index":1}]}`,
+		},
+		"Gemini": {
+			"gemini-3",
+			[]string{
+				delta(`{"content":"so","extra_content":{"google":{"thought_signature":"t"}}}`),
+				delta(
+					`{"tool_calls":[{"index":0,"id":"function-call-1","type":"function","extra_content":{"google":{"thought_signature":"a\/b"}},"function":{"name":"x","arguments":"{}"}}]}`),
+				delta(`{"tool_calls":[{"index":1,"id":"","function":{"name":"x","arguments":"{}"},"x_new":[1.0]}]}`),
+			},
+			`{"role":"assistant","content":"so","tool_calls":[{"id":"function-call-1","type":"function","function":{"name":"x","arguments":"{}"},"extra_content":{"google":{"thought_signature":"a\/b"}}},` +
+				`{"id":"call00002","type":"function","function":{"name":"x","arguments":"{}"},"x_new":[1.0]}],"extra_content":{"google":{"thought_signature":"t"}}}`,
+		},
+		"Gemini, through a gateway that tells in every piece what is missing": {
+			"gemini-3",
+			[]string{
+				delta(
+					`{"tool_calls":[{"index":0,"id":"a","function":{"name":"x","arguments":""},"extra_content":{"google":{"thought_signature":"t"}}}]}`),
+				delta(`{"tool_calls":[{"index":0,"function":{"arguments":"{}"},"extra_content":null}]}`),
+			},
+			`{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"x","arguments":"{}"},"extra_content":{"google":{"thought_signature":"t"}}}]}`,
+		},
 		"tags": {
 			"minimax-m3",
 			[]string{delta(`{"content":"<think>\nhm</think>\n\nso"}`)},
@@ -323,7 +445,10 @@ func TestWhatCameGoesBack(t *testing.T) {
 		},
 		"Mistral": {
 			"magistral",
-			[]string{delta(`{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}`), delta(`{"content":"so"}`)},
+			[]string{
+				delta(`{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}`),
+				delta(`{"content":"so"}`),
+			},
 			`{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"so"}]}`,
 		},
 	} {
@@ -362,8 +487,11 @@ func TestWhatCameGoesBack(t *testing.T) {
 // A server that refuses its own model's call may do so behind the thinking that
 // led to it; the run asks again then, as for an answer that broke off.
 func TestARefusedCallBehindThinking(t *testing.T) {
-	answer := modeltest.Events(`{"choices":[{"index":0,"delta":{"reasoning":"hm"}}]}`, `{"error":{"message":"Failed to call a function.","type":"invalid_request_error","code":"tool_use_failed"}}`)
-	m := connect(t, wire.Options{Model: "m"}, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) })
+	answer := modeltest.Events(`{"choices":[{"index":0,"delta":{"reasoning":"hm"}}]}`,
+		`{"error":{"message":"Failed to call a function.","type":"invalid_request_error","code":"tool_use_failed"}}`)
+	m := connect(t, wire.Options{Model: "m"}, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, answer)
+	})
 	var last error
 	for _, err := range m.Stream(t.Context(), model.Request{}) {
 		last = err
@@ -376,8 +504,11 @@ func TestARefusedCallBehindThinking(t *testing.T) {
 // Text and thinking that take turns without end are refused before they fill the
 // memory.
 func TestTooManyBlocks(t *testing.T) {
-	turns := strings.Repeat("data: "+`{"choices":[{"index":0,"delta":{"reasoning":"a","content":"b"}}]}`+"\n\n", wire.MaxBlocks)
-	m := connect(t, wire.Options{Model: "m"}, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, turns+modeltest.Events(stop)) })
+	turns := strings.Repeat("data: "+`{"choices":[{"index":0,"delta":{"reasoning":"a","content":"b"}}]}`+"\n\n",
+		wire.MaxBlocks)
+	m := connect(t, wire.Options{Model: "m"}, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, turns+modeltest.Events(stop))
+	})
 	if got := answer(t, m, model.Request{}); !strings.Contains(got, "holds more than") {
 		t.Errorf("got an answer that ends with %.100q", got[max(0, len(got)-100):])
 	}
@@ -399,7 +530,8 @@ func TestForeignExchanges(t *testing.T) {
 		{Role: model.User, Text: "and?"},
 		{Role: model.Assistant, Text: "plain"},
 	}})
-	if n := strings.Count(body, `"reasoning_content":""`); n != 2 || strings.Contains(body, `"plain","reasoning_content"`) {
+	if n := strings.Count(body, `"reasoning_content":""`); n != 2 ||
+		strings.Contains(body, `"plain","reasoning_content"`) {
 		t.Errorf("%d empty thoughts, want one in the call and one after it: %s", n, body)
 	}
 }
@@ -419,12 +551,15 @@ func TestAnswersOutOfProportion(t *testing.T) {
 	for name, c := range map[string]struct{ stream, said string }{
 		"members": {modeltest.Events(delta(`{"reasoning_details":[{` + numbered(40_000, `"m%d":1,`) + `}]}`)), tooMuch},
 		"entries": {modeltest.Events(delta(`{"reasoning_details":[` + numbered(40_000, `{"index":%d},`) + `]}`)), tooMuch},
-		"turns":   {modeltest.Events(delta(`{"content":[` + repeated(40_000, `{"text":"a"},{"type":"thinking","thinking":"b"}`) + `]}`)), tooMuch},
+		"turns": {modeltest.Events(delta(`{"content":[` +
+			repeated(40_000, `{"text":"a"},{"type":"thinking","thinking":"b"}`) + `]}`)), tooMuch},
 		"names": {
-			strings.Repeat(modeltest.Events(delta(`{"tool_calls":[{"id":"`+strings.Repeat("i", 1<<20)+`","function":{"name":"`+strings.Repeat("n", 1<<20)+`"}}]}`)), 10),
+			strings.Repeat(modeltest.Events(delta(`{"tool_calls":[{"id":"`+strings.Repeat("i", 1<<20)+`","function":{"name":"`+
+				strings.Repeat("n", 1<<20)+`"}}]}`)), 10),
 			tooMuch,
 		},
-		"depth": {modeltest.Events(delta(`{"content":[`+strings.Repeat(`{"thinking":[`, 1000)+`{"text":"`+strings.Repeat("x", 3<<20)+`"}`+strings.Repeat(`]}`, 1000)+`]}`),
+		"depth": {modeltest.Events(delta(`{"content":[`+strings.Repeat(`{"thinking":[`, 1000)+`{"text":"`+
+			strings.Repeat("x", 3<<20)+`"}`+strings.Repeat(`]}`, 1000)+`]}`),
 			delta(`{"content":"so"}`), stop), "so end 0/0"},
 	} {
 		t.Run(name, func(t *testing.T) {

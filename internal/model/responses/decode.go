@@ -73,7 +73,10 @@ func text(parts []content, between string) string {
 }
 
 // kinds are those of the items that we read; any other is its maker's own.
-var kinds = map[wire.Str]model.BlockKind{"message": model.TextBlock, "reasoning": model.ThinkingBlock, "function_call": model.CallBlock}
+var kinds = map[wire.Str]model.BlockKind{
+	"message": model.TextBlock, "reasoning": model.ThinkingBlock,
+	"function_call": model.CallBlock,
+}
 
 // decoder decodes an answer of that maker.
 func decoder(names wire.Names, maker string) wire.Decoder {
@@ -306,7 +309,8 @@ func (s *state) end(r response) (out []model.Delta, err error) {
 	case reason == "content_filter":
 		return out, wire.Refused(string(reason), "the provider's content filter stopped the answer")
 	default:
-		return out, &wire.Error{Code: string(reason), Message: fmt.Sprintf("the provider ended its answer with %q", cmp.Or(reason, r.Status))}
+		return out, &wire.Error{Code: string(reason), Message: fmt.Sprintf("the provider ended its answer with %q",
+			cmp.Or(reason, r.Status))}
 	}
 	blocks := s.tally.Blocks()
 	for _, o := range s.items {
@@ -322,7 +326,10 @@ func (s *state) end(r response) (out []model.Delta, err error) {
 		if !jsontext.Value(arguments).IsValid() {
 			b.Data = nil // is not taken back
 		}
-		out = append(out, model.Delta{ToolCall: &model.ToolCall{ID: b.ID, Name: s.names.Ours(string(o.item.Name)), Arguments: arguments}})
+		out = append(out, model.Delta{ToolCall: &model.ToolCall{
+			ID: b.ID, Name: s.names.Ours(string(o.item.Name)),
+			Arguments: arguments,
+		}})
 	}
 	last := model.Delta{Stop: stop, Maker: s.maker, Blocks: blocks, Usage: s.usage}
 	if s.mixed {

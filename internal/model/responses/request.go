@@ -91,7 +91,10 @@ func (m *Model) encode(req model.Request, names wire.Names) *request {
 		out.add(e, names)
 	}
 	for _, t := range tools {
-		out.Tools = append(out.Tools, tool{Type: "function", Name: names.There(t.Name), Description: t.Description, Parameters: wire.Schema(t.Params)})
+		out.Tools = append(out.Tools, tool{
+			Type: "function", Name: names.There(t.Name), Description: t.Description,
+			Parameters: wire.Schema(t.Params),
+		})
 	}
 	return out
 }
@@ -115,7 +118,8 @@ func (r *request) add(e wire.Entry, names wire.Names) {
 func (r *request) said(e wire.Entry, names wire.Names) {
 	for _, p := range e.Pieces {
 		switch {
-		case len(p.Data) > 0 && (p.Call == nil || wire.Text(wire.Members(jsontext.Value(p.Data)).Get("call_id")) == p.Call.ID):
+		case len(p.Data) > 0 && (p.Call == nil || wire.Text(wire.Members(jsontext.Value(p.Data)).Get("call_id")) ==
+			p.Call.ID):
 			r.put(jsontext.Value(p.Data))
 		case p.Kind == model.TextBlock && strings.TrimSpace(p.Text) != "":
 			r.put(message{"assistant", p.Text})

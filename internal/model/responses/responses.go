@@ -64,7 +64,10 @@ func (m *Model) Stream(ctx context.Context, req model.Request) iter.Seq2[model.D
 
 // noInclude are the ways of saying that encrypted reasoning cannot be asked for.
 // The word alone is in other refusals.
-var noInclude = []string{"encrypted content is not supported", "'include", `"include`, "`include", "include:", "include["}
+var noInclude = []string{
+	"encrypted content is not supported", "'include", `"include`, "`include", "include:",
+	"include[",
+}
 
 // learn reports whether a refusal was about something that the next request is
 // made without.
@@ -75,7 +78,8 @@ func (m *Model) learn(why *wire.Error, sent *request) bool {
 		m.noSummary.Store(true)
 	case len(sent.Include) > 0 && slices.ContainsFunc(noInclude, func(s string) bool { return strings.Contains(text, s) }):
 		m.noSecrets.Store(true)
-	case strings.Contains(text, "reasoning") && strings.Contains(text, "support") && sent.Reasoning != nil && sent.Reasoning.Effort == "":
+	case strings.Contains(text, "reasoning") && strings.Contains(text, "support") && sent.Reasoning != nil &&
+		sent.Reasoning.Effort == "":
 		m.noReasoning.Store(true)
 	default:
 		return false

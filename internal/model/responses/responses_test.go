@@ -89,29 +89,69 @@ func TestAnswers(t *testing.T) {
 		want   string
 	}{
 		"a text": {
-			[]string{`{"type":"response.created","response":{"status":"in_progress"}}`, added(0, `{"type":"message","content":[]}`), delta(0, "output_text", "s"), delta(0, "output_text", "o"), done(0, message), completed},
+			[]string{
+				`{"type":"response.created","response":{"status":"in_progress"}}`,
+				added(0, `{"type":"message","content":[]}`), delta(0, "output_text", "s"), delta(0, "output_text", "o"),
+				done(0, message), completed,
+			},
 			"so end 9/5/3/2",
 		},
 		"thinking in parts": {[]string{
-			added(0, `{"type":"reasoning","summary":[]}`), `{"type":"response.reasoning_summary_part.added","output_index":0}`, delta(0, "reasoning_summary_text", "a"),
-			`{"type":"response.reasoning_summary_part.added","output_index":0}`, delta(0, "reasoning_summary_text", "b"), done(0, `{"type":"reasoning","summary":[]}`), done(1, message), completed,
+			added(0, `{"type":"reasoning","summary":[]}`), `{"type":"response.reasoning_summary_part.added","output_index":0}`,
+			delta(0, "reasoning_summary_text", "a"),
+			`{"type":"response.reasoning_summary_part.added","output_index":0}`, delta(0, "reasoning_summary_text", "b"),
+			done(0, `{"type":"reasoning","summary":[]}`), done(1, message), completed,
 		}, "<a><\n\nb>so end 9/5/3/2"},
-		"calls":                {[]string{added(0, `{"type":"function_call","call_id":"call_1","name":"t__x","arguments":""}`), delta(0, "function_call_arguments", `{"n":`), done(0, call), done(1, strings.ReplaceAll(call, "call_1", "call_2")), completed}, `[call_1 t.x {"n":1}][call_2 t.x {"n":1}] tool_calls 9/5/3/2`},
-		"whole items only":     {[]string{done(0, `{"type":"reasoning","summary":[{"text":"hm"},{"text":"!"}]}`), done(1, message), completed}, "<hm\n\n!>so end 9/5/3/2"},
-		"all at the end":       {[]string{`{"type":"response.completed","response":{"status":"completed","output":[` + message + `,` + call + `]}}`}, `so[call_1 t.x {"n":1}] tool_calls 0/0/0/0`},
-		"no index":             {[]string{`{"type":"response.output_text.delta","delta":"so"}`, completed}, "so end 9/5/3/2"},
-		"a refusal":            {[]string{added(0, `{"type":"message"}`), delta(0, "refusal", "I must not"), completed}, "I must not end 9/5/3/2"},
-		"cut":                  {[]string{delta(0, "output_text", "so"), `{"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}`}, "so length 0/0/0/0"},
-		"a content filter":     {[]string{delta(0, "output_text", "so"), `{"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"content_filter"}}}`}, "so error: HOST: the provider's content filter stopped the answer"},
-		"a reason of its own":  {[]string{delta(0, "output_text", "so"), `{"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"moon"}}}`}, `so error: HOST: the provider ended its answer with "moon"`},
-		"failed":               {[]string{delta(0, "output_text", "so"), `{"type":"response.failed","response":{"status":"failed","error":{"code":"server_error","message":"out of order"}}}`}, "so error: HOST: out of order"},
-		"an error":             {[]string{delta(0, "output_text", "so"), `{"type":"error","code":"server_error","message":"out of order"}`}, "so error: HOST: out of order"},
-		"broken off":           {[]string{delta(0, "output_text", "so")}, "so error: HOST: the model's answer broke off"},
-		"what will come to be": {[]string{`{"type":"news"}`, "no JSON", `{"type":"response.output_text.delta","delta":{"x":1}}`, done(0, `{"type":"web_search_call","id":"w"}`), done(1, message), completed}, "so end 9/5/3/2"},
+		"calls": {[]string{
+			added(0, `{"type":"function_call","call_id":"call_1","name":"t__x","arguments":""}`),
+			delta(0, "function_call_arguments", `{"n":`), done(0, call), done(1, strings.ReplaceAll(call, "call_1", "call_2")),
+			completed,
+		}, `[call_1 t.x {"n":1}][call_2 t.x {"n":1}] tool_calls 9/5/3/2`},
+		"whole items only": {[]string{
+			done(0, `{"type":"reasoning","summary":[{"text":"hm"},{"text":"!"}]}`),
+			done(1, message), completed,
+		}, "<hm\n\n!>so end 9/5/3/2"},
+		"all at the end": {[]string{`{"type":"response.completed","response":{"status":"completed","output":[` +
+			message + `,` + call + `]}}`}, `so[call_1 t.x {"n":1}] tool_calls 0/0/0/0`},
+		"no index": {[]string{`{"type":"response.output_text.delta","delta":"so"}`, completed}, "so end 9/5/3/2"},
+		"a refusal": {
+			[]string{added(0, `{"type":"message"}`), delta(0, "refusal", "I must not"), completed},
+			"I must not end 9/5/3/2",
+		},
+		"cut": {[]string{
+			delta(0, "output_text", "so"),
+			`{"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}`,
+		}, "so length 0/0/0/0"},
+		"a content filter": {[]string{
+			delta(0, "output_text", "so"),
+			`{"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"content_filter"}}}`,
+		}, "so error: HOST: the provider's content filter stopped the answer"},
+		"a reason of its own": {
+			[]string{
+				delta(0, "output_text", "so"),
+				`{"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"moon"}}}`,
+			},
+			`so error: HOST: the provider ended its answer with "moon"`,
+		},
+		"failed": {[]string{
+			delta(0, "output_text", "so"),
+			`{"type":"response.failed","response":{"status":"failed","error":{"code":"server_error","message":"out of order"}}}`,
+		}, "so error: HOST: out of order"},
+		"an error": {[]string{
+			delta(0, "output_text", "so"),
+			`{"type":"error","code":"server_error","message":"out of order"}`,
+		}, "so error: HOST: out of order"},
+		"broken off": {[]string{delta(0, "output_text", "so")}, "so error: HOST: the model's answer broke off"},
+		"what will come to be": {[]string{
+			`{"type":"news"}`, "no JSON",
+			`{"type":"response.output_text.delta","delta":{"x":1}}`, done(0, `{"type":"web_search_call","id":"w"}`),
+			done(1, message), completed,
+		}, "so end 9/5/3/2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, c.events...)
-			got := strings.ReplaceAll(answer(t, s.model(t, "gpt-5"), model.Request{Tools: []model.ToolSpec{{Name: "t.x"}}}), s.Listener.Addr().String(), "HOST")
+			got := strings.ReplaceAll(answer(t, s.model(t, "gpt-5"), model.Request{Tools: []model.ToolSpec{{Name: "t.x"}}}),
+				s.Listener.Addr().String(), "HOST")
 			if got != c.want {
 				t.Errorf("got %s\nwant %s", got, c.want)
 			}
@@ -122,11 +162,18 @@ func TestAnswers(t *testing.T) {
 func TestRequest(t *testing.T) {
 	s := serve(t, completed)
 	answer(t, s.model(t, "gpt-5"), model.Request{
-		SessionID: "ses-1", System: "be brief", Tools: []model.ToolSpec{{Name: "t.x", Description: "does", Params: []byte(`{"type":"object","properties":{}}`)}},
+		SessionID: "ses-1", System: "be brief",
+		Tools: []model.ToolSpec{{Name: "t.x", Description: "does", Params: []byte(`{"type":"object","properties":{}}`)}},
 		Messages: []model.Message{
 			{Role: model.User, Text: "one"},
-			{Role: model.User, Text: "look", Attachments: []model.Attachment{{MediaType: "image/png", Data: []byte("PNG")}, {MediaType: "audio/wav"}}},
-			{Role: model.Assistant, Text: "so", ToolCalls: []model.ToolCall{{ID: "call-0199", Name: "t.x", Arguments: []byte(`{"n": 1}`)}}},
+			{Role: model.User, Text: "look", Attachments: []model.Attachment{
+				{MediaType: "image/png", Data: []byte("PNG")},
+				{MediaType: "audio/wav"},
+			}},
+			{
+				Role: model.Assistant, Text: "so",
+				ToolCalls: []model.ToolCall{{ID: "call-0199", Name: "t.x", Arguments: []byte(`{"n": 1}`)}},
+			},
 			{Role: model.Tool, ToolCallID: "call-0199", ToolName: "t.x", Text: "1", OK: true},
 		},
 	})
@@ -165,9 +212,13 @@ func TestWhatCameGoesBack(t *testing.T) {
 	user := model.Message{Role: model.User, Text: "go"}
 	said := modeltest.Collect(t, s.model(t, "gpt-5.1").Stream(t.Context(), model.Request{Messages: []model.Message{user}}))
 	answer(t, s.model(t, "gpt-5.2"), model.Request{Messages: []model.Message{
-		user, said, {Role: model.Tool, ToolCallID: "call_a", Text: "1", OK: true}, {Role: model.Tool, ToolCallID: "call_b", Text: "2", OK: true},
+		user, said, {Role: model.Tool, ToolCallID: "call_a", Text: "1", OK: true}, {
+			Role: model.Tool, ToolCallID: "call_b",
+			Text: "2", OK: true,
+		},
 	}})
-	want := strings.Join(items, ",") + `,{"type":"function_call_output","call_id":"call_a","output":"1"},{"type":"function_call_output","call_id":"call_b","output":"2"}]`
+	want := strings.Join(items, ",") +
+		`,{"type":"function_call_output","call_id":"call_a","output":"1"},{"type":"function_call_output","call_id":"call_b","output":"2"}]`
 	if !strings.Contains(s.body, want) {
 		t.Errorf("the next request\n%s\nwant in it\n%s", s.body, want)
 	}

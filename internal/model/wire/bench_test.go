@@ -33,14 +33,24 @@ func (u *unanswered) RoundTrip(r *http.Request) (*http.Response, error) {
 // tool, results of 400 bytes, and final answers, with what the maker attached.
 func session(maker, data string, messages int) (out []model.Message) {
 	for n := 0; len(out) < messages; n++ {
-		call := model.ToolCall{ID: fmt.Sprintf("call-%d", n), Name: "read", Arguments: []byte(`{"path":"internal/model/wire/bench_test.go","offset":12}`)}
+		call := model.ToolCall{
+			ID: fmt.Sprintf("call-%d", n), Name: "read",
+			Arguments: []byte(`{"path":"internal/model/wire/bench_test.go","offset":12}`),
+		}
 		thinking := "I should read the file before I say anything about it."
 		out = append(out,
 			model.Message{Role: model.User, Text: fmt.Sprintf("Question %d: what does the file say, and why?", n), Opens: true},
-			model.Message{Role: model.Assistant, Thinking: thinking, ToolCalls: []model.ToolCall{call}, Maker: maker, Blocks: []model.Block{
-				{Kind: model.ThinkingBlock, Bytes: len(thinking), Data: []byte(data)}, {Kind: model.CallBlock, ID: fmt.Sprintf("vendor_%d", n)},
-			}},
-			model.Message{Role: model.Tool, ToolCallID: call.ID, ToolName: "read", Text: strings.Repeat("a line of the file, with \"quotes\"\n", 12), OK: true},
+			model.Message{
+				Role: model.Assistant, Thinking: thinking, ToolCalls: []model.ToolCall{call}, Maker: maker,
+				Blocks: []model.Block{
+					{Kind: model.ThinkingBlock, Bytes: len(thinking), Data: []byte(data)},
+					{Kind: model.CallBlock, ID: fmt.Sprintf("vendor_%d", n)},
+				},
+			},
+			model.Message{
+				Role: model.Tool, ToolCallID: call.ID, ToolName: "read",
+				Text: strings.Repeat("a line of the file, with \"quotes\"\n", 12), OK: true,
+			},
 			model.Message{Role: model.Assistant, Text: strings.Repeat("It says a good deal. ", 10)},
 		)
 	}
@@ -70,7 +80,10 @@ func BenchmarkRequest(b *testing.B) {
 			b.Fatal(err)
 		}
 		maker := map[string]string{"openai": "chat", "anthropic": "messages", "responses": "responses"}[d.name] + " h m"
-		req := model.Request{System: "be brief", Messages: session(maker, attached[d.name], 5000), Tools: []model.ToolSpec{{Name: "read"}}}
+		req := model.Request{
+			System: "be brief", Messages: session(maker, attached[d.name], 5000),
+			Tools: []model.ToolSpec{{Name: "read"}},
+		}
 		ask := func() {
 			for range p.Stream(b.Context(), req) {
 			}

@@ -99,7 +99,8 @@ func connect(o Options, d Defaults) (*Client, error) {
 	case o.Timeout < 0:
 		return nil, fmt.Errorf("timeout is %s, less than none", o.Timeout)
 	case strings.ContainsFunc(o.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return nil, errors.New("the API key has a character that no key can have: a space, a line's end or a letter beyond ASCII")
+		return nil,
+			errors.New("the API key has a character that no key can have: a space, a line's end or a letter beyond ASCII")
 	}
 	if err := CheckHeaders(o.Headers); err != nil {
 		return nil, fmt.Errorf("headers: %w", err)

@@ -25,11 +25,20 @@ func TestConversation(t *testing.T) {
 		in   []model.Message
 		want string
 	}{
-		"in order":          {[]model.Message{user("a"), says("", "p", "q"), result("p", "1"), result("q", "2"), says("b")}, "user a|assistant call00001 call00002|tool call00001 1|tool call00002 2|assistant b"},
-		"the same id again": {[]model.Message{says("", "p"), result("p", "1"), says("", "p"), result("p", "2")}, "assistant call00001|tool call00001 1|assistant call00002|tool call00002 2"},
-		"nothing said":      {[]model.Message{user("a"), says(" \n"), user("b")}, "user a\n\nb"},
-		"a user twice":      {[]model.Message{user("a"), user("b")}, "user a\n\nb"},
-		"a summary":         {[]model.Message{{Role: model.User, Text: "s", Summary: true}}, "user The conversation so far, in summary:\n\ns"},
+		"in order": {
+			[]model.Message{user("a"), says("", "p", "q"), result("p", "1"), result("q", "2"), says("b")},
+			"user a|assistant call00001 call00002|tool call00001 1|tool call00002 2|assistant b",
+		},
+		"the same id again": {
+			[]model.Message{says("", "p"), result("p", "1"), says("", "p"), result("p", "2")},
+			"assistant call00001|tool call00001 1|assistant call00002|tool call00002 2",
+		},
+		"nothing said": {[]model.Message{user("a"), says(" \n"), user("b")}, "user a\n\nb"},
+		"a user twice": {[]model.Message{user("a"), user("b")}, "user a\n\nb"},
+		"a summary": {
+			[]model.Message{{Role: model.User, Text: "s", Summary: true}},
+			"user The conversation so far, in summary:\n\ns",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := fmt.Sprint(c.in)
@@ -71,7 +80,10 @@ func TestArgumentsAreObjects(t *testing.T) {
 		`{"n":1,"n":2}`:   `{"not_an_object":"{\"n\":1,\"n\":2}"}`,
 		"{\"n\":\"\xff\"": `{"not_an_object":"{\"n\":\"` + "\uFFFD" + `\""}`,
 	} {
-		got := wire.Conversation([]model.Message{{Role: model.Assistant, ToolCalls: []model.ToolCall{{ID: "a", Name: "x", Arguments: []byte(arguments)}}}}, "")
+		got := wire.Conversation([]model.Message{{
+			Role:      model.Assistant,
+			ToolCalls: []model.ToolCall{{ID: "a", Name: "x", Arguments: []byte(arguments)}},
+		}}, "")
 		if text := string(got[0].Pieces[0].Call.Arguments); text != want {
 			t.Errorf("%q becomes %s, want %s", arguments, text, want)
 		}
@@ -99,7 +111,10 @@ func TestSummaryRequest(t *testing.T) {
 		Messages: []model.Message{
 			{Role: model.User, Text: "earlier", Summary: true},
 			{Role: model.User, Text: "look", Attachments: []model.Attachment{{MediaType: "image/png", Name: "shot.png"}}},
-			{Role: model.Assistant, Text: "so", ToolCalls: []model.ToolCall{{ID: "a", Name: "t.x", Arguments: []byte(`{"n":1}`)}}},
+			{
+				Role: model.Assistant, Text: "so",
+				ToolCalls: []model.ToolCall{{ID: "a", Name: "t.x", Arguments: []byte(`{"n":1}`)}},
+			},
 			{Role: model.Tool, ToolCallID: "a", ToolName: "t.x", Text: "é", OK: true},
 		},
 	}, "")
@@ -109,7 +124,8 @@ func TestSummaryRequest(t *testing.T) {
 	if len(messages) != 1 || messages[0].Role != model.User || len(tools) != 0 {
 		t.Fatalf("got %d messages and %d tools, want one of the user and none", len(messages), len(tools))
 	}
-	want := "The conversation:\n\n[user] The conversation so far, in summary:\n\nearlier\n\nlook\n\n[user attached] image shot.png (image/png)\n\n" +
+	want := "The conversation:\n\n[user] The conversation so far, in summary:\n\nearlier\n\nlook\n\n[user attached] " +
+		"image shot.png (image/png)\n\n" +
 		"[assistant] so\n\n[assistant called t.x] {\"n\":1}\n\n[t.x answered] é\n"
 	if messages[0].Text != want {
 		t.Errorf("got %.300q", messages[0].Text)

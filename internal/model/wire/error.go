@@ -102,7 +102,8 @@ func Refused(code, message string) *Error {
 
 // TooMuch is the error of an answer that holds more than it may.
 func TooMuch() *Error {
-	return &Error{Message: fmt.Sprintf("the message holds more than %d MiB, %d tool calls or %d blocks", MaxContent>>20, MaxCalls, MaxBlocks)}
+	return &Error{Message: fmt.Sprintf("the message holds more than %d MiB, %d tool calls or %d blocks", MaxContent>>20,
+		MaxCalls, MaxBlocks)}
 }
 
 // Failure is the error that a provider reported in the middle of an answer: an
@@ -177,12 +178,16 @@ var (
 	passing = []string{"server_error", "api_error", "timeout", "unavailable"}
 	// hopeless are parts of errors that only a person can do something about.
 	hopeless = []string{
-		"insufficient_quota", "insufficient quota", "insufficient balance", "insufficient credit", "credit balance", "billing", "invalid_api_key", "api key not valid",
+		"insufficient_quota", "insufficient quota", "insufficient balance", "insufficient credit", "credit balance",
+		"billing", "invalid_api_key", "api key not valid",
 	}
 )
 
 // roleOrder are the ways of saying that somebody else should speak.
-var roleOrder = []string{"alternat", "after role", "unexpected role", "must be followed", "last role", "last message role", "order"}
+var roleOrder = []string{
+	"alternat", "after role", "unexpected role", "must be followed", "last role",
+	"last message role", "order",
+}
 
 func contains(text string, any []string) bool {
 	return slices.ContainsFunc(any, func(s string) bool { return strings.Contains(text, s) })
@@ -226,7 +231,8 @@ func tooLong(text string) bool {
 // tooLarge reports a request that is more than a minute's tokens: waiting does
 // not help it (OpenAI, Groq).
 func tooLarge(text string) bool {
-	return strings.Contains(text, "request too large") && (strings.Contains(text, "tpm") || strings.Contains(text, "tokens per min"))
+	return strings.Contains(text, "request too large") &&
+		(strings.Contains(text, "tpm") || strings.Contains(text, "tokens per min"))
 }
 
 // said finds the code and the message in what servers send as an error:
@@ -280,7 +286,9 @@ func saidAt(body []byte, depth int) (code, message string) {
 			continue
 		}
 		// A number, a status mostly, comes first; the words beside it say more.
-		codes := slices.DeleteFunc([]string{Text(o.Code), Text(o.Type), Text(o.Status)}, func(s string) bool { return s == "" })
+		codes := slices.DeleteFunc([]string{Text(o.Code), Text(o.Type), Text(o.Status)}, func(s string) bool {
+			return s == ""
+		})
 		message = Text(o.Message)
 		if message == "" {
 			message = Text(o.Detail)

@@ -29,7 +29,8 @@ func TestANumberDoesNotHideTheTypeOfAnError(t *testing.T) {
 			}
 		}
 		synctest.Test(t, func(t *testing.T) {
-			p, end := d.piped(t, refuses(429, "application/json", `{"error":{"message":"no","type":"insufficient_quota","code":429}}`))
+			p, end := d.piped(t, refuses(429, "application/json",
+				`{"error":{"message":"no","type":"insufficient_quota","code":429}}`))
 			defer end()
 			if got := read(context.Background(), p, hello); len(got.notices) != 0 {
 				t.Errorf("asked %d times for what only a person can help", 1+len(got.notices))
@@ -41,7 +42,8 @@ func TestANumberDoesNotHideTheTypeOfAnError(t *testing.T) {
 // The last line of a body that came whole needs no end; one that was cut does.
 func TestALastEventWithoutALineEnd(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
-		stream := strings.TrimSuffix(d.start+d.text("so")+d.call(1, "a", "x", `{"n":1}`)+d.finish("calls"), "data: [DONE]\n\n")
+		stream := strings.TrimSuffix(d.start+d.text("so")+d.call(1, "a", "x", `{"n":1}`)+d.finish("calls"),
+			"data: [DONE]\n\n")
 		stream = strings.TrimRight(stream, "\n")
 		const whole = `so[x {"n":1}] tool_calls 11/7/3`
 		for name, answer := range map[string]http.HandlerFunc{
@@ -77,8 +79,10 @@ func TestALastEventWithoutALineEnd(t *testing.T) {
 				for cut = range len(stream) + 1 {
 					asked = 0
 					got := read(context.Background(), p, hello)
-					if ok := got.err == nil && strings.HasPrefix(got.said, `so[x {"n":1}] tool_calls `); !ok && (!errors.Is(got.err, model.ErrTruncated) || got.said != "so") {
-						t.Fatalf("cut after %d of %d bytes: said %q, error %v, asked %d times", cut, len(stream), got.said, got.err, asked)
+					if ok := got.err == nil && strings.HasPrefix(got.said, `so[x {"n":1}] tool_calls `); !ok &&
+						(!errors.Is(got.err, model.ErrTruncated) || got.said != "so") {
+						t.Fatalf("cut after %d of %d bytes: said %q, error %v, asked %d times", cut, len(stream), got.said, got.err,
+							asked)
 					}
 				}
 			})
@@ -110,7 +114,8 @@ func TestAMessageThatBeginsTwiceIsAskedForAgain(t *testing.T) {
 			if got.want(t, "so", "begins a second time"); !errors.Is(got.err, model.ErrTruncated) {
 				t.Errorf("%v is not asked for again", got.err)
 			}
-			read(t.Context(), d.connect(t, says(d.start+d.start+call+d.finish("calls"))), hello).want(t, `[x {"n":1}] tool_calls 11/7/3`, "")
+			read(t.Context(), d.connect(t, says(d.start+d.start+call+d.finish("calls"))), hello).want(t,
+				`[x {"n":1}] tool_calls 11/7/3`, "")
 		})
 	}
 }
@@ -127,11 +132,14 @@ func TestACallThatIsDoneTwiceIsMadeOnce(t *testing.T) {
 // What an answer has cost is known though it ended badly.
 func TestUsageOfAnAnswerThatFailed(t *testing.T) {
 	chat := func(finish, more string) string {
-		return dialects[0].start + dialects[0].text("so") + `data: {"choices":[{"index":0,"delta":{},"finish_reason":"` + finish + "\"}]}\n\n" +
-			more + `data: {"choices":[],"usage":{"prompt_tokens":11,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":3}}}` + "\n\ndata: [DONE]\n\n"
+		return dialects[0].start + dialects[0].text("so") + `data: {"choices":[{"index":0,"delta":{},"finish_reason":"` +
+			finish + "\"}]}\n\n" +
+			more +
+			`data: {"choices":[],"usage":{"prompt_tokens":11,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":3}}}` + "\n\ndata: [DONE]\n\n"
 	}
 	messages := dialects[1].start + dialects[1].text("so")
-	answer := dialects[2].start + dialects[2].text("so") + `data: {"type":"response.%s","response":{"status":%q,%s"usage":{"input_tokens":11,"output_tokens":7,"input_tokens_details":{"cached_tokens":3}}}}` + "\n\n"
+	answer := dialects[2].start + dialects[2].text("so") +
+		`data: {"type":"response.%s","response":{"status":%q,%s"usage":{"input_tokens":11,"output_tokens":7,"input_tokens_details":{"cached_tokens":3}}}}` + "\n\n"
 	for name, c := range map[string]struct {
 		d       dialect
 		stream  string
@@ -142,9 +150,17 @@ func TestUsageOfAnAnswerThatFailed(t *testing.T) {
 		"chat, unknown reason":            {dialects[0], chat("network_error", ""), "network_error"},
 		"chat, an error after the reason": {dialects[0], chat("stop", dialects[0].fail("server_error", "late")), ""},
 		"messages, refused":               {dialects[1], messages + dialects[1].finish("refusal"), "the model refused"},
-		"messages, an error":              {dialects[1], messages + strings.ReplaceAll(dialects[1].finish("stop"), "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n", dialects[1].fail("invalid_request_error", "no more")), "no more"},
-		"responses, filtered":             {dialects[2], fmt.Sprintf(answer, "incomplete", "incomplete", `"incomplete_details":{"reason":"content_filter"},`), "content filter"},
-		"responses, failed":               {dialects[2], fmt.Sprintf(answer, "failed", "failed", `"error":{"code":"invalid_prompt","message":"no more"},`), "no more"},
+		"messages, an error": {
+			dialects[1], messages + strings.ReplaceAll(dialects[1].finish("stop"),
+				"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n", dialects[1].fail("invalid_request_error", "no more")),
+			"no more",
+		},
+		"responses, filtered": {dialects[2], fmt.Sprintf(answer, "incomplete", "incomplete",
+			`"incomplete_details":{"reason":"content_filter"},`), "content filter"},
+		"responses, failed": {
+			dialects[2],
+			fmt.Sprintf(answer, "failed", "failed", `"error":{"code":"invalid_prompt","message":"no more"},`), "no more",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.stream = strings.ReplaceAll(c.stream, `"stop_reason":""`, `"stop_reason":"refusal"`)
@@ -157,7 +173,8 @@ func TestUsageOfAnAnswerThatFailed(t *testing.T) {
 			if want := (model.Usage{InputTokens: 11, OutputTokens: 7, CachedTokens: 3}); used != want {
 				t.Errorf("used %+v, want %+v", used, want)
 			}
-			if c.problem == "" && got.err != nil || c.problem != "" && (got.err == nil || !strings.Contains(got.err.Error(), c.problem)) {
+			if c.problem == "" && got.err != nil || c.problem != "" &&
+				(got.err == nil || !strings.Contains(got.err.Error(), c.problem)) {
 				t.Errorf("got the error %v, want one with %q", got.err, c.problem)
 			}
 		})
@@ -221,9 +238,13 @@ func TestWaitsAreAsLongAsTheServerSays(t *testing.T) {
 			said, problem string
 			took          time.Duration
 		}{
-			"four minutes":  {[]http.HandlerFunc{after("240"), good}, "so end 11/7/3", "", 4 * time.Minute},
-			"a day":         {[]http.HandlerFunc{after("86400")}, "", "wants to be asked again in 24h0m0s", 0},
-			"more in all":   {[]http.HandlerFunc{after("200"), after("101")}, "", "wants to be asked again in 1m41s", 200 * time.Second},
+			"four minutes": {[]http.HandlerFunc{after("240"), good}, "so end 11/7/3", "", 4 * time.Minute},
+			"a day":        {[]http.HandlerFunc{after("86400")}, "", "wants to be asked again in 24h0m0s", 0},
+			"more in all": {
+				[]http.HandlerFunc{after("200"), after("101")},
+				"", "wants to be asked again in 1m41s",
+				200 * time.Second,
+			},
 			"without end":   {[]http.HandlerFunc{after("1e300")}, "", "wants to be asked again in", 0},
 			"in the year 9": {[]http.HandlerFunc{after("Fri, 31 Dec 9999 23:59:59 GMT")}, "", "wants to be asked again in", 0},
 		} {
@@ -301,8 +322,12 @@ func TestAPictureThatIsGoneIsNotTriedAgain(t *testing.T) {
 			return nil, errors.New("it is gone")
 		}}
 		p := d.connect(t, says(d.start+d.finish("stop")))
-		got := read(t.Context(), p, model.Request{Messages: []model.Message{{Role: model.User, Text: "look", Attachments: []model.Attachment{gone}}}})
-		if got.want(t, "", "image cat.png: it is gone"); opened != 1 || len(got.notices) != 0 || errors.Is(got.err, model.ErrPassing) {
+		got := read(t.Context(), p, model.Request{Messages: []model.Message{{
+			Role: model.User, Text: "look",
+			Attachments: []model.Attachment{gone},
+		}}})
+		if got.want(t, "", "image cat.png: it is gone"); opened != 1 || len(got.notices) != 0 ||
+			errors.Is(got.err, model.ErrPassing) {
 			t.Errorf("opened %d times, told %+v, error %v", opened, got.notices, got.err)
 		}
 	})

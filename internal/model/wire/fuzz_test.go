@@ -17,7 +17,10 @@ import (
 type canned struct{ body func() io.Reader }
 
 func (c canned) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(c.body())}, nil
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}},
+		Body: io.NopCloser(c.body()),
+	}, nil
 }
 
 // Whatever a server sends: deltas that can be told, one end, and the same

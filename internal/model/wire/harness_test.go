@@ -54,8 +54,9 @@ type dialect struct {
 var dialects = []dialect{
 	{
 		name: "openai", path: "/v1/chat/completions", list: openai.Models, listed: "/v1/models",
-		make:  func(o wire.Options) (provider, error) { return openai.New(o) },
-		start: `data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}` + "\n\n",
+		make: func(o wire.Options) (provider, error) { return openai.New(o) },
+		start: `data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}` +
+			"\n\n",
 		text: func(s string) string {
 			return fmt.Sprintf("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":%s}}]}\n\n", quote(s))
 		},
@@ -64,7 +65,8 @@ var dialects = []dialect{
 		},
 		call: func(index int, id, name string, arguments ...string) string {
 			const outer = "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[%s]}}]}\n\n"
-			out := fmt.Sprintf(outer, fmt.Sprintf(`{"index":%d,"id":%q,"type":"function","function":{"name":%q,"arguments":""}}`, index, id, name))
+			out := fmt.Sprintf(outer, fmt.Sprintf(`{"index":%d,"id":%q,"type":"function","function":{"name":%q,"arguments":""}}`,
+				index, id, name))
 			for _, a := range arguments {
 				out += fmt.Sprintf(outer, fmt.Sprintf(`{"index":%d,"function":{"arguments":%s}}`, index, quote(a)))
 			}
@@ -82,31 +84,46 @@ var dialects = []dialect{
 	{
 		name: "anthropic", path: "/v1/messages", list: anthropic.Models, listed: "/v1/models?limit=1000",
 		make: func(o wire.Options) (provider, error) { return anthropic.New(o) },
-		start: "event: message_start\n" + `data: {"type":"message_start","message":{"id":"msg_1","usage":{"input_tokens":8,"cache_read_input_tokens":3,"output_tokens":1}}}` + "\n\n" +
+		start: "event: message_start\n" +
+			`data: {"type":"message_start","message":{"id":"msg_1","usage":{"input_tokens":8,"cache_read_input_tokens":3,"output_tokens":1}}}` + "\n\n" +
 			"event: ping\ndata: {\"type\": \"ping\"}\n\n",
 		text: func(s string) string {
-			return "event: content_block_start\n" + `data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}` + "\n\n" +
-				fmt.Sprintf("event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":%s}}\n\n", quote(s)) +
+			return "event: content_block_start\n" +
+				`data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}` + "\n\n" +
+				fmt.Sprintf("event: content_block_delta\ndata: "+
+					"{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":%s}}\n\n", quote(s)) +
 				"event: content_block_stop\n" + `data: {"type":"content_block_stop","index":0}` + "\n\n"
 		},
 		think: func(s string) string {
-			return "event: content_block_start\n" + `data: {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":""}}` + "\n\n" +
-				fmt.Sprintf("event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"thinking_delta\",\"thinking\":%s}}\n\n", quote(s))
+			return "event: content_block_start\n" +
+				`data: {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":""}}` + "\n\n" +
+				fmt.Sprintf("event: content_block_delta\ndata: "+
+					"{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"thinking_delta\",\"thinking\":%s}}\n\n",
+					quote(s))
 		},
 		call: func(index int, id, name string, arguments ...string) string {
-			out := "event: content_block_start\n" + fmt.Sprintf(`data: {"type":"content_block_start","index":%d,"content_block":{"type":"tool_use","id":%q,"name":%q,"input":{}}}`, index, id, name) + "\n\n"
+			out := "event: content_block_start\n" +
+				fmt.Sprintf(
+					`data: {"type":"content_block_start","index":%d,"content_block":{"type":"tool_use","id":%q,"name":%q,"input":{}}}`,
+					index, id, name) + "\n\n"
 			for _, a := range arguments {
-				out += "event: content_block_delta\n" + fmt.Sprintf(`data: {"type":"content_block_delta","index":%d,"delta":{"type":"input_json_delta","partial_json":%s}}`, index, quote(a)) + "\n\n"
+				out += "event: content_block_delta\n" +
+					fmt.Sprintf(
+						`data: {"type":"content_block_delta","index":%d,"delta":{"type":"input_json_delta","partial_json":%s}}`, index,
+						quote(a)) + "\n\n"
 			}
 			return out
 		},
 		finish: func(reason string) string {
 			reason = map[string]string{"stop": "end_turn", "calls": "tool_use", "length": "max_tokens"}[reason]
-			return "event: message_delta\n" + fmt.Sprintf(`data: {"type":"message_delta","delta":{"stop_reason":%q},"usage":{"output_tokens":7}}`, reason) + "\n\n" +
+			return "event: message_delta\n" +
+				fmt.Sprintf(`data: {"type":"message_delta","delta":{"stop_reason":%q},"usage":{"output_tokens":7}}`, reason) +
+				"\n\n" +
 				"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"
 		},
 		fail: func(code, message string) string {
-			return fmt.Sprintf("event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":%q,\"message\":%q}}\n\n", code, message)
+			return fmt.Sprintf("event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":%q,\"message\":%q}}\n\n", code,
+				message)
 		},
 	},
 	{
@@ -116,26 +133,34 @@ var dialects = []dialect{
 		text: func(s string) string {
 			return `data: {"type":"response.output_item.added","output_index":100,"item":{"type":"message","role":"assistant","content":[]}}` + "\n\n" +
 				fmt.Sprintf("data: {\"type\":\"response.output_text.delta\",\"output_index\":100,\"delta\":%s}\n\n", quote(s)) +
-				fmt.Sprintf("data: {\"type\":\"response.output_item.done\",\"output_index\":100,\"item\":{\"type\":\"message\",\"content\":[{\"type\":\"output_text\",\"text\":%s}]}}\n\n", quote(s))
+				fmt.Sprintf(
+					"data: {\"type\":\"response.output_item.done\",\"output_index\":100,\"item\":{\"type\":\"message\",\"content\":[{\"type\":\"output_text\",\"text\":%s}]}}\n\n", quote(s))
 		},
 		think: func(s string) string {
-			return `data: {"type":"response.output_item.added","output_index":99,"item":{"type":"reasoning","summary":[]}}` + "\n\n" +
-				fmt.Sprintf("data: {\"type\":\"response.reasoning_summary_text.delta\",\"output_index\":99,\"delta\":%s}\n\n", quote(s))
+			return `data: {"type":"response.output_item.added","output_index":99,"item":{"type":"reasoning","summary":[]}}` +
+				"\n\n" +
+				fmt.Sprintf("data: {\"type\":\"response.reasoning_summary_text.delta\",\"output_index\":99,\"delta\":%s}\n\n",
+					quote(s))
 		},
 		call: func(index int, id, name string, arguments ...string) string {
 			const item = `{"type":"function_call","call_id":%q,"name":%q,"arguments":%s}`
-			out := fmt.Sprintf("data: {\"type\":\"response.output_item.added\",\"output_index\":%d,\"item\":"+item+"}\n\n", index, id, name, `""`)
+			out := fmt.Sprintf("data: {\"type\":\"response.output_item.added\",\"output_index\":%d,\"item\":"+item+"}\n\n",
+				index, id, name, `""`)
 			for _, a := range arguments {
-				out += fmt.Sprintf("data: {\"type\":\"response.function_call_arguments.delta\",\"output_index\":%d,\"delta\":%s}\n\n", index, quote(a))
+				out += fmt.Sprintf(
+					"data: {\"type\":\"response.function_call_arguments.delta\",\"output_index\":%d,\"delta\":%s}\n\n", index,
+					quote(a))
 			}
-			return out + fmt.Sprintf("data: {\"type\":\"response.output_item.done\",\"output_index\":%d,\"item\":"+item+"}\n\n", index, id, name, quote(strings.Join(arguments, "")))
+			return out + fmt.Sprintf("data: {\"type\":\"response.output_item.done\",\"output_index\":%d,\"item\":"+item+"}\n\n",
+				index, id, name, quote(strings.Join(arguments, "")))
 		},
 		finish: func(reason string) string {
 			status, why := "completed", "null"
 			if reason == "length" {
 				status, why = "incomplete", `{"reason":"max_output_tokens"}`
 			}
-			return fmt.Sprintf(`data: {"type":"response.%s","response":{"status":%q,"incomplete_details":%s,"usage":{"input_tokens":11,"output_tokens":7,"input_tokens_details":{"cached_tokens":3}}}}`, status, status, why) + "\n\n"
+			return fmt.Sprintf(
+				`data: {"type":"response.%s","response":{"status":%q,"incomplete_details":%s,"usage":{"input_tokens":11,"output_tokens":7,"input_tokens_details":{"cached_tokens":3}}}}`, status, status, why) + "\n\n"
 		},
 		fail: func(code, message string) string {
 			return fmt.Sprintf("data: {\"type\":\"error\",\"code\":%q,\"message\":%q,\"param\":null}\n\n", code, message)

@@ -19,7 +19,8 @@ const (
 // that say what a request is, and those that have the key.
 var (
 	ours = []string{
-		"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host", "Keep-Alive",
+		"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host",
+		"Keep-Alive",
 		"Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 	}
 	keys = []string{"Api-Key", "Authorization", "Cookie", "Proxy-Authorization", "X-Api-Key"}
@@ -43,7 +44,8 @@ func CheckHeaders(headers map[string]string) error {
 		case len(value) > maxHeaderBytes:
 			return fmt.Errorf("the value of %s is longer than %d KiB", canonical, maxHeaderBytes>>10)
 		case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r > '~' }):
-			return errors.New("the value of " + canonical + " has a character that no header can have: a line's end or a letter beyond ASCII")
+			return errors.New("the value of " + canonical +
+				" has a character that no header can have: a line's end or a letter beyond ASCII")
 		}
 	}
 	return nil

@@ -14,7 +14,8 @@ import (
 func TestWhatIsKeptOfAnAnswerIsHeldBefore(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		const size = 600 << 10
-		stream := d.start + d.text(strings.Repeat("x", size)) + d.text("so") + d.call(1, "a", "x", `{"n":"`, strings.Repeat("y", size), `"}`) + d.finish("calls")
+		stream := d.start + d.text(strings.Repeat("x", size)) + d.text("so") + d.call(1, "a", "x", `{"n":"`,
+			strings.Repeat("y", size), `"}`) + d.finish("calls")
 		held, most := 0, 0
 		req := hello
 		req.Room.Hold = func(bytes int) error {
@@ -28,7 +29,8 @@ func TestWhatIsKeptOfAnAnswerIsHeldBefore(t *testing.T) {
 			t.Fatalf("got %.80q, %v", got.said, got.err)
 		}
 		if held < size || held > 3*size || most < size+2*size {
-			t.Errorf("%d bytes are held in the end and were %d at most, want %d or a little more, and at least %d", held, most, size, 3*size)
+			t.Errorf("%d bytes are held in the end and were %d at most, want %d or a little more, and at least %d", held, most,
+				size, 3*size)
 		}
 		full := errors.New("there is no room")
 		for _, room := range []int{0, size} {

@@ -26,23 +26,50 @@ func TestAnswers(t *testing.T) {
 			"no space":           {strings.ReplaceAll(whole, "data: ", "data:"), said, ""},
 			"data in two lines":  {strings.ReplaceAll(whole, `data: {`, "data: {\ndata: "), said, ""},
 			"no empty line last": {strings.TrimSuffix(whole, "\n"), said, ""},
-			"one megabyte":       {d.start + d.text(strings.Repeat("x", 1<<20)) + d.finish("stop"), strings.Repeat("x", 1<<20) + " end 11/7/3", ""},
-			"too large an event": {d.start + d.text("so") + d.text(strings.Repeat("x", 4<<20)) + d.finish("stop"), "so", "an event of the answer is longer than 4 MiB"},
-			"no JSON":            {d.start + d.text("so") + "data: {nonsense\n\n" + d.finish("stop"), "so end 11/7/3", ""},
-			"another type":       {d.start + "data: [1]\n\n" + d.finish("stop"), " end 11/7/3", ""},
-			"nothing but that":   {"data: {nonsense\n\n", "", "an event of the answer is not what it should be"},
-			"bytes of no UTF-8":  {d.start + d.text("a?b") + d.finish("stop"), "a?b end 11/7/3", ""},
-			"half a character":   {d.start + strings.Replace(d.text("?"), "?", `\ud83d`, 1) + d.finish("stop"), "\uFFFD end 11/7/3", ""},
-			"cut at its length":  {d.start + d.text("so") + d.call(1, "a", "x", `{"n":`) + d.finish("length"), `so[x {"n":] length 11/7/3`, ""},
-			"no object":          {d.start + d.call(1, "a", "x", `[1, oops`) + d.finish("calls"), `[x [1, oops] tool_calls 11/7/3`, ""},
-			"no arguments":       {d.start + d.call(1, "a", "x") + d.finish("calls"), map[string]string{"openai": `[x ]`, "responses": `[x ]`, "anthropic": `[x {}]`}[d.name] + " tool_calls 11/7/3", ""},
-			"two calls":          {d.start + d.call(1, "a", "x", `{"n":1}`) + d.call(2, "b", "x", `{"n":2}`) + d.finish("calls"), `[x {"n":1}][x {"n":2}] tool_calls 11/7/3`, ""},
-			"all at index 0":     {d.start + d.call(0, "a", "x", `{"n":1}`) + d.call(0, "b", "x", `{"n":2}`) + d.finish("calls"), `[x {"n":1}][x {"n":2}] tool_calls 11/7/3`, ""},
-			"without an index":   {d.start + unnumbered(d.call(7, "a", "x", `{"n":`, `1}`)+d.call(7, "b", "x", `{"n":2}`)) + d.finish("calls"), `[x {"n":1}][x {"n":2}] tool_calls 11/7/3`, ""},
-			"too many calls":     {d.start + manyCalls(d, 257) + d.finish("calls"), "", "256 tool calls"},
-			"cut off":            {d.start + d.text("so"), "so", "broke off"},
-			"an error":           {d.start + d.text("so") + d.fail("invalid_request_error", "no "+key+" more") + d.finish("stop"), "so", "no [redacted] more"},
-			"overloaded, late":   {d.start + d.text("so") + d.fail("overloaded_error", "Overloaded") + d.finish("stop"), "so", "Overloaded"},
+			"one megabyte": {d.start + d.text(strings.Repeat("x", 1<<20)) + d.finish("stop"), strings.Repeat("x", 1<<20) +
+				" end 11/7/3", ""},
+			"too large an event": {
+				d.start + d.text("so") + d.text(strings.Repeat("x", 4<<20)) + d.finish("stop"), "so",
+				"an event of the answer is longer than 4 MiB",
+			},
+			"no JSON":           {d.start + d.text("so") + "data: {nonsense\n\n" + d.finish("stop"), "so end 11/7/3", ""},
+			"another type":      {d.start + "data: [1]\n\n" + d.finish("stop"), " end 11/7/3", ""},
+			"nothing but that":  {"data: {nonsense\n\n", "", "an event of the answer is not what it should be"},
+			"bytes of no UTF-8": {d.start + d.text("a?b") + d.finish("stop"), "a?b end 11/7/3", ""},
+			"half a character": {
+				d.start + strings.Replace(d.text("?"), "?", `\ud83d`, 1) + d.finish("stop"),
+				"\uFFFD end 11/7/3", "",
+			},
+			"cut at its length": {
+				d.start + d.text("so") + d.call(1, "a", "x", `{"n":`) + d.finish("length"),
+				`so[x {"n":] length 11/7/3`, "",
+			},
+			"no object": {
+				d.start + d.call(1, "a", "x", `[1, oops`) + d.finish("calls"),
+				`[x [1, oops] tool_calls 11/7/3`, "",
+			},
+			"no arguments": {d.start + d.call(1, "a", "x") + d.finish("calls"), map[string]string{
+				"openai":    `[x ]`,
+				"responses": `[x ]`, "anthropic": `[x {}]`,
+			}[d.name] + " tool_calls 11/7/3", ""},
+			"two calls": {
+				d.start + d.call(1, "a", "x", `{"n":1}`) + d.call(2, "b", "x", `{"n":2}`) + d.finish("calls"),
+				`[x {"n":1}][x {"n":2}] tool_calls 11/7/3`, "",
+			},
+			"all at index 0": {
+				d.start + d.call(0, "a", "x", `{"n":1}`) + d.call(0, "b", "x", `{"n":2}`) + d.finish("calls"),
+				`[x {"n":1}][x {"n":2}] tool_calls 11/7/3`, "",
+			},
+			"without an index": {d.start + unnumbered(d.call(7, "a", "x", `{"n":`, `1}`)+d.call(7, "b", "x", `{"n":2}`)) +
+				d.finish("calls"), `[x {"n":1}][x {"n":2}] tool_calls 11/7/3`, ""},
+			"too many calls": {d.start + manyCalls(d, 257) + d.finish("calls"), "", "256 tool calls"},
+			"cut off":        {d.start + d.text("so"), "so", "broke off"},
+			"an error": {d.start + d.text("so") + d.fail("invalid_request_error", "no "+key+" more") +
+				d.finish("stop"), "so", "no [redacted] more"},
+			"overloaded, late": {
+				d.start + d.text("so") + d.fail("overloaded_error", "Overloaded") + d.finish("stop"), "so",
+				"Overloaded",
+			},
 		} {
 			t.Run(name, func(t *testing.T) {
 				if name == "bytes of no UTF-8" {
@@ -134,11 +161,14 @@ func TestCutAtEveryByte(t *testing.T) {
 					asked = 0
 					got := read(t.Context(), p, hello)
 					switch {
-					case got.err == nil && (got.said == whole || strings.HasPrefix(got.said, `ab[x {"n":1}] tool_calls `) && d.name == "openai"):
+					case got.err == nil && (got.said == whole || strings.HasPrefix(got.said, `ab[x {"n":1}] tool_calls `) &&
+						d.name == "openai"):
 						// OpenAI's usage comes after the finish reason, and may be lost.
-					case got.err != nil && asked == 1 && errors.Is(got.err, model.ErrTruncated) && (got.said == "a" || got.said == "ab"):
+					case got.err != nil && asked == 1 && errors.Is(got.err, model.ErrTruncated) &&
+						(got.said == "a" || got.said == "ab"):
 					default:
-						t.Fatalf("cut after %d of %d bytes (clean: %t): said %q, error %v, asked %d times", cut, len(stream), clean, got.said, got.err, asked)
+						t.Fatalf("cut after %d of %d bytes (clean: %t): said %q, error %v, asked %d times", cut, len(stream), clean,
+							got.said, got.err, asked)
 					}
 					if (len(got.notices) > 0) != (asked > 1) {
 						t.Fatalf("cut after %d bytes: asked %d times with %d notices", cut, asked, len(got.notices))

@@ -59,7 +59,8 @@ func (n Names) see(name string) {
 // apart by who comes first: nobody has found such a pair.
 func (n Names) spell(name string) string {
 	undotted := model.Undotted(name)
-	if !unclear(name) && plain().MatchString(undotted) && !(strings.HasPrefix(undotted, "t_") && hashed().MatchString(undotted)) {
+	if !unclear(name) && plain().MatchString(undotted) &&
+		!(strings.HasPrefix(undotted, "t_") && hashed().MatchString(undotted)) {
 		return undotted
 	}
 	stem := foreign().ReplaceAllString(undotted, "_")

@@ -19,8 +19,10 @@ func oddNames() []string {
 	long := strings.Repeat("long", 20)
 	names := []string{
 		"torch.light", "torch__light", "9lives", "-x", "mit ümläut", "mit umlaut", "a b", "件.名", "件.前", "A.b", "a.B",
-		long, long + "x", strings.Repeat("n", 64), strings.Repeat("n", 65), "m." + strings.Repeat("n", 61), "m." + strings.Repeat("n", 62),
-		"m." + strings.Repeat("é", 100), "m." + strings.Repeat("é", 99), strings.Repeat("x", 200), strings.Repeat("x", 199) + "y",
+		long, long + "x", strings.Repeat("n", 64), strings.Repeat("n", 65), "m." + strings.Repeat("n", 61),
+		"m." + strings.Repeat("n", 62),
+		"m." + strings.Repeat("é", 100), "m." + strings.Repeat("é", 99), strings.Repeat("x", 200), strings.Repeat("x", 199) +
+			"y",
 		"a\x00b", "a\nb", "\xff", "\xfe",
 	}
 	next := []string{""}
@@ -89,12 +91,14 @@ func TestNames(t *testing.T) {
 // What journals and transcripts have stays: these are how tools are described.
 func TestNamesAreReadable(t *testing.T) {
 	for name, want := range map[string]string{
-		"read": "read", "a.b": "a__b", "a.b.c": "a__b__c", "git-hub.create_issue": "git-hub__create_issue", "a_b.c_": "a_b__c_",
+		"read": "read", "a.b": "a__b", "a.b.c": "a__b__c", "git-hub.create_issue": "git-hub__create_issue",
+		"a_b.c_":                "a_b__c_",
 		"a.b__c":                "t_a__b__c_44b440f74f860756",
 		"a.ü":                   "t_a____",
 		strings.Repeat("x", 70): "t_" + strings.Repeat("x", 45) + "_",
 	} {
-		if got := wire.NewNames(model.Request{Deferred: []string{name}}).There(name); !strings.HasPrefix(got, want) || len(got) > len(want) && !strings.HasPrefix(got, "t_") {
+		if got := wire.NewNames(model.Request{Deferred: []string{name}}).There(name); !strings.HasPrefix(got, want) ||
+			len(got) > len(want) && !strings.HasPrefix(got, "t_") {
 			t.Errorf("%q becomes %q, want %q", name, got, want)
 		}
 	}
@@ -108,7 +112,8 @@ func FuzzNames(f *testing.F) {
 	f.Add("a_.b", "a._b")
 	f.Add("t_a_0123456789abcdef", "t.a_0123456789abcdef")
 	f.Fuzz(func(t *testing.T, a, b string) {
-		one, both := wire.NewNames(model.Request{Deferred: []string{b}}), wire.NewNames(model.Request{Deferred: []string{a, b}})
+		one, both := wire.NewNames(model.Request{Deferred: []string{b}}),
+			wire.NewNames(model.Request{Deferred: []string{a, b}})
 		switch {
 		case !providersTake.MatchString(both.There(a)):
 			t.Errorf("%q becomes %q", a, both.There(a))

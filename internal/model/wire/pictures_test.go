@@ -77,7 +77,10 @@ func TestImagesAreReadAsTheyAreSent(t *testing.T) {
 				f := &files{}
 				for _, n := range []int{0, 1, 2, 3, 24<<10 - 1, 24 << 10, 24<<10 + 1, 100_000} {
 					content := bytes.Repeat([]byte{0xff, 1, byte(n)}, n/3+1)[:n]
-					held.Attachments = append(held.Attachments, model.Attachment{MediaType: "image/png", Size: int64(n), Data: content})
+					held.Attachments = append(held.Attachments, model.Attachment{
+						MediaType: "image/png", Size: int64(n),
+						Data: content,
+					})
 					streamed.Attachments = append(streamed.Attachments, f.image(content, n))
 				}
 				for _, m := range []model.Message{streamed, held} {
@@ -108,7 +111,9 @@ func TestAnImageThatChangedFailsTheRequest(t *testing.T) {
 		f := &files{}
 		for name, a := range map[string]model.Attachment{
 			"shorter": f.image([]byte("PNG"), 4),
-			"gone":    {MediaType: "image/png", Size: 4, Open: func() (io.ReadCloser, error) { return nil, errors.New("it is gone") }},
+			"gone": {MediaType: "image/png", Size: 4, Open: func() (io.ReadCloser, error) {
+				return nil, errors.New("it is gone")
+			}},
 		} {
 			var whole atomic.Bool
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -122,7 +127,8 @@ func TestAnImageThatChangedFailsTheRequest(t *testing.T) {
 				t.Fatal(err)
 			}
 			var errs []error
-			for delta, err := range p.Stream(t.Context(), model.Request{Messages: []model.Message{{Role: model.User, Attachments: []model.Attachment{a}}}}) {
+			for delta, err := range p.Stream(t.Context(),
+				model.Request{Messages: []model.Message{{Role: model.User, Attachments: []model.Attachment{a}}}}) {
 				if err != nil {
 					errs = append(errs, err)
 				}
@@ -133,7 +139,9 @@ func TestAnImageThatChangedFailsTheRequest(t *testing.T) {
 			}
 			p.Close()
 			server.Close()
-			if whole.Load() || len(errs) != 1 || !slices.ContainsFunc([]string{"cut off", "gone"}, func(s string) bool { return strings.Contains(errs[0].Error(), s) }) {
+			if whole.Load() || len(errs) != 1 || !slices.ContainsFunc([]string{"cut off", "gone"}, func(s string) bool {
+				return strings.Contains(errs[0].Error(), s)
+			}) {
 				t.Errorf("%s, %s: got %v, a whole request: %v", d.name, name, errs, whole.Load())
 			}
 		}

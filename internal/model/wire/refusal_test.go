@@ -21,8 +21,11 @@ func TestTooLong(t *testing.T) {
 		long bool
 	}
 	cases := map[string]refused{
-		"a wrong field": {modeltest.Refusal{Status: 400, Body: `{"error":{"message":"tools.0.name: must be a string"}}`}, false},
-		"passed on":     {modeltest.Refusal{Status: 400, Body: `{"error":{"message":"You passed the wrong tokens"}}`}, false},
+		"a wrong field": {
+			modeltest.Refusal{Status: 400, Body: `{"error":{"message":"tools.0.name: must be a string"}}`},
+			false,
+		},
+		"passed on": {modeltest.Refusal{Status: 400, Body: `{"error":{"message":"You passed the wrong tokens"}}`}, false},
 	}
 	for name, r := range modeltest.TooLong {
 		cases[name] = refused{r, true}
@@ -71,7 +74,8 @@ func TestACauseInsideOfMany(t *testing.T) {
 	raw := strings.Repeat(`{"metadata":{"raw":`, levels) + quote("the innermost") + strings.Repeat(`}}`, levels)
 	each(t, func(t *testing.T, d dialect) {
 		p := d.connect(t, refuses(400, "application/json", `{"error":{"message":"refused","metadata":{"raw":`+raw+`}}}`))
-		if got := read(t.Context(), p, hello); got.err == nil || strings.Contains(got.err.Error(), "innermost") || !strings.Contains(got.err.Error(), "refused") {
+		if got := read(t.Context(), p, hello); got.err == nil || strings.Contains(got.err.Error(), "innermost") ||
+			!strings.Contains(got.err.Error(), "refused") {
 			t.Errorf("got %v", got.err)
 		}
 	})
@@ -95,15 +99,24 @@ func TestPatience(t *testing.T) {
 		asked       int
 		least, most time.Duration
 	}{
-		"429 for ever":          {with("Retry-After", "50", 429, ""), 7, 300 * time.Second, 300 * time.Second},
-		"529 for ever":          {with("", "", 529, `{"error":{"type":"overloaded_error","message":"Overloaded"}}`), 0, 150 * time.Second, 300 * time.Second},
-		"milliseconds":          {with("Retry-After-Ms", "30000", 429, ""), 11, 300 * time.Second, 300 * time.Second},
-		"a wait of nothing":     {with("Retry-After-Ms", "0.001", 429, ""), 64, 295 * time.Second, 300 * time.Second},
-		"Gemini's retryDelay":   {with("", "", 429, `[{"error":{"code":429,"message":"You exceeded your current quota, please check your plan and billing details.","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"37.5s"}]}}]`), 9, 300 * time.Second, 300 * time.Second},
-		"no quota left":         {with("", "", 429, `{"error":{"code":"insufficient_quota","message":"You exceeded your current quota"}}`), 1, 0, 0},
-		"a bill to pay":         {with("", "", 429, `{"error":{"code":"billing_hard_limit_reached","message":"no"}}`), 1, 0, 0},
-		"a wrong key":           {with("", "", 400, `{"error":{"code":"invalid_api_key","message":"no"}}`), 1, 0, 0},
-		"a call Groq refused":   {with("", "", 400, `{"error":{"code":"tool_use_failed","message":"Failed to call a function.","failed_generation":"<x"}}`), 2, 0, 0},
+		"429 for ever": {with("Retry-After", "50", 429, ""), 7, 300 * time.Second, 300 * time.Second},
+		"529 for ever": {
+			with("", "", 529, `{"error":{"type":"overloaded_error","message":"Overloaded"}}`), 0,
+			150 * time.Second, 300 * time.Second,
+		},
+		"milliseconds":      {with("Retry-After-Ms", "30000", 429, ""), 11, 300 * time.Second, 300 * time.Second},
+		"a wait of nothing": {with("Retry-After-Ms", "0.001", 429, ""), 64, 295 * time.Second, 300 * time.Second},
+		"Gemini's retryDelay": {with("", "", 429,
+			`[{"error":{"code":429,"message":"You exceeded your current quota, please check your plan and billing details.","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"37.5s"}]}}]`), 9, 300 * time.Second, 300 * time.Second},
+		"no quota left": {with("", "", 429,
+			`{"error":{"code":"insufficient_quota","message":"You exceeded your current quota"}}`), 1, 0, 0},
+		"a bill to pay": {
+			with("", "", 429, `{"error":{"code":"billing_hard_limit_reached","message":"no"}}`), 1, 0,
+			0,
+		},
+		"a wrong key": {with("", "", 400, `{"error":{"code":"invalid_api_key","message":"no"}}`), 1, 0, 0},
+		"a call Groq refused": {with("", "", 400,
+			`{"error":{"code":"tool_use_failed","message":"Failed to call a function.","failed_generation":"<x"}}`), 2, 0, 0},
 		"a request nobody took": {with("", "", 400, `{"error":{"message":"no"}}`), 1, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,8 @@ func repaired(req model.Request, maker string) ([]model.Message, []model.ToolSpe
 // withoutImages is a message that describes its images in words.
 func withoutImages(m model.Message) model.Message {
 	for _, a := range m.Attachments {
-		m.Text = strings.TrimPrefix(m.Text+fmt.Sprintf("\n[%s (%s) is not shown: this model takes no images]", a.Title(), a.MediaType), "\n")
+		m.Text = strings.TrimPrefix(m.Text+fmt.Sprintf("\n[%s (%s) is not shown: this model takes no images]", a.Title(),
+			a.MediaType), "\n")
 	}
 	m.Attachments = nil
 	return m
@@ -49,7 +50,10 @@ func withoutImages(m model.Message) model.Message {
 // told is a message whose calls, or the result that it is, are told as text.
 func told(m model.Message) model.Message {
 	if m.Role == model.Tool {
-		return model.Message{Role: model.User, Text: fmt.Sprintf("[%s answered]\n%s", m.ToolName, m.Text), Attachments: m.Attachments}
+		return model.Message{
+			Role: model.User, Text: fmt.Sprintf("[%s answered]\n%s", m.ToolName, m.Text),
+			Attachments: m.Attachments,
+		}
 	}
 	for _, c := range m.ToolCalls {
 		m.Text = strings.TrimPrefix(m.Text+fmt.Sprintf("\n[called %s with %s]", c.Name, c.Arguments), "\n")

@@ -31,7 +31,9 @@ const (
 // refused is asked for once more. stream ends as
 // soon as ctx does, with its cause, and when the consumer breaks. Every other
 // error is an *Error.
-func (c *Client) stream(ctx context.Context, path string, header http.Header, body *body, hold func(bytes int) error, decode Decoder) iter.Seq2[model.Delta, error] {
+func (c *Client) stream(ctx context.Context, path string, header http.Header, body *body, hold func(bytes int) error,
+	decode Decoder,
+) iter.Seq2[model.Delta, error] {
 	return func(yield func(model.Delta, error) bool) {
 		defer body.drop()
 		post := func(ctx context.Context) (*http.Request, error) {
@@ -48,7 +50,10 @@ func (c *Client) stream(ctx context.Context, path string, header http.Header, bo
 			c.addHeaders(req.Header)
 			return req, nil
 		}
-		waits := backoff.ExponentialBackOff{InitialInterval: time.Second, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: maxWait}
+		waits := backoff.ExponentialBackOff{
+			InitialInterval: time.Second, RandomizationFactor: 0.5, Multiplier: 2,
+			MaxInterval: maxWait,
+		}
 		waited, garbled := time.Duration(0), false
 		for attempt := 1; ; attempt++ {
 			a := attempted{yield: yield, hold: hold}
@@ -149,7 +154,9 @@ func (a *attempted) release() {
 
 // attempt sends the request once and hands on the deltas of its answer. nil:
 // the message is complete, or the consumer broke.
-func (c *Client) attempt(parent context.Context, post func(context.Context) (*http.Request, error), decode Decoder, a *attempted) error {
+func (c *Client) attempt(parent context.Context, post func(context.Context) (*http.Request, error), decode Decoder,
+	a *attempted,
+) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	quiet := newSilence(c.options.Timeout, cancel)

@@ -36,40 +36,78 @@ func TestRetries(t *testing.T) {
 			asked         int
 			least, most   time.Duration
 		}{
-			"429, Retry-After": {[]http.HandlerFunc{after("7", 429), good}, "so end 11/7/3", "", 2, 7 * time.Second, 7 * time.Second},
-			"a fraction":       {[]http.HandlerFunc{after("1.5", 503), good}, "so end 11/7/3", "", 2, 1500 * time.Millisecond, 1500 * time.Millisecond},
-			"minutes":          {[]http.HandlerFunc{after("150", 429), good}, "so end 11/7/3", "", 2, 150 * time.Second, 150 * time.Second},
+			"429, Retry-After": {
+				[]http.HandlerFunc{after("7", 429), good},
+				"so end 11/7/3", "", 2, 7 * time.Second,
+				7 * time.Second,
+			},
+			"a fraction": {
+				[]http.HandlerFunc{after("1.5", 503), good},
+				"so end 11/7/3", "", 2, 1500 * time.Millisecond,
+				1500 * time.Millisecond,
+			},
+			"minutes": {
+				[]http.HandlerFunc{after("150", 429), good},
+				"so end 11/7/3", "", 2, 150 * time.Second,
+				150 * time.Second,
+			},
 			"a date": {[]http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) {
 				after(time.Now().Add(20*time.Second).UTC().Format(http.TimeFormat), 503)(w, r)
 			}, good}, "so end 11/7/3", "", 2, 19 * time.Second, 20 * time.Second},
-			"no date": {[]http.HandlerFunc{after("soon", 503), good}, "so end 11/7/3", "", 2, 500 * time.Millisecond, 1500 * time.Millisecond},
+			"no date": {
+				[]http.HandlerFunc{after("soon", 503), good},
+				"so end 11/7/3", "", 2, 500 * time.Millisecond,
+				1500 * time.Millisecond,
+			},
 			"408, 500, 503, 529": {
 				[]http.HandlerFunc{refuses(408, "", ""), refuses(500, "", ""), refuses(503, "", ""), refuses(529, "", ""), good},
 				"so end 11/7/3", "", 5, 7500 * time.Millisecond, 22500 * time.Millisecond,
 			},
-			"for ever": {[]http.HandlerFunc{refuses(500, "text/plain", "out of order, "+key)}, "", "500 Internal Server Error: out of order, [redacted] (tried 5 times)", 5, 7500 * time.Millisecond, 22500 * time.Millisecond},
+			"for ever": {
+				[]http.HandlerFunc{refuses(500, "text/plain", "out of order, "+key)},
+				"",
+				"500 Internal Server Error: out of order, [redacted] (tried 5 times)", 5, 7500 * time.Millisecond,
+				22500 * time.Millisecond,
+			},
 			"overloaded, in the stream": {
 				[]http.HandlerFunc{says(d.start + d.fail("overloaded_error", "Overloaded")), good},
 				"so end 11/7/3", "", 2, 500 * time.Millisecond, 1500 * time.Millisecond,
 			},
 			"overloaded, as a 400": {
-				[]http.HandlerFunc{refuses(400, "application/json", `{"error":{"type":"overloaded_error","message":"later"}}`), good},
+				[]http.HandlerFunc{
+					refuses(400, "application/json", `{"error":{"type":"overloaded_error","message":"later"}}`),
+					good,
+				},
 				"so end 11/7/3", "", 2, 500 * time.Millisecond, 1500 * time.Millisecond,
 			},
 			"no such model, as Ollama says it": {
-				[]http.HandlerFunc{refuses(404, "application/json", `{"error":{"type":"api_error","message":"model \"x\" not found"}}`)},
+				[]http.HandlerFunc{refuses(404, "application/json",
+					`{"error":{"type":"api_error","message":"model \"x\" not found"}}`)},
 				"", "404 Not Found: model \"x\" not found", 1, 0, 0,
 			},
-			"broken off, nothing said": {[]http.HandlerFunc{says(d.start), good}, "so end 11/7/3", "", 2, 500 * time.Millisecond, 1500 * time.Millisecond},
-			"an empty answer":          {[]http.HandlerFunc{says(""), good}, "so end 11/7/3", "", 2, 500 * time.Millisecond, 1500 * time.Millisecond},
-			"half a call":              {[]http.HandlerFunc{says(d.start + d.call(1, "a", "x", `{"n":`)), good}, "so end 11/7/3", "", 2, 500 * time.Millisecond, 1500 * time.Millisecond},
-			"broken off, thinking":     {[]http.HandlerFunc{says(d.start + d.think("hm")), good}, "<hm>", "broke off", 1, 0, 0},
+			"broken off, nothing said": {
+				[]http.HandlerFunc{says(d.start), good},
+				"so end 11/7/3", "", 2, 500 * time.Millisecond,
+				1500 * time.Millisecond,
+			},
+			"an empty answer": {
+				[]http.HandlerFunc{says(""), good},
+				"so end 11/7/3", "", 2, 500 * time.Millisecond,
+				1500 * time.Millisecond,
+			},
+			"half a call": {
+				[]http.HandlerFunc{says(d.start + d.call(1, "a", "x", `{"n":`)), good},
+				"so end 11/7/3",
+				"", 2, 500 * time.Millisecond, 1500 * time.Millisecond,
+			},
+			"broken off, thinking": {[]http.HandlerFunc{says(d.start + d.think("hm")), good}, "<hm>", "broke off", 1, 0, 0},
 			"no headers": {[]http.HandlerFunc{func(w http.ResponseWriter, _ *http.Request) {
 				conn, _, _ := w.(http.Hijacker).Hijack()
 				_ = conn.Close()
 			}, good}, "so end 11/7/3", "", 2, 500 * time.Millisecond, 1500 * time.Millisecond},
-			"400":                      {[]http.HandlerFunc{refuses(400, "", "")}, "", "400 Bad Request", 1, 0, 0},
-			"overloaded, after a word": {[]http.HandlerFunc{says(d.start + d.text("so") + d.fail("overloaded_error", "Overloaded"))}, "so", "Overloaded", 1, 0, 0},
+			"400": {[]http.HandlerFunc{refuses(400, "", "")}, "", "400 Bad Request", 1, 0, 0},
+			"overloaded, after a word": {[]http.HandlerFunc{says(d.start + d.text("so") +
+				d.fail("overloaded_error", "Overloaded"))}, "so", "Overloaded", 1, 0, 0},
 		} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -93,7 +131,8 @@ func TestRetries(t *testing.T) {
 					var waited time.Duration
 					for i, n := range got.notices {
 						waited += n.Delay
-						if n.Code != model.NoticeRetry || n.Attempt != i+2 || !strings.Contains(n.Message, "provider.test") || strings.Contains(n.Message, "sk-test") {
+						if n.Code != model.NoticeRetry || n.Attempt != i+2 || !strings.Contains(n.Message, "provider.test") ||
+							strings.Contains(n.Message, "sk-test") {
 							t.Errorf("notice %d: %+v", i, n)
 						}
 					}
@@ -290,33 +329,82 @@ func TestRefusals(t *testing.T) {
 			problem string
 			long    bool
 		}{
-			"OpenAI's":            {refuses(401, "application/json", `{"error":{"message":"Incorrect API key provided: `+key+`. See …","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}`), "401 Unauthorized: Incorrect API key provided: [redacted]. See …", false},
-			"Anthropic's":         {refuses(400, "application/json", `{"type":"error","error":{"type":"invalid_request_error","message":"messages: at least one message is required"},"request_id":"req_1"}`), "400 Bad Request: messages: at least one message is required", false},
-			"Gemini's":            {refuses(400, "application/json", `[{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}]`), "API key not valid.", false},
-			"Ollama's":            {refuses(404, "application/json", `{"error":"model \"m\" not found, try pulling it first"}`), `model "m" not found, try pulling it first`, false},
-			"FastAPI's":           {refuses(422, "application/json", `{"detail":[{"loc":["body"],"msg":"field required"}]}`), "field required", false},
-			"a message":           {refuses(403, "application/json", `{"message":"not for you"}`), "403 Forbidden: not for you", false},
-			"a text":              {refuses(400, "text/plain", "you\r\nsaid\x1b[2J  what?"), "400 Bad Request: you said [2J what?", false},
+			"OpenAI's": {
+				refuses(401, "application/json", `{"error":{"message":"Incorrect API key provided: `+key+
+					`. See …","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}`),
+				"401 Unauthorized: Incorrect API key provided: [redacted]. See …", false,
+			},
+			"Anthropic's": {refuses(400, "application/json",
+				`{"type":"error","error":{"type":"invalid_request_error","message":"messages: at least one message is required"},"request_id":"req_1"}`), "400 Bad Request: messages: at least one message is required", false},
+			"Gemini's": {
+				refuses(400, "application/json",
+					`[{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}]`), "API key not valid.",
+				false,
+			},
+			"Ollama's": {
+				refuses(404, "application/json", `{"error":"model \"m\" not found, try pulling it first"}`),
+				`model "m" not found, try pulling it first`, false,
+			},
+			"FastAPI's": {
+				refuses(422, "application/json", `{"detail":[{"loc":["body"],"msg":"field required"}]}`),
+				"field required", false,
+			},
+			"a message": {
+				refuses(403, "application/json", `{"message":"not for you"}`), "403 Forbidden: not for you",
+				false,
+			},
+			"a text": {
+				refuses(400, "text/plain", "you\r\nsaid\x1b[2J  what?"),
+				"400 Bad Request: you said [2J what?", false,
+			},
 			"nothing":             {refuses(418, "", ""), "418 I'm a teapot", false},
 			"a status of its own": {refuses(499, "", ""), "499", false},
-			"half a JSON":         {refuses(400, "application/json", `{"error":{"mess`), `400 Bad Request: {"error":{"mess`, false},
-			"a long text":         {refuses(400, "text/plain", strings.Repeat("é", 1<<20)), strings.Repeat("é", 499), false},
-			"HTML":                {refuses(403, "text/html; charset=utf-8", "<!DOCTYPE html><html><head><style>x</style><title>Attention\n  Required!</title></head><body>"+strings.Repeat("<p>blah</p>", 9999)), `403 Forbidden: a web page, "Attention Required!"`, false},
-			"HTML, unlabeled":     {refuses(404, "text/plain", "\n<html><body>no title"), "404 Not Found: a web page", false},
-			"HTML as a 200":       {refuses(200, "text/html", "<html><title>Log in</title>"), `an answer that is no event stream: a web page, "Log in"`, false},
-			"JSON as a 200":       {refuses(200, "application/json", `{"error":{"message":"no credits"}}`), "an answer that is no event stream: no credits", false},
-			"the key, escaped":    {refuses(400, "text/plain", "GET /?key=sk-test-do%2Fnot%2Btell"), "GET /?key=[redacted]", false},
-			"the key, in JSON":    {refuses(400, "text/plain", `{"key":"sk-test-do\/not+tell`), `{"key":"[redacted]`, false},
+			"half a JSON": {
+				refuses(400, "application/json", `{"error":{"mess`), `400 Bad Request: {"error":{"mess`,
+				false,
+			},
+			"a long text": {refuses(400, "text/plain", strings.Repeat("é", 1<<20)), strings.Repeat("é", 499), false},
+			"HTML": {refuses(403, "text/html; charset=utf-8",
+				"<!DOCTYPE html><html><head><style>x</style><title>Attention\n  Required!</title></head><body>"+
+					strings.Repeat("<p>blah</p>", 9999)), `403 Forbidden: a web page, "Attention Required!"`, false},
+			"HTML, unlabeled": {refuses(404, "text/plain", "\n<html><body>no title"), "404 Not Found: a web page", false},
+			"HTML as a 200": {
+				refuses(200, "text/html", "<html><title>Log in</title>"),
+				`an answer that is no event stream: a web page, "Log in"`, false,
+			},
+			"JSON as a 200": {
+				refuses(200, "application/json", `{"error":{"message":"no credits"}}`),
+				"an answer that is no event stream: no credits", false,
+			},
+			"the key, escaped": {
+				refuses(400, "text/plain", "GET /?key=sk-test-do%2Fnot%2Btell"), "GET /?key=[redacted]",
+				false,
+			},
+			"the key, in JSON": {refuses(400, "text/plain", `{"key":"sk-test-do\/not+tell`), `{"key":"[redacted]`, false},
 			"a redirect": {func(w http.ResponseWriter, r *http.Request) {
 				http.Redirect(w, r, "http://elsewhere.test/v1/x?key="+key, http.StatusTemporaryRedirect)
-			}, "307 Temporary Redirect: redirects are not followed; base_url must be where the provider is: it points to http://elsewhere.test/v1/x", false},
-			"too long: OpenAI":      {refuses(400, "application/json", `{"error":{"message":"This model's maximum context length is 128000 tokens.","code":"context_length_exceeded"}}`), "maximum context length", true},
-			"too long: Anthropic":   {refuses(400, "application/json", `{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}`), "prompt is too long", true},
-			"too long: the body":    {refuses(413, "application/json", `{"type":"error","error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}`), "exceeds the maximum size", true},
-			"too long: llama.cpp":   {refuses(400, "application/json", `{"error":{"code":400,"message":"the request exceeds the available context size, try increasing it","type":"exceed_context_size_error"}}`), "available context size", true},
-			"too long: Gemini":      {refuses(400, "application/json", `[{"error":{"code":400,"message":"The input token count (2000000) exceeds the maximum number of tokens allowed (1048576)."}}]`), "input token count", true},
-			"too long, as a 500":    {refuses(500, "application/json", `{"error":{"message":"the request exceeds the available context size"}}`), "available context size", true},
-			"too long, in a stream": {says(d.start + d.fail("context_length_exceeded", "Your input exceeds the context window of this model")), "exceeds the context window", true},
+			}, "307 Temporary Redirect: redirects are not followed; base_url must be where the provider is: it points to " +
+				"http://elsewhere.test/v1/x", false},
+			"too long: OpenAI": {
+				refuses(400, "application/json",
+					`{"error":{"message":"This model's maximum context length is 128000 tokens.","code":"context_length_exceeded"}}`),
+				"maximum context length", true,
+			},
+			"too long: Anthropic": {refuses(400, "application/json",
+				`{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}`), "prompt is too long", true},
+			"too long: the body": {
+				refuses(413, "application/json",
+					`{"type":"error","error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}`),
+				"exceeds the maximum size", true,
+			},
+			"too long: llama.cpp": {refuses(400, "application/json",
+				`{"error":{"code":400,"message":"the request exceeds the available context size, try increasing it","type":"exceed_context_size_error"}}`), "available context size", true},
+			"too long: Gemini": {refuses(400, "application/json",
+				`[{"error":{"code":400,"message":"The input token count (2000000) exceeds the maximum number of tokens allowed (1048576)."}}]`), "input token count", true},
+			"too long, as a 500": {refuses(500, "application/json",
+				`{"error":{"message":"the request exceeds the available context size"}}`), "available context size", true},
+			"too long, in a stream": {says(d.start + d.fail("context_length_exceeded", "Your input exceeds the context window "+
+				"of this model")), "exceeds the context window", true},
 		} {
 			t.Run(name, func(t *testing.T) {
 				asked := 0

@@ -115,7 +115,8 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("WWW-Authenticate", "Bearer "+about)
 		http.Error(w, "no token", http.StatusUnauthorized)
 	case !covers(l.scope, s.needed()):
-		w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer error="insufficient_scope", scope=%q, %s`, strings.Join(s.needed(), " "), about))
+		w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer error="insufficient_scope", scope=%q, %s`,
+			strings.Join(s.needed(), " "), about))
 		http.Error(w, "not with this token", http.StatusForbidden)
 	case s.handler == nil:
 		write(w, 200, map[string]any{"jsonrpc": "2.0", "id": 1, "result": map[string]any{}})
@@ -265,7 +266,10 @@ func (s *Server) metadata() map[string]any {
 	m := map[string]any{
 		"issuer": s.Issuer, "authorization_endpoint": s.Issuer + "/authorize?tenant=1", "token_endpoint": s.Issuer + "/token",
 		"revocation_endpoint": s.Issuer + "/revoke", "code_challenge_methods_supported": []string{"S256"},
-		"response_types_supported": []string{"code"}, "grant_types_supported": []string{"authorization_code", "refresh_token"},
+		"response_types_supported": []string{"code"}, "grant_types_supported": []string{
+			"authorization_code",
+			"refresh_token",
+		},
 		"token_endpoint_auth_methods_supported":          s.Methods,
 		"authorization_response_iss_parameter_supported": true,
 		"client_id_metadata_document_supported":          s.Documents,
@@ -296,13 +300,18 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, 400, "invalid_client_metadata", "%v", err)
 		return
 	}
-	if asked.Name == "" || asked.Kind != "native" || len(asked.Redirects) != 1 || !slices.Contains(s.Methods, asked.Method) ||
-		!slices.Equal(asked.Grants, []string{"authorization_code", "refresh_token"}) || !slices.Equal(asked.Responses, []string{"code"}) {
+	if asked.Name == "" || asked.Kind != "native" || len(asked.Redirects) != 1 ||
+		!slices.Contains(s.Methods, asked.Method) ||
+		!slices.Equal(asked.Grants, []string{"authorization_code", "refresh_token"}) ||
+		!slices.Equal(asked.Responses, []string{"code"}) {
 		s.refuse(w, 400, "invalid_client_metadata", "%+v", asked)
 		return
 	}
 	c := &client{method: asked.Method, redirects: asked.Redirects}
-	said := map[string]any{"client_id": "client-" + rand.Text(), "token_endpoint_auth_method": c.method, "redirect_uris": c.redirects}
+	said := map[string]any{
+		"client_id": "client-" + rand.Text(), "token_endpoint_auth_method": c.method,
+		"redirect_uris": c.redirects,
+	}
 	if c.method != "none" {
 		c.secret = "secret:" + rand.Text() + "%&=" // that has to be encoded
 		said["client_secret"], said["client_secret_expires_at"] = c.secret, 0
@@ -330,7 +339,8 @@ func (s *Server) client(id string) *client {
 
 func (c *client) mayReturnTo(redirect string) bool {
 	u, err := url.Parse(redirect)
-	return slices.Contains(c.redirects, redirect) || c.any && err == nil && u.Scheme == "http" && u.Hostname() == "127.0.0.1"
+	return slices.Contains(c.redirects, redirect) || c.any && err == nil && u.Scheme == "http" &&
+		u.Hostname() == "127.0.0.1"
 }
 
 func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
@@ -346,7 +356,8 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, 400, "invalid_request", "client %s, redirect %s", q.Get("client_id"), q.Get("redirect_uri"))
 		return
 	}
-	if q.Get("tenant") != "1" || q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" || len(q.Get("code_challenge")) != 43 ||
+	if q.Get("tenant") != "1" || q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" ||
+		len(q.Get("code_challenge")) != 43 ||
 		len(q.Get("state")) < 16 || q.Get("resource") != s.Resource {
 		s.refuse(w, 400, "invalid_request", "%v", q)
 		return

@@ -259,7 +259,8 @@ func (t *track) turnEnd(ev protocol.TurnEnd) error {
 		return fmt.Errorf("invariant 3: tool call %s is open", t.tool)
 	case t.question != "":
 		return fmt.Errorf("approvals: question %s is open", t.question)
-	case t.skipping != (ev.StopReason == protocol.StopSteered) && !(t.resumed && ev.StopReason == protocol.StopError): // a crash loop is given up
+	// a crash loop is given up
+	case t.skipping != (ev.StopReason == protocol.StopSteered) && !(t.resumed && ev.StopReason == protocol.StopError):
 		return fmt.Errorf("invariant 4: stop reason %s, a steer waited when a tool finished: %t", ev.StopReason, t.skipping)
 	case len(t.calls) > 0 && (ev.StopReason == protocol.StopEnd || ev.StopReason == protocol.StopSteered):
 		return fmt.Errorf("invariant 2: tool calls %v have not been executed", t.calls)

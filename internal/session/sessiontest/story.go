@@ -75,7 +75,10 @@ type Story struct {
 // New returns the story of a session, nothing of it read yet.
 func New(id string) *Story {
 	return &Story{
-		ID: id, checker: protocoltest.NewChecker(), Modes: map[string]string{"steer": "one-at-a-time", "follow_up": "one-at-a-time"},
+		ID: id, checker: protocoltest.NewChecker(), Modes: map[string]string{
+			"steer":     "one-at-a-time",
+			"follow_up": "one-at-a-time",
+		},
 		Withdrawn: map[string]bool{}, Leaves: map[string]bool{}, Texts: map[string]string{}, Summaries: map[string]bool{},
 		Inputs: map[string]session.Input{}, Said: map[string]int{}, Keys: map[string]int{}, Delivered: map[string]int{},
 		Aborts: map[string][]string{}, Calls: map[string]bool{}, Runs: map[string]string{},
@@ -283,9 +286,15 @@ func (s *Story) message(f session.MessageAdded) {
 		s.happened(protocol.MessageStart{Ref: ref, MessageID: f.ID, Role: "user", Text: f.Message.Text})
 		s.happened(protocol.MessageEnd{Ref: ref, MessageID: f.ID, Role: "user", Text: f.Message.Text})
 	case model.Assistant:
-		end := protocol.MessageEnd{Ref: ref, MessageID: f.ID, Role: "assistant", Text: f.Message.Text, StopReason: protocol.StopReason(f.StopReason)}
+		end := protocol.MessageEnd{
+			Ref: ref, MessageID: f.ID, Role: "assistant", Text: f.Message.Text,
+			StopReason: protocol.StopReason(f.StopReason),
+		}
 		for _, c := range f.Message.ToolCalls {
-			end.ToolCalls = append(end.ToolCalls, protocol.ToolCall{ID: c.ID, Name: c.Name, Arguments: jsontext.Value(c.Arguments)})
+			end.ToolCalls = append(end.ToolCalls, protocol.ToolCall{
+				ID: c.ID, Name: c.Name,
+				Arguments: jsontext.Value(c.Arguments),
+			})
 		}
 		if s.streams == "" { // of a journal older than message_started
 			s.happened(protocol.MessageStart{Ref: ref, MessageID: f.ID, Role: "assistant"})
@@ -312,7 +321,10 @@ func (s *Story) toolResult(m model.Message, skipped bool) {
 		s.happened(protocol.ToolStart{Ref: ref, ToolCallID: m.ToolCallID})
 	}
 	s.open = ""
-	s.happened(protocol.ToolEnd{Ref: ref, ToolCallID: m.ToolCallID, ToolName: m.ToolName, OK: m.OK, Result: m.Text, Skipped: skipped})
+	s.happened(protocol.ToolEnd{
+		Ref: ref, ToolCallID: m.ToolCallID, ToolName: m.ToolName, OK: m.OK, Result: m.Text,
+		Skipped: skipped,
+	})
 }
 
 // handBack takes everything that waits out of the queues.
@@ -345,7 +357,10 @@ func (s *Story) runEnded(f session.RunEnded) {
 			s.bad("run %s is given up after %d crashes", f.RunID, s.crashes)
 		}
 	}
-	end := protocol.AgentEnd{Ref: protocol.Ref{RunID: s.Run, SessionID: s.ID}, StopReason: f.StopReason, Turns: s.turns, Discarded: s.discarded()}
+	end := protocol.AgentEnd{
+		Ref: protocol.Ref{RunID: s.Run, SessionID: s.ID}, StopReason: f.StopReason, Turns: s.turns,
+		Discarded: s.discarded(),
+	}
 	s.happened(end)
 	s.Runs[f.RunID], s.Run, s.Pending, s.open = string(f.StopReason), "", nil, ""
 }
@@ -365,7 +380,10 @@ func (s *Story) runResumed(f session.RunResumed) {
 		s.Cut++
 	}
 	if s.streams != "" { // nothing of it was announced
-		s.happened(protocol.MessageEnd{Ref: s.ref(), MessageID: s.streams, Role: "assistant", StopReason: protocol.StopReason(model.StopError)})
+		s.happened(protocol.MessageEnd{
+			Ref: s.ref(), MessageID: s.streams, Role: "assistant",
+			StopReason: protocol.StopReason(model.StopError),
+		})
 		s.streams = ""
 	}
 	s.happened(protocol.Status{Ref: s.ref(), Code: protocol.StatusRunResumed})

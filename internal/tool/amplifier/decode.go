@@ -289,7 +289,10 @@ func isSchema(inputs object, op string) bool {
 	if k := inputs["type"].Kind(); k == '"' || k == '[' {
 		return true
 	}
-	for _, word := range []string{"$schema", "$ref", "properties", "required", "allOf", "anyOf", "oneOf", "additionalProperties"} {
+	for _, word := range []string{
+		"$schema", "$ref", "properties", "required", "allOf", "anyOf", "oneOf",
+		"additionalProperties",
+	} {
 		if word != op && inputs.has(word) {
 			return true
 		}

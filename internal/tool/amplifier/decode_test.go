@@ -125,19 +125,47 @@ func TestWhatAModuleCanDo(t *testing.T) {
 	}{
 		{"its capabilities", plain, `{"capabilities":["b","a","b"]}`, ops{"a": "about ", "b": "about "}, 0},
 		{"the descriptor's", known, `{"name":"x"}`, ops{"b": "does b ", "c": " "}, 0},
-		{"the descriptor's operations", unlisted, `{"capabilities":[]}`, ops{"a": `does a {"title":"mine"}`, "b": "does b "}, 0},
+		{
+			"the descriptor's operations", unlisted, `{"capabilities":[]}`,
+			ops{"a": `does a {"title":"mine"}`, "b": "does b "},
+			0,
+		},
 		{"no names", plain, `{"capabilities":[1,"",null,"a"]}`, ops{"a": "about "}, 3},
 		{"no array", known, `{"capabilities":"a"}`, ops{"b": "does b ", "c": " "}, 1},
-		{"a schema each", known, `{"capabilities":["a","b"],"inputs":{"a":{"type":"object"},"b":true}}`, ops{"a": `does a {"type":"object"}`, "b": "does b true"}, 0},
+		{
+			"a schema each", known, `{"capabilities":["a","b"],"inputs":{"a":{"type":"object"},"b":true}}`,
+			ops{"a": `does a {"type":"object"}`, "b": "does b true"},
+			0,
+		},
 		{"one schema", known, `{"capabilities":["a"],"inputs":{"type":"object"}}`, ops{"a": `does a {"type":"object"}`}, 0},
 		{"one empty schema", plain, `{"capabilities":["a"],"inputs":{}}`, ops{"a": `about {}`}, 0},
-		{"a map of one", known, `{"capabilities":["a"],"inputs":{"a":{"type":"object"}}}`, ops{"a": `does a {"type":"object"}`}, 0},
-		{"one named type", plain, `{"capabilities":["type"],"inputs":{"type":{"type":"object"}}}`, ops{"type": `about {"type":"object"}`}, 0},
-		{"one named properties", plain, `{"capabilities":["properties"],"inputs":{"properties":{"x":{}}}}`, ops{"properties": `about {"x":{}}`}, 0},
-		{"one schema for two", known, `{"capabilities":["a","b"],"inputs":{"type":"object"}}`, ops{"a": `does a {"title":"mine"}`, "b": "does b "}, 1},
+		{
+			"a map of one", known, `{"capabilities":["a"],"inputs":{"a":{"type":"object"}}}`,
+			ops{"a": `does a {"type":"object"}`},
+			0,
+		},
+		{
+			"one named type", plain, `{"capabilities":["type"],"inputs":{"type":{"type":"object"}}}`,
+			ops{"type": `about {"type":"object"}`},
+			0,
+		},
+		{
+			"one named properties", plain, `{"capabilities":["properties"],"inputs":{"properties":{"x":{}}}}`,
+			ops{"properties": `about {"x":{}}`},
+			0,
+		},
+		{
+			"one schema for two", known, `{"capabilities":["a","b"],"inputs":{"type":"object"}}`,
+			ops{"a": `does a {"title":"mine"}`, "b": "does b "},
+			1,
+		},
 		{"no schemas", known, `{"capabilities":["a"],"inputs":[]}`, ops{"a": `does a {"title":"mine"}`}, 1},
 		{"null", known, `{"capabilities":["b"],"inputs":null}`, ops{"b": "does b "}, 0},
-		{"odd schemas", known, `{"capabilities":["b","c"],"inputs":{"b":null,"c":"x","d":{}}}`, ops{"b": "does b ", "c": " "}, 2},
+		{
+			"odd schemas", known, `{"capabilities":["b","c"],"inputs":{"b":null,"c":"x","d":{}}}`,
+			ops{"b": "does b ", "c": " "},
+			2,
+		},
 	} {
 		o, err := decode([]byte(c.reply))
 		if err != nil {
@@ -160,7 +188,8 @@ func FuzzReply(f *testing.F) {
 	}
 	for _, reply := range []string{
 		described, `{"status":"ok"}`, `{"result":{"status":"ok"}}`, `{"jsonrpc":"2.0","id":1,"result":{"ok":true}}`,
-		`{"id":1.0,"error":{"code":-32601}}`, `{"ok":true,"ok":false}`, `{`, `[]`, ``, "{\"ok\":\"\xff\"}", `{"inputs":{"type":[]}}`,
+		`{"id":1.0,"error":{"code":-32601}}`, `{"ok":true,"ok":false}`, `{`, `[]`, ``, "{\"ok\":\"\xff\"}",
+		`{"inputs":{"type":[]}}`,
 	} {
 		f.Add([]byte(reply))
 	}

@@ -273,7 +273,9 @@ func (h *host) Invoke(ctx context.Context, op string, args jsontext.Value, sessi
 
 // invoke returns the module's reply, and the end of its stderr with an error of our own
 // making.
-func (h *host) invoke(ctx context.Context, op string, args jsontext.Value, sessionID string) (_ object, stderr string, _ error) {
+func (h *host) invoke(ctx context.Context, op string, args jsontext.Value, sessionID string) (_ object, stderr string,
+	_ error,
+) {
 	if len(args) == 0 {
 		args = jsontext.Value("{}")
 	}

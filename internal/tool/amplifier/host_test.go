@@ -51,7 +51,9 @@ func mount(t *testing.T, d tooltest.Descriptor, adapt ...func(*host)) *bench {
 	b.Registry = registry.New(registry.Options{
 		Dirs: []string{dir}, Workdir: b.workdir, OutputDir: t.TempDir(),
 		Environ: []string{"PATH=/usr/bin:/bin", "OPENAI_API_KEY=sk-secret", "HOME=/home/me"},
-		Dialects: map[string]tool.Dialect{tool.Amplifier: func(d *tool.Descriptor, s *proc.Supervisor, log *zap.Logger) tool.Host {
+		Dialects: map[string]tool.Dialect{tool.Amplifier: func(d *tool.Descriptor, s *proc.Supervisor,
+			log *zap.Logger,
+		) tool.Host {
 			b.host = Dialect(d, s, log).(*host)
 			patient(b.host)
 			for _, f := range adapt {
@@ -244,16 +246,19 @@ func TestWhatAModuleIsSent(t *testing.T) {
 
 func TestEveryKindCanBeInvoked(t *testing.T) {
 	for kind, op := range map[string]string{
-		"tool": "echo", "agent": "run", "provider": "generate", "context": "transform", "orchestrator": "before_turn", "hook": "on_event",
+		"tool": "echo", "agent": "run", "provider": "generate", "context": "transform", "orchestrator": "before_turn",
+		"hook": "on_event",
 	} {
 		for name, way := range ways {
 			t.Run(kind+" over "+name, func(t *testing.T) {
 				b, _ := way(t, func(h *host) {
-					h.desc.Kind, h.manifest = kind, Dialect(&tool.Descriptor{Kind: kind, Concurrency: 1}, nil, zap.NewNop()).(*host).manifest
+					h.desc.Kind, h.manifest = kind, Dialect(&tool.Descriptor{Kind: kind, Concurrency: 1}, nil, zap.NewNop()).(*host).
+						manifest
 				})
 				var invoker tool.Invoker = b.host
 				value, err := invoker.Invoke(t.Context(), op, jsontext.Value(`{"a":1}`), "s-1")
-				if err != nil || !strings.Contains(string(value), `{"op":"`+op+`"`) || !strings.Contains(string(value), `\"args\":{\"a\":1},\"session_id\":\"s-1\"`) {
+				if err != nil || !strings.Contains(string(value), `{"op":"`+op+`"`) ||
+					!strings.Contains(string(value), `\"args\":{\"a\":1},\"session_id\":\"s-1\"`) {
 					t.Errorf("got %s, %v", value, err)
 				}
 				m, err := b.host.Describe(t.Context())
@@ -283,7 +288,8 @@ func TestAnAgentTakesAPlan(t *testing.T) {
 	}
 	b.fails(call(`{"inputs":{}}`), tool.BadRequest, "goal")
 	b.fails(call(`{"goal":"g","inputs":[]}`), tool.BadRequest, "/inputs")
-	if r := call(`{"goal":"g","inputs":{"a":1}}`); !r.OK || !strings.Contains(r.Text, `\"op\":\"run\",\"args\":{\"goal\":\"g\",\"inputs\":{\"a\":1}}`) {
+	if r := call(`{"goal":"g","inputs":{"a":1}}`); !r.OK ||
+		!strings.Contains(r.Text, `\"op\":\"run\",\"args\":{\"goal\":\"g\",\"inputs\":{\"a\":1}}`) {
 		t.Errorf("got %+v", r)
 	}
 	if b.happened("describe") != 0 {
@@ -308,7 +314,8 @@ func TestInvokeSaysWhatIsWrong(t *testing.T) {
 			t.Errorf("%s %s: got %+v, want %s %s", c.op, c.args, f, c.code, c.details)
 		}
 	}
-	if value, err := b.host.Invoke(t.Context(), "echo", nil, ""); err != nil || !strings.Contains(string(value), `\"args\":{}`) {
+	if value, err := b.host.Invoke(t.Context(), "echo", nil, ""); err != nil ||
+		!strings.Contains(string(value), `\"args\":{}`) {
 		t.Errorf("got %s, %v", value, err)
 	}
 }
@@ -549,7 +556,8 @@ func TestAModuleThatDiesAtOnceIsUnhealthyAndLeftAlone(t *testing.T) {
 	b := mount(t, fake(t, "stillborn"))
 	for range 3 {
 		list := b.List(t.Context(), model.Scope{})
-		if len(list) != 1 || list[0].Name != "x" || list[0].Healthy || !strings.Contains(list[0].Problem, "health: the module ended before it answered: exit status 2") {
+		if len(list) != 1 || list[0].Name != "x" || list[0].Healthy ||
+			!strings.Contains(list[0].Problem, "health: the module ended before it answered: exit status 2") {
 			t.Errorf("got %+v, want x, unhealthy", list)
 		}
 	}

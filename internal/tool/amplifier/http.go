@@ -93,7 +93,9 @@ func (m *remote) ask(ctx context.Context, r request) (object, error) {
 
 func (m *remote) post(ctx context.Context, method string, body []byte) (status int, text jsontext.Value, err error) {
 	var connected atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		connected.Store(true)
+	}})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.base.JoinPath(method).String(), bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, tool.Faultf(tool.Unreachable, "%s: %v", method, err)

@@ -57,7 +57,8 @@ func serveFake(t *testing.T, network string, adapt ...func(*host)) *bench {
 	url := listen(t, network, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		var a asked
-		if err != nil || json.Unmarshal(body, &a) != nil || r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" {
+		if err != nil || json.Unmarshal(body, &a) != nil || r.Method != http.MethodPost ||
+			r.Header.Get("Content-Type") != "application/json" {
 			http.Error(w, "bad request", http.StatusBadRequest)
 			return
 		}
@@ -75,7 +76,9 @@ func serveFake(t *testing.T, network string, adapt ...func(*host)) *bench {
 // scripted answers health and describe, and leaves invoke to f.
 func scripted(f http.HandlerFunc) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /base/health", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"status":"ok"}`) })
+	mux.HandleFunc("POST /base/health", func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, `{"status":"ok"}`)
+	})
 	mux.HandleFunc("POST /base/describe", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, described) })
 	mux.HandleFunc("POST /base/invoke", f)
 	return mux
@@ -100,7 +103,10 @@ func TestWhatAServerMayAnswer(t *testing.T) {
 		{"not UTF-8", 200, "{\"ok\":\"\xff\"}", tool.Internal, "not UTF-8"},
 		{"nothing", 200, "", tool.Internal, "not a JSON object"},
 		{"an array", 200, "[]", tool.Internal, "not a JSON object: []"},
-		{"too much", 200, `{"ok":true,"result":"` + strings.Repeat("x", 2000) + `"}`, tool.Internal, "longer than 1000 bytes"},
+		{
+			"too much", 200, `{"ok":true,"result":"` + strings.Repeat("x", 2000) + `"}`, tool.Internal,
+			"longer than 1000 bytes",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			url := listen(t, "tcp", scripted(func(w http.ResponseWriter, _ *http.Request) {
@@ -241,14 +247,18 @@ func TestNoMoreCallsAreInFlightThanTheDescriptorSays(t *testing.T) {
 func TestAModuleThatDoesNotDescribeItselfHasItsDescriptor(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/health", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"status":"ok"}`) })
-	mux.HandleFunc("/invoke", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"ok":true,"result":"hi"}`) })
+	mux.HandleFunc("/invoke", func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, `{"ok":true,"result":"hi"}`)
+	})
 	url := listen(t, "tcp", mux)
 	b := mount(t, remoteAt(t, url).Set("operations", map[string]any{"hi": map[string]any{"description": "says hi"}}))
-	if list := b.List(t.Context(), model.Scope{}); len(list) != 1 || !list[0].Healthy || list[0].Name != "x.hi" || list[0].Description != "says hi" {
+	if list := b.List(t.Context(), model.Scope{}); len(list) != 1 || !list[0].Healthy || list[0].Name != "x.hi" ||
+		list[0].Description != "says hi" {
 		t.Errorf("got %+v", list)
 	}
 	b = mount(t, remoteAt(t, url))
-	if list := b.List(t.Context(), model.Scope{}); len(list) != 1 || list[0].Healthy || !strings.Contains(list[0].Problem, "describe: the module answered 404") {
+	if list := b.List(t.Context(), model.Scope{}); len(list) != 1 || list[0].Healthy ||
+		!strings.Contains(list[0].Problem, "describe: the module answered 404") {
 		t.Errorf("got %+v, want it unhealthy", list)
 	}
 }

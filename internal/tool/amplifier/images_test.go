@@ -15,7 +15,10 @@ import (
 
 // The images that a module names reach the model with its result.
 func TestAModelSeesTheImagesOfAModule(t *testing.T) {
-	for name, d := range map[string]tooltest.Descriptor{"flat": fake(t, "fake"), "wrapped": fake(t, "wrapped"), "jsonrpc": fake(t, "fake").Set("framing", "jsonrpc")} {
+	for name, d := range map[string]tooltest.Descriptor{
+		"flat": fake(t, "fake"), "wrapped": fake(t, "wrapped"),
+		"jsonrpc": fake(t, "fake").Set("framing", "jsonrpc"),
+	} {
 		t.Run(name, func(t *testing.T) {
 			b := mount(t, d)
 			if err := os.WriteFile(filepath.Join(b.workdir, "a.png"), []byte("A"), 0o600); err != nil {
@@ -27,7 +30,8 @@ func TestAModelSeesTheImagesOfAModule(t *testing.T) {
 				kept = append(kept, name+"="+string(text))
 				return err
 			}
-			if got := b.Call(t.Context(), inv, func(model.ToolUpdate) {}); !got.OK || got.Text != "hello\nworld" || !slices.Equal(kept, []string{"a.png=A"}) {
+			if got := b.Call(t.Context(), inv, func(model.ToolUpdate) {}); !got.OK || got.Text != "hello\nworld" ||
+				!slices.Equal(kept, []string{"a.png=A"}) {
 				t.Errorf("got %+v with the images %q", got, kept)
 			}
 		})
@@ -44,7 +48,8 @@ func TestImagesBesideAResult(t *testing.T) {
 		`{"result":{"ok":true,"result":1,"images":["a","b"]}}`: {[]string{"a", "b"}, "1"},
 		`{"ok":true,"result":{"images":["a"]}}`:                {nil, `{"images":["a"]}`},
 		`{"ok":true,"result":1,"images":"a"}`:                  {nil, `1` + "\n" + `[images is not an array of paths: "a"]`},
-		`{"ok":true,"result":1,"images":["a",7]}`:              {nil, `1` + "\n" + `[images is not an array of paths: ["a",7]]`},
+		`{"ok":true,"result":1,"images":["a",7]}`: {nil, `1` + "\n" +
+			`[images is not an array of paths: ["a",7]]`},
 	} {
 		o, err := decode(jsontext.Value(reply))
 		if err != nil {

@@ -81,7 +81,8 @@ func TestNothingOutlivesItsCommand(t *testing.T) {
 			fifo, held := tooltest.NewFIFO(t)
 			script := filepath.Join(dir, "say.sh")
 			must(t, os.WriteFile(script, []byte("#!/bin/sh\nexec 9>"+fifo+"\n: >"+fifo+".up\nsleep 1000\n"), 0o700))
-			command := strings.ReplaceAll(command, "SAY", script) + "\nwhile ! test -e " + fifo + ".up; do sleep 0.01; done; echo done"
+			command := strings.ReplaceAll(command, "SAY", script) + "\nwhile ! test -e " + fifo +
+				".up; do sleep 0.01; done; echo done"
 			args, err := jsonx.Marshal(map[string]string{"command": command})
 			must(t, err)
 			x.send(execLine(dir, "bash", string(args)))
@@ -116,9 +117,18 @@ func TestBashContext(t *testing.T) {
 // is long enough for a busy machine to get it going.
 func TestBashTimeout(t *testing.T) {
 	for _, c := range []struct{ name, args, want string }{
-		{"a command that waits", `{"command":"echo begun; sleep 1000","timeout":3}`, "failed: stopped after its timeout of 3s\nbegun"},
-		{"and time to clean up", `{"command":"trap 'echo cleaned; exit' TERM; echo begun; sleep 1000 & wait","timeout":3}`, "failed: stopped after its timeout of 3s\nbegun\ncleaned"},
-		{"not impressed by SIGTERM", `{"command":"trap '' TERM; echo begun; while :; do sleep 1000; done","timeout":3}`, "failed: stopped after its timeout of 3s\nbegun"},
+		{
+			"a command that waits", `{"command":"echo begun; sleep 1000","timeout":3}`,
+			"failed: stopped after its timeout of 3s\nbegun",
+		},
+		{
+			"and time to clean up", `{"command":"trap 'echo cleaned; exit' TERM; echo begun; sleep 1000 & wait","timeout":3}`,
+			"failed: stopped after its timeout of 3s\nbegun\ncleaned",
+		},
+		{
+			"not impressed by SIGTERM", `{"command":"trap '' TERM; echo begun; while :; do sleep 1000; done","timeout":3}`,
+			"failed: stopped after its timeout of 3s\nbegun",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -133,7 +143,8 @@ func TestBashTimeout(t *testing.T) {
 	t.Run("the context's", func(t *testing.T) {
 		t.Parallel()
 		x := start(t, t.TempDir())
-		x.send(`{"jsonrpc":"2.0","id":7,"method":"execute","params":{"operation":"bash","args":{"command":"echo begun; sleep 1000"},"context":{"timeout":"5s"}}}`)
+		x.send(
+			`{"jsonrpc":"2.0","id":7,"method":"execute","params":{"operation":"bash","args":{"command":"echo begun; sleep 1000"},"context":{"timeout":"5s"}}}`)
 		if got, want := x.outcome().text(), "failed: stopped after its timeout of 3.8s\nbegun"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -194,7 +205,8 @@ func TestBashKeepsWhatItCuts(t *testing.T) {
 			t.Errorf("%s: %s has %d bytes, %v; want %d", c.command, file, len(got), err, len(c.want))
 		}
 	}
-	if text := do(t, t.TempDir(), "bash", map[string]any{"command": "seq 1 100000"}).text(); !strings.HasPrefix(text, "[the first 576924 of 588895 bytes are cut, 98005 of 100000 lines]\n") {
+	if text := do(t, t.TempDir(), "bash", map[string]any{"command": "seq 1 100000"}).text(); !strings.HasPrefix(text,
+		"[the first 576924 of 588895 bytes are cut, 98005 of 100000 lines]\n") {
 		t.Errorf("got %.100q where nothing can be kept", text)
 	}
 }
@@ -205,7 +217,8 @@ func TestBashTellsOfWhatItCannotKeep(t *testing.T) {
 	must(t, os.WriteFile(file, nil, 0o600))
 	r := newRegistry(t, workdir, func(o *registry.Options) { o.OutputDir = filepath.Join(file, "tool-output") })
 	for _, command := range []string{"seq 1 100000", "seq 1 100000; exit 1"} {
-		if text := invoke(t, r, "bash", `{"command":"`+command+`"}`, new(tooltest.Log)).Text; !strings.Contains(text, "[not all that was cut could be kept: ") {
+		if text := invoke(t, r, "bash", `{"command":"`+command+`"}`, new(tooltest.Log)).Text; !strings.Contains(text,
+			"[not all that was cut could be kept: ") {
 			t.Errorf("%s: got %.200q", command, text)
 		}
 	}
@@ -321,7 +334,8 @@ func TestNothingOutlivesTheExtension(t *testing.T) {
 				t.Fatal(s.Error)
 			}
 			// One that minds no signal, and a grandchild in the background.
-			x.send(execLine(dir, "bash", fmt.Sprintf(`{"command":"trap '' TERM HUP; exec 9>%s; sleep 1000 & while :; do sleep 1000; done"}`, fifo)))
+			x.send(execLine(dir, "bash", fmt.Sprintf(
+				`{"command":"trap '' TERM HUP; exec 9>%s; sleep 1000 & while :; do sleep 1000; done"}`, fifo)))
 			released := held()
 			c.end(x)
 			released()
@@ -335,7 +349,8 @@ func TestBashInASession(t *testing.T) {
 	dir := t.TempDir()
 	fifo, held := tooltest.NewFIFO(t)
 	x := start(t, dir)
-	x.send(execLine(dir, "bash", fmt.Sprintf(`{"command":"(exec 9>%s; trap '' TERM HUP; : >up; sleep 1000) & while ! test -e up; do sleep 0.01; done"}`, fifo)))
+	x.send(execLine(dir, "bash", fmt.Sprintf(
+		`{"command":"(exec 9>%s; trap '' TERM HUP; : >up; sleep 1000) & while ! test -e up; do sleep 0.01; done"}`, fifo)))
 	released := held()
 	if s := x.next(); !strings.Contains(string(s.Result), "true") {
 		t.Errorf("got %s %v", s.Result, s.Error)
@@ -388,7 +403,8 @@ func FuzzOutput(f *testing.F) {
 		if !utf8.ValidString(text) || len(text) > 3*maxText || strings.Count(text, "\n") > maxLines+1 {
 			t.Fatalf("got %d bytes, %d lines of text", len(text), strings.Count(text, "\n"))
 		}
-		if cut := strings.HasPrefix(text, "[the first "); cut && written <= maxText && bytes.Count(data, []byte("\n"))*rounds < maxLines {
+		if cut := strings.HasPrefix(text, "[the first "); cut && written <= maxText && bytes.Count(data, []byte("\n"))*
+			rounds < maxLines {
 			t.Fatalf("got %q, want all of it", text)
 		}
 	})

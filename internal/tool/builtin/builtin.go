@@ -100,7 +100,8 @@ type operation struct {
 var operations = []operation{
 	{
 		"read",
-		"Read a text file, or look at an image (png, jpeg, gif, webp of at most 5 MiB). Lines come numbered. A long file comes in parts: the end of each part says with which offset the next one begins.",
+		"Read a text file, or look at an image (png, jpeg, gif, webp of at most 5 MiB). Lines come numbered. A long file " +
+			"comes in parts: the end of each part says with which offset the next one begins.",
 		object(`"path":`+pathParam+`,
 			"offset":{"type":"integer","minimum":1,"description":"first line to read, counted from 1"},
 			"limit":{"type":"integer","minimum":1,"description":"how many lines to read at most"}`, "path"),
@@ -109,12 +110,15 @@ var operations = []operation{
 	{
 		"write",
 		"Write a file, replacing it if there is one. Missing folders are made.",
-		object(`"path":`+pathParam+`,"content":{"type":"string","description":"the whole content of the file"}`, "path", "content"),
+		object(`"path":`+pathParam+`,"content":{"type":"string","description":"the whole content of the file"}`, "path",
+			"content"),
 		write,
 	},
 	{
 		"edit",
-		"Replace text in a file: one text by old_text and new_text, or several by edits, which are made one after another, all or none. old_text must be exactly what the file has, without line numbers, and must be there only once unless replace_all is set.",
+		"Replace text in a file: one text by old_text and new_text, or several by edits, which are made one after another, " +
+			"all or none. old_text must be exactly what the file has, without line numbers, and must be there only once " +
+			"unless replace_all is set.",
 		object(`"path":`+pathParam+`,`+replacementParams+`,
 			"edits":{"type":"array","description":"several replacements, in place of old_text and new_text","items":`+string(object(replacementParams, "old_text", "new_text"))+`}`, "path"),
 		edit,
@@ -128,24 +132,29 @@ var operations = []operation{
 	{
 		"find",
 		"Find files and folders by name. Files that git ignores are left out.",
-		object(`"pattern":{"type":"string","minLength":1,"description":"a glob such as *.go, src/**/*.{js,ts} or cmd/; without a slash it fits at any depth, ending with one it finds only folders"},
+		object(
+			`"pattern":{"type":"string","minLength":1,"description":"a glob such as *.go, src/**/*.{js,ts} or cmd/; without a slash it fits at any depth, ending with one it finds only folders"},
 			"path":{"type":"string","description":"the folder to look in; without it, the working directory"}`, "pattern"),
 		find,
 	},
 	{
 		"grep",
 		"Search the lines of text files. Files that git ignores and binary files are left out.",
-		object(`"pattern":{"type":"string","minLength":1,"description":"a regular expression in RE2 syntax; (?i) before it ignores case"},
+		object(
+			`"pattern":{"type":"string","minLength":1,"description":"a regular expression in RE2 syntax; (?i) before it ignores case"},
 			"path":{"type":"string","description":"the file or folder to search; without it, the working directory"},
 			"glob":{"type":"string","description":"search only files whose name fits, such as *.go or src/**/*.ts"}`, "pattern"),
 		grep,
 	},
 	{
 		"bash",
-		"Run a shell command in the working directory. It has no terminal and no input, and whatever it leaves running ends with it. " +
+		"Run a shell command in the working directory. It has no terminal and no input, and whatever it leaves running " +
+			"ends with it. " +
 			"Of a long output the result has the last 49 KiB or 2000 lines, and says in which file all of it is. " +
-			"With background it is a job: the call ends at once, and the command, a server for example, goes on until it ends, is stopped with the tool job, or the session ends. " +
-			"With outside_sandbox it runs without the sandbox, after the user has said yes: only for what the sandbox has refused and the work needs, and with a reason.",
+			"With background it is a job: the call ends at once, and the command, a server for example, goes on until it " +
+			"ends, is stopped with the tool job, or the session ends. " +
+			"With outside_sandbox it runs without the sandbox, after the user has said yes: only for what the sandbox has " +
+			"refused and the work needs, and with a reason.",
 		object(`"command":{"type":"string","minLength":1,"description":"the command"},
 			"timeout":{"type":"number","minimum":0,"maximum":600,"description":"seconds, more than 0, after which it is stopped; 120 if not given; none for a job"},
 			"background":{"type":"boolean","description":"go on after the call, as a job"},
@@ -155,7 +164,9 @@ var operations = []operation{
 	},
 	{
 		"job",
-		"Look after a job, a command that bash has started in the background: output shows the last of what it has printed, wait waits for its end first, stop ends it. Its whole output, of which the middle is left out when it is more than 4 MiB, is in a file that the result names.",
+		"Look after a job, a command that bash has started in the background: output shows the last of what it has " +
+			"printed, wait waits for its end first, stop ends it. Its whole output, of which the middle is left out when it " +
+			"is more than 4 MiB, is in a file that the result names.",
 		object(`"id":{"type":"string","minLength":1,"description":"the job, such as job-1"},
 			"action":{"type":"string","enum":["output","wait","stop"],"description":"what to do"},
 			"timeout":{"type":"number","minimum":0,"maximum":600,"description":"seconds that wait waits at most; 60 if not given"}`, "id", "action"),
@@ -175,5 +186,6 @@ func object(properties string, required ...string) jsontext.Value {
 	if len(required) > 0 {
 		list = `["` + strings.Join(required, `","`) + `"]`
 	}
-	return jsontext.Value(`{"type":"object","properties":{` + properties + `},"required":` + list + `,"additionalProperties":false}`)
+	return jsontext.Value(`{"type":"object","properties":{` + properties + `},"required":` + list +
+		`,"additionalProperties":false}`)
 }

@@ -52,7 +52,8 @@ func (e *edition) diff(most detail) string {
 			next = strings.LastIndexByte(e.text[:e.at[i]], '\n') + 1
 		}
 		h := hunk{rows(e.text[start:rest]), rows(changed.String()), line, line + grown}
-		grown += h.show(&out, most, rows(lastLines(e.text[shown:start], diffContext)), rows(firstLines(e.text[rest:next], diffContext)))
+		grown += h.show(&out, most, rows(lastLines(e.text[shown:start], diffContext)),
+			rows(firstLines(e.text[rest:next], diffContext)))
 		shown = rest
 	}
 	return strings.TrimSuffix(out.String(), "\n")

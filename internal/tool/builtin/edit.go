@@ -221,7 +221,8 @@ func ambiguous(content string, places []int) error {
 	if len(places) > shownPlaces {
 		list += " and more"
 	}
-	return fmt.Errorf("old_text is there more than once, at lines %s; give more of the text around it, or set replace_all", list)
+	return fmt.Errorf("old_text is there more than once, at lines %s; give more of the text around it, or set "+
+		"replace_all", list)
 }
 
 func lineOf(content string, at int) int { return strings.Count(content[:at], "\n") + 1 }

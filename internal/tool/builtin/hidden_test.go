@@ -11,12 +11,14 @@ import (
 // What the sandbox hides is refused in words, by whatever name it is asked for.
 func TestTheDaemonsOwnIsRefused(t *testing.T) {
 	dir := files(t, map[string]string{
-		"config/environment": "KEY=secret\n", "config/tools.d/tool": "a KEY\n", "here/file": "a KEY\n", "here/dir/environment": "",
+		"config/environment": "KEY=secret\n", "config/tools.d/tool": "a KEY\n", "here/file": "a KEY\n",
+		"here/dir/environment": "",
 	})
 	must(t, os.Symlink("../config", filepath.Join(dir, "here", "link")))
 	must(t, os.Symlink("../config/environment", filepath.Join(dir, "here", "env")))
 	t.Setenv(proc.HiddenVariable, proc.Hidden{
-		Paths: []string{proc.Resolve(filepath.Join(dir, "config"))}, Except: []string{proc.Resolve(filepath.Join(dir, "config/tools.d"))},
+		Paths:  []string{proc.Resolve(filepath.Join(dir, "config"))},
+		Except: []string{proc.Resolve(filepath.Join(dir, "config/tools.d"))},
 	}.String())
 	const refusal = " is hidden from tools in the sandbox: it may hold keys, or is the daemon's own"
 	for _, c := range []struct{ op, args, want string }{

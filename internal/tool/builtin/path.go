@@ -106,7 +106,8 @@ func openReal(abs string, flag int) (*os.File, error) {
 		return nil, err
 	}
 	at, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
-	if info, e := f.Stat(); err == nil && (at != abs || e == nil && info.Mode()&fs.ModeSymlink != 0) { // O_PATH opens links
+	// O_PATH opens links
+	if info, e := f.Stat(); err == nil && (at != abs || e == nil && info.Mode()&fs.ModeSymlink != 0) {
 		err = swapped(abs)
 	}
 	if err != nil {
@@ -138,7 +139,9 @@ func (c *call) concealed(path, abs string) error {
 // commandEnv is the environment of a command: what is hidden is told to these tools
 // alone, it fills pages wherever a command prints its environment.
 func (c *call) commandEnv() []string {
-	return slices.DeleteFunc(slices.Clone(c.environ), func(kv string) bool { return strings.HasPrefix(kv, proc.HiddenVariable+"=") })
+	return slices.DeleteFunc(slices.Clone(c.environ), func(kv string) bool {
+		return strings.HasPrefix(kv, proc.HiddenVariable+"=")
+	})
 }
 
 func (c *call) hidden() proc.Hidden { return proc.ParseHidden(c.getenv(proc.HiddenVariable)) }

@@ -28,10 +28,19 @@ func TestPreview(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ op, args, want string }{
-		{"edit", `{"path":"a","old_text":"old","new_text":"new"}`, "@@ -2,5 +2,5 @@\n      2\tsame\n      3\tsame\n-     4\told\n+     4\tnew\n      5\tsame\n      6\tsame"},
-		{"edit", `{"path":"` + dir + `/a","edits":[{"old_text":"old","new_text":"new"}]}`, "@@ -2,5 +2,5 @@\n      2\tsame\n      3\tsame\n-     4\told\n+     4\tnew\n      5\tsame\n      6\tsame"},
+		{
+			"edit", `{"path":"a","old_text":"old","new_text":"new"}`,
+			"@@ -2,5 +2,5 @@\n      2\tsame\n      3\tsame\n-     4\told\n+     4\tnew\n      5\tsame\n      6\tsame",
+		},
+		{
+			"edit", `{"path":"` + dir + `/a","edits":[{"old_text":"old","new_text":"new"}]}`,
+			"@@ -2,5 +2,5 @@\n      2\tsame\n      3\tsame\n-     4\told\n+     4\tnew\n      5\tsame\n      6\tsame",
+		},
 		{"write", `{"path":"b","content":"one\ntwo\n"}`, "@@ -0,0 +1,2 @@\n+     1\tone\n+     2\ttwo"},
-		{"write", `{"path":"a","content":"same\nsame\nsame\nnew\nsame\nsame\nsame\n"}`, "@@ -2,5 +2,5 @@\n      2\tsame\n      3\tsame\n-     4\told\n+     4\tnew\n      5\tsame\n      6\tsame"},
+		{
+			"write", `{"path":"a","content":"same\nsame\nsame\nnew\nsame\nsame\nsame\n"}`,
+			"@@ -2,5 +2,5 @@\n      2\tsame\n      3\tsame\n-     4\told\n+     4\tnew\n      5\tsame\n      6\tsame",
+		},
 		{"edit", `{"path":"a","old_text":"none","new_text":"new"}`, ""},
 		{"write", `{"path":"link","content":"x"}`, ""},
 		{"write", `{"path":"../x","content":"x"}`, ""},

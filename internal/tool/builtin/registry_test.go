@@ -97,7 +97,10 @@ func TestThroughTheRegistry(t *testing.T) {
 	for _, c := range []struct{ tool, args, want string }{
 		{"write", `{"path":"src/a.go","content":"package a\n// <&> ä\n"}`, "created src/a.go, 20 bytes"},
 		{"read", `{"path":"src/a.go"}`, "     1\tpackage a\n     2\t// <&> ä\n"},
-		{"edit", `{"path":"src/a.go","old_text":"package a","new_text":"package b"}`, "edited src/a.go, 1 place\n@@ -1,2 +1,2 @@\n-     1\tpackage a\n+     1\tpackage b\n      2\t// <&> ä"},
+		{
+			"edit", `{"path":"src/a.go","old_text":"package a","new_text":"package b"}`,
+			"edited src/a.go, 1 place\n@@ -1,2 +1,2 @@\n-     1\tpackage a\n+     1\tpackage b\n      2\t// <&> ä",
+		},
 		{"grep", `{"pattern":"^package"}`, "src/a.go:1: package b"},
 		{"find", `{"pattern":"*.go"}`, "src/a.go"},
 		{"ls", `{}`, "         -  src/"},
@@ -119,13 +122,17 @@ func TestThroughTheRegistry(t *testing.T) {
 
 // read gives an image of those that models see, and says of others that it does not.
 func TestReadGivesImages(t *testing.T) {
-	dir := files(t, map[string]string{"a.png": "\x89PNG\r\n\x1a\n...", "b.bmp": "BM......", "src/c.gif": "GIF89a", "large.png": "\x89PNG\r\n\x1a\n"})
+	dir := files(t, map[string]string{
+		"a.png": "\x89PNG\r\n\x1a\n...", "b.bmp": "BM......", "src/c.gif": "GIF89a",
+		"large.png": "\x89PNG\r\n\x1a\n",
+	})
 	must(t, os.Truncate(filepath.Join(dir, "large.png"), maxPicture+1))
 	r := newRegistry(t, dir)
 	var kept []string
 	for path, want := range map[string]string{
 		"a.png": "a.png is an image: image/png, 11 bytes", "src/c.gif": "src/c.gif is an image: image/gif, 6 bytes",
-		"b.bmp":     "b.bmp is an image: image/bmp, 8 bytes; it is not shown: only image/png, image/jpeg, image/gif, image/webp are",
+		"b.bmp": "b.bmp is an image: image/bmp, 8 bytes; it is not shown: only image/png, image/jpeg, image/gif, " +
+			"image/webp are",
 		"large.png": "large.png is an image: image/png, 5242881 bytes; it is not shown: it has more than 5242880 bytes",
 	} {
 		inv := tooltest.Invocation("read", `{"path":"`+path+`"}`)
@@ -148,9 +155,12 @@ func TestNothingIsCutTwice(t *testing.T) {
 	r := newRegistry(t, dir)
 	for _, file := range []string{"rows", "wide"} {
 		for _, c := range []struct{ tool, args string }{
-			{"read", `{"path":"` + file + `"}`}, {"bash", `{"command":"cat ` + file + `"}`}, {"grep", `{"pattern":"x","path":"` + file + `"}`},
+			{"read", `{"path":"` + file + `"}`},
+			{"bash", `{"command":"cat ` + file + `"}`},
+			{"grep", `{"pattern":"x","path":"` + file + `"}`},
 		} {
-			if text := invoke(t, r, c.tool, c.args, new(tooltest.Log)).Text; strings.Contains(text, "the whole text is in") || len(text) < 3000 {
+			if text := invoke(t, r, c.tool, c.args, new(tooltest.Log)).Text; strings.Contains(text, "the whole text is in") ||
+				len(text) < 3000 {
 				t.Errorf("%s %s: got %d bytes, …%q", c.tool, file, len(text), text[max(0, len(text)-80):])
 			}
 		}
@@ -174,7 +184,8 @@ func TestAbort(t *testing.T) {
 			abort()
 		}
 	}}
-	result := r.Call(ctx, tooltest.Invocation("bash", `{"command":"trap '' TERM HUP; exec 9>fifo; sleep 1000 & setsid sleep 1000 & echo up; while :; do sleep 1000; done"}`), log.Add)
+	result := r.Call(ctx, tooltest.Invocation("bash",
+		`{"command":"trap '' TERM HUP; exec 9>fifo; sleep 1000 & setsid sleep 1000 & echo up; while :; do sleep 1000; done"}`), log.Add)
 	if result.OK || result.Error.Code != tool.Aborted {
 		t.Errorf("got %+v, want it aborted", result)
 	}
@@ -215,13 +226,16 @@ func TestSandbox(t *testing.T) {
 		{"bash", `{"command":"echo new >` + out + `"}`},
 		{"bash", `{"command":"rm ` + out + `"}`},
 	} {
-		if result := invoke(t, r, c.tool, c.args, new(tooltest.Log)); result.OK || !strings.Contains(strings.ToLower(result.Text), "permission denied") {
+		if result := invoke(t, r, c.tool, c.args, new(tooltest.Log)); result.OK ||
+			!strings.Contains(strings.ToLower(result.Text), "permission denied") {
 			t.Errorf("%s: got %q, want it refused", c.tool, result.Text)
 		}
 	}
 	if got := content(t, out); got != "old\n" {
 		t.Errorf("got %q outside the workdir", got)
 	}
-	expect(t, invoke(t, r, "bash", `{"command":"test \"$TMUX_TMPDIR\" = \"$TMPDIR\" && test \"$JAVA_TOOL_OPTIONS\" = \"-Djava.io.tmpdir=$TMPDIR\" && echo same"}`, new(tooltest.Log)).Text, "same")
-	expect(t, invoke(t, r, "bash", `{"command":"echo x >$TMPDIR/y && cat $TMPDIR/y >/dev/null && touch in && ls"}`, new(tooltest.Log)).Text, "in")
+	expect(t, invoke(t, r, "bash",
+		`{"command":"test \"$TMUX_TMPDIR\" = \"$TMPDIR\" && test \"$JAVA_TOOL_OPTIONS\" = \"-Djava.io.tmpdir=$TMPDIR\" && echo same"}`, new(tooltest.Log)).Text, "same")
+	expect(t, invoke(t, r, "bash", `{"command":"echo x >$TMPDIR/y && cat $TMPDIR/y >/dev/null && touch in && ls"}`,
+		new(tooltest.Log)).Text, "in")
 }

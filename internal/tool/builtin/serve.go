@@ -397,11 +397,15 @@ func (s *server) prepare(params jsontext.Value) (*operation, *call, jsontext.Val
 	default:
 		return nil, nil, nil, faultf(invalidParams, "context.phase: got %q, want setup, verify or cleanup", p.Context.Phase)
 	}
-	c := &call{dir: s.dir, environ: s.environ, log: s.log, listen: s.listen, commands: s.commands, keepIn: p.Context.KeepIn, judged: p.Context.Path, keep: s.keep}
+	c := &call{
+		dir: s.dir, environ: s.environ, log: s.log, listen: s.listen, commands: s.commands,
+		keepIn: p.Context.KeepIn, judged: p.Context.Path, keep: s.keep,
+	}
 	if p.Context.Timeout != "" {
 		d, err := time.ParseDuration(p.Context.Timeout)
 		if err != nil || d <= 0 {
-			return nil, nil, nil, faultf(invalidParams, "context.timeout: got %q, want a duration like 30s or 5m", p.Context.Timeout)
+			return nil, nil, nil, faultf(invalidParams, "context.timeout: got %q, want a duration like 30s or 5m",
+				p.Context.Timeout)
 		}
 		c.timeout = d
 	}

@@ -81,7 +81,8 @@ func (o outcome) text() string {
 // execLine is a request in a working directory. args is a JSON object.
 func execLine(dir, op, args string) string {
 	quoted, _ := jsonx.Marshal(dir)
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":"execute","params":{"operation":%q,"args":%s,"context":{"workdir":%s,"phase":"setup"}}}`, op, args, quoted)
+	return fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":7,"method":"execute","params":{"operation":%q,"args":%s,"context":{"workdir":%s,"phase":"setup"}}}`, op, args, quoted)
 }
 
 // do runs one operation the way one-shot mode does.
@@ -181,7 +182,8 @@ func TestSession(t *testing.T) {
 	}
 	want := map[string]string{
 		"read": "path offset? limit?", "write": "path content", "edit": "path old_text? new_text? replace_all? edits?",
-		"ls": "path?", "find": "pattern path?", "grep": "pattern path? glob?", "bash": "command timeout? background? outside_sandbox? reason?", "job": "id action timeout?",
+		"ls": "path?", "find": "pattern path?", "grep": "pattern path? glob?",
+		"bash": "command timeout? background? outside_sandbox? reason?", "job": "id action timeout?",
 	}
 	for name, arguments := range want {
 		op := m.Operations[name]
@@ -230,7 +232,10 @@ func TestWrongRequests(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":[1],"method":"shutdown"}`, "null", "-32600 id"},
 		{`{"jsonrpc":"2.0","id":7,"method":"dance"}`, "7", "-32601 unknown method: dance"},
 		{`{"jsonrpc":"2.0","id":7,"method":"initialize","params":{}}`, "7", "-32602 protocolVersion: missing"},
-		{`{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":1}}`, "7", "-32602 protocolVersion: cannot be a JSON number"},
+		{
+			`{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":1}}`, "7",
+			"-32602 protocolVersion: cannot be a JSON number",
+		},
 		{`{"jsonrpc":"2.0","id":7,"method":"initialize","params":[]}`, "7", "-32602 params: want an object"},
 		{exec(`{}`), "7", "-32602 operation: missing"},
 		{exec(`{"operation":"appply"}`), "7", "-32601 unknown operation: appply"},
@@ -238,7 +243,10 @@ func TestWrongRequests(t *testing.T) {
 		{exec(`{"operation":"ls","args":{},"context":{"phase":"lunch"}}`), "7", "-32602 context.phase"},
 		{exec(`{"operation":"ls","args":{},"context":{"timeout":"soon"}}`), "7", "-32602 context.timeout"},
 		{exec(`{"operation":"ls","args":{},"context":{"workdir":"/no/such/folder"}}`), "7", "-32602 context.workdir"},
-		{exec(`{"operation":"ls","args":{},"context":{"workdir":1}}`), "7", "-32602 context.workdir: cannot be a JSON number"},
+		{
+			exec(`{"operation":"ls","args":{},"context":{"workdir":1}}`), "7",
+			"-32602 context.workdir: cannot be a JSON number",
+		},
 		{exec(`{"operation":"ls","args":{},"context":{"env":{"a=b":""}}}`), "7", "-32602 context.env"},
 		{call("read", `{}`), "7", "-32602 args.path: missing"},
 		{call("read", `null`), "7", "-32602 args.path: missing"},
@@ -252,7 +260,10 @@ func TestWrongRequests(t *testing.T) {
 		{call("write", `{"path":"a.txt"}`), "7", "-32602 args.content: missing"},
 		{call("edit", `{"path":"a.txt","old_text":"","new_text":"x"}`), "7", "-32602 args.old_text: empty"},
 		{call("edit", `{"path":"a.txt","old_text":"x"}`), "7", "-32602 args.new_text: missing"},
-		{call("edit", `{"path":"a.txt","old_text":"x","new_text":"y","replace_all":"yes"}`), "7", "-32602 args.replace_all: cannot be a JSON string"},
+		{
+			call("edit", `{"path":"a.txt","old_text":"x","new_text":"y","replace_all":"yes"}`), "7",
+			"-32602 args.replace_all: cannot be a JSON string",
+		},
 		{call("find", `{}`), "7", "-32602 args.pattern: missing"},
 		{call("find", `{"pattern":"[a"}`), "7", "-32602 args.pattern: "},
 		{call("find", `{"pattern":"/etc/*"}`), "7", "-32602 args.pattern: "},
@@ -336,7 +347,8 @@ func FuzzServe(f *testing.F) {
 			t.Fatalf("got %d replies to %d lines", len(all), n)
 		}
 		for _, s := range all {
-			if s.ID == nil || (s.Error == nil) == (s.Result == nil) || s.Error != nil && (s.Error.Message == "" || s.Error.Code > -32000 || s.Error.Code < -32700) {
+			if s.ID == nil || (s.Error == nil) == (s.Result == nil) || s.Error != nil &&
+				(s.Error.Message == "" || s.Error.Code > -32000 || s.Error.Code < -32700) {
 				t.Fatalf("got %+v", s)
 			}
 		}

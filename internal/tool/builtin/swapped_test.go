@@ -17,7 +17,9 @@ import (
 // A call opens what the rules were asked about. A folder that becomes a link after that,
 // or a link that leads elsewhere then, is no way to what a rule denies.
 func TestWhatIsOpenedIsWhatWasJudged(t *testing.T) {
-	rules, err := policy.New(policy.Source{Rules: []policy.Rule{{Tool: "*", Decision: policy.Deny, Path: []string{"secret/**"}}}})
+	rules, err := policy.New(policy.Source{
+		Rules: []policy.Rule{{Tool: "*", Decision: policy.Deny, Path: []string{"secret/**"}}},
+	})
 	must(t, err)
 	for _, c := range []struct{ tool, args string }{
 		{"read", `{"path":"PLACE/key"}`},
@@ -35,7 +37,8 @@ func TestWhatIsOpenedIsWhatWasJudged(t *testing.T) {
 				must(t, err)
 				in := func(name string) string { return filepath.Join(dir, name) }
 				must(t, errors.Join(os.Mkdir(in("secret"), 0o700), os.Mkdir(in("pub"), 0o700), os.Symlink("pub", in("ln")),
-					os.WriteFile(in("secret/key"), []byte("hush"), 0o600), os.WriteFile(in("secret/image.png"), []byte("\x89PNG\r\n\x1a\nhush"), 0o600),
+					os.WriteFile(in("secret/key"), []byte("hush"), 0o600),
+					os.WriteFile(in("secret/image.png"), []byte("\x89PNG\r\n\x1a\nhush"), 0o600),
 					os.WriteFile(in("pub/key"), []byte("nothing"), 0o600)))
 				r := newRegistry(t, dir, func(o *registry.Options) { o.Policy = func() *policy.Set { return rules } })
 				r.List(t.Context(), model.Scope{})
@@ -50,7 +53,8 @@ func TestWhatIsOpenedIsWhatWasJudged(t *testing.T) {
 				shown := false
 				inv.KeepImage = func(string, io.ReaderAt, int64) error { shown = true; return nil }
 				got := r.Call(t.Context(), inv, nil)
-				if got.OK && place == "pub" || strings.Contains(got.Text, "hush") || strings.Contains(got.Text, "image") && got.OK || shown {
+				if got.OK && place == "pub" || strings.Contains(got.Text, "hush") || strings.Contains(got.Text, "image") &&
+					got.OK || shown {
 					t.Errorf("got %+v", got)
 				}
 				key, err := os.ReadFile(in("secret/key"))

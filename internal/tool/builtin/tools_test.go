@@ -67,10 +67,13 @@ func TestRead(t *testing.T) {
 		fmt.Fprintf(&many, "line %d\n", i+1)
 	}
 	dir := files(t, map[string]string{
-		"a.txt": "one\ntwo\nthree\n", "open.txt": "no end", "empty": "", "crlf.txt": "a\r\nb\r\n", "bom.txt": "\xef\xbb\xbfx\n",
-		"long.txt": long + "\nnext\n", "many.txt": many.String(), "wide.txt": strings.Repeat(strings.Repeat("x", 1000)+"\n", 100),
-		"nul.bin": "ab\x00cd", "latin.txt": "caf\xe9\n", "late.bin": strings.Repeat("fine\n", 1990) + "\xff\n", "utf16.txt": "\xff\xfea\x00",
-		"prog.pdf": "%PDF-1.7\n\x00", "Makefile": "all:\n", "src/main.go": "package main\n", "~home": "not home\n",
+		"a.txt": "one\ntwo\nthree\n", "open.txt": "no end", "empty": "", "crlf.txt": "a\r\nb\r\n",
+		"bom.txt":  "\xef\xbb\xbfx\n",
+		"long.txt": long + "\nnext\n", "many.txt": many.String(), "wide.txt": strings.Repeat(strings.Repeat("x", 1000)+"\n",
+			100),
+		"nul.bin": "ab\x00cd", "latin.txt": "caf\xe9\n", "late.bin": strings.Repeat("fine\n", 1990) + "\xff\n",
+		"utf16.txt": "\xff\xfea\x00",
+		"prog.pdf":  "%PDF-1.7\n\x00", "Makefile": "all:\n", "src/main.go": "package main\n", "~home": "not home\n",
 		"p.png":  encoded(t, func(b *bytes.Buffer, i image.Image) error { return png.Encode(b, i) }),
 		"p.jpeg": encoded(t, func(b *bytes.Buffer, i image.Image) error { return jpeg.Encode(b, i, nil) }),
 		"p.gif":  encoded(t, func(b *bytes.Buffer, i image.Image) error { return gif.Encode(b, i, nil) }),
@@ -200,7 +203,8 @@ func TestWriteRefused(t *testing.T) {
 	must(t, os.Chmod(filepath.Join(dir, "folder"), 0o500))
 	defer os.Chmod(filepath.Join(dir, "folder"), 0o700)
 	for _, path := range []string{"read-only", "folder/f", "folder/new"} {
-		expect(t, do(t, dir, "write", map[string]any{"path": path, "content": "y"}).text(), "failed: "+path+": permission denied")
+		expect(t, do(t, dir, "write", map[string]any{"path": path, "content": "y"}).text(), "failed: "+path+
+			": permission denied")
 	}
 	if diff := cmp.Diff(map[string]string{"read-only": "x", "folder/f": "x"}, tree(t, dir)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -210,8 +214,10 @@ func TestWriteRefused(t *testing.T) {
 func TestEdit(t *testing.T) {
 	for _, c := range []struct{ name, before, args, after, want string }{
 		{
-			"a line", "one\ntwo\nthree\nfour\nfive\nsix\n", `{"old_text":"four","new_text":"4"}`, "one\ntwo\nthree\n4\nfive\nsix\n",
-			"edited f, 1 place\n@@ -2,5 +2,5 @@\n      2\ttwo\n      3\tthree\n-     4\tfour\n+     4\t4\n      5\tfive\n      6\tsix",
+			"a line", "one\ntwo\nthree\nfour\nfive\nsix\n", `{"old_text":"four","new_text":"4"}`,
+			"one\ntwo\nthree\n4\nfive\nsix\n",
+			"edited f, 1 place\n@@ -2,5 +2,5 @@\n      2\ttwo\n      3\tthree\n-     4\tfour\n+     4\t4\n      5\tfive\n     " +
+				" 6\tsix",
 		},
 		{
 			"lines become more", "a\nb\nc\n", `{"old_text":"b\n","new_text":"b1\nb2\n"}`, "a\nb1\nb2\nc\n",
@@ -222,28 +228,67 @@ func TestEdit(t *testing.T) {
 			"edited f, 1 place\n@@ -1,3 +1,2 @@\n      1\ta\n-     2\tb\n      2\tc",
 		},
 		{
-			"everywhere", "x x\ny\nz\nz\nz\nx", `{"old_text":"x","new_text":"w\nw","replace_all":true}`, "w\nw w\nw\ny\nz\nz\nz\nw\nw",
-			"edited f, 3 places\n@@ -1,3 +1,5 @@\n-     1\tx x\n+     1\tw\n+     2\tw w\n+     3\tw\n      4\ty\n      5\tz\n@@ -4,3 +6,4 @@\n      6\tz\n      7\tz\n-     6\tx\n+     8\tw\n+     9\tw",
+			"everywhere", "x x\ny\nz\nz\nz\nx", `{"old_text":"x","new_text":"w\nw","replace_all":true}`,
+			"w\nw w\nw\ny\nz\nz\nz\nw\nw",
+			"edited f, 3 places\n@@ -1,3 +1,5 @@\n-     1\tx x\n+     1\tw\n+     2\tw w\n+     3\tw\n      4\ty\n      " +
+				"5\tz\n@@ -4,3 +6,4 @@\n      6\tz\n      7\tz\n-     6\tx\n+     8\tw\n+     9\tw",
 		},
 		{
 			"the only line goes", "a\n", `{"old_text":"a\n","new_text":""}`, "",
 			"edited f, 1 place\n@@ -1,1 +0,0 @@\n-     1\ta",
 		},
-		{"line ends stay", "a\r\nb\r\nc\r\n", `{"old_text":"a\nb\n","new_text":"x\ny\nz\n"}`, "x\r\ny\r\nz\r\nc\r\n", "edited f, 1 place\n…"},
-		{"line ends of new lines", "a\r\nb\r\n", `{"old_text":"a","new_text":"x\ny"}`, "x\r\ny\r\nb\r\n", "edited f, 1 place\n…"},
-		{"line ends as given", "a\r\nb\nc\n", `{"old_text":"b\n","new_text":"x\ny\n"}`, "a\r\nx\ny\nc\n", "edited f, 1 place\n…"},
+		{
+			"line ends stay", "a\r\nb\r\nc\r\n", `{"old_text":"a\nb\n","new_text":"x\ny\nz\n"}`, "x\r\ny\r\nz\r\nc\r\n",
+			"edited f, 1 place\n…",
+		},
+		{
+			"line ends of new lines", "a\r\nb\r\n", `{"old_text":"a","new_text":"x\ny"}`, "x\r\ny\r\nb\r\n",
+			"edited f, 1 place\n…",
+		},
+		{
+			"line ends as given", "a\r\nb\nc\n", `{"old_text":"b\n","new_text":"x\ny\n"}`, "a\r\nx\ny\nc\n",
+			"edited f, 1 place\n…",
+		},
 		{"other bytes", "caf\xe9 x\n", `{"old_text":"x","new_text":"y"}`, "caf\xe9 y\n", "edited f, 1 place\n…"},
-		{"not there", "alpha\nbeta\n", `{"old_text":"completely different","new_text":""}`, "", "failed: f: old_text was not found"},
+		{
+			"not there", "alpha\nbeta\n", `{"old_text":"completely different","new_text":""}`, "",
+			"failed: f: old_text was not found",
+		},
 		{"in an empty file", "", `{"old_text":"a","new_text":""}`, "", "failed: f: old_text was not found"},
-		{"white space", "a\n\tif x  {\n", `{"old_text":"    if x {","new_text":""}`, "", `failed: f: old_text was not found; line 2 has it with other white space: "\tif x  {"` + "\nthe file has there:\n     2\t\tif x  {"},
-		{"similar", "a\nfunc serve(ctx) {\n", `{"old_text":"func server(ctx) {","new_text":""}`, "", `failed: f: old_text was not found; the most similar line is 2: "func serve(ctx) {"` + "\nthe file has there:\n     2\tfunc serve(ctx) {"},
-		{"begins alike", "a\nb\nc\n", `{"old_text":"a\nb\nd","new_text":""}`, "", `failed: f: old_text was not found; it begins like line 1, but line 3 is "c"` + "\nthe file has there:\n     1\ta\n     2\tb\n     3\tc"},
-		{"too long", "a\nb", `{"old_text":"b\nc","new_text":""}`, "", "failed: f: old_text was not found; it begins like line 2, but the file ends before it does\nthe file has there:\n     2\tb"},
-		{"twice", "x\ny\nx\n", `{"old_text":"x","new_text":"z"}`, "", "failed: f: old_text is there more than once, at lines 1, 3; give more of the text around it, or set replace_all"},
-		{"twice, one over the other", "aaa\n", `{"old_text":"aa","new_text":"z"}`, "", "failed: f: old_text is there more than once, at lines 1, 1; …"},
-		{"very often", strings.Repeat("x\n", 50), `{"old_text":"x","new_text":"z"}`, "", "failed: f: old_text is there more than once, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and more; …"},
+		{
+			"white space", "a\n\tif x  {\n", `{"old_text":"    if x {","new_text":""}`, "",
+			`failed: f: old_text was not found; line 2 has it with other white space: "\tif x  {"` +
+				"\nthe file has there:\n     2\t\tif x  {",
+		},
+		{
+			"similar", "a\nfunc serve(ctx) {\n", `{"old_text":"func server(ctx) {","new_text":""}`, "",
+			`failed: f: old_text was not found; the most similar line is 2: "func serve(ctx) {"` +
+				"\nthe file has there:\n     2\tfunc serve(ctx) {",
+		},
+		{
+			"begins alike", "a\nb\nc\n", `{"old_text":"a\nb\nd","new_text":""}`, "",
+			`failed: f: old_text was not found; it begins like line 1, but line 3 is "c"` +
+				"\nthe file has there:\n     1\ta\n     2\tb\n     3\tc",
+		},
+		{"too long", "a\nb", `{"old_text":"b\nc","new_text":""}`, "", "failed: f: old_text was not found; it begins like " +
+			"line 2, but the file ends before it does\nthe file has there:\n     2\tb"},
+		{
+			"twice", "x\ny\nx\n", `{"old_text":"x","new_text":"z"}`, "",
+			"failed: f: old_text is there more than once, at lines 1, 3; give more of the text around it, or set replace_all",
+		},
+		{
+			"twice, one over the other", "aaa\n", `{"old_text":"aa","new_text":"z"}`, "",
+			"failed: f: old_text is there more than once, at lines 1, 1; …",
+		},
+		{
+			"very often", strings.Repeat("x\n", 50), `{"old_text":"x","new_text":"z"}`, "",
+			"failed: f: old_text is there more than once, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and more; …",
+		},
 		{"no change", "x\n", `{"old_text":"x","new_text":"x"}`, "", "failed: f: old_text and new_text are the same"},
-		{"no change but line ends", "a\r\nb\r\n", `{"old_text":"a\nb","new_text":"a\r\nb"}`, "", "failed: f: old_text and new_text differ only in how lines end, which edit leaves as it is"},
+		{
+			"no change but line ends", "a\r\nb\r\n", `{"old_text":"a\nb","new_text":"a\r\nb"}`, "",
+			"failed: f: old_text and new_text differ only in how lines end, which edit leaves as it is",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := files(t, map[string]string{"f": c.before})
@@ -257,13 +302,20 @@ func TestEdit(t *testing.T) {
 			}
 		})
 	}
-	dir := files(t, map[string]string{"main.go": "x", "often": strings.Repeat("x", maxPlaces+1), "grows": strings.Repeat("x", 100)})
-	expect(t, do(t, dir, "edit", `{"path":"often","old_text":"x","new_text":"y","replace_all":true}`).text(), "failed: often: old_text is there more than 100000 times")
-	expect(t, do(t, dir, "edit", `{"path":"grows","old_text":"x","new_text":"`+strings.Repeat("y", 1<<20)+`","replace_all":true}`).text(),
+	dir := files(t, map[string]string{
+		"main.go": "x", "often": strings.Repeat("x", maxPlaces+1),
+		"grows": strings.Repeat("x", 100),
+	})
+	expect(t, do(t, dir, "edit", `{"path":"often","old_text":"x","new_text":"y","replace_all":true}`).text(),
+		"failed: often: old_text is there more than 100000 times")
+	expect(t, do(t, dir, "edit", `{"path":"grows","old_text":"x","new_text":"`+strings.Repeat("y", 1<<20)+
+		`","replace_all":true}`).text(),
 		"failed: grows: the file would have 104857600 bytes, and edit leaves at most 67108864")
 	must(t, os.Truncate(filepath.Join(dir, "often"), maxEdit+1))
-	expect(t, do(t, dir, "edit", `{"path":"often","old_text":"xy","new_text":"y"}`).text(), "failed: often has 67108865 bytes; edit takes files of at most 67108864")
-	expect(t, do(t, dir, "edit", `{"path":"Main.go","old_text":"x","new_text":"y"}`).text(), "failed: Main.go does not exist; did you mean main.go?")
+	expect(t, do(t, dir, "edit", `{"path":"often","old_text":"xy","new_text":"y"}`).text(),
+		"failed: often has 67108865 bytes; edit takes files of at most 67108864")
+	expect(t, do(t, dir, "edit", `{"path":"Main.go","old_text":"x","new_text":"y"}`).text(),
+		"failed: Main.go does not exist; did you mean main.go?")
 	expect(t, do(t, dir, "edit", `{"path":".","old_text":"x","new_text":"y"}`).text(), "failed: . is a folder; …")
 }
 
@@ -273,17 +325,29 @@ func TestEditSeveralPlaces(t *testing.T) {
 	const before = "one\ntwo\nthree\nfour\nfour\n"
 	for _, c := range []struct{ name, edits, after, want string }{
 		{
-			"in order", `[{"old_text":"three","new_text":"3"},{"old_text":"one\n","new_text":""},{"old_text":"four","new_text":"4","replace_all":true}]`, "two\n3\n4\n4\n",
-			"edited f, 4 places\n@@ -1,5 +1,5 @@\n      1\tone\n      2\ttwo\n-     3\tthree\n+     3\t3\n      4\tfour\n      5\tfour\n@@ -1,3 +1,2 @@\n-     1\tone\n      1\ttwo\n      2\t3\n@@ …",
+			"in order",
+			`[{"old_text":"three","new_text":"3"},{"old_text":"one\n","new_text":""},{"old_text":"four","new_text":"4","replace_all":true}]`, "two\n3\n4\n4\n",
+			"edited f, 4 places\n@@ -1,5 +1,5 @@\n      1\tone\n      2\ttwo\n-     3\tthree\n+     3\t3\n      4\tfour\n     " +
+				" 5\tfour\n@@ -1,3 +1,2 @@\n-     1\tone\n      1\ttwo\n      2\t3\n@@ …",
 		},
-		{"one on the other", `[{"old_text":"two","new_text":"2"},{"old_text":"2\nthree","new_text":"2 3"}]`, "one\n2 3\nfour\nfour\n", "edited f, 2 places\n…"},
+		{
+			"one on the other", `[{"old_text":"two","new_text":"2"},{"old_text":"2\nthree","new_text":"2 3"}]`,
+			"one\n2 3\nfour\nfour\n", "edited f, 2 places\n…",
+		},
 		{
 			"the last does not fit", `[{"old_text":"one","new_text":"1"},{"old_text":"  two","new_text":"2"}]`, before,
-			"failed: f: no edit was made: edit 2 of 2: old_text was not found; line 2 has it with other white space: \"two\"\nthe file has there:\n     2\ttwo",
+			"failed: f: no edit was made: edit 2 of 2: old_text was not found; line 2 has it with other white space: " +
+				"\"two\"\nthe file has there:\n     2\ttwo",
 		},
 		{"none", `[]`, before, "-32602 args.edits: empty"},
-		{"an edit without its text", `[{"old_text":"one","new_text":"1"},{"new_text":"2"}]`, before, "-32602 args.edits.1.old_text: missing"},
-		{"an edit with more", `[{"old_text":"one","new_text":"1","path":"g"}]`, before, "-32602 args.edits.0.path: there is no such argument"},
+		{
+			"an edit without its text", `[{"old_text":"one","new_text":"1"},{"new_text":"2"}]`, before,
+			"-32602 args.edits.1.old_text: missing",
+		},
+		{
+			"an edit with more", `[{"old_text":"one","new_text":"1","path":"g"}]`, before,
+			"-32602 args.edits.0.path: there is no such argument",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := files(t, map[string]string{"f": before})
@@ -294,10 +358,13 @@ func TestEditSeveralPlaces(t *testing.T) {
 		})
 	}
 	dir := files(t, map[string]string{"f": before})
-	expect(t, do(t, dir, "edit", `{"path":"f","old_text":"one","new_text":"1","edits":[{"old_text":"two","new_text":"2"}]}`).text(), "-32602 args.edits: give either edits, or old_text and new_text beside path")
+	expect(t,
+		do(t, dir, "edit", `{"path":"f","old_text":"one","new_text":"1","edits":[{"old_text":"two","new_text":"2"}]}`).text(),
+		"-32602 args.edits: give either edits, or old_text and new_text beside path")
 	expect(t, do(t, dir, "edit", `{"path":"f"}`).text(), "-32602 args.old_text: missing")
 	many := strings.Repeat(`,{"old_text":"one","new_text":"1"}`, maxEdits+1)[1:]
-	expect(t, do(t, dir, "edit", `{"path":"f","edits":[`+many+`]}`).text(), "-32602 args.edits: has 101 elements, at most 100 may be")
+	expect(t, do(t, dir, "edit", `{"path":"f","edits":[`+many+`]}`).text(),
+		"-32602 args.edits: has 101 elements, at most 100 may be")
 }
 
 // An edition and the one that takes it back leave the file as it was, its diff
@@ -425,7 +492,8 @@ func TestBoundedLists(t *testing.T) {
 		"grep": {`{"pattern":"match"}`, 501, "matches.txt:1: match\n", "\nmatches.txt:500: match\n[and 200 more]"},
 	} {
 		text := do(t, dir, op, c.args).text()
-		if n := strings.Count(text, "\n") + 1; n != c.lines || !strings.HasPrefix(text, c.first) || !strings.HasSuffix(text, c.end) {
+		if n := strings.Count(text, "\n") + 1; n != c.lines || !strings.HasPrefix(text, c.first) ||
+			!strings.HasSuffix(text, c.end) {
 			t.Errorf("%s: got %d lines, %.60q … %q", op, n, text, text[max(0, len(text)-60):])
 		}
 	}
@@ -434,10 +502,13 @@ func TestBoundedLists(t *testing.T) {
 // repo is a working copy with things to ignore.
 func repo(t *testing.T) string {
 	dir := files(t, map[string]string{
-		".git/config": "", ".git/info/exclude": "secret.txt\n", ".gitignore": "# a comment\n*.log\n!keep.log\nbuild/\n/only-here\n\n",
-		"main.go": "package main // TODO\n", "a.log": "TODO\n", "keep.log": "TODO\n", "secret.txt": "TODO\n", "only-here": "TODO\n",
+		".git/config": "", ".git/info/exclude": "secret.txt\n",
+		".gitignore": "# a comment\n*.log\n!keep.log\nbuild/\n/only-here\n\n",
+		"main.go":    "package main // TODO\n", "a.log": "TODO\n", "keep.log": "TODO\n", "secret.txt": "TODO\n",
+		"only-here":    "TODO\n",
 		"build/out.go": "// TODO\n", "sub/.gitignore": "*.tmp\r\n!b.log\n", "sub/a.tmp": "TODO\n", "sub/b.log": "TODO\n",
-		"sub/only-here": "x\n", "sub/deep/x.go": "one\ntwo TODO\n", "other/a.tmp": "todo\n", "bin": "TODO\x00\n", "Ünï.go": "TODO\n",
+		"sub/only-here": "x\n", "sub/deep/x.go": "one\ntwo TODO\n", "other/a.tmp": "todo\n", "bin": "TODO\x00\n",
+		"Ünï.go": "TODO\n",
 	})
 	must(t, os.Symlink("sub", filepath.Join(dir, "link")))
 	return dir
@@ -469,7 +540,8 @@ func TestFind(t *testing.T) {
 	} {
 		t.Run(c.args, func(t *testing.T) { expect(t, do(t, dir, "find", c.args).text(), c.want) })
 	}
-	expect(t, do(t, "/", "find", map[string]any{"pattern": "x.go", "path": dir}).text(), filepath.Join(dir, "sub/deep/x.go"))
+	expect(t, do(t, "/", "find", map[string]any{"pattern": "x.go", "path": dir}).text(),
+		filepath.Join(dir, "sub/deep/x.go"))
 }
 
 // What is left out is what git leaves out.
@@ -479,15 +551,22 @@ func TestIgnoreAsGitDoes(t *testing.T) {
 		t.Skip(err)
 	}
 	for _, rules := range []string{
-		"", "*", "*.o\n", "/*\n!/src\n", "*\n!*/\n!*.go\n", "*.o\n/*\n!/lib\n", "src/\n", "src\n!src/a.go\n", "src/*\n!src/a.go\n", "**/deep\n",
-		"src/**/x.o", "/a.go\n", "lib/deep/\n*.go\n!lib/\n", "\\#odd\n\\!odd\n", "a.go \n*.[oc]\n", "deep/x.?\n", "!a.go\n*.go\n", "sub*/\n", "lib/**\n",
+		"", "*", "*.o\n", "/*\n!/src\n", "*\n!*/\n!*.go\n", "*.o\n/*\n!/lib\n", "src/\n", "src\n!src/a.go\n",
+		"src/*\n!src/a.go\n", "**/deep\n",
+		"src/**/x.o", "/a.go\n", "lib/deep/\n*.go\n!lib/\n", "\\#odd\n\\!odd\n", "a.go \n*.[oc]\n", "deep/x.?\n",
+		"!a.go\n*.go\n", "sub*/\n", "lib/**\n",
 	} {
 		dir := files(t, map[string]string{
-			".gitignore": rules, "a.go": "", "b.o": "", "#odd": "", "!odd": "", "src/a.go": "", "src/b.o": "", "src/deep/x.o": "", "src/deep/deep/a.go": "",
-			"lib/a.go": "", "lib/deep/x.c": "", "lib/deep/a.go": "", "lib/.gitignore": "!x.c\n/a.go\n", "sub/src/a.go": "", "subst": "",
+			".gitignore": rules, "a.go": "", "b.o": "", "#odd": "", "!odd": "", "src/a.go": "", "src/b.o": "",
+			"src/deep/x.o": "", "src/deep/deep/a.go": "",
+			"lib/a.go": "", "lib/deep/x.c": "", "lib/deep/a.go": "", "lib/.gitignore": "!x.c\n/a.go\n", "sub/src/a.go": "",
+			"subst": "",
 		})
 		run := func(args ...string) string {
-			cmd := exec.Command(git, append([]string{"-C", dir, "-c", "core.excludesFile=/dev/null", "-c", "core.quotePath=false"}, args...)...)
+			cmd := exec.Command(git, append([]string{
+				"-C", dir, "-c", "core.excludesFile=/dev/null", "-c",
+				"core.quotePath=false",
+			}, args...)...)
 			cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "HOME="+dir, "XDG_CONFIG_HOME="+dir)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
@@ -513,9 +592,13 @@ func TestIgnoreAsGitDoes(t *testing.T) {
 
 func TestGrep(t *testing.T) {
 	dir := repo(t)
-	must(t, os.WriteFile(filepath.Join(dir, "wide.txt"), []byte(strings.Repeat("ä", 5000)+"NEEDLE"+strings.Repeat("z", 5000)+"\r\nNEEDLE \xff\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "wide.txt"),
+		[]byte(strings.Repeat("ä", 5000)+"NEEDLE"+strings.Repeat("z", 5000)+"\r\nNEEDLE \xff\n"), 0o600))
 	for _, c := range []struct{ args, want string }{
-		{`{"pattern":"TODO"}`, "keep.log:1: TODO\nmain.go:1: package main // TODO\nsub/b.log:1: TODO\nsub/deep/x.go:2: two TODO\nÜnï.go:1: TODO"},
+		{
+			`{"pattern":"TODO"}`,
+			"keep.log:1: TODO\nmain.go:1: package main // TODO\nsub/b.log:1: TODO\nsub/deep/x.go:2: two TODO\nÜnï.go:1: TODO",
+		},
 		{`{"pattern":"(?i)^todo$","glob":"*.tmp"}`, "other/a.tmp:1: todo"},
 		{`{"pattern":"TODO","glob":"*.go"}`, "main.go:1: package main // TODO\nsub/deep/x.go:2: two TODO\nÜnï.go:1: TODO"},
 		{`{"pattern":"TODO","glob":"sub/**"}`, "sub/b.log:1: TODO\nsub/deep/x.go:2: two TODO"},
@@ -524,7 +607,8 @@ func TestGrep(t *testing.T) {
 		{`{"pattern":"TODO","path":"a.log"}`, "a.log:1: TODO"},
 		{`{"pattern":"TODO","path":"bin"}`, "failed: bin is binary and was not searched"},
 		{`{"pattern":"nowhere to be found"}`, "[no line fits]"},
-		{`{"pattern":"NEEDLE","path":"wide.txt"}`, "wide.txt:1: …" + strings.Repeat("ä", 100) + "NEEDLE" + strings.Repeat("z", 294) + "…\nwide.txt:2: NEEDLE \uFFFD"},
+		{`{"pattern":"NEEDLE","path":"wide.txt"}`, "wide.txt:1: …" + strings.Repeat("ä", 100) + "NEEDLE" +
+			strings.Repeat("z", 294) + "…\nwide.txt:2: NEEDLE \uFFFD"},
 		{`{"pattern":"x","path":"nowhere"}`, "failed: nowhere does not exist"},
 	} {
 		t.Run(c.args, func(t *testing.T) { expect(t, do(t, dir, "grep", c.args).text(), c.want) })
@@ -550,10 +634,12 @@ func FuzzLines(f *testing.F) {
 				t.Fatalf("line %d: %v", i, err)
 			}
 			bare := strings.TrimSuffix(strings.TrimSuffix(whole, "\n"), "\r")
-			if string(line) != bare[:min(len(bare), keep)] || size < len(bare) || size > len(whole) || size == len(line) != (len(bare) <= keep) {
+			if string(line) != bare[:min(len(bare), keep)] || size < len(bare) || size > len(whole) ||
+				size == len(line) != (len(bare) <= keep) {
 				t.Fatalf("got %q of %d, want %q of %d, at most %d", line, size, bare, len(bare), keep)
 			}
-			if at := len(line) / 2; !utf8.ValidString(around(line, at, size)) || utf8.RuneCountInString(around(line, at, size)) > shownMatch+2 {
+			if at := len(line) / 2; !utf8.ValidString(around(line, at, size)) || utf8.RuneCountInString(around(line, at, size)) >
+				shownMatch+2 {
 				t.Fatalf("got %q", around(line, at, size))
 			}
 			if row, err := shownLine(1, line, size); err == nil && !utf8.ValidString(row) {
@@ -570,7 +656,8 @@ func FuzzLines(f *testing.F) {
 func TestContextTimeout(t *testing.T) {
 	dir := repo(t)
 	for _, op := range []string{"find", "grep"} {
-		all := serveLines(t, dir, `{"jsonrpc":"2.0","id":7,"method":"execute","params":{"operation":"`+op+`","args":{"pattern":"x"},"context":{"timeout":"1ns"}}}`)
+		all := serveLines(t, dir, `{"jsonrpc":"2.0","id":7,"method":"execute","params":{"operation":"`+op+
+			`","args":{"pattern":"x"},"context":{"timeout":"1ns"}}}`)
 		if len(all) != 1 || all[0].Error == nil || all[0].Error.Code != operationTimeout {
 			t.Errorf("%s: got %+v, want code %d", op, all, operationTimeout)
 		}

@@ -213,7 +213,9 @@ func examine(t *testing.T, d tooltest.Descriptor, o Options) (findings []Finding
 	return examineContext(t, t.Context(), d, o)
 }
 
-func examineContext(t *testing.T, ctx context.Context, d tooltest.Descriptor, o Options) (findings []Finding, workdir string, err error) {
+func examineContext(t *testing.T, ctx context.Context, d tooltest.Descriptor, o Options) (findings []Finding,
+	workdir string, err error,
+) {
 	t.Helper()
 	dir, workdir := t.TempDir(), t.TempDir()
 	d.Write(t, dir)
@@ -265,11 +267,18 @@ func TestAToolIsToldExactlyWhatItDoesWrong(t *testing.T) {
 		"narratoria: nothing":            {script(`{"version":"0","type":"log","level":"info","message":"hm"}`, done), nil},
 		"narratoria: does not read":      {tooltest.New(t, "t", "narratoria", "deaf"), nil},
 		"narratoria: ends with status 3": {script(done).Env(fault, "yes"), []*clause{nExit}},
-		"narratoria: no done":            {script(`{"version":"0","type":"log","level":"info","message":"hm"}`), []*clause{nOneDone}},
-		"narratoria: never ends":         {tooltest.New(t, "t", "narratoria", "mute").Set("timeout", "100ms"), []*clause{nTime}},
-		"narratoria: stays after done":   {tooltest.New(t, "t", "narratoria", "lingerer"), []*clause{nPrompt}},
-		"narratoria: strict":             {tooltest.New(t, "t", "narratoria", "strict"), []*clause{nFuture}},
-		"narratoria: long line":          {script(`{"version":"0","x":"`+strings.Repeat("x", 5000)+`"}`, done).Set("max_output", 1000), []*clause{nLong}},
+		"narratoria: no done": {
+			script(`{"version":"0","type":"log","level":"info","message":"hm"}`),
+			[]*clause{nOneDone},
+		},
+		"narratoria: never ends": {
+			tooltest.New(t, "t", "narratoria", "mute").Set("timeout", "100ms"),
+			[]*clause{nTime},
+		},
+		"narratoria: stays after done": {tooltest.New(t, "t", "narratoria", "lingerer"), []*clause{nPrompt}},
+		"narratoria: strict":           {tooltest.New(t, "t", "narratoria", "strict"), []*clause{nFuture}},
+		"narratoria: long line": {script(`{"version":"0","x":"`+strings.Repeat("x", 5000)+`"}`, done).
+			Set("max_output", 1000), []*clause{nLong}},
 
 		"gevals: nothing":                    {fake("gevals", "gevals", ""), nil},
 		"gevals: dies of initialize":         {fake("gevals", "gevals", "initialize"), []*clause{gInit}},
@@ -301,7 +310,10 @@ func TestAToolIsToldExactlyWhatItDoesWrong(t *testing.T) {
 		"module: has an error of one string": {fake("module", "module", "error"), []*clause{mInvoke}},
 		"module: crashes":                    {fake("module", "module", "crash"), []*clause{mTwice}},
 		"module over jsonrpc: nothing":       {fake("module", "jsonrpc", "").Set("framing", "jsonrpc"), nil},
-		"module over jsonrpc: is not well":   {fake("module", "jsonrpc", "health").Set("framing", "jsonrpc"), []*clause{mHealth}},
+		"module over jsonrpc: is not well": {
+			fake("module", "jsonrpc", "health").Set("framing", "jsonrpc"),
+			[]*clause{mHealth},
+		},
 		"module over jsonrpc: another framing": {
 			fake("module", "module", "").Set("framing", "jsonrpc"), []*clause{mReply},
 		},
@@ -315,7 +327,8 @@ func TestAToolIsToldExactlyWhatItDoesWrong(t *testing.T) {
 				t.Errorf("failures (-want +got):\n%s", d)
 			}
 			for _, f := range findings {
-				if f.Status == Fail && (f.Seen == "" || f.Fix == "") || f.Status == Skip && f.Seen == "" || strings.Contains(f.Seen, "\n") {
+				if f.Status == Fail && (f.Seen == "" || f.Fix == "") || f.Status == Skip && f.Seen == "" ||
+					strings.Contains(f.Seen, "\n") {
 					t.Errorf("says too little: %+v", f)
 				}
 			}
@@ -334,7 +347,9 @@ func TestNoOperationIsCalledUnlessAskedFor(t *testing.T) {
 			if calls := tooltest.Lines(t, filepath.Join(workdir, "trace")); len(calls) > 0 {
 				t.Errorf("got %d calls, want none", len(calls))
 			}
-			if !slices.ContainsFunc(findings, func(f Finding) bool { return f.Status == Skip && strings.Contains(f.Seen, "--operation") }) {
+			if !slices.ContainsFunc(findings, func(f Finding) bool {
+				return f.Status == Skip && strings.Contains(f.Seen, "--operation")
+			}) {
 				t.Error("nobody is told how to have an operation called")
 			}
 		})
@@ -365,13 +380,41 @@ func TestWhatCannotBeCheckedSaysWhy(t *testing.T) {
 		options Options
 		want    string
 	}{
-		"narratoria without a program": {tooltest.New(t, "t", "narratoria", "").Set("transport", missing), Options{}, "no such file"},
-		"gevals without a program":     {tooltest.New(t, "t", "gevals", "").Set("transport", missing), Options{}, "no such file"},
-		"module without a program":     {tooltest.New(t, "t", "module", "").Set("transport", missing), Options{}, "no such file"},
-		"module that does not listen":  {tooltest.New(t, "t", "module", "").Set("transport", closed), Options{}, "cannot reach"},
-		"no such operation":            {tooltest.New(t, "t", "gevals", "gevals"), Options{Operation: "fly"}, `no operation "fly"; there are: run`},
-		"wrong arguments":              {tooltest.New(t, "t", "gevals", "gevals"), Options{Operation: "run", Args: jsontext.Value(`{"n":"x"}`)}, "want integer"},
-		"a sandbox we do not have":     {tooltest.New(t, "t", "gevals", "gevals").Set("sandbox", "workdir"), Options{}, "sandbox"},
+		"narratoria without a program": {
+			tooltest.New(t, "t", "narratoria", "").Set("transport", missing),
+			Options{},
+			"no such file",
+		},
+		"gevals without a program": {
+			tooltest.New(t, "t", "gevals", "").Set("transport", missing),
+			Options{},
+			"no such file",
+		},
+		"module without a program": {
+			tooltest.New(t, "t", "module", "").Set("transport", missing),
+			Options{},
+			"no such file",
+		},
+		"module that does not listen": {
+			tooltest.New(t, "t", "module", "").Set("transport", closed),
+			Options{},
+			"cannot reach",
+		},
+		"no such operation": {
+			tooltest.New(t, "t", "gevals", "gevals"),
+			Options{Operation: "fly"},
+			`no operation "fly"; there are: run`,
+		},
+		"wrong arguments": {
+			tooltest.New(t, "t", "gevals", "gevals"),
+			Options{Operation: "run", Args: jsontext.Value(`{"n":"x"}`)},
+			"want integer",
+		},
+		"a sandbox we do not have": {
+			tooltest.New(t, "t", "gevals", "gevals").Set("sandbox", "workdir"),
+			Options{},
+			"sandbox",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			findings, _, err := examine(t, c.tool, c.options)
@@ -391,7 +434,8 @@ func TestAnAbortedCheckLeavesNothingBehind(t *testing.T) {
 		released()
 	}()
 	d := tooltest.New(t, "t", "narratoria", "mute").Env(tooltest.FIFO, fifo)
-	d.Set("transport", map[string]any{"type": "stdio", "command": []string{"sh", "-c", `exec 9>"$` + tooltest.FIFO + `"; sleep 3600`}})
+	d.Set("transport", map[string]any{"type": "stdio", "command": []string{"sh", "-c", `exec 9>"$` + tooltest.FIFO +
+		`"; sleep 3600`}})
 	if _, _, err := examineContext(t, ctx, d, Options{All: true}); err == nil || !strings.Contains(err.Error(), "enough") {
 		t.Errorf("got %v, want the reason for the abort", err)
 	}
@@ -400,19 +444,22 @@ func TestAnAbortedCheckLeavesNothingBehind(t *testing.T) {
 func TestAModuleOverHTTP(t *testing.T) {
 	t.Chdir(t.TempDir()) // its server is this process, and notes its calls
 	serve := func(t *testing.T, l net.Listener, status int) {
-		s := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			var body struct{ Op string }
-			if err := json.NewDecoder(r.Body).Decode(&body); err != nil || r.Method != http.MethodPost {
-				w.WriteHeader(http.StatusBadRequest)
-				return
-			}
-			reply, _ := moduleAnswer(strings.TrimPrefix(r.URL.Path, "/"), body.Op)
-			if body.Op == "run" {
-				reply = `{"ok":true,"result":{}}`
-			}
-			w.WriteHeader(status)
-			_, _ = io.WriteString(w, reply)
-		})}}
+		s := &httptest.Server{
+			Listener: l,
+			Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var body struct{ Op string }
+				if err := json.NewDecoder(r.Body).Decode(&body); err != nil || r.Method != http.MethodPost {
+					w.WriteHeader(http.StatusBadRequest)
+					return
+				}
+				reply, _ := moduleAnswer(strings.TrimPrefix(r.URL.Path, "/"), body.Op)
+				if body.Op == "run" {
+					reply = `{"ok":true,"result":{}}`
+				}
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, reply)
+			})},
+		}
 		s.Start()
 		t.Cleanup(s.Close)
 	}

@@ -44,7 +44,10 @@ func (r *runner) start(ctx context.Context) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &child{mark: marker + "=" + rand.Text(), lines: make(chan []byte), left: make(chan struct{}), looked: make(chan struct{})}
+	c := &child{
+		mark: marker + "=" + rand.Text(), lines: make(chan []byte), left: make(chan struct{}),
+		looked: make(chan struct{}),
+	}
 	cmd.Env = append(slices.Clone(cmd.Env), c.mark)
 	if c.proc, err = tool.Start(ctx, r.supervisor, cmd); err != nil {
 		return nil, err

@@ -66,7 +66,9 @@ func (l *pipeLink) ask(ctx context.Context, method string, inv *invoke, limit ti
 	return reply, nil
 }
 
-func (l *pipeLink) exchange(ctx context.Context, method string, inv *invoke, limit time.Duration) (jsontext.Value, error) {
+func (l *pipeLink) exchange(ctx context.Context, method string, inv *invoke, limit time.Duration) (jsontext.Value,
+	error,
+) {
 	if l.jsonrpc {
 		return l.call(ctx, method, inv, limit)
 	}

@@ -16,27 +16,62 @@ import (
 // The clauses of the Model Context Protocol 2025-11-25 over stdio.
 var (
 	sRPC = rpcClauses{
-		json:    &clause{"MCP Transports: stdio", "every line of stdout is one JSON-RPC message", "print nothing else to stdout; text for people goes to stderr"},
-		utf8:    &clause{"MCP Transports: stdio", "stdout is UTF-8", "encode as UTF-8, whatever the locale says"},
-		long:    &clause{"tools.md Limits", "no line is longer than max_output", "return a link to large data, or raise max_output"},
-		version: &clause{"MCP Messages", `every message has "jsonrpc":"2.0"`, `put "jsonrpc":"2.0" into every message, notifications too`},
-		id:      &clause{"MCP Messages", "every request has one response, with its id as the number it was", "echo id as it came, and do not answer notifications"},
-		either:  &clause{"MCP Messages", "a response has a result or an error, not both", "leave the other one out; null counts as being there"},
-		fault:   &clause{"MCP Messages", "an error has a code and a message", "code is a whole number, message a string"},
+		json: &clause{
+			"MCP Transports: stdio", "every line of stdout is one JSON-RPC message",
+			"print nothing else to stdout; text for people goes to stderr",
+		},
+		utf8: &clause{"MCP Transports: stdio", "stdout is UTF-8", "encode as UTF-8, whatever the locale says"},
+		long: &clause{
+			"tools.md Limits", "no line is longer than max_output",
+			"return a link to large data, or raise max_output",
+		},
+		version: &clause{
+			"MCP Messages", `every message has "jsonrpc":"2.0"`,
+			`put "jsonrpc":"2.0" into every message, notifications too`,
+		},
+		id: &clause{
+			"MCP Messages", "every request has one response, with its id as the number it was",
+			"echo id as it came, and do not answer notifications",
+		},
+		either: &clause{
+			"MCP Messages", "a response has a result or an error, not both",
+			"leave the other one out; null counts as being there",
+		},
+		fault: &clause{"MCP Messages", "an error has a code and a message", "code is a whole number, message a string"},
 	}
-	sInit   = &clause{"MCP Lifecycle", "initialize is answered within 10s with protocolVersion, capabilities and serverInfo", "answer first and prepare later; do not fail without a key"}
-	sTools  = &clause{"MCP Tools", "tools/list names tools, each once, in an array", "offer the capability tools, and answer tools/list with tools and, if there is more, nextCursor"}
-	sSchema = &clause{"MCP Tools", "the inputSchema of every tool is a JSON Schema of an object", `write {"type":"object"} for a tool without arguments`}
-	sMethod = &clause{"MCP Messages", "an unknown method is error -32601", "answer it with the error and go on reading; a newer client asks for server/discover first"}
-	sPing   = &clause{"MCP Ping", "ping is answered", "answer it with an empty result at any time, while tools run, too"}
-	sExit   = &clause{"MCP Lifecycle: Shutdown", "the end of stdin ends the process within 2s", "exit when stdin does"}
-	sLeft   = &clause{"tools.md Limits", "nothing is left running", "wait for your children before you exit, and start no daemons"}
+	sInit = &clause{
+		"MCP Lifecycle",
+		"initialize is answered within 10s with protocolVersion, capabilities and serverInfo",
+		"answer first and prepare later; do not fail without a key",
+	}
+	sTools = &clause{
+		"MCP Tools", "tools/list names tools, each once, in an array",
+		"offer the capability tools, and answer tools/list with tools and, if there is more, nextCursor",
+	}
+	sSchema = &clause{
+		"MCP Tools", "the inputSchema of every tool is a JSON Schema of an object",
+		`write {"type":"object"} for a tool without arguments`,
+	}
+	sMethod = &clause{
+		"MCP Messages", "an unknown method is error -32601",
+		"answer it with the error and go on reading; a newer client asks for server/discover first",
+	}
+	sPing = &clause{"MCP Ping", "ping is answered", "answer it with an empty result at any time, while tools run, too"}
+	sExit = &clause{"MCP Lifecycle: Shutdown", "the end of stdin ends the process within 2s", "exit when stdin does"}
+	sLeft = &clause{
+		"tools.md Limits", "nothing is left running",
+		"wait for your children before you exit, and start no daemons",
+	}
 
-	sResult = &clause{"MCP Tools", "the result of a tool has content, an array of objects with a type", `{"content":[{"type":"text","text":"…"}]}; a failure has "isError":true beside it`}
+	sResult = &clause{
+		"MCP Tools", "the result of a tool has content, an array of objects with a type",
+		`{"content":[{"type":"text","text":"…"}]}; a failure has "isError":true beside it`,
+	}
 )
 
 var mcpClauses = []*clause{
-	sInit, sTools, sSchema, sRPC.json, sRPC.utf8, sRPC.long, sRPC.version, sRPC.id, sRPC.either, sRPC.fault, sMethod, sPing, sExit, sLeft,
+	sInit, sTools, sSchema, sRPC.json, sRPC.utf8, sRPC.long, sRPC.version, sRPC.id, sRPC.either, sRPC.fault, sMethod,
+	sPing, sExit, sLeft,
 }
 
 // maxPages is how many pages of tools the daemon reads.
@@ -72,7 +107,9 @@ func (r *runner) mcp(ctx context.Context) ([]Finding, error) {
 // ask sends a request and reads until its response; why says what went wrong.
 func (m *mcpRun) ask(ctx context.Context, method string, params any) (x *exchange, why string) {
 	m.id++
-	x = &exchange{sheet: m.sheet, rules: sRPC, id: m.id, mayAsk: true, notify: func(string, jsontext.Value) string { return "" }}
+	x = &exchange{sheet: m.sheet, rules: sRPC, id: m.id, mayAsk: true, notify: func(string, jsontext.Value) string {
+		return ""
+	}}
 	err := m.send(wire{"2.0", x.id, method, params})
 	if err == nil {
 		limit := startTime
@@ -92,7 +129,10 @@ func (m *mcpRun) ask(ctx context.Context, method string, params any) (x *exchang
 func (m *mcpRun) lifecycle(ctx context.Context) (called []Finding, err error) {
 	type none = struct{}
 	x, why := m.ask(ctx, "initialize", map[string]any{
-		"protocolVersion": "2025-11-25", "capabilities": none{}, "clientInfo": map[string]string{"name": "noused", "version": "check"},
+		"protocolVersion": "2025-11-25", "capabilities": none{}, "clientInfo": map[string]string{
+			"name":    "noused",
+			"version": "check",
+		},
 	})
 	result, ok := object(x.result)
 	if !m.sheet.test(sInit, first(why, ifNot(ok, "the answer is "+quote(tool.Shorten(x.result))+" "+x.code),

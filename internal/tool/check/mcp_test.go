@@ -26,7 +26,8 @@ func mcpAnswer(line string) (string, bool) {
 	case broken("info") && m.Method == "initialize":
 		return reply(`{"protocolVersion":"2025-11-25","capabilities":{}}`)
 	case broken("twice") && m.Method == "tools/list":
-		return reply(`{"tools":[{"name":"run","inputSchema":{"type":"object"}},{"name":"run","inputSchema":{"type":"object"}}]}`)
+		return reply(
+			`{"tools":[{"name":"run","inputSchema":{"type":"object"}},{"name":"run","inputSchema":{"type":"object"}}]}`)
 	case broken("pages") && m.Method == "tools/list":
 		return reply(fmt.Sprintf(`{"tools":[],"nextCursor":"after %d"}`, *m.ID))
 	case broken("schema") && m.Method == "tools/list":

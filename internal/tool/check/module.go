@@ -19,20 +19,53 @@ import (
 var (
 	mReply = &clause{
 		"amplifier §2", "every request has one reply, a JSON object in UTF-8, within its time",
-		"over stdio: loop over stdin, one line in, one line out, nothing else on stdout, flush; over http: answer POST with status 200",
+		"over stdio: loop over stdin, one line in, one line out, nothing else on stdout, flush; over http: answer POST " +
+			"with status 200",
 	}
 	mHealth   = &clause{"amplifier §2", `health says {"status":"ok"} within 2s`, "answer health without doing any work"}
-	mDescribe = &clause{"amplifier §2", "describe has name, version, kind, capabilities, inputs and outputs", "name, version and kind are strings, capabilities an array of strings, inputs and outputs objects, {} if there is nothing to say"}
-	mKind     = &clause{"amplifier §1", "describe has the kind of the descriptor", "make the two the same: the daemon goes by the descriptor"}
-	mSchemas  = &clause{"amplifier §2", "inputs and outputs are JSON Schemas by operation, or one schema where there is one operation", "write {\"operation\":{\"type\":\"object\",…}}"}
-	mUnknown  = &clause{"amplifier §4", "an unknown op is ok:false with code unsupported_op", `answer {"ok":false,"error":{"code":"unsupported_op","message":"…"}}`}
-	mInvoke   = &clause{"amplifier §2", "invoke says ok:true with a result, or ok:false with an error", "put what you have to say into result; null is a result"}
-	mError    = &clause{"amplifier §4", "an error has a code and a message", "both are strings that are not empty; details, if any, an object"}
-	mTwice    = &clause{"amplifier §2", "one invoke after another is answered, each within timeout", "do not exit after a call"}
-	mShape    = &clause{"tools.md Modules", "the result has the shape of the module's kind", "see the table of kinds"}
-	mAck      = &clause{"amplifier §2", "on_event is acknowledged within 2s", "queue the event, answer, and work on it later"}
-	mSurplus  = &clause{"amplifier §2", "nothing is said that was not asked for", "one line of stdout for each request; text for people goes to stderr"}
-	mLeft     = &clause{"tools.md Limits", "nothing is left running", "wait for your children before you exit, and start no daemons"}
+	mDescribe = &clause{
+		"amplifier §2", "describe has name, version, kind, capabilities, inputs and outputs",
+		"name, version and kind are strings, capabilities an array of strings, inputs and outputs objects, {} if there is " +
+			"nothing to say",
+	}
+	mKind = &clause{
+		"amplifier §1", "describe has the kind of the descriptor",
+		"make the two the same: the daemon goes by the descriptor",
+	}
+	mSchemas = &clause{
+		"amplifier §2",
+		"inputs and outputs are JSON Schemas by operation, or one schema where there is one operation",
+		"write {\"operation\":{\"type\":\"object\",…}}",
+	}
+	mUnknown = &clause{
+		"amplifier §4", "an unknown op is ok:false with code unsupported_op",
+		`answer {"ok":false,"error":{"code":"unsupported_op","message":"…"}}`,
+	}
+	mInvoke = &clause{
+		"amplifier §2", "invoke says ok:true with a result, or ok:false with an error",
+		"put what you have to say into result; null is a result",
+	}
+	mError = &clause{
+		"amplifier §4", "an error has a code and a message",
+		"both are strings that are not empty; details, if any, an object",
+	}
+	mTwice = &clause{
+		"amplifier §2", "one invoke after another is answered, each within timeout",
+		"do not exit after a call",
+	}
+	mShape = &clause{"tools.md Modules", "the result has the shape of the module's kind", "see the table of kinds"}
+	mAck   = &clause{
+		"amplifier §2", "on_event is acknowledged within 2s",
+		"queue the event, answer, and work on it later",
+	}
+	mSurplus = &clause{
+		"amplifier §2", "nothing is said that was not asked for",
+		"one line of stdout for each request; text for people goes to stderr",
+	}
+	mLeft = &clause{
+		"tools.md Limits", "nothing is left running",
+		"wait for your children before you exit, and start no daemons",
+	}
 )
 
 // mRPC are the clauses of framing jsonrpc; what they find is told as mReply.
@@ -58,12 +91,18 @@ var samples = map[string]struct {
 	op   string
 	args string
 }{
-	"agent":        {"run", `{"goal":"say hello","inputs":{}}`},
-	"provider":     {"generate", `{"messages":[{"role":"user","text":"hello"}],"tools":[],"system":"be brief"}`},
-	"context":      {"transform", `{"messages":[{"role":"user","text":"hello"},{"role":"assistant","text":"hello to you"}]}`},
+	"agent":    {"run", `{"goal":"say hello","inputs":{}}`},
+	"provider": {"generate", `{"messages":[{"role":"user","text":"hello"}],"tools":[],"system":"be brief"}`},
+	"context": {
+		"transform",
+		`{"messages":[{"role":"user","text":"hello"},{"role":"assistant","text":"hello to you"}]}`,
+	},
 	"orchestrator": {"before_turn", `{"input":"hello","state":{}}`},
-	"hook": {"on_event", `{"id":"0199d9b0-0000-7000-8000-000000000000","ts":1760000000.5,"event":"session:start","component":"session",` +
-		`"module":null,"status":null,"duration_ms":null,"data":{},"error":null,"session_id":"check","request_id":null,"span_id":null}`},
+	"hook": {
+		"on_event",
+		`{"id":"0199d9b0-0000-7000-8000-000000000000","ts":1760000000.5,"event":"session:start","component":"session",` +
+			`"module":null,"status":null,"duration_ms":null,"data":{},"error":null,"session_id":"check","request_id":null,"span_id":null}`,
+	},
 }
 
 // checkHealth reads the reply to health.
@@ -153,10 +192,12 @@ func checkInvoke(s *sheet, reply jsontext.Value) outcome {
 	case needBool(m, "ok") != "":
 		s.fail(mInvoke, "%s", needBool(m, "ok"))
 	case m["ok"].Kind() == 't':
-		s.test(mInvoke, first(ifNot(hasResult, "ok is true and there is no result"), ifNot(!given(m["error"]), "ok is true and there is an error")))
+		s.test(mInvoke, first(ifNot(hasResult, "ok is true and there is no result"),
+			ifNot(!given(m["error"]), "ok is true and there is an error")))
 	default:
 		e, ok := object(m["error"])
-		s.test(mInvoke, first(ifNot(ok, "ok is false and error is "+quote(tool.Shorten(m["error"]))), ifNot(!given(result), "ok is false and there is a result")))
+		s.test(mInvoke, first(ifNot(ok, "ok is false and error is "+quote(tool.Shorten(m["error"]))),
+			ifNot(!given(result), "ok is false and there is a result")))
 		if ok {
 			s.test(mError, first(needText(e, "code"), needText(e, "message"), mayDetails(e)))
 		}
@@ -195,7 +236,8 @@ func checkShape(s *sheet, kind string, result jsontext.Value) {
 	case kind == "orchestrator":
 		_, input := m["input"]
 		_, reject := m["reject"]
-		reason = first(ifNot(input != reject, "want either input or reject: "+quote(tool.Shorten(result))), mayText(m, "reject"))
+		reason = first(ifNot(input != reject, "want either input or reject: "+quote(tool.Shorten(result))),
+			mayText(m, "reject"))
 		if reason == "" && input {
 			reason = needText(m, "input")
 		}

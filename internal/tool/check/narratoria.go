@@ -27,29 +27,72 @@ var (
 		"narratoria §2.2", "every line of stdout is one JSON object",
 		"print events only to stdout, one object a line; text for people goes to stderr",
 	}
-	nUTF8    = &clause{"narratoria §2.3", "stdout is UTF-8", "encode as UTF-8, whatever the locale says"}
-	nLong    = &clause{"tools.md Limits", "no line is longer than max_output", "write large data to a file and announce it as an asset, or raise max_output"}
-	nVersion = &clause{"narratoria §3", `version is the string "0" in every event`, `put "version":"0" into every event: a string, not the number 0`}
-	nType    = &clause{"narratoria §3, §5.2", "every type is log, state_patch, asset, ui_event, error or done", "use these types only; what is yours goes into further fields"}
+	nUTF8 = &clause{"narratoria §2.3", "stdout is UTF-8", "encode as UTF-8, whatever the locale says"}
+	nLong = &clause{
+		"tools.md Limits", "no line is longer than max_output",
+		"write large data to a file and announce it as an asset, or raise max_output",
+	}
+	nVersion = &clause{
+		"narratoria §3", `version is the string "0" in every event`,
+		`put "version":"0" into every event: a string, not the number 0`,
+	}
+	nType = &clause{
+		"narratoria §3, §5.2", "every type is log, state_patch, asset, ui_event, error or done",
+		"use these types only; what is yours goes into further fields",
+	}
 	nOptions = &clause{
 		"narratoria §3", "requestId is the one of the call, timestamp is ISO 8601, where they are given",
 		"echo requestId as it came, write timestamps like 2026-01-31T12:00:00Z, or leave both out",
 	}
-	nLog     = &clause{"narratoria §4.1", "log has a level and a message", "level is debug, info, warn or error; message is a string that is not empty; fields, if any, an object"}
-	nPatch   = &clause{"narratoria §4.2", "state_patch has a patch that is an object", `send {"patch":{…}}; a value to be removed is null in it`}
-	nAsset   = &clause{"narratoria §4.3", "asset has assetId, kind, mediaType and path", "all four are strings; mediaType is a MIME type like image/png"}
-	nUnique  = &clause{"narratoria §4.3", "every assetId is used once in a call", "give each asset an id of its own"}
-	nFile    = &clause{"narratoria §4.3", "the file of every asset can be read", "write the file before its event; a relative path starts at the working directory"}
-	nUI      = &clause{"narratoria §4.4", "ui_event has an event", "event is a string that is not empty; payload, if any, an object"}
-	nError   = &clause{"narratoria §4.5", "error has errorCode and errorMessage", "both are strings that are not empty; details, if any, an object"}
+	nLog = &clause{
+		"narratoria §4.1", "log has a level and a message",
+		"level is debug, info, warn or error; message is a string that is not empty; fields, if any, an object",
+	}
+	nPatch = &clause{
+		"narratoria §4.2", "state_patch has a patch that is an object",
+		`send {"patch":{…}}; a value to be removed is null in it`,
+	}
+	nAsset = &clause{
+		"narratoria §4.3", "asset has assetId, kind, mediaType and path",
+		"all four are strings; mediaType is a MIME type like image/png",
+	}
+	nUnique = &clause{"narratoria §4.3", "every assetId is used once in a call", "give each asset an id of its own"}
+	nFile   = &clause{
+		"narratoria §4.3", "the file of every asset can be read",
+		"write the file before its event; a relative path starts at the working directory",
+	}
+	nUI = &clause{
+		"narratoria §4.4", "ui_event has an event",
+		"event is a string that is not empty; payload, if any, an object",
+	}
+	nError = &clause{
+		"narratoria §4.5", "error has errorCode and errorMessage",
+		"both are strings that are not empty; details, if any, an object",
+	}
 	nDone    = &clause{"narratoria §4.6", "done has ok, true or false", "ok is a boolean; summary, if any, a string"}
-	nOneDone = &clause{"narratoria §4.6", "there is exactly one done", "print one done as the last event, of failures too: catch what goes wrong and say ok:false"}
-	nLast    = &clause{"narratoria §4.6", "nothing comes after done", "print done last, and end"}
-	nExit    = &clause{"narratoria §5.3", "the exit status is 0", "exit with 0 whenever done was said; a failure of the operation is done with ok:false"}
-	nTime    = &clause{"tools.md Limits", "the call ends within its timeout, whether stdin is read to its end or not at all", "do not wait for more than one line and the end of stdin; or raise timeout"}
-	nPrompt  = &clause{"tools.md Limits", "the process exits within 2s after done", "flush, and exit right after done"}
-	nFuture  = &clause{"narratoria §8", "unknown fields of the input are tolerated", "read the fields you know and leave the rest alone"}
-	nLeft    = &clause{"tools.md Limits", "nothing is left running", "wait for your children before you exit, and start no daemons"}
+	nOneDone = &clause{
+		"narratoria §4.6", "there is exactly one done",
+		"print one done as the last event, of failures too: catch what goes wrong and say ok:false",
+	}
+	nLast = &clause{"narratoria §4.6", "nothing comes after done", "print done last, and end"}
+	nExit = &clause{
+		"narratoria §5.3", "the exit status is 0",
+		"exit with 0 whenever done was said; a failure of the operation is done with ok:false",
+	}
+	nTime = &clause{
+		"tools.md Limits",
+		"the call ends within its timeout, whether stdin is read to its end or not at all",
+		"do not wait for more than one line and the end of stdin; or raise timeout",
+	}
+	nPrompt = &clause{"tools.md Limits", "the process exits within 2s after done", "flush, and exit right after done"}
+	nFuture = &clause{
+		"narratoria §8", "unknown fields of the input are tolerated",
+		"read the fields you know and leave the rest alone",
+	}
+	nLeft = &clause{
+		"tools.md Limits", "nothing is left running",
+		"wait for your children before you exit, and start no daemons",
+	}
 )
 
 var narratoriaClauses = []*clause{
@@ -139,7 +182,8 @@ func (n *narration) asset(ev map[string]jsontext.Value) {
 	id, _ := tool.Text(ev["assetId"])
 	media, _ := tool.Text(ev["mediaType"])
 	path, _ := tool.Text(ev["path"])
-	reason := first(needText(ev, "assetId"), needText(ev, "kind"), needText(ev, "mediaType"), needText(ev, "path"), mayObject(ev, "metadata"))
+	reason := first(needText(ev, "assetId"), needText(ev, "kind"), needText(ev, "mediaType"), needText(ev, "path"),
+		mayObject(ev, "metadata"))
 	if reason == "" {
 		t, _, err := mime.ParseMediaType(media)
 		if major, minor, ok := strings.Cut(t, "/"); err != nil || !ok || major == "" || minor == "" {

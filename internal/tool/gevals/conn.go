@@ -56,7 +56,9 @@ func (c *conn) ignore(m *message) {
 
 // request sends one request and waits for its reply, for the process to end,
 // or for ctx. Logs go to progress, in order. An error is a *[tool.Fault].
-func (c *conn) request(ctx context.Context, method string, params any, progress func(model.ToolUpdate)) (jsontext.Value, error) {
+func (c *conn) request(ctx context.Context, method string, params any, progress func(model.ToolUpdate)) (jsontext.Value,
+	error,
+) {
 	c.nextID++
 	id := c.nextID
 	line, err := jsonx.Marshal(struct {
@@ -97,7 +99,8 @@ func (c *conn) request(ctx context.Context, method string, params any, progress 
 func (c *conn) tooLong(err error, size int) error {
 	var f *tool.Fault
 	if _, ended := c.Exit(); ended && size > sdkLine && errors.As(err, &f) && f.Code == tool.Crashed {
-		f.Message += fmt.Sprintf("; the request was a line of %d bytes, and many extensions cannot read more than %d", size, sdkLine)
+		f.Message += fmt.Sprintf("; the request was a line of %d bytes, and many extensions cannot read more than %d", size,
+			sdkLine)
 	}
 	return err
 }

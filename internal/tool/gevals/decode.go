@@ -136,7 +136,8 @@ func decodeManifest(v jsontext.Value) (*manifest, error) {
 	}
 	m := &manifest{Name: doc.Name, Version: doc.Version}
 	if m.ProtocolVersion, _ = tool.Text(doc.ProtocolVersion); m.ProtocolVersion != protocolVersion {
-		m.Warnings = append(m.Warnings, fmt.Sprintf("protocolVersion is %s, want %q", tool.Shorten(doc.ProtocolVersion), protocolVersion))
+		m.Warnings = append(m.Warnings, fmt.Sprintf("protocolVersion is %s, want %q", tool.Shorten(doc.ProtocolVersion),
+			protocolVersion))
 	}
 	for _, r := range doc.Requires {
 		if r.Command != "" {

@@ -51,7 +51,8 @@ func FuzzDecode(f *testing.F) {
 		`{"jsonrpc":"2.0","id":1,"result":{"name":"n","version":"1","operations":{"a":{"params":{}}},"requires":[{"command":"x"}]}}`,
 		`{"jsonrpc":"2.0","method":"log","params":{"level":"info","message":"hi","data":{}}}`,
 		`{"jsonrpc":"2.0","id":null,"method":"log","params":{"message":7}}`,
-		`{"id":1e0,"error":{"code":-3.2e4}}`, `{"id":1e999,"error":{"code":1e999}}`, `{"id":"1","result":{}}`, `{"id":1,"result":` + nested(maxDepth) + `}`,
+		`{"id":1e0,"error":{"code":-3.2e4}}`, `{"id":1e999,"error":{"code":1e999}}`, `{"id":"1","result":{}}`,
+		`{"id":1,"result":` + nested(maxDepth) + `}`,
 		`{}`, `[]`, `{`, "{\"\xff\":1}", `{"a":1,"a":2}`, "\ufeff{}",
 	} {
 		f.Add([]byte(line))
@@ -80,7 +81,8 @@ func FuzzDecode(f *testing.F) {
 		if isLog := method == "log" && want["id"] == nil && object; m.isLog() != isLog {
 			t.Fatalf("%s: got a log: %v", before, !isLog)
 		} else if isLog {
-			if u := logUpdate(m.Params); !jsontext.Value(u.Update).IsValid() || !utf8.ValidString(u.Delta) || u.Patch != nil || u.Asset != nil {
+			if u := logUpdate(m.Params); !jsontext.Value(u.Update).IsValid() || !utf8.ValidString(u.Delta) || u.Patch != nil ||
+				u.Asset != nil {
 				t.Fatalf("got update %+v", u)
 			}
 		}
@@ -107,7 +109,8 @@ func FuzzDecode(f *testing.F) {
 		r, warnings := decodeResult(result)
 		check(t, r)
 		reply, _ := want["result"].(map[string]any)
-		if success, ok := reply["success"].(bool); r.OK != (ok && success) || ok == (r.Error != nil && r.Error.Code == tool.ProtocolError) {
+		if success, ok := reply["success"].(bool); r.OK != (ok && success) ||
+			ok == (r.Error != nil && r.Error.Code == tool.ProtocolError) {
 			t.Fatalf("%s: got %+v", before, r)
 		} else if outputs, _ := reply["outputs"].(map[string]any); ok && len(r.Outputs) != len(outputs) {
 			t.Fatalf("%s: got outputs %q", before, r.Outputs)

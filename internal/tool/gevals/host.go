@@ -153,7 +153,9 @@ func (h *host) unmet() error {
 
 // Call executes an operation (gevals: Execute). Its timeout does not count the
 // wait for a free process, nor the start of a new one.
-func (h *host) Call(ctx context.Context, op string, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
+func (h *host) Call(ctx context.Context, op string, inv model.Invocation,
+	progress func(model.ToolUpdate),
+) model.ToolResult {
 	if err := h.unmet(); err != nil {
 		return tool.Failure(err)
 	}

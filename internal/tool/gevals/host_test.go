@@ -53,7 +53,9 @@ func mount(t *testing.T, d tooltest.Descriptor, adapt ...func(*host)) *bench {
 	b := &bench{t: t, workdir: t.TempDir(), logged: logged, scenes: []string{d["env"].(map[string]string)["SCRIPT"]}}
 	b.Registry = registry.New(registry.Options{
 		Dirs: []string{dir}, Workdir: b.workdir, OutputDir: t.TempDir(), Environ: environ, Logger: zap.New(core),
-		Dialects: map[string]tool.Dialect{tool.Gevals: func(d *tool.Descriptor, s *proc.Supervisor, log *zap.Logger) tool.Host {
+		Dialects: map[string]tool.Dialect{tool.Gevals: func(d *tool.Descriptor, s *proc.Supervisor,
+			log *zap.Logger,
+		) tool.Host {
 			b.host = Dialect(d, s, log).(*host)
 			for _, f := range adapt {
 				f(b.host)
@@ -163,7 +165,10 @@ func TestTheDaemonsSecretsReachNeitherTheExtensionNorTheLog(t *testing.T) {
 	for _, e := range b.logged.All() {
 		said += e.Message + fmt.Sprint(e.ContextMap())
 	}
-	for _, secret := range []string{"sk-secret", "OPENAI", "ANTHROPIC", "MY_TOKEN", "NOTIFY_SOCKET", "LISTEN_FDS", "WATCHDOG_USEC", "LD_PRELOAD"} {
+	for _, secret := range []string{
+		"sk-secret", "OPENAI", "ANTHROPIC", "MY_TOKEN", "NOTIFY_SOCKET", "LISTEN_FDS",
+		"WATCHDOG_USEC", "LD_PRELOAD",
+	} {
 		if strings.Contains(said, secret) {
 			t.Errorf("%s got out: %s", secret, said)
 		}
@@ -307,7 +312,8 @@ func TestAnIdleExtensionIsShutDownAndStartedAgain(t *testing.T) {
 	b := mount(t, script(t, "").Env(tooltest.FIFO, fifo), func(h *host) { h.pool.Idle = time.Millisecond })
 	b.List(t.Context(), model.Scope{})
 	held()() // it holds the FIFO from its shutdown to its end
-	if sent := tooltest.Lines(t, filepath.Join(b.workdir, trace)); !strings.Contains(sent[len(sent)-1], `"method":"shutdown"`) {
+	if sent := tooltest.Lines(t, filepath.Join(b.workdir, trace)); !strings.Contains(sent[len(sent)-1],
+		`"method":"shutdown"`) {
 		t.Errorf("got %q, want a shutdown", sent)
 	}
 }
@@ -343,7 +349,10 @@ func TestAHundredCallsAcrossTwentyExtensionsAllGetTheirTurn(t *testing.T) {
 		delete(d, "operations")
 		d.Write(t, dir)
 	}
-	b := &bench{t: t, Registry: registry.New(registry.Options{Dirs: []string{dir}, OutputDir: t.TempDir(), Dialects: map[string]tool.Dialect{tool.Gevals: Dialect}})}
+	b := &bench{t: t, Registry: registry.New(registry.Options{
+		Dirs: []string{dir}, OutputDir: t.TempDir(),
+		Dialects: map[string]tool.Dialect{tool.Gevals: Dialect},
+	})}
 	t.Cleanup(func() { b.Close(context.Background()) })
 	var wg sync.WaitGroup
 	for i := range calls {
@@ -369,10 +378,12 @@ func TestTheExampleExtension(t *testing.T) {
 		t.Helper()
 		return reg.Call(t.Context(), tooltest.Invocation(name, args), nil)
 	}
-	if r := call("notes.add", `{"text":"buy lamp\noil"}`); !r.OK || r.Outputs["file"] != filepath.Join(workdir, "notes.md") {
+	if r := call("notes.add", `{"text":"buy lamp\noil"}`); !r.OK || r.Outputs["file"] != filepath.Join(workdir,
+		"notes.md") {
 		t.Fatalf("got %+v", r)
 	}
-	if r := call("notes.find", `{"word":"Lamp"}`); !r.OK || !strings.Contains(r.Text, "[note] buy lamp oil") || r.Outputs["count"] != "1" {
+	if r := call("notes.find", `{"word":"Lamp"}`); !r.OK || !strings.Contains(r.Text, "[note] buy lamp oil") ||
+		r.Outputs["count"] != "1" {
 		t.Errorf("got %+v", r)
 	}
 	if r := call("notes.add", `{}`); r.OK || r.Error.Code != tool.BadRequest {

@@ -35,9 +35,11 @@ func bounded(a *jsonrpc.Response, greeting bool) *jsonrpc.Response {
 	}
 	switch {
 	case greeting && (len(a.Result) > maxGreeting || crowded(a.Result, maxValues/10)):
-		return &jsonrpc.Response{ID: a.ID, Error: tool.Faultf(tool.ProtocolError, "the server's answer to the handshake is too long: at most %d KiB are taken", maxGreeting>>10)}
+		return &jsonrpc.Response{ID: a.ID, Error: tool.Faultf(tool.ProtocolError,
+			"the server's answer to the handshake is too long: at most %d KiB are taken", maxGreeting>>10)}
 	case crowded(a.Result, maxValues):
-		return &jsonrpc.Response{ID: a.ID, Error: tool.Faultf(tool.ProtocolError, "the server's answer has more than %d values in it: ask for less at a time", maxValues)}
+		return &jsonrpc.Response{ID: a.ID, Error: tool.Faultf(tool.ProtocolError,
+			"the server's answer has more than %d values in it: ask for less at a time", maxValues)}
 	}
 	return a
 }

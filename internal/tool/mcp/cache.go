@@ -198,7 +198,8 @@ func (b *manifestCache) write(server string, m *tool.Manifest, cost int, newer b
 		b.manifest = m
 	}
 	b.newer = newer
-	return old != nil && b.manifest != old, b.save(cached{cacheFormat, server, newer, m.Instructions, m.Operations, m.Prompts, m.LeftOut})
+	return old != nil && b.manifest != old,
+		b.save(cached{cacheFormat, server, newer, m.Instructions, m.Operations, m.Prompts, m.LeftOut})
 }
 
 func (b *manifestCache) save(c cached) error {

@@ -70,7 +70,8 @@ func (c *call) run(ctx context.Context, op string) model.ToolResult {
 			c.drain()
 			return c.result(ctx, o)
 		case <-clock.idle.C:
-			cancel(tool.Faultf(tool.Timeout, "no result and no progress within %v (a call that makes progress has %v in all)", timeout, most))
+			cancel(tool.Faultf(tool.Timeout, "no result and no progress within %v (a call that makes progress has %v in all)",
+				timeout, most))
 		case <-clock.whole.C:
 			cancel(tool.Faultf(tool.Timeout, "no result within %v in all (%v without progress)", most, timeout))
 		}
@@ -150,7 +151,8 @@ func (c *call) result(ctx context.Context, o outcome) model.ToolResult {
 	default:
 		fault = c.l.fault(o.err)
 	}
-	c.l.log.Warn("tool failed", zap.String("tool_call_id", c.inv.ID), zap.String("code", fault.Code), zap.String("error", fault.Message))
+	c.l.log.Warn("tool failed", zap.String("tool_call_id", c.inv.ID), zap.String("code", fault.Code),
+		zap.String("error", fault.Message))
 	return tool.Failure(fault)
 }
 
@@ -169,7 +171,8 @@ func (l *link) hear(method string, params []byte) {
 			l.logged(&p)
 		}
 	default:
-		l.log.Debug("server said something nobody asked for", zap.String("method", method), zap.String("params", tool.Shorten(params)))
+		l.log.Debug("server said something nobody asked for", zap.String("method", method),
+			zap.String("params", tool.Shorten(params)))
 	}
 }
 

@@ -151,7 +151,8 @@ func (c *call) callTool(ctx context.Context, p *sdk.CallToolParams) (*sdk.CallTo
 		for _, id := range slices.Sorted(maps.Keys(r.InputRequests)) {
 			form, ok := r.InputRequests[id].(*sdk.ElicitParams)
 			if !ok {
-				return nil, tool.Faultf(tool.ProtocolError, "the server wants something that it was not offered: %T", r.InputRequests[id])
+				return nil, tool.Faultf(tool.ProtocolError, "the server wants something that it was not offered: %T",
+					r.InputRequests[id])
 			}
 			a, err := c.elicit(ctx, form)
 			if err != nil {

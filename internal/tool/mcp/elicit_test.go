@@ -21,12 +21,15 @@ const howMany = `{"type":"object","properties":{"z":{"type":"integer"},"a":{"typ
 // serveForm is a server of the SDK's whose tool asks how many.
 func serveForm() int {
 	s := sdk.NewServer(&sdk.Implementation{Name: "form", Version: "1"}, nil)
-	sdk.AddTool(s, &sdk.Tool{Name: "run"}, func(ctx context.Context, r *sdk.CallToolRequest, _ struct{}) (*sdk.CallToolResult, any, error) {
+	sdk.AddTool(s, &sdk.Tool{Name: "run"}, func(ctx context.Context, r *sdk.CallToolRequest,
+		_ struct{},
+	) (*sdk.CallToolResult, any, error) {
 		a, err := r.Session.Elicit(ctx, &sdk.ElicitParams{Message: "How many?", RequestedSchema: jsontext.Value(howMany)})
 		if err != nil {
 			return nil, nil, err
 		}
-		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprint(a.Action, " ", a.Content["z"])}}}, nil, nil
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprint(a.Action, " ", a.Content["z"])}}},
+			nil, nil
 	})
 	if err := s.Run(context.Background(), &sdk.StdioTransport{}); err != nil {
 		return 1
@@ -45,7 +48,8 @@ func serveAsking() int {
 		case strings.HasPrefix(string(f.id), `"q`):
 			got = append(got, f.in.Text())
 		case f.method == "tools/list": // nobody calls yet
-			fmt.Println(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"m","requestedSchema":` + howMany + `}}`)
+			fmt.Println(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"m","requestedSchema":` +
+				howMany + `}}`)
 			f.answer()
 		case f.method == "tools/call":
 			f.asks(got, early)
@@ -128,7 +132,8 @@ func TestAServerComesBackForWhatItWantsToKnow(t *testing.T) {
 		inv := tooltest.Invocation("x.run", `{"kind":"`+kind+`"}`)
 		inv.Ask = a.ask
 		r := b.Call(t.Context(), inv, nil)
-		if !strings.Contains(r.Text, want) || kind == "form" && (len(a.asked) != 2 || !strings.Contains(r.Text, `"b":{"action":"accept","content":{"z":7}}`)) {
+		if !strings.Contains(r.Text, want) || kind == "form" &&
+			(len(a.asked) != 2 || !strings.Contains(r.Text, `"b":{"action":"accept","content":{"z":7}}`)) {
 			t.Errorf("%s: got %+v, asked %d times; want %s", kind, r, len(a.asked), want)
 		}
 	}
@@ -146,7 +151,8 @@ func serveRounds() int {
 		case strings.Contains(string(f.params), `"roots"`):
 			f.result(`{"content":[],"resultType":"input_required","inputRequests":{"a":{"method":"roots/list","params":{}}}}`)
 		case strings.Contains(string(f.params), `"ever"`), !strings.Contains(string(f.params), "inputResponses"):
-			f.result(`{"content":[],"resultType":"input_required","requestState":"kept","inputRequests":{"b":` + form + `,"a":` + form + `}}`)
+			f.result(`{"content":[],"resultType":"input_required","requestState":"kept","inputRequests":{"b":` + form + `,"a":` +
+				form + `}}`)
 		default:
 			text, _ := jsonx.Marshal(string(f.params))
 			f.result(`{"content":[{"type":"text","text":` + string(text) + `}]}`)
@@ -175,7 +181,8 @@ func TestWhatServersAskAndMayNot(t *testing.T) {
 		}}
 		inv := tooltest.Invocation("x.run", `{"send":[`+send+`]}`)
 		inv.Ask = a.ask
-		if r := b.Call(t.Context(), inv, nil); !r.OK || !strings.Contains(r.Text, want) || !strings.Contains(r.Text, `"error"`) {
+		if r := b.Call(t.Context(), inv, nil); !r.OK || !strings.Contains(r.Text, want) ||
+			!strings.Contains(r.Text, `"error"`) {
 			t.Errorf("%.80s: the server gets %+v, want an error that says %s", send, r, want)
 		}
 	}

@@ -77,19 +77,30 @@ func TestEverythingOverHTTPToolByTool(t *testing.T) {
 		args, text string
 		updates    int // at least
 	}{
-		"echo":                           {args: `{"message":"hello ✓"}`, text: "Echo: hello ✓"},
-		"get-annotated-message":          {args: `{"messageType":"success","includeImage":true}`, text: "Operation completed successfully"},
-		"get-env":                        {args: `{}`, text: `"PORT"`},
-		"get-resource-links":             {args: `{"count":2}`, text: "demo://resource/dynamic/blob/1"},
-		"get-resource-reference":         {args: `{"resourceType":"Text","resourceId":3}`, text: "demo://resource/dynamic/text/3"},
-		"get-structured-content":         {args: `{"location":"Chicago"}`, text: "temperature"},
-		"get-sum":                        {args: `{"a":20,"b":22}`, text: "42"},
-		"get-tiny-image":                 {args: `{}`, text: "image/png"},
-		"gzip-file-as-resource":          {args: `{"name":"a.gz","data":"data:text/plain;base64,aGVsbG8=","outputType":"resource"}`, text: "a.gz"},
-		"toggle-simulated-logging":       {args: `{}`, text: "Started simulated"},
-		"toggle-subscriber-updates":      {args: `{}`, text: "Started simulated"},
-		"trigger-elicitation-request":    {args: `{}`, text: "User provided the requested information"},
-		"trigger-long-running-operation": {args: `{"duration":1,"steps":4}`, text: "Long running operation completed", updates: 4},
+		"echo": {args: `{"message":"hello ✓"}`, text: "Echo: hello ✓"},
+		"get-annotated-message": {
+			args: `{"messageType":"success","includeImage":true}`,
+			text: "Operation completed successfully",
+		},
+		"get-env":            {args: `{}`, text: `"PORT"`},
+		"get-resource-links": {args: `{"count":2}`, text: "demo://resource/dynamic/blob/1"},
+		"get-resource-reference": {
+			args: `{"resourceType":"Text","resourceId":3}`,
+			text: "demo://resource/dynamic/text/3",
+		},
+		"get-structured-content": {args: `{"location":"Chicago"}`, text: "temperature"},
+		"get-sum":                {args: `{"a":20,"b":22}`, text: "42"},
+		"get-tiny-image":         {args: `{}`, text: "image/png"},
+		"gzip-file-as-resource": {
+			args: `{"name":"a.gz","data":"data:text/plain;base64,aGVsbG8=","outputType":"resource"}`, text: "a.gz",
+		},
+		"toggle-simulated-logging":    {args: `{}`, text: "Started simulated"},
+		"toggle-subscriber-updates":   {args: `{}`, text: "Started simulated"},
+		"trigger-elicitation-request": {args: `{}`, text: "User provided the requested information"},
+		"trigger-long-running-operation": {
+			args: `{"duration":1,"steps":4}`, text: "Long running operation completed",
+			updates: 4,
+		},
 	}
 	var names []string
 	for _, tool := range b.List(t.Context(), model.Scope{}) {
@@ -114,7 +125,8 @@ func TestEverythingOverHTTPToolByTool(t *testing.T) {
 			}
 		})
 	}
-	if s := b.Servers(model.Scope{}); len(s) != 1 || len(s[0].LeftOut) != 1 || !strings.HasPrefix(s[0].LeftOut[0], "simulate-research-query: it can only be called as a task") {
+	if s := b.Servers(model.Scope{}); len(s) != 1 || len(s[0].LeftOut) != 1 ||
+		!strings.HasPrefix(s[0].LeftOut[0], "simulate-research-query: it can only be called as a task") {
 		t.Errorf("got %+v, want the tool that needs a task left out", s)
 	}
 	for _, name := range names {

@@ -28,7 +28,8 @@ func newFiles(dir string) *files { return &files{kept: tool.OpenOutputs(dir), mo
 var endings = map[string]string{
 	"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "image/svg+xml": ".svg",
 	"audio/wav": ".wav", "audio/mpeg": ".mp3", "audio/ogg": ".ogg", "application/pdf": ".pdf",
-	"application/json": ".json", "text/plain": ".txt", "text/markdown": ".md", "text/html": ".html", "text/uri-list": ".uri",
+	"application/json": ".json", "text/plain": ".txt", "text/markdown": ".md", "text/html": ".html",
+	"text/uri-list": ".uri",
 }
 
 // write keeps a file for a session and returns its path.

@@ -22,7 +22,8 @@ func FuzzMessages(f *testing.F) {
 		`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":7,"data":{"a":[null]}}}`,
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{}}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"requestedSchema":{"$ref":"#"}}}`,
-		`{"jsonrpc":"2.0","id":"x","result":null}`, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`, `{}`, `{"id":{}}`,
+		`{"jsonrpc":"2.0","id":"x","result":null}`, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`, `{}`,
+		`{"id":{}}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -54,8 +55,10 @@ func FuzzMessages(f *testing.F) {
 // Whatever a result has in it becomes one that can be told.
 func FuzzResult(f *testing.F) {
 	for _, seed := range []string{
-		rich(), `{"content":[{"type":"resource"}]}`, `{"content":[{"type":"resource","resource":{"uri":"\u0000"}}],"isError":true}`,
-		`{"content":[{"type":"image","data":"AA=="}],"structuredContent":[1e300]}`, `{"content":[],"structuredContent":"x"}`, `{}`,
+		rich(), `{"content":[{"type":"resource"}]}`,
+		`{"content":[{"type":"resource","resource":{"uri":"\u0000"}}],"isError":true}`,
+		`{"content":[{"type":"image","data":"AA=="}],"structuredContent":[1e300]}`, `{"content":[],"structuredContent":"x"}`,
+		`{}`,
 	} {
 		f.Add([]byte(seed))
 	}

@@ -83,8 +83,12 @@ func Dialect(o Options) tool.Dialect {
 	return func(d *tool.Descriptor, s *proc.Supervisor, log *zap.Logger) tool.Host {
 		ctx, stop := context.WithCancel(context.Background())
 		return &host{
-			desc: d, o: o, log: log, dialer: newDialer(d, s, o, log), manifestCache: lib.open(d), files: kept, ctx: ctx, stop: stop, changed: func() {},
-			waits:   waits{first: 10 * time.Second, second: time.Minute, ping: 5 * time.Second, idle: worker.IdleTime, times: 10},
+			desc: d, o: o, log: log, dialer: newDialer(d, s, o, log), manifestCache: lib.open(d), files: kept, ctx: ctx,
+			stop: stop, changed: func() {},
+			waits: waits{
+				first: 10 * time.Second, second: time.Minute, ping: 5 * time.Second, idle: worker.IdleTime,
+				times: 10,
+			},
 			crashes: worker.Backoff{Free: 2, Base: time.Second, Max: time.Minute},
 		}
 	}
@@ -137,7 +141,9 @@ func (h *host) Describe(ctx context.Context) (*tool.Manifest, error) {
 }
 
 // Call runs a tool of the server.
-func (h *host) Call(ctx context.Context, op string, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
+func (h *host) Call(ctx context.Context, op string, inv model.Invocation,
+	progress func(model.ToolUpdate),
+) model.ToolResult {
 	l, err := h.useSoon(ctx)
 	if err != nil {
 		return tool.Failure(err)

@@ -55,7 +55,8 @@ func (b *bench) open(adapt ...func(*host)) {
 	b.logged = logged
 	dialect := Dialect(Options{Version: "test", OutputDir: b.t.TempDir(), CacheDir: b.cache})
 	b.Registry = registry.New(registry.Options{
-		Dirs: []string{b.dir}, Workdir: b.workdir, OutputDir: b.t.TempDir(), Logger: zap.New(core), Helper: tooltest.Self(b.t),
+		Dirs: []string{b.dir}, Workdir: b.workdir, OutputDir: b.t.TempDir(), Logger: zap.New(core),
+		Helper:  tooltest.Self(b.t),
 		Changed: func(server string) { b.changed <- server },
 		Dialects: map[string]tool.Dialect{tool.MCP: func(d *tool.Descriptor, s *proc.Supervisor, log *zap.Logger) tool.Host {
 			h := dialect(d, s, log).(*host)
@@ -153,7 +154,8 @@ func TestAServersToolAnswers(t *testing.T) {
 				t.Fatalf("%q are missing", missing)
 			}
 			list := b.List(t.Context(), model.Scope{})
-			if len(list) != 1 || list[0].Name != "x.run" || !list[0].Healthy || list[0].Protocol != "mcp" || list[0].ReadOnly != (mode == "sdk") {
+			if len(list) != 1 || list[0].Name != "x.run" || !list[0].Healthy || list[0].Protocol != "mcp" ||
+				list[0].ReadOnly != (mode == "sdk") {
 				t.Fatalf("got %+v, want x.run", list)
 			}
 			r := b.Call(t.Context(), tooltest.Invocation("x.run", `{"n":21}`), nil)
@@ -277,7 +279,8 @@ func TestToolsAreKnownBeforeTheServerRuns(t *testing.T) {
 // secrets and do not count.
 func TestBookKey(t *testing.T) {
 	parse := func(text string) *tool.Descriptor {
-		d, err := tool.ParseDescriptor([]byte(`{"name":"x","kind":"tool","protocol":"mcp","capabilities":[],`+text+`}`), "/", "/", nil)
+		d, err := tool.ParseDescriptor([]byte(`{"name":"x","kind":"tool","protocol":"mcp","capabilities":[],`+text+`}`), "/",
+			"/", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -288,8 +291,10 @@ func TestBookKey(t *testing.T) {
 		t.Error("a value counts")
 	}
 	for _, other := range []string{
-		`"transport":{"type":"stdio","command":["a","b","c"]},"env":{"K":"1"}`, `"transport":{"type":"stdio","command":["a","b c"]},"env":{"L":"1"}`,
-		`"transport":{"type":"stdio","command":["a","b c"]},"env":{"K":"1"},"version":"2"`, `"transport":{"type":"stdio","command":["a","b c"]},"env":{"K":"1"},"tools":["x"]`,
+		`"transport":{"type":"stdio","command":["a","b","c"]},"env":{"K":"1"}`,
+		`"transport":{"type":"stdio","command":["a","b c"]},"env":{"L":"1"}`,
+		`"transport":{"type":"stdio","command":["a","b c"]},"env":{"K":"1"},"version":"2"`,
+		`"transport":{"type":"stdio","command":["a","b c"]},"env":{"K":"1"},"tools":["x"]`,
 	} {
 		if bookKey(parse(other)) == a {
 			t.Errorf("%s is taken for another", other)
@@ -336,7 +341,8 @@ func TestATimeoutEndsOnlyADeafServer(t *testing.T) {
 	})
 	b.succeeds("", "did it") // it has the time to start
 	h.desc.Timeout = 100 * time.Millisecond
-	b.ends(b.call("never", 0), tool.Timeout, "no result and no progress within 100ms (a call that makes progress has 1s in all)")
+	b.ends(b.call("never", 0), tool.Timeout,
+		"no result and no progress within 100ms (a call that makes progress has 1s in all)")
 	h.desc.Timeout = time.Minute
 	b.succeeds("", "did it")
 	b.starts(1)

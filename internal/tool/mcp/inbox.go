@@ -76,7 +76,8 @@ func (b *inbox) take(msg jsonrpc.Message, size int, turn func()) (jsonrpc.Messag
 	r := msg.(*jsonrpc.Request)
 	switch {
 	case !r.IsCall() && size > maxNotice:
-		b.link.log.Debug("server said something that is too long", zap.String("method", format.Clip(r.Method, maxToolName)), zap.Int("bytes", size))
+		b.link.log.Debug("server said something that is too long", zap.String("method", format.Clip(r.Method, maxToolName)),
+			zap.Int("bytes", size))
 		return nil, nil
 	case r.IsCall():
 		if err := b.ask(r.ID, size); err != nil {
@@ -101,7 +102,8 @@ func (b *inbox) ask(id jsonrpc.ID, size int) error {
 	case b.count == maxAsked:
 		return tool.Faultf(tool.ProtocolError, "the server asked %d things and did not wait for an answer", maxAsked)
 	case b.size+size > maxRequests:
-		return tool.Faultf(tool.ProtocolError, "the server asked for things of more than %d KiB in all and did not wait for an answer", maxRequests>>10)
+		return tool.Faultf(tool.ProtocolError,
+			"the server asked for things of more than %d KiB in all and did not wait for an answer", maxRequests>>10)
 	}
 	a := b.asked[id]
 	if a == nil {

@@ -13,7 +13,8 @@ import (
 // lines a second, whatever they are.
 func TestFloodsArePaced(t *testing.T) {
 	for _, line := range []string{
-		`{"jsonrpc":"2.0","id":99,"result":{}}`, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","method":"notifications/progress"}`,
+		`{"jsonrpc":"2.0","id":99,"result":{}}`, `{"jsonrpc":"2.0","id":1,"method":"ping"}`,
+		`{"jsonrpc":"2.0","method":"notifications/progress"}`,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newInbox(&link{log: zap.NewNop(), calls: map[string]*call{}}, nil)

@@ -89,7 +89,8 @@ func (h *host) useSoon(ctx context.Context) (*link, error) {
 	defer cancel()
 	l, err := h.use(soon)
 	if err != nil && soon.Err() != nil && ctx.Err() == nil {
-		return nil, tool.Faultf(tool.Timeout, "%s has been started, and has said nothing within %v (its timeout)", h.desc.Name, h.desc.Timeout)
+		return nil, tool.Faultf(tool.Timeout, "%s has been started, and has said nothing within %v (its timeout)",
+			h.desc.Name, h.desc.Timeout)
 	}
 	return l, err
 }
@@ -212,12 +213,14 @@ func (h *host) attempt(ctx context.Context, version string, wait time.Duration) 
 // user.
 func (l *link) client() *sdk.Client {
 	c := sdk.NewClient(&sdk.Implementation{Name: "noused", Version: l.h.o.Version}, &sdk.ClientOptions{
-		Capabilities:                &sdk.ClientCapabilities{},
-		ElicitationHandler:          noForms,
-		MultiRoundTrip:              &sdk.MultiRoundTripOptions{Disabled: true}, // callTool asks
-		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { l.changed(&l.tools) },
-		PromptListChangedHandler:    func(context.Context, *sdk.PromptListChangedRequest) { l.changed(&l.texts) },
-		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) { l.progressed(r.Params) },
+		Capabilities:             &sdk.ClientCapabilities{},
+		ElicitationHandler:       noForms,
+		MultiRoundTrip:           &sdk.MultiRoundTripOptions{Disabled: true}, // callTool asks
+		ToolListChangedHandler:   func(context.Context, *sdk.ToolListChangedRequest) { l.changed(&l.tools) },
+		PromptListChangedHandler: func(context.Context, *sdk.PromptListChangedRequest) { l.changed(&l.texts) },
+		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
+			l.progressed(r.Params)
+		},
 		//lint:ignore SA1019 servers of 2025 log this way
 		LoggingMessageHandler: func(_ context.Context, r *sdk.LoggingMessageRequest) { l.logged(r.Params) },
 	})
@@ -235,7 +238,10 @@ func (l *link) refused(ctx context.Context, err error) *tool.Fault {
 	if cause := tool.Interrupted(ctx); ctx.Err() != nil {
 		f.Code, f.Message = cause.Code, cause.Message
 	}
-	return &tool.Fault{Code: f.Code, Message: fmt.Sprintf("cannot start %s: %s", l.h.desc.Name, f.Message), Details: f.Details}
+	return &tool.Fault{
+		Code: f.Code, Message: fmt.Sprintf("cannot start %s: %s", l.h.desc.Name, f.Message),
+		Details: f.Details,
+	}
 }
 
 // fault makes a fault of an error of the SDK's. It waits for the wire where that
@@ -267,7 +273,8 @@ func (l *link) fault(err error) *tool.Fault {
 // cutOff reports that an error of the SDK's is that its wire has broken, and says
 // nothing of an answer.
 func cutOff(err error) bool {
-	return errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, os.ErrClosed)
+	return errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) ||
+		errors.Is(err, os.ErrClosed)
 }
 
 func (l *link) alive() bool {
@@ -389,7 +396,9 @@ func (l *link) prove() {
 
 // call makes a call and ends its use of the link. gone says that the server did not
 // take it, as it has ended the session.
-func (l *link) call(ctx context.Context, op string, inv model.Invocation, progress func(model.ToolUpdate)) (r model.ToolResult, gone bool) {
+func (l *link) call(ctx context.Context, op string, inv model.Invocation, progress func(model.ToolUpdate)) (
+	r model.ToolResult, gone bool,
+) {
 	defer l.h.leave(l)
 	c := l.beginCall(inv, progress)
 	defer l.end(c)
@@ -402,7 +411,10 @@ func (l *link) beginCall(inv model.Invocation, progress func(model.ToolUpdate)) 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count++
-	c := &call{l: l, inv: inv, progress: progress, token: fmt.Sprint("call-", l.count), said: make(chan model.ToolUpdate, maxSaid), number: l.count, asking: make(chan int), over: make(chan struct{})}
+	c := &call{
+		l: l, inv: inv, progress: progress, token: fmt.Sprint("call-", l.count),
+		said: make(chan model.ToolUpdate, maxSaid), number: l.count, asking: make(chan int), over: make(chan struct{}),
+	}
 	l.calls[c.token] = c
 	return c
 }

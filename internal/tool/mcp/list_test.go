@@ -24,7 +24,10 @@ func BenchmarkListOf50Servers(b *testing.B) {
 	open := func() *registry.Registry {
 		return registry.New(registry.Options{
 			Dirs: []string{dir}, Workdir: workdir, OutputDir: b.TempDir(), Helper: tooltest.Self(b),
-			Dialects: map[string]tool.Dialect{tool.MCP: Dialect(Options{Version: "test", OutputDir: b.TempDir(), CacheDir: cache})},
+			Dialects: map[string]tool.Dialect{tool.MCP: Dialect(Options{
+				Version: "test", OutputDir: b.TempDir(),
+				CacheDir: cache,
+			})},
 		})
 	}
 	r := open()

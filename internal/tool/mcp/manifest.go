@@ -60,7 +60,9 @@ func (l *link) list(ctx context.Context, settled func() bool) error {
 
 // crowdedOut is the fault of a server whose tools find no room beside those of others.
 func crowdedOut(cost int) error {
-	return tool.Faultf(tool.ProtocolError, "there is no room for the server's tools, which take %d KiB: those of all servers together have %d MiB. Have fewer servers, or name the tools that are wanted in its entry (tools)", cost>>10, maxAllDefinitions>>20)
+	return tool.Faultf(tool.ProtocolError, "there is no room for the server's tools, which take %d KiB: those of all "+
+		"servers together have %d MiB. Have fewer servers, or name the tools that are wanted in its entry (tools)", cost>>10,
+		maxAllDefinitions>>20)
 }
 
 // operations puts all pages of the server's tools into a manifest, sorted by name, without
@@ -105,7 +107,9 @@ func (l *link) operations(ctx context.Context, m *tool.Manifest) error {
 		take.taken()
 		switch {
 		case len(ops) > maxTools || size > maxDefinitions || page == maxPages:
-			return tool.Faultf(tool.ProtocolError, "the server has too many tools: at most %d are taken, with %d MiB of definitions, on %d pages", maxTools, maxDefinitions>>20, maxPages)
+			return tool.Faultf(tool.ProtocolError,
+				"the server has too many tools: at most %d are taken, with %d MiB of definitions, on %d pages", maxTools,
+				maxDefinitions>>20, maxPages)
 		case cursor == "":
 			slices.SortFunc(ops, func(a, b tool.Operation) int { return strings.Compare(a.Name, b.Name) })
 			m.Operations = ops
@@ -155,8 +159,10 @@ func (h *host) learn(m *tool.Manifest, cost int, newer bool) {
 
 // same reports whether two manifests offer the same.
 func same(a, b *tool.Manifest) bool {
-	return a.Instructions == b.Instructions && slices.Equal(a.LeftOut, b.LeftOut) && reflect.DeepEqual(a.Prompts, b.Prompts) && slices.EqualFunc(a.Operations, b.Operations, func(x, y tool.Operation) bool {
-		return x.Name == y.Name && x.Description == y.Description && string(x.Params) == string(y.Params) && x.ReadOnly == y.ReadOnly
+	return a.Instructions == b.Instructions && slices.Equal(a.LeftOut, b.LeftOut) && reflect.DeepEqual(a.Prompts,
+		b.Prompts) && slices.EqualFunc(a.Operations, b.Operations, func(x, y tool.Operation) bool {
+		return x.Name == y.Name && x.Description == y.Description && string(x.Params) == string(y.Params) &&
+			x.ReadOnly == y.ReadOnly
 	})
 }
 

@@ -41,7 +41,9 @@ func (s *newer) serve(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case r.Header.Get("Mcp-Protocol-Version") != "2026-07-28":
 		w.WriteHeader(http.StatusBadRequest)
-		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Missing MCP-Protocol-Version header"}}`)
+		_,
+			_ = io.WriteString(w,
+			`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Missing MCP-Protocol-Version header"}}`)
 	case s.login:
 		w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="http://127.0.0.1/x"`)
 		w.WriteHeader(http.StatusUnauthorized)
@@ -84,14 +86,16 @@ func TestArgumentsInHeaders(t *testing.T) {
 	s.instead = n.serve
 	b := mount(t, at(s.URL))
 	long := string(bytes.Repeat([]byte("x"), maxParamHeaders))
-	r := b.Call(t.Context(), tooltest.Invocation("x.run", `{"region":"eu west","name":"Grüße","n":7.0,"on":true,"in":{"deep":"down"},"plain":"p","long":"`+long+`x"}`), nil)
+	r := b.Call(t.Context(), tooltest.Invocation("x.run",
+		`{"region":"eu west","name":"Grüße","n":7.0,"on":true,"in":{"deep":"down"},"plain":"p","long":"`+long+`x"}`), nil)
 	if !r.OK || r.Text != "did it" {
 		t.Fatalf("got %+v", r)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	want := map[string]string{
-		"Region": "eu west", "Name": "=?base64?R3LDvMOfZQ==?=", "Count": "7", "On": "true", "Deep": "down", "None": "", "Long": "", "Plain": "",
+		"Region": "eu west", "Name": "=?base64?R3LDvMOfZQ==?=", "Count": "7", "On": "true", "Deep": "down", "None": "",
+		"Long": "", "Plain": "",
 	}
 	for name, value := range want {
 		if got := n.head.Get("Mcp-Param-" + name); got != value {

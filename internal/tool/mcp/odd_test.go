@@ -32,16 +32,21 @@ func serveOdd() int {
 			f.result(`{"content":[]}`)
 			return tooltest.Block()
 		case f.id != nil && f.method == method && result == "asks":
-			for i, asks := range []string{"elicitation/create", "sampling/createMessage", "roots/list", "ping", "completion/complete", ""} {
+			for i, asks := range []string{
+				"elicitation/create", "sampling/createMessage", "roots/list", "ping",
+				"completion/complete", "",
+			} {
 				fmt.Printf(`{"jsonrpc":"2.0","id":"a%d","method":%q}`+"\n", i, asks)
 				fmt.Printf(`{"jsonrpc":"2.0","id":"b%d","method":%q,"params":null}`+"\n", i, asks)
-				fmt.Printf(`{"jsonrpc":"2.0","id":"c%d","method":%q,"params":{"requestedSchema":null,"messages":[null]}}`+"\n", i, asks)
+				fmt.Printf(`{"jsonrpc":"2.0","id":"c%d","method":%q,"params":{"requestedSchema":null,"messages":[null]}}`+"\n", i,
+					asks)
 			}
 			f.result(`{"content":[]}`)
 		case f.id != nil && f.method == method:
 			f.result(result)
 		case f.method == "initialize":
-			f.result(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{}},"serverInfo":{"name":"fake","version":"1"}}`)
+			f.result(
+				`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{}},"serverInfo":{"name":"fake","version":"1"}}`)
 		case f.method == "prompts/list":
 			f.result(`{"prompts":[` + prompts + `]}`)
 		default:
@@ -57,9 +62,15 @@ func TestNullsOfAServer(t *testing.T) {
 	const other, none = "no such method", "has no prompts"
 	for _, c := range []struct{ odd, call, prompt, resource string }{
 		{"initialize=null", "cannot start x", "cannot start x", "cannot start x"},
-		{`initialize={"protocolVersion":"1999-01-01"}`, `unsupported protocol version: "1999-01-01"`, "cannot start x", "cannot start x"},
+		{
+			`initialize={"protocolVersion":"1999-01-01"}`, `unsupported protocol version: "1999-01-01"`, "cannot start x",
+			"cannot start x",
+		},
 		{`initialize={"protocolVersion":"2025-11-25"}`, "there is no tool", none, other},
-		{`initialize={"protocolVersion":"2025-11-25","capabilities":null,"serverInfo":null}`, "there is no tool", none, other},
+		{
+			`initialize={"protocolVersion":"2025-11-25","capabilities":null,"serverInfo":null}`, "there is no tool", none,
+			other,
+		},
 		{"tools/list=null", "there is no tool", other, other},
 		{`tools/list={"tools":[null]}`, "there is no tool", other, other},
 		{`tools/list={"tools":[{"name":"run","inputSchema":null,"annotations":null}]}`, "", other, other},
@@ -74,7 +85,10 @@ func TestNullsOfAServer(t *testing.T) {
 		{"tools/call=null", "", other, other},
 		{`tools/call={"content":[null]}`, "nil content", other, other},
 		{`tools/call={"inputRequests":{"a":null}}`, "failed inside the daemon", other, other},
-		{`tools/call={"inputRequests":{"a":{"method":"elicitation/create","params":null}}}`, "came back 10 times", other, other},
+		{
+			`tools/call={"inputRequests":{"a":{"method":"elicitation/create","params":null}}}`, "came back 10 times", other,
+			other,
+		},
 		{"tools/call=asks", "", other, other},
 		{`tools/call={"content":[{"type":"resource","resource":null}]}`, "", other, other},
 	} {

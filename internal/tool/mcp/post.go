@@ -105,7 +105,9 @@ func (r *remote) ask(ctx context.Context, req *jsonrpc.Request, body []byte) err
 	case resp.StatusCode == http.StatusAccepted:
 		return tool.Faultf(tool.ProtocolError, "the server accepted a call of %s and gives no answer to it", req.Method)
 	}
-	return tool.Faultf(tool.ProtocolError, "the server answers with %s, and not with JSON or an event stream: is this the address of its MCP endpoint?", said(kind))
+	return tool.Faultf(tool.ProtocolError,
+		"the server answers with %s, and not with JSON or an event stream: is this the address of its MCP endpoint?",
+		said(kind))
 }
 
 func kindOf(resp *http.Response) string {
@@ -145,7 +147,9 @@ func (r *remote) whole(ctx context.Context, resp *http.Response, req *jsonrpc.Re
 
 // take hands a message on. answered says that it is the answer to req, which may be
 // nil.
-func (r *remote) take(ctx context.Context, text []byte, req *jsonrpc.Request, held *proc.Held) (answered bool, err error) {
+func (r *remote) take(ctx context.Context, text []byte, req *jsonrpc.Request, held *proc.Held) (answered bool,
+	err error,
+) {
 	turn := held.Turn()
 	msg, err := jsonrpc.DecodeMessage(text)
 	if err != nil {
@@ -178,7 +182,9 @@ func (r *remote) agree(a *jsonrpc.Response) {
 
 // send makes a request, once more with another token where the server asks for
 // one. from says which stream it takes up. The error is a [tool.Fault].
-func (r *remote) send(ctx context.Context, method string, msg jsonrpc.Message, body []byte, from *stream) (*http.Response, error) {
+func (r *remote) send(ctx context.Context, method string, msg jsonrpc.Message, body []byte,
+	from *stream,
+) (*http.Response, error) {
 	token, err := r.ownToken(ctx)
 	for first := true; err == nil; first = false {
 		var resp *http.Response
@@ -194,7 +200,8 @@ func (r *remote) send(ctx context.Context, method string, msg jsonrpc.Message, b
 		}
 		_ = resp.Body.Close()
 		if r.logins == nil || !first {
-			return nil, r.needsLogin(token, fmt.Sprintf("the server answers %d %s", resp.StatusCode, http.StatusText(resp.StatusCode)))
+			return nil, r.needsLogin(token, fmt.Sprintf("the server answers %d %s", resp.StatusCode,
+				http.StatusText(resp.StatusCode)))
 		}
 		old := token
 		if token, err = r.logins.Refused(ctx, token, c); err != nil {
@@ -218,7 +225,9 @@ func (r *remote) ownToken(ctx context.Context) (string, error) {
 	return r.logins.Token(ctx)
 }
 
-func (r *remote) once(ctx context.Context, method string, msg jsonrpc.Message, body []byte, from *stream, token string) (*http.Response, error) {
+func (r *remote) once(ctx context.Context, method string, msg jsonrpc.Message, body []byte, from *stream,
+	token string,
+) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, r.desc.Transport.URL, bytes.NewReader(body))
 	if err != nil {
 		return nil, tool.Faultf(tool.Unreachable, "the server's address cannot be used")
@@ -357,7 +366,8 @@ func (r *remote) refusal(resp *http.Response, req *jsonrpc.Request) error {
 	var fault struct {
 		Error *jsonrpc.Error `json:"error"`
 	}
-	if jsontext.Value(text).IsValid() && jsonx.Unmarshal(text, &fault) == nil && fault.Error != nil && fault.Error.Message != "" {
+	if jsontext.Value(text).IsValid() && jsonx.Unmarshal(text, &fault) == nil && fault.Error != nil &&
+		fault.Error.Message != "" {
 		return fault.Error
 	}
 	code := tool.ProtocolError
@@ -365,8 +375,10 @@ func (r *remote) refusal(resp *http.Response, req *jsonrpc.Request) error {
 		code = tool.Unreachable
 	}
 	hint := ""
-	if (status == http.StatusNotFound || status == http.StatusMethodNotAllowed) && req != nil && req.Method == "initialize" {
-		hint = ": is this the address of its MCP endpoint? One that is for the older transport with server-sent events alone is not, it often ends in /sse where that for streamable HTTP ends in /mcp"
+	if (status == http.StatusNotFound || status == http.StatusMethodNotAllowed) && req != nil &&
+		req.Method == "initialize" {
+		hint = ": is this the address of its MCP endpoint? One that is for the older transport with server-sent events " +
+			"alone is not, it often ends in /sse where that for streamable HTTP ends in /mcp"
 	}
 	return tool.Faultf(code, "the server answers %d %s%s%s", status, http.StatusText(status), hint, quoted(text))
 }

@@ -82,7 +82,10 @@ func prompt(p *sdk.Prompt) (one model.ServerPrompt, size int, err error) {
 		if a == nil || !nameable(a.Name) {
 			return one, 0, errors.New("the name of an argument cannot be typed")
 		}
-		arg := model.PromptArgument{Name: a.Name, Description: format.Clip(a.Description, maxPromptAbout), Required: a.Required}
+		arg := model.PromptArgument{
+			Name: a.Name, Description: format.Clip(a.Description, maxPromptAbout),
+			Required: a.Required,
+		}
 		size += len(arg.Name) + len(arg.Description)
 		one.Arguments = append(one.Arguments, arg)
 	}
@@ -91,7 +94,9 @@ func prompt(p *sdk.Prompt) (one model.ServerPrompt, size int, err error) {
 
 // nameable reports that a name can stand in a line that somebody types.
 func nameable(name string) bool {
-	return name != "" && len(name) <= maxToolName && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == '=' || r >= 0x7f })
+	return name != "" && len(name) <= maxToolName && !strings.ContainsFunc(name, func(r rune) bool {
+		return r <= ' ' || r == '=' || r >= 0x7f
+	})
 }
 
 // Prompt is [tool.Teller].

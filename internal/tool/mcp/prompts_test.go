@@ -15,14 +15,19 @@ import (
 func serveTexts() int {
 	s := sdk.NewServer(&sdk.Implementation{Name: "texts", Version: "1"}, nil)
 	args := []*sdk.PromptArgument{{Name: "file", Required: true, Description: "what to read"}, {Name: "tone"}}
-	s.AddPrompt(&sdk.Prompt{Name: "review", Description: "Reads a file.", Arguments: args}, func(_ context.Context, r *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
-		return &sdk.GetPromptResult{Messages: []*sdk.PromptMessage{
-			{Role: "user", Content: &sdk.TextContent{Text: fmt.Sprintf("Review %s, %s.", r.Params.Arguments["file"], r.Params.Arguments["tone"])}},
-			{Role: "assistant", Content: &sdk.TextContent{Text: "Gladly."}},
-			{Role: "user", Content: &sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: "memo://rules", Text: "be ``` kind"}}},
-			{Role: "user", Content: &sdk.ImageContent{MIMEType: "image/png", Data: []byte("png")}},
-		}}, nil
-	})
+	s.AddPrompt(&sdk.Prompt{Name: "review", Description: "Reads a file.", Arguments: args},
+		func(_ context.Context, r *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
+			return &sdk.GetPromptResult{Messages: []*sdk.PromptMessage{
+				{Role: "user", Content: &sdk.TextContent{Text: fmt.Sprintf("Review %s, %s.", r.Params.Arguments["file"],
+					r.Params.Arguments["tone"])}},
+				{Role: "assistant", Content: &sdk.TextContent{Text: "Gladly."}},
+				{Role: "user", Content: &sdk.EmbeddedResource{Resource: &sdk.ResourceContents{
+					URI:  "memo://rules",
+					Text: "be ``` kind",
+				}}},
+				{Role: "user", Content: &sdk.ImageContent{MIMEType: "image/png", Data: []byte("png")}},
+			}}, nil
+		})
 	s.AddPrompt(&sdk.Prompt{Name: "fails"}, func(context.Context, *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
 		return nil, fmt.Errorf("not on a Sunday")
 	})
@@ -30,10 +35,11 @@ func serveTexts() int {
 		s.AddPrompt(&sdk.Prompt{Name: name}, nil)
 	}
 	resource := func(uri string, c sdk.ResourceContents) {
-		s.AddResource(&sdk.Resource{Name: uri, URI: uri}, func(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
-			c.URI = uri
-			return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{&c}}, nil
-		})
+		s.AddResource(&sdk.Resource{Name: uri, URI: uri},
+			func(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+				c.URI = uri
+				return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{&c}}, nil
+			})
 	}
 	resource("memo://a", sdk.ResourceContents{Text: "alpha\n"})
 	resource("memo://pic", sdk.ResourceContents{MIMEType: "image/png", Blob: []byte("png")})
@@ -53,7 +59,8 @@ func TestTextsAreExpanded(t *testing.T) {
 		t.Fatalf("%q are missing", missing)
 	}
 	servers := b.Servers(model.Scope{})
-	if len(servers) != 1 || len(servers[0].Prompts) != 2 || servers[0].Prompts[1].Name != "review" || len(servers[0].Prompts[1].Arguments) != 2 || !servers[0].Prompts[1].Arguments[0].Required {
+	if len(servers) != 1 || len(servers[0].Prompts) != 2 || servers[0].Prompts[1].Name != "review" ||
+		len(servers[0].Prompts[1].Arguments) != 2 || !servers[0].Prompts[1].Arguments[0].Required {
 		t.Fatalf("got %+v, want two prompts", servers)
 	}
 	review := func(file, tone string) string {
@@ -65,7 +72,8 @@ func TestTextsAreExpanded(t *testing.T) {
 		"/x.review tone=kind\n the file of   mine": review("the file of   mine", "kind"),
 		"look at @x:memo://a and @x:memo://a":      "look at @x:memo://a and @x:memo://a\n\nx:memo://a\n```\nalpha\n```",
 		"@x:memo://pic":                            "@x:memo://pic",
-		"hello":                                    "hello", "/y.review a": "/y.review a", "/etc/x.y": "/etc/x.y", "mail a@x:b, @y:z": "mail a@x:b, @y:z", "@x:": "@x:",
+		"hello":                                    "hello", "/y.review a": "/y.review a", "/etc/x.y": "/etc/x.y",
+		"mail a@x:b, @y:z": "mail a@x:b, @y:z", "@x:": "@x:",
 
 		"/x.review":              "/x.review: file=… is missing",
 		"/x.review file=a b c=d": review("a", "b c=d"),
@@ -91,7 +99,8 @@ func TestTextsAreExpanded(t *testing.T) {
 	}
 	b.gone()
 	b = mount(t, server(t, "texts")) // which nobody has heard yet
-	if e, err := b.Expand(t.Context(), model.Scope{Workdir: b.workdir}, "/x.review main.go"); err != nil || e.Text != review("main.go", "") {
+	if e, err := b.Expand(t.Context(), model.Scope{Workdir: b.workdir}, "/x.review main.go"); err != nil ||
+		e.Text != review("main.go", "") {
 		t.Errorf("of a server that was never heard: got %q, %v", e.Text, err)
 	}
 	b.gone()

@@ -40,7 +40,8 @@ func reference(t *testing.T, name string, args ...string) *bench {
 	if _, err := os.Stat(program); err != nil {
 		fetch(t, dir, name)
 	}
-	return mount(t, server(t, "").Set("transport", map[string]any{"type": "stdio", "command": append([]string{"node", program}, args...)}))
+	return mount(t, server(t, "").Set("transport",
+		map[string]any{"type": "stdio", "command": append([]string{"node", program}, args...)}))
 }
 
 // fetch installs a reference server; the first to rename what is complete
@@ -57,7 +58,8 @@ func fetch(t *testing.T, dir, name string) {
 	defer func() { _ = os.RemoveAll(fresh) }()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	npm := exec.CommandContext(ctx, "npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", fresh, "@modelcontextprotocol/"+name+"@"+referenceVersion)
+	npm := exec.CommandContext(ctx, "npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", fresh,
+		"@modelcontextprotocol/"+name+"@"+referenceVersion)
 	if out, err := npm.CombinedOutput(); err != nil {
 		t.Skipf("%s cannot be fetched: %v\n%s", name, err, out)
 	}

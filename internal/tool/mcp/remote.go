@@ -83,9 +83,12 @@ func sameServer(req *http.Request, via []*http.Request) error {
 	from := via[0]
 	switch {
 	case req.URL.Scheme != from.URL.Scheme || req.URL.Host != from.URL.Host:
-		return tool.Faultf(tool.Unreachable, "the server redirects to %s, where nothing is sent: give that address, if it is the one you mean", (&url.URL{Scheme: req.URL.Scheme, Host: req.URL.Host}).String())
+		return tool.Faultf(tool.Unreachable,
+			"the server redirects to %s, where nothing is sent: give that address, if it is the one you mean",
+			(&url.URL{Scheme: req.URL.Scheme, Host: req.URL.Host}).String())
 	case req.Method != from.Method:
-		return tool.Faultf(tool.Unreachable, "the server redirects in a way that loses the request, to %s: give that address", req.URL.EscapedPath())
+		return tool.Faultf(tool.Unreachable, "the server redirects in a way that loses the request, to %s: give that "+
+			"address", req.URL.EscapedPath())
 	case len(via) > maxRedirects:
 		return tool.Faultf(tool.Unreachable, "the server redirects more than %d times", maxRedirects)
 	}
@@ -108,9 +111,11 @@ func (c *caller) advice() string {
 	case c.shown:
 		return fmt.Sprintf("correct the header Authorization of %s, or remove it and say \"nous mcp login %s\"", name, name)
 	case c.logins == nil:
-		return fmt.Sprintf("give %s a header Authorization, whose value may be ${A_VARIABLE}; to log in, its address has to be https", name)
+		return fmt.Sprintf(
+			"give %s a header Authorization, whose value may be ${A_VARIABLE}; to log in, its address has to be https", name)
 	}
-	return fmt.Sprintf("say \"nous mcp login %s\", or give it a header Authorization, whose value may be ${A_VARIABLE}", name)
+	return fmt.Sprintf("say \"nous mcp login %s\", or give it a header Authorization, whose value may be ${A_VARIABLE}",
+		name)
 }
 
 func (c *caller) waiting() string {

@@ -124,7 +124,8 @@ func (s *strict) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.wrong(w, "sends %s", body)
 			return
 		}
-		if accept := r.Header.Get("Accept"); r.Header.Get("Content-Type") != "application/json" || accept != "application/json, text/event-stream" {
+		if accept := r.Header.Get("Accept"); r.Header.Get("Content-Type") != "application/json" ||
+			accept != "application/json, text/event-stream" {
 			s.wrong(w, "sends %s as %q and accepts %q", m.Method, r.Header.Get("Content-Type"), accept)
 			return
 		}
@@ -173,7 +174,8 @@ func (s *strict) begin(w http.ResponseWriter, r *http.Request, id jsontext.Value
 	s.sessions[session] = true
 	s.mu.Unlock()
 	w.Header().Set("Mcp-Session-Id", session)
-	s.send(w, id, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"strict","version":"1"}}`)
+	s.send(w, id,
+		`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"strict","version":"1"}}`)
 }
 
 func (s *strict) answer(w http.ResponseWriter, r *http.Request, id jsontext.Value, method string) {
@@ -265,7 +267,9 @@ func TestAServerOverHTTPAnswers(t *testing.T) {
 // newer protocol.
 func TestTheSDKsServerOverHTTP(t *testing.T) {
 	impl := sdk.NewServer(&sdk.Implementation{Name: "sdk", Version: "1"}, nil)
-	sdk.AddTool(impl, &sdk.Tool{Name: "run"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
+	sdk.AddTool(impl, &sdk.Tool{Name: "run"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult,
+		any, error,
+	) {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "did it"}}}, nil, nil
 	})
 	for _, c := range []struct {
@@ -357,7 +361,9 @@ func TestAStreamIsTakenUpAgain(t *testing.T) {
 	s.call = func(w http.ResponseWriter, _ *http.Request, id jsontext.Value) {
 		calls <- id
 		ended = time.Now() // at the latest
-		sse(w, "id: a1\nretry: 150\ndata: \n\n: a comment\n\nid: a2\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\ndata: \"params\":{\"progressToken\":\"call-1\",\"progress\":1}}\n\ndata: {\"torn")
+		sse(w, "id: a1\nretry: 150\ndata: \n\n: a comment\n\nid: a2\ndata: "+
+			"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\ndata: "+
+			"\"params\":{\"progressToken\":\"call-1\",\"progress\":1}}\n\ndata: {\"torn")
 	}
 	s.get = func(w http.ResponseWriter, r *http.Request) {
 		switch r.Header.Get("Last-Event-ID") {
@@ -388,7 +394,8 @@ func TestWhatAServerSaysOutsideOfCallsIsHeard(t *testing.T) {
 	s := newStrict(t)
 	first := make(chan struct{})
 	s.get = func(w http.ResponseWriter, r *http.Request) {
-		sse(w, "id: 7\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":\"it rains\"}}\n\n")
+		sse(w,
+			"id: 7\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":\"it rains\"}}\n\n")
 		close(first)
 		<-r.Context().Done()
 	}
@@ -423,7 +430,9 @@ func TestHeadersStayWithTheServer(t *testing.T) {
 	}{
 		{"its own", http.StatusTemporaryRedirect, func(string) string { return "/mcp/" }, ""},
 		{"its own, losing the request", http.StatusFound, func(string) string { return "/mcp/" }, "loses the request"},
-		{"another server", http.StatusTemporaryRedirect, func(string) string { return stranger.URL + "/mcp" }, "redirects to " + stranger.URL},
+		{"another server", http.StatusTemporaryRedirect, func(string) string {
+			return stranger.URL + "/mcp"
+		}, "redirects to " + stranger.URL},
 		{"round and round", http.StatusPermanentRedirect, func(string) string { return "/" }, "more than 3 times"},
 		{"nowhere", http.StatusTemporaryRedirect, func(string) string { return "file:///etc/passwd" }, "redirects to file:"},
 	} {
@@ -486,30 +495,44 @@ func TestHostileServersOverHTTP(t *testing.T) {
 		{"accepted", says(202, "", ""), "protocol_error", "gives no answer"},
 		{"broken", says(500, "text/plain", "no\x1b[31m"), "unreachable", `500 Internal Server Error: "no\x1b[31m"`},
 		{"overloaded", says(429, "", ""), "unreachable", "429 Too Many Requests"},
-		{"an error", says(400, "application/json", `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"bad luck"}}`), "-32600", "bad luck"},
+		{"an error", says(400, "application/json",
+			`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"bad luck"}}`), "-32600", "bad luck"},
 		{"no JSON", says(200, "application/json", "{"), "protocol_error", "cannot be read"},
 		{"no event of JSON", says(200, "text/event-stream", "data: {\n\n"), "protocol_error", "cannot be read"},
 		{"deep JSON", says(200, "application/json", strings.Repeat("[", 1<<20)), "protocol_error", "cannot be read"},
-		{"the answer to another question", says(200, "application/json", `{"jsonrpc":"2.0","id":4711,"result":{}}`), "protocol_error", "another question"},
-		{"a stream without a result", says(200, "text/event-stream", "data: {\"jsonrpc\":\"2.0\",\"id\":4711,\"result\":{}}\n\n"), "crashed", "ended its answer before the result"},
+		{
+			"the answer to another question", says(200, "application/json", `{"jsonrpc":"2.0","id":4711,"result":{}}`),
+			"protocol_error", "another question",
+		},
+		{"a stream without a result", says(200, "text/event-stream",
+			"data: {\"jsonrpc\":\"2.0\",\"id\":4711,\"result\":{}}\n\n"), "crashed", "ended its answer before the result"},
 		{"an answer that breaks off", func(w http.ResponseWriter, _ *http.Request, _ jsontext.Value) {
 			w.Header().Set("Content-Length", "1000")
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, "{")
 		}, "unreachable", "cannot be reached"},
-		{"no answer", func(_ http.ResponseWriter, r *http.Request, _ jsontext.Value) { <-r.Context().Done() }, "timeout", "no result and no progress"},
+		{"no answer", func(_ http.ResponseWriter, r *http.Request, _ jsontext.Value) {
+			<-r.Context().Done()
+		}, "timeout", "no result and no progress"},
 		{"a stream that stalls", func(w http.ResponseWriter, r *http.Request, _ jsontext.Value) {
 			sse(w, ": hello\n\n")
 			<-r.Context().Done()
 		}, "timeout", "no result and no progress"},
 		{"endless JSON", endless("application/json", long), "protocol_error", "longer than 1048576 bytes"},
 		{"an endless event", endless("text/event-stream", long), "protocol_error", "more than 1048576 bytes"},
-		{"endless lines of an event", endless("text/event-stream", long+"\ndata: "), "protocol_error", "more than 1048576 bytes"},
-		{"a flood", endless("text/event-stream", "\n\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":1}}\n\ndata: "), "timeout", "no result"},
+		{
+			"endless lines of an event", endless("text/event-stream", long+"\ndata: "), "protocol_error",
+			"more than 1048576 bytes",
+		},
+		{"a flood", endless("text/event-stream",
+			"\n\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":1}}\n\ndata: "), "timeout", "no result"},
 		{"a huge header", func(w http.ResponseWriter, _ *http.Request, _ jsontext.Value) {
 			w.Header().Set("X-Long", strings.Repeat("x", 1<<20))
 		}, "unreachable", "cannot be reached"},
-		{"a stream that never gets on", says(200, "text/event-stream", "id: 1\nretry: 1\ndata: \n\n"), "crashed", "no more of it is to be had: the server answers 405"},
+		{
+			"a stream that never gets on", says(200, "text/event-stream", "id: 1\nretry: 1\ndata: \n\n"), "crashed",
+			"no more of it is to be had: the server answers 405",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStrict(t)
@@ -548,7 +571,8 @@ func TestServersThatAreNone(t *testing.T) {
 		}
 		b := mount(t, at(s.URL))
 		b.Ready(t.Context(), model.Scope{})
-		if got := b.Servers(model.Scope{}); len(got) != 1 || got[0].State != model.ServerFailed || !strings.Contains(got[0].Message, c.want) {
+		if got := b.Servers(model.Scope{}); len(got) != 1 || got[0].State != model.ServerFailed ||
+			!strings.Contains(got[0].Message, c.want) {
 			t.Errorf("%s: got %+v, want that it says %q", c.name, got, c.want)
 		}
 	}
@@ -612,7 +636,8 @@ func TestAServerThatWantsALogin(t *testing.T) {
 		return got[0].Message
 	}
 	b.Ready(t.Context(), model.Scope{})
-	if said := state(model.ServerNeedsLogin); !strings.Contains(said, `say "nous mcp login x"`) || !strings.Contains(said, "header Authorization") {
+	if said := state(model.ServerNeedsLogin); !strings.Contains(said, `say "nous mcp login x"`) ||
+		!strings.Contains(said, "header Authorization") {
 		t.Errorf("it says %q", said)
 	}
 	login := func() {
@@ -658,7 +683,8 @@ func TestAHeaderThatIsRefused(t *testing.T) {
 	}
 	b := mount(t, at(s.URL).Set("headers", map[string]string{"authorization": "Bearer mine"}))
 	b.Ready(t.Context(), model.Scope{})
-	if got := b.Servers(model.Scope{}); got[0].State != model.ServerNeedsLogin || !strings.Contains(got[0].Message, "correct the header Authorization of x") {
+	if got := b.Servers(model.Scope{}); got[0].State != model.ServerNeedsLogin ||
+		!strings.Contains(got[0].Message, "correct the header Authorization of x") {
 		t.Errorf("got %+v", got)
 	}
 }

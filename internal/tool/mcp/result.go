@@ -40,7 +40,8 @@ func (c *call) made(from *sdk.CallToolResult) (model.ToolResult, []model.Asset) 
 	}
 	value := m.value(from)
 	if m.left > 0 {
-		m.texts = append(m.texts, fmt.Sprintf("[%d more files are left out: a result comes with %d at most]", m.left, maxFiles))
+		m.texts = append(m.texts, fmt.Sprintf("[%d more files are left out: a result comes with %d at most]", m.left,
+			maxFiles))
 	}
 	text := strings.Join(m.texts, "\n")
 	if text == "" && value != nil {
@@ -111,7 +112,8 @@ func (m *result) keep(kind, mediaType, uri, about string, content []byte) {
 	}
 	id := fmt.Sprintf("%s-%d", m.c.inv.ID, len(m.assets)+1)
 	seen := tool.Visible(mediaType)
-	asset := model.Asset{ID: id, Kind: kind, MediaType: mediaType, Path: path, Tool: m.c.l.h.desc.Name, Supported: seen || strings.HasPrefix(mediaType, "text/")}
+	asset := model.Asset{ID: id, Kind: kind, MediaType: mediaType, Path: path, Tool: m.c.l.h.desc.Name, Supported: seen ||
+		strings.HasPrefix(mediaType, "text/")}
 	if text, err := jsonx.Marshal(struct {
 		URI   string `json:"uri,omitzero"`
 		About string `json:"description,omitzero"`
@@ -138,14 +140,16 @@ func (m *result) value(from *sdk.CallToolResult) jsontext.Value {
 	var value jsontext.Value
 	for _, part := range from.Content {
 		var same any
-		if t, ok := part.(*sdk.TextContent); ok && jsonx.Unmarshal([]byte(t.Text), &same) == nil && reflect.DeepEqual(same, from.StructuredContent) {
+		if t, ok := part.(*sdk.TextContent); ok && jsonx.Unmarshal([]byte(t.Text), &same) == nil &&
+			reflect.DeepEqual(same, from.StructuredContent) {
 			value = jsontext.Value(t.Text)
 			break
 		}
 	}
 	if value == nil {
 		var err error
-		if value, err = jsonx.Marshal(from.StructuredContent, jsonx.Deterministic(true), jsontext.AllowInvalidUTF8(true)); err != nil {
+		if value, err = jsonx.Marshal(from.StructuredContent, jsonx.Deterministic(true),
+			jsontext.AllowInvalidUTF8(true)); err != nil {
 			return nil
 		}
 	}

@@ -124,14 +124,17 @@ func (f *rogue) answer(m *asked) {
 	case f.shake == "sorry":
 		f.fail(m, -32000, strings.Repeat("sorry ", 8<<20/6))
 	case f.shake == "chatty" && m.Method != "tools/list":
-		f.result(m, `{"protocolVersion":"2025-11-25","capabilities":{"experimental":{"x":[`+strings.Repeat("{},", 8<<20/3)+`{}]}},"serverInfo":{"name":"fake","version":"1"}}`)
+		f.result(m, `{"protocolVersion":"2025-11-25","capabilities":{"experimental":{"x":[`+strings.Repeat("{},", 8<<20/3)+
+			`{}]}},"serverInfo":{"name":"fake","version":"1"}}`)
 	case m.Method == "initialize" && f.shake == "exit":
 		os.Exit(0)
 	case f.shake == "mute" && m.Method == "prompts/list":
 	case f.shake == "mute" && m.Method == "initialize":
-		f.result(m, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{}},"serverInfo":{"name":"fake","version":"1"}}`)
+		f.result(m,
+			`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{}},"serverInfo":{"name":"fake","version":"1"}}`)
 	case m.Method == "initialize" && f.shake != "refuse":
-		f.result(m, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"logging":{}},"serverInfo":{"name":"fake","version":"1"},"instructions":"Be kind."}`)
+		f.result(m,
+			`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"logging":{}},"serverInfo":{"name":"fake","version":"1"},"instructions":"Be kind."}`)
 	case m.Method == "server/discover" && f.shake != "":
 		f.result(m, `{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`)
 	case m.Method == "tools/list":
@@ -153,7 +156,8 @@ func (f *rogue) answer(m *asked) {
 
 func (f *rogue) list(m *asked) {
 	var b strings.Builder
-	b.WriteString(`{"tools":[{"name":"run","description":"runs","inputSchema":{"type":"object","properties":{"do":{"type":"string"}}}}`)
+	b.WriteString(
+		`{"tools":[{"name":"run","description":"runs","inputSchema":{"type":"object","properties":{"do":{"type":"string"}}}}`)
 	for i := range f.tools {
 		fmt.Fprintf(&b, `,{"name":"t%d","description":"one of many","inputSchema":{"type":"object"}}`, i)
 	}
@@ -174,7 +178,8 @@ func (f *rogue) call(m *asked) {
 	n := m.Params.Arguments.N
 	token, _ := jsonx.Marshal(m.Params.Meta["progressToken"])
 	progress := func(i int) {
-		f.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"total":%d,"message":"step"}}`, token, i, n)
+		f.say(
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"total":%d,"message":"step"}}`, token, i, n)
 	}
 	switch m.Params.Arguments.Do {
 	case "":
@@ -215,7 +220,8 @@ func (f *rogue) call(m *asked) {
 	case "id":
 		f.say(`{"jsonrpc":"2.0","id":"%s","method":"ping"}`, strings.Repeat("x", n<<20))
 	case "notice":
-		f.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":[%s0]}}`, strings.Repeat("{},", n<<20/3))
+		f.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":[%s0]}}`,
+			strings.Repeat("{},", n<<20/3))
 		f.text(m, "did it")
 	case "garbage":
 		f.result(m, `{"content":[{"type":"riddle"}]}`)
@@ -223,12 +229,14 @@ func (f *rogue) call(m *asked) {
 		f.result(m, `{"content":[]}`)
 	case "ask":
 		for i := range n {
-			f.say(`{"jsonrpc":"2.0","id":"q%d","method":"elicitation/create","params":{"message":"who?","requestedSchema":{"$ref":"#"}}}`, i)
+			f.say(
+				`{"jsonrpc":"2.0","id":"q%d","method":"elicitation/create","params":{"message":"who?","requestedSchema":{"$ref":"#"}}}`, i)
 		}
 	case "rich":
 		f.result(m, rich())
 	case "value":
-		f.result(m, `{"content":[{"type":"text","text":"{\"id\": 9007199254740993}"}],"structuredContent":{"id":9007199254740993}}`)
+		f.result(m,
+			`{"content":[{"type":"text","text":"{\"id\": 9007199254740993}"}],"structuredContent":{"id":9007199254740993}}`)
 	case "leave":
 		f.leave(m)
 	}
@@ -237,7 +245,8 @@ func (f *rogue) call(m *asked) {
 // flood prints noise, progress and logs without end.
 func (f *rogue) flood(m *asked) {
 	for {
-		f.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"debug","data":%q}}`, strings.Repeat("flood ", 1000))
+		f.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"debug","data":%q}}`,
+			strings.Repeat("flood ", 1000))
 		f.say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		f.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"x"}}`)
 		f.say("noise")
@@ -258,7 +267,8 @@ func (f *rogue) huge(m *asked, n int) {
 	fmt.Println(`"}]}}`)
 }
 
-var pixel, _ = base64.StdEncoding.DecodeString("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+var pixel, _ = base64.StdEncoding.DecodeString(
+	"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 
 // rich is a result of all kinds of parts.
 func rich() string {

@@ -57,7 +57,9 @@ func TestACallToAServerThatHasGoneSilentEndsByItsTimeout(t *testing.T) {
 // A server that never answers which prompts it has keeps its tools, however short its
 // timeout is beside the time that prompts have.
 func TestAServerThatIsMuteAboutPromptsKeepsItsTools(t *testing.T) {
-	b := mount(t, server(t, "rogue").Env("HANDSHAKE", "mute").Set("timeout", "6s"), func(h *host) { h.waits.ping = 24 * time.Hour })
+	b := mount(t, server(t, "rogue").Env("HANDSHAKE", "mute").Set("timeout", "6s"), func(h *host) {
+		h.waits.ping = 24 * time.Hour
+	})
 	b.succeeds("", "did it")
 	b.starts(1)
 	if s := b.Servers(model.Scope{}); len(s) != 1 || len(s[0].Prompts) != 0 || s[0].Tools != 1 {

@@ -119,7 +119,8 @@ func (p *pipe) skip(line []byte, err error) {
 	if p.noise++; p.noise > maxNoise {
 		return
 	}
-	p.log.Warn("server wrote a line that is no message", zap.ByteString("line", line[:min(len(line), 200)]), zap.Error(err))
+	p.log.Warn("server wrote a line that is no message", zap.ByteString("line", line[:min(len(line), 200)]),
+		zap.Error(err))
 }
 
 // Write sends a message, and waits while the server does not read.

@@ -115,7 +115,8 @@ func (s *stream) again(ctx context.Context) (*http.Response, error) {
 	}
 	if resp.StatusCode != http.StatusOK || kindOf(resp) != "text/event-stream" {
 		defer func() { _ = resp.Body.Close() }()
-		return nil, brokenOff{tool.Faultf(tool.Crashed, "the server ended its answer before the result, and no more of it is to be had: %v", s.r.refusal(resp, s.req))}
+		return nil, brokenOff{tool.Faultf(tool.Crashed,
+			"the server ended its answer before the result, and no more of it is to be had: %v", s.r.refusal(resp, s.req))}
 	}
 	return resp, nil
 }
@@ -156,7 +157,8 @@ func (r *remote) listen(heard func()) {
 				wait = firstWait
 			}
 		}
-		if needs := (*tool.Fault)(nil); errors.As(err, &needs) && needs.Code == tool.NeedsLogin || !pause(ctx, max(wait, s.wait)) {
+		if needs := (*tool.Fault)(nil); errors.As(err, &needs) && needs.Code == tool.NeedsLogin ||
+			!pause(ctx, max(wait, s.wait)) {
 			return
 		}
 	}

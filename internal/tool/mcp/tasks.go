@@ -39,7 +39,8 @@ func (l *link) readTasks(answer jsontext.Value) {
 		var execution struct {
 			TaskSupport string `json:"taskSupport"`
 		}
-		_ = jsonx.Unmarshal(t.Execution, &execution, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)) // of another form: it is no task
+		// of another form: it is no task
+		_ = jsonx.Unmarshal(t.Execution, &execution, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 		switch {
 		case execution.TaskSupport != "required":
 			delete(l.tasks, t.Name)

@@ -142,12 +142,15 @@ func clauses() []clause {
 	all := []clause{
 		// Input.
 		{
-			name:  "spec §6 the tool gets requestId, tool, operation and input; tools.md §2 one line, the input's keys at top level too, the envelope's win, defaults filled in",
+			name: "spec §6 the tool gets requestId, tool, operation and input; tools.md §2 one line, the input's keys at top " +
+				"level too, the envelope's win, defaults filled in",
 			steps: []string{"!input", done}, args: "{\"color\":\"red\",\n \"tool\":\"mine\",\"input\":1}",
 			set: map[string]any{"operations": map[string]any{"run": map[string]any{"params": map[string]any{
 				"properties": map[string]any{"size": map[string]any{"default": 3}},
 			}}}},
-			said: []string{`{"color":"red","input":{"color":"red","input":1,"size":3,"tool":"mine"},"operation":"run","requestId":"call-1","size":3,"tool":"t"}` + "\n", "fine"},
+			said: []string{
+				`{"color":"red","input":{"color":"red","input":1,"size":3,"tool":"mine"},"operation":"run","requestId":"call-1","size":3,"tool":"t"}` + "\n", "fine",
+			},
 			text: "fine", rewritten: true,
 		},
 		{
@@ -165,13 +168,17 @@ func clauses() []clause {
 
 		// Transport.
 		{
-			name:  "spec §9 the minimal tool",
-			steps: []string{ev("log", `"level":"info","message":"Starting"`), ev("state_patch", `"patch":{"flags":{"torchLit":true}}`), ev("done", `"ok":true,"summary":"Torch lit."`)},
-			said:  []string{"Starting", `patch {"flags":{"torchLit":true}}`, "Torch lit."}, text: "Torch lit.",
+			name: "spec §9 the minimal tool",
+			steps: []string{
+				ev("log", `"level":"info","message":"Starting"`),
+				ev("state_patch", `"patch":{"flags":{"torchLit":true}}`), ev("done", `"ok":true,"summary":"Torch lit."`),
+			},
+			said: []string{"Starting", `patch {"flags":{"torchLit":true}}`, "Torch lit."}, text: "Torch lit.",
 		},
 		{
-			name: "spec §2.2 stderr is free text, whatever it says", steps: []string{`!stderr "{\"version\":\"9\"}\n\xff\x00 done"`, done},
-			said: fine, text: "fine",
+			name:  "spec §2.2 stderr is free text, whatever it says",
+			steps: []string{`!stderr "{\"version\":\"9\"}\n\xff\x00 done"`, done},
+			said:  fine, text: "fine",
 		},
 		{
 			name:  "tools.md §2 blank lines and CR LF are tolerated",
@@ -184,7 +191,8 @@ func clauses() []clause {
 		},
 		{
 			name: "spec §2.2 output that comes in pieces is one line", steps: []string{
-				`!print "{\"version\":\"0\",\"type\":\"lo"`, `!print "g\",\"level\":\"info\",\"message\":\"h\xc3"`, `!print "\xa9\"}\n"`, done,
+				`!print "{\"version\":\"0\",\"type\":\"lo"`, `!print "g\",\"level\":\"info\",\"message\":\"h\xc3"`,
+				`!print "\xa9\"}\n"`, done,
 			}, said: []string{"hé", "fine"}, text: "fine", rewritten: true,
 		},
 		{
@@ -194,18 +202,29 @@ func clauses() []clause {
 		breaks("spec §2.2 a line that is no JSON", "Loading model...", "protocol_error: the line is not a JSON object"),
 		breaks("spec §2.2 a line that is an array", "["+hello+"]", "protocol_error: the line is not a JSON object"),
 		breaks("spec §2.2 a line that is a string", `"done"`, "protocol_error: the line is not a JSON object"),
-		breaks("spec §2.3 an object that is not complete", hello[:len(hello)-1], "protocol_error: the line is not a JSON object"),
+		breaks("spec §2.3 an object that is not complete", hello[:len(hello)-1],
+			"protocol_error: the line is not a JSON object"),
 		breaks("spec §2.2 two objects in a line", hello+hello, "protocol_error: the line is not a JSON object"),
-		breaks("tools.md §2 a line that begins with a byte order mark is no object", "\ufeff"+hello, "protocol_error: the line is not a JSON object"),
-		breaks("tools.md §2 an object that has a member twice is none", ev("done", `"ok":true,"ok":false`), "protocol_error: the line is not a JSON object"),
-		breaks("spec §2.3 a line that is not UTF-8", `!print "{\"version\":\"0\",\"type\":\"log\",\"level\":\"info\",\"message\":\"\xff\"}\n"`, "protocol_error: the line is not UTF-8"),
-		breaks("spec §2.3 a field that is unknown and not UTF-8", `!print "{\"version\":\"0\",\"type\":\"log\",\"level\":\"info\",\"message\":\"m\",\"x\":\"\xff\"}\n"`, "protocol_error: the line is not UTF-8"),
-		breaks("spec §2.3 a NUL byte", `!print "{\"version\":\"0\",\"type\":\"log\",\"level\":\"info\",\"message\":\"\x00\"}\n"`, "protocol_error: the line is not a JSON object"),
-		breaks("tools.md §5 bounded: an object of 1001 levels", ev("state_patch", `"patch":`+nested(1000)), "protocol_error: the line nests deeper than 1000 levels"),
+		breaks("tools.md §2 a line that begins with a byte order mark is no object", "\ufeff"+hello,
+			"protocol_error: the line is not a JSON object"),
+		breaks("tools.md §2 an object that has a member twice is none", ev("done", `"ok":true,"ok":false`),
+			"protocol_error: the line is not a JSON object"),
+		breaks("spec §2.3 a line that is not UTF-8",
+			`!print "{\"version\":\"0\",\"type\":\"log\",\"level\":\"info\",\"message\":\"\xff\"}\n"`,
+			"protocol_error: the line is not UTF-8"),
+		breaks("spec §2.3 a field that is unknown and not UTF-8",
+			`!print "{\"version\":\"0\",\"type\":\"log\",\"level\":\"info\",\"message\":\"m\",\"x\":\"\xff\"}\n"`,
+			"protocol_error: the line is not UTF-8"),
+		breaks("spec §2.3 a NUL byte",
+			`!print "{\"version\":\"0\",\"type\":\"log\",\"level\":\"info\",\"message\":\"\x00\"}\n"`,
+			"protocol_error: the line is not a JSON object"),
+		breaks("tools.md §5 bounded: an object of 1001 levels", ev("state_patch", `"patch":`+nested(1000)),
+			"protocol_error: the line nests deeper than 1000 levels"),
 		breaks("tools.md §2 a line that is too long", "!long 1048577", "protocol_error: line is longer than 1048576 bytes"),
 		{
 			name: "tools.md §1 max_output, §5 bounded: a line without an end", steps: []string{hello, "!xs 200000", "!blocks"},
-			set: map[string]any{"max_output": 4096}, said: []string{"hello"}, code: tool.ProtocolError, text: "protocol_error: line is longer than 4096 bytes",
+			set: map[string]any{"max_output": 4096}, said: []string{"hello"}, code: tool.ProtocolError,
+			text: "protocol_error: line is longer than 4096 bytes",
 		},
 		{
 			name: "tools.md §1 max_output: a line of just that length", steps: []string{"!long 1048576", done},
@@ -213,7 +232,8 @@ func clauses() []clause {
 		},
 		{
 			name: "spec §2.3 half a surrogate pair, as Python and Node write it, is U+FFFD", steps: []string{
-				ev("log", `"level":"info","message":"a\ud800b","fields":{"n":1.0}`), ev("state_patch", `"patch":{"a\udcff":"\u0000\ud83d\ude00"}`), done,
+				ev("log", `"level":"info","message":"a\ud800b","fields":{"n":1.0}`),
+				ev("state_patch", `"patch":{"a\udcff":"\u0000\ud83d\ude00"}`), done,
 			}, said: []string{"a\ufffdb", "patch {\"a\ufffd\":\"\\u0000😀\"}", "fine"}, text: "fine", rewritten: true,
 		},
 		{
@@ -223,12 +243,17 @@ func clauses() []clause {
 
 		// Envelope.
 		breaks("spec §3 version is there", `{"type":"done","ok":true}`, `protocol_error: version is absent, want "0"`),
-		breaks("spec §3 version is a string", `{"version":0,"type":"done","ok":true}`, `protocol_error: version is 0, want "0"`),
-		breaks(`spec §3, §11 version is "0"`, `{"version":"0.0.1","type":"done","ok":true}`, `protocol_error: version is "0.0.1", want "0"`),
-		breaks("spec §3 type is there", `{"version":"0","Type":"done","ok":true}`, "protocol_error: unknown event type absent"),
+		breaks("spec §3 version is a string", `{"version":0,"type":"done","ok":true}`,
+			`protocol_error: version is 0, want "0"`),
+		breaks(`spec §3, §11 version is "0"`, `{"version":"0.0.1","type":"done","ok":true}`,
+			`protocol_error: version is "0.0.1", want "0"`),
+		breaks("spec §3 type is there", `{"version":"0","Type":"done","ok":true}`,
+			"protocol_error: unknown event type absent"),
 		breaks("spec §3 type is a string", `{"version":"0","type":["done"]}`, `protocol_error: unknown event type ["done"]`),
-		breaks("spec §5.2 an unknown type ends the invocation", ev("progress", `"percent":3`), `protocol_error: unknown event type "progress"`),
-		breaks("spec §5.2 types are case-sensitive", ev("Log", `"level":"info","message":"m"`), `protocol_error: unknown event type "Log"`),
+		breaks("spec §5.2 an unknown type ends the invocation", ev("progress", `"percent":3`),
+			`protocol_error: unknown event type "progress"`),
+		breaks("spec §5.2 types are case-sensitive", ev("Log", `"level":"info","message":"m"`),
+			`protocol_error: unknown event type "Log"`),
 		{
 			name: "spec §3, §8 additional fields are ignored, in every type", steps: []string{
 				ev("log", `"level":"info","message":"m","x":1,"patch":[],"ok":"no"`), ev("state_patch", `"patch":{},"level":7`),
@@ -237,7 +262,8 @@ func clauses() []clause {
 			}, said: []string{"m", "patch {}", "notify", "E: m", "fine"}, text: "fine",
 		},
 		{
-			name: "spec §3 requestId and timestamp are opaque: no rule is about them, and only one call hears the process", steps: []string{
+			name: "spec §3 requestId and timestamp are opaque: no rule is about them, and only one call hears the process",
+			steps: []string{
 				ev("log", `"level":"info","message":"a","requestId":"call-1","timestamp":"2026-01-31T12:00:00Z"`),
 				ev("log", `"level":"info","message":"b","requestId":"another","timestamp":"yesterday"`),
 				ev("log", `"level":"info","message":"c","requestId":7,"timestamp":null`), done,
@@ -247,7 +273,10 @@ func clauses() []clause {
 			name: "spec §5.1 events come in any order", steps: []string{
 				late, ev("ui_event", `"event":"notify"`), asset("a", "text/plain", "f"), hello, wet, late, done,
 			},
-			said: []string{`patch {"late":true}`, "notify", registered("a", "text/plain", "$W/f", true), "hello", "E: wet wood", `patch {"late":true}`, "fine"},
+			said: []string{
+				`patch {"late":true}`, "notify", registered("a", "text/plain", "$W/f", true), "hello", "E: wet wood",
+				`patch {"late":true}`, "fine",
+			},
 			text: "fine\nE: wet wood\nasset a (text/plain): $W/f", prepare: file("f"),
 		},
 
@@ -281,8 +310,10 @@ func clauses() []clause {
 			}, said: []string{`patch {"a":{"b":null},"n":12345678901234567890}`, "patch {}", "fine"}, text: "fine",
 		},
 		refuses("spec §4.2 patch MUST be a JSON object", "state_patch", map[string]string{
-			``: "patch is absent, want an object", `"patch":null`: "patch is null, want an object", `"patch":[{"a":1}]`: `patch is [{"a":1}], want an object`,
-			`"patch":"{}"`: `patch is "{}", want an object`, `"patch":1`: "patch is 1, want an object", `"patch":false`: "patch is false, want an object",
+			``: "patch is absent, want an object", `"patch":null`: "patch is null, want an object",
+			`"patch":[{"a":1}]`: `patch is [{"a":1}], want an object`,
+			`"patch":"{}"`:      `patch is "{}", want an object`, `"patch":1`: "patch is 1, want an object",
+			`"patch":false`: "patch is false, want an object",
 		}),
 
 		// asset.
@@ -297,14 +328,16 @@ func clauses() []clause {
 			name: "spec §4.3, §8 an unknown media type is registered all the same", steps: []string{
 				asset("a", "model/gltf-binary", "f"), asset("b", "application/vnd.x+json; v=2", "f"), done,
 			},
-			said: []string{registered("a", "model/gltf-binary", "$W/f", false), registered("b", "application/vnd.x+json; v=2", "$W/f", false), "fine"},
+			said: []string{registered("a", "model/gltf-binary", "$W/f", false), registered("b", "application/vnd.x+json; v=2",
+				"$W/f", false), "fine"},
 			text: "fine\nasset a (model/gltf-binary): $W/f", prepare: file("f"),
 		},
 		{
 			name: "spec §4.3 mediaType MUST be valid MIME: case and parameters are", steps: []string{
 				asset("a", "Image/PNG", "f"), asset("b", `text/plain; charset="utf-8"`, "f"), done,
 			},
-			said: []string{registered("a", "Image/PNG", "$W/f", true), registered("b", `text/plain; charset="utf-8"`, "$W/f", true), "fine"},
+			said: []string{registered("a", "Image/PNG", "$W/f", true), registered("b", `text/plain; charset="utf-8"`, "$W/f",
+				true), "fine"},
 			text: "fine", prepare: file("f"),
 		},
 		{
@@ -338,8 +371,11 @@ func clauses() []clause {
 			`"assetId":"a","kind":"k","mediaType":"a/b","path":"p","metadata":"w=3"`: `metadata is "w=3", want an object`,
 		}),
 		{
-			name:  "spec §4.3 assetId MUST be unique within the invocation; one that was refused is not taken",
-			steps: []string{asset("a", "text/plain", "none"), asset("a", "text/plain", "f"), asset("a", "text/plain", "f"), asset("A", "text/plain", "f"), done},
+			name: "spec §4.3 assetId MUST be unique within the invocation; one that was refused is not taken",
+			steps: []string{
+				asset("a", "text/plain", "none"), asset("a", "text/plain", "f"), asset("a", "text/plain", "f"),
+				asset("A", "text/plain", "f"), done,
+			},
 			said: []string{
 				"refused: asset: path none: no such file or directory", registered("a", "text/plain", "$W/f", true),
 				`refused: asset: assetId "a" is used twice`, registered("A", "text/plain", "$W/f", true), "fine",
@@ -349,7 +385,8 @@ func clauses() []clause {
 		{
 			name: "spec §4.3, §7 path is absolute, or relative to the workdir",
 			steps: []string{
-				asset("a", "text/plain", "/dev/../proc/self/cmdline"), asset("b", "text/plain", "sub/../f"), asset("c", "text/plain", "link"), done,
+				asset("a", "text/plain", "/dev/../proc/self/cmdline"), asset("b", "text/plain", "sub/../f"),
+				asset("c", "text/plain", "link"), done,
 			},
 			said: []string{
 				registered("a", "text/plain", "/proc/self/cmdline", true), registered("b", "text/plain", "$W/f", true),
@@ -363,8 +400,13 @@ func clauses() []clause {
 			},
 		},
 		{
-			name:  "spec §4.3 path MUST refer to a readable file",
-			steps: []string{asset("a", "text/plain", "none"), asset("a", "text/plain", "dir"), asset("a", "text/plain", "fifo"), asset("a", "text/plain", "dangling"), asset("a", "text/plain", "f/x"), ev("asset", `"assetId":"a","kind":"k","mediaType":"a/b","path":"\u0000"`), asset("a", "text/plain", "file://f"), done},
+			name: "spec §4.3 path MUST refer to a readable file",
+			steps: []string{
+				asset("a", "text/plain", "none"), asset("a", "text/plain", "dir"), asset("a", "text/plain", "fifo"),
+				asset("a", "text/plain", "dangling"), asset("a", "text/plain", "f/x"),
+				ev("asset", `"assetId":"a","kind":"k","mediaType":"a/b","path":"\u0000"`), asset("a", "text/plain", "file://f"),
+				done,
+			},
 			said: []string{
 				"refused: asset: path none: no such file or directory", "refused: asset: path dir: not a regular file",
 				"refused: asset: path fifo: not a regular file", "refused: asset: path dangling: no such file or directory",
@@ -387,11 +429,13 @@ func clauses() []clause {
 			name: "spec §4.4, §8 a known ui_event is dispatched, an unknown one gets a placeholder", steps: []string{
 				ev("ui_event", `"event":"notify","payload":{"text":"x"}`), ev("ui_event", `"event":"sparkle","payload":{"n":1}`),
 				ev("ui_event", `"event":"NOTIFY"`), ev("ui_event", `"event":"notify","payload":null`), done,
-			}, said: []string{"notify", "unsupported ui_event: sparkle", "unsupported ui_event: NOTIFY", "notify", "fine"}, text: "fine",
+			}, said: []string{"notify", "unsupported ui_event: sparkle", "unsupported ui_event: NOTIFY", "notify", "fine"},
+			text: "fine",
 		},
 		refuses("model UiEvent: event a non-empty string, payload an object", "ui_event", map[string]string{
 			``: "event is absent, want a non-empty string", `"event":""`: `event is "", want a non-empty string`,
-			`"event":{"name":"x"}`: `event is {"name":"x"}, want a non-empty string`, `"event":"notify","payload":"x"`: `payload is "x", want an object`,
+			`"event":{"name":"x"}`:           `event is {"name":"x"}, want a non-empty string`,
+			`"event":"notify","payload":"x"`: `payload is "x", want an object`,
 		}),
 
 		// error.
@@ -400,16 +444,25 @@ func clauses() []clause {
 			steps: []string{wet, ev("error", `"errorCode":"E2","errorMessage":"m","details":{"a":1}`), hello, done},
 			said:  []string{"E: wet wood", "E2: m", "hello", "fine"}, text: "fine\nE: wet wood\nE2: m",
 		},
-		refuses("model ErrorEvent: errorCode and errorMessage non-empty strings, details an object", "error", map[string]string{
-			`"errorMessage":"m"`: "errorCode is absent, want a non-empty string", `"errorCode":"E"`: "errorMessage is absent, want a non-empty string",
-			`"errorCode":7,"errorMessage":"m"`: "errorCode is 7, want a non-empty string", `"errorCode":"E","errorMessage":""`: `errorMessage is "", want a non-empty string`,
-			`"errorCode":"E","errorMessage":"m","details":[]`: "details is [], want an object",
-		}),
+		refuses("model ErrorEvent: errorCode and errorMessage non-empty strings, details an object", "error",
+			map[string]string{
+				`"errorMessage":"m"`:                              "errorCode is absent, want a non-empty string",
+				`"errorCode":"E"`:                                 "errorMessage is absent, want a non-empty string",
+				`"errorCode":7,"errorMessage":"m"`:                "errorCode is 7, want a non-empty string",
+				`"errorCode":"E","errorMessage":""`:               `errorMessage is "", want a non-empty string`,
+				`"errorCode":"E","errorMessage":"m","details":[]`: "details is [], want an object",
+			}),
 
 		// done and the exit status.
 		{name: "spec §8 only done is required", steps: []string{ev("done", `"ok":true`)}, said: []string{""}, text: "done"},
-		{name: "spec §4.6 summary is optional", steps: []string{ev("done", `"ok":true,"summary":null`)}, said: []string{""}, text: "done"},
-		{name: "spec §4.6 ok false is a controlled failure", steps: []string{failed}, said: []string{"no oil"}, code: tool.ToolFailed, text: "tool_failed: no oil"},
+		{
+			name: "spec §4.6 summary is optional", steps: []string{ev("done", `"ok":true,"summary":null`)}, said: []string{""},
+			text: "done",
+		},
+		{
+			name: "spec §4.6 ok false is a controlled failure", steps: []string{failed}, said: []string{"no oil"},
+			code: tool.ToolFailed, text: "tool_failed: no oil",
+		},
 		{
 			name: "spec §4.5 error, then done with ok false", steps: []string{wet, ev("done", `"ok":false`)},
 			said: []string{"E: wet wood", ""}, code: tool.ToolFailed, text: "tool_failed: E: wet wood",
@@ -419,10 +472,14 @@ func clauses() []clause {
 			code: tool.ToolFailed, text: "tool_failed: the tool reported a failure",
 		},
 		{
-			name:  "model DoneEvent: ok boolean required; a done that is refused is none",
-			steps: []string{ev("done", ``), ev("done", `"ok":"true"`), ev("done", `"ok":1`), ev("done", `"ok":null`), ev("done", `"ok":true,"summary":7`)},
+			name: "model DoneEvent: ok boolean required; a done that is refused is none",
+			steps: []string{
+				ev("done", ``), ev("done", `"ok":"true"`), ev("done", `"ok":1`), ev("done", `"ok":null`),
+				ev("done", `"ok":true,"summary":7`),
+			},
 			said: []string{
-				"refused: done: ok is absent, want true or false", `refused: done: ok is "true", want true or false`, "refused: done: ok is 1, want true or false",
+				"refused: done: ok is absent, want true or false", `refused: done: ok is "true", want true or false`,
+				"refused: done: ok is 1, want true or false",
 				"refused: done: ok is null, want true or false", "refused: done: summary is 7, want a string",
 			},
 			code: tool.ProtocolError, text: "protocol_error: the tool exited without a done event",
@@ -432,21 +489,41 @@ func clauses() []clause {
 			said: fine, text: "fine",
 		},
 		{name: "spec §4.6 a second done counts for nothing", steps: []string{done, done}, said: fine, text: "fine"},
-		{name: "spec §5.3 done, then exit 3: protocol failure", steps: []string{done, "!exit 3"}, said: fine, code: tool.ProtocolError, text: "protocol_error: the tool ended with exit status 3\nsummary: fine"},
 		{
-			name: "spec §5.3 done with ok false, then exit 1: protocol failure", steps: []string{wet, failed, `!stderr "oops"`, "!exit 1"}, said: []string{"E: wet wood", "no oil"},
-			code: tool.ProtocolError, text: "protocol_error: the tool ended with exit status 1\nE: wet wood\nsummary: no oil\nstderr:\noops",
+			name: "spec §5.3 done, then exit 3: protocol failure", steps: []string{done, "!exit 3"}, said: fine,
+			code: tool.ProtocolError, text: "protocol_error: the tool ended with exit status 3\nsummary: fine",
 		},
-		{name: "spec §5.3 done, then killed by a signal", steps: []string{done, "!dies"}, said: fine, code: tool.ProtocolError, text: "protocol_error: the tool ended with signal: killed"},
-		{name: "spec §4.6 no done and a non-zero exit", steps: []string{wet, "!exit 4"}, said: []string{"E: wet wood"}, code: tool.ProtocolError, text: "protocol_error: the tool ended with exit status 4\nE: wet wood"},
-		{name: "tools.md §2 exit 0 without done", steps: []string{hello}, said: []string{"hello"}, code: tool.ProtocolError, text: "protocol_error: the tool exited without a done event"},
-		{name: "tools.md §2 exit 0 without a word", steps: []string{"!deaf"}, code: tool.ProtocolError, text: "protocol_error: the tool exited without a done event"},
+		{
+			name: "spec §5.3 done with ok false, then exit 1: protocol failure", steps: []string{
+				wet, failed, `!stderr "oops"`,
+				"!exit 1",
+			}, said: []string{"E: wet wood", "no oil"},
+			code: tool.ProtocolError,
+			text: "protocol_error: the tool ended with exit status 1\nE: wet wood\nsummary: no oil\nstderr:\noops",
+		},
+		{
+			name: "spec §5.3 done, then killed by a signal", steps: []string{done, "!dies"}, said: fine,
+			code: tool.ProtocolError, text: "protocol_error: the tool ended with signal: killed",
+		},
+		{
+			name: "spec §4.6 no done and a non-zero exit", steps: []string{wet, "!exit 4"}, said: []string{"E: wet wood"},
+			code: tool.ProtocolError, text: "protocol_error: the tool ended with exit status 4\nE: wet wood",
+		},
+		{
+			name: "tools.md §2 exit 0 without done", steps: []string{hello}, said: []string{"hello"}, code: tool.ProtocolError,
+			text: "protocol_error: the tool exited without a done event",
+		},
+		{
+			name: "tools.md §2 exit 0 without a word", steps: []string{"!deaf"}, code: tool.ProtocolError,
+			text: "protocol_error: the tool exited without a done event",
+		},
 		{
 			name: "tools.md §2 after done the process has 2 s to exit", steps: []string{done, "!blocks"}, said: fine,
 			code: tool.ProtocolError, text: "protocol_error: the tool did not exit within 2s of done",
 		},
 		{
-			name: "tools.md §2 after done stdout is drained unread, and 2 s are all", steps: []string{done, "!floods"}, said: fine,
+			name: "tools.md §2 after done stdout is drained unread, and 2 s are all", steps: []string{done, "!floods"},
+			said: fine,
 			code: tool.ProtocolError, text: "protocol_error: the tool did not exit within 2s of done",
 		},
 		{
@@ -458,10 +535,14 @@ func clauses() []clause {
 			set: map[string]any{"timeout": "1s"}, code: tool.Timeout, text: "timeout: no result within 1s",
 		},
 		{
-			name: "tools.md §2 output that is closed without done", steps: []string{hello, "!closes", "!blocks"}, said: []string{"hello"},
+			name: "tools.md §2 output that is closed without done", steps: []string{hello, "!closes", "!blocks"},
+			said: []string{"hello"},
 			code: tool.ProtocolError, text: "protocol_error: the tool closed its output without a done event and did not exit",
 		},
-		{name: "tools.md §5 a grandchild that holds the pipe does not hold the call, and is ended", steps: []string{"!child", hello, done}, said: []string{"hello", "fine"}, text: "fine"},
+		{
+			name:  "tools.md §5 a grandchild that holds the pipe does not hold the call, and is ended",
+			steps: []string{"!child", hello, done}, said: []string{"hello", "fine"}, text: "fine",
+		},
 	}
 	if os.Geteuid() != 0 { // root can read all
 		all = append(all, clause{

@@ -87,7 +87,9 @@ func (h *host) Describe(context.Context) (*tool.Manifest, error) {
 func (h *host) Close(context.Context) {}
 
 // Call runs the tool once (narratoria §2, §5).
-func (h *host) Call(ctx context.Context, op string, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
+func (h *host) Call(ctx context.Context, op string, inv model.Invocation,
+	progress func(model.ToolUpdate),
+) model.ToolResult {
 	ctx, cancel := tool.WithTimeout(ctx, h.desc.Timeout)
 	defer cancel()
 	cmd, err := h.desc.Command()

@@ -164,7 +164,10 @@ func TestTheDaemonsSecretsReachNeitherTheToolNorTheLog(t *testing.T) {
 	for _, e := range entries {
 		said += e.Message + fmt.Sprint(e.ContextMap())
 	}
-	for _, secret := range []string{"sk-secret", "OPENAI", "ANTHROPIC", "MY_TOKEN", "NOTIFY_SOCKET", "LISTEN_FDS", "WATCHDOG_USEC", "LD_PRELOAD"} {
+	for _, secret := range []string{
+		"sk-secret", "OPENAI", "ANTHROPIC", "MY_TOKEN", "NOTIFY_SOCKET", "LISTEN_FDS",
+		"WATCHDOG_USEC", "LD_PRELOAD",
+	} {
 		if strings.Contains(said, secret) {
 			t.Errorf("%s got out: %s", secret, said)
 		}
@@ -188,7 +191,8 @@ func TestAFailureHasTheEndOfStderr(t *testing.T) {
 	if err := json.Unmarshal(r.result.Error.Details, &details); err != nil {
 		t.Fatal(err)
 	}
-	if details.Exit != "exit status 4" || len(details.Stderr) > 64<<10 || len(details.Stderr) < 60<<10 || !strings.HasSuffix(details.Stderr, "the end") {
+	if details.Exit != "exit status 4" || len(details.Stderr) > 64<<10 || len(details.Stderr) < 60<<10 ||
+		!strings.HasSuffix(details.Stderr, "the end") {
 		t.Errorf("got exit %q and %d bytes of stderr, want the last 64 KiB", details.Exit, len(details.Stderr))
 	}
 	if len(r.result.Text) > 5<<10 {
@@ -221,11 +225,15 @@ func TestTheExampleTool(t *testing.T) {
 	if errs := reg.Errors(); len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	for op, patch := range map[string]string{"light": `{"torches": {"hall": true}}`, "douse": `{"torches": {"hall": null}}`} {
+	for op, patch := range map[string]string{
+		"light": `{"torches": {"hall": true}}`,
+		"douse": `{"torches": {"hall": null}}`,
+	} {
 		var log tooltest.Log
 		result := reg.Call(t.Context(), tooltest.Invocation("torch."+op, `{}`), log.Add)
 		updates := log.Updates()
-		if !result.OK || len(updates) != 5 || string(updates[2].Patch) != patch || updates[1].Asset == nil || !updates[1].Asset.Supported {
+		if !result.OK || len(updates) != 5 || string(updates[2].Patch) != patch || updates[1].Asset == nil ||
+			!updates[1].Asset.Supported {
 			t.Errorf("%s: got %+v after %q", op, result, log.Deltas())
 		}
 	}

@@ -28,7 +28,8 @@ import (
 func BenchmarkCall(b *testing.B) {
 	dir := b.TempDir()
 	script := filepath.Join(dir, "say")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\nread line\necho '{\"version\":\"0\",\"type\":\"done\",\"ok\":true}'\n"), 0o755); err != nil {
+	if err := os.WriteFile(script,
+		[]byte("#!/bin/sh\nread line\necho '{\"version\":\"0\",\"type\":\"done\",\"ok\":true}'\n"), 0o755); err != nil {
 		b.Fatal(err)
 	}
 	d, err := tool.ParseDescriptor(fmt.Appendf(nil, `{"name":"say","kind":"tool","protocol":"narratoria","capabilities":[],
@@ -44,7 +45,9 @@ func BenchmarkCall(b *testing.B) {
 	})
 	open := func(b *testing.B, rules *policy.Set) *registry.Registry {
 		r := registry.New(registry.Options{
-			Descriptors: []*tool.Descriptor{d}, OutputDir: b.TempDir(), Helper: "/proc/self/exe", Policy: func() *policy.Set { return rules },
+			Descriptors: []*tool.Descriptor{d}, OutputDir: b.TempDir(), Helper: "/proc/self/exe", Policy: func() *policy.Set {
+				return rules
+			},
 			Dialects: map[string]tool.Dialect{tool.Narratoria: narratoria.Dialect}, Logger: zap.NewNop(),
 		})
 		b.Cleanup(func() { r.Close(context.Background()) })

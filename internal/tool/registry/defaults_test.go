@@ -25,7 +25,8 @@ func TestDefaultsArePartOfWhatIsAsked(t *testing.T) {
 		t.Errorf("it is called: %+v", got)
 	}
 	v := r.Judge(tooltest.Invocation("m.list", `{"mode":"slow"}`), "ask", nil)
-	if v.Decision != model.Ask || !strings.Contains(string(v.Arguments), `"/src/open"`) || !strings.Contains(string(v.Arguments), `"slow"`) {
+	if v.Decision != model.Ask || !strings.Contains(string(v.Arguments), `"/src/open"`) ||
+		!strings.Contains(string(v.Arguments), `"slow"`) {
 		t.Fatalf("got %+v with %s, want a question about all that would run", v, v.Arguments)
 	}
 	asked := tooltest.Invocation("m.list", string(v.Arguments))

@@ -187,7 +187,8 @@ func (e *expansion) add(p tool.Part, server string) error {
 	switch {
 	case len(p.Data) > 0 && strings.HasPrefix(p.MediaType, "image/"):
 		if len(p.Data) > maxPictures {
-			return fmt.Errorf("the image has %d bytes, at most %d (%d MiB) are allowed", len(p.Data), maxPictures, maxPictures>>20)
+			return fmt.Errorf("the image has %d bytes, at most %d (%d MiB) are allowed", len(p.Data), maxPictures,
+				maxPictures>>20)
 		}
 		if len(e.out.Images) == maxResources {
 			return fmt.Errorf("there are more than %d images", maxResources)

@@ -29,12 +29,16 @@ func TestImagesOfAResult(t *testing.T) {
 	}
 	secret := filepath.Join(state, "secret.png")
 	if err := errors.Join(
-		os.WriteFile(secret, []byte("S"), 0o600), os.Symlink(secret, filepath.Join(dir, "link.png")), os.Symlink("a.png", filepath.Join(dir, "fine.png")),
+		os.WriteFile(secret, []byte("S"), 0o600), os.Symlink(secret, filepath.Join(dir, "link.png")),
+		os.Symlink("a.png", filepath.Join(dir, "fine.png")),
 		syscall.Mkfifo(filepath.Join(dir, "pipe.png"), 0o600),
 	); err != nil {
 		t.Fatal(err)
 	}
-	images := []string{"a.png", filepath.Join(dir, "sub.png"), secret, "link.png", "fine.png", "pipe.png", "nowhere.png", "refused.png"}
+	images := []string{
+		"a.png", filepath.Join(dir, "sub.png"), secret, "link.png", "fine.png", "pipe.png", "nowhere.png",
+		"refused.png",
+	}
 	if err := os.WriteFile(filepath.Join(dir, "refused.png"), []byte("R"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -59,14 +63,17 @@ func TestImagesOfAResult(t *testing.T) {
 	if want := []string{"a.png A", "sub.png B", "fine.png A"}; !slices.Equal(kept, want) {
 		t.Errorf("kept %q, want %q", kept, want)
 	}
-	want := fmt.Sprintf("done\n[%s is not shown: it is hidden from tools]\n[link.png is not shown: it is hidden from tools]\n"+
-		"[pipe.png is not shown: is not a regular file]\n[nowhere.png is not shown: no such file or directory]\n[refused.png is not shown: is text]", secret)
+	want := fmt.Sprintf(
+		"done\n[%s is not shown: it is hidden from tools]\n[link.png is not shown: it is hidden from tools]\n"+
+			"[pipe.png is not shown: is not a regular file]\n[nowhere.png is not shown: no such file or "+
+			"directory]\n[refused.png is not shown: is text]", secret)
 	if got.Text != want || got.Images != nil {
 		t.Errorf("got %q, want %q", got.Text, want)
 	}
 
 	images, kept = slices.Repeat([]string{"a.png"}, maxImages+3), nil
-	if got := r.Call(t.Context(), inv, nil); len(kept) != maxImages || !strings.Contains(got.Text, "[3 more images are not shown: at most 16 are]") {
+	if got := r.Call(t.Context(), inv, nil); len(kept) != maxImages ||
+		!strings.Contains(got.Text, "[3 more images are not shown: at most 16 are]") {
 		t.Errorf("kept %d, told %q", len(kept), got.Text)
 	}
 	inv.KeepImage = nil

@@ -65,7 +65,9 @@ func newJobs(files tool.Outputs, s *proc.Supervisor) *jobs {
 
 // call runs the operations that are the daemon's own, in place of the module of
 // the built-in tools. False: the call is the module's.
-func (j *jobs) call(ctx context.Context, d *tool.Descriptor, op string, inv model.Invocation, progress func(model.ToolUpdate)) (model.ToolResult, bool) {
+func (j *jobs) call(ctx context.Context, d *tool.Descriptor, op string, inv model.Invocation,
+	progress func(model.ToolUpdate),
+) (model.ToolResult, bool) {
 	var a struct {
 		Background bool     `json:"background"`
 		Command    string   `json:"command"`
@@ -73,7 +75,8 @@ func (j *jobs) call(ctx context.Context, d *tool.Descriptor, op string, inv mode
 		Action     string   `json:"action"`
 		Timeout    *float64 `json:"timeout"`
 	}
-	if !d.Jobs || op != "bash" && op != "job" || jsonx.Unmarshal(jsontext.Value(inv.Arguments), &a) != nil || op == "bash" && !a.Background {
+	if !d.Jobs || op != "bash" && op != "job" || jsonx.Unmarshal(jsontext.Value(inv.Arguments), &a) != nil ||
+		op == "bash" && !a.Background {
 		return model.ToolResult{}, false
 	}
 	var text string
@@ -97,7 +100,8 @@ func (j *jobs) launch(d *tool.Descriptor, session, command string, progress func
 	}
 	told := started.told()
 	progress(model.ToolUpdate{Job: &told, Delta: told.ID + " has started"})
-	return fmt.Sprintf("%s was started and goes on. What it prints is in %s. The tool job shows its output, waits for it and stops it; it ends with the session.", told.ID, told.OutputPath), nil
+	return fmt.Sprintf("%s was started and goes on. What it prints is in %s. The tool job shows its output, waits for "+
+		"it and stops it; it ends with the session.", told.ID, told.OutputPath), nil
 }
 
 func (j *jobs) start(d *tool.Descriptor, session, command string) (*job, error) {
@@ -187,7 +191,8 @@ func (j *jobs) makeRoom(session string) error {
 		}
 		i := slices.IndexFunc(j.list, func(o *job) bool { return bound.in(o) && o.hasEnded() })
 		if i < 0 {
-			return tool.Faultf(tool.Forbidden, "%s has %d jobs that run, and no more are allowed: stop one first", bound.where, n)
+			return tool.Faultf(tool.Forbidden, "%s has %d jobs that run, and no more are allowed: stop one first", bound.where,
+				n)
 		}
 		j.list[i].output.remove()
 		j.list = slices.Delete(j.list, i, i+1)

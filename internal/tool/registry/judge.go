@@ -128,8 +128,9 @@ func (m *module) known() ([]*operation, bool) {
 func (r *Registry) decide(rules *policy.Set, of candidate, inv model.Invocation) policy.Decision {
 	desc := of.module.desc
 	c := policy.Call{
-		Tool: of.name, Module: desc.Name, Kind: policy.Descriptor, Workdir: inv.Workdir, Home: r.home, Arguments: inv.Arguments,
-		Resolve: proc.Resolve,
+		Tool: of.name, Module: desc.Name, Kind: policy.Descriptor, Workdir: inv.Workdir, Home: r.home,
+		Arguments: inv.Arguments,
+		Resolve:   proc.Resolve,
 	}
 	switch {
 	case desc.Builtin():
@@ -220,7 +221,8 @@ func (r *Registry) allowed(of candidate, inv model.Invocation) error {
 	case policy.Deny:
 		err = denied(name, d.Pattern)
 	default:
-		err = tool.Faultf(tool.Forbidden, "%s needs the user's approval, and was not known when it was called: call it again", name)
+		err = tool.Faultf(tool.Forbidden, "%s needs the user's approval, and was not known when it was called: call it "+
+			"again", name)
 	}
 	return r.judged(name, d, err, inv)
 }

@@ -17,10 +17,12 @@ import (
 // run, and a command outside the sandbox asks.
 func TestJudge(t *testing.T) {
 	rules := policy.Source{Deny: []string{"m.rm"}, Rules: []policy.Rule{
-		{Tool: "m.ask", Decision: policy.Ask}, {Tool: "bash", Decision: policy.Allow, Command: policy.Words{{"git"}, {"status"}}},
+		{Tool: "m.ask", Decision: policy.Ask},
+		{Tool: "bash", Decision: policy.Allow, Command: policy.Words{{"git"}, {"status"}}},
 	}}
 	bare := offers("bash", "read")
-	r := registry(t, Options{Policy: rulesOf(t, rules), Workdir: "/src"}, map[string]*fakeHost{"m": offers("ls", "rm", "ask"), "bare": bare})
+	r := registry(t, Options{Policy: rulesOf(t, rules), Workdir: "/src"},
+		map[string]*fakeHost{"m": offers("ls", "rm", "ask"), "bare": bare})
 	for _, c := range []struct{ name, args, mode, want string }{
 		{"m.ls", `{}`, "ask", "allow"},
 		{"m__ls", `{}`, "deny", "allow"},
@@ -43,7 +45,8 @@ func TestJudge(t *testing.T) {
 				r.List(t.Context(), model.Scope{})
 			}
 			v := r.Judge(tooltest.Invocation(c.name, c.args), c.mode, nil)
-			if got := strings.TrimSpace(v.Decision + " " + v.Code); got != c.want || (v.Decision == "ask" || v.Decision == "deny") && v.Rule == "" {
+			if got := strings.TrimSpace(v.Decision + " " + v.Code); got != c.want ||
+				(v.Decision == "ask" || v.Decision == "deny") && v.Rule == "" {
 				t.Errorf("%s %s, mode %s, tools known %t: got %+v, want %q", c.name, c.args, c.mode, asked, v, c.want)
 			}
 		}
@@ -65,11 +68,15 @@ func TestJudge(t *testing.T) {
 	if v.Offer == nil || v.Offer.Pattern != "bash: uname -a …" || v.Reason != "r" {
 		t.Fatalf("offers %+v", v.Offer)
 	}
-	if v := r.Judge(tooltest.Invocation("bash", `{"command":"uname -a -r","outside_sandbox":true,"reason":"r"}`), "ask", [][]byte{v.Offer.Rule}); v.Decision != "allow" {
+	if v := r.Judge(tooltest.Invocation("bash", `{"command":"uname -a -r","outside_sandbox":true,"reason":"r"}`), "ask",
+		[][]byte{v.Offer.Rule}); v.Decision != "allow" {
 		t.Errorf("with the session's answer: %+v", v)
 	}
 	denies := []byte(`{"tool":"read","decision":"deny"}`)
-	if v := r.Judge(tooltest.Invocation("m.rm", `{}`), "ask", [][]byte{[]byte(`{"tool":"m.rm","decision":"allow"}`), []byte("{"), denies}); v.Decision != "deny" {
+	if v := r.Judge(tooltest.Invocation("m.rm", `{}`), "ask", [][]byte{
+		[]byte(`{"tool":"m.rm","decision":"allow"}`),
+		[]byte("{"), denies,
+	}); v.Decision != "deny" {
 		t.Errorf("an answer lifts a deny: %+v", v)
 	}
 	if bare.asked.Load() == 0 {
@@ -111,7 +118,8 @@ func TestAPathRuleBindsWhatThePathLeadsTo(t *testing.T) {
 	}
 	for name, to := range map[string]string{
 		"ln": "secret", "src/up": "../secret", "src/file": "../secret/key", "src/absolute": filepath.Join(real, "secret"),
-		"src/twice": "../ln/key", "src/dangling": "../secret/new", "src/far": "../secret/none/new", "src/out": "/etc/passwd", "src/loop": "loop",
+		"src/twice": "../ln/key", "src/dangling": "../secret/new", "src/far": "../secret/none/new", "src/out": "/etc/passwd",
+		"src/loop":    "loop",
 		"secret/back": "../src", "in": "src",
 	} {
 		if err := os.Symlink(to, filepath.Join(real, name)); err != nil {
@@ -120,7 +128,10 @@ func TestAPathRuleBindsWhatThePathLeadsTo(t *testing.T) {
 	}
 	deny := policy.Source{Rules: []policy.Rule{{Tool: "*", Decision: policy.Deny, Path: []string{"secret/**"}}}}
 	ask := policy.Source{Rules: []policy.Rule{{Tool: "*", Decision: policy.Ask, Path: []string{"secret/**"}}}}
-	allow := policy.Source{Allow: []string{}, Rules: []policy.Rule{{Tool: "*", Decision: policy.Allow, Path: []string{"src/**"}}}}
+	allow := policy.Source{
+		Allow: []string{},
+		Rules: []policy.Rule{{Tool: "*", Decision: policy.Allow, Path: []string{"src/**"}}},
+	}
 	for _, c := range []struct {
 		tool, path        string
 		deny, ask, allows string
@@ -145,13 +156,18 @@ func TestAPathRuleBindsWhatThePathLeadsTo(t *testing.T) {
 		{"read", real + "/secret/key", "deny", "ask", "deny"},
 		{"read", dir + "/ln/key", "deny", "ask", "deny"},
 	} {
-		for want, src := range map[string]policy.Source{"deny " + c.deny: deny, "ask " + c.ask: ask, "allow " + c.allows: allow} {
-			r := registry(t, Options{Policy: rulesOf(t, src)}, map[string]*fakeHost{"bare": offers("read", "write", "edit", "grep", "find")})
+		for want, src := range map[string]policy.Source{
+			"deny " + c.deny: deny, "ask " + c.ask: ask,
+			"allow " + c.allows: allow,
+		} {
+			r := registry(t, Options{Policy: rulesOf(t, src)},
+				map[string]*fakeHost{"bare": offers("read", "write", "edit", "grep", "find")})
 			inv := tooltest.Invocation(c.tool, `{"path":"`+c.path+`"}`)
 			inv.Workdir = dir
 			rule, verdict, _ := strings.Cut(want, " ")
 			if v := r.Judge(inv, "ask", nil); v.Decision != verdict {
-				t.Errorf("%s %s, with a rule that says %s: got %s by %q, want %s", c.tool, c.path, rule, v.Decision, v.Rule, verdict)
+				t.Errorf("%s %s, with a rule that says %s: got %s by %q, want %s", c.tool, c.path, rule, v.Decision, v.Rule,
+					verdict)
 			}
 		}
 	}

@@ -42,7 +42,7 @@ func (r *Registry) BeforeTurn(ctx context.Context, sessionID, workdir, input str
 			Input string         `json:"input"`
 			State jsontext.Value `json:"state"`
 		}{input, jsontext.Value(state)}
-		if err := r.invoke(ctx, m, "before_turn", args, &answer, sessionID, workdir); err != nil {
+		if err := r.invoke(ctx, m, "before_turn", args, &answer, caller{sessionID, workdir}); err != nil {
 			return "", &Rejection{m.desc.Name, err.Error()}
 		}
 		switch {
@@ -103,18 +103,22 @@ func (r *Registry) beforeTool(ctx context.Context, m *module, inv model.Invocati
 		Tool      string         `json:"tool"`
 		Arguments jsontext.Value `json:"arguments"`
 	}{inv.Name, jsontext.Value(inv.Arguments)}
-	err := r.invoke(ctx, m, beforeTool, args, &answer, inv.SessionID, inv.Workdir)
+	err := r.invoke(ctx, m, beforeTool, args, &answer, caller{inv.SessionID, inv.Workdir})
 	switch answer.Decision {
 	case policy.Allow, policy.Ask, policy.Deny:
 	default:
 		if err == nil {
-			err = tool.Faultf(tool.ProtocolError, "the result of %s has the decision %.40q, want allow, ask or deny", beforeTool, answer.Decision)
+			err = tool.Faultf(tool.ProtocolError, "the result of %s has the decision %.40q, want allow, ask or deny", beforeTool,
+				answer.Decision)
 		}
 	}
 	if err != nil {
 		answer.Decision, answer.Reason = policy.Deny, err.Error()
 	}
-	return policy.Decision{Verdict: answer.Decision, Rule: string(answer.Decision) + ": orchestrator " + m.desc.Name, Why: answer.Reason}
+	return policy.Decision{
+		Verdict: answer.Decision, Rule: string(answer.Decision) + ": orchestrator " + m.desc.Name,
+		Why: answer.Reason,
+	}
 }
 
 // Orchestrated reports whether there is an orchestrator to ask.
@@ -126,7 +130,9 @@ func (r *Registry) Transforms() bool { return r.mounts(tool.KindContext) }
 // Transform hands the messages that a model is to read to every context module,
 // in the order of their names. One that fails is passed over; the error says so
 // and comes with the messages as they are without it.
-func (r *Registry) Transform(ctx context.Context, sessionID, workdir string, messages []model.Message) ([]model.Message, error) {
+func (r *Registry) Transform(ctx context.Context, sessionID, workdir string, messages []model.Message) ([]model.Message,
+	error,
+) {
 	var failed error
 	for _, m := range r.all() {
 		if m.desc.Kind != tool.KindContext {
@@ -135,9 +141,12 @@ func (r *Registry) Transform(ctx context.Context, sessionID, workdir string, mes
 		type conversation struct {
 			Messages []model.Message `json:"messages"`
 		}
-		r.o.Audit.Record(model.AuditEvent{Event: "context:get", Component: "context", Module: m.desc.Name, SessionID: sessionID})
+		r.o.Audit.Record(model.AuditEvent{
+			Event: "context:get", Component: "context", Module: m.desc.Name,
+			SessionID: sessionID,
+		})
 		var answer conversation
-		err := r.invoke(ctx, m, "transform", conversation{messages}, &answer, sessionID, workdir)
+		err := r.invoke(ctx, m, "transform", conversation{messages}, &answer, caller{sessionID, workdir})
 		if err == nil {
 			err = checkMessages(answer.Messages)
 		}
@@ -145,7 +154,10 @@ func (r *Registry) Transform(ctx context.Context, sessionID, workdir string, mes
 			failed = errors.Join(failed, fmt.Errorf("context module %s: %w", m.desc.Name, err))
 			continue
 		}
-		r.o.Audit.Record(model.AuditEvent{Event: "context:set", Component: "context", Module: m.desc.Name, SessionID: sessionID})
+		r.o.Audit.Record(model.AuditEvent{
+			Event: "context:set", Component: "context", Module: m.desc.Name,
+			SessionID: sessionID,
+		})
 		messages = answer.Messages
 	}
 	return messages, failed
@@ -172,7 +184,7 @@ func (r *Registry) Invoke(ctx context.Context, name, op string, args jsontext.Va
 	for _, m := range r.all() {
 		if m.desc.Kind == tool.KindProvider && m.desc.Name == name {
 			var answer jsontext.Value
-			err := r.invoke(ctx, m, op, jsontext.Value(args), &answer, "", "")
+			err := r.invoke(ctx, m, op, jsontext.Value(args), &answer, caller{})
 			return jsontext.Value(answer), err
 		}
 	}
@@ -181,7 +193,9 @@ func (r *Registry) Invoke(ctx context.Context, name, op string, args jsontext.Va
 
 // Provides reports whether there is a provider module of that name.
 func (r *Registry) Provides(name string) bool {
-	return slices.ContainsFunc(r.all(), func(m *module) bool { return m.desc.Kind == tool.KindProvider && m.desc.Name == name })
+	return slices.ContainsFunc(r.all(), func(m *module) bool {
+		return m.desc.Kind == tool.KindProvider && m.desc.Name == name
+	})
 }
 
 // Providers are the names of all provider modules, sorted.
@@ -203,18 +217,22 @@ func (r *Registry) mounts(kind string) bool {
 	return false
 }
 
+// caller is the session that a module is asked for, and its folder; the zero
+// caller is the daemon itself.
+type caller struct{ sessionID, workdir string }
+
 // invoke has one module do something for the daemon, in a session's folder.
-func (r *Registry) invoke(ctx context.Context, m *module, op string, args, answer any, sessionID, workdir string) error {
+func (r *Registry) invoke(ctx context.Context, m *module, op string, args, answer any, by caller) error {
 	switch err := m.enter(); {
 	case err == errRetired:
-		return r.invokeSuccessor(ctx, m, op, args, answer, sessionID, workdir)
+		return r.invokeSuccessor(ctx, m, op, args, answer, by)
 	case err != nil:
 		return err
 	}
 	defer m.leave()
 	ctx, unbind := m.bind(ctx)
 	defer unbind()
-	p, gone, err := m.at(workdir, "")
+	p, gone, err := m.at(by.workdir, "")
 	if err != nil { // the session's folder is missing, and it goes on all the same
 		p, gone, err = m.at("", "")
 	}
@@ -232,7 +250,7 @@ func (r *Registry) invoke(ctx context.Context, m *module, op string, args, answe
 		return err
 	}
 	start := time.Now()
-	reply, err := host.Invoke(ctx, op, jsontext.Value(request), sessionID)
+	reply, err := host.Invoke(ctx, op, jsontext.Value(request), by.sessionID)
 	if err == nil {
 		if err = jsonx.Unmarshal(reply, answer); err != nil {
 			err = tool.Faultf(tool.ProtocolError, "the result of %s is not what it should be: %v", op, tool.Readable(err))
@@ -242,16 +260,16 @@ func (r *Registry) invoke(ctx context.Context, m *module, op string, args, answe
 	if err != nil {
 		failure = tool.Failure(err).Error
 	}
-	r.invoked(m.desc.Name, op, sessionID, "", time.Since(start), failure)
+	r.invoked(m.desc.Name, op, by.sessionID, "", time.Since(start), failure)
 	return err
 }
 
 // invokeSuccessor asks the module that a reload has just put in a module's
 // place.
-func (r *Registry) invokeSuccessor(ctx context.Context, old *module, op string, args, answer any, sessionID, workdir string) error {
+func (r *Registry) invokeSuccessor(ctx context.Context, old *module, op string, args, answer any, by caller) error {
 	for _, m := range r.all() {
 		if m != old && m.desc.Name == old.desc.Name && m.desc.Kind == old.desc.Kind {
-			return r.invoke(ctx, m, op, args, answer, sessionID, workdir)
+			return r.invoke(ctx, m, op, args, answer, by)
 		}
 	}
 	return tool.Faultf(tool.Unreachable, "%s was removed", old.desc.Name)

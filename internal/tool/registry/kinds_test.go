@@ -53,7 +53,10 @@ func modules(t *testing.T, audit Auditor, kinds map[string]func(op, args string)
 	}}
 	for key := range kinds {
 		kind, name, _ := strings.Cut(key, " ")
-		o.Descriptors = append(o.Descriptors, &tool.Descriptor{Name: name, Kind: kind, Protocol: tool.Amplifier, Sandbox: tool.SandboxNone})
+		o.Descriptors = append(o.Descriptors, &tool.Descriptor{
+			Name: name, Kind: kind, Protocol: tool.Amplifier,
+			Sandbox: tool.SandboxNone,
+		})
 	}
 	r := New(o)
 	t.Cleanup(func() { r.Close(context.Background()) })
@@ -73,18 +76,34 @@ func TestOrchestratorsAreAskedOneAfterTheOther(t *testing.T) {
 		first, second func(string, string) (string, error)
 		want, err     string
 	}{
-		"both rewrite":        {says(`{"input":"one"}`, nil), says(`{"input":"two ARGS"}`, nil), "two {'input':'one','state':{'k':1}}", ""},
-		"no opinion":          {says(`{"input":"ok"}`, nil), says(`{"rejected":"a typo"}`, nil), "", "b: the result of before_turn has neither"},
-		"the first rejects":   {says(`{"reject":"not that"}`, nil), says(`{"input":"never"}`, nil), "", "a: not that"},
-		"the second fails":    {says(`{"input":"ok"}`, nil), says("", tool.Faultf(tool.Timeout, "no result within 1s")), "", "b: no result within 1s"},
-		"nonsense":            {says(`{"input":7}`, nil), says(`{}`, nil), "", "a: the result of before_turn is not what it should be"},
+		"both rewrite": {
+			says(`{"input":"one"}`, nil), says(`{"input":"two ARGS"}`, nil),
+			"two {'input':'one','state':{'k':1}}", "",
+		},
+		"no opinion": {
+			says(`{"input":"ok"}`, nil), says(`{"rejected":"a typo"}`, nil), "",
+			"b: the result of before_turn has neither",
+		},
+		"the first rejects": {says(`{"reject":"not that"}`, nil), says(`{"input":"never"}`, nil), "", "a: not that"},
+		"the second fails": {
+			says(`{"input":"ok"}`, nil), says("", tool.Faultf(tool.Timeout, "no result within 1s")), "",
+			"b: no result within 1s",
+		},
+		"nonsense": {
+			says(`{"input":7}`, nil), says(`{}`, nil), "",
+			"a: the result of before_turn is not what it should be",
+		},
 		"nothing is left":     {says(`{"input":""}`, nil), says(`{}`, nil), "", "a: nothing is left of the text"},
 		"rejects for nothing": {says(`{"reject":""}`, nil), says(`{}`, nil), "", "a: "},
 	} {
-		r := modules(t, nil, map[string]func(string, string) (string, error){"orchestrator a": c.first, "orchestrator b": c.second})
+		r := modules(t, nil, map[string]func(string, string) (string, error){
+			"orchestrator a": c.first,
+			"orchestrator b": c.second,
+		})
 		got, err := r.BeforeTurn(t.Context(), "ses-1", "", "text", []byte(`{"k":1}`))
 		var rejected *Rejection
-		if got != c.want || (err == nil) != (c.err == "") || err != nil && (!errors.As(err, &rejected) || !strings.HasPrefix(err.Error(), c.err)) {
+		if got != c.want || (err == nil) != (c.err == "") || err != nil &&
+			(!errors.As(err, &rejected) || !strings.HasPrefix(err.Error(), c.err)) {
 			t.Errorf("%s: got %q, %v; want %q, %q", name, got, err, c.want, c.err)
 		}
 		if !r.Orchestrated() {
@@ -101,7 +120,10 @@ func TestOrchestratorsHaveASayInCalls(t *testing.T) {
 	}{
 		"both allow": {`{"decision":"allow"}`, `{"decision":"allow"}`, ""},
 		"one asks":   {`{"decision":"allow"}`, `{"decision":"ask","reason":"new"}`, "ask: ask: orchestrator b: new"},
-		"one denies": {`{"decision":"ask"}`, `{"decision":"deny","reason":"too late"}`, "deny forbidden: deny: orchestrator b: too late"},
+		"one denies": {
+			`{"decision":"ask"}`, `{"decision":"deny","reason":"too late"}`,
+			"deny forbidden: deny: orchestrator b: too late",
+		},
 		"no opinion": {`{}`, `{"decision":"allow"}`, "deny forbidden: deny: orchestrator a: "},
 		"one fails":  {`nonsense`, `{"decision":"allow"}`, "deny forbidden: deny: orchestrator a: "},
 	} {
@@ -112,7 +134,10 @@ func TestOrchestratorsHaveASayInCalls(t *testing.T) {
 				return answer, nil
 			}
 		}
-		r := modules(t, nil, map[string]func(string, string) (string, error){"orchestrator a": says(c.a), "orchestrator b": says(c.b)})
+		r := modules(t, nil, map[string]func(string, string) (string, error){
+			"orchestrator a": says(c.a),
+			"orchestrator b": says(c.b),
+		})
 		if r.guarded() {
 			t.Fatal("an orchestrator that does not name it is asked about calls")
 		}
@@ -153,11 +178,17 @@ func TestContextModulesThatFailArePassedOver(t *testing.T) {
 		"tool t":    func(string, string) (string, error) { return "", nil },
 	})
 	audit.take()
-	got, err := r.Transform(t.Context(), "ses-1", "", []model.Message{{Role: model.User, Text: "hi"}, {Role: model.Tool, Text: "x", ToolCallID: "c", ToolName: "t.x"}})
+	got, err := r.Transform(t.Context(), "ses-1", "", []model.Message{
+		{Role: model.User, Text: "hi"},
+		{Role: model.Tool, Text: "x", ToolCallID: "c", ToolName: "t.x"},
+	})
 	if diff := cmp.Diff([]model.Message{{Role: model.User, Text: "shaped"}}, got); diff != "" {
 		t.Error(diff)
 	}
-	for _, want := range []string{"context module b: exit status 1", "context module c: it left no messages", "context module d: messages.0.role: got \"system\""} {
+	for _, want := range []string{
+		"context module b: exit status 1", "context module c: it left no messages",
+		"context module d: messages.0.role: got \"system\"",
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to say %q", err, want)
 		}
@@ -183,7 +214,8 @@ func TestProvidersAndHooks(t *testing.T) {
 		"provider p": func(op, args string) (string, error) { return `{"text":"` + op + `"}`, nil },
 		"hook h":     func(op, args string) (string, error) { told = append(told, op+" "+args); return `null`, nil },
 	})
-	if got, err := r.Invoke(t.Context(), "p", "generate", []byte(`{}`)); string(got) != `{"text":"generate"}` || err != nil {
+	if got, err := r.Invoke(t.Context(), "p", "generate", []byte(`{}`)); string(got) != `{"text":"generate"}` ||
+		err != nil {
 		t.Errorf("got %s, %v", got, err)
 	}
 	for _, name := range []string{"nobody", "h"} {
@@ -191,7 +223,8 @@ func TestProvidersAndHooks(t *testing.T) {
 			t.Errorf("%s is taken for a provider", name)
 		}
 	}
-	if err := audit.hooks["h"](t.Context(), []byte(`{"event":"x"}`)); err != nil || len(told) != 1 || told[0] != `on_event {"event":"x"}` {
+	if err := audit.hooks["h"](t.Context(), []byte(`{"event":"x"}`)); err != nil || len(told) != 1 ||
+		told[0] != `on_event {"event":"x"}` {
 		t.Errorf("got %q, %v", told, err)
 	}
 	if list := r.List(t.Context(), model.Scope{}); len(list) > 0 {

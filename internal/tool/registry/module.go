@@ -93,7 +93,8 @@ func (m *module) find(ctx context.Context, name string, spell func(string) strin
 	defer cancel()
 	ops, err := m.operations(soon, true)
 	if errors.Is(err, errUnheard) && soon.Err() != nil && ctx.Err() == nil {
-		err = tool.Faultf(tool.Timeout, "%s has been started, and has not said within %v (its timeout) what it can do", m.desc.Name, m.desc.Timeout)
+		err = tool.Faultf(tool.Timeout, "%s has been started, and has not said within %v (its timeout) what it can do",
+			m.desc.Name, m.desc.Timeout)
 	}
 	for _, op := range ops {
 		if spell(m.callName(op.Name)) == name {

@@ -74,7 +74,8 @@ func rulesOf(t *testing.T, s policy.Source) func() *policy.Set {
 func TestDeniedCallsReachNobody(t *testing.T) {
 	var audit auditLog
 	m, shut := offers("ls", "rm"), offers("op")
-	r := registry(t, Options{Policy: rulesOf(t, policy.Source{Deny: []string{"m.rm", "shut.*"}}), Audit: &audit}, map[string]*fakeHost{"m": m, "shut": shut})
+	r := registry(t, Options{Policy: rulesOf(t, policy.Source{Deny: []string{"m.rm", "shut.*"}}), Audit: &audit},
+		map[string]*fakeHost{"m": m, "shut": shut})
 	audit.take()
 	for _, name := range []string{"m.rm", "m__rm", "shut.op"} {
 		if got := call(t, r, name, "{}"); got.OK || got.Error.Code != tool.Forbidden {
@@ -88,9 +89,12 @@ func TestDeniedCallsReachNobody(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	want := []string{
-		`policy:decision error {"tool":"m.rm","decision":"deny","rule":"deny: m.rm","pattern":"m.rm"}`, `module:invoke error {"op":"m.rm"} forbidden`,
-		`policy:decision error {"tool":"m__rm","decision":"deny","rule":"deny: m.rm","pattern":"m.rm"}`, `module:invoke error {"op":"m__rm"} forbidden`,
-		`policy:decision error {"tool":"shut.op","decision":"deny","rule":"deny: shut.*","pattern":"shut.*"}`, `module:invoke error {"op":"shut.op"} forbidden`,
+		`policy:decision error {"tool":"m.rm","decision":"deny","rule":"deny: m.rm","pattern":"m.rm"}`,
+		`module:invoke error {"op":"m.rm"} forbidden`,
+		`policy:decision error {"tool":"m__rm","decision":"deny","rule":"deny: m.rm","pattern":"m.rm"}`,
+		`module:invoke error {"op":"m__rm"} forbidden`,
+		`policy:decision error {"tool":"shut.op","decision":"deny","rule":"deny: shut.*","pattern":"shut.*"}`,
+		`module:invoke error {"op":"shut.op"} forbidden`,
 		`policy:decision ok {"tool":"m.ls","decision":"allow","rule":"allow: the user's own tool"}`,
 		`module:invoke m ok {"op":"ls"}`,
 	}
@@ -131,7 +135,8 @@ func TestPolicyAndTheSpellingOfNames(t *testing.T) {
 		{allow, "read", tool.Forbidden},
 	} {
 		got := call(t, c.r, c.name, "{}")
-		if got.OK != (c.code == "") || !got.OK && got.Error.Code != c.code && !(c.code == tool.UnsupportedOp && got.Error.Code == tool.Forbidden) {
+		if got.OK != (c.code == "") || !got.OK && got.Error.Code != c.code &&
+			!(c.code == tool.UnsupportedOp && got.Error.Code == tool.Forbidden) {
 			t.Errorf("%s: got %+v, want %q", c.name, got, c.code)
 		}
 	}
@@ -197,7 +202,10 @@ func TestReloadLeavesRunningCallsAlone(t *testing.T) {
 		hosts[d.Name+d.Version] = h
 		return h
 	}
-	r := New(Options{Dirs: []string{dir}, Dialects: map[string]tool.Dialect{tool.Gevals: dialect}, Audit: &audit, OutputDir: t.TempDir()})
+	r := New(Options{
+		Dirs: []string{dir}, Dialects: map[string]tool.Dialect{tool.Gevals: dialect}, Audit: &audit,
+		OutputDir: t.TempDir(),
+	})
 	defer r.Close(t.Context())
 	var running sync.WaitGroup
 	for _, name := range []string{"changes.op", "goes.op"} {
@@ -214,7 +222,8 @@ func TestReloadLeavesRunningCallsAlone(t *testing.T) {
 	remove(t, dir, "goes.json")
 	put(t, dir, "stays.json", "{broken")
 	c := r.Reload()
-	if got := fmt.Sprint(c.Added, c.Changed, c.Removed, len(c.Errors)); got != "[new] [changes] [goes] 1" || !strings.Contains(c.Errors[0].Error(), "stays.json") {
+	if got := fmt.Sprint(c.Added, c.Changed, c.Removed, len(c.Errors)); got != "[new] [changes] [goes] 1" ||
+		!strings.Contains(c.Errors[0].Error(), "stays.json") {
 		t.Errorf("got %s %v", got, c.Errors)
 	}
 	slices.Sort(audit.lines)

@@ -15,7 +15,9 @@ import (
 // together. A zero time or size removes nothing. What a job of this daemon has
 // written stays. It reports each file; with dry it only reports. It blocks for the
 // disk, until ctx ends.
-func (r *Registry) PruneOutput(ctx context.Context, before time.Time, most int64, dry bool, removed func(tool.KeptFile)) error {
+func (r *Registry) PruneOutput(ctx context.Context, before time.Time, most int64, dry bool,
+	removed func(tool.KeptFile),
+) error {
 	if before.IsZero() && most == 0 {
 		return nil
 	}

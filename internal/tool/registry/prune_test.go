@@ -56,16 +56,23 @@ func TestOutputIsPruned(t *testing.T) {
 			defer func() { r.jobs.list = nil }()
 			for _, dry := range []bool{true, false} {
 				var gone []string
-				if err := r.PruneOutput(context.Background(), c.before, c.most, dry, func(f tool.KeptFile) { gone = append(gone, f.Name) }); err != nil {
+				if err := r.PruneOutput(context.Background(), c.before, c.most, dry, func(f tool.KeptFile) {
+					gone = append(gone, f.Name)
+				}); err != nil {
 					t.Fatal(err)
 				}
 				if got := strings.Join(gone, " "); got != c.want {
 					t.Errorf("dry %t: removed %q, want %q", dry, got, c.want)
 				}
 			}
-			for _, file := range []string{"result-0", "result-1", "ses-2/asset-2", "ses-2", "ses-1/job-1", "ses-1/job-2", "mine"} {
+			for _, file := range []string{
+				"result-0", "result-1", "ses-2/asset-2", "ses-2", "ses-1/job-1", "ses-1/job-2",
+				"mine",
+			} {
 				_, err := os.Lstat(filepath.Join(r.o.OutputDir, file))
-				gone := slices.ContainsFunc(strings.Fields(c.want), func(name string) bool { return name == file || filepath.Dir(name) == file && file == "ses-2" })
+				gone := slices.ContainsFunc(strings.Fields(c.want), func(name string) bool {
+					return name == file || filepath.Dir(name) == file && file == "ses-2"
+				})
 				if (err == nil) == gone {
 					t.Errorf("%s: want it gone: %t; %v", file, gone, err)
 				}
@@ -83,11 +90,14 @@ func TestALinkedOutputFolderIsLeftAlone(t *testing.T) {
 	}
 	r := New(Options{OutputDir: link})
 	defer r.Close(context.Background())
-	err := r.PruneOutput(context.Background(), time.Now().Add(time.Hour), 1, false, func(f tool.KeptFile) { t.Errorf("removed %s", f.Name) })
+	err := r.PruneOutput(context.Background(), time.Now().Add(time.Hour), 1, false, func(f tool.KeptFile) {
+		t.Errorf("removed %s", f.Name)
+	})
 	if !errors.Is(err, regular.ErrLink) {
 		t.Errorf("got %v, want to learn of the link", err)
 	}
-	if text := r.keep.shorten(strings.Repeat("long\n", 1<<20), "ses-1"); !strings.Contains(text, "the rest is lost: open "+link+": is a symbolic link") {
+	if text := r.keep.shorten(strings.Repeat("long\n", 1<<20), "ses-1"); !strings.Contains(text, "the rest is lost: open "+
+		link+": is a symbolic link") {
 		t.Errorf("got %q", text[:min(len(text), 200)])
 	}
 	if _, _, err := r.jobs.newFile("ses-1"); !errors.Is(err, regular.ErrLink) {

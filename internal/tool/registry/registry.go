@@ -142,9 +142,9 @@ type Registry struct {
 // errStopping is the cause of a call's end when the registry is closed.
 var errStopping = errors.New("the daemon is stopping")
 
-// New loads all descriptors, and leaves the user's mcp.json to [Registry.Warm]. It starts no tool and does not fail: a descriptor
-// that cannot be used is left out and reported by [Registry.Errors]. The
-// registry must be closed.
+// New loads all descriptors, and leaves the user's mcp.json to [Registry.Warm]. It starts no tool
+// and does not fail: a descriptor that cannot be used is left out and reported by
+// [Registry.Errors]. The registry must be closed.
 func New(o Options) *Registry {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -279,7 +279,9 @@ func (r *Registry) Has(ctx context.Context, from model.Scope, name string) bool 
 //	          outside the sandbox in one of its own, or as a job
 //	show      images that the tool has named are kept
 //	bound     what is too long for a model is kept in a file
-func (r *Registry) Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) (result model.ToolResult) {
+func (r *Registry) Call(ctx context.Context, inv model.Invocation, progress func(model.ToolUpdate)) (
+	result model.ToolResult,
+) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.log.Error("tool call panicked", zap.String("tool", inv.Name), zap.String("tool_call_id", inv.ID),
@@ -333,7 +335,9 @@ func pathOf(arguments []byte) string {
 }
 
 // run runs a call that was let in.
-func (r *Registry) run(ctx context.Context, c candidate, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
+func (r *Registry) run(ctx context.Context, c candidate, inv model.Invocation,
+	progress func(model.ToolUpdate),
+) model.ToolResult {
 	m, op := c.module, c.op.Name
 	own, leave, err := m.at(inv.Workdir, r.readable(m, inv.SessionID))
 	if err != nil {
@@ -357,7 +361,8 @@ func (r *Registry) run(ctx context.Context, c candidate, inv model.Invocation, p
 	}
 	artifact := func(event string, data ...string) {
 		r.o.Audit.Record(model.AuditEvent{
-			Event: event, Component: "tool", Module: m.desc.Name, SessionID: inv.SessionID, RequestID: inv.ID, Data: object(data...),
+			Event: event, Component: "tool", Module: m.desc.Name, SessionID: inv.SessionID, RequestID: inv.ID,
+			Data: object(data...),
 		})
 	}
 	told := func(u model.ToolUpdate) {
@@ -436,7 +441,8 @@ func (r *Registry) resolve(ctx context.Context, inv model.Invocation) (c candida
 		}
 		problem = cmp.Or(err, problem)
 	}
-	return c, cmp.Or(problem, r.unmountedServer(inv.Scope, inv.Name), error(tool.Faultf(tool.UnsupportedOp, "there is no tool %q", inv.Name)))
+	return c, cmp.Or(problem, r.unmountedServer(inv.Scope, inv.Name),
+		error(tool.Faultf(tool.UnsupportedOp, "there is no tool %q", inv.Name)))
 }
 
 // meaning yields the modules that may have an operation of that name, with how the name

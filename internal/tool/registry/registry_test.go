@@ -45,7 +45,9 @@ func (h *fakeHost) Describe(ctx context.Context) (*tool.Manifest, error) {
 	return h.describe(ctx)
 }
 
-func (h *fakeHost) Call(ctx context.Context, op string, inv model.Invocation, progress func(model.ToolUpdate)) model.ToolResult {
+func (h *fakeHost) Call(ctx context.Context, op string, inv model.Invocation,
+	progress func(model.ToolUpdate),
+) model.ToolResult {
 	return h.call(ctx, op, inv, progress)
 }
 
@@ -69,10 +71,15 @@ func offers(ops ...string) *fakeHost {
 func registry(t *testing.T, o Options, hosts map[string]*fakeHost) *Registry {
 	t.Helper()
 	for name := range hosts {
-		d := &tool.Descriptor{Name: name, Kind: "tool", Protocol: "fake", Sandbox: tool.SandboxNone, Workdir: o.Workdir, Bare: strings.HasPrefix(name, "bare")}
+		d := &tool.Descriptor{
+			Name: name, Kind: "tool", Protocol: "fake", Sandbox: tool.SandboxNone, Workdir: o.Workdir,
+			Bare: strings.HasPrefix(name, "bare"),
+		}
 		o.Descriptors = append(o.Descriptors, d)
 	}
-	o.Dialects = map[string]tool.Dialect{"fake": func(d *tool.Descriptor, _ *proc.Supervisor, _ *zap.Logger) tool.Host { return hosts[d.Name] }}
+	o.Dialects = map[string]tool.Dialect{"fake": func(d *tool.Descriptor, _ *proc.Supervisor, _ *zap.Logger) tool.Host {
+		return hosts[d.Name]
+	}}
 	o.OutputDir = t.TempDir()
 	r := New(o)
 	t.Cleanup(func() { r.Close(context.Background()) })
@@ -91,7 +98,8 @@ func TestNamesLeadToTheirOperation(t *testing.T) {
 	for name, want := range map[string]string{
 		"a.x": "x {}", "a.b.y": "b.y {}", "a.b.x": "x {}", "a.b.c": "c {}", "a__x": "x {}", "a__b.z": "z {}",
 		"a__b__c": "c {}", "a__b__z": "z {}", "a__only__a": "only__a {}", "read": "read {}",
-		"a": tool.UnsupportedOp, "a.": tool.UnsupportedOp, "a.z": tool.UnsupportedOp, "": tool.UnsupportedOp, ".x": tool.UnsupportedOp,
+		"a": tool.UnsupportedOp, "a.": tool.UnsupportedOp, "a.z": tool.UnsupportedOp, "": tool.UnsupportedOp,
+		".x":  tool.UnsupportedOp,
 		"b.x": tool.UnsupportedOp, "bare.read": tool.UnsupportedOp, "x": tool.UnsupportedOp,
 	} {
 		got := call(t, r, name, "{}")
@@ -302,8 +310,10 @@ func TestALongResultIsCutAndKept(t *testing.T) {
 			}
 			continue
 		}
-		m := regexp.MustCompile(`(?s)^(.*?)\n+\[… (.*) left out here; the whole text is in (.*) …\]\n\n(.*)$`).FindStringSubmatch(got)
-		if m == nil || m[1] == "" || !strings.HasPrefix(want, m[1]) || m[2] != c.cut || m[4] == "" || !strings.HasSuffix(want, m[4]) || !utf8.ValidString(got) {
+		m := regexp.MustCompile(`(?s)^(.*?)\n+\[… (.*) left out here; the whole text is in (.*) …\]\n\n(.*)$`).
+			FindStringSubmatch(got)
+		if m == nil || m[1] == "" || !strings.HasPrefix(want, m[1]) || m[2] != c.cut || m[4] == "" ||
+			!strings.HasSuffix(want, m[4]) || !utf8.ValidString(got) {
 			t.Errorf("%s: got %q, want %s left out", c.name, got, c.cut)
 			continue
 		}
@@ -355,7 +365,8 @@ func FuzzEnds(f *testing.F) {
 		if len(head)+len(tail) > k.maxText || lines(head)+lines(tail) > k.maxRow {
 			t.Errorf("got %d and %d bytes, %d and %d lines, within %+v", len(head), len(tail), lines(head), lines(tail), k)
 		}
-		if len(head)+len(tail) > len(text) || !strings.HasPrefix(text, head) || !strings.HasSuffix(text, tail) || !utf8.ValidString(head+tail) {
+		if len(head)+len(tail) > len(text) || !strings.HasPrefix(text, head) || !strings.HasSuffix(text, tail) ||
+			!utf8.ValidString(head+tail) {
 			t.Errorf("got %q and %q of %q", head, tail, text)
 		}
 	})
@@ -481,7 +492,8 @@ func TestAHostIsClosedOnceItsLastCallHasEnded(t *testing.T) {
 		<-began
 		r.Close(context.Background())
 	}()
-	if got := call(t, r, "m.op", "{}"); got.OK || got.Error.Code != tool.Aborted || got.Error.Message != "the daemon is stopping" {
+	if got := call(t, r, "m.op", "{}"); got.OK || got.Error.Code != tool.Aborted ||
+		got.Error.Message != "the daemon is stopping" {
 		t.Errorf("got %+v, want it aborted", got)
 	}
 	r.Close(t.Context())

@@ -98,7 +98,9 @@ func (r *Registry) load(mounted map[string]*module, servers bool) []*tool.Descri
 		found = append(found, r.loadServers(mounted)...)
 	}
 	// Of two with one name the one that is in use stays.
-	slices.SortStableFunc(found, func(a, b *tool.Descriptor) int { return cmp.Compare(unmounted(a, mounted), unmounted(b, mounted)) })
+	slices.SortStableFunc(found, func(a, b *tool.Descriptor) int {
+		return cmp.Compare(unmounted(a, mounted), unmounted(b, mounted))
+	})
 	byName := make(map[string]*tool.Descriptor)
 	return slices.DeleteFunc(found, func(d *tool.Descriptor) bool {
 		first := byName[d.Name]
@@ -107,10 +109,14 @@ func (r *Registry) load(mounted map[string]*module, servers bool) []*tool.Descri
 			return false
 		}
 		if d.File == r.serversFile() {
-			r.errs = append(r.errs, &mcpfile.Error{Place: mcpfile.Place{File: d.File}, Server: d.Name, Reason: fmt.Sprintf("the name %s is taken by %s: give one of them another name", d.Name, origin(first))})
+			r.errs = append(r.errs, &mcpfile.Error{
+				Place: mcpfile.Place{File: d.File}, Server: d.Name,
+				Reason: fmt.Sprintf("the name %s is taken by %s: give one of them another name", d.Name, origin(first)),
+			})
 			return true
 		}
-		r.errs = append(r.errs, fmt.Errorf("tool descriptor %s: %w", origin(d), &tool.FieldError{Field: "name", Reason: fmt.Sprintf("%q is taken by %s", d.Name, origin(first))}))
+		r.errs = append(r.errs, fmt.Errorf("tool descriptor %s: %w", origin(d),
+			&tool.FieldError{Field: "name", Reason: fmt.Sprintf("%q is taken by %s", d.Name, origin(first))}))
 		return true
 	})
 }
@@ -126,7 +132,9 @@ func unmounted(d *tool.Descriptor, mounted map[string]*module) int {
 
 // mounted makes the module of a descriptor and starts nothing.
 func (r *Registry) mounted(d *tool.Descriptor) *module {
-	m := newModule(r.ctx, d, excluded(d, r.o) != nil, func(d *tool.Descriptor) tool.Host { return r.adopt(mount(d, r.o, r.supervisor, r.log), d) })
+	m := newModule(r.ctx, d, excluded(d, r.o) != nil, func(d *tool.Descriptor) tool.Host {
+		return r.adopt(mount(d, r.o, r.supervisor, r.log), d)
+	})
 	r.o.Audit.Record(model.AuditEvent{
 		Event: "mount:add", Component: "tool", Module: d.Name,
 		Data: object("kind", d.Kind, "protocol", d.Protocol, "version", d.Version),

@@ -108,7 +108,9 @@ func (r *Registry) refresh(from model.Scope) {
 		var trusted bool
 		trusted, err = mcpfile.Trusted(r.o.ConfigDir, from.Workdir, hash)
 		version = fmt.Sprint(hash, trusted, err)
-		r.regroup(folderKey(from), version, func() ([]*tool.Descriptor, []unmountedServer) { return r.project(from.Workdir, text, trusted, err) })
+		r.regroup(folderKey(from), version, func() ([]*tool.Descriptor, []unmountedServer) {
+			return r.project(from.Workdir, text, trusted, err)
+		})
 		return
 	}
 	r.regroup(folderKey(from), version, func() ([]*tool.Descriptor, []unmountedServer) {
@@ -234,7 +236,9 @@ func (r *Registry) brought(from model.Scope) (found []*tool.Descriptor, out []un
 }
 
 // project describes the servers of a folder's file, or says why they are none.
-func (r *Registry) project(workdir string, text []byte, trusted bool, problem error) (found []*tool.Descriptor, out []unmountedServer) {
+func (r *Registry) project(workdir string, text []byte, trusted bool, problem error) (found []*tool.Descriptor,
+	out []unmountedServer,
+) {
 	f, err := mcpfile.Parse(mcpfile.Project(workdir), text)
 	if err != nil {
 		return nil, []unmountedServer{unusable(mcpfile.ProjectName, workdir, err)}
@@ -277,7 +281,8 @@ func unusable(name, workdir string, err error) unmountedServer {
 }
 
 func untrusted(name, workdir string) unmountedServer {
-	message := fmt.Sprintf("%s names it; nous mcp trust, in that folder, shows what it runs and asks you", mcpfile.Project(workdir))
+	message := fmt.Sprintf("%s names it; nous mcp trust, in that folder, shows what it runs and asks you",
+		mcpfile.Project(workdir))
 	return unmountedServer{
 		model.ServerInfo{Name: name, State: model.ServerUntrusted, Message: message, Workdir: workdir},
 		tool.Faultf(tool.Forbidden, "the server %s is not trusted: %s", name, message),
@@ -352,7 +357,9 @@ func (r *Registry) loadServers(mounted map[string]*module) (found []*tool.Descri
 
 // mountsServer reports that an entry of the user's is mounted.
 func (r *Registry) mountsServer(name string) bool {
-	return slices.ContainsFunc(r.all(), func(m *module) bool { return m.desc.Name == name && m.desc.File == r.serversFile() })
+	return slices.ContainsFunc(r.all(), func(m *module) bool {
+		return m.desc.Name == name && m.desc.File == r.serversFile()
+	})
 }
 
 // broken are the user's own servers that are not mounted since their entry is wrong.

@@ -35,7 +35,9 @@ func serveMCP() int {
 	tooltest.Append(started, "start")
 	tooltest.Hold()
 	s := sdk.NewServer(&sdk.Implementation{Name: "server", Version: "1"}, nil)
-	sdk.AddTool(s, &sdk.Tool{Name: "where"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
+	sdk.AddTool(s, &sdk.Tool{Name: "where"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult,
+		any, error,
+	) {
 		dir, err := os.Getwd()
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: dir + " " + os.Getenv("A")}}}, nil, err
 	})
@@ -116,8 +118,10 @@ func (s *servers) wasStarted(folder string) bool {
 func TestServersOfTheUser(t *testing.T) {
 	s := withServers(t, "")
 	path := filepath.Join(s.config, mcpfile.Name)
-	s.write(path, "{\"mcpServers\": {\n"+s.entry("git", "${SET}")+",\n\"off\": {\"command\": \"x\", \"disabled\": true},\n"+
-		"\"unset\": {\"command\": \"x\", \"args\": [\"${NONE}\"]},\n\"old\": {\"type\": \"sse\", \"url\": \"https://h\"},\n\"env\": {\"command\": \"x\", \"env\": {\"NOTIFY_SOCKET\": \"y\"}}}}")
+	s.write(path, "{\"mcpServers\": {\n"+s.entry("git", "${SET}")+
+		",\n\"off\": {\"command\": \"x\", \"disabled\": true},\n"+
+		"\"unset\": {\"command\": \"x\", \"args\": [\"${NONE}\"]},\n\"old\": {\"type\": \"sse\", \"url\": "+
+		"\"https://h\"},\n\"env\": {\"command\": \"x\", \"env\": {\"NOTIFY_SOCKET\": \"y\"}}}}")
 	if c := s.Reload(); !slices.Equal(c.Added, []string{"git"}) || len(c.Errors) != 3 {
 		t.Fatalf("got %+v", c)
 	}
@@ -126,7 +130,8 @@ func TestServersOfTheUser(t *testing.T) {
 		"git": "configured ", "off": " ",
 		"unset": "failed " + path + ":4: /mcpServers/unset/args/0: the variable NONE is not set in the daemon's environment",
 		"old":   "failed " + path + ":5: /mcpServers/old/type: sse is not spoken",
-		"env":   "failed " + path + ":6: /mcpServers/env: env.NOTIFY_SOCKET: belongs to the daemon and is never handed to a tool",
+		"env": "failed " + path +
+			":6: /mcpServers/env: env.NOTIFY_SOCKET: belongs to the daemon and is never handed to a tool",
 	} {
 		i := s.state(from, name)
 		if got := i.State + " " + i.Message; !strings.HasPrefix(got, want) || i.Workdir != "" {
@@ -159,14 +164,17 @@ func TestServersOfTheUser(t *testing.T) {
 // folder alone, and not any more once the file is another: at once, no matter who reloads.
 func TestServersOfAProject(t *testing.T) {
 	s := withServers(t, "{\"mcpServers\": {"+entry(t, "mine", "own")+"}}")
-	here, other := model.Scope{SessionID: "ses-1", Workdir: t.TempDir()}, model.Scope{SessionID: "ses-2", Workdir: t.TempDir()}
+	here, other := model.Scope{SessionID: "ses-1", Workdir: t.TempDir()},
+		model.Scope{SessionID: "ses-2", Workdir: t.TempDir()}
 	file := mcpfile.Project(here.Workdir)
 	s.write(file, "{\"mcpServers\": {"+s.entry("theirs", "${SET}")+", "+s.entry("mine", "theirs")+"}}")
-	if s.state(here, "theirs").State != model.ServerUntrusted || s.state(here, "theirs").Workdir != here.Workdir || s.state(other, "theirs").Name != "" {
+	if s.state(here, "theirs").State != model.ServerUntrusted || s.state(here, "theirs").Workdir != here.Workdir ||
+		s.state(other, "theirs").Name != "" {
 		t.Errorf("got %+v", s.Servers(here))
 	}
 	r := s.call(here, "theirs.where")
-	if r.Error == nil || r.Error.Code != tool.Forbidden || !strings.Contains(r.Error.Message, "nous mcp trust") || s.wasStarted(here.Workdir) {
+	if r.Error == nil || r.Error.Code != tool.Forbidden || !strings.Contains(r.Error.Message, "nous mcp trust") ||
+		s.wasStarted(here.Workdir) {
 		t.Errorf("before it is trusted: %+v", r)
 	}
 	s.trust(here.Workdir)
@@ -176,7 +184,8 @@ func TestServersOfAProject(t *testing.T) {
 	if r := s.call(here, "mine.where"); r.Text != here.Workdir+" own" {
 		t.Errorf("the user's own server of that name is not the one: %+v", r)
 	}
-	if r := s.call(other, "theirs.where"); r.Error == nil || r.Error.Code != tool.UnsupportedOp || s.wasStarted(other.Workdir) {
+	if r := s.call(other, "theirs.where"); r.Error == nil || r.Error.Code != tool.UnsupportedOp ||
+		s.wasStarted(other.Workdir) {
 		t.Errorf("from elsewhere: %+v", r)
 	}
 	for _, i := range s.List(t.Context(), other) {
@@ -209,7 +218,9 @@ func TestAChangedProjectEndsItsServers(t *testing.T) {
 	s := withServers(t, "")
 	here := model.Scope{SessionID: "ses-1", Workdir: t.TempDir()}
 	fifo, held := tooltest.NewFIFO(t)
-	s.write(mcpfile.Project(here.Workdir), fmt.Sprintf(`{"servers": {"x": {"command": %q, "env": {%q: "server", %q: %q}}}}`, tooltest.Self(t), tooltest.Mode, tooltest.FIFO, fifo))
+	s.write(mcpfile.Project(here.Workdir),
+		fmt.Sprintf(`{"servers": {"x": {"command": %q, "env": {%q: "server", %q: %q}}}}`, tooltest.Self(t), tooltest.Mode,
+			tooltest.FIFO, fifo))
 	s.trust(here.Workdir)
 	done := make(chan model.ToolResult)
 	go func() { done <- s.call(here, "x.where") }()
@@ -246,7 +257,8 @@ func TestAStrangersProject(t *testing.T) {
 		}
 		list := s.Servers(here)
 		bad := slices.ContainsFunc(list, func(i model.ServerInfo) bool {
-			return (i.State == model.ServerFailed || i.State == model.ServerUntrusted) && i.Message != "" && i.Workdir == here.Workdir
+			return (i.State == model.ServerFailed || i.State == model.ServerUntrusted) && i.Message != "" &&
+				i.Workdir == here.Workdir
 		})
 		if !bad {
 			t.Errorf("%s: got %+v", name, list)
@@ -261,7 +273,8 @@ func TestAStrangersProject(t *testing.T) {
 func TestAProjectGivesItselfNoLeave(t *testing.T) {
 	s := withServers(t, "")
 	here := model.Scope{SessionID: "ses-1", Workdir: t.TempDir()}
-	s.write(mcpfile.Project(here.Workdir), strings.Replace("{\"mcpServers\": {"+s.entry("x", "")+"}}", `"env"`, `"trust": "all", "env"`, 1))
+	s.write(mcpfile.Project(here.Workdir), strings.Replace("{\"mcpServers\": {"+s.entry("x", "")+"}}", `"env"`,
+		`"trust": "all", "env"`, 1))
 	s.trust(here.Workdir)
 	s.call(here, "x.where")
 	inv := tooltest.Invocation("x.where", "{}")
@@ -275,9 +288,15 @@ func TestAProjectGivesItselfNoLeave(t *testing.T) {
 func TestServersOfASession(t *testing.T) {
 	s := withServers(t, "")
 	fifo, held := tooltest.NewFIFO(t)
-	server := model.Server{Name: "editors", Command: tooltest.Self(t), Env: map[string]string{tooltest.Mode: "server", "A": "${SET}", tooltest.FIFO: fifo}}
+	server := model.Server{Name: "editors", Command: tooltest.Self(t), Env: map[string]string{
+		tooltest.Mode: "server",
+		"A":           "${SET}", tooltest.FIFO: fifo,
+	}}
 	folder := t.TempDir()
-	here := model.Scope{SessionID: "ses-1", Workdir: folder, Servers: []model.Server{server, {Name: "bad name", Command: "x"}}}
+	here := model.Scope{
+		SessionID: "ses-1", Workdir: folder,
+		Servers: []model.Server{server, {Name: "bad name", Command: "x"}},
+	}
 	done := make(chan model.ToolResult)
 	go func() { done <- s.call(here, "editors.where") }()
 	released := held()
@@ -308,7 +327,8 @@ func TestServersOfASession(t *testing.T) {
 		{model.Server{Name: "a", URL: "ftp://h"}, `url: got "ftp://h", want one that begins with https:// or http://`},
 		{model.Server{Name: "a", URL: "https://h", Headers: map[string]string{"A": "b\nc"}}, "headers.A: "},
 	} {
-		if err := s.Check(c.server); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)) {
+		if err := s.Check(c.server); c.want == "" && err != nil || c.want != "" &&
+			(err == nil || !strings.HasPrefix(err.Error(), c.want)) {
 			t.Errorf("%+v: got %v, want %s", c.server, err, c.want)
 		}
 	}

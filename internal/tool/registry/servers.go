@@ -51,7 +51,10 @@ func (m *module) server(workdir string) model.ServerInfo {
 		host = p.host
 	}
 	m.mu.Unlock()
-	info := model.ServerInfo{Name: m.desc.Name, State: model.ServerConfigured, Tools: ops, Instructions: said, Prompts: prompts, LeftOut: leftOut}
+	info := model.ServerInfo{
+		Name: m.desc.Name, State: model.ServerConfigured, Tools: ops, Instructions: said,
+		Prompts: prompts, LeftOut: leftOut,
+	}
 	switch watched, ok := host.(tool.Watched); {
 	case ok:
 		info.State, info.Message = watched.Status()

@@ -43,14 +43,17 @@ func TestASilentExtensionIsWaitedForOnce(t *testing.T) {
 				Name: "x", Kind: "tool", Protocol: tool.Gevals, Sandbox: tool.SandboxNone, Workdir: t.TempDir(),
 				Transport: tool.Transport{Type: "stdio", Command: []string{"python3", program}},
 			}},
-			Dialects:  map[string]tool.Dialect{tool.Gevals: func(*tool.Descriptor, *proc.Supervisor, *zap.Logger) tool.Host { return host }},
+			Dialects: map[string]tool.Dialect{tool.Gevals: func(*tool.Descriptor, *proc.Supervisor, *zap.Logger) tool.Host {
+				return host
+			}},
 			OutputDir: t.TempDir(),
 		})
 		defer r.Close(context.Background())
 		list := func(asked int64, silent bool) {
 			t.Helper()
 			infos := r.List(context.Background(), model.Scope{})
-			if len(infos) != 1 || infos[0].Silent != silent || silent && !strings.Contains(infos[0].Problem, "no result within 10s") || host.asked.Load() != asked {
+			if len(infos) != 1 || infos[0].Silent != silent || silent &&
+				!strings.Contains(infos[0].Problem, "no result within 10s") || host.asked.Load() != asked {
 				t.Fatalf("got %+v, asked %d times, want %d", infos, host.asked.Load(), asked)
 			}
 		}
@@ -62,7 +65,9 @@ func TestASilentExtensionIsWaitedForOnce(t *testing.T) {
 		if !r.Has(context.Background(), model.Scope{}, "x.run") {
 			t.Error("it may have the operation")
 		}
-		if res := r.Call(context.Background(), model.Invocation{ToolCall: model.ToolCall{Name: "x.run", Arguments: []byte("{}")}}, nil); res.OK || res.Error.Code != tool.Timeout || host.asked.Load() != 2 {
+		call := model.Invocation{ToolCall: model.ToolCall{Name: "x.run", Arguments: []byte("{}")}}
+		if res := r.Call(context.Background(), call, nil); res.OK || res.Error.Code != tool.Timeout ||
+			host.asked.Load() != 2 {
 			t.Errorf("got %+v, asked %d times", res, host.asked.Load())
 		}
 		time.Sleep(time.Hour)

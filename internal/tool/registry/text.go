@@ -30,7 +30,10 @@ type keeper struct {
 }
 
 func newKeeper(dir string, maxText, maxLines int) keeper {
-	return keeper{tool.OpenOutputs(dir), cmp.Or(maxText, tool.DefaultMaxText), cmp.Or(maxLines, tool.DefaultMaxLines), new(sync.Mutex)}
+	return keeper{
+		tool.OpenOutputs(dir), cmp.Or(maxText, tool.DefaultMaxText), cmp.Or(maxLines, tool.DefaultMaxLines),
+		new(sync.Mutex),
+	}
 }
 
 // bound makes a result's text valid UTF-8 of bounded length: at most most bytes,

@@ -261,7 +261,8 @@ func (c *Conn[M]) hand(m M) bool {
 
 // epitaph says why the process is no more, to the question it left unanswered.
 func (c *Conn[M]) epitaph() *tool.Fault {
-	f := &tool.Fault{Code: tool.Crashed, Message: fmt.Sprintf("the %s ended before it answered: %v", c.dialogue.Who, c.exit)}
+	f := &tool.Fault{Code: tool.Crashed, Message: fmt.Sprintf("the %s ended before it answered: %v", c.dialogue.Who,
+		c.exit)}
 	if c.fault != nil {
 		*f = *c.fault
 	}

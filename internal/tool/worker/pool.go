@@ -87,7 +87,9 @@ type Pool[W Worker] struct {
 // NewPool makes a pool of at most size workers of the module called name. start
 // makes a worker and does not wait for it; ready waits until it can be used,
 // and an error means that it never will. The pool starts nothing by itself.
-func NewPool[W Worker](name string, size int, log *zap.Logger, start func() (W, error), ready func(context.Context, W) error) *Pool[W] {
+func NewPool[W Worker](name string, size int, log *zap.Logger, start func() (W, error),
+	ready func(context.Context, W) error,
+) *Pool[W] {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Pool[W]{
 		Idle: IdleTime, Crashes: Backoff{Free: 2, Base: time.Second, Max: time.Minute},

@@ -122,7 +122,8 @@ func TestAPoolThatKeepsCrashingIsLeftAlone(t *testing.T) {
 		for range 10 {
 			_, err := p.Acquire(t.Context())
 			var f *tool.Fault
-			if n := len(*started); n == 3 && errors.As(err, &f) && f.Code == tool.Unreachable && strings.Contains(f.Message, "x crashed 3 times in a row; it can be started again in 1s") {
+			if n := len(*started); n == 3 && errors.As(err, &f) && f.Code == tool.Unreachable &&
+				strings.Contains(f.Message, "x crashed 3 times in a row; it can be started again in 1s") {
 				time.Sleep(time.Second)
 				break
 			}

@@ -48,7 +48,10 @@ func TestTheLongestIdleMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, processLimit := &crew{hands: map[*hand]string{}}, NewProcessLimit(2)
 		alone := c.pool(processLimit, "alone", 1)
-		pools := []*Pool[*hand]{c.pool(processLimit, "x", 1), c.pool(processLimit, "x", 1), c.pool(processLimit, "x", 1), c.pool(processLimit, "x", 1)}
+		pools := []*Pool[*hand]{
+			c.pool(processLimit, "x", 1), c.pool(processLimit, "x", 1), c.pool(processLimit, "x", 1),
+			c.pool(processLimit, "x", 1),
+		}
 		var used []*hand
 		for _, p := range append([]*Pool[*hand]{alone}, pools...) {
 			time.Sleep(time.Second)
@@ -222,7 +225,8 @@ func TestACrowdIsNeverTooLarge(t *testing.T) {
 		time.Sleep(IdleTime + time.Second)
 		synctest.Wait()
 		if c.most > most || processLimit.total != 0 || len(processLimit.idle) != 0 || processLimit.ending != 0 {
-			t.Errorf("at most %d lived beyond one of each module, want %d; now there are %d, %d idle, %d ending", c.most, most, processLimit.total, len(processLimit.idle), processLimit.ending)
+			t.Errorf("at most %d lived beyond one of each module, want %d; now there are %d, %d idle, %d ending", c.most, most,
+				processLimit.total, len(processLimit.idle), processLimit.ending)
 		}
 		for _, p := range pools {
 			p.Close(t.Context())

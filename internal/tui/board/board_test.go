@@ -31,14 +31,49 @@ func sessions() []protocol.SessionInfo {
 	opus := protocol.ModelInfo{Provider: "anthropic", Name: "claude-opus-4-5"}
 	qwen := protocol.ModelInfo{Provider: "ollama", Name: "qwen3:8b"}
 	return []protocol.SessionInfo{
-		{SessionID: "ses-01", Title: "Flaky test in the queue", Workdir: "/home/ada/src/noused", Model: opus, Messages: 14, UpdatedAt: ago(3 * time.Minute), RunState: "running", WaitingFor: "approval", LastText: "I would like to delete the lock file.", Working: &protocol.Working{RunID: "run-1", StartedAt: ago(4 * time.Minute), ToolName: "bash", Since: ago(3 * time.Minute)}},
-		{SessionID: "ses-02", Title: "Deploy the docs", Workdir: "/home/ada/src/site", Model: qwen, Messages: 6, UpdatedAt: ago(50 * time.Minute), RunState: "idle", LastStopReason: "error", Unread: true, LastText: "The upload begins."},
-		{SessionID: "ses-03", Title: "Measure the start", Workdir: "/home/ada/src/noused", Model: opus, Messages: 22, UpdatedAt: ago(time.Minute), RunState: "running", LastText: "Now the benchmark runs ten times.", Working: &protocol.Working{RunID: "run-3", StartedAt: ago(9 * time.Minute), ToolName: "bash", Since: ago(72 * time.Second)}},
-		{SessionID: "ses-04", Title: "Translate the manual", Workdir: "/home/ada/src/site", Model: qwen, Messages: 3, UpdatedAt: ago(8 * time.Second), RunState: "running", LastText: "Das dritte Kapitel beginnt mit", Working: &protocol.Working{RunID: "run-4", StartedAt: ago(20 * time.Second), Since: ago(8 * time.Second)}},
-		{SessionID: "ses-05", Title: "Release notes", Workdir: "/home/ada/src/noused", Model: opus, Messages: 9, UpdatedAt: ago(20 * time.Minute), RunState: "idle", LastStopReason: "completed", Unread: true, LastText: "CHANGELOG.md has the four changes."},
-		{SessionID: "ses-06", Title: "Was it worth it?", Workdir: "/home/ada/src/noused", Model: opus, Messages: 2, UpdatedAt: ago(26 * time.Hour), RunState: "idle", LastStopReason: "completed", LastText: "Yes."},
-		{SessionID: "ses-07", Title: "日本語のテスト", Workdir: "/home/ada/notes", Model: qwen, Messages: 8, UpdatedAt: ago(9 * 24 * time.Hour), RunState: "idle", LastStopReason: "aborted", LastText: "\x1b[31mred?\x1b[0m"},
-		{SessionID: "ses-08", Workdir: "/home/ada/notes", Model: qwen, UpdatedAt: ago(400 * 24 * time.Hour), RunState: "idle"},
+		{
+			SessionID: "ses-01", Title: "Flaky test in the queue", Workdir: "/home/ada/src/noused", Model: opus, Messages: 14,
+			UpdatedAt: ago(3 * time.Minute), RunState: "running", WaitingFor: "approval",
+			LastText: "I would like to delete the lock file.", Working: &protocol.Working{
+				RunID:     "run-1",
+				StartedAt: ago(4 * time.Minute), ToolName: "bash", Since: ago(3 * time.Minute),
+			},
+		},
+		{
+			SessionID: "ses-02", Title: "Deploy the docs", Workdir: "/home/ada/src/site", Model: qwen, Messages: 6,
+			UpdatedAt: ago(50 * time.Minute), RunState: "idle", LastStopReason: "error", Unread: true,
+			LastText: "The upload begins.",
+		},
+		{
+			SessionID: "ses-03", Title: "Measure the start", Workdir: "/home/ada/src/noused", Model: opus, Messages: 22,
+			UpdatedAt: ago(time.Minute), RunState: "running", LastText: "Now the benchmark runs ten times.",
+			Working: &protocol.Working{
+				RunID: "run-3", StartedAt: ago(9 * time.Minute), ToolName: "bash",
+				Since: ago(72 * time.Second),
+			},
+		},
+		{
+			SessionID: "ses-04", Title: "Translate the manual", Workdir: "/home/ada/src/site", Model: qwen, Messages: 3,
+			UpdatedAt: ago(8 * time.Second), RunState: "running", LastText: "Das dritte Kapitel beginnt mit",
+			Working: &protocol.Working{RunID: "run-4", StartedAt: ago(20 * time.Second), Since: ago(8 * time.Second)},
+		},
+		{
+			SessionID: "ses-05", Title: "Release notes", Workdir: "/home/ada/src/noused", Model: opus, Messages: 9,
+			UpdatedAt: ago(20 * time.Minute), RunState: "idle", LastStopReason: "completed", Unread: true,
+			LastText: "CHANGELOG.md has the four changes.",
+		},
+		{
+			SessionID: "ses-06", Title: "Was it worth it?", Workdir: "/home/ada/src/noused", Model: opus, Messages: 2,
+			UpdatedAt: ago(26 * time.Hour), RunState: "idle", LastStopReason: "completed", LastText: "Yes.",
+		},
+		{
+			SessionID: "ses-07", Title: "日本語のテスト", Workdir: "/home/ada/notes", Model: qwen, Messages: 8,
+			UpdatedAt: ago(9 * 24 * time.Hour), RunState: "idle", LastStopReason: "aborted", LastText: "\x1b[31mred?\x1b[0m",
+		},
+		{
+			SessionID: "ses-08", Workdir: "/home/ada/notes", Model: qwen, UpdatedAt: ago(400 * 24 * time.Hour),
+			RunState: "idle",
+		},
 	}
 }
 
@@ -50,8 +85,10 @@ func filled() *Board {
 
 func press(b *Board, keys ...string) (last Choice) {
 	named := map[string]tea.KeyPressMsg{
-		"enter": {Code: tea.KeyEnter}, "esc": {Code: tea.KeyEscape}, "tab": {Code: tea.KeyTab}, "up": {Code: tea.KeyUp}, "down": {Code: tea.KeyDown},
-		"f2": {Code: tea.KeyF2}, "ctrl+x": {Code: 'x', Mod: tea.ModCtrl}, "ctrl+d": {Code: 'd', Mod: tea.ModCtrl}, "ctrl+u": {Code: 'u', Mod: tea.ModCtrl},
+		"enter": {Code: tea.KeyEnter}, "esc": {Code: tea.KeyEscape}, "tab": {Code: tea.KeyTab}, "up": {Code: tea.KeyUp},
+		"down": {Code: tea.KeyDown},
+		"f2":   {Code: tea.KeyF2}, "ctrl+x": {Code: 'x', Mod: tea.ModCtrl}, "ctrl+d": {Code: 'd', Mod: tea.ModCtrl},
+		"ctrl+u":   {Code: 'u', Mod: tea.ModCtrl},
 		"alt+down": {Code: tea.KeyDown, Mod: tea.ModAlt}, "alt+up": {Code: tea.KeyUp, Mod: tea.ModAlt},
 		"ctrl+end": {Code: tea.KeyEnd, Mod: tea.ModCtrl}, "ctrl+home": {Code: tea.KeyHome, Mod: tea.ModCtrl},
 		"pgdown": {Code: tea.KeyPgDown}, "pgup": {Code: tea.KeyPgUp},
@@ -107,9 +144,11 @@ func TestGoldenBoards(t *testing.T) {
 	for _, size := range [][2]int{{120, 40}, {80, 24}, {40, 12}} {
 		b := filled()
 		golden(t, b, "board", size[0], size[1])
-		b.SetPreview(ID{"", "ses-02"}, protocol.Messages{Messages: said("user", "Deploy the docs, please.", "assistant", "I look at what is there.\n\nThe upload begins.")}, "")
+		b.SetPreview(ID{"", "ses-02"}, protocol.Messages{Messages: said("user", "Deploy the docs, please.", "assistant",
+			"I look at what is there.\n\nThe upload begins.")}, "")
 		press(b, "down", "down")
-		b.SetPreview(ID{"", "ses-04"}, protocol.Messages{Messages: said("user", "Translate the manual", "assistant", "Das dritte Kapitel beginnt mit")}, "")
+		b.SetPreview(ID{"", "ses-04"}, protocol.Messages{Messages: said("user", "Translate the manual", "assistant",
+			"Das dritte Kapitel beginnt mit")}, "")
 		golden(t, b, "down", size[0], size[1])
 		press(b, "tab", "shorter sentences")
 		golden(t, b, "say", size[0], size[1])
@@ -128,7 +167,8 @@ func TestGoldenBoards(t *testing.T) {
 
 func said(texts ...string) (list []jsontext.Value) {
 	for i := 0; i < len(texts); i += 2 {
-		list = append(list, jsontext.Value(fmt.Sprintf(`{"type":"message","id":"m%d","role":%q,"text":%q}`, i, texts[i], texts[i+1])))
+		list = append(list, jsontext.Value(fmt.Sprintf(`{"type":"message","id":"m%d","role":%q,"text":%q}`, i, texts[i],
+			texts[i+1])))
 	}
 	return list
 }
@@ -228,7 +268,11 @@ func TestApplyEqualsLoad(t *testing.T) {
 	b := New(Look{Here: "/b"})
 	var list []protocol.SessionInfo
 	for i := range 40 {
-		list = append(list, protocol.SessionInfo{SessionID: fmt.Sprintf("ses-%02d", i), Title: fmt.Sprint("t", i%7), Workdir: []string{"/a", "/b", "/c"}[i%3], UpdatedAt: ago(time.Duration(rng.IntN(100)) * time.Minute), RunState: "idle"})
+		list = append(list, protocol.SessionInfo{
+			SessionID: fmt.Sprintf("ses-%02d", i), Title: fmt.Sprint("t", i%7),
+			Workdir: []string{"/a", "/b", "/c"}[i%3], UpdatedAt: ago(time.Duration(rng.IntN(100)) * time.Minute),
+			RunState: "idle",
+		})
 	}
 	b.Load("", list, false)
 	for step := range 5000 {
@@ -346,7 +390,10 @@ func BenchmarkEventAndViewOf1000(b *testing.B) {
 		name   string
 		events []protocol.Event
 	}{
-		{"delta", []protocol.Event{protocol.MessageUpdate{Ref: ref, Delta: "some words "}, protocol.MessageUpdate{Ref: ref, Delta: "more\n"}}},
+		{"delta", []protocol.Event{
+			protocol.MessageUpdate{Ref: ref, Delta: "some words "},
+			protocol.MessageUpdate{Ref: ref, Delta: "more\n"},
+		}},
 		{"run", []protocol.Event{protocol.AgentEnd{Ref: ref, StopReason: "completed"}, protocol.AgentStart{Ref: ref}}},
 	} {
 		b.Run(c.name, func(b *testing.B) {

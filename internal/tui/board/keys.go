@@ -143,7 +143,8 @@ func (b *Board) leap(by int) {
 
 // begins tells whether a group begins at a row.
 func (b *Board) begins(i int) bool {
-	return i == 0 || b.shown[i].place.state != b.shown[i-1].place.state || b.shown[i].place.folder != b.shown[i-1].place.folder
+	return i == 0 || b.shown[i].place.state != b.shown[i-1].place.state ||
+		b.shown[i].place.folder != b.shown[i-1].place.folder
 }
 
 // ask opens the line.

@@ -256,7 +256,8 @@ func (b *Board) drawn(r *row, width int, now time.Time) string {
 		sign, does = "○", "reconnecting"
 	}
 	if r == b.selected {
-		return b.theme.Selected.Render(cell.Fit("❯ "+sign+" "+title+"  "+cell.Fit(joined(does, said), max(rest, 0))+model+age, width))
+		return b.theme.Selected.Render(cell.Fit("❯ "+sign+" "+title+"  "+cell.Fit(joined(does, said), max(rest, 0))+model+age,
+			width))
 	}
 	style, mark := b.theme.Dim, b.theme.Dim
 	titleStyle := b.theme.Text
@@ -339,7 +340,8 @@ func (b *Board) preview(width, room int) []string {
 func (b *Board) bottom(width, y int) string {
 	switch {
 	case b.gone != nil:
-		return b.theme.Warn.Render(cell.Truncate("delete "+b.gone.title()+" for good? y deletes, any other key does not", width))
+		return b.theme.Warn.Render(cell.Truncate("delete "+b.gone.title()+" for good? y deletes, any other key does not",
+			width))
 	case b.say.of != nil:
 		return b.writing(width, y)
 	case b.told != "" && b.bad:
@@ -409,7 +411,10 @@ func (b *Board) Lines(now time.Time) []string {
 			lines = append(lines, fmt.Sprintf("%s, %sin %s:", r.state, at, b.folder(r.info.Workdir, maxText)))
 		}
 		said := []string{cell.Line(r.info.SessionID, maxTitle), r.title()}
-		for _, text := range []string{r.does(now), cell.Line(r.info.Model.Name, maxTitle), format.ShortAge(r.info.UpdatedAt, now), r.said()} {
+		for _, text := range []string{
+			r.does(now), cell.Line(r.info.Model.Name, maxTitle),
+			format.ShortAge(r.info.UpdatedAt, now), r.said(),
+		} {
 			if text != "" {
 				said = append(said, text)
 			}

@@ -41,7 +41,9 @@ func TestSanitize(t *testing.T) {
 
 func TestSanitizeLeavesNoControl(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(t, "text")
+		text := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string {
+			return string(b)
+		})).Draw(t, "text")
 		got := Sanitize(text)
 		for _, r := range got {
 			if r != '\n' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
@@ -98,14 +100,18 @@ func TestTruncate(t *testing.T) {
 
 // words are texts as they come: narrow, wide, joined, combined, styled.
 func words() *rapid.Generator[string] {
-	word := rapid.SampledFrom([]string{"a", "word", "日本語", "é", "👩‍👩‍👧", " ", "  ", "-", "longer-than-the-line", "\x1b[31mred\x1b[0m", "🇩🇪", "❤️", "─", "│", "\u0301", "\x1b[1;38;2;1;2;3m", "\x1b[m", "…"})
+	word := rapid.SampledFrom([]string{
+		"a", "word", "日本語", "é", "👩‍👩‍👧", " ", "  ", "-", "longer-than-the-line",
+		"\x1b[31mred\x1b[0m", "🇩🇪", "❤️", "─", "│", "\u0301", "\x1b[1;38;2;1;2;3m", "\x1b[m", "…",
+	})
 	return rapid.Map(rapid.SliceOfN(word, 0, 12), func(w []string) string { return strings.Join(w, "") })
 }
 
 // The short way to a width must come to the same as the long one.
 func TestWidth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := words().Draw(t, "text") + rapid.SampledFrom([]string{"", "\x1b[", "\x1b[2", "\x1b[?m", "\xe2\x94"}).Draw(t, "end")
+		text := words().Draw(t, "text") + rapid.SampledFrom([]string{"", "\x1b[", "\x1b[2", "\x1b[?m", "\xe2\x94"}).Draw(t,
+			"end")
 		if got, want := Width(text), ansi.StringWidth(text); got != want {
 			t.Fatalf("%q: got %d, want %d", text, got, want)
 		}
@@ -123,7 +129,10 @@ func TestWidthsHold(t *testing.T) {
 		if got := Fit(text, width); Width(got) != width {
 			t.Fatalf("Fit(%q, %d) is %d wide: %q", text, width, Width(got), got)
 		}
-		for name, got := range map[string]string{"Truncate": Truncate(text, width), "TruncateLeft": TruncateLeft(text, width)} {
+		for name, got := range map[string]string{
+			"Truncate":     Truncate(text, width),
+			"TruncateLeft": TruncateLeft(text, width),
+		} {
 			if Width(got) > width {
 				t.Fatalf("%s(%q, %d) is %d wide: %q", name, text, width, Width(got), got)
 			}

@@ -8,7 +8,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-var kindNames = []string{"", "comment", "keyword", "type", "func", "string", "number", "name", "tag", "meta", "added", "removed"}
+var kindNames = []string{
+	"", "comment", "keyword", "type", "func", "string", "number", "name", "tag", "meta", "added",
+	"removed",
+}
 
 // told is code with what each piece is before it: ‹keyword return›.
 func told(code, lang string) string {
@@ -27,30 +30,49 @@ func TestLanguages(t *testing.T) {
 	for _, c := range []struct{ lang, code, want string }{
 		{
 			"go", "func (t *T) Add(a int) error { return `a\nb` + f('x', 0x1f) } // end",
-			"‹keyword func› (t *T) ‹func Add›(a ‹type int›) ‹type error› { ‹keyword return› ‹string `a\nb`› + ‹func f›(‹string 'x'›, ‹number 0x1f›) } ‹comment // end›",
+			"‹keyword func› (t *T) ‹func Add›(a ‹type int›) ‹type error› { ‹keyword return› ‹string `a\nb`› + ‹func " +
+				"f›(‹string 'x'›, ‹number 0x1f›) } ‹comment // end›",
 		},
 		{"go", "type X struct{ a.type }", "‹keyword type› ‹type X› ‹keyword struct›{ a.type }"},
 		{
 			"python", "@app.get\ndef f(x=1e-3):\n  \"\"\"a\n  b\"\"\"\n  return r'\\' + None # c",
-			"‹meta @app›.get\n‹keyword def› ‹func f›(x=‹number 1e-3›):\n  ‹string \"\"\"a\n  b\"\"\"›\n  ‹keyword return› ‹string r'\\'› + ‹number None› ‹comment # c›",
+			"‹meta @app›.get\n‹keyword def› ‹func f›(x=‹number 1e-3›):\n  ‹string \"\"\"a\n  b\"\"\"›\n  ‹keyword return› " +
+				"‹string r'\\'› + ‹number None› ‹comment # c›",
 		},
 		{"js", "a / b; x = /['\"]/g", "a / b; x = ‹string /['\"]/g›"},
-		{"tsx", "let a: string = `x ${f(\"}\")} y`", "‹keyword let› a: ‹type string› = ‹string `x ›${‹func f›(‹string \"}\"›)}‹string  y`›"},
+		{
+			"tsx", "let a: string = `x ${f(\"}\")} y`",
+			"‹keyword let› a: ‹type string› = ‹string `x ›${‹func f›(‹string \"}\"›)}‹string  y`›",
+		},
 		{
 			"rust", "#[test]\nfn f<'a>(x: &'a str) { p!('c', r#\"a\"b\"#) /* a /* b */ c */ }",
-			"‹meta #[test]›\n‹keyword fn› ‹func f›<'a>(x: &'a ‹type str›) { ‹func p›!(‹string 'c'›, ‹string r#\"a\"b\"#›) ‹comment /* a /* b */ c */› }",
+			"‹meta #[test]›\n‹keyword fn› ‹func f›<'a>(x: &'a ‹type str›) { ‹func p›!(‹string 'c'›, ‹string r#\"a\"b\"#›) " +
+				"‹comment /* a /* b */ c */› }",
 		},
 		{"c", "#include <a.h>\nint x = MAX;", "‹meta #include› ‹string <a.h>›\n‹type int› x = MAX;"},
-		{"java", "@Override public Foo f() { return MAX; }", "‹meta @Override› ‹keyword public› ‹type Foo› ‹func f›() { ‹keyword return› ‹number MAX›; }"},
-		{"kotlin", "val s = \"a $b ${c + \"d\"}\"", "‹keyword val› s = ‹string \"a ›‹name $b›‹string  ›${c + ‹string \"d\"›}‹string \"›"},
-		{"ruby", "def ok?; @a = :b; \"#{c[\"d\"]}\"; end", "‹keyword def› ‹func ok?›; ‹name @a› = ‹name :b›; ‹string \"›#{c[‹string \"d\"›]}‹string \"›; ‹keyword end›"},
+		{
+			"java", "@Override public Foo f() { return MAX; }",
+			"‹meta @Override› ‹keyword public› ‹type Foo› ‹func f›() { ‹keyword return› ‹number MAX›; }",
+		},
+		{
+			"kotlin", "val s = \"a $b ${c + \"d\"}\"",
+			"‹keyword val› s = ‹string \"a ›‹name $b›‹string  ›${c + ‹string \"d\"›}‹string \"›",
+		},
+		{
+			"ruby", "def ok?; @a = :b; \"#{c[\"d\"]}\"; end",
+			"‹keyword def› ‹func ok?›; ‹name @a› = ‹name :b›; ‹string \"›#{c[‹string \"d\"›]}‹string \"›; ‹keyword end›",
+		},
 		{
 			"bash", "if a \"$x\" ${y}#z; then # c\n  it's\nfi",
-			"‹keyword if› a ‹string \"›‹name $x›‹string \"› ‹name ${y}›#z; ‹keyword then› ‹comment # c›\n  it‹string 's›\n‹keyword fi›",
+			"‹keyword if› a ‹string \"›‹name $x›‹string \"› ‹name ${y}›#z; ‹keyword then› ‹comment # c›\n  it‹string " +
+				"'s›\n‹keyword fi›",
 		},
 		{"console", "$ git log \"x\"\nit's done\n", "‹meta $ ›git log ‹string \"x\"›\nit's done\n"},
 		{"sql", "SELECT count(*) from t -- c", "‹keyword SELECT› ‹func count›(*) ‹keyword from› t ‹comment -- c›"},
-		{"html", "<a href='x'>&amp;</a><!-- <b> -->", "<‹tag a› ‹name href›=‹string 'x'›>‹number &amp;›</‹tag a›>‹comment <!-- <b> -->›"},
+		{
+			"html", "<a href='x'>&amp;</a><!-- <b> -->",
+			"<‹tag a› ‹name href›=‹string 'x'›>‹number &amp;›</‹tag a›>‹comment <!-- <b> -->›",
+		},
 		{"css", ".a { color: #fff; top: 1.5em }", "‹tag .a› { ‹name color›: ‹number #fff›; ‹name top›: ‹number 1.5em› }"},
 		{"json", `{"a": [-1.5, true, "b"]}`, `{‹name "a"›: [-‹number 1.5›, ‹number true›, ‹string "b"›]}`},
 		{"yaml", "- a-b: 'c' # d\n  x: http://y\n", "- ‹name a-b›: ‹string 'c'› ‹comment # d›\n  ‹name x›: http://y\n"},
@@ -60,7 +82,10 @@ func TestLanguages(t *testing.T) {
 		{"clojure", "(defn f [x] (g :k))", "(‹keyword defn› ‹func f› [x] (‹func g› ‹name :k›))"},
 		{"haskell", "f' :: Int -- c", "f' :: ‹type Int› ‹comment -- c›"},
 		{"diff", "--- a\n@@ 1\n-b\n+c\n d", "‹meta --- a›\n‹meta @@ 1›\n‹removed -b›\n‹added +c›\n d"},
-		{"markdown", "# a\nb `c`\n```\n# d\n```\n> e", "‹name # a›\nb ‹string `c`›\n‹string ```›\n‹string # d›\n‹string ```›\n‹comment > e›"},
+		{
+			"markdown", "# a\nb `c`\n```\n# d\n```\n> e",
+			"‹name # a›\nb ‹string `c`›\n‹string ```›\n‹string # d›\n‹string ```›\n‹comment > e›",
+		},
 		{"what", "func x", "func x"},
 	} {
 		if got := told(c.code, c.lang); got != c.want {
@@ -71,8 +96,10 @@ func TestLanguages(t *testing.T) {
 
 func TestNamesOfLanguages(t *testing.T) {
 	for name, want := range map[string]string{
-		"a.go": "go", "src/App.TSX": "typescript", "Dockerfile.dev": "dockerfile", "a/Makefile": "make", `C:\a\b.ps1`: "powershell",
-		"CMakeLists.txt": "cmake", "notes.txt": "", "go": "", "": "", "a.unknown": "", ".bashrc": "bash", "x.tar.gz": "", " ": "",
+		"a.go": "go", "src/App.TSX": "typescript", "Dockerfile.dev": "dockerfile", "a/Makefile": "make",
+		`C:\a\b.ps1`:     "powershell",
+		"CMakeLists.txt": "cmake", "notes.txt": "", "go": "", "": "", "a.unknown": "", ".bashrc": "bash", "x.tar.gz": "",
+		" ": "",
 	} {
 		if got := OfFile(name); got != want {
 			t.Errorf("%q is in %q, want %q", name, got, want)
@@ -94,7 +121,8 @@ func TestNamesOfLanguages(t *testing.T) {
 			}
 			seen[name] = true
 		}
-		if got := OfFile("x" + strings.Fields(l.files + " .x")[0]); l.files != "" && l.files[0] == '.' && !strings.HasPrefix(l.names, got) {
+		if got := OfFile("x" + strings.Fields(l.files + " .x")[0]); l.files != "" && l.files[0] == '.' &&
+			!strings.HasPrefix(l.names, got) {
 			t.Errorf("%s: a file of it is in %q", l.names, got)
 		}
 	}
@@ -126,7 +154,8 @@ func TestTheTokensAreTheText(t *testing.T) {
 			parts = append(parts, q.open, q.close)
 		}
 	}
-	parts = append(parts, " ", "\n", "\\", "a", "x1", "日本", "0x", "1.", ".", "(", ")", "{", "}", "<", "=", "/", "-", "é\xff", "#[", "#include <", "$ ")
+	parts = append(parts, " ", "\n", "\\", "a", "x1", "日本", "0x", "1.", ".", "(", ")", "{", "}", "<", "=", "/", "-",
+		"é\xff", "#[", "#include <", "$ ")
 	word := rapid.SampledFrom(parts)
 	rapid.Check(t, func(t *rapid.T) {
 		code := strings.Join(rapid.SliceOfN(word, 0, 60).Draw(t, "code"), "")

@@ -244,7 +244,8 @@ func (s *scanner) number() bool {
 // variable takes a name with its mark: $name, ${name}, $?, @name, :name.
 func (s *scanner) variable() bool {
 	rest := s.rest()
-	if strings.IndexByte(s.marks, rest[0]) < 0 || len(rest) < 2 || rest[0] != '$' && (s.inWord(s.before()) || s.before() == ':') {
+	if strings.IndexByte(s.marks, rest[0]) < 0 || len(rest) < 2 || rest[0] != '$' &&
+		(s.inWord(s.before()) || s.before() == ':') {
 		return false
 	}
 	body := strings.TrimLeft(rest[1:min(3, len(rest))], "@$")
@@ -356,7 +357,8 @@ const constants = "true false nil null NULL None True False undefined NaN nullpt
 // Words before the name of a function, and of a type.
 const (
 	functionOf = "func fn fun function def defp sub proc defn defun define defmacro macro"
-	typeOf     = "class struct enum interface trait type protocol object module namespace union record extends implements new defmodule"
+	typeOf     = "class struct enum interface trait type protocol object module namespace union record extends " +
+		"implements new defmodule"
 )
 
 // named takes a word.
@@ -455,7 +457,10 @@ func (s *scanner) inline(end int) {
 }
 
 func ofDiff(line string) Kind {
-	for _, head := range []string{"diff ", "index ", "--- ", "+++ ", "@@", "new file", "deleted file", "rename ", "similarity "} {
+	for _, head := range []string{
+		"diff ", "index ", "--- ", "+++ ", "@@", "new file", "deleted file", "rename ",
+		"similarity ",
+	} {
 		if strings.HasPrefix(line, head) {
 			return Meta
 		}

@@ -93,7 +93,8 @@ func (l Look) frame(title, info string, lines []string, width, height int) strin
 		room -= w + 2
 	}
 	framed := make([]string, 0, height)
-	framed = append(framed, t.Border.Render("╭─")+" "+t.Title.Render(title)+" "+t.Border.Render(strings.Repeat("─", room))+right+t.Border.Render("─╮"))
+	framed = append(framed, t.Border.Render("╭─")+" "+t.Title.Render(title)+" "+t.Border.Render(strings.Repeat("─", room))+
+		right+t.Border.Render("─╮"))
 	side := t.Border.Render("│")
 	for line := range strings.SplitSeq(cell.Block(lines, in.width, in.height), "\n") {
 		framed = append(framed, side+" "+line+" "+side)

@@ -37,7 +37,8 @@ type overlay interface {
 var special = map[string]rune{
 	"up": tea.KeyUp, "down": tea.KeyDown, "left": tea.KeyLeft, "right": tea.KeyRight,
 	"pgup": tea.KeyPgUp, "pgdown": tea.KeyPgDown, "home": tea.KeyHome, "end": tea.KeyEnd,
-	"enter": tea.KeyEnter, "esc": tea.KeyEscape, "tab": tea.KeyTab, "backspace": tea.KeyBackspace, "delete": tea.KeyDelete, "space": tea.KeySpace,
+	"enter": tea.KeyEnter, "esc": tea.KeyEscape, "tab": tea.KeyTab, "backspace": tea.KeyBackspace, "delete": tea.KeyDelete,
+	"space": tea.KeySpace,
 }
 
 // press is the message of a key as the terminal sends it.
@@ -128,7 +129,8 @@ var sizes = [][2]int{{30, 8}, {80, 24}, {120, 30}}
 // nasty are texts that would break a layout, or the terminal.
 func nasty() *rapid.Generator[string] {
 	word := rapid.SampledFrom([]string{
-		"a", "session", "日本語", "👩‍👩‍👧", "é", " ", "\n", "\t", "\x1b[31m", "\x1b]0;x\x07", "\x1b[2J", "\r", "\u202e", "\x00", "\xff",
+		"a", "session", "日本語", "👩‍👩‍👧", "é", " ", "\n", "\t", "\x1b[31m", "\x1b]0;x\x07", "\x1b[2J", "\r", "\u202e", "\x00",
+		"\xff",
 		"a-very-long-word-without-a-break-in-it-anywhere", "🇩🇪", "❤️", "ß", "İ",
 	})
 	return rapid.Map(rapid.SliceOfN(word, 0, 8), func(w []string) string { return strings.Join(w, "") })

@@ -134,7 +134,9 @@ func (p *Picker) SetItems(items []Item) {
 		}
 	}
 	p.match()
-	if i := slices.IndexFunc(p.shown, func(n int) bool { return p.entries[n].ID == selected && !p.entries[n].Note }); i >= 0 {
+	if i := slices.IndexFunc(p.shown, func(n int) bool {
+		return p.entries[n].ID == selected && !p.entries[n].Note
+	}); i >= 0 {
 		p.list.cursor = i
 	}
 	if p.deleting && p.selected() != selected {

@@ -21,11 +21,20 @@ func ago(d time.Duration) time.Time { return now.Add(-d) }
 
 func sessions() []Item {
 	return Sessions([]protocol.SessionInfo{
-		{SessionID: "ses-1", Title: "Mend the parser of the journal", UpdatedAt: ago(10 * time.Second), Messages: 12, RunState: "running"},
+		{
+			SessionID: "ses-1", Title: "Mend the parser of the journal", UpdatedAt: ago(10 * time.Second), Messages: 12,
+			RunState: "running",
+		},
 		{SessionID: "ses-2", Title: "日本語の挨拶を書く", UpdatedAt: ago(3 * time.Minute), Messages: 1, RunState: "idle"},
 		{SessionID: "ses-3", Title: "", UpdatedAt: ago(26 * time.Hour), Messages: 0, RunState: "idle"},
-		{SessionID: "ses-4", Title: "Why is the lantern dark? And what would have to be done about it, and by whom?", UpdatedAt: ago(5 * time.Hour), Messages: 140, RunState: "idle", ParentID: "ses-1"},
-		{SessionID: "ses-5", Title: "\x1b[31mred\x1b[0m \x1b]0;owned\x07title", UpdatedAt: ago(90 * 24 * time.Hour), Messages: 7, RunState: "aborting", ParentID: "ses-gone"},
+		{
+			SessionID: "ses-4", Title: "Why is the lantern dark? And what would have to be done about it, and by whom?",
+			UpdatedAt: ago(5 * time.Hour), Messages: 140, RunState: "idle", ParentID: "ses-1",
+		},
+		{
+			SessionID: "ses-5", Title: "\x1b[31mred\x1b[0m \x1b]0;owned\x07title", UpdatedAt: ago(90 * 24 * time.Hour),
+			Messages: 7, RunState: "aborting", ParentID: "ses-gone",
+		},
 	}, []protocol.SearchMatch{
 		{SessionID: "ses-2", Snippet: "a lantern at the door"},
 		{SessionID: "ses-9", Title: "An old one", Snippet: "the lantern was never lit", CreatedAt: ago(48 * time.Hour)},
@@ -50,7 +59,8 @@ func TestPickerViews(t *testing.T) {
 	for _, size := range sizes {
 		p := sessionPicker()
 		p.View(size[0], size[1])
-		p.SetPreview("ses-2", []string{"you: Write a greeting.", "", "こんにちは。 " + strings.Repeat("A long line goes on below. ", 8)})
+		p.SetPreview("ses-2", []string{"you: Write a greeting.", "", "こんにちは。 " + strings.Repeat("A long line goes on below. ",
+			8)})
 		golden(t, p, "sessions", size[0], size[1])
 		typed(t, p, "lantern")
 		golden(t, p, "sessions-filtered", size[0], size[1])
@@ -60,7 +70,8 @@ func TestPickerViews(t *testing.T) {
 		plain := sessionPicker(With(Look{Plain: true}))
 		golden(t, plain, "sessions-plain", size[0], size[1])
 		golden(t, New("Tools", Tools(tools), Several()), "tools", size[0], size[1])
-		golden(t, New("Models", Models(models), Current("ollama/qwen3:8b http://127.0.0.1:11434")), "models", size[0], size[1])
+		golden(t, New("Models", Models(models), Current("ollama/qwen3:8b http://127.0.0.1:11434")), "models", size[0],
+			size[1])
 	}
 	golden(t, sessionPicker(), "sessions", 10, 3)
 	golden(t, New("Sessions", nil), "nothing", 30, 8)
@@ -243,7 +254,8 @@ func TestPickerKeepsFewPreviews(t *testing.T) {
 		p.SetPreview(fmt.Sprint(i), make([]string, 10*maxPreview))
 	}
 	if len(p.previews) > maxPreviews || len(p.previews["639"]) != maxPreview {
-		t.Errorf("%d previews are kept, want at most %d; the last has %d lines, want %d", len(p.previews), maxPreviews, len(p.previews["639"]), maxPreview)
+		t.Errorf("%d previews are kept, want at most %d; the last has %d lines, want %d", len(p.previews), maxPreviews,
+			len(p.previews["639"]), maxPreview)
 	}
 }
 
@@ -270,7 +282,11 @@ func TestMarksAreStyled(t *testing.T) {
 
 var tools = []protocol.ToolInfo{
 	{Name: "read_file", Description: "Reads a file.", Active: true, Healthy: true},
-	{Name: "shell", Description: "Runs a command in the workdir and gives what it prints, both streams of it, and how it ended.", Active: true, Healthy: true},
+	{
+		Name:        "shell",
+		Description: "Runs a command in the workdir and gives what it prints, both streams of it, and how it ended.",
+		Active:      true, Healthy: true,
+	},
 	{Name: "torch_light", Description: "Lights a torch.", Healthy: false, Problem: "the program torch-tool is not there"},
 	{Name: "wait", Description: "Waits.", Healthy: true},
 }
@@ -280,17 +296,29 @@ var no = false
 var models = []protocol.ListedModel{
 	{Model: "offline", Provider: "offline", Source: "config", Default: true},
 	{Model: "ollama/qwen3:8b", Provider: "ollama", Name: "qwen3:8b", BaseURL: "http://127.0.0.1:11434", Source: "server"},
-	{Model: "ollama/gone", Provider: "ollama", Name: "gone", BaseURL: "http://127.0.0.1:11434", Source: "config", Reachable: &no},
+	{
+		Model: "ollama/gone", Provider: "ollama", Name: "gone", BaseURL: "http://127.0.0.1:11434", Source: "config",
+		Reachable: &no,
+	},
 	{Model: "mistral", Provider: "mistral", Source: "built-in", Problem: "MISTRAL_API_KEY is not set"},
 }
 
 func TestItems(t *testing.T) {
 	want := []Item{
-		{ID: "ses-1", Title: "Mend the parser of the journal", Mark: "running", Detail: "just now\t12 messages", Search: "ses-1"},
+		{
+			ID: "ses-1", Title: "Mend the parser of the journal", Mark: "running", Detail: "just now\t12 messages",
+			Search: "ses-1",
+		},
 		{ID: "ses-2", Title: "日本語の挨拶を書く", Detail: "3 min ago\t1 message", Search: "a lantern at the door\nses-2"},
 		{ID: "ses-3", Title: "(no title)", Detail: "1 day ago\t0 messages", Search: "ses-3"},
-		{ID: "ses-4", Title: "Why is the lantern dark? And what would have to be done about it, and by whom?", Detail: "5 h ago\t140 messages\tbranch of Mend the parser of the …", Search: "ses-4"},
-		{ID: "ses-5", Title: "red title", Mark: "aborting", Detail: "2026-02-03\t7 messages\tbranch of ses-gone", Search: "ses-5"},
+		{
+			ID: "ses-4", Title: "Why is the lantern dark? And what would have to be done about it, and by whom?",
+			Detail: "5 h ago\t140 messages\tbranch of Mend the parser of the …", Search: "ses-4",
+		},
+		{
+			ID: "ses-5", Title: "red title", Mark: "aborting", Detail: "2026-02-03\t7 messages\tbranch of ses-gone",
+			Search: "ses-5",
+		},
 		{ID: "ses-9", Title: "An old one", Detail: "2 days ago", Search: "the lantern was never lit\nnor carried\nses-9"},
 	}
 	if diff := cmp.Diff(want, sessions()); diff != "" {
@@ -308,7 +336,10 @@ func TestItems(t *testing.T) {
 	want = []Item{
 		{ID: "read_file", Title: "read_file", Detail: "Reads a file.", Checked: true},
 		{ID: "shell", Title: "shell", Detail: tools[1].Description, Checked: true},
-		{ID: "torch_light", Title: "torch_light", Mark: "unhealthy", Bad: true, Detail: "the program torch-tool is not there", Search: "Lights a torch."},
+		{
+			ID: "torch_light", Title: "torch_light", Mark: "unhealthy", Bad: true, Detail: "the program torch-tool is not there",
+			Search: "Lights a torch.",
+		},
 		{ID: "wait", Title: "wait", Detail: "Waits."},
 	}
 	if diff := cmp.Diff(want, Tools(tools)); diff != "" {
@@ -403,7 +434,8 @@ func manySessions(n int) []protocol.SessionInfo {
 	list := make([]protocol.SessionInfo, n)
 	for i := range list {
 		list[i] = protocol.SessionInfo{
-			SessionID: fmt.Sprintf("ses-%d", i), Title: fmt.Sprintf("Session %d about the parser of the journal and what it reads", i),
+			SessionID: fmt.Sprintf("ses-%d", i),
+			Title:     fmt.Sprintf("Session %d about the parser of the journal and what it reads", i),
 			UpdatedAt: ago(time.Duration(i) * time.Minute), Messages: i % 300, RunState: "idle",
 		}
 	}

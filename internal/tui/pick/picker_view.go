@@ -309,7 +309,9 @@ func cut(terms []string, title string, width int) bool {
 
 // titleCell is the title in exactly width cells, with what the filter found
 // elsewhere after it.
-func (p *Picker) titleCell(title, why string, terms []string, width int, paint func(lipgloss.Style, string) string) string {
+func (p *Picker) titleCell(title, why string, terms []string, width int,
+	paint func(lipgloss.Style, string) string,
+) string {
 	t := p.look.Theme
 	title = cell.Truncate(title, width)
 	gap := ""

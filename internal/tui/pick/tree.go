@@ -358,7 +358,8 @@ func (t *Tree) row(r branchRow, selected bool, shift, width int) string {
 	if selected {
 		return t.look.row(lines+bullet+text+after, true, width)
 	}
-	return t.look.row(th.Border.Render(lines)+style.Render(bullet)+t.roleStyle(n).Render(text)+th.Accent.Render(after), false, width)
+	return t.look.row(th.Border.Render(lines)+style.Render(bullet)+t.roleStyle(n).Render(text)+th.Accent.Render(after),
+		false, width)
 }
 
 // plainRow says in words what the other row draws.

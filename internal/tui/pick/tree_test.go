@@ -160,7 +160,10 @@ func deep(n int) protocol.Tree {
 		parent = id
 	}
 	for i := range n {
-		tree.Nodes = append(tree.Nodes, protocol.Node{ID: fmt.Sprintf("x%d", i), ParentID: fmt.Sprintf("n%d", i), Role: "user", Snippet: "Aside"})
+		tree.Nodes = append(tree.Nodes, protocol.Node{
+			ID: fmt.Sprintf("x%d", i), ParentID: fmt.Sprintf("n%d", i),
+			Role: "user", Snippet: "Aside",
+		})
 	}
 	return tree
 }
@@ -183,7 +186,10 @@ func TestTreeOfDeepForks(t *testing.T) {
 func TestTreeOfALongChain(t *testing.T) {
 	tree := protocol.Tree{LeafID: "n9999"}
 	for i := range 10_000 {
-		tree.Nodes = append(tree.Nodes, protocol.Node{ID: fmt.Sprintf("n%d", i), ParentID: fmt.Sprintf("n%d", i-1), Role: "assistant", Snippet: "said"})
+		tree.Nodes = append(tree.Nodes, protocol.Node{
+			ID: fmt.Sprintf("n%d", i), ParentID: fmt.Sprintf("n%d", i-1),
+			Role: "assistant", Snippet: "said",
+		})
 	}
 	overlay := NewTree("Tree", tree, Look{})
 	if r := overlay.rows[9999]; r.depth != 0 || overlay.selected() != "n9999" {

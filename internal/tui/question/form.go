@@ -163,7 +163,8 @@ func (p *Panel) formParts(width, height int) (body, below []string) {
 	f := p.filling
 	body = p.lines(f.fieldLines(), width)
 	if f.problem != "" && height > 1 {
-		below = append(below, p.theme.Warn.Render(cell.Truncate("  "+cell.Line(plaintext.RevealLine(f.problem), 4*width), width)))
+		below = append(below, p.theme.Warn.Render(cell.Truncate("  "+cell.Line(plaintext.RevealLine(f.problem), 4*width),
+			width)))
 	}
 	label := plaintext.RevealLine(f.form.Fields[f.at].Label())
 	label = cell.Truncate(cell.Line(label, width), width/3) + ": "

@@ -169,7 +169,9 @@ func (l list) others(reason string) []text {
 			continue
 		}
 		name := m.name
-		if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' && r != '-' }) {
+		if strings.ContainsFunc(name, func(r rune) bool {
+			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' && r != '-'
+		}) {
 			name = strconv.Quote(name) // or it could look like another line
 		}
 		all = append(all, revealed(quiet, name+": "+string(plaintext.JSON(m.value)))...)

@@ -189,7 +189,8 @@ func (p *Panel) lay(width int) {
 		if c.reason {
 			what = "no, and tell the model why"
 		}
-		l.options = append(l.options, hung(p.theme.Accent, "  "+c.key+"  "+cell.Fit(label(c), 8)+"  ", p.theme.Text, what, width, cell.Chop)...)
+		l.options = append(l.options, hung(p.theme.Accent, "  "+c.key+"  "+cell.Fit(label(c), 8)+"  ", p.theme.Text, what,
+			width, cell.Chop)...)
 	}
 	l.call = slices.Concat(content, behind)
 	l.known = slices.Concat(content, l.facts, behind)
@@ -225,7 +226,9 @@ func (p *Panel) broken(t text, width int) []string {
 
 // hung is a text behind a name; its other lines, where it breaks, stand under its
 // first.
-func hung(named lipgloss.Style, name string, as lipgloss.Style, text string, width int, breaks func(string, int) []string) []string {
+func hung(named lipgloss.Style, name string, as lipgloss.Style, text string, width int,
+	breaks func(string, int) []string,
+) []string {
 	indent := min(cell.Width(name), width/2)
 	name = cell.Truncate(name, indent)
 	var lines []string

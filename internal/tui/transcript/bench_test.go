@@ -22,17 +22,21 @@ func longSession(n int) []jsontext.Value {
 	list := make([]jsontext.Value, n)
 	for i := range list {
 		run := fmt.Sprint("run-", i/4)
-		head := fmt.Sprintf(`{"type":"message","id":"msg-%d","run_id":%q,"turn_kind":"prompt","created_at":"2026-01-02T03:04:05Z",`, i, run)
+		head := fmt.Sprintf(
+			`{"type":"message","id":"msg-%d","run_id":%q,"turn_kind":"prompt","created_at":"2026-01-02T03:04:05Z",`, i, run)
 		switch i % 4 {
 		case 0:
 			head += `"role":"user","text":"Look at the server, please, and say what you find."}`
 		case 1:
-			head += fmt.Sprintf(`"role":"assistant","text":"","thinking":"Where is it?","stop_reason":"tool_calls","tool_calls":[{"id":"call-%d","name":"bash","arguments":{"command":"go test ./..."}}]}`, i)
+			head += fmt.Sprintf(
+				`"role":"assistant","text":"","thinking":"Where is it?","stop_reason":"tool_calls","tool_calls":[{"id":"call-%d","name":"bash","arguments":{"command":"go test ./..."}}]}`, i)
 		case 2:
-			head += fmt.Sprintf(`"role":"tool","text":"ok a\nok b\nok c\nok d\nok e\nok f\nok g\n","tool_call_id":"call-%d","tool_name":"bash","ok":true}`, i-1)
+			head += fmt.Sprintf(
+				`"role":"tool","text":"ok a\nok b\nok c\nok d\nok e\nok f\nok g\n","tool_call_id":"call-%d","tool_name":"bash","ok":true}`, i-1)
 		default:
 			text, _ := jsontext.AppendQuote(nil, prose)
-			head += `"role":"assistant","stop_reason":"end","usage":{"input_tokens":10,"output_tokens":20},"text":` + string(text) + `}`
+			head += `"role":"assistant","stop_reason":"end","usage":{"input_tokens":10,"output_tokens":20},"text":` +
+				string(text) + `}`
 		}
 		list[i] = jsontext.Value(head)
 	}

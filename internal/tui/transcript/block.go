@@ -27,7 +27,8 @@ type block struct {
 }
 
 func newBlock(e *conversation.Entry) *block {
-	plain := e.Kind == conversation.User || e.Kind == conversation.Thinking || e.Kind == conversation.Aside || e.Kind == conversation.Unknown
+	plain := e.Kind == conversation.User || e.Kind == conversation.Thinking || e.Kind == conversation.Aside ||
+		e.Kind == conversation.Unknown
 	return &block{Entry: e, body: body{plain: plain, text: &e.Text}}
 }
 
@@ -101,7 +102,8 @@ func (b *block) grown() {
 
 // foldable tells whether there is something to fold.
 func (b *block) foldable() bool {
-	return b.Kind == conversation.Thinking || b.Kind == conversation.Tool || b.Kind == conversation.Summary || b.Kind == conversation.Unknown
+	return b.Kind == conversation.Thinking || b.Kind == conversation.Tool || b.Kind == conversation.Summary ||
+		b.Kind == conversation.Unknown
 }
 
 func (t *Transcript) isOpen(b *block) bool {
@@ -141,7 +143,8 @@ func (t *Transcript) layBody(b *block) {
 		b.pieces = append(b.pieces, t.pieceOf(b, rest))
 	}
 	if b.Text.Over() {
-		b.pieces = append(b.pieces, piece{as: asHint, text: fmt.Sprintf("the text is longer than the %d MiB shown here", conversation.MaxText>>20)})
+		b.pieces = append(b.pieces, piece{as: asHint, text: fmt.Sprintf("the text is longer than the %d MiB shown here",
+			conversation.MaxText>>20)})
 	}
 	if b.Kind == conversation.Assistant && !b.Live && remark(b.StopReason) != "" {
 		p := piece{as: asHint, text: remark(b.StopReason), first: b.Text.Len() == 0}
@@ -194,7 +197,8 @@ func (t *Transcript) pieceOf(b *block, p part) piece {
 // headLen is how many pieces stand before the text.
 func (b *block) headLen() int {
 	switch {
-	case b.Kind == conversation.User && (b.TurnKind == "" || b.TurnKind == protocol.KindPrompt), b.Kind == conversation.Assistant, b.Kind == conversation.Aside:
+	case b.Kind == conversation.User && (b.TurnKind == "" || b.TurnKind == protocol.KindPrompt),
+		b.Kind == conversation.Assistant, b.Kind == conversation.Aside:
 		return 0
 	}
 	return 1
@@ -205,7 +209,8 @@ func (t *Transcript) head(b *block) []piece {
 	if b.headLen() == 0 {
 		return nil
 	}
-	return []piece{{as: asHead, moving: b.Kind == conversation.Thinking && b.Live || b.Kind == conversation.Tool && b.Call.State == conversation.Running}}
+	return []piece{{as: asHead, moving: b.Kind == conversation.Thinking && b.Live || b.Kind == conversation.Tool &&
+		b.Call.State == conversation.Running}}
 }
 
 // render draws a piece.
@@ -318,7 +323,8 @@ func (t *Transcript) endLines(e *conversation.Ending, width int) []string {
 	var out []string
 	switch {
 	case e.Err != nil:
-		out = styled(t.theme.Error, hanging("✗ ", "the run failed: "+trimBreak(conversation.Coded(e.Err.Code, e.Err.Message)), width))
+		out = styled(t.theme.Error, hanging("✗ ", "the run failed: "+trimBreak(conversation.Coded(e.Err.Code, e.Err.Message)),
+			width))
 	case e.Reason == protocol.StopError:
 		out = []string{t.theme.Error.Render("✗ the run failed")}
 	case e.Reason == protocol.StopAborted:

@@ -10,7 +10,8 @@ import (
 )
 
 // edited is what edit answers: a diff with numbers.
-const edited = "edited a.go, 1 place\n@@ -1,3 +1,3 @@\n      1\t/* a comment\n-     2\tfunc is in it */\n+     2\tends */ func f() string { return `x`\n      3\t}"
+const edited = "edited a.go, 1 place\n@@ -1,3 +1,3 @@\n      1\t/* a comment\n-     2\tfunc is in it */\n+     " +
+	"2\tends */ func f() string { return `x`\n      3\t}"
 
 func diffOf(path string, look Look) []string {
 	tr := fresh(look)
@@ -24,7 +25,8 @@ func diffOf(path string, look Look) []string {
 // were taken out, and else those of the language, of which a comment over two
 // lines is one.
 func TestADiffHasTheColoursOfItsLanguage(t *testing.T) {
-	want := strings.Split("  @@ -1,3 +1,3 @@|        1 /* a comment|  -     2 func is in it */|  +     2 ends */ func f() string { return `x`|        3 }", "|")
+	want := strings.Split("  @@ -1,3 +1,3 @@|        1 /* a comment|  -     2 func is in it */|  +     2 ends */ func "+
+		"f() string { return `x`|        3 }", "|")
 	for _, look := range []Look{{Width: 80, Dark: true, Color: true}, {Width: 80, Color: true}, {Width: 80}} {
 		for _, path := range []string{"src/a.go", "notes.txt", "a.unknown"} {
 			lines := diffOf(path, look)
@@ -43,7 +45,8 @@ func TestADiffHasTheColoursOfItsLanguage(t *testing.T) {
 			}
 			removed, added := strings.Count(lines[2], "\x1b["), strings.Count(lines[3], "\x1b[")
 			if removed != 2 || (added > 6) != (path == "src/a.go") {
-				t.Errorf("%s, %+v: %d changes of colour in what was taken out, %d in what was added:\n%q", path, look, removed, added, text)
+				t.Errorf("%s, %+v: %d changes of colour in what was taken out, %d in what was added:\n%q", path, look, removed,
+					added, text)
 			}
 		}
 	}

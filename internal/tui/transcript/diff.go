@@ -71,7 +71,9 @@ func foldDiff(diff string, about, most int) (shown string, more int) {
 	if len(lines) <= about+1 { // a line that says so is no shorter
 		return strings.Join(lines, "\n"), 0
 	}
-	changed := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return strings.HasPrefix(line, " ") || line == "" })
+	changed := slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
+		return strings.HasPrefix(line, " ") || line == ""
+	})
 	if len(changed) > about {
 		changed = slices.DeleteFunc(changed, func(line string) bool { return strings.HasPrefix(line, "-") })
 	}
@@ -86,7 +88,8 @@ func foldDiff(diff string, about, most int) (shown string, more int) {
 
 // isDiff tells whether a tool has answered with a unified diff.
 func isDiff(text string) bool {
-	return (strings.HasPrefix(text, "diff ") || strings.HasPrefix(text, "--- ")) && strings.Contains(text, "\n+++ ") && strings.Contains(text, "\n@@ ")
+	return (strings.HasPrefix(text, "diff ") || strings.HasPrefix(text, "--- ")) && strings.Contains(text, "\n+++ ") &&
+		strings.Contains(text, "\n@@ ")
 }
 
 func splitLines(s string) []string {

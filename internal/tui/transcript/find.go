@@ -380,7 +380,8 @@ func (t *Transcript) mayHold(b *block) bool {
 	}
 	c := b.Call
 	if c == nil {
-		return b.Kind != conversation.User && b.Kind != conversation.Assistant && b.Kind != conversation.Thinking || b.TurnKind != "" || b.StopReason != "" || w.mayBeIn(b.Text.String(), b.Kind == conversation.Assistant)
+		return b.Kind != conversation.User && b.Kind != conversation.Assistant && b.Kind != conversation.Thinking ||
+			b.TurnKind != "" || b.StopReason != "" || w.mayBeIn(b.Text.String(), b.Kind == conversation.Assistant)
 	}
 	return c.Err != nil || len(c.Outputs)+len(c.Notes)+len(c.Output) > 0 || bytes.IndexByte(c.Arguments, '\\') >= 0 ||
 		w.mayBeIn(c.Name, false) || w.mayBeIn(string(c.Arguments), false) || w.mayBeIn(c.Result, false)

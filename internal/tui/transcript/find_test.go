@@ -77,7 +77,8 @@ func TestFindShowsTheNearestMatchAndWalks(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	tr.EndFind(true)
-	if got := tr.View(10); !tr.AtEnd() || !strings.Contains(strings.Join(got, "\n"), "message 59") || len(seen(tr, 10)) > 0 {
+	if got := tr.View(10); !tr.AtEnd() || !strings.Contains(strings.Join(got, "\n"), "message 59") ||
+		len(seen(tr, 10)) > 0 {
 		t.Errorf("the search leaves %q", got)
 	}
 }
@@ -108,7 +109,8 @@ func TestCapitalLettersMatterWhereTheTextHasOne(t *testing.T) {
 	apply(tr, said("m1", "user", "Boat boat BOAT, Straße ΣΊΣΥΦΟΣ")...)
 	tr.View(10)
 	for text, want := range map[string]string{
-		"boat": "3 of 3", "Boat": "1 of 1", "BOAT": "1 of 1", "straße": "1 of 1", "σίσυφος": "1 of 1", "  ": "0 of 0", "boat, str": "1 of 1",
+		"boat": "3 of 3", "Boat": "1 of 1", "BOAT": "1 of 1", "straße": "1 of 1", "σίσυφος": "1 of 1", "  ": "0 of 0",
+		"boat, str": "1 of 1",
 	} {
 		tr.Find(text)
 		if got := found(tr); got != want {
@@ -120,8 +122,10 @@ func TestCapitalLettersMatterWhereTheTextHasOne(t *testing.T) {
 // What is on the screen is found as it reads there: without its marks, over the
 // end of a line that was wrapped, in wide characters, and in code.
 func TestFindReadsWhatTheScreenShows(t *testing.T) {
-	text := "Here is **a bold** word in a line that is long enough to be wrapped, and averyverylongwordthatfitsintonolinewhatsoever at all.\n\n" +
-		"日本語の長い文章は折り返されますので見つけるのは難しいですよね。\n\n- a `pointed` list &amp; more\n\n```go\nfunc f(x int) string { return g(x) }\n```\n"
+	text := "Here is **a bold** word in a line that is long enough to be wrapped, and " +
+		"averyverylongwordthatfitsintonolinewhatsoever at all.\n\n" +
+		"日本語の長い文章は折り返されますので見つけるのは難しいですよね。\n\n- a `pointed` list &amp; more\n\n```go\nfunc f(x int) string { return g(x) " +
+		"}\n```\n"
 	for name, look := range map[string]Look{"colours": {Width: 40, Dark: true, Color: true}, "none": {Width: 40}} {
 		text := text
 		if !look.Color { // which shows marks
@@ -171,7 +175,8 @@ func TestFindUnfolds(t *testing.T) {
 		t.Errorf("got %s in\n%s", got, strings.Join(tr.View(20), "\n"))
 	}
 	tr.NextMatch(true)
-	if view := strings.Join(tr.View(20), "\n"); !strings.Contains(ansi.Strip(view), "hidden thought of row 123.") || strings.Contains(view, "row 150") {
+	if view := strings.Join(tr.View(20), "\n"); !strings.Contains(ansi.Strip(view), "hidden thought of row 123.") ||
+		strings.Contains(view, "row 150") {
 		t.Errorf("the thought is shown, and the output folded again:\n%s", view)
 	}
 	tr.EndFind(true)
@@ -250,7 +255,10 @@ func TestPropertyOfCounts(t *testing.T) {
 			case 0:
 				apply(tr, said(fmt.Sprint("u", i), "user", words.Draw(r, "text"))...)
 			case 1, 2:
-				apply(tr, protocol.MessageUpdate{Ref: here, MessageID: fmt.Sprint("m", i/8), Delta: words.Draw(r, "delta"), ThinkingDelta: words.Draw(r, "thought")})
+				apply(tr, protocol.MessageUpdate{
+					Ref: here, MessageID: fmt.Sprint("m", i/8), Delta: words.Draw(r, "delta"),
+					ThinkingDelta: words.Draw(r, "thought"),
+				})
 			case 3:
 				k := call(fmt.Sprint("k", i), "bash", `{"command":"ab"}`)
 				apply(tr, begun(k), done(k, strings.Repeat(words.Draw(r, "out")+"\n", 9)))

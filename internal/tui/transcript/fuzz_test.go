@@ -15,7 +15,10 @@ import (
 // FuzzLoadAndApply takes lines of JSON as entries and as events. Whatever they
 // are, the view has its size.
 func FuzzLoadAndApply(f *testing.F) {
-	for _, list := range [][]jsontext.Value{longSession(8), {jsontext.Value(`{"type":"compaction","id":"c","summary":"s"}`), jsontext.Value(`[1]`)}} {
+	for _, list := range [][]jsontext.Value{
+		longSession(8),
+		{jsontext.Value(`{"type":"compaction","id":"c","summary":"s"}`), jsontext.Value(`[1]`)},
+	} {
 		var lines []byte
 		for _, entry := range list {
 			lines = append(append(lines, entry...), '\n')

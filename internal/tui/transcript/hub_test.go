@@ -55,7 +55,10 @@ func (textTools) Call(_ context.Context, inv model.Invocation, progress func(mod
 		return model.Failed("bad_request", "want text.upper with a text")
 	}
 	progress(model.ToolUpdate{Delta: "looking at " + a.Text})
-	return model.ToolResult{OK: true, Text: strings.ToUpper(a.Text), Outputs: map[string]string{"length": fmt.Sprint(len(a.Text))}}
+	return model.ToolResult{
+		OK: true, Text: strings.ToUpper(a.Text),
+		Outputs: map[string]string{"length": fmt.Sprint(len(a.Text))},
+	}
 }
 
 // hub runs sessions as the daemon does, and answers commands.
@@ -73,7 +76,8 @@ func newHub(t *testing.T) *hub {
 	log := event.New("epoch", 1<<20, time.Now)
 	var ids atomic.Int64
 	core := runloop.NewHub(runloop.Options{
-		Store: store, Model: offline.Model{}, ModelInfo: model.Choice{Provider: "offline", Name: offline.Name}, Tools: textTools{}, Events: log,
+		Store: store, Model: offline.Model{}, ModelInfo: model.Choice{Provider: "offline", Name: offline.Name},
+		Tools: textTools{}, Events: log,
 		Now: time.Now, NewID: func(prefix string) string { return fmt.Sprint(prefix, ids.Add(1)) },
 		Fault: func(id string, err error) { t.Errorf("session %s: %v", id, err) },
 	})
@@ -127,8 +131,10 @@ func TestEventsAndEntriesTellTheSame(t *testing.T) {
 	h := newHub(t)
 	line := rapid.OneOf(
 		rapid.SampledFrom([]string{
-			"?let me think", "?and again", "some *words* to say", "- an item", "```go", "func f() {}", "```", "", "# a title", "日本語 and é",
-			`!text.upper {"text":"quiet"}`, `!text.upper {"text":"two\nlines"}`, `!text.upper {"tex":1}`, `!no.such {}`, "!text.upper",
+			"?let me think", "?and again", "some *words* to say", "- an item", "```go", "func f() {}", "```", "", "# a title",
+			"日本語 and é",
+			`!text.upper {"text":"quiet"}`, `!text.upper {"text":"two\nlines"}`, `!text.upper {"tex":1}`, `!no.such {}`,
+			"!text.upper",
 		}),
 		rapid.StringMatching(`[ -~]{1,60}`),
 	)

@@ -202,7 +202,8 @@ func tangled(text string) bool {
 	marks := 0
 	for line := range strings.SplitSeq(text, "\n") {
 		before := line[:len(line)-len(strings.TrimLeft(line, " \t>-*+0123456789.)"))]
-		items := strings.Count(before, "- ") + strings.Count(before, "* ") + strings.Count(before, "+ ") + strings.Count(before, ". ")
+		items := strings.Count(before, "- ") + strings.Count(before, "* ") + strings.Count(before, "+ ") +
+			strings.Count(before, ". ")
 		indent, rest := indentOf(line)
 		deep := strings.Count(before, ">") + items + indent/4
 		across := strings.Trim(line, "-* ") == ""

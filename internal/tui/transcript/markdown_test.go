@@ -46,7 +46,8 @@ func TestMarkdownLosesNoWord(t *testing.T) {
 // The blocks of a list's item stand below each other beside its mark.
 func TestBlocksOfAListItem(t *testing.T) {
 	for text, want := range map[string]string{
-		"1. **Install**\n\n   Run it.\n\n   ```sh\n   make install\n   ```\n\n2. Done": "1. Install\n\n   Run it.\n\n     make install\n\n2. Done",
+		"1. **Install**\n\n   Run it.\n\n   ```sh\n   make install\n   ```\n\n2. Done": "1. Install\n\n   Run it.\n\n     " +
+			"make install\n\n2. Done",
 		"- a\n\n  second\n\n  third":                        "• a\n\n  second\n\n  third",
 		"- a\n  b\n- c":                                     "• a\n  b\n• c",
 		"- a\n  - b\n    1. c\n  - d\n- e":                  "• a\n  • b\n    1. c\n  • d\n• e",

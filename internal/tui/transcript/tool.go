@@ -217,7 +217,8 @@ func layArguments(c *conversation.Call, list []argument, ok, isDiff bool, add, w
 
 func layOutput(c *conversation.Call, isDiff bool, add, whole func(style, string)) {
 	live := strings.TrimRight(string(c.Output), "\n")
-	if last := live[strings.LastIndexByte(live, '\n')+1:]; live != "" && (!c.State.Over() || !strings.Contains(c.Result, last)) {
+	if last := live[strings.LastIndexByte(live, '\n')+1:]; live != "" &&
+		(!c.State.Over() || !strings.Contains(c.Result, last)) {
 		if c.Cut {
 			add(asHint, "… the beginning of the output is not kept")
 		}
@@ -229,7 +230,8 @@ func layOutput(c *conversation.Call, isDiff bool, add, whole func(style, string)
 			whole(asOutput, "details: "+conversation.Bounded(string(c.Err.Details)))
 		}
 	}
-	if text := strings.TrimRight(c.Result, "\n"); text != "" && !saysError(c, text) && !(isDiff && c.State == conversation.Succeeded) {
+	if text := strings.TrimRight(c.Result, "\n"); text != "" && !saysError(c, text) &&
+		!(isDiff && c.State == conversation.Succeeded) {
 		whole(asOutput, text)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Outputs)) {

@@ -51,7 +51,10 @@ func said(id, role, text string, calls ...protocol.ToolCall) []protocol.Event {
 		stop = protocol.StopEnd
 		events = append(events, protocol.MessageUpdate{Ref: here, MessageID: id, Delta: text})
 	}
-	return append(events, protocol.MessageEnd{Ref: here, MessageID: id, Role: role, Text: text, ToolCalls: calls, StopReason: stop})
+	return append(events, protocol.MessageEnd{
+		Ref: here, MessageID: id, Role: role, Text: text, ToolCalls: calls,
+		StopReason: stop,
+	})
 }
 
 func call(id, name, args string) protocol.ToolCall {
@@ -84,8 +87,10 @@ func story() []protocol.Event {
 	passed := call("k6", "bash", `{"command":"seq 10"}`)
 	runs := call("k7", "bash", `{"command":"go test ./..."}`)
 	waits := call("k8", "ls", `{}`)
-	answer := "# What I found\n\nIt *is* in `server.go`, **line 7**:\n\n```go\nfunc f(x int) string {\n\treturn \"日本\" // ok\n}\n```\n\n" +
-		"- one <path>\n- two\n  1. deep\n\n| a | b |\n|---|---|\n| 1 | long text |\n\n> as [they](https://example.org) said\n\ndone"
+	answer := "# What I found\n\nIt *is* in `server.go`, **line 7**:\n\n```go\nfunc f(x int) string {\n\treturn \"日本\" " +
+		"// ok\n}\n```\n\n" +
+		"- one <path>\n- two\n  1. deep\n\n| a | b |\n|---|---|\n| 1 | long text |\n\n> as [they](https://example.org) " +
+		"said\n\ndone"
 	var list []protocol.Event
 	add := func(events ...protocol.Event) { list = append(list, events...) }
 	add(protocol.AgentStart{Ref: here}, protocol.TurnStart{Ref: here, Kind: "prompt"})
@@ -99,11 +104,18 @@ func story() []protocol.Event {
 	add(begun(read), done(read, "1\tone\n2\t2"))
 	add(begun(fails), protocol.ToolEnd{
 		Ref: here, ToolCallID: "k4", ToolName: "files.grep", Result: "cmd: no such folder", DurationMS: 12,
-		Error: &protocol.ToolError{Code: "tool_failed", Message: "cmd: no such folder", Details: jsontext.Value(`{"path":"cmd"}`)},
+		Error: &protocol.ToolError{
+			Code: "tool_failed", Message: "cmd: no such folder",
+			Details: jsontext.Value(`{"path":"cmd"}`),
+		},
 	})
-	add(begun(asset), told(asset, "image/png /w/cat.png", `{"version":"0","type":"asset","assetId":"cat","kind":"image","mediaType":"image/png","path":"/w/cat.png"}`),
+	add(begun(asset), told(asset, "image/png /w/cat.png",
+		`{"version":"0","type":"asset","assetId":"cat","kind":"image","mediaType":"image/png","path":"/w/cat.png"}`),
 		told(asset, "confetti", `{"version":"0","type":"ui_event","event":"confetti","payload":{"n":3}}`),
-		protocol.ToolEnd{Ref: here, ToolCallID: "k5", ToolName: "image.draw", OK: true, Result: "drawn", Outputs: map[string]string{"id": "cat"}, DurationMS: 65_000})
+		protocol.ToolEnd{
+			Ref: here, ToolCallID: "k5", ToolName: "image.draw", OK: true, Result: "drawn",
+			Outputs: map[string]string{"id": "cat"}, DurationMS: 65_000,
+		})
 	add(begun(passed), told(passed, "1\n2\n3", ""), done(passed, "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n"))
 	add(protocol.Status{Ref: here, Code: "steer_queued", Message: "queued"}, protocol.TurnStart{Ref: here, Kind: "steer"})
 	add(said("m3", "user", "no, this way")...)
@@ -130,7 +142,8 @@ func all(t *Transcript) []string {
 func TestGolden(t *testing.T) {
 	end := protocol.AgentEnd{
 		Ref: here, StopReason: "error", Turns: 2, Usage: protocol.Usage{InputTokens: 120, OutputTokens: 30},
-		Error: &protocol.RunError{Code: "provider_error", Message: "the model cannot be reached"}, Discarded: []protocol.DiscardedInput{{Text: "and this"}},
+		Error:     &protocol.RunError{Code: "provider_error", Message: "the model cannot be reached"},
+		Discarded: []protocol.DiscardedInput{{Text: "and this"}},
 	}
 	for _, width := range []int{40, 80, 120} {
 		for name, look := range map[string]Look{
@@ -175,7 +188,8 @@ func TestNoColourWritesNoStyle(t *testing.T) {
 }
 
 func TestHostileTextReachesNoTerminal(t *testing.T) {
-	const evil = "a\x1b]0;owned\x07b \x1b[2Jc &#27;[2J &#x1b;]0;x&#7; \u202ed &#x202e; \u009b2J [t](http://x\u001b[2J) `&#27;c`\r10%"
+	const evil = "a\x1b]0;owned\x07b \x1b[2Jc &#27;[2J &#x1b;]0;x&#7; \u202ed &#x202e; \u009b2J [t](http://x\u001b[2J) " +
+		"`&#27;c`\r10%"
 	c := call("k", "t.x", `{"command":"\u001b[2Jx\u0007"}`)
 	for _, look := range []Look{{Width: 60, Color: true, Dark: true}, {Width: 60}, {Width: 60, Plain: true}} {
 		tr := fresh(look)
@@ -183,12 +197,18 @@ func TestHostileTextReachesNoTerminal(t *testing.T) {
 		apply(tr, protocol.MessageUpdate{Ref: here, MessageID: "m2", ThinkingDelta: evil})
 		apply(tr, said("m2", "assistant", "**x** "+evil+"\n\n```"+evil+"\n"+evil+"\n```\n", c)...)
 		apply(tr, begun(c), told(c, evil, `{"type":"ui_event","event":"\u001b[2J"}`), protocol.ToolEnd{
-			Ref: here, ToolCallID: "k", ToolName: "t.x\x1b[2J", Result: evil, Outputs: map[string]string{evil: evil}, Error: &protocol.ToolError{Code: evil, Message: evil},
-		}, protocol.ErrorEvent{Message: evil, Code: evil, Cause: evil}, protocol.AgentEnd{Ref: here, StopReason: "error", Error: &protocol.RunError{Code: evil, Message: evil}})
+			Ref: here, ToolCallID: "k", ToolName: "t.x\x1b[2J", Result: evil, Outputs: map[string]string{evil: evil},
+			Error: &protocol.ToolError{Code: evil, Message: evil},
+		}, protocol.ErrorEvent{Message: evil, Code: evil, Cause: evil}, protocol.AgentEnd{
+			Ref: here, StopReason: "error",
+			Error: &protocol.RunError{Code: evil, Message: evil},
+		})
 		tr.ToggleAll()
 		for _, line := range all(tr) {
 			for rest := line; ; {
-				i := strings.IndexFunc(rest, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) })
+				i := strings.IndexFunc(rest, func(r rune) bool {
+					return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
+				})
 				if i < 0 {
 					break
 				}
@@ -200,7 +220,9 @@ func TestHostileTextReachesNoTerminal(t *testing.T) {
 			}
 		}
 		for tr.Focus(-1); tr.focus != tr.blocks[0]; tr.Focus(-1) {
-			if got := tr.Focused(); strings.ContainsFunc(got, func(r rune) bool { return r != '\n' && r != '\t' && unicode.IsControl(r) }) {
+			if got := tr.Focused(); strings.ContainsFunc(got, func(r rune) bool {
+				return r != '\n' && r != '\t' && unicode.IsControl(r)
+			}) {
 				t.Fatalf("%q would be copied", got)
 			}
 		}
@@ -257,12 +279,16 @@ func TestLoadKeepsWhatOnlyEventsTell(t *testing.T) {
 	apply(tr, said("m1", "user", "go")...)
 	apply(tr, said("m2", "assistant", "", c)...)
 	apply(tr, begun(c), protocol.ToolEnd{
-		Ref: here, ToolCallID: "k", ToolName: "bash", Result: "it broke", DurationMS: 4200, Error: &protocol.ToolError{Code: "timeout", Message: "it took too long"},
+		Ref: here, ToolCallID: "k", ToolName: "bash", Result: "it broke", DurationMS: 4200,
+		Error: &protocol.ToolError{Code: "timeout", Message: "it took too long"},
 	}, protocol.AgentEnd{Ref: here, StopReason: "aborted", Turns: 1})
 	entries := []jsontext.Value{
-		jsontext.Value(`{"type":"message","id":"m1","role":"user","text":"go","run_id":"run-1","turn_kind":"prompt","attachments":[{"media_type":"image/png","name":"a.png","size":7,"path":"/s/a.png"}]}`),
-		jsontext.Value(`{"type":"message","id":"m2","role":"assistant","text":"","run_id":"run-1","tool_calls":[{"id":"k","name":"bash","arguments":{"command":"make"}}]}`),
-		jsontext.Value(`{"type":"message","id":"m5","role":"tool","text":"it broke","run_id":"run-1","tool_call_id":"k","tool_name":"bash","ok":false}`),
+		jsontext.Value(
+			`{"type":"message","id":"m1","role":"user","text":"go","run_id":"run-1","turn_kind":"prompt","attachments":[{"media_type":"image/png","name":"a.png","size":7,"path":"/s/a.png"}]}`),
+		jsontext.Value(
+			`{"type":"message","id":"m2","role":"assistant","text":"","run_id":"run-1","tool_calls":[{"id":"k","name":"bash","arguments":{"command":"make"}}]}`),
+		jsontext.Value(
+			`{"type":"message","id":"m5","role":"tool","text":"it broke","run_id":"run-1","tool_call_id":"k","tool_name":"bash","ok":false}`),
 		jsontext.Value(`{"type":"message","id":"m6","role":"user","text":"next","run_id":"run-2","turn_kind":"prompt"}`),
 		jsontext.Value(`{"type":"compaction","id":"c1","summary":"It was about make."}`),
 		jsontext.Value(`{"type":"of tomorrow","id":"x"}`),
@@ -271,7 +297,10 @@ func TestLoadKeepsWhatOnlyEventsTell(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := strings.Join(all(tr), "\n")
-	for _, want := range []string{"failed, 4.2 s: make", "it broke", "the run was aborted, 1 turn", "you: next", "attached: a.png, image/png, 7 bytes", "summary of what was before", "of a kind that this client does not know"} {
+	for _, want := range []string{
+		"failed, 4.2 s: make", "it broke", "the run was aborted, 1 turn", "you: next",
+		"attached: a.png, image/png, 7 bytes", "summary of what was before", "of a kind that this client does not know",
+	} {
 		if strings.Count(text, want) != 1 {
 			t.Errorf("%q is there %d times in\n%s", want, strings.Count(text, want), text)
 		}
@@ -283,7 +312,10 @@ func TestLoadKeepsWhatOnlyEventsTell(t *testing.T) {
 
 func TestBrokenEntriesAreShownAndReported(t *testing.T) {
 	tr := fresh(plain)
-	err := tr.Load([]jsontext.Value{jsontext.Value(`{"type":"message","id":7}`), jsontext.Value(`{"type":"message","id":"m","role":"user","text":"hello"}`), jsontext.Value(`nonsense`)}, nil, nil)
+	err := tr.Load([]jsontext.Value{
+		jsontext.Value(`{"type":"message","id":7}`),
+		jsontext.Value(`{"type":"message","id":"m","role":"user","text":"hello"}`), jsontext.Value(`nonsense`),
+	}, nil, nil)
 	if err == nil || !strings.Contains(err.Error(), "entry 0") || !strings.Contains(err.Error(), "id") {
 		t.Errorf("got the error %v, want one that names entry 0 and id", err)
 	}
@@ -312,7 +344,8 @@ func TestFoldingAndFocus(t *testing.T) {
 	for tr.focus.Key != "k:k6" {
 		tr.Focus(-1)
 	}
-	if got, want := tr.Focused(), "bash {\n\t\"command\": \"seq 10\"\n}\n\n1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n\n"; got != want {
+	if got, want := tr.Focused(), "bash {\n\t\"command\": \"seq 10\"\n}\n\n1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n\n"; got !=
+		want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	folded := len(all(tr))
@@ -421,8 +454,10 @@ func TestScrollingShowsTheWholeText(t *testing.T) {
 // hostile are texts to break a renderer with.
 func hostile() *rapid.Generator[string] {
 	word := rapid.SampledFrom([]string{
-		"word ", "日本語", "é", "👩‍👩‍👧", "🇩🇪", "❤️", "\t", "\n", "\n\n", "    ", strings.Repeat(" ", 30), "```", "```go\n", "~~~", "- ", "1. ", "> ", "# ", "|", "|---|---|\n", "**", "_", "`", "[", "](http://a.b/c)", "<b>", "&#27;[31m",
-		"\x1b[31m", "\x1b]0;x", "\r", "\xff", "\u202e", "\u200b", "https://example.org/a/very/long/path/that/goes/on", strings.Repeat("x", 130), "* * *\n", "\u0301", "===\n", "+", "@@ -1 +1 @@\n", "-", "--- a\n+++ b\n@@ ",
+		"word ", "日本語", "é", "👩‍👩‍👧", "🇩🇪", "❤️", "\t", "\n", "\n\n", "    ", strings.Repeat(" ", 30), "```", "```go\n",
+		"~~~", "- ", "1. ", "> ", "# ", "|", "|---|---|\n", "**", "_", "`", "[", "](http://a.b/c)", "<b>", "&#27;[31m",
+		"\x1b[31m", "\x1b]0;x", "\r", "\xff", "\u202e", "\u200b", "https://example.org/a/very/long/path/that/goes/on",
+		strings.Repeat("x", 130), "* * *\n", "\u0301", "===\n", "+", "@@ -1 +1 @@\n", "-", "--- a\n+++ b\n@@ ",
 	})
 	return rapid.OneOf(
 		rapid.Map(rapid.SliceOfN(word, 0, 40), func(w []string) string { return strings.Join(w, "") }),
@@ -432,7 +467,10 @@ func hostile() *rapid.Generator[string] {
 
 func TestNoLineIsTooWide(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		look := Look{Width: rapid.IntRange(1, 200).Draw(t, "width"), Dark: rapid.Bool().Draw(t, "dark"), Color: rapid.Bool().Draw(t, "color"), Plain: rapid.Bool().Draw(t, "plain")}
+		look := Look{
+			Width: rapid.IntRange(1, 200).Draw(t, "width"), Dark: rapid.Bool().Draw(t, "dark"),
+			Color: rapid.Bool().Draw(t, "color"), Plain: rapid.Bool().Draw(t, "plain"),
+		}
 		tr := fresh(look)
 		text := hostile()
 		quoted, _ := jsontext.AppendQuote(nil, strings.ToValidUTF8(text.Draw(t, "argument"), "?"))
@@ -449,7 +487,10 @@ func TestNoLineIsTooWide(t *testing.T) {
 			}
 		}
 		check()
-		apply(tr, protocol.ToolEnd{Ref: here, ToolCallID: "k", ToolName: c.Name, OK: rapid.Bool().Draw(t, "ok"), Result: text.Draw(t, "result")})
+		apply(tr, protocol.ToolEnd{
+			Ref: here, ToolCallID: "k", ToolName: c.Name, OK: rapid.Bool().Draw(t, "ok"),
+			Result: text.Draw(t, "result"),
+		})
 		tr.Notice("error", text.Draw(t, "notice"))
 		tr.ToggleAll()
 		tr.Focus(-1)
@@ -477,7 +518,8 @@ func TestLineOfThePartsLength(t *testing.T) {
 // nothing of it is lost.
 func TestPartsDependOnTheTextAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := hostile().Draw(t, "text") + strings.Repeat(hostile().Draw(t, "again"), rapid.IntRange(0, 200).Draw(t, "times"))
+		text := hostile().Draw(t, "text") + strings.Repeat(hostile().Draw(t, "again"),
+			rapid.IntRange(0, 200).Draw(t, "times"))
 		plain := rapid.Bool().Draw(t, "plain")
 		once, grown := newBody(plain), newBody(plain)
 		once.text.Add(text)
@@ -489,7 +531,8 @@ func TestPartsDependOnTheTextAlone(t *testing.T) {
 			from = to
 		}
 		gotParts, gotRest, gotOK := grown.cut()
-		if diff := cmp.Diff([]any{parts, rest, ok}, []any{gotParts, gotRest, gotOK}, cmp.AllowUnexported(part{})); diff != "" {
+		if diff := cmp.Diff([]any{parts, rest, ok}, []any{gotParts, gotRest, gotOK}, cmp.AllowUnexported(part{})); diff !=
+			"" {
 			t.Fatalf("in deltas it is cut otherwise (-once +deltas):\n%s", diff)
 		}
 		var got strings.Builder
@@ -511,8 +554,10 @@ func TestPartsDependOnTheTextAlone(t *testing.T) {
 // The same of blocks that are too long for a part, delta by delta.
 func TestLongBlocksAreCutByTheirTextAlone(t *testing.T) {
 	for _, text := range []string{
-		strings.Repeat("    a\n\n\n", 60), "```\n" + strings.Repeat("\n\na\n", 60), strings.Repeat("- a\n\n  more\n\n", 60) + "end",
-		"- ```\n" + strings.Repeat("  x\n\n", 120) + "end", "a\n" + strings.Repeat("1. x\n   - y\n", 60), "    a\n" + strings.Repeat("\n", windowBytes) + "b",
+		strings.Repeat("    a\n\n\n", 60), "```\n" + strings.Repeat("\n\na\n", 60), strings.Repeat("- a\n\n  more\n\n", 60) +
+			"end",
+		"- ```\n" + strings.Repeat("  x\n\n", 120) + "end", "a\n" + strings.Repeat("1. x\n   - y\n", 60),
+		"    a\n" + strings.Repeat("\n", windowBytes) + "b",
 	} {
 		once, grown := newBody(false), newBody(false)
 		once.text.Add(text)
@@ -524,7 +569,8 @@ func TestLongBlocksAreCutByTheirTextAlone(t *testing.T) {
 			}
 		}
 		got, gotRest, _ := grown.cut()
-		if diff := cmp.Diff(append(slices.Clone(want), wantRest), append(slices.Clone(got), gotRest), cmp.AllowUnexported(part{})); diff != "" {
+		if diff := cmp.Diff(append(slices.Clone(want), wantRest), append(slices.Clone(got), gotRest),
+			cmp.AllowUnexported(part{})); diff != "" {
 			t.Errorf("%.20q… in deltas is cut otherwise (-once +deltas):\n%.2000s", text, diff)
 		}
 		if len(wantRest.text) > windowBytes || len(want) == 0 {
@@ -551,10 +597,16 @@ func TestParts(t *testing.T) {
 		want       []part
 	}{
 		{"paragraphs", "a\nb\n\n\nc\n", []part{{text: "a\nb\n\n\n"}, {text: "c\n"}}},
-		{"code ends a paragraph", "a\n```go x\nb\n\nc\n```\nd\n", []part{{text: "a\n"}, {text: "b\n\nc\n", code: true, lang: "go"}, {text: "d\n"}}},
+		{
+			"code ends a paragraph", "a\n```go x\nb\n\nc\n```\nd\n",
+			[]part{{text: "a\n"}, {text: "b\n\nc\n", code: true, lang: "go"}, {text: "d\n"}},
+		},
 		{"code that is not over", "~~~~\na\n~~~\n", []part{{text: "a\n~~~\n", code: true}}},
 		{"code at the end", "```go\na\n```", []part{{text: "a\n", code: true, lang: "go"}}},
-		{"long code", "```go\n" + long + "y\n```\n", []part{{text: long, code: true, lang: "go"}, {text: "y\n", code: true, lang: "go", joined: true}}},
+		{"long code", "```go\n" + long + "y\n```\n", []part{
+			{text: long, code: true, lang: "go"},
+			{text: "y\n", code: true, lang: "go", joined: true},
+		}},
 		{"indented code", "a\n\n    b\n\n    c\nd\n", []part{{text: "a\n\n"}, {text: "b\n\nc\n", code: true}, {text: "d\n"}}},
 		{"a loose list", "- a\n\n  more\n\n- b\n\nc\n", []part{{text: "- a\n\n  more\n\n- b\n\n"}, {text: "c\n"}}},
 		{"code in a list", "- a\n  ```\n  b\n\n  c\n  ```\n- d", []part{{text: "- a\n  ```\n  b\n\n  c\n  ```\n- d"}}},
@@ -606,9 +658,13 @@ func TestALongLineIsNotBrokenBeforeWhatBeginsABlock(t *testing.T) {
 func TestCallsOfALoadedSessionRunOrNeverWill(t *testing.T) {
 	entries := []jsontext.Value{
 		jsontext.Value(`{"type":"message","id":"m1","role":"user","text":"go","run_id":"run-1"}`),
-		jsontext.Value(`{"type":"message","id":"m2","role":"assistant","text":"","run_id":"run-1","tool_calls":[{"id":"a","name":"one","arguments":{}},{"id":"b","name":"two","arguments":{}}]}`),
+		jsontext.Value(
+			`{"type":"message","id":"m2","role":"assistant","text":"","run_id":"run-1","tool_calls":[{"id":"a","name":"one","arguments":{}},{"id":"b","name":"two","arguments":{}}]}`),
 	}
-	for active, want := range map[bool][]string{true: {"tool one: running", "tool two: waiting"}, false: {"tool one: no result", "tool two: no result", "", "end of the run, 1 turn"}} {
+	for active, want := range map[bool][]string{
+		true:  {"tool one: running", "tool two: waiting"},
+		false: {"tool one: no result", "tool two: no result", "", "end of the run, 1 turn"},
+	} {
 		tr := fresh(plain)
 		if err := tr.Load(entries, nil, nil); err != nil {
 			t.Fatal(err)
@@ -626,7 +682,8 @@ func TestCallsOfALoadedSessionRunOrNeverWill(t *testing.T) {
 func TestCallsThatAnAbortCameBefore(t *testing.T) {
 	entries := []jsontext.Value{
 		jsontext.Value(`{"type":"message","id":"m1","role":"user","text":"go","run_id":"run-1"}`),
-		jsontext.Value(`{"type":"message","id":"m2","role":"assistant","text":"","run_id":"run-1","tool_calls":[{"id":"a","name":"one","arguments":{}}]}`),
+		jsontext.Value(
+			`{"type":"message","id":"m2","role":"assistant","text":"","run_id":"run-1","tool_calls":[{"id":"a","name":"one","arguments":{}}]}`),
 	}
 	live, later := fresh(plain), fresh(plain)
 	if err := live.Load(entries, nil, nil); err != nil {
@@ -634,7 +691,8 @@ func TestCallsThatAnAbortCameBefore(t *testing.T) {
 	}
 	ref := protocol.Ref{SessionID: "ses-1", RunID: "run-1"}
 	live.Apply(protocol.AgentEnd{Ref: ref, StopReason: protocol.StopAborted, Turns: 1}, time.Time{})
-	entries = append(entries, jsontext.Value(`{"type":"message","id":"m3","role":"tool","text":"not run: the run was aborted","run_id":"run-1","tool_call_id":"a","tool_name":"one","ok":false,"not_run":"aborted"}`))
+	entries = append(entries, jsontext.Value(
+		`{"type":"message","id":"m3","role":"tool","text":"not run: the run was aborted","run_id":"run-1","tool_call_id":"a","tool_name":"one","ok":false,"not_run":"aborted"}`))
 	if err := later.Load(entries, nil, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -749,10 +807,15 @@ func TestAFailedCommandShowsItsEnd(t *testing.T) {
 		fmt.Fprintf(&out, "\nstep %d", i)
 	}
 	text := "exit status 2" + out.String() + "\nFAIL: the hull leaks"
-	apply(tr, begun(c), protocol.ToolEnd{Ref: here, ToolCallID: "k", ToolName: "bash", Result: text, Error: &protocol.ToolError{Code: "failed", Message: text}})
+	apply(tr, begun(c), protocol.ToolEnd{
+		Ref: here, ToolCallID: "k", ToolName: "bash", Result: text,
+		Error: &protocol.ToolError{Code: "failed", Message: text},
+	})
 	live := strings.Join(all(tr), "\n")
 	if err := tr.Load([]jsontext.Value{
-		jsontext.Value(fmt.Sprintf(`{"type":"message","id":"m5","role":"tool","text":%q,"run_id":"run-1","tool_call_id":"k","tool_name":"bash","ok":false}`, text)),
+		jsontext.Value(
+			fmt.Sprintf(
+				`{"type":"message","id":"m5","role":"tool","text":%q,"run_id":"run-1","tool_call_id":"k","tool_name":"bash","ok":false}`, text)),
 	}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -826,7 +889,8 @@ func TestTheLineUnderARunSaysWhatItTook(t *testing.T) {
 		watched, later := fresh(Look{Width: 80}), fresh(Look{Width: 80})
 		apply(watched, said("m1", "user", "go")...)
 		apply(watched, protocol.AgentEnd{Ref: here, StopReason: "completed", Turns: 2, Usage: usage, DurationMS: tc.ms})
-		entry := jsontext.Value(`{"type":"message","id":"m1","role":"user","text":"go","run_id":"run-1","turn_kind":"prompt"}`)
+		entry := jsontext.Value(
+			`{"type":"message","id":"m1","role":"user","text":"go","run_id":"run-1","turn_kind":"prompt"}`)
 		run := protocol.EndedRun{RunID: here.RunID, StopReason: "completed", Turns: 2, Usage: usage, DurationMS: tc.ms}
 		if err := later.Load([]jsontext.Value{entry}, []protocol.EndedRun{run}, nil); err != nil {
 			t.Fatal(err)

@@ -106,7 +106,8 @@ func NewDaemon(t testing.TB, program, config string, args ...string) *Daemon {
 // narratoria on its standard streams.
 func (d *Daemon) Tool(name, script string) {
 	d.t.Helper()
-	d.Write("tools/"+name+".json", `{"name":"`+name+`","kind":"tool","protocol":"narratoria","version":"1","timeout":"10m","capabilities":["run"],
+	d.Write("tools/"+name+".json", `{"name":"`+name+
+		`","kind":"tool","protocol":"narratoria","version":"1","timeout":"10m","capabilities":["run"],
 "transport":{"type":"stdio","command":["./`+name+`.sh"]},"operations":{"run":{"description":"`+name+`","params":{"type":"object"}}}}`)
 	d.Write("tools/"+name+".sh", "#!/bin/sh\n"+script)
 	if err := os.Chmod(filepath.Join(d.Dir, "tools", name+".sh"), 0o700); err != nil {
@@ -118,7 +119,8 @@ func (d *Daemon) Tool(name, script string) {
 // a form and returns what it was answered, as JSON. message is put into a JSON string.
 func (d *Daemon) Asker(name, message, schema string) {
 	d.t.Helper()
-	d.Write("tools/"+name+".json", `{"name":"`+name+`","kind":"tool","protocol":"mcp","version":"1","trust":"all","capabilities":["run"],
+	d.Write("tools/"+name+".json", `{"name":"`+name+
+		`","kind":"tool","protocol":"mcp","version":"1","trust":"all","capabilities":["run"],
 "transport":{"type":"stdio","command":["./`+name+`.sh"]}}`)
 	d.Write("form.json", schema)
 	d.Write("tools/"+name+".sh", `#!/bin/sh
@@ -130,7 +132,8 @@ while read -r line; do
 	*'"initialize"'*) say "$id" '"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{}},"serverInfo":{"name":"form","version":"1"}}' ;;
 	*'"tools/list"'*) say "$id" '"result":{"tools":[{"name":"run","inputSchema":{"type":"object"}}]}' ;;
 	*'"tools/call"'*) call=$id
-		say '"form"' '"method":"elicitation/create","params":{"message":"`+message+`","requestedSchema":'"$(tr -d '\n' <'`+d.Dir+`/form.json')"'}' ;;
+		say '"form"' '"method":"elicitation/create","params":{"message":"`+message+`","requestedSchema":'"$(tr -d '\n' <'`+
+		d.Dir+`/form.json')"'}' ;;
 	*'"form"'*) say "$call" '"result":{"content":[{"type":"text","text":"'"$(printf '%s' "$line" | sed 's/"/\\"/g')"'"}]}' ;;
 	*'"prompts/list"'*) say "$id" '"result":{"prompts":[{"name":"review","description":"Looks at a file.","arguments":[{"name":"file"}]}]}' ;;
 	*'"prompts/get"'*'"main.go"'*) say "$id" '"result":{"messages":[{"role":"user","content":{"type":"text","text":"Review it kindly."}}]}' ;;
@@ -168,8 +171,10 @@ func (d *Daemon) Env(more ...string) []string {
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
 		switch {
-		case strings.HasPrefix(name, "NOUSED_"), strings.HasPrefix(name, "XDG_"), strings.HasPrefix(name, "LC_"), strings.HasSuffix(name, "_API_KEY"):
-		case name == "NO_COLOR", name == "COLORTERM", name == "COLORFGBG", name == "TMUX", name == "TERM_PROGRAM", name == "LANG", name == "CI":
+		case strings.HasPrefix(name, "NOUSED_"), strings.HasPrefix(name, "XDG_"), strings.HasPrefix(name, "LC_"),
+			strings.HasSuffix(name, "_API_KEY"):
+		case name == "NO_COLOR", name == "COLORTERM", name == "COLORFGBG", name == "TMUX", name == "TERM_PROGRAM",
+			name == "LANG", name == "CI":
 		default:
 			env = append(env, v)
 		}
@@ -178,7 +183,8 @@ func (d *Daemon) Env(more ...string) []string {
 		env = append(env, testenv.Model(string(config), d.args...))
 	}
 	return append(env, append([]string{
-		"HOME=" + d.Dir, "XDG_CONFIG_HOME=" + filepath.Join(d.Dir, "config"), "XDG_STATE_HOME=" + filepath.Join(d.Dir, "xdgstate"),
+		"HOME=" + d.Dir, "XDG_CONFIG_HOME=" + filepath.Join(d.Dir, "config"), "XDG_STATE_HOME=" +
+			filepath.Join(d.Dir, "xdgstate"),
 		"XDG_RUNTIME_DIR=" + d.Dir, "NOUSED_SOCKET=" + d.Socket, "LANG=C.UTF-8", "TZ=UTC", "TERM=xterm-256color",
 		"GORACE=atexit_sleep_ms=0",
 	}, more...)...)

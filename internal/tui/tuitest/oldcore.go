@@ -52,7 +52,10 @@ type Habits struct {
 }
 
 // AllHabits leaves out everything at once, but answers.
-var AllHabits = Habits{NoEnds: true, NoUserTexts: true, NoSession: true, NoErrorIDs: true, NoToolResult: true, NoIDs: true, NoRoles: true, Terse: true}
+var AllHabits = Habits{
+	NoEnds: true, NoUserTexts: true, NoSession: true, NoErrorIDs: true, NoToolResult: true,
+	NoIDs: true, NoRoles: true, Terse: true,
+}
 
 // EachHabit runs a test for a core that leaves out nothing, one for each thing
 // that a core may leave out, and one for all of them together.

@@ -204,7 +204,8 @@ func (s *oldSession) state(h Habits) string {
 	if h.NoSession {
 		id = ""
 	}
-	return fmt.Sprintf(`{"run_state":%q,"run_id":%q,"session_id":%q,"steering_mode":%q,"follow_up_mode":%q,"pending_counts":{"steer":%d,"follow_up":%d}}`,
+	return fmt.Sprintf(
+		`{"run_state":%q,"run_id":%q,"session_id":%q,"steering_mode":%q,"follow_up_mode":%q,"pending_counts":{"steer":%d,"follow_up":%d}}`,
 		state, s.run, id, mode("set_steering_mode"), mode("set_follow_up_mode"), len(s.steers), len(s.follows))
 }
 

@@ -348,7 +348,14 @@ func (s style) String() string {
 	for _, w := range []struct {
 		on   bool
 		word string
-	}{{s.bold, "bold"}, {s.italic, "italic"}, {s.underline, "underline"}, {s.reverse, "reverse"}, {s.fg != "", s.fg}, {s.bg != "", "on " + s.bg}} {
+	}{
+		{s.bold, "bold"},
+		{s.italic, "italic"},
+		{s.underline, "underline"},
+		{s.reverse, "reverse"},
+		{s.fg != "", s.fg},
+		{s.bg != "", "on " + s.bg},
+	} {
 		if w.on {
 			words = append(words, w.word)
 		}

@@ -4,7 +4,8 @@ import "testing"
 
 // However the output is cut into pieces, the screen is the same.
 func TestOutputInPieces(t *testing.T) {
-	output := []byte("\x1b[?2026h\x1b[1;38;5;75m\u2500\u2500\u4e2d\x1b[m\r\n\x1b[?2026l\x1b]2;title\x07\x1b[3Cx\x1b[2by\u2500\x1b[>4;1m\x1b[?u\u2500")
+	output := []byte(
+		"\x1b[?2026h\x1b[1;38;5;75m\u2500\u2500\u4e2d\x1b[m\r\n\x1b[?2026l\x1b]2;title\x07\x1b[3Cx\x1b[2by\u2500\x1b[>4;1m\x1b[?u\u2500")
 	whole := newScreen(20, 4, false)
 	whole.write(output)
 	for size := 1; size < len(output); size++ {

@@ -24,7 +24,8 @@ func (s *screen) svg() string {
 	cols, rows := s.vt.Size()
 	width, height := float64(cols)*cellWidth+2*margin, rows*cellHeight+2*margin
 	var out strings.Builder
-	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.1f %d" font-family="ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace" font-size="14">`+"\n", width, height)
+	fmt.Fprintf(&out,
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.1f %d" font-family="ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace" font-size="14">`+"\n", width, height)
 	fmt.Fprintf(&out, `<rect width="100%%" height="100%%" rx="8" fill="%s"/>`+"\n", back)
 	for y, row := range s.rows() {
 		for _, r := range runs(row) {
@@ -39,7 +40,8 @@ func (s *screen) svg() string {
 			if strings.TrimSpace(r.text) == "" {
 				continue
 			}
-			fmt.Fprintf(&out, `<text x="%.1f" y="%d" textLength="%.1f" lengthAdjust="spacingAndGlyphs" fill="%s"%s xml:space="preserve">%s</text>`+"\n",
+			fmt.Fprintf(&out,
+				`<text x="%.1f" y="%d" textLength="%.1f" lengthAdjust="spacingAndGlyphs" fill="%s"%s xml:space="preserve">%s</text>`+"\n",
 				x, top+cellHeight-5, wide, fg, attributes(r.style), html.EscapeString(r.text))
 		}
 	}

@@ -188,8 +188,9 @@ func (t *Terminal) Paste(text string) {
 }
 
 var keys = map[string]string{
-	"enter": "\r", "esc": "\x1b", "tab": "\t", "shift+tab": "\x1b[Z", "backspace": "\x7f", "delete": "\x1b[3~", "space": " ",
-	"up": "\x1b[A", "down": "\x1b[B", "right": "\x1b[C", "left": "\x1b[D", "home": "\x1b[H", "end": "\x1b[F",
+	"enter": "\r", "esc": "\x1b", "tab": "\t", "shift+tab": "\x1b[Z", "backspace": "\x7f", "delete": "\x1b[3~",
+	"space": " ",
+	"up":    "\x1b[A", "down": "\x1b[B", "right": "\x1b[C", "left": "\x1b[D", "home": "\x1b[H", "end": "\x1b[F",
 	"pgup": "\x1b[5~", "pgdown": "\x1b[6~", "alt+enter": "\x1b\r", "f1": "\x1bOP",
 	"shift+up": "\x1b[1;2A", "shift+down": "\x1b[1;2B", "alt+up": "\x1b[1;3A", "alt+down": "\x1b[1;3B",
 	"ctrl+home": "\x1b[1;5H", "ctrl+end": "\x1b[1;5F", "ctrl+up": "\x1b[1;5A", "ctrl+down": "\x1b[1;5B",

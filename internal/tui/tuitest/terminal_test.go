@@ -48,12 +48,14 @@ func TestKeysReachTheProgramAndTheSizeToo(t *testing.T) {
 }
 
 func TestQuestionsToTheTerminalAreAnswered(t *testing.T) {
-	term := sh(t, `stty raw -echo; printf '\033]11;?\033\\\033[c'; dd bs=1 count=34 2>/dev/null | tr '\033' '^'; stty sane`)
+	term := sh(t,
+		`stty raw -echo; printf '\033]11;?\033\\\033[c'; dd bs=1 count=34 2>/dev/null | tr '\033' '^'; stty sane`)
 	term.Wait(`^]11;rgb:0000/0000/0000^\^[?62;22c`)
 }
 
 func TestStyledNamesLooks(t *testing.T) {
-	term := sh(t, `printf '\033[>4;1m\033[1;38;2;1;2;200mred\033[m \033[4:3m\344\270\255x\033[0m\033[>1u e\314\201-\033[3b|'`)
+	term := sh(t,
+		`printf '\033[>4;1m\033[1;38;2;1;2;200mred\033[m \033[4:3m\344\270\255x\033[0m\033[>1u e\314\201-\033[3b|'`)
 	term.Exit()
 	want := "{bold #0102c8|red} {underline|\u4e2dx} e\u0301----|"
 	if got, _, _ := strings.Cut(term.Styled(), "\n"); got != want {

@@ -72,7 +72,8 @@ func (s *Server) path(name string) string { return filepath.Join(s.Dir, name) }
 func (s *Server) configure(name string) {
 	s.t.Helper()
 	for _, key := range []string{"host", "user"} {
-		if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.path(key)).CombinedOutput(); err != nil {
+		if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.path(key)).CombinedOutput(); err !=
+			nil {
 			s.t.Fatalf("ssh-keygen: %v: %s", err, out)
 		}
 	}

@@ -60,7 +60,8 @@ var providers = []provider{
 
 // wires are ours, by the data's name of each.
 var wires = map[string]string{
-	"openai-completions": "chat", "openai-responses": "responses", "azure-openai-responses": "responses", "anthropic-messages": "messages",
+	"openai-completions": "chat", "openai-responses": "responses", "azure-openai-responses": "responses",
+	"anthropic-messages": "messages",
 }
 
 type entry struct {
@@ -106,8 +107,12 @@ func write(w io.Writer, dir, source string) error {
 		return err
 	}
 	date, _, _ := strings.Cut(manifest.GeneratedAt, "T")
-	fmt.Fprintf(w, "# %s: facts about models, written by make catalogue from %s; catalogue.go says what the columns are.\n", date, source)
-	slices.SortFunc(providers, func(a, b provider) int { return cmp.Compare(cmp.Or(a.name, a.file), cmp.Or(b.name, b.file)) })
+	fmt.Fprintf(w,
+		"# %s: facts about models, written by make catalogue from %s; catalogue.go says what the columns are.\n", date,
+		source)
+	slices.SortFunc(providers, func(a, b provider) int {
+		return cmp.Compare(cmp.Or(a.name, a.file), cmp.Or(b.name, b.file))
+	})
 	for _, p := range providers {
 		if err := p.write(w, dir); err != nil {
 			return fmt.Errorf("%s: %w", cmp.Or(p.file, p.name), err)
@@ -150,7 +155,9 @@ func (p provider) write(w io.Writer, dir string) error {
 	if p.file == "" {
 		servers[p.wire] = p.url
 	}
-	most := slices.MaxFunc(slices.Sorted(maps.Keys(servers)), func(a, b string) int { return cmp.Compare(count[a], count[b]) })
+	most := slices.MaxFunc(slices.Sorted(maps.Keys(servers)), func(a, b string) int {
+		return cmp.Compare(count[a], count[b])
+	})
 	fmt.Fprintf(w, "@%s\t%s\t%s=%s", cmp.Or(p.name, p.file), p.key, most, servers[most])
 	for _, wire := range slices.Sorted(maps.Keys(servers)) {
 		if wire != most {
@@ -234,7 +241,8 @@ func (e entry) thinking(wire string) (form, levels string) {
 			!listed && level == "off" && form == "",             // leaving it out is not none
 			!listed && level == "minimal" && form == "adaptive", // is no level of it
 			strings.HasSuffix(form, "!") && level != "off" && level != "high":
-		case listed && form != "budget" && !strings.HasSuffix(form, "!") && !strings.EqualFold(*word, named) && level != "off":
+		case listed && form != "budget" && !strings.HasSuffix(form, "!") && !strings.EqualFold(*word, named) &&
+			level != "off":
 			has = append(has, named+"="+*word)
 		default:
 			has = append(has, named)
