@@ -141,7 +141,7 @@ const damagedExt = ".damaged"
 // left as it is; both are reported (wire-v1 §7). ErrReadOnly where a newer version wrote
 // to it: then it is left as it is.
 func openJournal(ctx context.Context, disk Disk, path string) (*State, *Journal, []Problem, error) {
-	f, err := regular.Open(path, os.O_RDWR|os.O_APPEND)
+	f, err := disk.Open(path)
 	if err != nil {
 		return nil, nil, nil, err
 	}
