@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"noused/internal/session"
 )
@@ -94,6 +97,7 @@ func (d *disk) born(path string) {
 }
 
 func (p port) Write(f *os.File, text []byte) (int, error) {
+	p.rewritten(f, len(text))
 	fault := p.life.stop(p.first(f) + "write " + base(f.Name()))
 	var short shortWrite
 	switch {
@@ -104,6 +108,23 @@ func (p port) Write(f *os.File, text []byte) (int, error) {
 		return 0, fault
 	}
 	return f.Write(text)
+}
+
+// rewritten notes that pages are written again, so that the next sync takes them along.
+func (p port) rewritten(f *os.File, n int) {
+	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
+	info, e := f.Stat()
+	at, e2 := f.Seek(0, io.SeekCurrent)
+	if err != nil || e != nil || e2 != nil || flags&unix.O_APPEND != 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if file := p.files[inode(info)]; file != nil {
+		file.lost = slices.DeleteFunc(file.lost, func(s span) bool {
+			return int(at) <= s.from && s.to <= int(at)+n
+		})
+	}
 }
 
 // first is "first " for a file of which nothing was ever synced, else "".

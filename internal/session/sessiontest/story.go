@@ -64,14 +64,15 @@ type Story struct {
 
 	checker     *protocoltest.Checker
 	arguments   map[string]jsontext.Value // of calls, by id
-	read        int    // bytes of the journal that were taken in
-	turn, turns int    // turn is 0 between turns
-	open        string // the tool call that runs
-	streams     string // the assistant message that is being streamed
-	interrupted string // the tool call that a crash left without a result
+	read        int                       // bytes of the journal that were taken in
+	turn, turns int                       // turn is 0 between turns
+	open        string                    // the tool call that runs
+	streams     string                    // the assistant message that is being streamed
+	interrupted string                    // the tool call that a crash left without a result
 	aborting    bool
 	crashes     int
 	parked      bool
+	asks        bool // an approval waits, or was answered and the call has not begun
 }
 
 // New returns the story of a session, nothing of it read yet.
@@ -153,6 +154,7 @@ func (s *Story) asked(f session.ApprovalAsked) {
 		f.Arguments = s.arguments[f.CallID]
 	}
 	s.arguments[f.CallID] = f.Arguments
+	s.asks = s.asks || f.Kind != protocol.ApprovalQuestion
 	a := &protocol.Approval{
 		ApprovalID: f.ApprovalID, Kind: f.Kind, ToolCallID: f.CallID, Arguments: f.Arguments, Schema: f.Schema,
 		Options: make([]protocol.ApprovalOption, len(f.Options)),
@@ -201,7 +203,7 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 		return recordOf(data, s.runStarted)
 	case "turn_started":
 		return recordOf(data, func(f session.TurnStarted) {
-			s.turn, s.turns = f.Turn, s.turns+1
+			s.turn, s.turns, s.asks = f.Turn, s.turns+1, false
 			s.happened(protocol.TurnStart{Ref: s.ref(), Kind: f.Kind, InputIDs: f.InputIDs})
 		})
 	case "message_started":
@@ -216,11 +218,12 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 			if s.Calls[f.CallID] {
 				s.bad("tool call %s was started twice", f.CallID)
 			}
-			s.Calls[f.CallID], s.open = true, f.CallID
+			s.Calls[f.CallID], s.open, s.asks = true, f.CallID, false
 			s.happened(protocol.ToolStart{Ref: s.ref(), ToolCallID: f.CallID, Arguments: s.arguments[f.CallID]})
 		})
 	case "turn_ended":
 		return recordOf(data, func(f session.TurnEnded) {
+			s.asks = false
 			s.happened(protocol.TurnEnd{Ref: s.ref(), StopReason: f.StopReason})
 			s.turn = 0
 		})
@@ -291,7 +294,7 @@ func (s *Story) runStarted(f session.RunStarted) {
 	if _, twice := s.Runs[f.RunID]; twice {
 		s.bad("run %s was started twice", f.RunID)
 	}
-	s.Run, s.turn, s.turns, s.open, s.aborting, s.crashes, s.parked = f.RunID, 0, 0, "", false, 0, false
+	s.Run, s.turn, s.turns, s.open, s.aborting, s.crashes, s.parked, s.asks = f.RunID, 0, 0, "", false, 0, false, false
 	s.Runs[f.RunID] = ""
 	s.happened(protocol.AgentStart{Ref: s.ref()})
 }
@@ -340,6 +343,7 @@ func (s *Story) message(f session.MessageAdded) {
 }
 
 func (s *Story) toolResult(m model.Message, skipped bool) {
+	s.asks = false
 	ref := s.ref()
 	if s.interrupted != "" {
 		if s.interrupted != m.ToolCallID || !strings.Contains(m.Text, "it may have done part of its work; check") {
@@ -402,6 +406,7 @@ func (s *Story) runResumed(f session.RunResumed) {
 	switch {
 	case f.RunID != s.Run:
 		s.bad("run %s was resumed while %q was active", f.RunID, s.Run)
+	case f.Fault, s.asks: // the disk failed, or the run waited: nothing of it could crash a daemon
 	case !s.parked:
 		s.crashes++
 	}
