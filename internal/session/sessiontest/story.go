@@ -72,7 +72,8 @@ type Story struct {
 	aborting    bool
 	crashes     int
 	parked      bool
-	asks        bool // an approval waits, or was answered and the call has not begun
+	about       string // the call of the latest approval
+	asks        bool   // an approval waits, or was answered and the call has not begun
 }
 
 // New returns the story of a session, nothing of it read yet.
@@ -154,7 +155,7 @@ func (s *Story) asked(f session.ApprovalAsked) {
 		f.Arguments = s.arguments[f.CallID]
 	}
 	s.arguments[f.CallID] = f.Arguments
-	s.asks = s.asks || f.Kind != protocol.ApprovalQuestion
+	s.asks, s.about = f.Kind != protocol.ApprovalQuestion, f.CallID
 	a := &protocol.Approval{
 		ApprovalID: f.ApprovalID, Kind: f.Kind, ToolCallID: f.CallID, Arguments: f.Arguments, Schema: f.Schema,
 		Options: make([]protocol.ApprovalOption, len(f.Options)),
@@ -218,7 +219,8 @@ func (s *Story) record(kind string, data jsontext.Value) error {
 			if s.Calls[f.CallID] {
 				s.bad("tool call %s was started twice", f.CallID)
 			}
-			s.Calls[f.CallID], s.open, s.asks = true, f.CallID, false
+			s.Calls[f.CallID], s.open = true, f.CallID
+			s.begun(f.CallID)
 			s.happened(protocol.ToolStart{Ref: s.ref(), ToolCallID: f.CallID, Arguments: s.arguments[f.CallID]})
 		})
 	case "turn_ended":
@@ -342,8 +344,11 @@ func (s *Story) message(f session.MessageAdded) {
 	}
 }
 
+// begun forgets the approval for a call that has begun, or has its result.
+func (s *Story) begun(callID string) { s.asks = s.asks && s.about != callID }
+
 func (s *Story) toolResult(m model.Message, skipped bool) {
-	s.asks = false
+	s.begun(m.ToolCallID)
 	ref := s.ref()
 	if s.interrupted != "" {
 		if s.interrupted != m.ToolCallID || !strings.Contains(m.Text, "it may have done part of its work; check") {
