@@ -187,7 +187,7 @@ func (m *model) questionLines(height int) []string {
 	if m.question.ID() == "" || m.over != nil || !m.known {
 		return nil
 	}
-	key, _, _ := strings.Cut(m.keys.shown("answer"), ", ")
+	key, _, _ := strings.Cut(m.keys.Shown("answer"), ", ")
 	return m.question.View(m.width, height, cmp.Or(key, "/approve"))
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"noused/internal/tui/settings"
+
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
@@ -126,11 +128,11 @@ func tells(ev protocol.Event) bool {
 func (m *model) happened(h happened) {
 	ev := h.Event
 	m.happenedAt(h.site, ev.Event)
-	if !m.config.notify.bell && !m.config.notify.osc {
+	if !m.config.Notify.Bell && !m.config.Notify.OSC {
 		return
 	}
 	a := &m.attention
-	event, message := a.word(ev, m.key(h.site, ""), m.config.notify)
+	event, message := a.word(ev, m.key(h.site, ""), m.config.Notify)
 	id := m.key(h.site, ev.Where().SessionID)
 	_, visited := a.visited[id]
 	if event == "" || m.focused && m.reports || !visited && m.shownBoard() == nil {
@@ -168,7 +170,7 @@ func (m *model) alert() string {
 }
 
 // word is the notification of an event of a site; "" is none.
-func (a *attention) word(ev follow.Event, site string, n notify) (event, message string) {
+func (a *attention) word(ev follow.Event, site string, n settings.Notify) (event, message string) {
 	switch e := ev.Event.(type) {
 	case protocol.AgentStart:
 		if len(a.began) >= maxRuns {
@@ -186,7 +188,7 @@ func (a *attention) word(ev follow.Event, site string, n notify) (event, message
 		start, known := a.began[site+e.RunID]
 		delete(a.began, site+e.RunID)
 		switch {
-		case known && ev.At.Sub(start) < n.after: // else it is older than this screen
+		case known && ev.At.Sub(start) < n.After: // else it is older than this screen
 		case e.StopReason == protocol.StopCompleted:
 			event, message = "run_end", "done"
 		case e.StopReason == protocol.StopError:
@@ -196,7 +198,7 @@ func (a *attention) word(ev follow.Event, site string, n notify) (event, message
 			}
 		}
 	}
-	if !slices.Contains(n.on, event) {
+	if !slices.Contains(n.On, event) {
 		return "", ""
 	}
 	return event, message
@@ -215,11 +217,11 @@ func (m *model) ring() tea.Cmd {
 		text = fmt.Sprintf("%s (and %d more)", text, n-1)
 	}
 	out := ""
-	if m.config.notify.osc {
+	if m.config.Notify.OSC {
 		body := strings.ReplaceAll(text, ";", ",")
 		out += "\x1b]9;nous: " + body + "\x1b\\" + "\x1b]777;notify;nous;" + body + "\x1b\\"
 	}
-	if m.config.notify.bell {
+	if m.config.Notify.Bell {
 		out += "\a"
 	}
 	if out == "" {

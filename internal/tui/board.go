@@ -75,7 +75,7 @@ type boardTold func()
 // openBoard shows the board over the conversation.
 func (m *model) openBoard() {
 	ctx, cancel := context.WithCancel(m.jobs.ctx)
-	key, _, _ := strings.Cut(m.keys.shown("answer"), ", ")
+	key, _, _ := strings.Cut(m.keys.Shown("answer"), ", ")
 	several := len(m.sites) > 1
 	look := board.Look{Theme: m.theme, Home: m.opts.home(), Here: m.state.Workdir, Key: key}
 	if several {

@@ -19,6 +19,7 @@ import (
 
 const (
 	maxImage      = 5 << 20 // bytes of all pasted images that go with a text
+	maxKinds      = 4 << 10 // bytes of the list of what the clipboard holds
 	clipboardTime = 10 * time.Second
 )
 
@@ -109,7 +110,7 @@ func clipboardImage(ctx context.Context, getenv func(string) string) (string, er
 		}
 		get := c.get
 		if c.kinds != nil {
-			kinds, err := output(ctx, c.kinds, maxRemembered)
+			kinds, err := output(ctx, c.kinds, maxKinds)
 			if err != nil {
 				return "", errNoImage // an empty clipboard is an error to these programs
 			}

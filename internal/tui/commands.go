@@ -16,6 +16,7 @@ import (
 	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
+	"noused/internal/tui/settings"
 )
 
 // place is what a job knows of where it works: a copy, and safe to read in any
@@ -361,8 +362,8 @@ func chooseMode(ctx context.Context, p place, arg string) outcome {
 }
 
 func chooseTheme(_ context.Context, _ place, name string) outcome {
-	if !slices.Contains(themes, name) {
-		return failed(fmt.Errorf("theme %s: want one of %s", cell.Line(name, 20), strings.Join(themes, ", ")))
+	if !slices.Contains(settings.Themes, name) {
+		return failed(fmt.Errorf("theme %s: want one of %s", cell.Line(name, 20), strings.Join(settings.Themes, ", ")))
 	}
 	return outcome{theme: name}
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"noused/internal/tui/settings"
+
 	tea "charm.land/bubbletea/v2"
 
 	"noused/internal/protocol"
@@ -183,7 +185,7 @@ func (m *model) completeArgument(line, word string) {
 	case c.takes == "mode" && !strings.Contains(before, " "):
 		m.menu.rows = starting(word, words("one", "all"))
 	case c.takes == "theme":
-		m.menu.rows = starting(word, words(themes...))
+		m.menu.rows = starting(word, words(settings.Themes...))
 	case c.takes == "approvals" && before == "":
 		m.menu.rows = starting(word, words(approvalModes...))
 	case c.takes == "format":

@@ -148,7 +148,7 @@ func (m *model) hint() []part {
 
 // keyed is what an action's first key does: "Esc abort".
 func (m *model) keyed(action, what string) string {
-	keys, _, _ := strings.Cut(m.keys.shown(action), ", ")
+	keys, _, _ := strings.Cut(m.keys.Shown(action), ", ")
 	return strings.TrimSpace(keys + " " + what)
 }
 

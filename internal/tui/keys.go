@@ -15,7 +15,7 @@ import (
 
 func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 	key := k.String()
-	does := m.keys.does[key]
+	does := m.keys.Does[key]
 	m.talk.DropNotes(true, m.over == nil && (does == "redraw" || does == "stop"))
 	if does != "clear" {
 		m.leaving = false
@@ -356,8 +356,8 @@ func (m *model) toggleMode(queue string, mode protocol.Mode) {
 func (m *model) copyFocused() tea.Cmd {
 	text := m.talk.Focused()
 	if text == "" {
-		m.talk.Notice("info", fmt.Sprintf("%s goes to a block, %s copies it", m.keys.shown("block-before"),
-			m.keys.shown("copy")))
+		m.talk.Notice("info", fmt.Sprintf("%s goes to a block, %s copies it", m.keys.Shown("block-before"),
+			m.keys.Shown("copy")))
 		return nil
 	}
 	return tea.SetClipboard(text)

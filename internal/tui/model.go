@@ -10,6 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"noused/internal/tui/keymap"
+	"noused/internal/tui/settings"
+
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
 
@@ -51,9 +54,9 @@ type model struct {
 	focused       bool        // the terminal; true as long as it does not say otherwise
 	reports       bool        // it says so
 
-	config     config
-	keys       keymap
-	remembered remembered
+	config     settings.Config
+	keys       keymap.Map
+	remembered settings.Remembered
 	remembers  string // the file
 
 	daemonView
@@ -126,26 +129,6 @@ func newModel(o Options, l *follow.Session, j *jobs) *model {
 		m.notices = append(m.notices, err.Error())
 	}
 	return m
-}
-
-func (m *model) look() transcript.Look {
-	return transcript.Look{Width: m.width, Dark: m.isDark(), Color: m.isColored()}
-}
-
-func (m *model) isDark() bool { return m.dark && m.chosen != "light" || m.chosen == "dark" }
-
-func (m *model) isColored() bool { return m.color && m.chosen != "none" }
-
-// dress gives everything its styles and sizes.
-func (m *model) dress() {
-	m.theme = theme.New(m.isDark(), m.isColored())
-	m.input.look(m.theme)
-	m.input.resize(m.width, m.height*2/5)
-	m.talk.SetLook(m.look())
-	m.question.SetTheme(m.theme)
-	if m.over != nil {
-		m.over.box.SetLook(m.pickLook())
-	}
 }
 
 // Messages of the jobs.

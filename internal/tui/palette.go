@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"noused/internal/tui/keymap"
+
 	tea "charm.land/bubbletea/v2"
 
 	"noused/internal/tui/pick"
@@ -15,9 +17,9 @@ var ofTheInput = []string{"send", "queue", "newline", "clear", "palette"}
 // newPalette lists all that can be done, with its keys.
 func newPalette(m *model) *overlay {
 	var items []pick.Item
-	for _, a := range actions {
-		if !slices.Contains(ofTheInput, a.name) {
-			items = append(items, pick.Item{ID: a.name, Title: a.what, Detail: m.keys.shown(a.name), Search: a.name})
+	for _, a := range keymap.Actions {
+		if !slices.Contains(ofTheInput, a.Name) {
+			items = append(items, pick.Item{ID: a.Name, Title: a.What, Detail: m.keys.Shown(a.Name), Search: a.Name})
 		}
 	}
 	for _, c := range commands {
@@ -47,4 +49,8 @@ func (m *model) chooseCommand(c pick.Choice) tea.Cmd {
 	m.input.set("/" + name + " ")
 	m.complete()
 	return nil
+}
+
+func newHelp(m *model) *overlay {
+	return &overlay{box: pick.NewHelp("nous", m.keys.Bindings(), m.pickLook())}
 }

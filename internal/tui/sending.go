@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"noused/internal/tui/settings"
+
 	tea "charm.land/bubbletea/v2"
 	"github.com/google/uuid"
 
@@ -174,10 +176,10 @@ func (m *model) apply(o outcome) tea.Cmd {
 		m.open(newChooser(m, o.show))
 	case o.theme != "":
 		m.setTheme(o.theme)
-		m.rememberLook(func(r *remembered) { r.Theme = o.theme })
+		m.rememberLook(func(r *settings.Remembered) { r.Theme = o.theme })
 	case o.mouse:
 		m.setMouse(!m.mouse)
-		m.rememberLook(func(r *remembered) { r.Mouse = new(m.mouse) })
+		m.rememberLook(func(r *settings.Remembered) { r.Mouse = new(m.mouse) })
 		m.talk.Notice("info", map[bool]string{
 			true:  "the mouse is nous's: with Shift held it selects text",
 			false: "the mouse is the terminal's",

@@ -1,4 +1,4 @@
-package tui
+package keymap
 
 import (
 	"strings"
@@ -52,12 +52,8 @@ var helpRows = []helpRow{
 	{"Terminal", []string{"suspend"}, "", "suspend"},
 }
 
-func newHelp(m *model) *overlay {
-	return &overlay{box: pick.NewHelp("nous", m.keys.bindings(), m.pickLook())}
-}
-
-// bindings are the keys as help lists them.
-func (m keymap) bindings() (all []pick.Binding) {
+// Bindings are the keys as help lists them.
+func (m Map) Bindings() (all []pick.Binding) {
 	for _, row := range helpRows {
 		all = append(all, m.row(row)...)
 	}
@@ -65,16 +61,16 @@ func (m keymap) bindings() (all []pick.Binding) {
 }
 
 // row is one line, or, where an action of several has no key, one for each other.
-func (m keymap) row(row helpRow) []pick.Binding {
+func (m Map) row(row helpRow) []pick.Binding {
 	if row.keys != "" {
 		return []pick.Binding{{Keys: row.keys, What: row.what, Group: row.group}}
 	}
 	var keys []string
 	var each []pick.Binding
 	for _, name := range row.does {
-		if shown := m.shown(name); shown != "" {
+		if shown := m.Shown(name); shown != "" {
 			keys = append(keys, shown)
-			each = append(each, pick.Binding{Keys: shown, What: actionNamed(name).what, Group: row.group})
+			each = append(each, pick.Binding{Keys: shown, What: ActionNamed(name).What, Group: row.group})
 		}
 	}
 	if len(keys) < len(row.does) {

@@ -1,4 +1,6 @@
-package tui
+// Package keymap is what the keys of the screen do: the actions, their keys by default, and
+// how help lists them. It is pure; a Map is not changed after New.
+package keymap
 
 import (
 	"fmt"
@@ -11,13 +13,13 @@ import (
 // action is something that keys do. The keys of an action are what the user has
 // written in [keys] of the config, else these.
 type action struct {
-	name string // in the config
-	keys []string
-	what string // as the palette shows it
+	Name string // in the config
+	Keys []string
+	What string // as the palette shows it
 }
 
-// actions are all that keys do, in the order of the palette.
-var actions = []action{
+// Actions are all that keys do, in the order of the palette.
+var Actions = []action{
 	{"send", []string{"enter"}, "send; while a run is active, steer it"},
 	{"queue", []string{"tab"}, "take the menu's choice; while a run is active, queue as a follow-up"},
 	{"newline", []string{"alt+enter", "shift+enter", "ctrl+j"}, "a new line"},
@@ -53,48 +55,48 @@ var actions = []action{
 	{"quit", []string{"ctrl+\\"}, "leave at once"},
 }
 
-func actionNamed(name string) *action {
-	for i := range actions {
-		if actions[i].name == name {
-			return &actions[i]
+func ActionNamed(name string) *action {
+	for i := range Actions {
+		if Actions[i].Name == name {
+			return &Actions[i]
 		}
 	}
 	return nil
 }
 
-// keymap says what each key does.
-type keymap struct {
-	does map[string]string   // an action's name, by key
-	keys map[string][]string // of an action
+// Map says what each key does.
+type Map struct {
+	Does map[string]string   // an action's name, by key
+	Keys map[string][]string // of an action
 }
 
-// newKeymap gives actions the keys that the user has chosen, and the others
+// New gives actions the keys that the user has chosen, and the others
 // those of theirs that are left.
-func newKeymap(chosen map[string][]string) keymap {
-	m := keymap{does: map[string]string{}, keys: map[string][]string{}}
+func New(chosen map[string][]string) Map {
+	m := Map{Does: map[string]string{}, Keys: map[string][]string{}}
 	bind := func(name string, keys []string) {
 		for _, key := range keys {
-			if m.does[key] == "" {
-				m.does[key] = name
-				m.keys[name] = append(m.keys[name], key)
+			if m.Does[key] == "" {
+				m.Does[key] = name
+				m.Keys[name] = append(m.Keys[name], key)
 			}
 		}
 	}
 	for name, keys := range chosen {
 		bind(name, keys)
 	}
-	for _, a := range actions {
-		if _, ok := chosen[a.name]; !ok {
-			bind(a.name, a.keys)
+	for _, a := range Actions {
+		if _, ok := chosen[a.Name]; !ok {
+			bind(a.Name, a.Keys)
 		}
 	}
 	return m
 }
 
-// shown are an action's keys as people write them: "Ctrl+O".
-func (m keymap) shown(name string) string {
-	shown := make([]string, len(m.keys[name]))
-	for i, key := range m.keys[name] {
+// Shown are an action's keys as people write them: "Ctrl+O".
+func (m Map) Shown(name string) string {
+	shown := make([]string, len(m.Keys[name]))
+	for i, key := range m.Keys[name] {
 		shown[i] = showKey(key)
 	}
 	return strings.Join(shown, ", ")
@@ -131,9 +133,9 @@ var (
 	}
 )
 
-// keyNamed is a key as bubbletea names it. One that writes a character is the
+// KeyNamed is a key as bubbletea names it. One that writes a character is the
 // input's.
-func keyNamed(text string) (string, error) {
+func KeyNamed(text string) (string, error) {
 	rest := strings.ToLower(strings.TrimSpace(text))
 	held := map[string]bool{}
 	for {

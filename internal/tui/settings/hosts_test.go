@@ -1,4 +1,4 @@
-package tui
+package settings
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 )
 
 func TestConfigNamesHosts(t *testing.T) {
-	got, err := loadConfig(written(t, `
+	got, err := Load(written(t, `
 [hosts.box]
 ssh = ["me@10.0.0.7", "-p", "2222"]
 nous = "~/bin/nous"
@@ -51,7 +51,7 @@ func TestErrorsOfAHostNameFileLineAndKey(t *testing.T) {
 		{"hosts = 3", "1", ""},
 	} {
 		path := written(t, tc.text)
-		got, err := loadConfig(path)
+		got, err := Load(path)
 		if err == nil || !strings.HasPrefix(err.Error(), path+":"+tc.line+": ") || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%q: got %v, want line %s and %q", tc.text, err, tc.line, tc.want)
 		}

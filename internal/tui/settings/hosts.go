@@ -1,4 +1,4 @@
-package tui
+package settings
 
 import (
 	"errors"
@@ -31,7 +31,7 @@ func Hosts(getenv func(string) string) (map[string]Host, error) {
 	if getenv == nil {
 		getenv = os.Getenv
 	}
-	c, err := loadConfig(configPath(getenv))
+	c, err := Load(Path(getenv))
 	return c.hosts, err
 }
 
@@ -52,7 +52,7 @@ func CheckHost(name string) error {
 }
 
 // setHost takes one key of a host's table in.
-func (c *config) setHost(name string, set func(*Host) error) error {
+func (c *Config) setHost(name string, set func(*Host) error) error {
 	h, known := c.hosts[name]
 	if !known {
 		if err := CheckHost(name); err != nil {

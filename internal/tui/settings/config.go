@@ -1,4 +1,9 @@
-package tui
+// Package settings is what the user has written for nous in its configuration, and what
+// the screen remembers of what was changed in it.
+//
+// It reads and writes the two files, and draws nothing. A value belongs to whoever has
+// loaded it.
+package settings
 
 import (
 	"cmp"
@@ -14,42 +19,43 @@ import (
 
 	"noused/internal/regular"
 	"noused/internal/tomlfile"
+	"noused/internal/tui/keymap"
 )
 
 // maxConfig bounds the file, in bytes.
 const maxConfig = 64 << 10
 
-// config is what the user has written in $XDG_CONFIG_HOME/nous/config.toml, or
+// Config is what the user has written in $XDG_CONFIG_HOME/nous/config.toml, or
 // what holds where nothing is written.
-type config struct {
-	keys   map[string][]string // of actions, by name
-	theme  string              // one of themes; "" where nothing is written
-	mouse  *bool               // nil where nothing is written
+type Config struct {
+	Keys   map[string][]string // of actions, by name
+	Theme  string              // one of themes; "" where nothing is written
+	Mouse  *bool               // nil where nothing is written
 	start  bool                // nous starts a daemon where none runs
-	notify notify
+	Notify Notify
 	hosts  map[string]Host // by name
 	fleet  Fleet
 }
 
-// notify says when and how the terminal tells that the user is needed.
-type notify struct {
-	bell, osc bool          // by BEL, by OSC 9
-	after     time.Duration // of runs that took longer
-	on        []string      // of events
+// Notify says when and how the terminal tells that the user is needed.
+type Notify struct {
+	Bell, OSC bool          // by BEL, by OSC 9
+	After     time.Duration // of runs that took longer
+	On        []string      // of events
 }
 
 // events are the ones that may be reported.
 var events = []string{"approval", "run_end", "run_error"}
 
-// themes are the names of the looks; auto is dark or light, as the terminal is.
-var themes = []string{"auto", "dark", "light", "none"}
+// Themes are the names of the looks; auto is dark or light, as the terminal is.
+var Themes = []string{"auto", "dark", "light", "none"}
 
-func defaults() config {
-	return config{start: true, notify: notify{bell: true, osc: true, after: 10 * time.Second, on: slices.Clone(events)}}
+func defaults() Config {
+	return Config{start: true, Notify: Notify{Bell: true, OSC: true, After: 10 * time.Second, On: slices.Clone(events)}}
 }
 
-// configPath is where the file is.
-func configPath(getenv func(string) string) string {
+// Path is where the file is.
+func Path(getenv func(string) string) string {
 	base := getenv("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(base) {
 		base = filepath.Join(cmp.Or(getenv("HOME"), "/"), ".config")
@@ -60,14 +66,14 @@ func configPath(getenv func(string) string) string {
 // Autostart tells whether the user's file lets nous start a daemon, as it does where
 // nothing is written. The error says what is wrong with the file.
 func Autostart(getenv func(string) string) (bool, error) {
-	c, err := loadConfig(configPath(getenv))
+	c, err := Load(Path(getenv))
 	return c.start, err
 }
 
-// loadConfig reads the file, which must be a regular one of this user's, no link,
+// Load reads the file, which must be a regular one of this user's, no link,
 // and not everybody's to write. Without one, and with one that is wrong anywhere, the
 // config is the default; the error names the file, the line and the key.
-func loadConfig(path string) (config, error) {
+func Load(path string) (Config, error) {
 	text, err := regular.ReadOwn(path, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return defaults(), nil
@@ -82,7 +88,7 @@ func loadConfig(path string) (config, error) {
 	return c, nil
 }
 
-func parseConfig(path string, text []byte) (config, error) {
+func parseConfig(path string, text []byte) (Config, error) {
 	c := defaults()
 	var values map[string]any
 	if err := toml.Unmarshal(text, &values); err != nil {
@@ -117,7 +123,7 @@ func valueOf(values map[string]any, key []string) any {
 }
 
 // set takes one key of the file in.
-func (c *config) set(key []string, value any) error {
+func (c *Config) set(key []string, value any) error {
 	if k := keyOf(key); k != nil {
 		return k.set(c, key, value)
 	}
@@ -126,8 +132,8 @@ func (c *config) set(key []string, value any) error {
 
 var errNoKey = errors.New("there is no such key")
 
-func (c *config) setKey(name string, value any) error {
-	if actionNamed(name) == nil {
+func (c *Config) setKey(name string, value any) error {
+	if keymap.ActionNamed(name) == nil {
 		return errors.New("there is no such action; docs/tui.md lists them")
 	}
 	keys, err := several(value)
@@ -135,19 +141,19 @@ func (c *config) setKey(name string, value any) error {
 		return err
 	}
 	for i, key := range keys {
-		if keys[i], err = keyNamed(key); err != nil {
+		if keys[i], err = keymap.KeyNamed(key); err != nil {
 			return err
 		}
-		for other, taken := range c.keys {
+		for other, taken := range c.Keys {
 			if slices.Contains(taken, keys[i]) {
 				return fmt.Errorf("%s is a key of %s already", keys[i], other)
 			}
 		}
 	}
-	if c.keys == nil {
-		c.keys = map[string][]string{}
+	if c.Keys == nil {
+		c.Keys = map[string][]string{}
 	}
-	c.keys[name] = keys
+	c.Keys[name] = keys
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package tui
+package settings
 
 import (
 	"errors"
@@ -17,8 +17,8 @@ type Fleet struct {
 // ConfiguredFleet is the fleet of the user's file. The error says what is wrong with
 // the file.
 func ConfiguredFleet(getenv func(string) string) (Fleet, error) {
-	path := configPath(getenv)
-	c, err := loadConfig(path)
+	path := Path(getenv)
+	c, err := Load(path)
 	for _, file := range []*string{&c.fleet.Creds, &c.fleet.NKey, &c.fleet.CA} {
 		if *file != "" {
 			*file = regular.Named(*file, getenv("HOME"), filepath.Dir(path))

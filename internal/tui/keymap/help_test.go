@@ -1,4 +1,4 @@
-package tui
+package keymap
 
 import (
 	"slices"
@@ -11,7 +11,7 @@ import (
 
 // helpView is the help of a keymap.
 func helpView(chosen map[string][]string, width, height int) string {
-	h := pick.NewHelp("nous", newKeymap(chosen).bindings(), pick.Look{})
+	h := pick.NewHelp("nous", New(chosen).Bindings(), pick.Look{})
 	return cell.Sanitize(h.View(width, height))
 }
 
@@ -22,7 +22,7 @@ func TestHelpIsOnePage(t *testing.T) {
 	if strings.Contains(view, "1-") || strings.Contains(view, "…") {
 		t.Errorf("it is more than a page:\n%s", view)
 	}
-	for _, row := range newKeymap(nil).bindings() {
+	for _, row := range New(nil).Bindings() {
 		for _, part := range []string{row.Keys, row.What, row.Group} {
 			if !strings.Contains(view, part) {
 				t.Errorf("there is no %q in\n%s", part, view)
@@ -40,14 +40,14 @@ func TestHelpHasEveryAction(t *testing.T) {
 	for _, row := range helpRows {
 		does = append(does, row.does...)
 		for _, name := range row.does {
-			if actionNamed(name) == nil {
+			if ActionNamed(name) == nil {
 				t.Errorf("there is no action %q", name)
 			}
 		}
 	}
-	for _, a := range actions {
-		if n := len(slices.DeleteFunc(slices.Clone(does), func(name string) bool { return name != a.name })); n != 1 {
-			t.Errorf("%s is in help %d times", a.name, n)
+	for _, a := range Actions {
+		if n := len(slices.DeleteFunc(slices.Clone(does), func(name string) bool { return name != a.Name })); n != 1 {
+			t.Errorf("%s is in help %d times", a.Name, n)
 		}
 	}
 }

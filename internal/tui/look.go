@@ -1,0 +1,69 @@
+package tui
+
+import (
+	"cmp"
+	"path/filepath"
+
+	"noused/internal/tui/keymap"
+	"noused/internal/tui/settings"
+	"noused/internal/tui/theme"
+	"noused/internal/tui/transcript"
+)
+
+func (m *model) look() transcript.Look {
+	return transcript.Look{Width: m.width, Dark: m.isDark(), Color: m.isColored()}
+}
+
+func (m *model) isDark() bool { return m.dark && m.chosen != "light" || m.chosen == "dark" }
+
+func (m *model) isColored() bool { return m.color && m.chosen != "none" }
+
+// dress gives everything its styles and sizes.
+func (m *model) dress() {
+	m.theme = theme.New(m.isDark(), m.isColored())
+	m.input.look(m.theme)
+	m.input.resize(m.width, m.height*2/5)
+	m.talk.SetLook(m.look())
+	m.question.SetTheme(m.theme)
+	if m.over != nil {
+		m.over.box.SetLook(m.pickLook())
+	}
+}
+
+// configure takes in what the user has written, and what is remembered.
+func (m *model) configure() {
+	m.remembers = filepath.Join(stateDir(m.opts.Getenv, "nous"), "screen.json")
+	var err, err2 error
+	m.config, err = settings.Load(settings.Path(m.opts.Getenv))
+	m.remembered, err2 = settings.LoadRemembered(m.remembers)
+	if err != nil {
+		m.notices = append(m.notices, err.Error()+"; nous goes on as if nothing were configured")
+	}
+	if err2 != nil {
+		m.notices = append(m.notices, err2.Error())
+	}
+	m.keys = keymap.New(m.config.Keys)
+	m.input.area.KeyMap.InsertNewline.SetKeys(m.keys.Keys["newline"]...)
+	on := selects(m.opts.Getenv)
+	for _, said := range []*bool{m.remembered.Mouse, m.config.Mouse} {
+		if said != nil {
+			on = *said
+		}
+	}
+	m.setMouse(on)
+	m.setTheme(cmp.Or(m.config.Theme, m.remembered.Theme))
+}
+
+// setTheme chooses one of themes.
+func (m *model) setTheme(name string) {
+	m.chosen = name
+	m.dress()
+}
+
+// rememberLook keeps what the user has changed for the next screen.
+func (m *model) rememberLook(change func(*settings.Remembered)) {
+	change(&m.remembered)
+	if err := m.remembered.Save(m.remembers); err != nil {
+		m.talk.Notice("error", "not remembered: "+err.Error())
+	}
+}
