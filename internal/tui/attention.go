@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -229,9 +228,6 @@ func (m *model) ring() tea.Cmd {
 	}
 	return tea.Raw(out)
 }
-
-// titled writes a sequence while nothing draws.
-func (m *model) titled(sequence string) { _, _ = io.WriteString(m.opts.output(), sequence) }
 
 // lookedAt notes that the user looks at the terminal, or does not any more.
 func (m *model) lookedAt(yes bool) {

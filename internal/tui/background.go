@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"noused/internal/tui/terminal"
+
 	tea "charm.land/bubbletea/v2"
 )
 
@@ -31,7 +33,7 @@ func (m *model) askBackground() tea.Cmd {
 // for an open answer.
 func (m *model) hold(_ tea.Model, msg tea.Msg) tea.Msg {
 	switch msg.(type) {
-	case tea.QuitMsg, stopped:
+	case tea.QuitMsg, terminal.Stopped:
 	default:
 		return msg
 	}

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"noused/internal/tui/terminal"
+
 	tea "charm.land/bubbletea/v2"
 )
 
@@ -21,8 +23,8 @@ func TestLeavingWaitsForTheTerminalsAnswer(t *testing.T) {
 		another tea.Msg // that comes while leave waits
 	}{
 		{"quit", true, tea.QuitMsg{}, 0, nil},
-		{"suspend", true, stopped{}, 0, nil},
-		{"quit and suspend", true, tea.QuitMsg{}, 0, stopped{}},
+		{"suspend", true, terminal.Stopped{}, 0, nil},
+		{"quit and suspend", true, tea.QuitMsg{}, 0, terminal.Stopped{}},
 		{"a terminal that never answers", false, tea.QuitMsg{}, answerPatience, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

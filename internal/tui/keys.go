@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"noused/internal/tui/terminal"
+
 	tea "charm.land/bubbletea/v2"
 
 	"noused/internal/protocol"
@@ -28,7 +30,7 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 	}
 	switch does { // whatever is open
 	case "suspend":
-		return func() tea.Msg { return stopped{} }
+		return func() tea.Msg { return terminal.Stopped{} }
 	case "redraw":
 		return tea.ClearScreen
 	case "quit": // the terminal makes no signal of it

@@ -6,6 +6,7 @@ import (
 
 	"noused/internal/tui/keymap"
 	"noused/internal/tui/settings"
+	"noused/internal/tui/terminal"
 	"noused/internal/tui/theme"
 	"noused/internal/tui/transcript"
 )
@@ -44,7 +45,7 @@ func (m *model) configure() {
 	}
 	m.keys = keymap.New(m.config.Keys)
 	m.input.area.KeyMap.InsertNewline.SetKeys(m.keys.Keys["newline"]...)
-	on := selects(m.opts.Getenv)
+	on := terminal.Selects(m.opts.Getenv)
 	for _, said := range []*bool{m.remembered.Mouse, m.config.Mouse} {
 		if said != nil {
 			on = *said

@@ -12,6 +12,7 @@ import (
 
 	"noused/internal/tui/keymap"
 	"noused/internal/tui/settings"
+	"noused/internal/tui/terminal"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
@@ -41,8 +42,8 @@ type model struct {
 	jobs  *jobs
 	crash error
 	none  error // why the session that the user named cannot be shown
-	stops stops
-	lent  lent
+	stops terminal.Stops
+	lent  terminal.Lent
 
 	width, height int
 	dark, color   bool // of the terminal
@@ -116,7 +117,7 @@ func newModel(o Options, l *follow.Session, j *jobs) *model {
 	color := o.Getenv("NO_COLOR") == "" && o.Getenv("TERM") != "dumb"
 	m := &model{
 		opts: &o, link: l, busy: new(sync.WaitGroup), jobs: j, dark: true, color: color, width: 80, height: 24,
-		input: newInput(), stops: make(stops, 1), focused: true,
+		input: newInput(), stops: make(terminal.Stops, 1), focused: true,
 	}
 	m.talk = transcript.New(m.look())
 	m.question = question.New(m.theme, o.home())
@@ -183,7 +184,7 @@ func (m *model) listen(link *follow.Session) {
 					return nil
 				}
 				m.jobs.send(said{link, u})
-				if _, streaming := u.(follow.Events); streaming && !pause(ctx, time.Second/framesPerSecond) {
+				if _, streaming := u.(follow.Events); streaming && !pause(ctx, time.Second/terminal.FramesPerSecond) {
 					return nil
 				}
 			case <-ctx.Done():
@@ -251,10 +252,10 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 			m.color = false
 			m.dress()
 		}
-	case stopped:
+	case terminal.Stopped:
 		return m.suspend()
-	case continued:
-		return release(func() {})
+	case terminal.Continued:
+		return terminal.Release(func() {})
 	case tea.FocusMsg:
 		m.reports = true
 		m.lookedAt(true)

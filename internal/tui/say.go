@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"encoding/base64"
 	"path/filepath"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 
 	"noused/internal/protocol"
 	"noused/internal/regular"
+	"noused/internal/tui/terminal"
 )
 
 // say sends a text to the model: as a prompt, or to the running run as a steer. The daemon
@@ -58,7 +60,7 @@ func attachImage(_ context.Context, p place, path string) outcome {
 		path = filepath.Join(p.opts.Getenv("HOME"), path[2:])
 	}
 	if p.opts.Host != "" { // where the daemon has other files
-		data, err := regular.Read(path, maxImage)
+		data, err := regular.Read(path, terminal.MaxImage)
 		if err != nil {
 			return failed(err)
 		}
@@ -99,4 +101,17 @@ func abort(ctx context.Context, p place) outcome {
 		out.info = "your queued text is in the input again"
 	}
 	return out
+}
+
+// image goes with the next text: a file, or with data what was pasted.
+type image struct {
+	path, name string
+	data       string
+}
+
+func (i image) params() protocol.AttachmentParams {
+	if i.data == "" {
+		return protocol.AttachmentParams{Path: i.path}
+	}
+	return protocol.AttachmentParams{Data: base64.StdEncoding.EncodeToString([]byte(i.data)), Name: i.name}
 }

@@ -25,16 +25,14 @@ import (
 	"syscall"
 	"time"
 
+	"noused/internal/tui/terminal"
+
 	tea "charm.land/bubbletea/v2"
-	"github.com/charmbracelet/x/term"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
 )
-
-// framesPerSecond bounds how often events are taken in while they stream.
-const framesPerSecond = 30
 
 // Site is where a daemon is, and what is done there. Daemon is required.
 type Site struct {
@@ -139,44 +137,16 @@ func runScreen(ctx context.Context, o Options, l *follow.Session) error {
 	defer cancel()
 	m := newModel(o, l, &jobs{ctx: ctx})
 	defer func() { m.link.Close() }() // which may lead to another daemon by then
-	// bubbletea's own signal handler knows no SIGHUP.
-	frames := newFrames()
-	defer frames.stop()
-	options := []tea.ProgramOption{
-		tea.WithContext(ctx), tea.WithFPS(framesPerSecond), tea.WithoutSignalHandler(),
-		tea.WithFilter(m.hold),
-	}
-	if o.In == nil {
-		o.In = os.Stdin
-	}
-	if f, ok := o.In.(*os.File); ok {
-		o.In = wheeled{f, &m.arrows}
-	}
-	out := o.output()
-	if f, ok := out.(term.File); ok {
-		out = margins{f}
-	}
-	options = append(options, tea.WithInput(o.In), tea.WithOutput(out))
-	program := tea.NewProgram(painted{m, frames}, options...)
-	frames.drive(program)
+	frames := terminal.NewFrames()
+	defer frames.Stop()
+	program := tea.NewProgram(frames.Paint(m),
+		tea.WithContext(ctx), tea.WithFPS(terminal.FramesPerSecond), tea.WithoutSignalHandler(), // which knows no SIGHUP
+		tea.WithFilter(m.hold), tea.WithInput(terminal.Input(o.In, &m.arrows)), tea.WithOutput(terminal.Output(o.output())))
+	frames.Drive(program)
 	m.jobs.send = program.Send
-	asked := make(chan os.Signal, 4)
-	signal.Notify(asked, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT)
-	defer signal.Stop(asked)
+	defer m.listenSignals()()
 	m.jobs.start(func(ctx context.Context) tea.Msg {
-		for {
-			select {
-			case sig := <-asked:
-				if !m.lent.keeps(sig) {
-					return tea.QuitMsg{}
-				}
-			case <-ctx.Done(): // the program's end
-				return nil
-			}
-		}
-	})
-	m.jobs.start(func(ctx context.Context) tea.Msg {
-		m.stops.listen(ctx, program.Send)
+		m.stops.Listen(ctx, program.Send)
 		return nil
 	})
 	m.titled(pushTitle)
@@ -184,19 +154,35 @@ func runScreen(ctx context.Context, o Options, l *follow.Session) error {
 	m.titled(popTitle)
 	cancel()
 	m.jobs.wg.Wait()
-	if err == nil && m.crash == nil && m.none == nil {
+	switch crash := cmp.Or(m.crash, m.none); {
+	case crash != nil:
+		return crash
+	case err == nil:
 		fmt.Fprint(o.output(), m.farewell())
-	}
-	switch {
-	case m.crash != nil:
-		return m.crash
-	case m.none != nil:
-		return m.none
-	case errors.Is(err, tea.ErrProgramPanic), err != nil && ctx.Err() == nil:
-		return err
-	default:
 		return nil
+	case errors.Is(err, tea.ErrProgramPanic), ctx.Err() == nil:
+		return err
 	}
+	return nil
+}
+
+// listenSignals ends the program by a signal until it is stopped, or the program has ended.
+func (m *model) listenSignals() (stop func()) {
+	asked := make(chan os.Signal, 4)
+	signal.Notify(asked, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT)
+	m.jobs.start(func(ctx context.Context) tea.Msg {
+		for {
+			select {
+			case sig := <-asked:
+				if !m.lent.Keeps(sig) {
+					return tea.QuitMsg{}
+				}
+			case <-ctx.Done(): // the program's end
+				return nil
+			}
+		}
+	})
+	return func() { signal.Stop(asked) }
 }
 
 // jobs are the goroutines of one Run.

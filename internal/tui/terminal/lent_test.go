@@ -1,4 +1,4 @@
-package tui
+package terminal
 
 import (
 	"syscall"
@@ -11,11 +11,11 @@ import (
 // has ended by it before nous hears of it.
 func TestTheEditorsSignalsAreNotOurs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l lent
+		var l Lent
 		ends := 0
 		keeps := func(sig syscall.Signal, want bool) {
 			t.Helper()
-			if got := l.keeps(sig); got != want {
+			if got := l.Keeps(sig); got != want {
 				t.Errorf("%v: kept from nous %t, want %t", sig, got, want)
 			}
 		}

@@ -1,7 +1,8 @@
-package tui
+package terminal
 
 import (
 	"bytes"
+	"io"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/charmbracelet/x/term"
@@ -32,4 +33,12 @@ func (m margins) Write(p []byte) (int, error) {
 		return min(n, len(p)), err
 	}
 	return len(p), nil
+}
+
+// Output writes to a terminal so that it always scrolls as a whole, and to anything else as it is.
+func Output(out io.Writer) io.Writer {
+	if f, ok := out.(term.File); ok {
+		return margins{f}
+	}
+	return out
 }

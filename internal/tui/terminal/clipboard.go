@@ -1,8 +1,7 @@
-package tui
+package terminal
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -11,69 +10,13 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	tea "charm.land/bubbletea/v2"
-
-	"noused/internal/protocol"
 )
 
 const (
-	maxImage      = 5 << 20 // bytes of all pasted images that go with a text
+	MaxImage      = 5 << 20 // bytes of all pasted images that go with a text
 	maxKinds      = 4 << 10 // bytes of the list of what the clipboard holds
-	clipboardTime = 10 * time.Second
+	ClipboardTime = 10 * time.Second
 )
-
-// image goes with the next text: a file, or with data what was pasted.
-type image struct {
-	path, name string
-	data       string
-}
-
-func (i image) params() protocol.AttachmentParams {
-	if i.data == "" {
-		return protocol.AttachmentParams{Path: i.path}
-	}
-	return protocol.AttachmentParams{Data: base64.StdEncoding.EncodeToString([]byte(i.data)), Name: i.name}
-}
-
-// pasted is what the clipboard gave.
-type pasted struct {
-	data string
-	err  error
-}
-
-// pasteImage asks the desktop for the image in its clipboard.
-func (m *model) pasteImage() {
-	if err := takesNoImages(m.link); err != nil {
-		m.talk.Notice("error", err.Error())
-		return
-	}
-	getenv := m.opts.Getenv
-	m.jobs.start(func(ctx context.Context) tea.Msg {
-		ctx, cancel := context.WithTimeout(ctx, clipboardTime)
-		defer cancel()
-		data, err := clipboardImage(ctx, getenv)
-		return pasted{data, err}
-	})
-}
-
-func (m *model) pasted(p pasted) {
-	have := 0
-	for _, i := range m.images {
-		have += len(i.data)
-	}
-	switch {
-	case p.err != nil:
-		m.talk.Notice("info", p.err.Error())
-		m.talk.End()
-	case have+len(p.data) > maxImage:
-		m.talk.Notice("error", fmt.Sprintf("the image is not taken along: pasted images have at most %d bytes together",
-			maxImage))
-		m.talk.End()
-	default:
-		m.images = append(m.images, image{name: fmt.Sprintf("pasted %d", len(m.images)+1), data: p.data})
-	}
-}
 
 // clipboard is a program that shows what the clipboard holds.
 type clipboard struct {
@@ -101,9 +44,9 @@ var (
 	errNoImage = errors.New("the clipboard holds no image; text is pasted by the terminal's own key")
 )
 
-// clipboardImage is the image in the clipboard of the desktop, of at most
+// ClipboardImage is the image in the clipboard of the desktop, of at most
 // maxImage bytes.
-func clipboardImage(ctx context.Context, getenv func(string) string) (string, error) {
+func ClipboardImage(ctx context.Context, getenv func(string) string) (string, error) {
 	for _, c := range clipboards {
 		if _, err := exec.LookPath(c.get[0]); err != nil || c.needs != "" && getenv(c.needs) == "" {
 			continue
@@ -120,7 +63,7 @@ func clipboardImage(ctx context.Context, getenv func(string) string) (string, er
 			}
 			get = append(slices.Clip(get), imageKinds[i])
 		}
-		data, err := output(ctx, get, maxImage)
+		data, err := output(ctx, get, MaxImage)
 		if err == nil && data == "" || c.kinds == nil && err != nil && ctx.Err() == nil {
 			err = errNoImage
 		}
@@ -154,7 +97,7 @@ func output(ctx context.Context, args []string, most int64) (string, error) {
 		err = fmt.Errorf("%s: %w", args[0], ended)
 	}
 	if ctx.Err() != nil {
-		return "", fmt.Errorf("%s did not answer within %v", args[0], clipboardTime)
+		return "", fmt.Errorf("%s did not answer within %v", args[0], ClipboardTime)
 	}
 	return string(text), err
 }

@@ -1,4 +1,4 @@
-package tui
+package terminal
 
 import (
 	"io"
@@ -15,8 +15,8 @@ import (
 // a screen on which nothing changes costs nothing.
 func TestAScreenIsDrawnWhenItChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFrames()
-		defer f.stop()
+		f := NewFrames()
+		defer f.Stop()
 		ticks := func(d time.Duration) (n int) {
 			for end := time.After(d); ; {
 				select {
@@ -51,11 +51,11 @@ func TestAScreenIsDrawnWhenItChanges(t *testing.T) {
 // The library takes the ticker, and draws by it.
 func TestTheScreenIsDrawnByTheFrames(t *testing.T) {
 	out, in := io.Pipe()
-	f := newFrames()
-	defer f.stop()
+	f := NewFrames()
+	defer f.Stop()
 	p := tea.NewProgram(painted{saying{}, f}, tea.WithInput(nil), tea.WithOutput(in), tea.WithWindowSize(40, 5),
 		tea.WithoutSignalHandler(), tea.WithFPS(1))
-	f.drive(p)
+	f.Drive(p)
 	if reflect.ValueOf(p).Elem().FieldByName("ticker").Pointer() != reflect.ValueOf(f.ticker).Pointer() {
 		t.Error("bubbletea has another ticker")
 	}

@@ -1,4 +1,4 @@
-package tui
+package terminal
 
 import (
 	"bytes"
@@ -53,7 +53,7 @@ func TestTheMouseIsTheTerminalsWhereShiftDoesNotSelect(t *testing.T) {
 		"TERM_PROGRAM=Apple_Terminal": false,
 	} {
 		name, value, _ := strings.Cut(env, "=")
-		got := selects(func(n string) string {
+		got := Selects(func(n string) string {
 			if n == name {
 				return value
 			}

@@ -1,4 +1,4 @@
-package tui
+package terminal
 
 import (
 	"reflect"
@@ -12,14 +12,17 @@ import (
 // bubbletea draws what the model shows whenever its ticker ticks, and would tick
 // 30 or 60 times a second, changed or not: a key waits for half a tick, and an idle
 // screen costs processor time. This one ticks when there is something to draw.
+// framesPerSecond bounds how often the screen is drawn, and events are taken in while they stream.
+const FramesPerSecond = 30
+
 const (
 	drawAfter = time.Millisecond              // so that one picture shows messages that come together
 	drawEvery = time.Second / 120             // at most: as often as bubbletea ever draws
-	drawAgain = time.Second / framesPerSecond // in case the last tick came before its picture
+	drawAgain = time.Second / FramesPerSecond // in case the last tick came before its picture
 )
 
-// frames says when bubbletea draws. Its methods may be called at once.
-type frames struct {
+// Frames says when bubbletea draws. Its methods may be called at once.
+type Frames struct {
 	ticker *time.Ticker   // what bubbletea stops and resets; nothing reads its own channel
 	draw   chan time.Time // what bubbletea reads instead
 
@@ -29,8 +32,8 @@ type frames struct {
 	last  time.Time
 }
 
-func newFrames() *frames {
-	f := &frames{draw: make(chan time.Time, 1), ticker: time.NewTicker(time.Hour)}
+func NewFrames() *Frames {
+	f := &Frames{draw: make(chan time.Time, 1), ticker: time.NewTicker(time.Hour)}
 	f.ticker.Stop()
 	f.ticker.C = f.draw
 	f.timer = time.AfterFunc(time.Hour, f.tick)
@@ -38,11 +41,11 @@ func newFrames() *frames {
 	return f
 }
 
-// drive gives the ticker to a program that does not run yet. A goroutine of bubbletea's
+// Drive gives the ticker to a program that does not run yet. A goroutine of bubbletea's
 // that ends late, after the terminal was lent, cannot stop it for the next one. There is no other
 // way to it than the library's own field. One that keeps its ticker elsewhere
 // draws as it always has, and a test fails.
-func (f *frames) drive(p *tea.Program) {
+func (f *Frames) Drive(p *tea.Program) {
 	field := reflect.ValueOf(p).Elem().FieldByName("ticker")
 	if field.IsValid() && field.Type() == reflect.TypeFor[*time.Ticker]() {
 		*(**time.Ticker)(unsafe.Pointer(field.UnsafeAddr())) = f.ticker
@@ -50,7 +53,7 @@ func (f *frames) drive(p *tea.Program) {
 }
 
 // changed has the picture drawn that the model has just made.
-func (f *frames) changed() {
+func (f *Frames) changed() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.due {
@@ -59,7 +62,7 @@ func (f *frames) changed() {
 	}
 }
 
-func (f *frames) tick() {
+func (f *Frames) tick() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.last = time.Now()
@@ -73,13 +76,13 @@ func (f *frames) tick() {
 	}
 }
 
-// stop ends the ticks, after the program.
-func (f *frames) stop() { f.timer.Stop() }
+// Stop ends the ticks, after the program.
+func (f *Frames) Stop() { f.timer.Stop() }
 
 // painted is a model whose pictures are drawn as soon as they are made.
 type painted struct {
 	tea.Model
-	frames *frames
+	frames *Frames
 }
 
 func (p painted) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
@@ -92,3 +95,6 @@ func (p painted) View() tea.View {
 	p.frames.changed()
 	return v
 }
+
+// Paint has the pictures of a model drawn as soon as they are made.
+func (f *Frames) Paint(m tea.Model) tea.Model { return painted{m, f} }

@@ -1,44 +1,17 @@
-package tui
+package terminal
 
 import (
+	"io"
 	"os"
 	"slices"
 	"sync/atomic"
-
-	tea "charm.land/bubbletea/v2"
 )
 
-// wheelLines is how far one step of the wheel scrolls.
-const wheelLines = 3
-
-// selects tells whether the terminal lets the user select text with Shift held
+// Selects tells whether the terminal lets the user select text with Shift held
 // while a program has the mouse. Apple's wants another key, and the console of
 // Linux has none.
-func selects(getenv func(string) string) bool {
+func Selects(getenv func(string) string) bool {
 	return getenv("TERM") != "linux" && getenv("TERM_PROGRAM") != "Apple_Terminal"
-}
-
-// wheel scrolls what is shown.
-func (m *model) wheel(w tea.MouseWheelMsg) tea.Cmd {
-	by, key := -wheelLines, tea.KeyUp
-	switch w.Button {
-	case tea.MouseWheelUp:
-	case tea.MouseWheelDown:
-		by, key = wheelLines, tea.KeyDown
-	default:
-		return nil
-	}
-	if m.over != nil {
-		return m.choose(tea.KeyPressMsg{Code: key})
-	}
-	m.talk.Scroll(by)
-	return nil
-}
-
-// setMouse takes the mouse, or leaves it to the terminal.
-func (m *model) setMouse(on bool) {
-	m.mouse = on
-	m.arrows.Store(!on)
 }
 
 // wheeled is a terminal whose wheel, while the mouse is the terminal's own, is
@@ -90,8 +63,22 @@ func asWheel(read []byte) int {
 		return len(read)
 	}
 	n := 0
-	for range max((down+1)/wheelLines, 1) {
+	for range max((down+1)/WheelLines, 1) {
 		n += copy(read[n:], report)
 	}
 	return n
+}
+
+// WheelLines is how far one step of the wheel scrolls.
+const WheelLines = 3
+
+// Input reads a terminal, or what it is given, whose wheel is arrow keys while arrows holds.
+func Input(in io.Reader, arrows *atomic.Bool) io.Reader {
+	if in == nil {
+		in = os.Stdin
+	}
+	if f, ok := in.(*os.File); ok {
+		return wheeled{f, arrows}
+	}
+	return in
 }

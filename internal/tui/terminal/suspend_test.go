@@ -1,4 +1,4 @@
-package tui
+package terminal
 
 import (
 	"io"
@@ -18,7 +18,7 @@ func (l lending) Init() tea.Cmd { return func() tea.Msg { return begin{} } }
 func (l lending) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg.(type) {
 	case begin:
-		return l, release(func() {})
+		return l, Release(func() {})
 	case tea.ResumeMsg:
 		return lending{saying{"back again"}}, nil
 	}
@@ -30,10 +30,10 @@ func (l lending) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 func TestAScreenGoesOnAfterItsTerminalWasLent(t *testing.T) {
 	for range 3 {
 		out, in := io.Pipe()
-		f := newFrames()
+		f := NewFrames()
 		program := tea.NewProgram(painted{lending{}, f}, tea.WithInput(nil), tea.WithOutput(in), tea.WithWindowSize(40, 5),
 			tea.WithoutSignalHandler())
-		f.drive(program)
+		f.Drive(program)
 		ended := make(chan error, 1)
 		go func() { _, err := program.Run(); in.Close(); ended <- err }()
 		var seen strings.Builder
@@ -49,6 +49,6 @@ func TestAScreenGoesOnAfterItsTerminalWasLent(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
-		f.stop()
+		f.Stop()
 	}
 }
