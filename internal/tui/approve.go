@@ -3,15 +3,15 @@ package tui
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"noused/internal/tui/slash"
+
 	tea "charm.land/bubbletea/v2"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"noused/internal/client"
 	"noused/internal/client/approval"
 	"noused/internal/format"
 	"noused/internal/protocol"
@@ -23,15 +23,6 @@ import (
 type approved struct {
 	id  string
 	err error
-}
-
-// questionOf is what a session waits for, nil if it is nothing.
-func questionOf(s protocol.State, session string) *protocol.Approval {
-	i := slices.IndexFunc(s.PendingApprovals, func(a protocol.Approval) bool { return a.SessionID == session })
-	if i < 0 {
-		return nil
-	}
-	return &s.PendingApprovals[i]
 }
 
 // elsewhere are the questions of other sessions.
@@ -64,7 +55,7 @@ func resolution(e protocol.Status) string {
 
 // tendQuestion shows what the session on the screen waits for.
 func (m *model) tendQuestion() {
-	m.question.Show(questionOf(m.state, m.state.SessionID))
+	m.question.Show(slash.ApprovalOf(m.state, m.state.SessionID))
 	if m.board != nil {
 		for _, d := range m.board.daemons {
 			list := d.site.asked
@@ -122,18 +113,11 @@ func (m *model) sendAnswer(at *site, a question.Answer) {
 		return
 	}
 	m.answeredHere = a.ID
-	m.keep(m.at(at), func(ctx context.Context, p place) tea.Msg { return approved{a.ID, approve(ctx, p, a)} })
-}
-
-func approve(ctx context.Context, p place, a question.Answer) error {
 	params := protocol.ApproveParams{ApprovalID: a.ID, Option: a.Option, Reason: a.Reason}
 	if a.Content != "" {
-		if params.Content = jsontext.Value(a.Content); !params.Content.IsValid() {
-			return errors.New("what fills in a form has to be a JSON object")
-		}
+		params.Content = jsontext.Value(a.Content)
 	}
-	_, err := ask(ctx, p, protocol.Approve, params)
-	return err
+	m.keep(m.at(at), func(ctx context.Context, p slash.Place) tea.Msg { return approved{a.ID, slash.Approve(ctx, p, params)} })
 }
 
 // approved reports an answer that was not taken. Who was first is told by the
@@ -147,9 +131,9 @@ func (m *model) approved(a approved) {
 		m.answeredHere = ""
 	}
 	if m.shownBoard() != nil {
-		m.board.Refused(a.id, describe(a.err))
+		m.board.Refused(a.id, slash.Describe(a.err))
 	}
-	m.talk.Notice("error", describe(a.err))
+	m.talk.Notice("error", slash.Describe(a.err))
 }
 
 // turnToQuestion gives the keys to the question, or, from there, to the input.
@@ -205,76 +189,6 @@ func (m *model) questionParts() (parts []part) {
 
 // The commands.
 
-var approvalModes = []string{
-	string(protocol.ApprovalsAsk), string(protocol.ApprovalsAuto),
-	string(protocol.ApprovalsDeny),
-}
-
-func chooseApprovals(ctx context.Context, p place, arg string) outcome {
-	if arg == "" {
-		if err := client.AsksApprovals(p.state); err != nil {
-			return informed("approvals: %s", err)
-		}
-		return informed("approvals: %s", p.state.ApprovalMode)
-	}
-	if !slices.Contains(approvalModes, arg) {
-		return failed(fmt.Errorf("approvals %s: want one of %s", cell.Line(arg, 20), strings.Join(approvalModes, ", ")))
-	}
-	r, err := ask(ctx, p, protocol.SetApprovalMode, protocol.SetApprovalModeParams{
-		Scope: p.scope(),
-		Mode:  protocol.ApprovalMode(arg),
-	})
-	if err != nil {
-		return failed(explain(err, "to ask"))
-	}
-	return informed("approvals: %s", map[protocol.ApprovalMode]string{
-		protocol.ApprovalsAsk:  "ask; what needs an answer waits for one",
-		protocol.ApprovalsAuto: "auto; what would be asked is allowed, what is denied stays so",
-		protocol.ApprovalsDeny: "deny; what would be asked is denied",
-	}[r.Mode])
-}
-
-var errNoQuestion = errors.New("nothing waits for an answer in this session")
-
-// approveCommand answers the question of the session with an option that allows,
-// without one with that for once.
-func approveCommand(ctx context.Context, p place, option string) outcome {
-	a := questionOf(p.state, p.state.SessionID)
-	if a == nil {
-		return failed(errNoQuestion)
-	}
-	var all []string
-	for _, o := range a.Options {
-		if o.Decision == protocol.DecisionAllow {
-			all = append(all, o.ID)
-		}
-	}
-	option, content, _ := strings.Cut(option, " ")
-	if option == "" && len(all) > 0 {
-		option = all[0]
-	}
-	if !slices.Contains(all, option) {
-		return failed(fmt.Errorf("approve %s: this question takes %s", cell.Line(option, 20),
-			cmp.Or(strings.Join(all, ", "), "no yes")))
-	}
-	return outcome{err: approve(ctx, p, question.Answer{
-		ID: a.ApprovalID, Option: option,
-		Content: strings.TrimSpace(content),
-	})}
-}
-
-func denyCommand(ctx context.Context, p place, reason string) outcome {
-	a := questionOf(p.state, p.state.SessionID)
-	if a == nil {
-		return failed(errNoQuestion)
-	}
-	no := approval.No(*a)
-	if no == nil {
-		return failed(errors.New("this question takes no denial"))
-	}
-	return outcome{err: approve(ctx, p, question.Answer{ID: a.ApprovalID, Option: no.ID, Reason: reason})}
-}
-
 // The plain mode.
 
 // approvalEvent says an approval, or how it ended.
@@ -289,7 +203,7 @@ func (p *plain) approvalEvent(e protocol.Status) {
 // askAloud says the questions that were not said: the one of this session in full,
 // and how many there are elsewhere.
 func (p *plain) askAloud() {
-	if a := questionOf(p.state, p.state.SessionID); a != nil && a.ApprovalID != p.asked {
+	if a := slash.ApprovalOf(p.state, p.state.SessionID); a != nil && a.ApprovalID != p.asked {
 		p.asked = a.ApprovalID
 		for _, line := range question.Lines(*a) {
 			p.sayf("%s", line)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"noused/internal/tui/settings"
+	"noused/internal/tui/slash"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -54,13 +55,13 @@ type (
 func (m *model) markRead() {
 	a := &m.attention
 	if !a.unseen || !m.focused || !m.known || m.offline != nil || m.goal != nil || m.shownBoard() != nil ||
-		refusal(m.link, protocol.MarkRead, protocol.MarkReadParams{}) != nil {
+		slash.Refusal(m.link, protocol.MarkRead, protocol.MarkReadParams{}) != nil {
 		return
 	}
 	a.unseen = false
 	p := m.place()
 	m.jobs.start(func(ctx context.Context) tea.Msg {
-		_, _ = ask(ctx, p, protocol.MarkRead, protocol.MarkReadParams{Scope: p.scope()}) // the next run's end asks again
+		_, _ = slash.Ask(ctx, p, protocol.MarkRead, protocol.MarkReadParams{Scope: p.Scope()}) // the next run's end asks again
 		return nil
 	})
 }

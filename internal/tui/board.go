@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"noused/internal/tui/slash"
+
 	tea "charm.land/bubbletea/v2"
 
 	"noused/internal/client"
@@ -21,8 +23,6 @@ import (
 )
 
 const (
-	boardPage  = 1000                    // sessions of one list_sessions
-	boardPages = maxSessions / boardPage // at most, of all daemons together
 	// relistEvery is how often all is listed again: no event reports a session
 	// that was made or deleted. The ages are renewed with it.
 	relistEvery = 30 * time.Second
@@ -236,33 +236,14 @@ func (v *boardView) list(d *boardDaemon) {
 		return
 	}
 	d.listing = true
-	v.m.keep(v.m.at(d.site), func(ctx context.Context, p place) tea.Msg {
-		list, more, err := allSessions(ctx, p)
+	v.m.keep(v.m.at(d.site), func(ctx context.Context, p slash.Place) tea.Msg {
+		list, more, err := slash.AllSessions(ctx, p)
 		var gone map[string]bool
-		if p.opts.Host == "" {
+		if p.Site.Host == "" {
 			gone = foldersGone(list)
 		}
 		return boardTold(func() { v.SetGone(gone); v.listed(d, list, more, err) })
 	})
-}
-
-// allSessions lists them by pages. More: there are others.
-func allSessions(ctx context.Context, p place) (all []protocol.SessionInfo, more bool, err error) {
-	daemons := len(p.opts.Others) + 1
-	page := min(boardPage, maxSessions/daemons)
-	params := protocol.ListSessionsParams{Limit: &page}
-	for range max(boardPages/daemons, 1) {
-		r, err := ask(ctx, p, protocol.ListSessions, params)
-		if err != nil {
-			return nil, false, err
-		}
-		all = append(all, r.Sessions...)
-		if len(r.Sessions) < page {
-			return all, false, nil
-		}
-		params.Before = r.Sessions[len(r.Sessions)-1].SessionID
-	}
-	return all, true, nil
 }
 
 // foldersGone are the folders of sessions that are no more. One that cannot be
@@ -287,7 +268,7 @@ func (v *boardView) listed(d *boardDaemon, list []protocol.SessionInfo, more boo
 		v.noted(d, "an older core lists no sessions: here are the shown one, and those that speak")
 		v.woke()
 	case errors.As(err, &wire):
-		v.Tell(strings.TrimPrefix(d.host+": "+describe(err), ": "), true)
+		v.Tell(strings.TrimPrefix(d.host+": "+slash.Describe(err), ": "), true)
 	case err != nil: // told in the first line
 		d.lost = true
 	default:
@@ -322,8 +303,8 @@ func (v *boardView) askSession(d *boardDaemon, id string) {
 		return
 	}
 	d.asked[id] = true
-	v.m.keep(v.m.at(d.site), func(ctx context.Context, p place) tea.Msg {
-		r, err := ask(ctx, p, protocol.ListSessions, protocol.ListSessionsParams{Limit: new(1), Before: id + "-"})
+	v.m.keep(v.m.at(d.site), func(ctx context.Context, p slash.Place) tea.Msg {
+		r, err := slash.Ask(ctx, p, protocol.ListSessions, protocol.ListSessionsParams{Limit: new(1), Before: id + "-"})
 		return boardTold(func() { v.answered(d, id, r.Sessions, err) })
 	})
 }
@@ -351,16 +332,16 @@ func (v *boardView) askPreview() {
 		return
 	}
 	v.preview = true
-	v.m.keep(v.m.at(v.daemon(id.Host).site), func(ctx context.Context, p place) tea.Msg {
+	v.m.keep(v.m.at(v.daemon(id.Host).site), func(ctx context.Context, p slash.Place) tea.Msg {
 		pause(ctx, typingPause)
-		r, err := ask(ctx, p, protocol.GetMessages, protocol.GetMessagesParams{
+		r, err := slash.Ask(ctx, p, protocol.GetMessages, protocol.GetMessagesParams{
 			Scope: protocol.Scope{SessionID: id.Session},
 			Limit: new(board.PreviewMessages),
 		})
 		return boardTold(func() {
 			v.preview = false
 			if err != nil {
-				v.SetPreview(id, r, describe(err))
+				v.SetPreview(id, r, slash.Describe(err))
 			} else {
 				v.SetPreview(id, r, "")
 			}
@@ -396,17 +377,6 @@ func poke(c chan struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
-}
-
-// boardList are the sessions of a board that is printed.
-type boardList []protocol.SessionInfo
-
-func listBoard(ctx context.Context, p place) outcome {
-	list, _, err := allSessions(ctx, p)
-	if err != nil {
-		return failed(explain(err, "to list its sessions"))
-	}
-	return outcome{show: boardList(list)}
 }
 
 // PrintBoard prints the board line by line: to pipes, and for screen readers.

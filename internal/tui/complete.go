@@ -7,27 +7,18 @@ import (
 	"strings"
 
 	"noused/internal/tui/settings"
+	"noused/internal/tui/slash"
 
 	tea "charm.land/bubbletea/v2"
-
-	"noused/internal/protocol"
-	"noused/internal/tui/cell"
 )
 
 const menuRows = 6
-
-// candidate is one row of the menu.
-type candidate struct {
-	text  string // what stands in the place of the word
-	about string
-	runs  bool // taken with Enter, the command is done at once
-}
 
 // menu are the candidates for the word before the cursor.
 type menu struct {
 	query   string // what they are for: kind, line and word
 	word    string
-	rows    []candidate
+	rows    []slash.Candidate
 	at      int
 	moved   bool
 	loose   bool // Enter sends what is written unless the user moved in the menu
@@ -39,7 +30,7 @@ type menu struct {
 // completed is a job's answer to a query.
 type completed struct {
 	query string
-	rows  []candidate
+	rows  []slash.Candidate
 	err   error
 }
 
@@ -79,18 +70,18 @@ func (m *menu) press(key string) bool {
 
 // done tells whether Enter has nothing to take from the menu.
 func (m *menu) done(word string) bool {
-	return m.rows[m.at].text == word || m.loose && !m.moved
+	return m.rows[m.at].Text == word || m.loose && !m.moved
 }
 
 // takeChoice puts the chosen candidate in the place of the word.
 func (m *model) takeChoice() {
 	c, word := m.menu.rows[m.menu.at], m.menu.word
 	m.menu.close()
-	m.input.replaceWord(word, c.text)
-	m.menu.runs = c.runs
-	if !c.runs {
-		if skillOf(c.text) != "" || promptCall().MatchString(c.text) || strings.HasPrefix(c.text, "/") &&
-			commandNamed(c.text[1:]) != nil {
+	m.input.replaceWord(word, c.Text)
+	m.menu.runs = c.Runs
+	if !c.Runs {
+		if slash.SkillOf(c.Text) != "" || slash.PromptCall().MatchString(c.Text) || strings.HasPrefix(c.Text, "/") &&
+			slash.Named(c.Text[1:]) != nil {
 			m.input.area.InsertString(" ")
 		}
 		m.complete()
@@ -137,120 +128,79 @@ func (m *model) completeCommand(word string) {
 	if !m.askMenu(query, word, false) {
 		return
 	}
-	if strings.HasPrefix(word, skillPrefix) {
-		m.offerFrom(query, word, skillCandidates)
+	if strings.HasPrefix(word, slash.SkillPrefix) {
+		m.offerFrom(query, word, slash.SkillCandidates)
 		return
 	}
 	if strings.Contains(word, ".") {
-		m.offerFrom(query, word, promptCandidates)
+		m.offerFrom(query, word, slash.PromptCandidates)
 		return
 	}
-	if strings.HasPrefix(skillPrefix, word) {
+	if strings.HasPrefix(slash.SkillPrefix, word) {
 		defer func() {
 			m.menu.rows = append(m.menu.rows,
-				candidate{text: skillPrefix, about: "NAME [TEXT]  send what a skill says, and the text behind it"})
+				slash.Candidate{Text: slash.SkillPrefix, About: "NAME [TEXT]  send what a skill says, and the text behind it"})
 		}()
 	}
-	for _, c := range commands {
-		if strings.HasPrefix(c.name, strings.ToLower(word[1:])) {
-			m.menu.rows = append(m.menu.rows, candidate{
-				text: "/" + c.name, about: strings.TrimSpace(c.args + "  " + c.about), runs: c.args == "",
+	for _, c := range slash.Commands {
+		if strings.HasPrefix(c.Name, strings.ToLower(word[1:])) {
+			m.menu.rows = append(m.menu.rows, slash.Candidate{
+				Text: "/" + c.Name, About: strings.TrimSpace(c.Args + "  " + c.About), Runs: c.Args == "",
 			})
 		}
 	}
-	if len(m.menu.rows) == 0 && !strings.HasPrefix(skillPrefix, word) {
-		m.offerFrom(query, word, promptCandidates) // a server's, whose name is begun
+	if len(m.menu.rows) == 0 && !strings.HasPrefix(slash.SkillPrefix, word) {
+		m.offerFrom(query, word, slash.PromptCandidates) // a server's, whose name is begun
 	}
 }
 
 // completeArgument offers what a command takes.
 func (m *model) completeArgument(line, word string) {
 	name, before, _ := strings.Cut(line[1:], " ")
-	c := commandNamed(strings.ToLower(name))
-	if c == nil || c.takes == "" {
+	c := slash.Named(strings.ToLower(name))
+	if c == nil || c.Takes == "" {
 		m.menu.close()
 		return
 	}
 	before = strings.TrimSpace(strings.TrimSuffix(before, word))
-	query := c.takes + " " + before + "\x00" + word
+	query := c.Takes + " " + before + "\x00" + word
 	switch {
-	case c.takes == "format" && before != "":
+	case c.Takes == "format" && before != "":
 		m.completeFile("", word)
 	case !m.askMenu(query, word, true):
-	case c.takes == "path":
+	case c.Takes == "path":
 		m.menu.query = ""
 		m.completeFile("", word)
-	case c.takes == "mode" && before == "":
-		m.menu.rows = starting(word, words("steering", "follow-up"))
-	case c.takes == "mode" && !strings.Contains(before, " "):
-		m.menu.rows = starting(word, words("one", "all"))
-	case c.takes == "theme":
-		m.menu.rows = starting(word, words(settings.Themes...))
-	case c.takes == "approvals" && before == "":
-		m.menu.rows = starting(word, words(approvalModes...))
-	case c.takes == "format":
-		m.menu.rows = starting(word, words(exportFormats...))
-	case c.takes == "session" && before == "":
-		m.offerFrom(query, word, sessionCandidates)
-	case c.takes == "model" && before == "":
-		m.offerFrom(query, word, modelCandidates)
-	case c.takes == "tool":
-		m.offerFrom(query, word, toolCandidates)
+	case c.Takes == "mode" && before == "":
+		m.menu.rows = slash.Starting(word, slash.Words("steering", "follow-up"))
+	case c.Takes == "mode" && !strings.Contains(before, " "):
+		m.menu.rows = slash.Starting(word, slash.Words("one", "all"))
+	case c.Takes == "theme":
+		m.menu.rows = slash.Starting(word, slash.Words(settings.Themes...))
+	case c.Takes == "approvals" && before == "":
+		m.menu.rows = slash.Starting(word, slash.Words(slash.ApprovalModes...))
+	case c.Takes == "format":
+		m.menu.rows = slash.Starting(word, slash.Words(slash.ExportFormats...))
+	case c.Takes == "session" && before == "":
+		m.offerFrom(query, word, slash.SessionCandidates)
+	case c.Takes == "model" && before == "":
+		m.offerFrom(query, word, slash.ModelCandidates)
+	case c.Takes == "tool":
+		m.offerFrom(query, word, slash.ToolCandidates)
 	}
-}
-
-func words(texts ...string) []candidate {
-	all := make([]candidate, len(texts))
-	for i, t := range texts {
-		all[i] = candidate{text: t}
-	}
-	return all
-}
-
-// starting are the candidates that begin with a word.
-func starting(word string, all []candidate) []candidate {
-	all = slices.DeleteFunc(all, func(c candidate) bool { return !strings.HasPrefix(c.text, word) })
-	return all[:min(len(all), maxCandidates)]
 }
 
 // offerFrom asks the daemon for candidates. That it cannot say is no matter:
 // what is written is sent all the same.
-func (m *model) offerFrom(query, word string, find func(context.Context, place) ([]candidate, error)) {
+func (m *model) offerFrom(query, word string, find func(context.Context, slash.Place) ([]slash.Candidate, error)) {
 	p := m.place()
 	m.jobs.start(func(ctx context.Context) tea.Msg {
 		all, err := find(ctx, p)
 		if err != nil {
 			return completed{query: query}
 		}
-		return completed{query: query, rows: starting(word, all)}
+		return completed{query: query, rows: slash.Starting(word, all)}
 	})
-}
-
-func sessionCandidates(ctx context.Context, p place) ([]candidate, error) {
-	list, err := listSessions(ctx, p)
-	all := make([]candidate, len(list))
-	for i, s := range list {
-		all[i] = candidate{text: s.SessionID, about: cell.Line(s.Title, 200)}
-	}
-	return all, err
-}
-
-func modelCandidates(ctx context.Context, p place) ([]candidate, error) {
-	r, err := ask(ctx, p, protocol.ListModels, protocol.ListModelsParams{})
-	all := words("default", "probe")
-	for _, m := range r.Models {
-		all = append(all, candidate{text: m.Model, about: m.Source})
-	}
-	return all, err
-}
-
-func toolCandidates(ctx context.Context, p place) ([]candidate, error) {
-	r, err := ask(ctx, p, protocol.ListTools, protocol.ListToolsParams{Scope: p.scope()})
-	all := words("all", "none")
-	for _, t := range r.Tools {
-		all = append(all, candidate{text: t.Name, about: cell.Line(t.Description, 200)})
-	}
-	return all, err
 }
 
 // completeFile offers paths, each behind what the word begins with.
@@ -267,9 +217,9 @@ func (m *model) completeFile(mark, word string) {
 		ctx, cancel := context.WithTimeout(ctx, maxSearch)
 		defer cancel()
 		paths, err := findFiles(ctx, workdir, home, strings.TrimPrefix(word, mark))
-		rows := make([]candidate, len(paths))
+		rows := make([]slash.Candidate, len(paths))
 		for i, path := range paths {
-			rows[i] = candidate{text: mark + path}
+			rows[i] = slash.Candidate{Text: mark + path}
 		}
 		return completed{query, rows, err}
 	})

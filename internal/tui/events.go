@@ -11,6 +11,7 @@ import (
 
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
+	"noused/internal/tui/slash"
 )
 
 // told takes in what the link says.
@@ -37,8 +38,8 @@ func (m *model) told(u follow.Update) {
 	case follow.Changed:
 		m.setState(u.State)
 	case follow.Refused:
-		m.talk.Notice("error", fmt.Sprintf("session %s cannot be shown: %s", u.SessionID, describe(u.Err)))
-		m.notices = append(m.notices, fmt.Sprintf("session %s cannot be shown: %s", u.SessionID, describe(u.Err)))
+		m.talk.Notice("error", fmt.Sprintf("session %s cannot be shown: %s", u.SessionID, slash.Describe(u.Err)))
+		m.notices = append(m.notices, fmt.Sprintf("session %s cannot be shown: %s", u.SessionID, slash.Describe(u.Err)))
 	case follow.Disconnected:
 		m.offline = &u
 		if u.NoDaemon && !m.known {
@@ -97,7 +98,7 @@ func (m *model) restore(s follow.Snapshot) {
 	if !m.running() {
 		m.returnUndelivered(s.Messages)
 	}
-	if questionOf(m.state, m.state.SessionID) == nil { // else no call runs before the answer
+	if slash.ApprovalOf(m.state, m.state.SessionID) == nil { // else no call runs before the answer
 		m.talk.SetRunning(m.running())
 	}
 	if last := m.state.LastRun; last != nil && !m.running() {

@@ -93,8 +93,8 @@ func TestFilesOfAnotherMachineAreNotLookedForHere(t *testing.T) {
 	}
 	h.write("/image " + path)
 	h.press("enter")
-	if len(h.images) != 1 || h.images[0].path != "" || h.images[0].params().Data == "" ||
-		h.images[0].params().Name != "dot.png" {
+	if len(h.images) != 1 || h.images[0].Path != "" || h.images[0].Params().Data == "" ||
+		h.images[0].Params().Name != "dot.png" {
 		t.Errorf("got the images %+v", h.images)
 	}
 }

@@ -9,12 +9,13 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"noused/internal/tui/slash"
 )
 
 const (
-	maxCandidates = 100
-	maxListed     = 5000 // entries looked at for one completion
-	maxSearch     = 300 * time.Millisecond
+	maxListed = 5000 // entries looked at for one completion
+	maxSearch = 300 * time.Millisecond
 )
 
 var errNoWorkdir = errors.New("this core does not say which folder it works in: begin the path with / or ~/")
@@ -44,7 +45,7 @@ func findFiles(ctx context.Context, workdir, home, typed string) ([]string, erro
 	if dir == "" && len(last) > 1 {
 		found = appendNew(found, searchFolder(ctx, root, last))
 	}
-	return found[:min(len(found), maxCandidates)], nil
+	return found[:min(len(found), slash.MaxCandidates)], nil
 }
 
 func listFolder(root, shown, prefix string) ([]string, error) {
@@ -72,7 +73,7 @@ func searchFolder(ctx context.Context, root, part string) []string {
 	part = strings.ToLower(part)
 	seen := 0
 	_ = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
-		if seen++; seen > maxListed || ctx.Err() != nil || len(found) >= maxCandidates {
+		if seen++; seen > maxListed || ctx.Err() != nil || len(found) >= slash.MaxCandidates {
 			return fs.SkipAll
 		}
 		if path == root {

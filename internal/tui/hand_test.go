@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"noused/internal/tui/slash"
+
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
@@ -54,7 +56,7 @@ func useIn(t *testing.T, socket string, more map[string]string) *hand {
 }
 
 // useSites opens the screen of several daemons.
-func useSites(t *testing.T, more map[string]string, first Site, others ...Site) *hand {
+func useSites(t *testing.T, more map[string]string, first Site, others ...slash.Site) *hand {
 	t.Helper()
 	state := t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"noused/internal/tui/slash"
+
 	tea "charm.land/bubbletea/v2"
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -29,10 +31,10 @@ func TestCommandsAreToldFromTexts(t *testing.T) {
 		{"/skill:review it\nall", "", "/skill:review it\nall", ""},
 		{"/skill: review", "", "", "want /skill:NAME"},
 	} {
-		cmd, rest, err := parseCommand(tc.text)
+		cmd, rest, err := slash.Parse(tc.text)
 		name := ""
 		if cmd != nil && err == nil {
-			name = cmd.name
+			name = cmd.Name
 		}
 		switch {
 		case tc.problem == "" && (err != nil || name != tc.command || rest != tc.rest):

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"noused/internal/tui/slash"
 	"noused/internal/tui/terminal"
 
 	tea "charm.land/bubbletea/v2"
@@ -228,7 +229,7 @@ func (m *model) enter() tea.Cmd {
 		m.talk.End()
 		return nil
 	}
-	cmd, rest, err := parseCommand(text)
+	cmd, rest, err := slash.Parse(text)
 	if err != nil {
 		m.talk.Notice("error", err.Error())
 		m.talk.End()
@@ -238,10 +239,10 @@ func (m *model) enter() tea.Cmd {
 	case cmd == nil:
 		m.send(text, rest, false)
 		return nil
-	case cmd.name == "follow-up" && m.cutOff():
+	case cmd.Name == "follow-up" && m.cutOff():
 		m.send(text, rest, true)
 		return nil
-	case m.cutOff() && !cmd.local && cmd.name != "abort" && !m.choosesHost(cmd, rest):
+	case m.cutOff() && !cmd.Local && cmd.Name != "abort" && !m.choosesHost(cmd, rest):
 		m.talk.Notice("info", cell.Line(m.opts.Host, 80)+
 			" is away: the command stays in the input, and Enter does it when it is back")
 		m.talk.End()
@@ -265,9 +266,9 @@ func (m *model) send(written, text string, followUp bool) {
 	m.remember(written)
 	m.input.clear()
 	m.talk.End()
-	m.submit(unsent{
-		text: text, skill: skillOf(written), call: promptCall().MatchString(written), images: m.images,
-		followUp: followUp,
+	m.submit(slash.Unsent{
+		Text: text, Skill: slash.SkillOf(written), Call: slash.PromptCall().MatchString(written), Images: m.images,
+		FollowUp: followUp,
 	})
 	m.images = nil
 }
@@ -290,7 +291,7 @@ func (m *model) tab() {
 		m.completePath()
 		return
 	}
-	cmd, rest, err := parseCommand(text)
+	cmd, rest, err := slash.Parse(text)
 	switch {
 	case err != nil:
 		m.talk.Notice("error", err.Error())
@@ -310,7 +311,7 @@ func (m *model) escape() {
 	case m.cutOff() && len(m.unsent) > 0:
 		m.giveBack()
 	case m.running() || len(m.unsent) > 0:
-		m.submit(unsent{})
+		m.submit(slash.Unsent{})
 	case !m.input.empty() || !m.known:
 		m.talk.End()
 	case m.editing:
@@ -352,7 +353,7 @@ func (m *model) toggleMode(queue string, mode protocol.Mode) {
 	if mode == protocol.ModeAll {
 		to = protocol.ModeOneAtATime
 	}
-	m.do("mode", func(ctx context.Context, p place) outcome { return setMode(ctx, p, queue, to) })
+	m.do("mode", func(ctx context.Context, p slash.Place) slash.Outcome { return slash.SetMode(ctx, p, queue, to) })
 }
 
 func (m *model) copyFocused() tea.Cmd {
@@ -367,7 +368,7 @@ func (m *model) copyFocused() tea.Cmd {
 
 // command does what a slash command says that a key stands for.
 func (m *model) command(line string) tea.Cmd {
-	cmd, rest, err := parseCommand(line)
+	cmd, rest, err := slash.Parse(line)
 	if err != nil || cmd == nil {
 		return nil
 	}
@@ -375,40 +376,40 @@ func (m *model) command(line string) tea.Cmd {
 }
 
 // run runs a command. Those that need no daemon are done at once.
-func (m *model) run(c *command, arg string) tea.Cmd {
+func (m *model) run(c *slash.Command, arg string) tea.Cmd {
 	switch {
 	case m.choosesHost(c, arg): // also while one is waited for
-		m.open(newSessions(m, sessionList{}))
+		m.open(newSessions(m, slash.SessionList{}))
 		return nil
-	case c.name == "abort":
-		m.submit(unsent{})
+	case c.Name == "abort":
+		m.submit(slash.Unsent{})
 		return nil
-	case c.name == "follow-up":
-		m.submit(unsent{text: arg, images: m.images, followUp: true})
+	case c.Name == "follow-up":
+		m.submit(slash.Unsent{Text: arg, Images: m.images, FollowUp: true})
 		m.images = nil
 		return nil
-	case c.local:
-		return m.apply(c.run(m.jobs.ctx, m.place(), arg))
+	case c.Local:
+		return m.apply(c.Run(m.jobs.ctx, m.place(), arg))
 	}
-	f := func(ctx context.Context, p place) outcome { return c.run(ctx, p, arg) }
-	if strings.HasPrefix(c.name, "bash") {
+	f := func(ctx context.Context, p slash.Place) slash.Outcome { return c.Run(ctx, p, arg) }
+	if strings.HasPrefix(c.Name, "bash") {
 		f = m.stoppable(f)
 	}
-	m.do(c.name, f)
+	m.do(c.Name, f)
 	return nil
 }
 
 // choosesHost tells whether a command shows the sessions of several daemons, for which the
 // one that is shown is not needed.
-func (m *model) choosesHost(c *command, arg string) bool {
-	return c.name == "switch" && arg == "" && len(m.sites) > 1
+func (m *model) choosesHost(c *slash.Command, arg string) bool {
+	return c.Name == "switch" && arg == "" && len(m.sites) > 1
 }
 
 // stoppable is a job that Esc ends.
-func (m *model) stoppable(f func(context.Context, place) outcome) func(context.Context, place) outcome {
+func (m *model) stoppable(f func(context.Context, slash.Place) slash.Outcome) func(context.Context, slash.Place) slash.Outcome {
 	shell, end := context.WithCancel(m.jobs.ctx)
 	m.endShell = end
-	return func(_ context.Context, p place) outcome {
+	return func(_ context.Context, p slash.Place) slash.Outcome {
 		defer end()
 		return f(shell, p)
 	}

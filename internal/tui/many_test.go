@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"noused/internal/tui/slash"
+
 	tea "charm.land/bubbletea/v2"
 
 	"noused/internal/client/clienttest"
@@ -25,7 +27,7 @@ func atHost(name, socket string) Site {
 
 // useMany opens the screen of several daemons, as if each were on a machine of its own.
 // The first one has a session.
-func useMany(t *testing.T, first Site, others ...Site) *hand {
+func useMany(t *testing.T, first Site, others ...slash.Site) *hand {
 	t.Helper()
 	h := useSites(t, nil, first, others...)
 	h.until("the session", func() bool { return h.known })
@@ -310,8 +312,8 @@ func TestACommandToAnotherDaemonOutlivesItsRestart(t *testing.T) {
 		id, _ = commands.Want("set_title")
 		commands.Reply(id, "accepted", `{"command":"set_title","title":"a"}`)
 	}()
-	p := place{opts: &Options{Site: siteAt(d.Socket)}}
-	if _, err := ask(t.Context(), p, protocol.SetTitle, protocol.SetTitleParams{Title: "a"}); err != nil {
+	p := (&Options{Site: siteAt(d.Socket)}).place()
+	if _, err := slash.Ask(t.Context(), p, protocol.SetTitle, protocol.SetTitleParams{Title: "a"}); err != nil {
 		t.Error(err)
 	}
 	<-played

@@ -12,6 +12,7 @@ import (
 
 	"noused/internal/tui/keymap"
 	"noused/internal/tui/settings"
+	"noused/internal/tui/slash"
 	"noused/internal/tui/terminal"
 
 	tea "charm.land/bubbletea/v2"
@@ -74,13 +75,13 @@ type model struct {
 	notices   []string // to be shown once the next Snapshot is
 	find      *find    // nil: nothing is looked for
 
-	images  []image  // that go with the next text
-	unsent  []unsent // in the order they go in; see sending
-	sending bool     // the first of unsent is on its way
-	former  []former // on their way to daemons that are shown no more
-	working []string // other commands that the daemon has not answered
-	goal    *string  // the session that is to be shown, until it is
-	held    []job    // commands that wait until it is
+	images  []slash.Image  // that go with the next text
+	unsent  []slash.Unsent // in the order they go in; see sending
+	sending bool           // the first of unsent is on its way
+	former  []former       // on their way to daemons that are shown no more
+	working []string       // other commands that the daemon has not answered
+	goal    *string        // the session that is to be shown, until it is
+	held    []job          // commands that wait until it is
 
 	endShell context.CancelFunc // of the shell line that was begun last
 
@@ -104,7 +105,7 @@ type daemonView struct {
 	ours    []string             // ids of inputs sent from here
 	waiting []string             // sent to the run of a daemon that hands nothing back
 	heard   []string             // said by users in that run: one may be before its reply
-	retry   unsent               // what was sent last and failed
+	retry   slash.Unsent         // what was sent last and failed
 	where   whereabouts
 	offer   offer
 
@@ -135,12 +136,12 @@ func newModel(o Options, l *follow.Session, j *jobs) *model {
 // Messages of the jobs.
 type (
 	finished struct {
-		at place
-		outcome
+		at slash.Place
+		slash.Outcome
 	}
 	answered struct { // to the first of unsent
-		at place
-		outcome
+		at slash.Place
+		slash.Outcome
 	}
 	refreshed struct {
 		link    *follow.Session
@@ -357,8 +358,10 @@ func (m *model) resumed() tea.Cmd {
 	return tea.Sequence(tea.ClearScreen, m.askBackground())
 }
 
-func (m *model) place() place {
-	return place{opts: m.opts, link: m.link, busy: m.busy, state: m.state}
+func (m *model) place() slash.Place {
+	p := m.opts.place()
+	p.Link, p.Busy, p.State = m.link, m.busy, m.state
+	return p
 }
 
 // refresh asks for the state, not more often than every refreshEvery, and again
@@ -374,8 +377,8 @@ func (m *model) refresh() {
 		if !pause(ctx, refreshEvery) {
 			return nil
 		}
-		s, err := ask(ctx, p, protocol.GetState, protocol.GetStateParams{Scope: p.scope()})
-		return refreshed{p.link, p.state.SessionID, s, err}
+		s, err := slash.Ask(ctx, p, protocol.GetState, protocol.GetStateParams{Scope: p.Scope()})
+		return refreshed{p.Link, p.State.SessionID, s, err}
 	})
 }
 
@@ -419,7 +422,7 @@ func (m *model) tick() {
 	})
 }
 
-func (m *model) running() bool { return m.known && m.place().running() }
+func (m *model) running() bool { return m.known && m.place().Running() }
 
 // title is what the session is called.
 func (m *model) title() string {

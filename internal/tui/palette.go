@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"noused/internal/tui/keymap"
+	"noused/internal/tui/slash"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -22,10 +23,10 @@ func newPalette(m *model) *overlay {
 			items = append(items, pick.Item{ID: a.Name, Title: a.What, Detail: m.keys.Shown(a.Name), Search: a.Name})
 		}
 	}
-	for _, c := range commands {
+	for _, c := range slash.Commands {
 		items = append(items, pick.Item{
-			ID: "/" + c.name, Title: "/" + strings.TrimSpace(c.name+" "+c.args), Detail: c.about,
-			Search: c.about,
+			ID: "/" + c.Name, Title: "/" + strings.TrimSpace(c.Name+" "+c.Args), Detail: c.About,
+			Search: c.About,
 		})
 	}
 	p := pick.New("Commands", items, pick.With(m.pickLook()))
@@ -40,7 +41,7 @@ func (m *model) chooseCommand(c pick.Choice) tea.Cmd {
 		cmd, _ := m.control(name)
 		return cmd
 	}
-	if cmd := commandNamed(name); cmd.args == "" {
+	if cmd := slash.Named(name); cmd.Args == "" {
 		return m.run(cmd, "")
 	}
 	if !m.input.empty() {

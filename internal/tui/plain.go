@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"noused/internal/tui/slash"
+
 	tea "charm.land/bubbletea/v2"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -46,7 +48,7 @@ type plain struct {
 	sending  int             // texts and commands that have not been answered and that lines wait for
 	goal     *string         // the session that is to be shown, until it is
 	seen     map[string]bool // ids of the messages that were said
-	images   []image         // that go with the next text
+	images   []slash.Image   // that go with the next text
 	said     string          // text of the last prompt from here: the daemon repeats it
 	prompted bool            // the turn begins with a prompt
 	asked    string          // id of the question that was said last
@@ -126,10 +128,10 @@ func runPlain(ctx context.Context, o Options, l *follow.Session) error {
 		case msg := <-results:
 			switch msg := msg.(type) {
 			case finished:
-				if waitedFor(msg.name) {
+				if waitedFor(msg.Name) {
 					p.sending--
 				}
-				p.apply(msg.outcome)
+				p.apply(msg.Outcome)
 			case started:
 				if msg.err != nil {
 					p.sayf("error: %s", msg.err)
@@ -188,8 +190,10 @@ func (p *plain) sayf(format string, args ...any) {
 	fmt.Fprintln(p.out, cell.Sanitize(fmt.Sprintf(format, args...)))
 }
 
-func (p *plain) place() place {
-	return place{opts: &p.opts, link: p.link, state: p.state}
+func (p *plain) place() slash.Place {
+	at := p.opts.place()
+	at.Link, at.State = p.link, p.state
+	return at
 }
 
 func (p *plain) told(u follow.Update) {
@@ -215,7 +219,7 @@ func (p *plain) told(u follow.Update) {
 			p.none, p.quit = u.Err, true
 			return
 		}
-		p.sayf("error: session %s cannot be shown: %s", u.SessionID, describe(u.Err))
+		p.sayf("error: session %s cannot be shown: %s", u.SessionID, slash.Describe(u.Err))
 	case follow.Disconnected:
 		switch {
 		case u.NoDaemon && !p.noDaemon:
@@ -305,33 +309,33 @@ func (p *plain) typed(text string) {
 	if strings.TrimSpace(text) == "" {
 		return
 	}
-	cmd, rest, err := parseCommand(text)
+	cmd, rest, err := slash.Parse(text)
 	switch {
 	case err != nil:
 		p.sayf("error: %s", err)
-	case cmd != nil && cmd.local:
-		p.apply(cmd.run(p.jobs.ctx, p.place(), rest))
+	case cmd != nil && cmd.Local:
+		p.apply(cmd.Run(p.jobs.ctx, p.place(), rest))
 	case p.offline && p.opts.Host != "" && !p.noDaemon:
 		p.hold(text)
 	case !p.known || p.offline:
 		p.sayf("error: not connected to the daemon; nothing was sent")
 	case cmd != nil:
-		p.do(cmd.name, func(ctx context.Context, at place) outcome { return cmd.run(ctx, at, rest) })
+		p.do(cmd.Name, func(ctx context.Context, at slash.Place) slash.Outcome { return cmd.Run(ctx, at, rest) })
 	default:
-		if p.place().running() {
+		if p.place().Running() {
 			p.sayf("steering the run; /follow-up TEXT waits for its end")
 		}
-		u := unsent{
-			text: rest, skill: skillOf(text), call: promptCall().MatchString(text), images: p.images,
-			key: uuid.NewString(),
+		u := slash.Unsent{
+			Text: rest, Skill: slash.SkillOf(text), Call: slash.PromptCall().MatchString(text), Images: p.images,
+			Key: uuid.NewString(),
 		}
 		p.said, p.images = rest, nil
-		p.do(sendingName, func(ctx context.Context, at place) outcome {
-			u, err := u.written(ctx, at)
+		p.do(sendingName, func(ctx context.Context, at slash.Place) slash.Outcome {
+			u, err := u.Written(ctx, at)
 			if err != nil {
-				return failed(err)
+				return slash.Failed(err)
 			}
-			return say(ctx, at, u)
+			return slash.Say(ctx, at, u)
 		})
 	}
 }
@@ -341,8 +345,8 @@ const sendingName = "send"
 
 // waitedFor tells whether the lines after a command wait for its answer.
 func waitedFor(name string) bool {
-	c := commandNamed(name)
-	return name == sendingName || c != nil && (c.moves || c.first)
+	c := slash.Named(name)
+	return name == sendingName || c != nil && (c.Moves || c.First)
 }
 
 func (p *plain) follow(id string) {
@@ -351,7 +355,7 @@ func (p *plain) follow(id string) {
 }
 
 // do runs a command beside the conversation.
-func (p *plain) do(name string, f func(context.Context, place) outcome) {
+func (p *plain) do(name string, f func(context.Context, slash.Place) slash.Outcome) {
 	at := p.place()
 	if name == "abort" || name == "follow-up" {
 		name = sendingName
@@ -359,44 +363,44 @@ func (p *plain) do(name string, f func(context.Context, place) outcome) {
 	if waitedFor(name) {
 		p.sending++
 	}
-	p.jobs.start(func(ctx context.Context) tea.Msg { return finished{at, f(ctx, at).of(name)} })
+	p.jobs.start(func(ctx context.Context) tea.Msg { return finished{at, f(ctx, at).Of(name)} })
 }
 
-func (p *plain) apply(o outcome) {
-	if o.err != nil {
-		p.sayf("error: %s", describe(o.err))
+func (p *plain) apply(o slash.Outcome) {
+	if o.Err != nil {
+		p.sayf("error: %s", slash.Describe(o.Err))
 	}
-	if o.text != "" {
-		p.sayf("not sent: %s", o.text)
+	if o.Text != "" {
+		p.sayf("not sent: %s", o.Text)
 	}
-	for _, text := range o.back {
+	for _, text := range o.Back {
 		p.sayf("not delivered: %s", text)
 	}
-	if o.info != "" {
-		p.sayf("%s", o.info)
+	if o.Info != "" {
+		p.sayf("%s", o.Info)
 	}
 	switch {
-	case o.follow != nil:
-		p.follow(*o.follow)
-	case o.show != nil:
-		p.list(o.show)
-	case o.help:
+	case o.Follow != nil:
+		p.follow(*o.Follow)
+	case o.Show != nil:
+		p.list(o.Show)
+	case o.Help:
 		p.help()
-	case o.board:
-		p.do("board", listBoard)
-	case o.find != nil:
+	case o.Board:
+		p.do("board", slash.ListBoard)
+	case o.Find != nil:
 		p.sayf("the plain mode does not search what was printed; /search TEXT looks in all sessions")
-	case o.palette:
+	case o.Palette:
 		p.sayf("/help lists the commands")
-	case o.theme != "":
+	case o.Theme != "":
 		p.sayf("the plain mode has no colours")
-	case o.mouse:
+	case o.Mouse:
 		p.sayf("the plain mode leaves the mouse to the terminal")
-	case o.start:
+	case o.Start:
 		p.startDaemon()
-	case o.images != nil:
-		p.images = attached(p.images, o.images)
-	case o.quit:
+	case o.Images != nil:
+		p.images = slash.Attached(p.images, o.Images)
+	case o.Quit:
 		p.quit = true
 	}
 }
@@ -404,39 +408,39 @@ func (p *plain) apply(o outcome) {
 // list says what the screen would let one choose from, and how to choose here.
 func (p *plain) list(show any) {
 	switch list := show.(type) {
-	case sessionList:
-		for _, item := range pick.Sessions(list.sessions, list.matches, p.opts.Now()) {
+	case slash.SessionList:
+		for _, item := range pick.Sessions(list.Sessions, list.Matches, p.opts.Now()) {
 			mark := ""
 			if item.ID == p.state.SessionID {
 				mark = " (this one)"
 			}
 			p.sayf("%s%s: %s, %s %s", item.ID, mark, item.Title, strings.ReplaceAll(item.Detail, "\t", ", "), item.Mark)
 		}
-		for _, m := range list.matches {
+		for _, m := range list.Matches {
 			p.sayf("%s, %s: %s", m.SessionID, m.Role, m.Snippet)
 		}
 		p.sayf("/switch ID shows one")
-	case boardList:
+	case slash.BoardList:
 		if err := PrintBoard(p.out, list, p.state.Workdir); err != nil {
 			p.sayf("error: %s", err)
 			return
 		}
 		p.sayf("/switch ID shows one")
-	case toolList:
-		for _, t := range list.tools {
+	case slash.ToolList:
+		for _, t := range list.Tools {
 			state := map[bool]string{true: "on", false: "off"}[t.Active]
 			if !t.Healthy {
 				state += ", unhealthy: " + t.Problem
 			}
 			p.sayf("%s (%s): %s", t.Name, state, t.Description)
 		}
-		for _, s := range list.servers {
+		for _, s := range list.Servers {
 			p.sayf("server %s (%s): %s", s.Name, strings.ReplaceAll(s.State, "_", " "),
 				cmp.Or(s.Message, format.Count(s.Tools, "tool")))
 		}
 		p.sayf("/tools NAMES, /tools all or /tools none chooses")
-	case modelList:
-		for _, item := range pick.Models(list.models) {
+	case slash.ModelList:
+		for _, item := range pick.Models(list.Models) {
 			p.sayf("%s: %s %s", item.Title, strings.ReplaceAll(item.Detail, "\t", ", "), item.Mark)
 		}
 		p.sayf("/model NAME chooses, /model NAME SERVER one at another server; /model probe asks the servers")
@@ -455,11 +459,11 @@ func (p *plain) list(show any) {
 }
 
 func (p *plain) help() {
-	for _, c := range commands {
-		if c.screen {
+	for _, c := range slash.Commands {
+		if c.Screen {
 			continue
 		}
-		p.sayf("%s: %s", strings.TrimSpace("/"+c.name+" "+c.args), c.about)
+		p.sayf("%s: %s", strings.TrimSpace("/"+c.Name+" "+c.Args), c.About)
 	}
 	p.sayf("/skill:NAME [TEXT]: send what a skill says, and the text behind it")
 	p.sayf("Any other line is sent; // begins one with a slash, a backslash at its end goes on in the next.\nCtrl+C " +
@@ -479,9 +483,9 @@ func (p *plain) interrupt() {
 	switch {
 	case p.leaving:
 		p.quit = true
-	case p.place().running() && !p.offline:
+	case p.place().Running() && !p.offline:
 		p.sayf("ending the run; Ctrl+C again leaves")
-		p.do(sendingName, abort)
+		p.do(sendingName, slash.Abort)
 	default:
 		p.sayf("Ctrl+C again leaves")
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"noused/internal/tui/slash"
+
 	tea "charm.land/bubbletea/v2"
 
 	"noused/internal/client/follow"
@@ -414,7 +416,7 @@ func TestImagesGoWithTheNextText(t *testing.T) {
 	h.press("enter")
 	h.until("refusal", func() bool { return len(h.unsent) == 0 && len(h.images) == 1 })
 	h.sees("attachments[0].path", "look at this", "image shot.png.missing")
-	h.images = []image{{path: shot, name: "shot.png"}}
+	h.images = []slash.Image{{Path: shot, Name: "shot.png"}}
 	h.press("enter")
 	h.until("end of the run", func() bool { return !h.running() && h.state.Usage.OutputTokens > 0 && len(h.unsent) == 0 })
 	h.sees("look at this", "shot.png")

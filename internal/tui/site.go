@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"noused/internal/tui/slash"
+
 	tea "charm.land/bubbletea/v2"
 
 	"noused/internal/client"
@@ -56,7 +58,7 @@ type (
 type former struct {
 	link *follow.Session
 	host string
-	unsent
+	slash.Unsent
 }
 
 func sitesOf(o *Options) []*site {
@@ -87,12 +89,18 @@ func (m *model) of(key string) (s *site, id string) {
 	return m.site, key
 }
 
+// siteAt is the one of that daemon.
+func (m *model) siteAt(at *Site) *site {
+	i := slices.IndexFunc(m.sites, func(s *site) bool { return &s.opts.Site == at })
+	return m.sites[i]
+}
+
 // at is where a job works that is about a site.
-func (m *model) at(s *site) place {
+func (m *model) at(s *site) slash.Place {
 	if s == m.site {
 		return m.place()
 	}
-	return place{opts: s.opts}
+	return s.opts.place()
 }
 
 // lost is why a site cannot be reached; nil: it can, or that is not known.
@@ -112,18 +120,18 @@ func (m *model) why(s *site) string {
 	if err == nil {
 		return ""
 	}
-	return strings.TrimPrefix(describe(err), s.opts.Host+": ")
+	return strings.TrimPrefix(slash.Describe(err), s.opts.Host+": ")
 }
 
 // keep starts a job and keeps its connection until it is done, whatever daemon is
 // shown meanwhile.
-func (m *model) keep(p place, f func(context.Context, place) tea.Msg) {
-	if p.busy != nil {
-		p.busy.Add(1)
+func (m *model) keep(p slash.Place, f func(context.Context, slash.Place) tea.Msg) {
+	if p.Busy != nil {
+		p.Busy.Add(1)
 	}
 	m.jobs.start(func(ctx context.Context) tea.Msg {
-		if p.busy != nil {
-			defer p.busy.Done()
+		if p.Busy != nil {
+			defer p.Busy.Done()
 		}
 		return f(ctx, p)
 	})
@@ -180,8 +188,8 @@ func (m *model) leave() {
 		m.former = append(m.former, former{m.link, host, m.unsent[0]})
 		m.unsent, m.sending = m.unsent[1:], false
 	}
-	isText := func(u unsent) bool { return u.text != "" }
-	text, abort := slices.ContainsFunc(m.unsent, isText), slices.ContainsFunc(m.unsent, func(u unsent) bool {
+	isText := func(u slash.Unsent) bool { return u.Text != "" }
+	text, abort := slices.ContainsFunc(m.unsent, isText), slices.ContainsFunc(m.unsent, func(u slash.Unsent) bool {
 		return !isText(u)
 	})
 	m.talk.Clear()
@@ -216,43 +224,43 @@ func (m *model) addNotice(kind, text string) {
 // answeredElsewhere takes in what happened to a text for a daemon that is shown no more.
 func (m *model) answeredElsewhere(a answered) {
 	for i, f := range m.former {
-		if f.link != a.at.link {
+		if f.link != a.at.Link {
 			continue
 		}
 		m.former = append(m.former[:i:i], m.former[i+1:]...)
 		switch {
-		case a.err == nil:
-		case f.text == "":
-			m.talk.Notice("error", f.host+": nothing was aborted: "+describe(a.err))
+		case a.Err == nil:
+		case f.Text == "":
+			m.talk.Notice("error", f.host+": nothing was aborted: "+slash.Describe(a.Err))
 		default:
-			m.written([]unsent{f.unsent})
-			m.talk.Notice("error", f.host+": "+describe(a.err)+"; the text is in the input")
+			m.written([]slash.Unsent{f.Unsent})
+			m.talk.Notice("error", f.host+": "+slash.Describe(a.Err)+"; the text is in the input")
 		}
 		break
 	}
-	m.input.before(a.back...)
+	m.input.before(a.Back...)
 }
 
 // finishedElsewhere takes in how a command ended of a daemon that is shown no more.
 func (m *model) finishedElsewhere(f finished) {
 	for i, name := range m.working {
-		if name == "bash-aside" && strings.HasPrefix(f.name, "bash") {
+		if name == "bash-aside" && strings.HasPrefix(f.Name, "bash") {
 			m.working = append(m.working[:i:i], m.working[i+1:]...)
 			break
 		}
 	}
-	if f.text != "" {
-		m.input.before(f.text)
+	if f.Text != "" {
+		m.input.before(f.Text)
 	}
-	m.input.before(f.back...)
-	host := f.at.opts.Host + ": "
+	m.input.before(f.Back...)
+	host := f.at.Site.Host + ": "
 	switch {
-	case f.err != nil && m.jobs.ctx.Err() == nil:
-		m.talk.Notice("error", host+describe(f.err))
-	case f.follow != nil:
-		m.talk.Notice("info", host+"/"+f.name+" is done; its session is among the others")
-	case f.info != "":
-		m.talk.Notice("info", host+f.info)
+	case f.Err != nil && m.jobs.ctx.Err() == nil:
+		m.talk.Notice("error", host+slash.Describe(f.Err))
+	case f.Follow != nil:
+		m.talk.Notice("info", host+"/"+f.Name+" is done; its session is among the others")
+	case f.Info != "":
+		m.talk.Notice("info", host+f.Info)
 	}
 }
 
@@ -290,8 +298,8 @@ func (m *model) recount(s *site) {
 		return
 	}
 	heard := s.heard
-	m.keep(m.at(s), func(ctx context.Context, p place) tea.Msg {
-		state, err := ask(ctx, p, protocol.GetState, protocol.GetStateParams{Daemon: true})
+	m.keep(m.at(s), func(ctx context.Context, p slash.Place) tea.Msg {
+		state, err := slash.Ask(ctx, p, protocol.GetState, protocol.GetStateParams{Daemon: true})
 		return counted{s, heard, state.PendingApprovals, err}
 	})
 }

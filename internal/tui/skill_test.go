@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"noused/internal/protocol"
+	"noused/internal/tui/slash"
 	"noused/internal/tui/tuitest"
 )
 
@@ -29,7 +30,7 @@ func TestASkillGoesWithTheText(t *testing.T) {
 	h.write("/ski")
 	h.until("command in the menu", func() bool { return h.menu.open() })
 	h.press("enter")
-	h.until("skill in the menu", func() bool { return h.menu.open() && h.menu.rows[0].text == "/skill:review" })
+	h.until("skill in the menu", func() bool { return h.menu.open() && h.menu.rows[0].Text == "/skill:review" })
 	h.sees("How a change is read here.")
 	h.press("enter")
 	h.write("the last commit")
@@ -49,7 +50,7 @@ func TestASkillGoesWithTheText(t *testing.T) {
 // asked is the first text of the session that is shown.
 func asked(t *testing.T, h *hand) string {
 	t.Helper()
-	r, err := ask(t.Context(), h.place(), protocol.GetMessages, protocol.GetMessagesParams{Scope: h.place().scope()})
+	r, err := slash.Ask(t.Context(), h.place(), protocol.GetMessages, protocol.GetMessagesParams{Scope: h.place().Scope()})
 	if err != nil || len(r.Messages) == 0 {
 		t.Fatal(r, err)
 	}

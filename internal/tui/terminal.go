@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"noused/internal/tui/slash"
 	"noused/internal/tui/terminal"
 
 	tea "charm.land/bubbletea/v2"
@@ -23,7 +24,7 @@ type pasted struct {
 
 // pasteImage asks the desktop for the image in its clipboard.
 func (m *model) pasteImage() {
-	if err := takesNoImages(m.link); err != nil {
+	if err := slash.TakesNoImages(m.link); err != nil {
 		m.talk.Notice("error", err.Error())
 		return
 	}
@@ -39,7 +40,7 @@ func (m *model) pasteImage() {
 func (m *model) pasted(p pasted) {
 	have := 0
 	for _, i := range m.images {
-		have += len(i.data)
+		have += len(i.Data)
 	}
 	switch {
 	case p.err != nil:
@@ -50,7 +51,7 @@ func (m *model) pasted(p pasted) {
 			terminal.MaxImage))
 		m.talk.End()
 	default:
-		m.images = append(m.images, image{name: fmt.Sprintf("pasted %d", len(m.images)+1), data: p.data})
+		m.images = append(m.images, slash.Image{Name: fmt.Sprintf("pasted %d", len(m.images)+1), Data: p.data})
 	}
 }
 

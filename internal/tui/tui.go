@@ -25,6 +25,7 @@ import (
 	"syscall"
 	"time"
 
+	"noused/internal/tui/slash"
 	"noused/internal/tui/terminal"
 
 	tea "charm.land/bubbletea/v2"
@@ -34,29 +35,8 @@ import (
 	"noused/internal/protocol"
 )
 
-// Site is where a daemon is, and what is done there. Daemon is required.
-type Site struct {
-	Daemon follow.Dialer // what leads to the daemon
-	Place  string        // where that is, as messages name it: a socket's path, say
-	Flags  string        // the flags that name it on nous's command line, each behind a space
-	Host   string        // the machine it is on, by the name the user has for it; "" is this one
-	Unit   bool          // it may be one that the user's systemd starts
-
-	// Export writes a session as a document of a format: md, json or html.
-	Export func(ctx context.Context, session, format string, w io.Writer) error
-
-	// Start has a daemon listen at Place, and returns when it does. Its error may have
-	// several lines.
-	Start func(context.Context) error
-
-	// SetUp is the command that asks for a model and its key in the terminal; nil where the
-	// daemon is another machine's.
-	SetUp []string
-
-	// Other, which may be nil, describes a daemon of that version,
-	// in a line; "" is nothing.
-	Other func(version string) string
-}
+// Site is a daemon that can be shown.
+type Site = slash.Site
 
 // Options are what Run has to know. A nil stream is the process's own.
 type Options struct {
@@ -87,6 +67,11 @@ func (o *Options) output() io.Writer {
 		return os.Stdout
 	}
 	return o.Out
+}
+
+// place is where a job works that knows no session.
+func (o *Options) place() slash.Place {
+	return slash.Place{Site: &o.Site, Sites: 1 + len(o.Others), Getenv: o.Getenv}
 }
 
 // home is the user's folder where the daemon's folders are of this machine, else "".

@@ -163,7 +163,7 @@ func (m *model) aboveInput(height int) []string {
 func (m *model) imageLine() string {
 	names := make([]string, len(m.images))
 	for i, img := range m.images {
-		names[i] = img.name
+		names[i] = img.Name
 	}
 	const hint = " (with the next text; /image none takes it back)"
 	text := cell.Line("image "+strings.Join(names, ", "), 4*m.width)
@@ -196,13 +196,13 @@ func (m *model) queueLines(height int) []string {
 		rows = append(rows, m.theme.Accent.Render(kind)+" "+m.theme.Dim.Render(cell.Line(text, 4*m.width)))
 	}
 	for _, f := range m.former {
-		if f.text != "" {
-			add("sending to "+f.host, f.text)
+		if f.Text != "" {
+			add("sending to "+f.host, f.Text)
 		}
 	}
 	for _, u := range m.unsent {
-		if u.text != "" {
-			add(map[bool]string{false: "sending", true: "unsent"}[m.cutOff()], u.text)
+		if u.Text != "" {
+			add(map[bool]string{false: "sending", true: "unsent"}[m.cutOff()], u.Text)
 		}
 	}
 	for _, text := range m.state.Queued.Steer {
@@ -251,20 +251,20 @@ func (m *model) menuLines(height int) []string {
 	from := max(min(m.menu.at-height/2, len(m.menu.rows)-height), 0)
 	widest := 0
 	for _, c := range m.menu.rows[from : from+height] {
-		widest = max(widest, cell.Width(cell.Line(c.text, 400)))
+		widest = max(widest, cell.Width(cell.Line(c.Text, 400)))
 	}
 	widest = min(widest, m.width-4)
 	lines := make([]string, height)
 	for i := range lines {
 		c := m.menu.rows[from+i]
-		text := cell.Line(c.text, 400)
+		text := cell.Line(c.Text, 400)
 		if cell.Width(text) > widest {
 			text = cell.TruncateLeft(text, widest)
 		}
 		text = cell.Fit(text, widest)
 		about := ""
-		if c.about != "" {
-			about = "  " + cell.Truncate(c.about, max(m.width-widest-5, 0))
+		if c.About != "" {
+			about = "  " + cell.Truncate(c.About, max(m.width-widest-5, 0))
 		}
 		if from+i == m.menu.at {
 			lines[i] = m.theme.Selected.Render("› " + text + about)

@@ -34,8 +34,8 @@ func (m *model) welcome() []string {
 func (m *model) farewell() string {
 	unsent := ""
 	for _, f := range m.former {
-		if f.text != "" {
-			unsent += "not answered by " + f.host + ": " + cell.Sanitize(f.text) + "\n"
+		if f.Text != "" {
+			unsent += "not answered by " + f.host + ": " + cell.Sanitize(f.Text) + "\n"
 		}
 	}
 	if !m.known || m.state.SessionID == "" {
@@ -47,8 +47,8 @@ func (m *model) farewell() string {
 	}
 	flags += m.opts.Flags
 	for _, u := range m.unsent {
-		if m.cutOff() && u.text != "" {
-			unsent += "not sent: " + cell.Sanitize(u.text) + "\n"
+		if m.cutOff() && u.Text != "" {
+			unsent += "not sent: " + cell.Sanitize(u.Text) + "\n"
 		}
 	}
 	if m.running() {

@@ -1,4 +1,4 @@
-package tui
+package slash
 
 import (
 	"context"
@@ -31,35 +31,35 @@ func shellLine(text string) (line string, ok bool) {
 
 // runShell runs a line with the session's bash, and the conversation goes on
 // with the line and its output.
-func runShell(ctx context.Context, p place, line string) outcome {
-	if p.running() {
-		return failed(
+func runShell(ctx context.Context, p Place, line string) Outcome {
+	if p.Running() {
+		return Failed(
 			errors.New("a run is active, and its order would break: !!COMMAND runs beside it, !COMMAND when it is over"))
 	}
 	r, err := shell(ctx, p, line, "I ran this in the shell:\n\n$ "+line)
 	switch {
 	case err != nil:
-		return failed(err)
+		return Failed(err)
 	case r.MessageID == "":
-		return outcome{
-			info:  shown(line, r) + "\n\nThis core is an older one: the output does not join the conversation.",
-			stays: true,
+		return Outcome{
+			Info:  shown(line, r) + "\n\nThis core is an older one: the output does not join the conversation.",
+			Stays: true,
 		}
 	}
-	return outcome{}
+	return Outcome{}
 }
 
 // runShellAside is runShell without the conversation.
-func runShellAside(ctx context.Context, p place, line string) outcome {
+func runShellAside(ctx context.Context, p Place, line string) Outcome {
 	r, err := shell(ctx, p, line, "")
 	if err != nil {
-		return failed(err)
+		return Failed(err)
 	}
-	return outcome{info: shown(line, r), stays: true}
+	return Outcome{Info: shown(line, r), Stays: true}
 }
 
 // shell runs a line on a connection of its own, whose end ends the line, too.
-func shell(ctx context.Context, p place, line, note string) (r protocol.ExtensionResult, err error) {
+func shell(ctx context.Context, p Place, line, note string) (r protocol.ExtensionResult, err error) {
 	args, err := json.Marshal(map[string]string{"command": line})
 	if err != nil {
 		return r, err
@@ -69,14 +69,14 @@ func shell(ctx context.Context, p place, line, note string) (r protocol.Extensio
 			err = errors.New("$ " + line + ": stopped")
 		}
 	}()
-	conn, err := p.opts.Daemon.Commands(ctx)
+	conn, err := p.Site.Daemon.Commands(ctx)
 	if err != nil {
 		return r, err
 	}
 	c := client.New(conn)
 	defer c.Close()
 	r, err = client.Call(ctx, c, protocol.ExtensionCommand, protocol.ExtensionCommandParams{
-		Scope: p.scope(), Name: "bash",
+		Scope: p.Scope(), Name: "bash",
 		Payload: args, Note: note,
 	})
 	var wire *protocol.Error
