@@ -144,7 +144,7 @@ func (m *model) turnToQuestion() {
 	case !m.question.Focus():
 		m.talk.Notice("info", "nothing waits for an answer here")
 	default:
-		m.menu.close()
+		m.input.Menu.Close()
 	}
 }
 

@@ -62,7 +62,7 @@ func TestAQuestionIsAnsweredOnTheScreen(t *testing.T) {
 		"F5 to answer")
 	h.until("rest", func() bool { return !h.ticking })
 	h.write("o a d s ence")
-	if got, want := h.input.text(), "half a sento a d s ence"; got != want {
+	if got, want := h.input.Text(), "half a sento a d s ence"; got != want {
 		t.Fatalf("got %q in the input, want %q: the question took keys", got, want)
 	}
 	if len(h.state.PendingApprovals) != 1 || h.answeredHere != "" {
@@ -84,7 +84,7 @@ func TestAQuestionIsAnsweredOnTheScreen(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(d.Dir, "made")); err != nil {
 		t.Error(err)
 	}
-	if got, want := h.input.text(), "half a sento a d s ence"; got != want {
+	if got, want := h.input.Text(), "half a sento a d s ence"; got != want {
 		t.Errorf("got %q in the input, want what was typed", got)
 	}
 	if h.question.ID() != "" || strings.Contains(h.screen(), "Allow bash to run this?") {
@@ -104,7 +104,7 @@ func TestAQuestionIsAnsweredFromTheEmptyInput(t *testing.T) {
 	h.write("y")
 	h.press("enter")
 	h.sees("has keys of its own")
-	if len(h.state.PendingApprovals) != 1 || !h.running() || len(h.unsent) > 0 || !h.input.empty() {
+	if len(h.state.PendingApprovals) != 1 || !h.running() || len(h.unsent) > 0 || !h.input.Empty() {
 		t.Fatal("a lone y has gone somewhere")
 	}
 	h.until("the question has settled", func() bool { return h.question.Takes("o", time.Now()) })
@@ -190,7 +190,7 @@ func TestAQuestionThatAnotherScreenAnswers(t *testing.T) {
 	// The next one has to be turned to anew.
 	two.asks("echo the next")
 	two.write("o")
-	if two.answeredHere != "" || two.input.text() != "o" {
+	if two.answeredHere != "" || two.input.Text() != "o" {
 		t.Error("a key that was meant for another question has answered this one")
 	}
 }

@@ -30,7 +30,7 @@ func TestKeysAreThoseOfTheConfig(t *testing.T) {
 	h.write("a")
 	h.press("enter")
 	h.write("b")
-	if got := h.input.text(); got != "a\nb" || h.running() {
+	if got := h.input.Text(); got != "a\nb" || h.running() {
 		t.Fatalf("got %q in the input, want Enter to write a line", got)
 	}
 	h.press("alt+enter")

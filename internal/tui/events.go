@@ -140,7 +140,7 @@ func (m *model) returnUndelivered(entries []jsontext.Value) {
 	}
 	for _, text := range m.waiting {
 		if !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, text) }) {
-			m.input.before(text)
+			m.input.Before(text)
 		}
 	}
 	m.waiting = nil
@@ -167,7 +167,7 @@ func beganAt(entries []jsontext.Value, run string) time.Time {
 
 func (m *model) setState(s protocol.State) {
 	if s.SessionID != m.state.SessionID {
-		m.menu.close()
+		m.input.Menu.Close()
 	}
 	m.state = s
 	m.visit()
@@ -195,7 +195,7 @@ func (m *model) event(ev follow.Event) {
 		m.state.RunState, m.state.RunID, m.since, m.tools = protocol.StateIdle, "", time.Time{}, nil
 		m.returned(e.Discarded)
 		if e.StopReason == protocol.StopAborted {
-			m.input.before(m.waiting...)
+			m.input.Before(m.waiting...)
 		}
 		m.waiting, m.heard = nil, nil
 	case protocol.ToolStart:
@@ -246,5 +246,5 @@ func (m *model) returned(texts []protocol.DiscardedInput) {
 			m.talk.Notice("warning", "not delivered: "+d.Text)
 		}
 	}
-	m.input.before(back...)
+	m.input.Before(back...)
 }

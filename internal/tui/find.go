@@ -33,7 +33,7 @@ func (m *model) openFind(text string) {
 	}
 	if m.find == nil {
 		m.find = &find{}
-		m.menu.close()
+		m.input.Menu.Close()
 	}
 	m.question.Blur()
 	m.find.walks = false

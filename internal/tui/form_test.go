@@ -68,8 +68,8 @@ func TestAFormIsFilledInOnTheScreen(t *testing.T) {
 	}
 	begin()
 	h.write("a")
-	if h.input.text() != "half a senta" {
-		t.Fatalf("a form that nobody turned to took a key: the input has %q", h.input.text())
+	if h.input.Text() != "half a senta" {
+		t.Fatalf("a form that nobody turned to took a key: the input has %q", h.input.Text())
 	}
 	h.press("f5")
 	h.write("a")
@@ -174,9 +174,9 @@ func TestPromptsOfServers(t *testing.T) {
 		h.write(text)
 		h.press("enter")
 		h.sees(want)
-		if got := h.input.text(); got != text {
+		if got := h.input.Text(); got != text {
 			t.Errorf("the input has %q, want what was written back", got)
 		}
-		h.input.clear()
+		h.input.Clear()
 	}
 }

@@ -134,11 +134,11 @@ func (m *model) hint() []part {
 		hints = []string{"Esc to the input", hints[0]}
 	case m.question.ID() != "":
 		hints = []string{m.keyed("answer", "answer"), m.keyed("stop", "abort"), hints[0]}
-	case m.running() && m.input.empty():
+	case m.running() && m.input.Empty():
 		hints = []string{m.keyed("stop", "abort"), hints[0]}
 	case m.running():
 		hints = []string{m.keyed("send", "steer"), m.keyed("queue", "follow-up"), m.keyed("stop", "abort")}
-	case m.input.empty():
+	case m.input.Empty():
 		hints = []string{"/ commands", m.keyed("board", "board"), hints[0]}
 	default:
 		hints = []string{m.keyed("send", "send"), m.keyed("newline", "line")}

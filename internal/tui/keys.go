@@ -43,17 +43,17 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 	if m.over == nil && does != "answer" && does != "next-question" && m.pressLine(k, key, does) {
 		return nil
 	}
-	if m.over == nil && m.offline == nil && m.input.empty() && m.question.Takes(key, time.Now()) {
+	if m.over == nil && m.offline == nil && m.input.Empty() && m.question.Takes(key, time.Now()) {
 		m.question.Focus()
 		m.pressQuestion(k)
 		return nil
 	}
-	if m.noDaemon() && m.input.empty() {
+	if m.noDaemon() && m.input.Empty() {
 		if cmd, done := m.offerKey(key); done {
 			return cmd
 		}
 	}
-	if m.menu.press(key) {
+	if m.input.Menu.Press(key) {
 		return nil
 	}
 	if cmd, done := m.control(does); done {
@@ -62,8 +62,8 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 	if cmd, done := m.atTheEdge(key); done {
 		return cmd
 	}
-	cmd := m.input.update(k)
-	m.complete()
+	cmd := m.input.Update(k)
+	m.input.Complete()
 	return cmd
 }
 
@@ -71,12 +71,12 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 // them.
 func (m *model) atTheEdge(key string) (cmd tea.Cmd, done bool) {
 	switch {
-	case key == "up" && m.input.empty() && m.takeBack():
-	case key == "up" && m.input.firstRow():
-		m.recall(m.history.older(m.input.text()))
-	case (key == "down" || key == "ctrl+n") && m.input.lastRow():
-		m.recall(m.history.newer())
-	case !m.input.empty():
+	case key == "up" && m.input.Empty() && m.takeBack():
+	case key == "up" && m.input.FirstRow():
+		m.input.Older()
+	case (key == "down" || key == "ctrl+n") && m.input.LastRow():
+		m.input.Newer()
+	case !m.input.Empty():
 		return nil, false
 	case key == "?":
 		return m.command("/help"), true
@@ -102,14 +102,14 @@ func (m *model) control(action string) (cmd tea.Cmd, done bool) {
 	case "clear":
 		return m.interrupt(), true
 	case "leave":
-		if !m.input.empty() {
+		if !m.input.Empty() {
 			return nil, false
 		}
 		return tea.Quit, true
 	case "editor":
 		return m.edit(), true
 	case "open-paste":
-		m.openPaste()
+		m.notedIf("info", m.input.OpenPaste())
 	case "paste-image":
 		m.pasteImage()
 	case "sessions":
@@ -191,31 +191,21 @@ func (m *model) paste(p tea.PasteMsg) tea.Cmd {
 	if m.pressLine(p, "", "") {
 		return nil
 	}
-	if err := m.input.paste(p.Content); err != nil {
-		m.talk.Notice("error", err.Error())
-	}
-	m.complete()
+	m.notedIf("error", m.input.Paste(p.Content))
+	m.input.Complete()
 	return nil
-}
-
-// openPaste shows what stands folded before the cursor.
-func (m *model) openPaste() {
-	if err := m.input.open(); err != nil {
-		m.talk.Notice("info", err.Error())
-	}
-	m.complete()
 }
 
 // enter sends what is written, or does what it says.
 func (m *model) enter() tea.Cmd {
-	if m.menu.open() && !m.menu.done(m.input.word()) {
-		m.takeChoice()
-		if !m.menu.runs {
+	if m.input.Menu.Open() && !m.input.Menu.Done(m.input.Word()) {
+		m.input.TakeChoice()
+		if !m.input.Menu.Runs {
 			return nil
 		}
 	}
-	m.menu.close()
-	text := m.input.text()
+	m.input.Menu.Close()
+	text := m.input.Text()
 	if strings.TrimSpace(text) == "" {
 		if m.first() {
 			return m.setUp()
@@ -224,7 +214,7 @@ func (m *model) enter() tea.Cmd {
 	}
 	if m.question.ID() != "" && slices.Contains([]string{"y", "n", "yes", "no"},
 		strings.ToLower(strings.TrimSpace(text))) {
-		m.input.clear() // as a message it would take the question away
+		m.input.Clear() // as a message it would take the question away
 		m.talk.Notice("info", "the question above has keys of its own: press one of them")
 		m.talk.End()
 		return nil
@@ -249,7 +239,7 @@ func (m *model) enter() tea.Cmd {
 		return nil
 	}
 	m.remember(text)
-	m.input.clear()
+	m.input.Clear()
 	return m.run(cmd, rest)
 }
 
@@ -264,31 +254,25 @@ func (m *model) send(written, text string, followUp bool) {
 		return
 	}
 	m.remember(written)
-	m.input.clear()
+	m.input.Clear()
 	m.talk.End()
 	m.submit(slash.Unsent{
-		Text: text, Skill: slash.SkillOf(written), Call: slash.PromptCall().MatchString(written), Images: m.images,
+		Text: text, Skill: slash.SkillOf(written), Call: slash.PromptCall().MatchString(written), Images: m.input.Images,
 		FollowUp: followUp,
 	})
-	m.images = nil
-}
-
-func (m *model) remember(text string) {
-	if err := m.history.add(text); err != nil {
-		m.talk.Notice("error", err.Error())
-	}
+	m.input.Images = nil
 }
 
 // tab takes the menu's choice, or queues what is written as a follow-up, or
 // completes a path.
 func (m *model) tab() {
-	if m.menu.open() {
-		m.takeChoice()
+	if m.input.Menu.Open() {
+		m.input.TakeChoice()
 		return
 	}
-	text := m.input.text()
+	text := m.input.Text()
 	if !m.running() || strings.TrimSpace(text) == "" {
-		m.completePath()
+		m.input.CompletePath()
 		return
 	}
 	cmd, rest, err := slash.Parse(text)
@@ -296,7 +280,7 @@ func (m *model) tab() {
 	case err != nil:
 		m.talk.Notice("error", err.Error())
 	case cmd != nil:
-		m.completePath()
+		m.input.CompletePath()
 	default:
 		m.send(text, rest, true)
 	}
@@ -304,15 +288,15 @@ func (m *model) tab() {
 
 func (m *model) escape() {
 	switch {
-	case m.menu.open():
-		m.menu.dismiss()
+	case m.input.Menu.Open():
+		m.input.Menu.Dismiss()
 	case slices.ContainsFunc(m.working, func(name string) bool { return strings.HasPrefix(name, "bash") }):
 		m.endShell()
 	case m.cutOff() && len(m.unsent) > 0:
 		m.giveBack()
 	case m.running() || len(m.unsent) > 0:
 		m.submit(slash.Unsent{})
-	case !m.input.empty() || !m.known:
+	case !m.input.Empty() || !m.known:
 		m.talk.End()
 	case m.editing:
 		m.editing = false
@@ -329,23 +313,16 @@ func (m *model) interrupt() tea.Cmd {
 	switch {
 	case m.over != nil:
 		m.over = nil
-	case !m.input.empty():
-		m.remember(m.input.text()) // it may have been a slip
-		m.input.clear()
-		m.menu.close()
+	case !m.input.Empty():
+		m.remember(m.input.Text()) // it may have been a slip
+		m.input.Clear()
+		m.input.Menu.Close()
 	case m.leaving:
 		return tea.Quit
 	default:
 		m.leaving = true
 	}
 	return nil
-}
-
-func (m *model) recall(text string, ok bool) {
-	if ok {
-		m.input.set(text)
-		m.menu.close()
-	}
 }
 
 func (m *model) toggleMode(queue string, mode protocol.Mode) {
@@ -385,8 +362,8 @@ func (m *model) run(c *slash.Command, arg string) tea.Cmd {
 		m.submit(slash.Unsent{})
 		return nil
 	case c.Name == "follow-up":
-		m.submit(slash.Unsent{Text: arg, Images: m.images, FollowUp: true})
-		m.images = nil
+		m.submit(slash.Unsent{Text: arg, Images: m.input.Images, FollowUp: true})
+		m.input.Images = nil
 		return nil
 	case c.Local:
 		return m.apply(c.Run(m.jobs.ctx, m.place(), arg))
@@ -414,3 +391,12 @@ func (m *model) stoppable(f func(context.Context, slash.Place) slash.Outcome) fu
 		return f(shell, p)
 	}
 }
+
+// notedIf shows an error, if there is one.
+func (m *model) notedIf(kind string, err error) {
+	if err != nil {
+		m.talk.Notice(kind, err.Error())
+	}
+}
+
+func (m *model) remember(text string) { m.notedIf("error", m.input.Remember(text)) }

@@ -22,8 +22,8 @@ func (m *model) isColored() bool { return m.color && m.chosen != "none" }
 // dress gives everything its styles and sizes.
 func (m *model) dress() {
 	m.theme = theme.New(m.isDark(), m.isColored())
-	m.input.look(m.theme)
-	m.input.resize(m.width, m.height*2/5)
+	m.input.Look(m.theme)
+	m.input.Resize(m.width, m.height*2/5)
 	m.talk.SetLook(m.look())
 	m.question.SetTheme(m.theme)
 	if m.over != nil {
@@ -44,7 +44,7 @@ func (m *model) configure() {
 		m.notices = append(m.notices, err2.Error())
 	}
 	m.keys = keymap.New(m.config.Keys)
-	m.input.area.KeyMap.InsertNewline.SetKeys(m.keys.Keys["newline"]...)
+	m.input.Newlines(m.keys.Keys["newline"]...)
 	on := terminal.Selects(m.opts.Getenv)
 	for _, said := range []*bool{m.remembered.Mouse, m.config.Mouse} {
 		if said != nil {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"noused/internal/tui/composer"
 	"noused/internal/tui/keymap"
 	"noused/internal/tui/settings"
 	"noused/internal/tui/slash"
@@ -63,19 +64,16 @@ type model struct {
 
 	daemonView
 
-	talk    *transcript.Transcript
-	input   *input
-	history *history
-	menu    menu
-	over    *overlay
-	board   *boardView // on the screen
+	talk  *transcript.Transcript
+	input *composer.Composer
+	over  *overlay
+	board *boardView // on the screen
 
 	question  *question.Panel // what the session waits for
 	attention attention
 	notices   []string // to be shown once the next Snapshot is
 	find      *find    // nil: nothing is looked for
 
-	images  []slash.Image  // that go with the next text
 	unsent  []slash.Unsent // in the order they go in; see sending
 	sending bool           // the first of unsent is on its way
 	former  []former       // on their way to daemons that are shown no more
@@ -118,18 +116,18 @@ func newModel(o Options, l *follow.Session, j *jobs) *model {
 	color := o.Getenv("NO_COLOR") == "" && o.Getenv("TERM") != "dumb"
 	m := &model{
 		opts: &o, link: l, busy: new(sync.WaitGroup), jobs: j, dark: true, color: color, width: 80, height: 24,
-		input: newInput(), stops: make(terminal.Stops, 1), focused: true,
+		stops: make(terminal.Stops, 1), focused: true,
+	}
+	var err error
+	m.input, err = composer.New(filepath.Join(stateDir(o.Getenv, "nous"), "history"), j.start, m.place)
+	if err != nil {
+		m.notices = append(m.notices, err.Error())
 	}
 	m.talk = transcript.New(m.look())
 	m.question = question.New(m.theme, o.home())
 	m.sites = sitesOf(m.opts)
 	m.site = m.sites[0]
 	m.configure()
-	var err error
-	m.history, err = loadHistory(filepath.Join(stateDir(o.Getenv, "nous"), "history"))
-	if err != nil {
-		m.notices = append(m.notices, err.Error())
-	}
 	return m
 }
 
@@ -287,8 +285,8 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 		m.refreshed(msg)
 	case pasted:
 		m.pasted(msg)
-	case completed:
-		m.menu.fill(msg)
+	case composer.Completed:
+		m.input.Menu.Fill(msg)
 	case offered:
 		m.offer.service = bool(msg)
 	case previewed:

@@ -86,7 +86,7 @@ func (m *model) pickLook() pick.Look { return pick.Look{Theme: m.theme} }
 
 func (m *model) open(o *overlay) {
 	m.over = o
-	m.menu.close()
+	m.input.Menu.Close()
 	m.over.search(m)
 }
 

@@ -44,11 +44,11 @@ func (m *model) chooseCommand(c pick.Choice) tea.Cmd {
 	if cmd := slash.Named(name); cmd.Args == "" {
 		return m.run(cmd, "")
 	}
-	if !m.input.empty() {
-		m.remember(m.input.text())
+	if !m.input.Empty() {
+		m.remember(m.input.Text())
 	}
-	m.input.set("/" + name + " ")
-	m.complete()
+	m.input.Set("/" + name + " ")
+	m.input.Complete()
 	return nil
 }
 

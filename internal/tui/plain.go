@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"noused/internal/tui/composer"
 	"noused/internal/tui/slash"
 
 	tea "charm.land/bubbletea/v2"
@@ -164,7 +165,7 @@ func readLines(ctx context.Context, in io.Reader, lines chan<- typed) {
 		more, goesOn := strings.CutSuffix(line, `\`)
 		next := typed{}
 		switch {
-		case err == nil && goesOn && text.Len() < maxText:
+		case err == nil && goesOn && text.Len() < composer.MaxText:
 			text.WriteString(more + "\n")
 			continue
 		case err == nil || text.Len()+len(line) > 0:

@@ -63,12 +63,12 @@ func (m *model) written(back []slash.Unsent) {
 		}
 	}
 	asWritten := len(back) > 0 && (back[0].Skill != "" || back[0].Call)
-	m.images = append(images, m.images...)
+	m.input.Images = append(images, m.input.Images...)
 	if asWritten {
-		m.input.prepend(strings.Join(texts, "\n\n"))
+		m.input.Prepend(strings.Join(texts, "\n\n"))
 		return
 	}
-	m.input.before(texts...)
+	m.input.Before(texts...)
 }
 
 // moving tells whether another session is about to be shown, or another part of
@@ -122,9 +122,9 @@ func (m *model) apply(o slash.Outcome) tea.Cmd {
 		m.talk.End()
 	}
 	if o.Text != "" {
-		m.input.before(o.Text)
+		m.input.Before(o.Text)
 	}
-	m.input.before(o.Back...)
+	m.input.Before(o.Back...)
 	if o.Sent != "" {
 		m.ours = append(m.ours, o.Sent)
 		m.ours = m.ours[max(0, len(m.ours)-maxUnsent):]
@@ -175,7 +175,7 @@ func (m *model) apply(o slash.Outcome) tea.Cmd {
 	case o.SetUp:
 		return m.setUp()
 	case o.Images != nil:
-		m.images = slash.Attached(m.images, o.Images)
+		m.input.Images = slash.Attached(m.input.Images, o.Images)
 	}
 	return nil
 }

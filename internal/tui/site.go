@@ -173,7 +173,7 @@ func (m *model) move(to *site, id string) {
 	old.away = m.lost(old)
 	m.site, m.opts, m.daemonView = to, to.opts, daemonView{}
 	m.find, m.editing, m.attention.unseen = nil, false, false
-	m.menu.close()
+	m.input.Menu.Close()
 	m.link, m.busy = follow.Open(to.opts.Daemon, id, nil), new(sync.WaitGroup)
 	m.goal = &id
 	m.listen(m.link)
@@ -238,7 +238,7 @@ func (m *model) answeredElsewhere(a answered) {
 		}
 		break
 	}
-	m.input.before(a.Back...)
+	m.input.Before(a.Back...)
 }
 
 // finishedElsewhere takes in how a command ended of a daemon that is shown no more.
@@ -250,9 +250,9 @@ func (m *model) finishedElsewhere(f finished) {
 		}
 	}
 	if f.Text != "" {
-		m.input.before(f.Text)
+		m.input.Before(f.Text)
 	}
-	m.input.before(f.Back...)
+	m.input.Before(f.Back...)
 	host := f.at.Site.Host + ": "
 	switch {
 	case f.Err != nil && m.jobs.ctx.Err() == nil:

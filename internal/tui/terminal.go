@@ -3,9 +3,9 @@ package tui
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 
+	"noused/internal/tui/composer"
 	"noused/internal/tui/slash"
 	"noused/internal/tui/terminal"
 
@@ -38,20 +38,12 @@ func (m *model) pasteImage() {
 }
 
 func (m *model) pasted(p pasted) {
-	have := 0
-	for _, i := range m.images {
-		have += len(i.Data)
-	}
-	switch {
-	case p.err != nil:
+	if p.err != nil {
 		m.talk.Notice("info", p.err.Error())
 		m.talk.End()
-	case have+len(p.data) > terminal.MaxImage:
-		m.talk.Notice("error", fmt.Sprintf("the image is not taken along: pasted images have at most %d bytes together",
-			terminal.MaxImage))
+	} else if err := m.input.Attach(p.data, terminal.MaxImage); err != nil {
+		m.talk.Notice("error", err.Error())
 		m.talk.End()
-	default:
-		m.images = append(m.images, slash.Image{Name: fmt.Sprintf("pasted %d", len(m.images)+1), Data: p.data})
 	}
 }
 
@@ -66,12 +58,12 @@ type edited struct {
 // well.
 func (m *model) edit() tea.Cmd {
 	editor := cmp.Or(m.opts.Getenv("VISUAL"), m.opts.Getenv("EDITOR"), "vi")
-	was := m.input.text()
+	was := m.input.Text()
 	var done edited
 	run := func() {
 		m.stops.Ignore()
 		defer m.stops.Watch()
-		done.text, done.err = m.lent.Edit(m.jobs.ctx, editor, was, maxText)
+		done.text, done.err = m.lent.Edit(m.jobs.ctx, editor, was, composer.MaxText)
 	}
 	return tea.Exec(terminal.Meanwhile(run), func(err error) tea.Msg {
 		done.err = cmp.Or(done.err, err)
@@ -84,9 +76,8 @@ func (m *model) edited(e edited) tea.Cmd {
 	if e.err != nil {
 		m.talk.Notice("error", "the input is as it was: "+e.err.Error())
 		m.talk.End()
-	} else if e.text != m.input.text() {
-		m.input.set(e.text)
-		m.menu.close()
+	} else if e.text != m.input.Text() {
+		m.input.Replace(e.text)
 	}
 	return m.resumed()
 }

@@ -1,4 +1,4 @@
-package tui
+package composer
 
 import (
 	"errors"
@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// maxText leaves room for the rest of a command's line, where every
+	// MaxText leaves room for the rest of a command's line, where every
 	// character of the text may have to be escaped.
-	maxText = protocol.DefaultMaxLine / 8
+	MaxText = protocol.DefaultMaxLine / 8
 	// A paste beyond either of these is shown as one word.
 	foldedBytes = 1000
 	foldedLines = 8
@@ -70,8 +70,8 @@ func newInput() *input {
 	return &input{area: area, pastes: map[string]string{}}
 }
 
-// look dresses the input.
-func (in *input) look(t theme.Theme) {
+// Look dresses the input.
+func (in *input) Look(t theme.Theme) {
 	styles := in.area.Styles()
 	for _, s := range []*textarea.StyleState{&styles.Focused, &styles.Blurred} {
 		*s = textarea.StyleState{Base: t.Text, Text: t.Text, Prompt: t.Accent, Placeholder: t.Dim}
@@ -81,15 +81,15 @@ func (in *input) look(t theme.Theme) {
 	in.area.SetStyles(styles)
 }
 
-// resize gives the input its width and the rows it may grow to.
-func (in *input) resize(width, rows int) {
+// Resize gives the input its width and the rows it may grow to.
+func (in *input) Resize(width, rows int) {
 	in.area.MaxHeight = max(rows, 1)
 	in.area.SetWidth(max(width, 4))
 }
 
-// update lets the input have a key.
-func (in *input) update(msg tea.Msg) tea.Cmd {
-	if press, ok := msg.(tea.KeyPressMsg); ok && press.Text != "" && in.area.Length() >= maxText/utf8.UTFMax {
+// Update lets the input have a key.
+func (in *input) Update(msg tea.Msg) tea.Cmd {
+	if press, ok := msg.(tea.KeyPressMsg); ok && press.Text != "" && in.area.Length() >= MaxText/utf8.UTFMax {
 		return nil
 	}
 	if press, ok := msg.(tea.KeyPressMsg); ok && press.String() == "backspace" {
@@ -136,14 +136,14 @@ func (in *input) open() error {
 // odd tells whether a text holds what may not reach the terminal as it is.
 func odd(text string) bool { return cell.Sanitize(text) != text }
 
-// paste puts a text where the cursor is. It sends nothing, whatever it holds,
+// Paste puts a text where the cursor is. It sends nothing, whatever it holds,
 // and refuses what no command could carry.
-func (in *input) paste(text string) error {
+func (in *input) Paste(text string) error {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 	text = strings.ToValidUTF8(text, "\ufffd")
-	if have := len(in.text()); have+len(text) > maxText {
+	if have := len(in.Text()); have+len(text) > MaxText {
 		return fmt.Errorf("the paste of %d bytes is too long: a message has at most %d bytes, and %d are written already",
-			len(text), maxText, have)
+			len(text), MaxText, have)
 	}
 	in.insert(text)
 	return nil
@@ -165,8 +165,8 @@ func (in *input) insert(text string) {
 
 var pasteWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\[paste [0-9]+: [0-9]+ lines?\]`) })
 
-// text is what would be sent: pastes whole.
-func (in *input) text() string {
+// Text is what would be sent: pastes whole.
+func (in *input) Text() string {
 	return pasteWord().ReplaceAllStringFunc(in.area.Value(), func(word string) string {
 		if text, ok := in.pastes[word]; ok {
 			return text
@@ -175,21 +175,21 @@ func (in *input) text() string {
 	})
 }
 
-func (in *input) empty() bool { return in.area.Length() == 0 && in.area.LineCount() <= 1 }
+func (in *input) Empty() bool { return in.area.Length() == 0 && in.area.LineCount() <= 1 }
 
-func (in *input) clear() {
+func (in *input) Clear() {
 	in.area.Reset()
 	in.pastes = map[string]string{}
 }
 
-// set replaces everything; the cursor is at the end.
-func (in *input) set(text string) {
-	in.clear()
+// Set replaces everything; the cursor is at the end.
+func (in *input) Set(text string) {
+	in.Clear()
 	in.insert(text)
 }
 
-// before puts texts before what is written: those that came back.
-func (in *input) before(texts ...string) {
+// Before puts texts before what is written: those that came back.
+func (in *input) Before(texts ...string) {
 	if len(texts) == 0 {
 		return
 	}
@@ -200,11 +200,11 @@ func (in *input) before(texts ...string) {
 	case strings.HasPrefix(back, "!"):
 		back = " " + back
 	}
-	in.prepend(back)
+	in.Prepend(back)
 }
 
-// prepend puts what was written before what is written.
-func (in *input) prepend(back string) {
+// Prepend puts what was written before what is written.
+func (in *input) Prepend(back string) {
 	written := in.area.Value()
 	pastes := in.pastes
 	in.area.Reset()
@@ -215,18 +215,18 @@ func (in *input) prepend(back string) {
 	}
 }
 
-// firstRow and lastRow tell whether the cursor is where Up and Down leave the
+// FirstRow and lastRow tell whether the cursor is where Up and Down leave the
 // text.
-func (in *input) firstRow() bool { return in.area.Line() == 0 && in.area.LineInfo().RowOffset == 0 }
+func (in *input) FirstRow() bool { return in.area.Line() == 0 && in.area.LineInfo().RowOffset == 0 }
 
-func (in *input) lastRow() bool {
+func (in *input) LastRow() bool {
 	info := in.area.LineInfo()
 	return in.area.Line() == in.area.LineCount()-1 && info.RowOffset >= info.Height-1
 }
 
-// word is the text between the last white space before the cursor and the
+// Word is the text between the last white space before the cursor and the
 // cursor.
-func (in *input) word() string {
+func (in *input) Word() string {
 	before := in.beforeCursor()
 	return before[strings.LastIndexAny(before, " \t\n")+1:]
 }
@@ -246,3 +246,12 @@ func (in *input) replaceWord(word, text string) {
 	}
 	in.area.InsertString(text)
 }
+
+// Newlines sets the keys that begin a line.
+func (in *input) Newlines(keys ...string) { in.area.KeyMap.InsertNewline.SetKeys(keys...) }
+
+// View is what is written, as it is drawn.
+func (in *input) View() string { return in.area.View() }
+
+// Cursor is where the cursor belongs in the view; nil: nowhere.
+func (in *input) Cursor() *tea.Cursor { return in.area.Cursor() }

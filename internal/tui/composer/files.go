@@ -1,12 +1,14 @@
-package tui
+package composer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -110,4 +112,28 @@ func slashOf(dir string, e fs.DirEntry) string {
 		}
 	}
 	return ""
+}
+
+// sortPaths puts folders first, each kind by name.
+func sortPaths(paths []string) {
+	slices.SortFunc(paths, func(a, b string) int {
+		folderA, folderB := strings.HasSuffix(a, "/"), strings.HasSuffix(b, "/")
+		if folderA != folderB {
+			if folderA {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a, b)
+	})
+}
+
+// appendNew appends what is not among them yet.
+func appendNew(have, more []string) []string {
+	for _, path := range more {
+		if !slices.Contains(have, path) {
+			have = append(have, path)
+		}
+	}
+	return have
 }

@@ -1,4 +1,4 @@
-package tui
+package composer
 
 import (
 	"bufio"
@@ -24,17 +24,17 @@ const (
 // Every text is a line of the file, a JSON string; clients that run at once
 // append to the same file.
 type history struct {
-	path  string
-	texts []string
+	Path  string
+	Texts []string
 	at    int    // len(texts): not in the history, at the draft
 	draft string // what was typed before
 	lines int    // of the file
 }
 
-// loadHistory reads the file. Without one, or with a damaged one, the history
+// LoadHistory reads the file. Without one, or with a damaged one, the history
 // holds what could be read.
-func loadHistory(path string) (*history, error) {
-	h := &history{path: path}
+func LoadHistory(path string) (*history, error) {
+	h := &history{Path: path}
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return h, nil
@@ -57,7 +57,7 @@ func loadHistory(path string) (*history, error) {
 			h.remember(text)
 		}
 	}
-	h.at = len(h.texts)
+	h.at = len(h.Texts)
 	if err := lines.Err(); err != nil {
 		return h, fmt.Errorf("history: %w", err)
 	}
@@ -65,12 +65,12 @@ func loadHistory(path string) (*history, error) {
 }
 
 func (h *history) remember(text string) bool {
-	if text == "" || len(text) > historyText || len(h.texts) > 0 && h.texts[len(h.texts)-1] == text {
+	if text == "" || len(text) > historyText || len(h.Texts) > 0 && h.Texts[len(h.Texts)-1] == text {
 		return false
 	}
-	h.texts = append(h.texts, text)
-	if len(h.texts) > historyTexts {
-		h.texts = h.texts[len(h.texts)-historyTexts:]
+	h.Texts = append(h.Texts, text)
+	if len(h.Texts) > historyTexts {
+		h.Texts = h.Texts[len(h.Texts)-historyTexts:]
 	}
 	return true
 }
@@ -78,8 +78,8 @@ func (h *history) remember(text string) bool {
 // add keeps a text that was sent, in the file too, and goes back to its end.
 func (h *history) add(text string) error {
 	kept := h.remember(text)
-	h.at, h.draft = len(h.texts), ""
-	if !kept || h.path == "" {
+	h.at, h.draft = len(h.Texts), ""
+	if !kept || h.Path == "" {
 		return nil
 	}
 	if err := h.save(text); err != nil {
@@ -89,13 +89,13 @@ func (h *history) add(text string) error {
 }
 
 func (h *history) save(text string) error {
-	if err := os.MkdirAll(filepath.Dir(h.path), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(h.Path), 0o700); err != nil {
 		return err
 	}
 	if h.lines >= 2*historyTexts { // mostly forgotten by now
 		return h.rewrite()
 	}
-	f, err := os.OpenFile(h.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(h.Path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -109,15 +109,15 @@ func (h *history) save(text string) error {
 
 func (h *history) rewrite() error {
 	var all bytes.Buffer
-	for _, text := range h.texts {
+	for _, text := range h.Texts {
 		line, err := json.Marshal(text)
 		if err != nil {
 			return err
 		}
 		all.Write(append(line, '\n'))
 	}
-	h.lines = len(h.texts)
-	return renameio.WriteFile(h.path, all.Bytes(), 0o600)
+	h.lines = len(h.Texts)
+	return renameio.WriteFile(h.Path, all.Bytes(), 0o600)
 }
 
 // older is the text before the one shown, which is kept as the draft if it is
@@ -126,21 +126,21 @@ func (h *history) older(shown string) (string, bool) {
 	if h.at == 0 {
 		return "", false
 	}
-	if h.at == len(h.texts) {
+	if h.at == len(h.Texts) {
 		h.draft = shown
 	}
 	h.at--
-	return h.texts[h.at], true
+	return h.Texts[h.at], true
 }
 
 // newer is the text after the one shown, at last the draft.
 func (h *history) newer() (string, bool) {
-	if h.at >= len(h.texts) {
+	if h.at >= len(h.Texts) {
 		return "", false
 	}
 	h.at++
-	if h.at == len(h.texts) {
+	if h.at == len(h.Texts) {
 		return h.draft, true
 	}
-	return h.texts[h.at], true
+	return h.Texts[h.at], true
 }
