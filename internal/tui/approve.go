@@ -3,8 +3,6 @@ package tui
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"slices"
 	"strings"
 
 	"noused/internal/tui/slash"
@@ -25,37 +23,9 @@ type approved struct {
 	err error
 }
 
-// elsewhere are the questions of other sessions.
-func elsewhere(s protocol.State) []protocol.Approval {
-	return slices.DeleteFunc(slices.Clone(s.PendingApprovals), func(a protocol.Approval) bool {
-		return a.SessionID == s.SessionID
-	})
-}
-
-// resolution says how an approval ended, and who ended it.
-func resolution(e protocol.Status) string {
-	text := "approval: " + string(e.Outcome)
-	if e.Option != "" && e.Option != "deny" {
-		text += " (" + cell.Line(e.Option, 40) + ")"
-	}
-	who, word := approval.ResolvedBy(e.By)
-	switch {
-	case word == protocol.BySteer:
-		return "not run: your message was sent to the model instead"
-	case word != "":
-		text += map[string]string{
-			protocol.ByTimeout: ": nobody answered in time", protocol.ByAbort: ": the run was aborted",
-			protocol.ByDelete: ": the session was deleted",
-		}[word]
-	case who.PID > 0:
-		text += fmt.Sprintf(" by %s, process %d", cmp.Or(cell.Line(who.Comm, 40), "another client"), who.PID)
-	}
-	return text
-}
-
 // tendQuestion shows what the session on the screen waits for.
 func (m *model) tendQuestion() {
-	m.question.Show(slash.ApprovalOf(m.state, m.state.SessionID))
+	m.question.Show(approval.Of(m.state, m.state.SessionID))
 	if m.board != nil {
 		for _, d := range m.board.daemons {
 			list := d.site.asked
@@ -74,7 +44,7 @@ func (m *model) approvalEvent(e protocol.Status) {
 	if e.Code != protocol.StatusApprovalResolved || e.SessionID != m.state.SessionID {
 		return
 	}
-	text := resolution(e)
+	text := approval.Resolution(e)
 	if e.ApprovalID == m.answeredHere && e.Outcome != protocol.OutcomeWithdrawn {
 		text = "approval: " + string(e.Outcome)
 	}
@@ -94,7 +64,7 @@ func (m *model) askedElsewhere(at *site, e protocol.Status) {
 		m.state.PendingApprovals = approval.Pending(m.state.PendingApprovals, e)
 	}
 	if e.Code == protocol.StatusApprovalResolved {
-		m.board.Tell(resolution(e), false)
+		m.board.Tell(approval.Resolution(e), false)
 	}
 }
 
@@ -188,35 +158,3 @@ func (m *model) questionParts() (parts []part) {
 }
 
 // The commands.
-
-// The plain mode.
-
-// approvalEvent says an approval, or how it ended.
-func (p *plain) approvalEvent(e protocol.Status) {
-	p.state.PendingApprovals = approval.Pending(p.state.PendingApprovals, e)
-	if e.Code == protocol.StatusApprovalResolved && e.SessionID == p.state.SessionID {
-		p.sayf("%s", resolution(e))
-	}
-	p.askAloud()
-}
-
-// askAloud says the questions that were not said: the one of this session in full,
-// and how many there are elsewhere.
-func (p *plain) askAloud() {
-	if a := slash.ApprovalOf(p.state, p.state.SessionID); a != nil && a.ApprovalID != p.asked {
-		p.asked = a.ApprovalID
-		for _, line := range question.Lines(*a) {
-			p.sayf("%s", line)
-		}
-		if approval.IsForm(*a) {
-			p.sayf("/approve accept {\"NAME\":VALUE} fills it in, /deny does not")
-		} else {
-			p.sayf("/approve [OPTION] allows it, /deny [REASON] does not")
-		}
-	}
-	others := elsewhere(p.state)
-	if len(others) > p.others {
-		p.sayf("%s in other sessions; the oldest: /switch %s", format.Count(len(others), "question"), others[0].SessionID)
-	}
-	p.others = len(others)
-}

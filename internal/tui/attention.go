@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"noused/internal/tui/jobs"
 	"noused/internal/tui/settings"
 	"noused/internal/tui/slash"
 
@@ -60,7 +61,7 @@ func (m *model) markRead() {
 	}
 	a.unseen = false
 	p := m.place()
-	m.jobs.start(func(ctx context.Context) tea.Msg {
+	m.jobs.Start(func(ctx context.Context) tea.Msg {
 		_, _ = slash.Ask(ctx, p, protocol.MarkRead, protocol.MarkReadParams{Scope: p.Scope()}) // the next run's end asks again
 		return nil
 	})
@@ -89,21 +90,21 @@ func (m *model) watch(at *site) {
 	}
 	at.watched = true
 	several := len(m.sites) > 1
-	m.jobs.start(func(ctx context.Context) tea.Msg {
+	m.jobs.Start(func(ctx context.Context) tea.Msg {
 		s := follow.NewStream(at.opts.Daemon,
 			follow.Options{Filter: protocol.SubscribeParams{Types: []string{"agent_start", "agent_end", "status"}}})
 		defer s.Close()
 		tellAll(ctx, s, several, func(h follow.Update) {
 			switch h := h.(type) {
 			case follow.Connected, follow.Gap: // what was before is not told
-				m.jobs.send(unheard{at})
+				m.jobs.Send(unheard{at})
 			case follow.Line:
 				if tells(h.Event.Event) {
-					m.jobs.send(happened{h.Event, at})
+					m.jobs.Send(happened{h.Event, at})
 				}
 			case follow.Disconnected:
 				if several {
-					m.jobs.send(away{at, h.Err})
+					m.jobs.Send(away{at, h.Err})
 				}
 			}
 		})
@@ -142,8 +143,8 @@ func (m *model) happened(h happened) {
 	a.count++
 	if !a.waiting {
 		a.waiting = true
-		m.jobs.start(func(ctx context.Context) tea.Msg {
-			if !pause(ctx, burst) {
+		m.jobs.Start(func(ctx context.Context) tea.Msg {
+			if !jobs.Pause(ctx, burst) {
 				return nil
 			}
 			return burstOver{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"noused/internal/tui/jobs"
 	"noused/internal/tui/terminal"
 
 	tea "charm.land/bubbletea/v2"
@@ -45,8 +46,8 @@ func (m *model) hold(_ tea.Model, msg tea.Msg) tea.Msg {
 	if _, ends := b.then.(tea.QuitMsg); !ends { // which a suspension does not replace
 		b.then = msg
 	}
-	m.jobs.start(func(ctx context.Context) tea.Msg {
-		if !pause(ctx, left) {
+	m.jobs.Start(func(ctx context.Context) tea.Msg {
+		if !jobs.Pause(ctx, left) {
 			return nil
 		}
 		return noBackground{}

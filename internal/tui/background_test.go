@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"noused/internal/tui/jobs"
 	"noused/internal/tui/terminal"
 
 	tea "charm.land/bubbletea/v2"
@@ -30,7 +31,7 @@ func TestLeavingWaitsForTheTerminalsAnswer(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				msgs := make(chan tea.Msg, 2)
-				m := &model{dark: true, jobs: &jobs{ctx: context.Background(), send: func(msg tea.Msg) { msgs <- msg }}}
+				m := &model{dark: true, jobs: &jobs.Jobs{Ctx: context.Background(), Send: func(msg tea.Msg) { msgs <- msg }}}
 				if got := m.hold(m, c.leave); got != c.leave {
 					t.Fatalf("nothing was asked: got %#v", got)
 				}
@@ -52,7 +53,7 @@ func TestLeavingWaitsForTheTerminalsAnswer(t *testing.T) {
 				if took := time.Since(begun); took != c.took {
 					t.Errorf("got %s, want %s", took, c.took)
 				}
-				m.jobs.wg.Wait()
+				m.jobs.WG.Wait()
 				if m.update(noBackground{}) != nil {
 					t.Error("a patience that ends after the answer does something")
 				}

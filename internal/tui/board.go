@@ -3,14 +3,13 @@ package tui
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"noused/internal/tui/jobs"
 	"noused/internal/tui/slash"
 
 	tea "charm.land/bubbletea/v2"
@@ -74,7 +73,7 @@ type boardTold func()
 
 // openBoard shows the board over the conversation.
 func (m *model) openBoard() {
-	ctx, cancel := context.WithCancel(m.jobs.ctx)
+	ctx, cancel := context.WithCancel(m.jobs.Ctx)
 	key, _, _ := strings.Cut(m.keys.Shown("answer"), ", ")
 	several := len(m.sites) > 1
 	look := board.Look{Theme: m.theme, Home: m.opts.home(), Here: m.state.Workdir, Key: key}
@@ -93,14 +92,14 @@ func (m *model) openBoard() {
 		if s != m.site || m.known {
 			v.list(d) // to be seen at once; once events come, all is listed again
 		}
-		m.jobs.start(func(context.Context) tea.Msg {
+		m.jobs.Start(func(context.Context) tea.Msg {
 			v.feed.pump(ctx, i, several, follow.NewStream(s.opts.Daemon,
 				follow.Options{Filter: protocol.SubscribeParams{Types: boardTypes}}))
 			return nil
 		})
 	}
-	m.jobs.start(func(context.Context) tea.Msg {
-		v.feed.wake(ctx, func() { m.jobs.send(boardTold(v.woke)) }, func() { m.jobs.send(boardTold(v.ticked)) })
+	m.jobs.Start(func(context.Context) tea.Msg {
+		v.feed.wake(ctx, func() { m.jobs.Send(boardTold(v.woke)) }, func() { m.jobs.Send(boardTold(v.ticked)) })
 		return nil
 	})
 }
@@ -273,21 +272,13 @@ func (v *boardView) listed(d *boardDaemon, list []protocol.SessionInfo, more boo
 		d.lost = true
 	default:
 		v.Load(d.host, list, more)
-		v.noted(d, lacking(list))
+		v.noted(d, board.Lacking(list))
 	}
 	v.feed.moves(v.Moving())
 	if d.again {
 		d.again = false
 		v.list(d)
 	}
-}
-
-// lacking says what a daemon that lists sessions does not say of them.
-func lacking(list []protocol.SessionInfo) string {
-	if len(list) == 0 || list[0].Workdir != "" {
-		return ""
-	}
-	return "this older core says neither folders, nor what was read, nor how runs ended"
 }
 
 // askSession asks for one session that an event did not describe in full. Ids are in the
@@ -333,7 +324,7 @@ func (v *boardView) askPreview() {
 	}
 	v.preview = true
 	v.m.keep(v.m.at(v.daemon(id.Host).site), func(ctx context.Context, p slash.Place) tea.Msg {
-		pause(ctx, typingPause)
+		jobs.Pause(ctx, typingPause)
 		r, err := slash.Ask(ctx, p, protocol.GetMessages, protocol.GetMessagesParams{
 			Scope: protocol.Scope{SessionID: id.Session},
 			Limit: new(board.PreviewMessages),
@@ -377,30 +368,4 @@ func poke(c chan struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
-}
-
-// PrintBoard prints the board line by line: to pipes, and for screen readers.
-func PrintBoard(w io.Writer, list []protocol.SessionInfo, here string) error {
-	b := board.New(board.Look{Home: os.Getenv("HOME"), Here: here})
-	b.Load("", list, false)
-	b.SetNote(lacking(list))
-	return printLines(w, b)
-}
-
-// PrintBoards prints the board of several hosts, whose sessions are given by their names.
-func PrintBoards(w io.Writer, of map[string][]protocol.SessionInfo) error {
-	b := board.New(board.Look{})
-	for host, list := range of {
-		b.Load(host, list, false)
-	}
-	return printLines(w, b)
-}
-
-func printLines(w io.Writer, b *board.Board) error {
-	for _, line := range b.Lines(time.Now()) {
-		if _, err := fmt.Fprintln(w, line); err != nil {
-			return err
-		}
-	}
-	return nil
 }

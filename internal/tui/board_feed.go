@@ -8,6 +8,7 @@ import (
 
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
+	"noused/internal/tui/jobs"
 	"noused/internal/tui/terminal"
 )
 
@@ -136,7 +137,7 @@ func (f *boardFeed) wake(ctx context.Context, woke, ticked func()) {
 		select {
 		case <-f.filled:
 			woke()
-			if !pause(ctx, time.Second/terminal.FramesPerSecond) {
+			if !jobs.Pause(ctx, time.Second/terminal.FramesPerSecond) {
 				return
 			}
 		case d := <-f.every:

@@ -41,7 +41,7 @@ func (m *model) askForService() {
 		return
 	}
 	m.offer.asked = true
-	m.jobs.start(func(ctx context.Context) tea.Msg {
+	m.jobs.Start(func(ctx context.Context) tea.Msg {
 		_, err := systemctl(ctx, 3*time.Second, "cat", "noused.socket")
 		return offered(err == nil)
 	})
@@ -100,7 +100,7 @@ func (m *model) startDaemon() {
 	}
 	m.offer.doing, m.offer.problem = "starting a daemon …", ""
 	o := m.opts
-	m.jobs.start(func(ctx context.Context) tea.Msg { return started{o, o.Start(ctx)} })
+	m.jobs.Start(func(ctx context.Context) tea.Msg { return started{o, o.Start(ctx)} })
 }
 
 func (m *model) enableService() {
@@ -109,7 +109,7 @@ func (m *model) enableService() {
 	}
 	m.offer.doing, m.offer.problem = "enabling the user service …", ""
 	o := m.opts
-	m.jobs.start(func(ctx context.Context) tea.Msg {
+	m.jobs.Start(func(ctx context.Context) tea.Msg {
 		out, err := systemctl(ctx, daemonPatience, "enable", "--now", "noused.socket", "noused-events.socket")
 		if err != nil {
 			err = fmt.Errorf("systemctl --user enable --now noused.socket: %w\n%s", err, out)

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/client/approval"
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
 	"noused/internal/tui/slash"
@@ -98,7 +99,7 @@ func (m *model) restore(s follow.Snapshot) {
 	if !m.running() {
 		m.returnUndelivered(s.Messages)
 	}
-	if slash.ApprovalOf(m.state, m.state.SessionID) == nil { // else no call runs before the answer
+	if approval.Of(m.state, m.state.SessionID) == nil { // else no call runs before the answer
 		m.talk.SetRunning(m.running())
 	}
 	if last := m.state.LastRun; last != nil && !m.running() {
@@ -111,7 +112,7 @@ func (m *model) restore(s follow.Snapshot) {
 	case first && s.Lacks != nil:
 		m.talk.Notice("info", s.Lacks.Error())
 	}
-	if text := m.opts.otherVersion(s.State.Daemon); text != "" && (first || s.New) {
+	if text := m.opts.OtherVersion(s.State.Daemon); text != "" && (first || s.New) {
 		m.talk.Notice("warning", text)
 	}
 	if m.reached(s) { // they are of that session

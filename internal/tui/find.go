@@ -79,7 +79,7 @@ func (m *model) findMore() {
 		return
 	}
 	f.search = true
-	m.jobs.start(func(context.Context) tea.Msg { return findOn{f} })
+	m.jobs.Start(func(context.Context) tea.Msg { return findOn{f} })
 }
 
 func (m *model) foundMore(on findOn) {

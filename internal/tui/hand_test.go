@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"noused/internal/tui/jobs"
 	"noused/internal/tui/slash"
 
 	tea "charm.land/bubbletea/v2"
@@ -62,7 +63,7 @@ func useSites(t *testing.T, more map[string]string, first Site, others ...slash.
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &hand{t: t, msgs: make(chan tea.Msg)}
 	l := follow.Open(first.Daemon, "", nil)
-	j := &jobs{ctx: ctx, send: func(msg tea.Msg) {
+	j := &jobs.Jobs{Ctx: ctx, Send: func(msg tea.Msg) {
 		select {
 		case h.msgs <- msg:
 		case <-ctx.Done():
@@ -75,7 +76,7 @@ func useSites(t *testing.T, more map[string]string, first Site, others ...slash.
 	}, l, j)
 	t.Cleanup(func() {
 		cancel()
-		j.wg.Wait()
+		j.WG.Wait()
 		h.link.Close()
 	})
 	h.Init()

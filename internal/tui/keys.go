@@ -366,7 +366,7 @@ func (m *model) run(c *slash.Command, arg string) tea.Cmd {
 		m.input.Images = nil
 		return nil
 	case c.Local:
-		return m.apply(c.Run(m.jobs.ctx, m.place(), arg))
+		return m.apply(c.Run(m.jobs.Ctx, m.place(), arg))
 	}
 	f := func(ctx context.Context, p slash.Place) slash.Outcome { return c.Run(ctx, p, arg) }
 	if strings.HasPrefix(c.Name, "bash") {
@@ -384,7 +384,7 @@ func (m *model) choosesHost(c *slash.Command, arg string) bool {
 
 // stoppable is a job that Esc ends.
 func (m *model) stoppable(f func(context.Context, slash.Place) slash.Outcome) func(context.Context, slash.Place) slash.Outcome {
-	shell, end := context.WithCancel(m.jobs.ctx)
+	shell, end := context.WithCancel(m.jobs.Ctx)
 	m.endShell = end
 	return func(_ context.Context, p slash.Place) slash.Outcome {
 		defer end()

@@ -3,14 +3,13 @@ package tui
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"path/filepath"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"noused/internal/tui/composer"
+	"noused/internal/tui/jobs"
 	"noused/internal/tui/keymap"
 	"noused/internal/tui/settings"
 	"noused/internal/tui/slash"
@@ -41,7 +40,7 @@ type model struct {
 	busy  *sync.WaitGroup // what is being done over link
 	sites []*site         // all that can be shown
 	site  *site           // that is
-	jobs  *jobs
+	jobs  *jobs.Jobs
 	crash error
 	none  error // why the session that the user named cannot be shown
 	stops terminal.Stops
@@ -112,14 +111,14 @@ type daemonView struct {
 
 type tool struct{ id, name string }
 
-func newModel(o Options, l *follow.Session, j *jobs) *model {
+func newModel(o Options, l *follow.Session, j *jobs.Jobs) *model {
 	color := o.Getenv("NO_COLOR") == "" && o.Getenv("TERM") != "dumb"
 	m := &model{
 		opts: &o, link: l, busy: new(sync.WaitGroup), jobs: j, dark: true, color: color, width: 80, height: 24,
 		stops: make(terminal.Stops, 1), focused: true,
 	}
 	var err error
-	m.input, err = composer.New(filepath.Join(stateDir(o.Getenv, "nous"), "history"), j.start, m.place)
+	m.input, err = composer.New(filepath.Join(stateDir(o.Getenv, "nous"), "history"), j.Start, m.place)
 	if err != nil {
 		m.notices = append(m.notices, err.Error())
 	}
@@ -175,15 +174,15 @@ func (m *model) Init() tea.Cmd {
 // listen ends with the program, or with the link. While events stream it takes
 // them a frame's worth at a time.
 func (m *model) listen(link *follow.Session) {
-	m.jobs.start(func(ctx context.Context) tea.Msg {
+	m.jobs.Start(func(ctx context.Context) tea.Msg {
 		for {
 			select {
 			case u, ok := <-link.Updates():
 				if !ok {
 					return nil
 				}
-				m.jobs.send(said{link, u})
-				if _, streaming := u.(follow.Events); streaming && !pause(ctx, time.Second/terminal.FramesPerSecond) {
+				m.jobs.Send(said{link, u})
+				if _, streaming := u.(follow.Events); streaming && !jobs.Pause(ctx, time.Second/terminal.FramesPerSecond) {
 					return nil
 				}
 			case <-ctx.Done():
@@ -191,18 +190,6 @@ func (m *model) listen(link *follow.Session) {
 			}
 		}
 	})
-}
-
-// pause waits and tells whether it was not cut short.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // Update is called by bubbletea.
@@ -225,8 +212,8 @@ func (m *model) forget() {
 	}
 	m.forgetting = true
 	left := end.Sub(m.opts.Now())
-	m.jobs.start(func(ctx context.Context) tea.Msg {
-		if !pause(ctx, left) {
+	m.jobs.Start(func(ctx context.Context) tea.Msg {
+		if !jobs.Pause(ctx, left) {
 			return nil
 		}
 		return forgotten{}
@@ -327,8 +314,8 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 	case ticked:
 		m.ticking = false
 		m.frame++
-	case crashed:
-		m.crash = msg.err
+	case jobs.Crashed:
+		m.crash = msg.Err
 		return tea.Quit
 	}
 	return nil
@@ -371,8 +358,8 @@ func (m *model) refresh() {
 	}
 	m.refreshing = true
 	p := m.place()
-	m.jobs.start(func(ctx context.Context) tea.Msg {
-		if !pause(ctx, refreshEvery) {
+	m.jobs.Start(func(ctx context.Context) tea.Msg {
+		if !jobs.Pause(ctx, refreshEvery) {
 			return nil
 		}
 		s, err := slash.Ask(ctx, p, protocol.GetState, protocol.GetStateParams{Scope: p.Scope()})
@@ -412,8 +399,8 @@ func (m *model) tick() {
 		return
 	}
 	m.ticking = true
-	m.jobs.start(func(ctx context.Context) tea.Msg {
-		if !pause(ctx, every) {
+	m.jobs.Start(func(ctx context.Context) tea.Msg {
+		if !jobs.Pause(ctx, every) {
 			return nil
 		}
 		return ticked{}
@@ -429,8 +416,6 @@ func (m *model) title() string {
 	}
 	return m.state.SessionID
 }
-
-func panicError(r any) error { return fmt.Errorf("panic: %v\n%s", r, debug.Stack()) }
 
 // noDaemon tells whether the screen has nothing to show because nobody listens.
 func (m *model) noDaemon() bool {

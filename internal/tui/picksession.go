@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"noused/internal/tui/jobs"
 	"noused/internal/tui/slash"
 
 	tea "charm.land/bubbletea/v2"
@@ -120,7 +121,7 @@ func (o *overlay) list(m *model, l *listing) {
 	}
 	l.listing = true
 	m.keep(m.at(l.site), func(ctx context.Context, p slash.Place) tea.Msg {
-		if l.told && !pause(ctx, refreshEvery) {
+		if l.told && !jobs.Pause(ctx, refreshEvery) {
 			return nil
 		}
 		list, err := slash.ListSessions(ctx, p)
@@ -218,7 +219,7 @@ func (o *overlay) searchIn(m *model, l *listing) {
 	l.asked, l.asking = o.picker.Query(), true
 	query := l.asked
 	m.keep(m.at(l.site), func(ctx context.Context, p slash.Place) tea.Msg {
-		if len(query) < searchFrom || !pause(ctx, typingPause) {
+		if len(query) < searchFrom || !jobs.Pause(ctx, typingPause) {
 			return found{over: o, of: l}
 		}
 		limit := 200
@@ -266,7 +267,7 @@ func (o *overlay) askPreview(m *model) {
 	o.previewed = true
 	at, id := m.of(key)
 	m.keep(m.at(at), func(ctx context.Context, p slash.Place) tea.Msg {
-		pause(ctx, typingPause)
+		jobs.Pause(ctx, typingPause)
 		r, err := slash.Ask(ctx, p, protocol.GetMessages, protocol.GetMessagesParams{
 			Scope: protocol.Scope{SessionID: id},
 			Limit: new(previewMessages),

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"noused/internal/protocol"
+	"noused/internal/tui/jobs"
 	"noused/internal/tui/settings"
 	"noused/internal/tui/slash"
 
@@ -114,7 +115,7 @@ func (m *model) finish(f finished) tea.Cmd {
 }
 
 func (m *model) apply(o slash.Outcome) tea.Cmd {
-	if errors.Is(o.Err, context.Canceled) && m.jobs.ctx.Err() != nil {
+	if errors.Is(o.Err, context.Canceled) && m.jobs.Ctx.Err() != nil {
 		return nil
 	}
 	if o.Err != nil {
@@ -237,8 +238,8 @@ func (m *model) answer(a answered) tea.Cmd {
 	if m.opts.Host != "" && (m.offline == nil || m.cutOff()) && was.Text != "" &&
 		(errors.Is(o.Err, follow.ErrOffline) || errors.Is(o.Err, client.ErrLost)) {
 		m.sending = false
-		m.jobs.start(func(ctx context.Context) tea.Msg { // until then it is known that there is no connection
-			pause(ctx, refreshEvery)
+		m.jobs.Start(func(ctx context.Context) tea.Msg { // until then it is known that there is no connection
+			jobs.Pause(ctx, refreshEvery)
 			return resend{}
 		})
 		return nil

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"noused/internal/tui/jobs"
 	"noused/internal/tui/slash"
 
 	tea "charm.land/bubbletea/v2"
@@ -129,7 +130,7 @@ func (m *model) keep(p slash.Place, f func(context.Context, slash.Place) tea.Msg
 	if p.Busy != nil {
 		p.Busy.Add(1)
 	}
-	m.jobs.start(func(ctx context.Context) tea.Msg {
+	m.jobs.Start(func(ctx context.Context) tea.Msg {
 		if p.Busy != nil {
 			defer p.Busy.Done()
 		}
@@ -151,7 +152,7 @@ func tellAll(ctx context.Context, s *follow.Stream, paced bool, tell func(follow
 			rest = 0
 			continue
 		}
-		if rest > 0 && !pause(ctx, rest) {
+		if rest > 0 && !jobs.Pause(ctx, rest) {
 			return
 		}
 		rest = min(max(2*rest, refreshEvery), longestRest)
@@ -208,7 +209,7 @@ func (m *model) leave() {
 	}
 	m.working = aside
 	link, busy := m.link, m.busy
-	m.jobs.start(func(context.Context) tea.Msg {
+	m.jobs.Start(func(context.Context) tea.Msg {
 		busy.Wait()
 		link.Close()
 		return nil
@@ -255,7 +256,7 @@ func (m *model) finishedElsewhere(f finished) {
 	m.input.Before(f.Back...)
 	host := f.at.Site.Host + ": "
 	switch {
-	case f.Err != nil && m.jobs.ctx.Err() == nil:
+	case f.Err != nil && m.jobs.Ctx.Err() == nil:
 		m.talk.Notice("error", host+slash.Describe(f.Err))
 	case f.Follow != nil:
 		m.talk.Notice("info", host+"/"+f.Name+" is done; its session is among the others")
@@ -324,8 +325,8 @@ func (m *model) later(s *site, err error) {
 		return
 	}
 	s.later = true
-	m.jobs.start(func(ctx context.Context) tea.Msg {
-		if !pause(ctx, longestRest) {
+	m.jobs.Start(func(ctx context.Context) tea.Msg {
+		if !jobs.Pause(ctx, longestRest) {
 			return nil
 		}
 		return unanswered{s}
@@ -376,7 +377,7 @@ type asking struct {
 // elsewhere are the questions of other sessions: of the daemon that is shown, then of the
 // others.
 func (m *model) elsewhere() (all []asking) {
-	for _, a := range elsewhere(m.state) {
+	for _, a := range approval.Elsewhere(m.state) {
 		all = append(all, asking{m.site, a})
 	}
 	for i := range m.sites[1:] {

@@ -29,7 +29,7 @@ func (m *model) pasteImage() {
 		return
 	}
 	getenv := m.opts.Getenv
-	m.jobs.start(func(ctx context.Context) tea.Msg {
+	m.jobs.Start(func(ctx context.Context) tea.Msg {
 		ctx, cancel := context.WithTimeout(ctx, terminal.ClipboardTime)
 		defer cancel()
 		data, err := terminal.ClipboardImage(ctx, getenv)
@@ -63,7 +63,7 @@ func (m *model) edit() tea.Cmd {
 	run := func() {
 		m.stops.Ignore()
 		defer m.stops.Watch()
-		done.text, done.err = m.lent.Edit(m.jobs.ctx, editor, was, composer.MaxText)
+		done.text, done.err = m.lent.Edit(m.jobs.Ctx, editor, was, composer.MaxText)
 	}
 	return tea.Exec(terminal.Meanwhile(run), func(err error) tea.Msg {
 		done.err = cmp.Or(done.err, err)
@@ -97,7 +97,7 @@ func (m *model) setUp() tea.Cmd {
 	run := func() {
 		m.stops.Ignore()
 		defer m.stops.Watch()
-		failed = m.lent.Run(m.jobs.ctx, args...)
+		failed = m.lent.Run(m.jobs.Ctx, args...)
 	}
 	return tea.Exec(terminal.Meanwhile(run), func(err error) tea.Msg { return wasSetUp{cmp.Or(failed, err)} })
 }

@@ -21,10 +21,11 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"time"
 
+	"noused/internal/tui/jobs"
+	"noused/internal/tui/plain"
 	"noused/internal/tui/slash"
 	"noused/internal/tui/terminal"
 
@@ -61,6 +62,13 @@ type Options struct {
 	Now    func() time.Time    // nil is time.Now
 }
 
+func (o *Options) input() io.Reader {
+	if o.In == nil {
+		return os.Stdin
+	}
+	return o.In
+}
+
 // output is where the screen is.
 func (o *Options) output() io.Writer {
 	if o.Out == nil {
@@ -80,14 +88,6 @@ func (o *Options) home() string {
 		return ""
 	}
 	return o.Getenv("HOME")
-}
-
-// otherVersion describes a daemon's version.
-func (o *Options) otherVersion(d protocol.DaemonInfo) string {
-	if o.Other == nil {
-		return ""
-	}
-	return o.Other(d.Version)
 }
 
 // refused tells whether the session that the user named cannot be shown, before
@@ -112,7 +112,10 @@ func Run(ctx context.Context, o Options) error {
 	if o.Plain {
 		ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGQUIT)
 		defer stop()
-		return runPlain(ctx, o, l)
+		return plain.Run(ctx, plain.Options{
+			Site: o.Site, Session: o.Session, Finds: o.Find != nil, In: o.input(), Out: o.output(),
+			Event: o.Event, Entry: o.Entry, Getenv: o.Getenv, Now: o.Now,
+		}, l)
 	}
 	return runScreen(ctx, o, l)
 }
@@ -120,7 +123,7 @@ func Run(ctx context.Context, o Options) error {
 func runScreen(ctx context.Context, o Options, l *follow.Session) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	m := newModel(o, l, &jobs{ctx: ctx})
+	m := newModel(o, l, &jobs.Jobs{Ctx: ctx})
 	defer func() { m.link.Close() }() // which may lead to another daemon by then
 	frames := terminal.NewFrames()
 	defer frames.Stop()
@@ -128,9 +131,9 @@ func runScreen(ctx context.Context, o Options, l *follow.Session) error {
 		tea.WithContext(ctx), tea.WithFPS(terminal.FramesPerSecond), tea.WithoutSignalHandler(), // which knows no SIGHUP
 		tea.WithFilter(m.hold), tea.WithInput(terminal.Input(o.In, &m.arrows)), tea.WithOutput(terminal.Output(o.output())))
 	frames.Drive(program)
-	m.jobs.send = program.Send
+	m.jobs.Send = program.Send
 	defer m.listenSignals()()
-	m.jobs.start(func(ctx context.Context) tea.Msg {
+	m.jobs.Start(func(ctx context.Context) tea.Msg {
 		m.stops.Listen(ctx, program.Send)
 		return nil
 	})
@@ -138,7 +141,7 @@ func runScreen(ctx context.Context, o Options, l *follow.Session) error {
 	_, err := program.Run()
 	m.titled(popTitle)
 	cancel()
-	m.jobs.wg.Wait()
+	m.jobs.WG.Wait()
 	switch crash := cmp.Or(m.crash, m.none); {
 	case crash != nil:
 		return crash
@@ -155,7 +158,7 @@ func runScreen(ctx context.Context, o Options, l *follow.Session) error {
 func (m *model) listenSignals() (stop func()) {
 	asked := make(chan os.Signal, 4)
 	signal.Notify(asked, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT)
-	m.jobs.start(func(ctx context.Context) tea.Msg {
+	m.jobs.Start(func(ctx context.Context) tea.Msg {
 		for {
 			select {
 			case sig := <-asked:
@@ -168,30 +171,6 @@ func (m *model) listenSignals() (stop func()) {
 		}
 	})
 	return func() { signal.Stop(asked) }
-}
-
-// jobs are the goroutines of one Run.
-type jobs struct {
-	ctx  context.Context
-	send func(tea.Msg)
-	wg   sync.WaitGroup
-}
-
-// crashed is a panic in a job.
-type crashed struct{ err error }
-
-// start runs f beside the screen and sends what it returns.
-func (j *jobs) start(f func(context.Context) tea.Msg) {
-	j.wg.Go(func() {
-		defer func() {
-			if r := recover(); r != nil {
-				j.send(crashed{panicError(r)})
-			}
-		}()
-		if msg := f(j.ctx); msg != nil {
-			j.send(msg)
-		}
-	})
 }
 
 // stateDir is where nous, or another program of the project, keeps its files.

@@ -40,7 +40,7 @@ func (m *model) locate() {
 		return
 	}
 	m.where.looking = true
-	m.jobs.start(func(context.Context) tea.Msg { return located{folder, gitBranch(folder)} })
+	m.jobs.Start(func(context.Context) tea.Msg { return located{folder, gitBranch(folder)} })
 }
 
 func (m *model) located(l located) {

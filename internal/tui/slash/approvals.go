@@ -16,15 +16,6 @@ import (
 	"noused/internal/tui/cell"
 )
 
-// ApprovalOf is what a session waits for, nil if it is nothing.
-func ApprovalOf(s protocol.State, session string) *protocol.Approval {
-	i := slices.IndexFunc(s.PendingApprovals, func(a protocol.Approval) bool { return a.SessionID == session })
-	if i < 0 {
-		return nil
-	}
-	return &s.PendingApprovals[i]
-}
-
 // Approve answers an approval.
 func Approve(ctx context.Context, p Place, params protocol.ApproveParams) error {
 	if params.Content != nil && !params.Content.IsValid() {
@@ -68,7 +59,7 @@ var errNoQuestion = errors.New("nothing waits for an answer in this session")
 // approveCommand answers the question of the session with an option that allows,
 // without one with that for once.
 func approveCommand(ctx context.Context, p Place, option string) Outcome {
-	a := ApprovalOf(p.State, p.State.SessionID)
+	a := approval.Of(p.State, p.State.SessionID)
 	if a == nil {
 		return Failed(errNoQuestion)
 	}
@@ -94,7 +85,7 @@ func approveCommand(ctx context.Context, p Place, option string) Outcome {
 }
 
 func denyCommand(ctx context.Context, p Place, reason string) Outcome {
-	a := ApprovalOf(p.State, p.State.SessionID)
+	a := approval.Of(p.State, p.State.SessionID)
 	if a == nil {
 		return Failed(errNoQuestion)
 	}

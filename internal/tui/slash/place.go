@@ -107,3 +107,11 @@ type Site struct {
 	// in a line; "" is nothing.
 	Other func(version string) string
 }
+
+// OtherVersion describes a daemon's version, "" where there is nothing to say.
+func (s *Site) OtherVersion(d protocol.DaemonInfo) string {
+	if s.Other == nil {
+		return ""
+	}
+	return s.Other(d.Version)
+}

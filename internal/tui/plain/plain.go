@@ -1,4 +1,9 @@
-package tui
+// Package plain is the terminal interface line by line, for screen readers and terminals that
+// can do no more: what was written stays.
+//
+// Run owns all that it starts. The package keeps no state of a session of its own, and ends no
+// run because its terminal has ended.
+package plain
 
 import (
 	"bufio"
@@ -9,10 +14,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strconv"
 	"strings"
+	"time"
 
 	"noused/internal/tui/composer"
+	"noused/internal/tui/jobs"
+	"noused/internal/tui/question"
 	"noused/internal/tui/slash"
 
 	tea "charm.land/bubbletea/v2"
@@ -21,24 +28,43 @@ import (
 	"github.com/google/uuid"
 	"github.com/muesli/cancelreader"
 
+	"noused/internal/client/approval"
 	"noused/internal/client/follow"
 	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
-	"noused/internal/tui/pick"
 )
 
 // plainEntries is how much of a conversation is read out at the beginning.
 const plainEntries = 10
 
-// plain is the interface line by line: nothing that was written is written
-// again, so that a screen reader can say it. It belongs to the goroutine of
-// Run.
+// Options are what Run has to know. All but Host are required.
+type Options struct {
+	slash.Site
+	Session string // the session to show first; "" is the active one
+	Finds   bool   // another one is looked for, for an empty Session
+
+	In    io.Reader
+	Out   io.Writer
+	Event func(protocol.Event)       // prints an event of a run
+	Entry func(jsontext.Value) error // prints an entry of get_messages
+
+	Getenv func(string) string
+	Now    func() time.Time
+}
+
+// Messages of the jobs.
+type (
+	finished struct{ slash.Outcome }
+	started  struct{ err error }
+)
+
+// plain is the mode while it runs: nothing that was written is written again, so that a screen
+// reader can say it. It belongs to the goroutine of Run.
 type plain struct {
-	opts Options
+	opts *Options
 	link *follow.Session
-	jobs *jobs
-	out  io.Writer
+	jobs *jobs.Jobs
 
 	state    protocol.State
 	known    bool
@@ -52,42 +78,37 @@ type plain struct {
 	images   []slash.Image   // that go with the next text
 	said     string          // text of the last prompt from here: the daemon repeats it
 	prompted bool            // the turn begins with a prompt
-	asked    string          // id of the question that was said last
+	asked    string          // id of the approval that was said last
 	others   int             // approvals of other sessions that were announced
 	leaving  bool            // Ctrl+C was pressed once
 	quit     bool
 	none     error // why the session that the user named cannot be shown
 }
 
-func runPlain(ctx context.Context, o Options, l *follow.Session) error {
+// Run shows a session until the user leaves or ctx ends; neither is an error. That there is no
+// such session is one. It blocks, and waits for its jobs.
+func Run(ctx context.Context, o Options, l *follow.Session) error {
 	ctx, cancel := context.WithCancel(ctx)
 	results := make(chan tea.Msg)
-	p := &plain{opts: o, link: l, out: o.Out, seen: map[string]bool{}}
-	p.jobs = &jobs{ctx: ctx, send: func(msg tea.Msg) {
+	p := &plain{opts: &o, link: l, seen: map[string]bool{}}
+	p.jobs = &jobs.Jobs{Ctx: ctx, Send: func(msg tea.Msg) {
 		select {
 		case results <- msg:
 		case <-ctx.Done():
 		}
 	}}
-	if p.out == nil {
-		p.out = os.Stdout
-	}
-	in := o.In
-	if in == nil {
-		in = os.Stdin
-	}
-	reader, err := cancelreader.NewReader(in)
+	reader, err := cancelreader.NewReader(o.In)
 	if err != nil {
 		cancel()
 		return fmt.Errorf("read the terminal: %w", err)
 	}
 	defer reader.Close()
 	lines := make(chan typed)
-	p.jobs.wg.Go(func() { readLines(ctx, reader, lines) })
+	p.jobs.WG.Go(func() { readLines(ctx, reader, lines) })
 	defer func() {
 		cancel()
 		if reader.Cancel() { // else it is waiting for a line that no one can cut short
-			p.jobs.wg.Wait()
+			p.jobs.WG.Wait()
 		}
 	}()
 	interrupts := make(chan os.Signal, 1)
@@ -99,8 +120,15 @@ func runPlain(ctx context.Context, o Options, l *follow.Session) error {
 		p.goal = &o.Session // the link has been told
 	}
 	defer p.tellUnsent()
-	for !p.quit {
-		lines := lines
+	return p.loop(ctx, lines, results, interrupts)
+}
+
+// loop takes in what happens, one thing after the other, until the user leaves or ctx ends.
+func (p *plain) loop(
+	ctx context.Context, typed <-chan typed, results <-chan tea.Msg, interrupts <-chan os.Signal,
+) (err error) {
+	for !p.quit && err == nil {
+		lines := typed
 		ready := p.sending == 0 && p.goal == nil && (p.known || p.offline)
 		switch {
 		case ready && p.nextHeld():
@@ -111,42 +139,51 @@ func runPlain(ctx context.Context, o Options, l *follow.Session) error {
 			lines = nil // what was typed before goes first
 		}
 		select {
-		case u := <-l.Updates():
-			if broken, ok := u.(follow.Broken); ok {
-				return broken.Err
-			}
-			p.told(u)
+		case u := <-p.link.Updates():
+			err = p.told(u)
 		case line := <-lines:
-			if line.err != nil {
-				if errors.Is(line.err, io.EOF) {
-					p.over = true
-					continue
-				}
-				return fmt.Errorf("read the terminal: %w", line.err)
-			}
-			p.leaving = false
-			p.typed(line.text)
+			err = p.line(line)
 		case msg := <-results:
-			switch msg := msg.(type) {
-			case finished:
-				if waitedFor(msg.Name) {
-					p.sending--
-				}
-				p.apply(msg.Outcome)
-			case started:
-				if msg.err != nil {
-					p.sayf("error: %s", msg.err)
-				}
-			case crashed:
-				return msg.err
-			}
+			err = p.result(msg)
 		case <-interrupts:
 			p.interrupt()
 		case <-ctx.Done():
 			return nil
 		}
 	}
-	return p.none
+	return cmp.Or(err, p.none)
+}
+
+// line takes in a line, or the end of them.
+func (p *plain) line(line typed) error {
+	switch {
+	case errors.Is(line.err, io.EOF):
+		p.over = true
+	case line.err != nil:
+		return fmt.Errorf("read the terminal: %w", line.err)
+	default:
+		p.leaving = false
+		p.typed(line.text)
+	}
+	return nil
+}
+
+// result takes in what a job came to.
+func (p *plain) result(msg tea.Msg) error {
+	switch msg := msg.(type) {
+	case finished:
+		if waitedFor(msg.Name) {
+			p.sending--
+		}
+		p.apply(msg.Outcome)
+	case started:
+		if msg.err != nil {
+			p.sayf("error: %s", msg.err)
+		}
+	case jobs.Crashed:
+		return msg.Err
+	}
+	return nil
 }
 
 type typed struct {
@@ -188,21 +225,21 @@ func readLines(ctx context.Context, in io.Reader, lines chan<- typed) {
 
 // sayf writes lines, without what could drive a terminal.
 func (p *plain) sayf(format string, args ...any) {
-	fmt.Fprintln(p.out, cell.Sanitize(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(p.opts.Out, cell.Sanitize(fmt.Sprintf(format, args...)))
 }
 
 func (p *plain) place() slash.Place {
-	at := p.opts.place()
-	at.Link, at.State = p.link, p.state
-	return at
+	return slash.Place{Site: &p.opts.Site, Sites: 1, Getenv: p.opts.Getenv, Link: p.link, State: p.state}
 }
 
-func (p *plain) told(u follow.Update) {
+func (p *plain) told(u follow.Update) error {
 	if _, off := u.(follow.Disconnected); !off && p.offline {
 		p.offline, p.noDaemon = false, false
 		p.sayf("connected again")
 	}
 	switch u := u.(type) {
+	case follow.Broken:
+		return u.Err
 	case follow.Snapshot:
 		if p.goal != nil && (*p.goal == "" || *p.goal == u.State.SessionID) {
 			p.goal = nil
@@ -216,21 +253,32 @@ func (p *plain) told(u follow.Update) {
 		p.state = u.State
 		p.askAloud()
 	case follow.Refused:
-		if p.goal = nil; p.opts.refused(u, p.known) {
-			p.none, p.quit = u.Err, true
-			return
-		}
-		p.sayf("error: session %s cannot be shown: %s", u.SessionID, slash.Describe(u.Err))
+		p.refused(u)
 	case follow.Disconnected:
-		switch {
-		case u.NoDaemon && !p.noDaemon:
-			p.sayf("no daemon runs at %s; /start starts one", p.opts.Place)
-		case !p.offline:
-			p.sayf("no connection: %s; trying again", u.Err)
-		}
-		p.goal = nil // or no line would be read until there is a daemon
-		p.offline, p.noDaemon = true, p.noDaemon || u.NoDaemon
+		p.lost(u)
 	}
+	return nil
+}
+
+// refused ends the mode where the session that the user named cannot be shown.
+func (p *plain) refused(r follow.Refused) {
+	p.goal = nil
+	if !p.known && (p.opts.Finds || p.opts.Session != "" && r.SessionID == p.opts.Session) {
+		p.none, p.quit = r.Err, true
+		return
+	}
+	p.sayf("error: session %s cannot be shown: %s", r.SessionID, slash.Describe(r.Err))
+}
+
+func (p *plain) lost(d follow.Disconnected) {
+	switch {
+	case d.NoDaemon && !p.noDaemon:
+		p.sayf("no daemon runs at %s; /start starts one", p.opts.Place)
+	case !p.offline:
+		p.sayf("no connection: %s; trying again", d.Err)
+	}
+	p.goal = nil // or no line would be read until there is a daemon
+	p.offline, p.noDaemon = true, p.noDaemon || d.NoDaemon
 }
 
 // restore says the end of a conversation, or what of it was not said yet.
@@ -247,12 +295,21 @@ func (p *plain) restore(s follow.Snapshot) {
 	if !p.known && s.Lacks != nil {
 		p.sayf("%s", s.Lacks)
 	}
-	if text := p.opts.otherVersion(s.State.Daemon); text != "" && (!p.known || s.New) {
+	if text := p.opts.OtherVersion(s.State.Daemon); text != "" && (!p.known || s.New) {
 		p.sayf("%s", text)
 	}
 	p.known = true
+	p.readOut(s.Messages)
+	if s.State.Partial != nil && s.State.Partial.Text != "" {
+		p.sayf("so far: %s", s.State.Partial.Text)
+	}
+	p.askAloud()
+}
+
+// readOut says the newest of the messages that were not said yet.
+func (p *plain) readOut(all []jsontext.Value) {
 	var fresh []jsontext.Value
-	for _, entry := range s.Messages {
+	for _, entry := range all {
 		var e struct {
 			ID string `json:"id"`
 		}
@@ -270,10 +327,6 @@ func (p *plain) restore(s follow.Snapshot) {
 			p.sayf("error: %s", err)
 		}
 	}
-	if s.State.Partial != nil && s.State.Partial.Text != "" {
-		p.sayf("so far: %s", s.State.Partial.Text)
-	}
-	p.askAloud()
 }
 
 func (p *plain) event(ev follow.Event) {
@@ -315,7 +368,7 @@ func (p *plain) typed(text string) {
 	case err != nil:
 		p.sayf("error: %s", err)
 	case cmd != nil && cmd.Local:
-		p.apply(cmd.Run(p.jobs.ctx, p.place(), rest))
+		p.apply(cmd.Run(p.jobs.Ctx, p.place(), rest))
 	case p.offline && p.opts.Host != "" && !p.noDaemon:
 		p.hold(text)
 	case !p.known || p.offline:
@@ -364,7 +417,7 @@ func (p *plain) do(name string, f func(context.Context, slash.Place) slash.Outco
 	if waitedFor(name) {
 		p.sending++
 	}
-	p.jobs.start(func(ctx context.Context) tea.Msg { return finished{at, f(ctx, at).Of(name)} })
+	p.jobs.Start(func(ctx context.Context) tea.Msg { return finished{f(ctx, at).Of(name)} })
 }
 
 func (p *plain) apply(o slash.Outcome) {
@@ -406,78 +459,13 @@ func (p *plain) apply(o slash.Outcome) {
 	}
 }
 
-// list says what the screen would let one choose from, and how to choose here.
-func (p *plain) list(show any) {
-	switch list := show.(type) {
-	case slash.SessionList:
-		for _, item := range pick.Sessions(list.Sessions, list.Matches, p.opts.Now()) {
-			mark := ""
-			if item.ID == p.state.SessionID {
-				mark = " (this one)"
-			}
-			p.sayf("%s%s: %s, %s %s", item.ID, mark, item.Title, strings.ReplaceAll(item.Detail, "\t", ", "), item.Mark)
-		}
-		for _, m := range list.Matches {
-			p.sayf("%s, %s: %s", m.SessionID, m.Role, m.Snippet)
-		}
-		p.sayf("/switch ID shows one")
-	case slash.BoardList:
-		if err := PrintBoard(p.out, list, p.state.Workdir); err != nil {
-			p.sayf("error: %s", err)
-			return
-		}
-		p.sayf("/switch ID shows one")
-	case slash.ToolList:
-		for _, t := range list.Tools {
-			state := map[bool]string{true: "on", false: "off"}[t.Active]
-			if !t.Healthy {
-				state += ", unhealthy: " + t.Problem
-			}
-			p.sayf("%s (%s): %s", t.Name, state, t.Description)
-		}
-		for _, s := range list.Servers {
-			p.sayf("server %s (%s): %s", s.Name, strings.ReplaceAll(s.State, "_", " "),
-				cmp.Or(s.Message, format.Count(s.Tools, "tool")))
-		}
-		p.sayf("/tools NAMES, /tools all or /tools none chooses")
-	case slash.ModelList:
-		for _, item := range pick.Models(list.Models) {
-			p.sayf("%s: %s %s", item.Title, strings.ReplaceAll(item.Detail, "\t", ", "), item.Mark)
-		}
-		p.sayf("/model NAME chooses, /model NAME SERVER one at another server; /model probe asks the servers")
-	case protocol.Tree:
-		depth := map[string]int{}
-		for _, n := range list.Nodes {
-			depth[n.ID] = depth[n.ParentID] + 1
-			leaf := ""
-			if n.ID == list.LeafID {
-				leaf = " (the leaf)"
-			}
-			p.sayf("%s, level %s%s, %s: %s", n.ID, strconv.Itoa(depth[n.ID]), leaf, n.Role, n.Snippet)
-		}
-		p.sayf("/leaf ENTRY goes on from one, /branch ENTRY does so in a session of its own")
-	}
-}
-
-func (p *plain) help() {
-	for _, c := range slash.Commands {
-		if c.Screen {
-			continue
-		}
-		p.sayf("%s: %s", strings.TrimSpace("/"+c.Name+" "+c.Args), c.About)
-	}
-	p.sayf("/skill:NAME [TEXT]: send what a skill says, and the text behind it")
-	p.sayf("Any other line is sent; // begins one with a slash, a backslash at its end goes on in the next.\nCtrl+C " +
-		"ends the run; Ctrl+D or /quit leaves, and the run goes on.")
-}
-
 func (p *plain) startDaemon() {
 	if !p.offline {
 		p.sayf("a daemon runs at %s", p.opts.Place)
 		return
 	}
 	p.sayf("starting a daemon")
-	p.jobs.start(func(ctx context.Context) tea.Msg { return started{err: p.opts.Start(ctx)} })
+	p.jobs.Start(func(ctx context.Context) tea.Msg { return started{p.opts.Start(ctx)} })
 }
 
 func (p *plain) interrupt() {
@@ -491,4 +479,34 @@ func (p *plain) interrupt() {
 		p.sayf("Ctrl+C again leaves")
 	}
 	p.leaving = true
+}
+
+// approvalEvent says an approval, or how it ended.
+func (p *plain) approvalEvent(e protocol.Status) {
+	p.state.PendingApprovals = approval.Pending(p.state.PendingApprovals, e)
+	if e.Code == protocol.StatusApprovalResolved && e.SessionID == p.state.SessionID {
+		p.sayf("%s", approval.Resolution(e))
+	}
+	p.askAloud()
+}
+
+// askAloud says the questions that were not said: the one of this session in full,
+// and how many there are elsewhere.
+func (p *plain) askAloud() {
+	if a := approval.Of(p.state, p.state.SessionID); a != nil && a.ApprovalID != p.asked {
+		p.asked = a.ApprovalID
+		for _, line := range question.Lines(*a) {
+			p.sayf("%s", line)
+		}
+		if approval.IsForm(*a) {
+			p.sayf("/approve accept {\"NAME\":VALUE} fills it in, /deny does not")
+		} else {
+			p.sayf("/approve [OPTION] allows it, /deny [REASON] does not")
+		}
+	}
+	others := approval.Elsewhere(p.state)
+	if len(others) > p.others {
+		p.sayf("%s in other sessions; the oldest: /switch %s", format.Count(len(others), "question"), others[0].SessionID)
+	}
+	p.others = len(others)
 }

@@ -1,9 +1,11 @@
-package tui
+package plain
 
 // What is typed in the plain mode while another machine is away waits for it, in order.
 
+const maxHeld = 100
+
 func (p *plain) hold(text string) {
-	if len(p.held) >= maxUnsent {
+	if len(p.held) >= maxHeld {
 		p.sayf("error: %s is away, and %d lines wait for it; not sent: %s", p.opts.Host, len(p.held), text)
 		return
 	}
