@@ -5,6 +5,7 @@ import (
 	"context"
 	"strings"
 
+	"noused/internal/tui/approvals"
 	"noused/internal/tui/slash"
 
 	tea "charm.land/bubbletea/v2"
@@ -14,7 +15,6 @@ import (
 	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
-	"noused/internal/tui/question"
 )
 
 // approved is the reply to an answer.
@@ -23,23 +23,23 @@ type approved struct {
 	err error
 }
 
-// tendQuestion shows what the session on the screen waits for.
-func (m *model) tendQuestion() {
-	m.question.Show(approval.Of(m.state, m.state.SessionID))
+// tendApproval shows what the session on the screen waits for.
+func (m *model) tendApproval() {
+	m.approval.Show(approval.Of(m.state, m.state.SessionID))
 	if m.board != nil {
 		for _, d := range m.board.daemons {
 			list := d.site.asked
 			if d.site == m.site {
 				list = m.state.PendingApprovals
 			}
-			m.board.SetQuestions(d.host, list)
+			m.board.SetApprovals(d.host, list)
 		}
 	}
 }
 
-// approvalEvent keeps the questions up to date, and says how one ended.
+// approvalEvent keeps the approvals up to date, and says how one ended.
 func (m *model) approvalEvent(e protocol.Status) {
-	shown := m.question.ID()
+	shown := m.approval.ID()
 	m.state.PendingApprovals = approval.Pending(m.state.PendingApprovals, e)
 	if e.Code != protocol.StatusApprovalResolved || e.SessionID != m.state.SessionID {
 		return
@@ -53,7 +53,7 @@ func (m *model) approvalEvent(e protocol.Status) {
 	}
 }
 
-// askedElsewhere takes in what the board hears of the questions of other sessions. Those
+// askedElsewhere takes in what the board hears of the approvals of other sessions. Those
 // of daemons that are not shown happenedAt takes in.
 func (m *model) askedElsewhere(at *site, e protocol.Status) {
 	switch {
@@ -68,18 +68,18 @@ func (m *model) askedElsewhere(at *site, e protocol.Status) {
 	}
 }
 
-// pressQuestion lets the question have a key or a paste.
-func (m *model) pressQuestion(msg tea.Msg) {
-	m.sendAnswer(m.site, m.question.Update(msg))
+// pressApproval lets the approval have a key or a paste.
+func (m *model) pressApproval(msg tea.Msg) {
+	m.sendAnswer(m.site, m.approval.Update(msg))
 }
 
-func (m *model) sendAnswer(at *site, a question.Answer) {
+func (m *model) sendAnswer(at *site, a approvals.Answer) {
 	if a.ID == "" {
 		return
 	}
 	if at == m.site && m.offline != nil {
-		m.question.Refused(a.ID)
-		m.talk.Notice("error", "not connected to the daemon: the question is not answered")
+		m.approval.Refused(a.ID)
+		m.talk.Notice("error", "not connected to the daemon: the approval is not answered")
 		return
 	}
 	m.answeredHere = a.ID
@@ -96,7 +96,7 @@ func (m *model) approved(a approved) {
 	if a.err == nil {
 		return
 	}
-	m.question.Refused(a.id)
+	m.approval.Refused(a.id)
 	if m.answeredHere == a.id {
 		m.answeredHere = ""
 	}
@@ -106,24 +106,24 @@ func (m *model) approved(a approved) {
 	m.talk.Notice("error", slash.Describe(a.err))
 }
 
-// turnToQuestion gives the keys to the question, or, from there, to the input.
-func (m *model) turnToQuestion() {
+// turnToApproval gives the keys to the approval, or, from there, to the input.
+func (m *model) turnToApproval() {
 	switch {
-	case m.question.Focused():
-		m.question.Blur()
-	case !m.question.Focus():
+	case m.approval.Focused():
+		m.approval.Blur()
+	case !m.approval.Focus():
 		m.talk.Notice("info", "nothing waits for an answer here")
 	default:
 		m.input.Menu.Close()
 	}
 }
 
-// nextQuestion shows the session that asks next after this one, the oldest question
+// nextApproval shows the session that asks next after this one, the oldest approval
 // first.
-func (m *model) nextQuestion() {
+func (m *model) nextApproval() {
 	others := m.elsewhere()
 	if len(others) == 0 {
-		m.talk.Notice("info", "no other session has a question")
+		m.talk.Notice("info", "no other session has an approval")
 		return
 	}
 	next := others[0]
@@ -136,20 +136,20 @@ func (m *model) nextQuestion() {
 	m.move(next.site, next.SessionID)
 }
 
-// questionLines are the question above the input in at most height lines.
-func (m *model) questionLines(height int) []string {
-	if m.question.ID() == "" || m.over != nil || !m.known {
+// approvalLines are the approval above the input in at most height lines.
+func (m *model) approvalLines(height int) []string {
+	if m.approval.ID() == "" || m.over != nil || !m.known {
 		return nil
 	}
 	key, _, _ := strings.Cut(m.keys.Shown("answer"), ", ")
-	return m.question.View(m.width, height, cmp.Or(key, "/approve"))
+	return m.approval.View(m.width, height, cmp.Or(key, "/approve"))
 }
 
-// questionParts are what the first line says of approvals and of the end of
+// approvalParts are what the first line says of approvals and of the end of
 // them.
-func (m *model) questionParts() (parts []part) {
+func (m *model) approvalParts() (parts []part) {
 	if n := len(m.elsewhere()); n > 0 {
-		parts = append(parts, part{m.keyed("next-question", format.Count(n, "question")+" elsewhere"), m.theme.Warn, 1})
+		parts = append(parts, part{m.keyed("next-approval", format.Count(n, "approval")+" elsewhere"), m.theme.Warn, 1})
 	}
 	if mode := m.state.ApprovalMode; mode != "" && mode != protocol.ApprovalsAsk {
 		parts = append(parts, part{"approvals:" + cell.Line(string(mode), 10), m.theme.Warn, 1})

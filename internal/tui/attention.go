@@ -124,7 +124,7 @@ func tells(ev protocol.Event) bool {
 	return false
 }
 
-// happened has the questions of other sessions counted anew, and reports what the
+// happened has the approvals of other sessions counted anew, and reports what the
 // user wants to learn of, at the end of the burst.
 func (m *model) happened(h happened) {
 	ev := h.Event

@@ -13,7 +13,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// The terminal's answer to a question of nous must not reach the shell that nous leaves
+// The terminal's answer to an approval of nous must not reach the shell that nous leaves
 // the terminal to. A terminal that never answers keeps nobody.
 func TestLeavingWaitsForTheTerminalsAnswer(t *testing.T) {
 	for _, c := range []struct {

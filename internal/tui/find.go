@@ -35,7 +35,7 @@ func (m *model) openFind(text string) {
 		m.find = &find{}
 		m.input.Menu.Close()
 	}
-	m.question.Blur()
+	m.approval.Blur()
 	m.find.walks = false
 	if text != "" {
 		m.pressFind(tea.PasteMsg{Content: text}, "", "")

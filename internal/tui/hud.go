@@ -49,7 +49,7 @@ func (m *model) doing() []part {
 		if len(m.tools) > 0 {
 			state.text += " " + cell.Line(m.tools[len(m.tools)-1].name, 30)
 		}
-		if m.question.ID() != "" {
+		if m.approval.ID() != "" {
 			state = part{"? waits for your answer", m.theme.Warn, 0}
 		} else if !m.since.IsZero() {
 			state.text += " " + format.Elapsed(m.opts.Now().Sub(m.since))
@@ -62,7 +62,7 @@ func (m *model) doing() []part {
 	if n := m.state.PendingCounts.Steer + m.state.PendingCounts.FollowUp; n > 0 {
 		parts = append(parts, part{fmt.Sprintf("%d queued", n), m.theme.Warn, 1})
 	}
-	parts = append(parts, m.questionParts()...)
+	parts = append(parts, m.approvalParts()...)
 	if m.state.Model.Name != "" {
 		parts = append(parts, part{cell.Line(m.state.Model.Provider+"/"+m.state.Model.Name, 60), m.theme.Text, 3})
 	}
@@ -127,12 +127,12 @@ func (m *model) facts() []part {
 func (m *model) hint() []part {
 	hints := []string{m.keyed("help", "help")}
 	switch {
-	case m.find != nil && m.over == nil && !m.question.Focused():
+	case m.find != nil && m.over == nil && !m.approval.Focused():
 		hints = m.findHint()
 	case m.over != nil || !m.known || m.offline != nil:
-	case m.question.Focused():
+	case m.approval.Focused():
 		hints = []string{"Esc to the input", hints[0]}
-	case m.question.ID() != "":
+	case m.approval.ID() != "":
 		hints = []string{m.keyed("answer", "answer"), m.keyed("stop", "abort"), hints[0]}
 	case m.running() && m.input.Empty():
 		hints = []string{m.keyed("stop", "abort"), hints[0]}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"noused/internal/tui/composer"
 	"noused/internal/tui/slash"
 	"noused/internal/tui/terminal"
 
@@ -40,12 +41,12 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 	if m.over != nil && does != "clear" {
 		return m.choose(k)
 	}
-	if m.over == nil && does != "answer" && does != "next-question" && m.pressLine(k, key, does) {
+	if m.over == nil && does != "answer" && does != "next-approval" && m.pressLine(k, key, does) {
 		return nil
 	}
-	if m.over == nil && m.offline == nil && m.input.Empty() && m.question.Takes(key, time.Now()) {
-		m.question.Focus()
-		m.pressQuestion(k)
+	if m.over == nil && m.offline == nil && m.input.Empty() && m.approval.Takes(key, time.Now()) {
+		m.approval.Focus()
+		m.pressApproval(k)
 		return nil
 	}
 	if m.noDaemon() && m.input.Empty() {
@@ -117,9 +118,9 @@ func (m *model) control(action string) (cmd tea.Cmd, done bool) {
 	case "board":
 		m.openBoard()
 	case "answer":
-		m.turnToQuestion()
-	case "next-question":
-		m.nextQuestion()
+		m.turnToApproval()
+	case "next-approval":
+		m.nextApproval()
 	case "tree":
 		return m.command("/tree"), true
 	case "find":
@@ -169,12 +170,12 @@ func (m *model) scroll(action string) bool {
 	return true
 }
 
-// pressLine lets the question have a key or a paste, or the line of a search, and
+// pressLine lets the approval have a key or a paste, or the line of a search, and
 // tells whether one of them has the keys.
 func (m *model) pressLine(msg tea.Msg, key, does string) bool {
 	switch {
-	case m.question.Focused():
-		m.pressQuestion(msg)
+	case m.approval.Focused():
+		m.pressApproval(msg)
 	case m.find != nil:
 		m.pressFind(msg, key, does)
 	default:
@@ -212,10 +213,10 @@ func (m *model) enter() tea.Cmd {
 		}
 		return nil
 	}
-	if m.question.ID() != "" && slices.Contains([]string{"y", "n", "yes", "no"},
+	if m.approval.ID() != "" && slices.Contains([]string{"y", "n", "yes", "no"},
 		strings.ToLower(strings.TrimSpace(text))) {
-		m.input.Clear() // as a message it would take the question away
-		m.talk.Notice("info", "the question above has keys of its own: press one of them")
+		m.input.Clear() // as a message it would take the approval away
+		m.talk.Notice("info", "the approval above has keys of its own: press one of them")
 		m.talk.End()
 		return nil
 	}
@@ -400,3 +401,22 @@ func (m *model) notedIf(kind string, err error) {
 }
 
 func (m *model) remember(text string) { m.notedIf("error", m.input.Remember(text)) }
+
+// updateInput takes in what the user does, and what is offered to go on with.
+func (m *model) updateInput(msg tea.Msg) (cmd tea.Cmd, mine bool) {
+	switch msg := msg.(type) {
+	case tea.KeyPressMsg:
+		return m.press(msg), true
+	case tea.PasteMsg:
+		return m.paste(msg), true
+	case tea.MouseWheelMsg:
+		return m.wheel(msg), true
+	case pasted:
+		m.pasted(msg)
+	case composer.Completed:
+		m.input.Menu.Fill(msg)
+	default:
+		return nil, false
+	}
+	return nil, true
+}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"path/filepath"
 
+	"github.com/charmbracelet/colorprofile"
+
 	"noused/internal/tui/keymap"
 	"noused/internal/tui/settings"
 	"noused/internal/tui/terminal"
@@ -25,7 +27,7 @@ func (m *model) dress() {
 	m.input.Look(m.theme)
 	m.input.Resize(m.width, m.height*2/5)
 	m.talk.SetLook(m.look())
-	m.question.SetTheme(m.theme)
+	m.approval.SetTheme(m.theme)
 	if m.over != nil {
 		m.over.box.SetLook(m.pickLook())
 	}
@@ -66,5 +68,21 @@ func (m *model) rememberLook(change func(*settings.Remembered)) {
 	change(&m.remembered)
 	if err := m.remembered.Save(m.remembers); err != nil {
 		m.talk.Notice("error", "not remembered: "+err.Error())
+	}
+}
+
+// setBackground has everything drawn for a dark or a light terminal.
+func (m *model) setBackground(dark bool) {
+	if m.dark != dark {
+		m.dark = dark
+		m.dress()
+	}
+}
+
+// setProfile has everything drawn without colours where the terminal has none.
+func (m *model) setProfile(p colorprofile.Profile) {
+	if m.color && p <= colorprofile.ASCII {
+		m.color = false
+		m.dress()
 	}
 }

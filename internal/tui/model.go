@@ -16,12 +16,11 @@ import (
 	"noused/internal/tui/terminal"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/charmbracelet/colorprofile"
 
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
+	"noused/internal/tui/approvals"
 	"noused/internal/tui/cell"
-	"noused/internal/tui/question"
 	"noused/internal/tui/theme"
 	"noused/internal/tui/transcript"
 )
@@ -68,7 +67,7 @@ type model struct {
 	over  *overlay
 	board *boardView // on the screen
 
-	question  *question.Panel // what the session waits for
+	approval  *approvals.Panel // what the session waits for
 	attention attention
 	notices   []string // to be shown once the next Snapshot is
 	find      *find    // nil: nothing is looked for
@@ -85,10 +84,10 @@ type model struct {
 	ticking      bool
 	forgetting   bool // a job waits for the end of a note
 	frame        int
-	questionRow  int    // of the lines below the conversation, where the question begins
+	approvalRow  int    // of the lines below the conversation, where the approval begins
 	leaving      bool   // Ctrl+C was pressed once
 	editing      bool   // Esc was, with nothing to abort
-	answeredHere string // id of the question that was answered here last
+	answeredHere string // id of the approval that was answered here last
 }
 
 // daemonView is what the daemon said that is shown, and what is known of it.
@@ -123,7 +122,7 @@ func newModel(o Options, l *follow.Session, j *jobs.Jobs) *model {
 		m.notices = append(m.notices, err.Error())
 	}
 	m.talk = transcript.New(m.look())
-	m.question = question.New(m.theme, o.home())
+	m.approval = approvals.New(m.theme, o.home())
 	m.sites = sitesOf(m.opts)
 	m.site = m.sites[0]
 	m.configure()
@@ -197,7 +196,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	cmd := m.update(msg)
 	m.tendBoard()
 	m.markRead()
-	m.tendQuestion()
+	m.tendApproval()
 	m.tick()
 	m.forget()
 	m.findMore()
@@ -220,94 +219,25 @@ func (m *model) forget() {
 	})
 }
 
-func (m *model) update(msg tea.Msg) tea.Cmd {
+// update gives a message to the part whose it is.
+func (m *model) update(msg tea.Msg) (cmd tea.Cmd) {
+	for _, part := range []func(tea.Msg) (tea.Cmd, bool){
+		m.updateTerminal, m.updateConnection, m.updateInput, m.updateSites, m.updateOverlay, m.updateJobs,
+	} {
+		if cmd, mine := part(msg); mine {
+			return cmd
+		}
+	}
+	return nil
+}
+
+// updateJobs takes in what the screen has of itself.
+func (m *model) updateJobs(msg tea.Msg) (cmd tea.Cmd, mine bool) {
 	switch msg := msg.(type) {
-	case tea.WindowSizeMsg:
-		m.width, m.height = max(msg.Width, 1), max(msg.Height, 1)
-		m.dress()
-	case tea.BackgroundColorMsg:
-		if m.dark != msg.IsDark() {
-			m.dark = msg.IsDark()
-			m.dress()
-		}
-		return m.backgroundAnswered()
-	case noBackground:
-		return m.backgroundAnswered()
-	case tea.ColorProfileMsg:
-		if m.color && msg.Profile <= colorprofile.ASCII {
-			m.color = false
-			m.dress()
-		}
-	case terminal.Stopped:
-		return m.suspend()
-	case terminal.Continued:
-		return terminal.Release(func() {})
-	case tea.FocusMsg:
-		m.reports = true
-		m.lookedAt(true)
-	case tea.BlurMsg:
-		m.reports = true
-		m.lookedAt(false)
-	case tea.ResumeMsg:
-		return m.resumed()
-	case edited:
-		return m.edited(msg)
-	case wasSetUp:
-		return m.setUpDone(msg)
-	case tea.KeyPressMsg:
-		return m.press(msg)
-	case tea.PasteMsg:
-		return m.paste(msg)
-	case tea.MouseWheelMsg:
-		return m.wheel(msg)
-	case said:
-		if msg.link == m.link {
-			return m.heed(msg.Update)
-		}
-	case finished:
-		return m.finish(msg)
-	case answered:
-		return m.answer(msg)
-	case refreshed:
-		m.refreshed(msg)
-	case pasted:
-		m.pasted(msg)
-	case composer.Completed:
-		m.input.Menu.Fill(msg)
-	case offered:
-		m.offer.service = bool(msg)
-	case previewed:
-		m.previewed(msg)
-	case found:
-		m.found(msg)
-	case removed:
-		m.removed(msg)
-	case listed:
-		m.listed(msg)
-	case unheard:
-		m.siteReached(msg.site)
-	case unanswered:
-		m.askAgain(msg.site)
-	case away:
-		m.away(msg)
-	case counted:
-		m.counted(msg)
-	case happened:
-		m.happened(msg)
-	case burstOver:
-		return m.ring()
 	case located:
 		m.located(msg)
-	case boardTold:
-		msg()
-	case started:
-		return m.started(msg)
-	case approved:
-		m.approved(msg)
 	case findOn:
 		m.foundMore(msg)
-	case resend:
-		m.sendNext()
 	case forgotten:
 		m.forgetting = false
 		m.talk.DropNotes(false, false)
@@ -316,9 +246,11 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 		m.frame++
 	case jobs.Crashed:
 		m.crash = msg.Err
-		return tea.Quit
+		return tea.Quit, true
+	default:
+		return nil, false
 	}
-	return nil
+	return nil, true
 }
 
 // heed takes in what the link says, unless it is the end.
@@ -393,7 +325,7 @@ func (m *model) tick() {
 		return
 	case m.offline != nil:
 		every = slowTick
-	case m.question.ID() != "" && len(m.working) == 0 && len(m.unsent) == 0: // which may wait for days
+	case m.approval.ID() != "" && len(m.working) == 0 && len(m.unsent) == 0: // which may wait for days
 		return
 	case !m.running() && len(m.working) == 0 && len(m.unsent) == 0 && !m.talk.Animating() && m.known:
 		return

@@ -177,3 +177,22 @@ func preview(all protocol.Messages) []string {
 	}
 	return lines
 }
+
+// updateOverlay takes in what boxes over the conversation have asked for.
+func (m *model) updateOverlay(msg tea.Msg) (cmd tea.Cmd, mine bool) {
+	switch msg := msg.(type) {
+	case previewed:
+		m.previewed(msg)
+	case found:
+		m.found(msg)
+	case removed:
+		m.removed(msg)
+	case listed:
+		m.listed(msg)
+	case boardTold:
+		msg()
+	default:
+		return nil, false
+	}
+	return nil, true
+}

@@ -292,3 +292,30 @@ func (m *model) takeBack() bool {
 	}
 	return true
 }
+
+// updateConnection takes in what the daemon that is shown says, and what was sent to it came to.
+func (m *model) updateConnection(msg tea.Msg) (cmd tea.Cmd, mine bool) {
+	switch msg := msg.(type) {
+	case said:
+		if msg.link == m.link {
+			cmd = m.heed(msg.Update)
+		}
+	case finished:
+		cmd = m.finish(msg)
+	case answered:
+		cmd = m.answer(msg)
+	case refreshed:
+		m.refreshed(msg)
+	case offered:
+		m.offer.service = bool(msg)
+	case started:
+		cmd = m.started(msg)
+	case approved:
+		m.approved(msg)
+	case resend:
+		m.sendNext()
+	default:
+		return nil, false
+	}
+	return cmd, true
+}

@@ -24,7 +24,7 @@ import (
 
 const (
 	longestRest = 4 * time.Second // between tries to reach a daemon that is away
-	maxAsked    = 1000            // questions that are kept of a daemon that is not shown
+	maxAsked    = 1000            // approvals that are kept of a daemon that is not shown
 	maxAskedOf  = 4 << 20         // bytes of what they are about, of all of them
 )
 
@@ -37,11 +37,11 @@ type site struct {
 	later   bool     // it is asked again in a while
 
 	// While another one is shown:
-	asked []protocol.Approval // its open questions
+	asked []protocol.Approval // its open approvals
 	heard int                 // how often one was raised or answered
 }
 
-// away says that a site cannot be reached, and why, counted what questions are open there.
+// away says that a site cannot be reached, and why, counted what approvals are open there.
 type (
 	away struct {
 		site *site
@@ -333,7 +333,7 @@ func (m *model) later(s *site, err error) {
 	})
 }
 
-// happenedAt keeps the questions of other sessions up to date.
+// happenedAt keeps the approvals of other sessions up to date.
 func (m *model) happenedAt(s *site, ev protocol.Event) {
 	m.over.changed(m, s, true)
 	e, ok := ev.(protocol.Status)
@@ -350,7 +350,7 @@ func (m *model) happenedAt(s *site, ev protocol.Event) {
 	}
 }
 
-// boundAsked shortens questions of daemons that are not shown, as daemons do it: to open
+// boundAsked shortens approvals of daemons that are not shown, as daemons do it: to open
 // the session shows them whole.
 func (m *model) boundAsked() {
 	size := 0
@@ -368,13 +368,13 @@ func (m *model) boundAsked() {
 	}
 }
 
-// asking is a question of a session that is not shown.
+// asking is an approval of a session that is not shown.
 type asking struct {
 	site *site
 	protocol.Approval
 }
 
-// elsewhere are the questions of other sessions: of the daemon that is shown, then of the
+// elsewhere are the approvals of other sessions: of the daemon that is shown, then of the
 // others.
 func (m *model) elsewhere() (all []asking) {
 	for _, a := range approval.Elsewhere(m.state) {
@@ -387,4 +387,25 @@ func (m *model) elsewhere() (all []asking) {
 		}
 	}
 	return all
+}
+
+// updateSites takes in what is heard of all daemons.
+func (m *model) updateSites(msg tea.Msg) (cmd tea.Cmd, mine bool) {
+	switch msg := msg.(type) {
+	case unheard:
+		m.siteReached(msg.site)
+	case unanswered:
+		m.askAgain(msg.site)
+	case away:
+		m.away(msg)
+	case counted:
+		m.counted(msg)
+	case happened:
+		m.happened(msg)
+	case burstOver:
+		cmd = m.ring()
+	default:
+		return nil, false
+	}
+	return cmd, true
 }

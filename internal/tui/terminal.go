@@ -129,7 +129,7 @@ func (m *model) suspend() tea.Cmd {
 }
 
 // forgetInput drops what the terminal has sent and nobody has read: its answer to
-// a question of ours, say, which the shell would take for something typed.
+// an approval of ours, say, which the shell would take for something typed.
 func (m *model) forgetInput() {
 	if in, ok := m.opts.In.(interface{ Fd() uintptr }); ok {
 		_ = unix.IoctlSetInt(int(in.Fd()), unix.TCFLSH, unix.TCIFLUSH)
@@ -157,4 +157,39 @@ func (m *model) wheel(w tea.MouseWheelMsg) tea.Cmd {
 func (m *model) setMouse(on bool) {
 	m.mouse = on
 	m.arrows.Store(!on)
+}
+
+// updateTerminal takes in what the terminal says of itself, and what came of lending it.
+func (m *model) updateTerminal(msg tea.Msg) (cmd tea.Cmd, mine bool) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = max(msg.Width, 1), max(msg.Height, 1)
+		m.dress()
+	case tea.BackgroundColorMsg:
+		m.setBackground(msg.IsDark())
+		cmd = m.backgroundAnswered()
+	case noBackground:
+		cmd = m.backgroundAnswered()
+	case tea.ColorProfileMsg:
+		m.setProfile(msg.Profile)
+	case terminal.Stopped:
+		cmd = m.suspend()
+	case terminal.Continued:
+		cmd = terminal.Release(func() {})
+	case tea.FocusMsg:
+		m.reports = true
+		m.lookedAt(true)
+	case tea.BlurMsg:
+		m.reports = true
+		m.lookedAt(false)
+	case tea.ResumeMsg:
+		cmd = m.resumed()
+	case edited:
+		cmd = m.edited(msg)
+	case wasSetUp:
+		cmd = m.setUpDone(msg)
+	default:
+		return nil, false
+	}
+	return cmd, true
 }

@@ -53,9 +53,9 @@ func (m *model) View() tea.View {
 	}
 	v.SetContent(strings.Join(append(lines, hud...), "\n"))
 	switch c := m.input.Cursor(); {
-	case m.question.Focused():
-		if x, y, ok := m.question.Cursor(); ok {
-			v.Cursor = tea.NewCursor(x, room-len(lower)+m.questionRow+y)
+	case m.approval.Focused():
+		if x, y, ok := m.approval.Cursor(); ok {
+			v.Cursor = tea.NewCursor(x, room-len(lower)+m.approvalRow+y)
 		}
 	case m.find != nil:
 		_, column := m.findLine()
@@ -123,12 +123,12 @@ func (m *model) lower(room int) (lines []string, inputRow int) {
 		lines = append(lines, m.ruler())
 	}
 	most := min(spare, m.height/2)
-	if m.question.ID() != "" {
+	if m.approval.ID() != "" {
 		most = min(most, spare/2)
 	}
 	above := m.aboveInput(most)
-	m.questionRow = len(above)
-	asked := m.questionLines(min(spare-len(above), max(room*3/4, 7)))
+	m.approvalRow = len(above)
+	asked := m.approvalLines(min(spare-len(above), max(room*3/4, 7)))
 	lines = append(append(above, asked...), lines...)
 	return append(lines, written...), len(lines)
 }

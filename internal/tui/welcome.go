@@ -8,7 +8,7 @@ import (
 
 // first tells whether there is nothing to show yet, and no model to talk to.
 func (m *model) first() bool {
-	return m.known && m.talk.Empty() && m.state.Model.Provider == "" && m.question.ID() == ""
+	return m.known && m.talk.Empty() && m.state.Model.Provider == "" && m.approval.ID() == ""
 }
 
 // welcome says what this is, and what gives it a model.

@@ -27,7 +27,15 @@ func Elsewhere(s protocol.State) []protocol.Approval {
 
 // Resolution says how an approval ended, and who or what ended it, in one line.
 func Resolution(e protocol.Status) string {
-	text := "approval: " + string(e.Outcome)
+	if _, word := ResolvedBy(e.By); word == protocol.BySteer {
+		return Outcome(e)
+	}
+	return "approval: " + Outcome(e)
+}
+
+// Outcome is Resolution for a line that says what it is about.
+func Outcome(e protocol.Status) string {
+	text := string(e.Outcome)
 	if e.Option != "" && e.Option != protocol.OptionDeny {
 		text += " (" + e.Option + ")"
 	}

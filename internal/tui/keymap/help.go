@@ -33,7 +33,7 @@ var helpRows = []helpRow{
 	{"Input", nil, "/skill:NAME", "send what a skill says"},
 	{"Run", []string{"stop"}, "", "abort; twice: edit the last"},
 	{"Run", []string{"steering-mode", "follow-up-mode"}, "", "deliver one by one or all"},
-	{"Run", []string{"answer", "next-question"}, "", "its question; the next"},
+	{"Run", []string{"answer", "next-approval"}, "", "its approval; the next"},
 	{"Conversation", []string{"page-up", "page-down"}, "", "scroll a page"},
 	{"Conversation", []string{"line-up", "line-down"}, "", "scroll a line"},
 	{"Conversation", []string{"top", "end"}, "", "beginning, end"},

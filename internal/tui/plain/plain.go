@@ -17,9 +17,9 @@ import (
 	"strings"
 	"time"
 
+	"noused/internal/tui/approvals"
 	"noused/internal/tui/composer"
 	"noused/internal/tui/jobs"
-	"noused/internal/tui/question"
 	"noused/internal/tui/slash"
 
 	tea "charm.land/bubbletea/v2"
@@ -490,12 +490,12 @@ func (p *plain) approvalEvent(e protocol.Status) {
 	p.askAloud()
 }
 
-// askAloud says the questions that were not said: the one of this session in full,
+// askAloud says the approvals that were not said: the one of this session in full,
 // and how many there are elsewhere.
 func (p *plain) askAloud() {
 	if a := approval.Of(p.state, p.state.SessionID); a != nil && a.ApprovalID != p.asked {
 		p.asked = a.ApprovalID
-		for _, line := range question.Lines(*a) {
+		for _, line := range approvals.Lines(*a) {
 			p.sayf("%s", line)
 		}
 		if approval.IsForm(*a) {
@@ -506,7 +506,7 @@ func (p *plain) askAloud() {
 	}
 	others := approval.Elsewhere(p.state)
 	if len(others) > p.others {
-		p.sayf("%s in other sessions; the oldest: /switch %s", format.Count(len(others), "question"), others[0].SessionID)
+		p.sayf("%s in other sessions; the oldest: /switch %s", format.Count(len(others), "approval"), others[0].SessionID)
 	}
 	p.others = len(others)
 }

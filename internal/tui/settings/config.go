@@ -1,7 +1,7 @@
 // Package settings is what the user has written for nous in its configuration, and what
 // the screen remembers of what was changed in it.
 //
-// It reads and writes the two files, and draws nothing. A value belongs to whoever has
+// It reads and writes the two files, and draws nothing. A value belongs to the caller that has
 // loaded it.
 package settings
 
@@ -133,6 +133,9 @@ func (c *Config) set(key []string, value any) error {
 var errNoKey = errors.New("there is no such key")
 
 func (c *Config) setKey(name string, value any) error {
+	if name == "next-question" { // as it was called
+		name = "next-approval"
+	}
 	if keymap.ActionNamed(name) == nil {
 		return errors.New("there is no such action; docs/tui.md lists them")
 	}

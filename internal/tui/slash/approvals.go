@@ -54,14 +54,14 @@ func chooseApprovals(ctx context.Context, p Place, arg string) Outcome {
 	}[r.Mode])
 }
 
-var errNoQuestion = errors.New("nothing waits for an answer in this session")
+var errNoApproval = errors.New("nothing waits for an answer in this session")
 
-// approveCommand answers the question of the session with an option that allows,
+// approveCommand answers the approval of the session with an option that allows,
 // without one with that for once.
 func approveCommand(ctx context.Context, p Place, option string) Outcome {
 	a := approval.Of(p.State, p.State.SessionID)
 	if a == nil {
-		return Failed(errNoQuestion)
+		return Failed(errNoApproval)
 	}
 	var all []string
 	for _, o := range a.Options {
@@ -74,7 +74,7 @@ func approveCommand(ctx context.Context, p Place, option string) Outcome {
 		option = all[0]
 	}
 	if !slices.Contains(all, option) {
-		return Failed(fmt.Errorf("approve %s: this question takes %s", cell.Line(option, 20),
+		return Failed(fmt.Errorf("approve %s: this approval takes %s", cell.Line(option, 20),
 			cmp.Or(strings.Join(all, ", "), "no yes")))
 	}
 	params := protocol.ApproveParams{ApprovalID: a.ApprovalID, Option: option}
@@ -87,11 +87,11 @@ func approveCommand(ctx context.Context, p Place, option string) Outcome {
 func denyCommand(ctx context.Context, p Place, reason string) Outcome {
 	a := approval.Of(p.State, p.State.SessionID)
 	if a == nil {
-		return Failed(errNoQuestion)
+		return Failed(errNoApproval)
 	}
 	no := approval.No(*a)
 	if no == nil {
-		return Failed(errors.New("this question takes no denial"))
+		return Failed(errors.New("this approval takes no denial"))
 	}
 	return Outcome{Err: Approve(ctx, p, protocol.ApproveParams{ApprovalID: a.ApprovalID, Option: no.ID, Reason: reason})}
 }

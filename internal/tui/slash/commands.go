@@ -95,7 +95,7 @@ var Commands = []Command{
 		First: true, Run: chooseApprovals,
 	},
 	{
-		Name: "approve", Args: "[OPTION]", About: "allow what the run asks: once, or another of the question's options",
+		Name: "approve", Args: "[OPTION]", About: "allow what the run asks: once, or another of the approval's options",
 		First: true, Run: approveCommand,
 	},
 	{Name: "deny", Args: "[REASON]", About: "do not allow it; the model reads the reason", First: true, Run: denyCommand},

@@ -1,4 +1,4 @@
-package question
+package approvals
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 
 	"charm.land/lipgloss/v2"
 
+	"noused/internal/client/approval"
 	"noused/internal/plaintext"
 	"noused/internal/tui/cell"
 )
@@ -17,7 +18,7 @@ const continued = "⤷ "
 // roomy is the width from which on there is room for more words.
 const roomy = 60
 
-// layout is a question in lines of a width. The lines to scroll in are the first
+// layout is an approval in lines of a width. The lines to scroll in are the first
 // of these where there is room for the others below them, the last where there is
 // for none.
 type layout struct {
@@ -28,7 +29,7 @@ type layout struct {
 	facts, options []string
 }
 
-// Height is how many lines a question takes that is shown whole in a width.
+// Height is how many lines an approval takes that is shown whole in a width.
 func (p *Panel) Height(width int) int {
 	if p.ID() == "" {
 		return 0
@@ -40,7 +41,7 @@ func (p *Panel) Height(width int) int {
 	return 1 + len(p.laid.all)
 }
 
-// View is the question in at most height lines of at most width cells: what is
+// View is the approval in at most height lines of at most width cells: what is
 // asked, then, in what room there is, what would be done, what is known of it, and
 // the answers with their keys. Key is the one that gives it the keys.
 func (p *Panel) View(width, height int, key string) []string {
@@ -88,7 +89,7 @@ func (p *Panel) parts(width, height int) (body, below []string) {
 // head is the first line: what is asked, where one is in it, and the key that
 // leads to it or from it.
 func (p *Panel) head(width int, where, key string) string {
-	name := plaintext.RevealLine(Title(p.asked))
+	name := plaintext.RevealLine(approval.Title(p.asked))
 	style, line := p.theme.Warn, p.theme.Border
 	hint := key + " to answer"
 	if width < roomy {
@@ -130,8 +131,8 @@ func (p *Panel) reasonLine(width int) string {
 func (p *Panel) keyLines(width int) []string {
 	var lines []string
 	line := ""
-	for _, c := range p.choices() {
-		name := c.key + " " + label(c)
+	for _, c := range approval.Choices(p.asked) {
+		name := c.Key + " " + label(c)
 		switch next := line + " · " + name; {
 		case line == "":
 			line = name
@@ -158,14 +159,14 @@ func (p *Panel) keyStyle() lipgloss.Style {
 	return p.theme.Dim
 }
 
-func label(c choice) string {
-	if c.reason {
+func label(c approval.Choice) string {
+	if c.Reason {
 		return "reason"
 	}
-	return cell.Line(plaintext.RevealLine(c.option.ID), 64)
+	return cell.Line(plaintext.RevealLine(c.Option.ID), 64)
 }
 
-// lay breaks the question into lines, once for each width.
+// lay breaks the approval into lines, once for each width.
 func (p *Panel) lay(width int) {
 	if p.laid.width == width {
 		return
@@ -184,12 +185,9 @@ func (p *Panel) lay(width int) {
 		}
 		l.facts = append(l.facts, hung(p.theme.Dim, cell.Fit(f.name, 8), p.theme.Text, value, width, cell.Wrap)...)
 	}
-	for _, c := range p.choices() {
-		what := does(c.option)
-		if c.reason {
-			what = "no, and tell the model why"
-		}
-		l.options = append(l.options, hung(p.theme.Accent, "  "+c.key+"  "+cell.Fit(label(c), 8)+"  ", p.theme.Text, what,
+	for _, c := range approval.Choices(p.asked) {
+		what := c.Does()
+		l.options = append(l.options, hung(p.theme.Accent, "  "+c.Key+"  "+cell.Fit(label(c), 8)+"  ", p.theme.Text, what,
 			width, cell.Chop)...)
 	}
 	l.call = slices.Concat(content, behind)

@@ -1,15 +1,15 @@
-// Package question draws what a run asks its user, and takes the answer.
+// Package approvals draws what a run asks its user, and takes the answer.
 //
-// A Panel shows one question in the lines that it is given: the command or the
+// A Panel shows one approval in the lines that it is given: the command or the
 // diff in full, to scroll in where it is long, and what each answer would allow,
 // verbatim. A form is filled in field by field. What cannot be seen on a terminal is written as its number, so that
-// what is shown is what runs. A question takes no key before somebody has turned
+// what is shown is what runs. An approval takes no key before somebody has turned
 // to it with Focus: one that comes up while a text is typed takes none of it. It
-// loses the keys when another question takes its place.
+// loses the keys when another approval takes its place.
 //
 // A Panel belongs to one goroutine. The package refuses to do I/O, and to decide
 // anything: the shell sends the Answer.
-package question
+package approvals
 
 import (
 	"slices"
@@ -23,7 +23,7 @@ import (
 	"noused/internal/tui/theme"
 )
 
-// Panel is a question on the screen. New makes one without.
+// Panel is an approval on the screen. New makes one without.
 type Panel struct {
 	theme theme.Theme
 	home  string
@@ -57,7 +57,7 @@ func New(t theme.Theme, home string) *Panel { return &Panel{theme: t, home: home
 // SetTheme draws the panel in another theme from now on.
 func (p *Panel) SetTheme(t theme.Theme) { p.theme, p.laid = t, layout{} }
 
-// Show shows a question from now on; nil: none. The keys stay where they are only
+// Show shows an approval from now on; nil: none. The keys stay where they are only
 // if it is the one that is shown already.
 func (p *Panel) Show(a *protocol.Approval) {
 	switch {
@@ -68,28 +68,28 @@ func (p *Panel) Show(a *protocol.Approval) {
 	}
 }
 
-// ID is the id of the question that is shown; "": there is none.
+// ID is the id of the approval that is shown; "": there is none.
 func (p *Panel) ID() string { return p.asked.ApprovalID }
 
-// settled is how long a question has to be on the screen before a key of an empty input
+// settled is how long an approval has to be on the screen before a key of an empty input
 // answers it: it may come up under somebody's fingers.
 const settled = 500 * time.Millisecond
 
-// Takes tells whether a key answers the question though it has not got the keys.
+// Takes tells whether a key answers the approval though it has not got the keys.
 func (p *Panel) Takes(key string, now time.Time) bool {
 	if p.ID() == "" || p.sent || p.focused || now.Sub(p.shown) < settled {
 		return false
 	}
-	return slices.ContainsFunc(p.choices(), func(c choice) bool { return c.key == key })
+	return slices.ContainsFunc(approval.Choices(p.asked), func(c approval.Choice) bool { return c.Key == key })
 }
 
-// Focus gives the keys to the question, and tells whether there is one.
+// Focus gives the keys to the approval, and tells whether there is one.
 func (p *Panel) Focus() bool {
 	p.focused = p.ID() != ""
 	return p.focused
 }
 
-// Blur takes the keys from the question.
+// Blur takes the keys from the approval.
 func (p *Panel) Blur() {
 	p.focused, p.why = false, nil
 	if p.filling != nil {
@@ -97,7 +97,7 @@ func (p *Panel) Blur() {
 	}
 }
 
-// Focused tells whether the keys are the question's.
+// Focused tells whether the keys are the approval's.
 func (p *Panel) Focused() bool { return p.focused }
 
 // Refused says that the answer did not arrive, so that another may be given.
@@ -107,7 +107,7 @@ func (p *Panel) Refused(id string) {
 	}
 }
 
-// Update takes a key or a paste of a focused question. It takes each of them:
+// Update takes a key or a paste of a focused approval. It takes each of them:
 // none goes to what lies behind it.
 func (p *Panel) Update(msg tea.Msg) Answer {
 	key := ""
@@ -140,18 +140,18 @@ func (p *Panel) Update(msg tea.Msg) Answer {
 	if p.scroll(key) || p.sent {
 		return Answer{}
 	}
-	for _, c := range p.choices() {
-		if c.key != key {
+	for _, c := range approval.Choices(p.asked) {
+		if c.Key != key {
 			continue
 		}
-		if approval.IsForm(p.asked) && c.option.Decision == protocol.DecisionAllow {
+		if approval.IsForm(p.asked) && c.Option.Decision == protocol.DecisionAllow {
 			return p.fill()
 		}
-		if c.reason {
+		if c.Reason {
 			p.why = &pick.Typed{}
 			return Answer{}
 		}
-		return p.answer(c.option.ID, "")
+		return p.answer(c.Option.ID, "")
 	}
 	return Answer{}
 }
@@ -198,35 +198,6 @@ func (p *Panel) scroll(key string) bool {
 		return false
 	}
 	return true
-}
-
-// choice is an option and the key that takes it.
-type choice struct {
-	key    string
-	option protocol.ApprovalOption
-	reason bool // it is a denial whose reason is asked for
-}
-
-// choices are the options in their order, each with the first letter of its id, or
-// its number where that is taken; behind them the denial with a reason.
-func (p *Panel) choices() []choice {
-	var all []choice
-	taken := map[string]bool{"r": true, "": true}
-	for i, o := range p.asked.Options {
-		key := ""
-		if o.ID != "" && 'a' <= o.ID[0] && o.ID[0] <= 'z' {
-			key = o.ID[:1]
-		}
-		if taken[key] {
-			key = string(rune('1' + i%9))
-		}
-		taken[key] = true
-		all = append(all, choice{key: key, option: o})
-	}
-	if o := approval.No(p.asked); o != nil && p.asked.Kind == protocol.ApprovalTool {
-		all = append(all, choice{key: "r", option: *o, reason: true})
-	}
-	return all
 }
 
 // Cursor is where in the last View the terminal's cursor belongs.

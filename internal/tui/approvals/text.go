@@ -1,4 +1,4 @@
-package question
+package approvals
 
 import (
 	"bytes"
@@ -42,18 +42,18 @@ func content(a protocol.Approval) []text {
 	if a.Shortened {
 		return []text{{quiet, "too long to be shown here: its session shows it in full"}}
 	}
-	list, ok := members(a.Arguments)
+	list, ok := approval.Arguments(a.Arguments)
 	command, runs := "", false
 	if ok {
-		command, runs = list.text("command")
+		command, runs = list.Text("command")
 	}
 	var all []text
 	switch {
 	case a.Diff != "":
-		path, _ := list.text("path")
+		path, _ := list.Text("path")
 		all = append(oneLine(quiet, path), diff(a.Diff)...)
 	case runs:
-		all = append(revealed(plain, command), list.others(a.Reason)...)
+		all = append(revealed(plain, command), others(list, a.Reason)...)
 	default:
 		all = arguments(a.Arguments)
 	}
@@ -76,16 +76,16 @@ func revealed(k kind, s string) []text {
 }
 
 // oneLine is revealed with no line break: one would look like another line of the
-// question.
+// approval.
 func oneLine(k kind, s string) []text {
 	shown := plaintext.RevealLine(s)
-	return linesOf(k, shown, strings.Contains(shown, "⟨"))
+	return linesOf(k, shown, approval.Hides(shown))
 }
 
 func linesOf(k kind, shown string, hidden bool) []text {
 	var all []text
 	if hidden {
-		all = append(all, text{warning, "characters that a terminal does not show are written as ⟨number⟩"})
+		all = append(all, text{warning, approval.Hidden})
 	}
 	for line := range strings.SplitSeq(shown, "\n") {
 		all = append(all, text{k, line})
@@ -121,65 +121,26 @@ func arguments(raw jsontext.Value) []text {
 	return revealed(plain, string(plaintext.JSON(shown)))
 }
 
-// member is one of the arguments; value is as it stands there.
-type member struct {
-	name  string
-	value jsontext.Value
-}
-
-type list []member
-
-// members are the arguments of a call; false where they are no object.
-func members(raw jsontext.Value) (all list, ok bool) {
-	d := jsontext.NewDecoder(bytes.NewReader(raw))
-	if begin, err := d.ReadToken(); err != nil || begin.Kind() != '{' {
-		return nil, false
-	}
-	for d.PeekKind() != '}' {
-		name, err := d.ReadToken()
-		if err != nil {
-			return nil, false
-		}
-		key := name.String()
-		value, err := d.ReadValue()
-		if err != nil {
-			return nil, false
-		}
-		all = append(all, member{key, value.Clone()})
-	}
-	return all, true
-}
-
-func (l list) text(name string) (string, bool) {
-	for _, m := range l {
-		if m.name == name && m.value.Kind() == '"' {
-			s, err := jsontext.AppendUnquote(nil, m.value)
-			return string(s), err == nil
-		}
-	}
-	return "", false
-}
-
 // others are the arguments beside the command, but for the reason that stands
 // elsewhere.
-func (l list) others(reason string) []text {
+func others(l approval.List, reason string) []text {
 	var all []text
 	for _, m := range l {
-		if said, ok := l.text("reason"); m.name == "command" || m.name == "reason" && ok && said == reason {
+		if said, ok := l.Text("reason"); m.Name == "command" || m.Name == "reason" && ok && said == reason {
 			continue
 		}
-		name := m.name
+		name := m.Name
 		if strings.ContainsFunc(name, func(r rune) bool {
 			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' && r != '-'
 		}) {
 			name = strconv.Quote(name) // or it could look like another line
 		}
-		all = append(all, revealed(quiet, name+": "+string(plaintext.JSON(m.value)))...)
+		all = append(all, revealed(quiet, name+": "+string(plaintext.JSON(m.Value)))...)
 	}
 	return all
 }
 
-// fact is what is said of a question.
+// fact is what is said of an approval.
 type fact struct{ name, value string }
 
 func facts(a protocol.Approval) []fact {
@@ -189,7 +150,7 @@ func facts(a protocol.Approval) []fact {
 			all = append(all, fact{name, value})
 		}
 	}
-	if title := Title(a); cell.Width(cell.Line(title, maxTitle)) > maxTitle/2 || odd(title) {
+	if title := approval.Title(a); cell.Width(cell.Line(title, maxTitle)) > maxTitle/2 || odd(title) {
 		add("tool", a.ToolName)
 	}
 	if a.Kind == protocol.ApprovalTool {
@@ -209,56 +170,9 @@ func odd(s string) bool {
 	return hidden
 }
 
-// Title asks for the approval in one line. Names in it may hold any characters.
-func Title(a protocol.Approval) string {
-	if a.Kind == protocol.ApprovalBudget {
-		return "Continue this run?"
-	}
-	if approval.IsForm(a) {
-		return a.ToolName + " asks"
-	}
-	arguments := mustMembers(a.Arguments)
-	if _, runs := arguments.text("command"); runs {
-		return "Allow " + a.ToolName + " to run this?"
-	}
-	if path, ok := arguments.text("path"); ok && (a.ToolName == "edit" || a.ToolName == "write") {
-		return "Allow this " + a.ToolName + " of " + path + "?"
-	}
-	return "Allow this call of " + a.ToolName + "?"
-}
-
-func mustMembers(raw jsontext.Value) list {
-	l, _ := members(raw)
-	return l
-}
-
-// does says what an option stands for. Its pattern is shown as it is.
-func does(o protocol.ApprovalOption) string {
-	pattern := plaintext.RevealLine(o.Pattern)
-	switch {
-	case o.ID == "session":
-		return "from now on in this session: " + pattern
-	case o.ID == "always":
-		return "from now on in every session: " + pattern
-	case pattern != "":
-		return pattern
-	case o.ID == "once":
-		return "this call"
-	case o.ID == protocol.OptionAccept:
-		return "fill in the form"
-	case o.ID == protocol.OptionCancel:
-		return "neither yes nor no"
-	case o.ID == "continue":
-		return "the run goes on"
-	case o.Decision == protocol.DecisionDeny:
-		return "no"
-	}
-	return string(o.Decision)
-}
-
-// Lines are a question line by line: for screen readers.
+// Lines are an approval line by line: for screen readers.
 func Lines(a protocol.Approval) []string {
-	lines := []string{plaintext.RevealLine(Title(a))}
+	lines := []string{plaintext.RevealLine(approval.Title(a))}
 	for _, t := range append(content(a), behind(a)...) {
 		lines = append(lines, "  "+t.line)
 	}
@@ -266,7 +180,7 @@ func Lines(a protocol.Approval) []string {
 		lines = append(lines, f.name+": "+plaintext.RevealLine(f.value))
 	}
 	for _, o := range a.Options {
-		lines = append(lines, plaintext.RevealLine(o.ID)+": "+does(o))
+		lines = append(lines, plaintext.RevealLine(o.ID)+": "+approval.Does(o))
 	}
 	return lines
 }
