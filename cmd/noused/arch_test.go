@@ -122,7 +122,7 @@ var layers = []layer{
 		"internal/client", "internal/detach", "internal/lock", "internal/protocol",
 		"internal/trust",
 	}},
-	{pattern: "internal/client/approval", ours: []string{"internal/protocol"}},
+	{pattern: "internal/client/approval", ours: []string{"internal/plaintext", "internal/protocol"}},
 	{pattern: "internal/client/conversation", ours: []string{"internal/protocol"}},
 	{pattern: "internal/client/follow", ours: []string{"internal/client", "internal/protocol"}},
 	{pattern: "internal/client/ssh", ours: []string{
@@ -133,21 +133,42 @@ var layers = []layer{
 	{pattern: "internal/client/hosts", ours: []string{"internal/client", "internal/client/follow", "internal/protocol"}},
 	{pattern: "internal/client/clienttest", ours: []string{"internal/protocol"}},
 	{pattern: "internal/tui", ours: []string{
-		"internal/client/approval", "internal/client", "internal/client/follow",
-		"internal/tui/board", "internal/tui/question", "internal/tui/transcript", "internal/tui/pick", "internal/tui/theme",
-		"internal/tui/cell", "internal/gitfile", "internal/protocol", "internal/regular", "internal/tomlfile",
+		"internal/client/approval", "internal/client", "internal/client/follow", "internal/tui/approvals",
+		"internal/tui/board", "internal/tui/composer", "internal/tui/jobs", "internal/tui/keymap",
+		"internal/tui/pick", "internal/tui/plain", "internal/tui/settings", "internal/tui/slash",
+		"internal/tui/terminal", "internal/tui/transcript", "internal/tui/theme", "internal/tui/cell",
+		"internal/gitfile", "internal/protocol",
+	}},
+	{pattern: "internal/tui/approvals", ours: []string{
+		"internal/client/approval", "internal/tui/pick", "internal/tui/theme", "internal/tui/cell",
+		"internal/plaintext", "internal/protocol", "internal/form",
 	}},
 	{pattern: "internal/tui/board", ours: []string{
-		"internal/tui/question", "internal/tui/pick", "internal/tui/theme",
+		"internal/tui/approvals", "internal/tui/pick", "internal/tui/theme", "internal/tui/cell",
+		"internal/protocol",
+	}},
+	{pattern: "internal/tui/composer", ours: []string{
+		"internal/tui/settings", "internal/tui/slash", "internal/tui/theme", "internal/tui/cell",
+		"internal/protocol",
+	}},
+	{pattern: "internal/tui/jobs"},
+	{pattern: "internal/tui/keymap", ours: []string{"internal/tui/pick"}},
+	{pattern: "internal/tui/plain", ours: []string{
+		"internal/client/approval", "internal/client/follow", "internal/tui/approvals", "internal/tui/board",
+		"internal/tui/composer", "internal/tui/jobs", "internal/tui/pick", "internal/tui/slash",
 		"internal/tui/cell", "internal/protocol",
 	}},
+	{pattern: "internal/tui/settings", ours: []string{
+		"internal/tui/keymap", "internal/regular", "internal/tomlfile",
+	}},
+	{pattern: "internal/tui/slash", ours: []string{
+		"internal/client/approval", "internal/client", "internal/client/follow", "internal/tui/settings",
+		"internal/tui/terminal", "internal/tui/cell", "internal/protocol", "internal/regular",
+	}},
+	{pattern: "internal/tui/terminal", ours: []string{"internal/regular"}},
 	{pattern: "internal/tui/transcript", ours: []string{
 		"internal/client/conversation", "internal/tui/theme",
 		"internal/tui/cell", "internal/tui/highlight", "internal/protocol",
-	}},
-	{pattern: "internal/tui/question", ours: []string{
-		"internal/client/approval", "internal/tui/pick",
-		"internal/tui/theme", "internal/tui/cell", "internal/plaintext", "internal/protocol", "internal/form",
 	}},
 	{pattern: "internal/tui/pick", ours: []string{"internal/tui/theme", "internal/tui/cell", "internal/protocol"}},
 	{pattern: "internal/tui/highlight", stdlibOnly: true},
@@ -166,7 +187,7 @@ var layers = []layer{
 		"internal/client/approval", "internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client",
 		"internal/client/follow", "internal/client/hosts", "internal/client/ssh", "internal/cmdline", "internal/detach",
 		"internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/manpage", "internal/mcpfile",
-		"internal/plaintext", "internal/protocol", "internal/regular", "internal/start", "internal/tui/cell",
+		"internal/plaintext", "internal/protocol", "internal/regular", "internal/start", "internal/tui/board", "internal/tui/cell", "internal/tui/settings",
 		"internal/worktree", "internal/form",
 	}},
 	{pattern: "internal/testenv", stdlibOnly: true},

@@ -87,7 +87,9 @@ func (m *model) sendAnswer(at *site, a approvals.Answer) {
 	if a.Content != "" {
 		params.Content = jsontext.Value(a.Content)
 	}
-	m.keep(m.at(at), func(ctx context.Context, p slash.Place) tea.Msg { return approved{a.ID, slash.Approve(ctx, p, params)} })
+	m.keep(m.at(at), func(ctx context.Context, p slash.Place) tea.Msg {
+		return approved{a.ID, slash.Approve(ctx, p, params)}
+	})
 }
 
 // approved reports an answer that was not taken. Who was first is told by the

@@ -62,7 +62,8 @@ func (m *model) markRead() {
 	a.unseen = false
 	p := m.place()
 	m.jobs.Start(func(ctx context.Context) tea.Msg {
-		_, _ = slash.Ask(ctx, p, protocol.MarkRead, protocol.MarkReadParams{Scope: p.Scope()}) // the next run's end asks again
+		// Where it fails the next run's end asks again.
+		_, _ = slash.Ask(ctx, p, protocol.MarkRead, protocol.MarkReadParams{Scope: p.Scope()})
 		return nil
 	})
 }

@@ -369,7 +369,7 @@ func (m *model) run(c *slash.Command, arg string) tea.Cmd {
 	case c.Local:
 		return m.apply(c.Run(m.jobs.Ctx, m.place(), arg))
 	}
-	f := func(ctx context.Context, p slash.Place) slash.Outcome { return c.Run(ctx, p, arg) }
+	f := action(func(ctx context.Context, p slash.Place) slash.Outcome { return c.Run(ctx, p, arg) })
 	if strings.HasPrefix(c.Name, "bash") {
 		f = m.stoppable(f)
 	}
@@ -383,8 +383,11 @@ func (m *model) choosesHost(c *slash.Command, arg string) bool {
 	return c.Name == "switch" && arg == "" && len(m.sites) > 1
 }
 
+// action is what a command does.
+type action func(context.Context, slash.Place) slash.Outcome
+
 // stoppable is a job that Esc ends.
-func (m *model) stoppable(f func(context.Context, slash.Place) slash.Outcome) func(context.Context, slash.Place) slash.Outcome {
+func (m *model) stoppable(f action) action {
 	shell, end := context.WithCancel(m.jobs.Ctx)
 	m.endShell = end
 	return func(_ context.Context, p slash.Place) slash.Outcome {

@@ -30,7 +30,9 @@ func TestASkillGoesWithTheText(t *testing.T) {
 	h.write("/ski")
 	h.until("command in the menu", func() bool { return h.input.Menu.Open() })
 	h.press("enter")
-	h.until("skill in the menu", func() bool { return h.input.Menu.Open() && h.input.Menu.Rows[0].Text == "/skill:review" })
+	h.until("skill in the menu", func() bool {
+		return h.input.Menu.Open() && h.input.Menu.Rows[0].Text == "/skill:review"
+	})
 	h.sees("How a change is read here.")
 	h.press("enter")
 	h.write("the last commit")
