@@ -85,27 +85,27 @@ func (m *model) visit() {
 
 // watch has runs told that begin, end, ask or are answered, in any session of a
 // daemon, until the program ends.
-func (m *model) watch(at *site) {
+func (ds *daemons) watch(at *site) {
 	if at.watched {
 		return
 	}
 	at.watched = true
-	several := len(m.sites) > 1
-	m.jobs.Start(func(ctx context.Context) tea.Msg {
+	several := len(ds.sites) > 1
+	ds.jobs.Start(func(ctx context.Context) tea.Msg {
 		s := follow.NewStream(at.opts.Daemon,
 			follow.Options{Filter: protocol.SubscribeParams{Types: []string{"agent_start", "agent_end", "status"}}})
 		defer s.Close()
 		tellAll(ctx, s, several, func(h follow.Update) {
 			switch h := h.(type) {
 			case follow.Connected, follow.Gap: // what was before is not told
-				m.jobs.Send(unheard{at})
+				ds.jobs.Send(unheard{at})
 			case follow.Line:
 				if tells(h.Event.Event) {
-					m.jobs.Send(happened{h.Event, at})
+					ds.jobs.Send(happened{h.Event, at})
 				}
 			case follow.Disconnected:
 				if several {
-					m.jobs.Send(away{at, h.Err})
+					ds.jobs.Send(away{at, h.Err})
 				}
 			}
 		})

@@ -25,8 +25,8 @@ type background struct {
 type noBackground struct{}
 
 // askBackground asks the terminal.
-func (m *model) askBackground() tea.Cmd {
-	m.background.asked = time.Now()
+func (dev *device) askBackground() tea.Cmd {
+	dev.background.asked = time.Now()
 	return tea.RequestBackgroundColor
 }
 
@@ -56,9 +56,9 @@ func (m *model) hold(_ tea.Model, msg tea.Msg) tea.Msg {
 }
 
 // backgroundAnswered goes on with what waited for the answer.
-func (m *model) backgroundAnswered() tea.Cmd {
-	then := m.background.then
-	m.background = background{}
+func (dev *device) backgroundAnswered() tea.Cmd {
+	then := dev.background.then
+	dev.background = background{}
 	if then == nil {
 		return nil
 	}

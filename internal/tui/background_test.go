@@ -31,7 +31,8 @@ func TestLeavingWaitsForTheTerminalsAnswer(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				msgs := make(chan tea.Msg, 2)
-				m := &model{dark: true, jobs: &jobs.Jobs{Ctx: context.Background(), Send: func(msg tea.Msg) { msgs <- msg }}}
+				j := &jobs.Jobs{Ctx: context.Background(), Send: func(msg tea.Msg) { msgs <- msg }}
+				m := &model{daemons: daemons{jobs: j}, appearance: appearance{dark: true}}
 				if got := m.hold(m, c.leave); got != c.leave {
 					t.Fatalf("nothing was asked: got %#v", got)
 				}

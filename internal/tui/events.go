@@ -224,14 +224,14 @@ func (m *model) event(ev follow.Event) {
 
 // delivered notes, where the daemon does not name inputs, that a text does not wait any
 // more.
-func (m *model) delivered(e protocol.MessageStart) {
-	if e.Role != "user" || m.lacks == nil {
+func (ds *daemons) delivered(e protocol.MessageStart) {
+	if e.Role != "user" || ds.lacks == nil {
 		return
 	}
-	before := len(m.waiting)
-	m.waiting = slices.DeleteFunc(m.waiting, func(text string) bool { return strings.Contains(e.Text, text) })
-	if len(m.waiting) == before && len(m.heard) < maxUnsent {
-		m.heard = append(m.heard, e.Text)
+	before := len(ds.waiting)
+	ds.waiting = slices.DeleteFunc(ds.waiting, func(text string) bool { return strings.Contains(e.Text, text) })
+	if len(ds.waiting) == before && len(ds.heard) < maxUnsent {
+		ds.heard = append(ds.heard, e.Text)
 	}
 }
 

@@ -25,16 +25,16 @@ func (m *model) hud() []string {
 }
 
 // runWord is the run state in words.
-func (m *model) runWord() string {
+func (ds *daemons) runWord() string {
 	switch {
-	case !m.known && m.offline == nil:
+	case !ds.known && ds.offline == nil:
 		return "connecting"
-	case m.offline != nil:
+	case ds.offline != nil:
 		return "no connection"
-	case !m.running():
+	case !ds.running():
 		return "idle"
 	default:
-		return cell.Line(string(m.state.RunState), 20)
+		return cell.Line(string(ds.state.RunState), 20)
 	}
 }
 
@@ -147,8 +147,8 @@ func (m *model) hint() []part {
 }
 
 // keyed is what an action's first key does: "Esc abort".
-func (m *model) keyed(action, what string) string {
-	keys, _, _ := strings.Cut(m.keys.Shown(action), ", ")
+func (a *appearance) keyed(action, what string) string {
+	keys, _, _ := strings.Cut(a.keys.Shown(action), ", ")
 	return strings.TrimSpace(keys + " " + what)
 }
 
@@ -165,11 +165,11 @@ func spokenMode(mode protocol.Mode) string {
 
 // spread puts parts at the left and the right of a line, without the least
 // important ones where there is no room.
-func (m *model) spread(left, right []part) string {
+func (a *appearance) spread(left, right []part) string {
 	for {
 		l, lw := join(left)
 		r, rw := join(right)
-		gap := m.width - lw - rw
+		gap := a.width - lw - rw
 		if gap >= 1 || gap >= 0 && (lw == 0 || rw == 0) {
 			return l + strings.Repeat(" ", gap) + r
 		}
@@ -178,7 +178,7 @@ func (m *model) spread(left, right []part) string {
 			side, i = &right, j
 		}
 		if i < 0 || (*side)[i].rank == 0 && len(left) <= 1 {
-			return cell.Truncate(l+" "+r, m.width)
+			return cell.Truncate(l+" "+r, a.width)
 		}
 		*side = append(append([]part{}, (*side)[:i]...), (*side)[i+1:]...)
 	}

@@ -13,13 +13,13 @@ import (
 	"noused/internal/tui/transcript"
 )
 
-func (m *model) look() transcript.Look {
-	return transcript.Look{Width: m.width, Dark: m.isDark(), Color: m.isColored()}
+func (a *appearance) look() transcript.Look {
+	return transcript.Look{Width: a.width, Dark: a.isDark(), Color: a.isColored()}
 }
 
-func (m *model) isDark() bool { return m.dark && m.chosen != "light" || m.chosen == "dark" }
+func (a *appearance) isDark() bool { return a.dark && a.chosen != "light" || a.chosen == "dark" }
 
-func (m *model) isColored() bool { return m.color && m.chosen != "none" }
+func (a *appearance) isColored() bool { return a.color && a.chosen != "none" }
 
 // dress gives everything its styles and sizes.
 func (m *model) dress() {

@@ -34,33 +34,16 @@ const (
 
 // model is the screen.
 type model struct {
-	opts  *Options // of the site that is shown
-	link  *follow.Session
-	busy  *sync.WaitGroup // what is being done over link
-	sites []*site         // all that can be shown
-	site  *site           // that is
-	jobs  *jobs.Jobs
+	daemons
+	appearance
+	device
+
 	crash error
 	none  error // why the session that the user named cannot be shown
-	stops terminal.Stops
-	lent  terminal.Lent
-
-	width, height int
-	dark, color   bool // of the terminal
-	background    background
-	chosen        string // one of themes
-	theme         theme.Theme
-	mouse         bool        // is ours; else the terminal's
-	arrows        atomic.Bool // not mouse, for the input
-	focused       bool        // the terminal; true as long as it does not say otherwise
-	reports       bool        // it says so
 
 	config     settings.Config
-	keys       keymap.Map
 	remembered settings.Remembered
 	remembers  string // the file
-
-	daemonView
 
 	talk  *transcript.Transcript
 	input *composer.Composer
@@ -90,6 +73,38 @@ type model struct {
 	answeredHere string // id of the approval that was answered here last
 }
 
+// daemons are those that can be shown, and what is known of the one that is.
+type daemons struct {
+	opts  *Options // of the site that is shown
+	link  *follow.Session
+	busy  *sync.WaitGroup // what is being done over link
+	sites []*site         // all that can be shown
+	site  *site           // that is
+	jobs  *jobs.Jobs
+
+	daemonView
+}
+
+// appearance is how everything is drawn.
+type appearance struct {
+	width, height int
+	dark, color   bool   // of the terminal
+	chosen        string // one of themes
+	theme         theme.Theme
+	keys          keymap.Map
+}
+
+// device is what is known of the terminal, and who has it.
+type device struct {
+	stops      terminal.Stops
+	lent       terminal.Lent
+	background background
+	mouse      bool        // is ours; else the terminal's
+	arrows     atomic.Bool // not mouse, for the input
+	focused    bool        // the terminal; true as long as it does not say otherwise
+	reports    bool        // it says so
+}
+
 // daemonView is what the daemon said that is shown, and what is known of it.
 type daemonView struct {
 	state   protocol.State
@@ -113,9 +128,11 @@ type tool struct{ id, name string }
 func newModel(o Options, l *follow.Session, j *jobs.Jobs) *model {
 	color := o.Getenv("NO_COLOR") == "" && o.Getenv("TERM") != "dumb"
 	m := &model{
-		opts: &o, link: l, busy: new(sync.WaitGroup), jobs: j, dark: true, color: color, width: 80, height: 24,
-		stops: make(terminal.Stops, 1), focused: true,
+		daemons:    daemons{opts: &o, link: l, busy: new(sync.WaitGroup), jobs: j},
+		appearance: appearance{dark: true, color: color, width: 80, height: 24},
 	}
+	m.stops, m.focused = make(terminal.Stops, 1), true
+
 	var err error
 	m.input, err = composer.New(filepath.Join(stateDir(o.Getenv, "nous"), "history"), j.Start, m.place)
 	if err != nil {
@@ -172,15 +189,15 @@ func (m *model) Init() tea.Cmd {
 
 // listen ends with the program, or with the link. While events stream it takes
 // them a frame's worth at a time.
-func (m *model) listen(link *follow.Session) {
-	m.jobs.Start(func(ctx context.Context) tea.Msg {
+func (ds *daemons) listen(link *follow.Session) {
+	ds.jobs.Start(func(ctx context.Context) tea.Msg {
 		for {
 			select {
 			case u, ok := <-link.Updates():
 				if !ok {
 					return nil
 				}
-				m.jobs.Send(said{link, u})
+				ds.jobs.Send(said{link, u})
 				if _, streaming := u.(follow.Events); streaming && !jobs.Pause(ctx, time.Second/terminal.FramesPerSecond) {
 					return nil
 				}
@@ -275,22 +292,22 @@ func (m *model) resumed() tea.Cmd {
 	return tea.Sequence(tea.ClearScreen, m.askBackground())
 }
 
-func (m *model) place() slash.Place {
-	p := m.opts.place()
-	p.Link, p.Busy, p.State = m.link, m.busy, m.state
+func (ds *daemons) place() slash.Place {
+	p := ds.opts.place()
+	p.Link, p.Busy, p.State = ds.link, ds.busy, ds.state
 	return p
 }
 
 // refresh asks for the state, not more often than every refreshEvery, and again
 // if something happens meanwhile.
-func (m *model) refresh() {
-	if m.refreshing {
-		m.again = true
+func (ds *daemons) refresh() {
+	if ds.refreshing {
+		ds.again = true
 		return
 	}
-	m.refreshing = true
-	p := m.place()
-	m.jobs.Start(func(ctx context.Context) tea.Msg {
+	ds.refreshing = true
+	p := ds.place()
+	ds.jobs.Start(func(ctx context.Context) tea.Msg {
 		if !jobs.Pause(ctx, refreshEvery) {
 			return nil
 		}
@@ -339,17 +356,17 @@ func (m *model) tick() {
 	})
 }
 
-func (m *model) running() bool { return m.known && m.place().Running() }
+func (ds *daemons) running() bool { return ds.known && ds.place().Running() }
 
 // title is what the session is called.
-func (m *model) title() string {
-	if m.state.Title != "" {
-		return cell.Line(m.state.Title, 200)
+func (ds *daemons) title() string {
+	if ds.state.Title != "" {
+		return cell.Line(ds.state.Title, 200)
 	}
-	return m.state.SessionID
+	return ds.state.SessionID
 }
 
 // noDaemon tells whether the screen has nothing to show because nobody listens.
-func (m *model) noDaemon() bool {
-	return !m.known && m.offline != nil && m.offline.NoDaemon
+func (ds *daemons) noDaemon() bool {
+	return !ds.known && ds.offline != nil && ds.offline.NoDaemon
 }

@@ -82,7 +82,7 @@ type (
 	}
 )
 
-func (m *model) pickLook() pick.Look { return pick.Look{Theme: m.theme} }
+func (a *appearance) pickLook() pick.Look { return pick.Look{Theme: a.theme} }
 
 func (m *model) open(o *overlay) {
 	m.over = o

@@ -186,8 +186,8 @@ type resend struct{}
 
 // cutOff tells whether the connection to another machine is lost. What is written
 // then is sent when it is back.
-func (m *model) cutOff() bool {
-	return m.opts.Host != "" && m.known && m.offline != nil && !m.offline.NoDaemon
+func (ds *daemons) cutOff() bool {
+	return ds.opts.Host != "" && ds.known && ds.offline != nil && !ds.offline.NoDaemon
 }
 
 // submit sends a text, or an abort, behind those that are being sent already,
@@ -261,9 +261,9 @@ func (m *model) answer(a answered) tea.Cmd {
 // newestQueued is the id of the text that waits and was sent last, as far as
 // this screen knows: of its own, else the one that is delivered last. It is ""
 // where none waits, or the core does not name them.
-func (m *model) newestQueued() string {
-	waits := m.state.Queued.Inputs
-	for _, id := range slices.Backward(m.ours) {
+func (ds *daemons) newestQueued() string {
+	waits := ds.state.Queued.Inputs
+	for _, id := range slices.Backward(ds.ours) {
 		if slices.ContainsFunc(waits, func(in protocol.QueuedInput) bool { return in.InputID == id }) {
 			return id
 		}

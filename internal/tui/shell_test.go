@@ -21,8 +21,8 @@ func TestShellLinesJoinTheConversationOrStayOut(t *testing.T) {
 	h, other := useDaemon(t, d.Socket), useDaemon(t, d.Socket)
 	said := func() string {
 		t.Helper()
-		all := protocol.GetMessagesParams{Scope: h.place().Scope()}
-		r, err := slash.Ask(t.Context(), h.place(), protocol.GetMessages, all)
+		params := protocol.GetMessagesParams{Scope: h.place().Scope()}
+		r, err := slash.Ask(t.Context(), h.place(), protocol.GetMessages, params)
 		if err != nil {
 			t.Fatal(err)
 		}

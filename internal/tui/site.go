@@ -73,51 +73,51 @@ func sitesOf(o *Options) []*site {
 }
 
 // key names a session of a site; that of the only one is its id.
-func (m *model) key(s *site, id string) string {
-	if len(m.sites) == 1 {
+func (ds *daemons) key(s *site, id string) string {
+	if len(ds.sites) == 1 {
 		return id
 	}
 	return strconv.Itoa(s.index) + " " + id
 }
 
 // of is the session that a key names.
-func (m *model) of(key string) (s *site, id string) {
-	if index, id, found := strings.Cut(key, " "); len(m.sites) > 1 && found {
-		if i, err := strconv.Atoi(index); err == nil && i < len(m.sites) {
-			return m.sites[i], id
+func (ds *daemons) of(key string) (s *site, id string) {
+	if index, id, found := strings.Cut(key, " "); len(ds.sites) > 1 && found {
+		if i, err := strconv.Atoi(index); err == nil && i < len(ds.sites) {
+			return ds.sites[i], id
 		}
 	}
-	return m.site, key
+	return ds.site, key
 }
 
 // siteAt is the one of that daemon.
-func (m *model) siteAt(at *Site) *site {
-	i := slices.IndexFunc(m.sites, func(s *site) bool { return &s.opts.Site == at })
-	return m.sites[i]
+func (ds *daemons) siteAt(at *Site) *site {
+	i := slices.IndexFunc(ds.sites, func(s *site) bool { return &s.opts.Site == at })
+	return ds.sites[i]
 }
 
 // at is where a job works that is about a site.
-func (m *model) at(s *site) slash.Place {
-	if s == m.site {
-		return m.place()
+func (ds *daemons) at(s *site) slash.Place {
+	if s == ds.site {
+		return ds.place()
 	}
 	return s.opts.place()
 }
 
 // lost is why a site cannot be reached; nil: it can, or that is not known.
-func (m *model) lost(s *site) error {
+func (ds *daemons) lost(s *site) error {
 	switch {
-	case s != m.site:
+	case s != ds.site:
 		return s.away
-	case m.offline != nil:
-		return m.offline.Err
+	case ds.offline != nil:
+		return ds.offline.Err
 	}
 	return nil
 }
 
 // why is lost as people read it, in a line; "" is nil.
-func (m *model) why(s *site) string {
-	err := m.lost(s)
+func (ds *daemons) why(s *site) string {
+	err := ds.lost(s)
 	if err == nil {
 		return ""
 	}
@@ -126,11 +126,11 @@ func (m *model) why(s *site) string {
 
 // keep starts a job and keeps its connection until it is done, whatever daemon is
 // shown meanwhile.
-func (m *model) keep(p slash.Place, f func(context.Context, slash.Place) tea.Msg) {
+func (ds *daemons) keep(p slash.Place, f func(context.Context, slash.Place) tea.Msg) {
 	if p.Busy != nil {
 		p.Busy.Add(1)
 	}
-	m.jobs.Start(func(ctx context.Context) tea.Msg {
+	ds.jobs.Start(func(ctx context.Context) tea.Msg {
 		if p.Busy != nil {
 			defer p.Busy.Done()
 		}
@@ -319,13 +319,13 @@ func (m *model) counted(c counted) {
 }
 
 // later has a site that is not away, and has not answered, asked again in a while.
-func (m *model) later(s *site, err error) {
+func (ds *daemons) later(s *site, err error) {
 	var refused *protocol.Error
 	if s.later || s.away != nil || errors.As(err, &refused) || errors.Is(err, client.ErrUnsupported) {
 		return
 	}
 	s.later = true
-	m.jobs.Start(func(ctx context.Context) tea.Msg {
+	ds.jobs.Start(func(ctx context.Context) tea.Msg {
 		if !jobs.Pause(ctx, longestRest) {
 			return nil
 		}
@@ -352,10 +352,10 @@ func (m *model) happenedAt(s *site, ev protocol.Event) {
 
 // boundAsked shortens approvals of daemons that are not shown, as daemons do it: to open
 // the session shows them whole.
-func (m *model) boundAsked() {
+func (ds *daemons) boundAsked() {
 	size := 0
-	for _, s := range m.sites {
-		if s == m.site {
+	for _, s := range ds.sites {
+		if s == ds.site {
 			continue
 		}
 		s.asked = s.asked[:min(len(s.asked), maxAsked)]
@@ -376,12 +376,12 @@ type asking struct {
 
 // elsewhere are the approvals of other sessions: of the daemon that is shown, then of the
 // others.
-func (m *model) elsewhere() (all []asking) {
-	for _, a := range approval.Elsewhere(m.state) {
-		all = append(all, asking{m.site, a})
+func (ds *daemons) elsewhere() (all []asking) {
+	for _, a := range approval.Elsewhere(ds.state) {
+		all = append(all, asking{ds.site, a})
 	}
-	for i := range m.sites[1:] {
-		s := m.sites[(m.site.index+1+i)%len(m.sites)]
+	for i := range ds.sites[1:] {
+		s := ds.sites[(ds.site.index+1+i)%len(ds.sites)]
 		for _, a := range s.asked {
 			all = append(all, asking{s, a})
 		}

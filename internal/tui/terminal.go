@@ -14,7 +14,7 @@ import (
 )
 
 // titled writes a sequence while nothing draws.
-func (m *model) titled(sequence string) { _, _ = io.WriteString(m.opts.output(), sequence) }
+func (ds *daemons) titled(sequence string) { _, _ = io.WriteString(ds.opts.output(), sequence) }
 
 // pasted is what the clipboard gave.
 type pasted struct {
@@ -130,8 +130,8 @@ func (m *model) suspend() tea.Cmd {
 
 // forgetInput drops what the terminal has sent and nobody has read: its answer to
 // an approval of ours, say, which the shell would take for something typed.
-func (m *model) forgetInput() {
-	if in, ok := m.opts.In.(interface{ Fd() uintptr }); ok {
+func (ds *daemons) forgetInput() {
+	if in, ok := ds.opts.In.(interface{ Fd() uintptr }); ok {
 		_ = unix.IoctlSetInt(int(in.Fd()), unix.TCFLSH, unix.TCIFLUSH)
 	}
 }
@@ -154,9 +154,9 @@ func (m *model) wheel(w tea.MouseWheelMsg) tea.Cmd {
 }
 
 // setMouse takes the mouse, or leaves it to the terminal.
-func (m *model) setMouse(on bool) {
-	m.mouse = on
-	m.arrows.Store(!on)
+func (dev *device) setMouse(on bool) {
+	dev.mouse = on
+	dev.arrows.Store(!on)
 }
 
 // updateTerminal takes in what the terminal says of itself, and what came of lending it.
