@@ -32,7 +32,7 @@ func TestLeavingWaitsForTheTerminalsAnswer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				msgs := make(chan tea.Msg, 2)
 				j := &jobs.Jobs{Ctx: context.Background(), Send: func(msg tea.Msg) { msgs <- msg }}
-				m := &model{daemons: daemons{jobs: j}, appearance: appearance{dark: true}}
+				m := &model{outbox: outbox{daemons: daemons{jobs: j}}, appearance: appearance{dark: true}}
 				if got := m.hold(m, c.leave); got != c.leave {
 					t.Fatalf("nothing was asked: got %#v", got)
 				}

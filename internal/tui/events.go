@@ -50,34 +50,34 @@ func (m *model) told(u follow.Update) {
 }
 
 // follow asks for a session to be shown.
-func (m *model) follow(id string) {
-	m.goal = &id
-	m.link.Follow(id)
+func (ob *outbox) follow(id string) {
+	ob.goal = &id
+	ob.link.Follow(id)
 }
 
 // arrive goes on with what waited for the session that is to be shown, once it
 // is, or will not be.
-func (m *model) arrive(u follow.Update) {
-	if m.goal == nil {
+func (ob *outbox) arrive(u follow.Update) {
+	if ob.goal == nil {
 		return
 	}
 	switch u := u.(type) {
 	case follow.Snapshot:
-		if !m.reached(u) {
+		if !ob.reached(u) {
 			return
 		}
-		m.goal = nil
+		ob.goal = nil
 	case follow.Refused:
-		m.goal = nil
-		m.stay()
+		ob.goal = nil
+		ob.stay()
 	}
-	m.goOn()
+	ob.goOn()
 }
 
 // reached tells whether the session that is shown is the one asked for. The one
 // before may be read once more on the way there.
-func (m *model) reached(s follow.Snapshot) bool {
-	return m.goal == nil || *m.goal == "" || *m.goal == s.State.SessionID
+func (ob *outbox) reached(s follow.Snapshot) bool {
+	return ob.goal == nil || *ob.goal == "" || *ob.goal == s.State.SessionID
 }
 
 // restore shows a session as it is at one moment.
@@ -128,7 +128,7 @@ func (m *model) restore(s follow.Snapshot) {
 
 // returnUndelivered gives back the texts that the daemon has neither delivered nor will: its run
 // is over, and the end of it was not seen.
-func (m *model) returnUndelivered(entries []jsontext.Value) {
+func (ob *outbox) returnUndelivered(entries []jsontext.Value) {
 	var said []string
 	for _, raw := range entries {
 		var e struct {
@@ -139,12 +139,12 @@ func (m *model) returnUndelivered(entries []jsontext.Value) {
 			said = append(said, e.Text)
 		}
 	}
-	for _, text := range m.waiting {
+	for _, text := range ob.waiting {
 		if !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, text) }) {
-			m.input.Before(text)
+			ob.input.Before(text)
 		}
 	}
-	m.waiting = nil
+	ob.waiting = nil
 }
 
 // beganAt is when a run said its first word: no core tells when it began.
@@ -237,15 +237,15 @@ func (ds *daemons) delivered(e protocol.MessageStart) {
 
 // returned puts texts that were sent from here, and given up by the daemon, into
 // the input again.
-func (m *model) returned(texts []protocol.DiscardedInput) {
+func (ob *outbox) returned(texts []protocol.DiscardedInput) {
 	var back []string
 	for _, d := range texts {
-		if i := slices.Index(m.ours, d.InputID); i >= 0 {
-			m.ours = slices.Delete(m.ours, i, i+1)
+		if i := slices.Index(ob.ours, d.InputID); i >= 0 {
+			ob.ours = slices.Delete(ob.ours, i, i+1)
 			back = append(back, d.Text)
 		} else {
-			m.talk.Notice("warning", "not delivered: "+d.Text)
+			ob.talk.Notice("warning", "not delivered: "+d.Text)
 		}
 	}
-	m.input.Before(back...)
+	ob.input.Before(back...)
 }

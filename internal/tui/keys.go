@@ -245,23 +245,23 @@ func (m *model) enter() tea.Cmd {
 }
 
 // send sends text; written is how the user wrote it.
-func (m *model) send(written, text string, followUp bool) {
+func (ob *outbox) send(written, text string, followUp bool) {
 	switch {
-	case m.offline != nil && !m.cutOff() || !m.known:
-		m.talk.Notice("error", "not connected to the daemon: the text stays in the input")
+	case ob.offline != nil && !ob.cutOff() || !ob.known:
+		ob.talk.Notice("error", "not connected to the daemon: the text stays in the input")
 		return
-	case len(m.unsent) >= maxUnsent:
-		m.talk.Notice("error", "the daemon does not answer: the text stays in the input")
+	case len(ob.unsent) >= maxUnsent:
+		ob.talk.Notice("error", "the daemon does not answer: the text stays in the input")
 		return
 	}
-	m.remember(written)
-	m.input.Clear()
-	m.talk.End()
-	m.submit(slash.Unsent{
-		Text: text, Skill: slash.SkillOf(written), Call: slash.PromptCall().MatchString(written), Images: m.input.Images,
+	ob.remember(written)
+	ob.input.Clear()
+	ob.talk.End()
+	ob.submit(slash.Unsent{
+		Text: text, Skill: slash.SkillOf(written), Call: slash.PromptCall().MatchString(written), Images: ob.input.Images,
 		FollowUp: followUp,
 	})
-	m.input.Images = nil
+	ob.input.Images = nil
 }
 
 // tab takes the menu's choice, or queues what is written as a follow-up, or
@@ -326,12 +326,12 @@ func (m *model) interrupt() tea.Cmd {
 	return nil
 }
 
-func (m *model) toggleMode(queue string, mode protocol.Mode) {
+func (ob *outbox) toggleMode(queue string, mode protocol.Mode) {
 	to := protocol.ModeAll
 	if mode == protocol.ModeAll {
 		to = protocol.ModeOneAtATime
 	}
-	m.do("mode", func(ctx context.Context, p slash.Place) slash.Outcome { return slash.SetMode(ctx, p, queue, to) })
+	ob.do("mode", func(ctx context.Context, p slash.Place) slash.Outcome { return slash.SetMode(ctx, p, queue, to) })
 }
 
 func (m *model) copyFocused() tea.Cmd {
@@ -397,13 +397,13 @@ func (m *model) stoppable(f action) action {
 }
 
 // notedIf shows an error, if there is one.
-func (m *model) notedIf(kind string, err error) {
+func (ob *outbox) notedIf(kind string, err error) {
 	if err != nil {
-		m.talk.Notice(kind, err.Error())
+		ob.talk.Notice(kind, err.Error())
 	}
 }
 
-func (m *model) remember(text string) { m.notedIf("error", m.input.Remember(text)) }
+func (ob *outbox) remember(text string) { ob.notedIf("error", ob.input.Remember(text)) }
 
 // updateInput takes in what the user does, and what is offered to go on with.
 func (m *model) updateInput(msg tea.Msg) (cmd tea.Cmd, mine bool) {

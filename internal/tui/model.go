@@ -34,7 +34,7 @@ const (
 
 // model is the screen.
 type model struct {
-	daemons
+	outbox
 	appearance
 	device
 
@@ -45,22 +45,12 @@ type model struct {
 	remembered settings.Remembered
 	remembers  string // the file
 
-	talk  *transcript.Transcript
-	input *composer.Composer
 	over  *overlay
 	board *boardView // on the screen
 
 	approval  *approvals.Panel // what the session waits for
 	attention attention
-	notices   []string // to be shown once the next Snapshot is
-	find      *find    // nil: nothing is looked for
-
-	unsent  []slash.Unsent // in the order they go in; see sending
-	sending bool           // the first of unsent is on its way
-	former  []former       // on their way to daemons that are shown no more
-	working []string       // other commands that the daemon has not answered
-	goal    *string        // the session that is to be shown, until it is
-	held    []job          // commands that wait until it is
+	find      *find // nil: nothing is looked for
 
 	endShell context.CancelFunc // of the shell line that was begun last
 
@@ -71,6 +61,22 @@ type model struct {
 	leaving      bool   // Ctrl+C was pressed once
 	editing      bool   // Esc was, with nothing to abort
 	answeredHere string // id of the approval that was answered here last
+}
+
+// outbox is what is on its way to daemons, and where it is written and what became of it is
+// told. What was not accepted goes back into the input.
+type outbox struct {
+	daemons
+	talk    *transcript.Transcript
+	input   *composer.Composer
+	notices []string // to be shown once the next Snapshot is
+
+	unsent  []slash.Unsent // in the order they go in; see sending
+	sending bool           // the first of unsent is on its way
+	former  []former       // on their way to daemons that are shown no more
+	working []string       // other commands that the daemon has not answered
+	goal    *string        // the session that is to be shown, until it is
+	held    []job          // commands that wait until it is
 }
 
 // daemons are those that can be shown, and what is known of the one that is.
@@ -128,7 +134,7 @@ type tool struct{ id, name string }
 func newModel(o Options, l *follow.Session, j *jobs.Jobs) *model {
 	color := o.Getenv("NO_COLOR") == "" && o.Getenv("TERM") != "dumb"
 	m := &model{
-		daemons:    daemons{opts: &o, link: l, busy: new(sync.WaitGroup), jobs: j},
+		outbox:     outbox{daemons: daemons{opts: &o, link: l, busy: new(sync.WaitGroup), jobs: j}},
 		appearance: appearance{dark: true, color: color, width: 80, height: 24},
 	}
 	m.stops, m.focused = make(terminal.Stops, 1), true

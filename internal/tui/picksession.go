@@ -186,12 +186,12 @@ func (m *model) chooseSession(c pick.Choice) tea.Cmd {
 }
 
 // enterAt shows a session, and makes it the active one of its daemon.
-func (m *model) enterAt(at *site, id string) {
-	if m.goal != nil && m.offline != nil { // which may not come for long
-		m.goal = nil
-		m.stay()
+func (ob *outbox) enterAt(at *site, id string) {
+	if ob.goal != nil && ob.offline != nil { // which may not come for long
+		ob.goal = nil
+		ob.stay()
 	}
-	m.do("switch", func(ctx context.Context, p slash.Place) slash.Outcome {
+	ob.do("switch", func(ctx context.Context, p slash.Place) slash.Outcome {
 		if p.Site != &at.opts.Site {
 			p = at.opts.place()
 		}

@@ -25,37 +25,37 @@ type job struct {
 }
 
 // goOn does what waited, if nothing is in its way any more.
-func (m *model) goOn() {
-	held := m.held
-	m.held = nil
+func (ob *outbox) goOn() {
+	held := ob.held
+	ob.held = nil
 	for _, j := range held {
-		m.do(j.name, j.do) // or holds it again
+		ob.do(j.name, j.do) // or holds it again
 	}
-	m.sendNext()
+	ob.sendNext()
 }
 
 // stay gives back what was meant for a session that is not shown.
-func (m *model) stay() {
-	m.giveBack()
-	for _, j := range m.held {
-		m.talk.Notice("error", "/"+j.name+" was not done: it was meant for another session")
+func (ob *outbox) stay() {
+	ob.giveBack()
+	for _, j := range ob.held {
+		ob.talk.Notice("error", "/"+j.name+" was not done: it was meant for another session")
 	}
-	m.held = nil
+	ob.held = nil
 }
 
 // giveBack puts the texts that are not on their way into the input again.
-func (m *model) giveBack() {
+func (ob *outbox) giveBack() {
 	going := 0
-	if m.sending {
+	if ob.sending {
 		going = 1
 	}
-	back := m.unsent[going:]
-	m.unsent = m.unsent[:going]
-	m.written(back)
+	back := ob.unsent[going:]
+	ob.unsent = ob.unsent[:going]
+	ob.written(back)
 }
 
 // written puts texts that were not sent into the input again.
-func (m *model) written(back []slash.Unsent) {
+func (ob *outbox) written(back []slash.Unsent) {
 	var texts []string
 	var images []slash.Image
 	for _, u := range back {
@@ -64,34 +64,34 @@ func (m *model) written(back []slash.Unsent) {
 		}
 	}
 	asWritten := len(back) > 0 && (back[0].Skill != "" || back[0].Call)
-	m.input.Images = append(images, m.input.Images...)
+	ob.input.Images = append(images, ob.input.Images...)
 	if asWritten {
-		m.input.Prepend(strings.Join(texts, "\n\n"))
+		ob.input.Prepend(strings.Join(texts, "\n\n"))
 		return
 	}
-	m.input.Before(texts...)
+	ob.input.Before(texts...)
 }
 
 // moving tells whether another session is about to be shown, or another part of
 // this one; in order tells whether a text that is sent now finds things as the
 // commands before it left them.
-func (m *model) moving() bool {
-	return m.goal != nil || slices.ContainsFunc(m.working, func(name string) bool { return slash.Named(name).Moves })
+func (ob *outbox) moving() bool {
+	return ob.goal != nil || slices.ContainsFunc(ob.working, func(name string) bool { return slash.Named(name).Moves })
 }
 
-func (m *model) inOrder() bool {
-	return !m.moving() && !slices.ContainsFunc(m.working, func(name string) bool { return slash.Named(name).First })
+func (ob *outbox) inOrder() bool {
+	return !ob.moving() && !slices.ContainsFunc(ob.working, func(name string) bool { return slash.Named(name).First })
 }
 
 // do runs a command beside the screen, in the session that is shown or about to
 // be.
-func (m *model) do(name string, f func(context.Context, slash.Place) slash.Outcome) {
-	if m.moving() {
-		m.held = append(m.held, job{name, f})
+func (ob *outbox) do(name string, f func(context.Context, slash.Place) slash.Outcome) {
+	if ob.moving() {
+		ob.held = append(ob.held, job{name, f})
 		return
 	}
-	m.working = append(m.working, name)
-	m.keep(m.place(), func(ctx context.Context, p slash.Place) tea.Msg {
+	ob.working = append(ob.working, name)
+	ob.keep(ob.place(), func(ctx context.Context, p slash.Place) tea.Msg {
 		return finished{p, f(ctx, p).Of(name)}
 	})
 }
@@ -192,26 +192,26 @@ func (ds *daemons) cutOff() bool {
 
 // submit sends a text, or an abort, behind those that are being sent already,
 // and behind the commands that decide where a text goes and what happens to it.
-func (m *model) submit(u slash.Unsent) {
+func (ob *outbox) submit(u slash.Unsent) {
 	if u.Text != "" {
-		if m.retry.Text == u.Text && m.retry.Skill == u.Skill && m.retry.Call == u.Call && m.retry.FollowUp == u.FollowUp &&
-			slices.Equal(m.retry.Images, u.Images) {
-			u.Key = m.retry.Key
+		if ob.retry.Text == u.Text && ob.retry.Skill == u.Skill && ob.retry.Call == u.Call && ob.retry.FollowUp == u.FollowUp &&
+			slices.Equal(ob.retry.Images, u.Images) {
+			u.Key = ob.retry.Key
 		} else {
 			u.Key = uuid.NewString()
 		}
 	}
-	m.unsent = append(m.unsent, u)
-	m.sendNext()
+	ob.unsent = append(ob.unsent, u)
+	ob.sendNext()
 }
 
-func (m *model) sendNext() {
-	if m.sending || len(m.unsent) == 0 || !m.inOrder() || m.cutOff() {
+func (ob *outbox) sendNext() {
+	if ob.sending || len(ob.unsent) == 0 || !ob.inOrder() || ob.cutOff() {
 		return
 	}
-	m.sending = true
-	u := m.unsent[0]
-	m.keep(m.place(), func(ctx context.Context, p slash.Place) tea.Msg {
+	ob.sending = true
+	u := ob.unsent[0]
+	ob.keep(ob.place(), func(ctx context.Context, p slash.Place) tea.Msg {
 		u, err := u.Written(ctx, p)
 		switch {
 		case err != nil:

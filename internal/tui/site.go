@@ -183,33 +183,33 @@ func (m *model) move(to *site, id string) {
 
 // leave ends the connection to the daemon that is shown, once what is being done over it
 // is done.
-func (m *model) leave() {
-	host := m.opts.Host
-	if m.sending {
-		m.former = append(m.former, former{m.link, host, m.unsent[0]})
-		m.unsent, m.sending = m.unsent[1:], false
+func (ob *outbox) leave() {
+	host := ob.opts.Host
+	if ob.sending {
+		ob.former = append(ob.former, former{ob.link, host, ob.unsent[0]})
+		ob.unsent, ob.sending = ob.unsent[1:], false
 	}
 	isText := func(u slash.Unsent) bool { return u.Text != "" }
-	text, abort := slices.ContainsFunc(m.unsent, isText), slices.ContainsFunc(m.unsent, func(u slash.Unsent) bool {
+	text, abort := slices.ContainsFunc(ob.unsent, isText), slices.ContainsFunc(ob.unsent, func(u slash.Unsent) bool {
 		return !isText(u)
 	})
-	m.talk.Clear()
-	m.stay()
+	ob.talk.Clear()
+	ob.stay()
 	if text {
-		m.addNotice("info", "what was not sent to "+host+" is in the input")
+		ob.addNotice("info", "what was not sent to "+host+" is in the input")
 	}
 	if abort {
-		m.addNotice("error", "nothing was aborted: "+host+" has not been told")
+		ob.addNotice("error", "nothing was aborted: "+host+" has not been told")
 	}
-	aside := m.working[:0]
-	for _, name := range m.working {
+	aside := ob.working[:0]
+	for _, name := range ob.working {
 		if strings.HasPrefix(name, "bash") { // Esc ends it, and nothing waits for it
 			aside = append(aside, "bash-aside")
 		}
 	}
-	m.working = aside
-	link, busy := m.link, m.busy
-	m.jobs.Start(func(context.Context) tea.Msg {
+	ob.working = aside
+	link, busy := ob.link, ob.busy
+	ob.jobs.Start(func(context.Context) tea.Msg {
 		busy.Wait()
 		link.Close()
 		return nil
@@ -217,51 +217,51 @@ func (m *model) leave() {
 }
 
 // addNotice shows a note, and again when another session is.
-func (m *model) addNotice(kind, text string) {
-	m.talk.Notice(kind, text)
-	m.notices = append(m.notices, text)
+func (ob *outbox) addNotice(kind, text string) {
+	ob.talk.Notice(kind, text)
+	ob.notices = append(ob.notices, text)
 }
 
 // answeredElsewhere takes in what happened to a text for a daemon that is shown no more.
-func (m *model) answeredElsewhere(a answered) {
-	for i, f := range m.former {
+func (ob *outbox) answeredElsewhere(a answered) {
+	for i, f := range ob.former {
 		if f.link != a.at.Link {
 			continue
 		}
-		m.former = append(m.former[:i:i], m.former[i+1:]...)
+		ob.former = append(ob.former[:i:i], ob.former[i+1:]...)
 		switch {
 		case a.Err == nil:
 		case f.Text == "":
-			m.talk.Notice("error", f.host+": nothing was aborted: "+slash.Describe(a.Err))
+			ob.talk.Notice("error", f.host+": nothing was aborted: "+slash.Describe(a.Err))
 		default:
-			m.written([]slash.Unsent{f.Unsent})
-			m.talk.Notice("error", f.host+": "+slash.Describe(a.Err)+"; the text is in the input")
+			ob.written([]slash.Unsent{f.Unsent})
+			ob.talk.Notice("error", f.host+": "+slash.Describe(a.Err)+"; the text is in the input")
 		}
 		break
 	}
-	m.input.Before(a.Back...)
+	ob.input.Before(a.Back...)
 }
 
 // finishedElsewhere takes in how a command ended of a daemon that is shown no more.
-func (m *model) finishedElsewhere(f finished) {
-	for i, name := range m.working {
+func (ob *outbox) finishedElsewhere(f finished) {
+	for i, name := range ob.working {
 		if name == "bash-aside" && strings.HasPrefix(f.Name, "bash") {
-			m.working = append(m.working[:i:i], m.working[i+1:]...)
+			ob.working = append(ob.working[:i:i], ob.working[i+1:]...)
 			break
 		}
 	}
 	if f.Text != "" {
-		m.input.Before(f.Text)
+		ob.input.Before(f.Text)
 	}
-	m.input.Before(f.Back...)
+	ob.input.Before(f.Back...)
 	host := f.at.Site.Host + ": "
 	switch {
-	case f.Err != nil && m.jobs.Ctx.Err() == nil:
-		m.talk.Notice("error", host+slash.Describe(f.Err))
+	case f.Err != nil && ob.jobs.Ctx.Err() == nil:
+		ob.talk.Notice("error", host+slash.Describe(f.Err))
 	case f.Follow != nil:
-		m.talk.Notice("info", host+"/"+f.Name+" is done; its session is among the others")
+		ob.talk.Notice("info", host+"/"+f.Name+" is done; its session is among the others")
 	case f.Info != "":
-		m.talk.Notice("info", host+f.Info)
+		ob.talk.Notice("info", host+f.Info)
 	}
 }
 

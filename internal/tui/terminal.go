@@ -37,13 +37,13 @@ func (m *model) pasteImage() {
 	})
 }
 
-func (m *model) pasted(p pasted) {
+func (ob *outbox) pasted(p pasted) {
 	if p.err != nil {
-		m.talk.Notice("info", p.err.Error())
-		m.talk.End()
-	} else if err := m.input.Attach(p.data, terminal.MaxImage); err != nil {
-		m.talk.Notice("error", err.Error())
-		m.talk.End()
+		ob.talk.Notice("info", p.err.Error())
+		ob.talk.End()
+	} else if err := ob.input.Attach(p.data, terminal.MaxImage); err != nil {
+		ob.talk.Notice("error", err.Error())
+		ob.talk.End()
 	}
 }
 

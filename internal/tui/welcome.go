@@ -31,27 +31,27 @@ func (m *model) welcome() []string {
 }
 
 // farewell says how to come back to what was shown, "" if nothing was.
-func (m *model) farewell() string {
+func (ob *outbox) farewell() string {
 	unsent := ""
-	for _, f := range m.former {
+	for _, f := range ob.former {
 		if f.Text != "" {
 			unsent += "not answered by " + f.host + ": " + cell.Sanitize(f.Text) + "\n"
 		}
 	}
-	if !m.known || m.state.SessionID == "" {
+	if !ob.known || ob.state.SessionID == "" {
 		return unsent
 	}
-	flags := " --session " + m.state.SessionID
-	if m.lacks != nil { // it works in the active one only
+	flags := " --session " + ob.state.SessionID
+	if ob.lacks != nil { // it works in the active one only
 		flags = ""
 	}
-	flags += m.opts.Flags
-	for _, u := range m.unsent {
-		if m.cutOff() && u.Text != "" {
+	flags += ob.opts.Flags
+	for _, u := range ob.unsent {
+		if ob.cutOff() && u.Text != "" {
 			unsent += "not sent: " + cell.Sanitize(u.Text) + "\n"
 		}
 	}
-	if m.running() {
+	if ob.running() {
 		return unsent + "the run goes on; to come back: nous" + flags + "; to end it: nous abort" + flags + "\n"
 	}
 	return unsent + "to come back: nous" + flags + "\n"
