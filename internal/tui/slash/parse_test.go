@@ -1,4 +1,4 @@
-package tui
+package slash_test
 
 import (
 	"strings"
