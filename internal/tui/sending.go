@@ -194,9 +194,9 @@ func (ds *daemons) cutOff() bool {
 // and behind the commands that decide where a text goes and what happens to it.
 func (ob *outbox) submit(u slash.Unsent) {
 	if u.Text != "" {
-		if ob.retry.Text == u.Text && ob.retry.Skill == u.Skill && ob.retry.Call == u.Call && ob.retry.FollowUp == u.FollowUp &&
-			slices.Equal(ob.retry.Images, u.Images) {
-			u.Key = ob.retry.Key
+		if was := ob.retry; was.Text == u.Text && was.Skill == u.Skill && was.Call == u.Call &&
+			was.FollowUp == u.FollowUp && slices.Equal(was.Images, u.Images) {
+			u.Key = was.Key
 		} else {
 			u.Key = uuid.NewString()
 		}
