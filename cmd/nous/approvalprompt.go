@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"noused/internal/client/approval"
-	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
 
@@ -81,8 +80,8 @@ func (q *approvalPrompt) askApproval(one protocol.Approval) {
 		text = folded(text, widthOf(q.a.err))
 	}
 	fmt.Fprint(q.a.err, text)
-	if hides(text) {
-		q.a.notef(hidden)
+	if approval.Hides(text) {
+		q.a.notef(approval.Hidden)
 	}
 	for _, o := range one.Options {
 		q.a.notef("%s", q.a.answerLine(one, o))
@@ -103,64 +102,13 @@ func (q *approvalPrompt) resolved(ev protocol.Status) {
 		q.dangle = false
 	}
 	if !q.a.json {
-		q.a.notef("%s", resolvedText(ev))
+		q.a.notef("%s", approval.Resolution(ev))
 	}
-}
-
-// resolvedText says how a question has ended, and by whom.
-func resolvedText(ev protocol.Status) string {
-	text := string(ev.Outcome)
-	if ev.Option != "" && ev.Option != protocol.OptionDeny {
-		text += " " + ev.Option
-	}
-	program, word := approval.ResolvedBy(ev.By)
-	switch {
-	case program.PID > 0:
-		text += fmt.Sprintf(", by %s (process %d)", program.Comm, program.PID)
-	case word != "":
-		text += ", by " + word
-	}
-	return plaintext.RevealLine(text)
-}
-
-// letters are the keys of the answers.
-var letters = map[string]string{
-	"y": protocol.OptionOnce, "s": protocol.OptionSession, "a": protocol.OptionAlways,
-	"n": protocol.OptionDeny, "c": protocol.OptionCancel,
-}
-
-// optionOf is the option that a letter means for a question, "" where it is none.
-func optionOf(q protocol.Approval, letter string) string {
-	want := letters[strings.ToLower(letter)]
-	switch {
-	case want == protocol.OptionOnce:
-		want = approval.Yes(q)
-	case want == protocol.OptionDeny && approval.IsForm(q):
-		want = protocol.OptionDecline
-	}
-	for _, o := range q.Options {
-		if o.ID == want {
-			return want
-		}
-	}
-	return ""
 }
 
 // offer says what can be typed.
 func (q *approvalPrompt) offer(one protocol.Approval) {
-	var keys []string
-	for _, letter := range []string{"y", "s", "a", "n", "c"} {
-		switch option := optionOf(one, letter); option {
-		case "":
-		case protocol.OptionDeny:
-			keys = append(keys, "n [REASON] deny")
-		case protocol.OptionAccept:
-			keys = append(keys, "y fill in")
-		default:
-			keys = append(keys, letter+" "+option)
-		}
-	}
-	fmt.Fprint(q.a.err, strings.Join(keys, ", ")+", and Enter; the approval waits: ")
+	fmt.Fprint(q.a.err, approval.Offer(one)+", and Enter; the approval waits: ")
 	q.dangle = true
 }
 
@@ -249,7 +197,7 @@ func (q *approvalPrompt) answer(ctx context.Context, line string) {
 		return
 	}
 	letter, reason, _ := strings.Cut(strings.TrimSpace(line), " ")
-	option := optionOf(one, letter)
+	option := approval.Typed(one, letter)
 	if option == "" || reason != "" && option != protocol.OptionDeny {
 		q.offer(one)
 		return

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/client"
+	"noused/internal/client/approval"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
@@ -23,7 +24,7 @@ func asks(t *testing.T, d *tuitest.Daemon, command string) *screen {
 	cmd.Dir = d.Dir
 	cmd.Env = d.Env()
 	s := &screen{tuitest.Start(t, cmd, 132, 30, false), t, d}
-	s.Wait("Allow this call of bash? ask: bash outside the sandbox: the sandbox says no", "command: "+command,
+	s.Wait("Allow bash to run this? ask: bash outside the sandbox: the sandbox says no", "command: "+command,
 		"nous approve apr-")
 	s.Wait("y once, s session, a always, n [REASON] deny, and Enter; the approval waits:")
 	return s
@@ -40,19 +41,19 @@ func TestAPromptOnATerminalAsksThere(t *testing.T) {
 	s.Press("enter")
 	s.Type("y")
 	s.Press("enter")
-	s.Wait("allowed once, by nous (process ", "✓ bash")
+	s.Wait("allowed (once) by nous, process ", "✓ bash")
 	s.Exit()
 
 	s = asks(t, d, "echo two")
 	s.Type("n not on a Sunday")
 	s.Press("enter")
-	s.Wait("denied, by nous (process ", "not on a Sunday")
+	s.Wait("denied by nous, process ", "not on a Sunday")
 	s.Exit()
 
 	s = asks(t, d, "echo three")
 	s.Type("s")
 	s.Press("enter")
-	s.Wait("allowed session, by nous (process ", "✓ bash")
+	s.Wait("allowed (session) by nous, process ", "✓ bash")
 	s.Exit()
 }
 
@@ -73,7 +74,7 @@ func TestAnAnswerFromElsewhereEndsTheAsking(t *testing.T) {
 	s.Type("y")
 	s.Wait("the approval waits: y")
 	askDaemon(t, d.Socket, protocol.Approve, protocol.ApproveParams{ApprovalID: waits[0].ApprovalID, Option: "deny"})
-	s.Wait("denied, by ", "Allow this call of bash? ask: bash outside the sandbox: again")
+	s.Wait("denied by ", "Allow bash to run this? ask: bash outside the sandbox: again")
 	s.Press("enter")
 	s.Type("n")
 	s.Press("enter")
@@ -131,7 +132,7 @@ func TestWhatIsAskedIsShownWhole(t *testing.T) {
 	} {
 		full, listed, asked := shownAs(t, askedAbout(command, "r"))
 		for what, shown := range map[string]string{"in full": full, "asked": asked} {
-			if !strings.Contains(shown, "\n  command: "+want+"\n") || !strings.Contains(shown, hidden) {
+			if !strings.Contains(shown, "\n  command: "+want+"\n") || !strings.Contains(shown, approval.Hidden) {
 				t.Errorf("%s, %q is shown as %q", what, command, shown)
 			}
 		}
@@ -146,7 +147,7 @@ func TestWhatIsAskedIsShownWhole(t *testing.T) {
 	}
 	for _, shown := range []string{full, asked} {
 		for _, want := range []string{
-			"Allow this call of bash? ask: bash outside the sandbox: good⟨U+000A⟩  command: true⟨U+2028⟩x\n",
+			"Allow bash to run this? ask: bash outside the sandbox: good⟨U+000A⟩  command: true⟨U+2028⟩x\n",
 			"  command:\n    ls\n    Allow this call of bash? ask\n      command: true\n    nous approve apr-1⟨U+000A⟩\n",
 		} {
 			if !strings.Contains(shown, want) {
@@ -225,15 +226,15 @@ func TestEventsOfQuestions(t *testing.T) {
 			Code:     protocol.StatusApprovalRequested,
 			Approval: &asked,
 		},
-		"approval_resolved: apr-1 allowed session, by nous (process 7)": {
+		"approval_resolved: apr-1 allowed (session) by nous, process 7": {
 			Code:       protocol.StatusApprovalResolved,
 			ApprovalID: "apr-1", Outcome: protocol.OutcomeAllowed, Option: "session", By: protocol.ByProcess(7, "nous"),
 		},
-		"approval_resolved: apr-1 denied, by timeout": {
+		"approval_resolved: apr-1 denied: nobody answered in time": {
 			Code:       protocol.StatusApprovalResolved,
 			ApprovalID: "apr-1", Outcome: protocol.OutcomeDenied, By: protocol.ByWord(protocol.ByTimeout),
 		},
-		"approval_resolved: apr-1 withdrawn, by a hand that is not known": {
+		"approval_resolved: apr-1 withdrawn: a hand that is not known": {
 			Code:       protocol.StatusApprovalResolved,
 			ApprovalID: "apr-1", Outcome: protocol.OutcomeWithdrawn, By: protocol.ByWord("a hand that is not known"),
 		},
@@ -257,7 +258,7 @@ func TestAPromptInTheBackgroundIsNotStopped(t *testing.T) {
 	s.Wait("nous deny apr-")
 	askDaemon(t, d.Socket, protocol.Approve,
 		protocol.ApproveParams{ApprovalID: state(t, d.Socket).PendingApprovals[0].ApprovalID, Option: "once"})
-	s.Wait("allowed once, by ", "status 0")
+	s.Wait("allowed (once) by ", "status 0")
 	s.Exit()
 }
 
@@ -293,11 +294,11 @@ func TestAFormOnATerminal(t *testing.T) {
 		s.Press("enter")
 		s.Wait(step[1])
 	}
-	s.Wait("allowed accept, by nous (process ")
+	s.Wait("allowed (accept) by nous, process ")
 	s.Exit()
 	s = prompt()
 	s.Type("n")
 	s.Press("enter")
-	s.Wait("denied decline, by nous (process ", `"action":"decline"`)
+	s.Wait("denied (decline) by nous, process ", `"action":"decline"`)
 	s.Exit()
 }

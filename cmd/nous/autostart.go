@@ -11,7 +11,7 @@ import (
 	"noused/internal/client"
 	"noused/internal/client/follow"
 	"noused/internal/start"
-	"noused/internal/tui"
+	"noused/internal/tui/settings"
 )
 
 // A command that finds no daemon starts one, as tmux does. One that has had a daemon
@@ -47,7 +47,7 @@ func (a *app) mayStart() bool {
 	if a.noStart || a.completing {
 		return false
 	}
-	wanted, wrong := tui.Autostart(os.Getenv)
+	wanted, wrong := settings.Autostart(os.Getenv)
 	if wrong != nil {
 		a.notef("%s; no daemon is started before that is right", wrong)
 	}

@@ -10,7 +10,7 @@ import (
 	"noused/internal/client/hosts"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
-	"noused/internal/tui"
+	"noused/internal/tui/board"
 )
 
 // boardPages bounds how many sessions are printed: so many thousand.
@@ -59,7 +59,7 @@ func (a *app) printBoard(ctx context.Context) error {
 	if a.json {
 		return nil // it has been printed
 	}
-	return tui.PrintBoard(a.out, all, "")
+	return board.Print(a.out, all, "")
 }
 
 // printBoards is printBoard for several hosts.
@@ -77,5 +77,5 @@ func (a *app) printBoards(ctx context.Context) error {
 			of[s.Host] = append(of[s.Host], s.SessionInfo)
 		}
 	}
-	return cmp.Or(tui.PrintBoards(a.out, of), failed)
+	return cmp.Or(board.PrintHosts(a.out, of), failed)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/approval"
 	"noused/internal/client/follow"
 	"noused/internal/cmdline"
 	"noused/internal/format"
@@ -180,7 +181,7 @@ func describeEvent(ev protocol.Event) string {
 		case ev.Approval != nil:
 			return string(ev.Code) + ": " + ev.Approval.ApprovalID + " " + asksFor(*ev.Approval, lineWidth)
 		case ev.Code == protocol.StatusApprovalResolved:
-			return string(ev.Code) + ": " + ev.ApprovalID + " " + resolvedText(ev)
+			return string(ev.Code) + ": " + ev.ApprovalID + " " + approval.Outcome(ev)
 		}
 		return oneLine(string(ev.Code)+": "+ev.Message, lineWidth)
 	case protocol.Warning:

@@ -17,7 +17,7 @@ import (
 	"noused/internal/fleet"
 	"noused/internal/fleet/via"
 	"noused/internal/protocol"
-	"noused/internal/tui"
+	"noused/internal/tui/settings"
 )
 
 // atOnce is how many hosts of a fleet are asked at a time.
@@ -42,7 +42,7 @@ func (f *viaFlags) register(root *cobra.Command) {
 // fleetOptions are how to reach the fleet, of the flags, the environment and the user's
 // file.
 func (a *app) fleetOptions() (o via.Options, on []string, err error) {
-	file, err := tui.ConfiguredFleet(os.Getenv)
+	file, err := settings.ConfiguredFleet(os.Getenv)
 	if err != nil {
 		return o, nil, err
 	}
@@ -136,7 +136,7 @@ func (a *app) chooseOfFleet(cmd *cobra.Command, what reads) (found bool, err err
 	case other || !given && (os.Getenv("NOUS_HOST") != "" || os.Getenv("NOUSED_SOCKET") != ""):
 		return false, nil
 	}
-	file, err := tui.ConfiguredFleet(os.Getenv)
+	file, err := settings.ConfiguredFleet(os.Getenv)
 	if !given && (err != nil || file.On == "") {
 		return false, nil
 	}

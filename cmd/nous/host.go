@@ -25,7 +25,7 @@ import (
 	"noused/internal/fleet/via"
 	"noused/internal/protocol"
 	"noused/internal/regular"
-	"noused/internal/tui"
+	"noused/internal/tui/settings"
 )
 
 // Daemons on other machines: --host, $NOUS_HOST and [hosts.NAME] of the user's file.
@@ -133,7 +133,7 @@ func (a *app) findHosts() error {
 		return cmdline.Errorf("--host: at most %d hosts at once", mostHosts)
 	}
 	for i, name := range a.hostNames {
-		if err := tui.CheckHost(name); err != nil {
+		if err := settings.CheckHost(name); err != nil {
 			return cmdline.Errorf("--host %s: %v", name, err)
 		}
 		if slices.Contains(a.hostNames[:i], name) {
@@ -143,7 +143,7 @@ func (a *app) findHosts() error {
 	if len(a.hostNames) == 0 {
 		return nil
 	}
-	known, err := tui.Hosts(os.Getenv)
+	known, err := settings.Hosts(os.Getenv)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (a *app) findHosts() error {
 // connectsHow makes the links to the hosts. Nothing is connected yet. ssh asks where
 // there is one host only, as several would ask at once.
 func (a *app) connectsHow(cmd *cobra.Command) {
-	wanted, err := tui.Autostart(os.Getenv)
+	wanted, err := settings.Autostart(os.Getenv)
 	for _, h := range a.hosts {
 		o := &h.ssh
 		o.Start = wanted && err == nil && !a.noStart && !a.completing && cmd.Name() != "status"
@@ -347,7 +347,7 @@ func (a *app) attachments(files []string) ([]protocol.AttachmentParams, error) {
 }
 
 func (a *app) hostNamesForShell(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	known, err := tui.Hosts(os.Getenv)
+	known, err := settings.Hosts(os.Getenv)
 	var words []string
 	for name := range known {
 		words = append(words, name)

@@ -145,13 +145,13 @@ func arguments(object jsontext.Value) (list []argument) {
 // any line of these.
 func questionText(q protocol.Approval) string {
 	if q.Kind == protocol.ApprovalBudget {
-		return "Continue this run? " + plaintext.RevealLine(q.Reason) + "\n"
+		return approval.Title(q) + " " + plaintext.RevealLine(q.Reason) + "\n"
 	}
 	if approval.IsForm(q) {
 		return formText(q)
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "Allow this call of %s? %s\n", plaintext.RevealLine(q.ToolName), whyAsked(q))
+	fmt.Fprintf(&out, "%s %s\n", plaintext.RevealLine(approval.Title(q)), whyAsked(q))
 	if q.Path != "" {
 		out.WriteString("The path leads to " + plaintext.RevealLine(q.Path) + "\n")
 	}
@@ -194,12 +194,6 @@ func (a argument) shownName() string {
 	return plaintext.RevealLine(a.name)
 }
 
-// hidden tells a reader what the numbers in a question are.
-const hidden = "⟨…⟩ is a character that a terminal does not show as itself, or a line break"
-
-// hides tells whether a text that is shown has such a number.
-func hides(shown string) bool { return strings.Contains(shown, "⟨") }
-
 // continued begins what is left of a line that is wider than the terminal. No line of
 // a question does.
 const continued = "  ⤷ "
@@ -239,8 +233,8 @@ func (a *app) printQuestion(q protocol.Approval, now time.Time) {
 		{"asked", q.CreatedAt.Local().Format(time.DateTime) + ", " + format.Age(q.CreatedAt, now)},
 	})
 	a.println(a.fold(strings.TrimSuffix(text, "\n")))
-	if hides(text) {
-		a.notef(hidden)
+	if approval.Hides(text) {
+		a.notef(approval.Hidden)
 	}
 	for _, o := range q.Options {
 		a.println(a.answerLine(q, o))

@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
+
+	"noused/internal/tui/jobs"
+	"noused/internal/tui/settings"
+	"noused/internal/tui/slash"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -53,13 +56,14 @@ type (
 func (m *model) markRead() {
 	a := &m.attention
 	if !a.unseen || !m.focused || !m.known || m.offline != nil || m.goal != nil || m.shownBoard() != nil ||
-		refusal(m.link, protocol.MarkRead, protocol.MarkReadParams{}) != nil {
+		slash.Refusal(m.link, protocol.MarkRead, protocol.MarkReadParams{}) != nil {
 		return
 	}
 	a.unseen = false
 	p := m.place()
-	m.jobs.start(func(ctx context.Context) tea.Msg {
-		_, _ = ask(ctx, p, protocol.MarkRead, protocol.MarkReadParams{Scope: p.scope()}) // the next run's end asks again
+	m.jobs.Start(func(ctx context.Context) tea.Msg {
+		// Where it fails the next run's end asks again.
+		_, _ = slash.Ask(ctx, p, protocol.MarkRead, protocol.MarkReadParams{Scope: p.Scope()})
 		return nil
 	})
 }
@@ -81,27 +85,27 @@ func (m *model) visit() {
 
 // watch has runs told that begin, end, ask or are answered, in any session of a
 // daemon, until the program ends.
-func (m *model) watch(at *site) {
+func (ds *daemons) watch(at *site) {
 	if at.watched {
 		return
 	}
 	at.watched = true
-	several := len(m.sites) > 1
-	m.jobs.start(func(ctx context.Context) tea.Msg {
+	several := len(ds.sites) > 1
+	ds.jobs.Start(func(ctx context.Context) tea.Msg {
 		s := follow.NewStream(at.opts.Daemon,
 			follow.Options{Filter: protocol.SubscribeParams{Types: []string{"agent_start", "agent_end", "status"}}})
 		defer s.Close()
 		tellAll(ctx, s, several, func(h follow.Update) {
 			switch h := h.(type) {
 			case follow.Connected, follow.Gap: // what was before is not told
-				m.jobs.send(unheard{at})
+				ds.jobs.Send(unheard{at})
 			case follow.Line:
 				if tells(h.Event.Event) {
-					m.jobs.send(happened{h.Event, at})
+					ds.jobs.Send(happened{h.Event, at})
 				}
 			case follow.Disconnected:
 				if several {
-					m.jobs.send(away{at, h.Err})
+					ds.jobs.Send(away{at, h.Err})
 				}
 			}
 		})
@@ -121,16 +125,16 @@ func tells(ev protocol.Event) bool {
 	return false
 }
 
-// happened has the questions of other sessions counted anew, and reports what the
+// happened has the approvals of other sessions counted anew, and reports what the
 // user wants to learn of, at the end of the burst.
 func (m *model) happened(h happened) {
 	ev := h.Event
 	m.happenedAt(h.site, ev.Event)
-	if !m.config.notify.bell && !m.config.notify.osc {
+	if !m.config.Notify.Bell && !m.config.Notify.OSC {
 		return
 	}
 	a := &m.attention
-	event, message := a.word(ev, m.key(h.site, ""), m.config.notify)
+	event, message := a.word(ev, m.key(h.site, ""), m.config.Notify)
 	id := m.key(h.site, ev.Where().SessionID)
 	_, visited := a.visited[id]
 	if event == "" || m.focused && m.reports || !visited && m.shownBoard() == nil {
@@ -140,8 +144,8 @@ func (m *model) happened(h happened) {
 	a.count++
 	if !a.waiting {
 		a.waiting = true
-		m.jobs.start(func(ctx context.Context) tea.Msg {
-			if !pause(ctx, burst) {
+		m.jobs.Start(func(ctx context.Context) tea.Msg {
+			if !jobs.Pause(ctx, burst) {
 				return nil
 			}
 			return burstOver{}
@@ -168,7 +172,7 @@ func (m *model) alert() string {
 }
 
 // word is the notification of an event of a site; "" is none.
-func (a *attention) word(ev follow.Event, site string, n notify) (event, message string) {
+func (a *attention) word(ev follow.Event, site string, n settings.Notify) (event, message string) {
 	switch e := ev.Event.(type) {
 	case protocol.AgentStart:
 		if len(a.began) >= maxRuns {
@@ -186,7 +190,7 @@ func (a *attention) word(ev follow.Event, site string, n notify) (event, message
 		start, known := a.began[site+e.RunID]
 		delete(a.began, site+e.RunID)
 		switch {
-		case known && ev.At.Sub(start) < n.after: // else it is older than this screen
+		case known && ev.At.Sub(start) < n.After: // else it is older than this screen
 		case e.StopReason == protocol.StopCompleted:
 			event, message = "run_end", "done"
 		case e.StopReason == protocol.StopError:
@@ -196,7 +200,7 @@ func (a *attention) word(ev follow.Event, site string, n notify) (event, message
 			}
 		}
 	}
-	if !slices.Contains(n.on, event) {
+	if !slices.Contains(n.On, event) {
 		return "", ""
 	}
 	return event, message
@@ -215,11 +219,11 @@ func (m *model) ring() tea.Cmd {
 		text = fmt.Sprintf("%s (and %d more)", text, n-1)
 	}
 	out := ""
-	if m.config.notify.osc {
+	if m.config.Notify.OSC {
 		body := strings.ReplaceAll(text, ";", ",")
 		out += "\x1b]9;nous: " + body + "\x1b\\" + "\x1b]777;notify;nous;" + body + "\x1b\\"
 	}
-	if m.config.notify.bell {
+	if m.config.Notify.Bell {
 		out += "\a"
 	}
 	if out == "" {
@@ -227,9 +231,6 @@ func (m *model) ring() tea.Cmd {
 	}
 	return tea.Raw(out)
 }
-
-// titled writes a sequence while nothing draws.
-func (m *model) titled(sequence string) { _, _ = io.WriteString(m.opts.output(), sequence) }
 
 // lookedAt notes that the user looks at the terminal, or does not any more.
 func (m *model) lookedAt(yes bool) {

@@ -38,7 +38,7 @@ func init() {
 // A form on the screen, field by field, as it is kept.
 func TestScreensOfForms(t *testing.T) {
 	for _, size := range [][2]int{{120, 40}, {80, 24}, {40, 12}} {
-		h := questioned(t, stay, size[0], size[1])
+		h := waiting(t, stay, size[0], size[1])
 		at := func(name string) { golden(t, fmt.Sprintf("form-%s-%dx%d", name, size[0], size[1]), h.screen()+"\n") }
 		h.press("f5")
 		h.write("a99")
@@ -68,8 +68,8 @@ func TestAFormIsFilledInOnTheScreen(t *testing.T) {
 	}
 	begin()
 	h.write("a")
-	if h.input.text() != "half a senta" {
-		t.Fatalf("a form that nobody turned to took a key: the input has %q", h.input.text())
+	if h.input.Text() != "half a senta" {
+		t.Fatalf("a form that nobody turned to took a key: the input has %q", h.input.Text())
 	}
 	h.press("f5")
 	h.write("a")
@@ -122,9 +122,9 @@ func TestAFormGoesWithItsDaemon(t *testing.T) {
 	d.Kill()
 	h.sees("the daemon is gone")
 	d.Start()
-	h.until("no question", func() bool { return h.question.ID() == "" && !h.running() })
+	h.until("no approval", func() bool { return h.approval.ID() == "" && !h.running() })
 	h.sees("interrupted")
-	if h.question.Focused() {
+	if h.approval.Focused() {
 		t.Error("a form that is gone has the keys")
 	}
 }
@@ -174,9 +174,9 @@ func TestPromptsOfServers(t *testing.T) {
 		h.write(text)
 		h.press("enter")
 		h.sees(want)
-		if got := h.input.text(); got != text {
+		if got := h.input.Text(); got != text {
 			t.Errorf("the input has %q, want what was written back", got)
 		}
-		h.input.clear()
+		h.input.Clear()
 	}
 }

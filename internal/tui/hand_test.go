@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"noused/internal/tui/jobs"
+	"noused/internal/tui/slash"
+
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
@@ -54,13 +57,13 @@ func useIn(t *testing.T, socket string, more map[string]string) *hand {
 }
 
 // useSites opens the screen of several daemons.
-func useSites(t *testing.T, more map[string]string, first Site, others ...Site) *hand {
+func useSites(t *testing.T, more map[string]string, first Site, others ...slash.Site) *hand {
 	t.Helper()
 	state := t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &hand{t: t, msgs: make(chan tea.Msg)}
 	l := follow.Open(first.Daemon, "", nil)
-	j := &jobs{ctx: ctx, send: func(msg tea.Msg) {
+	j := &jobs.Jobs{Ctx: ctx, Send: func(msg tea.Msg) {
 		select {
 		case h.msgs <- msg:
 		case <-ctx.Done():
@@ -73,7 +76,7 @@ func useSites(t *testing.T, more map[string]string, first Site, others ...Site) 
 	}, l, j)
 	t.Cleanup(func() {
 		cancel()
-		j.wg.Wait()
+		j.WG.Wait()
 		h.link.Close()
 	})
 	h.Init()

@@ -25,16 +25,16 @@ func (m *model) hud() []string {
 }
 
 // runWord is the run state in words.
-func (m *model) runWord() string {
+func (ds *daemons) runWord() string {
 	switch {
-	case !m.known && m.offline == nil:
+	case !ds.known && ds.offline == nil:
 		return "connecting"
-	case m.offline != nil:
+	case ds.offline != nil:
 		return "no connection"
-	case !m.running():
+	case !ds.running():
 		return "idle"
 	default:
-		return cell.Line(string(m.state.RunState), 20)
+		return cell.Line(string(ds.state.RunState), 20)
 	}
 }
 
@@ -49,7 +49,7 @@ func (m *model) doing() []part {
 		if len(m.tools) > 0 {
 			state.text += " " + cell.Line(m.tools[len(m.tools)-1].name, 30)
 		}
-		if m.question.ID() != "" {
+		if m.approval.ID() != "" {
 			state = part{"? waits for your answer", m.theme.Warn, 0}
 		} else if !m.since.IsZero() {
 			state.text += " " + format.Elapsed(m.opts.Now().Sub(m.since))
@@ -62,7 +62,7 @@ func (m *model) doing() []part {
 	if n := m.state.PendingCounts.Steer + m.state.PendingCounts.FollowUp; n > 0 {
 		parts = append(parts, part{fmt.Sprintf("%d queued", n), m.theme.Warn, 1})
 	}
-	parts = append(parts, m.questionParts()...)
+	parts = append(parts, m.approvalParts()...)
 	if m.state.Model.Name != "" {
 		parts = append(parts, part{cell.Line(m.state.Model.Provider+"/"+m.state.Model.Name, 60), m.theme.Text, 3})
 	}
@@ -127,18 +127,18 @@ func (m *model) facts() []part {
 func (m *model) hint() []part {
 	hints := []string{m.keyed("help", "help")}
 	switch {
-	case m.find != nil && m.over == nil && !m.question.Focused():
+	case m.find != nil && m.over == nil && !m.approval.Focused():
 		hints = m.findHint()
 	case m.over != nil || !m.known || m.offline != nil:
-	case m.question.Focused():
+	case m.approval.Focused():
 		hints = []string{"Esc to the input", hints[0]}
-	case m.question.ID() != "":
+	case m.approval.ID() != "":
 		hints = []string{m.keyed("answer", "answer"), m.keyed("stop", "abort"), hints[0]}
-	case m.running() && m.input.empty():
+	case m.running() && m.input.Empty():
 		hints = []string{m.keyed("stop", "abort"), hints[0]}
 	case m.running():
 		hints = []string{m.keyed("send", "steer"), m.keyed("queue", "follow-up"), m.keyed("stop", "abort")}
-	case m.input.empty():
+	case m.input.Empty():
 		hints = []string{"/ commands", m.keyed("board", "board"), hints[0]}
 	default:
 		hints = []string{m.keyed("send", "send"), m.keyed("newline", "line")}
@@ -147,8 +147,8 @@ func (m *model) hint() []part {
 }
 
 // keyed is what an action's first key does: "Esc abort".
-func (m *model) keyed(action, what string) string {
-	keys, _, _ := strings.Cut(m.keys.shown(action), ", ")
+func (a *appearance) keyed(action, what string) string {
+	keys, _, _ := strings.Cut(a.keys.Shown(action), ", ")
 	return strings.TrimSpace(keys + " " + what)
 }
 
@@ -165,11 +165,11 @@ func spokenMode(mode protocol.Mode) string {
 
 // spread puts parts at the left and the right of a line, without the least
 // important ones where there is no room.
-func (m *model) spread(left, right []part) string {
+func (a *appearance) spread(left, right []part) string {
 	for {
 		l, lw := join(left)
 		r, rw := join(right)
-		gap := m.width - lw - rw
+		gap := a.width - lw - rw
 		if gap >= 1 || gap >= 0 && (lw == 0 || rw == 0) {
 			return l + strings.Repeat(" ", gap) + r
 		}
@@ -178,7 +178,7 @@ func (m *model) spread(left, right []part) string {
 			side, i = &right, j
 		}
 		if i < 0 || (*side)[i].rank == 0 && len(left) <= 1 {
-			return cell.Truncate(l+" "+r, m.width)
+			return cell.Truncate(l+" "+r, a.width)
 		}
 		*side = append(append([]part{}, (*side)[:i]...), (*side)[i+1:]...)
 	}

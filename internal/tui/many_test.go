@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"noused/internal/tui/slash"
+
 	tea "charm.land/bubbletea/v2"
 
 	"noused/internal/client/clienttest"
@@ -25,7 +27,7 @@ func atHost(name, socket string) Site {
 
 // useMany opens the screen of several daemons, as if each were on a machine of its own.
 // The first one has a session.
-func useMany(t *testing.T, first Site, others ...Site) *hand {
+func useMany(t *testing.T, first Site, others ...slash.Site) *hand {
 	t.Helper()
 	h := useSites(t, nil, first, others...)
 	h.until("the session", func() bool { return h.known })
@@ -81,7 +83,7 @@ func TestSessionsOfAllHostsAreListed(t *testing.T) {
 	waits(t, gpu, asks, "touch "+filepath.Join(gpu.Dir, "made"))
 	h := useMany(t, atHost("box", box.Socket), atHost("gpu", gpu.Socket))
 	h.send(tea.WindowSizeMsg{Width: 120, Height: 30})
-	h.sees("● box", "1 question elsewhere")
+	h.sees("● box", "1 approval elsewhere")
 	h.write("half a sent")
 	h.press("ctrl+r")
 	h.until("all sessions, the one that waits first", func() bool {
@@ -104,24 +106,24 @@ func TestSessionsOfAllHostsAreListed(t *testing.T) {
 	h.write("box")
 	h.sees("1 of 3")
 	h.press("enter")
-	h.sees("● box", "1 question elsewhere")
+	h.sees("● box", "1 approval elsewhere")
 	h.press("f6")
 	h.sees("● gpu", "Allow bash to run this?")
 }
 
-// Questions of a host that was left before it had said anything are still reported.
-func TestAHostThatIsLeftAtOnceKeepsItsQuestions(t *testing.T) {
+// Approvals of a host that was left before it had said anything are still reported.
+func TestAHostThatIsLeftAtOnceKeepsItsApprovals(t *testing.T) {
 	box, gpu := startNoused(t, ""), startNoused(t, "")
 	asks := begun(t, gpu, "Ask for it")
 	waits(t, gpu, asks, "touch "+filepath.Join(gpu.Dir, "made"))
 	h := useMany(t, atHost("box", box.Socket), atHost("gpu", gpu.Socket))
-	h.sees("1 question elsewhere")
+	h.sees("1 approval elsewhere")
 	h.move(h.sites[1], asks)
 	h.move(h.sites[0], "")
-	h.sees("● box", "1 question elsewhere")
+	h.sees("● box", "1 approval elsewhere")
 	for range 2 { // and for good
 		h.until("box's session", func() bool { return h.goal == nil })
-		h.sees("1 question elsewhere")
+		h.sees("1 approval elsewhere")
 	}
 }
 
@@ -310,8 +312,8 @@ func TestACommandToAnotherDaemonOutlivesItsRestart(t *testing.T) {
 		id, _ = commands.Want("set_title")
 		commands.Reply(id, "accepted", `{"command":"set_title","title":"a"}`)
 	}()
-	p := place{opts: &Options{Site: siteAt(d.Socket)}}
-	if _, err := ask(t.Context(), p, protocol.SetTitle, protocol.SetTitleParams{Title: "a"}); err != nil {
+	p := (&Options{Site: siteAt(d.Socket)}).place()
+	if _, err := slash.Ask(t.Context(), p, protocol.SetTitle, protocol.SetTitleParams{Title: "a"}); err != nil {
 		t.Error(err)
 	}
 	<-played

@@ -4,6 +4,9 @@ import (
 	"slices"
 	"strings"
 
+	"noused/internal/tui/keymap"
+	"noused/internal/tui/slash"
+
 	tea "charm.land/bubbletea/v2"
 
 	"noused/internal/tui/pick"
@@ -15,15 +18,15 @@ var ofTheInput = []string{"send", "queue", "newline", "clear", "palette"}
 // newPalette lists all that can be done, with its keys.
 func newPalette(m *model) *overlay {
 	var items []pick.Item
-	for _, a := range actions {
-		if !slices.Contains(ofTheInput, a.name) {
-			items = append(items, pick.Item{ID: a.name, Title: a.what, Detail: m.keys.shown(a.name), Search: a.name})
+	for _, a := range keymap.Actions {
+		if !slices.Contains(ofTheInput, a.Name) {
+			items = append(items, pick.Item{ID: a.Name, Title: a.What, Detail: m.keys.Shown(a.Name), Search: a.Name})
 		}
 	}
-	for _, c := range commands {
+	for _, c := range slash.Commands {
 		items = append(items, pick.Item{
-			ID: "/" + c.name, Title: "/" + strings.TrimSpace(c.name+" "+c.args), Detail: c.about,
-			Search: c.about,
+			ID: "/" + c.Name, Title: "/" + strings.TrimSpace(c.Name+" "+c.Args), Detail: c.About,
+			Search: c.About,
 		})
 	}
 	p := pick.New("Commands", items, pick.With(m.pickLook()))
@@ -38,13 +41,17 @@ func (m *model) chooseCommand(c pick.Choice) tea.Cmd {
 		cmd, _ := m.control(name)
 		return cmd
 	}
-	if cmd := commandNamed(name); cmd.args == "" {
+	if cmd := slash.Named(name); cmd.Args == "" {
 		return m.run(cmd, "")
 	}
-	if !m.input.empty() {
-		m.remember(m.input.text())
+	if !m.input.Empty() {
+		m.remember(m.input.Text())
 	}
-	m.input.set("/" + name + " ")
-	m.complete()
+	m.input.Set("/" + name + " ")
+	m.input.Complete()
 	return nil
+}
+
+func newHelp(m *model) *overlay {
+	return &overlay{box: pick.NewHelp("nous", m.keys.Bindings(), m.pickLook())}
 }

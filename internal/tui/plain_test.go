@@ -15,6 +15,7 @@ import (
 
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
+	"noused/internal/tui/slash"
 	"noused/internal/tui/tuitest"
 )
 
@@ -52,7 +53,7 @@ func talkTo(t *testing.T, socket, host string) *talker {
 	in, out := io.Pipe()
 	k := &talker{t: t, socket: socket, in: out, done: make(chan error, 1), changed: make(chan struct{}, 1)}
 	o := Options{
-		Site: Site{Daemon: follow.Socket(socket), Place: socket, Host: host}, Plain: true, In: in, Out: k,
+		Site: slash.Site{Daemon: follow.Socket(socket), Place: socket, Host: host}, Plain: true, In: in, Out: k,
 		Getenv: func(string) string { return t.TempDir() },
 		Event: func(ev protocol.Event) {
 			if e, ok := ev.(protocol.MessageEnd); ok && e.Role == "assistant" {
