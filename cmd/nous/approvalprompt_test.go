@@ -10,13 +10,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/client"
+	"noused/internal/daemontest"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
 )
 
 // asks begins a run on a terminal that asks about a command outside the sandbox.
-func asks(t *testing.T, d *tuitest.Daemon, command string) *screen {
+func asks(t *testing.T, d *daemontest.Daemon, command string) *screen {
 	t.Helper()
 	cmd := exec.Command("nous", "prompt", `!bash {"command":"`+command+
 		`","outside_sandbox":true,"reason":"the sandbox says no"}`)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"noused/internal/client"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
 )
@@ -16,7 +17,7 @@ import (
 // each character as soon as it has read it in a terminal of the same kind. Between
 // two keys is the rest that a person's hands take.
 func BenchmarkKeyToScreen(b *testing.B) {
-	d := tuitest.StartDaemon(b, program(b, "noused"), "")
+	d := daemontest.Start(b, program(b, "noused"), "")
 	raw := tuitest.Start(b, exec.Command("sh", "-c", "stty raw -echo; echo ready; exec cat"), 120, 40, false)
 	raw.Wait("ready")
 	cmd := exec.Command(program(b, "nous"))
@@ -49,7 +50,7 @@ func BenchmarkKeyToScreen(b *testing.B) {
 
 // The same of a page up in a conversation of 5,000 messages.
 func BenchmarkPageToScreen(b *testing.B) {
-	d := tuitest.StartDaemon(b, program(b, "noused"), "")
+	d := daemontest.Start(b, program(b, "noused"), "")
 	c, err := client.Dial(b.Context(), d.Socket)
 	if err != nil {
 		b.Fatal(err)

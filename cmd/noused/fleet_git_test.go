@@ -100,10 +100,10 @@ func TestAGitThatHangsHoldsUpNobody(t *testing.T) {
 			leavesNothing(t, repo)
 		},
 		"the daemon stops": func(t *testing.T, _ *jobFleet, d *daemon, repo string) {
-			d.stop()
+			d.Stop()
 			leavesNothing(t, repo)
 		},
-		"the daemon is killed": func(_ *testing.T, _ *jobFleet, d *daemon, _ string) { d.kill() },
+		"the daemon is killed": func(_ *testing.T, _ *jobFleet, d *daemon, _ string) { d.Kill() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			repo := filtered(t, "exec setsid sh -c 'echo $$ > .git/new && mv .git/new .git/pid && exec sleep 1000'")

@@ -55,7 +55,7 @@ func (f *hundred) start(hosts int) {
 	f.t.Helper()
 	program := plainDaemon(f.t)
 	seed := unstarted(f.t, program, "--model", "offline")
-	seed.start()
+	seed.Start()
 	w := seed.commands()
 	for i := range f.each {
 		id := into[protocol.Session](f.t,
@@ -66,17 +66,17 @@ func (f *hundred) start(hosts int) {
 			f.t.Fatal(r.Error)
 		}
 	}
-	seed.stop()
+	seed.Stop()
 	begun := time.Now()
 	for i := range hosts {
 		d := unstarted(f.t, program, "--model", "offline")
-		if err := os.CopyFS(filepath.Join(d.dir, "state", "sessions"),
-			os.DirFS(filepath.Join(seed.dir, "state", "sessions"))); err != nil {
+		if err := os.CopyFS(filepath.Join(d.Dir, "state", "sessions"),
+			os.DirFS(filepath.Join(seed.Dir, "state", "sessions"))); err != nil {
 			f.t.Fatal(err)
 		}
 		f.private(d)
 		f.configure(d, f.name(i), "")
-		d.start()
+		d.Start()
 		f.daemons, f.told = append(f.daemons, d), append(f.told, d.told())
 	}
 	f.back(0)
@@ -87,7 +87,7 @@ func (f *hundred) start(hosts int) {
 // private has a copied state folder be for its owner alone, as the daemon makes it.
 func (f *hundred) private(d *daemon) {
 	f.t.Helper()
-	err := filepath.WalkDir(filepath.Join(d.dir, "state"), func(path string, e os.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(d.Dir, "state"), func(path string, e os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (f *hundred) back(but uint64) {
 func (f *hundred) memory() {
 	var all []int
 	for _, d := range f.daemons {
-		now, _ := memoryOf(d.cmd.Process.Pid)
+		now, _ := memoryOf(d.Cmd.Process.Pid)
 		all = append(all, now)
 	}
 	slices.Sort(all)
@@ -327,7 +327,7 @@ func (f *hundred) restart() {
 	f.t.Helper()
 	var before int
 	for _, d := range f.daemons {
-		before += d.log.Len()
+		before += d.Log.Len()
 	}
 	f.server.Down()
 	for i, d := range f.daemons {
@@ -357,7 +357,7 @@ func (f *hundred) restart() {
 	}
 	after := 0
 	for _, d := range f.daemons {
-		after += d.log.Len()
+		after += d.Log.Len()
 	}
 	f.t.Logf("the server was away for %s: all have told all after %s, %d answer, %d bytes of log a daemon", away,
 		took.Round(time.Millisecond), answered, (after-before)/len(f.daemons))
@@ -370,10 +370,10 @@ func (f *hundred) restart() {
 func (f *hundred) compare() {
 	f.t.Helper()
 	for _, d := range f.daemons {
-		_ = d.cmd.Process.Signal(syscall.SIGTERM)
+		_ = d.Cmd.Process.Signal(syscall.SIGTERM)
 	}
 	for _, d := range f.daemons {
-		<-d.exited
+		<-d.Gone
 	}
 	stored := f.stored()
 	events := 0

@@ -58,17 +58,17 @@ func (f *jobFleet) daemon(name, more string, args ...string) *daemon {
 	f.t.Helper()
 	d := unstarted(f.t, "noused", append([]string{"--model", "offline"}, args...)...)
 	f.configure(d, name, more)
-	d.start()
+	d.Start()
 	return d
 }
 
 func (f *jobFleet) configure(d *daemon, name, more string) {
 	f.t.Helper()
-	if err := os.MkdirAll(filepath.Join(d.dir, "noused"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(d.Dir, "noused"), 0o700); err != nil {
 		f.t.Fatal(err)
 	}
 	config := fmt.Sprintf("[fleet]\nurl = %s\nname = %q\n%s\n", f.at, name, more)
-	if err := os.WriteFile(filepath.Join(d.dir, "noused", "config.toml"), []byte(config), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(d.Dir, "noused", "config.toml"), []byte(config), 0o600); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -96,7 +96,7 @@ func (f *jobFleet) once(daemons map[string]*daemon, ids ...string) {
 	f.t.Helper()
 	accepted := map[string]int{}
 	for _, d := range daemons {
-		files, err := filepath.Glob(filepath.Join(d.dir, "state", "sessions", "*.jsonl"))
+		files, err := filepath.Glob(filepath.Join(d.Dir, "state", "sessions", "*.jsonl"))
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -223,9 +223,9 @@ func TestAJobSurvivesAKill(t *testing.T) {
 	d := f.daemon("box", never)
 	f.submit(job.Job{ID: "one", Prompt: "hello there"})
 	c := f.claimed("one", runs)
-	d.kill()
+	d.Kill()
 	f.configure(d, "box", "")
-	d.start()
+	d.Start()
 	e := f.end("one")
 	if e.RunID != c.RunID || e.SessionID != c.SessionID || e.StopReason != protocol.StopCompleted ||
 		e.Output != "hello there" {
@@ -242,13 +242,13 @@ func TestAJobIsAnothersAfterTheTimeout(t *testing.T) {
 	first := f.daemon("first", never)
 	f.submit(job.Job{ID: "one", Prompt: "hello there"})
 	c := f.claimed("one", runs)
-	first.kill()
+	first.Kill()
 	f.runOut("one")
 	f.daemon("second", "")
 	if e := f.end("one"); e.Host != "second" || e.StopReason != protocol.StopCompleted {
 		t.Fatalf("got %+v, want the end of the host second", e)
 	}
-	first.start()
+	first.Start()
 	becomesIdle(first, c.SessionID)
 	f.over("one")
 	if e := f.end("one"); e.Host != "second" {
@@ -317,11 +317,11 @@ func TestJobsAreCancelled(t *testing.T) {
 	// Its host is away, and hears of it when it is back.
 	f.submit(job.Job{ID: "away", Prompt: "hello there"})
 	c := f.claimed("away", runs)
-	d.kill()
+	d.Kill()
 	if did, _, err := f.Cancel(t.Context(), "away", time.Millisecond); did != job.Away || err != nil {
 		t.Fatalf("cancel of a job whose host is away: got %s, %v", did, err)
 	}
-	d.start()
+	d.Start()
 	f.submit(job.Job{ID: "next", Prompt: "hello"})
 	f.claimed("next", runs) // the slot is free
 	becomesIdle(d, c.SessionID)

@@ -23,7 +23,7 @@ func fleetDaemon(t *testing.T, url, more string) *daemon {
 	t.Helper()
 	d := unstarted(t, "noused")
 	d.write("noused/config.toml", fmt.Sprintf("[fleet]\nurl = %q\nname = \"box\"\n%s", url, more), 0o600)
-	d.start()
+	d.Start()
 	return d
 }
 
@@ -114,7 +114,7 @@ func TestAFleetHasTheDaemonsEvents(t *testing.T) {
 	}
 	last := into[protocol.State](t, w.ask(`{"id":"s","type":"get_state","payload":{"daemon":true}}`)).LastSeq
 	d.inFleet(func(f protocol.FleetState) bool { return f.PublishedSeq >= last })
-	d.stop()
+	d.Stop()
 	streamIs(t, nc, <-lines)
 	hosts, err := fleet.DefaultPrefix.OpenHosts(t.Context(), fleettest.JetStream(t, nc))
 	if err != nil {
@@ -225,7 +225,7 @@ func TestAFleetIsNoPerson(t *testing.T) {
 			t.Errorf("a call that would be asked about, in a session that is %s: got %+v %v", mode, r, r.Error)
 		}
 	}
-	d.stop()
+	d.Stop()
 	d = fleetDaemon(t, server.URL(), "approve = true\n")
 	d.inFleet(func(f protocol.FleetState) bool { return f.Connected })
 	if r := into[protocol.ExtensionResult](t, overFleet(t, nc, outside)); !r.OK || strings.TrimSpace(r.Result) != "out" {
@@ -236,5 +236,5 @@ func TestAFleetIsNoPerson(t *testing.T) {
 			t.Errorf("%s: with approve = true: %v", line, r.Error)
 		}
 	}
-	<-d.exited // as it was told to
+	<-d.Gone // as it was told to
 }

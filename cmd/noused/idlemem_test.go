@@ -18,7 +18,7 @@ func TestIdleProcessesAreSmall(t *testing.T) {
 	if r := d.commands().ask(`{"id":"1","type":"prompt","payload":{"text":"!ls {}"}}`); !r.OK {
 		t.Fatalf("got %+v, want an answer", r)
 	}
-	for _, pid := range append(d.children(), d.cmd.Process.Pid) {
+	for _, pid := range append(d.children(), d.Cmd.Process.Pid) {
 		until(t, fmt.Sprintf("process %d has less than 8 MB of files in memory", pid), func() bool {
 			if hugePages(t, pid) {
 				t.Skip("the system keeps the program in pages of 2 MB")
