@@ -148,7 +148,7 @@ func BenchmarkIdle(b *testing.B) {
 	share := func(b *testing.B) {
 		before := cpuOf(b, s.PID())
 		for b.Loop() {
-			time.Sleep(wall)
+			time.Sleep(wall) // it is measured what happens meanwhile
 		}
 		b.ReportMetric(100*(cpuOf(b, s.PID())-before).Seconds()/(float64(b.N)*wall.Seconds()), "%core")
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"noused/internal/daemontest"
 	"noused/internal/fleet/fleettest"
@@ -34,15 +33,10 @@ func TestATeamsJobs(t *testing.T) {
 	joined("tower", "B_BOX")
 	alice, bob := member(t, s, keys["ALICE"]), member(t, s, keys["BOB"])
 	for who, name := range map[*daemontest.Daemon]string{alice: "box", bob: "tower"} { // until they take jobs
-		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		testenv.Until(t, name+" takes jobs", func() bool {
 			got := ran(t, who, "fleet", "submit", "--id", "first", "--wait", "said", "on", name)
-			if got.status == exitOK && got.out == "said on "+name+"\n" {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: %+v", name, got)
-			}
-		}
+			return got.status == exitOK && got.out == "said on "+name+"\n"
+		})
 	}
 	for _, tc := range []struct {
 		who    *daemontest.Daemon

@@ -31,15 +31,11 @@ func joinFleet(t *testing.T, s *fleettest.Server, name string) *daemontest.Daemo
 	t.Helper()
 	d := startDaemon(t, fmt.Sprintf("[fleet]\nurl = %q\nname = %q\nlabels = { os = \"linux\" }\n", s.URL(), name))
 	nc := fleettest.Dial(t, s.Direct())
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	testenv.Until(t, name+" takes commands", func() bool {
 		_, err := nc.Request(fleet.DefaultPrefix.Command(name), []byte(`{"id":"1","type":"ping"}`), 2*time.Minute)
-		if err == nil {
-			return d
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s takes no commands: %v", name, err)
-		}
-	}
+		return err == nil
+	})
+	return d
 }
 
 // ran runs nous beside a daemon, whose own socket it does not need.

@@ -26,7 +26,7 @@ func BenchmarkKeyToScreen(b *testing.B) {
 	nous.Wait("connected", "idle")
 	word := ""
 	typed := func(s *tuitest.Terminal) time.Duration {
-		time.Sleep(40 * time.Millisecond)
+		time.Sleep(40 * time.Millisecond) // people type at a pace
 		began := time.Now()
 		s.Type(word[len(word)-1:])
 		s.Wait(word)
@@ -70,7 +70,7 @@ func BenchmarkPageToScreen(b *testing.B) {
 	raw.Wait("ready")
 	var least, took []time.Duration
 	for i := 0; b.Loop(); i++ {
-		time.Sleep(40 * time.Millisecond)
+		time.Sleep(40 * time.Millisecond) // people type at a pace
 		mark := fmt.Sprint("x", i, ".")
 		began := time.Now()
 		raw.Type("\r" + mark)

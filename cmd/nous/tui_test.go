@@ -761,13 +761,7 @@ func TestNoDaemonIsOfferedOne(t *testing.T) {
 	s.Press("s")
 	s.Wait("● connected")
 	pid := state(t, d.Socket).Daemon.PID
-	t.Cleanup(func() {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-		deadline := time.Now().Add(30 * time.Second)
-		for syscall.Kill(pid, 0) == nil && time.Now().Before(deadline) { // its folder is removed next
-			time.Sleep(5 * time.Millisecond)
-		}
-	})
+	t.Cleanup(func() { noneLeft(d.Socket) })
 	s.say("hello new daemon")
 	s.WaitFor("the answer", func(screen string) bool { return strings.Count(screen, "hello new daemon") >= 2 })
 	s.Wait("idle")

@@ -11,6 +11,7 @@ import (
 	"noused/internal/client"
 	"noused/internal/fleet/job"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // instance is what the claims of a daemon have, which anybody can read there.
@@ -35,18 +36,13 @@ func (f *jobFleet) forge(d *daemon, id string) {
 // givenUp waits until a job has no claim.
 func (f *jobFleet) givenUp(id string) {
 	f.t.Helper()
-	for deadline := time.Now().Add(jobPatience); ; time.Sleep(2 * time.Millisecond) {
+	testenv.Until(f.t, id+" has no claim", func() bool {
 		_, _, ok, err := f.Claimed(f.t.Context(), id)
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		if !ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			f.t.Fatalf("the claim of %s is still there after %s", id, jobPatience)
-		}
-	}
+		return !ok
+	})
 }
 
 // A claim that somebody else has written has a daemon do no more jobs at a time than it has

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"noused/internal/fleet/job"
 	"noused/internal/protocol"
@@ -111,7 +110,7 @@ func TestAGitThatHangsHoldsUpNobody(t *testing.T) {
 			d := f.daemon("box", "")
 			f.submit(job.Job{ID: "hangs", Repo: repo, Prompt: "hello"})
 			var pid int
-			until(t, "git has run the filter", func() bool {
+			testenv.Until(t, "git has run the filter", func() bool {
 				text, err := os.ReadFile(filepath.Join(repo, ".git/pid"))
 				if err == nil {
 					pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
@@ -119,18 +118,8 @@ func TestAGitThatHangsHoldsUpNobody(t *testing.T) {
 				return err == nil
 			})
 			end(t, f, d, repo)
-			until(t, "what git has run is gone", func() bool { return gone(pid) })
+			testenv.Until(t, "what git has run is gone", func() bool { return gone(pid) })
 		})
-	}
-}
-
-// until waits until something is so.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(jobPatience); !is(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after %v it is still not so that %s", jobPatience, what)
-		}
 	}
 }
 

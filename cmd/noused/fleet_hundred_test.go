@@ -242,7 +242,7 @@ const (
 // seen; it counts from when the daemon has published it.
 func (f *hundred) eachTells(what string, seen func(title string) time.Time) {
 	f.t.Helper()
-	time.Sleep(rest)
+	time.Sleep(rest) // what is measured begins at rest
 	var took []time.Duration
 	for i, d := range f.daemons {
 		events := d.events(protocol.SubscribeParams{})
@@ -250,7 +250,7 @@ func (f *hundred) eachTells(what string, seen func(title string) time.Time) {
 		id := into[protocol.Sessions](f.t, w.ask(`{"id":"l","type":"list_sessions","payload":{"limit":1}}`)).
 			Sessions[0].SessionID
 		title := fmt.Sprintf("%s of %s", strings.Fields(what)[len(strings.Fields(what))-1], f.name(i))
-		time.Sleep(apart)
+		time.Sleep(apart) // so that each is measured alone
 		w.ask(fmt.Sprintf(`{"id":"t","type":"set_title","payload":{"session_id":%q,"title":%q}}`, id, title))
 		at := seen(title)
 		env, _, err := events.Next(context.Background())
@@ -342,7 +342,7 @@ func (f *hundred) restart() {
 		}
 	}
 	const away = 10 * time.Second
-	time.Sleep(away)
+	time.Sleep(away) // so long nobody hears anything, as in a failure of the network
 	begun := time.Now()
 	f.server.Up()
 	f.back(0)

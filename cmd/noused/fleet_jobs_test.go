@@ -76,18 +76,13 @@ func (f *jobFleet) configure(d *daemon, name, more string) {
 // over waits until a job is out of the queue, and its claim says so.
 func (f *jobFleet) over(id string) {
 	f.t.Helper()
-	for deadline := time.Now().Add(jobPatience); ; time.Sleep(2 * time.Millisecond) {
+	testenv.Until(f.t, id+" is out of the queue", func() bool {
 		_, waits, err := f.Get(f.t.Context(), id)
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		if !waits {
-			return
-		}
-		if time.Now().After(deadline) {
-			f.t.Fatalf("the job %s is over, and still in the queue after %s", id, jobPatience)
-		}
-	}
+		return !waits
+	})
 }
 
 // once checks that each job's end was told once, and that all daemons together have
@@ -150,17 +145,16 @@ func (f *jobFleet) end(id string) job.End {
 // claimed waits until a claim is as it should be.
 func (f *jobFleet) claimed(id string, is func(job.Claim) bool) job.Claim {
 	f.t.Helper()
-	for deadline := time.Now().Add(jobPatience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
-		c, _, ok, err := f.Claimed(f.t.Context(), id)
-		if err != nil {
+	var c job.Claim
+	testenv.Until(f.t, "the claim of "+id+" is as it should be", func() bool {
+		var ok bool
+		var err error
+		if c, _, ok, err = f.Claimed(f.t.Context(), id); err != nil {
 			f.t.Fatal(err)
 		}
-		if ok && is(c) {
-			return c
-		}
-	}
-	f.t.Fatalf("the claim of %s is not as it should be after %s", id, jobPatience)
-	return job.Claim{}
+		return ok && is(c)
+	})
+	return c
 }
 
 func runs(c job.Claim) bool { return c.RunID != "" }
@@ -205,11 +199,9 @@ func runState(d *daemon, session string) protocol.RunState {
 // becomesIdle waits until a session's run is aborted.
 func becomesIdle(d *daemon, session string) {
 	d.t.Helper()
-	for deadline := time.Now().Add(jobPatience); runState(d, session) != protocol.StateIdle; time.Sleep(5 *
-		time.Millisecond) {
-		if time.Now().After(deadline) {
-			d.t.Fatalf("a run of %s goes on that should have been aborted", session)
-		}
+	events := d.events(protocol.SubscribeParams{SessionID: session})
+	if runState(d, session) != protocol.StateIdle {
+		await(d.t, events, func(ev protocol.Event) bool { _, ok := ev.(protocol.AgentEnd); return ok })
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // A job is listed while it runs, outlives the abort of the run that started it,
@@ -104,7 +105,7 @@ func TestHowAJobHasEndedSurvivesAKill(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the journal has how it ended", func() bool {
+	testenv.Until(t, "the journal has how it ended", func() bool {
 		text, err := os.ReadFile(filepath.Join(d.Dir, "state", "sessions", session+".jsonl"))
 		return err == nil && strings.Contains(string(text), `"exit_code":3`)
 	})

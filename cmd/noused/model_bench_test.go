@@ -204,7 +204,7 @@ func BenchmarkDelta(b *testing.B) {
 			measure := func(b *testing.B, in *bufio.Reader, turn chan struct{}) {
 				var ages []time.Duration
 				for b.Loop() {
-					time.Sleep(pause)
+					time.Sleep(pause) // so often the vendor says something
 					turn <- struct{}{}
 					for {
 						line, err := in.ReadSlice('\n')
