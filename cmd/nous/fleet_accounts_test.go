@@ -60,7 +60,8 @@ func TestATeamsJobs(t *testing.T) {
 			t.Errorf("nous fleet %s: got status %d, want %d and %q\n%s%s", tc.args, got.status, tc.status, tc.want, got.out,
 				got.errout)
 		}
-		if tc.args == "jobs" && strings.Contains(got.out, map[*daemontest.Daemon]string{alice: "tower ", bob: "box"}[tc.who]) {
+		others := map[*daemontest.Daemon]string{alice: "tower ", bob: "box"}
+		if tc.args == "jobs" && strings.Contains(got.out, others[tc.who]) {
 			t.Errorf("the other team's jobs are listed:\n%s", got.out)
 		}
 	}

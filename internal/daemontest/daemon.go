@@ -25,8 +25,12 @@ import (
 )
 
 // Build compiles a command of this module into dir and returns its path: as make build
-// does, so that it finds compiled packages, and without what a debugger needs.
+// does, so that it finds compiled packages, and without what a debugger needs. Where make
+// has built them for all packages, it is that in NOUSED_TEST_PROGRAMS.
 func Build(dir, command string) (string, error) {
+	if built := os.Getenv("NOUSED_TEST_PROGRAMS"); built != "" {
+		return filepath.Join(built, command), nil
+	}
 	path := filepath.Join(dir, command)
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path, "noused/cmd/"+command)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

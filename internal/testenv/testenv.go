@@ -65,7 +65,7 @@ var (
 			panic(err)
 		}
 		path := filepath.Join(dir, "self.test")
-		cmd := exec.Command("go", "test", "-c", "-o", path, ".")
+		cmd := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-o", path, ".")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			panic(fmt.Sprintf("%v: %s", err, out))

@@ -99,7 +99,8 @@ func TestCommandsAreAnswered(t *testing.T) {
 			t.Errorf("%.60s: got %s %.300s, want %s %s", c.line, r.Type, got, c.typ, c.want)
 		}
 	}
-	testenv.Until(t, "the budget is given back", func() bool { return d.o.Held.Used() == 0 }) // a moment after the reply is sent
+	// a moment after the reply is sent
+	testenv.Until(t, "the budget is given back", func() bool { return d.o.Held.Used() == 0 })
 }
 
 // A command that takes long holds no other up, and is told of a stop.

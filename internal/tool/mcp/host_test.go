@@ -133,7 +133,8 @@ func (b *bench) traced(what string) (n int) {
 // awaits waits until the fakes have noted that so often.
 func (b *bench) awaits(what string, n int) {
 	b.t.Helper()
-	testenv.Until(b.t, fmt.Sprintf("the fakes have noted %s %d times", what, n), func() bool { return b.traced(what) >= n })
+	said := fmt.Sprintf("the fakes have noted %s %d times", what, n)
+	testenv.Until(b.t, said, func() bool { return b.traced(what) >= n })
 }
 
 func (b *bench) starts(want int) {
