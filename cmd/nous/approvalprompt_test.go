@@ -11,13 +11,14 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/client/approval"
+	"noused/internal/daemontest"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
 )
 
 // asks begins a run on a terminal that asks about a command outside the sandbox.
-func asks(t *testing.T, d *tuitest.Daemon, command string) *screen {
+func asks(t *testing.T, d *daemontest.Daemon, command string) *screen {
 	t.Helper()
 	cmd := exec.Command("nous", "prompt", `!bash {"command":"`+command+
 		`","outside_sandbox":true,"reason":"the sandbox says no"}`)

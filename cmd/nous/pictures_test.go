@@ -12,8 +12,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"noused/internal/daemontest"
 	"noused/internal/model/modeltest"
-	"noused/internal/tui/tuitest"
 )
 
 // The files of the folder that the pictures are taken in.
@@ -121,7 +121,7 @@ func TestPictures(t *testing.T) {
 	config := fmt.Sprintf(
 		"[model]\nprovider = \"openai\"\nname = \"qwen3-coder\"\nbase_url = %q\napi_key_env = \"PICTURE_KEY\"\n",
 		pictureModel(t))
-	d := tuitest.NewDaemon(t, program(t, "noused"), config, "--workdir", home)
+	d := daemontest.New(t, program(t, "noused"), config, "--workdir", home)
 	d.Start()
 	picture := func(s *screen, name string) {
 		t.Helper()

@@ -3,8 +3,8 @@ package main
 import (
 	"testing"
 
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
-	"noused/internal/tui/tuitest"
 )
 
 const (
@@ -13,7 +13,7 @@ const (
 )
 
 // asksIn begins a run of a session that asks about a command outside the sandbox.
-func asksIn(t *testing.T, d *tuitest.Daemon, session string) {
+func asksIn(t *testing.T, d *daemontest.Daemon, session string) {
 	t.Helper()
 	p := protocol.PromptParams{
 		Scope: protocol.Scope{SessionID: session},

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"noused/internal/client"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
-	"noused/internal/tui/tuitest"
 )
 
 // What a user waits for whose command finds no daemon: from `nous ping` to its answer,
@@ -19,7 +19,7 @@ import (
 // changes; the figures are medians.
 func BenchmarkAutostart(b *testing.B) {
 	noused := program(b, "noused")
-	d := tuitest.NewDaemon(b, noused, "") // its folder only
+	d := daemontest.New(b, noused, "") // its folder only
 	b.Cleanup(func() { noneLeft(d.Socket) })
 	nous := takes{program(b, "nous"), d.Dir, d.Env("PATH="+filepath.Dir(noused)+":"+os.Getenv("PATH"), "XDG_CONFIG_HOME="+
 		filepath.Join(d.Dir, "fresh"))}
@@ -36,7 +36,7 @@ func BenchmarkAutostart(b *testing.B) {
 
 // `nous status` with 1,000 sessions, beside `nous ping`.
 func BenchmarkStatus(b *testing.B) {
-	d := tuitest.StartDaemon(b, program(b, "noused"), "")
+	d := daemontest.Start(b, program(b, "noused"), "")
 	c, err := client.Dial(b.Context(), d.Socket)
 	if err != nil {
 		b.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"noused/internal/client"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
 )
@@ -49,7 +50,7 @@ func program(t testing.TB, name string) string {
 		}
 		built.dir, built.paths = dir, map[string]string{}
 	}
-	path, err := tuitest.Build(built.dir, name)
+	path, err := daemontest.Build(built.dir, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,7 @@ const wordSlowly = "[model]\ndelay = \"10ms\"\n"
 type screen struct {
 	*tuitest.Terminal
 	t *testing.T
-	d *tuitest.Daemon
+	d *daemontest.Daemon
 }
 
 // look says what differs from a dark terminal of 100 by 30.
@@ -76,14 +77,14 @@ type look struct {
 }
 
 // openScreen starts nous and waits until it shows a session.
-func openScreen(t *testing.T, d *tuitest.Daemon, l look) *screen {
+func openScreen(t *testing.T, d *daemontest.Daemon, l look) *screen {
 	t.Helper()
 	s := startScreen(t, d, l)
 	s.Wait("connected", "idle")
 	return s
 }
 
-func startScreen(t *testing.T, d *tuitest.Daemon, l look) *screen {
+func startScreen(t *testing.T, d *daemontest.Daemon, l look) *screen {
 	t.Helper()
 	if l.cols == 0 {
 		l.cols, l.rows = 100, 30
@@ -97,7 +98,7 @@ func startScreen(t *testing.T, d *tuitest.Daemon, l look) *screen {
 	return &screen{tuitest.Start(t, cmd, l.cols, l.rows, l.light), t, d}
 }
 
-func startDaemon(t *testing.T, config string) *tuitest.Daemon {
+func startDaemon(t *testing.T, config string) *daemontest.Daemon {
 	t.Helper()
 	d := newDaemon(t, config)
 	d.Start()
@@ -106,9 +107,9 @@ func startDaemon(t *testing.T, config string) *tuitest.Daemon {
 
 // newDaemon has the tools hold, which says that it holds and waits for a Write
 // to go, and shout, which says something at once.
-func newDaemon(t *testing.T, config string) *tuitest.Daemon {
+func newDaemon(t *testing.T, config string) *daemontest.Daemon {
 	t.Helper()
-	d := tuitest.NewDaemon(t, program(t, "noused"), config)
+	d := daemontest.New(t, program(t, "noused"), config)
 	d.Fifo("go")
 	d.Tool("hold", `read -r request
 echo '{"version":"0","type":"log","level":"info","message":"holding on"}'
@@ -760,13 +761,7 @@ func TestNoDaemonIsOfferedOne(t *testing.T) {
 	s.Press("s")
 	s.Wait("● connected")
 	pid := state(t, d.Socket).Daemon.PID
-	t.Cleanup(func() {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-		deadline := time.Now().Add(30 * time.Second)
-		for syscall.Kill(pid, 0) == nil && time.Now().Before(deadline) { // its folder is removed next
-			time.Sleep(5 * time.Millisecond)
-		}
-	})
+	t.Cleanup(func() { noneLeft(d.Socket) })
 	s.say("hello new daemon")
 	s.WaitFor("the answer", func(screen string) bool { return strings.Count(screen, "hello new daemon") >= 2 })
 	s.Wait("idle")
@@ -813,7 +808,7 @@ func TestOldCore(t *testing.T) {
 
 func testOldCore(t *testing.T, habits tuitest.Habits) {
 	c := tuitest.StartOldCore(t, habits)
-	d := tuitest.NewDaemon(t, "", "") // its folder only
+	d := daemontest.New(t, "", "") // its folder only
 	s := openScreen(t, d, look{socket: c.Socket})
 	s.Wait("older one")
 	s.say("good old days")
@@ -904,7 +899,7 @@ func TestClientFitsItsSize(t *testing.T) {
 // The first screen of a session comes within a tenth of a second; what the
 // ratio leaves is the start of a process.
 func BenchmarkStartToFirstScreen(b *testing.B) {
-	d := tuitest.NewDaemon(b, program(b, "noused"), "")
+	d := daemontest.New(b, program(b, "noused"), "")
 	d.Start()
 	nous := program(b, "nous")
 	for b.Loop() {
@@ -931,7 +926,7 @@ func BenchmarkStartOfVersion(b *testing.B) {
 // A stream of a thousand deltas a second costs the terminal interface this
 // share of one core.
 func BenchmarkStreamOf1000DeltasASecond(b *testing.B) {
-	d := tuitest.NewDaemon(b, program(b, "noused"), "[model]\ndelay = \"1ms\"\n")
+	d := daemontest.New(b, program(b, "noused"), "[model]\ndelay = \"1ms\"\n")
 	d.Start()
 	cmd := exec.Command(program(b, "nous"))
 	cmd.Dir, cmd.Env = d.Dir, d.Env("COLORTERM=truecolor")

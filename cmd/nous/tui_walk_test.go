@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"noused/internal/client"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
-	"noused/internal/tui/tuitest"
 )
 
 // shortWalk is how long the test is unless it is asked for more (make long).
@@ -25,7 +25,7 @@ var (
 // one of them, or as another client.
 type walk struct {
 	t       *testing.T
-	d       *tuitest.Daemon
+	d       *daemontest.Daemon
 	rand    *rand.Rand
 	screens [2]*screen
 	session string

@@ -174,13 +174,13 @@ var layers = []layer{
 	{pattern: "internal/tui/highlight", stdlibOnly: true},
 	{pattern: "internal/tui/theme"},
 	{pattern: "internal/tui/cell", ours: []string{"internal/plaintext"}},
-	{pattern: "internal/tui/tuitest", ours: []string{"internal/protocol", "internal/testenv"}},
+	{pattern: "internal/tui/tuitest", ours: []string{"internal/protocol"}},
 	{pattern: "internal/acp", ours: []string{"internal/protocol"}},
 	{pattern: "internal/acp/bridge", ours: []string{
 		"internal/client/approval", "internal/acp", "internal/client",
 		"internal/client/follow", "internal/plaintext", "internal/protocol", "internal/regular",
 	}},
-	{pattern: "internal/soak", ours: []string{"internal/client", "internal/protocol"}},
+	{pattern: "internal/soak", ours: []string{"internal/client", "internal/daemontest", "internal/protocol"}},
 	{pattern: "internal/setup", ours: []string{"internal/model/credentials", "internal/regular"}},
 	{pattern: "cmd/nous", ours: []string{
 		"internal/setup", "internal/model/catalogue", "internal/model/credentials",
@@ -192,6 +192,7 @@ var layers = []layer{
 		"internal/worktree", "internal/form",
 	}},
 	{pattern: "internal/testenv", stdlibOnly: true},
+	{pattern: "internal/daemontest", ours: []string{"internal/testenv"}},
 }
 
 const (

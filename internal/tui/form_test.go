@@ -7,8 +7,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
-	"noused/internal/tui/tuitest"
 )
 
 // stay is a form of a server that wants to be clever in one of its fields.
@@ -54,7 +54,7 @@ func TestScreensOfForms(t *testing.T) {
 // A form is filled in field by field on the screen: what does not fit is told and
 // asked again, one can go back, Esc leaves it as it is, and the last Enter sends it.
 func TestAFormIsFilledInOnTheScreen(t *testing.T) {
-	d := tuitest.NewDaemon(t, noused, "")
+	d := daemontest.New(t, noused, "")
 	d.Asker("hotel", "When do you come?", staySchema)
 	d.Start()
 	h := useDaemon(t, d.Socket)
@@ -108,7 +108,7 @@ func TestAFormIsFilledInOnTheScreen(t *testing.T) {
 
 // Killed while a form waits: it goes away with its call, on every screen.
 func TestAFormGoesWithItsDaemon(t *testing.T) {
-	d := tuitest.NewDaemon(t, noused, "")
+	d := daemontest.New(t, noused, "")
 	d.Asker("hotel", "When do you come?", staySchema)
 	d.Start()
 	h := useDaemon(t, d.Socket)
@@ -131,7 +131,7 @@ func TestAFormGoesWithItsDaemon(t *testing.T) {
 
 // Line by line a form is said field by field, and filled in by a command.
 func TestAFormLineByLine(t *testing.T) {
-	d := tuitest.NewDaemon(t, noused, "")
+	d := daemontest.New(t, noused, "")
 	d.Asker("hotel", "When do you come?", staySchema)
 	d.Start()
 	k := talk(t, d.Socket)
@@ -149,7 +149,7 @@ func TestAFormLineByLine(t *testing.T) {
 // A server's prompt is a command: it is completed, its arguments are typed behind it,
 // and what the server makes of them is sent. A resource that a text names goes with it.
 func TestPromptsOfServers(t *testing.T) {
-	d := tuitest.NewDaemon(t, noused, "")
+	d := daemontest.New(t, noused, "")
 	d.Asker("hotel", "When do you come?", staySchema)
 	d.Start()
 	h := useDaemon(t, d.Socket)

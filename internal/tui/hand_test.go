@@ -18,8 +18,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"noused/internal/client/follow"
+	"noused/internal/daemontest"
 	"noused/internal/start"
-	"noused/internal/tui/tuitest"
 )
 
 // patience ends a wait that is in vain.
@@ -27,11 +27,11 @@ const patience = 2 * time.Minute
 
 var binaries, noused string
 
-func TestMain(m *testing.M) { tuitest.Main(m, &binaries, &noused) }
+func TestMain(m *testing.M) { daemontest.Main(m, &binaries, &noused) }
 
-func startNoused(t *testing.T, config string) *tuitest.Daemon {
+func startNoused(t *testing.T, config string) *daemontest.Daemon {
 	t.Helper()
-	return tuitest.StartDaemon(t, noused, config)
+	return daemontest.Start(t, noused, config)
 }
 
 // hand is a user of the screen: it does bubbletea's part, without a terminal.

@@ -14,6 +14,7 @@ import (
 
 	"noused/internal/client/clienttest"
 	"noused/internal/client/follow"
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
 )
@@ -35,7 +36,7 @@ func useMany(t *testing.T, first Site, others ...slash.Site) *hand {
 }
 
 // there sends a command to a daemon on a connection of its own.
-func there[P protocol.Params, R protocol.Reply](t *testing.T, d *tuitest.Daemon, def protocol.Def[P, R], p P) R {
+func there[P protocol.Params, R protocol.Reply](t *testing.T, d *daemontest.Daemon, def protocol.Def[P, R], p P) R {
 	t.Helper()
 	r, err := follow.Once(context.Background(), follow.Socket(d.Socket), def, p)
 	if err != nil {
@@ -45,7 +46,7 @@ func there[P protocol.Params, R protocol.Reply](t *testing.T, d *tuitest.Daemon,
 }
 
 // begun makes a session at a daemon, in which something was said.
-func begun(t *testing.T, d *tuitest.Daemon, title string) (id string) {
+func begun(t *testing.T, d *daemontest.Daemon, title string) (id string) {
 	t.Helper()
 	id = there(t, d, protocol.NewSession, protocol.NewSessionParams{Title: title, Activate: new(bool)}).SessionID
 	there(t, d, protocol.Prompt, protocol.PromptParams{Scope: protocol.Scope{SessionID: id}, Text: "words for " + title})
@@ -53,7 +54,7 @@ func begun(t *testing.T, d *tuitest.Daemon, title string) (id string) {
 }
 
 // waits has a session ask whether a command may run.
-func waits(t *testing.T, d *tuitest.Daemon, session, command string) {
+func waits(t *testing.T, d *daemontest.Daemon, session, command string) {
 	t.Helper()
 	there(t, d, protocol.Prompt, protocol.PromptParams{
 		Scope: protocol.Scope{SessionID: session},

@@ -63,7 +63,7 @@ type model struct {
 	answeredHere string // id of the approval that was answered here last
 }
 
-// outbox is what is on its way to daemons, and where it is written and what became of it is
+// outbox is what is on its way to daemons, and where it is written and what happened to it is
 // told. What was not accepted goes back into the input.
 type outbox struct {
 	daemons

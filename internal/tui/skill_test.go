@@ -8,13 +8,14 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"noused/internal/daemontest"
 	"noused/internal/protocol"
 	"noused/internal/tui/slash"
 	"noused/internal/tui/tuitest"
 )
 
 // withSkill gives the daemon a skill named review.
-func withSkill(t *testing.T, d *tuitest.Daemon) {
+func withSkill(t *testing.T, d *daemontest.Daemon) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(d.Dir, ".agents", "skills", "review"), 0o700); err != nil {
 		t.Fatal(err)

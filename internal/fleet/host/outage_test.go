@@ -13,6 +13,7 @@ import (
 	"noused/internal/fleet"
 	"noused/internal/fleet/fleettest"
 	"noused/internal/protocol"
+	"noused/internal/testenv"
 )
 
 // dropped are the numbers that warnings in the stream tell of as missing.
@@ -191,7 +192,7 @@ no_auth_user: a`)
 			server := c.start(t)
 			d := startDaemon(t, server.URL(), nil)
 			d.say("ses-1", "hello")
-			until(t, "it is told: "+c.want, func() bool {
+			testenv.Until(t, "it is told: "+c.want, func() bool {
 				return strings.Contains(strings.Join(d.State().Problems, "\n"), c.want)
 			})
 			if c.joined {

@@ -23,6 +23,7 @@ import (
 	"noused/internal/model"
 	"noused/internal/oauth"
 	"noused/internal/oauth/oauthtest"
+	"noused/internal/testenv"
 	"noused/internal/tool/tooltest"
 )
 
@@ -402,17 +403,7 @@ func TestWhatAServerSaysOutsideOfCallsIsHeard(t *testing.T) {
 	b := mount(t, at(s.URL))
 	b.Ready(t.Context(), model.Scope{})
 	<-first
-	wait(t, "that it rains", func() bool { return b.logged.FilterMessage("server says").Len() == 1 })
-}
-
-// wait waits for what is sure to come.
-func wait(t *testing.T, what string, there func() bool) {
-	t.Helper()
-	for end := time.Now().Add(5 * time.Minute); !there(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("there is no sign of %s", what)
-		}
-	}
+	testenv.Until(t, "that it rains", func() bool { return b.logged.FilterMessage("server says").Len() == 1 })
 }
 
 // What goes to a server goes nowhere else.
@@ -597,7 +588,7 @@ func TestAnAbortedCallOverHTTP(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 	<-left
-	wait(t, "that the server is told", func() bool { return s.times("notifications/cancelled") == 1 })
+	testenv.Until(t, "that the server is told", func() bool { return s.times("notifications/cancelled") == 1 })
 }
 
 // Stopping does not wait for a server that does not answer.

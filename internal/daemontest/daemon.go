@@ -1,12 +1,20 @@
-package tuitest
+// Package daemontest starts a real noused for tests: a program that was built, in a
+// folder of its own, which is ready when Start returns and gone when the test ends.
+//
+// Concurrency: a [Daemon] belongs to one goroutine; Gone may be waited for from any.
+//
+// It refuses to play a daemon: clienttest does, line by line.
+package daemontest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
-	"net"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,8 +25,12 @@ import (
 )
 
 // Build compiles a command of this module into dir and returns its path: as make build
-// does, so that it finds compiled packages, and without what a debugger needs.
+// does, so that it finds compiled packages, and without what a debugger needs. Where make
+// has built them for all packages, it is that in NOUSED_TEST_PROGRAMS.
 func Build(dir, command string) (string, error) {
+	if built := os.Getenv("NOUSED_TEST_PROGRAMS"); built != "" {
+		return filepath.Join(built, command), nil
+	}
 	path := filepath.Join(dir, command)
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path, "noused/cmd/"+command)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -33,7 +45,7 @@ func Build(dir, command string) (string, error) {
 // as *noused, and no goroutine may be left behind.
 func Main(m *testing.M, dir, noused *string) {
 	var err error
-	if *dir, err = os.MkdirTemp("", "tuitest"); err == nil {
+	if *dir, err = os.MkdirTemp("", "daemontest"); err == nil {
 		*noused, err = Build(*dir, "noused")
 	}
 	if err != nil {
@@ -46,58 +58,65 @@ func Main(m *testing.M, dir, noused *string) {
 	}))
 }
 
-// StartDaemon starts a NewDaemon.
-func StartDaemon(t testing.TB, program, config string) *Daemon {
+// Daemon is a real noused with a folder of its own, which it works in.
+type Daemon struct {
+	Dir     string
+	Socket  string
+	Program string
+	Args    []string // after those that keep it to Dir
+
+	Modelless bool            // nothing chooses a model for it
+	Here      bool            // it works in the folder that it is started in
+	Environ   func() []string // nil: Env
+	Stderr    io.Writer       // nil: Log
+	Log       bytes.Buffer    // for those who saw it end
+
+	*Process // the last; nil before the first
+
+	t testing.TB
+}
+
+// Start starts a daemon that New made.
+func Start(t testing.TB, program, config string) *Daemon {
 	t.Helper()
-	d := NewDaemon(t, program, config)
+	d := New(t, program, config)
 	d.Start()
 	return d
 }
 
-// Daemon is a real noused with a folder of its own, which it works in.
-type Daemon struct {
-	Socket string
-	Dir    string
-
-	Modelless bool // nothing chooses a model for it
-
-	t       testing.TB
-	program string
-	args    []string
-	log     bytes.Buffer
-	process *os.Process
-	ended   chan struct{}
+// New prepares a daemon that is not started yet. Its configuration is what stands in
+// config, its tools are those of Dir/tools. The test ends it.
+func New(t testing.TB, program, config string, args ...string) *Daemon {
+	t.Helper()
+	d := Bare(t, program)
+	d.Args = append([]string{"--config", filepath.Join(d.Dir, "noused.toml")}, args...)
+	for _, name := range []string{"tools", "config/nous"} {
+		if err := os.MkdirAll(filepath.Join(d.Dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.Write("noused.toml", config)
+	d.Write("config/nous/config.toml", "autostart = false\n") // nobody would end it
+	return d
 }
 
-// NewDaemon prepares a daemon that is not started yet. Its configuration is what
-// stands in config, its tools are those of Dir/tools. The test ends it.
-func NewDaemon(t testing.TB, program, config string, args ...string) *Daemon {
+// Bare prepares a daemon whose folder is empty. The test ends it.
+func Bare(t testing.TB, program string, args ...string) *Daemon {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "nous") // t.TempDir may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Daemon{t: t, Socket: filepath.Join(dir, "s"), Dir: dir, program: program}
-	d.args = append([]string{
-		"--socket", d.Socket, "--state-dir", filepath.Join(dir, "state"), "--workdir", dir,
-		"--tools-dir", filepath.Join(dir, "tools"), "--config", filepath.Join(dir, "noused.toml"),
-	}, args...)
+	d := &Daemon{t: t, Dir: dir, Socket: filepath.Join(dir, "s"), Program: program, Args: args}
 	t.Cleanup(func() {
 		d.Kill()
-		os.RemoveAll(dir)
 		if t.Failed() {
-			t.Logf("the daemon's log:\n%s", d.log.Bytes())
+			t.Logf("the daemon's log:\n%s", d.Log.Bytes())
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
 		}
 	})
-	if err := os.WriteFile(filepath.Join(dir, "noused.toml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"tools", "config/nous"} {
-		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	d.Write("config/nous/config.toml", "autostart = false\n") // nobody would end it
 	return d
 }
 
@@ -179,9 +198,7 @@ func (d *Daemon) Env(more ...string) []string {
 			env = append(env, v)
 		}
 	}
-	if config, err := os.ReadFile(filepath.Join(d.Dir, "noused.toml")); err == nil && !d.Modelless {
-		env = append(env, testenv.Model(string(config), d.args...))
-	}
+	env = append(env, d.Model())
 	return append(env, append([]string{
 		"HOME=" + d.Dir, "XDG_CONFIG_HOME=" + filepath.Join(d.Dir, "config"), "XDG_STATE_HOME=" +
 			filepath.Join(d.Dir, "xdgstate"),
@@ -190,51 +207,65 @@ func (d *Daemon) Env(more ...string) []string {
 	}, more...)...)
 }
 
+// Model is the variable that has the daemon answer with the offline model where nothing
+// else chooses one.
+func (d *Daemon) Model() string {
+	if d.Modelless {
+		return "NOUSED_MODEL="
+	}
+	path := filepath.Join(d.Dir, "noused", "config.toml")
+	if i := slices.Index(d.Args, "--config"); i >= 0 {
+		path = d.Args[i+1]
+	}
+	config, _ := os.ReadFile(path)
+	return testenv.Model(string(config), d.Args...)
+}
+
+// Command is what Start runs: with these arguments, the program works in the daemon's
+// folder, and on its state.
+func (d *Daemon) Command(args ...string) *exec.Cmd {
+	own := []string{
+		"--socket", d.Socket, "--state-dir", filepath.Join(d.Dir, "state"), "--tools-dir", filepath.Join(d.Dir, "tools"),
+	}
+	if !d.Here {
+		own = append(own, "--workdir", d.Dir)
+	}
+	cmd := exec.Command(d.Program, append(own, args...)...)
+	if d.Environ != nil {
+		cmd.Env = d.Environ()
+	} else {
+		cmd.Env = d.Env()
+	}
+	return cmd
+}
+
 // Start starts the daemon and returns when it is ready.
 func (d *Daemon) Start() {
 	d.t.Helper()
-	notify := filepath.Join(d.Dir, "ready")
-	ready, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: notify, Net: "unixgram"})
-	if err != nil {
-		d.t.Fatal(err)
+	cmd := d.Command(d.Args...)
+	cmd.Stdout, cmd.Stderr = &d.Log, &d.Log
+	if d.Stderr != nil {
+		cmd.Stderr = d.Stderr
 	}
-	defer os.Remove(notify)
-	defer ready.Close()
-	cmd := exec.Command(d.program, d.args...)
-	cmd.Env = d.Env("NOTIFY_SOCKET=" + notify)
-	cmd.Stdout, cmd.Stderr = &d.log, &d.log
-	if err := cmd.Start(); err != nil {
-		d.t.Fatal(err)
-	}
-	d.process, d.ended = cmd.Process, make(chan struct{})
-	go func(ended chan struct{}) { // ends with the daemon
-		_ = cmd.Wait()
-		ready.Close()
-		close(ended)
-	}(d.ended)
-	for buf := make([]byte, 1<<10); ; {
-		n, err := ready.Read(buf)
-		if err != nil {
-			d.t.Fatalf("noused ended before it was ready:\n%s", d.log.Bytes())
-		}
-		if strings.Contains(string(buf[:n]), "READY=1") {
-			return
-		}
+	var err error
+	if d.Process, err = Run(cmd); err != nil {
+		d.t.Fatalf("%v\n%s", err, d.Log.Bytes())
 	}
 }
 
-// Kill ends the daemon as a crash does, Stop as systemd does. Both return when
-// it is gone.
+// Kill ends the daemon as a crash does, Stop as systemd does. Both return when it is
+// gone.
 func (d *Daemon) Kill() { d.end(syscall.SIGKILL) }
 
 // Stop ends the daemon as systemd does.
 func (d *Daemon) Stop() { d.end(syscall.SIGTERM) }
 
 func (d *Daemon) end(sig os.Signal) {
-	if d.process == nil {
+	if d.Process == nil {
 		return
 	}
-	_ = d.process.Signal(sig)
-	<-d.ended
-	d.process = nil
+	var exit *exec.ExitError // is the business of those who start it with Run
+	if err := d.End(sig); err != nil && !errors.As(err, &exit) {
+		d.t.Error(err)
+	}
 }
