@@ -40,7 +40,9 @@ staticcheck: ## staticcheck
 	go tool staticcheck ./...
 
 generated: ## generated documents that the code no longer says
-	@go run ./internal/protocol/gen | diff -u docs/protocol-openapi-like.json - || { echo 'run make generate' >&2; exit 1; }
+	@{ go run ./internal/protocol/gen | diff -u docs/protocol-openapi-like.json - && \
+	go run ./internal/protocol/gen python | diff -u clients/python/noused/types.py - && \
+	go run ./internal/protocol/gen typescript | diff -u clients/typescript/types.d.ts -; } || { echo 'run make generate' >&2; exit 1; }
 
 tidy: ## go.mod and go.sum that go mod tidy would change
 	go mod tidy -diff
