@@ -165,7 +165,8 @@ class Connection:
             self._pending.pop(id, None)
 
     async def close(self) -> None:
-        self._running.cancel()
+        if not self.lost:
+            self._running.cancel()
         await asyncio.gather(self._running, return_exceptions=True)
 
     async def _run(self) -> None:
