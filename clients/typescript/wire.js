@@ -113,7 +113,7 @@ function decode(line) {
   } catch {
     // said below
   }
-  if (value === null || typeof value !== "object") {
+  if (value === null || typeof value !== "object" || Array.isArray(value)) {
     throw new NousedError("invalid_reply", "what listens there does not speak the protocol of noused");
   }
   return value;
