@@ -2,7 +2,7 @@
 
 import { closed, connect, encode, HELLO, lines, resultOf, within } from "./wire.js";
 
-const MISSED = "events are missing, the daemon was restarted or no longer has them; get_state and get_messages have what they said";
+const MISSED = "events are missing: the daemon was restarted, or no longer has them; see get_state and get_messages";
 
 export class Events {
   #link;
@@ -57,7 +57,8 @@ export class Events {
       if (!this.#lines) await this.#link.patiently(() => this.#subscribe());
       if (this.#gap) {
         this.#gap = false;
-        return { v: "1", id: "", type: "warning", ts: new Date().toISOString(), payload: { code: "events_dropped", message: MISSED } };
+        const payload = { code: "events_dropped", message: MISSED };
+        return { v: "1", id: "", type: "warning", ts: new Date().toISOString(), payload };
       }
       try {
         const { value } = await this.#lines.next();

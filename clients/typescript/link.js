@@ -68,8 +68,15 @@ export class Link {
 
   async #connect() {
     if (this.#connection && !this.#connection.lost) return this.#connection;
-    this.#connecting ??= this.patiently(() => Connection.open(this.socket)).finally(() => (this.#connecting = undefined));
-    return (this.#connection = await this.#connecting);
+    return (this.#connecting ??= this.#open());
+  }
+
+  async #open() {
+    try {
+      return (this.#connection = await this.patiently(() => Connection.open(this.socket)));
+    } finally {
+      this.#connecting = undefined;
+    }
   }
 
   async #pause(time) {

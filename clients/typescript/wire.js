@@ -28,7 +28,8 @@ const lost = (why) => new NousedError("connection_lost", "connection to the daem
 export function defaultSocket() {
   const { NOUSED_SOCKET, XDG_RUNTIME_DIR } = process.env;
   if (NOUSED_SOCKET) return NOUSED_SOCKET;
-  return path.join(XDG_RUNTIME_DIR ? path.join(XDG_RUNTIME_DIR, "noused") : `/tmp/noused-${process.getuid()}`, "noused.sock");
+  const folder = XDG_RUNTIME_DIR ? path.join(XDG_RUNTIME_DIR, "noused") : `/tmp/noused-${process.getuid()}`;
+  return path.join(folder, "noused.sock");
 }
 
 // connect connects to a socket where nobody but this user and root can be listening, as far
@@ -70,7 +71,8 @@ export function encode(id, type, payload) {
   const line = JSON.stringify({ v: "1", id, type, payload }) + "\n";
   const bytes = Buffer.byteLength(line);
   if (bytes > MAX_COMMAND) {
-    throw new NousedError("invalid_command", `line_too_long: ${type} has ${bytes} bytes, a line at most ${MAX_COMMAND}`);
+    const message = `line_too_long: ${type} has ${bytes} bytes, a line at most ${MAX_COMMAND}`;
+    throw new NousedError("invalid_command", message);
   }
   return line;
 }
@@ -78,7 +80,7 @@ export function encode(id, type, payload) {
 // resultOf is a reply's payload. An error reply is thrown.
 export function resultOf({ ok, payload, error }) {
   if (ok && payload !== null && typeof payload === "object") return payload;
-  throw errorOf(error ?? { code: "invalid_reply", message: "it is neither ok nor an error" });
+  throw errorOf(error ?? { code: "invalid_reply", message: "the reply is neither ok nor an error" });
 }
 
 const errorOf = ({ code, message, cause }) => new NousedError(code, message, cause);
@@ -98,7 +100,9 @@ export async function* lines(conn) {
       }
       parts.push(chunk.subarray(from));
       size += chunk.length - from;
-      if (size > MAX_REPLY) throw new NousedError("invalid_reply", `a line of the daemon's is longer than ${MAX_REPLY} bytes`);
+      if (size > MAX_REPLY) {
+        throw new NousedError("invalid_reply", `a line of the daemon's is longer than ${MAX_REPLY} bytes`);
+      }
     }
   } catch (e) {
     throw e instanceof NousedError ? e : lost(e.code);

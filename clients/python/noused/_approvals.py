@@ -107,7 +107,8 @@ class Approvals:
             if inspect.isawaitable(answer):
                 answer = await answer
             fields = answer if isinstance(answer, dict) else {"option": answer}
-            await self._client._send("approve", {"session_id": session, "approval_id": approval["approval_id"]} | fields)
+            where = {"session_id": session, "approval_id": approval["approval_id"]}
+            await self._client._send("approve", where | fields)
         except Exception as e:
             if isinstance(e, Error) and e.says("approval_resolved", "no_such_approval"):
                 return  # somebody else was faster

@@ -38,7 +38,11 @@ class AsyncClient(AsyncCalls):
     """
 
     def __init__(
-        self, socket: str | os.PathLike[str] | None = None, on_approval: AsyncOnApproval | None = None, *, reconnect: float = 30.0
+        self,
+        socket: str | os.PathLike[str] | None = None,
+        on_approval: AsyncOnApproval | None = None,
+        *,
+        reconnect: float = 30.0,
     ) -> None:
         self._path = os.fspath(socket) if socket is not None else default_socket()
         self._reconnect = reconnect
@@ -106,17 +110,18 @@ class AsyncClient(AsyncCalls):
         """Sends a command, and again where the daemon went away without doing it, or it can be done twice."""
         late = type in LATE or type == "prompt" and payload.get("wait", True)
         once = type in ONCE or type == "abort" and "run_id" not in payload
-        for _ in range(MAX_SENDS):
+        sends = 0
+        while True:
             connection = await self._connect()
             try:
                 return await connection.request(type, payload, None if late else ANSWER)
             except Error as e:
-                why = e
-            if why.says("shutting_down") and not (once and why.cause == "it had begun"):
+                sends += 1
+                going = e.says("shutting_down") and not (once and e.cause == "it had begun")
+                if sends >= MAX_SENDS or not going and (once or e.code != "connection_lost"):
+                    raise
+            if going:
                 await self._pause(MAX_PAUSE)
-            elif why.code != "connection_lost" or once:
-                break
-        raise why
 
     async def _connect(self) -> Connection:
         async with self._connecting:

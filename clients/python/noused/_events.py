@@ -127,7 +127,7 @@ class AsyncEvents:
         self.epoch, self.last = said["epoch"], said["next_seq"] - 1
 
     def _missed(self) -> Event:
-        message = "events are missing, the daemon was restarted or no longer has them; get_state and get_messages have what they said"
+        message = "events are missing: the daemon was restarted, or no longer has them; see get_state and get_messages"
         return {
             "v": "1", "id": "", "type": "warning", "ts": datetime.now(timezone.utc).isoformat(),
             "payload": {"code": "events_dropped", "message": message},

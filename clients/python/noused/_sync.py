@@ -28,7 +28,11 @@ class Client(Calls):
     """
 
     def __init__(
-        self, socket: str | os.PathLike[str] | None = None, on_approval: OnApproval | None = None, *, reconnect: float = 30.0
+        self,
+        socket: str | os.PathLike[str] | None = None,
+        on_approval: OnApproval | None = None,
+        *,
+        reconnect: float = 30.0,
     ) -> None:
         self._client = AsyncClient(socket, _threaded(on_approval) if on_approval else None, reconnect=reconnect)
         self._loop = asyncio.new_event_loop()

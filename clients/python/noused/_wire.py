@@ -90,8 +90,12 @@ def result(reply: dict[str, Any]) -> dict[str, Any]:
     """A reply's payload. An error reply is raised."""
     if reply.get("ok") and isinstance(reply.get("payload"), dict):
         return reply["payload"]
-    error = reply.get("error") or {}
-    raise Error(error.get("code", "invalid_reply"), error.get("message", "it is neither ok nor an error"), error.get("cause", ""))
+    error = reply.get("error") or {"code": "invalid_reply", "message": "the reply is neither ok nor an error"}
+    raise _error(error)
+
+
+def _error(error: dict[str, str]) -> Error:
+    return Error(error["code"], error["message"], error.get("cause", ""))
 
 
 class Lines:
@@ -199,4 +203,4 @@ class Connection:
             if not waits[1].done():
                 waits[1].set_result(reply)
         elif error := reply.get("error"):
-            self._stray = Error(error["code"], error["message"], error.get("cause", ""))
+            self._stray = _error(error)

@@ -1605,7 +1605,6 @@ Event = (
     | TurnStartEnvelope
     | WarningEnvelope
 )
-EventType = Literal["agent_end", "agent_start", "error", "message_end", "message_start", "message_update", "status", "tool_execution_end", "tool_execution_start", "tool_execution_update", "turn_end", "turn_start", "warning"]
 
 
 class Calls:

@@ -203,7 +203,8 @@ class Sync(unittest.TestCase):
     def test_the_example(self):
         example = HERE.parent / "examples" / "ask.py"
         env = os.environ | {"NOUSED_SOCKET": self.daemon.socket}
-        run = subprocess.run([sys.executable, example, outside("echo seen")], env=env, input="once\n", capture_output=True, text=True)
+        command = [sys.executable, example, outside("echo seen")]
+        run = subprocess.run(command, env=env, input="once\n", capture_output=True, text=True)
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("seen", run.stdout)
         self.assertIn("echo seen", run.stderr)
@@ -303,7 +304,7 @@ class Async(unittest.IsolatedAsyncioTestCase):
             (b"HTTP/1.1 400 Bad Request\r\n", "invalid_reply"),
             (b"[]\n", "invalid_reply"),
             (b"", "connection_lost"),
-            (b'{"id":"","type":"error","ok":false,"payload":{},"error":{"code":"internal_error","message":"full"}}\n', "internal_error"),
+            (b'{"id":"","ok":false,"error":{"code":"internal_error","message":"full"}}\n', "internal_error"),
         ):
             async def answer(reader, writer):
                 await reader.readline()

@@ -66,7 +66,9 @@ func readDocument(text []byte) (*document, error) {
 	if err := json.Unmarshal(text, &d); err != nil {
 		return nil, fmt.Errorf("read the document: %w", err)
 	}
-	maps.DeleteFunc(d.Components.Schemas, func(name string, s *schema) bool { return name == "EnvelopeBase" || s.AllOf != nil })
+	maps.DeleteFunc(d.Components.Schemas, func(name string, s *schema) bool {
+		return name == "EnvelopeBase" || s.AllOf != nil
+	})
 	return &d, nil
 }
 

@@ -17,6 +17,20 @@ from __future__ import annotations
 from typing import Any, Literal, NotRequired, TypedDict, Unpack, overload
 `
 
+const pythonEnvelope = `    v: str
+    id: str
+    type: Literal[%q]
+    payload: %s
+    ts: str
+    seq: NotRequired[int]
+`
+
+const pythonOverload = `    @overload
+    %sdef call(
+        self, type: Literal[%q], /, **payload: Unpack[%s]
+    ) -> %s: ...
+`
+
 const pythonCalls = `
 
 class %[1]s:
@@ -49,10 +63,9 @@ func python(d *document) string {
 		envelope := camel(name) + "Envelope"
 		all = append(all, envelope)
 		fmt.Fprintf(&b, "\n\nclass %s(TypedDict):\n", envelope)
-		fmt.Fprintf(&b, "    v: str\n    id: str\n    type: Literal[%q]\n    payload: %s\n", name, target(d.Events[name].Payload))
-		b.WriteString("    ts: str\n    seq: NotRequired[int]\n")
+		fmt.Fprintf(&b, pythonEnvelope, name, target(d.Events[name].Payload))
 	}
-	fmt.Fprintf(&b, "\n\nEvent = (\n    %s\n)\nEventType = Literal[%s]\n", strings.Join(all, "\n    | "), quoted(slices.Sorted(maps.Keys(d.Events)), ", "))
+	fmt.Fprintf(&b, "\n\nEvent = (\n    %s\n)\n", strings.Join(all, "\n    | "))
 	fmt.Fprintf(&b, pythonCalls, "Calls", pythonOverloads(d, ""), "", "")
 	fmt.Fprintf(&b, pythonCalls, "AsyncCalls", pythonOverloads(d, "async "), "async ", "await ")
 	return b.String()
@@ -79,8 +92,8 @@ func pythonFields(fields []field) string {
 func pythonOverloads(d *document, async string) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(d.Commands)) {
-		fmt.Fprintf(&b, "    @overload\n    %sdef call(\n        self, type: Literal[%q], /, **payload: Unpack[%s]\n    ) -> %s: ...\n",
-			async, name, target(d.Commands[name].Payload), strings.Join(d.answers(name), " | "))
+		answer := strings.Join(d.answers(name), " | ")
+		fmt.Fprintf(&b, pythonOverload, async, name, target(d.Commands[name].Payload), answer)
 	}
 	return b.String()
 }
