@@ -137,7 +137,7 @@ uninstall: ## remove what make install has put there; configuration and sessions
 	rm -f $(SHARE)/bash-completion/completions/{noused,nous} $(SHARE)/zsh/site-functions/_{noused,nous}
 	rm -f $(SHARE)/fish/vendor_completions.d/{noused,nous}.fish
 
-dist: ## deb, rpm and tar.gz of what is committed, for amd64 and arm64, in dist
+dist: ## deb, rpm and tar.gz of what is committed, for amd64 and arm64, and the clients for pip and npm, in dist
 	@scripts/dist
 
 dist-check: ## package twice, compare, and install, use and purge in clean roots what this machine can (as root: all of it)

@@ -16,7 +16,7 @@ func TestPythonClient(t *testing.T) {
 }
 
 func TestTypeScriptClient(t *testing.T) {
-	testClient(t, "typescript", "node", 20, 0, "--test", "test/")
+	testClient(t, "typescript", "node", 20, 0, "--test", "test/client.test.js")
 }
 
 // testClient runs the tests of a client with a program that has at least a version.

@@ -200,6 +200,13 @@ class Sync(unittest.TestCase):
             with unittest.mock.patch.dict(os.environ, env | more, clear=True):
                 self.assertEqual(noused.default_socket(), want)
 
+    def test_the_page(self):
+        page = (HERE.parents[2] / "docs" / "clients.md").read_text()
+        program = page.split("```python\n")[1].split("```")[0]
+        env = os.environ | {"NOUSED_SOCKET": self.daemon.socket}
+        run = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
+        self.assertTrue(run.stdout.startswith("what does this folder hold?\n{'provider': 'offline'"), run)
+
     def test_the_example(self):
         example = HERE.parent / "examples" / "ask.py"
         env = os.environ | {"NOUSED_SOCKET": self.daemon.socket}

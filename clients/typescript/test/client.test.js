@@ -271,6 +271,19 @@ test("the default socket", () => {
   }
 });
 
+test("the page", async (t) => {
+  const daemon = await Daemon.start(t);
+  const page = fs.readFileSync(path.join(here, "..", "..", "..", "docs", "clients.md"), "utf8");
+  const program = page.split("```js\n")[1].split("```")[0];
+  const env = { ...process.env, NOUSED_SOCKET: daemon.socket };
+  const out = await new Promise((resolve) => {
+    // The package's own name leads to it where it is the working folder.
+    const where = { env, cwd: path.join(here, "..") };
+    execFile(process.execPath, ["--input-type=module", "-e", program], where, (_, ...end) => resolve(end));
+  });
+  assert.match(out[0], /^what does this folder hold\?\n{ provider: 'offline'/, out[1]);
+});
+
 test("the example", async (t) => {
   const daemon = await Daemon.start(t);
   const example = path.join(here, "..", "examples", "ask.js");
