@@ -160,7 +160,8 @@ export class Connection {
       await made.request("ping", {}, HELLO);
     } catch (e) {
       await made.close();
-      throw e;
+      if (e.code !== "connection_lost") throw e;
+      throw new NousedError(e.code, `the daemon at ${socket} hung up at once: its log says why`);
     }
     return made;
   }

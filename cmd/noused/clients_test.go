@@ -31,7 +31,8 @@ func testClient(t *testing.T, language, program string, major, minor int, args .
 	}
 	cmd := exec.Command(program, args...)
 	cmd.Dir = filepath.Join("..", "..", "clients", language)
-	cmd.Env = append(os.Environ(), "NOUSED="+filepath.Join(programs, "noused"), "PYTHONPATH=.", "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(os.Environ(), "NOUSED="+filepath.Join(programs, "noused"),
+		"PYTHONPATH=.", "PYTHONDONTWRITEBYTECODE=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -145,8 +145,10 @@ class Connection:
         conn = cls(await connect(path))
         try:
             await conn.request("ping", {}, HELLO)
-        except BaseException:
+        except BaseException as e:
             await conn.close()
+            if isinstance(e, Error) and e.code == "connection_lost":
+                raise Error(e.code, f"the daemon at {path} hung up at once: its log says why") from None
             raise
         return conn
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
 
@@ -35,13 +36,12 @@ class Daemon:
                 return
         raise AssertionError("the daemon ended before it was ready:\n" + "".join(log))
 
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-        self.process.stderr.close()
+    def kill(self, signal=signal.SIGKILL):
+        self.process.send_signal(signal)
+        self.process.communicate()
 
-    def restart(self):
-        self.kill()
+    def restart(self, signal=signal.SIGKILL):
+        self.kill(signal)
         self.start()
 
     def close(self):

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -68,6 +69,17 @@ class Sync(unittest.TestCase):
         client.call("switch_session", session_id=session)
         self.assertEqual(self.messages(client, "user"), [SLEEPS])
         self.assertEqual(len(self.messages(client, "tool")), 1)
+
+    def test_a_prompt_over_a_clean_stop_returns_its_answer_once(self):
+        client = self.client(lambda approval: "once" if restarted.wait() else "")
+        restarted = threading.Event()
+        with client.events(types=["status"]) as events:
+            answer = self.in_thread(lambda: client.prompt(outside("echo seen")))
+            next(events)
+        self.daemon.restart(signal.SIGTERM)
+        restarted.set()
+        self.assertIn("seen", answer())
+        self.assertEqual(len(self.messages(client, "user")), 1)
 
     def test_a_prompt_whose_daemon_was_away_for_a_while(self):
         client = self.client()
