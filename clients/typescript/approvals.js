@@ -8,7 +8,7 @@ export class Approvals {
   #link;
   #callback;
   #sessions = new Set();
-  #asking = new Map(); // by approval: what ends the asking
+  #asked = new Map(); // by approval, until it is known to be resolved: what ends the asking
   #waiting = new Set(); // those who wait for a run: its session, and how to fail them
   #events;
   #following;
@@ -45,7 +45,7 @@ export class Approvals {
   }
 
   async close() {
-    for (const asked of this.#asking.values()) asked.abort();
+    for (const asked of this.#asked.values()) asked.abort();
     await this.#following;
   }
 
@@ -62,7 +62,10 @@ export class Approvals {
   async #apply(payload) {
     const { code, session_id, run_id, approval, approval_id } = payload;
     if (code === "approval_requested" && this.#sessions.has(session_id)) this.#ask({ session_id, run_id, ...approval });
-    if (code === "approval_resolved") this.#asking.get(approval_id)?.abort();
+    if (code === "approval_resolved") {
+      this.#asked.get(approval_id)?.abort();
+      this.#asked.delete(approval_id);
+    }
     if (code === "events_dropped") for (const session of [...this.#sessions]) await this.#look(session);
   }
 
@@ -80,14 +83,14 @@ export class Approvals {
   }
 
   #ask(approval) {
-    if (this.#asking.has(approval.approval_id)) return; // a restarted daemon asks again
-    this.#asking.set(approval.approval_id, new AbortController());
-    this.#answer(approval).finally(() => this.#asking.delete(approval.approval_id));
+    if (this.#asked.has(approval.approval_id)) return; // a restarted daemon asks again
+    const asked = new AbortController();
+    this.#asked.set(approval.approval_id, asked);
+    this.#answer(approval, asked.signal);
   }
 
-  async #answer(approval) {
+  async #answer(approval, signal) {
     const { approval_id, session_id } = approval;
-    const { signal } = this.#asking.get(approval_id);
     try {
       const answer = await this.#callback(approval, { signal });
       const fields = typeof answer === "object" ? answer : { option: answer };

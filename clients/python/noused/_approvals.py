@@ -27,7 +27,8 @@ class Approvals:
     def __init__(self, client: AsyncClient, callback: AsyncOnApproval) -> None:
         self._client, self._callback = client, callback
         self._sessions: set[str] = set()
-        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._asked: dict[str, asyncio.Task[None]] = {}  # by approval, until it is known to be resolved
+        self._ending: set[asyncio.Task[None]] = set()
         self._waiting: dict[asyncio.Future[Any], str] = {}  # who waits for a run of which session
         self._following: asyncio.Task[None] | None = None
 
@@ -60,7 +61,7 @@ class Approvals:
             await self._look(session)
 
     async def close(self) -> None:
-        tasks = [t for t in (self._following, *self._asking.values()) if t]
+        tasks = [t for t in (self._following, *self._asked.values(), *self._ending) if t]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -75,7 +76,9 @@ class Approvals:
         match payload["code"]:
             case "approval_requested" if payload["session_id"] in self._sessions:
                 self._ask({"session_id": payload["session_id"], "run_id": payload["run_id"]} | payload["approval"])
-            case "approval_resolved" if asked := self._asking.get(payload["approval_id"]):
+            case "approval_resolved" if asked := self._asked.pop(payload["approval_id"], None):
+                self._ending.add(asked)
+                asked.add_done_callback(self._ending.discard)
                 asked.cancel()
             case "events_dropped":
                 for session in tuple(self._sessions):
@@ -96,9 +99,8 @@ class Approvals:
 
     def _ask(self, approval: Any) -> None:
         id = approval["approval_id"]
-        if id not in self._asking:  # a restarted daemon asks again
-            self._asking[id] = asyncio.create_task(self._answer(approval))
-            self._asking[id].add_done_callback(lambda _: self._asking.pop(id))
+        if id not in self._asked:  # a restarted daemon asks again
+            self._asked[id] = asyncio.create_task(self._answer(approval))
 
     async def _answer(self, approval: Any) -> None:
         session = approval["session_id"]

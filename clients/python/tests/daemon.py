@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 
 PROGRAM = os.environ.get("NOUSED", "noused")
 
@@ -33,12 +34,16 @@ class Daemon:
         for line in self.process.stderr:
             log.append(line)
             if '"msg":"ready"' in line:
+                self._rest = threading.Thread(target=self.process.stderr.read)
+                self._rest.start()
                 return
         raise AssertionError("the daemon ended before it was ready:\n" + "".join(log))
 
     def kill(self, signal=signal.SIGKILL):
         self.process.send_signal(signal)
-        self.process.communicate()
+        self.process.wait()
+        self._rest.join()
+        self.process.stderr.close()
 
     def restart(self, signal=signal.SIGKILL):
         self.kill(signal)

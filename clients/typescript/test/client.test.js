@@ -26,16 +26,6 @@ async function texts(client, role) {
   return messages.filter((m) => m.role === role).map((m) => m.text);
 }
 
-// started prompts, and returns once a tool call of the run runs.
-async function started(client, text) {
-  const events = client.events({ types: ["tool_execution_start"] });
-  const answer = client.prompt(text);
-  answer.catch(() => {});
-  await events.next();
-  events.close();
-  return answer.then((text) => ({ text }), (error) => ({ error }));
-}
-
 const code = (wanted) => (e) => e instanceof NousedError && (assert.equal(e.code, wanted), true);
 
 test("a prompt returns the answer", async (t) => {
@@ -148,11 +138,11 @@ test("a restart is told as a gap", async (t) => {
 
 test("an aborted run has no answer", async (t) => {
   const client = opened(t, await Daemon.start(t));
-  const end = started(client, SLEEPS);
-  const events = client.events({ types: ["tool_execution_start", "agent_end"] });
+  const events = client.events({ types: ["tool_execution_start"] });
+  const end = assert.rejects(client.prompt(SLEEPS), code("aborted"));
   await events.next();
   await client.call("abort");
-  assert.equal((await end).error.code, "aborted");
+  await end;
 });
 
 test("the callback answers", async (t) => {
@@ -173,14 +163,19 @@ test("without a callback nothing is waited for", async (t) => {
 test("a callback waits over kill -9 and is asked once", async (t) => {
   const daemon = await Daemon.start(t);
   const asked = [];
-  let answer;
-  const onApproval = (approval) => (asked.push(approval), new Promise((resolve) => (answer = resolve)));
+  let answer, called;
+  const calling = new Promise((resolve) => (called = resolve));
+  const onApproval = (approval) => {
+    called(asked.push(approval));
+    return new Promise((resolve) => (answer = resolve));
+  };
   const client = opened(t, daemon, { onApproval });
   const events = client.events({ types: ["status"] });
   const requested = async () => {
     for (;;) if ((await events.next()).value.payload.code === "approval_requested") return;
   };
   const said = client.prompt(outside("echo seen"));
+  await calling;
   await requested();
   await daemon.restart();
   await requested();
