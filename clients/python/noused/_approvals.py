@@ -31,6 +31,7 @@ class Approvals:
         self._ending: set[asyncio.Task[None]] = set()
         self._waiting: dict[asyncio.Future[Any], str] = {}  # who waits for a run of which session
         self._following: asyncio.Task[None] | None = None
+        self._beginning = asyncio.Lock()
 
     async def guard(self, session: str, sending: Coroutine[Any, Any, T]) -> T:
         """Sends a text. It fails, too, when the callback does: the approval stays open then."""
@@ -47,18 +48,22 @@ class Approvals:
 
     async def watch(self, session: str) -> None:
         """Returns once no later approval of the session can be missed."""
-        if self._following is None or self._following.done():
-            events = self._client.events(types=["status", "warning"])
-            try:
-                await events.__aenter__()
-            except BaseException:
-                await events.close()
-                raise
-            self._following = asyncio.create_task(self._follow(events))
-            self._sessions.clear()
+        async with self._beginning:
+            if self._following is None or self._following.done():
+                await self._begin()
         if session not in self._sessions:
             self._sessions.add(session)
             await self._look(session)
+
+    async def _begin(self) -> None:
+        events = self._client.events(types=["status", "warning"])
+        try:
+            await events.__aenter__()
+        except BaseException:
+            await events.close()
+            raise
+        self._following = asyncio.create_task(self._follow(events))
+        self._sessions.clear()
 
     async def close(self) -> None:
         tasks = [t for t in (self._following, *self._asked.values(), *self._ending) if t]

@@ -287,6 +287,20 @@ class Async(unittest.IsolatedAsyncioTestCase):
                 await called
         self.assertEqual(failed.exception.code, "connection_lost")
 
+    async def test_the_callback_is_asked_by_sessions_side_by_side(self):
+        both = asyncio.Barrier(2)
+
+        async def on_approval(approval):
+            await both.wait()
+            return "once"
+
+        async with noused.AsyncClient(self.daemon.socket, on_approval) as client:
+            async with noused.AsyncClient(self.daemon.socket) as other:
+                made = [await other.call("new_session", activate=False) for _ in range(2)]
+            runs = (client.prompt(outside("echo seen"), session_id=s["session_id"]) for s in made)
+            for answer in await asyncio.gather(*runs):
+                self.assertIn("seen", answer)
+
     async def test_somebody_elses_answer_cancels_the_callback(self):
         asked, cancelled = asyncio.Queue(), asyncio.Event()
 

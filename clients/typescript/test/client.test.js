@@ -155,6 +155,17 @@ test("the callback answers", async (t) => {
   assert.deepEqual(asked.map((a) => a.arguments.command), ["echo seen", "echo unseen"]);
 });
 
+test("the callback is asked by sessions side by side", async (t) => {
+  const daemon = await Daemon.start(t);
+  const other = opened(t, daemon);
+  const asked = [];
+  const onApproval = () => new Promise((answer) => asked.push(answer) === 2 && asked.forEach((answer) => answer("once")));
+  const client = opened(t, daemon, { onApproval });
+  const made = [await other.call("new_session"), await other.call("new_session")];
+  const runs = made.map(({ session_id }) => client.prompt(outside("echo seen"), { session_id }));
+  for (const answer of await Promise.all(runs)) assert.match(answer, /seen/);
+});
+
 test("without a callback nothing is waited for", async (t) => {
   const client = opened(t, await Daemon.start(t));
   assert.match(await client.prompt(outside("echo unseen")), /denied/);
