@@ -39,7 +39,9 @@ staticcheck: ## staticcheck
 	go tool staticcheck ./...
 
 generated: ## generated documents that the code no longer says
-	@go run ./internal/protocol/gen | diff -u docs/protocol-openapi-like.json - || { echo 'run make generate' >&2; exit 1; }
+	@{ go run ./internal/protocol/gen | diff -u docs/protocol-openapi-like.json - && \
+	go run ./internal/protocol/gen python | diff -u clients/python/noused/types.py - && \
+	go run ./internal/protocol/gen typescript | diff -u clients/typescript/types.d.ts -; } || { echo 'run make generate' >&2; exit 1; }
 
 tidy: ## go.mod and go.sum that go mod tidy would change
 	go mod tidy -diff
@@ -142,7 +144,7 @@ uninstall: ## remove what make install has put there; configuration and sessions
 	rm -f $(SHARE)/bash-completion/completions/{noused,nous} $(SHARE)/zsh/site-functions/_{noused,nous}
 	rm -f $(SHARE)/fish/vendor_completions.d/{noused,nous}.fish
 
-dist: ## deb, rpm and tar.gz of what is committed, for amd64 and arm64, in dist
+dist: ## deb, rpm and tar.gz of what is committed, for amd64 and arm64, and the clients for pip and npm, in dist
 	@scripts/dist
 
 dist-check: ## package twice, compare, and install, use and purge in clean roots what this machine can (as root: all of it)
