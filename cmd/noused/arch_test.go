@@ -90,7 +90,8 @@ var layers = []layer{
 	}},
 	{pattern: "internal/fleet/fleettest"},
 	{pattern: "internal/proc", ours: []string{"internal/protocol", "internal/regular", "internal/idlemem"}, logs: true},
-	{pattern: "internal/notify", ours: []string{"internal/proc", "internal/protocol"}, logs: true},
+	{pattern: "internal/alert", ours: []string{"internal/protocol"}},
+	{pattern: "internal/notify", ours: []string{"internal/alert", "internal/proc", "internal/protocol"}, logs: true},
 	{pattern: "internal/tool", ours: []string{
 		"internal/gitfile", "internal/mcpfile", "internal/proc", "internal/policy",
 		"internal/jsonschema", "internal/model", "internal/regular",
@@ -133,7 +134,7 @@ var layers = []layer{
 	{pattern: "internal/client/hosts", ours: []string{"internal/client", "internal/client/follow", "internal/protocol"}},
 	{pattern: "internal/client/clienttest", ours: []string{"internal/protocol"}},
 	{pattern: "internal/tui", ours: []string{
-		"internal/client/approval", "internal/client", "internal/client/follow",
+		"internal/alert", "internal/client/approval", "internal/client", "internal/client/follow",
 		"internal/tui/board", "internal/tui/question", "internal/tui/transcript", "internal/tui/pick", "internal/tui/theme",
 		"internal/tui/cell", "internal/gitfile", "internal/protocol", "internal/regular", "internal/tomlfile",
 	}},

@@ -14,7 +14,6 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 
+	"noused/internal/alert"
 	"noused/internal/format"
 	"noused/internal/proc"
 	"noused/internal/protocol"
@@ -31,26 +31,15 @@ const (
 	burst    = 2 * time.Second  // what happens within it is told at once
 	longest  = 10 * time.Second // a command may take
 	maxQueue = 256              // events that have not been looked at
-	maxRuns  = 4096             // whose beginning is remembered
 	maxText  = 500              // characters of a message
 )
-
-// What people can be notified of.
-const (
-	Approval = "approval"
-	RunEnd   = "run_end"
-	RunError = "run_error"
-)
-
-// Events are all of these.
-var Events = []string{Approval, RunEnd, RunError}
 
 // Options say what to do when. Command is a program and its arguments; empty, and
 // nobody learns of anything. After is for how long a run has to take to be worth
 // it.
 type Options struct {
 	Command []string
-	On      []string // some of Events
+	On      []string // some of alert.Kinds
 	After   time.Duration
 	Environ []string
 	// Session returns what is known of a session; false: nothing. It must not wait.
@@ -70,7 +59,7 @@ type Word struct {
 	Message   string `json:"message"`
 	Count     int    `json:"count"`
 
-	Approval *protocol.Approval `json:"approval,omitzero"` // of an approval: the question
+	Approval *protocol.Approval `json:"approval,omitzero"` // the one that is asked for
 }
 
 // happening is an event of a run, and when it was announced.
@@ -103,16 +92,7 @@ func New(o Options) *Notifier {
 // Tell notes an event. One that finds the queue full is forgotten: others follow
 // it, and are reported.
 func (n *Notifier) Tell(ev protocol.Event) {
-	if n == nil {
-		return
-	}
-	switch ev := ev.(type) {
-	case protocol.AgentStart, protocol.AgentEnd:
-	case protocol.Status:
-		if ev.Code != protocol.StatusApprovalRequested && ev.Code != protocol.StatusModelMissing {
-			return
-		}
-	default:
+	if n == nil || !alert.Concerns(ev) {
 		return
 	}
 	select {
@@ -131,7 +111,7 @@ func (n *Notifier) Close() {
 
 func (n *Notifier) serve() {
 	defer close(n.done)
-	began := map[string]time.Time{}
+	var watch alert.Watch
 	var next *Word                  // to be told
 	var due <-chan time.Time        // when
 	ended := make(chan struct{}, 1) // of the command
@@ -139,7 +119,7 @@ func (n *Notifier) serve() {
 	for {
 		select {
 		case h := <-n.queue:
-			w := n.word(h, began)
+			w := n.word(h, &watch)
 			if w == nil {
 				continue
 			}
@@ -171,42 +151,18 @@ func (n *Notifier) serve() {
 }
 
 // word is the notification of an event, nil for none.
-func (n *Notifier) word(h happening, began map[string]time.Time) *Word {
+func (n *Notifier) word(h happening, watch *alert.Watch) *Word {
 	ref := h.ev.Where()
-	w := &Word{SessionID: ref.SessionID, RunID: ref.RunID, Count: 1}
-	switch ev := h.ev.(type) {
-	case protocol.AgentStart:
-		if len(began) >= maxRuns {
-			clear(began)
-		}
-		began[ref.RunID] = h.at
+	a, ok := watch.See(ref.RunID, h.ev, h.at, alert.Wish{On: n.o.On, After: n.o.After})
+	if !ok {
 		return nil
-	case protocol.Status:
-		w.Event, w.Message, w.Approval = Approval, ev.Message, ev.Approval
-	case protocol.AgentEnd:
-		start, known := began[ref.RunID]
-		delete(began, ref.RunID)
-		took := h.at.Sub(start)
-		if known && took < n.o.After { // else it is older than this daemon
-			return nil
-		}
-		switch ev.StopReason {
-		case protocol.StopCompleted:
-			w.Event, w.Message = RunEnd, "done"
-		case protocol.StopError:
-			w.Event, w.Message = RunError, "failed"
-			if ev.Error != nil {
-				w.Message += ": " + ev.Error.Message
-			}
-		default:
-			return nil
-		}
-		if known {
-			w.Message += fmt.Sprintf(" (%v)", took.Round(time.Second))
-		}
 	}
-	if !slices.Contains(n.o.On, w.Event) {
-		return nil
+	w := &Word{Event: a.Kind, Message: a.Message, SessionID: ref.SessionID, RunID: ref.RunID, Count: 1}
+	if ev, ok := h.ev.(protocol.Status); ok {
+		w.Approval = ev.Approval
+	}
+	if a.Took > 0 {
+		w.Message += fmt.Sprintf(" (%v)", a.Took.Round(time.Second))
 	}
 	if s, ok := n.o.Session(w.SessionID); ok {
 		w.Title, w.Workdir = s.Title, s.Workdir

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"noused/internal/alert"
 	"noused/internal/regular"
 	"noused/internal/tomlfile"
 )
@@ -38,14 +39,12 @@ type notify struct {
 	on        []string      // of events
 }
 
-// events are the ones that may be reported.
-var events = []string{"approval", "run_end", "run_error"}
-
 // themes are the names of the looks; auto is dark or light, as the terminal is.
 var themes = []string{"auto", "dark", "light", "none"}
 
 func defaults() config {
-	return config{start: true, notify: notify{bell: true, osc: true, after: 10 * time.Second, on: slices.Clone(events)}}
+	n := notify{bell: true, osc: true, after: 10 * time.Second, on: slices.Clone(alert.Kinds)}
+	return config{start: true, notify: n}
 }
 
 // configPath is where the file is.

@@ -3,6 +3,8 @@ package tui
 import (
 	"slices"
 	"strings"
+
+	"noused/internal/alert"
 )
 
 // ConfigKey is a key of nous's configuration, as its manual describes it.
@@ -48,9 +50,9 @@ var configKeys = []ConfigKey{
 		func(c *config, _ []string, value any) (err error) { c.notify.after, err = duration(value); return err },
 	},
 	{
-		"notify.on", "array", "Which of " + strings.Join(events, ", ") + " are told. Default: all.",
+		"notify.on", "array", "Which of " + strings.Join(alert.Kinds, ", ") + " are told. Default: all.",
 		func(c *config, _ []string, value any) (err error) {
-			c.notify.on, err = someOf(value, events)
+			c.notify.on, err = someOf(value, alert.Kinds)
 			return err
 		},
 	},

@@ -10,8 +10,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"noused/internal/regular"
+
 	"github.com/go-json-experiment/json"
-	"github.com/google/renameio/v2"
 )
 
 const (
@@ -117,7 +118,7 @@ func (h *history) rewrite() error {
 		all.Write(append(line, '\n'))
 	}
 	h.lines = len(h.texts)
-	return renameio.WriteFile(h.path, all.Bytes(), 0o600)
+	return regular.Replace(h.path, all.Bytes(), 0o600)
 }
 
 // older is the text before the one shown, which is kept as the draft if it is

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 
 	"github.com/go-json-experiment/json"
-	"github.com/google/renameio/v2"
 
 	"noused/internal/regular"
 )
@@ -53,7 +52,7 @@ func (r remembered) save(path string) error {
 	if err != nil {
 		return err
 	}
-	return renameio.WriteFile(path, text, 0o600)
+	return regular.Replace(path, text, 0o600)
 }
 
 // configure takes in what the user has written, and what is remembered.
