@@ -35,6 +35,7 @@ var layers = []layer{
 	{pattern: "internal/buildinfo", ours: []string{"internal/protocol"}},
 	{pattern: "internal/queue", ours: []string{"internal/protocol"}},
 	{pattern: "internal/plaintext", stdlibOnly: true},
+	{pattern: "internal/sse", stdlibOnly: true},
 	{pattern: "internal/format", stdlibOnly: true},
 	{pattern: "internal/policy", ours: []string{"internal/tomlfile"}},
 	{pattern: "internal/tomlfile"},
@@ -105,14 +106,14 @@ var layers = []layer{
 	{pattern: "internal/tool/mcp", ours: []string{
 		"internal/budget", "internal/oauth", "internal/tool",
 		"internal/tool/worker", "internal/proc", "internal/jsonschema", "internal/model", "internal/protocol",
-		"internal/regular",
+		"internal/regular", "internal/sse",
 	}, logs: true},
 	{pattern: "internal/tool/...", ours: []string{
 		"internal/tool", "internal/tool/worker", "internal/proc",
 		"internal/jsonschema", "internal/model", "internal/protocol",
 	}, logs: true},
 	{pattern: "internal/model/credentials", ours: []string{"internal/lock", "internal/regular", "internal/tomlfile"}},
-	{pattern: "internal/model/...", ours: []string{"internal/model", "internal/model/wire"}},
+	{pattern: "internal/model/...", ours: []string{"internal/model", "internal/model/wire", "internal/sse"}},
 	{pattern: "internal/doctor", ours: []string{
 		"internal/mcpfile", "internal/policy", "internal/session", "internal/tool",
 		"internal/protocol", "internal/lock", "internal/regular", "internal/trust", "internal/model/credentials",
