@@ -36,6 +36,7 @@ var layers = []layer{
 	{pattern: "internal/queue", ours: []string{"internal/protocol"}},
 	{pattern: "internal/plaintext", stdlibOnly: true},
 	{pattern: "internal/sse", stdlibOnly: true},
+	{pattern: "internal/xdg", stdlibOnly: true},
 	{pattern: "internal/format", stdlibOnly: true},
 	{pattern: "internal/policy", ours: []string{"internal/tomlfile"}},
 	{pattern: "internal/tomlfile"},
@@ -50,11 +51,11 @@ var layers = []layer{
 	{pattern: "internal/jsonschema"},
 	{pattern: "internal/form", ours: []string{"internal/jsonschema"}},
 	{pattern: "internal/trust"},
-	{pattern: "internal/worktree", ours: []string{"internal/gitfile"}},
+	{pattern: "internal/worktree", ours: []string{"internal/gitfile", "internal/xdg"}},
 	{pattern: "internal/mcpfile", ours: []string{"internal/regular"}},
 	{pattern: "internal/instructions", ours: []string{"internal/regular"}},
 	{pattern: "internal/lock", ours: []string{"internal/regular"}},
-	{pattern: "internal/detach", ours: []string{"internal/regular"}},
+	{pattern: "internal/detach", ours: []string{"internal/regular", "internal/xdg"}},
 	{pattern: "internal/oauth", ours: []string{"internal/lock", "internal/regular"}},
 	{pattern: "internal/oauth/oauthtest"},
 	{pattern: "internal/event", ours: []string{"internal/protocol"}},
@@ -122,7 +123,7 @@ var layers = []layer{
 	{pattern: "internal/client", ours: []string{"internal/protocol", "internal/trust"}},
 	{pattern: "internal/start", ours: []string{
 		"internal/client", "internal/detach", "internal/lock", "internal/protocol",
-		"internal/trust",
+		"internal/trust", "internal/xdg",
 	}},
 	{pattern: "internal/client/approval", ours: []string{"internal/protocol"}},
 	{pattern: "internal/client/conversation", ours: []string{"internal/protocol"}},
@@ -137,7 +138,7 @@ var layers = []layer{
 	{pattern: "internal/tui", ours: []string{
 		"internal/alert", "internal/client/approval", "internal/client", "internal/client/follow",
 		"internal/tui/board", "internal/tui/question", "internal/tui/transcript", "internal/tui/pick", "internal/tui/theme",
-		"internal/tui/cell", "internal/gitfile", "internal/protocol", "internal/regular", "internal/tomlfile",
+		"internal/tui/cell", "internal/gitfile", "internal/protocol", "internal/regular", "internal/tomlfile", "internal/xdg",
 	}},
 	{pattern: "internal/tui/board", ours: []string{
 		"internal/tui/question", "internal/tui/pick", "internal/tui/theme",
@@ -162,7 +163,7 @@ var layers = []layer{
 		"internal/client/follow", "internal/plaintext", "internal/protocol", "internal/regular",
 	}},
 	{pattern: "internal/soak", ours: []string{"internal/client", "internal/protocol"}},
-	{pattern: "internal/setup", ours: []string{"internal/model/credentials", "internal/regular"}},
+	{pattern: "internal/setup", ours: []string{"internal/model/credentials", "internal/regular", "internal/xdg"}},
 	{pattern: "cmd/nous", ours: []string{
 		"internal/setup", "internal/model/catalogue", "internal/model/credentials",
 		"internal/client/approval", "internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client",

@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"noused/internal/regular"
+	"noused/internal/xdg"
 )
 
 // Bounds, in bytes. A log has two files, the one that is written and the one before
@@ -36,14 +37,9 @@ const (
 
 const logSuffix = ".log"
 
-// LogDir is the folder of the logs: $XDG_STATE_HOME/noused/log. home is the user's
-// home folder, for where the variable is not set.
-func LogDir(getenv func(string) string, home string) string {
-	base := getenv("XDG_STATE_HOME")
-	if !filepath.IsAbs(base) {
-		base = filepath.Join(home, ".local", "state")
-	}
-	return filepath.Join(base, "noused", "log")
+// LogDir is the folder of the logs: $XDG_STATE_HOME/noused/log.
+func LogDir(getenv func(string) string) string {
+	return filepath.Join(xdg.State(getenv), "noused", "log")
 }
 
 // LogName is the name of the log of the daemon at a socket: noused.log for the

@@ -14,7 +14,6 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -170,14 +169,8 @@ func (n *Notifier) word(h happening, watch *alert.Watch) *Word {
 	if w.Title != "" {
 		w.Message = w.Title + ": " + w.Message
 	}
-	w.Message = oneLine(w.Message)
+	w.Message = format.Fit(format.Line(w.Message), maxText)
 	return w
-}
-
-// oneLine is a text that a person can read on one line.
-func oneLine(text string) string {
-	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }), " ")
-	return format.Fit(text, maxText)
 }
 
 // run runs the command once. That it fails is a line in the log.
@@ -212,7 +205,7 @@ func (n *Notifier) deliver(ctx context.Context, w Word) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case !exit.OK():
-		return fmt.Errorf("%v %s", exit, oneLine(p.Stderr(maxText)))
+		return fmt.Errorf("%v %s", exit, format.Line(p.Stderr(maxText)))
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package tui
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +14,7 @@ import (
 	"noused/internal/alert"
 	"noused/internal/regular"
 	"noused/internal/tomlfile"
+	"noused/internal/xdg"
 )
 
 // maxConfig bounds the file, in bytes.
@@ -49,11 +49,7 @@ func defaults() config {
 
 // configPath is where the file is.
 func configPath(getenv func(string) string) string {
-	base := getenv("XDG_CONFIG_HOME")
-	if !filepath.IsAbs(base) {
-		base = filepath.Join(cmp.Or(getenv("HOME"), "/"), ".config")
-	}
-	return filepath.Join(base, "nous", "config.toml")
+	return filepath.Join(xdg.Config(getenv), "nous", "config.toml")
 }
 
 // Autostart tells whether the user's file lets nous start a daemon, as it does where

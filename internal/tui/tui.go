@@ -13,7 +13,6 @@
 package tui
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +30,7 @@ import (
 
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
+	"noused/internal/xdg"
 )
 
 // framesPerSecond bounds how often events are taken in while they stream.
@@ -225,9 +225,5 @@ func (j *jobs) start(f func(context.Context) tea.Msg) {
 
 // stateDir is where nous, or another program of the project, keeps its files.
 func stateDir(getenv func(string) string, program string) string {
-	base := getenv("XDG_STATE_HOME")
-	if !filepath.IsAbs(base) {
-		base = filepath.Join(cmp.Or(getenv("HOME"), "/"), ".local", "state")
-	}
-	return filepath.Join(base, program)
+	return filepath.Join(xdg.State(getenv), program)
 }

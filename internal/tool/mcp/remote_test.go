@@ -205,7 +205,7 @@ func (s *strict) send(w http.ResponseWriter, id jsontext.Value, result string) {
 	_, _ = io.WriteString(w, message(id, result))
 }
 
-// sse sends events, and does not wait.
+// sendEvent sends events, and does not wait.
 func sendEvent(w http.ResponseWriter, text string) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	_, _ = io.WriteString(w, text)
