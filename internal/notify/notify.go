@@ -61,8 +61,8 @@ type Word struct {
 	Approval *protocol.Approval `json:"approval,omitzero"` // the one that is asked for
 }
 
-// happening is an event of a run, and when it was announced.
-type happening struct {
+// timedEvent is an event of a run, and when it was announced.
+type timedEvent struct {
 	ev protocol.Event
 	at time.Time
 }
@@ -70,7 +70,7 @@ type happening struct {
 // Notifier is a nil one where nobody is to be told. Make it with New.
 type Notifier struct {
 	o     Options
-	queue chan happening
+	queue chan timedEvent
 	limit time.Duration // of the command
 	ctx   context.Context
 	stop  context.CancelFunc
@@ -82,7 +82,7 @@ func New(o Options) *Notifier {
 	if len(o.Command) == 0 {
 		return nil
 	}
-	n := &Notifier{o: o, limit: longest, queue: make(chan happening, maxQueue), done: make(chan struct{})}
+	n := &Notifier{o: o, limit: longest, queue: make(chan timedEvent, maxQueue), done: make(chan struct{})}
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	go n.serve()
 	return n
@@ -95,7 +95,7 @@ func (n *Notifier) Tell(ev protocol.Event) {
 		return
 	}
 	select {
-	case n.queue <- happening{ev, time.Now()}:
+	case n.queue <- timedEvent{ev, time.Now()}:
 	default:
 	}
 }
@@ -150,7 +150,7 @@ func (n *Notifier) serve() {
 }
 
 // word is the notification of an event, nil for none.
-func (n *Notifier) word(h happening, watch *alert.Watch) *Word {
+func (n *Notifier) word(h timedEvent, watch *alert.Watch) *Word {
 	ref := h.ev.Where()
 	a, ok := watch.See(ref.RunID, h.ev, h.at, alert.Wish{On: n.o.On, After: n.o.After})
 	if !ok {
@@ -199,7 +199,7 @@ func (n *Notifier) deliver(ctx context.Context, w Word) error {
 	p.CloseInput()
 	buf := make([]byte, 4<<10)
 	for err == nil {
-		_, err = p.Read(buf) // what it says is of no interest
+		_, err = p.Read(buf) // its output is not used
 	}
 	switch exit := p.Wait(); {
 	case ctx.Err() != nil:

@@ -36,9 +36,9 @@ func TestWhatIsTold(t *testing.T) {
 	at, watch := time.Unix(1e9, 0), alert.Watch{}
 	end := func(run string, stop protocol.StopReason, why *protocol.RunError, took time.Duration) *Word {
 		if took > 0 {
-			n.word(happening{protocol.AgentStart{Ref: ref(run)}, at}, &watch)
+			n.word(timedEvent{protocol.AgentStart{Ref: ref(run)}, at}, &watch)
 		}
-		return n.word(happening{protocol.AgentEnd{Ref: ref(run), StopReason: stop, Error: why}, at.Add(took)}, &watch)
+		return n.word(timedEvent{protocol.AgentEnd{Ref: ref(run), StopReason: stop, Error: why}, at.Add(took)}, &watch)
 	}
 	if w := end("run-1", protocol.StopCompleted, nil, 9*time.Second); w != nil {
 		t.Errorf("a short run: got %+v", w)
@@ -65,7 +65,7 @@ func TestWhatIsTold(t *testing.T) {
 		Ref: ref("run-6"), Code: protocol.StatusApprovalRequested, Message: "may bash run make?",
 		Approval: question,
 	}
-	if w := n.word(happening{asked, at}, &watch); w == nil || w.Event != alert.Approval ||
+	if w := n.word(timedEvent{asked, at}, &watch); w == nil || w.Event != alert.Approval ||
 		w.Message != "Fix it: may bash run make?" || w.Approval != question {
 		t.Errorf("a question: got %+v", w)
 	}

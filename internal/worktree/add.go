@@ -131,7 +131,7 @@ func backTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), most)
 }
 
-// remove removes the worktree, or what there is of it. Nothing else has its folder.
+// remove removes the worktree, also one that is only partly made. Nothing else has its folder.
 func (t Tree) remove(ctx context.Context) error {
 	err := os.RemoveAll(t.Dir)
 	if err != nil {

@@ -26,9 +26,11 @@ func Home(getenv func(string) string) string {
 // Config, Data, State and Cache are the base folders. One that is not absolute is ignored,
 // as the specification has it.
 func Config(getenv func(string) string) string { return base(getenv, "XDG_CONFIG_HOME", ".config") }
-func Data(getenv func(string) string) string   { return base(getenv, "XDG_DATA_HOME", ".local/share") }
-func State(getenv func(string) string) string  { return base(getenv, "XDG_STATE_HOME", ".local/state") }
-func Cache(getenv func(string) string) string  { return base(getenv, "XDG_CACHE_HOME", ".cache") }
+
+func Data(getenv func(string) string) string { return base(getenv, "XDG_DATA_HOME", ".local/share") }
+
+func State(getenv func(string) string) string { return base(getenv, "XDG_STATE_HOME", ".local/state") }
+func Cache(getenv func(string) string) string { return base(getenv, "XDG_CACHE_HOME", ".cache") }
 
 func base(getenv func(string) string, variable, underHome string) string {
 	if dir := getenv(variable); filepath.IsAbs(dir) {

@@ -101,7 +101,7 @@ func TestCommandsAreAnswered(t *testing.T) {
 	until(t, "the budget is given back", func() bool { return d.o.Held.Used() == 0 }) // a moment after the reply is sent
 }
 
-// A command that takes long holds no other up, and is told of a stop.
+// A command that takes long holds no other up, and learns of a stop.
 func TestLongCommandsHoldNobodyUp(t *testing.T) {
 	server := fleettest.Start(t, "")
 	d := newDaemon(t, server.URL(), nil)

@@ -12,7 +12,7 @@ import (
 	"noused/internal/fleet/fleettest"
 )
 
-// Whoever may send commands, or look for services, chooses where the replies go. What the
+// A user who may send commands, or look for services, chooses where the replies go. What the
 // daemon may publish, and that client may not, must not be reached that way.
 func TestRepliesGoToNobodysSubjects(t *testing.T) {
 	server := fleettest.Start(t, "")
@@ -128,7 +128,7 @@ func TestARivalIsTold(t *testing.T) {
 		strings.Repeat("9", 128) + ", in /evil)"; !strings.Contains(problems, want) {
 		t.Errorf("got %s, want %s", problems, want)
 	}
-	until(t, "the presence tells of it", func() bool {
+	until(t, "the presence shows it", func() bool {
 		tell(hostile) // as one that lives does again and again
 		p, _ := present(t, server.URL())
 		return p.Rival != nil && p.Rival.Workdir == "/evil"

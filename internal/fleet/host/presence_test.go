@@ -56,7 +56,7 @@ func TestPresence(t *testing.T) {
 	<-running
 	running <- 3
 	d.events.Append(protocol.AgentStart{Ref: protocol.Ref{SessionID: "ses-1", RunID: "run-1"}})
-	until(t, "the presence tells of the runs", func() bool {
+	until(t, "the presence shows the runs", func() bool {
 		p, _ := present(t, server.URL())
 		return p.Running == 3
 	})

@@ -40,8 +40,8 @@ const (
 	tempPrefix = "."
 )
 
-// load reads the records. One that cannot be read, or that there is no room for, is told
-// of, and stays.
+// load reads the records. One that cannot be read, or that there is no room for, is
+// logged, and stays.
 func (w *Worker) load() (all []record, err error) {
 	files, err := w.files()
 	if err != nil {

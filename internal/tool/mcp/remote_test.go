@@ -528,7 +528,7 @@ func TestHostileServersOverHTTP(t *testing.T) {
 		}, "unreachable", "cannot be reached"},
 		{
 			"a stream that never gets on", says(200, "text/event-stream", "id: 1\nretry: 1\ndata: \n\n"), "crashed",
-			"no more of it is to be had: the server answers 405",
+			"the rest cannot be read: the server answers 405",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

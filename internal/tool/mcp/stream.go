@@ -117,7 +117,7 @@ func (s *stream) again(ctx context.Context) (*http.Response, error) {
 	if resp.StatusCode != http.StatusOK || kindOf(resp) != "text/event-stream" {
 		defer func() { _ = resp.Body.Close() }()
 		return nil, brokenOff{tool.Faultf(tool.Crashed,
-			"the server ended its answer before the result, and no more of it is to be had: %v", s.r.refusal(resp, s.req))}
+			"the server ended its answer before the result, and the rest cannot be read: %v", s.r.refusal(resp, s.req))}
 	}
 	return resp, nil
 }
