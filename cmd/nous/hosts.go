@@ -65,7 +65,7 @@ func payloadOf[P protocol.Params, R protocol.Reply](ctx context.Context, a *app,
 }
 
 // eachHost asks all hosts at once, and returns what they said in the order of the hosts.
-// Of those that said nothing standard error tells, and the error says that there were some.
+// Of those that said nothing standard error tells, and the error says that some are missing.
 func eachHost[R any](ctx context.Context, a *app, ask func(context.Context, *app, hosts.Host) (R, error)) (
 	[]hosts.Answer[R], error,
 ) {

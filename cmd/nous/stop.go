@@ -24,7 +24,7 @@ func (a *app) stopCommand() *cobra.Command {
 daemon goes on with them. nous stop returns when the daemon has gone. That none runs is
 no failure.
 
-It is off until the next nous command that needs one starts it. Screens and other
+It stays stopped until the next nous command that needs one starts it. Screens and other
 programs that are attached do not. A daemon of systemd's is stopped with its sockets.`,
 		Example:           "  nous stop",
 		Args:              cmdline.Wants(0, 0, ""),

@@ -35,6 +35,8 @@ var layers = []layer{
 	{pattern: "internal/buildinfo", ours: []string{"internal/protocol"}},
 	{pattern: "internal/queue", ours: []string{"internal/protocol"}},
 	{pattern: "internal/plaintext", stdlibOnly: true},
+	{pattern: "internal/sse", stdlibOnly: true},
+	{pattern: "internal/xdg", stdlibOnly: true},
 	{pattern: "internal/format", stdlibOnly: true},
 	{pattern: "internal/policy", ours: []string{"internal/tomlfile"}},
 	{pattern: "internal/tomlfile"},
@@ -49,11 +51,11 @@ var layers = []layer{
 	{pattern: "internal/jsonschema"},
 	{pattern: "internal/form", ours: []string{"internal/jsonschema"}},
 	{pattern: "internal/trust"},
-	{pattern: "internal/worktree", ours: []string{"internal/gitfile"}},
+	{pattern: "internal/worktree", ours: []string{"internal/gitfile", "internal/xdg"}},
 	{pattern: "internal/mcpfile", ours: []string{"internal/regular"}},
 	{pattern: "internal/instructions", ours: []string{"internal/regular"}},
 	{pattern: "internal/lock", ours: []string{"internal/regular"}},
-	{pattern: "internal/detach", ours: []string{"internal/regular"}},
+	{pattern: "internal/detach", ours: []string{"internal/regular", "internal/xdg"}},
 	{pattern: "internal/oauth", ours: []string{"internal/lock", "internal/regular"}},
 	{pattern: "internal/oauth/oauthtest"},
 	{pattern: "internal/event", ours: []string{"internal/protocol"}},
@@ -90,7 +92,8 @@ var layers = []layer{
 	}},
 	{pattern: "internal/fleet/fleettest"},
 	{pattern: "internal/proc", ours: []string{"internal/protocol", "internal/regular", "internal/idlemem"}, logs: true},
-	{pattern: "internal/notify", ours: []string{"internal/proc", "internal/protocol"}, logs: true},
+	{pattern: "internal/alert", ours: []string{"internal/protocol"}},
+	{pattern: "internal/notify", ours: []string{"internal/alert", "internal/proc", "internal/protocol"}, logs: true},
 	{pattern: "internal/tool", ours: []string{
 		"internal/gitfile", "internal/mcpfile", "internal/proc", "internal/policy",
 		"internal/jsonschema", "internal/model", "internal/regular",
@@ -104,14 +107,14 @@ var layers = []layer{
 	{pattern: "internal/tool/mcp", ours: []string{
 		"internal/budget", "internal/oauth", "internal/tool",
 		"internal/tool/worker", "internal/proc", "internal/jsonschema", "internal/model", "internal/protocol",
-		"internal/regular",
+		"internal/regular", "internal/sse",
 	}, logs: true},
 	{pattern: "internal/tool/...", ours: []string{
 		"internal/tool", "internal/tool/worker", "internal/proc",
 		"internal/jsonschema", "internal/model", "internal/protocol",
 	}, logs: true},
 	{pattern: "internal/model/credentials", ours: []string{"internal/lock", "internal/regular", "internal/tomlfile"}},
-	{pattern: "internal/model/...", ours: []string{"internal/model", "internal/model/wire"}},
+	{pattern: "internal/model/...", ours: []string{"internal/model", "internal/model/wire", "internal/sse"}},
 	{pattern: "internal/doctor", ours: []string{
 		"internal/mcpfile", "internal/policy", "internal/session", "internal/tool",
 		"internal/protocol", "internal/lock", "internal/regular", "internal/trust", "internal/model/credentials",
@@ -120,7 +123,7 @@ var layers = []layer{
 	{pattern: "internal/client", ours: []string{"internal/protocol", "internal/trust"}},
 	{pattern: "internal/start", ours: []string{
 		"internal/client", "internal/detach", "internal/lock", "internal/protocol",
-		"internal/trust",
+		"internal/trust", "internal/xdg",
 	}},
 	{pattern: "internal/client/approval", ours: []string{"internal/plaintext", "internal/protocol"}},
 	{pattern: "internal/client/conversation", ours: []string{"internal/protocol"}},
@@ -133,11 +136,11 @@ var layers = []layer{
 	{pattern: "internal/client/hosts", ours: []string{"internal/client", "internal/client/follow", "internal/protocol"}},
 	{pattern: "internal/client/clienttest", ours: []string{"internal/protocol"}},
 	{pattern: "internal/tui", ours: []string{
-		"internal/client/approval", "internal/client", "internal/client/follow", "internal/tui/approvals",
+		"internal/alert", "internal/client/approval", "internal/client", "internal/client/follow", "internal/tui/approvals",
 		"internal/tui/board", "internal/tui/composer", "internal/tui/jobs", "internal/tui/keymap",
 		"internal/tui/pick", "internal/tui/plain", "internal/tui/settings", "internal/tui/slash",
 		"internal/tui/terminal", "internal/tui/transcript", "internal/tui/theme", "internal/tui/cell",
-		"internal/gitfile", "internal/protocol",
+		"internal/gitfile", "internal/protocol", "internal/xdg",
 	}},
 	{pattern: "internal/tui/approvals", ours: []string{
 		"internal/client/approval", "internal/tui/pick", "internal/tui/theme", "internal/tui/cell",
@@ -159,7 +162,7 @@ var layers = []layer{
 		"internal/tui/cell", "internal/protocol",
 	}},
 	{pattern: "internal/tui/settings", ours: []string{
-		"internal/tui/keymap", "internal/regular", "internal/tomlfile",
+		"internal/alert", "internal/tui/keymap", "internal/regular", "internal/tomlfile", "internal/xdg",
 	}},
 	{pattern: "internal/tui/slash", ours: []string{
 		"internal/client/approval", "internal/client", "internal/client/follow", "internal/tui/settings",
@@ -181,7 +184,7 @@ var layers = []layer{
 		"internal/client/follow", "internal/plaintext", "internal/protocol", "internal/regular",
 	}},
 	{pattern: "internal/soak", ours: []string{"internal/client", "internal/daemontest", "internal/protocol"}},
-	{pattern: "internal/setup", ours: []string{"internal/model/credentials", "internal/regular"}},
+	{pattern: "internal/setup", ours: []string{"internal/model/credentials", "internal/regular", "internal/xdg"}},
 	{pattern: "cmd/nous", ours: []string{
 		"internal/setup", "internal/model/catalogue", "internal/model/credentials",
 		"internal/client/approval", "internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client",

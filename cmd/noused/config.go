@@ -1,10 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"os"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,6 +18,7 @@ import (
 	"noused/internal/protocol"
 	"noused/internal/regular"
 	"noused/internal/runloop"
+	"noused/internal/xdg"
 )
 
 // Config is everything the daemon can be told (wire-v1 §8). Paths are
@@ -127,8 +126,8 @@ func resolveConfig(fs *pflag.FlagSet, getenv func(string) string) (Config, error
 	named, _ := r.find("workdir")
 	cfg.WorkdirNamed = named != nil
 	cfg.DebugSocket = r.debugSocket(cfg.Socket)
-	cfg.ConfigDir, cfg.Home, cfg.LogDir = r.configDir(), r.home(), detach.LogDir(r.getenv, r.home())
-	cfg.CacheDir = filepath.Join(r.base("XDG_CACHE_HOME", ".cache"), "noused", "sandbox")
+	cfg.ConfigDir, cfg.Home, cfg.LogDir = r.configDir(), r.home(), detach.LogDir(r.getenv)
+	cfg.CacheDir = filepath.Join(xdg.Cache(r.getenv), "noused", "sandbox")
 	var err error
 	if cfg.Keys, err = credentials.Read(cfg.ConfigDir); err != nil {
 		cfg.Problems = append(cfg.Problems, err)
@@ -435,30 +434,11 @@ func (r *resolver) configDir() string {
 }
 
 func (r *resolver) defaultConfigDir() string {
-	return filepath.Join(r.base("XDG_CONFIG_HOME", ".config"), "noused")
+	return filepath.Join(xdg.Config(r.getenv), "noused")
 }
 
 func (r *resolver) defaultStateDir() string {
-	return filepath.Join(r.base("XDG_STATE_HOME", ".local/state"), "noused")
+	return filepath.Join(xdg.State(r.getenv), "noused")
 }
 
-// base is one of the XDG base folders; its specification has relative ones
-// ignored.
-func (r *resolver) base(variable, underHome string) string {
-	if dir := r.getenv(variable); filepath.IsAbs(dir) {
-		return dir
-	}
-	return filepath.Join(r.home(), underHome)
-}
-
-// home is the home folder, from the user database where HOME is not set, as
-// for a service of the system.
-func (r *resolver) home() string {
-	if home := r.getenv("HOME"); home != "" {
-		return home
-	}
-	if u, err := user.Current(); err == nil {
-		return cmp.Or(u.HomeDir, "/")
-	}
-	return "/"
-}
+func (r *resolver) home() string { return xdg.Home(r.getenv) }

@@ -55,7 +55,7 @@ const shared = 8 << 20
 const selfPath = "/proc/self/exe"
 
 // leaveNoCores has neither this process nor anything that it starts leave its memory
-// in a file, whoever tries to raise the limit later. 1 byte is too little for a file,
+// in a file, no matter who tries to raise the limit later. 1 byte is too little for a file,
 // and the one limit that keeps the kernel from handing a core to a program, too: with 0
 // it does (core(5), core_pattern).
 func leaveNoCores() error {
@@ -101,7 +101,7 @@ type Daemon struct {
 	status   *statusLine // nil: nobody listens
 	notifier *notify.Notifier
 	pruning  *pruner
-	leaving  *departure
+	leaving  *shutdown
 
 	closers []func() // of what is open, the last opened last
 }
@@ -144,7 +144,7 @@ func (d *Daemon) open() (err error) {
 	d.atClose(func() { signal.Stop(d.levels) })
 	// A tool that is the user's own, and in no sandbox, could else read the keys in
 	// this process's environment. Programs that it executes are as ever. It hides
-	// the daemon's open files and program from the user, too: whoever needs to know
+	// the daemon's open files and program from the user, too: a user who needs to know
 	// about the daemon asks it.
 	if err := proc.Conceal(); err != nil {
 		d.log.Warn("the environment cannot be hidden from tools", zap.Error(err))
@@ -247,7 +247,7 @@ func (d *Daemon) bind() (err error) {
 	protocol.HandleFunc(d.mux, protocol.Ping, func(context.Context, protocol.PingParams) (protocol.Pong, error) {
 		return protocol.Pong{Message: "pong", Version: d.info.Version, PID: d.info.PID}, nil
 	})
-	d.leaving = &departure{cfg: d.cfg, store: d.store, sockets: d.sockets, asked: make(chan struct{})}
+	d.leaving = &shutdown{cfg: d.cfg, store: d.store, sockets: d.sockets, asked: make(chan struct{})}
 	protocol.HandleFunc(d.mux, protocol.Shutdown, d.leaving.shutdown)
 	protocol.HandleFunc(d.mux, protocol.ReloadTools,
 		func(context.Context, protocol.ReloadToolsParams) (protocol.ToolsReloaded, error) {
@@ -502,7 +502,7 @@ func notifyEnviron() []string {
 
 // Append publishes the events.
 func (l loggedEvents) Append(events ...protocol.Event) [][]byte {
-	for _, ev := range events { // whoever hears of it finds it in the state
+	for _, ev := range events { // anyone who hears of it finds it in the state
 		if end, ok := ev.(protocol.AgentEnd); ok && end.Error != nil {
 			l.log.errors.add(protocol.LoggedError{At: time.Now().UTC(), Message: fmt.Sprintf("a run has failed: %s: %s",
 				end.Error.Code, end.Error.Message), SessionID: end.SessionID})

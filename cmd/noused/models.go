@@ -191,7 +191,7 @@ func (c catalog) probe(ctx context.Context) (protocol.Models, error) {
 	return reply, nil
 }
 
-// askServers fills in what a server says of itself.
+// askServers fills in what a server says about its models.
 func (k *known) askServers(ctx context.Context) {
 	patience := knownPatience
 	if k.guess {

@@ -82,7 +82,7 @@ func TestAProgramThatCannotTakeOverIsNotStarted(t *testing.T) {
 	}
 }
 
-func newDeparture(t *testing.T) (d *departure, person context.Context) {
+func newDeparture(t *testing.T) (d *shutdown, person context.Context) {
 	t.Helper()
 	dir := t.TempDir()
 	store, err := session.Open(dir)
@@ -95,7 +95,7 @@ func newDeparture(t *testing.T) (d *departure, person context.Context) {
 		t.Fatal(err)
 	}
 	t.Cleanup(sockets.Close)
-	d = &departure{cfg: Config{StateDir: dir}, store: store, sockets: sockets, asked: make(chan struct{})}
+	d = &shutdown{cfg: Config{StateDir: dir}, store: store, sockets: sockets, asked: make(chan struct{})}
 	return d, protocol.WithCaller(t.Context(), protocol.Caller{PID: 1})
 }
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
 	"noused/internal/model"
@@ -172,7 +171,7 @@ func writeRules(path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return renameio.WriteFile(path, text, 0o600, renameio.IgnoreUmask())
+	return regular.Replace(path, text, 0o600)
 }
 
 // judge is what the run loop asks about calls.

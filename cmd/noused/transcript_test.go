@@ -144,7 +144,7 @@ func (p *player) command(line string) {
 }
 
 // event takes the next event of a session and returns its type, "" at the end
-// of all events. What the daemon says of itself is not the transcript's.
+// of all events. What the daemon reports about itself is not the transcript's.
 func (p *player) event() string {
 	p.t.Helper()
 	for {

@@ -4,17 +4,16 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"noused/internal/tui/jobs"
-	"noused/internal/tui/settings"
 	"noused/internal/tui/slash"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"noused/internal/alert"
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
@@ -23,19 +22,18 @@ import (
 const (
 	burst      = 2 * time.Second // what happens within it is told at once
 	maxVisited = 256             // sessions whose runs are reported
-	maxRuns    = 4096            // whose beginning is remembered
 )
 
 // attention is what the user is told while looking elsewhere, and what the daemon
 // hears what the user has looked at.
 type attention struct {
-	unseen  bool                 // a run has ended here, or the session was opened, since it was marked as read
-	visited map[string]string    // titles of the sessions that this screen has shown, by key
-	began   map[string]time.Time // the runs that go on
-	session string               // the one reported last
-	message string               // of it; "" once the user has looked
-	count   int                  // of what is told with it
-	waiting bool                 // it is told when the burst is over
+	unseen  bool              // a run has ended here, or the session was opened, since it was marked as read
+	visited map[string]string // titles of the sessions that this screen has shown, by key
+	runs    alert.Watch       // of every session
+	session string            // the one reported last
+	message string            // of it; "" once the user has looked
+	count   int               // of what is told with it
+	waiting bool              // it is told when the burst is over
 }
 
 // happened is an event of any session, for attention; unheard says that some may
@@ -113,16 +111,10 @@ func (ds *daemons) watch(at *site) {
 	})
 }
 
-// tells tells whether an event is for happened.
+// tells reports whether an event is for happened.
 func tells(ev protocol.Event) bool {
-	switch e := ev.(type) {
-	case protocol.AgentStart, protocol.AgentEnd:
-		return true
-	case protocol.Status:
-		return e.Code == protocol.StatusApprovalRequested || e.Code == protocol.StatusApprovalResolved ||
-			e.Code == protocol.StatusModelMissing
-	}
-	return false
+	status, ok := ev.(protocol.Status)
+	return alert.Concerns(ev) || ok && status.Code == protocol.StatusApprovalResolved
 }
 
 // happened has the approvals of other sessions counted anew, and reports what the
@@ -134,13 +126,14 @@ func (m *model) happened(h happened) {
 		return
 	}
 	a := &m.attention
-	event, message := a.word(ev, m.key(h.site, ""), m.config.Notify)
+	run := m.key(h.site, "") + ev.Where().RunID
+	said, ok := a.runs.See(run, ev.Event, ev.At, alert.Wish{On: m.config.Notify.On, After: m.config.Notify.After})
 	id := m.key(h.site, ev.Where().SessionID)
 	_, visited := a.visited[id]
-	if event == "" || m.focused && m.reports || !visited && m.shownBoard() == nil {
+	if !ok || m.focused && m.reports || !visited && m.shownBoard() == nil {
 		return
 	}
-	a.session, a.message = id, cell.Line(message, 200)
+	a.session, a.message = id, cell.Line(said.Message, 200)
 	a.count++
 	if !a.waiting {
 		a.waiting = true
@@ -169,41 +162,6 @@ func (m *model) alert() string {
 		title = at.opts.Host + ": " + cmp.Or(title, id)
 	}
 	return cell.Line(cmp.Or(title, id), 60) + ": " + a.message
-}
-
-// word is the notification of an event of a site; "" is none.
-func (a *attention) word(ev follow.Event, site string, n settings.Notify) (event, message string) {
-	switch e := ev.Event.(type) {
-	case protocol.AgentStart:
-		if len(a.began) >= maxRuns {
-			clear(a.began)
-		}
-		if a.began == nil {
-			a.began = map[string]time.Time{}
-		}
-		a.began[site+e.RunID] = ev.At
-	case protocol.Status:
-		if e.Code == protocol.StatusApprovalRequested || e.Code == protocol.StatusModelMissing {
-			event, message = "approval", e.Message
-		}
-	case protocol.AgentEnd:
-		start, known := a.began[site+e.RunID]
-		delete(a.began, site+e.RunID)
-		switch {
-		case known && ev.At.Sub(start) < n.After: // else it is older than this screen
-		case e.StopReason == protocol.StopCompleted:
-			event, message = "run_end", "done"
-		case e.StopReason == protocol.StopError:
-			event, message = "run_error", "failed"
-			if e.Error != nil {
-				message += ": " + e.Error.Message
-			}
-		}
-	}
-	if !slices.Contains(n.On, event) {
-		return "", ""
-	}
-	return event, message
 }
 
 // ring rings the terminal, unless the user has looked meanwhile.

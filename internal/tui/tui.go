@@ -34,6 +34,7 @@ import (
 
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
+	"noused/internal/xdg"
 )
 
 // Site is a daemon that can be shown.
@@ -175,9 +176,5 @@ func (m *model) listenSignals() (stop func()) {
 
 // stateDir is where nous, or another program of the project, keeps its files.
 func stateDir(getenv func(string) string, program string) string {
-	base := getenv("XDG_STATE_HOME")
-	if !filepath.IsAbs(base) {
-		base = filepath.Join(cmp.Or(getenv("HOME"), "/"), ".local", "state")
-	}
-	return filepath.Join(base, program)
+	return filepath.Join(xdg.State(getenv), program)
 }

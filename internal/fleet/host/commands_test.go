@@ -103,7 +103,7 @@ func TestCommandsAreAnswered(t *testing.T) {
 	testenv.Until(t, "the budget is given back", func() bool { return d.o.Held.Used() == 0 })
 }
 
-// A command that takes long holds no other up, and is told of a stop.
+// A command that takes long holds no other up, and learns of a stop.
 func TestLongCommandsHoldNobodyUp(t *testing.T) {
 	server := fleettest.Start(t, "")
 	d := newDaemon(t, server.URL(), nil)

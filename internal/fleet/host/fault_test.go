@@ -36,7 +36,7 @@ func (j *jobs) Serve(ctx context.Context, _ jetstream.JetStream, well func()) er
 
 func (j *jobs) Close() {}
 
-// A part that panics is told of and started again; the others go on.
+// A part that panics is reported and started again; the others go on.
 func TestAPartThatPanicsIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	server := fleettest.Start(t, "")

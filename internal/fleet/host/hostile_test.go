@@ -13,7 +13,7 @@ import (
 	"noused/internal/testenv"
 )
 
-// Whoever may send commands, or look for services, chooses where the replies go. What the
+// A user who may send commands, or look for services, chooses where the replies go. What the
 // daemon may publish, and that client may not, must not be reached that way.
 func TestRepliesGoToNobodysSubjects(t *testing.T) {
 	server := fleettest.Start(t, "")
@@ -129,7 +129,7 @@ func TestARivalIsTold(t *testing.T) {
 		strings.Repeat("9", 128) + ", in /evil)"; !strings.Contains(problems, want) {
 		t.Errorf("got %s, want %s", problems, want)
 	}
-	testenv.Until(t, "the presence tells of it", func() bool {
+	testenv.Until(t, "the presence shows it", func() bool {
 		tell(hostile) // as one that lives does again and again
 		p, _ := present(t, server.URL())
 		return p.Rival != nil && p.Rival.Workdir == "/evil"

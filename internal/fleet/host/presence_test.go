@@ -57,7 +57,7 @@ func TestPresence(t *testing.T) {
 	<-running
 	running <- 3
 	d.events.Append(protocol.AgentStart{Ref: protocol.Ref{SessionID: "ses-1", RunID: "run-1"}})
-	testenv.Until(t, "the presence tells of the runs", func() bool {
+	testenv.Until(t, "the presence shows the runs", func() bool {
 		p, _ := present(t, server.URL())
 		return p.Running == 3
 	})

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -425,13 +424,5 @@ func (e *Error) add(hint string) {
 	}
 }
 
-// line is a text as one line of bounded length, without control characters.
-func line(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "\uFFFD"))
-	return format.Clip(strings.Join(strings.Fields(text), " "), maxMessage)
-}
+// line is a text as one line of bounded length.
+func line(text string) string { return format.Clip(format.Line(text), maxMessage) }

@@ -10,8 +10,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"noused/internal/regular"
+
 	"github.com/go-json-experiment/json"
-	"github.com/google/renameio/v2"
 )
 
 const (
@@ -117,7 +118,7 @@ func (h *history) rewrite() error {
 		all.Write(append(line, '\n'))
 	}
 	h.lines = len(h.Texts)
-	return renameio.WriteFile(h.Path, all.Bytes(), 0o600)
+	return regular.Replace(h.Path, all.Bytes(), 0o600)
 }
 
 // older is the text before the one shown, which is kept as the draft if it is

@@ -6,7 +6,6 @@
 package settings
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,9 +16,11 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"noused/internal/alert"
 	"noused/internal/regular"
 	"noused/internal/tomlfile"
 	"noused/internal/tui/keymap"
+	"noused/internal/xdg"
 )
 
 // maxConfig bounds the file, in bytes.
@@ -44,23 +45,17 @@ type Notify struct {
 	On        []string      // of events
 }
 
-// events are the ones that may be reported.
-var events = []string{"approval", "run_end", "run_error"}
-
 // Themes are the names of the looks; auto is dark or light, as the terminal is.
 var Themes = []string{"auto", "dark", "light", "none"}
 
 func defaults() Config {
-	return Config{start: true, Notify: Notify{Bell: true, OSC: true, After: 10 * time.Second, On: slices.Clone(events)}}
+	n := Notify{Bell: true, OSC: true, After: 10 * time.Second, On: slices.Clone(alert.Kinds)}
+	return Config{start: true, Notify: n}
 }
 
 // Path is where the file is.
 func Path(getenv func(string) string) string {
-	base := getenv("XDG_CONFIG_HOME")
-	if !filepath.IsAbs(base) {
-		base = filepath.Join(cmp.Or(getenv("HOME"), "/"), ".config")
-	}
-	return filepath.Join(base, "nous", "config.toml")
+	return filepath.Join(xdg.Config(getenv), "nous", "config.toml")
 }
 
 // Autostart tells whether the user's file lets nous start a daemon, as it does where

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"noused/internal/alert"
 	"noused/internal/tui/keymap"
 )
 
@@ -50,9 +51,9 @@ var configKeys = []Key{
 		func(c *Config, _ []string, value any) (err error) { c.Notify.After, err = duration(value); return err },
 	},
 	{
-		"notify.on", "array", "Which of " + strings.Join(events, ", ") + " are told. Default: all.",
+		"notify.on", "array", "Which of " + strings.Join(alert.Kinds, ", ") + " are told. Default: all.",
 		func(c *Config, _ []string, value any) (err error) {
-			c.Notify.On, err = someOf(value, events)
+			c.Notify.On, err = someOf(value, alert.Kinds)
 			return err
 		},
 	},

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 
 	"github.com/go-json-experiment/json"
-	"github.com/google/renameio/v2"
 
 	"noused/internal/regular"
 )
@@ -52,5 +51,5 @@ func (r Remembered) Save(path string) error {
 	if err != nil {
 		return err
 	}
-	return renameio.WriteFile(path, text, 0o600)
+	return regular.Replace(path, text, 0o600)
 }
