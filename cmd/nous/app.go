@@ -14,6 +14,7 @@ import (
 	"noused/internal/buildinfo"
 	"noused/internal/client"
 	"noused/internal/client/follow"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/fleet/via"
 	"noused/internal/protocol"
@@ -58,7 +59,7 @@ type app struct {
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	a := &app{
 		in: stdin, out: &output{w: stdout}, err: stderr,
-		outStyle: styleFor(stdout), errStyle: styleFor(stderr),
+		outStyle: style{plain.StyleFor(stdout)}, errStyle: style{plain.StyleFor(stderr)},
 		patience: patience, answer: 3 * patience, look: time.Second,
 	}
 	a.daemon = client.Adapt(dialer{a})

@@ -10,6 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/client"
+	"noused/internal/client/approval"
+	"noused/internal/client/plain"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
@@ -131,7 +133,7 @@ func TestWhatIsAskedIsShownWhole(t *testing.T) {
 	} {
 		full, listed, asked := shownAs(t, askedAbout(command, "r"))
 		for what, shown := range map[string]string{"in full": full, "asked": asked} {
-			if !strings.Contains(shown, "\n  command: "+want+"\n") || !strings.Contains(shown, hidden) {
+			if !strings.Contains(shown, "\n  command: "+want+"\n") || !strings.Contains(shown, approval.HiddenNote) {
 				t.Errorf("%s, %q is shown as %q", what, command, shown)
 			}
 		}
@@ -179,10 +181,10 @@ func TestWhatIsAskedIsShownWhole(t *testing.T) {
 		Kind: protocol.ApprovalTool, ToolName: "write",
 		Arguments: []byte(`{"content":"x","path":"a/b"}`),
 	}
-	if got := asksFor(path, lineWidth); got != "write a/b" {
+	if got := approval.Summary(path, plain.LineWidth); got != "write a/b" {
 		t.Errorf("of a file: %q", got)
 	}
-	if got := folded("  command: "+strings.Repeat("y", 9)+"nous: yes\n", 20); got !=
+	if got := plain.Fold("  command: "+strings.Repeat("y", 9)+"nous: yes\n", 20); got !=
 		"  command: yyyyyyyyy\n  ⤷ nous: yes\n" {
 		t.Errorf("folded: %q", got)
 	}
@@ -198,14 +200,14 @@ func FuzzQuestions(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, other string, width int) {
 		one, other = strings.ToValidUTF8(one, "\u202e"), strings.ToValidUTF8(other, "\u202e")
 		width = 12 + max(width, 0)%200
-		x, y := folded(questionText(askedAbout(one, "r")), width), folded(questionText(askedAbout(other, "r")), width)
+		x, y := plain.Fold(approval.Text(askedAbout(one, "r")), width), plain.Fold(approval.Text(askedAbout(other, "r")), width)
 		if (x == y) != (one == other) {
 			t.Errorf("%q and %q are shown as %q and %q", one, other, x, y)
 		}
-		if x, y := whyAsked(askedAbout("c", one)), whyAsked(askedAbout("c", other)); (x == y) != (one == other) {
+		if x, y := approval.WhyAsked(askedAbout("c", one)), approval.WhyAsked(askedAbout("c", other)); (x == y) != (one == other) {
 			t.Errorf("the reasons %q and %q are shown as %q and %q", one, other, x, y)
 		}
-		head, _, _ := strings.Cut(folded(questionText(askedAbout("c", "r")), width), "  command: c")
+		head, _, _ := strings.Cut(plain.Fold(approval.Text(askedAbout("c", "r")), width), "  command: c")
 		for line := range strings.Lines(strings.TrimPrefix(x, head)) {
 			if !strings.HasPrefix(line, "  ") || plaintext.Clean(line) != line {
 				t.Errorf("%q has the line %q", one, line)

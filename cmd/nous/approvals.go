@@ -331,7 +331,7 @@ func (a *app) answerQuestion(ctx context.Context, id, option, reason, content st
 		}
 	}
 	return query(ctx, a, protocol.Approve, p, func(r protocol.ApproveAccepted) {
-		a.println(allowedText(one, p.Option, r.Outcome))
+		a.println(approval.AllowedText(one, p.Option, r.Outcome))
 	})
 }
 
@@ -423,34 +423,6 @@ func (a *app) wholeApproval(ctx context.Context, id string) string {
 	return id
 }
 
-// allowedText says what an answer does, and for session and always verbatim what
-// it allows from now on.
-func allowedText(q protocol.Approval, option string, outcome protocol.ApprovalOutcome) string {
-	pattern := ""
-	for _, o := range q.Options {
-		if o.ID == option {
-			pattern = o.Pattern
-		}
-	}
-	pattern = plaintext.RevealLine(pattern)
-	what := asksFor(q, 1<<20)
-	switch {
-	case what == "":
-		return string(outcome)
-	case outcome != protocol.OutcomeAllowed:
-		return string(outcome) + ": " + what
-	case option == protocol.OptionSession:
-		return "allowed in this session: " + pattern
-	case option == protocol.OptionAlways:
-		return "allowed always, as a rule in rules.toml: " + pattern
-	case option == protocol.OptionContinue:
-		return "the run goes on: " + what
-	case option == protocol.OptionAccept:
-		return "filled in: " + what
-	}
-	return "allowed " + option + ": " + what
-}
-
 func (a *app) approvalIDs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return completions(nil, nil)
@@ -458,7 +430,7 @@ func (a *app) approvalIDs(cmd *cobra.Command, args []string, _ string) ([]string
 	q, err := a.questionsNow(cmd.Context())
 	var words []string
 	for _, one := range q.of(a.session).list {
-		words = append(words, one.ApprovalID+"\t"+asksFor(one, 40))
+		words = append(words, one.ApprovalID+"\t"+approval.Summary(one, 40))
 	}
 	return completions(words, err)
 }

@@ -70,7 +70,7 @@ func (a *app) startDaemon(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case !a.errStyle.terminal || s.Log == "":
+	case !a.errStyle.Terminal || s.Log == "":
 	case s.Unit:
 		a.notef("systemd has started %s", s.Log)
 	default:
@@ -96,7 +96,7 @@ func (a *app) chooseSocket(ctx context.Context, other string) {
 		a.also = other
 		return
 	}
-	if a.errStyle.terminal {
+	if a.errStyle.Terminal {
 		a.notef("no daemon listens at %s; this is the one at %s", a.socket, other)
 	}
 	a.socket = other

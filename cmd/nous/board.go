@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client/hosts"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 	"noused/internal/tui"
@@ -29,7 +30,7 @@ With --host given again it has the sessions of all these hosts.
 Where standard input or output is no terminal, nous prints them and ends.`,
 		Args: cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !a.json && isTerminal(a.in) && isTerminal(a.out.w) && os.Getenv("TERM") != "dumb" {
+			if !a.json && plain.IsTerminal(a.in) && plain.IsTerminal(a.out.w) && os.Getenv("TERM") != "dumb" {
 				a.board = true
 				return a.openTUI(cmd, false)
 			}

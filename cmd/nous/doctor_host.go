@@ -15,6 +15,7 @@ import (
 
 	"noused/internal/buildinfo"
 	"noused/internal/client"
+	"noused/internal/client/plain"
 	"noused/internal/client/ssh"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
@@ -94,10 +95,10 @@ func (a *app) printFinding(f finding) {
 		}
 		return
 	}
-	look := map[string]string{"FAIL": asRed, "ok": asDim}[f.Status]
-	a.printSpans(span{fmt.Sprintf("%-4s  %-8s  %s", f.Status, f.Area, cellText(f.What)), look})
+	look := map[string]string{"FAIL": plain.Red, "ok": plain.Dim}[f.Status]
+	a.printSpans(plain.Span{Text: fmt.Sprintf("%-4s  %-8s  %s", f.Status, f.Area, plain.Cell(f.What)), Look: look})
 	if f.Fix != "" {
-		a.println("      " + cellText(f.Fix))
+		a.println("      " + plain.Cell(f.Fix))
 	}
 }
 

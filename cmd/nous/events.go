@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/approval"
 	"noused/internal/client/follow"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/format"
 	"noused/internal/plaintext"
@@ -123,13 +125,13 @@ func (a *app) printLine(line follow.Line) error {
 func (a *app) printLineOf(host string, line follow.Line) {
 	detail, where := "", protocol.Ref{}
 	if line.Err != nil {
-		detail = oneLine(string(line.Payload), lineWidth)
+		detail = plain.OneLine(string(line.Payload), plain.LineWidth)
 	} else {
 		detail, where = describeEvent(line.Event.Event), line.Where()
 	}
-	head := fmt.Sprintf("%6d %s %-8s", line.Seq, line.At.Local().Format("15:04:05.000"), tail(cellText(where.RunID)))
-	a.printSpans(span{host + head, asDim},
-		span{text: strings.TrimRight(fmt.Sprintf(" %-21s %s", line.Type, cellText(detail)), " ")})
+	head := fmt.Sprintf("%6d %s %-8s", line.Seq, line.At.Local().Format("15:04:05.000"), tail(plain.Cell(where.RunID)))
+	a.printSpans(plain.Span{Text: host + head, Look: plain.Dim},
+		plain.Span{Text: strings.TrimRight(fmt.Sprintf(" %-21s %s", line.Type, plain.Cell(detail)), " ")})
 }
 
 // tail is the end of an id, which differs where its beginning, a time, does not.
@@ -149,7 +151,7 @@ func describeEvent(ev protocol.Event) string {
 	case protocol.AgentEnd:
 		text := fmt.Sprintf("%s after %s", ev.StopReason, format.Count(ev.Turns, "turn"))
 		if ev.Error != nil {
-			text += ": " + oneLine(describeError(ev.Error.Code, ev.Error.Message, ""), lineWidth)
+			text += ": " + plain.OneLine(describeError(ev.Error.Code, ev.Error.Message, ""), plain.LineWidth)
 		}
 		return text
 	case protocol.TurnStart:
@@ -157,7 +159,7 @@ func describeEvent(ev protocol.Event) string {
 	case protocol.TurnEnd:
 		return "turn " + ev.TurnID + ": " + string(ev.StopReason)
 	case protocol.MessageStart:
-		return strings.TrimSpace(ev.Role + " " + oneLine(ev.Text, lineWidth))
+		return strings.TrimSpace(ev.Role + " " + plain.OneLine(ev.Text, plain.LineWidth))
 	case protocol.MessageUpdate:
 		if ev.ThinkingDelta != "" {
 			return "thinking " + quoted(ev.ThinkingDelta)
@@ -168,25 +170,25 @@ func describeEvent(ev protocol.Event) string {
 		if n := len(ev.ToolCalls); n > 0 {
 			text += ", " + format.Count(n, "tool call")
 		}
-		return text + " " + oneLine(ev.Text, lineWidth)
+		return text + " " + plain.OneLine(ev.Text, plain.LineWidth)
 	case protocol.ToolStart:
 		return callHead(ev)
 	case protocol.ToolUpdate:
-		return ev.ToolName + " " + oneLine(ev.Delta, lineWidth)
+		return ev.ToolName + " " + plain.OneLine(ev.Delta, plain.LineWidth)
 	case protocol.ToolEnd:
-		return fmt.Sprintf("%s %s in %d ms: %s", ev.ToolName, outcome(ev), ev.DurationMS, oneLine(ev.Result, lineWidth))
+		return fmt.Sprintf("%s %s in %d ms: %s", ev.ToolName, outcome(ev), ev.DurationMS, plain.OneLine(ev.Result, plain.LineWidth))
 	case protocol.Status:
 		switch {
 		case ev.Approval != nil:
-			return string(ev.Code) + ": " + ev.Approval.ApprovalID + " " + asksFor(*ev.Approval, lineWidth)
+			return string(ev.Code) + ": " + ev.Approval.ApprovalID + " " + approval.Summary(*ev.Approval, plain.LineWidth)
 		case ev.Code == protocol.StatusApprovalResolved:
-			return string(ev.Code) + ": " + ev.ApprovalID + " " + resolvedText(ev)
+			return string(ev.Code) + ": " + ev.ApprovalID + " " + approval.ResolvedText(ev)
 		}
-		return oneLine(string(ev.Code)+": "+ev.Message, lineWidth)
+		return plain.OneLine(string(ev.Code)+": "+ev.Message, plain.LineWidth)
 	case protocol.Warning:
-		return oneLine(string(ev.Code)+": "+ev.Message, lineWidth)
+		return plain.OneLine(string(ev.Code)+": "+ev.Message, plain.LineWidth)
 	case protocol.ErrorEvent:
-		return oneLine(describeError(ev.Code, ev.Message, ev.Cause), lineWidth)
+		return plain.OneLine(describeError(ev.Code, ev.Message, ev.Cause), plain.LineWidth)
 	default:
 		return ""
 	}
@@ -194,7 +196,7 @@ func describeEvent(ev protocol.Event) string {
 
 // callHead is a call in one line, or the beginning of it.
 func callHead(ev protocol.ToolStart) string {
-	shown, left := plaintext.RevealHead(ev.ToolName+" "+string(ev.Arguments), lineWidth)
+	shown, left := plaintext.RevealHead(ev.ToolName+" "+string(ev.Arguments), plain.LineWidth)
 	if left > 0 {
 		shown += fmt.Sprintf(" … %d bytes more", left)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
@@ -176,7 +177,7 @@ type part struct {
 type toolCall struct{ Name, Arguments string }
 
 func newPage(doc *document) (*page, error) {
-	p := &page{Title: oneLine(doc.Title, 200), SessionID: printable(doc.SessionID), Usage: describeUsage(&doc.Usage)}
+	p := &page{Title: plain.OneLine(doc.Title, 200), SessionID: printable(doc.SessionID), Usage: describeUsage(&doc.Usage)}
 	p.Title = cmp.Or(p.Title, "Session "+p.SessionID)
 	for _, a := range doc.Assets {
 		p.Assets = append(p.Assets, asset{printable(a.Path), printable(a.Kind + ", " + a.MediaType + ", of " + a.Tool)})
@@ -289,13 +290,13 @@ func writeMarkdown(w io.Writer, doc *document) error {
 		return err
 	}
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "# %s\n\n- Session: %s\n- Usage: %s\n", plain(p.Title), code(p.SessionID), p.Usage)
+	fmt.Fprintf(&out, "# %s\n\n- Session: %s\n- Usage: %s\n", escaped(p.Title), code(p.SessionID), p.Usage)
 	for _, a := range p.Assets {
-		fmt.Fprintf(&out, "- Asset: %s (%s)\n", code(a.Path), plain(a.About))
+		fmt.Fprintf(&out, "- Asset: %s (%s)\n", code(a.Path), escaped(a.About))
 	}
 	for _, t := range p.Turns {
 		if t.Number > 0 {
-			fmt.Fprintf(&out, "\n## Turn %d: %s\n", t.Number, plain(t.Kind))
+			fmt.Fprintf(&out, "\n## Turn %d: %s\n", t.Number, escaped(t.Kind))
 		}
 		for _, part := range t.Parts {
 			markdownPart(&out, part)
@@ -306,7 +307,7 @@ func writeMarkdown(w io.Writer, doc *document) error {
 }
 
 func markdownPart(out *bytes.Buffer, p part) {
-	head := plain(p.Who)
+	head := escaped(p.Who)
 	if p.Tool != "" {
 		head += " " + code(p.Tool)
 	}
@@ -315,7 +316,7 @@ func markdownPart(out *bytes.Buffer, p part) {
 		notes = append([]string{p.At.Format(time.DateTime + " MST")}, notes...)
 	}
 	for _, note := range notes {
-		head += " · " + plain(note)
+		head += " · " + escaped(note)
 	}
 	fmt.Fprintf(out, "\n### %s\n", head)
 	if p.Thought != "" {
@@ -329,7 +330,7 @@ func markdownPart(out *bytes.Buffer, p part) {
 		fmt.Fprintf(out, "\n%s\n", quotedText(p.Text))
 	}
 	for _, image := range p.Images {
-		fmt.Fprintf(out, "\n- Image: %s (%s)\n", code(image.Path), plain(image.About))
+		fmt.Fprintf(out, "\n- Image: %s (%s)\n", code(image.Path), escaped(image.About))
 	}
 	for _, c := range p.Calls {
 		fmt.Fprintf(out, "\nCalls %s:\n\n%s\n", code(c.Name), fenced("json", c.Arguments))
@@ -389,5 +390,5 @@ var escapeMarkdown = strings.NewReplacer(
 	`\|`, "~", `\~`, "\n", " ",
 )
 
-// plain is text on one line that means nothing in Markdown.
-func plain(text string) string { return escapeMarkdown.Replace(text) }
+// escaped is text on one line that means nothing in Markdown.
+func escaped(text string) string { return escapeMarkdown.Replace(text) }

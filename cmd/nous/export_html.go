@@ -18,6 +18,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/client"
+	"noused/internal/client/plain"
 	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/regular"
@@ -168,7 +169,7 @@ type fold struct {
 
 func foldOf(name, text string) fold {
 	lines := strings.Count(strings.TrimRight(text, "\n"), "\n") + 1
-	return fold{name, text, format.Count(lines, "line"), oneLine(text, lineWidth), lines <= shortResult &&
+	return fold{name, text, format.Count(lines, "line"), plain.OneLine(text, plain.LineWidth), lines <= shortResult &&
 		len(text) <= 1000}
 }
 
@@ -209,7 +210,7 @@ func (p *page) addBranches(b branches) error {
 		for i := range turns {
 			turns[i].Number = 0 // that of the conversation
 			for _, part := range turns[i].Parts {
-				about = cmp.Or(about, oneLine(part.Text, lineWidth))
+				about = cmp.Or(about, plain.OneLine(part.Text, plain.LineWidth))
 			}
 		}
 		p.Branches = append(p.Branches, branch{printable(side.From), about, turns})
@@ -221,7 +222,7 @@ func (p *page) addBranches(b branches) error {
 	p.Tree = treeRows(b.tree)
 	for i, row := range p.Tree {
 		p.Tree[i].ID, p.Tree[i].Role, p.Tree[i].Snippet = printable(row.ID), printable(row.Role),
-			oneLine(row.Snippet, lineWidth)
+			plain.OneLine(row.Snippet, plain.LineWidth)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/fleet"
 	"noused/internal/fleet/job"
@@ -149,7 +150,7 @@ func (a *app) noteSubmitted(ctx context.Context, l *fleetLink, j job.Job, again 
 	if again {
 		how := ""
 		if e, over, err := l.jobs.End(ctx, j.ID); err == nil && over {
-			how = fmt.Sprintf("; it is over (%s), and is not done again under this id", oneLine(string(e.StopReason), 20))
+			how = fmt.Sprintf("; it is over (%s), and is not done again under this id", plain.OneLine(string(e.StopReason), 20))
 		} else if m, ok, err := l.jobs.Get(ctx, j.ID); err == nil && ok && differs(j, m) {
 			how = " that says something else; yours is not done"
 		}
@@ -191,9 +192,9 @@ func (a *app) printEnd(e job.End) error {
 	if e.Output != "" {
 		a.println(e.Output)
 	}
-	host := oneLine(e.Host, maxWord)
+	host := plain.OneLine(e.Host, maxWord)
 	if e.OutputTruncated {
-		a.notef("the answer is longer; it is in the session %s of %s", oneLine(e.SessionID, maxWord), host)
+		a.notef("the answer is longer; it is in the session %s of %s", plain.OneLine(e.SessionID, maxWord), host)
 	}
 	switch {
 	case e.Error != nil:
@@ -201,7 +202,7 @@ func (a *app) printEnd(e job.End) error {
 		if host != "" {
 			on = " on " + host
 		}
-		a.complain(fmt.Sprintf("the job %s failed%s: %s", e.ID, on, oneLine(describeError(e.Error.Code, e.Error.Message, ""),
+		a.complain(fmt.Sprintf("the job %s failed%s: %s", e.ID, on, plain.OneLine(describeError(e.Error.Code, e.Error.Message, ""),
 			maxReason)))
 	case e.StopReason == protocol.StopAborted && e.Host == "":
 		a.complain(fmt.Sprintf("the job %s was cancelled; it had not begun", e.ID))
@@ -250,7 +251,7 @@ func (a *app) cancelJob(ctx context.Context, id string) (said string, err error)
 		case job.Over:
 			said = fmt.Sprintf("%s was not cancelled: it is over", id)
 			if e, over, err := l.jobs.End(ctx, id); err == nil && over {
-				said += fmt.Sprintf(" (%s)", oneLine(string(e.StopReason), maxWord))
+				said += fmt.Sprintf(" (%s)", plain.OneLine(string(e.StopReason), maxWord))
 			}
 		case job.Removed:
 			said = fmt.Sprintf("%s is cancelled; it had not begun", id)
@@ -261,7 +262,7 @@ func (a *app) cancelJob(ctx context.Context, id string) (said string, err error)
 			said = fmt.Sprintf("%s is cancelled on %s", id, host)
 			if e, over, err := l.jobs.End(ctx, id); err == nil && over && e.StopReason != protocol.StopAborted {
 				said = fmt.Sprintf("%s was not cancelled: it ended on %s meanwhile (%s)", id, host,
-					oneLine(string(e.StopReason), maxWord))
+					plain.OneLine(string(e.StopReason), maxWord))
 			}
 		}
 		return nil
@@ -364,8 +365,8 @@ func (a *app) printJobs(all []listedJob) {
 			state = string(j.StopReason)
 		}
 		rows[i] = []string{
-			oneLine(j.ID, maxWord), oneLine(state, maxWord), oneLine(cmp.Or(j.Host, "-"), maxWord),
-			oneLine(cmp.Or(j.SessionID, "-"), maxWord), j.when(), oneLine(cmp.Or(j.Why, j.Prompt), 2*lineWidth),
+			plain.OneLine(j.ID, maxWord), plain.OneLine(state, maxWord), plain.OneLine(cmp.Or(j.Host, "-"), maxWord),
+			plain.OneLine(cmp.Or(j.SessionID, "-"), maxWord), j.when(), plain.OneLine(cmp.Or(j.Why, j.Prompt), 2*plain.LineWidth),
 		}
 	}
 	switch {
@@ -418,7 +419,7 @@ func newFleetView(claims map[string]job.Claim, hosts map[string]fleet.Presence, 
 func (v *fleetView) standing(m job.Queued) listedJob {
 	j := listedJob{ID: m.ID, State: "queued", Submitted: m.At}
 	said, bad := job.Parse(m.ID, m.Text)
-	j.Labels, j.Prompt = said.Labels, oneLine(said.Prompt, maxWord)
+	j.Labels, j.Prompt = said.Labels, plain.OneLine(said.Prompt, maxWord)
 	c, claimed := v.claims[m.ID]
 	switch {
 	case bad != nil:

@@ -11,7 +11,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/approval"
 	"noused/internal/client/hosts"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/fleet"
 	"noused/internal/fleet/via"
@@ -63,7 +65,7 @@ func (a *app) printHosts(hosts []via.Seen, now time.Time) error {
 	for _, h := range hosts {
 		rows = append(rows, []string{
 			h.Name, fmt.Sprint(h.Running), fmt.Sprint(h.Waiting), fmt.Sprint(h.Slots),
-			format.Age(h.Last, now), oneLine(h.Version, 20), labelText(h.Labels),
+			format.Age(h.Last, now), plain.OneLine(h.Version, 20), labelText(h.Labels),
 		})
 	}
 	if len(hosts) > 0 {
@@ -78,7 +80,7 @@ func (a *app) tellRivals(hosts []via.Seen) {
 		if r := h.Rival; r != nil {
 			a.notef("another daemon wants the name %s, too, and takes no commands (epoch %s, version %s, in %s): give one of "+
 				"the two another name in its [fleet]",
-				h.Name, oneLine(r.Epoch, 64), oneLine(r.Version, 20), oneLine(r.Workdir, 80))
+				h.Name, plain.OneLine(r.Epoch, 64), plain.OneLine(r.Version, 20), plain.OneLine(r.Workdir, 80))
 		}
 	}
 }
@@ -88,7 +90,7 @@ func labelText(labels map[string]string) string {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		words = append(words, key+"="+labels[key])
 	}
-	return oneLine(strings.Join(words, " "), 120)
+	return plain.OneLine(strings.Join(words, " "), 120)
 }
 
 // maxLists bounds the bytes of the sessions that are listed, as their daemons tell them: of
@@ -130,8 +132,8 @@ func fleetRows(all []hosts.Session) [][]string {
 	rows := [][]string{{"HOST", "STATE", "SESSION", "UPDATED", "FOLDER", "TITLE"}}
 	for _, s := range all {
 		rows = append(rows, []string{
-			s.Host, stateWord(s.SessionInfo), s.SessionID, stamp(s.UpdatedAt),
-			oneLine(s.Workdir, 40), oneLine(s.Title, 60),
+			s.Host, stateWord(s.SessionInfo), s.SessionID, plain.Stamp(s.UpdatedAt),
+			plain.OneLine(s.Workdir, 40), plain.OneLine(s.Title, 60),
 		})
 	}
 	return rows
@@ -168,7 +170,7 @@ func (a *app) printFleetApprovals(all []hosts.Approval, there bool) {
 		}
 		rows = append(rows, []string{
 			one.Host, one.ApprovalID, format.Age(one.CreatedAt, time.Now()),
-			asksFor(one.Approval, 80),
+			approval.Summary(one.Approval, 80),
 		})
 	}
 	switch {

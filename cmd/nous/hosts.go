@@ -16,6 +16,7 @@ import (
 	"noused/internal/client"
 	"noused/internal/client/follow"
 	"noused/internal/client/hosts"
+	"noused/internal/client/plain"
 	"noused/internal/client/ssh"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
@@ -143,8 +144,8 @@ func (a *app) sessionsOfHosts(ctx context.Context, p protocol.ListSessionsParams
 	rows := make([][]string, len(sessions))
 	for i, s := range sessions {
 		rows[i] = []string{
-			s.Host, s.SessionID, stamp(s.UpdatedAt), strconv.Itoa(s.Messages), stateWord(s.SessionInfo),
-			oneLine(s.Workdir, 60), oneLine(s.Title, 60),
+			s.Host, s.SessionID, plain.Stamp(s.UpdatedAt), strconv.Itoa(s.Messages), stateWord(s.SessionInfo),
+			plain.OneLine(s.Workdir, 60), plain.OneLine(s.Title, 60),
 		}
 	}
 	a.printTable([]string{"HOST", "SESSION", "UPDATED", "MESSAGES", "STATE", "FOLDER", "TITLE"}, rows)
@@ -178,7 +179,7 @@ func (a *app) statesOfHosts(ctx context.Context) error {
 		if i > 0 {
 			a.println("")
 		}
-		a.printSpans(span{cellText(one.Host.Name), asBold})
+		a.printSpans(plain.Span{Text: plain.Cell(one.Host.Name), Look: plain.Bold})
 		a.printState(state)
 	}
 	return failed

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
@@ -34,7 +35,7 @@ func (a *app) readText(args []string) (string, error) {
 	if text := strings.Join(args, " "); !alone && text != "" {
 		parts = append(parts, text)
 	}
-	if alone && !(len(args) == 0 && isTerminal(a.in)) || !alone && a.inputFollows() {
+	if alone && !(len(args) == 0 && plain.IsTerminal(a.in)) || !alone && a.inputFollows() {
 		text, err := a.readInput()
 		if err != nil {
 			return "", err

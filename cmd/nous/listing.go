@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"noused/internal/client/plain"
 	"noused/internal/protocol"
 	"noused/internal/worktree"
 )
@@ -16,7 +17,7 @@ import (
 // sessionTable is a list of sessions as a person sees it, those that need
 // somebody first; of all folders one table for each, with the folder above it. A
 // folder that is a worktree is shown as one.
-func (a *app) sessionTable(list []protocol.SessionInfo, active string, all bool) (lines []span) {
+func (a *app) sessionTable(list []protocol.SessionInfo, active string, all bool) (lines []plain.Span) {
 	list = slices.Clone(list)
 	slices.SortFunc(list, protocol.ByNeed)
 	folders := foldersOf(list)
@@ -25,16 +26,16 @@ func (a *app) sessionTable(list []protocol.SessionInfo, active string, all bool)
 	}
 	for _, folder := range folders {
 		if len(lines) > 0 {
-			lines = append(lines, span{})
+			lines = append(lines, plain.Span{})
 		}
 		repo, branch, linked := a.worktreeOf(folder)
 		switch {
 		case a.gone(folder):
-			lines = append(lines, span{a.folderText(folder), asBold})
+			lines = append(lines, plain.Span{Text: a.folderText(folder), Look: plain.Bold})
 		case linked:
-			lines = append(lines, span{oneLine(folder, 4096) + "  worktree of " + describeWorktree(repo, branch), asBold})
+			lines = append(lines, plain.Span{Text: plain.OneLine(folder, 4096) + "  worktree of " + describeWorktree(repo, branch), Look: plain.Bold})
 		case all:
-			lines = append(lines, span{oneLine(folder, 4096), asBold})
+			lines = append(lines, plain.Span{Text: plain.OneLine(folder, 4096), Look: plain.Bold})
 		}
 		of := slices.DeleteFunc(slices.Clone(list), func(s protocol.SessionInfo) bool { return s.Workdir != folder })
 		lines = append(lines, tableLines(of, active)...)
@@ -63,9 +64,9 @@ func (a *app) worktreeOf(dir string) (repo, branch string, ok bool) {
 // folderText is a session's folder in a line, "" where it has none.
 func (a *app) folderText(dir string) string {
 	if dir != "" && a.gone(dir) {
-		return oneLine(dir, 4096) + " (gone)"
+		return plain.OneLine(dir, 4096) + " (gone)"
 	}
-	return oneLine(dir, 4096)
+	return plain.OneLine(dir, 4096)
 }
 
 // foldersOf names each folder once, in the order of the list.
@@ -80,7 +81,7 @@ func foldersOf(list []protocol.SessionInfo) (folders []string) {
 	return folders
 }
 
-func tableLines(list []protocol.SessionInfo, active string) []span {
+func tableLines(list []protocol.SessionInfo, active string) []plain.Span {
 	rows := [][]string{{"", "SESSION", "CREATED", "UPDATED", "MESSAGES", "STATE", "TITLE"}}
 	for _, s := range list {
 		mark := ""
@@ -88,15 +89,15 @@ func tableLines(list []protocol.SessionInfo, active string) []span {
 			mark = "*"
 		}
 		rows = append(rows, []string{
-			mark, s.SessionID, stamp(s.CreatedAt), stamp(s.UpdatedAt), strconv.Itoa(s.Messages), stateWord(s),
-			oneLine(s.Title, 60),
+			mark, s.SessionID, plain.Stamp(s.CreatedAt), plain.Stamp(s.UpdatedAt), strconv.Itoa(s.Messages), stateWord(s),
+			plain.OneLine(s.Title, 60),
 		})
 	}
-	lines := make([]span, len(rows))
-	for i, text := range table(rows) {
-		lines[i].text = text
+	lines := make([]plain.Span, len(rows))
+	for i, text := range plain.Table(rows) {
+		lines[i].Text = text
 	}
-	lines[0].look = asDim
+	lines[0].Look = plain.Dim
 	return lines
 }
 

@@ -161,7 +161,7 @@ func (a *app) journal(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("journalctl: %w", err)
 	}
-	a.printLines(bufio.NewReaderSize(out, 64<<10))
+	a.printPieces(bufio.NewReaderSize(out, 64<<10))
 	if err := cmd.Wait(); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("journalctl: %w", err)
 	}
@@ -184,8 +184,8 @@ func (a *app) lastLines(f *os.File, most int) [][]byte {
 	return lines[max(len(lines)-most, 0):]
 }
 
-// printLines prints what comes, in pieces of at most what the reader holds.
-func (a *app) printLines(in *bufio.Reader) {
+// printPieces prints what comes, in pieces of at most what the reader holds.
+func (a *app) printPieces(in *bufio.Reader) {
 	for {
 		piece, err := in.ReadSlice('\n')
 		if len(piece) > 0 {
@@ -204,7 +204,7 @@ func (a *app) followLog(ctx context.Context, path string, f *os.File) error {
 	defer tick.Stop()
 	for a.out.failure() == nil {
 		next, turned := turnedLog(path, f)
-		a.printLines(bufio.NewReaderSize(f, 64<<10)) // to the end, also of the file from before
+		a.printPieces(bufio.NewReaderSize(f, 64<<10)) // to the end, also of the file from before
 		if turned {
 			_ = f.Close()
 			f = next

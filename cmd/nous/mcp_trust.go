@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/approval"
 	"noused/internal/cmdline"
 	"noused/internal/format"
 	"noused/internal/mcpfile"
@@ -97,7 +98,7 @@ func projectText(f *mcpfile.File, own *mcpfile.File) string {
 	hidden := false
 	tell := func(format string, args ...any) {
 		text := plaintext.RevealLine(fmt.Sprintf(format, args...))
-		hidden = hidden || hides(text)
+		hidden = hidden || approval.Hides(text)
 		out.WriteString(text + "\n")
 	}
 	tell("%s names %s. They would run as you, no matter who wrote the file.", f.Path,

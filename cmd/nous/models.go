@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
@@ -42,11 +43,11 @@ func (a *app) printModels(r protocol.Models, probed bool) {
 			name += "/…"
 		}
 		if m.Reachable != nil {
-			reachable = yesNo(*m.Reachable)
+			reachable = plain.YesNo(*m.Reachable)
 		}
 		rows[i] = []string{
-			mark, oneLine(name, lineWidth), m.Source, reachable, oneLine(m.BaseURL, lineWidth),
-			oneLine(m.Problem, 2*lineWidth),
+			mark, plain.OneLine(name, plain.LineWidth), m.Source, reachable, plain.OneLine(m.BaseURL, plain.LineWidth),
+			plain.OneLine(m.Problem, 2*plain.LineWidth),
 		}
 	}
 	a.printTable([]string{"", "MODEL", "SOURCE", "REACHABLE", "SERVER", "PROBLEM"}, rows)

@@ -2,11 +2,11 @@ package main
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/format"
 	"noused/internal/protocol"
@@ -61,10 +61,10 @@ func (a *app) printPruned(r protocol.Pruned) {
 	}
 	rows := make([][]string, 0, len(r.Sessions)+len(r.ToolOutput)+len(r.Audit))
 	for _, s := range r.Sessions {
-		rows = append(rows, []string{s.SessionID, ageText(time.Since(s.UsedAt)), format.Size(s.Size), oneLine(s.Title, 60)})
+		rows = append(rows, []string{s.SessionID, plain.Days(time.Since(s.UsedAt)), format.Size(s.Size), plain.OneLine(s.Title, 60)})
 	}
 	for _, f := range append(r.ToolOutput, r.Audit...) {
-		rows = append(rows, []string{f.Name, ageText(time.Since(f.ChangedAt)), format.Size(f.Size), ""})
+		rows = append(rows, []string{f.Name, plain.Days(time.Since(f.ChangedAt)), format.Size(f.Size), ""})
 	}
 	if len(rows) > 0 {
 		a.printTable([]string{"WHAT", "AGE", "SIZE", "TITLE"}, rows)
@@ -82,12 +82,4 @@ func (a *app) printPruned(r protocol.Pruned) {
 	a.println(word + ": " + sum(r.Sums.Sessions, "session", "") + ", " +
 		sum(r.Sums.ToolOutput, "file", " of tool output") + ", " +
 		sum(r.Sums.Audit, "file", " of the audit journal"))
-}
-
-// ageText is a duration as days, or less than one as hours.
-func ageText(d time.Duration) string {
-	if days := int(d / (24 * time.Hour)); days > 0 {
-		return strconv.Itoa(days) + "d"
-	}
-	return strconv.Itoa(max(0, int(d/time.Hour))) + "h"
 }

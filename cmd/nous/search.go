@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
@@ -48,8 +49,8 @@ func (a *app) printMatches(r protocol.SearchResults) {
 	rows := make([][]string, len(r.Matches))
 	for i, m := range r.Matches {
 		rows[i] = []string{
-			m.SessionID, m.CreatedAt.Local().Format(time.DateTime), m.Role, oneLine(m.Title, 30),
-			oneLine(m.Snippet, 160),
+			m.SessionID, m.CreatedAt.Local().Format(time.DateTime), m.Role, plain.OneLine(m.Title, 30),
+			plain.OneLine(m.Snippet, 160),
 		}
 	}
 	a.printTable([]string{"SESSION", "TIME", "ROLE", "TITLE", "TEXT"}, rows)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
@@ -339,13 +340,13 @@ func (a *app) printTree(r protocol.Tree) {
 			mark, leaf = "*", i
 		}
 		rows = append(rows, []string{mark, row.ID, strings.Repeat("  ", row.Depth) + row.Role + ": " +
-			oneLine(row.Snippet, 80)})
+			plain.OneLine(row.Snippet, 80)})
 	}
-	for i, line := range table(rows) {
+	for i, line := range plain.Table(rows) {
 		look := ""
 		if i == leaf {
-			look = asBold
+			look = plain.Bold
 		}
-		a.printSpans(span{line, look})
+		a.printSpans(plain.Span{Text: line, Look: look})
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/format"
 	"noused/internal/protocol"
@@ -271,18 +272,18 @@ func (a *app) printFacts(s protocol.SessionInfo) error {
 			pairs = append(pairs, [2]string{key, value})
 		}
 	}
-	add("title", oneLine(s.Title, 200))
+	add("title", plain.OneLine(s.Title, 200))
 	add("folder", a.folderText(s.Workdir))
 	if repo, branch, ok := a.worktreeOf(s.Workdir); ok {
 		add("worktree", describeWorktree(repo, branch))
 	}
-	add("made", stamp(s.CreatedAt))
-	add("last used", stamp(s.UpdatedAt))
+	add("made", plain.Stamp(s.CreatedAt))
+	add("last used", plain.Stamp(s.UpdatedAt))
 	add("branched from", s.ParentID)
 	add("state", string(s.RunState))
 	add("waiting for", string(s.WaitingFor))
 	if w := s.Working; w != nil {
-		add("run", w.RunID+", since "+stamp(w.StartedAt))
+		add("run", w.RunID+", since "+plain.Stamp(w.StartedAt))
 		add("tool", w.ToolName)
 	}
 	add("last run", string(s.LastStopReason))
@@ -292,7 +293,7 @@ func (a *app) printFacts(s protocol.SessionInfo) error {
 	add("model", modelName(s.Model))
 	add("messages", fmt.Sprint(s.Messages))
 	add("usage", describeCost(s.Usage))
-	add("last said", oneLine(s.LastText, lineWidth))
+	add("last said", plain.OneLine(s.LastText, plain.LineWidth))
 	a.printPairs(pairs)
 	return nil
 }
@@ -323,12 +324,12 @@ func (a *app) printRun(ctx context.Context, c *client.Client, r foundRun, full b
 	}
 	a.printPairs([][2]string{
 		{"run", r.RunID},
-		{"session", strings.TrimSpace(r.SessionID + " " + oneLine(state.Title, 60))},
-		{"began", stamp(sum.began)},
+		{"session", strings.TrimSpace(r.SessionID + " " + plain.OneLine(state.Title, 60))},
+		{"began", plain.Stamp(sum.began)},
 		{"took", sum.took().String()},
-		{"result", oneLine(end, 2*lineWidth)},
-		{"models", oneLine(strings.Join(sum.models, ", "), lineWidth)},
-		{"tools", oneLine(cmp.Or(strings.Join(sum.tools, ", "), "none"), 2*lineWidth)},
+		{"result", plain.OneLine(end, 2*plain.LineWidth)},
+		{"models", plain.OneLine(strings.Join(sum.models, ", "), plain.LineWidth)},
+		{"tools", plain.OneLine(cmp.Or(strings.Join(sum.tools, ", "), "none"), 2*plain.LineWidth)},
 		{"usage", describeCost(sum.usage)},
 	})
 	for _, entry := range r.Messages {
@@ -435,18 +436,18 @@ func (a *app) printWhole(session string, entry jsontext.Value) error {
 	}
 	if m.Thinking != "" {
 		a.println("  thinking:")
-		a.println(indent(a.fit(m.Thinking), "    "))
+		a.println(format.Indent(a.fit(m.Thinking), "    "))
 	}
 	where := []string{session}
 	for _, more := range []string{m.RunID, m.Model, string(m.StopReason)} {
 		if more != "" {
-			where = append(where, oneLine(more, lineWidth))
+			where = append(where, plain.OneLine(more, plain.LineWidth))
 		}
 	}
 	if m.Usage != nil {
 		where = append(where, describeCost(*m.Usage))
 	}
-	a.printSpans(span{strings.Join(where, " · "), asDim})
+	a.printSpans(plain.Span{Text: strings.Join(where, " · "), Look: plain.Dim})
 	return nil
 }
 
@@ -458,5 +459,3 @@ func (a *app) encodeLine(v any) error {
 	a.printJSON(line)
 	return nil
 }
-
-func stamp(at time.Time) string { return at.Local().Format(time.DateTime) }

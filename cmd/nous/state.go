@@ -9,6 +9,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/approval"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
@@ -71,18 +73,18 @@ func (a *app) printState(s protocol.State) {
 	add("follow-up mode", string(s.FollowUpMode))
 	add("pending", fmt.Sprintf("%d steer, %d follow-up", s.PendingCounts.Steer, s.PendingCounts.FollowUp))
 	for _, in := range s.Queued.Inputs {
-		add("  "+wordFor(in.Kind), in.InputID+"  "+oneLine(in.Text, lineWidth))
+		add("  "+wordFor(in.Kind), in.InputID+"  "+plain.OneLine(in.Text, plain.LineWidth))
 	}
 	if len(s.Queued.Inputs) == 0 { // they are only counted
 		for _, text := range s.Queued.Steer {
-			add("  steer", oneLine(text, lineWidth))
+			add("  steer", plain.OneLine(text, plain.LineWidth))
 		}
 		for _, text := range s.Queued.FollowUp {
-			add("  follow-up", oneLine(text, lineWidth))
+			add("  follow-up", plain.OneLine(text, plain.LineWidth))
 		}
 	}
 	if s.Partial != nil {
-		add("saying", oneLine(s.Partial.Text, lineWidth))
+		add("saying", plain.OneLine(s.Partial.Text, plain.LineWidth))
 	}
 	if s.Daemon.Epoch == "" {
 		add("daemon", "says no more")
@@ -95,13 +97,13 @@ func (a *app) printState(s protocol.State) {
 		if q.SessionID != s.SessionID {
 			key = "  elsewhere"
 		}
-		add(key, q.ApprovalID+"  "+asksFor(q, lineWidth))
+		add(key, q.ApprovalID+"  "+approval.Summary(q, plain.LineWidth))
 	}
 	add("model", modelName(s.Model))
 	add("context", contextFill(s.Context))
 	add("active tools", cmp.Or(strings.Join(s.ActiveTools, ", "), "none"))
 	if kind := s.SessionState.Kind(); kind == jsontext.KindBeginObject && string(s.SessionState) != "{}" {
-		add("session state", oneLine(string(s.SessionState), lineWidth))
+		add("session state", plain.OneLine(string(s.SessionState), plain.LineWidth))
 	}
 	for _, asset := range s.Assets {
 		add("asset", fmt.Sprintf("%s %s (%s)", asset.AssetID, asset.Path, asset.MediaType))

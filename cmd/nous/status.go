@@ -14,6 +14,8 @@ import (
 
 	"noused/internal/buildinfo"
 	"noused/internal/client"
+	"noused/internal/client/approval"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/format"
 	"noused/internal/protocol"
@@ -101,7 +103,7 @@ type statusPairs struct {
 }
 
 func (p *statusPairs) add(key, value string) {
-	p.pairs = append(p.pairs, [2]string{key, oneLine(value, 2*lineWidth)})
+	p.pairs = append(p.pairs, [2]string{key, plain.OneLine(value, 2*plain.LineWidth)})
 }
 
 // some adds the first lines of a kind, and says how many there are besides.
@@ -117,7 +119,7 @@ func (p *statusPairs) some(key string, lines []string) {
 
 func (p *statusPairs) daemon(d protocol.DaemonInfo, other string) {
 	p.add("daemon", fmt.Sprintf("%s, process %d, up %s, since %s", cmp.Or(d.Version, "of an unknown version"), d.PID,
-		lasting(p.now.Sub(d.StartedAt)), d.StartedAt.Local().Format(time.DateTime)))
+		plain.Lasting(p.now.Sub(d.StartedAt)), d.StartedAt.Local().Format(time.DateTime)))
 	if other != "" {
 		p.add("  version", other)
 	}
@@ -137,24 +139,24 @@ func (a *app) otherVersion(daemon string) string {
 	if a.far != nil {
 		next = "to replace it " + a.far.there("restart")
 	}
-	return fmt.Sprintf("the daemon is %s (%s) than this nous (%s); %s", what, oneLine(daemon, 60), buildinfo.Version(),
+	return fmt.Sprintf("the daemon is %s (%s) than this nous (%s); %s", what, plain.OneLine(daemon, 60), buildinfo.Version(),
 		next)
 }
 
 func (p *statusPairs) sessions(s protocol.State) {
 	var working, waiting []string
 	for _, run := range s.Runs {
-		line := strings.TrimSpace(run.SessionID + " " + oneLine(run.Title, 40))
+		line := strings.TrimSpace(run.SessionID + " " + plain.OneLine(run.Title, 40))
 		switch {
 		case run.WaitingFor != "":
 			continue // its approval is listed
 		case run.Working != nil:
-			line += fmt.Sprintf(": %s for %s", cmp.Or(run.Working.ToolName, "the model"), lasting(p.now.Sub(run.Working.Since)))
+			line += fmt.Sprintf(": %s for %s", cmp.Or(run.Working.ToolName, "the model"), plain.Lasting(p.now.Sub(run.Working.Since)))
 		}
 		working = append(working, line)
 	}
 	for _, q := range s.PendingApprovals {
-		waiting = append(waiting, fmt.Sprintf("%s asks: %s", q.ApprovalID, asksFor(q, lineWidth)))
+		waiting = append(waiting, fmt.Sprintf("%s asks: %s", q.ApprovalID, approval.Summary(q, plain.LineWidth)))
 	}
 	text := fmt.Sprintf("%d running, %d waiting for an answer", len(working), len(waiting))
 	if s.Disk != nil && s.Disk.Sessions > 0 {
@@ -223,14 +225,14 @@ func (p *statusPairs) health(s protocol.State) {
 		if !d.CountedAt.IsZero() {
 			used = format.Size(d.Bytes)
 			if old := p.now.Sub(d.CountedAt); old > time.Minute {
-				used += " " + lasting(old) + " ago"
+				used += " " + plain.Lasting(old) + " ago"
 			}
 		}
 		p.add("disk", fmt.Sprintf("%s in %s, %s free", used, d.Path, format.Size(d.FreeBytes)))
 	}
 	var failed []string
 	for _, e := range s.LastErrors {
-		failed = append(failed, strings.TrimSpace(e.At.Local().Format(time.DateTime)+" "+oneLine(e.Message, 2*lineWidth)+" "+
+		failed = append(failed, strings.TrimSpace(e.At.Local().Format(time.DateTime)+" "+plain.OneLine(e.Message, 2*plain.LineWidth)+" "+
 			e.SessionID))
 	}
 	p.add("errors", map[bool]string{true: "none since the start", false: "the last ones:"}[len(failed) == 0])
@@ -240,28 +242,14 @@ func (p *statusPairs) health(s protocol.State) {
 // fleet says whether the daemon is in its fleet, and what does not work there.
 func (p *statusPairs) fleet(f protocol.FleetState) {
 	text := fmt.Sprintf("%s at %s, %s %s", f.Name, f.Server,
-		map[bool]string{true: "in it for", false: "away for"}[f.Connected], lasting(p.now.Sub(f.Since)))
+		map[bool]string{true: "in it for", false: "away for"}[f.Connected], plain.Lasting(p.now.Sub(f.Since)))
 	if f.Connected {
 		text += fmt.Sprintf(", events sent up to %d", f.PublishedSeq)
 	}
 	p.add("fleet", text)
 	var wrong []string
 	for _, why := range f.Problems {
-		wrong = append(wrong, oneLine(why, 2*lineWidth))
+		wrong = append(wrong, plain.OneLine(why, 2*plain.LineWidth))
 	}
 	p.some("  wrong", wrong)
-}
-
-// lasting is a time in its two largest units.
-func lasting(d time.Duration) string {
-	d = max(d, 0)
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%d s", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%d min", int(d.Minutes()))
-	case d < 24*time.Hour:
-		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"noused/internal/client/plain"
 	"noused/internal/protocol"
 )
 
@@ -21,14 +22,14 @@ func TestOneLine(t *testing.T) {
 		{strings.Repeat("ä", 1000), "ää…", 3},
 		{"", "", 3},
 	} {
-		if got := oneLine(tc.in, tc.width); got != tc.want {
+		if got := plain.OneLine(tc.in, tc.width); got != tc.want {
 			t.Errorf("%.20q in %d: got %q, want %q", tc.in, tc.width, got, tc.want)
 		}
 	}
 }
 
 func TestTableAlignsByRunes(t *testing.T) {
-	got := table([][]string{{"a", "long cell", "x"}, {"ää", "b", "y"}, {"", "c", ""}})
+	got := plain.Table([][]string{{"a", "long cell", "x"}, {"ää", "b", "y"}, {"", "c", ""}})
 	want := []string{"a   long cell  x", "ää  b          y", "    c"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)

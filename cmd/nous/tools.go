@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
@@ -29,11 +30,11 @@ func (a *app) toolsCommand() *cobra.Command {
 			return query(cmd.Context(), a, protocol.ListTools, protocol.ListToolsParams{Scope: scope}, func(r protocol.Tools) {
 				rows := make([][]string, len(r.Tools))
 				for i, t := range r.Tools {
-					about := oneLine(t.Description, 70)
+					about := plain.OneLine(t.Description, 70)
 					if !t.Healthy {
-						about = oneLine(t.Problem, lineWidth)
+						about = plain.OneLine(t.Problem, plain.LineWidth)
 					}
-					rows[i] = []string{t.Name, yesNo(t.Active), yesNo(t.Healthy), t.Protocol, about}
+					rows[i] = []string{t.Name, plain.YesNo(t.Active), plain.YesNo(t.Healthy), t.Protocol, about}
 				}
 				a.printTable([]string{"TOOL", "ACTIVE", "HEALTHY", "PROTOCOL", "ABOUT"}, rows)
 				a.printServers(r.Servers)
@@ -51,7 +52,7 @@ func (a *app) printServers(servers []protocol.ServerInfo) {
 	}
 	rows := make([][]string, len(servers))
 	for i, s := range servers {
-		rows[i] = []string{s.Name, s.State, strconv.Itoa(s.Tools), cmp.Or(s.Workdir, "-"), oneLine(s.Message, aboutServer)}
+		rows[i] = []string{s.Name, s.State, strconv.Itoa(s.Tools), cmp.Or(s.Workdir, "-"), plain.OneLine(s.Message, aboutServer)}
 	}
 	a.println("")
 	a.printTable([]string{"SERVER", "STATE", "TOOLS", "FOLDER", "ABOUT"}, rows)
@@ -87,13 +88,6 @@ func (a *app) printReloaded(r protocol.ToolsReloaded) {
 	for _, problem := range r.Errors {
 		a.complain(problem)
 	}
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
 }
 
 func (a *app) setToolsCommand() *cobra.Command {
@@ -171,7 +165,7 @@ func (a *app) hintJSON(r protocol.ExtensionResult, args []string) {
 		key, text, ok := strings.Cut(arg, "=")
 		if ok && !strings.HasSuffix(key, ":") && jsontext.Value(text).IsValid() &&
 			strings.Contains(r.Error.Message, "/"+key+": got string, ") {
-			a.notef("%s is a text; %s is not", oneLine(arg, 60), oneLine(key+":="+text, 60))
+			a.notef("%s is a text; %s is not", plain.OneLine(arg, 60), plain.OneLine(key+":="+text, 60))
 			return
 		}
 	}
@@ -214,7 +208,7 @@ func (a *app) toolArguments(args []string) (jsontext.Value, error) {
 		}
 		value := jsontext.Value(text)
 		if err := value.Compact(); err != nil || value.Kind() != jsontext.KindBeginObject {
-			return nil, cmdline.Errorf("the arguments are not one JSON object: %s", oneLine(text, 60))
+			return nil, cmdline.Errorf("the arguments are not one JSON object: %s", plain.OneLine(text, 60))
 		}
 		return value, nil
 	}
@@ -236,7 +230,7 @@ func (a *app) toolArguments(args []string) (jsontext.Value, error) {
 			}
 			value = quoted
 		} else if !value.IsValid() {
-			return nil, cmdline.Errorf("%s: not JSON: %s", key, oneLine(text, 60))
+			return nil, cmdline.Errorf("%s: not JSON: %s", key, plain.OneLine(text, 60))
 		}
 		object[key] = value
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/format"
 	"noused/internal/protocol"
@@ -120,7 +121,7 @@ func (a *app) printEntry(entry jsontext.Value, full bool) error {
 			return fmt.Errorf("decode compaction: %w", err)
 		}
 		a.printHead("summary of what was before", c.CreatedAt, c.ID)
-		a.println(indent(a.fit(c.Summary), "  "))
+		a.println(format.Indent(a.fit(c.Summary), "  "))
 		return nil
 	}
 	var m protocol.Message
@@ -132,7 +133,7 @@ func (a *app) printEntry(entry jsontext.Value, full bool) error {
 }
 
 func (a *app) printMessage(m protocol.Message, full bool) {
-	width, lines := lineWidth, shortResult
+	width, lines := plain.LineWidth, shortResult
 	if full {
 		width, lines = 1<<20, 1<<20
 	}
@@ -152,29 +153,29 @@ func (a *app) printMessage(m protocol.Message, full bool) {
 	a.printHead(who, m.CreatedAt, m.ID)
 	text, left := a.fit(m.Text), 0
 	if m.Role == "tool" {
-		text, left = firstLines(text, lines)
+		text, left = plain.FirstLines(text, lines)
 	}
 	if text != "" {
-		a.println(indent(text, "  "))
+		a.println(format.Indent(text, "  "))
 	}
 	if left > 0 {
-		a.printSpans(span{"  … " + format.Count(left, "more line"), asDim})
+		a.printSpans(plain.Span{Text: "  … " + format.Count(left, "more line"), Look: plain.Dim})
 	}
 	for _, image := range m.Attachments {
-		a.printSpans(span{"  [" + describeImage(image) + "]", asDim})
+		a.printSpans(plain.Span{Text: "  [" + describeImage(image) + "]", Look: plain.Dim})
 	}
 	for _, call := range m.ToolCalls {
-		a.printSpans(span{"  → " + call.Name + " " + oneLine(string(call.Arguments), width), asDim})
+		a.printSpans(plain.Span{Text: "  → " + call.Name + " " + plain.OneLine(string(call.Arguments), width), Look: plain.Dim})
 	}
 }
 
 // describeImage is an image in one line: "image shot.png, image/png, 120 KiB".
 func describeImage(a protocol.Attachment) string {
 	text := "image"
-	if name := oneLine(a.Name, lineWidth); name != "" {
+	if name := plain.OneLine(a.Name, plain.LineWidth); name != "" {
 		text += " " + name
 	}
-	return text + ", " + cellText(a.MediaType) + ", " + format.Size(a.Size)
+	return text + ", " + plain.Cell(a.MediaType) + ", " + format.Size(a.Size)
 }
 
 func (a *app) printHead(who string, at time.Time, id string) {
@@ -182,5 +183,5 @@ func (a *app) printHead(who string, at time.Time, id string) {
 	if !at.IsZero() {
 		when = "  " + at.Local().Format(time.DateTime)
 	}
-	a.printSpans(span{cellText(who), asBold}, span{when + "  " + cellText(id), asDim})
+	a.printSpans(plain.Span{Text: plain.Cell(who), Look: plain.Bold}, plain.Span{Text: when + "  " + plain.Cell(id), Look: plain.Dim})
 }

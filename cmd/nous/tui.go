@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 	"noused/internal/tui"
@@ -18,19 +19,19 @@ import (
 // openTUI shows a session where there is a terminal to show it on, and help
 // where there is none. Asked for plainly it reads and writes any stream; a
 // terminal that cannot move its cursor gets that, too.
-func (a *app) openTUI(cmd *cobra.Command, plain bool) error {
-	terminal := isTerminal(a.in) && isTerminal(a.out.w)
-	if !plain && !terminal {
+func (a *app) openTUI(cmd *cobra.Command, byLine bool) error {
+	terminal := plain.IsTerminal(a.in) && plain.IsTerminal(a.out.w)
+	if !byLine && !terminal {
 		return cmd.Help()
 	}
-	if os.Getenv("TERM") == "dumb" && !plain {
+	if os.Getenv("TERM") == "dumb" && !byLine {
 		a.notef("this terminal is a dumb one: plain mode")
-		plain = true
+		byLine = true
 	}
-	if plain {
-		a.outStyle.colour, a.errStyle.colour = false, false
+	if byLine {
+		a.outStyle.Colour, a.errStyle.Colour = false, false
 	}
-	if plain && a.several() {
+	if byLine && a.several() {
 		return cmdline.Errorf("the plain mode is for one host: give %s once", a.hostFlag())
 	}
 	if err := a.reach(cmd.Context()); err != nil {
@@ -42,7 +43,7 @@ func (a *app) openTUI(cmd *cobra.Command, plain bool) error {
 	}
 	view := &textView{a: a}
 	return tui.Run(cmd.Context(), tui.Options{
-		Site: a.site(), Others: a.otherSites(), Session: a.session, Find: later, Plain: plain, Board: a.board, In: a.in,
+		Site: a.site(), Others: a.otherSites(), Session: a.session, Find: later, Plain: byLine, Board: a.board, In: a.in,
 		Out:   a.out.w,
 		Event: func(ev protocol.Event) { view.event(ev, nil) },
 		Entry: func(entry jsontext.Value) error { return a.printEntry(entry, false) },

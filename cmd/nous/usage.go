@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
@@ -74,18 +75,18 @@ func (a *app) printUsage(r protocol.UsageReport) {
 	rows := [][]string{append(header, "INPUT", "CACHED", "OUTPUT", "COST", "")}
 	for _, row := range r.Rows {
 		name := cmp.Or(row.Day, row.Model, row.SessionID, row.Workdir)
-		rows = append(rows, append([]string{oneLine(name, 4096)},
-			append(usageCells(row.UsageSum), oneLine(row.Title, 60))...))
+		rows = append(rows, append([]string{plain.OneLine(name, 4096)},
+			append(usageCells(row.UsageSum), plain.OneLine(row.Title, 60))...))
 	}
 	if len(r.Rows) != 1 {
 		rows = append(rows, append([]string{"total"}, append(usageCells(r.Total), "")...))
 	}
-	for i, line := range table(alignRight(rows, 1, 5)) {
+	for i, line := range plain.Table(plain.AlignRight(rows, 1, 5)) {
 		look := ""
 		if i == 0 {
-			look = asDim
+			look = plain.Dim
 		}
-		a.printSpans(span{line, look})
+		a.printSpans(plain.Span{Text: line, Look: look})
 	}
 	if r.Truncated {
 		a.notef("there are more rows; the total has them, too")
@@ -104,18 +105,4 @@ func usageCells(u protocol.UsageSum) []string {
 		strconv.FormatInt(u.InputTokens, 10), strconv.FormatInt(u.CachedTokens, 10),
 		strconv.FormatInt(u.OutputTokens, 10), cost,
 	}
-}
-
-// alignRight makes the cells of some columns end in the same place.
-func alignRight(rows [][]string, from, to int) [][]string {
-	for i := from; i < to; i++ {
-		width := 0
-		for _, row := range rows {
-			width = max(width, len(row[i]))
-		}
-		for _, row := range rows {
-			row[i] = strings.Repeat(" ", width-len(row[i])) + row[i]
-		}
-	}
-	return rows
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"noused/internal/client"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 	"noused/internal/worktree"
@@ -18,11 +19,11 @@ import (
 
 // describeWorktree is a worktree in one line.
 func describeWorktree(repo, branch string) string {
-	text := oneLine(repo, 60)
+	text := plain.OneLine(repo, 60)
 	if branch == "" {
 		return text + ", no branch"
 	}
-	return text + ", branch " + oneLine(branch, 100)
+	return text + ", branch " + plain.OneLine(branch, 100)
 }
 
 // noBranch is what --worktree has without a branch: a name is made up.

@@ -128,3 +128,8 @@ func Fit(text string, most int) string {
 	}
 	return text
 }
+
+// Indent is a text with something before each of its lines.
+func Indent(text, by string) string {
+	return by + strings.ReplaceAll(text, "\n", "\n"+by)
+}
