@@ -240,7 +240,7 @@ func TestEventsOfQuestions(t *testing.T) {
 			ApprovalID: "apr-1", Outcome: protocol.OutcomeWithdrawn, By: protocol.ByWord("a hand that is not known"),
 		},
 	} {
-		if got := describeEvent(ev); got != want {
+		if got := plain.Event(ev); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

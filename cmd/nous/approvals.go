@@ -225,15 +225,8 @@ func (a *app) questionsNow(ctx context.Context) (q questions, err error) {
 // questionsIn are those in the state of a session, "" the active one. Its own is
 // there in full.
 func (a *app) questionsIn(ctx context.Context, session string) (q questions, err error) {
-	c, err := a.dial(ctx)
-	if err != nil {
-		return q, err
-	}
-	defer c.Close()
 	p := protocol.GetStateParams{Scope: protocol.Scope{SessionID: session}}
-	ctx, done := a.bounded(ctx, p)
-	defer done()
-	payload, err := raw(ctx, a, c, protocol.GetState, p)
+	payload, err := client.Raw(ctx, a.daemonSender(), protocol.GetState, p)
 	if err != nil {
 		return q, err
 	}

@@ -8,12 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"noused/internal/client/approval"
 	"noused/internal/client/follow"
 	"noused/internal/client/plain"
 	"noused/internal/cmdline"
-	"noused/internal/format"
-	"noused/internal/plaintext"
 	"noused/internal/protocol"
 )
 
@@ -127,92 +124,9 @@ func (a *app) printLineOf(host string, line follow.Line) {
 	if line.Err != nil {
 		detail = plain.OneLine(string(line.Payload), plain.LineWidth)
 	} else {
-		detail, where = describeEvent(line.Event.Event), line.Where()
+		detail, where = plain.Event(line.Event.Event), line.Where()
 	}
-	head := fmt.Sprintf("%6d %s %-8s", line.Seq, line.At.Local().Format("15:04:05.000"), tail(plain.Cell(where.RunID)))
+	head := fmt.Sprintf("%6d %s %-8s", line.Seq, line.At.Local().Format("15:04:05.000"), plain.Tail(plain.Cell(where.RunID)))
 	a.printSpans(plain.Span{Text: host + head, Look: plain.Dim},
 		plain.Span{Text: strings.TrimRight(fmt.Sprintf(" %-21s %s", line.Type, plain.Cell(detail)), " ")})
 }
-
-// tail is the end of an id, which differs where its beginning, a time, does not.
-func tail(id string) string {
-	const n = 8
-	if len(id) <= n {
-		return id
-	}
-	return id[len(id)-n:]
-}
-
-// describeEvent is an event's payload in one line.
-func describeEvent(ev protocol.Event) string {
-	switch ev := ev.(type) {
-	case protocol.AgentStart:
-		return "session " + ev.SessionID
-	case protocol.AgentEnd:
-		text := fmt.Sprintf("%s after %s", ev.StopReason, format.Count(ev.Turns, "turn"))
-		if ev.Error != nil {
-			text += ": " + plain.OneLine(describeError(ev.Error.Code, ev.Error.Message, ""), plain.LineWidth)
-		}
-		return text
-	case protocol.TurnStart:
-		return "turn " + ev.TurnID + ": " + wordFor(ev.Kind)
-	case protocol.TurnEnd:
-		return "turn " + ev.TurnID + ": " + string(ev.StopReason)
-	case protocol.MessageStart:
-		return strings.TrimSpace(ev.Role + " " + plain.OneLine(ev.Text, plain.LineWidth))
-	case protocol.MessageUpdate:
-		if ev.ThinkingDelta != "" {
-			return "thinking " + quoted(ev.ThinkingDelta)
-		}
-		return quoted(ev.Delta)
-	case protocol.MessageEnd:
-		text := ev.Role
-		if n := len(ev.ToolCalls); n > 0 {
-			text += ", " + format.Count(n, "tool call")
-		}
-		return text + " " + plain.OneLine(ev.Text, plain.LineWidth)
-	case protocol.ToolStart:
-		return callHead(ev)
-	case protocol.ToolUpdate:
-		return ev.ToolName + " " + plain.OneLine(ev.Delta, plain.LineWidth)
-	case protocol.ToolEnd:
-		return fmt.Sprintf("%s %s in %d ms: %s", ev.ToolName, outcome(ev), ev.DurationMS, plain.OneLine(ev.Result, plain.LineWidth))
-	case protocol.Status:
-		switch {
-		case ev.Approval != nil:
-			return string(ev.Code) + ": " + ev.Approval.ApprovalID + " " + approval.Summary(*ev.Approval, plain.LineWidth)
-		case ev.Code == protocol.StatusApprovalResolved:
-			return string(ev.Code) + ": " + ev.ApprovalID + " " + approval.ResolvedText(ev)
-		}
-		return plain.OneLine(string(ev.Code)+": "+ev.Message, plain.LineWidth)
-	case protocol.Warning:
-		return plain.OneLine(string(ev.Code)+": "+ev.Message, plain.LineWidth)
-	case protocol.ErrorEvent:
-		return plain.OneLine(describeError(ev.Code, ev.Message, ev.Cause), plain.LineWidth)
-	default:
-		return ""
-	}
-}
-
-// callHead is a call in one line, or the beginning of it.
-func callHead(ev protocol.ToolStart) string {
-	shown, left := plaintext.RevealHead(ev.ToolName+" "+string(ev.Arguments), plain.LineWidth)
-	if left > 0 {
-		shown += fmt.Sprintf(" … %d bytes more", left)
-	}
-	return shown
-}
-
-func outcome(ev protocol.ToolEnd) string {
-	switch {
-	case ev.Skipped:
-		return "skipped"
-	case ev.OK:
-		return "ok"
-	default:
-		return "failed"
-	}
-}
-
-// quoted keeps a delta's spaces and line breaks visible.
-func quoted(text string) string { return fmt.Sprintf("%.100q", text) }

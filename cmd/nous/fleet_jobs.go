@@ -202,7 +202,7 @@ func (a *app) printEnd(e job.End) error {
 		if host != "" {
 			on = " on " + host
 		}
-		a.complain(fmt.Sprintf("the job %s failed%s: %s", e.ID, on, plain.OneLine(describeError(e.Error.Code, e.Error.Message, ""),
+		a.complain(fmt.Sprintf("the job %s failed%s: %s", e.ID, on, plain.OneLine(plain.ErrorText(e.Error.Code, e.Error.Message, ""),
 			maxReason)))
 	case e.StopReason == protocol.StopAborted && e.Host == "":
 		a.complain(fmt.Sprintf("the job %s was cancelled; it had not begun", e.ID))

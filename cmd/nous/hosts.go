@@ -43,26 +43,12 @@ func (a *app) asHost() hosts.Host {
 	return hosts.Host{
 		Name: a.far.name,
 		Sessions: func(ctx context.Context, p protocol.ListSessionsParams) (jsontext.Value, error) {
-			return payloadOf(ctx, a, protocol.ListSessions, p)
+			return client.Raw(ctx, a.daemonSender(), protocol.ListSessions, p)
 		},
 		State: func(ctx context.Context, p protocol.GetStateParams) (jsontext.Value, error) {
-			return payloadOf(ctx, a, protocol.GetState, p)
+			return client.Raw(ctx, a.daemonSender(), protocol.GetState, p)
 		},
 	}
-}
-
-// payloadOf sends one command and returns its reply as it is on the wire.
-func payloadOf[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R],
-	p P,
-) (jsontext.Value, error) {
-	c, err := a.dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	ctx, done := a.bounded(ctx, p)
-	defer done()
-	return raw(ctx, a, c, def, p)
 }
 
 // eachHost asks all hosts at once, and returns what they said in the order of the hosts.

@@ -119,14 +119,7 @@ func (f *feed) awaitChange(ctx context.Context) error {
 
 // list asks for the sessions, those that need somebody first.
 func (l *liveList) list(ctx context.Context) ([]hosts.Session, error) {
-	c, err := l.a.dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	ctx, done := l.a.bounded(ctx, l.p)
-	defer done()
-	payload, err := raw(ctx, l.a, c, protocol.ListSessions, l.p)
+	payload, err := client.Raw(ctx, l.a.daemonSender(), protocol.ListSessions, l.p)
 	if err != nil {
 		return nil, err
 	}

@@ -334,7 +334,7 @@ func (a *app) treeCommand() *cobra.Command {
 func (a *app) printTree(r protocol.Tree) {
 	var rows [][]string
 	leaf := -1
-	for i, row := range treeRows(r) {
+	for i, row := range plain.TreeRows(r) {
 		mark := ""
 		if row.Leaf {
 			mark, leaf = "*", i

@@ -200,7 +200,7 @@ func (f *finder) entriesIn(ctx context.Context, tree protocol.Tree) error {
 // that stands for others is not the last one there.
 func (f *finder) read(ctx context.Context, session, id string) error {
 	p := protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: session}, LeafID: id}
-	for page, err := range client.Pages(p, f.a.messagesFrom(ctx, f.c)) {
+	for page, err := range client.Pages(p, client.Messages(ctx, sender{f.a, f.c})) {
 		if err != nil {
 			return err
 		}
@@ -222,10 +222,10 @@ func (f *finder) read(ctx context.Context, session, id string) error {
 
 // runsIn goes through the branches of a session, the newest first.
 func (f *finder) runsIn(ctx context.Context, tree protocol.Tree) error {
-	tips := tipsOf(tree)
+	tips := plain.Tips(tree)
 	for i := range min(len(tips), maxShowBranches) {
 		p := protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: tree.SessionID}, LeafID: tips[len(tips)-1-i]}
-		for page, err := range client.Pages(p, f.a.messagesFrom(ctx, f.c)) {
+		for page, err := range client.Pages(p, client.Messages(ctx, sender{f.a, f.c})) {
 			if err == nil {
 				err = f.addMessages(page)
 			}
@@ -292,7 +292,7 @@ func (a *app) printFacts(s protocol.SessionInfo) error {
 	}
 	add("model", modelName(s.Model))
 	add("messages", fmt.Sprint(s.Messages))
-	add("usage", describeCost(s.Usage))
+	add("usage", plain.Cost(s.Usage))
 	add("last said", plain.OneLine(s.LastText, plain.LineWidth))
 	a.printPairs(pairs)
 	return nil
@@ -319,7 +319,7 @@ func (a *app) printRun(ctx context.Context, c *client.Client, r foundRun, full b
 	case last != nil && last.RunID == r.RunID:
 		end = string(last.StopReason)
 		if last.Error != nil {
-			end += ": " + describeError(last.Error.Code, last.Error.Message, "")
+			end += ": " + plain.ErrorText(last.Error.Code, last.Error.Message, "")
 		}
 	}
 	a.printPairs([][2]string{
@@ -330,7 +330,7 @@ func (a *app) printRun(ctx context.Context, c *client.Client, r foundRun, full b
 		{"result", plain.OneLine(end, 2*plain.LineWidth)},
 		{"models", plain.OneLine(strings.Join(sum.models, ", "), plain.LineWidth)},
 		{"tools", plain.OneLine(cmp.Or(strings.Join(sum.tools, ", "), "none"), 2*plain.LineWidth)},
-		{"usage", describeCost(sum.usage)},
+		{"usage", plain.Cost(sum.usage)},
 	})
 	for _, entry := range r.Messages {
 		a.println("")
@@ -412,15 +412,6 @@ func addUsage(sum, u *protocol.Usage) {
 	}
 }
 
-// describeCost is what was used, and what it cost where prices are known.
-func describeCost(u protocol.Usage) string {
-	text := describeUsage(&u)
-	if u.Cost != nil {
-		text += fmt.Sprintf(", %.4f %s", u.Cost.Amount, u.Cost.Currency)
-	}
-	return text
-}
-
 // printWhole prints an entry whole, and where it is.
 func (a *app) printWhole(session string, entry jsontext.Value) error {
 	if a.json {
@@ -445,7 +436,7 @@ func (a *app) printWhole(session string, entry jsontext.Value) error {
 		}
 	}
 	if m.Usage != nil {
-		where = append(where, describeCost(*m.Usage))
+		where = append(where, plain.Cost(*m.Usage))
 	}
 	a.printSpans(plain.Span{Text: strings.Join(where, " · "), Look: plain.Dim})
 	return nil

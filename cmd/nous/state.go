@@ -67,13 +67,13 @@ func (a *app) printState(s protocol.State) {
 	}
 	add("run", s.RunID)
 	if s.LastRun != nil && s.LastRun.Error != nil && s.RunID == "" {
-		add("last run", "failed: "+describeError(s.LastRun.Error.Code, s.LastRun.Error.Message, ""))
+		add("last run", "failed: "+plain.ErrorText(s.LastRun.Error.Code, s.LastRun.Error.Message, ""))
 	}
 	add("steering mode", string(s.SteeringMode))
 	add("follow-up mode", string(s.FollowUpMode))
 	add("pending", fmt.Sprintf("%d steer, %d follow-up", s.PendingCounts.Steer, s.PendingCounts.FollowUp))
 	for _, in := range s.Queued.Inputs {
-		add("  "+wordFor(in.Kind), in.InputID+"  "+plain.OneLine(in.Text, plain.LineWidth))
+		add("  "+plain.KindWord(in.Kind), in.InputID+"  "+plain.OneLine(in.Text, plain.LineWidth))
 	}
 	if len(s.Queued.Inputs) == 0 { // they are only counted
 		for _, text := range s.Queued.Steer {

@@ -49,7 +49,7 @@ func (a *app) status(ctx context.Context) error {
 	a.met.Store(true) // none is started when it goes
 	ctx, done := context.WithTimeout(ctx, a.answer)
 	defer done()
-	state, err := raw(ctx, a, c, protocol.GetState, protocol.GetStateParams{Daemon: true})
+	state, err := a.send(ctx, c, protocol.GetState.Name(), protocol.GetStateParams{Daemon: true})
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (a *app) status(ctx context.Context) error {
 	if err := json.Unmarshal(state, &s); err != nil {
 		return fmt.Errorf("get_state: decode reply: %w", err)
 	}
-	tools, err := raw(ctx, a, c, protocol.ListTools, protocol.ListToolsParams{Daemon: true})
+	tools, err := a.send(ctx, c, protocol.ListTools.Name(), protocol.ListToolsParams{Daemon: true})
 	if err != nil {
 		return err
 	}

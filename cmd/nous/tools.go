@@ -177,7 +177,7 @@ func (a *app) printExtension(r protocol.ExtensionResult) {
 		a.println(strings.TrimSuffix(r.Result, "\n"))
 	case r.OK:
 	case r.Error != nil:
-		text := describeError(r.Error.Code, r.Error.Message, "")
+		text := plain.ErrorText(r.Error.Code, r.Error.Message, "")
 		// The result says more: what the tool reported, the end of its stderr.
 		if more := strings.TrimSpace(strings.TrimPrefix(r.Result, r.Error.Code+": "+r.Error.Message)); more != "" {
 			text += "\n" + more

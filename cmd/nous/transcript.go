@@ -16,9 +16,6 @@ import (
 	"noused/internal/protocol"
 )
 
-// shortResult is how many lines of a tool's result a transcript shows.
-const shortResult = 5
-
 func (a *app) messagesCommand() *cobra.Command {
 	var leaf string
 	var full bool
@@ -57,7 +54,7 @@ func (a *app) printMessages(ctx context.Context, p protocol.GetMessagesParams, f
 		return a.printWholeMessages(ctx, c, p)
 	}
 	printed := false
-	for page, err := range client.Pages(p, a.messagesFrom(ctx, c)) {
+	for page, err := range client.Pages(p, client.Messages(ctx, sender{a, c})) {
 		if err != nil {
 			return "", err
 		}
@@ -82,10 +79,8 @@ func (a *app) printWholeMessages(ctx context.Context, c *client.Client, p protoc
 	var only []byte
 	pages := 0
 	all, err := client.AllMessages(p, func(p protocol.GetMessagesParams) (page protocol.Messages, err error) {
-		ctx, done := a.bounded(ctx, p)
-		defer done()
 		pages++
-		if only, err = raw(ctx, a, c, protocol.GetMessages, p); err == nil {
+		if only, err = client.Raw(ctx, sender{a, c}, protocol.GetMessages, p); err == nil {
 			err = json.Unmarshal(only, &page)
 		}
 		return page, err
@@ -98,14 +93,6 @@ func (a *app) printWholeMessages(ctx context.Context, c *client.Client, p protoc
 	}
 	a.printJSON(only)
 	return all.SessionID, nil
-}
-
-// messagesFrom asks for messages over c.
-func (a *app) messagesFrom(ctx context.Context, c *client.Client) func(protocol.GetMessagesParams) (protocol.Messages,
-	error) {
-	return func(p protocol.GetMessagesParams) (protocol.Messages, error) {
-		return call(ctx, a, c, protocol.GetMessages, p)
-	}
 }
 
 func (a *app) printEntry(entry jsontext.Value, full bool) error {
@@ -133,13 +120,13 @@ func (a *app) printEntry(entry jsontext.Value, full bool) error {
 }
 
 func (a *app) printMessage(m protocol.Message, full bool) {
-	width, lines := plain.LineWidth, shortResult
+	width, lines := plain.LineWidth, plain.ShortResult
 	if full {
 		width, lines = 1<<20, 1<<20
 	}
 	who := m.Role
 	if m.Role == "user" && m.TurnKind != "" && m.TurnKind != protocol.KindPrompt {
-		who += " (" + wordFor(m.TurnKind) + ")"
+		who += " (" + plain.KindWord(m.TurnKind) + ")"
 	}
 	if m.Role == "tool" {
 		who += " " + m.ToolName
@@ -162,20 +149,11 @@ func (a *app) printMessage(m protocol.Message, full bool) {
 		a.printSpans(plain.Span{Text: "  … " + format.Count(left, "more line"), Look: plain.Dim})
 	}
 	for _, image := range m.Attachments {
-		a.printSpans(plain.Span{Text: "  [" + describeImage(image) + "]", Look: plain.Dim})
+		a.printSpans(plain.Span{Text: "  [" + plain.Image(image) + "]", Look: plain.Dim})
 	}
 	for _, call := range m.ToolCalls {
 		a.printSpans(plain.Span{Text: "  → " + call.Name + " " + plain.OneLine(string(call.Arguments), width), Look: plain.Dim})
 	}
-}
-
-// describeImage is an image in one line: "image shot.png, image/png, 120 KiB".
-func describeImage(a protocol.Attachment) string {
-	text := "image"
-	if name := plain.OneLine(a.Name, plain.LineWidth); name != "" {
-		text += " " + name
-	}
-	return text + ", " + plain.Cell(a.MediaType) + ", " + format.Size(a.Size)
 }
 
 func (a *app) printHead(who string, at time.Time, id string) {

@@ -62,7 +62,7 @@ func (v *textView) event(ev protocol.Event, _ []byte) {
 	switch ev := ev.(type) {
 	case protocol.TurnStart:
 		v.endMessage()
-		v.kind = wordFor(ev.Kind)
+		v.kind = plain.KindWord(ev.Kind)
 	case protocol.MessageStart:
 		v.endMessage()
 		v.began = true
@@ -87,7 +87,7 @@ func (v *textView) event(ev protocol.Event, _ []byte) {
 		}
 		v.began = false
 	case protocol.ToolStart:
-		v.note("→ %s", callHead(ev))
+		v.note("→ %s", plain.CallHead(ev))
 	case protocol.ToolUpdate:
 		if text := strings.TrimRight(ev.Delta, "\n"); text != "" && !ev.OfResult {
 			v.note("%s", format.Indent(plaintext.Clean(text), "  "))
@@ -104,7 +104,7 @@ func (v *textView) event(ev protocol.Event, _ []byte) {
 	case protocol.Warning:
 		v.note("warning: %s", ev.Message)
 	case protocol.ErrorEvent:
-		v.note("error: %s", describeError(ev.Code, ev.Message, ev.Cause))
+		v.note("error: %s", plain.ErrorText(ev.Code, ev.Message, ev.Cause))
 	case protocol.AgentEnd:
 		v.agentEnd(ev)
 	}
@@ -185,7 +185,7 @@ func (v *textView) toolEnd(ev protocol.ToolEnd) {
 	default:
 		why := ev.Result
 		if ev.Error != nil {
-			why = describeError(ev.Error.Code, ev.Error.Message, "")
+			why = plain.ErrorText(ev.Error.Code, ev.Error.Message, "")
 		}
 		v.mark(v.a.errStyle.Paint(plain.Red, "✗"), "%s %s %s", ev.ToolName, took, plain.OneLine(why, plain.LineWidth))
 	}
@@ -201,7 +201,7 @@ func (a *app) explainEnd(ev protocol.AgentEnd) {
 	a.handBack(ev.Discarded)
 	switch {
 	case ev.Error != nil:
-		a.complain(describeError(ev.Error.Code, ev.Error.Message, ""))
+		a.complain(plain.ErrorText(ev.Error.Code, ev.Error.Message, ""))
 	case ev.StopReason == protocol.StopAborted:
 		a.complain("the run was aborted")
 	case ev.StopReason == protocol.StopError:

@@ -1,4 +1,4 @@
-package main
+package proxy
 
 import (
 	"bufio"
@@ -23,16 +23,16 @@ const (
 )
 
 var (
-	errNobodyReads = errors.New("nobody reads standard output any more")
+	ErrNobodyReads = errors.New("nobody reads standard output any more")
 	errMux         = errors.New("the client asks for a session")
 )
 
-// proxyMux joins a daemon's two sockets on one pair of streams. Each source is copied by
+// mux joins a daemon's two sockets on one pair of streams. Each source is copied by
 // a goroutine of its own, which waits for the reader of out: what that does not take
 // stays with the daemon.
 //
 // A client may ask for a session instead, with its first line: ssh.MuxLine.
-type proxyMux struct {
+type mux struct {
 	socket           string
 	commands, events net.Conn
 	gone             <-chan struct{} // closed when nobody reads out any more
@@ -47,9 +47,9 @@ type proxyMux struct {
 	settled chan struct{} // closed when the input is over, and all that was asked of the event socket is told
 }
 
-// run blocks until in has ended and all of it is answered, or until the daemon or the
-// reader is gone. It closes the connections. Who reads in goes on until the program ends.
-func (j *proxyMux) run(ctx context.Context, in io.Reader) error {
+// Run blocks until in has ended and all of it is answered, or until the daemon or the
+// Reader is gone. It closes the connections. Who reads in goes on until the program ends.
+func (j *mux) run(ctx context.Context, in io.Reader) error {
 	j.settled = make(chan struct{})
 	lines := bufio.NewReaderSize(in, piece)
 	commands := flowing(func() error { return j.copy(j.commands, nil) })
@@ -72,7 +72,7 @@ func (j *proxyMux) run(ctx context.Context, in io.Reader) error {
 		return j.daemonGone(events.err, commands)
 	case <-j.gone:
 		j.close()
-		return errNobodyReads
+		return ErrNobodyReads
 	}
 }
 
@@ -92,7 +92,7 @@ func flowing(do func() error) *flow {
 }
 
 // await waits for the end of a copy, unless nobody reads it.
-func (j *proxyMux) await(over <-chan struct{}, limit <-chan time.Time) {
+func (j *mux) await(over <-chan struct{}, limit <-chan time.Time) {
 	select {
 	case <-over:
 	case <-j.gone:
@@ -101,23 +101,23 @@ func (j *proxyMux) await(over <-chan struct{}, limit <-chan time.Time) {
 }
 
 // daemonGone waits for what the daemon's other connections still say.
-func (j *proxyMux) daemonGone(err error, other *flow) error {
+func (j *mux) daemonGone(err error, other *flow) error {
 	j.await(other.over, time.After(drainTime))
 	j.close()
 	j.await(other.over, nil)
 	return j.orNobody(j.isGone(err))
 }
 
-func (j *proxyMux) isGone(err error) error {
+func (j *mux) isGone(err error) error {
 	if err == nil {
 		err = errors.New("it has closed the connection")
 	}
-	return protocol.Errorf(proxyDaemonGone, "the daemon at %s is gone: %v", j.socket, err)
+	return protocol.Errorf(codeDaemonGone, "the daemon at %s is gone: %v", j.socket, err)
 }
 
 // serve has a session take the place of the lines. The command connection stands beside it, and
 // tells when the daemon is gone.
-func (j *proxyMux) serve(ctx context.Context, in *bufio.Reader, commands *flow) error {
+func (j *mux) serve(ctx context.Context, in *bufio.Reader, commands *flow) error {
 	out := j.out
 	j.outMu.Lock()
 	_, err := io.WriteString(out, ssh.MuxLine+"\n")
@@ -144,17 +144,17 @@ func (j *proxyMux) serve(ctx context.Context, in *bufio.Reader, commands *flow) 
 	return j.orNobody(err)
 }
 
-func (j *proxyMux) orNobody(err error) error {
+func (j *mux) orNobody(err error) error {
 	select {
 	case <-j.gone:
-		return errNobodyReads
+		return ErrNobodyReads
 	default:
 		return err
 	}
 }
 
 // closeWrite has the daemon answer what it was asked, and then hang up.
-func (j *proxyMux) closeWrite() {
+func (j *mux) closeWrite() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.ending = true
@@ -164,10 +164,10 @@ func (j *proxyMux) closeWrite() {
 	j.settle()
 }
 
-func (j *proxyMux) close() { _, _ = j.commands.Close(), j.events.Close() }
+func (j *mux) close() { _, _ = j.commands.Close(), j.events.Close() }
 
 // read passes the lines of in on until it ends.
-func (j *proxyMux) read(lines *bufio.Reader) error {
+func (j *mux) read(lines *bufio.Reader) error {
 	var to io.Writer // of the line that goes on
 	for first := true; ; first = false {
 		part, err := lines.ReadSlice('\n')
@@ -195,7 +195,7 @@ func (j *proxyMux) read(lines *bufio.Reader) error {
 }
 
 // route finds out where a line goes by its beginning.
-func (j *proxyMux) route(part []byte) io.Writer {
+func (j *mux) route(part []byte) io.Writer {
 	if isSubscribe(part) {
 		j.mu.Lock()
 		j.asked++
@@ -217,7 +217,7 @@ func isSubscribe(line []byte) bool {
 
 // copy passes on what src says until it ends, in whole lines: who has begun one goes on to its
 // end. seen, if it is not nil, is given the lines that could be held once they are written.
-func (j *proxyMux) copy(src io.Reader, seen func(lines []byte)) error {
+func (j *mux) copy(src io.Reader, seen func(lines []byte)) error {
 	buf, held, amid := make([]byte, piece), 0, false
 	defer func() {
 		if amid { // the daemon was killed in the middle
@@ -260,7 +260,7 @@ func (j *proxyMux) copy(src io.Reader, seen func(lines []byte)) error {
 }
 
 // count counts the event socket's answers: what is no event.
-func (j *proxyMux) count(lines []byte) {
+func (j *mux) count(lines []byte) {
 	answers := 0
 	for line := range bytes.Lines(lines) {
 		if protocol.SeqOf(line) == 0 {
@@ -275,7 +275,7 @@ func (j *proxyMux) count(lines []byte) {
 	}
 }
 
-func (j *proxyMux) settle() {
+func (j *mux) settle() {
 	if j.ending && j.told >= j.asked {
 		select {
 		case <-j.settled:

@@ -1,8 +1,7 @@
-package main
+package export
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	_ "embed"
@@ -21,7 +20,6 @@ import (
 	"noused/internal/client/plain"
 	"noused/internal/format"
 	"noused/internal/protocol"
-	"noused/internal/regular"
 )
 
 // Bounds of what a page has beside the conversation.
@@ -30,15 +28,15 @@ const (
 	maxBranchBytes = 64 << 20 // of all branches' messages, as JSON
 )
 
-// branches are a session's tree, and what is on it beside the conversation.
-type branches struct {
-	tree protocol.Tree
-	side []sideBranch
-	left int // branches that are too many
+// Branches are a session's tree, and what is on it beside the conversation.
+type Branches struct {
+	Tree protocol.Tree
+	Side []SideBranch
+	Left int // branches that are too many
 }
 
-// sideBranch is what goes on from an entry another way; From is "" at the root.
-type sideBranch struct {
+// SideBranch is what goes on from an entry another way; From is "" at the root.
+type SideBranch struct {
 	From    string
 	Entries []jsontext.Value
 }
@@ -50,13 +48,13 @@ type branch struct {
 	Turns []turn
 }
 
-// branchesOf reads a session's tree and the branches that do not end at the
+// readBranches reads a session's tree and the branches that do not end at the
 // session's leaf. Some have no tree.
-func (a *app) branchesOf(ctx context.Context, c *client.Client, main protocol.Messages) (b branches, err error) {
+func readBranches(ctx context.Context, c client.Sender, main protocol.Messages) (b Branches, err error) {
 	scope := protocol.Scope{SessionID: main.SessionID}
-	b.tree, err = call(ctx, a, c, protocol.GetTree, protocol.GetTreeParams{Scope: scope})
+	b.Tree, err = client.Call(ctx, c, protocol.GetTree, protocol.GetTreeParams{Scope: scope})
 	if errors.Is(err, client.ErrUnsupported) {
-		return branches{}, nil
+		return Branches{}, nil
 	}
 	if err != nil {
 		return b, err
@@ -66,15 +64,15 @@ func (a *app) branchesOf(ctx context.Context, c *client.Client, main protocol.Me
 		return b, err
 	}
 	size := 0
-	for _, leaf := range tipsOf(b.tree) {
+	for _, leaf := range plain.Tips(b.Tree) {
 		switch {
 		case seen[leaf]:
 			continue
-		case len(b.side) == maxBranches || size > maxBranchBytes:
-			b.left++
+		case len(b.Side) == maxBranches || size > maxBranchBytes:
+			b.Left++
 			continue
 		}
-		r, err := client.AllMessages(protocol.GetMessagesParams{Scope: scope, LeafID: leaf}, a.messagesFrom(ctx, c))
+		r, err := client.AllMessages(protocol.GetMessagesParams{Scope: scope, LeafID: leaf}, client.Messages(ctx, c))
 		if err != nil {
 			return b, err
 		}
@@ -85,7 +83,7 @@ func (a *app) branchesOf(ctx context.Context, c *client.Client, main protocol.Me
 		for _, e := range entries {
 			size += len(e)
 		}
-		b.side = append(b.side, sideBranch{from, entries})
+		b.Side = append(b.Side, SideBranch{from, entries})
 	}
 	return b, nil
 }
@@ -112,44 +110,15 @@ func unseen(entries []jsontext.Value, seen map[string]bool) (from string, news [
 	return from, news, nil
 }
 
-// tipsOf lists the entries that nothing follows.
-func tipsOf(tree protocol.Tree) (tips []string) {
-	parents := make(map[string]bool, len(tree.Nodes))
-	for _, n := range tree.Nodes {
-		parents[n.ParentID] = true
-	}
-	for _, n := range tree.Nodes {
-		if !parents[n.ID] {
-			tips = append(tips, n.ID)
-		}
-	}
-	return tips
-}
-
 // maxInline is the longest image that goes into a page, in bytes; the daemon
 // keeps none that is longer.
 const maxInline = 5 << 20
 
-// inline is the image as a URL that needs no file, "" where the daemon's copy is
-// not to be had.
-func (p picture) inline() template.URL {
-	switch p.Type {
-	case "image/png", "image/jpeg", "image/gif", "image/webp":
-	default:
-		return ""
-	}
-	data, err := regular.ReadOwn(p.File, maxInline)
-	if err != nil {
-		return ""
-	}
-	return template.URL("data:" + p.Type + ";base64," + base64.StdEncoding.EncodeToString(data))
-}
-
 var (
-	//go:embed export.html
+	//go:embed page.html
 	pageText string
 	// pageScript is the page's one script. Without it the page has no search.
-	//go:embed export.js
+	//go:embed page.js
 	pageScript string
 )
 
@@ -169,7 +138,7 @@ type fold struct {
 
 func foldOf(name, text string) fold {
 	lines := strings.Count(strings.TrimRight(text, "\n"), "\n") + 1
-	return fold{name, text, format.Count(lines, "line"), plain.OneLine(text, plain.LineWidth), lines <= shortResult &&
+	return fold{name, text, format.Count(lines, "line"), plain.OneLine(text, plain.LineWidth), lines <= plain.ShortResult &&
 		len(text) <= 1000}
 }
 
@@ -179,17 +148,18 @@ func scriptHash() string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-func writeHTML(w io.Writer, doc *document) error {
+// HTML writes one web page. rich is a text as its Markdown says, without HTML of its own.
+func HTML(w io.Writer, doc *Document, rich func(string) template.HTML) error {
 	p, err := newPage(doc)
 	if err != nil {
 		return err
 	}
-	if err := p.addBranches(doc.branches); err != nil {
+	if err := p.addBranches(doc.Branches); err != nil {
 		return err
 	}
-	enrich(p.Turns, doc.far)
+	enrich(p.Turns, doc.Far, rich)
 	for _, b := range p.Branches {
-		enrich(b.Turns, doc.far)
+		enrich(b.Turns, doc.Far, rich)
 	}
 	var out bytes.Buffer
 	if err := pageTemplate().Execute(&out, p); err != nil {
@@ -199,40 +169,12 @@ func writeHTML(w io.Writer, doc *document) error {
 	return err
 }
 
-// addBranches adds what is beside the conversation, and the tree where it branches.
-func (p *page) addBranches(b branches) error {
-	for _, side := range b.side {
-		turns, err := turnsOf(side.Entries)
-		if err != nil {
-			return err
-		}
-		about := ""
-		for i := range turns {
-			turns[i].Number = 0 // that of the conversation
-			for _, part := range turns[i].Parts {
-				about = cmp.Or(about, plain.OneLine(part.Text, plain.LineWidth))
-			}
-		}
-		p.Branches = append(p.Branches, branch{printable(side.From), about, turns})
-	}
-	p.Left = b.left
-	if len(b.side) == 0 {
-		return nil
-	}
-	p.Tree = treeRows(b.tree)
-	for i, row := range p.Tree {
-		p.Tree[i].ID, p.Tree[i].Role, p.Tree[i].Snippet = printable(row.ID), printable(row.Role),
-			plain.OneLine(row.Snippet, plain.LineWidth)
-	}
-	return nil
-}
-
 // enrich adds what only a page shows: Markdown as it is meant, and images.
-func enrich(turns []turn, far bool) {
+func enrich(turns []turn, far bool, rich func(string) template.HTML) {
 	for _, t := range turns {
 		for n, part := range t.Parts {
 			if part.Role == "assistant" || part.Role == "compaction" {
-				t.Parts[n].Rich = richText(part.Text)
+				t.Parts[n].Rich = rich(part.Text)
 			}
 			for i := range part.Images {
 				if far {
