@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/actions"
 	"noused/internal/client/approval"
 	"noused/internal/cmdline"
 	"noused/internal/plaintext"
@@ -152,7 +153,6 @@ the model reads the reason. A run that has reached a limit ends.`,
 }
 
 func (a *app) setApprovalModeCommand() *cobra.Command {
-	modes := []string{string(protocol.ApprovalsAsk), string(protocol.ApprovalsAuto), string(protocol.ApprovalsDeny)}
 	return &cobra.Command{
 		Use:   "set-approval-mode ask|auto|deny",
 		Short: "Ask, allow or deny approvals in a session",
@@ -161,19 +161,19 @@ person, auto allows each one, deny denies each one. auto never lifts what a rule
 denies, nor a limit.`,
 		Example:   "  nous set-approval-mode deny",
 		Args:      cmdline.Wants(1, 1, "ask, auto or deny"),
-		ValidArgs: modes,
+		ValidArgs: actions.ApprovalModes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains(modes, args[0]) {
+			if !slices.Contains(actions.ApprovalModes, args[0]) {
 				return cmdline.Errorf("%s: want ask, auto or deny", args[0])
 			}
 			scope, err := a.scope(cmd.Context(), needOne)
 			if err != nil {
 				return err
 			}
-			p := protocol.SetApprovalModeParams{Scope: scope, Mode: protocol.ApprovalMode(args[0])}
-			return query(cmd.Context(), a, protocol.SetApprovalMode, p, func(r protocol.ApprovalModeAccepted) {
-				a.println(string(r.Mode))
-			})
+			_, err = act(a, func(c client.Sender) (protocol.ApprovalModeAccepted, error) {
+				return actions.SetApprovalMode(cmd.Context(), c, scope, args[0])
+			}, func(r protocol.ApprovalModeAccepted) { a.println(string(r.Mode)) })
+			return err
 		},
 	}
 }
@@ -323,9 +323,9 @@ func (a *app) answerQuestion(ctx context.Context, id, option, reason, content st
 			return err
 		}
 	}
-	return query(ctx, a, protocol.Approve, p, func(r protocol.ApproveAccepted) {
-		a.println(approval.AllowedText(one, p.Option, r.Outcome))
-	})
+	_, err = act(a, func(c client.Sender) (protocol.ApproveAccepted, error) { return actions.Answer(ctx, c, p) },
+		func(r protocol.ApproveAccepted) { a.println(approval.AllowedText(one, p.Option, r.Outcome)) })
+	return err
 }
 
 // questionToAnswer is the question that an id, or the beginning of one, means: of the

@@ -45,6 +45,34 @@ func fetch[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def
 	return r, nil
 }
 
+// act does something that a person can do, and prints what came of it: the daemon's reply as it
+// came with --json, through show otherwise.
+func act[R protocol.Reply](a *app, do func(client.Sender) (R, error), show func(R)) (R, error) {
+	last := &keeper{Sender: a.daemonSender()}
+	r, err := do(last)
+	switch {
+	case err != nil:
+	case a.json:
+		a.printJSON(last.reply)
+	default:
+		show(r)
+	}
+	return r, err
+}
+
+// keeper keeps the last reply as it came.
+type keeper struct {
+	client.Sender
+	reply jsontext.Value
+}
+
+// Send is client.Sender.
+func (k *keeper) Send(ctx context.Context, command string, p protocol.Params) (reply jsontext.Value, err error) {
+	reply, err = k.Sender.Send(ctx, command, p)
+	k.reply = reply
+	return reply, err
+}
+
 // ask sends one command on a connection of its own and returns its reply.
 func ask[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P) (R, error) {
 	return client.Call(ctx, a.daemonSender(), def, p)

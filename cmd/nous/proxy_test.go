@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"noused/internal/client"
+	"noused/internal/client/ssh"
 	"noused/internal/protocol"
 	"noused/internal/tui/tuitest"
 )
@@ -139,7 +140,7 @@ func TestProxyMakesNoSession(t *testing.T) {
 func TestProxyWithoutADaemon(t *testing.T) {
 	d := tuitest.NewDaemon(t, program(t, "noused"), "")
 	p := startProxy(t, d)
-	if l := p.line(); l.OK == nil || *l.OK || l.Error == nil || l.Error.Code != proxy.codeNoDaemon || l.Socket != d.Socket ||
+	if l := p.line(); l.OK == nil || *l.OK || l.Error == nil || l.Error.Code != ssh.CodeNoDaemon || l.Socket != d.Socket ||
 		l.Type != "" {
 		t.Errorf("got %s", l.text)
 	}
@@ -158,7 +159,7 @@ func TestProxyTellsThatTheDaemonIsGone(t *testing.T) {
 			p := startProxy(t, d)
 			p.line()
 			end(d)
-			if l := p.line(); l.OK == nil || *l.OK || l.Error == nil || l.Error.Code != proxy.codeDaemonGone {
+			if l := p.line(); l.OK == nil || *l.OK || l.Error == nil || l.Error.Code != "daemon_gone" {
 				t.Errorf("got %s", l.text)
 			}
 			if text, status := p.rest(); text != "" || status != exitNoDaemon {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/actions"
 	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
@@ -145,10 +146,13 @@ func (a *app) deleteSession(ctx context.Context, name string, tree bool) error {
 		}
 		return a.deleteInWorktree(ctx, id)
 	}
-	return query(ctx, a, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id},
-		func(r protocol.SessionDeleted) {
-			a.println(r.SessionID)
-		})
+	return a.deleteNow(ctx, id)
+}
+
+func (a *app) deleteNow(ctx context.Context, id string) error {
+	_, err := act(a, func(c client.Sender) (protocol.SessionDeleted, error) { return actions.Delete(ctx, c, id) },
+		func(r protocol.SessionDeleted) { a.println(r.SessionID) })
+	return err
 }
 
 // printSessions prints a list of sessions.
@@ -233,7 +237,9 @@ func (a *app) switchCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return query(cmd.Context(), a, protocol.SwitchSession, protocol.SwitchSessionParams{SessionID: id}, a.printSession)
+			_, err = act(a, func(c client.Sender) (protocol.Session, error) { return actions.Switch(cmd.Context(), c, id) },
+				a.printSession)
+			return err
 		},
 	}
 }
@@ -254,15 +260,17 @@ func (a *app) branchCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := protocol.BranchSessionParams{SessionID: scope.SessionID, LeafID: leaf, Activate: &activate}
-			if p.SessionID == "" {
+			if scope.SessionID == "" {
 				state, err := ask(cmd.Context(), a, protocol.GetState, protocol.GetStateParams{})
 				if err != nil {
 					return err
 				}
-				p.SessionID = state.SessionID
+				scope.SessionID = state.SessionID
 			}
-			return query(cmd.Context(), a, protocol.BranchSession, p, func(r protocol.Branch) { a.println(r.SessionID) })
+			_, err = act(a, func(c client.Sender) (protocol.Branch, error) {
+				return actions.Branch(cmd.Context(), c, scope.SessionID, leaf, activate)
+			}, func(r protocol.Branch) { a.println(r.SessionID) })
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&leaf, "leaf", "", "branch at the entry with this `id`")
@@ -292,8 +300,10 @@ func (a *app) renameCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := protocol.SetTitleParams{Scope: scope, Title: strings.Join(args, " ")}
-			return query(cmd.Context(), a, protocol.SetTitle, p, func(r protocol.TitleAccepted) { a.println(r.Title) })
+			_, err = act(a, func(c client.Sender) (protocol.TitleAccepted, error) {
+				return actions.Rename(cmd.Context(), c, scope, strings.Join(args, " "))
+			}, func(r protocol.TitleAccepted) { a.println(r.Title) })
+			return err
 		},
 	}
 }
@@ -309,8 +319,10 @@ func (a *app) setLeafCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := protocol.SetLeafParams{Scope: scope, LeafID: args[0]}
-			return query(cmd.Context(), a, protocol.SetLeaf, p, func(r protocol.Leaf) { a.println(r.LeafID) })
+			_, err = act(a, func(c client.Sender) (protocol.Leaf, error) {
+				return actions.SetLeaf(cmd.Context(), c, scope, args[0])
+			}, func(r protocol.Leaf) { a.println(r.LeafID) })
+			return err
 		},
 	}
 }
@@ -325,7 +337,10 @@ func (a *app) treeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return query(cmd.Context(), a, protocol.GetTree, protocol.GetTreeParams{Scope: scope}, a.printTree)
+			_, err = act(a, func(c client.Sender) (protocol.Tree, error) {
+				return actions.ReadTree(cmd.Context(), c, scope)
+			}, a.printTree)
+			return err
 		},
 	}
 }

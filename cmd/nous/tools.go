@@ -12,6 +12,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"noused/internal/client"
+	"noused/internal/client/actions"
 	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
@@ -64,7 +66,9 @@ func (a *app) reloadCommand() *cobra.Command {
 		Short: "Read the tool descriptors again; calls that run are not disturbed",
 		Args:  cmdline.Wants(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := fetch(cmd.Context(), a, protocol.ReloadTools, protocol.ReloadToolsParams{}, a.printReloaded)
+			r, err := act(a, func(c client.Sender) (protocol.ToolsReloaded, error) {
+				return actions.ReloadTools(cmd.Context(), c)
+			}, a.printReloaded)
 			if err == nil && len(r.Errors) > 0 {
 				err = &quietExit{exitFailed}
 			}
@@ -105,10 +109,10 @@ func (a *app) setToolsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := protocol.SetActiveToolsParams{Scope: scope, Tools: append([]string{}, args...)}
-			return query(cmd.Context(), a, protocol.SetActiveTools, p, func(r protocol.ToolsAccepted) {
-				a.println(fmt.Sprintf("%d active", r.Count))
-			})
+			_, err = act(a, func(c client.Sender) (protocol.ToolsAccepted, error) {
+				return actions.SetTools(cmd.Context(), c, scope, args)
+			}, func(r protocol.ToolsAccepted) { a.println(fmt.Sprintf("%d active", r.Count)) })
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&none, "none", false, "offer no tools")

@@ -98,10 +98,7 @@ func (a *app) deleteInWorktree(ctx context.Context, id string) error {
 		a.notef("removed the worktree %s; its branch %s stays", dir, branch)
 	}
 	stop()
-	return query(ctx, a, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id},
-		func(r protocol.SessionDeleted) {
-			a.println(r.SessionID)
-		})
+	return a.deleteNow(ctx, id)
 }
 
 // forgetWorktree has git forget a worktree whose folder is gone. Nothing in the

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/client"
+	"noused/internal/client/actions"
 	"noused/internal/client/approval"
 	"noused/internal/format"
 	"noused/internal/protocol"
@@ -132,7 +133,7 @@ func approve(ctx context.Context, p place, a question.Answer) error {
 			return errors.New("what fills in a form has to be a JSON object")
 		}
 	}
-	_, err := ask(ctx, p, protocol.Approve, params)
+	_, err := actions.Answer(ctx, p, params)
 	return err
 }
 
@@ -205,9 +206,26 @@ func (m *model) questionParts() (parts []part) {
 
 // The commands.
 
-var approvalModes = []string{
-	string(protocol.ApprovalsAsk), string(protocol.ApprovalsAuto),
-	string(protocol.ApprovalsDeny),
+// showApprovals lists what waits, as nous approvals does.
+func showApprovals(_ context.Context, p place, id string) outcome {
+	waiting := p.state.PendingApprovals
+	found := actions.PendingNamed(waiting, id)
+	switch {
+	case slices.Contains(actions.ApprovalModes, id):
+		return failed(fmt.Errorf("/approvals lists what waits: want /set-approval-mode %s", id))
+	case len(waiting) == 0:
+		return informed("no approval waits")
+	case len(found) == 0:
+		return failed(fmt.Errorf("no approval that waits has the id %s", cell.Line(id, 80)))
+	case id != "" && len(found) == 1:
+		return informed("%s in %s\n%s", found[0].ApprovalID, found[0].SessionID,
+			strings.TrimSuffix(approval.Text(found[0]), "\n"))
+	}
+	lines := make([]string, len(found))
+	for i, one := range found {
+		lines[i] = one.ApprovalID + "  " + one.SessionID + "  " + approval.Summary(one, 100)
+	}
+	return informed("%s", strings.Join(lines, "\n"))
 }
 
 func chooseApprovals(ctx context.Context, p place, arg string) outcome {
@@ -217,13 +235,10 @@ func chooseApprovals(ctx context.Context, p place, arg string) outcome {
 		}
 		return informed("approvals: %s", p.state.ApprovalMode)
 	}
-	if !slices.Contains(approvalModes, arg) {
-		return failed(fmt.Errorf("approvals %s: want one of %s", cell.Line(arg, 20), strings.Join(approvalModes, ", ")))
+	if !slices.Contains(actions.ApprovalModes, arg) {
+		return failed(fmt.Errorf("approvals %s: want one of %s", cell.Line(arg, 20), strings.Join(actions.ApprovalModes, ", ")))
 	}
-	r, err := ask(ctx, p, protocol.SetApprovalMode, protocol.SetApprovalModeParams{
-		Scope: p.scope(),
-		Mode:  protocol.ApprovalMode(arg),
-	})
+	r, err := actions.SetApprovalMode(ctx, p, p.scope(), arg)
 	if err != nil {
 		return failed(explain(err, "to ask"))
 	}

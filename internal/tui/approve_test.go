@@ -283,15 +283,40 @@ func TestTheApprovalModeIsSetAndSeen(t *testing.T) {
 	if strings.Contains(h.screen(), "approvals:") {
 		t.Error("the mode is told where it is the usual one")
 	}
-	h.write("/approvals deny")
+	h.write("/set-approval-mode deny")
 	h.press("enter")
 	h.sees("what would be asked is denied", "approvals:deny")
-	h.write("/approvals ask")
+	h.write("/set-approval-mode ask")
 	h.press("enter")
 	h.until("the usual mode", func() bool { return !strings.Contains(h.screen(), "approvals:deny") })
-	h.write("/approvals never")
+	h.write("/set-approval-mode never")
 	h.press("enter")
 	h.sees("want one of ask, auto, deny")
+	h.write("/approvals auto")
+	h.press("enter")
+	h.sees("/approvals lists what waits", "want /set-approval-mode auto")
+	h.write("/approvals")
+	h.press("enter")
+	h.sees("no approval waits")
+}
+
+// What waits is listed by the word that nous has for it, wherever it waits.
+func TestApprovalsThatWaitAreListed(t *testing.T) {
+	list := []protocol.Approval{
+		{ApprovalID: "apr-1-ses-1", SessionID: "ses-1", ToolName: "bash", Arguments: []byte(`{"command":"git push"}`)},
+		{ApprovalID: "apr-2-ses-9", SessionID: "ses-9", ToolName: "write", Arguments: []byte(`{"path":"a"}`)},
+	}
+	p := place{state: protocol.State{SessionID: "ses-1", PendingApprovals: list}}
+	if got, want := showApprovals(t.Context(), p, "").info,
+		"apr-1-ses-1  ses-1  bash git push\napr-2-ses-9  ses-9  write a"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := showApprovals(t.Context(), p, "apr-2").info; !strings.Contains(got, "Allow this call of write?") {
+		t.Errorf("of one: %q", got)
+	}
+	if got := showApprovals(t.Context(), p, "apr-3"); got.err == nil {
+		t.Errorf("of none: got %+v, want an error", got)
+	}
 }
 
 var update = flag.Bool("update", false, "write the screens of testdata anew")
@@ -499,7 +524,7 @@ func TestAnOlderCoreAsksNothing(t *testing.T) {
 	h.sees("nothing waits for an answer here")
 	h.press("f6")
 	h.sees("no other session has a question")
-	h.write("/approvals auto")
+	h.write("/set-approval-mode auto")
 	h.press("enter")
 	h.sees("does not know how to ask")
 }

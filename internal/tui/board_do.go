@@ -9,6 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/google/uuid"
 
+	"noused/internal/client/actions"
 	"noused/internal/protocol"
 	"noused/internal/tui/board"
 )
@@ -50,10 +51,10 @@ func actOn(ctx context.Context, p place, c board.Choice, key string) (info strin
 		}
 		return "aborted", err
 	case board.Rename:
-		_, err := ask(ctx, p, protocol.SetTitle, protocol.SetTitleParams{Scope: p.scope(), Title: c.Text})
+		_, err := actions.Rename(ctx, p, p.scope(), c.Text)
 		return "renamed", err
 	case board.Delete:
-		_, err := ask(ctx, p, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: c.ID.Session})
+		_, err := actions.Delete(ctx, p, c.ID.Session)
 		return "deleted", err
 	}
 	return "", nil

@@ -11,7 +11,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"noused/internal/client"
+	"noused/internal/client/actions"
 	"noused/internal/client/follow"
 	"noused/internal/format"
 	"noused/internal/protocol"
@@ -37,10 +40,15 @@ func (p place) running() bool {
 func ask[P protocol.Params, R protocol.Reply](ctx context.Context, p place, def protocol.Def[P, R], params P) (R,
 	error,
 ) {
+	return client.Call(ctx, p, def, params)
+}
+
+// Send is client.Sender, for the actions that a command of nous does, too.
+func (p place) Send(ctx context.Context, command string, params protocol.Params) (jsontext.Value, error) {
 	if p.link == nil {
-		return follow.Once(ctx, p.opts.Daemon, def, params)
+		return follow.ByOnce{Daemon: p.opts.Daemon}.Send(ctx, command, params)
 	}
-	return follow.Do(ctx, p.link, def, params)
+	return p.link.Send(ctx, command, params)
 }
 
 // refusal is why the daemon that is shown cannot do a command; nil where it can, or that is
@@ -124,8 +132,8 @@ type command struct {
 var commands = []command{
 	{name: "new", args: "[TITLE]", about: "begin a session", moves: true, run: newSession},
 	{
-		name: "switch", args: "[ID or TEXT]", about: "show another session", takes: "session", moves: true,
-		run: switchSession,
+		name: "switch", args: "[ID or TEXT]", about: "show another session, and make it the daemon's active one",
+		takes: "session", moves: true, run: switchSession,
 	},
 	{
 		name: "branch", args: "[ENTRY]", about: "go on from here, or from an entry, in a session of its own", moves: true,
@@ -180,9 +188,13 @@ var commands = []command{
 		takes: "mode", first: true, run: chooseMode,
 	},
 	{
-		name: "approvals", args: "[ask | auto | deny]",
+		name: "set-approval-mode", args: "[ask | auto | deny]",
 		about: "ask before what the rules do not allow, allow it, or deny it, in this session", takes: "approvals",
 		first: true, run: chooseApprovals,
+	},
+	{
+		name: "approvals", args: "[ID]", about: "the approvals of all sessions that wait for you, or one in full",
+		run: showApprovals,
 	},
 	{
 		name: "approve", args: "[OPTION]", about: "allow what the run asks: once, or another of the question's options",
@@ -237,6 +249,15 @@ var commands = []command{
 	{name: "quit", local: true, about: "leave; a run goes on", run: func(context.Context, place, string) outcome {
 		return outcome{quit: true}
 	}},
+}
+
+// CommandNames are the words of all slash commands.
+func CommandNames() []string {
+	names := make([]string, len(commands))
+	for i, c := range commands {
+		names[i] = c.name
+	}
+	return names
 }
 
 func commandNamed(name string) *command {
@@ -312,10 +333,7 @@ func chooseTools(ctx context.Context, p place, arg string) outcome {
 }
 
 func setTools(ctx context.Context, p place, names []string) outcome {
-	r, err := ask(ctx, p, protocol.SetActiveTools, protocol.SetActiveToolsParams{
-		Scope: p.scope(),
-		Tools: append([]string{}, names...),
-	})
+	r, err := actions.SetTools(ctx, p, p.scope(), names)
 	if err != nil {
 		return failed(err)
 	}
@@ -332,9 +350,8 @@ func chooseModel(ctx context.Context, p place, arg string) outcome {
 		}
 		return outcome{show: modelList{r.Models}}
 	}
-	r, err := ask(ctx, p, protocol.SetModel, protocol.SetModelParams{
-		Scope: p.scope(), Model: name,
-		BaseURL: strings.TrimSpace(server),
+	r, err := actions.SetModel(ctx, p, protocol.SetModelParams{
+		Scope: p.scope(), Model: name, BaseURL: strings.TrimSpace(server),
 	})
 	if err != nil {
 		return failed(explain(err, "to change its model"))
@@ -350,11 +367,8 @@ func chooseMode(ctx context.Context, p place, arg string) outcome {
 	if len(words) != 2 {
 		return failed(errors.New("want /mode steering|follow-up one|all"))
 	}
-	mode := protocol.Mode(words[1])
-	if mode == "one" {
-		mode = protocol.ModeOneAtATime
-	}
-	if mode != protocol.ModeOneAtATime && mode != protocol.ModeAll {
+	mode, known := actions.ModeNamed(words[1])
+	if !known {
 		return failed(fmt.Errorf("mode %s: want one or all", cell.Line(string(mode), 20)))
 	}
 	return setMode(ctx, p, words[0], mode)
@@ -367,27 +381,20 @@ func chooseTheme(_ context.Context, _ place, name string) outcome {
 	return outcome{theme: name}
 }
 
-func setMode(ctx context.Context, p place, queue string, mode protocol.Mode) outcome {
-	def := protocol.SetSteeringMode
-	switch queue {
-	case "steering", "steer":
-	case "follow-up", "follow_up":
-		def = protocol.SetFollowUpMode
-	default:
-		return failed(fmt.Errorf("mode of %s: want steering or follow-up", cell.Line(queue, 20)))
+func setMode(ctx context.Context, p place, word string, mode protocol.Mode) outcome {
+	queue, known := actions.QueueNamed(word)
+	if !known {
+		return failed(fmt.Errorf("mode of %s: want steering or follow-up", cell.Line(word, 20)))
 	}
-	r, err := ask(ctx, p, def, protocol.SetModeParams{Scope: p.scope(), Mode: mode})
+	r, err := actions.SetMode(ctx, p, p.scope(), queue, mode)
 	if err != nil {
 		return failed(err)
 	}
-	return informed("%s: %s", queue, r.Mode)
+	return informed("%s: %s", word, r.Mode)
 }
 
 func compact(ctx context.Context, p place, instruction string) outcome {
-	r, err := ask(ctx, p, protocol.CompactSession, protocol.CompactSessionParams{
-		Scope:       p.scope(),
-		Instruction: instruction,
-	})
+	r, err := actions.Compact(ctx, p, p.scope(), instruction)
 	if err != nil {
 		return failed(explain(err, "to compact"))
 	}
@@ -431,7 +438,7 @@ func export(ctx context.Context, p place, arg string) outcome {
 var exportFormats = []string{"md", "json", "html"}
 
 func reloadTools(ctx context.Context, p place, _ string) outcome {
-	r, err := ask(ctx, p, protocol.ReloadTools, protocol.ReloadToolsParams{})
+	r, err := actions.ReloadTools(ctx, p)
 	if err != nil {
 		return failed(explain(err, "to read tools again"))
 	}

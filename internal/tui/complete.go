@@ -8,6 +8,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"noused/internal/client/actions"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
 )
@@ -185,7 +186,7 @@ func (m *model) completeArgument(line, word string) {
 	case c.takes == "theme":
 		m.menu.rows = starting(word, words(themes...))
 	case c.takes == "approvals" && before == "":
-		m.menu.rows = starting(word, words(approvalModes...))
+		m.menu.rows = starting(word, words(actions.ApprovalModes...))
 	case c.takes == "format":
 		m.menu.rows = starting(word, words(exportFormats...))
 	case c.takes == "session" && before == "":

@@ -187,7 +187,7 @@ func TestDocsHaveEveryAction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range actions {
+	for _, a := range keyActions {
 		var keys []string
 		for _, key := range a.keys {
 			keys = append(keys, "`"+key+"`")

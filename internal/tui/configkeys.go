@@ -124,7 +124,7 @@ type ConfigAction struct {
 
 // ConfigActions are what keys can be given to, in the order of the palette.
 func ConfigActions() (all []ConfigAction) {
-	for _, a := range actions {
+	for _, a := range keyActions {
 		all = append(all, ConfigAction{a.name, slices.Clone(a.keys), a.what})
 	}
 	return all

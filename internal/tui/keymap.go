@@ -16,8 +16,8 @@ type action struct {
 	what string // as the palette shows it
 }
 
-// actions are all that keys do, in the order of the palette.
-var actions = []action{
+// keyActions are all that keys do, in the order of the palette.
+var keyActions = []action{
 	{"send", []string{"enter"}, "send; while a run is active, steer it"},
 	{"queue", []string{"tab"}, "take the menu's choice; while a run is active, queue as a follow-up"},
 	{"newline", []string{"alt+enter", "shift+enter", "ctrl+j"}, "a new line"},
@@ -54,9 +54,9 @@ var actions = []action{
 }
 
 func actionNamed(name string) *action {
-	for i := range actions {
-		if actions[i].name == name {
-			return &actions[i]
+	for i := range keyActions {
+		if keyActions[i].name == name {
+			return &keyActions[i]
 		}
 	}
 	return nil
@@ -83,7 +83,7 @@ func newKeymap(chosen map[string][]string) keymap {
 	for name, keys := range chosen {
 		bind(name, keys)
 	}
-	for _, a := range actions {
+	for _, a := range keyActions {
 		if _, ok := chosen[a.name]; !ok {
 			bind(a.name, a.keys)
 		}

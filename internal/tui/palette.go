@@ -15,7 +15,7 @@ var ofTheInput = []string{"send", "queue", "newline", "clear", "palette"}
 // newPalette lists all that can be done, with its keys.
 func newPalette(m *model) *overlay {
 	var items []pick.Item
-	for _, a := range actions {
+	for _, a := range keyActions {
 		if !slices.Contains(ofTheInput, a.name) {
 			items = append(items, pick.Item{ID: a.name, Title: a.what, Detail: m.keys.shown(a.name), Search: a.name})
 		}

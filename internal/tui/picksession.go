@@ -8,6 +8,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"noused/internal/client/actions"
 	"noused/internal/protocol"
 	"noused/internal/tui/pick"
 )
@@ -173,7 +174,7 @@ func (m *model) chooseSession(c pick.Choice) tea.Cmd {
 	}
 	o := m.over
 	m.keep(m.at(at), func(ctx context.Context, p place) tea.Msg {
-		if _, err := ask(ctx, p, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id}); err != nil {
+		if _, err := actions.Delete(ctx, p, id); err != nil {
 			return removed{over: o, err: err}
 		}
 		list, err := listSessions(ctx, p)

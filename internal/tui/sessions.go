@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"noused/internal/client"
+	"noused/internal/client/actions"
 	"noused/internal/protocol"
 )
 
@@ -53,7 +54,7 @@ func switchSession(ctx context.Context, p place, arg string) outcome {
 }
 
 func enterSession(ctx context.Context, p place, id string) outcome {
-	r, err := ask(ctx, p, protocol.SwitchSession, protocol.SwitchSessionParams{SessionID: id})
+	r, err := actions.Switch(ctx, p, id)
 	if err != nil {
 		return failed(err)
 	}
@@ -97,10 +98,7 @@ func matching(list []protocol.SessionInfo, text string) []protocol.SessionInfo {
 }
 
 func branchSession(ctx context.Context, p place, entry string) outcome {
-	r, err := ask(ctx, p, protocol.BranchSession, protocol.BranchSessionParams{
-		SessionID: p.state.SessionID, LeafID: entry,
-		Activate: new(bool),
-	})
+	r, err := actions.Branch(ctx, p, p.state.SessionID, entry, false)
 	if err != nil {
 		return failed(err)
 	}
@@ -108,7 +106,7 @@ func branchSession(ctx context.Context, p place, entry string) outcome {
 }
 
 func showTree(ctx context.Context, p place, _ string) outcome {
-	r, err := ask(ctx, p, protocol.GetTree, protocol.GetTreeParams{Scope: p.scope()})
+	r, err := actions.ReadTree(ctx, p, p.scope())
 	if err != nil {
 		return failed(explain(err, "to draw the tree; /branch works"))
 	}
@@ -116,7 +114,7 @@ func showTree(ctx context.Context, p place, _ string) outcome {
 }
 
 func setLeaf(ctx context.Context, p place, entry string) outcome {
-	r, err := ask(ctx, p, protocol.SetLeaf, protocol.SetLeafParams{Scope: p.scope(), LeafID: entry})
+	r, err := actions.SetLeaf(ctx, p, p.scope(), entry)
 	if err != nil {
 		return failed(explain(err, "to move within a session; /branch works"))
 	}
