@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/sys/unix"
 
 	"noused/internal/client/approval"
@@ -264,4 +265,27 @@ func (q *approvalPrompt) send(ctx context.Context, p protocol.ApproveParams) {
 		q.a.complain(err.Error())
 		q.offer(*q.open)
 	}
+}
+
+// fillIn has the user fill in a form, line by line.
+func (a *app) fillIn(ctx context.Context, q protocol.Approval) (jsontext.Value, error) {
+	f, err := approval.NewFiller(q.Schema)
+	if err != nil {
+		return nil, err
+	}
+	a.notef("%s", approval.FormAsks(q))
+	in := bufio.NewScanner(a.in)
+	for !f.Done() {
+		fmt.Fprint(a.err, f.Prompt())
+		if !in.Scan() {
+			return nil, errors.New("the form was not filled in to its end; it still waits")
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err := f.Fill(in.Text()); err != nil {
+			a.complain(err.Error())
+		}
+	}
+	return f.Content(), nil
 }

@@ -200,12 +200,14 @@ func FuzzQuestions(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, other string, width int) {
 		one, other = strings.ToValidUTF8(one, "\u202e"), strings.ToValidUTF8(other, "\u202e")
 		width = 12 + max(width, 0)%200
-		x, y := plain.Fold(approval.Text(askedAbout(one, "r")), width), plain.Fold(approval.Text(askedAbout(other, "r")), width)
+		x := plain.Fold(approval.Text(askedAbout(one, "r")), width)
+		y := plain.Fold(approval.Text(askedAbout(other, "r")), width)
 		if (x == y) != (one == other) {
 			t.Errorf("%q and %q are shown as %q and %q", one, other, x, y)
 		}
-		if x, y := approval.WhyAsked(askedAbout("c", one)), approval.WhyAsked(askedAbout("c", other)); (x == y) != (one == other) {
-			t.Errorf("the reasons %q and %q are shown as %q and %q", one, other, x, y)
+		p, q := approval.WhyAsked(askedAbout("c", one)), approval.WhyAsked(askedAbout("c", other))
+		if (p == q) != (one == other) {
+			t.Errorf("the reasons %q and %q are shown as %q and %q", one, other, p, q)
 		}
 		head, _, _ := strings.Cut(plain.Fold(approval.Text(askedAbout("c", "r")), width), "  command: c")
 		for line := range strings.Lines(strings.TrimPrefix(x, head)) {

@@ -236,7 +236,7 @@ func (b *fleetBoard) lineOf(s hosts.Session, deleted bool) string {
 	if b.a.json {
 		return string(plaintext.JSON(s.Line(deleted)))
 	}
-	state := stateWord(s.SessionInfo)
+	state := plain.StateWord(s.SessionInfo)
 	if deleted {
 		state = "deleted"
 	}

@@ -130,7 +130,7 @@ func (a *app) sessionsOfHosts(ctx context.Context, p protocol.ListSessionsParams
 	rows := make([][]string, len(sessions))
 	for i, s := range sessions {
 		rows[i] = []string{
-			s.Host, s.SessionID, plain.Stamp(s.UpdatedAt), strconv.Itoa(s.Messages), stateWord(s.SessionInfo),
+			s.Host, s.SessionID, plain.Stamp(s.UpdatedAt), strconv.Itoa(s.Messages), plain.StateWord(s.SessionInfo),
 			plain.OneLine(s.Workdir, 60), plain.OneLine(s.Title, 60),
 		}
 	}

@@ -151,10 +151,11 @@ func (l *liveList) show(list []hosts.Session) {
 		if l.a.json {
 			return string(x.Raw) == string(y.Raw)
 		}
-		return l.lineOf(x.SessionInfo, stateWord(x.SessionInfo)) == l.lineOf(y.SessionInfo, stateWord(y.SessionInfo))
+		return l.lineOf(x.SessionInfo, plain.StateWord(x.SessionInfo)) ==
+			l.lineOf(y.SessionInfo, plain.StateWord(y.SessionInfo))
 	})
 	for _, s := range changed {
-		l.tell(s, stateWord(s.SessionInfo), s.Raw)
+		l.tell(s, plain.StateWord(s.SessionInfo), s.Raw)
 	}
 	slices.SortFunc(gone, func(x, y hosts.Session) int { return strings.Compare(x.SessionID, y.SessionID) })
 	for _, s := range gone {

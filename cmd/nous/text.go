@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client/plain"
+	"noused/internal/protocol"
 )
 
 // style is plain.Style, by the names that this package has for it.
@@ -15,6 +16,8 @@ const (
 )
 
 func (s style) paint(look, text string) string { return s.Paint(look, text) }
+
+func modelName(m protocol.ModelInfo) string { return plain.ModelName(m) }
 
 // printer prints as the global flags and the two streams say.
 func (a *app) printer() *plain.Printer {

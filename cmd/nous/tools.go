@@ -54,7 +54,9 @@ func (a *app) printServers(servers []protocol.ServerInfo) {
 	}
 	rows := make([][]string, len(servers))
 	for i, s := range servers {
-		rows[i] = []string{s.Name, s.State, strconv.Itoa(s.Tools), cmp.Or(s.Workdir, "-"), plain.OneLine(s.Message, aboutServer)}
+		rows[i] = []string{
+			s.Name, s.State, strconv.Itoa(s.Tools), cmp.Or(s.Workdir, "-"), plain.OneLine(s.Message, aboutServer),
+		}
 	}
 	a.println("")
 	a.printTable([]string{"SERVER", "STATE", "TOOLS", "FOLDER", "ABOUT"}, rows)

@@ -122,7 +122,21 @@ var layers = []layer{
 		"internal/client", "internal/detach", "internal/lock", "internal/protocol",
 		"internal/trust",
 	}},
-	{pattern: "internal/client/approval", ours: []string{"internal/protocol"}},
+	{pattern: "internal/client/approval", ours: []string{"internal/form", "internal/plaintext", "internal/protocol"}},
+	{pattern: "internal/client/actions", ours: []string{"internal/client", "internal/protocol"}},
+	{pattern: "internal/client/plain", ours: []string{
+		"internal/client/approval", "internal/plaintext", "internal/protocol", "internal/tui/cell",
+	}},
+	{pattern: "internal/client/export", ours: []string{
+		"internal/client", "internal/client/plain", "internal/plaintext", "internal/protocol", "internal/regular",
+	}},
+	{pattern: "internal/client/jobs", ours: []string{
+		"internal/client/plain", "internal/fleet", "internal/fleet/job", "internal/protocol",
+	}},
+	{pattern: "internal/client/proxy", ours: []string{
+		"internal/buildinfo", "internal/client", "internal/client/follow", "internal/client/ssh", "internal/protocol",
+		"internal/start",
+	}},
 	{pattern: "internal/client/conversation", ours: []string{"internal/protocol"}},
 	{pattern: "internal/client/follow", ours: []string{"internal/client", "internal/protocol"}},
 	{pattern: "internal/client/ssh", ours: []string{
@@ -133,7 +147,7 @@ var layers = []layer{
 	{pattern: "internal/client/hosts", ours: []string{"internal/client", "internal/client/follow", "internal/protocol"}},
 	{pattern: "internal/client/clienttest", ours: []string{"internal/protocol"}},
 	{pattern: "internal/tui", ours: []string{
-		"internal/client/approval", "internal/client", "internal/client/follow",
+		"internal/client/actions", "internal/client/approval", "internal/client", "internal/client/follow",
 		"internal/tui/board", "internal/tui/question", "internal/tui/transcript", "internal/tui/pick", "internal/tui/theme",
 		"internal/tui/cell", "internal/gitfile", "internal/protocol", "internal/regular", "internal/tomlfile",
 	}},
@@ -163,7 +177,9 @@ var layers = []layer{
 	{pattern: "internal/setup", ours: []string{"internal/model/credentials", "internal/regular"}},
 	{pattern: "cmd/nous", ours: []string{
 		"internal/setup", "internal/model/catalogue", "internal/model/credentials",
-		"internal/client/approval", "internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client",
+		"internal/client/actions", "internal/client/approval", "internal/client/export",
+		"internal/client/jobs", "internal/client/plain", "internal/client/proxy",
+		"internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client",
 		"internal/client/follow", "internal/client/hosts", "internal/client/ssh", "internal/cmdline", "internal/detach",
 		"internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/manpage", "internal/mcpfile",
 		"internal/plaintext", "internal/protocol", "internal/regular", "internal/start", "internal/tui/cell",

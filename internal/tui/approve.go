@@ -236,7 +236,8 @@ func chooseApprovals(ctx context.Context, p place, arg string) outcome {
 		return informed("approvals: %s", p.state.ApprovalMode)
 	}
 	if !slices.Contains(actions.ApprovalModes, arg) {
-		return failed(fmt.Errorf("approvals %s: want one of %s", cell.Line(arg, 20), strings.Join(actions.ApprovalModes, ", ")))
+		return failed(fmt.Errorf("approvals %s: want one of %s", cell.Line(arg, 20),
+			strings.Join(actions.ApprovalModes, ", ")))
 	}
 	r, err := actions.SetApprovalMode(ctx, p, p.scope(), arg)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"noused/internal/protocol"
 )
 
-// ApprovalModes are what may become of what the rules ask about.
+// ApprovalModes say what happens to what the rules ask about.
 var ApprovalModes = []string{
 	string(protocol.ApprovalsAsk), string(protocol.ApprovalsAuto), string(protocol.ApprovalsDeny),
 }
@@ -98,7 +98,8 @@ func SetModel(ctx context.Context, c client.Sender, p protocol.SetModelParams) (
 func Compact(ctx context.Context, c client.Sender, scope protocol.Scope, instruction string) (protocol.Compaction,
 	error,
 ) {
-	return client.Call(ctx, c, protocol.CompactSession, protocol.CompactSessionParams{Scope: scope, Instruction: instruction})
+	p := protocol.CompactSessionParams{Scope: scope, Instruction: instruction}
+	return client.Call(ctx, c, protocol.CompactSession, p)
 }
 
 // Switch makes a session the daemon's active one.

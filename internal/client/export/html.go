@@ -138,8 +138,8 @@ type fold struct {
 
 func foldOf(name, text string) fold {
 	lines := strings.Count(strings.TrimRight(text, "\n"), "\n") + 1
-	return fold{name, text, format.Count(lines, "line"), plain.OneLine(text, plain.LineWidth), lines <= plain.ShortResult &&
-		len(text) <= 1000}
+	short := lines <= plain.ShortResult && len(text) <= 1000
+	return fold{name, text, format.Count(lines, "line"), plain.OneLine(text, plain.LineWidth), short}
 }
 
 // scriptHash is what a browser must find the script to be before it runs it.
