@@ -1,19 +1,18 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
 	"sync/atomic"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"noused/internal/buildinfo"
 	"noused/internal/client"
 	"noused/internal/client/follow"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/fleet/via"
 	"noused/internal/protocol"
@@ -58,7 +57,7 @@ type app struct {
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	a := &app{
 		in: stdin, out: &output{w: stdout}, err: stderr,
-		outStyle: styleFor(stdout), errStyle: styleFor(stderr),
+		outStyle: style{plain.StyleFor(stdout)}, errStyle: style{plain.StyleFor(stderr)},
 		patience: patience, answer: 3 * patience, look: time.Second,
 	}
 	a.daemon = client.Adapt(dialer{a})
@@ -208,51 +207,4 @@ func (a *app) addCommands(root *cobra.Command) {
 	root.AddCommand(&cobra.Command{Use: "exit-status", Short: "The exit status", Long: exitHelp})
 	root.AddCommand(manPagesCommand(root))
 	cmdline.Completion(root)
-}
-
-// query sends one command and prints its reply: as it came with --json,
-// through show otherwise.
-func query[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P,
-	show func(R),
-) error {
-	_, err := fetch(ctx, a, def, p, show)
-	return err
-}
-
-// fetch is query for those who want the reply too.
-func fetch[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P,
-	show func(R),
-) (R, error) {
-	var r R
-	c, err := a.dial(ctx)
-	if err != nil {
-		return r, err
-	}
-	defer c.Close()
-	ctx, done := a.bounded(ctx, p)
-	defer done()
-	payload, err := raw(ctx, a, c, def, p)
-	if err != nil {
-		return r, err
-	}
-	if err := json.Unmarshal(payload, &r); err != nil {
-		return r, fmt.Errorf("%s: decode reply: %w", def.Name(), err)
-	}
-	if a.json {
-		a.printJSON(payload)
-	} else {
-		show(r)
-	}
-	return r, nil
-}
-
-// ask sends one command on a connection of its own and returns its reply.
-func ask[P protocol.Params, R protocol.Reply](ctx context.Context, a *app, def protocol.Def[P, R], p P) (R, error) {
-	c, err := a.dial(ctx)
-	if err != nil {
-		var r R
-		return r, err
-	}
-	defer c.Close()
-	return call(ctx, a, c, def, p)
 }

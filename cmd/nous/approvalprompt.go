@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/sys/unix"
 
 	"noused/internal/client/approval"
+	"noused/internal/client/plain"
 	"noused/internal/protocol"
 )
 
@@ -25,7 +27,7 @@ type approvalPrompt struct {
 	lines  chan string        // what was typed; nil before the first question
 	noMore bool               // the end of the input has come
 	dangle bool               // the last line on standard error is the offer
-	form   *filler            // that is being filled in, of the open question
+	form   *approval.Filler   // that is being filled in, of the open question
 }
 
 // errTyped says that a line was typed while a question is open.
@@ -36,7 +38,7 @@ func (a *app) newApprovalPrompt() *approvalPrompt {
 }
 
 // personThere tells whether somebody sees what is asked, and can answer.
-func (a *app) personThere() bool { return isTerminal(a.in) && a.errStyle.terminal }
+func (a *app) personThere() bool { return plain.IsTerminal(a.in) && a.errStyle.Terminal }
 
 // see takes the events that are about questions.
 func (q *approvalPrompt) see(ev protocol.Event) {
@@ -75,9 +77,9 @@ func (q *approvalPrompt) askApproval(one protocol.Approval) {
 	if here {
 		q.forget()
 	}
-	text := questionText(one)
-	if q.a.errStyle.terminal {
-		text = folded(text, widthOf(q.a.err))
+	text := approval.Text(one)
+	if q.a.errStyle.Terminal {
+		text = plain.Fold(text, plain.WidthOf(q.a.err))
 	}
 	fmt.Fprint(q.a.err, text)
 	if approval.Hides(text) {
@@ -211,7 +213,7 @@ func (q *approvalPrompt) answer(ctx context.Context, line string) {
 
 // fill begins to have a form filled in.
 func (q *approvalPrompt) fill(ctx context.Context) {
-	f, err := newFiller(q.open.Schema)
+	f, err := approval.NewFiller(q.open.Schema)
 	if err != nil {
 		q.a.complain(err.Error())
 		q.offer(*q.open)
@@ -223,7 +225,7 @@ func (q *approvalPrompt) fill(ctx context.Context) {
 
 // field takes what was typed into the form.
 func (q *approvalPrompt) field(ctx context.Context, line string) {
-	if err := q.form.fillField(line); err != nil {
+	if err := q.form.Fill(line); err != nil {
 		q.a.complain(err.Error())
 	}
 	q.next(ctx)
@@ -231,12 +233,12 @@ func (q *approvalPrompt) field(ctx context.Context, line string) {
 
 // next asks for the next field, or sends the form where there is none.
 func (q *approvalPrompt) next(ctx context.Context) {
-	if !q.form.done() {
-		fmt.Fprint(q.a.err, q.form.prompt())
+	if !q.form.Done() {
+		fmt.Fprint(q.a.err, q.form.Prompt())
 		q.dangle = true
 		return
 	}
-	content := q.form.content()
+	content := q.form.Content()
 	q.form = nil
 	q.send(ctx, protocol.ApproveParams{ApprovalID: q.open.ApprovalID, Option: protocol.OptionAccept, Content: content})
 }
@@ -251,4 +253,27 @@ func (q *approvalPrompt) send(ctx context.Context, p protocol.ApproveParams) {
 		q.a.complain(err.Error())
 		q.offer(*q.open)
 	}
+}
+
+// fillIn has the user fill in a form, line by line.
+func (a *app) fillIn(ctx context.Context, q protocol.Approval) (jsontext.Value, error) {
+	f, err := approval.NewFiller(q.Schema)
+	if err != nil {
+		return nil, err
+	}
+	a.notef("%s", approval.FormAsks(q))
+	in := bufio.NewScanner(a.in)
+	for !f.Done() {
+		fmt.Fprint(a.err, f.Prompt())
+		if !in.Scan() {
+			return nil, errors.New("the form was not filled in to its end; it still waits")
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err := f.Fill(in.Text()); err != nil {
+			a.complain(err.Error())
+		}
+	}
+	return f.Content(), nil
 }

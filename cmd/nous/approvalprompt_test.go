@@ -11,6 +11,7 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/client/approval"
+	"noused/internal/client/plain"
 	"noused/internal/daemontest"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
@@ -181,10 +182,10 @@ func TestWhatIsAskedIsShownWhole(t *testing.T) {
 		Kind: protocol.ApprovalTool, ToolName: "write",
 		Arguments: []byte(`{"content":"x","path":"a/b"}`),
 	}
-	if got := asksFor(path, lineWidth); got != "write a/b" {
+	if got := approval.Summary(path, plain.LineWidth); got != "write a/b" {
 		t.Errorf("of a file: %q", got)
 	}
-	if got := folded("  command: "+strings.Repeat("y", 9)+"nous: yes\n", 20); got !=
+	if got := plain.Fold("  command: "+strings.Repeat("y", 9)+"nous: yes\n", 20); got !=
 		"  command: yyyyyyyyy\n  ⤷ nous: yes\n" {
 		t.Errorf("folded: %q", got)
 	}
@@ -200,14 +201,16 @@ func FuzzQuestions(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, other string, width int) {
 		one, other = strings.ToValidUTF8(one, "\u202e"), strings.ToValidUTF8(other, "\u202e")
 		width = 12 + max(width, 0)%200
-		x, y := folded(questionText(askedAbout(one, "r")), width), folded(questionText(askedAbout(other, "r")), width)
+		x := plain.Fold(approval.Text(askedAbout(one, "r")), width)
+		y := plain.Fold(approval.Text(askedAbout(other, "r")), width)
 		if (x == y) != (one == other) {
 			t.Errorf("%q and %q are shown as %q and %q", one, other, x, y)
 		}
-		if x, y := whyAsked(askedAbout("c", one)), whyAsked(askedAbout("c", other)); (x == y) != (one == other) {
-			t.Errorf("the reasons %q and %q are shown as %q and %q", one, other, x, y)
+		p, q := approval.WhyAsked(askedAbout("c", one)), approval.WhyAsked(askedAbout("c", other))
+		if (p == q) != (one == other) {
+			t.Errorf("the reasons %q and %q are shown as %q and %q", one, other, p, q)
 		}
-		head, _, _ := strings.Cut(folded(questionText(askedAbout("c", "r")), width), "  command: c")
+		head, _, _ := strings.Cut(plain.Fold(approval.Text(askedAbout("c", "r")), width), "  command: c")
 		for line := range strings.Lines(strings.TrimPrefix(x, head)) {
 			if !strings.HasPrefix(line, "  ") || plaintext.Clean(line) != line {
 				t.Errorf("%q has the line %q", one, line)
@@ -240,7 +243,7 @@ func TestEventsOfQuestions(t *testing.T) {
 			ApprovalID: "apr-1", Outcome: protocol.OutcomeWithdrawn, By: protocol.ByWord("a hand that is not known"),
 		},
 	} {
-		if got := describeEvent(ev); got != want {
+		if got := plain.Event(ev); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"noused/internal/client"
 	"noused/internal/client/hosts"
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/protocol"
 )
@@ -225,7 +226,7 @@ func someOf(found []protocol.SessionInfo) string {
 			names = append(names, "…")
 			break
 		}
-		names = append(names, strings.TrimSpace(s.SessionID+" "+oneLine(s.Title, 30)))
+		names = append(names, strings.TrimSpace(s.SessionID+" "+plain.OneLine(s.Title, 30)))
 	}
 	return strings.Join(names, ", ")
 }
@@ -233,7 +234,7 @@ func someOf(found []protocol.SessionInfo) string {
 // seen says that the session was read up to now, if what nous printed went to a
 // person: then the daemon lists nothing unread there.
 func (a *app) seen(ctx context.Context, session string) {
-	if isTerminal(a.out.w) && session != "" {
+	if plain.IsTerminal(a.out.w) && session != "" {
 		_, _ = ask(ctx, a, protocol.MarkRead, protocol.MarkReadParams{Scope: protocol.Scope{SessionID: session}})
 	}
 }

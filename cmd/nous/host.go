@@ -20,6 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/plain"
 	"noused/internal/client/ssh"
 	"noused/internal/cmdline"
 	"noused/internal/fleet/via"
@@ -190,7 +191,7 @@ func (a *app) hangUp() {
 
 // shows is where ssh says what it wants when it asks: nil where there is no terminal.
 func (a *app) shows() io.Writer {
-	if isTerminal(a.in) && isTerminal(a.err) {
+	if plain.IsTerminal(a.in) && plain.IsTerminal(a.err) {
 		return a.err
 	}
 	return nil

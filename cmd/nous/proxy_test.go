@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"noused/internal/client"
+	"noused/internal/client/ssh"
 	"noused/internal/daemontest"
 	"noused/internal/protocol"
 )
@@ -139,7 +140,7 @@ func TestProxyMakesNoSession(t *testing.T) {
 func TestProxyWithoutADaemon(t *testing.T) {
 	d := daemontest.New(t, program(t, "noused"), "")
 	p := startProxy(t, d)
-	if l := p.line(); l.OK == nil || *l.OK || l.Error == nil || l.Error.Code != proxyNoDaemon || l.Socket != d.Socket ||
+	if l := p.line(); l.OK == nil || *l.OK || l.Error == nil || l.Error.Code != ssh.CodeNoDaemon || l.Socket != d.Socket ||
 		l.Type != "" {
 		t.Errorf("got %s", l.text)
 	}
@@ -158,7 +159,7 @@ func TestProxyTellsThatTheDaemonIsGone(t *testing.T) {
 			p := startProxy(t, d)
 			p.line()
 			end(d)
-			if l := p.line(); l.OK == nil || *l.OK || l.Error == nil || l.Error.Code != proxyDaemonGone {
+			if l := p.line(); l.OK == nil || *l.OK || l.Error == nil || l.Error.Code != "daemon_gone" {
 				t.Errorf("got %s", l.text)
 			}
 			if text, status := p.rest(); text != "" || status != exitNoDaemon {
@@ -270,28 +271,6 @@ func TestProxyEndsASessionWithItsClient(t *testing.T) {
 	}
 	if text, status := p.rest(); text != `{"mux":1}`+"\n" || status != exitOK {
 		t.Errorf("got %q and status %d", text, status)
-	}
-}
-
-// A daemon that is killed in the middle of a line has said whole lines, and, where the line was
-// longer than the proxy holds, one that nobody takes for whole.
-func TestProxyOfADaemonThatIsKilledInTheMiddle(t *testing.T) {
-	for _, size := range []int{10, piece - 1, piece, piece + 1, 10 * piece} {
-		var out bytes.Buffer
-		j := &proxyMux{out: &out}
-		if err := j.copy(strings.NewReader("{\"a\":1}\n"+strings.Repeat("x", size)), nil); err != nil {
-			t.Fatal(err)
-		}
-		lines := strings.SplitAfter(out.String(), "\n")
-		if lines[0] != "{\"a\":1}\n" || lines[len(lines)-1] != "" || len(lines) > 3 {
-			t.Errorf("%d bytes: got %d lines, which begin with %.20q", size, len(lines), lines[0])
-		}
-		if len(lines) == 3 && !strings.HasSuffix(lines[1], "x\x00\n") {
-			t.Errorf("%d bytes: got a line of %d bytes that looks whole", size, len(lines[1]))
-		}
-		if size < piece && len(lines) == 3 {
-			t.Errorf("%d bytes: a part of a line was written", size)
-		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/plain"
 	"noused/internal/cmdline"
 	"noused/internal/model/catalogue"
 	"noused/internal/model/credentials"
@@ -206,7 +207,7 @@ func (s *setupRun) asks() bool { return s.personThere() }
 // word is the answer where free is set.
 func (s *setupRun) choose(question string, words, about []string, free bool) (string, error) {
 	for i, word := range words[:min(len(words), maxChoices)] {
-		fmt.Fprintf(s.err, "  %2d  %-28s %s\n", i+1, word, s.errStyle.paint(asDim, about[i]))
+		fmt.Fprintf(s.err, "  %2d  %-28s %s\n", i+1, word, s.errStyle.Paint(plain.Dim, about[i]))
 	}
 	if more := len(words) - maxChoices; more > 0 {
 		s.notef("      and %d more: write a name", more)
@@ -334,7 +335,7 @@ func (s *setupRun) login(provider string, wanted bool) error {
 
 // readKey reads a key without showing it, or the first line of standard input.
 func (s *setupRun) readKey(provider string) (string, error) {
-	if !isTerminal(s.app.in) {
+	if !plain.IsTerminal(s.app.in) {
 		line, err := s.in.ReadString('\n')
 		if line = strings.TrimSpace(line); line == "" {
 			return "", fmt.Errorf("standard input has no key: %w", err)

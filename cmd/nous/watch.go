@@ -201,7 +201,7 @@ func (w *watch) endedUnseen() error {
 	var last protocol.Message
 	var text jsontext.Value // last, as the daemon has it
 	p := protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: w.session}}
-	for page, err := range client.Pages(p, w.a.messagesFrom(w.keys.hard, c)) {
+	for page, err := range client.Pages(p, client.Messages(w.keys.hard, sender{w.a, c})) {
 		if err != nil {
 			return err
 		}

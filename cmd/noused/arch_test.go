@@ -125,7 +125,21 @@ var layers = []layer{
 		"internal/client", "internal/detach", "internal/lock", "internal/protocol",
 		"internal/trust", "internal/xdg",
 	}},
-	{pattern: "internal/client/approval", ours: []string{"internal/plaintext", "internal/protocol"}},
+	{pattern: "internal/client/approval", ours: []string{"internal/form", "internal/plaintext", "internal/protocol"}},
+	{pattern: "internal/client/actions", ours: []string{"internal/client", "internal/protocol"}},
+	{pattern: "internal/client/plain", ours: []string{
+		"internal/client/approval", "internal/plaintext", "internal/protocol", "internal/tui/cell",
+	}},
+	{pattern: "internal/client/export", ours: []string{
+		"internal/client", "internal/client/plain", "internal/plaintext", "internal/protocol", "internal/regular",
+	}},
+	{pattern: "internal/client/jobs", ours: []string{
+		"internal/client/plain", "internal/fleet", "internal/fleet/job", "internal/protocol",
+	}},
+	{pattern: "internal/client/proxy", ours: []string{
+		"internal/buildinfo", "internal/client", "internal/client/follow", "internal/client/ssh", "internal/protocol",
+		"internal/start",
+	}},
 	{pattern: "internal/client/conversation", ours: []string{"internal/protocol"}},
 	{pattern: "internal/client/follow", ours: []string{"internal/client", "internal/protocol"}},
 	{pattern: "internal/client/ssh", ours: []string{
@@ -136,7 +150,8 @@ var layers = []layer{
 	{pattern: "internal/client/hosts", ours: []string{"internal/client", "internal/client/follow", "internal/protocol"}},
 	{pattern: "internal/client/clienttest", ours: []string{"internal/protocol"}},
 	{pattern: "internal/tui", ours: []string{
-		"internal/alert", "internal/client/approval", "internal/client", "internal/client/follow", "internal/tui/approvals",
+		"internal/alert", "internal/client/actions", "internal/client/approval", "internal/client",
+		"internal/client/follow", "internal/tui/approvals",
 		"internal/tui/board", "internal/tui/composer", "internal/tui/jobs", "internal/tui/keymap",
 		"internal/tui/pick", "internal/tui/plain", "internal/tui/settings", "internal/tui/slash",
 		"internal/tui/terminal", "internal/tui/transcript", "internal/tui/theme", "internal/tui/cell",
@@ -151,6 +166,7 @@ var layers = []layer{
 		"internal/protocol",
 	}},
 	{pattern: "internal/tui/composer", ours: []string{
+		"internal/client/actions", "internal/regular",
 		"internal/tui/settings", "internal/tui/slash", "internal/tui/theme", "internal/tui/cell",
 		"internal/protocol",
 	}},
@@ -165,7 +181,8 @@ var layers = []layer{
 		"internal/alert", "internal/tui/keymap", "internal/regular", "internal/tomlfile", "internal/xdg",
 	}},
 	{pattern: "internal/tui/slash", ours: []string{
-		"internal/client/approval", "internal/client", "internal/client/follow", "internal/tui/settings",
+		"internal/client/actions", "internal/client/approval", "internal/client", "internal/client/follow",
+		"internal/tui/settings",
 		"internal/tui/terminal", "internal/tui/cell", "internal/protocol", "internal/regular",
 	}},
 	{pattern: "internal/tui/terminal", ours: []string{"internal/regular"}},
@@ -187,11 +204,13 @@ var layers = []layer{
 	{pattern: "internal/setup", ours: []string{"internal/model/credentials", "internal/regular", "internal/xdg"}},
 	{pattern: "cmd/nous", ours: []string{
 		"internal/setup", "internal/model/catalogue", "internal/model/credentials",
-		"internal/client/approval", "internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client",
+		"internal/client/actions", "internal/client/approval", "internal/client/export",
+		"internal/client/jobs", "internal/client/plain", "internal/client/proxy",
+		"internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client",
 		"internal/client/follow", "internal/client/hosts", "internal/client/ssh", "internal/cmdline", "internal/detach",
 		"internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/manpage", "internal/mcpfile",
 		"internal/plaintext", "internal/protocol", "internal/regular", "internal/start",
-		"internal/tui/board", "internal/tui/cell", "internal/tui/settings",
+		"internal/tui/board", "internal/tui/cell", "internal/tui/settings", "internal/tui/slash",
 		"internal/worktree", "internal/form",
 	}},
 	{pattern: "internal/testenv", stdlibOnly: true},

@@ -137,3 +137,8 @@ func Line(text string) string {
 		return unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Cf, r)
 	}), " ")
 }
+
+// Indent is a text with something before each of its lines.
+func Indent(text, by string) string {
+	return by + strings.ReplaceAll(text, "\n", "\n"+by)
+}

@@ -283,15 +283,21 @@ func TestTheApprovalModeIsSetAndSeen(t *testing.T) {
 	if strings.Contains(h.screen(), "approvals:") {
 		t.Error("the mode is told where it is the usual one")
 	}
-	h.write("/approvals deny")
+	h.write("/set-approval-mode deny")
 	h.press("enter")
 	h.sees("what would be asked is denied", "approvals:deny")
-	h.write("/approvals ask")
+	h.write("/set-approval-mode ask")
 	h.press("enter")
 	h.until("the usual mode", func() bool { return !strings.Contains(h.screen(), "approvals:deny") })
-	h.write("/approvals never")
+	h.write("/set-approval-mode never")
 	h.press("enter")
 	h.sees("want one of ask, auto, deny")
+	h.write("/approvals auto")
+	h.press("enter")
+	h.sees("/approvals lists what waits", "want /set-approval-mode auto")
+	h.write("/approvals")
+	h.press("enter")
+	h.sees("no approval waits")
 }
 
 var update = flag.Bool("update", false, "write the screens of testdata anew")
@@ -499,7 +505,7 @@ func TestAnOlderCoreAsksNothing(t *testing.T) {
 	h.sees("nothing waits for an answer here")
 	h.press("f6")
 	h.sees("no other session has an approval")
-	h.write("/approvals auto")
+	h.write("/set-approval-mode auto")
 	h.press("enter")
 	h.sees("does not know how to ask")
 }

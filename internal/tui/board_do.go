@@ -11,6 +11,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/google/uuid"
 
+	"noused/internal/client/actions"
 	"noused/internal/protocol"
 	"noused/internal/tui/board"
 )
@@ -52,10 +53,10 @@ func actOn(ctx context.Context, p slash.Place, c board.Choice, key string) (info
 		}
 		return "aborted", err
 	case board.Rename:
-		_, err := slash.Ask(ctx, p, protocol.SetTitle, protocol.SetTitleParams{Scope: p.Scope(), Title: c.Text})
+		_, err := actions.Rename(ctx, p, p.Scope(), c.Text)
 		return "renamed", err
 	case board.Delete:
-		_, err := slash.Ask(ctx, p, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: c.ID.Session})
+		_, err := actions.Delete(ctx, p, c.ID.Session)
 		return "deleted", err
 	}
 	return "", nil

@@ -11,6 +11,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"noused/internal/client/actions"
 	"noused/internal/protocol"
 	"noused/internal/tui/pick"
 )
@@ -176,7 +177,7 @@ func (m *model) chooseSession(c pick.Choice) tea.Cmd {
 	}
 	o := m.over
 	m.keep(m.at(at), func(ctx context.Context, p slash.Place) tea.Msg {
-		if _, err := slash.Ask(ctx, p, protocol.DeleteSession, protocol.DeleteSessionParams{SessionID: id}); err != nil {
+		if _, err := actions.Delete(ctx, p, id); err != nil {
 			return removed{over: o, err: err}
 		}
 		list, err := slash.ListSessions(ctx, p)

@@ -159,7 +159,7 @@ func (dev *device) setMouse(on bool) {
 	dev.arrows.Store(!on)
 }
 
-// updateTerminal takes in what the terminal says of itself, and what came of lending it.
+// updateTerminal takes in how the terminal describes itself, and how lending it ended.
 func (m *model) updateTerminal(msg tea.Msg) (cmd tea.Cmd, mine bool) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"noused/internal/client/actions"
 	"noused/internal/tui/settings"
 	"noused/internal/tui/slash"
 
@@ -115,7 +116,7 @@ func (w *Composer) completeArgument(line, word string) {
 	case c.Takes == "theme":
 		w.Menu.Rows = slash.Starting(word, slash.Words(settings.Themes...))
 	case c.Takes == "approvals" && before == "":
-		w.Menu.Rows = slash.Starting(word, slash.Words(slash.ApprovalModes...))
+		w.Menu.Rows = slash.Starting(word, slash.Words(actions.ApprovalModes...))
 	case c.Takes == "format":
 		w.Menu.Rows = slash.Starting(word, slash.Words(slash.ExportFormats...))
 	case c.Takes == "session" && before == "":

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/client"
+	"noused/internal/client/actions"
 	"noused/internal/client/approval"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
@@ -21,13 +22,30 @@ func Approve(ctx context.Context, p Place, params protocol.ApproveParams) error 
 	if params.Content != nil && !params.Content.IsValid() {
 		return errors.New("what fills in a form has to be a JSON object")
 	}
-	_, err := Ask(ctx, p, protocol.Approve, params)
+	_, err := actions.Answer(ctx, p, params)
 	return err
 }
 
-var ApprovalModes = []string{
-	string(protocol.ApprovalsAsk), string(protocol.ApprovalsAuto),
-	string(protocol.ApprovalsDeny),
+// showApprovals lists what waits, as nous approvals does.
+func showApprovals(_ context.Context, p Place, id string) Outcome {
+	waiting := p.State.PendingApprovals
+	found := actions.PendingNamed(waiting, id)
+	switch {
+	case slices.Contains(actions.ApprovalModes, id):
+		return Failed(fmt.Errorf("/approvals lists what waits: want /set-approval-mode %s", id))
+	case len(waiting) == 0:
+		return informed("no approval waits")
+	case len(found) == 0:
+		return Failed(fmt.Errorf("no approval that waits has the id %s", cell.Line(id, 80)))
+	case id != "" && len(found) == 1:
+		return informed("%s in %s\n%s", found[0].ApprovalID, found[0].SessionID,
+			strings.TrimSuffix(approval.Text(found[0]), "\n"))
+	}
+	lines := make([]string, len(found))
+	for i, one := range found {
+		lines[i] = one.ApprovalID + "  " + one.SessionID + "  " + approval.Summary(one, 100)
+	}
+	return informed("%s", strings.Join(lines, "\n"))
 }
 
 func chooseApprovals(ctx context.Context, p Place, arg string) Outcome {
@@ -37,13 +55,11 @@ func chooseApprovals(ctx context.Context, p Place, arg string) Outcome {
 		}
 		return informed("approvals: %s", p.State.ApprovalMode)
 	}
-	if !slices.Contains(ApprovalModes, arg) {
-		return Failed(fmt.Errorf("approvals %s: want one of %s", cell.Line(arg, 20), strings.Join(ApprovalModes, ", ")))
+	if !slices.Contains(actions.ApprovalModes, arg) {
+		return Failed(fmt.Errorf("approvals %s: want one of %s", cell.Line(arg, 20),
+			strings.Join(actions.ApprovalModes, ", ")))
 	}
-	r, err := Ask(ctx, p, protocol.SetApprovalMode, protocol.SetApprovalModeParams{
-		Scope: p.Scope(),
-		Mode:  protocol.ApprovalMode(arg),
-	})
+	r, err := actions.SetApprovalMode(ctx, p, p.Scope(), arg)
 	if err != nil {
 		return Failed(Explain(err, "to ask"))
 	}

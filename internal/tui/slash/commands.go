@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"noused/internal/client/actions"
 	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
@@ -34,8 +35,8 @@ type Command struct {
 var Commands = []Command{
 	{Name: "new", Args: "[TITLE]", About: "begin a session", Moves: true, Run: newSession},
 	{
-		Name: "switch", Args: "[ID or TEXT]", About: "show another session", Takes: "session", Moves: true,
-		Run: switchSession,
+		Name: "switch", Args: "[ID or TEXT]", About: "show another session, and make it the daemon's active one",
+		Takes: "session", Moves: true, Run: switchSession,
 	},
 	{
 		Name: "branch", Args: "[ENTRY]", About: "go on from here, or from an entry, in a session of its own", Moves: true,
@@ -90,9 +91,13 @@ var Commands = []Command{
 		Takes: "mode", First: true, Run: chooseMode,
 	},
 	{
-		Name: "approvals", Args: "[ask | auto | deny]",
+		Name: "set-approval-mode", Args: "[ask | auto | deny]",
 		About: "ask before what the rules do not allow, allow it, or deny it, in this session", Takes: "approvals",
 		First: true, Run: chooseApprovals,
+	},
+	{
+		Name: "approvals", Args: "[ID]", About: "the approvals of all sessions that wait for you, or one in full",
+		Run: showApprovals,
 	},
 	{
 		Name: "approve", Args: "[OPTION]", About: "allow what the run asks: once, or another of the approval's options",
@@ -222,10 +227,7 @@ func chooseTools(ctx context.Context, p Place, arg string) Outcome {
 }
 
 func SetTools(ctx context.Context, p Place, names []string) Outcome {
-	r, err := Ask(ctx, p, protocol.SetActiveTools, protocol.SetActiveToolsParams{
-		Scope: p.Scope(),
-		Tools: append([]string{}, names...),
-	})
+	r, err := actions.SetTools(ctx, p, p.Scope(), names)
 	if err != nil {
 		return Failed(err)
 	}
@@ -242,9 +244,8 @@ func ChooseModel(ctx context.Context, p Place, arg string) Outcome {
 		}
 		return Outcome{Show: ModelList{r.Models}}
 	}
-	r, err := Ask(ctx, p, protocol.SetModel, protocol.SetModelParams{
-		Scope: p.Scope(), Model: name,
-		BaseURL: strings.TrimSpace(server),
+	r, err := actions.SetModel(ctx, p, protocol.SetModelParams{
+		Scope: p.Scope(), Model: name, BaseURL: strings.TrimSpace(server),
 	})
 	if err != nil {
 		return Failed(Explain(err, "to change its model"))
@@ -260,11 +261,8 @@ func chooseMode(ctx context.Context, p Place, arg string) Outcome {
 	if len(words) != 2 {
 		return Failed(errors.New("want /mode steering|follow-up one|all"))
 	}
-	mode := protocol.Mode(words[1])
-	if mode == "one" {
-		mode = protocol.ModeOneAtATime
-	}
-	if mode != protocol.ModeOneAtATime && mode != protocol.ModeAll {
+	mode, known := actions.ModeNamed(words[1])
+	if !known {
 		return Failed(fmt.Errorf("mode %s: want one or all", cell.Line(string(mode), 20)))
 	}
 	return SetMode(ctx, p, words[0], mode)
@@ -277,27 +275,20 @@ func chooseTheme(_ context.Context, _ Place, name string) Outcome {
 	return Outcome{Theme: name}
 }
 
-func SetMode(ctx context.Context, p Place, queue string, mode protocol.Mode) Outcome {
-	def := protocol.SetSteeringMode
-	switch queue {
-	case "steering", "steer":
-	case "follow-up", "follow_up":
-		def = protocol.SetFollowUpMode
-	default:
-		return Failed(fmt.Errorf("mode of %s: want steering or follow-up", cell.Line(queue, 20)))
+func SetMode(ctx context.Context, p Place, word string, mode protocol.Mode) Outcome {
+	queue, known := actions.QueueNamed(word)
+	if !known {
+		return Failed(fmt.Errorf("mode of %s: want steering or follow-up", cell.Line(word, 20)))
 	}
-	r, err := Ask(ctx, p, def, protocol.SetModeParams{Scope: p.Scope(), Mode: mode})
+	r, err := actions.SetMode(ctx, p, p.Scope(), queue, mode)
 	if err != nil {
 		return Failed(err)
 	}
-	return informed("%s: %s", queue, r.Mode)
+	return informed("%s: %s", word, r.Mode)
 }
 
 func compact(ctx context.Context, p Place, instruction string) Outcome {
-	r, err := Ask(ctx, p, protocol.CompactSession, protocol.CompactSessionParams{
-		Scope:       p.Scope(),
-		Instruction: instruction,
-	})
+	r, err := actions.Compact(ctx, p, p.Scope(), instruction)
 	if err != nil {
 		return Failed(Explain(err, "to compact"))
 	}
@@ -341,7 +332,7 @@ func export(ctx context.Context, p Place, arg string) Outcome {
 var ExportFormats = []string{"md", "json", "html"}
 
 func reloadTools(ctx context.Context, p Place, _ string) Outcome {
-	r, err := Ask(ctx, p, protocol.ReloadTools, protocol.ReloadToolsParams{})
+	r, err := actions.ReloadTools(ctx, p)
 	if err != nil {
 		return Failed(Explain(err, "to read tools again"))
 	}

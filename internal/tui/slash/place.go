@@ -12,6 +12,8 @@ import (
 	"io"
 	"sync"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"noused/internal/client"
 	"noused/internal/client/follow"
 	"noused/internal/protocol"
@@ -38,10 +40,15 @@ func (p Place) Running() bool {
 func Ask[P protocol.Params, R protocol.Reply](ctx context.Context, p Place, def protocol.Def[P, R], params P) (R,
 	error,
 ) {
+	return client.Call(ctx, p, def, params)
+}
+
+// Send is client.Sender, for the actions that a command of nous does, too.
+func (p Place) Send(ctx context.Context, command string, params protocol.Params) (jsontext.Value, error) {
 	if p.Link == nil {
-		return follow.Once(ctx, p.Site.Daemon, def, params)
+		return follow.ByOnce{Daemon: p.Site.Daemon}.Send(ctx, command, params)
 	}
-	return follow.Do(ctx, p.Link, def, params)
+	return p.Link.Send(ctx, command, params)
 }
 
 // Refusal is why the daemon that is shown cannot do a command; nil where it can, or that is

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"noused/internal/client"
+	"noused/internal/client/actions"
 	"noused/internal/protocol"
 )
 
@@ -53,7 +54,7 @@ func switchSession(ctx context.Context, p Place, arg string) Outcome {
 }
 
 func EnterSession(ctx context.Context, p Place, id string) Outcome {
-	r, err := Ask(ctx, p, protocol.SwitchSession, protocol.SwitchSessionParams{SessionID: id})
+	r, err := actions.Switch(ctx, p, id)
 	if err != nil {
 		return Failed(err)
 	}
@@ -102,10 +103,7 @@ func matching(list []protocol.SessionInfo, text string) []protocol.SessionInfo {
 }
 
 func BranchSession(ctx context.Context, p Place, entry string) Outcome {
-	r, err := Ask(ctx, p, protocol.BranchSession, protocol.BranchSessionParams{
-		SessionID: p.State.SessionID, LeafID: entry,
-		Activate: new(bool),
-	})
+	r, err := actions.Branch(ctx, p, p.State.SessionID, entry, false)
 	if err != nil {
 		return Failed(err)
 	}
@@ -113,7 +111,7 @@ func BranchSession(ctx context.Context, p Place, entry string) Outcome {
 }
 
 func showTree(ctx context.Context, p Place, _ string) Outcome {
-	r, err := Ask(ctx, p, protocol.GetTree, protocol.GetTreeParams{Scope: p.Scope()})
+	r, err := actions.ReadTree(ctx, p, p.Scope())
 	if err != nil {
 		return Failed(Explain(err, "to draw the tree; /branch works"))
 	}
@@ -121,7 +119,7 @@ func showTree(ctx context.Context, p Place, _ string) Outcome {
 }
 
 func SetLeaf(ctx context.Context, p Place, entry string) Outcome {
-	r, err := Ask(ctx, p, protocol.SetLeaf, protocol.SetLeafParams{Scope: p.Scope(), LeafID: entry})
+	r, err := actions.SetLeaf(ctx, p, p.Scope(), entry)
 	if err != nil {
 		return Failed(Explain(err, "to move within a session; /branch works"))
 	}
