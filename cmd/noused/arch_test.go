@@ -67,7 +67,7 @@ var layers = []layer{
 	}},
 	{pattern: "internal/runloop", ours: []string{
 		"internal/budget", "internal/plaintext", "internal/protocol",
-		"internal/model", "internal/queue", "internal/session", "internal/form",
+		"internal/model", "internal/queue", "internal/session", "internal/form", "internal/jsonschema",
 	}},
 	{pattern: "internal/server", ours: []string{
 		"internal/budget", "internal/protocol", "internal/event", "internal/lock",
