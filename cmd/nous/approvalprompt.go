@@ -27,6 +27,8 @@ type approvalPrompt struct {
 	noMore bool               // the end of the input has come
 	dangle bool               // the last line on standard error is the offer
 	form   *filler            // that is being filled in, of the open question
+
+	allow func(protocol.Approval) // answers in the place of a person, nil: does not
 }
 
 // errTyped says that a line was typed while a question is open.
@@ -68,6 +70,13 @@ func (q *approvalPrompt) catchUp(run string, pending []protocol.Approval) {
 
 func (q *approvalPrompt) askApproval(one protocol.Approval) {
 	q.open = &one
+	if q.allow != nil {
+		if !q.a.json {
+			q.a.notef("allowed (--approvals allow): %s", asksFor(one, lineWidth))
+		}
+		q.allow(one)
+		return
+	}
 	if q.a.json || q.shown == one.ApprovalID { // asked again after a restart
 		return
 	}

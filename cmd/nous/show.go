@@ -415,10 +415,12 @@ func addUsage(sum, u *protocol.Usage) {
 func describeCost(u protocol.Usage) string {
 	text := describeUsage(&u)
 	if u.Cost != nil {
-		text += fmt.Sprintf(", %.4f %s", u.Cost.Amount, u.Cost.Currency)
+		text += ", " + costOf(u.Cost)
 	}
 	return text
 }
+
+func costOf(c *protocol.Cost) string { return fmt.Sprintf("%.4f %s", c.Amount, c.Currency) }
 
 // printWhole prints an entry whole, and where it is.
 func (a *app) printWhole(session string, entry jsontext.Value) error {

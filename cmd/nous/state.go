@@ -107,6 +107,9 @@ func (a *app) printState(s protocol.State) {
 		add("asset", fmt.Sprintf("%s %s (%s)", asset.AssetID, asset.Path, asset.MediaType))
 	}
 	add("usage", fmt.Sprintf("%d in, %d out", s.Usage.InputTokens, s.Usage.OutputTokens))
+	if s.Usage.Cost != nil {
+		add("cost", costOf(s.Usage.Cost))
+	}
 	for _, run := range s.Runs {
 		if run.RunID != s.RunID {
 			add("also "+string(run.RunState), run.RunID+" in "+run.SessionID)
