@@ -34,9 +34,11 @@ func (a *app) exportCommand() *cobra.Command {
         of assistants is rendered, without HTML of theirs. It also has the
         session's tree and its other branches, and can be searched.
   json  What the daemon has, indented. --json prints it on one line.
+  atif  A trajectory in the Agent Trajectory Interchange Format (ATIF-v1.4),
+        for Harbor and others that evaluate agents.
 
 Characters that could control a terminal are removed from md and html, and
-escaped in json.`,
+escaped in json and atif.`,
 		Example: `  nous export > talk.md
   nous export --format html ses-… > talk.html`,
 		Args:              cmdline.Wants(0, 1, "SESSION, the id of a session, or nothing"),
@@ -44,7 +46,7 @@ escaped in json.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			write := exporters[format]
 			if write == nil {
-				return cmdline.Errorf("--format %s: want md, json or html", format)
+				return cmdline.Errorf("--format %s: want md, json, html or atif", format)
 			}
 			if a.json && cmd.Flags().Changed("format") && format != "json" {
 				return cmdline.Errorf("--json and --format %s exclude each other", format)
@@ -63,12 +65,14 @@ escaped in json.`,
 			return write(a.out, doc)
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", "md", "the document's `format`: md, json or html")
-	completeWords(cmd, "format", "md", "json", "html")
+	cmd.Flags().StringVar(&format, "format", "md", "the document's `format`: md, json, html or atif")
+	completeWords(cmd, "format", "md", "json", "html", "atif")
 	return cmd
 }
 
-var exporters = map[string]func(io.Writer, *document) error{"md": writeMarkdown, "json": writeJSON, "html": writeHTML}
+var exporters = map[string]func(io.Writer, *document) error{
+	"md": writeMarkdown, "json": writeJSON, "html": writeHTML, "atif": writeATIF,
+}
 
 // document is a session as it is exported; its JSON form is that of the json
 // format.
