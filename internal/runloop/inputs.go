@@ -168,16 +168,20 @@ func (m *machine) enqueue(to ticket, kind protocol.Kind, command, text, key stri
 		InputID: m.newID("in-"), Kind: kind, Command: command, Text: text, RunID: m.s.Run.ID, Key: key,
 		Attachments: images,
 	}
-	m.record(in)
-	counts := m.counts()
-	m.publish(protocol.Status{
-		Ref: m.turnRef(), Code: protocol.Code(kind + "_queued"), Message: fmt.Sprintf("queued: %d to steer, %d to follow up",
-			counts.Steer, counts.FollowUp),
-		InputID: in.InputID, PendingCounts: &counts,
-	})
+	m.owe(in)
 	m.reply(to, accepted(in, m.s.ID))
 	m.steered()
 	return true
+}
+
+// owe records a text that the active run has to deliver, and tells of it.
+func (m *machine) owe(in session.Input) {
+	m.record(in)
+	counts := m.counts()
+	m.publish(protocol.Status{
+		Ref: m.turnRef(), Code: protocol.Code(in.Kind + "_queued"), InputID: in.InputID, PendingCounts: &counts,
+		Message: fmt.Sprintf("queued: %d to steer, %d to follow up", counts.Steer, counts.FollowUp),
+	})
 }
 
 func accepted(in session.Input, sessionID string) protocol.PromptAccepted {

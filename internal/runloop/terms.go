@@ -64,7 +64,7 @@ func (m *machine) endAnswered() {
 			Ref: m.turnRef(), Code: protocol.WarningAnswerUnfit, Attempt: m.s.Run.AskedAgain + 2,
 			Message: fmt.Sprintf("the answer does not fit the schema and is asked for again: %v", why),
 		})
-		m.record(session.Input{
+		m.owe(session.Input{
 			InputID: m.newID("in-"), Kind: protocol.KindFollowUp, Command: session.CommandOutputSchema, RunID: m.s.Run.ID,
 			Text: fmt.Sprintf("That answer does not fit: %v. Answer again, with nothing but JSON that fits this JSON "+
 				"Schema:\n%s", why, m.s.Run.Terms.OutputSchema),
