@@ -220,7 +220,7 @@ func (a *app) reportRefusal(cmd *cobra.Command, wire *protocol.Error, err error)
 		a.notef("%s", next)
 	}
 	switch code, _, _ := strings.Cut(wire.Message, ":"); {
-	case wire.Reason() == protocol.NoModel:
+	case wire.Reason() == protocol.NoModel, errors.As(err, new(*modelError)):
 		return exitNoModel
 	case wire.Code == protocol.ProviderError: // of a run that somebody waited for
 		return exitOfCode(protocol.Code(code))

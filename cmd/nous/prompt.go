@@ -162,10 +162,8 @@ func (a *app) promptOnce(ctx context.Context, args []string, f promptFlags, t *t
 			return err
 		}
 	}
-	if f.script.model != "" {
-		if _, err := ask(ctx, a, protocol.SetModel, protocol.SetModelParams{Scope: p.Scope, Model: f.script.model}); err != nil {
-			return err
-		}
+	if err := a.chooseModel(ctx, p.Scope, f.script.model); err != nil {
+		return err
 	}
 	if p.Text, p.Attachments, err = a.expanded(ctx, p.Scope, p.Text, p.Attachments); err != nil {
 		return err

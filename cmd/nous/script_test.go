@@ -70,7 +70,7 @@ func TestScripts(t *testing.T) {
 	home := t.TempDir()
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
-		RequireExplicitExec: true, ContinueOnError: true,
+		RequireExplicitExec: true,
 		Deadline:            time.Now().Add(10 * time.Minute), // ends a script that waits for a tool which never came
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("NOUSED_MODEL", "offline")

@@ -151,6 +151,23 @@ func (f *scriptFlags) servers() ([]protocol.MCPServer, error) {
 	return list, nil
 }
 
+// chooseModel gives the session the model of --model, if any.
+func (a *app) chooseModel(ctx context.Context, scope protocol.Scope, name string) error {
+	if name == "" {
+		return nil
+	}
+	_, err := ask(ctx, a, protocol.SetModel, protocol.SetModelParams{Scope: scope, Model: name})
+	if err != nil {
+		return &modelError{err}
+	}
+	return nil
+}
+
+// modelError says that --model names none that can be asked.
+type modelError struct{ error }
+
+func (e *modelError) Unwrap() error { return e.error }
+
 // startPrivate has the command go on with a daemon of its own.
 func (a *app) startPrivate(ctx context.Context, keep string) (*start.Private, error) {
 	if keep != "" {

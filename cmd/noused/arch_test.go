@@ -167,7 +167,7 @@ var layers = []layer{
 		"internal/client/follow", "internal/client/hosts", "internal/client/ssh", "internal/cmdline", "internal/detach",
 		"internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/manpage", "internal/mcpfile",
 		"internal/plaintext", "internal/protocol", "internal/regular", "internal/start", "internal/tui/cell",
-		"internal/worktree", "internal/form",
+		"internal/worktree", "internal/form", "internal/jsonschema",
 	}},
 	{pattern: "internal/testenv", stdlibOnly: true},
 }
