@@ -170,7 +170,8 @@ model, 130 aborted or left by Ctrl-C; nous help exit-status lists all.`,
 	flags.BoolVar(&a.active, "active", false, "the daemon's active session, whatever its folder is")
 	flags.BoolVar(&a.noStart, "no-start", false,
 		"start no daemon where none runs; also autostart = false in nous's config.toml")
-	flags.Var((*jsonFlag)(a), "json", "print what the daemon says, one JSON object per line;\nprompt --json=result prints one object")
+	flags.Var((*jsonFlag)(a), "json",
+		"print what the daemon says, one JSON object per line;\nprompt --json=result prints one object")
 	flags.Lookup("json").NoOptDefVal = "true"
 	root.Flags().BoolVar(&plain, "plain", false, "show the session line by line, for screen readers; not with a command")
 	a.completeSessions(root)

@@ -171,7 +171,7 @@ func (a *app) promptOnce(ctx context.Context, args []string, f promptFlags, t *t
 	return a.sendPrompt(ctx, p, f, t)
 }
 
-// sendPrompt sends the prompt and shows what becomes of it.
+// sendPrompt sends the prompt and shows how its run goes.
 func (a *app) sendPrompt(ctx context.Context, p protocol.PromptParams, f promptFlags, t *tally) error {
 	held := f.held(a) // the answer is the daemon's, events and all
 	p.Wait = &held

@@ -37,7 +37,8 @@ type scriptFlags struct {
 func (f *scriptFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.model, "model", "", "choose the `model` of the session first, as set-model does")
-	flags.Float64Var(&f.maxCost, "max-cost", 0, "end the run when it has cost so many US `dollars`, as far as prices are known")
+	flags.Float64Var(&f.maxCost, "max-cost", 0,
+		"end the run when it has cost so many US `dollars`, as far as prices are known")
 	flags.IntVar(&f.maxTurns, "max-turns", 0, "end the run before it calls the model more than `n` times")
 	flags.DurationVar(&f.timeout, "timeout", 0, "abort the run after a `time`, as in 90s or 10m")
 	flags.StringVar(&f.schemaFile, "output-schema", "",

@@ -166,7 +166,7 @@ func (t *tally) print(r runResult) {
 	t.a.printJSON(line)
 }
 
-// silentView shows nothing: what there is to say comes at the end.
+// silentView shows nothing: the tally prints the result at the end.
 type silentView struct{}
 
 func (silentView) event(protocol.Event, []byte) {}

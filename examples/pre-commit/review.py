@@ -16,7 +16,7 @@ def main():
         print(f"the staged changes have {len(diff)} bytes and are not reviewed: more than {LIMIT}", file=sys.stderr)
         return 0
     command = ["nous", "prompt", "--ephemeral", "--approvals", "deny", "--timeout", "5m", "--max-cost", "0.50",
-               "--output-schema", os.path.join(here, "verdict.json")]
+               "--output-schema", os.path.join(here, "verdict.schema")]
     if os.environ.get("NOUS_REVIEW_MODEL"):
         command += ["--model", os.environ["NOUS_REVIEW_MODEL"]]
     run = subprocess.run([*command, os.environ.get("NOUS_REVIEW_ASK", ASK)], input=diff, stdout=subprocess.PIPE)

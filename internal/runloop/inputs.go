@@ -84,8 +84,8 @@ func (in promptIn) step(m *machine) {
 	case run != nil && kind == "":
 		m.refuse(in.ticket, runInProgress(m.s.ID, run.ID))
 	case run != nil && !termsOf(in.p).IsZero():
-		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "output_schema, max_cost and max_model_calls are for the "+
-			"run that a prompt starts, and session %s is running %s", m.s.ID, run.ID))
+		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "output_schema, max_cost and max_model_calls are for "+
+			"the run that a prompt starts, and session %s is running %s", m.s.ID, run.ID))
 	case run != nil && in.p.LeafID != "" && in.p.LeafID != m.s.Leaf:
 		m.refuse(in.ticket, protocol.Rejectf(protocol.RunInProgress, "leaf_id: run %s of session %s has another leaf", run.ID,
 			m.s.ID))
@@ -174,7 +174,7 @@ func (m *machine) enqueue(to ticket, kind protocol.Kind, command, text, key stri
 	return true
 }
 
-// owe records a text that the active run has to deliver, and tells of it.
+// owe records a text that the active run has to deliver, and announces it.
 func (m *machine) owe(in session.Input) {
 	m.record(in)
 	counts := m.counts()

@@ -125,7 +125,7 @@ func TestTermsOfAQueuedPrompt(t *testing.T) {
 	}
 }
 
-// A provider that refuses the native form is told of the schema in words, and the session
+// A provider that refuses the native form gets the schema in words, and the session
 // remembers it.
 func TestASchemaThatAProviderRefuses(t *testing.T) {
 	w := newWorld(t)

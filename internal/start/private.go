@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"noused/internal/detach"
-	"noused/internal/regular"
 	"noused/internal/trust"
 )
 
@@ -71,7 +70,7 @@ func privateFolder() (string, error) {
 
 func (p *Private) start(ctx context.Context, o Options, program, keep string) error {
 	path := filepath.Join(p.folder, "log")
-	log, err := regular.Open(path, os.O_RDWR|os.O_CREATE|os.O_APPEND)
+	log, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
 	if err != nil {
 		return unwritable(err, path)
 	}

@@ -110,8 +110,8 @@ func WithOutput(req model.Request, told bool) string {
 	if req.Output == nil || !told || req.Summary {
 		return req.System
 	}
-	const how = "Your last message in this run, the answer, must be nothing but one JSON value that fits the JSON Schema " +
-		"below: no other words, no code fence. Before it you may call tools as usual.\n"
+	const how = "Your last message in this run, the answer, must be nothing but one JSON value that fits the JSON " +
+		"Schema below: no other words, no code fence. Before it you may call tools as usual.\n"
 	text := how + string(req.Output)
 	if req.System == "" {
 		return text
