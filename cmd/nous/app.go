@@ -46,6 +46,7 @@ type app struct {
 	found       bool
 	active      bool
 	json        bool
+	result      bool // --json=result
 	raw         bool
 	board       bool        // the screen begins with the board
 	noStart     bool        // a daemon that is not there is not started
@@ -119,8 +120,8 @@ characters, or characters that reorder a line. nous removes them from texts. Com
 that have --raw print texts unchanged with it; --json writes such characters as
 \uXXXX.
 
-Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
-4 run aborted, 130 left by a second Ctrl-C; nous help exit-status says more.`,
+Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon, 4 no
+model, 130 aborted or left by Ctrl-C; nous help exit-status lists all.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
@@ -129,6 +130,9 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 			a.completing = cmd.Name() == cobra.ShellCompRequestCmd
 			if err := cmdline.CheckEncoding(cmd, args); err != nil {
 				return err
+			}
+			if a.result && cmd.Name() != "prompt" {
+				return cmdline.Errorf("--json=result goes with prompt")
 			}
 			if err := a.chooseHosts(cmd); err != nil {
 				return err
@@ -165,7 +169,9 @@ Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon,
 	flags.BoolVar(&a.active, "active", false, "the daemon's active session, whatever its folder is")
 	flags.BoolVar(&a.noStart, "no-start", false,
 		"start no daemon where none runs; also autostart = false in nous's config.toml")
-	flags.BoolVar(&a.json, "json", false, "print what the daemon says, one JSON object per line")
+	flags.Var((*jsonFlag)(a), "json",
+		"print what the daemon says, one JSON object per line;\nprompt --json=result prints one object")
+	flags.Lookup("json").NoOptDefVal = "true"
 	root.Flags().BoolVar(&plain, "plain", false, "show the session line by line, for screen readers; not with a command")
 	a.completeSessions(root)
 	must(root.RegisterFlagCompletionFunc("host", completer(a.hostNamesForShell)))
@@ -183,7 +189,7 @@ func (a *app) addCommands(root *cobra.Command) {
 	)
 	for group, commands := range map[string][]*cobra.Command{
 		"run": {
-			a.promptCommand(), a.steerCommand(), a.followUpCommand(), a.withdrawCommand(), a.abortCommand(),
+			a.promptCommand(), a.waitCommand(), a.steerCommand(), a.followUpCommand(), a.withdrawCommand(), a.abortCommand(),
 			a.setModeCommand(), a.setModelCommand(), a.approvalsCommand(), a.approveCommand(), a.denyCommand(),
 			a.setApprovalModeCommand(),
 		},
@@ -204,7 +210,7 @@ func (a *app) addCommands(root *cobra.Command) {
 			root.AddCommand(cmd)
 		}
 	}
-	root.AddCommand(&cobra.Command{Use: "exit-status", Short: "The exit status", Long: exitHelp})
+	root.AddCommand(&cobra.Command{Use: "exit-status", Short: "The exit status", Long: exitHelp()})
 	root.AddCommand(manPagesCommand(root))
 	cmdline.Completion(root)
 }

@@ -28,6 +28,8 @@ type approvalPrompt struct {
 	noMore bool               // the end of the input has come
 	dangle bool               // the last line on standard error is the offer
 	form   *approval.Filler   // that is being filled in, of the open question
+
+	allow func(protocol.Approval) // answers in the place of a person, nil: does not
 }
 
 // errTyped says that a line was typed while a question is open.
@@ -69,6 +71,13 @@ func (q *approvalPrompt) catchUp(run string, pending []protocol.Approval) {
 
 func (q *approvalPrompt) askApproval(one protocol.Approval) {
 	q.open = &one
+	if q.allow != nil {
+		if !q.a.json {
+			q.a.notef("allowed (--approvals allow): %s", approval.Summary(one, plain.LineWidth))
+		}
+		q.allow(one)
+		return
+	}
 	if q.a.json || q.shown == one.ApprovalID { // asked again after a restart
 		return
 	}

@@ -476,8 +476,10 @@ func (a *app) approvalsOf(flag string) (protocol.ApprovalMode, error) {
 	switch mode := protocol.ApprovalMode(flag); {
 	case mode == protocol.ApprovalsAsk, mode == protocol.ApprovalsDeny:
 		return mode, nil
+	case flag == allowAll:
+		return protocol.ApprovalsAsk, nil
 	case flag != "":
-		return "", cmdline.Errorf("--approvals %s: want ask or deny", flag)
+		return "", cmdline.Errorf("--approvals %s: want allow, ask or deny", flag)
 	case a.personThere():
 		return "", nil
 	}

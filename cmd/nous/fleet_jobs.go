@@ -179,7 +179,7 @@ func (a *app) printJobID(id string) {
 func (a *app) printEnd(e job.End) error {
 	if a.json {
 		a.printJSON(e.Encode())
-		return exitOfRun(e.StopReason)
+		return exitOfRun(protocol.AgentEnd{StopReason: e.StopReason, Error: e.Error}, false)
 	}
 	if e.Output != "" {
 		a.println(e.Output)
@@ -201,7 +201,7 @@ func (a *app) printEnd(e job.End) error {
 	case e.StopReason == protocol.StopAborted:
 		a.complain(fmt.Sprintf("the job %s was cancelled, or its run aborted, on %s", e.ID, host))
 	}
-	return exitOfRun(e.StopReason)
+	return exitOfRun(protocol.AgentEnd{StopReason: e.StopReason, Error: e.Error}, false)
 }
 
 func (a *app) fleetCancelCommand() *cobra.Command {

@@ -447,9 +447,11 @@ func (a *app) exportCommand() *cobra.Command {
         of assistants is rendered, without HTML of theirs. It also has the
         session's tree and its other branches, and can be searched.
   json  What the daemon has, indented. --json prints it on one line.
+  atif  A trajectory in the Agent Trajectory Interchange Format (ATIF-v1.4),
+        for Harbor and others that evaluate agents.
 
 Characters that could control a terminal are removed from md and html, and
-escaped in json.`,
+escaped in json and atif.`,
 		Example: `  nous export > talk.md
   nous export --format html ses-… > talk.html`,
 		Args:              cmdline.Wants(0, 1, "SESSION, the id of a session, or nothing"),
@@ -457,7 +459,7 @@ escaped in json.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			write := exporters[format]
 			if write == nil {
-				return cmdline.Errorf("--format %s: want md, json or html", format)
+				return cmdline.Errorf("--format %s: want md, json, html or atif", format)
 			}
 			if a.json && cmd.Flags().Changed("format") && format != "json" {
 				return cmdline.Errorf("--json and --format %s exclude each other", format)
@@ -476,8 +478,8 @@ escaped in json.`,
 			return write(a.out, doc)
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", "md", "the document's `format`: md, json or html")
-	completeWords(cmd, "format", "md", "json", "html")
+	cmd.Flags().StringVar(&format, "format", "md", "the document's `format`: md, json, html or atif")
+	completeWords(cmd, "format", "md", "json", "html", "atif")
 	return cmd
 }
 
@@ -494,6 +496,6 @@ func (a *app) document(ctx context.Context, session, format string) (*export.Doc
 // exporters write a session in each of the formats.
 var exporters = map[string]func(io.Writer, *export.Document) error{
 	"md":   func(w io.Writer, doc *export.Document) error { return export.Markdown(w, doc, loaded) },
-	"json": export.JSON,
+	"json": export.JSON, "atif": export.ATIF,
 	"html": func(w io.Writer, doc *export.Document) error { return export.HTML(w, doc, richText) },
 }

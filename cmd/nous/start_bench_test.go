@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,4 +88,24 @@ func beyond(b *testing.B, what string, took, pings []time.Duration) {
 	b.ReportMetric(ms(took), "ms-"+what)
 	b.ReportMetric(ms(pings), "ms-ping")
 	b.ReportMetric(ms(took)-ms(pings), "ms-beyond")
+}
+
+// `nous prompt --ephemeral` beyond the same prompt to a daemon that runs: a daemon that is
+// started and ended. Each round measures both.
+func BenchmarkEphemeral(b *testing.B) {
+	noused := program(b, "noused")
+	d := daemontest.Start(b, noused, "")
+	nous := takes{program(b, "nous"), d.Dir, d.Env("PATH=" + filepath.Dir(noused) + ":" + os.Getenv("PATH"))}
+	private := nous
+	private.env = slices.DeleteFunc(slices.Clone(nous.env), func(v string) bool {
+		return strings.HasPrefix(v, "NOUSED_SOCKET=")
+	})
+	var alone, there []time.Duration
+	for b.Loop() {
+		alone = append(alone, private.time(b, "prompt", "--ephemeral", "hello"))
+		b.StopTimer()
+		there = append(there, nous.time(b, "prompt", "--new", "hello"))
+		b.StartTimer()
+	}
+	beyond(b, "ephemeral", alone, there)
 }

@@ -69,7 +69,7 @@ var layers = []layer{
 	}},
 	{pattern: "internal/runloop", ours: []string{
 		"internal/budget", "internal/plaintext", "internal/protocol",
-		"internal/model", "internal/queue", "internal/session", "internal/form",
+		"internal/model", "internal/queue", "internal/session", "internal/form", "internal/jsonschema",
 	}},
 	{pattern: "internal/server", ours: []string{
 		"internal/budget", "internal/protocol", "internal/event", "internal/lock",
@@ -211,7 +211,7 @@ var layers = []layer{
 		"internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/manpage", "internal/mcpfile",
 		"internal/plaintext", "internal/protocol", "internal/regular", "internal/start",
 		"internal/tui/board", "internal/tui/cell", "internal/tui/settings", "internal/tui/slash",
-		"internal/worktree", "internal/form",
+		"internal/worktree", "internal/form", "internal/jsonschema",
 	}},
 	{pattern: "internal/testenv", stdlibOnly: true},
 	{pattern: "internal/daemontest", ours: []string{"internal/testenv"}},

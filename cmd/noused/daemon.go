@@ -384,6 +384,12 @@ func (d *Daemon) Run(ctx context.Context) error {
 	signal.Notify(ignored, unix.SIGPIPE)
 	defer signal.Stop(d.hangups) // while it stops, these end nothing either
 	defer signal.Stop(ignored)
+	if owner != nil {
+		go func() { // ends with the owner, or with this process
+			owner.Wait()
+			_ = unix.Kill(unix.Getpid(), unix.SIGTERM)
+		}()
+	}
 	var g run.Group
 	add := func(actor func() error) { g.Add(actor, func(error) { stop() }) }
 	add(func() error {

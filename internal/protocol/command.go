@@ -186,6 +186,11 @@ type PromptParams struct {
 	IdempotencyKey string `json:"idempotency_key,omitzero" wire:"added" doc:"at most 256 bytes; the same key again within 24 h answers the same and does nothing"`
 
 	Attachments []AttachmentParams `json:"attachments,omitzero" wire:"added" doc:"images to show with the text, at most 16"`
+
+	// The run that it starts keeps them over a restart of the daemon.
+	OutputSchema  jsontext.Value `json:"output_schema,omitzero" wire:"added" doc:"JSON Schema of at most 256 KiB that the run's answer, as JSON, has to fit; it is asked for three times at most; refused while a run is active"`
+	MaxCost       float64        `json:"max_cost,omitzero" wire:"added" min:"0" doc:"US dollars that the run may cost; calls of models count whose prices are known; it ends with budget"`
+	MaxModelCalls int            `json:"max_model_calls,omitzero" wire:"added" min:"1" doc:"calls of the model that the run may make; it ends with budget"`
 }
 
 // AttachmentParams is an image to show with a text: a file on the daemon's

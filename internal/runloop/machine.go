@@ -267,6 +267,10 @@ func (m *machine) callModel() {
 		})
 		return
 	}
+	if why := m.spentTerms(); why != nil {
+		m.endTurn(protocol.StopError, why)
+		return
+	}
 	if why := m.overLimit(); why != nil {
 		m.overBudget(why)
 		return
@@ -288,6 +292,7 @@ func (m *machine) callModel() {
 	call := &modelCall{
 		choice: m.model(), req: model.Request{
 			Repair: m.repair(), Effort: model.Effort{Level: m.model().Effort},
+			Output: []byte(m.s.Run.Terms.OutputSchema),
 		}, toolset: m.toolset(), environment: m.s.Environment, history: history, fit: fit,
 	}
 	m.await(streaming, work{call: call})
@@ -458,7 +463,7 @@ func (m *machine) endTurn(stop protocol.StopReason, why *protocol.Error) {
 
 // afterTurn makes room for the next turn, if need be, and goes on.
 func (m *machine) afterTurn() {
-	if m.full() && m.overLimit() == nil && m.summarise(&compaction{trigger: protocol.TriggerThreshold}) {
+	if m.full() && m.spent() == nil && m.summarise(&compaction{trigger: protocol.TriggerThreshold}) {
 		return
 	}
 	m.nextTurn()

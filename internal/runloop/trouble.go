@@ -36,7 +36,7 @@ func (m *machine) failed(err error) {
 		if m.park() { // and meet it at the next start
 			return
 		}
-		if why := m.overLimit(); why != nil {
+		if why := m.spent(); why != nil {
 			m.endTurn(protocol.StopError, why)
 			return
 		}
@@ -90,8 +90,15 @@ func (m *machine) climb(err error) bool {
 		return true
 	}
 	was := m.repair()
-	next, how := rung(was, m.s.Conversation().Kinds(), errors.Is(err, model.ErrRoleOrder), !m.s.ToolsChosen ||
-		len(m.s.Tools) > 0)
+	var next model.Repair
+	var how string
+	if m.s.Run.Terms.OutputSchema != nil && !was.ToldOutput {
+		next, how = was, "with the schema of its answer told in words"
+		next.ToldOutput = true
+	} else {
+		next, how = rung(was, m.s.Conversation().Kinds(), errors.Is(err, model.ErrRoleOrder), !m.s.ToolsChosen ||
+			len(m.s.Tools) > 0)
+	}
 	if next == was {
 		return false
 	}

@@ -80,7 +80,22 @@ type Input struct {
 	Attachments []model.Attachment `json:"attachments,omitzero"`
 
 	Approvals protocol.ApprovalMode `json:"approvals,omitzero"` // of the run that it starts
+	Terms     Terms                 `json:"terms,omitzero"`     // of that run
 }
+
+// Terms are what a prompt asks of the run that it starts. The zero Terms ask nothing.
+type Terms struct {
+	OutputSchema  jsontext.Value `json:"output_schema,omitzero"` // that its answer has to fit
+	MaxCost       int64          `json:"max_cost_nano_usd,omitzero"`
+	MaxModelCalls int            `json:"max_model_calls,omitzero"`
+}
+
+// IsZero reports that nothing is asked.
+func (t Terms) IsZero() bool { return t.OutputSchema == nil && t.MaxCost == 0 && t.MaxModelCalls == 0 }
+
+// CommandOutputSchema is the Command of an Input by which the daemon asks for an answer
+// again that does not fit its schema.
+const CommandOutputSchema = "output_schema"
 
 // Withdrawn takes back an input that was not delivered yet.
 type Withdrawn struct {

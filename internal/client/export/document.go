@@ -1,4 +1,5 @@
-// Package export writes a session as a document: Markdown, JSON, or one web page.
+// Package export writes a session as a document: Markdown, JSON, one web page, or a
+// trajectory (ATIF).
 //
 // Its functions may be called from any goroutine; Read blocks until the daemon has answered. The
 // package refuses to let a text of the session out of its place in the document, and to send what
@@ -71,7 +72,7 @@ func JSONLine(w io.Writer, doc *Document) error {
 	return encode(w, doc, jsontext.Multiline(false))
 }
 
-func encode(w io.Writer, doc *Document, form json.Options) error {
+func encode(w io.Writer, doc any, form json.Options) error {
 	text, err := json.Marshal(doc, form, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		return fmt.Errorf("encode: %w", err)

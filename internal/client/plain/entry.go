@@ -37,11 +37,14 @@ func Tips(tree protocol.Tree) (tips []string) {
 	return tips
 }
 
+// Money is a cost with its currency.
+func Money(c *protocol.Cost) string { return fmt.Sprintf("%.4f %s", c.Amount, c.Currency) }
+
 // Cost is what was used, and what it cost where prices are known.
 func Cost(u protocol.Usage) string {
 	text := Usage(&u)
 	if u.Cost != nil {
-		text += fmt.Sprintf(", %.4f %s", u.Cost.Amount, u.Cost.Currency)
+		text += ", " + Money(u.Cost)
 	}
 	return text
 }
@@ -299,7 +302,7 @@ func headLine(who string, at time.Time, id string) []Span {
 func UsageCells(u protocol.UsageSum) []string {
 	cost := "-"
 	if u.Cost != nil {
-		cost = fmt.Sprintf("%.4f %s", u.Cost.Amount, u.Cost.Currency)
+		cost = Money(u.Cost)
 	}
 	return []string{
 		strconv.FormatInt(u.InputTokens, 10), strconv.FormatInt(u.CachedTokens, 10),

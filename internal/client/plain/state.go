@@ -124,6 +124,9 @@ func State(s protocol.State, folder, tree string) [][2]string {
 		add("asset", fmt.Sprintf("%s %s (%s)", asset.AssetID, asset.Path, asset.MediaType))
 	}
 	add("usage", fmt.Sprintf("%d in, %d out", s.Usage.InputTokens, s.Usage.OutputTokens))
+	if s.Usage.Cost != nil {
+		add("cost", Money(s.Usage.Cost))
+	}
 	for _, run := range s.Runs {
 		if run.RunID != s.RunID {
 			add("also "+string(run.RunState), run.RunID+" in "+run.SessionID)

@@ -27,7 +27,7 @@ const (
 
 // Error is what a provider said in place of an answer, or what went wrong on
 // the way to it. It wraps those of model.ErrTruncated, model.ErrContextTooLong,
-// model.ErrRejected and model.ErrPassing that it is.
+// model.ErrRejected, model.ErrKey and model.ErrPassing that it is.
 type Error struct {
 	Status  int    // of the response; 0 where there was none, and inside a stream
 	Code    string // the provider's own word for it, "overloaded_error" for one
@@ -147,6 +147,10 @@ func (e *Error) classify() {
 		status = n // some gateways report an HTTP status inside a stream
 	}
 	text := strings.ToLower(e.Code + " " + e.Message)
+	if status == http.StatusUnauthorized || contains(text, wrongKey) {
+		e.is = model.ErrKey
+		return
+	}
 	switch {
 	case status != http.StatusTooManyRequests && tooLong(text), tooLarge(text):
 		e.is = model.ErrContextTooLong
@@ -178,8 +182,10 @@ var (
 	// hopeless are parts of errors that only a person can do something about.
 	hopeless = []string{
 		"insufficient_quota", "insufficient quota", "insufficient balance", "insufficient credit", "credit balance",
-		"billing", "invalid_api_key", "api key not valid",
+		"billing",
 	}
+	// wrongKey are parts of errors about a key, whatever status they have.
+	wrongKey = []string{"invalid_api_key", "api key not valid", "authentication_error"}
 )
 
 // roleOrder are the ways of saying that somebody else should speak.
