@@ -131,7 +131,8 @@ var layers = []layer{
 		"internal/client/approval", "internal/plaintext", "internal/protocol", "internal/tui/cell",
 	}},
 	{pattern: "internal/client/export", ours: []string{
-		"internal/client", "internal/client/plain", "internal/plaintext", "internal/protocol", "internal/regular",
+		"internal/buildinfo", "internal/client", "internal/client/plain", "internal/plaintext",
+		"internal/protocol", "internal/regular",
 	}},
 	{pattern: "internal/client/jobs", ours: []string{
 		"internal/client/plain", "internal/fleet", "internal/fleet/job", "internal/protocol",
