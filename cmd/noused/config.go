@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"noused/internal/detach"
+	"noused/internal/model"
 	"noused/internal/model/credentials"
 	"noused/internal/notify"
 	"noused/internal/protocol"
@@ -65,6 +66,7 @@ type ModelConfig struct {
 	MaxOutputTokens int
 	ContextWindow   int64         // tokens; 0: not said
 	Effort          string        // how hard to think; "": as the model does by itself
+	Fallback        []model.Choice
 	MaxSteps        int           // model calls in one turn; 0: the run loop's default
 	Timeout         time.Duration // of silence
 	Extra           map[string]any

@@ -35,6 +35,9 @@ var (
 	ErrEffort = errors.New("the model has no such effort")
 	// ErrRefused: the model, or a filter of its provider, does not want to answer.
 	ErrRefused = errors.New("the model refused to answer")
+	// ErrGone: the provider answers for this model no more, as there is no credit, no such
+	// model or no key that it takes. Another model may answer.
+	ErrGone = errors.New("the provider does not answer for this model")
 	// ErrPassing: what went wrong may go well the next time.
 	ErrPassing = errors.New("the provider may answer later")
 )

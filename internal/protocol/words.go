@@ -104,6 +104,7 @@ const (
 const (
 	WarningEventsDropped     Code = "events_dropped"
 	WarningRequestRepaired   Code = "request_repaired"
+	WarningModelFallback     Code = "model_fallback"
 	WarningEmptyAnswer       Code = "empty_answer"
 	WarningCompactionFailed  Code = "compaction_failed"
 	WarningContextFailed     Code = "context_failed"

@@ -104,7 +104,7 @@ func newLoop(e *env, s *session.State, j *session.Journal) *loop {
 		done: make(chan struct{}),
 	}
 	if e.Models != nil {
-		l.m.windowOf = e.Models.Window
+		l.m.windowOf, l.m.fallbacks = e.Models.Window, e.Models.Fallbacks
 	}
 	if e.Policy != nil {
 		l.m.judge = e.Policy.Judge

@@ -50,7 +50,10 @@ type machine struct {
 	// the context size of a model that sets none
 	windowOf func(model.Choice) int64
 	// why a model cannot be asked; nil: all can
-	missing  func(model.Choice) error
+	missing func(model.Choice) error
+	// the models that answer while the session's cannot; nil: there are none
+	fallbacks func() []model.Choice
+	away      map[string]time.Time // until when models are not asked first, by their Key
 	filesDir string // where the session's images are
 	// the daemon's folder, for a session that names none
 	home  string
@@ -68,7 +71,8 @@ type machine struct {
 	filling   filling
 	compact   *compaction
 	trouble   trouble          // with the model, in the open turn
-	fallbacks requestFallbacks // of the run
+	asked     model.Choice     // the model that was asked last
+	ladder    requestFallbacks // of the run
 	leftOut   []string         // of the instructions, as people have been told
 	waiters   []ticket         // answered when the run ends
 	postponed []input          // stepped again when the session becomes idle
@@ -198,7 +202,7 @@ func (m *machine) counts() protocol.PendingCounts {
 
 // openRun opens the run that an accepted input is for.
 func (m *machine) openRun(in session.Input) {
-	m.fallbacks = requestFallbacks{}
+	m.ladder = requestFallbacks{}
 	started := session.RunStarted{RunID: in.RunID, Approvals: in.Approvals}
 	if own := m.model(); m.s.Model.Provider == "" && own.Provider != "" && plainly(own) != m.s.Answered {
 		started.Model = plainly(own)
@@ -284,10 +288,11 @@ func (m *machine) callModel() {
 			n>>20, maxRequest>>20)))
 		return
 	}
-	m.msg = message{id: m.newID("msg-"), model: m.model().Name}
+	m.asked = m.answering()
+	m.msg = message{id: m.newID("msg-"), model: m.asked.Name}
 	call := &modelCall{
-		choice: m.model(), req: model.Request{
-			Repair: m.repair(), Effort: model.Effort{Level: m.model().Effort},
+		choice: m.asked, req: model.Request{
+			Repair: m.repair(), Effort: model.Effort{Level: m.asked.Effort},
 		}, toolset: m.toolset(), environment: m.s.Environment, history: history, fit: fit,
 	}
 	m.await(streaming, work{call: call})

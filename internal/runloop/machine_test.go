@@ -51,6 +51,8 @@ type world struct {
 
 	own  model.Choice // the daemon's
 	gone string       // the model of that name cannot be asked
+
+	others []model.Choice // the fallbacks
 }
 
 type client struct {
@@ -84,6 +86,7 @@ func (w *world) bootAs(in resumeIn) {
 		return w.own
 	}, maxSteps: 50, newID: func(prefix string) string { w.ids++; return fmt.Sprint(prefix, w.ids) }}
 	w.m.judge = w.judge
+	w.m.fallbacks = func() []model.Choice { return w.others }
 	w.m.missing = func(c model.Choice) error {
 		if c.Name == w.gone {
 			return fmt.Errorf("%q is gone", c.Name)
@@ -331,6 +334,7 @@ func (w *world) random(pick func(n int) int) {
 	case 39:
 		w.gone = []string{"none", "none", "test", "small", ""}[pick(5)]
 		w.own = []model.Choice{{}, {Provider: "p", Name: "test"}, {Provider: "p", Name: "small"}}[pick(3)]
+		w.others = [][]model.Choice{nil, {{Provider: "p", Name: "none"}, {Provider: "p", Name: "other"}}}[pick(2)]
 		w.step(modelsIn{})
 	case 34, 35:
 		w.asks(stale)
@@ -393,7 +397,7 @@ func (w *world) random(pick func(n int) int) {
 	case 15, 16:
 		w.step(toolDoneIn{stale, model.ToolResult{OK: pick(2) == 0, Text: "r"}})
 	case 17:
-		err := []error{errors.New("overloaded"), tooLong()}[pick(2)]
+		err := []error{errors.New("overloaded"), tooLong(), noCredit(time.Duration(pick(2)) * time.Second)}[pick(3)]
 		w.step(modelDoneIn{stale, err})
 	case 24:
 		w.step(modelIn{w.client("model"), model.Choice{

@@ -21,6 +21,9 @@ type Models interface {
 	// Own is the daemon's own model now, the zero Choice where none is chosen. It does
 	// not block.
 	Own() model.Choice
+	// Fallbacks are asked, in their order, while a session's model cannot answer. It does
+	// not block.
+	Fallbacks() []model.Choice
 	// Choose returns what a client means by PROVIDER[/NAME], at another server if
 	// baseURL is not empty, and thinking as hard as effort says, or what is wrong
 	// with it. A name of "" is the daemon's own model, and so is the Choice then.
