@@ -12,10 +12,10 @@ import (
 	"noused/internal/protocol"
 )
 
-// calledPrompt is how a text begins that a server may make, namedResource how a
-// word looks that may be a server's resource.
+// calledPrompt is how a text begins that a command's file or a server may make,
+// namedResource how a word looks that may be a server's resource.
 var (
-	calledPrompt  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/[^\s/]+\.\S`) })
+	calledPrompt  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/[^\s/]+(\.\S|\s|$)`) })
 	namedResource = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(^|\s)@[^\s:@/]+:\S`) })
 )
 

@@ -64,8 +64,8 @@ type ModelConfig struct {
 	APIKeyEnv       string
 	System          string // said to the model after what AGENTS.md says
 	MaxOutputTokens int
-	ContextWindow   int64         // tokens; 0: not said
-	Effort          string        // how hard to think; "": as the model does by itself
+	ContextWindow   int64  // tokens; 0: not said
+	Effort          string // how hard to think; "": as the model does by itself
 	Fallback        []model.Choice
 	MaxSteps        int           // model calls in one turn; 0: the run loop's default
 	Timeout         time.Duration // of silence

@@ -41,7 +41,9 @@ func (w *world) ended(stop protocol.StopReason, says string) {
 	}
 }
 
-func done() (model.Delta, model.Delta) { return model.Delta{Text: "so"}, model.Delta{Stop: model.StopEnd} }
+func done() (model.Delta, model.Delta) {
+	return model.Delta{Text: "so"}, model.Delta{Stop: model.StopEnd}
+}
 
 // The next model answers for one that is refused; the first is asked again after ten minutes,
 // and stays the session's.

@@ -54,7 +54,7 @@ type machine struct {
 	// the models that answer while the session's cannot; nil: there are none
 	fallbacks func() []model.Choice
 	away      map[string]time.Time // until when models are not asked first, by their Key
-	filesDir string // where the session's images are
+	filesDir  string               // where the session's images are
 	// the daemon's folder, for a session that names none
 	home  string
 	newID func(prefix string) string

@@ -46,6 +46,9 @@ type Instructions interface {
 	// before, if it reads so many tokens, 0 where that is not known. It tells which
 	// files it is from, and which were left out and why.
 	System(workdir, environment string, window int64) (text string, files, problems []string)
+	// Expand puts what a command's file in that folder says in the place of /NAME; ok is
+	// false for a text that names none. Its error is for people. It blocks for the disk.
+	Expand(workdir, text string) (expanded string, ok bool, err error)
 }
 
 // Tools knows and runs the operations of all tools.

@@ -275,21 +275,23 @@ func parseCommand(text string) (cmd *command, rest string, err error) {
 		}
 		return nil, text, nil
 	}
-	if strings.Contains(name, ".") { // a server's prompt
-		return nil, text, nil
-	}
 	cmd = commandNamed(strings.ToLower(name))
 	switch {
+	case cmd == nil && promptCall().MatchString(text): // the daemon knows whether there is a file, or a server, for it
+		return nil, text, nil
 	case cmd == nil:
-		return nil, "",
-			fmt.Errorf("there is no command /%s: /help lists them; to send a text that begins with a slash, begin it with two",
-				cell.Line(name, 40))
+		return nil, "", noCommand(name)
 	case cmd.must && rest == "":
 		return nil, "", fmt.Errorf("want /%s %s", cmd.name, cmd.args)
 	case cmd.args == "" && rest != "":
 		return nil, "", fmt.Errorf("/%s takes no argument", cmd.name)
 	}
 	return cmd, rest, nil
+}
+
+func noCommand(name string) error {
+	return fmt.Errorf("there is no command /%s: /help lists them; to send a text that begins with a slash, begin it with two",
+		cell.Line(name, 40))
 }
 
 func chooseTools(ctx context.Context, p place, arg string) outcome {

@@ -52,7 +52,7 @@ func (m *menu) fill(c completed) {
 	if c.query != m.query {
 		return
 	}
-	m.rows, m.at, m.problem = c.rows, 0, ""
+	m.rows, m.at, m.problem = c.rows, min(m.at, max(0, len(c.rows)-1)), ""
 	if c.err != nil {
 		m.problem = c.err.Error()
 	}
@@ -82,13 +82,12 @@ func (m *menu) done(word string) bool {
 
 // takeChoice puts the chosen candidate in the place of the word.
 func (m *model) takeChoice() {
-	c, word := m.menu.rows[m.menu.at], m.menu.word
+	c, word, isCommand := m.menu.rows[m.menu.at], m.menu.word, strings.HasPrefix(m.menu.query, "command ")
 	m.menu.close()
 	m.input.replaceWord(word, c.text)
 	m.menu.runs = c.runs
 	if !c.runs {
-		if skillOf(c.text) != "" || promptCall().MatchString(c.text) || strings.HasPrefix(c.text, "/") &&
-			commandNamed(c.text[1:]) != nil {
+		if isCommand && c.text != skillPrefix {
 			m.input.area.InsertString(" ")
 		}
 		m.complete()
@@ -156,9 +155,15 @@ func (m *model) completeCommand(word string) {
 			})
 		}
 	}
-	if len(m.menu.rows) == 0 && !strings.HasPrefix(skillPrefix, word) {
-		m.offerFrom(query, word, promptCandidates) // a server's, whose name is begun
-	}
+	own, p := slices.Clone(m.menu.rows), m.place()
+	m.jobs.start(func(ctx context.Context) tea.Msg { // what the daemon has is offered behind it
+		found, _ := fileCandidates(ctx, p)
+		if len(own) == 0 && !strings.HasPrefix(skillPrefix, word) { // a server's, whose name is begun
+			prompts, _ := promptCandidates(ctx, p)
+			found = append(found, prompts...)
+		}
+		return completed{query: query, rows: append(own, starting(word, found)...)}
+	})
 }
 
 // completeArgument offers what a command takes.

@@ -14,12 +14,19 @@ import (
 	"noused/internal/tui/cell"
 )
 
-// promptCall is how a text begins that a server is to make, resourceWord how a word
-// looks that may name what a server has.
+// promptCall is how a text begins that a command's file or a server is to make,
+// resourceWord how a word looks that may name what a server has.
 var (
-	promptCall   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/[^\s/]+\.\S`) })
+	promptCall   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/[^\s/]+(\.\S|\s|$)`) })
 	resourceWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(^|\s)@[^\s:@/]+:\S`) })
 )
+
+// isCall reports a text that begins with a slash and is for the daemon to expand.
+func isCall(written string) bool {
+	name := strings.TrimPrefix(written, "/")
+	return promptCall().MatchString(written) && skillOf(written) == "" &&
+		commandNamed(strings.ToLower(name[:len(name)-len(behind(name))])) == nil
+}
 
 // written makes of a text what the user means by it: with what its skill says, and
 // what servers have for it.
@@ -39,6 +46,8 @@ func (u unsent) written(ctx context.Context, p place) (unsent, error) {
 		return u, errors.New(strings.TrimPrefix(wire.Message, "text: "))
 	case err != nil:
 		return u, explain(err, "to ask servers for prompts")
+	case call && r.Text == u.text && !strings.Contains(strings.Fields(u.text)[0], "."):
+		return u, noCommand(strings.Fields(u.text)[0][1:])
 	case call && r.Text == u.text:
 		return u,
 			fmt.Errorf("there is no server with the prompt %s: to send a text that begins with a slash, begin it with two",

@@ -264,7 +264,7 @@ func (m *model) send(written, text string, followUp bool) {
 	m.input.clear()
 	m.talk.End()
 	m.submit(unsent{
-		text: text, skill: skillOf(written), call: promptCall().MatchString(written), images: m.images,
+		text: text, skill: skillOf(written), call: isCall(written), images: m.images,
 		followUp: followUp,
 	})
 	m.images = nil

@@ -302,6 +302,8 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 		m.refreshed(msg)
 	case pasted:
 		m.pasted(msg)
+	case moreCommands:
+		msg.show()
 	case completed:
 		m.menu.fill(msg)
 	case offered:

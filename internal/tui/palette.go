@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -27,7 +28,26 @@ func newPalette(m *model) *overlay {
 		})
 	}
 	p := pick.New("Commands", items, pick.With(m.pickLook()))
+	from := m.place()
+	m.jobs.start(func(ctx context.Context) tea.Msg {
+		found, _ := fileCandidates(ctx, from)
+		return moreCommands{p, items, found}
+	})
 	return &overlay{box: p, picker: p, chosen: (*model).chooseCommand}
+}
+
+// moreCommands are what the daemon has for a palette.
+type moreCommands struct {
+	of    *pick.Picker
+	items []pick.Item
+	found []candidate
+}
+
+func (c moreCommands) show() {
+	for _, f := range c.found {
+		c.items = append(c.items, pick.Item{ID: f.text, Title: f.text, Detail: f.about, Search: f.about})
+	}
+	c.of.SetItems(c.items)
 }
 
 // chooseCommand does what was chosen; a command that takes an argument is put
@@ -38,7 +58,7 @@ func (m *model) chooseCommand(c pick.Choice) tea.Cmd {
 		cmd, _ := m.control(name)
 		return cmd
 	}
-	if cmd := commandNamed(name); cmd.args == "" {
+	if cmd := commandNamed(name); cmd != nil && cmd.args == "" {
 		return m.run(cmd, "")
 	}
 	if !m.input.empty() {

@@ -322,7 +322,7 @@ func (p *plain) typed(text string) {
 			p.sayf("steering the run; /follow-up TEXT waits for its end")
 		}
 		u := unsent{
-			text: rest, skill: skillOf(text), call: promptCall().MatchString(text), images: p.images,
+			text: rest, skill: skillOf(text), call: isCall(text), images: p.images,
 			key: uuid.NewString(),
 		}
 		p.said, p.images = rest, nil

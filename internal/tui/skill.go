@@ -54,6 +54,18 @@ func (u unsent) withSkill(ctx context.Context, p place) (unsent, error) {
 	return u, nil
 }
 
+// fileCandidates are the commands that are files, as they are typed.
+func fileCandidates(ctx context.Context, p place) ([]candidate, error) {
+	r, err := ask(ctx, p, protocol.ListSkills, protocol.ListSkillsParams{Scope: p.scope()})
+	var all []candidate
+	for _, c := range r.Commands {
+		if commandNamed(strings.ToLower(c.Name)) == nil { // those are the screen's
+			all = append(all, candidate{text: "/" + c.Name, about: cell.Line(c.Description, 200)})
+		}
+	}
+	return all, err
+}
+
 func skillCandidates(ctx context.Context, p place) ([]candidate, error) {
 	r, err := ask(ctx, p, protocol.ListSkills, protocol.ListSkillsParams{})
 	all := make([]candidate, len(r.Skills))
