@@ -154,6 +154,9 @@ func isFileKey(key []string) bool {
 	if len(key) > 1 && key[0] == "policy" && key[1] == "rule" {
 		return true // package policy says which
 	}
+	if key[0] == "hook" {
+		return true // package hook says which
+	}
 	return hasKey(fileKeys, strings.Join(key, ".")) || len(key) > 2 && key[0] == "model" && key[1] == "extra" ||
 		len(key) == 3 && key[0] == "fleet" && key[1] == "labels"
 }

@@ -105,6 +105,7 @@ const (
 	WarningEventsDropped     Code = "events_dropped"
 	WarningRequestRepaired   Code = "request_repaired"
 	WarningModelFallback     Code = "model_fallback"
+	WarningHookFailed        Code = "hook_failed"
 	WarningEmptyAnswer       Code = "empty_answer"
 	WarningCompactionFailed  Code = "compaction_failed"
 	WarningContextFailed     Code = "context_failed"

@@ -249,7 +249,7 @@ func (in abortIn) step(m *machine) {
 			m.endMessage(model.StopAborted)
 		}
 		m.finishAbort()
-	case looking:
+	case looking, ending:
 		m.cancel()
 		m.finishAbort()
 	case compacting:

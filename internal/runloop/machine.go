@@ -54,7 +54,9 @@ type machine struct {
 	// the models that answer while the session's cannot; nil: there are none
 	fallbacks func() []model.Choice
 	away      map[string]time.Time // until when models are not asked first, by their Key
-	filesDir  string               // where the session's images are
+	// whether hooks may send a run back; nil: none can
+	stopHooks func(workdir string) bool
+	filesDir  string // where the session's images are
 	// the daemon's folder, for a session that names none
 	home  string
 	newID func(prefix string) string
@@ -91,6 +93,7 @@ const (
 	waiting                 // the answer to the run's question
 	compacting              // deltas of the summary gen
 	modelless               // a model that can be asked
+	ending                  // what hooks say to the end of the run
 	parked                  // nothing more: the daemon is stopping
 )
 
@@ -479,6 +482,8 @@ func (m *machine) nextTurn() {
 		m.endRun(protocol.StopAborted, nil)
 	case last.StopReason == protocol.StopError:
 		m.endRun(protocol.StopError, &protocol.Error{Code: last.Code, Message: last.Error})
+	case m.maySendBack():
+		m.checkStop()
 	default:
 		m.endRun(protocol.StopCompleted, nil)
 	}

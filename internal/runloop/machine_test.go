@@ -53,6 +53,7 @@ type world struct {
 	gone string       // the model of that name cannot be asked
 
 	others []model.Choice // the fallbacks
+	hooked bool           // hooks may send runs back
 }
 
 type client struct {
@@ -86,6 +87,7 @@ func (w *world) bootAs(in resumeIn) {
 		return w.own
 	}, maxSteps: 50, newID: func(prefix string) string { w.ids++; return fmt.Sprint(prefix, w.ids) }}
 	w.m.judge = w.judge
+	w.m.stopHooks = func(string) bool { return w.hooked }
 	w.m.fallbacks = func() []model.Choice { return w.others }
 	w.m.missing = func(c model.Choice) error {
 		if c.Name == w.gone {
@@ -139,7 +141,7 @@ func (w *world) step(in input) {
 			w.started(job.tool)
 		}
 		w.work = job
-		if job.call == nil && job.tool == nil && job.look == nil {
+		if job.call == nil && job.tool == nil && job.look == nil && job.stop == nil {
 			w.work = work{}
 			if w.m.phase == calling { // a cancelled tool still gives its result
 				w.work = work{gen: job.gen, tool: &model.Invocation{}}
@@ -303,6 +305,10 @@ func (w *world) finish() {
 			w.step(toolDoneIn{w.work.gen, model.ToolResult{OK: true}})
 			continue
 		}
+		if w.m.phase == ending {
+			w.step(stopCheckedIn{w.work.gen, "not yet", nil})
+			continue
+		}
 		w.step(deltaIn{w.work.gen, model.Delta{Text: "bye", Stop: model.StopEnd}})
 		w.step(modelDoneIn{w.work.gen, nil})
 	}
@@ -412,6 +418,9 @@ func (w *world) random(pick func(n int) int) {
 		w.step(deferredIn{w.client("deferred"), stale, session.ToolsDeferred{Search: "t.z"}})
 	case 38:
 		w.step(foundIn{stale, []string{"t.x", "t.y"}[:pick(3)]})
+	case 29:
+		w.hooked = pick(2) == 0
+		w.step(stopCheckedIn{stale, []string{"", "tests fail"}[pick(2)], nil})
 	case 27, 28:
 		if n := len(w.accepted); n > 0 {
 			w.step(withdrawIn{w.client("withdraw"), w.accepted[n-1-pick(min(n, 4))]})

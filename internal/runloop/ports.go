@@ -111,6 +111,17 @@ type Modules interface {
 	// session, or why it may not have it. state is what tools have patched
 	// together, a JSON object.
 	BeforeTurn(ctx context.Context, sessionID, workdir, input string, state []byte) (string, error)
+	// AfterTool returns a call's result with what hooks add to it, and why hooks failed. It
+	// blocks until they have answered, or ctx ends.
+	AfterTool(ctx context.Context, inv model.Invocation, res model.ToolResult) (model.ToolResult, []string)
+	// Stops reports whether OnStop may have anybody to ask there. It does not block.
+	Stops(workdir string) bool
+	// OnStop returns the text that a run is sent back with, "" where it may end, and why
+	// hooks failed. It blocks as AfterTool does.
+	OnStop(ctx context.Context, sessionID, workdir, output string) (text string, problems []string)
+	// HookProblem says why hooks of that folder do not run, "" where they do. It blocks for
+	// the disk.
+	HookProblem(workdir string) string
 	// Transforms reports whether Transform has anybody to ask.
 	Transforms() bool
 	// Transform returns what a model is to read in place of the messages, which

@@ -82,6 +82,9 @@ type Input struct {
 	Approvals protocol.ApprovalMode `json:"approvals,omitzero"` // of the run that it starts
 }
 
+// CommandOnStop is the Command of an Input that a hook has sent a run back with.
+const CommandOnStop = "on_stop"
+
 // Withdrawn takes back an input that was not delivered yet.
 type Withdrawn struct {
 	InputID string `json:"input_id"`

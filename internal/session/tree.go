@@ -54,6 +54,7 @@ type Run struct {
 	Approvals protocol.ApprovalMode // of this run; "": the session's mode alone
 	Question  *Question             // that was asked, until what it is about has begun or will not
 	Granted   Used                  // when somebody last let it go on past a limit
+	SentBack  bool                  // a hook did not let it end
 }
 
 // Ended is a run that has ended: what its agent_end said of it.
@@ -274,6 +275,9 @@ func (s *State) applySetting(fact Fact) bool {
 
 func (s *State) applyInput(f Input, at time.Time) {
 	s.Pending = append(s.Pending, f)
+	if s.Run != nil && f.Command == CommandOnStop {
+		s.Run.SentBack = true
+	}
 	if s.Title == "" {
 		s.Title = strings.Clone(titleOf(f.Text))
 	}
