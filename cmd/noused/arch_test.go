@@ -90,6 +90,11 @@ var layers = []layer{
 	}},
 	{pattern: "internal/fleet/fleettest"},
 	{pattern: "internal/proc", ours: []string{"internal/protocol", "internal/regular", "internal/idlemem"}, logs: true},
+	{pattern: "internal/hook", ours: []string{
+		"internal/format", "internal/hookfile", "internal/mcpfile", "internal/model", "internal/policy", "internal/proc",
+		"internal/regular",
+	}},
+	{pattern: "internal/hookfile", ours: []string{"internal/mcpfile", "internal/regular", "internal/tomlfile"}},
 	{pattern: "internal/notify", ours: []string{"internal/proc", "internal/protocol"}, logs: true},
 	{pattern: "internal/tool", ours: []string{
 		"internal/gitfile", "internal/mcpfile", "internal/proc", "internal/policy",
@@ -98,7 +103,7 @@ var layers = []layer{
 	{pattern: "internal/tool/worker", ours: []string{"internal/tool", "internal/proc", "internal/protocol"}, logs: true},
 	{pattern: "internal/tool/registry", ours: []string{
 		"internal/mcpfile", "internal/tool", "internal/tool/worker",
-		"internal/policy", "internal/proc", "internal/model", "internal/regular",
+		"internal/policy", "internal/proc", "internal/model", "internal/regular", "internal/format",
 	}, logs: true},
 	{pattern: "internal/tool/tooltest", ours: []string{"internal/model", "internal/testenv"}},
 	{pattern: "internal/tool/mcp", ours: []string{
@@ -165,7 +170,7 @@ var layers = []layer{
 		"internal/setup", "internal/model/catalogue", "internal/model/credentials",
 		"internal/client/approval", "internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client",
 		"internal/client/follow", "internal/client/hosts", "internal/client/ssh", "internal/cmdline", "internal/detach",
-		"internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/manpage", "internal/mcpfile",
+		"internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/manpage", "internal/hookfile", "internal/mcpfile",
 		"internal/plaintext", "internal/protocol", "internal/regular", "internal/start", "internal/tui/cell",
 		"internal/worktree", "internal/form",
 	}},

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"noused/internal/detach"
-	"noused/internal/hook"
+	"noused/internal/hookfile"
 	"noused/internal/model"
 	"noused/internal/model/credentials"
 	"noused/internal/notify"
@@ -54,7 +54,7 @@ type Config struct {
 	Sandbox      sandboxSettings
 	Retention    retention
 	Fleet        fleetSettings // no URL: none
-	Hooks        []hook.Hook
+	Hooks        []hookfile.Hook
 }
 
 // ModelConfig says which model answers prompts. APIKeyEnv names a variable: the

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"noused/internal/hook"
+	"noused/internal/hookfile"
 	"noused/internal/model"
 	"noused/internal/regular"
 	"noused/internal/tool"
@@ -14,14 +15,14 @@ import (
 )
 
 // hooks reads the tables [[hook]] of the file.
-func (r *resolver) hooks() []hook.Hook {
+func (r *resolver) hooks() []hookfile.Hook {
 	text, err := regular.Settings(r.used, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	var list []hook.Hook
+	var list []hookfile.Hook
 	if err == nil {
-		list, err = hook.Read(r.used, text)
+		list, err = hookfile.Read(r.used, text)
 	}
 	if err != nil && r.err == nil {
 		r.err = err
@@ -39,14 +40,14 @@ func (d *Daemon) openHooks() {
 }
 
 // takeHooks puts others in the place of the user's hooks.
-func (d *Daemon) takeHooks(list []hook.Hook) {
+func (d *Daemon) takeHooks(list []hookfile.Hook) {
 	for _, k := range d.hooks.Replace(list) {
-		if k.On == hook.OnEvent {
+		if k.On == hookfile.OnEvent {
 			d.audit.RemoveHook(k.String())
 		}
 	}
 	for _, k := range list {
-		if k.On == hook.OnEvent {
+		if k.On == hookfile.OnEvent {
 			d.audit.AddHook(k.String(), func(ctx context.Context, event []byte) error { return d.hooks.Tell(ctx, k, event) })
 		}
 	}
@@ -60,7 +61,7 @@ type modules struct {
 
 // Orchestrated reports whether BeforeTurn has anybody to ask.
 func (m modules) Orchestrated() bool {
-	return m.Registry.Orchestrated() || m.hooks.Anywhere(hook.OnPrompt)
+	return m.Registry.Orchestrated() || m.hooks.Anywhere(hookfile.OnPrompt)
 }
 
 // BeforeTurn is what orchestrators and hooks make of a text.
@@ -84,7 +85,7 @@ func (m modules) AfterTool(ctx context.Context, inv model.Invocation, res model.
 
 // Stops reports whether OnStop may have anybody to ask.
 func (m modules) Stops(workdir string) bool {
-	return m.Registry.Stops() || m.hooks.Has(hook.OnStop, workdir, "")
+	return m.Registry.Stops() || m.hooks.Has(hookfile.OnStop, workdir, "")
 }
 
 // OnStop is what modules and hooks say that do not let a run end.

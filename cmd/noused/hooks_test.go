@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"noused/internal/client"
-	"noused/internal/hook"
+	"noused/internal/hookfile"
 	"noused/internal/protocol"
 )
 
@@ -181,7 +181,7 @@ func TestTheHooksOfAProject(t *testing.T) {
 		t.Errorf("untrusted: got %s, warned %q", out, warned)
 	}
 	trust := func(text string) {
-		if err := hook.Trust(filepath.Join(d.dir, "noused"), d.dir, []byte(text), time.Now()); err != nil {
+		if err := hookfile.Trust(filepath.Join(d.dir, "noused"), d.dir, []byte(text), time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}

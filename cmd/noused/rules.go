@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"noused/internal/hook"
+	"noused/internal/hookfile"
 	"noused/internal/model"
 	"noused/internal/policy"
 	"noused/internal/regular"
@@ -187,7 +188,7 @@ type judge struct {
 // Judge is the registry's, and says of a call whether hooks have a say in it.
 func (j judge) Judge(inv model.Invocation, mode string, answers [][]byte) model.Verdict {
 	v := j.Registry.Judge(inv, mode, answers)
-	v.Guarded = v.Guarded || j.hooks.Has(hook.BeforeTool, inv.Workdir, inv.Name)
+	v.Guarded = v.Guarded || j.hooks.Has(hookfile.BeforeTool, inv.Workdir, inv.Name)
 	return v
 }
 

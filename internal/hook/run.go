@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/format"
+	"noused/internal/hookfile"
 	"noused/internal/model"
 	"noused/internal/proc"
 	"noused/internal/regular"
@@ -38,19 +39,19 @@ type Options struct {
 // Hooks are those of the user, and of projects. Make it with New.
 type Hooks struct {
 	o       Options
-	own     atomic.Pointer[[]Hook]
+	own     atomic.Pointer[[]hookfile.Hook]
 	trusted atomic.Pointer[trust]
 }
 
 // New returns Hooks with the user's own.
-func New(o Options, own []Hook) *Hooks {
+func New(o Options, own []hookfile.Hook) *Hooks {
 	h := &Hooks{o: o}
 	h.Replace(own)
 	return h
 }
 
 // Replace puts others in the place of the user's own, and returns those from before.
-func (h *Hooks) Replace(own []Hook) (before []Hook) {
+func (h *Hooks) Replace(own []hookfile.Hook) (before []hookfile.Hook) {
 	if was := h.own.Swap(&own); was != nil {
 		before = *was
 	}
@@ -61,23 +62,23 @@ func (h *Hooks) Replace(own []Hook) (before []Hook) {
 // any of it. It does not block.
 func (h *Hooks) Has(on, folder, tool string) bool {
 	_, trusted := h.known().folders[folder]
-	return trusted || slices.ContainsFunc(*h.own.Load(), func(k Hook) bool { return k.fits(on, tool) })
+	return trusted || slices.ContainsFunc(*h.own.Load(), func(k hookfile.Hook) bool { return fits(k, on, tool) })
 }
 
 // Anywhere reports whether any hook may run in some folder.
 func (h *Hooks) Anywhere(on string) bool {
 	return len(h.refresh().folders) > 0 ||
-		slices.ContainsFunc(*h.own.Load(), func(k Hook) bool { return k.On == on })
+		slices.ContainsFunc(*h.own.Load(), func(k hookfile.Hook) bool { return k.On == on })
 }
 
 // at are the hooks that hook in there, the user's own first. The error says why nothing may
 // pass.
-func (h *Hooks) at(on, folder, tool string) ([]Hook, error) {
-	of, guarded, err := h.project(folder)
-	if !guarded || on != BeforeTool && on != OnPrompt {
+func (h *Hooks) at(on, folder, tool string) ([]hookfile.Hook, error) {
+	of, closed, err := h.project(folder)
+	if !slices.Contains(closed, on) {
 		err = nil // it was told when the run began
 	}
-	return slices.DeleteFunc(slices.Concat(*h.own.Load(), of), func(k Hook) bool { return !k.fits(on, tool) }), err
+	return slices.DeleteFunc(slices.Concat(*h.own.Load(), of), func(k hookfile.Hook) bool { return !fits(k, on, tool) }), err
 }
 
 // Input is what a hook gets. Fields that its point does not have are left out.
@@ -97,16 +98,16 @@ type Input struct {
 // Guard asks the hooks of before_tool about a call: the zero Verdict where none objects, else
 // one that denies. It blocks until all have answered, one has objected, or ctx ends.
 func (h *Hooks) Guard(ctx context.Context, inv model.Invocation) model.Verdict {
-	list, err := h.at(BeforeTool, inv.Workdir, inv.Name)
+	list, err := h.at(hookfile.BeforeTool, inv.Workdir, inv.Name)
 	if err != nil {
 		return model.Verdict{Decision: model.Deny, Code: model.Forbidden, Rule: "deny: hooks", Why: err.Error()}
 	}
 	for _, k := range list {
-		said, err := h.run(ctx, k, inv.Workdir, callInput(BeforeTool, inv))
+		said, err := h.run(ctx, k, inv.Workdir, callInput(hookfile.BeforeTool, inv))
 		deny := model.Verdict{Decision: model.Deny, Code: model.Forbidden, Rule: fmt.Sprintf("deny: the hook %v", k)}
 		switch {
 		case err != nil:
-			deny.Why = k.failed(err).Error()
+			deny.Why = failed(k, err).Error()
 			deny.Warning = deny.Why
 			return deny
 		case said.objects:
@@ -127,17 +128,17 @@ func callInput(on string, inv model.Invocation) Input {
 // one. It returns why hooks failed: the result is as it is without them.
 func (h *Hooks) AfterTool(ctx context.Context, inv model.Invocation, res model.ToolResult) (model.ToolResult, []string) {
 	var problems []string
-	list, _ := h.at(AfterTool, inv.Workdir, inv.Name)
+	list, _ := h.at(hookfile.AfterTool, inv.Workdir, inv.Name)
 	for _, k := range list {
-		in := callInput(AfterTool, inv)
+		in := callInput(hookfile.AfterTool, inv)
 		in.OK, in.Result = &res.OK, &res.Text
 		said, err := h.run(ctx, k, inv.Workdir, in)
 		switch {
 		case err != nil:
-			problems = append(problems, k.failed(err).Error())
+			problems = append(problems, failed(k, err).Error())
 			continue
 		case said.text != "":
-			res.Text = k.added(res.Text, said.text)
+			res.Text = added(k, res.Text, said.text)
 		}
 		if said.objects {
 			res.OK = false
@@ -150,26 +151,26 @@ func (h *Hooks) AfterTool(ctx context.Context, inv model.Invocation, res model.T
 }
 
 // added is a text with what a hook says behind it.
-func (h Hook) added(text, said string) string {
+func added(h hookfile.Hook, text, said string) string {
 	return strings.TrimLeft(fmt.Sprintf("%s\n\n[hook %s]\n%s", text, filepath.Base(h.Command[0]), said), "\n")
 }
 
 // OnPrompt returns a text with what hooks add to it. The error says which does not let it in,
 // or has failed.
 func (h *Hooks) OnPrompt(ctx context.Context, sessionID, folder, text string) (string, error) {
-	list, err := h.at(OnPrompt, folder, "")
+	list, err := h.at(hookfile.OnPrompt, folder, "")
 	if err != nil {
 		return "", err
 	}
 	for _, k := range list {
-		said, err := h.run(ctx, k, folder, Input{On: OnPrompt, SessionID: sessionID, Workdir: folder, Prompt: &text})
+		said, err := h.run(ctx, k, folder, Input{On: hookfile.OnPrompt, SessionID: sessionID, Workdir: folder, Prompt: &text})
 		switch {
 		case err != nil:
-			return "", k.failed(err)
+			return "", failed(k, err)
 		case said.objects:
 			return "", fmt.Errorf("the hook %v: %s", k, said.text)
 		case said.text != "":
-			text = k.added(text, said.text)
+			text = added(k, text, said.text)
 		}
 	}
 	return text, nil
@@ -178,24 +179,24 @@ func (h *Hooks) OnPrompt(ctx context.Context, sessionID, folder, text string) (s
 // OnStop returns what hooks that object to the end of a run say, "" where none does, and why
 // hooks failed.
 func (h *Hooks) OnStop(ctx context.Context, sessionID, folder, output string) (text string, problems []string) {
-	list, _ := h.at(OnStop, folder, "")
+	list, _ := h.at(hookfile.OnStop, folder, "")
 	for _, k := range list {
-		said, err := h.run(ctx, k, folder, Input{On: OnStop, SessionID: sessionID, Workdir: folder, Output: &output})
+		said, err := h.run(ctx, k, folder, Input{On: hookfile.OnStop, SessionID: sessionID, Workdir: folder, Output: &output})
 		switch {
 		case err != nil:
-			problems = append(problems, k.failed(err).Error())
+			problems = append(problems, failed(k, err).Error())
 		case said.objects:
-			text = k.added(text, said.text)
+			text = added(k, text, said.text)
 		}
 	}
 	return text, problems
 }
 
 // Tell hands an event to a hook of on_event.
-func (h *Hooks) Tell(ctx context.Context, k Hook, event []byte) error {
-	_, err := h.run(ctx, k, "", Input{On: OnEvent, Event: event})
+func (h *Hooks) Tell(ctx context.Context, k hookfile.Hook, event []byte) error {
+	_, err := h.run(ctx, k, "", Input{On: hookfile.OnEvent, Event: event})
 	if err != nil {
-		return k.failed(err)
+		return failed(k, err)
 	}
 	return nil
 }
@@ -207,7 +208,7 @@ type said struct {
 }
 
 // run runs a hook once. It blocks until nothing is left of it.
-func (h *Hooks) run(ctx context.Context, k Hook, folder string, in Input) (said, error) {
+func (h *Hooks) run(ctx context.Context, k hookfile.Hook, folder string, in Input) (said, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, k.Timeout, fmt.Errorf("it took longer than its timeout of %v", k.Timeout))
 	defer cancel()
 	line, err := json.Marshal(in, jsontext.AllowInvalidUTF8(true))
@@ -248,10 +249,10 @@ func (h *Hooks) run(ctx context.Context, k Hook, folder string, in Input) (said,
 	return said{}, errors.New(strings.TrimSpace(exit.String() + " " + strings.TrimSpace(p.Stderr(maxSaid))))
 }
 
-func (h *Hooks) start(ctx context.Context, k Hook, folder string) (*proc.Process, error) {
+func (h *Hooks) start(ctx context.Context, k hookfile.Hook, folder string) (*proc.Process, error) {
 	path, err := k.Command[0], error(nil)
 	if strings.ContainsRune(path, filepath.Separator) {
-		path = regular.Named(path, h.o.Home, k.dir)
+		path = regular.Named(path, h.o.Home, k.Dir)
 	}
 	if path, err = exec.LookPath(path); err != nil {
 		return nil, err

@@ -29,11 +29,11 @@ const (
 )
 
 // TrustedText is what such a file says of a folder: the hash of the text that was shown, and when.
-// Guards: something in it may keep runs from doing things.
+// Guards are the points at which something in it may keep runs from doing things.
 type TrustedText struct {
 	Hash   string    `json:"sha256"`
 	At     time.Time `json:"at"`
-	Guards bool      `json:"guards,omitzero"`
+	Guards []string  `json:"guards,omitzero"`
 }
 
 type trustFile struct {
