@@ -220,7 +220,8 @@ func (d *Daemon) wire() error {
 	d.atClose(d.notifier.Close)
 	d.hub = runloop.NewHub(runloop.Options{
 		Store: d.store, Models: d.models, MaxSteps: d.cfg.Model.MaxSteps, Limits: d.cfg.Limits, Spent: d.models.today,
-		Instructions: surroundings{told}, Tools: d.tools, Modules: modules{d.tools, d.hooks}, Policy: judge{d.tools, d.rules, d.hooks},
+		Instructions: surroundings{told}, Tools: d.tools, Modules: modules{d.tools, d.hooks},
+		Policy:          judge{d.tools, d.rules, d.hooks},
 		ApprovalTimeout: d.cfg.Policy.ApprovalTimeout,
 		Events:          loggedEvents{d.events, d.out, d.notifier, d.status, d.rest}, Daemon: d.info, Workdir: d.cfg.Workdir,
 		Now: time.Now, NewID: newID,

@@ -131,7 +131,8 @@ func TestAFallbackIsKilled(t *testing.T) {
 	d.start()
 	await(t, d.sinceStart(d.dial()), endOf(r.Accepted.RunID))
 	list, err := client.Call(context.Background(), d.dial(), protocol.GetMessages, protocol.GetMessagesParams{})
-	if err != nil || len(list.Messages) != 2 || !strings.Contains(string(list.Messages[1]), "I am real.") || asked.Load() != 2 {
+	if err != nil || len(list.Messages) != 2 ||
+		!strings.Contains(string(list.Messages[1]), "I am real.") || asked.Load() != 2 {
 		t.Errorf("got %+v, %v, after %d requests", list.Messages, err, asked.Load())
 	}
 }

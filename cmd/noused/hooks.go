@@ -77,7 +77,9 @@ func (m modules) BeforeTurn(ctx context.Context, sessionID, workdir, input strin
 }
 
 // AfterTool is a call's result with what modules and hooks add.
-func (m modules) AfterTool(ctx context.Context, inv model.Invocation, res model.ToolResult) (model.ToolResult, []string) {
+func (m modules) AfterTool(ctx context.Context, inv model.Invocation, res model.ToolResult) (model.ToolResult,
+	[]string,
+) {
 	res, problems := m.Registry.AfterTool(ctx, inv, res)
 	res, more := m.hooks.AfterTool(ctx, inv, res)
 	return res, append(problems, more...)

@@ -47,8 +47,8 @@ func (d *daemon) says(text string) (output string, warned []string) {
 
 const echoHi = `!bash {"command":"echo hi"}`
 
-// What a hook says of a call is in the result that the model reads and the journal has; it is
-// told of the call on its input, and runs in no session's folder.
+// What a hook says of a call is in the result that the model reads and the journal has; it gets the
+// call on its input, and runs in no session's folder.
 func TestAHookAddsToAResult(t *testing.T) {
 	d := hooked(t, shellHook("after_tool", `cat; echo; pwd; echo added`, `tools = ["edit", "bash"]`),
 		shellHook("after_tool", "echo never", `tools = ["read"]`))
@@ -124,7 +124,8 @@ func TestAHookThatFails(t *testing.T) {
 
 // A hook may add to a text before it is accepted, or not let it in.
 func TestAHookOfPrompts(t *testing.T) {
-	d := hooked(t, shellHook("on_prompt", `grep -q password && { echo "no passwords"; exit 2; }; echo "the branch is main"`))
+	d := hooked(t, shellHook("on_prompt",
+		`grep -q password && { echo "no passwords"; exit 2; }; echo "the branch is main"`))
 	if out, _ := d.says("hello"); !strings.Contains(out, "hello\n\n[hook sh]\nthe branch is main") {
 		t.Errorf("got %q", out)
 	}
@@ -222,12 +223,13 @@ func TestAHookOfEvents(t *testing.T) {
 // What is wrong with a hook is told with its place.
 func TestAHookThatIsWrittenWrong(t *testing.T) {
 	for text, want := range map[string]string{
-		"[[hook]]\non = \"after_lunch\"\n":                                    `config.toml:2: hook.on: there is no "after_lunch", only before_tool`,
-		"[[hook]]\non = \"on_stop\"\n":                                        "config.toml:2: hook.command is missing",
-		"[[hook]]\non = \"on_stop\"\ncommand = [\"x\"]\ntools = [\"y\"]\n":    "hook.tools: on_stop is about no tool",
-		"[[hook]]\non = \"on_stop\"\ncommand = [\"x\"]\ntimeout = \"1h\"\n":   `hook.timeout: got "1h"`,
-		"[[hook]]\non = \"on_stop\"\ncommand = [\"x\"]\nsandbox = \"none\"\n": "config.toml:4: hook.sandbox: there is no such key",
-		"[[hook]]\non = \"on_stop\"\ncommand = \"x\"\n":                       "config.toml:3",
+		"[[hook]]\non = \"after_lunch\"\n":                                  `config.toml:2: hook.on: there is no "after_lunch", only before_tool`,
+		"[[hook]]\non = \"on_stop\"\n":                                      "config.toml:2: hook.command is missing",
+		"[[hook]]\non = \"on_stop\"\ncommand = [\"x\"]\ntools = [\"y\"]\n":  "hook.tools: on_stop is about no tool",
+		"[[hook]]\non = \"on_stop\"\ncommand = [\"x\"]\ntimeout = \"1h\"\n": `hook.timeout: got "1h"`,
+		"[[hook]]\non = \"on_stop\"\ncommand = [\"x\"]\nsandbox = \"none\"\n"://
+		"config.toml:4: hook.sandbox: there is no such key",
+		"[[hook]]\non = \"on_stop\"\ncommand = \"x\"\n": "config.toml:3",
 	} {
 		d := unstarted(t, "noused")
 		d.write("noused/config.toml", text, 0o600)

@@ -78,7 +78,8 @@ func (h *Hooks) at(on, folder, tool string) ([]hookfile.Hook, error) {
 	if !slices.Contains(closed, on) {
 		err = nil // it was told when the run began
 	}
-	return slices.DeleteFunc(slices.Concat(*h.own.Load(), of), func(k hookfile.Hook) bool { return !fits(k, on, tool) }), err
+	list := slices.Concat(*h.own.Load(), of)
+	return slices.DeleteFunc(list, func(k hookfile.Hook) bool { return !fits(k, on, tool) }), err
 }
 
 // Input is what a hook gets. Fields that its point does not have are left out.
@@ -126,7 +127,9 @@ func callInput(on string, inv model.Invocation) Input {
 
 // AfterTool adds to a call's result what hooks say of it. One that objects makes it a failed
 // one. It returns why hooks failed: the result is as it is without them.
-func (h *Hooks) AfterTool(ctx context.Context, inv model.Invocation, res model.ToolResult) (model.ToolResult, []string) {
+func (h *Hooks) AfterTool(ctx context.Context, inv model.Invocation, res model.ToolResult) (model.ToolResult,
+	[]string,
+) {
 	var problems []string
 	list, _ := h.at(hookfile.AfterTool, inv.Workdir, inv.Name)
 	for _, k := range list {
@@ -163,7 +166,8 @@ func (h *Hooks) OnPrompt(ctx context.Context, sessionID, folder, text string) (s
 		return "", err
 	}
 	for _, k := range list {
-		said, err := h.run(ctx, k, folder, Input{On: hookfile.OnPrompt, SessionID: sessionID, Workdir: folder, Prompt: &text})
+		in := Input{On: hookfile.OnPrompt, SessionID: sessionID, Workdir: folder, Prompt: &text}
+		said, err := h.run(ctx, k, folder, in)
 		switch {
 		case err != nil:
 			return "", failed(k, err)
@@ -181,7 +185,8 @@ func (h *Hooks) OnPrompt(ctx context.Context, sessionID, folder, text string) (s
 func (h *Hooks) OnStop(ctx context.Context, sessionID, folder, output string) (text string, problems []string) {
 	list, _ := h.at(hookfile.OnStop, folder, "")
 	for _, k := range list {
-		said, err := h.run(ctx, k, folder, Input{On: hookfile.OnStop, SessionID: sessionID, Workdir: folder, Output: &output})
+		in := Input{On: hookfile.OnStop, SessionID: sessionID, Workdir: folder, Output: &output}
+		said, err := h.run(ctx, k, folder, in)
 		switch {
 		case err != nil:
 			problems = append(problems, failed(k, err).Error())

@@ -160,7 +160,7 @@ func TestAFallbackAfterACrash(t *testing.T) {
 	w.ended("completed", "")
 }
 
-// A summary is made by whoever answers.
+// A summary is made by the model that answers.
 func TestAFallbackSummarises(t *testing.T) {
 	w := withFallbacks(t)
 	for range 3 {

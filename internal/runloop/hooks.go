@@ -50,7 +50,7 @@ func (in stopCheckedIn) step(m *machine) {
 	}
 }
 
-// hookFailedIn tells of hooks that failed after a call.
+// hookFailedIn says why hooks failed after a call.
 type hookFailedIn struct {
 	gen      int
 	problems []string

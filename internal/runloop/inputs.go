@@ -290,7 +290,7 @@ func (in toolsIn) step(m *machine) {
 func (in modelIn) step(m *machine) {
 	was := m.model()
 	m.record(session.ModelSet{Model: in.choice})
-	m.away = nil // whoever chooses a model wants it asked
+	m.away = nil // anyone who chooses a model wants it asked
 	is := m.model()
 	if m.phase == modelless {
 		defer m.callModel()

@@ -277,7 +277,7 @@ func parseCommand(text string) (cmd *command, rest string, err error) {
 	}
 	cmd = commandNamed(strings.ToLower(name))
 	switch {
-	case cmd == nil && promptCall().MatchString(text): // the daemon knows whether there is a file, or a server, for it
+	case cmd == nil && promptCall().MatchString(text): // the daemon may have a file, or a server, for it
 		return nil, text, nil
 	case cmd == nil:
 		return nil, "", noCommand(name)

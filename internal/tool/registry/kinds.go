@@ -77,7 +77,7 @@ func (r *Registry) hooks(op string) []*module {
 	})
 }
 
-// hears reports a module that is told of events: a hook, unless it says that it does other
+// hears reports a module that gets events: a hook, unless it says that it does other
 // things alone.
 func hears(d *tool.Descriptor) bool {
 	others := slices.ContainsFunc(d.Capabilities, func(op string) bool {
