@@ -144,7 +144,8 @@ func TestAHookSendsARunBack(t *testing.T) {
 	}
 
 	dir := t.TempDir()
-	d = hooked(t, shellHook("on_stop", fmt.Sprintf("test -e %[1]s/again || { touch %[1]s/began; sleep 3600; }; exit 2", dir)))
+	d = hooked(t, shellHook("on_stop", fmt.Sprintf(
+		"test -e %[1]s/again || { touch %[1]s/began; sleep 3600; }; exit 2", dir)))
 	r, err := client.Call(context.Background(), d.dial(), protocol.Prompt, protocol.PromptParams{
 		Text: "done?", Wait: new(bool),
 	})

@@ -290,8 +290,8 @@ func parseCommand(text string) (cmd *command, rest string, err error) {
 }
 
 func noCommand(name string) error {
-	return fmt.Errorf("there is no command /%s: /help lists them; to send a text that begins with a slash, begin it with two",
-		cell.Line(name, 40))
+	return fmt.Errorf("there is no command /%s: /help lists them; to send a text that begins with a slash, "+
+		"begin it with two", cell.Line(name, 40))
 }
 
 func chooseTools(ctx context.Context, p place, arg string) outcome {
