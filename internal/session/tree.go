@@ -54,7 +54,7 @@ type Run struct {
 	Approvals protocol.ApprovalMode // of this run; "": the session's mode alone
 	Question  *Question             // that was asked, until what it is about has begun or will not
 	Granted   Used                  // when somebody last let it go on past a limit
-	SentBack  bool                  // a hook did not let it end
+	SentBack  bool                  `json:",omitzero"` // a hook did not let it end
 }
 
 // Ended is a run that has ended: what its agent_end said of it.
