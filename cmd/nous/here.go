@@ -98,7 +98,8 @@ func (a *app) checkFlag(cmd *cobra.Command) error {
 func namesNoSession(cmd *cobra.Command) bool {
 	switch cmdline.Name(cmd) {
 	case "acp", "sessions", "sessions rm", "delete", "new", "switch", "branch", "search", "show", "export", "system",
-		"ping", "tools reload", "mcp add", "mcp remove", "mcp trust", "mcp import", "models", "usage", "status", "prune",
+		"ping", "tools reload", "mcp add", "mcp remove", "mcp trust", "mcp import", "trust",
+		"models", "usage", "status", "prune",
 		"approvals", "approve", "deny":
 		return true
 	}

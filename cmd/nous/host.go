@@ -67,7 +67,7 @@ func readsOf(cmd *cobra.Command) reads {
 	case "help", "completion", "man-pages", "exit-status", "doctor", cobra.ShellCompRequestCmd,
 		cobra.ShellCompNoDescRequestCmd:
 		return readsNobody
-	case "stop", "restart", "logs", "acp", "mcp", "proxy":
+	case "stop", "restart", "logs", "acp", "mcp", "trust", "proxy":
 		return readsDisk
 	}
 	switch name {

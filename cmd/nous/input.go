@@ -128,7 +128,7 @@ func checkText(text string) (string, error) {
 // calledPrompt is how a text begins that a server may make, namedResource how a
 // word looks that may be a server's resource.
 var (
-	calledPrompt  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/[^\s/]+\.\S`) })
+	calledPrompt  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/[^\s/]+(\.\S|\s|$)`) })
 	namedResource = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(^|\s)@[^\s:@/]+:\S`) })
 )
 

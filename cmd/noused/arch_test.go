@@ -93,6 +93,11 @@ var layers = []layer{
 	{pattern: "internal/fleet/fleettest"},
 	{pattern: "internal/proc", ours: []string{"internal/protocol", "internal/regular", "internal/idlemem"}, logs: true},
 	{pattern: "internal/alert", ours: []string{"internal/protocol"}},
+	{pattern: "internal/hook", ours: []string{
+		"internal/format", "internal/hookfile", "internal/mcpfile", "internal/model", "internal/policy", "internal/proc",
+		"internal/regular",
+	}},
+	{pattern: "internal/hookfile", ours: []string{"internal/mcpfile", "internal/regular", "internal/tomlfile"}},
 	{pattern: "internal/notify", ours: []string{"internal/alert", "internal/proc", "internal/protocol"}, logs: true},
 	{pattern: "internal/tool", ours: []string{
 		"internal/gitfile", "internal/mcpfile", "internal/proc", "internal/policy",
@@ -101,7 +106,7 @@ var layers = []layer{
 	{pattern: "internal/tool/worker", ours: []string{"internal/tool", "internal/proc", "internal/protocol"}, logs: true},
 	{pattern: "internal/tool/registry", ours: []string{
 		"internal/mcpfile", "internal/tool", "internal/tool/worker",
-		"internal/policy", "internal/proc", "internal/model", "internal/regular",
+		"internal/policy", "internal/proc", "internal/model", "internal/regular", "internal/format",
 	}, logs: true},
 	{pattern: "internal/tool/tooltest", ours: []string{"internal/model", "internal/testenv"}},
 	{pattern: "internal/tool/mcp", ours: []string{
@@ -209,8 +214,8 @@ var layers = []layer{
 		"internal/client/jobs", "internal/client/plain", "internal/client/proxy",
 		"internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client",
 		"internal/client/follow", "internal/client/hosts", "internal/client/ssh", "internal/cmdline", "internal/detach",
-		"internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/manpage", "internal/mcpfile",
-		"internal/plaintext", "internal/protocol", "internal/regular", "internal/start",
+		"internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/manpage", "internal/hookfile",
+		"internal/mcpfile", "internal/plaintext", "internal/protocol", "internal/regular", "internal/start",
 		"internal/tui/board", "internal/tui/cell", "internal/tui/settings", "internal/tui/slash",
 		"internal/worktree", "internal/form", "internal/jsonschema",
 	}},

@@ -13,6 +13,8 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"noused/internal/detach"
+	"noused/internal/hookfile"
+	"noused/internal/model"
 	"noused/internal/model/credentials"
 	"noused/internal/notify"
 	"noused/internal/protocol"
@@ -51,6 +53,7 @@ type Config struct {
 	Sandbox      sandboxSettings
 	Retention    retention
 	Fleet        fleetSettings // no URL: none
+	Hooks        []hookfile.Hook
 }
 
 // ModelConfig says which model answers prompts. APIKeyEnv names a variable: the
@@ -62,10 +65,11 @@ type ModelConfig struct {
 	APIKeyEnv       string
 	System          string // said to the model after what AGENTS.md says
 	MaxOutputTokens int
-	ContextWindow   int64         // tokens; 0: not said
-	Effort          string        // how hard to think; "": as the model does by itself
-	MaxSteps        int           // model calls in one turn; 0: the run loop's default
-	Timeout         time.Duration // of silence
+	ContextWindow   int64          // tokens; 0: not said
+	Effort          string         // how hard to think; "": as the model does by itself
+	Fallback        []model.Choice // in place of a model that cannot answer
+	MaxSteps        int            // model calls in one turn; 0: the run loop's default
+	Timeout         time.Duration  // of silence
 	Extra           map[string]any
 	Delay           time.Duration
 }
@@ -141,6 +145,7 @@ func resolveConfig(fs *pflag.FlagSet, getenv func(string) string) (Config, error
 	cfg.Sandbox = r.sandbox(cfg.Workdir, append(slices.Clip(cfg.Private), cfg.LogDir))
 	cfg.Retention = r.retention()
 	cfg.Policy = r.policy()
+	cfg.Hooks = r.hooks()
 	if info, err := os.Stat(cfg.Workdir); r.err == nil && (err != nil || !info.IsDir()) {
 		_, from := r.find("workdir")
 		r.fail(from, "%s is not a folder", cfg.Workdir)

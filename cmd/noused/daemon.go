@@ -23,6 +23,7 @@ import (
 	"noused/internal/buildinfo"
 	"noused/internal/event"
 	"noused/internal/fleet/host"
+	"noused/internal/hook"
 	"noused/internal/idlemem"
 	"noused/internal/instructions"
 	"noused/internal/lock"
@@ -91,6 +92,7 @@ type Daemon struct {
 	events  *event.Log
 	tools   *registry.Registry
 	models  *liveModels
+	hooks   *hook.Hooks
 	hub     *runloop.Hub
 	mux     *protocol.Mux
 	fleet   *host.Host // nil: none
@@ -184,6 +186,7 @@ func (d *Daemon) load() (err error) {
 		return err
 	}
 	d.atClose(func() { d.tools.Close(context.Background()) }) // for a second time where Run has ended
+	d.openHooks()
 	return nil
 }
 
@@ -217,7 +220,8 @@ func (d *Daemon) wire() error {
 	d.atClose(d.notifier.Close)
 	d.hub = runloop.NewHub(runloop.Options{
 		Store: d.store, Models: d.models, MaxSteps: d.cfg.Model.MaxSteps, Limits: d.cfg.Limits, Spent: d.models.today,
-		Instructions: surroundings{told}, Tools: d.tools, Modules: d.tools, Policy: judge{d.tools, d.rules},
+		Instructions: surroundings{told}, Tools: d.tools, Modules: modules{d.tools, d.hooks},
+		Policy:          judge{d.tools, d.rules, d.hooks},
 		ApprovalTimeout: d.cfg.Policy.ApprovalTimeout,
 		Events:          loggedEvents{d.events, d.out, d.notifier, d.status, d.rest}, Daemon: d.info, Workdir: d.cfg.Workdir,
 		Now: time.Now, NewID: newID,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"golang.org/x/sys/unix"
 
+	"noused/internal/hook"
+	"noused/internal/hookfile"
 	"noused/internal/model"
 	"noused/internal/policy"
 	"noused/internal/regular"
@@ -178,6 +181,26 @@ func writeRules(path string, text []byte) error {
 type judge struct {
 	*registry.Registry
 	*rules
+	hooks *hook.Hooks
+}
+
+// Judge is the registry's, and says of a call whether hooks have a say in it.
+func (j judge) Judge(inv model.Invocation, mode string, answers [][]byte) model.Verdict {
+	v := j.Registry.Judge(inv, mode, answers)
+	v.Guarded = v.Guarded || j.hooks.Has(hookfile.BeforeTool, inv.Workdir, inv.Name)
+	return v
+}
+
+// Guard is the stricter of what orchestrators and hooks say.
+func (j judge) Guard(ctx context.Context, inv model.Invocation) model.Verdict {
+	v := j.Registry.Guard(ctx, inv)
+	if v.Decision == model.Deny {
+		return v
+	}
+	if denied := j.hooks.Guard(ctx, inv); denied.Decision == model.Deny {
+		return denied
+	}
+	return v
 }
 
 // Preview is the diff that a call of a built-in tool would make.

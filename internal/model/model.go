@@ -37,6 +37,9 @@ var (
 	ErrRefused = errors.New("the model refused to answer")
 	// ErrKey: the provider refuses the key, or wants one.
 	ErrKey = errors.New("the provider refuses the key")
+	// ErrGone: the provider answers for this model no more, as there is no credit, no such
+	// model or no key that it takes. Another model may answer.
+	ErrGone = errors.New("the provider does not answer for this model")
 	// ErrPassing: what went wrong may go well the next time.
 	ErrPassing = errors.New("the provider may answer later")
 )

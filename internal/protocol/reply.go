@@ -165,8 +165,16 @@ type System struct {
 
 // Skills answers list_skills, the nearest first.
 type Skills struct {
-	Skills  []Skill  `json:"skills"`
-	LeftOut []string `json:"left_out" doc:"files that cannot be used, each with the reason"`
+	Skills   []Skill       `json:"skills"`
+	Commands []FileCommand `json:"commands,omitzero" doc:"left out where a skill was asked for by name; expand makes a text of /NAME ARGUMENTS"`
+	LeftOut  []string      `json:"left_out" doc:"files that cannot be used, each with the reason"`
+}
+
+// FileCommand is a text that is kept in a file, to be sent in the place of its name.
+type FileCommand struct {
+	Name        string `json:"name"`
+	Description string `json:"description,omitzero"`
+	Path        string `json:"path"`
 }
 
 // Skill is instructions for one kind of task.

@@ -104,6 +104,8 @@ const (
 const (
 	WarningEventsDropped     Code = "events_dropped"
 	WarningRequestRepaired   Code = "request_repaired"
+	WarningModelFallback     Code = "model_fallback"
+	WarningHookFailed        Code = "hook_failed"
 	WarningEmptyAnswer       Code = "empty_answer"
 	WarningAnswerUnfit       Code = "answer_unfit" // it is asked for again
 	WarningCompactionFailed  Code = "compaction_failed"

@@ -301,6 +301,9 @@ func (m *machine) steered() {
 	case m.phase == waiting:
 		m.withdraw(protocol.BySteer)
 		m.afterQuestion()
+	case m.phase == ending: // the hooks are asked again when the run would end next
+		m.cancel()
+		m.nextTurn()
 	}
 }
 
@@ -473,6 +476,9 @@ func (in lateIn) step(m *machine) {
 
 func (in lookedIn) step(m *machine) {
 	if in.gen == m.gen && m.phase == looking {
+		if in.guard.Warning != "" {
+			m.warnOfHooks([]string{in.guard.Warning})
+		}
 		m.afterLook(in)
 	}
 }

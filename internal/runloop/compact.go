@@ -63,8 +63,9 @@ func (m *machine) summarise(c *compaction) bool {
 		Ref: m.ref(), Code: protocol.StatusCompacting,
 		Message: fmt.Sprintf("the context has about %d tokens and is being summarised", c.before),
 	})
-	call := &modelCall{choice: m.model(), req: model.Request{
-		System: summaryPrompt(c.instruction), Summary: true, Effort: model.Effort{Level: m.model().Effort},
+	m.asked = m.answering()
+	call := &modelCall{choice: m.asked, req: model.Request{
+		System: summaryPrompt(c.instruction), Summary: true, Effort: model.Effort{Level: m.asked.Effort},
 	}, history: older, fit: fit}
 	m.await(compacting, work{call: call})
 	return true
@@ -101,6 +102,14 @@ func (m *machine) endCompaction(err error) {
 			return
 		}
 	}
+	if m.fallBack(err) {
+		c.text.Reset()
+		c.size = 0
+		if m.summarise(c) {
+			return
+		}
+	}
+	m.trouble.refusals = nil
 	summary := c.text.String()
 	switch {
 	case err != nil:

@@ -256,7 +256,7 @@ func (in abortIn) step(m *machine) {
 			m.endMessage(model.StopAborted)
 		}
 		m.finishAbort()
-	case looking:
+	case looking, ending:
 		m.cancel()
 		m.finishAbort()
 	case compacting:
@@ -297,6 +297,7 @@ func (in toolsIn) step(m *machine) {
 func (in modelIn) step(m *machine) {
 	was := m.model()
 	m.record(session.ModelSet{Model: in.choice})
+	m.away = nil // anyone who chooses a model wants it asked
 	is := m.model()
 	if m.phase == modelless {
 		defer m.callModel()

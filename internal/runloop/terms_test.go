@@ -17,8 +17,8 @@ var wantsObject = protocol.PromptParams{
 // whole answers with a text.
 func (w *world) whole(text string) { w.say(model.Delta{Text: text}, model.Delta{Stop: model.StopEnd}) }
 
-// ended is how the latest run ended.
-func (w *world) ended() protocol.AgentEnd {
+// lastEnd is how the latest run ended.
+func (w *world) lastEnd() protocol.AgentEnd {
 	w.t.Helper()
 	end, ok := w.events[len(w.events)-1].(protocol.AgentEnd)
 	if !ok {
@@ -46,7 +46,7 @@ func TestAnAnswerIsAskedForUntilItFits(t *testing.T) {
 		t.Fatalf("got warnings %q, want a second one about n", got)
 	}
 	w.whole("```json\n{\"n\":1}\n```")
-	if end := w.ended(); end.StopReason != protocol.StopCompleted || end.Turns != 3 {
+	if end := w.lastEnd(); end.StopReason != protocol.StopCompleted || end.Turns != 3 {
 		t.Errorf("got %+v, want a run of three turns, completed", end)
 	}
 }
@@ -62,7 +62,7 @@ func TestAnAnswerThatNeverFits(t *testing.T) {
 			w.boot()
 		}
 	}
-	if end := w.ended(); end.Error == nil || end.Error.Code != protocol.AnswerUnfit ||
+	if end := w.lastEnd(); end.Error == nil || end.Error.Code != protocol.AnswerUnfit ||
 		!strings.Contains(end.Error.Message, "asked for 3 times") {
 		t.Errorf("got %+v, want answer_unfit after three", end)
 	}
@@ -75,8 +75,8 @@ func TestOnlyTheLastAnswerHasToFit(t *testing.T) {
 	w.step(queueIn{kind: "follow_up", p: protocol.SteerParams{Text: "and the others"}})
 	w.whole("here they are")
 	w.whole(`{"n":2}`)
-	if got := w.warnings(protocol.WarningAnswerUnfit); w.ended().StopReason != protocol.StopCompleted || len(got) != 0 {
-		t.Errorf("got warnings %q, %+v", got, w.ended())
+	if got := w.warnings(protocol.WarningAnswerUnfit); w.lastEnd().StopReason != protocol.StopCompleted || len(got) != 0 {
+		t.Errorf("got warnings %q, %+v", got, w.lastEnd())
 	}
 }
 
@@ -98,7 +98,7 @@ func TestLimitsOfAPrompt(t *testing.T) {
 		call()
 		w.boot()
 		call()
-		if end := w.ended(); end.Error == nil || end.Error.Code != protocol.OverBudget ||
+		if end := w.lastEnd(); end.Error == nil || end.Error.Code != protocol.OverBudget ||
 			!strings.Contains(end.Error.Message, name) {
 			t.Errorf("got %+v, want budget: %s", end.Error, name)
 		}

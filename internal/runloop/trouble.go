@@ -16,6 +16,7 @@ type trouble struct {
 	empty     bool // an empty answer was asked for again
 	triedAt   int  // messages that the session had when a compaction was tried last
 	gaveUp    bool // a summary failed: no other is tried
+	refusals  []refusal
 }
 
 // requestFallbacks is how far a run went to have its request accepted by one model. Each
@@ -50,14 +51,20 @@ func (m *machine) failed(err error) {
 	case m.askAgain(err):
 		m.callModel()
 		return
+	case len(m.msg.calls) == 0 && m.fallBack(err):
+		if m.msg.started {
+			m.endMessage(model.StopError)
+		}
+		m.callModel()
+		return
 	}
 	if m.msg.started {
 		m.endMessage(model.StopError)
 	}
-	if m.fallbacks.climbed && errors.Is(err, model.ErrRejected) {
-		err = m.fallbacks.rejected // the others are about requests that nobody made
+	if m.ladder.climbed && errors.Is(err, model.ErrRejected) {
+		err = m.ladder.rejected // the others are about requests that nobody made
 	}
-	m.endTurn(protocol.StopError, providerError(err))
+	m.endTurn(protocol.StopError, providerError(m.withRefusals(err)))
 }
 
 // askAgain ends an answer that broke off before any tool call, and reports
@@ -86,7 +93,7 @@ func (m *machine) saidNothing() bool {
 // left. What another model refused, before the session's was changed, says
 // nothing about this one.
 func (m *machine) climb(err error) bool {
-	if m.fallbacks.model != m.model().Key() {
+	if m.ladder.model != m.answering().Key() {
 		return true
 	}
 	was := m.repair()
@@ -102,10 +109,10 @@ func (m *machine) climb(err error) bool {
 	if next == was {
 		return false
 	}
-	if !m.fallbacks.climbed {
-		m.fallbacks.rejected = err
+	if !m.ladder.climbed {
+		m.ladder.rejected = err
 	}
-	m.fallbacks.repair, m.fallbacks.climbed = next, true
+	m.ladder.repair, m.ladder.climbed = next, true
 	m.publish(protocol.Warning{
 		Ref: m.turnRef(), Code: protocol.WarningRequestRepaired,
 		Message: fmt.Sprintf("the provider refused the request; it is sent again %s: %v", how, err),
@@ -137,16 +144,17 @@ func rung(r model.Repair, has session.Kinds, order, tools bool) (next model.Repa
 // repair is how the next request is put: as the run has found out, or as the
 // session knows of its model.
 func (m *machine) repair() model.Repair {
-	if key := m.model().Key(); m.fallbacks.model != key {
-		m.fallbacks = requestFallbacks{model: key, repair: m.s.Repairs[key]}
+	if key := m.answering().Key(); m.ladder.model != key {
+		m.ladder = requestFallbacks{model: key, repair: m.s.Repairs[key]}
 	}
-	return m.fallbacks.repair
+	return m.ladder.repair
 }
 
 // accepted keeps how the request had to be put for this model.
 func (m *machine) accepted() {
-	if m.fallbacks.climbed && m.fallbacks.repair != m.s.Repairs[m.fallbacks.model] {
-		m.record(session.RequestRepaired{Model: m.fallbacks.model, Repair: m.fallbacks.repair})
+	m.trouble.refusals = nil
+	if m.ladder.climbed && m.ladder.repair != m.s.Repairs[m.ladder.model] {
+		m.record(session.RequestRepaired{Model: m.ladder.model, Repair: m.ladder.repair})
 	}
 }
 

@@ -97,6 +97,9 @@ func (t Terms) IsZero() bool { return t.OutputSchema == nil && t.MaxCost == 0 &&
 // again that does not fit its schema.
 const CommandOutputSchema = "output_schema"
 
+// CommandOnStop is the Command of an Input that a hook has sent a run back with.
+const CommandOnStop = "on_stop"
+
 // Withdrawn takes back an input that was not delivered yet.
 type Withdrawn struct {
 	InputID string `json:"input_id"`

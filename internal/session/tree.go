@@ -54,6 +54,7 @@ type Run struct {
 	Approvals protocol.ApprovalMode // of this run; "": the session's mode alone
 	Question  *Question             // that was asked, until what it is about has begun or will not
 	Granted   Used                  // when somebody last let it go on past a limit
+	SentBack  bool                  `json:",omitzero"` // a hook did not let it end
 
 	Terms      Terms `json:",omitzero"`
 	Answers    int   `json:",omitzero"` // assistant messages
@@ -288,8 +289,11 @@ func (s *State) termsOf(runID string) Terms {
 
 func (s *State) applyInput(f Input, at time.Time) {
 	s.Pending = append(s.Pending, f)
-	if s.Run != nil && f.RunID == s.Run.ID && f.Command == CommandOutputSchema {
+	switch of := s.Run != nil && f.RunID == s.Run.ID; {
+	case of && f.Command == CommandOutputSchema:
 		s.Run.AskedAgain++
+	case of && f.Command == CommandOnStop:
+		s.Run.SentBack = true
 	}
 	if s.Title == "" {
 		s.Title = strings.Clone(titleOf(f.Text))

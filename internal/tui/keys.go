@@ -258,7 +258,7 @@ func (ob *outbox) send(written, text string, followUp bool) {
 	ob.input.Clear()
 	ob.talk.End()
 	ob.submit(slash.Unsent{
-		Text: text, Skill: slash.SkillOf(written), Call: slash.PromptCall().MatchString(written), Images: ob.input.Images,
+		Text: text, Skill: slash.SkillOf(written), Call: slash.IsCall(written), Images: ob.input.Images,
 		FollowUp: followUp,
 	})
 	ob.input.Images = nil

@@ -257,6 +257,8 @@ func (m *model) update(msg tea.Msg) (cmd tea.Cmd) {
 // updateJobs takes in what the screen has of itself.
 func (m *model) updateJobs(msg tea.Msg) (cmd tea.Cmd, mine bool) {
 	switch msg := msg.(type) {
+	case moreCommands:
+		msg.show()
 	case located:
 		m.located(msg)
 	case findOn:

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -30,7 +31,26 @@ func newPalette(m *model) *overlay {
 		})
 	}
 	p := pick.New("Commands", items, pick.With(m.pickLook()))
+	from := m.place()
+	m.jobs.Start(func(ctx context.Context) tea.Msg {
+		found, _ := slash.FileCandidates(ctx, from)
+		return moreCommands{p, items, found}
+	})
 	return &overlay{box: p, picker: p, chosen: (*model).chooseCommand}
+}
+
+// moreCommands are what the daemon has for a palette.
+type moreCommands struct {
+	of    *pick.Picker
+	items []pick.Item
+	found []slash.Candidate
+}
+
+func (c moreCommands) show() {
+	for _, f := range c.found {
+		c.items = append(c.items, pick.Item{ID: f.Text, Title: f.Text, Detail: f.About, Search: f.About})
+	}
+	c.of.SetItems(c.items)
 }
 
 // chooseCommand does what was chosen; a command that takes an argument is put
@@ -41,7 +61,7 @@ func (m *model) chooseCommand(c pick.Choice) tea.Cmd {
 		cmd, _ := m.control(name)
 		return cmd
 	}
-	if cmd := slash.Named(name); cmd.Args == "" {
+	if cmd := slash.Named(name); cmd != nil && cmd.Args == "" {
 		return m.run(cmd, "")
 	}
 	if !m.input.Empty() {

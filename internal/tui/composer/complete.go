@@ -2,6 +2,7 @@ package composer
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"noused/internal/client/actions"
@@ -13,13 +14,12 @@ import (
 
 // TakeChoice puts the chosen candidate in the place of the word.
 func (w *Composer) TakeChoice() {
-	c, word := w.Menu.Rows[w.Menu.at], w.Menu.word
+	c, word, isCommand := w.Menu.Rows[w.Menu.at], w.Menu.word, strings.HasPrefix(w.Menu.Query, "command ")
 	w.Menu.Close()
 	w.replaceWord(word, c.Text)
 	w.Menu.Runs = c.Runs
 	if !c.Runs {
-		if slash.SkillOf(c.Text) != "" || slash.PromptCall().MatchString(c.Text) || strings.HasPrefix(c.Text, "/") &&
-			slash.Named(c.Text[1:]) != nil {
+		if isCommand && c.Text != slash.SkillPrefix {
 			w.area.InsertString(" ")
 		}
 		w.Complete()
@@ -74,12 +74,6 @@ func (w *Composer) completeCommand(word string) {
 		w.offerFrom(query, word, slash.PromptCandidates)
 		return
 	}
-	if strings.HasPrefix(slash.SkillPrefix, word) {
-		defer func() {
-			w.Menu.Rows = append(w.Menu.Rows,
-				slash.Candidate{Text: slash.SkillPrefix, About: "NAME [TEXT]  send what a skill says, and the text behind it"})
-		}()
-	}
 	for _, c := range slash.Commands {
 		if strings.HasPrefix(c.Name, strings.ToLower(word[1:])) {
 			w.Menu.Rows = append(w.Menu.Rows, slash.Candidate{
@@ -87,9 +81,20 @@ func (w *Composer) completeCommand(word string) {
 			})
 		}
 	}
-	if len(w.Menu.Rows) == 0 && !strings.HasPrefix(slash.SkillPrefix, word) {
-		w.offerFrom(query, word, slash.PromptCandidates) // a server's, whose name is begun
+	if strings.HasPrefix(slash.SkillPrefix, word) {
+		w.Menu.Rows = append(w.Menu.Rows, slash.Candidate{
+			Text: slash.SkillPrefix, About: "NAME [TEXT]  send what a skill says, and the text behind it",
+		})
 	}
+	own, p := slices.Clone(w.Menu.Rows), w.place()
+	w.start(func(ctx context.Context) tea.Msg { // what the daemon has is offered behind it
+		found, _ := slash.FileCandidates(ctx, p)
+		if len(own) == 0 { // a server's, whose name is begun
+			prompts, _ := slash.PromptCandidates(ctx, p)
+			found = append(found, prompts...)
+		}
+		return Completed{query: query, rows: append(own, slash.Starting(word, found)...)}
+	})
 }
 
 // completeArgument offers what a command takes.

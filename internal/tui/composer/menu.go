@@ -39,7 +39,7 @@ func (m *menu) Fill(c Completed) {
 	if c.query != m.Query {
 		return
 	}
-	m.Rows, m.at, m.problem = c.rows, 0, ""
+	m.Rows, m.at, m.problem = c.rows, min(m.at, max(0, len(c.rows)-1)), ""
 	if c.err != nil {
 		m.problem = c.err.Error()
 	}

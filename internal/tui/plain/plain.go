@@ -377,7 +377,7 @@ func (p *plain) typed(text string) {
 			p.sayf("steering the run; /follow-up TEXT waits for its end")
 		}
 		u := slash.Unsent{
-			Text: rest, Skill: slash.SkillOf(text), Call: slash.PromptCall().MatchString(text), Images: p.images,
+			Text: rest, Skill: slash.SkillOf(text), Call: slash.IsCall(text), Images: p.images,
 			Key: uuid.NewString(),
 		}
 		p.said, p.images = rest, nil

@@ -190,21 +190,23 @@ func Parse(text string) (cmd *Command, rest string, err error) {
 		}
 		return nil, text, nil
 	}
-	if strings.Contains(name, ".") { // a server's prompt
-		return nil, text, nil
-	}
 	cmd = Named(strings.ToLower(name))
 	switch {
+	case cmd == nil && promptCall().MatchString(text): // the daemon may have a file, or a server, for it
+		return nil, text, nil
 	case cmd == nil:
-		return nil, "",
-			fmt.Errorf("there is no command /%s: /help lists them; to send a text that begins with a slash, begin it with two",
-				cell.Line(name, 40))
+		return nil, "", noCommand(name)
 	case cmd.must && rest == "":
 		return nil, "", fmt.Errorf("want /%s %s", cmd.Name, cmd.Args)
 	case cmd.Args == "" && rest != "":
 		return nil, "", fmt.Errorf("/%s takes no argument", cmd.Name)
 	}
 	return cmd, rest, nil
+}
+
+func noCommand(name string) error {
+	return fmt.Errorf("there is no command /%s: /help lists them; to send a text that begins with a slash, "+
+		"begin it with two", cell.Line(name, 40))
 }
 
 func chooseTools(ctx context.Context, p Place, arg string) Outcome {

@@ -14,12 +14,19 @@ import (
 	"noused/internal/tui/cell"
 )
 
-// PromptCall is how a text begins that a server is to make, resourceWord how a word
-// looks that may name what a server has.
+// promptCall is how a text begins that a command's file or a server is to make,
+// resourceWord how a word looks that may name what a server has.
 var (
-	PromptCall   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/[^\s/]+\.\S`) })
+	promptCall   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/[^\s/]+(\.\S|\s|$)`) })
 	resourceWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(^|\s)@[^\s:@/]+:\S`) })
 )
+
+// IsCall reports a text that begins with a slash and is for the daemon to expand.
+func IsCall(written string) bool {
+	name := strings.TrimPrefix(written, "/")
+	return promptCall().MatchString(written) && SkillOf(written) == "" &&
+		Named(strings.ToLower(name[:len(name)-len(behind(name))])) == nil
+}
 
 // Written makes of a text what the user means by it: with what its skill says, and
 // what servers have for it.
@@ -39,6 +46,8 @@ func (u Unsent) Written(ctx context.Context, p Place) (Unsent, error) {
 		return u, errors.New(strings.TrimPrefix(wire.Message, "text: "))
 	case err != nil:
 		return u, Explain(err, "to ask servers for prompts")
+	case call && r.Text == u.Text && !strings.Contains(strings.Fields(u.Text)[0], "."):
+		return u, noCommand(strings.Fields(u.Text)[0][1:])
 	case call && r.Text == u.Text:
 		return u,
 			fmt.Errorf("there is no server with the prompt %s: to send a text that begins with a slash, begin it with two",

@@ -54,6 +54,18 @@ func (u Unsent) withSkill(ctx context.Context, p Place) (Unsent, error) {
 	return u, nil
 }
 
+// FileCandidates are the commands that are files, as they are typed.
+func FileCandidates(ctx context.Context, p Place) ([]Candidate, error) {
+	r, err := Ask(ctx, p, protocol.ListSkills, protocol.ListSkillsParams{Scope: p.Scope()})
+	var all []Candidate
+	for _, c := range r.Commands {
+		if Named(strings.ToLower(c.Name)) == nil { // those are the screen's
+			all = append(all, Candidate{Text: "/" + c.Name, About: cell.Line(c.Description, 200)})
+		}
+	}
+	return all, err
+}
+
 func SkillCandidates(ctx context.Context, p Place) ([]Candidate, error) {
 	r, err := Ask(ctx, p, protocol.ListSkills, protocol.ListSkillsParams{})
 	all := make([]Candidate, len(r.Skills))
