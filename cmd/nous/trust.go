@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"noused/internal/client/approval"
 	"noused/internal/cmdline"
 	"noused/internal/format"
 	"noused/internal/hookfile"
@@ -91,7 +92,7 @@ func hooksText(path string, list []hookfile.Hook) string {
 	hidden := false
 	tell := func(format string, args ...any) {
 		text := plaintext.RevealLine(fmt.Sprintf(format, args...))
-		hidden = hidden || hides(text)
+		hidden = hidden || approval.Hides(text)
 		out.WriteString(text + "\n")
 	}
 	tell("%s has %s. They would run in this folder, in the sandbox, no matter who wrote the file.", path,
