@@ -151,7 +151,7 @@ func questionText(q protocol.Approval) string {
 		return formText(q)
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "Allow this call of %s? %s\n", plaintext.RevealLine(q.ToolName), whyAsked(q))
+	fmt.Fprintf(&out, "%s %s\n", plaintext.RevealLine(approval.Headline(q)), whyAsked(q))
 	if q.Path != "" {
 		out.WriteString("The path leads to " + plaintext.RevealLine(q.Path) + "\n")
 	}

@@ -28,6 +28,40 @@ func Yes(a protocol.Approval) string {
 	return protocol.OptionOnce
 }
 
+// Headline asks for a tool's approval in one line of plain words. Names in it may hold
+// any characters.
+func Headline(a protocol.Approval) string {
+	var args struct {
+		Command jsontext.Value `json:"command"`
+		Path    jsontext.Value `json:"path"`
+		Outside jsontext.Value `json:"outside_sandbox"`
+	}
+	_ = json.Unmarshal(a.Arguments, &args, jsontext.AllowInvalidUTF8(true)) // what cannot be read is asked about by name
+	var path string
+	changes := (a.ToolName == "edit" || a.ToolName == "write") && args.Path.Kind() == '"' &&
+		json.Unmarshal(args.Path, &path, jsontext.AllowInvalidUTF8(true)) == nil
+	switch {
+	case a.ToolName == "bash" && args.Outside.Kind() == 't':
+		return "Allow bash to run OUTSIDE the sandbox: it can change all your files?"
+	case changes && args.Outside.Kind() == 't':
+		return "Allow this " + a.ToolName + " OUTSIDE the sandbox, of " + path + "?"
+	case args.Command.Kind() == '"':
+		return "Allow " + a.ToolName + " to run this?"
+	case changes:
+		return "Allow this " + a.ToolName + " of " + path + "?"
+	}
+	return "Allow this call of " + a.ToolName + "?"
+}
+
+// Outside reports that the call is to run outside the sandbox, which clients show as a
+// warning.
+func Outside(a protocol.Approval) bool {
+	var args struct {
+		Outside bool `json:"outside_sandbox"`
+	}
+	return a.Kind == protocol.ApprovalTool && json.Unmarshal(a.Arguments, &args) == nil && args.Outside
+}
+
 // No is the option that denies, nil where there is none.
 func No(a protocol.Approval) *protocol.ApprovalOption {
 	i := slices.IndexFunc(a.Options, func(o protocol.ApprovalOption) bool { return o.Decision == protocol.DecisionDeny })

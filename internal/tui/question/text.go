@@ -217,19 +217,7 @@ func Title(a protocol.Approval) string {
 	if approval.IsForm(a) {
 		return a.ToolName + " asks"
 	}
-	arguments := mustMembers(a.Arguments)
-	if _, runs := arguments.text("command"); runs {
-		return "Allow " + a.ToolName + " to run this?"
-	}
-	if path, ok := arguments.text("path"); ok && (a.ToolName == "edit" || a.ToolName == "write") {
-		return "Allow this " + a.ToolName + " of " + path + "?"
-	}
-	return "Allow this call of " + a.ToolName + "?"
-}
-
-func mustMembers(raw jsontext.Value) list {
-	l, _ := members(raw)
-	return l
+	return approval.Headline(a)
 }
 
 // does says what an option stands for. Its pattern is shown as it is.
