@@ -235,6 +235,9 @@ type CompactionEntry struct {
 	Summary          string    `json:"summary"`
 	FirstKeptEntryID string    `json:"first_kept_entry_id"`
 	CreatedAt        time.Time `json:"created_at"`
+	RunID            string    `json:"run_id,omitzero" wire:"added" doc:"the run that it happened in; absent: in none"`
+	TokensBefore     int64     `json:"tokens_before,omitzero" wire:"added" doc:"the context's, about, before the summary"`
+	TokensAfter      int64     `json:"tokens_after,omitzero" wire:"added" doc:"and with it; absent in older journals"`
 }
 
 // ExtensionResult answers extension_command.
@@ -272,6 +275,7 @@ type Compaction struct {
 	Summary          string  `json:"summary"`
 	FirstKeptEntryID string  `json:"first_kept_entry_id"`
 	TokensBefore     int64   `json:"tokens_before"`
+	TokensAfter      int64   `json:"tokens_after,omitzero" wire:"added"`
 	Trigger          Trigger `json:"trigger" enum:"manual,threshold,overflow"`
 }
 

@@ -274,6 +274,7 @@ type Compacted struct {
 	Trigger          protocol.Trigger `json:"trigger"`
 	RunID            string           `json:"run_id,omitzero"` // the run that it happened in
 	FixedTokens      int64            `json:"fixed_tokens,omitzero"`
+	TokensAfter      int64            `json:"tokens_after,omitzero"` // 0 in older journals
 
 	Usage *model.Usage `json:"usage,omitzero"` // of the call that made the summary
 }

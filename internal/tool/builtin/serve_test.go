@@ -183,7 +183,7 @@ func TestSession(t *testing.T) {
 	want := map[string]string{
 		"read": "path offset? limit?", "write": "path content outside_sandbox? reason?",
 		"edit": "path old_text? new_text? replace_all? edits? outside_sandbox? reason?",
-		"ls": "path?", "find": "pattern path?", "grep": "pattern path? glob?",
+		"ls":   "path?", "find": "pattern path?", "grep": "pattern path? glob?",
 		"bash": "command timeout? background? outside_sandbox? reason?", "job": "id action timeout?",
 	}
 	for name, arguments := range want {
