@@ -442,6 +442,9 @@ type ListedModel struct {
 	Reachable *bool  `json:"reachable,omitzero" doc:"absent: nobody was asked"`
 	Problem   string `json:"problem,omitzero" doc:"why it is not usable, or may not be"`
 	Refused   bool   `json:"key_refused,omitzero" wire:"added" doc:"the server answers, and takes no such key"`
+	NoCredit  bool   `json:"no_credit,omitzero" wire:"added" doc:"the server answers, and says that nothing is left to pay with"`
+
+	KeyVariable string `json:"key_variable,omitzero" wire:"added" doc:"the variable of the daemon's environment that its key is from; absent: it has none, or a saved one"`
 }
 
 func (Session) replyType() string         { return "session" }

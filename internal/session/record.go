@@ -186,8 +186,10 @@ type ToolsSet struct {
 }
 
 // ModelSet chooses the model that answers; the zero Choice is the daemon's own.
+// Answered is then, in the middle of a run, which one that is: it answers from here on.
 type ModelSet struct {
-	Model model.Choice `json:"model"`
+	Model    model.Choice `json:"model"`
+	Answered model.Choice `json:"answered,omitzero"`
 }
 
 // RequestRepaired says how requests to a model (Key of its Choice) have to be put
