@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/conversation"
 	"noused/internal/cmdline"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
@@ -90,8 +91,9 @@ func (a *app) document(ctx context.Context, session, format string) (*document, 
 		return nil, err
 	}
 	defer c.Close()
-	messages, err := client.AllMessages(protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: session}},
-		a.messagesFrom(ctx, c))
+	messages, err := client.AllMessages(protocol.GetMessagesParams{
+		Scope: protocol.Scope{SessionID: session}, Whole: true,
+	}, a.messagesFrom(ctx, c))
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +228,7 @@ func newPart(m protocol.Message, entry jsontext.Value) (part, error) {
 		if err := json.Unmarshal(entry, &c, jsontext.AllowInvalidUTF8(true)); err != nil {
 			return p, fmt.Errorf("decode compaction: %w", err)
 		}
-		p.Role, p.Who, p.Text = "compaction", "summary of what was before", printable(c.Summary)
+		p.Role, p.Who, p.Text = "compaction", conversation.Summarised(c.TokensBefore, c.TokensAfter), printable(c.Summary)
 		return p, nil
 	}
 	if m.Role == "tool" {

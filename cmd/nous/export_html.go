@@ -73,7 +73,8 @@ func (a *app) branchesOf(ctx context.Context, c *client.Client, main protocol.Me
 			b.left++
 			continue
 		}
-		r, err := client.AllMessages(protocol.GetMessagesParams{Scope: scope, LeafID: leaf}, a.messagesFrom(ctx, c))
+		r, err := client.AllMessages(protocol.GetMessagesParams{Scope: scope, LeafID: leaf, Whole: true},
+			a.messagesFrom(ctx, c))
 		if err != nil {
 			return b, err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"noused/internal/client"
+	"noused/internal/client/conversation"
 	"noused/internal/cmdline"
 	"noused/internal/format"
 	"noused/internal/protocol"
@@ -30,7 +31,7 @@ func (a *app) messagesCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := protocol.GetMessagesParams{Scope: scope, LeafID: leaf}
+			p := protocol.GetMessagesParams{Scope: scope, LeafID: leaf, Whole: true}
 			session, err := a.printMessages(cmd.Context(), p, full)
 			if session != "" {
 				a.seen(cmd.Context(), session)
@@ -119,7 +120,7 @@ func (a *app) printEntry(entry jsontext.Value, full bool) error {
 		if err := json.Unmarshal(entry, &c); err != nil {
 			return fmt.Errorf("decode compaction: %w", err)
 		}
-		a.printHead("summary of what was before", c.CreatedAt, c.ID)
+		a.printHead(conversation.Summarised(c.TokensBefore, c.TokensAfter), c.CreatedAt, c.ID)
 		a.println(indent(a.fit(c.Summary), "  "))
 		return nil
 	}

@@ -151,6 +151,7 @@ type Verdict struct {
 	Code               string
 	Failure            *ToolResult
 	Offer              *Offer
+	ForSession         *Offer // for the session alone
 	Changes            bool   // a file, which can be shown before
 	Guarded            bool   // orchestrators have a say, too
 	Path               string // that it is about (Invocation.Path)

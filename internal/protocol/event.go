@@ -198,6 +198,8 @@ type Status struct {
 	PendingCounts *PendingCounts `json:"pending_counts,omitzero"`
 	Usage         *Usage         `json:"usage,omitzero" wire:"added"`
 	Title         string         `json:"title,omitzero" wire:"added" doc:"of title_set"`
+	TokensBefore  int64          `json:"tokens_before,omitzero" wire:"added" doc:"of compacted: the context's, about"`
+	TokensAfter   int64          `json:"tokens_after,omitzero" wire:"added" doc:"of compacted"`
 
 	Approval   *Approval       `json:"approval,omitzero" wire:"added" doc:"of approval_requested"`
 	ApprovalID string          `json:"approval_id,omitzero" wire:"added" doc:"of approval_resolved"`

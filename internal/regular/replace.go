@@ -2,6 +2,7 @@ package regular
 
 import (
 	"os"
+	"path/filepath"
 
 	"github.com/google/renameio/v2"
 )
@@ -10,7 +11,8 @@ import (
 // stops meanwhile. The file has that mode then, whatever the old one had. Of a link the link
 // is replaced. It blocks until the text is on the disk.
 func Replace(path string, text []byte, mode os.FileMode) error {
-	f, err := renameio.NewPendingFile(path, renameio.WithStaticPermissions(mode))
+	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)),
+		renameio.WithStaticPermissions(mode))
 	if err != nil {
 		return err
 	}

@@ -38,6 +38,7 @@ type Error struct {
 	attempts int           // how many were made, where that is more than one
 	passing  bool          // the same request may go well later
 	busy     bool          // it will, as soon as there is less to do
+	broke    bool          // nothing is left to pay with
 	garbled  bool          // the model's own answer was refused: it may answer better
 	after    time.Duration // when, where the provider says so
 	is       error
@@ -72,6 +73,9 @@ func (e *Error) Unwrap() (is []error) {
 	}
 	return is
 }
+
+// NoCredit reports that the provider wants to be paid first.
+func (e *Error) NoCredit() bool { return e.broke }
 
 // Truncated is the error of an answer that ended without a reason to stop. why
 // may be empty.
@@ -148,6 +152,7 @@ func (e *Error) classify() {
 		status = n // some gateways report an HTTP status inside a stream
 	}
 	text := strings.ToLower(e.Code + " " + e.Message)
+	e.broke = status == http.StatusPaymentRequired || contains(text, unpaid) && e.after == 0
 	switch {
 	case status != http.StatusTooManyRequests && tooLong(text), tooLarge(text):
 		e.is = model.ErrContextTooLong
@@ -176,11 +181,13 @@ var (
 	overloaded = []string{"overloaded", "rate_limit"}
 	// passing are parts of the codes of other errors that pass.
 	passing = []string{"server_error", "api_error", "timeout", "unavailable"}
-	// hopeless are parts of errors that only a person can do something about.
-	hopeless = []string{
+	// unpaid are parts of errors that say that there is no credit.
+	unpaid = []string{
 		"insufficient_quota", "insufficient quota", "insufficient balance", "insufficient credit", "credit balance",
-		"billing", "invalid_api_key", "api key not valid",
+		"billing",
 	}
+	// hopeless are parts of errors that only a person can do something about.
+	hopeless = append([]string{"invalid_api_key", "api key not valid"}, unpaid...)
 )
 
 // roleOrder are the ways of saying that somebody else should speak.
@@ -413,6 +420,9 @@ func (c *Client) tell(err error, attempts int) *Error {
 	case http.StatusNotFound:
 		told.add(c.hint)
 		told.add(c.other)
+	}
+	if told.broke {
+		told.add("there is no credit left: add some where the key is from, or choose another model")
 	}
 	told.host, told.attempts = c.url.Host, attempts
 	return &told

@@ -264,7 +264,7 @@ func (t *Transcript) headLines(b *block, width int) []string {
 	case conversation.Tool:
 		return []string{t.toolHead(b, width)}
 	case conversation.Summary:
-		return []string{t.theme.Title.Render(t.arrow(b) + " summary of what was before")}
+		return []string{t.theme.Title.Render(t.arrow(b) + " " + conversation.Summarised(b.Before, b.After))}
 	case conversation.RunEnd:
 		return t.endLines(b.End, width)
 	}

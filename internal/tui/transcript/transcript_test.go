@@ -299,7 +299,7 @@ func TestLoadKeepsWhatOnlyEventsTell(t *testing.T) {
 	text := strings.Join(all(tr), "\n")
 	for _, want := range []string{
 		"failed, 4.2 s: make", "it broke", "the run was aborted, 1 turn", "you: next",
-		"attached: a.png, image/png, 7 bytes", "summary of what was before", "of a kind that this client does not know",
+		"attached: a.png, image/png, 7 bytes", "summarised here", "of a kind that this client does not know",
 	} {
 		if strings.Count(text, want) != 1 {
 			t.Errorf("%q is there %d times in\n%s", want, strings.Count(text, want), text)
