@@ -9,6 +9,7 @@ import (
 	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
+	"noused/internal/tui/theme"
 )
 
 // block is an entry as it is drawn.
@@ -229,6 +230,9 @@ func (t *Transcript) render(b *block, p *piece) []string {
 		lines := indented("  ", styled(t.theme.User, wrap(trimBreak(p.text), inner)))
 		if p.first && len(lines) > 0 && b.headLen() == 0 {
 			lines[0] = t.theme.Accent.Render("❯") + " " + strings.TrimPrefix(lines[0], "  ")
+		}
+		for i, line := range lines {
+			lines[i] = theme.Band(t.theme.UserOn, line, width)
 		}
 		return lines
 	case asThought:
