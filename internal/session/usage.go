@@ -50,9 +50,10 @@ func (s *Store) Calls(ctx context.Context, id string, r *CallReader, each func(C
 // callScan is a journal that is being read for its calls.
 type callScan struct {
 	Calls
-	each   func(Call)
-	model  string // of the latest call
-	copied bool   // messages that come now are from the parent
+	each    func(Call)
+	model   string // of the latest call
+	copied  bool   // messages that come now are from the parent
+	parents bool   // as in State
 }
 
 // take takes a line in, decoding it only if it has to. The error is errNewer.
@@ -88,6 +89,7 @@ func (c *callScan) fact(rec Record) {
 	switch f := rec.Fact.(type) {
 	case Created:
 		c.Title, c.Workdir, c.copied = f.Title, f.Workdir, f.ParentID != ""
+		c.parents = c.copied
 		return
 	case MessageAdded:
 		if !c.copied && f.Usage != nil {
@@ -100,10 +102,10 @@ func (c *callScan) fact(rec Record) {
 		}
 		return
 	case TitleSet:
-		c.Title = f.Title
+		c.Title, c.parents = f.Title, false
 	case Input:
-		if c.Title == "" {
-			c.Title = titleOf(f.Text)
+		if c.Title == "" || c.parents {
+			c.Title, c.parents = titleOf(f.Text), false
 		}
 	}
 	c.copied = false
