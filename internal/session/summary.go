@@ -231,8 +231,7 @@ func summarise(r io.Reader) (Summary, error) {
 // gist is a summary that is being made.
 type gist struct {
 	Summary
-	said    []byte // the record of the latest answer
-	parents bool   // as in State
+	said []byte // the record of the latest answer
 }
 
 // take takes a line in, decoding it only if it has to. The error is errNewer.
@@ -243,7 +242,7 @@ func (g *gist) take(line []byte) error {
 	case Created{}.kind(), TitleSet{}.kind(), ModelSet{}.kind(), RunEnded{}.kind():
 		ok = false
 	case Input{}.kind():
-		ok = g.ID != "" && g.Title != "" && !g.parents
+		ok = g.ID != "" && g.Title != ""
 	case RunStarted{}.kind():
 		ok = !bytes.Contains(line, []byte(`"model"`))
 	}
@@ -288,9 +287,8 @@ func (g *gist) fact(kind string, fact Fact, at time.Time) {
 			return // it is skipped
 		}
 		g.ID, g.Title, g.ParentID, g.Workdir, g.CreatedAt = f.SessionID, f.Title, f.ParentID, f.Workdir, at
-		g.parents = f.ParentID != ""
 	case TitleSet:
-		g.Title, g.parents = f.Title, false
+		g.Title = f.Title
 	case ModelSet:
 		g.Model, g.Answered = f.Model, f.Answered
 	case RunStarted:
@@ -300,8 +298,8 @@ func (g *gist) fact(kind string, fact Fact, at time.Time) {
 	case RunEnded:
 		g.Running, g.Unread, g.LastStop = false, f.Unread, f.StopReason
 	case Input:
-		if g.Title == "" || g.parents {
-			g.Title, g.parents = titleOf(f.Text), false
+		if g.Title == "" {
+			g.Title = titleOf(f.Text)
 		}
 	}
 	switch kind {

@@ -112,7 +112,6 @@ type State struct {
 	Tools        []string // active tools; meaningful when ToolsChosen
 	ToolsChosen  bool
 	Model        model.Choice // that was chosen; zero: none
-	parents      bool         // the Title is that of the session that it is a branch of
 	Answered     model.Choice // the daemon's own model at the time, which answered last
 	Pending      []Input      // accepted and not yet delivered, in order
 	Run          *Run         // nil while idle
@@ -185,7 +184,6 @@ func (s *State) apply(r Record) error {
 	switch f := r.Fact.(type) {
 	case Created:
 		s.ID, s.Title, s.ParentID, s.Workdir, s.CreatedAt = f.SessionID, f.Title, f.ParentID, f.Workdir, r.At
-		s.parents = f.ParentID != ""
 		s.Servers = f.Servers
 	case MarkedRead:
 		s.Unread = false
@@ -248,7 +246,7 @@ func (s *State) apply(r Record) error {
 func (s *State) applySetting(fact Fact) bool {
 	switch f := fact.(type) {
 	case TitleSet:
-		s.Title, s.parents = f.Title, false
+		s.Title = f.Title
 	case ToolsDeferred:
 		s.Deferred = f
 	case ModeSet:
@@ -276,8 +274,8 @@ func (s *State) applySetting(fact Fact) bool {
 
 func (s *State) applyInput(f Input, at time.Time) {
 	s.Pending = append(s.Pending, f)
-	if s.Title == "" || s.parents { // a branch is called by its own first words
-		s.Title, s.parents = strings.Clone(titleOf(f.Text)), false
+	if s.Title == "" {
+		s.Title = strings.Clone(titleOf(f.Text))
 	}
 	if f.Key == "" {
 		return

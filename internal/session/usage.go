@@ -50,10 +50,9 @@ func (s *Store) Calls(ctx context.Context, id string, r *CallReader, each func(C
 // callScan is a journal that is being read for its calls.
 type callScan struct {
 	Calls
-	each    func(Call)
-	model   string // of the latest call
-	copied  bool   // messages that come now are from the parent
-	parents bool   // as in State
+	each   func(Call)
+	model  string // of the latest call
+	copied bool   // messages that come now are from the parent
 }
 
 // take takes a line in, decoding it only if it has to. The error is errNewer.
@@ -89,7 +88,6 @@ func (c *callScan) fact(rec Record) {
 	switch f := rec.Fact.(type) {
 	case Created:
 		c.Title, c.Workdir, c.copied = f.Title, f.Workdir, f.ParentID != ""
-		c.parents = c.copied
 		return
 	case MessageAdded:
 		if !c.copied && f.Usage != nil {
@@ -102,10 +100,10 @@ func (c *callScan) fact(rec Record) {
 		}
 		return
 	case TitleSet:
-		c.Title, c.parents = f.Title, false
+		c.Title = f.Title
 	case Input:
-		if c.Title == "" || c.parents {
-			c.Title, c.parents = titleOf(f.Text), false
+		if c.Title == "" {
+			c.Title = titleOf(f.Text)
 		}
 	}
 	c.copied = false
