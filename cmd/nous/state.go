@@ -107,6 +107,9 @@ func (a *app) printState(s protocol.State) {
 		add("asset", fmt.Sprintf("%s %s (%s)", asset.AssetID, asset.Path, asset.MediaType))
 	}
 	add("usage", fmt.Sprintf("%d in, %d out", s.Usage.InputTokens, s.Usage.OutputTokens))
+	if c := s.Usage.Cost; c != nil {
+		add("cost", fmt.Sprintf("%.4f %s", c.Amount, cellText(c.Currency)))
+	}
 	for _, run := range s.Runs {
 		if run.RunID != s.RunID {
 			add("also "+string(run.RunState), run.RunID+" in "+run.SessionID)

@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -129,6 +130,22 @@ func Summarised(before, after int64) string {
 		return "summarised here: " + format.Short(before) + " tokens"
 	}
 	return "summarised here: " + format.Short(before) + " → " + format.Short(after) + " tokens"
+}
+
+// Retrying is the line of a provider_retry while it waits, so long still: clients count it
+// down.
+func Retrying(w protocol.Warning, left time.Duration) string {
+	text := "retrying now"
+	if left > 0 {
+		text = fmt.Sprintf("retrying in %d s", (left+time.Second-1)/time.Second)
+	}
+	switch {
+	case w.Attempts > 0:
+		text += fmt.Sprintf(" (%d of %d)", w.Attempt, w.Attempts)
+	case w.Attempt > 0:
+		text += fmt.Sprintf(" (attempt %d)", w.Attempt)
+	}
+	return text
 }
 
 // Coded is a message behind its code, or the one of them that there is.
