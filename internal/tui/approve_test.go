@@ -59,7 +59,7 @@ func TestAApprovalIsAnsweredOnTheScreen(t *testing.T) {
 	h.write("half a sent")
 	h.asks("touch " + filepath.Join(d.Dir, "made"))
 	h.sees("the sandbox has refused it", "ask: bash outside the sandbox", "this call", "waits for your answer",
-		"F5 to answer")
+		"F5 answer")
 	h.until("rest", func() bool { return !h.ticking })
 	h.write("o a d s ence")
 	if got, want := h.input.Text(), "half a sento a d s ence"; got != want {
