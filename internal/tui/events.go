@@ -93,7 +93,7 @@ func (m *model) restore(s follow.Snapshot) {
 		m.talk.Notice("error", err.Error())
 	}
 	if first || other {
-		m.tools, m.ours, m.waiting, m.took = nil, nil, nil, 0
+		m.tools, m.ours, m.waiting, m.took, m.rewrite = nil, nil, nil, 0, nil
 	}
 	m.setState(s.State)
 	if !m.running() {

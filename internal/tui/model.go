@@ -123,6 +123,7 @@ type daemonView struct {
 	ours    []string             // ids of inputs sent from here
 	waiting []string             // sent to the run of a daemon that hands nothing back
 	heard   []string             // said by users in that run: one may be before its reply
+	rewrite *slash.Edit          // the message that the input is written for anew
 	retry   slash.Unsent         // what was sent last and failed
 	where   whereabouts
 	offer   offer
