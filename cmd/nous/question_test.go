@@ -64,7 +64,7 @@ func TestQuestionsOfOtherSessionsReachTheScreen(t *testing.T) {
 	asksIn(t, d, other)
 	s.Wait("1 approval elsewhere")
 	s.Type(keyF6)
-	s.Wait("Elsewhere", "Allow bash to run this?", "echo done")
+	s.Wait("Elsewhere", "Allow bash to run OUTSIDE", "echo done")
 	s.WaitGone("approval elsewhere")
 	s.Type(keyF5 + "o")
 	s.Wait("approval: allowed", "idle")

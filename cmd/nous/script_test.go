@@ -58,6 +58,10 @@ func TestScripts(t *testing.T) {
 			http.Error(w, "no such key", http.StatusUnauthorized)
 			return
 		}
+		if r.Header.Get("Authorization") == "Bearer sk-broke" {
+			http.Error(w, `{"error":{"code":"insufficient_quota","message":"pay"}}`, http.StatusTooManyRequests)
+			return
+		}
 		if r.URL.Path == "/v1/models" {
 			io.WriteString(w, `{"data":[{"id":"gpt-6"},{"id":"gpt-5"}]}`)
 			return

@@ -361,7 +361,7 @@ func (a *app) messagesCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := protocol.GetMessagesParams{Scope: scope, LeafID: leaf}
+			p := protocol.GetMessagesParams{Scope: scope, LeafID: leaf, Whole: true}
 			session, err := a.printMessages(cmd.Context(), p, full)
 			if session != "" {
 				a.seen(cmd.Context(), session)

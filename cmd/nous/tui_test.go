@@ -267,7 +267,7 @@ func TestChecklist4QueueModes(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "")
 	s := openScreen(t, d, look{args: []string{"--active"}})
-	s.Wait("steering: one at a time")
+	s.Wait("idle")
 	s.Type("\x1bOQ") // F2
 	s.Wait("steering: all")
 	if got := state(t, d.Socket).SteeringMode; got != "all" {
@@ -282,7 +282,7 @@ func TestChecklist4QueueModes(t *testing.T) {
 	s.WaitGone("F3 follow-up: all")
 	// What another client sets is shown, too.
 	askDaemon(t, d.Socket, protocol.SetSteeringMode, protocol.SetModeParams{Mode: "one-at-a-time"})
-	s.Wait("steering: one at a time")
+	s.WaitGone("steering:") // the default is not told
 }
 
 // Checklist 5: sessions are made, switched to and branched; each keeps what was
@@ -490,15 +490,15 @@ func TestTwoScreensShowTheSameAfterABranch(t *testing.T) {
 	two.say("/switch " + parent)
 	two.Wait("running", "holding on")
 	for _, s := range []*screen{one, two} {
-		if screen := s.Screen(); strings.Count(screen, "holding on") != 1 || strings.Contains(screen, "1 turn") {
+		if screen := s.Screen(); strings.Count(screen, "holding on") != 1 || strings.Contains(screen, "1 model call") {
 			t.Errorf("the run is shown as over, or its output twice:\n%s", screen)
 		}
 	}
 	d.Write("go", "\n")
 	late := openScreen(t, d, look{args: []string{"--session", parent}})
 	for _, s := range []*screen{one, two, late} {
-		s.Wait("hold.run: let go", "── 1 turn", "idle")
-		if screen := s.Screen(); strings.Index(screen, "── 1 turn") < strings.Index(screen, "hold.run: let go") {
+		s.Wait("hold.run: let go", "(1 model call)", "idle")
+		if screen := s.Screen(); strings.Index(screen, "(1 model call)") < strings.Index(screen, "hold.run: let go") {
 			t.Errorf("the run ends before its answer:\n%s", screen)
 		}
 	}
@@ -534,7 +534,7 @@ func TestResizeWhileItStreams(t *testing.T) {
 	s.Paste("first " + strings.Repeat("word ", 300) + "last")
 	s.Press("enter")
 	s.WaitFor("the run", func(screen string) bool { // it may be over by now
-		return strings.Contains(screen, "running") || strings.Contains(screen, "── 1 turn")
+		return strings.Contains(screen, "running") || strings.Contains(screen, "(1 model call)")
 	})
 	for _, size := range [][2]int{{60, 20}, {140, 40}, {19, 5}, {20, 6}, {40, 10}, {100, 30}} {
 		s.Resize(size[0], size[1])
@@ -558,7 +558,7 @@ func TestScrollWhileItIsResized(t *testing.T) {
 	wait := true
 	askDaemon(t, d.Socket, protocol.Prompt, protocol.PromptParams{Text: "!bash {\"command\":\"seq 30\"}", Wait: &wait})
 	s := openScreen(t, d, look{cols: 90, rows: 20})
-	s.Wait("1 turn")
+	s.Wait("1 model call")
 	s.ResizeLate(100, 30, func() {
 		before := len(s.Output())
 		s.Press("alt+enter")
@@ -848,7 +848,7 @@ func TestGoldenScreens(t *testing.T) {
 	talk.Paste("?where to begin\n# Plan\n\nFirst **pack**, then *go*:\n\n- `boat`\n- oars\n\n```go\nfunc row() error { " +
 		"return nil }\n```\n!shout.run\n")
 	talk.Press("enter")
-	talk.Wait("LOUD", "── 1 turn", "idle")
+	talk.Wait("LOUD", "(1 model call)", "idle")
 	for _, size := range [][2]int{{44, 16}, {80, 24}, {132, 40}} {
 		for _, way := range []struct {
 			name string

@@ -186,7 +186,7 @@ func (w *walk) question() {
 	text := `!bash {"command":"echo ` + w.word() + `","outside_sandbox":true,"reason":"the sandbox says no"}`
 	askDaemon(w.t, w.d.Socket, protocol.Prompt, protocol.PromptParams{Scope: w.scope(), Text: text, Wait: new(bool)})
 	for _, s := range w.screens {
-		s.Wait("Allow bash to run this?", "echo "+w.word())
+		s.Wait("Allow bash to run OUTSIDE", "echo "+w.word())
 	}
 	w.compare()
 	answer := []string{"o", "d", "once", "deny", "abort"}[w.rand.IntN(5)]

@@ -133,10 +133,11 @@ var layers = []layer{
 	{pattern: "internal/client/approval", ours: []string{"internal/form", "internal/plaintext", "internal/protocol"}},
 	{pattern: "internal/client/actions", ours: []string{"internal/client", "internal/protocol"}},
 	{pattern: "internal/client/plain", ours: []string{
-		"internal/client/approval", "internal/plaintext", "internal/protocol", "internal/tui/cell",
+		"internal/client/approval", "internal/client/conversation", "internal/plaintext", "internal/protocol",
+		"internal/tui/cell",
 	}},
 	{pattern: "internal/client/export", ours: []string{
-		"internal/buildinfo", "internal/client", "internal/client/plain", "internal/plaintext",
+		"internal/buildinfo", "internal/client", "internal/client/conversation", "internal/client/plain", "internal/plaintext",
 		"internal/protocol", "internal/regular",
 	}},
 	{pattern: "internal/client/jobs", ours: []string{

@@ -318,6 +318,7 @@ type Notice struct {
 	Code    string
 	Message string
 	Attempt int
+	Most    int // attempts, where they are counted; 0: only the time ends them
 	Delay   time.Duration
 }
 

@@ -151,6 +151,7 @@ type Verdict struct {
 	Code               string
 	Failure            *ToolResult
 	Offer              *Offer
+	ForSession         *Offer // for the session alone
 	Changes            bool   // a file, which can be shown before
 	Guarded            bool   // orchestrators and hooks have a say, too
 	Warning            string // of a hook that failed

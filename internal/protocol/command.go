@@ -350,6 +350,7 @@ type GetMessagesParams struct {
 	Limit  *int   `json:"limit,omitzero" wire:"added" min:"1" max:"1000" doc:"only the newest so many; absent: all"`
 	// After is the cursor of a page: see Messages.More.
 	After *string `json:"after,omitzero" wire:"added" doc:"only a page, of about 4 MiB: the entries behind this one, the oldest first, limit of them at most; empty: from the root"`
+	Whole bool    `json:"whole,omitzero" wire:"added" doc:"with everything that compactions stand for: each stands where it was made, behind that; default false"`
 }
 
 // NewSessionParams is the payload of new_session. Activate defaults to true.
@@ -503,6 +504,7 @@ type ReloadToolsParams struct{}
 // ListModelsParams is the payload of list_models.
 type ListModelsParams struct {
 	Probe bool `json:"probe,omitzero" doc:"ask the servers that are known and those that may run on this machine; default false: nothing is contacted"`
+	Saved bool `json:"saved_keys,omitzero" doc:"with probe: ask with the keys of credentials.toml, also where a variable of the daemon's environment has another, which is used otherwise"`
 }
 
 func (Pong) replyType() string           { return "pong" }

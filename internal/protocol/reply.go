@@ -243,6 +243,9 @@ type CompactionEntry struct {
 	Summary          string    `json:"summary"`
 	FirstKeptEntryID string    `json:"first_kept_entry_id"`
 	CreatedAt        time.Time `json:"created_at"`
+	RunID            string    `json:"run_id,omitzero" wire:"added" doc:"the run that it happened in; absent: in none"`
+	TokensBefore     int64     `json:"tokens_before,omitzero" wire:"added" doc:"the context's, about, before the summary"`
+	TokensAfter      int64     `json:"tokens_after,omitzero" wire:"added" doc:"and with it; absent in older journals"`
 }
 
 // ExtensionResult answers extension_command.
@@ -280,6 +283,7 @@ type Compaction struct {
 	Summary          string  `json:"summary"`
 	FirstKeptEntryID string  `json:"first_kept_entry_id"`
 	TokensBefore     int64   `json:"tokens_before"`
+	TokensAfter      int64   `json:"tokens_after,omitzero" wire:"added"`
 	Trigger          Trigger `json:"trigger" enum:"manual,threshold,overflow"`
 }
 
@@ -446,6 +450,9 @@ type ListedModel struct {
 	Reachable *bool  `json:"reachable,omitzero" doc:"absent: nobody was asked"`
 	Problem   string `json:"problem,omitzero" doc:"why it is not usable, or may not be"`
 	Refused   bool   `json:"key_refused,omitzero" wire:"added" doc:"the server answers, and takes no such key"`
+	NoCredit  bool   `json:"no_credit,omitzero" wire:"added" doc:"the server answers, and says that nothing is left to pay with"`
+
+	KeyVariable string `json:"key_variable,omitzero" wire:"added" doc:"the variable of the daemon's environment that its key is from; absent: it has none, or a saved one"`
 }
 
 func (Session) replyType() string         { return "session" }

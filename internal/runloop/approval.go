@@ -156,6 +156,11 @@ func (m *machine) askCall(call model.ToolCall, v model.Verdict, diff string) {
 			})
 		}
 	}
+	if f := v.ForSession; f != nil {
+		options = append(options, session.ApprovalOption{
+			ID: protocol.OptionSession, Decision: protocol.DecisionAllow, Pattern: f.Pattern, Rule: jsontext.Value(f.Rule),
+		})
+	}
 	rule := v.Rule
 	if v.Why != "" {
 		rule += " (" + v.Why + ")"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"noused/internal/format"
 	"noused/internal/model"
 	"noused/internal/protocol"
 	"noused/internal/session"
@@ -173,7 +174,7 @@ func (m *machine) keepSummary(c *compaction, summary string) {
 	fact := session.Compacted{
 		ID: m.newID("cmp-"), ParentID: m.s.Leaf, Summary: summary, FirstKeptEntryID: c.firstKept, TokensBefore: c.before,
 		Trigger:     c.trigger,
-		FixedTokens: m.s.Fixed(),
+		FixedTokens: m.s.Fixed(), TokensAfter: m.s.After(c.firstKept, summary) + m.s.Fixed(),
 	}
 	if m.s.Run != nil {
 		fact.RunID = m.s.Run.ID
@@ -185,10 +186,12 @@ func (m *machine) keepSummary(c *compaction, summary string) {
 	m.record(fact)
 	m.publish(protocol.Status{
 		Ref: m.ref(), Code: protocol.StatusCompacted, Usage: usage,
-		Message: fmt.Sprintf("about %d tokens of context became %d", c.before, m.s.Tokens()),
+		Message:      fmt.Sprintf("summarised: %s → %s tokens", format.Short(c.before), format.Short(fact.TokensAfter)),
+		TokensBefore: c.before, TokensAfter: fact.TokensAfter,
 	})
 	m.reply(c.ticket, protocol.Compaction{
-		SessionID: m.s.ID, Summary: summary, FirstKeptEntryID: c.firstKept, TokensBefore: c.before, Trigger: c.trigger,
+		SessionID: m.s.ID, Summary: summary, FirstKeptEntryID: c.firstKept, TokensBefore: c.before, TokensAfter: fact.TokensAfter,
+		Trigger: c.trigger,
 	})
 }
 

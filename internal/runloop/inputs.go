@@ -296,7 +296,11 @@ func (in toolsIn) step(m *machine) {
 
 func (in modelIn) step(m *machine) {
 	was := m.model()
-	m.record(session.ModelSet{Model: in.choice})
+	set := session.ModelSet{Model: in.choice}
+	if m.s.Run != nil && in.choice.Provider == "" { // a next daemon may have another
+		set.Answered = plainly(m.ownModel())
+	}
+	m.record(set)
 	m.away = nil // anyone who chooses a model wants it asked
 	is := m.model()
 	if m.phase == modelless {

@@ -218,7 +218,7 @@ func (m *machine) stream(d model.Delta) {
 
 func (m *machine) notice(n *model.Notice) {
 	m.publish(protocol.Warning{
-		Ref: m.ref(), Code: protocol.Code(n.Code), Message: n.Message, Attempt: n.Attempt,
+		Ref: m.ref(), Code: protocol.Code(n.Code), Message: n.Message, Attempt: n.Attempt, Attempts: n.Most,
 		DelayMS: n.Delay.Milliseconds(),
 	})
 }

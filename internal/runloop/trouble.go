@@ -77,7 +77,7 @@ func (m *machine) askAgain(err error) bool {
 	m.trouble.again++
 	m.endMessage(model.StopError)
 	m.publish(protocol.Warning{
-		Ref: m.turnRef(), Code: model.NoticeRetry, Attempt: m.trouble.again + 1,
+		Ref: m.turnRef(), Code: model.NoticeRetry, Attempt: m.trouble.again + 1, Attempts: maxAgain + 1,
 		Message: fmt.Sprintf("the answer is asked for again: %v", err),
 	})
 	return true

@@ -204,8 +204,10 @@ type ToolsSet struct {
 }
 
 // ModelSet chooses the model that answers; the zero Choice is the daemon's own.
+// Answered is then, in the middle of a run, which one that is: it answers from here on.
 type ModelSet struct {
-	Model model.Choice `json:"model"`
+	Model    model.Choice `json:"model"`
+	Answered model.Choice `json:"answered,omitzero"`
 }
 
 // RequestRepaired says how requests to a model (Key of its Choice) have to be put
@@ -292,6 +294,7 @@ type Compacted struct {
 	Trigger          protocol.Trigger `json:"trigger"`
 	RunID            string           `json:"run_id,omitzero"` // the run that it happened in
 	FixedTokens      int64            `json:"fixed_tokens,omitzero"`
+	TokensAfter      int64            `json:"tokens_after,omitzero"` // 0 in older journals
 
 	Usage *model.Usage `json:"usage,omitzero"` // of the call that made the summary
 }

@@ -263,7 +263,7 @@ func (s *State) applySetting(fact Fact) bool {
 	case ToolsSet:
 		s.Tools, s.ToolsChosen = f.Tools, true
 	case ModelSet:
-		s.Model, s.Answered = f.Model, model.Choice{}
+		s.Model, s.Answered = f.Model, f.Answered
 	case RequestRepaired:
 		if s.Repairs == nil {
 			s.Repairs = map[string]model.Repair{}

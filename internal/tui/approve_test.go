@@ -48,7 +48,7 @@ func (h *hand) asks(command string) {
 		Scope: protocol.Scope{SessionID: h.state.SessionID},
 		Text:  outside(h.t, command), Wait: new(bool),
 	})
-	h.sees("Allow bash to run this?", command)
+	h.sees("Allow bash to run OUTSIDE", command)
 }
 
 // An approval takes nothing of what is being typed, is answered with a key once one
@@ -59,7 +59,7 @@ func TestAApprovalIsAnsweredOnTheScreen(t *testing.T) {
 	h.write("half a sent")
 	h.asks("touch " + filepath.Join(d.Dir, "made"))
 	h.sees("the sandbox has refused it", "ask: bash outside the sandbox", "this call", "waits for your answer",
-		"F5 to answer")
+		"F5 answer")
 	h.until("rest", func() bool { return !h.ticking })
 	h.write("o a d s ence")
 	if got, want := h.input.Text(), "half a sento a d s ence"; got != want {
@@ -87,7 +87,7 @@ func TestAApprovalIsAnsweredOnTheScreen(t *testing.T) {
 	if got, want := h.input.Text(), "half a sento a d s ence"; got != want {
 		t.Errorf("got %q in the input, want what was typed", got)
 	}
-	if h.approval.ID() != "" || strings.Contains(h.screen(), "Allow bash to run this?") {
+	if h.approval.ID() != "" || strings.Contains(h.screen(), "Allow bash to run OUTSIDE") {
 		t.Error("the approval is still there")
 	}
 }
@@ -124,7 +124,7 @@ func TestAApprovalIsAnsweredWhileOneLooksForAText(t *testing.T) {
 	h.write("out")
 	h.asks("touch " + filepath.Join(d.Dir, "made"))
 	h.write("side o")
-	h.sees("find: outside o", "of", "Allow bash to run this?")
+	h.sees("find: outside o", "of", "Allow bash to run OUTSIDE")
 	if h.answeredHere != "" {
 		t.Fatal("answered by what was looked for")
 	}
@@ -150,7 +150,7 @@ func TestACallThatAsksDoesNotRunOnAScreenOpenedLater(t *testing.T) {
 	h.asks("id -un")
 	h.sees("id -un  waiting")
 	late := useDaemon(t, d.Socket)
-	late.sees("Allow bash to run this?", "id -un  waiting")
+	late.sees("Allow bash to run OUTSIDE", "id -un  waiting")
 	late.until("rest", func() bool { return !late.ticking })
 }
 
@@ -176,7 +176,7 @@ func TestAApprovalThatAnotherScreenAnswers(t *testing.T) {
 	d := startNoused(t, "")
 	one, two := useDaemon(t, d.Socket), useDaemon(t, d.Socket)
 	one.asks("echo of both")
-	two.sees("Allow bash to run this?", "echo of both")
+	two.sees("Allow bash to run OUTSIDE", "echo of both")
 	two.press("f5")
 	one.press("f5")
 	one.write("d")
@@ -215,9 +215,9 @@ func TestAApprovalOverTheDaemonsEnd(t *testing.T) {
 	h.write("o")
 	h.sees("the approval is not answered")
 	d.Start()
-	h.sees("the daemon was restarted", "Allow bash to run this?", "echo after all")
+	h.sees("the daemon was restarted", "Allow bash to run OUTSIDE", "echo after all")
 	later := useDaemon(t, d.Socket)
-	later.sees("Allow bash to run this?", "echo after all")
+	later.sees("Allow bash to run OUTSIDE", "echo after all")
 	if !later.approval.Focused() {
 		later.press("f5")
 	}
@@ -245,7 +245,7 @@ func TestApprovalsElsewhere(t *testing.T) {
 	first := h.state.PendingApprovals[0].SessionID
 	h.press("f6")
 	h.until("the first", func() bool { return h.state.SessionID == first })
-	h.sees("Allow bash to run this?", "1 approval elsewhere")
+	h.sees("Allow bash to run OUTSIDE", "1 approval elsewhere")
 	h.press("f6")
 	h.until("the second", func() bool { return h.state.SessionID != first && h.goal == nil })
 	h.sees("1 approval elsewhere")
@@ -268,7 +268,7 @@ func TestAApprovalIsAnsweredOnTheBoard(t *testing.T) {
 	})
 	h.sees("1 needs you", "waits for approval")
 	h.write("other")
-	h.sees("Allow bash to run this?", "echo from the board", "F5 answer")
+	h.sees("Allow bash to run OUTSIDE", "echo from the board", "F5 answer")
 	h.press("f5")
 	h.write("o")
 	h.until("the answer", func() bool { return len(h.state.PendingApprovals) == 0 })
@@ -478,7 +478,7 @@ func TestAApprovalInPlainMode(t *testing.T) {
 	k.types("/approve")
 	k.hears("nothing waits for an answer")
 	k.types(" " + outside(t, "echo aloud"))
-	k.hears("Allow bash to run this?\n  echo aloud\n", "reason: the sandbox has refused it\n",
+	k.hears("Allow bash to run OUTSIDE the sandbox: it can change all your files?\n  echo aloud\n", "reason: the sandbox has refused it\n",
 		"rule: ask: bash outside the sandbox\n", "once: this call\n", "/approve [OPTION] allows it")
 	k.types("/approve forever")
 	k.hears("this approval takes once")
@@ -491,7 +491,7 @@ func TestAApprovalInPlainMode(t *testing.T) {
 	// Who comes later hears it, too.
 	k.types(" " + outside(t, "echo for later"))
 	k.hears("  echo for later\n")
-	talk(t, d.Socket).hears("Allow bash to run this?\n  echo for later\n")
+	talk(t, d.Socket).hears("Allow bash to run OUTSIDE the sandbox: it can change all your files?\n  echo for later\n")
 }
 
 // Nothing of approvals appears with a core that asks none.

@@ -58,8 +58,8 @@ func TestAnOlderCoreGivesNoQueuedTextBack(t *testing.T) {
 	}
 }
 
-// Esc twice goes back to before the last message, in a session of its own, with
-// its text in the input; the session that it was said in stays as it is.
+// Esc twice puts the last message into the input. A branch from before it is made when that
+// is sent, and called by it; the session that it was said in stays as it is.
 func TestEscTwiceEditsTheLastMessage(t *testing.T) {
 	h := useDaemon(t, startNoused(t, "").Socket)
 	first := h.state.SessionID
@@ -76,26 +76,27 @@ func TestEscTwiceEditsTheLastMessage(t *testing.T) {
 		t.Fatal("a key came between the two")
 	}
 	h.press("esc")
-	h.until("the branch", func() bool { return h.state.SessionID != first && h.goal == nil })
-	h.reads("this is a branch of " + first)
-	h.until("its title", func() bool { return h.state.Title == "alpha (2)" })
-	if got := h.input.Text(); got != "beta" || strings.Count(h.screen(), "beta") != 1 ||
-		!strings.Contains(h.screen(), "alpha") {
-		t.Errorf("got %q in the input and\n%s", got, h.screen())
+	h.until("the text in the input", func() bool { return h.input.Text() == "beta" && len(h.working) == 0 })
+	h.sees("sends this in a branch from before the last message")
+	sessions := func() int {
+		return len(beside(h, protocol.ListSessions, protocol.ListSessionsParams{}).Sessions)
 	}
-	h.write("s")
-	h.press("enter")
-	h.until("answer", func() bool { return !h.running() && len(h.unsent) == 0 && strings.Count(h.screen(), "betas") >= 2 })
+	if n := sessions(); n != 1 || h.state.SessionID != first {
+		t.Fatalf("%d sessions though nothing was sent", n)
+	}
+	h.press("esc")
+	if h.rewrite != nil || !h.input.Empty() || sessions() != 1 {
+		t.Fatal("Esc is to leave all as it is")
+	}
 	h.press("esc", "esc")
-	h.until("betas in the input", func() bool { return h.input.Text() == "betas" })
-	second := h.state.SessionID
-	h.until("the second branch", func() bool {
-		return h.goal == nil && h.state.SessionID != second && h.state.Title == "alpha (3)"
+	h.until("the text in the input again", func() bool { return h.input.Text() == "beta" && len(h.working) == 0 })
+	h.write("s are better")
+	h.press("enter")
+	h.until("the answer in the branch", func() bool {
+		return h.state.SessionID != first && h.goal == nil && !h.running() && len(h.unsent) == 0 &&
+			strings.Count(h.screen(), "betas are better") >= 2 && strings.Contains(h.screen(), "alpha")
 	})
-	h.press("ctrl+c", "esc", "esc")
-	h.until("the first message", func() bool {
-		return h.input.Text() == "alpha" && h.goal == nil && !strings.Contains(h.screen(), "❯ alpha")
-	})
+	h.until("its title", func() bool { return h.state.Title == "betas are better" })
 	h.press("ctrl+c")
 	h.write("/switch " + first)
 	h.press("enter")

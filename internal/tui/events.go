@@ -93,7 +93,7 @@ func (m *model) restore(s follow.Snapshot) {
 		m.talk.Notice("error", err.Error())
 	}
 	if first || other {
-		m.tools, m.ours, m.waiting = nil, nil, nil
+		m.tools, m.ours, m.waiting, m.took, m.rewrite = nil, nil, nil, 0, nil
 	}
 	m.setState(s.State)
 	if !m.running() {
@@ -193,6 +193,9 @@ func (m *model) event(ev follow.Event) {
 		m.state.RunState, m.state.RunID, m.since, m.tools = protocol.StateRunning, e.RunID, ev.At, nil
 	case protocol.AgentEnd:
 		m.attention.unseen = true
+		if !m.since.IsZero() {
+			m.took = ev.At.Sub(m.since)
+		}
 		m.state.RunState, m.state.RunID, m.since, m.tools = protocol.StateIdle, "", time.Time{}, nil
 		m.returned(e.Discarded)
 		if e.StopReason == protocol.StopAborted {

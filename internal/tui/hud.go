@@ -8,6 +8,7 @@ import (
 	"noused/internal/format"
 	"noused/internal/protocol"
 	"noused/internal/tui/cell"
+	"noused/internal/tui/transcript"
 )
 
 var spinner = []string{"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"}
@@ -19,7 +20,7 @@ const separator = " · "
 func (m *model) hud() []string {
 	doing, side := m.doing(), m.connection()
 	if m.height < 10 {
-		return []string{m.spread(doing, side)}
+		return []string{m.spread(append(doing, m.facts()...), side)}
 	}
 	return []string{m.spread(doing, side), m.spread(m.facts(), m.hint())}
 }
@@ -94,7 +95,10 @@ func (m *model) connection() []part {
 	}
 }
 
-// facts is the second line: the modes and what was used.
+// narrow is the width below which the status line says things in fewer words.
+const narrow = 60
+
+// facts is the second line: what was used, and the modes that are not the default.
 func (m *model) facts() []part {
 	if !m.known {
 		return nil
@@ -103,22 +107,32 @@ func (m *model) facts() []part {
 	add := func(rank int, format string, args ...any) {
 		parts = append(parts, part{fmt.Sprintf(format, args...), m.theme.Dim, rank})
 	}
-	add(1, "%s", m.keyed("steering-mode", "steering: "+spokenMode(m.state.SteeringMode)))
-	rank := 1
-	if m.state.FollowUpMode == protocol.ModeOneAtATime { // the default need not be seen everywhere
-		rank = 3
+	word, in, took := "context ", " in ", "took "
+	if m.width < narrow {
+		word, in, took = "ctx ", "/", ""
 	}
-	add(rank, "%s", m.keyed("follow-up-mode", "follow-up: "+spokenMode(m.state.FollowUpMode)))
 	if c := m.state.Context; c.Window > 0 {
-		add(2, "context %d%%", min(100*c.Tokens/c.Window, 999))
+		add(1, "%s%d%%", word, min(100*c.Tokens/c.Window, 999))
 	} else if c.Tokens > 0 {
-		add(2, "context %s", format.Short(c.Tokens))
+		add(1, "%s%s", word, format.Short(c.Tokens))
 	}
 	if u := m.state.Usage; u.InputTokens+u.OutputTokens > 0 {
-		add(4, "%s in %s out", format.Short(u.InputTokens), format.Short(u.OutputTokens))
+		add(2, "%s%s%s out", format.Short(u.InputTokens), in, format.Short(u.OutputTokens))
+		if u.Cost != nil && u.Cost.Amount > 0 {
+			add(1, "%s", transcript.Price(*u.Cost))
+		}
+	}
+	if m.took > 0 && !m.running() {
+		add(2, "%s%s", took, format.Elapsed(m.took))
+	}
+	if m.state.SteeringMode == protocol.ModeAll {
+		add(3, "%s", m.keyed("steering-mode", "steering: all"))
+	}
+	if m.state.FollowUpMode == protocol.ModeAll {
+		add(3, "%s", m.keyed("follow-up-mode", "follow-up: all"))
 	}
 	if m.state.Daemon.Epoch != "" {
-		add(5, "%s", format.Count(len(m.state.ActiveTools), "tool"))
+		add(6, "%s", format.Count(len(m.state.ActiveTools), "tool"))
 	}
 	return parts
 }
@@ -143,24 +157,13 @@ func (m *model) hint() []part {
 	default:
 		hints = []string{m.keyed("send", "send"), m.keyed("newline", "line")}
 	}
-	return []part{{strings.Join(hints, separator), m.theme.Dim, 3}}
+	return []part{{strings.Join(hints, separator), m.theme.Dim, 5}}
 }
 
 // keyed is what an action's first key does: "Esc abort".
 func (a *appearance) keyed(action, what string) string {
 	keys, _, _ := strings.Cut(a.keys.Shown(action), ", ")
 	return strings.TrimSpace(keys + " " + what)
-}
-
-func spokenMode(mode protocol.Mode) string {
-	switch mode {
-	case protocol.ModeOneAtATime:
-		return "one at a time"
-	case "":
-		return "?"
-	default:
-		return cell.Line(string(mode), 10)
-	}
 }
 
 // spread puts parts at the left and the right of a line, without the least

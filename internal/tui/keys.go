@@ -257,6 +257,10 @@ func (ob *outbox) send(written, text string, followUp bool) {
 	ob.remember(written)
 	ob.input.Clear()
 	ob.talk.End()
+	if e := ob.rewrite; e != nil && !followUp {
+		ob.rewrite = nil
+		ob.do("branch", func(ctx context.Context, p slash.Place) slash.Outcome { return e.Branch(ctx, p, text) })
+	}
 	ob.submit(slash.Unsent{
 		Text: text, Skill: slash.SkillOf(written), Call: slash.IsCall(written), Images: ob.input.Images,
 		FollowUp: followUp,
@@ -297,6 +301,10 @@ func (m *model) escape() {
 		m.giveBack()
 	case m.running() || len(m.unsent) > 0:
 		m.submit(slash.Unsent{})
+	case m.rewrite != nil: // nothing was made yet
+		m.rewrite = nil
+		m.remember(m.input.Text())
+		m.input.Clear()
 	case !m.input.Empty() || !m.known:
 		m.talk.End()
 	case m.editing:
@@ -318,6 +326,7 @@ func (m *model) interrupt() tea.Cmd {
 		m.remember(m.input.Text()) // it may have been a slip
 		m.input.Clear()
 		m.input.Menu.Close()
+		m.rewrite = nil
 	case m.leaving:
 		return tea.Quit
 	default:

@@ -101,7 +101,7 @@ func TestSessionsOfAllHostsAreListed(t *testing.T) {
 		t.Errorf("got the farewell %q, want the host", got)
 	}
 	h.press("f6") // the session that asks, of the same host now
-	h.sees("Allow bash to run this?")
+	h.sees("Allow bash to run OUTSIDE")
 	h.press("ctrl+r")
 	h.sees("(no title)")
 	h.write("box")
@@ -109,7 +109,7 @@ func TestSessionsOfAllHostsAreListed(t *testing.T) {
 	h.press("enter")
 	h.sees("● box", "1 approval elsewhere")
 	h.press("f6")
-	h.sees("● gpu", "Allow bash to run this?")
+	h.sees("● gpu", "Allow bash to run OUTSIDE")
 }
 
 // Approvals of a host that was left before it had said anything are still reported.
@@ -235,7 +235,7 @@ func TestTheBoardOfSeveralHosts(t *testing.T) {
 	begun(t, box, "Mend it")
 	h.sees("Mend it", "words for Mend it")
 	h.picks("ask gpu", "gpu", asks)
-	h.sees("Allow bash to run this?")
+	h.sees("Allow bash to run OUTSIDE")
 	h.press("f5")
 	h.write("o")
 	h.sees("approval: allowed")

@@ -118,10 +118,12 @@ type daemonView struct {
 	known   bool                 // there was a Snapshot
 	offline *follow.Disconnected // nil while connected
 	since   time.Time            // when the run began; zero where nobody said
+	took    time.Duration        // of the run before
 	tools   []tool               // that are running, in the order they began
 	ours    []string             // ids of inputs sent from here
 	waiting []string             // sent to the run of a daemon that hands nothing back
 	heard   []string             // said by users in that run: one may be before its reply
+	rewrite *slash.Edit          // the message that the input is written for anew
 	retry   slash.Unsent         // what was sent last and failed
 	where   whereabouts
 	offer   offer

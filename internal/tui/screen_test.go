@@ -70,7 +70,10 @@ func TestTextsAreDeliveredInTheOrderTheyWereSent(t *testing.T) {
 
 func TestModesAreSeenAndSwitched(t *testing.T) {
 	h := useDaemon(t, startNoused(t, "").Socket)
-	h.sees("steering: one at a time")
+	h.until("the session", func() bool { return h.known })
+	if strings.Contains(h.screen(), "steering:") {
+		t.Errorf("the default is on the screen:\n%s", h.screen())
+	}
 	h.press("f2")
 	h.sees("steering: all")
 	h.write("/mode follow-up all")
@@ -443,7 +446,7 @@ func TestWhatIsSentAfterACommandFindsItDone(t *testing.T) {
 	h.write("/switch " + first)
 	h.press("enter")
 	h.until("the first session", func() bool { return h.state.SessionID == first })
-	h.sees("steering: one at a time")
+	h.until("the default", func() bool { return h.state.SteeringMode == protocol.ModeOneAtATime })
 }
 
 func TestWhatWasMeantForASessionThatIsNotShownComesBack(t *testing.T) {

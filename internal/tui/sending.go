@@ -122,6 +122,9 @@ func (m *model) apply(o slash.Outcome) tea.Cmd {
 		m.talk.Notice("error", slash.Describe(o.Err))
 		m.talk.End()
 	}
+	if o.Edit != nil && o.Edit.Session == m.state.SessionID {
+		m.rewrite = o.Edit
+	}
 	if o.Text != "" {
 		m.input.Before(o.Text)
 	}

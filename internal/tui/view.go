@@ -180,6 +180,9 @@ func (m *model) banner() string {
 			m.keyed("stop", "ends it") + ")")
 	case m.leaving:
 		return m.theme.Warn.Render(m.keyed("clear", "again leaves nous"))
+	case m.rewrite != nil && m.offline == nil:
+		return m.theme.Accent.Render(m.keyed("send", "sends this in a branch from before the last message") + "; " +
+			m.keyed("stop", "leaves all as it is"))
 	case m.editing && m.offline == nil:
 		return m.theme.Dim.Render(m.keyed("stop", "again edits the last message"))
 	case m.known && m.offline != nil && m.offline.NoDaemon:

@@ -23,10 +23,17 @@ func Title(a protocol.Approval) string {
 		return a.ToolName + " asks"
 	}
 	arguments, _ := Arguments(a.Arguments)
-	if _, runs := arguments.Text("command"); runs {
+	path, named := arguments.Text("path")
+	changes := named && (a.ToolName == "edit" || a.ToolName == "write")
+	_, runs := arguments.Text("command")
+	switch {
+	case a.ToolName == "bash" && Outside(a):
+		return "Allow bash to run OUTSIDE the sandbox: it can change all your files?"
+	case changes && Outside(a):
+		return "Allow this " + a.ToolName + " OUTSIDE the sandbox, of " + path + "?"
+	case runs:
 		return "Allow " + a.ToolName + " to run this?"
-	}
-	if path, ok := arguments.Text("path"); ok && (a.ToolName == "edit" || a.ToolName == "write") {
+	case changes:
 		return "Allow this " + a.ToolName + " of " + path + "?"
 	}
 	return "Allow this call of " + a.ToolName + "?"

@@ -21,6 +21,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/client"
+	"noused/internal/client/conversation"
 	"noused/internal/client/plain"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
@@ -43,7 +44,7 @@ type Document struct {
 
 // Read reads a session as a format has it. far says that the daemon is on another machine.
 func Read(ctx context.Context, c client.Sender, session, format string, far bool) (*Document, error) {
-	messages, err := client.AllMessages(protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: session}},
+	messages, err := client.AllMessages(protocol.GetMessagesParams{Scope: protocol.Scope{SessionID: session}, Whole: true},
 		client.Messages(ctx, c))
 	if err != nil {
 		return nil, err
@@ -179,7 +180,7 @@ func newPart(m protocol.Message, entry jsontext.Value) (part, error) {
 		if err := json.Unmarshal(entry, &c, jsontext.AllowInvalidUTF8(true)); err != nil {
 			return p, fmt.Errorf("decode compaction: %w", err)
 		}
-		p.Role, p.Who, p.Text = "compaction", "summary of what was before", printable(c.Summary)
+		p.Role, p.Who, p.Text = "compaction", conversation.Summarised(c.TokensBefore, c.TokensAfter), printable(c.Summary)
 		return p, nil
 	}
 	if m.Role == "tool" {

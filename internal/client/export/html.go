@@ -72,7 +72,8 @@ func readBranches(ctx context.Context, c client.Sender, main protocol.Messages) 
 			b.Left++
 			continue
 		}
-		r, err := client.AllMessages(protocol.GetMessagesParams{Scope: scope, LeafID: leaf}, client.Messages(ctx, c))
+		r, err := client.AllMessages(protocol.GetMessagesParams{Scope: scope, LeafID: leaf, Whole: true},
+			client.Messages(ctx, c))
 		if err != nil {
 			return b, err
 		}

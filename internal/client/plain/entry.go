@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"noused/internal/client/conversation"
 	"noused/internal/format"
 	"noused/internal/plaintext"
 	"noused/internal/protocol"
@@ -235,7 +236,7 @@ func Entry(entry jsontext.Value, full, raw bool) ([][]Span, error) {
 			return nil, fmt.Errorf("decode compaction: %w", err)
 		}
 		return [][]Span{
-			headLine("summary of what was before", c.CreatedAt, c.ID),
+			headLine(conversation.Summarised(c.TokensBefore, c.TokensAfter), c.CreatedAt, c.ID),
 			{{Text: format.Indent(fitted(c.Summary, raw), "  ")}},
 		}, nil
 	}

@@ -38,6 +38,7 @@ type Error struct {
 	passing  bool          // the same request may go well later
 	busy     bool          // it will, as soon as there is less to do
 	gone     bool          // the model, or the account, is of no use until a person acts
+	broke    bool          // nothing is left to pay with
 	garbled  bool          // the model's own answer was refused: it may answer better
 	after    time.Duration // when, where the provider says so
 	is       error
@@ -78,6 +79,9 @@ func (e *Error) Unwrap() (is []error) {
 
 // RetryAfter is when the provider wants to be asked again, 0 where it does not say.
 func (e *Error) RetryAfter() time.Duration { return e.after }
+
+// NoCredit reports that the provider wants to be paid first.
+func (e *Error) NoCredit() bool { return e.broke }
 
 // Truncated is the error of an answer that ended without a reason to stop. why
 // may be empty.
@@ -158,6 +162,7 @@ func (e *Error) classify() {
 		e.is, e.gone = model.ErrKey, true
 		return
 	}
+	e.broke = status == http.StatusPaymentRequired || contains(text, spent) || contains(text, hopeless) && e.after == 0
 	switch {
 	case status != http.StatusTooManyRequests && tooLong(text), tooLarge(text):
 		e.is = model.ErrContextTooLong
@@ -435,6 +440,9 @@ func (c *Client) tell(err error, attempts int) *Error {
 	case http.StatusNotFound:
 		told.add(c.hint)
 		told.add(c.other)
+	}
+	if told.broke {
+		told.add("there is no credit left: add some where the key is from, or choose another model")
 	}
 	told.host, told.attempts = c.url.Host, attempts
 	return &told

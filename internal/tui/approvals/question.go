@@ -33,6 +33,7 @@ type Panel struct {
 	focused bool
 	why     *pick.Typed // the reason of a denial, while it is typed
 	sent    bool        // an answer is on its way
+	whole   bool        // the arguments are shown as JSON, too
 	filling *filling    // of a form, once one has begun to fill it in
 	problem string      // with the form
 
@@ -74,6 +75,9 @@ func (p *Panel) ID() string { return p.asked.ApprovalID }
 // settled is how long an approval has to be on the screen before a key of an empty input
 // answers it: it may come up under somebody's fingers.
 const settled = 500 * time.Millisecond
+
+// unfoldKey shows the arguments as JSON, once the approval has the keys.
+const unfoldKey = "j"
 
 // Takes tells whether a key answers the approval though it has not got the keys.
 func (p *Panel) Takes(key string, now time.Time) bool {
@@ -135,6 +139,10 @@ func (p *Panel) Update(msg tea.Msg) Answer {
 	}
 	if key == "esc" || key == "ctrl+c" {
 		p.Blur()
+		return Answer{}
+	}
+	if key == unfoldKey {
+		p.whole, p.laid = !p.whole, layout{}
 		return Answer{}
 	}
 	if p.scroll(key) || p.sent {

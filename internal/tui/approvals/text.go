@@ -54,19 +54,26 @@ func content(a protocol.Approval) []text {
 		all = append(oneLine(quiet, path), diff(a.Diff)...)
 	case runs:
 		all = append(revealed(plain, command), others(list, a.Reason)...)
+	case ok && len(list) > 0:
+		all = others(list, a.Reason)
 	default:
 		all = arguments(a.Arguments)
 	}
 	return all
 }
 
-// behind is what stands below everything else: a diff is what the daemon makes of
-// the arguments, and these are what runs.
-func behind(a protocol.Approval) []text {
-	if a.Diff == "" {
-		return nil
+// behind is what stands below everything else: what stands above was made of the arguments,
+// and these are what runs. They are folded until somebody asks for them.
+func behind(a protocol.Approval, unfolded bool) []text {
+	list, ok := approval.Arguments(a.Arguments)
+	_, runs := list.Text("command")
+	if a.Kind != protocol.ApprovalTool || a.Shortened || !ok || len(list) == 0 || runs && a.Diff == "" {
+		return nil // or nothing was left out
 	}
-	return append([]text{{quiet, "the call in full:"}}, arguments(a.Arguments)...)
+	if !unfolded {
+		return []text{{quiet, "▸ " + unfoldKey + " shows the call as JSON"}}
+	}
+	return append([]text{{quiet, "▾ the call as JSON:"}}, arguments(a.Arguments)...)
 }
 
 // revealed are the lines of a text, with what cannot be seen as numbers.
@@ -135,7 +142,24 @@ func others(l approval.List, reason string) []text {
 		}) {
 			name = strconv.Quote(name) // or it could look like another line
 		}
-		all = append(all, revealed(quiet, name+": "+string(plaintext.JSON(m.Value)))...)
+		all = append(all, named(name, m.Value)...)
+	}
+	return all
+}
+
+// named is an argument behind its name. A text is as it is, its further lines further in, so
+// that none looks like another argument.
+func named(name string, value jsontext.Value) []text {
+	s := string(plaintext.JSON(value))
+	if unquoted, err := jsontext.AppendUnquote(nil, value); value.Kind() == '"' && err == nil {
+		s = string(unquoted)
+	}
+	if !strings.Contains(s, "\n") {
+		return revealed(quiet, name+": "+s)
+	}
+	all := []text{{quiet, name + ":"}}
+	for _, t := range revealed(quiet, s) {
+		all = append(all, text{t.kind, "  " + t.line})
 	}
 	return all
 }
@@ -150,7 +174,7 @@ func facts(a protocol.Approval) []fact {
 			all = append(all, fact{name, value})
 		}
 	}
-	if title := approval.Title(a); cell.Width(cell.Line(title, maxTitle)) > maxTitle/2 || odd(title) {
+	if title := approval.Title(a); !approval.Outside(a) && cell.Width(cell.Line(title, maxTitle)) > maxTitle/2 || odd(title) {
 		add("tool", a.ToolName)
 	}
 	if a.Kind == protocol.ApprovalTool {
@@ -173,7 +197,7 @@ func odd(s string) bool {
 // Lines are an approval line by line: for screen readers.
 func Lines(a protocol.Approval) []string {
 	lines := []string{plaintext.RevealLine(approval.Title(a))}
-	for _, t := range append(content(a), behind(a)...) {
+	for _, t := range append(content(a), behind(a, true)...) {
 		lines = append(lines, "  "+t.line)
 	}
 	for _, f := range facts(a) {

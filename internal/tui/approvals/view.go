@@ -10,6 +10,7 @@ import (
 	"noused/internal/client/approval"
 	"noused/internal/plaintext"
 	"noused/internal/tui/cell"
+	"noused/internal/tui/theme"
 )
 
 // continued begins a line that the screen has broken: it is none of what runs.
@@ -17,6 +18,9 @@ const continued = "⤷ "
 
 // roomy is the width from which on there is room for more words.
 const roomy = 60
+
+// headRoom is what the first line has beside the title and the key: marks and spaces.
+const headRoom = 6
 
 // layout is an approval in lines of a width. The lines to scroll in are the first
 // of these where there is room for the others below them, the last where there is
@@ -110,6 +114,9 @@ func (p *Panel) head(width int, where, key string) string {
 	if where != "" {
 		hint = where + " · " + hint
 	}
+	if where == "" && !p.focused && !p.sent && cell.Width(name)+cell.Width(hint)+headRoom > width {
+		hint = key
+	}
 	hint = cell.Truncate(" "+hint, width/2+width/6)
 	name = cell.Truncate("? "+cell.Line(name, 4*width)+" ", max(width-cell.Width(hint)-1, 0))
 	rule := strings.Repeat("─", max(width-cell.Width(name)-cell.Width(hint), 0))
@@ -175,7 +182,10 @@ func (p *Panel) lay(width int) {
 	if p.problem != "" {
 		l.facts = append(l.facts, hung(p.theme.Warn, cell.Fit("problem", 8), p.theme.Warn, p.problem, width, cell.Wrap)...)
 	}
-	content, behind := p.lines(content(p.asked), width), p.lines(behind(p.asked), width)
+	content, behind := p.lines(content(p.asked), width), p.lines(behind(p.asked, p.whole), width)
+	if title := plaintext.RevealLine(approval.Title(p.asked)); approval.Outside(p.asked) && cell.Width(title)+headRoom > width {
+		content = append(hung(p.theme.Warn, "  ", p.theme.Warn, title, width, cell.Wrap), content...)
+	}
 	for _, f := range facts(p.asked) {
 		value := plaintext.RevealLine(f.value)
 		if f.name == "folder" && p.home != "" {
@@ -212,12 +222,14 @@ func (p *Panel) broken(t text, width int) []string {
 		return hung(style, "  ", style, t.line, width, cell.Wrap)
 	}
 	var lines []string
-	for i, piece := range cell.Chop(cell.Sanitize(t.line), max(width-len("  "), 1)) {
+	band := map[kind]lipgloss.Style{added: p.theme.AddedOn, removed: p.theme.RemovedOn}[t.kind]
+	inner := max(width-len("  "), 1)
+	for i, piece := range cell.Chop(cell.Sanitize(t.line), inner) {
+		before := "  "
 		if i > 0 {
-			lines = append(lines, p.theme.Dim.Render(continued)+style.Render(piece))
-		} else {
-			lines = append(lines, "  "+style.Render(piece))
+			before = p.theme.Dim.Render(continued)
 		}
+		lines = append(lines, before+theme.Band(band, style.Render(piece), inner))
 	}
 	return lines
 }

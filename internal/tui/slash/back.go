@@ -3,16 +3,14 @@ package slash
 import (
 	"context"
 	"errors"
-	"fmt"
-	"regexp"
 	"slices"
-	"sync"
-	"unicode/utf8"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"noused/internal/client"
+	"noused/internal/format"
 	"noused/internal/protocol"
 )
 
@@ -33,8 +31,8 @@ func newestWaiting(ctx context.Context, p Place, _ string) Outcome {
 	return Withdraw(ctx, p, waits[len(waits)-1].InputID)
 }
 
-// editLast goes on in a branch from before the user's last message, whose text
-// is in the input.
+// editLast puts the user's last message into the input. What is sent then goes to a branch
+// from before it: see Edit.
 func editLast(ctx context.Context, p Place, _ string) Outcome {
 	branch := protocol.BranchSessionParams{SessionID: p.State.SessionID, LeafID: "of the message"}
 	switch err := Refusal(p.Link, protocol.BranchSession, branch); {
@@ -58,7 +56,7 @@ func editLast(ctx context.Context, p Place, _ string) Outcome {
 	if last == nil {
 		return Failed(errors.New("nothing was said yet"))
 	}
-	return editFrom(ctx, p, *last)
+	return Outcome{Text: last.Text, Edit: &Edit{Session: p.State.SessionID, Parent: last.ParentID}}
 }
 
 // lastUser is the last message of a user in messages, or before where there is none.
@@ -75,45 +73,27 @@ func lastUser(messages []jsontext.Value, before *protocol.Message) (*protocol.Me
 	return before, nil
 }
 
-func editFrom(ctx context.Context, p Place, said protocol.Message) Outcome {
-	var out Outcome
-	title := nextTitle(ctx, p)
-	if said.ParentID == "" { // there is nothing before it
-		out = newSession(ctx, p, title)
-	} else if out = BranchSession(ctx, p, said.ParentID); out.Err == nil && title != "" {
-		_, _ = Ask(ctx, p, protocol.SetTitle, protocol.SetTitleParams{
-			Scope: protocol.Scope{SessionID: *out.Follow},
-			Title: title,
-		})
+// Edit is a message that is being written anew: nothing is made until that is sent.
+type Edit struct {
+	Session string
+	Parent  string // the entry before the message; "": it is the first
+}
+
+// maxTitle is how much of a text a branch is called by, in characters.
+const maxTitle = 60
+
+// Branch makes the session that goes on from before the message, and calls it by the text
+// that is said there.
+func (e Edit) Branch(ctx context.Context, p Place, text string) Outcome {
+	if e.Parent == "" { // there is nothing before it
+		return newSession(ctx, p, "")
 	}
-	if out.Err == nil {
-		out.Text = said.Text
-		out.Info = "this is a branch of " + p.State.SessionID + ", from before the message that is in the input"
+	out := BranchSession(ctx, p, e.Parent)
+	if title := format.Fit(strings.Join(strings.Fields(text), " "), maxTitle); out.Err == nil && title != "" {
+		// Without it the branch is called as its parent is.
+		_, _ = Ask(ctx, p, protocol.SetTitle, protocol.SetTitleParams{
+			Scope: protocol.Scope{SessionID: *out.Follow}, Title: title,
+		})
 	}
 	return out
 }
-
-// nextTitle is the session's title with the next number that no session has, "fix
-// the parser (2)".
-func nextTitle(ctx context.Context, p Place) string {
-	title, taken := p.State.Title, map[string]bool{}
-	list, _ := ListSessions(ctx, p) // without a list it is the second
-	for _, s := range list {
-		taken[s.Title] = true
-		if s.SessionID == p.State.SessionID { // the list knows a title that the first prompt has given
-			title = s.Title
-		}
-	}
-	if title == "" {
-		return ""
-	}
-	base := numbered().ReplaceAllString(title, "")
-	base = string([]rune(base)[:min(utf8.RuneCountInString(base), 190)]) // of the 200 that a title may have
-	for n := 2; ; n++ {
-		if title := fmt.Sprintf("%s (%d)", base, n); !taken[title] {
-			return title
-		}
-	}
-}
-
-var numbered = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(` \([0-9]{1,4}\)$`) })

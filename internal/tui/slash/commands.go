@@ -43,7 +43,7 @@ var Commands = []Command{
 		Run: BranchSession,
 	},
 	{
-		Name: "edit", About: "edit the last message: go on from before it in a session of its own", Moves: true,
+		Name: "edit", About: "write the last message anew; sending it begins a branch from before it", Screen: true, First: true,
 		Run: editLast,
 	},
 	{Name: "take-back", About: "take the newest queued text back into the input", Run: newestWaiting},

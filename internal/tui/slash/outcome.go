@@ -15,6 +15,7 @@ type Outcome struct {
 
 	Text   string   // goes back into the input: what was not accepted
 	Back   []string // goes into the input before what is written: what the daemon handed back
+	Edit   *Edit    // the message that Text is written anew for
 	Sent   string   // id of the input that was accepted
 	Follow *string  // the session to show from now on
 	Site   *Site    // of that session; nil is the one that is shown
