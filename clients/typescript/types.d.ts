@@ -118,6 +118,7 @@ export interface Compaction {
   first_kept_entry_id: string;
   session_id: string;
   summary: string;
+  tokens_after?: number;
   tokens_before: number;
   trigger: "manual" | "threshold" | "overflow";
 }
@@ -128,9 +129,15 @@ export interface CompactionEntry {
   id: string;
   parent_id?: string;
   role?: "assistant";
+  /** the run that it happened in; absent: in none */
+  run_id?: string;
   summary: string;
   /** the summary, for clients that know messages only */
   text?: string;
+  /** and with it; absent in older journals */
+  tokens_after?: number;
+  /** the context's, about, before the summary */
+  tokens_before?: number;
   type: "compaction";
 }
 
@@ -231,6 +238,8 @@ export interface GetMessagesParams {
   limit?: number;
   /** absent: the active session */
   session_id?: string;
+  /** with everything that compactions stand for: each stands where it was made, behind that; default false */
+  whole?: boolean;
 }
 
 export interface GetStateParams {
@@ -272,6 +281,8 @@ export interface Leaf {
 export interface ListModelsParams {
   /** ask the servers that are known and those that may run on this machine; default false: nothing is contacted */
   probe?: boolean;
+  /** with probe: ask with the keys of credentials.toml, also where a variable of the daemon's environment has another, which is used otherwise */
+  saved_keys?: boolean;
 }
 
 export interface ListSessionsParams {
@@ -499,9 +510,13 @@ export interface ModelsModels {
   default: boolean;
   /** the server answers, and takes no such key */
   key_refused?: boolean;
+  /** the variable of the daemon's environment that its key is from; absent: it has none, or a saved one */
+  key_variable?: string;
   /** PROVIDER/NAME as --model takes it; PROVIDER alone for offline, and for a vendor whose models are not known */
   model: string;
   name: string;
+  /** the server answers, and says that nothing is left to pay with */
+  no_credit?: boolean;
   /** why it is not usable, or may not be */
   problem?: string;
   provider: string;
@@ -574,6 +589,12 @@ export interface PromptParams {
   idempotency_key?: string;
   /** continue from this entry */
   leaf_id?: string;
+  /** US dollars that the run may cost; calls of models count whose prices are known; it ends with budget */
+  max_cost?: number;
+  /** calls of the model that the run may make; it ends with budget */
+  max_model_calls?: number;
+  /** JSON Schema of at most 256 KiB that the run's answer, as JSON, has to fit; it is asked for three times at most; refused while a run is active */
+  output_schema?: unknown;
   /** absent: the active session */
   session_id?: string;
   /** queue as this while a run is active */
@@ -822,6 +843,12 @@ export interface ShutdownParams {
   restart?: boolean;
 }
 
+export interface SkillsCommands {
+  description?: string;
+  name: string;
+  path: string;
+}
+
 export interface SkillsSkills {
   description: string;
   name: string;
@@ -832,6 +859,8 @@ export interface SkillsSkills {
 }
 
 export interface Skills {
+  /** left out where a skill was asked for by name; expand makes a text of /NAME ARGUMENTS */
+  commands?: Array<SkillsCommands>;
   /** files that cannot be used, each with the reason */
   left_out: Array<string>;
   skills: Array<SkillsSkills>;
@@ -1177,6 +1206,10 @@ export interface Status {
   session_id?: string;
   /** of title_set */
   title?: string;
+  /** of compacted */
+  tokens_after?: number;
+  /** of compacted: the context's, about */
+  tokens_before?: number;
   turn_id?: string;
   usage?: StatusUsage;
 }
@@ -1438,6 +1471,8 @@ export interface UsageReport {
 export interface Warning {
   /** of provider_retry: the number of the attempt that follows, 2 for the first retry */
   attempt?: number;
+  /** of provider_retry: how many are made at most; absent: as many as some minutes allow */
+  attempts?: number;
   code: string;
   /** of provider_retry: how long until then */
   delay_ms?: number;

@@ -31,7 +31,10 @@ var wrongLines = []struct{ line, want string }{
 
 	{"prompt", `there is no text: give it as arguments or on standard input`},
 	{"prompt -", `there is no text: give it as arguments or on standard input`},
-	{"prompt -x", `prompt has no flag -x; it has --active, --approvals, --async, --creds, --detach-on-interrupt, --ephemeral, --help,`},
+	{
+		"prompt -x",
+		`prompt has no flag -x; it has --active, --approvals, --async, --creds, --detach-on-interrupt, --ephemeral, --help,`,
+	},
 	{"prompt --wait --async x", `--wait and --async exclude each other`},
 	{"prompt --if-running later x", `--if-running later: want steer or follow-up`},
 	{"prompt --if-running", `--if-running wants a value: steer or follow-up`},

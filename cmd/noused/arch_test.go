@@ -137,7 +137,8 @@ var layers = []layer{
 		"internal/tui/cell",
 	}},
 	{pattern: "internal/client/export", ours: []string{
-		"internal/buildinfo", "internal/client", "internal/client/conversation", "internal/client/plain", "internal/plaintext",
+		"internal/buildinfo", "internal/client", "internal/client/conversation", "internal/client/plain",
+		"internal/plaintext",
 		"internal/protocol", "internal/regular",
 	}},
 	{pattern: "internal/client/jobs", ours: []string{

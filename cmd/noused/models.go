@@ -204,7 +204,8 @@ func (k *known) askServers(ctx context.Context) {
 	var answer *modelwire.Error
 	k.Reachable = new(err == nil || errors.As(err, &answer) && answer.Status != 0)
 	k.NoCredit = answer != nil && answer.NoCredit()
-	k.Refused = !k.NoCredit && answer != nil && (answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden)
+	k.Refused = !k.NoCredit && answer != nil && (answer.Status == http.StatusUnauthorized ||
+		answer.Status == http.StatusForbidden)
 	switch {
 	case err != nil:
 		k.Problem = err.Error()

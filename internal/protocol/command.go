@@ -504,7 +504,7 @@ type ReloadToolsParams struct{}
 // ListModelsParams is the payload of list_models.
 type ListModelsParams struct {
 	Probe bool `json:"probe,omitzero" doc:"ask the servers that are known and those that may run on this machine; default false: nothing is contacted"`
-	Saved bool `json:"saved_keys,omitzero" doc:"with probe: ask with the keys of credentials.toml, also where a variable of the daemon's environment has another, which is used otherwise"`
+	Saved bool `json:"saved_keys,omitzero" wire:"added" doc:"with probe: ask with the keys of credentials.toml, also where a variable of the daemon's environment has another, which is used otherwise"`
 }
 
 func (Pong) replyType() string           { return "pong" }

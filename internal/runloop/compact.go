@@ -190,8 +190,9 @@ func (m *machine) keepSummary(c *compaction, summary string) {
 		TokensBefore: c.before, TokensAfter: fact.TokensAfter,
 	})
 	m.reply(c.ticket, protocol.Compaction{
-		SessionID: m.s.ID, Summary: summary, FirstKeptEntryID: c.firstKept, TokensBefore: c.before, TokensAfter: fact.TokensAfter,
-		Trigger: c.trigger,
+		SessionID: m.s.ID, Summary: summary, FirstKeptEntryID: c.firstKept, TokensBefore: c.before,
+		TokensAfter: fact.TokensAfter,
+		Trigger:     c.trigger,
 	})
 }
 

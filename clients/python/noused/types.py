@@ -125,6 +125,7 @@ class Compaction(TypedDict):
     first_kept_entry_id: str
     session_id: str
     summary: str
+    tokens_after: NotRequired[int]
     tokens_before: int
     trigger: Literal["manual", "threshold", "overflow"]
 
@@ -135,9 +136,15 @@ class CompactionEntry(TypedDict):
     id: str
     parent_id: NotRequired[str]
     role: NotRequired[Literal["assistant"]]
+    run_id: NotRequired[str]
+    """the run that it happened in; absent: in none"""
     summary: str
     text: NotRequired[str]
     """the summary, for clients that know messages only"""
+    tokens_after: NotRequired[int]
+    """and with it; absent in older journals"""
+    tokens_before: NotRequired[int]
+    """the context's, about, before the summary"""
     type: Literal["compaction"]
 
 
@@ -238,6 +245,8 @@ class GetMessagesParams(TypedDict):
     """only the newest so many; absent: all"""
     session_id: NotRequired[str]
     """absent: the active session"""
+    whole: NotRequired[bool]
+    """with everything that compactions stand for: each stands where it was made, behind that; default false"""
 
 
 class GetStateParams(TypedDict):
@@ -279,6 +288,8 @@ class Leaf(TypedDict):
 class ListModelsParams(TypedDict):
     probe: NotRequired[bool]
     """ask the servers that are known and those that may run on this machine; default false: nothing is contacted"""
+    saved_keys: NotRequired[bool]
+    """with probe: ask with the keys of credentials.toml, also where a variable of the daemon's environment has another, which is used otherwise"""
 
 
 class ListSessionsParams(TypedDict):
@@ -506,9 +517,13 @@ class ModelsModels(TypedDict):
     """the daemon's own"""
     key_refused: NotRequired[bool]
     """the server answers, and takes no such key"""
+    key_variable: NotRequired[str]
+    """the variable of the daemon's environment that its key is from; absent: it has none, or a saved one"""
     model: str
     """PROVIDER/NAME as --model takes it; PROVIDER alone for offline, and for a vendor whose models are not known"""
     name: str
+    no_credit: NotRequired[bool]
+    """the server answers, and says that nothing is left to pay with"""
     problem: NotRequired[str]
     """why it is not usable, or may not be"""
     provider: str
@@ -582,6 +597,12 @@ class PromptParams(TypedDict):
     """at most 256 bytes; the same key again within 24 h answers the same and does nothing"""
     leaf_id: NotRequired[str]
     """continue from this entry"""
+    max_cost: NotRequired[float]
+    """US dollars that the run may cost; calls of models count whose prices are known; it ends with budget"""
+    max_model_calls: NotRequired[int]
+    """calls of the model that the run may make; it ends with budget"""
+    output_schema: NotRequired[Any]
+    """JSON Schema of at most 256 KiB that the run's answer, as JSON, has to fit; it is asked for three times at most; refused while a run is active"""
     session_id: NotRequired[str]
     """absent: the active session"""
     streaming_behavior: NotRequired[Literal["steer", "follow_up"]]
@@ -831,6 +852,12 @@ class ShutdownParams(TypedDict):
     """the daemon executes its program anew, with its command line and its sockets; default false"""
 
 
+class SkillsCommands(TypedDict):
+    description: NotRequired[str]
+    name: str
+    path: str
+
+
 class SkillsSkills(TypedDict):
     description: str
     name: str
@@ -841,6 +868,8 @@ class SkillsSkills(TypedDict):
 
 
 class Skills(TypedDict):
+    commands: NotRequired[list[SkillsCommands]]
+    """left out where a skill was asked for by name; expand makes a text of /NAME ARGUMENTS"""
     left_out: list[str]
     """files that cannot be used, each with the reason"""
     skills: list[SkillsSkills]
@@ -1186,6 +1215,10 @@ class Status(TypedDict):
     session_id: NotRequired[str]
     title: NotRequired[str]
     """of title_set"""
+    tokens_after: NotRequired[int]
+    """of compacted"""
+    tokens_before: NotRequired[int]
+    """of compacted: the context's, about"""
     turn_id: NotRequired[str]
     usage: NotRequired[StatusUsage]
 
@@ -1447,6 +1480,8 @@ class UsageReport(TypedDict):
 class Warning(TypedDict):
     attempt: NotRequired[int]
     """of provider_retry: the number of the attempt that follows, 2 for the first retry"""
+    attempts: NotRequired[int]
+    """of provider_retry: how many are made at most; absent: as many as some minutes allow"""
     code: str
     delay_ms: NotRequired[int]
     """of provider_retry: how long until then"""

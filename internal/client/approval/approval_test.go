@@ -67,9 +67,10 @@ func TestWhoHasResolvedIt(t *testing.T) {
 
 func TestTheHeadlineSaysThatACallLeavesTheSandbox(t *testing.T) {
 	for args, want := range map[string]string{
-		`bash {"command":"rm x"}`:                           "Allow bash to run this?",
-		`bash {"command":"rm x","outside_sandbox":false}`:   "Allow bash to run this?",
-		`bash {"command":"rm x","outside_sandbox":true}`:    "Allow bash to run OUTSIDE the sandbox: it can change all your files?",
+		`bash {"command":"rm x"}`:                         "Allow bash to run this?",
+		`bash {"command":"rm x","outside_sandbox":false}`: "Allow bash to run this?",
+		`bash {"command":"rm x","outside_sandbox":true}`: "Allow bash to run OUTSIDE the sandbox: it can change all " +
+			"your files?",
 		`edit {"path":"a/b"}`:                               "Allow this edit of a/b?",
 		`write {"path":"/etc/x","outside_sandbox":true}`:    "Allow this write OUTSIDE the sandbox, of /etc/x?",
 		`git.push {"path":"/etc/x","outside_sandbox":true}`: "Allow this call of git.push?",

@@ -55,7 +55,8 @@ func TestNativeOutput(t *testing.T) {
 func TestOutputInEachDialect(t *testing.T) {
 	const schema = `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}`
 	native := map[string]string{
-		"openai":    `"response_format":{"type":"json_schema","json_schema":{"name":"answer","strict":true,"schema":` + schema,
+		"openai": `"response_format":{"type":"json_schema","json_schema":{"name":"answer","strict":true,"schema":` +
+			schema,
 		"responses": `"text":{"format":{"type":"json_schema","name":"answer","strict":true,"schema":` + schema,
 		"anthropic": `"output_config":{"format":{"type":"json_schema","schema":` + schema,
 	}

@@ -110,7 +110,8 @@ var operations = []operation{
 	{
 		"write",
 		"Write a file, replacing it if there is one. Missing folders are made. " + outsideText,
-		object(`"path":`+pathParam+`,"content":{"type":"string","description":"the whole content of the file"},`+outsideParams, "path",
+		object(`"path":`+pathParam+`,"content":{"type":"string","description":"the whole content of the file"},`+
+			outsideParams, "path",
 			"content"),
 		write,
 	},
