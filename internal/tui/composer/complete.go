@@ -21,6 +21,9 @@ func (w *Composer) TakeChoice() {
 			slash.Named(c.Text[1:]) != nil {
 			w.area.InsertString(" ")
 		}
+		if strings.HasPrefix(c.Text, "@") && !strings.HasSuffix(c.Text, "/") {
+			w.area.InsertString(" ")
+		}
 		w.Complete()
 	}
 }
