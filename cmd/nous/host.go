@@ -165,7 +165,7 @@ func (a *app) connectsHow(cmd *cobra.Command) {
 	wanted, err := settings.Autostart(os.Getenv)
 	for _, h := range a.hosts {
 		o := &h.ssh
-		o.Start = wanted && err == nil && !a.noStart && !a.completing && cmd.Name() != "status"
+		o.Start = wanted && err == nil && !a.noStart && !a.completing && cmd.Name() != "status" && cmd.Name() != "statusline"
 		o.Ask = len(a.hosts) == 1 && !a.completing
 		if o.Ask {
 			o.Show = a.shows()

@@ -101,6 +101,7 @@ var wrongLines = []struct{ line, want string }{
 	{"prune now", `prune takes no arguments, and got "now"`},
 	{"logs now", `logs takes no arguments, and got "now"`},
 	{"logs --lines=-1", `--lines -1: want 0 or more`},
+	{"statusline now", `statusline takes no arguments, and got "now"`},
 	{"status now", `status takes no arguments, and got "now"`},
 	{"usage today", `usage takes no arguments, and got "today"`},
 	{"usage --by hour", `--by hour: want day, model, session or folder`},
@@ -233,7 +234,7 @@ func TestExamplesAreRightCommandLines(t *testing.T) {
 		}
 		want := exitNoDaemon
 		switch cmd.Name() {
-		case "stop": // it is done
+		case "stop", "statusline": // it is done
 			want = exitOK
 		case "logs": // there is none
 			want = exitFailed

@@ -522,8 +522,10 @@ func TestAnEditThatAsks(t *testing.T) {
 	}
 	h.write(` !edit {"path":"notes","old_text":"A()","new_text":"B()"}`)
 	h.press("enter")
-	h.sees("Allow this edit of notes?", "func B() {}", "the call in full:", `"new_text": "B()"`, "waits for your answer")
+	h.sees("Allow this edit of notes?", "func B() {}", "j shows the call as JSON", "waits for your answer")
 	h.press("f5")
+	h.write("j")
+	h.sees(`"new_text": "B()"`)
 	h.write("o")
 	h.until("the end of the run", func() bool { return !h.running() && h.approval.ID() == "" })
 	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "func B()") {

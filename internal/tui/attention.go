@@ -206,9 +206,36 @@ func (m *model) windowTitle() string {
 	case m.shownBoard() != nil:
 		return "nous: board"
 	case m.known:
-		return cell.Truncate("nous: "+m.title(), 60)
+		return cell.Truncate("nous: "+m.title(), 48) + m.titleState()
 	}
 	return "nous"
+}
+
+// progress is what the terminal's tab or task bar shows of the run (OSC 9;4), where the
+// terminal is one that takes it: nil is nothing. bubbletea takes it away at the end.
+func (m *model) progress() *tea.ProgressBar {
+	switch {
+	case !m.showsProgress || m.offline != nil:
+		return nil
+	case m.approval.ID() != "":
+		return tea.NewProgressBar(tea.ProgressBarWarning, 100)
+	case m.running():
+		return tea.NewProgressBar(tea.ProgressBarIndeterminate, 0)
+	}
+	return nil
+}
+
+// titleState is what the session does, in the window's title.
+func (m *model) titleState() string {
+	switch {
+	case m.offline != nil:
+		return " (no connection)"
+	case m.approval.ID() != "":
+		return " (needs you)"
+	case m.running():
+		return " (running)"
+	}
+	return ""
 }
 
 // The terminal keeps its title aside while nous has it (XTWINOPS).

@@ -108,7 +108,7 @@ func TestEscTwiceEditsTheLastMessage(t *testing.T) {
 func TestThePaletteFindsCommandsByWhatTheyDo(t *testing.T) {
 	h := useDaemon(t, startNoused(t, "").Socket)
 	h.press("ctrl+p")
-	h.sees("Commands", "Ctrl+O")
+	h.sees("Commands", "/new")
 	h.write("stees one")
 	h.press("ctrl+c", "ctrl+p")
 	h.write("steers")

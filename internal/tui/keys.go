@@ -350,7 +350,25 @@ func (m *model) copyFocused() tea.Cmd {
 			m.keys.Shown("copy")))
 		return nil
 	}
+	return m.copyText(text)
+}
+
+// copied is what the clipboard's programs came to; the terminal was asked, too.
+type copied struct{ took []string }
+
+// copyText puts a text into the clipboard, by the terminal and by the programs that are there.
+func (m *model) copyText(text string) tea.Cmd {
+	getenv := m.opts.Getenv
+	m.jobs.Start(func(ctx context.Context) tea.Msg { return copied{terminal.Copy(ctx, getenv, text)} })
 	return tea.SetClipboard(text)
+}
+
+func (m *model) copied(c copied) {
+	said := "copied"
+	if len(c.took) == 0 {
+		said += ", where the terminal takes it (OSC 52)"
+	}
+	m.talk.Notice("info", said)
 }
 
 // command does what a slash command says that a key stands for.
@@ -425,6 +443,8 @@ func (m *model) updateInput(msg tea.Msg) (cmd tea.Cmd, mine bool) {
 		return m.wheel(msg), true
 	case pasted:
 		m.pasted(msg)
+	case copied:
+		m.copied(msg)
 	case composer.Completed:
 		m.input.Menu.Fill(msg)
 	default:

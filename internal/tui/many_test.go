@@ -88,7 +88,7 @@ func TestSessionsOfAllHostsAreListed(t *testing.T) {
 	h.write("half a sent")
 	h.press("ctrl+r")
 	h.until("all sessions, the one that waits first", func() bool {
-		return h.before("Ask for it", "waits", "gpu", "(no title)", "box", "Train it", "gpu")
+		return h.before("Ask for it", "needs you", "gpu", "(no title)", "box", "Train it", "gpu")
 	})
 	h.write("train")
 	h.until("that alone", func() bool { return !h.before("Ask for it") })

@@ -109,6 +109,8 @@ type device struct {
 	arrows     atomic.Bool // not mouse, for the input
 	focused    bool        // the terminal; true as long as it does not say otherwise
 	reports    bool        // it says so
+
+	showsProgress bool // it takes OSC 9;4
 }
 
 // daemonView is what the daemon said that is shown, and what is known of it.
@@ -140,6 +142,7 @@ func newModel(o Options, l *follow.Session, j *jobs.Jobs) *model {
 		appearance: appearance{dark: true, color: color, width: 80, height: 24},
 	}
 	m.stops, m.focused = make(terminal.Stops, 1), true
+	m.showsProgress = terminal.ShowsProgress(o.Getenv)
 
 	var err error
 	m.input, err = composer.New(filepath.Join(stateDir(o.Getenv, "nous"), "history"), j.Start, m.place)

@@ -16,19 +16,19 @@ import (
 // ofTheInput are actions that are nothing without their key.
 var ofTheInput = []string{"send", "queue", "newline", "clear", "palette"}
 
-// newPalette lists all that can be done, with its keys.
+// newPalette lists all that can be done: the commands, then what has keys, with them.
 func newPalette(m *model) *overlay {
 	var items []pick.Item
-	for _, a := range keymap.Actions {
-		if !slices.Contains(ofTheInput, a.Name) {
-			items = append(items, pick.Item{ID: a.Name, Title: a.What, Detail: m.keys.Shown(a.Name), Search: a.Name})
-		}
-	}
 	for _, c := range slash.Commands {
 		items = append(items, pick.Item{
 			ID: "/" + c.Name, Title: "/" + strings.TrimSpace(c.Name+" "+c.Args), Detail: c.About,
 			Search: c.About,
 		})
+	}
+	for _, a := range keymap.Actions {
+		if !slices.Contains(ofTheInput, a.Name) {
+			items = append(items, pick.Item{ID: a.Name, Title: a.What, Detail: m.keys.Shown(a.Name), Search: a.Name})
+		}
 	}
 	p := pick.New("Commands", items, pick.With(m.pickLook()))
 	from := m.place()

@@ -54,7 +54,7 @@ func (o *overlay) items(m *model) []pick.Item {
 	if len(o.lists) > 1 {
 		return o.merged(m)
 	}
-	return pick.Sessions(o.lists[0].list, o.lists[0].matches, m.opts.Now())
+	return pick.Sessions(o.lists[0].list, o.lists[0].matches, m.opts.Now(), m.opts.home())
 }
 
 // merged are the sessions of all daemons: those that wait for somebody, a line for each
@@ -73,13 +73,13 @@ func (o *overlay) merged(m *model) []pick.Item {
 		for _, s := range l.list {
 			infos[s.SessionID] = s
 		}
-		for _, item := range pick.Sessions(l.list, l.matches, m.opts.Now()) {
+		for _, item := range pick.Sessions(l.list, l.matches, m.opts.Now(), m.opts.home()) {
 			r := row{item, l, infos[item.ID], 3}
 			switch {
 			case infos[item.ID].SessionID == "": // found by its text
 				r.rank = 4
 			case r.info.Need() == protocol.NeedAnswer:
-				r.rank, r.Mark = 0, "waits"
+				r.rank = 0
 			case l.site == m.site && r.info.Workdir == m.state.Workdir:
 				r.rank = 2
 			}

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -156,6 +157,11 @@ func (m *model) apply(o slash.Outcome) tea.Cmd {
 		return tea.Quit
 	case o.Find != nil:
 		m.openFind(*o.Find)
+	case o.Copy:
+		if text := cmp.Or(m.talk.Focused(), m.talk.LastAnswer()); text != "" {
+			return m.copyText(text)
+		}
+		m.talk.Notice("info", "there is no answer to copy yet")
 	case o.Palette:
 		m.open(newPalette(m))
 	case o.Help:

@@ -27,6 +27,7 @@ func (m *model) View() tea.View {
 	v := tea.NewView("")
 	v.AltScreen, v.ReportFocus = true, true
 	v.WindowTitle = m.windowTitle()
+	v.ProgressBar = m.progress()
 	if m.mouse {
 		v.MouseMode = tea.MouseModeCellMotion
 	}

@@ -22,6 +22,9 @@ func (w *Composer) TakeChoice() {
 		if isCommand && c.Text != slash.SkillPrefix {
 			w.area.InsertString(" ")
 		}
+		if strings.HasPrefix(c.Text, "@") && !strings.HasSuffix(c.Text, "/") {
+			w.area.InsertString(" ")
+		}
 		w.Complete()
 	}
 }

@@ -36,7 +36,7 @@ func (p *plain) list(show any) {
 }
 
 func (p *plain) sessions(list slash.SessionList) {
-	for _, item := range pick.Sessions(list.Sessions, list.Matches, p.opts.Now()) {
+	for _, item := range pick.Sessions(list.Sessions, list.Matches, p.opts.Now(), "") {
 		mark := ""
 		if item.ID == p.state.SessionID {
 			mark = " (this one)"

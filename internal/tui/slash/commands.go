@@ -68,6 +68,10 @@ var Commands = []Command{
 			return Outcome{Find: &text}
 		},
 	},
+	{
+		Name: "copy", Local: true, Screen: true, About: "copy the block in focus, else the last answer",
+		Run: func(context.Context, Place, string) Outcome { return Outcome{Copy: true} },
+	},
 	{Name: "tree", About: "all branches of the session", Run: showTree},
 	{
 		Name: "leaf", Args: "ENTRY", About: "go on from another entry of this session", must: true, Moves: true,

@@ -27,6 +27,7 @@ type Outcome struct {
 
 	Find    *string // a text to find in the conversation; "" asks for one
 	Board   bool    // show the board
+	Copy    bool    // copy the block in focus, or the last answer
 	Palette bool    // show all commands
 	Start   bool    // start a daemon
 	SetUp   bool    // ask for a model and its key

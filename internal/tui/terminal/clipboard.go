@@ -72,6 +72,45 @@ func ClipboardImage(ctx context.Context, getenv func(string) string) (string, er
 	return "", errNoClipboard
 }
 
+// copiers are the programs that take a text for the clipboard, each where its variable is set.
+var copiers = []struct {
+	needs string
+	args  []string
+}{
+	{"WAYLAND_DISPLAY", []string{"wl-copy"}},
+	{"DISPLAY", []string{"xclip", "-selection", "clipboard"}},
+	{"", []string{"pbcopy"}},
+	{"TMUX", []string{"tmux", "load-buffer", "-w", "-"}},
+}
+
+// copyTime bounds each of them.
+const copyTime = 2 * time.Second
+
+// Copy gives a text to the clipboard's programs that are there, and names those that took it.
+// It blocks until they have, no longer than copyTime for each.
+func Copy(ctx context.Context, getenv func(string) string, text string) (took []string) {
+	for _, c := range copiers {
+		if _, err := exec.LookPath(c.args[0]); err != nil || c.needs != "" && getenv(c.needs) == "" {
+			continue
+		}
+		if copyWith(ctx, c.args, text) == nil {
+			took = append(took, c.args[0])
+		}
+	}
+	return took
+}
+
+// copyWith ends with copyTime. What a program leaves running to serve the clipboard goes on:
+// it has none of our pipes but the text.
+func copyWith(ctx context.Context, args []string, text string) error {
+	ctx, cancel := context.WithTimeout(ctx, copyTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.WaitDelay = time.Second
+	cmd.Stdin = strings.NewReader(text)
+	return cmd.Run()
+}
+
 // output is what a program writes, at most so many bytes. It ends with ctx, and
 // all that it has started.
 func output(ctx context.Context, args []string, most int64) (string, error) {
