@@ -173,8 +173,8 @@ var operations = []operation{
 	},
 }
 
-const outsideText = "With outside_sandbox it runs without the sandbox, after the user has said yes: only for what the " +
-	"sandbox has refused and the work needs, and with a reason."
+const outsideText = "With outside_sandbox it runs without the sandbox, after the user has said yes: " +
+	"only for what the sandbox has refused and the work needs, and with a reason."
 
 const outsideParams = `"outside_sandbox":{"type":"boolean","description":"run without the sandbox; the user is asked first, unless a rule of theirs allows it"},
 			"reason":{"type":"string","description":"with outside_sandbox: one line for the user that says why"}`
