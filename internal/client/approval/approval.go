@@ -32,9 +32,8 @@ func Yes(a protocol.Approval) string {
 // warning.
 func Outside(a protocol.Approval) bool {
 	arguments, _ := Arguments(a.Arguments)
-	return a.Kind == protocol.ApprovalTool && builtin(a) && slices.ContainsFunc(arguments, func(m Argument) bool {
-		return m.Name == "outside_sandbox" && m.Value.Kind() == 't'
-	})
+	leaves := func(m Argument) bool { return m.Name == "outside_sandbox" && m.Value.Kind() == 't' }
+	return a.Kind == protocol.ApprovalTool && builtin(a) && slices.ContainsFunc(arguments, leaves)
 }
 
 // builtin reports that it is one of the daemon's own tools that know outside_sandbox.
