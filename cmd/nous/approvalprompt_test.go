@@ -17,6 +17,9 @@ import (
 )
 
 // asks begins a run on a terminal that asks about a command outside the sandbox.
+// outsideTitle asks for a command that leaves the sandbox.
+const outsideTitle = "Allow bash to run OUTSIDE the sandbox: it can change all your files?"
+
 func asks(t *testing.T, d *tuitest.Daemon, command string) *screen {
 	t.Helper()
 	cmd := exec.Command("nous", "prompt", `!bash {"command":"`+command+
@@ -24,7 +27,7 @@ func asks(t *testing.T, d *tuitest.Daemon, command string) *screen {
 	cmd.Dir = d.Dir
 	cmd.Env = d.Env()
 	s := &screen{tuitest.Start(t, cmd, 132, 30, false), t, d}
-	s.Wait("Allow bash to run OUTSIDE the sandbox: it can change all your files? ask: bash outside the sandbox: the sandbox says no", "command: "+command,
+	s.Wait(outsideTitle+" ask: bash outside the sandbox: the sandbox says no", "command: "+command,
 		"nous approve apr-")
 	s.Wait("y once, s session, a always, n [REASON] deny, and Enter; the approval waits:")
 	return s
@@ -74,7 +77,7 @@ func TestAnAnswerFromElsewhereEndsTheAsking(t *testing.T) {
 	s.Type("y")
 	s.Wait("the approval waits: y")
 	askDaemon(t, d.Socket, protocol.Approve, protocol.ApproveParams{ApprovalID: waits[0].ApprovalID, Option: "deny"})
-	s.Wait("denied by ", "Allow bash to run OUTSIDE the sandbox: it can change all your files? ask: bash outside the sandbox: again")
+	s.Wait("denied by ", outsideTitle+" ask: bash outside the sandbox: again")
 	s.Press("enter")
 	s.Type("n")
 	s.Press("enter")
@@ -147,7 +150,7 @@ func TestWhatIsAskedIsShownWhole(t *testing.T) {
 	}
 	for _, shown := range []string{full, asked} {
 		for _, want := range []string{
-			"Allow bash to run OUTSIDE the sandbox: it can change all your files? ask: bash outside the sandbox: good⟨U+000A⟩  command: true⟨U+2028⟩x\n",
+			"Allow bash to run this? ask: bash outside the sandbox: good⟨U+000A⟩  command: true⟨U+2028⟩x\n",
 			"  command:\n    ls\n    Allow this call of bash? ask\n      command: true\n    nous approve apr-1⟨U+000A⟩\n",
 		} {
 			if !strings.Contains(shown, want) {

@@ -184,7 +184,8 @@ var layers = []layer{
 	{pattern: "internal/setup", ours: []string{"internal/model/credentials", "internal/regular"}},
 	{pattern: "cmd/nous", ours: []string{
 		"internal/setup", "internal/model/catalogue", "internal/model/credentials",
-		"internal/client/approval", "internal/acp/bridge", "internal/tui", "internal/buildinfo", "internal/client",
+		"internal/client/approval", "internal/client/conversation", "internal/acp/bridge", "internal/tui",
+		"internal/buildinfo", "internal/client",
 		"internal/client/follow", "internal/client/hosts", "internal/client/ssh", "internal/cmdline", "internal/detach",
 		"internal/fleet", "internal/fleet/job", "internal/fleet/via", "internal/manpage", "internal/mcpfile",
 		"internal/plaintext", "internal/protocol", "internal/regular", "internal/start",

@@ -472,7 +472,8 @@ func TestAApprovalInPlainMode(t *testing.T) {
 	k.types("/approve")
 	k.hears("nothing waits for an answer")
 	k.types(" " + outside(t, "echo aloud"))
-	k.hears("Allow bash to run OUTSIDE the sandbox: it can change all your files?\n  echo aloud\n", "reason: the sandbox has refused it\n",
+	k.hears("Allow bash to run OUTSIDE the sandbox: it can change all your files?\n"+
+		"  echo aloud\n", "reason: the sandbox has refused it\n",
 		"rule: ask: bash outside the sandbox\n", "once: this call\n", "/approve [OPTION] allows it")
 	k.types("/approve forever")
 	k.hears("this approval takes once")

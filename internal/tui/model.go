@@ -63,8 +63,8 @@ type model struct {
 	answeredHere string // id of the approval that was answered here last
 }
 
-// outbox is what is on its way to daemons, and where it is written and what became of it is
-// told. What was not accepted goes back into the input.
+// outbox is what is on its way to daemons, where it is written, and where people read how
+// it ended. What was not accepted goes back into the input.
 type outbox struct {
 	daemons
 	talk    *transcript.Transcript

@@ -32,13 +32,14 @@ func Yes(a protocol.Approval) string {
 // warning.
 func Outside(a protocol.Approval) bool {
 	arguments, _ := Arguments(a.Arguments)
-	return a.Kind == protocol.ApprovalTool && builtin(a) && slices.ContainsFunc(arguments, func(m Argument) bool {
-		return m.Name == "outside_sandbox" && m.Value.Kind() == 't'
-	})
+	leaves := func(m Argument) bool { return m.Name == "outside_sandbox" && m.Value.Kind() == 't' }
+	return a.Kind == protocol.ApprovalTool && builtin(a) && slices.ContainsFunc(arguments, leaves)
 }
 
 // builtin reports that it is one of the daemon's own tools that know outside_sandbox.
-func builtin(a protocol.Approval) bool { return slices.Contains([]string{"bash", "edit", "write"}, a.ToolName) }
+func builtin(a protocol.Approval) bool {
+	return slices.Contains([]string{"bash", "edit", "write"}, a.ToolName)
+}
 
 // No is the option that denies, nil where there is none.
 func No(a protocol.Approval) *protocol.ApprovalOption {

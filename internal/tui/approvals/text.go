@@ -174,7 +174,8 @@ func facts(a protocol.Approval) []fact {
 			all = append(all, fact{name, value})
 		}
 	}
-	if title := approval.Title(a); !approval.Outside(a) && cell.Width(cell.Line(title, maxTitle)) > maxTitle/2 || odd(title) {
+	title := approval.Title(a)
+	if long := cell.Width(cell.Line(title, maxTitle)) > maxTitle/2; long && !approval.Outside(a) || odd(title) {
 		add("tool", a.ToolName)
 	}
 	if a.Kind == protocol.ApprovalTool {

@@ -183,7 +183,8 @@ func (p *Panel) lay(width int) {
 		l.facts = append(l.facts, hung(p.theme.Warn, cell.Fit("problem", 8), p.theme.Warn, p.problem, width, cell.Wrap)...)
 	}
 	content, behind := p.lines(content(p.asked), width), p.lines(behind(p.asked, p.whole), width)
-	if title := plaintext.RevealLine(approval.Title(p.asked)); approval.Outside(p.asked) && cell.Width(title)+headRoom > width {
+	title := plaintext.RevealLine(approval.Title(p.asked))
+	if approval.Outside(p.asked) && cell.Width(title)+headRoom > width {
 		content = append(hung(p.theme.Warn, "  ", p.theme.Warn, title, width, cell.Wrap), content...)
 	}
 	for _, f := range facts(p.asked) {

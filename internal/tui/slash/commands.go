@@ -42,7 +42,8 @@ var Commands = []Command{
 		Run: BranchSession,
 	},
 	{
-		Name: "edit", About: "write the last message anew; sending it begins a branch from before it", Screen: true, First: true,
+		Name:  "edit",
+		About: "write the last message anew; sending it begins a branch from before it", Screen: true, First: true,
 		Run: editLast,
 	},
 	{Name: "take-back", About: "take the newest queued text back into the input", Run: newestWaiting},

@@ -19,7 +19,9 @@ func TestAFoldedDiffShowsWhatIsAdded(t *testing.T) {
 		"long context":      {context + "-a\n+b\n" + context, "-a\n+b", 20},
 		"much is taken out": {strings.Repeat("-a\n", 30) + "+b\n", "+b", 30},
 		"only taken out":    {strings.Repeat("-a\n", 30), strings.TrimSuffix(strings.Repeat("-a\n", 12), "\n"), 18},
-		"much is added":     {context + strings.Repeat("+b\n", 100), strings.TrimSuffix(strings.Repeat("+b\n", 100), "\n"), 10},
+		"much is added": {
+			context + strings.Repeat("+b\n", 100), strings.TrimSuffix(strings.Repeat("+b\n", 100), "\n"), 10,
+		},
 		"several, under @@": {
 			"@@ 1 of 2 @@\n" + context + "-a\n+b\n@@ 2 of 2 @@\n" + context + "+c\n",
 			"@@ 1 of 2 @@\n-a\n+b\n@@ 2 of 2 @@\n+c", 20,

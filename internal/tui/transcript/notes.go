@@ -92,7 +92,8 @@ func (t *Transcript) DropNotes(pressed, all bool) {
 	now := t.now()
 	kept := t.notes[:0]
 	for _, n := range t.notes {
-		if (!all || n.retry.Code != "") && now.Before(n.ends()) && !(pressed && n.retry.Code == "" && now.Sub(n.since) >= noteLeast) {
+		counts := n.retry.Code != ""
+		if now.Before(n.ends()) && (counts || !all && !(pressed && now.Sub(n.since) >= noteLeast)) {
 			kept = append(kept, n)
 		}
 	}
